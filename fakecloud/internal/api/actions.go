@@ -1,0 +1,218 @@
+package api
+
+import (
+	"cmp"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+)
+
+type actionJSON struct {
+	ID        int64              `json:"id"`
+	Command   string             `json:"command"`
+	Status    cloud.ActionStatus `json:"status"`
+	Progress  int                `json:"progress"`
+	Started   timeJSON           `json:"started"`
+	Finished  timeJSON           `json:"finished"`
+	Resources []refJSON          `json:"resources"`
+	Error     *actionErrorJSON   `json:"error"`
+}
+
+type refJSON struct {
+	ID   int64      `json:"id"`
+	Type cloud.Kind `json:"type"`
+}
+
+type actionErrorJSON struct {
+	Code    cloud.Code `json:"code"`
+	Message string     `json:"message"`
+}
+
+func encodeAction(a *cloud.Action) []byte {
+	out := actionJSON{
+		ID: a.ID, Command: a.Command, Status: a.Status, Progress: a.Progress,
+		Started: timeJSON(a.Created), Finished: timeJSON(a.Finished), Resources: []refJSON{},
+	}
+	for _, r := range a.Resources {
+		out.Resources = append(out.Resources, refJSON{r.ID, r.Kind})
+	}
+	if a.Status == cloud.ActionFailed {
+		out.Error = &actionErrorJSON{a.ErrorCode, a.ErrorMessage}
+	}
+	return marshal(out)
+}
+
+// actionPart returns an action as the member `action` of a response.
+func actionPart(st *cloud.State, id int64) Part {
+	return Part{"action", actionBytes(st, id)}
+}
+
+func actionBytes(st *cloud.State, id int64) []byte {
+	e, ok := st.Actions.Entry(id)
+	if !ok {
+		return []byte("null")
+	}
+	return e.Encoded(encodeAction)
+}
+
+// actionsPart returns several actions as a member of a response.
+func actionsPart(key string, st *cloud.State, ids []int64) Part {
+	list := []byte{'['}
+	for i, id := range ids {
+		if i > 0 {
+			list = append(list, ',')
+		}
+		list = append(list, actionBytes(st, id)...)
+	}
+	return Part{key, append(list, ']')}
+}
+
+// started answers an operation that started one action: 201.
+func started(st *cloud.State, action int64, err error) (Response, error) {
+	if err != nil {
+		return Response{}, err
+	}
+	return object(http.StatusCreated, actionPart(st, action)), nil
+}
+
+var actionSort = map[string]func(a, b *cloud.Action) int{
+	"id":       compareID[*cloud.Action],
+	"command":  func(a, b *cloud.Action) int { return cmp.Compare(a.Command, b.Command) },
+	"status":   func(a, b *cloud.Action) int { return cmp.Compare(a.Status, b.Status) },
+	"started":  compareCreated[*cloud.Action],
+	"finished": func(a, b *cloud.Action) int { return a.Finished.Compare(b.Finished) },
+}
+
+// listActions answers with one page of the actions in seq.
+func listActions(r *Request, seq func(yield func(*cloud.Entry[*cloud.Action]) bool)) (Response, error) {
+	q := r.Query()
+	p, err := parsePage(q)
+	if err != nil {
+		return Response{}, err
+	}
+	keys, err := parseSort(q, func(f string) bool { return actionSort[f] != nil })
+	if err != nil {
+		return Response{}, err
+	}
+	status, err := oneOf(q, "status", "running", "success", "error")
+	if err != nil {
+		return Response{}, err
+	}
+	ids, err := actionIDs(q)
+	if err != nil {
+		return Response{}, err
+	}
+	var entries []*cloud.Entry[*cloud.Action]
+	seen := map[int64]bool{}
+	for e := range seq {
+		if seen[e.Value.ID] || !status(string(e.Value.Status)) || len(ids) > 0 && !slices.Contains(ids, e.Value.ID) {
+			continue
+		}
+		seen[e.Value.ID] = true
+		entries = append(entries, e)
+	}
+	if len(keys) == 0 {
+		keys = []sortKey{{field: "id"}}
+	}
+	sortEntries(entries, keys, actionSort)
+	return listResponse(r, "actions", p, len(entries), func(i int) []byte {
+		return entries[i].Encoded(encodeAction)
+	}), nil
+}
+
+func actionIDs(q url.Values) ([]int64, error) {
+	var ids []int64
+	for _, s := range q["id"] {
+		id, err := strconv.ParseInt(s, 10, 64)
+		if err != nil {
+			return nil, cloud.ErrField("id", "must be an integer")
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
+// getActions answers GET /actions, which needs at least one id and knows no pages: what exists of
+// the asked for is there.
+func getActions(r *Request) (Response, error) {
+	ids, err := actionIDs(r.Query())
+	if err != nil {
+		return Response{}, err
+	}
+	if len(ids) == 0 {
+		return Response{}, cloud.ErrField("id", "at least one id is required")
+	}
+	st := r.Project.View()
+	slices.Sort(ids)
+	ids = slices.DeleteFunc(slices.Compact(ids), func(id int64) bool {
+		_, ok := st.Actions.Entry(id)
+		return !ok
+	})
+	return object(http.StatusOK, actionsPart("actions", st, ids)), nil
+}
+
+func getAction(r *Request) (Response, error) {
+	return oneAction(r, "id", func(*cloud.Action) bool { return true })
+}
+
+func oneAction(r *Request, param string, allowed func(*cloud.Action) bool) (Response, error) {
+	id, err := r.pathID(cloud.KindAction, param)
+	if err != nil {
+		return Response{}, err
+	}
+	st := r.Project.View()
+	a, err := st.Actions.Find(id)
+	if err != nil || !allowed(a) {
+		return Response{}, cloud.ErrNotFound(cloud.KindAction, id)
+	}
+	return object(http.StatusOK, actionPart(st, id)), nil
+}
+
+func actionRoutes() []Route {
+	return []Route{
+		{http.MethodGet, "/actions", "get_actions", getActions},
+		{http.MethodGet, "/actions/{id}", "get_action", getAction},
+	}
+}
+
+// actionRoutesOf returns the four routes that list the actions of a kind of resource. plural and
+// singular are as in the operationIds: list_servers_actions, get_server_action.
+func actionRoutesOf[T cloud.Object[T]](d *resource[T]) []Route {
+	targets := func(kind cloud.Kind) func(*cloud.Action) bool {
+		return func(a *cloud.Action) bool {
+			return slices.ContainsFunc(a.Resources, func(r cloud.Ref) bool { return r.Kind == kind })
+		}
+	}
+	base := "/" + d.plural
+	return []Route{
+		{http.MethodGet, base + "/actions", "list_" + d.plural + "_actions", func(r *Request) (Response, error) {
+			return listActions(r, r.Project.View().Actions.OfKind(d.kind))
+		}},
+		{http.MethodGet, base + "/actions/{id}", "get_" + d.plural + "_action", func(r *Request) (Response, error) {
+			return oneAction(r, "id", targets(d.kind))
+		}},
+		{http.MethodGet, base + "/{id}/actions", "list_" + d.singular + "_actions", func(r *Request) (Response, error) {
+			id, err := r.ID(d.kind)
+			if err != nil {
+				return Response{}, err
+			}
+			st := r.Project.View()
+			if _, err := d.table(st).Find(id); err != nil {
+				return Response{}, err
+			}
+			return listActions(r, st.Actions.Of(cloud.Ref{Kind: d.kind, ID: id}))
+		}},
+		{http.MethodGet, base + "/{id}/actions/{action_id}", "get_" + d.singular + "_action", func(r *Request) (Response, error) {
+			id, err := r.ID(d.kind)
+			if err != nil {
+				return Response{}, err
+			}
+			return oneAction(r, "action_id", func(a *cloud.Action) bool {
+				return slices.Contains(a.Resources, cloud.Ref{Kind: d.kind, ID: id})
+			})
+		}},
+	}
+}

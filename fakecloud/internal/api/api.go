@@ -1,0 +1,98 @@
+// Package api is the public API: HTTP around package cloud.
+//
+// Everything that is true of all operations is here once: the table of routes, the chain that each
+// request passes (correlation id, journal, rate limit, authentication, fault rules, route), request
+// bodies, lists, responses and errors. A resource's file decodes, calls one method of the cloud,
+// and encodes.
+package api
+
+import (
+	"net/http"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/journal"
+)
+
+// Options configure an API.
+type Options struct {
+	Cloud *cloud.Cloud
+	// Journal, if set, gets an entry for every request.
+	Journal *journal.Journal
+	// RateLimit is how many requests per hour each project may make; 0 is no limit.
+	RateLimit int
+	// Date is the day whose behaviour the API shows, where a change of the real API has a date; the
+	// zero value is today's behaviour.
+	Date Date
+}
+
+// Prefix is the base path of all routes.
+const Prefix = "/v1"
+
+// API serves the public API.
+type API struct {
+	cloud   *cloud.Cloud
+	journal *journal.Journal
+	limits  *rateLimits
+	date    Date
+	mux     *chi.Mux
+}
+
+// New returns the API of a cloud.
+func New(o Options) *API {
+	a := &API{
+		cloud: o.Cloud, journal: o.Journal, date: o.Date,
+		limits: newRateLimits(o.RateLimit, o.Cloud.Now), mux: chi.NewRouter(),
+	}
+	for _, route := range Routes() {
+		chain := a.chain(a.serveRoute, a.correlate, a.record, a.limitRate, a.authenticate, a.injectFaults)
+		a.mux.Method(route.Method, Prefix+route.Pattern, a.entry(&route, chain))
+	}
+	// The route is resolved before the token is looked at: an unknown path is 404 for everybody.
+	outside := func(h Handler) http.Handler {
+		return a.entry(&Route{}, a.chain(h, a.correlate, a.record, a.limitRate))
+	}
+	a.mux.NotFound(outside(func(w http.ResponseWriter, r *Request) {
+		writeError(w, r, cloud.ErrNoRoute())
+	}).ServeHTTP)
+	a.mux.MethodNotAllowed(outside(func(w http.ResponseWriter, r *Request) {
+		writeError(w, r, cloud.ErrMethodNotAllowed(r.HTTP.Method))
+	}).ServeHTTP)
+	return a
+}
+
+// ServeHTTP implements http.Handler.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTTP(w, r) }
+
+// Handler answers a request.
+type Handler func(w http.ResponseWriter, r *Request)
+
+// Middleware wraps a Handler.
+type Middleware func(next Handler) Handler
+
+// chain wraps a handler so that the first middleware sees the request first.
+func (a *API) chain(h Handler, middlewares ...Middleware) Handler {
+	for i := len(middlewares) - 1; i >= 0; i-- {
+		h = middlewares[i](h)
+	}
+	return h
+}
+
+func (a *API) entry(route *Route, h Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		req := &Request{HTTP: r, Route: route, api: a}
+		req.writer.ResponseWriter = w
+		h(&req.writer, req)
+	})
+}
+
+// serveRoute is the end of the chain: it runs the operation and writes what it returns.
+func (a *API) serveRoute(w http.ResponseWriter, r *Request) {
+	resp, err := r.Route.Handle(r)
+	if err != nil {
+		writeError(w, r, err)
+		return
+	}
+	writeResponse(w, resp)
+}

@@ -1,0 +1,53 @@
+package api
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+)
+
+// identify looks up the request's token, once.
+func (r *Request) identify() {
+	if text := r.bearer(); text != "" {
+		r.token, r.known = r.api.cloud.Token(text)
+	}
+}
+
+func (r *Request) bearer() string {
+	scheme, text, _ := strings.Cut(r.HTTP.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(text)
+}
+
+// authenticate lets only known tokens through, and read-only ones only to read. The request's
+// project is the token's.
+func (a *API) authenticate(next Handler) Handler {
+	return func(w http.ResponseWriter, r *Request) {
+		if !r.known {
+			if r.bearer() == "" {
+				writeError(w, r, cloud.ErrUnauthorized("token is required"))
+			} else {
+				writeError(w, r, cloud.ErrUnauthorized("the token you have provided is invalid"))
+			}
+			return
+		}
+		if r.token.ReadOnly && r.HTTP.Method != http.MethodGet && r.HTTP.Method != http.MethodHead {
+			if a.date.Before(ReadonlyTokenForbidden) {
+				writeError(w, r, cloud.ErrTokenReadonly())
+			} else {
+				writeError(w, r, cloud.ErrForbidden("the token is only allowed to perform GET requests"))
+			}
+			return
+		}
+		project, ok := a.cloud.Project(r.token.Project)
+		if !ok {
+			writeError(w, r, cloud.ErrUnauthorized("the token you have provided is invalid"))
+			return
+		}
+		r.Project = project
+		next(w, r)
+	}
+}

@@ -1,0 +1,44 @@
+package api
+
+import (
+	"fmt"
+	"time"
+)
+
+// Date is a day on which the API is looked at. Where the real API changed on a known day, an
+// earlier Date brings the earlier behaviour back, so that authors can test both sides of a
+// change. The zero value is after all changes.
+type Date struct{ t time.Time }
+
+// The days of the changes that a Date can go back behind (hcloud-go's changelog and the API's own).
+var (
+	// DatacenterGone: servers and Primary IPs no longer have a datacenter.
+	DatacenterGone = day(2026, 7, 1)
+	// DatacentersGone: /datacenters answers 410.
+	DatacentersGone = day(2026, 10, 1)
+	// UnassignedAssigneeType: assignee_type is "unassigned" where there is no assignee.
+	UnassignedAssigneeType = day(2026, 9, 23)
+	// ReadonlyTokenForbidden: a read-only token's write answers 403 forbidden.
+	ReadonlyTokenForbidden = day(2026, 10, 5)
+	// LoadBalancerDeleteAction: deleting a load balancer answers 201 with an action.
+	LoadBalancerDeleteAction = day(2026, 10, 5)
+	// MustBeUnassigned: an assigned Primary IP cannot be deleted.
+	MustBeUnassigned = day(2026, 5, 1)
+)
+
+func day(y int, m time.Month, d int) Date { return Date{time.Date(y, m, d, 0, 0, 0, 0, time.UTC)} }
+
+// ParseDate reads a day as 2026-06-01; "" is the zero Date.
+func ParseDate(s string) (Date, error) {
+	if s == "" {
+		return Date{}, nil
+	}
+	t, err := time.Parse(time.DateOnly, s)
+	if err != nil {
+		return Date{}, fmt.Errorf("API date %q: want a day such as 2026-06-01", s)
+	}
+	return Date{t}, nil
+}
+
+// Before tells whether the API is looked at before the day of a change.
+func (d Date) Before(change Date) bool { return !d.t.IsZero() && d.t.Before(change.t) }

@@ -1,0 +1,175 @@
+package api
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+)
+
+// Pages, as the API document's chapter Pagination has them. A larger per_page counts as the
+// largest.
+const (
+	DefaultPerPage = 25
+	MaxPerPage     = 50
+)
+
+type page struct{ number, size int }
+
+// parsePage reads page and per_page.
+func parsePage(q url.Values) (page, error) {
+	p := page{1, DefaultPerPage}
+	for _, f := range []struct {
+		name string
+		dst  *int
+	}{{"page", &p.number}, {"per_page", &p.size}} {
+		text := q.Get(f.name)
+		if text == "" {
+			continue
+		}
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			return p, cloud.ErrField(f.name, "must be a number of at least 1")
+		}
+		*f.dst = n
+	}
+	p.size = min(p.size, MaxPerPage)
+	// Beyond this every page is empty; the bound keeps page*size from overflowing.
+	p.number = min(p.number, 1<<31)
+	return p, nil
+}
+
+type metaJSON struct {
+	Pagination paginationJSON `json:"pagination"`
+}
+
+type paginationJSON struct {
+	Page         int  `json:"page"`
+	PerPage      int  `json:"per_page"`
+	PreviousPage *int `json:"previous_page"`
+	NextPage     *int `json:"next_page"`
+	LastPage     *int `json:"last_page"`
+	TotalEntries *int `json:"total_entries"`
+}
+
+func (p page) meta(total int) paginationJSON {
+	last := max(1, (total+p.size-1)/p.size)
+	m := paginationJSON{Page: p.number, PerPage: p.size, LastPage: &last, TotalEntries: &total}
+	if p.number > 1 {
+		prev := min(p.number-1, last)
+		m.PreviousPage = &prev
+	}
+	if p.number < last {
+		next := p.number + 1
+		m.NextPage = &next
+	}
+	return m
+}
+
+// link returns the Link header. Its URLs are those of this server, with the request's other
+// parameters.
+func (m paginationJSON) link(r *http.Request) string {
+	base := url.URL{Scheme: "http", Host: r.Host, Path: r.URL.Path}
+	if r.TLS != nil {
+		base.Scheme = "https"
+	}
+	q := r.URL.Query()
+	var links []string
+	for _, l := range []struct {
+		rel  string
+		page *int
+	}{{"prev", m.PreviousPage}, {"next", m.NextPage}, {"last", m.LastPage}} {
+		if l.page == nil {
+			continue
+		}
+		q.Set("page", strconv.Itoa(*l.page))
+		base.RawQuery = q.Encode()
+		links = append(links, fmt.Sprintf(`<%s>; rel="%s"`, base.String(), l.rel))
+	}
+	return strings.Join(links, ", ")
+}
+
+// listResponse returns one page of a list: total entries of which at(i) is the i-th, encoded.
+func listResponse(r *Request, key string, p page, total int, at func(int) []byte) Response {
+	first := min((p.number-1)*p.size, total)
+	end := min(first+p.size, total)
+	chunks := make([][]byte, 0, 2*(end-first)+4)
+	chunks = append(chunks, []byte(`{"`+key+`":[`))
+	for i := first; i < end; i++ {
+		if i > first {
+			chunks = append(chunks, comma)
+		}
+		chunks = append(chunks, at(i))
+	}
+	m := p.meta(total)
+	chunks = append(chunks, []byte(`],"meta":`), marshal(metaJSON{m}), []byte("}"))
+	return Response{Status: http.StatusOK, Chunks: chunks, Link: m.link(r.HTTP)}
+}
+
+var comma = []byte(",")
+
+// sortKey is one `sort` parameter.
+type sortKey struct {
+	field string
+	desc  bool
+}
+
+// parseSort reads the sort parameters, of which there may be several; allowed are the fields that
+// the API document lists for the operation.
+func parseSort(q url.Values, allowed func(string) bool) ([]sortKey, error) {
+	var keys []sortKey
+	for _, s := range q["sort"] {
+		field, dir, _ := strings.Cut(s, ":")
+		if !allowed(field) || dir != "" && dir != "asc" && dir != "desc" {
+			return nil, cloud.ErrField("sort", fmt.Sprintf("%q is not a sort order of this list", s))
+		}
+		keys = append(keys, sortKey{field, dir == "desc"})
+	}
+	return keys, nil
+}
+
+// sortEntries sorts by several keys; entries that are equal in all of them stay ordered by id.
+func sortEntries[T cloud.Object[T]](entries []*cloud.Entry[T], keys []sortKey, by map[string]func(a, b T) int) {
+	slices.SortStableFunc(entries, func(a, b *cloud.Entry[T]) int {
+		for _, k := range keys {
+			c := by[k.field](a.Value, b.Value)
+			if k.desc {
+				c = -c
+			}
+			if c != 0 {
+				return c
+			}
+		}
+		return 0
+	})
+}
+
+// Comparisons that all resources share.
+func compareID[T cloud.Object[T]](a, b T) int {
+	return cmp.Compare(a.Header().ID, b.Header().ID)
+}
+
+func compareName[T cloud.Object[T]](a, b T) int {
+	return cmp.Compare(a.Header().Name, b.Header().Name)
+}
+
+func compareCreated[T cloud.Object[T]](a, b T) int {
+	return a.Header().Created.Compare(b.Header().Created)
+}
+
+// oneOf returns a test for a repeated query parameter: any of its values matches; no value
+// matches all. A value that is not among the allowed ones is an invalid_input error.
+func oneOf(q url.Values, name string, allowed ...string) (func(string) bool, error) {
+	want := q[name]
+	for _, v := range want {
+		if len(allowed) > 0 && !slices.Contains(allowed, v) {
+			return nil, cloud.ErrField(name, "must be one of "+strings.Join(allowed, ", "))
+		}
+	}
+	return func(v string) bool { return len(want) == 0 || slices.Contains(want, v) }, nil
+}

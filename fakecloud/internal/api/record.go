@@ -1,0 +1,33 @@
+package api
+
+import (
+	"net/http"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/journal"
+)
+
+// record writes each request into the journal when it has been answered, also when the handler
+// ends by dropping the connection.
+func (a *API) record(next Handler) Handler {
+	if a.journal == nil {
+		return next
+	}
+	return func(w http.ResponseWriter, r *Request) {
+		start := a.cloud.Now()
+		defer func() {
+			e := journal.Entry{
+				Time: start, Duration: a.cloud.Clock().Since(start), CorrelationID: r.CorrelationID,
+				Method: r.HTTP.Method, Route: r.Route.Pattern, Operation: r.Route.OperationID,
+				Path: r.HTTP.URL.Path, Query: r.HTTP.URL.RawQuery,
+				Status: r.writer.status, ErrorCode: r.ErrorCode, Fault: r.Fault,
+				Client: r.HTTP.UserAgent(), Remote: r.HTTP.RemoteAddr,
+				BytesIn: r.writer.bytesIn, BytesOut: r.writer.bytesOut,
+			}
+			if r.known {
+				e.Project = r.token.Project
+			}
+			a.journal.Add(e)
+		}()
+		next(w, r)
+	}
+}

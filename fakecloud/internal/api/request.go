@@ -1,0 +1,101 @@
+package api
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/bind"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+)
+
+// Request is one request on its way through the chain.
+type Request struct {
+	HTTP  *http.Request
+	Route *Route
+	// CorrelationID is set by correlate, Project and ReadOnly by authenticate (Project also by
+	// limitRate, where the token is known).
+	CorrelationID string
+	Project       cloud.Project
+	// ErrorCode and Fault are for the journal.
+	ErrorCode string
+	Fault     string
+
+	api    *API
+	token  cloud.Token
+	known  bool // the token is known
+	writer responseWriter
+	query  url.Values
+}
+
+// MaxBodyBytes is the size of the largest body that is read. The largest legitimate ones are
+// user_data (32 KiB) and certificates.
+const MaxBodyBytes = 1 << 20
+
+// Query returns the parsed query.
+func (r *Request) Query() url.Values {
+	if r.query == nil {
+		r.query = r.HTTP.URL.Query()
+	}
+	return r.query
+}
+
+// ID returns the path's {id}. An id that is not a number names nothing: not_found.
+func (r *Request) ID(kind cloud.Kind) (int64, error) { return r.pathID(kind, "id") }
+
+func (r *Request) pathID(kind cloud.Kind, param string) (int64, error) {
+	text := chi.URLParam(r.HTTP, param)
+	id, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || id <= 0 {
+		if len(text) > 64 {
+			text = text[:64]
+		}
+		return 0, cloud.ErrNotFound(kind, text)
+	}
+	return id, nil
+}
+
+// Bind decodes the body into out, a pointer to a struct with bind's tags.
+func (r *Request) Bind(out any) error {
+	body, err := io.ReadAll(http.MaxBytesReader(&r.writer, r.HTTP.Body, MaxBodyBytes))
+	if err != nil {
+		var tooLarge *http.MaxBytesError
+		if errors.As(err, &tooLarge) {
+			return cloud.ErrJSON("it is larger than " + strconv.FormatInt(tooLarge.Limit, 10) + " bytes")
+		}
+		return cloud.ErrJSON("it could not be read")
+	}
+	r.writer.bytesIn = int64(len(body))
+	return bind.JSON(body, out)
+}
+
+// responseWriter remembers what was written, for the journal.
+type responseWriter struct {
+	http.ResponseWriter
+	status   int
+	bytesIn  int64
+	bytesOut int64
+}
+
+func (w *responseWriter) WriteHeader(status int) {
+	if w.status == 0 {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *responseWriter) Write(b []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	n, err := w.ResponseWriter.Write(b)
+	w.bytesOut += int64(n)
+	return n, err
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (w *responseWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -1,0 +1,195 @@
+package api
+
+import (
+	"net/http"
+	"net/url"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+)
+
+// resource is how the API shows one kind of resource: what its JSON is, where it is found, and by what
+// its list can be sorted and filtered. GET of one and of the list follow from it.
+type resource[T cloud.Object[T]] struct {
+	singular, plural string // keys in the JSON of responses
+	kind             cloud.Kind
+	table            func(*cloud.State) *cloud.Table[T]
+	// encode returns what the resource's JSON is made of.
+	encode func(*cloud.State, T) any
+	// sort holds a comparison for each field of the list's `sort` parameter.
+	sort map[string]func(a, b T) int
+	// filter, if set, reads the list's own query parameters (beyond name and label_selector) and
+	// returns a test, or nil if the query has none of them.
+	filter func(url.Values) (func(*cloud.State, T) bool, error)
+}
+
+// json returns the encoded form of one version of a resource.
+func (d *resource[T]) json(st *cloud.State, e *cloud.Entry[T]) []byte {
+	return e.Encoded(func(v T) []byte { return marshal(d.encode(st, v)) })
+}
+
+// part returns a resource as a member of a response. If it is gone already (a write that ended at
+// once may delete), last is shown instead.
+func (d *resource[T]) part(st *cloud.State, id int64, last T) Part {
+	if e, ok := d.table(st).Entry(id); ok {
+		return Part{d.singular, d.json(st, e)}
+	}
+	return Part{d.singular, marshal(d.encode(st, last))}
+}
+
+// get answers GET /<resource>/{id}.
+func (d *resource[T]) get(r *Request) (Response, error) {
+	id, err := r.ID(d.kind)
+	if err != nil {
+		return Response{}, err
+	}
+	st := r.Project.View()
+	e, ok := d.table(st).Entry(id)
+	if !ok {
+		return Response{}, cloud.ErrNotFound(d.kind, id)
+	}
+	return object(http.StatusOK, Part{d.singular, d.json(st, e)}), nil
+}
+
+// list answers GET /<resource>.
+func (d *resource[T]) list(r *Request) (Response, error) {
+	q := r.Query()
+	p, err := parsePage(q)
+	if err != nil {
+		return Response{}, err
+	}
+	keys, err := parseSort(q, func(f string) bool { return d.sort[f] != nil })
+	if err != nil {
+		return Response{}, err
+	}
+	st := r.Project.View()
+	match, err := d.matcher(st, q)
+	if err != nil {
+		return Response{}, err
+	}
+	table := d.table(st)
+	if match == nil {
+		if order, desc, ok := indexed(keys); ok {
+			return listResponse(r, d.plural, p, table.Len(), func(i int) []byte {
+				if desc {
+					i = table.Len() - 1 - i
+				}
+				e, _ := table.At(order, i)
+				return d.json(st, e)
+			}), nil
+		}
+	}
+	entries := d.collect(table, q, match)
+	sortEntries(entries, keys, d.sort)
+	return listResponse(r, d.plural, p, len(entries), func(i int) []byte { return d.json(st, entries[i]) }), nil
+}
+
+// indexed tells whether an order is one that the table maintains, in which case a page costs what
+// the page costs, however many resources there are.
+func indexed(keys []sortKey) (o cloud.Order, desc, ok bool) {
+	switch {
+	case len(keys) == 0:
+		return cloud.ByID, false, true
+	case len(keys) == 1 && (keys[0].field == "id" || keys[0].field == "created"):
+		return cloud.ByID, keys[0].desc, true
+	case len(keys) == 1 && keys[0].field == "name":
+		return cloud.ByName, keys[0].desc, true
+	}
+	return 0, false, false
+}
+
+// matcher combines all filters of a list, or returns nil if there are none.
+func (d *resource[T]) matcher(st *cloud.State, q url.Values) (func(T) bool, error) {
+	var tests []func(T) bool
+	if names := q["name"]; len(names) > 0 {
+		test, err := oneOf(q, "name")
+		if err != nil {
+			return nil, err
+		}
+		tests = append(tests, func(v T) bool { return test(v.Header().Name) })
+	}
+	if s := q.Get("label_selector"); s != "" {
+		sel, err := cloud.ParseSelector(s)
+		if err != nil {
+			return nil, cloud.ErrField("label_selector", err.Error())
+		}
+		tests = append(tests, func(v T) bool { return sel.Matches(v.Header().Labels) })
+	}
+	if d.filter != nil {
+		own, err := d.filter(q)
+		if err != nil {
+			return nil, err
+		}
+		if own != nil {
+			tests = append(tests, func(v T) bool { return own(st, v) })
+		}
+	}
+	if len(tests) == 0 {
+		return nil, nil
+	}
+	return func(v T) bool {
+		for _, t := range tests {
+			if !t(v) {
+				return false
+			}
+		}
+		return true
+	}, nil
+}
+
+// collect returns the entries that match, by id. A filter by one name, which clients use to look a
+// resource up, goes through the table's index.
+func (d *resource[T]) collect(t *cloud.Table[T], q url.Values, match func(T) bool) []*cloud.Entry[T] {
+	var out []*cloud.Entry[T]
+	if names := q["name"]; len(names) == 1 {
+		if e, ok := t.EntryByName(names[0]); ok && match(e.Value) {
+			out = append(out, e)
+		}
+		return out
+	}
+	for e := range t.Entries() {
+		if match == nil || match(e.Value) {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// updateRequest is the body of the PUT operations that change name and labels only.
+type updateRequest struct {
+	Name   *string           `json:"name" check:"len=1:"`
+	Labels map[string]string `json:"labels"`
+}
+
+// update answers PUT /<resource>/{id} for a resource that changes name and labels only.
+func (d *resource[T]) update(do func(cloud.Project, int64, cloud.UpdateResource) (*cloud.State, error)) func(*Request) (Response, error) {
+	return func(r *Request) (Response, error) {
+		id, err := r.ID(d.kind)
+		if err != nil {
+			return Response{}, err
+		}
+		var body updateRequest
+		if err := r.Bind(&body); err != nil {
+			return Response{}, err
+		}
+		st, err := do(r.Project, id, cloud.UpdateResource{Name: body.Name, Labels: body.Labels})
+		if err != nil {
+			return Response{}, err
+		}
+		var none T
+		return object(http.StatusOK, d.part(st, id, none)), nil
+	}
+}
+
+// remove answers DELETE /<resource>/{id} with 204.
+func (d *resource[T]) remove(do func(cloud.Project, int64) error) func(*Request) (Response, error) {
+	return func(r *Request) (Response, error) {
+		id, err := r.ID(d.kind)
+		if err != nil {
+			return Response{}, err
+		}
+		if err := do(r.Project, id); err != nil {
+			return Response{}, err
+		}
+		return noContent(), nil
+	}
+}

@@ -1,0 +1,156 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+)
+
+// Response is what an operation answers with. The body is the concatenation of its chunks, so that
+// ready-made JSON is never copied; no chunk means no body.
+type Response struct {
+	Status int
+	Chunks [][]byte
+	// Link is the value of the Link header, if there is one.
+	Link string
+}
+
+// Part is one member of the object that a response's body is.
+type Part struct {
+	Key  string
+	JSON []byte
+}
+
+// object returns a response whose body is a JSON object with the given members.
+func object(status int, parts ...Part) Response {
+	chunks := make([][]byte, 0, 2*len(parts)+1)
+	for i, p := range parts {
+		open := `,"`
+		if i == 0 {
+			open = `{"`
+		}
+		chunks = append(chunks, []byte(open+p.Key+`":`), p.JSON)
+	}
+	return Response{Status: status, Chunks: append(chunks, []byte("}"))}
+}
+
+func noContent() Response { return Response{Status: http.StatusNoContent} }
+
+// marshal encodes what this program made itself, which cannot fail.
+func marshal(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic("api: " + err.Error())
+	}
+	return b
+}
+
+func writeResponse(w http.ResponseWriter, resp Response) {
+	h := w.Header()
+	if resp.Link != "" {
+		h.Set("Link", resp.Link)
+	}
+	if len(resp.Chunks) == 0 {
+		w.WriteHeader(resp.Status)
+		return
+	}
+	size := 0
+	for _, c := range resp.Chunks {
+		size += len(c)
+	}
+	h["Content-Type"] = contentTypeJSON
+	h.Set("Content-Length", strconv.Itoa(size))
+	w.WriteHeader(resp.Status)
+	for _, c := range resp.Chunks {
+		// The client may be gone; there is nobody left to tell.
+		_, _ = w.Write(c)
+	}
+}
+
+var contentTypeJSON = []string{"application/json"}
+
+type errorBody struct {
+	Error errorJSON `json:"error"`
+}
+
+type errorJSON struct {
+	Code    cloud.Code `json:"code"`
+	Message string     `json:"message"`
+	Details any        `json:"details"`
+}
+
+type fieldJSON struct {
+	Name     string   `json:"name"`
+	Messages []string `json:"messages,omitempty"`
+}
+
+type limitJSON struct {
+	Name string `json:"name"`
+}
+
+// writeError answers with an error of the catalogue. Anything else is a mistake in this program
+// and becomes a 500 that says so.
+func writeError(w http.ResponseWriter, r *Request, err error) {
+	var e *cloud.Error
+	if !errors.As(err, &e) {
+		e = cloud.ErrServer("fakecloud: " + err.Error())
+	}
+	r.ErrorCode = string(e.Code)
+	writeResponse(w, Response{Status: e.Status, Chunks: [][]byte{marshal(errorBody{errorJSON{
+		Code: e.Code, Message: e.Message, Details: errorDetails(e),
+	}})}})
+}
+
+// errorDetails returns the details in the shape that clients expect for the code. `details` is
+// there, and null, when there are none.
+func errorDetails(e *cloud.Error) any {
+	switch {
+	case len(e.Fields) > 0:
+		fields := make([]fieldJSON, len(e.Fields))
+		for i, f := range e.Fields {
+			fields[i] = fieldJSON(f)
+		}
+		return map[string]any{"fields": fields}
+	case len(e.Limits) > 0:
+		limits := make([]limitJSON, len(e.Limits))
+		for i, l := range e.Limits {
+			limits[i] = limitJSON{l}
+		}
+		return map[string]any{"limits": limits}
+	case e.Announcement != "":
+		return map[string]any{"announcement": e.Announcement}
+	}
+	return nil
+}
+
+// timeJSON is a point in time as the API writes it: RFC 3339 in UTC with seconds.
+type timeJSON time.Time
+
+// MarshalJSON implements json.Marshaler; the zero time is null.
+func (t timeJSON) MarshalJSON() ([]byte, error) {
+	if time.Time(t).IsZero() {
+		return []byte("null"), nil
+	}
+	return time.Time(t).UTC().AppendFormat(nil, `"2006-01-02T15:04:05Z"`), nil
+}
+
+// nullable returns nil for a zero value, which is then encoded as null.
+func nullable[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
+}
+
+// nonNil returns an empty slice for nil, which would be encoded as null.
+func nonNil[T any](s []T) []T {
+	if s == nil {
+		return []T{}
+	}
+	return s
+}

@@ -1,0 +1,63 @@
+package api
+
+import (
+	"net/http"
+	"net/url"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+)
+
+type sshKeyJSON struct {
+	ID          int64             `json:"id"`
+	Name        string            `json:"name"`
+	Fingerprint string            `json:"fingerprint"`
+	PublicKey   string            `json:"public_key"`
+	Labels      map[string]string `json:"labels"`
+	Created     timeJSON          `json:"created"`
+}
+
+var sshKeys = &resource[*cloud.SSHKey]{
+	singular: "ssh_key", plural: "ssh_keys", kind: cloud.KindSSHKey,
+	table: func(st *cloud.State) *cloud.Table[*cloud.SSHKey] { return &st.SSHKeys },
+	encode: func(_ *cloud.State, k *cloud.SSHKey) any {
+		return sshKeyJSON{k.ID, k.Name, k.Fingerprint, k.PublicKey, k.Labels, timeJSON(k.Created)}
+	},
+	sort: map[string]func(a, b *cloud.SSHKey) int{
+		"id": compareID[*cloud.SSHKey], "name": compareName[*cloud.SSHKey],
+	},
+	filter: func(q url.Values) (func(*cloud.State, *cloud.SSHKey) bool, error) {
+		fingerprint := q.Get("fingerprint")
+		if fingerprint == "" {
+			return nil, nil
+		}
+		return func(_ *cloud.State, k *cloud.SSHKey) bool { return k.Fingerprint == fingerprint }, nil
+	},
+}
+
+func sshKeyRoutes() []Route {
+	return []Route{
+		{http.MethodGet, "/ssh_keys", "list_ssh_keys", sshKeys.list},
+		{http.MethodPost, "/ssh_keys", "create_ssh_key", createSSHKey},
+		{http.MethodGet, "/ssh_keys/{id}", "get_ssh_key", sshKeys.get},
+		{http.MethodPut, "/ssh_keys/{id}", "update_ssh_key", sshKeys.update(cloud.Project.UpdateSSHKey)},
+		{http.MethodDelete, "/ssh_keys/{id}", "delete_ssh_key", sshKeys.remove(cloud.Project.DeleteSSHKey)},
+	}
+}
+
+func createSSHKey(r *Request) (Response, error) {
+	var body struct {
+		Name      string            `json:"name" check:"required,notblank"`
+		PublicKey string            `json:"public_key" check:"required,notblank"`
+		Labels    map[string]string `json:"labels"`
+	}
+	if err := r.Bind(&body); err != nil {
+		return Response{}, err
+	}
+	key, st, err := r.Project.CreateSSHKey(cloud.CreateSSHKey{
+		Name: body.Name, PublicKey: body.PublicKey, Labels: body.Labels,
+	})
+	if err != nil {
+		return Response{}, err
+	}
+	return object(http.StatusCreated, sshKeys.part(st, key.ID, key)), nil
+}

@@ -1,0 +1,310 @@
+package cloud
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/tidwall/btree"
+)
+
+// ActionStatus is the status of an action.
+type ActionStatus string
+
+// The three statuses of an action (API document, chapter Actions).
+const (
+	ActionRunning ActionStatus = "running"
+	ActionSuccess ActionStatus = "success"
+	ActionFailed  ActionStatus = "error"
+)
+
+// Ref names one resource.
+type Ref struct {
+	Kind Kind
+	ID   int64
+}
+
+// Action is an asynchronous task that targets one or more resources.
+//
+// Not modelled: actions are kept for the life of the cloud, where the real API forgets them after
+// a while.
+type Action struct {
+	Meta
+	Command   string
+	Status    ActionStatus
+	Progress  int // percent
+	Finished  time.Time
+	Resources []Ref
+	// ErrorCode and ErrorMessage are set when Status is "error".
+	ErrorCode    Code
+	ErrorMessage string
+}
+
+// Clone implements Object.
+func (a *Action) Clone() *Action {
+	c := *a
+	c.Resources = slices.Clone(a.Resources)
+	return &c
+}
+
+// ActionTable holds a project's actions, and which resources the running ones lock.
+type ActionTable struct {
+	Table[*Action]
+	byResource *btree.BTreeG[resourceAction]
+	locks      *btree.BTreeG[lock]
+	owned      bool
+}
+
+type resourceAction struct {
+	Ref
+	action int64
+}
+
+type lock struct {
+	Ref
+	action int64
+}
+
+func compareRef(a, b Ref) int {
+	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.ID, b.ID))
+}
+
+func newActionTable() ActionTable {
+	opts := btree.Options{NoLocks: true}
+	return ActionTable{
+		Table: newTable[*Action](KindAction),
+		byResource: btree.NewBTreeGOptions(func(a, b resourceAction) bool {
+			return cmp.Or(compareRef(a.Ref, b.Ref), cmp.Compare(a.action, b.action)) < 0
+		}, opts),
+		locks: btree.NewBTreeGOptions(func(a, b lock) bool { return compareRef(a.Ref, b.Ref) < 0 }, opts),
+	}
+}
+
+func (t *ActionTable) begin(l *changeLog) { t.Table.begin(l); t.owned = false }
+func (t *ActionTable) publish()           { t.Table.publish(); t.owned = false }
+
+func (t *ActionTable) ownIndexes() {
+	if !t.owned {
+		t.byResource, t.locks, t.owned = t.byResource.Copy(), t.locks.Copy(), true
+	}
+}
+
+// OfKind yields the actions that target any resource of a kind, by resource and then by id.
+func (t *ActionTable) OfKind(kind Kind) iter.Seq[*Entry[*Action]] {
+	return t.from(Ref{Kind: kind}, func(r Ref) bool { return r.Kind == kind })
+}
+
+// Of yields the actions that target one resource, by ascending id. They stay after the resource is
+// deleted.
+func (t *ActionTable) Of(ref Ref) iter.Seq[*Entry[*Action]] {
+	return t.from(ref, func(r Ref) bool { return r == ref })
+}
+
+func (t *ActionTable) from(start Ref, while func(Ref) bool) iter.Seq[*Entry[*Action]] {
+	return func(yield func(*Entry[*Action]) bool) {
+		t.byResource.Ascend(resourceAction{Ref: start}, func(ra resourceAction) bool {
+			if !while(ra.Ref) {
+				return false
+			}
+			e, ok := t.Entry(ra.action)
+			return !ok || yield(e)
+		})
+	}
+}
+
+// LockedBy returns the id of the running action that locks a resource.
+func (t *ActionTable) LockedBy(ref Ref) (int64, bool) {
+	l, ok := t.locks.Get(lock{Ref: ref})
+	return l.action, ok
+}
+
+// Locked tells whether a running action locks a resource.
+func (t *ActionTable) Locked(ref Ref) bool {
+	_, ok := t.LockedBy(ref)
+	return ok
+}
+
+// ActionSpec describes an action to start.
+type ActionSpec struct {
+	Command   string
+	Resources []Ref
+	// Locks are the resources that refuse other actions until this one has ended. Starting an
+	// action on a resource that is locked already is the caller's mistake: check with
+	// [Tx.RequireUnlocked] first.
+	Locks []Ref
+	// After names a running action: this one starts to count time when that one has succeeded, and
+	// fails when that one fails. Zero: now.
+	After int64
+	// Immediate ends the action in the same transaction, whatever the profile says: for changes
+	// that the real API makes while it answers.
+	Immediate bool
+	// Begin, if set, runs when the action starts to count time.
+	Begin func(*Tx)
+	// Done makes the action's effect visible. If it returns an *Error, the action fails with
+	// its code and message and nothing that Done did is kept.
+	Done func(*Tx) error
+	// Failed, if set, takes back what was done in advance, after the action has failed.
+	Failed func(*Tx)
+}
+
+// ActionOutcome overrides what becomes of the actions that a request starts: fault rules use it.
+type ActionOutcome struct {
+	// Fail makes the action end in an error with this code and message.
+	Fail        bool
+	FailCode    Code
+	FailMessage string
+	// Hang keeps the action running, and its locks held, for ever.
+	Hang bool
+	// Duration overrides the profile when it is positive.
+	Duration time.Duration
+}
+
+// ActionFailedCode is the code of an action that failed for no more particular reason.
+const ActionFailedCode Code = "action_failed"
+
+// Start records an action as running and schedules its end. The returned action is as recorded
+// now; read it again from the state after the transaction.
+func (tx *Tx) Start(spec ActionSpec) *Action {
+	a := &Action{
+		Meta:      Meta{ID: tx.cloud.newID(), Created: tx.now},
+		Command:   spec.Command,
+		Status:    ActionRunning,
+		Resources: slices.Clone(spec.Resources),
+	}
+	tx.Actions.Put(a)
+	tx.Actions.ownIndexes()
+	for _, r := range spec.Resources {
+		tx.Actions.byResource.Set(resourceAction{r, a.ID})
+	}
+	for _, r := range spec.Locks {
+		tx.Actions.locks.Set(lock{r, a.ID})
+		tx.touch(r)
+	}
+	run := &actionRun{ActionSpec: spec, id: a.ID, outcome: tx.outcome}
+	if spec.Immediate && run.outcome == nil {
+		run.end(tx)
+		a, _ = tx.Actions.Get(a.ID)
+		return a
+	}
+	if spec.After != 0 {
+		if prev, ok := tx.Actions.Get(spec.After); ok && prev.Status == ActionRunning {
+			tx.after(spec.After, run)
+			return a
+		}
+	}
+	run.begin(tx)
+	return a
+}
+
+// actionRun is an action on its way.
+type actionRun struct {
+	ActionSpec
+	id      int64
+	outcome *ActionOutcome
+}
+
+func (r *actionRun) begin(tx *Tx) {
+	if r.Begin != nil {
+		r.Begin(tx)
+	}
+	d := tx.cloud.profile().Duration(r.Command)
+	if r.outcome != nil {
+		if r.outcome.Hang {
+			return
+		}
+		if r.outcome.Duration > 0 {
+			d = r.outcome.Duration
+		}
+	}
+	if d >= time.Second {
+		for _, percent := range []int{25, 50, 75} {
+			tx.schedule(d*time.Duration(percent)/100, func(tx *Tx) error {
+				if a, ok := tx.Actions.Get(r.id); ok && a.Status == ActionRunning {
+					tx.Actions.Update(r.id, func(a *Action) { a.Progress = percent })
+				}
+				return nil
+			})
+		}
+	}
+	tx.schedule(d, func(tx *Tx) error { r.end(tx); return nil })
+}
+
+func (r *actionRun) end(tx *Tx) {
+	if a, ok := tx.Actions.Get(r.id); !ok || a.Status != ActionRunning {
+		return
+	}
+	tx.Actions.ownIndexes()
+	for _, ref := range r.Locks {
+		if by, ok := tx.Actions.LockedBy(ref); ok && by == r.id {
+			tx.Actions.locks.Delete(lock{Ref: ref})
+		}
+	}
+	var failure *Error
+	switch {
+	case r.outcome != nil && r.outcome.Fail:
+		failure = &Error{
+			Code:    cmp.Or(r.outcome.FailCode, ActionFailedCode),
+			Message: cmp.Or(r.outcome.FailMessage, "Action failed"),
+		}
+	case r.Done != nil:
+		failure = tx.attempt(r.Done)
+	}
+	tx.Actions.Update(r.id, func(a *Action) {
+		a.Finished, a.Progress, a.Status = tx.now, 100, ActionSuccess
+		if failure != nil {
+			a.Status, a.ErrorCode, a.ErrorMessage = ActionFailed, failure.Code, failure.Message
+		}
+	})
+	if failure != nil && r.Failed != nil {
+		r.Failed(tx)
+	}
+	for _, ref := range r.Locks {
+		tx.touch(ref)
+	}
+	for _, next := range tx.takeFollowers(r.id) {
+		if failure == nil {
+			next.begin(tx)
+			continue
+		}
+		next.outcome = &ActionOutcome{Fail: true, FailMessage: fmt.Sprintf("the action %d before it failed", r.id)}
+		next.end(tx)
+	}
+}
+
+// attempt runs the effect of an action and drops all that it did if it fails.
+func (tx *Tx) attempt(effect func(*Tx) error) *Error {
+	inner, err := tx.nested(effect)
+	if err == nil {
+		tx.adopt(inner)
+		return nil
+	}
+	var e *Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return &Error{Code: ActionFailedCode, Message: err.Error()}
+}
+
+// RequireUnlocked returns a locked error when an action is running on any of the resources.
+func (tx *Tx) RequireUnlocked(refs ...Ref) error {
+	for _, r := range refs {
+		if tx.Actions.Locked(r) {
+			return ErrLocked(r.Kind, r.ID)
+		}
+	}
+	return nil
+}
+
+// RequireNoConflict is RequireUnlocked for the resources whose concurrent changes the real API
+// refuses with conflict, which clients retry by themselves, in place of locked.
+func (tx *Tx) RequireNoConflict(refs ...Ref) error {
+	for _, r := range refs {
+		if tx.Actions.Locked(r) {
+			return ErrConflict(fmt.Sprintf("%s %d is being changed by another action, please retry", r.Kind, r.ID))
+		}
+	}
+	return nil
+}

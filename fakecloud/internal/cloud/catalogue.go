@@ -1,0 +1,147 @@
+package cloud
+
+import (
+	"slices"
+	"strconv"
+	"time"
+)
+
+// Catalogue is what Hetzner offers: the same for every project, and read-only.
+type Catalogue struct {
+	Locations         []*Location
+	ServerTypes       []*ServerType
+	LoadBalancerTypes []*LoadBalancerType
+	// Images are the system images (and app images); snapshots and backups belong to projects.
+	Images []*Image
+	ISOs   []*ISO
+	// Pricing is what GET /pricing says beyond the prices of the types.
+	Pricing Pricing
+}
+
+// Location is a place where resources can be created.
+type Location struct {
+	ID                  int64
+	Name, Description   string
+	Country, City       string
+	Latitude, Longitude float64
+	NetworkZone         string
+}
+
+// Deprecation says since when something is deprecated and until when it can be had.
+type Deprecation struct {
+	Announced, UnavailableAfter time.Time
+}
+
+// Price is an amount of money as decimal strings in EUR, as the API gives them.
+type Price struct{ Net, Gross string }
+
+// LocationPrice is what a type costs in one location.
+type LocationPrice struct {
+	Location          string
+	Hourly, Monthly   Price
+	IncludedTraffic   int64 // bytes per month
+	PricePerTBTraffic Price
+}
+
+// ServerType is a kind of server that can be ordered.
+type ServerType struct {
+	ID                int64
+	Name, Description string
+	Category          string
+	Cores             int
+	Memory            float64 // GB
+	Disk              int     // GB
+	StorageType       string
+	CPUType           string
+	Architecture      string
+	Prices            []LocationPrice
+	Deprecation       *Deprecation
+	Locations         []ServerTypeLocation
+}
+
+// ServerTypeLocation says whether a server type can be ordered in a location.
+type ServerTypeLocation struct {
+	Location    *Location
+	Deprecation *Deprecation
+	Available   bool
+	Recommended bool
+}
+
+// LoadBalancerType is a kind of load balancer, with its limits.
+type LoadBalancerType struct {
+	ID                      int64
+	Name, Description       string
+	MaxConnections          int
+	MaxServices             int
+	MaxTargets              int
+	MaxAssignedCertificates int
+	Deprecation             *Deprecation
+	Prices                  []LocationPrice
+}
+
+// ISO is an ISO image that can be attached to a server.
+type ISO struct {
+	ID                int64
+	Name, Description string
+	Type              string // public or private
+	Architecture      string // "" is any
+	Deprecation       *Deprecation
+}
+
+// Pricing is what GET /pricing says beyond the prices of the types.
+type Pricing struct {
+	Currency               string
+	VATRate                string
+	ImagePerGBMonth        Price
+	VolumePerGBMonth       Price
+	FloatingIPMonthly      Price
+	ServerBackupPercentage string
+	PrimaryIPv4Hourly      Price
+	PrimaryIPv4Monthly     Price
+	FloatingIPv4Monthly    Price
+	FloatingIPv6Monthly    Price
+}
+
+// byIDOrName finds what a request names by id or by name, as many fields of requests may.
+func byIDOrName[T any](items []*T, idOrName string, key func(*T) (int64, string)) (*T, bool) {
+	id, err := strconv.ParseInt(idOrName, 10, 64)
+	i := slices.IndexFunc(items, func(t *T) bool {
+		itemID, name := key(t)
+		return name == idOrName || err == nil && itemID == id
+	})
+	if i < 0 {
+		return nil, false
+	}
+	return items[i], true
+}
+
+// Location finds a location by id or name.
+func (c *Catalogue) Location(idOrName string) (*Location, bool) {
+	return byIDOrName(c.Locations, idOrName, func(l *Location) (int64, string) { return l.ID, l.Name })
+}
+
+// ServerType finds a server type by id or name.
+func (c *Catalogue) ServerType(idOrName string) (*ServerType, bool) {
+	return byIDOrName(c.ServerTypes, idOrName, func(t *ServerType) (int64, string) { return t.ID, t.Name })
+}
+
+// LoadBalancerType finds a load balancer type by id or name.
+func (c *Catalogue) LoadBalancerType(idOrName string) (*LoadBalancerType, bool) {
+	return byIDOrName(c.LoadBalancerTypes, idOrName, func(t *LoadBalancerType) (int64, string) { return t.ID, t.Name })
+}
+
+// ISO finds an ISO by id or name.
+func (c *Catalogue) ISO(idOrName string) (*ISO, bool) {
+	return byIDOrName(c.ISOs, idOrName, func(i *ISO) (int64, string) { return i.ID, i.Name })
+}
+
+// NetworkZones returns the names of all network zones.
+func (c *Catalogue) NetworkZones() []string {
+	var zones []string
+	for _, l := range c.Locations {
+		if !slices.Contains(zones, l.NetworkZone) {
+			zones = append(zones, l.NetworkZone)
+		}
+	}
+	return zones
+}

@@ -1,0 +1,307 @@
+package cloud
+
+import (
+	"container/heap"
+	"context"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// Options configure a Cloud. The zero value works: real time, actions that end at once, no limits.
+type Options struct {
+	// Clock is where all time comes from. Default: the machine's.
+	Clock clock.WithTicker
+	// Profile says how long actions take. Default: ProfileInstant.
+	Profile Profile
+	// Catalogue is what can be ordered. Default: DefaultCatalogue.
+	Catalogue *Catalogue
+	// Limits of each project. Default: none.
+	Limits Limits
+	// PublicIPv4 and PublicIPv6 are the pools that public addresses are taken from: single
+	// addresses, and networks of 64 bits. Defaults: 198.18.0.0/15 (set aside for benchmarks by RFC 2544)
+	// and 2001:db8::/32 (for documentation by RFC 3849), which exist nowhere on the internet.
+	PublicIPv4 netip.Prefix
+	PublicIPv6 netip.Prefix
+	// LoadBalancerIPv4, if set, is the pool for load balancers' addresses, so that they can be on
+	// a network that a data plane can listen on.
+	LoadBalancerIPv4 netip.Prefix
+	// Seed makes generated values (passwords, MAC addresses) reproducible.
+	Seed uint64
+}
+
+// Cloud is a simulated Hetzner Cloud: some projects with the resources that they own. All its methods
+// may be called from several goroutines.
+type Cloud struct {
+	clock     clock.WithTicker
+	catalogue *Catalogue
+	limits    Limits
+	durations atomic.Pointer[Profile]
+	lastID    atomic.Int64
+	nextDue   atomic.Int64 // Unix nanoseconds of the earliest job; maxInt64 when there is none
+	tokens    atomic.Pointer[map[string]Token]
+	projects  atomic.Pointer[map[int64]*projectData] // replaced, never changed
+	seed      uint64
+
+	mu      sync.Mutex // serializes all writes; guards what follows
+	queue   jobQueue
+	jobSeq  uint64
+	ips     *addressPool
+	lbIPs   *addressPool  // the same as ips unless configured
+	changed chan struct{} // closed, and replaced, by every commit
+	events  eventHub
+
+	wake   chan struct{} // tells the runner that the earliest job has changed
+	closed chan struct{}
+	once   sync.Once
+}
+
+// projectData is what the cloud keeps of one project.
+type projectData struct {
+	id        int64
+	name      string
+	state     atomic.Pointer[State]
+	followers map[int64][]*actionRun
+}
+
+// Token is an API token. A token belongs to one project.
+type Token struct {
+	Project  int64
+	ReadOnly bool
+}
+
+// Project is a handle on one project of a cloud.
+type Project struct {
+	cloud   *Cloud
+	data    *projectData
+	outcome *ActionOutcome
+}
+
+const firstID = 1_000_000 // below are the catalogue's ids
+
+// New returns an empty cloud with one project, "default", whose id is 1. Close it to stop its
+// goroutine.
+func New(o Options) *Cloud {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.Catalogue == nil {
+		o.Catalogue = DefaultCatalogue()
+	}
+	if o.Profile == nil {
+		o.Profile = ProfileInstant
+	}
+	c := &Cloud{
+		clock: o.Clock, catalogue: o.Catalogue, limits: o.Limits, seed: o.Seed,
+		changed: make(chan struct{}), wake: make(chan struct{}, 1), closed: make(chan struct{}),
+		ips: newAddressPool(o.PublicIPv4, o.PublicIPv6),
+	}
+	c.lbIPs = c.ips
+	if o.LoadBalancerIPv4.IsValid() {
+		c.lbIPs = newAddressPool(o.LoadBalancerIPv4, o.PublicIPv6)
+		c.lbIPs.v6 = c.ips.v6
+	}
+	c.durations.Store(&o.Profile)
+	c.tokens.Store(&map[string]Token{})
+	c.projects.Store(&map[int64]*projectData{})
+	c.lastID.Store(firstID)
+	c.nextDue.Store(noJob)
+	c.addProject("default")
+	go c.runner()
+	return c
+}
+
+// Close stops the cloud's goroutine and ends all event subscriptions. The state stays readable.
+func (c *Cloud) Close() {
+	c.once.Do(func() {
+		close(c.closed)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.events.close()
+	})
+}
+
+// Clock returns the cloud's clock.
+func (c *Cloud) Clock() clock.WithTicker { return c.clock }
+
+// Now returns the cloud's time in UTC.
+func (c *Cloud) Now() time.Time { return c.clock.Now().UTC() }
+
+// SetProfile changes how long the actions take that start from now on.
+func (c *Cloud) SetProfile(p Profile) { c.durations.Store(&p) }
+
+func (c *Cloud) profile() Profile { return *c.durations.Load() }
+
+func (c *Cloud) newID() int64 { return c.lastID.Add(1) }
+
+// AddProject creates a project and returns it.
+func (c *Cloud) AddProject(name string) Project {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.addProject(name)
+}
+
+func (c *Cloud) addProject(name string) Project {
+	all := maps.Clone(*c.projects.Load())
+	d := &projectData{id: int64(len(all) + 1), name: name, followers: map[int64][]*actionRun{}}
+	d.state.Store(newState(c.catalogue))
+	all[d.id] = d
+	c.projects.Store(&all)
+	return Project{cloud: c, data: d}
+}
+
+// Project returns the project with this id.
+func (c *Cloud) Project(id int64) (Project, bool) {
+	d, ok := (*c.projects.Load())[id]
+	return Project{cloud: c, data: d}, ok
+}
+
+// Projects returns all projects by ascending id.
+func (c *Cloud) Projects() []Project {
+	all := *c.projects.Load()
+	var out []Project
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		out = append(out, Project{cloud: c, data: all[id]})
+	}
+	return out
+}
+
+// AddToken makes a token valid. It replaces a token of the same text.
+func (c *Cloud) AddToken(text string, t Token) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := maps.Clone(*c.tokens.Load())
+	m[text] = t
+	c.tokens.Store(&m)
+}
+
+// RevokeToken makes a token invalid.
+func (c *Cloud) RevokeToken(text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := maps.Clone(*c.tokens.Load())
+	delete(m, text)
+	c.tokens.Store(&m)
+}
+
+// Token looks up a token.
+func (c *Cloud) Token(text string) (Token, bool) {
+	t, ok := (*c.tokens.Load())[text]
+	return t, ok
+}
+
+// Reset removes all resources and actions of all projects, and all scheduled work. Projects and
+// tokens stay, ids are not used again.
+func (c *Cloud) Reset() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.queue = nil
+	c.nextDue.Store(noJob)
+	for _, d := range *c.projects.Load() {
+		before := d.state.Load()
+		log := &changeLog{}
+		recordAllGone(log, before)
+		clear(d.followers)
+		d.state.Store(newState(c.catalogue))
+		c.events.publish(c.Now(), d.id, log.changes)
+	}
+	c.ips.reset()
+	c.lbIPs.reset()
+	c.broadcast()
+}
+
+// ID returns the project's id.
+func (p Project) ID() int64 { return p.data.id }
+
+// Name returns the project's name.
+func (p Project) Name() string { return p.data.name }
+
+// Cloud returns the cloud that the project is in.
+func (p Project) Cloud() *Cloud { return p.cloud }
+
+// WithOutcome returns a handle on the same project whose actions end as told.
+func (p Project) WithOutcome(o *ActionOutcome) Project {
+	p.outcome = o
+	return p
+}
+
+// View returns the project's current state, for reading only. Work that is due has been done.
+func (p Project) View() *State {
+	p.cloud.Settle()
+	return p.data.state.Load()
+}
+
+// Await returns nil as soon as cond holds for the project's state, or the context's error.
+func (p Project) Await(ctx context.Context, cond func(*State) bool) error {
+	for {
+		p.cloud.mu.Lock()
+		changed := p.cloud.changed
+		p.cloud.mu.Unlock()
+		if cond(p.View()) {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// update runs one write and returns the state right after it and after the work that it made due.
+// When fn returns an error, nothing has changed and the error is returned.
+func (p Project) update(fn func(*Tx) error) (*State, error) {
+	p.cloud.mu.Lock()
+	defer p.cloud.mu.Unlock()
+	p.cloud.settleLocked()
+	if err := p.cloud.transact(p.data, p.cloud.Now(), p.outcome, fn); err != nil {
+		return p.data.state.Load(), err
+	}
+	p.cloud.settleLocked()
+	return p.data.state.Load(), nil
+}
+
+func (c *Cloud) begin(d *projectData, from *State, now time.Time, o *ActionOutcome) *Tx {
+	next := *from
+	tx := &Tx{State: &next, cloud: c, project: d, now: now, log: &changeLog{}, outcome: o}
+	for _, t := range tx.tables() {
+		t.begin(tx.log)
+	}
+	return tx
+}
+
+func (c *Cloud) transact(d *projectData, now time.Time, o *ActionOutcome, fn func(*Tx) error) error {
+	tx := c.begin(d, d.state.Load(), now, o)
+	if err := fn(tx); err != nil {
+		tx.rollback()
+		return err
+	}
+	for _, t := range tx.tables() {
+		t.publish()
+	}
+	for id, runs := range tx.followers {
+		d.followers[id] = append(d.followers[id], runs...)
+	}
+	for _, j := range tx.jobs {
+		c.jobSeq++
+		j.seq = c.jobSeq
+		heap.Push(&c.queue, j)
+	}
+	if len(tx.log.changes) > 0 {
+		d.state.Store(tx.State)
+		c.events.publish(now, d.id, tx.log.changes)
+		c.broadcast()
+	}
+	c.rearm()
+	return nil
+}
+
+func (c *Cloud) broadcast() {
+	close(c.changed)
+	c.changed = make(chan struct{})
+}

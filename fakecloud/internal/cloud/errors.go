@@ -1,0 +1,188 @@
+package cloud
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Code is an error code of the API, as in the `code` of an error's JSON.
+type Code string
+
+// Error is an error that the API answers with.
+type Error struct {
+	Code    Code
+	Status  int // HTTP status
+	Message string
+	// Fields are the details of invalid_input and uniqueness_error.
+	Fields []FieldError
+	// Limits are the details of resource_limit_exceeded: names of the limits.
+	Limits []string
+	// Announcement is the details of deprecated_api_endpoint: a URL.
+	Announcement string
+}
+
+// FieldError says what is wrong with one field of a request. Name is the path of the field, for
+// example "services.0.listen_port".
+type FieldError struct {
+	Name     string
+	Messages []string
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("%s (%s)", e.Message, e.Code) }
+
+// The error catalogue: one constructor per code, with the HTTP status that the API document gives
+// it. "General" codes are from the chapter Errors; the others are listed as operation specific
+// errors with the operation that returns them.
+
+// ErrJSON is 400 json_error: the body is not JSON, or not an object.
+func ErrJSON(reason string) *Error {
+	return &Error{Code: "json_error", Status: 400, Message: "invalid JSON in request body: " + reason}
+}
+
+// ErrUnauthorized is 401 unauthorized.
+func ErrUnauthorized(message string) *Error {
+	return &Error{Code: "unauthorized", Status: 401, Message: message}
+}
+
+// ErrTokenReadonly is 401 token_readonly, the answer to a read-only token's write before
+// 2026-10-05.
+func ErrTokenReadonly() *Error {
+	return &Error{Code: "token_readonly", Status: 401, Message: "the token is only allowed to perform GET requests"}
+}
+
+// ErrForbidden is 403 forbidden.
+func ErrForbidden(message string) *Error {
+	return &Error{Code: "forbidden", Status: 403, Message: message}
+}
+
+// ErrMaintenance is 403 maintenance.
+func ErrMaintenance() *Error {
+	return &Error{Code: "maintenance", Status: 403, Message: "cannot perform operation due to maintenance"}
+}
+
+// ErrLimitExceeded is 403 resource_limit_exceeded; limit names the limit, as "server_limit".
+func ErrLimitExceeded(limit, message string) *Error {
+	return &Error{Code: "resource_limit_exceeded", Status: 403, Message: message, Limits: []string{limit}}
+}
+
+// ErrNotFound is 404 not_found for a resource.
+func ErrNotFound(kind Kind, id any) *Error {
+	return &Error{
+		Code: "not_found", Status: 404,
+		Message: fmt.Sprintf("%s with ID '%v' not found", strings.ReplaceAll(string(kind), "_", " "), id),
+	}
+}
+
+// ErrNoRoute is 404 not_found for a path that the API does not have.
+func ErrNoRoute() *Error {
+	return &Error{Code: "not_found", Status: 404, Message: "not found"}
+}
+
+// ErrMethodNotAllowed is 405 method_not_allowed.
+func ErrMethodNotAllowed(method string) *Error {
+	return &Error{Code: "method_not_allowed", Status: 405, Message: "method " + method + " is not allowed here"}
+}
+
+// ErrUniqueness is 409 uniqueness_error; field is the request's field that must be unique.
+func ErrUniqueness(field, message string) *Error {
+	return &Error{Code: "uniqueness_error", Status: 409, Message: message, Fields: []FieldError{{Name: field}}}
+}
+
+// ErrConflict is 409 conflict: the resource changed during the request; clients retry.
+func ErrConflict(message string) *Error {
+	return &Error{Code: "conflict", Status: 409, Message: message}
+}
+
+// ErrDeprecatedEndpoint is 410 deprecated_api_endpoint.
+func ErrDeprecatedEndpoint(announcement string) *Error {
+	return &Error{
+		Code: "deprecated_api_endpoint", Status: 410,
+		Message: "API functionality was removed", Announcement: announcement,
+	}
+}
+
+// ErrResourceUnavailable is 412 resource_unavailable, for example a type that cannot be ordered in
+// a location.
+func ErrResourceUnavailable(message string) *Error {
+	return &Error{Code: "resource_unavailable", Status: 412, Message: message}
+}
+
+// ErrInvalidInput is 422 invalid_input. The message names the first field, as the real API's
+// does.
+func ErrInvalidInput(fields ...FieldError) *Error {
+	e := &Error{Code: "invalid_input", Status: 422, Message: "invalid input", Fields: fields}
+	if len(fields) > 0 {
+		e.Message = fmt.Sprintf("invalid input in field '%s'", fields[0].Name)
+		if len(fields[0].Messages) > 0 {
+			e.Message += ": " + fields[0].Messages[0]
+		}
+	}
+	return e
+}
+
+// ErrField is ErrInvalidInput for one field.
+func ErrField(name, message string) *Error {
+	return ErrInvalidInput(FieldError{Name: name, Messages: []string{message}})
+}
+
+// ErrServiceError is 422 service_error.
+func ErrServiceError(message string) *Error {
+	return &Error{Code: "service_error", Status: 422, Message: message}
+}
+
+// ErrUnsupported is 422 unsupported_error: the resource does not support the action.
+func ErrUnsupported(message string) *Error {
+	return &Error{Code: "unsupported_error", Status: 422, Message: message}
+}
+
+// ErrResourceInUse is 422 resource_in_use (deleting a certificate or a network that is used).
+func ErrResourceInUse(message string) *Error {
+	return &Error{Code: "resource_in_use", Status: 422, Message: message}
+}
+
+// ErrLocked is 423 locked: an action is running on the resource.
+func ErrLocked(kind Kind, id int64) *Error {
+	return &Error{
+		Code: "locked", Status: 423,
+		Message: fmt.Sprintf("%s %d is locked: another action is running on it", strings.ReplaceAll(string(kind), "_", " "), id),
+	}
+}
+
+// ErrProtected is 423 protected: the action is protected against by change_protection.
+func ErrProtected(message string) *Error {
+	return &Error{Code: "protected", Status: 423, Message: message}
+}
+
+// ErrRateLimit is 429 rate_limit_exceeded.
+func ErrRateLimit(limit int) *Error {
+	return &Error{
+		Code: "rate_limit_exceeded", Status: 429,
+		Message: fmt.Sprintf("limit of %d requests per hour reached", limit),
+	}
+}
+
+// ErrServer is 500 server_error.
+func ErrServer(message string) *Error {
+	return &Error{Code: "server_error", Status: 500, Message: message}
+}
+
+// ErrNotModelled is 501: the API has this operation, this simulation does not. The real API never
+// answers with this status; a client's author has to see it.
+func ErrNotModelled(operation string) *Error {
+	return &Error{
+		Code: "not_implemented", Status: 501,
+		Message: "fakecloud does not model the operation " + operation + " yet; the coverage page lists what it models",
+	}
+}
+
+// ErrOperation is an operation specific 422 error, with one of the codes that the API document
+// lists for the operation: server_not_stopped, ip_not_available, target_already_defined, …
+func ErrOperation(code Code, message string) *Error {
+	return &Error{Code: code, Status: 422, Message: message}
+}
+
+// ErrPrecondition is an operation specific 412 error: source_port_already_used when a service is
+// added, primary_ip_version_mismatch.
+func ErrPrecondition(code Code, message string) *Error {
+	return &Error{Code: code, Status: 412, Message: message}
+}

@@ -1,0 +1,175 @@
+package cloud
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// EventType says what happened to a resource.
+type EventType string
+
+// The types of events.
+const (
+	EventCreated EventType = "created"
+	EventUpdated EventType = "updated"
+	EventDeleted EventType = "deleted"
+)
+
+// Event tells of one change of one resource. Events of one transaction follow each other.
+type Event struct {
+	Seq     uint64
+	Time    time.Time
+	Project int64
+	Type    EventType
+	Kind    Kind
+	ID      int64
+	// Old and New are the resource before and after (a *Server for KindServer, and so on), nil where it did
+	// not exist. They must not be changed.
+	Old, New any
+}
+
+// ErrClosed is returned by Subscription.Next when the subscription or the cloud is closed.
+var ErrClosed = errors.New("cloud: subscription closed")
+
+// eventHub hands events to subscribers. It is guarded by Cloud.mu.
+type eventHub struct {
+	seq    uint64
+	subs   map[*Subscription]struct{}
+	closed bool
+}
+
+func (h *eventHub) publish(now time.Time, project int64, changes []change) {
+	if len(changes) == 0 {
+		return
+	}
+	batch := make([]Event, 0, len(changes))
+	for _, c := range changes {
+		if c.old == nil && c.new == nil { // came and went within one transaction
+			continue
+		}
+		h.seq++
+		e := Event{Seq: h.seq, Time: now, Project: project, Kind: c.kind, ID: c.id, Old: c.old, New: c.new, Type: EventUpdated}
+		switch {
+		case c.old == nil:
+			e.Type = EventCreated
+		case c.new == nil:
+			e.Type = EventDeleted
+		}
+		batch = append(batch, e)
+	}
+	for s := range h.subs {
+		s.push(batch)
+	}
+}
+
+func (h *eventHub) close() {
+	h.closed = true
+	for s := range h.subs {
+		s.end()
+	}
+	h.subs = nil
+}
+
+// Subscription is a queue of events. It never loses one and never makes the cloud wait, so a
+// subscriber that does not read makes it grow.
+type Subscription struct {
+	cloud  *Cloud
+	mu     sync.Mutex
+	queue  []Event
+	signal chan struct{}
+	ended  bool
+}
+
+// Subscribe returns a subscription to all changes from now on and the states of all projects at
+// exactly that moment, by project id.
+func (c *Cloud) Subscribe() (*Subscription, map[int64]*State) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := &Subscription{cloud: c, signal: make(chan struct{}, 1), ended: c.events.closed}
+	if c.events.subs == nil {
+		c.events.subs = map[*Subscription]struct{}{}
+	}
+	if !s.ended {
+		c.events.subs[s] = struct{}{}
+	}
+	states := map[int64]*State{}
+	for id, d := range *c.projects.Load() {
+		states[id] = d.state.Load()
+	}
+	return s, states
+}
+
+// Next returns the next event, waiting for it if need be. It returns ErrClosed after the last
+// event of a closed subscription, and the context's error when that is done first.
+func (s *Subscription) Next(ctx context.Context) (Event, error) {
+	for {
+		s.mu.Lock()
+		if len(s.queue) > 0 {
+			e := s.queue[0]
+			s.queue[0] = Event{}
+			s.queue = s.queue[1:]
+			s.mu.Unlock()
+			return e, nil
+		}
+		ended := s.ended
+		s.mu.Unlock()
+		if ended {
+			return Event{}, ErrClosed
+		}
+		select {
+		case <-s.signal:
+		case <-ctx.Done():
+			return Event{}, context.Cause(ctx)
+		}
+	}
+}
+
+// Close ends the subscription.
+func (s *Subscription) Close() {
+	s.cloud.mu.Lock()
+	delete(s.cloud.events.subs, s)
+	s.cloud.mu.Unlock()
+	s.end()
+}
+
+func (s *Subscription) push(batch []Event) {
+	s.mu.Lock()
+	s.queue = append(s.queue, batch...)
+	s.mu.Unlock()
+	s.notify()
+}
+
+func (s *Subscription) end() {
+	s.mu.Lock()
+	s.ended = true
+	s.mu.Unlock()
+	s.notify()
+}
+
+func (s *Subscription) notify() {
+	select {
+	case s.signal <- struct{}{}:
+	default:
+	}
+}
+
+// recordAllGone records the deletion of everything in a state.
+func recordAllGone(log *changeLog, s *State) {
+	recordGone(log, &s.Servers)
+	recordGone(log, &s.Networks)
+	recordGone(log, &s.LoadBalancers)
+	recordGone(log, &s.Certificates)
+	recordGone(log, &s.PrimaryIPs)
+	recordGone(log, &s.PlacementGroups)
+	recordGone(log, &s.SSHKeys)
+	recordGone(log, &s.Images)
+	recordGone(log, &s.Actions.Table)
+}
+
+func recordGone[T Object[T]](log *changeLog, t *Table[T]) {
+	for v := range t.All() {
+		log.record(t.kind, v.Header().ID, v, nil)
+	}
+}

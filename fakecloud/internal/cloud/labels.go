@@ -1,0 +1,240 @@
+package cloud
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+var (
+	labelName  = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9_.-]{0,61}[a-zA-Z0-9])?$`)
+	dnsLabel   = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+	labelValue = regexp.MustCompile(`^([a-zA-Z0-9]([a-zA-Z0-9_.-]{0,61}[a-zA-Z0-9])?)?$`)
+)
+
+// ValidateLabels checks labels against the API document's chapter Labels. It returns nil or an
+// invalid_input error on the field `labels`.
+func ValidateLabels(labels map[string]string) error {
+	var messages []string
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		if problem := labelKeyProblem(k); problem != "" {
+			messages = append(messages, fmt.Sprintf("label key %q %s", k, problem))
+		}
+		if !labelValue.MatchString(labels[k]) {
+			messages = append(messages, fmt.Sprintf(
+				"label value %q of key %q must be empty or at most 63 letters, digits, '-', '_' or '.', and begin and end with a letter or digit",
+				labels[k], k))
+		}
+	}
+	if len(messages) == 0 {
+		return nil
+	}
+	return ErrInvalidInput(FieldError{Name: "labels", Messages: messages})
+}
+
+// labelKeyProblem says what is wrong with a label's key, or returns "".
+func labelKeyProblem(key string) string {
+	prefix, name, prefixed := strings.Cut(key, "/")
+	if !prefixed {
+		name = key
+	} else {
+		switch {
+		case prefix == "hetzner.cloud":
+			return "has the reserved prefix hetzner.cloud/"
+		case len(prefix) > 253 || !allMatch(dnsLabel, strings.Split(prefix, ".")):
+			return "has a prefix that is not a DNS subdomain"
+		}
+	}
+	if !labelName.MatchString(name) {
+		return "must have a name of 1 to 63 letters, digits, '-', '_' or '.', that begins and ends with a letter or digit"
+	}
+	return ""
+}
+
+func allMatch(re *regexp.Regexp, parts []string) bool {
+	return !slices.ContainsFunc(parts, func(p string) bool { return !re.MatchString(p) })
+}
+
+// Selector is a parsed label selector. The zero value matches everything.
+type Selector struct {
+	source       string
+	requirements []requirement
+}
+
+type operator int
+
+const (
+	opExists operator = iota
+	opMissing
+	opIn
+	opNotIn
+)
+
+type requirement struct {
+	key    string
+	op     operator
+	values []string
+}
+
+// ParseSelector parses the label selector query language of the API document's chapter Label
+// Selector. The error says where it went wrong.
+func ParseSelector(s string) (Selector, error) {
+	p := selectorParser{rest: s, source: s}
+	sel := Selector{source: s}
+	p.space()
+	if p.rest == "" {
+		return sel, nil
+	}
+	for {
+		r, err := p.requirement()
+		if err != nil {
+			return Selector{}, err
+		}
+		sel.requirements = append(sel.requirements, r)
+		p.space()
+		if p.rest == "" {
+			return sel, nil
+		}
+		if !p.take(",") {
+			return Selector{}, p.failure("expected ','")
+		}
+	}
+}
+
+// String returns the selector as it was written.
+func (s Selector) String() string { return s.source }
+
+// Empty tells whether the selector matches everything.
+func (s Selector) Empty() bool { return len(s.requirements) == 0 }
+
+// Matches tells whether labels fulfil all requirements. As in Kubernetes, != and notin also match
+// where the key is missing.
+func (s Selector) Matches(labels map[string]string) bool {
+	for _, r := range s.requirements {
+		v, ok := labels[r.key]
+		switch r.op {
+		case opExists:
+			if !ok {
+				return false
+			}
+		case opMissing:
+			if ok {
+				return false
+			}
+		case opIn:
+			if !ok || !slices.Contains(r.values, v) {
+				return false
+			}
+		case opNotIn:
+			if ok && slices.Contains(r.values, v) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+type selectorParser struct{ source, rest string }
+
+func (p *selectorParser) failure(what string) error {
+	return fmt.Errorf("label selector %q: %s at position %d", p.source, what, len(p.source)-len(p.rest)+1)
+}
+
+func (p *selectorParser) space() { p.rest = strings.TrimLeft(p.rest, " \t") }
+
+func (p *selectorParser) take(token string) bool {
+	p.space()
+	rest, ok := strings.CutPrefix(p.rest, token)
+	if ok {
+		p.rest = rest
+	}
+	return ok
+}
+
+// word reads the longest run of characters that a key or value may have.
+func (p *selectorParser) word() string {
+	p.space()
+	n := strings.IndexFunc(p.rest, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./", r))
+	})
+	if n < 0 {
+		n = len(p.rest)
+	}
+	w := p.rest[:n]
+	p.rest = p.rest[n:]
+	return w
+}
+
+func (p *selectorParser) key() (string, error) {
+	k := p.word()
+	if k == "" {
+		return "", p.failure("expected a label key")
+	}
+	// The reserved prefix may be selected by, it may only not be set.
+	if problem := labelKeyProblem(k); problem != "" && !strings.HasPrefix(k, "hetzner.cloud/") {
+		return "", fmt.Errorf("label selector %q: key %q %s", p.source, k, problem)
+	}
+	return k, nil
+}
+
+func (p *selectorParser) value() (string, error) {
+	v := p.word()
+	if !labelValue.MatchString(v) {
+		return "", fmt.Errorf("label selector %q: %q is not a label value", p.source, v)
+	}
+	return v, nil
+}
+
+func (p *selectorParser) requirement() (requirement, error) {
+	if p.take("!") {
+		k, err := p.key()
+		return requirement{key: k, op: opMissing}, err
+	}
+	k, err := p.key()
+	if err != nil {
+		return requirement{}, err
+	}
+	for _, o := range []struct {
+		token string
+		op    operator
+	}{{"==", opIn}, {"!=", opNotIn}, {"=", opIn}} {
+		if p.take(o.token) {
+			v, err := p.value()
+			return requirement{key: k, op: o.op, values: []string{v}}, err
+		}
+	}
+	p.space()
+	if p.rest == "" || p.rest[0] == ',' {
+		return requirement{key: k, op: opExists}, nil
+	}
+	switch w := p.word(); w {
+	case "in":
+		return p.set(requirement{key: k, op: opIn})
+	case "notin":
+		return p.set(requirement{key: k, op: opNotIn})
+	default:
+		return requirement{}, p.failure("expected =, ==, !=, in or notin")
+	}
+}
+
+func (p *selectorParser) set(r requirement) (requirement, error) {
+	if !p.take("(") {
+		return r, p.failure("expected '('")
+	}
+	for {
+		v, err := p.value()
+		if err != nil {
+			return r, err
+		}
+		r.values = append(r.values, v)
+		switch {
+		case p.take(","):
+		case p.take(")"):
+			return r, nil
+		default:
+			return r, p.failure("expected ',' or ')'")
+		}
+	}
+}

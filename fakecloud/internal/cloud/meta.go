@@ -1,0 +1,39 @@
+package cloud
+
+// UpdateResource is the input of the PUT operations that change only name and labels; nil keeps
+// what is there. Labels are replaced as a whole.
+type UpdateResource struct {
+	Name   *string
+	Labels map[string]string
+}
+
+// setMeta applies a change of name and labels to a resource of a table.
+// Errors: not_found, invalid_input on labels, uniqueness_error on name.
+func setMeta[T Object[T]](t *Table[T], id int64, in UpdateResource) error {
+	if _, err := t.Find(id); err != nil {
+		return err
+	}
+	if err := ValidateLabels(in.Labels); err != nil {
+		return err
+	}
+	if in.Name != nil {
+		if err := RequireUniqueName(t, *in.Name, id); err != nil {
+			return err
+		}
+	}
+	t.Update(id, func(v T) {
+		m := v.Header()
+		if in.Name != nil {
+			m.Name = *in.Name
+		}
+		if in.Labels != nil {
+			m.Labels = cloneLabels(in.Labels)
+		}
+	})
+	return nil
+}
+
+// updateMeta is the whole of a PUT that changes name and labels only.
+func updateMeta[T Object[T]](p Project, table func(*Tx) *Table[T], id int64, in UpdateResource) (*State, error) {
+	return p.update(func(tx *Tx) error { return setMeta(table(tx), id, in) })
+}

@@ -1,0 +1,269 @@
+package cloud
+
+import (
+	"cmp"
+	"iter"
+	"maps"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidwall/btree"
+)
+
+// Kind names a type of resource, as the API names it in an action's `resources`.
+type Kind string
+
+// The kinds of resources that live in a project.
+const (
+	KindServer         Kind = "server"
+	KindNetwork        Kind = "network"
+	KindLoadBalancer   Kind = "load_balancer"
+	KindCertificate    Kind = "certificate"
+	KindPrimaryIP      Kind = "primary_ip"
+	KindPlacementGroup Kind = "placement_group"
+	KindSSHKey         Kind = "ssh_key"
+	KindImage          Kind = "image"
+	KindAction         Kind = "action"
+)
+
+// Meta is what every resource has. Resources embed it.
+type Meta struct {
+	// ID is unique over all projects and all kinds, so that a client that mixes up two ids gets
+	// a 404 here and not somebody else's resource.
+	ID int64
+	// Name is unique within project and kind where it is not empty.
+	Name string
+	// Labels is replaced as a whole, never changed in place.
+	Labels map[string]string
+	// Created is in UTC.
+	Created time.Time
+}
+
+// Header gives access to what all resources share.
+func (m *Meta) Header() *Meta { return m }
+
+// Object is a pointer to a resource's struct. Clone returns a copy whose slices and maps may be
+// changed without the original noticing.
+type Object[T any] interface {
+	Header() *Meta
+	Clone() T
+}
+
+// Entry is one published version of a resource. It never changes.
+type Entry[T any] struct {
+	Value   T
+	meta    *Meta
+	encoded atomic.Pointer[[]byte]
+}
+
+// Encoded returns the entry's encoded form, calling encode at most a few times (once, unless
+// several first readers race) in the life of this version of the resource.
+func (e *Entry[T]) Encoded(encode func(T) []byte) []byte {
+	if b := e.encoded.Load(); b != nil {
+		return *b
+	}
+	b := encode(e.Value)
+	e.encoded.Store(&b)
+	return b
+}
+
+// Table holds the resources of one kind of one project, ordered by id and by name. A published
+// table is read-only; writing to it is possible only through a [Tx].
+type Table[T Object[T]] struct {
+	kind  Kind
+	ids   *btree.BTreeG[*Entry[T]]
+	names *btree.BTreeG[*Entry[T]]
+	log   *changeLog // nil in a published table
+	owned bool       // whether ids and names are this transaction's own copies
+}
+
+func newTable[T Object[T]](kind Kind) Table[T] {
+	opts := btree.Options{NoLocks: true}
+	return Table[T]{
+		kind: kind,
+		ids: btree.NewBTreeGOptions(func(a, b *Entry[T]) bool {
+			return a.meta.ID < b.meta.ID
+		}, opts),
+		names: btree.NewBTreeGOptions(func(a, b *Entry[T]) bool {
+			return cmp.Or(cmp.Compare(a.meta.Name, b.meta.Name), cmp.Compare(a.meta.ID, b.meta.ID)) < 0
+		}, opts),
+	}
+}
+
+// Kind returns the kind of the resources in the table.
+func (t *Table[T]) Kind() Kind { return t.kind }
+
+// Len returns the number of resources.
+func (t *Table[T]) Len() int { return t.ids.Len() }
+
+// Entry returns the published version of the resource with this id.
+func (t *Table[T]) Entry(id int64) (*Entry[T], bool) {
+	return t.ids.Get(&Entry[T]{meta: &Meta{ID: id}})
+}
+
+// Get returns the resource with this id, for reading only.
+func (t *Table[T]) Get(id int64) (T, bool) {
+	if e, ok := t.Entry(id); ok {
+		return e.Value, true
+	}
+	var zero T
+	return zero, false
+}
+
+// Find is Get for the API: a resource that does not exist is a not_found error.
+func (t *Table[T]) Find(id int64) (T, error) {
+	if v, ok := t.Get(id); ok {
+		return v, nil
+	}
+	var zero T
+	return zero, ErrNotFound(t.kind, id)
+}
+
+// ByName returns the resource with exactly this name.
+func (t *Table[T]) ByName(name string) (T, bool) {
+	if e, ok := t.EntryByName(name); ok {
+		return e.Value, true
+	}
+	var zero T
+	return zero, false
+}
+
+// EntryByName is ByName for a caller that wants the encoded form.
+func (t *Table[T]) EntryByName(name string) (*Entry[T], bool) {
+	var found *Entry[T]
+	t.names.Ascend(&Entry[T]{meta: &Meta{Name: name}}, func(e *Entry[T]) bool {
+		if e.meta.Name == name {
+			found = e
+		}
+		return false
+	})
+	return found, found != nil
+}
+
+// All yields all resources by ascending id, for reading only.
+func (t *Table[T]) All() iter.Seq[T] {
+	return func(yield func(T) bool) {
+		t.ids.Scan(func(e *Entry[T]) bool { return yield(e.Value) })
+	}
+}
+
+// Entries yields all entries by ascending id.
+func (t *Table[T]) Entries() iter.Seq[*Entry[T]] {
+	return func(yield func(*Entry[T]) bool) { t.ids.Scan(yield) }
+}
+
+// Order is one of the two orders that a table maintains.
+type Order int
+
+// The maintained orders. Creation time orders like id, since ids only grow.
+const (
+	ByID Order = iota
+	ByName
+)
+
+// At returns the i-th entry (from 0) in the given order, in logarithmic time, which is what makes
+// the cost of a page independent of the number of resources.
+func (t *Table[T]) At(o Order, i int) (*Entry[T], bool) {
+	if o == ByName {
+		return t.names.GetAt(i)
+	}
+	return t.ids.GetAt(i)
+}
+
+// Put stores a new resource or a new version of one.
+func (t *Table[T]) Put(v T) {
+	t.own()
+	e := &Entry[T]{Value: v, meta: v.Header()}
+	old, replaced := t.ids.Set(e)
+	if replaced {
+		t.names.Delete(old)
+		t.names.Set(e)
+		t.log.record(t.kind, e.meta.ID, old.Value, v)
+		return
+	}
+	t.names.Set(e)
+	t.log.record(t.kind, e.meta.ID, nil, v)
+}
+
+// Update stores a changed copy of a resource and returns it. It does nothing, and returns false,
+// when there is no such resource.
+func (t *Table[T]) Update(id int64, change func(T)) (T, bool) {
+	old, ok := t.Get(id)
+	if !ok {
+		var zero T
+		return zero, false
+	}
+	v := old.Clone()
+	change(v)
+	t.Put(v)
+	return v, true
+}
+
+// Touch makes a new version of a resource whose own fields have not changed, because something
+// that is shown inside it has.
+func (t *Table[T]) Touch(id int64) { t.Update(id, func(T) {}) }
+
+// Delete removes a resource, if it is there.
+func (t *Table[T]) Delete(id int64) {
+	old, ok := t.Entry(id)
+	if !ok {
+		return
+	}
+	t.own()
+	t.ids.Delete(old)
+	t.names.Delete(old)
+	t.log.record(t.kind, id, old.Value, nil)
+}
+
+// own makes the trees this transaction's own. Copying is O(1); nodes are copied when they change.
+func (t *Table[T]) own() {
+	if t.log == nil {
+		panic("cloud: write to a published table of " + string(t.kind))
+	}
+	if !t.owned {
+		t.ids, t.names, t.owned = t.ids.Copy(), t.names.Copy(), true
+	}
+}
+
+func (t *Table[T]) begin(log *changeLog) { t.log, t.owned = log, false }
+func (t *Table[T]) publish()             { t.log, t.owned = nil, false }
+
+// change is what happened to one resource in one transaction: its value before and after, nil
+// where it did not exist.
+type change struct {
+	kind     Kind
+	id       int64
+	old, new any
+}
+
+type changeKey struct {
+	kind Kind
+	id   int64
+}
+
+// changeLog collects what a transaction changed, one record per resource, in order of the first
+// change.
+type changeLog struct {
+	changes []change
+	index   map[changeKey]int
+}
+
+func (l *changeLog) record(kind Kind, id int64, before, after any) {
+	key := changeKey{kind, id}
+	if i, ok := l.index[key]; ok {
+		l.changes[i].new = after
+		return
+	}
+	if l.index == nil {
+		l.index = make(map[changeKey]int, 8)
+	}
+	l.index[key] = len(l.changes)
+	l.changes = append(l.changes, change{kind, id, before, after})
+}
+
+func cloneLabels(m map[string]string) map[string]string {
+	if m == nil {
+		return map[string]string{}
+	}
+	return maps.Clone(m)
+}

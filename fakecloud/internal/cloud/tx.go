@@ -1,0 +1,100 @@
+package cloud
+
+import "time"
+
+// Tx is one write: a private copy of a project's state. It may be used only inside the function
+// that it was given to.
+type Tx struct {
+	*State
+	cloud   *Cloud
+	project *projectData
+	now     time.Time
+	log     *changeLog
+	outcome *ActionOutcome
+
+	jobs      []job                  // scheduled, if the transaction succeeds
+	followers map[int64][]*actionRun // actions that wait for another, if it succeeds
+	undo      []func()               // takes back changes of what projects share, if it fails
+}
+
+// Now returns the time of the write, in UTC. For work that was scheduled it is the time at which it
+// was due.
+func (tx *Tx) Now() time.Time { return tx.now }
+
+// NewMeta returns the Meta of a new resource.
+func (tx *Tx) NewMeta(name string, labels map[string]string) Meta {
+	return Meta{ID: tx.cloud.newID(), Name: name, Labels: cloneLabels(labels), Created: tx.now}
+}
+
+// schedule runs fn in a transaction of its own when d has passed.
+func (tx *Tx) schedule(d time.Duration, fn func(*Tx) error) {
+	tx.jobs = append(tx.jobs, job{due: tx.now.Add(d), project: tx.project, run: fn})
+}
+
+func (tx *Tx) after(action int64, run *actionRun) {
+	if tx.followers == nil {
+		tx.followers = map[int64][]*actionRun{}
+	}
+	tx.followers[action] = append(tx.followers[action], run)
+}
+
+// takeFollowers returns and forgets the actions that wait for another one. Those of earlier
+// transactions are forgotten only if this one succeeds.
+func (tx *Tx) takeFollowers(action int64) []*actionRun {
+	waiting := append(tx.project.followers[action], tx.followers[action]...)
+	delete(tx.followers, action)
+	delete(tx.project.followers, action)
+	return waiting
+}
+
+// onFailure registers how to take back a change of something that is not in State.
+func (tx *Tx) onFailure(undo func()) { tx.undo = append(tx.undo, undo) }
+
+func (tx *Tx) rollback() {
+	for i := len(tx.undo) - 1; i >= 0; i-- {
+		tx.undo[i]()
+	}
+}
+
+// touch makes new versions of resources whose shown lock state changed.
+func (tx *Tx) touch(r Ref) {
+	switch r.Kind {
+	case KindServer:
+		tx.Servers.Touch(r.ID)
+	case KindNetwork:
+		tx.Networks.Touch(r.ID)
+	case KindLoadBalancer:
+		tx.LoadBalancers.Touch(r.ID)
+	}
+}
+
+// nested runs fn on a copy of the transaction.
+func (tx *Tx) nested(fn func(*Tx) error) (*Tx, error) {
+	inner := tx.cloud.begin(tx.project, tx.State, tx.now, nil)
+	if err := fn(inner); err != nil {
+		inner.rollback()
+		return nil, err
+	}
+	return inner, nil
+}
+
+// adopt makes what a nested transaction did part of this one.
+func (tx *Tx) adopt(inner *Tx) {
+	for _, t := range inner.tables() {
+		t.publish()
+	}
+	*tx.State = *inner.State
+	for _, t := range tx.tables() {
+		t.begin(tx.log)
+	}
+	for _, c := range inner.log.changes {
+		tx.log.record(c.kind, c.id, c.old, c.new)
+	}
+	tx.jobs = append(tx.jobs, inner.jobs...)
+	for id, runs := range inner.followers {
+		for _, r := range runs {
+			tx.after(id, r)
+		}
+	}
+	tx.undo = append(tx.undo, inner.undo...)
+}
