@@ -135,18 +135,21 @@ func parseSort(q url.Values, allowed func(string) bool) ([]sortKey, error) {
 
 // sortEntries sorts by several keys; entries that are equal in all of them stay ordered by id.
 func sortEntries[T cloud.Object[T]](entries []*cloud.Entry[T], keys []sortKey, by map[string]func(a, b T) int) {
-	slices.SortStableFunc(entries, func(a, b *cloud.Entry[T]) int {
-		for _, k := range keys {
-			c := by[k.field](a.Value, b.Value)
-			if k.desc {
-				c = -c
-			}
-			if c != 0 {
-				return c
-			}
+	slices.SortStableFunc(entries, func(a, b *cloud.Entry[T]) int { return compareBy(a.Value, b.Value, keys, by) })
+}
+
+// compareBy compares by several keys.
+func compareBy[T any](a, b T, keys []sortKey, by map[string]func(a, b T) int) int {
+	for _, k := range keys {
+		c := by[k.field](a, b)
+		if k.desc {
+			c = -c
 		}
-		return 0
-	})
+		if c != 0 {
+			return c
+		}
+	}
+	return 0
 }
 
 // Comparisons that all resources share.

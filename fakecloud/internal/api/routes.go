@@ -22,6 +22,8 @@ func Routes() []Route {
 	return slices.Concat(
 		actionRoutes(),
 		sshKeyRoutes(),
+		networkRoutes(),
+		serverNetworkRoutes(),
 		notModelledRoutes(),
 	)
 }

@@ -1,6 +1,11 @@
 package cloud
 
-import "net/netip"
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+)
 
 // Join asks for a place in a network for a server or a load balancer.
 type Join struct {
@@ -16,15 +21,237 @@ type Join struct {
 
 // joinNetwork checks a Join and reserves its addresses. The member is "attaching", and neither it
 // nor anybody else sees the address in private_net, until joined is called.
-// Errors: not_found, invalid_input, server_already_attached or load_balancer_already_attached,
+// Errors: invalid_input, server_already_attached or load_balancer_already_attached,
 // ip_not_available, no_subnet_available, networks_overlap, resource_limit_exceeded.
-func (tx *Tx) joinNetwork(j Join) error { panic("being written") }
+func (tx *Tx) joinNetwork(j Join) error {
+	n, ok := tx.Networks.Get(j.Network)
+	if !ok {
+		return ErrField("network", fmt.Sprintf("network with ID '%d' not found", j.Network))
+	}
+	if err := tx.mayJoin(n, j.Member); err != nil {
+		return err
+	}
+	ip, subnet, err := n.pick(j)
+	if err != nil {
+		return err
+	}
+	if err := n.checkAliases(j.AliasIPs, j.Member, ip); err != nil {
+		return err
+	}
+	tx.Networks.Update(n.ID, func(n *Network) {
+		n.Members = append(n.Members, NetworkMember{
+			Ref: j.Member, IP: ip, AliasIPs: slices.Clone(j.AliasIPs), Subnet: subnet, Status: MemberAttaching,
+		})
+		slices.SortFunc(n.Members, func(a, b NetworkMember) int { return compareRef(a.Ref, b.Ref) })
+	})
+	return nil
+}
+
+// mayJoin checks what does not depend on addresses.
+func (tx *Tx) mayJoin(n *Network, member Ref) error {
+	if _, in := n.Member(member); in {
+		return alreadyAttached(member.Kind, "this network")
+	}
+	if len(n.Members) >= MaxMembersPerNetwork {
+		return ErrLimitExceeded("network_resources_limit", fmt.Sprintf("a network has at most %d resources", MaxMembersPerNetwork))
+	}
+	joined := 0
+	for other := range tx.Networks.All() {
+		if _, in := other.Member(member); !in {
+			continue
+		}
+		joined++
+		switch {
+		case member.Kind == KindLoadBalancer:
+			return alreadyAttached(member.Kind, "a network")
+		case other.IPRange.Overlaps(n.IPRange):
+			return ErrOperation("networks_overlap", fmt.Sprintf(
+				"the IP range %s overlaps with %s of network %d that the server is in", n.IPRange, other.IPRange, other.ID))
+		}
+	}
+	if joined >= MaxNetworksPerServer {
+		return ErrLimitExceeded("server_networks_limit", fmt.Sprintf("a server can be in at most %d networks", MaxNetworksPerServer))
+	}
+	return nil
+}
+
+func alreadyAttached(kind Kind, what string) *Error {
+	return ErrOperation(Code(kind)+"_already_attached", fmt.Sprintf("the %s is already attached to %s", kind, what))
+}
+
+// pick chooses the address and the subnet for a new member.
+func (n *Network) pick(j Join) (netip.Addr, netip.Prefix, error) {
+	fail := func(err error) (netip.Addr, netip.Prefix, error) { return netip.Addr{}, netip.Prefix{}, err }
+	if j.Subnet.IsValid() {
+		if !slices.ContainsFunc(n.Subnets, func(s Subnet) bool { return s.IPRange == j.Subnet }) {
+			return fail(ErrField("ip_range", fmt.Sprintf("the network has no subnet %s", j.Subnet)))
+		}
+		if j.IP.IsValid() && !j.Subnet.Contains(j.IP) {
+			return fail(ErrField("ip", fmt.Sprintf("%s is not part of ip_range %s", j.IP, j.Subnet)))
+		}
+	}
+	for _, s := range n.Subnets {
+		if s.Type == SubnetVSwitch || s.NetworkZone != j.Zone || j.Subnet.IsValid() && s.IPRange != j.Subnet {
+			continue
+		}
+		if !j.IP.IsValid() {
+			if ip, ok := freeIn(s.IPRange, 1, n.taken); ok {
+				return ip, s.IPRange, nil
+			}
+			continue
+		}
+		if s.IPRange.Contains(j.IP) {
+			if n.taken(j.IP) || j.IP == s.IPRange.Addr() || j.IP == lastAddr(s.IPRange) {
+				return fail(ErrOperation("ip_not_available", fmt.Sprintf("the IP %s is not available", j.IP)))
+			}
+			return j.IP, s.IPRange, nil
+		}
+	}
+	if j.IP.IsValid() {
+		return fail(ErrOperation("ip_not_available", fmt.Sprintf(
+			"the IP %s is in no subnet of the network in network zone %s", j.IP, j.Zone)))
+	}
+	return fail(ErrOperation("no_subnet_available", fmt.Sprintf(
+		"the network has no subnet with a free IP in network zone %s", j.Zone)))
+}
+
+// checkAliases checks the wanted alias IPs of a member whose own address is ip.
+func (n *Network) checkAliases(aliases []netip.Addr, member Ref, ip netip.Addr) error {
+	if len(aliases) > MaxAliasIPs {
+		return ErrLimitExceeded("alias_ips_limit", fmt.Sprintf("a server has at most %d alias IPs in a network", MaxAliasIPs))
+	}
+	for i, a := range aliases {
+		inSubnet := slices.ContainsFunc(n.Subnets, func(s Subnet) bool {
+			return s.Type != SubnetVSwitch && s.IPRange.Contains(a) && a != s.IPRange.Addr() && a != lastAddr(s.IPRange)
+		})
+		own := false
+		if m, in := n.Member(member); in {
+			own = slices.Contains(m.AliasIPs, a)
+		}
+		if !inSubnet || a == ip || slices.Contains(aliases[:i], a) || n.taken(a) && !own {
+			return ErrOperation("ip_not_available", fmt.Sprintf("the alias IP %s is not available", a))
+		}
+	}
+	return nil
+}
+
+// gatewayOfPublicNet is the gateway of servers' public interface, which no private network may use.
+var gatewayOfPublicNet = netip.MustParseAddr("172.31.1.1")
+
+// taken tells whether an address is reserved or in use in the network.
+func (n *Network) taken(a netip.Addr) bool {
+	if a == n.gateway() || a == gatewayOfPublicNet {
+		return true
+	}
+	return slices.ContainsFunc(n.Members, func(m NetworkMember) bool {
+		return m.IP == a || slices.Contains(m.AliasIPs, a)
+	})
+}
+
+// Member returns a resource's place in the network.
+func (n *Network) Member(r Ref) (NetworkMember, bool) {
+	i, ok := slices.BinarySearchFunc(n.Members, r, func(m NetworkMember, r Ref) int { return compareRef(m.Ref, r) })
+	if !ok {
+		return NetworkMember{}, false
+	}
+	return n.Members[i], true
+}
+
+// updateMember changes a member's place in a network.
+func (tx *Tx) updateMember(member Ref, network int64, change func(*NetworkMember)) {
+	tx.Networks.Update(network, func(n *Network) {
+		for i := range n.Members {
+			if n.Members[i].Ref == member {
+				change(&n.Members[i])
+			}
+		}
+	})
+}
 
 // joined makes a reserved place visible: the member is "ok" and its private_net has the address.
-func (tx *Tx) joined(member Ref, network int64) { panic("being written") }
+func (tx *Tx) joined(member Ref, network int64) {
+	n, ok := tx.Networks.Get(network)
+	if !ok {
+		return
+	}
+	m, in := n.Member(member)
+	if !in {
+		return
+	}
+	tx.updateMember(member, network, func(m *NetworkMember) { m.Status = MemberOK })
+	switch member.Kind {
+	case KindServer:
+		tx.Servers.Update(member.ID, func(s *Server) {
+			s.PrivateNets = append(s.PrivateNets, ServerPrivateNet{
+				Network: network, IP: m.IP, AliasIPs: slices.Clone(m.AliasIPs), MAC: macOf(member.ID, network),
+			})
+		})
+		tx.refreshTargets(member.ID)
+	case KindLoadBalancer:
+		tx.LoadBalancers.Update(member.ID, func(lb *LoadBalancer) {
+			lb.PrivateNets = append(lb.PrivateNets, LoadBalancerPrivateNet{Network: network, IP: m.IP})
+		})
+	}
+}
 
 // leaveNetwork takes a member out of a network at once and releases its addresses.
-func (tx *Tx) leaveNetwork(member Ref, network int64) { panic("being written") }
+func (tx *Tx) leaveNetwork(member Ref, network int64) {
+	tx.Networks.Update(network, func(n *Network) {
+		n.Members = slices.DeleteFunc(n.Members, func(m NetworkMember) bool { return m.Ref == member })
+	})
+	switch member.Kind {
+	case KindServer:
+		if s, ok := tx.Servers.Get(member.ID); ok {
+			if _, in := s.PrivateNet(network); in {
+				tx.Servers.Update(member.ID, func(s *Server) {
+					s.PrivateNets = slices.DeleteFunc(s.PrivateNets, func(p ServerPrivateNet) bool { return p.Network == network })
+				})
+				tx.refreshTargets(member.ID)
+			}
+		}
+	case KindLoadBalancer:
+		tx.LoadBalancers.Update(member.ID, func(lb *LoadBalancer) {
+			lb.PrivateNets = slices.DeleteFunc(lb.PrivateNets, func(p LoadBalancerPrivateNet) bool { return p.Network == network })
+		})
+	}
+}
 
 // leaveAllNetworks is leaveNetwork for every network that the member is in or is joining.
-func (tx *Tx) leaveAllNetworks(member Ref) { panic("being written") }
+func (tx *Tx) leaveAllNetworks(member Ref) {
+	var in []int64
+	for n := range tx.Networks.All() {
+		if _, ok := n.Member(member); ok {
+			in = append(in, n.ID)
+		}
+	}
+	for _, id := range in {
+		tx.leaveNetwork(member, id)
+	}
+}
+
+// macOf derives the MAC address of an interface, with the prefix that the real cloud's have.
+func macOf(member, network int64) string {
+	h := uint64(member)*0x9e3779b97f4a7c15 ^ uint64(network)*0xc2b2ae3d27d4eb4f
+	h ^= h >> 29
+	return fmt.Sprintf("86:00:%02x:%02x:%02x:%02x", byte(h>>24), byte(h>>16), byte(h>>8), byte(h))
+}
+
+// MemberFilter selects members of a network; empty fields match all.
+type MemberFilter struct {
+	Types    []string
+	Subnets  []string
+	Statuses []string
+}
+
+// FilterMembers returns the members that match, by id.
+func (n *Network) FilterMembers(f MemberFilter) []NetworkMember {
+	matches := func(want []string, have string) bool { return len(want) == 0 || slices.Contains(want, have) }
+	var out []NetworkMember
+	for _, m := range n.Members {
+		if matches(f.Types, string(m.Kind)) && matches(f.Subnets, m.Subnet.String()) && matches(f.Statuses, string(m.Status)) {
+			out = append(out, m)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b NetworkMember) int { return cmp.Compare(a.ID, b.ID) })
+	return out
+}

@@ -1,0 +1,279 @@
+package api
+
+import (
+	"cmp"
+	"net/http"
+	"net/netip"
+	"slices"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+)
+
+type networkJSON struct {
+	ID                    int64             `json:"id"`
+	Name                  string            `json:"name"`
+	IPRange               string            `json:"ip_range"`
+	Subnets               []subnetJSON      `json:"subnets"`
+	Routes                []routeJSON       `json:"routes"`
+	Servers               []int64           `json:"servers"`
+	LoadBalancers         []int64           `json:"load_balancers"`
+	Protection            protectionJSON    `json:"protection"`
+	Labels                map[string]string `json:"labels"`
+	Created               timeJSON          `json:"created"`
+	ExposeRoutesToVSwitch bool              `json:"expose_routes_to_vswitch"`
+}
+
+type subnetJSON struct {
+	Type        string `json:"type"`
+	IPRange     string `json:"ip_range"`
+	NetworkZone string `json:"network_zone"`
+	Gateway     string `json:"gateway"`
+	VSwitchID   *int64 `json:"vswitch_id"`
+}
+
+type routeJSON struct {
+	Destination string `json:"destination"`
+	Gateway     string `json:"gateway"`
+}
+
+// protectionJSON is the protection of resources that can only be protected against deletion.
+type protectionJSON struct {
+	Delete bool `json:"delete"`
+}
+
+type memberJSON struct {
+	Type     cloud.Kind         `json:"type"`
+	ID       int64              `json:"id"`
+	IP       netip.Addr         `json:"ip"`
+	Status   cloud.MemberStatus `json:"status"`
+	AliasIPs []netip.Addr       `json:"alias_ips"`
+	Subnet   string             `json:"subnet"`
+}
+
+var networks = &resource[*cloud.Network]{
+	singular: "network", plural: "networks", kind: cloud.KindNetwork,
+	table:  func(st *cloud.State) *cloud.Table[*cloud.Network] { return &st.Networks },
+	encode: encodeNetwork,
+	sort: map[string]func(a, b *cloud.Network) int{
+		"id": compareID[*cloud.Network], "name": compareName[*cloud.Network], "created": compareCreated[*cloud.Network],
+	},
+}
+
+// encodeNetwork shows members as soon as they have joined, and until they have left.
+func encodeNetwork(_ *cloud.State, n *cloud.Network) any {
+	out := networkJSON{
+		ID: n.ID, Name: n.Name, IPRange: n.IPRange.String(),
+		Subnets: []subnetJSON{}, Routes: []routeJSON{}, Servers: []int64{}, LoadBalancers: []int64{},
+		Protection: protectionJSON{n.DeleteProtection}, Labels: n.Labels, Created: timeJSON(n.Created),
+		ExposeRoutesToVSwitch: n.ExposeRoutesToVSwitch,
+	}
+	for _, s := range n.Subnets {
+		out.Subnets = append(out.Subnets, subnetJSON{s.Type, s.IPRange.String(), s.NetworkZone, s.Gateway.String(), nullable(s.VSwitchID)})
+	}
+	for _, r := range n.Routes {
+		out.Routes = append(out.Routes, routeJSON{r.Destination.String(), r.Gateway.String()})
+	}
+	for _, m := range n.Members {
+		switch {
+		case m.Status == cloud.MemberAttaching:
+		case m.Kind == cloud.KindServer:
+			out.Servers = append(out.Servers, m.ID)
+		case m.Kind == cloud.KindLoadBalancer:
+			out.LoadBalancers = append(out.LoadBalancers, m.ID)
+		}
+	}
+	return out
+}
+
+func networkRoutes() []Route {
+	return slices.Concat([]Route{
+		{http.MethodGet, "/networks", "list_networks", networks.list},
+		{http.MethodPost, "/networks", "create_network", createNetwork},
+		{http.MethodGet, "/networks/{id}", "get_network", networks.get},
+		{http.MethodPut, "/networks/{id}", "update_network", updateNetwork},
+		{http.MethodDelete, "/networks/{id}", "delete_network", networks.remove(cloud.Project.DeleteNetwork)},
+		{http.MethodGet, "/networks/{id}/members", "list_network_members", listNetworkMembers},
+		{http.MethodPost, "/networks/{id}/actions/add_subnet", "add_network_subnet", addSubnet},
+		{http.MethodPost, "/networks/{id}/actions/delete_subnet", "delete_network_subnet", onRange(cloud.Project.DeleteSubnet)},
+		{http.MethodPost, "/networks/{id}/actions/add_route", "add_network_route", onRoute(cloud.Project.AddRoute)},
+		{http.MethodPost, "/networks/{id}/actions/delete_route", "delete_network_route", onRoute(cloud.Project.DeleteRoute)},
+		{http.MethodPost, "/networks/{id}/actions/change_ip_range", "change_network_ip_range", onRange(cloud.Project.ChangeIPRange)},
+		{http.MethodPost, "/networks/{id}/actions/change_protection", "change_network_protection", changeNetworkProtection},
+	}, actionRoutesOf(networks))
+}
+
+type subnetRequest struct {
+	Type        string        `json:"type" check:"required,oneof=cloud|server|vswitch"`
+	IPRange     *netip.Prefix `json:"ip_range"`
+	NetworkZone string        `json:"network_zone" check:"required"`
+	VSwitchID   *int64        `json:"vswitch_id" check:"min=1"`
+}
+
+func (s subnetRequest) subnet() cloud.Subnet {
+	out := cloud.Subnet{Type: s.Type, NetworkZone: s.NetworkZone}
+	if s.IPRange != nil {
+		out.IPRange = *s.IPRange
+	}
+	if s.VSwitchID != nil {
+		out.VSwitchID = *s.VSwitchID
+	}
+	return out
+}
+
+type routeRequest struct {
+	Destination netip.Prefix `json:"destination" check:"required"`
+	Gateway     netip.Addr   `json:"gateway" check:"required"`
+}
+
+func createNetwork(r *Request) (Response, error) {
+	var body struct {
+		Name                  string            `json:"name" check:"required,len=1:128"`
+		IPRange               netip.Prefix      `json:"ip_range" check:"required"`
+		Labels                map[string]string `json:"labels"`
+		Subnets               []subnetRequest   `json:"subnets"`
+		Routes                []routeRequest    `json:"routes"`
+		ExposeRoutesToVSwitch bool              `json:"expose_routes_to_vswitch"`
+	}
+	if err := r.Bind(&body); err != nil {
+		return Response{}, err
+	}
+	in := cloud.CreateNetwork{
+		Name: body.Name, IPRange: body.IPRange, Labels: body.Labels, ExposeRoutesToVSwitch: body.ExposeRoutesToVSwitch,
+	}
+	for _, s := range body.Subnets {
+		in.Subnets = append(in.Subnets, s.subnet())
+	}
+	for _, route := range body.Routes {
+		in.Routes = append(in.Routes, cloud.Route(route))
+	}
+	n, st, err := r.Project.CreateNetwork(in)
+	if err != nil {
+		return Response{}, err
+	}
+	return object(http.StatusCreated, networks.part(st, n.ID, n)), nil
+}
+
+func updateNetwork(r *Request) (Response, error) {
+	id, err := r.ID(cloud.KindNetwork)
+	if err != nil {
+		return Response{}, err
+	}
+	var body struct {
+		Name                  *string           `json:"name" check:"len=1:128"`
+		Labels                map[string]string `json:"labels"`
+		ExposeRoutesToVSwitch *bool             `json:"expose_routes_to_vswitch"`
+	}
+	if err := r.Bind(&body); err != nil {
+		return Response{}, err
+	}
+	st, err := r.Project.UpdateNetwork(id, cloud.UpdateNetwork{
+		UpdateResource:        cloud.UpdateResource{Name: body.Name, Labels: body.Labels},
+		ExposeRoutesToVSwitch: body.ExposeRoutesToVSwitch,
+	})
+	if err != nil {
+		return Response{}, err
+	}
+	return object(http.StatusOK, networks.part(st, id, nil)), nil
+}
+
+func addSubnet(r *Request) (Response, error) {
+	id, err := r.ID(cloud.KindNetwork)
+	if err != nil {
+		return Response{}, err
+	}
+	var body subnetRequest
+	if err := r.Bind(&body); err != nil {
+		return Response{}, err
+	}
+	action, st, err := r.Project.AddSubnet(id, body.subnet())
+	return started(st, action, err)
+}
+
+// onRange answers the operations whose body is an ip_range.
+func onRange(do func(cloud.Project, int64, netip.Prefix) (int64, *cloud.State, error)) func(*Request) (Response, error) {
+	return func(r *Request) (Response, error) {
+		id, err := r.ID(cloud.KindNetwork)
+		if err != nil {
+			return Response{}, err
+		}
+		var body struct {
+			IPRange netip.Prefix `json:"ip_range" check:"required"`
+		}
+		if err := r.Bind(&body); err != nil {
+			return Response{}, err
+		}
+		action, st, err := do(r.Project, id, body.IPRange)
+		return started(st, action, err)
+	}
+}
+
+// onRoute answers the operations whose body is a route.
+func onRoute(do func(cloud.Project, int64, cloud.Route) (int64, *cloud.State, error)) func(*Request) (Response, error) {
+	return func(r *Request) (Response, error) {
+		id, err := r.ID(cloud.KindNetwork)
+		if err != nil {
+			return Response{}, err
+		}
+		var body routeRequest
+		if err := r.Bind(&body); err != nil {
+			return Response{}, err
+		}
+		action, st, err := do(r.Project, id, cloud.Route(body))
+		return started(st, action, err)
+	}
+}
+
+func changeNetworkProtection(r *Request) (Response, error) {
+	id, err := r.ID(cloud.KindNetwork)
+	if err != nil {
+		return Response{}, err
+	}
+	var body struct {
+		Delete *bool `json:"delete"`
+	}
+	if err := r.Bind(&body); err != nil {
+		return Response{}, err
+	}
+	action, st, err := r.Project.ChangeNetworkProtection(id, body.Delete)
+	return started(st, action, err)
+}
+
+var memberSort = map[string]func(a, b cloud.NetworkMember) int{
+	"id":     func(a, b cloud.NetworkMember) int { return cmp.Compare(a.ID, b.ID) },
+	"type":   func(a, b cloud.NetworkMember) int { return cmp.Compare(a.Kind, b.Kind) },
+	"status": func(a, b cloud.NetworkMember) int { return cmp.Compare(a.Status, b.Status) },
+	"ip":     func(a, b cloud.NetworkMember) int { return a.IP.Compare(b.IP) },
+}
+
+// listNetworkMembers answers GET /networks/{id}/members, which exists since 2026-09-22.
+func listNetworkMembers(r *Request) (Response, error) {
+	id, err := r.ID(cloud.KindNetwork)
+	if err != nil {
+		return Response{}, err
+	}
+	q := r.Query()
+	p, err := parsePage(q)
+	if err != nil {
+		return Response{}, err
+	}
+	keys, err := parseSort(q, func(f string) bool { return memberSort[f] != nil })
+	if err != nil {
+		return Response{}, err
+	}
+	if _, err := oneOf(q, "type", "server", "load_balancer"); err != nil {
+		return Response{}, err
+	}
+	if _, err := oneOf(q, "status", "ok", "attaching", "detaching", "updating", "error"); err != nil {
+		return Response{}, err
+	}
+	n, err := r.Project.View().Networks.Find(id)
+	if err != nil {
+		return Response{}, err
+	}
+	members := n.FilterMembers(cloud.MemberFilter{Types: q["type"], Subnets: q["subnet"], Statuses: q["status"]})
+	slices.SortStableFunc(members, func(a, b cloud.NetworkMember) int { return compareBy(a, b, keys, memberSort) })
+	return listResponse(r, "members", p, len(members), func(i int) []byte {
+		m := members[i]
+		return marshal(memberJSON{m.Kind, m.ID, m.IP, m.Status, nonNil(m.AliasIPs), m.Subnet.String()})
+	}), nil
+}
