@@ -1,0 +1,430 @@
+package cloud
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	testclock "k8s.io/utils/clock/testing"
+)
+
+// clockedCloud returns a cloud whose actions take a minute on a clock that only the test moves.
+func clockedCloud(t *testing.T) (Project, *testclock.FakeClock) {
+	t.Helper()
+	clk := testclock.NewFakeClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
+	c := New(Options{Clock: clk, Profile: ProfileFixed(time.Minute)})
+	t.Cleanup(c.Close)
+	p, _ := c.Project(1)
+	return p, clk
+}
+
+// putKey stores an SSH key without going through the API's rules.
+func putKey(tx *Tx, name string) *SSHKey {
+	k := &SSHKey{Meta: tx.NewMeta(name, nil)}
+	tx.SSHKeys.Put(k)
+	return k
+}
+
+func TestAFailedWriteChangesNothing(t *testing.T) {
+	t.Parallel()
+	p, _ := clockedCloud(t)
+	sub, _ := p.cloud.Subscribe()
+	defer sub.Close()
+	boom := errors.New("boom")
+	before := p.View()
+	st, err := p.update(func(tx *Tx) error {
+		putKey(tx, "a")
+		if _, err := tx.TakeIPv4(); err != nil {
+			return err
+		}
+		tx.Start(ActionSpec{Command: "x", Resources: []Ref{{KindSSHKey, 1}}, Locks: []Ref{{KindSSHKey, 1}}})
+		return boom
+	})
+	if !errors.Is(err, boom) || st != before || p.View() != before {
+		t.Fatalf("err %v; the state must be the one before", err)
+	}
+	if len(p.cloud.ips.v4.used) != 0 {
+		t.Error("the address did not go back to the pool")
+	}
+	if p.cloud.nextDue.Load() != noJob {
+		t.Error("the action of the failed write is still scheduled")
+	}
+	if len(sub.queue) != 0 {
+		t.Errorf("events of a failed write: %v", sub.queue)
+	}
+}
+
+func TestAStateThatWasReadNeverChanges(t *testing.T) {
+	t.Parallel()
+	p, _ := clockedCloud(t)
+	var id int64
+	st, _ := p.update(func(tx *Tx) error { id = putKey(tx, "before").ID; return nil })
+	for i := range 500 {
+		_, _ = p.update(func(tx *Tx) error {
+			putKey(tx, fmt.Sprintf("key-%d", i))
+			tx.SSHKeys.Update(id, func(k *SSHKey) { k.Name = fmt.Sprintf("renamed-%d", i) })
+			return nil
+		})
+	}
+	if k, _ := st.SSHKeys.Get(id); st.SSHKeys.Len() != 1 || k.Name != "before" {
+		t.Fatalf("the old state has %d keys, the first is %q", st.SSHKeys.Len(), k.Name)
+	}
+	if _, ok := st.SSHKeys.ByName("before"); !ok {
+		t.Error("the old state lost its index by name")
+	}
+	now := p.View()
+	if _, ok := now.SSHKeys.ByName("before"); ok {
+		t.Error("the new state still finds the old name")
+	}
+	if now.SSHKeys.Len() != 501 {
+		t.Errorf("the new state has %d keys", now.SSHKeys.Len())
+	}
+}
+
+func TestWritingToAPublishedTablePanics(t *testing.T) {
+	t.Parallel()
+	p, _ := clockedCloud(t)
+	defer func() {
+		if recover() == nil {
+			t.Error("want a panic")
+		}
+	}()
+	p.View().SSHKeys.Put(&SSHKey{})
+}
+
+func TestReadersSeeConsistentStatesWhileWritersWrite(t *testing.T) {
+	t.Parallel()
+	p, _ := clockedCloud(t)
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	for range 4 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				st := p.View()
+				// Each write adds a pair, so that an odd number is a torn read.
+				n := 0
+				for range st.SSHKeys.All() {
+					n++
+				}
+				if n%2 != 0 || n != st.SSHKeys.Len() {
+					t.Errorf("torn read: %d of %d", n, st.SSHKeys.Len())
+					return
+				}
+			}
+		})
+	}
+	for i := range 300 {
+		_, _ = p.update(func(tx *Tx) error {
+			putKey(tx, fmt.Sprintf("a%d", i))
+			putKey(tx, fmt.Sprintf("b%d", i))
+			return nil
+		})
+	}
+	close(stop)
+	wg.Wait()
+}
+
+func TestATableKeepsBothOrders(t *testing.T) {
+	t.Parallel()
+	p, _ := clockedCloud(t)
+	st, _ := p.update(func(tx *Tx) error {
+		for _, n := range []string{"c", "a", "d", "b"} {
+			putKey(tx, n)
+		}
+		a, _ := tx.SSHKeys.ByName("a")
+		tx.SSHKeys.Delete(a.ID)
+		return nil
+	})
+	var byID, byName string
+	for i := range st.SSHKeys.Len() {
+		e, _ := st.SSHKeys.At(ByID, i)
+		byID += e.Value.Name
+		e, _ = st.SSHKeys.At(ByName, i)
+		byName += e.Value.Name
+	}
+	if byID != "cdb" || byName != "bcd" {
+		t.Errorf("by id %s, by name %s", byID, byName)
+	}
+}
+
+// startOn starts an action that locks one resource.
+func startOn(t *testing.T, p Project, spec ActionSpec) *Action {
+	t.Helper()
+	var a *Action
+	if _, err := p.update(func(tx *Tx) error { a = tx.Start(spec); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func TestAnActionRunsUntilItsTimeHasPassed(t *testing.T) {
+	t.Parallel()
+	p, clk := clockedCloud(t)
+	ref := Ref{KindServer, 7}
+	done := 0
+	a := startOn(t, p, ActionSpec{
+		Command: "poweron", Resources: []Ref{ref}, Locks: []Ref{ref},
+		Done: func(*Tx) error { done++; return nil },
+	})
+	for _, step := range []struct {
+		after    time.Duration
+		status   ActionStatus
+		progress int
+		locked   bool
+	}{
+		{0, ActionRunning, 0, true},
+		{15 * time.Second, ActionRunning, 25, true},
+		{44 * time.Second, ActionRunning, 75, true},
+		{time.Second, ActionSuccess, 100, false},
+	} {
+		clk.Step(step.after)
+		st := p.View()
+		got, _ := st.Actions.Get(a.ID)
+		if got.Status != step.status || got.Progress != step.progress || st.Actions.Locked(ref) != step.locked {
+			t.Errorf("after %s more: %s, %d%%, locked %t; want %s, %d%%, %t",
+				step.after, got.Status, got.Progress, st.Actions.Locked(ref), step.status, step.progress, step.locked)
+		}
+	}
+	got, _ := p.View().Actions.Get(a.ID)
+	if want := a.Created.Add(time.Minute); !got.Finished.Equal(want) || done != 1 {
+		t.Errorf("finished %s, want %s; done %d times", got.Finished, want, done)
+	}
+}
+
+func TestAnActionWhoseEffectFailsKeepsNothingOfIt(t *testing.T) {
+	t.Parallel()
+	p, clk := clockedCloud(t)
+	undone := false
+	a := startOn(t, p, ActionSpec{
+		Command: "x", Resources: []Ref{{KindServer, 1}},
+		Done: func(tx *Tx) error {
+			putKey(tx, "half done")
+			return ErrOperation("placement_error", "no room")
+		},
+		Failed: func(*Tx) { undone = true },
+	})
+	clk.Step(time.Minute)
+	st := p.View()
+	got, _ := st.Actions.Get(a.ID)
+	if got.Status != ActionFailed || got.ErrorCode != "placement_error" || st.SSHKeys.Len() != 0 || !undone {
+		t.Errorf("%+v, %d keys, undone %t", got, st.SSHKeys.Len(), undone)
+	}
+}
+
+func TestActionsThatFollowOneAnother(t *testing.T) {
+	t.Parallel()
+	ref := Ref{KindServer, 1}
+	for _, first := range []error{nil, ErrServiceError("broken")} {
+		t.Run(fmt.Sprint(first), func(t *testing.T) {
+			t.Parallel()
+			p, clk := clockedCloud(t)
+			var a, b *Action
+			_, _ = p.update(func(tx *Tx) error {
+				a = tx.Start(ActionSpec{Command: "a", Resources: []Ref{ref}, Done: func(*Tx) error { return first }})
+				b = tx.Start(ActionSpec{Command: "b", Resources: []Ref{ref}, After: a.ID})
+				return nil
+			})
+			clk.Step(time.Minute)
+			st := p.View()
+			gotA, _ := st.Actions.Get(a.ID)
+			gotB, _ := st.Actions.Get(b.ID)
+			if first != nil {
+				if gotA.Status != ActionFailed || gotB.Status != ActionFailed {
+					t.Fatalf("a %s, b %s: want both failed", gotA.Status, gotB.Status)
+				}
+				return
+			}
+			if gotA.Status != ActionSuccess || gotB.Status != ActionRunning {
+				t.Fatalf("after a minute: a %s, b %s", gotA.Status, gotB.Status)
+			}
+			clk.Step(time.Minute)
+			if gotB, _ = p.View().Actions.Get(b.ID); gotB.Status != ActionSuccess {
+				t.Fatalf("after two minutes: b %s", gotB.Status)
+			}
+		})
+	}
+}
+
+func TestOutcomesOverrideActions(t *testing.T) {
+	t.Parallel()
+	ref := Ref{KindServer, 1}
+	for name, tc := range map[string]struct {
+		outcome ActionOutcome
+		status  ActionStatus
+		code    Code
+	}{
+		"fail": {ActionOutcome{Fail: true, FailCode: "server_error", FailMessage: "m"}, ActionFailed, "server_error"},
+		"hang": {ActionOutcome{Hang: true}, ActionRunning, ""},
+		"slow": {ActionOutcome{Duration: time.Hour}, ActionRunning, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, clk := clockedCloud(t)
+			effects := 0
+			a := startOn(t, p.WithOutcome(&tc.outcome), ActionSpec{
+				Command: "x", Resources: []Ref{ref}, Locks: []Ref{ref}, Done: func(*Tx) error { effects++; return nil },
+			})
+			clk.Step(time.Minute)
+			st := p.View()
+			got, _ := st.Actions.Get(a.ID)
+			if got.Status != tc.status || got.ErrorCode != tc.code || effects != 0 {
+				t.Errorf("%+v, %d effects", got, effects)
+			}
+			if locked := st.Actions.Locked(ref); locked != (tc.status == ActionRunning) {
+				t.Errorf("locked: %t", locked)
+			}
+		})
+	}
+}
+
+func TestInstantActionsHaveEndedWhenTheWriteReturns(t *testing.T) {
+	t.Parallel()
+	c := New(Options{})
+	defer c.Close()
+	p, _ := c.Project(1)
+	var a, b *Action
+	st, _ := p.update(func(tx *Tx) error {
+		a = tx.Start(ActionSpec{Command: "a", Resources: []Ref{{KindServer, 1}}})
+		b = tx.Start(ActionSpec{Command: "b", Resources: []Ref{{KindServer, 1}}, After: a.ID})
+		return nil
+	})
+	for _, id := range []int64{a.ID, b.ID} {
+		if got, _ := st.Actions.Get(id); got.Status != ActionSuccess {
+			t.Errorf("%s: %s", got.Command, got.Status)
+		}
+	}
+}
+
+func TestEventsTellEveryChangeOnceAndInOrder(t *testing.T) {
+	t.Parallel()
+	p, _ := clockedCloud(t)
+	sub, states := p.cloud.Subscribe()
+	defer sub.Close()
+	if states[1].SSHKeys.Len() != 0 {
+		t.Fatal("the snapshot is not empty")
+	}
+	var id int64
+	_, _ = p.update(func(tx *Tx) error {
+		id = putKey(tx, "a").ID
+		tx.SSHKeys.Update(id, func(k *SSHKey) { k.Name = "b" }) // one write, one event
+		gone := putKey(tx, "gone")
+		tx.SSHKeys.Delete(gone.ID) // never seen
+		return nil
+	})
+	_, _ = p.update(func(tx *Tx) error { tx.SSHKeys.Update(id, func(k *SSHKey) { k.Name = "c" }); return nil })
+	_, _ = p.update(func(tx *Tx) error { tx.SSHKeys.Delete(id); return nil })
+	for i, want := range []struct {
+		typ      EventType
+		old, new string
+	}{{EventCreated, "", "b"}, {EventUpdated, "b", "c"}, {EventDeleted, "c", ""}} {
+		e, err := sub.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := func(v any) string {
+			if k, ok := v.(*SSHKey); ok {
+				return k.Name
+			}
+			return ""
+		}
+		if e.Type != want.typ || name(e.Old) != want.old || name(e.New) != want.new || e.Seq != uint64(i+1) {
+			t.Errorf("event %d: %s %q → %q, seq %d", i, e.Type, name(e.Old), name(e.New), e.Seq)
+		}
+	}
+	p.cloud.Close()
+	if _, err := sub.Next(t.Context()); !errors.Is(err, ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+func TestAwaitReturnsWhenTheConditionHolds(t *testing.T) {
+	t.Parallel()
+	p, clk := clockedCloud(t)
+	ref := Ref{KindServer, 1}
+	a := startOn(t, p, ActionSpec{Command: "x", Resources: []Ref{ref}, Locks: []Ref{ref}})
+	result := make(chan error, 1)
+	go func() {
+		result <- p.Await(t.Context(), func(st *State) bool { return !st.Actions.Locked(ref) })
+	}()
+	clk.Step(time.Minute)
+	if err := <-result; err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := p.View().Actions.Get(a.ID); got.Status != ActionSuccess {
+		t.Errorf("status %s", got.Status)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := p.Await(ctx, func(*State) bool { return false }); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}
+
+func TestResetLeavesNothingButProjectsAndTokens(t *testing.T) {
+	t.Parallel()
+	p, clk := clockedCloud(t)
+	p.cloud.AddToken("t", Token{Project: 1})
+	ran := false
+	_, _ = p.update(func(tx *Tx) error {
+		putKey(tx, "a")
+		_, err := tx.TakeIPv4()
+		tx.Start(ActionSpec{Command: "x", Resources: []Ref{{KindServer, 1}}, Done: func(*Tx) error { ran = true; return nil }})
+		return err
+	})
+	p.cloud.Reset()
+	clk.Step(time.Hour)
+	st := p.View()
+	if st.SSHKeys.Len() != 0 || st.Actions.Len() != 0 || ran || len(p.cloud.ips.v4.used) != 0 {
+		t.Errorf("%d keys, %d actions, ran %t", st.SSHKeys.Len(), st.Actions.Len(), ran)
+	}
+	if _, ok := p.cloud.Token("t"); !ok {
+		t.Error("the token is gone")
+	}
+}
+
+func TestPublicAddressesAreNeverHandedOutTwice(t *testing.T) {
+	t.Parallel()
+	p, _ := clockedCloud(t)
+	seen := map[string]bool{}
+	_, err := p.update(func(tx *Tx) error {
+		for range 3000 {
+			a, err := tx.TakeIPv4()
+			if err != nil {
+				return err
+			}
+			n, err := tx.TakeIPv6()
+			if err != nil {
+				return err
+			}
+			if seen[a.String()] || seen[n.String()] {
+				return fmt.Errorf("%s or %s twice", a, n)
+			}
+			seen[a.String()], seen[n.String()] = true, true
+			if len(seen)%3 == 0 { // given back ones do not come again soon
+				tx.GiveBack(a)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestProjectsDoNotSeeEachOther(t *testing.T) {
+	t.Parallel()
+	p, _ := clockedCloud(t)
+	other := p.cloud.AddProject("other")
+	_, _ = p.update(func(tx *Tx) error { putKey(tx, "a"); return nil })
+	if other.View().SSHKeys.Len() != 0 || p.View().SSHKeys.Len() != 1 {
+		t.Error("the key is in the wrong project")
+	}
+}

@@ -1,0 +1,356 @@
+package cloud
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	testclock "k8s.io/utils/clock/testing"
+)
+
+// networkCloud returns a cloud with one location in each of two zones, and a network
+// 10.0.0.0/16 with the subnet 10.0.1.0/24 in eu-central.
+func networkCloud(t *testing.T) (Project, *Network, *testclock.FakeClock) {
+	t.Helper()
+	clk := testclock.NewFakeClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
+	c := New(Options{Clock: clk, Profile: ProfileFixed(time.Second), Catalogue: &Catalogue{Locations: []*Location{
+		{ID: 1, Name: "fsn1", NetworkZone: "eu-central"}, {ID: 4, Name: "ash", NetworkZone: "us-east"},
+	}}})
+	t.Cleanup(c.Close)
+	p, _ := c.Project(1)
+	n, _, err := p.CreateNetwork(CreateNetwork{
+		Name: "net", IPRange: netip.MustParsePrefix("10.0.0.0/16"),
+		Subnets: []Subnet{{Type: SubnetCloud, IPRange: netip.MustParsePrefix("10.0.1.0/24"), NetworkZone: "eu-central"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, n, clk
+}
+
+// putServer stores a server that is not in any network.
+func putServer(t *testing.T, p Project, name, location string) *Server {
+	t.Helper()
+	var s *Server
+	_, err := p.update(func(tx *Tx) error {
+		l, _ := tx.Catalogue.Location(location)
+		s = &Server{Meta: tx.NewMeta(name, nil), Status: ServerRunning, Location: l}
+		tx.Servers.Put(s)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// codeOf returns the code of an API error, and "field" of the first field for invalid_input.
+func codeOf(err error) string {
+	var e *Error
+	switch {
+	case err == nil:
+		return ""
+	case !errors.As(err, &e):
+		return "not an API error: " + err.Error()
+	case e.Code == "invalid_input" && len(e.Fields) > 0:
+		return e.Fields[0].Name
+	}
+	return string(e.Code)
+}
+
+func TestNetworkRanges(t *testing.T) {
+	t.Parallel()
+	p, _, _ := networkCloud(t)
+	for r, want := range map[string]string{
+		"10.1.0.0/16": "", "172.16.0.0/12": "", "192.168.5.0/24": "",
+		"10.1.0.0/25": "ip_range", "10.1.0.1/16": "ip_range", "11.0.0.0/16": "ip_range", "172.16.0.0/11": "ip_range",
+		"192.168.0.0/15": "ip_range", "0.0.0.0/0": "ip_range", "fd00::/64": "ip_range",
+	} {
+		_, _, err := p.CreateNetwork(CreateNetwork{Name: "n" + r, IPRange: netip.MustParsePrefix(r)})
+		if got := codeOf(err); got != want {
+			t.Errorf("%s: %q, want %q", r, got, want)
+		}
+	}
+}
+
+func TestSubnetsThatCannotBe(t *testing.T) {
+	t.Parallel()
+	p, n, _ := networkCloud(t)
+	for name, tc := range map[string]struct {
+		s    Subnet
+		want string
+	}{
+		"outside the network":        {Subnet{Type: "cloud", IPRange: netip.MustParsePrefix("10.1.0.0/24"), NetworkZone: "eu-central"}, "ip_range"},
+		"larger than the network":    {Subnet{Type: "cloud", IPRange: netip.MustParsePrefix("10.0.0.0/8"), NetworkZone: "eu-central"}, "ip_range"},
+		"overlapping":                {Subnet{Type: "cloud", IPRange: netip.MustParsePrefix("10.0.0.0/23"), NetworkZone: "eu-central"}, "ip_range"},
+		"too small":                  {Subnet{Type: "cloud", IPRange: netip.MustParsePrefix("10.0.2.0/31"), NetworkZone: "eu-central"}, "ip_range"},
+		"host bits":                  {Subnet{Type: "cloud", IPRange: netip.MustParsePrefix("10.0.2.1/24"), NetworkZone: "eu-central"}, "ip_range"},
+		"unknown zone":               {Subnet{Type: "cloud", NetworkZone: "mars"}, "network_zone"},
+		"another zone":               {Subnet{Type: "cloud", NetworkZone: "us-east"}, "network_zone"},
+		"vswitch without id":         {Subnet{Type: "vswitch", NetworkZone: "eu-central"}, "vswitch_id"},
+		"id without being a vswitch": {Subnet{Type: "cloud", NetworkZone: "eu-central", VSwitchID: 1}, "vswitch_id"},
+	} {
+		if _, _, err := p.AddSubnet(n.ID, tc.s); codeOf(err) != tc.want {
+			t.Errorf("%s: %v, want %s", name, err, tc.want)
+		}
+	}
+	if got, _ := p.View().Networks.Get(n.ID); len(got.Subnets) != 1 || p.View().Actions.Len() != 0 {
+		t.Errorf("refused subnets left something: %+v", got)
+	}
+}
+
+func TestASubnetWithoutARangeGetsTheFirstFree24(t *testing.T) {
+	t.Parallel()
+	p, n, clk := networkCloud(t)
+	for _, want := range []string{"10.0.0.0/24", "10.0.2.0/24", "10.0.3.0/24"} {
+		if _, _, err := p.AddSubnet(n.ID, Subnet{Type: "cloud", NetworkZone: "eu-central"}); err != nil {
+			t.Fatal(err)
+		}
+		before, _ := p.View().Networks.Get(n.ID)
+		if _, _, err := p.AddSubnet(n.ID, Subnet{Type: "cloud", NetworkZone: "eu-central"}); codeOf(err) != "conflict" {
+			t.Errorf("while a change runs: %v, want conflict", err)
+		}
+		clk.Step(time.Second)
+		after, _ := p.View().Networks.Get(n.ID)
+		got := after.Subnets[len(after.Subnets)-1]
+		if len(after.Subnets) != len(before.Subnets)+1 || got.IPRange.String() != want || got.Gateway.String() != "10.0.0.1" {
+			t.Errorf("got %+v, want %s via 10.0.0.1", got, want)
+		}
+	}
+}
+
+func TestRoutes(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ destination, gateway, want string }{
+		"outside the network":           {"10.244.1.0/24", "10.0.1.5", ""},
+		"inside the network, no subnet": {"10.0.9.0/24", "10.0.1.5", ""},
+		"a host":                        {"192.168.7.7/32", "10.0.1.5", ""},
+		"the default route":             {"0.0.0.0/0", "10.0.1.5", ""},
+		"not RFC 1918":                  {"8.8.8.0/24", "10.0.1.5", "destination"},
+		"into a subnet":                 {"10.0.1.128/25", "10.0.1.5", "destination"},
+		"around a subnet":               {"10.0.0.0/8", "10.0.1.5", "destination"},
+		"around the public gateway":     {"172.31.1.0/24", "10.0.1.5", "destination"},
+		"host bits":                     {"10.244.1.1/24", "10.0.1.5", "destination"},
+		"the same destination":          {"10.100.0.0/24", "10.0.1.6", "destination"},
+		"a part of another destination": {"10.100.0.0/25", "10.0.1.6", "destination"},
+		"via the network's own gateway": {"10.244.1.0/24", "10.0.0.1", "gateway"},
+		"via the public gateway":        {"10.244.1.0/24", "172.31.1.1", "gateway"},
+		"via an address outside":        {"10.244.1.0/24", "10.1.0.5", "gateway"},
+		"via IPv6":                      {"10.244.1.0/24", "fd00::1", "gateway"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, n, clk := networkCloud(t)
+			existing := Route{netip.MustParsePrefix("10.100.0.0/24"), netip.MustParseAddr("10.0.1.4")}
+			if _, _, err := p.AddRoute(n.ID, existing); err != nil {
+				t.Fatal(err)
+			}
+			clk.Step(time.Second)
+			r := Route{netip.MustParsePrefix(tc.destination), netip.MustParseAddr(tc.gateway)}
+			_, st, err := p.AddRoute(n.ID, r)
+			if codeOf(err) != tc.want {
+				t.Fatalf("%v, want %q", err, tc.want)
+			}
+			if tc.want != "" {
+				return
+			}
+			if got, _ := st.Networks.Get(n.ID); len(got.Routes) != 1 {
+				t.Errorf("the route exists before its action succeeded: %v", got.Routes)
+			}
+			clk.Step(time.Second)
+			if got, _ := p.View().Networks.Get(n.ID); !slices.Equal(got.Routes, []Route{existing, r}) {
+				t.Errorf("routes %v", got.Routes)
+			}
+			if _, _, err := p.DeleteRoute(n.ID, Route{r.Destination, netip.MustParseAddr("10.0.1.77")}); codeOf(err) != "not_found" {
+				t.Errorf("deleting with another gateway: %v", err)
+			}
+			if _, _, err := p.DeleteRoute(n.ID, r); err != nil {
+				t.Fatal(err)
+			}
+			clk.Step(time.Second)
+			if got, _ := p.View().Networks.Get(n.ID); !slices.Equal(got.Routes, []Route{existing}) {
+				t.Errorf("after deleting: %v", got.Routes)
+			}
+		})
+	}
+}
+
+func TestANetworkOnlyGrows(t *testing.T) {
+	t.Parallel()
+	p, n, clk := networkCloud(t)
+	for r, want := range map[string]string{"10.0.0.0/17": "ip_range", "10.2.0.0/15": "ip_range", "10.0.0.0/7": "ip_range"} {
+		if _, _, err := p.ChangeIPRange(n.ID, netip.MustParsePrefix(r)); codeOf(err) != want {
+			t.Errorf("%s: %v", r, err)
+		}
+	}
+	if _, _, err := p.ChangeIPRange(n.ID, netip.MustParsePrefix("10.0.0.0/14")); err != nil {
+		t.Fatal(err)
+	}
+	clk.Step(time.Second)
+	if got, _ := p.View().Networks.Get(n.ID); got.IPRange.String() != "10.0.0.0/14" {
+		t.Errorf("range %s", got.IPRange)
+	}
+}
+
+func TestAServerJoinsAndLeavesANetwork(t *testing.T) {
+	t.Parallel()
+	p, n, clk := networkCloud(t)
+	s := putServer(t, p, "s", "fsn1")
+	alias := netip.MustParseAddr("10.0.1.50")
+	if _, _, err := p.AttachServerToNetwork(s.ID, AttachServerToNetwork{Network: n.ID, AliasIPs: []netip.Addr{alias}}); err != nil {
+		t.Fatal(err)
+	}
+	st := p.View()
+	net, _ := st.Networks.Get(n.ID)
+	m, _ := net.Member(s.Ref())
+	if got, _ := st.Servers.Get(s.ID); len(got.PrivateNets) != 0 || m.Status != MemberAttaching || m.IP.String() != "10.0.1.1" {
+		t.Fatalf("while attaching: %v, %+v", got.PrivateNets, m)
+	}
+	if _, _, err := p.DetachServerFromNetwork(s.ID, n.ID); codeOf(err) != "locked" {
+		t.Errorf("detaching while attaching: %v", err)
+	}
+	if err := p.DeleteNetwork(n.ID); codeOf(err) != "conflict" {
+		t.Errorf("deleting the network while attaching: %v", err)
+	}
+	clk.Step(time.Second)
+	st = p.View()
+	got, _ := st.Servers.Get(s.ID)
+	if len(got.PrivateNets) != 1 || got.PrivateNets[0].IP != m.IP || !slices.Equal(got.PrivateNets[0].AliasIPs, []netip.Addr{alias}) {
+		t.Fatalf("attached: %+v", got.PrivateNets)
+	}
+	if _, _, err := p.AttachServerToNetwork(s.ID, AttachServerToNetwork{Network: n.ID}); codeOf(err) != "server_already_attached" {
+		t.Errorf("attaching twice: %v", err)
+	}
+	if _, _, err := p.DeleteSubnet(n.ID, netip.MustParsePrefix("10.0.1.0/24")); codeOf(err) != "resource_in_use" {
+		t.Errorf("deleting a subnet in use: %v", err)
+	}
+	if _, _, err := p.ChangeAliasIPs(s.ID, n.ID, []netip.Addr{netip.MustParseAddr("10.0.1.51")}); err != nil {
+		t.Fatal(err)
+	}
+	other := putServer(t, p, "other", "fsn1")
+	if _, _, err := p.AttachServerToNetwork(other.ID, AttachServerToNetwork{Network: n.ID, IP: alias}); codeOf(err) != "ip_not_available" {
+		t.Errorf("an alias IP that is being given up: %v", err)
+	}
+	clk.Step(time.Second)
+	if _, _, err := p.AttachServerToNetwork(other.ID, AttachServerToNetwork{Network: n.ID, IP: alias}); err != nil {
+		t.Errorf("an alias IP that was given up: %v", err)
+	}
+	clk.Step(time.Second)
+	if _, _, err := p.DetachServerFromNetwork(s.ID, n.ID); err != nil {
+		t.Fatal(err)
+	}
+	clk.Step(time.Second)
+	st = p.View()
+	net, _ = st.Networks.Get(n.ID)
+	if got, _ := st.Servers.Get(s.ID); len(got.PrivateNets) != 0 || len(net.Members) != 1 {
+		t.Errorf("detached: %v, members %v", got.PrivateNets, net.Members)
+	}
+	if err := p.DeleteNetwork(n.ID); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := p.View().Servers.Get(other.ID); len(got.PrivateNets) != 0 {
+		t.Errorf("the network is deleted, the server still has %v", got.PrivateNets)
+	}
+}
+
+func TestPlacesThatAServerCannotHave(t *testing.T) {
+	t.Parallel()
+	p, n, clk := networkCloud(t)
+	s := putServer(t, p, "s", "fsn1")
+	far := putServer(t, p, "far", "ash")
+	taken := putServer(t, p, "taken", "fsn1")
+	if _, _, err := p.AttachServerToNetwork(taken.ID, AttachServerToNetwork{Network: n.ID, IP: netip.MustParseAddr("10.0.1.9")}); err != nil {
+		t.Fatal(err)
+	}
+	overlap, _, err := p.CreateNetwork(CreateNetwork{
+		Name: "overlap", IPRange: netip.MustParsePrefix("10.0.0.0/20"),
+		Subnets: []Subnet{{Type: "cloud", NetworkZone: "eu-central"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	clk.Step(time.Second)
+	addr := netip.MustParseAddr
+	for name, tc := range map[string]struct {
+		server int64
+		in     AttachServerToNetwork
+		want   string
+	}{
+		"no such network":            {s.ID, AttachServerToNetwork{Network: 5}, "network"},
+		"no subnet in its zone":      {far.ID, AttachServerToNetwork{Network: n.ID}, "no_subnet_available"},
+		"an IP that is taken":        {s.ID, AttachServerToNetwork{Network: n.ID, IP: addr("10.0.1.9")}, "ip_not_available"},
+		"an IP in no subnet":         {s.ID, AttachServerToNetwork{Network: n.ID, IP: addr("10.0.7.9")}, "ip_not_available"},
+		"the broadcast address":      {s.ID, AttachServerToNetwork{Network: n.ID, IP: addr("10.0.1.255")}, "ip_not_available"},
+		"the subnet's first address": {s.ID, AttachServerToNetwork{Network: n.ID, IP: addr("10.0.1.0")}, "ip_not_available"},
+		"an unknown subnet":          {s.ID, AttachServerToNetwork{Network: n.ID, IPRange: netip.MustParsePrefix("10.0.2.0/24")}, "ip_range"},
+		"an IP outside the subnet":   {s.ID, AttachServerToNetwork{Network: n.ID, IPRange: netip.MustParsePrefix("10.0.1.0/24"), IP: addr("10.0.2.4")}, "ip"},
+		"an alias that is taken":     {s.ID, AttachServerToNetwork{Network: n.ID, AliasIPs: []netip.Addr{addr("10.0.1.9")}}, "ip_not_available"},
+		"the same alias twice":       {s.ID, AttachServerToNetwork{Network: n.ID, AliasIPs: []netip.Addr{addr("10.0.1.20"), addr("10.0.1.20")}}, "ip_not_available"},
+		"six aliases": {s.ID, AttachServerToNetwork{Network: n.ID, AliasIPs: []netip.Addr{
+			addr("10.0.1.20"), addr("10.0.1.21"), addr("10.0.1.22"), addr("10.0.1.23"), addr("10.0.1.24"), addr("10.0.1.25"),
+		}}, "resource_limit_exceeded"},
+		"a network that overlaps": {taken.ID, AttachServerToNetwork{Network: overlap.ID}, "networks_overlap"},
+	} {
+		if _, _, err := p.AttachServerToNetwork(tc.server, tc.in); codeOf(err) != tc.want {
+			t.Errorf("%s: %v, want %s", name, err, tc.want)
+		}
+	}
+	if got, _ := p.View().Networks.Get(n.ID); len(got.Members) != 1 {
+		t.Errorf("refused servers left something: %v", got.Members)
+	}
+}
+
+func TestASubnetRunsOutOfAddresses(t *testing.T) {
+	t.Parallel()
+	p, _, clk := networkCloud(t)
+	small, _, err := p.CreateNetwork(CreateNetwork{
+		Name: "small", IPRange: netip.MustParsePrefix("10.9.0.0/24"),
+		Subnets: []Subnet{{Type: "cloud", IPRange: netip.MustParsePrefix("10.9.0.0/29"), NetworkZone: "eu-central"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Of eight addresses are reserved: the network's, the gateway's and the broadcast address.
+	seen := map[netip.Addr]bool{}
+	for i := range 6 {
+		s := putServer(t, p, fmt.Sprintf("s%d", i), "fsn1")
+		_, _, err := p.AttachServerToNetwork(s.ID, AttachServerToNetwork{Network: small.ID})
+		if i == 5 {
+			if codeOf(err) != "no_subnet_available" {
+				t.Errorf("the sixth server: %v", err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		clk.Step(time.Second)
+		got, _ := p.View().Servers.Get(s.ID)
+		if ip := got.PrivateNets[0].IP; seen[ip] || ip.String() == "10.9.0.1" {
+			t.Errorf("address %s twice, or the gateway's", ip)
+		}
+		seen[got.PrivateNets[0].IP] = true
+	}
+}
+
+func TestNetworkProtection(t *testing.T) {
+	t.Parallel()
+	p, n, _ := networkCloud(t)
+	yes, no := true, false
+	if _, _, err := p.ChangeNetworkProtection(n.ID, &yes); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.DeleteNetwork(n.ID); codeOf(err) != "protected" {
+		t.Errorf("protected: %v", err)
+	}
+	_, _, _ = p.ChangeNetworkProtection(n.ID, &no)
+	if err := p.DeleteNetwork(n.ID); err != nil {
+		t.Error(err)
+	}
+	if err := p.DeleteNetwork(n.ID); codeOf(err) != "not_found" {
+		t.Errorf("again: %v", err)
+	}
+}
