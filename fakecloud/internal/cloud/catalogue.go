@@ -25,11 +25,24 @@ type Location struct {
 	Country, City       string
 	Latitude, Longitude float64
 	NetworkZone         string
+	Datacenter          Datacenter
+}
+
+// Datacenter is the virtual data center by which the API showed a location until 2026-10-01.
+type Datacenter struct {
+	ID                int64
+	Name, Description string
 }
 
 // Deprecation says since when something is deprecated and until when it can be had.
 type Deprecation struct {
 	Announced, UnavailableAfter time.Time
+}
+
+// Retired tells whether something with this deprecation, which may be nil, can no longer be had: it
+// has left the lists and cannot be used for new resources, but can still be read by id.
+func (d *Deprecation) Retired(now time.Time) bool {
+	return d != nil && !now.Before(d.UnavailableAfter)
 }
 
 // Price is an amount of money as decimal strings in EUR, as the API gives them.
@@ -59,10 +72,26 @@ type ServerType struct {
 	Locations         []ServerTypeLocation
 }
 
+// In returns what holds for the server type in a location; ok is false where it does not exist.
+func (t *ServerType) In(location string) (in ServerTypeLocation, ok bool) {
+	i := slices.IndexFunc(t.Locations, func(l ServerTypeLocation) bool { return l.Location.Name == location })
+	if i < 0 {
+		return ServerTypeLocation{}, false
+	}
+	return t.Locations[i], true
+}
+
+// Retired tells whether the server type can no longer be ordered anywhere.
+func (t *ServerType) Retired(now time.Time) bool {
+	return !slices.ContainsFunc(t.Locations, func(l ServerTypeLocation) bool { return !l.Deprecation.Retired(now) })
+}
+
 // ServerTypeLocation says whether a server type can be ordered in a location.
 type ServerTypeLocation struct {
 	Location    *Location
 	Deprecation *Deprecation
+	// Available is false where the type cannot be had on the catalogue's date: sold out for the
+	// moment, or retired. What is retired at another time, Deprecation says.
 	Available   bool
 	Recommended bool
 }
@@ -98,6 +127,8 @@ type Pricing struct {
 	ServerBackupPercentage string
 	PrimaryIPv4Hourly      Price
 	PrimaryIPv4Monthly     Price
+	PrimaryIPv6Hourly      Price
+	PrimaryIPv6Monthly     Price
 	FloatingIPv4Monthly    Price
 	FloatingIPv6Monthly    Price
 }
@@ -133,6 +164,25 @@ func (c *Catalogue) LoadBalancerType(idOrName string) (*LoadBalancerType, bool) 
 // ISO finds an ISO by id or name.
 func (c *Catalogue) ISO(idOrName string) (*ISO, bool) {
 	return byIDOrName(c.ISOs, idOrName, func(i *ISO) (int64, string) { return i.ID, i.Name })
+}
+
+// Image finds a system or app image by id.
+func (c *Catalogue) Image(id int64) (*Image, bool) {
+	i := slices.IndexFunc(c.Images, func(i *Image) bool { return i.ID == id })
+	if i < 0 {
+		return nil, false
+	}
+	return c.Images[i], true
+}
+
+// ImageByName finds a system or app image by name for an architecture: names are unique only
+// together with it.
+func (c *Catalogue) ImageByName(name, architecture string) (*Image, bool) {
+	i := slices.IndexFunc(c.Images, func(i *Image) bool { return i.Name == name && i.Architecture == architecture })
+	if i < 0 {
+		return nil, false
+	}
+	return c.Images[i], true
 }
 
 // NetworkZones returns the names of all network zones.

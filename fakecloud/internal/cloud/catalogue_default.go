@@ -1,4 +1,287 @@
 package cloud
 
-// DefaultCatalogue returns the catalogue that is embedded in the program.
-func DefaultCatalogue() *Catalogue { return &Catalogue{} }
+import (
+	"cmp"
+	"embed"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"sigs.k8s.io/yaml"
+)
+
+//go:embed catalogue/*.yaml
+var catalogueFiles embed.FS
+
+// DefaultCatalogue returns the catalogue that is embedded in the program. It resembles what Hetzner
+// offered in November 2026; the files in the folder catalogue name their sources and say what is
+// illustrative. The result is shared and must not be changed.
+func DefaultCatalogue() *Catalogue { return embeddedCatalogue() }
+
+var embeddedCatalogue = sync.OnceValue(func() *Catalogue {
+	c, err := loadCatalogue(func(name string) ([]byte, error) { return catalogueFiles.ReadFile("catalogue/" + name) })
+	if err != nil {
+		panic("cloud: embedded catalogue: " + err.Error()) // a test loads it
+	}
+	return c
+})
+
+// What follows is the format of the embedded files.
+
+type catalogueData struct {
+	Locations []struct {
+		ID          int64          `json:"id"`
+		Name        string         `json:"name"`
+		Description string         `json:"description"`
+		Country     string         `json:"country"`
+		City        string         `json:"city"`
+		Latitude    float64        `json:"latitude"`
+		Longitude   float64        `json:"longitude"`
+		NetworkZone string         `json:"network_zone"`
+		PriceRegion string         `json:"price_region"`
+		Datacenter  datacenterData `json:"datacenter"`
+	} `json:"locations"`
+	ServerTypes []struct {
+		ID            int64                      `json:"id"`
+		Name          string                     `json:"name"`
+		Cores         int                        `json:"cores"`
+		Memory        float64                    `json:"memory"`
+		Disk          int                        `json:"disk"`
+		CPU           string                     `json:"cpu"`
+		Architecture  string                     `json:"architecture"`
+		Category      string                     `json:"category"`
+		Monthly       map[string]float64         `json:"monthly"`
+		TrafficTB     map[string]float64         `json:"traffic_tb"`
+		Deprecated    map[string]deprecationData `json:"deprecated"`
+		UnavailableIn []string                   `json:"unavailable_in"`
+		Recommended   bool                       `json:"recommended"`
+	} `json:"server_types"`
+	LoadBalancerTypes []struct {
+		ID                      int64              `json:"id"`
+		Name                    string             `json:"name"`
+		MaxConnections          int                `json:"max_connections"`
+		MaxServices             int                `json:"max_services"`
+		MaxTargets              int                `json:"max_targets"`
+		MaxAssignedCertificates int                `json:"max_assigned_certificates"`
+		Monthly                 map[string]float64 `json:"monthly"`
+		TrafficTB               map[string]float64 `json:"traffic_tb"`
+	} `json:"load_balancer_types"`
+	Images []struct {
+		Name        string           `json:"name"`
+		Type        string           `json:"type"`
+		Description string           `json:"description"`
+		Flavor      string           `json:"flavor"`
+		Version     string           `json:"version"`
+		Created     day              `json:"created"`
+		DiskSize    float64          `json:"disk_size"`
+		IDs         map[string]int64 `json:"ids"`
+		Deprecated  *deprecationData `json:"deprecated"`
+	} `json:"images"`
+	ISOs []struct {
+		ID           int64            `json:"id"`
+		Name         string           `json:"name"`
+		Description  string           `json:"description"`
+		Architecture string           `json:"architecture"`
+		Deprecated   *deprecationData `json:"deprecated"`
+	} `json:"isos"`
+	pricingData
+}
+
+type pricingData struct {
+	Currency            string             `json:"currency"`
+	VATPercent          int64              `json:"vat_percent"`
+	ImagePerGBMonth     float64            `json:"image_per_gb_month"`
+	VolumePerGBMonth    float64            `json:"volume_per_gb_month"`
+	ServerBackupPercent int64              `json:"server_backup_percent"`
+	PrimaryIPv4Monthly  float64            `json:"primary_ipv4_monthly"`
+	PrimaryIPv6Monthly  float64            `json:"primary_ipv6_monthly"`
+	FloatingIPv4Monthly float64            `json:"floating_ipv4_monthly"`
+	FloatingIPv6Monthly float64            `json:"floating_ipv6_monthly"`
+	TrafficPerTB        map[string]float64 `json:"traffic_per_tb"`
+}
+
+type datacenterData struct {
+	ID          int64  `json:"id"`
+	Name        string `json:"name"`
+	Description string `json:"description"`
+}
+
+type deprecationData struct {
+	Announced        day `json:"announced"`
+	UnavailableAfter day `json:"unavailable_after"`
+}
+
+func (d *deprecationData) deprecation() *Deprecation {
+	if d == nil {
+		return nil
+	}
+	return &Deprecation{Announced: d.Announced.Time, UnavailableAfter: d.UnavailableAfter.Time}
+}
+
+// day is a date such as 2026-01-01.
+type day struct{ time.Time }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (d *day) UnmarshalJSON(b []byte) error {
+	t, err := time.Parse(`"`+time.DateOnly+`"`, string(b))
+	d.Time = t
+	return err
+}
+
+// loadCatalogue reads and links the files of a catalogue.
+func loadCatalogue(read func(name string) ([]byte, error)) (*Catalogue, error) {
+	var data catalogueData
+	for _, name := range []string{
+		"locations.yaml", "server_types.yaml", "load_balancer_types.yaml", "images.yaml", "isos.yaml", "pricing.yaml",
+	} {
+		b, err := read(name)
+		if err != nil {
+			return nil, err
+		}
+		if err := yaml.UnmarshalStrict(b, &data); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	b := catalogueBuilder{data: &data, regions: map[string]string{}}
+	b.locations()
+	b.serverTypes()
+	b.loadBalancerTypes()
+	b.images()
+	b.isos()
+	b.pricing()
+	return &b.Catalogue, nil
+}
+
+type catalogueBuilder struct {
+	Catalogue
+	data    *catalogueData
+	regions map[string]string // price region by location
+}
+
+func (b *catalogueBuilder) locations() {
+	for _, l := range b.data.Locations {
+		b.regions[l.Name] = l.PriceRegion
+		b.Locations = append(b.Locations, &Location{
+			ID: l.ID, Name: l.Name, Description: l.Description, Country: l.Country, City: l.City,
+			Latitude: l.Latitude, Longitude: l.Longitude, NetworkZone: l.NetworkZone,
+			Datacenter: Datacenter(l.Datacenter),
+		})
+	}
+}
+
+func (b *catalogueBuilder) serverTypes() {
+	for _, d := range b.data.ServerTypes {
+		t := &ServerType{
+			ID: d.ID, Name: d.Name, Description: strings.ToUpper(d.Name), Category: d.Category,
+			Cores: d.Cores, Memory: d.Memory, Disk: d.Disk, StorageType: "local",
+			CPUType: d.CPU, Architecture: d.Architecture,
+			Prices: b.prices(d.Monthly, d.TrafficTB),
+		}
+		if all, ok := d.Deprecated["all"]; ok {
+			t.Deprecation = all.deprecation()
+		}
+		for _, l := range b.Locations {
+			region := b.regions[l.Name]
+			if _, sold := d.Monthly[region]; !sold {
+				continue
+			}
+			in := ServerTypeLocation{Location: l, Deprecation: t.Deprecation, Recommended: d.Recommended}
+			if dep, ok := d.Deprecated[region]; ok {
+				in.Deprecation = dep.deprecation()
+			}
+			in.Available = in.Deprecation == nil && !slices.Contains(d.UnavailableIn, l.Name)
+			t.Locations = append(t.Locations, in)
+		}
+		b.ServerTypes = append(b.ServerTypes, t)
+	}
+}
+
+func (b *catalogueBuilder) loadBalancerTypes() {
+	for _, d := range b.data.LoadBalancerTypes {
+		b.LoadBalancerTypes = append(b.LoadBalancerTypes, &LoadBalancerType{
+			ID: d.ID, Name: d.Name, Description: strings.ToUpper(d.Name),
+			MaxConnections: d.MaxConnections, MaxServices: d.MaxServices, MaxTargets: d.MaxTargets,
+			MaxAssignedCertificates: d.MaxAssignedCertificates,
+			Prices:                  b.prices(d.Monthly, d.TrafficTB),
+		})
+	}
+}
+
+func (b *catalogueBuilder) images() {
+	for _, d := range b.data.Images {
+		for _, arch := range slices.Backward(slices.Sorted(maps.Keys(d.IDs))) { // x86 first
+			b.Images = append(b.Images, &Image{
+				Meta: Meta{ID: d.IDs[arch], Name: d.Name, Labels: map[string]string{}, Created: d.Created.Time},
+				Type: cmp.Or(d.Type, "system"), Status: "available", Description: d.Description,
+				DiskSize: d.DiskSize, OSFlavor: d.Flavor, OSVersion: d.Version,
+				Architecture: arch, RapidDeploy: true, Deprecation: d.Deprecated.deprecation(),
+			})
+		}
+	}
+	slices.SortFunc(b.Images, func(x, y *Image) int { return cmp.Compare(x.ID, y.ID) })
+}
+
+func (b *catalogueBuilder) isos() {
+	for _, d := range b.data.ISOs {
+		b.ISOs = append(b.ISOs, &ISO{
+			ID: d.ID, Name: d.Name, Description: d.Description, Type: "public",
+			Architecture: d.Architecture, Deprecation: d.Deprecated.deprecation(),
+		})
+	}
+}
+
+func (b *catalogueBuilder) pricing() {
+	d := b.data.pricingData
+	ipv4 := b.price(d.PrimaryIPv4Monthly)
+	b.Pricing = Pricing{
+		Currency: d.Currency, VATRate: fmt.Sprintf("%d.00", d.VATPercent),
+		ImagePerGBMonth:        b.price(d.ImagePerGBMonth),
+		VolumePerGBMonth:       b.price(d.VolumePerGBMonth),
+		FloatingIPMonthly:      b.price(d.FloatingIPv4Monthly),
+		ServerBackupPercentage: fmt.Sprintf("%d.00", d.ServerBackupPercent),
+		PrimaryIPv4Hourly:      b.price(hourly(d.PrimaryIPv4Monthly)),
+		PrimaryIPv4Monthly:     ipv4,
+		PrimaryIPv6Hourly:      b.price(hourly(d.PrimaryIPv6Monthly)),
+		PrimaryIPv6Monthly:     b.price(d.PrimaryIPv6Monthly),
+		FloatingIPv4Monthly:    b.price(d.FloatingIPv4Monthly),
+		FloatingIPv6Monthly:    b.price(d.FloatingIPv6Monthly),
+	}
+}
+
+// hoursPerMonth is by what published monthly prices are divided to give the hourly ones.
+const hoursPerMonth = 624
+
+func hourly(monthly float64) float64 { return monthly / hoursPerMonth }
+
+const terabyte = 1 << 40 // the API counts included traffic in binary terabytes: 20 TB are 21990232555520
+
+// prices spreads prices by region over the regions' locations.
+func (b *catalogueBuilder) prices(monthly, trafficTB map[string]float64) []LocationPrice {
+	var out []LocationPrice
+	for _, l := range b.Locations {
+		region := b.regions[l.Name]
+		m, sold := monthly[region]
+		if !sold {
+			continue
+		}
+		out = append(out, LocationPrice{
+			Location: l.Name, Hourly: b.price(hourly(m)), Monthly: b.price(m),
+			IncludedTraffic:   int64(trafficTB[region] * terabyte),
+			PricePerTBTraffic: b.price(b.data.TrafficPerTB[region]),
+		})
+	}
+	return out
+}
+
+// price writes a net amount, and the gross amount, with the four decimals that the API has.
+func (b *catalogueBuilder) price(net float64) Price {
+	units := int64(net*1e4 + 0.5) // ten-thousandths of a euro, rounded
+	gross := units * (100 + b.data.VATPercent)
+	return Price{
+		Net:   fmt.Sprintf("%d.%04d", units/1e4, units%1e4),
+		Gross: fmt.Sprintf("%d.%04d", (gross+50)/1e6, (gross+50)/100%1e4),
+	}
+}

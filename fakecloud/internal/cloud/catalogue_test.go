@@ -1,0 +1,173 @@
+package cloud
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestTheEmbeddedCatalogueIsConsistent(t *testing.T) {
+	t.Parallel()
+	c := DefaultCatalogue()
+	unique(t, "location", c.Locations, func(l *Location) (int64, string) { return l.ID, l.Name })
+	unique(t, "datacenter", c.Locations, func(l *Location) (int64, string) { return l.Datacenter.ID, l.Datacenter.Name })
+	unique(t, "server type", c.ServerTypes, func(s *ServerType) (int64, string) { return s.ID, s.Name })
+	unique(t, "load balancer type", c.LoadBalancerTypes, func(l *LoadBalancerType) (int64, string) { return l.ID, l.Name })
+	unique(t, "image", c.Images, func(i *Image) (int64, string) { return i.ID, i.Name + "/" + i.Architecture })
+	unique(t, "ISO", c.ISOs, func(i *ISO) (int64, string) { return i.ID, i.Name })
+
+	flavors := []string{"ubuntu", "centos", "debian", "fedora", "rocky", "alma", "opensuse", "unknown"}
+	for _, i := range c.Images {
+		if !slices.Contains(flavors, i.OSFlavor) || i.DiskSize <= 0 || i.Created.IsZero() ||
+			i.Architecture != "x86" && i.Architecture != "arm" || i.Type != "system" && i.Type != "app" {
+			t.Errorf("image %s: %+v", i.Name, i)
+		}
+		checkDeprecation(t, i.Name, i.Deprecation)
+	}
+	for _, s := range c.ServerTypes {
+		if s.Cores < 1 || s.Memory < 1 || s.Disk < 20 || s.CPUType != "shared" && s.CPUType != "dedicated" || s.Category == "" {
+			t.Errorf("server type %s: %+v", s.Name, s)
+		}
+		var sold, priced []string
+		for _, l := range s.Locations {
+			sold = append(sold, l.Location.Name)
+			checkDeprecation(t, s.Name, l.Deprecation)
+		}
+		for _, p := range s.Prices {
+			priced = append(priced, p.Location)
+		}
+		if !slices.Equal(sold, priced) || len(sold) == 0 {
+			t.Errorf("server type %s: locations %v, prices for %v", s.Name, sold, priced)
+		}
+		checkPrices(t, c, s.Name, s.Prices)
+	}
+	for i, l := range c.LoadBalancerTypes {
+		checkPrices(t, c, l.Name, l.Prices)
+		if len(l.Prices) != len(c.Locations) {
+			t.Errorf("load balancer type %s has prices for %d locations", l.Name, len(l.Prices))
+		}
+		if i > 0 {
+			prev := c.LoadBalancerTypes[i-1]
+			if l.MaxConnections <= prev.MaxConnections || l.MaxServices <= prev.MaxServices || l.MaxTargets <= prev.MaxTargets ||
+				l.MaxAssignedCertificates <= prev.MaxAssignedCertificates {
+				t.Errorf("%s does not allow more than %s", l.Name, prev.Name)
+			}
+		}
+	}
+	if got := strings.Join(c.NetworkZones(), " "); got != "eu-central us-east us-west ap-southeast" {
+		t.Errorf("network zones: %s", got)
+	}
+}
+
+func unique[T any](t *testing.T, what string, items []*T, key func(*T) (int64, string)) {
+	t.Helper()
+	ids, names := map[int64]bool{}, map[string]bool{}
+	for _, item := range items {
+		id, name := key(item)
+		if id <= 0 || ids[id] || name == "" || names[name] {
+			t.Errorf("%s %d %q: id or name is missing or not unique", what, id, name)
+		}
+		ids[id], names[name] = true, true
+	}
+	if len(items) == 0 {
+		t.Errorf("no %s", what)
+	}
+}
+
+func checkDeprecation(t *testing.T, what string, d *Deprecation) {
+	t.Helper()
+	if d != nil && (d.Announced.IsZero() || !d.UnavailableAfter.After(d.Announced)) {
+		t.Errorf("%s: deprecation %+v", what, d)
+	}
+}
+
+var amount = regexp.MustCompile(`^\d+\.\d{4}$`)
+
+func checkPrices(t *testing.T, c *Catalogue, what string, prices []LocationPrice) {
+	t.Helper()
+	for _, p := range prices {
+		if _, ok := c.Location(p.Location); !ok || p.IncludedTraffic <= 0 {
+			t.Errorf("%s: %+v", what, p)
+		}
+		for _, m := range []Price{p.Hourly, p.Monthly, p.PricePerTBTraffic} {
+			if !amount.MatchString(m.Net) || !amount.MatchString(m.Gross) || m.Net == "0.0000" {
+				t.Errorf("%s in %s: price %+v", what, p.Location, m)
+			}
+		}
+	}
+}
+
+func TestPricesHaveFourDecimalsAndVAT(t *testing.T) {
+	t.Parallel()
+	cx23, ok := DefaultCatalogue().ServerType("cx23")
+	if !ok {
+		t.Fatal("no cx23")
+	}
+	want := LocationPrice{
+		Location: "fsn1", Hourly: Price{"0.0088", "0.0105"}, Monthly: Price{"5.4900", "6.5331"},
+		IncludedTraffic: 21990232555520, PricePerTBTraffic: Price{"1.0000", "1.1900"},
+	}
+	if got := cx23.Prices[0]; got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestServerTypesRetireOnTheirDay(t *testing.T) {
+	t.Parallel()
+	c := DefaultCatalogue()
+	for _, tt := range []struct {
+		name, location string
+		at             time.Time
+		retiredThere   bool
+		retired        bool
+	}{
+		{"cx11", "fsn1", time.Date(2024, 9, 5, 23, 59, 59, 0, time.UTC), false, false},
+		{"cx11", "fsn1", time.Date(2024, 9, 6, 0, 0, 0, 0, time.UTC), true, true},
+		{"cpx11", "fsn1", time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC), true, false},
+		{"cpx11", "ash", time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC), false, false},
+		{"cx23", "hel1", time.Date(2126, 1, 1, 0, 0, 0, 0, time.UTC), false, false},
+	} {
+		st, ok := c.ServerType(tt.name)
+		if !ok {
+			t.Fatalf("no %s", tt.name)
+		}
+		in, ok := st.In(tt.location)
+		if !ok || in.Deprecation.Retired(tt.at) != tt.retiredThere || st.Retired(tt.at) != tt.retired {
+			t.Errorf("%s at %v: in %s %v, anywhere %v", tt.name, tt.at, tt.location, in.Deprecation.Retired(tt.at), st.Retired(tt.at))
+		}
+	}
+	if _, ok := c.ServerTypes[0].In("sin"); ok {
+		t.Error("cx11 is said to exist in sin")
+	}
+}
+
+func TestImagesAreFoundByNameAndArchitecture(t *testing.T) {
+	t.Parallel()
+	c := DefaultCatalogue()
+	x86, ok1 := c.ImageByName("ubuntu-24.04", "x86")
+	arm, ok2 := c.ImageByName("ubuntu-24.04", "arm")
+	if !ok1 || !ok2 || x86.ID == arm.ID {
+		t.Fatalf("ubuntu-24.04: %v %v", x86, arm)
+	}
+	if got, ok := c.Image(arm.ID); !ok || got != arm {
+		t.Errorf("by id: %v", got)
+	}
+	if _, ok := c.ImageByName("ubuntu-24.04", "riscv"); ok {
+		t.Error("found an image of an unknown architecture")
+	}
+}
+
+func TestABrokenCatalogueFileIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, content := range map[string]string{
+		"unknown field": "locations:\n- {id: 1, nmae: x}\n",
+		"not a date":    "images:\n- {name: x, created: yesterday}\n",
+		"not YAML":      "\t: {",
+	} {
+		if _, err := loadCatalogue(func(string) ([]byte, error) { return []byte(content), nil }); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
