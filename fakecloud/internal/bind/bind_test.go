@@ -1,0 +1,151 @@
+package bind
+
+import (
+	"encoding/json"
+	"errors"
+	"net/netip"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+)
+
+type inner struct {
+	Port int     `json:"port" check:"required,port"`
+	Kind *string `json:"kind" check:"oneof=tcp|http"`
+}
+
+type request struct {
+	Name   string            `json:"name" check:"required,hostname"`
+	Type   IDOrName          `json:"type" check:"required"`
+	Count  *int              `json:"count" check:"min=1,max=5"`
+	Flag   *bool             `json:"flag"`
+	Labels map[string]string `json:"labels"`
+	IDs    []int64           `json:"ids" check:"len=1:3,each.min=1"`
+	Inner  *inner            `json:"inner"`
+	List   []inner           `json:"list"`
+	IP     netip.Addr        `json:"ip"`
+	Range  netip.Prefix      `json:"range"`
+	Text   string            `json:"text" check:"len=0:4"`
+	DNSPtr Opt[string]       `json:"dns_ptr" check:"notblank"`
+}
+
+func TestAllFieldsArrive(t *testing.T) {
+	t.Parallel()
+	var got request
+	err := JSON([]byte(`{
+		"name": "a.b", "type": 7, "count": 5.0, "flag": false, "labels": {"a": "b"}, "ids": [1, 2],
+		"inner": {"port": 80, "kind": "tcp"}, "list": [{"port": 1}], "ip": "10.0.0.1", "range": "10.0.0.0/8",
+		"text": "äöüß", "dns_ptr": null, "unknown": {"is": "ignored"}, "ignored": 1}`), &got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	five, no, tcp := 5, false, "tcp"
+	want := request{
+		Name: "a.b", Type: "7", Count: &five, Flag: &no, Labels: map[string]string{"a": "b"}, IDs: []int64{1, 2},
+		Inner: &inner{80, &tcp}, List: []inner{{Port: 1}}, IP: netip.MustParseAddr("10.0.0.1"),
+		Range: netip.MustParsePrefix("10.0.0.0/8"), Text: "äöüß", DNSPtr: Opt[string]{Present: true, Null: true},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	if got.DNSPtr.Ptr() != nil {
+		t.Error("null has a value")
+	}
+}
+
+func TestEveryFieldThatIsWrongIsNamed(t *testing.T) {
+	t.Parallel()
+	ok := map[string]any{"name": "a", "type": "t"}
+	for name, tc := range map[string]struct {
+		set  map[string]any
+		want string // names of the fields, sorted as they are reported
+	}{
+		"nothing wrong":        {nil, ""},
+		"missing":              {map[string]any{"name": nil, "type": nil}, "name type"},
+		"wrong types":          {map[string]any{"name": 1, "type": true, "count": "1", "flag": "no", "labels": []int{}, "ids": 1, "inner": "x", "list": map[string]int{}, "ip": 1, "range": false, "text": 1, "dns_ptr": 1}, "name type count flag labels ids inner list ip range text dns_ptr"},
+		"bad values":           {map[string]any{"name": "a b", "type": " ", "ip": "1.2.3", "range": "10.0.0.0", "text": "abcde", "dns_ptr": ""}, "name type ip range text dns_ptr"},
+		"out of range":         {map[string]any{"count": 6}, "count"},
+		"a fraction":           {map[string]any{"count": 1.5}, "count"},
+		"an enormous number":   {map[string]any{"count": json.Number("1e400")}, "count"},
+		"too many items":       {map[string]any{"ids": []int{1, 2, 3, 4}}, "ids"},
+		"a bad item":           {map[string]any{"ids": []any{1, "2", nil}}, "ids.1 ids.2"},
+		"an item out of range": {map[string]any{"ids": []any{1, 0}}, "ids.1"},
+		"a bad label":          {map[string]any{"labels": map[string]any{"a": 1}}, "labels"},
+		"nested":               {map[string]any{"inner": map[string]any{"port": 0, "kind": "udp"}}, "inner.port inner.kind"},
+		"nested in a list":     {map[string]any{"list": []any{map[string]any{"port": 1}, map[string]any{}}}, "list.1.port"},
+		"an IPv6 zone":         {map[string]any{"ip": "fe80::1%eth0"}, "ip"},
+		"null where optional":  {map[string]any{"count": nil, "inner": nil, "labels": nil, "ids": nil}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := map[string]any{}
+			for k, v := range ok {
+				in[k] = v
+			}
+			for k, v := range tc.set {
+				in[k] = v
+			}
+			body, _ := json.Marshal(in)
+			err := JSON(body, new(request))
+			var e *cloud.Error
+			if err != nil && !errors.As(err, &e) {
+				t.Fatalf("not an API error: %v", err)
+			}
+			var names []string
+			if e != nil {
+				if e.Code != "invalid_input" || e.Status != 422 {
+					t.Errorf("%d %s", e.Status, e.Code)
+				}
+				for _, f := range e.Fields {
+					names = append(names, f.Name)
+					if len(f.Messages) == 0 {
+						t.Errorf("%s has no message", f.Name)
+					}
+				}
+			}
+			if got := strings.Join(names, " "); got != tc.want {
+				t.Errorf("fields %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestWhatIsNoJSONObjectIsAJSONError(t *testing.T) {
+	t.Parallel()
+	for _, body := range []string{`{`, `[]`, `1`, `"a"`, `null`, `{"name": "a"} {}`, `{"name":}`, "\xff", `{"a":1,}`, strings.Repeat("[", 1<<16)} {
+		var e *cloud.Error
+		if err := JSON([]byte(body), new(request)); !errors.As(err, &e) || e.Code != "json_error" || e.Status != 400 {
+			t.Errorf("%.20q: %v", body, err)
+		}
+	}
+	var e *cloud.Error
+	if err := JSON(nil, new(request)); !errors.As(err, &e) || e.Code != "invalid_input" {
+		t.Errorf("no body: %v, want the required fields", err)
+	}
+}
+
+func TestHostnames(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]bool{
+		"a": true, "a-b.c9": true, "A1": true, "1a": true, strings.Repeat("a", 63): true,
+		"": false, "-a": false, "a-": false, "a..b": false, "a_b": false, "ä": false, ".": false,
+		strings.Repeat("a", 64): false, strings.Repeat("a.", 127): false,
+	} {
+		if got := IsHostname(name); got != want {
+			t.Errorf("%q: %t", name, got)
+		}
+	}
+}
+
+func FuzzJSON(f *testing.F) {
+	f.Add([]byte(`{"name":"a","type":1,"inner":{"port":1},"list":[{"port":2}],"ids":[1]}`))
+	f.Add([]byte(`{"list":[[[[]]]],"labels":{"a":{}}}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		var e *cloud.Error
+		if err := JSON(body, new(request)); err != nil && !errors.As(err, &e) {
+			t.Errorf("%q: %v is not an API error", body, err)
+		}
+	})
+}
