@@ -1,0 +1,65 @@
+# `make` prints what there is. All targets need nothing but Go, git and make; what they build and keep
+# lies in the user's cache directory, under ccm-from-scratch.
+
+.DEFAULT_GOAL := help
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+
+# -race needs cgo and a C compiler; without one the tests run without it and say so.
+RACE := $(shell scripts/race-flag.sh)
+# The e2e suite is a program of its own (make e2e); everything else is a unit or contract test.
+PACKAGES = $$(go list ./... | grep -v '/e2e$$')
+
+##@ Use
+
+.PHONY: run
+run: ## Run the simulated cloud with its data plane on loopback (flags: ARGS="--help")
+	go run ./fakecloud/cmd/fakecloud $(ARGS)
+
+.PHONY: image
+image: ## Build the container image fakecloud:dev FROM scratch (needs Docker, pulls nothing)
+	scripts/image.sh
+
+##@ Test
+
+.PHONY: test
+test: ## Unit and contract tests, with the race detector where there is a C compiler
+	go test $(RACE) $(PACKAGES)
+
+.PHONY: e2e
+e2e: ## The end-to-end suite: API server, CCM and simulated cloud (LABELS=, FOCUS=, PROCS=, E2E_CLUSTER=embedded)
+	scripts/e2e.sh
+
+.PHONY: bench
+bench: ## Benchmarks, each with its baseline beside it
+	go test -run '^$$' -bench . -benchmem ./fakecloud/...
+
+.PHONY: fuzz
+fuzz: ## Fuzz every decoder for FUZZTIME each (default 30s)
+	scripts/fuzz.sh
+
+.PHONY: coverage
+coverage: ## Write the page of what the API models: fakecloud/COVERAGE.md (needs the API document)
+	go test -run '^TestContract' ./fakecloud -update
+
+##@ Develop
+
+.PHONY: lint
+lint: ## golangci-lint, in the pinned version
+	scripts/lint.sh
+
+.PHONY: fmt
+fmt: ## Format the code
+	gofmt -w $$(git ls-files '*.go')
+
+.PHONY: kubernetes
+kubernetes: ## Build the control plane's programs that e2e needs (once; minutes)
+	go run ./e2e/framework/cluster/cmd/kubebin
+
+.PHONY: ci
+ci: ## What CI runs
+	.ci/run
+
+.PHONY: help
+help: ## This help
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

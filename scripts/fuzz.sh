@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Fuzzes every fuzz target of the repository, one after the other, for FUZZTIME each.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+time=${FUZZTIME:-30s}
+grep -rlE '^func Fuzz' --include='*_test.go' . | while read -r file; do
+	grep -oE '^func Fuzz[A-Za-z0-9_]*' "$file" | awk '{print $2}' | while read -r target; do
+		echo "== $target in $(dirname "$file")"
+		go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" "$(dirname "$file")" </dev/null
+	done
+done
