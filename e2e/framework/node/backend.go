@@ -1,0 +1,278 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	proxyproto "github.com/pires/go-proxyproto"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+)
+
+// listenRetry is how long after a failure to open a port it is tried again: it
+// may be another node's that is about to close it.
+const listenRetry = 250 * time.Millisecond
+
+// backend is kube-proxy and the pods of one node: it opens the node ports of all
+// Services on the node's addresses and answers there.
+//
+// It reproduces which ports are open when: those of type NodePort and
+// LoadBalancer; with externalTrafficPolicy Local only where the node has a pod,
+// and then a health check node port on each node, which answers as kube-proxy's.
+// NOT modelled: ports other than TCP; sending traffic on to another node's pod (a
+// node always answers itself, even if its pods were said to be elsewhere); cluster
+// IPs; session affinity; loadBalancerSourceRanges; readiness of pods. With policy
+// Local and no pod, kube-proxy drops packets; here the connection is refused.
+type backend struct {
+	node    string
+	anyPort bool
+	clock   clock.WithTickerAndDelayedExecution
+	log     *slog.Logger
+
+	mu        sync.Mutex
+	up        bool
+	addresses []netip.Addr
+	services  map[types.NamespacedName]*corev1.Service
+	local     map[types.NamespacedName]int
+	proxy     map[types.NamespacedName]bool
+	handlers  map[types.NamespacedName]http.Handler
+	open      map[socket]*listener
+	ending    map[*listener]struct{} // closed, with requests under way
+	failed    map[socket]error
+	retry     clock.Timer
+}
+
+// socket is a port that a Service wants open on an address.
+type socket struct {
+	address netip.Addr
+	port    uint16
+	service types.NamespacedName
+	health  bool // the health check node port, not traffic
+}
+
+// Backend is a node port of a Service on one of the node's addresses.
+type Backend struct {
+	Service types.NamespacedName
+	// NodePort is the number in the Service. Health tells that it is the health
+	// check node port.
+	NodePort uint16
+	Health   bool
+	// Address is where it listens: under NodePort, unless Spec.AnyPort.
+	Address netip.AddrPort
+	// Err is why it does not listen. It is tried again several times a second.
+	Err error
+}
+
+func newBackend(spec Spec) *backend {
+	return &backend{
+		node: spec.Name, anyPort: spec.AnyPort, clock: spec.Clock, log: spec.Log,
+		addresses: slices.Clone(spec.Addresses),
+		services:  map[types.NamespacedName]*corev1.Service{},
+		local:     map[types.NamespacedName]int{},
+		proxy:     map[types.NamespacedName]bool{},
+		handlers:  map[types.NamespacedName]http.Handler{},
+		open:      map[socket]*listener{},
+		ending:    map[*listener]struct{}{},
+		failed:    map[socket]error{},
+	}
+}
+
+// change applies a change of what is wanted and brings the ports in line with it.
+func (b *backend) change(apply func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	apply()
+	b.sync()
+}
+
+func (b *backend) setUp(up bool) { b.change(func() { b.up = up }) }
+
+func (b *backend) setAddresses(addresses []netip.Addr) {
+	b.change(func() { b.addresses = addresses })
+}
+
+// setServices takes the map over; its Services must not change.
+func (b *backend) setServices(services map[types.NamespacedName]*corev1.Service) {
+	b.change(func() { b.services = services })
+}
+
+func (b *backend) setLocal(service types.NamespacedName, pods int) {
+	b.change(func() { b.local[service] = pods })
+}
+
+func (b *backend) setProxy(service types.NamespacedName, expected bool) {
+	b.change(func() { b.proxy[service] = expected })
+}
+
+func (b *backend) setHandler(service types.NamespacedName, handler http.Handler) {
+	b.change(func() { b.handlers[service] = handler })
+}
+
+// pods returns how many pods of the Service the node has; the lock must be held.
+func (b *backend) pods(service types.NamespacedName) int {
+	if n, told := b.local[service]; told {
+		return n
+	}
+	return 1
+}
+
+// wanted returns the sockets that are to be open; the lock must be held.
+func (b *backend) wanted() map[socket]struct{} {
+	wanted := map[socket]struct{}{}
+	if !b.up {
+		return wanted
+	}
+	for name, service := range b.services {
+		if service.Spec.Type != corev1.ServiceTypeNodePort && service.Spec.Type != corev1.ServiceTypeLoadBalancer {
+			continue
+		}
+		local := service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
+		for _, address := range b.addresses {
+			for _, port := range service.Spec.Ports {
+				tcp := port.Protocol == corev1.ProtocolTCP || port.Protocol == ""
+				if tcp && port.NodePort > 0 && (!local || b.pods(name) > 0) {
+					wanted[socket{address: address, port: uint16(port.NodePort), service: name}] = struct{}{}
+				}
+			}
+			if check := service.Spec.HealthCheckNodePort; local && check > 0 {
+				wanted[socket{address: address, port: uint16(check), service: name, health: true}] = struct{}{}
+			}
+		}
+	}
+	return wanted
+}
+
+// sync closes what is not wanted, then opens what is; the lock must be held.
+func (b *backend) sync() {
+	wanted := b.wanted()
+	for at, l := range b.open {
+		if _, ok := wanted[at]; !ok {
+			b.close(l)
+			delete(b.open, at)
+		}
+	}
+	if !b.up {
+		for l := range b.ending {
+			_ = l.server.Close()
+		}
+	}
+	maps.DeleteFunc(b.failed, func(at socket, _ error) bool { _, ok := wanted[at]; return !ok })
+	for at := range wanted {
+		if b.open[at] != nil {
+			continue
+		}
+		l, err := b.listen(at)
+		if err != nil {
+			if b.failed[at] == nil {
+				b.log.Warn("a node port cannot be opened", "service", at.service, "error", err)
+			}
+			b.failed[at] = err
+			continue
+		}
+		delete(b.failed, at)
+		b.open[at] = l
+	}
+	if b.retry != nil {
+		b.retry.Stop()
+		b.retry = nil
+	}
+	if len(b.failed) > 0 {
+		b.retry = b.clock.AfterFunc(listenRetry, func() { b.change(func() {}) })
+	}
+}
+
+// list describes what is open and what failed, by Service and port.
+func (b *backend) list() []Backend {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var all []Backend
+	for at, l := range b.open {
+		all = append(all, Backend{Service: at.service, NodePort: at.port, Health: at.health, Address: l.address})
+	}
+	for at, err := range b.failed {
+		all = append(all, Backend{Service: at.service, NodePort: at.port, Health: at.health,
+			Address: netip.AddrPortFrom(at.address, at.port), Err: err})
+	}
+	slices.SortFunc(all, func(x, y Backend) int {
+		return cmp.Or(cmp.Compare(x.Service.String(), y.Service.String()), cmp.Compare(x.NodePort, y.NodePort), x.Address.Compare(y.Address))
+	})
+	return all
+}
+
+// listener is one open port with an HTTP server behind it.
+type listener struct {
+	address netip.AddrPort
+	server  *http.Server
+}
+
+// listen opens a socket and serves on it.
+func (b *backend) listen(at socket) (*listener, error) {
+	port := at.port
+	if b.anyPort {
+		port = 0
+	}
+	where := net.JoinHostPort(at.address.String(), strconv.Itoa(int(port)))
+	plain, err := new(net.ListenConfig).Listen(context.Background(), "tcp", where)
+	if err != nil {
+		return nil, err
+	}
+	l := &listener{address: plain.Addr().(*net.TCPAddr).AddrPort()}
+	l.server = &http.Server{
+		Handler: b.handler(at),
+		// Bytes that are no HTTP, and peers that vanish, are part of the game.
+		ErrorLog:          slog.NewLogLogger(b.log.Handler(), slog.LevelDebug),
+		ReadHeaderTimeout: time.Minute,
+		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
+			return context.WithValue(ctx, connKey{}, conn)
+		},
+	}
+	accept := plain
+	if !at.health {
+		accept = &proxyproto.Listener{Listener: plain, ConnPolicy: func(proxyproto.ConnPolicyOptions) (proxyproto.Policy, error) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			if b.proxy[at.service] {
+				return proxyproto.REQUIRE, nil
+			}
+			return proxyproto.SKIP, nil
+		}}
+	}
+	go func() {
+		if err := l.server.Serve(accept); !errors.Is(err, http.ErrServerClosed) {
+			b.log.Warn("a node port stopped answering", "service", at.service, "error", err)
+		}
+	}()
+	return l, nil
+}
+
+// close ends a listener, so that new connections are refused when it returns.
+// Requests under way may end when a port is removed, since a real node goes on
+// translating connections that it knows, but not when the power is gone. The
+// lock must be held.
+func (b *backend) close(l *listener) {
+	if !b.up {
+		_ = l.server.Close()
+		return
+	}
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = l.server.Shutdown(ended) // closes what listens and what idles, and waits for nothing
+	b.ending[l] = struct{}{}
+	go func() {
+		_ = l.server.Shutdown(context.Background())
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.ending, l)
+	}()
+}

@@ -1,0 +1,291 @@
+// Package node simulates the nodes of a cluster: what kubelet and kube-proxy of a
+// server do towards the Kubernetes API and towards a load balancer, without a
+// server, containers or pods.
+//
+// A Node registers and keeps its Node object alive as kubelet does with
+// --cloud-provider=external (kubelet.go), and answers on the node ports of all
+// Services as kube-proxy with a pod behind each of them does (backend.go). A
+// Fleet keeps one Node per cloud server (fleet.go). The package knows no cloud:
+// it is told about servers.
+//
+// What was read for this in Kubernetes 1.36.3, where intuition is wrong:
+//
+//   - A running kubelet does NOT register again when somebody deletes its Node
+//     object. It registers once per start (registrationCompleted); from then on it
+//     only logs that its Node is gone, until it is restarted. So a Node that a
+//     cloud-controller-manager deletes by mistake stays away: see RestartKubelet.
+//   - kubelet sets no NetworkUnavailable condition. The route controller of the
+//     cloud-controller-manager creates it, True or False. See
+//     Spec.NetworkUnavailable for clusters in which something else does.
+//   - With an external cloud provider and without --node-ip, kubelet reports its
+//     host name as the only address, and leaves the list alone once somebody has
+//     filled it.
+//   - kubelet sets the uninitialized taint only when it creates the Node, never on
+//     one that exists.
+//   - kubelet writes its status when it changes, else each 5 minutes. Between
+//     these the Lease is the only heartbeat.
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+)
+
+// Spec describes a node. Only Name is needed.
+type Spec struct {
+	// Name of the Node object, and host name.
+	Name string
+	// Addresses are those that the node's ports are opened on: addresses of this
+	// machine, each node its own, so that nodes can have equal ports. On Linux all
+	// of 127.0.0.0/8 will do; macOS has 127.0.0.1 only, until somebody runs
+	// `ifconfig lo0 alias` as root (or see AnyPort). They do not appear in the Node
+	// object, whose addresses are the cloud-controller-manager's business.
+	Addresses []netip.Addr
+	// AnyPort opens each node port under a port number that the system chooses, so
+	// that nodes can share an address. Whoever sends traffic must then look the
+	// number up in Backends.
+	AnyPort bool
+
+	// ProviderID is kubelet's --provider-id; usually the cloud-controller-manager
+	// sets it later.
+	ProviderID string
+	// NodeIPs is kubelet's --node-ip: at most two, of different families. The
+	// cloud-controller-manager must then find them among the server's addresses.
+	NodeIPs []netip.Addr
+	// Labels is kubelet's --node-labels, in addition to the usual ones.
+	Labels map[string]string
+	// Taints is kubelet's --register-with-taints, in addition to uninitialized.
+	Taints []corev1.Taint
+	// Capacity is the machine's size. Nil means 2 CPUs, 4 GiB, 40 GiB of disk.
+	Capacity corev1.ResourceList
+	// NetworkUnavailable registers the Node with the condition of that name True,
+	// which no kubelet does (see the package comment). It is for specs that want to
+	// see it cleared without waiting for the route controller to have set it.
+	NetworkUnavailable bool
+	// KubeletVersion is what the Node reports. Empty means the API server's.
+	KubeletVersion string
+
+	// Heartbeat is the time between two renewals of the Lease, whose duration is
+	// four times that. Zero means a second (kubelet: 10 s and 40 s).
+	Heartbeat time.Duration
+	// Clock is for everything but the Lease, which kubelet's own code renews by
+	// the real clock. Nil means the real one.
+	Clock clock.WithTickerAndDelayedExecution
+	// Log is told what goes wrong. Nil means nobody.
+	Log *slog.Logger
+}
+
+func (s Spec) complete() (Spec, error) {
+	var errs []error
+	if problems := validation.IsDNS1123Subdomain(s.Name); problems != nil {
+		errs = append(errs, fmt.Errorf("%q cannot name a node: %s", s.Name, strings.Join(problems, "; ")))
+	}
+	for i, address := range s.Addresses {
+		if !address.IsValid() || address.IsUnspecified() {
+			errs = append(errs, fmt.Errorf("node %s: address %d, %s, is none to listen on", s.Name, i, address))
+		}
+	}
+	if len(s.NodeIPs) > 2 || len(s.NodeIPs) == 2 && s.NodeIPs[0].Is4() == s.NodeIPs[1].Is4() {
+		errs = append(errs, fmt.Errorf("node %s: node IPs %v: want at most one of each family", s.Name, s.NodeIPs))
+	}
+	if s.Heartbeat < 0 {
+		errs = append(errs, fmt.Errorf("node %s: a heartbeat each %s", s.Name, s.Heartbeat))
+	}
+	if s.Heartbeat == 0 {
+		s.Heartbeat = time.Second
+	}
+	if s.Capacity == nil {
+		s.Capacity = defaultCapacity()
+	}
+	if s.Clock == nil {
+		s.Clock = clock.RealClock{}
+	}
+	if s.Log == nil {
+		s.Log = slog.New(slog.DiscardHandler)
+	}
+	s.Log = s.Log.With("node", s.Name)
+	return s, errors.Join(errs...)
+}
+
+// Node is a simulated node. Its methods may be called at any time from any
+// goroutine; those that change something return when it has happened here, which
+// the Kubernetes API learns later.
+type Node struct {
+	spec    Spec
+	client  kubernetes.Interface
+	world   *world
+	private bool // nobody else uses world
+	backend *backend
+	life    context.Context // until Stop
+	end     context.CancelFunc
+
+	mu      sync.Mutex // guards power: which runs of kubelet there are
+	kubelet *kubelet   // nil while off
+	bootID  string
+}
+
+// Start describes a node to the API and switches it on. It returns at once;
+// registration goes on in the background, again and again if the API fails, as
+// kubelet's does. The node lives until Stop, or until ctx ends.
+func Start(ctx context.Context, client kubernetes.Interface, spec Spec) (*Node, error) {
+	spec, err := spec.complete()
+	if err != nil {
+		return nil, err
+	}
+	world := newWorld(client, spec.Name, spec.Log)
+	n := newNode(ctx, client, spec, world)
+	n.private = true
+	context.AfterFunc(n.life, world.stop)
+	n.PowerOn()
+	return n, nil
+}
+
+// newNode makes a node that is off and sees the API's objects through world.
+func newNode(ctx context.Context, client kubernetes.Interface, spec Spec, world *world) *Node {
+	life, end := context.WithCancel(ctx)
+	n := &Node{spec: spec, client: client, world: world, life: life, end: end}
+	n.backend = newBackend(spec)
+	unfollow := world.follow(n.backend)
+	context.AfterFunc(life, func() {
+		unfollow()
+		n.PowerOff()
+	})
+	return n
+}
+
+// Name returns the node's name.
+func (n *Node) Name() string { return n.spec.Name }
+
+// Stop ends the node like PowerOff, for good. Its Node object stays: deleting it
+// is the cloud-controller-manager's job.
+func (n *Node) Stop() {
+	n.end()
+	n.PowerOff()
+	if n.private {
+		n.world.stop()
+	}
+}
+
+// PowerOn boots the machine: kubelet registers or finds its Node, and node ports
+// open. It does nothing if the machine runs or is stopped for good.
+func (n *Node) PowerOn() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.kubelet != nil || n.life.Err() != nil {
+		return
+	}
+	n.bootID = string(uuid.NewUUID())
+	n.startKubelet()
+	n.backend.setUp(true)
+}
+
+// PowerOff takes the machine's power away: heartbeats end and so do listeners and
+// connections. (Here a peer sees its connection closed; a dead machine would
+// leave it in doubt.)
+func (n *Node) PowerOff() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.stopKubelet()
+	n.backend.setUp(false)
+}
+
+// Reboot is PowerOff and PowerOn. The Node reports a new boot ID.
+func (n *Node) Reboot() {
+	n.PowerOff()
+	n.PowerOn()
+}
+
+// RestartKubelet ends kubelet and starts it anew, while traffic goes on. This is
+// what makes a node register again whose Node object was deleted. It does
+// nothing while the machine is off.
+func (n *Node) RestartKubelet() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.kubelet == nil {
+		return
+	}
+	n.stopKubelet()
+	n.startKubelet()
+}
+
+// PoweredOn tells whether the machine runs.
+func (n *Node) PoweredOn() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.kubelet != nil
+}
+
+func (n *Node) startKubelet() {
+	if n.life.Err() == nil {
+		n.kubelet = startKubelet(n.life, n.client, n.world, n.spec, n.bootID)
+	}
+}
+
+func (n *Node) stopKubelet() {
+	if n.kubelet != nil {
+		n.kubelet.stop()
+		n.kubelet = nil
+	}
+}
+
+// AwaitRegistered waits until kubelet has registered since it was last started.
+func (n *Node) AwaitRegistered(ctx context.Context) error {
+	n.mu.Lock()
+	k := n.kubelet
+	n.mu.Unlock()
+	if k == nil {
+		return fmt.Errorf("node %s is off", n.spec.Name)
+	}
+	select {
+	case <-k.registered:
+		return nil
+	case <-k.done:
+		return fmt.Errorf("node %s was switched off before it registered", n.spec.Name)
+	case <-ctx.Done():
+		return fmt.Errorf("node %s has not registered: %w", n.spec.Name, ctx.Err())
+	}
+}
+
+// SetAddresses replaces the addresses that node ports are opened on.
+func (n *Node) SetAddresses(addresses ...netip.Addr) {
+	n.backend.setAddresses(slices.Clone(addresses))
+}
+
+// SetLocalEndpoints says how many ready pods of the Service the node has. It
+// matters for externalTrafficPolicy Local only: with none, the node takes no
+// traffic and its health check node port answers 503. Until told otherwise a node
+// has one pod of each Service.
+func (n *Node) SetLocalEndpoints(service types.NamespacedName, pods int) {
+	n.backend.setLocal(service, max(0, pods))
+}
+
+// SetProxyProtocol says whether the Service's pods expect a PROXY protocol
+// header, version 1 or 2, at the start of each connection. If so, they refuse a
+// connection without one; if not, they take one for garbage, as real pods do.
+func (n *Node) SetProxyProtocol(service types.NamespacedName, expected bool) {
+	n.backend.setProxy(service, expected)
+}
+
+// SetHandler replaces what the Service's pods on this node answer; nil puts the
+// usual Answer back.
+func (n *Node) SetHandler(service types.NamespacedName, handler http.Handler) {
+	n.backend.setHandler(service, handler)
+}
+
+// Backends lists the node ports that are open, or should be and cannot.
+func (n *Node) Backends() []Backend { return n.backend.list() }

@@ -1,0 +1,142 @@
+package node
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// world is what nodes watch in the API: Nodes, each its own, and all Services.
+// The nodes of a fleet share one, so that a hundred nodes do not watch a hundred
+// times. A follower hears of every Service, also of those that were there before.
+type world struct {
+	client kubernetes.Interface
+	nodes  cache.SharedIndexInformer
+	end    context.CancelFunc
+	loops  sync.WaitGroup
+
+	mu        sync.Mutex
+	services  map[types.NamespacedName]*corev1.Service
+	followers map[*backend]struct{}
+
+	versionMu sync.Mutex
+	release   string // of the API server, once it has been asked
+}
+
+// newWorld begins to watch all Services and the Node of that name, or all Nodes
+// if name is empty.
+func newWorld(client kubernetes.Interface, name string, log *slog.Logger) *world {
+	ctx, cancel := context.WithCancel(context.Background())
+	w := &world{
+		client: client, end: cancel,
+		services: map[types.NamespacedName]*corev1.Service{}, followers: map[*backend]struct{}{},
+	}
+	only := informers.WithTweakListOptions(func(options *metav1.ListOptions) {
+		if name != "" {
+			options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+		}
+	})
+	w.nodes = informers.NewSharedInformerFactoryWithOptions(client, 0, only).Core().V1().Nodes().Informer()
+	services := informers.NewSharedInformerFactory(client, 0).Core().V1().Services().Informer()
+	_, _ = services.AddEventHandler(cache.ResourceEventHandlerFuncs{ // fails on a stopped informer only
+		AddFunc:    func(object any) { w.set(object, true) },
+		UpdateFunc: func(_, object any) { w.set(object, true) },
+		DeleteFunc: func(object any) { w.set(object, false) },
+	})
+	for _, informer := range []cache.SharedIndexInformer{w.nodes, services} {
+		// The default handler writes to standard error; that the API is away, or
+		// stopped before the nodes, is part of many specs.
+		_ = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+			log.Debug("watching the Kubernetes API was interrupted", "error", err)
+		})
+		w.loops.Go(func() { informer.RunWithContext(ctx) })
+	}
+	return w
+}
+
+// stop ends the watches and waits until they have ended.
+func (w *world) stop() {
+	w.end()
+	w.loops.Wait()
+}
+
+// node returns the Node as it was last seen, nil if there is none.
+func (w *world) node(name string) *corev1.Node {
+	object, ok, err := w.nodes.GetStore().GetByKey(name)
+	if err != nil || !ok {
+		return nil
+	}
+	return object.(*corev1.Node)
+}
+
+// version returns the API server's release; empty while it does not answer, or
+// when ctx ends before it does.
+func (w *world) version(ctx context.Context) string {
+	w.versionMu.Lock()
+	release := w.release
+	w.versionMu.Unlock()
+	if release != "" {
+		return release
+	}
+	answer := make(chan string, 1)
+	go func() { // the client's method takes no context
+		release := ""
+		if info, err := w.client.Discovery().ServerVersion(); err == nil {
+			release = info.GitVersion
+		}
+		answer <- release
+	}()
+	select {
+	case <-ctx.Done():
+		return ""
+	case release = <-answer:
+	}
+	w.versionMu.Lock()
+	defer w.versionMu.Unlock()
+	w.release = release
+	return release
+}
+
+// set tells the followers about a Service that is there, or is no longer.
+func (w *world) set(object any, present bool) {
+	if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = gone.Obj
+	}
+	service, ok := object.(*corev1.Service)
+	if !ok {
+		return
+	}
+	name := types.NamespacedName{Namespace: service.Namespace, Name: service.Name}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if present {
+		w.services[name] = service
+	} else {
+		delete(w.services, name)
+	}
+	for follower := range w.followers {
+		follower.setServices(maps.Clone(w.services))
+	}
+}
+
+// follow tells the backend about all Services until unfollow is called.
+func (w *world) follow(b *backend) (unfollow func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.followers[b] = struct{}{}
+	b.setServices(maps.Clone(w.services))
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.followers, b)
+	}
+}
