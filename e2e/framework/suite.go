@@ -1,0 +1,97 @@
+// Package framework is what the specs stand on: a Kubernetes API, a simulated cloud whose servers
+// are nodes, and a cloud-controller-manager in a process of its own.
+//
+// The Kubernetes API is shared by all specs of a process ([Suite]); everything else is made anew
+// for each spec ([Env]), so that specs can break what they like: the cloud with its journal and
+// its faults, the nodes, the CCM with its log.
+package framework
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/cluster"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/cluster/kubebin"
+)
+
+// Suite is what all specs of one process share.
+type Suite struct {
+	Cluster *cluster.Cluster
+	// CCM is the path of the cloud-controller-manager's binary.
+	CCM string
+	// Out is the folder for logs and coverage.
+	Out string
+	// Process is the number of the parallel process, from 1. Processes share the loopback
+	// network, of which each has its own part.
+	Process int
+	specs   int
+}
+
+// Environment variables of the suite. scripts/e2e.sh sets them.
+const (
+	// EnvCCM names the CCM's binary; without it the suite builds one.
+	EnvCCM = "E2E_CCM"
+	// EnvOut names the folder for logs and coverage; without it a temporary one.
+	EnvOut = "E2E_OUT"
+)
+
+// StartSuite brings up the Kubernetes API and finds, or builds, the CCM.
+func StartSuite(ctx context.Context, process int) (_ *Suite, err error) {
+	s := &Suite{Process: process, Out: os.Getenv(EnvOut), CCM: os.Getenv(EnvCCM)}
+	if s.Out == "" {
+		if s.Out, err = os.MkdirTemp("", "ccm-from-scratch-e2e-"); err != nil {
+			return nil, err
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(s.Out, "coverage"), 0o755); err != nil {
+		return nil, err
+	}
+	if s.CCM == "" {
+		s.CCM = filepath.Join(s.Out, fmt.Sprintf("ccm-%d", process))
+		if err := buildCCM(ctx, s.CCM); err != nil {
+			return nil, err
+		}
+	}
+	assets, err := kubebin.Ensure(ctx, kubebin.Options{Progress: os.Stderr})
+	if err != nil {
+		return nil, err
+	}
+	s.Cluster, err = cluster.Start(ctx, cluster.Options{
+		Assets: assets, LogDir: filepath.Join(s.Out, fmt.Sprintf("control-plane-%d", process)),
+	})
+	return s, err
+}
+
+// Stop ends the Kubernetes API.
+func (s *Suite) Stop() error {
+	if s == nil || s.Cluster == nil {
+		return nil
+	}
+	return s.Cluster.Stop()
+}
+
+func buildCCM(ctx context.Context, to string) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-cover", "-coverpkg=../ccm/...", "-o", to, "../ccm/cmd/ccm-from-scratch")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("building the CCM: %w\n%s", err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+// loopback returns the part of 127.0.0.0/8 that belongs to a purpose of this process: a /16.
+// Purposes are small numbers.
+func (s *Suite) loopback(purpose int) netip.Prefix {
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{127, byte(64 + 8*(s.Process%16) + purpose), 0, 0}), 16)
+}
+
+// The purposes of loopback networks.
+const (
+	purposeServers = iota
+	purposeLoadBalancers
+	purposePrivateOnly
+)
