@@ -51,11 +51,6 @@ func Amendments() []Amendment {
 			apply: removeDatacenter,
 		},
 		{
-			Since: day(2026, time.August, 1), Source: fromDelta + "; " + fromFacts,
-			What:  "primary_ip.assignee_type is unassigned for one without assignee",
-			apply: extendAssigneeType("unassigned", func(d *Document) { d.knowsUnassigned = true }),
-		},
-		{
 			Since: day(2026, time.September, 11), Source: fromFacts + "; " + fromChangelog + "v2.48.0",
 			What:  "image.deprecation {announced, unavailable_after}, null for an image in service",
 			apply: addImageDeprecation,
@@ -64,6 +59,11 @@ func Amendments() []Amendment {
 			Since: day(2026, time.September, 22), Source: fromDelta + "; " + fromFacts,
 			What:  "GET /networks/{id}/members",
 			apply: addNetworkMembers,
+		},
+		{
+			Since: day(2026, time.September, 23), Source: fromDelta + "; the day was first announced as August 1",
+			What:  "primary_ip.assignee_type is unassigned for one without assignee",
+			apply: extendAssigneeType("unassigned", func(d *Document) { d.knowsUnassigned = true }),
 		},
 		{
 			Since: day(2026, time.October, 1), Source: fromFacts,
