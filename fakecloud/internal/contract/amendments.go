@@ -36,47 +36,47 @@ func Amendments() []Amendment {
 			apply:  requireRootProperties,
 		},
 		{
-			Since: day(2026, time.May, 1), Source: fromFacts,
+			Since: in2026(time.May, 1), Source: fromFacts,
 			What:  "deleting an assigned Primary or Floating IP: 422 must_be_unassigned",
 			apply: addCode("must_be_unassigned", http.StatusUnprocessableEntity, "delete_primary_ip", "delete_floating_ip"),
 		},
 		{
-			Since: day(2026, time.May, 1), Source: "api-facts.md, \"Envelope\": resource_in_use 422",
+			Since: in2026(time.May, 1), Source: "api-facts.md, \"Envelope\": resource_in_use 422",
 			What:  "resource_in_use is an answer to more operations than the deletion of firewalls",
 			apply: addCode("resource_in_use", http.StatusUnprocessableEntity),
 		},
 		{
-			Since: day(2026, time.July, 1), Source: fromFacts + "; " + fromChangelog + "v2.45.0",
+			Since: in2026(time.July, 1), Source: fromFacts + "; " + fromChangelog + "v2.45.0",
 			What:  "no datacenter in servers and Primary IPs, requests and responses",
 			apply: removeDatacenter,
 		},
 		{
-			Since: day(2026, time.September, 11), Source: fromFacts + "; " + fromChangelog + "v2.48.0",
+			Since: in2026(time.September, 11), Source: fromFacts + "; " + fromChangelog + "v2.48.0",
 			What:  "image.deprecation {announced, unavailable_after}, null for an image in service",
 			apply: addImageDeprecation,
 		},
 		{
-			Since: day(2026, time.September, 22), Source: fromDelta + "; " + fromFacts,
+			Since: in2026(time.September, 22), Source: fromDelta + "; " + fromFacts,
 			What:  "GET /networks/{id}/members",
 			apply: addNetworkMembers,
 		},
 		{
-			Since: day(2026, time.September, 23), Source: fromDelta + "; the day was first announced as August 1",
+			Since: in2026(time.September, 23), Source: fromDelta + "; the day was first announced as August 1",
 			What:  "primary_ip.assignee_type is unassigned for one without assignee",
 			apply: extendAssigneeType("unassigned", func(d *Document) { d.knowsUnassigned = true }),
 		},
 		{
-			Since: day(2026, time.October, 1), Source: fromFacts,
+			Since: in2026(time.October, 1), Source: fromFacts,
 			What:  "/datacenters removed: 410 deprecated_api_endpoint",
 			apply: removeDatacenterOperations,
 		},
 		{
-			Since: day(2026, time.October, 2), Source: fromDelta + "; " + fromFacts,
+			Since: in2026(time.October, 2), Source: fromDelta + "; " + fromFacts,
 			What:  "unhealthy load balancer targets carry detail, and http_status_code if that is the reason",
 			apply: addHealthDetail,
 		},
 		{
-			Since: day(2026, time.October, 5), Source: fromFacts + "; " + fromChangelog + "v2.51.0",
+			Since: in2026(time.October, 5), Source: fromFacts + "; " + fromChangelog + "v2.51.0",
 			What: "a read-only token's write answers 403 forbidden; token_readonly is gone",
 			apply: func(d *Document) int {
 				if _, present := d.codes["token_readonly"]; !present {
@@ -87,22 +87,22 @@ func Amendments() []Amendment {
 			},
 		},
 		{
-			Since: day(2026, time.October, 5), Source: fromFacts + "; " + fromChangelog + "v2.52.0",
+			Since: in2026(time.October, 5), Source: fromFacts + "; " + fromChangelog + "v2.52.0",
 			What:  "DELETE /load_balancers/{id} answers 201 with an action",
 			apply: deleteLoadBalancerWithAction,
 		},
 		{
-			Since: day(2026, time.October, 5), Source: fromDelta + "; " + fromFacts,
+			Since: in2026(time.October, 5), Source: fromDelta + "; " + fromFacts,
 			What:  "addresses of load balancers carry id and blocked",
 			apply: addLoadBalancerAddressFields,
 		},
 		{
-			Since: day(2026, time.October, 5), Source: fromFacts + "; " + fromChangelog + "v2.52.0",
+			Since: in2026(time.October, 5), Source: fromFacts + "; " + fromChangelog + "v2.52.0",
 			What:  "POST /load_balancers takes public_net {ipv4, ipv6}, ids of Primary IPs",
 			apply: addLoadBalancerPublicNet,
 		},
 		{
-			Since: day(2026, time.October, 5),
+			Since: in2026(time.October, 5),
 			Source: "inferred: " + fromChangelog + "v2.52.0 makes Primary IPs available for load balancers; " +
 				"the name is that of the resource type in actions",
 			What:  "primary_ip.assignee_type is load_balancer for the address of a load balancer",
@@ -111,8 +111,8 @@ func Amendments() []Amendment {
 	}
 }
 
-func day(year int, month time.Month, date int) time.Time {
-	return time.Date(year, month, date, 0, 0, 0, 0, time.UTC)
+func in2026(month time.Month, date int) time.Time {
+	return time.Date(2026, month, date, 0, 0, 0, 0, time.UTC)
 }
 
 func number(value int64) json.Number { return json.Number(strconv.FormatInt(value, 10)) }
@@ -288,7 +288,7 @@ func addNetworkMembers(d *Document) int {
 		Tag:     networks.Tag,
 		Summary: "List Members of a Network",
 		Success: http.StatusOK,
-		Since:   day(2026, time.September, 22),
+		Since:   in2026(time.September, 22),
 		Query:   query,
 		response: object(map[string]any{
 			"members": Schema{"type": "array", "items": member},

@@ -72,7 +72,7 @@ func linkViolations(header http.Header, pagination map[string]any) []Violation {
 	}{{"next", "next_page", true}, {"prev", "previous_page", true}, {"last", "last_page", false}} {
 		want, exists := int64At(pagination, relation.property)
 		got, linked := links[relation.rel]
-		if !linked && !(relation.always && exists) {
+		if !linked && (!relation.always || !exists) {
 			continue
 		}
 		if !exists || got != strconv.FormatInt(want, 10) {

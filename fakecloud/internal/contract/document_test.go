@@ -271,7 +271,7 @@ func TestAnEarlierDayLeavesOutNewerAmendments(t *testing.T) {
 	if errors.Is(err, ErrNoDocument) {
 		t.Skip(err)
 	}
-	july, err := Load(path, AsOf(day(2026, time.July, 15)))
+	july, err := Load(path, AsOf(in2026(time.July, 15)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package contract
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,10 +29,10 @@ type Hostile struct {
 }
 
 // Request returns the hostile request in the form that an http.Handler gets.
-func (h Hostile) Request() *http.Request {
+func (h Hostile) Request(ctx context.Context) *http.Request {
 	// The target may be one that no URL parser takes, so it is put in afterwards, as net/http's server
 	// would refuse it by itself.
-	request := httptest.NewRequest(h.Method, "/", http.NoBody)
+	request := httptest.NewRequestWithContext(ctx, h.Method, "/", http.NoBody)
 	target, err := url.ParseRequestURI(h.Target)
 	if err != nil {
 		path, query, _ := strings.Cut(h.Target, "?")

@@ -58,7 +58,7 @@ func TestNoHostileRequestIsOneThatAServerMayAccept(t *testing.T) {
 	for _, hostile := range collect(t, a, 3000) {
 		kind, _, _ := strings.Cut(hostile.Why, ":")
 		kinds[kind]++
-		request := hostile.Request()
+		request := hostile.Request(t.Context())
 		op := a.Document.Match(request.Method, request.URL.Path)
 		authorized := request.Header.Get("Authorization") == "Bearer "+a.Token
 		exists := op != nil && hostile.Target == a.Path(op)
@@ -82,12 +82,12 @@ func TestNoHostileRequestIsOneThatAServerMayAccept(t *testing.T) {
 
 func TestAHostileRequestThatBreaksOffDoesSo(t *testing.T) {
 	t.Parallel()
-	request := Hostile{Method: "POST", Target: "/v1/servers", Body: []byte(`{"na`), BreaksOff: true}.Request()
+	request := Hostile{Method: "POST", Target: "/v1/servers", Body: []byte(`{"na`), BreaksOff: true}.Request(t.Context())
 	body, err := io.ReadAll(request.Body)
 	if string(body) != `{"na` || !errors.Is(err, io.ErrUnexpectedEOF) || request.ContentLength != 5 {
 		t.Errorf("got %q, %v, length %d", body, err, request.ContentLength)
 	}
-	if request := (Hostile{Method: "GET", Target: "/v1/servers/%zz?%zz"}).Request(); request.URL.Path != "/v1/servers/%zz" || request.URL.RawQuery != "%zz" {
+	if request := (Hostile{Method: "GET", Target: "/v1/servers/%zz?%zz"}).Request(t.Context()); request.URL.Path != "/v1/servers/%zz" || request.URL.RawQuery != "%zz" {
 		t.Errorf("a target that is no URL became %#v", request.URL)
 	}
 	if _, err := (Attack{Document: ForTest(t)}).Requests(); err == nil {

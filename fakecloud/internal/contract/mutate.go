@@ -71,8 +71,10 @@ func (m *mutator) mutate(schema Schema, value any, at string, replace put) {
 	}
 	types := allTypes(schema)
 	for _, wrong := range []any{number(42), "wrong", true, []any{}, map[string]any{}} {
-		if !slices.Contains(types, typeOf(wrong)) && !(typeOf(wrong) == "integer" && slices.Contains(types, "number")) {
-			m.emit(at, WrongType, "is "+article(typeOf(wrong)), replace(wrong))
+		kind := typeOf(wrong)
+		allowed := slices.Contains(types, kind) || kind == "integer" && slices.Contains(types, "number")
+		if !allowed {
+			m.emit(at, WrongType, "is "+article(kind), replace(wrong))
 		}
 	}
 	if !slices.Contains(types, "null") {

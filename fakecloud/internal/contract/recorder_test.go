@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -20,9 +21,7 @@ func answering(t *testing.T, document *Document) http.Handler {
 	reply := func(pattern string, status int, body []byte) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
-			for name, values := range headers() {
-				w.Header()[name] = values
-			}
+			maps.Copy(w.Header(), headers())
 			w.WriteHeader(status)
 			_, _ = w.Write(body)
 		})
@@ -53,7 +52,7 @@ func send(t *testing.T, client *http.Client, method, url, body string) (int, str
 	if err != nil {
 		return 0, ""
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	content, err := io.ReadAll(response.Body)
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +148,7 @@ func TestARecorderIsUsedFromManyGoroutines(t *testing.T) {
 		group.Go(func() {
 			for range 50 {
 				path := []string{"/v1/servers/1", "/v1/ssh_keys"}[i%2]
-				handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", path, nil))
+				handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, nil))
 				recorder.Violations()
 			}
 		})
@@ -158,7 +157,7 @@ func TestARecorderIsUsedFromManyGoroutines(t *testing.T) {
 	if got := len(recorder.Violations()); got != maxExchanges {
 		t.Errorf("%d violations kept, want %d", got, maxExchanges)
 	}
-	handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/v1/ssh_keys", nil))
+	handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/v1/ssh_keys", nil))
 	if err := recorder.Err(); err == nil || !strings.HasPrefix(err.Error(), "201 answers that the API document does not allow (1 different)") {
 		t.Errorf("as an error: %v", err)
 	}
@@ -169,7 +168,7 @@ func TestARecorderLeavesOutWhatItIsToldTo(t *testing.T) {
 	document := ForTest(t)
 	recorder := NewRecorder(document)
 	recorder.Ignore(func(_ *http.Request, status int) bool { return status == 200 })
-	recorder.Middleware(answering(t, document)).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/v1/ssh_keys", nil))
+	recorder.Middleware(answering(t, document)).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/v1/ssh_keys", nil))
 	if err := recorder.Err(); err != nil {
 		t.Error(err)
 	}
@@ -185,12 +184,13 @@ func TestABodyThatBreaksOffReachesTheClientAsItCame(t *testing.T) {
 	broken := errors.New("connection reset")
 	transport := recorder.Transport(roundTripper(func(*http.Request) (*http.Response, error) {
 		body := io.MultiReader(strings.NewReader(`{"server`), failingReader{broken})
-		return &http.Response{StatusCode: 200, Header: headers(), Body: io.NopCloser(body)}, nil
+		return &http.Response{StatusCode: http.StatusOK, Header: headers(), Body: io.NopCloser(body)}, nil
 	}))
-	response, err := transport.RoundTrip(httptest.NewRequest("GET", "/v1/servers/1", nil))
+	response, err := transport.RoundTrip(httptest.NewRequest(http.MethodGet, "/v1/servers/1", nil))
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer func() { _ = response.Body.Close() }()
 	got, err := io.ReadAll(response.Body)
 	if string(got) != `{"server` || !errors.Is(err, broken) {
 		t.Errorf("got %q, %v", got, err)

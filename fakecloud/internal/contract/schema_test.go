@@ -102,7 +102,7 @@ func TestTheExamplesOfTheDocumentAreValid(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	document, err := Load(path, AsOf(day(2026, time.July, 15)))
+	document, err := Load(path, AsOf(in2026(time.July, 15)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package contract
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -32,12 +33,10 @@ func answer(t *testing.T, op *Operation) []byte {
 	settle(instance)
 	if pagination, ok := at(instance, []string{"meta", "pagination"}).(map[string]any); ok {
 		entries, _ := entriesOf(instance)
-		for name, value := range map[string]any{
+		maps.Copy(pagination, map[string]any{
 			"page": number(1), "per_page": number(25), "previous_page": nil, "next_page": nil, "last_page": number(1),
 			"total_entries": number(int64(entries)),
-		} {
-			pagination[name] = value
-		}
+		})
 	}
 	content, err := json.Marshal(instance)
 	if err != nil {
@@ -243,9 +242,7 @@ func TestPagingIsCheckedAgainstItself(t *testing.T) {
 			"page": number(2), "per_page": number(2), "previous_page": number(1), "next_page": number(3),
 			"last_page": number(3), "total_entries": number(5),
 		}
-		for name, value := range test.change {
-			pagination[name] = value
-		}
+		maps.Copy(pagination, test.change)
 		body, err := json.Marshal(values{
 			"networks": slices.Repeat([]any{network}, test.entries),
 			"meta":     values{"pagination": pagination},
@@ -303,7 +300,7 @@ func TestAPrimaryIPIsUnassignedExactlyIfItHasNoAssignee(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	july, err := Load(path, AsOf(day(2026, time.July, 15)))
+	july, err := Load(path, AsOf(in2026(time.July, 15)))
 	if err != nil {
 		t.Fatal(err)
 	}
