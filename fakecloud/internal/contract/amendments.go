@@ -1,0 +1,391 @@
+package contract
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// Amendment is a change of the API which is newer than the document, or a slip of the document.
+type Amendment struct {
+	Since  time.Time // the day from which the API answers so; zero: it always did
+	What   string
+	Source string
+
+	// apply changes the document and returns how many places it changed. It may be applied to a
+	// document that has the change already.
+	apply func(*Document) int
+}
+
+// Sources of the amendments.
+const (
+	fromFacts     = "api-facts.md, \"Newer than the document\""
+	fromDelta     = "delta-2026-09.json (excerpt of the document of September 2026)"
+	fromChangelog = "hcloud-go, CHANGELOG.md, "
+)
+
+// Amendments returns the changes that [Parse] adds to the document, oldest first.
+func Amendments() []Amendment {
+	return []Amendment{
+		{
+			Source: "the document's own examples; other operations on the same resources require them",
+			What:   "what a successful answer consists of (server, network, image, action, …) is required where the document forgot to say so",
+			apply:  requireRootProperties,
+		},
+		{
+			Since: in2026(time.May, 1), Source: fromFacts,
+			What:  "deleting an assigned Primary or Floating IP: 422 must_be_unassigned",
+			apply: addCode("must_be_unassigned", http.StatusUnprocessableEntity, "delete_primary_ip", "delete_floating_ip"),
+		},
+		{
+			Since: in2026(time.May, 1), Source: "api-facts.md, \"Envelope\": resource_in_use 422",
+			What:  "resource_in_use is an answer to more operations than the deletion of firewalls",
+			apply: addCode("resource_in_use", http.StatusUnprocessableEntity),
+		},
+		{
+			Since: in2026(time.July, 1), Source: fromFacts + "; " + fromChangelog + "v2.45.0",
+			What:  "no datacenter in servers and Primary IPs, requests and responses",
+			apply: removeDatacenter,
+		},
+		{
+			Since: in2026(time.September, 11), Source: fromFacts + "; " + fromChangelog + "v2.48.0",
+			What:  "image.deprecation {announced, unavailable_after}, null for an image in service",
+			apply: addImageDeprecation,
+		},
+		{
+			Since: in2026(time.September, 22), Source: fromDelta + "; " + fromFacts,
+			What:  "GET /networks/{id}/members",
+			apply: addNetworkMembers,
+		},
+		{
+			Since: in2026(time.September, 23), Source: fromDelta + "; the day was first announced as August 1",
+			What:  "primary_ip.assignee_type is unassigned for one without assignee",
+			apply: extendAssigneeType("unassigned", func(d *Document) { d.knowsUnassigned = true }),
+		},
+		{
+			Since: in2026(time.October, 1), Source: fromFacts,
+			What:  "/datacenters removed: 410 deprecated_api_endpoint",
+			apply: removeDatacenterOperations,
+		},
+		{
+			Since: in2026(time.October, 2), Source: fromDelta + "; " + fromFacts,
+			What:  "unhealthy load balancer targets carry detail, and http_status_code if that is the reason",
+			apply: addHealthDetail,
+		},
+		{
+			Since: in2026(time.October, 5), Source: fromFacts + "; " + fromChangelog + "v2.51.0",
+			What: "a read-only token's write answers 403 forbidden; token_readonly is gone",
+			apply: func(d *Document) int {
+				if _, present := d.codes["token_readonly"]; !present {
+					return 0
+				}
+				delete(d.codes, "token_readonly")
+				return 1
+			},
+		},
+		{
+			Since: in2026(time.October, 5), Source: fromFacts + "; " + fromChangelog + "v2.52.0",
+			What:  "DELETE /load_balancers/{id} answers 201 with an action",
+			apply: deleteLoadBalancerWithAction,
+		},
+		{
+			Since: in2026(time.October, 5), Source: fromDelta + "; " + fromFacts,
+			What:  "addresses of load balancers carry id and blocked",
+			apply: addLoadBalancerAddressFields,
+		},
+		{
+			Since: in2026(time.October, 5), Source: fromFacts + "; " + fromChangelog + "v2.52.0",
+			What:  "POST /load_balancers takes public_net {ipv4, ipv6}, ids of Primary IPs",
+			apply: addLoadBalancerPublicNet,
+		},
+		{
+			Since: in2026(time.October, 5),
+			Source: "inferred: " + fromChangelog + "v2.52.0 makes Primary IPs available for load balancers; " +
+				"the name is that of the resource type in actions",
+			What:  "primary_ip.assignee_type is load_balancer for the address of a load balancer",
+			apply: extendAssigneeType("load_balancer", func(*Document) {}),
+		},
+	}
+}
+
+func in2026(month time.Month, date int) time.Time {
+	return time.Date(2026, month, date, 0, 0, 0, 0, time.UTC)
+}
+
+func number(value int64) json.Number { return json.Number(strconv.FormatInt(value, 10)) }
+
+// find returns the operation with the given id while the document is not indexed yet.
+func (d *Document) find(id string) *Operation {
+	for _, op := range d.operations {
+		if op.ID == id {
+			return op
+		}
+	}
+	return nil
+}
+
+// visitResponses calls f for each schema within each response.
+func (d *Document) visitResponses(f func(Schema)) {
+	for _, op := range d.operations {
+		if op.response != nil {
+			visit(op.response, f)
+		}
+	}
+}
+
+func hasProperties(schema Schema, names ...string) bool {
+	for _, name := range names {
+		if property(schema, name) == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// setProperty declares a property and returns 1 if that is news.
+func setProperty(schema Schema, name string, declared Schema, isRequired bool) int {
+	if property(schema, name) != nil {
+		return 0
+	}
+	changed := maps.Clone(properties(schema))
+	changed[name] = declared
+	schema["properties"] = changed
+	if isRequired {
+		schema["required"] = append(slices.Clone(list(schema["required"])), name)
+	}
+	return 1
+}
+
+// addCode documents an error code for the named operations, or for all.
+func addCode(code string, status int, operations ...string) func(*Document) int {
+	return func(d *Document) int {
+		changed := 0
+		for _, op := range d.operations {
+			if len(operations) > 0 && !slices.Contains(operations, op.ID) || op.codes.allows(code, status) {
+				continue
+			}
+			op.codes[code] = append(op.codes[code], status)
+			changed++
+		}
+		return changed
+	}
+}
+
+// requireRootProperties leaves out the action of certificates, Floating IPs, Primary IPs and placement
+// groups that are created: there it is documented to be missing if there is nothing to wait for.
+func requireRootProperties(d *Document) int {
+	changed := 0
+	for _, id := range []string{
+		"get_server", "update_server", "delete_server", "create_server_image", "enable_server_rescue", "rebuild_server",
+		"reset_server_password", "get_image", "update_image", "create_network", "get_network", "update_network", "create_firewall",
+	} {
+		op := d.find(id)
+		if op == nil {
+			continue
+		}
+		for _, name := range sortedKeys(properties(op.response)) {
+			if !required(op.response, name) {
+				op.response["required"] = append(slices.Clone(list(op.response["required"])), name)
+				changed++
+			}
+		}
+	}
+	return changed
+}
+
+func removeDatacenter(d *Document) int {
+	changed := 0
+	remove := func(schema Schema) {
+		isServer := hasProperties(schema, "server_type", "datacenter")
+		isPrimaryIP := hasProperties(schema, "assignee_type", "datacenter")
+		if !isServer && !isPrimaryIP {
+			return
+		}
+		changed++
+		kept := maps.Clone(properties(schema))
+		delete(kept, "datacenter")
+		schema["properties"] = kept
+		schema["required"] = slices.DeleteFunc(slices.Clone(list(schema["required"])), func(name any) bool { return name == "datacenter" })
+	}
+	d.visitResponses(remove)
+	for _, op := range d.operations {
+		if op.request != nil {
+			visit(op.request, remove)
+		}
+	}
+	return changed
+}
+
+func extendAssigneeType(value string, then func(*Document)) func(*Document) int {
+	return func(d *Document) int {
+		changed := 0
+		d.visitResponses(func(schema Schema) {
+			kind := property(schema, "assignee_type")
+			if kind == nil || slices.Contains(list(kind["enum"]), any(value)) {
+				return
+			}
+			kind["enum"] = append(slices.Clone(list(kind["enum"])), value)
+			changed++
+		})
+		then(d)
+		return changed
+	}
+}
+
+func addImageDeprecation(d *Document) int {
+	changed := 0
+	dateTime := Schema{"type": "string", "format": "date-time", "example": "2026-06-01T00:00:00Z"}
+	deprecation := object(map[string]any{"announced": dateTime, "unavailable_after": dateTime})
+	deprecation["type"] = []any{"object", "null"}
+	d.visitResponses(func(schema Schema) {
+		if hasProperties(schema, "os_flavor", "rapid_deploy", "deprecated") {
+			changed += setProperty(schema, "deprecation", deprecation, true)
+		}
+	})
+	return changed
+}
+
+func addNetworkMembers(d *Document) int {
+	if d.find("list_network_members") != nil {
+		return 0
+	}
+	networks := d.find("list_networks")
+	if networks == nil {
+		return 0
+	}
+	kinds := []any{"server", "load_balancer"}
+	statuses := []any{"ok", "attaching", "detaching", "updating", "error"}
+	address := Schema{"type": "string", "format": "ipv4", "example": "10.0.1.2"}
+	member := object(map[string]any{
+		"type":      Schema{"type": "string", "enum": kinds},
+		"id":        Schema{"type": "integer", "format": "int64", "minimum": number(1), "maximum": number(1<<53 - 1), "example": number(42)},
+		"ip":        address,
+		"status":    Schema{"type": "string", "enum": statuses},
+		"alias_ips": Schema{"type": "array", "items": address},
+		"subnet":    Schema{"type": "string", "example": "10.0.1.0/24"},
+	})
+	query := []Parameter{
+		{Name: "type", Array: true, Type: "string", Enum: []string{"server", "load_balancer"}},
+		{Name: "subnet", Array: true, Type: "string"},
+		{Name: "status", Array: true, Type: "string"},
+		{Name: "sort", Array: true, Type: "string"},
+		{Name: "page", Type: "integer"},
+		{Name: "per_page", Type: "integer"},
+	}
+	for _, status := range statuses {
+		query[2].Enum = append(query[2].Enum, status.(string))
+	}
+	for _, field := range []string{"id", "type", "status", "ip"} {
+		query[3].Enum = append(query[3].Enum, field, field+":asc", field+":desc")
+	}
+	d.operations = append(d.operations, &Operation{
+		Method:  http.MethodGet,
+		Path:    "/networks/{id}/members",
+		ID:      "list_network_members",
+		Tag:     networks.Tag,
+		Summary: "List Members of a Network",
+		Success: http.StatusOK,
+		Since:   in2026(time.September, 22),
+		Query:   query,
+		response: object(map[string]any{
+			"members": Schema{"type": "array", "items": member},
+			"meta":    property(networks.response, "meta"),
+		}),
+		codes: errorCodes{},
+	})
+	return 1
+}
+
+func removeDatacenterOperations(d *Document) int {
+	changed := 0
+	for _, id := range []string{"list_datacenters", "get_datacenter"} {
+		if op := d.find(id); op != nil && !op.Removed {
+			op.Removed, op.Success, op.response, op.responseExamples = true, http.StatusGone, nil, nil
+			changed++
+		}
+	}
+	return changed
+}
+
+// addHealthDetail splits a target's health by status: detail is "only present when status is
+// unhealthy", http_status_code only when detail is unexpected_http_status.
+func addHealthDetail(d *Document) int {
+	changed := 0
+	d.visitResponses(func(schema Schema) {
+		health := property(schema, "health_status")
+		items, ok := health["items"].(Schema)
+		if !ok || items["oneOf"] != nil || !hasProperties(items, "listen_port", "status") {
+			return
+		}
+		with := func(extra map[string]any, names ...any) Schema {
+			branch := maps.Clone(items)
+			branch["properties"] = maps.Clone(properties(items))
+			maps.Copy(properties(branch), extra)
+			branch["required"] = append(slices.Clone(list(items["required"])), names...)
+			return branch
+		}
+		enum := func(values ...any) Schema { return Schema{"type": "string", "enum": values} }
+		unhealthy := Schema{
+			"discriminator": map[string]any{"propertyName": "detail"},
+			"oneOf": []any{
+				with(map[string]any{
+					"status": enum("unhealthy"),
+					"detail": enum("unspecified", "layer4_no_connection", "layer4_timeout", "layer7_timeout", "unexpected_http_content"),
+				}, "detail"),
+				with(map[string]any{
+					"status":           enum("unhealthy"),
+					"detail":           enum("unexpected_http_status"),
+					"http_status_code": Schema{"type": "integer", "example": number(503)},
+				}, "detail"),
+			},
+		}
+		unhealthy["properties"] = map[string]any{"status": enum("unhealthy")} // what the outer choice looks at
+		unhealthy["additionalProperties"] = true
+		health["items"] = Schema{
+			"discriminator": map[string]any{"propertyName": "status"},
+			"oneOf":         []any{with(map[string]any{"status": enum("healthy", "unknown")}), unhealthy},
+		}
+		changed++
+	})
+	return changed
+}
+
+func deleteLoadBalancerWithAction(d *Document) int {
+	op, model := d.find("delete_load_balancer"), d.find("add_load_balancer_service")
+	if op == nil || model == nil || op.Success == http.StatusCreated {
+		return 0
+	}
+	op.Success, op.response = http.StatusCreated, object(map[string]any{"action": property(model.response, "action")})
+	return 1
+}
+
+func addLoadBalancerAddressFields(d *Document) int {
+	changed := 0
+	d.visitResponses(func(schema Schema) {
+		public := property(schema, "public_net")
+		if public == nil || !hasProperties(schema, "load_balancer_type") {
+			return
+		}
+		for _, family := range []string{"ipv4", "ipv6"} {
+			address := property(public, family)
+			changed += setProperty(address, "id", Schema{"type": []any{"integer", "null"}, "format": "int64", "example": number(42)}, true)
+			changed += setProperty(address, "blocked", Schema{"type": "boolean", "example": false}, true)
+		}
+	})
+	return changed
+}
+
+func addLoadBalancerPublicNet(d *Document) int {
+	op := d.find("create_load_balancer")
+	if op == nil {
+		return 0
+	}
+	id := Schema{"type": "integer", "format": "int64", "minimum": number(1), "example": number(42)}
+	return setProperty(op.request, "public_net", Schema{
+		"type":       "object",
+		"properties": map[string]any{"ipv4": id, "ipv6": id},
+	}, false)
+}

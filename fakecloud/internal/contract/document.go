@@ -1,0 +1,395 @@
+package contract
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// EnvDocument names the environment variable that tells where the API document is: the file itself
+// or the folder that holds it.
+const EnvDocument = "HETZNER_API_DOCUMENT"
+
+// documentFile is the name under which Hetzner publishes the document.
+const documentFile = "cloud.spec.json"
+
+// ErrNoDocument means that no API document was found where [Find] looks.
+var ErrNoDocument = errors.New("the Hetzner Cloud API document was not found")
+
+// Document is the API document with its amendments. It is safe for concurrent use.
+type Document struct {
+	operations []*Operation
+	byID       map[string]*Operation
+	codes      errorCodes // of the chapter "Error Codes", valid for each operation
+	asOf       time.Time
+
+	// knowsUnassigned is set once primary_ip.assignee_type has the value "unassigned".
+	knowsUnassigned bool
+}
+
+// Operation is one method on one path of the API.
+type Operation struct {
+	Method  string // upper case
+	Path    string // the template, without the base path: /servers/{id}
+	ID      string // operationId: get_server
+	Tag     string // Servers
+	Summary string
+
+	// Success is the one status of a successful answer. For a removed operation it is 410.
+	Success    int
+	Deprecated bool
+	// Removed operations answer 410 deprecated_api_endpoint and nothing else.
+	Removed bool
+	// Since is when the operation came, if it is newer than the document; else zero.
+	Since time.Time
+	// Query lists the query parameters.
+	Query []Parameter
+
+	segments         []string
+	request          Schema // nil: takes no body
+	response         Schema // nil: the successful answer has no body
+	codes            errorCodes
+	responseExamples []any
+	requestExamples  []any
+
+	compiledRequest  func() (*validator, error)
+	compiledResponse func() (*validator, error)
+}
+
+// Parameter is a query parameter of an operation.
+type Parameter struct {
+	Name     string
+	Required bool
+	Array    bool     // may be given several times
+	Type     string   // of one value: string, integer …
+	Enum     []string // the allowed values; empty: any
+}
+
+// String returns the operation as method and path template.
+func (o *Operation) String() string { return o.Method + " " + o.Path }
+
+// RequestSchema returns the schema of the request's body with allOf merged and references
+// resolved, or nil if the operation takes none. Callers must not change it.
+func (o *Operation) RequestSchema() Schema { return o.request }
+
+// ResponseSchema returns the schema of the successful answer's body in the same form as
+// [Operation.RequestSchema], or nil if it has none (204).
+func (o *Operation) ResponseSchema() Schema { return o.response }
+
+// Option changes how a document is loaded.
+type Option func(*Document)
+
+// AsOf leaves out the amendments that are newer than day, to check a server that answers as the API
+// did then. The document itself is of July 2026: an earlier day gives the API of July 2026.
+func AsOf(day time.Time) Option {
+	return func(d *Document) { d.asOf = day }
+}
+
+// Find returns the path of the API document: the value of [EnvDocument] if it is set (a file, or a
+// folder with the file), else ../shared/hetzner/cloud.spec.json seen from the root of the module that
+// holds the working directory. It returns [ErrNoDocument], wrapped, if there is nothing.
+func Find() (string, error) {
+	if path := os.Getenv(EnvDocument); path != "" {
+		if info, err := os.Stat(path); err != nil {
+			return "", fmt.Errorf("%s: %w", EnvDocument, err)
+		} else if info.IsDir() {
+			path = filepath.Join(path, documentFile)
+		}
+		return path, nil
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		path := filepath.Join(dir, "..", "shared", "hetzner", documentFile)
+		_, err := os.Stat(filepath.Join(dir, "go.mod"))
+		if err == nil {
+			// A nested module's root has a go.mod too, so go on upwards if the file is not there.
+			if _, err := os.Stat(path); err == nil {
+				return path, nil
+			}
+		}
+		if dir == filepath.Dir(dir) {
+			return "", fmt.Errorf("%w: neither is %s set nor is there ../shared/hetzner/%s beside the module",
+				ErrNoDocument, EnvDocument, documentFile)
+		}
+	}
+}
+
+// Load reads the document at path and applies the amendments.
+func Load(path string, options ...Option) (*Document, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	document, err := Parse(content, options...)
+	if err != nil {
+		return nil, fmt.Errorf("API document %s: %w", path, err)
+	}
+	return document, nil
+}
+
+var loadFound = sync.OnceValues(func() (*Document, error) {
+	path, err := Find()
+	if err != nil {
+		return nil, err
+	}
+	return Load(path)
+})
+
+// ForTest returns the document that [Find] finds, loaded once per process. Without a document it
+// skips the test and says how to give one; with a broken one, or with [EnvDocument] pointing to
+// nothing, it fails the test.
+func ForTest(tb testing.TB) *Document {
+	tb.Helper()
+	document, err := loadFound()
+	switch {
+	case errors.Is(err, ErrNoDocument):
+		tb.Skipf("not checked against the API document: %v", err)
+	case err != nil:
+		tb.Fatal(err)
+	}
+	return document
+}
+
+// The parts of OpenAPI that are read. Everything else in the document is left alone.
+type (
+	rawDocument struct {
+		Info struct {
+			Description string `json:"description"`
+		} `json:"info"`
+		Paths      map[string]map[string]json.RawMessage `json:"paths"`
+		Components struct {
+			Schemas map[string]any `json:"schemas"`
+		} `json:"components"`
+	}
+	rawOperation struct {
+		OperationID string                 `json:"operationId"`
+		Summary     string                 `json:"summary"`
+		Description string                 `json:"description"`
+		Tags        []string               `json:"tags"`
+		Deprecated  bool                   `json:"deprecated"`
+		Parameters  []rawParameter         `json:"parameters"`
+		RequestBody *rawBody               `json:"requestBody"`
+		Responses   map[string]rawResponse `json:"responses"`
+	}
+	rawParameter struct {
+		Name     string         `json:"name"`
+		In       string         `json:"in"`
+		Required bool           `json:"required"`
+		Schema   map[string]any `json:"schema"`
+	}
+	rawBody struct {
+		Content map[string]rawMedia `json:"content"`
+	}
+	rawResponse = rawBody
+	rawMedia    struct {
+		Schema   map[string]any `json:"schema"`
+		Example  any            `json:"example"`
+		Examples map[string]struct {
+			Value any `json:"value"`
+		} `json:"examples"`
+	}
+)
+
+func (m rawMedia) examples() []any {
+	var all []any
+	if m.Example != nil {
+		all = append(all, m.Example)
+	}
+	for _, key := range sortedKeys(m.Examples) {
+		all = append(all, m.Examples[key].Value)
+	}
+	return all
+}
+
+// Parse reads a document from its JSON text and applies the amendments.
+func Parse(content []byte, options ...Option) (*Document, error) {
+	var raw rawDocument
+	if err := decode(content, &raw); err != nil {
+		return nil, err
+	}
+	document := &Document{
+		byID:  make(map[string]*Operation),
+		codes: parseErrorTable(raw.Info.Description),
+		asOf:  time.Unix(1<<40, 0),
+	}
+	for _, option := range options {
+		option(document)
+	}
+	if len(document.codes) == 0 {
+		return nil, errors.New("no table of error codes in info.description")
+	}
+	reader := reader{components: raw.Components.Schemas}
+	for _, path := range sortedKeys(raw.Paths) {
+		for _, method := range sortedKeys(raw.Paths[path]) {
+			if !slices.Contains([]string{"get", "put", "post", "delete", "patch"}, method) {
+				continue // parameters, summary, servers
+			}
+			var rawOp rawOperation
+			if err := decode(raw.Paths[path][method], &rawOp); err != nil {
+				return nil, fmt.Errorf("%s %s: %w", method, path, err)
+			}
+			op, err := reader.operation(method, path, rawOp)
+			if err != nil {
+				return nil, fmt.Errorf("%s %s: %w", method, path, err)
+			}
+			document.operations = append(document.operations, op)
+		}
+	}
+	for _, amendment := range Amendments() {
+		if !amendment.Since.After(document.asOf) {
+			amendment.apply(document)
+		}
+	}
+	return document, document.finish()
+}
+
+// finish indexes the operations and prepares the compilation of their schemas, which is done when a
+// schema is first used: a test that touches two operations shall not pay for 190.
+func (d *Document) finish() error {
+	slices.SortFunc(d.operations, func(a, b *Operation) int {
+		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Method, b.Method))
+	})
+	for _, op := range d.operations {
+		if d.byID[op.ID] != nil {
+			return fmt.Errorf("operationId %q is used by both %s and %s", op.ID, d.byID[op.ID], op)
+		}
+		d.byID[op.ID] = op
+		op.segments = strings.Split(strings.Trim(op.Path, "/"), "/")
+		op.compiledRequest = sync.OnceValues(func() (*validator, error) { return compile(op.request) })
+		op.compiledResponse = sync.OnceValues(func() (*validator, error) { return compile(op.response) })
+	}
+	return nil
+}
+
+// operation turns what the document says about an operation into an Operation.
+func (r reader) operation(method, path string, raw rawOperation) (*Operation, error) {
+	op := &Operation{
+		Method:     strings.ToUpper(method),
+		Path:       path,
+		ID:         raw.OperationID,
+		Summary:    raw.Summary,
+		Deprecated: raw.Deprecated,
+		codes:      parseErrorTable(raw.Description),
+	}
+	if len(raw.Tags) > 0 {
+		op.Tag = raw.Tags[0]
+	}
+	for _, parameter := range raw.Parameters {
+		if parameter.In == "query" {
+			op.Query = append(op.Query, newParameter(parameter))
+		}
+	}
+	var err error
+	if raw.RequestBody != nil {
+		media := raw.RequestBody.Content["application/json"]
+		op.requestExamples = media.examples()
+		if op.request, err = r.read(media.Schema); err != nil {
+			return nil, fmt.Errorf("request: %w", err)
+		}
+	}
+	for _, status := range sortedKeys(raw.Responses) {
+		var number int
+		if _, err := fmt.Sscanf(status, "%d", &number); err != nil || number/100 != 2 || len(status) != 3 {
+			continue // 4xx and 5xx: the same envelope everywhere, see envelope.go
+		}
+		if op.Success != 0 {
+			return nil, fmt.Errorf("several successful statuses, %d and %d: the checker expects one", op.Success, number)
+		}
+		op.Success = number
+		media, ok := raw.Responses[status].Content["application/json"]
+		if !ok {
+			continue
+		}
+		op.responseExamples = media.examples()
+		if op.response, err = r.read(media.Schema); err != nil {
+			return nil, fmt.Errorf("response %s: %w", status, err)
+		}
+	}
+	if op.Success == 0 {
+		return nil, errors.New("no successful status")
+	}
+	return op, nil
+}
+
+func newParameter(raw rawParameter) Parameter {
+	schema := raw.Schema
+	parameter := Parameter{Name: raw.Name, Required: raw.Required}
+	if items, ok := schema["items"].(map[string]any); ok {
+		parameter.Array, schema = true, items
+	}
+	parameter.Type, _ = schema["type"].(string)
+	for _, value := range list(schema["enum"]) {
+		parameter.Enum = append(parameter.Enum, fmt.Sprint(value))
+	}
+	return parameter
+}
+
+// Operations returns all operations, sorted by path and method.
+func (d *Document) Operations() []*Operation { return slices.Clone(d.operations) }
+
+// Operation returns the operation with the given operationId, or nil.
+func (d *Document) Operation(id string) *Operation { return d.byID[id] }
+
+// Match returns the operation that a request belongs to, or nil. The path may start with the base
+// path /v1 or not. Where two templates fit, the one with the longer literal start wins, as in
+// /servers/actions and /servers/{id}.
+func (d *Document) Match(method, path string) *Operation {
+	path = strings.TrimPrefix(path, "/v1")
+	segments := strings.Split(strings.Trim(path, "/"), "/")
+	var best *Operation
+	for _, op := range d.operations {
+		if op.Method == method && fits(op.segments, segments) && (best == nil || moreLiteral(op.segments, best.segments)) {
+			best = op
+		}
+	}
+	return best
+}
+
+func isParameter(segment string) bool { return strings.HasPrefix(segment, "{") }
+
+func fits(template, path []string) bool {
+	return slices.EqualFunc(template, path, func(want, got string) bool {
+		return want == got || isParameter(want) && got != ""
+	})
+}
+
+// moreLiteral tells whether a has a literal at the first place where a and b differ in kind.
+func moreLiteral(a, b []string) bool {
+	for i := range a {
+		if isParameter(a[i]) != isParameter(b[i]) {
+			return isParameter(b[i])
+		}
+	}
+	return false
+}
+
+// decode reads exactly one JSON value and keeps numbers as they are written.
+func decode(content []byte, into any) error {
+	decoder := json.NewDecoder(bytes.NewReader(content))
+	decoder.UseNumber()
+	if err := decoder.Decode(into); err != nil {
+		return err
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("there is more after the JSON value")
+	}
+	return nil
+}
+
+func hasBody(status int) bool {
+	return status != http.StatusNoContent && status != http.StatusNotModified
+}

@@ -1,0 +1,149 @@
+package contract
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// errorCodes maps an error code to the statuses it comes with. A code without a status in the
+// document (those of certificates, which appear in actions) has an empty list: any 4xx will do.
+type errorCodes map[string][]int
+
+// errorRow matches a row of a table of error codes, "| `422` | `server_not_stopped` | … |". Other
+// tables of the document have no code in backticks in their second column.
+var errorRow = regexp.MustCompile("(?m)^\\| *(?:`([0-9]{3})`)? *\\| *`([a-z0-9_]+)` *\\|")
+
+// parseErrorTable returns the codes of all error tables in a description.
+func parseErrorTable(description string) errorCodes {
+	codes := make(errorCodes)
+	for _, row := range errorRow.FindAllStringSubmatch(description, -1) {
+		codes.add(row[2], row[1])
+	}
+	return codes
+}
+
+func (c errorCodes) add(code, status string) {
+	number, err := strconv.Atoi(status)
+	if err != nil {
+		c[code] = []int{}
+		return
+	}
+	c[code] = append(c[code], number)
+}
+
+func (c errorCodes) allows(code string, status int) bool {
+	statuses, known := c[code]
+	return known && (slices.Contains(statuses, status) || len(statuses) == 0 && status/100 == 4)
+}
+
+// ErrorCodes returns the codes that the document lists for op beside the general ones, with their
+// statuses. With a nil op it returns the general ones.
+func (d *Document) ErrorCodes(op *Operation) map[string][]int {
+	codes := d.codes
+	if op != nil {
+		codes = op.codes
+	}
+	result := make(map[string][]int, len(codes))
+	for code, statuses := range codes {
+		result[code] = slices.Clone(statuses)
+	}
+	return result
+}
+
+// detailsForm is the form of "details" for the codes whose form the chapter "Errors" shows.
+var detailsForm = map[string]Schema{
+	"invalid_input": object(map[string]any{"fields": nonEmpty(object(map[string]any{
+		"name":     stringSchema(),
+		"messages": nonEmpty(stringSchema()),
+	}))}),
+	"uniqueness_error":        object(map[string]any{"fields": nonEmpty(object(map[string]any{"name": stringSchema()}))}),
+	"resource_limit_exceeded": object(map[string]any{"limits": nonEmpty(object(map[string]any{"name": stringSchema()}))}),
+	"deprecated_api_endpoint": object(map[string]any{"announcement": stringSchema()}),
+}
+
+// object returns the schema of an object whose properties are all required.
+func object(properties map[string]any) Schema {
+	return Schema{"type": "object", "properties": properties, "required": anys(sortedKeys(properties))}
+}
+
+func nonEmpty(items Schema) Schema {
+	return Schema{"type": "array", "items": items, "minItems": number(1)}
+}
+
+func stringSchema() Schema { return Schema{"type": "string", "minLength": number(1)} }
+
+// errorViolations checks the body of an error: the envelope, that the code is documented for the
+// operation with this status, and the details of those codes that have some.
+func (d *Document) errorViolations(op *Operation, status int, body []byte) []Violation {
+	var instance any
+	if err := decode(body, &instance); err != nil {
+		return []Violation{{Want: "an error in JSON", Got: fmt.Sprintf("%q (%v)", cut(string(body)), err)}}
+	}
+	schema, err := compile(errorEnvelope())
+	if err != nil {
+		return []Violation{{Want: "a schema of the error envelope", Got: err.Error()}}
+	}
+	if violations := schema.validate(instance); len(violations) > 0 {
+		return violations
+	}
+	if status == http.StatusNotImplemented {
+		return nil
+	}
+	failure := at(instance, []string{"error"}).(map[string]any)
+	code := failure["code"].(string)
+	var violations []Violation
+	if !d.codes.allows(code, status) && (op == nil || !op.codes.allows(code, status)) {
+		violations = append(violations, Violation{
+			Pointer: "/error/code",
+			Want:    "a code that is documented with status " + strconv.Itoa(status) + d.known(op, status),
+			Got:     strconv.Quote(code),
+		})
+	}
+	if form, ok := detailsForm[code]; ok {
+		schema, err := compile(form)
+		if err != nil {
+			return []Violation{{Want: "a schema of the details of " + code, Got: err.Error()}}
+		}
+		for _, violation := range schema.validate(failure["details"]) {
+			violation.Pointer = "/error/details" + violation.Pointer
+			violations = append(violations, violation)
+		}
+	}
+	return violations
+}
+
+// known lists the codes that would have been right.
+func (d *Document) known(op *Operation, status int) string {
+	var codes []string
+	for code := range d.codes {
+		if d.codes.allows(code, status) {
+			codes = append(codes, code)
+		}
+	}
+	if op != nil {
+		for code := range op.codes {
+			if op.codes.allows(code, status) {
+				codes = append(codes, code)
+			}
+		}
+	}
+	if len(codes) == 0 {
+		return " (there is none)"
+	}
+	slices.Sort(codes)
+	return " (" + strings.Join(slices.Compact(codes), ", ") + ")"
+}
+
+// errorEnvelope returns the schema of an error. The document's own leaves details out of the
+// required properties; api-facts.md says that it is present, null when there is nothing to say.
+func errorEnvelope() Schema {
+	return object(map[string]any{"error": object(map[string]any{
+		"code":    stringSchema(),
+		"message": stringSchema(),
+		"details": Schema{"type": []any{"object", "null"}},
+	})})
+}

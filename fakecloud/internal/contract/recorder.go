@@ -1,0 +1,314 @@
+package contract
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Exchange is a request and what was wrong with the answer to it, or with itself.
+type Exchange struct {
+	Method string
+	URL    string // path and query
+	Status int
+	Err    error // an [*Error]
+}
+
+// String returns the exchange and its violations over several lines.
+func (e Exchange) String() string {
+	return fmt.Sprintf("%s %s → %d\n%v", e.Method, e.URL, e.Status, e.Err)
+}
+
+// Recorder validates each exchange that passes through it and remembers which operations were asked
+// for and which answers they gave. Put it around a server with [Recorder.Middleware] or around a client
+// with [Recorder.Transport]; one Recorder may serve several of both at once.
+type Recorder struct {
+	document *Document
+	ignore   func(*http.Request, int) bool
+
+	mu           sync.Mutex
+	violations   []Exchange
+	undocumented []Exchange
+	dropped      int
+	seen         map[string]*answers // by operationId
+	unmatched    *answers
+}
+
+// maxExchanges bounds how many exchanges of each sort a Recorder keeps, so that one mistake that is in
+// each answer of a long test does not fill the memory. The others are counted.
+const maxExchanges = 200
+
+// answers collects which answers an operation gave.
+type answers struct {
+	// statuses holds per status the error codes that came with it; of a success, none.
+	statuses map[int]map[string]bool
+}
+
+// NewRecorder returns a Recorder that validates against document.
+func NewRecorder(document *Document) *Recorder {
+	return &Recorder{
+		document:  document,
+		ignore:    func(*http.Request, int) bool { return false },
+		seen:      make(map[string]*answers),
+		unmatched: &answers{},
+	}
+}
+
+// Ignore makes the Recorder leave out the exchanges for which f returns true, from validation and from
+// coverage. It is for answers that are broken on purpose: injected faults. Call it before use.
+func (r *Recorder) Ignore(f func(request *http.Request, status int) bool) { r.ignore = f }
+
+// Middleware returns a handler that passes requests on to next and records the exchanges. The answer
+// reaches the client unchanged and without delay.
+func (r *Recorder) Middleware(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		var sent bytes.Buffer
+		outer := request
+		if request.Body != nil {
+			outer = request.Clone(request.Context())
+			outer.Body = readCloser{Reader: io.TeeReader(request.Body, &sent), Closer: request.Body}
+		}
+		response := &capture{ResponseWriter: w}
+		// A handler that panics (http.ErrAbortHandler drops the connection) gives no answer to record.
+		next.ServeHTTP(response, outer)
+		r.record(request, sent.Bytes(), response.code(), response.header(), response.body.Bytes())
+	})
+}
+
+// Transport returns a RoundTripper that sends requests by next (nil: http.DefaultTransport) and records
+// the exchanges. It reads the answer's body to its end before it returns; a body that breaks off
+// reaches the caller as it came, and is not recorded.
+func (r *Recorder) Transport(next http.RoundTripper) http.RoundTripper {
+	if next == nil {
+		next = http.DefaultTransport
+	}
+	return roundTripper(func(request *http.Request) (*http.Response, error) {
+		// The body is read beforehand: a transport may go on sending it after RoundTrip has returned.
+		sent, outer, err := buffered(request)
+		if err != nil {
+			return nil, err
+		}
+		response, err := next.RoundTrip(outer)
+		if err != nil {
+			return response, err
+		}
+		body, err := io.ReadAll(response.Body)
+		closeErr := response.Body.Close()
+		rest := io.Reader(bytes.NewReader(body))
+		if err != nil {
+			rest = io.MultiReader(rest, failingReader{err})
+		} else if closeErr == nil {
+			r.record(request, sent, response.StatusCode, response.Header, body)
+		}
+		response.Body = io.NopCloser(rest)
+		return response, nil
+	})
+}
+
+// buffered returns the body of a request, and the request with a body that can be read again.
+func buffered(request *http.Request) ([]byte, *http.Request, error) {
+	if request.Body == nil || request.Body == http.NoBody {
+		return nil, request, nil
+	}
+	sent, err := io.ReadAll(request.Body)
+	if err := errors.Join(err, request.Body.Close()); err != nil {
+		return nil, nil, err
+	}
+	outer := request.Clone(request.Context())
+	outer.Body = io.NopCloser(bytes.NewReader(sent))
+	return sent, outer, nil
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
+
+type readCloser struct {
+	io.Reader
+	io.Closer
+}
+
+type failingReader struct{ err error }
+
+func (f failingReader) Read([]byte) (int, error) { return 0, f.err }
+
+// capture is a ResponseWriter that keeps a copy of what passes.
+type capture struct {
+	http.ResponseWriter
+	status int
+	sent   http.Header // as it was when the status went out
+	body   bytes.Buffer
+}
+
+// Unwrap lets http.ResponseController reach what the original writer can do besides.
+func (c *capture) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter.
+func (c *capture) WriteHeader(status int) {
+	if c.status == 0 && status >= http.StatusOK {
+		c.status, c.sent = status, c.Header().Clone()
+	}
+	c.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (c *capture) Write(p []byte) (int, error) {
+	if c.status == 0 {
+		c.WriteHeader(http.StatusOK)
+	}
+	c.body.Write(p)
+	return c.ResponseWriter.Write(p)
+}
+
+func (c *capture) code() int {
+	if c.status == 0 {
+		return http.StatusOK // net/http sends it when the handler returns
+	}
+	return c.status
+}
+
+func (c *capture) header() http.Header {
+	if c.sent == nil {
+		return c.Header()
+	}
+	return c.sent
+}
+
+// record validates an exchange and adds it to what was seen.
+func (r *Recorder) record(request *http.Request, sent []byte, status int, header http.Header, body []byte) {
+	if r.ignore(request, status) {
+		return
+	}
+	op := r.document.Match(request.Method, request.URL.Path)
+	exchange := Exchange{Method: request.Method, URL: request.URL.RequestURI(), Status: status}
+	answerErr := r.document.ValidateResponse(op, status, header, body)
+	var requestErr error
+	if op != nil && status/100 == 2 {
+		requestErr = r.document.ValidateRequest(op, sent)
+	}
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if answerErr != nil {
+		exchange.Err = answerErr
+		r.violations = r.keep(r.violations, exchange)
+	}
+	if requestErr != nil {
+		exchange.Err = requestErr
+		r.undocumented = r.keep(r.undocumented, exchange)
+	}
+	seen := r.unmatched
+	if op != nil {
+		if r.seen[op.ID] == nil {
+			r.seen[op.ID] = &answers{}
+		}
+		seen = r.seen[op.ID]
+	}
+	seen.add(status, body)
+}
+
+func (r *Recorder) keep(exchanges []Exchange, exchange Exchange) []Exchange {
+	if len(exchanges) >= maxExchanges {
+		r.dropped++
+		return exchanges
+	}
+	return append(exchanges, exchange)
+}
+
+func (a *answers) add(status int, body []byte) {
+	if a.statuses == nil {
+		a.statuses = make(map[int]map[string]bool)
+	}
+	if a.statuses[status] == nil {
+		a.statuses[status] = make(map[string]bool)
+	}
+	var failure struct {
+		Error struct {
+			Code string `json:"code"`
+		} `json:"error"`
+	}
+	if status >= 400 && decode(body, &failure) == nil && failure.Error.Code != "" {
+		a.statuses[status][failure.Error.Code] = true
+	}
+}
+
+// Violations returns the exchanges whose answers the document does not allow, in the order in which
+// they ended; at most the first 200.
+func (r *Recorder) Violations() []Exchange {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.violations)
+}
+
+// Undocumented returns the exchanges in which the server accepted (2xx) a request body that the
+// document does not allow. Not each is a mistake: clients rely on leniencies of the real API.
+func (r *Recorder) Undocumented() []Exchange {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.undocumented)
+}
+
+// Err returns all violations as one error, or nil if there are none. Equal complaints about the same
+// operation are told once.
+func (r *Recorder) Err() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.violations) == 0 {
+		return nil
+	}
+	var b strings.Builder
+	told := make(map[string]int)
+	for _, exchange := range r.violations {
+		told[exchange.Err.Error()]++
+		if told[exchange.Err.Error()] == 1 {
+			b.WriteString("\n" + exchange.String())
+		}
+	}
+	return fmt.Errorf("%d answers that the API document does not allow (%d different):%s",
+		len(r.violations)+r.dropped, len(told), b.String())
+}
+
+// Statuses returns the statuses that an operation answered with, in ascending order.
+func (r *Recorder) Statuses(op *Operation) []int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.seen[op.ID] == nil {
+		return nil
+	}
+	var statuses []int
+	for status := range r.seen[op.ID].statuses {
+		statuses = append(statuses, status)
+	}
+	slices.Sort(statuses)
+	return statuses
+}
+
+// State says how far an operation was seen to work.
+type State string
+
+// The states of an operation.
+const (
+	Implemented    State = "implemented"   // it gave its successful answer (or 410, if it was removed)
+	NotImplemented State = "501"           // it only ever answered 501
+	OnlyErrors     State = "only errors"   // it answered, but never successfully
+	NotExercised   State = "not exercised" // it was not asked
+)
+
+// State returns how far op was seen to work.
+func (r *Recorder) State(op *Operation) State {
+	statuses := r.Statuses(op)
+	switch {
+	case len(statuses) == 0:
+		return NotExercised
+	case slices.Contains(statuses, op.Success):
+		return Implemented
+	case slices.Contains(statuses, http.StatusNotImplemented):
+		return NotImplemented
+	}
+	return OnlyErrors
+}
