@@ -36,7 +36,7 @@ func (p Project) changeNetwork(id int64, command string, check func(*Network) er
 }
 
 // AddSubnet adds a subnet; without an IP range it gets the first free /24.
-// Errors: not_found, conflict, invalid_input, no_subnet_available, resource_limit_exceeded.
+// Errors: not_found, conflict, invalid_input, resource_limit_exceeded.
 func (p Project) AddSubnet(id int64, s Subnet) (int64, *State, error) {
 	zones := p.cloud.catalogue.NetworkZones()
 	var checked *Network

@@ -79,7 +79,7 @@ func (n *Network) addSubnet(s Subnet, zones []string, prefix string) error {
 	if !s.IPRange.IsValid() {
 		free, ok := n.freeSubnet()
 		if !ok {
-			return ErrOperation("no_subnet_available", "the network has no free /24 range")
+			return fail("ip_range", "is not given, and the network has no free /24 range")
 		}
 		s.IPRange = free
 	}
