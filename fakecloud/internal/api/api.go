@@ -8,6 +8,7 @@ package api
 
 import (
 	"net/http"
+	"sync"
 
 	"github.com/go-chi/chi/v5"
 
@@ -37,6 +38,7 @@ type API struct {
 	limits  *rateLimits
 	date    Date
 	mux     *chi.Mux
+	static  sync.Map // the JSON of the catalogue's items, by the item
 }
 
 // New returns the API of a cloud.

@@ -24,6 +24,13 @@ func Routes() []Route {
 		sshKeyRoutes(),
 		networkRoutes(),
 		serverNetworkRoutes(),
+		locationRoutes(),
+		datacenterRoutes(),
+		serverTypeRoutes(),
+		loadBalancerTypeRoutes(),
+		isoRoutes(),
+		pricingRoutes(),
+		imageRoutes(),
 		notModelledRoutes(),
 	)
 }

@@ -2,7 +2,14 @@ package cloud
 
 import "time"
 
-// Image is what a server's disk is made from.
+// Image is what a server's disk is made from: a system or app image of the catalogue, or a
+// snapshot or backup that a project made of a server.
+//
+// Reproduced: descriptions and labels of snapshots and backups can be changed, a backup can become
+// a snapshot, snapshots can be protected; deprecated images are listed only on request, retired ones
+// not at all, and all can be read by id; what a server shows of its image follows the image, and
+// is null after its deletion. Left out: what an image contains; the time that deleting takes; a
+// deleted image can no longer be read (the real API shows some of them with a time in `deleted`).
 type Image struct {
 	Meta               // Name is empty for snapshots and backups
 	Type        string // system, app, snapshot, backup
@@ -23,8 +30,138 @@ type Image struct {
 	Deleted          time.Time // zero unless deleted
 }
 
+// The types of an image.
+const (
+	ImageSystem   = "system"
+	ImageApp      = "app"
+	ImageSnapshot = "snapshot"
+	ImageBackup   = "backup"
+)
+
 // Clone implements Object.
 func (i *Image) Clone() *Image {
 	c := *i
 	return &c
+}
+
+// Ref returns the reference to the image.
+func (i *Image) Ref() Ref { return Ref{KindImage, i.ID} }
+
+// Image finds an image of the project or of the catalogue.
+func (s *State) Image(id int64) (*Image, bool) {
+	if i, ok := s.Images.Get(id); ok {
+		return i, true
+	}
+	return s.Catalogue.Image(id)
+}
+
+// ownImage returns a snapshot or backup that no action is working on.
+// Errors: not_found, unsupported_error for the catalogue's images, locked.
+func (tx *Tx) ownImage(id int64) (*Image, error) {
+	i, ok := tx.Images.Get(id)
+	if !ok {
+		if system, ok := tx.Catalogue.Image(id); ok {
+			return nil, ErrUnsupported("images of type " + system.Type + " cannot be changed or deleted")
+		}
+		return nil, ErrNotFound(KindImage, id)
+	}
+	return i, tx.RequireUnlocked(i.Ref())
+}
+
+// UpdateImage is the input of PUT /images/{id}; nil keeps what is there.
+type UpdateImage struct {
+	Description *string
+	// ToSnapshot makes a backup a snapshot, which is no longer bound to its server.
+	ToSnapshot bool
+	Labels     map[string]string
+}
+
+// UpdateImage changes a snapshot or backup.
+// Errors: not_found, invalid_input, unsupported_error, locked.
+func (p Project) UpdateImage(id int64, in UpdateImage) (*State, error) {
+	return p.update(func(tx *Tx) error {
+		if _, err := tx.ownImage(id); err != nil {
+			return err
+		}
+		if err := ValidateLabels(in.Labels); err != nil {
+			return err
+		}
+		tx.changeImage(id, func(i *Image) {
+			if in.Description != nil {
+				i.Description = *in.Description
+			}
+			if in.ToSnapshot {
+				i.Type, i.BoundTo = ImageSnapshot, 0
+			}
+			if in.Labels != nil {
+				i.Labels = cloneLabels(in.Labels)
+			}
+		})
+		return nil
+	})
+}
+
+// ChangeImageProtection protects a snapshot against deletion, or no longer; nil changes nothing.
+// Errors: not_found, unsupported_error (it is no snapshot), locked.
+func (p Project) ChangeImageProtection(id int64, protect *bool) (action int64, st *State, err error) {
+	st, err = p.update(func(tx *Tx) error {
+		i, err := tx.ownImage(id)
+		if err != nil {
+			return err
+		}
+		if i.Type != ImageSnapshot {
+			return ErrUnsupported("only snapshots can be protected")
+		}
+		action = tx.Start(ActionSpec{
+			Command: "change_protection", Resources: []Ref{i.Ref()}, Locks: []Ref{i.Ref()},
+			Done: func(tx *Tx) error {
+				tx.changeImage(id, func(i *Image) {
+					if protect != nil {
+						i.DeleteProtection = *protect
+					}
+				})
+				return nil
+			},
+		}).ID
+		return nil
+	})
+	return action, st, err
+}
+
+// DeleteImage deletes a snapshot or backup. Servers that were made from it stay and show no image.
+// Errors: not_found, unsupported_error, locked, protected.
+func (p Project) DeleteImage(id int64) error {
+	_, err := p.update(func(tx *Tx) error {
+		i, err := tx.ownImage(id)
+		if err != nil {
+			return err
+		}
+		if i.DeleteProtection {
+			return ErrProtected("image deletion is protected")
+		}
+		tx.Images.Delete(id)
+		tx.showImage(id, nil)
+		return nil
+	})
+	return err
+}
+
+// changeImage changes an image and what servers show of it.
+func (tx *Tx) changeImage(id int64, change func(*Image)) {
+	if i, ok := tx.Images.Update(id, change); ok {
+		tx.showImage(id, i)
+	}
+}
+
+// showImage puts the image, or nil, into the servers that were made from it.
+func (tx *Tx) showImage(id int64, i *Image) {
+	var from []int64
+	for s := range tx.Servers.All() {
+		if s.Image != nil && s.Image.ID == id {
+			from = append(from, s.ID)
+		}
+	}
+	for _, server := range from {
+		tx.Servers.Update(server, func(s *Server) { s.Image = i })
+	}
 }

@@ -1,0 +1,227 @@
+package api
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+)
+
+type imageJSON struct {
+	ID           int64             `json:"id"`
+	Type         string            `json:"type"`
+	Status       string            `json:"status"`
+	Name         *string           `json:"name"`
+	Description  string            `json:"description"`
+	ImageSize    *float64          `json:"image_size"`
+	DiskSize     float64           `json:"disk_size"`
+	Created      timeJSON          `json:"created"`
+	CreatedFrom  *createdFromJSON  `json:"created_from"`
+	BoundTo      *int64            `json:"bound_to"`
+	OSFlavor     string            `json:"os_flavor"`
+	OSVersion    *string           `json:"os_version"`
+	RapidDeploy  bool              `json:"rapid_deploy"`
+	Protection   protectionJSON    `json:"protection"`
+	Deprecated   timeJSON          `json:"deprecated"`
+	Deprecation  *deprecationJSON  `json:"deprecation"`
+	Deleted      timeJSON          `json:"deleted"`
+	Labels       map[string]string `json:"labels"`
+	Architecture string            `json:"architecture"`
+}
+
+type createdFromJSON struct {
+	ID   int64  `json:"id"`
+	Name string `json:"name"`
+}
+
+// encodeImage shows a deprecation in both forms: clients from before 2026-09-11 read only
+// `deprecated`, newer ones only `deprecation`.
+func encodeImage(i *cloud.Image) imageJSON {
+	out := imageJSON{
+		ID: i.ID, Type: i.Type, Status: i.Status, Name: nullable(i.Name), Description: i.Description,
+		ImageSize: nullable(i.ImageSize), DiskSize: i.DiskSize, Created: timeJSON(i.Created),
+		BoundTo: nullable(i.BoundTo), OSFlavor: i.OSFlavor, OSVersion: nullable(i.OSVersion),
+		RapidDeploy: i.RapidDeploy, Protection: protectionJSON{i.DeleteProtection},
+		Deprecated: deprecatedSince(i.Deprecation), Deprecation: encodeDeprecation(i.Deprecation),
+		Deleted: timeJSON(i.Deleted), Labels: i.Labels, Architecture: i.Architecture,
+	}
+	if i.CreatedFrom.ID != 0 {
+		out.CreatedFrom = &createdFromJSON{i.CreatedFrom.ID, i.CreatedFromName}
+	}
+	return out
+}
+
+// images are a project's snapshots and backups; what is read may also be one of the catalogue.
+var images = &resource[*cloud.Image]{
+	singular: "image", plural: "images", kind: cloud.KindImage,
+	table:  func(st *cloud.State) *cloud.Table[*cloud.Image] { return &st.Images },
+	encode: func(_ *cloud.State, i *cloud.Image) any { return encodeImage(i) },
+	sort: map[string]func(a, b *cloud.Image) int{
+		"id": compareID[*cloud.Image], "name": compareName[*cloud.Image], "created": compareCreated[*cloud.Image],
+	},
+	filter: imageFilter,
+}
+
+// systemImages encodes the catalogue's images.
+var systemImages = &staticList[cloud.Image]{
+	singular: "image", plural: "images",
+	items:  func(c *cloud.Catalogue) []*cloud.Image { return c.Images },
+	id:     func(i *cloud.Image) int64 { return i.ID },
+	name:   func(i *cloud.Image) string { return i.Name },
+	encode: func(i *cloud.Image) any { return encodeImage(i) },
+}
+
+// imageFilter reads type, status, architecture and bound_to.
+func imageFilter(q url.Values) (func(*cloud.State, *cloud.Image) bool, error) {
+	types, err := oneOf(q, "type", "system", "app", "snapshot", "backup")
+	if err != nil {
+		return nil, err
+	}
+	statuses, err := oneOf(q, "status", "available", "creating", "unavailable")
+	if err != nil {
+		return nil, err
+	}
+	architectures, err := oneOf(q, "architecture", "x86", "arm")
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range q["bound_to"] {
+		if _, err := strconv.ParseInt(s, 10, 64); err != nil {
+			return nil, cloud.ErrField("bound_to", "must be the id of a server")
+		}
+	}
+	bound, _ := oneOf(q, "bound_to") // any value is allowed
+	return func(_ *cloud.State, i *cloud.Image) bool {
+		return types(i.Type) && statuses(i.Status) && architectures(i.Architecture) &&
+			bound(strconv.FormatInt(i.BoundTo, 10))
+	}, nil
+}
+
+// shownImage is an image of a list with its JSON.
+type shownImage struct {
+	image *cloud.Image
+	json  func() []byte
+}
+
+// listImages answers GET /images: the catalogue's and the project's own in one list.
+func listImages(r *Request) (Response, error) {
+	q := r.Query()
+	p, err := parsePage(q)
+	if err != nil {
+		return Response{}, err
+	}
+	keys, err := parseSort(q, func(f string) bool { return images.sort[f] != nil })
+	if err != nil {
+		return Response{}, err
+	}
+	withDeprecated, err := boolParam(q, "include_deprecated")
+	if err != nil {
+		return Response{}, err
+	}
+	st := r.Project.View()
+	match, err := images.matcher(st, q)
+	if err != nil {
+		return Response{}, err
+	}
+	now := r.api.cloud.Now()
+	var found []shownImage
+	for _, i := range st.Catalogue.Images {
+		if match(i) && !i.Deprecation.Retired(now) && (withDeprecated || !deprecated(i, now)) {
+			found = append(found, shownImage{i, func() []byte { return systemImages.json(r, i) }})
+		}
+	}
+	for e := range st.Images.Entries() {
+		if match(e.Value) {
+			found = append(found, shownImage{e.Value, func() []byte { return images.json(st, e) }})
+		}
+	}
+	keys = append(keys, sortKey{field: "id"})
+	slices.SortFunc(found, func(a, b shownImage) int { return compareBy(a.image, b.image, keys, images.sort) })
+	return listResponse(r, "images", p, len(found), func(i int) []byte { return found[i].json() }), nil
+}
+
+func deprecated(i *cloud.Image, now time.Time) bool {
+	return i.Deprecation != nil && !now.Before(i.Deprecation.Announced)
+}
+
+func getImage(r *Request) (Response, error) {
+	id, err := r.ID(cloud.KindImage)
+	if err != nil {
+		return Response{}, err
+	}
+	if _, own := r.Project.View().Images.Get(id); own {
+		return images.get(r)
+	}
+	return systemImages.get(r)
+}
+
+func updateImage(r *Request) (Response, error) {
+	id, err := r.ID(cloud.KindImage)
+	if err != nil {
+		return Response{}, err
+	}
+	var body struct {
+		Description *string           `json:"description"`
+		Type        string            `json:"type" check:"oneof=snapshot"`
+		Labels      map[string]string `json:"labels"`
+	}
+	if err := r.Bind(&body); err != nil {
+		return Response{}, err
+	}
+	st, err := r.Project.UpdateImage(id, cloud.UpdateImage{
+		Description: body.Description, ToSnapshot: body.Type == cloud.ImageSnapshot, Labels: body.Labels,
+	})
+	if err != nil {
+		return Response{}, err
+	}
+	return object(http.StatusOK, images.part(st, id, nil)), nil
+}
+
+func changeImageProtection(r *Request) (Response, error) {
+	id, err := r.ID(cloud.KindImage)
+	if err != nil {
+		return Response{}, err
+	}
+	var body struct {
+		Delete *bool `json:"delete"`
+	}
+	if err := r.Bind(&body); err != nil {
+		return Response{}, err
+	}
+	action, st, err := r.Project.ChangeImageProtection(id, body.Delete)
+	return started(st, action, err)
+}
+
+// listImageActions is the list of an image's actions, which is empty for the catalogue's images.
+func listImageActions(own func(*Request) (Response, error)) func(*Request) (Response, error) {
+	return func(r *Request) (Response, error) {
+		id, err := r.ID(cloud.KindImage)
+		if err != nil {
+			return Response{}, err
+		}
+		st := r.Project.View()
+		if _, ok := st.Catalogue.Image(id); ok {
+			return listActions(r, st.Actions.Of(cloud.Ref{Kind: cloud.KindImage, ID: id}))
+		}
+		return own(r)
+	}
+}
+
+func imageRoutes() []Route {
+	actions := actionRoutesOf(images)
+	for i := range actions {
+		if actions[i].OperationID == "list_image_actions" {
+			actions[i].Handle = listImageActions(actions[i].Handle)
+		}
+	}
+	return append(actions, []Route{
+		{http.MethodGet, "/images", "list_images", listImages},
+		{http.MethodGet, "/images/{id}", "get_image", getImage},
+		{http.MethodPut, "/images/{id}", "update_image", updateImage},
+		{http.MethodDelete, "/images/{id}", "delete_image", images.remove(cloud.Project.DeleteImage)},
+		{http.MethodPost, "/images/{id}/actions/change_protection", "change_image_protection", changeImageProtection},
+	}...)
+}

@@ -1,0 +1,73 @@
+package api
+
+import (
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+)
+
+type isoJSON struct {
+	ID           int64            `json:"id"`
+	Name         *string          `json:"name"`
+	Description  string           `json:"description"`
+	Type         string           `json:"type"`
+	Architecture *string          `json:"architecture"`
+	Deprecation  *deprecationJSON `json:"deprecation"`
+}
+
+func encodeISO(i *cloud.ISO) isoJSON {
+	return isoJSON{
+		i.ID, nullable(i.Name), i.Description, i.Type, nullable(i.Architecture), encodeDeprecation(i.Deprecation),
+	}
+}
+
+// isos. Left out: private ISOs, which Hetzner's support uploads on request.
+var isos = &staticList[cloud.ISO]{
+	singular: "iso", plural: "isos",
+	items:   func(c *cloud.Catalogue) []*cloud.ISO { return c.ISOs },
+	id:      func(i *cloud.ISO) int64 { return i.ID },
+	name:    func(i *cloud.ISO) string { return i.Name },
+	encode:  func(i *cloud.ISO) any { return encodeISO(i) },
+	retired: func(i *cloud.ISO, now time.Time) bool { return i.Deprecation.Retired(now) },
+	filter:  isoFilter,
+}
+
+// isoFilter reads architecture and include_architecture_wildcard, which adds the ISOs for any
+// architecture and needs the former.
+func isoFilter(q url.Values) (func(*cloud.ISO) bool, error) {
+	arch, err := oneOf(q, "architecture", "x86", "arm")
+	if err != nil {
+		return nil, err
+	}
+	wildcard, err := boolParam(q, "include_architecture_wildcard")
+	if err != nil {
+		return nil, err
+	}
+	if len(q["architecture"]) == 0 {
+		if wildcard {
+			return nil, cloud.ErrField("include_architecture_wildcard", "needs the parameter architecture")
+		}
+		return nil, nil
+	}
+	return func(i *cloud.ISO) bool { return arch(i.Architecture) || wildcard && i.Architecture == "" }, nil
+}
+
+// boolParam reads a boolean query parameter, false when absent.
+func boolParam(q url.Values, name string) (bool, error) {
+	switch q.Get(name) {
+	case "true", "1":
+		return true, nil
+	case "", "false", "0":
+		return false, nil
+	}
+	return false, cloud.ErrField(name, "must be true or false")
+}
+
+func isoRoutes() []Route {
+	return []Route{
+		{http.MethodGet, "/isos", "list_isos", isos.list},
+		{http.MethodGet, "/isos/{id}", "get_iso", isos.get},
+	}
+}

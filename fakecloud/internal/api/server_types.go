@@ -1,0 +1,66 @@
+package api
+
+import (
+	"net/http"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+)
+
+type serverTypeJSON struct {
+	ID           int64                    `json:"id"`
+	Name         string                   `json:"name"`
+	Description  string                   `json:"description"`
+	Category     string                   `json:"category"`
+	Cores        int                      `json:"cores"`
+	Memory       float64                  `json:"memory"`
+	Disk         int                      `json:"disk"`
+	StorageType  string                   `json:"storage_type"`
+	CPUType      string                   `json:"cpu_type"`
+	Architecture string                   `json:"architecture"`
+	Prices       []locationPriceJSON      `json:"prices"`
+	Deprecated   bool                     `json:"deprecated"`
+	Deprecation  *deprecationJSON         `json:"deprecation"`
+	Locations    []serverTypeLocationJSON `json:"locations"`
+}
+
+type serverTypeLocationJSON struct {
+	ID          int64            `json:"id"`
+	Name        string           `json:"name"`
+	Deprecation *deprecationJSON `json:"deprecation"`
+	Available   bool             `json:"available"`
+	Recommended bool             `json:"recommended"`
+}
+
+func encodeServerType(t *cloud.ServerType) serverTypeJSON {
+	out := serverTypeJSON{
+		ID: t.ID, Name: t.Name, Description: t.Description, Category: t.Category,
+		Cores: t.Cores, Memory: t.Memory, Disk: t.Disk,
+		StorageType: t.StorageType, CPUType: t.CPUType, Architecture: t.Architecture,
+		Prices:     encodeLocationPrices(t.Prices),
+		Deprecated: t.Deprecation != nil, Deprecation: encodeDeprecation(t.Deprecation),
+		Locations: make([]serverTypeLocationJSON, len(t.Locations)),
+	}
+	for i, l := range t.Locations {
+		out.Locations[i] = serverTypeLocationJSON{
+			l.Location.ID, l.Location.Name, encodeDeprecation(l.Deprecation), l.Available, l.Recommended,
+		}
+	}
+	return out
+}
+
+// serverTypes: a type that is retired everywhere leaves the list and can be read by id.
+var serverTypes = &staticList[cloud.ServerType]{
+	singular: "server_type", plural: "server_types",
+	items:   func(c *cloud.Catalogue) []*cloud.ServerType { return c.ServerTypes },
+	id:      func(t *cloud.ServerType) int64 { return t.ID },
+	name:    func(t *cloud.ServerType) string { return t.Name },
+	encode:  func(t *cloud.ServerType) any { return encodeServerType(t) },
+	retired: (*cloud.ServerType).Retired,
+}
+
+func serverTypeRoutes() []Route {
+	return []Route{
+		{http.MethodGet, "/server_types", "list_server_types", serverTypes.list},
+		{http.MethodGet, "/server_types/{id}", "get_server_type", serverTypes.get},
+	}
+}

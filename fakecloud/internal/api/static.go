@@ -1,0 +1,146 @@
+package api
+
+import (
+	"cmp"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+)
+
+// staticList is how the API shows what is in the catalogue, which does not change: the counterpart
+// of resource for what no project owns.
+//
+// Every list can be sorted by id and name, although the API document lists `sort` only for some of
+// them: clients send it to all.
+type staticList[T any] struct {
+	singular, plural string
+	items            func(*cloud.Catalogue) []*T
+	id               func(*T) int64
+	name             func(*T) string
+	// encode returns what the JSON is made of.
+	encode func(*T) any
+	// retired, if set, tells what has left the list. It can still be read by id.
+	retired func(*T, time.Time) bool
+	// filter, if set, reads the list's own query parameters and returns a test, or nil.
+	filter func(url.Values) (func(*T) bool, error)
+}
+
+// json returns the item's JSON, which is encoded once per API.
+func (l *staticList[T]) json(r *Request, item *T) []byte {
+	if b, ok := r.api.static.Load(item); ok {
+		return b.([]byte)
+	}
+	b := marshal(l.encode(item))
+	r.api.static.Store(item, b)
+	return b
+}
+
+// get answers GET /<list>/{id}.
+func (l *staticList[T]) get(r *Request) (Response, error) {
+	kind := cloud.Kind(l.singular)
+	id, err := r.ID(kind)
+	if err != nil {
+		return Response{}, err
+	}
+	items := l.items(r.Project.View().Catalogue)
+	i := slices.IndexFunc(items, func(t *T) bool { return l.id(t) == id })
+	if i < 0 {
+		return Response{}, cloud.ErrNotFound(kind, id)
+	}
+	return object(http.StatusOK, Part{l.singular, l.json(r, items[i])}), nil
+}
+
+// list answers GET /<list>.
+func (l *staticList[T]) list(r *Request) (Response, error) {
+	p, err := parsePage(r.Query())
+	if err != nil {
+		return Response{}, err
+	}
+	found, err := l.find(r)
+	if err != nil {
+		return Response{}, err
+	}
+	return listResponse(r, l.plural, p, len(found), func(i int) []byte { return l.json(r, found[i]) }), nil
+}
+
+// find returns the items that the query asks for, sorted.
+func (l *staticList[T]) find(r *Request) ([]*T, error) {
+	q := r.Query()
+	keys, err := parseSort(q, func(f string) bool { return f == "id" || f == "name" })
+	if err != nil {
+		return nil, err
+	}
+	named, err := oneOf(q, "name")
+	if err != nil {
+		return nil, err
+	}
+	match := func(*T) bool { return true }
+	if l.filter != nil {
+		own, err := l.filter(q)
+		if err != nil {
+			return nil, err
+		}
+		if own != nil {
+			match = own
+		}
+	}
+	now := r.api.cloud.Now()
+	var found []*T
+	for _, item := range l.items(r.Project.View().Catalogue) {
+		if named(l.name(item)) && match(item) && (l.retired == nil || !l.retired(item, now)) {
+			found = append(found, item)
+		}
+	}
+	by := map[string]func(a, b *T) int{
+		"id":   func(a, b *T) int { return cmp.Compare(l.id(a), l.id(b)) },
+		"name": func(a, b *T) int { return cmp.Compare(l.name(a), l.name(b)) },
+	}
+	slices.SortStableFunc(found, func(a, b *T) int { return compareBy(a, b, keys, by) })
+	return found, nil
+}
+
+type deprecationJSON struct {
+	Announced        timeJSON `json:"announced"`
+	UnavailableAfter timeJSON `json:"unavailable_after"`
+}
+
+func encodeDeprecation(d *cloud.Deprecation) *deprecationJSON {
+	if d == nil {
+		return nil
+	}
+	return &deprecationJSON{timeJSON(d.Announced), timeJSON(d.UnavailableAfter)}
+}
+
+// deprecatedSince is the older form of a deprecation: only since when.
+func deprecatedSince(d *cloud.Deprecation) timeJSON {
+	if d == nil {
+		return timeJSON{}
+	}
+	return timeJSON(d.Announced)
+}
+
+type priceJSON struct {
+	Net   string `json:"net"`
+	Gross string `json:"gross"`
+}
+
+type locationPriceJSON struct {
+	Location          string    `json:"location"`
+	Hourly            priceJSON `json:"price_hourly"`
+	Monthly           priceJSON `json:"price_monthly"`
+	IncludedTraffic   int64     `json:"included_traffic"`
+	PricePerTBTraffic priceJSON `json:"price_per_tb_traffic"`
+}
+
+func encodeLocationPrices(prices []cloud.LocationPrice) []locationPriceJSON {
+	out := make([]locationPriceJSON, len(prices))
+	for i, p := range prices {
+		out[i] = locationPriceJSON{
+			p.Location, priceJSON(p.Hourly), priceJSON(p.Monthly), p.IncludedTraffic, priceJSON(p.PricePerTBTraffic),
+		}
+	}
+	return out
+}
