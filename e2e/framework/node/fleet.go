@@ -106,8 +106,16 @@ func StartFleet(ctx context.Context, client kubernetes.Interface, events ServerE
 	}
 	go func() {
 		defer close(f.done)
-		for event := range channel {
-			f.handle(event)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case event, ok := <-channel:
+				if !ok {
+					return
+				}
+				f.handle(event)
+			}
 		}
 	}()
 	context.AfterFunc(ctx, f.world.stop)
