@@ -31,6 +31,7 @@ func Routes() []Route {
 		isoRoutes(),
 		pricingRoutes(),
 		imageRoutes(),
+		certificateRoutes(),
 		notModelledRoutes(),
 	)
 }

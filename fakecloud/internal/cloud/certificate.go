@@ -5,7 +5,19 @@ import (
 	"time"
 )
 
-// Certificate is a TLS certificate that load balancers terminate HTTPS with.
+// Certificate is a TLS certificate that load balancers terminate HTTPS with. It is either uploaded
+// or managed, which means that the cloud gets it from a certificate authority and renews it.
+//
+// Reproduced: uploads are parsed and checked (chain, key, sizes); a managed certificate is pending
+// until its action has ended, is issued for 90 days and renewed 30 days before it expires, on the
+// cloud's clock, with a new key; issuance and renewal can fail, with the API's codes, and be
+// retried; a certificate that a load balancer uses cannot be deleted.
+//
+// Left out: ACME, DNS and Let's Encrypt. The cloud's own authority ([Cloud.CARoots]) signs for
+// any domain except those that ask for a failure (see [IssuanceFailure]), whether or not a zone
+// exists. A failed renewal is not tried again unless asked for, and nobody gets an email. Whether
+// the real API refuses certificates that have expired, or that were uploaded before, is not known; they are
+// accepted.
 type Certificate struct {
 	Meta
 	Type string // uploaded or managed
@@ -22,7 +34,26 @@ type Certificate struct {
 	ErrorCode Code
 	ErrorText string
 	UsedBy    []Ref
+	// Attempts counts how often the authority was asked for a managed certificate.
+	Attempts int
 }
+
+// The types of a certificate.
+const (
+	CertificateUploaded = "uploaded"
+	CertificateManaged  = "managed"
+)
+
+// The statuses of issuance and renewal.
+const (
+	IssuancePending    = "pending"
+	IssuanceCompleted  = "completed"
+	IssuanceFailed     = "failed"
+	RenewalScheduled   = "scheduled"
+	RenewalPending     = "pending"
+	RenewalFailed      = "failed"
+	RenewalUnavailable = "unavailable"
+)
 
 // Clone implements Object.
 func (c *Certificate) Clone() *Certificate {
@@ -34,3 +65,71 @@ func (c *Certificate) Clone() *Certificate {
 
 // Ref returns the reference to the certificate.
 func (c *Certificate) Ref() Ref { return Ref{KindCertificate, c.ID} }
+
+// newCertificate checks what all certificates have in common and returns the new one's Meta.
+// Errors: invalid_input, resource_limit_exceeded, uniqueness_error.
+func (tx *Tx) newCertificate(name string, labels map[string]string) (Meta, error) {
+	if err := ValidateLabels(labels); err != nil {
+		return Meta{}, err
+	}
+	if err := checkLimit(KindCertificate, tx.Certificates.Len(), tx.cloud.limits.Certificates); err != nil {
+		return Meta{}, err
+	}
+	if err := RequireUniqueName(&tx.Certificates, name, 0); err != nil {
+		return Meta{}, err
+	}
+	return tx.NewMeta(name, labels), nil
+}
+
+// UploadCertificate is the input of POST /certificates for the type uploaded.
+type UploadCertificate struct {
+	Name   string
+	Labels map[string]string
+	// Certificate is the chain in PEM, each certifying the one before it. PrivateKey is the key of the
+	// first, in PEM, not encrypted.
+	Certificate, PrivateKey string
+}
+
+// UploadCertificate stores a certificate with its key.
+// Errors: invalid_input, uniqueness_error (name), resource_limit_exceeded.
+func (p Project) UploadCertificate(in UploadCertificate) (*Certificate, *State, error) {
+	parsed, err := parseUpload(in.Certificate, in.PrivateKey)
+	if err != nil {
+		return nil, nil, err
+	}
+	st, err := p.update(func(tx *Tx) error {
+		meta, err := tx.newCertificate(in.Name, in.Labels)
+		if err != nil {
+			return err
+		}
+		parsed.Meta, parsed.Type = meta, CertificateUploaded
+		tx.Certificates.Put(parsed)
+		return nil
+	})
+	return parsed, st, err
+}
+
+// UpdateCertificate changes name and labels. Errors: not_found, invalid_input, uniqueness_error.
+func (p Project) UpdateCertificate(id int64, in UpdateResource) (*State, error) {
+	return updateMeta(p, func(tx *Tx) *Table[*Certificate] { return &tx.Certificates }, id, in)
+}
+
+// DeleteCertificate deletes a certificate. Errors: not_found, locked (it is being issued),
+// resource_in_use.
+func (p Project) DeleteCertificate(id int64) error {
+	_, err := p.update(func(tx *Tx) error {
+		c, err := tx.Certificates.Find(id)
+		if err != nil {
+			return err
+		}
+		if err := tx.RequireUnlocked(c.Ref()); err != nil {
+			return err
+		}
+		if len(c.UsedBy) > 0 {
+			return ErrResourceInUse("the certificate is used by a load balancer")
+		}
+		tx.Certificates.Delete(id)
+		return nil
+	})
+	return err
+}

@@ -47,6 +47,7 @@ type Cloud struct {
 	tokens    atomic.Pointer[map[string]Token]
 	projects  atomic.Pointer[map[int64]*projectData] // replaced, never changed
 	seed      uint64
+	ca        authority
 
 	mu      sync.Mutex // serializes all writes; guards what follows
 	queue   jobQueue
@@ -99,7 +100,7 @@ func New(o Options) *Cloud {
 	c := &Cloud{
 		clock: o.Clock, catalogue: o.Catalogue, limits: o.Limits, seed: o.Seed,
 		changed: make(chan struct{}), wake: make(chan struct{}, 1), closed: make(chan struct{}),
-		ips: newAddressPool(o.PublicIPv4, o.PublicIPv6),
+		ips: newAddressPool(o.PublicIPv4, o.PublicIPv6), ca: authority{seed: o.Seed},
 	}
 	c.lbIPs = c.ips
 	if o.LoadBalancerIPv4.IsValid() {

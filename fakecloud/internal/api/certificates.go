@@ -1,0 +1,124 @@
+package api
+
+import (
+	"net/http"
+	"net/url"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+)
+
+type certificateJSON struct {
+	ID             int64                  `json:"id"`
+	Name           string                 `json:"name"`
+	Labels         map[string]string      `json:"labels"`
+	Type           string                 `json:"type"`
+	Certificate    *string                `json:"certificate"`
+	Created        timeJSON               `json:"created"`
+	NotValidBefore timeJSON               `json:"not_valid_before"`
+	NotValidAfter  timeJSON               `json:"not_valid_after"`
+	DomainNames    []string               `json:"domain_names"`
+	Fingerprint    *string                `json:"fingerprint"`
+	Status         *certificateStatusJSON `json:"status"`
+	UsedBy         []refJSON              `json:"used_by"`
+}
+
+type certificateStatusJSON struct {
+	Issuance string           `json:"issuance"`
+	Renewal  string           `json:"renewal"`
+	Error    *actionErrorJSON `json:"error"`
+}
+
+func encodeCertificate(c *cloud.Certificate) certificateJSON {
+	out := certificateJSON{
+		ID: c.ID, Name: c.Name, Labels: c.Labels, Type: c.Type, Certificate: nullable(c.Certificate),
+		Created: timeJSON(c.Created), NotValidBefore: timeJSON(c.NotValidBefore), NotValidAfter: timeJSON(c.NotValidAfter),
+		DomainNames: nonNil(c.DomainNames), Fingerprint: nullable(c.Fingerprint), UsedBy: []refJSON{},
+	}
+	if c.Type == cloud.CertificateManaged {
+		out.Status = &certificateStatusJSON{Issuance: c.Issuance, Renewal: c.Renewal}
+		if c.ErrorCode != "" {
+			out.Status.Error = &actionErrorJSON{c.ErrorCode, c.ErrorText}
+		}
+	}
+	for _, r := range c.UsedBy {
+		out.UsedBy = append(out.UsedBy, refJSON{r.ID, r.Kind})
+	}
+	return out
+}
+
+var certificates = &resource[*cloud.Certificate]{
+	singular: "certificate", plural: "certificates", kind: cloud.KindCertificate,
+	table:  func(st *cloud.State) *cloud.Table[*cloud.Certificate] { return &st.Certificates },
+	encode: func(_ *cloud.State, c *cloud.Certificate) any { return encodeCertificate(c) },
+	sort: map[string]func(a, b *cloud.Certificate) int{
+		"id": compareID[*cloud.Certificate], "name": compareName[*cloud.Certificate], "created": compareCreated[*cloud.Certificate],
+	},
+	filter: func(q url.Values) (func(*cloud.State, *cloud.Certificate) bool, error) {
+		types, err := oneOf(q, "type", cloud.CertificateUploaded, cloud.CertificateManaged)
+		if err != nil || len(q["type"]) == 0 {
+			return nil, err
+		}
+		return func(_ *cloud.State, c *cloud.Certificate) bool { return types(c.Type) }, nil
+	},
+}
+
+func certificateRoutes() []Route {
+	return append(actionRoutesOf(certificates), []Route{
+		{http.MethodGet, "/certificates", "list_certificates", certificates.list},
+		{http.MethodPost, "/certificates", "create_certificate", createCertificate},
+		{http.MethodGet, "/certificates/{id}", "get_certificate", certificates.get},
+		{http.MethodPut, "/certificates/{id}", "update_certificate", certificates.update(cloud.Project.UpdateCertificate)},
+		{http.MethodDelete, "/certificates/{id}", "delete_certificate", certificates.remove(cloud.Project.DeleteCertificate)},
+		{http.MethodPost, "/certificates/{id}/actions/retry", "retry_certificate", retryCertificate},
+	}...)
+}
+
+// createCertificate reads the fields that the type needs and ignores those of the other.
+func createCertificate(r *Request) (Response, error) {
+	var body struct {
+		Name        string            `json:"name" check:"required,notblank"`
+		Labels      map[string]string `json:"labels"`
+		Type        string            `json:"type" check:"oneof=uploaded|managed"`
+		Certificate *string           `json:"certificate"`
+		PrivateKey  *string           `json:"private_key"`
+		DomainNames []string          `json:"domain_names"`
+	}
+	if err := r.Bind(&body); err != nil {
+		return Response{}, err
+	}
+	if body.Type == cloud.CertificateManaged {
+		c, action, st, err := r.Project.CreateManagedCertificate(cloud.CreateManagedCertificate{
+			Name: body.Name, Labels: body.Labels, DomainNames: body.DomainNames,
+		})
+		if err != nil {
+			return Response{}, err
+		}
+		return object(http.StatusCreated, certificates.part(st, c.ID, c), actionPart(st, action)), nil
+	}
+	var missing []cloud.FieldError
+	if body.Certificate == nil {
+		missing = append(missing, cloud.FieldError{Name: "certificate", Messages: []string{"is required"}})
+	}
+	if body.PrivateKey == nil {
+		missing = append(missing, cloud.FieldError{Name: "private_key", Messages: []string{"is required"}})
+	}
+	if missing != nil {
+		return Response{}, cloud.ErrInvalidInput(missing...)
+	}
+	c, st, err := r.Project.UploadCertificate(cloud.UploadCertificate{
+		Name: body.Name, Labels: body.Labels, Certificate: *body.Certificate, PrivateKey: *body.PrivateKey,
+	})
+	if err != nil {
+		return Response{}, err
+	}
+	return object(http.StatusCreated, certificates.part(st, c.ID, c), Part{"action", []byte("null")}), nil
+}
+
+func retryCertificate(r *Request) (Response, error) {
+	id, err := r.ID(cloud.KindCertificate)
+	if err != nil {
+		return Response{}, err
+	}
+	action, st, err := r.Project.RetryCertificate(id)
+	return started(st, action, err)
+}

@@ -1,0 +1,225 @@
+package cloud
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Let's Encrypt's terms, which managed certificates have, and when the cloud renews them.
+const (
+	managedValidity     = 90 * 24 * time.Hour
+	managedBackdating   = time.Hour
+	managedRenewal      = 30 * 24 * time.Hour // before the certificate expires
+	maxManagedDomains   = 100
+	maxDomainNameLength = 253
+)
+
+// CreateManagedCertificate is the input of POST /certificates for the type managed.
+type CreateManagedCertificate struct {
+	Name        string
+	Labels      map[string]string
+	DomainNames []string
+}
+
+// CreateManagedCertificate starts to issue a certificate for some domains. It can be used by load
+// balancers when the action has succeeded; when the action fails, the certificate stays and says
+// why, until it is retried or deleted.
+// Errors: invalid_input, uniqueness_error (name), resource_limit_exceeded.
+func (p Project) CreateManagedCertificate(in CreateManagedCertificate) (c *Certificate, action int64, st *State, err error) {
+	domains, err := checkDomains(in.DomainNames)
+	if err != nil {
+		return nil, 0, nil, err
+	}
+	st, err = p.update(func(tx *Tx) error {
+		meta, err := tx.newCertificate(in.Name, in.Labels)
+		if err != nil {
+			return err
+		}
+		c = &Certificate{
+			Meta: meta, Type: CertificateManaged, DomainNames: domains,
+			Issuance: IssuancePending, Renewal: RenewalUnavailable,
+		}
+		tx.Certificates.Put(c)
+		action = tx.issue(c, "create_certificate")
+		return nil
+	})
+	return c, action, st, err
+}
+
+// RetryCertificate tries a failed issuance or renewal again.
+// Errors: not_found, locked, unsupported_error (it is not managed, or nothing has failed).
+func (p Project) RetryCertificate(id int64) (action int64, st *State, err error) {
+	st, err = p.update(func(tx *Tx) error {
+		c, err := tx.Certificates.Find(id)
+		if err != nil {
+			return err
+		}
+		if err := tx.RequireUnlocked(c.Ref()); err != nil {
+			return err
+		}
+		if c.Type != CertificateManaged {
+			return ErrUnsupported("only managed certificates are issued and renewed")
+		}
+		if c.Issuance != IssuanceFailed && c.Renewal != RenewalFailed {
+			return ErrUnsupported("neither issuance nor renewal of the certificate has failed")
+		}
+		action = tx.issue(c, "issue_certificate")
+		return nil
+	})
+	return action, st, err
+}
+
+// issue starts the action that issues or renews a certificate.
+func (tx *Tx) issue(c *Certificate, command string) (action int64) {
+	id := c.ID
+	tx.Certificates.Update(id, func(c *Certificate) {
+		c.ErrorCode, c.ErrorText = "", ""
+		if c.Issuance == IssuanceCompleted {
+			c.Renewal = RenewalPending
+		} else {
+			c.Issuance = IssuancePending
+		}
+	})
+	a := tx.Start(ActionSpec{
+		Command: command, Resources: []Ref{c.Ref()}, Locks: []Ref{c.Ref()},
+		Done: func(tx *Tx) error { return tx.signManaged(id) },
+		Failed: func(tx *Tx) {
+			failed, _ := tx.Actions.Get(action)
+			tx.Certificates.Update(id, func(c *Certificate) {
+				c.Attempts++
+				c.ErrorCode, c.ErrorText = failed.ErrorCode, failed.ErrorMessage
+				if c.Issuance == IssuanceCompleted {
+					c.Renewal = RenewalFailed
+				} else {
+					c.Issuance = IssuanceFailed
+				}
+			})
+		},
+	})
+	action = a.ID // before Failed can run: actions end in a later transaction
+	return action
+}
+
+// signManaged is the effect of issuing: a new key and a new certificate. Its errors are those that
+// the domains ask for.
+func (tx *Tx) signManaged(id int64) error {
+	c, err := tx.Certificates.Find(id)
+	if err != nil {
+		return err
+	}
+	for _, d := range c.DomainNames {
+		if f, ok := IssuanceFailure(d); ok && f.applies(c) {
+			return &Error{Code: f.Code, Status: 422, Message: fmt.Sprintf("%s: %s", d, issuanceErrors[f.Code])}
+		}
+	}
+	issued, err := tx.cloud.ca.issue(c, tx.now)
+	if err != nil {
+		return err
+	}
+	tx.Certificates.Update(id, func(c *Certificate) {
+		c.Attempts++
+		c.Issuance, c.Renewal = IssuanceCompleted, RenewalScheduled
+		c.Certificate, c.PrivateKey = issued.chainPEM, issued.keyPEM
+		domains := c.DomainNames
+		c.describe(issued.leaf)
+		c.DomainNames = domains // in the order in which they were asked for
+	})
+	tx.schedule(issued.leaf.NotAfter.Add(-managedRenewal).Sub(tx.now), func(tx *Tx) error {
+		if c, ok := tx.Certificates.Get(id); ok && c.Fingerprint == fingerprint(issued.leaf.Raw) {
+			tx.issue(c, "issue_certificate")
+		}
+		return nil
+	})
+	return nil
+}
+
+// Failure says how the issuing of a certificate for a domain fails.
+type Failure struct {
+	Code Code
+	// Once means that only the first attempt fails, Renewal that only renewals fail.
+	Once, Renewal bool
+}
+
+func (f Failure) applies(c *Certificate) bool {
+	switch {
+	case f.Once:
+		return c.Attempts == 0
+	case f.Renewal:
+		return c.Issuance == IssuanceCompleted
+	}
+	return true
+}
+
+// issuanceErrors are the operation specific errors of POST /certificates/{id}/actions/retry.
+var issuanceErrors = map[Code]string{
+	"caa_record_does_not_allow_ca":                          "CAA record does not allow certificate authority",
+	"ca_dns_validation_failed":                              "Certificate Authority: DNS validation failed",
+	"ca_too_many_authorizations_failed_recently":            "Certificate Authority: Too many authorizations failed recently",
+	"ca_too_many_certificates_issued_for_registered_domain": "Certificate Authority: Too many certificates issued for registered domain",
+	"ca_too_many_duplicate_certificates":                    "Certificate Authority: Too many duplicate certificates",
+	"could_not_verify_domain_delegated_to_zone":             "Could not verify domain delegated to zone",
+	"dns_zone_not_found":                                    "DNS zone not found",
+	"dns_zone_is_secondary_zone":                            "DNS zone is a secondary zone",
+}
+
+// IssuanceFailure tells whether a domain is one that no certificate is issued for: those under
+// "invalid", which exist nowhere (RFC 2606). The label before it may name the error code of the
+// API, with dashes; otherwise it is dns_zone_not_found:
+//
+//	www.ca-dns-validation-failed.invalid          fails whenever it is tried
+//	www.once-ca-dns-validation-failed.invalid     fails the first time; a retry succeeds
+//	www.renewal-ca-dns-validation-failed.invalid  is issued; renewals fail
+func IssuanceFailure(domain string) (Failure, bool) {
+	name, ok := strings.CutSuffix(domain, ".invalid")
+	if !ok {
+		return Failure{}, false
+	}
+	label := name[strings.LastIndexByte(name, '.')+1:]
+	f := Failure{Code: "dns_zone_not_found"}
+	label, f.Once = strings.CutPrefix(label, "once-")
+	if !f.Once {
+		label, f.Renewal = strings.CutPrefix(label, "renewal-")
+	}
+	if asked := Code(strings.ReplaceAll(label, "-", "_")); issuanceErrors[asked] != "" {
+		f.Code = asked
+	}
+	return f, true
+}
+
+// checkDomains returns the domains of a managed certificate in lower case, or invalid_input.
+func checkDomains(domains []string) ([]string, error) {
+	var problems []string
+	if len(domains) == 0 {
+		problems = append(problems, "at least one domain is required")
+	}
+	if len(domains) > maxManagedDomains {
+		problems = append(problems, fmt.Sprintf("at most %d domains are allowed", maxManagedDomains))
+	}
+	out := make([]string, 0, min(len(domains), maxManagedDomains))
+	for _, d := range domains[:min(len(domains), maxManagedDomains)] {
+		lower := strings.ToLower(d)
+		switch {
+		case !isDomain(lower):
+			problems = append(problems, fmt.Sprintf("%q is not a domain", abbreviated(d)))
+		case slices.Contains(out, lower):
+			problems = append(problems, fmt.Sprintf("%q is there twice", abbreviated(d)))
+		}
+		out = append(out, lower)
+	}
+	if len(problems) > 0 {
+		return nil, ErrInvalidInput(FieldError{"domain_names", problems})
+	}
+	return out, nil
+}
+
+// isDomain accepts names of at least two labels, the first of which may be "*".
+func isDomain(d string) bool {
+	labels := strings.Split(strings.TrimPrefix(d, "*."), ".")
+	if len(d) > maxDomainNameLength || len(labels) < 2 || !allMatch(dnsLabel, labels) {
+		return false
+	}
+	last := labels[len(labels)-1]
+	return strings.Trim(last, "0123456789") != "" // an IPv4 address is no domain
+}

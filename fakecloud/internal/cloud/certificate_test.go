@@ -1,0 +1,507 @@
+package cloud
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// testCA signs certificates for uploads.
+type testCA struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newTestCA(t testing.TB) testCA {
+	t.Helper()
+	return testCA{}.issue(t, func(c *x509.Certificate) { c.IsCA, c.KeyUsage = true, x509.KeyUsageCertSign })
+}
+
+func (ca testCA) issue(t testing.TB, change func(*x509.Certificate)) testCA {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(7), Subject: pkix.Name{CommonName: "test"}, BasicConstraintsValid: true,
+		NotBefore: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), NotAfter: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC),
+	}
+	if change != nil {
+		change(template)
+	}
+	parent := ca
+	if parent.cert == nil {
+		parent = testCA{template, key}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent.cert, key.Public(), parent.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return testCA{cert, key}
+}
+
+func (ca testCA) pem() string { return string(encodePEM("CERTIFICATE", ca.cert.Raw)) }
+
+func (ca testCA) keyPEM(t testing.TB) string { t.Helper(); return pkcs8(t, ca.key) }
+
+func pkcs8(t testing.TB, key any) string {
+	t.Helper()
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(encodePEM("PRIVATE KEY", der))
+}
+
+func named(names ...string) func(*x509.Certificate) {
+	return func(c *x509.Certificate) { c.DNSNames = names }
+}
+
+func certificateProject(t *testing.T, o Options) (Project, *clocktesting.FakeClock) {
+	t.Helper()
+	clock := clocktesting.NewFakeClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
+	o.Clock = clock
+	c := New(o)
+	t.Cleanup(c.Close)
+	p, _ := c.Project(1)
+	return p, clock
+}
+
+func TestAnUploadedCertificateIsDescribed(t *testing.T) {
+	t.Parallel()
+	p, _ := certificateProject(t, Options{})
+	ca := newTestCA(t)
+	leaf := ca.issue(t, named("example.com", "www.example.com"))
+	chain := leaf.pem() + ca.pem()
+	c, _, err := p.UploadCertificate(UploadCertificate{Name: "web", Certificate: chain, PrivateKey: leaf.keyPEM(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Type != CertificateUploaded || c.Certificate != chain || c.PrivateKey != leaf.keyPEM(t) ||
+		!c.NotValidAfter.Equal(leaf.cert.NotAfter) || !c.NotValidBefore.Equal(leaf.cert.NotBefore) ||
+		!slices.Equal(c.DomainNames, []string{"example.com", "www.example.com"}) {
+		t.Errorf("certificate: %+v", c)
+	}
+	if len(c.Fingerprint) != 32*3-1 || strings.Count(c.Fingerprint, ":") != 31 || strings.ToLower(c.Fingerprint) != c.Fingerprint {
+		t.Errorf("fingerprint: %s", c.Fingerprint)
+	}
+	if _, err := tls.X509KeyPair([]byte(c.Certificate), []byte(c.PrivateKey)); err != nil {
+		t.Errorf("the data plane could not use it: %v", err)
+	}
+}
+
+func TestUploadsAreChecked(t *testing.T) {
+	t.Parallel()
+	p, _ := certificateProject(t, Options{})
+	ca, other := newTestCA(t), newTestCA(t)
+	leaf := ca.issue(t, named("example.com"))
+	key := leaf.keyPEM(t)
+	ecDER, err := x509.MarshalECPrivateKey(leaf.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, edKey, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	damaged := strings.Replace(ca.pem(), "A", "*", 1)
+	for _, tt := range []struct {
+		name, chain, key, want string
+	}{
+		{"leaf alone", leaf.pem(), key, ""},
+		{"comments around blocks", "subject=leaf\n" + leaf.pem() + "\nissuer\n" + ca.pem() + "\n\n", key, ""},
+		{"SEC 1 key after its parameters", leaf.pem(),
+			"-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n" + string(encodePEM("EC PRIVATE KEY", ecDER)), ""},
+		{"no domain names", ca.issue(t, func(c *x509.Certificate) { c.Subject.CommonName = "" }).pem(), key, "private_key"},
+		{"nothing", "", "", "certificate"},
+		{"no PEM", "hello", key, "certificate"},
+		{"a key in the chain", leaf.pem() + key, key, "certificate"},
+		{"not DER", string(encodePEM("CERTIFICATE", []byte("x"))), key, "certificate"},
+		{"chain in the wrong order", ca.pem() + leaf.pem(), ca.keyPEM(t), "certificate"},
+		{"chain of strangers", leaf.pem() + other.pem(), key, "certificate"},
+		{"damaged second certificate", leaf.pem() + damaged, key, "certificate"},
+		{"too long a chain", leaf.pem() + strings.Repeat(ca.pem(), 5), key, "certificate"},
+		{"too large a chain", leaf.pem() + strings.Repeat(" ", MaxCertificateChainBytes), key, "certificate"},
+		{"key of another certificate", leaf.pem(), other.keyPEM(t), "private_key"},
+		{"RSA key for an ECDSA certificate", leaf.pem(), string(encodePEM("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(rsaKey))), "private_key"},
+		{"Ed25519 key for an ECDSA certificate", leaf.pem(), pkcs8(t, edKey), "private_key"},
+		{"certificate as key", leaf.pem(), leaf.pem(), "private_key"},
+		{"key that is none", leaf.pem(), string(encodePEM("PRIVATE KEY", []byte("x"))), "private_key"},
+		{"encrypted key", leaf.pem(), string(encodePEM("ENCRYPTED PRIVATE KEY", []byte("x"))), "private_key"},
+		{"too large a key", leaf.pem(), key + strings.Repeat("\n", MaxPrivateKeyBytes), "private_key"},
+	} {
+		_, _, err := p.UploadCertificate(UploadCertificate{Name: tt.name, Certificate: tt.chain, PrivateKey: tt.key})
+		if got := codeOf(err); got != tt.want {
+			t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
+		}
+	}
+	if n := p.View().Certificates.Len(); n != 3 {
+		t.Errorf("%d certificates exist", n)
+	}
+}
+
+func TestCertificateNamesAreUniqueAndLimited(t *testing.T) {
+	t.Parallel()
+	p, _ := certificateProject(t, Options{Limits: Limits{Certificates: 2}})
+	if _, _, _, err := p.CreateManagedCertificate(CreateManagedCertificate{Name: "a", DomainNames: []string{"example.com"}}); err != nil {
+		t.Fatal(err)
+	}
+	leaf := newTestCA(t)
+	if _, _, err := p.UploadCertificate(UploadCertificate{Name: "a", Certificate: leaf.pem(), PrivateKey: leaf.keyPEM(t)}); codeOf(err) != "uniqueness_error" {
+		t.Errorf("same name: %v", err)
+	}
+	if _, _, err := p.UploadCertificate(UploadCertificate{Name: "b", Certificate: leaf.pem(), PrivateKey: leaf.keyPEM(t), Labels: map[string]string{"?": ""}}); codeOf(err) != "labels" {
+		t.Errorf("bad label: %v", err)
+	}
+	if _, _, err := p.UploadCertificate(UploadCertificate{Name: "b", Certificate: leaf.pem(), PrivateKey: leaf.keyPEM(t)}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, _, err := p.CreateManagedCertificate(CreateManagedCertificate{Name: "c", DomainNames: []string{"example.com"}}); codeOf(err) != "resource_limit_exceeded" {
+		t.Errorf("third: %v", err)
+	}
+}
+
+func TestDomainsOfManagedCertificatesAreChecked(t *testing.T) {
+	t.Parallel()
+	p, _ := certificateProject(t, Options{})
+	many := make([]string, 101)
+	for i := range many {
+		many[i] = strings.Repeat("a", i%60+1) + ".example" + strings.Repeat("b", i/60) + ".com"
+	}
+	for _, tt := range []struct {
+		domains []string
+		ok      bool
+	}{
+		{[]string{"example.com"}, true},
+		{[]string{"Example.COM", "*.example.com", "xn--bcher-kva.example"}, true},
+		{many[:100], true},
+		{many, false},
+		{nil, false},
+		{[]string{""}, false},
+		{[]string{"com"}, false},
+		{[]string{"10.0.0.1"}, false},
+		{[]string{"a..example.com"}, false},
+		{[]string{"-a.example.com"}, false},
+		{[]string{"a.*.example.com"}, false},
+		{[]string{"*.*.example.com"}, false},
+		{[]string{"example.com."}, false},
+		{[]string{"example.com", "EXAMPLE.com"}, false},
+		{[]string{strings.Repeat("a.", 127) + "com"}, false},
+	} {
+		if _, err := checkDomains(tt.domains); (err == nil) != tt.ok {
+			t.Errorf("%.60q: %v", tt.domains, err)
+		}
+	}
+	_, _, _, err := p.CreateManagedCertificate(CreateManagedCertificate{Name: "x", DomainNames: []string{"localhost"}})
+	if codeOf(err) != "domain_names" || p.View().Certificates.Len() != 0 || p.View().Actions.Len() != 0 {
+		t.Errorf("create: %v", err)
+	}
+}
+
+func TestAManagedCertificateIsIssuedWhenItsActionEnds(t *testing.T) {
+	t.Parallel()
+	p, clock := certificateProject(t, Options{Profile: ProfileFixed(10 * time.Second)})
+	c, action, st, err := p.CreateManagedCertificate(CreateManagedCertificate{Name: "web", DomainNames: []string{"www.example.com", "example.com"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, _ = st.Certificates.Get(c.ID)
+	if c.Issuance != IssuancePending || c.Renewal != RenewalUnavailable || c.Certificate != "" || c.Fingerprint != "" || !c.NotValidAfter.IsZero() {
+		t.Errorf("at first: %+v", c)
+	}
+	if err := p.DeleteCertificate(c.ID); codeOf(err) != "locked" {
+		t.Errorf("delete while pending: %v", err)
+	}
+	if _, _, err := p.RetryCertificate(c.ID); codeOf(err) != "locked" {
+		t.Errorf("retry while pending: %v", err)
+	}
+	clock.Step(10 * time.Second)
+	st = p.View()
+	if a, _ := st.Actions.Get(action); a.Status != ActionSuccess || a.Command != "create_certificate" {
+		t.Errorf("action: %+v", a)
+	}
+	c, _ = st.Certificates.Get(c.ID)
+	if c.Issuance != IssuanceCompleted || c.Renewal != RenewalScheduled || c.NotValidAfter.Sub(c.NotValidBefore) != managedValidity-time.Second ||
+		!slices.Equal(c.DomainNames, []string{"www.example.com", "example.com"}) {
+		t.Errorf("issued: %+v", c)
+	}
+	pair, err := tls.X509KeyPair([]byte(c.Certificate), []byte(c.PrivateKey))
+	if err != nil || len(pair.Certificate) != 2 {
+		t.Fatalf("chain of %d, %v", len(pair.Certificate), err)
+	}
+	verify(t, p.Cloud(), c, "example.com", clock.Now())
+}
+
+// verify checks that a client that trusts the cloud's root accepts a certificate.
+func verify(t *testing.T, c *Cloud, cert *Certificate, domain string, now time.Time) {
+	t.Helper()
+	chain, problem := parseChain(cert.Certificate)
+	if problem != "" {
+		t.Fatal(problem)
+	}
+	intermediates := x509.NewCertPool()
+	for _, i := range chain[1:] {
+		intermediates.AddCert(i)
+	}
+	if _, err := chain[0].Verify(x509.VerifyOptions{DNSName: domain, Roots: c.CertPool(), Intermediates: intermediates, CurrentTime: now}); err != nil {
+		t.Errorf("a client would refuse it: %v", err)
+	}
+}
+
+func TestManagedCertificatesAreRenewedBeforeTheyExpire(t *testing.T) {
+	t.Parallel()
+	p, clock := certificateProject(t, Options{})
+	c, _, st, err := p.CreateManagedCertificate(CreateManagedCertificate{Name: "web", DomainNames: []string{"*.example.com"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _ := st.Certificates.Get(c.ID)
+	due := first.NotValidAfter.Add(-managedRenewal)
+	clock.SetTime(due.Add(-time.Second))
+	if now, _ := p.View().Certificates.Get(c.ID); now.Fingerprint != first.Fingerprint {
+		t.Error("it was renewed too early")
+	}
+	clock.SetTime(due)
+	second, _ := p.View().Certificates.Get(c.ID)
+	if second.Fingerprint == first.Fingerprint || second.PrivateKey == first.PrivateKey || !second.NotValidAfter.After(first.NotValidAfter) ||
+		second.Renewal != RenewalScheduled {
+		t.Errorf("not renewed: %+v", second)
+	}
+	verify(t, p.Cloud(), second, "a.example.com", clock.Now())
+
+	clock.Step(365 * 24 * time.Hour)
+	last, _ := p.View().Certificates.Get(c.ID)
+	if !last.NotValidAfter.After(clock.Now()) {
+		t.Errorf("after a year it has expired: %v", last.NotValidAfter)
+	}
+	renewals := 0
+	for e := range p.View().Actions.Of(c.Ref()) {
+		if e.Value.Command == "issue_certificate" {
+			renewals++
+		}
+	}
+	if renewals < 6 || renewals > 8 {
+		t.Errorf("%d renewals in about 14 months", renewals)
+	}
+	if err := p.DeleteCertificate(c.ID); err != nil {
+		t.Fatal(err)
+	}
+	clock.Step(100 * 24 * time.Hour)
+	if n := p.View().Certificates.Len(); n != 0 {
+		t.Errorf("a renewal brought it back: %d", n)
+	}
+}
+
+func TestIssuanceFailsOnRequest(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		domain string
+		want   Failure
+		ok     bool
+	}{
+		{"example.com", Failure{}, false},
+		{"invalid.example.com", Failure{}, false},
+		{"www.example.invalid", Failure{Code: "dns_zone_not_found"}, true},
+		{"www.dns-zone-is-secondary-zone.invalid", Failure{Code: "dns_zone_is_secondary_zone"}, true},
+		{"once-ca-too-many-certificates-issued-for-registered-domain.invalid",
+			Failure{Code: "ca_too_many_certificates_issued_for_registered_domain", Once: true}, true},
+		{"*.renewal-ca-dns-validation-failed.invalid", Failure{Code: "ca_dns_validation_failed", Renewal: true}, true},
+	} {
+		if got, ok := IssuanceFailure(tt.domain); got != tt.want || ok != tt.ok {
+			t.Errorf("%s: %+v %v", tt.domain, got, ok)
+		}
+	}
+	for code := range issuanceErrors {
+		label := "renewal-" + strings.ReplaceAll(string(code), "_", "-")
+		if !isDomain(label + ".invalid") {
+			t.Errorf("%s cannot be asked for", code)
+		}
+	}
+}
+
+func TestAFailedIssuanceIsRetried(t *testing.T) {
+	t.Parallel()
+	p, _ := certificateProject(t, Options{})
+	c, action, st, err := p.CreateManagedCertificate(CreateManagedCertificate{
+		Name: "web", DomainNames: []string{"example.com", "www.once-caa-record-does-not-allow-ca.invalid"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, _ := st.Actions.Get(action)
+	c, _ = st.Certificates.Get(c.ID)
+	if a.Status != ActionFailed || a.ErrorCode != "caa_record_does_not_allow_ca" || c.ErrorCode != a.ErrorCode || c.ErrorText != a.ErrorMessage ||
+		c.Issuance != IssuanceFailed || c.Renewal != RenewalUnavailable || c.Certificate != "" {
+		t.Fatalf("action %+v, certificate %+v", a, c)
+	}
+	action, st, err = p.RetryCertificate(c.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, _ = st.Actions.Get(action)
+	c, _ = st.Certificates.Get(c.ID)
+	if a.Command != "issue_certificate" || a.Status != ActionSuccess || c.Issuance != IssuanceCompleted || c.ErrorCode != "" || c.ErrorText != "" {
+		t.Errorf("action %+v, certificate %+v", a, c)
+	}
+	if _, _, err := p.RetryCertificate(c.ID); codeOf(err) != "unsupported_error" {
+		t.Errorf("retry after success: %v", err)
+	}
+}
+
+func TestAFailedRenewalKeepsTheCertificate(t *testing.T) {
+	t.Parallel()
+	p, clock := certificateProject(t, Options{})
+	c, _, st, err := p.CreateManagedCertificate(CreateManagedCertificate{
+		Name: "web", DomainNames: []string{"renewal-ca-dns-validation-failed.invalid"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _ := st.Certificates.Get(c.ID)
+	if first.Issuance != IssuanceCompleted {
+		t.Fatalf("certificate: %+v", first)
+	}
+	clock.Step(61 * 24 * time.Hour)
+	for range 2 {
+		now, _ := p.View().Certificates.Get(c.ID)
+		if now.Issuance != IssuanceCompleted || now.Renewal != RenewalFailed || now.ErrorCode != "ca_dns_validation_failed" || now.Fingerprint != first.Fingerprint {
+			t.Errorf("certificate: %+v", now)
+		}
+		if _, _, err := p.RetryCertificate(c.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestAFaultRuleFailsIssuance(t *testing.T) {
+	t.Parallel()
+	p, _ := certificateProject(t, Options{})
+	failing := p.WithOutcome(&ActionOutcome{Fail: true, FailCode: "ca_dns_validation_failed", FailMessage: "no"})
+	c, _, st, err := failing.CreateManagedCertificate(CreateManagedCertificate{Name: "web", DomainNames: []string{"example.com"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, _ = st.Certificates.Get(c.ID)
+	if c.Issuance != IssuanceFailed || c.ErrorCode != "ca_dns_validation_failed" || c.ErrorText != "no" {
+		t.Errorf("certificate: %+v", c)
+	}
+	if _, st, err = p.RetryCertificate(c.ID); err != nil {
+		t.Fatal(err)
+	}
+	if c, _ = st.Certificates.Get(c.ID); c.Issuance != IssuanceCompleted {
+		t.Errorf("after a retry: %+v", c)
+	}
+}
+
+func TestAUsedCertificateIsNotDeleted(t *testing.T) {
+	t.Parallel()
+	p, _ := certificateProject(t, Options{})
+	leaf := newTestCA(t)
+	c, _, err := p.UploadCertificate(UploadCertificate{Name: "web", Certificate: leaf.pem(), PrivateKey: leaf.keyPEM(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	use := func(refs ...Ref) {
+		if _, err := p.update(func(tx *Tx) error {
+			tx.Certificates.Update(c.ID, func(c *Certificate) { c.UsedBy = refs })
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	use(Ref{KindLoadBalancer, 4711})
+	if err := p.DeleteCertificate(c.ID); codeOf(err) != "resource_in_use" {
+		t.Errorf("delete: %v", err)
+	}
+	if _, _, err := p.RetryCertificate(c.ID); codeOf(err) != "unsupported_error" {
+		t.Errorf("retry of an uploaded one: %v", err)
+	}
+	use()
+	if err := p.DeleteCertificate(c.ID); err != nil {
+		t.Error(err)
+	}
+	if err := p.DeleteCertificate(c.ID); codeOf(err) != "not_found" {
+		t.Errorf("delete again: %v", err)
+	}
+}
+
+func TestASeedMakesCertificatesReproducible(t *testing.T) {
+	t.Parallel()
+	issue := func(seed uint64) *Certificate {
+		p, _ := certificateProject(t, Options{Seed: seed})
+		c, _, st, err := p.CreateManagedCertificate(CreateManagedCertificate{Name: "web", DomainNames: []string{"example.com"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, _ = st.Certificates.Get(c.ID)
+		return c
+	}
+	a, b, other, random1, random2 := issue(42), issue(42), issue(43), issue(0), issue(0)
+	if a.Certificate != b.Certificate || a.PrivateKey != b.PrivateKey {
+		t.Error("the same seed gave other certificates")
+	}
+	if a.PrivateKey == other.PrivateKey {
+		t.Error("another seed gave the same key")
+	}
+	if random1.PrivateKey == random2.PrivateKey {
+		t.Error("without a seed the key is not random")
+	}
+	c := New(Options{Seed: 42})
+	defer c.Close()
+	d := New(Options{Seed: 42})
+	defer d.Close()
+	if !bytes.Equal(c.CARoots(), d.CARoots()) {
+		t.Error("the same seed gave another root")
+	}
+	if block, rest := pem.Decode(c.CARoots()); block == nil || len(rest) > 0 {
+		t.Error("the root is not one PEM block")
+	}
+}
+
+func FuzzParseUpload(f *testing.F) {
+	ca := newTestCA(f)
+	leaf := ca.issue(f, named("example.com"))
+	f.Add(leaf.pem()+ca.pem(), leaf.keyPEM(f))
+	f.Add(leaf.pem(), "-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n")
+	f.Add("-----BEGIN CERTIFICATE-----\n\n-----END CERTIFICATE-----\n", "-----BEGIN RSA PRIVATE KEY-----\nDEK-Info: x\n\nAAAA\n-----END RSA PRIVATE KEY-----\n")
+	f.Add("", "")
+	f.Fuzz(func(t *testing.T, chain, key string) {
+		c, err := parseUpload(chain, key)
+		if (c == nil) == (err == nil) {
+			t.Fatalf("certificate %v, error %v", c, err)
+		}
+		if err != nil {
+			if code := codeOf(err); code != "certificate" && code != "private_key" {
+				t.Fatalf("error %v", err)
+			}
+			return
+		}
+		// What is accepted, the data plane must be able to use.
+		if _, err := tls.X509KeyPair([]byte(c.Certificate), []byte(c.PrivateKey)); err != nil {
+			t.Fatalf("accepted, but %v", err)
+		}
+	})
+}
