@@ -106,8 +106,10 @@ func (p Project) RebuildServer(id int64, in RebuildServer) (password string, act
 			Command: "rebuild_server",
 			Begin:   func(tx *Tx) { tx.setServerStatus(id, ServerRebuilding) },
 			Done: func(tx *Tx) error {
+				// A snapshot may have been changed, or deleted, in the meantime.
+				now, _ := tx.Image(image.ID)
 				tx.Servers.Update(id, func(s *Server) {
-					s.Image = image
+					s.Image = now
 					if in.UserData != nil {
 						s.UserData = *in.UserData
 					}

@@ -273,9 +273,7 @@ func (s *serverPlan) checkPlacement(tx *Tx) error {
 func (tx *Tx) findImage(idOrName, arch string) (*Image, error) {
 	image, ok := tx.Catalogue.ImageByName(idOrName, arch)
 	if id, err := strconv.ParseInt(idOrName, 10, 64); err == nil && !ok {
-		if image, ok = tx.Catalogue.Image(id); !ok {
-			image, ok = tx.Images.Get(id)
-		}
+		image, ok = tx.Image(id)
 	}
 	if !ok {
 		if slices.ContainsFunc(tx.Catalogue.Images, func(i *Image) bool { return i.Name == idOrName }) {

@@ -43,7 +43,7 @@ func (p Project) DisableServerBackup(id int64) (int64, *State, error) {
 func (tx *Tx) backupsOf(server int64) []int64 {
 	var ids []int64
 	for i := range tx.Images.All() {
-		if i.Type == "backup" && i.BoundTo == server {
+		if i.Type == ImageBackup && i.BoundTo == server {
 			ids = append(ids, i.ID)
 		}
 	}
@@ -52,8 +52,14 @@ func (tx *Tx) backupsOf(server int64) []int64 {
 
 func (tx *Tx) deleteBackups(server int64) {
 	for _, id := range tx.backupsOf(server) {
-		tx.Images.Delete(id)
+		tx.deleteImage(id)
 	}
+}
+
+// deleteImage deletes an image; servers that were made from it show none.
+func (tx *Tx) deleteImage(id int64) {
+	tx.Images.Delete(id)
+	tx.showImage(id, nil)
 }
 
 // CreateServerImage is the input of the action create_image.
@@ -71,7 +77,7 @@ func (p Project) CreateServerImage(id int64, in CreateServerImage) (image *Image
 		if err := ValidateLabels(in.Labels); err != nil {
 			return ActionSpec{}, err
 		}
-		if in.Type == "backup" && s.BackupWindow == "" {
+		if in.Type == ImageBackup && s.BackupWindow == "" {
 			return ActionSpec{}, ErrField("type", "backups are not enabled for this server")
 		}
 		if err := checkLimit(KindImage, tx.Images.Len(), tx.cloud.limits.Images); err != nil {
@@ -81,9 +87,10 @@ func (p Project) CreateServerImage(id int64, in CreateServerImage) (image *Image
 		tx.Images.Put(image)
 		newID := image.ID
 		return ActionSpec{
-			Command: "create_image",
-			Done:    func(tx *Tx) error { tx.imageCreated(newID, id); return nil },
-			Failed:  func(tx *Tx) { tx.Images.Delete(newID) },
+			// The image is locked too: nobody may delete it before it is there.
+			Command: "create_image", Locks: []Ref{image.Ref()},
+			Done:   func(tx *Tx) error { tx.imageCreated(newID, id); return nil },
+			Failed: func(tx *Tx) { tx.deleteImage(newID) },
 		}, nil
 	})
 	return image, action, st, err
@@ -101,7 +108,7 @@ func (tx *Tx) newServerImage(s *Server, in CreateServerImage) *Image {
 	if s.Image != nil {
 		i.OSFlavor, i.OSVersion = s.Image.OSFlavor, s.Image.OSVersion
 	}
-	if in.Type == "backup" {
+	if in.Type == ImageBackup {
 		i.BoundTo = s.ID
 	}
 	return i
@@ -113,10 +120,10 @@ func (tx *Tx) imageCreated(image, server int64) {
 		// Nobody writes to the simulated disk; a system takes about this much of it.
 		i.ImageSize = min(2.3, i.DiskSize)
 	})
-	if !ok || i.Type != "backup" {
+	if !ok || i.Type != ImageBackup {
 		return
 	}
 	if old := tx.backupsOf(server); len(old) > MaxBackupsPerServer {
-		tx.Images.Delete(old[0])
+		tx.deleteImage(old[0])
 	}
 }
