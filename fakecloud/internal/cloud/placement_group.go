@@ -1,8 +1,14 @@
 package cloud
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
 // PlacementGroup keeps servers on different hosts. The only type is "spread".
+//
+// Reproduced: at most ten servers per group, one group per server, a server must be off to join. Left
+// out: hosts, and therefore a group that cannot be spread for want of one.
 type PlacementGroup struct {
 	Meta
 	Type    string
@@ -14,4 +20,148 @@ func (g *PlacementGroup) Clone() *PlacementGroup {
 	c := *g
 	c.Servers = slices.Clone(g.Servers)
 	return &c
+}
+
+// checkRoom returns an error if the group is full. The document has placement_error for this; the
+// message is the one that users report.
+func (g *PlacementGroup) checkRoom() error {
+	if len(g.Servers) >= MaxServersPerPlacementGroup {
+		return ErrOperation("placement_error",
+			fmt.Sprintf("placement group with ID %d contains already %d servers", g.ID, len(g.Servers)))
+	}
+	return nil
+}
+
+// CreatePlacementGroup is the input of POST /placement_groups.
+type CreatePlacementGroup struct {
+	Name   string
+	Type   string
+	Labels map[string]string
+}
+
+// CreatePlacementGroup creates an empty group.
+// Errors: invalid_input, uniqueness_error, resource_limit_exceeded.
+func (p Project) CreatePlacementGroup(in CreatePlacementGroup) (*PlacementGroup, *State, error) {
+	var g *PlacementGroup
+	st, err := p.update(func(tx *Tx) error {
+		if in.Type != "spread" {
+			return ErrField("type", "must be spread")
+		}
+		if err := ValidateLabels(in.Labels); err != nil {
+			return err
+		}
+		if err := checkLimit(KindPlacementGroup, tx.PlacementGroups.Len(), tx.cloud.limits.PlacementGroups); err != nil {
+			return err
+		}
+		if err := RequireUniqueName(&tx.PlacementGroups, in.Name, 0); err != nil {
+			return err
+		}
+		g = &PlacementGroup{Meta: tx.NewMeta(in.Name, in.Labels), Type: in.Type}
+		tx.PlacementGroups.Put(g)
+		return nil
+	})
+	return g, st, err
+}
+
+// UpdatePlacementGroup changes name and labels. Errors: not_found, invalid_input, uniqueness_error.
+func (p Project) UpdatePlacementGroup(id int64, in UpdateResource) (*State, error) {
+	return p.update(func(tx *Tx) error {
+		if err := setMeta(&tx.PlacementGroups, id, in); err != nil {
+			return err
+		}
+		tx.touchServersOf(id)
+		return nil
+	})
+}
+
+// DeletePlacementGroup deletes a group; its servers stay. Errors: not_found.
+func (p Project) DeletePlacementGroup(id int64) error {
+	_, err := p.update(func(tx *Tx) error {
+		g, err := tx.PlacementGroups.Find(id)
+		if err != nil {
+			return err
+		}
+		for _, s := range g.Servers {
+			tx.Servers.Update(s, func(s *Server) { s.PlacementGroup = 0 })
+		}
+		tx.PlacementGroups.Delete(id)
+		return nil
+	})
+	return err
+}
+
+// touchServersOf makes new versions of a group's servers, which show the group.
+func (tx *Tx) touchServersOf(group int64) {
+	if g, ok := tx.PlacementGroups.Get(group); ok {
+		for _, s := range g.Servers {
+			tx.Servers.Touch(s)
+		}
+	}
+}
+
+// joinPlacementGroup puts a server into a group that has room.
+func (tx *Tx) joinPlacementGroup(server, group int64) {
+	tx.PlacementGroups.Update(group, func(g *PlacementGroup) {
+		if i, found := slices.BinarySearch(g.Servers, server); !found {
+			g.Servers = slices.Insert(g.Servers, i, server)
+		}
+	})
+	tx.Servers.Update(server, func(s *Server) { s.PlacementGroup = group })
+	tx.touchServersOf(group)
+}
+
+// leavePlacementGroup takes a server out of the group that it is in, if it is in one.
+func (tx *Tx) leavePlacementGroup(server int64) {
+	s, ok := tx.Servers.Get(server)
+	if !ok || s.PlacementGroup == 0 {
+		return
+	}
+	group := s.PlacementGroup
+	tx.Servers.Update(server, func(s *Server) { s.PlacementGroup = 0 })
+	tx.PlacementGroups.Update(group, func(g *PlacementGroup) {
+		g.Servers = slices.DeleteFunc(g.Servers, func(id int64) bool { return id == server })
+	})
+	tx.touchServersOf(group)
+}
+
+// AddServerToPlacementGroup puts a stopped server into a group.
+// Errors: not_found, locked, invalid_input, server_not_stopped, already_in_placement_group,
+// placement_error.
+func (p Project) AddServerToPlacementGroup(id, group int64) (int64, *State, error) {
+	return p.onServer(id, func(tx *Tx, s *Server) (ActionSpec, error) {
+		g, ok := tx.PlacementGroups.Get(group)
+		if !ok {
+			return ActionSpec{}, ErrField("placement_group", fmt.Sprintf("placement group with ID %d not found", group))
+		}
+		if s.PlacementGroup != 0 {
+			return ActionSpec{}, ErrOperation("already_in_placement_group",
+				fmt.Sprintf("server is already part of placement group %d", s.PlacementGroup))
+		}
+		if err := requireStopped(s); err != nil {
+			return ActionSpec{}, err
+		}
+		return ActionSpec{Command: "add_to_placement_group", Done: func(tx *Tx) error {
+			// Others may have joined, or the group may have been deleted, in the meantime.
+			g, err := tx.PlacementGroups.Find(group)
+			if err != nil {
+				return err
+			}
+			if err := g.checkRoom(); err != nil {
+				return err
+			}
+			tx.joinPlacementGroup(id, group)
+			return nil
+		}}, g.checkRoom()
+	})
+}
+
+// RemoveServerFromPlacementGroup takes a server out of its group; without one nothing changes.
+// Errors: not_found, locked.
+func (p Project) RemoveServerFromPlacementGroup(id int64) (int64, *State, error) {
+	return p.onServer(id, func(*Tx, *Server) (ActionSpec, error) {
+		return ActionSpec{Command: "remove_from_placement_group", Done: func(tx *Tx) error {
+			tx.leavePlacementGroup(id)
+			return nil
+		}}, nil
+	})
 }

@@ -1,8 +1,11 @@
 package cloud
 
 import (
+	"fmt"
 	"maps"
 	"net/netip"
+	"regexp"
+	"strings"
 )
 
 // IPType is the version of an address.
@@ -16,6 +19,10 @@ const (
 
 // PrimaryIP is a public address, or an IPv6 network of 64 bits, that exists apart from what it is
 // assigned to.
+//
+// Reproduced: one of each type per server, which must be off while that changes; the same location;
+// auto_delete; protection; reverse DNS with the default of an IPv4; concurrent changes are refused
+// with conflict. Left out: blocking by an abuse department.
 type PrimaryIP struct {
 	Meta
 	Type     IPType
@@ -39,3 +46,235 @@ func (p *PrimaryIP) Clone() *PrimaryIP {
 
 // Ref returns the reference to the Primary IP.
 func (p *PrimaryIP) Ref() Ref { return Ref{KindPrimaryIP, p.ID} }
+
+// Assigned tells whether a resource has the address.
+func (p *PrimaryIP) Assigned() bool { return p.Assignee != Ref{} }
+
+// DefaultDNSPtr is the reverse DNS entry that an IPv4 address has of itself; IPv6 addresses have
+// none, and "" is returned.
+func DefaultDNSPtr(a netip.Addr) string {
+	if !a.Is4() {
+		return ""
+	}
+	b := a.As4()
+	return fmt.Sprintf("static.%d.%d.%d.%d.clients.your-server.de", b[3], b[2], b[1], b[0])
+}
+
+// ChangeDNSPtr is the input of the actions change_dns_ptr. Ptr nil resets an IPv4 address to its
+// default and removes the entry of an IPv6 address.
+type ChangeDNSPtr struct {
+	IP  netip.Addr
+	Ptr *string
+}
+
+var domainName = regexp.MustCompile(`^([a-zA-Z0-9_]([a-zA-Z0-9_-]{0,61}[a-zA-Z0-9_])?\.)*[a-zA-Z0-9_]([a-zA-Z0-9_-]{0,61}[a-zA-Z0-9_])?\.?$`)
+
+func (c ChangeDNSPtr) check() error {
+	if c.Ptr != nil && (len(*c.Ptr) > 253 || !domainName.MatchString(*c.Ptr)) {
+		return ErrField("dns_ptr", "is not a domain name")
+	}
+	return nil
+}
+
+// apply returns the entries after the change.
+func (c ChangeDNSPtr) apply(entries map[netip.Addr]string) map[netip.Addr]string {
+	entries = maps.Clone(entries)
+	if entries == nil {
+		entries = map[netip.Addr]string{}
+	}
+	ptr := DefaultDNSPtr(c.IP)
+	if c.Ptr != nil {
+		ptr = strings.TrimSuffix(*c.Ptr, ".")
+	}
+	if ptr == "" {
+		delete(entries, c.IP)
+	} else {
+		entries[c.IP] = ptr
+	}
+	return entries
+}
+
+// setDNSPtr changes a reverse DNS entry; what has the address shows it.
+func (tx *Tx) setDNSPtr(id int64, c ChangeDNSPtr) {
+	ip, ok := tx.PrimaryIPs.Update(id, func(p *PrimaryIP) { p.DNSPtr = c.apply(p.DNSPtr) })
+	if ok && ip.Assigned() {
+		tx.touch(ip.Assignee)
+	}
+}
+
+// CreatePrimaryIP is the input of POST /primary_ips.
+type CreatePrimaryIP struct {
+	Name       string // "" has one made up
+	Type       IPType
+	Location   string // id or name; "" is the assignee's
+	Assignee   int64  // id of a server, 0 for none
+	AutoDelete bool
+	Labels     map[string]string
+}
+
+// CreatePrimaryIP creates a Primary IP and, if asked to, starts to assign it; action is 0 otherwise.
+// Errors: invalid_input, uniqueness_error, resource_limit_exceeded, resource_unavailable and those
+// of assigning.
+func (p Project) CreatePrimaryIP(in CreatePrimaryIP) (ip *PrimaryIP, action int64, st *State, err error) {
+	st, err = p.update(func(tx *Tx) error {
+		if err := ValidateLabels(in.Labels); err != nil {
+			return err
+		}
+		if err := RequireUniqueName(&tx.PrimaryIPs, in.Name, 0); err != nil {
+			return err
+		}
+		l, server, err := tx.placeOfPrimaryIP(in)
+		if err != nil {
+			return err
+		}
+		if ip, err = tx.newPrimaryIP(in, l); err != nil || server == nil {
+			return err
+		}
+		if err := checkAssignable(ip, server); err != nil {
+			return err
+		}
+		action = tx.startAssigning(ip, server)
+		return nil
+	})
+	return ip, action, st, err
+}
+
+// placeOfPrimaryIP returns where a new Primary IP is, and the server that it is for, if any.
+func (tx *Tx) placeOfPrimaryIP(in CreatePrimaryIP) (*Location, *Server, error) {
+	var l *Location
+	if in.Location != "" {
+		var ok bool
+		if l, ok = tx.Catalogue.Location(in.Location); !ok {
+			return nil, nil, ErrField("location", fmt.Sprintf("location '%s' not found", in.Location))
+		}
+	}
+	if in.Assignee == 0 {
+		if l == nil {
+			const missing = "either assignee_id or location is required"
+			return nil, nil, ErrInvalidInput(
+				FieldError{Name: "assignee_id", Messages: []string{missing}}, FieldError{Name: "location", Messages: []string{missing}})
+		}
+		return l, nil, nil
+	}
+	s, err := tx.assigneeServer(in.Assignee)
+	if err != nil {
+		return nil, nil, err
+	}
+	if l != nil && l.ID != s.Location.ID {
+		return nil, nil, ErrField("location", fmt.Sprintf("the server is in location %s", s.Location.Name))
+	}
+	return s.Location, s, nil
+}
+
+// assigneeServer finds the server that a request wants to assign an address to.
+func (tx *Tx) assigneeServer(id int64) (*Server, error) {
+	s, ok := tx.Servers.Get(id)
+	if !ok {
+		return nil, ErrField("assignee_id", fmt.Sprintf("server with ID %d not found", id))
+	}
+	return s, tx.RequireUnlocked(s.Ref())
+}
+
+// newPrimaryIP takes an address and stores it as a Primary IP that nothing has.
+// Errors: resource_limit_exceeded, resource_unavailable.
+func (tx *Tx) newPrimaryIP(in CreatePrimaryIP, l *Location) (*PrimaryIP, error) {
+	if err := checkLimit(KindPrimaryIP, tx.PrimaryIPs.Len(), tx.cloud.limits.PrimaryIPs); err != nil {
+		return nil, err
+	}
+	ip := &PrimaryIP{
+		Meta: tx.NewMeta(in.Name, in.Labels), Type: in.Type, Location: l, AutoDelete: in.AutoDelete,
+		DNSPtr: map[netip.Addr]string{},
+	}
+	if in.Type == IPv4 {
+		a, err := tx.TakeIPv4()
+		if err != nil {
+			return nil, err
+		}
+		ip.IP, ip.DNSPtr[a] = netip.PrefixFrom(a, 32), DefaultDNSPtr(a)
+	} else {
+		n, err := tx.TakeIPv6()
+		if err != nil {
+			return nil, err
+		}
+		ip.IP = n
+	}
+	if ip.Name == "" {
+		ip.Name = fmt.Sprintf("primary_ip-%d", ip.ID)
+		// Somebody may have chosen the name that is next.
+		for RequireUniqueName(&tx.PrimaryIPs, ip.Name, ip.ID) != nil {
+			ip.Name += "-1"
+		}
+	}
+	tx.PrimaryIPs.Put(ip)
+	return ip, nil
+}
+
+// UpdatePrimaryIP is the input of PUT /primary_ips/{id}.
+type UpdatePrimaryIP struct {
+	UpdateResource
+	AutoDelete *bool
+}
+
+// UpdatePrimaryIP changes name, labels and auto_delete.
+// Errors: not_found, conflict, invalid_input, uniqueness_error.
+func (p Project) UpdatePrimaryIP(id int64, in UpdatePrimaryIP) (*State, error) {
+	return p.update(func(tx *Tx) error {
+		ip, err := tx.freePrimaryIP(id)
+		if err != nil {
+			return err
+		}
+		if in.AutoDelete != nil && *in.AutoDelete && ip.DeleteProtection {
+			return ErrField("auto_delete", "cannot be enabled while the Primary IP is protected against deletion")
+		}
+		if err := setMeta(&tx.PrimaryIPs, id, in.UpdateResource); err != nil {
+			return err
+		}
+		if in.AutoDelete != nil {
+			tx.PrimaryIPs.Update(id, func(p *PrimaryIP) { p.AutoDelete = *in.AutoDelete })
+		}
+		return nil
+	})
+}
+
+// freePrimaryIP returns a Primary IP that no action is running on. Errors: not_found, conflict.
+func (tx *Tx) freePrimaryIP(id int64) (*PrimaryIP, error) {
+	ip, err := tx.PrimaryIPs.Find(id)
+	if err != nil {
+		return nil, err
+	}
+	return ip, tx.RequireNoConflict(ip.Ref())
+}
+
+// DeletePrimaryIP deletes a Primary IP; its address can be handed out again. One that is assigned has to be
+// unassigned first, unless unassign asks for that too, as the API did until 2026-05-01.
+// Errors: not_found, conflict, protected, must_be_unassigned, and those of unassigning.
+func (p Project) DeletePrimaryIP(id int64, unassign bool) error {
+	_, err := p.update(func(tx *Tx) error {
+		ip, err := tx.freePrimaryIP(id)
+		if err != nil {
+			return err
+		}
+		if ip.DeleteProtection {
+			return ErrProtected("Primary IP deletion is protected")
+		}
+		if ip.Assigned() {
+			if !unassign || ip.Assignee.Kind != KindServer {
+				return ErrOperation("must_be_unassigned", "Primary IP must be unassigned before it can be deleted")
+			}
+			if err := tx.checkUnassignable(ip); err != nil {
+				return err
+			}
+			tx.unassignPrimaryIP(id)
+		}
+		tx.deletePrimaryIP(id)
+		return nil
+	})
+	return err
+}
+
+func (tx *Tx) deletePrimaryIP(id int64) {
+	if ip, ok := tx.PrimaryIPs.Get(id); ok {
+		tx.GiveBack(ip.IP.Addr())
+		tx.PrimaryIPs.Delete(id)
+	}
+}

@@ -1,6 +1,8 @@
 package cloud
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"time"
@@ -23,6 +25,15 @@ const (
 )
 
 // Server is a virtual machine.
+//
+// Reproduced: the statuses and when each is seen; one action at a time (locked); power, rescue,
+// rebuild, change of type, backups, images, ISOs, reverse DNS, placement groups, protection; what
+// becomes of everything that is attached when a server is deleted.
+//
+// Left out: volumes, firewalls and Floating IPs (a request that names one is refused, as no such
+// resource exists); traffic counters (null, as for a server that has not sent anything); backups
+// are made on request only, not every day; nothing listens at the address of a console; no guest
+// runs, so that a shutdown always succeeds.
 type Server struct {
 	Meta
 	Status      ServerStatus
@@ -44,8 +55,13 @@ type Server struct {
 	RebuildProtection bool
 	SSHKeys           []int64
 	UserData          string
-	// Started is when the server was last powered on; metrics count from there.
-	Started time.Time
+	// Started and Stopped are when the server was last powered on and off; metrics are those of
+	// the time between them.
+	Started, Stopped time.Time
+	// RescueSince is when rescue mode was enabled.
+	RescueSince time.Time
+	// epoch counts the changes of Status, so that delayed work can tell that it is out of date.
+	epoch uint64
 }
 
 // ServerPrivateNet is a server's interface in a network.
@@ -78,4 +94,96 @@ func (s *Server) PrivateNet(network int64) (ServerPrivateNet, bool) {
 		return ServerPrivateNet{}, false
 	}
 	return s.PrivateNets[i], true
+}
+
+// setStatus changes the status and keeps what depends on it.
+func (s *Server) setStatus(status ServerStatus, now time.Time) {
+	switch {
+	case status == ServerRunning && s.Status != ServerRunning:
+		s.Started = now
+	case status == ServerOff && s.Status != ServerOff:
+		s.Stopped = now
+	}
+	s.Status = status
+	s.epoch++
+}
+
+func (tx *Tx) setServerStatus(id int64, status ServerStatus) {
+	tx.Servers.Update(id, func(s *Server) { s.setStatus(status, tx.now) })
+}
+
+// hasInterface tells whether the server has a public or private interface, without which it cannot
+// be powered on (API document, unassign a Primary IP).
+func (s *Server) hasInterface() bool {
+	return s.PublicIPv4 != 0 || s.PublicIPv6 != 0 || len(s.PrivateNets) > 0
+}
+
+// primaryIP returns the id of the server's Primary IP of a type, 0 for none.
+func (s *Server) primaryIP(t IPType) int64 {
+	if t == IPv4 {
+		return s.PublicIPv4
+	}
+	return s.PublicIPv6
+}
+
+// UpdateServer changes name and labels. Label selectors of load balancers select anew.
+// Errors: not_found, invalid_input, uniqueness_error.
+func (p Project) UpdateServer(id int64, in UpdateResource) (*State, error) {
+	return p.update(func(tx *Tx) error {
+		if err := setMeta(&tx.Servers, id, in); err != nil {
+			return err
+		}
+		tx.refreshTargets(id)
+		return nil
+	})
+}
+
+// onServer starts an action on a server that no other action runs on. plan checks what is particular
+// to the action and returns it; the server is added to what the action targets and locks.
+// Errors: not_found, locked, and those of plan.
+func (p Project) onServer(id int64, plan func(*Tx, *Server) (ActionSpec, error)) (int64, *State, error) {
+	var action int64
+	st, err := p.update(func(tx *Tx) error {
+		s, err := tx.freeServer(id)
+		if err != nil {
+			return err
+		}
+		spec, err := plan(tx, s)
+		if err != nil {
+			return err
+		}
+		spec.Resources = append([]Ref{s.Ref()}, spec.Resources...)
+		spec.Locks = append([]Ref{s.Ref()}, spec.Locks...)
+		action = tx.Start(spec).ID
+		return nil
+	})
+	return action, st, err
+}
+
+func requireStopped(s *Server) error {
+	if s.Status != ServerOff {
+		return ErrOperation("server_not_stopped", "server must be powered off for this action")
+	}
+	return nil
+}
+
+func checkUserData(data string) error {
+	if len(data) > MaxUserDataBytes {
+		return ErrField("user_data", fmt.Sprintf("must be at most %d bytes", MaxUserDataBytes))
+	}
+	return nil
+}
+
+// Password characters leave out those that are easily mistaken for each other.
+const passwordAlphabet = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789"
+
+// newPassword returns a password that nobody has to keep secret: it follows from the cloud's seed and
+// the ids handed out so far.
+func (tx *Tx) newPassword() string {
+	r := rand.New(rand.NewPCG(tx.cloud.seed, uint64(tx.cloud.lastID.Load())))
+	b := make([]byte, 20)
+	for i := range b {
+		b[i] = passwordAlphabet[r.IntN(len(passwordAlphabet))]
+	}
+	return string(b)
 }

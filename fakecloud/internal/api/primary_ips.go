@@ -1,0 +1,228 @@
+package api
+
+import (
+	"maps"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/bind"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+)
+
+type primaryIPJSON struct {
+	ID           int64             `json:"id"`
+	Name         string            `json:"name"`
+	Labels       map[string]string `json:"labels"`
+	Created      timeJSON          `json:"created"`
+	Blocked      bool              `json:"blocked"`
+	Datacenter   *datacenterJSON   `json:"datacenter,omitempty"` // until 2026-07-01
+	Location     locationJSON      `json:"location"`
+	IP           string            `json:"ip"`
+	DNSPtr       []dnsPtrJSON      `json:"dns_ptr"`
+	Protection   protectionJSON    `json:"protection"`
+	Type         cloud.IPType      `json:"type"`
+	AutoDelete   bool              `json:"auto_delete"`
+	AssigneeType cloud.Kind        `json:"assignee_type"`
+	AssigneeID   *int64            `json:"assignee_id"`
+}
+
+// assigneeUnassigned is the assignee_type of a Primary IP without an assignee.
+const assigneeUnassigned cloud.Kind = "unassigned"
+
+func encodePrimaryIP(ip *cloud.PrimaryIP) primaryIPJSON {
+	out := primaryIPJSON{
+		ID: ip.ID, Name: ip.Name, Labels: ip.Labels, Created: timeJSON(ip.Created), Blocked: ip.Blocked,
+		Location: encodeLocation(ip.Location), IP: ip.IP.String(), DNSPtr: encodeDNSPtrs(ip),
+		Protection: protectionJSON{ip.DeleteProtection}, Type: ip.Type, AutoDelete: ip.AutoDelete,
+		AssigneeType: assigneeUnassigned, AssigneeID: nullable(ip.Assignee.ID),
+	}
+	if ip.Type == cloud.IPv4 {
+		out.IP = ip.IP.Addr().String()
+	}
+	if ip.Assigned() {
+		out.AssigneeType = ip.Assignee.Kind
+	}
+	return out
+}
+
+// encodeDNSPtrs returns the reverse DNS entries by address.
+func encodeDNSPtrs(ip *cloud.PrimaryIP) []dnsPtrJSON {
+	out := make([]dnsPtrJSON, 0, len(ip.DNSPtr))
+	for _, a := range slices.SortedFunc(maps.Keys(ip.DNSPtr), netip.Addr.Compare) {
+		out = append(out, dnsPtrJSON{a.String(), ip.DNSPtr[a]})
+	}
+	return out
+}
+
+// newPrimaryIPs returns how Primary IPs are shown: before 2026-07-01 with a datacenter, and before
+// 2026-09-23 with the assignee_type server also where there is no assignee.
+func newPrimaryIPs(datacenter, alwaysServer bool) *resource[*cloud.PrimaryIP] {
+	return &resource[*cloud.PrimaryIP]{
+		singular: "primary_ip", plural: "primary_ips", kind: cloud.KindPrimaryIP,
+		table: func(st *cloud.State) *cloud.Table[*cloud.PrimaryIP] { return &st.PrimaryIPs },
+		encode: func(st *cloud.State, ip *cloud.PrimaryIP) any {
+			out := encodePrimaryIP(ip)
+			if datacenter {
+				d := encodeDatacenter(st.Catalogue, ip.Location)
+				out.Datacenter = &d
+			}
+			if alwaysServer && out.AssigneeType == assigneeUnassigned {
+				out.AssigneeType = cloud.KindServer
+			}
+			return out
+		},
+		sort: map[string]func(a, b *cloud.PrimaryIP) int{
+			"id": compareID[*cloud.PrimaryIP], "created": compareCreated[*cloud.PrimaryIP],
+		},
+		filter: primaryIPFilter,
+	}
+}
+
+// primaryIPFilter reads the parameter ip: an address, which also finds the IPv6 network that it is
+// in, or a network.
+func primaryIPFilter(q url.Values) (func(*cloud.State, *cloud.PrimaryIP) bool, error) {
+	text := q.Get("ip")
+	if text == "" {
+		return nil, nil
+	}
+	addr, addrErr := netip.ParseAddr(text)
+	network, networkErr := netip.ParsePrefix(text)
+	return func(_ *cloud.State, ip *cloud.PrimaryIP) bool {
+		return addrErr == nil && ip.IP.Contains(addr) || networkErr == nil && ip.IP == network
+	}, nil
+}
+
+var (
+	primaryIPsNow            = newPrimaryIPs(false, false)
+	primaryIPsAlwaysServer   = newPrimaryIPs(false, true)
+	primaryIPsWithDatacenter = newPrimaryIPs(true, true)
+)
+
+// primaryIPs returns how Primary IPs are shown on the API's date.
+func primaryIPs(d Date) *resource[*cloud.PrimaryIP] {
+	switch {
+	case d.Before(DatacenterGone):
+		return primaryIPsWithDatacenter
+	case d.Before(UnassignedAssigneeType):
+		return primaryIPsAlwaysServer
+	}
+	return primaryIPsNow
+}
+
+func primaryIPRoutes() []Route {
+	type ips = resource[*cloud.PrimaryIP]
+	return slices.Concat([]Route{
+		{http.MethodGet, "/primary_ips", "list_primary_ips", dated(primaryIPs, (*ips).list)},
+		{http.MethodPost, "/primary_ips", "create_primary_ip", createPrimaryIP},
+		{http.MethodGet, "/primary_ips/{id}", "get_primary_ip", dated(primaryIPs, (*ips).get)},
+		{http.MethodPut, "/primary_ips/{id}", "update_primary_ip", updatePrimaryIP},
+		{http.MethodDelete, "/primary_ips/{id}", "delete_primary_ip", deletePrimaryIP},
+		{http.MethodPost, "/primary_ips/{id}/actions/assign", "assign_primary_ip", assignPrimaryIP},
+		{http.MethodPost, "/primary_ips/{id}/actions/unassign", "unassign_primary_ip", unassignPrimaryIP},
+		{http.MethodPost, "/primary_ips/{id}/actions/change_dns_ptr", "change_primary_ip_dns_ptr", changePrimaryIPDNSPtr},
+		{http.MethodPost, "/primary_ips/{id}/actions/change_protection", "change_primary_ip_protection", changePrimaryIPProtection},
+	}, actionRoutesOf(primaryIPsNow))
+}
+
+func createPrimaryIP(r *Request) (Response, error) {
+	var body struct {
+		Name         string            `json:"name" check:"required,notblank"`
+		Type         string            `json:"type" check:"required,oneof=ipv4|ipv6"`
+		Location     bind.IDOrName     `json:"location"`
+		AssigneeType *string           `json:"assignee_type" check:"oneof=server"`
+		AssigneeID   *int64            `json:"assignee_id" check:"min=1"`
+		AutoDelete   bool              `json:"auto_delete"`
+		Labels       map[string]string `json:"labels"`
+	}
+	if err := r.Bind(&body); err != nil {
+		return Response{}, err
+	}
+	if body.AssigneeID != nil && body.AssigneeType == nil {
+		return Response{}, cloud.ErrField("assignee_type", "is required with assignee_id")
+	}
+	ip, action, st, err := r.Project.CreatePrimaryIP(cloud.CreatePrimaryIP{
+		Name: body.Name, Type: cloud.IPType(body.Type), Location: string(body.Location),
+		Assignee: deref(body.AssigneeID, 0), AutoDelete: body.AutoDelete, Labels: body.Labels,
+	})
+	if err != nil {
+		return Response{}, err
+	}
+	// The action is null, and not just absent, where the address is not assigned to anything.
+	return object(http.StatusCreated, primaryIPs(r.api.date).part(st, ip.ID, ip), actionPart(st, action)), nil
+}
+
+func updatePrimaryIP(r *Request) (Response, error) {
+	var body struct {
+		Name       *string           `json:"name" check:"notblank"`
+		Labels     map[string]string `json:"labels"`
+		AutoDelete *bool             `json:"auto_delete"`
+	}
+	id, err := bindWithID(r, cloud.KindPrimaryIP, &body)
+	if err != nil {
+		return Response{}, err
+	}
+	st, err := r.Project.UpdatePrimaryIP(id, cloud.UpdatePrimaryIP{
+		UpdateResource: cloud.UpdateResource{Name: body.Name, Labels: body.Labels}, AutoDelete: body.AutoDelete,
+	})
+	if err != nil {
+		return Response{}, err
+	}
+	return object(http.StatusOK, primaryIPs(r.api.date).part(st, id, nil)), nil
+}
+
+func deletePrimaryIP(r *Request) (Response, error) {
+	id, err := r.ID(cloud.KindPrimaryIP)
+	if err != nil {
+		return Response{}, err
+	}
+	if err := r.Project.DeletePrimaryIP(id, r.api.date.Before(MustBeUnassigned)); err != nil {
+		return Response{}, err
+	}
+	return noContent(), nil
+}
+
+func assignPrimaryIP(r *Request) (Response, error) {
+	var body struct {
+		AssigneeType string `json:"assignee_type" check:"required,oneof=server"`
+		AssigneeID   int64  `json:"assignee_id" check:"required,min=1"`
+	}
+	id, err := bindWithID(r, cloud.KindPrimaryIP, &body)
+	if err != nil {
+		return Response{}, err
+	}
+	action, st, err := r.Project.AssignPrimaryIP(id, body.AssigneeID)
+	return started(st, action, err)
+}
+
+func unassignPrimaryIP(r *Request) (Response, error) {
+	id, err := r.ID(cloud.KindPrimaryIP)
+	if err != nil {
+		return Response{}, err
+	}
+	action, st, err := r.Project.UnassignPrimaryIP(id)
+	return started(st, action, err)
+}
+
+func changePrimaryIPDNSPtr(r *Request) (Response, error) {
+	var body dnsPtrRequest
+	id, err := bindWithID(r, cloud.KindPrimaryIP, &body)
+	if err != nil {
+		return Response{}, err
+	}
+	action, st, err := r.Project.ChangePrimaryIPDNSPtr(id, body.change())
+	return started(st, action, err)
+}
+
+func changePrimaryIPProtection(r *Request) (Response, error) {
+	var body struct {
+		Delete bool `json:"delete" check:"required"`
+	}
+	id, err := bindWithID(r, cloud.KindPrimaryIP, &body)
+	if err != nil {
+		return Response{}, err
+	}
+	action, st, err := r.Project.ChangePrimaryIPProtection(id, body.Delete)
+	return started(st, action, err)
+}

@@ -1,0 +1,76 @@
+package api
+
+import (
+	"net/http"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/bind"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+)
+
+type createServerRequest struct {
+	Name string `json:"name" check:"required,hostname"`
+	// Image is not among the document's required fields, but the real API refuses a server without one.
+	Image            bind.IDOrName     `json:"image" check:"required"`
+	ServerType       bind.IDOrName     `json:"server_type" check:"required"`
+	Location         bind.IDOrName     `json:"location"`
+	StartAfterCreate *bool             `json:"start_after_create"`
+	PlacementGroup   *int64            `json:"placement_group" check:"min=1"`
+	SSHKeys          []bind.IDOrName   `json:"ssh_keys"`
+	Volumes          []int64           `json:"volumes" check:"each.min=1"`
+	Networks         []int64           `json:"networks" check:"each.min=1"`
+	Firewalls        []firewallRef     `json:"firewalls"`
+	UserData         string            `json:"user_data"`
+	Labels           map[string]string `json:"labels"`
+	Automount        *bool             `json:"automount"`
+	PublicNet        struct {
+		EnableIPv4 *bool  `json:"enable_ipv4"`
+		EnableIPv6 *bool  `json:"enable_ipv6"`
+		IPv4       *int64 `json:"ipv4" check:"min=1"`
+		IPv6       *int64 `json:"ipv6" check:"min=1"`
+	} `json:"public_net"`
+}
+
+type firewallRef struct {
+	Firewall int64 `json:"firewall" check:"required,min=1"`
+}
+
+// deref returns what a pointer points to, or a default.
+func deref[T any](p *T, otherwise T) T {
+	if p == nil {
+		return otherwise
+	}
+	return *p
+}
+
+func createServer(r *Request) (Response, error) {
+	var body createServerRequest
+	if err := r.Bind(&body); err != nil {
+		return Response{}, err
+	}
+	in := cloud.CreateServer{
+		Name: body.Name, ServerType: string(body.ServerType), Image: string(body.Image), Location: string(body.Location),
+		Networks: body.Networks, Volumes: body.Volumes, Labels: body.Labels, UserData: body.UserData,
+		PlacementGroup: deref(body.PlacementGroup, 0), StartAfterCreate: deref(body.StartAfterCreate, true),
+		IPv4: cloud.ServerPublicIP{Enabled: deref(body.PublicNet.EnableIPv4, true), PrimaryIP: deref(body.PublicNet.IPv4, 0)},
+		IPv6: cloud.ServerPublicIP{Enabled: deref(body.PublicNet.EnableIPv6, true), PrimaryIP: deref(body.PublicNet.IPv6, 0)},
+	}
+	for _, k := range body.SSHKeys {
+		in.SSHKeys = append(in.SSHKeys, string(k))
+	}
+	for _, f := range body.Firewalls {
+		in.Firewalls = append(in.Firewalls, f.Firewall)
+	}
+	out, st, err := r.Project.CreateServer(in)
+	if err != nil {
+		return Response{}, err
+	}
+	return object(http.StatusCreated,
+		servers(r.api.date).part(st, out.Server.ID, out.Server),
+		actionPart(st, out.Action),
+		actionsPart("next_actions", st, out.NextActions),
+		rootPassword(out.RootPassword),
+	), nil
+}
+
+// rootPassword is null when there is none, because the server has SSH keys.
+func rootPassword(p string) Part { return Part{"root_password", marshal(nullable(p))} }

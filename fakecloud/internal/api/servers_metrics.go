@@ -1,0 +1,119 @@
+package api
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+)
+
+type metricsJSON struct {
+	Start      timeJSON                  `json:"start"`
+	End        timeJSON                  `json:"end"`
+	Step       float64                   `json:"step"`
+	TimeSeries map[string]timeSeriesJSON `json:"time_series"`
+}
+
+type timeSeriesJSON struct {
+	Values []sampleJSON `json:"values"`
+}
+
+// sampleJSON is written as [timestamp, "value"].
+type sampleJSON struct {
+	at    time.Time
+	value float64
+}
+
+// MarshalJSON implements json.Marshaler.
+func (s sampleJSON) MarshalJSON() ([]byte, error) {
+	return fmt.Appendf(nil, "[%s,%q]",
+		strconv.FormatFloat(float64(s.at.UnixMilli())/1000, 'f', -1, 64),
+		strconv.FormatFloat(s.value, 'f', -1, 64)), nil
+}
+
+// metricTypes reads the parameter type, which may be repeated and hold several separated by commas.
+func metricTypes(q url.Values, allowed ...string) ([]string, error) {
+	var types []string
+	for _, v := range q["type"] {
+		for t := range strings.SplitSeq(v, ",") {
+			if !slices.Contains(allowed, t) {
+				return nil, cloud.ErrField("type", "must be one of "+strings.Join(allowed, ", "))
+			}
+			if !slices.Contains(types, t) {
+				types = append(types, t)
+			}
+		}
+	}
+	if len(types) == 0 {
+		return nil, cloud.ErrField("type", "is required")
+	}
+	return types, nil
+}
+
+// metricRange reads start, end and step.
+func metricRange(q url.Values) (cloud.MetricRange, error) {
+	var times [2]time.Time
+	for i, name := range []string{"start", "end"} {
+		text := q.Get(name)
+		if text == "" {
+			return cloud.MetricRange{}, cloud.ErrField(name, "is required")
+		}
+		// An offset's + that was not escaped arrives as a space.
+		t, err := time.Parse(time.RFC3339, strings.Replace(text, " ", "+", 1))
+		if err != nil {
+			return cloud.MetricRange{}, cloud.ErrField(name, "must be a point in time as per RFC 3339")
+		}
+		times[i] = t.UTC()
+	}
+	var step time.Duration
+	if text := q.Get("step"); text != "" {
+		seconds, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(seconds > 0) || seconds > 1e9 {
+			return cloud.MetricRange{}, cloud.ErrField("step", "must be a positive number of seconds")
+		}
+		step = time.Duration(math.Ceil(seconds)) * time.Second
+	}
+	return cloud.NewMetricRange(times[0], times[1], step)
+}
+
+// metricsPart is the member `metrics` of a response.
+func metricsPart(r cloud.MetricRange, series []cloud.MetricSeries) Part {
+	out := metricsJSON{
+		Start: timeJSON(r.Start), End: timeJSON(r.End), Step: r.Step.Seconds(),
+		TimeSeries: make(map[string]timeSeriesJSON, len(series)),
+	}
+	for _, s := range series {
+		values := make([]sampleJSON, len(s.Times))
+		for i, t := range s.Times {
+			values[i] = sampleJSON{t, s.Values[i]}
+		}
+		out.TimeSeries[s.Name] = timeSeriesJSON{values}
+	}
+	return Part{"metrics", marshal(out)}
+}
+
+func getServerMetrics(r *Request) (Response, error) {
+	id, err := r.ID(cloud.KindServer)
+	if err != nil {
+		return Response{}, err
+	}
+	types, err := metricTypes(r.Query(), "cpu", "disk", "network")
+	if err != nil {
+		return Response{}, err
+	}
+	period, err := metricRange(r.Query())
+	if err != nil {
+		return Response{}, err
+	}
+	series, err := r.Project.ServerMetrics(id, types, period)
+	if err != nil {
+		return Response{}, err
+	}
+	return object(http.StatusOK, metricsPart(period, series)), nil
+}

@@ -1,0 +1,220 @@
+package cloud
+
+import "fmt"
+
+// assignPrimaryIP makes a server or load balancer have an address that nothing has. A server gets to know;
+// a load balancer keeps its addresses itself.
+func (tx *Tx) assignPrimaryIP(ip *PrimaryIP, to Ref) {
+	tx.PrimaryIPs.Update(ip.ID, func(p *PrimaryIP) { p.Assignee = to })
+	if to.Kind == KindServer {
+		tx.setServerIP(to.ID, ip.Type, ip.ID)
+	}
+}
+
+// unassignPrimaryIP takes an address away from what has it.
+func (tx *Tx) unassignPrimaryIP(id int64) {
+	ip, ok := tx.PrimaryIPs.Get(id)
+	if !ok || !ip.Assigned() {
+		return
+	}
+	tx.PrimaryIPs.Update(id, func(p *PrimaryIP) { p.Assignee = Ref{} })
+	if ip.Assignee.Kind == KindServer {
+		tx.setServerIP(ip.Assignee.ID, ip.Type, 0)
+	}
+}
+
+func (tx *Tx) setServerIP(server int64, t IPType, ip int64) {
+	tx.Servers.Update(server, func(s *Server) {
+		if t == IPv4 {
+			s.PublicIPv4 = ip
+		} else {
+			s.PublicIPv6 = ip
+		}
+	})
+	tx.refreshTargets(server)
+}
+
+// releasePrimaryIPs is for a resource that goes away: its auto-delete Primary IPs go with it, the
+// others stay, unassigned.
+func (tx *Tx) releasePrimaryIPs(from Ref) {
+	for _, id := range tx.primaryIPsOf(from) {
+		tx.unassignPrimaryIP(id)
+		if ip, ok := tx.PrimaryIPs.Get(id); ok && ip.AutoDelete {
+			tx.deletePrimaryIP(id)
+		}
+	}
+}
+
+// primaryIPsOf returns the ids of the Primary IPs that a resource has.
+func (tx *Tx) primaryIPsOf(r Ref) []int64 {
+	var candidates []int64
+	switch r.Kind {
+	case KindServer:
+		if s, ok := tx.Servers.Get(r.ID); ok {
+			candidates = []int64{s.PublicIPv4, s.PublicIPv6}
+		}
+	case KindLoadBalancer:
+		if lb, ok := tx.LoadBalancers.Get(r.ID); ok {
+			candidates = []int64{lb.IPv4.PrimaryIP, lb.IPv6.PrimaryIP}
+		}
+	}
+	var ids []int64
+	for _, id := range candidates {
+		if ip, ok := tx.PrimaryIPs.Get(id); ok && ip.Assignee == r {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// checkAssignable tells whether a server can get an address.
+func checkAssignable(ip *PrimaryIP, s *Server) error {
+	switch {
+	case ip.Assigned():
+		return ErrOperation("primary_ip_already_assigned", fmt.Sprintf("Primary IP is already assigned to %s %d", ip.Assignee.Kind, ip.Assignee.ID))
+	case s.primaryIP(ip.Type) != 0:
+		return ErrOperation(Code("server_has_"+ip.Type), fmt.Sprintf("the server already has an %s address", ip.Type))
+	case ip.Location.ID != s.Location.ID:
+		// The document lists this code where a server is created with a Primary IP of elsewhere.
+		return ErrOperation("primary_ip_datacenter_mismatch",
+			fmt.Sprintf("Primary IP is in location %s, the server is in %s", ip.Location.Name, s.Location.Name))
+	}
+	return requireStopped(s)
+}
+
+// startAssigning starts the action; both are locked, so that what was checked still holds at its
+// end.
+func (tx *Tx) startAssigning(ip *PrimaryIP, s *Server) int64 {
+	both := []Ref{s.Ref(), ip.Ref()}
+	return tx.Start(ActionSpec{Command: "assign_primary_ip", Resources: both, Locks: both, Done: func(tx *Tx) error {
+		tx.assignPrimaryIP(ip, s.Ref())
+		return nil
+	}}).ID
+}
+
+// AssignPrimaryIP gives a Primary IP to a server that is off.
+// Errors: not_found, conflict, locked, invalid_input, primary_ip_already_assigned, server_has_ipv4,
+// server_has_ipv6, primary_ip_datacenter_mismatch, server_not_stopped.
+func (p Project) AssignPrimaryIP(id, server int64) (action int64, st *State, err error) {
+	st, err = p.update(func(tx *Tx) error {
+		ip, err := tx.freePrimaryIP(id)
+		if err != nil {
+			return err
+		}
+		s, err := tx.assigneeServer(server)
+		if err != nil {
+			return err
+		}
+		if err := checkAssignable(ip, s); err != nil {
+			return err
+		}
+		action = tx.startAssigning(ip, s)
+		return nil
+	})
+	return action, st, err
+}
+
+// checkUnassignable tells whether an address can be taken away from what has it.
+func (tx *Tx) checkUnassignable(ip *PrimaryIP) error {
+	s, ok := tx.Servers.Get(ip.Assignee.ID)
+	if ip.Assignee.Kind != KindServer || !ok {
+		return ErrUnsupported("a load balancer keeps its Primary IPs as long as it exists")
+	}
+	if err := tx.RequireUnlocked(s.Ref()); err != nil {
+		return err
+	}
+	if ip.Type == IPv4 && tx.isPublicTarget(s) {
+		return ErrOperation("server_is_load_balancer_target", "the server's IPv4 address is a target of a load balancer")
+	}
+	return requireStopped(s)
+}
+
+// isPublicTarget tells whether a load balancer reaches a server by its public address.
+func (tx *Tx) isPublicTarget(s *Server) bool {
+	var among func([]LoadBalancerTarget) bool
+	among = func(targets []LoadBalancerTarget) bool {
+		for _, t := range targets {
+			if t.Type == "server" && t.Server == s.ID && !t.UsePrivateIP || among(t.Targets) {
+				return true
+			}
+		}
+		return false
+	}
+	for _, id := range s.LoadBalancers {
+		if lb, ok := tx.LoadBalancers.Get(id); ok && among(lb.Targets) {
+			return true
+		}
+	}
+	return false
+}
+
+// UnassignPrimaryIP takes a Primary IP away from a server that is off.
+// Errors: not_found, conflict, locked, unsupported_error, server_not_stopped,
+// server_is_load_balancer_target.
+func (p Project) UnassignPrimaryIP(id int64) (action int64, st *State, err error) {
+	st, err = p.update(func(tx *Tx) error {
+		ip, err := tx.freePrimaryIP(id)
+		if err != nil {
+			return err
+		}
+		if !ip.Assigned() {
+			return ErrUnsupported("the Primary IP is not assigned")
+		}
+		if err := tx.checkUnassignable(ip); err != nil {
+			return err
+		}
+		both := []Ref{ip.Assignee, ip.Ref()}
+		action = tx.Start(ActionSpec{Command: "unassign_primary_ip", Resources: both, Locks: both, Done: func(tx *Tx) error {
+			tx.unassignPrimaryIP(id)
+			return nil
+		}}).ID
+		return nil
+	})
+	return action, st, err
+}
+
+// onPrimaryIP starts an action that targets and locks a Primary IP alone.
+func (p Project) onPrimaryIP(id int64, plan func(*Tx, *PrimaryIP) (ActionSpec, error)) (action int64, st *State, err error) {
+	st, err = p.update(func(tx *Tx) error {
+		ip, err := tx.freePrimaryIP(id)
+		if err != nil {
+			return err
+		}
+		spec, err := plan(tx, ip)
+		if err != nil {
+			return err
+		}
+		spec.Resources, spec.Locks = []Ref{ip.Ref()}, []Ref{ip.Ref()}
+		action = tx.Start(spec).ID
+		return nil
+	})
+	return action, st, err
+}
+
+// ChangePrimaryIPDNSPtr sets the reverse DNS entry of an address.
+// Errors: not_found, conflict, invalid_input.
+func (p Project) ChangePrimaryIPDNSPtr(id int64, in ChangeDNSPtr) (int64, *State, error) {
+	return p.onPrimaryIP(id, func(_ *Tx, ip *PrimaryIP) (ActionSpec, error) {
+		if !ip.IP.Contains(in.IP) {
+			return ActionSpec{}, ErrField("ip", fmt.Sprintf("%s is not part of %s", in.IP, ip.IP))
+		}
+		return ActionSpec{Command: "change_dns_ptr", Done: func(tx *Tx) error {
+			tx.setDNSPtr(id, in)
+			return nil
+		}}, in.check()
+	})
+}
+
+// ChangePrimaryIPProtection protects a Primary IP against deletion, which needs auto_delete to be
+// off. Errors: not_found, conflict, invalid_input.
+func (p Project) ChangePrimaryIPProtection(id int64, del bool) (int64, *State, error) {
+	return p.onPrimaryIP(id, func(_ *Tx, ip *PrimaryIP) (ActionSpec, error) {
+		if del && ip.AutoDelete {
+			return ActionSpec{}, ErrField("delete", "protection cannot be enabled while auto_delete is true")
+		}
+		return ActionSpec{Command: "change_protection", Done: func(tx *Tx) error {
+			tx.PrimaryIPs.Update(id, func(p *PrimaryIP) { p.DeleteProtection = del })
+			return nil
+		}}, nil
+	})
+}

@@ -1,0 +1,197 @@
+package cloud
+
+import (
+	"fmt"
+	"strconv"
+)
+
+func itoa(n int64) string { return strconv.FormatInt(n, 10) }
+
+// ChangeServerType gives a stopped server another type and starts it. With upgradeDisk its disk
+// grows to that of the type, which cannot be taken back.
+// Errors: not_found, locked, invalid_input, server_not_stopped, invalid_server_type,
+// resource_unavailable.
+func (p Project) ChangeServerType(id int64, serverType string, upgradeDisk bool) (int64, *State, error) {
+	return p.onServer(id, func(tx *Tx, s *Server) (ActionSpec, error) {
+		t, ok := tx.Catalogue.ServerType(serverType)
+		if !ok {
+			return ActionSpec{}, ErrField("server_type", fmt.Sprintf("server type '%s' not found", serverType))
+		}
+		if err := checkTypeChange(s, t, upgradeDisk, tx); err != nil {
+			return ActionSpec{}, err
+		}
+		return ActionSpec{
+			Command: "change_server_type",
+			Begin:   func(tx *Tx) { tx.setServerStatus(id, ServerMigrating) },
+			Done: func(tx *Tx) error {
+				tx.Servers.Update(id, func(s *Server) {
+					s.Type = t
+					if upgradeDisk {
+						s.PrimaryDisk = t.Disk
+					}
+				})
+				tx.startIfPossible(id)
+				return nil
+			},
+			Failed: func(tx *Tx) { tx.setServerStatus(id, ServerOff) },
+		}, nil
+	})
+}
+
+func checkTypeChange(s *Server, t *ServerType, upgradeDisk bool, tx *Tx) error {
+	unfit := func(format string, args ...any) error {
+		return ErrOperation("invalid_server_type", fmt.Sprintf(format, args...))
+	}
+	switch {
+	case t.ID == s.Type.ID && (!upgradeDisk || s.PrimaryDisk == t.Disk):
+		return unfit("the server is of type %s already", t.Name)
+	case t.Architecture != s.Type.Architecture:
+		return unfit("server type %s has architecture %s, the server's is %s", t.Name, t.Architecture, s.Type.Architecture)
+	case t.StorageType != s.Type.StorageType:
+		return unfit("server type %s has storage type %s, the server's is %s", t.Name, t.StorageType, s.Type.StorageType)
+	case t.Disk < s.PrimaryDisk:
+		return unfit("the disk of server type %s has %d GB, the server's has %d GB and cannot shrink", t.Name, t.Disk, s.PrimaryDisk)
+	}
+	if err := requireStopped(s); err != nil {
+		return err
+	}
+	if err := orderable(t, s.Location, tx.now); err != nil {
+		if e, ok := err.(*Error); ok && e.Code != "invalid_input" {
+			return err
+		}
+		return unfit("server type %s cannot be had in location %s", t.Name, s.Location.Name)
+	}
+	return nil
+}
+
+// startIfPossible boots a server after work on its disk, unless it has no interface.
+func (tx *Tx) startIfPossible(id int64) {
+	if s, ok := tx.Servers.Get(id); ok && !s.hasInterface() {
+		tx.setServerStatus(id, ServerOff)
+		return
+	}
+	tx.bootServer(id)
+}
+
+// RebuildServer is the input of the action rebuild. UserData nil keeps the server's.
+type RebuildServer struct {
+	Image    string
+	UserData *string
+}
+
+// RebuildServer overwrites a server's disk with an image and starts the server. The returned password is
+// empty when the server was created with SSH keys.
+// Errors: not_found, locked, protected, invalid_input.
+func (p Project) RebuildServer(id int64, in RebuildServer) (password string, action int64, st *State, err error) {
+	action, st, err = p.onServer(id, func(tx *Tx, s *Server) (ActionSpec, error) {
+		if s.RebuildProtection {
+			return ActionSpec{}, ErrProtected("server rebuild is protected")
+		}
+		if in.UserData != nil {
+			if err := checkUserData(*in.UserData); err != nil {
+				return ActionSpec{}, err
+			}
+		}
+		image, err := tx.findImage(in.Image, s.Type.Architecture)
+		if err != nil {
+			return ActionSpec{}, err
+		}
+		if image.DiskSize > float64(s.PrimaryDisk) {
+			return ActionSpec{}, ErrField("image", fmt.Sprintf("image disk of %v GB is bigger than the server's of %d GB", image.DiskSize, s.PrimaryDisk))
+		}
+		if len(s.SSHKeys) == 0 {
+			password = tx.newPassword()
+		}
+		return ActionSpec{
+			Command: "rebuild_server",
+			Begin:   func(tx *Tx) { tx.setServerStatus(id, ServerRebuilding) },
+			Done: func(tx *Tx) error {
+				// A snapshot may have been changed, or deleted, in the meantime.
+				now, _ := tx.Image(image.ID)
+				tx.Servers.Update(id, func(s *Server) {
+					s.Image = now
+					if in.UserData != nil {
+						s.UserData = *in.UserData
+					}
+				})
+				tx.startIfPossible(id)
+				return nil
+			},
+			// The disk is in an unknown state: the server does not run.
+			Failed: func(tx *Tx) { tx.setServerStatus(id, ServerOff) },
+		}, nil
+	})
+	return password, action, st, err
+}
+
+// ChangeServerProtection protects against deletion and rebuild; nil keeps what is there. Both must
+// have the same value, as the API document says.
+// Errors: not_found, locked, invalid_input.
+func (p Project) ChangeServerProtection(id int64, del, rebuild *bool) (int64, *State, error) {
+	return p.onServer(id, func(_ *Tx, s *Server) (ActionSpec, error) {
+		d, r := s.DeleteProtection, s.RebuildProtection
+		if del != nil {
+			d = *del
+		}
+		if rebuild != nil {
+			r = *rebuild
+		}
+		if d != r {
+			const same = "delete and rebuild need to have the same value"
+			return ActionSpec{}, ErrInvalidInput(
+				FieldError{Name: "delete", Messages: []string{same}}, FieldError{Name: "rebuild", Messages: []string{same}})
+		}
+		return ActionSpec{Command: "change_protection", Done: func(tx *Tx) error {
+			tx.Servers.Update(id, func(s *Server) { s.DeleteProtection, s.RebuildProtection = d, r })
+			return nil
+		}}, nil
+	})
+}
+
+// AttachServerISO puts an ISO, by id or name, into a server; one that is there is replaced.
+// Errors: not_found, locked, invalid_input.
+func (p Project) AttachServerISO(id int64, iso string) (int64, *State, error) {
+	return p.onServer(id, func(tx *Tx, s *Server) (ActionSpec, error) {
+		i, ok := tx.Catalogue.ISO(iso)
+		switch {
+		case !ok || i.Deprecation.Retired(tx.now):
+			return ActionSpec{}, ErrField("iso", fmt.Sprintf("ISO '%s' not found", iso))
+		case i.Architecture != "" && i.Architecture != s.Type.Architecture:
+			return ActionSpec{}, ErrField("iso", "ISO has wrong architecture")
+		}
+		return ActionSpec{Command: "attach_iso", Done: func(tx *Tx) error {
+			tx.Servers.Update(id, func(s *Server) { s.ISO = i })
+			return nil
+		}}, nil
+	})
+}
+
+// DetachServerISO takes the ISO out of a server. Without one the action has succeeded at once.
+// Errors: not_found, locked.
+func (p Project) DetachServerISO(id int64) (int64, *State, error) {
+	return p.onServer(id, func(_ *Tx, s *Server) (ActionSpec, error) {
+		return ActionSpec{Command: "detach_iso", Immediate: s.ISO == nil, Done: func(tx *Tx) error {
+			tx.Servers.Update(id, func(s *Server) { s.ISO = nil })
+			return nil
+		}}, nil
+	})
+}
+
+// ChangeServerDNSPtr sets the reverse DNS entry of an address of one of a server's Primary IPs. A nil
+// ptr resets an IPv4's entry and removes an IPv6's. Errors: not_found, locked, invalid_input.
+func (p Project) ChangeServerDNSPtr(id int64, in ChangeDNSPtr) (int64, *State, error) {
+	return p.onServer(id, func(tx *Tx, s *Server) (ActionSpec, error) {
+		if err := in.check(); err != nil {
+			return ActionSpec{}, err
+		}
+		for _, ipID := range []int64{s.PublicIPv4, s.PublicIPv6} {
+			if ip, ok := tx.PrimaryIPs.Get(ipID); ok && ip.IP.Contains(in.IP) {
+				return ActionSpec{Command: "change_dns_ptr", Done: func(tx *Tx) error {
+					tx.setDNSPtr(ipID, in)
+					return nil
+				}}, nil
+			}
+		}
+		return ActionSpec{}, ErrField("ip", fmt.Sprintf("%s is not an address of the server", in.IP))
+	})
+}

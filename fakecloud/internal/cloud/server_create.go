@@ -1,0 +1,365 @@
+package cloud
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// CreateServer is the input of POST /servers. Types, locations, images and SSH keys are given by
+// id or name.
+type CreateServer struct {
+	Name       string
+	ServerType string
+	Image      string
+	Location   string // "" lets the cloud choose
+	SSHKeys    []string
+	Networks   []int64
+	Labels     map[string]string
+	UserData   string
+	// PlacementGroup is an id, 0 for none.
+	PlacementGroup   int64
+	StartAfterCreate bool
+	IPv4, IPv6       ServerPublicIP
+	Volumes          []int64
+	Firewalls        []int64
+}
+
+// ServerPublicIP says which public address of one version a new server gets.
+type ServerPublicIP struct {
+	Enabled bool
+	// PrimaryIP is the id of an existing Primary IP; 0 makes a new one that is deleted with the
+	// server.
+	PrimaryIP int64
+}
+
+// CreatedServer is what the creation of a server returns.
+type CreatedServer struct {
+	Server      *Server // as it was when the request was accepted
+	Action      int64
+	NextActions []int64
+	// RootPassword is "" when SSH keys were given.
+	RootPassword string
+}
+
+// serverPlan is a CreateServer whose references have been looked up.
+type serverPlan struct {
+	CreateServer
+	serverType *ServerType
+	location   *Location
+	image      *Image
+	sshKeys    []int64
+	ipv4, ipv6 *PrimaryIP // existing ones, or nil
+}
+
+// CreateServer creates a server. Everything that it names is checked before anything is created, so
+// that a refused request leaves nothing behind.
+//
+// The server is initializing until create_server has ended; start_server and attach_to_network are
+// the next actions and run one after the other, with the server locked until the last has
+// ended. A server without a public interface is attached to its networks before it is started, as it
+// could not be started otherwise. If create_server fails the server stays, powered off, for the
+// client to delete.
+//
+// Errors: invalid_input, uniqueness_error, resource_limit_exceeded, resource_unavailable,
+// placement_error, primary_ip_version_mismatch, primary_ip_assigned,
+// primary_ip_datacenter_mismatch, and those of attaching to a network.
+func (p Project) CreateServer(in CreateServer) (CreatedServer, *State, error) {
+	var out CreatedServer
+	st, err := p.update(func(tx *Tx) error {
+		plan, err := tx.planServer(in)
+		if err != nil {
+			return err
+		}
+		s, err := tx.putServer(plan)
+		if err != nil {
+			return err
+		}
+		out = tx.startServerCreation(s, plan)
+		if len(plan.sshKeys) == 0 {
+			out.RootPassword = tx.newPassword()
+		}
+		tx.refreshTargets(s.ID)
+		out.Server, _ = tx.Servers.Get(s.ID)
+		return nil
+	})
+	return out, st, err
+}
+
+func (tx *Tx) planServer(in CreateServer) (*serverPlan, error) {
+	if err := cmp.Or(
+		ValidateLabels(in.Labels),
+		checkUserData(in.UserData),
+		refuseUnmodelled("volumes", "volume", in.Volumes),
+		refuseUnmodelled("firewalls", "firewall", in.Firewalls),
+		checkLimit(KindServer, tx.Servers.Len(), tx.cloud.limits.Servers),
+		RequireUniqueName(&tx.Servers, in.Name, 0),
+	); err != nil {
+		return nil, err
+	}
+	plan := &serverPlan{CreateServer: in}
+	var ok bool
+	if plan.serverType, ok = tx.Catalogue.ServerType(in.ServerType); !ok {
+		return nil, ErrField("server_type", fmt.Sprintf("server type '%s' not found", in.ServerType))
+	}
+	for _, step := range []func(*Tx) error{
+		plan.findSSHKeys, plan.findPrimaryIPs, plan.findNetworks, plan.findLocation, plan.findImage, plan.checkPlacement,
+	} {
+		if err := step(tx); err != nil {
+			return nil, err
+		}
+	}
+	return plan, nil
+}
+
+// refuseUnmodelled refuses ids of resources that cannot exist here.
+func refuseUnmodelled(field, what string, ids []int64) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	return ErrField(field, fmt.Sprintf("%s with ID %d not found (fakecloud does not model %ss yet)", what, ids[0], what))
+}
+
+func (s *serverPlan) findSSHKeys(tx *Tx) error {
+	for i, idOrName := range s.SSHKeys {
+		k, ok := tx.SSHKeys.ByName(idOrName)
+		if id, err := strconv.ParseInt(idOrName, 10, 64); err == nil && !ok {
+			k, ok = tx.SSHKeys.Get(id)
+		}
+		if !ok {
+			return ErrField(fmt.Sprintf("ssh_keys.%d", i), fmt.Sprintf("SSH key '%s' not found", idOrName))
+		}
+		if !slices.Contains(s.sshKeys, k.ID) {
+			s.sshKeys = append(s.sshKeys, k.ID)
+		}
+	}
+	return nil
+}
+
+func (s *serverPlan) findPrimaryIPs(tx *Tx) error {
+	for _, want := range []struct {
+		field string
+		in    ServerPublicIP
+		t     IPType
+		dst   **PrimaryIP
+	}{
+		{"public_net.ipv4", s.IPv4, IPv4, &s.ipv4},
+		{"public_net.ipv6", s.IPv6, IPv6, &s.ipv6},
+	} {
+		if want.in.PrimaryIP == 0 {
+			continue
+		}
+		if !want.in.Enabled {
+			return ErrField(want.field, "a Primary IP cannot be given when the interface is disabled")
+		}
+		ip, ok := tx.PrimaryIPs.Get(want.in.PrimaryIP)
+		switch {
+		case !ok:
+			return ErrField(want.field, fmt.Sprintf("Primary IP with ID %d not found", want.in.PrimaryIP))
+		case ip.Type != want.t:
+			return ErrPrecondition("primary_ip_version_mismatch", fmt.Sprintf("Primary IP %d is not of type %s", ip.ID, want.t))
+		case ip.Assignee != Ref{}:
+			return ErrOperation("primary_ip_assigned", "primary ip already assigned to another server")
+		}
+		if err := tx.RequireNoConflict(ip.Ref()); err != nil {
+			return err
+		}
+		*want.dst = ip
+	}
+	if !s.IPv4.Enabled && !s.IPv6.Enabled && len(s.Networks) == 0 && s.StartAfterCreate {
+		return ErrField("public_net", "a server that is started needs a public interface or a network")
+	}
+	return nil
+}
+
+func (s *serverPlan) findNetworks(tx *Tx) error {
+	for i, id := range s.Networks {
+		if _, ok := tx.Networks.Get(id); !ok {
+			return ErrField(fmt.Sprintf("networks.%d", i), fmt.Sprintf("network with ID %d not found", id))
+		}
+	}
+	return nil
+}
+
+// findLocation checks the wanted location, or chooses the first one of the catalogue where the server
+// can be.
+func (s *serverPlan) findLocation(tx *Tx) error {
+	if s.Location == "" {
+		for _, l := range tx.Catalogue.Locations {
+			if orderable(s.serverType, l, tx.now) == nil && s.fits(tx, l) {
+				s.location = l
+				return nil
+			}
+		}
+		return ErrResourceUnavailable(fmt.Sprintf("server type %s is not available in any location that fits", s.serverType.Name))
+	}
+	l, ok := tx.Catalogue.Location(s.Location)
+	if !ok {
+		return ErrField("location", fmt.Sprintf("location '%s' not found", s.Location))
+	}
+	for _, ip := range []*PrimaryIP{s.ipv4, s.ipv6} {
+		if ip != nil && ip.Location.ID != l.ID {
+			return ErrOperation("primary_ip_datacenter_mismatch",
+				fmt.Sprintf("Primary IP %d is in location %s, the server would be in %s", ip.ID, ip.Location.Name, l.Name))
+		}
+	}
+	s.location = l
+	return orderable(s.serverType, l, tx.now)
+}
+
+// fits tells whether the Primary IPs and networks of the request are usable in a location.
+func (s *serverPlan) fits(tx *Tx, l *Location) bool {
+	for _, ip := range []*PrimaryIP{s.ipv4, s.ipv6} {
+		if ip != nil && ip.Location.ID != l.ID {
+			return false
+		}
+	}
+	for _, id := range s.Networks {
+		n, _ := tx.Networks.Get(id)
+		if len(n.Subnets) > 0 && n.Subnets[0].NetworkZone != l.NetworkZone {
+			return false
+		}
+	}
+	return true
+}
+
+// orderable returns nil if a server of the type can be created in the location now. The messages
+// for an unsupported location and a missing architecture are those that users of the real API
+// report.
+func orderable(t *ServerType, l *Location, now time.Time) error {
+	in, ok := t.In(l.Name)
+	switch {
+	case t.Retired(now):
+		return ErrField("server_type", fmt.Sprintf("server type %s is deprecated", t.Name))
+	case !ok:
+		return ErrField("location", "unsupported location for server type")
+	case in.Deprecation.Retired(now):
+		return ErrField("server_type", fmt.Sprintf("server type %s is deprecated in location %s", t.Name, l.Name))
+	case !in.Available:
+		return ErrResourceUnavailable(fmt.Sprintf("server type %s is currently not available in location %s", t.Name, l.Name))
+	}
+	return nil
+}
+
+func (s *serverPlan) findImage(tx *Tx) error {
+	image, err := tx.findImage(s.Image, s.serverType.Architecture)
+	if err != nil {
+		return err
+	}
+	if image.DiskSize > float64(s.serverType.Disk) {
+		return ErrField("image", fmt.Sprintf("image disk of %v GB is bigger than the %d GB of server type %s",
+			image.DiskSize, s.serverType.Disk, s.serverType.Name))
+	}
+	s.image = image
+	return nil
+}
+
+func (s *serverPlan) checkPlacement(tx *Tx) error {
+	if s.PlacementGroup == 0 {
+		return nil
+	}
+	g, ok := tx.PlacementGroups.Get(s.PlacementGroup)
+	if !ok {
+		return ErrField("placement_group", fmt.Sprintf("placement group with ID %d not found", s.PlacementGroup))
+	}
+	return g.checkRoom()
+}
+
+// findImage finds an image by id or name that a server of the architecture can be made from. Names
+// exist once per architecture; the fitting one is taken. The messages are those that users of the
+// real API report.
+func (tx *Tx) findImage(idOrName, arch string) (*Image, error) {
+	image, ok := tx.Catalogue.ImageByName(idOrName, arch)
+	if id, err := strconv.ParseInt(idOrName, 10, 64); err == nil && !ok {
+		image, ok = tx.Image(id)
+	}
+	if !ok {
+		if slices.ContainsFunc(tx.Catalogue.Images, func(i *Image) bool { return i.Name == idOrName }) {
+			return nil, ErrField("image", "image has wrong architecture")
+		}
+		return nil, ErrField("image", "image not found")
+	}
+	switch {
+	case !image.Deleted.IsZero() || image.Deprecation.Retired(tx.now):
+		return nil, ErrField("image", "image not found")
+	case image.Architecture != arch:
+		return nil, ErrField("image", "image has wrong architecture")
+	case image.Status != "available":
+		return nil, ErrField("image", "image is not available, its status is "+image.Status)
+	}
+	return image, nil
+}
+
+// putServer stores the server with everything that it has from the beginning.
+func (tx *Tx) putServer(plan *serverPlan) (*Server, error) {
+	s := &Server{
+		Meta: tx.NewMeta(plan.Name, plan.Labels), Status: ServerInitializing,
+		Type: plan.serverType, Location: plan.location, Image: plan.image,
+		PrimaryDisk: plan.serverType.Disk, SSHKeys: plan.sshKeys, UserData: plan.UserData,
+	}
+	tx.Servers.Put(s)
+	for _, want := range []struct {
+		in ServerPublicIP
+		ip *PrimaryIP
+		t  IPType
+	}{{plan.IPv4, plan.ipv4, IPv4}, {plan.IPv6, plan.ipv6, IPv6}} {
+		if !want.in.Enabled {
+			continue
+		}
+		if want.ip == nil {
+			var err error
+			if want.ip, err = tx.newPrimaryIP(CreatePrimaryIP{Type: want.t, AutoDelete: true}, plan.location); err != nil {
+				return nil, err
+			}
+		}
+		tx.assignPrimaryIP(want.ip, s.Ref())
+	}
+	if plan.PlacementGroup != 0 {
+		tx.joinPlacementGroup(s.ID, plan.PlacementGroup)
+	}
+	for _, network := range plan.Networks {
+		if err := tx.joinNetwork(Join{Member: s.Ref(), Zone: plan.location.NetworkZone, Network: network}); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// startServerCreation starts create_server and what follows it.
+func (tx *Tx) startServerCreation(s *Server, plan *serverPlan) CreatedServer {
+	ref, locks := s.Ref(), []Ref{s.Ref()}
+	off := func(tx *Tx) { tx.setServerStatus(s.ID, ServerOff) }
+	create := ActionSpec{Command: "create_server", Resources: locks, Locks: locks, Failed: off}
+	if !plan.StartAfterCreate {
+		create.Done = func(tx *Tx) error { off(tx); return nil }
+	}
+	out := CreatedServer{Action: tx.Start(create).ID}
+	last := out.Action
+	next := func(spec ActionSpec) {
+		spec.After, spec.Locks = last, locks
+		last = tx.Start(spec).ID
+		out.NextActions = append(out.NextActions, last)
+	}
+	start := func() {
+		if plan.StartAfterCreate {
+			next(startServerSpec(s.ID, ServerOff, locks))
+		}
+	}
+	public := plan.IPv4.Enabled || plan.IPv6.Enabled
+	if public {
+		start()
+	}
+	for _, network := range plan.Networks {
+		next(ActionSpec{
+			Command: "attach_to_network", Resources: []Ref{ref, {KindNetwork, network}},
+			Done:   func(tx *Tx) error { tx.joined(ref, network); return nil },
+			Failed: func(tx *Tx) { tx.leaveNetwork(ref, network) },
+		})
+	}
+	if !public {
+		start()
+	}
+	return out
+}

@@ -1,0 +1,247 @@
+package cloud
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	testclock "k8s.io/utils/clock/testing"
+)
+
+// checkInvariants fails the test where two resources do not agree about each other, where an
+// address is handed out twice, or where a lock has no action.
+func checkInvariants(t *testing.T, st *State, c *Cloud) {
+	t.Helper()
+	held := map[netip.Addr]int64{}
+	for ip := range st.PrimaryIPs.All() {
+		if other, twice := held[ip.IP.Addr()]; twice {
+			t.Errorf("%s belongs to primary IPs %d and %d", ip.IP, other, ip.ID)
+		}
+		held[ip.IP.Addr()] = ip.ID
+		pool := c.ips.v4
+		if ip.Type == IPv6 {
+			pool = c.ips.v6
+		}
+		if _, taken := pool.used[ip.IP.Addr()]; !taken {
+			t.Errorf("%s of primary IP %d could be handed out again", ip.IP, ip.ID)
+		}
+		if !ip.Assigned() {
+			continue
+		}
+		if s, ok := st.Servers.Get(ip.Assignee.ID); !ok || s.primaryIP(ip.Type) != ip.ID {
+			t.Errorf("primary IP %d is assigned to server %d, which does not have it", ip.ID, ip.Assignee.ID)
+		}
+	}
+	if used := len(c.ips.v4.used) + len(c.ips.v6.used); used != len(held) {
+		t.Errorf("%d public addresses are taken, %d are held", used, len(held))
+	}
+	for s := range st.Servers.All() {
+		checkServer(t, st, s)
+	}
+	for g := range st.PlacementGroups.All() {
+		if len(g.Servers) > MaxServersPerPlacementGroup || !slices.IsSorted(g.Servers) {
+			t.Errorf("placement group %d: %v", g.ID, g.Servers)
+		}
+		for _, id := range g.Servers {
+			if s, ok := st.Servers.Get(id); !ok || s.PlacementGroup != g.ID {
+				t.Errorf("placement group %d has server %d, which is not in it", g.ID, id)
+			}
+		}
+	}
+	for n := range st.Networks.All() {
+		checkNetwork(t, st, n)
+	}
+	st.Actions.locks.Scan(func(l lock) bool {
+		if a, ok := st.Actions.Get(l.action); !ok || a.Status != ActionRunning {
+			t.Errorf("%v is locked by action %d, which does not run", l.Ref, l.action)
+		}
+		return true
+	})
+}
+
+func checkServer(t *testing.T, st *State, s *Server) {
+	t.Helper()
+	for _, typ := range []IPType{IPv4, IPv6} {
+		if id := s.primaryIP(typ); id != 0 {
+			if ip, ok := st.PrimaryIPs.Get(id); !ok || ip.Assignee != s.Ref() || ip.Type != typ || ip.Location != s.Location {
+				t.Errorf("server %d has primary IP %d, which is not its own", s.ID, id)
+			}
+		}
+	}
+	if s.PlacementGroup != 0 {
+		if g, ok := st.PlacementGroups.Get(s.PlacementGroup); !ok || !slices.Contains(g.Servers, s.ID) {
+			t.Errorf("server %d is in placement group %d, which does not know", s.ID, s.PlacementGroup)
+		}
+	}
+	for _, pn := range s.PrivateNets {
+		n, ok := st.Networks.Get(pn.Network)
+		if !ok {
+			t.Errorf("server %d is in network %d, which is gone", s.ID, pn.Network)
+			continue
+		}
+		if m, in := n.Member(s.Ref()); !in || m.IP != pn.IP {
+			t.Errorf("server %d has %s in network %d, which does not know", s.ID, pn.IP, n.ID)
+		}
+	}
+	if !st.Actions.Locked(s.Ref()) && !slices.Contains([]ServerStatus{ServerRunning, ServerOff, ServerStopping}, s.Status) {
+		t.Errorf("server %d is %s while nothing happens to it", s.ID, s.Status)
+	}
+}
+
+func checkNetwork(t *testing.T, st *State, n *Network) {
+	t.Helper()
+	seen := map[netip.Addr]bool{}
+	for _, m := range n.Members {
+		if seen[m.IP] {
+			t.Errorf("%s is handed out twice in network %d", m.IP, n.ID)
+		}
+		seen[m.IP] = true
+		s, ok := st.Servers.Get(m.ID)
+		if !ok {
+			t.Errorf("server %d is gone, but a member of network %d", m.ID, n.ID)
+			continue
+		}
+		if _, in := s.PrivateNet(n.ID); m.Status == MemberOK && !in {
+			t.Errorf("network %d has server %d, which does not know", n.ID, s.ID)
+		}
+	}
+}
+
+// model runs random operations; most are refused now and then, which is part of it.
+type model struct {
+	Project
+	clk *testclock.FakeClock
+	rnd *rand.Rand
+	n   int
+}
+
+// one returns one of the ids, or an id of nothing.
+func (m *model) one(ids []int64) int64 {
+	if len(ids) == 0 || m.rnd.IntN(20) == 0 {
+		return 7
+	}
+	return ids[m.rnd.IntN(len(ids))]
+}
+
+func idsOf[T Object[T]](t *Table[T]) []int64 {
+	var ids []int64
+	for v := range t.All() {
+		ids = append(ids, v.Header().ID)
+	}
+	return ids
+}
+
+func (m *model) server() int64 { st := m.View(); return m.one(idsOf(&st.Servers)) }
+func (m *model) ip() int64     { st := m.View(); return m.one(idsOf(&st.PrimaryIPs)) }
+func (m *model) group() int64  { st := m.View(); return m.one(idsOf(&st.PlacementGroups)) }
+func (m *model) net() int64    { st := m.View(); return m.one(idsOf(&st.Networks)) }
+func (m *model) coin() bool    { return m.rnd.IntN(2) == 0 }
+
+func (m *model) name() string { m.n++; return fmt.Sprintf("n%d", m.n) }
+
+// project is the project, with actions that fail every now and then.
+func (m *model) project() Project {
+	if m.rnd.IntN(8) == 0 {
+		return m.WithOutcome(&ActionOutcome{Fail: true})
+	}
+	return m.Project
+}
+
+func (m *model) createServer() {
+	in := smallServer(m.name())
+	in.StartAfterCreate, in.IPv4.Enabled, in.IPv6.Enabled = m.coin(), m.coin(), m.coin()
+	if m.coin() {
+		in.IPv4 = ServerPublicIP{Enabled: true, PrimaryIP: m.ip()}
+	}
+	if m.coin() {
+		in.PlacementGroup = m.group()
+	}
+	if m.coin() {
+		in.Networks = []int64{m.net()}
+	}
+	if m.coin() {
+		in.Location = ""
+	}
+	_, _, _ = m.project().CreateServer(in)
+}
+
+// operations may fail as they like: only what is left behind counts.
+func (m *model) operations() []func() {
+	p := m.project
+	return []func(){
+		m.createServer, m.createServer,
+		func() { _, _, _ = p().DeleteServer(m.server()) },
+		func() { _, _, _ = p().PowerOffServer(m.server()) },
+		func() { _, _, _ = p().PowerOffServer(m.server()) },
+		func() { _, _, _ = p().PowerOnServer(m.server()) },
+		func() { _, _, _ = p().ShutdownServer(m.server()) },
+		func() { _, _, _ = p().ResetServer(m.server()) },
+		func() { _, _, _ = p().ChangeServerType(m.server(), "big", m.coin()) },
+		func() { _, _, _, _ = p().RebuildServer(m.server(), RebuildServer{Image: "debian"}) },
+		func() { _, _, _ = p().AddServerToPlacementGroup(m.server(), m.group()) },
+		func() { _, _, _ = p().RemoveServerFromPlacementGroup(m.server()) },
+		func() {
+			_, _, _, _ = p().CreatePrimaryIP(CreatePrimaryIP{
+				Name: m.name(), Type: []IPType{IPv4, IPv6}[m.rnd.IntN(2)], Location: "fsn1", AutoDelete: m.coin(),
+			})
+		},
+		func() {
+			_, _, _, _ = p().CreatePrimaryIP(CreatePrimaryIP{Name: m.name(), Type: IPv4, Assignee: m.server()})
+		},
+		func() { _, _, _ = p().AssignPrimaryIP(m.ip(), m.server()) },
+		func() { _, _, _ = p().UnassignPrimaryIP(m.ip()) },
+		func() { _ = p().DeletePrimaryIP(m.ip(), m.coin()) },
+		func() {
+			// Few groups, so that they fill up.
+			if m.rnd.IntN(10) == 0 {
+				_, _, _ = p().CreatePlacementGroup(CreatePlacementGroup{Name: m.name(), Type: "spread"})
+			}
+		},
+		func() {
+			if m.rnd.IntN(4) == 0 {
+				_ = p().DeletePlacementGroup(m.group())
+			}
+		},
+		func() {
+			_, _, _ = p().AttachServerToNetwork(m.server(), AttachServerToNetwork{Network: m.net()})
+		},
+		func() { _, _, _ = p().DetachServerFromNetwork(m.server(), m.net()) },
+		func() { m.clk.Step(time.Duration(m.rnd.IntN(3000)) * time.Millisecond) },
+		func() { m.clk.Step(time.Duration(m.rnd.IntN(3000)) * time.Millisecond) },
+	}
+}
+
+func TestBackReferencesAgreeWhateverIsDone(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(8) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			t.Parallel()
+			// The pool is small, so that addresses are used again.
+			p, clk := serverCloud(t, Options{PublicIPv4: netip.MustParsePrefix("203.0.113.0/27")})
+			testNetwork(t, p, "one", "10.0.0.0/24")
+			testNetwork(t, p, "two", "10.1.0.0/24")
+			m := &model{Project: p, clk: clk, rnd: rand.New(rand.NewPCG(seed, 1))}
+			operations := m.operations()
+			for i := range 1500 {
+				op := m.rnd.IntN(len(operations))
+				operations[op]()
+				checkInvariants(t, p.View(), p.cloud)
+				if t.Failed() {
+					t.Fatalf("after step %d, operation %d of seed %d", i, op, seed)
+				}
+			}
+			if len(idsOf(&p.View().Servers)) == 0 {
+				t.Error("no server is left: the model tests nothing")
+			}
+			clk.Step(time.Hour)
+			for a := range p.View().Actions.All() {
+				if a.Status == ActionRunning {
+					t.Errorf("action %d %s never ends", a.ID, a.Command)
+				}
+			}
+		})
+	}
+}
