@@ -154,8 +154,7 @@ type annotationError struct {
 	// Source is the annotation's full name or the variable's.
 	Source string
 	Value  string
-	// Allowed completes the sentence "must be …", or is a sentence of its own if it starts with a
-	// capital letter.
+	// Reason says what is wrong with the value and what is allowed; source and value go before it.
 	Reason string
 }
 
@@ -163,11 +162,24 @@ func (e annotationError) Error() string {
 	return fmt.Sprintf("%s: %q %s", e.Source, e.Value, e.Reason)
 }
 
+// settingsError says what only a change of the Service, or of what it refers to, can mend. It holds
+// every mistake.
+type settingsError struct{ mistakes []error }
+
+func (e settingsError) Error() string { return errors.Join(e.mistakes...).Error() }
+
+// invalidSettings returns nil if there is no mistake.
+func invalidSettings(mistakes ...error) error {
+	if len(mistakes) == 0 {
+		return nil
+	}
+	return settingsError{mistakes}
+}
+
 // parseAnnotations returns the settings of a Service with these annotations. Defaults (checked by
-// ConfigFromEnv) stand in for annotations that are absent. The error joins one annotationError per
-// mistake; unknown holds the annotations with our prefix that do not exist, for a warning.
-func parseAnnotations(set map[string]string, defaults map[string]string) (s lbSettings, unknown []string, err error) {
-	var errs []error
+// ConfigFromEnv) stand in for annotations that are absent. There is one annotationError per mistake;
+// unknown holds the annotations with our prefix that do not exist, for a warning.
+func parseAnnotations(set map[string]string, defaults map[string]string) (s lbSettings, unknown []string, mistakes []error) {
 	for _, a := range annotations {
 		value, present := set[a.key()]
 		if !present {
@@ -180,7 +192,7 @@ func parseAnnotations(set map[string]string, defaults map[string]string) (s lbSe
 			}
 		}
 		if err := a.set(&s, value); err != nil {
-			errs = append(errs, annotationError{a.key(), value, "is not valid: must be " + a.Allowed})
+			mistakes = append(mistakes, annotationError{a.key(), value, "is not valid: must be " + a.Allowed})
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(set)) {
@@ -190,7 +202,7 @@ func parseAnnotations(set map[string]string, defaults map[string]string) (s lbSe
 			unknown = append(unknown, key)
 		}
 	}
-	return s, unknown, errors.Join(errs...)
+	return s, unknown, mistakes
 }
 
 // exclusive holds pairs of annotations of which only one can take effect.

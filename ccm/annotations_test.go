@@ -64,12 +64,13 @@ func TestEveryAnnotationAcceptsWhatIsAllowedAndRefusesTheRest(t *testing.T) {
 			t.Errorf("%s has no test values", a.Name)
 		}
 		for _, v := range values.good {
-			if _, _, err := parseAnnotations(map[string]string{a.key(): v}, nil); err != nil {
-				t.Errorf("%s: %q was refused: %v", a.Name, v, err)
+			if _, _, mistakes := parseAnnotations(map[string]string{a.key(): v}, nil); len(mistakes) > 0 {
+				t.Errorf("%s: %q was refused: %v", a.Name, v, mistakes)
 			}
 		}
 		for _, v := range values.bad {
-			s, _, err := parseAnnotations(map[string]string{a.key(): v}, nil)
+			s, _, mistakes := parseAnnotations(map[string]string{a.key(): v}, nil)
+			err := invalidSettings(mistakes...)
 			if err == nil {
 				t.Errorf("%s: %q was accepted", a.Name, v)
 				continue
@@ -90,9 +91,9 @@ func TestEveryAnnotationHasAnEffectOfItsOwn(t *testing.T) {
 	t.Parallel()
 	seen := map[string]string{}
 	for _, a := range annotations {
-		s, _, err := parseAnnotations(map[string]string{a.key(): annotationValues[a.Name].good[len(annotationValues[a.Name].good)-1]}, nil)
-		if err != nil {
-			t.Fatal(err)
+		s, _, mistakes := parseAnnotations(map[string]string{a.key(): annotationValues[a.Name].good[len(annotationValues[a.Name].good)-1]}, nil)
+		if len(mistakes) > 0 {
+			t.Fatal(mistakes)
 		}
 		v := reflect.ValueOf(s)
 		var set []string
@@ -121,9 +122,9 @@ func TestEveryAnnotationHasAnEffectOfItsOwn(t *testing.T) {
 func TestAnnotationsGoBeforeDefaults(t *testing.T) {
 	t.Parallel()
 	defaults := map[string]string{"type": "lb21", "location": "fsn1", "health-check-retries": "2"}
-	s, _, err := parseAnnotations(map[string]string{annotationPrefix + "type": "lb31", annotationPrefix + "network-zone": "us-east"}, defaults)
-	if err != nil {
-		t.Fatal(err)
+	s, _, mistakes := parseAnnotations(map[string]string{annotationPrefix + "type": "lb31", annotationPrefix + "network-zone": "us-east"}, defaults)
+	if len(mistakes) > 0 {
+		t.Fatal(mistakes)
 	}
 	if s.Type != "lb31" || s.HealthCheckRetries != 2 || s.NetworkZone != "us-east" || s.Location != "" {
 		t.Errorf("got %+v", s)
@@ -135,19 +136,19 @@ func TestAnnotationsGoBeforeDefaults(t *testing.T) {
 
 func TestAnnotationsThatDoNotExistAreReported(t *testing.T) {
 	t.Parallel()
-	_, unknown, err := parseAnnotations(map[string]string{
+	_, unknown, mistakes := parseAnnotations(map[string]string{
 		annotationPrefix + "locaton": "fsn1", annotationPrefix + "id": "4711", "example.org/foo": "x", annotationPrefix + "type": "lb11",
 	}, nil)
-	if err != nil || !slices.Equal(unknown, []string{annotationPrefix + "locaton"}) {
-		t.Errorf("got %v, %v", unknown, err)
+	if len(mistakes) > 0 || !slices.Equal(unknown, []string{annotationPrefix + "locaton"}) {
+		t.Errorf("got %v, %v", unknown, mistakes)
 	}
 }
 
 func TestSeveralMistakesAreReportedTogether(t *testing.T) {
 	t.Parallel()
-	_, _, err := parseAnnotations(map[string]string{annotationPrefix + "type": "?", annotationPrefix + "protocol": "udp"}, nil)
-	if errs := flatten(err); len(errs) != 2 {
-		t.Errorf("got %v", errs)
+	_, _, mistakes := parseAnnotations(map[string]string{annotationPrefix + "type": "?", annotationPrefix + "protocol": "udp"}, nil)
+	if len(mistakes) != 2 {
+		t.Errorf("got %v", mistakes)
 	}
 }
 

@@ -80,7 +80,7 @@ func resolveCertificates(all []*hcloud.Certificate, refs []string) ([]int64, err
 		ids = append(ids, all[i].ID)
 	}
 	slices.Sort(ids)
-	return slices.Compact(ids), errors.Join(errs...)
+	return slices.Compact(ids), invalidSettings(errs...)
 }
 
 // managedCertificate returns the certificate of the Service for its domains; it orders one if
@@ -123,8 +123,8 @@ func (l *loadBalancers) orderCertificate(ctx context.Context, svc *corev1.Servic
 	if i := slices.IndexFunc(all, func(c *hcloud.Certificate) bool { return c.Name == name }); i >= 0 {
 		holder := all[i]
 		if !slices.Contains(mine, holder) {
-			return nil, annotationError{annotationPrefix + "http-managed-certificate-name", name, fmt.Sprintf(
-				"is the name of certificate %d, which was not ordered for this Service: must be a free name (or name it in http-certificates, with certificate-type uploaded)", holder.ID)}
+			return nil, invalidSettings(annotationError{annotationPrefix + "http-managed-certificate-name", name, fmt.Sprintf(
+				"is the name of certificate %d, which was not ordered for this Service: must be a free name (or name it in http-certificates, with certificate-type uploaded)", holder.ID)})
 		}
 		// Ours, for other domains: it is in use until the new one is, so it makes room.
 		l.certs.forget()

@@ -73,10 +73,25 @@ func (p *lbPlan) ports() []int {
 	return ports
 }
 
-// checkService returns every reason for which the Service cannot be had with these settings, as
-// one joined error. It needs no API call, so that a mistake costs none and changes nothing.
-func checkService(svc *corev1.Service, s *lbSettings, haveNetwork bool) error {
-	var errs []error
+// checkService returns every reason for which the Service cannot be had with these settings. It
+// needs no API call, so that a mistake costs none and changes nothing.
+func checkService(svc *corev1.Service, s *lbSettings, haveNetwork bool) []error {
+	errs := slices.Concat(checkNetworking(s, haveNetwork), checkHTTP(s))
+	if len(svc.Spec.Ports) == 0 {
+		errs = append(errs, errors.New("the Service has no ports"))
+	}
+	for _, p := range svc.Spec.Ports {
+		if p.Protocol != corev1.ProtocolTCP && p.Protocol != "" {
+			errs = append(errs, fmt.Errorf("port %d: protocol %s is not supported; Hetzner load balancers forward TCP only", p.Port, p.Protocol))
+		}
+		if p.NodePort == 0 {
+			errs = append(errs, fmt.Errorf("port %d has no node port (allocateLoadBalancerNodePorts: false?); the load balancer needs one to reach the nodes", p.Port))
+		}
+	}
+	return errs
+}
+
+func checkNetworking(s *lbSettings, haveNetwork bool) (errs []error) {
 	invalid := func(name, value, reason string) {
 		errs = append(errs, annotationError{annotationPrefix + name, value, reason})
 	}
@@ -105,19 +120,7 @@ func checkService(svc *corev1.Service, s *lbSettings, haveNetwork bool) error {
 	if s.Location != "" && s.NetworkZone != "" {
 		invalid("network-zone", s.NetworkZone, "is set beside location "+s.Location+": only one of the two is allowed")
 	}
-	errs = append(errs, checkHTTP(s)...)
-	if len(svc.Spec.Ports) == 0 {
-		errs = append(errs, errors.New("the Service has no ports"))
-	}
-	for _, p := range svc.Spec.Ports {
-		if p.Protocol != corev1.ProtocolTCP && p.Protocol != "" {
-			errs = append(errs, fmt.Errorf("port %d: protocol %s is not supported; Hetzner load balancers forward TCP only", p.Port, p.Protocol))
-		}
-		if p.NodePort == 0 {
-			errs = append(errs, fmt.Errorf("port %d has no node port (allocateLoadBalancerNodePorts: false?); the load balancer needs one to reach the nodes", p.Port))
-		}
-	}
-	return errors.Join(errs...)
+	return errs
 }
 
 func checkHTTP(s *lbSettings) (errs []error) {

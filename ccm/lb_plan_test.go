@@ -35,12 +35,9 @@ func testService(annotations map[string]string, ports ...[2]int32) *corev1.Servi
 // planFor plans a load balancer; it fails the test if the settings are not valid.
 func planFor(t *testing.T, in lbPlanInput) (*lbPlan, []string) {
 	t.Helper()
-	s, _, err := parseAnnotations(in.Service.Annotations, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := checkService(in.Service, &s, in.NetworkID != 0); err != nil {
-		t.Fatal(err)
+	s, _, mistakes := parseAnnotations(in.Service.Annotations, nil)
+	if mistakes = append(mistakes, checkService(in.Service, &s, in.NetworkID != 0)...); len(mistakes) > 0 {
+		t.Fatal(mistakes)
 	}
 	in.Settings = &s
 	return planLoadBalancer(in)
@@ -204,11 +201,11 @@ func TestWhatAServiceCannotHaveIsRefusedBeforeAnyCall(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, _, err := parseAnnotations(tc.svc.Annotations, nil)
-			if err != nil {
-				t.Fatal(err)
+			s, _, mistakes := parseAnnotations(tc.svc.Annotations, nil)
+			if len(mistakes) > 0 {
+				t.Fatal(mistakes)
 			}
-			err = checkService(tc.svc, &s, tc.network)
+			err := invalidSettings(checkService(tc.svc, &s, tc.network)...)
 			if err == nil {
 				t.Fatal("accepted")
 			}

@@ -219,14 +219,13 @@ func (l *loadBalancers) sync(ctx context.Context, svc *corev1.Service, nodes []*
 	if err == nil {
 		return result, nil
 	}
-	var wrong annotationError
-	var invalid invalidSettings
+	var invalid settingsError
 	var pending *actionPendingError
 	switch {
-	case errors.As(err, &wrong), errors.As(err, &invalid):
+	case errors.As(err, &invalid):
 		if !opts.quiet {
-			for _, e := range flatten(err) {
-				l.events.warning(svc, EventInvalidSettings, "%v; nothing was changed", e)
+			for _, mistake := range invalid.mistakes {
+				l.events.warning(svc, EventInvalidSettings, "%v; nothing was changed", mistake)
 			}
 		}
 	case errors.As(err, &pending), hcloud.IsError(err, hcloud.ErrorCodeLocked, hcloud.ErrorCodeConflict):
@@ -237,25 +236,11 @@ func (l *loadBalancers) sync(ctx context.Context, svc *corev1.Service, nodes []*
 	return result, toRetryError(err)
 }
 
-// flatten returns the parts of joined errors.
-func flatten(err error) []error {
-	if invalid, ok := err.(invalidSettings); ok {
-		return flatten(invalid.error)
-	}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		var all []error
-		for _, e := range joined.Unwrap() {
-			all = append(all, flatten(e)...)
-		}
-		return all
-	}
-	return []error{err}
-}
-
 func (l *loadBalancers) trySync(ctx context.Context, svc *corev1.Service, nodes []*corev1.Node, opts syncOptions) (result syncResult, err error) {
-	settings, unknown, err := parseAnnotations(svc.Annotations, l.defaults)
-	if err := errors.Join(err, checkService(svc, &settings, l.network.configured())); err != nil {
-		return result, invalidSettings{err}
+	settings, unknown, mistakes := parseAnnotations(svc.Annotations, l.defaults)
+	mistakes = append(mistakes, checkService(svc, &settings, l.network.configured())...)
+	if err := invalidSettings(mistakes...); err != nil {
+		return result, err
 	}
 	networkID, err := l.network.ID(ctx)
 	if err != nil {
@@ -300,11 +285,6 @@ func (l *loadBalancers) trySync(ctx context.Context, svc *corev1.Service, nodes 
 	}
 	return result, nil
 }
-
-// invalidSettings marks errors that only a change of the Service can mend.
-type invalidSettings struct{ error }
-
-func (e invalidSettings) Unwrap() error { return e.error }
 
 // warn puts on the Service what it should know although the sync goes on.
 func (l *loadBalancers) warn(svc *corev1.Service, lb *hcloud.LoadBalancer, plan *lbPlan, unknown, skipped []string) {
@@ -385,8 +365,8 @@ func (l *loadBalancers) obtain(ctx context.Context, svc *corev1.Service, plan *l
 		}
 	}
 	if unplaced {
-		return nil, false, invalidSettings{annotationError{annotationPrefix + "location", "", "is missing: set it to the name of a location or set " +
-			annotationPrefix + "network-zone, for this Service or for all through HCLOUD_LOAD_BALANCERS_LOCATION or HCLOUD_LOAD_BALANCERS_NETWORK_ZONE"}}
+		return nil, false, invalidSettings(annotationError{annotationPrefix + "location", "", "is missing: set it to the name of a location or set " +
+			annotationPrefix + "network-zone, for this Service or for all through HCLOUD_LOAD_BALANCERS_LOCATION or HCLOUD_LOAD_BALANCERS_NETWORK_ZONE"})
 	}
 	l.events.normal(svc, EventCreating, "Creating load balancer %q", plan.CreateName)
 	defer l.store.writing(string(svc.UID))()
