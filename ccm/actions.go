@@ -1,0 +1,70 @@
+package ccm
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	"k8s.io/utils/clock"
+)
+
+// actionTimeout bounds the wait for one action. What takes longer is left to run; the next sync
+// looks at what came of it.
+const actionTimeout = 45 * time.Second
+
+// actionWaiter waits for actions on an injected clock. hcloud-go's own waiter sleeps on the wall
+// clock and polls twice per second however long it takes.
+type actionWaiter struct {
+	client *hcloud.Client
+	clock  clock.Clock
+}
+
+// actionPendingError says that an action has not finished in time. Nothing is wrong yet.
+type actionPendingError struct {
+	id      int64
+	command string
+	waited  time.Duration
+}
+
+func (e *actionPendingError) Error() string {
+	return fmt.Sprintf("action %d (%s) is still running after %v", e.id, e.command, e.waited)
+}
+
+// wait returns nil when the action has succeeded, its error when it has failed, and an
+// *actionPendingError when it still runs after actionTimeout. A nil action has succeeded: some
+// operations of some API versions return none.
+func (w *actionWaiter) wait(ctx context.Context, action *hcloud.Action) error {
+	start := w.clock.Now()
+	for poll := 0; ; poll++ {
+		switch {
+		case action == nil || action.ID == 0 || action.Status == hcloud.ActionStatusSuccess:
+			return nil
+		case action.Status == hcloud.ActionStatusError:
+			return fmt.Errorf("action %d (%s) failed: %w", action.ID, action.Command, action.Error())
+		}
+		if waited := w.clock.Since(start); waited >= actionTimeout {
+			return &actionPendingError{id: action.ID, command: action.Command, waited: waited}
+		}
+		timer := w.clock.NewTimer(pollInterval(poll))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return fmt.Errorf("waiting for action %d (%s): %w", action.ID, action.Command, context.Cause(ctx))
+		case <-timer.C():
+		}
+		updated, _, err := w.client.Action.GetByID(ctx, action.ID)
+		if err != nil {
+			return fmt.Errorf("asking for action %d (%s): %w", action.ID, action.Command, err)
+		}
+		if updated == nil {
+			return fmt.Errorf("action %d (%s) has disappeared", action.ID, action.Command)
+		}
+		action = updated
+	}
+}
+
+// pollInterval grows: most actions take a second or two, and each poll costs a call of the budget.
+func pollInterval(poll int) time.Duration {
+	return min(300*time.Millisecond<<min(poll, 4), 3*time.Second)
+}

@@ -1,0 +1,186 @@
+package ccm
+
+import (
+	"errors"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// lbSettings is what the annotations of a Service, and the environment behind them, say. The zero
+// value of a field means that nothing was said.
+type lbSettings struct {
+	Name                  string
+	Hostname              string
+	Location, NetworkZone string
+	Type                  string
+	Algorithm             hcloud.LoadBalancerAlgorithmType
+	IPv4RDNS, IPv6RDNS    string
+	IPv6Disabled          bool
+	DisablePrivateIngress bool
+	DisablePublicNetwork  bool
+	UsePrivateIP          *bool
+	PrivateIPv4           ipAddr
+	PrivateSubnet         ipPrefix
+	NodeSelector          labels.Selector
+
+	Protocol       hcloud.LoadBalancerServiceProtocol
+	ProxyProtocol  bool
+	CookieName     string
+	CookieLifetime seconds
+	TimeoutIdle    seconds
+	StickySessions bool
+	RedirectHTTP   bool
+
+	CertificateType           hcloud.CertificateType
+	Certificates              []string
+	ManagedCertificateName    string
+	ManagedCertificateDomains []string
+	ManagedCertificateStaging bool
+
+	HealthCheckProtocol        hcloud.LoadBalancerServiceProtocol
+	HealthCheckPort            int
+	HealthCheckInterval        seconds
+	HealthCheckTimeout         seconds
+	HealthCheckRetries         int
+	HealthCheckHTTPDomain      string
+	HealthCheckHTTPPath        string
+	HealthCheckHTTPTLS         bool
+	HealthCheckHTTPStatusCodes []string
+}
+
+type (
+	ipAddr   = netip.Addr
+	ipPrefix = netip.Prefix
+	seconds  = time.Duration
+)
+
+// errNotAllowed is what parsers return: what is allowed is said by the annotation's declaration.
+var errNotAllowed = errors.New("not allowed")
+
+// into makes an annotation's set function of a field and a parser.
+func into[T any](field func(*lbSettings) *T, parse func(string) (T, error)) func(*lbSettings, string) error {
+	return func(s *lbSettings, value string) error {
+		v, err := parse(strings.TrimSpace(value))
+		if err == nil {
+			*field(s) = v
+		}
+		return err
+	}
+}
+
+// matching returns a parser for strings that ok accepts.
+func matching(ok func(string) bool) func(string) (string, error) {
+	return func(v string) (string, error) {
+		if !ok(v) {
+			return "", errNotAllowed
+		}
+		return v, nil
+	}
+}
+
+var (
+	apiNamePattern    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]*$`)
+	cookiePattern     = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+	statusCodePattern = regexp.MustCompile(`^[0-9?*]{1,3}$`)
+	pathPattern       = regexp.MustCompile(`^/[!-~]*$`)
+	hostHeaderPattern = regexp.MustCompile(`^[^\s%\\]+$`)
+
+	parseAPIName    = matching(apiNamePattern.MatchString)
+	parseCookieName = matching(cookiePattern.MatchString)
+	parseStatusCode = matching(statusCodePattern.MatchString)
+	parsePath       = matching(pathPattern.MatchString)
+	parseHostHeader = matching(hostHeaderPattern.MatchString)
+	parseNonEmpty   = matching(func(v string) bool { return v != "" })
+	// parseLBName: into has trimmed the value, so what is left to check is its length. The API
+	// document allows 1 to 128 characters.
+	parseLBName  = matching(func(v string) bool { n := len([]rune(v)); return n >= 1 && n <= 128 })
+	parseDNSName = matching(isDNSName)
+	parseDomain  = matching(func(v string) bool { return isDNSName(strings.TrimPrefix(v, "*.")) })
+)
+
+func isDNSName(v string) bool {
+	return len(validation.IsDNS1123Subdomain(strings.ToLower(v))) == 0
+}
+
+func parseBool(v string) (bool, error) { return strconv.ParseBool(v) }
+
+func parseSelector(v string) (labels.Selector, error) { return labels.Parse(v) }
+
+func parseIPv4(v string) (netip.Addr, error) {
+	a, err := netip.ParseAddr(v)
+	if err != nil || !a.Is4() {
+		return netip.Addr{}, errNotAllowed
+	}
+	return a, nil
+}
+
+func parseIPv4Prefix(v string) (netip.Prefix, error) {
+	p, err := netip.ParsePrefix(v)
+	if err != nil || !p.Addr().Is4() || p != p.Masked() {
+		return netip.Prefix{}, errNotAllowed
+	}
+	return p, nil
+}
+
+func ptrTo[T any](parse func(string) (T, error)) func(string) (*T, error) {
+	return func(v string) (*T, error) {
+		x, err := parse(v)
+		if err != nil {
+			return nil, err
+		}
+		return &x, nil
+	}
+}
+
+func oneOf[T ~string](allowed ...T) func(string) (T, error) {
+	return func(v string) (T, error) {
+		if !slices.Contains(allowed, T(v)) {
+			return "", errNotAllowed
+		}
+		return T(v), nil
+	}
+}
+
+func intBetween(low, high int) func(string) (int, error) {
+	return func(v string) (int, error) {
+		n, err := strconv.Atoi(v)
+		if err != nil || n < low || n > high {
+			return 0, errNotAllowed
+		}
+		return n, nil
+	}
+}
+
+// secondsBetween parses a duration of whole seconds: the API knows nothing smaller.
+func secondsBetween(low, high int) func(string) (time.Duration, error) {
+	return func(v string) (time.Duration, error) {
+		d, err := time.ParseDuration(v)
+		if err != nil || d%time.Second != 0 || d < time.Duration(low)*time.Second || d > time.Duration(high)*time.Second {
+			return 0, errNotAllowed
+		}
+		return d, nil
+	}
+}
+
+// listOf parses values separated by commas; there must be at least one and none may be empty.
+func listOf(parse func(string) (string, error)) func(string) ([]string, error) {
+	return func(v string) ([]string, error) {
+		parts := strings.Split(v, ",")
+		for i, p := range parts {
+			x, err := parse(strings.TrimSpace(p))
+			if err != nil {
+				return nil, err
+			}
+			parts[i] = x
+		}
+		return parts, nil
+	}
+}

@@ -1,0 +1,85 @@
+package ccm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	cloudapi "k8s.io/cloud-provider/api"
+)
+
+// stableError renders err without the correlation ID that hcloud-go puts into the text: the text
+// ends in an event, and Kubernetes merges only events of equal text.
+func stableError(err error) string {
+	var apiErr hcloud.Error
+	if !errors.As(err, &apiErr) {
+		return err.Error()
+	}
+	text := fmt.Sprintf("%s (%s)", apiErr.Message, apiErr.Code)
+	if details, ok := apiErr.Details.(hcloud.ErrorDetailsInvalidInput); ok {
+		for _, f := range details.Fields {
+			text += fmt.Sprintf("; %s: %v", f.Name, f.Messages)
+		}
+	}
+	return text
+}
+
+// retryAfter returns after which fixed time a failed sync should be tried again, and false if it
+// should back off exponentially. Fixed is right for what passes by itself and soon: another action
+// that runs, a rate limit that refills one call per second.
+func retryAfter(err error) (time.Duration, bool) {
+	var stillRunning *actionPendingError
+	switch {
+	case errors.As(err, &stillRunning):
+		return 5 * time.Second, true
+	case hcloud.IsError(err, hcloud.ErrorCodeLocked, hcloud.ErrorCodeConflict):
+		return 5 * time.Second, true
+	case hcloud.IsError(err, hcloud.ErrorCodeRateLimitExceeded) || statusOf(err) == http.StatusTooManyRequests:
+		return 30 * time.Second, true
+	}
+	return 0, false
+}
+
+// statusOf returns the HTTP status of an API error, 0 if there was no answer.
+func statusOf(err error) int {
+	var apiErr hcloud.Error
+	if errors.As(err, &apiErr) && apiErr.Response() != nil && apiErr.Response().Response != nil {
+		return apiErr.Response().StatusCode
+	}
+	if errors.Is(err, hcloud.ErrStatusCode) {
+		// hcloud-go gives an answer without an error code as text only: "… status code 503".
+		_, after, _ := strings.Cut(err.Error(), hcloud.ErrStatusCode.Error())
+		var status int
+		if _, scanErr := fmt.Sscanf(after, "%d", &status); scanErr == nil {
+			return status
+		}
+	}
+	return 0
+}
+
+// isUncertain reports whether the request that failed with err may have taken effect: there was no
+// answer, or one that does not say.
+func isUncertain(err error) bool {
+	if err == nil || errors.Is(err, context.Canceled) {
+		return err != nil
+	}
+	if s := statusOf(err); s != 0 {
+		return s >= 500
+	}
+	return true
+}
+
+// toRetryError wraps err so that the service controller waits a fixed time where that is right.
+func toRetryError(err error) error {
+	if err == nil {
+		return nil
+	}
+	if d, ok := retryAfter(err); ok {
+		return cloudapi.NewRetryError(stableError(err), d)
+	}
+	return err
+}

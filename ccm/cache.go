@@ -1,0 +1,112 @@
+package ccm
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// ttlCache keeps one value for a short time; callers that come while it is fetched share the
+// result. It exists for bursts (many Services synced because one node changed), not to save
+// calls over time: decisions rest on fresh data.
+type ttlCache[T any] struct {
+	clock clock.PassiveClock
+	ttl   time.Duration
+	fetch func(context.Context) (T, error)
+
+	fetching chan struct{} // held during fetch; waiting for it respects a context
+	mu       sync.Mutex
+	value    T
+	at       time.Time
+	valid    bool
+}
+
+func newTTLCache[T any](clk clock.PassiveClock, ttl time.Duration, fetch func(context.Context) (T, error)) *ttlCache[T] {
+	return &ttlCache[T]{clock: clk, ttl: ttl, fetch: fetch, fetching: make(chan struct{}, 1)}
+}
+
+// get returns the value, at most ttl old.
+func (c *ttlCache[T]) get(ctx context.Context) (T, error) {
+	var none T
+	select {
+	case c.fetching <- struct{}{}:
+		defer func() { <-c.fetching }()
+	case <-ctx.Done():
+		return none, context.Cause(ctx)
+	}
+	c.mu.Lock()
+	if c.valid && c.clock.Since(c.at) < c.ttl {
+		defer c.mu.Unlock()
+		return c.value, nil
+	}
+	c.valid = true // unless forget is called while fetch runs
+	c.mu.Unlock()
+
+	value, err := c.fetch(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil {
+		c.valid = false
+		return none, err
+	}
+	c.value, c.at = value, c.clock.Now()
+	return value, nil
+}
+
+// forget makes the next get fetch.
+func (c *ttlCache[T]) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.valid = false
+}
+
+// update changes a value that is cached, after a write whose outcome is known.
+func (c *ttlCache[T]) update(change func(T) T) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.valid {
+		c.value = change(c.value)
+	}
+}
+
+// keyLock is a mutex per key whose waiting respects a context.
+type keyLock struct {
+	mu    sync.Mutex
+	locks map[string]*keyLockEntry
+}
+
+type keyLockEntry struct {
+	sem  chan struct{}
+	refs int
+}
+
+// lock waits for the key and returns the function that releases it.
+func (k *keyLock) lock(ctx context.Context, key string) (unlock func(), err error) {
+	k.mu.Lock()
+	if k.locks == nil {
+		k.locks = map[string]*keyLockEntry{}
+	}
+	e := k.locks[key]
+	if e == nil {
+		e = &keyLockEntry{sem: make(chan struct{}, 1)}
+		k.locks[key] = e
+	}
+	e.refs++
+	k.mu.Unlock()
+	drop := func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if e.refs--; e.refs == 0 {
+			delete(k.locks, key)
+		}
+	}
+	select {
+	case e.sem <- struct{}{}:
+		return func() { <-e.sem; drop() }, nil
+	case <-ctx.Done():
+		drop()
+		return nil, context.Cause(ctx)
+	}
+}

@@ -1,0 +1,51 @@
+package ccm
+
+import (
+	"net/http"
+	"os"
+	"runtime/debug"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
+)
+
+// newClient returns the API client that every part of the provider shares, so that every call is
+// counted, bounded and retried by the same rules.
+func newClient(cfg Config, clk clock.Clock, reg prometheus.Registerer, base http.RoundTripper, jitter func() float64) *hcloud.Client {
+	t := &transport{
+		next:           base,
+		token:          &tokenSource{static: cfg.Token, file: cfg.TokenFile},
+		clock:          clk,
+		metrics:        newAPIMetrics(reg),
+		attemptTimeout: cfg.RequestTimeout,
+		jitter:         jitter,
+	}
+	opts := []hcloud.ClientOption{
+		hcloud.WithEndpoint(cfg.Endpoint),
+		hcloud.WithApplication(ProviderName, version()),
+		hcloud.WithHTTPClient(&http.Client{Transport: t}),
+		hcloud.WithRetryOpts(hcloud.RetryOpts{MaxRetries: 0}), // transport retries
+	}
+	if cfg.Debug {
+		opts = append(opts, hcloud.WithDebugWriter(os.Stderr))
+	}
+	return hcloud.NewClient(opts...)
+}
+
+// version is the module's version, or the commit it was built from.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		return v
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && len(s.Value) >= 12 {
+			return s.Value[:12]
+		}
+	}
+	return "devel"
+}

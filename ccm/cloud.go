@@ -1,0 +1,207 @@
+package ccm
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+// Cloud is the cloud provider: cloudprovider.Interface with InstancesV2, LoadBalancer and Routes.
+type Cloud struct {
+	cfg      Config
+	clock    clock.WithTicker
+	client   *hcloud.Client
+	registry *prometheus.Registry
+	network  *networkResolver
+
+	instances     *instances
+	loadBalancers *loadBalancers
+	routes        *routes
+	events        *eventRecorder
+	kube          kubernetes.Interface
+
+	stop         context.Context // ends when the process is told to stop
+	routesAsked  atomic.Bool     // the route controller is on
+	retryRoutes  chan struct{}
+	roundTripper http.RoundTripper
+	jitter       func() float64
+}
+
+var (
+	_ cloudprovider.Interface    = (*Cloud)(nil)
+	_ cloudprovider.InformerUser = (*Cloud)(nil)
+)
+
+// Option changes how New builds a Cloud.
+type Option func(*Cloud)
+
+// WithClock makes everything in the provider that waits or ages follow c. The default is the
+// wall clock.
+func WithClock(c clock.WithTicker) Option { return func(cloud *Cloud) { cloud.clock = c } }
+
+// WithRoundTripper makes the API client send its requests through rt, below the provider's own
+// retries: rt sees each attempt. The default is http.DefaultTransport.
+func WithRoundTripper(rt http.RoundTripper) Option {
+	return func(cloud *Cloud) { cloud.roundTripper = rt }
+}
+
+// WithEventRecorder makes events go to r, also before Initialize.
+func WithEventRecorder(r record.EventRecorder) Option {
+	return func(cloud *Cloud) { cloud.events.recorder = r }
+}
+
+// withJitter replaces the random factor of the backoff.
+func withJitter(j func() float64) Option { return func(cloud *Cloud) { cloud.jitter = j } }
+
+// New returns the provider. It makes no API call: the CCM may start before the cloud answers.
+func New(cfg Config, options ...Option) *Cloud {
+	c := &Cloud{
+		cfg:          cfg,
+		clock:        clock.RealClock{},
+		registry:     prometheus.NewRegistry(),
+		events:       &eventRecorder{},
+		stop:         context.Background(),
+		retryRoutes:  make(chan struct{}, 1),
+		roundTripper: http.DefaultTransport,
+		jitter:       defaultJitter,
+	}
+	for _, o := range options {
+		o(c)
+	}
+	c.client = newClient(cfg, c.clock, c.registry, c.roundTripper, c.jitter)
+	c.network = &networkResolver{client: c.client, idOrName: cfg.Network}
+	waiter := &actionWaiter{client: c.client, clock: c.clock}
+	servers := newServerCache(c.client, c.clock, cfg.ServerCacheTTL)
+	c.instances = &instances{servers: servers, network: c.network, family: cfg.AddressFamily, labels: &nodeLabelSync{}}
+	if cfg.LoadBalancersEnabled {
+		lb := &loadBalancers{
+			client: c.client, waiter: waiter, servers: servers, network: c.network,
+			store: newLBStore(c.client, c.clock), defaults: cfg.LoadBalancerDefaults,
+			events: c.events, managed: map[string]managedService{},
+		}
+		lb.certs = newTTLCache(c.clock, lbStoreTTL, lb.listCertificates)
+		c.loadBalancers = lb
+	}
+	if cfg.RoutesEnabled && cfg.Network != "" {
+		c.routes = &routes{
+			client: c.client, waiter: waiter, servers: servers, network: c.network,
+			clusterCIDRs: cfg.ClusterCIDRs, changing: make(chan struct{}, 1), failed: c.routeFailed,
+		}
+		c.routes.state = newTTLCache(c.clock, routesTTL, c.routes.readNetwork)
+	}
+	return c
+}
+
+func (c *Cloud) routeFailed() {
+	select {
+	case c.retryRoutes <- struct{}{}:
+	default: // a retry is due already
+	}
+}
+
+// Initialize implements cloudprovider.Interface. The controller manager calls it once it leads.
+func (c *Cloud) Initialize(clients cloudprovider.ControllerClientBuilder, stop <-chan struct{}) {
+	c.stop = wait.ContextForChannel(stop)
+	kube, err := clients.Client(ProviderName)
+	if err != nil {
+		klog.ErrorS(err, "No Kubernetes client: events, label updates and the periodic comparison are off")
+		return
+	}
+	c.kube = kube
+	c.instances.labels.kube = kube
+	if c.events.recorder == nil {
+		broadcaster := record.NewBroadcaster(record.WithContext(c.stop))
+		broadcaster.StartStructuredLogging(0)
+		broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: kube.CoreV1().Events("")})
+		c.events.recorder = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: ProviderName})
+	}
+}
+
+// SetInformers implements cloudprovider.InformerUser. The controller manager calls it after
+// Initialize and before it starts controllers and informers.
+func (c *Cloud) SetInformers(factory informers.SharedInformerFactory) {
+	nodes := factory.Core().V1().Nodes()
+	services := factory.Core().V1().Services()
+	synced := []cache.InformerSynced{nodes.Informer().HasSynced, services.Informer().HasSynced}
+	if c.routes != nil {
+		c.routes.nodes = nodes.Lister()
+	}
+	r := &resync{
+		clock: c.clock, interval: c.cfg.ResyncInterval, kube: c.kube, lbs: c.loadBalancers, routes: c.routes,
+		nodes: nodes.Lister(), services: services.Lister(), events: c.events, retryRoutes: c.retryRoutes,
+		routesOn: c.routesAsked.Load,
+	}
+	go func() {
+		if cache.WaitForCacheSync(c.stop.Done(), synced...) {
+			r.run(c.stop)
+		}
+	}()
+}
+
+// Check asks the API for what the configuration names: it returns an error if the token or the
+// network is refused, or nothing answers. It exists to say so in the log at once; the provider
+// works without it and recovers when the cause is gone.
+func (c *Cloud) Check(ctx context.Context) error {
+	if c.network.configured() {
+		_, err := c.network.ID(ctx)
+		return err
+	}
+	if _, _, err := c.client.Location.List(ctx, hcloud.LocationListOpts{ListOpts: hcloud.ListOpts{PerPage: 1}}); err != nil {
+		return fmt.Errorf("asking %s for locations: %w", c.cfg.Endpoint, err)
+	}
+	return nil
+}
+
+// Metrics returns what is known about API calls.
+func (c *Cloud) Metrics() prometheus.Gatherer { return c.registry }
+
+// ProviderName implements cloudprovider.Interface.
+func (c *Cloud) ProviderName() string { return ProviderName }
+
+// HasClusterID implements cloudprovider.Interface: ownership is by Service UID, which is unique
+// across clusters, so no cluster ID is needed.
+func (c *Cloud) HasClusterID() bool { return true }
+
+// InstancesV2 implements cloudprovider.Interface.
+func (c *Cloud) InstancesV2() (cloudprovider.InstancesV2, bool) { return c.instances, true }
+
+// LoadBalancer implements cloudprovider.Interface.
+func (c *Cloud) LoadBalancer() (cloudprovider.LoadBalancer, bool) {
+	if c.loadBalancers == nil {
+		return nil, false
+	}
+	return c.loadBalancers, true
+}
+
+// Routes implements cloudprovider.Interface.
+func (c *Cloud) Routes() (cloudprovider.Routes, bool) {
+	if c.routes == nil {
+		return nil, false
+	}
+	c.routesAsked.Store(true)
+	return c.routes, true
+}
+
+// Instances implements cloudprovider.Interface: superseded by InstancesV2.
+func (c *Cloud) Instances() (cloudprovider.Instances, bool) { return nil, false }
+
+// Zones implements cloudprovider.Interface: superseded by InstancesV2.
+func (c *Cloud) Zones() (cloudprovider.Zones, bool) { return nil, false }
+
+// Clusters implements cloudprovider.Interface: not offered.
+func (c *Cloud) Clusters() (cloudprovider.Clusters, bool) { return nil, false }

@@ -1,0 +1,114 @@
+// Command ccm-from-scratch is a cloud-controller-manager for the Hetzner Cloud. It takes the flags
+// of every cloud-controller-manager (see --help) and its own settings from the environment
+// (HCLOUD_TOKEN, HCLOUD_ENDPOINT, HCLOUD_NETWORK, …; see the package ccm).
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider/app"
+	ccmconfig "k8s.io/cloud-provider/app/config"
+	"k8s.io/cloud-provider/names"
+	"k8s.io/cloud-provider/options"
+	"k8s.io/component-base/cli"
+	cliflag "k8s.io/component-base/cli/flag"
+	_ "k8s.io/component-base/logs/json/register"          // --logging-format=json
+	_ "k8s.io/component-base/metrics/prometheus/clientgo" // metrics of the Kubernetes client
+	_ "k8s.io/component-base/metrics/prometheus/version"  // metric of the version
+	"k8s.io/controller-manager/pkg/features"
+	"k8s.io/klog/v2"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
+)
+
+func main() {
+	stop := genericapiserver.SetupSignalHandler()
+	opts, err := options.NewCloudControllerManagerOptions()
+	if err != nil {
+		exit(err)
+	}
+	opts.KubeCloudShared.CloudProvider.Name = ccm.ProviderName
+	// Routes are reconciled when nodes change, not every ten seconds. --feature-gates may say
+	// otherwise.
+	if err := utilfeature.DefaultMutableFeatureGate.OverrideDefault(features.CloudControllerManagerWatchBasedRoutesReconciliation, true); err != nil {
+		exit(err)
+	}
+	command := app.NewCloudControllerManagerCommand(opts, newCloud, app.DefaultInitFuncConstructors,
+		names.CCMControllerAliases(), cliflag.NamedFlagSets{}, stop)
+	command.Use = ccm.ProviderName
+	os.Exit(cli.Run(command))
+}
+
+func exit(err error) {
+	fmt.Fprintf(os.Stderr, "%s: %v\n", ccm.ProviderName, err)
+	os.Exit(1)
+}
+
+// newCloud builds the provider from the environment and the command line; it ends the process with
+// every mistake in the settings at once.
+func newCloud(config *ccmconfig.CompletedConfig) cloudprovider.Interface {
+	shared := config.ComponentConfig.KubeCloudShared
+	cfg, err := ccm.ConfigFromEnv(os.LookupEnv)
+	errs := []error{err}
+	if name := shared.CloudProvider.Name; name != ccm.ProviderName {
+		errs = append(errs, fmt.Errorf("--cloud-provider=%q: must be %q, or left out", name, ccm.ProviderName))
+	}
+	cfg.ClusterCIDRs, err = parseCIDRs(shared.ClusterCIDR)
+	errs = append(errs, err)
+	if cfg.RoutesEnabled && shared.ConfigureCloudRoutes && shared.ClusterCIDR == "" {
+		errs = append(errs, errors.New("--cluster-cidr is not set: routes need the pod range of the cluster, for example --cluster-cidr=10.244.0.0/16; "+
+			"to do without routes set HCLOUD_NETWORK_ROUTES_ENABLED=false or --configure-cloud-routes=false"))
+	}
+	if err := errors.Join(errs...); err != nil {
+		exit(fmt.Errorf("the settings are not valid:\n  %s", strings.ReplaceAll(err.Error(), "\n", "\n  ")))
+	}
+
+	cloud := ccm.New(cfg)
+	if cfg.MetricsEnabled {
+		go serveMetrics(cfg.MetricsAddress, cloud)
+	}
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := cloud.Check(ctx); err != nil {
+			klog.ErrorS(err, "The Hetzner Cloud API does not accept the settings, or does not answer; going on, and trying again with each request", "endpoint", cfg.Endpoint)
+		}
+	}()
+	return cloud
+}
+
+func parseCIDRs(list string) ([]netip.Prefix, error) {
+	var prefixes []netip.Prefix
+	var errs []error
+	for text := range strings.SplitSeq(list, ",") {
+		if text = strings.TrimSpace(text); text == "" {
+			continue
+		}
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("--cluster-cidr: %q must be an IP range, for example 10.244.0.0/16", text))
+			continue
+		}
+		prefixes = append(prefixes, p.Masked())
+	}
+	return prefixes, errors.Join(errs...)
+}
+
+// serveMetrics serves metrics of API calls. That it cannot is no reason to stop managing a cluster.
+func serveMetrics(address string, cloud *ccm.Cloud) {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(cloud.Metrics(), promhttp.HandlerOpts{}))
+	server := &http.Server{Addr: address, Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	klog.ErrorS(server.ListenAndServe(), "Metrics are not served", "HCLOUD_METRICS_ADDRESS", address)
+}

@@ -1,0 +1,234 @@
+package ccm
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+)
+
+// ProviderName is the name under which the provider is registered and the scheme of its provider
+// IDs.
+const ProviderName = "ccm-from-scratch"
+
+// AddressFamily says which public addresses of a server become ExternalIP addresses of its Node.
+type AddressFamily string
+
+// The address families, as HCLOUD_INSTANCES_ADDRESS_FAMILY spells them.
+const (
+	AddressFamilyIPv4      AddressFamily = "ipv4"
+	AddressFamilyIPv6      AddressFamily = "ipv6"
+	AddressFamilyDualStack AddressFamily = "dualstack"
+)
+
+// Config is everything the provider can be told. ConfigFromEnv fills it from the environment.
+type Config struct {
+	// Token authenticates against the API. Empty if TokenFile is set.
+	Token string
+	// TokenFile holds the token; it is read again whenever it changes, so a rotated Secret needs
+	// no restart.
+	TokenFile string
+	// Endpoint is the base URL of the API, without a trailing slash.
+	Endpoint string
+	// Network is the ID or name of the network whose addresses are InternalIP addresses of Nodes,
+	// to which load balancers are attached and in which routes are made. Empty: none.
+	Network string
+	// RoutesEnabled makes the provider offer routes. It needs Network.
+	RoutesEnabled bool
+	// AddressFamily of ExternalIP addresses.
+	AddressFamily AddressFamily
+	// MetricsEnabled serves metrics of API calls on MetricsAddress.
+	MetricsEnabled bool
+	MetricsAddress string
+	// Debug prints each request and response, the token redacted, to standard error.
+	Debug bool
+	// LoadBalancersEnabled makes the provider offer load balancers.
+	LoadBalancersEnabled bool
+	// LoadBalancerDefaults holds a default per annotation, keyed by the annotation's name without
+	// prefix. The values have been checked.
+	LoadBalancerDefaults map[string]string
+
+	// ServerCacheTTL is for how long the list of servers answers questions before it is fetched
+	// again. It bounds both the API calls and how late a powered-off server is noticed.
+	ServerCacheTTL time.Duration
+	// ResyncInterval is how often load balancers and routes are compared with what they should
+	// be although nothing happened in Kubernetes. 0 switches it off.
+	ResyncInterval time.Duration
+	// RequestTimeout bounds one attempt of one API call.
+	RequestTimeout time.Duration
+
+	// ClusterCIDRs are the ranges pods get addresses from (--cluster-cidr). Routes outside them
+	// are foreign. They come from the command line, not from the environment.
+	ClusterCIDRs []netip.Prefix
+}
+
+// ConfigFromEnv reads the settings through lookup (os.LookupEnv in production). The error joins
+// every mistake; each names the variable, its value (a token's is never shown) and what is
+// allowed.
+func ConfigFromEnv(lookup func(string) (string, bool)) (Config, error) {
+	r := envReader{lookup: lookup}
+	cfg := Config{
+		Endpoint:             r.endpoint("HCLOUD_ENDPOINT", hcloud.Endpoint),
+		Network:              r.str("HCLOUD_NETWORK", ""),
+		AddressFamily:        r.addressFamily("HCLOUD_INSTANCES_ADDRESS_FAMILY", AddressFamilyIPv4),
+		MetricsEnabled:       r.boolean("HCLOUD_METRICS_ENABLED", true),
+		MetricsAddress:       r.address("HCLOUD_METRICS_ADDRESS", ":8233"),
+		Debug:                r.boolean("HCLOUD_DEBUG", false),
+		LoadBalancersEnabled: r.boolean("HCLOUD_LOAD_BALANCERS_ENABLED", true),
+		ServerCacheTTL:       r.duration("HCLOUD_INSTANCES_CACHE_TTL", 10*time.Second, 0),
+		ResyncInterval:       r.duration("HCLOUD_RESYNC_INTERVAL", 2*time.Minute, 0),
+		RequestTimeout:       r.duration("HCLOUD_REQUEST_TIMEOUT", 10*time.Second, 100*time.Millisecond),
+	}
+	cfg.Token, cfg.TokenFile = r.token()
+	cfg.RoutesEnabled = r.boolean("HCLOUD_NETWORK_ROUTES_ENABLED", cfg.Network != "")
+	if cfg.RoutesEnabled && cfg.Network == "" {
+		r.fail("HCLOUD_NETWORK_ROUTES_ENABLED", "true", "routes live in a network: set HCLOUD_NETWORK to its ID or name, or set this to false")
+	}
+	cfg.LoadBalancerDefaults = r.loadBalancerDefaults(cfg.Network != "")
+	return cfg, errors.Join(r.errs...)
+}
+
+// envReader reads variables and collects every mistake instead of stopping at the first.
+type envReader struct {
+	lookup func(string) (string, bool)
+	errs   []error
+}
+
+func (r *envReader) fail(name, value, allowed string) {
+	r.errs = append(r.errs, fmt.Errorf("%s=%q: %s", name, value, allowed))
+}
+
+// str returns the trimmed value of name. A variable that is set but empty counts as not set:
+// that is what an optional value in a manifest template renders to.
+func (r *envReader) str(name, fallback string) string {
+	if v, ok := r.lookup(name); ok && strings.TrimSpace(v) != "" {
+		return strings.TrimSpace(v)
+	}
+	return fallback
+}
+
+func (r *envReader) boolean(name string, fallback bool) bool {
+	v := r.str(name, "")
+	if v == "" {
+		return fallback
+	}
+	b, err := strconv.ParseBool(v)
+	if err != nil {
+		r.fail(name, v, "must be true or false")
+		return fallback
+	}
+	return b
+}
+
+func (r *envReader) duration(name string, fallback, atLeast time.Duration) time.Duration {
+	v := r.str(name, "")
+	if v == "" {
+		return fallback
+	}
+	d, err := time.ParseDuration(v)
+	if err != nil || d < atLeast {
+		r.fail(name, v, fmt.Sprintf("must be a duration of at least %v, for example 30s or 5m", atLeast))
+		return fallback
+	}
+	return d
+}
+
+func (r *envReader) endpoint(name, fallback string) string {
+	v := r.str(name, fallback)
+	u, err := url.Parse(v)
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		r.fail(name, v, "must be an http or https URL, for example "+fallback)
+		return fallback
+	}
+	return strings.TrimRight(v, "/")
+}
+
+func (r *envReader) address(name, fallback string) string {
+	v := r.str(name, fallback)
+	i := strings.LastIndex(v, ":")
+	if i < 0 {
+		r.fail(name, v, "must be host:port or :port")
+		return fallback
+	}
+	if _, err := strconv.ParseUint(v[i+1:], 10, 16); err != nil {
+		r.fail(name, v, "must be host:port or :port, with a port from 0 to 65535")
+		return fallback
+	}
+	return v
+}
+
+func (r *envReader) addressFamily(name string, fallback AddressFamily) AddressFamily {
+	all := []AddressFamily{AddressFamilyIPv4, AddressFamilyIPv6, AddressFamilyDualStack}
+	v := AddressFamily(r.str(name, string(fallback)))
+	if !slices.Contains(all, v) {
+		r.fail(name, string(v), "must be ipv4, ipv6 or dualstack")
+		return fallback
+	}
+	return v
+}
+
+// token returns the token or the file that holds it. As in every hcloud tool, HCLOUD_TOKEN wins if
+// both are set.
+func (r *envReader) token() (token, file string) {
+	if token = r.str("HCLOUD_TOKEN", ""); token != "" {
+		if strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c > '~' }) {
+			r.errs = append(r.errs, errors.New("HCLOUD_TOKEN (value not shown): must be printable ASCII without spaces; was a line break or a quote pasted with it?"))
+		}
+		return token, ""
+	}
+	file = r.str("HCLOUD_TOKEN_FILE", "")
+	if file == "" {
+		r.errs = append(r.errs, errors.New("HCLOUD_TOKEN is not set: give an API token with read and write permission, or a file that holds one in HCLOUD_TOKEN_FILE"))
+		return "", ""
+	}
+	content, err := os.ReadFile(file)
+	switch {
+	case err != nil:
+		r.fail("HCLOUD_TOKEN_FILE", file, fmt.Sprintf("must be a readable file that holds a token: %v", err))
+	case strings.TrimSpace(string(content)) == "":
+		r.fail("HCLOUD_TOKEN_FILE", file, "must be a file that holds a token; it is empty")
+	}
+	return "", file
+}
+
+// loadBalancerDefaults reads the default of each annotation that has one and checks it with the
+// annotation's own parser.
+func (r *envReader) loadBalancerDefaults(haveNetwork bool) map[string]string {
+	defaults := map[string]string{}
+	for _, a := range annotations {
+		if a.Env == "" {
+			continue
+		}
+		v := r.str(a.Env, "")
+		if v == "" {
+			continue
+		}
+		if err := a.set(&lbSettings{}, v); err != nil {
+			r.fail(a.Env, v, "must be "+a.Allowed)
+			continue
+		}
+		defaults[a.Name] = v
+	}
+	if defaults["location"] != "" && defaults["network-zone"] != "" {
+		r.fail("HCLOUD_LOAD_BALANCERS_NETWORK_ZONE", defaults["network-zone"], fmt.Sprintf(
+			"a load balancer is placed by a location or by a network zone, not by both: HCLOUD_LOAD_BALANCERS_LOCATION=%q is set too", defaults["location"]))
+	}
+	if haveNetwork {
+		return defaults
+	}
+	for _, name := range slices.Sorted(maps.Keys(defaults)) {
+		a := annotationByName(name)
+		if on, err := strconv.ParseBool(defaults[name]); a.NeedsNetwork && (err != nil || on) {
+			r.fail(a.Env, defaults[name], "needs a private network: set HCLOUD_NETWORK to its ID or name")
+		}
+	}
+	return defaults
+}

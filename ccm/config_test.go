@@ -1,0 +1,123 @@
+package ccm
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func lookupIn(env map[string]string) func(string) (string, bool) {
+	return func(name string) (string, bool) { v, ok := env[name]; return v, ok }
+}
+
+func TestConfigFromEnvUsesDefaultsForWhatIsNotSet(t *testing.T) {
+	t.Parallel()
+	cfg, err := ConfigFromEnv(lookupIn(map[string]string{"HCLOUD_TOKEN": "abc", "HCLOUD_NETWORK": ""}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.Endpoint != "https://api.hetzner.cloud/v1" || cfg.AddressFamily != AddressFamilyIPv4 || cfg.RoutesEnabled ||
+		!cfg.LoadBalancersEnabled || !cfg.MetricsEnabled || cfg.MetricsAddress != ":8233" || cfg.Debug || len(cfg.LoadBalancerDefaults) != 0 {
+		t.Errorf("unexpected defaults: %+v", cfg)
+	}
+}
+
+func TestConfigFromEnvReadsEverySetting(t *testing.T) {
+	t.Parallel()
+	cfg, err := ConfigFromEnv(lookupIn(map[string]string{
+		"HCLOUD_TOKEN":                                  " abc\n",
+		"HCLOUD_ENDPOINT":                               "http://127.0.0.1:8080/v1/",
+		"HCLOUD_NETWORK":                                "internal",
+		"HCLOUD_INSTANCES_ADDRESS_FAMILY":               "dualstack",
+		"HCLOUD_INSTANCES_CACHE_TTL":                    "1s",
+		"HCLOUD_METRICS_ENABLED":                        "false",
+		"HCLOUD_METRICS_ADDRESS":                        "127.0.0.1:0",
+		"HCLOUD_DEBUG":                                  "1",
+		"HCLOUD_RESYNC_INTERVAL":                        "0",
+		"HCLOUD_REQUEST_TIMEOUT":                        "3s",
+		"HCLOUD_LOAD_BALANCERS_ENABLED":                 "false",
+		"HCLOUD_LOAD_BALANCERS_LOCATION":                "fsn1",
+		"HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP":          "true",
+		"HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL":   "3s",
+		"HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE": "10.0.0.0/24",
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.Token != "abc" || cfg.Endpoint != "http://127.0.0.1:8080/v1" || cfg.Network != "internal" || !cfg.RoutesEnabled ||
+		cfg.AddressFamily != AddressFamilyDualStack || cfg.ServerCacheTTL != time.Second || cfg.MetricsEnabled ||
+		cfg.MetricsAddress != "127.0.0.1:0" || !cfg.Debug || cfg.ResyncInterval != 0 || cfg.RequestTimeout != 3*time.Second ||
+		cfg.LoadBalancersEnabled || cfg.LoadBalancerDefaults["location"] != "fsn1" || cfg.LoadBalancerDefaults["use-private-ip"] != "true" ||
+		cfg.LoadBalancerDefaults["health-check-interval"] != "3s" {
+		t.Errorf("not as set: %+v", cfg)
+	}
+}
+
+func TestConfigFromEnvNamesEveryMistakeAtOnce(t *testing.T) {
+	t.Parallel()
+	_, err := ConfigFromEnv(lookupIn(map[string]string{
+		"HCLOUD_ENDPOINT":                            "api.example.org",
+		"HCLOUD_NETWORK_ROUTES_ENABLED":              "true",
+		"HCLOUD_INSTANCES_ADDRESS_FAMILY":            "ipv5",
+		"HCLOUD_INSTANCES_CACHE_TTL":                 "-1s",
+		"HCLOUD_METRICS_ENABLED":                     "ja",
+		"HCLOUD_METRICS_ADDRESS":                     "8233",
+		"HCLOUD_DEBUG":                               "viel",
+		"HCLOUD_LOAD_BALANCERS_LOCATION":             "fsn1",
+		"HCLOUD_LOAD_BALANCERS_NETWORK_ZONE":         "eu-central",
+		"HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES": "9",
+		"HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP":       "true",
+	}))
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, want := range []string{
+		`HCLOUD_TOKEN is not set`,
+		`HCLOUD_ENDPOINT="api.example.org": must be an http or https URL`,
+		`HCLOUD_NETWORK_ROUTES_ENABLED="true": routes live in a network`,
+		`HCLOUD_INSTANCES_ADDRESS_FAMILY="ipv5": must be ipv4, ipv6 or dualstack`,
+		`HCLOUD_INSTANCES_CACHE_TTL="-1s": must be a duration`,
+		`HCLOUD_METRICS_ENABLED="ja": must be true or false`,
+		`HCLOUD_METRICS_ADDRESS="8233": must be host:port`,
+		`HCLOUD_DEBUG="viel": must be true or false`,
+		`HCLOUD_LOAD_BALANCERS_NETWORK_ZONE="eu-central": a load balancer is placed by a location or by a network zone`,
+		`HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES="9": must be a number from 1 to 5`,
+		`HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP="true": needs a private network`,
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("missing in the error: %s", want)
+		}
+	}
+	if t.Failed() {
+		t.Logf("the error:\n%v", err)
+	}
+}
+
+func TestConfigFromEnvNeverShowsTheToken(t *testing.T) {
+	t.Parallel()
+	_, err := ConfigFromEnv(lookupIn(map[string]string{"HCLOUD_TOKEN": "top secret"}))
+	if err == nil || strings.Contains(err.Error(), "top") || !strings.Contains(err.Error(), "HCLOUD_TOKEN") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestConfigFromEnvChecksTheTokenFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	good, empty := filepath.Join(dir, "good"), filepath.Join(dir, "empty")
+	for file, content := range map[string]string{good: "abc\n", empty: " \n"} {
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if cfg, err := ConfigFromEnv(lookupIn(map[string]string{"HCLOUD_TOKEN_FILE": good})); err != nil || cfg.TokenFile != good {
+		t.Errorf("a good file: %v, %+v", err, cfg)
+	}
+	for _, file := range []string{empty, filepath.Join(dir, "absent")} {
+		if _, err := ConfigFromEnv(lookupIn(map[string]string{"HCLOUD_TOKEN_FILE": file})); err == nil || !strings.Contains(err.Error(), "HCLOUD_TOKEN_FILE=") {
+			t.Errorf("%s: got %v", file, err)
+		}
+	}
+}

@@ -1,0 +1,372 @@
+package ccm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	cloudprovider "k8s.io/cloud-provider"
+	cloudproviderapi "k8s.io/cloud-provider/api"
+)
+
+func testNode(name, providerID string) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: providerID}}
+}
+
+// serverJSON is a server as the API sends it, as far as the provider looks.
+func serverJSON(id int, name, status string) string {
+	return fmt.Sprintf(`{"id":%d,"name":%q,"status":%q,"server_type":{"id":1,"name":"cx22"},
+		"location":{"id":1,"name":"fsn1","network_zone":"eu-central"},
+		"public_net":{"ipv4":{"ip":"203.0.113.%d"},"ipv6":{"ip":"2001:db8:%d::/64"}},
+		"private_net":[{"network":5,"ip":"10.0.0.%d"}]}`, id, name, status, id%250, id, id%250)
+}
+
+// serversAPI answers for servers 1 to n, named node-1 to node-n.
+func serversAPI(t *testing.T, n int, statusOf func(id int) string) *testAPI {
+	t.Helper()
+	return newTestAPI(t, func(w http.ResponseWriter, r *http.Request) {
+		var id int
+		if _, err := fmt.Sscanf(r.URL.Path, "/servers/%d", &id); err == nil {
+			if id > n || statusOf(id) == "" {
+				replyError(w, 404, "not_found")
+				return
+			}
+			reply(w, 200, `{"server":`+serverJSON(id, fmt.Sprintf("node-%d", id), statusOf(id))+`}`)
+			return
+		}
+		page := 1
+		_, _ = fmt.Sscan(r.URL.Query().Get("page"), &page)
+		var list []string
+		for id := 1; id <= n; id++ {
+			name := fmt.Sprintf("node-%d", id)
+			if want := r.URL.Query().Get("name"); (want == "" || want == name) && statusOf(id) != "" {
+				list = append(list, serverJSON(id, name, statusOf(id)))
+			}
+		}
+		from := min((page-1)*50, len(list))
+		to := min(from+50, len(list))
+		next := "null"
+		if to < len(list) {
+			next = fmt.Sprint(page + 1)
+		}
+		reply(w, 200, fmt.Sprintf(`{"servers":[%s],"meta":{"pagination":{"page":%d,"per_page":50,"next_page":%s}}}`, strings.Join(list[from:to], ","), page, next))
+	})
+}
+
+func running(int) string { return "running" }
+
+func TestAnErrorIsNeverTakenForAServerThatDoesNotExist(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]func(http.ResponseWriter){
+		"401": status(401, "unauthorized"), "403": status(403, "forbidden"), "404 of a proxy": bare(404),
+		"404 with another code": status(404, "firewall_resource_not_found"), "405": status(405, "method_not_allowed"),
+		"410": status(410, "deprecated_api_endpoint"), "423": status(423, "locked"), "429": status(429, "rate_limit_exceeded"),
+		"429 bare": bare(429), "500": status(500, "server_error"), "502": bare(502), "503": status(503, "unavailable"), "504": bare(504),
+		"dropped connection": abort, "body cut off": cutOff,
+		"not JSON":       func(w http.ResponseWriter) { reply(w, 200, `<html>`) },
+		"empty":          func(w http.ResponseWriter) { w.WriteHeader(200) },
+		"404 of no JSON": func(w http.ResponseWriter) { reply(w, 404, `not_found`) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			api := newTestAPI(t, func(w http.ResponseWriter, _ *http.Request) { answer(w) })
+			cloud, _ := api.cloud(Config{ServerCacheTTL: time.Second})
+			instances, _ := cloud.InstancesV2()
+			for _, node := range []*corev1.Node{testNode("node-1", providerID(1)), testNode("node-1", "")} {
+				if exists, err := instances.InstanceExists(t.Context(), node); err == nil {
+					t.Errorf("InstanceExists with provider ID %q: %v and no error", node.Spec.ProviderID, exists)
+				}
+				if shutdown, err := instances.InstanceShutdown(t.Context(), node); err == nil {
+					t.Errorf("InstanceShutdown with provider ID %q: %v and no error", node.Spec.ProviderID, shutdown)
+				}
+				if _, err := instances.InstanceMetadata(t.Context(), node); err == nil || errors.Is(err, cloudprovider.InstanceNotFound) {
+					t.Errorf("InstanceMetadata with provider ID %q: %v", node.Spec.ProviderID, err)
+				}
+			}
+		})
+	}
+}
+
+func TestATimeoutIsNeverTakenForAServerThatDoesNotExist(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	api := newTestAPI(t, func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-release:
+		case <-r.Context().Done():
+		}
+	})
+	defer close(release)
+	cloud, _ := api.cloud(Config{RequestTimeout: 5 * time.Millisecond})
+	if exists, err := cloud.instances.InstanceExists(t.Context(), testNode("node-1", providerID(1))); err == nil {
+		t.Errorf("%v and no error", exists)
+	}
+}
+
+func TestInstanceExistsFollowsTheProviderID(t *testing.T) {
+	t.Parallel()
+	api := serversAPI(t, 2, running)
+	cloud, _ := api.cloud(Config{ServerCacheTTL: time.Minute})
+	for _, tc := range []struct {
+		name, providerID string
+		exists           bool
+		err              string
+	}{
+		{"node-1", providerID(1), true, ""},
+		{"renamed", providerID(1), true, ""},
+		{"node-2", "", true, ""},
+		{"node-1", providerID(99), false, ""},
+		{"node-1", "aws:///eu-central-1a/i-0", false, `provider ID "aws:///eu-central-1a/i-0" does not start with "ccm-from-scratch://"`},
+		{"node-1", "hcloud://1", false, `"ccm-from-scratch://"`},
+		{"node-1", "ccm-from-scratch://one", false, "malformed"},
+		{"node-1", "ccm-from-scratch://-1", false, "malformed"},
+		{"nobody", "", false, "never a server of this project"},
+	} {
+		exists, err := cloud.instances.InstanceExists(t.Context(), testNode(tc.name, tc.providerID))
+		if exists != tc.exists || (err != nil) != (tc.err != "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+			t.Errorf("%s with %q: %v, %v", tc.name, tc.providerID, exists, err)
+		}
+	}
+}
+
+func TestOnlyAServerThatIsOffIsShutDown(t *testing.T) {
+	t.Parallel()
+	for _, status := range []string{"initializing", "starting", "running", "stopping", "off", "deleting", "migrating", "rebuilding", "unknown"} {
+		api := serversAPI(t, 1, func(int) string { return status })
+		cloud, _ := api.cloud(Config{})
+		node := testNode("node-1", providerID(1))
+		shutdown, err := cloud.instances.InstanceShutdown(t.Context(), node)
+		if err != nil || shutdown != (status == "off") {
+			t.Errorf("%s: %v, %v", status, shutdown, err)
+		}
+		if exists, err := cloud.instances.InstanceExists(t.Context(), node); err != nil || !exists {
+			t.Errorf("%s exists: %v, %v", status, exists, err)
+		}
+	}
+}
+
+func TestAnUnknownServerLeavesTheNodeUninitialized(t *testing.T) {
+	t.Parallel()
+	api := serversAPI(t, 1, running)
+	cloud, _ := api.cloud(Config{ServerCacheTTL: time.Minute})
+	for range 20 {
+		_, err := cloud.instances.InstanceMetadata(t.Context(), testNode("nobody", ""))
+		if !errors.Is(err, cloudprovider.InstanceNotFound) || !strings.Contains(err.Error(), "nobody") {
+			t.Fatalf("got %v", err)
+		}
+	}
+	if n := len(api.recorded()); n > 2 {
+		t.Errorf("asking 20 times for an unknown name cost %d calls", n)
+	}
+	if _, err := cloud.instances.InstanceMetadata(t.Context(), testNode("x", providerID(77))); !errors.Is(err, cloudprovider.InstanceNotFound) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestInstanceMetadataDescribesTheServer(t *testing.T) {
+	t.Parallel()
+	api := newTestAPI(t, func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/networks") {
+			reply(w, 200, `{"networks":[{"id":5,"name":"internal"}],"meta":{"pagination":{"page":1}}}`)
+			return
+		}
+		reply(w, 200, `{"servers":[`+serverJSON(3, "node-3", "running")+`]}`)
+	})
+	cloud, _ := api.cloud(Config{Network: "internal", AddressFamily: AddressFamilyDualStack, ServerCacheTTL: time.Minute})
+	got, err := cloud.instances.InstanceMetadata(t.Context(), testNode("node-3", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &cloudprovider.InstanceMetadata{
+		ProviderID: "ccm-from-scratch://3", InstanceType: "cx22", Zone: "fsn1", Region: "eu-central",
+		NodeAddresses: []corev1.NodeAddress{
+			{Type: corev1.NodeHostName, Address: "node-3"}, {Type: corev1.NodeExternalIP, Address: "203.0.113.3"},
+			{Type: corev1.NodeExternalIP, Address: "2001:db8:3::1"}, {Type: corev1.NodeInternalIP, Address: "10.0.0.3"},
+		},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+func TestANetworkThatDoesNotExistIsNamed(t *testing.T) {
+	t.Parallel()
+	api := newTestAPI(t, func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/networks") {
+			reply(w, 200, `{"networks":[]}`)
+			return
+		}
+		reply(w, 200, `{"servers":[`+serverJSON(3, "node-3", "running")+`]}`)
+	})
+	cloud, _ := api.cloud(Config{Network: "intrenal"})
+	if _, err := cloud.instances.InstanceMetadata(t.Context(), testNode("node-3", providerID(3))); err == nil || !strings.Contains(err.Error(), `HCLOUD_NETWORK="intrenal"`) {
+		t.Errorf("got %v", err)
+	}
+	if err := cloud.Check(t.Context()); err == nil || !strings.Contains(err.Error(), `HCLOUD_NETWORK="intrenal"`) {
+		t.Errorf("Check: %v", err)
+	}
+}
+
+func TestNodeAddressesByFamilyAndNetwork(t *testing.T) {
+	t.Parallel()
+	v4 := hcloud.ServerPublicNetIPv4{IP: net.ParseIP("203.0.113.7")}
+	v6 := hcloud.ServerPublicNetIPv6{IP: net.ParseIP("2001:db8::")}
+	private := []hcloud.ServerPrivateNet{
+		{Network: &hcloud.Network{ID: 5}, IP: net.ParseIP("10.0.0.7")}, {Network: &hcloud.Network{ID: 6}, IP: net.ParseIP("10.1.0.7")}}
+	for _, tc := range []struct {
+		name    string
+		server  hcloud.Server
+		network int64
+		family  AddressFamily
+		want    string
+	}{
+		{"IPv4", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4, IPv6: v6}}, 0, AddressFamilyIPv4, "ExternalIP=203.0.113.7"},
+		{"IPv6", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4, IPv6: v6}}, 0, AddressFamilyIPv6, "ExternalIP=2001:db8::1"},
+		{"dual stack", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4, IPv6: v6}}, 0, AddressFamilyDualStack, "ExternalIP=203.0.113.7 ExternalIP=2001:db8::1"},
+		{"dual stack without IPv4", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv6: v6}}, 0, AddressFamilyDualStack, "ExternalIP=2001:db8::1"},
+		{"the configured network", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4}, PrivateNet: private}, 6, AddressFamilyIPv4, "ExternalIP=203.0.113.7 InternalIP=10.1.0.7"},
+		{"not attached", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4}, PrivateNet: private}, 9, AddressFamilyIPv4, "ExternalIP=203.0.113.7"},
+		{"no network configured", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4}, PrivateNet: private}, 0, AddressFamilyIPv4, "ExternalIP=203.0.113.7"},
+		{"private only", hcloud.Server{PrivateNet: private}, 5, AddressFamilyIPv4, "InternalIP=10.0.0.7"},
+		{"private only, no network configured", hcloud.Server{PrivateNet: private[:1]}, 0, AddressFamilyIPv4, "InternalIP=10.0.0.7"},
+	} {
+		var got []string
+		for _, a := range nodeAddresses(&tc.server, "n", tc.network, tc.family) {
+			if a.Type != corev1.NodeHostName {
+				got = append(got, string(a.Type)+"="+a.Address)
+			}
+		}
+		if strings.Join(got, " ") != tc.want {
+			t.Errorf("%s: got %v, want %s", tc.name, got, tc.want)
+		}
+	}
+}
+
+func TestPublicIPv6IsTheFirstAddressOfTheServersNetwork(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{"2001:db8:1:2::": "2001:db8:1:2::1", "2001:db8::1": "2001:db8::1"} {
+		s := &hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv6: hcloud.ServerPublicNetIPv6{IP: net.ParseIP(in)}}}
+		if got := publicIPv6(s); got != netip.MustParseAddr(want) {
+			t.Errorf("%s: %v", in, got)
+		}
+	}
+}
+
+func TestOneListAnswersForAllNodes(t *testing.T) {
+	t.Parallel()
+	const n = 200
+	api := serversAPI(t, n, running)
+	cloud, clk := api.cloud(Config{ServerCacheTTL: 10 * time.Second})
+	askAll := func() {
+		var wg sync.WaitGroup
+		for id := 1; id <= n; id++ {
+			wg.Go(func() {
+				if exists, err := cloud.instances.InstanceExists(context.Background(), testNode("", providerID(int64(id)))); err != nil || !exists {
+					t.Errorf("server %d: %v, %v", id, exists, err)
+				}
+			})
+		}
+		wg.Wait()
+	}
+	askAll()
+	if calls := len(api.recorded()); calls != 4 {
+		t.Errorf("the first round of %d nodes took %d calls, want 4 pages", n, calls)
+	}
+	clk.Step(11 * time.Second)
+	askAll()
+	if calls := len(api.recorded()) - 4; calls > 8 {
+		t.Errorf("a later round took %d calls, want at most 8", calls)
+	}
+}
+
+func TestOneNodeOfManyCostsOneCallPerTTL(t *testing.T) {
+	t.Parallel()
+	api := serversAPI(t, 200, running)
+	cloud, clk := api.cloud(Config{ServerCacheTTL: 10 * time.Second})
+	node := testNode("", providerID(17))
+	_, _ = cloud.instances.InstanceExists(t.Context(), node)
+	before := len(api.recorded())
+	const rounds = 720 // an hour of the node lifecycle controller
+	for range rounds {
+		clk.Step(5 * time.Second)
+		if exists, err := cloud.instances.InstanceExists(t.Context(), node); err != nil || !exists {
+			t.Fatal(exists, err)
+		}
+		if _, err := cloud.instances.InstanceShutdown(t.Context(), node); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if calls := len(api.recorded()) - before; calls > rounds/2 {
+		t.Errorf("a NotReady node cost %d calls in an hour, want at most %d", calls, rounds/2)
+	}
+}
+
+func TestADeletedServerIsFoundOutWithinTheTTL(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	deleted := false
+	api := serversAPI(t, 2, func(id int) string {
+		mu.Lock()
+		defer mu.Unlock()
+		if id == 2 && deleted {
+			return ""
+		}
+		return "running"
+	})
+	cloud, clk := api.cloud(Config{ServerCacheTTL: 10 * time.Second})
+	node := testNode("node-2", providerID(2))
+	if exists, err := cloud.instances.InstanceExists(t.Context(), node); !exists || err != nil {
+		t.Fatal(exists, err)
+	}
+	mu.Lock()
+	deleted = true
+	mu.Unlock()
+	clk.Step(10 * time.Second)
+	if exists, err := cloud.instances.InstanceExists(t.Context(), node); exists || err != nil {
+		t.Errorf("after the TTL: %v, %v", exists, err)
+	}
+	last := api.recorded()[len(api.recorded())-1]
+	if last.Path != "/servers/2" {
+		t.Errorf("concluded from %s, want a direct question", last.Path)
+	}
+}
+
+func TestLabelsFollowTheServerAfterInitialization(t *testing.T) {
+	t.Parallel()
+	meta := &cloudprovider.InstanceMetadata{InstanceType: "cx32", Zone: "fsn1", Region: "eu-central"}
+	labelled := testNode("n", providerID(1))
+	labelled.Labels = map[string]string{corev1.LabelInstanceType: "cx22", corev1.LabelInstanceTypeStable: "cx22", corev1.LabelTopologyZone: "fsn1",
+		corev1.LabelFailureDomainBetaZone: "fsn1", corev1.LabelTopologyRegion: "eu-central", corev1.LabelFailureDomainBetaRegion: "eu-central", "mine": "kept"}
+	kube := fake.NewClientset(labelled.DeepCopy())
+	sync := &nodeLabelSync{kube: kube}
+	sync.sync(t.Context(), labelled, meta)
+	got, err := kube.CoreV1().Nodes().Get(t.Context(), "n", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Labels[corev1.LabelInstanceTypeStable] != "cx32" || got.Labels[corev1.LabelInstanceType] != "cx32" || got.Labels["mine"] != "kept" {
+		t.Errorf("labels %v", got.Labels)
+	}
+	writes := len(kube.Actions())
+	sync.sync(t.Context(), got, meta)
+	if len(kube.Actions()) != writes+0 {
+		t.Errorf("no difference, and yet: %v", kube.Actions()[writes:])
+	}
+	uninitialized := testNode("m", "")
+	uninitialized.Spec.Taints = []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider}}
+	if stale := staleLabels(uninitialized, meta); len(stale) != 0 {
+		t.Errorf("an uninitialized node is the node controller's: %v", stale)
+	}
+}

@@ -1,0 +1,194 @@
+package ccm
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+)
+
+// applyOps sends the operations one after the other and waits for each action: the API locks a
+// load balancer while an action runs on it. It stops at the first error; the next sync computes
+// the rest anew.
+func (l *loadBalancers) applyOps(ctx context.Context, lb *hcloud.LoadBalancer, ops []lbOp) error {
+	for i, op := range ops {
+		action, err := l.send(ctx, lb, op)
+		if err == nil {
+			err = l.waiter.wait(ctx, action)
+		}
+		if err != nil {
+			return fmt.Errorf("load balancer %d (%s), step %d of %d, %v: %w", lb.ID, lb.Name, i+1, len(ops), op, err)
+		}
+	}
+	return nil
+}
+
+// send makes the API call of one operation.
+func (l *loadBalancers) send(ctx context.Context, lb *hcloud.LoadBalancer, op lbOp) (action *hcloud.Action, err error) {
+	client := &l.client.LoadBalancer
+	switch op.Kind {
+	case opUpdate:
+		_, _, err = client.Update(ctx, lb, hcloud.LoadBalancerUpdateOpts{Name: op.Name, Labels: op.Labels})
+	case opChangeType:
+		action, _, err = client.ChangeType(ctx, lb, hcloud.LoadBalancerChangeTypeOpts{LoadBalancerType: &hcloud.LoadBalancerType{Name: op.Type}})
+	case opAlgorithm:
+		action, _, err = client.ChangeAlgorithm(ctx, lb, hcloud.LoadBalancerChangeAlgorithmOpts{Type: op.Algorithm})
+	case opEnablePublic:
+		action, _, err = client.EnablePublicInterface(ctx, lb)
+	case opDisablePublic:
+		action, _, err = client.DisablePublicInterface(ctx, lb)
+	case opAttach:
+		action, _, err = client.AttachToNetwork(ctx, lb, attachOpts(op))
+	case opDetach:
+		action, _, err = client.DetachFromNetwork(ctx, lb, hcloud.LoadBalancerDetachFromNetworkOpts{Network: &hcloud.Network{ID: op.NetworkID}})
+	case opAddTarget:
+		action, _, err = client.AddServerTarget(ctx, lb, hcloud.LoadBalancerAddServerTargetOpts{
+			Server: &hcloud.Server{ID: op.Target.ServerID}, UsePrivateIP: &op.Target.Private})
+	case opRemoveTarget:
+		action, _, err = client.RemoveServerTarget(ctx, lb, &hcloud.Server{ID: op.Target.ServerID})
+	case opAddService:
+		action, _, err = client.AddService(ctx, lb, addServiceOpts(op.Service))
+	case opUpdateService:
+		action, _, err = client.UpdateService(ctx, lb, op.Service.ListenPort, updateServiceOpts(op.Service))
+	case opDeleteService:
+		action, _, err = client.DeleteService(ctx, lb, op.Port)
+	case opChangeReverse:
+		action, _, err = client.ChangeDNSPtr(ctx, lb, op.IP.String(), &op.DNSPtr)
+	default:
+		err = fmt.Errorf("unknown operation %q", op.Kind)
+	}
+	return action, err
+}
+
+func attachOpts(op lbOp) hcloud.LoadBalancerAttachToNetworkOpts {
+	opts := hcloud.LoadBalancerAttachToNetworkOpts{Network: &hcloud.Network{ID: op.NetworkID}}
+	switch {
+	case op.IP.IsValid():
+		opts.IP = net.IP(op.IP.AsSlice())
+	case op.IPRange.IsValid():
+		opts.IPRange = ipNet(op.IPRange)
+	}
+	return opts
+}
+
+func ipNet(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}
+
+// createOpts returns the request that creates the planned load balancer, whole if possible: then
+// one call makes it, and there is no state between. The request cannot choose an address in the
+// network, so if the plan does, the network and what depends on it follow as operations.
+func createOpts(plan *lbPlan) hcloud.LoadBalancerCreateOpts {
+	opts := hcloud.LoadBalancerCreateOpts{
+		Name:             plan.CreateName,
+		LoadBalancerType: &hcloud.LoadBalancerType{Name: plan.Type},
+		Algorithm:        &hcloud.LoadBalancerAlgorithm{Type: plan.Algorithm},
+		NetworkZone:      hcloud.NetworkZone(plan.NetworkZone),
+		Labels:           withOwnership(nil, plan.UID, plan.ports()),
+	}
+	if plan.Type == "" {
+		opts.LoadBalancerType.Name = defaultLoadBalancerType
+	}
+	if plan.Location != "" {
+		opts.Location = &hcloud.Location{Name: plan.Location}
+	}
+	for _, s := range plan.Services {
+		opts.Services = append(opts.Services, createServiceOpts(s))
+	}
+	if plan.PrivateIPv4.IsValid() || plan.PrivateSubnet.IsValid() {
+		return opts
+	}
+	if plan.NetworkID != 0 {
+		opts.Network = &hcloud.Network{ID: plan.NetworkID}
+	}
+	opts.PublicInterface = &plan.Public
+	for _, t := range plan.Targets {
+		opts.Targets = append(opts.Targets, hcloud.LoadBalancerCreateOptsTarget{
+			Type:         hcloud.LoadBalancerTargetTypeServer,
+			Server:       hcloud.LoadBalancerCreateOptsTargetServer{Server: &hcloud.Server{ID: t.ServerID}},
+			UsePrivateIP: &t.Private,
+		})
+	}
+	return opts
+}
+
+// hcloud-go has one type per request for the same data: the three functions below fill them.
+
+func createServiceOpts(s hcloud.LoadBalancerService) hcloud.LoadBalancerCreateOptsService {
+	hc := s.HealthCheck
+	opts := hcloud.LoadBalancerCreateOptsService{
+		Protocol: s.Protocol, ListenPort: &s.ListenPort, DestinationPort: &s.DestinationPort, Proxyprotocol: &s.Proxyprotocol,
+		HealthCheck: &hcloud.LoadBalancerCreateOptsServiceHealthCheck{
+			Protocol: hc.Protocol, Port: &hc.Port, Interval: &hc.Interval, Timeout: &hc.Timeout, Retries: &hc.Retries},
+	}
+	if h := hc.HTTP; h != nil {
+		opts.HealthCheck.HTTP = &hcloud.LoadBalancerCreateOptsServiceHealthCheckHTTP{
+			Domain: nonEmpty(h.Domain), Path: &h.Path, StatusCodes: h.StatusCodes, TLS: &h.TLS}
+	}
+	if s.Protocol != hcloud.LoadBalancerServiceProtocolTCP {
+		h := s.HTTP
+		opts.HTTP = &hcloud.LoadBalancerCreateOptsServiceHTTP{
+			CookieName: &h.CookieName, CookieLifetime: &h.CookieLifetime, Certificates: h.Certificates,
+			RedirectHTTP: onlyHTTPS(s), StickySessions: &h.StickySessions, TimeoutIdle: &h.TimeoutIdle}
+	}
+	return opts
+}
+
+func addServiceOpts(s hcloud.LoadBalancerService) hcloud.LoadBalancerAddServiceOpts {
+	hc := s.HealthCheck
+	opts := hcloud.LoadBalancerAddServiceOpts{
+		Protocol: s.Protocol, ListenPort: &s.ListenPort, DestinationPort: &s.DestinationPort, Proxyprotocol: &s.Proxyprotocol,
+		HealthCheck: &hcloud.LoadBalancerAddServiceOptsHealthCheck{
+			Protocol: hc.Protocol, Port: &hc.Port, Interval: &hc.Interval, Timeout: &hc.Timeout, Retries: &hc.Retries},
+	}
+	if h := hc.HTTP; h != nil {
+		opts.HealthCheck.HTTP = &hcloud.LoadBalancerAddServiceOptsHealthCheckHTTP{
+			Domain: nonEmpty(h.Domain), Path: &h.Path, StatusCodes: h.StatusCodes, TLS: &h.TLS}
+	}
+	if s.Protocol != hcloud.LoadBalancerServiceProtocolTCP {
+		h := s.HTTP
+		opts.HTTP = &hcloud.LoadBalancerAddServiceOptsHTTP{
+			CookieName: &h.CookieName, CookieLifetime: &h.CookieLifetime, Certificates: h.Certificates,
+			RedirectHTTP: onlyHTTPS(s), StickySessions: &h.StickySessions, TimeoutIdle: &h.TimeoutIdle}
+	}
+	return opts
+}
+
+func updateServiceOpts(s hcloud.LoadBalancerService) hcloud.LoadBalancerUpdateServiceOpts {
+	hc := s.HealthCheck
+	opts := hcloud.LoadBalancerUpdateServiceOpts{
+		Protocol: s.Protocol, DestinationPort: &s.DestinationPort, Proxyprotocol: &s.Proxyprotocol,
+		HealthCheck: &hcloud.LoadBalancerUpdateServiceOptsHealthCheck{
+			Protocol: hc.Protocol, Port: &hc.Port, Interval: &hc.Interval, Timeout: &hc.Timeout, Retries: &hc.Retries},
+	}
+	if h := hc.HTTP; h != nil {
+		// The domain is sent even if empty: the request is a patch, and empty is how it is cleared.
+		opts.HealthCheck.HTTP = &hcloud.LoadBalancerUpdateServiceOptsHealthCheckHTTP{
+			Domain: &h.Domain, Path: &h.Path, StatusCodes: h.StatusCodes, TLS: &h.TLS}
+	}
+	if s.Protocol != hcloud.LoadBalancerServiceProtocolTCP {
+		h := s.HTTP
+		opts.HTTP = &hcloud.LoadBalancerUpdateServiceOptsHTTP{
+			CookieName: &h.CookieName, CookieLifetime: &h.CookieLifetime, Certificates: h.Certificates,
+			RedirectHTTP: onlyHTTPS(s), StickySessions: &h.StickySessions, TimeoutIdle: &h.TimeoutIdle}
+	}
+	return opts
+}
+
+func nonEmpty(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// onlyHTTPS leaves redirect_http out of requests for HTTP services: the API takes it only with
+// protocol https.
+func onlyHTTPS(s hcloud.LoadBalancerService) *bool {
+	if s.Protocol != hcloud.LoadBalancerServiceProtocolHTTPS {
+		return nil
+	}
+	return &s.HTTP.RedirectHTTP
+}

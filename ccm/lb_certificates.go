@@ -1,0 +1,196 @@
+package ccm
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	corev1 "k8s.io/api/core/v1"
+	cloudapi "k8s.io/cloud-provider/api"
+)
+
+const (
+	// labelStaging asks for a certificate of the issuer's staging environment. It is a convention
+	// of the production CCM; the API document does not mention it.
+	labelStaging = "HC-Use-Staging-CA"
+
+	// issuancePoll and issuanceRetry are the waits before the next look at a certificate that is
+	// being issued, and at one whose issuance has failed. The issuer limits failed orders per hour.
+	issuancePoll  = 15 * time.Second
+	issuanceRetry = 5 * time.Minute
+)
+
+// certificates returns the certificates for the Service's ports, and those that were ordered for
+// it earlier and are to be removed once the load balancer does not use them any more.
+func (l *loadBalancers) certificates(ctx context.Context, svc *corev1.Service, s *lbSettings) (ids []int64, obsolete []*hcloud.Certificate, err error) {
+	all, err := l.certs.get(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	var mine []*hcloud.Certificate
+	for _, c := range all {
+		if c.Labels[labelServiceUID] == string(svc.UID) && c.Type == hcloud.CertificateTypeManaged {
+			mine = append(mine, c)
+		}
+	}
+	slices.SortFunc(mine, func(a, b *hcloud.Certificate) int { return cmp.Compare(a.ID, b.ID) })
+	if s.CertificateType != hcloud.CertificateTypeManaged {
+		ids, err = resolveCertificates(all, s.Certificates)
+		return ids, mine, err
+	}
+	cert, err := l.managedCertificate(ctx, svc, s, mine, all)
+	if err != nil {
+		return nil, nil, err
+	}
+	obsolete = slices.DeleteFunc(mine, func(c *hcloud.Certificate) bool { return c.ID == cert.ID })
+	return []int64{cert.ID}, obsolete, nil
+}
+
+// listCertificates feeds the cache.
+func (l *loadBalancers) listCertificates(ctx context.Context) ([]*hcloud.Certificate, error) {
+	all, err := l.client.Certificate.All(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("listing certificates: %w", err)
+	}
+	return all, nil
+}
+
+// resolveCertificates finds the certificates of the annotation http-certificates. An ID goes
+// before a name of the same spelling.
+func resolveCertificates(all []*hcloud.Certificate, refs []string) ([]int64, error) {
+	var ids []int64
+	var errs []error
+	for _, ref := range refs {
+		i := slices.IndexFunc(all, func(c *hcloud.Certificate) bool { return strconv.FormatInt(c.ID, 10) == ref })
+		if i < 0 {
+			i = slices.IndexFunc(all, func(c *hcloud.Certificate) bool { return c.Name == ref })
+		}
+		if i < 0 {
+			errs = append(errs, annotationError{annotationPrefix + "http-certificates", ref,
+				"does not exist: must be the ID or name of a certificate in the project"})
+			continue
+		}
+		ids = append(ids, all[i].ID)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids), invalidSettings(errs...)
+}
+
+// managedCertificate returns the certificate of the Service for its domains; it orders one if
+// there is none. While it is not issued the error says so.
+func (l *loadBalancers) managedCertificate(ctx context.Context, svc *corev1.Service, s *lbSettings, mine, all []*hcloud.Certificate) (*hcloud.Certificate, error) {
+	i := slices.IndexFunc(mine, func(c *hcloud.Certificate) bool { return servesDomains(c, s) })
+	if i < 0 {
+		return l.orderCertificate(ctx, svc, s, mine, all)
+	}
+	cert := mine[i]
+	if cert.Status == nil {
+		return cert, nil
+	}
+	switch cert.Status.Issuance {
+	case hcloud.CertificateStatusTypePending:
+		l.events.normal(svc, EventCertificate, "The certificate %q (%d) for %s is being issued", cert.Name, cert.ID, strings.Join(cert.DomainNames, ", "))
+		return nil, cloudapi.NewRetryError(fmt.Sprintf("certificate %q is being issued", cert.Name), issuancePoll)
+	case hcloud.CertificateStatusTypeFailed:
+		return nil, l.retryIssuance(ctx, svc, cert)
+	}
+	return cert, nil
+}
+
+// servesDomains reports whether the certificate was ordered for these domains, in any order.
+func servesDomains(c *hcloud.Certificate, s *lbSettings) bool {
+	sorted := func(names []string) []string {
+		lower := make([]string, len(names))
+		for i, n := range names {
+			lower[i] = strings.ToLower(n)
+		}
+		slices.Sort(lower)
+		return slices.Compact(lower)
+	}
+	return slices.Equal(sorted(c.DomainNames), sorted(s.ManagedCertificateDomains)) &&
+		(c.Labels[labelStaging] == "true") == s.ManagedCertificateStaging
+}
+
+func (l *loadBalancers) orderCertificate(ctx context.Context, svc *corev1.Service, s *lbSettings, mine, all []*hcloud.Certificate) (*hcloud.Certificate, error) {
+	name := cmp.Or(s.ManagedCertificateName, defaultCertificateName(svc, s))
+	if i := slices.IndexFunc(all, func(c *hcloud.Certificate) bool { return c.Name == name }); i >= 0 {
+		holder := all[i]
+		if !slices.Contains(mine, holder) {
+			return nil, invalidSettings(annotationError{annotationPrefix + "http-managed-certificate-name", name, fmt.Sprintf(
+				"is the name of certificate %d, which was not ordered for this Service: must be a free name (or name it in http-certificates, with certificate-type uploaded)", holder.ID)})
+		}
+		// Ours, for other domains: it is in use until the new one is, so it makes room.
+		l.certs.forget()
+		if _, _, err := l.client.Certificate.Update(ctx, holder, hcloud.CertificateUpdateOpts{Name: fmt.Sprintf("%.100s-replaced-%d", name, holder.ID)}); err != nil {
+			return nil, fmt.Errorf("renaming certificate %d: %w", holder.ID, err)
+		}
+	}
+	labels := map[string]string{labelServiceUID: string(svc.UID)}
+	if s.ManagedCertificateStaging {
+		labels[labelStaging] = "true"
+	}
+	l.certs.forget()
+	result, _, err := l.client.Certificate.CreateCertificate(ctx, hcloud.CertificateCreateOpts{
+		Name: name, Type: hcloud.CertificateTypeManaged, DomainNames: s.ManagedCertificateDomains, Labels: labels,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("ordering certificate %q for %s: %w", name, strings.Join(s.ManagedCertificateDomains, ", "), err)
+	}
+	l.events.normal(svc, EventCertificate, "Ordered certificate %q (%d) for %s", name, result.Certificate.ID, strings.Join(s.ManagedCertificateDomains, ", "))
+	if err := l.waiter.wait(ctx, result.Action); err != nil {
+		l.certs.forget()
+		return nil, fmt.Errorf("certificate %q: %w", name, err)
+	}
+	l.certs.forget()
+	return result.Certificate, nil
+}
+
+func defaultCertificateName(svc *corev1.Service, s *lbSettings) string {
+	domains := slices.Sorted(slices.Values(s.ManagedCertificateDomains))
+	sum := sha256.Sum256([]byte(strings.ToLower(strings.Join(domains, ",")) + strconv.FormatBool(s.ManagedCertificateStaging)))
+	return fmt.Sprintf("ccm-%s-%x", svc.UID, sum[:4])
+}
+
+// retryIssuance asks for another attempt at a failed certificate and returns the reason of the
+// failure as a retriable error.
+func (l *loadBalancers) retryIssuance(ctx context.Context, svc *corev1.Service, cert *hcloud.Certificate) error {
+	reason := "the API gives no reason"
+	if cert.Status.Error != nil {
+		reason = fmt.Sprintf("%s (%s)", cert.Status.Error.Message, cert.Status.Error.Code)
+	}
+	l.events.warning(svc, EventCertificate, "The certificate %q (%d) for %s was not issued: %s; trying again", cert.Name, cert.ID, strings.Join(cert.DomainNames, ", "), reason)
+	l.certs.forget()
+	if _, _, err := l.client.Certificate.RetryIssuance(ctx, cert); err != nil {
+		return fmt.Errorf("certificate %q was not issued: %s; asking for another attempt: %w", cert.Name, reason, err)
+	}
+	return cloudapi.NewRetryError(fmt.Sprintf("certificate %q was not issued: %s", cert.Name, reason), issuanceRetry)
+}
+
+// deleteCertificates removes certificates that were ordered for a Service. One that is gone
+// already is fine.
+func (l *loadBalancers) deleteCertificates(ctx context.Context, certs []*hcloud.Certificate) error {
+	var errs []error
+	for _, c := range certs {
+		l.certs.forget()
+		if _, err := l.client.Certificate.Delete(ctx, c); err != nil && !hcloud.IsError(err, hcloud.ErrorCodeNotFound) {
+			errs = append(errs, fmt.Errorf("deleting certificate %d (%s): %w", c.ID, c.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// ownedCertificates asks for the certificates that were ordered for the Service.
+func (l *loadBalancers) ownedCertificates(ctx context.Context, uid string) ([]*hcloud.Certificate, error) {
+	certs, err := l.client.Certificate.AllWithOpts(ctx, hcloud.CertificateListOpts{ListOpts: hcloud.ListOpts{LabelSelector: ownerSelector(uid)}})
+	if err != nil {
+		return nil, fmt.Errorf("looking for certificates with the label %s: %w", ownerSelector(uid), err)
+	}
+	return certs, nil
+}

@@ -1,0 +1,281 @@
+package ccm
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+)
+
+// lbOpKind names one kind of change to a load balancer; each is one API call.
+type lbOpKind string
+
+const (
+	opUpdate        lbOpKind = "update"
+	opChangeType    lbOpKind = "change_type"
+	opAlgorithm     lbOpKind = "change_algorithm"
+	opEnablePublic  lbOpKind = "enable_public_interface"
+	opDisablePublic lbOpKind = "disable_public_interface"
+	opAttach        lbOpKind = "attach_to_network"
+	opDetach        lbOpKind = "detach_from_network"
+	opAddTarget     lbOpKind = "add_target"
+	opRemoveTarget  lbOpKind = "remove_target"
+	opAddService    lbOpKind = "add_service"
+	opUpdateService lbOpKind = "update_service"
+	opDeleteService lbOpKind = "delete_service"
+	opChangeReverse lbOpKind = "change_dns_ptr"
+)
+
+// lbOp is one change: its kind and the fields that the kind needs.
+type lbOp struct {
+	Kind      lbOpKind
+	Name      string            // update
+	Labels    map[string]string // update: all labels, the API replaces the set
+	Type      string
+	Algorithm hcloud.LoadBalancerAlgorithmType
+	NetworkID int64
+	IP        netip.Addr   // attach_to_network; change_dns_ptr
+	IPRange   netip.Prefix // attach_to_network
+	Target    lbTarget
+	Service   hcloud.LoadBalancerService // add_service, update_service
+	Port      int                        // delete_service
+	DNSPtr    string
+}
+
+// String describes the operation for logs and events.
+func (o lbOp) String() string {
+	switch o.Kind {
+	case opUpdate:
+		return fmt.Sprintf("update (name %q, ports %s)", o.Name, o.Labels[labelPorts])
+	case opChangeType:
+		return "change_type to " + o.Type
+	case opAlgorithm:
+		return "change_algorithm to " + string(o.Algorithm)
+	case opAttach, opDetach:
+		return fmt.Sprintf("%s %d", o.Kind, o.NetworkID)
+	case opAddTarget, opRemoveTarget:
+		return fmt.Sprintf("%s server %d (private %t)", o.Kind, o.Target.ServerID, o.Target.Private)
+	case opAddService, opUpdateService:
+		return fmt.Sprintf("%s %s %d to %d", o.Kind, o.Service.Protocol, o.Service.ListenPort, o.Service.DestinationPort)
+	case opDeleteService:
+		return fmt.Sprintf("delete_service %d", o.Port)
+	case opChangeReverse:
+		return fmt.Sprintf("change_dns_ptr of %s to %s", o.IP, o.DNSPtr)
+	}
+	return string(o.Kind)
+}
+
+// diffLoadBalancer returns the operations that turn the load balancer into the planned one, in the
+// order in which they disturb traffic least and in which the API accepts them: what is needed
+// first comes first (a network before private targets, private targets before the public interface
+// goes), and new targets and ports come before old ones go, unless the type has no room for both.
+// No difference means no operation.
+func diffLoadBalancer(plan *lbPlan, lb *hcloud.LoadBalancer) []lbOp {
+	labelsFirst, labelsLast := diffIdentity(plan, lb)
+	typeFirst, typeLast := diffType(plan, lb)
+	network, reattach := diffNetwork(plan, lb)
+	targetsFirst, targets := diffTargets(plan, lb, reattach)
+
+	var enable, disable []lbOp
+	if plan.Public && !lb.PublicNet.Enabled || reattach && !lb.PublicNet.Enabled {
+		enable = append(enable, lbOp{Kind: opEnablePublic})
+	}
+	if !plan.Public && (lb.PublicNet.Enabled || reattach) {
+		disable = append(disable, lbOp{Kind: opDisablePublic})
+	}
+	var algorithm []lbOp
+	if plan.Algorithm != lb.Algorithm.Type {
+		algorithm = append(algorithm, lbOp{Kind: opAlgorithm, Algorithm: plan.Algorithm})
+	}
+	return slices.Concat(labelsFirst, typeFirst, algorithm, enable, targetsFirst, network, targets,
+		diffServices(plan, lb), disable, diffReverse(plan, lb), typeLast, labelsLast)
+}
+
+// diffIdentity compares name and labels. The recorded ports grow before ports are added and shrink
+// after they are removed, so that whenever the process dies every port of ours is recorded.
+func diffIdentity(plan *lbPlan, lb *hcloud.LoadBalancer) (first, last []lbOp) {
+	name := cmp.Or(plan.Name, lb.Name)
+	wanted := withOwnership(lb.Labels, plan.UID, plan.ports())
+	during := withOwnership(lb.Labels, plan.UID, slices.Concat(plan.ports(), portsToDelete(plan, lb)))
+	if name != lb.Name || !maps.Equal(during, lb.Labels) {
+		first = append(first, lbOp{Kind: opUpdate, Name: name, Labels: during})
+	}
+	if !maps.Equal(during, wanted) {
+		last = append(last, lbOp{Kind: opUpdate, Name: name, Labels: wanted})
+	}
+	return first, last
+}
+
+// portsToDelete returns the ports on the load balancer that we made and that the plan lacks.
+func portsToDelete(plan *lbPlan, lb *hcloud.LoadBalancer) []int {
+	recorded, wanted := decodePorts(lb.Labels), plan.ports()
+	var ports []int
+	for _, s := range lb.Services {
+		if recorded[s.ListenPort] && !slices.Contains(wanted, s.ListenPort) {
+			ports = append(ports, s.ListenPort)
+		}
+	}
+	return slices.Sorted(slices.Values(ports))
+}
+
+// diffType puts a change to a larger type first, because it may make room for targets and ports,
+// and one to a smaller type last. Types are named lb11, lb21, …: the larger number is the larger.
+func diffType(plan *lbPlan, lb *hcloud.LoadBalancer) (first, last []lbOp) {
+	if plan.Type == "" || lb.LoadBalancerType == nil || plan.Type == lb.LoadBalancerType.Name {
+		return nil, nil
+	}
+	op := []lbOp{{Kind: opChangeType, Type: plan.Type}}
+	size := func(name string) int {
+		n, err := strconv.Atoi(strings.TrimLeft(name, "abcdefghijklmnopqrstuvwxyz"))
+		if err != nil {
+			return 0
+		}
+		return n
+	}
+	if size(plan.Type) >= size(lb.LoadBalancerType.Name) {
+		return op, nil
+	}
+	return nil, op
+}
+
+// diffNetwork compares the attachment. reattach says that the load balancer is detached on the way.
+func diffNetwork(plan *lbPlan, lb *hcloud.LoadBalancer) (ops []lbOp, reattach bool) {
+	if plan.NetworkID == 0 {
+		return nil, false
+	}
+	attach := lbOp{Kind: opAttach, NetworkID: plan.NetworkID, IP: plan.PrivateIPv4, IPRange: plan.PrivateSubnet}
+	if len(lb.PrivateNet) == 0 {
+		return []lbOp{attach}, false
+	}
+	current := lb.PrivateNet[0] // the API allows one network
+	ip, _ := netip.AddrFromSlice(current.IP)
+	ip = ip.Unmap()
+	if current.Network.ID == plan.NetworkID &&
+		(!plan.PrivateIPv4.IsValid() || plan.PrivateIPv4 == ip) &&
+		(!plan.PrivateSubnet.IsValid() || plan.PrivateSubnet.Contains(ip)) {
+		return nil, false
+	}
+	return []lbOp{{Kind: opDetach, NetworkID: current.Network.ID}, attach}, true
+}
+
+// diffTargets compares the targets of type server. A target whose kind of address changes is
+// removed and added, one after the other, so that the others go on serving. If the load balancer
+// is detached from its network, its private targets go before that (first).
+func diffTargets(plan *lbPlan, lb *hcloud.LoadBalancer, reattach bool) (first, ops []lbOp) {
+	current := map[int64]bool{}
+	for _, t := range lb.Targets {
+		if t.Type == hcloud.LoadBalancerTargetTypeServer && t.Server != nil && t.Server.Server != nil {
+			current[t.Server.Server.ID] = t.UsePrivateIP
+		}
+	}
+	if reattach {
+		for _, id := range slices.Sorted(maps.Keys(current)) {
+			if current[id] {
+				first = append(first, lbOp{Kind: opRemoveTarget, Target: lbTarget{id, true}})
+				delete(current, id)
+			}
+		}
+	}
+	var adds, removes []lbOp
+	for _, want := range plan.Targets {
+		private, exists := current[want.ServerID]
+		delete(current, want.ServerID)
+		switch add := (lbOp{Kind: opAddTarget, Target: want}); {
+		case !exists:
+			adds = append(adds, add)
+		case private != want.Private:
+			ops = append(ops, lbOp{Kind: opRemoveTarget, Target: lbTarget{want.ServerID, private}}, add)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(current)) {
+		removes = append(removes, lbOp{Kind: opRemoveTarget, Target: lbTarget{id, current[id]}})
+	}
+	room := len(removes) == 0 || lb.LoadBalancerType == nil || len(lb.Targets)+len(adds) <= lb.LoadBalancerType.MaxTargets
+	if room {
+		return first, slices.Concat(ops, adds, removes)
+	}
+	return first, slices.Concat(ops, removes, adds)
+}
+
+// diffServices compares the services of ours.
+func diffServices(plan *lbPlan, lb *hcloud.LoadBalancer) []lbOp {
+	current := map[int]hcloud.LoadBalancerService{}
+	for _, s := range lb.Services {
+		current[s.ListenPort] = s
+	}
+	var adds, updates, deletes []lbOp
+	for _, want := range plan.Services {
+		have, exists := current[want.ListenPort]
+		switch {
+		case !exists:
+			adds = append(adds, lbOp{Kind: opAddService, Service: want})
+		case !sameService(want, have):
+			updates = append(updates, lbOp{Kind: opUpdateService, Service: want})
+		}
+	}
+	for _, port := range portsToDelete(plan, lb) {
+		deletes = append(deletes, lbOp{Kind: opDeleteService, Port: port})
+	}
+	room := lb.LoadBalancerType == nil || len(lb.Services)+len(adds) <= lb.LoadBalancerType.MaxServices
+	if room {
+		return slices.Concat(updates, adds, deletes)
+	}
+	return slices.Concat(deletes, updates, adds)
+}
+
+// sameService compares what a plan determines. The expected text of an HTTP check's response is
+// not among it, and of a TCP service nor are the settings for HTTP.
+func sameService(want, have hcloud.LoadBalancerService) bool {
+	if want.Protocol != have.Protocol || want.DestinationPort != have.DestinationPort ||
+		want.Proxyprotocol != have.Proxyprotocol || !sameHealthCheck(want.HealthCheck, have.HealthCheck) {
+		return false
+	}
+	if want.Protocol == hcloud.LoadBalancerServiceProtocolTCP {
+		return true
+	}
+	w, h := want.HTTP, have.HTTP
+	if w.CookieName != h.CookieName || w.CookieLifetime != h.CookieLifetime || w.TimeoutIdle != h.TimeoutIdle ||
+		w.StickySessions != h.StickySessions {
+		return false
+	}
+	return want.Protocol != hcloud.LoadBalancerServiceProtocolHTTPS ||
+		w.RedirectHTTP == h.RedirectHTTP && slices.Equal(certificateIDs(w.Certificates), certificateIDs(h.Certificates))
+}
+
+func sameHealthCheck(want, have hcloud.LoadBalancerServiceHealthCheck) bool {
+	if want.Protocol != have.Protocol || want.Port != have.Port || want.Interval != have.Interval ||
+		want.Timeout != have.Timeout || want.Retries != have.Retries {
+		return false
+	}
+	if want.HTTP == nil {
+		return true
+	}
+	return have.HTTP != nil && want.HTTP.Domain == have.HTTP.Domain && want.HTTP.Path == have.HTTP.Path &&
+		want.HTTP.TLS == have.HTTP.TLS &&
+		slices.Equal(slices.Sorted(slices.Values(want.HTTP.StatusCodes)), slices.Sorted(slices.Values(have.HTTP.StatusCodes)))
+}
+
+// certificateIDs returns the IDs in order.
+func certificateIDs(certs []*hcloud.Certificate) []int64 {
+	ids := make([]int64, 0, len(certs))
+	for _, c := range certs {
+		ids = append(ids, c.ID)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+func diffReverse(plan *lbPlan, lb *hcloud.LoadBalancer) (ops []lbOp) {
+	if ip, ok := netip.AddrFromSlice(lb.PublicNet.IPv4.IP); ok && plan.IPv4RDNS != "" && plan.IPv4RDNS != lb.PublicNet.IPv4.DNSPtr {
+		ops = append(ops, lbOp{Kind: opChangeReverse, IP: ip.Unmap(), DNSPtr: plan.IPv4RDNS})
+	}
+	if ip, ok := netip.AddrFromSlice(lb.PublicNet.IPv6.IP); ok && plan.IPv6RDNS != "" && plan.IPv6RDNS != lb.PublicNet.IPv6.DNSPtr {
+		ops = append(ops, lbOp{Kind: opChangeReverse, IP: ip, DNSPtr: plan.IPv6RDNS})
+	}
+	return ops
+}

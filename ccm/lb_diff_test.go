@@ -1,0 +1,377 @@
+package ccm
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+)
+
+// simple is a plan with targets and ports; the node port is the port plus 30000.
+func simple(targets []lbTarget, ports ...int) *lbPlan {
+	p := &lbPlan{UID: testUID, Algorithm: "round_robin", Public: true, Targets: targets}
+	for _, port := range ports {
+		p.Services = append(p.Services, hcloud.LoadBalancerService{Protocol: "tcp", ListenPort: port, DestinationPort: port + 30000,
+			HealthCheck: hcloud.LoadBalancerServiceHealthCheck{Protocol: "tcp", Port: port + 30000, Interval: 15 * time.Second, Timeout: 10 * time.Second, Retries: 3}})
+	}
+	return p
+}
+
+// built is the load balancer that the plan describes, as the API would give it back.
+func built(plan *lbPlan) *hcloud.LoadBalancer {
+	lb := &hcloud.LoadBalancer{
+		ID: 1, Name: "a-name", Labels: withOwnership(nil, plan.UID, plan.ports()), Algorithm: hcloud.LoadBalancerAlgorithm{Type: plan.Algorithm},
+		LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11", MaxServices: 5, MaxTargets: 25},
+		PublicNet: hcloud.LoadBalancerPublicNet{Enabled: plan.Public, IPv4: hcloud.LoadBalancerPublicNetIPv4{IP: net.ParseIP("203.0.113.9"), DNSPtr: "default."},
+			IPv6: hcloud.LoadBalancerPublicNetIPv6{IP: net.ParseIP("2001:db8::9")}},
+		Services: slices.Clone(plan.Services),
+	}
+	for _, t := range plan.Targets {
+		lb.Targets = append(lb.Targets, serverTarget(t.ServerID, t.Private))
+	}
+	if plan.NetworkID != 0 {
+		lb.PrivateNet = []hcloud.LoadBalancerPrivateNet{{Network: &hcloud.Network{ID: plan.NetworkID}, IP: net.ParseIP("10.0.0.9")}}
+	}
+	return lb
+}
+
+func serverTarget(id int64, private bool) hcloud.LoadBalancerTarget {
+	return hcloud.LoadBalancerTarget{Type: "server", Server: &hcloud.LoadBalancerTargetServer{Server: &hcloud.Server{ID: id}}, UsePrivateIP: private}
+}
+
+func public(ids ...int64) (targets []lbTarget) {
+	for _, id := range ids {
+		targets = append(targets, lbTarget{ServerID: id})
+	}
+	return targets
+}
+
+func TestNoDifferenceMeansNoOperation(t *testing.T) {
+	t.Parallel()
+	https := simple(public(1), 443)
+	https.Services[0].Protocol = "https"
+	https.Services[0].HTTP = hcloud.LoadBalancerServiceHTTP{CookieName: "C", Certificates: []*hcloud.Certificate{{ID: 2}, {ID: 1}}}
+	https.Services[0].HealthCheck.Protocol = "http"
+	https.Services[0].HealthCheck.HTTP = &hcloud.LoadBalancerServiceHealthCheckHTTP{Path: "/", StatusCodes: []string{"3??", "2??"}}
+	private := simple([]lbTarget{{1, true}}, 80)
+	private.NetworkID, private.PrivateIPv4, private.PrivateSubnet, private.Public = 5, netip.MustParseAddr("10.0.0.9"), netip.MustParsePrefix("10.0.0.0/24"), false
+	for name, plan := range map[string]*lbPlan{
+		"tcp": simple(public(1, 2), 80, 443), "empty": simple(nil, 80), "https": https, "private": private,
+		"30 ports": simple(nil, slices.Collect(func(yield func(int) bool) {
+			for p := 10000; p < 10030 && yield(p); p++ {
+			}
+		})...),
+	} {
+		lb := built(plan)
+		if name == "https" { // the API keeps another order
+			lb.Services[0].HTTP.Certificates = []*hcloud.Certificate{{ID: 1}, {ID: 2}}
+			lb.Services[0].HealthCheck.HTTP = &hcloud.LoadBalancerServiceHealthCheckHTTP{Path: "/", StatusCodes: []string{"2??", "3??"}, Response: "set by a person"}
+		}
+		if ops := diffLoadBalancer(plan, lb); len(ops) != 0 {
+			t.Errorf("%s: %v", name, ops)
+		}
+	}
+}
+
+func TestDiff(t *testing.T) {
+	t.Parallel()
+	ipTarget := hcloud.LoadBalancerTarget{Type: "ip", IP: &hcloud.LoadBalancerTargetIP{IP: "198.51.100.1"}}
+	selectorTarget := hcloud.LoadBalancerTarget{Type: "label_selector", LabelSelector: &hcloud.LoadBalancerTargetLabelSelector{Selector: "a=b"}, Targets: []hcloud.LoadBalancerTarget{serverTarget(77, false)}}
+	for _, tc := range []struct {
+		name   string
+		plan   *lbPlan
+		change func(plan *lbPlan, lb *hcloud.LoadBalancer)
+		want   []string
+	}{
+		{"a node came", simple(public(1, 2), 80), func(_ *lbPlan, lb *hcloud.LoadBalancer) { lb.Targets = lb.Targets[:1] },
+			[]string{"add_target server 2 (private false)"}},
+		{"a node went", simple(public(1), 80), func(_ *lbPlan, lb *hcloud.LoadBalancer) { lb.Targets = append(lb.Targets, serverTarget(2, false)) },
+			[]string{"remove_target server 2 (private false)"}},
+		{"a node was replaced: the new one comes first", simple(public(2), 80), func(_ *lbPlan, lb *hcloud.LoadBalancer) {
+			lb.Targets = []hcloud.LoadBalancerTarget{serverTarget(1, false)}
+		},
+			[]string{"add_target server 2 (private false)", "remove_target server 1 (private false)"}},
+		{"a node was replaced, no room: the old one goes first", simple(public(2), 80), func(_ *lbPlan, lb *hcloud.LoadBalancer) {
+			lb.Targets, lb.LoadBalancerType.MaxTargets = []hcloud.LoadBalancerTarget{serverTarget(1, false)}, 1
+		}, []string{"remove_target server 1 (private false)", "add_target server 2 (private false)"}},
+		{"targets of others stay", simple(public(1), 80), func(_ *lbPlan, lb *hcloud.LoadBalancer) { lb.Targets = append(lb.Targets, ipTarget, selectorTarget) }, nil},
+		{"private addresses from now on, one target at a time", simple([]lbTarget{{1, true}, {2, true}}, 80), func(_ *lbPlan, lb *hcloud.LoadBalancer) {
+			lb.Targets = []hcloud.LoadBalancerTarget{serverTarget(1, false), serverTarget(2, false)}
+		}, []string{"remove_target server 1 (private false)", "add_target server 1 (private true)", "remove_target server 2 (private false)", "add_target server 2 (private true)"}},
+		{"a port was added", simple(nil, 80, 443), func(_ *lbPlan, lb *hcloud.LoadBalancer) {
+			lb.Services, lb.Labels[labelPorts] = lb.Services[:1], "80"
+		}, []string{`update (name "a-name", ports 80.443)`, "add_service tcp 443 to 30443"}},
+		{"a port was removed", simple(nil, 80), func(_ *lbPlan, lb *hcloud.LoadBalancer) {
+			lb.Services, lb.Labels[labelPorts] = simple(nil, 80, 443).Services, "80.443"
+		}, []string{"delete_service 443", `update (name "a-name", ports 80)`}},
+		{"a port was renumbered", simple(nil, 81), func(_ *lbPlan, lb *hcloud.LoadBalancer) {
+			lb.Services, lb.Labels[labelPorts] = simple(nil, 80).Services, "80"
+		}, []string{`update (name "a-name", ports 80.81)`, "add_service tcp 81 to 30081", "delete_service 80", `update (name "a-name", ports 81)`}},
+		{"a port was renumbered, no room", simple(nil, 81), func(_ *lbPlan, lb *hcloud.LoadBalancer) {
+			lb.Services, lb.Labels[labelPorts], lb.LoadBalancerType.MaxServices = simple(nil, 80).Services, "80", 1
+		}, []string{`update (name "a-name", ports 80.81)`, "delete_service 80", "add_service tcp 81 to 30081", `update (name "a-name", ports 81)`}},
+		{"a node port changed", simple(nil, 80), func(plan *lbPlan, _ *hcloud.LoadBalancer) { plan.Services[0].DestinationPort = 31111 },
+			[]string{"update_service tcp 80 to 31111"}},
+		{"a port of somebody else stays", simple(nil, 80), func(_ *lbPlan, lb *hcloud.LoadBalancer) {
+			lb.Services = append(lb.Services, simple(nil, 9000).Services...)
+		}, nil},
+		{"a port of somebody else that the Service wants is taken over", simple(nil, 80), func(plan *lbPlan, lb *hcloud.LoadBalancer) {
+			delete(lb.Labels, labelPorts)
+			lb.Services[0].DestinationPort = 9
+		}, []string{`update (name "a-name", ports 80)`, "update_service tcp 80 to 30080"}},
+		{"labels of others stay", simple(nil, 80), func(_ *lbPlan, lb *hcloud.LoadBalancer) { lb.Labels["team"] = "web" }, nil},
+		{"our port labels were lost", simple(nil, 80), func(_ *lbPlan, lb *hcloud.LoadBalancer) {
+			lb.Services = simple(nil, 80, 443).Services
+			lb.Labels = map[string]string{labelServiceUID: testUID, "team": "web"}
+		}, []string{`update (name "a-name", ports 80)`}},
+		{"renamed", simple(nil, 80), func(plan *lbPlan, _ *hcloud.LoadBalancer) { plan.Name = "edge" }, []string{`update (name "edge", ports 80)`}},
+		{"larger type, before what needs it", simple(public(1), 80), func(plan *lbPlan, lb *hcloud.LoadBalancer) { plan.Type, lb.Targets = "lb31", nil },
+			[]string{"change_type to lb31", "add_target server 1 (private false)"}},
+		{"smaller type, after what frees it", simple(nil, 80), func(plan *lbPlan, lb *hcloud.LoadBalancer) {
+			plan.Type, lb.LoadBalancerType.Name, lb.Targets = "lb11", "lb31", []hcloud.LoadBalancerTarget{serverTarget(1, false)}
+		}, []string{"remove_target server 1 (private false)", "change_type to lb11"}},
+		{"no type asked for", simple(nil, 80), func(_ *lbPlan, lb *hcloud.LoadBalancer) { lb.LoadBalancerType.Name = "lb31" }, nil},
+		{"algorithm", simple(nil, 80), func(plan *lbPlan, _ *hcloud.LoadBalancer) { plan.Algorithm = "least_connections" }, []string{"change_algorithm to least_connections"}},
+		{"reverse DNS", simple(nil, 80), func(plan *lbPlan, _ *hcloud.LoadBalancer) {
+			plan.IPv4RDNS, plan.IPv6RDNS = "a.example.org", "b.example.org"
+		},
+			[]string{"change_dns_ptr of 203.0.113.9 to a.example.org", "change_dns_ptr of 2001:db8::9 to b.example.org"}},
+		{"network and no public interface any more, in the order that the API needs", simple([]lbTarget{{1, true}}, 80), func(plan *lbPlan, lb *hcloud.LoadBalancer) {
+			plan.NetworkID, plan.Public = 5, false
+			lb.Targets = []hcloud.LoadBalancerTarget{serverTarget(1, false)}
+		}, []string{"attach_to_network 5", "remove_target server 1 (private false)", "add_target server 1 (private true)", "disable_public_interface"}},
+		{"public interface again", simple(public(1), 80), func(plan *lbPlan, lb *hcloud.LoadBalancer) {
+			lb.PublicNet.Enabled = false
+			lb.Targets = []hcloud.LoadBalancerTarget{serverTarget(1, true)}
+		}, []string{"enable_public_interface", "remove_target server 1 (private true)", "add_target server 1 (private false)"}},
+		{"another network", simple(nil, 80), func(plan *lbPlan, lb *hcloud.LoadBalancer) {
+			plan.NetworkID = 5
+			lb.PrivateNet = []hcloud.LoadBalancerPrivateNet{{Network: &hcloud.Network{ID: 6}, IP: net.ParseIP("10.9.0.1")}}
+		}, []string{"detach_from_network 6", "attach_to_network 5"}},
+		{"attached by somebody else, no network configured", simple(nil, 80), func(_ *lbPlan, lb *hcloud.LoadBalancer) {
+			lb.PrivateNet = []hcloud.LoadBalancerPrivateNet{{Network: &hcloud.Network{ID: 6}, IP: net.ParseIP("10.9.0.1")}}
+		}, nil},
+		{"another private address, without a public interface", simple([]lbTarget{{1, true}}, 80), func(plan *lbPlan, lb *hcloud.LoadBalancer) {
+			plan.NetworkID, plan.Public, plan.PrivateIPv4 = 5, false, netip.MustParseAddr("10.0.0.10")
+			lb.PublicNet.Enabled = false
+			lb.PrivateNet = []hcloud.LoadBalancerPrivateNet{{Network: &hcloud.Network{ID: 5}, IP: net.ParseIP("10.0.0.9")}}
+		}, []string{"enable_public_interface", "remove_target server 1 (private true)", "detach_from_network 5", "attach_to_network 5",
+			"add_target server 1 (private true)", "disable_public_interface"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			lb := built(tc.plan)
+			tc.change(tc.plan, lb)
+			var got []string
+			for _, op := range diffLoadBalancer(tc.plan, lb) {
+				got = append(got, op.String())
+			}
+			if !slices.Equal(got, tc.want) {
+				t.Errorf("got\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(tc.want, "\n  "))
+			}
+		})
+	}
+}
+
+// pretend applies an operation to a load balancer as the API would, refusing what it would refuse.
+func pretend(lb *hcloud.LoadBalancer, op lbOp) error {
+	attached := len(lb.PrivateNet) > 0
+	index := slices.IndexFunc(lb.Targets, func(t hcloud.LoadBalancerTarget) bool {
+		return t.Server != nil && t.Server.Server.ID == op.Target.ServerID
+	})
+	service := slices.IndexFunc(lb.Services, func(s hcloud.LoadBalancerService) bool {
+		return s.ListenPort == max(op.Service.ListenPort, op.Port)
+	})
+	switch op.Kind {
+	case opUpdate:
+		lb.Name, lb.Labels = op.Name, maps.Clone(op.Labels)
+	case opChangeType:
+		lb.LoadBalancerType.Name = op.Type
+	case opAlgorithm:
+		lb.Algorithm.Type = op.Algorithm
+	case opEnablePublic:
+		lb.PublicNet.Enabled = true
+	case opDisablePublic:
+		if !attached || slices.ContainsFunc(lb.Targets, func(t hcloud.LoadBalancerTarget) bool { return t.Type == "server" && !t.UsePrivateIP }) {
+			return fmt.Errorf("targets_without_use_private_ip")
+		}
+		lb.PublicNet.Enabled = false
+	case opAttach:
+		if attached {
+			return fmt.Errorf("load_balancer_already_attached")
+		}
+		ip := net.ParseIP("10.0.0.9")
+		if op.IP.IsValid() {
+			ip = op.IP.AsSlice()
+		}
+		lb.PrivateNet = []hcloud.LoadBalancerPrivateNet{{Network: &hcloud.Network{ID: op.NetworkID}, IP: ip}}
+	case opDetach:
+		if !attached || slices.ContainsFunc(lb.Targets, func(t hcloud.LoadBalancerTarget) bool { return t.UsePrivateIP }) {
+			return fmt.Errorf("detach with private targets")
+		}
+		lb.PrivateNet = nil
+	case opAddTarget:
+		switch {
+		case index >= 0:
+			return fmt.Errorf("target_already_defined")
+		case op.Target.Private && !attached:
+			return fmt.Errorf("load_balancer_not_attached_to_network")
+		case !op.Target.Private && !lb.PublicNet.Enabled:
+			return fmt.Errorf("load_balancer_public_interface_disabled")
+		case len(lb.Targets) >= lb.LoadBalancerType.MaxTargets:
+			return fmt.Errorf("resource_limit_exceeded")
+		}
+		lb.Targets = append(lb.Targets, serverTarget(op.Target.ServerID, op.Target.Private))
+	case opRemoveTarget:
+		if index < 0 {
+			return fmt.Errorf("no such target")
+		}
+		lb.Targets = slices.Delete(lb.Targets, index, index+1)
+	case opAddService:
+		if service >= 0 || len(lb.Services) >= lb.LoadBalancerType.MaxServices {
+			return fmt.Errorf("source_port_already_used or resource_limit_exceeded")
+		}
+		lb.Services = append(lb.Services, op.Service)
+	case opUpdateService:
+		lb.Services[service] = op.Service
+	case opDeleteService:
+		lb.Services = slices.Delete(lb.Services, service, service+1)
+	}
+	return nil
+}
+
+// TestAnyOperationMayBeTheLast draws plans and load balancers at random, stops after every number
+// of operations and goes on from there with a new diff: it must always arrive, the API must accept
+// each step, and what belongs to others must be there in the end.
+func TestAnyOperationMayBeTheLast(t *testing.T) {
+	t.Parallel()
+	rnd := rand.New(rand.NewPCG(1, 2))
+	some := func(n int) []int {
+		var s []int
+		for i := 1; i <= n; i++ {
+			if rnd.IntN(2) == 0 {
+				s = append(s, i)
+			}
+		}
+		return s
+	}
+	draw := func() *lbPlan {
+		p := simple(nil, some(5)...)
+		for i := range p.Services {
+			p.Services[i].DestinationPort += rnd.IntN(2)
+		}
+		p.Algorithm = []hcloud.LoadBalancerAlgorithmType{"round_robin", "least_connections"}[rnd.IntN(2)]
+		p.NetworkID = int64(5 * rnd.IntN(2))
+		p.Public = p.NetworkID == 0 || rnd.IntN(2) == 0
+		private := !p.Public || p.NetworkID != 0 && rnd.IntN(2) == 0
+		for _, id := range some(6) {
+			p.Targets = append(p.Targets, lbTarget{int64(id), private})
+		}
+		if p.NetworkID != 0 && rnd.IntN(2) == 0 {
+			p.PrivateIPv4 = netip.MustParseAddr([]string{"10.0.0.9", "10.0.0.10"}[rnd.IntN(2)])
+		}
+		return p
+	}
+	for range 3000 {
+		from, to := draw(), draw()
+		start := func() *hcloud.LoadBalancer {
+			lb := built(from)
+			lb.LoadBalancerType.MaxTargets, lb.LoadBalancerType.MaxServices = 8, 7
+			lb.Labels["team"] = "web"
+			lb.Services = append(lb.Services, hcloud.LoadBalancerService{Protocol: "tcp", ListenPort: 9000, DestinationPort: 1})
+			lb.Targets = append(lb.Targets, hcloud.LoadBalancerTarget{Type: "ip", IP: &hcloud.LoadBalancerTargetIP{IP: "198.51.100.1"}})
+			return lb
+		}
+		total := len(diffLoadBalancer(to, start()))
+		for stop := range total + 1 {
+			lb := start()
+			for round := 0; ; round++ {
+				ops := diffLoadBalancer(to, lb)
+				if len(ops) == 0 {
+					break
+				}
+				if round > 3 {
+					t.Fatalf("does not converge: %v", ops)
+				}
+				if round == 0 {
+					ops = ops[:min(stop, len(ops))]
+				}
+				for _, op := range ops {
+					if err := pretend(lb, op); err != nil {
+						t.Fatalf("from %+v to %+v, stopped after %d: %v is refused: %v", from, to, stop, op, err)
+					}
+				}
+			}
+			foreignPort := slices.ContainsFunc(lb.Services, func(s hcloud.LoadBalancerService) bool { return s.ListenPort == 9000 })
+			foreignTarget := slices.ContainsFunc(lb.Targets, func(t hcloud.LoadBalancerTarget) bool { return t.Type == "ip" })
+			if !foreignPort || !foreignTarget || lb.Labels["team"] != "web" || len(lb.Services) != len(to.Services)+1 || len(lb.Targets) != len(to.Targets)+1 {
+				t.Fatalf("from %+v to %+v, stopped after %d: %+v", from, to, stop, lb)
+			}
+		}
+	}
+}
+
+func TestPortsSurviveTheirLabels(t *testing.T) {
+	t.Parallel()
+	for _, ports := range [][]int{nil, {80}, {443, 80}, {1, 22, 333, 4444, 55555}} {
+		checkPorts(t, ports)
+	}
+	var many []int
+	for p := range 60 {
+		many = append(many, 65535-p)
+	}
+	checkPorts(t, many)
+}
+
+func checkPorts(t *testing.T, ports []int) {
+	t.Helper()
+	labels := encodePorts(ports)
+	for k, v := range labels {
+		if len(v) > maxLabelValue || strings.Trim(v, ".") != v || v == "" {
+			t.Errorf("the API refuses the label %s=%s", k, v)
+		}
+	}
+	got := slices.Sorted(maps.Keys(decodePorts(labels)))
+	if !slices.Equal(got, slices.Sorted(slices.Values(ports))) {
+		t.Errorf("%v came back as %v", ports, got)
+	}
+}
+
+func TestPickOwnedKeepsTheLoadBalancerThatTheServiceShows(t *testing.T) {
+	t.Parallel()
+	lb := func(id int64, ip string) *hcloud.LoadBalancer {
+		return &hcloud.LoadBalancer{ID: id, PublicNet: hcloud.LoadBalancerPublicNet{IPv4: hcloud.LoadBalancerPublicNetIPv4{IP: net.ParseIP(ip)}}}
+	}
+	lbs := []*hcloud.LoadBalancer{lb(7, "203.0.113.7"), lb(3, "203.0.113.3"), lb(9, "203.0.113.9")}
+	if keep, rest := pickOwned(lbs, []string{"203.0.113.9"}); keep.ID != 9 || len(rest) != 2 {
+		t.Errorf("kept %d", keep.ID)
+	}
+	if keep, rest := pickOwned(lbs, nil); keep.ID != 3 || len(rest) != 2 {
+		t.Errorf("kept %d", keep.ID)
+	}
+	if keep, rest := pickOwned(nil, nil); keep != nil || rest != nil {
+		t.Error("kept one of none")
+	}
+}
+
+func TestOtherOwner(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		labels map[string]string
+		want   string
+	}{
+		{nil, ""}, {map[string]string{labelServiceUID: "me"}, ""}, {map[string]string{labelServiceUID: "you"}, "you"},
+		{map[string]string{labelServiceUIDHcloud: "you"}, "you"}, {map[string]string{labelServiceUIDHcloud: "me", "team": "you"}, ""},
+	} {
+		if got := otherOwner(tc.labels, "me"); got != tc.want {
+			t.Errorf("%v: %q, want %q", tc.labels, got, tc.want)
+		}
+	}
+}

@@ -1,0 +1,40 @@
+package ccm
+
+import (
+	"net"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// ingressStatus returns what the Service's status says of its load balancer. With a hostname it
+// says that and nothing else. With PROXY protocol the mode is Proxy: kube-proxy then sends traffic
+// from inside the cluster through the load balancer too, instead of to a pod that expects the
+// header in vain.
+func ingressStatus(lb *hcloud.LoadBalancer, s *lbSettings) *corev1.LoadBalancerStatus {
+	if s.Hostname != "" {
+		return &corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{Hostname: s.Hostname}}}
+	}
+	mode := corev1.LoadBalancerIPModeVIP
+	if s.ProxyProtocol {
+		mode = corev1.LoadBalancerIPModeProxy
+	}
+	status := &corev1.LoadBalancerStatus{}
+	add := func(ip net.IP) {
+		if len(ip) > 0 && !ip.IsUnspecified() {
+			status.Ingress = append(status.Ingress, corev1.LoadBalancerIngress{IP: ip.String(), IPMode: &mode})
+		}
+	}
+	if lb.PublicNet.Enabled {
+		add(lb.PublicNet.IPv4.IP)
+		if !s.IPv6Disabled {
+			add(lb.PublicNet.IPv6.IP)
+		}
+	}
+	if !s.DisablePrivateIngress {
+		for _, n := range lb.PrivateNet {
+			add(n.IP)
+		}
+	}
+	return status
+}

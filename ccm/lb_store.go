@@ -1,0 +1,86 @@
+package ccm
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	"k8s.io/utils/clock"
+)
+
+// lbStoreTTL bounds how old what a sync starts from can be.
+const lbStoreTTL = 3 * time.Second
+
+// lbStore finds the load balancers of Services. One list of all load balancers with an ownership
+// label serves all the Services that are synced in the same moment, as they are when a node comes
+// or goes. What this process has just written is read again.
+type lbStore struct {
+	client *hcloud.Client
+	all    *ttlCache[map[string][]*hcloud.LoadBalancer] // by owner UID
+
+	mu      sync.Mutex
+	written map[string]bool // UIDs for which this process has written since the list was fetched
+}
+
+func newLBStore(client *hcloud.Client, clk clock.PassiveClock) *lbStore {
+	s := &lbStore{client: client, written: map[string]bool{}}
+	s.all = newTTLCache(clk, lbStoreTTL, s.listAll)
+	return s
+}
+
+func (s *lbStore) listAll(ctx context.Context) (map[string][]*hcloud.LoadBalancer, error) {
+	s.mu.Lock()
+	clear(s.written) // the list that follows has seen these writes
+	s.mu.Unlock()
+	lbs, err := s.client.LoadBalancer.AllWithOpts(ctx, hcloud.LoadBalancerListOpts{
+		ListOpts: hcloud.ListOpts{LabelSelector: labelServiceUID, PerPage: 50}})
+	if err != nil {
+		return nil, fmt.Errorf("listing load balancers: %w", err)
+	}
+	byUID := map[string][]*hcloud.LoadBalancer{}
+	for _, lb := range lbs {
+		uid := lb.Labels[labelServiceUID]
+		byUID[uid] = append(byUID[uid], lb)
+	}
+	return byUID, nil
+}
+
+// find returns the load balancers that carry the Service's ownership label. The data may be
+// lbStoreTTL old, but never older than this process's last write for the Service.
+func (s *lbStore) find(ctx context.Context, uid string) ([]*hcloud.LoadBalancer, error) {
+	s.mu.Lock()
+	stale := s.written[uid]
+	s.mu.Unlock()
+	if stale {
+		return s.findNow(ctx, uid)
+	}
+	byUID, err := s.all.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return byUID[uid], nil
+}
+
+// findNow is find without cache.
+func (s *lbStore) findNow(ctx context.Context, uid string) ([]*hcloud.LoadBalancer, error) {
+	lbs, err := s.client.LoadBalancer.AllWithOpts(ctx, hcloud.LoadBalancerListOpts{
+		ListOpts: hcloud.ListOpts{LabelSelector: ownerSelector(uid)}})
+	if err != nil {
+		return nil, fmt.Errorf("looking for load balancers with the label %s: %w", ownerSelector(uid), err)
+	}
+	return lbs, nil
+}
+
+// writing must be called before a write for the Service, and the function that it returns after
+// it: a list that is fetched in between may or may not have seen the write.
+func (s *lbStore) writing(uid string) (written func()) {
+	mark := func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.written[uid] = true
+	}
+	mark()
+	return mark
+}

@@ -1,0 +1,74 @@
+package ccm
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud/exp/ctxutil"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// apiMetrics counts what goes over the wire: each attempt of each call, so that the numbers agree
+// with the rate limit. hcloud-go's own instrumentation sits above our retries and would count a
+// call that took three attempts once; the first three names are the same as its.
+type apiMetrics struct {
+	requests  *prometheus.CounterVec
+	duration  *prometheus.HistogramVec
+	inFlight  prometheus.Gauge
+	retries   *prometheus.CounterVec
+	failures  *prometheus.CounterVec
+	remaining prometheus.Gauge
+}
+
+func newAPIMetrics(reg prometheus.Registerer) *apiMetrics {
+	m := &apiMetrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "hcloud_api_requests_total",
+			Help: "Requests to the Hetzner Cloud API that were answered, by HTTP status, method and endpoint.",
+		}, []string{"code", "method", "api_endpoint"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "hcloud_api_request_duration_seconds",
+			Help:    "Time until the answer of one request to the Hetzner Cloud API was read.",
+			Buckets: prometheus.DefBuckets,
+		}, []string{"method"}),
+		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "hcloud_api_in_flight_requests",
+			Help: "Requests to the Hetzner Cloud API that wait for their answer.",
+		}),
+		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "hcloud_api_retries_total",
+			Help: "Requests to the Hetzner Cloud API that were sent again, by the reason.",
+		}, []string{"reason", "method", "api_endpoint"}),
+		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "hcloud_api_request_failures_total",
+			Help: "Requests to the Hetzner Cloud API without an answer (connection, timeout, body cut off).",
+		}, []string{"method", "api_endpoint"}),
+		remaining: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "hcloud_api_rate_limit_remaining",
+			Help: "Requests that the rate limit still allowed when the last answer came.",
+		}),
+	}
+	reg.MustRegister(m.requests, m.duration, m.inFlight, m.retries, m.failures, m.remaining)
+	return m
+}
+
+// endpointLabel is the path of the operation without identifiers, to keep the label's values few.
+func endpointLabel(req *http.Request) string {
+	if p := ctxutil.OpPath(req.Context()); p != "" {
+		return p
+	}
+	return "unknown"
+}
+
+func (m *apiMetrics) observe(req *http.Request, resp *http.Response, took time.Duration) {
+	if resp == nil {
+		m.failures.WithLabelValues(req.Method, endpointLabel(req)).Inc()
+		return
+	}
+	m.requests.WithLabelValues(strconv.Itoa(resp.StatusCode), req.Method, endpointLabel(req)).Inc()
+	m.duration.WithLabelValues(req.Method).Observe(took.Seconds())
+	if n, err := strconv.Atoi(resp.Header.Get("RateLimit-Remaining")); err == nil {
+		m.remaining.Set(float64(n))
+	}
+}

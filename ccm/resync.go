@@ -1,0 +1,213 @@
+package ccm
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	cloudprovider "k8s.io/cloud-provider"
+	servicehelpers "k8s.io/cloud-provider/service/helpers"
+	nodeutil "k8s.io/component-helpers/node/util"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+// routeRetryMin and routeRetryMax bound the wait before a route that could not be made is tried
+// again.
+const (
+	routeRetryMin = 10 * time.Second
+	routeRetryMax = 2 * time.Minute
+)
+
+// resync compares load balancers and routes with what they should be although nothing happened in
+// Kubernetes. The controllers of k8s.io/cloud-provider act on events only: nobody would notice
+// that a load balancer or route was changed or deleted behind the CCM's back, that a node's labels
+// make it match a node selector now, or (with watch-based reconciliation) that creating a route
+// has failed. It costs one call per interval for all load balancers and one for the routes, and
+// none for what there is none of.
+type resync struct {
+	clock    clock.WithTicker
+	interval time.Duration
+	kube     kubernetes.Interface
+	lbs      *loadBalancers // nil: not offered
+	routes   *routes        // nil: not offered
+	nodes    corelisters.NodeLister
+	services corelisters.ServiceLister
+	events   *eventRecorder
+	// routesOn reports whether the route controller runs: if it is switched off, so are we.
+	routesOn func() bool
+	// retryRoutes is signalled when a route operation has failed.
+	retryRoutes chan struct{}
+}
+
+// run works until ctx ends.
+func (r *resync) run(ctx context.Context) {
+	var tick <-chan time.Time
+	if r.interval > 0 {
+		ticker := r.clock.NewTicker(r.interval)
+		defer ticker.Stop()
+		tick = ticker.C()
+	}
+	backoff := routeRetryMin
+	var retry <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick:
+			r.syncLoadBalancers(ctx)
+		case <-r.retryRoutes:
+			if retry == nil {
+				retry = r.clock.After(backoff)
+				backoff = min(2*backoff, routeRetryMax)
+			}
+			continue
+		case <-retry:
+			retry = nil
+		}
+		if r.syncRoutes(ctx) {
+			backoff = routeRetryMin
+		}
+	}
+}
+
+// syncLoadBalancers puts right what differs. Services that the service controller has not handled
+// yet, or has finished with, are not touched.
+func (r *resync) syncLoadBalancers(ctx context.Context) {
+	if r.lbs == nil {
+		return
+	}
+	for uid, managed := range r.lbs.managedServices() {
+		svc, err := r.services.Services(managed.namespace).Get(managed.name)
+		if err != nil || string(svc.UID) != uid || svc.DeletionTimestamp != nil || svc.Spec.Type != corev1.ServiceTypeLoadBalancer {
+			continue // the service controller will hear of it
+		}
+		if err := r.syncLoadBalancer(ctx, svc.DeepCopy()); err != nil {
+			klog.ErrorS(err, "Could not compare a load balancer with what it should be; will try again", "service", klog.KObj(svc))
+		}
+	}
+}
+
+func (r *resync) syncLoadBalancer(ctx context.Context, svc *corev1.Service) error {
+	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
+	defer cancel()
+	unlock, err := r.lbs.services.lock(ctx, string(svc.UID))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	managed, still := r.lbs.managedServices()[string(svc.UID)]
+	if !still {
+		return nil // released while we waited
+	}
+	result, err := r.lbs.sync(ctx, svc, r.freshNodes(managed.nodes), syncOptions{create: true, quiet: true})
+	if err != nil {
+		return err
+	}
+	if result.created || len(result.ops) > 0 {
+		r.events.normal(svc, EventRepaired, "The load balancer differed from what this Service asks for and was put right")
+	}
+	return patchStatus(r.kube, svc, result.status)
+}
+
+// patchStatus is what the service controller does with a status.
+func patchStatus(kube kubernetes.Interface, svc *corev1.Service, status *corev1.LoadBalancerStatus) error {
+	if kube == nil || servicehelpers.LoadBalancerStatusEqual(&svc.Status.LoadBalancer, status) {
+		return nil
+	}
+	updated := svc.DeepCopy()
+	updated.Status.LoadBalancer = *status
+	_, err := servicehelpers.PatchService(kube.CoreV1(), svc, updated)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// freshNodes returns the nodes that the service controller chose last as they are now. Which nodes
+// are chosen is its decision; it calls when that changes.
+func (r *resync) freshNodes(chosen []*corev1.Node) []*corev1.Node {
+	var fresh []*corev1.Node
+	for _, n := range chosen {
+		now, err := r.nodes.Get(n.Name)
+		if err != nil {
+			now = n
+		}
+		fresh = append(fresh, now)
+	}
+	return fresh
+}
+
+// syncRoutes creates the routes that are missing and deletes those of nodes that are gone; it
+// reports whether all went well. It is the route controller's own reconciliation, for the times
+// when that controller does not run.
+func (r *resync) syncRoutes(ctx context.Context) bool {
+	if r.routes == nil || !r.routesOn() {
+		return true
+	}
+	existing, err := r.routes.ListRoutes(ctx, "")
+	if err != nil {
+		klog.ErrorS(err, "Could not compare the routes with what they should be; will try again")
+		r.routes.failed()
+		return false
+	}
+	// The nodes are read after the routes: whoever made a route that was listed knew its node.
+	var wanted []string
+	var errs []error
+	for _, node := range listNodes(r.nodes) {
+		errs = append(errs, r.syncNodeRoutes(ctx, node))
+		wanted = append(wanted, node.Spec.PodCIDRs...)
+	}
+	for _, route := range existing {
+		if !slices.Contains(wanted, route.DestinationCIDR) { // else it is right, or was replaced above
+			errs = append(errs, r.routes.DeleteRoute(ctx, "", route))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		klog.ErrorS(err, "Could not put the routes right; will try again")
+		return false
+	}
+	return true
+}
+
+// syncNodeRoutes creates what is missing for one node and then clears its NetworkUnavailable
+// condition, if the route controller set it because it could not create the route itself.
+func (r *resync) syncNodeRoutes(ctx context.Context, node *corev1.Node) error {
+	name := types.NodeName(node.Name)
+	for _, cidr := range node.Spec.PodCIDRs {
+		if err := r.routes.CreateRoute(ctx, "", "", &cloudprovider.Route{TargetNode: name, DestinationCIDR: cidr}); err != nil {
+			return err
+		}
+	}
+	_, condition := nodeutil.GetNodeCondition(&node.Status, corev1.NodeNetworkUnavailable)
+	if r.kube == nil || len(node.Spec.PodCIDRs) == 0 || condition == nil || condition.Status != corev1.ConditionTrue || condition.Reason != "NoRouteCreated" {
+		return nil
+	}
+	return nodeutil.SetNodeCondition(r.kube, name, corev1.NodeCondition{ // as the route controller does
+		Type:               corev1.NodeNetworkUnavailable,
+		Status:             corev1.ConditionFalse,
+		Reason:             "RouteCreated",
+		Message:            "RouteController created a route",
+		LastTransitionTime: metav1.NewTime(r.clock.Now()),
+	})
+}
+
+// listNodes returns the nodes that are known, none before informers are there.
+func listNodes(lister corelisters.NodeLister) []*corev1.Node {
+	if lister == nil {
+		return nil
+	}
+	nodes, err := lister.List(labels.Everything())
+	if err != nil {
+		return nil // the lister reads from memory and returns no error
+	}
+	return nodes
+}

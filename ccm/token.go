@@ -1,0 +1,52 @@
+package ccm
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+// tokenSource returns the API token. A token from a file is read again when the file changes, so a
+// rotated Secret takes effect without a restart.
+type tokenSource struct {
+	static string
+	file   string
+
+	mu      sync.Mutex
+	token   string
+	modTime time.Time
+	size    int64
+}
+
+// Token returns the token to use now. If the file has become unreadable or empty, as it may be for
+// a moment while it is replaced, the last good token is returned.
+func (s *tokenSource) Token() (string, error) {
+	if s.file == "" {
+		return s.static, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	info, err := os.Stat(s.file)
+	if err == nil && s.token != "" && info.ModTime().Equal(s.modTime) && info.Size() == s.size {
+		return s.token, nil
+	}
+	var content []byte
+	if err == nil {
+		content, err = os.ReadFile(s.file)
+	}
+	token := strings.TrimSpace(string(content))
+	if err == nil && token == "" {
+		err = errors.New("the file is empty")
+	}
+	if err != nil {
+		if s.token != "" {
+			return s.token, nil
+		}
+		return "", fmt.Errorf("reading the API token from HCLOUD_TOKEN_FILE=%q: %w", s.file, err)
+	}
+	s.token, s.modTime, s.size = token, info.ModTime(), info.Size()
+	return token, nil
+}

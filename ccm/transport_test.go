@@ -1,0 +1,286 @@
+package ccm
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	dto "github.com/prometheus/client_model/go"
+)
+
+// abort drops the connection without an answer.
+func abort(http.ResponseWriter) { panic(http.ErrAbortHandler) }
+
+func status(code int, apiCode string) func(http.ResponseWriter) {
+	return func(w http.ResponseWriter) { replyError(w, code, apiCode) }
+}
+
+func bare(code int) func(http.ResponseWriter) {
+	return func(w http.ResponseWriter) { w.WriteHeader(code) }
+}
+
+// cutOff promises more than it sends.
+func cutOff(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", "1000")
+	_, _ = w.Write([]byte(`{"server": {"id": 1`))
+	_ = http.NewResponseController(w).Flush()
+	panic(http.ErrAbortHandler)
+}
+
+func TestTransportRepeatsOnlyWhatIsSafeToRepeat(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name      string
+		answer    func(http.ResponseWriter)
+		get, post bool // whether a second attempt is made
+	}{
+		{"locked", status(423, "locked"), true, true},
+		{"423 without a code", bare(423), true, true},
+		{"protected", status(423, "protected"), false, false},
+		{"conflict", status(409, "conflict"), true, true},
+		{"uniqueness_error", status(409, "uniqueness_error"), false, false},
+		{"rate_limit_exceeded", status(429, "rate_limit_exceeded"), true, true},
+		{"429 without a code", bare(429), true, true},
+		{"500", status(500, "server_error"), true, false},
+		{"502", bare(502), true, false},
+		{"503", status(503, "unavailable"), true, false},
+		{"504", status(504, "timeout"), true, false},
+		{"dropped connection", abort, true, false},
+		{"body cut off", cutOff, true, false},
+		{"401", status(401, "unauthorized"), false, false},
+		{"403", status(403, "forbidden"), false, false},
+		{"404", status(404, "not_found"), false, false},
+		{"422", status(422, "invalid_input"), false, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			api := newTestAPI(t, func(w http.ResponseWriter, _ *http.Request) { tc.answer(w) })
+			cloud, _ := api.cloud(Config{})
+			_, _, _ = cloud.client.Server.GetByID(t.Context(), 1)
+			if again := len(api.recorded()) > 1; again != tc.get {
+				t.Errorf("GET was sent %d times", len(api.recorded()))
+			}
+			if tc.get && len(api.recorded()) < maxAttempts {
+				t.Errorf("GET was sent %d times, want %d", len(api.recorded()), maxAttempts)
+			}
+			before := len(api.recorded())
+			_, _, err := cloud.client.LoadBalancer.Create(t.Context(), hcloud.LoadBalancerCreateOpts{Name: "x", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}})
+			if err == nil {
+				t.Error("POST: no error")
+			}
+			if again := len(api.recorded())-before > 1; again != tc.post {
+				t.Errorf("POST was sent %d times", len(api.recorded())-before)
+			}
+		})
+	}
+}
+
+func TestTransportReturnsTheAnswerThatComesInTheEnd(t *testing.T) {
+	t.Parallel()
+	var n atomic.Int32
+	answers := []func(http.ResponseWriter){status(423, "locked"), bare(429), abort, cutOff, status(503, "unavailable"),
+		func(w http.ResponseWriter) { reply(w, 200, `{"server":{"id":7,"name":"a"}}`) }}
+	api := newTestAPI(t, func(w http.ResponseWriter, _ *http.Request) { answers[n.Add(1)-1](w) })
+	cloud, _ := api.cloud(Config{})
+	server, _, err := cloud.client.Server.GetByID(t.Context(), 7)
+	if err != nil || server.ID != 7 {
+		t.Fatalf("got %v, %v", server, err)
+	}
+	for _, c := range api.recorded() {
+		if !strings.HasPrefix(c.UserAgent, ProviderName+"/") || c.Token != "Bearer secret" {
+			t.Errorf("sent with user agent %q and authorization %q", c.UserAgent, c.Token)
+		}
+	}
+}
+
+func TestTransportWaitsBoundedlyAndLonger(t *testing.T) {
+	t.Parallel()
+	var at []time.Time
+	var clk *autoClock
+	api := newTestAPI(t, func(w http.ResponseWriter, _ *http.Request) {
+		at = append(at, clk.Now())
+		replyError(w, 423, "locked")
+	})
+	cloud, c := api.cloud(Config{})
+	clk = c
+	_, _, err := cloud.client.Server.GetByID(t.Context(), 1)
+	if !hcloud.IsError(err, hcloud.ErrorCodeLocked) {
+		t.Fatalf("got %v", err)
+	}
+	var waits []time.Duration
+	for i := 1; i < len(at); i++ {
+		waits = append(waits, at[i].Sub(at[i-1]))
+	}
+	if len(waits) != maxAttempts-1 || !slices.IsSorted(waits) || waits[0] != backoffBase {
+		t.Errorf("waits %v", waits)
+	}
+	if total := at[len(at)-1].Sub(at[0]); total > retryBudget {
+		t.Errorf("waited %v in all, more than %v", total, retryBudget)
+	}
+}
+
+func TestTransportHonoursRetryAfterWithinItsBudget(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		header string
+		calls  int
+	}{{"7", 4}, {"3600", 1}} {
+		api := newTestAPI(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", tc.header)
+			replyError(w, 429, "rate_limit_exceeded")
+		})
+		cloud, _ := api.cloud(Config{})
+		_, _, _ = cloud.client.Server.GetByID(t.Context(), 1)
+		if n := len(api.recorded()); n != tc.calls {
+			t.Errorf("Retry-After %s: %d calls, want %d", tc.header, n, tc.calls)
+		}
+	}
+}
+
+func TestTransportGivesUpAnAttemptThatGetsNoAnswer(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	api := newTestAPI(t, func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-release:
+		case <-r.Context().Done():
+		}
+	})
+	defer close(release)
+	cloud, _ := api.cloud(Config{RequestTimeout: 20 * time.Millisecond})
+	_, _, err := cloud.client.Server.GetByID(t.Context(), 1)
+	if err == nil || !strings.Contains(err.Error(), "no answer within 20ms") || !isUncertain(err) {
+		t.Errorf("got %v", err)
+	}
+	if n := len(api.recorded()); n != maxAttempts {
+		t.Errorf("%d attempts, want %d", n, maxAttempts)
+	}
+}
+
+func TestTransportStopsWhenTheContextEnds(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	api := newTestAPI(t, func(w http.ResponseWriter, _ *http.Request) {
+		cancel()
+		replyError(w, 423, "locked")
+	})
+	cloud, _ := api.cloud(Config{})
+	if _, _, err := cloud.client.Server.GetByID(ctx, 1); err == nil {
+		t.Error("no error")
+	}
+	if n := len(api.recorded()); n != 1 {
+		t.Errorf("%d calls", n)
+	}
+}
+
+func TestTransportCountsEveryAttempt(t *testing.T) {
+	t.Parallel()
+	var n atomic.Int32
+	api := newTestAPI(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("RateLimit-Remaining", "42")
+		switch n.Add(1) {
+		case 1:
+			replyError(w, 423, "locked")
+		case 2:
+			cutOff(w) // net/http hides a dropped connection that it has used before by sending again
+		default:
+			reply(w, 200, `{"server":{"id":7}}`)
+		}
+	})
+	cloud, _ := api.cloud(Config{})
+	if _, _, err := cloud.client.Server.GetByID(t.Context(), 7); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]float64{
+		`hcloud_api_requests_total{api_endpoint=/servers/-,code=200,method=GET}`:        1,
+		`hcloud_api_requests_total{api_endpoint=/servers/-,code=423,method=GET}`:        1,
+		`hcloud_api_request_failures_total{api_endpoint=/servers/-,method=GET}`:         1,
+		`hcloud_api_retries_total{api_endpoint=/servers/-,method=GET,reason=locked}`:    1,
+		`hcloud_api_retries_total{api_endpoint=/servers/-,method=GET,reason=no_answer}`: 1,
+		`hcloud_api_rate_limit_remaining{}`:                                             42,
+		`hcloud_api_in_flight_requests{}`:                                               0,
+	}
+	got := gather(t, cloud)
+	for name, value := range want {
+		if got[name] != value {
+			t.Errorf("%s is %v, want %v", name, got[name], value)
+		}
+	}
+}
+
+// gather returns counters and gauges by name and labels.
+func gather(t *testing.T, cloud *Cloud) map[string]float64 {
+	t.Helper()
+	families, err := cloud.Metrics().Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			var labels []string
+			for _, l := range m.GetLabel() {
+				labels = append(labels, l.GetName()+"="+l.GetValue())
+			}
+			name := fmt.Sprintf("%s{%s}", f.GetName(), strings.Join(labels, ","))
+			switch f.GetType() {
+			case dto.MetricType_COUNTER:
+				values[name] = m.GetCounter().GetValue()
+			case dto.MetricType_GAUGE:
+				values[name] = m.GetGauge().GetValue()
+			}
+		}
+	}
+	return values
+}
+
+func TestTransportReadsATokenFileAgainWhenItChanges(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "token")
+	write := func(token string, age time.Duration) {
+		if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		when := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC).Add(age)
+		if err := os.Chtimes(file, when, when); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("old", 0)
+	rotated := false
+	api := newTestAPI(t, func(w http.ResponseWriter, r *http.Request) {
+		if rotated && r.Header.Get("Authorization") != "Bearer new" {
+			replyError(w, 401, "unauthorized")
+			return
+		}
+		reply(w, 200, `{"server":{"id":7}}`)
+	})
+	cloud, _ := api.cloud(Config{TokenFile: file})
+	get := func() error { _, _, err := cloud.client.Server.GetByID(t.Context(), 7); return err }
+	if err := get(); err != nil {
+		t.Fatal(err)
+	}
+	rotated = true
+	if err := get(); !hcloud.IsError(err, hcloud.ErrorCodeUnauthorized) {
+		t.Errorf("with the old token: %v", err)
+	}
+	write("new", time.Second)
+	if err := get(); err != nil {
+		t.Errorf("with the new token: %v", err)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if err := get(); err != nil {
+		t.Errorf("while the file is being replaced: %v", err)
+	}
+}
