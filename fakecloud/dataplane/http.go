@@ -78,10 +78,10 @@ type exchange struct {
 }
 
 var (
-	errIdle         = errors.New("nothing moved for too long")
-	exchangeKey     = new(byte)
-	errUnsupported  = errors.New("method CONNECT is not supported")
-	errorTexts = map[int]string{
+	errIdle        = errors.New("nothing moved for too long")
+	exchangeKey    = new(byte)
+	errUnsupported = errors.New("method CONNECT is not supported")
+	errorTexts     = map[int]string{
 		http.StatusServiceUnavailable: "No server is available to handle this request.",
 		http.StatusGatewayTimeout:     "The server did not respond in time.",
 		http.StatusRequestTimeout:     "The request did not arrive in time.",
