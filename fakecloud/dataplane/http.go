@@ -67,7 +67,6 @@ type exchange struct {
 	client   *clientConn
 	conf     *serviceConf // at the beginning
 	cancel   context.CancelCauseFunc
-	control  *http.ResponseController
 	last     atomic.Int64 // when something moved, in nanoseconds of the engine's clock
 	received atomic.Bool  // the request is complete
 	answered atomic.Bool  // the answer's header was sent
@@ -75,6 +74,9 @@ type exchange struct {
 
 	backend *backend     // that got the request
 	sticky  stickyCookie // that the client sent, if valid
+
+	mu      sync.Mutex
+	control *http.ResponseController // nil when the handler is done and it must not be used any more
 }
 
 var (
@@ -105,13 +107,15 @@ func (p *httpProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	x := &exchange{client: client, conf: conf, cancel: cancel, control: http.NewResponseController(w)}
+	// Targets may answer before they have read the whole request.
+	_ = x.control.EnableFullDuplex()
 	x.begin()
 	defer x.end()
 	// A hijacked connection does not end the request's context when it is closed.
 	defer context.AfterFunc(client.ctx, func() { cancel(net.ErrClosed) })()
 
 	r = r.WithContext(context.WithValue(ctx, exchangeKey, x))
-	if r.Body == nil || r.Body == http.NoBody {
+	if r.ContentLength == 0 { // not -1: a length that is not announced
 		x.received.Store(true)
 	} else {
 		r.Body = &requestBody{ReadCloser: r.Body, x: x}
@@ -136,6 +140,9 @@ func (x *exchange) end() {
 	lb.mu.Lock()
 	delete(lb.exchanges, x)
 	lb.mu.Unlock()
+	x.mu.Lock()
+	x.control = nil
+	x.mu.Unlock()
 	x.cancel(context.Canceled)
 	x.client.wait()
 	x.client.requests.Add(-1)
@@ -149,7 +156,12 @@ func (x *exchange) idle(now time.Time) bool {
 // expire ends an idle exchange: with an error answer if none was begun (fail chooses it), else by
 // cutting it off.
 func (x *exchange) expire() {
-	x.cancel(errIdle)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.control == nil {
+		return
+	}
+	x.cancel(errIdle) // first: a deadline that passes may cancel for less telling reasons
 	past := time.Unix(1, 0)
 	_ = x.control.SetReadDeadline(past) // the body may be waited for
 	if x.answered.Load() {
