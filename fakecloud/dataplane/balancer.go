@@ -192,7 +192,7 @@ func (f *front) accept() {
 			closeQuietly(c)
 			return
 		}
-		f.service.Load().serve(cc)
+		cc.service.serve(cc)
 	}
 }
 

@@ -164,7 +164,8 @@ func TestManyChangesAtOnce(t *testing.T) {
 	var targets []Target
 	for i := range 4 {
 		name := fmt.Sprint("t", i)
-		targets = append(targets, l.place(name, newTCPTarget(t, name).at()))
+		mirror := newTCPTargetAt(t, name, "127.0.0.1:0", func(c net.Conn) { _, _ = io.Copy(c, c) })
+		targets = append(targets, l.place(name, mirror.at()))
 	}
 	stable := LoadBalancer{ID: 99, Addresses: []netip.Addr{netip.MustParseAddr("198.51.100.99")}, Services: []Service{tcpService(80)}, Targets: targets[:1]}
 	l.apply(stable)
@@ -175,7 +176,7 @@ func TestManyChangesAtOnce(t *testing.T) {
 	}
 	_ = c.SetDeadline(time.Now().Add(patience))
 	defer closeQuietly(c)
-	greeting(t, c)
+	echo(t, c, "connected")
 
 	var wg sync.WaitGroup
 	protocols := []Protocol{TCP, HTTP, HTTPS}

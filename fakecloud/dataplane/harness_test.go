@@ -71,6 +71,22 @@ func await(t testing.TB, what string, cond func() bool) {
 	}
 }
 
+// stepUntil lets time pass until cond holds. One step of the right size is not enough where the
+// engine may note an activity after the test has seen its effect.
+func (l *lab) stepUntil(step time.Duration, what string, cond func() bool) {
+	l.t.Helper()
+	await(l.t, what, func() bool {
+		l.clock.Step(step)
+		return cond()
+	})
+}
+
+// open is the number of open connections.
+func (l *lab) open() int64 {
+	s, _ := l.Stats(lbID)
+	return s.OpenConnections
+}
+
 // lab is an engine with targets, a stepped clock and a record of what the probes found out.
 type lab struct {
 	*Engine

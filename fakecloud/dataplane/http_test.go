@@ -290,13 +290,13 @@ func TestASlowBodyMakes408AfterTheIdleTimeout(t *testing.T) {
 	t.Parallel()
 	arrived := make(chan bool, 1)
 	l, _ := httpLab(t, httpService(80), func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.ReadFull(r.Body, make([]byte, 4))
 		arrived <- true
 		_, _ = io.Copy(io.Discard, r.Body)
 	})
 	c := l.dial(80)
 	_, _ = io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf")
 	<-arrived
-	await(t, "the beginning is passed on", func() bool { s, _ := l.Stats(lbID); return s.BytesIn > 50 })
 	l.clock.Step(DefaultIdleTimeout)
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil || resp.StatusCode != http.StatusRequestTimeout {
@@ -316,16 +316,15 @@ func TestClientsThatSendNothingOrTooSlowlyAreCut(t *testing.T) {
 	if resp, err := http.ReadResponse(in, nil); err != nil || resp.StatusCode != http.StatusOK {
 		t.Fatal(resp, err)
 	}
-	await(t, "all are connected", func() bool { s, _ := l.Stats(lbID); return s.OpenConnections == 3 })
+	await(t, "all are connected", func() bool { return l.open() == 3 })
 	_, _ = io.WriteString(slow, "GET / HTTP/1.1\r\n")
-	for i := range 4 { // a header line now and then does not count as a request
-		_, _ = fmt.Fprintf(slow, "X-%d: y\r\n", i)
-		l.clock.Step(9 * time.Second)
-	}
+	l.stepUntil(9*time.Second, "all are cut", func() bool {
+		_, _ = fmt.Fprint(slow, "X: y\r\n") // a header line now and then is no request
+		return l.open() == 0
+	})
 	awaitClosed(t, silent)
 	awaitClosed(t, slow)
 	awaitClosed(t, kept)
-	await(t, "all are forgotten", func() bool { s, _ := l.Stats(lbID); return s.OpenConnections == 0 })
 }
 
 func TestAnAnswerThatStallsIsCutOff(t *testing.T) {
@@ -345,7 +344,7 @@ func TestAnAnswerThatStallsIsCutOff(t *testing.T) {
 	if _, err := io.ReadFull(resp.Body, make([]byte, 5)); err != nil {
 		t.Fatal(err)
 	}
-	l.clock.Step(DefaultIdleTimeout)
+	l.stepUntil(DefaultIdleTimeout, "the connection is cut", func() bool { return l.open() == 0 })
 	if _, err := io.ReadAll(resp.Body); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("the rest: %v", err)
 	}
@@ -364,11 +363,7 @@ func TestAClientThatDoesNotReadIsCut(t *testing.T) {
 	c := l.dial(80)
 	_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	await(t, "the answer begins", func() bool { s, _ := l.Stats(lbID); return s.BytesOut > 0 })
-	await(t, "the connection is cut", func() bool {
-		l.clock.Step(DefaultIdleTimeout)
-		s, _ := l.Stats(lbID)
-		return s.OpenConnections == 0
-	})
+	l.stepUntil(DefaultIdleTimeout, "the connection is cut", func() bool { return l.open() == 0 })
 }
 
 func TestAWebSocketIsATunnel(t *testing.T) {
@@ -407,7 +402,7 @@ func TestAWebSocketIsATunnel(t *testing.T) {
 	l.apply(balance([]Service{httpService(80)}))
 	l.apply(balance(nil))
 	echo(t, c, "tunnels stay")
-	l.clock.Step(DefaultIdleTimeout)
+	l.stepUntil(DefaultIdleTimeout, "the idle tunnel is cut", func() bool { return l.open() == 0 })
 	awaitClosed(t, c)
 
 	l.apply(balance([]Service{httpService(80)}, targets...))
@@ -514,7 +509,7 @@ func TestHostileRequestsAreAnsweredAndForgotten(t *testing.T) {
 		_ = closeWrite(c)
 		awaitClosed(t, c)
 	}
-	await(t, "all are forgotten", func() bool { s, _ := l.Stats(lbID); return s.OpenConnections == 0 })
+	await(t, "all are forgotten", func() bool { return l.open() == 0 })
 	if resp, _ := get(t, l.client(), lbURL); resp.StatusCode != http.StatusOK {
 		t.Errorf("afterwards %d", resp.StatusCode)
 	}
@@ -600,11 +595,7 @@ func TestIdleHTTP2RequestsAreEndedAndIdleConnectionsCut(t *testing.T) {
 		t.Errorf("%d", code)
 	}
 	get(t, c, "https://203.0.113.7/")
-	await(t, "the connection is cut", func() bool {
-		l.clock.Step(DefaultIdleTimeout)
-		s, _ := l.Stats(lbID)
-		return s.OpenConnections == 0
-	})
+	l.stepUntil(DefaultIdleTimeout, "the connection is cut", func() bool { return l.open() == 0 })
 }
 
 func TestWithoutCertificateTLSIsPassedThrough(t *testing.T) {
@@ -632,8 +623,8 @@ func TestASilentTLSClientIsCut(t *testing.T) {
 	t.Parallel()
 	l, _ := httpLab(t, httpsService(certificate(t, 1, "example.com")), nil)
 	c := l.dial(443)
-	await(t, "it is connected", func() bool { s, _ := l.Stats(lbID); return s.OpenConnections == 1 })
-	l.clock.Step(DefaultIdleTimeout)
+	await(t, "it is connected", func() bool { return l.open() == 1 })
+	l.stepUntil(DefaultIdleTimeout, "it is cut", func() bool { return l.open() == 0 })
 	awaitClosed(t, c)
 }
 

@@ -92,6 +92,9 @@ func probeHTTP(c net.Conn, hc HTTPCheck) probeResult {
 		return probeResult{detail: DetailUnspecified, err: err}
 	}
 	defer closeQuietly(resp.Body)
+	if resp.StatusCode < 100 {
+		return probeResult{detail: DetailUnspecified, err: fmt.Errorf("%q is no HTTP status", resp.Status)}
+	}
 	if !matchStatus(hc.StatusCodes, resp.StatusCode) {
 		return probeResult{detail: DetailHTTPStatus, code: resp.StatusCode, err: errors.New(resp.Status)}
 	}

@@ -75,7 +75,6 @@ func (s *service) reconcile(old, conf *serviceConf, targets []Target) []*backend
 
 // serve handles a connection by the service's protocol and returns at once.
 func (s *service) serve(c *clientConn) {
-	c.service = s
 	conf := s.conf.Load()
 	if conf.mode() == TCP {
 		c.tunnel.Store(true)

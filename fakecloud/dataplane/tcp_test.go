@@ -282,7 +282,7 @@ func TestEveryByteArrivesInBothDirectionsAtOnce(t *testing.T) {
 	if err != nil || !bytes.Equal(got, sent) {
 		t.Errorf("%d of %d bytes, %v", len(got), len(sent), err)
 	}
-	await(t, "the connection is over", func() bool { s, _ := l.Stats(lbID); return s.OpenConnections == 0 })
+	await(t, "the connection is over", func() bool { return l.open() == 0 })
 	s, _ := l.Stats(lbID)
 	if s.BytesIn != 8<<20 || s.BytesOut != 8<<20 || s.Connections != 1 {
 		t.Errorf("stats %+v", s)
@@ -321,13 +321,13 @@ func TestIdleTCPConnectionsAreCut(t *testing.T) {
 	busy, idle := l.dial(80), l.dial(80)
 	greeting(t, busy)
 	greeting(t, idle)
-	for range 3 {
-		l.clock.Step(25 * time.Second)
+	l.stepUntil(25*time.Second, "the idle one is cut", func() bool {
 		echo(t, busy, "alive")
-	}
+		return l.open() == 1
+	})
 	awaitClosed(t, idle)
 	echo(t, busy, "still alive")
-	l.clock.Step(time.Minute)
+	l.stepUntil(time.Minute, "the other one is idle and cut", func() bool { return l.open() == 0 })
 	awaitClosed(t, busy)
 }
 
@@ -347,11 +347,7 @@ func TestStuckPeersCannotHoldAConnection(t *testing.T) {
 		_, _ = c.Write(make([]byte, 64<<20)) // more than all buffers hold
 	}()
 	await(t, "bytes flow", func() bool { s, _ := l.Stats(lbID); return s.BytesIn > 0 })
-	await(t, "the connection is cut", func() bool {
-		l.clock.Step(DefaultTCPIdleTimeout) // again and again, as bytes may still fill buffers
-		s, _ := l.Stats(lbID)
-		return s.OpenConnections == 0
-	})
+	l.stepUntil(DefaultTCPIdleTimeout, "the connection is cut", func() bool { return l.open() == 0 })
 	<-sent // with an error, since nobody read
 }
 
