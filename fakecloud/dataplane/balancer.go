@@ -1,0 +1,269 @@
+package dataplane
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// balancer is one load balancer at run time. The maps of listeners and services are guarded by the
+// engine's lock, connections by the balancer's own.
+type balancer struct {
+	engine *Engine
+	id     int64
+	ctx    context.Context
+	cancel context.CancelFunc
+	stats  stats
+
+	fronts   map[netip.AddrPort]*front
+	services map[uint16]*service
+
+	mu        sync.Mutex
+	closed    bool
+	conns     map[*clientConn]struct{}
+	exchanges map[*exchange]struct{}
+	max       int           // open connections allowed, 0 for any number
+	freed     chan struct{} // closed and replaced when a connection ends or max changes
+}
+
+func newBalancer(e *Engine, id int64) *balancer {
+	lb := &balancer{
+		engine:    e,
+		id:        id,
+		fronts:    map[netip.AddrPort]*front{},
+		services:  map[uint16]*service{},
+		conns:     map[*clientConn]struct{}{},
+		exchanges: map[*exchange]struct{}{},
+		freed:     make(chan struct{}),
+	}
+	lb.ctx, lb.cancel = context.WithCancel(e.ctx)
+	lb.stats.sample(e.clock.Now())
+	return lb
+}
+
+// front is a listener for one address and port of the load balancer.
+type front struct {
+	lb       *balancer
+	at       netip.AddrPort // in the cloud
+	listener net.Listener
+	service  atomic.Pointer[service]
+}
+
+func (f *front) local() netip.AddrPort {
+	ap, _ := netip.ParseAddrPort(f.listener.Addr().String())
+	return ap
+}
+
+// apply makes the balancer be as want says; confs are want's services. It binds new listeners
+// first, so that a failure leaves everything as it was.
+func (lb *balancer) apply(want LoadBalancer, confs []*serviceConf) error {
+	desired := map[netip.AddrPort]bool{}
+	added := map[netip.AddrPort]*front{}
+	var errs []error
+	for _, address := range want.Addresses {
+		for _, conf := range confs {
+			at := netip.AddrPortFrom(address, conf.ListenPort)
+			desired[at] = true
+			if lb.fronts[at] != nil {
+				continue
+			}
+			l, err := lb.engine.opts.Binder.Listen(lb.ctx, lb.id, address, conf.ListenPort)
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			added[at] = &front{lb: lb, at: at, listener: l}
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		for _, f := range added {
+			closeQuietly(f.listener)
+		}
+		return err
+	}
+
+	lb.setMaxConnections(want.MaxConnections)
+	lb.applyServices(want.Targets, confs)
+	for at, f := range lb.fronts {
+		if !desired[at] {
+			closeQuietly(f.listener)
+			delete(lb.fronts, at)
+			continue
+		}
+		f.service.Store(lb.services[at.Port()])
+	}
+	for at, f := range added {
+		f.service.Store(lb.services[at.Port()])
+		lb.fronts[at] = f
+		lb.engine.tasks.run(f.accept)
+	}
+	return nil
+}
+
+func (lb *balancer) applyServices(targets []Target, confs []*serviceConf) {
+	gone := maps.Clone(lb.services)
+	for _, conf := range confs {
+		delete(gone, conf.ListenPort)
+		s := lb.services[conf.ListenPort]
+		if s == nil {
+			s = newService(lb, conf.ListenPort)
+			lb.services[conf.ListenPort] = s
+		}
+		s.apply(conf, targets)
+	}
+	for port, s := range gone {
+		delete(lb.services, port)
+		s.retire()
+	}
+}
+
+// close cuts everything at once.
+func (lb *balancer) close() {
+	lb.cancel()
+	for _, f := range lb.fronts {
+		closeQuietly(f.listener)
+	}
+	for _, s := range lb.services {
+		s.close()
+	}
+	lb.mu.Lock()
+	lb.closed = true
+	conns := make([]*clientConn, 0, len(lb.conns))
+	for c := range lb.conns {
+		conns = append(conns, c)
+	}
+	lb.mu.Unlock()
+	for _, c := range conns {
+		closeQuietly(c)
+	}
+}
+
+func (lb *balancer) endpoints() []Endpoint {
+	out := make([]Endpoint, 0, len(lb.fronts))
+	for at, f := range lb.fronts {
+		out = append(out, Endpoint{
+			Address:  at.Addr(),
+			Port:     at.Port(),
+			Protocol: f.service.Load().conf.Load().Protocol,
+			Local:    f.local(),
+		})
+	}
+	sortEndpoints(out)
+	return out
+}
+
+func (lb *balancer) health() []HealthReport {
+	var out []HealthReport
+	for _, s := range lb.services {
+		for _, b := range s.conf.Load().backends {
+			out = append(out, b.report())
+		}
+	}
+	return out
+}
+
+// acceptPause is how long a listener rests when the process has no file descriptor left. It is real
+// time, because the shortage is real.
+const acceptPause = 10 * time.Millisecond
+
+// accept serves the connections of a listener until it is closed.
+func (f *front) accept() {
+	for {
+		c, err := f.listener.Accept()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil:
+			f.lb.engine.log.Warn("accept", "load_balancer", f.lb.id, "address", f.at.String(), "error", err)
+			select {
+			case <-f.lb.ctx.Done():
+				return
+			case <-time.After(acceptPause):
+			}
+			continue
+		}
+		cc, ok := f.lb.admit(f, c)
+		if !ok {
+			closeQuietly(c)
+			return
+		}
+		cc.service.serve(cc)
+	}
+}
+
+// admit registers a connection, waiting until the limit of connections allows one more. While it
+// waits, its listener accepts no other: they queue in the kernel, as with HAProxy's maxconn.
+func (lb *balancer) admit(f *front, c net.Conn) (*clientConn, bool) {
+	for {
+		lb.mu.Lock()
+		if lb.closed {
+			lb.mu.Unlock()
+			return nil, false
+		}
+		if lb.max == 0 || len(lb.conns) < lb.max {
+			cc := newClientConn(lb, f, c)
+			lb.conns[cc] = struct{}{}
+			lb.mu.Unlock()
+			lb.stats.open.Add(1)
+			lb.stats.connections.Add(1)
+			return cc, true
+		}
+		freed := lb.freed
+		lb.mu.Unlock()
+		select {
+		case <-freed:
+		case <-lb.ctx.Done():
+			return nil, false
+		}
+	}
+}
+
+// forget is the opposite of admit.
+func (lb *balancer) forget(c *clientConn) {
+	lb.mu.Lock()
+	defer lb.mu.Unlock()
+	delete(lb.conns, c)
+	lb.stats.open.Add(-1)
+	lb.wakeLocked()
+}
+
+func (lb *balancer) setMaxConnections(n int) {
+	lb.mu.Lock()
+	defer lb.mu.Unlock()
+	lb.max = n
+	lb.wakeLocked()
+}
+
+func (lb *balancer) wakeLocked() {
+	close(lb.freed)
+	lb.freed = make(chan struct{})
+}
+
+// sweep ends what has been idle for too long.
+func (lb *balancer) sweep(now time.Time) {
+	lb.mu.Lock()
+	var conns []*clientConn
+	for c := range lb.conns {
+		if c.idle(now) {
+			conns = append(conns, c)
+		}
+	}
+	var exchanges []*exchange
+	for x := range lb.exchanges {
+		if x.idle(now) {
+			exchanges = append(exchanges, x)
+		}
+	}
+	lb.mu.Unlock()
+	for _, x := range exchanges {
+		x.expire()
+	}
+	for _, c := range conns {
+		closeQuietly(c)
+	}
+}

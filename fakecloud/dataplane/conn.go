@@ -1,0 +1,111 @@
+package dataplane
+
+import (
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// clientConn is a connection from a client. It counts what passes and knows whether it is idle.
+type clientConn struct {
+	net.Conn
+	lb      *balancer
+	front   *front
+	service *service
+	ctx     context.Context // done when the connection is closed
+	cancel  context.CancelFunc
+
+	// tunnel is set for TCP services and upgraded connections: idle means that nothing moves.
+	// Otherwise it means that no request is complete since waiting.
+	tunnel   atomic.Bool
+	last     atomic.Int64 // when a byte moved, in nanoseconds of the engine's clock
+	waiting  atomic.Int64 // when the wait for a request, or for the rest of its header, began
+	requests atomic.Int32 // in progress
+
+	once sync.Once
+	err  error
+}
+
+func newClientConn(lb *balancer, f *front, c net.Conn) *clientConn {
+	cc := &clientConn{Conn: c, lb: lb, front: f, service: f.service.Load()}
+	cc.ctx, cc.cancel = context.WithCancel(lb.ctx)
+	cc.touch()
+	cc.waiting.Store(cc.last.Load())
+	return cc
+}
+
+func (c *clientConn) touch() { c.last.Store(c.lb.engine.clock.Now().UnixNano()) }
+
+// wait starts the time that a client has for its next request.
+func (c *clientConn) wait() { c.waiting.Store(c.lb.engine.clock.Now().UnixNano()) }
+
+// Read reads from the client.
+func (c *clientConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		c.lb.stats.in.Add(int64(n))
+		c.touch()
+	}
+	return n, err
+}
+
+// Write writes to the client.
+func (c *clientConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if n > 0 {
+		c.lb.stats.out.Add(int64(n))
+		c.touch()
+	}
+	return n, err
+}
+
+// CloseWrite tells the client that no more follows.
+func (c *clientConn) CloseWrite() error { return closeWrite(c.Conn) }
+
+// Close closes the connection and makes room for another. It may be called several times.
+func (c *clientConn) Close() error {
+	c.once.Do(func() {
+		c.err = c.Conn.Close()
+		c.cancel()
+		c.lb.forget(c)
+	})
+	return c.err
+}
+
+// idle reports whether the connection should be cut.
+func (c *clientConn) idle(now time.Time) bool {
+	conf := c.service.conf.Load()
+	limit := conf.HTTP.TimeoutIdle
+	if limit <= 0 {
+		limit = c.lb.engine.opts.TCPIdleTimeout
+	}
+	since := c.waiting.Load()
+	if c.tunnel.Load() {
+		since = c.last.Load()
+	} else if c.requests.Load() > 0 {
+		return false // exchange.idle decides
+	}
+	return now.Sub(time.Unix(0, since)) >= limit
+}
+
+func closeWrite(c net.Conn) error {
+	if cw, ok := c.(interface{ CloseWrite() error }); ok {
+		return cw.CloseWrite()
+	}
+	return nil
+}
+
+// abort closes a connection so that the other side sees a reset, as it would if the load balancer
+// passed on the reset of its other side.
+func abort(c net.Conn) {
+	inner := c
+	if cc, ok := c.(*clientConn); ok {
+		inner = cc.Conn
+	}
+	if tcp, ok := inner.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	closeQuietly(c)
+}

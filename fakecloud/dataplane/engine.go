@@ -1,0 +1,336 @@
+package dataplane
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// Errors of the engine's methods.
+var (
+	// ErrClosed means that the engine was closed.
+	ErrClosed = errors.New("dataplane: the engine is closed")
+	// ErrUnknownLoadBalancer means that no load balancer of that ID was applied.
+	ErrUnknownLoadBalancer = errors.New("dataplane: no such load balancer")
+)
+
+// Resolver says where a port of a target is on this machine, as "host:port". It is called for every
+// connection and every probe, so that it may follow a server that moves, and must not block for
+// long. An error counts as a refused connection.
+type Resolver func(t Target, port uint16) (string, error)
+
+// Defaults of Options.
+const (
+	DefaultConnectTimeout = 5 * time.Second
+	DefaultTCPIdleTimeout = time.Hour
+)
+
+// Options configure an Engine. The zero value works.
+type Options struct {
+	// Binder is a LoopbackBinder of the engine's own if nil.
+	Binder Binder
+	// Resolver dials the target's address as it is if nil.
+	Resolver Resolver
+	// Health gets what the probes find out; nobody does if nil.
+	Health HealthSink
+	// Clock drives probes, timeouts, cookies and rates; the real clock if nil.
+	Clock clock.WithTicker
+	// Logger gets debug messages about single connections; nobody does if nil.
+	Logger *slog.Logger
+
+	// ProxyProtocolVersion is 1 or 2; DefaultProxyProtocolVersion if zero.
+	ProxyProtocolVersion int
+	// ConnectTimeout bounds connecting to a target; DefaultConnectTimeout if zero. The real load
+	// balancer's is not published.
+	ConnectTimeout time.Duration
+	// TCPIdleTimeout ends a TCP connection on which nothing moves; DefaultTCPIdleTimeout if zero.
+	// The API has a setting for HTTP only, and the real value for TCP is not published.
+	TCPIdleTimeout time.Duration
+}
+
+// Engine runs load balancers. Its methods may be called from several goroutines.
+type Engine struct {
+	opts   Options
+	clock  clock.WithTicker
+	log    *slog.Logger
+	ctx    context.Context
+	cancel context.CancelFunc
+	tasks  tasks
+
+	mu     sync.Mutex // serialises changes, guards what follows
+	closed bool
+	lbs    map[int64]*balancer
+}
+
+// New starts an engine without load balancers. Close must be called at the end.
+func New(opts Options) *Engine {
+	if opts.Binder == nil {
+		opts.Binder = &LoopbackBinder{}
+	}
+	if opts.Resolver == nil {
+		opts.Resolver = func(t Target, port uint16) (string, error) {
+			if !t.Address.IsValid() {
+				return "", fmt.Errorf("target %s has no address", t.Key)
+			}
+			return netip.AddrPortFrom(t.Address, port).String(), nil
+		}
+	}
+	if opts.Health == nil {
+		opts.Health = HealthSinkFunc(func(HealthReport) {})
+	}
+	if opts.Clock == nil {
+		opts.Clock = clock.RealClock{}
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	opts.ProxyProtocolVersion = cmp.Or(opts.ProxyProtocolVersion, DefaultProxyProtocolVersion)
+	opts.ConnectTimeout = cmp.Or(opts.ConnectTimeout, DefaultConnectTimeout)
+	opts.TCPIdleTimeout = cmp.Or(opts.TCPIdleTimeout, DefaultTCPIdleTimeout)
+
+	e := &Engine{opts: opts, clock: opts.Clock, log: opts.Logger, lbs: map[int64]*balancer{}}
+	e.ctx, e.cancel = context.WithCancel(context.Background())
+	ticker := e.clock.NewTicker(housekeepingInterval)
+	e.tasks.run(func() { e.keepHouse(ticker) })
+	return e
+}
+
+// housekeepingInterval is how often idle connections are looked for and rates are sampled; an idle
+// connection is cut at most so much later than its timeout says.
+const housekeepingInterval = time.Second
+
+// keepHouse cuts idle connections and samples the counters until the engine is closed. One sweep
+// for all replaces a timer per connection.
+func (e *Engine) keepHouse(ticker clock.Ticker) {
+	defer ticker.Stop()
+	for {
+		select {
+		case <-e.ctx.Done():
+			return
+		case <-ticker.C():
+		}
+		now := e.clock.Now()
+		for _, lb := range e.snapshot() {
+			lb.sweep(now)
+			lb.stats.sample(now)
+		}
+	}
+}
+
+func (e *Engine) snapshot() []*balancer {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	lbs := make([]*balancer, 0, len(e.lbs))
+	for _, lb := range e.lbs {
+		lbs = append(lbs, lb)
+	}
+	return lbs
+}
+
+// Apply makes the load balancer of want.ID be as want says, creating it if it is new. Connections
+// that the difference does not concern are not touched. If want is invalid or an address cannot be
+// bound, nothing changes and the error says all that is wrong. Apply does not wait for probes.
+//
+// Apply must not be called from a HealthSink while that one's caller waits for it to return from
+// the same goroutine that holds locks of the caller; the engine itself holds none then.
+func (e *Engine) Apply(want LoadBalancer) error {
+	confs, err := want.validate()
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return ErrClosed
+	}
+	lb, ok := e.lbs[want.ID]
+	if !ok {
+		lb = newBalancer(e, want.ID)
+	}
+	if err := lb.apply(want, confs); err != nil {
+		if !ok {
+			e.opts.Binder.Release(want.ID)
+		}
+		return err
+	}
+	e.lbs[want.ID] = lb
+	return nil
+}
+
+// Remove deletes a load balancer: its listeners and all its connections are closed before Remove
+// returns. Removing one that does not exist does nothing.
+func (e *Engine) Remove(id int64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if lb, ok := e.lbs[id]; ok {
+		delete(e.lbs, id)
+		lb.close()
+		e.opts.Binder.Release(id)
+	}
+}
+
+// Close removes all load balancers and waits until everything that the engine started has ended, or
+// ctx is done. The engine cannot be used afterwards.
+func (e *Engine) Close(ctx context.Context) error {
+	e.mu.Lock()
+	e.closed = true
+	for id, lb := range e.lbs {
+		delete(e.lbs, id)
+		lb.close()
+		e.opts.Binder.Release(id)
+	}
+	e.mu.Unlock()
+	e.cancel()
+	select {
+	case <-e.tasks.drained():
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("dataplane: close: %d connections or probes still end: %w", e.tasks.running(), context.Cause(ctx))
+	}
+}
+
+func (e *Engine) balancer(id int64) (*balancer, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if lb, ok := e.lbs[id]; ok {
+		return lb, nil
+	}
+	return nil, fmt.Errorf("%w: %d", ErrUnknownLoadBalancer, id)
+}
+
+// Endpoints returns where the load balancer is reached on this machine, sorted by its address and
+// port; nothing if there is no such load balancer.
+func (e *Engine) Endpoints(id int64) []Endpoint {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if lb, ok := e.lbs[id]; ok {
+		return lb.endpoints()
+	}
+	return nil
+}
+
+// Locate returns where address:port of some load balancer is reached on this machine. Private
+// addresses may be in use in several networks; then any of their load balancers is found.
+func (e *Engine) Locate(address netip.Addr, port uint16) (netip.AddrPort, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, lb := range e.lbs {
+		if f, ok := lb.fronts[netip.AddrPortFrom(address.Unmap(), port)]; ok {
+			return f.local(), true
+		}
+	}
+	return netip.AddrPort{}, false
+}
+
+// DialContext dials like net.Dialer, except that an address of a load balancer leads to its place
+// on this machine. It fits http.Transport, so that a client can use the addresses of the cloud.
+func (e *Engine) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	if ap, err := netip.ParseAddrPort(address); err == nil {
+		if local, ok := e.Locate(ap.Addr(), ap.Port()); ok {
+			network, address = "tcp", local.String()
+		}
+	}
+	var d net.Dialer
+	return d.DialContext(ctx, network, address)
+}
+
+// Stats returns the load balancer's figures; the error is ErrUnknownLoadBalancer.
+func (e *Engine) Stats(id int64) (Stats, error) {
+	lb, err := e.balancer(id)
+	if err != nil {
+		return Stats{}, err
+	}
+	return lb.stats.read(e.clock.Now()), nil
+}
+
+// Health returns what is known of all targets of a load balancer, in no particular order; the error
+// is ErrUnknownLoadBalancer.
+func (e *Engine) Health(id int64) ([]HealthReport, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	lb, ok := e.lbs[id]
+	if !ok {
+		return nil, fmt.Errorf("%w: %d", ErrUnknownLoadBalancer, id)
+	}
+	return lb.health(), nil
+}
+
+// withTimeout is context.WithTimeout on the engine's clock.
+func withTimeout(ctx context.Context, c clock.Clock, d time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	timer := c.NewTimer(d)
+	go func() {
+		select {
+		case <-timer.C():
+			cancel(context.DeadlineExceeded)
+		case <-ctx.Done():
+			timer.Stop()
+		}
+	}()
+	return ctx, func() { cancel(context.Canceled) }
+}
+
+// tasks counts goroutines. Unlike a sync.WaitGroup it may gain some while it is waited for: a
+// connection that is being served may start its second half.
+type tasks struct {
+	mu   sync.Mutex
+	n    int
+	idle []chan struct{}
+}
+
+func (t *tasks) run(f func()) {
+	t.start()
+	go func() {
+		defer t.done()
+		f()
+	}()
+}
+
+func (t *tasks) start() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.n++
+}
+
+func (t *tasks) done() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.n--
+	if t.n == 0 {
+		for _, c := range t.idle {
+			close(c)
+		}
+		t.idle = nil
+	}
+}
+
+func (t *tasks) running() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.n
+}
+
+// drained is closed when no task runs.
+func (t *tasks) drained() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := make(chan struct{})
+	if t.n == 0 {
+		close(c)
+	} else {
+		t.idle = append(t.idle, c)
+	}
+	return c
+}
+
+// closeQuietly closes what is no longer of interest; a second close is no error worth a word.
+func closeQuietly(c io.Closer) { _ = c.Close() }

@@ -1,0 +1,699 @@
+package dataplane
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// httpService listens on port.
+func httpService(port uint16) Service {
+	return Service{Protocol: HTTP, ListenPort: port, DestinationPort: 80}
+}
+
+// httpLab is a lab with one HTTP service on port 80 and healthy targets a, b, …
+func httpLab(t *testing.T, s Service, handlers ...http.HandlerFunc) (*lab, []Target) {
+	t.Helper()
+	l := newLab(t, Options{})
+	var targets []Target
+	for i, h := range handlers {
+		name := string(rune('a' + i))
+		targets = append(targets, l.place(name, at(newHTTPTarget(t, name, h))))
+	}
+	l.apply(balance([]Service{s}, targets...))
+	l.awaitHealth(Healthy, s.ListenPort, targets...)
+	return l, targets
+}
+
+const lbURL = "http://203.0.113.7/"
+
+func TestRequestsArriveAsTheClientSentThem(t *testing.T) {
+	t.Parallel()
+	seen := make(chan *http.Request, 1)
+	l, _ := httpLab(t, httpService(80), func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		w.Header().Set("Trailer", "Sum")
+		w.WriteHeader(http.StatusCreated)
+		_, _ = w.Write(body)
+		w.Header().Set("Sum", "42")
+		seen <- r
+	})
+	req, _ := http.NewRequestWithContext(t.Context(), http.MethodPut, lbURL+"a%2Fb//c?x=1;y=%zz&x=2", strings.NewReader("hello"))
+	req.Host = "shop.example.com:8080"
+	req.Header.Set("X-Forwarded-For", "192.0.2.1")
+	req.Header.Set("X-Forwarded-Proto", "gopher")
+	req.Header.Set("X-Forwarded-Host", "outer.example.com")
+	req.Header.Set("Cookie", "a=b")
+	resp, body := do(t, l.client(), req)
+	if resp.StatusCode != http.StatusCreated || body != "hello" || resp.Trailer.Get("Sum") != "42" {
+		t.Errorf("answer %d %q, trailer %v", resp.StatusCode, body, resp.Trailer)
+	}
+	r := <-seen
+	if r.Method != http.MethodPut || r.RequestURI != "/a%2Fb//c?x=1;y=%zz&x=2" || r.Host != "shop.example.com:8080" {
+		t.Errorf("%s %s, Host %s", r.Method, r.RequestURI, r.Host)
+	}
+	for name, want := range map[string]string{
+		"X-Forwarded-For":   "192.0.2.1, 127.0.0.1",
+		"X-Forwarded-Proto": "http",
+		"X-Forwarded-Port":  "80",
+		"X-Forwarded-Host":  "outer.example.com",
+		"Cookie":            "a=b",
+		"User-Agent":        "Go-http-client/1.1",
+	} {
+		if got := strings.Join(r.Header.Values(name), "+"); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestForwardedHostIsNotInvented(t *testing.T) {
+	t.Parallel()
+	l, _ := httpLab(t, httpService(80), func(w http.ResponseWriter, r *http.Request) {
+		_, _ = fmt.Fprint(w, r.Header["X-Forwarded-Host"], r.Header["X-Forwarded-For"], r.Header["User-Agent"])
+	})
+	c := l.dial(80)
+	_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+	if got, _ := io.ReadAll(c); !strings.HasSuffix(string(got), "[] [127.0.0.1] []") {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestRequestsOfOneConnectionAreBalancedEach(t *testing.T) {
+	t.Parallel()
+	l, targets := httpLab(t, httpService(80), nil, nil, nil)
+	c := l.client()
+	got := map[string]int{}
+	for range 9 {
+		resp, _ := get(t, c, lbURL)
+		got[resp.Header.Get("Target")]++
+	}
+	if !maps.Equal(got, map[string]int{"a": 3, "b": 3, "c": 3}) {
+		t.Errorf("shares %v", got)
+	}
+	if s, _ := l.Stats(lbID); s.Requests != 9 || s.Connections != 1 {
+		t.Errorf("stats %+v", s)
+	}
+	// A target that is removed gets no more requests, and the connection to the client stays.
+	l.apply(balance([]Service{httpService(80)}, targets[1:]...))
+	for range 4 {
+		if resp, _ := get(t, c, lbURL); resp.Header.Get("Target") == "a" {
+			t.Error("the removed target got a request")
+		}
+	}
+	if s, _ := l.Stats(lbID); s.Connections != 1 {
+		t.Errorf("stats %+v", s)
+	}
+}
+
+func TestLeastConnectionsCountsRequestsInProgress(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	slow := func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			w.(http.Flusher).Flush()
+			<-release
+		}
+	}
+	l, targets := httpLab(t, httpService(80), slow, slow)
+	lb := balance([]Service{httpService(80)}, targets...)
+	lb.Algorithm = LeastConnections
+	l.apply(lb)
+	c := l.client()
+	resp, err := c.Get(lbURL + "slow")
+	if err != nil {
+		t.Fatal(err)
+	}
+	busy := resp.Header.Get("Target")
+	for range 4 {
+		if r, _ := get(t, c, lbURL); r.Header.Get("Target") == busy {
+			t.Errorf("%s is busy and got a request", busy)
+		}
+	}
+	close(release)
+	_, _ = io.Copy(io.Discard, resp.Body)
+	closeQuietly(resp.Body)
+	await(t, "the request is over", func() bool { return l.backend(80, busy).active.Load() == 0 })
+}
+
+func TestWithoutHealthyTargetRequestsGet503(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Options{})
+	l.apply(balance([]Service{httpService(80)}, l.place("gone", "127.0.0.1:1")))
+	resp, body := get(t, l.client(), lbURL)
+	if resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, "No server is available") {
+		t.Errorf("%d %q", resp.StatusCode, body)
+	}
+}
+
+func TestARequestGoesToAnotherTargetIfOneCannotBeReached(t *testing.T) {
+	t.Parallel()
+	echoBody := func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }
+	l, _ := httpLab(t, httpService(80), echoBody, echoBody)
+	l.place("a", "127.0.0.1:1")
+	c := l.client()
+	for range 4 {
+		resp, err := c.Post(lbURL, "text/plain", strings.NewReader("the body is sent once"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(resp.Body)
+		closeQuietly(resp.Body)
+		if resp.Header.Get("Target") != "b" || string(body) != "the body is sent once" {
+			t.Errorf("%s %q", resp.Header.Get("Target"), body)
+		}
+	}
+	l.place("b", "127.0.0.1:1")
+	if resp, _ := get(t, c, lbURL); resp.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("nobody left: %d", resp.StatusCode)
+	}
+}
+
+func TestATargetThatBreaksTheAnswerMakes502(t *testing.T) {
+	t.Parallel()
+	l, _ := httpLab(t, httpService(80), func(w http.ResponseWriter, _ *http.Request) {
+		c, _, _ := http.NewResponseController(w).Hijack()
+		_, _ = io.WriteString(c, "nonsense\r\n\r\n")
+		closeQuietly(c)
+	})
+	if resp, _ := get(t, l.client(), lbURL); resp.StatusCode != http.StatusBadGateway {
+		t.Errorf("%d", resp.StatusCode)
+	}
+}
+
+func TestStickySessionsStayWithTheirTarget(t *testing.T) {
+	t.Parallel()
+	s := httpService(80)
+	s.HTTP = HTTPConfig{StickySessions: true, CookieName: "SESSION", CookieLifetime: time.Minute}
+	l, targets := httpLab(t, s, nil, nil, nil)
+	c := l.client()
+	resp, _ := get(t, c, lbURL)
+	first := resp.Header.Get("Target")
+	cookie := resp.Cookies()[0]
+	if cookie.Name != "SESSION" || cookie.Path != "/" || cookie.MaxAge != 0 || len(cookie.Value) != 32+2*6 {
+		t.Errorf("cookie %v", cookie)
+	}
+	value := parseStickyCookie(cookie.Value)
+	if !value.valid(l.clock.Now(), time.Minute) || value.first != value.last {
+		t.Errorf("cookie %+v", value)
+	}
+	send := func(value string) *http.Response {
+		resp, _ := get(t, c, lbURL, "Cookie", "other=1; SESSION="+value)
+		return resp
+	}
+	for range 5 {
+		resp := send(cookie.Value)
+		if got := resp.Header.Get("Target"); got != first {
+			t.Errorf("went to %s, not %s", got, first)
+		}
+		if len(resp.Cookies()) > 0 {
+			t.Errorf("the cookie is sent again without need: %v", resp.Cookies())
+		}
+	}
+
+	l.clock.Step(40 * time.Second)
+	refreshed := parseStickyCookie(send(cookie.Value).Cookies()[0].Value)
+	if refreshed.target != value.target || refreshed.first != value.first || refreshed.last.Sub(value.last) != 40*time.Second {
+		t.Errorf("refreshed %+v, was %+v", refreshed, value)
+	}
+	l.clock.Step(20 * time.Second)
+	spread := map[string]bool{}
+	for range 3 {
+		resp := send(refreshed.String())
+		spread[resp.Header.Get("Target")] = true
+		if renewed := parseStickyCookie(resp.Cookies()[0].Value); l.clock.Since(renewed.first) >= 2*cookieDateUnit*time.Second {
+			t.Errorf("after its lifetime: %+v", renewed)
+		}
+	}
+	if len(spread) != 3 {
+		t.Errorf("after the cookie's lifetime only %v", spread)
+	}
+
+	// The cookie of a target that is gone leads elsewhere and is replaced.
+	cookie = send("").Cookies()[0]
+	stuck := parseStickyCookie(cookie.Value).target
+	var rest []Target
+	for _, tg := range targets {
+		if l.backend(80, tg.Key).cookie != stuck {
+			rest = append(rest, tg)
+		}
+	}
+	l.apply(balance([]Service{s}, rest...))
+	if resp := send(cookie.Value); resp.StatusCode != http.StatusOK || parseStickyCookie(resp.Cookies()[0].Value).target == stuck {
+		t.Errorf("%d %v", resp.StatusCode, resp.Cookies())
+	}
+	s.HTTP.StickySessions = false
+	l.apply(balance([]Service{s}, rest...))
+	if resp := send(cookie.Value); len(resp.Cookies()) > 0 {
+		t.Errorf("sticky no more: %v", resp.Cookies())
+	}
+}
+
+func TestASlowTargetMakes504AfterTheIdleTimeout(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	arrived := make(chan bool, 1)
+	l, _ := httpLab(t, httpService(80), func(http.ResponseWriter, *http.Request) {
+		arrived <- true
+		<-release
+	})
+	t.Cleanup(func() { close(release) })
+	codes := make(chan int, 1)
+	c := l.client()
+	go func() {
+		resp, err := c.Get(lbURL)
+		if err != nil {
+			codes <- 0
+			return
+		}
+		closeQuietly(resp.Body)
+		codes <- resp.StatusCode
+	}()
+	<-arrived
+	l.clock.Step(DefaultIdleTimeout)
+	if code := <-codes; code != http.StatusGatewayTimeout {
+		t.Errorf("%d", code)
+	}
+}
+
+func TestASlowBodyMakes408AfterTheIdleTimeout(t *testing.T) {
+	t.Parallel()
+	arrived := make(chan bool, 1)
+	l, _ := httpLab(t, httpService(80), func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.ReadFull(r.Body, make([]byte, 4))
+		arrived <- true
+		_, _ = io.Copy(io.Discard, r.Body)
+	})
+	c := l.dial(80)
+	_, _ = io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf")
+	<-arrived
+	l.clock.Step(DefaultIdleTimeout)
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil || resp.StatusCode != http.StatusRequestTimeout {
+		t.Errorf("%v, %v", resp, err)
+	}
+	awaitClosed(t, c)
+}
+
+func TestClientsThatSendNothingOrTooSlowlyAreCut(t *testing.T) {
+	t.Parallel()
+	s := httpService(80)
+	s.HTTP.TimeoutIdle = 30 * time.Second
+	l, _ := httpLab(t, s, nil)
+	silent, slow, kept := l.dial(80), l.dial(80), l.dial(80)
+	_, _ = io.WriteString(kept, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	in := bufio.NewReader(kept)
+	if resp, err := http.ReadResponse(in, nil); err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatal(resp, err)
+	}
+	await(t, "all are connected", func() bool { return l.open() == 3 })
+	_, _ = io.WriteString(slow, "GET / HTTP/1.1\r\n")
+	l.stepUntil(9*time.Second, "all are cut", func() bool {
+		_, _ = fmt.Fprint(slow, "X: y\r\n") // a header line now and then is no request
+		return l.open() == 0
+	})
+	awaitClosed(t, silent)
+	awaitClosed(t, slow)
+	awaitClosed(t, kept)
+}
+
+func TestAnAnswerThatStallsIsCutOff(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	l, _ := httpLab(t, httpService(80), func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "first")
+		w.(http.Flusher).Flush()
+		<-release
+	})
+	t.Cleanup(func() { close(release) })
+	resp, err := l.client().Get(lbURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeQuietly(resp.Body)
+	if _, err := io.ReadFull(resp.Body, make([]byte, 5)); err != nil {
+		t.Fatal(err)
+	}
+	l.stepUntil(DefaultIdleTimeout, "the connection is cut", func() bool { return l.open() == 0 })
+	if _, err := io.ReadAll(resp.Body); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("the rest: %v", err)
+	}
+}
+
+func TestAClientThatDoesNotReadIsCut(t *testing.T) {
+	t.Parallel()
+	l, _ := httpLab(t, httpService(80), func(w http.ResponseWriter, _ *http.Request) {
+		buf := make([]byte, 1<<20)
+		for {
+			if _, err := w.Write(buf); err != nil {
+				return
+			}
+		}
+	})
+	c := l.dial(80)
+	_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	await(t, "the answer begins", func() bool { s, _ := l.Stats(lbID); return s.BytesOut > 0 })
+	l.stepUntil(DefaultIdleTimeout, "the connection is cut", func() bool { return l.open() == 0 })
+}
+
+func TestAWebSocketIsATunnel(t *testing.T) {
+	t.Parallel()
+	upgrade := func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Upgrade") != "websocket" {
+			return
+		}
+		w.Header().Set("Connection", "Upgrade")
+		w.Header().Set("Upgrade", "websocket")
+		w.WriteHeader(http.StatusSwitchingProtocols)
+		c, rw, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return
+		}
+		defer closeQuietly(c)
+		_, _ = io.Copy(struct{ io.Writer }{c}, rw)
+	}
+	l, targets := httpLab(t, httpService(80), upgrade)
+	open := func() net.Conn {
+		c := l.dial(80)
+		_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+		resp, err := http.ReadResponse(bufio.NewReaderSize(c, 16), nil)
+		if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
+			t.Fatal(resp, err)
+		}
+		echo(t, c, "ping")
+		return c
+	}
+	c := open()
+	for range 3 {
+		l.clock.Step(30 * time.Second)
+		echo(t, c, "still there")
+	}
+	// Removing its service or its target leaves a tunnel alone, deleting the load balancer does not.
+	l.apply(balance([]Service{httpService(80)}))
+	l.apply(balance(nil))
+	echo(t, c, "tunnels stay")
+	l.stepUntil(DefaultIdleTimeout, "the idle tunnel is cut", func() bool { return l.open() == 0 })
+	awaitClosed(t, c)
+
+	l.apply(balance([]Service{httpService(80)}, targets...))
+	await(t, "healthy again", func() bool { h, _ := l.Health(lbID); return len(h) == 1 && h[0].Status == Healthy })
+	c = open()
+	l.Remove(lbID)
+	awaitClosed(t, c)
+}
+
+func TestRemovingAServiceLetsItsRequestsFinish(t *testing.T) {
+	t.Parallel()
+	arrived, release := make(chan bool), make(chan bool)
+	l, _ := httpLab(t, httpService(80), func(w http.ResponseWriter, _ *http.Request) {
+		arrived <- true
+		<-release
+		_, _ = io.WriteString(w, "finished")
+	})
+	c := l.dial(80)
+	_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	<-arrived
+	l.apply(balance(nil))
+	release <- true
+	all, err := io.ReadAll(c) // until the connection is closed, which follows
+	if err != nil || !strings.HasSuffix(string(all), "finished") {
+		t.Errorf("%q, %v", all, err)
+	}
+}
+
+func TestLargeBodiesPassInBothDirections(t *testing.T) {
+	t.Parallel()
+	l, _ := httpLab(t, httpService(80), func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).EnableFullDuplex()
+		_, _ = io.Copy(w, r.Body)
+	})
+	sent := make([]byte, 5<<20)
+	_, _ = rand.Read(sent)
+	req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, lbURL, struct{ io.Reader }{bytes.NewReader(sent)})
+	if _, got := do(t, l.client(), req); got != string(sent) {
+		t.Errorf("%d of %d bytes", len(got), len(sent))
+	}
+}
+
+func TestHTTPServicesSpeakThePROXYProtocolToo(t *testing.T) {
+	t.Parallel()
+	lines := make(chan string, 10)
+	target := newTCPTargetAt(t, "t", "127.0.0.1:0", func(c net.Conn) {
+		in := bufio.NewReader(c)
+		line, err := in.ReadString('\n')
+		if err != nil || strings.Contains(line, "UNKNOWN") {
+			return // a probe
+		}
+		if _, err := http.ReadRequest(in); err == nil {
+			lines <- line
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+		}
+		_, _ = io.Copy(io.Discard, in)
+	})
+	l := newLab(t, Options{})
+	s := httpService(80)
+	s.ProxyProtocol = true
+	tg := l.place("t", target.at())
+	l.apply(balance([]Service{s}, tg))
+	l.awaitHealth(Healthy, 80, tg)
+	var local string
+	c := l.client(func(tr *http.Transport) {
+		dial := tr.DialContext
+		tr.DialContext = nil
+		tr.Dial = func(network, address string) (net.Conn, error) { //nolint:staticcheck // no context needed
+			c, err := dial(t.Context(), network, address)
+			if err == nil {
+				local = fmt.Sprint(c.LocalAddr().(*net.TCPAddr).Port)
+			}
+			return c, err
+		}
+	})
+	for range 2 { // each request has a connection of its own, with the same client
+		get(t, c, lbURL)
+		if line, want := <-lines, "PROXY TCP4 127.0.0.1 203.0.113.7 "+local+" 80\r\n"; line != want {
+			t.Errorf("%q, want %q", line, want)
+		}
+	}
+}
+
+func TestHostileRequestsAreAnsweredAndForgotten(t *testing.T) {
+	t.Parallel()
+	l, _ := httpLab(t, httpService(80), nil)
+	for _, request := range []string{
+		"",
+		"\x00\x01\x02\r\n\r\n",
+		"GET / HTTP/9.9\r\n\r\n",
+		"GET / HTTP/1.1\r\n\r\n",
+		"GET http://[::1 HTTP/1.1\r\nHost: a\r\n\r\n",
+		"CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n",
+		"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: a\r\nCookie: HCLBSTICKY=" + strings.Repeat("|", 5000) + "\r\n\r\n",
+		"GET /" + strings.Repeat("a", 2*maxHeaderBytes) + " HTTP/1.1\r\nHost: a\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n",
+		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+	} {
+		c := l.dial(80)
+		_, _ = io.WriteString(c, request)
+		_ = closeWrite(c)
+		awaitClosed(t, c)
+	}
+	await(t, "all are forgotten", func() bool { return l.open() == 0 })
+	if resp, _ := get(t, l.client(), lbURL); resp.StatusCode != http.StatusOK {
+		t.Errorf("afterwards %d", resp.StatusCode)
+	}
+}
+
+func httpsService(certs ...Certificate) Service {
+	return Service{Protocol: HTTPS, ListenPort: 443, DestinationPort: 80, HTTP: HTTPConfig{Certificates: certs}}
+}
+
+// handshake returns the serial number of the certificate that name gets.
+func (l *lab) handshake(name string) (*tls.Conn, int64) {
+	l.t.Helper()
+	c := tls.Client(l.dial(443), &tls.Config{ServerName: name, InsecureSkipVerify: name == "", RootCAs: testCA().pool}) //nolint:gosec // test
+	if err := c.Handshake(); err != nil {
+		l.t.Fatal(err)
+	}
+	return c, c.ConnectionState().PeerCertificates[0].SerialNumber.Int64()
+}
+
+func TestCertificatesArePickedByNameAndReplacedForNewHandshakes(t *testing.T) {
+	t.Parallel()
+	one, two := certificate(t, 1, "one.example.com"), certificate(t, 2, "two.example.com", "*.wild.example.com")
+	l, targets := httpLab(t, httpsService(one, two), nil)
+	for name, want := range map[string]int64{"one.example.com": 1, "two.example.com": 2, "a.wild.example.com": 2, "": 1} {
+		if _, serial := l.handshake(name); serial != want {
+			t.Errorf("%q gets certificate %d, want %d", name, serial, want)
+		}
+	}
+	old, _ := l.handshake("one.example.com")
+	l.apply(balance([]Service{httpsService(certificate(t, 3, "one.example.com"))}, targets...))
+	if _, serial := l.handshake("one.example.com"); serial != 3 {
+		t.Errorf("new handshakes get certificate %d", serial)
+	}
+	_, _ = io.WriteString(old, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+	if all, err := io.ReadAll(old); err != nil || !strings.HasPrefix(string(all), "HTTP/1.1 200") {
+		t.Errorf("the old connection: %q, %v", all, err)
+	}
+}
+
+func TestHTTPSIsTerminatedAndSpeaksHTTP2WithClients(t *testing.T) {
+	t.Parallel()
+	l, _ := httpLab(t, httpsService(certificate(t, 1, "example.com")), func(w http.ResponseWriter, r *http.Request) {
+		_, _ = fmt.Fprintf(w, "%s %s %s", r.Proto, r.Header.Get("X-Forwarded-Proto"), r.Header.Get("X-Forwarded-Port"))
+	})
+	toLB := func(tr *http.Transport) {
+		tr.TLSClientConfig.ServerName = "example.com"
+	}
+	resp, body := get(t, l.client(toLB), "https://203.0.113.7/")
+	if resp.ProtoMajor != 2 || body != "HTTP/1.1 https 443" {
+		t.Errorf("%s, the target saw %q", resp.Proto, body)
+	}
+	resp, _ = get(t, l.client(toLB, func(tr *http.Transport) { tr.ForceAttemptHTTP2 = false }), "https://203.0.113.7/")
+	if resp.ProtoMajor != 1 {
+		t.Errorf("a client that cannot speak HTTP/2 got %s", resp.Proto)
+	}
+}
+
+func TestIdleHTTP2RequestsAreEndedAndIdleConnectionsCut(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	arrived := make(chan bool, 1)
+	l, _ := httpLab(t, httpsService(certificate(t, 1, "example.com")), func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			arrived <- true
+			<-release
+		}
+	})
+	t.Cleanup(func() { close(release) })
+	c := l.client(func(tr *http.Transport) { tr.TLSClientConfig.ServerName = "example.com" })
+	codes := make(chan int, 1)
+	go func() {
+		resp, err := c.Get("https://203.0.113.7/slow")
+		if err != nil {
+			codes <- 0
+			return
+		}
+		closeQuietly(resp.Body)
+		codes <- resp.StatusCode
+	}()
+	<-arrived
+	l.clock.Step(DefaultIdleTimeout)
+	if code := <-codes; code != http.StatusGatewayTimeout {
+		t.Errorf("%d", code)
+	}
+	get(t, c, "https://203.0.113.7/")
+	l.stepUntil(DefaultIdleTimeout, "the connection is cut", func() bool { return l.open() == 0 })
+}
+
+func TestWithoutCertificateTLSIsPassedThrough(t *testing.T) {
+	t.Parallel()
+	cert := certificate(t, 9, "inner.example.com")
+	pair, err := tls.X509KeyPair([]byte(cert.Chain), []byte(cert.PrivateKey))
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := newTCPTargetAt(t, "inner", "127.0.0.1:0", func(c net.Conn) {
+		tc := tls.Server(c, &tls.Config{Certificates: []tls.Certificate{pair}})
+		_, _ = io.WriteString(tc, "inner\n")
+	})
+	l := newLab(t, Options{})
+	tg := l.place("inner", target.at())
+	l.apply(balance([]Service{httpsService()}, tg))
+	l.awaitHealth(Healthy, 443, tg)
+	c, serial := l.handshake("inner.example.com")
+	if serial != 9 || greeting(t, c) != "inner" {
+		t.Errorf("certificate %d", serial)
+	}
+}
+
+func TestASilentTLSClientIsCut(t *testing.T) {
+	t.Parallel()
+	l, _ := httpLab(t, httpsService(certificate(t, 1, "example.com")), nil)
+	c := l.dial(443)
+	await(t, "it is connected", func() bool { return l.open() == 1 })
+	l.stepUntil(DefaultIdleTimeout, "it is cut", func() bool { return l.open() == 0 })
+	awaitClosed(t, c)
+}
+
+func TestHTTPIsRedirectedToHTTPS(t *testing.T) {
+	t.Parallel()
+	s := httpsService(certificate(t, 1, "example.com"))
+	s.HTTP.RedirectHTTP = true
+	l, targets := httpLab(t, s, nil)
+	if e := l.Endpoints(lbID); len(e) != 2 || e[0].Port != 80 || e[0].Protocol != redirect {
+		t.Errorf("endpoints %+v", e)
+	}
+	c := l.client(oneShot)
+	location := func(host string) string {
+		req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, lbURL+"a/b?c=d%20e", nil)
+		req.Host = host
+		resp, _ := do(t, c, req)
+		if resp.StatusCode != http.StatusMovedPermanently {
+			t.Errorf("%d", resp.StatusCode)
+		}
+		return resp.Header.Get("Location")
+	}
+	for host, want := range map[string]string{
+		"example.com":    "https://example.com/a/b?c=d%20e",
+		"example.com:80": "https://example.com/a/b?c=d%20e",
+		"[2001:db8::1]":  "https://[2001:db8::1]/a/b?c=d%20e",
+	} {
+		if got := location(host); got != want {
+			t.Errorf("Host %s leads to %s, want %s", host, got, want)
+		}
+	}
+	s.ListenPort = 8443
+	l.apply(balance([]Service{s}, targets...))
+	if got := location("example.com"); got != "https://example.com:8443/a/b?c=d%20e" {
+		t.Error(got)
+	}
+
+	// A service of its own on port 80 has precedence, on the listener that is open already.
+	before, _ := l.Locate(lbAddr, 80)
+	l.apply(balance([]Service{s, httpService(80)}, targets...))
+	l.awaitHealth(Healthy, 80, targets...)
+	if resp, _ := get(t, c, lbURL); resp.StatusCode != http.StatusOK {
+		t.Errorf("%d", resp.StatusCode)
+	}
+	if after, _ := l.Locate(lbAddr, 80); after != before {
+		t.Errorf("port 80 moved from %s to %s", before, after)
+	}
+	s.HTTP.RedirectHTTP = false
+	l.apply(balance([]Service{s}, targets...))
+	if _, ok := l.Locate(lbAddr, 80); ok {
+		t.Error("port 80 is open still")
+	}
+}
+
+func TestAPortMayChangeItsProtocolUnderTraffic(t *testing.T) {
+	t.Parallel()
+	l, targets := httpLab(t, httpService(443), nil)
+	plain := l.client()
+	get(t, plain, "http://203.0.113.7:443/")
+	l.apply(balance([]Service{httpsService(certificate(t, 1, "example.com"))}, targets...))
+	secure := l.client(func(tr *http.Transport) { tr.TLSClientConfig.ServerName = "example.com" })
+	if resp, _ := get(t, secure, "https://203.0.113.7/"); resp.StatusCode != http.StatusOK {
+		t.Errorf("%d", resp.StatusCode)
+	}
+	l.apply(balance([]Service{httpService(443)}, targets...))
+	if resp, _ := get(t, l.client(), "http://203.0.113.7:443/"); resp.StatusCode != http.StatusOK {
+		t.Errorf("%d", resp.StatusCode)
+	}
+	// The status was known all the time: the same target, the same check.
+	if h := l.history("a", 443); len(h) != 2 {
+		t.Errorf("history %v", h)
+	}
+}

@@ -1,0 +1,173 @@
+package dataplane
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// service is one listen port at run time.
+type service struct {
+	lb   *balancer
+	port uint16
+	conf atomic.Pointer[serviceConf]
+	turn atomic.Uint64 // round robin
+
+	// web and webTLS speak HTTP with clients. They are made when first needed and then kept: the
+	// protocol of a service may change while clients of the old one are connected.
+	mu      sync.Mutex
+	retired bool
+	web     *webServer
+	webTLS  *webServer
+	proxy   *httpProxy
+}
+
+func newService(lb *balancer, port uint16) *service {
+	s := &service{lb: lb, port: port}
+	s.conf.Store(&serviceConf{})
+	s.proxy = newHTTPProxy(s)
+	return s
+}
+
+// apply makes conf, with a backend for each target, the configuration for what comes next.
+func (s *service) apply(conf *serviceConf, targets []Target) {
+	old := s.conf.Load()
+	if conf.Protocol != redirect {
+		conf.backends = s.reconcile(old, conf, targets)
+	}
+	s.conf.Store(conf)
+	if old.Protocol != "" && old.mode() != conf.mode() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.retireWebLocked()
+	}
+}
+
+// reconcile returns the backends for targets: the ones of old where a target stays, new ones where
+// it is new or moved. The probing of those that are gone ends.
+func (s *service) reconcile(old, conf *serviceConf, targets []Target) []*backend {
+	gone := slices.Clone(old.backends)
+	backends := make([]*backend, 0, len(targets))
+	for _, t := range targets {
+		i := slices.IndexFunc(gone, func(b *backend) bool { return b.target == t })
+		if i >= 0 {
+			b := gone[i]
+			gone = slices.Delete(gone, i, i+1)
+			backends = append(backends, b)
+			if checkChanged(old, conf) {
+				b.watch(conf)
+			}
+			continue
+		}
+		b := newBackend(s, t)
+		backends = append(backends, b)
+		b.watch(conf)
+	}
+	for _, b := range gone {
+		b.unwatch()
+	}
+	if len(gone) > 0 {
+		s.proxy.closeIdle()
+	}
+	return backends
+}
+
+// serve handles a connection by the service's protocol and returns at once.
+func (s *service) serve(c *clientConn) {
+	conf := s.conf.Load()
+	if conf.mode() == TCP {
+		c.tunnel.Store(true)
+		s.lb.engine.tasks.run(func() { s.serveTCP(c, conf) })
+		return
+	}
+	if w := s.webFor(conf); w != nil {
+		w.take(c)
+		return
+	}
+	closeQuietly(c)
+}
+
+// webFor returns the HTTP server for conf's protocol, nil if the service was removed.
+func (s *service) webFor(conf *serviceConf) *webServer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.retired {
+		return nil
+	}
+	if conf.mode() == HTTPS {
+		if s.webTLS == nil {
+			s.webTLS = newWebServer(s, true)
+		}
+		return s.webTLS
+	}
+	if s.web == nil {
+		s.web = newWebServer(s, false)
+	}
+	return s.web
+}
+
+// retire ends a service that was removed: requests in progress are answered, TCP connections stay.
+func (s *service) retire() {
+	for _, b := range s.conf.Load().backends {
+		b.unwatch()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.retired = true
+	s.retireWebLocked()
+}
+
+func (s *service) retireWebLocked() {
+	for _, w := range []*webServer{s.web, s.webTLS} {
+		if w != nil {
+			w.retire()
+		}
+	}
+	s.web, s.webTLS = nil, nil
+}
+
+// close ends a service together with its connections.
+func (s *service) close() {
+	for _, b := range s.conf.Load().backends {
+		b.unwatch()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.retired = true
+	for _, w := range []*webServer{s.web, s.webTLS} {
+		if w != nil {
+			w.close()
+		}
+	}
+	s.proxy.closeIdle()
+}
+
+// errNoTarget means that no target is healthy, or that none of the healthy ones can be reached.
+var errNoTarget = errors.New("no healthy target can be reached")
+
+// pick chooses a backend by the algorithm, or nil. Those in tried are left out.
+func (s *service) pick(conf *serviceConf, tried []*backend) *backend {
+	n := len(conf.backends)
+	if n == 0 {
+		return nil
+	}
+	start := int(s.turn.Add(1)-1) % n
+	var best *backend
+	for i := range n {
+		b := conf.backends[(start+i)%n]
+		if !b.healthy() || slices.Contains(tried, b) {
+			continue
+		}
+		if conf.algorithm != LeastConnections {
+			// Leave the turn behind the chosen one, so that the neighbour of an unhealthy target does
+			// not get its share on top.
+			s.turn.Add(uint64(i))
+			return b
+		}
+		if best == nil || b.active.Load() < best.active.Load() {
+			best = b
+		}
+	}
+	return best
+}

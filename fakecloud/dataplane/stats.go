@@ -1,0 +1,78 @@
+package dataplane
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// rateWindow is the time over which Stats averages its rates. The real load balancer's is not
+// published.
+const rateWindow = 10 * time.Second
+
+// Stats are the figures of one load balancer, named as in its metrics endpoint. Totals count from
+// the moment that the load balancer was applied first.
+type Stats struct {
+	OpenConnections      int64   // open_connections
+	ConnectionsPerSecond float64 // connections_per_second
+	RequestsPerSecond    float64 // requests_per_second; HTTP and HTTPS services only
+	BandwidthIn          float64 // bandwidth.in, bytes per second from clients
+	BandwidthOut         float64 // bandwidth.out, bytes per second to clients
+
+	Connections int64
+	Requests    int64
+	BytesIn     int64
+	BytesOut    int64
+}
+
+// stats counts. Bytes are those on the wire to the client, with TLS, as a load balancer's network
+// interface would count them.
+type stats struct {
+	open, connections, requests, in, out atomic.Int64
+
+	mu      sync.Mutex
+	samples []sample // oldest first, at most rateWindow old except the first
+}
+
+type sample struct {
+	at                             time.Time
+	connections, requests, in, out int64
+}
+
+func (s *stats) now(at time.Time) sample {
+	return sample{at: at, connections: s.connections.Load(), requests: s.requests.Load(), in: s.in.Load(), out: s.out.Load()}
+}
+
+// sample remembers the counters. It is called about once a second, however far the clock went.
+func (s *stats) sample(at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.samples = append(s.samples, s.now(at))
+	for len(s.samples) > 1 && at.Sub(s.samples[1].at) >= rateWindow {
+		s.samples = s.samples[1:]
+	}
+}
+
+func (s *stats) read(at time.Time) Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now(at)
+	out := Stats{
+		OpenConnections: s.open.Load(),
+		Connections:     now.connections,
+		Requests:        now.requests,
+		BytesIn:         now.in,
+		BytesOut:        now.out,
+	}
+	if len(s.samples) == 0 {
+		return out
+	}
+	then := s.samples[0]
+	if elapsed := at.Sub(then.at).Seconds(); elapsed > 0 {
+		out.ConnectionsPerSecond = float64(now.connections-then.connections) / elapsed
+		out.RequestsPerSecond = float64(now.requests-then.requests) / elapsed
+		out.BandwidthIn = float64(now.in-then.in) / elapsed
+		out.BandwidthOut = float64(now.out-then.out) / elapsed
+	}
+	return out
+}
