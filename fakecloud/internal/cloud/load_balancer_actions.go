@@ -3,7 +3,6 @@ package cloud
 import (
 	"fmt"
 	"net/netip"
-	"time"
 )
 
 // unlockedLoadBalancer returns a load balancer on which an action may start.
@@ -130,7 +129,7 @@ func (p Project) ChangeLoadBalancerType(id int64, kind string) (action int64, st
 					"load balancer type %s allows %d %s, the load balancer has %d", t.Name, limit.max, limit.what, limit.have))
 			}
 		}
-		if t.ID != lb.Type.ID && loadBalancerTypeGone(t, now) {
+		if t.ID != lb.Type.ID && t.Deprecation.Retired(now) {
 			return ErrOperation("invalid_load_balancer_type", fmt.Sprintf("load balancer type %s is no longer available", t.Name))
 		}
 		lb.Type = t
@@ -138,52 +137,51 @@ func (p Project) ChangeLoadBalancerType(id int64, kind string) (action int64, st
 	})
 }
 
-func loadBalancerTypeGone(t *LoadBalancerType, now time.Time) bool {
-	return t.Deprecation != nil && !now.Before(t.Deprecation.UnavailableAfter)
-}
-
-// ChangeLoadBalancerDNSPtr starts change_dns_ptr. An empty pointer brings the default back (IPv4) or removes the
-// entry (IPv6). The entry of a Primary IP is set on the Primary IP.
-// Errors: not_found, locked, invalid_input when the address is not one of the load balancer's.
-func (p Project) ChangeLoadBalancerDNSPtr(id int64, ip netip.Addr, ptr string) (action int64, st *State, err error) {
+// ChangeLoadBalancerDNSPtr starts change_dns_ptr. The entry of a Primary IP is set on the Primary IP.
+// Errors: not_found, locked, invalid_input (also when the address is not one of the load
+// balancer's).
+func (p Project) ChangeLoadBalancerDNSPtr(id int64, in ChangeDNSPtr) (action int64, st *State, err error) {
 	st, err = p.update(func(tx *Tx) error {
 		lb, err := tx.unlockedLoadBalancer(id)
 		if err != nil {
 			return err
 		}
-		if ip != lb.IPv4.Addr && ip != lb.IPv6.Addr {
-			return ErrField("ip", fmt.Sprintf("%s is not a public address of the load balancer", ip))
+		if err := in.check(); err != nil {
+			return err
+		}
+		if in.IP != lb.IPv4.Addr && in.IP != lb.IPv6.Addr {
+			return ErrField("ip", fmt.Sprintf("%s is not a public address of the load balancer", in.IP))
 		}
 		action = tx.Start(ActionSpec{
 			Command: "change_dns_ptr", Resources: []Ref{lb.Ref()}, Locks: []Ref{lb.Ref()},
-			Done: func(tx *Tx) error { tx.setLoadBalancerDNSPtr(id, ip, ptr); return nil },
+			Done: func(tx *Tx) error { tx.setLoadBalancerDNSPtr(id, in); return nil },
 		}).ID
 		return nil
 	})
 	return action, st, err
 }
 
-func (tx *Tx) setLoadBalancerDNSPtr(id int64, ip netip.Addr, ptr string) {
-	lb, _ := tx.LoadBalancers.Update(id, func(lb *LoadBalancer) {
-		if ip == lb.IPv4.Addr {
+func (tx *Tx) setLoadBalancerDNSPtr(id int64, in ChangeDNSPtr) {
+	lb, ok := tx.LoadBalancers.Get(id)
+	if !ok {
+		return
+	}
+	v4 := in.IP == lb.IPv4.Addr
+	primary := lb.IPv6.PrimaryIP
+	if v4 {
+		primary = lb.IPv4.PrimaryIP
+	}
+	if primary != 0 {
+		tx.setDNSPtr(primary, in)
+		return
+	}
+	ptr := in.apply(nil)[in.IP]
+	tx.LoadBalancers.Update(id, func(lb *LoadBalancer) {
+		if v4 {
 			lb.IPv4.DNSPtr = ptr
 		} else {
 			lb.IPv6.DNSPtr = ptr
 		}
-	})
-	primary := lb.IPv6.PrimaryIP
-	if ip == lb.IPv4.Addr {
-		primary = lb.IPv4.PrimaryIP
-	}
-	tx.PrimaryIPs.Update(primary, func(p *PrimaryIP) {
-		if p.DNSPtr == nil {
-			p.DNSPtr = map[netip.Addr]string{}
-		}
-		if ptr == "" {
-			delete(p.DNSPtr, ip)
-			return
-		}
-		p.DNSPtr[ip] = ptr
 	})
 }
 
@@ -223,7 +221,7 @@ type AttachLoadBalancer struct {
 // AttachLoadBalancerToNetwork starts attach_to_network. The address is reserved at once and shown when the action
 // has succeeded. A load balancer can be in one network.
 // Errors: not_found, locked, invalid_input, load_balancer_already_attached, ip_not_available,
-// no_subnet_available, conflict.
+// no_subnet_available.
 func (p Project) AttachLoadBalancerToNetwork(id int64, in AttachLoadBalancer) (action int64, st *State, err error) {
 	st, err = p.update(func(tx *Tx) error {
 		lb, err := tx.unlockedLoadBalancer(id)
@@ -233,23 +231,16 @@ func (p Project) AttachLoadBalancerToNetwork(id int64, in AttachLoadBalancer) (a
 		if lb.network() != 0 {
 			return ErrOperation("load_balancer_already_attached", "load balancer is already attached to a network")
 		}
-		network, err := tx.Networks.Find(in.Network)
-		if err != nil {
-			return err
-		}
-		if err := tx.RequireNoConflict(network.Ref()); err != nil {
-			return err
-		}
+		network := Ref{KindNetwork, in.Network}
 		if err := tx.joinNetwork(Join{
 			Member: lb.Ref(), Zone: lb.Location.NetworkZone, Network: in.Network, IP: in.IP, Subnet: in.IPRange,
 		}); err != nil {
 			return err
 		}
 		action = tx.Start(ActionSpec{
-			Command: "attach_to_network", Resources: []Ref{lb.Ref(), network.Ref()}, Locks: []Ref{lb.Ref()},
+			Command: "attach_to_network", Resources: []Ref{lb.Ref(), network}, Locks: []Ref{lb.Ref()},
 			Done: func(tx *Tx) error {
 				tx.joined(lb.Ref(), in.Network)
-				tx.refreshLoadBalancer(id)
 				return nil
 			},
 			Failed: func(tx *Tx) { tx.leaveNetwork(lb.Ref(), in.Network) },
@@ -261,29 +252,26 @@ func (p Project) AttachLoadBalancerToNetwork(id int64, in AttachLoadBalancer) (a
 
 // DetachLoadBalancerFromNetwork starts detach_from_network. Private targets go with the network; a label
 // selector for private addresses stays and selects nothing.
-// Errors: not_found, locked, load_balancer_not_attached_to_network.
+// Errors: not_found, locked, invalid_input when it is not attached.
 func (p Project) DetachLoadBalancerFromNetwork(id, network int64) (action int64, st *State, err error) {
 	st, err = p.update(func(tx *Tx) error {
 		lb, err := tx.unlockedLoadBalancer(id)
 		if err != nil {
 			return err
 		}
-		n, err := tx.Networks.Find(network)
-		if err != nil {
-			return err
-		}
 		if lb.network() != network {
-			return errNotAttached()
+			return ErrField("network", fmt.Sprintf("the load balancer is not attached to network %d", network))
 		}
-		if err := tx.RequireNoConflict(n.Ref()); err != nil {
-			return err
-		}
+		n := Ref{KindNetwork, network}
+		tx.updateMember(lb.Ref(), network, func(m *NetworkMember) { m.Status = MemberDetaching })
 		action = tx.Start(ActionSpec{
-			Command: "detach_from_network", Resources: []Ref{lb.Ref(), n.Ref()}, Locks: []Ref{lb.Ref()},
+			Command: "detach_from_network", Resources: []Ref{lb.Ref(), n}, Locks: []Ref{lb.Ref()},
 			Done: func(tx *Tx) error {
 				tx.leaveNetwork(lb.Ref(), network)
-				tx.refreshLoadBalancer(id)
 				return nil
+			},
+			Failed: func(tx *Tx) {
+				tx.updateMember(lb.Ref(), network, func(m *NetworkMember) { m.Status = MemberOK })
 			},
 		}).ID
 		return nil

@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"regexp"
 	"slices"
-	"strings"
 )
 
 // CreateLoadBalancer is the input of POST /load_balancers. Zero values mean absent.
@@ -97,7 +96,7 @@ func (tx *Tx) newLoadBalancer(in CreateLoadBalancer) (*LoadBalancer, error) {
 	if !ok {
 		return nil, ErrField("load_balancer_type", fmt.Sprintf("load balancer type %q not found", in.Type))
 	}
-	if loadBalancerTypeGone(kind, tx.now) {
+	if kind.Deprecation.Retired(tx.now) {
 		return nil, ErrField("load_balancer_type", fmt.Sprintf("load balancer type %q is no longer available", kind.Name))
 	}
 	location, err := tx.loadBalancerLocation(in)
@@ -120,10 +119,8 @@ func (tx *Tx) newLoadBalancer(in CreateLoadBalancer) (*LoadBalancer, error) {
 	if in.PublicInterface != nil {
 		lb.PublicEnabled = *in.PublicInterface
 	}
-	if in.Network != 0 {
-		if _, err := tx.Networks.Find(in.Network); err != nil {
-			return nil, err
-		}
+	if _, ok := tx.Networks.Get(in.Network); in.Network != 0 && !ok {
+		return nil, ErrField("network", fmt.Sprintf("network with ID '%d' not found", in.Network))
 	}
 	if !lb.PublicEnabled && in.Network == 0 {
 		return nil, errNotAttached()
@@ -215,7 +212,7 @@ func (tx *Tx) claimPrimaryIP(lb *LoadBalancer, id int64, want IPType) (*PrimaryI
 		return nil, ErrField(field, fmt.Sprintf("Primary IP with ID '%d' not found", id))
 	case ip.Type != want:
 		return nil, ErrPrecondition("primary_ip_version_mismatch", fmt.Sprintf("Primary IP %d is not of type %s", id, want))
-	case ip.Assignee != Ref{}:
+	case ip.Assigned():
 		return nil, ErrOperation("primary_ip_assigned", fmt.Sprintf("Primary IP %d is assigned already", id))
 	case ip.Location != nil && ip.Location.Name != lb.Location.Name:
 		return nil, ErrField(field, fmt.Sprintf("Primary IP %d is in another location", id))
@@ -223,7 +220,7 @@ func (tx *Tx) claimPrimaryIP(lb *LoadBalancer, id int64, want IPType) (*PrimaryI
 	if err := tx.RequireNoConflict(ip.Ref()); err != nil {
 		return nil, err
 	}
-	ip, _ = tx.PrimaryIPs.Update(id, func(ip *PrimaryIP) { ip.Assignee = lb.Ref() })
+	tx.assignPrimaryIP(ip, lb.Ref())
 	return ip, nil
 }
 
@@ -235,17 +232,10 @@ func (st *State) PublicDNSPtr(a LoadBalancerIP) string {
 	if ip, ok := st.PrimaryIPs.Get(a.PrimaryIP); ok {
 		ptr = ip.DNSPtr[a.Addr]
 	}
-	if ptr == "" && a.Addr.Is4() {
-		return defaultIPv4DNSPtr(a.Addr)
+	if ptr == "" {
+		return DefaultDNSPtr(a.Addr)
 	}
 	return ptr
-}
-
-// defaultIPv4DNSPtr is the reverse DNS entry that Hetzner sets for an IPv4 address.
-func defaultIPv4DNSPtr(a netip.Addr) string {
-	parts := strings.Split(a.String(), ".")
-	slices.Reverse(parts)
-	return "static." + strings.Join(parts, ".") + ".clients.your-server.de"
 }
 
 // UpdateLoadBalancer changes name and labels. Errors: not_found, invalid_input, uniqueness_error.
@@ -303,23 +293,13 @@ func (tx *Tx) removeLoadBalancer(id int64) {
 	}
 	tx.relinkServers(id, lb.servers(), nil)
 	tx.relinkCertificates(lb.Ref(), lb.certificates(), nil)
-	tx.giveUp(lb.IPv4, lb.IPv4.Addr)
-	tx.giveUp(lb.IPv6, netip.PrefixFrom(lb.IPv6.Addr, 64).Masked().Addr())
+	if lb.IPv4.PrimaryIP == 0 {
+		tx.GiveBack(lb.IPv4.Addr)
+	}
+	if lb.IPv6.PrimaryIP == 0 {
+		tx.GiveBack(netip.PrefixFrom(lb.IPv6.Addr, 64).Masked().Addr())
+	}
+	tx.releasePrimaryIPs(lb.Ref())
 	tx.LoadBalancers.Delete(id)
 	tx.cloud.loadBalancerStats.forget(id)
-}
-
-// giveUp returns an address that the system chose to its pool, and unassigns, or deletes where it says so, a
-// Primary IP.
-func (tx *Tx) giveUp(a LoadBalancerIP, base netip.Addr) {
-	if a.PrimaryIP == 0 {
-		tx.GiveBack(base)
-		return
-	}
-	if ip, ok := tx.PrimaryIPs.Get(a.PrimaryIP); ok && ip.AutoDelete {
-		tx.PrimaryIPs.Delete(ip.ID)
-		tx.GiveBack(base)
-		return
-	}
-	tx.PrimaryIPs.Update(a.PrimaryIP, func(ip *PrimaryIP) { ip.Assignee = Ref{} })
 }

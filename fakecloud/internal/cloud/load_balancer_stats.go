@@ -91,3 +91,9 @@ func (h *statsHistory) forget(lb int64) {
 	defer h.mu.Unlock()
 	delete(h.samples, lb)
 }
+
+func (h *statsHistory) reset() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	clear(h.samples)
+}

@@ -248,19 +248,6 @@ func (st *State) serverAddress(lb *LoadBalancer, t LoadBalancerTarget) (netip.Ad
 	return ip.IP.Addr(), true
 }
 
-// IsPublicTarget tells whether a load balancer sends traffic to this public address of a server as an explicit
-// target, in which case the address cannot be unassigned (server_is_load_balancer_target).
-func (st *State) IsPublicTarget(server int64, ip netip.Addr) bool {
-	for lb := range st.LoadBalancers.All() {
-		if slices.ContainsFunc(lb.Targets, func(t LoadBalancerTarget) bool {
-			return t.Type == "server" && t.Server == server && t.IP == ip
-		}) {
-			return true
-		}
-	}
-	return false
-}
-
 // resolveTargets brings all targets of a load balancer up to date.
 func (tx *Tx) resolveTargets(lb *LoadBalancer) {
 	lb.Targets = slices.DeleteFunc(lb.Targets, func(t LoadBalancerTarget) bool {
