@@ -93,11 +93,7 @@ func (m *metricsRange) chooseStep(text string, fail func(name, message string)) 
 func (m *metricsRange) times(now time.Time) []time.Time {
 	var out []time.Time
 	step := time.Duration(m.step) * time.Second
-	for i := range maxMetricSamples {
-		t := m.start.Add(time.Duration(i) * step)
-		if t.After(m.end) || t.After(now) {
-			break
-		}
+	for t := m.start; len(out) < maxMetricSamples && !t.After(m.end) && !t.After(now); t = t.Add(step) {
 		if now.Sub(t) <= metricRetention {
 			out = append(out, t)
 		}
