@@ -26,7 +26,7 @@ func loadBalancerRoutes() []Route {
 		{http.MethodGet, "/load_balancers/{id}", "get_load_balancer", loadBalancers.get},
 		{http.MethodPut, "/load_balancers/{id}", "update_load_balancer", loadBalancers.update(cloud.Project.UpdateLoadBalancer)},
 		{http.MethodDelete, "/load_balancers/{id}", "delete_load_balancer", deleteLoadBalancer},
-		{http.MethodGet, "/load_balancers/{id}/metrics", "get_load_balancer_metrics", loadBalancerMetrics},
+		{http.MethodGet, "/load_balancers/{id}/metrics", "get_load_balancer_metrics", getLoadBalancerMetrics},
 		{http.MethodPost, action + "add_service", "add_load_balancer_service", addLoadBalancerService},
 		{http.MethodPost, action + "update_service", "update_load_balancer_service", updateLoadBalancerService},
 		{http.MethodPost, action + "delete_service", "delete_load_balancer_service", deleteLoadBalancerService},

@@ -25,10 +25,45 @@ func (p Project) ReportLoadBalancerStats(lb int64, s LoadBalancerStats) {
 	p.cloud.loadBalancerStats.add(lb, p.cloud.Now(), s)
 }
 
-// LoadBalancerStatsAt returns the figures of a load balancer at each of some times: the latest report at or
-// before the time that is not older than the given age, or zeros.
-func (p Project) LoadBalancerStatsAt(lb int64, times []time.Time, age time.Duration) []LoadBalancerStats {
-	return p.cloud.loadBalancerStats.at(lb, times, age)
+// loadBalancerSeries are the series of each type of metric (API document, get metrics for a load
+// balancer).
+var loadBalancerSeries = map[string][]struct {
+	name  string
+	value func(LoadBalancerStats) float64
+}{
+	"open_connections":       {{"open_connections", func(s LoadBalancerStats) float64 { return s.OpenConnections }}},
+	"connections_per_second": {{"connections_per_second", func(s LoadBalancerStats) float64 { return s.ConnectionsPerSecond }}},
+	"requests_per_second":    {{"requests_per_second", func(s LoadBalancerStats) float64 { return s.RequestsPerSecond }}},
+	"bandwidth": {
+		{"bandwidth.in", func(s LoadBalancerStats) float64 { return s.BandwidthIn }},
+		{"bandwidth.out", func(s LoadBalancerStats) float64 { return s.BandwidthOut }},
+	},
+}
+
+// minStatsAge is how long a reported figure counts where samples are closer than that.
+const minStatsAge = time.Minute
+
+// LoadBalancerMetrics returns the metrics of the given types (open_connections, connections_per_second,
+// requests_per_second, bandwidth): at each point in time the latest figures that were reported up to then,
+// if they are no older than a step or a minute, and zeros where nothing was. Errors: not_found.
+func (p Project) LoadBalancerMetrics(id int64, types []string, r MetricRange) ([]MetricSeries, error) {
+	lb, err := p.View().LoadBalancers.Find(id)
+	if err != nil {
+		return nil, err
+	}
+	times := r.Times(p.cloud.Now(), lb.Created)
+	stats := p.cloud.loadBalancerStats.at(id, times, max(minStatsAge, r.Step))
+	var out []MetricSeries
+	for _, t := range types {
+		for _, series := range loadBalancerSeries[t] {
+			values := make([]float64, len(times))
+			for i, s := range stats {
+				values[i] = series.value(s)
+			}
+			out = append(out, MetricSeries{series.name, times, values})
+		}
+	}
+	return out, nil
 }
 
 // maxStatsPerLoadBalancer bounds the memory: an hour of a report every second.

@@ -594,13 +594,35 @@ func TestFiguresAreTheLatestReported(t *testing.T) {
 		p.ReportLoadBalancerStats(lb.ID, LoadBalancerStats{OpenConnections: float64(i + 1), BandwidthIn: 100})
 		clk.Step(10 * time.Second)
 	}
-	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
-	got := p.LoadBalancerStatsAt(lb.ID, []time.Time{at(-1), at(0), at(9), at(10), at(25), at(80), at(81)}, time.Minute)
-	want := []float64{0, 1, 1, 2, 3, 3, 0}
-	for i, s := range got {
-		if s.OpenConnections != want[i] {
-			t.Errorf("sample %d: %v, want %v", i, s.OpenConnections, want[i])
+	clk.Step(2 * time.Minute)
+	metrics := func(from, to, step time.Duration, types ...string) map[string][]float64 {
+		t.Helper()
+		r, err := NewMetricRange(start.Add(from), start.Add(to), step)
+		if err != nil {
+			t.Fatal(err)
 		}
+		series, err := p.LoadBalancerMetrics(lb.ID, types, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := map[string][]float64{}
+		for _, s := range series {
+			out[s.Name] = s.Values
+		}
+		return out
+	}
+	got := metrics(-time.Second, 28*time.Second, 5*time.Second, "open_connections", "bandwidth")
+	want := map[string][]float64{
+		"open_connections": {0, 1, 1, 2, 2, 3}, "bandwidth.in": {0, 100, 100, 100, 100, 100}, "bandwidth.out": {0, 0, 0, 0, 0, 0},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+	if got := metrics(79*time.Second, 83*time.Second, time.Second, "open_connections")["open_connections"]; !slices.Equal(got, []float64{3, 3, 0, 0}) {
+		t.Errorf("a minute after the last report: %v", got)
+	}
+	if _, err := p.LoadBalancerMetrics(5, nil, MetricRange{Step: time.Second}); codeOf(err) != "not_found" {
+		t.Errorf("metrics of nothing: %v", err)
 	}
 	for range 2 * maxStatsPerLoadBalancer {
 		clk.Step(time.Millisecond)
