@@ -28,6 +28,7 @@ func Routes() []Route {
 		datacenterRoutes(),
 		serverTypeRoutes(),
 		loadBalancerTypeRoutes(),
+		loadBalancerRoutes(),
 		isoRoutes(),
 		pricingRoutes(),
 		imageRoutes(),

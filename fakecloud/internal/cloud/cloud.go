@@ -31,6 +31,11 @@ type Options struct {
 	// LoadBalancerIPv4, if set, is the pool for load balancers' addresses, so that they can be on
 	// a network that a data plane can listen on.
 	LoadBalancerIPv4 netip.Prefix
+	// DedicatedServers are the public addresses of the owner's dedicated servers, the only ones that
+	// load balancers take as ip targets. Nil means any address that the cloud has not given away.
+	DedicatedServers []netip.Prefix
+	// TargetHealth says where the health of load balancers' targets comes from. Default: HealthFollowsPower.
+	TargetHealth HealthRule
 	// Seed makes generated values (passwords, MAC addresses) reproducible.
 	Seed uint64
 }
@@ -56,6 +61,11 @@ type Cloud struct {
 	lbIPs   *addressPool  // the same as ips unless configured
 	changed chan struct{} // closed, and replaced, by every commit
 	events  eventHub
+
+	healthRule HealthRule
+
+	dedicated         []netip.Prefix
+	loadBalancerStats statsHistory
 
 	wake   chan struct{} // tells the runner that the earliest job has changed
 	closed chan struct{}
@@ -100,7 +110,9 @@ func New(o Options) *Cloud {
 	c := &Cloud{
 		clock: o.Clock, catalogue: o.Catalogue, limits: o.Limits, seed: o.Seed,
 		changed: make(chan struct{}), wake: make(chan struct{}, 1), closed: make(chan struct{}),
-		ips: newAddressPool(o.PublicIPv4, o.PublicIPv6), ca: authority{seed: o.Seed},
+		ips:        newAddressPool(o.PublicIPv4, o.PublicIPv6),
+		ca:         authority{seed: o.Seed},
+		healthRule: o.TargetHealth, dedicated: slices.Clone(o.DedicatedServers),
 	}
 	c.lbIPs = c.ips
 	if o.LoadBalancerIPv4.IsValid() {
@@ -213,6 +225,7 @@ func (c *Cloud) Reset() {
 	}
 	c.ips.reset()
 	c.lbIPs.reset()
+	c.loadBalancerStats.reset()
 	c.broadcast()
 }
 

@@ -7,6 +7,19 @@ import (
 )
 
 // LoadBalancer distributes connections or HTTP requests over targets.
+//
+// Reproduced: services and targets with all their rules, limits of the type, label selector targets that
+// follow the labels, one private network at a time, the public interface, public addresses of its
+// own or Primary IPs for its whole life, and the references that servers and certificates show
+// (Server.LoadBalancers, Certificate.UsedBy). While an action runs, other actions are refused as
+// locked; what an action changes is visible when it has succeeded.
+//
+// Left out: traffic counters (ingoing and outgoing traffic are null), abuse blocking beyond what a
+// Primary IP says, whether a type can be had in a location. Where the documents do not say what
+// happens, the comment at that place says what this simulation does:
+//   - a private target goes when the load balancer or its server leaves the network (targets.go);
+//   - a label selector counts as one target, whatever it selects (targets.go);
+//   - a load balancer whose create action fails stays, without its network (CreateLoadBalancer).
 type LoadBalancer struct {
 	Meta
 	Type     *LoadBalancerType
@@ -19,10 +32,14 @@ type LoadBalancer struct {
 	PrivateNets      []LoadBalancerPrivateNet // at most one
 	Algorithm        string                   // round_robin or least_connections
 	Services         []LoadBalancerService    // by ascending listen port
-	Targets          []LoadBalancerTarget
+	Targets          []LoadBalancerTarget     // in the order of adding
 	DeleteProtection bool
 	// Deleting is set while the delete action runs.
 	Deleting bool
+
+	// joining is the network that the create action attaches it to, 0 otherwise. Its private targets
+	// are resolved in it already.
+	joining int64
 }
 
 // LoadBalancerIP is a public address of a load balancer.
@@ -78,17 +95,21 @@ type LoadBalancerHealthCheckHTTP struct {
 	TLS         bool
 }
 
-// LoadBalancerTarget is what receives traffic. Type tells which of Server, Selector and IP is set.
+// LoadBalancerTarget is what receives traffic. Type tells whether Server or Selector is set.
 type LoadBalancerTarget struct {
-	Type         string // server, label_selector, ip
-	Server       int64
-	Selector     string
+	Type     string // server, label_selector, ip
+	Server   int64
+	Selector string
+	// IP is where traffic goes, of server and ip targets: for a server its public IPv4 address, the IPv6
+	// address that was asked for, or its address in the load balancer's network.
 	IP           netip.Addr
 	UsePrivateIP bool
-	// Health is the state per listen port, of server and ip targets.
+	// Health is the state per listen port, of server and ip targets, in the order of the services.
 	Health []TargetHealth
-	// Targets are the servers that a label selector selects now.
+	// Targets are the servers that a label selector selects now, by ascending id.
 	Targets []LoadBalancerTarget
+
+	selector Selector // Selector, parsed
 }
 
 // TargetHealth is what the health checks of one service say of one target.
@@ -98,6 +119,10 @@ type TargetHealth struct {
 	// Detail and HTTPStatusCode are set only when Status is unhealthy.
 	Detail         string
 	HTTPStatusCode int
+
+	// next is the status that HealthFollowsPower brings about at due; "" when nothing is pending.
+	next string
+	due  time.Time
 }
 
 // Clone implements Object.
@@ -138,3 +163,115 @@ func cloneTargets(in []LoadBalancerTarget) []LoadBalancerTarget {
 
 // Ref returns the reference to the load balancer.
 func (lb *LoadBalancer) Ref() Ref { return Ref{KindLoadBalancer, lb.ID} }
+
+// Service returns the service on a listen port.
+func (lb *LoadBalancer) Service(listenPort int) (*LoadBalancerService, bool) {
+	i := slices.IndexFunc(lb.Services, func(s LoadBalancerService) bool { return s.ListenPort == listenPort })
+	if i < 0 {
+		return nil, false
+	}
+	return &lb.Services[i], true
+}
+
+// network returns the id of the network that the load balancer is in, or 0.
+func (lb *LoadBalancer) network() int64 {
+	if len(lb.PrivateNets) > 0 {
+		return lb.PrivateNets[0].Network
+	}
+	return lb.joining
+}
+
+// certificates returns the ids of all certificates that the services use, sorted, each once.
+func (lb *LoadBalancer) certificates() []int64 {
+	var ids []int64
+	for _, s := range lb.Services {
+		if s.HTTP != nil {
+			ids = append(ids, s.HTTP.Certificates...)
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// servers returns the ids of all servers that are targets, directly or by a label selector, sorted,
+// each once.
+func (lb *LoadBalancer) servers() []int64 {
+	var ids []int64
+	for _, t := range lb.Targets {
+		if t.Server != 0 {
+			ids = append(ids, t.Server)
+		}
+		for _, n := range t.Targets {
+			ids = append(ids, n.Server)
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// storeLoadBalancer stores a new or changed load balancer and brings up to date what servers and
+// certificates show of it.
+func (tx *Tx) storeLoadBalancer(lb *LoadBalancer) {
+	old, existed := tx.LoadBalancers.Get(lb.ID)
+	tx.LoadBalancers.Put(lb)
+	var servers, certificates []int64
+	if existed {
+		servers, certificates = old.servers(), old.certificates()
+	}
+	tx.relinkServers(lb.ID, servers, lb.servers())
+	tx.relinkCertificates(lb.Ref(), certificates, lb.certificates())
+}
+
+// refreshLoadBalancer resolves the targets anew after the load balancer joined or left a network.
+// It does nothing when there is no such load balancer.
+func (tx *Tx) refreshLoadBalancer(id int64) {
+	lb, ok := tx.LoadBalancers.Get(id)
+	if !ok {
+		return
+	}
+	lb = lb.Clone()
+	tx.resolveTargets(lb)
+	tx.settleHealth(lb)
+	tx.storeLoadBalancer(lb)
+}
+
+func (tx *Tx) relinkServers(lb int64, before, after []int64) {
+	for _, id := range missingFrom(after, before) {
+		tx.Servers.Update(id, func(s *Server) {
+			s.LoadBalancers = slices.DeleteFunc(s.LoadBalancers, func(other int64) bool { return other == lb })
+		})
+	}
+	for _, id := range missingFrom(before, after) {
+		tx.Servers.Update(id, func(s *Server) {
+			if i, found := slices.BinarySearch(s.LoadBalancers, lb); !found {
+				s.LoadBalancers = slices.Insert(s.LoadBalancers, i, lb)
+			}
+		})
+	}
+}
+
+func (tx *Tx) relinkCertificates(lb Ref, before, after []int64) {
+	for _, id := range missingFrom(after, before) {
+		tx.Certificates.Update(id, func(c *Certificate) {
+			c.UsedBy = slices.DeleteFunc(c.UsedBy, func(r Ref) bool { return r == lb })
+		})
+	}
+	for _, id := range missingFrom(before, after) {
+		tx.Certificates.Update(id, func(c *Certificate) {
+			if i, found := slices.BinarySearchFunc(c.UsedBy, lb, compareRef); !found {
+				c.UsedBy = slices.Insert(c.UsedBy, i, lb)
+			}
+		})
+	}
+}
+
+// missingFrom returns the items of b that are not in a; both are sorted.
+func missingFrom(a, b []int64) []int64 {
+	var out []int64
+	for _, id := range b {
+		if _, found := slices.BinarySearch(a, id); !found {
+			out = append(out, id)
+		}
+	}
+	return out
+}

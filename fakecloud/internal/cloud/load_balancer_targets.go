@@ -1,6 +1,376 @@
 package cloud
 
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"slices"
+)
+
+// TargetInput names a target, to add or to remove it.
+type TargetInput struct {
+	Type         string // server, label_selector, ip
+	Server       int64
+	ServerIP     netip.Addr // optional: the server's public IPv4, or an address in its IPv6 network
+	Selector     string
+	IP           netip.Addr
+	UsePrivateIP bool
+}
+
+// The targets follow what they name, by these rules:
+//
+//   - A server target goes when its server is deleted, and when there is no address left to send
+//     traffic to: a private target whose server or load balancer leaves the network. (A public IPv4 address
+//     that is a target cannot be unassigned: server_is_load_balancer_target.) The document requires
+//     that a target shows its address, and does not say what happens in this case.
+//   - A label selector always stays. It selects the servers of the project that match and that have an
+//     address of the wanted kind, and each has a health of its own.
+//   - A label selector counts as one target towards the limit of the type, however many servers it
+//     selects.
+//
+// Left out: that targets must be in the load balancer's network zone, which the document does not
+// state, and the ownership of dedicated servers' addresses: an ip target may be any unicast address that
+// the simulated cloud has not given to a resource of its own, unless Options.DedicatedServers names
+// those that are owned.
+
+func errNotAttached() error {
+	return ErrOperation("load_balancer_not_attached_to_network", "load balancer is not attached to a network")
+}
+
+func errPublicDisabled() error {
+	return ErrOperation("load_balancer_public_interface_disabled", "the public interface of the load balancer is disabled")
+}
+
+// addTarget adds a target; resolveTargets has to follow. Errors: those of the API document for add_target,
+// invalid_input, resource_limit_exceeded.
+func (lb *LoadBalancer) addTarget(st *State, c *Cloud, in TargetInput, prefix string) error {
+	t := LoadBalancerTarget{Type: in.Type, UsePrivateIP: in.UsePrivateIP}
+	var err error
+	switch in.Type {
+	case "server":
+		err = lb.serverTarget(st, in, &t, prefix)
+	case "label_selector":
+		err = lb.selectorTarget(in, &t, prefix)
+	case "ip":
+		err = lb.ipTarget(st, c, in, &t, prefix)
+	default:
+		err = ErrField(prefix+"type", "must be one of server, label_selector, ip")
+	}
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(lb.Targets, t.sameAs) {
+		return ErrOperation("target_already_defined", "the load balancer target is already defined")
+	}
+	if len(lb.Targets) >= lb.Type.MaxTargets {
+		return ErrLimitExceeded("load_balancer_target_limit",
+			fmt.Sprintf("load balancer type %s allows %d targets", lb.Type.Name, lb.Type.MaxTargets))
+	}
+	lb.Targets = append(lb.Targets, t)
+	return nil
+}
+
+// sameAs tells whether two targets exclude each other. A server is one target, except that several of
+// its public addresses may be: that is what naming the address is for.
+func (t LoadBalancerTarget) sameAs(o LoadBalancerTarget) bool {
+	if t.Type != o.Type {
+		return false
+	}
+	switch t.Type {
+	case "server":
+		return t.Server == o.Server && (t.UsePrivateIP || o.UsePrivateIP || t.IP == o.IP)
+	case "label_selector":
+		return t.Selector == o.Selector
+	}
+	return t.IP == o.IP
+}
+
+func (lb *LoadBalancer) serverTarget(st *State, in TargetInput, t *LoadBalancerTarget, prefix string) error {
+	if in.Server == 0 {
+		return ErrField(prefix+"server", "is required for a target of type server")
+	}
+	if _, ok := st.Servers.Get(in.Server); !ok {
+		return ErrField(prefix+"server.id", fmt.Sprintf("server with ID '%d' not found", in.Server))
+	}
+	if in.UsePrivateIP && in.ServerIP.IsValid() {
+		return ErrField(prefix+"server.ip", "is only valid for public targets")
+	}
+	t.Server, t.IP = in.Server, in.ServerIP
+	ip, ok := st.serverAddress(lb, *t)
+	switch {
+	case in.UsePrivateIP && lb.network() == 0:
+		return errNotAttached()
+	case !in.UsePrivateIP && !lb.PublicEnabled:
+		return errPublicDisabled()
+	case in.UsePrivateIP && !ok:
+		return ErrOperation("resolve_cloud_private_targets_error", "server is not attached to the load balancer's network")
+	case in.ServerIP.IsValid() && (!ok || ip != in.ServerIP):
+		return ErrOperation("ip_not_assigned_to_server",
+			fmt.Sprintf("%s is neither the Primary IPv4 nor in the IPv6 network of server %d", in.ServerIP, in.Server))
+	case !ok:
+		return ErrOperation("resolve_cloud_public_targets_error", "server has no public IPv4 address")
+	}
+	t.IP = ip
+	return nil
+}
+
+func (lb *LoadBalancer) selectorTarget(in TargetInput, t *LoadBalancerTarget, prefix string) error {
+	field := prefix + "label_selector.selector"
+	selector, err := ParseSelector(in.Selector)
+	switch {
+	case err != nil:
+		return ErrField(field, err.Error())
+	case selector.Empty():
+		return ErrField(field, "must not be empty")
+	case len([]rune(in.Selector)) > 1000:
+		return ErrField(field, "must have at most 1000 characters")
+	case in.UsePrivateIP && lb.network() == 0:
+		return errNotAttached()
+	case !in.UsePrivateIP && !lb.PublicEnabled:
+		return errPublicDisabled()
+	}
+	t.Selector, t.selector = in.Selector, selector
+	return nil
+}
+
+func (lb *LoadBalancer) ipTarget(st *State, c *Cloud, in TargetInput, t *LoadBalancerTarget, prefix string) error {
+	switch {
+	case !in.IP.IsValid():
+		return ErrField(prefix+"ip.ip", "is required for a target of type ip")
+	case in.UsePrivateIP:
+		return ErrField(prefix+"use_private_ip", "is only valid for targets of type server and label_selector")
+	}
+	t.IP = in.IP
+	if in.IP.IsPrivate() && in.IP.Is4() {
+		return lb.checkVSwitchIP(st, in.IP)
+	}
+	switch {
+	case !lb.PublicEnabled:
+		return errPublicDisabled()
+	case in.IP.IsUnspecified() || in.IP.IsMulticast() || in.IP.IsLinkLocalUnicast() || c.belongsToCloud(in.IP) || !c.dedicatedServer(in.IP):
+		return ErrOperation("ip_not_owned", fmt.Sprintf("%s is not owned by the owner of the project", in.IP))
+	}
+	return nil
+}
+
+// checkVSwitchIP checks a private address of a dedicated server, which is reached through a vSwitch in the load
+// balancer's network.
+func (lb *LoadBalancer) checkVSwitchIP(st *State, ip netip.Addr) error {
+	n, ok := st.Networks.Get(lb.network())
+	if !ok {
+		return errNotAttached()
+	}
+	found := false
+	for _, s := range n.Subnets {
+		if s.Type == "vswitch" {
+			found = true
+			if s.IPRange.Contains(ip) {
+				return nil
+			}
+		}
+	}
+	if !found {
+		return ErrOperation("network_has_no_vswitch_subnet", "the attached network has no vSwitch subnet")
+	}
+	return ErrOperation("ip_not_in_vswitch_subnet", fmt.Sprintf("%s is not in the vSwitch subnet of the attached network", ip))
+}
+
+// belongsToCloud tells whether a public address was given to a server or a load balancer.
+func (c *Cloud) belongsToCloud(ip netip.Addr) bool {
+	network := netip.PrefixFrom(ip, 64).Masked().Addr()
+	for _, p := range []*addressPool{c.ips, c.lbIPs} {
+		if _, used := p.v4.used[ip]; used {
+			return true
+		}
+		if _, used := p.v6.used[network]; used {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *Cloud) dedicatedServer(ip netip.Addr) bool {
+	return c.dedicated == nil ||
+		slices.ContainsFunc(c.dedicated, func(n netip.Prefix) bool { return n.Contains(ip) })
+}
+
+// removeTarget removes a target. A public server target without an address means the one by the
+// server's IPv4 address. Errors: not_found.
+func (lb *LoadBalancer) removeTarget(in TargetInput) error {
+	i := slices.IndexFunc(lb.Targets, func(t LoadBalancerTarget) bool {
+		if t.Type != in.Type {
+			return false
+		}
+		switch t.Type {
+		case "server":
+			return t.Server == in.Server && (in.ServerIP == t.IP || !in.ServerIP.IsValid() && (t.UsePrivateIP || t.IP.Is4()))
+		case "label_selector":
+			return t.Selector == in.Selector
+		}
+		return t.IP == in.IP
+	})
+	if i < 0 {
+		var name any
+		switch in.Type {
+		case "server":
+			name = in.Server
+		case "label_selector":
+			name = in.Selector
+		default:
+			name = in.IP
+		}
+		return ErrNotFound("load_balancer_target", name)
+	}
+	lb.Targets = slices.Delete(lb.Targets, i, i+1)
+	return nil
+}
+
+// serverAddress returns where a server target's traffic goes: its address in the load balancer's network,
+// or its public address of the family that the target has.
+func (st *State) serverAddress(lb *LoadBalancer, t LoadBalancerTarget) (netip.Addr, bool) {
+	s, ok := st.Servers.Get(t.Server)
+	if !ok {
+		return netip.Addr{}, false
+	}
+	if t.UsePrivateIP {
+		n, ok := s.PrivateNet(lb.network())
+		return n.IP, ok
+	}
+	if t.IP.Is6() {
+		ip, ok := st.PrimaryIPs.Get(s.PublicIPv6)
+		return t.IP, ok && ip.IP.Contains(t.IP)
+	}
+	ip, ok := st.PrimaryIPs.Get(s.PublicIPv4)
+	if !ok {
+		return netip.Addr{}, false
+	}
+	return ip.IP.Addr(), true
+}
+
+// resolveTargets brings all targets of a load balancer up to date.
+func (tx *Tx) resolveTargets(lb *LoadBalancer) {
+	lb.Targets = slices.DeleteFunc(lb.Targets, func(t LoadBalancerTarget) bool {
+		switch t.Type {
+		case "server":
+			_, ok := tx.serverAddress(lb, t)
+			return !ok
+		case "ip":
+			return t.IP.Is4() && t.IP.IsPrivate() && lb.checkVSwitchIP(tx.State, t.IP) != nil
+		}
+		return false
+	})
+	for i := range lb.Targets {
+		t := &lb.Targets[i]
+		switch t.Type {
+		case "server":
+			ip, _ := tx.serverAddress(lb, *t)
+			t.sendTo(ip)
+		case "label_selector":
+			known := t.Targets
+			t.Targets = nil
+			for s := range tx.Servers.All() {
+				if nested, ok := tx.selected(lb, t, s, known); ok {
+					t.Targets = append(t.Targets, nested)
+				}
+			}
+		}
+	}
+}
+
+// selected returns a server as a target of a label selector, with the health that it has if it was
+// selected before.
+func (tx *Tx) selected(lb *LoadBalancer, t *LoadBalancerTarget, s *Server, known []LoadBalancerTarget) (LoadBalancerTarget, bool) {
+	if !t.selector.Matches(s.Labels) {
+		return LoadBalancerTarget{}, false
+	}
+	nested := LoadBalancerTarget{Type: "server", Server: s.ID, UsePrivateIP: t.UsePrivateIP}
+	ip, ok := tx.serverAddress(lb, nested)
+	if !ok {
+		return LoadBalancerTarget{}, false
+	}
+	if i, found := findServer(known, s.ID); found {
+		nested = known[i]
+	}
+	nested.sendTo(ip)
+	return nested, true
+}
+
+// sendTo changes a target's address. What is known of its health was about the old one.
+func (t *LoadBalancerTarget) sendTo(ip netip.Addr) {
+	if t.IP != ip {
+		t.IP, t.Health = ip, nil
+	}
+}
+
+func findServer(targets []LoadBalancerTarget, server int64) (int, bool) {
+	return slices.BinarySearchFunc(targets, server, func(t LoadBalancerTarget, id int64) int {
+		return cmp.Compare(t.Server, id)
+	})
+}
+
 // refreshTargets brings the load balancers' targets up to date after a server was created, deleted
-// or changed in its labels, addresses or networks: label selectors select anew, and targets that
-// can no longer exist go. It also keeps Server.LoadBalancers.
-func (tx *Tx) refreshTargets(server int64) {}
+// or changed in its status, labels, addresses or networks: label selectors select anew, and targets that
+// can no longer exist go. It also keeps Server.LoadBalancers. It costs what the load balancers that
+// the server concerns cost, however many servers there are.
+func (tx *Tx) refreshTargets(server int64) {
+	s, _ := tx.Servers.Get(server)
+	var concerned []*LoadBalancer
+	for lb := range tx.LoadBalancers.All() {
+		if slices.ContainsFunc(lb.Targets, func(t LoadBalancerTarget) bool { return t.concerns(server, s) }) {
+			concerned = append(concerned, lb)
+		}
+	}
+	for _, old := range concerned {
+		lb := old.Clone()
+		tx.resolveServer(lb, server, s)
+		tx.settleHealth(lb)
+		if !reflect.DeepEqual(old.Targets, lb.Targets) {
+			tx.storeLoadBalancer(lb)
+		}
+	}
+}
+
+// concerns tells whether a change of a server may change a target; s is nil when it was deleted.
+func (t LoadBalancerTarget) concerns(server int64, s *Server) bool {
+	if t.Type == "server" {
+		return t.Server == server
+	}
+	if _, found := findServer(t.Targets, server); found {
+		return true
+	}
+	return t.Type == "label_selector" && s != nil && t.selector.Matches(s.Labels)
+}
+
+// resolveServer is resolveTargets for one server, which is nil when it was deleted.
+func (tx *Tx) resolveServer(lb *LoadBalancer, server int64, s *Server) {
+	lb.Targets = slices.DeleteFunc(lb.Targets, func(t LoadBalancerTarget) bool {
+		if t.Server != server {
+			return false
+		}
+		_, ok := tx.serverAddress(lb, t)
+		return !ok
+	})
+	for i := range lb.Targets {
+		t := &lb.Targets[i]
+		switch {
+		case t.Server == server:
+			ip, _ := tx.serverAddress(lb, *t)
+			t.sendTo(ip)
+		case t.Type == "label_selector":
+			at, found := findServer(t.Targets, server)
+			nested, ok := LoadBalancerTarget{}, false
+			if s != nil {
+				nested, ok = tx.selected(lb, t, s, t.Targets)
+			}
+			switch {
+			case found && ok:
+				t.Targets[at] = nested
+			case found:
+				t.Targets = slices.Delete(t.Targets, at, at+1)
+			case ok:
+				t.Targets = slices.Insert(t.Targets, at, nested)
+			}
+		}
+	}
+}

@@ -191,6 +191,7 @@ func (tx *Tx) joined(member Ref, network int64) {
 		tx.LoadBalancers.Update(member.ID, func(lb *LoadBalancer) {
 			lb.PrivateNets = append(lb.PrivateNets, LoadBalancerPrivateNet{Network: network, IP: m.IP})
 		})
+		tx.refreshLoadBalancer(member.ID)
 	}
 }
 
@@ -213,6 +214,7 @@ func (tx *Tx) leaveNetwork(member Ref, network int64) {
 		tx.LoadBalancers.Update(member.ID, func(lb *LoadBalancer) {
 			lb.PrivateNets = slices.DeleteFunc(lb.PrivateNets, func(p LoadBalancerPrivateNet) bool { return p.Network == network })
 		})
+		tx.refreshLoadBalancer(member.ID)
 	}
 }
 

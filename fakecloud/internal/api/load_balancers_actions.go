@@ -1,0 +1,209 @@
+package api
+
+import (
+	"net/netip"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/bind"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+)
+
+// serviceRequest is a service in a request: all of it optional, as one is added with defaults or
+// changed by a patch.
+type serviceRequest struct {
+	Protocol        *string             `json:"protocol" check:"oneof=tcp|http|https"`
+	ListenPort      *int                `json:"listen_port" check:"port"`
+	DestinationPort *int                `json:"destination_port" check:"port"`
+	ProxyProtocol   *bool               `json:"proxyprotocol"`
+	HTTP            *serviceHTTPRequest `json:"http"`
+	HealthCheck     *healthCheckRequest `json:"health_check"`
+}
+
+type serviceHTTPRequest struct {
+	CookieName     *string `json:"cookie_name" check:"len=1:100"`
+	CookieLifetime *int    `json:"cookie_lifetime" check:"min=30,max=86400"`
+	TimeoutIdle    *int    `json:"timeout_idle" check:"min=30,max=300"`
+	Certificates   []int64 `json:"certificates" check:"each.min=1"`
+	RedirectHTTP   *bool   `json:"redirect_http"`
+	StickySessions *bool   `json:"sticky_sessions"`
+}
+
+type healthCheckRequest struct {
+	Protocol *string                 `json:"protocol" check:"oneof=tcp|http"`
+	Port     *int                    `json:"port" check:"port"`
+	Interval *int                    `json:"interval" check:"min=3,max=60"`
+	Timeout  *int                    `json:"timeout" check:"min=1,max=60"`
+	Retries  *int                    `json:"retries" check:"min=1,max=5"`
+	HTTP     *healthCheckHTTPRequest `json:"http"`
+}
+
+type healthCheckHTTPRequest struct {
+	Domain      bind.Opt[string] `json:"domain" check:"len=0:128"`
+	Path        *string          `json:"path" check:"len=1:256"`
+	Response    *string          `json:"response" check:"len=0:256"`
+	StatusCodes []string         `json:"status_codes" check:"len=0:20,each.len=1:3"`
+	TLS         *bool            `json:"tls"`
+}
+
+func (s serviceRequest) input() cloud.ServiceInput {
+	in := cloud.ServiceInput{
+		Protocol: s.Protocol, ListenPort: s.ListenPort, DestinationPort: s.DestinationPort, ProxyProtocol: s.ProxyProtocol,
+		HTTP: (*cloud.ServiceHTTPInput)(s.HTTP),
+	}
+	if h := s.HealthCheck; h != nil {
+		in.HealthCheck = &cloud.HealthCheckInput{
+			Protocol: h.Protocol, Port: h.Port, Interval: h.Interval, Timeout: h.Timeout, Retries: h.Retries,
+		}
+		if h.HTTP != nil {
+			in.HealthCheck.HTTP = &cloud.HealthCheckHTTPInput{
+				Path: h.HTTP.Path, Response: h.HTTP.Response, StatusCodes: h.HTTP.StatusCodes, TLS: h.HTTP.TLS,
+			}
+			if h.HTTP.Domain.Present { // null means none, like ""
+				in.HealthCheck.HTTP.Domain = &h.HTTP.Domain.Value
+			}
+		}
+	}
+	return in
+}
+
+func addLoadBalancerService(r *Request) (Response, error) {
+	return withBody(r, func(id int64, body serviceRequest) (int64, *cloud.State, error) {
+		return r.Project.AddLoadBalancerService(id, body.input())
+	})
+}
+
+func updateLoadBalancerService(r *Request) (Response, error) {
+	return withBody(r, func(id int64, body serviceRequest) (int64, *cloud.State, error) {
+		return r.Project.UpdateLoadBalancerService(id, body.input())
+	})
+}
+
+func deleteLoadBalancerService(r *Request) (Response, error) {
+	type request struct {
+		ListenPort int `json:"listen_port" check:"required,port"`
+	}
+	return withBody(r, func(id int64, body request) (int64, *cloud.State, error) {
+		return r.Project.DeleteLoadBalancerService(id, body.ListenPort)
+	})
+}
+
+// withBody answers an action of a load balancer that has a body.
+func withBody[B any](r *Request, do func(id int64, body B) (int64, *cloud.State, error)) (Response, error) {
+	id, err := r.ID(cloud.KindLoadBalancer)
+	if err != nil {
+		return Response{}, err
+	}
+	var body B
+	if err := r.Bind(&body); err != nil {
+		return Response{}, err
+	}
+	action, st, err := do(id, body)
+	return started(st, action, err)
+}
+
+// onLoadBalancer answers an action of a load balancer that has no body.
+func onLoadBalancer(do func(cloud.Project, int64) (int64, *cloud.State, error)) func(*Request) (Response, error) {
+	return func(r *Request) (Response, error) {
+		id, err := r.ID(cloud.KindLoadBalancer)
+		if err != nil {
+			return Response{}, err
+		}
+		action, st, err := do(r.Project, id)
+		return started(st, action, err)
+	}
+}
+
+// targetRequest names a target. Which of its objects has to be there depends on the type; others are
+// ignored.
+type targetRequest struct {
+	Type   string `json:"type" check:"required,oneof=server|label_selector|ip"`
+	Server *struct {
+		ID int64      `json:"id" check:"required,min=1"`
+		IP netip.Addr `json:"ip"`
+	} `json:"server"`
+	LabelSelector *struct {
+		Selector string `json:"selector" check:"required,len=1:1000"`
+	} `json:"label_selector"`
+	IP *struct {
+		IP netip.Addr `json:"ip" check:"required"`
+	} `json:"ip"`
+	UsePrivateIP bool `json:"use_private_ip"`
+}
+
+func (t targetRequest) input() cloud.TargetInput {
+	in := cloud.TargetInput{Type: t.Type, UsePrivateIP: t.UsePrivateIP}
+	switch {
+	case t.Type == "server" && t.Server != nil:
+		in.Server, in.ServerIP = t.Server.ID, t.Server.IP
+	case t.Type == "label_selector" && t.LabelSelector != nil:
+		in.Selector = t.LabelSelector.Selector
+	case t.Type == "ip" && t.IP != nil:
+		in.IP = t.IP.IP
+	}
+	return in
+}
+
+func addLoadBalancerTarget(r *Request) (Response, error) {
+	return withBody(r, func(id int64, body targetRequest) (int64, *cloud.State, error) {
+		return r.Project.AddLoadBalancerTarget(id, body.input())
+	})
+}
+
+func removeLoadBalancerTarget(r *Request) (Response, error) {
+	return withBody(r, func(id int64, body targetRequest) (int64, *cloud.State, error) {
+		return r.Project.RemoveLoadBalancerTarget(id, body.input())
+	})
+}
+
+func attachLoadBalancer(r *Request) (Response, error) {
+	type request struct {
+		Network int64        `json:"network" check:"required,min=1"`
+		IP      netip.Addr   `json:"ip"`
+		IPRange netip.Prefix `json:"ip_range"`
+	}
+	return withBody(r, func(id int64, body request) (int64, *cloud.State, error) {
+		return r.Project.AttachLoadBalancerToNetwork(id, cloud.AttachLoadBalancer(body))
+	})
+}
+
+func detachLoadBalancer(r *Request) (Response, error) {
+	type request struct {
+		Network int64 `json:"network" check:"required,min=1"`
+	}
+	return withBody(r, func(id int64, body request) (int64, *cloud.State, error) {
+		return r.Project.DetachLoadBalancerFromNetwork(id, body.Network)
+	})
+}
+
+func changeLoadBalancerAlgorithm(r *Request) (Response, error) {
+	return withBody(r, func(id int64, body algorithmJSON) (int64, *cloud.State, error) {
+		return r.Project.ChangeLoadBalancerAlgorithm(id, body.Type)
+	})
+}
+
+func changeLoadBalancerType(r *Request) (Response, error) {
+	type request struct {
+		Type bind.IDOrName `json:"load_balancer_type" check:"required"`
+	}
+	return withBody(r, func(id int64, body request) (int64, *cloud.State, error) {
+		return r.Project.ChangeLoadBalancerType(id, string(body.Type))
+	})
+}
+
+func changeLoadBalancerProtection(r *Request) (Response, error) {
+	type request struct {
+		Delete *bool `json:"delete"`
+	}
+	return withBody(r, func(id int64, body request) (int64, *cloud.State, error) {
+		return r.Project.ChangeLoadBalancerProtection(id, body.Delete)
+	})
+}
+
+func changeLoadBalancerDNSPtr(r *Request) (Response, error) {
+	type request struct {
+		IP     netip.Addr       `json:"ip" check:"required"`
+		DNSPtr bind.Opt[string] `json:"dns_ptr"`
+	}
+	return withBody(r, func(id int64, body request) (int64, *cloud.State, error) {
+		return r.Project.ChangeLoadBalancerDNSPtr(id, cloud.ChangeDNSPtr{IP: body.IP, Ptr: body.DNSPtr.Ptr()})
+	})
+}

@@ -1,0 +1,207 @@
+package api
+
+import (
+	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+)
+
+type loadBalancerJSON struct {
+	ID              int64                  `json:"id"`
+	Name            string                 `json:"name"`
+	PublicNet       loadBalancerPublicJSON `json:"public_net"`
+	PrivateNet      []loadBalancerNetJSON  `json:"private_net"`
+	Location        locationJSON           `json:"location"`
+	Type            loadBalancerTypeJSON   `json:"load_balancer_type"`
+	Protection      protectionJSON         `json:"protection"`
+	Labels          map[string]string      `json:"labels"`
+	Created         timeJSON               `json:"created"`
+	Services        []serviceJSON          `json:"services"`
+	Targets         []any                  `json:"targets"`
+	Algorithm       algorithmJSON          `json:"algorithm"`
+	OutgoingTraffic *int64                 `json:"outgoing_traffic"`
+	IngoingTraffic  *int64                 `json:"ingoing_traffic"`
+	IncludedTraffic int64                  `json:"included_traffic"`
+}
+
+type loadBalancerPublicJSON struct {
+	Enabled bool               `json:"enabled"`
+	IPv4    loadBalancerIPJSON `json:"ipv4"`
+	IPv6    loadBalancerIPJSON `json:"ipv6"`
+}
+
+// loadBalancerIPJSON is an address. The id is null while the address is not a Primary IP.
+type loadBalancerIPJSON struct {
+	ID      *int64  `json:"id"`
+	IP      string  `json:"ip"`
+	Blocked bool    `json:"blocked"`
+	DNSPtr  *string `json:"dns_ptr"`
+}
+
+type loadBalancerNetJSON struct {
+	Network int64  `json:"network"`
+	IP      string `json:"ip"`
+}
+
+type algorithmJSON struct {
+	Type string `json:"type" check:"required,oneof=round_robin|least_connections"`
+}
+
+// serviceJSON leaves `http` out where the document's schema of the protocol has none.
+type serviceJSON struct {
+	Protocol        string          `json:"protocol"`
+	ListenPort      int             `json:"listen_port"`
+	DestinationPort int             `json:"destination_port"`
+	ProxyProtocol   bool            `json:"proxyprotocol"`
+	HTTP            any             `json:"http,omitempty"`
+	HealthCheck     healthCheckJSON `json:"health_check"`
+}
+
+type serviceHTTPJSON struct {
+	CookieName     string `json:"cookie_name"`
+	CookieLifetime int    `json:"cookie_lifetime"`
+	TimeoutIdle    int    `json:"timeout_idle"`
+	StickySessions bool   `json:"sticky_sessions"`
+}
+
+type serviceHTTPSJSON struct {
+	serviceHTTPJSON
+	Certificates []int64 `json:"certificates"`
+	RedirectHTTP bool    `json:"redirect_http"`
+}
+
+type healthCheckJSON struct {
+	Protocol string               `json:"protocol"`
+	Port     int                  `json:"port"`
+	Interval int                  `json:"interval"`
+	Timeout  int                  `json:"timeout"`
+	Retries  int                  `json:"retries"`
+	HTTP     *healthCheckHTTPJSON `json:"http,omitempty"`
+}
+
+type healthCheckHTTPJSON struct {
+	Domain      *string  `json:"domain"`
+	Path        string   `json:"path"`
+	Response    string   `json:"response"`
+	StatusCodes []string `json:"status_codes"`
+	TLS         bool     `json:"tls"`
+}
+
+type serverTargetJSON struct {
+	Type         string             `json:"type"`
+	Server       targetServerJSON   `json:"server"`
+	HealthStatus []targetHealthJSON `json:"health_status"`
+	UsePrivateIP bool               `json:"use_private_ip"`
+}
+
+type selectorTargetJSON struct {
+	Type          string             `json:"type"`
+	LabelSelector targetSelectorJSON `json:"label_selector"`
+	Targets       []serverTargetJSON `json:"targets"`
+	UsePrivateIP  bool               `json:"use_private_ip"`
+}
+
+type ipTargetJSON struct {
+	Type         string             `json:"type"`
+	IP           targetIPJSON       `json:"ip"`
+	HealthStatus []targetHealthJSON `json:"health_status"`
+}
+
+type targetServerJSON struct {
+	ID int64  `json:"id"`
+	IP string `json:"ip"`
+}
+
+type targetSelectorJSON struct {
+	Selector string `json:"selector"`
+}
+
+type targetIPJSON struct {
+	IP string `json:"ip"`
+}
+
+// targetHealthJSON has detail and http_status_code only while the target is unhealthy.
+type targetHealthJSON struct {
+	ListenPort     int    `json:"listen_port"`
+	Status         string `json:"status"`
+	Detail         string `json:"detail,omitempty"`
+	HTTPStatusCode int    `json:"http_status_code,omitempty"`
+}
+
+func encodeLoadBalancer(st *cloud.State, lb *cloud.LoadBalancer) any {
+	out := loadBalancerJSON{
+		ID: lb.ID, Name: lb.Name,
+		PublicNet:  loadBalancerPublicJSON{lb.PublicEnabled, encodeLoadBalancerIP(st, lb.IPv4), encodeLoadBalancerIP(st, lb.IPv6)},
+		PrivateNet: []loadBalancerNetJSON{}, Location: encodeLocation(lb.Location), Type: encodeLoadBalancerType(lb.Type),
+		Protection: protectionJSON{lb.DeleteProtection}, Labels: lb.Labels, Created: timeJSON(lb.Created),
+		Services: []serviceJSON{}, Targets: []any{}, Algorithm: algorithmJSON{lb.Algorithm},
+	}
+	for _, n := range lb.PrivateNets {
+		out.PrivateNet = append(out.PrivateNet, loadBalancerNetJSON{n.Network, n.IP.String()})
+	}
+	for _, s := range lb.Services {
+		out.Services = append(out.Services, encodeService(s))
+	}
+	for _, t := range lb.Targets {
+		out.Targets = append(out.Targets, encodeTarget(t))
+	}
+	for _, p := range lb.Type.Prices {
+		if p.Location == lb.Location.Name {
+			out.IncludedTraffic = p.IncludedTraffic
+		}
+	}
+	return out
+}
+
+func encodeLoadBalancerIP(st *cloud.State, a cloud.LoadBalancerIP) loadBalancerIPJSON {
+	return loadBalancerIPJSON{nullable(a.PrimaryIP), a.Addr.String(), a.Blocked, nullable(st.PublicDNSPtr(a))}
+}
+
+func encodeService(s cloud.LoadBalancerService) serviceJSON {
+	out := serviceJSON{
+		Protocol: s.Protocol, ListenPort: s.ListenPort, DestinationPort: s.DestinationPort, ProxyProtocol: s.ProxyProtocol,
+		HealthCheck: healthCheckJSON{
+			Protocol: s.HealthCheck.Protocol, Port: s.HealthCheck.Port, Retries: s.HealthCheck.Retries,
+			Interval: seconds(s.HealthCheck.Interval), Timeout: seconds(s.HealthCheck.Timeout),
+		},
+	}
+	if h := s.HealthCheck.HTTP; h != nil {
+		out.HealthCheck.HTTP = &healthCheckHTTPJSON{nullable(h.Domain), h.Path, h.Response, nonNil(h.StatusCodes), h.TLS}
+	}
+	if h := s.HTTP; h != nil {
+		http := serviceHTTPJSON{h.CookieName, seconds(h.CookieLifetime), seconds(h.TimeoutIdle), h.StickySessions}
+		out.HTTP = http
+		if s.Protocol == "https" {
+			out.HTTP = serviceHTTPSJSON{http, nonNil(h.Certificates), h.RedirectHTTP}
+		}
+	}
+	return out
+}
+
+func seconds(d time.Duration) int { return int(d / time.Second) }
+
+func encodeTarget(t cloud.LoadBalancerTarget) any {
+	switch t.Type {
+	case "server":
+		return encodeServerTarget(t)
+	case "ip":
+		return ipTargetJSON{t.Type, targetIPJSON{t.IP.String()}, encodeHealth(t.Health)}
+	}
+	nested := make([]serverTargetJSON, len(t.Targets))
+	for i, n := range t.Targets {
+		nested[i] = encodeServerTarget(n)
+	}
+	return selectorTargetJSON{t.Type, targetSelectorJSON{t.Selector}, nested, t.UsePrivateIP}
+}
+
+func encodeServerTarget(t cloud.LoadBalancerTarget) serverTargetJSON {
+	return serverTargetJSON{t.Type, targetServerJSON{t.Server, t.IP.String()}, encodeHealth(t.Health), t.UsePrivateIP}
+}
+
+func encodeHealth(health []cloud.TargetHealth) []targetHealthJSON {
+	out := make([]targetHealthJSON, len(health))
+	for i, h := range health {
+		out[i] = targetHealthJSON{h.ListenPort, h.Status, h.Detail, h.HTTPStatusCode}
+	}
+	return out
+}

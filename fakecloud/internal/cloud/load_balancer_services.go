@@ -1,0 +1,371 @@
+package cloud
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// ServiceInput describes a service to add, or the changes of one. A nil field means the default when
+// adding and no change when updating.
+type ServiceInput struct {
+	Protocol        *string
+	ListenPort      *int
+	DestinationPort *int
+	ProxyProtocol   *bool
+	HTTP            *ServiceHTTPInput
+	HealthCheck     *HealthCheckInput
+}
+
+// ServiceHTTPInput is the HTTP part of a ServiceInput. Times are in seconds.
+type ServiceHTTPInput struct {
+	CookieName     *string
+	CookieLifetime *int
+	TimeoutIdle    *int
+	Certificates   []int64 // nil means absent
+	RedirectHTTP   *bool
+	StickySessions *bool
+}
+
+// HealthCheckInput is the health check of a ServiceInput. Times are in seconds.
+type HealthCheckInput struct {
+	Protocol *string
+	Port     *int
+	Interval *int
+	Timeout  *int
+	Retries  *int
+	HTTP     *HealthCheckHTTPInput
+}
+
+// HealthCheckHTTPInput is the HTTP part of a HealthCheckInput.
+type HealthCheckHTTPInput struct {
+	Domain      *string // "" means that no Host header is sent
+	Path        *string
+	Response    *string
+	StatusCodes []string // nil means absent
+	TLS         *bool
+}
+
+// The defaults of a service. Those of the HTTP configuration are in the API document, the others are what the
+// real API answers with.
+const (
+	defaultHTTPPort       = 80
+	defaultHTTPSPort      = 443
+	defaultCookieName     = "HCLBSTICKY"
+	defaultCookieLifetime = 300 * time.Second
+	defaultTimeoutIdle    = 50 * time.Second
+	defaultCheckInterval  = 15 * time.Second
+	defaultCheckTimeout   = 10 * time.Second
+	defaultCheckRetries   = 3
+)
+
+// newService returns the service that an input describes, with all defaults. TLS ends at the load balancer,
+// so that the default destination of https is port 80 like that of http; a tcp service has no
+// default ports.
+func newService(in ServiceInput) (LoadBalancerService, []FieldError) {
+	var f fieldErrors
+	if in.Protocol == nil {
+		f.add("protocol", "is required")
+		return LoadBalancerService{}, f
+	}
+	s := LoadBalancerService{Protocol: *in.Protocol}
+	switch s.Protocol {
+	case "http":
+		s.ListenPort, s.DestinationPort = defaultHTTPPort, defaultHTTPPort
+	case "https":
+		s.ListenPort, s.DestinationPort = defaultHTTPSPort, defaultHTTPPort
+	default:
+		if in.ListenPort == nil {
+			f.add("listen_port", "is required for protocol tcp")
+		}
+		if in.DestinationPort == nil {
+			f.add("destination_port", "is required for protocol tcp")
+		}
+	}
+	if in.ListenPort != nil {
+		s.ListenPort = *in.ListenPort
+	}
+	s.HealthCheck = LoadBalancerHealthCheck{
+		Protocol: "tcp", Interval: defaultCheckInterval, Timeout: defaultCheckTimeout, Retries: defaultCheckRetries,
+	}
+	s.patch(in)
+	if in.HealthCheck == nil || in.HealthCheck.Port == nil {
+		s.HealthCheck.Port = s.DestinationPort
+	}
+	return s, append(f, s.problems(in)...)
+}
+
+// patch applies the fields that are given. What a protocol does not have goes, and what it has and the
+// service had not comes with its defaults.
+func (s *LoadBalancerService) patch(in ServiceInput) {
+	set(&s.Protocol, in.Protocol)
+	set(&s.DestinationPort, in.DestinationPort)
+	set(&s.ProxyProtocol, in.ProxyProtocol)
+	s.patchHTTP(in.HTTP)
+	if in.HealthCheck != nil {
+		s.HealthCheck.patch(*in.HealthCheck)
+	}
+	switch {
+	case s.HealthCheck.Protocol != "http":
+		s.HealthCheck.HTTP = nil
+	case s.HealthCheck.HTTP == nil:
+		s.HealthCheck.HTTP = newHealthCheckHTTP()
+	}
+}
+
+func (s *LoadBalancerService) patchHTTP(in *ServiceHTTPInput) {
+	if s.Protocol == "tcp" {
+		s.HTTP = nil
+		return
+	}
+	if s.HTTP == nil {
+		s.HTTP = &LoadBalancerHTTP{
+			CookieName: defaultCookieName, CookieLifetime: defaultCookieLifetime, TimeoutIdle: defaultTimeoutIdle,
+		}
+	}
+	if in != nil {
+		set(&s.HTTP.CookieName, in.CookieName)
+		setSeconds(&s.HTTP.CookieLifetime, in.CookieLifetime)
+		setSeconds(&s.HTTP.TimeoutIdle, in.TimeoutIdle)
+		set(&s.HTTP.RedirectHTTP, in.RedirectHTTP)
+		set(&s.HTTP.StickySessions, in.StickySessions)
+		if in.Certificates != nil {
+			s.HTTP.Certificates = dedupe(in.Certificates)
+		}
+	}
+	if s.Protocol == "http" {
+		s.HTTP.Certificates, s.HTTP.RedirectHTTP = nil, false
+	}
+}
+
+func newHealthCheckHTTP() *LoadBalancerHealthCheckHTTP {
+	return &LoadBalancerHealthCheckHTTP{Path: "/", StatusCodes: []string{"2??", "3??"}}
+}
+
+func (h *LoadBalancerHealthCheck) patch(in HealthCheckInput) {
+	set(&h.Protocol, in.Protocol)
+	set(&h.Port, in.Port)
+	setSeconds(&h.Interval, in.Interval)
+	setSeconds(&h.Timeout, in.Timeout)
+	set(&h.Retries, in.Retries)
+	if in.HTTP == nil {
+		return
+	}
+	if h.HTTP == nil {
+		h.HTTP = newHealthCheckHTTP()
+	}
+	set(&h.HTTP.Domain, in.HTTP.Domain)
+	set(&h.HTTP.Path, in.HTTP.Path)
+	set(&h.HTTP.Response, in.HTTP.Response)
+	set(&h.HTTP.TLS, in.HTTP.TLS)
+	if in.HTTP.StatusCodes != nil {
+		h.HTTP.StatusCodes = slices.Clone(in.HTTP.StatusCodes)
+	}
+}
+
+func set[T any](dst, src *T) {
+	if src != nil {
+		*dst = *src
+	}
+}
+
+func setSeconds(dst *time.Duration, seconds *int) {
+	if seconds != nil {
+		*dst = time.Duration(*seconds) * time.Second
+	}
+}
+
+func dedupe(ids []int64) []int64 {
+	var out []int64
+	for _, id := range ids {
+		if !slices.Contains(out, id) {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+type fieldErrors []FieldError
+
+func (f *fieldErrors) add(name, format string, args ...any) {
+	*f = append(*f, FieldError{Name: name, Messages: []string{fmt.Sprintf(format, args...)}})
+}
+
+func (f *fieldErrors) between(name string, v, lo, hi int) {
+	if v < lo || v > hi {
+		f.add(name, "must be %d to %d", lo, hi)
+	}
+}
+
+func (f *fieldErrors) length(name, v string, lo, hi int) {
+	if n := len([]rune(v)); n < lo || n > hi {
+		f.add(name, "must have %d to %d characters", lo, hi)
+	}
+}
+
+var (
+	// A cookie's name is a token (RFC 6265).
+	cookieName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
+	statusCode = regexp.MustCompile(`^[0-9?*]{1,3}$`)
+)
+
+// problems checks a finished service against the ranges of the API document, and the input against what its
+// protocol has.
+func (s *LoadBalancerService) problems(in ServiceInput) []FieldError {
+	var f fieldErrors
+	if !slices.Contains([]string{"tcp", "http", "https"}, s.Protocol) {
+		f.add("protocol", "must be one of tcp, http, https")
+		return f
+	}
+	if s.ListenPort != 0 || in.ListenPort != nil {
+		f.between("listen_port", s.ListenPort, 1, 65535)
+	}
+	if s.DestinationPort != 0 || in.DestinationPort != nil {
+		f.between("destination_port", s.DestinationPort, 1, 65535)
+	}
+	f = append(f, s.httpProblems(in.HTTP)...)
+	f = append(f, s.HealthCheck.problems(s.DestinationPort != 0)...)
+	return f
+}
+
+func (s *LoadBalancerService) httpProblems(in *ServiceHTTPInput) []FieldError {
+	var f fieldErrors
+	if in == nil {
+		in = &ServiceHTTPInput{}
+	}
+	if s.Protocol != "https" && len(in.Certificates) > 0 {
+		f.add("http.certificates", "is only available for protocol https")
+	}
+	if s.Protocol != "https" && in.RedirectHTTP != nil && *in.RedirectHTTP {
+		f.add("http.redirect_http", "is only available for protocol https")
+	}
+	if s.Protocol == "tcp" {
+		if in.StickySessions != nil && *in.StickySessions {
+			f.add("http.sticky_sessions", "is only available for protocols http and https")
+		}
+		return f
+	}
+	if s.Protocol == "https" && len(s.HTTP.Certificates) == 0 {
+		f.add("http.certificates", "at least one certificate is required for protocol https")
+	}
+	f.length("http.cookie_name", s.HTTP.CookieName, 1, 100)
+	if s.HTTP.CookieName != "" && !cookieName.MatchString(s.HTTP.CookieName) {
+		f.add("http.cookie_name", "is not a valid name of a cookie")
+	}
+	f.between("http.cookie_lifetime", int(s.HTTP.CookieLifetime/time.Second), 30, 86400)
+	f.between("http.timeout_idle", int(s.HTTP.TimeoutIdle/time.Second), 30, 300)
+	return f
+}
+
+func (h *LoadBalancerHealthCheck) problems(portKnown bool) []FieldError {
+	var f fieldErrors
+	if h.Protocol != "tcp" && h.Protocol != "http" {
+		f.add("health_check.protocol", "must be one of tcp, http")
+	}
+	if h.Port != 0 || portKnown {
+		f.between("health_check.port", h.Port, 1, 65535)
+	}
+	f.between("health_check.interval", int(h.Interval/time.Second), 3, 60)
+	f.between("health_check.timeout", int(h.Timeout/time.Second), 1, 60)
+	f.between("health_check.retries", h.Retries, 1, 5)
+	if h.HTTP == nil {
+		return f
+	}
+	f.length("health_check.http.domain", h.HTTP.Domain, 0, 128)
+	if strings.ContainsAny(h.HTTP.Domain, " %\\") {
+		f.add("health_check.http.domain", "must not contain spaces, percent or backslash symbols")
+	}
+	f.length("health_check.http.path", h.HTTP.Path, 1, 256)
+	if strings.Contains(h.HTTP.Path, " ") {
+		f.add("health_check.http.path", "must not contain spaces, use percent-encoding instead")
+	}
+	f.length("health_check.http.response", h.HTTP.Response, 0, 256)
+	if len(h.HTTP.StatusCodes) > 20 {
+		f.add("health_check.http.status_codes", "must have at most 20 items")
+	}
+	for i, c := range h.HTTP.StatusCodes {
+		if !statusCode.MatchString(c) {
+			f.add(fmt.Sprintf("health_check.http.status_codes.%d", i), "must be a status code such as 200, in which ? and * are wildcards")
+		}
+	}
+	return f
+}
+
+// invalidService returns an invalid_input error for problems of a service whose fields have the prefix in
+// the request, or nil.
+func invalidService(prefix string, problems []FieldError) error {
+	if len(problems) == 0 {
+		return nil
+	}
+	for i := range problems {
+		problems[i].Name = prefix + problems[i].Name
+	}
+	return ErrInvalidInput(problems...)
+}
+
+// addService adds a service. Errors: invalid_input, source_port_already_used (412),
+// resource_limit_exceeded.
+func (lb *LoadBalancer) addService(st *State, in ServiceInput, prefix string) error {
+	s, problems := newService(in)
+	if err := invalidService(prefix, problems); err != nil {
+		return err
+	}
+	if _, taken := lb.Service(s.ListenPort); taken {
+		return ErrPrecondition("source_port_already_used", fmt.Sprintf("source port %d is already in use", s.ListenPort))
+	}
+	if len(lb.Services) >= lb.Type.MaxServices {
+		return ErrLimitExceeded("load_balancer_service_limit",
+			fmt.Sprintf("load balancer type %s allows %d services", lb.Type.Name, lb.Type.MaxServices))
+	}
+	lb.Services = append(lb.Services, s)
+	slices.SortFunc(lb.Services, func(a, b LoadBalancerService) int { return cmp.Compare(a.ListenPort, b.ListenPort) })
+	return lb.checkCertificates(st, s, prefix)
+}
+
+// updateService changes the service that listens on the input's port.
+// Errors: not_found, invalid_input, resource_limit_exceeded. The port itself cannot change, so that the
+// document's 422 source_port_already_used never comes.
+func (lb *LoadBalancer) updateService(st *State, in ServiceInput) error {
+	if in.ListenPort == nil {
+		return ErrField("listen_port", "is required")
+	}
+	s, ok := lb.Service(*in.ListenPort)
+	if !ok {
+		return ErrNotFound("load_balancer_service", *in.ListenPort)
+	}
+	s.patch(in)
+	if err := invalidService("", s.problems(in)); err != nil {
+		return err
+	}
+	return lb.checkCertificates(st, *s, "")
+}
+
+// deleteService removes the service that listens on a port. Errors: not_found.
+func (lb *LoadBalancer) deleteService(port int) error {
+	if _, ok := lb.Service(port); !ok {
+		return ErrNotFound("load_balancer_service", port)
+	}
+	lb.Services = slices.DeleteFunc(lb.Services, func(s LoadBalancerService) bool { return s.ListenPort == port })
+	return nil
+}
+
+// checkCertificates checks that the certificates of one service exist, and that the load balancer has no
+// more than its type allows. A managed certificate that is not issued yet can be used.
+func (lb *LoadBalancer) checkCertificates(st *State, s LoadBalancerService, prefix string) error {
+	if s.HTTP == nil {
+		return nil
+	}
+	for _, id := range s.HTTP.Certificates {
+		if _, ok := st.Certificates.Get(id); !ok {
+			return ErrField(prefix+"http.certificates", fmt.Sprintf("certificate with ID '%d' not found", id))
+		}
+	}
+	if n := lb.Type.MaxAssignedCertificates; len(lb.certificates()) > n {
+		return ErrLimitExceeded("load_balancer_certificate_limit",
+			fmt.Sprintf("load balancer type %s allows %d certificates", lb.Type.Name, n))
+	}
+	return nil
+}

@@ -1,0 +1,638 @@
+package cloud
+
+import (
+	"errors"
+	"net/netip"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	testclock "k8s.io/utils/clock/testing"
+)
+
+var lbTypes = []*LoadBalancerType{
+	{ID: 1, Name: "small", MaxServices: 2, MaxTargets: 2, MaxAssignedCertificates: 1},
+	{ID: 2, Name: "big", MaxServices: 10, MaxTargets: 50, MaxAssignedCertificates: 10},
+}
+
+// lbCloud returns a project whose actions take a second, with the network "net" of networkCloud's kind.
+func lbCloud(t *testing.T, change ...func(*Options)) (Project, *Network, *testclock.FakeClock) {
+	t.Helper()
+	clk := testclock.NewFakeClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
+	o := Options{Clock: clk, Profile: ProfileFixed(time.Second), Catalogue: &Catalogue{
+		Locations: []*Location{
+			{ID: 1, Name: "fsn1", NetworkZone: "eu-central"}, {ID: 2, Name: "nbg1", NetworkZone: "eu-central"},
+			{ID: 4, Name: "ash", NetworkZone: "us-east"},
+		},
+		LoadBalancerTypes: lbTypes,
+	}}
+	for _, f := range change {
+		f(&o)
+	}
+	c := New(o)
+	t.Cleanup(c.Close)
+	p, _ := c.Project(1)
+	return p, lbNetwork(t, p, "net", "10.0"), clk
+}
+
+func lbNetwork(t *testing.T, p Project, name, prefix string) *Network {
+	t.Helper()
+	n, _, err := p.CreateNetwork(CreateNetwork{Name: name, IPRange: netip.MustParsePrefix(prefix + ".0.0/16"), Subnets: []Subnet{
+		{Type: SubnetCloud, IPRange: netip.MustParsePrefix(prefix + ".1.0/24"), NetworkZone: "eu-central"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// must runs a write that cannot fail.
+func must(t *testing.T, p Project, fn func(*Tx)) {
+	t.Helper()
+	if _, err := p.update(func(tx *Tx) error { fn(tx); return nil }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lbServer stores a running server with an IPv4 and an IPv6 address, in the given networks.
+func lbServer(t *testing.T, p Project, name string, labels map[string]string, networks ...*Network) *Server {
+	t.Helper()
+	var s *Server
+	must(t, p, func(tx *Tx) {
+		l, _ := tx.Catalogue.Location("fsn1")
+		v4, err4 := tx.TakeIPv4()
+		v6, err6 := tx.TakeIPv6()
+		if err := errors.Join(err4, err6); err != nil {
+			t.Fatal(err)
+		}
+		s = &Server{Meta: tx.NewMeta(name, labels), Status: ServerRunning, Location: l}
+		for _, ip := range []*PrimaryIP{
+			{Meta: tx.NewMeta(name+"-4", nil), Type: IPv4, IP: netip.PrefixFrom(v4, 32), Location: l, Assignee: s.Ref()},
+			{Meta: tx.NewMeta(name+"-6", nil), Type: IPv6, IP: v6, Location: l, Assignee: s.Ref()},
+		} {
+			tx.PrimaryIPs.Put(ip)
+		}
+		s.PublicIPv4, s.PublicIPv6 = s.ID+1, s.ID+2
+		tx.Servers.Put(s)
+		tx.refreshTargets(s.ID)
+		for _, n := range networks {
+			if err := tx.joinNetwork(Join{Member: s.Ref(), Zone: "eu-central", Network: n.ID}); err != nil {
+				t.Fatal(err)
+			}
+			tx.joined(s.Ref(), n.ID)
+		}
+	})
+	return getServer(t, p, s.ID)
+}
+
+func getServer(t *testing.T, p Project, id int64) *Server {
+	t.Helper()
+	s, ok := p.View().Servers.Get(id)
+	if !ok {
+		t.Fatalf("server %d is gone", id)
+	}
+	return s
+}
+
+func getLB(t *testing.T, p Project, id int64) *LoadBalancer {
+	t.Helper()
+	lb, ok := p.View().LoadBalancers.Get(id)
+	if !ok {
+		t.Fatalf("load balancer %d is gone", id)
+	}
+	return lb
+}
+
+func publicIPv4(p Project, s *Server) netip.Addr {
+	ip, _ := p.View().PrimaryIPs.Get(s.PublicIPv4)
+	return ip.IP.Addr()
+}
+
+// newLB creates a load balancer, in fsn1 and of type "big" unless told otherwise, and lets its create
+// action end.
+func newLB(t *testing.T, p Project, clk *testclock.FakeClock, in CreateLoadBalancer) *LoadBalancer {
+	t.Helper()
+	lb, action, _, err := p.CreateLoadBalancer(lbDefaults(in))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended(t, p, clk, action, "")
+	return getLB(t, p, lb.ID)
+}
+
+func lbDefaults(in CreateLoadBalancer) CreateLoadBalancer {
+	if in.Name == "" {
+		in.Name = "lb"
+	}
+	if in.Type == "" {
+		in.Type = "big"
+	}
+	if in.Location == "" && in.NetworkZone == "" {
+		in.Location = "fsn1"
+	}
+	return in
+}
+
+// ended steps the clock to the end of an action and checks how it ended.
+func ended(t *testing.T, p Project, clk *testclock.FakeClock, action int64, code Code) {
+	t.Helper()
+	clk.Step(time.Second)
+	a, ok := p.View().Actions.Get(action)
+	if !ok || a.Status == ActionRunning || a.ErrorCode != code {
+		t.Fatalf("action %d: %+v, want it to end with code %q", action, a, code)
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func tcp(listen, destination int) ServiceInput {
+	return ServiceInput{Protocol: ptr("tcp"), ListenPort: &listen, DestinationPort: &destination}
+}
+
+func serverTarget(s *Server) TargetInput { return TargetInput{Type: "server", Server: s.ID} }
+
+func privateTarget(s *Server) TargetInput {
+	return TargetInput{Type: "server", Server: s.ID, UsePrivateIP: true}
+}
+
+func selectorTarget(s string) TargetInput { return TargetInput{Type: "label_selector", Selector: s} }
+
+func ipTarget(ip string) TargetInput { return TargetInput{Type: "ip", IP: netip.MustParseAddr(ip)} }
+
+// putCertificate stores a certificate and returns its id.
+func putCertificate(t *testing.T, p Project, name string) (id int64) {
+	t.Helper()
+	must(t, p, func(tx *Tx) {
+		c := &Certificate{Meta: tx.NewMeta(name, nil), Type: "uploaded"}
+		tx.Certificates.Put(c)
+		id = c.ID
+	})
+	return id
+}
+
+func TestANewLoadBalancerHasAllDefaults(t *testing.T) {
+	t.Parallel()
+	p, _, clk := lbCloud(t)
+	cert := putCertificate(t, p, "cert")
+	lb := newLB(t, p, clk, CreateLoadBalancer{NetworkZone: "eu-central", Services: []ServiceInput{
+		{Protocol: ptr("https"), HTTP: &ServiceHTTPInput{Certificates: []int64{cert, cert}}, HealthCheck: &HealthCheckInput{Protocol: ptr("http")}},
+		tcp(25, 2525),
+		{Protocol: ptr("http")},
+	}})
+	check := func(port int) LoadBalancerHealthCheck {
+		return LoadBalancerHealthCheck{Protocol: "tcp", Port: port, Interval: 15 * time.Second, Timeout: 10 * time.Second, Retries: 3}
+	}
+	overHTTP := check(80)
+	overHTTP.Protocol = "http"
+	overHTTP.HTTP = &LoadBalancerHealthCheckHTTP{Path: "/", StatusCodes: []string{"2??", "3??"}}
+	http := func() *LoadBalancerHTTP {
+		return &LoadBalancerHTTP{CookieName: "HCLBSTICKY", CookieLifetime: 300 * time.Second, TimeoutIdle: 50 * time.Second}
+	}
+	https := http()
+	https.Certificates = []int64{cert}
+	want := []LoadBalancerService{
+		{Protocol: "tcp", ListenPort: 25, DestinationPort: 2525, HealthCheck: check(2525)},
+		{Protocol: "http", ListenPort: 80, DestinationPort: 80, HTTP: http(), HealthCheck: check(80)},
+		{Protocol: "https", ListenPort: 443, DestinationPort: 80, HTTP: https, HealthCheck: overHTTP},
+	}
+	if !reflect.DeepEqual(lb.Services, want) {
+		t.Errorf("services\n%+v\nwant\n%+v", lb.Services, want)
+	}
+	if lb.Algorithm != "round_robin" || !lb.PublicEnabled || lb.DeleteProtection || lb.Location.Name != "fsn1" || lb.Type.Name != "big" {
+		t.Errorf("%+v", lb)
+	}
+	if !lb.IPv4.Addr.Is4() || lb.IPv4.PrimaryIP != 0 || lb.IPv6.PrimaryIP != 0 || lb.IPv6.Addr.As16()[15] != 1 {
+		t.Errorf("addresses %+v %+v", lb.IPv4, lb.IPv6)
+	}
+	st := p.View()
+	if got := st.PublicDNSPtr(lb.IPv4); got != DefaultDNSPtr(lb.IPv4.Addr) || got == "" {
+		t.Errorf("reverse DNS of the IPv4: %q", got)
+	}
+	if got := st.PublicDNSPtr(lb.IPv6); got != "" {
+		t.Errorf("reverse DNS of the IPv6: %q", got)
+	}
+	if c, _ := st.Certificates.Get(cert); !slices.Equal(c.UsedBy, []Ref{lb.Ref()}) {
+		t.Errorf("certificate is used by %v", c.UsedBy)
+	}
+}
+
+func TestLoadBalancersThatCannotBeCreated(t *testing.T) {
+	t.Parallel()
+	p, n, clk := lbCloud(t, func(o *Options) { o.Limits.LoadBalancers = 2 })
+	s := lbServer(t, p, "s", nil)
+	newLB(t, p, clk, CreateLoadBalancer{Name: "taken"})
+	var v4, v6, elsewhere, assigned int64
+	must(t, p, func(tx *Tx) {
+		put := func(kind IPType, prefix, location string, to Ref) int64 {
+			l, _ := tx.Catalogue.Location(location)
+			ip := &PrimaryIP{Meta: tx.NewMeta(prefix, nil), Type: kind, IP: netip.MustParsePrefix(prefix), Location: l, Assignee: to}
+			tx.PrimaryIPs.Put(ip)
+			return ip.ID
+		}
+		v4 = put(IPv4, "203.0.113.1/32", "fsn1", Ref{})
+		v6 = put(IPv6, "2001:db8:aaaa::/64", "fsn1", Ref{})
+		elsewhere = put(IPv4, "203.0.113.2/32", "nbg1", Ref{})
+		assigned = put(IPv4, "203.0.113.3/32", "fsn1", s.Ref())
+	})
+	for name, tc := range map[string]struct {
+		change func(*CreateLoadBalancer)
+		want   string
+	}{
+		"empty name":                {func(in *CreateLoadBalancer) { in.Name = " " }, "name"},
+		"name that ends in a space": {func(in *CreateLoadBalancer) { in.Name = "a " }, "name"},
+		"name that is taken":        {func(in *CreateLoadBalancer) { in.Name = "taken" }, "uniqueness_error"},
+		"bad label":                 {func(in *CreateLoadBalancer) { in.Labels = map[string]string{"-": ""} }, "labels"},
+		"unknown type":              {func(in *CreateLoadBalancer) { in.Type = "huge" }, "load_balancer_type"},
+		"unknown location":          {func(in *CreateLoadBalancer) { in.Location = "moon" }, "location"},
+		"unknown zone":              {func(in *CreateLoadBalancer) { in.Location, in.NetworkZone = "", "moon" }, "network_zone"},
+		"no place":                  {func(in *CreateLoadBalancer) { in.Location = "" }, "location"},
+		"two places":                {func(in *CreateLoadBalancer) { in.NetworkZone = "eu-central" }, "location"},
+		"unknown network":           {func(in *CreateLoadBalancer) { in.Network = 5 }, "network"},
+		"network of another zone":   {func(in *CreateLoadBalancer) { in.Network, in.Location = n.ID, "ash" }, "no_subnet_available"},
+		"no interface at all":       {func(in *CreateLoadBalancer) { in.PublicInterface = ptr(false) }, "load_balancer_not_attached_to_network"},
+		"a port twice":              {func(in *CreateLoadBalancer) { in.Services = []ServiceInput{tcp(1, 1), tcp(1, 2)} }, "source_port_already_used"},
+		"a bad service":             {func(in *CreateLoadBalancer) { in.Services = []ServiceInput{tcp(1, 1), tcp(0, 2)} }, "services.1.listen_port"},
+		"too many services": {func(in *CreateLoadBalancer) {
+			in.Type, in.Services = "1", []ServiceInput{tcp(1, 1), tcp(2, 1), tcp(3, 1)}
+		}, "resource_limit_exceeded"},
+		"a private target":          {func(in *CreateLoadBalancer) { in.Targets = []TargetInput{privateTarget(s)} }, "load_balancer_not_attached_to_network"},
+		"a target outside":          {func(in *CreateLoadBalancer) { in.Network, in.Targets = n.ID, []TargetInput{privateTarget(s)} }, "resolve_cloud_private_targets_error"},
+		"an unknown target":         {func(in *CreateLoadBalancer) { in.Targets = []TargetInput{serverTarget(s), {Type: "server", Server: 1}} }, "targets.1.server.id"},
+		"a target twice":            {func(in *CreateLoadBalancer) { in.Targets = []TargetInput{serverTarget(s), serverTarget(s)} }, "target_already_defined"},
+		"an unknown Primary IP":     {func(in *CreateLoadBalancer) { in.IPv4 = 5 }, "public_net.ipv4"},
+		"a Primary IPv6 as IPv4":    {func(in *CreateLoadBalancer) { in.IPv4 = v6 }, "primary_ip_version_mismatch"},
+		"a Primary IPv4 as IPv6":    {func(in *CreateLoadBalancer) { in.IPv6 = v4 }, "primary_ip_version_mismatch"},
+		"a Primary IP of elsewhere": {func(in *CreateLoadBalancer) { in.IPv4 = elsewhere }, "public_net.ipv4"},
+		"an assigned Primary IP":    {func(in *CreateLoadBalancer) { in.IPv4 = assigned }, "primary_ip_assigned"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := lbDefaults(CreateLoadBalancer{})
+			tc.change(&in)
+			before := p.View()
+			_, _, _, err := p.CreateLoadBalancer(in)
+			if got := codeOf(err); got != tc.want {
+				t.Errorf("%v, want %s", err, tc.want)
+			}
+			if p.View() != before {
+				t.Error("a refused request changed the state")
+			}
+		})
+	}
+	newLB(t, p, clk, CreateLoadBalancer{Name: "last"})
+	if _, _, _, err := p.CreateLoadBalancer(lbDefaults(CreateLoadBalancer{})); codeOf(err) != "resource_limit_exceeded" {
+		t.Errorf("one too many: %v", err)
+	}
+}
+
+func TestALoadBalancerIsLockedWhileAnActionRuns(t *testing.T) {
+	t.Parallel()
+	p, n, clk := lbCloud(t)
+	lb, create, _, err := p.CreateLoadBalancer(lbDefaults(CreateLoadBalancer{Network: n.ID, Services: []ServiceInput{tcp(80, 80)}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(getLB(t, p, lb.ID).PrivateNets) != 0 {
+		t.Error("the private address is shown before the load balancer has joined")
+	}
+	calls := map[string]func() error{
+		"add_service":    func() error { _, _, err := p.AddLoadBalancerService(lb.ID, tcp(81, 81)); return err },
+		"update_service": func() error { _, _, err := p.UpdateLoadBalancerService(lb.ID, tcp(80, 81)); return err },
+		"delete_service": func() error { _, _, err := p.DeleteLoadBalancerService(lb.ID, 80); return err },
+		"add_target":     func() error { _, _, err := p.AddLoadBalancerTarget(lb.ID, selectorTarget("a")); return err },
+		"remove_target":  func() error { _, _, err := p.RemoveLoadBalancerTarget(lb.ID, selectorTarget("a")); return err },
+		"attach": func() error {
+			_, _, err := p.AttachLoadBalancerToNetwork(lb.ID, AttachLoadBalancer{Network: n.ID})
+			return err
+		},
+		"detach":            func() error { _, _, err := p.DetachLoadBalancerFromNetwork(lb.ID, n.ID); return err },
+		"enable":            func() error { _, _, err := p.EnableLoadBalancerPublicInterface(lb.ID); return err },
+		"disable":           func() error { _, _, err := p.DisableLoadBalancerPublicInterface(lb.ID); return err },
+		"change_algorithm":  func() error { _, _, err := p.ChangeLoadBalancerAlgorithm(lb.ID, "least_connections"); return err },
+		"change_type":       func() error { _, _, err := p.ChangeLoadBalancerType(lb.ID, "small"); return err },
+		"change_protection": func() error { _, _, err := p.ChangeLoadBalancerProtection(lb.ID, ptr(true)); return err },
+		"change_dns_ptr": func() error {
+			_, _, err := p.ChangeLoadBalancerDNSPtr(lb.ID, ChangeDNSPtr{IP: lb.IPv4.Addr})
+			return err
+		},
+		"delete":         func() error { _, _, err := p.DeleteLoadBalancer(lb.ID, false); return err },
+		"delete at once": func() error { _, _, err := p.DeleteLoadBalancer(lb.ID, true); return err },
+	}
+	for name, call := range calls {
+		if err := call(); codeOf(err) != "locked" {
+			t.Errorf("%s while it is created: %v, want locked", name, err)
+		}
+	}
+	ended(t, p, clk, create, "")
+	if got := getLB(t, p, lb.ID).PrivateNets; len(got) != 1 || got[0].Network != n.ID {
+		t.Errorf("private networks %+v", got)
+	}
+	if _, err := p.UpdateLoadBalancer(lb.ID, UpdateResource{Name: ptr("new")}); err != nil {
+		t.Errorf("a new name: %v", err)
+	}
+	if _, _, err := p.AddLoadBalancerService(lb.ID, tcp(81, 81)); err != nil {
+		t.Errorf("after the action: %v", err)
+	}
+	for name, call := range calls {
+		if err := call(); codeOf(err) != "locked" {
+			t.Errorf("%s while a service is added: %v, want locked", name, err)
+		}
+	}
+}
+
+func TestWhatAnActionChangesIsVisibleWhenItHasSucceeded(t *testing.T) {
+	t.Parallel()
+	p, _, clk := lbCloud(t)
+	lb := newLB(t, p, clk, CreateLoadBalancer{})
+	add, _, err := p.AddLoadBalancerService(lb.ID, tcp(80, 80))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(getLB(t, p, lb.ID).Services) != 0 {
+		t.Error("the service is there before its action has ended")
+	}
+	ended(t, p, clk, add, "")
+	if len(getLB(t, p, lb.ID).Services) != 1 {
+		t.Error("the service is not there after its action has ended")
+	}
+	failing := p.WithOutcome(&ActionOutcome{Fail: true})
+	add, _, err = failing.AddLoadBalancerService(lb.ID, tcp(81, 81))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended(t, p, clk, add, ActionFailedCode)
+	if len(getLB(t, p, lb.ID).Services) != 1 {
+		t.Error("a failed action added a service")
+	}
+	s := lbServer(t, p, "s", nil)
+	add, _, err = p.AddLoadBalancerTarget(lb.ID, serverTarget(s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	must(t, p, func(tx *Tx) { tx.Servers.Delete(s.ID); tx.refreshTargets(s.ID) })
+	ended(t, p, clk, add, "invalid_input")
+}
+
+func TestALoadBalancerWhoseCreationFailsStaysWithoutItsNetwork(t *testing.T) {
+	t.Parallel()
+	p, n, clk := lbCloud(t)
+	s := lbServer(t, p, "s", nil, n)
+	failing := p.WithOutcome(&ActionOutcome{Fail: true})
+	lb, action, _, err := failing.CreateLoadBalancer(lbDefaults(CreateLoadBalancer{
+		Network: n.ID, Targets: []TargetInput{privateTarget(s)},
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := getLB(t, p, lb.ID).Targets; len(got) != 1 || got[0].IP != s.PrivateNets[0].IP {
+		t.Errorf("targets while it is created: %+v", got)
+	}
+	ended(t, p, clk, action, ActionFailedCode)
+	got := getLB(t, p, lb.ID)
+	if len(got.PrivateNets) != 0 || len(got.Targets) != 0 || len(getServer(t, p, s.ID).LoadBalancers) != 0 {
+		t.Errorf("%+v", got)
+	}
+	if m, _ := p.View().Networks.Get(n.ID); len(m.Members) != 1 {
+		t.Errorf("members %+v", m.Members)
+	}
+}
+
+func TestDeletingALoadBalancerReleasesEverything(t *testing.T) {
+	t.Parallel()
+	p, n, clk := lbCloud(t)
+	s := lbServer(t, p, "s", map[string]string{"a": "b"}, n)
+	cert := putCertificate(t, p, "cert")
+	lb := newLB(t, p, clk, CreateLoadBalancer{
+		Network:  n.ID,
+		Targets:  []TargetInput{serverTarget(s), selectorTarget("a=b")},
+		Services: []ServiceInput{{Protocol: ptr("https"), HTTP: &ServiceHTTPInput{Certificates: []int64{cert}}}},
+	})
+	if got := getServer(t, p, s.ID).LoadBalancers; !slices.Equal(got, []int64{lb.ID}) {
+		t.Errorf("the server's load balancers: %v", got)
+	}
+	protect, _, err := p.ChangeLoadBalancerProtection(lb.ID, ptr(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended(t, p, clk, protect, "")
+	if _, _, err := p.DeleteLoadBalancer(lb.ID, false); codeOf(err) != "protected" {
+		t.Errorf("delete a protected one: %v", err)
+	}
+	protect, _, _ = p.ChangeLoadBalancerProtection(lb.ID, ptr(false))
+	ended(t, p, clk, protect, "")
+
+	del, _, err := p.WithOutcome(&ActionOutcome{Fail: true}).DeleteLoadBalancer(lb.ID, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !getLB(t, p, lb.ID).Deleting {
+		t.Error("not marked as being deleted")
+	}
+	ended(t, p, clk, del, ActionFailedCode)
+	if getLB(t, p, lb.ID).Deleting {
+		t.Error("still marked as being deleted")
+	}
+	del, _, err = p.DeleteLoadBalancer(lb.ID, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended(t, p, clk, del, "")
+	st := p.View()
+	if _, ok := st.LoadBalancers.Get(lb.ID); ok {
+		t.Error("still there")
+	}
+	if got := getServer(t, p, s.ID).LoadBalancers; len(got) != 0 {
+		t.Errorf("the server's load balancers: %v", got)
+	}
+	if c, _ := st.Certificates.Get(cert); len(c.UsedBy) != 0 {
+		t.Errorf("the certificate is used by %v", c.UsedBy)
+	}
+	if m, _ := st.Networks.Get(n.ID); len(m.Members) != 1 || m.Members[0].Ref != s.Ref() {
+		t.Errorf("the network's members: %v", m.Members)
+	}
+	p.cloud.mu.Lock()
+	defer p.cloud.mu.Unlock()
+	if p.cloud.belongsToCloud(lb.IPv4.Addr) || p.cloud.belongsToCloud(lb.IPv6.Addr) {
+		t.Error("the addresses are still taken")
+	}
+}
+
+func TestALoadBalancerKeepsPrimaryIPsForItsWholeLife(t *testing.T) {
+	t.Parallel()
+	p, _, clk := lbCloud(t)
+	nbg := lbTypesLocation(p, "nbg1")
+	var v4, v6 *PrimaryIP
+	must(t, p, func(tx *Tx) {
+		a4, _ := tx.TakeIPv4()
+		a6, _ := tx.TakeIPv6()
+		v4 = &PrimaryIP{Meta: tx.NewMeta("v4", nil), Type: IPv4, IP: netip.PrefixFrom(a4, 32), Location: nbg, AutoDelete: true}
+		v6 = &PrimaryIP{Meta: tx.NewMeta("v6", nil), Type: IPv6, IP: a6, Location: nbg}
+		tx.PrimaryIPs.Put(v4)
+		tx.PrimaryIPs.Put(v6)
+	})
+	lb := newLB(t, p, clk, CreateLoadBalancer{NetworkZone: "eu-central", IPv4: v4.ID, IPv6: v6.ID})
+	if lb.Location.Name != "nbg1" {
+		t.Errorf("created in %s, want the Primary IPs' location", lb.Location.Name)
+	}
+	if lb.IPv4.Addr != v4.IP.Addr() || lb.IPv4.PrimaryIP != v4.ID || lb.IPv6.Addr != v6.IP.Addr().Next() || lb.IPv6.PrimaryIP != v6.ID {
+		t.Errorf("%+v %+v", lb.IPv4, lb.IPv6)
+	}
+	for _, id := range []int64{v4.ID, v6.ID} {
+		if ip, _ := p.View().PrimaryIPs.Get(id); ip.Assignee != lb.Ref() {
+			t.Errorf("assignee %v", ip.Assignee)
+		}
+	}
+	for _, a := range []LoadBalancerIP{lb.IPv4, lb.IPv6} {
+		change, _, err := p.ChangeLoadBalancerDNSPtr(lb.ID, ChangeDNSPtr{IP: a.Addr, Ptr: ptr("lb.example.com")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended(t, p, clk, change, "")
+		ip, _ := p.View().PrimaryIPs.Get(a.PrimaryIP)
+		if ip.DNSPtr[a.Addr] != "lb.example.com" || p.View().PublicDNSPtr(a) != "lb.example.com" {
+			t.Errorf("reverse DNS %v", ip.DNSPtr)
+		}
+	}
+	del, _, err := p.DeleteLoadBalancer(lb.ID, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended(t, p, clk, del, "")
+	if _, ok := p.View().PrimaryIPs.Get(v4.ID); ok {
+		t.Error("the auto-delete Primary IP is still there")
+	}
+	if ip, ok := p.View().PrimaryIPs.Get(v6.ID); !ok || ip.Assigned() {
+		t.Errorf("the other Primary IP: %+v", ip)
+	}
+}
+
+func lbTypesLocation(p Project, name string) *Location {
+	l, _ := p.View().Catalogue.Location(name)
+	return l
+}
+
+func TestReverseDNSOfALoadBalancer(t *testing.T) {
+	t.Parallel()
+	p, _, clk := lbCloud(t)
+	lb := newLB(t, p, clk, CreateLoadBalancer{})
+	for _, step := range []struct {
+		ip   netip.Addr
+		ptr  *string
+		want string
+	}{
+		{lb.IPv4.Addr, ptr("a.example.com"), "a.example.com"},
+		{lb.IPv4.Addr, nil, DefaultDNSPtr(lb.IPv4.Addr)},
+		{lb.IPv6.Addr, ptr("b.example.com"), "b.example.com"},
+		{lb.IPv6.Addr, nil, ""},
+	} {
+		action, _, err := p.ChangeLoadBalancerDNSPtr(lb.ID, ChangeDNSPtr{IP: step.ip, Ptr: step.ptr})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended(t, p, clk, action, "")
+		now := getLB(t, p, lb.ID)
+		a := now.IPv6
+		if step.ip.Is4() {
+			a = now.IPv4
+		}
+		if got := p.View().PublicDNSPtr(a); got != step.want {
+			t.Errorf("%s: %q, want %q", step.ip, got, step.want)
+		}
+	}
+	for field, in := range map[string]ChangeDNSPtr{
+		"ip":      {IP: netip.MustParseAddr("1.1.1.1"), Ptr: ptr("a.b")},
+		"dns_ptr": {IP: lb.IPv4.Addr, Ptr: ptr("not a name")},
+	} {
+		if _, _, err := p.ChangeLoadBalancerDNSPtr(lb.ID, in); codeOf(err) != field {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+}
+
+func TestChangingTheTypeOfALoadBalancer(t *testing.T) {
+	t.Parallel()
+	p, _, clk := lbCloud(t)
+	for name, in := range map[string]CreateLoadBalancer{
+		"too many services": {Services: []ServiceInput{tcp(1, 1), tcp(2, 2), tcp(3, 3)}},
+		"too many targets":  {Targets: []TargetInput{selectorTarget("a"), selectorTarget("b"), selectorTarget("c")}},
+		"too many certificates": {Services: []ServiceInput{{Protocol: ptr("https"), HTTP: &ServiceHTTPInput{
+			Certificates: []int64{putCertificate(t, p, "1"), putCertificate(t, p, "2")},
+		}}}},
+	} {
+		in.Name = name
+		lb := newLB(t, p, clk, in)
+		if _, _, err := p.ChangeLoadBalancerType(lb.ID, "small"); codeOf(err) != "invalid_load_balancer_type" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	lb := newLB(t, p, clk, CreateLoadBalancer{Services: []ServiceInput{tcp(1, 1), tcp(2, 2)}})
+	if _, _, err := p.ChangeLoadBalancerType(lb.ID, "huge"); codeOf(err) != "load_balancer_type" {
+		t.Errorf("an unknown type: %v", err)
+	}
+	action, _, err := p.ChangeLoadBalancerType(lb.ID, "1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended(t, p, clk, action, "")
+	if a, _ := p.View().Actions.Get(action); a.Command != "change_load_balancer_type" {
+		t.Errorf("command %s", a.Command)
+	}
+	if got := getLB(t, p, lb.ID).Type.Name; got != "small" {
+		t.Errorf("type %s", got)
+	}
+	if _, _, err := p.AddLoadBalancerService(lb.ID, tcp(3, 3)); codeOf(err) != "resource_limit_exceeded" {
+		t.Errorf("a service over the new limit: %v", err)
+	}
+}
+
+func TestFiguresAreTheLatestReported(t *testing.T) {
+	t.Parallel()
+	p, _, clk := lbCloud(t)
+	lb := newLB(t, p, clk, CreateLoadBalancer{})
+	start := p.cloud.Now()
+	for i := range 3 {
+		p.ReportLoadBalancerStats(lb.ID, LoadBalancerStats{OpenConnections: float64(i + 1), BandwidthIn: 100})
+		clk.Step(10 * time.Second)
+	}
+	clk.Step(2 * time.Minute)
+	metrics := func(from, to, step time.Duration, types ...string) map[string][]float64 {
+		t.Helper()
+		r, err := NewMetricRange(start.Add(from), start.Add(to), step)
+		if err != nil {
+			t.Fatal(err)
+		}
+		series, err := p.LoadBalancerMetrics(lb.ID, types, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := map[string][]float64{}
+		for _, s := range series {
+			out[s.Name] = s.Values
+		}
+		return out
+	}
+	got := metrics(-time.Second, 28*time.Second, 5*time.Second, "open_connections", "bandwidth")
+	want := map[string][]float64{
+		"open_connections": {0, 1, 1, 2, 2, 3}, "bandwidth.in": {0, 100, 100, 100, 100, 100}, "bandwidth.out": {0, 0, 0, 0, 0, 0},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+	if got := metrics(79*time.Second, 83*time.Second, time.Second, "open_connections")["open_connections"]; !slices.Equal(got, []float64{3, 3, 0, 0}) {
+		t.Errorf("a minute after the last report: %v", got)
+	}
+	if _, err := p.LoadBalancerMetrics(5, nil, MetricRange{Step: time.Second}); codeOf(err) != "not_found" {
+		t.Errorf("metrics of nothing: %v", err)
+	}
+	for range 2 * maxStatsPerLoadBalancer {
+		clk.Step(time.Millisecond)
+		p.ReportLoadBalancerStats(lb.ID, LoadBalancerStats{})
+	}
+	if n := len(p.cloud.loadBalancerStats.samples[lb.ID]); n > maxStatsPerLoadBalancer {
+		t.Errorf("%d samples are kept", n)
+	}
+	p.ReportLoadBalancerStats(5, LoadBalancerStats{OpenConnections: 1})
+	if len(p.cloud.loadBalancerStats.samples) != 1 {
+		t.Error("figures of a load balancer that does not exist are kept")
+	}
+}
