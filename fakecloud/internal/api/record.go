@@ -15,7 +15,7 @@ func (a *API) record(next Handler) Handler {
 	return func(w http.ResponseWriter, r *Request) {
 		start := a.cloud.Now()
 		defer func() {
-			e := journal.Entry{
+			e := &journal.Entry{
 				Time: start, Duration: a.cloud.Clock().Since(start), CorrelationID: r.CorrelationID,
 				Method: r.HTTP.Method, Route: r.Route.Pattern, Operation: r.Route.OperationID,
 				Path: r.HTTP.URL.Path, Query: r.HTTP.URL.RawQuery,
