@@ -31,6 +31,9 @@ func (a *API) injectFaults(next Handler) Handler {
 			next(w, r)
 			return
 		}
+		// Before Decide, so that whoever awaits the rule's application and then steps the clock by a
+		// delay has stepped over it.
+		arrived := a.cloud.Now()
 		d, ok := a.faults.Decide(&fault.Call{
 			Method: r.HTTP.Method, Route: r.Route.Pattern, Operation: r.Route.OperationID,
 			Resource: fault.ResourceOf(r.Route.Pattern), Path: strings.TrimPrefix(r.HTTP.URL.Path, Prefix),
@@ -41,13 +44,13 @@ func (a *API) injectFaults(next Handler) Handler {
 			return
 		}
 		r.Fault = d.Names
+		a.delay(r, arrived, d.Before)
 		a.misbehave(w, r, d, next)
 	}
 }
 
 // misbehave does to a request what the rules decided.
 func (a *API) misbehave(w http.ResponseWriter, r *Request, d fault.Decision, next Handler) {
-	a.delay(r, d.Before)
 	e := &d.Effect
 	switch e.Kind {
 	case fault.KindFailAction:
@@ -69,12 +72,12 @@ func (a *API) misbehave(w http.ResponseWriter, r *Request, d fault.Decision, nex
 	held := &heldResponse{header: http.Header{}}
 	next(held, r)
 	if !e.After && e.Kind != fault.KindCutBody {
-		a.delay(r, d.After)
+		a.delay(r, a.cloud.Now(), d.After)
 		held.send(w)
 		return
 	}
 	r.Handled = held.status
-	a.delay(r, d.After)
+	a.delay(r, a.cloud.Now(), d.After)
 	if e.Kind == fault.KindCutBody {
 		held.cut(w, e.Bytes)
 		return
@@ -131,14 +134,15 @@ func writeRaw(w http.ResponseWriter, e *fault.Effect) {
 	_, _ = io.WriteString(w, body)
 }
 
-// delay waits on the cloud's clock. When the client goes away first, the request ends here.
-func (a *API) delay(r *Request, d time.Duration) {
+// delay waits until d has passed since a time, on the cloud's clock. When the client goes away
+// first, the request ends here.
+func (a *API) delay(r *Request, since time.Time, d time.Duration) {
 	if d <= 0 {
 		return
 	}
 	// net/http notices that a client is gone only once the body has been read.
 	r.bufferBody()
-	timer := a.cloud.Clock().NewTimer(d)
+	timer := a.cloud.Clock().NewTimer(d - a.cloud.Clock().Since(since))
 	defer timer.Stop()
 	select {
 	case <-timer.C():
@@ -242,4 +246,3 @@ func (h *heldResponse) cut(w http.ResponseWriter, n int) {
 
 // Faults returns the rules by which the API misbehaves.
 func (a *API) Faults() *fault.Set { return a.faults }
-

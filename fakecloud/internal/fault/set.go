@@ -2,6 +2,7 @@ package fault
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -45,41 +46,30 @@ func NewSet(operations []Operation) *Set {
 	return s
 }
 
-// Add adds rules behind those that exist: all or, if there is anything wrong with one, none. It
-// returns them as they are used, each with a name.
-func (s *Set) Add(rules ...Rule) ([]Rule, error) {
-	rules = slices.Clone(rules)
-	for i := range rules {
-		if err := rules[i].check(s.operations); err != nil {
-			return nil, fmt.Errorf("fault rule %s: %w", label(rules, i), err)
-		}
+// Add adds a rule behind those that exist and returns it as it is used, with a name. The error says
+// everything that is wrong with the rule, and what it could have named.
+func (s *Set) Add(r Rule) (Rule, error) {
+	if err := r.check(s.operations); err != nil {
+		return Rule{}, fmt.Errorf("fault rule %.128q: %w", r.Name, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next := slices.Clone(*s.rules.Load())
-	for i := range rules {
-		r := &rules[i]
-		for r.Name == "" {
-			s.seq++
-			if name := fmt.Sprintf("fault-%d", s.seq); find(next, name) < 0 {
-				r.Name = name
-			}
+	for r.Name == "" {
+		s.seq++
+		if name := fmt.Sprintf("fault-%d", s.seq); find(next, name) < 0 {
+			r.Name = name
 		}
-		if find(next, r.Name) >= 0 {
-			return nil, fmt.Errorf("fault rule %q: there is one of that name already", r.Name)
-		}
-		next = append(next, &active{rule: *r, random: rand.New(rand.NewPCG(r.Seed, ^r.Seed))})
 	}
-	s.replace(next)
-	return rules, nil
+	if find(next, r.Name) >= 0 {
+		return Rule{}, fmt.Errorf("fault rule %q: %w", r.Name, ErrExists)
+	}
+	s.replace(append(next, &active{rule: r, random: rand.New(rand.NewPCG(r.Seed, ^r.Seed))}))
+	return r, nil
 }
 
-func label(rules []Rule, i int) string {
-	if rules[i].Name != "" {
-		return fmt.Sprintf("%.128q", rules[i].Name)
-	}
-	return fmt.Sprint(i + 1)
-}
+// ErrExists is the error of Add when there is a rule of the same name.
+var ErrExists = errors.New("there is one of that name already")
 
 func find(rules []*active, name string) int {
 	return slices.IndexFunc(rules, func(a *active) bool { return a.rule.Name == name })
