@@ -64,3 +64,6 @@ func HangAction() Effect { return Effect{Kind: fault.KindHangAction} }
 
 // ExhaustRateLimit uses up the project's rate limit and answers 429.
 func ExhaustRateLimit() Effect { return Effect{Kind: fault.KindExhaustRateLimit} }
+
+// Duration is the type of an Effect's Latency: a time.Duration that is written as "250ms" in JSON.
+type Duration = fault.Duration
