@@ -17,10 +17,11 @@ import (
 // ErrClosed is the error of starting to listen on a cloud that has been closed.
 var ErrClosed = errors.New("fakecloud: the cloud is closed")
 
-// listener is an HTTP server and how to end what it does for ever.
+// listener is an HTTP server that runs.
 type listener struct {
 	server *http.Server
-	done   chan struct{}
+	stop   context.CancelFunc // ends the contexts of its requests
+	done   chan struct{}      // closed when it no longer listens
 }
 
 // Limits of what a client may take its time for, in the machine's time.
@@ -95,15 +96,14 @@ func (c *Cloud) listen(ctx context.Context, address string, h http.Handler, conf
 	if err != nil {
 		return "", listenError(address, err)
 	}
-	// What streams events would otherwise go on while the server waits for it to end.
 	base, stop := context.WithCancel(context.Background())
-	l := &listener{done: make(chan struct{}), server: &http.Server{
+	l := &listener{stop: stop, done: make(chan struct{}), server: &http.Server{
 		Handler: h, TLSConfig: config, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeaderBytes,
 		BaseContext:    func(net.Listener) context.Context { return base },
 	}}
-	isControl := h != http.Handler(c.api)
-	if isControl {
+	if h != http.Handler(c.api) {
+		// Streams of events would go on for ever while the server waits for them to end.
 		l.server.RegisterOnShutdown(stop)
 	}
 	c.mu.Lock()
@@ -116,7 +116,6 @@ func (c *Cloud) listen(ctx context.Context, address string, h http.Handler, conf
 	c.listeners = append(c.listeners, l)
 	go func() {
 		defer close(l.done)
-		defer stop()
 		if config != nil {
 			_ = l.server.ServeTLS(socket, "", "")
 			return
@@ -163,6 +162,7 @@ func (c *Cloud) Shutdown(ctx context.Context) error {
 				errs <- err
 				_ = l.server.Close()
 			}
+			l.stop()
 			<-l.done
 		})
 	}
@@ -180,6 +180,7 @@ func (c *Cloud) Shutdown(ctx context.Context) error {
 func (c *Cloud) Close() {
 	for _, l := range c.takeListeners() {
 		_ = l.server.Close()
+		l.stop()
 		<-l.done
 	}
 	c.cloud.Close()
