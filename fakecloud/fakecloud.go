@@ -4,58 +4,92 @@
 //	defer cloud.Close()
 //	client := cloud.Client() // an *hcloud.Client, ready to use, without a listener
 //
-// The zero Options work: actions end at once, one project exists whose token is [DefaultToken],
-// there is no listener until [Cloud.Start] is called.
+// The zero Options work: actions end at once, there is no rate limit, one project exists whose token is
+// [DefaultToken], and nothing listens until [Cloud.Start] is called.
+//
+// What a client did is in the [Cloud.Journal], how the cloud misbehaves in its [Cloud.Faults], and
+// its time moves as [Cloud.Step] and [Cloud.SetSpeed] say. Programs in other languages have the same
+// as HTTP: [Cloud.StartControl].
 package fakecloud
 
 import (
-	"context"
-	"net"
+	"fmt"
 	"net/http"
-	"net/http/httptest"
+	"net/netip"
 	"sync"
+	"sync/atomic"
 
-	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	"k8s.io/utils/clock"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/api"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/control"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/journal"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/simclock"
 )
 
 // DefaultToken is the token of the project that every cloud begins with. It has the 64 characters that
 // clients check for.
 const DefaultToken = "fakecloudfakecloudfakecloudfakecloudfakecloudfakecloudfakecloud0"
 
+// RealRateLimit is the rate limit of the real API, in requests per hour and project.
+const RealRateLimit = api.DefaultRateLimit
+
 // Options configure a Cloud. The zero value works.
 type Options struct {
-	// Clock is where all time comes from; nil is the machine's clock.
+	// Clock is where all time comes from. nil is a clock of its own that shows the machine's time
+	// until it is moved by Step or SetSpeed.
 	Clock clock.WithTicker
 	// Actions says how long actions take: "instant", "realistic", or a duration such as "250ms".
 	// "" is instant.
 	Actions string
-	// RateLimit is the number of requests per hour and project; 0 is no limit. The real API's is 3600.
+	// RateLimit is the number of requests per hour and project; 0 is no limit. The real API's is
+	// RealRateLimit.
 	RateLimit int
 	// APIDate is a day such as "2026-06-01", to see the API as it was then; "" is today's.
 	APIDate string
+	// Tokens are the tokens of the default project; nil is DefaultToken. The first is Client's.
+	Tokens []string
+	// Limits is how many resources of each kind a project may own; the zero value is any number.
+	Limits Limits
+	// JournalSize is how many requests the journal keeps; 0 is 10,000.
+	JournalSize int
+	// RandomSeed makes generated values (passwords, MAC addresses) reproducible.
+	RandomSeed uint64
+	// PublicIPv4 and PublicIPv6 are the ranges that public addresses are taken from. The zero values are
+	// 198.18.0.0/15 and 2001:db8::/32, which exist nowhere on the internet.
+	PublicIPv4, PublicIPv6 netip.Prefix
+	// LoadBalancerIPv4, if valid, is the range for load balancers, so that a data plane can listen
+	// on their addresses: 127.0.0.0/8, for example.
+	LoadBalancerIPv4 netip.Prefix
 }
 
-// Cloud is a simulated Hetzner Cloud. Close it when it is no longer used.
+// Limits is how many resources of each kind a project may own; 0 is any number.
+type Limits = cloud.Limits
+
+// Cloud is a simulated Hetzner Cloud. Close it when it is no longer used. All its methods may be
+// called from several goroutines.
 type Cloud struct {
-	cloud   *cloud.Cloud
-	api     *api.API
-	journal *journal.Journal
+	cloud      *cloud.Cloud
+	api        *api.API
+	journal    *journal.Journal
+	controller *control.Controller
+	token      string
+	ready      atomic.Bool
 
-	mu      sync.Mutex
-	servers []*http.Server
+	mu         sync.Mutex // guards what follows
+	listeners  []*listener
+	endpoint   string
+	controlURL string
+	closed     bool
 }
 
-// New returns an empty cloud. It panics on options that cannot be parsed, as those of a test are
-// written by hand; [Open] returns the error.
+// New returns an empty cloud. It panics on options that are wrong, as those of a test are written
+// by hand; [Open] returns the error.
 func New(o Options) *Cloud {
 	c, err := Open(o)
 	if err != nil {
-		panic(err)
+		panic("fakecloud.New: " + err.Error())
 	}
 	return c
 }
@@ -73,69 +107,68 @@ func Open(o Options) (*Cloud, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cloud{journal: &journal.Journal{}}
-	c.cloud = cloud.New(cloud.Options{Clock: o.Clock, Profile: profile})
-	c.cloud.AddToken(DefaultToken, cloud.Token{Project: 1})
-	c.api = api.New(api.Options{Cloud: c.cloud, Journal: c.journal, RateLimit: o.RateLimit, Date: date})
+	if err := checkRanges(&o); err != nil {
+		return nil, err
+	}
+	if o.Clock == nil {
+		o.Clock = simclock.New()
+	}
+	if o.Tokens == nil {
+		o.Tokens = []string{DefaultToken}
+	}
+	for _, t := range o.Tokens {
+		if err := control.CheckToken(t); err != nil {
+			return nil, err
+		}
+	}
+	c := &Cloud{journal: &journal.Journal{Capacity: o.JournalSize}}
+	c.cloud = cloud.New(cloud.Options{
+		Clock: o.Clock, Profile: profile, Limits: o.Limits, Seed: o.RandomSeed,
+		PublicIPv4: o.PublicIPv4, PublicIPv6: o.PublicIPv6, LoadBalancerIPv4: o.LoadBalancerIPv4,
+	})
+	for i, t := range o.Tokens {
+		if i == 0 {
+			c.token = t
+		}
+		c.cloud.AddToken(t, cloud.Token{Project: 1})
+	}
+	c.api = api.New(api.Options{Cloud: c.cloud, Journal: c.journal, Date: date})
+	c.controller = control.New(c.cloud, c.api, c.journal, o.Actions, 0)
+	c.controller.Ready = c.ready.Load
+	if err := c.controller.SetRateLimit(o.RateLimit); err != nil {
+		c.Close()
+		return nil, err
+	}
 	return c, nil
+}
+
+// checkRanges makes sure that addresses can be taken from the ranges.
+func checkRanges(o *Options) error {
+	for _, r := range []struct {
+		name   string
+		prefix netip.Prefix
+		v4     bool
+		bits   int // the longest prefix
+	}{
+		{"PublicIPv4", o.PublicIPv4, true, 30}, {"LoadBalancerIPv4", o.LoadBalancerIPv4, true, 30}, {"PublicIPv6", o.PublicIPv6, false, 64},
+	} {
+		if !r.prefix.IsValid() {
+			continue
+		}
+		if r.prefix.Addr().Is4() != r.v4 || r.prefix.Bits() > r.bits {
+			return fmt.Errorf("%s %v: want a range of that family of at most /%d", r.name, r.prefix, r.bits)
+		}
+	}
+	return nil
 }
 
 // Handler returns the API as an http.Handler. Its base path is /v1.
 func (c *Cloud) Handler() http.Handler { return c.api }
 
-// Client returns a client of the default project that needs no listener: its requests are handed
-// to the handler within the process.
-func (c *Cloud) Client(opts ...hcloud.ClientOption) *hcloud.Client {
-	opts = append([]hcloud.ClientOption{
-		hcloud.WithEndpoint("http://fakecloud.invalid" + api.Prefix),
-		hcloud.WithToken(DefaultToken),
-		hcloud.WithHTTPClient(&http.Client{Transport: inProcess{c.api}}),
-	}, opts...)
-	return hcloud.NewClient(opts...)
-}
+// ControlHandler returns the control API as an http.Handler, without the protection that
+// StartControl's loopback address is.
+func (c *Cloud) ControlHandler() http.Handler { return c.controller.Handler() }
 
-// inProcess is an http.RoundTripper that calls a handler.
-type inProcess struct{ handler http.Handler }
-
-func (t inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
-	if err := r.Context().Err(); err != nil {
-		return nil, err
-	}
-	in := r.Clone(r.Context())
-	in.RequestURI = r.URL.RequestURI()
-	in.RemoteAddr = "127.0.0.1:0"
-	in.Host = r.URL.Host
-	if in.Body == nil {
-		in.Body = http.NoBody
-	}
-	w := httptest.NewRecorder()
-	t.handler.ServeHTTP(w, in)
-	resp := w.Result()
-	resp.Request = r
-	return resp, nil
-}
-
-// Start listens on an address such as "127.0.0.1:0" and serves the API there until Close. It
-// returns the endpoint for clients, as "http://127.0.0.1:4242/v1".
-func (c *Cloud) Start(ctx context.Context, address string) (endpoint string, err error) {
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
-	if err != nil {
-		return "", err
-	}
-	s := &http.Server{Handler: c.api}
-	c.mu.Lock()
-	c.servers = append(c.servers, s)
-	c.mu.Unlock()
-	go func() { _ = s.Serve(l) }()
-	return "http://" + l.Addr().String() + api.Prefix, nil
-}
-
-// Close stops all listeners and the cloud's goroutines.
-func (c *Cloud) Close() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, s := range c.servers {
-		_ = s.Close()
-	}
-	c.cloud.Close()
-}
+// Core returns the cloud behind the API, for packages of this module that work from its event
+// stream, such as the data plane.
+func (c *Cloud) Core() *cloud.Cloud { return c.cloud }

@@ -1,6 +1,7 @@
 package fakecloud_test
 
 import (
+	"net/netip"
 	"testing"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -43,3 +44,5 @@ func TestAClientWithoutAListenerManagesSSHKeys(t *testing.T) {
 		t.Fatalf("get after delete: %v, %v", got, err)
 	}
 }
+
+func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }

@@ -13,6 +13,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/fault"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/journal"
 )
 
@@ -36,6 +37,7 @@ type API struct {
 	cloud   *cloud.Cloud
 	journal *journal.Journal
 	limits  *rateLimits
+	faults  *fault.Set
 	date    Date
 	mux     *chi.Mux
 	static  sync.Map // the JSON of the catalogue's items, by the item
@@ -43,11 +45,13 @@ type API struct {
 
 // New returns the API of a cloud.
 func New(o Options) *API {
+	routes := Routes()
 	a := &API{
 		cloud: o.Cloud, journal: o.Journal, date: o.Date,
 		limits: newRateLimits(o.RateLimit, o.Cloud.Now), mux: chi.NewRouter(),
+		faults: fault.NewSet(operations(routes)),
 	}
-	for _, route := range Routes() {
+	for _, route := range routes {
 		chain := a.chain(a.serveRoute, a.correlate, a.record, a.limitRate, a.authenticate, a.injectFaults)
 		a.mux.Method(route.Method, Prefix+route.Pattern, a.entry(&route, chain))
 	}

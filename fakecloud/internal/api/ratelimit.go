@@ -67,14 +67,26 @@ func (l *rateLimits) take(key string) (s rateState, ok bool) {
 	return s, true
 }
 
-// exhaust empties a bucket: the fault rule "exhausted rate limit".
-func (l *rateLimits) exhaust(key string) {
+// exhaust empties a bucket, for the fault rule exhaust_rate_limit, and returns what it is like
+// then. Where there is no limit it looks as if the real API's had been used up.
+func (l *rateLimits) exhaust(key string) rateState {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if b := l.buckets[key]; b != nil {
-		now := l.now()
+	now := l.now()
+	s := rateState{limit: l.perHour}
+	if l.perHour <= 0 {
+		s.limit = DefaultRateLimit
+	} else if b := l.buckets[key]; b != nil {
 		b.AllowN(now, int(b.TokensAt(now)))
 	}
+	s.reset = now.Unix() + 3600
+	return s
+}
+
+func (s *rateState) writeHeaders(h http.Header) {
+	h["Ratelimit-Limit"] = []string{strconv.Itoa(s.limit)}
+	h["Ratelimit-Remaining"] = []string{strconv.Itoa(s.remaining)}
+	h["Ratelimit-Reset"] = []string{strconv.FormatInt(s.reset, 10)}
 }
 
 // SetRateLimit changes the limit, in requests per hour and project; 0 is no limit. All buckets
@@ -90,10 +102,7 @@ func (a *API) limitRate(next Handler) Handler {
 			next(w, r)
 			return
 		}
-		h := w.Header()
-		h["Ratelimit-Limit"] = []string{strconv.Itoa(s.limit)}
-		h["Ratelimit-Remaining"] = []string{strconv.Itoa(s.remaining)}
-		h["Ratelimit-Reset"] = []string{strconv.FormatInt(s.reset, 10)}
+		s.writeHeaders(w.Header())
 		if !s.allowed {
 			writeError(w, r, cloud.ErrRateLimit(s.limit))
 			return

@@ -15,11 +15,11 @@ func (a *API) record(next Handler) Handler {
 	return func(w http.ResponseWriter, r *Request) {
 		start := a.cloud.Now()
 		defer func() {
-			e := journal.Entry{
+			e := &journal.Entry{
 				Time: start, Duration: a.cloud.Clock().Since(start), CorrelationID: r.CorrelationID,
 				Method: r.HTTP.Method, Route: r.Route.Pattern, Operation: r.Route.OperationID,
 				Path: r.HTTP.URL.Path, Query: r.HTTP.URL.RawQuery,
-				Status: r.writer.status, ErrorCode: r.ErrorCode, Fault: r.Fault,
+				Status: r.writer.status, Handled: r.Handled, ErrorCode: r.ErrorCode, Fault: r.Fault,
 				Client: r.HTTP.UserAgent(), Remote: r.HTTP.RemoteAddr,
 				BytesIn: r.writer.bytesIn, BytesOut: r.writer.bytesOut,
 			}

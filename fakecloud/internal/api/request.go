@@ -21,9 +21,10 @@ type Request struct {
 	// limitRate, where the token is known).
 	CorrelationID string
 	Project       cloud.Project
-	// ErrorCode and Fault are for the journal.
+	// ErrorCode, Fault and Handled are for the journal.
 	ErrorCode string
 	Fault     string
+	Handled   int
 
 	api    *API
 	token  cloud.Token

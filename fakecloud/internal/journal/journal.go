@@ -3,14 +3,16 @@
 package journal
 
 import (
+	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // Entry is one request and its answer.
 type Entry struct {
-	Seq           uint64        `json:"seq"`
-	Time          time.Time     `json:"time"` // on the cloud's clock
+	Seq           uint64        `json:"seq"`  // 1 is the first request that was answered
+	Time          time.Time     `json:"time"` // when it arrived, on the cloud's clock
 	Duration      time.Duration `json:"duration_ns"`
 	CorrelationID string        `json:"correlation_id"`
 	Method        string        `json:"method"`
@@ -19,7 +21,11 @@ type Entry struct {
 	Operation string `json:"operation"` // operationId of the API document
 	Path      string `json:"path"`
 	Query     string `json:"query,omitempty"`
-	Status    int    `json:"status"` // 0: the connection was dropped
+	// Status is what the client got, 0 if the connection was dropped.
+	Status int `json:"status"`
+	// Handled is the status that the operation answered with when a fault rule kept that answer
+	// from the client: a write whose answer was lost has Status 0 and Handled 201.
+	Handled   int    `json:"handled_status,omitempty"`
 	ErrorCode string `json:"error_code,omitempty"`
 	// Fault is the name of the fault rule that took part.
 	Fault    string `json:"fault,omitempty"`
@@ -30,47 +36,116 @@ type Entry struct {
 	BytesOut int64  `json:"bytes_out"`
 }
 
-// Filter selects entries. Empty fields match everything.
-type Filter struct {
-	Method, Route, Operation string
-	Status                   int
-	// Client is a part of the User-Agent.
-	Client string
-	// Since selects entries with a greater Seq.
-	Since uint64
-	// Writes selects what changes something: everything but GET and HEAD.
-	Writes bool
-}
-
-// Journal keeps the latest entries and counts all. Its zero value keeps DefaultCapacity entries.
+// Journal keeps the latest entries. Its zero value keeps DefaultCapacity of them. Every request of
+// the cloud passes through Add, so that it takes no lock; entries are numbered in the order in which
+// they were answered.
 type Journal struct {
+	// Capacity is how many entries are kept; it may be set before the first use.
 	Capacity int
 
+	once sync.Once
+	ring []atomic.Pointer[Entry]
+	seq  atomic.Uint64
+
+	waiting atomic.Int64 // how many Await
 	mu      sync.Mutex
-	seq     uint64
-	ring    []Entry
-	changed chan struct{}
+	changed chan struct{} // closed, and replaced, by an Add while somebody waits
 }
 
 // DefaultCapacity is how many entries a journal keeps unless told otherwise.
 const DefaultCapacity = 10_000
 
-// Add appends an entry and gives it its Seq.
-func (j *Journal) Add(e Entry) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.seq++
-	e.Seq = j.seq
-	if j.Capacity <= 0 {
-		j.Capacity = DefaultCapacity
+func (j *Journal) init() {
+	j.once.Do(func() {
+		if j.Capacity <= 0 {
+			j.Capacity = DefaultCapacity
+		}
+		j.ring = make([]atomic.Pointer[Entry], j.Capacity)
+		j.changed = make(chan struct{})
+	})
+}
+
+// Add appends an entry and gives it its Seq. The entry must not be changed afterwards.
+func (j *Journal) Add(e *Entry) {
+	j.init()
+	e.Seq = j.seq.Add(1)
+	slot := j.slot(e.Seq)
+	for {
+		old := slot.Load()
+		// Whoever was overtaken by a whole round of the ring is too old to be kept.
+		if old != nil && old.Seq > e.Seq || slot.CompareAndSwap(old, e) {
+			break
+		}
 	}
-	if len(j.ring) < j.Capacity {
-		j.ring = append(j.ring, e)
-	} else {
-		j.ring[int((e.Seq-1)%uint64(j.Capacity))] = e
-	}
-	if j.changed != nil {
+	if j.waiting.Load() > 0 {
+		j.mu.Lock()
 		close(j.changed)
-		j.changed = nil
+		j.changed = make(chan struct{})
+		j.mu.Unlock()
+	}
+}
+
+func (j *Journal) slot(seq uint64) *atomic.Pointer[Entry] {
+	return &j.ring[(seq-1)%uint64(len(j.ring))]
+}
+
+// Last returns the Seq of the latest entry, 0 if there was none: what a Filter's Since takes to
+// look only at what follows.
+func (j *Journal) Last() uint64 { return j.seq.Load() }
+
+// Entries returns the kept entries that match, oldest first.
+func (j *Journal) Entries(f Filter) []Entry {
+	var out []Entry
+	j.scan(f, func(e *Entry) { out = append(out, *e) })
+	return out
+}
+
+// Count returns how many of the kept entries match.
+func (j *Journal) Count(f Filter) int {
+	n := 0
+	j.scan(f, func(*Entry) { n++ })
+	return n
+}
+
+func (j *Journal) scan(f Filter, found func(*Entry)) {
+	j.init()
+	last := j.seq.Load()
+	first := uint64(1)
+	if kept := uint64(len(j.ring)); last > kept {
+		first = last - kept + 1
+	}
+	for seq := max(first, f.Since+1); seq <= last; seq++ {
+		if e := j.slot(seq).Load(); e != nil && e.Seq == seq && f.Matches(e) {
+			found(e)
+		}
+	}
+}
+
+// Await returns as soon as at least n kept entries match, with all that do. When the context is
+// done first, it returns what matches then and the context's error.
+func (j *Journal) Await(ctx context.Context, f Filter, n int) ([]Entry, error) {
+	j.init()
+	j.waiting.Add(1)
+	defer j.waiting.Add(-1)
+	for {
+		j.mu.Lock()
+		changed := j.changed
+		j.mu.Unlock()
+		if entries := j.Entries(f); len(entries) >= n {
+			return entries, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return j.Entries(f), context.Cause(ctx)
+		}
+	}
+}
+
+// Reset forgets all entries. Numbering goes on, so that a Since from before stays right.
+func (j *Journal) Reset() {
+	j.init()
+	for i := range j.ring {
+		j.ring[i].Store(nil)
 	}
 }

@@ -1,0 +1,574 @@
+package fakecloud_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+)
+
+// controlled is a cloud and its control API.
+type controlled struct {
+	*fakecloud.Cloud
+	url string
+}
+
+func startControlled(t *testing.T, o fakecloud.Options) controlled {
+	t.Helper()
+	c := fakecloud.New(o)
+	t.Cleanup(c.Close)
+	url, err := c.StartControl(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if url != c.ControlURL() {
+		t.Errorf("ControlURL is %q, StartControl returned %q", c.ControlURL(), url)
+	}
+	return controlled{c, url}
+}
+
+// call sends a request to the control API, checks the status and decodes the answer.
+func (c controlled) call(t *testing.T, method, path, body string, status int) map[string]any {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, c.url+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if method == "POST" || method == "PUT" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	return c.send(t, req, status)
+}
+
+func (c controlled) send(t *testing.T, req *http.Request, status int) map[string]any {
+	t.Helper()
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out map[string]any
+	if err := json.Unmarshal(b, &out); err != nil {
+		t.Fatalf("%s %s: %v: %s", req.Method, req.URL, err, b)
+	}
+	if resp.StatusCode != status {
+		t.Errorf("%s %s: %d %s, want %d", req.Method, req.URL, resp.StatusCode, b, status)
+	}
+	return out
+}
+
+func (c controlled) createKey(t *testing.T, name string) *hcloud.SSHKey {
+	t.Helper()
+	key, _, err := c.Client().SSHKey.Create(t.Context(), hcloud.SSHKeyCreateOpts{Name: name, PublicKey: testKey})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func TestTheControlAPIListsItsEndpoints(t *testing.T) {
+	t.Parallel()
+	c := startControlled(t, fakecloud.Options{})
+	endpoints := c.call(t, "GET", "/", "", 200)["endpoints"].([]any)
+	if len(endpoints) < 20 {
+		t.Errorf("only %d endpoints", len(endpoints))
+	}
+	for _, e := range endpoints {
+		e := e.(map[string]any)
+		path := strings.NewReplacer("{name}", "nobody", "{token}", "nobody").Replace(e["path"].(string))
+		if path == "/events" {
+			continue
+		}
+		if e["summary"] == "" {
+			t.Errorf("%s %s has no summary", e["method"], path)
+		}
+		req, _ := http.NewRequestWithContext(t.Context(), e["method"].(string), c.url+path, nil)
+		req.Header.Set("Content-Type", "application/json")
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode >= 500 && path != "/ready" || resp.StatusCode == 405 {
+			t.Errorf("%s %s: %d", e["method"], path, resp.StatusCode)
+		}
+	}
+	if e := c.call(t, "GET", "/nothing", "", 404)["error"].(string); !strings.Contains(e, "GET /") {
+		t.Errorf("unknown path: %s", e)
+	}
+}
+
+func TestTheControlAPIIsReadyWhenTheAPIListens(t *testing.T) {
+	t.Parallel()
+	c := startControlled(t, fakecloud.Options{})
+	c.call(t, "GET", "/health", "", 200)
+	c.call(t, "GET", "/ready", "", 503)
+	endpoint, err := c.Start(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Endpoint() != endpoint || !strings.HasSuffix(endpoint, "/v1") {
+		t.Errorf("Endpoint is %q, Start returned %q", c.Endpoint(), endpoint)
+	}
+	c.call(t, "GET", "/ready", "", 200)
+}
+
+func TestTheControlAPIShowsStateAndJournal(t *testing.T) {
+	t.Parallel()
+	c := startControlled(t, fakecloud.Options{})
+	key := c.createKey(t, "one")
+	if _, _, err := c.Client().SSHKey.GetByID(t.Context(), key.ID); err != nil {
+		t.Fatal(err)
+	}
+
+	state := c.call(t, "GET", "/state?kind=ssh_key", "", 200)["projects"].([]any)[0].(map[string]any)
+	resources := state["resources"].(map[string]any)
+	if keys := resources["ssh_keys"].([]any); len(keys) != 1 || keys[0].(map[string]any)["name"] != "one" || len(resources) != 1 {
+		t.Errorf("state: %v", state)
+	}
+	if p := c.call(t, "GET", "/state?project=99", "", 200)["projects"].([]any); len(p) != 0 {
+		t.Errorf("state of no project: %v", p)
+	}
+	if e := c.call(t, "GET", "/state?kind=cluster", "", 400)["error"].(string); !strings.Contains(e, "ssh_key") {
+		t.Errorf("unknown kind: %s", e)
+	}
+
+	if n := c.call(t, "GET", "/journal/count?writes", "", 200)["count"]; n != 1.0 {
+		t.Errorf("%v writes", n)
+	}
+	j := c.call(t, "GET", "/journal?limit=1", "", 200)
+	entry := j["entries"].([]any)[0].(map[string]any)
+	if j["count"] != 2.0 || entry["route"] != "/ssh_keys/{id}" || entry["operation"] != "get_ssh_key" || entry["status"] != 200.0 {
+		t.Errorf("journal: %v", j)
+	}
+	c.call(t, "GET", "/journal?limit=x", "", 400)
+	c.call(t, "GET", "/journal?nonsense=1", "", 400)
+	c.call(t, "DELETE", "/journal", "", 200)
+	if n := c.Journal().Count(fakecloud.RequestFilter{}); n != 0 {
+		t.Errorf("%d entries after DELETE", n)
+	}
+}
+
+func TestTheControlAPIManagesFaults(t *testing.T) {
+	t.Parallel()
+	c := startControlled(t, fakecloud.Options{})
+	rule := `{"name": "f", "method": "POST", "route": "/ssh_keys", "first": 1, "effect": {"kind": "api_error", "code": "conflict", "latency": "1ms"}}`
+	c.call(t, "POST", "/faults", rule, 201)
+	c.call(t, "POST", "/faults", rule, 409)
+	if e := c.call(t, "POST", "/faults", `{"route": "/keys", "effect": {"kind": "drop"}}`, 400)["error"].(string); !strings.Contains(e, "/ssh_keys…") {
+		t.Errorf("unknown route: %s", e)
+	}
+	c.call(t, "POST", "/faults", `{"rout": "/ssh_keys"}`, 400)
+	if a := (reach{"http://fakecloud.invalid/v1", &http.Client{Transport: c.Transport()}}).do(t.Context(), "POST", "/ssh_keys", createKey); a.status != 409 {
+		t.Errorf("%+v", a)
+	}
+	f := c.call(t, "GET", "/faults/f", "", 200)["fault"].(map[string]any)
+	if f["applied"] != 1.0 || f["effect"].(map[string]any)["latency"] != "1ms" {
+		t.Errorf("%v", f)
+	}
+	c.call(t, "DELETE", "/faults/f", "", 200)
+	c.call(t, "DELETE", "/faults/f", "", 404)
+	c.call(t, "GET", "/faults/f", "", 404)
+	c.call(t, "POST", "/faults", rule, 201)
+	c.call(t, "DELETE", "/faults", "", 200)
+	if l := c.call(t, "GET", "/faults", "", 200)["faults"].([]any); len(l) != 0 {
+		t.Errorf("%v", l)
+	}
+	if o := c.call(t, "GET", "/operations", "", 200)["operations"].([]any); len(o) < 50 {
+		t.Errorf("%d operations", len(o))
+	}
+	if o := c.call(t, "GET", "/error_codes", "", 200)["error_codes"].(map[string]any); o["locked"] != 423.0 {
+		t.Errorf("%v", o)
+	}
+}
+
+func TestTheControlAPIMovesTheClock(t *testing.T) {
+	t.Parallel()
+	c := startControlled(t, fakecloud.Options{})
+	if got := c.call(t, "PUT", "/clock/speed", `{"speed": 0}`, 200)["speed"]; got != 0.0 {
+		t.Errorf("speed %v", got)
+	}
+	before := c.Now()
+	c.call(t, "POST", "/clock/step", `{"by": "1h"}`, 200)
+	if d := c.Now().Sub(before); d != time.Hour {
+		t.Errorf("stepped by %v", d)
+	}
+	c.call(t, "POST", "/clock/step", `{"by": "-1h"}`, 400)
+	c.call(t, "POST", "/clock/step", `{"by": 3600}`, 400)
+	c.call(t, "POST", "/clock/step", `{}`, 400)
+	c.call(t, "PUT", "/clock/speed", `{"speed": -1}`, 400)
+	c.call(t, "PUT", "/clock/speed", ``, 400)
+	if got := c.call(t, "GET", "/clock", "", 200)["time"]; got != before.Add(time.Hour).Format(time.RFC3339Nano) {
+		t.Errorf("time %v", got)
+	}
+}
+
+func TestAClockThatWasGivenDoesWhatItCan(t *testing.T) {
+	t.Parallel()
+	fake := clocktesting.NewFakeClock(time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC))
+	c := startControlled(t, fakecloud.Options{Clock: fake})
+	if err := c.Step(time.Minute); err != nil || !c.Now().Equal(fake.Now()) || fake.Now().Minute() != 1 {
+		t.Errorf("%v, %v", err, c.Now())
+	}
+	if err := c.Step(-1); err == nil {
+		t.Error("a step back is accepted")
+	}
+	c.call(t, "PUT", "/clock/speed", `{"speed": 2}`, 409)
+	if speed := c.call(t, "GET", "/clock", "", 200)["speed"]; speed != 0.0 {
+		t.Errorf("speed %v", speed)
+	}
+	machine := startControlled(t, fakecloud.Options{Clock: clock.RealClock{}})
+	machine.call(t, "POST", "/clock/step", `{"by": "1s"}`, 409)
+	if speed := machine.call(t, "GET", "/clock", "", 200)["speed"]; speed != 1.0 {
+		t.Errorf("speed %v", speed)
+	}
+}
+
+func TestTheControlAPIChangesProfileAndRateLimit(t *testing.T) {
+	t.Parallel()
+	c := startControlled(t, fakecloud.Options{})
+	if p := c.call(t, "GET", "/profile", "", 200)["actions"]; p != "instant" {
+		t.Errorf("profile %v", p)
+	}
+	if p := c.call(t, "PUT", "/profile", `{"actions": "5s"}`, 200)["actions"]; p != "5s" {
+		t.Errorf("profile %v", p)
+	}
+	c.call(t, "PUT", "/profile", `{"actions": "quick"}`, 400)
+	c.call(t, "PUT", "/rate_limit", `{"limit": 1}`, 200)
+	c.call(t, "PUT", "/rate_limit", `{"limit": -1}`, 400)
+	c.call(t, "PUT", "/rate_limit", `{}`, 400)
+	r := reach{"http://fakecloud.invalid/v1", &http.Client{Transport: c.Transport()}}
+	if a := r.do(t.Context(), "GET", "/ssh_keys", ""); a.status != 200 {
+		t.Errorf("%+v", a)
+	}
+	if a := r.do(t.Context(), "GET", "/ssh_keys", ""); a.status != 429 {
+		t.Errorf("%+v", a)
+	}
+	if l := c.call(t, "GET", "/rate_limit", "", 200)["limit"]; l != 1.0 {
+		t.Errorf("limit %v", l)
+	}
+}
+
+func TestTheControlAPIManagesProjectsAndTokens(t *testing.T) {
+	t.Parallel()
+	c := startControlled(t, fakecloud.Options{})
+	c.createKey(t, "one")
+	p := c.call(t, "POST", "/projects", `{"name": "staging"}`, 201)["project"].(map[string]any)
+	token := p["token"].(string)
+	if len(token) != 64 {
+		t.Errorf("token %q", token)
+	}
+	c.call(t, "POST", "/projects", `{"name": "staging"}`, 409)
+	c.call(t, "POST", "/projects", `{"name": "other", "token": "`+token+`"}`, 409)
+	c.call(t, "POST", "/projects", `{"name": ""}`, 400)
+	c.call(t, "POST", "/projects", `{"name": "other", "token": "a b"}`, 400)
+	if l := c.call(t, "GET", "/projects", "", 200)["projects"].([]any); len(l) != 2 {
+		t.Errorf("%v", l)
+	}
+	other := c.Client(hcloud.WithToken(token))
+	if keys, err := other.SSHKey.All(t.Context()); err != nil || len(keys) != 0 {
+		t.Errorf("the new project sees %v, %v", keys, err)
+	}
+	ro := c.call(t, "POST", "/tokens", `{"project": 2, "token": "readonly", "read_only": true}`, 201)["token"].(string)
+	if _, _, err := c.Client(hcloud.WithToken(ro)).SSHKey.Create(t.Context(), hcloud.SSHKeyCreateOpts{Name: "x", PublicKey: testKey}); !hcloud.IsError(err, hcloud.ErrorCodeForbidden) {
+		t.Errorf("read-only token: %v", err)
+	}
+	c.call(t, "POST", "/tokens", `{"project": 7}`, 404)
+	c.call(t, "POST", "/tokens", `{"project": 1, "token": "readonly"}`, 409)
+	c.call(t, "DELETE", "/tokens/"+token, "", 200)
+	c.call(t, "DELETE", "/tokens/"+token, "", 404)
+	if _, err := other.SSHKey.All(t.Context()); !hcloud.IsError(err, hcloud.ErrorCodeUnauthorized) {
+		t.Errorf("revoked token: %v", err)
+	}
+}
+
+func TestResetStartsTheCloudOver(t *testing.T) {
+	t.Parallel()
+	c := startControlled(t, fakecloud.Options{RateLimit: 10})
+	fill := func() {
+		c.createKey(t, "one")
+		if _, err := c.Faults().Add(fakecloud.Fault{Method: "PUT", Resource: "ssh_key", Effect: fakecloud.DropConnection()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fill()
+	c.call(t, "POST", "/reset", "", 200)
+	if n, f, j := keys(t, c.Cloud), len(c.Faults().List()), c.Journal().Count(fakecloud.RequestFilter{}); n+f+j != 0 {
+		t.Errorf("left: %d keys, %d faults, %d requests", n, f, j)
+	}
+	r := reach{"http://fakecloud.invalid/v1", &http.Client{Transport: c.Transport()}}
+	if a := r.do(t.Context(), "GET", "/ssh_keys", ""); a.header.Get("RateLimit-Remaining") != "9" {
+		t.Errorf("rate limit after reset: %v", a.header)
+	}
+	fill()
+	c.call(t, "POST", "/reset", `{"keep": ["resources", "journal", "faults"]}`, 200)
+	if n, f, j := keys(t, c.Cloud), len(c.Faults().List()), c.Journal().Count(fakecloud.RequestFilter{}); n != 1 || f != 1 || j != 2 {
+		t.Errorf("kept: %d keys, %d faults, %d requests", n, f, j)
+	}
+	if e := c.call(t, "POST", "/reset", `{"keep": ["everything"]}`, 400)["error"].(string); !strings.Contains(e, "rate_limit") {
+		t.Errorf("%s", e)
+	}
+}
+
+func TestABrowserCannotControlTheCloud(t *testing.T) {
+	t.Parallel()
+	c := startControlled(t, fakecloud.Options{})
+	for name, tc := range map[string]struct {
+		header http.Header
+		host   string
+		status int
+	}{
+		"a form":              {http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}, "", 415},
+		"text":                {http.Header{"Content-Type": {"text/plain"}}, "", 415},
+		"no type":             {http.Header{}, "", 415},
+		"another origin":      {http.Header{"Content-Type": {"application/json"}, "Origin": {"https://evil.example"}}, "", 403},
+		"a rebound name":      {http.Header{"Content-Type": {"application/json"}}, "evil.example", 403},
+		"a program on it":     {http.Header{"Content-Type": {"application/json"}}, "localhost", 200},
+		"JSON with a charset": {http.Header{"Content-Type": {"application/json; charset=utf-8"}}, "", 200},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), "POST", c.url+"/reset", strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header, req.Host = tc.header, tc.host
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != tc.status {
+			t.Errorf("%s: %d, want %d", name, resp.StatusCode, tc.status)
+		}
+	}
+}
+
+// lines reads a stream of events line by line.
+func (c controlled) lines(t *testing.T, query, accept string) *bufio.Scanner {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), "GET", c.url+"/events"+query, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Accept", accept)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = resp.Body.Close() })
+	return bufio.NewScanner(resp.Body)
+}
+
+func nextLine(t *testing.T, s *bufio.Scanner) string {
+	t.Helper()
+	if !s.Scan() {
+		t.Fatalf("the stream ended: %v", s.Err())
+	}
+	return s.Text()
+}
+
+func TestEventsAreStreamed(t *testing.T) {
+	t.Parallel()
+	c := startControlled(t, fakecloud.Options{})
+	one := c.createKey(t, "one")
+	s := c.lines(t, "?snapshot=true&kind=ssh_key", "")
+	next := func(want string) {
+		t.Helper()
+		if line := nextLine(t, s); !strings.Contains(line, want) {
+			t.Errorf("%s, want %s", line, want)
+		}
+	}
+	next(`"type":"existing"`)
+	next(`"type":"synced"`)
+	if _, err := c.Client().SSHKey.Delete(t.Context(), one); err != nil {
+		t.Fatal(err)
+	}
+	next(`"type":"deleted"`)
+	two := c.createKey(t, "two")
+	next(`"name":"two"`)
+	if _, _, err := c.Client().SSHKey.Update(t.Context(), two, hcloud.SSHKeyUpdateOpts{Name: "three"}); err != nil {
+		t.Fatal(err)
+	}
+	next(`"type":"updated"`)
+	c.Close()
+	for s.Scan() {
+		t.Errorf("after Close: %s", s.Text())
+	}
+	if c.call2("/events?nonsense=1") == nil {
+		t.Error("the listener still answers after Close")
+	}
+}
+
+func (c controlled) call2(path string) error {
+	resp, err := http.Get(c.url + path) //nolint:noctx // only to see that nobody answers
+	if err == nil {
+		_ = resp.Body.Close()
+	}
+	return err
+}
+
+func TestServerSentEvents(t *testing.T) {
+	t.Parallel()
+	c := startControlled(t, fakecloud.Options{})
+	s := c.lines(t, "", "text/event-stream")
+	if a, b := nextLine(t, s), nextLine(t, s); a != "event: synced" || b != "id: 0" {
+		t.Errorf("%q, %q", a, b)
+	}
+	nextLine(t, s) // data
+	nextLine(t, s) // the empty line between events
+	c.createKey(t, "one")
+	if a := nextLine(t, s); a != "event: created" {
+		t.Errorf("%q", a)
+	}
+	nextLine(t, s)
+	if a := nextLine(t, s); !strings.HasPrefix(a, `data: {"type":"created"`) {
+		t.Errorf("%q", a)
+	}
+	c.call(t, "GET", "/events?kind=nothing", "", 400)
+	c.call(t, "GET", "/events?snapshot=perhaps", "", 400)
+}
+
+func TestShutdownEndsStreamsAndWaitsForRequests(t *testing.T) {
+	t.Parallel()
+	c := startControlled(t, fakecloud.Options{})
+	endpoint, err := c.Start(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := c.lines(t, "", "")
+	nextLine(t, s)
+	if err := c.SetSpeed(0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Faults().Add(fakecloud.Fault{Name: "slow", Effect: fakecloud.Latency(time.Hour)}); err != nil {
+		t.Fatal(err)
+	}
+	answers := make(chan answer)
+	go func() { answers <- (reach{endpoint, &http.Client{}}).do(t.Context(), "GET", "/ssh_keys", "") }()
+	if _, err := c.Faults().Await(t.Context(), "slow", 1); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error)
+	go func() { ended <- c.Shutdown(t.Context()) }()
+	if s.Scan() {
+		t.Errorf("stream went on: %s", s.Text())
+	}
+	select {
+	case err := <-ended:
+		t.Fatalf("did not wait for the request: %v", err)
+	default:
+	}
+	if err := c.Step(time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if a := <-answers; a.status != 200 {
+		t.Errorf("%+v", a)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if _, err := c.Start(t.Context(), ""); !errors.Is(err, fakecloud.ErrClosed) {
+		t.Errorf("Start after Shutdown: %v", err)
+	}
+}
+
+func TestShutdownGivesUpWhenItsContextIsDone(t *testing.T) {
+	t.Parallel()
+	c := fakecloud.New(fakecloud.Options{})
+	endpoint, err := c.Start(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.SetSpeed(0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Faults().Add(fakecloud.Fault{Name: "slow", Effect: fakecloud.Latency(time.Hour)}); err != nil {
+		t.Fatal(err)
+	}
+	answers := make(chan answer)
+	go func() { answers <- (reach{endpoint, &http.Client{}}).do(t.Context(), "GET", "/ssh_keys", "") }()
+	if _, err := c.Faults().Await(t.Context(), "slow", 1); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := c.Shutdown(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	if a := <-answers; a.err == nil {
+		t.Errorf("%+v", a)
+	}
+}
+
+func TestWhatCannotBeListenedOnIsExplained(t *testing.T) {
+	t.Parallel()
+	c := fakecloud.New(fakecloud.Options{})
+	t.Cleanup(c.Close)
+	endpoint, err := c.Start(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken := strings.TrimSuffix(strings.TrimPrefix(endpoint, "http://"), "/v1")
+	if _, err := c.StartControl(t.Context(), taken); err == nil || !strings.Contains(err.Error(), "another program uses that port") {
+		t.Errorf("%v", err)
+	}
+	if _, err := c.Start(t.Context(), "8080"); err == nil || !strings.Contains(err.Error(), "want host:port") {
+		t.Errorf("%v", err)
+	}
+	if _, err := c.Start(t.Context(), "192.0.2.1:0"); err == nil || !strings.Contains(err.Error(), "does not have that address") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestEventsCanBeAwaited(t *testing.T) {
+	t.Parallel()
+	c := fakecloud.New(fakecloud.Options{})
+	t.Cleanup(c.Close)
+	sub := c.Subscribe()
+	defer sub.Close()
+	key := controlled{Cloud: c}.createKey(t, "one")
+	e, err := sub.Next(t.Context())
+	if err != nil || e.Type != fakecloud.EventCreated || e.Kind != "ssh_key" || e.ID != key.ID || e.Project != fakecloud.DefaultProject {
+		t.Errorf("%+v, %v", e, err)
+	}
+	if err := c.AwaitIdle(t.Context()); err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := c.AwaitEvent(ctx, func(fakecloud.Event) bool { return true }); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestWrongOptionsAreErrors(t *testing.T) {
+	t.Parallel()
+	for say, o := range map[string]fakecloud.Options{
+		"want instant":    {Actions: "fast"},
+		"want a day":      {APIDate: "yesterday"},
+		"rate limit -1":   {RateLimit: -1},
+		"token":           {Tokens: []string{"a b"}},
+		"PublicIPv4":      {PublicIPv4: prefix("2001:db8::/32")},
+		"PublicIPv6":      {PublicIPv6: prefix("2001:db8::/96")},
+		"LoadBalancerIPv": {LoadBalancerIPv4: prefix("127.0.0.1/32")},
+	} {
+		if c, err := fakecloud.Open(o); err == nil || !strings.Contains(err.Error(), say) {
+			t.Errorf("%+v: %v, want %q", o, err, say)
+			c.Close()
+		}
+	}
+}

@@ -1,0 +1,307 @@
+package fakecloud_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+)
+
+// reach is a way to a cloud.
+type reach struct {
+	url    string
+	client *http.Client
+}
+
+// overBoth runs a test in the process and over a network connection.
+func overBoth(t *testing.T, o fakecloud.Options, test func(t *testing.T, c *fakecloud.Cloud, r reach)) {
+	t.Helper()
+	t.Run("in process", func(t *testing.T) {
+		t.Parallel()
+		c := fakecloud.New(o)
+		t.Cleanup(c.Close)
+		test(t, c, reach{"http://fakecloud.invalid/v1", &http.Client{Transport: c.Transport()}})
+	})
+	t.Run("over a connection", func(t *testing.T) {
+		t.Parallel()
+		c := fakecloud.New(o)
+		t.Cleanup(c.Close)
+		endpoint, err := c.Start(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		transport := &http.Transport{}
+		t.Cleanup(transport.CloseIdleConnections)
+		test(t, c, reach{endpoint, &http.Client{Transport: transport}})
+	})
+}
+
+// answer is what came back of a request.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+	err    error // of the round trip or of reading the body
+}
+
+func (r reach) do(ctx context.Context, method, path, body string) answer {
+	req, err := http.NewRequestWithContext(ctx, method, r.url+path, strings.NewReader(body))
+	if err != nil {
+		return answer{err: err}
+	}
+	req.Header.Set("Authorization", "Bearer "+fakecloud.DefaultToken)
+	req.Header.Set("User-Agent", "test")
+	resp, err := r.client.Do(req)
+	if err != nil {
+		return answer{err: err}
+	}
+	defer func() { _ = resp.Body.Close() }()
+	b, err := io.ReadAll(resp.Body)
+	return answer{resp.StatusCode, resp.Header, string(b), err}
+}
+
+const createKey = `{"name": "one", "public_key": "` + testKey + `"}`
+
+// keys returns how many SSH keys there are, past all fault rules.
+func keys(t *testing.T, c *fakecloud.Cloud) int {
+	t.Helper()
+	p, _ := c.Core().Project(fakecloud.DefaultProject)
+	return p.View().SSHKeys.Len()
+}
+
+func TestFaultsHaveTheirEffect(t *testing.T) {
+	t.Parallel()
+	refused := func(a answer, status int, part string) string {
+		if a.err != nil || a.status != status || !strings.Contains(a.body, part) {
+			return "want " + part
+		}
+		return ""
+	}
+	for name, tc := range map[string]struct {
+		effect  fakecloud.Effect
+		written int // keys that exist afterwards
+		status  int // in the journal
+		handled int
+		wrong   func(answer) string
+	}{
+		"an API error": {fakecloud.APIError("conflict"), 0, 409, 0, func(a answer) string {
+			return refused(a, 409, `"code":"conflict"`)
+		}},
+		"an API error of another status": {fakecloud.Effect{Kind: "api_error", Code: "source_port_already_used", Status: 422, Message: "hello"}, 0, 422, 0, func(a answer) string {
+			return refused(a, 422, `"message":"hello"`)
+		}},
+		"an API error after the write": {fakecloud.Effect{Kind: "api_error", Code: "timeout", After: true}, 1, 504, 201, func(a answer) string {
+			return refused(a, 504, `"code":"timeout"`)
+		}},
+		"a proxy's page": {fakecloud.HTTPStatus(502), 0, 502, 0, func(a answer) string {
+			if a.header.Get("Content-Type") != "text/html" {
+				return "want HTML"
+			}
+			return refused(a, 502, "<h1>502 Bad Gateway</h1>")
+		}},
+		"JSON that is no error of the API": {fakecloud.Effect{Kind: "http_status", Status: 429, Body: `{"x": 1}`}, 0, 429, 0, func(a answer) string {
+			if a.header.Get("Content-Type") != "application/json" {
+				return "want JSON"
+			}
+			return refused(a, 429, `{"x": 1}`)
+		}},
+		"a status without a body": {fakecloud.HTTPStatus(204), 0, 204, 0, func(a answer) string {
+			if a.body != "" {
+				return "want no body"
+			}
+			return refused(a, 204, "")
+		}},
+		"a dropped connection": {fakecloud.DropConnection(), 0, 0, 0, func(a answer) string {
+			if !errors.Is(a.err, io.EOF) {
+				return "want EOF"
+			}
+			return ""
+		}},
+		"a reset connection": {fakecloud.ResetConnection(), 0, 0, 0, func(a answer) string {
+			if !errors.Is(a.err, syscall.ECONNRESET) {
+				return "want ECONNRESET"
+			}
+			return ""
+		}},
+		"a lost answer": {fakecloud.LoseAnswer(), 1, 0, 201, func(a answer) string {
+			if !errors.Is(a.err, io.EOF) {
+				return "want EOF"
+			}
+			return ""
+		}},
+		"a lost answer by reset": {fakecloud.Effect{Kind: "reset", After: true}, 1, 0, 201, func(a answer) string {
+			if !errors.Is(a.err, syscall.ECONNRESET) {
+				return "want ECONNRESET"
+			}
+			return ""
+		}},
+		"a cut-off body": {fakecloud.CutBody(12), 1, 201, 201, func(a answer) string {
+			if !errors.Is(a.err, io.ErrUnexpectedEOF) || a.body != `{"ssh_key":{` {
+				return "want 12 bytes and unexpected EOF"
+			}
+			return ""
+		}},
+		"half a body": {fakecloud.CutBody(0), 1, 201, 201, func(a answer) string {
+			if !errors.Is(a.err, io.ErrUnexpectedEOF) || len(a.body) < 100 {
+				return "want some bytes and unexpected EOF"
+			}
+			return ""
+		}},
+		"more than the body": {fakecloud.CutBody(1 << 20), 1, 201, 201, func(a answer) string {
+			if !errors.Is(a.err, io.ErrUnexpectedEOF) || !strings.HasSuffix(a.body, "}") {
+				return "want all but the last byte"
+			}
+			return ""
+		}},
+		"an exhausted rate limit": {fakecloud.ExhaustRateLimit(), 0, 429, 0, func(a answer) string {
+			if a.header.Get("RateLimit-Remaining") != "0" || a.header.Get("RateLimit-Limit") != "3600" {
+				return "want the headers of an empty limit"
+			}
+			return refused(a, 429, `"code":"rate_limit_exceeded"`)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			overBoth(t, fakecloud.Options{}, func(t *testing.T, c *fakecloud.Cloud, r reach) {
+				if _, err := c.Faults().Add(fakecloud.Fault{Name: "f", Method: "POST", Route: "/ssh_keys", First: 1, Effect: tc.effect}); err != nil {
+					t.Fatal(err)
+				}
+				a := r.do(t.Context(), "POST", "/ssh_keys", createKey)
+				if wrong := tc.wrong(a); wrong != "" {
+					t.Errorf("%s; got %d %q %v", wrong, a.status, a.body, a.err)
+				}
+				if n := keys(t, c); n != tc.written {
+					t.Errorf("%d keys were written, want %d", n, tc.written)
+				}
+				entries, err := c.Journal().Await(t.Context(), fakecloud.RequestFilter{Fault: "f"}, 1)
+				if err != nil || entries[0].Status != tc.status || entries[0].Handled != tc.handled {
+					t.Errorf("journal: %+v, %v; want status %d, handled %d", entries, err, tc.status, tc.handled)
+				}
+				// The next request is like any other.
+				if a := r.do(t.Context(), "GET", "/ssh_keys", ""); a.status != 200 || a.header.Get("X-Correlation-Id") == "" {
+					t.Errorf("next request: %+v", a)
+				}
+			})
+		})
+	}
+}
+
+func TestLatencyIsOnTheCloudsClock(t *testing.T) {
+	t.Parallel()
+	for name, effect := range map[string]fakecloud.Effect{
+		"before":                fakecloud.Latency(time.Hour),
+		"after":                 {Kind: "latency", Latency: fakecloud.Duration(time.Hour), After: true},
+		"of another effect":     {Kind: "api_error", Code: "locked", Latency: fakecloud.Duration(time.Hour)},
+		"of an effect after it": {Kind: "api_error", Code: "locked", Latency: fakecloud.Duration(time.Hour), After: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			overBoth(t, fakecloud.Options{}, func(t *testing.T, c *fakecloud.Cloud, r reach) {
+				if err := c.SetSpeed(0); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := c.Faults().Add(fakecloud.Fault{Name: "slow", Effect: effect}); err != nil {
+					t.Fatal(err)
+				}
+				answers := make(chan answer)
+				go func() { answers <- r.do(t.Context(), "POST", "/ssh_keys", createKey) }()
+				if _, err := c.Faults().Await(t.Context(), "slow", 1); err != nil {
+					t.Fatal(err)
+				}
+				if effect.After {
+					// The write is seen while its answer is on its way.
+					p, _ := c.Core().Project(fakecloud.DefaultProject)
+					if err := p.Await(t.Context(), hasKey); err != nil {
+						t.Fatal(err)
+					}
+				} else if n := keys(t, c); n != 0 {
+					t.Error("written before the delay")
+				}
+				var a answer
+				for waiting := true; waiting; {
+					select {
+					case a = <-answers:
+						waiting = false
+					default:
+						if err := c.Step(time.Hour); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				want := 201
+				if effect.Kind == "api_error" {
+					want = 423
+				}
+				if a.status != want {
+					t.Errorf("%d %s %v", a.status, a.body, a.err)
+				}
+				if e := c.Journal().Entries(fakecloud.RequestFilter{}); e[0].Duration < time.Hour {
+					t.Errorf("took %v on the cloud's clock", e[0].Duration)
+				}
+			})
+		})
+	}
+}
+
+func TestAClientThatGoesAwayDuringADelayHasNotWritten(t *testing.T) {
+	t.Parallel()
+	overBoth(t, fakecloud.Options{}, func(t *testing.T, c *fakecloud.Cloud, r reach) {
+		if err := c.SetSpeed(0); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Faults().Add(fakecloud.Fault{Name: "slow", Effect: fakecloud.Latency(time.Hour)}); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		answers := make(chan answer)
+		go func() { answers <- r.do(ctx, "POST", "/ssh_keys", createKey) }()
+		if _, err := c.Faults().Await(t.Context(), "slow", 1); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		if a := <-answers; !errors.Is(a.err, context.Canceled) {
+			t.Errorf("%+v", a)
+		}
+		if _, err := c.Journal().Await(t.Context(), fakecloud.RequestFilter{Dropped: true}, 1); err != nil {
+			t.Error(err)
+		}
+		if n := keys(t, c); n != 0 {
+			t.Errorf("%d keys were written", n)
+		}
+	})
+}
+
+func TestAnExhaustedRateLimitRefillsWithTime(t *testing.T) {
+	t.Parallel()
+	overBoth(t, fakecloud.Options{RateLimit: 3600}, func(t *testing.T, c *fakecloud.Cloud, r reach) {
+		if err := c.SetSpeed(0); err != nil {
+			t.Fatal(err)
+		}
+		if a := r.do(t.Context(), "GET", "/ssh_keys", ""); a.status != 200 || a.header.Get("RateLimit-Remaining") != "3599" {
+			t.Fatalf("%+v", a)
+		}
+		if _, err := c.Faults().Add(fakecloud.Fault{First: 1, Effect: fakecloud.ExhaustRateLimit()}); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // the rule's own answer, and the empty bucket's
+			if a := r.do(t.Context(), "GET", "/ssh_keys", ""); a.status != 429 || a.header.Get("RateLimit-Remaining") != "0" {
+				t.Errorf("%+v", a)
+			}
+		}
+		if err := c.Step(2 * time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if a := r.do(t.Context(), "GET", "/ssh_keys", ""); a.status != 200 || a.header.Get("RateLimit-Remaining") != "1" {
+			t.Errorf("two seconds later: %+v", a)
+		}
+	})
+}
+
+func hasKey(st *cloud.State) bool { return st.SSHKeys.Len() == 1 }

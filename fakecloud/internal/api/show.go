@@ -1,0 +1,74 @@
+package api
+
+import (
+	"encoding/json"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+)
+
+// Shown is a kind of resource as the API shows it, for those who look at a whole state: the control
+// API's dump and its event stream.
+type Shown interface {
+	Kind() cloud.Kind
+	// Plural is the kind's name in paths and lists.
+	Plural() string
+	// All returns the JSON of all resources in a state, by id.
+	All(*cloud.State) []json.RawMessage
+	// One returns the JSON of one, if it is there.
+	One(st *cloud.State, id int64) (json.RawMessage, bool)
+}
+
+// ShownResources returns everything that a project owns, in the order in which a dump has it. A new
+// resource gets a line here; a test compares the list with the routes.
+func ShownResources() []Shown {
+	return []Shown{
+		sshKeys,
+		shownActions{},
+	}
+}
+
+// Kind implements Shown.
+func (d *resource[T]) Kind() cloud.Kind { return d.kind }
+
+// Plural implements Shown.
+func (d *resource[T]) Plural() string { return d.plural }
+
+// All implements Shown.
+func (d *resource[T]) All(st *cloud.State) []json.RawMessage {
+	out := []json.RawMessage{}
+	for e := range d.table(st).Entries() {
+		out = append(out, d.json(st, e))
+	}
+	return out
+}
+
+// One implements Shown.
+func (d *resource[T]) One(st *cloud.State, id int64) (json.RawMessage, bool) {
+	e, ok := d.table(st).Entry(id)
+	if !ok {
+		return nil, false
+	}
+	return d.json(st, e), true
+}
+
+// shownActions shows actions, which are no resource[T] since nobody creates or changes them.
+type shownActions struct{}
+
+func (shownActions) Kind() cloud.Kind { return cloud.KindAction }
+func (shownActions) Plural() string   { return "actions" }
+
+func (shownActions) All(st *cloud.State) []json.RawMessage {
+	out := []json.RawMessage{}
+	for e := range st.Actions.Entries() {
+		out = append(out, e.Encoded(encodeAction))
+	}
+	return out
+}
+
+func (shownActions) One(st *cloud.State, id int64) (json.RawMessage, bool) {
+	e, ok := st.Actions.Entry(id)
+	if !ok {
+		return nil, false
+	}
+	return e.Encoded(encodeAction), true
+}

@@ -1,0 +1,325 @@
+package control
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/api"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/fault"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/journal"
+)
+
+func strict(body []byte, out any) error {
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(out); err != nil {
+		return fmt.Errorf("body: %w", err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("body: there is more after the first JSON value")
+	}
+	return nil
+}
+
+var done = map[string]any{}
+
+func health(*Controller, *http.Request) (any, error) { return map[string]string{"status": "ok"}, nil }
+
+func ready(c *Controller, _ *http.Request) (any, error) {
+	if c.Ready != nil && !c.Ready() {
+		return nil, statusError{http.StatusServiceUnavailable, errors.New("not ready yet: the API does not listen yet")}
+	}
+	return map[string]string{"status": "ready"}, nil
+}
+
+func reset(c *Controller, r *http.Request) (any, error) {
+	var in struct {
+		Keep []string `json:"keep"`
+	}
+	if err := decode(r, &in); err != nil {
+		return nil, err
+	}
+	return done, c.Reset(in.Keep...)
+}
+
+type projectState struct {
+	ID        int64                        `json:"id"`
+	Name      string                       `json:"name"`
+	Resources map[string][]json.RawMessage `json:"resources"`
+}
+
+func state(c *Controller, r *http.Request) (any, error) {
+	sel, err := parseSelection(r.URL.Query())
+	if err != nil {
+		return nil, err
+	}
+	projects := []projectState{}
+	for _, p := range c.Cloud.Projects() {
+		if !sel.project(p.ID()) {
+			continue
+		}
+		st, ps := p.View(), projectState{p.ID(), p.Name(), map[string][]json.RawMessage{}}
+		for _, s := range api.ShownResources() {
+			if sel.kind(s.Kind()) {
+				ps.Resources[s.Plural()] = s.All(st)
+			}
+		}
+		projects = append(projects, ps)
+	}
+	return map[string]any{"time": c.Cloud.Now(), "projects": projects}, nil
+}
+
+func listJournal(c *Controller, r *http.Request) (any, error) {
+	q := r.URL.Query()
+	f, err := journal.ParseFilter(q, "limit")
+	if err != nil {
+		return nil, err
+	}
+	entries := c.Journal.Entries(f)
+	count := len(entries)
+	if text := q.Get("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 0 {
+			return nil, fmt.Errorf("parameter limit: %.64q is not a number of 0 or more", text)
+		}
+		entries = entries[max(0, count-n):]
+	}
+	if entries == nil {
+		entries = []journal.Entry{}
+	}
+	return map[string]any{"entries": entries, "count": count, "last_seq": c.Journal.Last()}, nil
+}
+
+func countJournal(c *Controller, r *http.Request) (any, error) {
+	f, err := journal.ParseFilter(r.URL.Query())
+	if err != nil {
+		return nil, err
+	}
+	return map[string]any{"count": c.Journal.Count(f), "last_seq": c.Journal.Last()}, nil
+}
+
+func deleteJournal(c *Controller, _ *http.Request) (any, error) {
+	c.Journal.Reset()
+	return done, nil
+}
+
+func listFaults(c *Controller, _ *http.Request) (any, error) {
+	return map[string]any{"faults": c.API.Faults().List()}, nil
+}
+
+func addFault(c *Controller, r *http.Request) (any, error) {
+	body, err := readBody(r)
+	if err != nil {
+		return nil, err
+	}
+	rule, err := fault.Parse(body)
+	if err != nil {
+		return nil, err
+	}
+	rule, err = c.API.Faults().Add(rule)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]any{"fault": fault.Status{Rule: rule}}, nil
+}
+
+func getFault(c *Controller, r *http.Request) (any, error) {
+	st, ok := c.API.Faults().Get(chi.URLParam(r, "name"))
+	if !ok {
+		return nil, noFault(r)
+	}
+	return map[string]any{"fault": st}, nil
+}
+
+func noFault(r *http.Request) error {
+	return fmt.Errorf("fault rule %.128q %w; GET /faults lists them", chi.URLParam(r, "name"), ErrNotFound)
+}
+
+func deleteFault(c *Controller, r *http.Request) (any, error) {
+	if !c.API.Faults().Remove(chi.URLParam(r, "name")) {
+		return nil, noFault(r)
+	}
+	return done, nil
+}
+
+func deleteFaults(c *Controller, _ *http.Request) (any, error) {
+	c.API.Faults().Clear()
+	return done, nil
+}
+
+type operationJSON struct {
+	Operation string `json:"operation"`
+	Method    string `json:"method"`
+	Route     string `json:"route"`
+	Resource  string `json:"resource"`
+}
+
+func listOperations(*Controller, *http.Request) (any, error) {
+	out := []operationJSON{}
+	for _, r := range api.Routes() {
+		out = append(out, operationJSON{r.OperationID, r.Method, r.Pattern, fault.ResourceOf(r.Pattern)})
+	}
+	return map[string]any{"operations": out}, nil
+}
+
+func listCodes(*Controller, *http.Request) (any, error) {
+	return map[string]any{"error_codes": fault.Codes}, nil
+}
+
+type clockJSON struct {
+	Time  time.Time `json:"time"`
+	Speed float64   `json:"speed"`
+}
+
+func getClock(c *Controller, _ *http.Request) (any, error) {
+	return clockJSON{c.Cloud.Now(), c.Speed()}, nil
+}
+
+func stepClock(c *Controller, r *http.Request) (any, error) {
+	var in struct {
+		By *fault.Duration `json:"by"`
+	}
+	if err := decode(r, &in); err != nil {
+		return nil, err
+	}
+	if in.By == nil {
+		return nil, errors.New(`by: is required, as in {"by": "30s"}`)
+	}
+	if err := c.Step(time.Duration(*in.By)); err != nil {
+		return nil, err
+	}
+	return getClock(c, r)
+}
+
+func setSpeed(c *Controller, r *http.Request) (any, error) {
+	var in struct {
+		Speed *float64 `json:"speed"`
+	}
+	if err := decode(r, &in); err != nil {
+		return nil, err
+	}
+	if in.Speed == nil {
+		return nil, errors.New(`speed: is required, as in {"speed": 10}`)
+	}
+	if err := c.SetSpeed(*in.Speed); err != nil {
+		return nil, err
+	}
+	return getClock(c, r)
+}
+
+func getProfile(c *Controller, _ *http.Request) (any, error) {
+	return map[string]string{"actions": c.Profile()}, nil
+}
+
+func setProfile(c *Controller, r *http.Request) (any, error) {
+	var in struct {
+		Actions string `json:"actions"`
+	}
+	if err := decode(r, &in); err != nil {
+		return nil, err
+	}
+	if err := c.SetProfile(in.Actions); err != nil {
+		return nil, err
+	}
+	return getProfile(c, r)
+}
+
+func getRateLimit(c *Controller, _ *http.Request) (any, error) {
+	return map[string]int{"limit": c.RateLimit()}, nil
+}
+
+func setRateLimit(c *Controller, r *http.Request) (any, error) {
+	var in struct {
+		Limit *int `json:"limit"`
+	}
+	if err := decode(r, &in); err != nil {
+		return nil, err
+	}
+	if in.Limit == nil {
+		return nil, errors.New(`limit: is required, as in {"limit": 3600}; 0 is no limit`)
+	}
+	if err := c.SetRateLimit(*in.Limit); err != nil {
+		return nil, err
+	}
+	return getRateLimit(c, r)
+}
+
+type projectJSON struct {
+	ID    int64  `json:"id"`
+	Name  string `json:"name"`
+	Token string `json:"token,omitempty"`
+}
+
+// listProjects does not show tokens: whoever made one knows it.
+func listProjects(c *Controller, _ *http.Request) (any, error) {
+	out := []projectJSON{}
+	for _, p := range c.Cloud.Projects() {
+		out = append(out, projectJSON{ID: p.ID(), Name: p.Name()})
+	}
+	return map[string]any{"projects": out}, nil
+}
+
+func addProject(c *Controller, r *http.Request) (any, error) {
+	var in struct {
+		Name  string `json:"name"`
+		Token string `json:"token"`
+	}
+	if err := decode(r, &in); err != nil {
+		return nil, err
+	}
+	if in.Token != "" {
+		if err := CheckToken(in.Token); err != nil {
+			return nil, err
+		}
+		if _, ok := c.Cloud.Token(in.Token); ok {
+			return nil, fmt.Errorf("token %w", ErrExists)
+		}
+	}
+	p, err := c.AddProject(in.Name)
+	if err != nil {
+		return nil, err
+	}
+	token, err := c.AddToken(p.ID(), in.Token, false)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]any{"project": projectJSON{p.ID(), p.Name(), token}}, nil
+}
+
+func addToken(c *Controller, r *http.Request) (any, error) {
+	var in struct {
+		Project  int64  `json:"project"`
+		Token    string `json:"token"`
+		ReadOnly bool   `json:"read_only"`
+	}
+	if err := decode(r, &in); err != nil {
+		return nil, err
+	}
+	token, err := c.AddToken(in.Project, in.Token, in.ReadOnly)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]any{"token": token, "project": in.Project, "read_only": in.ReadOnly}, nil
+}
+
+func deleteToken(c *Controller, r *http.Request) (any, error) {
+	return done, c.RevokeToken(chi.URLParam(r, "token"))
+}
+
+// kinds returns the kinds of resources that can be selected.
+func kinds() []cloud.Kind {
+	var out []cloud.Kind
+	for _, s := range api.ShownResources() {
+		out = append(out, s.Kind())
+	}
+	return out
+}

@@ -1,0 +1,119 @@
+package journal
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Filter selects entries. Empty fields match everything.
+type Filter struct {
+	Method string
+	// Route is a pattern of the API, as /servers/{id}, or with a * at its end the beginning of some:
+	// /servers/* .
+	Route string
+	// Path is the path of the request with its ids, as /v1/servers/42.
+	Path string
+	// Operation is an operationId of the API document, as create_server.
+	Operation string
+	Status    int
+	ErrorCode string
+	// Client is a part of the User-Agent.
+	Client string
+	// Fault is the name of the fault rule that took part.
+	Fault   string
+	Project int64
+	// Since selects entries with a greater Seq.
+	Since uint64
+	// Writes selects what changes something: everything but GET and HEAD.
+	Writes bool
+	// Errors selects what failed for the client: a status of 400 and more, or none at all.
+	Errors bool
+	// Dropped selects the requests whose connection was dropped without an answer.
+	Dropped bool
+}
+
+// Matches tells whether the filter selects an entry.
+func (f *Filter) Matches(e *Entry) bool {
+	return (f.Method == "" || strings.EqualFold(f.Method, e.Method)) &&
+		(f.Route == "" || matchRoute(f.Route, e.Route)) &&
+		(f.Path == "" || f.Path == e.Path) &&
+		(f.Operation == "" || f.Operation == e.Operation) &&
+		(f.Status == 0 || f.Status == e.Status) &&
+		(f.ErrorCode == "" || f.ErrorCode == e.ErrorCode) &&
+		(f.Client == "" || strings.Contains(e.Client, f.Client)) &&
+		(f.Fault == "" || f.Fault == e.Fault) &&
+		(f.Project == 0 || f.Project == e.Project) &&
+		e.Seq > f.Since &&
+		(!f.Writes || e.Method != "GET" && e.Method != "HEAD") &&
+		(!f.Errors || e.Status == 0 || e.Status >= 400) &&
+		(!f.Dropped || e.Status == 0)
+}
+
+func matchRoute(pattern, route string) bool {
+	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
+		return strings.HasPrefix(route, prefix)
+	}
+	return pattern == route
+}
+
+// ParseFilter reads a filter from query parameters that are named like its fields: method, route,
+// path, operation, status, error_code, client, fault, project, since, writes, errors, dropped.
+// Parameters listed in others are left alone; any further one is an error that lists what exists.
+func ParseFilter(q url.Values, others ...string) (Filter, error) {
+	var f Filter
+	var err error
+	number := func(s string, bits int) uint64 {
+		n, e := strconv.ParseUint(s, 10, bits)
+		if e != nil {
+			err = fmt.Errorf("%q is not a number", s)
+		}
+		return n
+	}
+	truth := func(s string) bool {
+		if s == "" { // ?writes is enough
+			return true
+		}
+		b, e := strconv.ParseBool(s)
+		if e != nil {
+			err = fmt.Errorf("%q is not true or false", s)
+		}
+		return b
+	}
+	set := map[string]func(string){
+		"method":     func(s string) { f.Method = strings.ToUpper(s) },
+		"route":      func(s string) { f.Route = s },
+		"path":       func(s string) { f.Path = s },
+		"operation":  func(s string) { f.Operation = s },
+		"status":     func(s string) { f.Status = int(number(s, 31)) },
+		"error_code": func(s string) { f.ErrorCode = s },
+		"client":     func(s string) { f.Client = s },
+		"fault":      func(s string) { f.Fault = s },
+		"project":    func(s string) { f.Project = int64(number(s, 63)) },
+		"since":      func(s string) { f.Since = number(s, 64) },
+		"writes":     func(s string) { f.Writes = truth(s) },
+		"errors":     func(s string) { f.Errors = truth(s) },
+		"dropped":    func(s string) { f.Dropped = truth(s) },
+	}
+	for key, values := range q {
+		if slices.Contains(others, key) {
+			continue
+		}
+		fn, ok := set[key]
+		if !ok {
+			names := slices.Clone(others)
+			for name := range set {
+				names = append(names, name)
+			}
+			slices.Sort(names)
+			return f, fmt.Errorf("unknown parameter %q: there are %s", key, strings.Join(names, ", "))
+		}
+		fn(values[len(values)-1])
+		if err != nil {
+			return f, fmt.Errorf("parameter %s: %w", key, err)
+		}
+	}
+	return f, nil
+}

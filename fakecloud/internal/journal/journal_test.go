@@ -1,0 +1,167 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+)
+
+func TestAJournalKeepsTheLatestEntriesInOrder(t *testing.T) {
+	t.Parallel()
+	j := &Journal{Capacity: 3}
+	for range 5 {
+		j.Add(&Entry{Method: "GET"})
+	}
+	got := j.Entries(Filter{})
+	if len(got) != 3 || got[0].Seq != 3 || got[2].Seq != 5 {
+		t.Fatalf("kept %+v, want 3, 4, 5", got)
+	}
+	if n := j.Count(Filter{Since: 4}); n != 1 {
+		t.Errorf("since 4: %d, want 1", n)
+	}
+	if n := j.Count(Filter{Since: 99}); n != 0 {
+		t.Errorf("since the future: %d, want 0", n)
+	}
+	j.Reset()
+	if n := j.Count(Filter{}); n != 0 {
+		t.Errorf("after Reset: %d", n)
+	}
+	j.Add(&Entry{})
+	if got := j.Entries(Filter{}); len(got) != 1 || got[0].Seq != 6 || j.Last() != 6 {
+		t.Errorf("numbering after Reset: %+v", got)
+	}
+}
+
+func TestAFilterMatches(t *testing.T) {
+	t.Parallel()
+	e := Entry{
+		Seq: 7, Method: "POST", Route: "/servers/{id}/actions/poweron", Operation: "power_on_server", Path: "/v1/servers/42/actions/poweron",
+		Status: 423, ErrorCode: "locked", Client: "hcloud-go/2.52.0 ccm/1", Fault: "f", Project: 2,
+	}
+	for name, tc := range map[string]struct {
+		f    Filter
+		want bool
+	}{
+		"everything":           {Filter{}, true},
+		"method in lower case": {Filter{Method: "post"}, true},
+		"other method":         {Filter{Method: "GET"}, false},
+		"route":                {Filter{Route: e.Route}, true},
+		"beginning of a route": {Filter{Route: "/servers/*"}, true},
+		"other route":          {Filter{Route: "/servers"}, false},
+		"path":                 {Filter{Path: e.Path}, true},
+		"other path":           {Filter{Path: "/v1/servers/4"}, false},
+		"operation":            {Filter{Operation: "power_on_server"}, true},
+		"other operation":      {Filter{Operation: "power_off_server"}, false},
+		"status":               {Filter{Status: 423}, true},
+		"other status":         {Filter{Status: 200}, false},
+		"code":                 {Filter{ErrorCode: "locked"}, true},
+		"other code":           {Filter{ErrorCode: "conflict"}, false},
+		"client":               {Filter{Client: "ccm/"}, true},
+		"other client":         {Filter{Client: "terraform"}, false},
+		"fault":                {Filter{Fault: "f"}, true},
+		"other fault":          {Filter{Fault: "g"}, false},
+		"project":              {Filter{Project: 2}, true},
+		"other project":        {Filter{Project: 1}, false},
+		"writes":               {Filter{Writes: true}, true},
+		"errors":               {Filter{Errors: true}, true},
+		"dropped":              {Filter{Dropped: true}, false},
+		"since before":         {Filter{Since: 6}, true},
+		"since it":             {Filter{Since: 7}, false},
+	} {
+		if got := tc.f.Matches(&e); got != tc.want {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
+	}
+	if (&Filter{Writes: true}).Matches(&Entry{Seq: 1, Method: "GET"}) {
+		t.Error("a GET counts as a write")
+	}
+	if !(&Filter{Dropped: true, Errors: true}).Matches(&Entry{Seq: 1}) {
+		t.Error("an entry without status is not dropped")
+	}
+}
+
+func TestAFilterIsReadFromAQuery(t *testing.T) {
+	t.Parallel()
+	q, _ := url.ParseQuery("method=post&route=/servers&path=/v1/servers&operation=create_server&status=201&error_code=x&client=c&fault=f&project=3&since=9&writes&errors=true&dropped=false&limit=5")
+	f, err := ParseFilter(q, "limit")
+	want := Filter{
+		Method: "POST", Route: "/servers", Path: "/v1/servers", Operation: "create_server", Status: 201, ErrorCode: "x",
+		Client: "c", Fault: "f", Project: 3, Since: 9, Writes: true, Errors: true,
+	}
+	if err != nil || f != want {
+		t.Fatalf("%+v, %v; want %+v", f, err, want)
+	}
+	for query, say := range map[string]string{
+		"status=abc":  "status",
+		"since=-1":    "since",
+		"writes=oui":  "true or false",
+		"methode=GET": "method, operation",
+	} {
+		q, _ := url.ParseQuery(query)
+		if _, err := ParseFilter(q); err == nil || !strings.Contains(err.Error(), say) {
+			t.Errorf("%s: %v, want an error that says %q", query, err, say)
+		}
+	}
+}
+
+func TestAwaitReturnsWhenEnoughHaveCome(t *testing.T) {
+	t.Parallel()
+	j := &Journal{}
+	got := make(chan []Entry)
+	go func() {
+		entries, err := j.Await(t.Context(), Filter{Writes: true}, 2)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- entries
+	}()
+	j.Add(&Entry{Method: "POST"})
+	j.Add(&Entry{Method: "GET"})
+	j.Add(&Entry{Method: "DELETE"})
+	if entries := <-got; len(entries) != 2 || entries[1].Seq != 3 {
+		t.Errorf("%+v", entries)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	enough := errors.New("enough")
+	cancel(enough)
+	if entries, err := j.Await(ctx, Filter{}, 4); !errors.Is(err, enough) || len(entries) != 3 {
+		t.Errorf("%d entries, %v", len(entries), err)
+	}
+}
+
+func TestNoEntryIsLostWhenManyAddAndWait(t *testing.T) {
+	t.Parallel()
+	const writers, each = 8, 500
+	j := &Journal{Capacity: writers * each}
+	var wg sync.WaitGroup
+	for range writers {
+		wg.Go(func() {
+			for range each {
+				j.Add(&Entry{Method: "GET"})
+			}
+		})
+	}
+	entries, err := j.Await(t.Context(), Filter{}, writers*each)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wg.Wait()
+	for i, e := range entries {
+		if e.Seq != uint64(i+1) {
+			t.Fatalf("entry %d has number %d", i, e.Seq)
+		}
+	}
+}
+
+func BenchmarkAdd(b *testing.B) {
+	j := &Journal{}
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			j.Add(&Entry{Method: "GET", Route: "/servers/{id}", Status: 200})
+		}
+	})
+}

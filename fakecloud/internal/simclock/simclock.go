@@ -1,0 +1,314 @@
+// Package simclock is a clock that runs with the machine's until somebody steps it, speeds it up,
+// slows it down or stops it. Timers and tickers made from it follow.
+//
+// Not modelled: a step goes through the whole time at once, it does not stop at each timer on the
+// way. A ticker whose period is much shorter than the step ticks once, as a time.Ticker does whose
+// reader was late; the timers of code that waits for one after the other each start from the time
+// after the step.
+package simclock
+
+import (
+	"container/heap"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// MaxSpeed is the largest factor of [Clock.SetSpeed].
+const MaxSpeed = 1_000_000
+
+// maxStep is the largest step, so that a clock stays in the years that can be counted in
+// nanoseconds (until 2262).
+const maxStep = 100 * 365 * 24 * time.Hour
+
+var latest = time.Date(2250, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// Clock implements k8s.io/utils/clock.WithTickerAndDelayedExecution. All methods may be called from
+// several goroutines.
+type Clock struct {
+	rate atomic.Pointer[rate] // read by Now without a lock, written under mu
+
+	mu      sync.Mutex
+	waiters waiters
+	seq     uint64
+	wakeup  *time.Timer // for the earliest waiter
+	resume  float64     // the speed before Pause
+}
+
+var _ clock.WithTickerAndDelayedExecution = (*Clock)(nil)
+
+// rate says how the clock's time follows from the machine's: from the instant `real`, at which it
+// was `sim`, it runs at `speed`.
+type rate struct {
+	real  time.Time // with a monotonic reading
+	sim   time.Time // without
+	speed float64
+}
+
+func (r *rate) now() time.Time {
+	elapsed := time.Since(r.real)
+	if r.speed == 1 {
+		return r.sim.Add(elapsed)
+	}
+	return r.sim.Add(scale(elapsed, r.speed))
+}
+
+// scale multiplies a duration, up to the largest one.
+func scale(d time.Duration, by float64) time.Duration {
+	f := float64(d) * by
+	if f >= math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return time.Duration(f)
+}
+
+// New returns a clock that shows the machine's time and runs at speed 1.
+func New() *Clock { return NewAt(time.Now(), 1) }
+
+// NewAt returns a clock that shows start and runs at a speed, 0 for one that moves by steps only.
+// It panics on a speed that SetSpeed would refuse.
+func NewAt(start time.Time, speed float64) *Clock {
+	if err := checkSpeed(speed); err != nil {
+		panic(err)
+	}
+	c := &Clock{resume: 1}
+	c.rate.Store(&rate{real: time.Now(), sim: start.Round(0), speed: speed})
+	return c
+}
+
+func checkSpeed(x float64) error {
+	if math.IsNaN(x) || x < 0 || x > MaxSpeed {
+		return fmt.Errorf("clock speed %v: want 0 (stand still) to %d", x, MaxSpeed)
+	}
+	return nil
+}
+
+// Now returns the clock's time.
+func (c *Clock) Now() time.Time { return c.rate.Load().now() }
+
+// Since returns the clock's time since t.
+func (c *Clock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+
+// Speed returns how many seconds pass on the clock in one of the machine's.
+func (c *Clock) Speed() float64 { return c.rate.Load().speed }
+
+// Step moves the clock forward and fires what is due by then, before it returns.
+func (c *Clock) Step(d time.Duration) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.Now()
+	if d < 0 || d > maxStep || now.Add(d).After(latest) {
+		return fmt.Errorf("clock step %v: want 0 or more, at most %v and not beyond the year %d", d, maxStep, latest.Year())
+	}
+	c.turn(now.Add(d), c.rate.Load().speed)
+	return nil
+}
+
+// SetSpeed changes how fast the clock runs from now on: 1 as the machine's, 0 not at all.
+func (c *Clock) SetSpeed(x float64) error {
+	if err := checkSpeed(x); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.turn(c.Now(), x)
+	return nil
+}
+
+// Pause stops the clock until Resume or SetSpeed.
+func (c *Clock) Pause() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if speed := c.rate.Load().speed; speed != 0 {
+		c.resume = speed
+		c.turn(c.Now(), 0)
+	}
+}
+
+// Resume lets a clock that stands still run at the speed that it had before Pause.
+func (c *Clock) Resume() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.rate.Load().speed == 0 {
+		c.turn(c.Now(), c.resume)
+	}
+}
+
+func (c *Clock) turn(sim time.Time, speed float64) {
+	c.rate.Store(&rate{real: time.Now(), sim: sim, speed: speed})
+	c.fire()
+}
+
+// fire fires what is due and sets the wakeup for what is not. mu is held.
+func (c *Clock) fire() {
+	now := c.Now()
+	for len(c.waiters) > 0 && !c.waiters[0].due.After(now) {
+		w := c.waiters[0]
+		if w.period > 0 {
+			// The next tick after now, in step with the earlier ones.
+			missed := now.Sub(w.due) / w.period
+			w.due = w.due.Add((missed + 1) * w.period)
+			heap.Fix(&c.waiters, 0)
+		} else {
+			heap.Pop(&c.waiters)
+		}
+		w.fire(now)
+	}
+	c.arm(now)
+}
+
+// arm sets the machine's timer for the earliest waiter. mu is held.
+func (c *Clock) arm(now time.Time) {
+	speed := c.rate.Load().speed
+	if len(c.waiters) == 0 || speed == 0 {
+		if c.wakeup != nil {
+			c.wakeup.Stop()
+		}
+		return
+	}
+	// Rounded up, since a wakeup before the time is one for nothing.
+	wait := scale(c.waiters[0].due.Sub(now), 1/speed)
+	if wait < math.MaxInt64 {
+		wait++
+	}
+	if c.wakeup == nil {
+		c.wakeup = time.AfterFunc(wait, c.wake)
+		return
+	}
+	c.wakeup.Reset(wait)
+}
+
+func (c *Clock) wake() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fire()
+}
+
+// NewTimer returns a timer that fires when d has passed on the clock.
+func (c *Clock) NewTimer(d time.Duration) clock.Timer { return c.start(d, 0, nil) }
+
+// AfterFunc calls f in a goroutine of its own when d has passed on the clock.
+func (c *Clock) AfterFunc(d time.Duration, f func()) clock.Timer { return c.start(d, 0, f) }
+
+// NewTicker returns a ticker. Like time.NewTicker it panics if d is not positive.
+func (c *Clock) NewTicker(d time.Duration) clock.Ticker {
+	if d <= 0 {
+		panic("simclock: period of a ticker must be positive")
+	}
+	return ticker{c.start(d, d, nil)}
+}
+
+// After returns the channel of a new timer.
+func (c *Clock) After(d time.Duration) <-chan time.Time { return c.NewTimer(d).C() }
+
+// Tick returns the channel of a new ticker that cannot be stopped.
+func (c *Clock) Tick(d time.Duration) <-chan time.Time { return c.NewTicker(d).C() }
+
+// Sleep waits until d has passed on the clock.
+func (c *Clock) Sleep(d time.Duration) { <-c.After(d) }
+
+func (c *Clock) start(d, period time.Duration, f func()) *waiter {
+	w := &waiter{clock: c, ch: make(chan time.Time, 1), f: f, period: period, index: -1}
+	w.Reset(d)
+	return w
+}
+
+// waiter is a timer or a ticker. Its fields are guarded by the clock's mutex.
+type waiter struct {
+	clock  *Clock
+	ch     chan time.Time
+	f      func()
+	due    time.Time
+	seq    uint64
+	period time.Duration // 0 for a timer
+	index  int           // in the heap, -1 when it is not there
+}
+
+func (w *waiter) fire(now time.Time) {
+	if w.f != nil {
+		go w.f()
+		return
+	}
+	select {
+	case w.ch <- now:
+	default: // the tick before has not been read
+	}
+}
+
+// C implements clock.Timer.
+func (w *waiter) C() <-chan time.Time { return w.ch }
+
+// Stop implements clock.Timer. No stale value stays in the channel, as with a time.Timer.
+func (w *waiter) Stop() bool {
+	c := w.clock
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	active := w.remove()
+	c.arm(c.Now())
+	return active
+}
+
+// Reset implements clock.Timer.
+func (w *waiter) Reset(d time.Duration) bool {
+	c := w.clock
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	active := w.remove()
+	c.seq++
+	w.seq, w.due = c.seq, c.Now().Add(d)
+	heap.Push(&c.waiters, w)
+	c.fire()
+	return active
+}
+
+func (w *waiter) remove() (active bool) {
+	active = w.index >= 0
+	if active {
+		heap.Remove(&w.clock.waiters, w.index)
+	}
+	select {
+	case <-w.ch:
+	default:
+	}
+	return active
+}
+
+type ticker struct{ *waiter }
+
+// Stop implements clock.Ticker.
+func (t ticker) Stop() { t.waiter.Stop() }
+
+// waiters is a heap by due time.
+type waiters []*waiter
+
+func (q waiters) Len() int { return len(q) }
+func (q waiters) Less(i, j int) bool {
+	if !q[i].due.Equal(q[j].due) {
+		return q[i].due.Before(q[j].due)
+	}
+	return q[i].seq < q[j].seq
+}
+
+func (q waiters) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].index, q[j].index = i, j
+}
+
+func (q *waiters) Push(x any) {
+	w := x.(*waiter)
+	w.index = len(*q)
+	*q = append(*q, w)
+}
+
+func (q *waiters) Pop() any {
+	old := *q
+	w := old[len(old)-1]
+	old[len(old)-1] = nil
+	*q = old[:len(old)-1]
+	w.index = -1
+	return w
+}

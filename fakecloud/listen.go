@@ -1,0 +1,197 @@
+package fakecloud
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/api"
+)
+
+// ErrClosed is the error of starting to listen on a cloud that has been closed.
+var ErrClosed = errors.New("fakecloud: the cloud is closed")
+
+// listener is an HTTP server that runs.
+type listener struct {
+	server *http.Server
+	stop   context.CancelFunc // ends the contexts of its requests
+	done   chan struct{}      // closed when it no longer listens
+}
+
+// Limits of what a client may take its time for, in the machine's time.
+const (
+	readHeaderTimeout = 30 * time.Second
+	idleTimeout       = 5 * time.Minute
+	maxHeaderBytes    = 64 << 10
+)
+
+// Start listens on an address and serves the API there until Close. "" is a free port of the loopback
+// interface. It returns the endpoint for clients, as "http://127.0.0.1:4242/v1". It may be called
+// several times.
+func (c *Cloud) Start(ctx context.Context, address string) (endpoint string, err error) {
+	return c.startAPI(ctx, address, nil)
+}
+
+// StartTLS is Start with HTTPS.
+func (c *Cloud) StartTLS(ctx context.Context, address string, config *tls.Config) (endpoint string, err error) {
+	return c.startAPI(ctx, address, config.Clone())
+}
+
+func (c *Cloud) startAPI(ctx context.Context, address string, config *tls.Config) (string, error) {
+	url, err := c.listen(ctx, address, c.api, config)
+	if err != nil {
+		return "", err
+	}
+	endpoint := url + api.Prefix
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.endpoint == "" {
+		c.endpoint = endpoint
+	}
+	c.ready.Store(true)
+	return endpoint, nil
+}
+
+// StartControl listens on an address and serves the control API there until Close. "" is a free port
+// of the loopback interface. It returns the URL, as "http://127.0.0.1:4243". Whoever reaches it
+// controls the cloud: there is no authentication.
+func (c *Cloud) StartControl(ctx context.Context, address string) (url string, err error) {
+	url, err = c.listen(ctx, address, c.controller.Handler(), nil)
+	if err != nil {
+		return "", err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.controlURL == "" {
+		c.controlURL = url
+	}
+	return url, nil
+}
+
+// Endpoint returns the endpoint of the first listener for clients, or "" before [Cloud.Start].
+func (c *Cloud) Endpoint() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.endpoint
+}
+
+// ControlURL returns the URL of the control API, or "" before [Cloud.StartControl].
+func (c *Cloud) ControlURL() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.controlURL
+}
+
+func (c *Cloud) listen(ctx context.Context, address string, h http.Handler, config *tls.Config) (string, error) {
+	if address == "" {
+		address = "127.0.0.1:0"
+	}
+	socket, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return "", listenError(address, err)
+	}
+	base, stop := context.WithCancel(context.Background())
+	l := &listener{stop: stop, done: make(chan struct{}), server: &http.Server{
+		Handler: h, TLSConfig: config, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout,
+		MaxHeaderBytes: maxHeaderBytes,
+		BaseContext:    func(net.Listener) context.Context { return base },
+	}}
+	if h != http.Handler(c.api) {
+		// Streams of events would go on for ever while the server waits for them to end.
+		l.server.RegisterOnShutdown(stop)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		stop()
+		_ = socket.Close()
+		return "", ErrClosed
+	}
+	c.listeners = append(c.listeners, l)
+	go func() {
+		defer close(l.done)
+		if config != nil {
+			_ = l.server.ServeTLS(socket, "", "")
+			return
+		}
+		_ = l.server.Serve(socket)
+	}()
+	scheme := "http"
+	if config != nil {
+		scheme = "https"
+	}
+	return scheme + "://" + reachable(socket.Addr()), nil
+}
+
+// reachable returns an address that a client on this machine can connect to.
+func reachable(a net.Addr) string {
+	tcp, ok := a.(*net.TCPAddr)
+	if ok && tcp.IP.IsUnspecified() {
+		return net.JoinHostPort("127.0.0.1", fmt.Sprint(tcp.Port))
+	}
+	return a.String()
+}
+
+// listenError says what can be done about an address that cannot be listened on.
+func listenError(address string, err error) error {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("listen on %s: another program uses that port already; stop it or choose another port (0 is any free one): %w", address, err)
+	case errors.Is(err, syscall.EACCES):
+		return fmt.Errorf("listen on %s: not permitted; ports below 1024 need a privilege, choose a higher one: %w", address, err)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return fmt.Errorf("listen on %s: this machine does not have that address: %w", address, err)
+	}
+	return fmt.Errorf("listen on %q: want host:port, as 127.0.0.1:8080: %w", address, err)
+}
+
+// Shutdown stops listening, waits until the requests under way are answered, and closes the cloud. When the
+// context is done first, the rest of the connections are cut, and its error is returned.
+func (c *Cloud) Shutdown(ctx context.Context) error {
+	var wg sync.WaitGroup
+	errs := make(chan error, 16)
+	for _, l := range c.takeListeners() {
+		wg.Go(func() {
+			if err := l.server.Shutdown(ctx); err != nil {
+				errs <- err
+				_ = l.server.Close()
+			}
+			l.stop()
+			<-l.done
+		})
+	}
+	go func() { wg.Wait(); close(errs) }()
+	var all []error
+	for err := range errs {
+		all = append(all, err)
+	}
+	c.cloud.Close()
+	return errors.Join(all...)
+}
+
+// Close stops all listeners, cutting connections, and the cloud's goroutines. It may be called
+// more than once.
+func (c *Cloud) Close() {
+	for _, l := range c.takeListeners() {
+		_ = l.server.Close()
+		l.stop()
+		<-l.done
+	}
+	c.cloud.Close()
+}
+
+func (c *Cloud) takeListeners() []*listener {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	c.ready.Store(false)
+	ls := c.listeners
+	c.listeners = nil
+	return ls
+}

@@ -1,0 +1,113 @@
+package fakecloud
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/api"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/seed"
+)
+
+// SeedFile is Seed with the content of a file.
+func (c *Cloud) SeedFile(ctx context.Context, path string) (created int, err error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return 0, fmt.Errorf("seed: %w", err)
+	}
+	return c.Seed(ctx, path, data)
+}
+
+// Seed creates an inventory that is written down in YAML and returns how many resources it created.
+// It sends the requests that a client would send, so that the API's own validation applies, and
+// they are in the journal and count against the rate limit. Where the API wants an id, a name will do:
+//
+//	networks:
+//	  - {name: cluster, ip_range: 10.0.0.0/16, subnets: [{type: cloud, network_zone: eu-central, ip_range: 10.0.1.0/24}]}
+//	servers:
+//	  - {name: web-1, server_type: cx23, image: ubuntu-24.04, networks: [cluster]}
+//
+// It waits for each action; with a clock that stands still, somebody has to step it. Its errors
+// begin with name and a line. A file that cannot be read as a whole creates nothing; after an error of
+// the API, what was created before it stays.
+func (c *Cloud) Seed(ctx context.Context, name string, data []byte) (created int, err error) {
+	docs, err := seed.Parse(name, data)
+	if err != nil {
+		return 0, err
+	}
+	for _, doc := range docs {
+		n, err := c.seedProject(ctx, doc)
+		created += n
+		if err != nil {
+			return created, err
+		}
+	}
+	return created, nil
+}
+
+func (c *Cloud) seedProject(ctx context.Context, doc seed.Document) (int, error) {
+	project, ok := c.controller.Project(doc.Project)
+	if !ok {
+		var err error
+		if project, err = c.controller.AddProject(doc.Project); err != nil {
+			return 0, err
+		}
+	}
+	token, err := c.controller.AddToken(project.ID(), "", false)
+	if err != nil {
+		return 0, err
+	}
+	defer c.cloud.RevokeToken(token)
+	return doc.Apply(ctx, seed.Target{
+		Do: func(ctx context.Context, method, path string, body []byte) (int, []byte, error) {
+			return c.seedRequest(ctx, token, method, path, body)
+		},
+		Await: func(ctx context.Context, actions []int64) error { return awaitActions(ctx, project, actions) },
+	})
+}
+
+func (c *Cloud) seedRequest(ctx context.Context, token, method, path string, body []byte) (int, []byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, inProcessURL+api.Prefix+path, bytes.NewReader(body))
+	if err != nil {
+		return 0, nil, err
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("User-Agent", "fakecloud-seed")
+	resp, err := c.Transport().RoundTrip(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	answer, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, answer, err
+}
+
+// awaitActions returns when none of the actions is running, or an error if one has failed.
+func awaitActions(ctx context.Context, p cloud.Project, ids []int64) error {
+	var failed error
+	err := p.Await(ctx, func(st *cloud.State) bool {
+		failed = nil
+		for _, id := range ids {
+			a, ok := st.Actions.Get(id)
+			if !ok {
+				continue
+			}
+			switch a.Status {
+			case cloud.ActionRunning:
+				return false
+			case cloud.ActionFailed:
+				failed = fmt.Errorf("action %s failed: %s (%s)", a.Command, a.ErrorMessage, a.ErrorCode)
+			}
+		}
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	return failed
+}
