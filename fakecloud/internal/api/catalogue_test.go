@@ -15,16 +15,21 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/api"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/contract"
 )
 
 // today is a day after all changes and retirements that the catalogue knows.
 var today = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// wire sends raw requests to a cloud's handler.
+// wire sends raw requests to a cloud's handler. Where the API document is at hand, it checks all
+// answers with it.
 type wire struct {
-	t     *testing.T
-	cloud *fakecloud.Cloud
-	clock *clocktesting.FakeClock
+	t       *testing.T
+	cloud   *fakecloud.Cloud
+	handler http.Handler
+	clock   *clocktesting.FakeClock
 }
 
 func newWire(t *testing.T, o fakecloud.Options) *wire {
@@ -33,7 +38,37 @@ func newWire(t *testing.T, o fakecloud.Options) *wire {
 	o.Clock = w.clock
 	w.cloud = fakecloud.New(o)
 	t.Cleanup(w.cloud.Close)
+	w.handler = w.cloud.Handler()
+	if path, err := contract.Find(); err == nil {
+		var document *contract.Document
+		if o.APIDate == "" {
+			document = contract.ForTest(t)
+		} else {
+			document = documentOf(t, path, o.APIDate)
+		}
+		recorder := contract.NewRecorder(document)
+		w.handler = recorder.Middleware(w.handler)
+		t.Cleanup(func() {
+			if err := recorder.Err(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 	return w
+}
+
+// documentOf loads the API document as it was on an earlier day.
+func documentOf(t *testing.T, path, day string) *contract.Document {
+	t.Helper()
+	asOf, err := time.Parse(time.DateOnly, day)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := contract.Load(path, contract.AsOf(asOf))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
 }
 
 func (w *wire) do(method, path string, body any, wantStatus int) map[string]any {
@@ -52,7 +87,7 @@ func (w *wire) do(method, path string, body any, wantStatus int) map[string]any 
 	r := httptest.NewRequest(method, "/v1"+path, bytes.NewReader(b))
 	r.Header.Set("Authorization", "Bearer "+fakecloud.DefaultToken)
 	rec := httptest.NewRecorder()
-	w.cloud.Handler().ServeHTTP(rec, r)
+	w.handler.ServeHTTP(rec, r)
 	if rec.Code != wantStatus {
 		w.t.Fatalf("%s %s: status %d, want %d: %s", method, path, rec.Code, wantStatus, rec.Body)
 	}
@@ -109,9 +144,9 @@ func TestTheCatalogueIsListedFilteredAndSorted(t *testing.T) {
 		{"/load_balancer_types", "load_balancer_types", "lb11 lb21 lb31"},
 		{"/load_balancer_types?name=lb21", "load_balancer_types", "lb21"},
 		{"/isos?architecture=arm", "isos",
-			"alpine-virt-3.22.1-aarch64.iso debian-13.1.0-arm64-netinst.iso FreeBSD-14.3-RELEASE-arm64-aarch64-dvd1.iso"},
+			"alpine-virt-3.22.1-aarch64.iso debian-13.1.0-arm64-netinst.iso FreeBSD-14.3-RELEASE-arm64-aarch64-dvd1.iso netboot.xyz-arm64.iso"},
 		{"/isos?architecture=arm&include_architecture_wildcard=true&sort=id:desc&per_page=2", "isos",
-			"netboot.xyz.iso FreeBSD-14.3-RELEASE-arm64-aarch64-dvd1.iso"},
+			"netboot.xyz-arm64.iso FreeBSD-14.3-RELEASE-arm64-aarch64-dvd1.iso"},
 		{"/isos?name=FreeBSD-11.0-RELEASE-amd64-dvd1", "isos", ""},
 	} {
 		if got := strings.Join(names(w.get(tt.path), tt.key), " "); got != tt.want {
@@ -133,9 +168,34 @@ func TestTheCatalogueIsListedFilteredAndSorted(t *testing.T) {
 	}
 }
 
+func TestAnISOForAnyArchitectureIsListedOnRequest(t *testing.T) {
+	t.Parallel()
+	c := cloud.New(cloud.Options{Catalogue: &cloud.Catalogue{ISOs: []*cloud.ISO{
+		{ID: 1, Name: "intel", Type: "public", Architecture: "x86"}, {ID: 2, Name: "any", Type: "public"},
+	}}})
+	t.Cleanup(c.Close)
+	c.AddToken(fakecloud.DefaultToken, cloud.Token{Project: 1})
+	w := &wire{t: t, handler: api.New(api.Options{Cloud: c})}
+	for query, want := range map[string]string{
+		"": "intel any", "architecture=x86": "intel", "architecture=arm": "",
+		"architecture=arm&include_architecture_wildcard=true": "any",
+		"architecture=x86&include_architecture_wildcard=true": "intel any",
+	} {
+		if got := strings.Join(names(w.get("/isos?"+query), "isos"), " "); got != want {
+			t.Errorf("%s: got %s, want %s", query, got, want)
+		}
+	}
+	if iso := w.get("/isos/2")["iso"].(map[string]any); iso["architecture"] != nil {
+		t.Errorf("ISO: %v", iso)
+	}
+}
+
 func TestARetiredServerTypeLeavesTheListButIsReadByID(t *testing.T) {
 	t.Parallel()
 	w := newWire(t, fakecloud.Options{})
+	for _, path := range []string{"/locations/6", "/server_types/117", "/load_balancer_types/3", "/isos/42", "/isos/120012"} {
+		w.get(path)
+	}
 	list := names(w.get("/server_types?per_page=50"), "server_types")
 	if slices.Contains(list, "cx11") || slices.Contains(list, "cx22") || !slices.Contains(list, "cpx11") {
 		t.Errorf("list: %v", list)
@@ -177,7 +237,7 @@ func TestImagesAreFiltered(t *testing.T) {
 	for _, tt := range []struct {
 		query, want string
 	}{
-		{"name=ubuntu-24.04", "ubuntu-24.04 ubuntu-24.04"},
+		{"name=ubuntu-24.04&sort=id", strings.Repeat(" ubuntu-24.04", 2)[1:]},
 		{"name=ubuntu-24.04&architecture=arm", "ubuntu-24.04"},
 		{"name=debian-11", ""},
 		{"name=debian-11&architecture=x86&include_deprecated=true", "debian-11"},
@@ -266,12 +326,13 @@ func TestDatacentersAreGoneUnlessTheAPIDateIsEarlier(t *testing.T) {
 	if list["recommendation"] != 4.0 || list["meta"] == nil {
 		t.Errorf("recommendation %v, meta %v", list["recommendation"], list["meta"])
 	}
-	client := w.cloud.Client()
-	//nolint:staticcheck // the old client call is what is tested
-	dc, _, err := client.Datacenter.GetByName(t.Context(), "hel1-dc2")
-	if err != nil || dc == nil || dc.Location.Name != "hel1" || len(dc.ServerTypes.Available) == 0 ||
-		len(dc.ServerTypes.Supported) <= len(dc.ServerTypes.Available) {
-		t.Errorf("hel1-dc2: %+v, %v", dc, err)
+	dc, _, err := w.cloud.Client().Datacenter.GetByName(t.Context(), "hel1-dc2") //nolint:staticcheck // the old call is what is tested
+	if err != nil || dc == nil || dc.Location.Name != "hel1" {
+		t.Fatalf("hel1-dc2: %+v, %v", dc, err)
+	}
+	types := dc.ServerTypes //nolint:staticcheck // as above
+	if len(types.Available) == 0 || len(types.Supported) <= len(types.Available) {
+		t.Errorf("hel1-dc2: server types %+v", types)
 	}
 	if got := w.get("/datacenters/4")["datacenter"].(map[string]any)["name"]; got != "fsn1-dc14" {
 		t.Errorf("datacenter 4: %v", got)
@@ -314,7 +375,7 @@ func TestAClientReadsTheCatalogue(t *testing.T) {
 		t.Errorf("pricing: %+v, %v", prices, err)
 	}
 	iso, _, err := client.ISO.GetByName(ctx, "netboot.xyz.iso")
-	if err != nil || iso == nil || iso.Architecture != nil {
+	if err != nil || iso == nil || *iso.Architecture != hcloud.ArchitectureX86 {
 		t.Errorf("netboot.xyz: %+v, %v", iso, err)
 	}
 }

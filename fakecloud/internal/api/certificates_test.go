@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"net/http"
 	"strings"
@@ -150,6 +151,10 @@ func TestAFailedIssuanceShowsWhyAndIsRetried(t *testing.T) {
 		result.Action.ErrorCode != "ca_dns_validation_failed" {
 		t.Errorf("action %+v, status %+v", result.Action, c.Status)
 	}
+	path := fmt.Sprintf("/certificates/%d", c.ID)
+	for _, p := range []string{path, path + "/actions", "/certificates/actions", fmt.Sprintf("/certificates/actions/%d", result.Action.ID)} {
+		w.get(p) // checked against the document
+	}
 	retry, _, err := client.Certificate.RetryIssuance(ctx, c)
 	if err != nil {
 		t.Fatal(err)
@@ -157,8 +162,15 @@ func TestAFailedIssuanceShowsWhyAndIsRetried(t *testing.T) {
 	if retry.Command != "issue_certificate" || retry.Status != hcloud.ActionStatusSuccess {
 		t.Errorf("retry: %+v", retry)
 	}
+	w.do(http.MethodPut, path, map[string]any{"labels": map[string]string{"env": "test"}}, http.StatusOK)
+	if code := w.refused(http.MethodPost, path+"/actions/retry", nil, http.StatusUnprocessableEntity); code != "unsupported_error" {
+		t.Errorf("retry after success: %s", code)
+	}
+	w.do(http.MethodPost, "/certificates", map[string]any{
+		"name": "never", "type": "managed", "domain_names": []string{"www.example.invalid"},
+	}, http.StatusCreated)
 	actions, err := client.Certificate.Action.All(ctx, hcloud.ActionListOpts{Status: []hcloud.ActionStatus{hcloud.ActionStatusError}})
-	if err != nil || len(actions) != 1 || actions[0].Resources[0].ID != c.ID {
+	if err != nil || len(actions) != 2 || actions[0].Resources[0].ID != c.ID {
 		t.Errorf("failed actions: %v, %v", actions, err)
 	}
 }

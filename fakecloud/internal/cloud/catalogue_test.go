@@ -162,7 +162,7 @@ func TestImagesAreFoundByNameAndArchitecture(t *testing.T) {
 func TestABrokenCatalogueFileIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, content := range map[string]string{
-		"unknown field": "locations:\n- {id: 1, nmae: x}\n",
+		"unknown field": "locations:\n- {id: 1, colour: x}\n",
 		"not a date":    "images:\n- {name: x, created: yesterday}\n",
 		"not YAML":      "\t: {",
 	} {

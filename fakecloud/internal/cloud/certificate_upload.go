@@ -123,8 +123,8 @@ func parseKey(text string) (key crypto.Signer, problem string) {
 }
 
 func samePublicKey(a, b crypto.PublicKey) bool {
-	comparable, ok := a.(interface{ Equal(crypto.PublicKey) bool })
-	return ok && comparable.Equal(b)
+	key, ok := a.(interface{ Equal(crypto.PublicKey) bool })
+	return ok && key.Equal(b)
 }
 
 func abbreviated(s string) string {
