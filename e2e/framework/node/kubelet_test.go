@@ -19,6 +19,7 @@ import (
 	fakediscovery "k8s.io/client-go/discovery/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
 )
 
@@ -159,10 +160,22 @@ func TestRegistrationIsTriedUntilTheAPIAnswers(t *testing.T) {
 	g.Expect(n.AwaitRegistered(patience(t))).To(Succeed())
 }
 
+// handTicked is a clock whose tickers tick when, and only when, somebody sends.
+// Since its channel has no buffer, a second tick is only taken when the work that
+// the first one caused is done.
+type handTicked struct {
+	*testingclock.FakeClock
+	ticks chan time.Time
+}
+
+func (c handTicked) NewTicker(time.Duration) clock.Ticker { return c }
+func (c handTicked) C() <-chan time.Time                  { return c.ticks }
+func (c handTicked) Stop()                                {}
+
 func TestAnUnchangedStatusIsWrittenEachFiveMinutesOnly(t *testing.T) {
 	t.Parallel()
 	g, client := NewWithT(t), api()
-	clock := testingclock.NewFakeClock(time.Now())
+	clock := handTicked{testingclock.NewFakeClock(time.Now()), make(chan time.Time)}
 	var patches atomic.Int32
 	client.PrependReactor("patch", "nodes", func(k8stesting.Action) (bool, runtime.Object, error) {
 		patches.Add(1)
@@ -177,17 +190,17 @@ func TestAnUnchangedStatusIsWrittenEachFiveMinutesOnly(t *testing.T) {
 		return seen != nil && condition(seen.Status.Conditions, corev1.NodeReady).Status == corev1.ConditionTrue
 	}).WithContext(patience(t)).Should(BeTrue())
 
-	// Each step is taken when the one before has been dealt with.
-	step := func(d time.Duration) {
-		g.Eventually(clock.HasWaiters).WithContext(patience(t)).Should(BeTrue())
-		clock.Step(d)
-	}
+	heartbeat := func() { clock.ticks <- clock.Now() }
+	heartbeat() // taken when the first report is finished
 	for range 20 {
-		step(time.Second)
+		clock.Step(time.Second)
+		heartbeat()
 	}
 	g.Expect(patches.Load()).To(Equal(int32(1)))
-	step(statusPeriod)
-	g.Eventually(patches.Load).WithContext(patience(t)).Should(Equal(int32(2)))
+	clock.Step(statusPeriod)
+	heartbeat()
+	heartbeat()
+	g.Expect(patches.Load()).To(Equal(int32(2)))
 
 	// The node lifecycle controller's verdict is contradicted at the next heartbeat.
 	node := get(g, client, "a")
@@ -197,8 +210,9 @@ func TestAnUnchangedStatusIsWrittenEachFiveMinutesOnly(t *testing.T) {
 	g.Eventually(func() bool {
 		return condition(n.world.node("a").Status.Conditions, corev1.NodeReady).Status == corev1.ConditionUnknown
 	}).WithContext(patience(t)).Should(BeTrue())
-	step(time.Second)
-	g.Eventually(patches.Load).WithContext(patience(t)).Should(Equal(int32(3)))
+	heartbeat()
+	heartbeat()
+	g.Expect(patches.Load()).To(BeNumerically(">=", 3))
 }
 
 // writes counts what was sent to the API except reading.
@@ -246,6 +260,7 @@ func TestADeletedNodeIsRegisteredAgainByARestartedKubeletOnly(t *testing.T) {
 	g, client := NewWithT(t), api()
 	n := begin(t, client, Spec{Name: "a"})
 	eventuallyReady(t, g, client, "a")
+	g.Eventually(func() int { return renewals(client) }).WithContext(patience(t)).Should(BeNumerically(">", 0))
 	g.Expect(client.CoreV1().Nodes().Delete(t.Context(), "a", metav1.DeleteOptions{})).To(Succeed())
 	g.Eventually(func() *corev1.Node { return n.world.node("a") }).WithContext(patience(t)).Should(BeNil())
 	before := renewals(client)
