@@ -1,0 +1,360 @@
+package ccm_test
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
+)
+
+func TestAServiceGetsALoadBalancerWithOneWrite(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 3)
+	cloud := w.provider()
+	svc := newService("web", map[string]string{"use-private-ip": "true", "name": "web"}, 80, 443)
+	status := w.ensure(cloud, svc)
+	calls := w.wire.take()
+	lb := w.theLoadBalancer()
+	if len(writes(calls)) != 1 {
+		t.Errorf("writes: %v", writes(calls))
+	}
+	if len(calls) > 6 {
+		t.Errorf("%d calls: %v", len(calls), calls)
+	}
+	if !slices.Equal(targetIDs(lb), serverIDs(w.nodes)) || !slices.Equal(listenPorts(lb), []int{80, 443}) || lb.Name != "web" ||
+		lb.Labels[ccm.LabelServiceUID] != "uid-web" || lb.LoadBalancerType.Name != "lb11" || len(lb.PrivateNet) != 1 {
+		t.Errorf("the load balancer: %+v", lb)
+	}
+	for _, target := range lb.Targets {
+		if !target.UsePrivateIP {
+			t.Errorf("target %d uses its public address", target.Server.Server.ID)
+		}
+	}
+	want := []string{lb.PublicNet.IPv4.IP.String(), lb.PublicNet.IPv6.IP.String(), lb.PrivateNet[0].IP.String()}
+	var got []string
+	for _, i := range status.Ingress {
+		got = append(got, i.IP)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the status shows %v, want %v", got, want)
+	}
+}
+
+func TestASyncWithoutAChangeWritesNothing(t *testing.T) {
+	t.Parallel()
+	for name, annotations := range map[string]map[string]string{
+		"plain":   nil,
+		"private": {"use-private-ip": "true"},
+		"everything": {"name": "edge", "type": "lb21", "algorithm-type": "least_connections", "ipv4-rdns": "lb.example.org", "disable-public-network": "true",
+			"private-ipv4": "10.0.200.1", "uses-proxyprotocol": "true", "protocol": "http", "http-sticky-sessions": "true", "http-cookie-name": "C",
+			"http-cookie-lifetime": "1h", "http-timeout-idle": "1m", "health-check-protocol": "https", "health-check-port": "9000", "health-check-interval": "5s",
+			"health-check-timeout": "3s", "health-check-retries": "2", "health-check-http-domain": "example.org", "health-check-http-path": "/up", "http-status-codes": "204,3??"},
+		"subnet": {"private-subnet-ip-range": "10.0.0.0/16"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "instant", 2)
+			svc := newService("web", annotations, 80, 443)
+			w.ensure(w.provider(), svc)
+			for range 3 {
+				cloud := w.provider() // with nothing in memory
+				w.wire.take()
+				w.ensure(cloud, svc)
+				calls := w.wire.take()
+				if len(writes(calls)) != 0 {
+					t.Errorf("writes: %v", writes(calls))
+				}
+				w.clock.Step(time.Second)
+				w.ensure(cloud, svc)
+				if calls = w.wire.take(); len(calls) > 1 {
+					t.Errorf("a second sync took %v", calls)
+				}
+			}
+		})
+	}
+}
+
+func TestChangesOfTheServiceReachTheLoadBalancer(t *testing.T) {
+	t.Parallel()
+	for _, actions := range []string{"instant", "realistic"} {
+		t.Run(actions, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, actions, 2)
+			cloud := w.provider()
+			svc := newService("web", nil, 80)
+			w.ensure(cloud, svc)
+			id := w.theLoadBalancer().ID
+
+			step := func(what string, change func(), check func(lb *hcloud.LoadBalancer) bool) {
+				t.Helper()
+				change()
+				w.ensure(cloud, svc)
+				if lb := w.theLoadBalancer(); lb.ID != id || !check(lb) {
+					t.Errorf("%s: %+v", what, lb)
+				}
+			}
+			step("a port more", func() { setPorts(svc, 80, 443) }, func(lb *hcloud.LoadBalancer) bool { return slices.Equal(listenPorts(lb), []int{80, 443}) })
+			step("a port less", func() { setPorts(svc, 443) }, func(lb *hcloud.LoadBalancer) bool { return slices.Equal(listenPorts(lb), []int{443}) })
+			step("another node port", func() { svc.Spec.Ports[0].NodePort = 31111 }, func(lb *hcloud.LoadBalancer) bool {
+				return lb.Services[0].DestinationPort == 31111 && lb.Services[0].HealthCheck.Port == 31111
+			})
+			step("a node more", func() { w.addServer("node-3") }, func(lb *hcloud.LoadBalancer) bool { return slices.Equal(targetIDs(lb), serverIDs(w.nodes)) })
+			step("a node less", func() { w.nodes = w.nodes[1:] }, func(lb *hcloud.LoadBalancer) bool { return slices.Equal(targetIDs(lb), serverIDs(w.nodes)) })
+			step("private addresses", func() { annotate(svc, map[string]string{"use-private-ip": "true"}) }, func(lb *hcloud.LoadBalancer) bool {
+				return len(lb.Targets) == 2 && lb.Targets[0].UsePrivateIP && lb.Targets[1].UsePrivateIP
+			})
+			step("no public interface", func() { annotate(svc, map[string]string{"disable-public-network": "true"}) }, func(lb *hcloud.LoadBalancer) bool {
+				return !lb.PublicNet.Enabled && len(svc.Status.LoadBalancer.Ingress) == 1 && svc.Status.LoadBalancer.Ingress[0].IP == lb.PrivateNet[0].IP.String()
+			})
+			step("another private address", func() { annotate(svc, map[string]string{"private-ipv4": "10.0.200.7"}) }, func(lb *hcloud.LoadBalancer) bool {
+				return lb.PrivateNet[0].IP.Equal(net.ParseIP("10.0.200.7")) && !lb.PublicNet.Enabled && len(lb.Targets) == 2
+			})
+			step("type, algorithm and name", func() {
+				annotate(svc, map[string]string{"type": "lb31", "algorithm-type": "least_connections", "name": "edge"})
+			}, func(lb *hcloud.LoadBalancer) bool {
+				return lb.LoadBalancerType.Name == "lb31" && lb.Algorithm.Type == "least_connections" && lb.Name == "edge"
+			})
+			step("http", func() {
+				annotate(svc, map[string]string{"protocol": "http", "http-sticky-sessions": "true", "health-check-protocol": "http", "health-check-http-domain": "example.org"})
+			}, func(lb *hcloud.LoadBalancer) bool {
+				s := lb.Services[0]
+				return s.Protocol == "http" && s.HTTP.StickySessions && s.HealthCheck.HTTP.Domain == "example.org"
+			})
+			step("and all defaults again", func() { svc.Annotations = map[string]string{} }, func(lb *hcloud.LoadBalancer) bool {
+				s := lb.Services[0]
+				return s.Protocol == "tcp" && s.HealthCheck.Protocol == "tcp" && lb.PublicNet.Enabled && !lb.Targets[0].UsePrivateIP && lb.Algorithm.Type == "round_robin"
+			})
+			step("Local", func() {
+				svc.Spec.ExternalTrafficPolicy, svc.Spec.HealthCheckNodePort = corev1.ServiceExternalTrafficPolicyLocal, 32000
+			}, func(lb *hcloud.LoadBalancer) bool {
+				hc := lb.Services[0].HealthCheck
+				return hc.Protocol == "http" && hc.Port == 32000 && hc.HTTP.Path == "/healthz"
+			})
+			w.remove(cloud, svc)
+			if left := w.loadBalancers(); len(left) != 0 {
+				t.Errorf("left: %v", left)
+			}
+		})
+	}
+}
+
+func TestWhatIsNotValidChangesNothingAndIsSaid(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	cloud := w.provider()
+	lbs, _ := cloud.LoadBalancer()
+	svc := newService("web", map[string]string{"algorithm-type": "fastest", "health-check-retries": "17"}, 80)
+	_, err := lbs.EnsureLoadBalancer(t.Context(), "", svc, w.nodes)
+	if err == nil {
+		t.Fatal("no error")
+	}
+	if calls := w.wire.take(); len(calls) != 0 {
+		t.Errorf("calls: %v", calls)
+	}
+	events := strings.Join(w.eventsSoFar(), "\n")
+	for _, want := range []string{
+		`Warning InvalidSettings load-balancer.hetzner.cloud/algorithm-type: "fastest" is not valid: must be round_robin or least_connections`,
+		`Warning InvalidSettings load-balancer.hetzner.cloud/health-check-retries: "17" is not valid: must be a number from 1 to 5`,
+	} {
+		if !strings.Contains(events, want) {
+			t.Errorf("missing: %s\nin: %s", want, events)
+		}
+	}
+
+	noPlace := w.provider(func(c *ccm.Config) { c.LoadBalancerDefaults = nil })
+	lbs, _ = noPlace.LoadBalancer()
+	if _, err := lbs.EnsureLoadBalancer(t.Context(), "", newService("nowhere", nil, 80), w.nodes); err == nil || !strings.Contains(err.Error(), "HCLOUD_LOAD_BALANCERS_LOCATION") {
+		t.Errorf("without a place: %v", err)
+	}
+	if n := writes(w.wire.take()); len(n) != 0 {
+		t.Errorf("writes: %v", n)
+	}
+}
+
+func TestWhatOthersPutOnALoadBalancerStays(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 2)
+	cloud := w.provider()
+	svc := newService("web", nil, 80, 81)
+	w.ensure(cloud, svc)
+	lb := w.theLoadBalancer()
+	labels := lb.Labels
+	labels["team"] = "web"
+	_, _, err := w.api.LoadBalancer.Update(t.Context(), lb, hcloud.LoadBalancerUpdateOpts{Labels: labels})
+	w.must(err)
+	_, _, err = w.api.LoadBalancer.AddLabelSelectorTarget(t.Context(), lb, hcloud.LoadBalancerAddLabelSelectorTargetOpts{Selector: "role=extra"})
+	w.must(err)
+	port, dest := 9000, 9001
+	_, _, err = w.api.LoadBalancer.AddService(t.Context(), lb, hcloud.LoadBalancerAddServiceOpts{Protocol: "tcp", ListenPort: &port, DestinationPort: &dest})
+	w.must(err)
+
+	w.nodes = w.nodes[:1]
+	setPorts(svc, 80, 82)
+	w.ensure(w.provider(), svc)
+	lb = w.theLoadBalancer()
+	if !slices.Equal(listenPorts(lb), []int{80, 82, 9000}) || lb.Labels["team"] != "web" || !slices.Equal(targetIDs(lb), serverIDs(w.nodes)) ||
+		!slices.ContainsFunc(lb.Targets, func(t hcloud.LoadBalancerTarget) bool { return t.LabelSelector != nil }) {
+		t.Errorf("%+v", lb)
+	}
+}
+
+func TestAdoption(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	made, _, err := w.api.LoadBalancer.Create(t.Context(), hcloud.LoadBalancerCreateOpts{Name: "edge", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb21"},
+		Location: &hcloud.Location{Name: "nbg1"}, Labels: map[string]string{"team": "net"}})
+	w.must(err)
+	cloud := w.provider()
+	first := newService("first", map[string]string{"name": "edge"}, 80)
+	w.ensure(cloud, first)
+	lb := w.theLoadBalancer()
+	if lb.ID != made.LoadBalancer.ID || lb.Labels[ccm.LabelServiceUID] != "uid-first" || lb.Labels["team"] != "net" || lb.LoadBalancerType.Name != "lb21" {
+		t.Errorf("%+v", lb)
+	}
+	if events := strings.Join(w.eventsSoFar(), "\n"); !strings.Contains(events, "AdoptedCloudLoadBalancer") || !strings.Contains(events, "LocationCannotChange") {
+		t.Errorf("events: %s", events)
+	}
+
+	second := newService("second", map[string]string{"name": "edge"}, 81)
+	lbs, _ := cloud.LoadBalancer()
+	if _, err := lbs.EnsureLoadBalancer(t.Context(), "", second, w.nodes); err == nil || !strings.Contains(err.Error(), "uid-first") {
+		t.Errorf("another Service's load balancer: %v", err)
+	}
+	if events := strings.Join(w.eventsSoFar(), "\n"); !strings.Contains(events, "Warning CloudLoadBalancerOwnedByAnother") {
+		t.Errorf("events: %s", events)
+	}
+	if got := w.theLoadBalancer(); !slices.Equal(listenPorts(got), []int{80}) {
+		t.Errorf("the second Service has changed it: %v", listenPorts(got))
+	}
+	w.remove(cloud, second)
+	if len(w.loadBalancers()) != 1 {
+		t.Error("the second Service's end has deleted the first one's load balancer")
+	}
+}
+
+func TestALoadBalancerWhoseLabelWasLostIsFoundByItsName(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	svc := newService("web", nil, 80)
+	w.ensure(w.provider(), svc)
+	lb := w.theLoadBalancer()
+	_, _, err := w.api.LoadBalancer.Update(t.Context(), lb, hcloud.LoadBalancerUpdateOpts{Labels: map[string]string{}})
+	w.must(err)
+	w.ensure(w.provider(), svc)
+	if got := w.theLoadBalancer(); got.ID != lb.ID || got.Labels[ccm.LabelServiceUID] != "uid-web" {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestADeletedLoadBalancerIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	cloud := w.provider()
+	svc := newService("web", nil, 80)
+	w.ensure(cloud, svc)
+	old := w.theLoadBalancer()
+	_, _, err := w.api.LoadBalancer.DeleteWithResult(t.Context(), old)
+	w.must(err)
+	lbs, _ := cloud.LoadBalancer()
+	if err := lbs.UpdateLoadBalancer(t.Context(), "", svc, w.nodes); err == nil || len(w.loadBalancers()) != 0 {
+		t.Errorf("UpdateLoadBalancer cannot tell the Service a new address, so it must not make one: %v", err)
+	}
+	w.ensure(cloud, svc)
+	if got := w.theLoadBalancer(); got.ID == old.ID {
+		t.Error("still the old one")
+	}
+}
+
+func TestDeleteProtectionIsHonouredAndSaid(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	cloud := w.provider()
+	svc := newService("web", nil, 80)
+	w.ensure(cloud, svc)
+	yes, no := true, false
+	_, _, err := w.api.LoadBalancer.ChangeProtection(t.Context(), w.theLoadBalancer(), hcloud.LoadBalancerChangeProtectionOpts{Delete: &yes})
+	w.must(err)
+	lbs, _ := cloud.LoadBalancer()
+	w.eventsSoFar()
+	if err := lbs.EnsureLoadBalancerDeleted(t.Context(), "", svc); err == nil || !strings.Contains(err.Error(), "protected") {
+		t.Errorf("got %v", err)
+	}
+	if events := strings.Join(w.eventsSoFar(), "\n"); !strings.Contains(events, "Warning CloudLoadBalancerProtected") {
+		t.Errorf("events: %s", events)
+	}
+	_, _, err = w.api.LoadBalancer.ChangeProtection(t.Context(), w.theLoadBalancer(), hcloud.LoadBalancerChangeProtectionOpts{Delete: &no})
+	w.must(err)
+	w.remove(cloud, svc)
+	if len(w.loadBalancers()) != 0 {
+		t.Error("not deleted")
+	}
+}
+
+func TestManyServicesShareOneLookup(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 2)
+	cloud := w.provider()
+	var services []*corev1.Service
+	for i := range 20 {
+		svc := newService(fmt.Sprintf("s%d", i), nil, int32(8000+i))
+		services = append(services, svc)
+		w.ensure(cloud, svc)
+	}
+	w.clock.Step(time.Second)
+	fresh := w.provider()
+	w.wire.take()
+	for _, svc := range services {
+		w.ensure(fresh, svc)
+	}
+	if calls := w.wire.take(); len(calls) > 3 {
+		t.Errorf("20 Services without a change took %d calls: %v", len(calls), calls)
+	}
+}
+
+func TestAnErrorOfTheAPIPassesAndTheSyncConverges(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]func() *http.Response{
+		"401": func() *http.Response { return apiError(401, "unauthorized") }, "423": func() *http.Response { return apiError(423, "locked") },
+		"409": func() *http.Response { return apiError(409, "conflict") }, "429": func() *http.Response { return apiError(429, "rate_limit_exceeded") },
+		"500": func() *http.Response { return apiError(500, "server_error") }, "503": func() *http.Response { return apiError(503, "unavailable") },
+	} {
+		for _, phase := range []string{"create", "update", "delete"} {
+			t.Run(name+" during "+phase, func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, "realistic", 2)
+				cloud := w.provider()
+				svc := newService("web", nil, 80)
+				if phase != "create" {
+					w.ensure(cloud, svc)
+				}
+				bad := 0
+				w.wire.setIntercept(func(r *http.Request) *http.Response {
+					if bad++; bad%3 != 0 && bad < 12 {
+						return answer()
+					}
+					return nil
+				})
+				if phase == "delete" {
+					w.remove(cloud, svc)
+					if n := len(w.loadBalancers()); n != 0 {
+						t.Errorf("%d left", n)
+					}
+					return
+				}
+				setPorts(svc, 80, 443)
+				w.ensure(cloud, svc)
+				if lb := w.theLoadBalancer(); !slices.Equal(listenPorts(lb), []int{80, 443}) || !slices.Equal(targetIDs(lb), serverIDs(w.nodes)) {
+					t.Errorf("%+v", lb)
+				}
+			})
+		}
+	}
+}

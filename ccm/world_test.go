@@ -1,0 +1,333 @@
+package ccm_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+)
+
+// world is a simulated cloud with servers in a network, and the Nodes that run on them.
+type world struct {
+	t       *testing.T
+	fake    *fakecloud.Cloud
+	api     *hcloud.Client // the test's own hands: not recorded
+	clock   *testingclock.FakeClock
+	auto    clock.WithTicker // the same time, but waiting on it takes none
+	network *hcloud.Network
+	nodes   []*corev1.Node
+	events  *record.FakeRecorder
+	wire    *wire
+}
+
+// newWorld builds a cloud whose actions take as long as actions says, with n servers.
+func newWorld(t *testing.T, actions string, n int) *world {
+	t.Helper()
+	auto := ccm.NewAutoClock()
+	w := &world{t: t, clock: auto.FakeClock, auto: auto, events: record.NewFakeRecorder(10000)}
+	w.fake = fakecloud.New(fakecloud.Options{Clock: auto.FakeClock, Actions: actions})
+	t.Cleanup(w.fake.Close)
+	w.api = w.fake.Client()
+	w.wire = &wire{handler: w.fake.Handler()}
+	ctx := t.Context()
+	network, _, err := w.api.Network.Create(ctx, hcloud.NetworkCreateOpts{Name: "internal", IPRange: cidr("10.0.0.0/8"),
+		Subnets: []hcloud.NetworkSubnet{{Type: hcloud.NetworkSubnetTypeCloud, NetworkZone: hcloud.NetworkZoneEUCentral, IPRange: cidr("10.0.0.0/16")}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.network = network
+	for i := range n {
+		w.addServer(fmt.Sprintf("node-%d", i+1))
+	}
+	return w
+}
+
+// addServer creates a server in the network and a Node for it.
+func (w *world) addServer(name string) (*hcloud.Server, *corev1.Node) {
+	w.t.Helper()
+	result, _, err := w.api.Server.Create(w.t.Context(), hcloud.ServerCreateOpts{
+		Name: name, ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "ubuntu-24.04"},
+		Location: &hcloud.Location{Name: "fsn1"}, Networks: []*hcloud.Network{w.network},
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.clock.Step(5 * time.Minute) // all its actions are over
+	server, _, err := w.api.Server.GetByID(w.t.Context(), result.Server.ID)
+	if err != nil || len(server.PrivateNet) != 1 {
+		w.t.Fatalf("server %s: %v, %+v", name, err, server)
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("node-" + name)},
+		Spec: corev1.NodeSpec{ProviderID: fmt.Sprintf("ccm-from-scratch://%d", server.ID)}}
+	w.nodes = append(w.nodes, node)
+	return server, node
+}
+
+// provider starts a CCM, so to speak: a provider with nothing in memory.
+func (w *world) provider(change ...func(*ccm.Config)) *ccm.Cloud {
+	cfg := ccm.Config{
+		Token: fakecloud.DefaultToken, Endpoint: "http://fake.invalid/v1", Network: "internal", RoutesEnabled: true,
+		AddressFamily: ccm.AddressFamilyDualStack, LoadBalancersEnabled: true, LoadBalancerDefaults: map[string]string{"location": "fsn1"},
+		ServerCacheTTL: 10 * time.Second, RequestTimeout: 10 * time.Second, ClusterCIDRs: prefixes("10.244.0.0/16"),
+	}
+	for _, c := range change {
+		c(&cfg)
+	}
+	return ccm.New(cfg, ccm.WithClock(w.auto), ccm.WithRoundTripper(w.wire), ccm.WithoutJitter(), ccm.WithEventRecorder(w.events))
+}
+
+// eventsSoFar returns the events since the last call.
+func (w *world) eventsSoFar() []string {
+	var all []string
+	for {
+		select {
+		case e := <-w.events.Events:
+			all = append(all, e)
+		default:
+			return all
+		}
+	}
+}
+
+// ensure calls EnsureLoadBalancer until it succeeds, as the service controller does.
+func (w *world) ensure(cloud *ccm.Cloud, svc *corev1.Service) *corev1.LoadBalancerStatus {
+	w.t.Helper()
+	lbs, _ := cloud.LoadBalancer()
+	var err error
+	for range 20 {
+		var status *corev1.LoadBalancerStatus
+		if status, err = lbs.EnsureLoadBalancer(w.t.Context(), "kubernetes", svc, w.nodes); err == nil {
+			svc.Status.LoadBalancer = *status
+			return status
+		}
+		w.clock.Step(15 * time.Second)
+	}
+	w.t.Fatalf("the load balancer is not there after 20 syncs: %v", err)
+	return nil
+}
+
+// remove deletes the Service's load balancer as the service controller does.
+func (w *world) remove(cloud *ccm.Cloud, svc *corev1.Service) {
+	w.t.Helper()
+	now := metav1.NewTime(w.clock.Now())
+	svc.DeletionTimestamp = &now
+	var err error
+	for range 20 {
+		if err = tryRemove(w.t.Context(), cloud, svc); err == nil {
+			return
+		}
+		w.clock.Step(15 * time.Second)
+	}
+	w.t.Fatalf("the load balancer is not gone after 20 syncs: %v", err)
+}
+
+func tryRemove(ctx context.Context, cloud *ccm.Cloud, svc *corev1.Service) error {
+	lbs, _ := cloud.LoadBalancer()
+	_, exists, err := lbs.GetLoadBalancer(ctx, "kubernetes", svc)
+	if err != nil || !exists {
+		return err
+	}
+	return lbs.EnsureLoadBalancerDeleted(ctx, "kubernetes", svc)
+}
+
+// loadBalancers returns all load balancers of the project.
+func (w *world) loadBalancers() []*hcloud.LoadBalancer {
+	w.t.Helper()
+	all, err := w.api.LoadBalancer.All(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return all
+}
+
+// theLoadBalancer returns the only load balancer of the project.
+func (w *world) theLoadBalancer() *hcloud.LoadBalancer {
+	w.t.Helper()
+	all := w.loadBalancers()
+	if len(all) != 1 {
+		w.t.Fatalf("there are %d load balancers, want 1", len(all))
+	}
+	return all[0]
+}
+
+// must fails the test on an error of the test's own hands.
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.clock.Step(time.Minute)
+}
+
+// newService returns a Service of type LoadBalancer.
+func newService(name string, annotations map[string]string, ports ...int32) *corev1.Service {
+	svc := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name), Annotations: map[string]string{}},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer},
+	}
+	annotate(svc, annotations)
+	setPorts(svc, ports...)
+	return svc
+}
+
+func annotate(svc *corev1.Service, annotations map[string]string) {
+	for k, v := range annotations {
+		svc.Annotations[ccm.AnnotationPrefix+k] = v
+	}
+}
+
+func setPorts(svc *corev1.Service, ports ...int32) {
+	svc.Spec.Ports = nil
+	for _, p := range ports {
+		svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Protocol: corev1.ProtocolTCP, Port: p, NodePort: p + 30000})
+	}
+}
+
+func targetIDs(lb *hcloud.LoadBalancer) (ids []int64) {
+	for _, t := range lb.Targets {
+		if t.Server != nil {
+			ids = append(ids, t.Server.Server.ID)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+func serverIDs(nodes []*corev1.Node) (ids []int64) {
+	for _, n := range nodes {
+		id, _ := strconv.ParseInt(strings.TrimPrefix(n.Spec.ProviderID, "ccm-from-scratch://"), 10, 64)
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+func listenPorts(lb *hcloud.LoadBalancer) (ports []int) {
+	for _, s := range lb.Services {
+		ports = append(ports, s.ListenPort)
+	}
+	slices.Sort(ports)
+	return ports
+}
+
+func prefixes(texts ...string) (all []netip.Prefix) {
+	for _, s := range texts {
+		all = append(all, netip.MustParsePrefix(s))
+	}
+	return all
+}
+
+func cidr(s string) *net.IPNet {
+	_, n, err := net.ParseCIDR(s)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
+// wire carries a provider's requests to the cloud, counts them and can be cut.
+type wire struct {
+	handler http.Handler
+
+	mu    sync.Mutex
+	calls []string // "GET /servers", "POST /load_balancers/7/actions/add_target"
+	// cutAt is the number of the call (from 1) at which the process dies; 0: it lives. If cutAfter
+	// is set the cloud still gets that call, and the answer is lost.
+	cutAt    int
+	cutAfter bool
+	// intercept, if set, may answer instead of the cloud.
+	intercept func(*http.Request) *http.Response
+}
+
+var errDead = errors.New("the process is dead")
+
+// RoundTrip implements http.RoundTripper.
+func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
+	w.mu.Lock()
+	w.calls = append(w.calls, r.Method+" "+strings.TrimPrefix(r.URL.Path, "/v1"))
+	n, intercept := len(w.calls), w.intercept
+	dead := w.cutAt > 0 && (n > w.cutAt || n == w.cutAt && !w.cutAfter)
+	lost := w.cutAt > 0 && n == w.cutAt && w.cutAfter
+	w.mu.Unlock()
+	if dead {
+		return nil, errDead
+	}
+	if intercept != nil {
+		if resp := intercept(r); resp != nil {
+			return resp, nil
+		}
+	}
+	in := r.Clone(r.Context())
+	in.RequestURI = r.URL.RequestURI()
+	in.RemoteAddr = "127.0.0.1:1"
+	if in.Body == nil {
+		in.Body = http.NoBody
+	}
+	rec := httptest.NewRecorder()
+	w.handler.ServeHTTP(rec, in)
+	if lost {
+		return nil, errDead
+	}
+	return rec.Result(), nil
+}
+
+// reset forgets the calls and cuts the wire at the given call from now on.
+func (w *wire) reset(cutAt int, after bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.calls, w.cutAt, w.cutAfter = nil, cutAt, after
+}
+
+// take returns the calls since the last reset or take.
+func (w *wire) take() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	calls := w.calls
+	w.calls = nil
+	return calls
+}
+
+// setIntercept installs an interceptor; nil removes it.
+func (w *wire) setIntercept(f func(*http.Request) *http.Response) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.intercept = f
+}
+
+func writes(calls []string) (w []string) {
+	for _, c := range calls {
+		if !strings.HasPrefix(c, "GET ") {
+			w = append(w, c)
+		}
+	}
+	return w
+}
+
+// apiError is an answer with an error.
+func apiError(status int, code string) *http.Response {
+	body := fmt.Sprintf(`{"error":{"code":%q,"message":"injected","details":null}}`, code)
+	return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(bytes.NewReader([]byte(body))), ContentLength: int64(len(body))}
+}
