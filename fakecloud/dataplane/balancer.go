@@ -67,7 +67,7 @@ func (lb *balancer) apply(want LoadBalancer, confs []*serviceConf) error {
 	var errs []error
 	for _, address := range want.Addresses {
 		for _, conf := range confs {
-			at := netip.AddrPortFrom(address, conf.ListenPort)
+			at := netip.AddrPortFrom(address.Unmap(), conf.ListenPort)
 			desired[at] = true
 			if lb.fronts[at] != nil {
 				continue

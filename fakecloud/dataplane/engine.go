@@ -138,10 +138,8 @@ func (e *Engine) snapshot() []*balancer {
 
 // Apply makes the load balancer of want.ID be as want says, creating it if it is new. Connections
 // that the difference does not concern are not touched. If want is invalid or an address cannot be
-// bound, nothing changes and the error says all that is wrong. Apply does not wait for probes.
-//
-// Apply must not be called from a HealthSink while that one's caller waits for it to return from
-// the same goroutine that holds locks of the caller; the engine itself holds none then.
+// bound, nothing changes and the error says all that is wrong. Apply does not wait for probes and may
+// be called from a HealthSink.
 func (e *Engine) Apply(want LoadBalancer) error {
 	confs, err := want.validate()
 	if err != nil {

@@ -75,26 +75,22 @@ func (s *service) reconcile(old, conf *serviceConf, targets []Target) []*backend
 
 // serve handles a connection by the service's protocol and returns at once.
 func (s *service) serve(c *clientConn) {
-	conf := s.conf.Load()
-	if conf.mode() == TCP {
-		c.tunnel.Store(true)
-		s.lb.engine.tasks.run(func() { s.serveTCP(c, conf) })
-		return
-	}
-	if w := s.webFor(conf); w != nil {
-		w.take(c)
-		return
-	}
-	closeQuietly(c)
-}
-
-// webFor returns the HTTP server for conf's protocol, nil if the service was removed.
-func (s *service) webFor(conf *serviceConf) *webServer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.retired {
-		return nil
+	conf := s.conf.Load()
+	switch {
+	case s.retired: // while the connection waited for the limit of connections
+		closeQuietly(c)
+	case conf.mode() == TCP:
+		c.tunnel.Store(true)
+		s.lb.engine.tasks.run(func() { s.serveTCP(c, conf) })
+	default:
+		s.webForLocked(conf).take(c)
 	}
+}
+
+// webForLocked returns the HTTP server for conf's protocol.
+func (s *service) webForLocked(conf *serviceConf) *webServer {
 	if conf.mode() == HTTPS {
 		if s.webTLS == nil {
 			s.webTLS = newWebServer(s, true)
