@@ -62,6 +62,10 @@ type Options struct {
 	// LoadBalancerIPv4, if valid, is the range for load balancers, so that a data plane can listen
 	// on their addresses: 127.0.0.0/8, for example.
 	LoadBalancerIPv4 netip.Prefix
+	// DataPlane, if set, makes load balancers listen on this machine and forward to their targets. On
+	// Linux it changes the default ranges of public addresses: 127.65.0.0/16 for servers, 127.66.0.0/16
+	// for load balancers.
+	DataPlane *DataPlaneOptions
 }
 
 // Limits is how many resources of each kind a project may own; 0 is any number.
@@ -74,6 +78,7 @@ type Cloud struct {
 	api        *api.API
 	journal    *journal.Journal
 	controller *control.Controller
+	dataPlane  *DataPlane // nil without one
 	token      string
 	ready      atomic.Bool
 
@@ -107,6 +112,7 @@ func Open(o Options) (*Cloud, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.useLoopback()
 	if err := checkRanges(&o); err != nil {
 		return nil, err
 	}
@@ -139,6 +145,9 @@ func Open(o Options) (*Cloud, error) {
 		c.Close()
 		return nil, err
 	}
+	if o.DataPlane != nil {
+		c.dataPlane = startDataPlane(c.cloud, *o.DataPlane)
+	}
 	return c, nil
 }
 
@@ -168,6 +177,9 @@ func (c *Cloud) Handler() http.Handler { return c.api }
 // ControlHandler returns the control API as an http.Handler, without the protection that
 // StartControl's loopback address is.
 func (c *Cloud) ControlHandler() http.Handler { return c.controller.Handler() }
+
+// DataPlane returns the data plane, or nil if Options.DataPlane was not set.
+func (c *Cloud) DataPlane() *DataPlane { return c.dataPlane }
 
 // Core returns the cloud behind the API, for packages of this module that work from its event
 // stream, such as the data plane.

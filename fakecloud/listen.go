@@ -171,6 +171,7 @@ func (c *Cloud) Shutdown(ctx context.Context) error {
 	for err := range errs {
 		all = append(all, err)
 	}
+	c.dataPlane.Close()
 	c.cloud.Close()
 	return errors.Join(all...)
 }
@@ -183,6 +184,7 @@ func (c *Cloud) Close() {
 		l.stop()
 		<-l.done
 	}
+	c.dataPlane.Close()
 	c.cloud.Close()
 }
 

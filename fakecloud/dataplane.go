@@ -1,0 +1,348 @@
+package fakecloud
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/netip"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/dataplane"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+)
+
+// DataPlaneOptions switch the load balancers' data plane on. The zero value works.
+type DataPlaneOptions struct {
+	// Resolver says where on this machine a port of a target is; nil dials the target's address as
+	// it is.
+	Resolver dataplane.Resolver
+	// Binder says where on this machine a load balancer listens; nil is on loopback addresses, see
+	// dataplane.LoopbackBinder.
+	Binder dataplane.Binder
+	// ProxyProtocolVersion is 1 or 2, 0 is the data plane's default.
+	ProxyProtocolVersion int
+	// Logger is told what cannot be done, such as binding an address; nil is slog's default.
+	Logger *slog.Logger
+}
+
+// On Linux every address of 127.0.0.0/8 can be listened on without any preparation. With a data
+// plane, servers and load balancers therefore get addresses of these ranges unless told otherwise:
+// whatever listens on a server's address is that server, and a load balancer's address can be
+// connected to.
+var (
+	loopbackServers       = netip.MustParsePrefix("127.65.0.0/16")
+	loopbackLoadBalancers = netip.MustParsePrefix("127.66.0.0/16")
+)
+
+func (o *Options) useLoopback() {
+	if o.DataPlane == nil || runtime.GOOS != "linux" {
+		return
+	}
+	if !o.PublicIPv4.IsValid() {
+		o.PublicIPv4 = loopbackServers
+	}
+	if !o.LoadBalancerIPv4.IsValid() {
+		o.LoadBalancerIPv4 = loopbackLoadBalancers
+	}
+}
+
+// DataPlane is the running data plane of a cloud. It makes load balancers what the cloud's event
+// stream says, and tells the cloud what its health checks see.
+type DataPlane struct {
+	core   *cloud.Cloud
+	engine *dataplane.Engine
+	log    *slog.Logger
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+	once   sync.Once
+
+	mu sync.Mutex
+	// projects tells which project a load balancer is in.
+	projects map[int64]cloud.Project
+	balancer map[int64]*cloud.LoadBalancer
+	certs    map[int64]*cloud.Certificate
+}
+
+// statsInterval is how often, on the cloud's clock, the figures of load balancers are recorded for
+// their metrics.
+const statsInterval = 5 * time.Second
+
+func startDataPlane(core *cloud.Cloud, o DataPlaneOptions) *DataPlane {
+	d := &DataPlane{
+		core: core, log: o.Logger,
+		projects: map[int64]cloud.Project{},
+		balancer: map[int64]*cloud.LoadBalancer{},
+		certs:    map[int64]*cloud.Certificate{},
+	}
+	if d.log == nil {
+		d.log = slog.Default()
+	}
+	core.SetHealthRule(cloud.HealthReported)
+	d.engine = dataplane.New(dataplane.Options{
+		Binder: o.Binder, Resolver: o.Resolver, Health: dataplane.HealthSinkFunc(d.report),
+		Clock: core.Clock(), Logger: d.log, ProxyProtocolVersion: o.ProxyProtocolVersion,
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	d.cancel = cancel
+	sub, states := core.Subscribe()
+	for project, st := range states {
+		for c := range st.Certificates.All() {
+			d.certs[c.ID] = c
+		}
+		for lb := range st.LoadBalancers.All() {
+			d.apply(project, lb)
+		}
+	}
+	d.done.Go(func() {
+		defer sub.Close()
+		for {
+			e, err := sub.Next(ctx)
+			if err != nil {
+				return
+			}
+			d.follow(e)
+		}
+	})
+	d.done.Go(func() { d.recordStats(ctx) })
+	return d
+}
+
+// Close removes all load balancers from this machine and waits until everything has ended. Closing
+// the cloud does it too.
+func (d *DataPlane) Close() {
+	if d == nil {
+		return
+	}
+	d.once.Do(d.close)
+}
+
+func (d *DataPlane) close() {
+	d.cancel()
+	d.done.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := d.engine.Close(ctx); err != nil {
+		d.log.Error("the data plane did not end", "error", err)
+	}
+}
+
+// Endpoints returns where a load balancer is reached on this machine.
+func (d *DataPlane) Endpoints(loadBalancer int64) []dataplane.Endpoint {
+	return d.engine.Endpoints(loadBalancer)
+}
+
+// DialContext dials like net.Dialer, except that the address of a load balancer leads to its place
+// on this machine. It fits http.Transport.
+func (d *DataPlane) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	return d.engine.DialContext(ctx, network, address)
+}
+
+func (d *DataPlane) follow(e cloud.Event) {
+	switch e.Kind {
+	case cloud.KindLoadBalancer:
+		if lb, ok := e.New.(*cloud.LoadBalancer); ok {
+			d.apply(e.Project, lb)
+			return
+		}
+		d.engine.Remove(e.ID)
+		d.mu.Lock()
+		delete(d.projects, e.ID)
+		delete(d.balancer, e.ID)
+		d.mu.Unlock()
+	case cloud.KindCertificate:
+		c, ok := e.New.(*cloud.Certificate)
+		if !ok {
+			delete(d.certs, e.ID)
+			return
+		}
+		old := d.certs[e.ID]
+		d.certs[e.ID] = c
+		if old == nil || old.Certificate != c.Certificate {
+			for _, lb := range d.users(e.ID) {
+				d.apply(e.Project, lb)
+			}
+		}
+	}
+}
+
+// users returns the load balancers that use a certificate.
+func (d *DataPlane) users(certificate int64) []*cloud.LoadBalancer {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var users []*cloud.LoadBalancer
+	for _, lb := range d.balancer {
+		if slices.ContainsFunc(lb.Services, func(s cloud.LoadBalancerService) bool {
+			return s.HTTP != nil && slices.Contains(s.HTTP.Certificates, certificate)
+		}) {
+			users = append(users, lb)
+		}
+	}
+	return users
+}
+
+// apply makes a load balancer on this machine what it is in the cloud. certs is read by the
+// goroutine that follows events only (and before it starts).
+func (d *DataPlane) apply(project int64, lb *cloud.LoadBalancer) {
+	p, ok := d.core.Project(project)
+	if !ok {
+		return
+	}
+	d.mu.Lock()
+	d.projects[lb.ID], d.balancer[lb.ID] = p, lb
+	d.mu.Unlock()
+	if err := d.engine.Apply(d.model(lb)); err != nil {
+		d.log.Error("a load balancer cannot be what the cloud says", "load_balancer", lb.Name, "id", lb.ID, "error", err)
+		return
+	}
+	d.align(p, lb)
+}
+
+// align reports the health of targets that the cloud does not know as the engine does: the engine
+// keeps what it knows through changes after which the cloud asks anew.
+func (d *DataPlane) align(p cloud.Project, lb *cloud.LoadBalancer) {
+	known, err := d.engine.Health(lb.ID)
+	if err != nil {
+		return
+	}
+	var reports []cloud.HealthReport
+	for _, r := range known {
+		if r.Status != dataplane.Unknown && !agrees(lb.Targets, r) {
+			if report, ok := healthReport(r); ok {
+				reports = append(reports, report)
+			}
+		}
+	}
+	if len(reports) > 0 {
+		p.ReportTargetHealth(lb.ID, reports)
+	}
+}
+
+func agrees(targets []cloud.LoadBalancerTarget, r dataplane.HealthReport) bool {
+	for _, t := range targets {
+		if len(t.Targets) > 0 && !agrees(t.Targets, r) {
+			return false
+		}
+		if t.IP.String() != r.Target {
+			continue
+		}
+		for _, h := range t.Health {
+			if h.ListenPort == int(r.ListenPort) && h.Status != string(r.Status) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func healthReport(r dataplane.HealthReport) (cloud.HealthReport, bool) {
+	addr, err := netip.ParseAddr(r.Target)
+	return cloud.HealthReport{
+		Addr: addr, ListenPort: int(r.ListenPort), Status: string(r.Status),
+		Detail: string(r.Detail), HTTPStatusCode: r.HTTPStatusCode,
+	}, err == nil
+}
+
+// report passes on what a health check saw.
+func (d *DataPlane) report(r dataplane.HealthReport) {
+	d.mu.Lock()
+	p, ok := d.projects[r.LoadBalancer]
+	d.mu.Unlock()
+	if report, valid := healthReport(r); ok && valid {
+		p.ReportTargetHealth(r.LoadBalancer, []cloud.HealthReport{report})
+	}
+}
+
+func (d *DataPlane) recordStats(ctx context.Context) {
+	ticker := d.core.Clock().NewTicker(statsInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C():
+		case <-ctx.Done():
+			return
+		}
+		d.mu.Lock()
+		projects := make(map[int64]cloud.Project, len(d.projects))
+		for id, p := range d.projects {
+			projects[id] = p
+		}
+		d.mu.Unlock()
+		for id, p := range projects {
+			if s, err := d.engine.Stats(id); err == nil {
+				p.ReportLoadBalancerStats(id, cloud.LoadBalancerStats{
+					OpenConnections: float64(s.OpenConnections), ConnectionsPerSecond: s.ConnectionsPerSecond,
+					RequestsPerSecond: s.RequestsPerSecond, BandwidthIn: s.BandwidthIn, BandwidthOut: s.BandwidthOut,
+				})
+			}
+		}
+	}
+}
+
+// model translates a load balancer for the engine. A target's key is its address: targets that
+// share an address are one.
+func (d *DataPlane) model(lb *cloud.LoadBalancer) dataplane.LoadBalancer {
+	out := dataplane.LoadBalancer{
+		ID: lb.ID, Name: lb.Name, Algorithm: dataplane.Algorithm(lb.Algorithm), MaxConnections: lb.Type.MaxConnections,
+	}
+	if lb.PublicEnabled {
+		for _, ip := range []netip.Addr{lb.IPv4.Addr, lb.IPv6.Addr} {
+			if ip.IsValid() {
+				out.Addresses = append(out.Addresses, ip)
+			}
+		}
+	}
+	for _, n := range lb.PrivateNets {
+		out.Addresses = append(out.Addresses, n.IP)
+	}
+	for _, s := range lb.Services {
+		out.Services = append(out.Services, d.service(s))
+	}
+	seen := map[netip.Addr]bool{}
+	var add func([]cloud.LoadBalancerTarget)
+	add = func(targets []cloud.LoadBalancerTarget) {
+		for _, t := range targets {
+			if t.IP.IsValid() && !seen[t.IP] {
+				seen[t.IP] = true
+				out.Targets = append(out.Targets, dataplane.Target{Key: t.IP.String(), Address: t.IP})
+			}
+			add(t.Targets)
+		}
+	}
+	add(lb.Targets)
+	return out
+}
+
+func (d *DataPlane) service(s cloud.LoadBalancerService) dataplane.Service {
+	out := dataplane.Service{
+		Protocol:        dataplane.Protocol(s.Protocol),
+		ListenPort:      uint16(s.ListenPort),
+		DestinationPort: uint16(s.DestinationPort),
+		ProxyProtocol:   s.ProxyProtocol,
+		HealthCheck: dataplane.HealthCheck{
+			Protocol: dataplane.Protocol(s.HealthCheck.Protocol), Port: uint16(s.HealthCheck.Port),
+			Interval: s.HealthCheck.Interval, Timeout: s.HealthCheck.Timeout, Retries: s.HealthCheck.Retries,
+		},
+	}
+	if h := s.HealthCheck.HTTP; h != nil {
+		out.HealthCheck.HTTP = dataplane.HTTPCheck{
+			Domain: h.Domain, Path: h.Path, Response: h.Response, StatusCodes: h.StatusCodes, TLS: h.TLS,
+		}
+	}
+	if h := s.HTTP; h != nil {
+		out.HTTP = dataplane.HTTPConfig{
+			StickySessions: h.StickySessions, CookieName: h.CookieName, CookieLifetime: h.CookieLifetime,
+			TimeoutIdle: h.TimeoutIdle, RedirectHTTP: h.RedirectHTTP,
+		}
+		for _, id := range h.Certificates {
+			if c := d.certs[id]; c != nil && c.Certificate != "" {
+				out.HTTP.Certificates = append(out.HTTP.Certificates, dataplane.Certificate{
+					Chain: c.Certificate, PrivateKey: c.PrivateKey,
+				})
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,159 @@
+package fakecloud_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	"github.com/onsi/gomega"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/dataplane"
+)
+
+// balanced is a cloud with a data plane whose servers are web servers on this machine.
+type balanced struct {
+	*fakecloud.Cloud
+	client *hcloud.Client
+	web    *http.Client
+}
+
+func newBalanced(t *testing.T) balanced {
+	t.Helper()
+	backends := map[netip.Addr]string{}
+	c := fakecloud.New(fakecloud.Options{
+		PublicIPv4: netip.MustParsePrefix("198.18.0.0/15"),
+		DataPlane: &fakecloud.DataPlaneOptions{Resolver: func(target dataplane.Target, _ uint16) (string, error) {
+			if at, ok := backends[target.Address]; ok {
+				return at, nil
+			}
+			return "", fmt.Errorf("no server at %s", target.Address)
+		}},
+	})
+	t.Cleanup(c.Close)
+	b := balanced{Cloud: c, client: c.Client()}
+	b.web = &http.Client{Transport: &http.Transport{DialContext: c.DataPlane().DialContext, DisableKeepAlives: true}}
+	for i := range 2 {
+		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = fmt.Fprintf(w, "web-%d", i)
+		})}
+		go func() { _ = s.Serve(l) }()
+		t.Cleanup(func() { _ = s.Close() })
+		// Public addresses are handed out in order, from the second of the range.
+		backends[netip.MustParseAddr(fmt.Sprintf("198.18.0.%d", i+1))] = l.Addr().String()
+	}
+	return b
+}
+
+func (b balanced) server(t *testing.T, name string) *hcloud.Server {
+	t.Helper()
+	result, _, err := b.client.Server.Create(t.Context(), hcloud.ServerCreateOpts{
+		Name: name, ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-13"},
+		Location: &hcloud.Location{Name: "fsn1"}, Labels: map[string]string{"role": "web"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result.Server
+}
+
+// awaitHealth waits until the statuses of all targets are as wanted, stepping the cloud's clock.
+func (b balanced) awaitHealth(t *testing.T, lb *hcloud.LoadBalancer, want string) {
+	t.Helper()
+	for {
+		got, _, err := b.client.LoadBalancer.GetByID(t.Context(), lb.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var have []string
+		for _, target := range got.Targets {
+			for _, nested := range target.Targets {
+				for _, h := range nested.HealthStatus {
+					have = append(have, string(h.Status))
+				}
+			}
+		}
+		if strings.Join(have, " ") == want {
+			return
+		}
+		if err := b.Step(time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if t.Context().Err() != nil {
+			t.Fatalf("health %v, want %s", have, want)
+		}
+	}
+}
+
+func (b balanced) get(ctx context.Context, t *testing.T, url string) string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := b.web.Do(r)
+	if err != nil {
+		return err.Error()
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, _ := io.ReadAll(resp.Body)
+	return fmt.Sprintf("%d %s", resp.StatusCode, body)
+}
+
+func TestALoadBalancerCreatedThroughTheAPIForwardsToItsTargets(t *testing.T) {
+	t.Parallel()
+	b := newBalanced(t)
+	b.server(t, "web-0")
+	b.server(t, "web-1")
+	result, _, err := b.client.LoadBalancer.Create(t.Context(), hcloud.LoadBalancerCreateOpts{
+		Name: "lb", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: "fsn1"},
+		Targets: []hcloud.LoadBalancerCreateOptsTarget{{
+			Type:          hcloud.LoadBalancerTargetTypeLabelSelector,
+			LabelSelector: hcloud.LoadBalancerCreateOptsTargetLabelSelector{Selector: "role=web"},
+		}},
+		Services: []hcloud.LoadBalancerCreateOptsService{{
+			Protocol: hcloud.LoadBalancerServiceProtocolHTTP, ListenPort: hcloud.Ptr(8080), DestinationPort: hcloud.Ptr(80),
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lb := result.LoadBalancer
+	url := fmt.Sprintf("http://%s/", net.JoinHostPort(lb.PublicNet.IPv4.IP.String(), "8080"))
+	b.awaitHealth(t, lb, "healthy healthy")
+	seen := map[string]bool{}
+	for range 4 {
+		seen[b.get(t.Context(), t, url)] = true
+	}
+	if !seen["200 web-0"] || !seen["200 web-1"] || len(seen) != 2 {
+		t.Errorf("answers %v", seen)
+	}
+
+	// A third server that nothing answers for becomes a target by its label, and unhealthy.
+	b.server(t, "web-2")
+	b.awaitHealth(t, lb, "healthy healthy unhealthy")
+	if got := b.get(t.Context(), t, url); !strings.HasPrefix(got, "200") {
+		t.Errorf("with an unhealthy target: %s", got)
+	}
+	if len(b.DataPlane().Endpoints(lb.ID)) != 2 { // IPv4 and IPv6
+		t.Errorf("endpoints %v", b.DataPlane().Endpoints(lb.ID))
+	}
+
+	if _, _, err := b.client.LoadBalancer.DeleteWithResult(t.Context(), lb); err != nil {
+		t.Fatal(err)
+	}
+	gomega.NewWithT(t).Eventually(func() []dataplane.Endpoint {
+		return b.DataPlane().Endpoints(lb.ID)
+	}).Should(gomega.BeEmpty())
+}
