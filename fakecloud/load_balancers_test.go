@@ -1,0 +1,459 @@
+package fakecloud_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	testclock "k8s.io/utils/clock/testing"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/contract"
+)
+
+// wire is a cloud behind a listener whose answers are all checked against the API document, if there is
+// one.
+type wire struct {
+	*hcloud.Client
+	endpoint string
+	clock    *testclock.FakeClock
+}
+
+func newWire(t *testing.T, o fakecloud.Options) wire {
+	t.Helper()
+	w := wire{clock: testclock.NewFakeClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))}
+	o.Clock = w.clock
+	c := fakecloud.New(o)
+	t.Cleanup(c.Close)
+	handler := c.Handler()
+	path, err := contract.Find()
+	switch {
+	case errors.Is(err, contract.ErrNoDocument): // the answers' effects are tested all the same
+	case err != nil:
+		t.Fatal(err)
+	default:
+		handler = checkAnswers(t, path, handler)
+	}
+	s := httptest.NewServer(handler)
+	t.Cleanup(s.Close)
+	w.endpoint = s.URL + "/v1"
+	w.Client = hcloud.NewClient(hcloud.WithEndpoint(w.endpoint), hcloud.WithToken(fakecloud.DefaultToken),
+		hcloud.WithPollOpts(hcloud.PollOpts{BackoffFunc: hcloud.ConstantBackoff(0)}))
+	return w
+}
+
+func checkAnswers(t *testing.T, document string, handler http.Handler) http.Handler {
+	t.Helper()
+	d, err := contract.Load(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorder := contract.NewRecorder(d)
+	t.Cleanup(func() {
+		if err := recorder.Err(); err != nil {
+			t.Error(err)
+		}
+	})
+	return recorder.Middleware(handler)
+}
+
+// call sends a request as it is and returns the status and the decoded body.
+func (w wire) call(t *testing.T, method, path, body string) (int, map[string]any) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, w.endpoint+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+fakecloud.DefaultToken)
+	r.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	content, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out map[string]any
+	if len(bytes.TrimSpace(content)) > 0 {
+		if err := json.Unmarshal(content, &out); err != nil {
+			t.Fatalf("%s %s: %v in %s", method, path, err, content)
+		}
+	}
+	return resp.StatusCode, out
+}
+
+func (w wire) server(t *testing.T, name string, labels map[string]string, networks ...*hcloud.Network) *hcloud.Server {
+	t.Helper()
+	r, _, err := w.Server.Create(t.Context(), hcloud.ServerCreateOpts{
+		Name: name, ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-12"},
+		Location: &hcloud.Location{Name: "fsn1"}, Labels: labels, Networks: networks,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _, err := w.Server.GetByID(t.Context(), r.Server.ID)
+	if err != nil || s == nil {
+		t.Fatalf("%v, %v", s, err)
+	}
+	return s
+}
+
+func (w wire) network(t *testing.T, name, ipRange string) *hcloud.Network {
+	t.Helper()
+	_, n, err := net.ParseCIDR(ipRange)
+	if err != nil {
+		t.Fatal(err)
+	}
+	network, _, err := w.Network.Create(t.Context(), hcloud.NetworkCreateOpts{Name: name, IPRange: n, Subnets: []hcloud.NetworkSubnet{
+		{Type: hcloud.NetworkSubnetTypeCloud, IPRange: n, NetworkZone: hcloud.NetworkZoneEUCentral},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return network
+}
+
+// loadBalancer reads a load balancer again.
+func (w wire) loadBalancer(t *testing.T, lb *hcloud.LoadBalancer) *hcloud.LoadBalancer {
+	t.Helper()
+	got, _, err := w.LoadBalancer.GetByID(t.Context(), lb.ID)
+	if err != nil || got == nil {
+		t.Fatalf("%v, %v", got, err)
+	}
+	return got
+}
+
+func TestAClientManagesALoadBalancer(t *testing.T) {
+	t.Parallel()
+	w := newWire(t, fakecloud.Options{})
+	ctx := t.Context()
+	lbs := &w.LoadBalancer
+	network := w.network(t, "net", "10.0.0.0/16")
+	a := w.server(t, "a", map[string]string{"role": "web"}, network)
+	b := w.server(t, "b", nil, network)
+
+	created, _, err := lbs.Create(ctx, hcloud.LoadBalancerCreateOpts{
+		Name: "web", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, NetworkZone: hcloud.NetworkZoneEUCentral,
+		Algorithm: &hcloud.LoadBalancerAlgorithm{Type: hcloud.LoadBalancerAlgorithmTypeLeastConnections},
+		Labels:    map[string]string{"env": "test"}, Network: network,
+		Services: []hcloud.LoadBalancerCreateOptsService{{Protocol: hcloud.LoadBalancerServiceProtocolHTTP}},
+		Targets: []hcloud.LoadBalancerCreateOptsTarget{
+			{Type: hcloud.LoadBalancerTargetTypeServer, Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: b}, UsePrivateIP: hcloud.Ptr(true)},
+			{Type: hcloud.LoadBalancerTargetTypeLabelSelector, LabelSelector: hcloud.LoadBalancerCreateOptsTargetLabelSelector{Selector: "role=web"}},
+			{Type: hcloud.LoadBalancerTargetTypeIP, IP: hcloud.LoadBalancerCreateOptsTargetIP{IP: "203.0.113.1"}},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if created.Action.Command != "create_load_balancer" || created.Action.Status != hcloud.ActionStatusSuccess {
+		t.Errorf("action %+v", created.Action)
+	}
+	lb := created.LoadBalancer
+	if len(lb.PrivateNet) != 1 || lb.PrivateNet[0].Network.ID != network.ID || !lb.PublicNet.Enabled ||
+		lb.PublicNet.IPv4.IP == nil || lb.PublicNet.IPv6.IP == nil || lb.Location.NetworkZone != hcloud.NetworkZoneEUCentral ||
+		lb.IncludedTraffic == 0 || lb.Algorithm.Type != hcloud.LoadBalancerAlgorithmTypeLeastConnections {
+		t.Errorf("%+v", lb)
+	}
+	if len(lb.Targets) != 3 || !lb.Targets[0].UsePrivateIP || len(lb.Targets[1].Targets) != 1 || lb.Targets[1].Targets[0].Server.Server.ID != a.ID {
+		t.Errorf("targets %+v", lb.Targets)
+	}
+	for _, s := range []*hcloud.Server{a, b} {
+		now, _, err := w.Server.GetByID(ctx, s.ID)
+		if err != nil || len(now.LoadBalancers) != 1 || now.LoadBalancers[0].ID != lb.ID {
+			t.Errorf("load balancers of %s: %+v, %v", s.Name, now.LoadBalancers, err)
+		}
+	}
+	if n, _, err := w.Network.GetByID(ctx, network.ID); err != nil || len(n.LoadBalancers) != 1 {
+		t.Errorf("load balancers of the network: %+v, %v", n, err)
+	}
+
+	w.clock.Step(15 * time.Second)
+	for _, target := range w.loadBalancer(t, lb).Targets {
+		for _, t2 := range append(target.Targets, target) {
+			if t2.Type != hcloud.LoadBalancerTargetTypeLabelSelector && t2.HealthStatus[0].Status != hcloud.LoadBalancerTargetHealthStatusStatusHealthy {
+				t.Errorf("health after an interval: %+v", t2.HealthStatus)
+			}
+		}
+	}
+	if _, _, err := w.Server.Poweroff(ctx, b); err != nil {
+		t.Fatal(err)
+	}
+	w.clock.Step(45 * time.Second)
+	if h := w.loadBalancer(t, lb).Targets[0].HealthStatus[0]; h.Status != hcloud.LoadBalancerTargetHealthStatusStatusUnhealthy ||
+		h.Detail == nil || *h.Detail != hcloud.LoadBalancerTargetHealthStatusDetailLayer4NoConnection || h.HTTPStatusCode != nil {
+		t.Errorf("health of a server that is off: %+v", h)
+	}
+
+	renamed, _, err := lbs.Update(ctx, lb, hcloud.LoadBalancerUpdateOpts{Name: "www", Labels: map[string]string{"a": "b"}})
+	if err != nil || renamed.Name != "www" || len(renamed.Labels) != 1 {
+		t.Errorf("update: %+v, %v", renamed, err)
+	}
+	if got, _, err := lbs.GetByName(ctx, "www"); err != nil || got == nil || got.ID != lb.ID {
+		t.Errorf("get by name: %+v, %v", got, err)
+	}
+	if got, err := lbs.AllWithOpts(ctx, hcloud.LoadBalancerListOpts{ListOpts: hcloud.ListOpts{LabelSelector: "a=c"}}); err != nil || len(got) != 0 {
+		t.Errorf("list by selector: %+v, %v", got, err)
+	}
+	deleted, resp, err := lbs.DeleteWithResult(ctx, lb)
+	if err != nil || resp.StatusCode != http.StatusCreated || deleted.Action.Command != "delete_load_balancer" {
+		t.Errorf("delete: %+v, %v", deleted, err)
+	}
+	if got, _, err := lbs.GetByID(ctx, lb.ID); err != nil || got != nil {
+		t.Errorf("get after delete: %+v, %v", got, err)
+	}
+	if s, _, err := w.Server.GetByID(ctx, a.ID); err != nil || len(s.LoadBalancers) != 0 {
+		t.Errorf("load balancers of the server after delete: %+v, %v", s.LoadBalancers, err)
+	}
+}
+
+func TestAllActionsOfALoadBalancer(t *testing.T) {
+	t.Parallel()
+	w := newWire(t, fakecloud.Options{Actions: "1s"})
+	ctx := t.Context()
+	lbs := &w.LoadBalancer
+	created, _, err := lbs.Create(ctx, hcloud.LoadBalancerCreateOpts{
+		Name: "lb", LoadBalancerType: &hcloud.LoadBalancerType{ID: 1}, Location: &hcloud.Location{Name: "nbg1"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lb := created.LoadBalancer
+	if _, _, err := lbs.ChangeProtection(ctx, lb, hcloud.LoadBalancerChangeProtectionOpts{}); !hcloud.IsError(err, hcloud.ErrorCodeLocked) {
+		t.Errorf("an action while another runs: %v, want locked", err)
+	}
+	w.clock.Step(time.Second)
+	server := w.server(t, "s", nil)
+	for range 10 { // create, start
+		w.clock.Step(time.Second)
+	}
+	network := w.network(t, "net", "10.0.0.0/16")
+	for _, step := range []struct {
+		command string
+		start   func() (*hcloud.Action, *hcloud.Response, error)
+		effect  func(*hcloud.LoadBalancer) bool
+	}{
+		{"add_service", func() (*hcloud.Action, *hcloud.Response, error) {
+			return lbs.AddService(ctx, lb, hcloud.LoadBalancerAddServiceOpts{
+				Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: hcloud.Ptr(25), DestinationPort: hcloud.Ptr(2525),
+			})
+		}, func(lb *hcloud.LoadBalancer) bool { return len(lb.Services) == 1 && lb.Services[0].ListenPort == 25 }},
+		{"update_service", func() (*hcloud.Action, *hcloud.Response, error) {
+			return lbs.UpdateService(ctx, lb, 25, hcloud.LoadBalancerUpdateServiceOpts{
+				Protocol: hcloud.LoadBalancerServiceProtocolHTTP,
+				HTTP:     &hcloud.LoadBalancerUpdateServiceOptsHTTP{StickySessions: hcloud.Ptr(true), CookieLifetime: hcloud.Ptr(time.Hour)},
+				HealthCheck: &hcloud.LoadBalancerUpdateServiceOptsHealthCheck{
+					Protocol: hcloud.LoadBalancerServiceProtocolHTTP,
+					HTTP:     &hcloud.LoadBalancerUpdateServiceOptsHealthCheckHTTP{Domain: hcloud.Ptr("example.com"), StatusCodes: []string{"200"}},
+				},
+			})
+		}, func(lb *hcloud.LoadBalancer) bool {
+			s := lb.Services[0]
+			return s.HTTP.StickySessions && s.HTTP.CookieLifetime == time.Hour && s.DestinationPort == 2525 &&
+				s.HealthCheck.HTTP.Domain == "example.com" && s.HealthCheck.HTTP.Path == "/" && slices.Equal(s.HealthCheck.HTTP.StatusCodes, []string{"200"})
+		}},
+		{"delete_service", func() (*hcloud.Action, *hcloud.Response, error) { return lbs.DeleteService(ctx, lb, 25) },
+			func(lb *hcloud.LoadBalancer) bool { return len(lb.Services) == 0 }},
+		{"add_target", func() (*hcloud.Action, *hcloud.Response, error) {
+			return lbs.AddServerTarget(ctx, lb, hcloud.LoadBalancerAddServerTargetOpts{Server: server})
+		}, func(lb *hcloud.LoadBalancer) bool { return len(lb.Targets) == 1 }},
+		{"remove_target", func() (*hcloud.Action, *hcloud.Response, error) { return lbs.RemoveServerTarget(ctx, lb, server) },
+			func(lb *hcloud.LoadBalancer) bool { return len(lb.Targets) == 0 }},
+		{"add_target", func() (*hcloud.Action, *hcloud.Response, error) {
+			return lbs.AddIPTarget(ctx, lb, hcloud.LoadBalancerAddIPTargetOpts{IP: net.ParseIP("203.0.113.1")})
+		}, func(lb *hcloud.LoadBalancer) bool { return len(lb.Targets) == 1 }},
+		{"remove_target", func() (*hcloud.Action, *hcloud.Response, error) {
+			return lbs.RemoveIPTarget(ctx, lb, net.ParseIP("203.0.113.1"))
+		}, func(lb *hcloud.LoadBalancer) bool { return len(lb.Targets) == 0 }},
+		{"attach_to_network", func() (*hcloud.Action, *hcloud.Response, error) {
+			return lbs.AttachToNetwork(ctx, lb, hcloud.LoadBalancerAttachToNetworkOpts{Network: network, IP: net.ParseIP("10.0.0.99")})
+		}, func(lb *hcloud.LoadBalancer) bool {
+			return len(lb.PrivateNet) == 1 && lb.PrivateNet[0].IP.String() == "10.0.0.99"
+		}},
+		{"add_target", func() (*hcloud.Action, *hcloud.Response, error) {
+			return lbs.AddLabelSelectorTarget(ctx, lb, hcloud.LoadBalancerAddLabelSelectorTargetOpts{Selector: "a", UsePrivateIP: hcloud.Ptr(true)})
+		}, func(lb *hcloud.LoadBalancer) bool { return len(lb.Targets) == 1 }},
+		{"disable_public_interface", func() (*hcloud.Action, *hcloud.Response, error) { return lbs.DisablePublicInterface(ctx, lb) },
+			func(lb *hcloud.LoadBalancer) bool { return !lb.PublicNet.Enabled }},
+		{"remove_target", func() (*hcloud.Action, *hcloud.Response, error) { return lbs.RemoveLabelSelectorTarget(ctx, lb, "a") },
+			func(lb *hcloud.LoadBalancer) bool { return len(lb.Targets) == 0 }},
+		{"enable_public_interface", func() (*hcloud.Action, *hcloud.Response, error) { return lbs.EnablePublicInterface(ctx, lb) },
+			func(lb *hcloud.LoadBalancer) bool { return lb.PublicNet.Enabled }},
+		{"detach_from_network", func() (*hcloud.Action, *hcloud.Response, error) {
+			return lbs.DetachFromNetwork(ctx, lb, hcloud.LoadBalancerDetachFromNetworkOpts{Network: network})
+		}, func(lb *hcloud.LoadBalancer) bool { return len(lb.PrivateNet) == 0 }},
+		{"change_algorithm", func() (*hcloud.Action, *hcloud.Response, error) {
+			return lbs.ChangeAlgorithm(ctx, lb, hcloud.LoadBalancerChangeAlgorithmOpts{Type: hcloud.LoadBalancerAlgorithmTypeLeastConnections})
+		}, func(lb *hcloud.LoadBalancer) bool {
+			return lb.Algorithm.Type == hcloud.LoadBalancerAlgorithmTypeLeastConnections
+		}},
+		{"change_load_balancer_type", func() (*hcloud.Action, *hcloud.Response, error) {
+			return lbs.ChangeType(ctx, lb, hcloud.LoadBalancerChangeTypeOpts{LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb21"}})
+		}, func(lb *hcloud.LoadBalancer) bool { return lb.LoadBalancerType.Name == "lb21" }},
+		{"change_dns_ptr", func() (*hcloud.Action, *hcloud.Response, error) {
+			return lbs.ChangeDNSPtr(ctx, lb, lb.PublicNet.IPv6.IP.String(), hcloud.Ptr("lb.example.com"))
+		}, func(lb *hcloud.LoadBalancer) bool { return lb.PublicNet.IPv6.DNSPtr == "lb.example.com" }},
+		{"change_dns_ptr", func() (*hcloud.Action, *hcloud.Response, error) {
+			return lbs.ChangeDNSPtr(ctx, lb, lb.PublicNet.IPv6.IP.String(), nil)
+		}, func(lb *hcloud.LoadBalancer) bool { return lb.PublicNet.IPv6.DNSPtr == "" }},
+		{"change_protection", func() (*hcloud.Action, *hcloud.Response, error) {
+			return lbs.ChangeProtection(ctx, lb, hcloud.LoadBalancerChangeProtectionOpts{Delete: hcloud.Ptr(true)})
+		}, func(lb *hcloud.LoadBalancer) bool { return lb.Protection.Delete }},
+	} {
+		action, _, err := step.start()
+		if err != nil {
+			t.Fatalf("%s: %v", step.command, err)
+		}
+		if action.Command != step.command || action.Status != hcloud.ActionStatusRunning || !slices.ContainsFunc(action.Resources, func(r *hcloud.ActionResource) bool {
+			return r.ID == lb.ID && r.Type == hcloud.ActionResourceTypeLoadBalancer
+		}) {
+			t.Errorf("%s: action %+v", step.command, action)
+		}
+		if step.effect(w.loadBalancer(t, lb)) {
+			t.Errorf("%s: its effect is there before it has ended", step.command)
+		}
+		w.clock.Step(time.Second)
+		if err := w.Action.WaitFor(ctx, action); err != nil {
+			t.Fatalf("%s: %v", step.command, err)
+		}
+		if !step.effect(w.loadBalancer(t, lb)) {
+			t.Errorf("%s: its effect is not there after it has ended", step.command)
+		}
+	}
+	actions, err := lbs.Action.AllFor(ctx, lb, hcloud.ActionListOpts{})
+	if err != nil || len(actions) != 20 {
+		t.Errorf("%d actions, %v", len(actions), err)
+	}
+	if _, _, err := lbs.DeleteWithResult(ctx, lb); !hcloud.IsError(err, hcloud.ErrorCodeProtected) {
+		t.Errorf("delete a protected one: %v", err)
+	}
+}
+
+func TestWhatIsWrongWithARequestForALoadBalancerIsNamed(t *testing.T) {
+	t.Parallel()
+	w := newWire(t, fakecloud.Options{})
+	const place = `"location": "fsn1"`
+	for name, tc := range map[string]struct{ body, want string }{
+		"nothing":           {`{}`, "name load_balancer_type"},
+		"no place":          {`{"name": "a", "load_balancer_type": "lb11"}`, "location network_zone"},
+		"nested services":   {`{"name": "a", "load_balancer_type": "lb11", ` + place + `, "services": [{"protocol": "tcp", "listen_port": 1, "destination_port": 1}, {"protocol": "http", "health_check": {"interval": 2, "timeout": 61, "retries": 0, "http": {"path": ""}}}]}`, "services.1.health_check.interval services.1.health_check.timeout services.1.health_check.retries services.1.health_check.http.path"},
+		"a service's rules": {`{"name": "a", "load_balancer_type": "lb11", ` + place + `, "services": [{"protocol": "https"}]}`, "services.0.http.certificates"},
+		"targets":           {`{"name": "a", "load_balancer_type": "lb11", ` + place + `, "targets": [{"type": "dns"}, {"type": "server", "server": {}}, {"type": "label_selector", "label_selector": {"selector": ""}}, {"type": "ip", "ip": {"ip": "1.2.3"}}]}`, "targets.0.type targets.1.server.id targets.2.label_selector.selector targets.3.ip.ip"},
+		"a missing object":  {`{"name": "a", "load_balancer_type": "lb11", ` + place + `, "targets": [{"type": "server"}]}`, "targets.0.server"},
+		"algorithm":         {`{"name": "a", "load_balancer_type": "lb11", ` + place + `, "algorithm": {"type": "random"}}`, "algorithm.type"},
+		"public_net":        {`{"name": "a", "load_balancer_type": "lb11", ` + place + `, "public_net": {"ipv4": "1", "ipv6": 0}}`, "public_net.ipv4 public_net.ipv6"},
+	} {
+		status, body := w.call(t, http.MethodPost, "/load_balancers", tc.body)
+		if got := fieldsOf(body); status != http.StatusUnprocessableEntity || got != tc.want {
+			t.Errorf("%s: %d %s, want %s", name, status, got, tc.want)
+		}
+	}
+	status, body := w.call(t, http.MethodPost, "/load_balancers", `{"name": "lb", "load_balancer_type": "lb11", `+place+`, "services": [{"protocol": "http"}]}`)
+	if status != http.StatusCreated {
+		t.Fatalf("%d %v", status, body)
+	}
+	for path, tc := range map[string]struct {
+		body   string
+		status int
+		want   string
+	}{
+		"add_service":         {`{"protocol": "http"}`, 412, "source_port_already_used"},
+		"update_service":      {`{"protocol": "tcp"}`, 422, "listen_port"},
+		"delete_service":      {`{"listen_port": 81}`, 404, "not_found"},
+		"add_target":          {`{"type": "server", "server": {"id": 1}}`, 422, "server.id"},
+		"remove_target":       {`{"type": "ip", "ip": {"ip": "1.1.1.1"}}`, 404, "not_found"},
+		"attach_to_network":   {`{"network": 1}`, 422, "network"},
+		"detach_from_network": {`{"network": 1}`, 422, "network"},
+		"change_algorithm":    {`{}`, 422, "type"},
+		"change_type":         {`{"load_balancer_type": "lb99"}`, 422, "load_balancer_type"},
+		"change_protection":   {`{"delete": 1}`, 422, "delete"},
+		"change_dns_ptr":      {`{"dns_ptr": "a.b"}`, 422, "ip"},
+
+		"disable_public_interface": {``, 422, "load_balancer_not_attached_to_network"},
+	} {
+		lb := body["load_balancer"].(map[string]any)
+		id, _ := json.Marshal(lb["id"])
+		status, answer := w.call(t, http.MethodPost, "/load_balancers/"+string(id)+"/actions/"+path, tc.body)
+		got := fieldsOf(answer)
+		if got == "" {
+			got, _ = answer["error"].(map[string]any)["code"].(string)
+		}
+		if status != tc.status || got != tc.want {
+			t.Errorf("%s: %d %s, want %d %s", path, status, got, tc.status, tc.want)
+		}
+	}
+}
+
+// fieldsOf returns the names in an error's details.fields.
+func fieldsOf(body map[string]any) string {
+	e, _ := body["error"].(map[string]any)
+	details, _ := e["details"].(map[string]any)
+	fields, _ := details["fields"].([]any)
+	var names []string
+	for _, f := range fields {
+		name, _ := f.(map[string]any)["name"].(string)
+		names = append(names, name)
+	}
+	return strings.Join(names, " ")
+}
+
+func TestDeletingALoadBalancerAnsweredWithoutABodyUntilOctober2026(t *testing.T) {
+	t.Parallel()
+	c := fakecloud.New(fakecloud.Options{APIDate: "2026-10-04", Actions: "1h"})
+	defer c.Close()
+	s := httptest.NewServer(c.Handler())
+	defer s.Close()
+	w := wire{endpoint: s.URL + "/v1"}
+	// Primary IPs for load balancers came on the same day: before it the field was unknown and ignored.
+	status, body := w.call(t, http.MethodPost, "/load_balancers", `{"name": "lb", "load_balancer_type": "lb11", "location": "fsn1", "public_net": {"ipv4": 7}}`)
+	if status != http.StatusCreated {
+		t.Fatalf("%d %v", status, body)
+	}
+	id, _ := json.Marshal(body["load_balancer"].(map[string]any)["id"])
+	if status, _ := w.call(t, http.MethodDelete, "/load_balancers/"+string(id), ""); status != http.StatusLocked {
+		t.Errorf("while it is created: %d", status)
+	}
+}
+
+func TestMetricsOfALoadBalancer(t *testing.T) {
+	t.Parallel()
+	w := newWire(t, fakecloud.Options{})
+	created, _, err := w.LoadBalancer.Create(t.Context(), hcloud.LoadBalancerCreateOpts{
+		Name: "lb", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: "fsn1"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := w.clock.Now()
+	w.clock.Step(time.Hour)
+	m, _, err := w.LoadBalancer.GetMetrics(t.Context(), created.LoadBalancer, hcloud.LoadBalancerGetMetricsOpts{
+		Types: []hcloud.LoadBalancerMetricType{
+			hcloud.LoadBalancerMetricOpenConnections, hcloud.LoadBalancerMetricConnectionsPerSecond,
+			hcloud.LoadBalancerMetricRequestsPerSecond, hcloud.LoadBalancerMetricBandwidth,
+		},
+		Start: start, End: w.clock.Now(), Step: 1,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, series := range []string{"open_connections", "connections_per_second", "requests_per_second", "bandwidth.in", "bandwidth.out"} {
+		values := m.TimeSeries[series]
+		if len(values) == 0 || len(values) > 500 || values[0].Value != "0" {
+			t.Errorf("%s has %d samples", series, len(values))
+		}
+	}
+	if status, body := w.call(t, http.MethodGet, "/load_balancers/5/metrics?type=cpu", ""); status != http.StatusUnprocessableEntity {
+		t.Errorf("%d %v", status, body)
+	}
+}
