@@ -332,7 +332,7 @@ func TestAllActionsOfALoadBalancer(t *testing.T) {
 		}
 	}
 	actions, err := lbs.Action.AllFor(ctx, lb, hcloud.ActionListOpts{})
-	if err != nil || len(actions) != 20 {
+	if err != nil || len(actions) != 19 {
 		t.Errorf("%d actions, %v", len(actions), err)
 	}
 	if _, _, err := lbs.DeleteWithResult(ctx, lb); !hcloud.IsError(err, hcloud.ErrorCodeProtected) {

@@ -108,8 +108,10 @@ func (s *Server) setStatus(status ServerStatus, now time.Time) {
 	s.epoch++
 }
 
+// setServerStatus changes a server's status, which the health of load balancers' targets may follow.
 func (tx *Tx) setServerStatus(id int64, status ServerStatus) {
 	tx.Servers.Update(id, func(s *Server) { s.setStatus(status, tx.now) })
+	tx.refreshTargets(id)
 }
 
 // hasInterface tells whether the server has a public or private interface, without which it cannot

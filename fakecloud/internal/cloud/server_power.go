@@ -29,6 +29,7 @@ func (tx *Tx) bootServer(id int64) {
 		s.setStatus(ServerRunning, tx.now)
 		s.RescueEnabled = false
 	})
+	tx.refreshTargets(id)
 }
 
 func requireInterface(s *Server) error {
@@ -72,7 +73,8 @@ func (p Project) ShutdownServer(id int64) (int64, *State, error) {
 			if s, ok := tx.Servers.Get(id); !ok || s.Status != ServerRunning {
 				return nil
 			}
-			s, _ := tx.Servers.Update(id, func(s *Server) { s.setStatus(ServerStopping, tx.now) })
+			tx.setServerStatus(id, ServerStopping)
+			s, _ := tx.Servers.Get(id)
 			tx.schedule(tx.cloud.profile().Duration(guestShutdown), func(tx *Tx) error {
 				if now, ok := tx.Servers.Get(id); ok && now.epoch == s.epoch {
 					tx.setServerStatus(id, ServerOff)
