@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
@@ -305,3 +307,59 @@ func TestAnExhaustedRateLimitRefillsWithTime(t *testing.T) {
 }
 
 func hasKey(st *cloud.State) bool { return st.SSHKeys.Len() == 1 }
+
+func TestActionsFailAndHangAsTold(t *testing.T) {
+	t.Parallel()
+	overBoth(t, fakecloud.Options{Actions: "1s"}, func(t *testing.T, c *fakecloud.Cloud, _ reach) {
+		if err := c.SetSpeed(0); err != nil {
+			t.Fatal(err)
+		}
+		client := c.Client()
+		create := func(name string) (*hcloud.Action, *hcloud.Server) {
+			t.Helper()
+			res, _, err := client.Server.Create(t.Context(), hcloud.ServerCreateOpts{
+				Name: name, ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "ubuntu-24.04"},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return res.Action, res.Server
+		}
+		after := func(a *hcloud.Action, d time.Duration) *hcloud.Action {
+			t.Helper()
+			if err := c.Step(d); err != nil {
+				t.Fatal(err)
+			}
+			a, _, err := client.Action.GetByID(t.Context(), a.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return a
+		}
+		for _, f := range []fakecloud.Fault{
+			{Name: "fail", Operation: "create_server", First: 1, Effect: fakecloud.FailAction("placement_error", "no space")},
+			{Name: "hang", Operation: "create_server", First: 1, Effect: fakecloud.HangAction()},
+		} {
+			if _, err := c.Faults().Add(f); err != nil {
+				t.Fatal(err)
+			}
+		}
+		failing, _ := create("a")
+		if failing.Status != hcloud.ActionStatusRunning {
+			t.Errorf("fails before its time: %+v", failing)
+		}
+		if a := after(failing, time.Minute); a.Status != hcloud.ActionStatusError || a.ErrorCode != "placement_error" || a.ErrorMessage != "no space" {
+			t.Errorf("%+v", a)
+		}
+		hanging, server := create("b")
+		if a := after(hanging, 365*24*time.Hour); a.Status != hcloud.ActionStatusRunning {
+			t.Errorf("%+v", a)
+		}
+		if _, _, err := client.Server.Reboot(t.Context(), server); !hcloud.IsError(err, hcloud.ErrorCodeLocked) {
+			t.Errorf("while the action hangs: %v", err)
+		}
+		if working, _ := create("c"); after(working, time.Minute).Status != hcloud.ActionStatusSuccess {
+			t.Error("the third one did not work")
+		}
+	})
+}

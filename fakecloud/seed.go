@@ -97,10 +97,10 @@ func awaitActions(ctx context.Context, p cloud.Project, ids []int64) error {
 			if !ok {
 				continue
 			}
-			switch a.Status {
-			case cloud.ActionRunning:
+			switch {
+			case a.Status == cloud.ActionRunning:
 				return false
-			case cloud.ActionFailed:
+			case a.Status == cloud.ActionFailed && failed == nil: // those after it fail because of it
 				failed = fmt.Errorf("action %s failed: %s (%s)", a.Command, a.ErrorMessage, a.ErrorCode)
 			}
 		}

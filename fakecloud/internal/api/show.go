@@ -18,11 +18,19 @@ type Shown interface {
 	One(st *cloud.State, id int64) (json.RawMessage, bool)
 }
 
-// ShownResources returns everything that a project owns, in the order in which a dump has it. A new
-// resource gets a line here; a test compares the list with the routes.
-func ShownResources() []Shown {
+// ShownResources returns everything that a project owns, in the order in which a dump has it, as it
+// looks on the API's date. A new resource gets a line here; a test compares the list with the kinds of
+// resources that there are.
+func (a *API) ShownResources() []Shown {
 	return []Shown{
+		servers(a.date),
+		networks,
+		loadBalancers,
+		certificates,
+		primaryIPs(a.date),
+		placementGroups,
 		sshKeys,
+		images,
 		shownActions{},
 	}
 }

@@ -30,7 +30,7 @@ func (s *selection) kind(k cloud.Kind) bool {
 	return len(s.kinds) == 0 || slices.Contains(s.kinds, k)
 }
 
-func parseSelection(q url.Values, more ...string) (selection, error) {
+func parseSelection(kinds []cloud.Kind, q url.Values, more ...string) (selection, error) {
 	var s selection
 	for key, values := range q {
 		for _, v := range values {
@@ -42,8 +42,8 @@ func parseSelection(q url.Values, more ...string) (selection, error) {
 				}
 				s.projects = append(s.projects, id)
 			case key == "kind":
-				if !slices.Contains(kinds(), cloud.Kind(v)) {
-					return s, fmt.Errorf("parameter kind: unknown %.64q; there are %v", v, kinds())
+				if !slices.Contains(kinds, cloud.Kind(v)) {
+					return s, fmt.Errorf("parameter kind: unknown %.64q; there are %v", v, kinds)
 				}
 				s.kinds = append(s.kinds, cloud.Kind(v))
 			case key == "snapshot" && slices.Contains(more, key):
@@ -81,7 +81,7 @@ const writeTimeout = 30 * time.Second
 
 // events streams changes until the client goes away or the cloud is closed.
 func events(c *Controller, w http.ResponseWriter, r *http.Request) {
-	sel, err := parseSelection(r.URL.Query(), "snapshot")
+	sel, err := parseSelection(c.kinds(), r.URL.Query(), "snapshot")
 	if err != nil {
 		writeJSON(w, http.StatusBadRequest, errorBody{err.Error()})
 		return
@@ -90,7 +90,7 @@ func events(c *Controller, w http.ResponseWriter, r *http.Request) {
 	sub, states := c.Cloud.Subscribe()
 	defer sub.Close()
 	shown := map[cloud.Kind]api.Shown{}
-	for _, sh := range api.ShownResources() {
+	for _, sh := range c.API.ShownResources() {
 		shown[sh.Kind()] = sh
 	}
 	if sel.snapshot {
@@ -163,7 +163,7 @@ func (s *stream) send(e eventJSON) error {
 
 // existing sends what a project has.
 func (s *stream) existing(c *Controller, sel *selection, project int64, st *cloud.State) error {
-	for _, sh := range api.ShownResources() {
+	for _, sh := range c.API.ShownResources() {
 		if !sel.kind(sh.Kind()) {
 			continue
 		}

@@ -58,7 +58,7 @@ type projectState struct {
 }
 
 func state(c *Controller, r *http.Request) (any, error) {
-	sel, err := parseSelection(r.URL.Query())
+	sel, err := parseSelection(c.kinds(), r.URL.Query())
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func state(c *Controller, r *http.Request) (any, error) {
 			continue
 		}
 		st, ps := p.View(), projectState{p.ID(), p.Name(), map[string][]json.RawMessage{}}
-		for _, s := range api.ShownResources() {
+		for _, s := range c.API.ShownResources() {
 			if sel.kind(s.Kind()) {
 				ps.Resources[s.Plural()] = s.All(st)
 			}
@@ -316,9 +316,9 @@ func deleteToken(c *Controller, r *http.Request) (any, error) {
 }
 
 // kinds returns the kinds of resources that can be selected.
-func kinds() []cloud.Kind {
+func (c *Controller) kinds() []cloud.Kind {
 	var out []cloud.Kind
-	for _, s := range api.ShownResources() {
+	for _, s := range c.API.ShownResources() {
 		out = append(out, s.Kind())
 	}
 	return out

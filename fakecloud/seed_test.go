@@ -1,0 +1,120 @@
+package fakecloud_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+)
+
+func TestASeedFileCreatesAnInventory(t *testing.T) {
+	t.Parallel()
+	c := fakecloud.New(fakecloud.Options{})
+	t.Cleanup(c.Close)
+	n, err := c.SeedFile(t.Context(), "testdata/seed.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n != 9 {
+		t.Errorf("created %d resources, want 9", n)
+	}
+	client := c.Client()
+	lb, _, err := client.LoadBalancer.GetByName(t.Context(), "web")
+	if err != nil || lb == nil {
+		t.Fatalf("load balancer: %v, %v", lb, err)
+	}
+	server, _, err := client.Server.GetByName(t.Context(), "web-1")
+	if err != nil || server == nil {
+		t.Fatalf("server: %v, %v", server, err)
+	}
+	if server.Status != hcloud.ServerStatusRunning || !server.Protection.Delete || len(server.PrivateNet) != 1 || server.PlacementGroup.Name != "web" {
+		t.Errorf("server: %+v", server)
+	}
+	if len(lb.Targets) != 2 || lb.Targets[0].Server.Server.ID != server.ID || len(lb.Services) != 1 || len(lb.PrivateNet) != 1 {
+		t.Errorf("load balancer: %+v", lb)
+	}
+	db, _, err := client.Server.GetByName(t.Context(), "db-1")
+	if err != nil || db.PrivateNet[0].IP.String() != "10.0.1.50" || db.Status != hcloud.ServerStatusOff {
+		t.Errorf("server attached by an action: %+v, %v", db, err)
+	}
+	projects := c.Core().Projects()
+	if len(projects) != 2 || projects[1].Name() != "staging" || projects[1].View().SSHKeys.Len() != 1 {
+		t.Errorf("the second document's project: %+v", projects)
+	}
+}
+
+func TestASeedWaitsForItsActions(t *testing.T) {
+	t.Parallel()
+	c := fakecloud.New(fakecloud.Options{Actions: "1h"})
+	t.Cleanup(c.Close)
+	if err := c.SetSpeed(0); err != nil {
+		t.Fatal(err)
+	}
+	result := make(chan error)
+	go func() {
+		_, err := c.Seed(t.Context(), "seed.yaml", []byte("servers:\n- {name: a, server_type: cx23, image: ubuntu-24.04}\n"))
+		result <- err
+	}()
+	if _, err := c.Journal().Await(t.Context(), fakecloud.RequestFilter{Operation: "create_server"}, 1); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-result:
+		t.Fatalf("did not wait: %v", err)
+	default:
+	}
+	for waiting := true; waiting; {
+		select {
+		case err := <-result:
+			if err != nil {
+				t.Error(err)
+			}
+			waiting = false
+		default:
+			if err := c.Step(time.Hour); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := c.AwaitIdle(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestASeedSaysWhatTheAPISays(t *testing.T) {
+	t.Parallel()
+	c := fakecloud.New(fakecloud.Options{})
+	t.Cleanup(c.Close)
+	n, err := c.Seed(t.Context(), "inventory.yaml", []byte(`
+ssh_keys:
+- {name: one, public_key: `+testKey+`}
+servers:
+- name: a
+  image: ubuntu-24.04
+  server_type: cx9999
+`))
+	if err == nil || n != 1 || !strings.HasPrefix(err.Error(), `inventory.yaml:`) || !strings.Contains(err.Error(), `servers[0] "a"`) {
+		t.Errorf("%d, %v", n, err)
+	}
+	if _, err := c.SeedFile(t.Context(), "testdata/missing.yaml"); err == nil {
+		t.Error("a missing file is no error")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := c.Seed(ctx, "x", []byte("ssh_keys:\n- {name: x}\n")); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	// A token that a seed used is not left behind, and no action failed silently.
+	if _, err := c.Faults().Add(fakecloud.Fault{Operation: "create_server", Effect: fakecloud.FailAction("placement_error", "no space")}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Seed(t.Context(), "inventory.yaml", []byte("servers:\n- {name: a, server_type: cx23, image: ubuntu-24.04}\n"))
+	if err == nil || !strings.Contains(err.Error(), "no space (placement_error)") {
+		t.Errorf("%v", err)
+	}
+}
