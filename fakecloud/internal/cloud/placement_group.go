@@ -22,12 +22,19 @@ func (g *PlacementGroup) Clone() *PlacementGroup {
 	return &c
 }
 
-// checkRoom returns an error if the group is full. The document has placement_error for this; the
-// message is the one that users report.
+// full returns a message if the group is full, else "". It is the one that users of the real API
+// report. The code is not the real one, which is in no document: the creation of a server answers with
+// placement_error, as documented, joining a group with resource_limit_exceeded.
+func (g *PlacementGroup) full() string {
+	if len(g.Servers) < MaxServersPerPlacementGroup {
+		return ""
+	}
+	return fmt.Sprintf("placement group with ID %d contains already %d servers", g.ID, len(g.Servers))
+}
+
 func (g *PlacementGroup) checkRoom() error {
-	if len(g.Servers) >= MaxServersPerPlacementGroup {
-		return ErrOperation("placement_error",
-			fmt.Sprintf("placement group with ID %d contains already %d servers", g.ID, len(g.Servers)))
+	if message := g.full(); message != "" {
+		return ErrLimitExceeded("placement_group_servers_limit", message)
 	}
 	return nil
 }
@@ -126,7 +133,7 @@ func (tx *Tx) leavePlacementGroup(server int64) {
 
 // AddServerToPlacementGroup puts a stopped server into a group.
 // Errors: not_found, locked, invalid_input, server_not_stopped, already_in_placement_group,
-// placement_error.
+// resource_limit_exceeded.
 func (p Project) AddServerToPlacementGroup(id, group int64) (int64, *State, error) {
 	return p.onServer(id, func(tx *Tx, s *Server) (ActionSpec, error) {
 		g, ok := tx.PlacementGroups.Get(group)

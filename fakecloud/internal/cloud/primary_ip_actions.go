@@ -75,9 +75,8 @@ func checkAssignable(ip *PrimaryIP, s *Server) error {
 	case s.primaryIP(ip.Type) != 0:
 		return ErrOperation(Code("server_has_"+ip.Type), fmt.Sprintf("the server already has an %s address", ip.Type))
 	case ip.Location.ID != s.Location.ID:
-		// The document lists this code where a server is created with a Primary IP of elsewhere.
-		return ErrOperation("primary_ip_datacenter_mismatch",
-			fmt.Sprintf("Primary IP is in location %s, the server is in %s", ip.Location.Name, s.Location.Name))
+		// The document lists primary_ip_datacenter_mismatch for the creation of a server only.
+		return ErrField("assignee_id", fmt.Sprintf("Primary IP is in location %s, the server is in %s", ip.Location.Name, s.Location.Name))
 	}
 	return requireStopped(s)
 }
@@ -94,7 +93,7 @@ func (tx *Tx) startAssigning(ip *PrimaryIP, s *Server) int64 {
 
 // AssignPrimaryIP gives a Primary IP to a server that is off.
 // Errors: not_found, conflict, locked, invalid_input, primary_ip_already_assigned, server_has_ipv4,
-// server_has_ipv6, primary_ip_datacenter_mismatch, server_not_stopped.
+// server_has_ipv6, server_not_stopped.
 func (p Project) AssignPrimaryIP(id, server int64) (action int64, st *State, err error) {
 	st, err = p.update(func(tx *Tx) error {
 		ip, err := tx.freePrimaryIP(id)

@@ -115,7 +115,7 @@ func TestAPrimaryIPMovesBetweenServersThatAreOff(t *testing.T) {
 	_, _, err = p.UnassignPrimaryIP(ip.ID)
 	wantCode(t, "unassign what is not assigned", err, "unsupported_error")
 	_, _, err = p.AssignPrimaryIP(ip.ID, elsewhere)
-	wantCode(t, "assign to a server elsewhere", err, "primary_ip_datacenter_mismatch")
+	wantCode(t, "assign to a server elsewhere", err, "assignee_id")
 	_, _, err = p.AssignPrimaryIP(ip.ID, 1)
 	wantCode(t, "assign to nobody", err, "assignee_id")
 	if _, _, err := p.AssignPrimaryIP(ip.ID, b); err != nil {

@@ -1,6 +1,7 @@
 package cloud
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 )
@@ -56,7 +57,7 @@ func checkTypeChange(s *Server, t *ServerType, upgradeDisk bool, tx *Tx) error {
 		return err
 	}
 	if err := orderable(t, s.Location, tx.now); err != nil {
-		if e, ok := err.(*Error); ok && e.Code != "invalid_input" {
+		if e := (*Error)(nil); errors.As(err, &e) && e.Code == "resource_unavailable" {
 			return err
 		}
 		return unfit("server type %s cannot be had in location %s", t.Name, s.Location.Name)

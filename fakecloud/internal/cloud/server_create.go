@@ -264,7 +264,10 @@ func (s *serverPlan) checkPlacement(tx *Tx) error {
 	if !ok {
 		return ErrField("placement_group", fmt.Sprintf("placement group with ID %d not found", s.PlacementGroup))
 	}
-	return g.checkRoom()
+	if message := g.full(); message != "" {
+		return ErrOperation("placement_error", message)
+	}
+	return nil
 }
 
 // findImage finds an image by id or name that a server of the architecture can be made from. Names

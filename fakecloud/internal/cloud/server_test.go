@@ -887,7 +887,9 @@ func TestPlacementGroups(t *testing.T) {
 	_, _, err = p.CreateServer(full)
 	wantCode(t, "eleventh server", err, "placement_error")
 	clk.Step(time.Minute)
-	if a, _ := p.View().Actions.Get(lost); a.Status != ActionFailed || a.ErrorCode != "placement_error" {
+	_, _, err = p.AddServerToPlacementGroup(last, g.ID)
+	wantCode(t, "add an eleventh server", err, "resource_limit_exceeded")
+	if a, _ := p.View().Actions.Get(lost); a.Status != ActionFailed || a.ErrorCode != "resource_limit_exceeded" {
 		t.Errorf("action that came too late: %+v", a)
 	}
 
