@@ -266,12 +266,15 @@ func (l *loadBalancers) trySync(ctx context.Context, svc *corev1.Service, nodes 
 	}
 	plan, skipped := planLoadBalancer(in)
 	if !opts.quiet {
-		l.warn(svc, lb, plan, unknown, skipped)
+		l.warn(svc, unknown, skipped)
 	}
 	if lb == nil {
 		if lb, result.created, err = l.obtain(ctx, svc, plan); err != nil {
 			return result, err
 		}
+	}
+	if !opts.quiet {
+		l.warnImmutable(svc, lb, plan)
 	}
 	if lb, result.ops, err = l.reconcile(ctx, svc, plan, lb); err != nil {
 		return result, err
@@ -287,7 +290,7 @@ func (l *loadBalancers) trySync(ctx context.Context, svc *corev1.Service, nodes 
 }
 
 // warn puts on the Service what it should know although the sync goes on.
-func (l *loadBalancers) warn(svc *corev1.Service, lb *hcloud.LoadBalancer, plan *lbPlan, unknown, skipped []string) {
+func (l *loadBalancers) warn(svc *corev1.Service, unknown, skipped []string) {
 	if len(unknown) > 0 {
 		l.events.warning(svc, EventUnknownAnnotation, "Ignored annotations that do not exist: %s", strings.Join(unknown, ", "))
 	}
@@ -297,7 +300,10 @@ func (l *loadBalancers) warn(svc *corev1.Service, lb *hcloud.LoadBalancer, plan 
 	for _, s := range skipped {
 		l.events.warning(svc, EventSkippedNodes, "%s", s)
 	}
-	if lb == nil || lb.Location == nil {
+}
+
+func (l *loadBalancers) warnImmutable(svc *corev1.Service, lb *hcloud.LoadBalancer, plan *lbPlan) {
+	if lb.Location == nil {
 		return
 	}
 	if plan.Location != "" && plan.Location != lb.Location.Name {
@@ -436,12 +442,12 @@ func (l *loadBalancers) reconcile(ctx context.Context, svc *corev1.Service, plan
 	if len(ops) == 0 {
 		return lb, nil, nil
 	}
-	klog.InfoS("Updating load balancer", "service", klog.KObj(svc), "loadBalancer", lb.ID, "operations", ops)
+	klog.InfoS("Updating load balancer", "service", klog.KObj(svc), "loadBalancer", lb.ID, "operations", describeOps(ops, len(ops)))
 	defer l.store.writing(plan.UID)()
 	if err := l.applyOps(ctx, lb, ops); err != nil {
 		return nil, nil, err
 	}
-	l.events.normal(svc, EventUpdated, "Updated load balancer %d: %s", lb.ID, describeOps(ops))
+	l.events.normal(svc, EventUpdated, "Updated load balancer %d: %s", lb.ID, describeOps(ops, 6))
 	if !slices.ContainsFunc(ops, changesAddresses) {
 		return lb, ops, nil
 	}
@@ -454,13 +460,14 @@ func changesAddresses(op lbOp) bool {
 	return slices.Contains([]lbOpKind{opEnablePublic, opDisablePublic, opAttach, opDetach}, op.Kind)
 }
 
-func describeOps(ops []lbOp) string {
+// describeOps describes operations, at most n of them.
+func describeOps(ops []lbOp, n int) string {
 	var texts []string
-	for _, op := range ops[:min(len(ops), 6)] {
+	for _, op := range ops[:min(len(ops), n)] {
 		texts = append(texts, op.String())
 	}
-	if len(ops) > 6 {
-		texts = append(texts, fmt.Sprintf("and %d more", len(ops)-6))
+	if len(ops) > n {
+		texts = append(texts, fmt.Sprintf("and %d more", len(ops)-n))
 	}
 	return strings.Join(texts, "; ")
 }

@@ -331,3 +331,33 @@ func apiError(status int, code string) *http.Response {
 	return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {"application/json"}},
 		Body: io.NopCloser(bytes.NewReader([]byte(body))), ContentLength: int64(len(body))}
 }
+
+func (w *world) nowPtr() *metav1.Time {
+	now := metav1.NewTime(w.clock.Now())
+	return &now
+}
+
+// privateIP returns the address of the i-th node's server in the network.
+func (w *world) privateIP(i int) string {
+	w.t.Helper()
+	server, _, err := w.api.Server.GetByID(w.t.Context(), serverIDs(w.nodes[i : i+1])[0])
+	if err != nil || server == nil || len(server.PrivateNet) == 0 {
+		w.t.Fatalf("no private address: %v, %+v", err, server)
+	}
+	return server.PrivateNet[0].IP.String()
+}
+
+// networkRoutes returns the routes of the network, in order.
+func (w *world) networkRoutes() []string {
+	w.t.Helper()
+	network, _, err := w.api.Network.GetByID(w.t.Context(), w.network.ID)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var all []string
+	for _, r := range network.Routes {
+		all = append(all, fmt.Sprintf("%s via %s", r.Destination, r.Gateway))
+	}
+	slices.Sort(all)
+	return all
+}

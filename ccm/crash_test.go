@@ -1,0 +1,246 @@
+package ccm_test
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"testing"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
+)
+
+// crashScenario is something a CCM does to a load balancer, and what must be true when it, or its
+// successor, is through.
+type crashScenario struct {
+	name string
+	// prepare builds what is there before, with a CCM that lives.
+	prepare func(w *world) *corev1.Service
+	// change is what the user does before the CCM acts.
+	change func(w *world, svc *corev1.Service)
+	// check looks at the load balancer in the end.
+	check func(w *world, lb *hcloud.LoadBalancer) error
+	// gone means that the CCM is to delete.
+	gone bool
+}
+
+func crashScenarios() []crashScenario {
+	fresh := func(annotations map[string]string, ports ...int32) func(*world) *corev1.Service {
+		return func(*world) *corev1.Service { return newService("web", annotations, ports...) }
+	}
+	there := func(annotations map[string]string, ports ...int32) func(*world) *corev1.Service {
+		return func(w *world) *corev1.Service {
+			svc := newService("web", annotations, ports...)
+			w.ensure(w.provider(), svc)
+			return svc
+		}
+	}
+	nothing := func(*world, *corev1.Service) {}
+	ports := func(want ...int) func(*world, *hcloud.LoadBalancer) error {
+		return func(w *world, lb *hcloud.LoadBalancer) error {
+			if !slices.Equal(listenPorts(lb), want) || !slices.Equal(targetIDs(lb), serverIDs(w.nodes)) {
+				return fmt.Errorf("ports %v, targets %v; want %v, %v", listenPorts(lb), targetIDs(lb), want, serverIDs(w.nodes))
+			}
+			return nil
+		}
+	}
+	return []crashScenario{
+		{name: "create", prepare: fresh(nil, 80, 443), change: nothing, check: ports(80, 443)},
+		{name: "create with a chosen private address and no public interface", change: nothing,
+			prepare: fresh(map[string]string{"private-ipv4": "10.0.200.1", "disable-public-network": "true", "name": "edge"}, 80),
+			check: func(w *world, lb *hcloud.LoadBalancer) error {
+				if lb.PublicNet.Enabled || len(lb.PrivateNet) != 1 || !lb.PrivateNet[0].IP.Equal(net.ParseIP("10.0.200.1")) {
+					return fmt.Errorf("networking %+v, %+v", lb.PublicNet, lb.PrivateNet)
+				}
+				return ports(80)(w, lb)
+			}},
+		{name: "adopt", change: nothing, check: ports(80, 9000),
+			prepare: func(w *world) *corev1.Service {
+				port, dest := 9000, 9001
+				_, _, err := w.api.LoadBalancer.Create(w.t.Context(), hcloud.LoadBalancerCreateOpts{Name: "edge", Location: &hcloud.Location{Name: "fsn1"},
+					LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Services: []hcloud.LoadBalancerCreateOptsService{{Protocol: "tcp", ListenPort: &port, DestinationPort: &dest}}})
+				w.must(err)
+				return newService("web", map[string]string{"name": "edge"}, 80)
+			}},
+		{name: "change ports, nodes, type and addresses", prepare: there(nil, 80, 443), check: ports(80, 8443),
+			change: func(w *world, svc *corev1.Service) {
+				setPorts(svc, 80, 8443)
+				annotate(svc, map[string]string{"type": "lb21", "use-private-ip": "true", "algorithm-type": "least_connections"})
+				w.addServer("node-3")
+				w.nodes = w.nodes[1:]
+			}},
+		{name: "delete", prepare: there(nil, 80), change: nothing, gone: true},
+		{name: "order a certificate", change: nothing, prepare: fresh(managed("example.org"), 443), check: ports(443)},
+		{name: "replace a certificate", prepare: there(managed("example.org"), 443), check: ports(443),
+			change: func(_ *world, svc *corev1.Service) { annotate(svc, managed("example.org,www.example.org")) }},
+		{name: "delete with a certificate", prepare: there(managed("example.org"), 443), change: nothing, gone: true},
+	}
+}
+
+func managed(domains string) map[string]string {
+	return map[string]string{"protocol": "https", "certificate-type": "managed", "http-managed-certificate-domains": domains, "http-managed-certificate-name": "web"}
+}
+
+// TestAnyCallMayBeTheLast lets the process die before and after every single API call, starts
+// another with nothing in memory, and looks at what it makes of it: it must converge, and leave
+// nothing behind.
+func TestAnyCallMayBeTheLast(t *testing.T) {
+	t.Parallel()
+	for _, s := range crashScenarios() {
+		for _, actions := range []string{"instant", "realistic"} {
+			t.Run(s.name+", "+actions, func(t *testing.T) {
+				t.Parallel()
+				calls := s.run(t, actions, 0, false)
+				for n := 1; n <= calls; n++ {
+					s.run(t, actions, n, false)
+					s.run(t, actions, n, true)
+				}
+			})
+		}
+	}
+}
+
+// run plays the scenario and returns how many calls the CCM made before it died, or all in all.
+func (s *crashScenario) run(t *testing.T, actions string, cutAt int, after bool) (calls int) {
+	t.Helper()
+	w := newWorld(t, actions, 2)
+	svc := s.prepare(w)
+	s.change(w, svc)
+
+	w.wire.reset(cutAt, after)
+	mortal := w.provider()
+	lbs, _ := mortal.LoadBalancer()
+	if s.gone {
+		deleted := svc.DeepCopy()
+		now := w.nowPtr()
+		deleted.DeletionTimestamp = now
+		_ = tryRemove(t.Context(), mortal, deleted)
+	} else {
+		_, _ = lbs.EnsureLoadBalancer(t.Context(), "", svc, w.nodes)
+	}
+	calls = len(w.wire.take())
+	w.wire.reset(0, false)
+
+	when := fmt.Sprintf("died at call %d (answered: %t)", cutAt, after)
+	successor := w.provider()
+	if !s.gone {
+		w.ensure(successor, svc)
+		lb := w.theLoadBalancer()
+		if err := s.check(w, lb); err != nil {
+			t.Fatalf("%s: %v", when, err)
+		}
+		if lb.Labels[ccm.LabelServiceUID] != string(svc.UID) {
+			t.Fatalf("%s: labels %v", when, lb.Labels)
+		}
+		w.wire.take()
+		w.ensure(w.provider(), svc)
+		if extra := writes(w.wire.take()); len(extra) > 0 {
+			t.Fatalf("%s: a further sync still writes %v", when, extra)
+		}
+		want := 0
+		if svc.Annotations[ccm.AnnotationPrefix+"certificate-type"] == "managed" {
+			want = 1
+		}
+		if certs, err := w.api.Certificate.All(t.Context()); err != nil || len(certs) != want {
+			t.Fatalf("%s: %d certificates, want %d; %v", when, len(certs), want, err)
+		}
+	}
+	w.remove(successor, svc)
+	if left := w.loadBalancers(); len(left) > 0 {
+		t.Fatalf("%s: load balancers left: %v", when, left)
+	}
+	if left, err := w.api.Certificate.All(t.Context()); err != nil || len(left) > 0 {
+		t.Fatalf("%s: certificates left: %v, %v", when, left, err)
+	}
+	w.fake.Close()
+	return calls
+}
+
+// TestARouteMayBeInterruptedAtAnyCall is the same for routes: one stale, one missing, one foreign,
+// one of a node that is gone.
+func TestARouteMayBeInterruptedAtAnyCall(t *testing.T) {
+	t.Parallel()
+	for _, actions := range []string{"instant", "realistic"} {
+		t.Run(actions, func(t *testing.T) {
+			t.Parallel()
+			calls := runRoutes(t, actions, 0, false)
+			for n := 1; n <= calls; n++ {
+				runRoutes(t, actions, n, false)
+				runRoutes(t, actions, n, true)
+			}
+		})
+	}
+}
+
+func runRoutes(t *testing.T, actions string, cutAt int, after bool) int {
+	t.Helper()
+	w := newWorld(t, actions, 2)
+	for destination, gateway := range map[string]string{"10.244.1.0/24": "10.0.99.99", "10.244.9.0/24": "10.0.99.98", "192.168.0.0/16": "10.0.99.97"} {
+		_, _, err := w.api.Network.AddRoute(t.Context(), w.network, hcloud.NetworkAddRouteOpts{
+			Route: hcloud.NetworkRoute{Destination: cidr(destination), Gateway: net.ParseIP(gateway)}})
+		w.must(err)
+	}
+	w.wire.reset(cutAt, after)
+	reconcileRoutes(t, w, w.provider(), false)
+	calls := len(w.wire.take())
+	w.wire.reset(0, false)
+	successor := w.provider()
+	reconcileRoutes(t, w, successor, true)
+	want := []string{"10.244.1.0/24 via " + w.privateIP(0), "10.244.2.0/24 via " + w.privateIP(1), "192.168.0.0/16 via 10.0.99.97"}
+	if got := w.networkRoutes(); !slices.Equal(got, want) {
+		t.Fatalf("died at call %d (answered: %t): routes %v, want %v", cutAt, after, got, want)
+	}
+	w.wire.take()
+	reconcileRoutes(t, w, w.provider(), true)
+	if extra := writes(w.wire.take()); len(extra) > 0 {
+		t.Fatalf("died at call %d (answered: %t): a further round still writes %v", cutAt, after, extra)
+	}
+	w.fake.Close()
+	return calls
+}
+
+// reconcileRoutes does what the route controller does: pod range 10.244.N.0/24 for the N-th node.
+// With insist it fails the test unless it succeeds within a few rounds.
+func reconcileRoutes(t *testing.T, w *world, cloud *ccm.Cloud, insist bool) {
+	t.Helper()
+	routes, ok := cloud.Routes()
+	if !ok {
+		t.Fatal("no routes")
+	}
+	round := func() error {
+		existing, err := routes.ListRoutes(t.Context(), "")
+		if err != nil {
+			return err
+		}
+		wanted := map[string]types.NodeName{}
+		for i, n := range w.nodes {
+			wanted[fmt.Sprintf("10.244.%d.0/24", i+1)] = types.NodeName(n.Name)
+		}
+		for _, r := range existing {
+			if node, ok := wanted[r.DestinationCIDR]; ok && node == r.TargetNode {
+				delete(wanted, r.DestinationCIDR)
+				continue
+			}
+			if err := routes.DeleteRoute(t.Context(), "", r); err != nil {
+				return err
+			}
+		}
+		for destination, node := range wanted {
+			if err := routes.CreateRoute(t.Context(), "", "", &cloudprovider.Route{TargetNode: node, DestinationCIDR: destination}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	err := round()
+	for i := 0; insist && err != nil && i < 10; i++ {
+		err = round()
+	}
+	if insist && err != nil {
+		t.Fatal(err)
+	}
+}
