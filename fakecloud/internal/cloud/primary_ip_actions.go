@@ -128,12 +128,12 @@ func (tx *Tx) checkUnassignable(ip *PrimaryIP) error {
 	return requireStopped(s)
 }
 
-// isPublicTarget tells whether a load balancer reaches a server by its public address.
+// isPublicTarget tells whether a load balancer reaches a server by its public IPv4 address.
 func (tx *Tx) isPublicTarget(s *Server) bool {
 	var among func([]LoadBalancerTarget) bool
 	among = func(targets []LoadBalancerTarget) bool {
 		for _, t := range targets {
-			if t.Type == "server" && t.Server == s.ID && !t.UsePrivateIP || among(t.Targets) {
+			if t.Type == "server" && t.Server == s.ID && !t.UsePrivateIP && !t.IP.Is6() || among(t.Targets) {
 				return true
 			}
 		}

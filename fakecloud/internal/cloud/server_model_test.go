@@ -31,9 +31,28 @@ func checkInvariants(t *testing.T, st *State, c *Cloud) {
 		if !ip.Assigned() {
 			continue
 		}
-		if s, ok := st.Servers.Get(ip.Assignee.ID); !ok || s.primaryIP(ip.Type) != ip.ID {
-			t.Errorf("primary IP %d is assigned to server %d, which does not have it", ip.ID, ip.Assignee.ID)
+		var has int64
+		if s, ok := st.Servers.Get(ip.Assignee.ID); ok {
+			has = s.primaryIP(ip.Type)
+		} else if lb, ok := st.LoadBalancers.Get(ip.Assignee.ID); ok {
+			has = map[IPType]int64{IPv4: lb.IPv4.PrimaryIP, IPv6: lb.IPv6.PrimaryIP}[ip.Type]
 		}
+		if has != ip.ID {
+			t.Errorf("primary IP %d is assigned to %v, which has %d", ip.ID, ip.Assignee, has)
+		}
+	}
+	for lb := range st.LoadBalancers.All() {
+		for _, a := range []LoadBalancerIP{lb.IPv4, lb.IPv6} {
+			base := a.Addr
+			if base.Is6() {
+				base = netip.PrefixFrom(base, 64).Masked().Addr()
+			}
+			if other, twice := held[base]; twice != (a.PrimaryIP != 0) || other != a.PrimaryIP {
+				t.Errorf("%s of load balancer %d, with primary IP %d, belongs to %d", a.Addr, lb.ID, a.PrimaryIP, other)
+			}
+			held[base] = a.PrimaryIP
+		}
+		checkLoadBalancer(t, st, lb)
 	}
 	if used := len(c.ips.v4.used) + len(c.ips.v6.used); used != len(held) {
 		t.Errorf("%d public addresses are taken, %d are held", used, len(held))
@@ -62,6 +81,42 @@ func checkInvariants(t *testing.T, st *State, c *Cloud) {
 	})
 }
 
+func checkLoadBalancer(t *testing.T, st *State, lb *LoadBalancer) {
+	t.Helper()
+	for _, id := range lb.servers() {
+		if s, ok := st.Servers.Get(id); !ok || !slices.Contains(s.LoadBalancers, lb.ID) {
+			t.Errorf("load balancer %d has the target server %d, which does not know", lb.ID, id)
+		}
+	}
+	for _, target := range lb.Targets {
+		if target.Type != "label_selector" {
+			continue
+		}
+		selector, err := ParseSelector(target.Selector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want, got []int64
+		for s := range st.Servers.All() {
+			_, private := s.PrivateNet(lb.network())
+			reachable := s.PublicIPv4 != 0
+			if target.UsePrivateIP {
+				reachable = private
+			}
+			if reachable && selector.Matches(s.Labels) {
+				want = append(want, s.ID)
+			}
+		}
+		for _, n := range target.Targets {
+			got = append(got, n.Server)
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("%q of load balancer %d selects %v, want %v", target.Selector, lb.ID, got, want)
+		}
+	}
+}
+
 func checkServer(t *testing.T, st *State, s *Server) {
 	t.Helper()
 	for _, typ := range []IPType{IPv4, IPv6} {
@@ -74,6 +129,11 @@ func checkServer(t *testing.T, st *State, s *Server) {
 	if s.PlacementGroup != 0 {
 		if g, ok := st.PlacementGroups.Get(s.PlacementGroup); !ok || !slices.Contains(g.Servers, s.ID) {
 			t.Errorf("server %d is in placement group %d, which does not know", s.ID, s.PlacementGroup)
+		}
+	}
+	for _, id := range s.LoadBalancers {
+		if lb, ok := st.LoadBalancers.Get(id); !ok || !slices.Contains(lb.servers(), s.ID) {
+			t.Errorf("server %d says that it is a target of load balancer %d, which does not know", s.ID, id)
 		}
 	}
 	for _, pn := range s.PrivateNets {
@@ -99,6 +159,12 @@ func checkNetwork(t *testing.T, st *State, n *Network) {
 			t.Errorf("%s is handed out twice in network %d", m.IP, n.ID)
 		}
 		seen[m.IP] = true
+		if m.Kind == KindLoadBalancer {
+			if lb, ok := st.LoadBalancers.Get(m.ID); !ok || m.Status == MemberOK && lb.network() != n.ID {
+				t.Errorf("network %d has load balancer %d, which does not know", n.ID, m.ID)
+			}
+			continue
+		}
 		s, ok := st.Servers.Get(m.ID)
 		if !ok {
 			t.Errorf("server %d is gone, but a member of network %d", m.ID, n.ID)
@@ -138,6 +204,7 @@ func (m *model) server() int64 { st := m.View(); return m.one(idsOf(&st.Servers)
 func (m *model) ip() int64     { st := m.View(); return m.one(idsOf(&st.PrimaryIPs)) }
 func (m *model) group() int64  { st := m.View(); return m.one(idsOf(&st.PlacementGroups)) }
 func (m *model) net() int64    { st := m.View(); return m.one(idsOf(&st.Networks)) }
+func (m *model) lb() int64     { st := m.View(); return m.one(idsOf(&st.LoadBalancers)) }
 func (m *model) coin() bool    { return m.rnd.IntN(2) == 0 }
 
 func (m *model) name() string { m.n++; return fmt.Sprintf("n%d", m.n) }
@@ -152,6 +219,7 @@ func (m *model) project() Project {
 
 func (m *model) createServer() {
 	in := smallServer(m.name())
+	in.Labels = m.labels()
 	in.StartAfterCreate, in.IPv4.Enabled, in.IPv6.Enabled = m.coin(), m.coin(), m.coin()
 	if m.coin() {
 		in.IPv4 = ServerPublicIP{Enabled: true, PrimaryIP: m.ip()}
@@ -166,6 +234,31 @@ func (m *model) createServer() {
 		in.Location = ""
 	}
 	_, _, _ = m.project().CreateServer(in)
+}
+
+func (m *model) labels() map[string]string {
+	return map[string]string{"role": []string{"a", "b"}[m.rnd.IntN(2)]}
+}
+
+func (m *model) target() TargetInput {
+	if m.coin() {
+		return TargetInput{Type: "server", Server: m.server(), UsePrivateIP: m.coin()}
+	}
+	return TargetInput{Type: "label_selector", Selector: []string{"role=a", "role!=a"}[m.rnd.IntN(2)], UsePrivateIP: m.coin()}
+}
+
+func (m *model) createLoadBalancer() {
+	in := CreateLoadBalancer{Name: m.name(), Type: "lb", Location: "fsn1"}
+	if m.coin() {
+		in.IPv4 = m.ip()
+	}
+	if m.coin() {
+		in.IPv6 = m.ip()
+	}
+	if m.coin() {
+		in.Network = m.net()
+	}
+	_, _, _, _ = m.project().CreateLoadBalancer(in)
 }
 
 // operations may fail as they like: only what is left behind counts.
@@ -209,6 +302,14 @@ func (m *model) operations() []func() {
 			_, _, _ = p().AttachServerToNetwork(m.server(), AttachServerToNetwork{Network: m.net()})
 		},
 		func() { _, _, _ = p().DetachServerFromNetwork(m.server(), m.net()) },
+		func() { _, _ = p().UpdateServer(m.server(), UpdateResource{Labels: m.labels()}) },
+		m.createLoadBalancer,
+		func() { _, _, _ = p().DeleteLoadBalancer(m.lb(), m.coin()) },
+		func() { _, _, _ = p().AddLoadBalancerTarget(m.lb(), m.target()) },
+		func() { _, _, _ = p().AddLoadBalancerTarget(m.lb(), m.target()) },
+		func() { _, _, _ = p().RemoveLoadBalancerTarget(m.lb(), m.target()) },
+		func() { _, _, _ = p().AttachLoadBalancerToNetwork(m.lb(), AttachLoadBalancer{Network: m.net()}) },
+		func() { _, _, _ = p().DetachLoadBalancerFromNetwork(m.lb(), m.net()) },
 		func() { m.clk.Step(time.Duration(m.rnd.IntN(3000)) * time.Millisecond) },
 		func() { m.clk.Step(time.Duration(m.rnd.IntN(3000)) * time.Millisecond) },
 	}

@@ -1,0 +1,284 @@
+package cloud
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestAServerIsInitializingThenStartingThenRunning(t *testing.T) {
+	t.Parallel()
+	p, clk := serverCloud(t, Options{})
+	out := mustCreate(t, p, smallServer("a"))
+	id := out.Server.ID
+	if out.RootPassword == "" || len(out.NextActions) != 1 {
+		t.Fatalf("created: %+v", out)
+	}
+	wantStatus(t, p, id, ServerInitializing, true)
+	wantAction(t, p, out.Action, "create_server", ActionRunning)
+	wantAction(t, p, out.NextActions[0], "start_server", ActionRunning)
+	_, _, err := p.PowerOffServer(id)
+	wantCode(t, "power off while it is created", err, "locked")
+	_, _, err = p.DeleteServer(id)
+	wantCode(t, "delete while it is created", err, "locked")
+
+	clk.Step(time.Second)
+	wantStatus(t, p, id, ServerStarting, true)
+	wantAction(t, p, out.Action, "create_server", ActionSuccess)
+	wantAction(t, p, out.NextActions[0], "start_server", ActionRunning)
+	clk.Step(time.Second)
+	wantStatus(t, p, id, ServerRunning, false)
+	wantAction(t, p, out.NextActions[0], "start_server", ActionSuccess)
+	if s := server(t, p, id); !s.Started.Equal(testNow.Add(2 * time.Second)) {
+		t.Errorf("started at %s", s.Started)
+	}
+}
+
+func TestAServerThatIsNotStartedIsOff(t *testing.T) {
+	t.Parallel()
+	p, clk := serverCloud(t, Options{})
+	in := smallServer("a")
+	in.StartAfterCreate = false
+	out := mustCreate(t, p, in)
+	if len(out.NextActions) != 0 {
+		t.Fatalf("next actions: %v", out.NextActions)
+	}
+	wantStatus(t, p, out.Server.ID, ServerInitializing, true)
+	clk.Step(time.Second)
+	wantStatus(t, p, out.Server.ID, ServerOff, false)
+}
+
+func TestWithTheInstantProfileAServerRunsWhenTheRequestIsAnswered(t *testing.T) {
+	t.Parallel()
+	p, _ := serverCloud(t, Options{Profile: ProfileInstant})
+	out, st, err := p.CreateServer(smallServer("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _ := st.Servers.Get(out.Server.ID)
+	a, _ := st.Actions.Get(out.NextActions[0])
+	if s.Status != ServerRunning || a.Status != ActionSuccess || st.Actions.Locked(s.Ref()) {
+		t.Fatalf("server %s, action %s", s.Status, a.Status)
+	}
+}
+
+func TestServersThatCannotBeCreatedLeaveNothingBehind(t *testing.T) {
+	t.Parallel()
+	p, clk := serverCloud(t, Options{})
+	taken := mustCreate(t, p, smallServer("taken"))
+	clk.Step(time.Minute)
+	used := server(t, p, taken.Server.ID)
+	elsewhere, _, _, err := p.CreatePrimaryIP(CreatePrimaryIP{Name: "ash", Type: IPv4, Location: "ash"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v6, _, _, err := p.CreatePrimaryIP(CreatePrimaryIP{Name: "v6", Type: IPv6, Location: "fsn1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		change func(*CreateServer)
+		want   string
+	}{
+		"name in use":             {func(in *CreateServer) { in.Name = "taken" }, "uniqueness_error"},
+		"bad label":               {func(in *CreateServer) { in.Labels = map[string]string{"-": ""} }, "labels"},
+		"user data too long":      {func(in *CreateServer) { in.UserData = strings.Repeat("ä", MaxUserDataBytes/2+1) }, "user_data"},
+		"no such type":            {func(in *CreateServer) { in.ServerType = "none" }, "server_type"},
+		"no such image":           {func(in *CreateServer) { in.Image = "none" }, "image"},
+		"retired image":           {func(in *CreateServer) { in.Image = "old" }, "image"},
+		"retired image by id":     {func(in *CreateServer) { in.Image = "105" }, "image"},
+		"image of other arch":     {func(in *CreateServer) { in.ServerType = "arm"; in.Image = "onlyx86" }, "image"},
+		"image id of other arch":  {func(in *CreateServer) { in.Image = "102" }, "image"},
+		"image bigger than disk":  {func(in *CreateServer) { in.Image = "huge" }, "image"},
+		"no such location":        {func(in *CreateServer) { in.Location = "none" }, "location"},
+		"type not in location":    {func(in *CreateServer) { in.ServerType = "big"; in.Location = "ash" }, "location"},
+		"type sold out":           {func(in *CreateServer) { in.ServerType = "soldout" }, "resource_unavailable"},
+		"type retired":            {func(in *CreateServer) { in.ServerType = "retired" }, "server_type"},
+		"no such SSH key":         {func(in *CreateServer) { in.SSHKeys = []string{"none"} }, "ssh_keys.0"},
+		"no such network":         {func(in *CreateServer) { in.Networks = []int64{1} }, "networks.0"},
+		"no such placement group": {func(in *CreateServer) { in.PlacementGroup = 1 }, "placement_group"},
+		"volumes":                 {func(in *CreateServer) { in.Volumes = []int64{1} }, "volumes"},
+		"firewalls":               {func(in *CreateServer) { in.Firewalls = []int64{1} }, "firewalls"},
+		"no interface": {func(in *CreateServer) {
+			in.IPv4.Enabled, in.IPv6.Enabled = false, false
+		}, "public_net"},
+		"primary IP for a disabled interface": {func(in *CreateServer) { in.IPv6 = ServerPublicIP{PrimaryIP: v6.ID} }, "public_net.ipv6"},
+		"no such primary IP":                  {func(in *CreateServer) { in.IPv4.PrimaryIP = 1 }, "public_net.ipv4"},
+		"primary IP of other version":         {func(in *CreateServer) { in.IPv4.PrimaryIP = v6.ID }, "primary_ip_version_mismatch"},
+		"primary IP in use":                   {func(in *CreateServer) { in.IPv4.PrimaryIP = used.PublicIPv4 }, "primary_ip_assigned"},
+		"primary IP in another location":      {func(in *CreateServer) { in.IPv4.PrimaryIP = elsewhere.ID }, "primary_ip_datacenter_mismatch"},
+	} {
+		in := smallServer("new")
+		c.change(&in)
+		before := p.View()
+		_, after, err := p.CreateServer(in)
+		wantCode(t, name, err, c.want)
+		if after != before {
+			t.Errorf("%s: something was changed", name)
+		}
+	}
+}
+
+func TestWhereAServerIsPut(t *testing.T) {
+	t.Parallel()
+	p, _ := serverCloud(t, Options{})
+	n, _, err := p.CreateNetwork(CreateNetwork{
+		Name: "us", IPRange: netip.MustParsePrefix("10.0.0.0/16"),
+		Subnets: []Subnet{{Type: SubnetCloud, IPRange: netip.MustParsePrefix("10.0.1.0/24"), NetworkZone: "us-east"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ip, _, _, err := p.CreatePrimaryIP(CreatePrimaryIP{Name: "ash", Type: IPv4, Location: "ash"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		change func(*CreateServer)
+		want   string
+	}{
+		"by id":                       {func(in *CreateServer) { in.Location = "2" }, "ash"},
+		"first that has the type":     {func(in *CreateServer) { in.Location = ""; in.ServerType = "soldout" }, "ash"},
+		"first of all":                {func(in *CreateServer) { in.Location = "" }, "fsn1"},
+		"where the network is":        {func(in *CreateServer) { in.Location = ""; in.Networks = []int64{n.ID} }, "ash"},
+		"where the primary IP is":     {func(in *CreateServer) { in.Location = ""; in.IPv4.PrimaryIP = ip.ID }, "ash"},
+		"deprecated, not retired yet": {func(in *CreateServer) { in.ServerType = "retiring" }, "fsn1"},
+	} {
+		in := smallServer(strings.ReplaceAll(name, " ", "-"))
+		c.change(&in)
+		out, _, err := p.CreateServer(in)
+		if err != nil || out.Server.Location.Name != c.want {
+			t.Errorf("%s: %v in %+v, want %s", name, err, out.Server, c.want)
+		}
+	}
+	nowhere := smallServer("nowhere")
+	nowhere.Location, nowhere.ServerType, nowhere.Networks = "", "big", []int64{n.ID}
+	_, _, err = p.CreateServer(nowhere)
+	wantCode(t, "type and network that never meet", err, "resource_unavailable")
+}
+
+func TestANameOfAnImageFindsTheOneForTheArchitecture(t *testing.T) {
+	t.Parallel()
+	p, _ := serverCloud(t, Options{})
+	in := smallServer("a")
+	in.ServerType = "arm"
+	if out := mustCreate(t, p, in); out.Server.Image.ID != 102 {
+		t.Errorf("image %d", out.Server.Image.ID)
+	}
+}
+
+func TestSSHKeysReplaceTheRootPassword(t *testing.T) {
+	t.Parallel()
+	p, _ := serverCloud(t, Options{})
+	var keys []*SSHKey
+	_, err := p.update(func(tx *Tx) error {
+		keys = []*SSHKey{putKey(tx, "one"), putKey(tx, "two")}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := smallServer("a")
+	in.SSHKeys = []string{"one", strconv.FormatInt(keys[1].ID, 10), strconv.FormatInt(keys[0].ID, 10)}
+	out := mustCreate(t, p, in)
+	if out.RootPassword != "" || !slices.Equal(out.Server.SSHKeys, []int64{keys[0].ID, keys[1].ID}) {
+		t.Errorf("password %q, keys %v", out.RootPassword, out.Server.SSHKeys)
+	}
+}
+
+func TestLimitsOfServersAndPrimaryIPs(t *testing.T) {
+	t.Parallel()
+	p, _ := serverCloud(t, Options{Limits: Limits{Servers: 2, PrimaryIPs: 3, PlacementGroups: 1}})
+	mustCreate(t, p, smallServer("a"))
+	before := p.View()
+	_, after, err := p.CreateServer(smallServer("b"))
+	wantCode(t, "fourth primary IP", err, "resource_limit_exceeded")
+	if after != before || len(p.cloud.ips.v4.used) != 1 {
+		t.Error("the refused server left something behind")
+	}
+	v6only := smallServer("b")
+	v6only.IPv4.Enabled = false
+	mustCreate(t, p, v6only)
+	v6only.Name = "c"
+	_, _, err = p.CreateServer(v6only)
+	wantCode(t, "third server", err, "resource_limit_exceeded")
+	if _, _, err := p.CreatePlacementGroup(CreatePlacementGroup{Name: "g", Type: "spread"}); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = p.CreatePlacementGroup(CreatePlacementGroup{Name: "h", Type: "spread"})
+	wantCode(t, "second group", err, "resource_limit_exceeded")
+}
+
+// testNetwork creates a network with one small subnet in eu-central.
+func testNetwork(t *testing.T, p Project, name, ipRange string) *Network {
+	t.Helper()
+	r := netip.MustParsePrefix(ipRange)
+	n, _, err := p.CreateNetwork(CreateNetwork{
+		Name: name, IPRange: r, Subnets: []Subnet{{Type: SubnetCloud, IPRange: netip.PrefixFrom(r.Addr(), 28), NetworkZone: "eu-central"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestAServerIsAttachedToItsNetworksAfterItStarts(t *testing.T) {
+	t.Parallel()
+	p, clk := serverCloud(t, Options{})
+	n := testNetwork(t, p, "n", "10.0.0.0/24")
+	in := smallServer("a")
+	in.Networks = []int64{n.ID}
+	out := mustCreate(t, p, in)
+	wantAction(t, p, out.NextActions[0], "start_server", ActionRunning)
+	wantAction(t, p, out.NextActions[1], "attach_to_network", ActionRunning)
+	clk.Step(2 * time.Second)
+	wantStatus(t, p, out.Server.ID, ServerRunning, true) // the attaching still runs
+	if len(server(t, p, out.Server.ID).PrivateNets) != 0 {
+		t.Error("attached before the action has ended")
+	}
+	clk.Step(time.Second)
+	wantStatus(t, p, out.Server.ID, ServerRunning, false)
+	if _, ok := server(t, p, out.Server.ID).PrivateNet(n.ID); !ok {
+		t.Error("not attached")
+	}
+}
+
+func TestAPrivateServerIsAttachedBeforeItStarts(t *testing.T) {
+	t.Parallel()
+	p, clk := serverCloud(t, Options{})
+	n := testNetwork(t, p, "n", "10.0.0.0/24")
+	in := smallServer("a")
+	in.IPv4.Enabled, in.IPv6.Enabled, in.Networks = false, false, []int64{n.ID}
+	out := mustCreate(t, p, in)
+	wantAction(t, p, out.NextActions[0], "attach_to_network", ActionRunning)
+	clk.Step(2 * time.Second)
+	wantStatus(t, p, out.Server.ID, ServerStarting, true)
+	if _, ok := server(t, p, out.Server.ID).PrivateNet(n.ID); !ok {
+		t.Error("starting without an interface")
+	}
+}
+
+func TestAFailedCreationLeavesAServerThatIsOffAndCanBeDeleted(t *testing.T) {
+	t.Parallel()
+	p, clk := serverCloud(t, Options{})
+	n := testNetwork(t, p, "n", "10.0.0.0/24")
+	in := smallServer("a")
+	in.Networks = []int64{n.ID}
+	out := mustCreate(t, p.WithOutcome(&ActionOutcome{Fail: true}), in)
+	clk.Step(time.Second)
+	wantAction(t, p, out.Action, "create_server", ActionFailed)
+	wantAction(t, p, out.NextActions[0], "start_server", ActionFailed)
+	wantAction(t, p, out.NextActions[1], "attach_to_network", ActionFailed)
+	wantStatus(t, p, out.Server.ID, ServerOff, false)
+	if net, _ := p.View().Networks.Get(n.ID); len(net.Members) != 0 {
+		t.Errorf("the place in the network is still taken: %v", net.Members)
+	}
+	if _, _, err := p.DeleteServer(out.Server.ID); err != nil {
+		t.Fatal(err)
+	}
+	clk.Step(time.Second)
+	checkInvariants(t, p.View(), p.cloud)
+}
