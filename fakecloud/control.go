@@ -12,6 +12,12 @@ import (
 // Journal is what a cloud remembers of the latest requests.
 type Journal = journal.Journal
 
+// JournalFilter selects entries of a Journal; its empty fields select all.
+type JournalFilter = journal.Filter
+
+// JournalEntry is one request and its answer.
+type JournalEntry = journal.Entry
+
 // Request is one request in a [Journal], and its answer.
 type Request = journal.Entry
 

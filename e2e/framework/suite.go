@@ -7,12 +7,14 @@
 package framework
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/cluster"
@@ -38,11 +40,18 @@ const (
 	EnvCCM = "E2E_CCM"
 	// EnvOut names the folder for logs and coverage; without it a temporary one.
 	EnvOut = "E2E_OUT"
+	// EnvOffset is added to the number of the parallel process, so that several runs on one machine
+	// do not share loopback addresses.
+	EnvOffset = "E2E_OFFSET"
 )
 
 // StartSuite brings up the Kubernetes API and finds, or builds, the CCM.
 func StartSuite(ctx context.Context, process int) (_ *Suite, err error) {
-	s := &Suite{Process: process, Out: os.Getenv(EnvOut), CCM: os.Getenv(EnvCCM)}
+	offset, err := strconv.Atoi(cmp.Or(os.Getenv(EnvOffset), "0"))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", EnvOffset, err)
+	}
+	s := &Suite{Process: process + offset, Out: os.Getenv(EnvOut), CCM: os.Getenv(EnvCCM)}
 	if s.Out == "" {
 		if s.Out, err = os.MkdirTemp("", "ccm-from-scratch-e2e-"); err != nil {
 			return nil, err

@@ -1,0 +1,98 @@
+package framework
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+)
+
+// CCMClient is a part of the User-Agent of our CCM, by which the journal tells it from the spec.
+const CCMClient = "ccm-from-scratch"
+
+// CCMWrites returns how many requests that change something the CCM has sent.
+func (e *Env) CCMWrites() int {
+	return e.Cloud.Journal().Count(fakecloud.JournalFilter{Client: CCMClient, Writes: true})
+}
+
+// CCMRequests returns how many requests the CCM has sent.
+func (e *Env) CCMRequests() int {
+	return e.Cloud.Journal().Count(fakecloud.JournalFilter{Client: CCMClient})
+}
+
+// AwaitCCMRequests waits until the CCM has sent n more requests that the filter selects.
+func (e *Env) AwaitCCMRequests(ctx context.Context, n int, filter fakecloud.JournalFilter) {
+	GinkgoHelper()
+	filter.Client = CCMClient
+	before := e.Cloud.Journal().Count(filter)
+	Eventually(func() int { return e.Cloud.Journal().Count(filter) - before }).
+		WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(BeNumerically(">=", n))
+}
+
+// ExpectNoWrites fails if the CCM changes anything in the cloud within Quiet, in which it must look
+// at least once.
+func (e *Env) ExpectNoWrites(ctx context.Context) {
+	GinkgoHelper()
+	before, seen := e.CCMWrites(), e.CCMRequests()
+	Consistently(e.CCMWrites).WithContext(ctx).WithTimeout(Quiet).WithPolling(Polling).Should(Equal(before), func() string {
+		return "the CCM wrote although nothing had changed:\n" + e.journalText(fakecloud.JournalFilter{Client: CCMClient, Writes: true})
+	})
+	Expect(e.CCMRequests()).To(BeNumerically(">", seen), "the CCM did not even look")
+}
+
+// Settled waits until the CCM has not written for a while: what it had to do is done.
+func (e *Env) Settled(ctx context.Context) {
+	GinkgoHelper()
+	last, since := e.CCMWrites(), time.Now()
+	Eventually(func() time.Duration {
+		if n := e.CCMWrites(); n != last {
+			last, since = n, time.Now()
+		}
+		return time.Since(since)
+	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(BeNumerically(">", 4*time.Second))
+}
+
+// Fault makes the cloud misbehave towards the CCM until the spec ends or the returned function is
+// called. Client is set to the CCM's.
+func (e *Env) Fault(f fakecloud.Fault) (name string, remove func()) {
+	GinkgoHelper()
+	f.Client = CCMClient
+	rule, err := e.Cloud.Faults().Add(f)
+	Expect(err).NotTo(HaveOccurred())
+	return rule.Name, func() { e.Cloud.Faults().Remove(rule.Name) }
+}
+
+// AwaitFault waits until a fault has been applied n times in all.
+func (e *Env) AwaitFault(ctx context.Context, name string, n int) {
+	GinkgoHelper()
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	_, err := e.Cloud.Faults().Await(ctx, name, uint64(n))
+	Expect(err).NotTo(HaveOccurred(), "the fault %s was not met %d times", name, n)
+}
+
+func (e *Env) journalText(filter fakecloud.JournalFilter) string {
+	var b strings.Builder
+	for _, entry := range e.Cloud.Journal().Entries(filter) {
+		fmt.Fprintf(&b, "%s %-6s %s%s → %d %s %s %s\n", entry.Time.Format("15:04:05.000"), entry.Method, entry.Path,
+			query(entry.Query), entry.Status, entry.ErrorCode, entry.Fault, shortClient(entry.Client))
+	}
+	return b.String()
+}
+
+func query(q string) string {
+	if q == "" {
+		return ""
+	}
+	return "?" + q
+}
+
+func shortClient(userAgent string) string {
+	name, _, _ := strings.Cut(userAgent, "/")
+	return name
+}

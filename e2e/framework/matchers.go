@@ -1,0 +1,29 @@
+package framework
+
+import (
+	"time"
+
+	"github.com/onsi/gomega/gcustom"
+	"github.com/onsi/gomega/types"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// How long specs wait for what should happen, how often they look, and for how long they watch that
+// something does not happen. They are bounds for a busy machine, not expectations.
+const (
+	Timeout = 60 * time.Second
+	Polling = 100 * time.Millisecond
+	Quiet   = 6 * time.Second
+)
+
+// HaveTaint matches a node that has a taint with the key.
+func HaveTaint(key string) types.GomegaMatcher {
+	return gcustom.MakeMatcher(func(n *corev1.Node) (bool, error) {
+		for _, t := range n.Spec.Taints {
+			if t.Key == key {
+				return true, nil
+			}
+		}
+		return false, nil
+	}).WithTemplate("Expected node {{.Actual.Name}} with the taints\n{{format .Actual.Spec.Taints 1}}\n{{.To}} have the taint {{.Data}}").WithTemplateData(key)
+}

@@ -1,0 +1,126 @@
+package framework
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+)
+
+// report adds what is needed to understand a failure to the spec's report: the CCM's log, the
+// requests that the cloud got, the cluster's events, nodes and services, and the cloud's state.
+func (e *Env) report(ctx context.Context) {
+	if !CurrentSpecReport().Failed() {
+		return
+	}
+	for _, c := range e.ccms {
+		AddReportEntry("log of "+c.name, ReportEntryVisibilityFailureOrVerbose, tail(c.LogPath(), 200))
+	}
+	AddReportEntry("requests to the cloud", ReportEntryVisibilityFailureOrVerbose,
+		lastLines(e.journalText(fakecloud.JournalFilter{}), 150))
+	AddReportEntry("cluster", ReportEntryVisibilityFailureOrVerbose, e.clusterText(ctx))
+	AddReportEntry("the cloud's state", ReportEntryVisibilityFailureOrVerbose, e.cloudText(ctx))
+}
+
+func (e *Env) clusterText(ctx context.Context) string {
+	var b strings.Builder
+	show := func(title string, v any, err error) {
+		if err != nil {
+			fmt.Fprintf(&b, "%s: %v\n", title, err)
+			return
+		}
+		text, err := yaml.Marshal(v)
+		if err != nil {
+			text = []byte(err.Error())
+		}
+		fmt.Fprintf(&b, "# %s\n%s\n", title, text)
+	}
+	nodes, err := e.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	var brief []map[string]any
+	if err == nil {
+		for _, n := range nodes.Items {
+			brief = append(brief, map[string]any{
+				"name": n.Name, "providerID": n.Spec.ProviderID, "taints": n.Spec.Taints, "podCIDR": n.Spec.PodCIDR,
+				"addresses": n.Status.Addresses, "ready": IsReady(&n),
+			})
+		}
+	}
+	show("nodes", brief, err)
+	services, err := e.Kube.CoreV1().Services(e.Namespace).List(ctx, metav1.ListOptions{})
+	if err == nil {
+		for i := range services.Items {
+			services.Items[i].ManagedFields = nil
+		}
+		show("services", services.Items, nil)
+	} else {
+		show("services", nil, err)
+	}
+	events, err := e.Kube.CoreV1().Events("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		show("events", nil, err)
+		return b.String()
+	}
+	slices.SortFunc(events.Items, func(a, b corev1.Event) int { return a.LastTimestamp.Compare(b.LastTimestamp.Time) })
+	for _, ev := range events.Items[max(0, len(events.Items)-60):] {
+		fmt.Fprintf(&b, "%s %s %s/%s %s: %s\n", ev.LastTimestamp.Format("15:04:05"), ev.Type,
+			ev.InvolvedObject.Kind, ev.InvolvedObject.Name, ev.Reason, ev.Message)
+	}
+	return b.String()
+}
+
+// cloudText returns the cloud's state as the control API shows it, without the actions.
+func (e *Env) cloudText(ctx context.Context) string {
+	w := httptest.NewRecorder()
+	e.Cloud.ControlHandler().ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/state", nil))
+	var state any
+	if err := json.Unmarshal(w.Body.Bytes(), &state); err != nil {
+		return w.Body.String()
+	}
+	prune(state)
+	text, err := yaml.Marshal(state)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// prune drops what only makes a state long.
+func prune(v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, k := range []string{"actions", "server_type", "image", "load_balancer_type", "prices"} {
+			delete(v, k)
+		}
+		for _, child := range v {
+			prune(child)
+		}
+	case []any:
+		for _, child := range v {
+			prune(child)
+		}
+	}
+}
+
+func tail(path string, lines int) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	return lastLines(string(text), lines)
+}
+
+func lastLines(text string, n int) string {
+	all := strings.SplitAfter(text, "\n")
+	return strings.Join(all[max(0, len(all)-n-1):], "")
+}

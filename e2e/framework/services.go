@@ -1,0 +1,192 @@
+package framework
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/util/retry"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/node"
+)
+
+// Annotation is the prefix of the CCM's annotations.
+const Annotation = "load-balancer.hetzner.cloud/"
+
+// Port is the first port of the Services that CreateService makes; no privilege is needed to listen
+// on it.
+const Port = 8080
+
+// CreateService creates a Service of type LoadBalancer with the port 8080, changed as told.
+func (e *Env) CreateService(ctx context.Context, name string, change ...func(*corev1.Service)) *corev1.Service {
+	GinkgoHelper()
+	svc := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: e.Namespace, Annotations: map[string]string{}},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeLoadBalancer, Selector: map[string]string{"app": name},
+			Ports: []corev1.ServicePort{{Name: "p8080", Port: Port, TargetPort: intstr.FromInt32(80)}},
+		},
+	}
+	for _, c := range change {
+		c(svc)
+	}
+	created, err := e.Kube.CoreV1().Services(e.Namespace).Create(ctx, svc, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	return created
+}
+
+// UpdateService changes a Service.
+func (e *Env) UpdateService(ctx context.Context, name string, change func(*corev1.Service)) *corev1.Service {
+	GinkgoHelper()
+	var updated *corev1.Service
+	Expect(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		svc := e.Service(ctx, name)
+		change(svc)
+		var err error
+		updated, err = e.Kube.CoreV1().Services(e.Namespace).Update(ctx, svc, metav1.UpdateOptions{})
+		return err
+	})).To(Succeed())
+	return updated
+}
+
+// DeleteService deletes a Service; with the CCM's finalizer it is gone when its load balancer is.
+func (e *Env) DeleteService(ctx context.Context, name string) {
+	GinkgoHelper()
+	Expect(e.Kube.CoreV1().Services(e.Namespace).Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
+}
+
+// Service returns a Service of the spec's namespace.
+func (e *Env) Service(ctx context.Context, name string) *corev1.Service {
+	GinkgoHelper()
+	svc, err := e.Kube.CoreV1().Services(e.Namespace).Get(ctx, name, metav1.GetOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	return svc
+}
+
+// AwaitIngress waits until a Service has an address and returns it: an IP, or a hostname.
+func (e *Env) AwaitIngress(ctx context.Context, name string) string {
+	GinkgoHelper()
+	var address string
+	Eventually(func(g Gomega) {
+		svc, err := e.Kube.CoreV1().Services(e.Namespace).Get(ctx, name, metav1.GetOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(svc.Status.LoadBalancer.Ingress).NotTo(BeEmpty())
+		i := svc.Status.LoadBalancer.Ingress[0]
+		address = i.IP
+		if i.Hostname != "" {
+			address = i.Hostname
+		}
+	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(Succeed())
+	return address
+}
+
+// LoadBalancers returns all load balancers of the cloud.
+func (e *Env) LoadBalancers(ctx context.Context) []*hcloud.LoadBalancer {
+	GinkgoHelper()
+	all, err := e.HCloud.LoadBalancer.All(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	return all
+}
+
+// LoadBalancerOf returns the load balancer that has the address of a Service's status.
+func (e *Env) LoadBalancerOf(ctx context.Context, service string) *hcloud.LoadBalancer {
+	GinkgoHelper()
+	address := e.AwaitIngress(ctx, service)
+	for _, lb := range e.LoadBalancers(ctx) {
+		if lb.PublicNet.IPv4.IP.String() == address {
+			return lb
+		}
+	}
+	Fail(fmt.Sprintf("no load balancer has the address %s of Service %s", address, service))
+	return nil
+}
+
+// AwaitLoadBalancer waits until the Service's load balancer is as the checks say.
+func (e *Env) AwaitLoadBalancer(ctx context.Context, service string, check func(Gomega, *hcloud.LoadBalancer)) *hcloud.LoadBalancer {
+	GinkgoHelper()
+	id := e.LoadBalancerOf(ctx, service).ID
+	var found *hcloud.LoadBalancer
+	Eventually(func(g Gomega) {
+		lb, _, err := e.HCloud.LoadBalancer.GetByID(ctx, id)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(lb).NotTo(BeNil())
+		check(g, lb)
+		found = lb
+	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(Succeed())
+	return found
+}
+
+// Get sends an HTTP request to an address from outside of the cluster and returns which node
+// answered, with what.
+func (e *Env) Get(ctx context.Context, address string, port int) (node.Answer, error) {
+	return get(ctx, plainHTTP, "http://"+net.JoinHostPort(address, strconv.Itoa(port))+"/")
+}
+
+// GetURL is Get with a client and a URL of the spec's own.
+func (e *Env) GetURL(ctx context.Context, client *http.Client, url string) (node.Answer, error) {
+	return get(ctx, client, url)
+}
+
+// plainHTTP opens a connection for each request, so that each is balanced.
+var plainHTTP = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+
+func get(ctx context.Context, client *http.Client, url string) (node.Answer, error) {
+	var answer node.Answer
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return answer, err
+	}
+	resp, err := client.Do(r)
+	if err != nil {
+		return answer, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return answer, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return answer, fmt.Errorf("%s: %s: %s", url, resp.Status, body)
+	}
+	return answer, json.Unmarshal(body, &answer)
+}
+
+// AwaitAnswer waits until a request to an address is answered by the Service's pods.
+func (e *Env) AwaitAnswer(ctx context.Context, service, address string, port int) node.Answer {
+	GinkgoHelper()
+	var answer node.Answer
+	Eventually(func(g Gomega) {
+		var err error
+		answer, err = e.Get(ctx, address, port)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(answer.Service).To(Equal(e.Namespace + "/" + service))
+	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(Succeed())
+	return answer
+}
+
+// AwaitServed waits until a Service has an address and answers there, and returns the address.
+func (e *Env) AwaitServed(ctx context.Context, service string) string {
+	GinkgoHelper()
+	address := e.AwaitIngress(ctx, service)
+	e.AwaitAnswer(ctx, service, address, Port)
+	return address
+}
+
+// Events returns the reasons and messages of the events about a Service, oldest first.
+func (e *Env) Events(ctx context.Context, service string) []corev1.Event {
+	GinkgoHelper()
+	list, err := e.Kube.CoreV1().Events(e.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Service,involvedObject.name=" + service})
+	Expect(err).NotTo(HaveOccurred())
+	return list.Items
+}

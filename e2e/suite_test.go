@@ -1,0 +1,28 @@
+// Package e2e holds the specs of the whole: a Kubernetes API, a simulated cloud and the
+// cloud-controller-manager as a process of its own. Run them with `make e2e`.
+package e2e
+
+import (
+	"context"
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
+)
+
+// suite is what the specs of this process share.
+var suite *framework.Suite
+
+func TestE2E(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "ccm-from-scratch")
+}
+
+var _ = BeforeSuite(func() {
+	var err error
+	suite, err = framework.StartSuite(context.Background(), GinkgoParallelProcess())
+	DeferCleanup(func() error { return suite.Stop() })
+	Expect(err).NotTo(HaveOccurred())
+})
