@@ -5,15 +5,24 @@ import "github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 // What an Event's Old and New are pointers to, by its Kind. They show what the cloud holds; nothing
 // may be changed in them.
 type (
-	Server         = cloud.Server
-	Network        = cloud.Network
-	LoadBalancer   = cloud.LoadBalancer
-	Certificate    = cloud.Certificate
-	PrimaryIP      = cloud.PrimaryIP
+	// Server is behind events of KindServer.
+	Server = cloud.Server
+	// Network is behind events of KindNetwork.
+	Network = cloud.Network
+	// LoadBalancer is behind events of KindLoadBalancer.
+	LoadBalancer = cloud.LoadBalancer
+	// Certificate is behind events of KindCertificate.
+	Certificate = cloud.Certificate
+	// PrimaryIP is behind events of KindPrimaryIP.
+	PrimaryIP = cloud.PrimaryIP
+	// PlacementGroup is behind events of KindPlacementGroup.
 	PlacementGroup = cloud.PlacementGroup
-	SSHKey         = cloud.SSHKey
-	Image          = cloud.Image
-	Action         = cloud.Action
+	// SSHKey is behind events of KindSSHKey.
+	SSHKey = cloud.SSHKey
+	// Image is behind events of KindImage.
+	Image = cloud.Image
+	// Action is behind events of KindAction.
+	Action = cloud.Action
 )
 
 // The kinds of resources that events are about.

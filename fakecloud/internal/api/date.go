@@ -13,20 +13,21 @@ type Date struct{ t time.Time }
 // The days of the changes that a Date can go back behind (hcloud-go's changelog and the API's own).
 var (
 	// DatacenterGone: servers and Primary IPs no longer have a datacenter.
-	DatacenterGone = day(2026, 7, 1)
+	DatacenterGone = day(7, 1)
 	// DatacentersGone: /datacenters answers 410.
-	DatacentersGone = day(2026, 10, 1)
+	DatacentersGone = day(10, 1)
 	// UnassignedAssigneeType: assignee_type is "unassigned" where there is no assignee.
-	UnassignedAssigneeType = day(2026, 9, 23)
+	UnassignedAssigneeType = day(9, 23)
 	// ReadonlyTokenForbidden: a read-only token's write answers 403 forbidden.
-	ReadonlyTokenForbidden = day(2026, 10, 5)
+	ReadonlyTokenForbidden = day(10, 5)
 	// LoadBalancerDeleteAction: deleting a load balancer answers 201 with an action.
-	LoadBalancerDeleteAction = day(2026, 10, 5)
+	LoadBalancerDeleteAction = day(10, 5)
 	// MustBeUnassigned: an assigned Primary IP cannot be deleted.
-	MustBeUnassigned = day(2026, 5, 1)
+	MustBeUnassigned = day(5, 1)
 )
 
-func day(y int, m time.Month, d int) Date { return Date{time.Date(y, m, d, 0, 0, 0, 0, time.UTC)} }
+// day returns a day of 2026, in which all the changes were.
+func day(m time.Month, d int) Date { return Date{time.Date(2026, m, d, 0, 0, 0, 0, time.UTC)} }
 
 // ParseDate reads a day as 2026-06-01; "" is the zero Date.
 func ParseDate(s string) (Date, error) {

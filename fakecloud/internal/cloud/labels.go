@@ -157,7 +157,8 @@ func (p *selectorParser) take(token string) bool {
 func (p *selectorParser) word() string {
 	p.space()
 	n := strings.IndexFunc(p.rest, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./", r))
+		inWord := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./", r)
+		return !inWord
 	})
 	if n < 0 {
 		n = len(p.rest)

@@ -1,6 +1,9 @@
 package cloud
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Tx is one write: a private copy of a project's state. It may be used only inside the function
 // that it was given to.
@@ -41,7 +44,7 @@ func (tx *Tx) after(action int64, run *actionRun) {
 // takeFollowers returns and forgets the actions that wait for another one. Those of earlier
 // transactions are forgotten only if this one succeeds.
 func (tx *Tx) takeFollowers(action int64) []*actionRun {
-	waiting := append(tx.project.followers[action], tx.followers[action]...)
+	waiting := slices.Concat(tx.project.followers[action], tx.followers[action])
 	delete(tx.followers, action)
 	delete(tx.project.followers, action)
 	return waiting
