@@ -340,6 +340,133 @@ func TestAllActionsOfALoadBalancer(t *testing.T) {
 	}
 }
 
+func TestACertificateThatALoadBalancerUsesCannotBeDeleted(t *testing.T) {
+	t.Parallel()
+	w := newWire(t, fakecloud.Options{})
+	ctx := t.Context()
+	issued, _, err := w.Certificate.CreateCertificate(ctx, hcloud.CertificateCreateOpts{
+		Name: "cert", Type: hcloud.CertificateTypeManaged, DomainNames: []string{"example.com"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := issued.Certificate
+	created, _, err := w.LoadBalancer.Create(ctx, hcloud.LoadBalancerCreateOpts{
+		Name: "lb", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: "fsn1"},
+		Services: []hcloud.LoadBalancerCreateOptsService{{
+			Protocol: hcloud.LoadBalancerServiceProtocolHTTPS,
+			HTTP:     &hcloud.LoadBalancerCreateOptsServiceHTTP{Certificates: []*hcloud.Certificate{cert}, RedirectHTTP: hcloud.Ptr(true)},
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lb := created.LoadBalancer
+	s := lb.Services[0]
+	if s.ListenPort != 443 || s.DestinationPort != 80 || len(s.HTTP.Certificates) != 1 || s.HTTP.Certificates[0].ID != cert.ID || !s.HTTP.RedirectHTTP {
+		t.Errorf("%+v", s)
+	}
+	used, _, err := w.Certificate.GetByID(ctx, cert.ID)
+	if err != nil || len(used.UsedBy) != 1 || used.UsedBy[0].ID != lb.ID || used.UsedBy[0].Type != hcloud.CertificateUsedByRefTypeLoadBalancer {
+		t.Errorf("used by %+v, %v", used.UsedBy, err)
+	}
+	if _, err := w.Certificate.Delete(ctx, cert); !hcloud.IsError(err, hcloud.ErrorCodeResourceInUse) {
+		t.Errorf("delete a certificate in use: %v", err)
+	}
+	if _, _, err := w.LoadBalancer.DeleteService(ctx, lb, 443); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Certificate.Delete(ctx, cert); err != nil {
+		t.Errorf("delete a certificate that is not used any more: %v", err)
+	}
+}
+
+func TestALoadBalancerTakesExistingPrimaryIPs(t *testing.T) {
+	t.Parallel()
+	w := newWire(t, fakecloud.Options{})
+	ctx := t.Context()
+	primaryIP := func(name string, kind hcloud.PrimaryIPType) *hcloud.PrimaryIP {
+		r, _, err := w.PrimaryIP.Create(ctx, hcloud.PrimaryIPCreateOpts{
+			Name: name, Type: kind, Location: "fsn1", AutoDelete: hcloud.Ptr(false),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.PrimaryIP
+	}
+	v4, v6 := primaryIP("v4", hcloud.PrimaryIPTypeIPv4), primaryIP("v6", hcloud.PrimaryIPTypeIPv6)
+	create := func(v4, v6 *hcloud.PrimaryIP) (*hcloud.LoadBalancer, error) {
+		r, _, err := w.LoadBalancer.Create(ctx, hcloud.LoadBalancerCreateOpts{
+			Name: "lb", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, NetworkZone: hcloud.NetworkZoneEUCentral,
+			PublicNet: &hcloud.LoadBalancerCreateOptsPublicNet{IPv4: v4, IPv6: v6},
+		})
+		return r.LoadBalancer, err
+	}
+	if _, err := create(v6, nil); !hcloud.IsError(err, hcloud.ErrorCodePrimaryIPVersionMismatch) {
+		t.Errorf("an IPv6 as IPv4: %v", err)
+	}
+	lb, err := create(v4, v6)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !lb.PublicNet.IPv4.IP.Equal(v4.IP) || lb.PublicNet.IPv4.ID != v4.ID || lb.PublicNet.IPv6.ID != v6.ID || !v6.Network.Contains(lb.PublicNet.IPv6.IP) {
+		t.Errorf("%+v", lb.PublicNet)
+	}
+	if _, err := create(v4, nil); !hcloud.IsError(err, hcloud.ErrorCodeUniquenessError) {
+		t.Errorf("the same again: %v", err)
+	}
+	if got, _, err := w.PrimaryIP.GetByID(ctx, v4.ID); err != nil || got.AssigneeID != lb.ID {
+		t.Errorf("assignee %d, %v", got.AssigneeID, err)
+	}
+	if _, _, err := w.PrimaryIP.Unassign(ctx, v4.ID); err == nil {
+		t.Error("a load balancer's Primary IP was unassigned")
+	}
+	// What the Primary IP's own action sets is shown by the load balancer.
+	if _, _, err := w.PrimaryIP.ChangeDNSPtr(ctx, hcloud.PrimaryIPChangeDNSPtrOpts{ID: v4.ID, IP: v4.IP.String(), DNSPtr: "lb.example.com"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.loadBalancer(t, lb).PublicNet.IPv4.DNSPtr; got != "lb.example.com" {
+		t.Errorf("reverse DNS %q", got)
+	}
+	if _, err := w.LoadBalancer.Delete(ctx, lb); err != nil {
+		t.Fatal(err)
+	}
+	if got, _, err := w.PrimaryIP.GetByID(ctx, v4.ID); err != nil || got == nil || got.AssigneeID != 0 {
+		t.Errorf("after the load balancer: %+v, %v", got, err)
+	}
+}
+
+func TestDeletingANetworkTakesItsLoadBalancersAndTheirPrivateTargetsOut(t *testing.T) {
+	t.Parallel()
+	w := newWire(t, fakecloud.Options{})
+	ctx := t.Context()
+	network := w.network(t, "net", "10.0.0.0/16")
+	s := w.server(t, "s", nil, network)
+	created, _, err := w.LoadBalancer.Create(ctx, hcloud.LoadBalancerCreateOpts{
+		Name: "lb", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: "fsn1"}, Network: network,
+		Targets: []hcloud.LoadBalancerCreateOptsTarget{{
+			Type: hcloud.LoadBalancerTargetTypeServer, Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: s}, UsePrivateIP: hcloud.Ptr(true),
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Network.Delete(ctx, network); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.loadBalancer(t, created.LoadBalancer); len(got.PrivateNet) != 0 || len(got.Targets) != 0 {
+		t.Errorf("networks %+v, targets %+v", got.PrivateNet, got.Targets)
+	}
+	if _, _, err := w.LoadBalancer.AddServerTarget(ctx, created.LoadBalancer, hcloud.LoadBalancerAddServerTargetOpts{
+		Server: s, UsePrivateIP: hcloud.Ptr(true),
+	}); !hcloud.IsError(err, hcloud.ErrorCodeLoadBalancerNotAttachedToNetwork) {
+		t.Errorf("a private target without a network: %v", err)
+	}
+	if _, _, err := w.Server.DeleteWithResult(ctx, s); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestWhatIsWrongWithARequestForALoadBalancerIsNamed(t *testing.T) {
 	t.Parallel()
 	w := newWire(t, fakecloud.Options{})

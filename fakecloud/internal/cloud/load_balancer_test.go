@@ -263,7 +263,7 @@ func TestLoadBalancersThatCannotBeCreated(t *testing.T) {
 		"an unknown Primary IP":     {func(in *CreateLoadBalancer) { in.IPv4 = 5 }, "public_net.ipv4"},
 		"a Primary IPv6 as IPv4":    {func(in *CreateLoadBalancer) { in.IPv4 = v6 }, "primary_ip_version_mismatch"},
 		"a Primary IPv4 as IPv6":    {func(in *CreateLoadBalancer) { in.IPv6 = v4 }, "primary_ip_version_mismatch"},
-		"a Primary IP of elsewhere": {func(in *CreateLoadBalancer) { in.IPv4 = elsewhere }, "public_net.ipv4"},
+		"a Primary IP of elsewhere": {func(in *CreateLoadBalancer) { in.IPv4 = elsewhere }, "primary_ip_datacenter_mismatch"},
 		"an assigned Primary IP":    {func(in *CreateLoadBalancer) { in.IPv4 = assigned }, "primary_ip_assigned"},
 	} {
 		t.Run(name, func(t *testing.T) {
