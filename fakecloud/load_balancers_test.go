@@ -149,7 +149,7 @@ func TestAClientManagesALoadBalancer(t *testing.T) {
 		Labels:    map[string]string{"env": "test"}, Network: network,
 		Services: []hcloud.LoadBalancerCreateOptsService{{Protocol: hcloud.LoadBalancerServiceProtocolHTTP}},
 		Targets: []hcloud.LoadBalancerCreateOptsTarget{
-			{Type: hcloud.LoadBalancerTargetTypeServer, Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: b}, UsePrivateIP: hcloud.Ptr(true)},
+			{Type: hcloud.LoadBalancerTargetTypeServer, Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: b}, UsePrivateIP: new(true)},
 			{Type: hcloud.LoadBalancerTargetTypeLabelSelector, LabelSelector: hcloud.LoadBalancerCreateOptsTargetLabelSelector{Selector: "role=web"}},
 			{Type: hcloud.LoadBalancerTargetTypeIP, IP: hcloud.LoadBalancerCreateOptsTargetIP{IP: "203.0.113.1"}},
 		},
@@ -246,16 +246,16 @@ func TestAllActionsOfALoadBalancer(t *testing.T) {
 	}{
 		{"add_service", func() (*hcloud.Action, *hcloud.Response, error) {
 			return lbs.AddService(ctx, lb, hcloud.LoadBalancerAddServiceOpts{
-				Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: hcloud.Ptr(25), DestinationPort: hcloud.Ptr(2525),
+				Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: new(25), DestinationPort: new(2525),
 			})
 		}, func(lb *hcloud.LoadBalancer) bool { return len(lb.Services) == 1 && lb.Services[0].ListenPort == 25 }},
 		{"update_service", func() (*hcloud.Action, *hcloud.Response, error) {
 			return lbs.UpdateService(ctx, lb, 25, hcloud.LoadBalancerUpdateServiceOpts{
 				Protocol: hcloud.LoadBalancerServiceProtocolHTTP,
-				HTTP:     &hcloud.LoadBalancerUpdateServiceOptsHTTP{StickySessions: hcloud.Ptr(true), CookieLifetime: hcloud.Ptr(time.Hour)},
+				HTTP:     &hcloud.LoadBalancerUpdateServiceOptsHTTP{StickySessions: new(true), CookieLifetime: new(time.Hour)},
 				HealthCheck: &hcloud.LoadBalancerUpdateServiceOptsHealthCheck{
 					Protocol: hcloud.LoadBalancerServiceProtocolHTTP,
-					HTTP:     &hcloud.LoadBalancerUpdateServiceOptsHealthCheckHTTP{Domain: hcloud.Ptr("example.com"), StatusCodes: []string{"200"}},
+					HTTP:     &hcloud.LoadBalancerUpdateServiceOptsHealthCheckHTTP{Domain: new("example.com"), StatusCodes: []string{"200"}},
 				},
 			})
 		}, func(lb *hcloud.LoadBalancer) bool {
@@ -282,7 +282,7 @@ func TestAllActionsOfALoadBalancer(t *testing.T) {
 			return len(lb.PrivateNet) == 1 && lb.PrivateNet[0].IP.String() == "10.0.0.99"
 		}},
 		{"add_target", func() (*hcloud.Action, *hcloud.Response, error) {
-			return lbs.AddLabelSelectorTarget(ctx, lb, hcloud.LoadBalancerAddLabelSelectorTargetOpts{Selector: "a", UsePrivateIP: hcloud.Ptr(true)})
+			return lbs.AddLabelSelectorTarget(ctx, lb, hcloud.LoadBalancerAddLabelSelectorTargetOpts{Selector: "a", UsePrivateIP: new(true)})
 		}, func(lb *hcloud.LoadBalancer) bool { return len(lb.Targets) == 1 }},
 		{"disable_public_interface", func() (*hcloud.Action, *hcloud.Response, error) { return lbs.DisablePublicInterface(ctx, lb) },
 			func(lb *hcloud.LoadBalancer) bool { return !lb.PublicNet.Enabled }},
@@ -302,13 +302,13 @@ func TestAllActionsOfALoadBalancer(t *testing.T) {
 			return lbs.ChangeType(ctx, lb, hcloud.LoadBalancerChangeTypeOpts{LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb21"}})
 		}, func(lb *hcloud.LoadBalancer) bool { return lb.LoadBalancerType.Name == "lb21" }},
 		{"change_dns_ptr", func() (*hcloud.Action, *hcloud.Response, error) {
-			return lbs.ChangeDNSPtr(ctx, lb, lb.PublicNet.IPv6.IP.String(), hcloud.Ptr("lb.example.com"))
+			return lbs.ChangeDNSPtr(ctx, lb, lb.PublicNet.IPv6.IP.String(), new("lb.example.com"))
 		}, func(lb *hcloud.LoadBalancer) bool { return lb.PublicNet.IPv6.DNSPtr == "lb.example.com" }},
 		{"change_dns_ptr", func() (*hcloud.Action, *hcloud.Response, error) {
 			return lbs.ChangeDNSPtr(ctx, lb, lb.PublicNet.IPv6.IP.String(), nil)
 		}, func(lb *hcloud.LoadBalancer) bool { return lb.PublicNet.IPv6.DNSPtr == "" }},
 		{"change_protection", func() (*hcloud.Action, *hcloud.Response, error) {
-			return lbs.ChangeProtection(ctx, lb, hcloud.LoadBalancerChangeProtectionOpts{Delete: hcloud.Ptr(true)})
+			return lbs.ChangeProtection(ctx, lb, hcloud.LoadBalancerChangeProtectionOpts{Delete: new(true)})
 		}, func(lb *hcloud.LoadBalancer) bool { return lb.Protection.Delete }},
 	} {
 		action, _, err := step.start()
@@ -355,7 +355,7 @@ func TestACertificateThatALoadBalancerUsesCannotBeDeleted(t *testing.T) {
 		Name: "lb", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: "fsn1"},
 		Services: []hcloud.LoadBalancerCreateOptsService{{
 			Protocol: hcloud.LoadBalancerServiceProtocolHTTPS,
-			HTTP:     &hcloud.LoadBalancerCreateOptsServiceHTTP{Certificates: []*hcloud.Certificate{cert}, RedirectHTTP: hcloud.Ptr(true)},
+			HTTP:     &hcloud.LoadBalancerCreateOptsServiceHTTP{Certificates: []*hcloud.Certificate{cert}, RedirectHTTP: new(true)},
 		}},
 	})
 	if err != nil {
@@ -387,7 +387,7 @@ func TestALoadBalancerTakesExistingPrimaryIPs(t *testing.T) {
 	ctx := t.Context()
 	primaryIP := func(name string, kind hcloud.PrimaryIPType) *hcloud.PrimaryIP {
 		r, _, err := w.PrimaryIP.Create(ctx, hcloud.PrimaryIPCreateOpts{
-			Name: name, Type: kind, Location: "fsn1", AutoDelete: hcloud.Ptr(false),
+			Name: name, Type: kind, Location: "fsn1", AutoDelete: new(false),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -428,7 +428,7 @@ func TestALoadBalancerTakesExistingPrimaryIPs(t *testing.T) {
 	if got := w.loadBalancer(t, lb).PublicNet.IPv4.DNSPtr; got != "lb.example.com" {
 		t.Errorf("reverse DNS %q", got)
 	}
-	if _, err := w.LoadBalancer.Delete(ctx, lb); err != nil {
+	if _, _, err := w.LoadBalancer.DeleteWithResult(ctx, lb); err != nil {
 		t.Fatal(err)
 	}
 	if got, _, err := w.PrimaryIP.GetByID(ctx, v4.ID); err != nil || got == nil || got.AssigneeID != 0 {
@@ -445,7 +445,7 @@ func TestDeletingANetworkTakesItsLoadBalancersAndTheirPrivateTargetsOut(t *testi
 	created, _, err := w.LoadBalancer.Create(ctx, hcloud.LoadBalancerCreateOpts{
 		Name: "lb", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: "fsn1"}, Network: network,
 		Targets: []hcloud.LoadBalancerCreateOptsTarget{{
-			Type: hcloud.LoadBalancerTargetTypeServer, Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: s}, UsePrivateIP: hcloud.Ptr(true),
+			Type: hcloud.LoadBalancerTargetTypeServer, Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: s}, UsePrivateIP: new(true),
 		}},
 	})
 	if err != nil {
@@ -458,7 +458,7 @@ func TestDeletingANetworkTakesItsLoadBalancersAndTheirPrivateTargetsOut(t *testi
 		t.Errorf("networks %+v, targets %+v", got.PrivateNet, got.Targets)
 	}
 	if _, _, err := w.LoadBalancer.AddServerTarget(ctx, created.LoadBalancer, hcloud.LoadBalancerAddServerTargetOpts{
-		Server: s, UsePrivateIP: hcloud.Ptr(true),
+		Server: s, UsePrivateIP: new(true),
 	}); !hcloud.IsError(err, hcloud.ErrorCodeLoadBalancerNotAttachedToNetwork) {
 		t.Errorf("a private target without a network: %v", err)
 	}
@@ -537,19 +537,30 @@ func fieldsOf(body map[string]any) string {
 
 func TestDeletingALoadBalancerAnsweredWithoutABodyUntilOctober2026(t *testing.T) {
 	t.Parallel()
-	c := fakecloud.New(fakecloud.Options{APIDate: "2026-10-04", Actions: "1h"})
-	defer c.Close()
-	s := httptest.NewServer(c.Handler())
-	defer s.Close()
-	w := wire{endpoint: s.URL + "/v1"}
-	// Primary IPs for load balancers came on the same day: before it the field was unknown and ignored.
-	status, body := w.call(t, http.MethodPost, "/load_balancers", `{"name": "lb", "load_balancer_type": "lb11", "location": "fsn1", "public_net": {"ipv4": 7}}`)
-	if status != http.StatusCreated {
-		t.Fatalf("%d %v", status, body)
-	}
-	id, _ := json.Marshal(body["load_balancer"].(map[string]any)["id"])
-	if status, _ := w.call(t, http.MethodDelete, "/load_balancers/"+string(id), ""); status != http.StatusLocked {
-		t.Errorf("while it is created: %d", status)
+	for date, want := range map[string]int{"2026-10-04": http.StatusNoContent, "2026-10-05": http.StatusCreated} {
+		c := fakecloud.New(fakecloud.Options{APIDate: date})
+		defer c.Close()
+		s := httptest.NewServer(c.Handler())
+		defer s.Close()
+		w := wire{endpoint: s.URL + "/v1"}
+		// Primary IPs for load balancers came on the same day: before it the field was unknown and ignored.
+		const create = `{"name": "lb", "load_balancer_type": "lb11", "location": "fsn1"`
+		if status, _ := w.call(t, http.MethodPost, "/load_balancers", create+`, "public_net": {"ipv4": 7}}`); (status == http.StatusCreated) != (want == http.StatusNoContent) {
+			t.Errorf("%s: create with a Primary IP that is not there: %d", date, status)
+		}
+		_, body := w.call(t, http.MethodPost, "/load_balancers", create+`, "labels": {"a": "b"}}`)
+		if want == http.StatusNoContent { // the first one took the name
+			_, body = w.call(t, http.MethodGet, "/load_balancers", "")
+			body = map[string]any{"load_balancer": body["load_balancers"].([]any)[0]}
+		}
+		id, _ := json.Marshal(body["load_balancer"].(map[string]any)["id"])
+		status, answer := w.call(t, http.MethodDelete, "/load_balancers/"+string(id), "")
+		if _, action := answer["action"]; status != want || action != (want == http.StatusCreated) {
+			t.Errorf("%s: delete answers %d %v, want %d", date, status, answer, want)
+		}
+		if status, _ := w.call(t, http.MethodGet, "/load_balancers/"+string(id), ""); status != http.StatusNotFound {
+			t.Errorf("%s: get after delete: %d", date, status)
+		}
 	}
 }
 
