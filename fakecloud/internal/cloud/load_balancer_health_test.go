@@ -154,3 +154,25 @@ func TestReportedHealth(t *testing.T) {
 		t.Errorf("after the rule was changed back: %s", got)
 	}
 }
+
+func TestHealthIsUnknownAgainWhenAServersAddressChanges(t *testing.T) {
+	t.Parallel()
+	p, n, clk := lbCloud(t)
+	s := lbServer(t, p, "s", map[string]string{"a": ""}, n)
+	selector := selectorTarget("a")
+	selector.UsePrivateIP = true
+	lb := newLB(t, p, clk, CreateLoadBalancer{Network: n.ID, Services: []ServiceInput{tcp(80, 80)}, Targets: []TargetInput{privateTarget(s), selector}})
+	clk.Step(15 * time.Second)
+	if got := healthOf(getLB(t, p, lb.ID)); got != "healthy | healthy" {
+		t.Fatalf("health %s", got)
+	}
+	moved := netip.MustParseAddr("10.0.1.200")
+	must(t, p, func(tx *Tx) {
+		tx.Servers.Update(s.ID, func(s *Server) { s.PrivateNets[0].IP = moved })
+		tx.refreshTargets(s.ID)
+	})
+	got := getLB(t, p, lb.ID)
+	if healthOf(got) != "unknown | unknown" || got.Targets[0].IP != moved || got.Targets[1].Targets[0].IP != moved {
+		t.Errorf("%+v", got.Targets)
+	}
+}

@@ -145,6 +145,14 @@ func TestUpdatingAServiceIsAPatch(t *testing.T) {
 	if c, _ := p.View().Certificates.Get(cert); len(c.UsedBy) != 1 {
 		t.Error("the certificate does not know its user")
 	}
+	got = update(ServiceInput{Protocol: new("http")})
+	if got.HTTP == nil || !got.HTTP.StickySessions || got.HTTP.RedirectHTTP || len(got.HTTP.Certificates) != 0 {
+		t.Errorf("https → http: %+v", got.HTTP)
+	}
+	got = update(ServiceInput{Protocol: new("https"), HTTP: &ServiceHTTPInput{Certificates: []int64{cert}}})
+	if got.HTTP.RedirectHTTP || len(got.HTTP.Certificates) != 1 {
+		t.Errorf("http → https again: %+v", got.HTTP)
+	}
 	got = update(ServiceInput{Protocol: new("tcp"), HealthCheck: &HealthCheckInput{Protocol: new("tcp")}})
 	if got.HTTP != nil || got.HealthCheck.HTTP != nil {
 		t.Errorf("https → tcp: %+v", got)
