@@ -149,7 +149,7 @@ func TestAClientManagesALoadBalancer(t *testing.T) {
 		Labels:    map[string]string{"env": "test"}, Network: network,
 		Services: []hcloud.LoadBalancerCreateOptsService{{Protocol: hcloud.LoadBalancerServiceProtocolHTTP}},
 		Targets: []hcloud.LoadBalancerCreateOptsTarget{
-			{Type: hcloud.LoadBalancerTargetTypeServer, Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: b}, UsePrivateIP: hcloud.Ptr(true)},
+			{Type: hcloud.LoadBalancerTargetTypeServer, Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: b}, UsePrivateIP: new(true)},
 			{Type: hcloud.LoadBalancerTargetTypeLabelSelector, LabelSelector: hcloud.LoadBalancerCreateOptsTargetLabelSelector{Selector: "role=web"}},
 			{Type: hcloud.LoadBalancerTargetTypeIP, IP: hcloud.LoadBalancerCreateOptsTargetIP{IP: "203.0.113.1"}},
 		},
@@ -246,16 +246,16 @@ func TestAllActionsOfALoadBalancer(t *testing.T) {
 	}{
 		{"add_service", func() (*hcloud.Action, *hcloud.Response, error) {
 			return lbs.AddService(ctx, lb, hcloud.LoadBalancerAddServiceOpts{
-				Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: hcloud.Ptr(25), DestinationPort: hcloud.Ptr(2525),
+				Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: new(25), DestinationPort: new(2525),
 			})
 		}, func(lb *hcloud.LoadBalancer) bool { return len(lb.Services) == 1 && lb.Services[0].ListenPort == 25 }},
 		{"update_service", func() (*hcloud.Action, *hcloud.Response, error) {
 			return lbs.UpdateService(ctx, lb, 25, hcloud.LoadBalancerUpdateServiceOpts{
 				Protocol: hcloud.LoadBalancerServiceProtocolHTTP,
-				HTTP:     &hcloud.LoadBalancerUpdateServiceOptsHTTP{StickySessions: hcloud.Ptr(true), CookieLifetime: hcloud.Ptr(time.Hour)},
+				HTTP:     &hcloud.LoadBalancerUpdateServiceOptsHTTP{StickySessions: new(true), CookieLifetime: new(time.Hour)},
 				HealthCheck: &hcloud.LoadBalancerUpdateServiceOptsHealthCheck{
 					Protocol: hcloud.LoadBalancerServiceProtocolHTTP,
-					HTTP:     &hcloud.LoadBalancerUpdateServiceOptsHealthCheckHTTP{Domain: hcloud.Ptr("example.com"), StatusCodes: []string{"200"}},
+					HTTP:     &hcloud.LoadBalancerUpdateServiceOptsHealthCheckHTTP{Domain: new("example.com"), StatusCodes: []string{"200"}},
 				},
 			})
 		}, func(lb *hcloud.LoadBalancer) bool {
@@ -282,7 +282,7 @@ func TestAllActionsOfALoadBalancer(t *testing.T) {
 			return len(lb.PrivateNet) == 1 && lb.PrivateNet[0].IP.String() == "10.0.0.99"
 		}},
 		{"add_target", func() (*hcloud.Action, *hcloud.Response, error) {
-			return lbs.AddLabelSelectorTarget(ctx, lb, hcloud.LoadBalancerAddLabelSelectorTargetOpts{Selector: "a", UsePrivateIP: hcloud.Ptr(true)})
+			return lbs.AddLabelSelectorTarget(ctx, lb, hcloud.LoadBalancerAddLabelSelectorTargetOpts{Selector: "a", UsePrivateIP: new(true)})
 		}, func(lb *hcloud.LoadBalancer) bool { return len(lb.Targets) == 1 }},
 		{"disable_public_interface", func() (*hcloud.Action, *hcloud.Response, error) { return lbs.DisablePublicInterface(ctx, lb) },
 			func(lb *hcloud.LoadBalancer) bool { return !lb.PublicNet.Enabled }},
@@ -302,13 +302,13 @@ func TestAllActionsOfALoadBalancer(t *testing.T) {
 			return lbs.ChangeType(ctx, lb, hcloud.LoadBalancerChangeTypeOpts{LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb21"}})
 		}, func(lb *hcloud.LoadBalancer) bool { return lb.LoadBalancerType.Name == "lb21" }},
 		{"change_dns_ptr", func() (*hcloud.Action, *hcloud.Response, error) {
-			return lbs.ChangeDNSPtr(ctx, lb, lb.PublicNet.IPv6.IP.String(), hcloud.Ptr("lb.example.com"))
+			return lbs.ChangeDNSPtr(ctx, lb, lb.PublicNet.IPv6.IP.String(), new("lb.example.com"))
 		}, func(lb *hcloud.LoadBalancer) bool { return lb.PublicNet.IPv6.DNSPtr == "lb.example.com" }},
 		{"change_dns_ptr", func() (*hcloud.Action, *hcloud.Response, error) {
 			return lbs.ChangeDNSPtr(ctx, lb, lb.PublicNet.IPv6.IP.String(), nil)
 		}, func(lb *hcloud.LoadBalancer) bool { return lb.PublicNet.IPv6.DNSPtr == "" }},
 		{"change_protection", func() (*hcloud.Action, *hcloud.Response, error) {
-			return lbs.ChangeProtection(ctx, lb, hcloud.LoadBalancerChangeProtectionOpts{Delete: hcloud.Ptr(true)})
+			return lbs.ChangeProtection(ctx, lb, hcloud.LoadBalancerChangeProtectionOpts{Delete: new(true)})
 		}, func(lb *hcloud.LoadBalancer) bool { return lb.Protection.Delete }},
 	} {
 		action, _, err := step.start()
@@ -337,6 +337,133 @@ func TestAllActionsOfALoadBalancer(t *testing.T) {
 	}
 	if _, _, err := lbs.DeleteWithResult(ctx, lb); !hcloud.IsError(err, hcloud.ErrorCodeProtected) {
 		t.Errorf("delete a protected one: %v", err)
+	}
+}
+
+func TestACertificateThatALoadBalancerUsesCannotBeDeleted(t *testing.T) {
+	t.Parallel()
+	w := newWire(t, fakecloud.Options{})
+	ctx := t.Context()
+	issued, _, err := w.Certificate.CreateCertificate(ctx, hcloud.CertificateCreateOpts{
+		Name: "cert", Type: hcloud.CertificateTypeManaged, DomainNames: []string{"example.com"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := issued.Certificate
+	created, _, err := w.LoadBalancer.Create(ctx, hcloud.LoadBalancerCreateOpts{
+		Name: "lb", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: "fsn1"},
+		Services: []hcloud.LoadBalancerCreateOptsService{{
+			Protocol: hcloud.LoadBalancerServiceProtocolHTTPS,
+			HTTP:     &hcloud.LoadBalancerCreateOptsServiceHTTP{Certificates: []*hcloud.Certificate{cert}, RedirectHTTP: new(true)},
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lb := created.LoadBalancer
+	s := lb.Services[0]
+	if s.ListenPort != 443 || s.DestinationPort != 80 || len(s.HTTP.Certificates) != 1 || s.HTTP.Certificates[0].ID != cert.ID || !s.HTTP.RedirectHTTP {
+		t.Errorf("%+v", s)
+	}
+	used, _, err := w.Certificate.GetByID(ctx, cert.ID)
+	if err != nil || len(used.UsedBy) != 1 || used.UsedBy[0].ID != lb.ID || used.UsedBy[0].Type != hcloud.CertificateUsedByRefTypeLoadBalancer {
+		t.Errorf("used by %+v, %v", used.UsedBy, err)
+	}
+	if _, err := w.Certificate.Delete(ctx, cert); !hcloud.IsError(err, hcloud.ErrorCodeResourceInUse) {
+		t.Errorf("delete a certificate in use: %v", err)
+	}
+	if _, _, err := w.LoadBalancer.DeleteService(ctx, lb, 443); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Certificate.Delete(ctx, cert); err != nil {
+		t.Errorf("delete a certificate that is not used any more: %v", err)
+	}
+}
+
+func TestALoadBalancerTakesExistingPrimaryIPs(t *testing.T) {
+	t.Parallel()
+	w := newWire(t, fakecloud.Options{})
+	ctx := t.Context()
+	primaryIP := func(name string, kind hcloud.PrimaryIPType) *hcloud.PrimaryIP {
+		r, _, err := w.PrimaryIP.Create(ctx, hcloud.PrimaryIPCreateOpts{
+			Name: name, Type: kind, Location: "fsn1", AutoDelete: new(false),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.PrimaryIP
+	}
+	v4, v6 := primaryIP("v4", hcloud.PrimaryIPTypeIPv4), primaryIP("v6", hcloud.PrimaryIPTypeIPv6)
+	create := func(v4, v6 *hcloud.PrimaryIP) (*hcloud.LoadBalancer, error) {
+		r, _, err := w.LoadBalancer.Create(ctx, hcloud.LoadBalancerCreateOpts{
+			Name: "lb", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, NetworkZone: hcloud.NetworkZoneEUCentral,
+			PublicNet: &hcloud.LoadBalancerCreateOptsPublicNet{IPv4: v4, IPv6: v6},
+		})
+		return r.LoadBalancer, err
+	}
+	if _, err := create(v6, nil); !hcloud.IsError(err, hcloud.ErrorCodePrimaryIPVersionMismatch) {
+		t.Errorf("an IPv6 as IPv4: %v", err)
+	}
+	lb, err := create(v4, v6)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !lb.PublicNet.IPv4.IP.Equal(v4.IP) || lb.PublicNet.IPv4.ID != v4.ID || lb.PublicNet.IPv6.ID != v6.ID || !v6.Network.Contains(lb.PublicNet.IPv6.IP) {
+		t.Errorf("%+v", lb.PublicNet)
+	}
+	if _, err := create(v4, nil); !hcloud.IsError(err, hcloud.ErrorCodeUniquenessError) {
+		t.Errorf("the same again: %v", err)
+	}
+	if got, _, err := w.PrimaryIP.GetByID(ctx, v4.ID); err != nil || got.AssigneeID != lb.ID {
+		t.Errorf("assignee %d, %v", got.AssigneeID, err)
+	}
+	if _, _, err := w.PrimaryIP.Unassign(ctx, v4.ID); err == nil {
+		t.Error("a load balancer's Primary IP was unassigned")
+	}
+	// What the Primary IP's own action sets is shown by the load balancer.
+	if _, _, err := w.PrimaryIP.ChangeDNSPtr(ctx, hcloud.PrimaryIPChangeDNSPtrOpts{ID: v4.ID, IP: v4.IP.String(), DNSPtr: "lb.example.com"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.loadBalancer(t, lb).PublicNet.IPv4.DNSPtr; got != "lb.example.com" {
+		t.Errorf("reverse DNS %q", got)
+	}
+	if _, _, err := w.LoadBalancer.DeleteWithResult(ctx, lb); err != nil {
+		t.Fatal(err)
+	}
+	if got, _, err := w.PrimaryIP.GetByID(ctx, v4.ID); err != nil || got == nil || got.AssigneeID != 0 {
+		t.Errorf("after the load balancer: %+v, %v", got, err)
+	}
+}
+
+func TestDeletingANetworkTakesItsLoadBalancersAndTheirPrivateTargetsOut(t *testing.T) {
+	t.Parallel()
+	w := newWire(t, fakecloud.Options{})
+	ctx := t.Context()
+	network := w.network(t, "net", "10.0.0.0/16")
+	s := w.server(t, "s", nil, network)
+	created, _, err := w.LoadBalancer.Create(ctx, hcloud.LoadBalancerCreateOpts{
+		Name: "lb", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: "fsn1"}, Network: network,
+		Targets: []hcloud.LoadBalancerCreateOptsTarget{{
+			Type: hcloud.LoadBalancerTargetTypeServer, Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: s}, UsePrivateIP: new(true),
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Network.Delete(ctx, network); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.loadBalancer(t, created.LoadBalancer); len(got.PrivateNet) != 0 || len(got.Targets) != 0 {
+		t.Errorf("networks %+v, targets %+v", got.PrivateNet, got.Targets)
+	}
+	if _, _, err := w.LoadBalancer.AddServerTarget(ctx, created.LoadBalancer, hcloud.LoadBalancerAddServerTargetOpts{
+		Server: s, UsePrivateIP: new(true),
+	}); !hcloud.IsError(err, hcloud.ErrorCodeLoadBalancerNotAttachedToNetwork) {
+		t.Errorf("a private target without a network: %v", err)
+	}
+	if _, _, err := w.Server.DeleteWithResult(ctx, s); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -410,19 +537,30 @@ func fieldsOf(body map[string]any) string {
 
 func TestDeletingALoadBalancerAnsweredWithoutABodyUntilOctober2026(t *testing.T) {
 	t.Parallel()
-	c := fakecloud.New(fakecloud.Options{APIDate: "2026-10-04", Actions: "1h"})
-	defer c.Close()
-	s := httptest.NewServer(c.Handler())
-	defer s.Close()
-	w := wire{endpoint: s.URL + "/v1"}
-	// Primary IPs for load balancers came on the same day: before it the field was unknown and ignored.
-	status, body := w.call(t, http.MethodPost, "/load_balancers", `{"name": "lb", "load_balancer_type": "lb11", "location": "fsn1", "public_net": {"ipv4": 7}}`)
-	if status != http.StatusCreated {
-		t.Fatalf("%d %v", status, body)
-	}
-	id, _ := json.Marshal(body["load_balancer"].(map[string]any)["id"])
-	if status, _ := w.call(t, http.MethodDelete, "/load_balancers/"+string(id), ""); status != http.StatusLocked {
-		t.Errorf("while it is created: %d", status)
+	for date, want := range map[string]int{"2026-10-04": http.StatusNoContent, "2026-10-05": http.StatusCreated} {
+		c := fakecloud.New(fakecloud.Options{APIDate: date})
+		defer c.Close()
+		s := httptest.NewServer(c.Handler())
+		defer s.Close()
+		w := wire{endpoint: s.URL + "/v1"}
+		// Primary IPs for load balancers came on the same day: before it the field was unknown and ignored.
+		const create = `{"name": "lb", "load_balancer_type": "lb11", "location": "fsn1"`
+		if status, _ := w.call(t, http.MethodPost, "/load_balancers", create+`, "public_net": {"ipv4": 7}}`); (status == http.StatusCreated) != (want == http.StatusNoContent) {
+			t.Errorf("%s: create with a Primary IP that is not there: %d", date, status)
+		}
+		_, body := w.call(t, http.MethodPost, "/load_balancers", create+`, "labels": {"a": "b"}}`)
+		if want == http.StatusNoContent { // the first one took the name
+			_, body = w.call(t, http.MethodGet, "/load_balancers", "")
+			body = map[string]any{"load_balancer": body["load_balancers"].([]any)[0]}
+		}
+		id, _ := json.Marshal(body["load_balancer"].(map[string]any)["id"])
+		status, answer := w.call(t, http.MethodDelete, "/load_balancers/"+string(id), "")
+		if _, action := answer["action"]; status != want || action != (want == http.StatusCreated) {
+			t.Errorf("%s: delete answers %d %v, want %d", date, status, answer, want)
+		}
+		if status, _ := w.call(t, http.MethodGet, "/load_balancers/"+string(id), ""); status != http.StatusNotFound {
+			t.Errorf("%s: get after delete: %d", date, status)
+		}
 	}
 }
 

@@ -15,9 +15,10 @@ func (tx *Tx) unlockedLoadBalancer(id int64) (*LoadBalancer, error) {
 	return lb, tx.RequireUnlocked(lb.Ref())
 }
 
-// changeLoadBalancer starts an action whose effect is a change of the load balancer alone. The change is tried on a
-// copy when the action starts, to answer with its errors, and made when the action ends, when
-// servers and certificates may have gone: then the action fails with the change's error.
+// changeLoadBalancer starts an action whose effect is a change of the load balancer alone. The
+// change is tried on a copy when the action starts, to answer with its errors, and made when the
+// action ends, when servers and certificates may have gone: then the action fails with the change's
+// error.
 func (p Project) changeLoadBalancer(id int64, command string, change func(*State, *LoadBalancer) error) (action int64, st *State, err error) {
 	st, err = p.update(func(tx *Tx) error {
 		lb, err := tx.unlockedLoadBalancer(id)
@@ -201,7 +202,7 @@ func (p Project) DisableLoadBalancerPublicInterface(id int64) (action int64, st 
 			return errNotAttached()
 		}
 		for _, t := range lb.Targets {
-			if !t.UsePrivateIP && !(t.Type == "ip" && t.IP.IsPrivate()) {
+			if !t.UsePrivateIP && (t.Type != "ip" || !t.IP.IsPrivate()) {
 				return ErrOperation("targets_without_use_private_ip",
 					"the load balancer has targets that use the public IP instead of the private IP")
 			}
@@ -218,8 +219,8 @@ type AttachLoadBalancer struct {
 	IPRange netip.Prefix
 }
 
-// AttachLoadBalancerToNetwork starts attach_to_network. The address is reserved at once and shown when the action
-// has succeeded. A load balancer can be in one network.
+// AttachLoadBalancerToNetwork starts attach_to_network. The address is reserved at once and shown
+// when the action has succeeded. A load balancer can be in one network.
 // Errors: not_found, locked, invalid_input, load_balancer_already_attached, ip_not_available,
 // no_subnet_available.
 func (p Project) AttachLoadBalancerToNetwork(id int64, in AttachLoadBalancer) (action int64, st *State, err error) {

@@ -40,7 +40,7 @@ func checkLoadBalancerName(name string) error {
 //
 // Errors: invalid_input, uniqueness_error, resource_limit_exceeded, source_port_already_used (412),
 // the errors of targets and of joining a network, primary_ip_assigned,
-// primary_ip_version_mismatch (412).
+// primary_ip_datacenter_mismatch, primary_ip_version_mismatch (412).
 func (p Project) CreateLoadBalancer(in CreateLoadBalancer) (lb *LoadBalancer, action int64, st *State, err error) {
 	st, err = p.update(func(tx *Tx) error {
 		if lb, err = tx.newLoadBalancer(in); err != nil {
@@ -215,7 +215,7 @@ func (tx *Tx) claimPrimaryIP(lb *LoadBalancer, id int64, want IPType) (*PrimaryI
 	case ip.Assigned():
 		return nil, ErrOperation("primary_ip_assigned", fmt.Sprintf("Primary IP %d is assigned already", id))
 	case ip.Location != nil && ip.Location.Name != lb.Location.Name:
-		return nil, ErrField(field, fmt.Sprintf("Primary IP %d is in another location", id))
+		return nil, ErrOperation("primary_ip_datacenter_mismatch", fmt.Sprintf("Primary IP %d is in another location", id))
 	}
 	if err := tx.RequireNoConflict(ip.Ref()); err != nil {
 		return nil, err

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// healthOf shows the health of all targets in all services: "80:healthy 443:unhealthy(detail) | …".
+// healthOf shows the health of all targets in all services, as "healthy/unhealthy(detail) | …".
 func healthOf(lb *LoadBalancer) string {
 	var targets []string
 	var visit func([]LoadBalancerTarget)
@@ -22,7 +22,7 @@ func healthOf(lb *LoadBalancer) string {
 				parts = append(parts, s)
 			}
 			if t.Type != "label_selector" {
-				targets = append(targets, strings.Join(parts, " "))
+				targets = append(targets, strings.Join(parts, "/"))
 			}
 			visit(t.Targets)
 		}
@@ -44,7 +44,7 @@ func TestHealthFollowsPowerWithoutADataPlane(t *testing.T) {
 	}
 	power(down, ServerOff)
 	quick := tcp(443, 443)
-	quick.HealthCheck = &HealthCheckInput{Interval: ptr(3), Retries: ptr(2)}
+	quick.HealthCheck = &HealthCheckInput{Interval: new(3), Retries: new(2)}
 	lb, _, _, err := p.CreateLoadBalancer(lbDefaults(CreateLoadBalancer{
 		Services: []ServiceInput{tcp(80, 80), quick},
 		Targets:  []TargetInput{selectorTarget("a"), serverTarget(down), ipTarget("203.0.113.7")},
@@ -62,28 +62,28 @@ func TestHealthFollowsPowerWithoutADataPlane(t *testing.T) {
 			t.Errorf("after %s:\ngot  %s\nwant %s", after, got, want)
 		}
 	}
-	expect(2*time.Second, "unknown unknown | unknown unknown | unknown unknown")
-	expect(3*time.Second, "unknown healthy | unknown unknown | unknown healthy")
-	expect(6*time.Second, "unknown healthy | unknown "+dead+" | unknown healthy")
-	expect(15*time.Second, "healthy healthy | unknown "+dead+" | healthy healthy")
-	expect(45*time.Second, "healthy healthy | "+dead+" "+dead+" | healthy healthy")
+	expect(2*time.Second, "unknown/unknown | unknown/unknown | unknown/unknown")
+	expect(3*time.Second, "unknown/healthy | unknown/unknown | unknown/healthy")
+	expect(6*time.Second, "unknown/healthy | unknown/"+dead+" | unknown/healthy")
+	expect(15*time.Second, "healthy/healthy | unknown/"+dead+" | healthy/healthy")
+	expect(45*time.Second, "healthy/healthy | "+dead+"/"+dead+" | healthy/healthy")
 
 	at = 0
 	power(up, ServerOff)
 	power(down, ServerRunning)
-	expect(5*time.Second, "healthy healthy | "+dead+" "+dead+" | healthy healthy")
-	expect(6*time.Second, "healthy "+dead+" | "+dead+" healthy | healthy healthy")
+	expect(5*time.Second, "healthy/healthy | "+dead+"/"+dead+" | healthy/healthy")
+	expect(6*time.Second, "healthy/"+dead+" | "+dead+"/healthy | healthy/healthy")
 	power(up, ServerRunning) // before the slow health check noticed
-	expect(11*time.Second, "healthy "+dead+" | "+dead+" healthy | healthy healthy")
-	expect(12*time.Second, "healthy healthy | "+dead+" healthy | healthy healthy")
-	expect(time.Hour, "healthy healthy | healthy healthy | healthy healthy")
+	expect(11*time.Second, "healthy/"+dead+" | "+dead+"/healthy | healthy/healthy")
+	expect(12*time.Second, "healthy/healthy | "+dead+"/healthy | healthy/healthy")
+	expect(time.Hour, "healthy/healthy | healthy/healthy | healthy/healthy")
 
 	action, _, err := p.AddLoadBalancerService(lb.ID, tcp(81, 81))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ended(t, p, clk, action, "")
-	if got := healthOf(getLB(t, p, lb.ID)); got != "healthy unknown healthy | healthy unknown healthy | healthy unknown healthy" {
+	if got := healthOf(getLB(t, p, lb.ID)); got != "healthy/unknown/healthy | healthy/unknown/healthy | healthy/unknown/healthy" {
 		t.Errorf("a new service: %s", got)
 	}
 	action, _, err = p.DeleteLoadBalancerService(lb.ID, 80)
@@ -91,7 +91,7 @@ func TestHealthFollowsPowerWithoutADataPlane(t *testing.T) {
 		t.Fatal(err)
 	}
 	ended(t, p, clk, action, "")
-	if got := healthOf(getLB(t, p, lb.ID)); got != "unknown healthy | unknown healthy | unknown healthy" {
+	if got := healthOf(getLB(t, p, lb.ID)); got != "unknown/healthy | unknown/healthy | unknown/healthy" {
 		t.Errorf("without a service: %s", got)
 	}
 }
@@ -105,7 +105,7 @@ func TestReportedHealth(t *testing.T) {
 		Targets:  []TargetInput{serverTarget(s), selectorTarget("a"), ipTarget("203.0.113.7")},
 	})
 	clk.Step(time.Hour)
-	const unknown = "unknown unknown | unknown unknown | unknown unknown"
+	const unknown = "unknown/unknown | unknown/unknown | unknown/unknown"
 	if got := healthOf(getLB(t, p, lb.ID)); got != unknown {
 		t.Errorf("nothing was reported: %s", got)
 	}
@@ -118,8 +118,8 @@ func TestReportedHealth(t *testing.T) {
 		HealthReport{Addr: ip, ListenPort: 80, Status: HealthHealthy, Detail: "layer4_timeout", HTTPStatusCode: 200},
 		HealthReport{Addr: ip, ListenPort: 443, Status: HealthUnhealthy, Detail: "unexpected_http_status", HTTPStatusCode: 500},
 	)
-	const bad = "healthy unhealthy(unexpected_http_status)"
-	if got != bad+" | "+bad+" | unknown unknown" {
+	const bad = "healthy/unhealthy(unexpected_http_status)"
+	if got != bad+" | "+bad+" | unknown/unknown" {
 		t.Errorf("first report: %s", got)
 	}
 	if h := getLB(t, p, lb.ID).Targets[0].Health; h[0].HTTPStatusCode != 0 || h[1].HTTPStatusCode != 500 {
@@ -134,7 +134,7 @@ func TestReportedHealth(t *testing.T) {
 	if after, _ := p.View().LoadBalancers.Entry(lb.ID); after != before {
 		t.Error("a report of nothing new made a new version")
 	}
-	if got := report(HealthReport{Addr: ip, ListenPort: 443, Status: HealthUnhealthy, HTTPStatusCode: 500}); !strings.HasPrefix(got, "healthy unhealthy(unspecified)") {
+	if got := report(HealthReport{Addr: ip, ListenPort: 443, Status: HealthUnhealthy, HTTPStatusCode: 500}); !strings.HasPrefix(got, "healthy/unhealthy(unspecified)") {
 		t.Errorf("without a detail: %s", got)
 	}
 	p.ReportTargetHealth(5, []HealthReport{{Addr: ip, ListenPort: 80, Status: HealthHealthy}})
@@ -152,5 +152,27 @@ func TestReportedHealth(t *testing.T) {
 	clk.Step(time.Hour)
 	if got := healthOf(getLB(t, p, lb.ID)); strings.Contains(got, "un") {
 		t.Errorf("after the rule was changed back: %s", got)
+	}
+}
+
+func TestHealthIsUnknownAgainWhenAServersAddressChanges(t *testing.T) {
+	t.Parallel()
+	p, n, clk := lbCloud(t)
+	s := lbServer(t, p, "s", map[string]string{"a": ""}, n)
+	selector := selectorTarget("a")
+	selector.UsePrivateIP = true
+	lb := newLB(t, p, clk, CreateLoadBalancer{Network: n.ID, Services: []ServiceInput{tcp(80, 80)}, Targets: []TargetInput{privateTarget(s), selector}})
+	clk.Step(15 * time.Second)
+	if got := healthOf(getLB(t, p, lb.ID)); got != "healthy | healthy" {
+		t.Fatalf("health %s", got)
+	}
+	moved := netip.MustParseAddr("10.0.1.200")
+	must(t, p, func(tx *Tx) {
+		tx.Servers.Update(s.ID, func(s *Server) { s.PrivateNets[0].IP = moved })
+		tx.refreshTargets(s.ID)
+	})
+	got := getLB(t, p, lb.ID)
+	if healthOf(got) != "unknown | unknown" || got.Targets[0].IP != moved || got.Targets[1].Targets[0].IP != moved {
+		t.Errorf("%+v", got.Targets)
 	}
 }

@@ -20,6 +20,9 @@ func describe(p Project, targets []LoadBalancerTarget) string {
 			if t.UsePrivateIP {
 				kind = "/private"
 			}
+			if t.IP.Is6() {
+				kind = "/ipv6"
+			}
 			parts = append(parts, s.Name+kind)
 		case "ip":
 			parts = append(parts, t.IP.String())
@@ -41,7 +44,7 @@ func TestTargetsThatCannotBe(t *testing.T) {
 
 	alone := newLB(t, p, clk, CreateLoadBalancer{Name: "alone"})
 	joined := newLB(t, p, clk, CreateLoadBalancer{Name: "joined", Network: n.ID})
-	hidden := newLB(t, p, clk, CreateLoadBalancer{Name: "hidden", Network: n.ID, PublicInterface: ptr(false)})
+	hidden := newLB(t, p, clk, CreateLoadBalancer{Name: "hidden", Network: n.ID, PublicInterface: new(false)})
 	withIP := func(in TargetInput, ip netip.Addr) TargetInput { in.ServerIP = ip; return in }
 	asPrivate := func(in TargetInput) TargetInput { in.UsePrivateIP = true; return in }
 	for name, tc := range map[string]struct {
@@ -136,7 +139,7 @@ func TestTargetsAreAddedOnceAndRemoved(t *testing.T) {
 	do(add, selectorTarget("a=1"), "target_already_defined")
 	do(add, ipTarget("203.0.113.9"), "")
 	do(add, ipTarget("203.0.113.9"), "target_already_defined")
-	if got := describe(p, getLB(t, p, lb.ID).Targets); got != "s s a=1[s] 203.0.113.9" {
+	if got := describe(p, getLB(t, p, lb.ID).Targets); got != "s s/ipv6 a=1[s] 203.0.113.9" {
 		t.Errorf("targets %s", got)
 	}
 	do(remove, serverTarget(s), "")

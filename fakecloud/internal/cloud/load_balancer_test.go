@@ -144,10 +144,8 @@ func ended(t *testing.T, p Project, clk *testclock.FakeClock, action int64, code
 	}
 }
 
-func ptr[T any](v T) *T { return &v }
-
 func tcp(listen, destination int) ServiceInput {
-	return ServiceInput{Protocol: ptr("tcp"), ListenPort: &listen, DestinationPort: &destination}
+	return ServiceInput{Protocol: new("tcp"), ListenPort: &listen, DestinationPort: &destination}
 }
 
 func serverTarget(s *Server) TargetInput { return TargetInput{Type: "server", Server: s.ID} }
@@ -176,9 +174,9 @@ func TestANewLoadBalancerHasAllDefaults(t *testing.T) {
 	p, _, clk := lbCloud(t)
 	cert := putCertificate(t, p, "cert")
 	lb := newLB(t, p, clk, CreateLoadBalancer{NetworkZone: "eu-central", Services: []ServiceInput{
-		{Protocol: ptr("https"), HTTP: &ServiceHTTPInput{Certificates: []int64{cert, cert}}, HealthCheck: &HealthCheckInput{Protocol: ptr("http")}},
+		{Protocol: new("https"), HTTP: &ServiceHTTPInput{Certificates: []int64{cert, cert}}, HealthCheck: &HealthCheckInput{Protocol: new("http")}},
 		tcp(25, 2525),
-		{Protocol: ptr("http")},
+		{Protocol: new("http")},
 	}})
 	check := func(port int) LoadBalancerHealthCheck {
 		return LoadBalancerHealthCheck{Protocol: "tcp", Port: port, Interval: 15 * time.Second, Timeout: 10 * time.Second, Retries: 3}
@@ -250,7 +248,7 @@ func TestLoadBalancersThatCannotBeCreated(t *testing.T) {
 		"two places":                {func(in *CreateLoadBalancer) { in.NetworkZone = "eu-central" }, "location"},
 		"unknown network":           {func(in *CreateLoadBalancer) { in.Network = 5 }, "network"},
 		"network of another zone":   {func(in *CreateLoadBalancer) { in.Network, in.Location = n.ID, "ash" }, "no_subnet_available"},
-		"no interface at all":       {func(in *CreateLoadBalancer) { in.PublicInterface = ptr(false) }, "load_balancer_not_attached_to_network"},
+		"no interface at all":       {func(in *CreateLoadBalancer) { in.PublicInterface = new(false) }, "load_balancer_not_attached_to_network"},
 		"a port twice":              {func(in *CreateLoadBalancer) { in.Services = []ServiceInput{tcp(1, 1), tcp(1, 2)} }, "source_port_already_used"},
 		"a bad service":             {func(in *CreateLoadBalancer) { in.Services = []ServiceInput{tcp(1, 1), tcp(0, 2)} }, "services.1.listen_port"},
 		"too many services": {func(in *CreateLoadBalancer) {
@@ -263,7 +261,7 @@ func TestLoadBalancersThatCannotBeCreated(t *testing.T) {
 		"an unknown Primary IP":     {func(in *CreateLoadBalancer) { in.IPv4 = 5 }, "public_net.ipv4"},
 		"a Primary IPv6 as IPv4":    {func(in *CreateLoadBalancer) { in.IPv4 = v6 }, "primary_ip_version_mismatch"},
 		"a Primary IPv4 as IPv6":    {func(in *CreateLoadBalancer) { in.IPv6 = v4 }, "primary_ip_version_mismatch"},
-		"a Primary IP of elsewhere": {func(in *CreateLoadBalancer) { in.IPv4 = elsewhere }, "public_net.ipv4"},
+		"a Primary IP of elsewhere": {func(in *CreateLoadBalancer) { in.IPv4 = elsewhere }, "primary_ip_datacenter_mismatch"},
 		"an assigned Primary IP":    {func(in *CreateLoadBalancer) { in.IPv4 = assigned }, "primary_ip_assigned"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -310,7 +308,7 @@ func TestALoadBalancerIsLockedWhileAnActionRuns(t *testing.T) {
 		"disable":           func() error { _, _, err := p.DisableLoadBalancerPublicInterface(lb.ID); return err },
 		"change_algorithm":  func() error { _, _, err := p.ChangeLoadBalancerAlgorithm(lb.ID, "least_connections"); return err },
 		"change_type":       func() error { _, _, err := p.ChangeLoadBalancerType(lb.ID, "small"); return err },
-		"change_protection": func() error { _, _, err := p.ChangeLoadBalancerProtection(lb.ID, ptr(true)); return err },
+		"change_protection": func() error { _, _, err := p.ChangeLoadBalancerProtection(lb.ID, new(true)); return err },
 		"change_dns_ptr": func() error {
 			_, _, err := p.ChangeLoadBalancerDNSPtr(lb.ID, ChangeDNSPtr{IP: lb.IPv4.Addr})
 			return err
@@ -327,7 +325,7 @@ func TestALoadBalancerIsLockedWhileAnActionRuns(t *testing.T) {
 	if got := getLB(t, p, lb.ID).PrivateNets; len(got) != 1 || got[0].Network != n.ID {
 		t.Errorf("private networks %+v", got)
 	}
-	if _, err := p.UpdateLoadBalancer(lb.ID, UpdateResource{Name: ptr("new")}); err != nil {
+	if _, err := p.UpdateLoadBalancer(lb.ID, UpdateResource{Name: new("new")}); err != nil {
 		t.Errorf("a new name: %v", err)
 	}
 	if _, _, err := p.AddLoadBalancerService(lb.ID, tcp(81, 81)); err != nil {
@@ -405,12 +403,12 @@ func TestDeletingALoadBalancerReleasesEverything(t *testing.T) {
 	lb := newLB(t, p, clk, CreateLoadBalancer{
 		Network:  n.ID,
 		Targets:  []TargetInput{serverTarget(s), selectorTarget("a=b")},
-		Services: []ServiceInput{{Protocol: ptr("https"), HTTP: &ServiceHTTPInput{Certificates: []int64{cert}}}},
+		Services: []ServiceInput{{Protocol: new("https"), HTTP: &ServiceHTTPInput{Certificates: []int64{cert}}}},
 	})
 	if got := getServer(t, p, s.ID).LoadBalancers; !slices.Equal(got, []int64{lb.ID}) {
 		t.Errorf("the server's load balancers: %v", got)
 	}
-	protect, _, err := p.ChangeLoadBalancerProtection(lb.ID, ptr(true))
+	protect, _, err := p.ChangeLoadBalancerProtection(lb.ID, new(true))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -418,7 +416,7 @@ func TestDeletingALoadBalancerReleasesEverything(t *testing.T) {
 	if _, _, err := p.DeleteLoadBalancer(lb.ID, false); codeOf(err) != "protected" {
 		t.Errorf("delete a protected one: %v", err)
 	}
-	protect, _, _ = p.ChangeLoadBalancerProtection(lb.ID, ptr(false))
+	protect, _, _ = p.ChangeLoadBalancerProtection(lb.ID, new(false))
 	ended(t, p, clk, protect, "")
 
 	del, _, err := p.WithOutcome(&ActionOutcome{Fail: true}).DeleteLoadBalancer(lb.ID, false)
@@ -483,7 +481,7 @@ func TestALoadBalancerKeepsPrimaryIPsForItsWholeLife(t *testing.T) {
 		}
 	}
 	for _, a := range []LoadBalancerIP{lb.IPv4, lb.IPv6} {
-		change, _, err := p.ChangeLoadBalancerDNSPtr(lb.ID, ChangeDNSPtr{IP: a.Addr, Ptr: ptr("lb.example.com")})
+		change, _, err := p.ChangeLoadBalancerDNSPtr(lb.ID, ChangeDNSPtr{IP: a.Addr, Ptr: new("lb.example.com")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -520,9 +518,9 @@ func TestReverseDNSOfALoadBalancer(t *testing.T) {
 		ptr  *string
 		want string
 	}{
-		{lb.IPv4.Addr, ptr("a.example.com"), "a.example.com"},
+		{lb.IPv4.Addr, new("a.example.com"), "a.example.com"},
 		{lb.IPv4.Addr, nil, DefaultDNSPtr(lb.IPv4.Addr)},
-		{lb.IPv6.Addr, ptr("b.example.com"), "b.example.com"},
+		{lb.IPv6.Addr, new("b.example.com"), "b.example.com"},
 		{lb.IPv6.Addr, nil, ""},
 	} {
 		action, _, err := p.ChangeLoadBalancerDNSPtr(lb.ID, ChangeDNSPtr{IP: step.ip, Ptr: step.ptr})
@@ -540,8 +538,8 @@ func TestReverseDNSOfALoadBalancer(t *testing.T) {
 		}
 	}
 	for field, in := range map[string]ChangeDNSPtr{
-		"ip":      {IP: netip.MustParseAddr("1.1.1.1"), Ptr: ptr("a.b")},
-		"dns_ptr": {IP: lb.IPv4.Addr, Ptr: ptr("not a name")},
+		"ip":      {IP: netip.MustParseAddr("1.1.1.1"), Ptr: new("a.b")},
+		"dns_ptr": {IP: lb.IPv4.Addr, Ptr: new("not a name")},
 	} {
 		if _, _, err := p.ChangeLoadBalancerDNSPtr(lb.ID, in); codeOf(err) != field {
 			t.Errorf("%s: %v", field, err)
@@ -555,7 +553,7 @@ func TestChangingTheTypeOfALoadBalancer(t *testing.T) {
 	for name, in := range map[string]CreateLoadBalancer{
 		"too many services": {Services: []ServiceInput{tcp(1, 1), tcp(2, 2), tcp(3, 3)}},
 		"too many targets":  {Targets: []TargetInput{selectorTarget("a"), selectorTarget("b"), selectorTarget("c")}},
-		"too many certificates": {Services: []ServiceInput{{Protocol: ptr("https"), HTTP: &ServiceHTTPInput{
+		"too many certificates": {Services: []ServiceInput{{Protocol: new("https"), HTTP: &ServiceHTTPInput{
 			Certificates: []int64{putCertificate(t, p, "1"), putCertificate(t, p, "2")},
 		}}}},
 	} {

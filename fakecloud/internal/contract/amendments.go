@@ -36,6 +36,20 @@ func Amendments() []Amendment {
 			apply:  requireRootProperties,
 		},
 		{
+			Source: "inferred: the document lists them for add_target and attach_to_network, of which creating is the sum",
+			What:   "creating a load balancer answers with the errors of its targets and its network",
+			apply: func(d *Document) int {
+				changed := 0
+				for _, code := range []string{
+					"ip_not_in_vswitch_subnet", "ip_not_assigned_to_server", "load_balancer_public_interface_disabled",
+					"network_has_no_vswitch_subnet", "no_subnet_available",
+				} {
+					changed += addCode(code, http.StatusUnprocessableEntity, "create_load_balancer")(d)
+				}
+				return changed
+			},
+		},
+		{
 			Since: in2026(time.May, 1), Source: fromFacts,
 			What:  "deleting an assigned Primary or Floating IP: 422 must_be_unassigned",
 			apply: addCode("must_be_unassigned", http.StatusUnprocessableEntity, "delete_primary_ip", "delete_floating_ip"),
@@ -100,6 +114,16 @@ func Amendments() []Amendment {
 			Since: in2026(time.October, 5), Source: fromFacts + "; " + fromChangelog + "v2.52.0",
 			What:  "POST /load_balancers takes public_net {ipv4, ipv6}, ids of Primary IPs",
 			apply: addLoadBalancerPublicNet,
+		},
+		{
+			Since:  in2026(time.October, 5),
+			Source: "inferred: the document lists them for POST /servers, which takes Primary IPs likewise",
+			What:   "creating a load balancer answers with the errors of its Primary IPs",
+			apply: func(d *Document) int {
+				return addCode("primary_ip_assigned", http.StatusUnprocessableEntity, "create_load_balancer")(d) +
+					addCode("primary_ip_datacenter_mismatch", http.StatusUnprocessableEntity, "create_load_balancer")(d) +
+					addCode("primary_ip_version_mismatch", http.StatusPreconditionFailed, "create_load_balancer")(d)
+			},
 		},
 		{
 			Since: in2026(time.October, 5),
