@@ -475,7 +475,7 @@ func TestWhatIsWrongWithARequestForALoadBalancerIsNamed(t *testing.T) {
 		"nothing":           {`{}`, "name load_balancer_type"},
 		"no place":          {`{"name": "a", "load_balancer_type": "lb11"}`, "location network_zone"},
 		"nested services":   {`{"name": "a", "load_balancer_type": "lb11", ` + place + `, "services": [{"protocol": "tcp", "listen_port": 1, "destination_port": 1}, {"protocol": "http", "health_check": {"interval": 2, "timeout": 61, "retries": 0, "http": {"path": ""}}}]}`, "services.1.health_check.interval services.1.health_check.timeout services.1.health_check.retries services.1.health_check.http.path"},
-		"a service's rules": {`{"name": "a", "load_balancer_type": "lb11", ` + place + `, "services": [{"protocol": "https"}]}`, "services.0.http.certificates"},
+		"a service's rules": {`{"name": "a", "load_balancer_type": "lb11", ` + place + `, "services": [{"protocol": "https", "http": {"certificates": [1]}}]}`, "services.0.http.certificates"},
 		"targets":           {`{"name": "a", "load_balancer_type": "lb11", ` + place + `, "targets": [{"type": "dns"}, {"type": "server", "server": {}}, {"type": "label_selector", "label_selector": {"selector": ""}}, {"type": "ip", "ip": {"ip": "1.2.3"}}]}`, "targets.0.type targets.1.server.id targets.2.label_selector.selector targets.3.ip.ip"},
 		"a missing object":  {`{"name": "a", "load_balancer_type": "lb11", ` + place + `, "targets": [{"type": "server"}]}`, "targets.0.server"},
 		"algorithm":         {`{"name": "a", "load_balancer_type": "lb11", ` + place + `, "algorithm": {"type": "random"}}`, "algorithm.type"},

@@ -248,9 +248,7 @@ func (s *LoadBalancerService) httpProblems(in *ServiceHTTPInput) []FieldError {
 		}
 		return f
 	}
-	if s.Protocol == "https" && len(s.HTTP.Certificates) == 0 {
-		f.add("http.certificates", "at least one certificate is required for protocol https")
-	}
+	// https without certificates is allowed: TLS is passed through (API document, add_service).
 	f.length("http.cookie_name", s.HTTP.CookieName, 1, 100)
 	if s.HTTP.CookieName != "" && !cookieName.MatchString(s.HTTP.CookieName) {
 		f.add("http.cookie_name", "is not a valid name of a cookie")

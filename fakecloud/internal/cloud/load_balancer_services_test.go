@@ -40,8 +40,7 @@ func TestServicesThatCannotBe(t *testing.T) {
 		"listen port 65536":           {tcp(65536, 1), "listen_port"},
 		"destination port 0":          {tcp(2, 0), "destination_port"},
 		"port in use":                 {tcp(1, 2), "source_port_already_used"},
-		"https without certificate":   {ServiceInput{Protocol: new("https")}, "http.certificates"},
-		"https with none":             {https(ServiceHTTPInput{Certificates: []int64{}}), "http.certificates"},
+		"https passed through":        {ServiceInput{Protocol: new("https")}, ""},
 		"unknown certificate":         {https(ServiceHTTPInput{Certificates: []int64{1}}), "http.certificates"},
 		"http with a certificate":     {http(ServiceHTTPInput{Certificates: []int64{cert}}), "http.certificates"},
 		"http with a redirect":        {http(ServiceHTTPInput{RedirectHTTP: new(true)}), "http.redirect_http"},
@@ -169,11 +168,10 @@ func TestUpdatingAServiceIsAPatch(t *testing.T) {
 		in   ServiceInput
 		want string
 	}{
-		"no port":                   {ServiceInput{}, "listen_port"},
-		"a port without a service":  {tcp(81, 81), "not_found"},
-		"out of range":              {ServiceInput{ListenPort: new(80), HealthCheck: &HealthCheckInput{Retries: new(6)}}, "health_check.retries"},
-		"https without certificate": {ServiceInput{ListenPort: new(80), Protocol: new("https")}, "http.certificates"},
-		"unknown certificate":       {ServiceInput{ListenPort: new(80), Protocol: new("https"), HTTP: &ServiceHTTPInput{Certificates: []int64{1}}}, "http.certificates"},
+		"no port":                  {ServiceInput{}, "listen_port"},
+		"a port without a service": {tcp(81, 81), "not_found"},
+		"out of range":             {ServiceInput{ListenPort: new(80), HealthCheck: &HealthCheckInput{Retries: new(6)}}, "health_check.retries"},
+		"unknown certificate":      {ServiceInput{ListenPort: new(80), Protocol: new("https"), HTTP: &ServiceHTTPInput{Certificates: []int64{1}}}, "http.certificates"},
 	} {
 		if _, _, err := p.UpdateLoadBalancerService(lb.ID, tc.in); codeOf(err) != tc.want {
 			t.Errorf("%s: %v, want %q", name, err, tc.want)
