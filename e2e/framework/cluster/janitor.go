@@ -39,6 +39,7 @@ func hireJanitor(dir string) (*janitor, error) {
 	if err := os.Mkdir(j.pids, 0o700); err != nil {
 		return nil, err
 	}
+	//nolint:noctx // it must outlive everything that could cancel it
 	j.cmd = exec.Command("/bin/sh", "-c", janitorScript, "janitor", dir)
 	// A session of its own: no Ctrl-C of a terminal reaches it.
 	j.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

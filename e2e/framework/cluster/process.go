@@ -60,6 +60,7 @@ func (c *Cluster) Run(command Command) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
+	//nolint:noctx // it lives until Stop, Kill or the end of the cluster, not as long as a call
 	p.cmd = exec.Command(command.Path, command.Args...)
 	p.cmd.Env, p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = command.Env, command.Dir, output, output
 	// A group of its own, so that a terminal's Ctrl-C does not end it before the

@@ -170,7 +170,8 @@ func (k *kubelet) object(ctx context.Context) *corev1.Node {
 		},
 		Status: k.status(ctx),
 	}
-	node.Status.Addresses = append(addresses, corev1.NodeAddress{Type: corev1.NodeHostName, Address: k.spec.Name})
+	addresses = append(addresses, corev1.NodeAddress{Type: corev1.NodeHostName, Address: k.spec.Name})
+	node.Status.Addresses = addresses
 	// At this moment the container runtime has no network yet.
 	node.Status.Conditions = k.conditions(nil, corev1.NodeCondition{
 		Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady",

@@ -48,11 +48,11 @@ func (i *Image) Clone() *Image {
 func (i *Image) Ref() Ref { return Ref{KindImage, i.ID} }
 
 // Image finds an image of the project or of the catalogue.
-func (s *State) Image(id int64) (*Image, bool) {
-	if i, ok := s.Images.Get(id); ok {
+func (st *State) Image(id int64) (*Image, bool) {
+	if i, ok := st.Images.Get(id); ok {
 		return i, true
 	}
-	return s.Catalogue.Image(id)
+	return st.Catalogue.Image(id)
 }
 
 // ownImage returns a snapshot or backup that no action is working on.

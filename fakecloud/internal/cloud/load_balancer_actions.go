@@ -202,7 +202,8 @@ func (p Project) DisableLoadBalancerPublicInterface(id int64) (action int64, st 
 			return errNotAttached()
 		}
 		for _, t := range lb.Targets {
-			if !t.UsePrivateIP && (t.Type != "ip" || !t.IP.IsPrivate()) {
+			private := t.UsePrivateIP || t.Type == "ip" && t.IP.IsPrivate()
+			if !private {
 				return ErrOperation("targets_without_use_private_ip",
 					"the load balancer has targets that use the public IP instead of the private IP")
 			}

@@ -39,9 +39,9 @@ type table interface {
 }
 
 // tables lists every table. A new resource is added to State, newState and here.
-func (s *State) tables() [9]table {
+func (st *State) tables() [9]table {
 	return [...]table{
-		&s.Servers, &s.Networks, &s.LoadBalancers, &s.Certificates, &s.PrimaryIPs,
-		&s.PlacementGroups, &s.SSHKeys, &s.Images, &s.Actions,
+		&st.Servers, &st.Networks, &st.LoadBalancers, &st.Certificates, &st.PrimaryIPs,
+		&st.PlacementGroups, &st.SSHKeys, &st.Images, &st.Actions,
 	}
 }
