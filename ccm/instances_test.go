@@ -76,7 +76,7 @@ func TestAnErrorIsNeverTakenForAServerThatDoesNotExist(t *testing.T) {
 		"429 bare": bare(429), "500": status(500, "server_error"), "502": bare(502), "503": status(503, "unavailable"), "504": bare(504),
 		"dropped connection": abort, "body cut off": cutOff,
 		"not JSON":       func(w http.ResponseWriter) { reply(w, 200, `<html>`) },
-		"empty":          func(w http.ResponseWriter) { w.WriteHeader(200) },
+		"empty":          func(w http.ResponseWriter) { w.WriteHeader(http.StatusOK) },
 		"404 of no JSON": func(w http.ResponseWriter) { reply(w, 404, `not_found`) },
 	} {
 		t.Run(name, func(t *testing.T) {
