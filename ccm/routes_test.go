@@ -255,3 +255,22 @@ func TestRoutesNeedANetwork(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestARouteToAServerYoungerThanTheCacheIsNotStale(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	cloud := w.provider(func(c *ccm.Config) { c.ServerCacheTTL = 24 * time.Hour })
+	routes, _ := cloud.Routes()
+	reconcileRoutes(t, w, cloud, true) // the list of servers is cached now
+	w.addServer("node-2")
+	w.addRoute("10.244.2.0/24", w.privateIP(1)) // by the leader before us, say
+	got, err := routes.ListRoutes(t.Context(), "")
+	if err != nil || len(got) != 2 {
+		t.Fatal(got, err)
+	}
+	for _, r := range got {
+		if r.Blackhole {
+			t.Errorf("%s would be deleted", r.Name)
+		}
+	}
+}
