@@ -75,7 +75,7 @@ what it can do) has no authentication: keep it on a loopback address.`,
 	f.StringVar(&s.seed, "seed", "", "YAML `file` with what exists at the start")
 	f.Float64Var(&s.speed, "speed", 1, "how fast the cloud's clock runs: 60 makes a minute pass in a second, 0 stops it")
 	f.StringVar(&s.logFormat, "log-format", "text", "text or json, on stderr")
-	f.TextVar(&s.logLevel, "log-level", slog.LevelInfo, "debug (every request), info, warn or error")
+	f.TextVar(&s.logLevel, "log-level", slog.LevelInfo, "`level`: debug (every request), info, warn or error")
 	f.BoolVar(&s.tls, "tls", false, "serve the API over HTTPS with a self-signed certificate")
 	f.StringVar(&s.tlsCAOut, "tls-ca-out", "", "`file` to write that certificate to, so that clients can trust it")
 	f.StringVar(&s.tlsCert, "tls-cert", "", "serve the API over HTTPS with the certificate in this `file`")
