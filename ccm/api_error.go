@@ -1,7 +1,6 @@
 package ccm
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -19,13 +18,14 @@ func stableError(err error) string {
 	if !errors.As(err, &apiErr) {
 		return err.Error()
 	}
-	text := fmt.Sprintf("%s (%s)", apiErr.Message, apiErr.Code)
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s (%s)", apiErr.Message, apiErr.Code)
 	if details, ok := apiErr.Details.(hcloud.ErrorDetailsInvalidInput); ok {
 		for _, f := range details.Fields {
-			text += fmt.Sprintf("; %s: %v", f.Name, f.Messages)
+			fmt.Fprintf(&text, "; %s: %v", f.Name, f.Messages)
 		}
 	}
-	return text
+	return text.String()
 }
 
 // retryAfter returns after which fixed time a failed sync should be tried again, and false if it
@@ -59,18 +59,6 @@ func statusOf(err error) int {
 		}
 	}
 	return 0
-}
-
-// isUncertain reports whether the request that failed with err may have taken effect: there was no
-// answer, or one that does not say.
-func isUncertain(err error) bool {
-	if err == nil || errors.Is(err, context.Canceled) {
-		return err != nil
-	}
-	if s := statusOf(err); s != 0 {
-		return s >= 500
-	}
-	return true
 }
 
 // toRetryError wraps err so that the service controller waits a fixed time where that is right.

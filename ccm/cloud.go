@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync/atomic"
+	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	"github.com/prometheus/client_golang/prometheus"
@@ -92,7 +93,7 @@ func New(cfg Config, options ...Option) *Cloud {
 		lb := &loadBalancers{
 			client: c.client, waiter: waiter, servers: servers, network: c.network,
 			store: newLBStore(c.client, c.clock), defaults: cfg.LoadBalancerDefaults,
-			events: c.events, managed: map[string]managedService{},
+			events: c.events, managed: map[string]managedService{}, issuances: map[int64]time.Time{},
 		}
 		lb.certs = newTTLCache(c.clock, lbStoreTTL, lb.listCertificates)
 		c.loadBalancers = lb

@@ -1,5 +1,12 @@
 package ccm
 
+import (
+	"context"
+
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+)
+
 // What the external tests need of the package's insides.
 
 // NewAutoClock returns a clock on which every wait of the provider is over at once.
@@ -14,3 +21,21 @@ const (
 	LabelServiceUID  = labelServiceUID
 	LabelPorts       = labelPorts
 )
+
+// NewResync returns the periodic comparison of a provider, for tests that run it by hand.
+func NewResync(c *Cloud, kube kubernetes.Interface, nodes corelisters.NodeLister, services corelisters.ServiceLister) *Resync {
+	c.routes.nodes = nodes
+	return &Resync{&resync{
+		clock: c.clock, kube: kube, lbs: c.loadBalancers, routes: c.routes, nodes: nodes, services: services,
+		events: c.events, routesOn: func() bool { return true }, retryRoutes: c.retryRoutes,
+	}}
+}
+
+// Resync gives tests the two halves of the comparison.
+type Resync struct{ *resync }
+
+// LoadBalancers compares the load balancers.
+func (r *Resync) LoadBalancers(ctx context.Context) { r.syncLoadBalancers(ctx) }
+
+// Routes compares the routes.
+func (r *Resync) Routes(ctx context.Context) bool { return r.syncRoutes(ctx) }

@@ -76,7 +76,7 @@ func TestAnErrorIsNeverTakenForAServerThatDoesNotExist(t *testing.T) {
 		"429 bare": bare(429), "500": status(500, "server_error"), "502": bare(502), "503": status(503, "unavailable"), "504": bare(504),
 		"dropped connection": abort, "body cut off": cutOff,
 		"not JSON":       func(w http.ResponseWriter) { reply(w, 200, `<html>`) },
-		"empty":          func(w http.ResponseWriter) { w.WriteHeader(200) },
+		"empty":          func(w http.ResponseWriter) { w.WriteHeader(http.StatusOK) },
 		"404 of no JSON": func(w http.ResponseWriter) { reply(w, 404, `not_found`) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -101,15 +101,8 @@ func TestAnErrorIsNeverTakenForAServerThatDoesNotExist(t *testing.T) {
 
 func TestATimeoutIsNeverTakenForAServerThatDoesNotExist(t *testing.T) {
 	t.Parallel()
-	release := make(chan struct{})
-	api := newTestAPI(t, func(_ http.ResponseWriter, r *http.Request) {
-		select {
-		case <-release:
-		case <-r.Context().Done():
-		}
-	})
-	defer close(release)
-	cloud, _ := api.cloud(Config{RequestTimeout: 5 * time.Millisecond})
+	cloud := New(Config{Token: "secret", Endpoint: "http://silent.invalid", RequestTimeout: time.Millisecond},
+		WithClock(newAutoClock()), WithRoundTripper(&silent{}))
 	if exists, err := cloud.instances.InstanceExists(t.Context(), testNode("node-1", providerID(1))); err == nil {
 		t.Errorf("%v and no error", exists)
 	}

@@ -144,11 +144,16 @@ func (l *loadBalancers) orderCertificate(ctx context.Context, svc *corev1.Servic
 		return nil, fmt.Errorf("ordering certificate %q for %s: %w", name, strings.Join(s.ManagedCertificateDomains, ", "), err)
 	}
 	l.events.normal(svc, EventCertificate, "Ordered certificate %q (%d) for %s", name, result.Certificate.ID, strings.Join(s.ManagedCertificateDomains, ", "))
-	if err := l.waiter.wait(ctx, result.Action); err != nil {
-		l.certs.forget()
+	err = l.waiter.wait(ctx, result.Action)
+	l.certs.forget()
+	if _, failed := errors.AsType[hcloud.ActionError](err); failed {
+		l.issuanceIsDue(result.Certificate.ID)
+		l.events.warning(svc, EventCertificate, "The certificate %q (%d) was not issued: %v", name, result.Certificate.ID, err)
+		return nil, cloudapi.NewRetryError(fmt.Sprintf("certificate %q was not issued: %v", name, err), issuanceRetry)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("certificate %q: %w", name, err)
 	}
-	l.certs.forget()
 	return result.Certificate, nil
 }
 
@@ -158,19 +163,35 @@ func defaultCertificateName(svc *corev1.Service, s *lbSettings) string {
 	return fmt.Sprintf("ccm-%s-%x", svc.UID, sum[:4])
 }
 
-// retryIssuance asks for another attempt at a failed certificate and returns the reason of the
-// failure as a retriable error.
+// issuanceIsDue reports whether a failed certificate may be tried again, and notes that it is.
+func (l *loadBalancers) issuanceIsDue(id int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.waiter.clock.Now()
+	if at, ok := l.issuances[id]; ok && now.Sub(at) < issuanceRetry {
+		return false
+	}
+	l.issuances[id] = now
+	return true
+}
+
+// retryIssuance asks for another attempt at a failed certificate, unless one was made lately, and
+// returns the reason of the failure as a retriable error.
 func (l *loadBalancers) retryIssuance(ctx context.Context, svc *corev1.Service, cert *hcloud.Certificate) error {
 	reason := "the API gives no reason"
 	if cert.Status.Error != nil {
 		reason = fmt.Sprintf("%s (%s)", cert.Status.Error.Message, cert.Status.Error.Code)
+	}
+	notIssued := cloudapi.NewRetryError(fmt.Sprintf("certificate %q was not issued: %s", cert.Name, reason), issuanceRetry)
+	if !l.issuanceIsDue(cert.ID) {
+		return notIssued
 	}
 	l.events.warning(svc, EventCertificate, "The certificate %q (%d) for %s was not issued: %s; trying again", cert.Name, cert.ID, strings.Join(cert.DomainNames, ", "), reason)
 	l.certs.forget()
 	if _, _, err := l.client.Certificate.RetryIssuance(ctx, cert); err != nil {
 		return fmt.Errorf("certificate %q was not issued: %s; asking for another attempt: %w", cert.Name, reason, err)
 	}
-	return cloudapi.NewRetryError(fmt.Sprintf("certificate %q was not issued: %s", cert.Name, reason), issuanceRetry)
+	return notIssued
 }
 
 // deleteCertificates removes certificates that were ordered for a Service. One that is gone

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -44,6 +45,8 @@ type loadBalancers struct {
 
 	mu      sync.Mutex
 	managed map[string]managedService // by UID: what the resync looks after
+	// issuances holds when a certificate that was not issued was last tried.
+	issuances map[int64]time.Time
 }
 
 // managedService is a Service that the service controller wants to have a load balancer.
@@ -165,7 +168,7 @@ func (l *loadBalancers) delete(ctx context.Context, svc *corev1.Service, lb *hcl
 		err = l.waiter.wait(ctx, result.Action)
 	case hcloud.IsError(err, hcloud.ErrorCodeNotFound):
 		err = nil
-	case resp != nil && resp.Response != nil && resp.StatusCode == 204:
+	case resp != nil && resp.Response != nil && resp.StatusCode == http.StatusNoContent:
 		err = nil // as the API answered until October 2026: no action, no body for hcloud-go to read
 	case hcloud.IsError(err, hcloud.ErrorCodeProtected):
 		l.events.warning(svc, EventProtected, "Load balancer %d (%s) is protected against deletion: remove the protection, or the label %s to keep it", lb.ID, lb.Name, labelServiceUID)

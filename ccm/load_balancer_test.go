@@ -358,3 +358,93 @@ func TestAnErrorOfTheAPIPassesAndTheSyncConverges(t *testing.T) {
 		}
 	}
 }
+
+func TestALoadBalancerThatIsGoneBeforeItIsDeletedIsFine(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	cloud := w.provider()
+	svc := newService("web", nil, 80)
+	w.ensure(cloud, svc)
+	id := w.theLoadBalancer().ID
+	w.wire.setIntercept(func(r *http.Request) *http.Response {
+		if r.Method == http.MethodDelete {
+			_, _, _ = w.api.LoadBalancer.DeleteWithResult(r.Context(), &hcloud.LoadBalancer{ID: id})
+		}
+		return nil
+	})
+	lbs, _ := cloud.LoadBalancer()
+	if err := lbs.EnsureLoadBalancerDeleted(t.Context(), "", svc); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDeletingWorksAgainstTheAPIOfEarlierTimes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	cloud := w.provider()
+	svc := newService("web", nil, 80)
+	w.ensure(cloud, svc)
+	lb := w.theLoadBalancer()
+	w.wire.setIntercept(func(r *http.Request) *http.Response {
+		if r.Method != http.MethodDelete {
+			return nil
+		}
+		_, _, _ = w.api.LoadBalancer.DeleteWithResult(r.Context(), lb)
+		return &http.Response{StatusCode: http.StatusNoContent, Header: http.Header{}, Body: http.NoBody}
+	})
+	lbs, _ := cloud.LoadBalancer()
+	if err := lbs.EnsureLoadBalancerDeleted(t.Context(), "", svc); err != nil || len(w.loadBalancers()) != 0 {
+		t.Error(err)
+	}
+}
+
+func TestASecondLoadBalancerWithTheSameLabelIsDeleted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	cloud := w.provider()
+	svc := newService("web", nil, 80)
+	w.ensure(cloud, svc)
+	keep := w.theLoadBalancer()
+	_, _, err := w.api.LoadBalancer.Create(t.Context(), hcloud.LoadBalancerCreateOpts{Name: "late", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"},
+		Location: &hcloud.Location{Name: "fsn1"}, Labels: keep.Labels})
+	w.must(err)
+	w.ensure(w.provider(), svc)
+	if got := w.theLoadBalancer(); got.ID != keep.ID {
+		t.Errorf("kept %d, want %d", got.ID, keep.ID)
+	}
+}
+
+func TestCallsOfTypicalSyncs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 3)
+	cloud := w.provider()
+	svc := newService("web", map[string]string{"use-private-ip": "true"}, 80, 443)
+	budget := func(what string, most int) {
+		t.Helper()
+		w.wire.take()
+		w.ensure(cloud, svc)
+		if calls := w.wire.take(); len(calls) > most {
+			t.Errorf("%s took %d calls, want at most %d: %v", what, len(calls), most, calls)
+		} else {
+			t.Logf("%s: %v", what, calls)
+		}
+		w.clock.Step(5 * time.Second)
+	}
+	budget("the first Service (network, load balancers, servers, create, read)", 5)
+	budget("no change, servers cached", 1)
+	setPorts(svc, 80, 443, 8080)
+	budget("a port more (find, record, add)", 4)
+	setPorts(svc, 80)
+	budget("two ports less (find, delete twice, record)", 5)
+	w.addServer("node-4")
+	budget("a node more (find, servers, add)", 3)
+	w.nodes = w.nodes[1:]
+	budget("a node less (find, remove)", 2)
+	w.wire.take()
+	w.remove(cloud, svc)
+	if calls := w.wire.take(); len(calls) > 4 {
+		t.Errorf("deleting took %v", calls)
+	} else {
+		t.Logf("deleting: %v", calls)
+	}
+}

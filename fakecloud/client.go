@@ -36,7 +36,11 @@ func (c *Cloud) Token() string { return c.token }
 // Transport returns an http.RoundTripper that hands requests to the API within the process,
 // whatever host they are for. Faults look as they do over a network: a dropped connection is an
 // error of the round trip, a cut-off body ends in io.ErrUnexpectedEOF.
-func (c *Cloud) Transport() http.RoundTripper { return inProcess{c.api} }
+func (c *Cloud) Transport() http.RoundTripper { return InProcess(c.api) }
+
+// InProcess returns an http.RoundTripper that calls a handler, as [Cloud.Transport] does: for handlers that wrap
+// [Cloud.Handler].
+func InProcess(h http.Handler) http.RoundTripper { return inProcess{h} }
 
 // inProcess is an http.RoundTripper that calls a handler.
 type inProcess struct{ handler http.Handler }

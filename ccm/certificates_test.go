@@ -1,0 +1,142 @@
+package ccm_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
+)
+
+func (w *world) certificates() []*hcloud.Certificate {
+	w.t.Helper()
+	all, err := w.api.Certificate.All(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return all
+}
+
+func TestAManagedCertificateIsOrderedReusedReplacedAndRemoved(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "realistic", 1)
+	cloud := w.provider()
+	svc := newService("web", managed("example.org"), 443)
+	w.ensure(cloud, svc)
+	first := w.certificates()
+	if len(first) != 1 || first[0].Name != "web" || first[0].Labels[ccm.LabelServiceUID] != "uid-web" {
+		t.Fatalf("certificates: %+v", first)
+	}
+	if got := w.theLoadBalancer().Services[0].HTTP.Certificates; len(got) != 1 || got[0].ID != first[0].ID {
+		t.Errorf("the load balancer uses %v", got)
+	}
+
+	svc.Annotations[ccm.AnnotationPrefix+"http-sticky-sessions"] = "true"
+	w.ensure(w.provider(), svc)
+	if again := w.certificates(); len(again) != 1 || again[0].ID != first[0].ID {
+		t.Errorf("not reused: %+v", again)
+	}
+
+	annotate(svc, managed("www.example.org,example.org"))
+	w.ensure(cloud, svc)
+	second := w.certificates()
+	if len(second) != 1 || second[0].ID == first[0].ID || second[0].Name != "web" {
+		t.Errorf("after the domains changed: %+v", second)
+	}
+	if got := w.theLoadBalancer().Services[0].HTTP.Certificates; len(got) != 1 || got[0].ID != second[0].ID {
+		t.Errorf("the load balancer uses %v, want %d", got, second[0].ID)
+	}
+	w.remove(cloud, svc)
+	if left := w.certificates(); len(left) != 0 {
+		t.Errorf("left: %+v", left)
+	}
+}
+
+func TestAFailedIssuanceIsSaidAndTriedAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "realistic", 1)
+	cloud := w.provider()
+	svc := newService("web", managed("www.once-ca-dns-validation-failed.invalid"), 443)
+	lbs, _ := cloud.LoadBalancer()
+	if _, err := lbs.EnsureLoadBalancer(t.Context(), "", svc, w.nodes); err == nil || !strings.Contains(err.Error(), "ca_dns_validation_failed") {
+		t.Errorf("got %v", err)
+	}
+	if events := strings.Join(w.eventsSoFar(), "\n"); !strings.Contains(events, "Warning ManagedCertificate") || !strings.Contains(events, "ca_dns_validation_failed") {
+		t.Errorf("events: %s", events)
+	}
+	w.wire.take()
+	for range 5 { // impatient
+		w.clock.Step(10 * time.Second)
+		_, _ = lbs.EnsureLoadBalancer(t.Context(), "", svc, w.nodes)
+	}
+	if n := writes(w.wire.take()); len(n) != 0 {
+		t.Errorf("orders within a minute after a failure: %v", n)
+	}
+	w.clock.Step(5 * time.Minute)
+	w.ensure(cloud, svc)
+	if n := len(w.certificates()); n != 1 {
+		t.Errorf("%d certificates", n)
+	}
+}
+
+func TestUploadedCertificatesAreFoundByIDOrName(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	var ids []int64
+	for _, name := range []string{"first cert", "second"} {
+		cert, key := selfSigned(t, name)
+		result, _, err := w.api.Certificate.Create(t.Context(), hcloud.CertificateCreateOpts{Name: name, Certificate: cert, PrivateKey: key})
+		w.must(err)
+		ids = append(ids, result.ID)
+	}
+	cloud := w.provider()
+	svc := newService("web", map[string]string{"protocol": "https", "http-certificates": "first cert", "http-redirect-http": "true"}, 443)
+	w.ensure(cloud, svc)
+	used := func() (got []int64) {
+		for _, c := range w.theLoadBalancer().Services[0].HTTP.Certificates {
+			got = append(got, c.ID)
+		}
+		slices.Sort(got)
+		return got
+	}
+	if !slices.Equal(used(), ids[:1]) || !w.theLoadBalancer().Services[0].HTTP.RedirectHTTP {
+		t.Errorf("uses %v, want %v", used(), ids[:1])
+	}
+	annotate(svc, map[string]string{"http-certificates": " second , " + itoa(ids[0])})
+	w.clock.Step(time.Minute)
+	w.ensure(cloud, svc)
+	if !slices.Equal(used(), ids) {
+		t.Errorf("uses %v, want %v", used(), ids)
+	}
+	annotate(svc, map[string]string{"http-certificates": "nobody's"})
+	lbs, _ := cloud.LoadBalancer()
+	w.eventsSoFar()
+	if _, err := lbs.EnsureLoadBalancer(t.Context(), "", svc, w.nodes); err == nil {
+		t.Error("an unknown certificate was accepted")
+	}
+	if events := strings.Join(w.eventsSoFar(), "\n"); !strings.Contains(events, `Warning InvalidSettings load-balancer.hetzner.cloud/http-certificates: "nobody's" does not exist`) {
+		t.Errorf("events: %s", events)
+	}
+	w.remove(cloud, svc)
+	if n := len(w.certificates()); n != 2 {
+		t.Errorf("%d certificates are left of the two that a person uploaded", n)
+	}
+}
+
+func TestACertificateNameThatIsTakenIsSaid(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	cert, key := selfSigned(t, "x")
+	_, _, err := w.api.Certificate.Create(t.Context(), hcloud.CertificateCreateOpts{Name: "web", Certificate: cert, PrivateKey: key})
+	w.must(err)
+	lbs, _ := w.provider().LoadBalancer()
+	if _, err := lbs.EnsureLoadBalancer(t.Context(), "", newService("web", managed("example.org"), 443), w.nodes); err == nil || !strings.Contains(err.Error(), "http-managed-certificate-name") {
+		t.Errorf("got %v", err)
+	}
+	if n := writes(w.wire.take()); len(n) != 0 {
+		t.Errorf("writes: %v", n)
+	}
+}

@@ -1,0 +1,276 @@
+package ccm_test
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
+)
+
+// listers returns listers of these objects, as informers would fill them.
+func listers(objects ...runtime.Object) (corelisters.NodeLister, corelisters.ServiceLister) {
+	nodes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	services := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	for _, o := range objects {
+		switch o.(type) {
+		case *corev1.Node:
+			_ = nodes.Add(o)
+		case *corev1.Service:
+			_ = services.Add(o)
+		}
+	}
+	return corelisters.NewNodeLister(nodes), corelisters.NewServiceLister(services)
+}
+
+func (w *world) addRoute(destination, gateway string) {
+	w.t.Helper()
+	_, _, err := w.api.Network.AddRoute(w.t.Context(), w.network, hcloud.NetworkAddRouteOpts{
+		Route: hcloud.NetworkRoute{Destination: cidr(destination), Gateway: net.ParseIP(gateway)}})
+	w.must(err)
+}
+
+// resyncOf returns the comparison of a provider that knows the world's nodes (with pod ranges
+// 10.244.N.0/24) and these other objects.
+func (w *world) resyncOf(cloud *ccm.Cloud, others ...runtime.Object) (*ccm.Resync, *fake.Clientset) {
+	objects := others
+	for i, n := range w.nodes {
+		n.Spec.PodCIDRs = []string{"10.244." + itoa(int64(i+1)) + ".0/24"}
+		objects = append(objects, n)
+	}
+	kube := fake.NewClientset(objects...)
+	nodes, services := listers(objects...)
+	return ccm.NewResync(cloud, kube, nodes, services), kube
+}
+
+func TestListRoutesNamesNodesAndLeavesOutWhatIsForeign(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 2)
+	robot := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "robot"}, Spec: corev1.NodeSpec{ProviderID: "robot://1", PodCIDRs: []string{"10.244.7.0/24"}}}
+	w.nodes[1].Name = "renamed-in-kubernetes"
+	cloud := w.provider()
+	_, _ = w.resyncOf(cloud, robot)
+	w.addRoute("10.244.1.0/24", w.privateIP(0))
+	w.addRoute("10.244.2.0/24", w.privateIP(1))
+	w.addRoute("10.244.3.0/24", "10.0.99.99")  // stale
+	w.addRoute("10.244.7.0/24", "10.0.99.98")  // of a node of another provider
+	w.addRoute("192.168.0.0/16", "10.0.99.97") // outside
+	routes, _ := cloud.Routes()
+	got, err := routes.ListRoutes(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	type row struct {
+		node, destination string
+		blackhole         bool
+	}
+	var rows []row
+	for _, r := range got {
+		rows = append(rows, row{string(r.TargetNode), r.DestinationCIDR, r.Blackhole})
+	}
+	slices.SortFunc(rows, func(a, b row) int { return strings.Compare(a.destination, b.destination) })
+	want := []row{{"node-1", "10.244.1.0/24", false}, {"renamed-in-kubernetes", "10.244.2.0/24", false}, {"", "10.244.3.0/24", true}}
+	if !slices.Equal(rows, want) {
+		t.Errorf("got %v, want %v", rows, want)
+	}
+	if err := routes.CreateRoute(t.Context(), "", "", &cloudprovider.Route{TargetNode: "robot", DestinationCIDR: "10.244.7.0/24"}); err != nil {
+		t.Errorf("the route of another provider's node is not ours to make: %v", err)
+	}
+	if n := writes(w.wire.take()); len(n) != 0 {
+		t.Errorf("writes: %v", n)
+	}
+}
+
+func TestRoutesWiderThanTheClusterAreForeign(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	cloud := w.provider(func(c *ccm.Config) { c.ClusterCIDRs = prefixes("172.20.8.0/21") })
+	for _, destination := range []string{"172.20.0.0/16", "172.20.8.0/21"} {
+		w.addRoute(destination, "10.0.99.99")
+		routes, _ := cloud.Routes()
+		if got, err := routes.ListRoutes(t.Context(), ""); err != nil || len(got) != 0 {
+			t.Errorf("%s is listed: %v, %v", destination, got, err)
+		}
+		_, _, err := w.api.Network.DeleteRoute(t.Context(), w.network, hcloud.NetworkDeleteRouteOpts{
+			Route: hcloud.NetworkRoute{Destination: cidr(destination), Gateway: net.ParseIP("10.0.99.99")}})
+		w.must(err)
+	}
+}
+
+func TestCreatingManyRoutesReadsTheNetworkOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 5)
+	cloud := w.provider()
+	w.wire.take()
+	reconcileRoutes(t, w, cloud, true)
+	calls := w.wire.take()
+	if len(writes(calls)) != 5 || len(calls) > 5+3 {
+		t.Errorf("5 routes took %v", calls)
+	}
+}
+
+func TestALockedNetworkIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	for code, status := range map[string]int{"locked": http.StatusLocked, "conflict": http.StatusConflict} {
+		t.Run(code, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "realistic", 2)
+			refused := 0
+			w.wire.setIntercept(func(r *http.Request) *http.Response {
+				if r.Method == http.MethodPost && refused < 3 {
+					refused++
+					return apiError(status, code)
+				}
+				return nil
+			})
+			reconcileRoutes(t, w, w.provider(), true)
+			if refused != 3 || len(w.networkRoutes()) != 2 {
+				t.Errorf("refused %d times, routes %v", refused, w.networkRoutes())
+			}
+		})
+	}
+}
+
+func TestAServerOutsideTheNetworkCannotBeAGateway(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	server, _, err := w.api.Server.GetByName(t.Context(), "node-1")
+	w.must(err)
+	_, _, err = w.api.Server.DetachFromNetwork(t.Context(), server, hcloud.ServerDetachFromNetworkOpts{Network: w.network})
+	w.must(err)
+	routes, _ := w.provider().Routes()
+	create := func() error {
+		return routes.CreateRoute(t.Context(), "", "", &cloudprovider.Route{TargetNode: "node-1", DestinationCIDR: "10.244.1.0/24"})
+	}
+	if err := create(); err == nil || !strings.Contains(err.Error(), "not attached") || !strings.Contains(err.Error(), "HCLOUD_NETWORK") {
+		t.Errorf("got %v", err)
+	}
+	_, _, err = w.api.Server.AttachToNetwork(t.Context(), server, hcloud.ServerAttachToNetworkOpts{Network: w.network})
+	w.must(err)
+	if err := create(); err != nil {
+		t.Errorf("after it was attached: %v", err)
+	}
+}
+
+func TestTheResyncPutsRoutesRightAndClearsTheCondition(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 2)
+	w.nodes[0].Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue, Reason: "NoRouteCreated"}}
+	cloud := w.provider()
+	r, kube := w.resyncOf(cloud)
+	w.addRoute("10.244.1.0/24", "10.0.99.99")
+	w.addRoute("10.244.8.0/24", "10.0.99.98")
+	w.addRoute("192.168.0.0/16", "10.0.99.97")
+	if !r.Routes(t.Context()) {
+		t.Fatal("failed")
+	}
+	want := []string{"10.244.1.0/24 via " + w.privateIP(0), "10.244.2.0/24 via " + w.privateIP(1), "192.168.0.0/16 via 10.0.99.97"}
+	if got := w.networkRoutes(); !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	node, err := kube.CoreV1().Nodes().Get(t.Context(), "node-1", metav1.GetOptions{})
+	if err != nil || len(node.Status.Conditions) != 1 || node.Status.Conditions[0].Status != corev1.ConditionFalse || node.Status.Conditions[0].Reason != "RouteCreated" {
+		t.Errorf("%v, %+v", err, node.Status.Conditions)
+	}
+	w.wire.take()
+	if !r.Routes(t.Context()) {
+		t.Fatal("failed")
+	}
+	if calls := w.wire.take(); len(writes(calls)) != 0 || len(calls) > 2 {
+		t.Errorf("a resync without a difference took %v", calls)
+	}
+}
+
+func TestTheResyncPutsLoadBalancersRight(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 2)
+	cloud := w.provider()
+	svc := newService("web", map[string]string{"node-selector": "pool=web"}, 80)
+	w.nodes[0].Labels = map[string]string{"pool": "web"}
+	w.ensure(cloud, svc)
+	r, kube := w.resyncOf(cloud, svc)
+
+	w.wire.take()
+	r.LoadBalancers(t.Context())
+	if calls := w.wire.take(); len(writes(calls)) != 0 || len(calls) > 1 || len(kube.Actions()) != 0 {
+		t.Errorf("without a difference: %v, %v", calls, kube.Actions())
+	}
+
+	_, _, err := w.api.LoadBalancer.DeleteService(t.Context(), w.theLoadBalancer(), 80)
+	w.must(err)
+	w.nodes[1].Labels = map[string]string{"pool": "web"} // the service controller does not look at labels
+	r.LoadBalancers(t.Context())
+	if lb := w.theLoadBalancer(); !slices.Equal(listenPorts(lb), []int{80}) || len(targetIDs(lb)) != 2 {
+		t.Errorf("ports %v, targets %v", listenPorts(lb), targetIDs(lb))
+	}
+
+	_, _, err = w.api.LoadBalancer.DeleteWithResult(t.Context(), w.theLoadBalancer())
+	w.must(err)
+	r.LoadBalancers(t.Context())
+	updated, err := kube.CoreV1().Services("default").Get(t.Context(), "web", metav1.GetOptions{})
+	if err != nil || len(updated.Status.LoadBalancer.Ingress) == 0 || updated.Status.LoadBalancer.Ingress[0].IP != w.theLoadBalancer().PublicNet.IPv4.IP.String() {
+		t.Errorf("the Service shows %+v, %v", updated.Status.LoadBalancer, err)
+	}
+	if events := strings.Join(w.eventsSoFar(), "\n"); !strings.Contains(events, "Normal CloudLoadBalancerRepaired") {
+		t.Errorf("events: %s", events)
+	}
+}
+
+func TestTheResyncMakesNothingForAServiceThatIsBeingDeleted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	cloud := w.provider()
+	svc := newService("web", nil, 80)
+	w.ensure(cloud, svc)
+	r, _ := w.resyncOf(cloud, svc.DeepCopy()) // the lister has not heard of the deletion
+	w.remove(cloud, svc)
+	w.clock.Step(time.Minute)
+	r.LoadBalancers(t.Context())
+	if left := w.loadBalancers(); len(left) != 0 {
+		t.Errorf("made again: %v", left)
+	}
+}
+
+func TestRoutesNeedANetwork(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 0)
+	if _, ok := w.provider(func(c *ccm.Config) { c.Network = "" }).Routes(); ok {
+		t.Error("routes without a network")
+	}
+	cloud := w.provider(func(c *ccm.Config) { c.Network = "nowhere" })
+	if err := cloud.Check(context.Background()); err == nil || !strings.Contains(err.Error(), `HCLOUD_NETWORK="nowhere"`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestARouteToAServerYoungerThanTheCacheIsNotStale(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	cloud := w.provider(func(c *ccm.Config) { c.ServerCacheTTL = 24 * time.Hour })
+	routes, _ := cloud.Routes()
+	reconcileRoutes(t, w, cloud, true) // the list of servers is cached now
+	w.addServer("node-2")
+	w.addRoute("10.244.2.0/24", w.privateIP(1)) // by the leader before us, say
+	got, err := routes.ListRoutes(t.Context(), "")
+	if err != nil || len(got) != 2 {
+		t.Fatal(got, err)
+	}
+	for _, r := range got {
+		if r.Blackhole {
+			t.Errorf("%s would be deleted", r.Name)
+		}
+	}
+}

@@ -1,0 +1,267 @@
+package fakecloud_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+)
+
+// The benchmarks compare the API with a bare chi router that writes the same bytes ready-made to the
+// same routes. "handler" calls the handlers alone, "in process" goes through fakecloud's in-process
+// transport as Client does, "connection" through a TCP connection of the loopback interface.
+
+// bench is a cloud with servers and its baseline.
+type bench struct {
+	cloud    *fakecloud.Cloud
+	baseline http.Handler
+	paths    map[string]string // name → path
+}
+
+// request sends one API request to a cloud within the process.
+func request(b testing.TB, h http.Handler, method, path, body string) (int, []byte) {
+	b.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, apiRequest(b, method, path, body))
+	return w.Code, w.Body.Bytes()
+}
+
+func apiRequest(b testing.TB, method, path, body string) *http.Request {
+	b.Helper()
+	var reader io.Reader
+	if body != "" {
+		reader = bytes.NewReader([]byte(body))
+	}
+	r := httptest.NewRequestWithContext(b.Context(), method, "http://fakecloud.invalid"+path, reader)
+	r.Header.Set("Authorization", "Bearer "+fakecloud.DefaultToken)
+	r.Header.Set("User-Agent", "hcloud-go/2.52.0")
+	r.Header.Set("Accept", "application/json")
+	return r
+}
+
+func createServer(b testing.TB, c *fakecloud.Cloud, i int) {
+	b.Helper()
+	code, body := request(b, c.Handler(), "POST", "/v1/servers", serverBody(i))
+	if code != 201 {
+		b.Fatalf("create server %d: %d %s", i, code, body)
+	}
+}
+
+func serverBody(i int) string {
+	return `{"name": "server-` + strconv.Itoa(i) + `", "server_type": "cx23", "image": "ubuntu-24.04", "location": "fsn1", "labels": {"role": "web"}}`
+}
+
+// newBench returns a cloud with 100 servers and the baseline for its answers.
+func newBench(b *testing.B) *bench {
+	b.Helper()
+	// The limit that the binary has by default is on, and so large that it is never reached.
+	c := fakecloud.New(fakecloud.Options{RateLimit: 1_000_000_000})
+	b.Cleanup(c.Close)
+	for i := range 100 {
+		createServer(b, c, i)
+	}
+	p, _ := c.Core().Project(fakecloud.DefaultProject)
+	var id int64
+	for s := range p.View().Servers.All() {
+		id = s.ID
+		break
+	}
+	x := &bench{cloud: c, paths: map[string]string{
+		"GET one server":  "/v1/servers/" + strconv.FormatInt(id, 10),
+		"list 50 servers": "/v1/servers?per_page=50",
+	}}
+	mux := chi.NewRouter()
+	ready := func(path string) http.HandlerFunc {
+		code, body := request(b, c.Handler(), "GET", path, "")
+		if code != 200 {
+			b.Fatalf("%s: %d %s", path, code, body)
+		}
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+			_, _ = w.Write(body)
+		}
+	}
+	mux.Get("/v1/servers/{id}", ready(x.paths["GET one server"]))
+	mux.Get("/v1/servers", ready(x.paths["list 50 servers"]))
+	x.baseline = mux
+	return x
+}
+
+// discard is the cheapest possible http.ResponseWriter, so that what is measured is the handler.
+type discard struct {
+	header http.Header
+	n      int
+}
+
+func (d *discard) Header() http.Header { return d.header }
+func (d *discard) WriteHeader(int)     {}
+func (d *discard) Flush()              {}
+func (d *discard) reset()              { clear(d.header); d.n = 0 }
+func (d *discard) Write(b []byte) (int, error) {
+	d.n += len(b)
+	return len(b), nil
+}
+
+func (x *bench) sides() map[string]http.Handler {
+	return map[string]http.Handler{"fakecloud": x.cloud.Handler(), "baseline": x.baseline}
+}
+
+var sideNames = []string{"baseline", "fakecloud"}
+
+func BenchmarkReadHandler(b *testing.B) {
+	x := newBench(b)
+	for _, name := range []string{"GET one server", "list 50 servers"} {
+		for _, side := range sideNames {
+			b.Run(name+"/"+side, func(b *testing.B) {
+				h := x.sides()[side]
+				r := apiRequest(b, "GET", x.paths[name], "")
+				w := &discard{header: http.Header{}}
+				b.ReportAllocs()
+				for b.Loop() {
+					w.reset()
+					h.ServeHTTP(w, r)
+				}
+				if w.n < 500 {
+					b.Fatalf("only %d bytes were written", w.n)
+				}
+			})
+		}
+	}
+}
+
+func BenchmarkReadInProcess(b *testing.B) {
+	x := newBench(b)
+	for _, name := range []string{"GET one server", "list 50 servers"} {
+		for _, side := range sideNames {
+			b.Run(name+"/"+side, func(b *testing.B) {
+				client := &http.Client{Transport: fakecloud.InProcess(x.sides()[side])}
+				b.ReportAllocs()
+				for b.Loop() {
+					fetch(b, client, "http://fakecloud.invalid"+x.paths[name])
+				}
+			})
+		}
+	}
+}
+
+func BenchmarkReadConnection(b *testing.B) {
+	x := newBench(b)
+	for _, name := range []string{"GET one server", "list 50 servers"} {
+		for _, side := range sideNames {
+			b.Run(name+"/"+side, func(b *testing.B) {
+				s := httptest.NewServer(x.sides()[side])
+				defer s.Close()
+				b.ReportAllocs()
+				for b.Loop() {
+					fetch(b, s.Client(), s.URL+x.paths[name])
+				}
+			})
+		}
+	}
+}
+
+func fetch(b *testing.B, client *http.Client, url string) {
+	r, err := http.NewRequestWithContext(b.Context(), "GET", url, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+fakecloud.DefaultToken)
+	resp, err := client.Do(r)
+	if err != nil {
+		b.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, resp.Body)
+	_ = resp.Body.Close()
+	if resp.StatusCode != 200 {
+		b.Fatal(resp.Status)
+	}
+}
+
+// crowd returns a cloud with n servers; it is made once for all benchmarks.
+var crowd = sync.OnceValue(func() map[int]*fakecloud.Cloud {
+	clouds := map[int]*fakecloud.Cloud{}
+	for _, n := range []int{100, 100_000} {
+		c := fakecloud.New(fakecloud.Options{})
+		for i := range n {
+			w := httptest.NewRecorder()
+			r := httptest.NewRequest("POST", "/v1/servers", bytes.NewReader([]byte(serverBody(i))))
+			r.Header.Set("Authorization", "Bearer "+fakecloud.DefaultToken)
+			c.Handler().ServeHTTP(w, r)
+			if w.Code != 201 {
+				panic(fmt.Sprintf("create server %d: %d %s", i, w.Code, w.Body))
+			}
+		}
+		clouds[n] = c
+	}
+	return clouds
+})
+
+// BenchmarkListPageOne has to cost about the same with 100 and with 100,000 servers.
+func BenchmarkListPageOne(b *testing.B) {
+	for _, n := range []int{100, 100_000} {
+		for _, query := range []string{"", "?sort=name", "?name=server-77"} {
+			b.Run(fmt.Sprintf("%d servers%s", n, query), func(b *testing.B) {
+				c := crowd()[n]
+				r := apiRequest(b, "GET", "/v1/servers"+query, "")
+				w := &discard{header: http.Header{}}
+				b.ReportAllocs()
+				for b.Loop() {
+					w.reset()
+					c.Handler().ServeHTTP(w, r)
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkCreateServers creates servers in a cloud that already has some.
+func BenchmarkCreateServers(b *testing.B) {
+	for _, existing := range []int{0, 10_000} {
+		b.Run(fmt.Sprintf("after %d", existing), func(b *testing.B) {
+			c := fakecloud.New(fakecloud.Options{})
+			defer c.Close()
+			for i := range existing {
+				createServer(b, c, i)
+			}
+			i := existing
+			b.ReportAllocs()
+			for b.Loop() {
+				createServer(b, c, i)
+				i++
+			}
+		})
+	}
+}
+
+// BenchmarkHeapPerServer reports the bytes of heap that a server costs, with its primary IPs, its
+// actions and the encoded form of all that.
+func BenchmarkHeapPerServer(b *testing.B) {
+	const n = 10_000
+	for b.Loop() {
+		c := fakecloud.New(fakecloud.Options{JournalSize: 1})
+		before := heap()
+		for i := range n {
+			createServer(b, c, i)
+		}
+		b.ReportMetric(float64(heap()-before)/n, "heap-B/server")
+		c.Close()
+	}
+}
+
+func heap() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+)
+
+// envPrefix begins the names of the variables that set flags: FAKECLOUD_RATE_LIMIT is --rate-limit.
+const envPrefix = "FAKECLOUD_"
+
+// off switches a listener off.
+const off = "off"
+
+// settings are the flags.
+type settings struct {
+	listen, control string
+	actions         string
+	rateLimit       int
+	apiDate         string
+	tokens          []string
+	seed            string
+	speed           float64
+	logFormat       string
+	logLevel        slog.Level
+	tls             bool
+	tlsCert, tlsKey string
+	tlsCAOut        string
+}
+
+// newCommand returns the program. lookup and environ are os.LookupEnv and os.Environ.
+func newCommand(lookup func(string) (string, bool), environ []string) *cobra.Command {
+	var s settings
+	cmd := &cobra.Command{
+		Use:   "fakecloud",
+		Short: "A simulated Hetzner Cloud with a local API",
+		Long: `A simulated Hetzner Cloud with a local API.
+
+It prints the lines to paste into a shell, then serves until it gets SIGINT or SIGTERM. Each flag can also
+be set by a variable: FAKECLOUD_RATE_LIMIT is --rate-limit. The control API (GET / on its address lists
+what it can do) has no authentication: keep it on a loopback address.`,
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Version:       version(),
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			return fromEnvironment(cmd.Flags(), lookup)
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			log, err := s.logger(cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			warnUnknown(log, cmd, environ)
+			return serve(cmd.Context(), &s, cmd.OutOrStdout(), log)
+		},
+	}
+	cmd.CompletionOptions.HiddenDefaultCmd = true
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&s.listen, "listen", "127.0.0.1:8080", "address of the API, `host:port`; port 0 is any free one")
+	f.StringVar(&s.control, "control", "127.0.0.1:8081", "address of the control API, `host:port`, or off")
+	f.StringVar(&s.actions, "actions", "realistic", "how long actions take: instant, realistic, or a `duration` such as 250ms")
+	f.IntVar(&s.rateLimit, "rate-limit", fakecloud.RealRateLimit, "requests per hour and project; 0 is no limit")
+	f.StringVar(&s.apiDate, "api-date", "", "`day` such as 2026-06-01: show the API as it was then")
+	f.StringArrayVar(&s.tokens, "token", nil, "`[project=]token[:ro]` that is valid; may be repeated, :ro makes it read-only (in the variable: separated by commas)")
+	f.StringVar(&s.seed, "seed", "", "YAML `file` with what exists at the start")
+	f.Float64Var(&s.speed, "speed", 1, "how fast the cloud's clock runs: 60 makes a minute pass in a second, 0 stops it")
+	f.StringVar(&s.logFormat, "log-format", "text", "text or json, on stderr")
+	f.TextVar(&s.logLevel, "log-level", slog.LevelInfo, "`level`: debug (every request), info, warn or error")
+	f.BoolVar(&s.tls, "tls", false, "serve the API over HTTPS with a self-signed certificate")
+	f.StringVar(&s.tlsCAOut, "tls-ca-out", "", "`file` to write that certificate to, so that clients can trust it")
+	f.StringVar(&s.tlsCert, "tls-cert", "", "serve the API over HTTPS with the certificate in this `file`")
+	f.StringVar(&s.tlsKey, "tls-key", "", "`file` with the certificate's key")
+	cmd.AddCommand(newHealthCommand())
+	return cmd
+}
+
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	v := info.Main.Version
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && len(s.Value) >= 12 && (v == "" || v == "(devel)") {
+			v = s.Value[:12]
+		}
+	}
+	return v
+}
+
+// envName returns the variable of a flag.
+func envName(flag string) string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// fromEnvironment sets the flags that were not given from their variables. An empty variable is
+// none.
+func fromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
+	var errs []error
+	flags.VisitAll(func(f *pflag.Flag) {
+		v, ok := lookup(envName(f.Name))
+		if !ok || v == "" || f.Changed || f.Name == "help" || f.Name == "version" {
+			return
+		}
+		values := []string{v}
+		if f.Value.Type() == "stringArray" {
+			values = strings.FieldsFunc(v, func(r rune) bool { return r == ',' || r == ' ' })
+		}
+		for _, v := range values {
+			if err := flags.Set(f.Name, v); err != nil {
+				errs = append(errs, fmt.Errorf("variable %s=%q: %w", envName(f.Name), v, err))
+			}
+		}
+	})
+	return errors.Join(errs...)
+}
+
+// warnUnknown tells of variables that look like settings and are none, except those that Kubernetes makes
+// for a Service of the name fakecloud.
+func warnUnknown(log *slog.Logger, cmd *cobra.Command, environ []string) {
+	known := map[string]bool{}
+	for _, c := range append([]*cobra.Command{cmd}, cmd.Commands()...) {
+		c.Flags().VisitAll(func(f *pflag.Flag) { known[envName(f.Name)] = true })
+	}
+	for _, e := range environ {
+		name, _, _ := strings.Cut(e, "=")
+		if !strings.HasPrefix(name, envPrefix) || known[name] ||
+			strings.HasPrefix(name, envPrefix+"PORT") || strings.HasPrefix(name, envPrefix+"SERVICE_") {
+			continue
+		}
+		log.Warn("variable is not a setting", "name", name, "see", "fakecloud --help")
+	}
+}
+
+// token is one --token.
+type token struct {
+	project, text string
+	readOnly      bool
+}
+
+// defaultProject is the name of the project that every cloud begins with.
+const defaultProject = "default"
+
+func (s *settings) parseTokens() ([]token, error) {
+	var out []token
+	for _, v := range s.tokens {
+		t := token{project: defaultProject, text: v}
+		if project, rest, ok := strings.Cut(v, "="); ok {
+			t.project, t.text = project, rest
+		}
+		t.text, t.readOnly = strings.CutSuffix(t.text, ":ro")
+		if t.project == "" || t.text == "" {
+			return nil, fmt.Errorf("--token %q: want [project=]token[:ro]", v)
+		}
+		if slices.ContainsFunc(out, func(o token) bool { return o.text == t.text }) {
+			return nil, fmt.Errorf("--token %q: the token is there twice", v)
+		}
+		out = append(out, t)
+	}
+	return out, nil
+}

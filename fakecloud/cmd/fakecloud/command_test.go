@@ -1,0 +1,350 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+)
+
+// TestMain lets a test run this program as a process of its own.
+func TestMain(m *testing.M) {
+	if os.Getenv("TEST_RUN_FAKECLOUD") != "" {
+		main()
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// lockedBuffer is a buffer that may be written and read at the same time.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// running is a program that runs within the test.
+type running struct {
+	endpoint, token, control string
+	logs                     *lockedBuffer
+	lines                    []string
+	stop                     func() error
+}
+
+// environment is a lookup function.
+type environment map[string]string
+
+func (e environment) lookup(name string) (string, bool) {
+	v, ok := e[name]
+	return v, ok
+}
+
+func (e environment) list() []string {
+	var out []string
+	for k, v := range e {
+		out = append(out, k+"="+v)
+	}
+	return out
+}
+
+var exports = regexp.MustCompile(`^export HCLOUD_ENDPOINT=(\S+) HCLOUD_TOKEN=(\S+)$`)
+
+// start runs the program until it has said where it listens. Its ports are free ones unless args say
+// otherwise.
+func start(t *testing.T, env environment, args ...string) running {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	r, w := io.Pipe()
+	p := running{logs: &lockedBuffer{}}
+	cmd := newCommand(env.lookup, env.list())
+	cmd.SetArgs(append([]string{"--listen", "127.0.0.1:0", "--control", "127.0.0.1:0"}, args...))
+	cmd.SetOut(w)
+	cmd.SetErr(p.logs)
+	ended := make(chan error, 1)
+	go func() {
+		err := cmd.ExecuteContext(ctx)
+		_ = w.Close()
+		ended <- err
+	}()
+	p.stop = sync.OnceValue(func() error {
+		cancel()
+		return <-ended
+	})
+	t.Cleanup(func() { _ = p.stop() })
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		p.lines = append(p.lines, lines.Text())
+		if m := exports.FindStringSubmatch(lines.Text()); m != nil {
+			p.endpoint, p.token = m[1], m[2]
+		}
+		if _, url, ok := strings.Cut(lines.Text(), "# control API: curl "); ok {
+			p.control = url
+			break // the last line
+		}
+	}
+	go func() { _, _ = io.Copy(io.Discard, r) }()
+	if p.endpoint == "" {
+		t.Fatalf("ended before it listened: %v\n%s", p.stop(), p.logs)
+	}
+	return p
+}
+
+func (p running) client(opts ...hcloud.ClientOption) *hcloud.Client {
+	return hcloud.NewClient(append([]hcloud.ClientOption{hcloud.WithEndpoint(p.endpoint), hcloud.WithToken(p.token)}, opts...)...)
+}
+
+func get(t *testing.T, url string) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestThePrintedLinesAreAllThatAClientNeeds(t *testing.T) {
+	t.Parallel()
+	p := start(t, nil)
+	types, err := p.client().ServerType.All(t.Context())
+	if err != nil || len(types) == 0 {
+		t.Errorf("%v, %v", types, err)
+	}
+	if p.token != fakecloud.DefaultToken {
+		t.Errorf("token %q", p.token)
+	}
+	for path, say := range map[string]string{"/profile": "realistic", "/rate_limit": "3600", "/clock": `"speed": 1`} {
+		if body := get(t, p.control+path); !strings.Contains(body, say) {
+			t.Errorf("%s: %s, want %s", path, body, say)
+		}
+	}
+	if err := p.stop(); err != nil {
+		t.Error(err)
+	}
+	if logs := p.logs.String(); !strings.Contains(logs, "msg=serving") || !strings.Contains(logs, "msg=stopped") || strings.Contains(logs, "WARN") {
+		t.Errorf("%s", logs)
+	}
+}
+
+func TestFlagsWinOverVariablesAndTheseOverDefaults(t *testing.T) {
+	t.Parallel()
+	p := start(t, environment{
+		"FAKECLOUD_ACTIONS": "5s", "FAKECLOUD_RATE_LIMIT": "77", "FAKECLOUD_SPEED": "", "FAKECLOUD_TOKEN": "one,staging=two",
+		"FAKECLOUD_RATELIMIT": "1", "FAKECLOUD_SERVICE_HOST": "10.0.0.1", "FAKECLOUD_PORT": "tcp://10.0.0.1:80", "FAKECLOUD_LOG_FORMAT": "json",
+	}, "--actions", "250ms")
+	for path, say := range map[string]string{"/profile": "250ms", "/rate_limit": "77", "/projects": "staging"} {
+		if body := get(t, p.control+path); !strings.Contains(body, say) {
+			t.Errorf("%s: %s, want %s", path, body, say)
+		}
+	}
+	if p.token != "one" {
+		t.Errorf("token %q", p.token)
+	}
+	logs := p.logs.String()
+	if !strings.Contains(logs, `"name":"FAKECLOUD_RATELIMIT"`) || strings.Count(logs, "is not a setting") != 1 {
+		t.Errorf("%s", logs)
+	}
+}
+
+func TestTokensBelongToProjectsAndMayBeReadOnly(t *testing.T) {
+	t.Parallel()
+	p := start(t, nil, "--token", "reader:ro", "--token", "writer", "--token", "staging=other", "--token", "watched=spy:ro")
+	if p.token != "writer" {
+		t.Errorf("the first token that may write is not printed, but %q", p.token)
+	}
+	create := func(token string) error {
+		_, _, err := p.client(hcloud.WithToken(token)).PlacementGroup.Create(t.Context(), hcloud.PlacementGroupCreateOpts{Name: "x", Type: hcloud.PlacementGroupTypeSpread})
+		return err
+	}
+	if err := create("writer"); err != nil {
+		t.Error(err)
+	}
+	for _, token := range []string{"reader", "spy"} {
+		if err := create(token); !hcloud.IsError(err, hcloud.ErrorCodeForbidden) {
+			t.Errorf("%s: %v", token, err)
+		}
+	}
+	for token, want := range map[string]int{"reader": 1, "other": 0, "spy": 0} {
+		if groups, err := p.client(hcloud.WithToken(token)).PlacementGroup.All(t.Context()); err != nil || len(groups) != want {
+			t.Errorf("%s sees %v, %v", token, groups, err)
+		}
+	}
+}
+
+func TestASeededCloudLooksUnused(t *testing.T) {
+	t.Parallel()
+	p := start(t, nil, "--seed", "../../testdata/seed.yaml", "--rate-limit", "100", "--actions", "1h", "--log-level", "debug")
+	servers, resp, err := p.client().Server.List(t.Context(), hcloud.ServerListOpts{})
+	if err != nil || len(servers) != 3 {
+		t.Fatalf("%v, %v", servers, err)
+	}
+	if left := resp.Header.Get("RateLimit-Remaining"); left != "99" {
+		t.Errorf("%s requests left", left)
+	}
+	if body := get(t, p.control+"/journal/count?client=fakecloud-seed"); !strings.Contains(body, `"count": 0`) {
+		t.Errorf("%s", body)
+	}
+	if body := get(t, p.control+"/profile"); !strings.Contains(body, "1h") {
+		t.Errorf("%s", body)
+	}
+}
+
+func TestHTTPSWithACertificateOfItsOwn(t *testing.T) {
+	t.Parallel()
+	ca := filepath.Join(t.TempDir(), "ca file.pem")
+	p := start(t, nil, "--tls", "--tls-ca-out", ca)
+	pem, err := os.ReadFile(ca)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(pem)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
+	t.Cleanup(transport.CloseIdleConnections)
+	client := p.client(hcloud.WithHTTPClient(&http.Client{Transport: transport}))
+	if _, err := client.Location.All(t.Context()); err != nil || !strings.HasPrefix(p.endpoint, "https://") {
+		t.Errorf("%s: %v", p.endpoint, err)
+	}
+	if want := "export SSL_CERT_FILE='" + ca + "'"; p.lines[1] != want {
+		t.Errorf("%q, want %q", p.lines[1], want)
+	}
+}
+
+func TestWrongSettingsAreExplained(t *testing.T) {
+	t.Parallel()
+	busy := start(t, nil)
+	taken := strings.TrimSuffix(strings.TrimPrefix(busy.endpoint, "http://"), "/v1")
+	for say, tc := range map[string]struct {
+		env  environment
+		args []string
+	}{
+		"--listen: listen on " + taken + ": another program uses that port":           {nil, []string{"--listen", taken}},
+		"--control: listen on " + taken + ": another program uses that port":          {nil, []string{"--listen", "127.0.0.1:0", "--control", taken}},
+		"want instant, realistic or a duration":                                       {nil, []string{"--actions", "fast"}},
+		"rate limit -1":                                                               {nil, []string{"--rate-limit", "-1"}},
+		"want a day":                                                                  {nil, []string{"--api-date", "June"}},
+		"--speed: clock speed -1":                                                     {nil, []string{"--speed", "-1"}},
+		`--token "a=": want [project=]token[:ro]`:                                     {nil, []string{"--token", "a="}},
+		"is there twice":                                                              {nil, []string{"--token", "x", "--token", "b=x"}},
+		"--seed: seed: open":                                                          {nil, []string{"--seed", "nowhere.yaml"}},
+		`--log-format "xml": want text or json`:                                       {nil, []string{"--log-format", "xml"}},
+		"--tls-cert and --tls-key belong together":                                    {nil, []string{"--control", off, "--tls-cert", "x"}},
+		"--tls-cert and --tls-key: open":                                              {nil, []string{"--control", off, "--tls-cert", "x", "--tls-key", "y"}},
+		"unknown flag: --port":                                                        {nil, []string{"--port", "1"}},
+		`unknown command "start"`:                                                     {nil, []string{"start"}},
+		`variable FAKECLOUD_RATE_LIMIT="many"`:                                        {environment{"FAKECLOUD_RATE_LIMIT": "many"}, nil},
+		"health: the control API is off":                                              {environment{"FAKECLOUD_CONTROL": off}, []string{"health"}},
+		"health: --control: address 8081: missing port in address":                    {nil, []string{"health", "--control", "8081"}},
+		"health: Get \"http://" + strings.Replace(taken, "127.0.0.1", "127.0.0.2", 1): {nil, []string{"health", "--control", strings.Replace(taken, "127.0.0.1", "127.0.0.2", 1)}},
+		"health: not ready":                                                           {nil, []string{"health", "--control", taken}},
+	} {
+		cmd := newCommand(tc.env.lookup, nil)
+		cmd.SetArgs(tc.args)
+		if tc.args == nil {
+			cmd.SetArgs([]string{})
+		}
+		cmd.SetOut(io.Discard)
+		cmd.SetErr(io.Discard)
+		if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), say) {
+			t.Errorf("%v: %v, want %q", tc.args, err, say)
+		}
+	}
+}
+
+func TestHealthAsksTheControlAPI(t *testing.T) {
+	t.Parallel()
+	p := start(t, nil)
+	cmd := newCommand(environment{"FAKECLOUD_CONTROL": strings.Replace(p.control, "http://127.0.0.1", "", 1)}.lookup, nil)
+	cmd.SetArgs([]string{"health"})
+	var out bytes.Buffer
+	cmd.SetOut(&out)
+	if err := cmd.ExecuteContext(t.Context()); err != nil || out.String() != "ready\n" {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+}
+
+func TestAddressesThatOthersReachAreWarnedOf(t *testing.T) {
+	t.Parallel()
+	p := start(t, nil, "--listen", "0.0.0.0:0", "--control", ":0")
+	if logs := p.logs.String(); strings.Count(logs, "level=WARN") != 2 {
+		t.Errorf("%s", logs)
+	}
+	if !strings.HasPrefix(p.endpoint, "http://127.0.0.1:") {
+		t.Errorf("endpoint %s is not one to connect to", p.endpoint)
+	}
+}
+
+func TestASignalStopsTheProcessCleanly(t *testing.T) {
+	t.Parallel()
+	for _, sig := range []os.Signal{syscall.SIGTERM, os.Interrupt} {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0")
+		cmd.Env = append(os.Environ(), "TEST_RUN_FAKECLOUD=1")
+		var logs lockedBuffer
+		cmd.Stderr = &logs
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(out)
+		for lines.Scan() && !strings.HasPrefix(lines.Text(), "# control") {
+			continue
+		}
+		if err := cmd.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, out)
+		if err := cmd.Wait(); err != nil || !strings.Contains(logs.String(), "msg=stopped") {
+			t.Errorf("%v: %v\n%s", sig, err, logs.String())
+		}
+	}
+}
+
+func TestQuoteIsForShells(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{"abc/1.pem": "abc/1.pem", "a b": "'a b'", "it's": `'it'\''s'`, "$(x)": "'$(x)'"} {
+		if got := quote(in); got != want {
+			t.Errorf("%s: %s, want %s", in, got, want)
+		}
+		if out, err := exec.CommandContext(t.Context(), "sh", "-c", fmt.Sprintf("printf %%s %s", quote(in))).Output(); err != nil || string(out) != in {
+			t.Errorf("the shell reads %q, %v", out, err)
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// healthTimeout is how long the check waits for an answer.
+const healthTimeout = 3 * time.Second
+
+// newHealthCommand returns the command that a container's health check runs, as an image that is made
+// from scratch has no curl.
+func newHealthCommand() *cobra.Command {
+	var control string
+	cmd := &cobra.Command{
+		Use:   "health",
+		Short: "Exit with 0 if the fakecloud whose control API is at --control is ready, with 1 if not",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkHealth(cmd.Context(), control); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), "ready")
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&control, "control", "127.0.0.1:8081", "address of the control API, `host:port`")
+	return cmd
+}
+
+func checkHealth(ctx context.Context, control string) error {
+	if control == off {
+		return errors.New("health: the control API is off, so that nobody can be asked; set --control")
+	}
+	host, port, err := net.SplitHostPort(control)
+	if err != nil {
+		return fmt.Errorf("health: --control: %w", err)
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(host, port)+"/ready", nil)
+	if err != nil {
+		return fmt.Errorf("health: %w", err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return fmt.Errorf("health: %w", err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
+		return fmt.Errorf("health: not ready: %s", text)
+	}
+	return nil
+}

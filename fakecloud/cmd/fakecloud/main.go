@@ -1,0 +1,26 @@
+// Command fakecloud runs a simulated Hetzner Cloud.
+//
+//	go run ./fakecloud/cmd/fakecloud
+//
+// It prints the lines to paste into a shell, so that hcloud, Terraform or a controller use it, and
+// runs until it gets SIGINT or SIGTERM. A second signal ends it at once.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // the next signal has its usual effect
+	err := newCommand(os.LookupEnv, os.Environ()).ExecuteContext(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "fakecloud:", err)
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+)
+
+// stopTimeout is how long requests under way may take when the program is told to stop, in the
+// machine's time: whoever stops it waits in that, too. Docker kills after 10 s.
+const stopTimeout = 8 * time.Second
+
+func (s *settings) logger(w io.Writer) (*slog.Logger, error) {
+	o := &slog.HandlerOptions{Level: s.logLevel}
+	switch s.logFormat {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, o)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, o)), nil
+	}
+	return nil, fmt.Errorf("--log-format %q: want text or json", s.logFormat)
+}
+
+// serve runs the cloud until the context is done.
+func serve(ctx context.Context, s *settings, out io.Writer, log *slog.Logger) error {
+	cloud, secret, err := s.open()
+	if err != nil {
+		return err
+	}
+	defer cloud.Close()
+	if s.seed != "" {
+		if err := s.plant(ctx, cloud, log); err != nil {
+			return err
+		}
+	}
+	if err := cloud.SetSpeed(s.speed); err != nil {
+		return fmt.Errorf("--speed: %w", err)
+	}
+	var controlURL string
+	if s.control != off {
+		if controlURL, err = cloud.StartControl(ctx, s.control); err != nil {
+			return fmt.Errorf("--control: %w", err)
+		}
+		warnExposed(log, s.control, "the control API has no authentication and is reachable from other machines", "--control")
+	}
+	// A data plane would start here: before clients can create what it has to serve, and after the seed,
+	// which is its snapshot. It works from cloud.Core()'s events.
+
+	endpoint, ca, err := s.startAPI(ctx, cloud)
+	if err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	if secret == fakecloud.DefaultToken {
+		warnExposed(log, s.listen, "the API is reachable from other machines with the token that everybody knows", "--token")
+	}
+	announce(out, endpoint, secret, controlURL, ca)
+	log.Info("serving", "endpoint", endpoint, "control", controlURL, "actions", s.actions, "rate_limit", s.rateLimit)
+	if log.Enabled(ctx, slog.LevelDebug) {
+		go logRequests(ctx, cloud, log)
+	}
+	<-ctx.Done()
+	log.Info("stopping: waiting for requests under way", "timeout", stopTimeout)
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	if err := cloud.Shutdown(end); err != nil {
+		log.Warn("requests were cut off", "error", err)
+	}
+	log.Info("stopped")
+	return nil
+}
+
+// open makes the cloud of the settings, without listeners, and returns a token of its first project.
+func (s *settings) open() (*fakecloud.Cloud, string, error) {
+	tokens, err := s.parseTokens()
+	if err != nil {
+		return nil, "", err
+	}
+	o := fakecloud.Options{Actions: s.actions, RateLimit: s.rateLimit, APIDate: s.apiDate}
+	for _, t := range tokens {
+		if t.project == defaultProject && !t.readOnly {
+			o.Tokens = append(o.Tokens, t.text)
+		}
+	}
+	cloud, err := fakecloud.Open(o)
+	if err != nil {
+		return nil, "", err
+	}
+	projects := map[string]int64{defaultProject: fakecloud.DefaultProject}
+	for _, t := range tokens {
+		id, ok := projects[t.project]
+		if !ok {
+			// The token is the first of its project, even if it may only read.
+			if id, _, err = cloud.AddProject(t.project, t.text); err != nil {
+				break
+			}
+			projects[t.project] = id
+		}
+		if _, err = cloud.AddToken(id, t.text, t.readOnly); err != nil {
+			break
+		}
+	}
+	if err != nil {
+		cloud.Close()
+		return nil, "", fmt.Errorf("--token: %w", err)
+	}
+	return cloud, cloud.Token(), nil
+}
+
+// plant creates the seed before clients come: actions end at once, and neither journal nor rate
+// limit show that it happened.
+func (s *settings) plant(ctx context.Context, cloud *fakecloud.Cloud, log *slog.Logger) error {
+	if err := errors.Join(cloud.SetProfile("instant"), cloud.SetRateLimit(0)); err != nil {
+		return err
+	}
+	n, err := cloud.SeedFile(ctx, s.seed)
+	if err != nil {
+		return fmt.Errorf("--seed: %w", err)
+	}
+	cloud.Reset(fakecloud.KeepResources)
+	log.Info("seeded", "file", s.seed, "resources", n)
+	return errors.Join(cloud.SetProfile(s.actions), cloud.SetRateLimit(s.rateLimit))
+}
+
+// startAPI listens for clients. ca is the file with the certificate that they have to trust, if
+// there is one.
+func (s *settings) startAPI(ctx context.Context, cloud *fakecloud.Cloud) (endpoint, ca string, err error) {
+	var cert tls.Certificate
+	switch {
+	case s.tlsCert != "" && s.tlsKey != "":
+		if cert, err = tls.LoadX509KeyPair(s.tlsCert, s.tlsKey); err != nil {
+			return "", "", fmt.Errorf("--tls-cert and --tls-key: %w", err)
+		}
+	case s.tlsCert != "" || s.tlsKey != "":
+		return "", "", errors.New("--tls-cert and --tls-key belong together")
+	case s.tls:
+		if cert, err = selfSigned(s.listen, s.tlsCAOut); err != nil {
+			return "", "", err
+		}
+		ca = s.tlsCAOut
+	default:
+		endpoint, err = cloud.Start(ctx, s.listen)
+		return endpoint, "", err
+	}
+	endpoint, err = cloud.StartTLS(ctx, s.listen, &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12})
+	return endpoint, ca, err
+}
+
+// announce prints what to paste into a shell.
+func announce(out io.Writer, endpoint, secret, controlURL, ca string) {
+	fmt.Fprintf(out, "export HCLOUD_ENDPOINT=%s HCLOUD_TOKEN=%s\n", endpoint, quote(secret))
+	if ca != "" {
+		fmt.Fprintf(out, "export SSL_CERT_FILE=%s\n", quote(ca))
+	}
+	if controlURL != "" {
+		fmt.Fprintf(out, "# control API: curl %s\n", controlURL)
+	}
+}
+
+// quote makes a shell take a text as it is.
+func quote(s string) string {
+	if !strings.ContainsFunc(s, func(r rune) bool {
+		return !strings.ContainsRune("/._-+=:,@%", r) && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+	}) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// warnExposed warns of an address that is not a loopback one.
+func warnExposed(log *slog.Logger, address, message, flag string) {
+	host, _, _ := net.SplitHostPort(address)
+	ip, err := netip.ParseAddr(host)
+	if host == "localhost" || err == nil && ip.IsLoopback() {
+		return
+	}
+	log.Warn(message, "address", address, "see", flag)
+}
+
+// logRequests logs what the journal gets.
+func logRequests(ctx context.Context, cloud *fakecloud.Cloud, log *slog.Logger) {
+	var f fakecloud.RequestFilter
+	for {
+		requests, err := cloud.Journal().Await(ctx, f, 1)
+		if err != nil {
+			return
+		}
+		for _, r := range requests {
+			log.Debug("request", "method", r.Method, "path", r.Path, "query", r.Query, "status", r.Status, "code", r.ErrorCode,
+				"fault", r.Fault, "duration", r.Duration, "client", r.Client, "correlation_id", r.CorrelationID)
+			f.Since = r.Seq
+		}
+	}
+}

@@ -1,0 +1,106 @@
+// Command image builds a container image FROM scratch that holds one static Go program, as a file for
+// `docker load`, `podman load` or `kind load image-archive`. It needs neither a container engine nor
+// a registry, and makes the same file of the same source, for any architecture that Go knows.
+//
+//	go run ./scripts/image -package ./fakecloud/cmd/fakecloud -tag fakecloud:dev -o fakecloud.tar
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// list is a flag that may be repeated.
+type list []string
+
+func (l *list) String() string     { return strings.Join(*l, " ") }
+func (l *list) Set(s string) error { *l = append(*l, s); return nil }
+
+func main() {
+	var im image
+	var pkg, out, tag string
+	var labels list
+	flag.StringVar(&pkg, "package", "", "main `package` to build")
+	flag.StringVar(&tag, "tag", "", "`name:tag` of the image")
+	flag.StringVar(&out, "o", "", "`file` to write")
+	flag.StringVar(&im.arch, "arch", runtime.GOARCH, "architecture, as `GOARCH`")
+	flag.Var((*list)(&im.env), "env", "`NAME=value` in the image's environment; may be repeated")
+	flag.Var((*list)(&im.ports), "expose", "`port` that the program listens on; may be repeated")
+	flag.Var(&labels, "label", "`name=value`; may be repeated")
+	flag.StringVar(&im.health, "health", "", "the program's `argument` for a health check")
+	flag.Parse()
+	err := func() error {
+		if pkg == "" || tag == "" || out == "" || flag.NArg() > 0 {
+			return errors.New("usage: image -package ./path/to/main -tag name:tag -o file.tar [flags]; -h lists them")
+		}
+		im.tag = tag
+		im.labels = map[string]string{}
+		for _, l := range labels {
+			k, v, ok := strings.Cut(l, "=")
+			if !ok {
+				return fmt.Errorf("-label %q: want name=value", l)
+			}
+			im.labels[k] = v
+		}
+		return run(pkg, out, &im)
+	}()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "image:", err)
+		os.Exit(1)
+	}
+}
+
+// run builds the program and writes the image.
+func run(pkg, out string, im *image) error {
+	dir, err := os.MkdirTemp("", "image-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	binary := filepath.Join(dir, "program")
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary, pkg)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+im.arch)
+	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("go build %s: %w", pkg, err)
+	}
+	if im.program, err = os.ReadFile(binary); err != nil {
+		return err
+	}
+	im.name = path.Base(filepath.ToSlash(pkg))
+	im.created = created()
+	// A file beside the result, renamed when it is whole.
+	f, err := os.CreateTemp(filepath.Dir(out), ".image-*")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(f.Name()) }()
+	if err := errors.Join(im.write(f), f.Chmod(0o644), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), out)
+}
+
+// created returns the time of the source: that of SOURCE_DATE_EPOCH or of the last commit.
+func created() time.Time {
+	text := os.Getenv("SOURCE_DATE_EPOCH")
+	if text == "" {
+		out, err := exec.Command("git", "log", "-1", "--format=%ct").Output()
+		if err == nil {
+			text = strings.TrimSpace(string(out))
+		}
+	}
+	var seconds int64
+	if _, err := fmt.Sscan(text, &seconds); err != nil {
+		seconds = 0
+	}
+	return time.Unix(seconds, 0).UTC()
+}
