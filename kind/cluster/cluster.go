@@ -69,10 +69,14 @@ func (o Options) complete() (Options, error) {
 		return o, errors.New("a cluster needs an image for its nodes")
 	case o.Workers < 0 || o.Workers >= maxServers:
 		return o, fmt.Errorf("a cluster has 0 to %d workers, not %d", maxServers-1, o.Workers)
-	case o.ServiceCIDR.Overlaps(o.PodCIDR) || o.ServiceCIDR.Overlaps(o.Subnet):
+	}
+	if err := o.network().validate(); err != nil {
+		return o, err
+	}
+	if o.ServiceCIDR.Overlaps(o.PodCIDR) || o.ServiceCIDR.Overlaps(o.Subnet) {
 		return o, fmt.Errorf("the Services' range %s overlaps the pods' %s or the nodes' %s", o.ServiceCIDR, o.PodCIDR, o.Subnet)
 	}
-	return o, o.network().validate()
+	return o, nil
 }
 
 func (o Options) network() Network {
@@ -114,6 +118,11 @@ func Create(ctx context.Context, o Options) (_ *Cluster, err error) {
 	}
 	if _, err := docker(ctx, "image", "inspect", o.Image); err != nil {
 		return nil, fmt.Errorf("the image of the nodes: %w", err)
+	}
+	// A cluster that kind's own command made may have the name. It must be found
+	// out before anything is made here that a failure would clean up.
+	if others, err := containersWith(ctx, labelKindCluster, o.Name); err != nil || len(others) > 0 {
+		return nil, errors.Join(err, fmt.Errorf("there are %d nodes of a kind cluster %s already", len(others), o.Name))
 	}
 	host, err := inspectHost(ctx)
 	if err != nil {
@@ -157,8 +166,11 @@ func Create(ctx context.Context, o Options) (_ *Cluster, err error) {
 	if err := each(names, func(name string) error { return c.installPodNetwork(ctx, name) }); err != nil {
 		return nil, err
 	}
+	// kubeadm has ended well, so this is about a second; but it must end.
+	ready, cancel := context.WithTimeout(ctx, readyPatience)
+	defer cancel()
 	for _, name := range names {
-		if err := c.AwaitReady(ctx, name); err != nil {
+		if err := c.AwaitReady(ready, name); err != nil {
 			return nil, err
 		}
 	}
@@ -234,27 +246,40 @@ func Open(ctx context.Context, name string) (*Cluster, error) {
 	return o.open()
 }
 
-// Delete removes the cluster: its nodes, those that joined later, every other
-// container on its network that bears LabelCluster, the network, and the
-// kubeconfig. It is no error if there is none of them.
+// containersWith returns the containers, running or not, that bear the label.
+func containersWith(ctx context.Context, label, value string) ([]string, error) {
+	out, err := docker(ctx, "ps", "--all", "--quiet", "--filter", "label="+label+"="+value)
+	return strings.Fields(out), err
+}
+
+// Delete removes a cluster that Create made: its nodes, those that joined later,
+// every other container that bears LabelCluster, the network, and the kubeconfig
+// in its default place. It is no error if there is none of them. A cluster that
+// kind's own command made is left alone, whatever its name.
 func Delete(ctx context.Context, name string) error {
-	for _, label := range []string{labelKindCluster, LabelCluster} {
-		out, err := docker(ctx, "ps", "--all", "--quiet", "--filter", "label="+label+"="+name)
-		if err != nil {
-			return err
-		}
-		if ids := strings.Fields(out); len(ids) > 0 {
-			// With their volumes: each node has its /var in one that has no name.
-			if _, err := docker(ctx, append([]string{"rm", "--force", "--volumes"}, ids...)...); err != nil {
-				return fmt.Errorf("removing the containers of %s: %w", name, err)
-			}
-		}
-	}
 	out, err := docker(ctx, "network", "ls", "--quiet", "--filter", "label="+LabelCluster+"="+name)
 	if err != nil {
 		return err
 	}
-	for id := range strings.FieldsSeq(out) {
+	networks := strings.Fields(out)
+	labels := []string{LabelCluster}
+	if len(networks) > 0 {
+		labels = append(labels, labelKindCluster)
+	}
+	for _, label := range labels {
+		ids, err := containersWith(ctx, label, name)
+		if err != nil {
+			return err
+		}
+		if len(ids) == 0 {
+			continue
+		}
+		// With their volumes: each node has its /var in one that has no name.
+		if _, err := docker(ctx, append([]string{"rm", "--force", "--volumes"}, ids...)...); err != nil {
+			return fmt.Errorf("removing the containers of %s: %w", name, err)
+		}
+	}
+	for _, id := range networks {
 		if _, err := docker(ctx, "network", "rm", id); err != nil {
 			return fmt.Errorf("removing the network %s (docker network inspect %s says who is on it): %w", name, name, err)
 		}
@@ -275,12 +300,35 @@ func Names(ctx context.Context) ([]string, error) {
 	return slices.Sorted(strings.FieldsSeq(out)), err
 }
 
+// readyPatience bounds how long Create waits for its nodes to be Ready.
+const readyPatience = 3 * time.Minute
+
 // pollInterval is how often a wait looks again. A wait ends with its context.
 const pollInterval = 200 * time.Millisecond
 
-// await calls done until it says so or fails; what names the wait in the error.
-func await(ctx context.Context, what string, done func(context.Context) (bool, error)) error {
-	err := wait.PollUntilContextCancel(ctx, pollInterval, true, done)
+// hopeless marks an error that no waiting changes.
+type hopeless struct{ error }
+
+func (h hopeless) Unwrap() error { return h.error }
+
+// await calls try until it returns nil, or a hopeless error, or ctx ends. What it
+// returned last is why: an API server that has just started forbids, refuses and
+// forgets things that it allows a second later. The error says what was awaited.
+func await(ctx context.Context, what string, try func(context.Context) error) error {
+	var last error
+	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+		err := try(ctx)
+		if errors.As(err, &hopeless{}) {
+			return false, err
+		}
+		if last == nil || ctx.Err() == nil { // else it may say no more than that ctx has ended
+			last = err
+		}
+		return err == nil, nil
+	})
+	if err != nil && last != nil {
+		return fmt.Errorf("waiting until %s: %w: %w", what, err, last)
+	}
 	if err != nil {
 		return fmt.Errorf("waiting until %s: %w", what, err)
 	}

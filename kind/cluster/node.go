@@ -14,7 +14,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 )
@@ -37,12 +36,12 @@ type NodeContainer struct {
 // Containers returns the cluster's node containers, by name, also those that
 // have not joined.
 func (c *Cluster) Containers(ctx context.Context) ([]NodeContainer, error) {
-	out, err := docker(ctx, "ps", "--all", "--quiet", "--filter", "label="+labelKindCluster+"="+c.Name)
-	ids := strings.Fields(out)
+	ids, err := containersWith(ctx, labelKindCluster, c.Name)
 	if err != nil || len(ids) == 0 {
 		return nil, err
 	}
-	if out, err = docker(ctx, append([]string{"inspect"}, ids...)...); err != nil {
+	out, err := docker(ctx, append([]string{"inspect"}, ids...)...)
+	if err != nil {
 		return nil, err
 	}
 	return parseContainers([]byte(out), c.Name)
@@ -81,6 +80,16 @@ func parseContainers(text []byte, network string) ([]NodeContainer, error) {
 // Network.Servers that no container has. A Node that still has the name must be
 // deleted before. If it fails, nothing is left of the container.
 func (c *Cluster) Join(ctx context.Context, name string, address netip.Addr) (err error) {
+	// The token is made while the container starts.
+	type result struct {
+		config string
+		err    error
+	}
+	configured := make(chan result, 1)
+	go func() {
+		config, err := c.JoinConfiguration(ctx, name, address)
+		configured <- result{config, err}
+	}()
 	if err := c.Launch(ctx, name, address); err != nil {
 		return err
 	}
@@ -92,19 +101,19 @@ func (c *Cluster) Join(ctx context.Context, name string, address netip.Addr) (er
 	if err := c.copyImages(ctx, name); err != nil {
 		return err
 	}
-	config, err := c.JoinConfiguration(ctx, name, address)
-	if err != nil {
-		return err
+	configuration := <-configured
+	if configuration.err != nil {
+		return configuration.err
 	}
-	if _, err := onNodeIn(ctx, strings.NewReader(config), name, "cp", "/dev/stdin", "/kind/kubeadm.conf"); err != nil {
+	if _, err := onNodeIn(ctx, strings.NewReader(configuration.config), name, "cp", "/dev/stdin", "/kind/kubeadm.conf"); err != nil {
 		return err
 	}
 	if _, err := onNode(ctx, name, "kubeadm", "join", "--config=/kind/kubeadm.conf"); err != nil {
 		return fmt.Errorf("%s cannot join: %w", name, err)
 	}
-	return await(ctx, "the Node "+name+" is registered", func(ctx context.Context) (bool, error) {
+	return await(ctx, "the Node "+name+" is registered", func(ctx context.Context) error {
 		_, err := c.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-		return err == nil, ignoreTransient(err)
+		return err
 	})
 }
 
@@ -141,9 +150,11 @@ func (c *Cluster) Launch(ctx context.Context, name string, address netip.Addr) (
 	if err != nil {
 		return fmt.Errorf("starting %s: %w", name, err)
 	}
-	err = await(ctx, "containerd runs on "+name, func(ctx context.Context) (bool, error) {
-		_, err := onNode(ctx, name, "crictl", "version")
-		return err == nil, c.stillRuns(ctx, name)
+	err = await(ctx, "containerd runs on "+name, func(ctx context.Context) error {
+		if _, err := onNode(ctx, name, "crictl", "version"); err != nil {
+			return errors.Join(err, c.stillRuns(ctx, name))
+		}
+		return nil
 	})
 	if err != nil {
 		return err
@@ -151,15 +162,15 @@ func (c *Cluster) Launch(ctx context.Context, name string, address netip.Addr) (
 	return c.installPodNetwork(ctx, name)
 }
 
-// stillRuns returns an error that holds the end of its log if a container has
-// ended.
+// stillRuns returns a hopeless error that holds the end of its log if a container
+// has ended.
 func (c *Cluster) stillRuns(ctx context.Context, name string) error {
 	running, err := docker(ctx, "inspect", "--format", "{{.State.Running}}", name)
 	if err != nil || running == "true" {
 		return err
 	}
 	log, _ := docker(ctx, "logs", "--tail=20", name)
-	return fmt.Errorf("%s has ended; its log ends with\n%s", name, log)
+	return hopeless{fmt.Errorf("%s has ended; its log ends with\n%s", name, log)}
 }
 
 // inherited returns the variables that kind gave to the control plane's node and
@@ -225,22 +236,19 @@ func joinConfiguration(name string, address netip.Addr, endpoint, token, caHash 
 	return string(text), err
 }
 
-// ignoreTransient drops errors that a wait can outlast.
-func ignoreTransient(err error) error {
-	if apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
-		return err
-	}
-	return nil
-}
-
 // AwaitReady returns when the node says that it is Ready, and has a pod CIDR.
 func (c *Cluster) AwaitReady(ctx context.Context, name string) error {
-	return await(ctx, "the Node "+name+" is Ready", func(ctx context.Context) (bool, error) {
+	return await(ctx, "the Node "+name+" is Ready", func(ctx context.Context) error {
 		node, err := c.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return false, ignoreTransient(err)
+		switch {
+		case err != nil:
+			return err
+		case !Ready(node):
+			return fmt.Errorf("its conditions are %v", node.Status.Conditions)
+		case node.Spec.PodCIDR == "":
+			return errors.New("it has no pod CIDR")
 		}
-		return Ready(node) && node.Spec.PodCIDR != "", nil
+		return nil
 	})
 }
 

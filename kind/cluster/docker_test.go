@@ -1,0 +1,122 @@
+package cluster
+
+import (
+	"errors"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	kindexec "sigs.k8s.io/kind/pkg/exec"
+)
+
+// fakeDocker puts a program named docker first in PATH.
+func fakeDocker(t *testing.T, script string) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "docker"), []byte("#!/bin/sh\n"+script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+}
+
+func TestNodesGetTheirAddressesWhileKindWorks(t *testing.T) {
+	fakeDocker(t, `echo "$KIND_EXPERIMENTAL_DOCKER_NETWORK $KIND_EXPERIMENTAL_CONTAINERD_SNAPSHOTTER:"; printf '<%s>' "$@"`)
+	t.Setenv(networkVariable, "before")
+	addresses := map[string]netip.Addr{"a": netip.MustParseAddr("172.30.1.2"), "it's": netip.MustParseAddr("172.30.1.3")}
+	call := func(args ...string) string {
+		t.Helper()
+		out, err := exec.Command("docker", args...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return string(out)
+	}
+	err := withAddresses("net", "overlayfs", addresses, func() error {
+		for _, test := range []struct {
+			args []string
+			want string
+		}{
+			{[]string{"run", "--name", "a", "--tty", "img"}, "<run><--ip><172.30.1.2><--name><a><--tty><img>"},
+			{[]string{"run", "--label", "x y", "--name", "it's", "img"}, "<run><--ip><172.30.1.3><--label><x y><--name><it's><img>"},
+			{[]string{"run", "--name", "other", "img"}, "<run><--name><other><img>"},
+			{[]string{"run", "img"}, "<run><img>"},
+			{[]string{"ps", "--name", "a"}, "<ps><--name><a>"},
+		} {
+			if got := call(test.args...); got != "net overlayfs:\n"+test.want {
+				t.Errorf("docker %v: %s, want %s", test.args, got, test.want)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := call("run", "--name", "a", "img"); got != "before :\n<run><--name><a><img>" {
+		t.Errorf("afterwards: %s", got)
+	}
+}
+
+func TestWorksErrorIsReturnedAndTheEnvironmentPutBack(t *testing.T) {
+	fakeDocker(t, "exit 0")
+	before, failure := os.Getenv("PATH"), errors.New("x")
+	if err := withAddresses("net", "", nil, func() error { return failure }); !errors.Is(err, failure) {
+		t.Errorf("got %v", err)
+	}
+	if os.Getenv("PATH") != before || os.Getenv(networkVariable) != "" {
+		t.Errorf("PATH is %s", os.Getenv("PATH"))
+	}
+}
+
+func TestDockersErrorsSayWhatToDo(t *testing.T) {
+	fakeDocker(t, "echo 'Error: unable to apply caps: operation not permitted' >&2; exit 125")
+	_, err := docker(t.Context(), "run", "x")
+	if err == nil || !strings.Contains(err.Error(), "docker run: exit status 125: Error: unable") || !strings.Contains(err.Error(), "scripts/with-docker.sh") {
+		t.Errorf("got %v", err)
+	}
+	failed := &kindexec.RunError{Command: []string{"docker", "run"}, Output: []byte("first\n" + strings.Repeat("x\n", 50) + "Pool overlaps with other one\n"), Inner: err}
+	text := explain(failed).Error()
+	if strings.Contains(text, "first") || !strings.Contains(text, "choose another subnet") {
+		t.Errorf("got %s", text)
+	}
+}
+
+func TestAKindClusterOfThatNameIsLeftAlone(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "log")
+	// Docker with a kind cluster that is not ours: two containers, no network.
+	fakeDocker(t, `echo "$*" >> `+quote(log)+`
+case "$*" in
+*io.x-k8s.kind.cluster=mine*) echo id1 id2 ;;
+esac`)
+	if _, err := Create(t.Context(), Options{Name: "mine", Image: "img"}); err == nil || !strings.Contains(err.Error(), "2 nodes of a kind cluster mine") {
+		t.Errorf("got %v", err)
+	}
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	if err := Delete(t.Context(), "mine"); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(data), "network ls") {
+		t.Error("nobody looked")
+	}
+	for _, bad := range []string{"rm", "network create"} {
+		for line := range strings.Lines(string(data)) {
+			if strings.HasPrefix(line, bad) {
+				t.Errorf("docker was told to %s", line)
+			}
+		}
+	}
+}
+
+func TestASecondClusterIsNotOpenedByAnothersNetwork(t *testing.T) {
+	fakeDocker(t, "echo '<no value> <no value> <no value> 172.30.0.0/16'")
+	if _, err := Open(t.Context(), "x"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("got %v", err)
+	}
+}
