@@ -14,7 +14,7 @@ PACKAGES = $$(go list ./... | grep -v '/e2e$$')
 
 .PHONY: run
 run: ## Run the simulated cloud with its data plane on loopback (flags: ARGS="--help")
-	go run ./fakecloud/cmd/fakecloud $(ARGS)
+	go run ./fakecloud/cmd/fakecloud --data-plane $(ARGS)
 
 .PHONY: image
 image: ## Build the container image fakecloud:dev FROM scratch (needs Docker, pulls nothing)

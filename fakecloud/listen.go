@@ -148,7 +148,7 @@ func listenError(address string, err error) error {
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		return fmt.Errorf("listen on %s: this machine does not have that address: %w", address, err)
 	}
-	return fmt.Errorf("listen on %q: want host:port, as 127.0.0.1:8080: %w", address, err)
+	return fmt.Errorf("listen on %q: want host:port, as 127.0.0.1:4242: %w", address, err)
 }
 
 // Shutdown stops listening, waits until the requests under way are answered, and closes the cloud. When the
