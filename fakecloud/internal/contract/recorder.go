@@ -35,6 +35,7 @@ type Recorder struct {
 	violations   []Exchange
 	undocumented []Exchange
 	dropped      int
+	exchanges    int
 	seen         map[string]*answers // by operationId
 	unmatched    *answers
 }
@@ -194,6 +195,7 @@ func (r *Recorder) record(request *http.Request, sent []byte, status int, header
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.exchanges++
 	if answerErr != nil {
 		exchange.Err = answerErr
 		r.violations = r.keep(r.violations, exchange)
@@ -286,6 +288,25 @@ func (r *Recorder) Statuses(op *Operation) []int {
 	}
 	slices.Sort(statuses)
 	return statuses
+}
+
+// Saw tells whether an operation (nil: one that the API does not have) answered with an error code at
+// a status.
+func (r *Recorder) Saw(op *Operation, status int, code string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	seen := r.unmatched
+	if op != nil {
+		seen = r.seen[op.ID]
+	}
+	return seen != nil && seen.statuses[status][code]
+}
+
+// Exchanges returns how many exchanges were validated.
+func (r *Recorder) Exchanges() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.exchanges
 }
 
 // State says how far an operation was seen to work.
