@@ -9,8 +9,13 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"math/big"
+	"net/netip"
+	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
 // uploadedCertificate returns a request to create a certificate for the name example.com.
@@ -88,6 +93,18 @@ func certificateFailureScenario(w *world) {
 		w.Errorf("issuance after a retry: %v", got)
 	}
 	w.refuse(422, "unsupported_error", "POST", path+"/actions/retry", nil)
+	path, issued := create("www.renewal-ca-dns-validation-failed.invalid")
+	expires, err := time.Parse(time.RFC3339, at(issued, "certificate", "not_valid_after").(string))
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.clock.Step(expires.Add(-30 * 24 * time.Hour).Sub(w.clock.Now())) // when it is renewed
+	for _, status := range []string{"pending", "failed"} {
+		if got := at(w.do(200, "GET", path, nil), "certificate", "status", "renewal"); got != status {
+			w.Errorf("renewal: %v, want %s", got, status)
+		}
+		w.finish()
+	}
 }
 
 // tcpService returns a service with everything that the document requires of one.
@@ -147,6 +164,7 @@ func loadBalancerLifeScenario(w *world) {
 	w.act(path, "change_algorithm", object{"type": "round_robin"})
 	w.act(path, "change_type", object{"load_balancer_type": "lb21"})
 	w.act(path, "change_dns_ptr", object{"ip": at(w.do(200, "GET", path, nil), "load_balancer", "public_net", "ipv4", "ip"), "dns_ptr": "lb.example.com"})
+	w.act(path, "change_dns_ptr", object{"ip": at(w.do(200, "GET", path, nil), "load_balancer", "public_net", "ipv6", "ip"), "dns_ptr": "lb6.example.com"})
 	w.act(path, "change_protection", object{"delete": true})
 	w.refuse(423, "protected", "DELETE", path, nil)
 	w.act(path, "change_protection", object{"delete": false})
@@ -185,16 +203,42 @@ func loadBalancerTargetScenario(w *world) {
 	path := w.loadBalancer(smallLoadBalancer("targets"))
 	w.act(path, "add_service", tcpService(80))
 	server := json.Number(w.server(smallServer("backend")))
+	address := at(w.do(200, "GET", "/servers/"+server.String(), nil), "server", "public_net", "ipv4", "ip").(string)
 	w.act(path, "add_target", object{"type": "server", "server": object{"id": server}, "use_private_ip": false})
 	w.act(path, "add_target", object{"type": "label_selector", "label_selector": object{"selector": "env=test"}})
 	w.act(path, "add_target", object{"type": "ip", "ip": object{"ip": "203.0.113.1"}})
 	w.do(200, "GET", "/servers/"+server.String(), nil)
-	w.act("/servers/"+server.String(), "poweroff", nil) // targets become unhealthy
-	w.do(200, "GET", path, nil)
+	w.reportHealth(path, address)
 	w.act(path, "remove_target", object{"type": "label_selector", "label_selector": object{"selector": "env=test"}})
 	w.act(path, "remove_target", object{"type": "server", "server": object{"id": server}})
 	w.act(path, "remove_target", object{"type": "ip", "ip": object{"ip": "203.0.113.1"}})
 	w.refuse(404, "not_found", "POST", path+"/actions/remove_target", object{"type": "server", "server": object{"id": server}})
+}
+
+// reportHealth has a data plane find a load balancer's targets in each state that there is.
+func (w *world) reportHealth(path, address string) {
+	w.Helper()
+	id, err := strconv.ParseInt(strings.TrimPrefix(path, "/load_balancers/"), 10, 64)
+	project, ok := w.cloud.Core().Project(fakecloud.DefaultProject)
+	if err != nil || !ok {
+		w.Fatal(err, ok)
+	}
+	w.cloud.Core().SetHealthRule(cloud.HealthReported)
+	for _, detail := range []string{
+		"", "unspecified", "layer4_no_connection", "layer4_timeout", "layer7_timeout", "unexpected_http_status", "unexpected_http_content",
+	} {
+		report := cloud.HealthReport{Addr: netip.MustParseAddr(address), ListenPort: 80, Status: cloud.HealthUnhealthy, Detail: detail}
+		switch detail {
+		case "":
+			report.Status = cloud.HealthHealthy
+		case "unexpected_http_status":
+			report.HTTPStatusCode = 503
+		}
+		elsewhere := report
+		elsewhere.Addr = netip.MustParseAddr("203.0.113.1")
+		project.ReportTargetHealth(id, []cloud.HealthReport{report, elsewhere})
+		w.do(200, "GET", path, nil)
+	}
 }
 
 // loadBalancerErrorScenario tries each mistake with a target both when the target is added and when the load
@@ -288,14 +332,21 @@ func loadBalancerPrivateScenario(w *world) {
 }
 
 func loadBalancerPrimaryIPScenario(w *world) {
-	ip := w.create("primary_ip", "/primary_ips", object{"name": "kept", "type": "ipv4", "location": "fsn1"})
+	kept := w.create("primary_ip", "/primary_ips", object{"name": "kept", "type": "ipv4", "location": "fsn1"})
+	follows := w.create("primary_ip", "/primary_ips", object{"name": "follows", "type": "ipv6", "location": "fsn1", "auto_delete": true})
 	body := smallLoadBalancer("addressed")
-	body["public_net"] = object{"ipv4": json.Number(ip)}
+	body["public_net"] = object{"ipv4": json.Number(kept), "ipv6": json.Number(follows)}
 	path := w.loadBalancer(body)
-	w.do(200, "GET", path, nil)
-	w.do(200, "GET", "/primary_ips/"+ip, nil)
-	w.refuse(422, "must_be_unassigned", "DELETE", "/primary_ips/"+ip, nil)
+	lb := w.do(200, "GET", path, nil)
+	for version, id := range map[string]string{"ipv4": kept, "ipv6": follows} {
+		ip := w.do(200, "GET", "/primary_ips/"+id, nil)
+		if at(ip, "primary_ip", "assignee_type") != "load_balancer" || idOf(at(lb, "load_balancer", "public_net", version)) != id {
+			w.Errorf("%s of the load balancer: %v, its Primary IP: %v", version, at(lb, "load_balancer", "public_net", version), ip)
+		}
+	}
+	w.refuse(422, "must_be_unassigned", "DELETE", "/primary_ips/"+kept, nil)
 	w.do(201, "DELETE", path, nil)
 	w.finish()
-	w.do(200, "GET", "/primary_ips/"+ip, nil)
+	w.do(200, "GET", "/primary_ips/"+kept, nil)
+	w.refuse(404, "not_found", "GET", "/primary_ips/"+follows, nil)
 }

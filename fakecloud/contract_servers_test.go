@@ -22,6 +22,13 @@ func catalogueScenario(w *world) {
 		w.as(otherToken).do(200, "GET", path, nil)
 	}
 	w.do(200, "GET", "/pricing", nil)
+	// A retired type is in no list, and can be read.
+	if retired := w.do(200, "GET", "/server_types/1", nil); at(retired, "server_type", "deprecation") == nil || at(retired, "server_type", "deprecated") != true {
+		w.Errorf("a retired server type: %v", retired)
+	}
+	if found := w.list("/server_types?name=cx11", "server_types"); len(found) > 0 {
+		w.Errorf("a retired server type is listed: %v", found)
+	}
 	w.do(200, "GET", "/images?type=system&status=available&include_deprecated=true&architecture=arm&sort=name:desc", nil)
 	w.do(200, "GET", "/isos?architecture=arm&include_architecture_wildcard=true", nil)
 }
@@ -75,6 +82,8 @@ func serverLifeScenario(w *world) {
 	w.act(path, "change_protection", object{"delete": false, "rebuild": false})
 	w.act(path, "change_dns_ptr", object{"ip": at(w.do(200, "GET", path, nil), "server", "public_net", "ipv4", "ip"), "dns_ptr": "node.example.com"})
 	w.act(path, "change_dns_ptr", object{"ip": at(w.do(200, "GET", path, nil), "server", "public_net", "ipv4", "ip"), "dns_ptr": nil})
+	network6 := at(w.do(200, "GET", path, nil), "server", "public_net", "ipv6", "ip").(string)
+	w.act(path, "change_dns_ptr", object{"ip": strings.TrimSuffix(network6, "/64") + "1", "dns_ptr": "node6.example.com"})
 	w.act(path, "request_console", nil)
 	if password, _ := w.do(201, "POST", path+"/actions/reset_password", nil)["root_password"].(string); password == "" {
 		w.Error("no new root password")
@@ -130,7 +139,9 @@ func serverNetworkScenario(w *world) {
 	w.act(path, "attach_to_network", object{"network": id, "ip": "10.0.1.5", "alias_ips": []string{"10.0.1.6"}})
 	w.do(200, "GET", "/networks/"+network+"/members", nil)
 	w.refuse(422, "server_already_attached", "POST", path+"/actions/attach_to_network", object{"network": id})
-	w.act(path, "change_alias_ips", object{"network": id, "alias_ips": []string{"10.0.1.7", "10.0.1.8"}})
+	w.do(201, "POST", path+"/actions/change_alias_ips", object{"network": id, "alias_ips": []string{"10.0.1.7", "10.0.1.8"}})
+	w.do(200, "GET", "/networks/"+network+"/members?status=updating", nil)
+	w.finish()
 	other := "/servers/" + w.server(smallServer("other"))
 	w.refuse(422, "ip_not_available", "POST", other+"/actions/attach_to_network", object{"network": id, "ip": "10.0.1.7"})
 	w.do(201, "POST", path+"/actions/detach_from_network", object{"network": id})
@@ -175,7 +186,16 @@ func serverImageScenario(w *world) {
 	w.do(201, "POST", path+"/actions/rebuild", object{"image": "debian-13"})
 	w.do(200, "GET", path, nil)
 	w.finish()
+	copied := smallServer("copy")
+	copied["image"] = strings.TrimPrefix(image, "/images/")
+	copyPath := "/servers/" + w.server(copied)
 	w.do(204, "DELETE", image, nil)
+	if left := at(w.do(200, "GET", copyPath, nil), "server", "image"); left != nil {
+		w.Errorf("image of a server whose image was deleted: %v", left)
+	}
+	if of := at(w.do(201, "POST", copyPath+"/actions/create_image", object{}), "image", "os_flavor"); of != "unknown" {
+		w.Errorf("flavor of an image of it: %v", of)
+	}
 	system := w.first("/images?type=system", "images")
 	w.send("DELETE", "/images/"+idOf(system), nil) // refused; with which code is not documented
 	w.do(200, "GET", "/images/"+idOf(system), nil)

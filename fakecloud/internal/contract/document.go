@@ -69,6 +69,7 @@ type Operation struct {
 
 	compiledRequest  func() (*validator, error)
 	compiledResponse func() (*validator, error)
+	values           func() map[string]bool // see documentedValues
 }
 
 // Parameter is a query parameter of an operation.
@@ -285,6 +286,7 @@ func (d *Document) finish() error {
 		op.segments = strings.Split(strings.Trim(op.Path, "/"), "/")
 		op.compiledRequest = sync.OnceValues(func() (*validator, error) { return compile(op.request) })
 		op.compiledResponse = sync.OnceValues(func() (*validator, error) { return compile(op.response) })
+		op.values = sync.OnceValue(func() map[string]bool { return documentedValues(op.response) })
 	}
 	return nil
 }

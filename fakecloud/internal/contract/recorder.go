@@ -48,6 +48,8 @@ const maxExchanges = 200
 type answers struct {
 	// statuses holds per status the error codes that came with it; of a success, none.
 	statuses map[int]map[string]bool
+	// values holds what was seen in successful answers, see Unseen.
+	values map[string]bool
 }
 
 // NewRecorder returns a Recorder that validates against document.
@@ -193,6 +195,11 @@ func (r *Recorder) record(request *http.Request, sent []byte, status int, header
 		requestErr = r.document.ValidateRequest(op, sent)
 	}
 
+	var instance any
+	if op != nil && status == op.Success && len(body) > 0 && decode(body, &instance) != nil {
+		instance = nil // which was complained about above
+	}
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.exchanges++
@@ -212,6 +219,9 @@ func (r *Recorder) record(request *http.Request, sent []byte, status int, header
 		seen = r.seen[op.ID]
 	}
 	seen.add(status, body)
+	if instance != nil {
+		seen.note(op, instance)
+	}
 }
 
 func (r *Recorder) keep(exchanges []Exchange, exchange Exchange) []Exchange {
