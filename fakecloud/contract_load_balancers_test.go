@@ -263,23 +263,33 @@ func loadBalancerErrorScenario(w *world) {
 	w.act(path, "add_target", target(backend))
 	w.refuseAction("target_already_defined", path, "add_target", target(backend))
 	w.refuse(422, "target_already_defined", "POST", "/load_balancers", withTargets(smallLoadBalancer("new"), target(backend), target(backend)))
-	w.refuseAction("ip_not_assigned_to_server", path, "add_target", object{"type": "server", "server": object{"id": without, "ip": address}})
+	// Both for a load balancer that is there and for a new one: in a network if it is private.
+	refuseBoth := func(code string, network json.Number, public bool, target object) {
+		w.Helper()
+		w.refuseAction(code, path, "add_target", target)
+		body := withTargets(smallLoadBalancer("new"), target)
+		if network != "" {
+			body["network"], body["public_interface"] = network, public
+		}
+		w.refuse(422, code, "POST", "/load_balancers", body)
+	}
+	refuseBoth("ip_not_assigned_to_server", "", true, object{"type": "server", "server": object{"id": without, "ip": address}})
 
 	network := json.Number(w.create("network", "/networks", fullNetwork))
 	w.act(path, "attach_to_network", object{"network": network})
 	uses := target(without)
 	uses["use_private_ip"] = true
-	w.refuseAction("resolve_cloud_private_targets_error", path, "add_target", uses)
-	attached := withTargets(smallLoadBalancer("new"), uses)
-	attached["network"] = network
-	w.refuse(422, "resolve_cloud_private_targets_error", "POST", "/load_balancers", attached)
+	refuseBoth("resolve_cloud_private_targets_error", network, true, uses)
 	dedicated := object{"type": "ip", "ip": object{"ip": "10.0.7.9"}}
-	w.refuseAction("network_has_no_vswitch_subnet", path, "add_target", dedicated)
+	refuseBoth("network_has_no_vswitch_subnet", network, true, dedicated)
 	w.act("/networks/"+network.String(), "add_subnet", object{"type": "vswitch", "ip_range": "10.0.8.0/24", "network_zone": "eu-central", "vswitch_id": 1000})
-	w.refuseAction("ip_not_in_vswitch_subnet", path, "add_target", dedicated)
+	refuseBoth("ip_not_in_vswitch_subnet", network, true, dedicated)
 	w.act(path, "remove_target", target(backend))
 	w.act(path, "disable_public_interface", nil)
-	w.refuseAction("load_balancer_public_interface_disabled", path, "add_target", target(backend))
+	refuseBoth("load_balancer_public_interface_disabled", network, false, target(backend))
+	empty := smallLoadBalancer("new")
+	empty["network"] = json.Number(w.create("network", "/networks", object{"name": "empty", "ip_range": "192.168.0.0/16"}))
+	w.refuse(422, "no_subnet_available", "POST", "/load_balancers", empty)
 	w.refuseTypes()
 }
 
@@ -345,6 +355,13 @@ func loadBalancerPrimaryIPScenario(w *world) {
 		}
 	}
 	w.refuse(422, "must_be_unassigned", "DELETE", "/primary_ips/"+kept, nil)
+	body["name"] = "late"
+	w.refuse(422, "primary_ip_assigned", "POST", "/load_balancers", body)
+	elsewhere := w.create("primary_ip", "/primary_ips", object{"name": "elsewhere", "type": "ipv6", "location": "hel1"})
+	body["public_net"] = object{"ipv4": json.Number(elsewhere)}
+	w.refuse(412, "primary_ip_version_mismatch", "POST", "/load_balancers", body)
+	body["public_net"] = object{"ipv6": json.Number(elsewhere)}
+	w.refuse(422, "primary_ip_datacenter_mismatch", "POST", "/load_balancers", body)
 	w.do(201, "DELETE", path, nil)
 	w.finish()
 	w.do(200, "GET", "/primary_ips/"+kept, nil)
