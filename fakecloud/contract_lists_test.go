@@ -159,7 +159,8 @@ func (l lister) checkSpecial(p contract.Parameter) {
 		if more := l.get("per_page=50&include_deprecated=true"); len(more) <= len(l.all) {
 			l.Errorf("%s: no deprecated ones in %v", l.op.ID, names(more))
 		}
-		l.expect("include_deprecated=false", func(object) bool { return true })
+		l.expect("include_deprecated=False", func(object) bool { return true }) // as Python writes it
+		l.refused("include_deprecated=yes")
 	case "include_architecture_wildcard":
 		l.expect("architecture=arm&include_architecture_wildcard=true", func(entry object) bool {
 			return entry["architecture"] == "arm" || entry["architecture"] == nil
