@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -152,6 +153,28 @@ func actionViolations(place string, value map[string]any) []Violation {
 		violations = append(violations, Violation{Pointer: place + "/progress", Want: "percent, 100 on success", Got: excerpt(value["progress"])})
 	}
 	return violations
+}
+
+// commandViolations checks that the action which an operation starts has the command that the
+// document's examples show. Operations that list actions have examples of any command.
+func (o *Operation) commandViolations(instance any) []Violation {
+	got, isAction := at(instance, []string{"action", "command"}).(string)
+	commands := o.commands()
+	if !isAction || len(commands) == 0 || slices.Contains(commands, got) {
+		return nil
+	}
+	return []Violation{{Pointer: "/action/command", Want: strings.Join(commands, " or ") + " (as in the example)", Got: strconv.Quote(got)}}
+}
+
+// commands returns the commands of the action that an operation starts; none if the examples show none.
+func (o *Operation) commands() []string {
+	var commands []string
+	for _, example := range o.responseExamples {
+		if command, ok := at(example, []string{"action", "command"}).(string); ok && o.Method != http.MethodGet {
+			commands = append(commands, command)
+		}
+	}
+	return commands
 }
 
 // assigneeViolations checks that a Primary IP says "unassigned" exactly if it has no assignee.

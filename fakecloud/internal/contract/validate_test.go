@@ -31,6 +31,9 @@ func answer(t *testing.T, op *Operation) []byte {
 		t.Fatal(err)
 	}
 	settle(instance)
+	if action, ok := at(instance, []string{"action"}).(map[string]any); ok && len(op.commands()) > 0 {
+		action["command"] = op.commands()[0]
+	}
 	if pagination, ok := at(instance, []string{"meta", "pagination"}).(map[string]any); ok {
 		entries, _ := entriesOf(instance)
 		maps.Copy(pagination, map[string]any{
@@ -289,6 +292,19 @@ func TestAnActionIsFinishedOrFailedAsItsStatusSays(t *testing.T) {
 		err := document.ValidateResponse(op, 200, headers(), []byte(content))
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: got %v, want %q", body, err, want)
+		}
+	}
+}
+
+func TestAnActionHasTheCommandOfTheExample(t *testing.T) {
+	t.Parallel()
+	document := ForTest(t)
+	for command, want := range map[string]string{"stop_server": "", "poweroff": "want stop_server (as in the example)"} {
+		content := `{"action": {"id": 1, "command": "` + command + `", "status": "running", "progress": 0, "finished": null, "error": null,
+			"started": "2026-11-01T12:00:00+00:00", "resources": []}}`
+		err := document.ValidateResponse(document.Operation("poweroff_server"), 201, headers(), []byte(content))
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: got %v, want %q", command, err, want)
 		}
 	}
 }
