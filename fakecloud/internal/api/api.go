@@ -48,7 +48,7 @@ func New(o Options) *API {
 	routes := Routes()
 	a := &API{
 		cloud: o.Cloud, journal: o.Journal, date: o.Date,
-		limits: newRateLimits(o.RateLimit, o.Cloud.Now), mux: chi.NewRouter(),
+		limits: newRateLimits(o.RateLimit), mux: chi.NewRouter(),
 		faults: fault.NewSet(operations(routes)),
 	}
 	for _, route := range routes {
@@ -87,7 +87,7 @@ func (a *API) chain(h Handler, middlewares ...Middleware) Handler {
 
 func (a *API) entry(route *Route, h Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		req := &Request{HTTP: r, Route: route, api: a}
+		req := &Request{HTTP: r, Route: route, api: a, arrived: a.cloud.Now()}
 		req.writer.ResponseWriter = w
 		h(&req.writer, req)
 	})
@@ -100,5 +100,5 @@ func (a *API) serveRoute(w http.ResponseWriter, r *Request) {
 		writeError(w, r, err)
 		return
 	}
-	writeResponse(w, resp)
+	writeResponse(w, r, resp)
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 
@@ -26,11 +27,28 @@ type Request struct {
 	Fault     string
 	Handled   int
 
-	api    *API
+	api     *API
+	arrived time.Time // on the cloud's clock
+	// values holds the values of the response's headers, so that they need not be allocated one by one.
+	values  [8]string
+	nvalues int
+
 	token  cloud.Token
 	known  bool // the token is known
 	writer responseWriter
 	query  url.Values
+}
+
+// setHeader is h[key] = []string{value} for a canonical key.
+func (r *Request) setHeader(h http.Header, key, value string) {
+	if r.nvalues == len(r.values) {
+		h[key] = []string{value}
+		return
+	}
+	i := r.nvalues
+	r.values[i] = value
+	r.nvalues++
+	h[key] = r.values[i : i+1 : i+1]
 }
 
 // MaxBodyBytes is the size of the largest body that is read. The largest legitimate ones are
