@@ -87,11 +87,16 @@ func (a *API) chain(h Handler, middlewares ...Middleware) Handler {
 
 func (a *API) entry(route *Route, h Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		req := &Request{HTTP: r, Route: route, api: a, arrived: a.cloud.Now()}
+		req := requests.Get().(*Request)
+		*req = Request{HTTP: r, Route: route, api: a, arrived: a.cloud.Now(), values: &headerValues{}}
 		req.writer.ResponseWriter = w
 		h(&req.writer, req)
+		// Not after a panic, when somebody may still hold it.
+		requests.Put(req)
 	})
 }
+
+var requests = sync.Pool{New: func() any { return new(Request) }}
 
 // serveRoute is the end of the chain: it runs the operation and writes what it returns.
 func (a *API) serveRoute(w http.ResponseWriter, r *Request) {

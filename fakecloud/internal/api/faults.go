@@ -34,7 +34,7 @@ func (a *API) injectFaults(next Handler) Handler {
 		d, ok := a.faults.Decide(&fault.Call{
 			Method: r.HTTP.Method, Route: r.Route.Pattern, Operation: r.Route.OperationID,
 			Resource: fault.ResourceOf(r.Route.Pattern), Path: strings.TrimPrefix(r.HTTP.URL.Path, Prefix),
-			Client: r.HTTP.UserAgent(), Token: r.bearer(), Project: r.Project.ID(),
+			Client: first(r.HTTP.Header["User-Agent"]), Token: r.bearer(), Project: r.Project.ID(),
 		})
 		if !ok {
 			next(w, r)

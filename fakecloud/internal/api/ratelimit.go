@@ -34,6 +34,9 @@ type rateKey struct {
 type bucket struct {
 	mu    sync.Mutex
 	empty time.Time
+	// full is when it is full, which is the same for all requests of a second, and as in a header.
+	full     int64
+	fullText string
 }
 
 // interval is the time in which one request comes back.
@@ -49,8 +52,12 @@ func (b *bucket) level(now time.Time, limit int) int {
 }
 
 // reset returns when it is full, in Unix seconds, rounded up.
-func (b *bucket) reset(limit int) int64 {
-	return b.empty.Add(time.Duration(limit)*interval(limit) + time.Second - 1).Unix()
+func (b *bucket) reset(limit int) string {
+	full := b.empty.Add(time.Duration(limit)*interval(limit) + time.Second - 1).Unix()
+	if b.full != full {
+		b.full, b.fullText = full, strconv.FormatInt(full, 10)
+	}
+	return b.fullText
 }
 
 func newRateLimits(perHour int) *rateLimits {
@@ -71,7 +78,7 @@ func (l *rateLimits) set(perHour int) {
 type rateState struct {
 	limit, remaining int
 	limitText        string
-	reset            int64 // Unix seconds
+	reset            string // Unix seconds
 	allowed          bool
 }
 
@@ -114,7 +121,7 @@ func (l *rateLimits) bucket(key rateKey) *bucket {
 // then. Where there is no limit it looks as if the real API's had been used up.
 func (l *rateLimits) exhaust(key rateKey, now time.Time) rateState {
 	l.mu.RLock()
-	s := rateState{limit: l.perHour, limitText: l.text, reset: now.Add(time.Hour).Unix()}
+	s := rateState{limit: l.perHour, limitText: l.text, reset: strconv.FormatInt(now.Add(time.Hour).Unix(), 10)}
 	b := l.buckets[key]
 	l.mu.RUnlock()
 	if s.limit <= 0 {
@@ -154,7 +161,7 @@ func (a *API) limitRate(next Handler) Handler {
 func (r *Request) writeRate(h http.Header, s *rateState) {
 	r.setHeader(h, "Ratelimit-Limit", s.limitText)
 	r.setHeader(h, "Ratelimit-Remaining", strconv.Itoa(s.remaining))
-	r.setHeader(h, "Ratelimit-Reset", strconv.FormatInt(s.reset, 10))
+	r.setHeader(h, "Ratelimit-Reset", s.reset)
 }
 
 func (r *Request) rateKey() rateKey {

@@ -19,7 +19,7 @@ func (a *API) record(next Handler) Handler {
 				Method: r.HTTP.Method, Route: r.Route.Pattern, Operation: r.Route.OperationID,
 				Path: r.HTTP.URL.Path, Query: r.HTTP.URL.RawQuery,
 				Status: r.writer.status, Handled: r.Handled, ErrorCode: r.ErrorCode, Fault: r.Fault,
-				Client: r.HTTP.UserAgent(), Remote: r.HTTP.RemoteAddr,
+				Client: first(r.HTTP.Header["User-Agent"]), Remote: r.HTTP.RemoteAddr,
 				BytesIn: r.writer.bytesIn, BytesOut: r.writer.bytesOut,
 			}
 			if r.known {
