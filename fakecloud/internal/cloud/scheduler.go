@@ -43,7 +43,8 @@ const maxJobsAtOnce = 100_000
 // Settle does all work that is due. Reads and writes call it; whoever steps a clock and then only
 // listens to events may call it too.
 func (c *Cloud) Settle() {
-	if c.clock.Now().UnixNano() < c.nextDue.Load() {
+	next := c.nextDue.Load()
+	if next == noJob || c.clock.Now().UnixNano() < next {
 		return
 	}
 	c.mu.Lock()
