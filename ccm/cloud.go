@@ -1,6 +1,7 @@
 package ccm
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -86,7 +87,7 @@ func New(cfg Config, options ...Option) *Cloud {
 	}
 	c.client = newClient(cfg, c.clock, c.registry, c.roundTripper, c.jitter)
 	c.network = &networkResolver{client: c.client, idOrName: cfg.Network}
-	waiter := &actionWaiter{client: c.client, clock: c.clock}
+	waiter := &actionWaiter{client: c.client, clock: c.clock, timeout: cmp.Or(cfg.ActionTimeout, defaultActionTimeout)}
 	servers := newServerCache(c.client, c.clock, cfg.ServerCacheTTL)
 	c.instances = &instances{servers: servers, network: c.network, family: cfg.AddressFamily, labels: &nodeLabelSync{}}
 	if cfg.LoadBalancersEnabled {

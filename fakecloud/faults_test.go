@@ -361,5 +361,17 @@ func TestActionsFailAndHangAsTold(t *testing.T) {
 		if working, _ := create("c"); after(working, time.Minute).Status != hcloud.ActionStatusSuccess {
 			t.Error("the third one did not work")
 		}
+		if n := c.ResumeActions(); n != 2 { // create_server, then start_server
+			t.Errorf("%d actions were resumed", n)
+		}
+		if a := after(hanging, 0); a.Status != hcloud.ActionStatusSuccess {
+			t.Errorf("after it was resumed: %+v", a)
+		}
+		if _, _, err := client.Server.Reboot(t.Context(), server); err != nil {
+			t.Errorf("after the action was resumed: %v", err)
+		}
+		if n := c.ResumeActions(); n != 0 {
+			t.Errorf("%d actions were resumed again", n)
+		}
 	})
 }

@@ -74,6 +74,18 @@ func (e *Env) Service(ctx context.Context, name string) *corev1.Service {
 	return svc
 }
 
+// serviceNames returns the names of the Services of the spec's namespace.
+func (e *Env) serviceNames(ctx context.Context) []string {
+	GinkgoHelper()
+	list, err := e.Kube.CoreV1().Services(e.Namespace).List(ctx, metav1.ListOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	var names []string
+	for _, s := range list.Items {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
 // AwaitIngress waits until a Service has an address and returns it: an IP, or a hostname.
 func (e *Env) AwaitIngress(ctx context.Context, name string) string {
 	GinkgoHelper()

@@ -156,7 +156,7 @@ type ActionOutcome struct {
 	Fail        bool
 	FailCode    Code
 	FailMessage string
-	// Hang keeps the action running, and its locks held, for ever.
+	// Hang keeps the action running, and its locks held, until [Cloud.ResumeActions].
 	Hang bool
 	// Duration overrides the profile when it is positive.
 	Duration time.Duration
@@ -199,6 +199,30 @@ func (tx *Tx) Start(spec ActionSpec) *Action {
 	return a
 }
 
+// hanging is no action's id: what follows it waits for ResumeActions.
+const hanging = 0
+
+// ResumeActions ends the actions that hang, as they would have ended, in the order in which they
+// were started, and returns how many there were.
+func (c *Cloud) ResumeActions() int {
+	n := 0
+	for _, d := range *c.projects.Load() {
+		_, _ = Project{cloud: c, data: d}.update(func(tx *Tx) error { // the function returns no error
+			// When one ends, those that wait for it begin, and hang if they are to.
+			for runs := tx.takeFollowers(hanging); len(runs) > 0; runs = tx.takeFollowers(hanging) {
+				slices.SortFunc(runs, func(a, b *actionRun) int { return cmp.Compare(a.id, b.id) })
+				for _, r := range runs {
+					r.outcome = nil
+					r.end(tx)
+				}
+				n += len(runs)
+			}
+			return nil
+		})
+	}
+	return n
+}
+
 // actionRun is an action on its way.
 type actionRun struct {
 	ActionSpec
@@ -213,6 +237,7 @@ func (r *actionRun) begin(tx *Tx) {
 	d := tx.cloud.profile().Duration(r.Command)
 	if r.outcome != nil {
 		if r.outcome.Hang {
+			tx.after(hanging, r)
 			return
 		}
 		if r.outcome.Duration > 0 {

@@ -49,6 +49,7 @@ func Endpoints() []Endpoint {
 		{Method: "PUT", Path: "/clock/speed", Summary: `make the clock run faster or slower: {"speed": 10}; 0 stops it`, handle: setSpeed},
 		{Method: "GET", Path: "/profile", Summary: "how long actions take", handle: getProfile},
 		{Method: "PUT", Path: "/profile", Summary: `how long actions take that start from now on: {"actions": "instant"}, realistic, or a duration`, handle: setProfile},
+		{Method: "POST", Path: "/actions/resume", Summary: "end the actions that hang_action keeps running, as they would have ended", handle: resumeActions},
 		{Method: "GET", Path: "/rate_limit", Summary: "requests per hour and project; 0 is no limit", handle: getRateLimit},
 		{Method: "PUT", Path: "/rate_limit", Summary: `change the rate limit and fill it up: {"limit": 3600}`, handle: setRateLimit},
 		{Method: "GET", Path: "/projects", Summary: "all projects", handle: listProjects},
