@@ -79,7 +79,7 @@ func sameEntry(a, b object) bool { return a["id"] == b["id"] && a["type"] == b["
 func names(entries []object) []string {
 	var out []string
 	for _, entry := range entries {
-		out = append(out, fmt.Sprint(entry["id"], " ", entry["name"]))
+		out = append(out, text(entry["id"])+" "+text(entry["name"]))
 	}
 	return out
 }

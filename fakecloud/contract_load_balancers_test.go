@@ -341,6 +341,49 @@ func loadBalancerPrivateScenario(w *world) {
 	w.do(200, "GET", "/networks/"+network.String(), nil)
 }
 
+// loadBalancerConsequenceScenario changes what load balancers point to behind their back.
+func loadBalancerConsequenceScenario(w *world) {
+	network := json.Number(w.create("network", "/networks", fullNetwork))
+	body := smallLoadBalancer("lb")
+	body["network"], body["services"] = network, []object{tcpService(80)}
+	path := w.loadBalancer(body)
+	look := func() {
+		w.Helper()
+		w.do(200, "GET", path, nil)
+		w.finish()
+		w.do(200, "GET", path, nil)
+		w.do(200, "GET", "/servers", nil)
+		w.do(200, "GET", "/networks", nil)
+		w.do(200, "GET", "/networks/"+network.String()+"/members", nil)
+	}
+	var servers []string
+	for _, name := range []string{"detached", "relabelled", "deleted", "powered-off", "left"} {
+		server := smallServer(name)
+		server["networks"] = []json.Number{network}
+		servers = append(servers, "/servers/"+w.server(server))
+	}
+	w.act(path, "add_target", object{"type": "label_selector", "label_selector": object{"selector": "env=test"}, "use_private_ip": true})
+	w.act(path, "add_target", object{"type": "label_selector", "label_selector": object{"selector": "env"}})
+	for _, server := range servers {
+		w.act(path, "add_target", object{"type": "server", "server": object{"id": json.Number(strings.TrimPrefix(server, "/servers/"))}, "use_private_ip": true})
+	}
+	w.do(201, "POST", servers[0]+"/actions/detach_from_network", object{"network": network})
+	look()
+	w.do(200, "PUT", servers[1], object{"labels": object{"env": "other"}})
+	look()
+	w.do(200, "DELETE", servers[2], nil)
+	look()
+	w.do(201, "POST", servers[3]+"/actions/poweroff", nil)
+	look()
+	w.do(204, "DELETE", "/networks/"+network.String(), nil)
+	w.do(200, "GET", path, nil)
+	w.finish()
+	w.do(200, "GET", path, nil)
+	w.do(201, "DELETE", path, nil)
+	w.finish()
+	w.do(200, "GET", servers[4], nil)
+}
+
 func loadBalancerPrimaryIPScenario(w *world) {
 	kept := w.create("primary_ip", "/primary_ips", object{"name": "kept", "type": "ipv4", "location": "fsn1"})
 	follows := w.create("primary_ip", "/primary_ips", object{"name": "follows", "type": "ipv6", "location": "fsn1", "auto_delete": true})

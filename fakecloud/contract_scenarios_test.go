@@ -36,6 +36,7 @@ var scenarios = map[string]func(*world){
 	"load balancers: targets":       loadBalancerTargetScenario,
 	"load balancers: private":       loadBalancerPrivateScenario,
 	"load balancers: what is wrong": loadBalancerErrorScenario,
+	"load balancers: consequences":  loadBalancerConsequenceScenario,
 	"load balancers: their own IPs": loadBalancerPrimaryIPScenario,
 }
 

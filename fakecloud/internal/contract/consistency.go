@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
@@ -109,6 +110,7 @@ func (d *Document) consistencyViolations(instance any) []Violation {
 		switch value := value.(type) {
 		case map[string]any:
 			violations = append(violations, actionViolations(place, value)...)
+			violations = append(violations, addressViolations(place, value)...)
 			if d.knowsUnassigned {
 				violations = append(violations, assigneeViolations(place, value)...)
 			}
@@ -151,6 +153,31 @@ func actionViolations(place string, value map[string]any) []Violation {
 	check("error", status == "error")
 	if progress, _ := int64At(value, "progress"); progress < 0 || progress > 100 || status == "success" && progress != 100 {
 		violations = append(violations, Violation{Pointer: place + "/progress", Want: "percent, 100 on success", Got: excerpt(value["progress"])})
+	}
+	return violations
+}
+
+// addressViolations checks that addresses are some: the document types them as plain strings, and what
+// clients parse them with fails on others.
+func addressViolations(place string, value map[string]any) []Violation {
+	var violations []Violation
+	for _, name := range []string{"ip", "gateway", "ip_range", "destination", "subnet"} {
+		text, ok := value[name].(string)
+		if !ok {
+			continue
+		}
+		_, addressErr := netip.ParseAddr(text)
+		network, networkErr := netip.ParsePrefix(text)
+		want := "an IP address"
+		switch {
+		case name == "gateway" && addressErr == nil, name == "ip" && (addressErr == nil || networkErr == nil):
+			continue
+		case name != "ip" && name != "gateway":
+			if want = "a network in CIDR notation without host bits"; networkErr == nil && network == network.Masked() {
+				continue
+			}
+		}
+		violations = append(violations, Violation{Pointer: place + "/" + name, Want: want, Got: excerpt(text)})
 	}
 	return violations
 }

@@ -309,6 +309,29 @@ func TestAnActionHasTheCommandOfTheExample(t *testing.T) {
 	}
 }
 
+func TestAddressesAreSome(t *testing.T) {
+	t.Parallel()
+	for text, wrong := range map[string]string{
+		`{"ip": "10.0.0.1", "gateway": "10.0.0.1", "ip_range": "10.0.0.0/16", "destination": "0.0.0.0/0", "subnet": "10.0.1.0/24"}`: "",
+		`{"ip": "2001:db8::/64"}`:                 "",
+		`{"ip": null, "gateway": null}`:           "",
+		`{"ip": {"ip": "invalid IP"}}`:            "/ip/ip: want an IP address",
+		`{"gateway": "10.0.0.0/16"}`:              "/gateway: want an IP address",
+		`{"subnets": [{"ip_range": "10.0.0.1"}]}`: "/subnets/0/ip_range: want a network",
+		`{"destination": "10.0.0.1/16"}`:          "/destination: want a network in CIDR notation without host bits",
+		`{"subnet": "invalid Prefix"}`:            "/subnet: want a network",
+	} {
+		var instance any
+		if err := decode([]byte(text), &instance); err != nil {
+			t.Fatal(err)
+		}
+		got := (&Document{}).consistencyViolations(instance)
+		if (wrong == "") != (len(got) == 0) || len(got) > 0 && !strings.HasPrefix(got[0].String(), wrong) {
+			t.Errorf("%s: %v, want %q", text, got, wrong)
+		}
+	}
+}
+
 func TestAPrimaryIPIsUnassignedExactlyIfItHasNoAssignee(t *testing.T) {
 	t.Parallel()
 	document := ForTest(t)
