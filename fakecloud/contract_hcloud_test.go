@@ -54,12 +54,14 @@ func TestContractHcloudGoWorksUnmodified(t *testing.T) {
 		"servers": walk.servers, "servers and networks": walk.serverNetworks, "ssh keys": walk.sshKeys,
 	} {
 		w := newWorld(t, nil)
+		step := func(int) time.Duration { // in place of waiting
+			w.clock.Step(actionTime / 4)
+			return 0
+		}
 		client := w.cloud.Client(
 			hcloud.WithHTTPClient(&http.Client{Transport: recorder.Transport(w.cloud.Transport())}),
-			hcloud.WithPollOpts(hcloud.PollOpts{BackoffFunc: func(int) time.Duration {
-				w.clock.Step(actionTime / 4)
-				return 0
-			}}),
+			hcloud.WithPollOpts(hcloud.PollOpts{BackoffFunc: step}),
+			hcloud.WithRetryOpts(hcloud.RetryOpts{BackoffFunc: step, MaxRetries: 5}),
 		)
 		t.Run(name, func(t *testing.T) {
 			w.T = t
@@ -293,6 +295,12 @@ func (w walk) networks() {
 	w.done(w.Network.AddSubnet(w.ctx, network, hcloud.NetworkAddSubnetOpts{
 		Subnet: hcloud.NetworkSubnet{Type: hcloud.NetworkSubnetTypeCloud, NetworkZone: hcloud.NetworkZoneEUCentral},
 	}))
+	// While a network is being changed, other changes are a conflict, which hcloud-go tries again.
+	running := of(w.Network.ChangeIPRange(w.ctx, network, hcloud.NetworkChangeIPRangeOpts{IPRange: ipNet("10.0.0.0/11")})).must(w)
+	of(w.Network.Update(w.ctx, network, hcloud.NetworkUpdateOpts{Name: "again"})).must(w)
+	if action := of(w.Action.GetByID(w.ctx, running.ID)).must(w); action.Status != hcloud.ActionStatusSuccess {
+		w.Errorf("the change was made while %s was %s", action.Command, action.Status)
+	}
 	route := hcloud.NetworkRoute{Destination: ipNet("192.168.0.0/24"), Gateway: net.ParseIP("10.0.1.9")}
 	w.done(w.Network.AddRoute(w.ctx, network, hcloud.NetworkAddRouteOpts{Route: route}))
 	if n := of(w.Network.GetByID(w.ctx, network.ID)).must(w); len(n.Subnets) != 3 || len(n.Routes) != 1 || !n.Routes[0].Gateway.Equal(route.Gateway) {
