@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/api"
@@ -161,6 +162,37 @@ func TestContractEveryAnswerIsOneThatTheDocumentAllows(t *testing.T) {
 	checkValues(t, recorder, document)
 	checkCoveragePage(t, recorder)
 	t.Logf("%d exchanges were validated", recorder.Exchanges())
+}
+
+// TestContractAnEarlierDayHasWhatWasRemovedSince checks that Options.APIDate brings back what the API answered on
+// a day, as the document of that day has it. What was only added since is shown on any day: old clients ignore
+// it, and the document of that day does not know it, so that load balancers are looked at without a recorder.
+func TestContractAnEarlierDayHasWhatWasRemovedSince(t *testing.T) {
+	t.Parallel()
+	contract.ForTest(t)
+	path, err := contract.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	day := time.Date(2026, time.September, 22, 0, 0, 0, 0, time.UTC)
+	document, err := contract.Load(path, contract.AsOf(day))
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorder := contract.NewRecorder(document)
+	w := newWorld(t, nil, func(o *fakecloud.Options) { o.APIDate = day.Format(time.DateOnly) })
+	balancer := w.loadBalancer(smallLoadBalancer("old"))
+	w.handler = recorder.Middleware(w.handler)
+	w.do(200, "GET", "/datacenters/"+idOf(w.first("/datacenters", "datacenters")), nil)
+	w.do(204, "DELETE", balancer, nil)
+	w.as(readToken).refuse(401, "token_readonly", "POST", "/ssh_keys", object{"name": "one", "public_key": testKey})
+	ip := "/primary_ips/" + w.create("primary_ip", "/primary_ips", object{"name": "free", "type": "ipv4", "location": "fsn1"})
+	if got := at(w.do(200, "GET", ip, nil), "primary_ip", "assignee_type"); got != "server" {
+		t.Errorf("assignee_type of what is not assigned: %v", got)
+	}
+	if err := recorder.Err(); err != nil {
+		t.Error(err)
+	}
 }
 
 // checkReached makes sure that each modelled operation was seen to succeed, each documented error was
