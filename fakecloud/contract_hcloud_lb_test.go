@@ -13,13 +13,13 @@ func (w walk) loadBalancers() {
 	created := of(w.LoadBalancer.Create(w.ctx, hcloud.LoadBalancerCreateOpts{
 		Name: "lb", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: "fsn1"},
 		Algorithm: &hcloud.LoadBalancerAlgorithm{Type: hcloud.LoadBalancerAlgorithmTypeLeastConnections},
-		Labels:    map[string]string{"a": "b"}, Network: network, PublicInterface: hcloud.Ptr(true),
+		Labels:    map[string]string{"a": "b"}, Network: network, PublicInterface: new(true),
 		PublicNet: &hcloud.LoadBalancerCreateOptsPublicNet{IPv4: kept},
 		Services: []hcloud.LoadBalancerCreateOptsService{{
-			Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: hcloud.Ptr(22), DestinationPort: hcloud.Ptr(30022), Proxyprotocol: hcloud.Ptr(false),
+			Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: new(22), DestinationPort: new(30022), Proxyprotocol: new(false),
 		}},
 		Targets: []hcloud.LoadBalancerCreateOptsTarget{{
-			Type: hcloud.LoadBalancerTargetTypeLabelSelector, UsePrivateIP: hcloud.Ptr(true),
+			Type: hcloud.LoadBalancerTargetTypeLabelSelector, UsePrivateIP: new(true),
 			LabelSelector: hcloud.LoadBalancerCreateOptsTargetLabelSelector{Selector: "env=test"},
 		}},
 	})).must(w)
@@ -34,9 +34,9 @@ func (w walk) loadBalancers() {
 	w.targets(lb, network)
 	w.done(w.LoadBalancer.ChangeAlgorithm(w.ctx, lb, hcloud.LoadBalancerChangeAlgorithmOpts{Type: hcloud.LoadBalancerAlgorithmTypeRoundRobin}))
 	w.done(w.LoadBalancer.ChangeType(w.ctx, lb, hcloud.LoadBalancerChangeTypeOpts{LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb21"}}))
-	w.done(w.LoadBalancer.ChangeDNSPtr(w.ctx, lb, lb.PublicNet.IPv4.IP.String(), hcloud.Ptr("lb.example.com")))
-	w.done(w.LoadBalancer.ChangeProtection(w.ctx, lb, hcloud.LoadBalancerChangeProtectionOpts{Delete: hcloud.Ptr(true)}))
-	w.done(w.LoadBalancer.ChangeProtection(w.ctx, lb, hcloud.LoadBalancerChangeProtectionOpts{Delete: hcloud.Ptr(false)}))
+	w.done(w.LoadBalancer.ChangeDNSPtr(w.ctx, lb, lb.PublicNet.IPv4.IP.String(), new("lb.example.com")))
+	w.done(w.LoadBalancer.ChangeProtection(w.ctx, lb, hcloud.LoadBalancerChangeProtectionOpts{Delete: new(true)}))
+	w.done(w.LoadBalancer.ChangeProtection(w.ctx, lb, hcloud.LoadBalancerChangeProtectionOpts{Delete: new(false)}))
 	metrics := of(w.LoadBalancer.GetMetrics(w.ctx, lb, hcloud.LoadBalancerGetMetricsOpts{
 		Types: []hcloud.LoadBalancerMetricType{hcloud.LoadBalancerMetricOpenConnections, hcloud.LoadBalancerMetricBandwidth},
 		Start: w.clock.Now().Add(-time.Minute), End: w.clock.Now(),
@@ -58,21 +58,21 @@ func (w walk) services(lb *hcloud.LoadBalancer) {
 		Name: "web", Certificate: body["certificate"].(string), PrivateKey: body["private_key"].(string),
 	})).must(w)
 	w.done(w.LoadBalancer.AddService(w.ctx, lb, hcloud.LoadBalancerAddServiceOpts{
-		Protocol: hcloud.LoadBalancerServiceProtocolHTTPS, ListenPort: hcloud.Ptr(443), DestinationPort: hcloud.Ptr(8080), Proxyprotocol: hcloud.Ptr(false),
+		Protocol: hcloud.LoadBalancerServiceProtocolHTTPS, ListenPort: new(443), DestinationPort: new(8080), Proxyprotocol: new(false),
 		HTTP: &hcloud.LoadBalancerAddServiceOptsHTTP{
-			CookieName: hcloud.Ptr("STICKY"), CookieLifetime: hcloud.Ptr(time.Minute), Certificates: []*hcloud.Certificate{certificate},
-			RedirectHTTP: hcloud.Ptr(true), StickySessions: hcloud.Ptr(true), TimeoutIdle: hcloud.Ptr(time.Minute),
+			CookieName: new("STICKY"), CookieLifetime: new(time.Minute), Certificates: []*hcloud.Certificate{certificate},
+			RedirectHTTP: new(true), StickySessions: new(true), TimeoutIdle: new(time.Minute),
 		},
 		HealthCheck: &hcloud.LoadBalancerAddServiceOptsHealthCheck{
-			Protocol: hcloud.LoadBalancerServiceProtocolHTTP, Port: hcloud.Ptr(8080), Interval: hcloud.Ptr(15 * time.Second),
-			Timeout: hcloud.Ptr(10 * time.Second), Retries: hcloud.Ptr(3),
+			Protocol: hcloud.LoadBalancerServiceProtocolHTTP, Port: new(8080), Interval: new(15 * time.Second),
+			Timeout: new(10 * time.Second), Retries: new(3),
 			HTTP: &hcloud.LoadBalancerAddServiceOptsHealthCheckHTTP{
-				Domain: hcloud.Ptr("example.com"), Path: hcloud.Ptr("/healthz"), Response: hcloud.Ptr(""), StatusCodes: []string{"2??"}, TLS: hcloud.Ptr(false),
+				Domain: new("example.com"), Path: new("/healthz"), Response: new(""), StatusCodes: []string{"2??"}, TLS: new(false),
 			},
 		},
 	}))
 	w.done(w.LoadBalancer.UpdateService(w.ctx, lb, 443, hcloud.LoadBalancerUpdateServiceOpts{
-		DestinationPort: hcloud.Ptr(8081), HTTP: &hcloud.LoadBalancerUpdateServiceOptsHTTP{StickySessions: hcloud.Ptr(false)},
+		DestinationPort: new(8081), HTTP: &hcloud.LoadBalancerUpdateServiceOptsHTTP{StickySessions: new(false)},
 	}))
 	services := of(w.LoadBalancer.GetByID(w.ctx, lb.ID)).must(w).Services
 	if s := services[1]; len(services) != 2 || s.DestinationPort != 8081 || s.HTTP.StickySessions || s.HTTP.CookieLifetime != time.Minute || len(s.HTTP.Certificates) != 1 {
@@ -89,7 +89,7 @@ func (w walk) targets(lb *hcloud.LoadBalancer, network *hcloud.Network) {
 		w.Errorf("target: %+v", target)
 	}
 	w.done(w.LoadBalancer.RemoveLabelSelectorTarget(w.ctx, lb, "env=test"))
-	w.done(w.LoadBalancer.AddServerTarget(w.ctx, lb, hcloud.LoadBalancerAddServerTargetOpts{Server: server, UsePrivateIP: hcloud.Ptr(true)}))
+	w.done(w.LoadBalancer.AddServerTarget(w.ctx, lb, hcloud.LoadBalancerAddServerTargetOpts{Server: server, UsePrivateIP: new(true)}))
 	w.done(w.LoadBalancer.DisablePublicInterface(w.ctx, lb))
 	w.done(w.LoadBalancer.EnablePublicInterface(w.ctx, lb))
 	w.done(w.LoadBalancer.RemoveServerTarget(w.ctx, lb, server))

@@ -230,10 +230,10 @@ func (w walk) actions() {
 		w.Errorf("while an action is running: %v, want locked", err)
 	}
 	w.wait(running)
-	if _, err := w.Datacenter.All(w.ctx); !hcloud.IsError(err, "deprecated_api_endpoint") {
+	if _, err := w.Datacenter.All(w.ctx); !hcloud.IsError(err, "deprecated_api_endpoint") { //nolint:staticcheck // that it is gone is what this sees
 		w.Errorf("data centers: %v", err)
 	}
-	if _, _, err := w.Datacenter.GetByID(w.ctx, 1); !hcloud.IsError(err, "deprecated_api_endpoint") {
+	if _, _, err := w.Datacenter.GetByID(w.ctx, 1); !hcloud.IsError(err, "deprecated_api_endpoint") { //nolint:staticcheck // as above
 		w.Errorf("a data center: %v", err)
 	}
 	if _, _, err := w.Action.List(w.ctx, hcloud.ActionListOpts{}); !hcloud.IsError(err, hcloud.ErrorCodeInvalidInput) {
@@ -274,7 +274,7 @@ func (w walk) placementGroups() {
 	group := created.PlacementGroup
 	read[hcloud.PlacementGroup](w, &w.PlacementGroup, group.ID, "spread")
 	of(w.PlacementGroup.Update(w.ctx, group, hcloud.PlacementGroupUpdateOpts{Name: "other", Labels: map[string]string{"a": "b"}})).must(w)
-	server := w.createServer("node", func(o *hcloud.ServerCreateOpts) { o.PlacementGroup, o.StartAfterCreate = group, hcloud.Ptr(false) })
+	server := w.createServer("node", func(o *hcloud.ServerCreateOpts) { o.PlacementGroup, o.StartAfterCreate = group, new(false) })
 	if server.PlacementGroup == nil || server.PlacementGroup.ID != group.ID {
 		w.Errorf("placement group of the server: %+v", server.PlacementGroup)
 	}
@@ -287,7 +287,7 @@ func (w walk) networks() {
 	network := w.network("net")
 	read[hcloud.Network](w, &w.Network, network.ID, "net")
 	of(w.Network.Update(w.ctx, network, hcloud.NetworkUpdateOpts{
-		Name: "renamed", Labels: map[string]string{"a": "b"}, ExposeRoutesToVSwitch: hcloud.Ptr(true),
+		Name: "renamed", Labels: map[string]string{"a": "b"}, ExposeRoutesToVSwitch: new(true),
 	})).must(w)
 	w.done(w.Network.ChangeIPRange(w.ctx, network, hcloud.NetworkChangeIPRangeOpts{IPRange: ipNet("10.0.0.0/12")}))
 	subnet := hcloud.NetworkSubnet{Type: hcloud.NetworkSubnetTypeCloud, IPRange: ipNet("10.0.2.0/24"), NetworkZone: hcloud.NetworkZoneEUCentral}
@@ -308,28 +308,28 @@ func (w walk) networks() {
 	}
 	w.done(w.Network.DeleteRoute(w.ctx, network, hcloud.NetworkDeleteRouteOpts{Route: route}))
 	w.done(w.Network.DeleteSubnet(w.ctx, network, hcloud.NetworkDeleteSubnetOpts{Subnet: subnet}))
-	w.done(w.Network.ChangeProtection(w.ctx, network, hcloud.NetworkChangeProtectionOpts{Delete: hcloud.Ptr(true)}))
+	w.done(w.Network.ChangeProtection(w.ctx, network, hcloud.NetworkChangeProtectionOpts{Delete: new(true)}))
 	if _, err := w.Network.Delete(w.ctx, network); !hcloud.IsError(err, hcloud.ErrorCodeProtected) {
 		w.Errorf("deletion of a protected network: %v", err)
 	}
-	w.done(w.Network.ChangeProtection(w.ctx, network, hcloud.NetworkChangeProtectionOpts{Delete: hcloud.Ptr(false)}))
+	w.done(w.Network.ChangeProtection(w.ctx, network, hcloud.NetworkChangeProtectionOpts{Delete: new(false)}))
 	actionsOf(w, w.Network.Action.All, w.Network.Action.AllFor, w.Network.Action.GetByID, network)
 	w.gone(w.Network.Delete(w.ctx, network))
 }
 
 func (w walk) primaryIPs() {
 	server := w.createServer("off", func(o *hcloud.ServerCreateOpts) {
-		o.StartAfterCreate, o.PublicNet = hcloud.Ptr(false), &hcloud.ServerCreatePublicNet{}
+		o.StartAfterCreate, o.PublicNet = new(false), &hcloud.ServerCreatePublicNet{}
 	})
 	created := of(w.PrimaryIP.Create(w.ctx, hcloud.PrimaryIPCreateOpts{
-		Name: "kept", Type: hcloud.PrimaryIPTypeIPv4, AssigneeType: "server", Location: "fsn1", AutoDelete: hcloud.Ptr(false), Labels: map[string]string{"a": "b"},
+		Name: "kept", Type: hcloud.PrimaryIPTypeIPv4, AssigneeType: "server", Location: "fsn1", AutoDelete: new(false), Labels: map[string]string{"a": "b"},
 	})).must(w)
 	ip := created.PrimaryIP
 	read[hcloud.PrimaryIP](w, &w.PrimaryIP, ip.ID, "kept")
 	if found := of(w.PrimaryIP.GetByIP(w.ctx, ip.IP.String())).must(w); found == nil || found.ID != ip.ID || found.Location.Name != "fsn1" {
 		w.Errorf("found by address %s: %+v", ip.IP, found)
 	}
-	of(w.PrimaryIP.Update(w.ctx, ip, hcloud.PrimaryIPUpdateOpts{Name: "renamed", Labels: &map[string]string{}, AutoDelete: hcloud.Ptr(false)})).must(w)
+	of(w.PrimaryIP.Update(w.ctx, ip, hcloud.PrimaryIPUpdateOpts{Name: "renamed", Labels: &map[string]string{}, AutoDelete: new(false)})).must(w)
 	w.done(w.PrimaryIP.Assign(w.ctx, hcloud.PrimaryIPAssignOpts{ID: ip.ID, AssigneeID: server.ID, AssigneeType: "server"}))
 	if s := of(w.Server.GetByID(w.ctx, server.ID)).must(w); !s.PublicNet.IPv4.IP.Equal(ip.IP) || s.PublicNet.IPv4.ID != ip.ID || !s.PublicNet.IPv6.IsUnspecified() {
 		w.Errorf("public net of the server: %+v", s.PublicNet)
@@ -342,7 +342,7 @@ func (w walk) primaryIPs() {
 	actionsOf(w, w.PrimaryIP.Action.All, w.PrimaryIP.Action.AllFor, w.PrimaryIP.Action.GetByID, ip)
 	w.gone(w.PrimaryIP.Delete(w.ctx, ip))
 	assigned := of(w.PrimaryIP.Create(w.ctx, hcloud.PrimaryIPCreateOpts{
-		Name: "v6", Type: hcloud.PrimaryIPTypeIPv6, AssigneeType: "server", AssigneeID: hcloud.Ptr(server.ID),
+		Name: "v6", Type: hcloud.PrimaryIPTypeIPv6, AssigneeType: "server", AssigneeID: new(server.ID),
 	})).must(w)
 	w.wait(assigned.Action)
 }
@@ -350,7 +350,7 @@ func (w walk) primaryIPs() {
 func (w walk) servers() {
 	key := of(w.SSHKey.Create(w.ctx, hcloud.SSHKeyCreateOpts{Name: "one", PublicKey: testKey})).must(w)
 	server := w.createServer("node", func(o *hcloud.ServerCreateOpts) {
-		o.SSHKeys, o.UserData, o.Automount = []*hcloud.SSHKey{key}, "#cloud-config\n", hcloud.Ptr(false)
+		o.SSHKeys, o.UserData, o.Automount = []*hcloud.SSHKey{key}, "#cloud-config\n", new(false)
 		o.PublicNet = &hcloud.ServerCreatePublicNet{EnableIPv4: true, EnableIPv6: true}
 	})
 	read[hcloud.Server](w, &w.Server, server.ID, "node")
@@ -364,9 +364,9 @@ func (w walk) servers() {
 		w.done(act(w.ctx, server))
 	}
 	w.done(w.Server.ChangeType(w.ctx, server, hcloud.ServerChangeTypeOpts{ServerType: &hcloud.ServerType{Name: "cx33"}}))
-	w.done(w.Server.ChangeProtection(w.ctx, server, hcloud.ServerChangeProtectionOpts{Delete: hcloud.Ptr(true), Rebuild: hcloud.Ptr(true)}))
-	w.done(w.Server.ChangeProtection(w.ctx, server, hcloud.ServerChangeProtectionOpts{Delete: hcloud.Ptr(false), Rebuild: hcloud.Ptr(false)}))
-	w.done(w.Server.ChangeDNSPtr(w.ctx, server, server.PublicNet.IPv4.IP.String(), hcloud.Ptr("node.example.com")))
+	w.done(w.Server.ChangeProtection(w.ctx, server, hcloud.ServerChangeProtectionOpts{Delete: new(true), Rebuild: new(true)}))
+	w.done(w.Server.ChangeProtection(w.ctx, server, hcloud.ServerChangeProtectionOpts{Delete: new(false), Rebuild: new(false)}))
+	w.done(w.Server.ChangeDNSPtr(w.ctx, server, server.PublicNet.IPv4.IP.String(), new("node.example.com")))
 	w.done(w.Server.ChangeDNSPtr(w.ctx, server, server.PublicNet.IPv4.IP.String(), nil))
 	w.done(w.Server.AttachISO(w.ctx, server, listed(w.ISO.All(w.ctx)).must(w)[0]))
 	password := of(w.Server.ResetPassword(w.ctx, server)).must(w)
@@ -431,7 +431,7 @@ func (w walk) images() {
 	server := w.createServer("imaged")
 	w.done(w.Server.EnableBackup(w.ctx, server, ""))
 	created := of(w.Server.CreateImage(w.ctx, server, &hcloud.ServerCreateImageOpts{
-		Type: hcloud.ImageTypeSnapshot, Description: hcloud.Ptr("before"), Labels: map[string]string{"a": "b"},
+		Type: hcloud.ImageTypeSnapshot, Description: new("before"), Labels: map[string]string{"a": "b"},
 	})).must(w)
 	w.wait(created.Action)
 	image := of(w.Image.GetByID(w.ctx, created.Image.ID)).must(w)
@@ -443,9 +443,9 @@ func (w walk) images() {
 	if system == nil || system.Architecture != hcloud.ArchitectureARM {
 		w.Errorf("system image for arm: %+v", system)
 	}
-	of(w.Image.Update(w.ctx, image, hcloud.ImageUpdateOpts{Description: hcloud.Ptr("after"), Labels: map[string]string{}})).must(w)
-	w.done(w.Image.ChangeProtection(w.ctx, image, hcloud.ImageChangeProtectionOpts{Delete: hcloud.Ptr(true)}))
-	w.done(w.Image.ChangeProtection(w.ctx, image, hcloud.ImageChangeProtectionOpts{Delete: hcloud.Ptr(false)}))
+	of(w.Image.Update(w.ctx, image, hcloud.ImageUpdateOpts{Description: new("after"), Labels: map[string]string{}})).must(w)
+	w.done(w.Image.ChangeProtection(w.ctx, image, hcloud.ImageChangeProtectionOpts{Delete: new(true)}))
+	w.done(w.Image.ChangeProtection(w.ctx, image, hcloud.ImageChangeProtectionOpts{Delete: new(false)}))
 	actionsOf(w, w.Image.Action.All, w.Image.Action.AllFor, w.Image.Action.GetByID, image)
 	fromImage := w.createServer("from-image", func(o *hcloud.ServerCreateOpts) { o.Image = image })
 	if fromImage.Image == nil || fromImage.Image.ID != image.ID {

@@ -196,8 +196,9 @@ func existingPath(w *world, op *contract.Operation) string {
 	w.Helper()
 	path := op.Path
 	for strings.Contains(path, "{") {
-		collection, rest, _ := strings.Cut(path, "/{")
+		parent, rest, _ := strings.Cut(path, "/{")
 		_, rest, _ = strings.Cut(rest, "}")
+		collection := parent
 		if collection == "/actions" {
 			collection = "/servers/actions"
 		}
@@ -211,7 +212,7 @@ func existingPath(w *world, op *contract.Operation) string {
 				id = idOf(entries[0])
 			}
 		}
-		path = strings.TrimSuffix(path[:strings.Index(path, "/{")], "/") + "/" + id + rest
+		path = parent + "/" + id + rest
 	}
 	return path
 }
