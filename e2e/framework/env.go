@@ -109,9 +109,9 @@ func (e *Env) createNetwork(ctx context.Context) {
 	GinkgoHelper()
 	var err error
 	e.Network, _, err = e.HCloud.Network.Create(ctx, hcloud.NetworkCreateOpts{
-		Name: "cluster", IPRange: ipNet("10.0.0.0/8"),
+		Name: "cluster", IPRange: IPNet("10.0.0.0/8"),
 		Subnets: []hcloud.NetworkSubnet{{
-			Type: hcloud.NetworkSubnetTypeCloud, IPRange: ipNet("10.0.0.0/24"), NetworkZone: NetworkZone,
+			Type: hcloud.NetworkSubnetTypeCloud, IPRange: IPNet("10.0.0.0/24"), NetworkZone: NetworkZone,
 		}},
 	})
 	Expect(err).NotTo(HaveOccurred())

@@ -5,10 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"slices"
-	"strconv"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	. "github.com/onsi/ginkgo/v2"
@@ -156,7 +154,7 @@ func (e *Env) AwaitLoadBalancer(ctx context.Context, service string, check func(
 // Get sends an HTTP request to an address from outside of the cluster and returns which node
 // answered, with what.
 func (e *Env) Get(ctx context.Context, address string, port int) (node.Answer, error) {
-	return get(ctx, e.HTTPClient(ClientOptions{}), "http://"+net.JoinHostPort(address, strconv.Itoa(port))+"/")
+	return get(ctx, e.HTTPClient(ClientOptions{}), URL("http", address, port))
 }
 
 // GetURL is Get with a client and a URL of the spec's own.

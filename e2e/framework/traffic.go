@@ -208,3 +208,8 @@ func (s *Stream) ExpectUndisturbed() {
 	Expect(s.failures).To(BeEmpty(), "requests that were not answered, beside %d that were", s.answered)
 	Expect(s.answered).To(BeNumerically(">", 0))
 }
+
+// URL returns the URL of a port of an address.
+func URL(scheme, address string, port int) string {
+	return scheme + "://" + net.JoinHostPort(address, strconv.Itoa(port)) + "/"
+}
