@@ -131,7 +131,8 @@ func AddressesOf(n *corev1.Node, kind corev1.NodeAddressType) []string {
 	return all
 }
 
-func ipNet(s string) *net.IPNet {
+// IPNet parses a network in CIDR notation.
+func IPNet(s string) *net.IPNet {
 	_, n, err := net.ParseCIDR(s)
 	Expect(err).NotTo(HaveOccurred())
 	return n
