@@ -73,7 +73,7 @@ func compareRef(a, b Ref) int {
 }
 
 func newActionTable() ActionTable {
-	opts := btree.Options{NoLocks: true}
+	opts := btree.Options{NoLocks: true, Degree: treeDegree}
 	return ActionTable{
 		Table: newTable[*Action](KindAction),
 		byResource: btree.NewBTreeGOptions(func(a, b resourceAction) bool {
