@@ -291,15 +291,6 @@ func (e *Env) AwaitService(ctx context.Context, name string, check func(Gomega, 
 	return found
 }
 
-// ListenPorts returns the ports on which a load balancer listens.
-func ListenPorts(lb *hcloud.LoadBalancer) []int {
-	var ports []int
-	for _, s := range lb.Services {
-		ports = append(ports, s.ListenPort)
-	}
-	return ports
-}
-
 // ServiceOn returns the service of a load balancer on a listen port; there must be one.
 func ServiceOn(lb *hcloud.LoadBalancer, port int) hcloud.LoadBalancerService {
 	GinkgoHelper()
