@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"iter"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -236,7 +237,7 @@ func (t *Table[T]) EncodedPage(p Page, encode func([]*Entry[T]) []byte) []byte {
 	}
 	if len(more) < maxCachedPages {
 		// If somebody else adds a page at the same time, one of the two is encoded again.
-		more = append(more[:len(more):len(more)], encodedPage{p, b})
+		more = append(slices.Clip(more), encodedPage{p, b})
 		t.pages.list.CompareAndSwap(known, &more)
 	}
 	return b
