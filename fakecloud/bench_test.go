@@ -252,6 +252,29 @@ func BenchmarkListPageOne(b *testing.B) {
 	}
 }
 
+// BenchmarkListPageOneAfterAWrite renames a server before it lists, so that no page is encoded already.
+func BenchmarkListPageOneAfterAWrite(b *testing.B) {
+	for _, n := range []int{100, 100_000} {
+		b.Run(fmt.Sprintf("%d servers", n), func(b *testing.B) {
+			c := crowd()[n]
+			p, _ := c.Core().Project(fakecloud.DefaultProject)
+			first, _ := p.View().Servers.At(0, 0)
+			path := "/v1/servers/" + strconv.FormatInt(first.Value.ID, 10)
+			i := 0
+			b.ReportAllocs()
+			for b.Loop() {
+				i++
+				if code, body := request(b, c.Handler(), "PUT", path, fmt.Sprintf(`{"name": "server-renamed-%d"}`, i)); code != 200 {
+					b.Fatalf("%d %s", code, body)
+				}
+				if code, _ := request(b, c.Handler(), "GET", "/v1/servers", ""); code != 200 {
+					b.Fatal(code)
+				}
+			}
+		})
+	}
+}
+
 // BenchmarkCreateServers creates servers in a cloud that already has some.
 func BenchmarkCreateServers(b *testing.B) {
 	for _, existing := range []int{0, 10_000} {
