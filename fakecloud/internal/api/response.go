@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -80,6 +81,14 @@ func writeBody(w http.ResponseWriter, r *Request, status int, body []byte) {
 
 // append appends the body.
 func (resp *Response) append(b []byte) []byte {
+	size := 2
+	for _, p := range resp.Parts {
+		size += len(p.Key) + len(p.JSON) + len(`,"":`)
+	}
+	for _, c := range resp.Chunks {
+		size += len(c)
+	}
+	b = slices.Grow(b, size)
 	for i, p := range resp.Parts {
 		open := `,"`
 		if i == 0 {
