@@ -3,6 +3,7 @@ package fakecloud
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
 	"runtime"
@@ -266,9 +267,7 @@ func (d *DataPlane) recordStats(ctx context.Context) {
 		}
 		d.mu.Lock()
 		projects := make(map[int64]cloud.Project, len(d.projects))
-		for id, p := range d.projects {
-			projects[id] = p
-		}
+		maps.Copy(projects, d.projects)
 		d.mu.Unlock()
 		for id, p := range projects {
 			if s, err := d.engine.Stats(id); err == nil {

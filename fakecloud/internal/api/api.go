@@ -8,6 +8,7 @@ package api
 
 import (
 	"net/http"
+	"slices"
 	"sync"
 
 	"github.com/go-chi/chi/v5"
@@ -79,8 +80,8 @@ type Middleware func(next Handler) Handler
 
 // chain wraps a handler so that the first middleware sees the request first.
 func (a *API) chain(h Handler, middlewares ...Middleware) Handler {
-	for i := len(middlewares) - 1; i >= 0; i-- {
-		h = middlewares[i](h)
+	for _, middleware := range slices.Backward(middlewares) {
+		h = middleware(h)
 	}
 	return h
 }

@@ -97,8 +97,7 @@ func (r *Request) pathID(kind cloud.Kind, param string) (int64, error) {
 func (r *Request) Bind(out any) error {
 	body, err := io.ReadAll(http.MaxBytesReader(&r.writer, r.HTTP.Body, MaxBodyBytes))
 	if err != nil {
-		var tooLarge *http.MaxBytesError
-		if errors.As(err, &tooLarge) {
+		if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			return cloud.ErrJSON("it is larger than " + strconv.FormatInt(tooLarge.Limit, 10) + " bytes")
 		}
 		return cloud.ErrJSON("it could not be read")

@@ -306,8 +306,7 @@ func (tx *Tx) attempt(effect func(*Tx) error) *Error {
 		tx.adopt(inner)
 		return nil
 	}
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e
 	}
 	return &Error{Code: ActionFailedCode, Message: err.Error()}

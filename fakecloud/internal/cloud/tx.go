@@ -54,8 +54,8 @@ func (tx *Tx) takeFollowers(action int64) []*actionRun {
 func (tx *Tx) onFailure(undo func()) { tx.undo = append(tx.undo, undo) }
 
 func (tx *Tx) rollback() {
-	for i := len(tx.undo) - 1; i >= 0; i-- {
-		tx.undo[i]()
+	for _, v := range slices.Backward(tx.undo) {
+		v()
 	}
 }
 
