@@ -110,6 +110,14 @@ func (e *Env) AwaitFault(ctx context.Context, name string, n int) {
 	Expect(err).NotTo(HaveOccurred(), "the fault %s was not met %d times", name, n)
 }
 
+// FaultApplied returns how many requests a fault has been applied to.
+func (e *Env) FaultApplied(name string) int {
+	GinkgoHelper()
+	status, ok := e.Cloud.Faults().Get(name)
+	Expect(ok).To(BeTrue(), "there is no fault %s", name)
+	return int(status.Applied)
+}
+
 func (e *Env) journalText(filter fakecloud.JournalFilter) string {
 	var b strings.Builder
 	for _, entry := range e.Cloud.Journal().Entries(filter) {
