@@ -272,6 +272,11 @@ func (l *loadBalancers) trySync(ctx context.Context, svc *corev1.Service, nodes 
 		if in.CertificateIDs, obsolete, err = l.certificates(ctx, svc, &settings); err != nil {
 			return result, err
 		}
+	} else if lb != nil && servesCertificates(lb) {
+		// HTTPS ends with this sync, and what was ordered for it with HTTPS.
+		if obsolete, err = l.ownedCertificates(ctx, string(svc.UID)); err != nil {
+			return result, err
+		}
 	}
 	plan, skipped := planLoadBalancer(in)
 	if !opts.quiet {
