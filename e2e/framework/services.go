@@ -13,7 +13,6 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/util/retry"
@@ -220,15 +219,6 @@ func (e *Env) AwaitEvent(ctx context.Context, service, reason string, message ty
 		g.Expect(e.Events(ctx, service)).To(ContainElement(And(HaveField("Reason", reason), HaveField("Message", message)), &found))
 	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(Succeed())
 	return found[0]
-}
-
-// AwaitServiceGone waits until a Service does not exist any more.
-func (e *Env) AwaitServiceGone(ctx context.Context, name string) {
-	GinkgoHelper()
-	Eventually(func() bool {
-		_, err := e.Kube.CoreV1().Services(e.Namespace).Get(ctx, name, metav1.GetOptions{})
-		return apierrors.IsNotFound(err)
-	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(BeTrue())
 }
 
 // TargetHealth returns the health of a load balancer's targets of type server, by the server's
