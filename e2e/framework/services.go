@@ -221,6 +221,20 @@ func (e *Env) AwaitEvent(ctx context.Context, service, reason string, message ty
 	return found[0]
 }
 
+// AwaitEvents waits until there have been n events about a Service with the reason. Events that are
+// alike are counted as Kubernetes does.
+func (e *Env) AwaitEvents(ctx context.Context, service, reason string, n int) {
+	GinkgoHelper()
+	Eventually(func() (count int) {
+		for _, event := range e.Events(ctx, service) {
+			if event.Reason == reason {
+				count += max(1, int(event.Count))
+			}
+		}
+		return count
+	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(BeNumerically(">=", n), "events with the reason %s", reason)
+}
+
 // TargetHealth returns the health of a load balancer's targets of type server, by the server's
 // name: "healthy" and "unhealthy" if all services say so, else "mixed" or "unknown".
 func (e *Env) TargetHealth(ctx context.Context, lb *hcloud.LoadBalancer) map[string]string {
