@@ -144,7 +144,7 @@ var _ = Describe("HTTP and HTTPS of a Service", Label("service", "dataplane"), f
 
 		By("deleting the Service: what was uploaded is not the CCM's to delete")
 		env.DeleteService(ctx, "web")
-		env.AwaitServiceGone(ctx, "web")
+		env.AwaitGone(ctx, "web")
 		Expect(certificates(ctx)).To(ConsistOf(HaveField("ID", first.ID), HaveField("ID", second.ID)))
 	})
 
@@ -183,7 +183,7 @@ var _ = Describe("HTTP and HTTPS of a Service", Label("service", "dataplane"), f
 
 		By("deleting the Service")
 		env.DeleteService(ctx, "web")
-		env.AwaitServiceGone(ctx, "web")
+		env.AwaitGone(ctx, "web")
 		Expect(certificates(ctx)).To(BeEmpty())
 		Expect(env.LoadBalancers(ctx)).To(BeEmpty())
 	})

@@ -141,7 +141,7 @@ var _ = Describe("A Service's load balancer", Label("service", "dataplane"), fun
 
 		By("deleting the Service, whose load balancer it is now")
 		env.DeleteService(ctx, "web")
-		env.AwaitServiceGone(ctx, "web")
+		env.AwaitGone(ctx, "web")
 		Expect(env.LoadBalancers(ctx)).To(BeEmpty())
 	})
 
@@ -198,7 +198,7 @@ var _ = Describe("A Service's load balancer", Label("service", "dataplane"), fun
 		Expect(env.LoadBalancers(ctx)).To(HaveLen(1))
 
 		protect(false)
-		env.AwaitServiceGone(ctx, "web")
+		env.AwaitGone(ctx, "web")
 		Expect(env.LoadBalancers(ctx)).To(BeEmpty())
 	})
 
@@ -212,7 +212,7 @@ var _ = Describe("A Service's load balancer", Label("service", "dataplane"), fun
 		Expect(err).NotTo(HaveOccurred())
 		env.DeleteService(ctx, "web")
 		env.StartCCM(ctx, framework.CCMOptions{})
-		env.AwaitServiceGone(ctx, "web")
+		env.AwaitGone(ctx, "web")
 		Expect(env.LoadBalancers(ctx)).To(HaveExactElements(HaveField("ID", lb.ID)))
 		Expect(env.Cloud.Journal().Count(fakecloud.JournalFilter{Client: framework.CCMClient, Operation: "delete_load_balancer"})).To(BeZero())
 	})

@@ -80,10 +80,7 @@ var _ = Describe("Ports of a Service", Label("service", "dataplane"), func() {
 	It("follow a NodePort that has changed", func(ctx SpecContext) {
 		var changed int32
 		env.UpdateService(ctx, "web", func(s *corev1.Service) {
-			changed = 31234
-			if s.Spec.Ports[0].NodePort == changed || s.Spec.Ports[1].NodePort == changed {
-				changed = 31235
-			}
+			changed = freeNodePort(s)
 			s.Spec.Ports[1].NodePort = changed
 		})
 		Eventually(func(g Gomega) {

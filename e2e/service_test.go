@@ -39,7 +39,7 @@ var _ = Describe("Service", Label("service"), func() {
 			Expect(lb.PrivateNet[0].IP.String()).To(Equal(private), "the address in the network was not given back")
 
 			env.DeleteService(ctx, name)
-			env.AwaitServiceGone(ctx, name)
+			env.AwaitGone(ctx, name)
 			Expect(env.LoadBalancers(ctx)).To(BeEmpty())
 			Expect(env.Closed(ctx, address, framework.Port)).To(BeTrue(), "%s:%d still listens", address, framework.Port)
 			Expect(env.Cloud.DataPlane().Endpoints(lb.ID)).To(BeEmpty())
@@ -87,8 +87,7 @@ var _ = Describe("Service", Label("service"), func() {
 			g.Expect(framework.ListenPorts(lb)).To(ConsistOf(framework.Port + updates - 1))
 		})
 		env.AwaitAnswer(ctx, "web", address, framework.Port+updates-1)
-		env.Settled(ctx)
-		env.ExpectNoServiceWrites(ctx)
+		env.AwaitStill(ctx, 2)
 		Expect(env.LoadBalancerOf(ctx, "web")).To(HaveField("ID", lb.ID))
 		Expect(env.Closed(ctx, address, framework.Port)).To(BeTrue())
 		// One sync writes name and labels twice, the algorithm and two ports. The service controller
@@ -111,7 +110,7 @@ var _ = Describe("Service", Label("service"), func() {
 		env.UpdateService(ctx, "web", func(s *corev1.Service) { s.Spec.Ports[0].Port++ })
 		env.AwaitAnswer(ctx, "web", web, framework.Port+1)
 		env.DeleteService(ctx, "web")
-		env.AwaitServiceGone(ctx, "web")
+		env.AwaitGone(ctx, "web")
 		env.AwaitAnswer(ctx, "api", api, framework.Port)
 		stream.ExpectUndisturbed()
 		Expect(env.CCMWritesTo(other)).To(Equal(writes), "the other Service's load balancer was written")
@@ -133,7 +132,7 @@ var _ = Describe("Service", Label("service"), func() {
 		Expect(env.Events(ctx, "foreign")).To(BeEmpty())
 
 		env.DeleteService(ctx, "foreign")
-		env.AwaitServiceGone(ctx, "foreign")
+		env.AwaitGone(ctx, "foreign")
 		env.ExpectNoServiceWrites(ctx)
 	})
 

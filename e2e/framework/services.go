@@ -13,7 +13,6 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/util/retry"
@@ -222,13 +221,18 @@ func (e *Env) AwaitEvent(ctx context.Context, service, reason string, message ty
 	return found[0]
 }
 
-// AwaitServiceGone waits until a Service does not exist any more.
-func (e *Env) AwaitServiceGone(ctx context.Context, name string) {
+// AwaitEvents waits until there have been n events about a Service with the reason. Events that are
+// alike are counted as Kubernetes does.
+func (e *Env) AwaitEvents(ctx context.Context, service, reason string, n int) {
 	GinkgoHelper()
-	Eventually(func() bool {
-		_, err := e.Kube.CoreV1().Services(e.Namespace).Get(ctx, name, metav1.GetOptions{})
-		return apierrors.IsNotFound(err)
-	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(BeTrue())
+	Eventually(func() (count int) {
+		for _, event := range e.Events(ctx, service) {
+			if event.Reason == reason {
+				count += max(1, int(event.Count))
+			}
+		}
+		return count
+	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(BeNumerically(">=", n), "events with the reason %s", reason)
 }
 
 // TargetHealth returns the health of a load balancer's targets of type server, by the server's
