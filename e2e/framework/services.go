@@ -52,6 +52,9 @@ func (e *Env) UpdateService(ctx context.Context, name string, change func(*corev
 	var updated *corev1.Service
 	Expect(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		svc := e.Service(ctx, name)
+		if svc.Annotations == nil { // as an empty map comes back from the API
+			svc.Annotations = map[string]string{}
+		}
 		change(svc)
 		var err error
 		updated, err = e.Kube.CoreV1().Services(e.Namespace).Update(ctx, svc, metav1.UpdateOptions{})
@@ -72,6 +75,18 @@ func (e *Env) Service(ctx context.Context, name string) *corev1.Service {
 	svc, err := e.Kube.CoreV1().Services(e.Namespace).Get(ctx, name, metav1.GetOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	return svc
+}
+
+// serviceNames returns the names of the Services of the spec's namespace.
+func (e *Env) serviceNames(ctx context.Context) []string {
+	GinkgoHelper()
+	list, err := e.Kube.CoreV1().Services(e.Namespace).List(ctx, metav1.ListOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	var names []string
+	for _, s := range list.Items {
+		names = append(names, s.Name)
+	}
+	return names
 }
 
 // AwaitIngress waits until a Service has an address and returns it: an IP, or a hostname.

@@ -1,0 +1,206 @@
+package framework
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+)
+
+// AwaitStill waits until the CCM has compared the cloud with the cluster n times in a row without
+// writing: what it had to do is done, and it does not think otherwise. Unlike a time without
+// writes it proves that the CCM looked. It needs HCLOUD_NETWORK, whose routes each comparison reads.
+func (e *Env) AwaitStill(ctx context.Context, n int) {
+	GinkgoHelper()
+	after := e.Cloud.Journal().Last()
+	Eventually(func() int {
+		looks := 0
+		for _, r := range e.Cloud.Journal().Entries(fakecloud.JournalFilter{Client: CCMClient, Since: after}) {
+			switch {
+			case r.Method != http.MethodGet:
+				looks = 0
+			case r.Route == "/networks/{id}" && r.Status == http.StatusOK:
+				looks++
+			}
+		}
+		return looks
+	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(BeNumerically(">=", n), func() string {
+		return "the CCM does not come to rest:\n" + e.journalText(fakecloud.JournalFilter{Client: CCMClient, Writes: true, Since: after})
+	})
+}
+
+// Hold keeps one of the CCM's requests from being answered until the spec ends: the n-th that the
+// rule selects (0 is the first). If carriedOut, the cloud does what the request asks for and keeps
+// only the answer; else the request is not carried out, whatever becomes of its sender. The
+// returned function waits until the request has arrived, and has been carried out.
+func (e *Env) Hold(f fakecloud.Fault, n int, carriedOut bool) (await func(context.Context)) {
+	GinkgoHelper()
+	f.Effect = fakecloud.Latency(24 * time.Hour)
+	f.Effect.After = carriedOut
+	f.From, f.To = max(n, 1), max(n, 1)
+	sub := e.Cloud.Subscribe()
+	DeferCleanup(sub.Close)
+	name, _ := e.Fault(f)
+	return func(ctx context.Context) {
+		GinkgoHelper()
+		e.AwaitFault(ctx, name, 1)
+		if !carriedOut || f.Method == http.MethodGet {
+			return
+		}
+		// The rule counts the request when it arrives; that it was carried out shows in its action.
+		ctx, cancel := context.WithTimeout(ctx, Timeout)
+		defer cancel()
+		for {
+			event, err := sub.Next(ctx)
+			Expect(err).NotTo(HaveOccurred(), "the request that is held did not change anything")
+			if event.Kind == fakecloud.KindAction && event.Type == fakecloud.EventCreated {
+				return
+			}
+		}
+	}
+}
+
+// Log returns what the CCM has written so far.
+func (c *CCM) Log() string {
+	GinkgoHelper()
+	text, err := os.ReadFile(c.LogPath())
+	Expect(err).NotTo(HaveOccurred())
+	return string(text)
+}
+
+// Crash ends the CCM without warning, as a failing machine does.
+func (c *CCM) Crash() {
+	GinkgoHelper()
+	Expect(c.Kill()).To(Succeed())
+}
+
+// ExpectEnd waits until the CCM has ended by itself and returns its exit code.
+func (c *CCM) ExpectEnd(ctx context.Context) int {
+	GinkgoHelper()
+	Eventually(c.Done()).WithContext(ctx).WithTimeout(Timeout).Should(BeClosed(), "the process still runs")
+	return c.ExitCode()
+}
+
+// CountWrites counts, from now on, the requests with a token that change something: CCMs of one spec
+// look alike in the journal but may have tokens of their own.
+func (e *Env) CountWrites(token string) (count func() int) {
+	GinkgoHelper()
+	// A rule that changes nothing, and counts.
+	rule, err := e.Cloud.Faults().Add(fakecloud.Fault{Token: token, Writes: true, Effect: fakecloud.Latency(1)})
+	Expect(err).NotTo(HaveOccurred())
+	return func() int {
+		status, _ := e.Cloud.Faults().Get(rule.Name)
+		return int(status.Matched)
+	}
+}
+
+// AwaitGone waits until a Service is gone from the cluster, which its finalizer delays until
+// everything of it is gone from the cloud.
+func (e *Env) AwaitGone(ctx context.Context, service string) {
+	GinkgoHelper()
+	Eventually(func() []string { return e.serviceNames(ctx) }).WithContext(ctx).
+		WithTimeout(Timeout).WithPolling(Polling).ShouldNot(ContainElement(service))
+}
+
+// ExpectNothingOfServices fails if the cloud has anything that is made for Services.
+func (e *Env) ExpectNothingOfServices(ctx context.Context) {
+	GinkgoHelper()
+	Expect(e.LoadBalancers(ctx)).To(BeEmpty(), "load balancers are left")
+	certificates, err := e.HCloud.Certificate.All(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(certificates).To(BeEmpty(), "certificates are left")
+}
+
+// NetworkRoutes returns the routes of the network, as "10.244.1.0/24 via 10.0.0.2", sorted.
+func (e *Env) NetworkRoutes(ctx context.Context) []string {
+	GinkgoHelper()
+	network, _, err := e.HCloud.Network.GetByID(ctx, e.Network.ID)
+	Expect(err).NotTo(HaveOccurred())
+	routes := []string{}
+	for _, r := range network.Routes {
+		routes = append(routes, fmt.Sprintf("%s via %s", r.Destination, r.Gateway))
+	}
+	slices.Sort(routes)
+	return routes
+}
+
+// AwaitExactRoutes waits until the network has the routes of these nodes and no others, and until
+// no condition keeps pods off the nodes. (A node whose route was there before the route controller
+// looked has no such condition.)
+func (e *Env) AwaitExactRoutes(ctx context.Context, servers ...*hcloud.Server) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		want := []string{}
+		for _, s := range servers {
+			n := e.Node(ctx, s.Name)
+			g.Expect(n).NotTo(BeNil())
+			g.Expect(n.Spec.PodCIDR).NotTo(BeEmpty())
+			want = append(want, fmt.Sprintf("%s via %s", n.Spec.PodCIDR, s.PrivateNet[0].IP))
+			g.Expect(conditionOf(n, corev1.NodeNetworkUnavailable)).NotTo(Equal(corev1.ConditionTrue), "NetworkUnavailable of %s", n.Name)
+		}
+		slices.Sort(want)
+		g.Expect(e.NetworkRoutes(ctx)).To(Equal(want))
+	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(Succeed())
+}
+
+// conditionOf returns the status of a node's condition, "" if it has none of the type.
+func conditionOf(n *corev1.Node, kind corev1.NodeConditionType) corev1.ConditionStatus {
+	for _, c := range n.Status.Conditions {
+		if c.Type == kind {
+			return c.Status
+		}
+	}
+	return ""
+}
+
+// ListenPorts returns the ports of a load balancer, sorted.
+func ListenPorts(lb *hcloud.LoadBalancer) []int {
+	var ports []int
+	for _, s := range lb.Services {
+		ports = append(ports, s.ListenPort)
+	}
+	slices.Sort(ports)
+	return ports
+}
+
+// TargetIDs returns the ids of the servers that are a load balancer's targets, sorted; a server that
+// is a target twice is in it twice.
+func TargetIDs(lb *hcloud.LoadBalancer) []int64 {
+	var ids []int64
+	for _, t := range lb.Targets {
+		if t.Server != nil {
+			ids = append(ids, t.Server.Server.ID)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// IDs returns the ids of servers, sorted.
+func IDs(servers ...*hcloud.Server) []int64 {
+	var ids []int64
+	for _, s := range servers {
+		ids = append(ids, s.ID)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// UnusedAddress returns an address on this machine where nothing listens, and nobody else begins to:
+// loopback addresses of that part of the network belong to this process.
+func (e *Env) UnusedAddress() string {
+	b := e.loopback(purposeEndpoints).Addr().As4()
+	b[2], b[3] = byte(e.specs>>8), byte(e.specs)
+	return net.JoinHostPort(netip.AddrFrom4(b).String(), "8443")
+}
