@@ -72,7 +72,7 @@ func (e *Env) DeleteRoute(ctx context.Context, destination, gateway string) {
 }
 
 func route(destination, gateway string) hcloud.NetworkRoute {
-	return hcloud.NetworkRoute{Destination: ipNet(destination), Gateway: net.ParseIP(gateway)}
+	return hcloud.NetworkRoute{Destination: IPNet(destination), Gateway: net.ParseIP(gateway)}
 }
 
 // AttachServer attaches a server to the cluster's network, at an address if one is given.

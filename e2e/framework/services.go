@@ -51,7 +51,7 @@ func (e *Env) UpdateService(ctx context.Context, name string, change func(*corev
 	var updated *corev1.Service
 	Expect(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		svc := e.Service(ctx, name)
-		if svc.Annotations == nil {
+		if svc.Annotations == nil { // as an empty map comes back from the API
 			svc.Annotations = map[string]string{}
 		}
 		change(svc)

@@ -71,7 +71,9 @@ func (a *API) misbehave(w http.ResponseWriter, r *Request, d fault.Decision, nex
 	held := &heldResponse{header: http.Header{}}
 	next(held, r)
 	if !e.After && e.Kind != fault.KindCutBody {
+		r.Handled = held.status // if the client does not wait for the answer
 		a.delay(r, a.cloud.Now(), d.After)
+		r.Handled = 0
 		held.send(w)
 		return
 	}
