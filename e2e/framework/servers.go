@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"sync"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	. "github.com/onsi/ginkgo/v2"
@@ -32,6 +33,21 @@ func (e *Env) CreateServer(ctx context.Context, name string, change ...func(*hcl
 	Expect(err).NotTo(HaveOccurred())
 	Expect(server).NotTo(BeNil())
 	return server
+}
+
+// CreateServers is CreateServer for several servers, which are created at the same time.
+func (e *Env) CreateServers(ctx context.Context, names ...string) []*hcloud.Server {
+	GinkgoHelper()
+	servers := make([]*hcloud.Server, len(names))
+	var wg sync.WaitGroup
+	for i, name := range names {
+		wg.Go(func() {
+			defer GinkgoRecover()
+			servers[i] = e.CreateServer(ctx, name)
+		})
+	}
+	wg.Wait()
+	return servers
 }
 
 // CreateNodes creates servers and waits until their nodes are initialized.
