@@ -133,7 +133,7 @@ var _ = Describe("Service", Label("service"), func() {
 
 		env.DeleteService(ctx, "foreign")
 		env.AwaitGone(ctx, "foreign")
-		env.ExpectNoServiceWrites(ctx)
+		Expect(env.LoadBalancers(ctx)).To(HaveLen(1))
 	})
 
 	It("without nodes has a load balancer, and targets as soon as there are nodes", Label("dataplane"), func(ctx SpecContext) {
@@ -144,6 +144,22 @@ var _ = Describe("Service", Label("service"), func() {
 		Expect(env.LoadBalancerOf(ctx, "web").Targets).To(BeEmpty())
 		env.CreateNodes(ctx, "node-1")
 		env.AwaitAnswer(ctx, "web", address, framework.Port)
+	})
+
+	It("is told when it has more ports than the load balancer's type, and gets them with a larger one", func(ctx SpecContext) {
+		env := framework.NewEnv(ctx, suite, framework.Options{})
+		env.CreateService(ctx, "web", func(s *corev1.Service) {
+			s.Spec.Ports = nil
+			for n := range int32(6) { // an lb11 has five
+				s.Spec.Ports = append(s.Spec.Ports, port(9000+n))
+			}
+		})
+		event := env.AwaitEvent(ctx, "web", "SyncLoadBalancerFailed", ContainSubstring("resource_limit_exceeded"))
+		Expect(event.Type).To(Equal(corev1.EventTypeWarning))
+		Expect(env.LoadBalancers(ctx)).To(BeEmpty())
+		env.UpdateService(ctx, "web", annotate(map[string]string{"type": "lb21"}))
+		lb := env.LoadBalancerOf(ctx, "web")
+		Expect(framework.ListenPorts(lb)).To(ConsistOf(9000, 9001, 9002, 9003, 9004, 9005))
 	})
 
 	It("is told that UDP cannot be had", func(ctx SpecContext) {
