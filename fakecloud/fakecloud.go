@@ -13,6 +13,7 @@
 package fakecloud
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -62,6 +63,12 @@ type Options struct {
 	// LoadBalancerIPv4, if valid, is the range for load balancers, so that a data plane can listen
 	// on their addresses: 127.0.0.0/8, for example.
 	LoadBalancerIPv4 netip.Prefix
+	// Reserved are ranges whose addresses somebody else has, for a cloud whose addresses are those of a
+	// network that it shares, such as Docker's: they are given to nobody as a public address, nor in a
+	// network to a member that does not ask for the very address. PublicIPv4 and LoadBalancerIPv4 are
+	// reserved in networks, too, and of two ranges one of which is a part of the other, the part is left
+	// to those it is meant for.
+	Reserved []netip.Prefix
 	// DataPlane, if set, makes load balancers listen on this machine and forward to their targets. On
 	// Linux it changes the default ranges of public addresses: 127.65.0.0/16 for servers, 127.66.0.0/16
 	// for load balancers.
@@ -131,6 +138,7 @@ func Open(o Options) (*Cloud, error) {
 	c.cloud = cloud.New(cloud.Options{
 		Clock: o.Clock, Profile: profile, Limits: o.Limits, Seed: o.RandomSeed,
 		PublicIPv4: o.PublicIPv4, PublicIPv6: o.PublicIPv6, LoadBalancerIPv4: o.LoadBalancerIPv4,
+		Reserved: o.Reserved,
 	})
 	for i, t := range o.Tokens {
 		if i == 0 {
@@ -153,6 +161,11 @@ func Open(o Options) (*Cloud, error) {
 
 // checkRanges makes sure that addresses can be taken from the ranges.
 func checkRanges(o *Options) error {
+	for _, r := range o.Reserved {
+		if !r.IsValid() {
+			return errors.New("Reserved: one of the ranges is not valid")
+		}
+	}
 	for _, r := range []struct {
 		name   string
 		prefix netip.Prefix
