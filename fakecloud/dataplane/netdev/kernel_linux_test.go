@@ -34,6 +34,7 @@ func twoNodes(t *testing.T) (router *netlab.Namespace, nodes []*netlab.Namespace
 	t.Helper()
 	lab := netlab.New(t, hostAddr)
 	router = lab.Join("router", routerAddr)
+	router.Sysctl("net/ipv4/icmp_ratelimit", "0") // or a refused connection may have to try for longer
 	router.Sysctl("net/ipv4/conf/eth0/forwarding", "0")
 	router.Sysctl("net/ipv4/conf/eth0/send_redirects", "1")
 	router.Sysctl("net/ipv4/conf/all/send_redirects", "1")
