@@ -315,7 +315,7 @@ func TestNothingIsLeftOnTheMachineThatTheProgramRanOn(t *testing.T) {
 	metadata := netip.MustParseAddr("169.254.169.254")
 	state := func() string {
 		return fmt.Sprintf("load balancer %t, metadata %t, rules %d, routes %d", c.cloud.HasAddress("eth0", lb), c.cloud.HasAddress("lo", metadata),
-			c.cloud.Rules(netdev.DefaultTable, netdev.DefaultTable+9), c.cloud.Routes(netdev.DefaultTable))
+			c.cloud.Rules(netdev.RulePriority(netdev.DefaultTable), netdev.RulePriority(netdev.DefaultTable)+9), c.cloud.Routes(netdev.DefaultTable))
 	}
 	c.await("all is set up", func(context.Context) error {
 		if got := state(); got != "load balancer true, metadata true, rules 3, routes 2" {

@@ -171,7 +171,7 @@ func TestARouterTakesBackAllThatItDid(t *testing.T) {
 		}
 		return string(out)
 	}
-	rules := func() int { return router.Rules(DefaultTable, DefaultTable+9) }
+	rules := func() int { return router.Rules(RulePriority(DefaultTable), RulePriority(DefaultTable)+9) }
 	router.Sysctl("net/ipv4/conf/all/forwarding", "0")
 	before := settings()
 	r := startRouter(t, router)
@@ -200,6 +200,23 @@ func TestARouterTakesBackAllThatItDid(t *testing.T) {
 	}
 	if got := settings(); got != before || rules() != 0 || router.Routes(DefaultTable) != 0 {
 		t.Errorf("settings %s, before %s; %d rules, %d routes", got, before, rules(), router.Routes(DefaultTable))
+	}
+}
+
+func TestWhatTheRouterSendsItselfGoesByTheCloudsRoutesButNotByItsDefaultRoute(t *testing.T) {
+	t.Parallel()
+	router, _ := twoNodes(t)
+	router.AddRoute(netip.MustParsePrefix("0.0.0.0/0"), hostAddr.Addr())
+	r := startRouter(t, router)
+	if err := r.Set([]Route{via("0.0.0.0/0", "172.30.0.12"), via("10.244.1.0/24", "172.30.0.11")}); err != nil {
+		t.Fatal(err)
+	}
+	for to, want := range map[string]netip.Addr{
+		"10.244.1.1": nodeAddrs[0].Addr(), "203.0.113.1": hostAddr.Addr(), "172.30.0.12": {},
+	} {
+		if got := router.Gateway(netip.MustParseAddr(to)); got != want {
+			t.Errorf("%s is reached via %s", to, got)
+		}
 	}
 }
 

@@ -7,20 +7,24 @@ import (
 	"sync"
 )
 
-// DefaultTable is the number of the kernel's routing table that a Router keeps, and the priority of
-// the first of the three rules that lead to it.
-const DefaultTable = 4242
+// DefaultTable is the number of the kernel's routing table that a Router keeps.
+const DefaultTable = 142
 
-// maxTable leaves room below 32766, the priority of the kernel's rule for the main table.
-const maxTable = 32000
+// maxTable is the largest table that is free for use: the kernel's own follow, and the netlink package
+// does not tell the kernel all about rules for tables of more than 8 bits.
+const maxTable = 252
+
+// RulePriority returns the priority of the first of the three rules that lead to a table; the others
+// follow it. All are before those of the kernel (32766) and after that for what is addressed to the
+// machine itself (0).
+func RulePriority(table int) int { return 4000 + 10*table }
 
 // RouterOptions configure a Router.
 type RouterOptions struct {
 	// Interface is the name of the interface whose neighbours the router serves, as "eth0".
 	Interface string
-	// Table is the number of a routing table that nobody else uses, at most 32000, as it is the priority of
-	// the rules that lead to it, too; 0 is DefaultTable. Two routers in one network namespace need two, at
-	// least 3 apart.
+	// Table is the number of a routing table that nobody else uses, at most 252; 0 is DefaultTable. Two
+	// routers in one network namespace need two.
 	Table int
 }
 
@@ -54,8 +58,8 @@ func NewRouter(o RouterOptions) (*Router, error) {
 	if o.Table == 0 {
 		o.Table = DefaultTable
 	}
-	if o.Table < 1 || o.Table > maxTable || o.Table >= 253 && o.Table <= 255 {
-		return nil, fmt.Errorf("netdev: router: table %d: want 1 to %d, and none of the kernel's own 253 to 255", o.Table, maxTable)
+	if o.Table < 1 || o.Table > maxTable {
+		return nil, fmt.Errorf("netdev: router: table %d: want 1 to %d", o.Table, maxTable)
 	}
 	k, err := openTable(o.Interface, o.Table)
 	if err != nil {

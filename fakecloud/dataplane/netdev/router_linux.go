@@ -66,7 +66,7 @@ func (t *kernelTable) open() error {
 func (t *kernelTable) rules() []*netlink.Rule {
 	rule := func(offset int, from string, change func(*netlink.Rule)) *netlink.Rule {
 		r := netlink.NewRule()
-		r.Family, r.Priority, r.IifName = netlink.FAMILY_V4, t.number+offset, from
+		r.Family, r.Priority, r.IifName = netlink.FAMILY_V4, RulePriority(t.number)+offset, from
 		change(r)
 		return r
 	}

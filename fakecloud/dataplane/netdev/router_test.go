@@ -115,8 +115,8 @@ func TestARouterThatCannotBeOpenedIsClosed(t *testing.T) {
 	if _, err := newRouter(k); !errors.Is(err, k.opened) || k.closed != 1 {
 		t.Errorf("%v, closed %d times", err, k.closed)
 	}
-	for _, table := range []int{-1, 254, 32001} {
-		if _, err := NewRouter(RouterOptions{Interface: "lo", Table: table}); err == nil || !strings.Contains(err.Error(), "want 1 to 32000") {
+	for _, table := range []int{-1, 253, 4242} {
+		if _, err := NewRouter(RouterOptions{Interface: "lo", Table: table}); err == nil || !strings.Contains(err.Error(), "want 1 to 252") {
 			t.Errorf("table %d: %v", table, err)
 		}
 	}

@@ -147,6 +147,16 @@ func (n *Namespace) Rules(from, to int) int {
 	return count
 }
 
+// Gateway returns what the namespace itself sends packets for an address to; the zero value is the
+// address itself.
+func (n *Namespace) Gateway(to netip.Addr) netip.Addr {
+	n.t.Helper()
+	routes, err := n.handle.RouteGet(to.AsSlice())
+	must(n.t, "look for a route to "+to.String(), err)
+	gw, _ := netip.AddrFromSlice(routes[0].Gw)
+	return gw.Unmap()
+}
+
 // Routes returns how many IPv4 routes a table has.
 func (n *Namespace) Routes(table int) int {
 	n.t.Helper()
