@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"sync"
 	"time"
@@ -13,7 +14,7 @@ import (
 
 // HypervisorOptions say which servers a hypervisor gives machines.
 type HypervisorOptions struct {
-	// Name is what the hypervisor is known by, 1 to 63 characters. Whoever attaches under the name
+	// Name is what the hypervisor is known by: 1 to 63 of the characters a-z A-Z 0-9 . _ -. Whoever attaches under the name
 	// of one that is attached takes its place and gets all its tasks.
 	Name string `json:"name"`
 	// Project is the id of the project whose servers it has, 0 for all.
@@ -35,7 +36,7 @@ const (
 	DefaultGrace       = 15 * time.Second
 )
 
-const maxHypervisorName = 63
+var hypervisorName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,63}$`)
 
 // Errors of a Hypervisor's methods.
 var (
@@ -146,8 +147,8 @@ func (c *Cloud) AttachHypervisor(o HypervisorOptions) (*Hypervisor, error) {
 
 func (o *HypervisorOptions) check(c *Cloud) (Selector, error) {
 	switch {
-	case o.Name == "" || len(o.Name) > maxHypervisorName:
-		return Selector{}, fmt.Errorf("name of a hypervisor: want 1 to %d characters", maxHypervisorName)
+	case !hypervisorName.MatchString(o.Name):
+		return Selector{}, fmt.Errorf("name %.64q of a hypervisor: want 1 to 63 of the characters a-z A-Z 0-9 . _ -", o.Name)
 	case o.TaskTimeout < 0 || o.Grace < 0:
 		return Selector{}, errors.New("timeouts of a hypervisor: want 0 (the default) or more")
 	}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -556,7 +557,8 @@ func TestWrongOptionsOfAHypervisor(t *testing.T) {
 	p, _ := serverCloud(t, Options{})
 	for name, o := range map[string]HypervisorOptions{
 		"no name":    {},
-		"long name":  {Name: string(make([]byte, 64))},
+		"long name":  {Name: strings.Repeat("a", 64)},
+		"odd name":   {Name: "a/b"},
 		"no project": {Name: "h", Project: 7},
 		"selector":   {Name: "h", Selector: "a in"},
 		"timeout":    {Name: "h", TaskTimeout: -1},
