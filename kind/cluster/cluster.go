@@ -1,0 +1,296 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	kind "sigs.k8s.io/kind/pkg/cluster"
+)
+
+// Options say what cluster Create makes. Name and Image must be set.
+type Options struct {
+	// Name of the cluster and of its Docker network; nodes' names begin with it.
+	// Lower-case letters, digits and hyphens, at most 40.
+	Name string
+	// Image of the nodes, which Docker must have: see package nodeimage.
+	Image string
+	// Workers is the number of nodes beside the control plane's.
+	Workers int
+	// Subnet of the Docker network, a /16. Zero means DefaultSubnet.
+	Subnet netip.Prefix
+	// PodCIDR is the pods' range; each node gets a /24 of it. Zero means DefaultPodCIDR.
+	PodCIDR netip.Prefix
+	// ServiceCIDR is the range of ClusterIPs. Zero means DefaultServiceCIDR.
+	ServiceCIDR netip.Prefix
+	// NodeMonitorGracePeriod is how long a Node may be silent before it is called
+	// NotReady, in whole seconds. Zero means Kubernetes' own 50 s.
+	NodeMonitorGracePeriod time.Duration
+	// Kubeconfig is the file to write. Empty means KubeconfigPath(Name). The
+	// user's own kubeconfig is never touched.
+	Kubeconfig string
+	// Retain keeps what there is of a cluster whose creation failed.
+	Retain bool
+	// Progress is told what goes on. Nil means nobody.
+	Progress io.Writer
+}
+
+var validName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$`)
+
+// complete fills in what was left to be chosen, and validates.
+func (o Options) complete() (Options, error) {
+	o.Subnet = cmp.Or(o.Subnet, DefaultSubnet)
+	o.PodCIDR = cmp.Or(o.PodCIDR, DefaultPodCIDR)
+	o.ServiceCIDR = cmp.Or(o.ServiceCIDR, DefaultServiceCIDR)
+	if o.Kubeconfig == "" {
+		path, err := KubeconfigPath(o.Name)
+		if err != nil {
+			return o, err
+		}
+		o.Kubeconfig = path
+	}
+	switch {
+	case !validName.MatchString(o.Name):
+		return o, fmt.Errorf("a cluster's name is made of at most 40 lower-case letters, digits and hyphens, not %q", o.Name)
+	case o.Image == "":
+		return o, errors.New("a cluster needs an image for its nodes")
+	case o.Workers < 0 || o.Workers >= maxServers:
+		return o, fmt.Errorf("a cluster has 0 to %d workers, not %d", maxServers-1, o.Workers)
+	case o.ServiceCIDR.Overlaps(o.PodCIDR) || o.ServiceCIDR.Overlaps(o.Subnet):
+		return o, fmt.Errorf("the Services' range %s overlaps the pods' %s or the nodes' %s", o.ServiceCIDR, o.PodCIDR, o.Subnet)
+	}
+	return o, o.network().validate()
+}
+
+func (o Options) network() Network {
+	return Network{Name: o.Name, Subnet: o.Subnet, PodCIDR: o.PodCIDR}
+}
+
+// KubeconfigPath is the file that a cluster's kubeconfig is written to by default.
+func KubeconfigPath(cluster string) (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("no place for a kubeconfig: %w", err)
+	}
+	return filepath.Join(cache, "ccm-from-scratch", "kind", cluster+".kubeconfig"), nil
+}
+
+// Cluster is a running cluster. Its methods may be called by several goroutines.
+type Cluster struct {
+	Network
+	// Image of the nodes.
+	Image string
+	// Kubeconfig is a file for clients on this host.
+	Kubeconfig string
+	// Client of the cluster's API, for clients on this host.
+	Client kubernetes.Interface
+}
+
+// ControlPlane is the name of the control plane's node.
+func (c *Cluster) ControlPlane() string { return nodeNames(c.Name, 0)[0] }
+
+// Create makes the network and the cluster on it, and returns when all nodes are
+// Ready. The i-th node (the control plane's, then workers) has the address
+// Network.Server(i). If it fails, it removes what it made, unless told to retain
+// it. kind itself cannot be interrupted: after ctx has ended it may take half a
+// minute until Create returns.
+func Create(ctx context.Context, o Options) (_ *Cluster, err error) {
+	o, err = o.complete()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := docker(ctx, "image", "inspect", o.Image); err != nil {
+		return nil, fmt.Errorf("the image of the nodes: %w", err)
+	}
+	info, err := docker(ctx, "info", "--format", "{{.CgroupVersion}}")
+	if err != nil {
+		return nil, err
+	}
+	config, err := o.kindConfig(info == "1")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Dir(o.Kubeconfig), 0o755); err != nil {
+		return nil, err
+	}
+	if err := o.createNetwork(ctx); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil && !o.Retain {
+			// Also when ctx is what ended.
+			err = errors.Join(err, Delete(context.WithoutCancel(ctx), o.Name))
+		}
+	}()
+	names := nodeNames(o.Name, o.Workers)
+	addresses := map[string]netip.Addr{}
+	for i, name := range names {
+		addresses[name] = o.network().Server(i)
+	}
+	log := &logger{out: o.Progress}
+	err = withAddresses(o.Name, addresses, func() error {
+		return kind.NewProvider(kind.ProviderWithDocker(), kind.ProviderWithLogger(log)).Create(o.Name,
+			kind.CreateWithV1Alpha4Config(config), kind.CreateWithKubeconfigPath(o.Kubeconfig), kind.CreateWithRetain(true),
+			kind.CreateWithDisplayUsage(false), kind.CreateWithDisplaySalutation(false))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("creating the cluster: %w%s", err, hint(err.Error()))
+	}
+	c, err := o.open()
+	if err != nil {
+		return nil, err
+	}
+	begin := time.Now()
+	if err := each(names, func(name string) error { return c.installPodNetwork(ctx, name) }); err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if err := c.AwaitReady(ctx, name); err != nil {
+			return nil, err
+		}
+	}
+	log.printf(" ✓ Nodes ready after another %s", time.Since(begin).Round(100*time.Millisecond))
+	return c, nil
+}
+
+// createNetwork makes the cluster's network, with fixed ranges.
+func (o Options) createNetwork(ctx context.Context) error {
+	n := o.network()
+	_, err := docker(ctx, "network", "create", "--driver=bridge", "--subnet="+n.Subnet.String(), "--gateway="+n.Host().String(),
+		"--ip-range="+n.Anonymous().String(), "--label="+LabelCluster+"="+n.Name, "--label="+labelPodCIDR+"="+n.PodCIDR.String(),
+		"--label="+labelImage+"="+o.Image, n.Name)
+	if err != nil {
+		return fmt.Errorf("making the network %s (%s): %w", n.Name, n.Subnet, err)
+	}
+	return nil
+}
+
+// open connects to the cluster that the options describe.
+func (o Options) open() (*Cluster, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("the cluster's kubeconfig: %w", err)
+	}
+	// Joins and waits, not a controller's traffic: no limit of our own.
+	config.QPS = -1
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return &Cluster{Network: o.network(), Image: o.Image, Kubeconfig: o.Kubeconfig, Client: client}, nil
+}
+
+// ErrNotFound says that there is no such cluster.
+var ErrNotFound = errors.New("there is no such cluster")
+
+// Open finds a cluster that Create made, in this process or another. It writes
+// the kubeconfig anew, since Docker publishes the API on another port after a
+// restart. The error wraps ErrNotFound when there is none.
+func Open(ctx context.Context, name string) (*Cluster, error) {
+	path, err := KubeconfigPath(name)
+	if err != nil {
+		return nil, err
+	}
+	o := Options{Name: name, Kubeconfig: path}
+	const format = `{{index .Labels "` + LabelCluster + `"}} {{index .Labels "` + labelPodCIDR + `"}} {{index .Labels "` + labelImage +
+		`"}} {{(index .IPAM.Config 0).Subnet}}`
+	out, err := docker(ctx, "network", "inspect", "--format", format, name)
+	fields := strings.Fields(out)
+	if err != nil || len(fields) != 4 || fields[0] != name {
+		return nil, fmt.Errorf("%w: %s", ErrNotFound, name)
+	}
+	o.Image = fields[2]
+	for _, parse := range []struct {
+		text string
+		to   *netip.Prefix
+	}{{fields[1], &o.PodCIDR}, {fields[3], &o.Subnet}} {
+		if *parse.to, err = netip.ParsePrefix(parse.text); err != nil {
+			return nil, fmt.Errorf("the labels of the network %s: %w", name, err)
+		}
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, err
+	}
+	provider := kind.NewProvider(kind.ProviderWithDocker(), kind.ProviderWithLogger(&logger{}))
+	if err := provider.ExportKubeConfig(name, path, false); err != nil {
+		return nil, fmt.Errorf("the kubeconfig of %s: %w", name, err)
+	}
+	return o.open()
+}
+
+// Delete removes the cluster: its nodes, those that joined later, every other
+// container on its network that bears LabelCluster, the network, and the
+// kubeconfig. It is no error if there is none of them.
+func Delete(ctx context.Context, name string) error {
+	for _, label := range []string{labelKindCluster, LabelCluster} {
+		out, err := docker(ctx, "ps", "--all", "--quiet", "--filter", "label="+label+"="+name)
+		if err != nil {
+			return err
+		}
+		if ids := strings.Fields(out); len(ids) > 0 {
+			// With their volumes: each node has its /var in one that has no name.
+			if _, err := docker(ctx, append([]string{"rm", "--force", "--volumes"}, ids...)...); err != nil {
+				return fmt.Errorf("removing the containers of %s: %w", name, err)
+			}
+		}
+	}
+	out, err := docker(ctx, "network", "ls", "--quiet", "--filter", "label="+LabelCluster+"="+name)
+	if err != nil {
+		return err
+	}
+	for id := range strings.FieldsSeq(out) {
+		if _, err := docker(ctx, "network", "rm", id); err != nil {
+			return fmt.Errorf("removing the network %s (docker network inspect %s says who is on it): %w", name, name, err)
+		}
+	}
+	path, err := KubeconfigPath(name)
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// Names returns the names of the clusters that there are, sorted.
+func Names(ctx context.Context) ([]string, error) {
+	out, err := docker(ctx, "network", "ls", "--filter", "label="+LabelCluster, "--format", `{{.Label "`+LabelCluster+`"}}`)
+	return slices.Sorted(strings.FieldsSeq(out)), err
+}
+
+// pollInterval is how often a wait looks again. A wait ends with its context.
+const pollInterval = 200 * time.Millisecond
+
+// await calls done until it says so or fails; what names the wait in the error.
+func await(ctx context.Context, what string, done func(context.Context) (bool, error)) error {
+	err := wait.PollUntilContextCancel(ctx, pollInterval, true, done)
+	if err != nil {
+		return fmt.Errorf("waiting until %s: %w", what, err)
+	}
+	return nil
+}
+
+// each calls work for all names at once and returns all errors.
+func each(names []string, work func(string) error) error {
+	errs := make([]error, len(names))
+	var all sync.WaitGroup
+	for i, name := range names {
+		all.Go(func() { errs[i] = work(name) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}

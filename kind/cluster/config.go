@@ -1,0 +1,93 @@
+package cluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"sigs.k8s.io/kind/pkg/apis/config/v1alpha4"
+)
+
+// roles of nodes, as kind names them.
+const (
+	roleControlPlane = string(v1alpha4.ControlPlaneRole)
+	roleWorker       = string(v1alpha4.WorkerRole)
+)
+
+// nodeNames returns the names that kind gives the nodes of a cluster with one
+// control plane: name-control-plane, name-worker, name-worker2, name-worker3 …
+func nodeNames(cluster string, workers int) []string {
+	names := []string{cluster + "-" + roleControlPlane}
+	for i := 1; i <= workers; i++ {
+		name := cluster + "-" + roleWorker
+		if i > 1 {
+			name += fmt.Sprint(i)
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// operation is one operation of a JSON patch (RFC 6902).
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value"`
+}
+
+// argument is an extra argument in kubeadm's configuration.
+type argument struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// externalProvider makes a kubelet wait for a CCM. kind gives each kubelet a
+// provider ID of its own (the second of its arguments), which a CCM could not
+// replace: providerID is immutable. The test makes a kind that has moved it fail
+// loudly instead of replacing something else.
+func externalProvider() []operation {
+	const at = "/nodeRegistration/kubeletExtraArgs/1"
+	return []operation{
+		{"test", at + "/name", "provider-id"},
+		{"replace", at, argument{"cloud-provider", "external"}},
+	}
+}
+
+// kindConfig is the cluster as kind understands it.
+func (o Options) kindConfig(cgroupV1 bool) (*v1alpha4.Cluster, error) {
+	config := &v1alpha4.Cluster{
+		TypeMeta: v1alpha4.TypeMeta{Kind: "Cluster", APIVersion: "kind.x-k8s.io/v1alpha4"},
+		Name:     o.Name,
+		Networking: v1alpha4.Networking{
+			IPFamily: v1alpha4.IPv4Family, DisableDefaultCNI: true,
+			PodSubnet: o.PodCIDR.String(), ServiceSubnet: o.ServiceCIDR.String(),
+		},
+		Nodes: []v1alpha4.Node{{Role: v1alpha4.ControlPlaneRole, Image: o.Image}},
+	}
+	for range o.Workers {
+		config.Nodes = append(config.Nodes, v1alpha4.Node{Role: v1alpha4.WorkerRole, Image: o.Image})
+	}
+	patches := map[string][]operation{
+		"InitConfiguration": externalProvider(),
+		"JoinConfiguration": externalProvider(),
+	}
+	if o.NodeMonitorGracePeriod > 0 {
+		patches["ClusterConfiguration"] = []operation{{"add", "/controllerManager/extraArgs/-",
+			argument{"node-monitor-grace-period", o.NodeMonitorGracePeriod.Round(time.Second).String()}}}
+	}
+	for kind, operations := range patches {
+		patch, err := json.Marshal(operations)
+		if err != nil {
+			return nil, err
+		}
+		config.KubeadmConfigPatchesJSON6902 = append(config.KubeadmConfigPatchesJSON6902,
+			v1alpha4.PatchJSON6902{Group: "kubeadm.k8s.io", Version: "v1beta4", Kind: kind, Patch: string(patch)})
+	}
+	if cgroupV1 {
+		// Since 1.35 a kubelet refuses to run on cgroup v1 unless told. Nodes that join
+		// later take this from the cluster's ConfigMap kubelet-config.
+		config.KubeadmConfigPatches = append(config.KubeadmConfigPatches,
+			"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nfailCgroupV1: false\n")
+	}
+	return config, nil
+}

@@ -1,0 +1,85 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+)
+
+// Labels. The first two are kind's own: containers that bear them are nodes of a
+// kind cluster, for kind's commands too. The third marks the cluster's network
+// and whatever other container belongs to the cluster; Delete removes those.
+const (
+	labelKindCluster = "io.x-k8s.kind.cluster"
+	labelKindRole    = "io.x-k8s.kind.role"
+	LabelCluster     = "ccm-from-scratch.cluster"
+	labelPodCIDR     = "ccm-from-scratch.pod-cidr"
+	labelImage       = "ccm-from-scratch.node-image"
+)
+
+// dockerError is a docker command that failed.
+type dockerError struct {
+	args []string
+	said string
+	err  error
+}
+
+func (e *dockerError) Unwrap() error { return e.err }
+
+func (e *dockerError) Error() string {
+	text := fmt.Sprintf("docker %s: %v", e.args[0], e.err)
+	if e.said != "" {
+		text += ": " + e.said
+	}
+	return text + hint(e.said)
+}
+
+// hint returns what a person can do about something that Docker says.
+func hint(said string) string {
+	for part, advice := range map[string]string{
+		"unable to apply caps":       "this Docker daemon cannot run privileged containers: run the command through scripts/with-docker.sh",
+		"Pool overlaps":              "another network uses this range: choose another subnet, or remove the other network (docker network ls)",
+		"Address already in use":     "another container has this address in the network",
+		"no space left on device":    "Docker's disk is full",
+		"Cannot connect to the Dock": "no Docker daemon answers",
+	} {
+		if strings.Contains(said, part) {
+			return " (" + advice + ")"
+		}
+	}
+	return ""
+}
+
+// docker runs a docker command and returns what it printed.
+func docker(ctx context.Context, args ...string) (string, error) {
+	return dockerIn(ctx, nil, args...)
+}
+
+// dockerIn is docker with something on standard input.
+func dockerIn(ctx context.Context, stdin io.Reader, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "docker", args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		said := strings.TrimSpace(stderr.String())
+		if said == "" {
+			said = strings.TrimSpace(stdout.String())
+		}
+		return "", &dockerError{args: args, said: said, err: errors.Join(err, ctx.Err())}
+	}
+	return strings.TrimSpace(stdout.String()), nil
+}
+
+// onNode runs a command in a node.
+func onNode(ctx context.Context, node string, args ...string) (string, error) {
+	return docker(ctx, append([]string{"exec", "--privileged", node}, args...)...)
+}
+
+// onNodeIn is onNode with something on standard input.
+func onNodeIn(ctx context.Context, stdin io.Reader, node string, args ...string) (string, error) {
+	return dockerIn(ctx, stdin, append([]string{"exec", "--privileged", "-i", node}, args...)...)
+}

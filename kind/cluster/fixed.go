@@ -1,0 +1,92 @@
+package cluster
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// environment guards the process's environment, which is the only way to tell
+// kind which network and which docker to use.
+var environment sync.Mutex
+
+// networkVariable is where kind looks for the name of its network.
+const networkVariable = "KIND_EXPERIMENTAL_DOCKER_NETWORK"
+
+// withAddresses runs work while every `docker run --name N` of this process gives
+// the container the address of that name, and while kind uses the network.
+//
+// kind has no setting for a node's address: it takes what Docker gives, which
+// depends on the order in which containers start, so that after a restart of
+// Docker nodes would find each other's addresses on themselves. kind runs
+// "docker" from PATH; for as long as it makes a cluster, the first docker there
+// is a script that adds --ip and hands over to the real one.
+func withAddresses(network string, addresses map[string]netip.Addr, work func() error) (err error) {
+	real, err := exec.LookPath("docker")
+	if err != nil {
+		return fmt.Errorf("no docker in PATH: %w", err)
+	}
+	if real, err = filepath.Abs(real); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "kind-docker-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	if err := os.WriteFile(filepath.Join(dir, "docker"), []byte(addressScript(real, addresses)), 0o700); err != nil {
+		return err
+	}
+	environment.Lock()
+	defer environment.Unlock()
+	defer setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))()
+	defer setenv(networkVariable, network)()
+	return work()
+}
+
+// addressScript is a docker that gives containers of these names these addresses.
+func addressScript(real string, addresses map[string]netip.Addr) string {
+	var cases strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(addresses)) {
+		fmt.Fprintf(&cases, "\t\t%s) ip=%s ;;\n", quote(name), addresses[name])
+	}
+	return `#!/bin/sh
+# Written by kind/cluster while it makes a cluster: docker, with fixed addresses for nodes.
+real=` + quote(real) + `
+[ "$1" = run ] || exec "$real" "$@"
+previous= ip=
+for arg; do
+	if [ "$previous" = --name ]; then
+		case $arg in
+` + cases.String() + `		esac
+		break
+	fi
+	previous=$arg
+done
+[ -n "$ip" ] || exec "$real" "$@"
+shift
+exec "$real" run --ip "$ip" "$@"
+`
+}
+
+// quote makes one word of text for a shell.
+func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
+
+// setenv sets a variable and returns how to set it back.
+func setenv(name, value string) func() {
+	before, had := os.LookupEnv(name)
+	_ = os.Setenv(name, value)
+	return func() {
+		if !had {
+			_ = os.Unsetenv(name)
+			return
+		}
+		_ = os.Setenv(name, before)
+	}
+}

@@ -1,0 +1,85 @@
+package cluster
+
+import (
+	"fmt"
+	"net/netip"
+)
+
+// Defaults of Options.
+var (
+	DefaultSubnet      = netip.MustParsePrefix("172.30.0.0/16")
+	DefaultPodCIDR     = netip.MustParsePrefix("10.244.0.0/16")
+	DefaultServiceCIDR = netip.MustParsePrefix("10.96.0.0/16")
+)
+
+// Metadata is the address of a server's metadata service at Hetzner.
+var Metadata = netip.MustParseAddr("169.254.169.254")
+
+// subnetBits is the size of the network that the plan below divides.
+const subnetBits = 16
+
+// Network is the Docker network that plays a network of the cloud, and how its
+// addresses are divided. Of 172.30.0.0/16 that is:
+//
+//	172.30.0.1       the host, as Docker has it
+//	172.30.0.10      the network's router: whatever plays the cloud's data plane
+//	172.30.1.0/24    servers: nodes have 172.30.1.2, .3, … in order; it is what the
+//	                 cloud calls a subnet, whose first address is not given out
+//	172.30.100.0/24  addresses of load balancers
+//	172.30.200.0/24  what Docker gives to containers that ask for no address
+type Network struct {
+	// Name of the Docker network, the same as the cluster's.
+	Name string
+	// Subnet is a /16.
+	Subnet netip.Prefix
+	// PodCIDR is the range that every node's pod CIDR is cut out of.
+	PodCIDR netip.Prefix
+}
+
+// Host is the host's address in the network, on Linux.
+func (n Network) Host() netip.Addr { return n.at(0, 1) }
+
+// Router is the address that nodes send packets to other nodes' pods to.
+func (n Network) Router() netip.Addr { return n.at(0, 10) }
+
+// Servers is the range that nodes' addresses lie in.
+func (n Network) Servers() netip.Prefix { return netip.PrefixFrom(n.at(1, 0), 24) }
+
+// LoadBalancers is the range for addresses of load balancers.
+func (n Network) LoadBalancers() netip.Prefix { return netip.PrefixFrom(n.at(100, 0), 24) }
+
+// Anonymous is the range that Docker takes addresses from by itself.
+func (n Network) Anonymous() netip.Prefix { return netip.PrefixFrom(n.at(200, 0), 24) }
+
+// Server is the address of the i-th server, from 0: the control plane's node is
+// the first.
+func (n Network) Server(i int) netip.Addr { return n.at(1, byte(2+i)) }
+
+// maxServers is how many addresses Servers has for nodes.
+const maxServers = 253
+
+func (n Network) at(third, fourth byte) netip.Addr {
+	bytes := n.Subnet.Addr().As4()
+	bytes[2], bytes[3] = third, fourth
+	return netip.AddrFrom4(bytes)
+}
+
+// validate says what is wrong with the ranges.
+func (n Network) validate() error {
+	switch {
+	case !n.Subnet.Addr().Is4() || n.Subnet.Bits() != subnetBits || n.Subnet != n.Subnet.Masked():
+		return fmt.Errorf("the subnet %s is not an IPv4 /%d", n.Subnet, subnetBits)
+	case !n.PodCIDR.Addr().Is4() || n.PodCIDR != n.PodCIDR.Masked() || n.PodCIDR.Bits() > 23:
+		return fmt.Errorf("the pods' range %s is not an IPv4 range with room for a /24 per node", n.PodCIDR)
+	case n.PodCIDR.Overlaps(n.Subnet):
+		return fmt.Errorf("the pods' range %s overlaps the nodes' %s", n.PodCIDR, n.Subnet)
+	}
+	return nil
+}
+
+// Offset returns a /16 for the n-th cluster that runs at the same time: the 0th
+// has DefaultSubnet, others count down from there to 172.20.0.0/16, and around.
+func Offset(n int) netip.Prefix {
+	const highest, count = 30, 11
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{172, byte(highest - n%count), 0, 0}), subnetBits)
+}

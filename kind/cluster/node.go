@@ -1,0 +1,281 @@
+package cluster
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// tokenLifetime is how long a bootstrap token for one node lives.
+const tokenLifetime = 15 * time.Minute
+
+// NodeContainer is a container that is a node of the cluster, running or not.
+type NodeContainer struct {
+	// Name of the container, of its host and of its Node.
+	Name string
+	// Role is "control-plane" or "worker".
+	Role string
+	// Address in the cluster's network, which is kept while the container is stopped.
+	Address netip.Addr
+	// Running says whether it runs.
+	Running bool
+}
+
+// Containers returns the cluster's node containers, by name, also those that
+// have not joined.
+func (c *Cluster) Containers(ctx context.Context) ([]NodeContainer, error) {
+	out, err := docker(ctx, "ps", "--all", "--quiet", "--filter", "label="+labelKindCluster+"="+c.Name)
+	ids := strings.Fields(out)
+	if err != nil || len(ids) == 0 {
+		return nil, err
+	}
+	if out, err = docker(ctx, append([]string{"inspect"}, ids...)...); err != nil {
+		return nil, err
+	}
+	return parseContainers([]byte(out), c.Name)
+}
+
+// parseContainers reads what docker inspect says of node containers.
+func parseContainers(text []byte, network string) ([]NodeContainer, error) {
+	var found []struct {
+		Name            string
+		State           struct{ Running bool }
+		Config          struct{ Labels map[string]string }
+		NetworkSettings struct {
+			Networks map[string]struct{ IPAMConfig struct{ IPv4Address string } }
+		}
+	}
+	if err := json.Unmarshal(text, &found); err != nil {
+		return nil, fmt.Errorf("docker inspect: %w", err)
+	}
+	containers := make([]NodeContainer, 0, len(found))
+	for _, f := range found {
+		n := NodeContainer{Name: strings.TrimPrefix(f.Name, "/"), Role: f.Config.Labels[labelKindRole], Running: f.State.Running}
+		// The address that was asked for: the one in use is empty while it is stopped.
+		address, err := netip.ParseAddr(f.NetworkSettings.Networks[network].IPAMConfig.IPv4Address)
+		if err != nil {
+			return nil, fmt.Errorf("the container %s has no fixed address in the network %s", n.Name, network)
+		}
+		n.Address = address
+		containers = append(containers, n)
+	}
+	slices.SortFunc(containers, func(a, b NodeContainer) int { return strings.Compare(a.Name, b.Name) })
+	return containers, nil
+}
+
+// Join makes one more node with that name and address and returns when its Node
+// is registered; AwaitReady waits for more. The address must be one of
+// Network.Servers that no container has. A Node that still has the name must be
+// deleted before. If it fails, nothing is left of the container.
+func (c *Cluster) Join(ctx context.Context, name string, address netip.Addr) (err error) {
+	if err := c.Launch(ctx, name, address); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.Remove(context.WithoutCancel(ctx), name))
+		}
+	}()
+	if err := c.copyImages(ctx, name); err != nil {
+		return err
+	}
+	config, err := c.JoinConfiguration(ctx, name, address)
+	if err != nil {
+		return err
+	}
+	if _, err := onNodeIn(ctx, strings.NewReader(config), name, "cp", "/dev/stdin", "/kind/kubeadm.conf"); err != nil {
+		return err
+	}
+	if _, err := onNode(ctx, name, "kubeadm", "join", "--config=/kind/kubeadm.conf"); err != nil {
+		return fmt.Errorf("%s cannot join: %w", name, err)
+	}
+	return await(ctx, "the Node "+name+" is registered", func(ctx context.Context) (bool, error) {
+		_, err := c.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		return err == nil, ignoreTransient(err)
+	})
+}
+
+// Launch starts a container that can become a node, as a server is before
+// kubeadm ran on it: it runs systemd and containerd, and the pod network's
+// service, which waits. It returns when containerd answers.
+func (c *Cluster) Launch(ctx context.Context, name string, address netip.Addr) (err error) {
+	if !c.Servers().Contains(address) {
+		return fmt.Errorf("the address %s is not one of %s, where servers' are", address, c.Servers())
+	}
+	environment, err := c.proxies(ctx)
+	if err != nil {
+		return err
+	}
+	// What kind passes for a worker.
+	args := []string{"run", "--detach", "--tty", "--name", name, "--hostname", name,
+		"--label", labelKindCluster + "=" + c.Name, "--label", labelKindRole + "=" + roleWorker,
+		"--net", c.Name, "--ip", address.String(), "--restart=on-failure:1", "--init=false", "--cgroupns=private",
+		"--privileged", "--security-opt", "seccomp=unconfined", "--security-opt", "apparmor=unconfined",
+		"--tmpfs", "/tmp", "--tmpfs", "/run", "--volume", "/var", "--volume", "/lib/modules:/lib/modules:ro"}
+	for _, variable := range environment {
+		args = append(args, "--env", variable)
+	}
+	_, err = docker(ctx, append(args, c.Image)...)
+	// A name that is taken is somebody else's container.
+	if err != nil && strings.Contains(err.Error(), "is already in use by container") {
+		return fmt.Errorf("starting %s: %w", name, err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.Remove(context.WithoutCancel(ctx), name))
+		}
+	}()
+	if err != nil {
+		return fmt.Errorf("starting %s: %w", name, err)
+	}
+	err = await(ctx, "containerd runs on "+name, func(ctx context.Context) (bool, error) {
+		_, err := onNode(ctx, name, "crictl", "version")
+		return err == nil, c.stillRuns(ctx, name)
+	})
+	if err != nil {
+		return err
+	}
+	return c.installPodNetwork(ctx, name)
+}
+
+// stillRuns returns an error that holds the end of its log if a container has
+// ended.
+func (c *Cluster) stillRuns(ctx context.Context, name string) error {
+	running, err := docker(ctx, "inspect", "--format", "{{.State.Running}}", name)
+	if err != nil || running == "true" {
+		return err
+	}
+	log, _ := docker(ctx, "logs", "--tail=20", name)
+	return fmt.Errorf("%s has ended; its log ends with\n%s", name, log)
+}
+
+// proxies returns the variables that kind gave to the nodes so that they reach
+// registries through a proxy.
+func (c *Cluster) proxies(ctx context.Context) ([]string, error) {
+	out, err := docker(ctx, "inspect", "--format", "{{range .Config.Env}}{{println .}}{{end}}", c.ControlPlane())
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(strings.Fields(out), func(variable string) bool {
+		name, _, _ := strings.Cut(variable, "=")
+		return !strings.HasSuffix(strings.ToUpper(name), "_PROXY")
+	}), nil
+}
+
+// JoinConfiguration returns a configuration for `kubeadm join` on a node with
+// that name and address, with a token that lives for 15 minutes.
+func (c *Cluster) JoinConfiguration(ctx context.Context, name string, address netip.Addr) (string, error) {
+	token, err := onNode(ctx, c.ControlPlane(), "kubeadm", "token", "create", "--kubeconfig=/etc/kubernetes/admin.conf",
+		"--ttl="+tokenLifetime.String(), "--description=for "+name)
+	if err != nil {
+		return "", fmt.Errorf("making a token for %s: %w", name, err)
+	}
+	ca, err := onNode(ctx, c.ControlPlane(), "cat", "/etc/kubernetes/pki/ca.crt")
+	if err != nil {
+		return "", err
+	}
+	hash, err := caHash([]byte(ca))
+	if err != nil {
+		return "", err
+	}
+	return joinConfiguration(name, address, c.ControlPlane()+":6443", token, hash)
+}
+
+// caHash is a certificate's public key as kubeadm pins it.
+func caHash(pemText []byte) (string, error) {
+	block, _ := pem.Decode(pemText)
+	if block == nil {
+		return "", errors.New("the cluster's CA certificate is no PEM")
+	}
+	certificate, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return "", fmt.Errorf("the cluster's CA certificate: %w", err)
+	}
+	return fmt.Sprintf("sha256:%x", sha256.Sum256(certificate.RawSubjectPublicKeyInfo)), nil
+}
+
+// joinConfiguration is what kind writes for a worker, with our changes: a CCM
+// instead of a provider ID, and a pinned CA.
+func joinConfiguration(name string, address netip.Addr, endpoint, token, caHash string) (string, error) {
+	text, err := yaml.Marshal(map[string]any{
+		"apiVersion": "kubeadm.k8s.io/v1beta4", "kind": "JoinConfiguration",
+		"nodeRegistration": map[string]any{
+			"name": name, "criSocket": "unix:///run/containerd/containerd.sock",
+			"kubeletExtraArgs": []argument{{"node-ip", address.String()}, {"cloud-provider", "external"}},
+		},
+		"discovery": map[string]any{"bootstrapToken": map[string]any{
+			"apiServerEndpoint": endpoint, "token": token, "caCertHashes": []string{caHash},
+		}},
+		// A container fails checks of the machine, as with kind.
+		"skipPhases": []string{"preflight"},
+	})
+	return string(text), err
+}
+
+// ignoreTransient drops errors that a wait can outlast.
+func ignoreTransient(err error) error {
+	if apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
+		return err
+	}
+	return nil
+}
+
+// AwaitReady returns when the node says that it is Ready, and has a pod CIDR.
+func (c *Cluster) AwaitReady(ctx context.Context, name string) error {
+	return await(ctx, "the Node "+name+" is Ready", func(ctx context.Context) (bool, error) {
+		node, err := c.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return false, ignoreTransient(err)
+		}
+		return Ready(node) && node.Spec.PodCIDR != "", nil
+	})
+}
+
+// Ready says whether the kubelet says that its node is.
+func Ready(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(condition corev1.NodeCondition) bool {
+		return condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue
+	})
+}
+
+// Remove takes a node's container away, as a server that is deleted. Its Node
+// stays: removing it is what the CCM does. It is no error if there is none.
+func (c *Cluster) Remove(ctx context.Context, name string) error {
+	_, err := docker(ctx, "rm", "--force", "--volumes", name)
+	if err != nil && strings.Contains(err.Error(), "No such container") {
+		return nil
+	}
+	return err
+}
+
+// PowerOn starts a node's container.
+func (c *Cluster) PowerOn(ctx context.Context, name string) error {
+	_, err := docker(ctx, "start", name)
+	return err
+}
+
+// PowerOff ends a node's container at once, as pulling the plug does.
+func (c *Cluster) PowerOff(ctx context.Context, name string) error {
+	_, err := docker(ctx, "kill", name)
+	return err
+}
+
+// Shutdown asks a node's systemd to end, as an ACPI event does, and ends the
+// container after 30 seconds if it has not.
+func (c *Cluster) Shutdown(ctx context.Context, name string) error {
+	_, err := docker(ctx, "stop", "--time=30", name)
+	return err
+}
