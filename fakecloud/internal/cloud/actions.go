@@ -141,6 +141,9 @@ type ActionSpec struct {
 	// Immediate ends the action in the same transaction, whatever the profile says: for changes
 	// that the real API makes while it answers.
 	Immediate bool
+	// Machine, if set, says what the action does to a server's machine. While a [Hypervisor] has that
+	// machine, the action ends when the hypervisor says so, not when the profile's time has passed.
+	Machine *MachineWork
 	// Begin, if set, runs when the action starts to count time.
 	Begin func(*Tx)
 	// Done makes the action's effect visible. If it returns an *Error, the action fails with
@@ -203,7 +206,7 @@ func (tx *Tx) Start(spec ActionSpec) *Action {
 const hanging = 0
 
 // ResumeActions ends the actions that hang, as they would have ended, in the order in which they
-// were started, and returns how many there were.
+// were started, and returns how many there were. Those that are a hypervisor's go to it.
 func (c *Cloud) ResumeActions() int {
 	n := 0
 	for _, d := range *c.projects.Load() {
@@ -213,7 +216,9 @@ func (c *Cloud) ResumeActions() int {
 				slices.SortFunc(runs, func(a, b *actionRun) int { return cmp.Compare(a.id, b.id) })
 				for _, r := range runs {
 					r.outcome = nil
-					r.end(tx)
+					if !r.handOver(tx) {
+						r.end(tx)
+					}
 				}
 				n += len(runs)
 			}
@@ -233,6 +238,9 @@ type actionRun struct {
 func (r *actionRun) begin(tx *Tx) {
 	if r.Begin != nil {
 		r.Begin(tx)
+	}
+	if r.handOver(tx) {
+		return
 	}
 	d := tx.cloud.profile().Duration(r.Command)
 	if r.outcome != nil {

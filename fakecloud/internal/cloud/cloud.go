@@ -66,6 +66,8 @@ type Cloud struct {
 	private reservations  // in networks
 	changed chan struct{} // closed, and replaced, by every commit
 	events  eventHub
+	// hypervisors are those that are attached, in the order in which they were.
+	hypervisors []*hypervisor
 
 	healthRule HealthRule
 
@@ -136,6 +138,7 @@ func (c *Cloud) Close() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.events.close()
+		c.closeHypervisors()
 	})
 }
 
@@ -220,9 +223,11 @@ func (c *Cloud) Reset() {
 		log := &changeLog{}
 		recordAllGone(log, before)
 		clear(d.followers)
+		c.forgetMachines(d, before)
 		d.state.Store(newState(c.catalogue))
 		c.events.publish(c.Now(), d.id, log.changes)
 	}
+	c.rescheduleDetaches()
 	c.ips.reset()
 	c.lbIPs.reset()
 	c.loadBalancerStats.reset()
@@ -300,6 +305,9 @@ func (c *Cloud) transact(d *projectData, now time.Time, o *ActionOutcome, fn fun
 	}
 	for id, runs := range tx.followers {
 		d.followers[id] = append(d.followers[id], runs...)
+	}
+	for _, t := range tx.tasks {
+		t.hypervisor.add(t)
 	}
 	for _, j := range tx.jobs {
 		c.jobSeq++

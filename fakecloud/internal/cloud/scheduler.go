@@ -12,6 +12,8 @@ type job struct {
 	seq     uint64 // order of scheduling, among jobs that are due at the same time
 	project *projectData
 	run     func(*Tx) error
+	// outside, if set, runs in place of run, with Cloud.mu held and no transaction open.
+	outside func()
 }
 
 type jobQueue []job
@@ -32,6 +34,13 @@ func (q *jobQueue) Pop() any {
 	old[len(old)-1] = job{}
 	*q = old[:len(old)-1]
 	return j
+}
+
+// scheduleLocked runs fn, with Cloud.mu held, when d has passed.
+func (c *Cloud) scheduleLocked(d time.Duration, fn func()) {
+	c.jobSeq++
+	heap.Push(&c.queue, job{due: c.clock.Now().Add(d), seq: c.jobSeq, outside: fn})
+	c.rearm()
 }
 
 const noJob = math.MaxInt64
@@ -59,6 +68,10 @@ func (c *Cloud) settleLocked() {
 			break
 		}
 		j := heap.Pop(&c.queue).(job)
+		if j.outside != nil {
+			j.outside()
+			continue
+		}
 		// A scheduled job has nobody to report an error to; what it did is dropped.
 		_ = c.transact(j.project, j.due.UTC(), nil, j.run)
 	}

@@ -17,6 +17,7 @@ type Tx struct {
 
 	jobs      []job                  // scheduled, if the transaction succeeds
 	followers map[int64][]*actionRun // actions that wait for another, if it succeeds
+	tasks     []*machineTask         // handed to hypervisors, if the transaction succeeds
 	undo      []func()               // takes back changes of what projects share, if it fails
 }
 
@@ -99,5 +100,6 @@ func (tx *Tx) adopt(inner *Tx) {
 			tx.after(id, r)
 		}
 	}
+	tx.tasks = append(tx.tasks, inner.tasks...)
 	tx.undo = append(tx.undo, inner.undo...)
 }
