@@ -187,7 +187,7 @@ func checkRanges(o *Options) error {
 	}
 	for _, r := range o.Reserved {
 		if !r.IsValid() {
-			return errors.New("Reserved: one of the ranges is not valid")
+			return errors.New("one of the ranges in Reserved is not valid")
 		}
 	}
 	for _, r := range []struct {

@@ -1,7 +1,6 @@
 package fakecloud_test
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -208,9 +207,7 @@ func TestHcloudGosMetadataClientReadsIt(t *testing.T) {
 	// On loopback, a server's address is one that a client may dial from.
 	from := net.Dialer{LocalAddr: &net.TCPAddr{IP: result.Server.PublicNet.IPv4.IP}}
 	m := metadata.NewClient(metadata.WithEndpoint(url+"/metadata"), metadata.WithHTTPClient(&http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true, DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			return from.DialContext(ctx, network, address)
-		},
+		DisableKeepAlives: true, DialContext: from.DialContext,
 	}}))
 	if probe, err := from.DialContext(t.Context(), "tcp", strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/hetzner/v1")); err != nil {
 		t.Skipf("this system's loopback has one address only: %v", err)

@@ -49,6 +49,7 @@ type Router struct {
 
 	networks map[int64]*cloud.Network // of the goroutine that follows events
 	current  int64                    // id of the one that is routed, 0 for none
+	several  bool                     // there are others, between which nobody has chosen
 }
 
 func startRouter(core *cloud.Cloud, o RouterOptions) (*Router, error) {
@@ -116,16 +117,21 @@ func (r *Router) reconcile() {
 	if n != nil {
 		id = n.ID
 	}
+	if several := r.want == "" && others > 0; several != r.several {
+		if r.several = several; several {
+			r.log.Warn("there are several networks, of which the oldest is routed: name the one that this interface's network stands for", "others", others)
+		}
+	}
 	if id != r.current {
 		r.current = id
-		r.announce(n, others)
+		r.announce(n)
 	}
 	if err := r.router.Set(routingTable(n)); err != nil {
 		r.log.Error("the router's table is not what the cloud says", "error", err)
 	}
 }
 
-func (r *Router) announce(n *cloud.Network, others int) {
+func (r *Router) announce(n *cloud.Network) {
 	switch {
 	case n == nil && r.want != "":
 		r.log.Warn("no network is routed: there is none of that name or id", "network", r.want)
@@ -133,9 +139,6 @@ func (r *Router) announce(n *cloud.Network, others int) {
 		r.log.Info("no network is routed: there is none")
 	default:
 		r.log.Info("a network is routed", "network", n.Name, "id", n.ID, "ip_range", n.IPRange)
-		if others > 0 {
-			r.log.Warn("other networks are not routed: one interface has one network", "others", others)
-		}
 	}
 }
 

@@ -216,10 +216,10 @@ func TestALoadBalancerHasAddressesOfTheNodesNetwork(t *testing.T) {
 	result, _, err := c.client.LoadBalancer.Create(t.Context(), hcloud.LoadBalancerCreateOpts{
 		Name: "web", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: "fsn1"}, Network: network,
 		Targets: []hcloud.LoadBalancerCreateOptsTarget{{
-			Type: hcloud.LoadBalancerTargetTypeServer, Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: servers[1]}, UsePrivateIP: hcloud.Ptr(true),
+			Type: hcloud.LoadBalancerTargetTypeServer, Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: servers[1]}, UsePrivateIP: new(true),
 		}},
 		Services: []hcloud.LoadBalancerCreateOptsService{{
-			Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: hcloud.Ptr(80), DestinationPort: hcloud.Ptr(30080),
+			Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: new(80), DestinationPort: new(30080),
 		}},
 	})
 	if err != nil {
@@ -254,7 +254,7 @@ func TestALoadBalancerHasAddressesOfTheNodesNetwork(t *testing.T) {
 	if !c.cloud.HasAddress("eth0", public) {
 		t.Error("the public address is gone, too")
 	}
-	if _, err := c.client.LoadBalancer.Delete(t.Context(), lb); err != nil {
+	if _, _, err := c.client.LoadBalancer.DeleteWithResult(t.Context(), lb); err != nil {
 		t.Fatal(err)
 	}
 	c.await("the public address is given up", gone(public))

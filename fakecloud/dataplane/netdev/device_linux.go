@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -111,12 +112,7 @@ func (d *link) add(a netip.Addr) (bool, error) {
 		return err == nil, err
 	}
 	ours, err := d.given()
-	for _, o := range ours {
-		if o == a {
-			return true, nil // left behind by a process that was killed
-		}
-	}
-	return false, err
+	return slices.Contains(ours, a), err // ours if a process that was killed has left it behind
 }
 
 func (d *link) remove(a netip.Addr) error {

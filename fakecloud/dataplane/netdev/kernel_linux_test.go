@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -291,12 +292,11 @@ func arpFrames(t *testing.T, in *netlab.Namespace) func() []byte {
 		if err != nil {
 			return err
 		}
-		const arp = 0x0608 // ETH_P_ARP in network byte order, on a machine of either
 		fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
 			return err
 		}
-		return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: htons(arp), Ifindex: device.Index})
+		return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: binary.NativeEndian.Uint16([]byte{0x08, 0x06}), Ifindex: device.Index})
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -313,11 +313,6 @@ func arpFrames(t *testing.T, in *netlab.Namespace) func() []byte {
 			}
 		}
 	}
-}
-
-func htons(networkOrderOnLittleEndian uint16) uint16 {
-	b := [2]byte{byte(networkOrderOnLittleEndian), byte(networkOrderOnLittleEndian >> 8)}
-	return uint16(b[0]) | uint16(b[1])<<8
 }
 
 func TestAnIPv6AddressCanBeListenedOnAtOnce(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -80,8 +81,8 @@ func (t *kernelTable) rules() []*netlink.Rule {
 
 func (t *kernelTable) close() error {
 	var errs []error
-	for i := len(t.undo) - 1; i >= 0; i-- {
-		errs = append(errs, t.undo[i]())
+	for _, undo := range slices.Backward(t.undo) {
+		errs = append(errs, undo())
 	}
 	t.socket.Close()
 	return errors.Join(append(errs, t.link.close())...)
