@@ -40,6 +40,8 @@ type transport struct {
 	clock          clock.Clock
 	metrics        *apiMetrics
 	attemptTimeout time.Duration
+	// mayWrite is asked before each request that changes something; its error is the request's.
+	mayWrite func(context.Context) error
 	// jitter returns a factor for the backoff; tests make it constant.
 	jitter func() float64
 }
@@ -69,6 +71,11 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	deadline := t.clock.Now().Add(retryBudget)
 	lastToken := ""
 	for attempt := 0; ; attempt++ {
+		if req.Method != http.MethodGet && req.Method != http.MethodHead {
+			if err := t.mayWrite(ctx); err != nil {
+				return nil, err
+			}
+		}
 		token, err := t.token.Token()
 		if err != nil {
 			return nil, err
