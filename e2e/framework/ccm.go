@@ -84,12 +84,12 @@ func (e *Env) StartCCM(_ context.Context, o CCMOptions) *CCM {
 	return c
 }
 
-// Log returns what the CCM has printed so far.
+// Log returns what the CCM has printed so far, without its flags.
 func (c *CCM) Log() string {
 	GinkgoHelper()
 	text, err := os.ReadFile(c.LogPath())
 	Expect(err).NotTo(HaveOccurred())
-	return string(text[c.logFrom:])
+	return withoutNoise(string(text[c.logFrom:]))
 }
 
 // ccmEnv returns the whole environment of a CCM.

@@ -117,8 +117,11 @@ func tail(path string, lines int) string {
 	if err != nil {
 		return err.Error()
 	}
-	all := slices.DeleteFunc(strings.SplitAfter(string(text), "\n"), isNoise)
-	return lastLines(strings.Join(all, ""), lines)
+	return lastLines(withoutNoise(string(text)), lines)
+}
+
+func withoutNoise(log string) string {
+	return strings.Join(slices.DeleteFunc(strings.SplitAfter(log, "\n"), isNoise), "")
 }
 
 // isNoise tells whether a line of a log says only how a program of Kubernetes was built and started.
