@@ -14,7 +14,7 @@ PACKAGES = $$(go list ./... | grep -v '/e2e$$')
 
 .PHONY: run
 run: ## Run the simulated cloud with its data plane on loopback (flags: ARGS="--help")
-	go run ./fakecloud/cmd/fakecloud $(ARGS)
+	go run ./fakecloud/cmd/fakecloud --data-plane $(ARGS)
 
 .PHONY: image
 image: ## Build the container image fakecloud:dev FROM scratch (needs Docker, pulls nothing)
@@ -40,7 +40,7 @@ fuzz: ## Fuzz every decoder for FUZZTIME each (default 30s)
 
 .PHONY: coverage
 coverage: ## Write the page of what the API models: fakecloud/COVERAGE.md (needs the API document)
-	go test -run '^TestContract' ./fakecloud -update
+	REQUIRE_API_DOCUMENT=1 go test -run '^TestContractEveryAnswer' ./fakecloud -update
 
 ##@ Develop
 

@@ -9,15 +9,18 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// actionTimeout bounds the wait for one action. What takes longer is left to run; the next sync
-// looks at what came of it.
-const actionTimeout = 45 * time.Second
+// defaultActionTimeout is how long an action is waited for unless HCLOUD_ACTION_TIMEOUT says
+// otherwise.
+const defaultActionTimeout = 45 * time.Second
 
 // actionWaiter waits for actions on an injected clock. hcloud-go's own waiter sleeps on the wall
 // clock and polls twice per second however long it takes.
 type actionWaiter struct {
 	client *hcloud.Client
 	clock  clock.Clock
+	// timeout bounds the wait for one action. What takes longer is left to run; the next sync looks
+	// at what came of it.
+	timeout time.Duration
 }
 
 // actionPendingError says that an action has not finished in time. Nothing is wrong yet.
@@ -32,7 +35,7 @@ func (e *actionPendingError) Error() string {
 }
 
 // wait returns nil when the action has succeeded, its error when it has failed, and an
-// *actionPendingError when it still runs after actionTimeout. A nil action has succeeded: some
+// *actionPendingError when it still runs after the timeout. A nil action has succeeded: some
 // operations of some API versions return none.
 func (w *actionWaiter) wait(ctx context.Context, action *hcloud.Action) error {
 	start := w.clock.Now()
@@ -43,7 +46,7 @@ func (w *actionWaiter) wait(ctx context.Context, action *hcloud.Action) error {
 		case action.Status == hcloud.ActionStatusError:
 			return fmt.Errorf("action %d (%s) failed: %w", action.ID, action.Command, action.Error())
 		}
-		if waited := w.clock.Since(start); waited >= actionTimeout {
+		if waited := w.clock.Since(start); waited >= w.timeout {
 			return &actionPendingError{id: action.ID, command: action.Command, waited: waited}
 		}
 		timer := w.clock.NewTimer(pollInterval(poll))

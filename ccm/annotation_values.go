@@ -87,7 +87,7 @@ func matching(ok func(string) bool) func(string) (string, error) {
 }
 
 var (
-	apiNamePattern    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]*$`)
+	apiNamePattern    = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]*$`) // a number would be an ID
 	cookiePattern     = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 	statusCodePattern = regexp.MustCompile(`^[0-9?*]{1,3}$`)
 	pathPattern       = regexp.MustCompile(`^/[!-~]*$`)

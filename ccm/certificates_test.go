@@ -55,6 +55,29 @@ func TestAManagedCertificateIsOrderedReusedReplacedAndRemoved(t *testing.T) {
 	}
 }
 
+func TestAManagedCertificateIsRemovedWhenHTTPSEnds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "realistic", 1)
+	cloud := w.provider()
+	svc := newService("web", managed("example.org"), 443)
+	w.ensure(cloud, svc)
+	if n := len(w.certificates()); n != 1 {
+		t.Fatalf("%d certificates", n)
+	}
+	annotate(svc, map[string]string{"protocol": "http"})
+	w.ensure(cloud, svc)
+	if left := w.certificates(); len(left) != 0 {
+		t.Errorf("left: %+v", left)
+	}
+	w.wire.take()
+	w.ensure(cloud, svc)
+	for _, call := range w.wire.take() {
+		if strings.Contains(call, "/certificates") {
+			t.Errorf("a Service without HTTPS asks for certificates: %s", call)
+		}
+	}
+}
+
 func TestAFailedIssuanceIsSaidAndTriedAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "realistic", 1)

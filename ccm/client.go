@@ -1,6 +1,7 @@
 package ccm
 
 import (
+	"context"
 	"net/http"
 	"os"
 	"runtime/debug"
@@ -12,7 +13,7 @@ import (
 
 // newClient returns the API client that every part of the provider shares, so that every call is
 // counted, bounded and retried by the same rules.
-func newClient(cfg Config, clk clock.Clock, reg prometheus.Registerer, base http.RoundTripper, jitter func() float64) *hcloud.Client {
+func newClient(cfg Config, clk clock.Clock, reg prometheus.Registerer, base http.RoundTripper, jitter func() float64, mayWrite func(context.Context) error) *hcloud.Client {
 	t := &transport{
 		next:           base,
 		token:          &tokenSource{static: cfg.Token, file: cfg.TokenFile},
@@ -20,6 +21,7 @@ func newClient(cfg Config, clk clock.Clock, reg prometheus.Registerer, base http
 		metrics:        newAPIMetrics(reg),
 		attemptTimeout: cfg.RequestTimeout,
 		jitter:         jitter,
+		mayWrite:       mayWrite,
 	}
 	opts := []hcloud.ClientOption{
 		hcloud.WithEndpoint(cfg.Endpoint),

@@ -1,9 +1,11 @@
 package ccm
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -36,8 +38,9 @@ type Cloud struct {
 	events        *eventRecorder
 	kube          kubernetes.Interface
 
-	stop         context.Context // ends when the process is told to stop
-	routesAsked  atomic.Bool     // the route controller is on
+	fence        atomic.Pointer[leaderFence] // nil: there is no election, or nobody has won it yet
+	stop         context.Context             // ends when the process is told to stop
+	routesAsked  atomic.Bool                 // the route controller is on
 	retryRoutes  chan struct{}
 	roundTripper http.RoundTripper
 	jitter       func() float64
@@ -84,9 +87,9 @@ func New(cfg Config, options ...Option) *Cloud {
 	for _, o := range options {
 		o(c)
 	}
-	c.client = newClient(cfg, c.clock, c.registry, c.roundTripper, c.jitter)
+	c.client = newClient(cfg, c.clock, c.registry, c.roundTripper, c.jitter, c.mayWrite)
 	c.network = &networkResolver{client: c.client, idOrName: cfg.Network}
-	waiter := &actionWaiter{client: c.client, clock: c.clock}
+	waiter := &actionWaiter{client: c.client, clock: c.clock, timeout: cmp.Or(cfg.ActionTimeout, defaultActionTimeout)}
 	servers := newServerCache(c.client, c.clock, cfg.ServerCacheTTL)
 	c.instances = &instances{servers: servers, network: c.network, family: cfg.AddressFamily, labels: &nodeLabelSync{}}
 	if cfg.LoadBalancersEnabled {
@@ -125,12 +128,41 @@ func (c *Cloud) Initialize(clients cloudprovider.ControllerClientBuilder, stop <
 	}
 	c.kube = kube
 	c.instances.labels.kube = kube
+	c.raiseFence()
 	if c.events.recorder == nil {
 		broadcaster := record.NewBroadcaster(record.WithContext(c.stop))
 		broadcaster.StartStructuredLogging(0)
 		broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: kube.CoreV1().Events("")})
 		c.events.recorder = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: ProviderName})
 	}
+}
+
+// raiseFence makes all writes depend on the leader's lease. It is called when this process has just
+// become the leader.
+func (c *Cloud) raiseFence() {
+	lease := c.cfg.LeaderLease
+	if lease == (LeaderLease{}) {
+		return
+	}
+	host, err := os.Hostname() // as the controller manager asked, which goes on only if it succeeds
+	if err != nil {
+		klog.ErrorS(err, "No host name")
+	}
+	fence := &leaderFence{leases: c.kube.CoordinationV1().Leases(lease.Namespace), name: lease.Name, clock: c.clock, host: host}
+	c.fence.Store(fence)
+	ctx, cancel := context.WithTimeout(c.stop, 5*time.Second)
+	defer cancel()
+	if err := fence.check(ctx); err != nil {
+		klog.ErrorS(err, "Could not see that this process leads; will look again before anything is changed")
+	}
+}
+
+// mayWrite returns why the cloud must not be changed now, nil if it may.
+func (c *Cloud) mayWrite(ctx context.Context) error {
+	if fence := c.fence.Load(); fence != nil {
+		return fence.check(ctx)
+	}
+	return nil
 }
 
 // SetInformers implements cloudprovider.InformerUser. The controller manager calls it after

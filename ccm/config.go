@@ -64,10 +64,16 @@ type Config struct {
 	ResyncInterval time.Duration
 	// RequestTimeout bounds one attempt of one API call.
 	RequestTimeout time.Duration
+	// ActionTimeout bounds the wait for one action of the cloud. What takes longer is left to run and
+	// looked at again later; meanwhile the worker does something else. 0 is 45 s.
+	ActionTimeout time.Duration
 
 	// ClusterCIDRs are the ranges pods get addresses from (--cluster-cidr). Routes outside them
 	// are foreign. They come from the command line, not from the environment.
 	ClusterCIDRs []netip.Prefix
+	// LeaderLease is the Lease by which this process was elected; it must be held whenever something
+	// is changed in the cloud. It comes from the command line, not from the environment.
+	LeaderLease LeaderLease
 }
 
 // ConfigFromEnv reads the settings through lookup (os.LookupEnv in production). The error joins
@@ -86,6 +92,7 @@ func ConfigFromEnv(lookup func(string) (string, bool)) (Config, error) {
 		ServerCacheTTL:       r.duration("HCLOUD_INSTANCES_CACHE_TTL", 10*time.Second, 0),
 		ResyncInterval:       r.duration("HCLOUD_RESYNC_INTERVAL", 2*time.Minute, 0),
 		RequestTimeout:       r.duration("HCLOUD_REQUEST_TIMEOUT", 10*time.Second, 100*time.Millisecond),
+		ActionTimeout:        r.duration("HCLOUD_ACTION_TIMEOUT", defaultActionTimeout, time.Second),
 	}
 	cfg.Token, cfg.TokenFile = r.token()
 	cfg.RoutesEnabled = r.boolean("HCLOUD_NETWORK_ROUTES_ENABLED", cfg.Network != "")

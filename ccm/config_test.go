@@ -37,6 +37,7 @@ func TestConfigFromEnvReadsEverySetting(t *testing.T) {
 		"HCLOUD_DEBUG":                                  "1",
 		"HCLOUD_RESYNC_INTERVAL":                        "0",
 		"HCLOUD_REQUEST_TIMEOUT":                        "3s",
+		"HCLOUD_ACTION_TIMEOUT":                         "20s",
 		"HCLOUD_LOAD_BALANCERS_ENABLED":                 "false",
 		"HCLOUD_LOAD_BALANCERS_LOCATION":                "fsn1",
 		"HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP":          "true",
@@ -48,7 +49,7 @@ func TestConfigFromEnvReadsEverySetting(t *testing.T) {
 	}
 	if cfg.Token != "abc" || cfg.Endpoint != "http://127.0.0.1:8080/v1" || cfg.Network != "internal" || !cfg.RoutesEnabled ||
 		cfg.AddressFamily != AddressFamilyDualStack || cfg.ServerCacheTTL != time.Second || cfg.MetricsEnabled ||
-		cfg.MetricsAddress != "127.0.0.1:0" || !cfg.Debug || cfg.ResyncInterval != 0 || cfg.RequestTimeout != 3*time.Second ||
+		cfg.MetricsAddress != "127.0.0.1:0" || !cfg.Debug || cfg.ResyncInterval != 0 || cfg.RequestTimeout != 3*time.Second || cfg.ActionTimeout != 20*time.Second ||
 		cfg.LoadBalancersEnabled || cfg.LoadBalancerDefaults["location"] != "fsn1" || cfg.LoadBalancerDefaults["use-private-ip"] != "true" ||
 		cfg.LoadBalancerDefaults["health-check-interval"] != "3s" {
 		t.Errorf("not as set: %+v", cfg)

@@ -82,6 +82,7 @@ func notFound(node *corev1.Node) error {
 
 // serverOf returns the server behind a Node, nil if the API says that there is none.
 func (i *instances) serverOf(ctx context.Context, node *corev1.Node) (*hcloud.Server, error) {
+	ctx = polling(ctx)
 	if node.Spec.ProviderID == "" {
 		return i.servers.ByName(ctx, node.Name)
 	}

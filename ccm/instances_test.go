@@ -78,6 +78,15 @@ func TestAnErrorIsNeverTakenForAServerThatDoesNotExist(t *testing.T) {
 		"not JSON":       func(w http.ResponseWriter) { reply(w, 200, `<html>`) },
 		"empty":          func(w http.ResponseWriter) { w.WriteHeader(http.StatusOK) },
 		"404 of no JSON": func(w http.ResponseWriter) { reply(w, 404, `not_found`) },
+
+		"not_found for every path": status(404, "not_found"),
+		"empty object":             func(w http.ResponseWriter) { reply(w, 200, `{}`) },
+		"null":                     func(w http.ResponseWriter) { reply(w, 200, `null`) },
+		"a list without pages":     func(w http.ResponseWriter) { reply(w, 200, `{"servers":[]}`) },
+		"a server without an ID":   func(w http.ResponseWriter) { reply(w, 200, `{"servers":[{}],"meta":{"pagination":{"page":1}}}`) },
+		"pages without an end": func(w http.ResponseWriter) {
+			reply(w, 200, `{"servers":[],"meta":{"pagination":{"page":1,"next_page":1}}}`)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -175,7 +184,7 @@ func TestInstanceMetadataDescribesTheServer(t *testing.T) {
 			reply(w, 200, `{"networks":[{"id":5,"name":"internal"}],"meta":{"pagination":{"page":1}}}`)
 			return
 		}
-		reply(w, 200, `{"servers":[`+serverJSON(3, "node-3", "running")+`]}`)
+		reply(w, 200, `{"servers":[`+serverJSON(3, "node-3", "running")+`],"meta":{"pagination":{"page":1}}}`)
 	})
 	cloud, _ := api.cloud(Config{Network: "internal", AddressFamily: AddressFamilyDualStack, ServerCacheTTL: time.Minute})
 	got, err := cloud.instances.InstanceMetadata(t.Context(), testNode("node-3", ""))
@@ -201,7 +210,7 @@ func TestANetworkThatDoesNotExistIsNamed(t *testing.T) {
 			reply(w, 200, `{"networks":[]}`)
 			return
 		}
-		reply(w, 200, `{"servers":[`+serverJSON(3, "node-3", "running")+`]}`)
+		reply(w, 200, `{"server":`+serverJSON(3, "node-3", "running")+`}`)
 	})
 	cloud, _ := api.cloud(Config{Network: "intrenal"})
 	if _, err := cloud.instances.InstanceMetadata(t.Context(), testNode("node-3", providerID(3))); err == nil || !strings.Contains(err.Error(), `HCLOUD_NETWORK="intrenal"`) {
@@ -333,6 +342,52 @@ func TestADeletedServerIsFoundOutWithinTheTTL(t *testing.T) {
 	last := api.recorded()[len(api.recorded())-1]
 	if last.Path != "/servers/2" {
 		t.Errorf("concluded from %s, want a direct question", last.Path)
+	}
+}
+
+func TestThatAServerDoesNotExistMustBeConfirmedByTheList(t *testing.T) {
+	t.Parallel()
+	list := func(servers string) func(http.ResponseWriter) {
+		return func(w http.ResponseWriter) {
+			reply(w, 200, `{"servers":[`+servers+`],"meta":{"pagination":{"page":1}}}`)
+		}
+	}
+	for name, tc := range map[string]struct {
+		list   func(http.ResponseWriter)
+		exists bool
+		err    string
+	}{
+		"not there":             {list(serverJSON(2, "node-2", "running")), false, ""},
+		"there":                 {list(serverJSON(1, "node-1", "running")), true, ""},
+		"not_found for it, too": {status(404, "not_found"), false, "listing servers"},
+		"no list":               {bare(503), false, "503"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			api := newTestAPI(t, func(w http.ResponseWriter, r *http.Request) {
+				if strings.HasPrefix(r.URL.Path, "/servers/") {
+					replyError(w, 404, "not_found")
+					return
+				}
+				tc.list(w)
+			})
+			cloud, _ := api.cloud(Config{}) // without a cache the list is not asked first
+			exists, err := cloud.instances.InstanceExists(t.Context(), testNode("node-1", providerID(1)))
+			if exists != tc.exists || (err != nil) != (tc.err != "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+				t.Errorf("%v, %v", exists, err)
+			}
+		})
+	}
+}
+
+func TestTheAnswerAboutAnotherServerIsAnError(t *testing.T) {
+	t.Parallel()
+	for _, body := range []string{`{"server":` + serverJSON(2, "node-2", "off") + `}`, `{}`, `{"servers":[]}`} {
+		api := newTestAPI(t, func(w http.ResponseWriter, _ *http.Request) { reply(w, 200, body) })
+		cloud, _ := api.cloud(Config{})
+		if shutdown, err := cloud.instances.InstanceShutdown(t.Context(), testNode("node-1", providerID(1))); err == nil {
+			t.Errorf("%s: %v and no error", body, shutdown)
+		}
 	}
 }
 

@@ -207,6 +207,14 @@ func (l *loadBalancers) deleteCertificates(ctx context.Context, certs []*hcloud.
 	return errors.Join(errs...)
 }
 
+// servesCertificates reports whether a port of ours on the load balancer has certificates.
+func servesCertificates(lb *hcloud.LoadBalancer) bool {
+	ours := decodePorts(lb.Labels)
+	return slices.ContainsFunc(lb.Services, func(s hcloud.LoadBalancerService) bool {
+		return ours[s.ListenPort] && len(s.HTTP.Certificates) > 0
+	})
+}
+
 // ownedCertificates asks for the certificates that were ordered for the Service.
 func (l *loadBalancers) ownedCertificates(ctx context.Context, uid string) ([]*hcloud.Certificate, error) {
 	certs, err := l.client.Certificate.AllWithOpts(ctx, hcloud.CertificateListOpts{ListOpts: hcloud.ListOpts{LabelSelector: ownerSelector(uid)}})

@@ -51,10 +51,13 @@ func (s *lbStore) listAll(ctx context.Context) (map[string][]*hcloud.LoadBalance
 // lbStoreTTL old, but never older than this process's last write for the Service.
 func (s *lbStore) find(ctx context.Context, uid string) ([]*hcloud.LoadBalancer, error) {
 	s.mu.Lock()
-	stale := s.written[uid]
+	stale, others := s.written[uid], len(s.written) > 1
 	s.mu.Unlock()
-	if stale {
+	switch {
+	case stale && !others:
 		return s.findNow(ctx, uid)
+	case stale:
+		s.all.forget() // one list for this Service and those whose turn is next
 	}
 	byUID, err := s.all.get(ctx)
 	if err != nil {

@@ -256,6 +256,12 @@ func (l *loadBalancers) trySync(ctx context.Context, svc *corev1.Service, nodes 
 	if lb == nil && !opts.create {
 		return result, fmt.Errorf("the load balancer of the Service does not exist")
 	}
+	if lb != nil && settings.Type != "" && lb.LoadBalancerType != nil && settings.Type != lb.LoadBalancerType.Name {
+		// It will be changed, so that a mistake would be found out halfway through the operations.
+		if err := l.checkNames(ctx, svc, catalogueNames{Type: settings.Type}); err != nil {
+			return result, err
+		}
+	}
 	servers, err := l.serversOf(ctx, nodes)
 	if err != nil {
 		return result, err
@@ -264,6 +270,11 @@ func (l *loadBalancers) trySync(ctx context.Context, svc *corev1.Service, nodes 
 	var obsolete []*hcloud.Certificate
 	if settings.Protocol == hcloud.LoadBalancerServiceProtocolHTTPS {
 		if in.CertificateIDs, obsolete, err = l.certificates(ctx, svc, &settings); err != nil {
+			return result, err
+		}
+	} else if lb != nil && servesCertificates(lb) {
+		// HTTPS ends with this sync, and what was ordered for it with HTTPS.
+		if obsolete, err = l.ownedCertificates(ctx, string(svc.UID)); err != nil {
 			return result, err
 		}
 	}
@@ -383,6 +394,12 @@ func (l *loadBalancers) obtain(ctx context.Context, svc *corev1.Service, plan *l
 	if hcloud.IsError(err, hcloud.ErrorCodeUniquenessError) {
 		if lb, adoptErr := l.adopt(ctx, svc, plan); lb != nil || adoptErr != nil {
 			return lb, false, adoptErr
+		}
+	}
+	if hcloud.IsError(err, hcloud.ErrorCodeInvalidInput, hcloud.ErrorCodeNotFound) {
+		names := catalogueNames{Type: plan.Type, Location: plan.Location, NetworkZone: plan.NetworkZone}
+		if wrong := l.checkNames(ctx, svc, names); wrong != nil {
+			return nil, false, wrong
 		}
 	}
 	if err != nil {

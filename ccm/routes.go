@@ -73,6 +73,9 @@ func (r *routes) readNetwork(ctx context.Context) ([]netRoute, error) {
 	if network == nil {
 		return nil, fmt.Errorf("network %d (HCLOUD_NETWORK=%q) does not exist any more", id, r.network.idOrName)
 	}
+	if network.ID != id {
+		return nil, fmt.Errorf("getting network %d: the answer is about network %d; is HCLOUD_ENDPOINT the API's?", id, network.ID)
+	}
 	var all []netRoute
 	for _, nr := range network.Routes {
 		gateway, ok := netip.AddrFromSlice(nr.Gateway)

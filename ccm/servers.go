@@ -18,7 +18,9 @@ const serversPerPage = 50
 // serverCache answers questions about servers with few API calls. One list (a call per 50
 // servers) answers for all Nodes for ttl; callers that come while it is being fetched share it.
 //
-// It never concludes from a cached list that a server does not exist: that is asked directly.
+// It never concludes from a cached list that a server does not exist: that is asked directly. And an
+// answer is believed only if it can be the API's: a list says how it is paged, a server has the ID
+// that was asked for, and a not_found for one server is checked against the list.
 type serverCache struct {
 	client *hcloud.Client
 	clock  clock.PassiveClock
@@ -72,14 +74,31 @@ func (c *serverCache) ByID(ctx context.Context, id int64) (*hcloud.Server, error
 	if err != nil {
 		return nil, fmt.Errorf("getting server %d: %w", id, err)
 	}
+	if server == nil {
+		return c.confirmAbsent(ctx, id)
+	}
+	if server.ID != id {
+		return nil, fmt.Errorf("getting server %d: the answer is about server %d; is HCLOUD_ENDPOINT the API's?", id, server.ID)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if server == nil {
-		delete(c.byID, id)
-		return nil, nil
-	}
 	c.byID[id] = cachedServer{server, c.clock.Now()}
 	return server, nil
+}
+
+// confirmAbsent returns nil if the list of servers agrees that there is no server id, for which the
+// API has just answered not_found. That answer alone would not do: an endpoint whose path is wrong
+// answers not_found to everything, and each Node whose server "does not exist" is deleted. It costs
+// a list where none is fresh; servers are not deleted often.
+func (c *serverCache) confirmAbsent(ctx context.Context, id int64) (*hcloud.Server, error) {
+	if !c.listIsFresh() {
+		if err := c.list(ctx); err != nil {
+			return nil, err
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.byID[id].server, nil
 }
 
 // ByName returns the server, or nil if there is none of that name. That a name was not found is
@@ -111,17 +130,19 @@ func (c *serverCache) ByName(ctx context.Context, name string) (*hcloud.Server, 
 		}
 		return nil, nil // the list is of this moment
 	}
-	server, _, err := c.client.Server.GetByName(ctx, name)
+	named, err := c.fetch(ctx, hcloud.ServerListOpts{Name: name})
 	if err != nil {
 		return nil, fmt.Errorf("looking for a server named %q: %w", name, err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.clock.Now()
-	if server == nil {
+	i := slices.IndexFunc(named, func(s *hcloud.Server) bool { return strings.EqualFold(s.Name, name) })
+	if i < 0 {
 		c.absent[name] = now
 		return nil, nil
 	}
+	server := named[i]
 	delete(c.absent, name)
 	c.byID[server.ID] = cachedServer{server, now}
 	return server, nil
@@ -133,10 +154,7 @@ func (c *serverCache) All(ctx context.Context) ([]*hcloud.Server, error) {
 		return nil, err
 	}
 	defer c.unlock()
-	c.mu.Lock()
-	due := c.listedAt.IsZero() || c.clock.Since(c.listedAt) >= c.ttl
-	c.mu.Unlock()
-	if due {
+	if !c.listIsFresh() {
 		if err := c.list(ctx); err != nil {
 			return nil, err
 		}
@@ -178,6 +196,12 @@ func (c *serverCache) lookup(match func(*hcloud.Server) bool, id int64) *hcloud.
 	return nil
 }
 
+func (c *serverCache) listIsFresh() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.listedAt.IsZero() && c.clock.Since(c.listedAt) < c.ttl
+}
+
 func (c *serverCache) knownAbsent(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -208,7 +232,7 @@ func (c *serverCache) listIsDue() bool {
 }
 
 func (c *serverCache) list(ctx context.Context) error {
-	servers, err := c.client.Server.AllWithOpts(ctx, hcloud.ServerListOpts{ListOpts: hcloud.ListOpts{PerPage: serversPerPage}})
+	servers, err := c.fetch(ctx, hcloud.ServerListOpts{})
 	if err != nil {
 		return fmt.Errorf("listing servers: %w", err)
 	}
@@ -222,6 +246,31 @@ func (c *serverCache) list(ctx context.Context) error {
 	}
 	c.listedAt = now
 	return nil
+}
+
+// fetch returns all pages of a list. hcloud-go's own loop takes any JSON for a list, {} for an empty
+// one; with that, a broken gateway would take all servers away from routes and load balancers.
+func (c *serverCache) fetch(ctx context.Context, opts hcloud.ServerListOpts) ([]*hcloud.Server, error) {
+	opts.PerPage = serversPerPage
+	var all []*hcloud.Server
+	for opts.Page = 1; ; {
+		servers, resp, err := c.client.Server.List(ctx, opts)
+		if err != nil {
+			return nil, err
+		}
+		if resp.Meta.Pagination == nil || slices.ContainsFunc(servers, func(s *hcloud.Server) bool { return s.ID <= 0 }) {
+			return nil, fmt.Errorf("the answer with status %d is JSON, but no list of servers; is HCLOUD_ENDPOINT the API's?", resp.StatusCode)
+		}
+		all = append(all, servers...)
+		next := resp.Meta.Pagination.NextPage
+		if next == 0 {
+			return all, nil
+		}
+		if next <= opts.Page {
+			return nil, fmt.Errorf("page %d of the servers says that page %d follows", opts.Page, next)
+		}
+		opts.Page = next
+	}
 }
 
 func (c *serverCache) lock(ctx context.Context) error {

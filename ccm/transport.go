@@ -20,9 +20,11 @@ const (
 	// maxAttempts and retryBudget bound what one call may cost: the workqueue above does the long
 	// retries, and a worker that waits here keeps other objects waiting.
 	maxAttempts = 6
-	retryBudget = 25 * time.Second
-	backoffBase = 400 * time.Millisecond
-	backoffCap  = 6 * time.Second
+	// pollAttempts is maxAttempts for questions that are asked again soon anyway.
+	pollAttempts = 2
+	retryBudget  = 25 * time.Second
+	backoffBase  = 400 * time.Millisecond
+	backoffCap   = 6 * time.Second
 
 	// maxResponseBytes is far more than 50 servers with all their details take.
 	maxResponseBytes = 32 << 20
@@ -38,8 +40,27 @@ type transport struct {
 	clock          clock.Clock
 	metrics        *apiMetrics
 	attemptTimeout time.Duration
+	// mayWrite is asked before each request that changes something; its error is the request's.
+	mayWrite func(context.Context) error
 	// jitter returns a factor for the backoff; tests make it constant.
 	jitter func() float64
+}
+
+type pollingKey struct{}
+
+// polling marks the requests of a controller that asks the same again in a few seconds: they are
+// tried pollAttempts times only. The node controllers go from Node to Node; if the API fails for
+// one, or refuses everything for a while, the others must not wait for it, and each attempt costs a
+// call of the budget.
+func polling(ctx context.Context) context.Context {
+	return context.WithValue(ctx, pollingKey{}, true)
+}
+
+func attemptsFor(ctx context.Context) int {
+	if ctx.Value(pollingKey{}) != nil {
+		return pollAttempts
+	}
+	return maxAttempts
 }
 
 func defaultJitter() float64 { return 0.5 + rand.Float64() }
@@ -50,6 +71,11 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	deadline := t.clock.Now().Add(retryBudget)
 	lastToken := ""
 	for attempt := 0; ; attempt++ {
+		if req.Method != http.MethodGet && req.Method != http.MethodHead {
+			if err := t.mayWrite(ctx); err != nil {
+				return nil, err
+			}
+		}
 		token, err := t.token.Token()
 		if err != nil {
 			return nil, err
@@ -67,7 +93,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			lastToken = token
 		}
 		wait := t.backoff(attempt, resp)
-		if !ok || attempt+1 >= maxAttempts || t.clock.Now().Add(wait).After(deadline) {
+		if !ok || attempt+1 >= attemptsFor(ctx) || t.clock.Now().Add(wait).After(deadline) {
 			return resp, err
 		}
 		t.metrics.retries.WithLabelValues(reason, req.Method, endpointLabel(req)).Inc()

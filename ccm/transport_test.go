@@ -84,6 +84,25 @@ func TestTransportRepeatsOnlyWhatIsSafeToRepeat(t *testing.T) {
 	}
 }
 
+func TestQuestionsAboutNodesAreTriedTwiceOnly(t *testing.T) {
+	t.Parallel()
+	api := newTestAPI(t, bareHandler(503))
+	cloud, _ := api.cloud(Config{ServerCacheTTL: time.Second})
+	for _, node := range []string{providerID(1), ""} {
+		before := len(api.recorded())
+		if _, err := cloud.instances.InstanceExists(t.Context(), testNode("node-1", node)); err == nil {
+			t.Error("no error")
+		}
+		if n := len(api.recorded()) - before; n != pollAttempts {
+			t.Errorf("provider ID %q: %d requests, want %d", node, n, pollAttempts)
+		}
+	}
+}
+
+func bareHandler(code int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
+}
+
 func TestTransportReturnsTheAnswerThatComesInTheEnd(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int32

@@ -1,14 +1,26 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
+	"net/netip"
+	"strings"
+	"sync/atomic"
 
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/node"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 )
+
+// biggerType is larger than framework.ServerType, of the same architecture, in the same place.
+const biggerType = "cx33"
 
 var _ = Describe("Node", Label("node"), func() {
 	It("initializes a node of the cloud: provider ID, addresses, labels, and no taint", func(ctx SpecContext) {
@@ -16,7 +28,7 @@ var _ = Describe("Node", Label("node"), func() {
 		server := env.CreateServer(ctx, "node-1")
 
 		n := env.AwaitInitialized(ctx, "node-1")
-		Expect(n.Spec.ProviderID).To(Equal(fmt.Sprintf("ccm-from-scratch://%d", server.ID)))
+		Expect(n.Spec.ProviderID).To(Equal(framework.ProviderID(server)))
 		Expect(framework.AddressesOf(n, corev1.NodeHostName)).To(ConsistOf("node-1"))
 		Expect(framework.AddressesOf(n, corev1.NodeExternalIP)).To(ConsistOf(server.PublicNet.IPv4.IP.String()))
 		Expect(framework.AddressesOf(n, corev1.NodeInternalIP)).To(ConsistOf(server.PrivateNet[0].IP.String()))
@@ -24,6 +36,244 @@ var _ = Describe("Node", Label("node"), func() {
 			HaveKeyWithValue(corev1.LabelInstanceTypeStable, framework.ServerType),
 			HaveKeyWithValue(corev1.LabelTopologyRegion, string(framework.NetworkZone)),
 			HaveKeyWithValue(corev1.LabelTopologyZone, framework.Location),
+			// Old manifests select nodes by the labels' former names.
+			HaveKeyWithValue(corev1.LabelInstanceType, framework.ServerType),
+			HaveKeyWithValue(corev1.LabelFailureDomainBetaRegion, string(framework.NetworkZone)),
+			HaveKeyWithValue(corev1.LabelFailureDomainBetaZone, framework.Location),
 		))
 	})
+
+	DescribeTable("shows the addresses of the configured family", nodeAddresses,
+		Entry("IPv4 by default", addressCase{external: []string{"v4"}, internal: true}),
+		Entry("IPv4", addressCase{family: "ipv4", external: []string{"v4"}, internal: true}),
+		Entry("IPv6", addressCase{family: "ipv6", external: []string{"v6"}, internal: true}),
+		Entry("both", addressCase{family: "dualstack", external: []string{"v4", "v6"}, internal: true}),
+		Entry("both, of a server without IPv4", addressCase{family: "dualstack", server: publicNet(false, true), external: []string{"v6"}, internal: true}),
+		Entry("IPv4, of a server that has none: the private address is left", addressCase{family: "ipv4", server: publicNet(false, true), internal: true}),
+		Entry("of a server in the private network only", addressCase{family: "dualstack", server: publicNet(false, false), internal: true}),
+		Entry("of a server in a private network only, none being configured", addressCase{noNetwork: true, server: publicNet(false, false), internal: true}),
+		Entry("public ones only when no network is configured", addressCase{noNetwork: true, external: []string{"v4"}}),
+	)
+
+	It("leaves a node uninitialized for which there is no server, until there is one", func(ctx SpecContext) {
+		env := framework.NewEnv(ctx, suite, framework.Options{
+			Spec: framework.Machines(func(node.Server, *node.Spec) bool { return false }),
+		})
+		env.StartNode(ctx, node.Spec{Name: "late"})
+		n := env.ExpectNodeStays(ctx, "late", 4)
+		Expect(n).To(framework.HaveTaint(cloudproviderapi.TaintExternalCloudProvider))
+		Expect(n.Spec.ProviderID).To(BeEmpty())
+
+		server := env.CreateServer(ctx, "late")
+		Expect(env.AwaitInitialized(ctx, "late").Spec.ProviderID).To(Equal(framework.ProviderID(server)))
+	})
+
+	It("does not delete a node that never had a server, though it is NotReady", func(ctx SpecContext) {
+		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
+		n := env.StartNode(ctx, node.Spec{Name: "stranger"})
+		env.CrashNode(ctx, n)
+		ccm := env.StartCCM(ctx, framework.CCMOptions{Args: framework.OnlyNodes})
+		Eventually(func() string { return complaint(ccm, "stranger") }).
+			WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(ContainSubstring("never a server"))
+		stays := env.ExpectNodeStays(ctx, "stranger", 4)
+		Expect(stays).To(framework.HaveTaint(cloudproviderapi.TaintExternalCloudProvider))
+	})
+
+	DescribeTable("does not touch a node whose provider ID it cannot have given", foreignNode,
+		Entry("of another provider", "robot://%d", `does not start with "ccm-from-scratch://"`),
+		Entry("of the production CCM, though a server has that number", "hcloud://%d", `does not start with "ccm-from-scratch://"`),
+		Entry("malformed", "ccm-from-scratch://server-%d", "malformed"),
+	)
+
+	It("matches a node by its provider ID, though a server has the node's name", func(ctx SpecContext) {
+		env := framework.NewEnv(ctx, suite, framework.Options{
+			Spec: framework.Machines(func(s node.Server, spec *node.Spec) bool {
+				spec.Name, spec.ProviderID = "worker-1", "ccm-from-scratch://"+s.ID
+				return s.Name == "machine-1"
+			}), NoCCM: true,
+		})
+		decoy := env.CreateServer(ctx, "worker-1")
+		server := env.CreateServer(ctx, "machine-1")
+		env.StartCCM(ctx, framework.CCMOptions{})
+		n := env.AwaitInitialized(ctx, "worker-1")
+		Expect(n.Spec.ProviderID).To(Equal(framework.ProviderID(server)), "the decoy is %d", decoy.ID)
+		awaitAddresses(ctx, env, "worker-1", corev1.NodeExternalIP, server.PublicNet.IPv4.IP.String())
+		Expect(framework.AddressesOf(n, corev1.NodeHostName)).To(ConsistOf("worker-1"))
+	})
+
+	It("follows a server that was renamed, though another took its name", func(ctx SpecContext) {
+		var decoys atomic.Bool
+		env := framework.NewEnv(ctx, suite, framework.Options{
+			Spec: framework.Machines(func(node.Server, *node.Spec) bool { return !decoys.Load() }),
+		})
+		server := env.CreateNodes(ctx, "node-1")[0]
+		decoys.Store(true)
+		env.RenameServer(ctx, server, "renamed")
+		env.CreateServer(ctx, "node-1")
+
+		env.DetachServer(ctx, server) // a change to wait for
+		n := env.AwaitNode(ctx, "node-1", func(g Gomega, n *corev1.Node) {
+			g.Expect(framework.AddressesOf(n, corev1.NodeInternalIP)).To(BeEmpty())
+		})
+		Expect(n.Spec.ProviderID).To(Equal(framework.ProviderID(server)))
+		Expect(framework.AddressesOf(n, corev1.NodeHostName)).To(ConsistOf("node-1"), "the machine's name has not changed")
+		Expect(framework.AddressesOf(n, corev1.NodeExternalIP)).To(ConsistOf(server.PublicNet.IPv4.IP.String()))
+		n = env.ExpectNodeStays(ctx, "node-1", 3)
+		Expect(framework.AddressesOf(n, corev1.NodeExternalIP)).To(ConsistOf(server.PublicNet.IPv4.IP.String()))
+	})
+
+	It("picks up that a server's type was changed", func(ctx SpecContext) {
+		env := framework.NewEnv(ctx, suite, framework.Options{})
+		server := env.CreateNodes(ctx, "node-1")[0]
+		env.PowerOff(ctx, server)
+		env.Started(ctx)(env.HCloud.Server.ChangeType(ctx, server, hcloud.ServerChangeTypeOpts{ServerType: &hcloud.ServerType{Name: biggerType}}))
+		env.PowerOn(ctx, server)
+		env.AwaitNode(ctx, "node-1", func(g Gomega, n *corev1.Node) {
+			g.Expect(n.Labels).To(And(
+				HaveKeyWithValue(corev1.LabelInstanceTypeStable, biggerType),
+				HaveKeyWithValue(corev1.LabelInstanceType, biggerType),
+				HaveKeyWithValue(corev1.LabelTopologyZone, framework.Location),
+			))
+		})
+	})
+
+	It("adds the private address when a server is attached to the network, and takes it away when it is detached", func(ctx SpecContext) {
+		env := framework.NewEnv(ctx, suite, framework.Options{})
+		server := env.CreateServer(ctx, "node-1", func(o *hcloud.ServerCreateOpts) { o.Networks = nil })
+		n := env.AwaitInitialized(ctx, "node-1")
+		Expect(framework.AddressesOf(n, corev1.NodeInternalIP)).To(BeEmpty())
+		awaitAddresses(ctx, env, "node-1", corev1.NodeExternalIP, server.PublicNet.IPv4.IP.String())
+
+		env.AttachServer(ctx, server, "10.0.0.42")
+		awaitAddresses(ctx, env, "node-1", corev1.NodeInternalIP, "10.0.0.42")
+		env.DetachServer(ctx, server)
+		awaitAddresses(ctx, env, "node-1", corev1.NodeInternalIP)
+		awaitAddresses(ctx, env, "node-1", corev1.NodeExternalIP, server.PublicNet.IPv4.IP.String())
+	})
+
+	It("initializes a node whose kubelet was given an address when its server has that address", func(ctx SpecContext) {
+		env := framework.NewEnv(ctx, suite, framework.Options{
+			Spec: framework.Machines(func(_ node.Server, spec *node.Spec) bool {
+				spec.NodeIPs = []netip.Addr{netip.MustParseAddr("10.0.0.77")}
+				return true
+			}),
+		})
+		server := env.CreateServer(ctx, "node-1", func(o *hcloud.ServerCreateOpts) { o.Networks = nil })
+		env.AwaitNode(ctx, "node-1", func(Gomega, *corev1.Node) {})
+		n := env.ExpectNodeStays(ctx, "node-1", 3)
+		Expect(n).To(framework.HaveTaint(cloudproviderapi.TaintExternalCloudProvider))
+
+		env.AttachServer(ctx, server, "10.0.0.77")
+		env.AwaitInitialized(ctx, "node-1")
+		awaitAddresses(ctx, env, "node-1", corev1.NodeInternalIP, "10.0.0.77")
+	})
+
+	It("initializes a node again that was deleted and has registered anew", func(ctx SpecContext) {
+		env := framework.NewEnv(ctx, suite, framework.Options{})
+		server := env.CreateNodes(ctx, "node-1")[0]
+		was := env.Node(ctx, "node-1")
+		Expect(env.Kube.CoreV1().Nodes().Delete(ctx, "node-1", metav1.DeleteOptions{})).To(Succeed())
+		env.Fleet.Node("node-1").RestartKubelet()
+		env.AwaitNode(ctx, "node-1", func(g Gomega, n *corev1.Node) { g.Expect(n.UID).NotTo(Equal(was.UID)) })
+		Expect(env.AwaitInitialized(ctx, "node-1").Spec.ProviderID).To(Equal(framework.ProviderID(server)))
+	})
+
+	It("asks for all servers at once, and writes nothing, however many nodes there are", Label("fake-only"), func(ctx SpecContext) {
+		env := framework.NewEnv(ctx, suite, framework.Options{CCM: map[string]string{"HCLOUD_NETWORK_ROUTES_ENABLED": "false"}})
+		env.CreateNodes(ctx, "node-1", "node-2", "node-3", "node-4")
+		one := fakecloud.JournalFilter{Client: framework.CCMClient, Route: "/servers/{id}"}
+		before := env.Cloud.Journal().Count(one)
+		env.AwaitCCMRequests(ctx, 3, fakecloud.JournalFilter{Method: "GET", Route: "/servers"})
+		Expect(env.Cloud.Journal().Count(one)).To(Equal(before))
+		Expect(env.CCMWrites()).To(BeZero())
+	})
 })
+
+// addressCase is a server and the addresses that its node must have.
+type addressCase struct {
+	family    string // HCLOUD_INSTANCES_ADDRESS_FAMILY
+	noNetwork bool   // HCLOUD_NETWORK is not set
+	server    func(*hcloud.ServerCreateOpts)
+	external  []string // "v4" and "v6" stand for the server's own
+	internal  bool
+}
+
+// publicNet makes a server with or without public addresses.
+func publicNet(v4, v6 bool) func(*hcloud.ServerCreateOpts) {
+	return func(o *hcloud.ServerCreateOpts) {
+		o.PublicNet = &hcloud.ServerCreatePublicNet{EnableIPv4: v4, EnableIPv6: v6}
+	}
+}
+
+func nodeAddresses(ctx SpecContext, c addressCase) {
+	settings := map[string]string{"HCLOUD_INSTANCES_ADDRESS_FAMILY": c.family}
+	if c.noNetwork {
+		settings["HCLOUD_NETWORK"] = ""
+	}
+	env := framework.NewEnv(ctx, suite, framework.Options{CCM: settings})
+	var change []func(*hcloud.ServerCreateOpts)
+	if c.server != nil {
+		change = append(change, c.server)
+	}
+	server := env.CreateServer(ctx, "node-1", change...)
+	var external, internal []string
+	for _, family := range c.external {
+		if family == "v4" {
+			external = append(external, server.PublicNet.IPv4.IP.String())
+			continue
+		}
+		// The API tells a server's IPv6 network; images configure its first address.
+		network, ok := netip.AddrFromSlice(server.PublicNet.IPv6.IP)
+		Expect(ok).To(BeTrue())
+		external = append(external, network.Next().String())
+	}
+	if c.internal {
+		internal = []string{server.PrivateNet[0].IP.String()}
+	}
+	env.AwaitInitialized(ctx, "node-1")
+	awaitAddresses(ctx, env, "node-1", corev1.NodeExternalIP, external...)
+	awaitAddresses(ctx, env, "node-1", corev1.NodeInternalIP, internal...)
+	awaitAddresses(ctx, env, "node-1", corev1.NodeHostName, "node-1")
+}
+
+// awaitAddresses waits until a node has exactly these addresses of a type.
+func awaitAddresses(ctx context.Context, env *framework.Env, name string, kind corev1.NodeAddressType, want ...string) {
+	GinkgoHelper()
+	env.AwaitNode(ctx, name, func(g Gomega, n *corev1.Node) {
+		g.Expect(framework.AddressesOf(n, kind)).To(ConsistOf(want))
+	})
+}
+
+// foreignNode checks that a NotReady node with a provider ID that is not ours stays as it is, and that
+// the CCM says why. The provider ID has the number of a server of the node's name, which is no reason
+// to take the node over.
+func foreignNode(ctx SpecContext, format, reason string) {
+	env := framework.NewEnv(ctx, suite, framework.Options{
+		Spec: framework.Machines(func(s node.Server, _ *node.Spec) bool { return s.Name == "node-1" }),
+	})
+	providerID := fmt.Sprintf(format, env.CreateServer(ctx, "foreign").ID)
+	env.CreateNodes(ctx, "node-1")
+	env.CrashNode(ctx, env.StartNode(ctx, node.Spec{Name: "foreign", ProviderID: providerID}))
+	was := env.Node(ctx, "foreign")
+
+	Eventually(func() string { return complaint(env.CCM, "foreign") }).
+		WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).
+		Should(And(ContainSubstring(`"`+providerID+`"`), ContainSubstring(reason)))
+	n := env.ExpectNodeStays(ctx, "foreign", 3)
+	Expect(n.Spec.ProviderID).To(Equal(providerID))
+	Expect(n.Status.Addresses).To(Equal(was.Status.Addresses))
+	Expect(n.Labels).To(Equal(was.Labels))
+	Expect(n).To(framework.HaveTaint(cloudproviderapi.TaintExternalCloudProvider))
+	Expect(n).NotTo(framework.HaveTaint(cloudproviderapi.TaintNodeShutdown))
+}
+
+// complaint returns the first line in which the node lifecycle controller says that it cannot tell
+// whether a node's server exists, "" if it has not.
+func complaint(ccm *framework.CCM, node string) string {
+	for line := range strings.Lines(ccm.Log()) {
+		if strings.Contains(line, "error checking if node "+node+" exists") {
+			return strings.ReplaceAll(line, `\"`, `"`)
+		}
+	}
+	return ""
+}

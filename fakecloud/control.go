@@ -64,6 +64,10 @@ func (c *Cloud) SetProfile(actions string) error { return c.controller.SetProfil
 // fills up what has been used.
 func (c *Cloud) SetRateLimit(perHour int) error { return c.controller.SetRateLimit(perHour) }
 
+// ResumeActions ends the actions that [HangAction] keeps running, as they would have ended without
+// it, and returns how many there were.
+func (c *Cloud) ResumeActions() int { return c.cloud.ResumeActions() }
+
 // DefaultProject is the id of the project that every cloud begins with.
 const DefaultProject int64 = 1
 

@@ -414,7 +414,7 @@ func TestEventsAreStreamed(t *testing.T) {
 }
 
 func (c controlled) call2(path string) error {
-	resp, err := http.Get(c.url + path) //nolint:noctx // only to see that nobody answers
+	resp, err := http.Get(c.url + path)
 	if err == nil {
 		_ = resp.Body.Close()
 	}

@@ -3,6 +3,7 @@ package fakecloud
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
 	"runtime"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/dataplane"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/dataplane/netdev"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
@@ -22,6 +24,12 @@ type DataPlaneOptions struct {
 	// Binder says where on this machine a load balancer listens; nil is on loopback addresses, see
 	// dataplane.LoopbackBinder.
 	Binder dataplane.Binder
+	// Interface, if set, is the name of a network interface that gets the addresses of load balancers,
+	// so that everybody on its network reaches them; see netdev.Binder. It takes Linux and
+	// CAP_NET_ADMIN, and Options.LoadBalancerIPv4 must be a part of that network. IPv6 addresses are
+	// given to it only if Options.PublicIPv6 is set; otherwise they are reached on this machine alone.
+	// Binder is not used then.
+	Interface string
 	// ProxyProtocolVersion is 1 or 2, 0 is the data plane's default.
 	ProxyProtocolVersion int
 	// Logger is told what cannot be done, such as binding an address; nil is slog's default.
@@ -38,7 +46,7 @@ var (
 )
 
 func (o *Options) useLoopback() {
-	if o.DataPlane == nil || runtime.GOOS != "linux" {
+	if o.DataPlane == nil || o.DataPlane.Interface != "" || runtime.GOOS != "linux" {
 		return
 	}
 	if !o.PublicIPv4.IsValid() {
@@ -54,6 +62,8 @@ func (o *Options) useLoopback() {
 type DataPlane struct {
 	core   *cloud.Cloud
 	engine *dataplane.Engine
+	// device is the binder of an interface; nil without one.
+	device *netdev.Binder
 	log    *slog.Logger
 	cancel context.CancelFunc
 	done   sync.WaitGroup
@@ -70,7 +80,9 @@ type DataPlane struct {
 // their metrics.
 const statsInterval = 5 * time.Second
 
-func startDataPlane(core *cloud.Cloud, o DataPlaneOptions) *DataPlane {
+// startDataPlane starts the data plane; publicIPv6 is the range that was chosen for IPv6 addresses,
+// if one was.
+func startDataPlane(core *cloud.Cloud, o DataPlaneOptions, publicIPv6 netip.Prefix) (*DataPlane, error) {
 	d := &DataPlane{
 		core: core, log: o.Logger,
 		projects: map[int64]cloud.Project{},
@@ -79,6 +91,16 @@ func startDataPlane(core *cloud.Cloud, o DataPlaneOptions) *DataPlane {
 	}
 	if d.log == nil {
 		d.log = slog.Default()
+	}
+	if o.Interface != "" {
+		var err error
+		if d.device, err = netdev.NewBinder(netdev.BinderOptions{
+			Interface: o.Interface, Logger: d.log,
+			Wanted: func(a netip.Addr) bool { return a.Is4() || publicIPv6.IsValid() && publicIPv6.Contains(a) },
+		}); err != nil {
+			return nil, err
+		}
+		o.Binder = d.device
 	}
 	core.SetHealthRule(cloud.HealthReported)
 	d.engine = dataplane.New(dataplane.Options{
@@ -107,7 +129,7 @@ func startDataPlane(core *cloud.Cloud, o DataPlaneOptions) *DataPlane {
 		}
 	})
 	d.done.Go(func() { d.recordStats(ctx) })
-	return d
+	return d, nil
 }
 
 // Close removes all load balancers from this machine and waits until everything has ended. Closing
@@ -126,6 +148,9 @@ func (d *DataPlane) close() {
 	defer cancel()
 	if err := d.engine.Close(ctx); err != nil {
 		d.log.Error("the data plane did not end", "error", err)
+	}
+	if err := d.device.Close(); err != nil {
+		d.log.Error("the data plane leaves addresses behind", "error", err)
 	}
 }
 
@@ -193,7 +218,12 @@ func (d *DataPlane) apply(project int64, lb *cloud.LoadBalancer) {
 	d.mu.Lock()
 	d.projects[lb.ID], d.balancer[lb.ID] = p, lb
 	d.mu.Unlock()
-	if err := d.engine.Apply(d.model(lb)); err != nil {
+	model := d.model(lb)
+	err := d.engine.Apply(model)
+	if err == nil && d.device != nil {
+		err = d.device.Keep(lb.ID, model.Addresses)
+	}
+	if err != nil {
 		d.log.Error("a load balancer cannot be what the cloud says", "load_balancer", lb.Name, "id", lb.ID, "error", err)
 		return
 	}
@@ -266,9 +296,7 @@ func (d *DataPlane) recordStats(ctx context.Context) {
 		}
 		d.mu.Lock()
 		projects := make(map[int64]cloud.Project, len(d.projects))
-		for id, p := range d.projects {
-			projects[id] = p
-		}
+		maps.Copy(projects, d.projects)
 		d.mu.Unlock()
 		for id, p := range projects {
 			if s, err := d.engine.Stats(id); err == nil {

@@ -123,7 +123,7 @@ func TestALoadBalancerCreatedThroughTheAPIForwardsToItsTargets(t *testing.T) {
 			LabelSelector: hcloud.LoadBalancerCreateOptsTargetLabelSelector{Selector: "role=web"},
 		}},
 		Services: []hcloud.LoadBalancerCreateOptsService{{
-			Protocol: hcloud.LoadBalancerServiceProtocolHTTP, ListenPort: hcloud.Ptr(8080), DestinationPort: hcloud.Ptr(80),
+			Protocol: hcloud.LoadBalancerServiceProtocolHTTP, ListenPort: new(8080), DestinationPort: new(80),
 		}},
 	})
 	if err != nil {

@@ -13,6 +13,7 @@
 package fakecloud
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -62,10 +63,18 @@ type Options struct {
 	// LoadBalancerIPv4, if valid, is the range for load balancers, so that a data plane can listen
 	// on their addresses: 127.0.0.0/8, for example.
 	LoadBalancerIPv4 netip.Prefix
+	// Reserved are ranges whose addresses somebody else has, for a cloud whose addresses are those of a
+	// network that it shares, such as Docker's: they are given to nobody as a public address, nor in a
+	// network to a member that does not ask for the very address. PublicIPv4 and LoadBalancerIPv4 are
+	// reserved in networks, too, and of two ranges one of which is a part of the other, the part is left
+	// to those it is meant for.
+	Reserved []netip.Prefix
 	// DataPlane, if set, makes load balancers listen on this machine and forward to their targets. On
 	// Linux it changes the default ranges of public addresses: 127.65.0.0/16 for servers, 127.66.0.0/16
 	// for load balancers.
 	DataPlane *DataPlaneOptions
+	// Router, if set, makes this machine the router of one of the cloud's networks.
+	Router *RouterOptions
 }
 
 // Limits is how many resources of each kind a project may own; 0 is any number.
@@ -79,6 +88,8 @@ type Cloud struct {
 	journal    *journal.Journal
 	controller *control.Controller
 	dataPlane  *DataPlane // nil without one
+	router     *Router    // nil without one
+	network    string     // Options.Router.Network
 	token      string
 	ready      atomic.Bool
 
@@ -87,6 +98,8 @@ type Cloud struct {
 	endpoint   string
 	controlURL string
 	closed     bool
+	// takeAddresses take addresses from this machine that it was given.
+	takeAddresses []func() error
 }
 
 // New returns an empty cloud. It panics on options that are wrong, as those of a test are written
@@ -131,6 +144,7 @@ func Open(o Options) (*Cloud, error) {
 	c.cloud = cloud.New(cloud.Options{
 		Clock: o.Clock, Profile: profile, Limits: o.Limits, Seed: o.RandomSeed,
 		PublicIPv4: o.PublicIPv4, PublicIPv6: o.PublicIPv6, LoadBalancerIPv4: o.LoadBalancerIPv4,
+		Reserved: o.Reserved,
 	})
 	for i, t := range o.Tokens {
 		if i == 0 {
@@ -145,14 +159,37 @@ func Open(o Options) (*Cloud, error) {
 		c.Close()
 		return nil, err
 	}
-	if o.DataPlane != nil {
-		c.dataPlane = startDataPlane(c.cloud, *o.DataPlane)
+	if err := c.startPackets(&o); err != nil {
+		c.Close()
+		return nil, err
 	}
 	return c, nil
 }
 
+// startPackets starts what moves packets.
+func (c *Cloud) startPackets(o *Options) (err error) {
+	if o.DataPlane != nil {
+		if c.dataPlane, err = startDataPlane(c.cloud, *o.DataPlane, o.PublicIPv6); err != nil {
+			return err
+		}
+	}
+	if o.Router != nil {
+		c.network = o.Router.Network
+		c.router, err = startRouter(c.cloud, *o.Router)
+	}
+	return err
+}
+
 // checkRanges makes sure that addresses can be taken from the ranges.
 func checkRanges(o *Options) error {
+	if o.DataPlane != nil && o.DataPlane.Interface != "" && !o.LoadBalancerIPv4.IsValid() {
+		return fmt.Errorf("DataPlane.Interface %s needs LoadBalancerIPv4, a part of that interface's network that nobody else takes addresses from", o.DataPlane.Interface)
+	}
+	for _, r := range o.Reserved {
+		if !r.IsValid() {
+			return errors.New("one of the ranges in Reserved is not valid")
+		}
+	}
 	for _, r := range []struct {
 		name   string
 		prefix netip.Prefix
@@ -180,6 +217,9 @@ func (c *Cloud) ControlHandler() http.Handler { return c.controller.Handler() }
 
 // DataPlane returns the data plane, or nil if Options.DataPlane was not set.
 func (c *Cloud) DataPlane() *DataPlane { return c.dataPlane }
+
+// Router returns the router, or nil if Options.Router was not set.
+func (c *Cloud) Router() *Router { return c.router }
 
 // Core returns the cloud behind the API, for packages of this module that work from its event
 // stream, such as the data plane.

@@ -59,7 +59,7 @@ func FailAction(code, message string) Effect {
 	return Effect{Kind: fault.KindFailAction, Code: cloud.Code(code), Message: message}
 }
 
-// HangAction makes the actions that the request starts never end.
+// HangAction makes the actions that the request starts never end, unless [Cloud.ResumeActions] is called.
 func HangAction() Effect { return Effect{Kind: fault.KindHangAction} }
 
 // ExhaustRateLimit uses up the project's rate limit and answers 429.

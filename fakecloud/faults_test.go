@@ -280,6 +280,36 @@ func TestAClientThatGoesAwayDuringADelayHasNotWritten(t *testing.T) {
 	})
 }
 
+func TestTheJournalTellsWhatBecameOfARequestWhoseAnswerWasTooLate(t *testing.T) {
+	t.Parallel()
+	overBoth(t, fakecloud.Options{}, func(t *testing.T, c *fakecloud.Cloud, r reach) {
+		if err := c.SetSpeed(0); err != nil {
+			t.Fatal(err)
+		}
+		late := fakecloud.Latency(time.Hour)
+		late.After = true
+		if _, err := c.Faults().Add(fakecloud.Fault{Effect: late}); err != nil {
+			t.Fatal(err)
+		}
+		changes := c.Subscribe()
+		defer changes.Close()
+		ctx, cancel := context.WithCancel(t.Context())
+		answers := make(chan answer)
+		go func() { answers <- r.do(ctx, "POST", "/ssh_keys", createKey) }()
+		if _, err := changes.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		if a := <-answers; !errors.Is(a.err, context.Canceled) {
+			t.Errorf("%+v", a)
+		}
+		entries, err := c.Journal().Await(t.Context(), fakecloud.RequestFilter{Dropped: true}, 1)
+		if err != nil || entries[0].Handled != 201 {
+			t.Errorf("%+v, %v; want handled 201", entries, err)
+		}
+	})
+}
+
 func TestAnExhaustedRateLimitRefillsWithTime(t *testing.T) {
 	t.Parallel()
 	overBoth(t, fakecloud.Options{RateLimit: 3600}, func(t *testing.T, c *fakecloud.Cloud, r reach) {
@@ -360,6 +390,18 @@ func TestActionsFailAndHangAsTold(t *testing.T) {
 		}
 		if working, _ := create("c"); after(working, time.Minute).Status != hcloud.ActionStatusSuccess {
 			t.Error("the third one did not work")
+		}
+		if n := c.ResumeActions(); n != 2 { // create_server, then start_server
+			t.Errorf("%d actions were resumed", n)
+		}
+		if a := after(hanging, 0); a.Status != hcloud.ActionStatusSuccess {
+			t.Errorf("after it was resumed: %+v", a)
+		}
+		if _, _, err := client.Server.Reboot(t.Context(), server); err != nil {
+			t.Errorf("after the action was resumed: %v", err)
+		}
+		if n := c.ResumeActions(); n != 0 {
+			t.Errorf("%d actions were resumed again", n)
 		}
 	})
 }

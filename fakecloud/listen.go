@@ -148,7 +148,7 @@ func listenError(address string, err error) error {
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		return fmt.Errorf("listen on %s: this machine does not have that address: %w", address, err)
 	}
-	return fmt.Errorf("listen on %q: want host:port, as 127.0.0.1:8080: %w", address, err)
+	return fmt.Errorf("listen on %q: want host:port, as 127.0.0.1:4242: %w", address, err)
 }
 
 // Shutdown stops listening, waits until the requests under way are answered, and closes the cloud. When the
@@ -171,9 +171,7 @@ func (c *Cloud) Shutdown(ctx context.Context) error {
 	for err := range errs {
 		all = append(all, err)
 	}
-	c.dataPlane.Close()
-	c.cloud.Close()
-	return errors.Join(all...)
+	return errors.Join(append(all, c.stop())...)
 }
 
 // Close stops all listeners, cutting connections, and the cloud's goroutines. It may be called
@@ -184,8 +182,23 @@ func (c *Cloud) Close() {
 		l.stop()
 		<-l.done
 	}
+	_ = c.stop()
+}
+
+// stop ends all that is not a listener, and takes back what was done to this machine.
+func (c *Cloud) stop() error {
 	c.dataPlane.Close()
+	c.router.Close()
+	c.mu.Lock()
+	take := c.takeAddresses
+	c.takeAddresses = nil
+	c.mu.Unlock()
+	var errs []error
+	for _, t := range take {
+		errs = append(errs, t())
+	}
 	c.cloud.Close()
+	return errors.Join(errs...)
 }
 
 func (c *Cloud) takeListeners() []*listener {

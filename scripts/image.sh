@@ -15,8 +15,8 @@ fi
 revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
 go run ./scripts/image \
 	-package ./fakecloud/cmd/fakecloud -tag "$image" -arch "$arch" -o "$out" \
-	-env FAKECLOUD_LISTEN=:8080 -env FAKECLOUD_CONTROL=127.0.0.1:8081 \
-	-expose 8080 -expose 8081 -health health \
+	-env FAKECLOUD_LISTEN=:4242 -env FAKECLOUD_CONTROL=127.0.0.1:4243 \
+	-expose 4242 -expose 4243 -health health \
 	-label org.opencontainers.image.title=fakecloud \
 	-label "org.opencontainers.image.description=A simulated Hetzner Cloud with a local API" \
 	-label org.opencontainers.image.licenses=Apache-2.0 \
@@ -26,7 +26,7 @@ if [ -n "${OUT:-}" ]; then
 	echo "$image for linux/$arch is in $out; docker load -i $out"
 elif command -v docker >/dev/null && docker version >/dev/null 2>&1; then
 	docker load -q -i "$out"
-	echo "docker run --rm -p 127.0.0.1:8080:8080 $image"
+	echo "docker run --rm -p 127.0.0.1:4242:4242 $image"
 else
 	echo "no Docker answers: set OUT=fakecloud.tar to keep the image as a file" >&2
 	exit 1

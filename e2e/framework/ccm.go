@@ -20,6 +20,9 @@ type CCM struct {
 	*cluster.Process
 	env  *Env
 	name string
+	// logFrom is where the process's output begins in its log file, to which an earlier run of the
+	// suite may have written.
+	logFrom int64
 }
 
 // CCMOptions are how one CCM differs from the usual one.
@@ -62,6 +65,9 @@ func (e *Env) StartCCM(_ context.Context, o CCMOptions) *CCM {
 	if o.LeaderElect {
 		args = append(args, "--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=1s")
 	}
+	if info, err := os.Stat(filepath.Join(e.Cluster.LogDir, c.name+".log")); err == nil {
+		c.logFrom = info.Size()
+	}
 	p, err := e.Cluster.Run(cluster.Command{
 		Name: c.name, Path: e.Suite.CCM, Args: append(args, o.Args...), Env: e.ccmEnv(o.Env),
 	})
@@ -76,6 +82,14 @@ func (e *Env) StartCCM(_ context.Context, o CCMOptions) *CCM {
 		Expect(p.Stop(ctx)).To(Succeed())
 	})
 	return c
+}
+
+// Log returns what the CCM has printed so far, without its flags.
+func (c *CCM) Log() string {
+	GinkgoHelper()
+	text, err := os.ReadFile(c.LogPath())
+	Expect(err).NotTo(HaveOccurred())
+	return withoutNoise(string(text[c.logFrom:]))
 }
 
 // ccmEnv returns the whole environment of a CCM.

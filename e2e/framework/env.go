@@ -1,6 +1,7 @@
 package framework
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -27,6 +28,9 @@ type Options struct {
 	Actions string
 	// RateLimit is the cloud's, in requests per hour; 0 is none.
 	RateLimit int
+	// LoadBalancerBits is the length of the prefix that load balancers get their public addresses
+	// from; 0 is 16. A /30 has two.
+	LoadBalancerBits int
 	// CCM holds settings of the CCM's environment; an empty value removes a default.
 	CCM map[string]string
 	// NoCCM leaves starting the CCM to the spec.
@@ -78,14 +82,14 @@ func NewEnv(ctx context.Context, s *Suite, options Options) *Env {
 	}
 	e := &Env{
 		Suite: s, Kube: s.Cluster.Client, options: options}
+	addresses := s.loopback(purposeLoadBalancers).Addr()
 	e.Cloud = fakecloud.New(fakecloud.Options{
 		Actions: options.Actions, RateLimit: options.RateLimit,
 		PublicIPv4:       s.loopback(purposeServers),
-		LoadBalancerIPv4: s.loopback(purposeLoadBalancers),
+		LoadBalancerIPv4: netip.PrefixFrom(addresses, cmp.Or(options.LoadBalancerBits, 16)),
 		DataPlane:        &fakecloud.DataPlaneOptions{Resolver: e.resolve},
 	})
 	DeferCleanup(e.Cloud.Close)
-	DeferCleanup(e.report)
 	_, err := e.Cloud.Start(ctx, "")
 	Expect(err).NotTo(HaveOccurred())
 	e.HCloud = e.Cloud.Client(hcloud.WithApplication("spec", "1"))
@@ -96,6 +100,8 @@ func NewEnv(ctx context.Context, s *Suite, options Options) *Env {
 	if !options.NoCCM {
 		e.CCM = e.StartCCM(ctx, CCMOptions{})
 	}
+	// Cleanups run last first: the report has to see what the others are about to remove.
+	DeferCleanup(e.report)
 	return e
 }
 
@@ -103,9 +109,9 @@ func (e *Env) createNetwork(ctx context.Context) {
 	GinkgoHelper()
 	var err error
 	e.Network, _, err = e.HCloud.Network.Create(ctx, hcloud.NetworkCreateOpts{
-		Name: "cluster", IPRange: ipNet("10.0.0.0/8"),
+		Name: "cluster", IPRange: IPNet("10.0.0.0/8"),
 		Subnets: []hcloud.NetworkSubnet{{
-			Type: hcloud.NetworkSubnetTypeCloud, IPRange: ipNet("10.0.0.0/24"), NetworkZone: NetworkZone,
+			Type: hcloud.NetworkSubnetTypeCloud, IPRange: IPNet("10.0.0.0/24"), NetworkZone: NetworkZone,
 		}},
 	})
 	Expect(err).NotTo(HaveOccurred())

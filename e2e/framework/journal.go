@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
@@ -18,6 +19,42 @@ const CCMClient = "ccm-from-scratch"
 // CCMWrites returns how many requests that change something the CCM has sent.
 func (e *Env) CCMWrites() int {
 	return e.Cloud.Journal().Count(fakecloud.JournalFilter{Client: CCMClient, Writes: true})
+}
+
+// ServiceWrites returns how many requests that change load balancers or certificates the CCM has
+// sent: what it does for Services, apart from routes.
+func (e *Env) ServiceWrites() int {
+	n := 0
+	for _, route := range []string{"/load_balancers*", "/certificates*"} {
+		n += e.Cloud.Journal().Count(fakecloud.JournalFilter{Client: CCMClient, Writes: true, Route: route})
+	}
+	return n
+}
+
+// ExpectNoServiceWrites fails if the CCM changes a load balancer or certificate before it has
+// compared what is there with what should be. There must be a load balancer. It needs
+// HCLOUD_NETWORK: a comparison goes on with the network's routes when it is through with load
+// balancers.
+func (e *Env) ExpectNoServiceWrites(ctx context.Context) {
+	GinkgoHelper()
+	before := e.ServiceWrites()
+	e.AwaitCCMRequests(ctx, 1, fakecloud.JournalFilter{Operation: "list_load_balancers"})
+	e.AwaitCCMRequests(ctx, 1, fakecloud.JournalFilter{Operation: "get_network"})
+	Expect(e.ServiceWrites()).To(Equal(before), func() string {
+		return "the CCM wrote although nothing had changed:\n" + e.journalText(fakecloud.JournalFilter{Client: CCMClient, Writes: true})
+	})
+}
+
+// CCMWritesTo returns how many requests that change a load balancer the CCM has sent.
+func (e *Env) CCMWritesTo(lb *hcloud.LoadBalancer) int {
+	prefix := fmt.Sprintf("/v1/load_balancers/%d", lb.ID)
+	n := 0
+	for _, entry := range e.Cloud.Journal().Entries(fakecloud.JournalFilter{Client: CCMClient, Writes: true}) {
+		if entry.Path == prefix || strings.HasPrefix(entry.Path, prefix+"/") {
+			n++
+		}
+	}
+	return n
 }
 
 // CCMRequests returns how many requests the CCM has sent.
@@ -74,6 +111,14 @@ func (e *Env) AwaitFault(ctx context.Context, name string, n int) {
 	defer cancel()
 	_, err := e.Cloud.Faults().Await(ctx, name, uint64(n))
 	Expect(err).NotTo(HaveOccurred(), "the fault %s was not met %d times", name, n)
+}
+
+// FaultApplied returns how many requests a fault has been applied to.
+func (e *Env) FaultApplied(name string) int {
+	GinkgoHelper()
+	status, ok := e.Cloud.Faults().Get(name)
+	Expect(ok).To(BeTrue(), "there is no fault %s", name)
+	return int(status.Applied)
 }
 
 func (e *Env) journalText(filter fakecloud.JournalFilter) string {

@@ -117,7 +117,16 @@ func tail(path string, lines int) string {
 	if err != nil {
 		return err.Error()
 	}
-	return lastLines(string(text), lines)
+	return lastLines(withoutNoise(string(text)), lines)
+}
+
+func withoutNoise(log string) string {
+	return strings.Join(slices.DeleteFunc(strings.SplitAfter(log, "\n"), isNoise), "")
+}
+
+// isNoise tells whether a line of a log says only how a program of Kubernetes was built and started.
+func isNoise(line string) bool {
+	return strings.Contains(line, "] FLAG: --") || strings.Contains(line, `"Feature gate default state"`)
 }
 
 func lastLines(text string, n int) string {

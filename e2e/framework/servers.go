@@ -2,7 +2,9 @@ package framework
 
 import (
 	"context"
+	"fmt"
 	"net"
+	"sync"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	. "github.com/onsi/ginkgo/v2"
@@ -31,6 +33,21 @@ func (e *Env) CreateServer(ctx context.Context, name string, change ...func(*hcl
 	Expect(err).NotTo(HaveOccurred())
 	Expect(server).NotTo(BeNil())
 	return server
+}
+
+// CreateServers is CreateServer for several servers, which are created at the same time.
+func (e *Env) CreateServers(ctx context.Context, names ...string) []*hcloud.Server {
+	GinkgoHelper()
+	servers := make([]*hcloud.Server, len(names))
+	var wg sync.WaitGroup
+	for i, name := range names {
+		wg.Go(func() {
+			defer GinkgoRecover()
+			servers[i] = e.CreateServer(ctx, name)
+		})
+	}
+	wg.Wait()
+	return servers
 }
 
 // CreateNodes creates servers and waits until their nodes are initialized.
@@ -93,12 +110,15 @@ func (e *Env) AwaitNode(ctx context.Context, name string, check func(Gomega, *co
 	return found
 }
 
-// AwaitInitialized waits until the CCM has initialized a node.
+// AwaitInitialized waits until the CCM has initialized a node, whose server must have an address that
+// the CCM shows.
 func (e *Env) AwaitInitialized(ctx context.Context, name string) *corev1.Node {
 	GinkgoHelper()
 	return e.AwaitNode(ctx, name, func(g Gomega, n *corev1.Node) {
 		g.Expect(n.Spec.ProviderID).NotTo(BeEmpty())
 		g.Expect(n).NotTo(HaveTaint(cloudproviderapi.TaintExternalCloudProvider))
+		// They come in a second request; kubelet has filled in the hostname.
+		g.Expect(n.Status.Addresses).To(ContainElement(HaveField("Type", Not(Equal(corev1.NodeHostName)))))
 	})
 }
 
@@ -131,8 +151,31 @@ func AddressesOf(n *corev1.Node, kind corev1.NodeAddressType) []string {
 	return all
 }
 
-func ipNet(s string) *net.IPNet {
+// IPNet parses a network in CIDR notation.
+func IPNet(s string) *net.IPNet {
 	_, n, err := net.ParseCIDR(s)
 	Expect(err).NotTo(HaveOccurred())
 	return n
+}
+
+// PowerOff takes a server's power away.
+func (e *Env) PowerOff(ctx context.Context, s *hcloud.Server) {
+	GinkgoHelper()
+	e.Started(ctx)(e.HCloud.Server.Poweroff(ctx, s))
+}
+
+// PowerOn gives a server its power back.
+func (e *Env) PowerOn(ctx context.Context, s *hcloud.Server) {
+	GinkgoHelper()
+	e.Started(ctx)(e.HCloud.Server.Poweron(ctx, s))
+}
+
+// ProviderID returns the provider ID of a server's node.
+func ProviderID(s *hcloud.Server) string { return fmt.Sprintf("ccm-from-scratch://%d", s.ID) }
+
+// RenameServer gives a server another name.
+func (e *Env) RenameServer(ctx context.Context, s *hcloud.Server, name string) {
+	GinkgoHelper()
+	_, _, err := e.HCloud.Server.Update(ctx, s, hcloud.ServerUpdateOpts{Name: name})
+	Expect(err).NotTo(HaveOccurred())
 }

@@ -5,14 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"strconv"
-	"time"
+	"slices"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -52,6 +51,9 @@ func (e *Env) UpdateService(ctx context.Context, name string, change func(*corev
 	var updated *corev1.Service
 	Expect(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		svc := e.Service(ctx, name)
+		if svc.Annotations == nil { // as an empty map comes back from the API
+			svc.Annotations = map[string]string{}
+		}
 		change(svc)
 		var err error
 		updated, err = e.Kube.CoreV1().Services(e.Namespace).Update(ctx, svc, metav1.UpdateOptions{})
@@ -72,6 +74,18 @@ func (e *Env) Service(ctx context.Context, name string) *corev1.Service {
 	svc, err := e.Kube.CoreV1().Services(e.Namespace).Get(ctx, name, metav1.GetOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	return svc
+}
+
+// serviceNames returns the names of the Services of the spec's namespace.
+func (e *Env) serviceNames(ctx context.Context) []string {
+	GinkgoHelper()
+	list, err := e.Kube.CoreV1().Services(e.Namespace).List(ctx, metav1.ListOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	var names []string
+	for _, s := range list.Items {
+		names = append(names, s.Name)
+	}
+	return names
 }
 
 // AwaitIngress waits until a Service has an address and returns it: an IP, or a hostname.
@@ -104,12 +118,21 @@ func (e *Env) LoadBalancerOf(ctx context.Context, service string) *hcloud.LoadBa
 	GinkgoHelper()
 	address := e.AwaitIngress(ctx, service)
 	for _, lb := range e.LoadBalancers(ctx) {
-		if lb.PublicNet.IPv4.IP.String() == address {
+		if slices.Contains(addressesOf(lb), address) {
 			return lb
 		}
 	}
 	Fail(fmt.Sprintf("no load balancer has the address %s of Service %s", address, service))
 	return nil
+}
+
+// addressesOf returns the addresses of a load balancer, the private ones too.
+func addressesOf(lb *hcloud.LoadBalancer) []string {
+	all := []string{lb.PublicNet.IPv4.IP.String(), lb.PublicNet.IPv6.IP.String()}
+	for _, n := range lb.PrivateNet {
+		all = append(all, n.IP.String())
+	}
+	return all
 }
 
 // AwaitLoadBalancer waits until the Service's load balancer is as the checks say.
@@ -130,16 +153,13 @@ func (e *Env) AwaitLoadBalancer(ctx context.Context, service string, check func(
 // Get sends an HTTP request to an address from outside of the cluster and returns which node
 // answered, with what.
 func (e *Env) Get(ctx context.Context, address string, port int) (node.Answer, error) {
-	return get(ctx, plainHTTP, "http://"+net.JoinHostPort(address, strconv.Itoa(port))+"/")
+	return get(ctx, e.HTTPClient(ClientOptions{}), URL("http", address, port))
 }
 
 // GetURL is Get with a client and a URL of the spec's own.
 func (e *Env) GetURL(ctx context.Context, client *http.Client, url string) (node.Answer, error) {
 	return get(ctx, client, url)
 }
-
-// plainHTTP opens a connection for each request, so that each is balanced.
-var plainHTTP = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 
 func get(ctx context.Context, client *http.Client, url string) (node.Answer, error) {
 	var answer node.Answer
@@ -189,4 +209,96 @@ func (e *Env) Events(ctx context.Context, service string) []corev1.Event {
 	list, err := e.Kube.CoreV1().Events(e.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Service,involvedObject.name=" + service})
 	Expect(err).NotTo(HaveOccurred())
 	return list.Items
+}
+
+// AwaitEvent waits until there is an event about a Service with the reason and a message that matches.
+func (e *Env) AwaitEvent(ctx context.Context, service, reason string, message types.GomegaMatcher) corev1.Event {
+	GinkgoHelper()
+	var found []corev1.Event
+	Eventually(func(g Gomega) {
+		g.Expect(e.Events(ctx, service)).To(ContainElement(And(HaveField("Reason", reason), HaveField("Message", message)), &found))
+	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(Succeed())
+	return found[0]
+}
+
+// AwaitEvents waits until there have been n events about a Service with the reason. Events that are
+// alike are counted as Kubernetes does.
+func (e *Env) AwaitEvents(ctx context.Context, service, reason string, n int) {
+	GinkgoHelper()
+	Eventually(func() (count int) {
+		for _, event := range e.Events(ctx, service) {
+			if event.Reason == reason {
+				count += max(1, int(event.Count))
+			}
+		}
+		return count
+	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(BeNumerically(">=", n), "events with the reason %s", reason)
+}
+
+// TargetHealth returns the health of a load balancer's targets of type server, by the server's
+// name: "healthy" and "unhealthy" if all services say so, else "mixed" or "unknown".
+func (e *Env) TargetHealth(ctx context.Context, lb *hcloud.LoadBalancer) map[string]string {
+	GinkgoHelper()
+	servers, err := e.HCloud.Server.All(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	health := map[string]string{}
+	for _, t := range lb.Targets {
+		if t.Server == nil {
+			continue
+		}
+		i := slices.IndexFunc(servers, func(s *hcloud.Server) bool { return s.ID == t.Server.Server.ID })
+		if i < 0 {
+			continue // deleted in between
+		}
+		status := "unknown"
+		for n, h := range t.HealthStatus {
+			switch s := string(h.Status); {
+			case n == 0:
+				status = s
+			case s != status:
+				status = "mixed"
+			}
+		}
+		health[servers[i].Name] = status
+	}
+	return health
+}
+
+// AwaitTargets waits until a Service's load balancer has exactly these servers as targets, with the
+// given health.
+func (e *Env) AwaitTargets(ctx context.Context, service string, health map[string]string) *hcloud.LoadBalancer {
+	GinkgoHelper()
+	return e.AwaitLoadBalancer(ctx, service, func(g Gomega, lb *hcloud.LoadBalancer) {
+		g.Expect(e.TargetHealth(ctx, lb)).To(Equal(health))
+	})
+}
+
+// Healthy says of each of the servers that it is healthy: for AwaitTargets.
+func Healthy(names ...string) map[string]string {
+	health := map[string]string{}
+	for _, n := range names {
+		health[n] = string(hcloud.LoadBalancerTargetHealthStatusStatusHealthy)
+	}
+	return health
+}
+
+// AwaitService waits until a Service is as the checks say.
+func (e *Env) AwaitService(ctx context.Context, name string, check func(Gomega, *corev1.Service)) *corev1.Service {
+	GinkgoHelper()
+	var found *corev1.Service
+	Eventually(func(g Gomega) {
+		svc, err := e.Kube.CoreV1().Services(e.Namespace).Get(ctx, name, metav1.GetOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+		check(g, svc)
+		found = svc
+	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(Succeed())
+	return found
+}
+
+// ServiceOn returns the service of a load balancer on a listen port; there must be one.
+func ServiceOn(lb *hcloud.LoadBalancer, port int) hcloud.LoadBalancerService {
+	GinkgoHelper()
+	i := slices.IndexFunc(lb.Services, func(s hcloud.LoadBalancerService) bool { return s.ListenPort == port })
+	Expect(i).To(BeNumerically(">=", 0), "load balancer %s does not listen on %d", lb.Name, port)
+	return lb.Services[i]
 }

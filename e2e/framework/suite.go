@@ -103,4 +103,5 @@ const (
 	purposeServers = iota
 	purposeLoadBalancers
 	purposePrivateOnly
+	purposeEndpoints
 )

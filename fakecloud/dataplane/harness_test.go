@@ -20,6 +20,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -152,8 +153,8 @@ func (l *lab) apply(lb LoadBalancer) {
 func (l *lab) last(target string, port uint16) HealthReport {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i := len(l.reports) - 1; i >= 0; i-- {
-		if r := l.reports[i]; r.Target == target && r.ListenPort == port {
+	for _, v := range slices.Backward(l.reports) {
+		if r := v; r.Target == target && r.ListenPort == port {
 			return r
 		}
 	}

@@ -6,6 +6,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -66,7 +67,7 @@ func run(pkg, out string, im *image) error {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	binary := filepath.Join(dir, "program")
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary, pkg)
+	cmd := exec.CommandContext(context.Background(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary, pkg)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+im.arch)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	if err := cmd.Run(); err != nil {
@@ -93,7 +94,7 @@ func run(pkg, out string, im *image) error {
 func created() time.Time {
 	text := os.Getenv("SOURCE_DATE_EPOCH")
 	if text == "" {
-		out, err := exec.Command("git", "log", "-1", "--format=%ct").Output()
+		out, err := exec.CommandContext(context.Background(), "git", "log", "-1", "--format=%ct").Output()
 		if err == nil {
 			text = strings.TrimSpace(string(out))
 		}

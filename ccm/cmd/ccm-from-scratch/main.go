@@ -66,6 +66,9 @@ func newCloud(config *ccmconfig.CompletedConfig) cloudprovider.Interface {
 	}
 	cfg.ClusterCIDRs, err = parseCIDRs(shared.ClusterCIDR)
 	errs = append(errs, err)
+	if election := config.ComponentConfig.Generic.LeaderElection; election.LeaderElect {
+		cfg.LeaderLease = ccm.LeaderLease{Namespace: election.ResourceNamespace, Name: election.ResourceName}
+	}
 	if cfg.RoutesEnabled && shared.ConfigureCloudRoutes && shared.ClusterCIDR == "" {
 		errs = append(errs, errors.New("--cluster-cidr is not set: routes need the pod range of the cluster, for example --cluster-cidr=10.244.0.0/16; "+
 			"to do without routes set HCLOUD_NETWORK_ROUTES_ENABLED=false or --configure-cloud-routes=false"))

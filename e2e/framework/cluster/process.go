@@ -99,6 +99,15 @@ func (p *Process) Err() error {
 	return p.err
 }
 
+// ExitCode returns the exit code of a process that has ended by itself, -1 if it still runs or was
+// ended by a signal.
+func (p *Process) ExitCode() int {
+	if !exited(p) {
+		return -1
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
 // Signal sends the process a signal. A process that has ended is no error.
 func (p *Process) Signal(signal os.Signal) error {
 	err := p.cmd.Process.Signal(signal)

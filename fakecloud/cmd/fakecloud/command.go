@@ -26,6 +26,14 @@ type settings struct {
 	actions         string
 	rateLimit       int
 	apiDate         string
+	dataPlane       bool
+	publicIPv4      string
+	lbIPv4          string
+	reserved        []string
+	lbInterface     string
+	routerInterface string
+	routerNetwork   string
+	metadata        string
 	tokens          []string
 	seed            string
 	speed           float64
@@ -66,10 +74,18 @@ what it can do) has no authentication: keep it on a loopback address.`,
 	cmd.CompletionOptions.HiddenDefaultCmd = true
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&s.listen, "listen", "127.0.0.1:8080", "address of the API, `host:port`; port 0 is any free one")
-	f.StringVar(&s.control, "control", "127.0.0.1:8081", "address of the control API, `host:port`, or off")
+	f.StringVar(&s.listen, "listen", "127.0.0.1:4242", "address of the API, `host:port`; port 0 is any free one")
+	f.StringVar(&s.control, "control", "127.0.0.1:4243", "address of the control API, `host:port`, or off")
 	f.StringVar(&s.actions, "actions", "realistic", "how long actions take: instant, realistic, or a `duration` such as 250ms")
 	f.IntVar(&s.rateLimit, "rate-limit", fakecloud.RealRateLimit, "requests per hour and project; 0 is no limit")
+	f.BoolVar(&s.dataPlane, "data-plane", false, "make load balancers listen on this machine and forward to their targets; on Linux servers\nget addresses in 127.65.0.0/16 and load balancers in 127.66.0.0/16, unless told otherwise")
+	f.StringVar(&s.publicIPv4, "public-ipv4", "", "`range` that public IPv4 addresses are taken from (default 198.18.0.0/15)")
+	f.StringVar(&s.lbIPv4, "load-balancer-ipv4", "", "`range` that load balancers' IPv4 addresses are taken from (default that of --public-ipv4)")
+	f.StringArrayVar(&s.reserved, "reserved", nil, "`range` or address that the cloud gives to nobody who does not ask for it; may be repeated")
+	f.StringVar(&s.lbInterface, "data-plane-interface", "", "`name` of the network interface that gets load balancers' addresses, as eth0; implies --data-plane and\nneeds --load-balancer-ipv4 (Linux, CAP_NET_ADMIN)")
+	f.StringVar(&s.routerInterface, "router-interface", "", "`name` of the network interface on which the cloud's routes are what routes, as eth0 (Linux, CAP_NET_ADMIN)")
+	f.StringVar(&s.routerNetwork, "router-network", "", "`name or id` of the network that is routed (default the only one)")
+	f.StringVar(&s.metadata, "metadata", off, "address of the servers' metadata service, `host:port`, as 169.254.169.254:80, or off; a link-local one is\ngiven to lo (Linux, CAP_NET_ADMIN)")
 	f.StringVar(&s.apiDate, "api-date", "", "`day` such as 2026-06-01: show the API as it was then")
 	f.StringArrayVar(&s.tokens, "token", nil, "`[project=]token[:ro]` that is valid; may be repeated, :ro makes it read-only (in the variable: separated by commas)")
 	f.StringVar(&s.seed, "seed", "", "YAML `file` with what exists at the start")

@@ -31,7 +31,7 @@ func newHealthCommand() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&control, "control", "127.0.0.1:8081", "address of the control API, `host:port`")
+	cmd.Flags().StringVar(&control, "control", "127.0.0.1:4243", "address of the control API, `host:port`")
 	return cmd
 }
 

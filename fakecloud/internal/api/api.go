@@ -8,6 +8,7 @@ package api
 
 import (
 	"net/http"
+	"slices"
 	"sync"
 
 	"github.com/go-chi/chi/v5"
@@ -48,7 +49,7 @@ func New(o Options) *API {
 	routes := Routes()
 	a := &API{
 		cloud: o.Cloud, journal: o.Journal, date: o.Date,
-		limits: newRateLimits(o.RateLimit, o.Cloud.Now), mux: chi.NewRouter(),
+		limits: newRateLimits(o.RateLimit), mux: chi.NewRouter(),
 		faults: fault.NewSet(operations(routes)),
 	}
 	for _, route := range routes {
@@ -79,19 +80,24 @@ type Middleware func(next Handler) Handler
 
 // chain wraps a handler so that the first middleware sees the request first.
 func (a *API) chain(h Handler, middlewares ...Middleware) Handler {
-	for i := len(middlewares) - 1; i >= 0; i-- {
-		h = middlewares[i](h)
+	for _, middleware := range slices.Backward(middlewares) {
+		h = middleware(h)
 	}
 	return h
 }
 
 func (a *API) entry(route *Route, h Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		req := &Request{HTTP: r, Route: route, api: a}
+		req := requests.Get().(*Request)
+		*req = Request{HTTP: r, Route: route, api: a, arrived: a.cloud.Now(), values: &headerValues{}}
 		req.writer.ResponseWriter = w
 		h(&req.writer, req)
+		// Not after a panic, when somebody may still hold it.
+		requests.Put(req)
 	})
 }
+
+var requests = sync.Pool{New: func() any { return new(Request) }}
 
 // serveRoute is the end of the chain: it runs the operation and writes what it returns.
 func (a *API) serveRoute(w http.ResponseWriter, r *Request) {
@@ -100,5 +106,5 @@ func (a *API) serveRoute(w http.ResponseWriter, r *Request) {
 		writeError(w, r, err)
 		return
 	}
-	writeResponse(w, resp)
+	writeResponse(w, r, resp)
 }

@@ -15,8 +15,8 @@ func (r *Request) identify() {
 }
 
 func (r *Request) bearer() string {
-	scheme, text, _ := strings.Cut(r.HTTP.Header.Get("Authorization"), " ")
-	if !strings.EqualFold(scheme, "Bearer") {
+	scheme, text, _ := strings.Cut(first(r.HTTP.Header["Authorization"]), " ")
+	if scheme != "Bearer" && !strings.EqualFold(scheme, "Bearer") {
 		return ""
 	}
 	return strings.TrimSpace(text)

@@ -241,6 +241,7 @@ func TestImagesAreFiltered(t *testing.T) {
 		{"name=ubuntu-24.04&architecture=arm", "ubuntu-24.04"},
 		{"name=debian-11", ""},
 		{"name=debian-11&architecture=x86&include_deprecated=true", "debian-11"},
+		{"name=debian-11&architecture=x86&include_deprecated=True", "debian-11"}, // as Python writes it
 		{"name=fedora-41&include_deprecated=true", ""},
 		{"type=app&architecture=x86&sort=name", "docker-ce wordpress"},
 		{"type=app&type=system&architecture=x86&sort=name:desc&per_page=2", "wordpress ubuntu-26.04"},

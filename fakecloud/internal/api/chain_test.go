@@ -44,6 +44,20 @@ func newFixture(t *testing.T, set func(*Options)) fixture {
 	return f
 }
 
+// metaJSON and paginationJSON are what a list's meta looks like to a client.
+type metaJSON struct {
+	Pagination paginationJSON `json:"pagination"`
+}
+
+type paginationJSON struct {
+	Page         int  `json:"page"`
+	PerPage      int  `json:"per_page"`
+	PreviousPage *int `json:"previous_page"`
+	NextPage     *int `json:"next_page"`
+	LastPage     *int `json:"last_page"`
+	TotalEntries *int `json:"total_entries"`
+}
+
 type answer struct {
 	status int
 	header http.Header

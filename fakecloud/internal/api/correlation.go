@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding/binary"
 	"encoding/hex"
 	"math/rand/v2"
 	"net/http"
@@ -9,13 +10,12 @@ import (
 // correlate gives each request its X-Correlation-Id, 16 hex digits, and each response the header.
 func (a *API) correlate(next Handler) Handler {
 	return func(w http.ResponseWriter, r *Request) {
-		var b [8]byte
-		n := rand.Uint64()
-		for i := range b {
-			b[i] = byte(n >> (8 * i))
-		}
-		r.CorrelationID = hex.EncodeToString(b[:])
-		w.Header()["X-Correlation-Id"] = []string{r.CorrelationID}
+		var raw [8]byte
+		var text [16]byte
+		binary.LittleEndian.PutUint64(raw[:], rand.Uint64())
+		hex.Encode(text[:], raw[:])
+		r.CorrelationID = string(text[:])
+		r.setHeader(w.Header(), "X-Correlation-Id", r.CorrelationID)
 		next(w, r)
 	}
 }

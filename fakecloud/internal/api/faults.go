@@ -31,20 +31,19 @@ func (a *API) injectFaults(next Handler) Handler {
 			next(w, r)
 			return
 		}
-		// Before Decide, so that whoever awaits the rule's application and then steps the clock by a
-		// delay has stepped over it.
-		arrived := a.cloud.Now()
 		d, ok := a.faults.Decide(&fault.Call{
 			Method: r.HTTP.Method, Route: r.Route.Pattern, Operation: r.Route.OperationID,
 			Resource: fault.ResourceOf(r.Route.Pattern), Path: strings.TrimPrefix(r.HTTP.URL.Path, Prefix),
-			Client: r.HTTP.UserAgent(), Token: r.bearer(), Project: r.Project.ID(),
+			Client: first(r.HTTP.Header["User-Agent"]), Token: r.bearer(), Project: r.Project.ID(),
 		})
 		if !ok {
 			next(w, r)
 			return
 		}
 		r.Fault = d.Names
-		a.delay(r, arrived, d.Before)
+		// From its arrival on, so that whoever awaits the rule's application and then steps the clock
+		// by a delay has stepped over it.
+		a.delay(r, r.arrived, d.Before)
 		a.misbehave(w, r, d, next)
 	}
 }
@@ -72,7 +71,9 @@ func (a *API) misbehave(w http.ResponseWriter, r *Request, d fault.Decision, nex
 	held := &heldResponse{header: http.Header{}}
 	next(held, r)
 	if !e.After && e.Kind != fault.KindCutBody {
+		r.Handled = held.status // if the client does not wait for the answer
 		a.delay(r, a.cloud.Now(), d.After)
+		r.Handled = 0
 		held.send(w)
 		return
 	}
@@ -101,8 +102,8 @@ func (a *API) answer(w http.ResponseWriter, r *Request, e *fault.Effect) {
 		r.ErrorCode = ""
 		writeRaw(w, e)
 	case fault.KindExhaustRateLimit:
-		s := a.limits.exhaust(r.rateKey())
-		s.writeHeaders(w.Header())
+		s := a.limits.exhaust(r.rateKey(), a.cloud.Now())
+		r.writeRate(w.Header(), &s)
 		writeError(w, r, cloud.ErrRateLimit(s.limit))
 	case fault.KindReset:
 		resetConnection(w)

@@ -3,6 +3,7 @@ package api
 import (
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
@@ -54,15 +55,18 @@ func isoFilter(q url.Values) (func(*cloud.ISO) bool, error) {
 	return func(i *cloud.ISO) bool { return arch(i.Architecture) || wildcard && i.Architecture == "" }, nil
 }
 
-// boolParam reads a boolean query parameter, false when absent.
+// boolParam reads a boolean query parameter, false when absent. Clients write it in the way of their
+// language: hcloud-go sends true, Python's requests sends True.
 func boolParam(q url.Values, name string) (bool, error) {
-	switch q.Get(name) {
-	case "true", "1":
-		return true, nil
-	case "", "false", "0":
+	text := q.Get(name)
+	if text == "" {
 		return false, nil
 	}
-	return false, cloud.ErrField(name, "must be true or false")
+	value, err := strconv.ParseBool(text)
+	if err != nil {
+		return false, cloud.ErrField(name, "must be true or false")
+	}
+	return value, nil
 }
 
 func isoRoutes() []Route {

@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -44,54 +45,73 @@ func parsePage(q url.Values) (page, error) {
 	return p, nil
 }
 
-type metaJSON struct {
-	Pagination paginationJSON `json:"pagination"`
+// pagination is the `pagination` of a list's meta; 0 is null.
+type pagination struct {
+	page
+	previous, next, last, total int
 }
 
-type paginationJSON struct {
-	Page         int  `json:"page"`
-	PerPage      int  `json:"per_page"`
-	PreviousPage *int `json:"previous_page"`
-	NextPage     *int `json:"next_page"`
-	LastPage     *int `json:"last_page"`
-	TotalEntries *int `json:"total_entries"`
-}
-
-func (p page) meta(total int) paginationJSON {
-	last := max(1, (total+p.size-1)/p.size)
-	m := paginationJSON{Page: p.number, PerPage: p.size, LastPage: &last, TotalEntries: &total}
+func (p page) of(total int) pagination {
+	m := pagination{page: p, last: max(1, (total+p.size-1)/p.size), total: total}
 	if p.number > 1 {
-		prev := min(p.number-1, last)
-		m.PreviousPage = &prev
+		m.previous = min(p.number-1, m.last)
 	}
-	if p.number < last {
-		next := p.number + 1
-		m.NextPage = &next
+	if p.number < m.last {
+		m.next = p.number + 1
 	}
 	return m
 }
 
+// json returns the end of the list and its meta.
+func (m *pagination) json() []byte {
+	b := make([]byte, 0, 192)
+	number := func(name string, n int, null bool) {
+		b = append(append(append(b, '"'), name...), `":`...)
+		if null {
+			b = append(b, "null,"...)
+			return
+		}
+		b = append(strconv.AppendInt(b, int64(n), 10), ',')
+	}
+	b = append(b, `],"meta":{"pagination":{`...)
+	number("page", m.number, false)
+	number("per_page", m.size, false)
+	number("previous_page", m.previous, m.previous == 0)
+	number("next_page", m.next, m.next == 0)
+	number("last_page", m.last, false)
+	number("total_entries", m.total, false)
+	return append(b[:len(b)-1], "}}"...)
+}
+
 // link returns the Link header. Its URLs are those of this server, with the request's other
 // parameters.
-func (m paginationJSON) link(r *http.Request) string {
-	base := url.URL{Scheme: "http", Host: r.Host, Path: r.URL.Path}
-	if r.TLS != nil {
+func (m *pagination) link(r *Request) string {
+	base := url.URL{Scheme: "http", Host: r.HTTP.Host, Path: r.HTTP.URL.Path}
+	if r.HTTP.TLS != nil {
 		base.Scheme = "https"
 	}
-	q := r.URL.Query()
-	var links []string
+	q := maps.Clone(r.Query())
+	q.Del("page")
+	open := "<" + base.String() + "?"
+	if len(q) > 0 {
+		open += q.Encode() + "&"
+	}
+	b := make([]byte, 0, 3*(len(open)+32))
 	for _, l := range []struct {
 		rel  string
-		page *int
-	}{{"prev", m.PreviousPage}, {"next", m.NextPage}, {"last", m.LastPage}} {
-		if l.page == nil {
+		page int
+	}{{"prev", m.previous}, {"next", m.next}, {"last", m.last}} {
+		if l.page == 0 {
 			continue
 		}
-		q.Set("page", strconv.Itoa(*l.page))
-		base.RawQuery = q.Encode()
-		links = append(links, fmt.Sprintf(`<%s>; rel="%s"`, base.String(), l.rel))
+		if len(b) > 0 {
+			b = append(b, ", "...)
+		}
+		b = append(append(b, open...), "page="...)
+		b = strconv.AppendInt(b, int64(l.page), 10)
+		b = append(append(append(b, `>; rel="`...), l.rel...), '"')
 	}
-	return strings.Join(links, ", ")
+	return string(b)
 }
 
 // listResponse returns one page of a list: total entries of which at(i) is the i-th, encoded.
@@ -106,12 +126,11 @@ func listResponse(r *Request, key string, p page, total int, at func(int) []byte
 		}
 		chunks = append(chunks, at(i))
 	}
-	m := p.meta(total)
-	chunks = append(chunks, []byte(`],"meta":`), marshal(metaJSON{m}), []byte("}"))
-	return Response{Status: http.StatusOK, Chunks: chunks, Link: m.link(r.HTTP)}
+	m := p.of(total)
+	return Response{Status: http.StatusOK, Chunks: append(chunks, m.json(), closing), Link: m.link(r)}
 }
 
-var comma = []byte(",")
+var comma, closing = []byte(","), []byte("}")
 
 // sortKey is one `sort` parameter.
 type sortKey struct {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 
@@ -26,11 +27,43 @@ type Request struct {
 	Fault     string
 	Handled   int
 
-	api    *API
+	api     *API
+	arrived time.Time // on the cloud's clock
+	values  *headerValues
+
 	token  cloud.Token
 	known  bool // the token is known
 	writer responseWriter
 	query  url.Values
+}
+
+// first returns the first value of a header, which Header.Get would look up after making sure that
+// its name is canonical.
+func first(values []string) string {
+	if len(values) == 0 {
+		return ""
+	}
+	return values[0]
+}
+
+// setHeader is h[key] = []string{value} for a canonical key.
+func (r *Request) setHeader(h http.Header, key, value string) {
+	v := r.values
+	if v.n == len(v.text) {
+		h[key] = []string{value}
+		return
+	}
+	i := v.n
+	v.text[i] = value
+	v.n++
+	h[key] = v.text[i : i+1 : i+1]
+}
+
+// headerValues holds the values of a response's headers, so that they need not be allocated one by
+// one. It lives as long as the header does, which is longer than the request.
+type headerValues struct {
+	text [6]string
+	n    int
 }
 
 // MaxBodyBytes is the size of the largest body that is read. The largest legitimate ones are
@@ -64,8 +97,7 @@ func (r *Request) pathID(kind cloud.Kind, param string) (int64, error) {
 func (r *Request) Bind(out any) error {
 	body, err := io.ReadAll(http.MaxBytesReader(&r.writer, r.HTTP.Body, MaxBodyBytes))
 	if err != nil {
-		var tooLarge *http.MaxBytesError
-		if errors.As(err, &tooLarge) {
+		if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			return cloud.ErrJSON("it is larger than " + strconv.FormatInt(tooLarge.Limit, 10) + " bytes")
 		}
 		return cloud.ErrJSON("it could not be read")

@@ -69,13 +69,12 @@ func (d *resource[T]) list(r *Request) (Response, error) {
 	table := d.table(st)
 	if match == nil {
 		if order, desc, ok := indexed(keys); ok {
-			return listResponse(r, d.plural, p, table.Len(), func(i int) []byte {
-				if desc {
-					i = table.Len() - 1 - i
-				}
-				e, _ := table.At(order, i)
-				return d.json(st, e)
-			}), nil
+			first, m := (p.number-1)*p.size, p.of(table.Len())
+			body := table.EncodedPage(cloud.Page{Order: order, Desc: desc, First: first, N: p.size}, func(page []*cloud.Entry[T]) []byte {
+				resp := listResponse(r, d.plural, p, table.Len(), func(i int) []byte { return d.json(st, page[i-first]) })
+				return resp.append(nil)
+			})
+			return Response{Status: http.StatusOK, Chunks: [][]byte{body}, Link: m.link(r)}, nil
 		}
 	}
 	entries := d.collect(table, q, match)

@@ -4,16 +4,19 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
-// Response is what an operation answers with. The body is the concatenation of its chunks, so that
-// ready-made JSON is never copied; no chunk means no body.
+// Response is what an operation answers with. The body is a JSON object with the given parts, or the
+// concatenation of chunks; with neither there is no body.
 type Response struct {
 	Status int
+	Parts  []Part
 	Chunks [][]byte
 	// Link is the value of the Link header, if there is one.
 	Link string
@@ -26,17 +29,7 @@ type Part struct {
 }
 
 // object returns a response whose body is a JSON object with the given members.
-func object(status int, parts ...Part) Response {
-	chunks := make([][]byte, 0, 2*len(parts)+1)
-	for i, p := range parts {
-		open := `,"`
-		if i == 0 {
-			open = `{"`
-		}
-		chunks = append(chunks, []byte(open+p.Key+`":`), p.JSON)
-	}
-	return Response{Status: status, Chunks: append(chunks, []byte("}"))}
-}
+func object(status int, parts ...Part) Response { return Response{Status: status, Parts: parts} }
 
 func noContent() Response { return Response{Status: http.StatusNoContent} }
 
@@ -49,26 +42,70 @@ func marshal(v any) []byte {
 	return b
 }
 
-func writeResponse(w http.ResponseWriter, resp Response) {
+// bodies are buffers for bodies. A body is put together before it is sent, since a connection takes
+// one large write in less time than many small ones.
+var bodies = sync.Pool{New: func() any { return new([]byte) }}
+
+// maxPooledBody keeps rare large bodies out of the pool.
+const maxPooledBody = 256 << 10
+
+func writeResponse(w http.ResponseWriter, r *Request, resp Response) {
 	h := w.Header()
 	if resp.Link != "" {
-		h.Set("Link", resp.Link)
+		r.setHeader(h, "Link", resp.Link)
 	}
-	if len(resp.Chunks) == 0 {
+	if len(resp.Parts) == 0 && len(resp.Chunks) == 0 {
 		w.WriteHeader(resp.Status)
 		return
 	}
-	size := 0
+	h["Content-Type"] = contentTypeJSON
+	if len(resp.Parts) == 0 && len(resp.Chunks) == 1 {
+		writeBody(w, r, resp.Status, resp.Chunks[0])
+		return
+	}
+	buffer := bodies.Get().(*[]byte)
+	body := resp.append((*buffer)[:0])
+	writeBody(w, r, resp.Status, body)
+	if cap(body) <= maxPooledBody {
+		*buffer = body
+		bodies.Put(buffer)
+	}
+}
+
+func writeBody(w http.ResponseWriter, r *Request, status int, body []byte) {
+	r.setHeader(w.Header(), "Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	// The client may be gone; there is nobody left to tell.
+	_, _ = w.Write(body)
+}
+
+// append appends the body.
+func (resp *Response) append(b []byte) []byte {
+	size := 2
+	for _, p := range resp.Parts {
+		size += len(p.Key) + len(p.JSON) + len(`,"":`)
+	}
 	for _, c := range resp.Chunks {
 		size += len(c)
 	}
-	h["Content-Type"] = contentTypeJSON
-	h.Set("Content-Length", strconv.Itoa(size))
-	w.WriteHeader(resp.Status)
-	for _, c := range resp.Chunks {
-		// The client may be gone; there is nobody left to tell.
-		_, _ = w.Write(c)
+	b = slices.Grow(b, size)
+	for i, p := range resp.Parts {
+		open := `,"`
+		if i == 0 {
+			open = `{"`
+		}
+		b = append(b, open...)
+		b = append(b, p.Key...)
+		b = append(b, `":`...)
+		b = append(b, p.JSON...)
 	}
+	if len(resp.Parts) > 0 {
+		b = append(b, '}')
+	}
+	for _, c := range resp.Chunks {
+		b = append(b, c...)
+	}
+	return b
 }
 
 var contentTypeJSON = []string{"application/json"}
@@ -100,7 +137,7 @@ func writeError(w http.ResponseWriter, r *Request, err error) {
 		e = cloud.ErrServer("fakecloud: " + err.Error())
 	}
 	r.ErrorCode = string(e.Code)
-	writeResponse(w, Response{Status: e.Status, Chunks: [][]byte{marshal(errorBody{errorJSON{
+	writeResponse(w, r, Response{Status: e.Status, Chunks: [][]byte{marshal(errorBody{errorJSON{
 		Code: e.Code, Message: e.Message, Details: errorDetails(e),
 	}})}})
 }

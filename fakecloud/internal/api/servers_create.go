@@ -8,8 +8,7 @@ import (
 )
 
 type createServerRequest struct {
-	Name string `json:"name" check:"required,hostname"`
-	// Image is not among the document's required fields, but the real API refuses a server without one.
+	Name             string            `json:"name" check:"required,hostname"`
 	Image            bind.IDOrName     `json:"image" check:"required"`
 	ServerType       bind.IDOrName     `json:"server_type" check:"required"`
 	Location         bind.IDOrName     `json:"location"`

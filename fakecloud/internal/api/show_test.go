@@ -17,7 +17,7 @@ func TestADumpShowsEveryKindThatAProjectOwns(t *testing.T) {
 	p, _ := f.cloud.Project(1)
 	st := reflect.ValueOf(p.View()).Elem()
 	for i := range st.NumField() {
-		if table, ok := st.Field(i).Addr().Interface().(interface{ Kind() cloud.Kind }); ok && !shown[table.Kind()] {
+		if table, ok := reflect.TypeAssert[interface{ Kind() cloud.Kind }](st.Field(i).Addr()); ok && !shown[table.Kind()] {
 			t.Errorf("State.%s is not in ShownResources", st.Type().Field(i).Name)
 		}
 	}

@@ -77,8 +77,7 @@ func JSON(body []byte, out any) error {
 	dec.UseNumber()
 	var v any
 	if err := dec.Decode(&v); err != nil {
-		var syntax *json.SyntaxError
-		if errors.As(err, &syntax) {
+		if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 			return cloud.ErrJSON(fmt.Sprintf("%v at byte %d", syntax, syntax.Offset))
 		}
 		if errors.Is(err, io.ErrUnexpectedEOF) {
@@ -164,7 +163,7 @@ func (b *binder) object(path string, obj map[string]any, out reflect.Value, dept
 		at := join(path, f.name)
 		v, present := obj[f.name]
 		dst := out.Field(f.index)
-		if o, ok := dst.Addr().Interface().(optional); ok {
+		if o, ok := reflect.TypeAssert[optional](dst.Addr()); ok {
 			isPresent, isNull, value := o.opt()
 			*isPresent, *isNull = present, present && v == nil
 			if f.required && !present {

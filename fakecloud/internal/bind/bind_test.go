@@ -3,6 +3,7 @@ package bind
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/netip"
 	"reflect"
 	"strings"
@@ -81,12 +82,8 @@ func TestEveryFieldThatIsWrongIsNamed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			in := map[string]any{}
-			for k, v := range ok {
-				in[k] = v
-			}
-			for k, v := range tc.set {
-				in[k] = v
-			}
+			maps.Copy(in, ok)
+			maps.Copy(in, tc.set)
 			body, _ := json.Marshal(in)
 			err := JSON(body, new(request))
 			var e *cloud.Error

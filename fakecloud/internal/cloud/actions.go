@@ -73,7 +73,7 @@ func compareRef(a, b Ref) int {
 }
 
 func newActionTable() ActionTable {
-	opts := btree.Options{NoLocks: true}
+	opts := btree.Options{NoLocks: true, Degree: treeDegree}
 	return ActionTable{
 		Table: newTable[*Action](KindAction),
 		byResource: btree.NewBTreeGOptions(func(a, b resourceAction) bool {
@@ -141,6 +141,9 @@ type ActionSpec struct {
 	// Immediate ends the action in the same transaction, whatever the profile says: for changes
 	// that the real API makes while it answers.
 	Immediate bool
+	// Machine, if set, says what the action does to a server's machine. While a [Hypervisor] has that
+	// machine, the action ends when the hypervisor says so, not when the profile's time has passed.
+	Machine *MachineWork
 	// Begin, if set, runs when the action starts to count time.
 	Begin func(*Tx)
 	// Done makes the action's effect visible. If it returns an *Error, the action fails with
@@ -156,7 +159,7 @@ type ActionOutcome struct {
 	Fail        bool
 	FailCode    Code
 	FailMessage string
-	// Hang keeps the action running, and its locks held, for ever.
+	// Hang keeps the action running, and its locks held, until [Cloud.ResumeActions].
 	Hang bool
 	// Duration overrides the profile when it is positive.
 	Duration time.Duration
@@ -199,6 +202,32 @@ func (tx *Tx) Start(spec ActionSpec) *Action {
 	return a
 }
 
+// hanging is no action's id: what follows it waits for ResumeActions.
+const hanging = 0
+
+// ResumeActions ends the actions that hang, as they would have ended, in the order in which they
+// were started, and returns how many there were. Those that are a hypervisor's go to it.
+func (c *Cloud) ResumeActions() int {
+	n := 0
+	for _, d := range *c.projects.Load() {
+		_, _ = Project{cloud: c, data: d}.update(func(tx *Tx) error { // the function returns no error
+			// When one ends, those that wait for it begin, and hang if they are to.
+			for runs := tx.takeFollowers(hanging); len(runs) > 0; runs = tx.takeFollowers(hanging) {
+				slices.SortFunc(runs, func(a, b *actionRun) int { return cmp.Compare(a.id, b.id) })
+				for _, r := range runs {
+					r.outcome = nil
+					if !r.handOver(tx) {
+						r.end(tx)
+					}
+				}
+				n += len(runs)
+			}
+			return nil
+		})
+	}
+	return n
+}
+
 // actionRun is an action on its way.
 type actionRun struct {
 	ActionSpec
@@ -210,9 +239,13 @@ func (r *actionRun) begin(tx *Tx) {
 	if r.Begin != nil {
 		r.Begin(tx)
 	}
+	if r.handOver(tx) {
+		return
+	}
 	d := tx.cloud.profile().Duration(r.Command)
 	if r.outcome != nil {
 		if r.outcome.Hang {
+			tx.after(hanging, r)
 			return
 		}
 		if r.outcome.Duration > 0 {
@@ -281,8 +314,7 @@ func (tx *Tx) attempt(effect func(*Tx) error) *Error {
 		tx.adopt(inner)
 		return nil
 	}
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e
 	}
 	return &Error{Code: ActionFailedCode, Message: err.Error()}

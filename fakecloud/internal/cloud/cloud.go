@@ -31,6 +31,10 @@ type Options struct {
 	// LoadBalancerIPv4, if set, is the pool for load balancers' addresses, so that they can be on
 	// a network that a data plane can listen on.
 	LoadBalancerIPv4 netip.Prefix
+	// Reserved are ranges whose addresses somebody else has: they are given to nobody as a public
+	// address, nor in a network to a member that does not ask for them. The ranges of public addresses
+	// above are reserved in networks, too.
+	Reserved []netip.Prefix
 	// DedicatedServers are the public addresses of the owner's dedicated servers, the only ones that
 	// load balancers take as ip targets. Nil means any address that the cloud has not given away.
 	DedicatedServers []netip.Prefix
@@ -59,8 +63,11 @@ type Cloud struct {
 	jobSeq  uint64
 	ips     *addressPool
 	lbIPs   *addressPool  // the same as ips unless configured
+	private reservations  // in networks
 	changed chan struct{} // closed, and replaced, by every commit
 	events  eventHub
+	// hypervisors are those that are attached, in the order in which they were.
+	hypervisors []*hypervisor
 
 	healthRule HealthRule
 
@@ -110,15 +117,10 @@ func New(o Options) *Cloud {
 	c := &Cloud{
 		clock: o.Clock, catalogue: o.Catalogue, limits: o.Limits, seed: o.Seed,
 		changed: make(chan struct{}), wake: make(chan struct{}, 1), closed: make(chan struct{}),
-		ips:        newAddressPool(o.PublicIPv4, o.PublicIPv6),
 		ca:         authority{seed: o.Seed},
 		healthRule: o.TargetHealth, dedicated: slices.Clone(o.DedicatedServers),
 	}
-	c.lbIPs = c.ips
-	if o.LoadBalancerIPv4.IsValid() {
-		c.lbIPs = newAddressPool(o.LoadBalancerIPv4, o.PublicIPv6)
-		c.lbIPs.v6 = c.ips.v6
-	}
+	c.ips, c.lbIPs, c.private = newPools(o)
 	c.durations.Store(&o.Profile)
 	c.tokens.Store(&map[string]Token{})
 	c.projects.Store(&map[int64]*projectData{})
@@ -136,6 +138,7 @@ func (c *Cloud) Close() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.events.close()
+		c.closeHypervisors()
 	})
 }
 
@@ -220,9 +223,11 @@ func (c *Cloud) Reset() {
 		log := &changeLog{}
 		recordAllGone(log, before)
 		clear(d.followers)
+		c.forgetMachines(d, before)
 		d.state.Store(newState(c.catalogue))
 		c.events.publish(c.Now(), d.id, log.changes)
 	}
+	c.rescheduleDetaches()
 	c.ips.reset()
 	c.lbIPs.reset()
 	c.loadBalancerStats.reset()
@@ -300,6 +305,9 @@ func (c *Cloud) transact(d *projectData, now time.Time, o *ActionOutcome, fn fun
 	}
 	for id, runs := range tx.followers {
 		d.followers[id] = append(d.followers[id], runs...)
+	}
+	for _, t := range tx.tasks {
+		t.hypervisor.add(t)
 	}
 	for _, j := range tx.jobs {
 		c.jobSeq++

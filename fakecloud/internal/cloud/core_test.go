@@ -428,3 +428,59 @@ func TestProjectsDoNotSeeEachOther(t *testing.T) {
 		t.Error("the key is in the wrong project")
 	}
 }
+
+func TestAPageIsEncodedOncePerVersionOfItsTable(t *testing.T) {
+	t.Parallel()
+	c := New(Options{})
+	defer c.Close()
+	p, _ := c.Project(1)
+	add := func(names ...string) {
+		t.Helper()
+		if _, err := p.update(func(tx *Tx) error {
+			for _, n := range names {
+				tx.PlacementGroups.Put(&PlacementGroup{Meta: tx.NewMeta(n, nil)})
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	encoded := 0
+	page := func(want string, p2 Page) {
+		t.Helper()
+		st := p.View()
+		got := st.PlacementGroups.EncodedPage(p2, func(entries []*Entry[*PlacementGroup]) []byte {
+			encoded++
+			var b []byte
+			for _, e := range entries {
+				b = append(b, e.Value.Name...)
+			}
+			return b
+		})
+		if string(got) != want {
+			t.Errorf("%+v: %s, want %s", p2, got, want)
+		}
+	}
+	page("", Page{N: 2})
+	add("c", "a", "b")
+	for range 3 {
+		page("ca", Page{N: 2})
+		page("b", Page{First: 2, N: 2})
+		page("bac", Page{Desc: true, N: 5})
+		page("abc", Page{Order: ByName, N: 3})
+		page("ba", Page{Order: ByName, Desc: true, First: 1, N: 9})
+		page("", Page{First: 3, N: 1})
+	}
+	if encoded != 7 {
+		t.Errorf("encoded %d times, want once each: 7", encoded)
+	}
+	add("d")
+	page("cabd", Page{N: 4})
+	for i := range 3 * maxCachedPages { // more than are kept
+		page("a", Page{Order: ByName, N: 1, First: 0})
+		page("", Page{First: 4 + i, N: 1})
+	}
+	if kept := len(*p.View().PlacementGroups.pages.list.Load()); kept != maxCachedPages {
+		t.Errorf("%d pages are kept, want %d", kept, maxCachedPages)
+	}
+}

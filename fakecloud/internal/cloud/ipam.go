@@ -3,6 +3,7 @@ package cloud
 import (
 	"encoding/binary"
 	"net/netip"
+	"slices"
 )
 
 // addressPool hands out public addresses: single IPv4 addresses and IPv6 networks of 64 bits. It
@@ -28,13 +29,49 @@ func (p *addressPool) reset() {
 }
 
 // prefixPool hands out the networks of `bits` bits inside a prefix, leaving out the first and the
-// last one.
+// last one and those that are reserved.
 type prefixPool struct {
-	base netip.Prefix
-	bits int
-	size uint64
-	next uint64
-	used map[netip.Addr]struct{}
+	base     netip.Prefix
+	bits     int
+	size     uint64
+	next     uint64
+	used     map[netip.Addr]struct{}
+	reserved reservations
+}
+
+// reservations are ranges whose addresses are given to nobody who does not ask for them by name.
+type reservations []netip.Prefix
+
+func (r reservations) overlap(n netip.Prefix) bool { return slices.ContainsFunc(r, n.Overlaps) }
+
+func (r reservations) contain(a netip.Addr) bool { return r.overlap(netip.PrefixFrom(a, a.BitLen())) }
+
+// newPools returns the pools that the options describe: that of servers and that of load balancers,
+// which are one unless configured, and what no network gives to its members unasked.
+func newPools(o Options) (servers, balancers *addressPool, private reservations) {
+	servers = newAddressPool(o.PublicIPv4, o.PublicIPv6)
+	servers.v4.reserved, servers.v6.reserved = o.Reserved, o.Reserved
+	balancers, private = servers, slices.Clone(o.Reserved)
+	for _, p := range []netip.Prefix{o.PublicIPv4, o.LoadBalancerIPv4} {
+		if p.IsValid() {
+			private = append(private, p)
+		}
+	}
+	lb := o.LoadBalancerIPv4.Masked()
+	if !lb.IsValid() || lb == servers.v4.base {
+		return servers, balancers, private
+	}
+	balancers = newAddressPool(lb, o.PublicIPv6)
+	balancers.v4.reserved, balancers.v6 = o.Reserved, servers.v6
+	// Of two ranges one of which is a part of the other, the part is left to those it is meant for,
+	// so that no address is given away twice.
+	switch base := servers.v4.base; {
+	case contains(base, lb):
+		servers.v4.reserved = append(slices.Clone(o.Reserved), lb)
+	case contains(lb, base):
+		balancers.v4.reserved = append(slices.Clone(o.Reserved), base)
+	}
+	return servers, balancers, private
 }
 
 func newPrefixPool(base netip.Prefix, bits int) *prefixPool {
@@ -57,6 +94,9 @@ func (p *prefixPool) take() (netip.Prefix, bool) {
 			continue
 		}
 		n := p.at(i)
+		if p.reserved.overlap(n) {
+			continue
+		}
 		if _, taken := p.used[n.Addr()]; !taken {
 			p.used[n.Addr()] = struct{}{}
 			return n, true

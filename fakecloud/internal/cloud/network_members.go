@@ -31,7 +31,7 @@ func (tx *Tx) joinNetwork(j Join) error {
 	if err := tx.mayJoin(n, j.Member); err != nil {
 		return err
 	}
-	ip, subnet, err := n.pick(j)
+	ip, subnet, err := n.pick(j, tx.cloud.private)
 	if err != nil {
 		return err
 	}
@@ -79,8 +79,9 @@ func alreadyAttached(kind Kind, what string) *Error {
 	return ErrOperation(Code(kind)+"_already_attached", fmt.Sprintf("the %s is already attached to %s", kind, what))
 }
 
-// pick chooses the address and the subnet for a new member.
-func (n *Network) pick(j Join) (netip.Addr, netip.Prefix, error) {
+// pick chooses the address and the subnet for a new member. A reserved address is chosen only if it is
+// asked for.
+func (n *Network) pick(j Join, reserved reservations) (netip.Addr, netip.Prefix, error) {
 	fail := func(err error) (netip.Addr, netip.Prefix, error) { return netip.Addr{}, netip.Prefix{}, err }
 	if j.Subnet.IsValid() {
 		if !slices.ContainsFunc(n.Subnets, func(s Subnet) bool { return s.IPRange == j.Subnet }) {
@@ -95,7 +96,7 @@ func (n *Network) pick(j Join) (netip.Addr, netip.Prefix, error) {
 			continue
 		}
 		if !j.IP.IsValid() {
-			if ip, ok := freeIn(s.IPRange, 1, n.taken); ok {
+			if ip, ok := freeIn(s.IPRange, 1, func(a netip.Addr) bool { return reserved.contain(a) || n.taken(a) }); ok {
 				return ip, s.IPRange, nil
 			}
 			continue

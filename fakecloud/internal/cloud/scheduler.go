@@ -12,6 +12,8 @@ type job struct {
 	seq     uint64 // order of scheduling, among jobs that are due at the same time
 	project *projectData
 	run     func(*Tx) error
+	// outside, if set, runs in place of run, with Cloud.mu held and no transaction open.
+	outside func()
 }
 
 type jobQueue []job
@@ -34,6 +36,13 @@ func (q *jobQueue) Pop() any {
 	return j
 }
 
+// scheduleLocked runs fn, with Cloud.mu held, when d has passed.
+func (c *Cloud) scheduleLocked(d time.Duration, fn func()) {
+	c.jobSeq++
+	heap.Push(&c.queue, job{due: c.clock.Now().Add(d), seq: c.jobSeq, outside: fn})
+	c.rearm()
+}
+
 const noJob = math.MaxInt64
 
 // maxJobsAtOnce bounds the work of one settling, so that jobs that schedule themselves again
@@ -43,7 +52,8 @@ const maxJobsAtOnce = 100_000
 // Settle does all work that is due. Reads and writes call it; whoever steps a clock and then only
 // listens to events may call it too.
 func (c *Cloud) Settle() {
-	if c.clock.Now().UnixNano() < c.nextDue.Load() {
+	next := c.nextDue.Load()
+	if next == noJob || c.clock.Now().UnixNano() < next {
 		return
 	}
 	c.mu.Lock()
@@ -58,6 +68,10 @@ func (c *Cloud) settleLocked() {
 			break
 		}
 		j := heap.Pop(&c.queue).(job)
+		if j.outside != nil {
+			j.outside()
+			continue
+		}
 		// A scheduled job has nobody to report an error to; what it did is dropped.
 		_ = c.transact(j.project, j.due.UTC(), nil, j.run)
 	}

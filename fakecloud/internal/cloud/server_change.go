@@ -23,6 +23,7 @@ func (p Project) ChangeServerType(id int64, serverType string, upgradeDisk bool)
 		}
 		return ActionSpec{
 			Command: "change_server_type",
+			Machine: &MachineWork{Server: id, Runs: s.hasInterface(), Amend: func(m *Machine) { m.setType(t) }},
 			Begin:   func(tx *Tx) { tx.setServerStatus(id, ServerMigrating) },
 			Done: func(tx *Tx) error {
 				tx.Servers.Update(id, func(s *Server) {
@@ -105,7 +106,13 @@ func (p Project) RebuildServer(id int64, in RebuildServer) (password string, act
 		}
 		return ActionSpec{
 			Command: "rebuild_server",
-			Begin:   func(tx *Tx) { tx.setServerStatus(id, ServerRebuilding) },
+			Machine: &MachineWork{Server: id, Runs: s.hasInterface(), Amend: func(m *Machine) {
+				m.setImage(image)
+				if in.UserData != nil {
+					m.UserData = *in.UserData
+				}
+			}},
+			Begin: func(tx *Tx) { tx.setServerStatus(id, ServerRebuilding) },
 			Done: func(tx *Tx) error {
 				// A snapshot may have been changed, or deleted, in the meantime.
 				now, _ := tx.Image(image.ID)

@@ -334,7 +334,9 @@ func (tx *Tx) putServer(plan *serverPlan) (*Server, error) {
 func (tx *Tx) startServerCreation(s *Server, plan *serverPlan) CreatedServer {
 	ref, locks := s.Ref(), []Ref{s.Ref()}
 	off := func(tx *Tx) { tx.setServerStatus(s.ID, ServerOff) }
-	create := ActionSpec{Command: "create_server", Resources: locks, Locks: locks, Failed: off}
+	create := ActionSpec{
+		Command: "create_server", Resources: locks, Locks: locks, Machine: &MachineWork{Server: s.ID}, Failed: off,
+	}
 	if !plan.StartAfterCreate {
 		create.Done = func(tx *Tx) error { off(tx); return nil }
 	}

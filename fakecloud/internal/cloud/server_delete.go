@@ -11,10 +11,10 @@ func (p Project) DeleteServer(id int64) (int64, *State, error) {
 		}
 		was := s.Status
 		return ActionSpec{
-			Command: "delete_server",
-			Begin:   func(tx *Tx) { tx.setServerStatus(id, ServerDeleting) },
-			Done:    func(tx *Tx) error { tx.removeServer(id); return nil },
-			Failed:  func(tx *Tx) { tx.setServerStatus(id, was) },
+			Command: "delete_server", Machine: &MachineWork{Server: id},
+			Begin:  func(tx *Tx) { tx.setServerStatus(id, ServerDeleting) },
+			Done:   func(tx *Tx) error { tx.removeServer(id); return nil },
+			Failed: func(tx *Tx) { tx.setServerStatus(id, was) },
 		}, nil
 	})
 }

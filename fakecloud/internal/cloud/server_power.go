@@ -12,7 +12,7 @@ const rescueTimeout = 60 * time.Minute
 // startServerSpec is the action that powers a server on; if it fails the server is as it was.
 func startServerSpec(id int64, was ServerStatus, resources []Ref) ActionSpec {
 	return ActionSpec{
-		Command: "start_server", Resources: resources,
+		Command: "start_server", Resources: resources, Machine: &MachineWork{Server: id, Runs: true},
 		Begin: func(tx *Tx) {
 			if s, ok := tx.Servers.Get(id); ok && s.Status != ServerRunning {
 				tx.setServerStatus(id, ServerStarting)
@@ -58,6 +58,7 @@ func (p Project) PowerOffServer(id int64) (int64, *State, error) {
 			return spec, nil
 		}
 		was := s.Status
+		spec.Machine = &MachineWork{Server: id}
 		spec.Begin = func(tx *Tx) { tx.setServerStatus(id, ServerStopping) }
 		spec.Done = func(tx *Tx) error { tx.setServerStatus(id, ServerOff); return nil }
 		spec.Failed = func(tx *Tx) { tx.setServerStatus(id, was) }
@@ -66,31 +67,40 @@ func (p Project) PowerOffServer(id int64) (int64, *State, error) {
 }
 
 // ShutdownServer sends an ACPI shutdown request. The action has succeeded when the request was sent;
-// the server is stopping then and is off some time later. Errors: not_found, locked.
+// the server is stopping then and is off some time later: when the profile says, or when a
+// hypervisor reports it, which a guest that does not react makes never. Errors: not_found, locked.
 func (p Project) ShutdownServer(id int64) (int64, *State, error) {
-	return p.onServer(id, func(*Tx, *Server) (ActionSpec, error) {
-		return ActionSpec{Command: "shutdown_server", Done: func(tx *Tx) error {
-			if s, ok := tx.Servers.Get(id); !ok || s.Status != ServerRunning {
+	return p.onServer(id, func(_ *Tx, s *Server) (ActionSpec, error) {
+		return ActionSpec{Command: "shutdown_server", Machine: workIfOn(s, false), Done: func(tx *Tx) error {
+			s, ok := tx.Servers.Get(id)
+			if !ok || s.Status != ServerRunning {
 				return nil
 			}
 			tx.setServerStatus(id, ServerStopping)
-			s, _ := tx.Servers.Get(id)
-			tx.schedule(tx.cloud.profile().Duration(guestShutdown), func(tx *Tx) error {
-				if now, ok := tx.Servers.Get(id); ok && now.epoch == s.epoch {
-					tx.setServerStatus(id, ServerOff)
-				}
-				return nil
-			})
+			if tx.hypervisorOf(s) == nil {
+				tx.guestShutsDown(id)
+			}
 			return nil
 		}}, nil
+	})
+}
+
+// guestShutsDown makes a server that is stopping off when the guest has taken its time for it.
+func (tx *Tx) guestShutsDown(id int64) {
+	s, _ := tx.Servers.Get(id)
+	tx.schedule(tx.cloud.profile().Duration(guestShutdown), func(tx *Tx) error {
+		if now, ok := tx.Servers.Get(id); ok && now.epoch == s.epoch {
+			tx.setServerStatus(id, ServerOff)
+		}
+		return nil
 	})
 }
 
 // RebootServer sends an ACPI reboot request. The machine itself keeps running, so that its status does
 // not change; a server that is off does not react. Errors: not_found, locked.
 func (p Project) RebootServer(id int64) (int64, *State, error) {
-	return p.onServer(id, func(*Tx, *Server) (ActionSpec, error) {
-		return ActionSpec{Command: "reboot_server", Done: func(tx *Tx) error {
+	return p.onServer(id, func(_ *Tx, s *Server) (ActionSpec, error) {
+		return ActionSpec{Command: "reboot_server", Machine: workIfOn(s, true), Done: func(tx *Tx) error {
 			if s, ok := tx.Servers.Get(id); ok && s.Status == ServerRunning {
 				tx.bootServer(id)
 			}
@@ -105,10 +115,10 @@ func (p Project) ResetServer(id int64) (int64, *State, error) {
 	return p.onServer(id, func(_ *Tx, s *Server) (ActionSpec, error) {
 		was := s.Status
 		return ActionSpec{
-			Command: "reset_server",
-			Begin:   func(tx *Tx) { tx.setServerStatus(id, ServerStarting) },
-			Done:    func(tx *Tx) error { tx.bootServer(id); return nil },
-			Failed:  func(tx *Tx) { tx.setServerStatus(id, was) },
+			Command: "reset_server", Machine: &MachineWork{Server: id, Runs: true},
+			Begin:  func(tx *Tx) { tx.setServerStatus(id, ServerStarting) },
+			Done:   func(tx *Tx) error { tx.bootServer(id); return nil },
+			Failed: func(tx *Tx) { tx.setServerStatus(id, was) },
 		}, requireInterface(s)
 	})
 }

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"iter"
 	"maps"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -73,14 +75,21 @@ type Table[T Object[T]] struct {
 	kind  Kind
 	ids   *btree.BTreeG[*Entry[T]]
 	names *btree.BTreeG[*Entry[T]]
+	keys  *sync.Pool // of entries with an id only, to look others up by
+	pages *pageCache
 	log   *changeLog // nil in a published table
 	owned bool       // whether ids and names are this transaction's own copies
 }
 
+// treeDegree is small, since a write copies the nodes that it changes: measured, creating servers takes
+// a fifth less time than with the library's 32.
+const treeDegree = 12
+
 func newTable[T Object[T]](kind Kind) Table[T] {
-	opts := btree.Options{NoLocks: true}
+	opts := btree.Options{NoLocks: true, Degree: treeDegree}
 	return Table[T]{
 		kind: kind,
+		keys: &sync.Pool{}, pages: &pageCache{},
 		ids: btree.NewBTreeGOptions(func(a, b *Entry[T]) bool {
 			return a.meta.ID < b.meta.ID
 		}, opts),
@@ -98,7 +107,15 @@ func (t *Table[T]) Len() int { return t.ids.Len() }
 
 // Entry returns the published version of the resource with this id.
 func (t *Table[T]) Entry(id int64) (*Entry[T], bool) {
-	return t.ids.Get(&Entry[T]{meta: &Meta{ID: id}})
+	// The key is used again, since it would be the larger part of what a look-up costs.
+	key, _ := t.keys.Get().(*Entry[T])
+	if key == nil {
+		key = &Entry[T]{meta: &Meta{}}
+	}
+	key.meta.ID = id
+	e, ok := t.ids.Get(key)
+	t.keys.Put(key)
+	return e, ok
 }
 
 // Get returns the resource with this id, for reading only.
@@ -170,13 +187,82 @@ func (t *Table[T]) At(o Order, i int) (*Entry[T], bool) {
 	return t.ids.GetAt(i)
 }
 
+// Page is a part of a table: up to N entries from the First on (from 0), in an order or its reverse.
+type Page struct {
+	Order    Order
+	Desc     bool
+	First, N int
+}
+
+// Page returns the entries of a page. It costs what the page costs, however large the table is.
+func (t *Table[T]) Page(p Page) []*Entry[T] {
+	tree := t.ids
+	if p.Order == ByName {
+		tree = t.names
+	}
+	n := min(p.N, tree.Len()-p.First)
+	if p.First < 0 || n <= 0 {
+		return nil
+	}
+	page := make([]*Entry[T], 0, n)
+	add := func(e *Entry[T]) bool {
+		page = append(page, e)
+		return len(page) < n
+	}
+	if p.Desc {
+		first, _ := tree.GetAt(tree.Len() - 1 - p.First)
+		tree.Descend(first, add)
+	} else {
+		first, _ := tree.GetAt(p.First)
+		tree.Ascend(first, add)
+	}
+	return page
+}
+
+// EncodedPage is for pages what [Entry.Encoded] is for entries: as long as nothing in the table
+// changes, a page is encoded once. What encode returns must depend on nothing but the table.
+func (t *Table[T]) EncodedPage(p Page, encode func([]*Entry[T]) []byte) []byte {
+	known := t.pages.list.Load()
+	if known != nil {
+		for i := range *known {
+			if (*known)[i].page == p {
+				return (*known)[i].encoded
+			}
+		}
+	}
+	b := encode(t.Page(p))
+	var more []encodedPage
+	if known != nil {
+		more = *known
+	}
+	if len(more) < maxCachedPages {
+		// If somebody else adds a page at the same time, one of the two is encoded again.
+		more = append(slices.Clip(more), encodedPage{p, b})
+		t.pages.list.CompareAndSwap(known, &more)
+	}
+	return b
+}
+
+// maxCachedPages bounds the memory of one version of a table: clients poll the first pages.
+const maxCachedPages = 8
+
+// pageCache holds encoded pages of one version of a table.
+type pageCache struct{ list atomic.Pointer[[]encodedPage] }
+
+type encodedPage struct {
+	page    Page
+	encoded []byte
+}
+
 // Put stores a new resource or a new version of one.
 func (t *Table[T]) Put(v T) {
 	t.own()
 	e := &Entry[T]{Value: v, meta: v.Header()}
 	old, replaced := t.ids.Set(e)
 	if replaced {
-		t.names.Delete(old)
+		if old.meta.Name != e.meta.Name {
+			t.names.Delete(old)
+		}
 		t.names.Set(e)
 		t.log.record(t.kind, e.meta.ID, old.Value, v)
 		return
@@ -222,6 +308,7 @@ func (t *Table[T]) own() {
 	}
 	if !t.owned {
 		t.ids, t.names, t.owned = t.ids.Copy(), t.names.Copy(), true
+		t.pages = &pageCache{}
 	}
 }
 

@@ -17,6 +17,7 @@ type Tx struct {
 
 	jobs      []job                  // scheduled, if the transaction succeeds
 	followers map[int64][]*actionRun // actions that wait for another, if it succeeds
+	tasks     []*machineTask         // handed to hypervisors, if the transaction succeeds
 	undo      []func()               // takes back changes of what projects share, if it fails
 }
 
@@ -54,8 +55,8 @@ func (tx *Tx) takeFollowers(action int64) []*actionRun {
 func (tx *Tx) onFailure(undo func()) { tx.undo = append(tx.undo, undo) }
 
 func (tx *Tx) rollback() {
-	for i := len(tx.undo) - 1; i >= 0; i-- {
-		tx.undo[i]()
+	for _, v := range slices.Backward(tx.undo) {
+		v()
 	}
 }
 
@@ -99,5 +100,6 @@ func (tx *Tx) adopt(inner *Tx) {
 			tx.after(id, r)
 		}
 	}
+	tx.tasks = append(tx.tasks, inner.tasks...)
 	tx.undo = append(tx.undo, inner.undo...)
 }

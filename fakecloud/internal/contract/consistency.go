@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -108,6 +110,7 @@ func (d *Document) consistencyViolations(instance any) []Violation {
 		switch value := value.(type) {
 		case map[string]any:
 			violations = append(violations, actionViolations(place, value)...)
+			violations = append(violations, addressViolations(place, value)...)
 			if d.knowsUnassigned {
 				violations = append(violations, assigneeViolations(place, value)...)
 			}
@@ -152,6 +155,53 @@ func actionViolations(place string, value map[string]any) []Violation {
 		violations = append(violations, Violation{Pointer: place + "/progress", Want: "percent, 100 on success", Got: excerpt(value["progress"])})
 	}
 	return violations
+}
+
+// addressViolations checks that addresses are some: the document types them as plain strings, and what
+// clients parse them with fails on others.
+func addressViolations(place string, value map[string]any) []Violation {
+	var violations []Violation
+	for _, name := range []string{"ip", "gateway", "ip_range", "destination", "subnet"} {
+		text, ok := value[name].(string)
+		if !ok {
+			continue
+		}
+		_, addressErr := netip.ParseAddr(text)
+		network, networkErr := netip.ParsePrefix(text)
+		want := "an IP address"
+		switch {
+		case name == "gateway" && addressErr == nil, name == "ip" && (addressErr == nil || networkErr == nil):
+			continue
+		case name != "ip" && name != "gateway":
+			if want = "a network in CIDR notation without host bits"; networkErr == nil && network == network.Masked() {
+				continue
+			}
+		}
+		violations = append(violations, Violation{Pointer: place + "/" + name, Want: want, Got: excerpt(text)})
+	}
+	return violations
+}
+
+// commandViolations checks that the action which an operation starts has the command that the
+// document's examples show. Operations that list actions have examples of any command.
+func (o *Operation) commandViolations(instance any) []Violation {
+	got, isAction := at(instance, []string{"action", "command"}).(string)
+	commands := o.commands()
+	if !isAction || len(commands) == 0 || slices.Contains(commands, got) {
+		return nil
+	}
+	return []Violation{{Pointer: "/action/command", Want: strings.Join(commands, " or ") + " (as in the example)", Got: strconv.Quote(got)}}
+}
+
+// commands returns the commands of the action that an operation starts; none if the examples show none.
+func (o *Operation) commands() []string {
+	var commands []string
+	for _, example := range o.responseExamples {
+		if command, ok := at(example, []string{"action", "command"}).(string); ok && o.Method != http.MethodGet {
+			commands = append(commands, command)
+		}
+	}
+	return commands
 }
 
 // assigneeViolations checks that a Primary IP says "unassigned" exactly if it has no assignee.

@@ -2,6 +2,7 @@ package contract
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -166,6 +167,44 @@ func TestTheDocumentIsFoundByTheEnvironmentOrBesideTheModule(t *testing.T) {
 	}
 }
 
+// stopped is a testing.TB that notes how a test was ended.
+type stopped struct {
+	testing.TB
+	how string
+}
+
+func (s *stopped) Helper() {}
+func (s *stopped) Skipf(format string, args ...any) {
+	s.how = "skipped: " + fmt.Sprintf(format, args...)
+}
+func (s *stopped) Fatalf(format string, args ...any) {
+	s.how = "failed: " + fmt.Sprintf(format, args...)
+}
+func (s *stopped) Fatal(args ...any) { s.how = "failed: " + fmt.Sprint(args...) }
+
+func TestAMissingDocumentSkipsATestUnlessItIsRequired(t *testing.T) {
+	missing := fmt.Errorf("%w: looked everywhere", ErrNoDocument)
+	for name, test := range map[string]struct {
+		required string
+		err      error
+		want     []string
+	}{
+		"there":                    {"", nil, []string{""}},
+		"missing":                  {"", missing, []string{"skipped: ", "looked everywhere", "set HETZNER_API_DOCUMENT"}},
+		"missing, though required": {"1", missing, []string{"failed: ", "looked everywhere", "REQUIRE_API_DOCUMENT is set"}},
+		"broken":                   {"", errors.New("not JSON"), []string{"failed: not JSON"}},
+	} {
+		t.Setenv(EnvRequire, test.required)
+		tb := &stopped{TB: t}
+		stopWithout(tb, test.err)
+		for i, part := range test.want {
+			if i == 0 && !strings.HasPrefix(tb.how, part) || !strings.Contains(tb.how, part) || part == "" && tb.how != "" {
+				t.Errorf("%s: %q, want %q in it", name, tb.how, part)
+			}
+		}
+	}
+}
+
 func sameFile(t *testing.T, a, b string) bool {
 	t.Helper()
 	x, errX := os.Stat(a)
@@ -268,9 +307,7 @@ func TestAllOfAllowsOnlyWhatAllItsPartsAllow(t *testing.T) {
 func TestAnEarlierDayLeavesOutNewerAmendments(t *testing.T) {
 	t.Parallel()
 	path, err := Find()
-	if errors.Is(err, ErrNoDocument) {
-		t.Skip(err)
-	}
+	stopWithout(t, err)
 	july, err := Load(path, AsOf(in2026(time.July, 15)))
 	if err != nil {
 		t.Fatal(err)
@@ -292,9 +329,7 @@ func TestAnEarlierDayLeavesOutNewerAmendments(t *testing.T) {
 func TestEachAmendmentFindsItsPlaceInTheDocument(t *testing.T) {
 	t.Parallel()
 	path, err := Find()
-	if errors.Is(err, ErrNoDocument) {
-		t.Skip(err)
-	}
+	stopWithout(t, err)
 	// The document of July 2026 has these two already.
 	there := map[string]bool{
 		"deleting an assigned Primary or Floating IP: 422 must_be_unassigned": true,

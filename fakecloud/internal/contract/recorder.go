@@ -35,6 +35,7 @@ type Recorder struct {
 	violations   []Exchange
 	undocumented []Exchange
 	dropped      int
+	exchanges    int
 	seen         map[string]*answers // by operationId
 	unmatched    *answers
 }
@@ -47,6 +48,8 @@ const maxExchanges = 200
 type answers struct {
 	// statuses holds per status the error codes that came with it; of a success, none.
 	statuses map[int]map[string]bool
+	// values holds what was seen in successful answers, see Unseen.
+	values map[string]bool
 }
 
 // NewRecorder returns a Recorder that validates against document.
@@ -192,8 +195,14 @@ func (r *Recorder) record(request *http.Request, sent []byte, status int, header
 		requestErr = r.document.ValidateRequest(op, sent)
 	}
 
+	var instance any
+	if op != nil && status == op.Success && len(body) > 0 && decode(body, &instance) != nil {
+		instance = nil // which was complained about above
+	}
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.exchanges++
 	if answerErr != nil {
 		exchange.Err = answerErr
 		r.violations = r.keep(r.violations, exchange)
@@ -210,6 +219,9 @@ func (r *Recorder) record(request *http.Request, sent []byte, status int, header
 		seen = r.seen[op.ID]
 	}
 	seen.add(status, body)
+	if instance != nil {
+		seen.note(op, instance)
+	}
 }
 
 func (r *Recorder) keep(exchanges []Exchange, exchange Exchange) []Exchange {
@@ -286,6 +298,25 @@ func (r *Recorder) Statuses(op *Operation) []int {
 	}
 	slices.Sort(statuses)
 	return statuses
+}
+
+// Saw tells whether an operation (nil: one that the API does not have) answered with an error code at
+// a status.
+func (r *Recorder) Saw(op *Operation, status int, code string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	seen := r.unmatched
+	if op != nil {
+		seen = r.seen[op.ID]
+	}
+	return seen != nil && seen.statuses[status][code]
+}
+
+// Exchanges returns how many exchanges were validated.
+func (r *Recorder) Exchanges() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.exchanges
 }
 
 // State says how far an operation was seen to work.

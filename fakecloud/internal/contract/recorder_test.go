@@ -97,6 +97,21 @@ func TestARecorderSeesTheSameFromEitherSide(t *testing.T) {
 			if err := recorder.Err(); err == nil || !strings.Contains(err.Error(), "/ssh_keys: want array, got null") {
 				t.Errorf("as an error: %v", err)
 			}
+			if recorder.Exchanges() != 9 {
+				t.Errorf("%d exchanges, want 9: all but the dropped connection", recorder.Exchanges())
+			}
+			for _, seen := range []struct {
+				op   *Operation
+				code string
+				want bool
+			}{
+				{document.Operation("get_server"), "not_found", true}, {document.Operation("get_server"), "locked", false},
+				{document.Operation("list_isos"), "not_found", false}, {nil, "not_found", true},
+			} {
+				if got := recorder.Saw(seen.op, 404, seen.code); got != seen.want {
+					t.Errorf("saw %s of %v: %t, want %t", seen.code, seen.op, got, seen.want)
+				}
+			}
 			undocumented := recorder.Undocumented()
 			if len(undocumented) != 1 || !strings.Contains(undocumented[0].String(), `/name: want string, got number 5`) {
 				t.Errorf("accepted outside the document: %v", undocumented)

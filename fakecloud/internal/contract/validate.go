@@ -128,6 +128,7 @@ func (d *Document) successViolations(op *Operation, header http.Header, body []b
 		return violations, nil // what follows relies on the form
 	}
 	violations = append(violations, pagingViolations(header, instance)...)
+	violations = append(violations, op.commandViolations(instance)...)
 	return append(violations, d.consistencyViolations(instance)...), nil
 }
 

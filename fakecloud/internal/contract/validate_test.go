@@ -31,6 +31,9 @@ func answer(t *testing.T, op *Operation) []byte {
 		t.Fatal(err)
 	}
 	settle(instance)
+	if action, ok := at(instance, []string{"action"}).(map[string]any); ok && len(op.commands()) > 0 {
+		action["command"] = op.commands()[0]
+	}
 	if pagination, ok := at(instance, []string{"meta", "pagination"}).(map[string]any); ok {
 		entries, _ := entriesOf(instance)
 		maps.Copy(pagination, map[string]any{
@@ -289,6 +292,42 @@ func TestAnActionIsFinishedOrFailedAsItsStatusSays(t *testing.T) {
 		err := document.ValidateResponse(op, 200, headers(), []byte(content))
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: got %v, want %q", body, err, want)
+		}
+	}
+}
+
+func TestAnActionHasTheCommandOfTheExample(t *testing.T) {
+	t.Parallel()
+	document := ForTest(t)
+	for command, want := range map[string]string{"stop_server": "", "poweroff": "want stop_server (as in the example)"} {
+		content := `{"action": {"id": 1, "command": "` + command + `", "status": "running", "progress": 0, "finished": null, "error": null,
+			"started": "2026-11-01T12:00:00+00:00", "resources": []}}`
+		err := document.ValidateResponse(document.Operation("poweroff_server"), 201, headers(), []byte(content))
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: got %v, want %q", command, err, want)
+		}
+	}
+}
+
+func TestAddressesAreSome(t *testing.T) {
+	t.Parallel()
+	for text, wrong := range map[string]string{
+		`{"ip": "10.0.0.1", "gateway": "10.0.0.1", "ip_range": "10.0.0.0/16", "destination": "0.0.0.0/0", "subnet": "10.0.1.0/24"}`: "",
+		`{"ip": "2001:db8::/64"}`:                 "",
+		`{"ip": null, "gateway": null}`:           "",
+		`{"ip": {"ip": "invalid IP"}}`:            "/ip/ip: want an IP address",
+		`{"gateway": "10.0.0.0/16"}`:              "/gateway: want an IP address",
+		`{"subnets": [{"ip_range": "10.0.0.1"}]}`: "/subnets/0/ip_range: want a network",
+		`{"destination": "10.0.0.1/16"}`:          "/destination: want a network in CIDR notation without host bits",
+		`{"subnet": "invalid Prefix"}`:            "/subnet: want a network",
+	} {
+		var instance any
+		if err := decode([]byte(text), &instance); err != nil {
+			t.Fatal(err)
+		}
+		got := (&Document{}).consistencyViolations(instance)
+		if (wrong == "") != (len(got) == 0) || len(got) > 0 && !strings.HasPrefix(got[0].String(), wrong) {
+			t.Errorf("%s: %v, want %q", text, got, wrong)
 		}
 	}
 }

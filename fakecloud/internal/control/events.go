@@ -150,11 +150,16 @@ func (s *stream) send(e eventJSON) error {
 	if err != nil {
 		return err
 	}
-	// A writer without a connection has no deadline; it does not block either.
-	_ = s.rc.SetWriteDeadline(time.Now().Add(writeTimeout))
 	if s.sse {
 		line = fmt.Appendf(nil, "event: %s\nid: %d\ndata: %s\n", e.Type, e.Seq, line)
 	}
+	return s.write(line)
+}
+
+// write sends a line at once.
+func (s *stream) write(line []byte) error {
+	// A writer without a connection has no deadline; it does not block either.
+	_ = s.rc.SetWriteDeadline(time.Now().Add(writeTimeout))
 	if _, err := s.w.Write(append(line, '\n')); err != nil {
 		return err
 	}

@@ -233,6 +233,10 @@ func setProfile(c *Controller, r *http.Request) (any, error) {
 	return getProfile(c, r)
 }
 
+func resumeActions(c *Controller, _ *http.Request) (any, error) {
+	return map[string]int{"resumed": c.Cloud.ResumeActions()}, nil
+}
+
 func getRateLimit(c *Controller, _ *http.Request) (any, error) {
 	return map[string]int{"limit": c.RateLimit()}, nil
 }

@@ -9,9 +9,11 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/fault"
 )
 
@@ -49,6 +51,12 @@ func Endpoints() []Endpoint {
 		{Method: "PUT", Path: "/clock/speed", Summary: `make the clock run faster or slower: {"speed": 10}; 0 stops it`, handle: setSpeed},
 		{Method: "GET", Path: "/profile", Summary: "how long actions take", handle: getProfile},
 		{Method: "PUT", Path: "/profile", Summary: `how long actions take that start from now on: {"actions": "instant"}, realistic, or a duration`, handle: setProfile},
+		{Method: "POST", Path: "/actions/resume", Summary: "end the actions that hang_action keeps running, as they would have ended", handle: resumeActions},
+		{Method: "GET", Path: "/hypervisors", Summary: "the hypervisors that are attached, and the actions that wait for each", handle: listHypervisors},
+		{Method: "POST", Path: "/hypervisors", Summary: `attach a hypervisor, for as long as the answer is read: JSON lines, first the servers that it has, then tasks; {"name": "kind", "selector": "role=node", "task_timeout": "5m", "grace": "15s"}`, stream: attachHypervisor},
+		{Method: "DELETE", Path: "/hypervisors/{hypervisor}", Summary: "detach a hypervisor: the actions that wait for it fail", handle: detachHypervisor},
+		{Method: "POST", Path: "/hypervisors/{hypervisor}/tasks/{action}", Summary: `end the action of a task: {} in success, {"error": {"code": "resource_unavailable", "message": "no room"}} as failed`, handle: completeTask},
+		{Method: "POST", Path: "/hypervisors/{hypervisor}/servers/{server}", Summary: `tell that a server's machine runs or does not, by itself: {"running": false}`, handle: reportMachine},
 		{Method: "GET", Path: "/rate_limit", Summary: "requests per hour and project; 0 is no limit", handle: getRateLimit},
 		{Method: "PUT", Path: "/rate_limit", Summary: `change the rate limit and fill it up: {"limit": 3600}`, handle: setRateLimit},
 		{Method: "GET", Path: "/projects", Summary: "all projects", handle: listProjects},
@@ -141,7 +149,7 @@ func (c *Controller) serve(handle func(*Controller, *http.Request) (any, error))
 			return
 		}
 		status := http.StatusOK
-		if r.Method == http.MethodPost && r.URL.Path != "/reset" && r.URL.Path != "/clock/step" {
+		if r.Method == http.MethodPost && r.URL.Path != "/reset" && r.URL.Path != "/clock/step" && !strings.HasPrefix(r.URL.Path, "/hypervisors/") {
 			status = http.StatusCreated
 		}
 		writeJSON(w, status, out)
@@ -153,8 +161,12 @@ func statusOf(err error) int {
 	switch {
 	case errors.As(err, &s):
 		return s.status
-	case errors.Is(err, ErrNotFound):
+	case errors.Is(err, ErrNotFound), errors.Is(err, cloud.ErrNoMachine):
 		return http.StatusNotFound
+	case errors.Is(err, cloud.ErrNoTask):
+		return http.StatusGone
+	case errors.Is(err, cloud.ErrDetached):
+		return http.StatusConflict
 	case errors.Is(err, ErrExists), errors.Is(err, fault.ErrExists), errors.Is(err, ErrClock):
 		return http.StatusConflict
 	}

@@ -83,7 +83,8 @@ const (
 	KindCutBody Kind = "cut_body"
 	// KindFailAction makes the actions that the request starts fail with Code and Message.
 	KindFailAction Kind = "fail_action"
-	// KindHangAction makes the actions that the request starts never end, and hold their locks.
+	// KindHangAction makes the actions that the request starts never end, and hold their locks,
+	// unless somebody has the cloud's hanging actions resumed.
 	KindHangAction Kind = "hang_action"
 	// KindExhaustRateLimit takes what the project has left of its rate limit and answers 429. Where
 	// the limit is off, only this request is refused.

@@ -53,10 +53,9 @@ func (r *Rule) check(operations []Operation) error {
 // checkSelection finds out whether the rule can ever match, and says what it could have named.
 func (r *Rule) checkSelection(all []Operation) error {
 	left := all
-	var resources, methods []string
+	var resources []string
 	for _, o := range all {
 		resources = append(resources, ResourceOf(o.Route))
-		methods = append(methods, o.Method)
 	}
 	for _, step := range []struct {
 		field, value string
@@ -141,7 +140,7 @@ func similarOperations(id string, operations []Operation) []string {
 	best, most := []string{}, 0
 	for _, o := range operations {
 		n := 0
-		for _, w := range strings.Split(o.ID, "_") {
+		for w := range strings.SplitSeq(o.ID, "_") {
 			if slices.Contains(words, w) {
 				n++
 			}

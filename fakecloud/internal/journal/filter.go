@@ -2,6 +2,7 @@ package journal
 
 import (
 	"fmt"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -37,17 +38,24 @@ type Filter struct {
 
 // Matches tells whether the filter selects an entry.
 func (f *Filter) Matches(e *Entry) bool {
+	return f.matchesRequest(e) && f.matchesAnswer(e)
+}
+
+func (f *Filter) matchesRequest(e *Entry) bool {
 	return (f.Method == "" || strings.EqualFold(f.Method, e.Method)) &&
 		(f.Route == "" || matchRoute(f.Route, e.Route)) &&
 		(f.Path == "" || f.Path == e.Path) &&
 		(f.Operation == "" || f.Operation == e.Operation) &&
+		(f.Client == "" || strings.Contains(e.Client, f.Client)) &&
+		(f.Project == 0 || f.Project == e.Project) &&
+		(!f.Writes || e.Method != http.MethodGet && e.Method != http.MethodHead)
+}
+
+func (f *Filter) matchesAnswer(e *Entry) bool {
+	return e.Seq > f.Since &&
 		(f.Status == 0 || f.Status == e.Status) &&
 		(f.ErrorCode == "" || f.ErrorCode == e.ErrorCode) &&
-		(f.Client == "" || strings.Contains(e.Client, f.Client)) &&
 		(f.Fault == "" || f.Fault == e.Fault) &&
-		(f.Project == 0 || f.Project == e.Project) &&
-		e.Seq > f.Since &&
-		(!f.Writes || e.Method != "GET" && e.Method != "HEAD") &&
 		(!f.Errors || e.Status == 0 || e.Status >= 400) &&
 		(!f.Dropped || e.Status == 0)
 }

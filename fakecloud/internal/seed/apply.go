@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -113,7 +114,7 @@ func (it *item) resolveNames(ctx context.Context, t Target, node *yaml.Node, v a
 			return nil // the API says what is wrong with it
 		}
 		for i := range x {
-			at := append(done[:len(done):len(done)], strconv.Itoa(i))
+			at := slices.Concat(done, []string{strconv.Itoa(i)})
 			if len(path) > 1 {
 				if err := it.resolveNames(ctx, t, node, x[i], path[1:], at, section); err != nil {
 					return err

@@ -2,6 +2,7 @@ package kubebin
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -84,9 +85,7 @@ func TestTheKeyCoversWhatDecidesTheResult(t *testing.T) {
 	key := func(change func(files map[string]string, source *Source), goVersion string, platform Platform) string {
 		dir := t.TempDir()
 		mine := map[string]string{}
-		for name, text := range files {
-			mine[name] = text
-		}
+		maps.Copy(mine, files)
 		source := Source{Dir: dir, Kubernetes: "v1.36.3", Etcd: "v3.6.8"}
 		if change != nil {
 			change(mine, &source)

@@ -1,0 +1,65 @@
+package ccm_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
+)
+
+func TestANameThatTheCloudDoesNotKnowIsSaidWithThoseThatItDoes(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		annotations map[string]string
+		defaults    map[string]string
+		want        string
+	}{
+		"type": {map[string]string{"type": "lb99"}, map[string]string{"location": "fsn1"},
+			`load-balancer.hetzner.cloud/type: "lb99" does not exist: must be one of lb11, lb21, lb31`},
+		"location": {map[string]string{"location": "mars1"}, nil,
+			`load-balancer.hetzner.cloud/location: "mars1" does not exist: must be one of `},
+		"zone": {map[string]string{"network-zone": "mars"}, nil,
+			`load-balancer.hetzner.cloud/network-zone: "mars" does not exist: must be one of `},
+		"a default": {nil, map[string]string{"location": "mars1"},
+			`HCLOUD_LOAD_BALANCERS_LOCATION: "mars1" does not exist: must be one of `},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "instant", 1)
+			cloud := w.provider(func(cfg *ccm.Config) { cfg.LoadBalancerDefaults = c.defaults })
+			lbs, _ := cloud.LoadBalancer()
+			if _, err := lbs.EnsureLoadBalancer(t.Context(), "", newService("web", c.annotations, 80), w.nodes); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %s", err, c.want)
+			}
+			if events := strings.Join(w.eventsSoFar(), "\n"); !strings.Contains(events, "Warning InvalidSettings "+c.want) {
+				t.Errorf("events: %s", events)
+			}
+			if n := len(w.loadBalancers()); n != 0 {
+				t.Errorf("%d load balancers", n)
+			}
+		})
+	}
+}
+
+func TestATypeThatDoesNotExistChangesNothingOfALoadBalancer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	cloud := w.provider()
+	svc := newService("web", nil, 80)
+	w.ensure(cloud, svc)
+	w.wire.take()
+	svc.Spec.Ports = newService("web", nil, 81).Spec.Ports
+	annotate(svc, map[string]string{"type": "lb99"})
+	lbs, _ := cloud.LoadBalancer()
+	if _, err := lbs.EnsureLoadBalancer(t.Context(), "", svc, w.nodes); err == nil || !strings.Contains(err.Error(), "must be one of lb11, lb21, lb31") {
+		t.Errorf("got %v", err)
+	}
+	if n := writes(w.wire.take()); len(n) != 0 {
+		t.Errorf("writes: %v", n)
+	}
+	annotate(svc, map[string]string{"type": "lb21"})
+	w.ensure(cloud, svc)
+	if lb := w.theLoadBalancer(); lb.LoadBalancerType.Name != "lb21" {
+		t.Errorf("the type is %s", lb.LoadBalancerType.Name)
+	}
+}

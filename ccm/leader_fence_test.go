@@ -1,0 +1,103 @@
+package ccm
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+)
+
+const fenceDuration = 15 * time.Second
+
+// lease is held by somebody since a time.
+func lease(holder string, renewed time.Time) *coordinationv1.Lease {
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "ccm"},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: &holder, RenewTime: &metav1.MicroTime{Time: renewed},
+			LeaseDurationSeconds: ptr.To(int32(fenceDuration / time.Second)),
+		},
+	}
+}
+
+func TestOnlyTheLeaderWrites(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+	for name, tc := range map[string]struct {
+		// slept passes between the election and the write, and then the lease is this.
+		slept time.Duration
+		then  *coordinationv1.Lease
+		write bool
+		reads int // of the Lease, after the election
+	}{
+		"which needs not be asked while the lease lasts": {fenceDuration - time.Second, lease("host_other", start), true, 0},
+		"who has renewed the lease":                      {time.Minute, lease("host_me", start.Add(time.Minute)), true, 1},
+		"and nobody who has slept, and lost the lease":   {time.Minute, lease("host_other", start.Add(time.Minute)), false, 1},
+		"and nobody whose lease is over":                 {time.Minute, lease("host_me", start.Add(45*time.Second)), false, 1},
+		"and nobody when nobody leads": {time.Minute, func() *coordinationv1.Lease {
+			l := lease("", start)
+			l.Spec.HolderIdentity = nil
+			return l
+		}(), false, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			clk := clocktesting.NewFakePassiveClock(start)
+			kube := fake.NewClientset(lease("host_me", start))
+			leases := kube.CoordinationV1().Leases("kube-system")
+			f := &leaderFence{leases: leases, name: "ccm", clock: clk, host: "host"}
+			if err := f.check(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := leases.Update(t.Context(), tc.then, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			clk.SetTime(start.Add(tc.slept))
+			kube.ClearActions()
+			if err := f.check(t.Context()); (err == nil) != tc.write || err != nil && !errors.Is(err, errNotLeader) {
+				t.Errorf("%v; want write %t", err, tc.write)
+			}
+			if n := len(kube.Actions()); n != tc.reads {
+				t.Errorf("%d requests to Kubernetes, want %d", n, tc.reads)
+			}
+		})
+	}
+}
+
+func TestALeaseOfAnotherMachineIsNeverTakenForOurs(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	f := &leaderFence{leases: fake.NewClientset(lease("elsewhere_x", now)).CoordinationV1().Leases("kube-system"), name: "ccm",
+		clock: clocktesting.NewFakePassiveClock(now), host: "host"}
+	if err := f.check(t.Context()); !errors.Is(err, errNotLeader) {
+		t.Error(err)
+	}
+}
+
+func TestWithoutTheLeaseOnlyReadsAreSent(t *testing.T) {
+	t.Parallel()
+	api := newTestAPI(t, func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, `{"load_balancers": []}`) })
+	cloud, clk := api.cloud(Config{})
+	cloud.fence.Store(&leaderFence{leases: fake.NewClientset(lease("host_other", clk.Now())).CoordinationV1().Leases("kube-system"), name: "ccm",
+		clock: clk, host: "here", identity: "here_me"})
+	if _, err := cloud.client.LoadBalancer.All(t.Context()); err != nil {
+		t.Error(err)
+	}
+	_, err := cloud.client.LoadBalancer.Delete(context.WithoutCancel(t.Context()), &hcloud.LoadBalancer{ID: 1})
+	if !errors.Is(err, errNotLeader) {
+		t.Errorf("%v, want %v", err, errNotLeader)
+	}
+	for _, c := range api.recorded() {
+		if c.Method != http.MethodGet {
+			t.Errorf("%s was sent", c.Method)
+		}
+	}
+}

@@ -1,0 +1,251 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cloudproviderapi "k8s.io/cloud-provider/api"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+)
+
+// misfortune is one way in which the cloud fails a request.
+type misfortune struct {
+	name   string
+	effect fakecloud.Effect
+	// onlyActions says that it concerns what a request has started, so that reading knows nothing of it.
+	onlyActions bool
+	// hangs says that nothing but the cloud itself can end it.
+	hangs bool
+	// rateLimit is the limit that the cloud needs for it, in requests per hour.
+	rateLimit int
+}
+
+// misfortunes are all kinds of faults that fakecloud has. Those of a proxy on the way come without
+// the API's JSON.
+var misfortunes = func() []misfortune {
+	var all []misfortune
+	for _, code := range []string{"conflict", "locked", "rate_limit_exceeded", "resource_unavailable", "server_error", "unavailable"} {
+		all = append(all, misfortune{name: "the API error " + code, effect: fakecloud.APIError(code)})
+	}
+	for _, status := range []int{429, 500, 502, 503, 504} {
+		all = append(all, misfortune{name: fmt.Sprintf("a bare %d", status), effect: fakecloud.HTTPStatus(status)})
+	}
+	lateAnswer := fakecloud.Latency(time.Hour)
+	lateAnswer.After = true
+	return append(all,
+		misfortune{name: "a request that takes longer than anyone waits", effect: fakecloud.Latency(time.Hour)},
+		misfortune{name: "an answer that takes longer than anyone waits", effect: lateAnswer},
+		misfortune{name: "a dropped connection", effect: fakecloud.DropConnection()},
+		misfortune{name: "a reset connection", effect: fakecloud.ResetConnection()},
+		misfortune{name: "a body that is cut off", effect: fakecloud.CutBody(0)},
+		misfortune{name: "a lost answer", effect: fakecloud.LoseAnswer()},
+		misfortune{name: "an action that fails", effect: fakecloud.FailAction("", ""), onlyActions: true},
+		misfortune{name: "an action that never ends", effect: fakecloud.HangAction(), onlyActions: true, hangs: true},
+		misfortune{name: "an exhausted rate limit", effect: fakecloud.ExhaustRateLimit(), rateLimit: 36_000},
+	)
+}()
+
+// entries makes a table of misfortunes, without those of actions for what starts none.
+func entries(actions bool) []TableEntry {
+	var all []TableEntry
+	for _, m := range misfortunes {
+		if actions || !m.onlyActions {
+			all = append(all, Entry(m.name, m))
+		}
+	}
+	return all
+}
+
+// impatient makes a CCM give up and look again so soon that specs need not wait for it.
+var impatient = map[string]string{
+	"HCLOUD_REQUEST_TIMEOUT": "1s",
+	"HCLOUD_ACTION_TIMEOUT":  "1s",
+	"HCLOUD_RESYNC_INTERVAL": "500ms",
+}
+
+// trouble is a misfortune that befalls the first request that reads and the first ones that write.
+type trouble struct {
+	env           *framework.Env
+	misfortune    misfortune
+	reads, writes string
+	remove        []func()
+}
+
+func (m misfortune) befalls(env *framework.Env, reads, writes fakecloud.Fault, writeTimes int) *trouble {
+	t := &trouble{env: env, misfortune: m}
+	add := func(f fakecloud.Fault, first int) string {
+		f.Effect, f.First = m.effect, first
+		name, remove := env.Fault(f)
+		t.remove = append(t.remove, remove)
+		return name
+	}
+	if !m.onlyActions {
+		reads.Method = http.MethodGet
+		t.reads = add(reads, 1)
+	}
+	writes.Writes = true
+	t.writes = add(writes, writeTimes)
+	return t
+}
+
+// pass waits until it has befallen. An action that hangs is resumed once it was noticed, which notice
+// waits for. That a write is to fail twice does not mean that it will: who has lost the answer to
+// one that was carried out need not send another.
+func (t *trouble) pass(ctx SpecContext, notice func()) {
+	GinkgoHelper()
+	if t.reads != "" {
+		t.env.AwaitFault(ctx, t.reads, 1)
+	}
+	t.env.AwaitFault(ctx, t.writes, 1)
+	if t.misfortune.hangs {
+		notice()
+		t.over()
+		Expect(t.env.Cloud.ResumeActions()).To(BeNumerically(">", 0))
+	}
+}
+
+// over makes it stop.
+func (t *trouble) over() {
+	for _, remove := range t.remove {
+		remove()
+	}
+}
+
+var _ = Describe("Fault", Label("fault", "fake-only"), func() {
+	DescribeTable("while a node is initialized: it stays as it is, and is initialized when the cloud has recovered from", Label("node"),
+		func(ctx SpecContext, m misfortune) {
+			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: impatient, RateLimit: m.rateLimit})
+			server := env.CreateServer(ctx, "node-1")
+			before := env.AwaitNode(ctx, "node-1", func(Gomega, *corev1.Node) {})
+			rule, remove := env.Fault(fakecloud.Fault{Resource: "server", Effect: m.effect})
+			env.StartCCM(ctx, framework.CCMOptions{})
+
+			env.AwaitFault(ctx, rule, 3)
+			during := env.Node(ctx, "node-1")
+			Expect(during).To(framework.HaveTaint(cloudproviderapi.TaintExternalCloudProvider))
+			Expect(during.Spec.ProviderID).To(BeEmpty())
+
+			remove()
+			n := env.AwaitInitialized(ctx, "node-1")
+			Expect(n.UID).To(Equal(before.UID), "the node was deleted and registered anew")
+			Expect(n.Spec.ProviderID).To(Equal(fmt.Sprintf("ccm-from-scratch://%d", server.ID)))
+			// The addresses follow in a request of their own.
+			env.AwaitNode(ctx, "node-1", func(g Gomega, n *corev1.Node) {
+				g.Expect(framework.AddressesOf(n, corev1.NodeInternalIP)).To(ConsistOf(server.PrivateNet[0].IP.String()))
+			})
+		}, entries(false))
+
+	DescribeTable("while load balancers are created, updated and deleted: each Service has one, as it says, and a deleted one none, in spite of", Label("service"),
+		func(ctx SpecContext, m misfortune) {
+			env := framework.NewEnv(ctx, suite, framework.Options{CCM: impatient, RateLimit: m.rateLimit})
+			servers := env.CreateNodes(ctx, "node-1", "node-2")
+			// What is deleted never failed before: the service controller's waits double with each failure.
+			env.CreateService(ctx, "goes")
+			env.AwaitServed(ctx, "goes")
+			aboutLoadBalancers := fakecloud.Fault{Resource: "load_balancer"}
+			stillRunning := func(service string) func() {
+				return func() {
+					GinkgoHelper()
+					Eventually(func() string { return messages(env.Events(ctx, service)) }).WithContext(ctx).
+						WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(ContainSubstring("still running"))
+				}
+			}
+
+			By("creating")
+			trouble := m.befalls(env, aboutLoadBalancers, aboutLoadBalancers, 2)
+			env.CreateService(ctx, "web")
+			trouble.pass(ctx, stillRunning("web"))
+			address := env.AwaitServed(ctx, "web")
+			trouble.over()
+			env.AwaitStill(ctx, 1)
+			id := env.LoadBalancerOf(ctx, "web").ID
+			Expect(creations(env)).To(Equal(2), "load balancers were created and thrown away")
+
+			By("updating")
+			trouble = m.befalls(env, aboutLoadBalancers, aboutLoadBalancers, 2)
+			env.UpdateService(ctx, "web", func(svc *corev1.Service) {
+				svc.Spec.Ports[0].Port = 9090
+				svc.Annotations[framework.Annotation+"algorithm-type"] = "least_connections"
+			})
+			trouble.pass(ctx, stillRunning("web"))
+			env.AwaitAnswer(ctx, "web", address, 9090)
+			env.AwaitLoadBalancer(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
+				g.Expect(lb.ID).To(Equal(id))
+				g.Expect(lb.Algorithm.Type).To(Equal(hcloud.LoadBalancerAlgorithmTypeLeastConnections))
+			})
+			trouble.over()
+
+			By("deleting")
+			trouble = m.befalls(env, aboutLoadBalancers, aboutLoadBalancers, 1)
+			env.DeleteService(ctx, "goes")
+			trouble.pass(ctx, stillRunning("goes"))
+			env.AwaitGone(ctx, "goes")
+			trouble.over()
+
+			env.AwaitStill(ctx, 2)
+			all := env.LoadBalancers(ctx)
+			Expect(all).To(HaveLen(1))
+			Expect(all[0].ID).To(Equal(id))
+			Expect(framework.ListenPorts(all[0])).To(Equal([]int{9090}))
+			Expect(framework.TargetIDs(all[0])).To(Equal(framework.IDs(servers...)))
+		}, entries(true))
+
+	DescribeTable("while a node's route is created and deleted: the network has the nodes' routes and no others in the end, in spite of", Label("route"),
+		func(ctx SpecContext, m misfortune) {
+			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: impatient, RateLimit: m.rateLimit})
+			stays, goes := env.CreateServer(ctx, "stays"), env.CreateServer(ctx, "goes")
+			for _, name := range []string{"stays", "goes"} {
+				env.AwaitNode(ctx, name, func(g Gomega, n *corev1.Node) { g.Expect(n.Spec.PodCIDR).NotTo(BeEmpty()) })
+			}
+			reads, writes := fakecloud.Fault{Route: "/networks/{id}"}, fakecloud.Fault{Route: "/networks/{id}/actions/*"}
+			var ccm *framework.CCM
+			stillRunning := func() {
+				GinkgoHelper()
+				Eventually(ccm.Log).WithContext(ctx).
+					WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(ContainSubstring("still running"))
+			}
+
+			By("creating")
+			// The route controller acts at once when it starts, and then at most every ten seconds.
+			trouble := m.befalls(env, reads, writes, 2)
+			ccm = env.StartCCM(ctx, framework.CCMOptions{})
+			trouble.pass(ctx, stillRunning)
+			env.AwaitExactRoutes(ctx, stays, goes)
+			env.AwaitStill(ctx, 2)
+			trouble.over()
+
+			By("deleting")
+			trouble = m.befalls(env, reads, writes, 2)
+			Expect(env.Kube.CoreV1().Nodes().Delete(ctx, "goes", metav1.DeleteOptions{})).To(Succeed())
+			trouble.pass(ctx, stillRunning)
+			env.AwaitExactRoutes(ctx, stays)
+			env.AwaitStill(ctx, 2)
+			env.AwaitExactRoutes(ctx, stays)
+		}, entries(true))
+})
+
+// creations counts the load balancers that the cloud has made, whether or not the CCM learned of it.
+func creations(env *framework.Env) int {
+	entries := env.Cloud.Journal().Entries(fakecloud.JournalFilter{Operation: "create_load_balancer"})
+	return len(slices.DeleteFunc(entries, func(r fakecloud.JournalEntry) bool {
+		return r.Status != http.StatusCreated && r.Handled != http.StatusCreated
+	}))
+}
+
+func messages(events []corev1.Event) string {
+	var b strings.Builder
+	for _, e := range events {
+		b.WriteString(e.Message + "\n")
+	}
+	return b.String()
+}

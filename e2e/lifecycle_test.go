@@ -1,0 +1,178 @@
+package e2e
+
+import (
+	"net/http"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	cloudproviderapi "k8s.io/cloud-provider/api"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+)
+
+var _ = Describe("Node lifecycle", Label("lifecycle"), func() {
+	It("taints a node whose server is off, keeps it, and removes the taint when the server is on again", func(ctx SpecContext) {
+		env := framework.NewEnv(ctx, suite, framework.Options{})
+		servers := env.CreateNodes(ctx, "node-1", "node-2")
+		was := env.AwaitReady(ctx, "node-1", true)
+
+		env.PowerOff(ctx, servers[0])
+		env.AwaitReady(ctx, "node-1", false) // after the grace period of kube-controller-manager, 8 s
+		env.AwaitNode(ctx, "node-1", func(g Gomega, n *corev1.Node) {
+			g.Expect(n).To(framework.HaveTaint(cloudproviderapi.TaintNodeShutdown))
+		})
+		n := env.ExpectNodeStays(ctx, "node-1", 3)
+		Expect(n.UID).To(Equal(was.UID))
+		Expect(n).To(framework.HaveTaint(cloudproviderapi.TaintNodeShutdown))
+
+		env.PowerOn(ctx, servers[0])
+		env.AwaitReady(ctx, "node-1", true)
+		n = env.AwaitNode(ctx, "node-1", func(g Gomega, n *corev1.Node) {
+			g.Expect(n).NotTo(framework.HaveTaint(cloudproviderapi.TaintNodeShutdown))
+		})
+		Expect(n.UID).To(Equal(was.UID))
+		Expect(env.Node(ctx, "node-2")).NotTo(framework.HaveTaint(cloudproviderapi.TaintNodeShutdown))
+	})
+
+	It("deletes the node of a server that was deleted, and no other", func(ctx SpecContext) {
+		env := framework.NewEnv(ctx, suite, framework.Options{})
+		servers := env.CreateNodes(ctx, "node-1", "node-2", "node-3")
+		env.CrashNode(ctx, env.Fleet.Node("node-3")) // NotReady, but its server exists
+		env.DeleteServer(ctx, servers[0])
+		env.AwaitNoNode(ctx, "node-1")
+		Expect(env.Node(ctx, "node-2")).NotTo(BeNil())
+		env.ExpectNodeStays(ctx, "node-3", 3)
+	})
+
+	It("deletes the node of a server that was deleted while it was off", func(ctx SpecContext) {
+		env := framework.NewEnv(ctx, suite, framework.Options{})
+		server := env.CreateNodes(ctx, "node-1")[0]
+		env.PowerOff(ctx, server)
+		env.CrashNode(ctx, env.Fleet.Node("node-1"))
+		env.AwaitNode(ctx, "node-1", func(g Gomega, n *corev1.Node) {
+			g.Expect(n).To(framework.HaveTaint(cloudproviderapi.TaintNodeShutdown))
+		})
+		env.DeleteServer(ctx, server)
+		env.AwaitNoNode(ctx, "node-1")
+	})
+
+	It("neither taints nor deletes a node that is NotReady while its server runs", func(ctx SpecContext) {
+		env := framework.NewEnv(ctx, suite, framework.Options{})
+		env.CreateNodes(ctx, "node-1")
+		env.CrashNode(ctx, env.Fleet.Node("node-1"))
+		n := env.ExpectNodeStays(ctx, "node-1", 4)
+		Expect(n).NotTo(framework.HaveTaint(cloudproviderapi.TaintNodeShutdown))
+		env.Fleet.Node("node-1").PowerOn()
+		env.AwaitReady(ctx, "node-1", true)
+	})
+
+	It("keeps the node of a renamed server that is off", func(ctx SpecContext) {
+		env := framework.NewEnv(ctx, suite, framework.Options{})
+		server := env.CreateNodes(ctx, "node-1")[0]
+		env.RenameServer(ctx, server, "renamed")
+		env.PowerOff(ctx, server)
+		env.CrashNode(ctx, env.Fleet.Node("node-1"))
+		env.AwaitNode(ctx, "node-1", func(g Gomega, n *corev1.Node) {
+			g.Expect(n).To(framework.HaveTaint(cloudproviderapi.TaintNodeShutdown))
+		})
+		env.ExpectNodeStays(ctx, "node-1", 3)
+	})
+
+	It("spends one call per cache period on nodes that are NotReady, however many they are", Label("fake-only"), func(ctx SpecContext) {
+		const ttl = time.Second // the node lifecycle controller looks five times in that
+		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
+		names := []string{"node-1", "node-2", "node-3", "node-4"}
+		for _, name := range names {
+			env.CreateServer(ctx, name)
+		}
+		env.StartCCM(ctx, framework.CCMOptions{Args: framework.OnlyNodes, Env: map[string]string{"HCLOUD_INSTANCES_CACHE_TTL": ttl.String()}})
+		for _, name := range names {
+			env.AwaitInitialized(ctx, name)
+			env.CrashNode(ctx, env.Fleet.Node(name))
+		}
+		before, start := env.CCMServerReads(), time.Now()
+		Eventually(func() int { return env.CCMServerReads() - before }).
+			WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeNumerically(">=", 3))
+		Expect(env.CCMServerReads()-before).To(BeNumerically("<=", 1+int(time.Since(start)/ttl)), "calls in %v", time.Since(start))
+	})
+
+	It("deletes a node only if the API says for that server that it does not exist", Label("fault", "fake-only"), func(ctx SpecContext) {
+		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
+		server := env.CreateServer(ctx, "node-1")
+		env.StartCCM(ctx, framework.CCMOptions{Args: framework.OnlyNodes})
+		env.AwaitInitialized(ctx, "node-1")
+		// The list works but does not show the server, as that of a gateway with an old cache.
+		name, _ := env.Fault(fakecloud.Fault{Method: "GET", Route: "/servers", Effect: jsonBody(http.StatusOK,
+			`{"servers":[],"meta":{"pagination":{"page":1,"per_page":50,"previous_page":null,"next_page":null,"last_page":1,"total_entries":0}}}`)})
+		env.CrashNode(ctx, env.Fleet.Node("node-1"))
+		env.AwaitFault(ctx, name, 2)
+		env.ExpectNodeStays(ctx, "node-1", 4)
+		env.DeleteServer(ctx, server)
+		env.AwaitNoNode(ctx, "node-1")
+	})
+
+	DescribeTable("keeps a node that is NotReady while the API does not say whether its server exists", Label("fault", "fake-only"), keepsNode,
+		Entry("401 unauthorized", fakecloud.APIError("unauthorized")),
+		Entry("403 forbidden", fakecloud.APIError("forbidden")),
+		Entry("404 not_found for everything, as an endpoint with a wrong path answers", fakecloud.APIError("not_found")),
+		Entry("404 of a proxy, without JSON", fakecloud.HTTPStatus(http.StatusNotFound)),
+		Entry("404 of a proxy, with JSON of its own", jsonBody(http.StatusNotFound, `{"message":"no Route matched with those values"}`)),
+		Entry("404 of a proxy, with an empty object", jsonBody(http.StatusNotFound, `{}`)),
+		Entry("410 gone", fakecloud.APIError("deprecated_api_endpoint")),
+		Entry("423 locked", fakecloud.APIError("locked")),
+		Entry("429 rate_limit_exceeded", fakecloud.APIError("rate_limit_exceeded")),
+		Entry("429 without the API's code", fakecloud.HTTPStatus(http.StatusTooManyRequests)),
+		Entry("500 server_error", fakecloud.APIError("server_error")),
+		Entry("500 without the API's code", fakecloud.HTTPStatus(http.StatusInternalServerError)),
+		Entry("502 bad_gateway", fakecloud.APIError("bad_gateway")),
+		Entry("502 without the API's code", fakecloud.HTTPStatus(http.StatusBadGateway)),
+		Entry("503 unavailable", fakecloud.APIError("unavailable")),
+		Entry("503 without the API's code", fakecloud.HTTPStatus(http.StatusServiceUnavailable)),
+		Entry("504 timeout", fakecloud.APIError("timeout")),
+		Entry("no answer in time", fakecloud.Latency(time.Hour)),
+		Entry("a dropped connection", fakecloud.DropConnection()),
+		Entry("a reset connection", fakecloud.ResetConnection()),
+		Entry("a body that is cut off", fakecloud.CutBody(20)),
+		Entry("200 with a page of HTML", fakecloud.HTTPStatus(http.StatusOK)),
+		Entry("200 with an empty object", jsonBody(http.StatusOK, `{}`)),
+		Entry("200 with an empty list that is not the API's", jsonBody(http.StatusOK, `{"servers":[]}`)),
+		Entry("200 with null", jsonBody(http.StatusOK, `null`)),
+	)
+})
+
+// jsonBody is the answer of something that is not the API but speaks JSON.
+func jsonBody(status int, body string) fakecloud.Effect {
+	e := fakecloud.HTTPStatus(status)
+	e.Body, e.ContentType = body, "application/json"
+	return e
+}
+
+// keepsNode checks that a node whose server runs stays while all questions about servers meet an effect,
+// and that the node of a deleted server goes as soon as the API works again.
+func keepsNode(ctx SpecContext, effect fakecloud.Effect) {
+	env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
+	server := env.CreateServer(ctx, "node-1")
+	env.StartCCM(ctx, framework.CCMOptions{Args: framework.OnlyNodes, Env: map[string]string{"HCLOUD_REQUEST_TIMEOUT": "300ms"}})
+	was := env.AwaitInitialized(ctx, "node-1")
+
+	fault, remove := env.Fault(fakecloud.Fault{Method: "GET", Resource: "server", Effect: effect})
+	env.CrashNode(ctx, env.Fleet.Node("node-1"))
+	// The CCM tries a question at most twice: with three attempts one has failed for good.
+	env.AwaitFault(ctx, fault, 3)
+	n := env.Node(ctx, "node-1")
+	Expect(n).NotTo(BeNil(), "the node was deleted although its server exists")
+	Expect(n.UID).To(Equal(was.UID))
+	Expect(n.Spec.ProviderID).To(Equal(was.Spec.ProviderID))
+	Expect(n.Status.Addresses).To(Equal(was.Status.Addresses))
+	Expect(n).NotTo(framework.HaveTaint(cloudproviderapi.TaintNodeShutdown))
+
+	env.DeleteServer(ctx, server)
+	// What it does not know is still no reason. One attempt may be left of a question from before.
+	env.AwaitFault(ctx, fault, env.FaultApplied(fault)+4)
+	Expect(env.Node(ctx, "node-1")).NotTo(BeNil(), "the node was deleted although nobody said that its server does not exist")
+	remove()
+	env.AwaitNoNode(ctx, "node-1")
+}

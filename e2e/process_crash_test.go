@@ -1,0 +1,240 @@
+package e2e
+
+import (
+	"context"
+	"maps"
+	"net/http"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+)
+
+// moment is a request at which a CCM dies.
+type moment struct {
+	request fakecloud.Fault
+	// nth of these requests; 0 is the first.
+	nth int
+	// carriedOut, if set, says that the cloud does what the request asks for before the CCM dies, and
+	// tells when it has.
+	carriedOut func(context.Context, *framework.Env) bool
+	// annotations make the Service need that request.
+	annotations map[string]string
+}
+
+// What Services ask for, so that their load balancers are made in several steps.
+var (
+	// inSteps cannot be asked for when a load balancer is created: the network and the targets follow.
+	inSteps = map[string]string{framework.Annotation + "private-ipv4": "10.0.0.200"}
+	// withCertificate needs a certificate before the load balancer.
+	withCertificate = map[string]string{
+		framework.Annotation + "protocol":                         "https",
+		framework.Annotation + "certificate-type":                 "managed",
+		framework.Annotation + "http-managed-certificate-domains": "example.org",
+	}
+)
+
+// The requests that the moments are about.
+var (
+	creatingLoadBalancer = fakecloud.Fault{Operation: "create_load_balancer"}
+	readingLoadBalancer  = fakecloud.Fault{Operation: "get_load_balancer"}
+	deletingLoadBalancer = fakecloud.Fault{Operation: "delete_load_balancer"}
+	attaching            = fakecloud.Fault{Operation: "attach_load_balancer_to_network"}
+	addingTarget         = fakecloud.Fault{Operation: "add_load_balancer_target"}
+	orderingCertificate  = fakecloud.Fault{Operation: "create_certificate"}
+	deletingCertificate  = fakecloud.Fault{Operation: "delete_certificate"}
+	addingRoute          = fakecloud.Fault{Operation: "add_network_route"}
+	deletingRoute        = fakecloud.Fault{Operation: "delete_network_route"}
+	askingForAction      = fakecloud.Fault{Method: http.MethodGet, Route: "/actions/{id}"}
+)
+
+func loadBalancers(n int) func(context.Context, *framework.Env) bool {
+	return func(ctx context.Context, env *framework.Env) bool { return len(env.LoadBalancers(ctx)) == n }
+}
+
+func certificates(n int) func(context.Context, *framework.Env) bool {
+	return func(ctx context.Context, env *framework.Env) bool { return len(env.Certificates(ctx)) == n }
+}
+
+func routes(n int) func(context.Context, *framework.Env) bool {
+	return func(ctx context.Context, env *framework.Env) bool { return len(env.Routes(ctx)) == n }
+}
+
+func targets(n int) func(context.Context, *framework.Env) bool {
+	return func(ctx context.Context, env *framework.Env) bool {
+		all := env.LoadBalancers(ctx)
+		return len(all) == 1 && len(all[0].Targets) == n
+	}
+}
+
+func attached(ctx context.Context, env *framework.Env) bool {
+	all := env.LoadBalancers(ctx)
+	return len(all) == 1 && len(all[0].PrivateNet) == 1
+}
+
+// patient makes a CCM wait for an answer until it is killed.
+var patient = framework.CCMOptions{Env: map[string]string{"HCLOUD_REQUEST_TIMEOUT": "10m"}}
+
+// watchful makes a CCM compare the cloud with the cluster so often that specs soon see that it rests.
+var watchful = map[string]string{"HCLOUD_RESYNC_INTERVAL": "500ms"}
+
+// dies lets act bring the CCM that it returns to the moment, and kills it there.
+func (m moment) dies(ctx context.Context, env *framework.Env, act func() *framework.CCM) {
+	GinkgoHelper()
+	arrived := env.Hold(m.request, max(m.nth, 1), m.carriedOut != nil)
+	ccm := act()
+	arrived(ctx)
+	if m.carriedOut != nil {
+		Eventually(func() bool { return m.carriedOut(ctx, env) }).WithContext(ctx).
+			WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeTrue(), "the request was not carried out")
+	}
+	ccm.Crash()
+}
+
+// service makes the Service "web" as the moment needs it.
+func (m moment) service(ctx context.Context, env *framework.Env) {
+	GinkgoHelper()
+	env.CreateService(ctx, "web", func(svc *corev1.Service) { maps.Copy(svc.Annotations, m.annotations) })
+}
+
+// expectComplete waits until "web" has its one load balancer, of which nothing is missing.
+func (m moment) expectComplete(ctx context.Context, env *framework.Env, servers []int64) {
+	GinkgoHelper()
+	address := env.AwaitIngress(ctx, "web")
+	if m.annotations[framework.Annotation+"protocol"] == "" {
+		env.AwaitAnswer(ctx, "web", address, framework.Port)
+	}
+	env.AwaitStill(ctx, 2)
+	Expect(env.LoadBalancers(ctx)).To(HaveLen(1))
+	lb := env.LoadBalancerOf(ctx, "web")
+	Expect(framework.ListenPorts(lb)).To(Equal([]int{framework.Port}))
+	Expect(framework.TargetIDs(lb)).To(Equal(servers))
+	Expect(lb.PrivateNet).To(HaveLen(1))
+	if want := m.annotations[framework.Annotation+"private-ipv4"]; want != "" {
+		Expect(lb.PrivateNet[0].IP.String()).To(Equal(want))
+	}
+	if m.annotations[framework.Annotation+"certificate-type"] == "" {
+		Expect(env.Certificates(ctx)).To(BeEmpty())
+		return
+	}
+	Expect(env.Certificates(ctx)).To(HaveLen(1))
+	Expect(lb.Services[0].HTTP.Certificates).To(HaveLen(1))
+	Expect(lb.Services[0].HTTP.Certificates[0].ID).To(Equal(env.Certificates(ctx)[0].ID))
+}
+
+var _ = Describe("Process", Label("process", "fake-only"), func() {
+	creating := []TableEntry{
+		Entry("before the request that creates it arrives", moment{request: creatingLoadBalancer}),
+		Entry("when it is created, before the answer", moment{request: creatingLoadBalancer, carriedOut: loadBalancers(1)}),
+		Entry("while it waits for the creation", moment{request: askingForAction}),
+		Entry("before it reads the address of what it created", moment{request: readingLoadBalancer}),
+		Entry("before the load balancer is attached to the network", moment{request: attaching, annotations: inSteps}),
+		Entry("when the load balancer is attached, before the answer", moment{request: attaching, carriedOut: attached, annotations: inSteps}),
+		Entry("between one target and the next", moment{request: addingTarget, nth: 2, annotations: inSteps}),
+		Entry("when the last target is added, before the answer", moment{request: addingTarget, nth: 2, carriedOut: targets(2), annotations: inSteps}),
+		Entry("before the certificate is ordered", moment{request: orderingCertificate, annotations: withCertificate}),
+		Entry("when the certificate is ordered, before the answer", moment{request: orderingCertificate, carriedOut: certificates(1), annotations: withCertificate}),
+		Entry("between the certificate and the load balancer", moment{request: creatingLoadBalancer, annotations: withCertificate}),
+	}
+
+	DescribeTable("dies while it creates a load balancer; its successor completes that one, and removes it with the Service:", Label("service"),
+		func(ctx SpecContext, m moment) {
+			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: watchful})
+			mortal := env.StartCCM(ctx, patient)
+			servers := env.CreateNodes(ctx, "node-1", "node-2")
+			m.dies(ctx, env, func() *framework.CCM {
+				m.service(ctx, env)
+				return mortal
+			})
+
+			env.StartCCM(ctx, framework.CCMOptions{})
+			m.expectComplete(ctx, env, framework.IDs(servers...))
+			Expect(creations(env)).To(Equal(1), "a load balancer was created and thrown away")
+			env.DeleteService(ctx, "web")
+			env.AwaitGone(ctx, "web")
+			env.ExpectNothingOfServices(ctx)
+		}, creating)
+
+	DescribeTable("dies while it creates a load balancer, and the Service is deleted before a successor comes, which leaves nothing of it:", Label("service"),
+		func(ctx SpecContext, m moment) {
+			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: watchful})
+			mortal := env.StartCCM(ctx, patient)
+			env.CreateNodes(ctx, "node-1", "node-2")
+			m.dies(ctx, env, func() *framework.CCM {
+				m.service(ctx, env)
+				return mortal
+			})
+			env.DeleteService(ctx, "web")
+
+			env.StartCCM(ctx, framework.CCMOptions{})
+			env.AwaitGone(ctx, "web")
+			env.AwaitStill(ctx, 2)
+			env.ExpectNothingOfServices(ctx)
+		}, creating)
+
+	DescribeTable("dies while it deletes a load balancer; its successor leaves nothing:", Label("service"),
+		func(ctx SpecContext, m moment) {
+			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: watchful})
+			mortal := env.StartCCM(ctx, patient)
+			servers := env.CreateNodes(ctx, "node-1", "node-2")
+			m.annotations = withCertificate
+			m.service(ctx, env)
+			m.expectComplete(ctx, env, framework.IDs(servers...))
+			m.dies(ctx, env, func() *framework.CCM {
+				env.DeleteService(ctx, "web")
+				return mortal
+			})
+			Expect(env.Service(ctx, "web").Finalizers).NotTo(BeEmpty(), "the Service is gone before its load balancer")
+
+			env.StartCCM(ctx, framework.CCMOptions{})
+			env.AwaitGone(ctx, "web")
+			env.AwaitStill(ctx, 2)
+			env.ExpectNothingOfServices(ctx)
+		},
+		Entry("before the request arrives", moment{request: deletingLoadBalancer}),
+		Entry("when the load balancer is deleted, before the answer", moment{request: deletingLoadBalancer, carriedOut: loadBalancers(0)}),
+		Entry("while it waits for the deletion", moment{request: askingForAction}),
+		Entry("between the load balancer and its certificate", moment{request: deletingCertificate}),
+		Entry("when the certificate is deleted, before the answer", moment{request: deletingCertificate, carriedOut: certificates(0)}),
+	)
+
+	DescribeTable("dies while it changes the network's routes; its successor puts them right:", Label("route"),
+		func(ctx SpecContext, m moment) {
+			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: watchful})
+			stays, goes := env.CreateServer(ctx, "stays"), env.CreateServer(ctx, "goes")
+			for _, name := range []string{"stays", "goes"} {
+				env.AwaitNode(ctx, name, func(g Gomega, n *corev1.Node) { g.Expect(n.Spec.PodCIDR).NotTo(BeEmpty()) })
+			}
+			start := func() *framework.CCM { return env.StartCCM(ctx, patient) }
+			remove := func() {
+				GinkgoHelper()
+				Expect(env.Kube.CoreV1().Nodes().Delete(ctx, "goes", metav1.DeleteOptions{})).To(Succeed())
+			}
+			if m.request == addingRoute {
+				m.dies(ctx, env, start)
+				remove()
+			} else {
+				mortal := start()
+				env.AwaitExactRoutes(ctx, stays, goes)
+				m.dies(ctx, env, func() *framework.CCM {
+					remove()
+					return mortal
+				})
+			}
+
+			env.StartCCM(ctx, framework.CCMOptions{})
+			env.AwaitExactRoutes(ctx, stays)
+			env.AwaitStill(ctx, 2)
+			env.AwaitExactRoutes(ctx, stays)
+		},
+		Entry("before a route is added", moment{request: addingRoute}),
+		Entry("when a route is added, before the answer", moment{request: addingRoute, carriedOut: routes(1)}),
+		Entry("between one route and the next", moment{request: addingRoute, nth: 2}),
+		Entry("before a route is deleted", moment{request: deletingRoute}),
+		Entry("when a route is deleted, before the answer", moment{request: deletingRoute, carriedOut: routes(1)}),
+	)
+})

@@ -1,0 +1,137 @@
+package e2e
+
+import (
+	"fmt"
+	"maps"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+)
+
+// The rate limit is 3600 calls an hour for everything in a project, so that what a Service costs is
+// a promise: these specs hold it to numbers.
+var _ = Describe("The API calls of a Service", Label("service"), func() {
+	// everything is a Service with as many settings as go together.
+	everything := map[string]string{
+		"name": "front", "type": "lb21", "algorithm-type": "least_connections", "ipv4-rdns": "front.example.com",
+		"ipv6-rdns": "front.example.com", "use-private-ip": "true", "private-ipv4": "10.0.0.99", "protocol": "http",
+		"uses-proxyprotocol": "true", "http-sticky-sessions": "true", "http-cookie-name": "SHOP", "http-cookie-lifetime": "10m",
+		"http-timeout-idle": "1m", "health-check-protocol": "http", "health-check-http-domain": "example.com",
+		"health-check-http-path": "/ready", "http-status-codes": "3??,200", "health-check-interval": "5s", "health-check-timeout": "3s",
+	}
+
+	DescribeTable("are no writes while nothing changes, whatever makes the CCM look",
+		func(ctx SpecContext, settings map[string]string) {
+			env := framework.NewEnv(ctx, suite, framework.Options{})
+			env.CreateNodes(ctx, "node-1", "node-2")
+			env.CreateService(ctx, "web", annotate(settings))
+			env.AwaitEvents(ctx, "web", "EnsuredLoadBalancer", 1)
+			writes := env.ServiceWrites()
+
+			By("changing the Service's metadata")
+			env.UpdateService(ctx, "web", func(s *corev1.Service) {
+				s.Annotations["example.com/note"] = "changed" // the service controller syncs for this
+				s.Labels = map[string]string{"team": "edge"}
+			})
+			env.AwaitEvents(ctx, "web", "EnsuredLoadBalancer", 2)
+			Expect(env.ServiceWrites()).To(Equal(writes))
+
+			By("starting the CCM anew")
+			Expect(env.CCM.Stop(ctx)).To(Succeed())
+			before := env.Cloud.Journal().Count(fakecloud.JournalFilter{Client: framework.CCMClient, Operation: "list_load_balancers"})
+			env.StartCCM(ctx, framework.CCMOptions{})
+			Eventually(func() int {
+				return env.Cloud.Journal().Count(fakecloud.JournalFilter{Client: framework.CCMClient, Operation: "list_load_balancers"})
+			}).WithTimeout(framework.Timeout).Should(BeNumerically(">", before))
+			env.AwaitEvents(ctx, "web", "EnsuredLoadBalancer", 3)
+			env.ExpectNoServiceWrites(ctx)
+			Expect(env.ServiceWrites()).To(Equal(writes))
+		},
+		Entry("with defaults", nil),
+		Entry("with all settings", everything),
+	)
+
+	It("are bounded for creating, syncing, changing and deleting", func(ctx SpecContext) {
+		// Without the comparison that is made every few seconds, which has its own budget below.
+		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: map[string]string{"HCLOUD_RESYNC_INTERVAL": "0s"}})
+		env.StartCCM(ctx, framework.CCMOptions{Args: []string{"--configure-cloud-routes=false", "--allocate-node-cidrs=false"}})
+		env.CreateNodes(ctx, "node-1", "node-2", "node-3")
+		since := env.Cloud.Journal().Last()
+		// calls returns how many the CCM has sent since it was last called. Servers are looked up for
+		// nodes all the time, and Services share these lookups.
+		calls := func() (n int) {
+			for _, e := range env.Cloud.Journal().Entries(fakecloud.JournalFilter{Client: framework.CCMClient, Since: since}) {
+				if e.Route != "/servers" {
+					n++
+				}
+			}
+			since = env.Cloud.Journal().Last()
+			return n
+		}
+
+		By("creating")
+		env.CreateService(ctx, "web", func(s *corev1.Service) { s.Spec.Ports = append(s.Spec.Ports, port(8081), port(8082)) })
+		env.AwaitEvents(ctx, "web", "EnsuredLoadBalancer", 1)
+		// Find, create with all targets and ports at once, action, load balancer.
+		Expect(calls()).To(BeNumerically("<=", 4))
+
+		By("syncing without a change")
+		env.UpdateService(ctx, "web", func(s *corev1.Service) { s.Annotations["example.com/note"] = "changed" })
+		env.AwaitEvents(ctx, "web", "EnsuredLoadBalancer", 2)
+		Expect(calls()).To(Equal(1), "one call to find the load balancer as it is")
+
+		By("changing a node port's number")
+		env.UpdateService(ctx, "web", func(s *corev1.Service) { s.Spec.Ports[0].NodePort = freeNodePort(s) })
+		env.AwaitEvents(ctx, "web", "EnsuredLoadBalancer", 3)
+		Expect(calls()).To(BeNumerically("<=", 3), "find, update_service, action")
+
+		By("deleting")
+		env.DeleteService(ctx, "web")
+		env.AwaitGone(ctx, "web")
+		// The service controller asks whether there is something before it has it deleted: twice find,
+		// delete, action, certificates.
+		Expect(calls()).To(BeNumerically("<=", 5))
+	})
+
+	It("are one lookup for all Services when they are compared with the cloud", func(ctx SpecContext) {
+		env := framework.NewEnv(ctx, suite, framework.Options{})
+		const services = 6
+		for i := range services {
+			env.CreateService(ctx, fmt.Sprintf("web-%d", i))
+		}
+		for i := range services {
+			env.AwaitIngress(ctx, fmt.Sprintf("web-%d", i))
+		}
+		env.AwaitStill(ctx, 1)
+		since := env.Cloud.Journal().Last()
+		env.AwaitStill(ctx, 3)
+		lookups := map[string]int{}
+		for _, e := range env.Cloud.Journal().Entries(fakecloud.JournalFilter{Client: framework.CCMClient, Since: since}) {
+			lookups[e.Operation]++
+		}
+		Expect(lookups["get_network"]).To(BeNumerically(">=", 3), "%v", lookups)
+		Expect(lookups["list_load_balancers"]).To(BeNumerically("<=", lookups["get_network"]+1),
+			"comparisons, of which each reads the network once, asked for load balancers too often")
+		maps.DeleteFunc(lookups, func(operation string, _ int) bool {
+			return operation == "get_network" || operation == "list_load_balancers" || operation == "list_servers"
+		})
+		Expect(lookups).To(BeEmpty())
+	})
+})
+
+// freeNodePort returns a node port that the Service does not use.
+func freeNodePort(s *corev1.Service) int32 {
+	used := map[int32]bool{}
+	for _, p := range s.Spec.Ports {
+		used[p.NodePort] = true
+	}
+	for n := int32(31900); ; n++ {
+		if !used[n] {
+			return n
+		}
+	}
+}

@@ -1,0 +1,261 @@
+package e2e
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net/http"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
+)
+
+// authority is a certificate authority of the spec's own.
+type authority struct {
+	key  *ecdsa.PrivateKey
+	cert *x509.Certificate
+}
+
+func newAuthority() *authority {
+	GinkgoHelper()
+	a := &authority{key: newKey()}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "spec"}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	a.cert = a.sign(template, template, a.key)
+	return a
+}
+
+func newKey() *ecdsa.PrivateKey {
+	GinkgoHelper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	Expect(err).NotTo(HaveOccurred())
+	return key
+}
+
+func (a *authority) sign(template, parent *x509.Certificate, key *ecdsa.PrivateKey) *x509.Certificate {
+	GinkgoHelper()
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, a.key)
+	Expect(err).NotTo(HaveOccurred())
+	cert, err := x509.ParseCertificate(der)
+	Expect(err).NotTo(HaveOccurred())
+	return cert
+}
+
+// roots is what a client has to trust.
+func (a *authority) roots() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(a.cert)
+	return pool
+}
+
+// upload makes a certificate for a domain and uploads it to the cloud.
+func (a *authority) upload(ctx context.Context, env *framework.Env, name, domain string) *hcloud.Certificate {
+	GinkgoHelper()
+	key := newKey()
+	cert := a.sign(&x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: domain}, DNSNames: []string{domain},
+		NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}, a.cert, key)
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	Expect(err).NotTo(HaveOccurred())
+	uploaded, _, err := env.HCloud.Certificate.Create(ctx, hcloud.CertificateCreateOpts{
+		Name: name, Type: hcloud.CertificateTypeUploaded,
+		Certificate: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})),
+		PrivateKey:  string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})),
+	})
+	Expect(err).NotTo(HaveOccurred())
+	return uploaded
+}
+
+// https makes the Service one of HTTPS on port 443 only.
+func https(values map[string]string) func(*corev1.Service) {
+	return func(s *corev1.Service) {
+		s.Spec.Ports = []corev1.ServicePort{port(443)}
+		annotate(map[string]string{"protocol": "https"})(s)
+		annotate(values)(s)
+	}
+}
+
+var _ = Describe("HTTP and HTTPS of a Service", Label("service", "dataplane"), func() {
+	const domain = "shop.example.com"
+
+	var env *framework.Env
+
+	BeforeEach(func(ctx SpecContext) {
+		env = framework.NewEnv(ctx, suite, framework.Options{})
+		env.CreateNodes(ctx, "node-1", "node-2")
+	})
+
+	// awaitHTTPS waits until the domain, if it pointed to the Service's address, were served with a
+	// certificate that the roots vouch for.
+	awaitHTTPS := func(ctx SpecContext, service, domain string, roots *x509.CertPool) {
+		GinkgoHelper()
+		client := env.HTTPClient(framework.ClientOptions{Address: env.AwaitIngress(ctx, service), Roots: roots})
+		Eventually(func(g Gomega) {
+			answer, err := env.GetURL(ctx, client, "https://"+domain+"/")
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(answer.Host).To(Equal(domain))
+			g.Expect(answer.Service).To(Equal(env.Namespace + "/" + service))
+			g.Expect(answer.Headers.Get("X-Forwarded-Proto")).To(Equal("https"))
+		}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
+	}
+
+	certificates := func(ctx SpecContext) []*hcloud.Certificate {
+		GinkgoHelper()
+		all, err := env.HCloud.Certificate.All(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		return all
+	}
+
+	It("are served with an uploaded certificate, and HTTP is sent to HTTPS", func(ctx SpecContext) {
+		ca := newAuthority()
+		first := ca.upload(ctx, env, "shop", domain)
+		env.CreateService(ctx, "web", https(map[string]string{"http-certificates": "shop", "http-redirect-http": "true"}))
+		awaitHTTPS(ctx, "web", domain, ca.roots())
+
+		By("asking without TLS")
+		address := env.AwaitIngress(ctx, "web")
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+domain+"/cart?id=1", nil)
+		Expect(err).NotTo(HaveOccurred())
+		response, err := env.HTTPClient(framework.ClientOptions{Address: address}).Do(request)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(response.Body.Close()).To(Succeed())
+		Expect(response.StatusCode).To(BeNumerically("~", 305, 4))
+		Expect(response.Header.Get("Location")).To(Equal("https://" + domain + "/cart?id=1"))
+
+		By("replacing the certificate by one of another authority")
+		other := newAuthority()
+		second := other.upload(ctx, env, "shop-2", domain)
+		env.UpdateService(ctx, "web", annotate(map[string]string{"http-certificates": "shop-2", "http-redirect-http": ""}))
+		awaitHTTPS(ctx, "web", domain, other.roots())
+		Eventually(env.Closed).WithArguments(ctx, address, 80).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeTrue())
+
+		By("deleting the Service: what was uploaded is not the CCM's to delete")
+		env.DeleteService(ctx, "web")
+		env.AwaitGone(ctx, "web")
+		Expect(certificates(ctx)).To(ConsistOf(HaveField("ID", first.ID), HaveField("ID", second.ID)))
+	})
+
+	It("are served with several certificates, chosen by the client's server name", func(ctx SpecContext) {
+		ca := newAuthority()
+		ca.upload(ctx, env, "shop", domain)
+		ca.upload(ctx, env, "blog", "blog.example.com")
+		env.CreateService(ctx, "web", https(map[string]string{"http-certificates": "shop, blog"}))
+		awaitHTTPS(ctx, "web", domain, ca.roots())
+		awaitHTTPS(ctx, "web", "blog.example.com", ca.roots())
+	})
+
+	It("wait for a certificate that does not exist yet, and say so", func(ctx SpecContext) {
+		env.CreateService(ctx, "web", https(map[string]string{"http-certificates": "shop"}))
+		env.AwaitEvent(ctx, "web", "InvalidSettings", And(ContainSubstring("http-certificates"), ContainSubstring(`"shop"`), ContainSubstring("does not exist")))
+		Expect(env.LoadBalancers(ctx)).To(BeEmpty())
+		ca := newAuthority()
+		ca.upload(ctx, env, "shop", domain)
+		awaitHTTPS(ctx, "web", domain, ca.roots())
+	})
+
+	It("are served with a managed certificate, which goes with the Service", func(ctx SpecContext) {
+		env.CreateService(ctx, "web", https(map[string]string{
+			"certificate-type": "managed", "http-managed-certificate-domains": domain + ",www." + domain,
+		}))
+		awaitHTTPS(ctx, "web", "www."+domain, env.Cloud.CertPool())
+		Expect(certificates(ctx)).To(HaveExactElements(And(
+			HaveField("Type", hcloud.CertificateTypeManaged), HaveField("DomainNames", ConsistOf(domain, "www."+domain)))))
+		env.ExpectNoServiceWrites(ctx)
+
+		By("asking for other domains")
+		env.UpdateService(ctx, "web", annotate(map[string]string{"http-managed-certificate-domains": "new." + domain}))
+		awaitHTTPS(ctx, "web", "new."+domain, env.Cloud.CertPool())
+		Eventually(certificates).WithArguments(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).
+			Should(HaveExactElements(HaveField("DomainNames", ConsistOf("new."+domain))), "the replaced certificate is still there")
+
+		By("deleting the Service")
+		env.DeleteService(ctx, "web")
+		env.AwaitGone(ctx, "web")
+		Expect(certificates(ctx)).To(BeEmpty())
+		Expect(env.LoadBalancers(ctx)).To(BeEmpty())
+	})
+
+	It("lose the managed certificate with HTTPS", func(ctx SpecContext) {
+		env.CreateService(ctx, "web", https(map[string]string{"certificate-type": "managed", "http-managed-certificate-domains": domain}))
+		awaitHTTPS(ctx, "web", domain, env.Cloud.CertPool())
+		env.UpdateService(ctx, "web", annotate(map[string]string{"protocol": "tcp"}))
+		env.AwaitAnswer(ctx, "web", env.AwaitIngress(ctx, "web"), 443)
+		Eventually(certificates).WithArguments(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeEmpty())
+	})
+
+	It("say why a managed certificate is not issued, and are served when the domains are corrected", Label("fake-only"), func(ctx SpecContext) {
+		env.CreateService(ctx, "web", https(map[string]string{
+			"certificate-type": "managed", "http-managed-certificate-domains": "www.caa-record-does-not-allow-ca.invalid",
+		}))
+		event := env.AwaitEvent(ctx, "web", "ManagedCertificate", And(ContainSubstring("was not issued"), ContainSubstring("caa_record_does_not_allow_ca")))
+		Expect(event.Type).To(Equal(corev1.EventTypeWarning))
+		Expect(env.LoadBalancers(ctx)).To(BeEmpty())
+		env.UpdateService(ctx, "web", annotate(map[string]string{"http-managed-certificate-domains": domain}))
+		awaitHTTPS(ctx, "web", domain, env.Cloud.CertPool())
+		Eventually(certificates).WithArguments(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).
+			Should(HaveExactElements(HaveField("DomainNames", ConsistOf(domain))), "the failed certificate is still there")
+	})
+
+	It("keep a client on its node with sticky sessions", func(ctx SpecContext) {
+		env.CreateService(ctx, "web", annotate(map[string]string{
+			"protocol": "http", "http-sticky-sessions": "true", "http-cookie-name": "SHOPCART", "http-cookie-lifetime": "10m",
+		}))
+		address := env.AwaitServed(ctx, "web")
+		lb := env.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
+		Expect(framework.ServiceOn(lb, framework.Port).HTTP).To(And(
+			HaveField("CookieName", "SHOPCART"), HaveField("CookieLifetime", 10*time.Minute)))
+		url := framework.URL("http", address, framework.Port)
+		client := env.HTTPClient(framework.ClientOptions{Cookies: true})
+		first, err := env.GetURL(ctx, client, url)
+		Expect(err).NotTo(HaveOccurred())
+		for range 6 {
+			again, err := env.GetURL(ctx, client, url)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(again.Node).To(Equal(first.Node))
+			Expect(again.Headers.Get("Cookie")).To(ContainSubstring("SHOPCART="))
+		}
+		// Who sends no cookie is balanced.
+		env.AwaitAnsweringNodes(ctx, address, framework.Port, "node-1", "node-2")
+
+		By("switching them off")
+		env.UpdateService(ctx, "web", annotate(map[string]string{"http-sticky-sessions": ""}))
+		Eventually(func(g Gomega) {
+			nodes := map[string]bool{}
+			for range 4 {
+				answer, err := env.GetURL(ctx, client, url)
+				g.Expect(err).NotTo(HaveOccurred())
+				nodes[answer.Node] = true
+			}
+			g.Expect(nodes).To(HaveLen(2))
+		}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
+	})
+
+	It("go over from TCP without another address, and pods see the client in a header", func(ctx SpecContext) {
+		env.CreateService(ctx, "web")
+		address := env.AwaitServed(ctx, "web")
+		answer, err := env.Get(ctx, address, framework.Port)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(answer.Headers).NotTo(HaveKey("X-Forwarded-For"))
+		env.UpdateService(ctx, "web", annotate(map[string]string{"protocol": "http", "http-timeout-idle": "90s"}))
+		Eventually(func(g Gomega) {
+			answer, err := env.Get(ctx, address, framework.Port)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(answer.Headers.Get("X-Forwarded-For")).To(HavePrefix("127."))
+		}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
+		Expect(framework.ServiceOn(env.LoadBalancerOf(ctx, "web"), framework.Port).HTTP.TimeoutIdle).To(Equal(90 * time.Second))
+		Expect(env.AwaitIngress(ctx, "web")).To(Equal(address))
+	})
+})

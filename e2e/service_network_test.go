@@ -1,0 +1,163 @@
+package e2e
+
+import (
+	"net/netip"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+)
+
+func privateAddresses(lb *hcloud.LoadBalancer) []string {
+	var all []string
+	for _, n := range lb.PrivateNet {
+		all = append(all, n.IP.String())
+	}
+	return all
+}
+
+var _ = Describe("The network of a Service", Label("service", "dataplane"), func() {
+	var env *framework.Env
+
+	BeforeEach(func(ctx SpecContext) {
+		env = framework.NewEnv(ctx, suite, framework.Options{})
+	})
+
+	It("can be all private: no public address, private targets, and it answers inside the network", func(ctx SpecContext) {
+		env.CreateNodes(ctx, "node-1", "node-2")
+		env.CreateService(ctx, "web", annotate(map[string]string{"disable-public-network": "true"}))
+		lb := env.LoadBalancerOf(ctx, "web")
+		Expect(lb.PublicNet.Enabled).To(BeFalse())
+		Expect(lb.PrivateNet).To(HaveLen(1))
+		private := lb.PrivateNet[0].IP.String()
+		vip := corev1.LoadBalancerIPModeVIP
+		Expect(env.Service(ctx, "web").Status.LoadBalancer.Ingress).To(Equal([]corev1.LoadBalancerIngress{{IP: private, IPMode: &vip}}))
+		lb = env.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
+		Expect(lb.Targets).To(HaveEach(HaveField("UsePrivateIP", BeTrue())))
+		env.AwaitAnsweringNodes(ctx, private, framework.Port, "node-1", "node-2")
+		public := lb.PublicNet.IPv4.IP.String()
+		Expect(env.Closed(ctx, public, framework.Port)).To(BeTrue())
+
+		By("opening it to the public")
+		env.UpdateService(ctx, "web", annotate(map[string]string{"disable-public-network": ""}))
+		env.AwaitAnswer(ctx, "web", public, framework.Port)
+		env.AwaitService(ctx, "web", func(g Gomega, s *corev1.Service) {
+			g.Expect(s.Status.LoadBalancer.Ingress).To(ContainElements(HaveField("IP", public), HaveField("IP", private)))
+		})
+		env.AwaitLoadBalancer(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
+			g.Expect(lb.Targets).To(HaveEach(HaveField("UsePrivateIP", BeFalse())))
+		})
+
+		By("closing it again")
+		env.UpdateService(ctx, "web", annotate(map[string]string{"disable-public-network": "true"}))
+		env.AwaitService(ctx, "web", func(g Gomega, s *corev1.Service) {
+			g.Expect(s.Status.LoadBalancer.Ingress).To(HaveExactElements(HaveField("IP", private)))
+		})
+		Expect(env.Closed(ctx, public, framework.Port)).To(BeTrue())
+		env.AwaitAnsweringNodes(ctx, private, framework.Port, "node-1", "node-2")
+	})
+
+	It("reaches nodes without a public address through their private ones", func(ctx SpecContext) {
+		env.CreateServer(ctx, "inside", func(o *hcloud.ServerCreateOpts) {
+			o.PublicNet = &hcloud.ServerCreatePublicNet{EnableIPv4: false, EnableIPv6: false}
+		})
+		env.AwaitInitialized(ctx, "inside")
+		env.CreateNodes(ctx, "outside")
+		env.CreateService(ctx, "web")
+		address := env.AwaitServed(ctx, "web")
+		env.AwaitTargets(ctx, "web", framework.Healthy("outside"))
+		env.AwaitEvent(ctx, "web", "NodesSkipped", And(ContainSubstring("inside"), ContainSubstring("no public IPv4"), ContainSubstring("use-private-ip")))
+
+		env.UpdateService(ctx, "web", annotate(map[string]string{"use-private-ip": "true"}))
+		lb := env.AwaitTargets(ctx, "web", framework.Healthy("inside", "outside"))
+		Expect(lb.Targets).To(HaveEach(HaveField("UsePrivateIP", BeTrue())))
+		env.AwaitAnsweringNodes(ctx, address, framework.Port, "inside", "outside")
+	})
+
+	It("goes over to private targets one by one, without a request that fails", func(ctx SpecContext) {
+		env.CreateNodes(ctx, "node-1", "node-2")
+		env.CreateService(ctx, "web")
+		address := env.AwaitServed(ctx, "web")
+		env.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
+		stream := env.Stream(ctx, address, framework.Port)
+		env.UpdateService(ctx, "web", annotate(map[string]string{"use-private-ip": "true"}))
+		env.AwaitLoadBalancer(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
+			g.Expect(lb.Targets).To(HaveEach(HaveField("UsePrivateIP", BeTrue())))
+		})
+		env.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
+		stream.ExpectUndisturbed()
+	})
+
+	It("gives the load balancer the private address that was asked for", func(ctx SpecContext) {
+		env.CreateService(ctx, "web", annotate(map[string]string{"private-ipv4": "10.0.0.77"}))
+		Expect(privateAddresses(env.LoadBalancerOf(ctx, "web"))).To(ConsistOf("10.0.0.77"))
+		env.UpdateService(ctx, "web", annotate(map[string]string{"private-ipv4": "10.0.0.78"}))
+		env.AwaitLoadBalancer(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
+			g.Expect(privateAddresses(lb)).To(ConsistOf("10.0.0.78"))
+		})
+		env.AwaitService(ctx, "web", func(g Gomega, s *corev1.Service) {
+			g.Expect(s.Status.LoadBalancer.Ingress).To(ContainElement(HaveField("IP", "10.0.0.78")))
+		})
+		env.ExpectNoServiceWrites(ctx)
+	})
+
+	It("takes the load balancer's private address from the subnet that was asked for", func(ctx SpecContext) {
+		env.Started(ctx)(env.HCloud.Network.AddSubnet(ctx, env.Network, hcloud.NetworkAddSubnetOpts{Subnet: hcloud.NetworkSubnet{
+			Type: hcloud.NetworkSubnetTypeCloud, IPRange: framework.IPNet("10.0.9.0/24"), NetworkZone: framework.NetworkZone}}))
+		env.CreateService(ctx, "web", annotate(map[string]string{"private-subnet-ip-range": "10.0.9.0/24"}))
+		lb := env.LoadBalancerOf(ctx, "web")
+		Expect(lb.PrivateNet).To(HaveLen(1))
+		Expect(framework.IPNet("10.0.9.0/24").Contains(lb.PrivateNet[0].IP)).To(BeTrue(), "%s", lb.PrivateNet[0].IP)
+	})
+
+	It("tells pods the client's address with the PROXY protocol, and kube-proxy to go through the load balancer", func(ctx SpecContext) {
+		env.CreateNodes(ctx, "node-1")
+		web := types.NamespacedName{Namespace: env.Namespace, Name: "web"}
+		env.Fleet.SetProxyProtocol(web, true)
+		env.CreateService(ctx, "web", annotate(map[string]string{"uses-proxyprotocol": "true"}))
+		address := env.AwaitServed(ctx, "web")
+		ipMode := func() corev1.LoadBalancerIPMode {
+			return *env.Service(ctx, "web").Status.LoadBalancer.Ingress[0].IPMode
+		}
+		Expect(ipMode()).To(Equal(corev1.LoadBalancerIPModeProxy))
+
+		from := netip.MustParseAddr("127.200.3.4")
+		client := env.HTTPClient(framework.ClientOptions{From: from})
+		url := framework.URL("http", address, framework.Port)
+		answer, err := env.GetURL(ctx, client, url)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(answer.ProxyProtocol).To(Equal(1))
+		Expect(netip.MustParseAddrPort(answer.Client).Addr()).To(Equal(from))
+		Expect(netip.MustParseAddrPort(answer.Peer).Addr()).NotTo(Equal(from), "the connection itself is the load balancer's")
+
+		By("switching it off")
+		env.Fleet.SetProxyProtocol(web, false)
+		env.UpdateService(ctx, "web", annotate(map[string]string{"uses-proxyprotocol": ""}))
+		Eventually(func(g Gomega) {
+			answer, err := env.GetURL(ctx, client, url)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(answer.ProxyProtocol).To(BeZero())
+			g.Expect(ipMode()).To(Equal(corev1.LoadBalancerIPModeVIP))
+		}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
+	})
+
+	It("without HCLOUD_NETWORK leaves private settings out, and says so when they are asked for", func(ctx SpecContext) {
+		Expect(env.CCM.Stop(ctx)).To(Succeed())
+		env.StartCCM(ctx, framework.CCMOptions{
+			Env:  map[string]string{"HCLOUD_NETWORK": ""},
+			Args: []string{"--configure-cloud-routes=false", "--allocate-node-cidrs=false"},
+		})
+		env.CreateService(ctx, "web", annotate(map[string]string{"use-private-ip": "true"}))
+		env.AwaitEvent(ctx, "web", "InvalidSettings", And(ContainSubstring("use-private-ip"), ContainSubstring("HCLOUD_NETWORK")))
+		Expect(env.LoadBalancers(ctx)).To(BeEmpty())
+		env.UpdateService(ctx, "web", annotate(map[string]string{"use-private-ip": ""}))
+		Expect(env.LoadBalancerOf(ctx, "web").PrivateNet).To(BeEmpty())
+		Expect(env.Cloud.Journal().Count(fakecloud.JournalFilter{Client: framework.CCMClient, Route: "/networks*"})).To(BeNumerically("<=", 2),
+			"only the CCM that was stopped knew the network")
+	})
+})

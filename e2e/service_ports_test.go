@@ -1,0 +1,128 @@
+package e2e
+
+import (
+	"fmt"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
+)
+
+// port is a port of a Service under its usual name.
+func port(number int32) corev1.ServicePort {
+	return corev1.ServicePort{Name: fmt.Sprintf("p%d", number), Port: number, TargetPort: intstr.FromInt32(80)}
+}
+
+var _ = Describe("Ports of a Service", Label("service", "dataplane"), func() {
+	var (
+		env     *framework.Env
+		address string
+		conn    *framework.Connection
+		stream  *framework.Stream
+	)
+
+	// Everything happens to a load balancer that has served on 8080 and 8081, while somebody uses 8080.
+	BeforeEach(func(ctx SpecContext) {
+		env = framework.NewEnv(ctx, suite, framework.Options{})
+		env.CreateNodes(ctx, "node-1", "node-2")
+		env.CreateService(ctx, "web", func(s *corev1.Service) { s.Spec.Ports = append(s.Spec.Ports, port(8081)) })
+		address = env.AwaitServed(ctx, "web")
+		env.AwaitAnswer(ctx, "web", address, 8081)
+		env.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
+		conn = env.Connect(ctx, address, framework.Port)
+		_, err := conn.Ask(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		stream = env.Stream(ctx, address, framework.Port)
+	})
+
+	// undisturbed is what a change of another port must leave behind.
+	undisturbed := func(ctx SpecContext) {
+		GinkgoHelper()
+		stream.ExpectUndisturbed()
+		answer, err := conn.Ask(ctx)
+		Expect(err).NotTo(HaveOccurred(), "the connection that was open before was cut")
+		Expect(answer.PortName).To(Equal("p8080"))
+		Expect(env.AwaitIngress(ctx, "web")).To(Equal(address))
+	}
+
+	It("can be added while the others serve", func(ctx SpecContext) {
+		before := env.ServiceWrites()
+		env.UpdateService(ctx, "web", func(s *corev1.Service) { s.Spec.Ports = append(s.Spec.Ports, port(8082)) })
+		Expect(env.AwaitAnswer(ctx, "web", address, 8082).PortName).To(Equal("p8082"))
+		undisturbed(ctx)
+		// One that adds the port, and one that records before that it is the Service's.
+		Eventually(env.ServiceWrites).WithTimeout(framework.Timeout).Should(Equal(before + 2))
+		env.ExpectNoServiceWrites(ctx)
+	})
+
+	It("can be removed while the others serve", func(ctx SpecContext) {
+		before := env.ServiceWrites()
+		env.UpdateService(ctx, "web", func(s *corev1.Service) { s.Spec.Ports = s.Spec.Ports[:1] })
+		Eventually(env.Closed).WithArguments(ctx, address, 8081).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeTrue())
+		undisturbed(ctx)
+		Eventually(env.ServiceWrites).WithTimeout(framework.Timeout).Should(Equal(before + 2))
+		env.ExpectNoServiceWrites(ctx)
+		Expect(framework.ListenPorts(env.LoadBalancerOf(ctx, "web"))).To(ConsistOf(framework.Port))
+	})
+
+	It("can be renumbered while the others serve", func(ctx SpecContext) {
+		env.UpdateService(ctx, "web", func(s *corev1.Service) { s.Spec.Ports[1].Port = 9090 })
+		Expect(env.AwaitAnswer(ctx, "web", address, 9090).PortName).To(Equal("p8081"))
+		Eventually(env.Closed).WithArguments(ctx, address, 8081).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeTrue())
+		undisturbed(ctx)
+		Expect(framework.ListenPorts(env.LoadBalancerOf(ctx, "web"))).To(ConsistOf(framework.Port, 9090))
+	})
+
+	It("follow a NodePort that has changed", func(ctx SpecContext) {
+		var changed int32
+		env.UpdateService(ctx, "web", func(s *corev1.Service) {
+			changed = freeNodePort(s)
+			s.Spec.Ports[1].NodePort = changed
+		})
+		Eventually(func(g Gomega) {
+			answer, err := env.Get(ctx, address, 8081)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(answer.NodePort).To(Equal(changed))
+		}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
+		undisturbed(ctx)
+		service := framework.ServiceOn(env.LoadBalancerOf(ctx, "web"), 8081)
+		Expect(service.DestinationPort).To(BeEquivalentTo(changed))
+		Expect(service.HealthCheck.Port).To(BeEquivalentTo(changed), "the health check still asks the old port")
+	})
+
+	It("can change places: each number then leads to the other's node port", func(ctx SpecContext) {
+		stream.Stop() // this time both ports are concerned
+		env.UpdateService(ctx, "web", func(s *corev1.Service) {
+			s.Spec.Ports[0].Port, s.Spec.Ports[1].Port = s.Spec.Ports[1].Port, s.Spec.Ports[0].Port
+		})
+		for number, name := range map[int]string{8080: "p8081", 8081: "p8080"} {
+			Eventually(func(g Gomega) {
+				answer, err := env.Get(ctx, address, number)
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(answer.PortName).To(Equal(name))
+			}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
+		}
+		env.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
+	})
+
+	It("are all replaced, more than fit beside the old ones", func(ctx SpecContext) {
+		stream.Stop()
+		// An lb11 has five services, so that the old ones have to go before all the new ones can come.
+		var ports []corev1.ServicePort
+		for n := range int32(5) {
+			ports = append(ports, port(8090+n))
+		}
+		env.UpdateService(ctx, "web", func(s *corev1.Service) { s.Spec.Ports = ports })
+		env.AwaitLoadBalancer(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
+			g.Expect(framework.ListenPorts(lb)).To(ConsistOf(8090, 8091, 8092, 8093, 8094))
+		})
+		for n := range 5 {
+			env.AwaitAnswer(ctx, "web", address, 8090+n)
+		}
+		Expect(env.LoadBalancers(ctx)).To(HaveLen(1))
+	})
+})

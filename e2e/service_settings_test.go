@@ -1,0 +1,220 @@
+package e2e
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
+)
+
+// annotate sets annotations of ours, by their names without prefix; "" removes one.
+func annotate(values map[string]string) func(*corev1.Service) {
+	return func(s *corev1.Service) {
+		for name, value := range values {
+			if value == "" {
+				delete(s.Annotations, framework.Annotation+name)
+				continue
+			}
+			s.Annotations[framework.Annotation+name] = value
+		}
+	}
+}
+
+var _ = Describe("Settings of a Service", Label("service"), func() {
+	It("for type, algorithm, name and reverse DNS take effect without disturbing traffic", Label("dataplane"), func(ctx SpecContext) {
+		env := framework.NewEnv(ctx, suite, framework.Options{})
+		env.CreateNodes(ctx, "node-1")
+		env.CreateService(ctx, "web")
+		address := env.AwaitServed(ctx, "web")
+		before := env.LoadBalancerOf(ctx, "web")
+		Expect(before.LoadBalancerType.Name).To(Equal("lb11"))
+		Expect(before.Algorithm.Type).To(Equal(hcloud.LoadBalancerAlgorithmTypeRoundRobin))
+		conn := env.Connect(ctx, address, framework.Port)
+		stream := env.Stream(ctx, address, framework.Port)
+		writes := env.ServiceWrites()
+
+		env.UpdateService(ctx, "web", annotate(map[string]string{
+			"type": "lb21", "algorithm-type": "least_connections", "name": "front", "ipv4-rdns": "front.example.com",
+		}))
+		env.AwaitLoadBalancer(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
+			g.Expect(lb.ID).To(Equal(before.ID))
+			g.Expect(lb.LoadBalancerType.Name).To(Equal("lb21"))
+			g.Expect(lb.Algorithm.Type).To(Equal(hcloud.LoadBalancerAlgorithmTypeLeastConnections))
+			g.Expect(lb.Name).To(Equal("front"))
+			g.Expect(lb.PublicNet.IPv4.DNSPtr).To(Equal("front.example.com"))
+		})
+		_, err := conn.Ask(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		stream.ExpectUndisturbed()
+		Expect(env.ServiceWrites()-writes).To(Equal(4), "one request for each of the four")
+		env.ExpectNoServiceWrites(ctx)
+	})
+
+	It("for health checks reach the load balancer and go back to their defaults", func(ctx SpecContext) {
+		env := framework.NewEnv(ctx, suite, framework.Options{CCM: map[string]string{
+			// The defaults of the API in place of the suite's.
+			"HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL": "",
+			"HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT":  "",
+			"HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES":  "",
+		}})
+		set := map[string]string{
+			"health-check-protocol": "https", "health-check-port": "31999", "health-check-interval": "7s",
+			"health-check-timeout": "4s", "health-check-retries": "5", "health-check-http-domain": "health.example.com",
+			"health-check-http-path": "/ready?deep=1", "http-status-codes": "200,3??",
+		}
+		service := env.CreateService(ctx, "web", annotate(set))
+		Expect(framework.ServiceOn(env.LoadBalancerOf(ctx, "web"), framework.Port).HealthCheck).To(Equal(hcloud.LoadBalancerServiceHealthCheck{
+			Protocol: hcloud.LoadBalancerServiceProtocolHTTP, Port: 31999,
+			Interval: 7 * time.Second, Timeout: 4 * time.Second, Retries: 5,
+			HTTP: &hcloud.LoadBalancerServiceHealthCheckHTTP{
+				Domain: "health.example.com", Path: "/ready?deep=1", StatusCodes: []string{"200", "3??"}, TLS: true,
+			},
+		}))
+
+		for name := range set {
+			set[name] = ""
+		}
+		env.UpdateService(ctx, "web", annotate(set))
+		env.AwaitLoadBalancer(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
+			check := framework.ServiceOn(lb, framework.Port).HealthCheck
+			g.Expect(check.HTTP).To(Or(BeNil(), HaveField("TLS", BeFalse())))
+			check.HTTP = nil
+			g.Expect(check).To(Equal(hcloud.LoadBalancerServiceHealthCheck{
+				Protocol: hcloud.LoadBalancerServiceProtocolTCP, Port: int(service.Spec.Ports[0].NodePort),
+				Interval: 15 * time.Second, Timeout: 10 * time.Second, Retries: 3,
+			}))
+		})
+		env.ExpectNoServiceWrites(ctx)
+	})
+
+	It("for the place cannot change later, and the Service says so", func(ctx SpecContext) {
+		env := framework.NewEnv(ctx, suite, framework.Options{CCM: map[string]string{"HCLOUD_LOAD_BALANCERS_LOCATION": ""}})
+		env.CreateService(ctx, "web")
+		env.AwaitEvent(ctx, "web", "InvalidSettings", And(
+			ContainSubstring("location"), ContainSubstring("is missing"), ContainSubstring("network-zone")))
+		Expect(env.LoadBalancers(ctx)).To(BeEmpty())
+
+		env.UpdateService(ctx, "web", annotate(map[string]string{"location": "nbg1"}))
+		lb := env.LoadBalancerOf(ctx, "web")
+		Expect(lb.Location.Name).To(Equal("nbg1"))
+		writes := env.ServiceWrites()
+		env.UpdateService(ctx, "web", annotate(map[string]string{"location": "hel1"}))
+		env.AwaitEvent(ctx, "web", "LocationCannotChange", And(ContainSubstring("nbg1"), ContainSubstring("hel1")))
+		Expect(env.LoadBalancerOf(ctx, "web").ID).To(Equal(lb.ID))
+		Expect(env.ServiceWrites()).To(Equal(writes))
+	})
+
+	// The Service's status is what the rest of the cluster knows of the load balancer.
+	It("decide which addresses its status shows", func(ctx SpecContext) {
+		env := framework.NewEnv(ctx, suite, framework.Options{})
+		env.CreateService(ctx, "web")
+		lb := env.LoadBalancerOf(ctx, "web")
+		v4, v6, private := lb.PublicNet.IPv4.IP.String(), lb.PublicNet.IPv6.IP.String(), lb.PrivateNet[0].IP.String()
+		vip := corev1.LoadBalancerIPModeVIP
+		ingress := func(addresses ...string) []corev1.LoadBalancerIngress {
+			var all []corev1.LoadBalancerIngress
+			for _, a := range addresses {
+				all = append(all, corev1.LoadBalancerIngress{IP: a, IPMode: &vip})
+			}
+			return all
+		}
+		shows := func(want []corev1.LoadBalancerIngress) {
+			GinkgoHelper()
+			env.AwaitService(ctx, "web", func(g Gomega, s *corev1.Service) {
+				g.Expect(s.Status.LoadBalancer.Ingress).To(Equal(want))
+			})
+		}
+		shows(ingress(v4, v6, private))
+		writes := env.ServiceWrites()
+		env.UpdateService(ctx, "web", annotate(map[string]string{"ipv6-disabled": "true"}))
+		shows(ingress(v4, private))
+		env.UpdateService(ctx, "web", annotate(map[string]string{"disable-private-ingress": "true"}))
+		shows(ingress(v4))
+		env.UpdateService(ctx, "web", annotate(map[string]string{"hostname": "lb.example.com"}))
+		shows([]corev1.LoadBalancerIngress{{Hostname: "lb.example.com"}})
+		env.UpdateService(ctx, "web", annotate(map[string]string{"hostname": "", "ipv6-disabled": "", "disable-private-ingress": ""}))
+		shows(ingress(v4, v6, private))
+		Expect(env.ServiceWrites()).To(Equal(writes), "the load balancer has nothing to do with what is shown")
+	})
+
+	It("that do not exist are named in an event and ignored", func(ctx SpecContext) {
+		env := framework.NewEnv(ctx, suite, framework.Options{})
+		env.CreateService(ctx, "web", annotate(map[string]string{"algoritm-type": "least_connections"}))
+		env.AwaitEvent(ctx, "web", "UnknownAnnotation", ContainSubstring(framework.Annotation+"algoritm-type"))
+		Expect(env.LoadBalancerOf(ctx, "web").Algorithm.Type).To(Equal(hcloud.LoadBalancerAlgorithmTypeRoundRobin))
+	})
+
+	DescribeTable("that are invalid are named in a Warning event, change nothing, and work when corrected",
+		func(ctx SpecContext, name, invalid, corrected, allowed string, companions map[string]string) {
+			env := framework.NewEnv(ctx, suite, framework.Options{})
+			env.CreateService(ctx, "web", annotate(companions))
+			before := env.LoadBalancerOf(ctx, "web")
+			writes := env.ServiceWrites()
+
+			// Something that would have to be changed comes with it.
+			env.UpdateService(ctx, "web", func(s *corev1.Service) {
+				annotate(map[string]string{name: invalid})(s)
+				s.Spec.Ports[0].Port = 9090
+			})
+			event := env.AwaitEvent(ctx, "web", "InvalidSettings", And(
+				ContainSubstring(framework.Annotation+name), ContainSubstring(fmt.Sprintf("%q", invalid)), ContainSubstring(allowed)))
+			Expect(event.Type).To(Equal(corev1.EventTypeWarning))
+			Expect(env.ServiceWrites()).To(Equal(writes))
+			Expect(env.LoadBalancerOf(ctx, "web")).To(Equal(before))
+
+			env.UpdateService(ctx, "web", annotate(map[string]string{name: corrected}))
+			env.AwaitLoadBalancer(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
+				g.Expect(framework.ListenPorts(lb)).To(ConsistOf(9090))
+			})
+		},
+		Entry("a choice", "algorithm-type", "fastest", "least_connections", "round_robin or least_connections", nil),
+		Entry("another choice", "protocol", "udp", "http", "tcp, http or https", nil),
+		Entry("a boolean", "uses-proxyprotocol", "maybe", "true", "true or false", nil),
+		Entry("a duration", "health-check-interval", "2s", "4s", "from 3s to 60s", nil),
+		Entry("a fraction of a second", "health-check-timeout", "1500ms", "2s", "whole seconds", nil),
+		Entry("a number", "health-check-retries", "0", "1", "from 1 to 5", nil),
+		Entry("a port", "health-check-port", "65536", "31000", "from 1 to 65535", nil),
+		Entry("a label selector", "node-selector", "pool in (web", "pool in (web)", "label selector", nil),
+		Entry("an address", "private-ipv4", "10.0.0.256", "10.0.0.77", "IPv4 address", nil),
+		Entry("a DNS name", "ipv4-rdns", "under_score", "web.example.com", "DNS name", nil),
+		Entry("status codes", "http-status-codes", "200;204", "200,204", "separated by commas", nil),
+		Entry("what only the cloud knows: a type", "type", "lb99", "lb21", "lb11", nil),
+		Entry("what only makes sense with another", "http-redirect-http", "true", "false", "protocol https", nil),
+		Entry("what contradicts another", "use-private-ip", "false", "true", "disable-public-network",
+			map[string]string{"disable-public-network": "true"}),
+	)
+
+	It("that are invalid from the start leave the cloud alone until they are corrected", Label("dataplane"), func(ctx SpecContext) {
+		env := framework.NewEnv(ctx, suite, framework.Options{})
+		env.CreateNodes(ctx, "node-1")
+		env.CreateService(ctx, "web", annotate(map[string]string{"algorithm-type": "fastest", "health-check-retries": "9"}))
+		for _, name := range []string{"algorithm-type", "health-check-retries"} { // both, at once
+			env.AwaitEvent(ctx, "web", "InvalidSettings", ContainSubstring(name))
+		}
+		Expect(env.ServiceWrites()).To(BeZero())
+		Expect(env.LoadBalancers(ctx)).To(BeEmpty())
+		env.UpdateService(ctx, "web", annotate(map[string]string{"algorithm-type": "", "health-check-retries": ""}))
+		env.AwaitServed(ctx, "web")
+	})
+
+	DescribeTable("that only the cloud can judge are named in a Warning event, too, before there is a load balancer",
+		func(ctx SpecContext, name, invalid, corrected string) {
+			env := framework.NewEnv(ctx, suite, framework.Options{})
+			env.CreateService(ctx, "web", annotate(map[string]string{name: invalid}))
+			event := env.AwaitEvent(ctx, "web", "InvalidSettings", And(
+				ContainSubstring(framework.Annotation+name), ContainSubstring(fmt.Sprintf("%q", invalid))))
+			Expect(event.Type).To(Equal(corev1.EventTypeWarning))
+			Expect(env.LoadBalancers(ctx)).To(BeEmpty())
+			env.UpdateService(ctx, "web", annotate(map[string]string{name: corrected}))
+			env.AwaitIngress(ctx, "web")
+		},
+		Entry("a type", "type", "lb99", "lb11"),
+		Entry("a location", "location", "mars1", "nbg1"),
+		Entry("a network zone", "network-zone", "mars", "eu-central"),
+	)
+})

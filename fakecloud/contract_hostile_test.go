@@ -1,0 +1,89 @@
+package fakecloud_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/contract"
+)
+
+const hostileRequests = 10_000
+
+// TestContractHostileRequestsBreakNothing sends malformed, truncated, oversized and otherwise hostile
+// requests to all routes of a project that has some of everything. None may be accepted, change
+// anything, or bring about a status from 500 on, but for the 501 of what is not modelled; each refusal has to be
+// one that the document allows.
+func TestContractHostileRequestsBreakNothing(t *testing.T) {
+	t.Parallel()
+	document := contract.ForTest(t)
+	recorder := contract.NewRecorder(document)
+	w := newWorld(t, nil) // its making is not what the recorder is for
+	populate(w)
+	paths := make(map[*contract.Operation]string)
+	for _, op := range document.Operations() {
+		paths[op] = "/v1" + existingPath(w, op)
+	}
+	attack := contract.Attack{
+		Document: document, Seed: 2026, Token: fakecloud.DefaultToken, Operations: document.Operations(),
+		Path: func(op *contract.Operation) string { return paths[op] },
+	}
+	requests, err := attack.Requests()
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, state := everything(w, document), stateOf(w)
+	handler := recorder.Middleware(w.handler)
+	sent, refused := 0, 0
+	for hostile := range requests {
+		response := httptest.NewRecorder()
+		handler.ServeHTTP(response, hostile.Request(t.Context()))
+		switch {
+		case response.Code >= 500 && response.Code != http.StatusNotImplemented:
+			t.Errorf("%s: %s %.200s: %d %s", hostile.Why, hostile.Method, hostile.Target, response.Code, response.Body)
+		case response.Code < 300 && hostile.Method != http.MethodGet:
+			t.Errorf("%s: accepted: %s %.200s: %d %s", hostile.Why, hostile.Method, hostile.Target, response.Code, response.Body)
+		case response.Code >= 400:
+			refused++
+		}
+		if sent++; sent == hostileRequests {
+			break
+		}
+	}
+	if err := recorder.Err(); err != nil {
+		t.Error(err)
+	}
+	if stateOf(w) != state {
+		t.Error("something was written")
+	}
+	if after := everything(w, document); after != before {
+		t.Errorf("the cloud has changed: %s", firstDifference(before, after))
+	}
+	t.Logf("%d requests, %d of them refused, the others read", sent, refused)
+}
+
+// stateOf returns the state of the default project, of which each write makes a new one.
+func stateOf(w *world) *cloud.State {
+	w.Helper()
+	project, ok := w.cloud.Core().Project(fakecloud.DefaultProject)
+	if !ok {
+		w.Fatal("no default project")
+	}
+	return project.View()
+}
+
+// everything returns each list of the API, as one text.
+func everything(w *world, document *contract.Document) string {
+	w.Helper()
+	var all strings.Builder
+	for _, op := range document.Operations() {
+		if isList(op) && modelled(op) {
+			fmt.Fprintf(&all, "%s: %s\n", op.Path, w.send(op.Method, existingPath(w, op)+"?per_page=50", nil).Body)
+		}
+	}
+	return all.String()
+}

@@ -1,0 +1,412 @@
+package fakecloud_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"math/big"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+)
+
+// uploadedCertificate returns a request to create a certificate for the name example.com.
+func uploadedCertificate(w *world, name string) object {
+	w.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		w.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "example.com"}, DNSNames: []string{"example.com"},
+		NotBefore: w.clock.Now().Add(-time.Hour), NotAfter: w.clock.Now().Add(90 * 24 * time.Hour),
+	}
+	certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		w.Fatal(err)
+	}
+	private, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		w.Fatal(err)
+	}
+	text := func(kind string, content []byte) string {
+		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content}))
+	}
+	return object{"name": name, "type": "uploaded", "certificate": text("CERTIFICATE", certificate), "private_key": text("EC PRIVATE KEY", private)}
+}
+
+func certificateScenario(w *world) {
+	uploaded := "/certificates/" + w.create("certificate", "/certificates", uploadedCertificate(w, "uploaded"))
+	w.do(200, "GET", uploaded, nil)
+	w.do(200, "GET", "/certificates?type=uploaded&type=managed&sort=name", nil)
+	w.do(200, "PUT", uploaded, object{"name": "renamed", "labels": object{"a": "b"}})
+	w.refuse(409, "uniqueness_error", "POST", "/certificates", uploadedCertificate(w, "renamed"))
+	mixed := uploadedCertificate(w, "mixed")
+	mixed["private_key"] = uploadedCertificate(w, "other")["private_key"]
+	w.refuse(422, "invalid_input", "POST", "/certificates", mixed)
+	w.refuse(422, "invalid_input", "POST", "/certificates", object{"name": "none", "type": "uploaded", "certificate": "no PEM", "private_key": "no PEM"})
+	w.do(204, "DELETE", uploaded, nil)
+
+	created := w.do(201, "POST", "/certificates", object{"name": "managed", "type": "managed", "domain_names": []string{"example.com", "*.example.com"}})
+	managed := "/certificates/" + idOf(created["certificate"])
+	w.do(200, "GET", managed, nil)
+	w.finish()
+	w.do(200, "GET", managed, nil)
+	action := idOf(created["action"])
+	w.do(200, "GET", "/certificates/actions", nil)
+	w.do(200, "GET", "/certificates/actions/"+action, nil)
+	w.do(200, "GET", managed+"/actions", nil)
+	w.do(200, "GET", managed+"/actions/"+action, nil)
+	w.do(204, "DELETE", managed, nil)
+}
+
+// certificateFailureScenario has a certificate fail with each documented code, and a retry succeed.
+func certificateFailureScenario(w *world) {
+	create := func(domain string) (string, object) {
+		created := w.do(201, "POST", "/certificates", object{"name": domain, "type": "managed", "domain_names": []string{domain}})
+		w.finish()
+		path := "/certificates/" + idOf(created["certificate"])
+		return path, w.do(200, "GET", path, nil)
+	}
+	for _, code := range []string{
+		"caa_record_does_not_allow_ca", "ca_dns_validation_failed", "ca_too_many_authorizations_failed_recently",
+		"ca_too_many_certificates_issued_for_registered_domain", "ca_too_many_duplicate_certificates",
+		"could_not_verify_domain_delegated_to_zone", "dns_zone_not_found", "dns_zone_is_secondary_zone",
+	} {
+		path, failed := create("www." + strings.ReplaceAll(code, "_", "-") + ".invalid")
+		if got := at(failed, "certificate", "status", "error", "code"); got != code {
+			w.Errorf("error of the certificate: %v, want %s", got, code)
+		}
+		w.do(200, "GET", path+"/actions", nil)
+	}
+	path, _ := create("www.once-ca-dns-validation-failed.invalid")
+	w.act(path, "retry", nil)
+	if got := at(w.do(200, "GET", path, nil), "certificate", "status", "issuance"); got != "completed" {
+		w.Errorf("issuance after a retry: %v", got)
+	}
+	w.refuse(422, "unsupported_error", "POST", path+"/actions/retry", nil)
+	path, issued := create("www.renewal-ca-dns-validation-failed.invalid")
+	expires, err := time.Parse(time.RFC3339, at(issued, "certificate", "not_valid_after").(string))
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.clock.Step(expires.Add(-30 * 24 * time.Hour).Sub(w.clock.Now())) // when it is renewed
+	for _, status := range []string{"pending", "failed"} {
+		if got := at(w.do(200, "GET", path, nil), "certificate", "status", "renewal"); got != status {
+			w.Errorf("renewal: %v, want %s", got, status)
+		}
+		w.finish()
+	}
+}
+
+// tcpService returns a service with everything that the document requires of one.
+func tcpService(port int) object {
+	return object{
+		"protocol": "tcp", "listen_port": port, "destination_port": 30000 + port, "proxyprotocol": false,
+		"health_check": object{"protocol": "tcp", "port": 30000 + port, "interval": 15, "timeout": 10, "retries": 3},
+	}
+}
+
+func httpService(protocol string, port int, certificates ...json.Number) object {
+	service := tcpService(port)
+	service["protocol"] = protocol
+	service["health_check"] = object{
+		"protocol": "http", "port": 8080, "interval": 5, "timeout": 3, "retries": 2,
+		"http": object{"domain": "example.com", "path": "/healthz", "response": "ok", "status_codes": []string{"2??"}, "tls": false},
+	}
+	settings := object{"cookie_name": "STICKY", "cookie_lifetime": 60, "timeout_idle": 60, "sticky_sessions": true}
+	if protocol == "https" {
+		settings["certificates"], settings["redirect_http"] = certificates, true
+	}
+	service["http"] = settings
+	return service
+}
+
+func smallLoadBalancer(name string) object {
+	return object{"name": name, "load_balancer_type": "lb11", "location": "fsn1"}
+}
+
+// loadBalancer makes a load balancer, waits for it and returns its path.
+func (w *world) loadBalancer(body object) string {
+	w.Helper()
+	id := w.create("load_balancer", "/load_balancers", body)
+	w.finish()
+	return "/load_balancers/" + id
+}
+
+func loadBalancerLifeScenario(w *world) {
+	body := object{
+		"name": "full", "load_balancer_type": "lb11", "network_zone": "eu-central", "public_interface": true,
+		"algorithm": object{"type": "least_connections"}, "labels": object{"a": "b"},
+		"services": []object{tcpService(80), httpService("http", 8080)},
+		"targets":  []object{{"type": "label_selector", "label_selector": object{"selector": "env=test"}}},
+	}
+	created := w.do(201, "POST", "/load_balancers", body)
+	path := "/load_balancers/" + idOf(created["load_balancer"])
+	w.do(200, "GET", path, nil)
+	w.finish()
+	w.do(200, "GET", path, nil)
+	w.do(200, "GET", "/load_balancers?name=full&label_selector=a%3Db&sort=created", nil)
+	w.do(200, "GET", "/load_balancers/actions", nil)
+	action := idOf(w.first(path+"/actions", "actions"))
+	w.do(200, "GET", path+"/actions/"+action, nil)
+	w.do(200, "GET", "/load_balancers/actions/"+action, nil)
+	w.do(200, "PUT", path, object{"name": "renamed", "labels": object{}})
+	w.refuse(409, "uniqueness_error", "POST", "/load_balancers", smallLoadBalancer("renamed"))
+	w.act(path, "change_algorithm", object{"type": "round_robin"})
+	w.act(path, "change_type", object{"load_balancer_type": "lb21"})
+	w.act(path, "change_dns_ptr", object{"ip": at(w.do(200, "GET", path, nil), "load_balancer", "public_net", "ipv4", "ip"), "dns_ptr": "lb.example.com"})
+	w.act(path, "change_dns_ptr", object{"ip": at(w.do(200, "GET", path, nil), "load_balancer", "public_net", "ipv6", "ip"), "dns_ptr": "lb6.example.com"})
+	w.act(path, "change_protection", object{"delete": true})
+	w.refuse(423, "protected", "DELETE", path, nil)
+	w.act(path, "change_protection", object{"delete": false})
+	for _, kinds := range []string{"open_connections", "connections_per_second", "requests_per_second", "bandwidth", "open_connections,bandwidth"} {
+		w.do(200, "GET", path+"/metrics?type="+kinds+"&start="+w.hoursAgo(2)+"&end="+w.hoursAgo(0), nil)
+	}
+	w.refuse(422, "invalid_input", "GET", path+"/metrics?type=nothing&start="+w.hoursAgo(2)+"&end="+w.hoursAgo(0), nil)
+	w.do(201, "DELETE", path, nil)
+	w.finish()
+	w.refuse(404, "not_found", "GET", path, nil)
+	w.refuse(422, "invalid_input", "POST", "/load_balancers", object{"name": "nowhere", "load_balancer_type": "lb11"})
+}
+
+func loadBalancerServiceScenario(w *world) {
+	certificate := w.create("certificate", "/certificates", uploadedCertificate(w, "web"))
+	path := w.loadBalancer(smallLoadBalancer("services"))
+	w.act(path, "add_service", tcpService(22))
+	w.act(path, "add_service", httpService("http", 8080))
+	w.act(path, "add_service", httpService("https", 443, json.Number(certificate)))
+	w.refuse(412, "source_port_already_used", "POST", path+"/actions/add_service", tcpService(22))
+	w.act(path, "update_service", object{"listen_port": 22, "destination_port": 2222, "proxyprotocol": true})
+	w.act(path, "update_service", object{"listen_port": 443, "http": object{"sticky_sessions": false, "redirect_http": false}})
+	w.refuse(422, "resource_in_use", "DELETE", "/certificates/"+certificate, nil)
+	w.do(200, "GET", "/certificates/"+certificate, nil)
+	w.act(path, "delete_service", object{"listen_port": 443})
+	w.do(204, "DELETE", "/certificates/"+certificate, nil)
+	twice := smallLoadBalancer("twice")
+	twice["services"] = []object{tcpService(80), tcpService(80)}
+	w.refuse(412, "source_port_already_used", "POST", "/load_balancers", twice)
+	many := tcpService(1)
+	many["health_check"] = object{"protocol": "tcp", "port": 1, "interval": 1, "timeout": 10, "retries": 3}
+	w.refuse(422, "invalid_input", "POST", path+"/actions/add_service", many)
+}
+
+func loadBalancerTargetScenario(w *world) {
+	path := w.loadBalancer(smallLoadBalancer("targets"))
+	w.act(path, "add_service", tcpService(80))
+	server := json.Number(w.server(smallServer("backend")))
+	address := at(w.do(200, "GET", "/servers/"+server.String(), nil), "server", "public_net", "ipv4", "ip").(string)
+	w.act(path, "add_target", object{"type": "server", "server": object{"id": server}, "use_private_ip": false})
+	w.act(path, "add_target", object{"type": "label_selector", "label_selector": object{"selector": "env=test"}})
+	w.act(path, "add_target", object{"type": "ip", "ip": object{"ip": "203.0.113.1"}})
+	w.do(200, "GET", "/servers/"+server.String(), nil)
+	w.reportHealth(path, address)
+	w.act(path, "remove_target", object{"type": "label_selector", "label_selector": object{"selector": "env=test"}})
+	w.act(path, "remove_target", object{"type": "server", "server": object{"id": server}})
+	w.act(path, "remove_target", object{"type": "ip", "ip": object{"ip": "203.0.113.1"}})
+	w.refuse(404, "not_found", "POST", path+"/actions/remove_target", object{"type": "server", "server": object{"id": server}})
+}
+
+// reportHealth has a data plane find a load balancer's targets in each state that there is.
+func (w *world) reportHealth(path, address string) {
+	w.Helper()
+	id, err := strconv.ParseInt(strings.TrimPrefix(path, "/load_balancers/"), 10, 64)
+	project, ok := w.cloud.Core().Project(fakecloud.DefaultProject)
+	if err != nil || !ok {
+		w.Fatal(err, ok)
+	}
+	w.cloud.Core().SetHealthRule(cloud.HealthReported)
+	for _, detail := range []string{
+		"", "unspecified", "layer4_no_connection", "layer4_timeout", "layer7_timeout", "unexpected_http_status", "unexpected_http_content",
+	} {
+		report := cloud.HealthReport{Addr: netip.MustParseAddr(address), ListenPort: 80, Status: cloud.HealthUnhealthy, Detail: detail}
+		switch detail {
+		case "":
+			report.Status = cloud.HealthHealthy
+		case "unexpected_http_status":
+			report.HTTPStatusCode = 503
+		}
+		elsewhere := report
+		elsewhere.Addr = netip.MustParseAddr("203.0.113.1")
+		project.ReportTargetHealth(id, []cloud.HealthReport{report, elsewhere})
+		w.do(200, "GET", path, nil)
+	}
+}
+
+// loadBalancerErrorScenario tries each mistake with a target both when the target is added and when the load
+// balancer is created with it.
+func loadBalancerErrorScenario(w *world) {
+	path := w.loadBalancer(smallLoadBalancer("public"))
+	backend := json.Number(w.server(smallServer("backend")))
+	onlyV6 := smallServer("only-v6")
+	onlyV6["public_net"] = object{"enable_ipv4": false}
+	without := json.Number(w.server(onlyV6))
+	address := at(w.do(200, "GET", "/servers/"+backend.String(), nil), "server", "public_net", "ipv4", "ip")
+	target := func(server json.Number) object { return object{"type": "server", "server": object{"id": server}} }
+	private := object{"type": "label_selector", "label_selector": object{"selector": "private"}, "use_private_ip": true}
+	for code, target := range map[string]object{
+		"ip_not_owned":                          {"type": "ip", "ip": object{"ip": address}}, // not that of a dedicated server
+		"load_balancer_not_attached_to_network": private,
+		"resolve_cloud_public_targets_error":    target(without),
+	} {
+		w.refuseAction(code, path, "add_target", target)
+		w.refuse(422, code, "POST", "/load_balancers", withTargets(smallLoadBalancer("new"), target))
+	}
+	w.act(path, "add_target", target(backend))
+	w.refuseAction("target_already_defined", path, "add_target", target(backend))
+	w.refuse(422, "target_already_defined", "POST", "/load_balancers", withTargets(smallLoadBalancer("new"), target(backend), target(backend)))
+	// Both for a load balancer that is there and for a new one: in a network if it is private.
+	refuseBoth := func(code string, network json.Number, public bool, target object) {
+		w.Helper()
+		w.refuseAction(code, path, "add_target", target)
+		body := withTargets(smallLoadBalancer("new"), target)
+		if network != "" {
+			body["network"], body["public_interface"] = network, public
+		}
+		w.refuse(422, code, "POST", "/load_balancers", body)
+	}
+	refuseBoth("ip_not_assigned_to_server", "", true, object{"type": "server", "server": object{"id": without, "ip": address}})
+
+	network := json.Number(w.create("network", "/networks", fullNetwork))
+	w.act(path, "attach_to_network", object{"network": network})
+	uses := target(without)
+	uses["use_private_ip"] = true
+	refuseBoth("resolve_cloud_private_targets_error", network, true, uses)
+	dedicated := object{"type": "ip", "ip": object{"ip": "10.0.7.9"}}
+	refuseBoth("network_has_no_vswitch_subnet", network, true, dedicated)
+	w.act("/networks/"+network.String(), "add_subnet", object{"type": "vswitch", "ip_range": "10.0.8.0/24", "network_zone": "eu-central", "vswitch_id": 1000})
+	refuseBoth("ip_not_in_vswitch_subnet", network, true, dedicated)
+	w.act(path, "remove_target", target(backend))
+	w.act(path, "disable_public_interface", nil)
+	refuseBoth("load_balancer_public_interface_disabled", network, false, target(backend))
+	empty := smallLoadBalancer("new")
+	empty["network"] = json.Number(w.create("network", "/networks", object{"name": "empty", "ip_range": "192.168.0.0/16"}))
+	w.refuse(422, "no_subnet_available", "POST", "/load_balancers", empty)
+	w.refuseTypes()
+}
+
+func withTargets(body object, targets ...object) object {
+	body["targets"] = targets
+	return body
+}
+
+// refuseTypes tries a type that a load balancer has too many services for.
+func (w *world) refuseTypes() {
+	w.Helper()
+	body := smallLoadBalancer("large")
+	body["load_balancer_type"] = "lb21"
+	var services []object
+	for port := range 6 { // lb11 has five
+		services = append(services, tcpService(1+port))
+	}
+	body["services"] = services
+	w.refuseAction("invalid_load_balancer_type", w.loadBalancer(body), "change_type", object{"load_balancer_type": "lb11"})
+	body["name"], body["load_balancer_type"] = "small", "lb11"
+	w.refuse(403, "resource_limit_exceeded", "POST", "/load_balancers", body)
+}
+
+func loadBalancerPrivateScenario(w *world) {
+	network := json.Number(w.create("network", "/networks", fullNetwork))
+	path := w.loadBalancer(smallLoadBalancer("private"))
+	w.refuse(422, "load_balancer_not_attached_to_network", "POST", path+"/actions/disable_public_interface", nil)
+	w.act(path, "attach_to_network", object{"network": network, "ip": "10.0.1.20"})
+	w.refuse(422, "load_balancer_already_attached", "POST", path+"/actions/attach_to_network", object{"network": network})
+	w.do(200, "GET", "/networks/"+network.String()+"/members?type=load_balancer", nil)
+	other := w.loadBalancer(smallLoadBalancer("other"))
+	w.refuseAction("ip_not_available", other, "attach_to_network", object{"network": network, "ip": "10.0.1.20"})
+	empty := json.Number(w.create("network", "/networks", object{"name": "empty", "ip_range": "192.168.0.0/16"}))
+	w.refuseAction("no_subnet_available", other, "attach_to_network", object{"network": empty})
+	server := json.Number(w.server(smallServer("outside")))
+	w.refuse(422, "resolve_cloud_private_targets_error", "POST", path+"/actions/add_target",
+		object{"type": "server", "server": object{"id": server}, "use_private_ip": true})
+	w.act("/servers/"+server.String(), "attach_to_network", object{"network": network})
+	w.act(path, "add_target", object{"type": "server", "server": object{"id": server}, "use_private_ip": true})
+	w.act(path, "disable_public_interface", nil)
+	w.act(path, "enable_public_interface", nil)
+	w.act(path, "remove_target", object{"type": "server", "server": object{"id": server}})
+	w.act(path, "add_target", object{"type": "server", "server": object{"id": server}})
+	w.refuse(422, "targets_without_use_private_ip", "POST", path+"/actions/disable_public_interface", nil)
+	w.act(path, "detach_from_network", object{"network": network})
+	second := smallLoadBalancer("second")
+	second["network"] = network
+	w.do(200, "GET", w.loadBalancer(second), nil)
+	w.do(200, "GET", "/networks/"+network.String(), nil)
+}
+
+// loadBalancerConsequenceScenario changes what load balancers point to behind their back.
+func loadBalancerConsequenceScenario(w *world) {
+	network := json.Number(w.create("network", "/networks", fullNetwork))
+	body := smallLoadBalancer("lb")
+	body["network"], body["services"] = network, []object{tcpService(80)}
+	path := w.loadBalancer(body)
+	look := func() {
+		w.Helper()
+		w.do(200, "GET", path, nil)
+		w.finish()
+		w.do(200, "GET", path, nil)
+		w.do(200, "GET", "/servers", nil)
+		w.do(200, "GET", "/networks", nil)
+		w.do(200, "GET", "/networks/"+network.String()+"/members", nil)
+	}
+	var servers []string
+	for _, name := range []string{"detached", "relabelled", "deleted", "powered-off", "left"} {
+		server := smallServer(name)
+		server["networks"] = []json.Number{network}
+		servers = append(servers, "/servers/"+w.server(server))
+	}
+	w.act(path, "add_target", object{"type": "label_selector", "label_selector": object{"selector": "env=test"}, "use_private_ip": true})
+	w.act(path, "add_target", object{"type": "label_selector", "label_selector": object{"selector": "env"}})
+	for _, server := range servers {
+		w.act(path, "add_target", object{"type": "server", "server": object{"id": json.Number(strings.TrimPrefix(server, "/servers/"))}, "use_private_ip": true})
+	}
+	w.do(201, "POST", servers[0]+"/actions/detach_from_network", object{"network": network})
+	look()
+	w.do(200, "PUT", servers[1], object{"labels": object{"env": "other"}})
+	look()
+	w.do(200, "DELETE", servers[2], nil)
+	look()
+	w.do(201, "POST", servers[3]+"/actions/poweroff", nil)
+	look()
+	w.do(204, "DELETE", "/networks/"+network.String(), nil)
+	w.do(200, "GET", path, nil)
+	w.finish()
+	w.do(200, "GET", path, nil)
+	w.do(201, "DELETE", path, nil)
+	w.finish()
+	w.do(200, "GET", servers[4], nil)
+}
+
+func loadBalancerPrimaryIPScenario(w *world) {
+	kept := w.create("primary_ip", "/primary_ips", object{"name": "kept", "type": "ipv4", "location": "fsn1"})
+	follows := w.create("primary_ip", "/primary_ips", object{"name": "follows", "type": "ipv6", "location": "fsn1", "auto_delete": true})
+	body := smallLoadBalancer("addressed")
+	body["public_net"] = object{"ipv4": json.Number(kept), "ipv6": json.Number(follows)}
+	path := w.loadBalancer(body)
+	lb := w.do(200, "GET", path, nil)
+	for version, id := range map[string]string{"ipv4": kept, "ipv6": follows} {
+		ip := w.do(200, "GET", "/primary_ips/"+id, nil)
+		if at(ip, "primary_ip", "assignee_type") != "load_balancer" || idOf(at(lb, "load_balancer", "public_net", version)) != id {
+			w.Errorf("%s of the load balancer: %v, its Primary IP: %v", version, at(lb, "load_balancer", "public_net", version), ip)
+		}
+	}
+	w.refuse(422, "must_be_unassigned", "DELETE", "/primary_ips/"+kept, nil)
+	body["name"] = "late"
+	w.refuse(422, "primary_ip_assigned", "POST", "/load_balancers", body)
+	elsewhere := w.create("primary_ip", "/primary_ips", object{"name": "elsewhere", "type": "ipv6", "location": "hel1"})
+	body["public_net"] = object{"ipv4": json.Number(elsewhere)}
+	w.refuse(412, "primary_ip_version_mismatch", "POST", "/load_balancers", body)
+	body["public_net"] = object{"ipv6": json.Number(elsewhere)}
+	w.refuse(422, "primary_ip_datacenter_mismatch", "POST", "/load_balancers", body)
+	w.do(201, "DELETE", path, nil)
+	w.finish()
+	w.do(200, "GET", "/primary_ips/"+kept, nil)
+	w.refuse(404, "not_found", "GET", "/primary_ips/"+follows, nil)
+}

@@ -1,0 +1,262 @@
+package fakecloud_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/contract"
+)
+
+// scenarios reach the operations of one kind each, successfully and with the errors of their own.
+var scenarios = map[string]func(*world){
+	"actions":          actionScenario,
+	"catalogue":        catalogueScenario,
+	"certificates":     certificateScenario,
+	"failed issuance":  certificateFailureScenario,
+	"networks":         networkScenario,
+	"pages":            pageScenario,
+	"placement groups": placementGroupScenario,
+	"primary IPs":      primaryIPScenario,
+	"ssh keys":         sshKeyScenario,
+
+	"servers: life":                 serverLifeScenario,
+	"servers: without public IPs":   privateServerScenario,
+	"servers: power":                serverPowerScenario,
+	"servers: networks":             serverNetworkScenario,
+	"servers: images":               serverImageScenario,
+	"servers: what goes wrong":      serverErrorScenario,
+	"load balancers: life":          loadBalancerLifeScenario,
+	"load balancers: services":      loadBalancerServiceScenario,
+	"load balancers: targets":       loadBalancerTargetScenario,
+	"load balancers: private":       loadBalancerPrivateScenario,
+	"load balancers: what is wrong": loadBalancerErrorScenario,
+	"load balancers: consequences":  loadBalancerConsequenceScenario,
+	"load balancers: their own IPs": loadBalancerPrimaryIPScenario,
+}
+
+func sshKeyScenario(w *world) {
+	id := w.create("ssh_key", "/ssh_keys", object{"name": "one", "public_key": testKey, "labels": object{"env": "test"}})
+	path := "/ssh_keys/" + id
+	w.do(200, "GET", path, nil)
+	w.do(200, "GET", "/ssh_keys?name=one", nil)
+	w.do(200, "PUT", path, object{"name": "two", "labels": object{}})
+	w.refuse(409, "uniqueness_error", "POST", "/ssh_keys", object{"name": "two", "public_key": testKey})
+	w.refuse(422, "invalid_input", "POST", "/ssh_keys", object{"name": "", "public_key": "x"})
+	w.refuse(422, "invalid_input", "POST", "/ssh_keys", object{})
+	w.refuse(422, "invalid_input", "PUT", path, object{"labels": object{"hetzner.cloud/x": "y"}})
+	w.refuse(400, "json_error", "POST", "/ssh_keys", []byte(`{"name": `))
+	w.as(otherToken).refuse(404, "not_found", "GET", path, nil)
+	w.do(204, "DELETE", path, nil)
+	w.refuse(404, "not_found", "DELETE", path, nil)
+}
+
+func actionScenario(w *world) {
+	w.refuse(422, "invalid_input", "GET", "/actions", nil)
+	w.do(200, "GET", "/actions?id=1&id=2", nil)
+	network := w.create("network", "/networks", fullNetwork)
+	id := idOf(w.do(201, "POST", "/networks/"+network+"/actions/change_ip_range", object{"ip_range": "10.0.0.0/12"})["action"])
+	for range 2 { // while it runs, and after it
+		w.do(200, "GET", "/actions/"+id, nil)
+		w.do(200, "GET", "/actions?id="+id, nil)
+		w.do(200, "GET", "/networks/actions?status=running&sort=command:desc&sort=id", nil)
+		w.do(200, "GET", "/networks/actions/"+id, nil)
+		w.do(200, "GET", "/networks/"+network+"/actions", nil)
+		w.do(200, "GET", "/networks/"+network+"/actions/"+id, nil)
+		w.finish()
+	}
+	w.refuse(404, "not_found", "GET", "/networks/"+network+"/actions/"+absentID, nil)
+	w.refuse(404, "not_found", "GET", "/servers/actions/"+id, nil)
+	w.as(otherToken).refuse(404, "not_found", "GET", "/actions/"+id, nil)
+}
+
+// pageScenario walks a list of seven in pages of three.
+func pageScenario(w *world) {
+	for i := range 7 {
+		w.create("network", "/networks", object{"name": fmt.Sprint("net-", i), "ip_range": "10.0.0.0/8", "labels": object{"odd": fmt.Sprint(i % 2)}})
+	}
+	for page := 1; page <= 4; page++ {
+		w.do(200, "GET", fmt.Sprintf("/networks?per_page=3&page=%d&sort=name:desc", page), nil)
+	}
+	w.do(200, "GET", "/networks?per_page=2&label_selector=odd%3D1", nil)
+	w.do(200, "GET", "/networks?per_page=1000", nil)
+	w.do(200, "GET", "/networks?label_selector=none", nil)
+}
+
+var fullNetwork = object{
+	"name": "net", "ip_range": "10.0.0.0/16", "labels": object{"env": "test"}, "expose_routes_to_vswitch": true,
+	"subnets": []object{{"type": "cloud", "ip_range": "10.0.1.0/24", "network_zone": "eu-central"}},
+	"routes":  []object{{"destination": "192.168.0.0/24", "gateway": "10.0.1.7"}},
+}
+
+func networkScenario(w *world) {
+	id := w.create("network", "/networks", fullNetwork)
+	path := "/networks/" + id
+	act := func(name string, body any) { w.act(path, name, body) }
+	w.do(200, "GET", path, nil)
+	w.do(200, "GET", path+"/members?type=server&status=ok&sort=ip:desc", nil)
+	w.do(200, "PUT", path, object{"name": "renamed", "labels": object{"a": "b"}, "expose_routes_to_vswitch": false})
+	act("add_subnet", object{"type": "cloud", "ip_range": "10.0.2.0/24", "network_zone": "eu-central"})
+	act("add_subnet", object{"type": "server", "network_zone": "eu-central"})
+	act("add_route", object{"destination": "10.200.0.0/16", "gateway": "10.0.1.9"})
+	act("delete_route", object{"destination": "10.200.0.0/16", "gateway": "10.0.1.9"})
+	act("delete_subnet", object{"ip_range": "10.0.2.0/24"})
+	act("change_protection", object{"delete": true})
+	w.refuse(423, "protected", "DELETE", path, nil)
+	act("change_protection", object{"delete": false})
+
+	w.refuse(409, "uniqueness_error", "POST", "/networks", object{"name": "renamed", "ip_range": "10.0.0.0/8"})
+	w.refuse(422, "invalid_input", "POST", "/networks", object{"name": "public", "ip_range": "8.0.0.0/8"})
+	w.refuse(422, "invalid_input", "POST", path+"/actions/add_subnet", object{"type": "cloud", "ip_range": "10.0.1.128/25", "network_zone": "eu-central"})
+	w.refuse(422, "invalid_input", "POST", path+"/actions/add_route", object{"destination": "8.8.8.0/24", "gateway": "10.0.1.9"})
+	w.refuse(422, "invalid_input", "POST", path+"/actions/change_ip_range", object{"ip_range": "10.0.0.0/20"})
+	w.do(204, "DELETE", path, nil)
+	w.refuse(404, "not_found", "GET", path+"/members", nil)
+}
+
+const otherKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIH6hVLxR1Vf1qBQphdT9WuOk6f02uWeEV5YCbiTVGnX7 other"
+
+// populate makes some of everything, with labels, states and times of creation that differ.
+func populate(w *world) {
+	w.Helper()
+	pause := func() { w.clock.Step(time.Second) }
+	network := w.create("network", "/networks", fullNetwork)
+	w.create("network", "/networks", object{"name": "a second net", "ip_range": "10.0.0.0/8"})
+	w.create("ssh_key", "/ssh_keys", object{"name": "one", "public_key": testKey, "labels": object{"env": "test"}})
+	w.create("placement_group", "/placement_groups", object{"name": "b", "type": "spread", "labels": object{"env": "test"}})
+	pause()
+	w.create("placement_group", "/placement_groups", object{"name": "a", "type": "spread"})
+	w.create("primary_ip", "/primary_ips", object{"name": "v4", "type": "ipv4", "location": "fsn1", "labels": object{"env": "test"}})
+	pause()
+	ip6 := w.create("primary_ip", "/primary_ips", object{"name": "v6", "type": "ipv6", "location": "fsn1"})
+	w.act("/primary_ips/"+ip6, "change_protection", object{"delete": true})
+	managed := w.create("certificate", "/certificates", object{"name": "managed", "type": "managed", "domain_names": []string{"example.com"}})
+	w.create("certificate", "/certificates", uploadedCertificate(w, "an uploaded one"))
+	for i, name := range []string{"node-b", "node-a", "node-c"} {
+		body := smallServer(name)
+		if i == 0 {
+			body["networks"] = []json.Number{json.Number(network)}
+			body["start_after_create"] = false
+		}
+		w.create("server", "/servers", body)
+		pause()
+	}
+	w.finish()
+	last := "/servers/" + idOf(w.first("/servers?sort=id:desc", "servers"))
+	w.act(last, "enable_backup", nil)
+	w.do(201, "POST", last+"/actions/create_image", object{"type": "backup", "labels": object{"env": "test"}})
+	w.finish()
+	w.do(201, "POST", last+"/actions/create_image", object{"description": "a snapshot"})
+	w.finish()
+	image := idOf(w.first("/images?type=snapshot", "images"))
+	w.act("/images/"+image, "change_protection", object{"delete": true})
+	for _, name := range []string{"lb-b", "lb-a"} {
+		body := smallLoadBalancer(name)
+		body["labels"] = object{"env": name}
+		body["services"] = []object{tcpService(80), httpService("https", 443, json.Number(managed))}
+		body["targets"] = []object{{"type": "label_selector", "label_selector": object{"selector": "env=test"}}}
+		body["network"] = json.Number(network)
+		w.create("load_balancer", "/load_balancers", body)
+		pause()
+	}
+	w.finish()
+	w.act("/networks/"+network, "add_subnet", object{"type": "cloud", "ip_range": "10.0.9.0/24", "network_zone": "eu-central"})
+}
+
+// busyWith are actions that make a resource of each kind busy.
+var busyWith = map[string]struct {
+	action string
+	body   any
+}{
+	"/servers":        {"poweroff", nil},
+	"/load_balancers": {"change_algorithm", object{"type": "least_connections"}},
+	"/networks":       {"delete_subnet", object{"ip_range": "10.0.9.0/24"}},
+	"/images":         {"change_protection", object{"delete": false}},
+	"/primary_ips":    {"change_protection", object{"delete": false}},
+}
+
+// notBusy are the changes that go through while an action is running: those of name and labels, where the
+// document does not say otherwise.
+var notBusy = []string{"update_server", "update_load_balancer", "update_certificate"}
+
+// refuseWhileBusy tries each change of a resource while an action is running on it.
+func refuseWhileBusy(w *world, document *contract.Document) {
+	w.Helper()
+	populate(w)
+	busy := make(map[string]string)
+	for collection, with := range busyWith {
+		key := strings.TrimPrefix(collection, "/")
+		query := "?sort=id:desc"
+		switch collection {
+		case "/images":
+			query = "?type=snapshot"
+		case "/networks":
+			query = "?name=net"
+		}
+		busy[collection] = collection + "/" + idOf(w.first(collection+query, key))
+		w.do(201, "POST", busy[collection]+"/actions/"+with.action, with.body)
+	}
+	managed := w.create("certificate", "/certificates", object{"name": "busy", "type": "managed", "domain_names": []string{"busy.example.com"}})
+	busy["/certificates"] = "/certificates/" + managed
+	for _, op := range document.Operations() {
+		collection, rest, one := strings.Cut(op.Path, "/{id}")
+		if !one || busy[collection] == "" || op.Method == http.MethodGet {
+			continue
+		}
+		body, err := document.RequestBody(op, contract.Full)
+		if err != nil {
+			w.Fatal(err)
+		}
+		if slices.Contains(notBusy, op.ID) {
+			w.do(200, op.Method, busy[collection]+rest, object{"labels": object{"still": "changed"}})
+			continue
+		}
+		response := w.send(op.Method, busy[collection]+rest, body)
+		if response.Code != http.StatusLocked && response.Code != http.StatusConflict {
+			w.Errorf("%s on what is busy: %d %s, want 423 locked or 409 conflict", op, response.Code, response.Body)
+		}
+	}
+}
+
+// refuseTakenNames gives each resource that has a name that of another.
+func refuseTakenNames(w *world, document *contract.Document) {
+	w.Helper()
+	populate(w)
+	w.create("ssh_key", "/ssh_keys", object{"name": "two", "public_key": otherKey})
+	for _, op := range document.Operations() {
+		key, _, _ := strings.Cut(strings.TrimPrefix(op.Path, "/"), "/")
+		if op.Method != http.MethodPut || !modelled(op) || key == "images" { // images are described, and have no names
+			continue
+		}
+		entries := w.list("/"+key, key)
+		taken, self := entries[0].(object), entries[1].(object)
+		path := "/" + key + "/" + idOf(self)
+		w.refuse(409, "uniqueness_error", "PUT", path, object{"name": taken["name"]})
+		w.do(200, "PUT", path, object{"name": self["name"]}) // its own name is not taken
+	}
+}
+
+// limitScenario has each kind of resource exceed its limit.
+func limitScenario(t *testing.T, recorder *contract.Recorder) {
+	w := newWorld(t, recorder, func(o *fakecloud.Options) {
+		o.Limits = fakecloud.Limits{Servers: 1, Networks: 1, LoadBalancers: 1, Certificates: 1, PrimaryIPs: 3, PlacementGroups: 1, SSHKeys: 1, Images: 1}
+	})
+	exceed := func(path string, first, second object) {
+		w.do(201, "POST", path, first)
+		w.finish()
+		w.refuse(403, "resource_limit_exceeded", "POST", path, second)
+	}
+	exceed("/servers", smallServer("a"), smallServer("b"))
+	exceed("/networks", object{"name": "a", "ip_range": "10.0.0.0/8"}, object{"name": "b", "ip_range": "10.0.0.0/8"})
+	exceed("/load_balancers", smallLoadBalancer("a"), smallLoadBalancer("b"))
+	exceed("/certificates", uploadedCertificate(w, "a"), uploadedCertificate(w, "b"))
+	exceed("/primary_ips", object{"name": "a", "type": "ipv4", "location": "fsn1"}, object{"name": "b", "type": "ipv4", "location": "fsn1"})
+	exceed("/placement_groups", object{"name": "a", "type": "spread"}, object{"name": "b", "type": "spread"})
+	exceed("/ssh_keys", object{"name": "a", "public_key": testKey}, object{"name": "b", "public_key": testKey})
+	exceed("/servers/"+idOf(w.first("/servers", "servers"))+"/actions/create_image", object{}, object{})
+}

@@ -1,0 +1,373 @@
+package fakecloud_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"maps"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/api"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/contract"
+)
+
+// The contract tests (TestContract…) compare fakecloud with the official API document, which lies beside
+// the repository or where HETZNER_API_DOCUMENT says. Without it they are skipped, or fail if
+// REQUIRE_API_DOCUMENT is set.
+
+var update = flag.Bool("update", false, "write the coverage page "+coveragePage+" in place of comparing it")
+
+// coveragePage tells which operations of the API are modelled, and which answers of each were checked.
+const coveragePage = "COVERAGE.md"
+
+// notModelled are the paths whose operations answer 501 until they are modelled.
+var notModelled = []string{"/firewalls", "/floating_ips", "/volumes", "/zones"}
+
+// modelled tells whether an operation is one that has to work.
+func modelled(op *contract.Operation) bool {
+	return !slices.ContainsFunc(notModelled, func(path string) bool {
+		return op.Path == path || strings.HasPrefix(op.Path, path+"/")
+	})
+}
+
+// unreachable are documented errors, "operation code", that no request can bring about, and why.
+var unreachable = map[string]string{
+	"update_load_balancer_service source_port_already_used": "the port says which service is meant, and cannot be changed",
+}
+
+// neverShown are values that answers may have by the document and none does, and why.
+var neverShown = map[string]string{
+	"/image/deleted":                    "a deleted image is gone at once, also from the servers made from it",
+	"/image/status=unavailable":         "images are created or available",
+	"/iso/type=private":                 "private ISOs are uploaded by Hetzner's support",
+	"/load_balancer/ingoing_traffic":    "traffic is not added up",
+	"/load_balancer/outgoing_traffic":   "traffic is not added up",
+	"/load_balancer_type/deprecated":    "no type of today is",
+	"/load_balancer_type/deprecation":   "no type of today is",
+	"/member/status=error":              "what fails is taken back",
+	"/server/ingoing_traffic":           "traffic is not added up",
+	"/server/outgoing_traffic":          "traffic is not added up",
+	"/server/public_net/firewalls/*":    "firewalls are not modelled",
+	"/server/public_net/floating_ips/*": "Floating IPs are not modelled",
+	"/server/status=unknown":            "nothing is unknown here",
+	"/server/volumes/*":                 "volumes are not modelled",
+	"/server_type/storage_type=network": "no type of today has it",
+}
+
+// checkValues makes sure that everything the document says about answers was seen in one.
+func checkValues(t *testing.T, recorder *contract.Recorder, document *contract.Document) {
+	t.Helper()
+	unused := maps.Clone(neverShown)
+	for _, value := range recorder.Unseen(slices.DeleteFunc(document.Operations(), func(op *contract.Operation) bool { return !modelled(op) })) {
+		if neverShown[value] == "" {
+			t.Errorf("no answer had %s", value)
+		}
+		delete(unused, value)
+	}
+	for value := range unused {
+		t.Errorf("%s was seen, or is not documented: it needs no excuse", value)
+	}
+}
+
+// onlyByFault are general error codes that fakecloud gives when a fault rule says so, and never by itself.
+var onlyByFault = []string{"maintenance", "service_error", "server_error", "bad_gateway", "unavailable", "timeout"}
+
+func TestContractTheTableOfRoutesIsTheDocumentsListOfOperations(t *testing.T) {
+	t.Parallel()
+	document := contract.ForTest(t)
+	routes := make(map[string]string)
+	for _, route := range api.Routes() {
+		if routes[route.OperationID] != "" {
+			t.Errorf("%s is in the table twice", route.OperationID)
+		}
+		routes[route.OperationID] = route.Method + " " + route.Pattern
+	}
+	for _, op := range document.Operations() {
+		if got := routes[op.ID]; got != op.String() {
+			t.Errorf("%s: the table has %q, the document %q", op.ID, got, op)
+		}
+		delete(routes, op.ID)
+	}
+	for id, route := range routes {
+		t.Errorf("%s, %s, is no operation of the document", id, route)
+	}
+}
+
+// TestContractEveryAnswerIsOneThatTheDocumentAllows reaches each operation in each way that the document
+// knows, and has every answer validated.
+func TestContractEveryAnswerIsOneThatTheDocumentAllows(t *testing.T) {
+	document := contract.ForTest(t)
+	recorder := contract.NewRecorder(document)
+	t.Run("scenario", func(t *testing.T) {
+		for name, play := range scenarios {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				play(newWorld(t, recorder))
+			})
+		}
+	})
+	t.Run("limits", func(t *testing.T) { limitScenario(t, recorder) })
+	t.Run("every operation", func(t *testing.T) {
+		w := newWorld(t, recorder)
+		for _, op := range document.Operations() {
+			if modelled(op) {
+				refuseStrangers(w, document, op)
+			} else {
+				w.refuse(501, "not_implemented", op.Method, absentPath(op), nil)
+			}
+		}
+	})
+	t.Run("every operation with a body", func(t *testing.T) { refuseBodies(newWorld(t, recorder), document) })
+	t.Run("every operation beyond the rate limit", func(t *testing.T) {
+		w := newWorld(t, recorder, func(o *fakecloud.Options) { o.RateLimit = 1 })
+		w.do(200, "GET", "/locations", nil)
+		for _, op := range document.Operations() {
+			w.refuse(429, "rate_limit_exceeded", op.Method, absentPath(op), nil)
+		}
+	})
+	t.Run("every operation on what is busy", func(t *testing.T) { refuseWhileBusy(newWorld(t, recorder), document) })
+	t.Run("every name", func(t *testing.T) { refuseTakenNames(newWorld(t, recorder), document) })
+	t.Run("every list", func(t *testing.T) {
+		w := newWorld(t, recorder)
+		populate(w)
+		for _, op := range document.Operations() {
+			if modelled(op) && isList(op) {
+				checkList(w, op)
+			}
+		}
+	})
+	t.Run("every fault", func(t *testing.T) { faultScenario(newWorld(t, recorder), document) })
+	t.Run("paths and methods", func(t *testing.T) {
+		w := newWorld(t, recorder)
+		for _, path := range []string{"/nothing", "", "/", "/servers/", "/servers/1/2", "/servers/1/actions/2/3"} {
+			w.refuse(404, "not_found", "GET", path, nil)
+			w.as("").refuse(404, "not_found", "GET", path, nil) // the route is resolved before the token is looked at
+		}
+		for _, op := range document.Operations() {
+			w.refuse(405, "method_not_allowed", "PATCH", absentPath(op), nil)
+		}
+	})
+	if t.Failed() {
+		return // what follows would only repeat it
+	}
+	if err := recorder.Err(); err != nil {
+		t.Error(err)
+	}
+	checkReached(t, recorder, document)
+	checkValues(t, recorder, document)
+	checkCoveragePage(t, recorder)
+	t.Logf("%d exchanges were validated", recorder.Exchanges())
+}
+
+// TestContractAnEarlierDayHasWhatWasRemovedSince checks that Options.APIDate brings back what the API answered on
+// a day, as the document of that day has it. What was only added since is shown on any day: old clients ignore
+// it, and the document of that day does not know it, so that load balancers are looked at without a recorder.
+func TestContractAnEarlierDayHasWhatWasRemovedSince(t *testing.T) {
+	t.Parallel()
+	contract.ForTest(t)
+	path, err := contract.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	day := time.Date(2026, time.September, 22, 0, 0, 0, 0, time.UTC)
+	document, err := contract.Load(path, contract.AsOf(day))
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorder := contract.NewRecorder(document)
+	w := newWorld(t, nil, func(o *fakecloud.Options) { o.APIDate = day.Format(time.DateOnly) })
+	balancer := w.loadBalancer(smallLoadBalancer("old"))
+	w.handler = recorder.Middleware(w.handler)
+	w.do(200, "GET", "/datacenters/"+idOf(w.first("/datacenters", "datacenters")), nil)
+	w.do(204, "DELETE", balancer, nil)
+	w.as(readToken).refuse(401, "token_readonly", "POST", "/ssh_keys", object{"name": "one", "public_key": testKey})
+	ip := "/primary_ips/" + w.create("primary_ip", "/primary_ips", object{"name": "free", "type": "ipv4", "location": "fsn1"})
+	if got := at(w.do(200, "GET", ip, nil), "primary_ip", "assignee_type"); got != "server" {
+		t.Errorf("assignee_type of what is not assigned: %v", got)
+	}
+	if err := recorder.Err(); err != nil {
+		t.Error(err)
+	}
+}
+
+// checkReached makes sure that each modelled operation was seen to succeed, each documented error was
+// seen, and that what scenarios send as proper requests is proper: else they would prove little.
+func checkReached(t *testing.T, recorder *contract.Recorder, document *contract.Document) {
+	t.Helper()
+	unused := maps.Clone(unreachable)
+	for _, op := range document.Operations() {
+		want := contract.Implemented
+		if !modelled(op) {
+			want = contract.NotImplemented
+		}
+		if state := recorder.State(op); state != want {
+			t.Errorf("%s (%s): %s, want %s with %d", op.ID, op, state, want, op.Success)
+		}
+		if !modelled(op) {
+			continue
+		}
+		for code, statuses := range document.ErrorCodes(op) {
+			excuse := op.ID + " " + code
+			delete(unused, excuse)
+			for _, status := range statuses { // without a status it is the error of an action
+				if code == "resource_in_use" {
+					continue // the amendment allows it everywhere; scenarios expect it where it belongs
+				}
+				if seen, excused := recorder.Saw(op, status, code), unreachable[excuse] != ""; seen == excused {
+					t.Errorf("%s: %d %s was seen: %t, is said to be unreachable: %t", op.ID, status, code, seen, excused)
+				}
+			}
+		}
+	}
+	for excuse := range unused {
+		t.Errorf("%s is not documented and needs no excuse", excuse)
+	}
+	for code, statuses := range document.ErrorCodes(nil) {
+		for _, status := range statuses {
+			if !slices.ContainsFunc(append(document.Operations(), nil), func(op *contract.Operation) bool { return recorder.Saw(op, status, code) }) {
+				t.Errorf("%d %s was not seen", status, code)
+			}
+		}
+	}
+	for _, exchange := range recorder.Undocumented() {
+		t.Errorf("a scenario's request is not one that the document allows: %s", exchange)
+	}
+}
+
+func checkCoveragePage(t *testing.T, recorder *contract.Recorder) {
+	t.Helper()
+	var page bytes.Buffer
+	if err := recorder.WriteCoverage(&page); err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile(coveragePage, page.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	written, err := os.ReadFile(coveragePage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(written, page.Bytes()) {
+		t.Errorf("%s is out of date: run `make coverage` and commit it\n%s", coveragePage, firstDifference(string(written), page.String()))
+	}
+}
+
+// firstDifference returns the first line in which two texts differ.
+func firstDifference(before, after string) string {
+	old, now := strings.Split(before, "\n"), strings.Split(after, "\n")
+	for i := range min(len(old), len(now)) {
+		if old[i] != now[i] {
+			return "- " + old[i] + "\n+ " + now[i]
+		}
+	}
+	return "one is the beginning of the other"
+}
+
+// refuseStrangers checks what is the same for each operation: no token, an unknown token, a read-only
+// token that writes, another project's token, and an id that nothing has.
+func refuseStrangers(w *world, document *contract.Document, op *contract.Operation) {
+	w.Helper()
+	path := w.withQuery(op, absentPath(op))
+	body, err := document.RequestBody(op, contract.Full)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.as("").refuse(401, "unauthorized", op.Method, path, body)
+	w.as("unknown").refuse(401, "unauthorized", op.Method, path, body)
+	if op.Removed {
+		w.refuse(410, "deprecated_api_endpoint", op.Method, path, body)
+		return
+	}
+	if op.Method != http.MethodGet {
+		w.as(readToken).refuse(403, "forbidden", op.Method, path, body)
+	}
+	if strings.Contains(op.Path, "{id}") {
+		w.refuse(404, "not_found", op.Method, path, body)
+		w.refuse(404, "not_found", op.Method, w.withQuery(op, pathParameter.ReplaceAllString(op.Path, "no-number")), body)
+	}
+}
+
+// taken are bodies that the document does not allow and clients send, "operation case": names may be ids, and
+// what a service does not say has a default.
+var taken = []string{
+	"create_server /image is an integer", "create_server /location is an integer",
+	"create_server /server_type is an integer", "create_server /ssh_keys/0 is an integer",
+	"add_load_balancer_service /destination_port is missing", "add_load_balancer_service /health_check is missing",
+	"add_load_balancer_service /listen_port is missing", "add_load_balancer_service /proxyprotocol is missing",
+}
+
+// refuseBodies sends each operation a body that is no JSON, one that is no object, and one in which each field is
+// wrong in turn; the answer has to be invalid_input and name the field. What the real API is known to take all
+// the same is left out: null for an absent field, and fields that it does not know.
+func refuseBodies(w *world, document *contract.Document) {
+	w.Helper()
+	populate(w)
+	for _, op := range document.Operations() {
+		if !modelled(op) || op.RequestSchema() == nil {
+			continue
+		}
+		path := existingPath(w, op)
+		w.refuse(400, "json_error", op.Method, path, []byte(`{"name": `))
+		w.refuse(400, "json_error", op.Method, path, []byte(`[]`))
+		cases, err := document.InvalidBodies(op)
+		if err != nil {
+			w.Fatal(err)
+		}
+		for _, c := range cases {
+			if c.Field == "" || c.Kind == contract.Null || c.Kind == contract.Unknown || c.Kind == contract.Missing && strings.Count(c.Field, "/") > 1 ||
+				slices.Contains(taken, op.ID+" "+c.String()) {
+				continue
+			}
+			w.refuseField(op, path, c)
+		}
+	}
+}
+
+// refuseField sends a body that is wrong in one field.
+func (w *world) refuseField(op *contract.Operation, path string, c contract.Case) {
+	w.Helper()
+	var failure struct {
+		Error struct {
+			Code    string
+			Details struct{ Fields []struct{ Name string } }
+		}
+	}
+	response := w.send(op.Method, path, c.Body)
+	if err := json.Unmarshal(response.Body.Bytes(), &failure); err != nil || failure.Error.Code != "invalid_input" {
+		w.Errorf("%s: %s: %d %s, want invalid_input", op, c, response.Code, response.Body)
+		return
+	}
+	field := strings.ReplaceAll(strings.TrimPrefix(c.Field, "/"), "/", ".")
+	if strings.HasPrefix(field, "labels.") {
+		field = "labels" // the message says which
+	}
+	if !slices.ContainsFunc(failure.Error.Details.Fields, func(f struct{ Name string }) bool { return f.Name == field }) {
+		w.Errorf("%s: %s: %s does not name the field %s", op, c, response.Body, field)
+	}
+}
+
+// faultScenario has each general error code injected that fakecloud does not give by itself.
+func faultScenario(w *world, document *contract.Document) {
+	w.Helper()
+	for _, code := range onlyByFault {
+		statuses := document.ErrorCodes(nil)[code]
+		if len(statuses) != 1 {
+			w.Errorf("%s is documented with the statuses %v", code, statuses)
+			continue
+		}
+		if _, err := w.cloud.Faults().Add(fakecloud.Fault{Effect: fakecloud.APIError(code)}); err != nil {
+			w.Fatal(err)
+		}
+		w.refuse(statuses[0], code, "GET", "/servers", nil)
+		w.cloud.Faults().Clear()
+	}
+}

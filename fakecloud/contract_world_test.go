@@ -1,0 +1,240 @@
+package fakecloud_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/contract"
+)
+
+// Tokens of a world beside fakecloud.DefaultToken: another one of the same project, that may only read, and
+// one of another project.
+const (
+	readToken  = "contract-test-read-only"
+	otherToken = "contract-test-other-project"
+)
+
+// actionTime is how long each action of a world takes, on its own clock.
+const actionTime = 2 * time.Second
+
+// world is a cloud of its own for one scenario. Its clock stands still until the scenario steps it.
+type world struct {
+	*testing.T
+	cloud   *fakecloud.Cloud
+	handler http.Handler
+	clock   *clocktesting.FakeClock
+	token   string
+}
+
+// newWorld returns an empty cloud whose exchanges are recorded, unless recorder is nil.
+func newWorld(t *testing.T, recorder *contract.Recorder, change ...func(*fakecloud.Options)) *world {
+	t.Helper()
+	clock := clocktesting.NewFakeClock(time.Date(2026, time.November, 20, 12, 0, 0, 0, time.UTC))
+	options := fakecloud.Options{Clock: clock, Actions: actionTime.String(), RandomSeed: 1}
+	for _, f := range change {
+		f(&options)
+	}
+	simulated := fakecloud.New(options)
+	t.Cleanup(simulated.Close)
+	if _, err := simulated.AddToken(fakecloud.DefaultProject, readToken, true); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := simulated.AddProject("other", otherToken); err != nil {
+		t.Fatal(err)
+	}
+	handler := simulated.Handler()
+	if recorder != nil {
+		handler = recorder.Middleware(handler)
+	}
+	return &world{T: t, cloud: simulated, handler: handler, clock: clock, token: fakecloud.DefaultToken}
+}
+
+// as returns the same world seen with another token.
+func (w *world) as(token string) *world {
+	other := *w
+	other.token = token
+	return &other
+}
+
+// object is a decoded JSON object.
+type object = map[string]any
+
+// send makes a request and returns the answer as it is.
+func (w *world) send(method, path string, body any) *httptest.ResponseRecorder {
+	w.Helper()
+	var content []byte
+	switch body := body.(type) {
+	case nil:
+	case []byte:
+		content = body
+	default:
+		var err error
+		if content, err = json.Marshal(body); err != nil {
+			w.Fatal(err)
+		}
+	}
+	request := httptest.NewRequestWithContext(w.Context(), method, "/v1"+path, bytes.NewReader(content))
+	request.Header.Set("Content-Type", "application/json")
+	if w.token != "" {
+		request.Header.Set("Authorization", "Bearer "+w.token)
+	}
+	response := httptest.NewRecorder()
+	w.handler.ServeHTTP(response, request)
+	return response
+}
+
+// do makes a request, checks the status and returns the decoded body.
+func (w *world) do(status int, method, path string, body any) object {
+	w.Helper()
+	response := w.send(method, path, body)
+	if response.Code != status {
+		w.Fatalf("%s %s: got %d %s, want %d", method, path, response.Code, response.Body, status)
+	}
+	var decoded object
+	if response.Body.Len() > 0 {
+		if err := json.Unmarshal(response.Body.Bytes(), &decoded); err != nil {
+			w.Fatalf("%s %s: %v in %s", method, path, err, response.Body)
+		}
+	}
+	return decoded
+}
+
+// refuse makes a request that must fail with the given status and code.
+func (w *world) refuse(status int, code, method, path string, body any) {
+	w.Helper()
+	failure, _ := w.do(status, method, path, body)["error"].(object)
+	if failure["code"] != code {
+		w.Errorf("%s %s: code %v (%v), want %s", method, path, failure["code"], failure["message"], code)
+	}
+}
+
+// finish lets all running actions end.
+func (w *world) finish() {
+	for range 8 { // an action may start others
+		w.clock.Step(actionTime)
+		w.do(200, "GET", "/locations", nil)
+	}
+}
+
+// create makes a resource and returns its id.
+func (w *world) create(key, path string, body any) string {
+	w.Helper()
+	return idOf(w.do(201, "POST", path, body)[key])
+}
+
+// act starts an action, looks at what it is done to while it runs, and lets it end.
+func (w *world) act(path, name string, body any) {
+	w.Helper()
+	w.do(201, "POST", path+"/actions/"+name, body)
+	w.do(200, "GET", path, nil)
+	w.finish()
+	w.do(200, "GET", path, nil)
+}
+
+// refuseAction starts an action that must be refused with 422 and the given code.
+func (w *world) refuseAction(code, path, name string, body any) {
+	w.Helper()
+	w.refuse(422, code, "POST", path+"/actions/"+name, body)
+}
+
+func idOf(resource any) string {
+	fields, _ := resource.(object)
+	id, _ := fields["id"].(float64)
+	return fmt.Sprintf("%.0f", id)
+}
+
+// list returns the entries of a list.
+func (w *world) list(path, key string) []any {
+	w.Helper()
+	entries, _ := w.do(200, "GET", path, nil)[key].([]any)
+	return entries
+}
+
+// first returns the first entry of a list, which must have one.
+func (w *world) first(path, key string) object {
+	w.Helper()
+	entries := w.list(path, key)
+	if len(entries) == 0 {
+		w.Fatalf("%s: %s is empty", path, key)
+	}
+	return entries[0].(object)
+}
+
+// at returns what is found in an object along keys.
+func at(in object, keys ...string) any {
+	var value any = in
+	for _, key := range keys {
+		inner, _ := value.(object)
+		value = inner[key]
+	}
+	return value
+}
+
+var pathParameter = regexp.MustCompile(`\{[^}]+\}`)
+
+// absentID is an id that nothing has.
+const absentID = "4999999999999999"
+
+// absentPath returns the path of an operation on something that does not exist.
+func absentPath(op *contract.Operation) string {
+	return pathParameter.ReplaceAllString(op.Path, absentID)
+}
+
+// existingPath returns the path of an operation on the first resource of its kind, with the latest action
+// of that resource; on something absent if there is none.
+func existingPath(w *world, op *contract.Operation) string {
+	w.Helper()
+	path := op.Path
+	for strings.Contains(path, "{") {
+		parent, rest, _ := strings.Cut(path, "/{")
+		_, rest, _ = strings.Cut(rest, "}")
+		collection := parent
+		if collection == "/actions" {
+			collection = "/servers/actions"
+		}
+		var answer object
+		if err := json.Unmarshal(w.send("GET", collection+"?sort=id:desc", nil).Body.Bytes(), &answer); err != nil {
+			w.Fatal(err)
+		}
+		id := absentID
+		for _, entries := range answer {
+			if entries, ok := entries.([]any); ok && len(entries) > 0 {
+				id = idOf(entries[0])
+			}
+		}
+		path = parent + "/" + id + rest
+	}
+	return path
+}
+
+// withQuery adds the parameters that the document requires to the path of an operation.
+func (w *world) withQuery(op *contract.Operation, path string) string {
+	var pairs []string
+	for _, parameter := range op.Query {
+		switch {
+		case !parameter.Required:
+		case parameter.Name == "start":
+			pairs = append(pairs, "start="+w.hoursAgo(2))
+		case parameter.Name == "end":
+			pairs = append(pairs, "end="+w.hoursAgo(0))
+		case len(parameter.Enum) > 0:
+			pairs = append(pairs, parameter.Name+"="+parameter.Enum[0])
+		default:
+			pairs = append(pairs, parameter.Name+"=1")
+		}
+	}
+	if len(pairs) == 0 {
+		return path
+	}
+	return path + "?" + strings.Join(pairs, "&")
+}

@@ -1,0 +1,636 @@
+package cloud
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func attach(t *testing.T, p Project, o HypervisorOptions) *Hypervisor {
+	t.Helper()
+	if o.Name == "" {
+		o.Name = "h"
+	}
+	h, err := p.cloud.AttachHypervisor(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(h.Close)
+	return h
+}
+
+// nextTask returns the next task, which must be there already.
+func nextTask(t *testing.T, h *Hypervisor, command string) MachineTask {
+	t.Helper()
+	task, ok, err := h.take()
+	if err != nil || !ok || task.Command != command {
+		t.Fatalf("next task: %+v, %v, %v; want %s", task, ok, err, command)
+	}
+	return task
+}
+
+func noTask(t *testing.T, h *Hypervisor) {
+	t.Helper()
+	h.cloud.Settle()
+	if task, ok, err := h.take(); ok || err != nil {
+		t.Fatalf("there is a task: %+v, %v", task, err)
+	}
+}
+
+func complete(t *testing.T, h *Hypervisor, command string, failure error) {
+	t.Helper()
+	if err := h.Complete(nextTask(t, h, command).Action, failure); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestActionsOnMachinesEndWhenTheHypervisorSaysSo(t *testing.T) {
+	t.Parallel()
+	noRoom := &MachineError{Code: "resource_unavailable", Message: "no room"}
+	gone := ServerStatus("")
+	for name, c := range map[string]struct {
+		off     bool // the server is powered off before
+		do      func(Project, int64) (int64, *State, error)
+		command string
+		runs    bool
+		// while the action runs, after it succeeded, after it failed
+		during, done, failed ServerStatus
+	}{
+		"start":                 {true, Project.PowerOnServer, "start_server", true, ServerStarting, ServerRunning, ServerOff},
+		"stop":                  {false, Project.PowerOffServer, "stop_server", false, ServerStopping, ServerOff, ServerRunning},
+		"shutdown":              {false, Project.ShutdownServer, "shutdown_server", false, ServerRunning, ServerStopping, ServerRunning},
+		"reboot":                {false, Project.RebootServer, "reboot_server", true, ServerRunning, ServerRunning, ServerRunning},
+		"reset":                 {false, Project.ResetServer, "reset_server", true, ServerStarting, ServerRunning, ServerRunning},
+		"reset of one that off": {true, Project.ResetServer, "reset_server", true, ServerStarting, ServerRunning, ServerOff},
+		"delete":                {false, Project.DeleteServer, "delete_server", false, ServerDeleting, gone, ServerRunning},
+		"rebuild": {false, func(p Project, id int64) (int64, *State, error) {
+			_, action, st, err := p.RebuildServer(id, RebuildServer{Image: "debian"})
+			return action, st, err
+		}, "rebuild_server", true, ServerRebuilding, ServerRunning, ServerOff},
+		"change of type": {true, func(p Project, id int64) (int64, *State, error) {
+			return p.ChangeServerType(id, "big", false)
+		}, "change_server_type", true, ServerMigrating, ServerRunning, ServerOff},
+	} {
+		for _, failure := range []error{nil, noRoom, errors.New("broken")} {
+			t.Run(fmt.Sprint(name, ", ", failure), func(t *testing.T) {
+				t.Parallel()
+				// Without a hypervisor everything would have ended at once.
+				p, clk := serverCloud(t, Options{Profile: ProfileInstant})
+				id := mustCreate(t, p, smallServer("a")).Server.ID
+				if c.off {
+					if _, _, err := p.PowerOffServer(id); err != nil {
+						t.Fatal(err)
+					}
+				}
+				h := attach(t, p, HypervisorOptions{})
+				noTask(t, h)
+				action, _, err := c.do(p, id)
+				if err != nil {
+					t.Fatal(err)
+				}
+				clk.Step(DefaultTaskTimeout - time.Second)
+				wantStatus(t, p, id, c.during, true)
+				wantAction(t, p, action, c.command, ActionRunning)
+				task := nextTask(t, h, c.command)
+				if task.Action != action || task.Runs != c.runs || task.Machine.Server != id || task.Machine.Name != "a" {
+					t.Errorf("%+v", task)
+				}
+				if want := testNow.Add(DefaultTaskTimeout); !task.Deadline.Equal(want) {
+					t.Errorf("deadline %v, want %v", task.Deadline, want)
+				}
+				if err := h.Complete(action, failure); err != nil {
+					t.Fatal(err)
+				}
+				want, status := c.done, ActionSuccess
+				if failure != nil {
+					want, status = c.failed, ActionFailed
+				}
+				wantAction(t, p, action, c.command, status)
+				if _, exists := p.View().Servers.Get(id); want == gone && exists {
+					t.Error("the server is still there")
+				} else if want != gone {
+					wantStatus(t, p, id, want, false)
+				}
+				if a, _ := p.View().Actions.Get(action); failure == error(noRoom) && (a.ErrorCode != noRoom.Code || a.ErrorMessage != noRoom.Message) ||
+					failure != nil && failure != error(noRoom) && (a.ErrorCode != ActionFailedCode || a.ErrorMessage != "broken") {
+					t.Errorf("%+v", a)
+				}
+				if err := h.Complete(action, nil); !errors.Is(err, ErrNoTask) {
+					t.Errorf("completed twice: %v", err)
+				}
+				clk.Step(time.Hour) // the deadline means nothing now
+				wantAction(t, p, action, c.command, status)
+				checkInvariants(t, p.View(), p.cloud)
+			})
+		}
+	}
+}
+
+func TestWhatDoesNotConcernAMachineIsNotHandedOut(t *testing.T) {
+	t.Parallel()
+	p, _ := serverCloud(t, Options{Profile: ProfileInstant})
+	n := testNetwork(t, p, "n", "10.0.0.0/24")
+	on := mustCreate(t, p, smallServer("on")).Server.ID
+	off := mustCreate(t, p, smallServer("off")).Server.ID
+	if _, _, err := p.PowerOffServer(off); err != nil {
+		t.Fatal(err)
+	}
+	h := attach(t, p, HypervisorOptions{})
+	for name, do := range map[string]func() (int64, *State, error){
+		"power on of one that runs": func() (int64, *State, error) { return p.PowerOnServer(on) },
+		"power off of one that off": func() (int64, *State, error) { return p.PowerOffServer(off) },
+		"shutdown of one that off":  func() (int64, *State, error) { return p.ShutdownServer(off) },
+		"reboot of one that off":    func() (int64, *State, error) { return p.RebootServer(off) },
+		"attach": func() (int64, *State, error) {
+			return p.AttachServerToNetwork(on, AttachServerToNetwork{Network: n.ID})
+		},
+		"power off that is to fail": func() (int64, *State, error) { return p.WithOutcome(&ActionOutcome{Fail: true}).PowerOffServer(on) },
+	} {
+		action, _, err := do()
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		if a, _ := p.View().Actions.Get(action); a.Status == ActionRunning {
+			t.Errorf("%s waits", name)
+		}
+		noTask(t, h)
+	}
+}
+
+func TestACreatedServerBecomesAMachineThatIsStartedThen(t *testing.T) {
+	t.Parallel()
+	p, clk := serverCloud(t, Options{})
+	n := testNetwork(t, p, "n", "10.0.0.0/24")
+	if _, err := p.update(func(tx *Tx) error { putKey(tx, "key"); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	h := attach(t, p, HypervisorOptions{})
+	in := smallServer("a")
+	in.Networks, in.UserData, in.SSHKeys = []int64{n.ID}, "#!/bin/sh", []string{"key"}
+	in.Labels = map[string]string{"role": "worker"}
+	out := mustCreate(t, p, in)
+	task := nextTask(t, h, "create_server")
+	m := task.Machine
+	ip, _ := p.View().PrimaryIPs.Get(out.Server.PublicIPv4)
+	net, _ := p.View().Networks.Get(n.ID)
+	member, _ := net.Member(out.Server.Ref())
+	if m.PublicIPv4 != ip.IP.Addr() || len(m.Networks) != 1 || m.Networks[0].IP != member.IP || m.Networks[0].Name != "n" || !m.PublicIPv6.IsValid() {
+		t.Errorf("addresses: %+v", m)
+	}
+	if m.UserData != in.UserData || m.Labels["role"] != "worker" || m.ServerType != "small" || m.Cores != 2 || m.MemoryGB != 4 ||
+		m.DiskGB != 40 || m.Image != "debian" || m.ImageID != 101 || m.Location != "fsn1" || m.NetworkZone != "eu-central" || len(m.SSHKeys) != 1 ||
+		m.Architecture != "x86" || m.Project != 1 || m.Status != ServerInitializing {
+		t.Errorf("%+v", m)
+	}
+	noTask(t, h)
+	if err := h.Complete(task.Action, nil); err != nil {
+		t.Fatal(err)
+	}
+	wantStatus(t, p, out.Server.ID, ServerStarting, true)
+	complete(t, h, "start_server", nil)
+	wantStatus(t, p, out.Server.ID, ServerRunning, true)
+	wantAction(t, p, out.NextActions[1], "attach_to_network", ActionRunning)
+	clk.Step(time.Second)
+	wantStatus(t, p, out.Server.ID, ServerRunning, false)
+	if pn, ok := server(t, p, out.Server.ID).PrivateNet(n.ID); !ok || pn.IP != m.Networks[0].IP || pn.MAC != m.Networks[0].MAC {
+		t.Errorf("%+v, was told as %+v", pn, m.Networks)
+	}
+}
+
+func TestAServerThatCannotBeBackedIsOffAndSaysWhy(t *testing.T) {
+	t.Parallel()
+	p, _ := serverCloud(t, Options{Profile: ProfileInstant})
+	h := attach(t, p, HypervisorOptions{})
+	out := mustCreate(t, p, smallServer("a"))
+	complete(t, h, "create_server", &MachineError{Code: "image_unavailable", Message: "no such image"})
+	a, _ := p.View().Actions.Get(out.Action)
+	if a.Status != ActionFailed || a.ErrorCode != "image_unavailable" || a.ErrorMessage != "no such image" {
+		t.Errorf("%+v", a)
+	}
+	wantAction(t, p, out.NextActions[0], "start_server", ActionFailed)
+	wantStatus(t, p, out.Server.ID, ServerOff, false)
+	noTask(t, h)
+	if _, _, err := p.DeleteServer(out.Server.ID); err != nil {
+		t.Fatal(err)
+	}
+	complete(t, h, "delete_server", nil)
+	checkInvariants(t, p.View(), p.cloud)
+}
+
+func TestARebuildDescribesWhatTheServerWillBe(t *testing.T) {
+	t.Parallel()
+	p, _ := serverCloud(t, Options{Profile: ProfileInstant})
+	id := mustCreate(t, p, smallServer("a")).Server.ID
+	h := attach(t, p, HypervisorOptions{})
+	data := "#!/bin/new"
+	if _, _, _, err := p.RebuildServer(id, RebuildServer{Image: "onlyx86", UserData: &data}); err != nil {
+		t.Fatal(err)
+	}
+	if m := nextTask(t, h, "rebuild_server").Machine; m.UserData != data || m.Image != "onlyx86" || m.ImageID != 103 {
+		t.Errorf("%+v", m)
+	}
+	if s := server(t, p, id); s.UserData != "" || s.Image.Name != "debian" {
+		t.Errorf("shown before it is so: %+v", s)
+	}
+}
+
+func TestATaskThatIsNotDoneInTimeFails(t *testing.T) {
+	t.Parallel()
+	p, clk := serverCloud(t, Options{})
+	id := runningServer(t, p, clk, smallServer("a")).ID
+	h := attach(t, p, HypervisorOptions{TaskTimeout: time.Minute})
+	action, _, err := p.PowerOffServer(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clk.Step(time.Minute)
+	wantAction(t, p, action, "stop_server", ActionFailed)
+	if a, _ := p.View().Actions.Get(action); a.ErrorCode != "timeout" {
+		t.Errorf("%+v", a)
+	}
+	wantStatus(t, p, id, ServerRunning, false)
+	noTask(t, h)
+	if err := h.Complete(action, nil); !errors.Is(err, ErrNoTask) {
+		t.Errorf("completed late: %v", err)
+	}
+}
+
+func TestWhatMachinesDoByThemselvesIsSeen(t *testing.T) {
+	t.Parallel()
+	p, _ := serverCloud(t, Options{Profile: ProfileInstant})
+	id := mustCreate(t, p, smallServer("a")).Server.ID
+	other := mustCreate(t, p, smallServer("b")).Server.ID
+	if _, err := p.UpdateServer(id, UpdateResource{Labels: map[string]string{"mine": ""}}); err != nil {
+		t.Fatal(err)
+	}
+	h := attach(t, p, HypervisorOptions{Selector: "mine"})
+	report := func(running bool, want ServerStatus) {
+		t.Helper()
+		if err := h.Report(id, running); err != nil {
+			t.Fatal(err)
+		}
+		if s := server(t, p, id); s.Status != want {
+			t.Fatalf("reported %v: %s, want %s", running, s.Status, want)
+		}
+	}
+	report(false, ServerOff)
+	before := server(t, p, id)
+	report(false, ServerOff)
+	if server(t, p, id) != before {
+		t.Error("a report of what is known changed something")
+	}
+	report(true, ServerRunning)
+	if _, _, err := p.ShutdownServer(id); err != nil {
+		t.Fatal(err)
+	}
+	task := nextTask(t, h, "shutdown_server")
+	report(false, ServerRunning) // the action's end tells
+	if err := h.Complete(task.Action, nil); err != nil {
+		t.Fatal(err)
+	}
+	wantStatus(t, p, id, ServerStopping, false) // and stays so until the machine is off
+	report(false, ServerOff)
+	for _, server := range []int64{other, 7} {
+		if err := h.Report(server, false); !errors.Is(err, ErrNoMachine) {
+			t.Errorf("report about %d: %v", server, err)
+		}
+	}
+	wantStatus(t, p, other, ServerRunning, false)
+}
+
+func TestAReportDuringAnActionThatIsNoTask(t *testing.T) {
+	t.Parallel()
+	p, clk := serverCloud(t, Options{})
+	id := runningServer(t, p, clk, smallServer("a")).ID
+	n := testNetwork(t, p, "n", "10.0.0.0/24")
+	h := attach(t, p, HypervisorOptions{})
+	if _, _, err := p.AttachServerToNetwork(id, AttachServerToNetwork{Network: n.ID}); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Report(id, false); err != nil {
+		t.Fatal(err)
+	}
+	wantStatus(t, p, id, ServerOff, true)
+}
+
+func TestEachServerHasOneHypervisor(t *testing.T) {
+	t.Parallel()
+	p, _ := serverCloud(t, Options{Profile: ProfileInstant})
+	q := p.cloud.AddProject("other")
+	create := func(p Project, name string, labels map[string]string) int64 {
+		in := smallServer(name)
+		in.Labels = labels
+		return mustCreate(t, p, in).Server.ID
+	}
+	a := create(p, "a", map[string]string{"role": "a"})
+	b := create(p, "b", map[string]string{"role": "b"})
+	elsewhere := create(q, "a", map[string]string{"role": "a"})
+	hs := map[string]*Hypervisor{}
+	for _, o := range []HypervisorOptions{
+		{Name: "first", Selector: "role=a", Project: 1}, {Name: "second", Project: 1}, {Name: "third"},
+	} {
+		hs[o.Name] = attach(t, p, o)
+	}
+	for name, want := range map[string]int64{"first": a, "second": b, "third": elsewhere} {
+		if ms := hs[name].Machines(); len(ms) != 1 || ms[0].Server != want {
+			t.Errorf("%s has %+v, want %d", name, ms, want)
+		}
+	}
+	for _, s := range []struct {
+		p  Project
+		id int64
+	}{{p, a}, {p, b}, {q, elsewhere}} {
+		if _, _, err := s.p.PowerOffServer(s.id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]int64{"first": a, "second": b, "third": elsewhere} {
+		if task := nextTask(t, hs[name], "stop_server"); task.Machine.Server != want {
+			t.Errorf("%s gets %+v", name, task)
+		}
+		if got := hs[name].record.tasks; len(got) != 1 {
+			t.Errorf("%s has %d tasks", name, len(got))
+		}
+	}
+	all := p.cloud.Hypervisors()
+	if len(all) != 3 || all[0].Name != "first" || !all[0].Connected || len(all[0].Tasks) != 1 {
+		t.Errorf("%+v", all)
+	}
+}
+
+func TestDetachingAHypervisorFailsWhatItHasNotDone(t *testing.T) {
+	t.Parallel()
+	for name, leave := range map[string]func(*Hypervisor, func(time.Duration)){
+		"closed": func(h *Hypervisor, _ func(time.Duration)) { h.Close() },
+		"by name": func(h *Hypervisor, _ func(time.Duration)) {
+			if err := h.cloud.DetachHypervisor("h"); err != nil {
+				t.Error(err)
+			}
+		},
+		"lost for long": func(h *Hypervisor, step func(time.Duration)) { h.Suspend(); step(DefaultGrace) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, clk := serverCloud(t, Options{})
+			working := runningServer(t, p, clk, smallServer("a")).ID
+			stopping := runningServer(t, p, clk, smallServer("b")).ID
+			h := attach(t, p, HypervisorOptions{})
+			if _, _, err := p.ShutdownServer(stopping); err != nil {
+				t.Fatal(err)
+			}
+			complete(t, h, "shutdown_server", nil)
+			created := mustCreate(t, p, smallServer("c"))
+			action, _, err := p.PowerOffServer(working)
+			if err != nil {
+				t.Fatal(err)
+			}
+			leave(h, clk.Step)
+			wantAction(t, p, action, "stop_server", ActionFailed)
+			wantStatus(t, p, working, ServerRunning, false)
+			wantAction(t, p, created.Action, "create_server", ActionFailed)
+			wantAction(t, p, created.NextActions[0], "start_server", ActionFailed)
+			wantStatus(t, p, stopping, ServerStopping, false)
+			if _, err := h.Next(t.Context()); !errors.Is(err, ErrDetached) {
+				t.Errorf("Next: %v", err)
+			}
+			if err := errors.Join(h.Complete(action, nil)); !errors.Is(err, ErrDetached) {
+				t.Errorf("Complete: %v", err)
+			}
+			if err := p.cloud.ReportMachine("h", working, false); !errors.Is(err, ErrDetached) {
+				t.Errorf("ReportMachine: %v", err)
+			}
+			// From now on by the profile's time.
+			if _, _, err = p.PowerOffServer(working); err != nil {
+				t.Fatal(err)
+			}
+			clk.Step(time.Second)
+			wantStatus(t, p, working, ServerOff, false)
+			wantStatus(t, p, stopping, ServerOff, false)
+			clk.Step(time.Hour)
+			checkInvariants(t, p.View(), p.cloud)
+		})
+	}
+}
+
+func TestALostHypervisorThatComesBackGetsItsTasksAgain(t *testing.T) {
+	t.Parallel()
+	p, clk := serverCloud(t, Options{})
+	id := runningServer(t, p, clk, smallServer("a")).ID
+	h := attach(t, p, HypervisorOptions{})
+	off, _, err := p.PowerOffServer(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nextTask(t, h, "stop_server")
+	h.Suspend()
+	created := mustCreate(t, p, smallServer("b")) // while nobody is there
+	clk.Step(DefaultGrace - time.Second)
+	if all := p.cloud.Hypervisors(); len(all) != 1 || all[0].Connected || !slices.Equal(all[0].Tasks, []int64{off, created.Action}) {
+		t.Errorf("%+v", all)
+	}
+	again := attach(t, p, HypervisorOptions{})
+	if ms := again.Machines(); len(ms) != 2 || ms[0].Server != id {
+		t.Errorf("%+v", ms)
+	}
+	complete(t, again, "stop_server", nil)
+	clk.Step(time.Minute) // the grace of the first is over, which means nothing now
+	complete(t, again, "create_server", nil)
+	wantStatus(t, p, id, ServerOff, false)
+	h.Suspend() // means nothing either
+	h.Close()
+	complete(t, again, "start_server", nil)
+	wantStatus(t, p, created.Server.ID, ServerRunning, false)
+}
+
+func TestAHypervisorOfTheSameNameTakesTheOthersPlace(t *testing.T) {
+	t.Parallel()
+	p, clk := serverCloud(t, Options{})
+	id := runningServer(t, p, clk, smallServer("a")).ID
+	h := attach(t, p, HypervisorOptions{})
+	if _, _, err := p.PowerOffServer(id); err != nil {
+		t.Fatal(err)
+	}
+	waiting := make(chan error)
+	nextTask(t, h, "stop_server")
+	go func() { _, err := h.Next(context.WithoutCancel(t.Context())); waiting <- err }()
+	again := attach(t, p, HypervisorOptions{})
+	if err := <-waiting; !errors.Is(err, ErrReplaced) {
+		t.Errorf("Next of the first: %v", err)
+	}
+	if err := h.Report(id, false); !errors.Is(err, ErrReplaced) {
+		t.Errorf("Report of the first: %v", err)
+	}
+	complete(t, again, "stop_server", nil)
+}
+
+func TestAResetIsToldToWhomeverHasMachines(t *testing.T) {
+	t.Parallel()
+	p, clk := serverCloud(t, Options{})
+	id := runningServer(t, p, clk, smallServer("a")).ID
+	h := attach(t, p, HypervisorOptions{})
+	lost := attach(t, p, HypervisorOptions{Name: "lost"})
+	lost.Suspend()
+	action, _, err := p.PowerOffServer(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.cloud.Reset()
+	if task := nextTask(t, h, CommandForget); task.Action != 0 || task.Machine.Server != id || task.Machine.Name != "a" {
+		t.Errorf("%+v", task)
+	}
+	if err := h.Complete(action, nil); !errors.Is(err, ErrNoTask) {
+		t.Errorf("an action that is gone: %v", err)
+	}
+	noTask(t, h)
+	clk.Step(DefaultGrace)
+	if all := p.cloud.Hypervisors(); len(all) != 1 || all[0].Name != "h" {
+		t.Errorf("%+v", all)
+	}
+	mustCreate(t, p, smallServer("a"))
+	complete(t, h, "create_server", nil)
+}
+
+func TestAnActionThatHangsIsHandedOutWhenItIsResumed(t *testing.T) {
+	t.Parallel()
+	p, clk := serverCloud(t, Options{})
+	id := runningServer(t, p, clk, smallServer("a")).ID
+	h := attach(t, p, HypervisorOptions{})
+	if _, _, err := p.WithOutcome(&ActionOutcome{Hang: true}).PowerOffServer(id); err != nil {
+		t.Fatal(err)
+	}
+	noTask(t, h)
+	if n := p.cloud.ResumeActions(); n != 1 {
+		t.Errorf("%d resumed", n)
+	}
+	wantStatus(t, p, id, ServerStopping, true)
+	complete(t, h, "stop_server", nil)
+	wantStatus(t, p, id, ServerOff, false)
+}
+
+func TestTasksAreWaitedFor(t *testing.T) {
+	t.Parallel()
+	p, clk := serverCloud(t, Options{})
+	ids := []int64{runningServer(t, p, clk, smallServer("a")).ID, runningServer(t, p, clk, smallServer("b")).ID}
+	h := attach(t, p, HypervisorOptions{})
+	got := make(chan int64)
+	for range 2 {
+		go func() {
+			task, err := h.Next(context.WithoutCancel(t.Context()))
+			if err != nil {
+				t.Error(err)
+			}
+			got <- task.Machine.Server
+		}()
+	}
+	for _, id := range ids {
+		if _, _, err := p.PowerOffServer(id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	servers := []int64{<-got, <-got}
+	if slices.Sort(servers); !slices.Equal(servers, ids) {
+		t.Errorf("tasks for %v, want %v", servers, ids)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	enough := errors.New("enough")
+	cancel(enough)
+	if _, err := h.Next(ctx); !errors.Is(err, enough) {
+		t.Errorf("%v", err)
+	}
+	p.cloud.Close()
+	if _, err := h.Next(t.Context()); !errors.Is(err, ErrClosed) {
+		t.Errorf("%v", err)
+	}
+	if _, err := p.cloud.AttachHypervisor(HypervisorOptions{Name: "late"}); !errors.Is(err, ErrClosed) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestWrongOptionsOfAHypervisor(t *testing.T) {
+	t.Parallel()
+	p, _ := serverCloud(t, Options{})
+	for name, o := range map[string]HypervisorOptions{
+		"no name":    {},
+		"long name":  {Name: strings.Repeat("a", 64)},
+		"odd name":   {Name: "a/b"},
+		"no project": {Name: "h", Project: 7},
+		"selector":   {Name: "h", Selector: "a in"},
+		"timeout":    {Name: "h", TaskTimeout: -1},
+	} {
+		if _, err := p.cloud.AttachHypervisor(o); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	if all := p.cloud.Hypervisors(); len(all) != 0 {
+		t.Errorf("%+v", all)
+	}
+}
+
+// TestBackReferencesAgreeWhateverAHypervisorDoes is the model of the whole cloud with a hypervisor that fails,
+// is late, gets lost and lies.
+func TestBackReferencesAgreeWhateverAHypervisorDoes(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(4) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			t.Parallel()
+			p, clk := serverCloud(t, Options{PublicIPv4: netip.MustParsePrefix("203.0.113.0/27")})
+			testNetwork(t, p, "one", "10.0.0.0/24")
+			m := &model{Project: p, clk: clk, rnd: rand.New(rand.NewPCG(seed, 2))}
+			options := HypervisorOptions{Name: "h", Selector: "role=a", TaskTimeout: 20 * time.Second, Grace: 2 * time.Second}
+			h := attach(t, p, options)
+			done := 0
+			work := func() {
+				task, ok, err := h.take()
+				switch {
+				case err != nil:
+					h = attach(t, p, options)
+				case ok && task.Action != 0:
+					var failure error
+					if m.rnd.IntN(6) == 0 {
+						failure = &MachineError{Code: "resource_unavailable", Message: "no room"}
+					}
+					if err := h.Complete(task.Action, failure); err != nil {
+						t.Error(err)
+					}
+					done++
+				}
+			}
+			operations := append(m.operations(), work, work, work, work, work,
+				func() { _ = h.Report(m.server(), m.coin()) },
+				func() {
+					switch m.rnd.IntN(20) {
+					case 0:
+						h.Close()
+					case 1:
+						h.Suspend()
+					case 2:
+						h = attach(t, p, options)
+					}
+				})
+			for i := range 1500 {
+				op := m.rnd.IntN(len(operations))
+				operations[op]()
+				checkInvariants(t, p.View(), p.cloud)
+				if t.Failed() {
+					t.Fatalf("after step %d, operation %d of seed %d", i, op, seed)
+				}
+			}
+			if done < 20 {
+				t.Errorf("only %d tasks were done: the model tests nothing", done)
+			}
+			h.Close()
+			clk.Step(time.Hour)
+			for a := range p.View().Actions.All() {
+				if a.Status == ActionRunning {
+					t.Errorf("action %d %s never ends", a.ID, a.Command)
+				}
+			}
+		})
+	}
+}
