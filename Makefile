@@ -24,7 +24,7 @@ image: ## Build the container image fakecloud:dev FROM scratch (needs Docker, pu
 
 .PHONY: test
 test: ## Unit and contract tests, with the race detector where there is a C compiler
-	go test $(RACE) $(PACKAGES)
+	go test -json $(RACE) $(PACKAGES) | go run ./scripts/testsummary -name unit
 
 .PHONY: e2e
 e2e: ## The end-to-end suite: API server, CCM and simulated cloud (LABELS=, FOCUS=, PROCS=, E2E_CLUSTER=embedded)
