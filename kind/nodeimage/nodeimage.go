@@ -100,7 +100,7 @@ func Ensure(ctx context.Context, o Options) (string, error) {
 		return o.built(ctx, p)
 	}
 	if name := string(o.Mode); !present(ctx, name) {
-		return "", fmt.Errorf("Docker has no image %s (it was asked for by name; docker pull it, or ask for auto, pull or build)", name)
+		return "", fmt.Errorf("there is no image %s in Docker (it was asked for by name; docker pull it, or ask for auto, pull or build)", name)
 	}
 	return string(o.Mode), nil
 }
