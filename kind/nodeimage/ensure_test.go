@@ -149,12 +149,16 @@ func TestABuildNeedsACheckout(t *testing.T) {
 }
 
 func TestOldImagesAreForgotten(t *testing.T) {
-	known, _ := fakeDocker(t, false, repository+":old", repository+":young")
+	known, _ := fakeDocker(t, false, repository+":old", repository+":young", repository+":third")
 	o := checkout(t)
 	now := time.Now()
 	o.Clock = clocktesting.NewFakeClock(now)
 	tag := cache(t, o)
-	for name, age := range map[string]time.Duration{"old": maxAge + time.Hour, "young": maxAge - time.Hour, "work-1": maxAge + time.Hour} {
+	for name, age := range map[string]time.Duration{
+		"old": maxAge + time.Hour, "work-1": maxAge + time.Hour, // too old
+		"young": time.Hour, "young2": 2 * time.Hour, "work-2": time.Hour,
+		"third": 3 * time.Hour, // too many
+	} {
 		dir := filepath.Join(o.CacheDir, name)
 		if err := errors.Join(os.Mkdir(dir, 0o755), os.Chtimes(dir, now.Add(-age), now.Add(-age))); err != nil {
 			t.Fatal(err)
@@ -163,12 +167,13 @@ func TestOldImagesAreForgotten(t *testing.T) {
 	if name, err := Ensure(t.Context(), o); err != nil || name != tag {
 		t.Fatalf("%s, %v", name, err)
 	}
-	for name, want := range map[string]bool{"old": false, "young": true, "work-1": false, strings.TrimPrefix(tag, repository+":"): true} {
+	for name, want := range map[string]bool{"old": false, "young": true, "young2": true, "third": false,
+		"work-1": false, "work-2": true, strings.TrimPrefix(tag, repository+":"): true} {
 		if _, err := os.Stat(filepath.Join(o.CacheDir, name)); (err == nil) != want {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if images := said(t, known); strings.Contains(images, ":old") || !strings.Contains(images, ":young") || !strings.Contains(images, tag) {
+	if images := said(t, known); strings.Contains(images, ":old") || strings.Contains(images, ":third") || !strings.Contains(images, ":young") || !strings.Contains(images, tag) {
 		t.Errorf("Docker has %s", images)
 	}
 }
