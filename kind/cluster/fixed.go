@@ -29,11 +29,11 @@ const networkVariable = "KIND_EXPERIMENTAL_DOCKER_NETWORK"
 // "docker" from PATH; for as long as it makes a cluster, the first docker there
 // is a script that adds --ip and hands over to the real one.
 func withAddresses(network, snapshotter string, addresses map[string]netip.Addr, work func() error) (err error) {
-	real, err := exec.LookPath("docker")
+	actual, err := exec.LookPath("docker")
 	if err != nil {
 		return fmt.Errorf("no docker in PATH: %w", err)
 	}
-	if real, err = filepath.Abs(real); err != nil {
+	if actual, err = filepath.Abs(actual); err != nil {
 		return err
 	}
 	dir, err := os.MkdirTemp("", "kind-docker-")
@@ -41,7 +41,7 @@ func withAddresses(network, snapshotter string, addresses map[string]netip.Addr,
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	if err := os.WriteFile(filepath.Join(dir, "docker"), []byte(addressScript(real, addresses)), 0o700); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "docker"), []byte(addressScript(actual, addresses)), 0o700); err != nil {
 		return err
 	}
 	environment.Lock()
@@ -55,14 +55,14 @@ func withAddresses(network, snapshotter string, addresses map[string]netip.Addr,
 }
 
 // addressScript is a docker that gives containers of these names these addresses.
-func addressScript(real string, addresses map[string]netip.Addr) string {
+func addressScript(actual string, addresses map[string]netip.Addr) string {
 	var cases strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(addresses)) {
 		fmt.Fprintf(&cases, "\t\t%s) ip=%s ;;\n", quote(name), addresses[name])
 	}
 	return `#!/bin/sh
 # Written by kind/cluster while it makes a cluster: docker, with fixed addresses for nodes.
-real=` + quote(real) + `
+real=` + quote(actual) + `
 [ "$1" = run ] || exec "$real" "$@"
 previous= ip=
 for arg; do

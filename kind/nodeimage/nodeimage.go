@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -26,6 +28,9 @@ const (
 	labelKey = "ccm-from-scratch.node-image"
 	// maxAge is how long an image that nobody asks for is kept in the cache.
 	maxAge = 14 * 24 * time.Hour
+	// maxKept is how many images are kept: those of the branches that a person
+	// switches between. Each is 600 MB in the cache and again in Docker.
+	maxKept = 3
 	// pullPatience bounds how long a registry may stay silent before an image is
 	// built instead. A firewall that drops packets would else cost minutes.
 	pullPatience = 5 * time.Minute
@@ -100,7 +105,7 @@ func Ensure(ctx context.Context, o Options) (string, error) {
 		return o.built(ctx, p)
 	}
 	if name := string(o.Mode); !present(ctx, name) {
-		return "", fmt.Errorf("Docker has no image %s (it was asked for by name; docker pull it, or ask for auto, pull or build)", name)
+		return "", fmt.Errorf("there is no image %s in Docker (it was asked for by name; docker pull it, or ask for auto, pull or build)", name)
 	}
 	return string(o.Mode), nil
 }
@@ -155,6 +160,9 @@ func (o Options) cacheDir() (string, error) {
 	}
 	return dir, os.MkdirAll(dir, 0o755)
 }
+
+// workPrefix begins the name of a build's own folder.
+const workPrefix = "work-"
 
 // archiveName is an image in the folder of its key.
 const archiveName = "image.tar"
@@ -264,7 +272,7 @@ func (o Options) kubernetes(ctx context.Context) (string, error) {
 // inWorkDir runs work with a folder of its own, which it removes in any case,
 // and makes the folder for the result.
 func (b *build) inWorkDir(work func() error, result string) (err error) {
-	if b.work, err = os.MkdirTemp(b.cache, "work-"); err != nil {
+	if b.work, err = os.MkdirTemp(b.cache, workPrefix); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(b.work)) }()
@@ -275,24 +283,35 @@ func (b *build) inWorkDir(work func() error, result string) (err error) {
 	return work()
 }
 
-// prune removes built images that nobody has asked for in a long time, from the
-// cache and from Docker. An image that a container uses stays; what fails is
-// tried again next time.
+// prune removes built images that nobody has asked for in a long time, or that
+// are too many, from the cache and from Docker. An image that a container uses
+// stays in Docker; what fails is tried again next time.
 func (o Options) prune(ctx context.Context, cache, keep string) {
 	entries, err := os.ReadDir(cache)
 	if err != nil {
 		return
 	}
+	used := map[string]time.Time{} // when each was asked for last
 	for _, entry := range entries {
-		info, err := entry.Info()
-		if err != nil || !entry.IsDir() || entry.Name() == keep || o.Clock.Since(info.ModTime()) < maxAge {
+		if info, err := entry.Info(); err == nil && entry.IsDir() && entry.Name() != keep {
+			used[entry.Name()] = info.ModTime()
+		}
+	}
+	names := slices.SortedFunc(maps.Keys(used), func(a, b string) int { return used[b].Compare(used[a]) })
+	kept := 1 // the one to keep
+	for _, name := range names {
+		work := strings.HasPrefix(name, workPrefix)
+		if o.Clock.Since(used[name]) < maxAge && (work || kept < maxKept) {
+			if !work {
+				kept++
+			}
 			continue
 		}
-		if !strings.HasPrefix(entry.Name(), "work-") {
-			_ = command(ctx, "docker", "image", "rm", repository+":"+entry.Name())
+		if !work {
+			_ = command(ctx, "docker", "image", "rm", repository+":"+name)
 		}
-		_ = os.RemoveAll(filepath.Join(cache, entry.Name()))
-		_ = os.Remove(filepath.Join(cache, entry.Name()+".lock"))
+		_ = os.RemoveAll(filepath.Join(cache, name))
+		_ = os.Remove(filepath.Join(cache, name+".lock"))
 	}
 }
 

@@ -27,11 +27,10 @@ func main() {
 	flag.Parse()
 	o.Mode, o.Progress = nodeimage.Mode(*mode), os.Stderr
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	name, err := nodeimage.Ensure(ctx, o)
+	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "nodeimage:", err)
-		stop()
 		os.Exit(1)
 	}
 	fmt.Println(name)
