@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 )
 
 // port is a port of a Service under its usual name.
@@ -70,11 +71,18 @@ var _ = Describe("Ports of a Service", Label("service", "dataplane"), func() {
 	})
 
 	It("can be renumbered while the others serve", func(ctx SpecContext) {
+		since := env.Cloud.Journal().Last()
 		env.UpdateService(ctx, "web", func(s *corev1.Service) { s.Spec.Ports[1].Port = 9090 })
 		Expect(env.AwaitAnswer(ctx, "web", address, 9090).PortName).To(Equal("p8081"))
 		Eventually(env.Closed).WithArguments(ctx, address, 8081).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeTrue())
 		undisturbed(ctx)
 		Expect(framework.ListenPorts(env.LoadBalancerOf(ctx, "web"))).To(ConsistOf(framework.Port, 9090))
+		var changes []string
+		for _, e := range env.Cloud.Journal().Entries(fakecloud.JournalFilter{
+			Client: framework.CCMClient, Writes: true, Route: "/load_balancers/{id}/actions/*", Since: since}) {
+			changes = append(changes, e.Operation)
+		}
+		Expect(changes).To(Equal([]string{"add_load_balancer_service", "delete_load_balancer_service"}), "the new port comes before the old one goes")
 	})
 
 	It("follow a NodePort that has changed", func(ctx SpecContext) {
