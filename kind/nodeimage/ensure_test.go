@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -259,5 +261,35 @@ func TestAFailedProgramsLastWordsAreInTheError(t *testing.T) {
 	}
 	if err := command(t.Context(), "no-such-program-anywhere"); err == nil || !strings.Contains(err.Error(), "needs no-such-program-anywhere") {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestACancelledProgramEndsWithItsChildren(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	// A pipe that ends when the last process that holds its writing end does.
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Close() }()
+	program(t, dir, "parent", "(trap '' TERM; echo started; sleep 1000) & wait")
+	ctx, cancel := context.WithCancel(t.Context())
+	cmd := exec.CommandContext(ctx, filepath.Join(dir, "parent"))
+	cmd.Stdout = w
+	done := make(chan error, 1)
+	go func() {
+		done <- run(cmd)
+		_ = w.Close()
+	}()
+	if _, err := io.ReadFull(r, make([]byte, len("started\n"))); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := <-done; err == nil {
+		t.Error("it ended well")
+	}
+	if rest, err := io.ReadAll(r); err != nil || len(rest) > 0 {
+		t.Errorf("%q, %v", rest, err)
 	}
 }

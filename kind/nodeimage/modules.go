@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
+	"time"
 
 	"golang.org/x/mod/modfile"
 )
@@ -92,9 +94,24 @@ func goBuild(ctx context.Context, dir, arch string, args ...string) error {
 	return run(cmd)
 }
 
-// run runs a command; if it fails, the error holds the end of what it said.
+// stopGrace is how long a cancelled program has to end by itself.
+const stopGrace = 2 * time.Second
+
+// run runs a command; if it fails, the error holds the end of what it said. When
+// the command's context ends, so do all processes that it started: compilers, or
+// debootstrap's chroots.
 func run(cmd *exec.Cmd) error {
 	said := &tail{limit: 4 << 10}
+	if cmd.Cancel != nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+		cmd.WaitDelay = stopGrace
+		defer func() {
+			if cmd.Process != nil {
+				_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+			}
+		}()
+	}
 	cmd.Stderr = said
 	if cmd.Stdout == nil {
 		cmd.Stdout = said
