@@ -30,6 +30,10 @@ test: ## Unit and contract tests, with the race detector where there is a C comp
 e2e: ## The end-to-end suite: API server, CCM and simulated cloud (LABELS=, FOCUS=, PROCS=, E2E_CLUSTER=embedded)
 	scripts/e2e.sh
 
+.PHONY: e2e-hygiene
+e2e-hygiene: ## Prove that the suite leaves nothing behind: success, failure, time out, Ctrl-C, SIGTERM, SIGKILL (minutes)
+	scripts/e2e-hygiene.sh
+
 .PHONY: bench
 bench: ## Benchmarks, each with its baseline beside it
 	go test -run '^$$' -bench . -benchmem ./fakecloud/...

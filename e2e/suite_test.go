@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"context"
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -20,9 +19,13 @@ func TestE2E(t *testing.T) {
 	RunSpecs(t, "ccm-from-scratch")
 }
 
-var _ = BeforeSuite(func() {
+var _ = BeforeSuite(func(ctx SpecContext) {
 	var err error
-	suite, err = framework.StartSuite(context.Background(), GinkgoParallelProcess())
-	DeferCleanup(func() error { return suite.Stop() })
+	suite, err = framework.StartSuite(ctx, GinkgoParallelProcess())
+	DeferCleanup(suite.Stop)
 	Expect(err).NotTo(HaveOccurred())
+})
+
+var _ = ReportAfterSuite("writes the table of all specs", func(report Report) {
+	Expect(framework.WriteSummary(report)).To(Succeed())
 })

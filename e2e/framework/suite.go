@@ -9,6 +9,7 @@ package framework
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -32,6 +33,8 @@ type Suite struct {
 	// network, of which each has its own part.
 	Process int
 	specs   int
+	// temporary says that nobody asked for Out.
+	temporary bool
 }
 
 // Environment variables of the suite. scripts/e2e.sh sets them.
@@ -45,43 +48,55 @@ const (
 	EnvOffset = "E2E_OFFSET"
 )
 
-// StartSuite brings up the Kubernetes API and finds, or builds, the CCM.
-func StartSuite(ctx context.Context, process int) (_ *Suite, err error) {
+// StartSuite brings up the Kubernetes API and finds, or builds, the CCM. The suite that it returns has
+// to be stopped, also if there is an error.
+func StartSuite(ctx context.Context, process int) (*Suite, error) {
+	s := &Suite{Out: os.Getenv(EnvOut), CCM: os.Getenv(EnvCCM)}
+	return s, s.start(ctx, process)
+}
+
+func (s *Suite) start(ctx context.Context, process int) error {
 	offset, err := strconv.Atoi(cmp.Or(os.Getenv(EnvOffset), "0"))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", EnvOffset, err)
+		return fmt.Errorf("%s: %w", EnvOffset, err)
 	}
-	s := &Suite{Process: process + offset, Out: os.Getenv(EnvOut), CCM: os.Getenv(EnvCCM)}
+	s.Process = process + offset
 	if s.Out == "" {
 		if s.Out, err = os.MkdirTemp("", "ccm-from-scratch-e2e-"); err != nil {
-			return nil, err
+			return err
 		}
+		s.temporary = true
 	}
 	if err := os.MkdirAll(filepath.Join(s.Out, "coverage"), 0o755); err != nil {
-		return nil, err
+		return err
 	}
 	if s.CCM == "" {
 		s.CCM = filepath.Join(s.Out, fmt.Sprintf("ccm-%d", process))
 		if err := buildCCM(ctx, s.CCM); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	assets, err := kubebin.Ensure(ctx, kubebin.Options{Progress: os.Stderr})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	s.Cluster, err = cluster.Start(ctx, cluster.Options{
 		Assets: assets, LogDir: filepath.Join(s.Out, fmt.Sprintf("control-plane-%d", process)),
 	})
-	return s, err
+	return err
 }
 
-// Stop ends the Kubernetes API.
+// Stop ends the Kubernetes API, and deletes the folder for logs and coverage if EnvOut did not ask for
+// one.
 func (s *Suite) Stop() error {
-	if s == nil || s.Cluster == nil {
-		return nil
+	var errs []error
+	if s.Cluster != nil {
+		errs = append(errs, s.Cluster.Stop())
 	}
-	return s.Cluster.Stop()
+	if s.temporary {
+		errs = append(errs, os.RemoveAll(s.Out))
+	}
+	return errors.Join(errs...)
 }
 
 func buildCCM(ctx context.Context, to string) error {
