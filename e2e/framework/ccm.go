@@ -45,7 +45,7 @@ func (e *Env) StartCCM(_ context.Context, o CCMOptions) *CCM {
 	e.mu.Unlock()
 	c := &CCM{env: e, name: fmt.Sprintf("spec-%03d-ccm-%d", e.specs, number)}
 	args := []string{
-		"--kubeconfig=" + e.Cluster.Kubeconfig,
+		"--kubeconfig=" + e.Suite.Kubeconfig,
 		"--cloud-provider=ccm-from-scratch",
 		"--cluster-name=e2e",
 		"--cluster-cidr=" + e.Cluster.PodCIDR.String(),

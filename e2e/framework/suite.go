@@ -26,6 +26,9 @@ type Suite struct {
 	Cluster *cluster.Cluster
 	// CCM is the path of the cloud-controller-manager's binary.
 	CCM string
+	// Kubeconfig is the path of the CCM's own access to the cluster: that of the service account which
+	// its manifest makes.
+	Kubeconfig string
 	// Out is the folder for logs and coverage.
 	Out string
 	// Process is the number of the parallel process, from 1. Processes share the loopback
@@ -73,7 +76,10 @@ func StartSuite(ctx context.Context, process int) (_ *Suite, err error) {
 	s.Cluster, err = cluster.Start(ctx, cluster.Options{
 		Assets: assets, LogDir: filepath.Join(s.Out, fmt.Sprintf("control-plane-%d", process)),
 	})
-	return s, err
+	if err != nil {
+		return s, err
+	}
+	return s, s.deployIdentity(ctx)
 }
 
 // Stop ends the Kubernetes API.
