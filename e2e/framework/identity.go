@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/deploy"
@@ -45,6 +46,11 @@ func (s *Suite) deployIdentity(ctx context.Context) error {
 		case "ServiceAccount":
 			account = o
 		case "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding":
+		case "Deployment":
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &s.Deployment); err != nil {
+				return fmt.Errorf("%s: the Deployment %s: %w", name, o.GetName(), err)
+			}
+			fallthrough
 		default:
 			options = append(options, client.DryRunAll)
 		}

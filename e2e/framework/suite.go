@@ -17,6 +17,8 @@ import (
 	"strconv"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
+
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/cluster"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/cluster/kubebin"
 )
@@ -29,6 +31,8 @@ type Suite struct {
 	// Kubeconfig is the path of the CCM's own access to the cluster: that of the service account which
 	// its manifest makes.
 	Kubeconfig string
+	// Deployment is the one of the CCM's manifest. Its pods do not run here.
+	Deployment appsv1.Deployment
 	// Out is the folder for logs and coverage.
 	Out string
 	// Process is the number of the parallel process, from 1. Processes share the loopback
