@@ -17,14 +17,14 @@ run: ## Run the simulated cloud with its data plane on loopback (flags: ARGS="--
 	go run ./fakecloud/cmd/fakecloud --data-plane $(ARGS)
 
 .PHONY: image
-image: ## Build the container image fakecloud:dev FROM scratch (needs Docker, pulls nothing)
+image: ## Build fakecloud:dev and ccm-from-scratch:dev FROM scratch (pulls nothing; OUT=folder: files)
 	scripts/image.sh
 
 ##@ Test
 
 .PHONY: test
 test: ## Unit and contract tests, with the race detector where there is a C compiler
-	go test -json $(RACE) $(PACKAGES) | go run ./scripts/testsummary -name unit
+	{ go test -json $(RACE) $(PACKAGES); cd scripts/chart && go test -json ./...; } | go run ./scripts/testsummary -name unit
 
 .PHONY: e2e
 e2e: ## The end-to-end suite: API server, CCM and simulated cloud (LABELS=, FOCUS=, PROCS=, E2E_CLUSTER=embedded)
@@ -55,6 +55,10 @@ lint: ## golangci-lint, in the pinned version
 .PHONY: fmt
 fmt: ## Format the code
 	gofmt -w $$(git ls-files '*.go')
+
+.PHONY: manifests
+manifests: ## Render the Helm chart into ccm/deploy again, after a change of ccm/chart
+	scripts/manifests.sh
 
 .PHONY: kubernetes
 kubernetes: ## Build the control plane's programs that e2e needs (once; minutes)

@@ -1,33 +1,62 @@
 #!/usr/bin/env bash
-# Builds the container image of fakecloud FROM scratch, without pulling anything, and hands it to Docker
-# where there is one.
+# Builds the container images FROM scratch, without pulling anything, and hands them to Docker where
+# there is one.
 #
-#   IMAGE=fakecloud:dev ARCH=arm64 OUT=fakecloud.tar scripts/image.sh
+#   scripts/image.sh                                    both: fakecloud:dev and ccm-from-scratch:dev
+#   IMAGE=registry.example/ccm:v1 scripts/image.sh ccm-from-scratch
+#   OUT=out/images ARCH=arm64 scripts/image.sh          as files, out/images/<name>.tar
 set -euo pipefail
 cd "$(dirname "$0")/.."
-image=${IMAGE:-fakecloud:dev}
+[ $# -gt 0 ] || set -- fakecloud ccm-from-scratch
+if [ -n "${IMAGE:-}" ] && [ $# -gt 1 ]; then
+	echo "IMAGE=$IMAGE: which one? scripts/image.sh fakecloud, or scripts/image.sh ccm-from-scratch" >&2
+	exit 2
+fi
 arch=${ARCH:-$(go env GOARCH)}
-out=${OUT:-}
-if [ -z "$out" ]; then
-	out=$(mktemp -t fakecloud-image.XXXXXX)
-	trap 'rm -f "$out"' EXIT
-fi
-revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
-go run ./scripts/image \
-	-package ./fakecloud/cmd/fakecloud -tag "$image" -arch "$arch" -o "$out" \
-	-env FAKECLOUD_LISTEN=:4242 -env FAKECLOUD_CONTROL=127.0.0.1:4243 \
-	-expose 4242 -expose 4243 -health health \
-	-label org.opencontainers.image.title=fakecloud \
-	-label "org.opencontainers.image.description=A simulated Hetzner Cloud with a local API" \
-	-label org.opencontainers.image.licenses=Apache-2.0 \
-	-label org.opencontainers.image.source=https://github.com/ccm-from-scratch/ccm-from-scratch \
-	-label "org.opencontainers.image.revision=$revision"
 if [ -n "${OUT:-}" ]; then
-	echo "$image for linux/$arch is in $out; docker load -i $out"
-elif command -v docker >/dev/null && docker version >/dev/null 2>&1; then
-	docker load -q -i "$out"
-	echo "docker run --rm -p 127.0.0.1:4242:4242 $image"
+	out=$OUT
+	mkdir -p "$out"
 else
-	echo "no Docker answers: set OUT=fakecloud.tar to keep the image as a file" >&2
-	exit 1
+	if ! command -v docker >/dev/null || ! docker version >/dev/null 2>&1; then
+		echo "no Docker answers: set OUT=folder to keep the images as files" >&2
+		exit 1
+	fi
+	out=$(mktemp -d -t images.XXXXXX)
+	trap 'rm -rf "$out"' EXIT
 fi
+source=https://github.com/ccm-from-scratch/ccm-from-scratch
+revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
+
+for name in "$@"; do
+	case $name in
+	fakecloud)
+		description="A simulated Hetzner Cloud with a local API"
+		how="docker run --rm -p 127.0.0.1:4242:4242"
+		special=(-package ./fakecloud/cmd/fakecloud
+			-env FAKECLOUD_LISTEN=:4242 -env FAKECLOUD_CONTROL=127.0.0.1:4243
+			-expose 4242 -expose 4243 -health health)
+		;;
+	ccm-from-scratch)
+		description="A cloud-controller-manager for Kubernetes on the Hetzner Cloud"
+		how="deploy it as ccm/deploy/README.md says:"
+		special=(-package ./ccm/cmd/ccm-from-scratch -expose 10258 -expose 8233)
+		;;
+	*)
+		echo "$name: want fakecloud or ccm-from-scratch" >&2
+		exit 2
+		;;
+	esac
+	image=${IMAGE:-$name:dev}
+	go run ./scripts/image "${special[@]}" -tag "$image" -arch "$arch" -o "$out/$name.tar" \
+		-label "org.opencontainers.image.title=$name" \
+		-label "org.opencontainers.image.description=$description" \
+		-label org.opencontainers.image.licenses=Apache-2.0 \
+		-label "org.opencontainers.image.source=$source" \
+		-label "org.opencontainers.image.revision=$revision"
+	if [ -n "${OUT:-}" ]; then
+		echo "$image for linux/$arch is in $out/$name.tar; docker load -i $out/$name.tar"
+	else
+		docker load -q -i "$out/$name.tar"
+		echo "$how $image"
+	fi
+done

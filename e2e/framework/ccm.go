@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"time"
 
@@ -45,7 +46,7 @@ func (e *Env) StartCCM(_ context.Context, o CCMOptions) *CCM {
 	e.mu.Unlock()
 	c := &CCM{env: e, name: fmt.Sprintf("spec-%03d-ccm-%d", e.specs, number)}
 	args := []string{
-		"--kubeconfig=" + e.Cluster.Kubeconfig,
+		"--kubeconfig=" + e.Suite.Kubeconfig,
 		"--cloud-provider=ccm-from-scratch",
 		"--cluster-name=e2e",
 		"--cluster-cidr=" + e.Cluster.PodCIDR.String(),
@@ -80,6 +81,7 @@ func (e *Env) StartCCM(_ context.Context, o CCMOptions) *CCM {
 		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
 		Expect(p.Stop(ctx)).To(Succeed())
+		Expect(c.Denied()).To(BeEmpty(), "the CCM's manifest lacks RBAC rules")
 	})
 	return c
 }
@@ -90,6 +92,16 @@ func (c *CCM) Log() string {
 	text, err := os.ReadFile(c.LogPath())
 	Expect(err).NotTo(HaveOccurred())
 	return withoutNoise(string(text[c.logFrom:]))
+}
+
+// denial is how an API server says that RBAC has no rule for a request.
+var denial = regexp.MustCompile(`User \\?"[^"]*" cannot [^\n]*`)
+
+// Denied returns what the CCM was not allowed to do in the cluster, by its log. Much of it, such as an
+// event that is not recorded, no spec would notice.
+func (c *CCM) Denied() []string {
+	GinkgoHelper()
+	return denial.FindAllString(c.Log(), -1)
 }
 
 // ccmEnv returns the whole environment of a CCM.

@@ -18,6 +18,8 @@ import (
 	"strconv"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
+
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/cluster"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/cluster/kubebin"
 )
@@ -27,6 +29,11 @@ type Suite struct {
 	Cluster *cluster.Cluster
 	// CCM is the path of the cloud-controller-manager's binary.
 	CCM string
+	// Kubeconfig is the path of the CCM's own access to the cluster: that of the service account which
+	// its manifest makes.
+	Kubeconfig string
+	// Deployment is the one of the CCM's manifest. Its pods do not run here.
+	Deployment appsv1.Deployment
 	// Out is the folder for logs and coverage.
 	Out string
 	// Process is the number of the parallel process, from 1. Processes share the loopback
@@ -83,7 +90,10 @@ func (s *Suite) start(ctx context.Context, process int) error {
 	s.Cluster, err = cluster.Start(ctx, cluster.Options{
 		Assets: assets, LogDir: filepath.Join(s.Out, fmt.Sprintf("control-plane-%d", process)),
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	return s.deployIdentity(ctx)
 }
 
 // Stop ends the Kubernetes API, and deletes the folder for logs and coverage if EnvOut did not ask for

@@ -1,0 +1,86 @@
+{{- define "ccm.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{ .Values.fullnameOverride | trunc 63 | trimSuffix "-" }}
+{{- else if contains .Chart.Name .Release.Name -}}
+{{ .Release.Name | trunc 63 | trimSuffix "-" }}
+{{- else -}}
+{{ printf "%s-%s" .Release.Name .Chart.Name | trunc 63 | trimSuffix "-" }}
+{{- end -}}
+{{- end -}}
+
+{{- define "ccm.selector" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "ccm.labels" -}}
+{{ include "ccm.selector" . }}
+app.kubernetes.io/component: cloud-controller-manager
+app.kubernetes.io/version: {{ .Values.image.tag | default .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") }}
+{{- end -}}
+
+{{- define "ccm.serviceAccount" -}}
+{{- if .Values.serviceAccount.name -}}
+{{ .Values.serviceAccount.name }}
+{{- else if .Values.serviceAccount.create -}}
+{{ include "ccm.fullname" . }}
+{{- else -}}
+default
+{{- end -}}
+{{- end -}}
+
+{{- define "ccm.image" -}}
+{{- if .Values.image.digest -}}
+{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+
+{{- /* A value as text: an ID that YAML read as a number must not become 1.2e+07, nor false nothing. */ -}}
+{{- define "ccm.text" -}}
+{{- if kindIs "float64" . -}}
+{{ int64 . }}
+{{- else if not (kindIs "invalid" .) -}}
+{{ toString . }}
+{{- end -}}
+{{- end -}}
+
+{{- define "ccm.metricsAddress" -}}
+{{- $v := include "ccm.text" .Values.env.HCLOUD_METRICS_ADDRESS -}}
+{{- if $v -}}
+{{ $v }}
+{{- else if .Values.hostNetwork -}}
+127.0.0.1:8233
+{{- else -}}
+:8233
+{{- end -}}
+{{- end -}}
+
+{{- define "ccm.metricsPort" -}}
+{{ include "ccm.metricsAddress" . | splitList ":" | last }}
+{{- end -}}
+
+{{- define "ccm.bindAddress" -}}
+{{- if .Values.secureServing.bindAddress -}}
+{{ .Values.secureServing.bindAddress }}
+{{- else if .Values.hostNetwork -}}
+127.0.0.1
+{{- else -}}
+0.0.0.0
+{{- end -}}
+{{- end -}}
+
+{{- /* What to ask for health. Where all addresses are bound, the kubelet knows the pod's. */ -}}
+{{- define "ccm.probe" -}}
+httpGet:
+  scheme: HTTPS
+  path: /healthz
+  port: secure
+  {{- $address := include "ccm.bindAddress" . }}
+  {{- if not (has $address (list "0.0.0.0" "::")) }}
+  host: {{ $address | quote }}
+  {{- end }}
+{{- end -}}
