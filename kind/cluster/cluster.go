@@ -115,18 +115,18 @@ func Create(ctx context.Context, o Options) (_ *Cluster, err error) {
 	if _, err := docker(ctx, "image", "inspect", o.Image); err != nil {
 		return nil, fmt.Errorf("the image of the nodes: %w", err)
 	}
-	info, err := docker(ctx, "info", "--format", "{{.CgroupVersion}}")
+	host, err := inspectHost(ctx)
 	if err != nil {
 		return nil, err
 	}
-	config, err := o.kindConfig(info == "1")
+	config, err := o.kindConfig(host.CgroupVersion == "1")
 	if err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(filepath.Dir(o.Kubeconfig), 0o755); err != nil {
 		return nil, err
 	}
-	if err := o.createNetwork(ctx); err != nil {
+	if err := o.createNetwork(ctx, host.mtu); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -141,13 +141,13 @@ func Create(ctx context.Context, o Options) (_ *Cluster, err error) {
 		addresses[name] = o.network().Server(i)
 	}
 	log := &logger{out: o.Progress}
-	err = withAddresses(o.Name, addresses, func() error {
+	err = withAddresses(o.Name, host.snapshotter(), addresses, func() error {
 		return kind.NewProvider(kind.ProviderWithDocker(), kind.ProviderWithLogger(log)).Create(o.Name,
 			kind.CreateWithV1Alpha4Config(config), kind.CreateWithKubeconfigPath(o.Kubeconfig), kind.CreateWithRetain(true),
 			kind.CreateWithDisplayUsage(false), kind.CreateWithDisplaySalutation(false))
 	})
 	if err != nil {
-		return nil, fmt.Errorf("creating the cluster: %w%s", err, hint(err.Error()))
+		return nil, fmt.Errorf("creating the cluster: %w", explain(err))
 	}
 	c, err := o.open()
 	if err != nil {
@@ -167,12 +167,15 @@ func Create(ctx context.Context, o Options) (_ *Cluster, err error) {
 }
 
 // createNetwork makes the cluster's network, with fixed ranges.
-func (o Options) createNetwork(ctx context.Context) error {
+func (o Options) createNetwork(ctx context.Context, mtu string) error {
 	n := o.network()
-	_, err := docker(ctx, "network", "create", "--driver=bridge", "--subnet="+n.Subnet.String(), "--gateway="+n.Host().String(),
-		"--ip-range="+n.Anonymous().String(), "--label="+LabelCluster+"="+n.Name, "--label="+labelPodCIDR+"="+n.PodCIDR.String(),
-		"--label="+labelImage+"="+o.Image, n.Name)
-	if err != nil {
+	args := []string{"network", "create", "--driver=bridge", "--subnet=" + n.Subnet.String(), "--gateway=" + n.Host().String(),
+		"--ip-range=" + n.Anonymous().String(), "--label=" + LabelCluster + "=" + n.Name,
+		"--label=" + labelPodCIDR + "=" + n.PodCIDR.String(), "--label=" + labelImage + "=" + o.Image}
+	if mtu != "" {
+		args = append(args, "--opt="+optionMTU+"="+mtu)
+	}
+	if _, err := docker(ctx, append(args, n.Name)...); err != nil {
 		return fmt.Errorf("making the network %s (%s): %w", n.Name, n.Subnet, err)
 	}
 	return nil

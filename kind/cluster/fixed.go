@@ -20,14 +20,15 @@ var environment sync.Mutex
 const networkVariable = "KIND_EXPERIMENTAL_DOCKER_NETWORK"
 
 // withAddresses runs work while every `docker run --name N` of this process gives
-// the container the address of that name, and while kind uses the network.
+// the container the address of that name, and while kind uses the network and
+// the snapshotter.
 //
 // kind has no setting for a node's address: it takes what Docker gives, which
 // depends on the order in which containers start, so that after a restart of
 // Docker nodes would find each other's addresses on themselves. kind runs
 // "docker" from PATH; for as long as it makes a cluster, the first docker there
 // is a script that adds --ip and hands over to the real one.
-func withAddresses(network string, addresses map[string]netip.Addr, work func() error) (err error) {
+func withAddresses(network, snapshotter string, addresses map[string]netip.Addr, work func() error) (err error) {
 	real, err := exec.LookPath("docker")
 	if err != nil {
 		return fmt.Errorf("no docker in PATH: %w", err)
@@ -47,6 +48,9 @@ func withAddresses(network string, addresses map[string]netip.Addr, work func() 
 	defer environment.Unlock()
 	defer setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))()
 	defer setenv(networkVariable, network)()
+	if snapshotter != "" {
+		defer setenv(snapshotterVariable, snapshotter)()
+	}
 	return work()
 }
 

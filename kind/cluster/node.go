@@ -115,7 +115,7 @@ func (c *Cluster) Launch(ctx context.Context, name string, address netip.Addr) (
 	if !c.Servers().Contains(address) {
 		return fmt.Errorf("the address %s is not one of %s, where servers' are", address, c.Servers())
 	}
-	environment, err := c.proxies(ctx)
+	environment, err := c.inherited(ctx)
 	if err != nil {
 		return err
 	}
@@ -162,16 +162,16 @@ func (c *Cluster) stillRuns(ctx context.Context, name string) error {
 	return fmt.Errorf("%s has ended; its log ends with\n%s", name, log)
 }
 
-// proxies returns the variables that kind gave to the nodes so that they reach
-// registries through a proxy.
-func (c *Cluster) proxies(ctx context.Context) ([]string, error) {
+// inherited returns the variables that kind gave to the control plane's node and
+// every node needs: how to reach registries through a proxy, and the snapshotter.
+func (c *Cluster) inherited(ctx context.Context) ([]string, error) {
 	out, err := docker(ctx, "inspect", "--format", "{{range .Config.Env}}{{println .}}{{end}}", c.ControlPlane())
 	if err != nil {
 		return nil, err
 	}
 	return slices.DeleteFunc(strings.Fields(out), func(variable string) bool {
 		name, _, _ := strings.Cut(variable, "=")
-		return !strings.HasSuffix(strings.ToUpper(name), "_PROXY")
+		return name != snapshotterVariable && !strings.HasSuffix(strings.ToUpper(name), "_PROXY")
 	}), nil
 }
 

@@ -47,7 +47,7 @@ cat >/etc/cni/net.d/.pod-network <<EOF
   "plugins": [
     {
       "type": "ptp",
-      "mtu": 1500,
+      "mtu": $(cat /sys/class/net/eth0/mtu),
       "ipMasq": false,
       "ipam": {
         "type": "host-local",

@@ -61,7 +61,9 @@ func command() *cobra.Command {
 		&cobra.Command{Use: "join NAME [ADDRESS]", Short: "Add a node", Args: cobra.RangeArgs(1, 2), RunE: opened(join)},
 		&cobra.Command{
 			Use: "remove NAME", Short: "Take a node's container away; its Node is left to the CCM", Args: cobra.ExactArgs(1),
-			RunE: opened(func(ctx context.Context, c *cluster.Cluster, args []string, _ io.Writer) error { return c.Remove(ctx, args[0]) }),
+			RunE: opened(func(ctx context.Context, c *cluster.Cluster, args []string, _ io.Writer) error {
+				return c.Remove(ctx, args[0])
+			}),
 		},
 		&cobra.Command{
 			Use: "load ARCHIVE...", Short: "Load images into all nodes", Args: cobra.MinimumNArgs(1),

@@ -1,0 +1,75 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"sigs.k8s.io/kind/pkg/exec"
+)
+
+// host is what matters of the machine that Docker runs on.
+type host struct {
+	CgroupVersion   string // "1" or "2"
+	Driver          string // Docker's storage driver
+	SecurityOptions []string
+	mtu             string // of Docker's default network, if it was chosen
+}
+
+// optionMTU is the option of a Docker network for its MTU. A network does not
+// inherit the default network's, which somebody chose because packets of 1500
+// bytes would not get out.
+const optionMTU = "com.docker.network.driver.mtu"
+
+// inspectHost asks Docker.
+func inspectHost(ctx context.Context) (host, error) {
+	var h host
+	out, err := docker(ctx, "info", "--format", "{{json .}}")
+	if err != nil {
+		return h, err
+	}
+	if err := json.Unmarshal([]byte(out), &h); err != nil {
+		return h, fmt.Errorf("docker info: %w", err)
+	}
+	if h.mtu, err = docker(ctx, "network", "inspect", "bridge", "--format", `{{index .Options "`+optionMTU+`"}}`); err != nil {
+		h.mtu = "" // a Docker without its default network
+	}
+	return h, nil
+}
+
+// snapshotterVariable is how kind is told which snapshotter its containerds use.
+const snapshotterVariable = "KIND_EXPERIMENTAL_CONTAINERD_SNAPSHOTTER"
+
+// snapshotter returns the snapshotter for nodes' containerd, or "" to leave it to
+// the image's entry point.
+//
+// That looks at the file system of the image, and on a Docker that uses
+// fuse-overlayfs takes the same. But containerd's folder lies in a volume, on a
+// file system of the host, where the kernel's own overlayfs works, is faster,
+// and needs no program that a built node image does not have.
+func (h host) snapshotter() string {
+	if chosen := os.Getenv(snapshotterVariable); chosen != "" {
+		return chosen
+	}
+	rootless := strings.Contains(strings.Join(h.SecurityOptions, ","), "name=rootless")
+	if h.Driver == "fuse-overlayfs" && !rootless {
+		return "overlayfs"
+	}
+	return ""
+}
+
+// explain adds to an error of kind the end of what the failed command said, and
+// what a person can do about it.
+func explain(err error) error {
+	var failed *exec.RunError
+	if !errors.As(err, &failed) {
+		return err
+	}
+	const last = 12
+	lines := strings.Split(strings.TrimSpace(string(failed.Output)), "\n")
+	said := strings.Join(lines[max(0, len(lines)-last):], "\n")
+	return fmt.Errorf("%w\n%s%s", err, said, hint(said))
+}
