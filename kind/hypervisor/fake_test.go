@@ -237,7 +237,8 @@ type world struct {
 	cloud    *fakecloud.Cloud
 	client   *hcloud.Client
 	machines *fakeMachines
-	stop     func() error // ends the hypervisor and returns Run's error
+	stop     func() error // ends the hypervisor that was run last and returns Run's error
+	ended    func() error // waits until it has ended by itself
 }
 
 func newWorld(t *testing.T, containers ...hypervisor.Container) *world {
@@ -281,9 +282,10 @@ func (w *world) run(o hypervisor.Options) {
 func (w *world) start(o hypervisor.Options) {
 	w.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.Context()))
-	ended := make(chan error, 1)
-	go func() { ended <- hypervisor.New(o).Run(ctx) }()
-	w.stop = sync.OnceValue(func() error { cancel(); return <-ended })
+	ended, err := make(chan struct{}), error(nil)
+	go func() { err = hypervisor.New(o).Run(ctx); close(ended) }()
+	w.ended = func() error { <-ended; return err }
+	w.stop = func() error { cancel(); <-ended; return err }
 	w.Cleanup(func() { _ = w.stop() })
 }
 

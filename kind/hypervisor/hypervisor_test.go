@@ -276,20 +276,13 @@ func TestASecondHypervisorTakesTheFirstsPlace(t *testing.T) {
 	w := newWorld(t)
 	w.run(w.options())
 	w.create(w.createOpts("a"))
-	first := w.stop
-	ended := make(chan error, 1)
-	replaced := w.options()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	go func() { ended <- hypervisor.New(replaced).Run(ctx) }()
-	// The first ends by itself.
-	w.machines.await(t, "one of two is left", func() bool { return w.machines.watched == 2 && len(w.machines.watchers) == 1 })
+	first := w.ended
+	w.run(w.options())
 	if err := first(); !errors.Is(err, cloudhypervisor.ErrReplaced) {
 		t.Errorf("%v", err)
 	}
 	w.create(w.createOpts("b"))
-	cancel()
-	if err := <-ended; err != nil {
+	if err := w.stop(); err != nil {
 		t.Error(err)
 	}
 }
