@@ -86,7 +86,8 @@ type Session interface {
 	// Errors: ErrNoTask, ErrDetached, ErrReplaced, those of a connection.
 	Complete(ctx context.Context, action int64, failure error) error
 	// Report tells that a machine runs, or does not run, by itself or by somebody else's hand. It
-	// does nothing while a task of the server is not completed.
+	// does nothing while a task of the server is not completed. A server that was shut down is
+	// stopping until it is reported not to run: report both for one that runs again right after that.
 	// Errors: ErrNoMachine, ErrDetached, ErrReplaced, those of a connection.
 	Report(ctx context.Context, server int64, running bool) error
 	// Suspend ends the session, leaving the tasks to the next one of this name for as long as

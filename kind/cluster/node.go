@@ -31,6 +31,10 @@ type NodeContainer struct {
 	Address netip.Addr
 	// Running says whether it runs.
 	Running bool
+	// Started is when it was started last.
+	Started time.Time
+	// Labels of the container.
+	Labels map[string]string
 }
 
 // Containers returns the cluster's node containers, by name, also those that
@@ -50,8 +54,11 @@ func (c *Cluster) Containers(ctx context.Context) ([]NodeContainer, error) {
 // parseContainers reads what docker inspect says of node containers.
 func parseContainers(text []byte, network string) ([]NodeContainer, error) {
 	var found []struct {
-		Name            string
-		State           struct{ Running bool }
+		Name  string
+		State struct {
+			Running   bool
+			StartedAt time.Time
+		}
 		Config          struct{ Labels map[string]string }
 		NetworkSettings struct {
 			Networks map[string]struct{ IPAMConfig struct{ IPv4Address string } }
@@ -62,7 +69,7 @@ func parseContainers(text []byte, network string) ([]NodeContainer, error) {
 	}
 	containers := make([]NodeContainer, 0, len(found))
 	for _, f := range found {
-		n := NodeContainer{Name: strings.TrimPrefix(f.Name, "/"), Role: f.Config.Labels[labelKindRole], Running: f.State.Running}
+		n := NodeContainer{Name: strings.TrimPrefix(f.Name, "/"), Role: f.Config.Labels[labelKindRole], Running: f.State.Running, Started: f.State.StartedAt, Labels: f.Config.Labels}
 		// The address that was asked for: the one in use is empty while it is stopped.
 		address, err := netip.ParseAddr(f.NetworkSettings.Networks[network].IPAMConfig.IPv4Address)
 		if err != nil {
@@ -80,16 +87,6 @@ func parseContainers(text []byte, network string) ([]NodeContainer, error) {
 // Network.Servers that no container has. A Node that still has the name must be
 // deleted before. If it fails, nothing is left of the container.
 func (c *Cluster) Join(ctx context.Context, name string, address netip.Addr) (err error) {
-	// The token is made while the container starts.
-	type result struct {
-		config string
-		err    error
-	}
-	configured := make(chan result, 1)
-	go func() {
-		config, err := c.JoinConfiguration(ctx, name, address)
-		configured <- result{config, err}
-	}()
 	if err := c.Launch(ctx, name, address); err != nil {
 		return err
 	}
@@ -98,23 +95,34 @@ func (c *Cluster) Join(ctx context.Context, name string, address netip.Addr) (er
 			err = errors.Join(err, c.Remove(context.WithoutCancel(ctx), name))
 		}
 	}()
-	if err := c.copyImages(ctx, name); err != nil {
+	if err := c.PrepareJoin(ctx, name, address); err != nil {
 		return err
 	}
-	configuration := <-configured
-	if configuration.err != nil {
-		return configuration.err
-	}
-	if _, err := onNodeIn(ctx, strings.NewReader(configuration.config), name, "cp", "/dev/stdin", "/kind/kubeadm.conf"); err != nil {
-		return err
-	}
-	if _, err := onNode(ctx, name, "kubeadm", "join", "--config=/kind/kubeadm.conf"); err != nil {
+	if _, err := onNode(ctx, name, "kubeadm", "join", "--config="+JoinConfigurationPath); err != nil {
 		return fmt.Errorf("%s cannot join: %w", name, err)
 	}
 	return await(ctx, "the Node "+name+" is registered", func(ctx context.Context) error {
 		_, err := c.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		return err
 	})
+}
+
+// JoinConfigurationPath is where PrepareJoin leaves the configuration in a node, as kind does.
+const JoinConfigurationPath = "/kind/kubeadm.conf"
+
+// PrepareJoin makes a node that was launched ready for `kubeadm join`: it loads
+// what LoadImage has loaded into the others, and leaves a JoinConfiguration at
+// JoinConfigurationPath.
+func (c *Cluster) PrepareJoin(ctx context.Context, name string, address netip.Addr) error {
+	if err := c.copyImages(ctx, name); err != nil {
+		return err
+	}
+	config, err := c.JoinConfiguration(ctx, name, address)
+	if err != nil {
+		return err
+	}
+	_, err = onNodeIn(ctx, strings.NewReader(config), name, "cp", "/dev/stdin", JoinConfigurationPath)
+	return err
 }
 
 // Launch starts a container that can become a node, as a server is before
@@ -124,12 +132,32 @@ func (c *Cluster) Launch(ctx context.Context, name string, address netip.Addr) (
 	if !c.Servers().Contains(address) {
 		return fmt.Errorf("the address %s is not one of %s, where servers' are", address, c.Servers())
 	}
+	if err := c.Define(ctx, name, address); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.Remove(context.WithoutCancel(ctx), name))
+		}
+	}()
+	if err := c.PowerOn(ctx, name); err != nil {
+		return fmt.Errorf("starting %s: %w", name, err)
+	}
+	return c.AwaitBooted(ctx, name)
+}
+
+// Define makes the container that Launch starts, and leaves it powered off. Its
+// address must be one of the network's. Labels are "key=value".
+func (c *Cluster) Define(ctx context.Context, name string, address netip.Addr, labels ...string) error {
+	if !c.Subnet.Contains(address) {
+		return fmt.Errorf("the address %s is not in the cluster's network %s", address, c.Subnet)
+	}
 	environment, err := c.inherited(ctx)
 	if err != nil {
 		return err
 	}
 	// What kind passes for a worker.
-	args := []string{"run", "--detach", "--tty", "--name", name, "--hostname", name,
+	args := []string{"create", "--pull=never", "--tty", "--name", name, "--hostname", name,
 		"--label", labelKindCluster + "=" + c.Name, "--label", labelKindRole + "=" + roleWorker,
 		"--net", c.Name, "--ip", address.String(), "--restart=on-failure:1", "--init=false", "--cgroupns=private",
 		"--privileged", "--security-opt", "seccomp=unconfined", "--security-opt", "apparmor=unconfined",
@@ -137,20 +165,19 @@ func (c *Cluster) Launch(ctx context.Context, name string, address netip.Addr) (
 	for _, variable := range environment {
 		args = append(args, "--env", variable)
 	}
-	_, err = docker(ctx, append(args, c.Image)...)
-	// A name that is taken is somebody else's container.
-	if err != nil && strings.Contains(err.Error(), "is already in use by container") {
-		return fmt.Errorf("starting %s: %w", name, err)
+	for _, label := range labels {
+		args = append(args, "--label", label)
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, c.Remove(context.WithoutCancel(ctx), name))
-		}
-	}()
-	if err != nil {
-		return fmt.Errorf("starting %s: %w", name, err)
+	if _, err = docker(ctx, append(args, c.Image)...); err != nil {
+		return fmt.Errorf("making %s: %w", name, err)
 	}
-	err = await(ctx, "containerd runs on "+name, func(ctx context.Context) error {
+	return nil
+}
+
+// AwaitBooted returns when containerd answers in a node that was powered on, and
+// has installed the pod network's service. It fails when the container ends.
+func (c *Cluster) AwaitBooted(ctx context.Context, name string) error {
+	err := await(ctx, "containerd runs on "+name, func(ctx context.Context) error {
 		if _, err := onNode(ctx, name, "crictl", "version"); err != nil {
 			return errors.Join(err, c.stillRuns(ctx, name))
 		}

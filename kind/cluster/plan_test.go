@@ -3,6 +3,7 @@ package cluster
 import (
 	"encoding/json"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -171,8 +172,11 @@ func TestContainersAreReadWithTheAddressTheyAskedFor(t *testing.T) {
 		return text
 	}
 	got, err := parseContainers(inspected("172.30.1.4"), "net")
-	want := []NodeContainer{{Name: "b", Role: "worker", Address: netip.MustParseAddr("172.30.1.4")}}
-	if err != nil || !slices.Equal(got, want) {
+	want := []NodeContainer{{
+		Name: "b", Role: "worker", Address: netip.MustParseAddr("172.30.1.4"),
+		Labels: map[string]string{labelKindRole: "worker"},
+	}}
+	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, %v", got, err)
 	}
 	if _, err := parseContainers(inspected(""), "net"); err == nil || !strings.Contains(err.Error(), "no fixed address") {

@@ -273,7 +273,9 @@ func (h *Hypervisor) Complete(action int64, failure error) error {
 }
 
 // Report tells that a machine runs or does not run, for whatever reason. A server that an action
-// changes at this moment is not touched: the action's end says what has become of it.
+// changes at this moment is not touched: the action's end says what has become of it. A server that was
+// shut down is stopping until its machine does not run; one that runs again right after that is
+// reported as both, one after the other.
 // Errors: ErrNoMachine, ErrReplaced, ErrDetached.
 func (h *Hypervisor) Report(server int64, running bool) error {
 	return h.do(func() error { return h.cloud.report(h.record, server, running) })

@@ -294,7 +294,7 @@ func TestWhatMachinesDoByThemselvesIsSeen(t *testing.T) {
 	if err := h.Complete(task.Action, nil); err != nil {
 		t.Fatal(err)
 	}
-	wantStatus(t, p, id, ServerStopping, false) // and stays so until the machine is off
+	report(true, ServerStopping) // and stays so until the machine is off
 	report(false, ServerOff)
 	for _, server := range []int64{other, 7} {
 		if err := h.Report(server, false); !errors.Is(err, ErrNoMachine) {

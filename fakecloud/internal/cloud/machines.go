@@ -203,10 +203,11 @@ func (c *Cloud) hypervisorOf(p *projectData, s *Server) *hypervisor {
 	return nil
 }
 
-// reportMachine makes the cloud's picture of a server that of its machine.
+// reportMachine makes the cloud's picture of a server that of its machine. The machine of a server
+// that is stopping runs still, so that this is no news.
 func (tx *Tx) reportMachine(s *Server, running bool) {
 	switch {
-	case running && (s.Status == ServerOff || s.Status == ServerStopping || s.Status == ServerUnknown):
+	case running && (s.Status == ServerOff || s.Status == ServerUnknown):
 		tx.bootServer(s.ID)
 	case !running && (s.Status == ServerRunning || s.Status == ServerStopping || s.Status == ServerUnknown):
 		tx.setServerStatus(s.ID, ServerOff)

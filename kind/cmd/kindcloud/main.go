@@ -1,0 +1,135 @@
+// Command kindcloud makes a kind cluster that is a Hetzner cluster, as package
+// kind/environment describes.
+//
+//	kindcloud up            make it, print how to use it
+//	kindcloud env           print that again
+//	kindcloud dev           build the CCM and have the cluster run it
+//	kindcloud hypervisor    what up starts in the background
+//	kindcloud down          remove it all
+//
+// Run it through scripts/up.sh and scripts/down.sh, or scripts/with-docker.sh.
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/environment"
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/nodeimage"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := command().ExecuteContext(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "kindcloud:", err)
+		os.Exit(1)
+	}
+}
+
+func command() *cobra.Command {
+	root := &cobra.Command{Use: "kindcloud", Short: "A kind cluster that is a Hetzner cluster", SilenceUsage: true, SilenceErrors: true}
+	name := root.PersistentFlags().String("name", cmp.Or(os.Getenv("KIND_NAME"), "fakecloud"), "of the cluster and of its Docker network")
+	root.AddCommand(
+		up(name),
+		&cobra.Command{
+			Use: "env", Short: "Print how to use it", Args: cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				e, err := environment.Open(cmd.Context(), *name)
+				if err != nil {
+					return err
+				}
+				_, err = fmt.Fprint(cmd.OutOrStdout(), e.Exports())
+				return err
+			},
+		},
+		&cobra.Command{
+			Use: "dev", Short: "Build the CCM and have the cluster run it", Args: cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				begin := time.Now()
+				e, err := environment.Open(cmd.Context(), *name)
+				if err != nil {
+					return err
+				}
+				if err := e.DeployCCM(cmd.Context(), ""); err != nil {
+					return err
+				}
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "the CCM of this source runs, after %.1f s\n", time.Since(begin).Seconds())
+				return err
+			},
+		},
+		&cobra.Command{
+			Use: "hypervisor", Short: "Keep the cloud's servers and containers the same", Args: cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				e, err := environment.Open(cmd.Context(), *name)
+				if err != nil {
+					return err
+				}
+				return e.RunHypervisor(cmd.Context(), slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)))
+			},
+		},
+		&cobra.Command{
+			Use: "down", Short: "Remove it all", Args: cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error { return environment.Down(cmd.Context(), *name) },
+		},
+	)
+	return root
+}
+
+// up returns the command that makes an environment.
+func up(name *string) *cobra.Command {
+	var o environment.Options
+	var image, subnet string
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use: "up", Short: "Make it, print how to use it", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			o.Cluster.Name, o.NodeImage, o.Progress = *name, nodeimage.Mode(image), cmd.ErrOrStderr()
+			var err error
+			if subnet != "" {
+				if o.Cluster.Subnet, err = netip.ParsePrefix(subnet); err != nil {
+					return fmt.Errorf("--subnet: %w", err)
+				}
+			}
+			program, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			o.Hypervisor = []string{program, "hypervisor", "--name=" + *name}
+			begin := time.Now()
+			e, err := environment.Up(ctx, o)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(o.Progress, "ready after %.1f s\n", time.Since(begin).Seconds())
+			_, err = fmt.Fprint(cmd.OutOrStdout(), e.Exports())
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.IntVar(&o.Cluster.Workers, "workers", 2, "number of nodes beside the control plane's")
+	f.StringVar(&image, "image", cmp.Or(os.Getenv("NODE_IMAGE"), string(nodeimage.Auto)), "of the nodes: auto, pull, build or a name")
+	f.StringVar(&subnet, "subnet", os.Getenv("KIND_SUBNET"), "of the Docker network, a /16 (default 172.30.0.0/16)")
+	f.DurationVar(&o.Cluster.NodeMonitorGracePeriod, "node-monitor-grace-period", 0, "how long a Node may be silent (default Kubernetes' own)")
+	f.BoolVar(&o.Cluster.Retain, "retain", false, "keep what there is when it fails")
+	f.StringVar(&o.Actions, "actions", "realistic", "how long the cloud's actions take: instant, realistic or a duration")
+	f.IntVar(&o.RateLimit, "rate-limit", environment.DefaultRateLimit, "the cloud's, in requests per hour; 0 is none")
+	f.Uint16Var(&o.APIPort, "api-port", 0, "port of the cloud's API on 127.0.0.1 (default any free one)")
+	f.Uint16Var(&o.ControlPort, "control-port", 0, "port of the cloud's control API on 127.0.0.1 (default any free one)")
+	f.BoolVar(&o.WithoutCCM, "without-ccm", false, "leave the nodes uninitialized; dev deploys the CCM")
+	f.StringVar(&o.CCMArchive, "ccm-archive", "", "`file` with an image ccm-from-scratch:kind (default it is built)")
+	f.DurationVar(&timeout, "timeout", 30*time.Minute, "for all of it; a node image may have to be built")
+	return cmd
+}

@@ -1,0 +1,115 @@
+package environment
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/cluster"
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/hypervisor"
+)
+
+// Ports of the cloud in its container.
+const (
+	apiPort     = "4242"
+	controlPort = "4243"
+)
+
+// networkName is the name of the cloud's network that the Docker network plays.
+const networkName = "kind"
+
+// cloudContainer is the name of the cloud's container.
+func cloudContainer(cluster string) string { return cluster + "-cloud" }
+
+// startCloud starts the cloud's container. It is a router, so that it needs
+// NET_ADMIN, and no more.
+func (o Options) startCloud(ctx context.Context, c *cluster.Cluster) error {
+	if _, err := docker(ctx, "load", "--input", o.CloudArchive); err != nil {
+		return err
+	}
+	args := []string{"run", "--detach", "--name", cloudContainer(c.Name), "--hostname", cloudContainer(c.Name),
+		"--label", cluster.LabelCluster + "=" + c.Name, "--net", c.Name, "--ip", c.Router().String(),
+		"--user=0", "--cap-drop=ALL", "--cap-add=NET_ADMIN", "--cap-add=NET_RAW", "--cap-add=NET_BIND_SERVICE",
+		"--sysctl=net.ipv4.ip_forward=1",
+		// Nodes that are told of a shorter way would bypass the router.
+		"--sysctl=net.ipv4.conf.all.send_redirects=0", "--sysctl=net.ipv4.conf.default.send_redirects=0",
+		"--publish=127.0.0.1:" + o.port(o.APIPort) + ":" + apiPort, "--publish=127.0.0.1:" + o.port(o.ControlPort) + ":" + controlPort,
+		// In the image's environment, for its health check.
+		"--env=FAKECLOUD_CONTROL=0.0.0.0:" + controlPort,
+		cloudProgram.image, "--listen=0.0.0.0:" + apiPort,
+		"--actions=" + o.Actions, fmt.Sprintf("--rate-limit=%d", o.RateLimit),
+		"--data-plane-interface=eth0", "--load-balancer-ipv4=" + c.LoadBalancers().String(),
+		"--router-interface=eth0", "--router-network=" + networkName, "--metadata=" + cluster.Metadata.String() + ":80",
+	}
+	_, err := docker(ctx, args...)
+	return err
+}
+
+// port is how Docker is told which port to publish at: 0 is any free one.
+func (o Options) port(n uint16) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprint(n)
+}
+
+// connect finds the cloud's container and fills in how to reach it.
+func (e *Environment) connect(ctx context.Context) error {
+	name := cloudContainer(e.Name)
+	for port, url := range map[string]*string{apiPort: &e.Endpoint, controlPort: &e.Control} {
+		out, err := docker(ctx, "port", name, port+"/tcp")
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrNoCloud, err)
+		}
+		address, err := netip.ParseAddrPort(strings.TrimSpace(strings.SplitN(out, "\n", 2)[0]))
+		if err != nil {
+			return fmt.Errorf("docker port %s: %w", name, err)
+		}
+		*url = "http://" + address.String()
+	}
+	e.Endpoint += "/v1"
+	e.InnerEndpoint = fmt.Sprintf("http://%s:%s/v1", e.Router(), apiPort)
+	e.Token = fakecloud.DefaultToken
+	e.Cloud = hcloud.NewClient(hcloud.WithEndpoint(e.Endpoint), hcloud.WithToken(e.Token), hcloud.WithApplication("kind-environment", ""),
+		hcloud.WithPollOpts(hcloud.PollOpts{BackoffFunc: hcloud.ConstantBackoff(pollInterval)}))
+	return nil
+}
+
+// pollInterval is how often a wait looks again. A wait ends with its context.
+const pollInterval = 300 * time.Millisecond
+
+// awaitCloud returns when the cloud answers, or with the end of its log when its
+// container has ended.
+func (e *Environment) awaitCloud(ctx context.Context) error {
+	return wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+		if _, _, err := e.Cloud.Location.List(ctx, hcloud.LocationListOpts{}); err == nil {
+			return true, nil
+		}
+		state, err := docker(ctx, "inspect", "--format", "{{.State.Running}}", cloudContainer(e.Name))
+		if err == nil && state != "true" {
+			// It logs on stderr, which is not what docker() returns.
+			_, said := run(ctx, nil, "sh", "-c", "docker logs --tail=10 "+cloudContainer(e.Name)+" 1>&2; exit 1")
+			return false, fmt.Errorf("the cloud has ended: %w", said)
+		}
+		return false, err
+	})
+}
+
+// adopt makes a server of each node.
+func (e *Environment) adopt(ctx context.Context) error {
+	containers, err := e.machines().List(ctx)
+	if err != nil {
+		return err
+	}
+	adopted, err := hypervisor.Adopt(ctx, hypervisor.Adoption{
+		Client: e.Cloud, Network: networkName, IPRange: e.Subnet, Subnet: e.Cluster.Servers(),
+	}, containers)
+	e.CloudNetwork, e.NodeServers = adopted.Network, adopted.Servers
+	return err
+}

@@ -1,0 +1,29 @@
+// Package environment makes a kind cluster that is a Hetzner cluster: the cluster
+// of package kind/cluster, fakecloud in a container on its network, which plays
+// the cloud, and a cloud-controller-manager in the cluster.
+//
+// What it puts together, in this order:
+//
+//   - The nodes' image (package nodeimage), the images of fakecloud and of the CCM
+//     (scripts/image: one static program each, nothing pulled).
+//   - The cluster, on a Docker network with fixed addresses.
+//   - The cloud, at Network.Router: its routes route, its load balancers have
+//     addresses of Network.LoadBalancers, it serves metadata at
+//     169.254.169.254. Its API and its control API are published on this host's
+//     loopback.
+//   - A network of the cloud, which is the Docker network, and a server for each
+//     node, with the node's address.
+//   - The hypervisor (package kind/hypervisor), a process in the background of
+//     this host: servers that are created, deleted, switched on or off are
+//     containers that are. Its log and its process id are in Folder.
+//   - The CCM, on the control plane's node.
+//
+// What it leaves out: servers have no public addresses, since nothing on a
+// Docker network could be one beside the private address; load balancers
+// therefore reach servers by the private network. The cloud keeps all in memory: when its
+// container is stopped, the environment has to be made anew. Load balancers' addresses
+// are reached from the host on Linux only; elsewhere, from a container on the network.
+//
+// Nothing but a folder in the user's cache is kept on disk: an environment that another
+// process made is found through Docker (Open).
+package environment

@@ -1,0 +1,180 @@
+package environment
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/cluster"
+	kindhypervisor "github.com/ccm-from-scratch/ccm-from-scratch/kind/hypervisor"
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/nodeimage"
+)
+
+// Options say what environment Up makes. Cluster.Name must be set.
+type Options struct {
+	// Cluster is the cluster; its Image may be left empty, see NodeImage. Its
+	// Progress is that of Options.
+	Cluster cluster.Options
+	// NodeImage says where Cluster.Image comes from, if that is empty.
+	NodeImage nodeimage.Mode
+	// CloudArchive is an image of fakecloud with the name fakecloud:kind, CCMArchive
+	// one of the CCM with the name ccm-from-scratch:kind, as `docker save` writes
+	// them. Empty ones are built of this module, which must be around the working
+	// directory.
+	CloudArchive, CCMArchive string
+	// Actions is how long the cloud's actions take, as fakecloud's flag. Default: realistic.
+	Actions string
+	// RateLimit is the cloud's, in requests per hour; 0 is none.
+	RateLimit int
+	// APIPort and ControlPort are the ports on 127.0.0.1 that the cloud is published at; 0 is
+	// any free one.
+	APIPort, ControlPort uint16
+	// WithoutCCM leaves the nodes uninitialized.
+	WithoutCCM bool
+	// Hypervisor is a command that runs RunHypervisor for the cluster, to be started in the
+	// background. Empty: no hypervisor; the caller may run one.
+	Hypervisor []string
+	// Progress is told what goes on. Nil means nobody.
+	Progress io.Writer
+}
+
+// Environment is a cluster with its cloud.
+type Environment struct {
+	*cluster.Cluster
+	// Endpoint and Control are the URLs of the cloud's APIs for this host, InnerEndpoint that
+	// for nodes, and pods in a node's network.
+	Endpoint, Control, InnerEndpoint string
+	// Token is valid for all of these.
+	Token string
+	// Cloud is a client of the API.
+	Cloud *hcloud.Client
+	// CloudNetwork is the cloud's network that the nodes are in. Set by Up.
+	CloudNetwork *hcloud.Network
+	// NodeServers are the servers of the nodes that kind made, by name. Set by Up.
+	NodeServers map[string]*hcloud.Server
+	// Steps are what Up did, and what it took.
+	Steps []Step
+}
+
+// ErrNoCloud says that there is a cluster, but no cloud around it.
+var ErrNoCloud = errors.New("the cluster has no cloud")
+
+// Up makes an environment and returns when it can be used: each node is
+// initialized by the CCM, the cluster's DNS runs, and the cloud has a route to each
+// node's pods. If it fails, what it made is removed, unless Cluster.Retain is set.
+func Up(ctx context.Context, o Options) (_ *Environment, err error) {
+	o.Actions = cmp.Or(o.Actions, "realistic")
+	s := &steps{out: o.Progress, begin: time.Now()}
+	o.Cluster.Progress = o.Progress
+	if err := o.images(ctx, s); err != nil {
+		return nil, err
+	}
+	e := &Environment{}
+	if err := s.step("cluster", func() (err error) {
+		e.Cluster, err = cluster.Create(ctx, o.Cluster)
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil && !o.Cluster.Retain {
+			// Also when ctx is what ended.
+			err = errors.Join(err, Down(context.WithoutCancel(ctx), o.Cluster.Name))
+		}
+	}()
+	for _, next := range []struct {
+		name string
+		work func() error
+	}{
+		{"cloud", func() error { return o.cloud(ctx, e) }},
+		{"servers", func() error { return e.adopt(ctx) }},
+		{"hypervisor", func() error { return o.hypervisor(ctx, e) }},
+		{"cloud-controller-manager", func() error { return o.deployCCM(ctx, e) }},
+		{"nodes initialized, DNS, routes", func() error { return o.awaitUsable(ctx, e) }},
+	} {
+		if err := s.step(next.name, next.work); err != nil {
+			return nil, err
+		}
+	}
+	e.Steps = s.done
+	return e, nil
+}
+
+// images makes sure of the images that there must be.
+func (o *Options) images(ctx context.Context, s *steps) error {
+	if o.Cluster.Image == "" {
+		if err := s.step("node image", func() (err error) {
+			o.Cluster.Image, err = nodeimage.Ensure(ctx, nodeimage.Options{Mode: o.NodeImage, Progress: o.Progress})
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	for _, p := range []struct {
+		program program
+		archive *string
+		skip    bool
+	}{{cloudProgram, &o.CloudArchive, false}, {ccmProgram, &o.CCMArchive, o.WithoutCCM}} {
+		if *p.archive != "" || p.skip {
+			continue
+		}
+		if err := s.step("image "+p.program.image, func() (err error) {
+			*p.archive, err = p.program.build(ctx, o.Cluster.Name)
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o Options) cloud(ctx context.Context, e *Environment) error {
+	if err := o.startCloud(ctx, e.Cluster); err != nil {
+		return err
+	}
+	if err := e.connect(ctx); err != nil {
+		return err
+	}
+	return e.awaitCloud(ctx)
+}
+
+// Open finds an environment that Up made, in this process or another. The error
+// wraps cluster.ErrNotFound when there is no cluster of the name, and ErrNoCloud when
+// it has no cloud.
+func Open(ctx context.Context, name string) (*Environment, error) {
+	c, err := cluster.Open(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	e := &Environment{Cluster: c}
+	return e, e.connect(ctx)
+}
+
+// Down removes the environment: the hypervisor, all containers, the network, and
+// what was kept on disk. It is no error if there is none of them.
+func Down(ctx context.Context, name string) error {
+	// First: it would try to bring back what is removed.
+	if err := stopHypervisor(ctx, name); err != nil {
+		return err
+	}
+	return errors.Join(cluster.Delete(ctx, name), removeFolder(name))
+}
+
+// Exports returns lines for a shell that make clients use the environment.
+func (e *Environment) Exports() string {
+	return fmt.Sprintf("export KUBECONFIG=%s\nexport HCLOUD_ENDPOINT=%s HCLOUD_TOKEN=%s\nexport HCLOUD_NETWORK=%s FAKECLOUD_CONTROL_URL=%s\n",
+		e.Kubeconfig, e.Endpoint, e.Token, networkName, e.Control)
+}
+
+// DefaultRateLimit is that of the real cloud.
+const DefaultRateLimit = fakecloud.RealRateLimit
+
+func (e *Environment) machines() *kindhypervisor.Docker {
+	return &kindhypervisor.Docker{Cluster: e.Cluster}
+}

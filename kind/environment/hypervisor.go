@@ -1,0 +1,127 @@
+package environment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
+	kindhypervisor "github.com/ccm-from-scratch/ccm-from-scratch/kind/hypervisor"
+)
+
+// hypervisorName is what the cloud knows the hypervisor by.
+const hypervisorName = "kind"
+
+// RunHypervisor makes the environment's servers and containers follow each other,
+// until the context is done. It returns an error only if another hypervisor has taken its place.
+func (e *Environment) RunHypervisor(ctx context.Context, log *slog.Logger) error {
+	machines := e.machines()
+	machines.Logger = log
+	return kindhypervisor.New(kindhypervisor.Options{
+		Attach: func(ctx context.Context) (hypervisor.Session, error) {
+			// Docker publishes at another port after a restart.
+			if err := e.connect(ctx); err != nil {
+				return nil, err
+			}
+			return hypervisor.Dial(ctx, e.Control, hypervisor.Options{Name: hypervisorName, Selector: kindhypervisor.Selector})
+		},
+		Machines: machines, Logger: log,
+	}).Run(ctx)
+}
+
+// files of the hypervisor's process.
+func hypervisorFiles(cluster string) (log, pid string, err error) {
+	folder, err := Folder(cluster)
+	return filepath.Join(folder, "hypervisor.log"), filepath.Join(folder, "hypervisor.pid"), err
+}
+
+// hypervisor starts the hypervisor in the background, where it outlives this process,
+// and returns when it is attached to the cloud.
+func (o Options) hypervisor(ctx context.Context, e *Environment) error {
+	if len(o.Hypervisor) == 0 {
+		return nil
+	}
+	logPath, pidPath, err := hypervisorFiles(e.Name)
+	if err != nil {
+		return err
+	}
+	log, err := os.Create(logPath)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.Close() }()
+	// Not with the context: it goes on when this process has ended.
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), o.Hypervisor[0], o.Hypervisor[1:]...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a terminal's Ctrl-C is not for it
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	if err := os.WriteFile(pidPath, []byte(strconv.Itoa(cmd.Process.Pid)), 0o644); err != nil {
+		return errors.Join(err, cmd.Process.Kill())
+	}
+	return wait.PollUntilContextCancel(ctx, pollInterval, true, func(context.Context) (bool, error) {
+		select {
+		case err := <-ended:
+			return false, fmt.Errorf("it has ended: %w; its log is %s", errors.Join(err, errors.New("too early")), logPath)
+		default:
+		}
+		said, err := os.ReadFile(logPath)
+		return strings.Contains(string(said), "attached to the cloud"), err
+	})
+}
+
+// stopHypervisor ends the hypervisor that was started in the background, if it runs,
+// and returns when it has ended.
+func stopHypervisor(ctx context.Context, cluster string) error {
+	_, pidPath, err := hypervisorFiles(cluster)
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(pidPath)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return fmt.Errorf("%s: %w", pidPath, err)
+	}
+	if isHypervisor(ctx, pid, cluster) {
+		if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+			return fmt.Errorf("the hypervisor, process %d: %w", pid, err)
+		}
+		if err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+			return !isHypervisor(ctx, pid, cluster), nil
+		}); err != nil {
+			return fmt.Errorf("the hypervisor, process %d, does not end: %w", pid, err)
+		}
+	}
+	return os.Remove(pidPath)
+}
+
+// isHypervisor says whether a process is the cluster's hypervisor, and not another that
+// has got the number of one that is gone.
+func isHypervisor(ctx context.Context, pid int, cluster string) bool {
+	arguments, err := run(ctx, nil, "ps", "-o", "args=", "-p", strconv.Itoa(pid))
+	return err == nil && strings.Contains(arguments, " hypervisor ") && strings.HasSuffix(arguments, "--name="+cluster)
+}
+
+// removeFolder removes what was kept on disk.
+func removeFolder(cluster string) error {
+	folder, err := Folder(cluster)
+	if err != nil {
+		return err
+	}
+	return os.RemoveAll(folder)
+}

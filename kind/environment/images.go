@@ -1,0 +1,63 @@
+package environment
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// module is the path of this module, so that its programs are found from any of
+// its folders.
+const module = "github.com/ccm-from-scratch/ccm-from-scratch"
+
+// program is a program of this module that runs in a container.
+type program struct {
+	name  string // of the file in Folder
+	pkg   string
+	image string
+}
+
+var (
+	cloudProgram = program{"fakecloud", module + "/fakecloud/cmd/fakecloud", "fakecloud:kind"}
+	ccmProgram   = program{"ccm", module + "/ccm/cmd/ccm-from-scratch", "ccm-from-scratch:kind"}
+)
+
+// build makes an archive with the program's image, as `docker save` writes it, and
+// returns its path. The same source gives the same archive.
+func (p program) build(ctx context.Context, cluster string) (string, error) {
+	folder, err := Folder(cluster)
+	if err != nil {
+		return "", err
+	}
+	archive := filepath.Join(folder, p.name+".tar")
+	_, err = run(ctx, nil, "go", "run", module+"/scripts/image", "-package", p.pkg, "-tag", p.image, "-o", archive)
+	return archive, err
+}
+
+// checksum returns a file's SHA-256.
+func checksum(path string) (string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = file.Close() }()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, file); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// Folder is where what belongs to an environment is kept on this host: archives of
+// images, the hypervisor's log and process id.
+func Folder(cluster string) (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	folder := filepath.Join(cache, "ccm-from-scratch", "kind", cluster)
+	return folder, os.MkdirAll(folder, 0o755)
+}

@@ -1,0 +1,36 @@
+// Package hypervisor makes the cloud's servers machines: each is a node container of a kind
+// cluster. It attaches to fakecloud (package fakecloud/hypervisor), carries out what happens to
+// servers, and tells what happens to containers.
+//
+// What a server's actions do to its container:
+//
+//	create_server       docker create; it is started by start_server, which follows
+//	start_server        docker start; a server without a container gets one
+//	stop_server         docker kill: the power is cut
+//	shutdown_server     systemd is asked to shut down, as by ACPI; the server is off when it has
+//	reboot_server       docker restart: systemd is asked, and the container started again
+//	reset_server        docker kill, then docker start
+//	rebuild_server      the container is removed and made anew, user data is run again
+//	change_server_type  docker start; what a container may use is not limited
+//	delete_server       docker rm, with its volumes
+//
+// A container that dies makes its server off, one that is started by hand makes it running.
+//
+// A container has its server's name, and its address is the server's: the private one in the
+// network that the cluster's Docker network plays, else the public IPv4, if the cloud takes
+// those from that network too. A server with neither, and one for which there is no image, no free address or no
+// room, cannot be backed: create_server fails with the code resource_unavailable and says why.
+//
+// When a container has started for the first time, and its containerd answers, the server's user
+// data is run in it (package cloudinit says how much of it); a server without user data joins the
+// cluster by itself. Joining is no part of an action, as in the cloud: a server is running when its power is on. A
+// configuration for kubeadm lies ready in every node, so that user data may join with
+//
+//	kubeadm join --config=/kind/kubeadm.conf
+//
+// Containers that were there before, which kind made, become machines of servers by [Adopt].
+//
+// Left out: images (all nodes run the cluster's node image, whatever the server's is), rescue systems, ISOs,
+// snapshots, consoles; disks, cores and memory of server types; addresses that a server gets or loses while it
+// has a container: a container's address never changes; IPv6.
+package hypervisor

@@ -1,0 +1,289 @@
+package hypervisor
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/cluster"
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/hypervisor/cloudinit"
+)
+
+// labelServer is the label of a container that was made for a server: its id.
+const labelServer = "ccm-from-scratch.server"
+
+// Docker is Machines in a Docker daemon, by its command line: on a host that needs
+// scripts/with-docker.sh, a program that uses it must be run through that.
+type Docker struct {
+	Cluster *cluster.Cluster
+	// Room is how many containers there may be in the cluster, with those that kind made; 0 is any
+	// number.
+	Room int
+	// Logger is told of attempts to join that fail. nil is slog.Default.
+	Logger *slog.Logger
+	// RetryJoin is the time between two attempts to join without user data. Default: 5 s.
+	RetryJoin time.Duration
+}
+
+// docker runs a command.
+func docker(ctx context.Context, stdin io.Reader, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "docker", args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return stdout.String(), fmt.Errorf("docker %s: %w: %s", args[0], errors.Join(err, ctx.Err()), strings.TrimSpace(stderr.String()))
+	}
+	return strings.TrimSpace(stdout.String()), nil
+}
+
+// List implements Machines.
+func (d *Docker) List(ctx context.Context) ([]Container, error) {
+	nodes, err := d.Cluster.Containers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Container, 0, len(nodes))
+	for _, n := range nodes {
+		c := Container{Name: n.Name, Address: n.Address, Running: n.Running, Started: n.Started, ControlPlane: n.Name == d.Cluster.ControlPlane()}
+		if text := n.Labels[labelServer]; text != "" {
+			if c.Server, err = strconv.ParseInt(text, 10, 64); err != nil {
+				return nil, fmt.Errorf("the label %s of the container %s: %w", labelServer, n.Name, err)
+			}
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+// Create implements Machines.
+func (d *Docker) Create(ctx context.Context, m hypervisor.Machine) error {
+	all, err := d.List(ctx)
+	if err != nil {
+		return err
+	}
+	address, err := d.address(m, all)
+	if err != nil {
+		return err
+	}
+	if d.Room > 0 && len(all) >= d.Room {
+		return unavailable(fmt.Sprintf("there is room for %d machines, and %d are there", d.Room, len(all)))
+	}
+	if _, err := docker(ctx, nil, "image", "inspect", "--format", "{{.Id}}", d.Cluster.Image); err != nil {
+		return unavailable(fmt.Sprintf("there is no image %s to make machines of: %v", d.Cluster.Image, err))
+	}
+	err = d.Cluster.Define(ctx, m.Name, address, labelServer+"="+strconv.FormatInt(m.Server, 10))
+	if err != nil && ctx.Err() == nil {
+		return unavailable(err.Error())
+	}
+	return err
+}
+
+// address returns the address that a server's container gets.
+func (d *Docker) address(m hypervisor.Machine, all []Container) (netip.Addr, error) {
+	var candidates []netip.Addr
+	for _, n := range m.Networks {
+		candidates = append(candidates, n.IP)
+	}
+	candidates = append(candidates, m.PublicIPv4)
+	for _, a := range candidates {
+		if !d.Cluster.Subnet.Contains(a) {
+			continue
+		}
+		for _, c := range all {
+			if c.Address == a {
+				return a, unavailable(fmt.Sprintf("the address %s is that of the container %s", a, c.Name))
+			}
+		}
+		return a, nil
+	}
+	return netip.Addr{}, unavailable(fmt.Sprintf(
+		"the server has no address in the cluster's network %s: create it with the network that has this range", d.Cluster.Subnet))
+}
+
+// Start implements Machines.
+func (d *Docker) Start(ctx context.Context, name string) error { return d.Cluster.PowerOn(ctx, name) }
+
+// Kill implements Machines.
+func (d *Docker) Kill(ctx context.Context, name string) error {
+	err := d.Cluster.PowerOff(ctx, name)
+	if err != nil && strings.Contains(err.Error(), "is not running") {
+		return nil
+	}
+	return err
+}
+
+// Shutdown implements Machines. systemd shuts down on this signal, which kind's image names as the
+// one to stop it.
+func (d *Docker) Shutdown(ctx context.Context, name string) error {
+	_, err := docker(ctx, nil, "kill", "--signal=SIGRTMIN+3", name)
+	return err
+}
+
+// restartTimeout is how long systemd has to shut down before a reboot becomes a reset.
+const restartTimeout = 30
+
+// Restart implements Machines.
+func (d *Docker) Restart(ctx context.Context, name string) error {
+	_, err := docker(ctx, nil, "restart", "--time="+strconv.Itoa(restartTimeout), name)
+	return err
+}
+
+// Remove implements Machines.
+func (d *Docker) Remove(ctx context.Context, name string) error { return d.Cluster.Remove(ctx, name) }
+
+// What tells that a machine has booted before.
+const (
+	joinedFile = "/etc/kubernetes/kubelet.conf"
+	onceFolder = "/var/lib/cloud/instance/started"
+	logFile    = "/var/log/cloud-init-output.log"
+)
+
+// Boot implements Machines.
+func (d *Docker) Boot(ctx context.Context, name string, m hypervisor.Machine) ([]string, error) {
+	if err := d.Cluster.AwaitBooted(ctx, name); err != nil {
+		return nil, err
+	}
+	blank := strings.TrimSpace(m.UserData) == ""
+	marker := onceFolder
+	if blank {
+		marker = joinedFile
+	}
+	if _, err := d.run(ctx, nil, name, "test", "-e", marker); err == nil {
+		return nil, nil
+	}
+	if blank {
+		return nil, d.join(ctx, name)
+	}
+	script, err := cloudinit.Compile(m.UserData, cloudinit.Instance{
+		ID: m.Server, Hostname: m.Name, Region: m.NetworkZone, AvailabilityZone: m.Location, Log: logFile,
+	})
+	if err != nil {
+		return nil, err
+	}
+	// User data may have all that it needs to join, so that it is run without this, too.
+	if err := d.prepare(ctx, name); err != nil {
+		script.Notes = append(script.Notes, fmt.Sprintf("there is no %s: %v", cluster.JoinConfigurationPath, err))
+	}
+	if _, err := d.run(ctx, bytes.NewReader(script.Text), name, "sh"); err != nil {
+		return script.Notes, d.explain(ctx, name, err)
+	}
+	return script.Notes, nil
+}
+
+// join joins the cluster. It tries again for as long as the machine runs: the control plane may be
+// off, or a Node of the same name not deleted yet.
+func (d *Docker) join(ctx context.Context, name string) error {
+	log := d.Logger
+	if log == nil {
+		log = slog.Default()
+	}
+	pause := d.RetryJoin
+	if pause == 0 {
+		pause = 5 * time.Second
+	}
+	for {
+		err := d.prepare(ctx, name)
+		if err == nil {
+			if _, err = d.run(ctx, nil, name, "sh", "-c", "exec kubeadm join --config="+cluster.JoinConfigurationPath+" >>"+logFile+" 2>&1"); err == nil {
+				return nil
+			}
+			err = d.explain(ctx, name, err)
+		}
+		if ctx.Err() != nil {
+			return err
+		}
+		log.Warn("a machine could not join the cluster, trying again", "container", name, "in", pause, "error", err)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// prepare leaves in a container what it needs to join.
+func (d *Docker) prepare(ctx context.Context, name string) error {
+	all, err := d.List(ctx)
+	if err != nil {
+		return err
+	}
+	for _, c := range all {
+		if c.Name == name {
+			return d.Cluster.PrepareJoin(ctx, name, c.Address)
+		}
+	}
+	return fmt.Errorf("the container %s is gone", name)
+}
+
+// explain adds the end of what user data has printed to an error.
+func (d *Docker) explain(ctx context.Context, name string, err error) error {
+	if ctx.Err() != nil {
+		return err
+	}
+	if said, failed := d.run(ctx, nil, name, "tail", "-n5", logFile); failed == nil && said != "" {
+		return fmt.Errorf("%w; %s ends with\n%s", err, logFile, said)
+	}
+	return err
+}
+
+// run runs a command in a container.
+func (d *Docker) run(ctx context.Context, stdin io.Reader, name string, args ...string) (string, error) {
+	return docker(ctx, stdin, append([]string{"exec", "--privileged", "-i", name}, args...)...)
+}
+
+// Watch implements Machines.
+func (d *Docker) Watch(ctx context.Context, changed func(string)) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	// Since now, so that nothing is missed until Docker listens.
+	cmd := exec.CommandContext(ctx, "docker", "events", "--since="+strconv.FormatInt(time.Now().Unix(), 10), "--format={{json .}}",
+		"--filter=type=container", "--filter=label=io.x-k8s.kind.cluster="+d.Cluster.Name,
+		"--filter=event=create", "--filter=event=start", "--filter=event=die", "--filter=event=destroy")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("docker events: %w", err)
+	}
+	changed("")
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		name, err := eventName(lines.Bytes())
+		if err != nil {
+			stop()
+			return errors.Join(err, cmd.Wait())
+		}
+		changed(name)
+	}
+	return fmt.Errorf("docker events has ended: %w: %s", errors.Join(cmd.Wait(), lines.Err()), strings.TrimSpace(stderr.String()))
+}
+
+// eventName returns the name of the container that an event is about.
+func eventName(line []byte) (string, error) {
+	var e struct {
+		Actor struct{ Attributes map[string]string }
+	}
+	if err := json.Unmarshal(line, &e); err != nil {
+		return "", fmt.Errorf("an event of Docker's: %w: %.200s", err, line)
+	}
+	name := e.Actor.Attributes["name"]
+	if name == "" {
+		return "", fmt.Errorf("an event of Docker's names no container: %.200s", line)
+	}
+	return name, nil
+}

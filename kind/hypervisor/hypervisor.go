@@ -1,0 +1,284 @@
+package hypervisor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
+)
+
+// Options configure a Hypervisor. Attach and Machines must be set.
+type Options struct {
+	// Attach connects to the cloud: hypervisor.Dial, or the method AttachHypervisor of a cloud in
+	// this process. It is called again whenever the session has ended.
+	Attach func(context.Context) (hypervisor.Session, error)
+	// Machines are the containers.
+	Machines Machines
+	// Logger is told what goes on. nil is slog.Default.
+	Logger *slog.Logger
+	// TaskTimeout bounds what is done for one task, in the machine's time. Default: 3 minutes, less
+	// than the cloud's patience.
+	TaskTimeout time.Duration
+	// Clock is for the time between attempts to reach the cloud and Docker. Default: the machine's.
+	Clock clock.Clock
+}
+
+const (
+	defaultTaskTimeout = 3 * time.Minute
+	// retryAfter is the time between two attempts to attach or to watch.
+	retryAfter = time.Second
+	// requestTimeout bounds a report.
+	requestTimeout = 10 * time.Second
+)
+
+// Hypervisor keeps servers and containers the same.
+type Hypervisor struct {
+	o   Options
+	log *slog.Logger
+
+	mu      sync.Mutex
+	session hypervisor.Session // nil while there is none
+	servers map[int64]*server
+	results map[int64]result // of tasks that could not be told, by action
+	work    sync.WaitGroup
+}
+
+// result is what has become of a task.
+type result struct {
+	task hypervisor.Task
+	err  error
+}
+
+// of tells whether it is the result of this task, and not of one of another cloud's that happens to
+// have the same ids.
+func (r result) of(t hypervisor.Task) bool {
+	return r.task.Command == t.Command && r.task.Machine.Server == t.Machine.Server && r.task.Machine.Name == t.Machine.Name
+}
+
+// New returns a hypervisor, which does nothing until [Hypervisor.Run].
+func New(o Options) *Hypervisor {
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.TaskTimeout == 0 {
+		o.TaskTimeout = defaultTaskTimeout
+	}
+	return &Hypervisor{o: o, log: o.Logger, servers: map[int64]*server{}, results: map[int64]result{}}
+}
+
+// Run works until the context is done; then it leaves the containers as they are, and what it has
+// not finished to its successor. It returns an error only if another hypervisor has taken its place.
+func (h *Hypervisor) Run(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer h.work.Wait()
+	defer stop()
+	h.work.Go(func() { h.watch(ctx) })
+	for ctx.Err() == nil {
+		err := h.attached(ctx)
+		switch {
+		case errors.Is(err, hypervisor.ErrReplaced):
+			return err
+		case ctx.Err() == nil:
+			h.log.Warn("not attached to the cloud, trying again", "error", err)
+			h.pause(ctx)
+		}
+	}
+	return nil
+}
+
+// pause waits before something is tried again.
+func (h *Hypervisor) pause(ctx context.Context) {
+	timer := h.o.Clock.NewTimer(retryAfter)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+	case <-ctx.Done():
+	}
+}
+
+// attached attaches and works until the session ends.
+func (h *Hypervisor) attached(ctx context.Context) error {
+	// Containers first: without them the servers cannot be told from each other.
+	containers, err := h.o.Machines.List(ctx)
+	if err != nil {
+		return err
+	}
+	session, err := h.o.Attach(ctx)
+	if err != nil {
+		return err
+	}
+	defer session.Suspend()
+	defer func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.session = nil
+	}()
+	h.begin(ctx, session, containers)
+	for {
+		task, err := session.Next(ctx)
+		if err != nil {
+			return err
+		}
+		h.dispatch(ctx, task)
+	}
+}
+
+// begin binds the servers that there are to containers, and tells the cloud which of them run.
+func (h *Hypervisor) begin(ctx context.Context, session hypervisor.Session, containers []Container) {
+	machines := session.Machines()
+	h.mu.Lock()
+	h.session = session
+	exists := map[int64]hypervisor.Machine{}
+	for _, m := range machines {
+		exists[m.Server] = m
+	}
+	for id, s := range h.servers {
+		// A server of another name under this id is perhaps another cloud's.
+		if m, ok := exists[id]; !ok || m.Name != s.machine.Name {
+			s.forgetLocked()
+			delete(h.servers, id)
+		}
+	}
+	bound := 0
+	for _, m := range machines {
+		s := h.serverLocked(m)
+		if s.container == "" {
+			s.container, s.own = findContainer(m, containers)
+		}
+		if s.container != "" {
+			bound++
+		}
+	}
+	for _, c := range containers {
+		if m := exists[c.Server]; c.Server != 0 && m.Name != c.Name {
+			h.log.Warn("a container was made for a server that does not exist: remove it with docker rm -fv", "container", c.Name, "server", c.Server)
+		}
+	}
+	h.mu.Unlock()
+	h.log.Info("attached to the cloud", "servers", len(machines), "with_container", bound)
+	h.checkAll(ctx)
+}
+
+// findContainer returns the container of a server, and whether it was made for it. The one that the
+// server's label names, if it has that; else the one of its name that was made for it, or for no
+// server.
+func findContainer(m hypervisor.Machine, containers []Container) (name string, own bool) {
+	label := m.Labels[ContainerLabel]
+	wanted := cmp.Or(label, m.Name)
+	for _, c := range containers {
+		if c.Name == wanted && (label != "" || c.Server == 0 || c.Server == m.Server) {
+			return c.Name, c.Server == m.Server
+		}
+	}
+	return "", false
+}
+
+// serverLocked returns what is kept of a server, new if need be.
+func (h *Hypervisor) serverLocked(m hypervisor.Machine) *server {
+	s, ok := h.servers[m.Server]
+	if !ok {
+		s = &server{hypervisor: h, id: m.Server}
+		h.servers[m.Server] = s
+	}
+	s.machine = m
+	return s
+}
+
+func (h *Hypervisor) dispatch(ctx context.Context, t hypervisor.Task) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if r, done := h.results[t.Action]; done && r.of(t) {
+		// It was done, but the cloud could not be told.
+		session := h.session
+		h.work.Go(func() { h.tell(ctx, session, t, r.err) })
+		return
+	}
+	h.serverLocked(t.Machine).enqueueLocked(ctx, &t)
+}
+
+// complete tells the cloud what has become of a task. What cannot be told is kept until the cloud
+// asks again.
+func (h *Hypervisor) complete(ctx context.Context, t hypervisor.Task, failure error) {
+	h.mu.Lock()
+	session := h.session
+	h.results[t.Action] = result{t, failure}
+	h.mu.Unlock()
+	if session != nil {
+		h.tell(ctx, session, t, failure)
+	}
+}
+
+func (h *Hypervisor) tell(ctx context.Context, session hypervisor.Session, t hypervisor.Task, failure error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	err := session.Complete(ctx, t.Action, failure)
+	if err != nil && !errors.Is(err, hypervisor.ErrNoTask) {
+		h.log.Warn("the result of a task could not be told", "action", t.Action, "command", t.Command, "server", t.Machine.Name, "error", err)
+		return
+	}
+	if err != nil {
+		h.log.Warn("a task was done too late", "action", t.Action, "command", t.Command, "server", t.Machine.Name)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.results, t.Action)
+}
+
+// watch looks at containers when something happens to them.
+func (h *Hypervisor) watch(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := h.o.Machines.Watch(ctx, func(name string) {
+			if name == "" {
+				h.checkAll(ctx)
+				return
+			}
+			h.check(ctx, name)
+		})
+		if ctx.Err() == nil {
+			h.log.Warn("containers cannot be watched, trying again", "error", err)
+			h.pause(ctx)
+		}
+	}
+}
+
+// check has the server of a container look at it.
+func (h *Hypervisor) check(ctx context.Context, container string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, s := range h.servers {
+		if s.container == container {
+			s.enqueueLocked(ctx, nil)
+		}
+	}
+}
+
+func (h *Hypervisor) checkAll(ctx context.Context) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, s := range h.servers {
+		s.enqueueLocked(ctx, nil)
+	}
+}
+
+// find returns a container by its name.
+func (h *Hypervisor) find(ctx context.Context, name string) (Container, bool, error) {
+	all, err := h.o.Machines.List(ctx)
+	if err != nil {
+		return Container{}, false, err
+	}
+	for _, c := range all {
+		if c.Name == name {
+			return c, true, nil
+		}
+	}
+	return Container{}, false, nil
+}

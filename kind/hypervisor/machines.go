@@ -1,0 +1,81 @@
+package hypervisor
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
+)
+
+// ContainerLabel is the label of a server whose machine is a container that exists already: its
+// value is the container's name. A server that is created with it gets that container in place of
+// a new one.
+const ContainerLabel = "kind.ccm-from-scratch/container"
+
+// NoMachineLabel is the label of a server that is to have no machine: attach with Selector, and its
+// actions end by the profile's time, as without a hypervisor. Tests that need many servers and no
+// nodes set it.
+const NoMachineLabel = "kind.ccm-from-scratch/no-machine"
+
+// Selector selects the servers that get machines, for the options with which the hypervisor
+// attaches.
+const Selector = "!" + NoMachineLabel
+
+// Container is a container that is a node of the cluster, or can become one.
+type Container struct {
+	Name string
+	// Server is the id of the server that it was made for, 0 for one that kind made.
+	Server  int64
+	Address netip.Addr
+	Running bool
+	// Started is when it was started last.
+	Started time.Time
+	// ControlPlane says that the cluster's control plane is on it.
+	ControlPlane bool
+}
+
+// Machines makes containers and does to them what a computer's switches do. All methods return when
+// it is done, and may be called for different containers at the same time.
+type Machines interface {
+	// List returns all containers of the cluster, running or not.
+	List(ctx context.Context) ([]Container, error)
+	// Create makes a container for a server without starting it. An *hypervisor.Error says why it
+	// cannot be.
+	Create(ctx context.Context, m hypervisor.Machine) error
+	// Start powers on. What runs keeps running.
+	Start(ctx context.Context, name string) error
+	// Kill cuts the power. What is off stays off.
+	Kill(ctx context.Context, name string) error
+	// Shutdown asks the machine to shut down, and returns when it was asked.
+	Shutdown(ctx context.Context, name string) error
+	// Restart asks the machine to shut down and starts it again.
+	Restart(ctx context.Context, name string) error
+	// Remove takes the container away with all that it holds. It is no error if there is none.
+	Remove(ctx context.Context, name string) error
+	// Boot does what a server does when it boots, in a container that was started: it waits until
+	// the machine is up, and runs user data or joins the cluster if that was not done yet. Notes
+	// say what of the user data is not honoured.
+	Boot(ctx context.Context, name string, m hypervisor.Machine) (notes []string, err error)
+	// Watch calls changed with the name of each container that was made, started, died or
+	// was removed, and with "" when it begins to watch, as anything may have happened before. It returns
+	// when it sees nothing any more.
+	Watch(ctx context.Context, changed func(name string)) error
+}
+
+// CodeUnavailable is the code of an action whose server cannot be backed by a container.
+const CodeUnavailable hypervisor.Code = "resource_unavailable"
+
+// unavailable is an error of Create with a reason that a client can understand.
+func unavailable(message string) error {
+	return &hypervisor.Error{Code: CodeUnavailable, Message: message}
+}
+
+// asError gives an error of a task the code server_error, unless it has one.
+func asError(err error) error {
+	if e := (*hypervisor.Error)(nil); err == nil || errors.As(err, &e) {
+		return err
+	}
+	return &hypervisor.Error{Code: "server_error", Message: err.Error()}
+}

@@ -1,0 +1,359 @@
+package hypervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
+)
+
+// server is one server and its container. What happens to it happens one after the other, in the
+// order in which it was asked for; a look at the container is part of that, so that what is
+// told is what is so.
+type server struct {
+	hypervisor *Hypervisor
+	id         int64
+
+	// What follows is guarded by hypervisor.mu.
+	machine   hypervisor.Machine
+	container string // "" while there is none
+	own       bool   // the container was made for the server
+	queue     []*hypervisor.Task
+	look      bool // at the container, after the queue
+	working   bool
+	current   int64 // action of the task under way
+	forgotten bool
+
+	// What follows belongs to the worker.
+	boot    context.CancelFunc // of the boot under way, nil for none
+	booting chan struct{}      // closed when that has ended
+	booted  bool
+	started time.Time // of the container, when it was looked at; zero after a task has changed it
+}
+
+// enqueueLocked has a task done, or, with nil, the container looked at.
+func (s *server) enqueueLocked(ctx context.Context, t *hypervisor.Task) {
+	if t == nil {
+		s.look = true
+	} else {
+		// A task that is handed out again while it is known.
+		if t.Action != 0 && t.Action == s.current {
+			return
+		}
+		for _, q := range s.queue {
+			if q.Action == t.Action {
+				return
+			}
+		}
+		s.queue = append(s.queue, t)
+	}
+	if !s.working {
+		s.working = true
+		s.hypervisor.work.Go(func() { s.run(ctx) })
+	}
+}
+
+// forgetLocked makes a server of which nothing is to be done any more.
+func (s *server) forgetLocked() { s.queue, s.look, s.forgotten = nil, false, true }
+
+// run does what is queued, and ends.
+func (s *server) run(ctx context.Context) {
+	h := s.hypervisor
+	for {
+		h.mu.Lock()
+		var task *hypervisor.Task
+		look := false
+		switch {
+		case ctx.Err() != nil || len(s.queue) == 0 && !s.look:
+			s.working = false
+			h.mu.Unlock()
+			return
+		case len(s.queue) > 0:
+			task = s.queue[0]
+			s.queue, s.current = s.queue[1:], task.Action
+		default:
+			look, s.look = true, false
+		}
+		h.mu.Unlock()
+		if look {
+			s.lookAtContainer(ctx)
+			continue
+		}
+		s.do(ctx, *task)
+	}
+}
+
+// do carries out one task, tells the result and looks at what has become of the container.
+func (s *server) do(ctx context.Context, t hypervisor.Task) {
+	h := s.hypervisor
+	begin := h.o.Clock.Now()
+	limited, cancel := context.WithTimeout(ctx, h.o.TaskTimeout)
+	err := asError(s.carryOut(limited, t))
+	cancel()
+	if t.Command != hypervisor.CommandShutdown {
+		s.started = time.Time{}
+	}
+	log := h.log.With("server", t.Machine.Name, "id", s.id, "command", t.Command, "action", t.Action, "took", h.o.Clock.Since(begin))
+	switch {
+	case ctx.Err() != nil:
+		return // half done, perhaps: the successor gets the task again
+	case err != nil:
+		log.Warn("task failed", "error", err)
+	default:
+		log.Info("task done")
+	}
+	if t.Action != 0 {
+		h.complete(ctx, t, err)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s.current = 0
+	gone := err == nil && (t.Command == hypervisor.CommandDelete || t.Command == hypervisor.CommandForget)
+	if gone && h.servers[s.id] == s && len(s.queue) == 0 {
+		s.forgetLocked()
+		delete(h.servers, s.id)
+		return
+	}
+	s.look = !s.forgotten
+}
+
+// carryOut does what a task says. Done twice it does no harm.
+func (s *server) carryOut(ctx context.Context, t hypervisor.Task) error {
+	machines := s.hypervisor.o.Machines
+	name, own := s.bound()
+	switch t.Command {
+	case hypervisor.CommandCreate:
+		return s.create(ctx, t.Machine)
+	case hypervisor.CommandStart, hypervisor.CommandChangeType:
+		if !t.Runs {
+			return nil
+		}
+		return s.start(ctx, t.Machine)
+	case hypervisor.CommandStop:
+		s.stopBooting()
+		return s.ifRunning(ctx, machines.Kill)
+	case hypervisor.CommandShutdown:
+		return s.ifRunning(ctx, machines.Shutdown)
+	case hypervisor.CommandReboot:
+		s.stopBooting()
+		return s.ifRunning(ctx, machines.Restart)
+	case hypervisor.CommandReset:
+		s.stopBooting()
+		if err := s.ifRunning(ctx, machines.Kill); err != nil {
+			return err
+		}
+		return s.start(ctx, t.Machine)
+	case hypervisor.CommandRebuild:
+		if name != "" && !own {
+			return fmt.Errorf("the container %s was not made for this server: it cannot be rebuilt", name)
+		}
+		if err := s.remove(ctx); err != nil {
+			return err
+		}
+		if !t.Runs {
+			return s.create(ctx, t.Machine)
+		}
+		return s.start(ctx, t.Machine)
+	case hypervisor.CommandDelete:
+		return s.remove(ctx)
+	case hypervisor.CommandForget:
+		if own {
+			return s.remove(ctx)
+		}
+		s.stopBooting()
+		return nil
+	}
+	return fmt.Errorf("the hypervisor knows no %s", t.Command)
+}
+
+// bound returns the server's container, "" for none, and whether it was made for it.
+func (s *server) bound() (name string, own bool) {
+	s.hypervisor.mu.Lock()
+	defer s.hypervisor.mu.Unlock()
+	return s.container, s.own
+}
+
+func (s *server) bind(name string, own bool) {
+	s.hypervisor.mu.Lock()
+	defer s.hypervisor.mu.Unlock()
+	s.container, s.own = name, own
+}
+
+// create gives the server a container, unless it has one.
+func (s *server) create(ctx context.Context, m hypervisor.Machine) error {
+	h := s.hypervisor
+	containers, err := h.o.Machines.List(ctx)
+	if err != nil {
+		return err
+	}
+	name, own := findContainer(m, containers)
+	if name != "" && !own {
+		if err := checkAddress(m, name, containers); err != nil {
+			return err
+		}
+		h.mu.Lock()
+		for _, other := range h.servers {
+			if other != s && other.container == name {
+				err = unavailable(fmt.Sprintf("the container %s is the machine of server %d", name, other.id))
+			}
+		}
+		h.mu.Unlock()
+		if err != nil {
+			return err
+		}
+	}
+	if wanted := m.Labels[ContainerLabel]; name == "" && wanted != "" {
+		return unavailable(fmt.Sprintf("there is no container %q, which the label %s names", wanted, ContainerLabel))
+	}
+	if name == "" {
+		if err := h.o.Machines.Create(ctx, m); err != nil {
+			return err
+		}
+		name, own = m.Name, true
+	}
+	s.bind(name, own)
+	return nil
+}
+
+// checkAddress refuses a container that has another address than its server, as soon as that has one.
+func checkAddress(m hypervisor.Machine, name string, containers []Container) error {
+	if len(m.Networks) == 0 {
+		return nil
+	}
+	i := slices.IndexFunc(containers, func(c Container) bool { return c.Name == name })
+	at := containers[i].Address
+	if slices.ContainsFunc(m.Networks, func(n hypervisor.Network) bool { return n.IP == at }) {
+		return nil
+	}
+	return unavailable(fmt.Sprintf("the container %s has the address %s, the server has another", name, at))
+}
+
+// start powers the server on, with a container that is made if there is none.
+func (s *server) start(ctx context.Context, m hypervisor.Machine) error {
+	if name, _ := s.bound(); name == "" {
+		if err := s.create(ctx, m); err != nil {
+			return err
+		}
+	}
+	name, _ := s.bound()
+	return s.hypervisor.o.Machines.Start(ctx, name)
+}
+
+// ifRunning does something to a container that runs.
+func (s *server) ifRunning(ctx context.Context, do func(context.Context, string) error) error {
+	name, _ := s.bound()
+	if name == "" {
+		return nil
+	}
+	c, ok, err := s.hypervisor.find(ctx, name)
+	if err != nil || !ok || !c.Running {
+		return err
+	}
+	return do(ctx, name)
+}
+
+// remove takes the container away, if there is one.
+func (s *server) remove(ctx context.Context) error {
+	s.stopBooting()
+	name, _ := s.bound()
+	if name == "" {
+		return nil
+	}
+	if err := s.hypervisor.o.Machines.Remove(ctx, name); err != nil {
+		return err
+	}
+	s.booted = false
+	s.bind("", false)
+	return nil
+}
+
+// lookAtContainer tells the cloud whether the container runs, and boots one that has started.
+func (s *server) lookAtContainer(ctx context.Context) {
+	h := s.hypervisor
+	name, own := s.bound()
+	var c Container
+	if name != "" {
+		var ok bool
+		var err error
+		if c, ok, err = h.find(ctx, name); err != nil {
+			if ctx.Err() == nil {
+				h.log.Warn("a container cannot be looked at", "container", name, "error", err)
+			}
+			return
+		}
+		if !ok {
+			// Somebody has removed it. A server that is started again gets another one.
+			s.bind("", false)
+			s.booted = false
+		}
+	}
+	h.mu.Lock()
+	session, m := h.session, s.machine
+	h.mu.Unlock()
+	restarted := c.Running && !s.started.IsZero() && !s.started.Equal(c.Started)
+	s.started = c.Started
+	if restarted {
+		s.stopBooting()
+	}
+	if session != nil {
+		if restarted { // it was off, too quickly to be seen
+			h.report(ctx, session, s.id, false)
+		}
+		h.report(ctx, session, s.id, c.Running)
+	}
+	switch {
+	case !c.Running:
+		s.stopBooting()
+	case own && !s.booted && s.boot == nil:
+		s.startBooting(ctx, name, m)
+	}
+}
+
+func (h *Hypervisor) report(ctx context.Context, session hypervisor.Session, server int64, running bool) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	err := session.Report(ctx, server, running)
+	// A server that is gone or moved has nothing to be told, and a session that has ended begins anew
+	// with a look at all.
+	if err != nil && !errors.Is(err, hypervisor.ErrNoMachine) && ctx.Err() == nil {
+		h.log.Debug("the state of a machine could not be told", "server", server, "running", running, "error", err)
+	}
+}
+
+// startBooting boots the machine while other things happen to it.
+func (s *server) startBooting(ctx context.Context, name string, m hypervisor.Machine) {
+	h := s.hypervisor
+	ctx, s.boot = context.WithCancel(ctx)
+	done := make(chan struct{})
+	s.booting = done
+	s.booted = true // it is not tried again before the next start
+	h.work.Go(func() {
+		defer close(done)
+		begin := h.o.Clock.Now()
+		notes, err := h.o.Machines.Boot(ctx, name, m)
+		log := h.log.With("server", m.Name, "id", m.Server, "took", h.o.Clock.Since(begin))
+		for _, note := range notes {
+			log.Warn("user data: " + note)
+		}
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
+			log.Warn("booting failed", "error", err)
+		default:
+			log.Info("booted")
+		}
+	})
+}
+
+// stopBooting ends the boot under way; a start begins another one.
+func (s *server) stopBooting() {
+	if s.boot != nil {
+		s.boot()
+		<-s.booting
+		s.boot = nil
+	}
+	s.booted = false
+}
