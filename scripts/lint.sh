@@ -16,4 +16,4 @@ if [ ! -x "$bin" ]; then
 	mkdir -p "$cache"
 	mv "$tmp/golangci-lint" "$bin"
 fi
-exec "$bin" run "$@"
+exec "$bin" run --allow-parallel-runners "$@"
