@@ -144,8 +144,8 @@ var _ = Describe("Settings of a Service", Label("service"), func() {
 
 	It("that do not exist are named in an event and ignored", func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
-		env.CreateService(ctx, "web", annotate(map[string]string{"algoritm-type": "least_connections"}))
-		env.AwaitEvent(ctx, "web", "UnknownAnnotation", ContainSubstring(framework.Annotation+"algoritm-type"))
+		env.CreateService(ctx, "web", annotate(map[string]string{"algorithm": "least_connections"}))
+		env.AwaitEvent(ctx, "web", "UnknownAnnotation", ContainSubstring(framework.Annotation+"algorithm"))
 		Expect(env.LoadBalancerOf(ctx, "web").Algorithm.Type).To(Equal(hcloud.LoadBalancerAlgorithmTypeRoundRobin))
 	})
 

@@ -83,8 +83,8 @@ func (e *Env) Closed(ctx context.Context, address string, port int) bool {
 	return false
 }
 
-// AnsweringNodes sends n requests to an address and returns how many each node answered. A request
-// that fails fails the spec.
+// AnsweringNodes sends n requests to an address and returns how many each node answered. The spec
+// fails with the first that is not.
 func (e *Env) AnsweringNodes(ctx context.Context, address string, port, n int) map[string]int {
 	GinkgoHelper()
 	answered := map[string]int{}
