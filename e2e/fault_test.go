@@ -249,3 +249,103 @@ func messages(events []corev1.Event) string {
 	}
 	return b.String()
 }
+
+var _ = Describe("Fault", Label("fault", "fake-only"), func() {
+	It("leaves everything as it is while the whole API is away, and then does all that was asked for meanwhile", Label("node", "service", "route", "dataplane"), func(ctx SpecContext) {
+		env := framework.NewEnv(ctx, suite, framework.Options{CCM: impatient})
+		servers := env.CreateNodes(ctx, "node-1", "node-2")
+		env.CreateService(ctx, "stays")
+		env.CreateService(ctx, "goes")
+		address := env.AwaitServed(ctx, "stays")
+		env.AwaitServed(ctx, "goes")
+		env.AwaitExactRoutes(ctx, servers...)
+		env.AwaitStill(ctx, 1)
+
+		outage, remove := env.Fault(fakecloud.Fault{Effect: fakecloud.HTTPStatus(http.StatusServiceUnavailable)})
+		env.DeleteService(ctx, "goes")
+		env.CreateService(ctx, "comes")
+		env.UpdateService(ctx, "stays", func(svc *corev1.Service) { svc.Spec.Ports[0].Port = 9090 })
+		third := env.CreateServer(ctx, "node-3")
+		env.AwaitFault(ctx, outage, 20)
+		env.AwaitAnswer(ctx, "stays", address, framework.Port)
+		Expect(env.LoadBalancers(ctx)).To(HaveLen(2))
+		Expect(env.Service(ctx, "goes").Finalizers).NotTo(BeEmpty(), "the Service is gone before its load balancer")
+		Expect(env.Routes(ctx)).To(HaveLen(2))
+
+		remove()
+		all := append(servers, third)
+		env.AwaitInitialized(ctx, "node-3")
+		env.AwaitAnswer(ctx, "stays", address, 9090)
+		env.AwaitServed(ctx, "comes")
+		env.AwaitGone(ctx, "goes")
+		env.AwaitExactRoutes(ctx, all...)
+		Eventually(func(g Gomega) {
+			lbs := env.LoadBalancers(ctx)
+			g.Expect(lbs).To(HaveLen(2))
+			for _, lb := range lbs {
+				g.Expect(framework.TargetIDs(lb)).To(Equal(framework.IDs(all...)))
+			}
+		}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
+	})
+
+	It("is survived by the service controller alone, without the CCM's own comparisons", Label("service"), func(ctx SpecContext) {
+		env := framework.NewEnv(ctx, suite, framework.Options{CCM: map[string]string{"HCLOUD_RESYNC_INTERVAL": "0"}})
+		servers := env.CreateNodes(ctx, "node-1")
+		rule, _ := env.Fault(fakecloud.Fault{Operation: "create_load_balancer", First: 1, Effect: fakecloud.LoseAnswer()})
+		env.CreateService(ctx, "web")
+		env.AwaitFault(ctx, rule, 1)
+		env.AwaitServed(ctx, "web")
+		Expect(env.LoadBalancers(ctx)).To(HaveLen(1))
+		Expect(framework.TargetIDs(env.LoadBalancers(ctx)[0])).To(Equal(framework.IDs(servers...)))
+	})
+
+	It("of many kinds at random does no harm in the end", Label("node", "service", "route"), func(ctx SpecContext) {
+		env := framework.NewEnv(ctx, suite, framework.Options{CCM: impatient})
+		var removes []func()
+		var rules []string
+		for i, m := range misfortunes {
+			// An action that hangs would have to be resumed, an exhausted limit concerns the spec, too.
+			if m.hangs || m.rateLimit > 0 {
+				continue
+			}
+			// Kinds that make a request wait are rare, so that the spec does not.
+			probability := 0.03
+			if m.effect.Latency > 0 {
+				probability = 0.005
+			}
+			rule, remove := env.Fault(fakecloud.Fault{Probability: probability, Seed: uint64(GinkgoRandomSeed()) + uint64(i), Effect: m.effect})
+			rules, removes = append(rules, rule), append(removes, remove)
+		}
+		kept := env.CreateServers(ctx, "node-1", "node-2")
+		gone := env.CreateServer(ctx, "node-3")
+		for _, name := range []string{"a", "b", "c"} {
+			env.CreateService(ctx, name)
+		}
+		for _, name := range []string{"a", "b", "c"} {
+			env.AwaitServed(ctx, name)
+		}
+		env.UpdateService(ctx, "a", func(svc *corev1.Service) { svc.Spec.Ports[0].Port = 9090 })
+		env.DeleteService(ctx, "b")
+		Expect(env.Kube.CoreV1().Nodes().Delete(ctx, gone.Name, metav1.DeleteOptions{})).To(Succeed())
+		env.AwaitGone(ctx, "b")
+		applied := 0
+		for _, rule := range rules {
+			applied += env.FaultApplied(rule)
+		}
+		Expect(applied).To(BeNumerically(">", 5), "the cloud was too kind")
+
+		for _, remove := range removes {
+			remove()
+		}
+		for _, name := range []string{"a", "c"} {
+			env.AwaitLoadBalancer(ctx, name, func(g Gomega, lb *hcloud.LoadBalancer) {
+				g.Expect(framework.TargetIDs(lb)).To(Equal(framework.IDs(kept...)))
+				g.Expect(framework.ListenPorts(lb)).To(Equal([]int{map[string]int{"a": 9090, "c": 8080}[name]}))
+			})
+		}
+		env.AwaitExactRoutes(ctx, kept...)
+		env.AwaitStill(ctx, 3)
+		Expect(env.LoadBalancers(ctx)).To(HaveLen(2))
+		env.AwaitExactRoutes(ctx, kept...)
+	})
+})
