@@ -3,8 +3,8 @@
 #
 #	scripts/with-docker.sh go run ./kind/cmd/kindup up
 #
-# On a normal host that is the docker that is there, and this script does nothing
-# but run the command. Where the Docker daemon itself lacks CAP_SYS_RESOURCE, as
+# On a normal host that is the docker that is there, and this script does little
+# but run the command (see raise_inotify below). Where the Docker daemon itself lacks CAP_SYS_RESOURCE, as
 # in a sandbox, it cannot run privileged containers ("unable to apply caps:
 # operation not permitted"); there, and only there, scripts/docker-shim comes
 # first in PATH, which asks for everything else that privileged means.
@@ -23,6 +23,21 @@ lacks_sys_resource() {
 	return 1
 }
 
+# Each node takes about 13 inotify instances of the host's root, and most systems
+# allow 128 in all. Without one, containerd does not see its CNI configuration and
+# kube-proxy ends with "too many open files". Root raises the limit until the next
+# boot; anyone else is told.
+raise_inotify() {
+	local limit=${DOCKER_SHIM_PROC:-/proc}/sys/fs/inotify/max_user_instances enough=1024 now
+	[ -r "$limit" ] && read -r now <"$limit" && [ "$now" -lt 512 ] || return 0
+	if { echo $enough >"$limit"; } 2>/dev/null; then
+		echo "note: fs.inotify.max_user_instances was $now, enough for about $((now / 15)) nodes in all; now it is $enough" >&2
+	else
+		echo "note: fs.inotify.max_user_instances is $now, enough for about $((now / 15)) nodes in all; for more: sudo sysctl fs.inotify.max_user_instances=$enough" >&2
+	fi
+}
+
+raise_inotify
 if lacks_sys_resource; then
 	PATH=$(cd "$(dirname "$0")" && pwd)/docker-shim:$PATH
 	export PATH

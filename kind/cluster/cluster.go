@@ -171,7 +171,7 @@ func Create(ctx context.Context, o Options) (_ *Cluster, err error) {
 	defer cancel()
 	for _, name := range names {
 		if err := c.AwaitReady(ready, name); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%w%s", err, inotifyHint("/proc"))
 		}
 	}
 	log.printf(" ✓ Nodes ready after another %s", time.Since(begin).Round(100*time.Millisecond))

@@ -53,6 +53,16 @@ func externalProvider() []operation {
 	}
 }
 
+// apiPatience is how long kubeadm waits for the API server where it would wait a
+// minute. On a busy machine with two cores a first start can take longer: every
+// image is unpacked then.
+const apiPatience = 4 * time.Minute
+
+// patient makes kubeadm wait that long.
+func patient() operation {
+	return operation{"add", "/timeouts", map[string]string{"kubernetesAPICall": apiPatience.String()}}
+}
+
 // kindConfig is the cluster as kind understands it.
 func (o Options) kindConfig(cgroupV1 bool) (*v1alpha4.Cluster, error) {
 	config := &v1alpha4.Cluster{
@@ -68,8 +78,8 @@ func (o Options) kindConfig(cgroupV1 bool) (*v1alpha4.Cluster, error) {
 		config.Nodes = append(config.Nodes, v1alpha4.Node{Role: v1alpha4.WorkerRole, Image: o.Image})
 	}
 	patches := map[string][]operation{
-		"InitConfiguration": externalProvider(),
-		"JoinConfiguration": externalProvider(),
+		"InitConfiguration": append(externalProvider(), patient()),
+		"JoinConfiguration": append(externalProvider(), patient()),
 	}
 	if o.NodeMonitorGracePeriod > 0 {
 		patches["ClusterConfiguration"] = []operation{{"add", "/controllerManager/extraArgs/-",

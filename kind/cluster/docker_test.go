@@ -120,3 +120,23 @@ func TestASecondClusterIsNotOpenedByAnothersNetwork(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestALowLimitOfTheHostIsNamed(t *testing.T) {
+	t.Parallel()
+	proc := t.TempDir()
+	if hint := inotifyHint(proc); hint != "" {
+		t.Errorf("on a host without it: %s", hint)
+	}
+	dir := filepath.Join(proc, "sys", "fs", "inotify")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for limit, want := range map[string]bool{"128\n": true, "8192\n": false} {
+		if err := os.WriteFile(filepath.Join(dir, "max_user_instances"), []byte(limit), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if hint := inotifyHint(proc); strings.Contains(hint, "about 8 nodes") != want {
+			t.Errorf("%s: %q", limit, hint)
+		}
+	}
+}

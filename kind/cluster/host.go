@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 
 	"sigs.k8s.io/kind/pkg/exec"
@@ -72,4 +74,17 @@ func explain(err error) error {
 	lines := strings.Split(strings.TrimSpace(string(failed.Output)), "\n")
 	said := strings.Join(lines[max(0, len(lines)-last):], "\n")
 	return fmt.Errorf("%w\n%s%s", err, said, hint(said))
+}
+
+// inotifyHint says so if the host allows so few inotify instances that a node may
+// have got none: then its containerd does not see its CNI configuration, and
+// nothing says why the node is not Ready.
+func inotifyHint(proc string) string {
+	text, err := os.ReadFile(filepath.Join(proc, "sys", "fs", "inotify", "max_user_instances"))
+	limit, bad := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || bad != nil || limit >= 512 {
+		return ""
+	}
+	return fmt.Sprintf(" (fs.inotify.max_user_instances is %d, enough for about %d nodes in all: sysctl fs.inotify.max_user_instances=1024, "+
+		"or run the command through scripts/with-docker.sh as root)", limit, limit/15)
 }

@@ -257,6 +257,7 @@ func joinConfiguration(name string, address netip.Addr, endpoint, token, caHash 
 		"discovery": map[string]any{"bootstrapToken": map[string]any{
 			"apiServerEndpoint": endpoint, "token": token, "caCertHashes": []string{caHash},
 		}},
+		"timeouts": map[string]string{"kubernetesAPICall": apiPatience.String()},
 		// A container fails checks of the machine, as with kind.
 		"skipPhases": []string{"preflight"},
 	})

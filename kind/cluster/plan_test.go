@@ -115,6 +115,9 @@ func TestKindsConfigurationWaitsForACCM(t *testing.T) {
 		if err != nil || !strings.Contains(string(got), wants[p.Kind]) {
 			t.Errorf("%s became %s, %v", p.Kind, got, err)
 		}
+		if patient := strings.Contains(string(got), `"timeouts":{"kubernetesAPICall":"4m0s"}`); patient == (p.Kind == "ClusterConfiguration") {
+			t.Errorf("%s became %s, and kubeadm's patience is a setting of the others", p.Kind, got)
+		}
 		delete(documents, p.Kind)
 		// A kind that has moved its arguments must not be patched elsewhere.
 		if p.Kind == "ClusterConfiguration" {

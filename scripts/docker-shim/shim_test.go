@@ -102,6 +102,29 @@ func TestARestrictedDaemonIsAskedForEverythingElse(t *testing.T) {
 	}
 }
 
+func TestRootRaisesTheLimitOfInotifyInstances(t *testing.T) {
+	t.Parallel()
+	for now, want := range map[string]string{"128": "1024", "512": "512", "8192": "8192"} {
+		m := newMachine(t, nil)
+		limit := filepath.Join(m.proc, "sys", "fs", "inotify", "max_user_instances")
+		if err := os.MkdirAll(filepath.Dir(limit), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		write(t, limit, now+"\n")
+		m.run(t, "true")
+		if got, err := os.ReadFile(limit); err != nil || strings.TrimSpace(string(got)) != want {
+			t.Errorf("%s became %s, %v, want %s", now, got, err, want)
+		}
+		// Whoever may not write is told, and the command runs all the same.
+		if err := os.RemoveAll(limit); err != nil {
+			t.Fatal(err)
+		}
+		if got := m.run(t, "echo", "ran"); got != "ran\n" {
+			t.Error(got)
+		}
+	}
+}
+
 func TestTheShimHandsOverToWhatFollowsItInPATH(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, map[string]string{"dockerd": without})
