@@ -58,7 +58,8 @@ func Adopt(ctx context.Context, a Adoption, containers []Container) (Adopted, er
 	var actions []*hcloud.Action
 	for _, c := range containers {
 		if s := serverOf(c, existing); s != nil {
-			if in := privateIP(s, network); in != c.Address {
+			// One that was made for the server has the right address, or gets it yet.
+			if in := privateIP(s, network); in != c.Address && c.Server != s.ID {
 				return out, fmt.Errorf("the server %s has %s in the network %s, its container %s", s.Name, in, network.Name, c.Address)
 			}
 			out.Servers[c.Name] = s

@@ -126,8 +126,36 @@ func (d *Docker) Kill(ctx context.Context, name string) error {
 // Shutdown implements Machines. systemd shuts down on this signal, which kind's image names as the
 // one to stop it.
 func (d *Docker) Shutdown(ctx context.Context, name string) error {
+	d.awaitSystemd(ctx, name)
 	_, err := docker(ctx, nil, "kill", "--signal=SIGRTMIN+3", name)
 	return err
+}
+
+// awaitSystemd waits until systemd listens: before that the signal would be lost, as a key is that is
+// pressed while a computer tests its memory, and a client that has just powered on a server would wait
+// for ever. A machine that does not get that far in time is asked all the same.
+func (d *Docker) awaitSystemd(ctx context.Context, name string) {
+	ctx, cancel := context.WithTimeout(ctx, systemdTimeout)
+	defer cancel()
+	for ctx.Err() == nil {
+		if _, err := d.run(ctx, nil, name, "systemctl", "show", "--property=Version"); err == nil || !isExit(err) {
+			return
+		}
+		select {
+		case <-time.After(200 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// systemdTimeout is how long systemd may take to begin to listen.
+const systemdTimeout = 15 * time.Second
+
+// isExit tells whether a command in a container ran and failed, which it does not where the
+// container has ended.
+func isExit(err error) bool {
+	exit := (*exec.ExitError)(nil)
+	return errors.As(err, &exit) && !strings.Contains(err.Error(), "is not running") && !strings.Contains(err.Error(), "No such container")
 }
 
 // restartTimeout is how long systemd has to shut down before a reboot becomes a reset.
@@ -135,6 +163,7 @@ const restartTimeout = 30
 
 // Restart implements Machines.
 func (d *Docker) Restart(ctx context.Context, name string) error {
+	d.awaitSystemd(ctx, name)
 	_, err := docker(ctx, nil, "restart", "--time="+strconv.Itoa(restartTimeout), name)
 	return err
 }
@@ -151,16 +180,17 @@ const (
 
 // Boot implements Machines.
 func (d *Docker) Boot(ctx context.Context, name string, m hypervisor.Machine) ([]string, error) {
-	if err := d.Cluster.AwaitBooted(ctx, name); err != nil {
-		return nil, err
-	}
 	blank := strings.TrimSpace(m.UserData) == ""
 	marker := onceFolder
 	if blank {
 		marker = joinedFile
 	}
+	// What was installed at the first boot starts by itself at others.
 	if _, err := d.run(ctx, nil, name, "test", "-e", marker); err == nil {
 		return nil, nil
+	}
+	if err := d.Cluster.AwaitBooted(ctx, name); err != nil {
+		return nil, err
 	}
 	if blank {
 		return nil, d.join(ctx, name)

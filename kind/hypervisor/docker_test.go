@@ -1,0 +1,162 @@
+package hypervisor
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cloud "github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/cluster"
+)
+
+func TestEventsNameTheirContainer(t *testing.T) {
+	t.Parallel()
+	name, err := eventName([]byte(`{"status":"die","id":"4d5","Type":"container","Action":"die","Actor":{"ID":"4d5","Attributes":{"exitCode":"137","image":"i","name":"node-1"}},"time":1}`))
+	if err != nil || name != "node-1" {
+		t.Errorf("%q, %v", name, err)
+	}
+	for _, line := range []string{"", "{", `{"Type":"container"}`} {
+		if _, err := eventName([]byte(line)); err == nil {
+			t.Errorf("%q: no error", line)
+		}
+	}
+}
+
+func TestTheAddressOfAContainerIsThatOfItsServer(t *testing.T) {
+	t.Parallel()
+	d := &Docker{Cluster: &cluster.Cluster{Network: cluster.Network{Subnet: netip.MustParsePrefix("172.30.0.0/16")}}}
+	networks := func(ips ...string) (out []cloud.Network) {
+		for _, ip := range ips {
+			out = append(out, cloud.Network{IP: netip.MustParseAddr(ip)})
+		}
+		return out
+	}
+	taken := []Container{{Name: "other", Address: netip.MustParseAddr("172.30.1.2")}}
+	for name, c := range map[string]struct {
+		machine cloud.Machine
+		want    string // an address, or a part of the error
+	}{
+		"private":           {cloud.Machine{Networks: networks("172.30.1.3")}, "172.30.1.3"},
+		"in second network": {cloud.Machine{Networks: networks("10.0.0.2", "172.30.1.3")}, "172.30.1.3"},
+		"public":            {cloud.Machine{Networks: networks("10.0.0.2"), PublicIPv4: netip.MustParseAddr("172.30.2.1")}, "172.30.2.1"},
+		"elsewhere":         {cloud.Machine{Networks: networks("10.0.0.2"), PublicIPv4: netip.MustParseAddr("198.18.0.1")}, "no address in the cluster's network 172.30.0.0/16"},
+		"nowhere":           {cloud.Machine{}, "no address"},
+		"taken":             {cloud.Machine{Networks: networks("172.30.1.2")}, "that of the container other"},
+	} {
+		got, err := d.address(c.machine, taken)
+		e := (*cloud.Error)(nil)
+		if err == nil && got.String() != c.want || err != nil && (!errors.As(err, &e) || e.Code != CodeUnavailable || !strings.Contains(e.Message, c.want)) {
+			t.Errorf("%s: %s, %v; want %s", name, got, err, c.want)
+		}
+	}
+}
+
+// TestMachinesOfDocker makes a node of the cluster that KIND_TEST_CLUSTER names, and removes it. Run it through
+// scripts/with-docker.sh.
+func TestMachinesOfDocker(t *testing.T) {
+	name := os.Getenv("KIND_TEST_CLUSTER")
+	if name == "" {
+		t.Skip("KIND_TEST_CLUSTER names no cluster (kindup up makes one)")
+	}
+	ctx := t.Context()
+	c, err := cluster.Open(ctx, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &Docker{Cluster: c}
+	m := cloud.Machine{Server: 42, Name: name + "-test", PublicIPv4: c.Servers().Addr().Next(), UserData: `## template: jinja
+#cloud-config
+write_files:
+- {path: /etc/greeting, content: "{{ v1.local_hostname }} at your service\n"}
+runcmd:
+- cat /etc/greeting
+- kubeadm join --config=/kind/kubeadm.conf
+`}
+	for i := 100; ; i++ { // an address that is free
+		if _, err := d.address(m, mustList(t, d)); err == nil {
+			break
+		}
+		m.PublicIPv4 = c.Server(i)
+	}
+	events := make(chan string, 100)
+	watching, stop := context.WithCancel(ctx)
+	watched := make(chan error, 1)
+	go func() { watched <- d.Watch(watching, func(n string) { events <- n }) }()
+	await := func(name string, cond func(Container, bool) bool) {
+		t.Helper()
+		for n := range events {
+			if n != name {
+				continue
+			}
+			for _, c := range append(mustList(t, d), Container{Name: name}) {
+				if c.Name == name && cond(c, c.Address.IsValid()) {
+					return
+				}
+			}
+		}
+	}
+	if first := <-events; first != "" {
+		t.Errorf("%q is not the beginning", first)
+	}
+	t.Cleanup(func() { _ = d.Remove(context.WithoutCancel(ctx), m.Name) })
+	steps := func(todo ...func() error) {
+		t.Helper()
+		for i, do := range todo {
+			if err := do(); err != nil {
+				t.Fatalf("step %d: %v", i, err)
+			}
+		}
+	}
+	start := func() error { return d.Start(ctx, m.Name) }
+	kill := func() error { return d.Kill(ctx, m.Name) }
+	on := func(c Container, there bool) bool { return there && c.Running && c.Server == 42 }
+	off := func(c Container, there bool) bool { return there && !c.Running }
+	steps(func() error { return d.Create(ctx, m) })
+	await(m.Name, off)
+	if err := d.Create(ctx, m); err == nil {
+		t.Error("created twice")
+	}
+	steps(start, start)
+	await(m.Name, on)
+	for range 2 {
+		if notes, err := d.Boot(ctx, m.Name, m); err != nil || len(notes) > 0 {
+			t.Fatal(notes, err)
+		}
+	}
+	if err := c.AwaitReady(ctx, m.Name); err != nil {
+		t.Fatal(err)
+	}
+	if log, err := d.run(ctx, nil, m.Name, "head", "-n1", logFile); err != nil || log != m.Name+" at your service" {
+		t.Errorf("%q, %v", log, err)
+	}
+	steps(func() error { return d.Shutdown(ctx, m.Name) })
+	await(m.Name, off)
+	steps(kill, start)
+	await(m.Name, on)
+	steps(func() error { return d.Restart(ctx, m.Name) }, kill, kill)
+	await(m.Name, off)
+	remove := func() error { return d.Remove(ctx, m.Name) }
+	steps(remove, remove)
+	await(m.Name, func(_ Container, there bool) bool { return !there })
+	stop()
+	if err := <-watched; err == nil {
+		t.Error("watching ends without an error")
+	}
+	if err := c.Client.CoreV1().Nodes().Delete(ctx, m.Name, metav1.DeleteOptions{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func mustList(t *testing.T, d *Docker) []Container {
+	t.Helper()
+	all, err := d.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
