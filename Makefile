@@ -20,6 +20,18 @@ run: ## Run the simulated cloud with its data plane on loopback (flags: ARGS="--
 image: ## Build fakecloud:dev and ccm-from-scratch:dev FROM scratch (pulls nothing; OUT=folder: files)
 	scripts/image.sh
 
+.PHONY: up
+up: ## A kind cluster that is a Hetzner cluster, with cloud and CCM (KIND_NAME=, KIND_SUBNET=, ARGS="--help")
+	scripts/up.sh up $(ARGS)
+
+.PHONY: down
+down: ## Remove what `make up` made
+	scripts/up.sh down
+
+.PHONY: dev
+dev: ## Rebuild the CCM and have the cluster of `make up` run it
+	scripts/up.sh dev
+
 ##@ Test
 
 .PHONY: test
