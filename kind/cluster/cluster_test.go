@@ -180,7 +180,7 @@ func TestAClusterFromBirthToRemoval(t *testing.T) {
 	}
 	mark("delete")
 	own, volumes := inventory(t, name)
-	left := append(own, slices.DeleteFunc(used, func(v string) bool { return !slices.Contains(volumes, v) })...)
+	left := slices.Concat(own, slices.DeleteFunc(used, func(v string) bool { return !slices.Contains(volumes, v) }))
 	if len(left) > 0 {
 		t.Errorf("this is left: %v", left)
 	}
