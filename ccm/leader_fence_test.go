@@ -91,7 +91,7 @@ func TestWithoutTheLeaseOnlyReadsAreSent(t *testing.T) {
 	if _, err := cloud.client.LoadBalancer.All(t.Context()); err != nil {
 		t.Error(err)
 	}
-	_, err := cloud.client.LoadBalancer.Delete(context.WithoutCancel(t.Context()), &hcloud.LoadBalancer{ID: 1})
+	_, _, err := cloud.client.LoadBalancer.DeleteWithResult(context.WithoutCancel(t.Context()), &hcloud.LoadBalancer{ID: 1})
 	if !errors.Is(err, errNotLeader) {
 		t.Errorf("%v, want %v", err, errNotLeader)
 	}

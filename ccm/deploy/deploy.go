@@ -4,13 +4,21 @@ package deploy
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	sigsyaml "sigs.k8s.io/yaml"
 )
 
 // Manifest is the text of ccm-from-scratch.yaml.
@@ -42,4 +50,75 @@ func Objects(manifest []byte) ([]*unstructured.Unstructured, error) {
 		}
 		objects = append(objects, u)
 	}
+}
+
+// Settings are what the Deployment of one cluster differs in. What is not set stays as it is in the
+// manifest.
+type Settings struct {
+	// Image and PullPolicy of the container.
+	Image      string
+	PullPolicy string
+	// Args are arguments of the container, as "--name=value"; they take the place of those of the same
+	// name.
+	Args []string
+	// Env holds variables of the container, in place of those of the same name. An empty value
+	// removes one.
+	Env map[string]string
+	// PodAnnotations are added to the pods'. One that changes makes new pods.
+	PodAnnotations map[string]string
+}
+
+// With changes the Deployment among the objects of a manifest, which must have one container. It
+// does what --set does to the chart, for programs that cannot render it.
+func (s Settings) With(objects []*unstructured.Unstructured) error {
+	i := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "Deployment" })
+	if i < 0 {
+		return errors.New("there is no Deployment in the manifest")
+	}
+	var d appsv1.Deployment
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(objects[i].Object, &d); err != nil {
+		return fmt.Errorf("the Deployment %s: %w", objects[i].GetName(), err)
+	}
+	pod := &d.Spec.Template
+	if n := len(pod.Spec.Containers); n != 1 {
+		return fmt.Errorf("the Deployment %s has %d containers, not one", d.Name, n)
+	}
+	c := &pod.Spec.Containers[0]
+	c.Image = cmp.Or(s.Image, c.Image)
+	c.ImagePullPolicy = cmp.Or(corev1.PullPolicy(s.PullPolicy), c.ImagePullPolicy)
+	for _, arg := range s.Args {
+		name, _, _ := strings.Cut(arg, "=")
+		c.Args = slices.DeleteFunc(c.Args, func(a string) bool { return a == name || strings.HasPrefix(a, name+"=") })
+		c.Args = append(c.Args, arg)
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
+		c.Env = slices.DeleteFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == name })
+		if value := s.Env[name]; value != "" {
+			c.Env = append(c.Env, corev1.EnvVar{Name: name, Value: value})
+		}
+	}
+	if len(s.PodAnnotations) > 0 && pod.Annotations == nil {
+		pod.Annotations = map[string]string{}
+	}
+	maps.Copy(pod.Annotations, s.PodAnnotations)
+	changed, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&d)
+	if err != nil {
+		return err
+	}
+	delete(changed, "status")
+	objects[i] = &unstructured.Unstructured{Object: changed}
+	return nil
+}
+
+// Text writes objects as a YAML stream, as `kubectl apply -f -` reads it.
+func Text(objects []*unstructured.Unstructured) ([]byte, error) {
+	var out bytes.Buffer
+	for _, o := range objects {
+		text, err := sigsyaml.Marshal(o.Object)
+		if err != nil {
+			return nil, fmt.Errorf("the %s %s: %w", o.GetKind(), o.GetName(), err)
+		}
+		fmt.Fprintf(&out, "---\n%s", text)
+	}
+	return out.Bytes(), nil
 }

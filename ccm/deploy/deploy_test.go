@@ -2,12 +2,16 @@ package deploy
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
@@ -39,6 +43,75 @@ func TestADocumentThatIsNoObjectIsNamed(t *testing.T) {
 		objects, err := Objects([]byte(manifest))
 		if want == "" && (err != nil || len(objects) > 0) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%q: %v, %v", manifest, objects, err)
+		}
+	}
+}
+
+func TestSettingsTakeThePlaceOfTheManifests(t *testing.T) {
+	t.Parallel()
+	objects, err := Objects(Manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings := Settings{
+		Image: "x:y", PullPolicy: "Never", Args: []string{"--cluster-cidr=10.1.0.0/16", "--profiling"},
+		Env: map[string]string{"HCLOUD_NETWORK": "n", "HCLOUD_ENDPOINT": "http://e/v1", "HCLOUD_METRICS_ADDRESS": ""}, PodAnnotations: map[string]string{"a": "b"},
+	}
+	// Twice, since a second time must find what the first has made.
+	if err := errors.Join(settings.With(objects), settings.With(objects)); err != nil {
+		t.Fatal(err)
+	}
+	text, err := Text(objects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := Objects(text)
+	if err != nil || len(again) != len(objects) {
+		t.Fatalf("%v, %d objects", err, len(again))
+	}
+	var d appsv1.Deployment
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(again[len(again)-1].Object, &d); err != nil {
+		t.Fatal(err)
+	}
+	c := d.Spec.Template.Spec.Containers[0]
+	if c.Image != "x:y" || c.ImagePullPolicy != corev1.PullNever || d.Spec.Template.Annotations["a"] != "b" {
+		t.Errorf("%+v", d.Spec.Template)
+	}
+	var cidrs, profiling int
+	for _, a := range c.Args {
+		if strings.HasPrefix(a, "--cluster-cidr=") {
+			cidrs++
+		}
+		if a == "--profiling" {
+			profiling++
+		}
+	}
+	if cidrs != 1 || profiling != 1 || !slices.Contains(c.Args, "--cluster-cidr=10.1.0.0/16") || !slices.Contains(c.Args, "--leader-elect=true") {
+		t.Errorf("%v", c.Args)
+	}
+	env := map[string]corev1.EnvVar{}
+	for _, e := range c.Env {
+		env[e.Name] = e
+	}
+	if len(c.Env) != 3 || env["HCLOUD_NETWORK"].Value != "n" || env["HCLOUD_NETWORK"].ValueFrom != nil ||
+		env["HCLOUD_ENDPOINT"].Value != "http://e/v1" || env["HCLOUD_TOKEN_FILE"].Value == "" {
+		t.Errorf("%+v", c.Env)
+	}
+}
+
+func TestSettingsNeedADeployment(t *testing.T) {
+	t.Parallel()
+	for _, manifest := range []string{
+		"apiVersion: v1\nkind: Secret\nmetadata: {name: a}\n",
+		"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {template: {spec: {containers: [{name: a}, {name: b}]}}}\n",
+		"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {replicas: many}\n",
+	} {
+		objects, err := Objects([]byte(manifest))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := (Settings{Image: "x"}).With(objects); err == nil {
+			t.Errorf("no error: %s", manifest)
 		}
 	}
 }

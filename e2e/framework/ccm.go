@@ -95,7 +95,7 @@ func (c *CCM) Log() string {
 }
 
 // denial is how an API server says that RBAC has no rule for a request.
-var denial = regexp.MustCompile(`User \\?"[^"]*" cannot [^\n]*`)
+var denial = regexp.MustCompile(`User \\*"[^"]*" cannot [^\n]*`)
 
 // Denied returns what the CCM was not allowed to do in the cluster, by its log. Much of it, such as an
 // event that is not recorded, no spec would notice.

@@ -1,24 +1,26 @@
 package environment
 
 import (
+	"bytes"
 	"context"
 	_ "embed"
 	"errors"
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	cloudproviderapi "k8s.io/cloud-provider/api"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/deploy"
 )
 
-// What runs the CCM in the cluster.
+// The Secret with the cloud's token.
 //
 //go:embed manifests/ccm.yaml
-var ccmManifest string
+var ccmSecret string
 
 // namespace and name of the CCM's Deployment.
 const (
@@ -50,17 +52,49 @@ func (e *Environment) DeployCCM(ctx context.Context, archive string) (err error)
 	if err := e.LoadImage(ctx, archive); err != nil {
 		return err
 	}
-	values := map[string]string{
-		"TOKEN": e.Token, "NETWORK": networkName, "ENDPOINT": e.InnerEndpoint, "CHECKSUM": sum, "IMAGE": ccmProgram.image,
-		"CLUSTER_CIDR": e.PodCIDR.String(), "CLUSTER": e.Name,
+	manifest, err := e.ccmManifest(sum)
+	if err != nil {
+		return err
 	}
-	manifest := os.Expand(ccmManifest, func(name string) string { return values[name] })
-	if err := e.Apply(ctx, strings.NewReader(manifest)); err != nil {
+	if err := e.Apply(ctx, bytes.NewReader(manifest)); err != nil {
 		return err
 	}
 	return e.await(ctx, "the CCM is available", func(ctx context.Context) (string, error) {
 		return e.deploymentMissing(ctx, ccmNamespace, ccmName)
 	})
+}
+
+// ccmManifest returns what an operator applies, with the settings of this cluster. checksum is that of
+// the image.
+func (e *Environment) ccmManifest(checksum string) ([]byte, error) {
+	objects, err := deploy.Objects(deploy.Manifest)
+	if err != nil {
+		return nil, err
+	}
+	err = deploy.Settings{
+		Image: ccmProgram.image, PullPolicy: string(corev1.PullNever),
+		Args: []string{"--cluster-cidr=" + e.PodCIDR.String(), "--cluster-name=" + e.Name},
+		Env: map[string]string{
+			"HCLOUD_ENDPOINT": e.InnerEndpoint,
+			// Servers have private addresses only.
+			"HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP": "true",
+			"HCLOUD_LOAD_BALANCERS_LOCATION":       "fsn1",
+			// The shortest that the API allows.
+			"HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL": "3s",
+			"HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT":  "2s",
+		},
+		// What is under the image's name changes; a pod of another image is another pod.
+		PodAnnotations: map[string]string{"ccm-from-scratch/image-checksum": checksum},
+	}.With(objects)
+	if err != nil {
+		return nil, err
+	}
+	text, err := deploy.Text(objects)
+	if err != nil {
+		return nil, err
+	}
+	values := map[string]string{"TOKEN": e.Token, "NETWORK": networkName}
+	return append([]byte(os.Expand(ccmSecret, func(name string) string { return values[name] })), text...), nil
 }
 
 // awaitUsable returns when all is there that a cluster needs.

@@ -94,7 +94,7 @@ func (e *Environment) awaitCloud(ctx context.Context) error {
 		state, err := docker(ctx, "inspect", "--format", "{{.State.Running}}", cloudContainer(e.Name))
 		if err == nil && state != "true" {
 			// It logs on stderr, which is not what docker() returns.
-			_, said := run(ctx, nil, "sh", "-c", "docker logs --tail=10 "+cloudContainer(e.Name)+" 1>&2; exit 1")
+			_, said := run(ctx, "sh", "-c", "docker logs --tail=10 "+cloudContainer(e.Name)+" 1>&2; exit 1")
 			return false, fmt.Errorf("the cloud has ended: %w", said)
 		}
 		return false, err

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os/exec"
 	"strings"
 )
@@ -13,14 +12,14 @@ import (
 // docker runs a docker command and returns what it printed. An error holds what
 // it said.
 func docker(ctx context.Context, args ...string) (string, error) {
-	return run(ctx, nil, "docker", args...)
+	return run(ctx, "docker", args...)
 }
 
 // run runs a program and returns what it printed.
-func run(ctx context.Context, stdin io.Reader, program string, args ...string) (string, error) {
+func run(ctx context.Context, program string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, program, args...)
 	var stdout, stderr bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &stdout, &stderr
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
 		return "", fmt.Errorf("%s %s: %w: %s", program, args[0], errors.Join(err, ctx.Err()), strings.TrimSpace(stderr.String()))
 	}

@@ -113,7 +113,7 @@ func stopHypervisor(ctx context.Context, cluster string) error {
 // isHypervisor says whether a process is the cluster's hypervisor, and not another that
 // has got the number of one that is gone.
 func isHypervisor(ctx context.Context, pid int, cluster string) bool {
-	arguments, err := run(ctx, nil, "ps", "-o", "args=", "-p", strconv.Itoa(pid))
+	arguments, err := run(ctx, "ps", "-o", "args=", "-p", strconv.Itoa(pid))
 	return err == nil && strings.Contains(arguments, " hypervisor ") && strings.HasSuffix(arguments, "--name="+cluster)
 }
 

@@ -33,7 +33,7 @@ func (p program) build(ctx context.Context, cluster string) (string, error) {
 		return "", err
 	}
 	archive := filepath.Join(folder, p.name+".tar")
-	_, err = run(ctx, nil, "go", "run", module+"/scripts/image", "-package", p.pkg, "-tag", p.image, "-o", archive)
+	_, err = run(ctx, "go", "run", module+"/scripts/image", "-package", p.pkg, "-tag", p.image, "-o", archive)
 	return archive, err
 }
 

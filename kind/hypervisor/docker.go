@@ -111,8 +111,14 @@ func (d *Docker) address(m hypervisor.Machine, all []Container) (netip.Addr, err
 		"the server has no address in the cluster's network %s: create it with the network that has this range", d.Cluster.Subnet))
 }
 
-// Start implements Machines.
-func (d *Docker) Start(ctx context.Context, name string) error { return d.Cluster.PowerOn(ctx, name) }
+// Start implements Machines. It returns when systemd listens, so that a machine that this host has
+// no room for is not taken for one that runs.
+func (d *Docker) Start(ctx context.Context, name string) error {
+	if err := d.Cluster.PowerOn(ctx, name); err != nil {
+		return err
+	}
+	return d.awaitSystemd(ctx, name)
+}
 
 // Kill implements Machines.
 func (d *Docker) Kill(ctx context.Context, name string) error {
@@ -124,38 +130,48 @@ func (d *Docker) Kill(ctx context.Context, name string) error {
 }
 
 // Shutdown implements Machines. systemd shuts down on this signal, which kind's image names as the
-// one to stop it.
+// one to stop it. Before systemd listens the signal would be lost, as a key is that is pressed while
+// a computer tests its memory, and the server would never be off.
 func (d *Docker) Shutdown(ctx context.Context, name string) error {
-	d.awaitSystemd(ctx, name)
+	if err := d.awaitSystemd(ctx, name); err != nil {
+		return nil // it is off already
+	}
 	_, err := docker(ctx, nil, "kill", "--signal=SIGRTMIN+3", name)
 	return err
 }
 
-// awaitSystemd waits until systemd listens: before that the signal would be lost, as a key is that is
-// pressed while a computer tests its memory, and a client that has just powered on a server would wait
-// for ever. A machine that does not get that far in time is asked all the same.
-func (d *Docker) awaitSystemd(ctx context.Context, name string) {
-	ctx, cancel := context.WithTimeout(ctx, systemdTimeout)
+// systemdTimeout is how long systemd may take to begin to listen. A machine that does not get that
+// far in time is taken for one that is slow.
+const systemdTimeout = 20 * time.Second
+
+// awaitSystemd waits until systemd listens. It returns an error if the container ends before.
+func (d *Docker) awaitSystemd(ctx context.Context, name string) error {
+	limited, cancel := context.WithTimeout(ctx, systemdTimeout)
 	defer cancel()
-	for ctx.Err() == nil {
-		if _, err := d.run(ctx, nil, name, "systemctl", "show", "--property=Version"); err == nil || !isExit(err) {
-			return
+	for {
+		_, err := d.run(limited, nil, name, "systemctl", "show", "--property=Version")
+		if err == nil || limited.Err() != nil {
+			return ctx.Err()
+		}
+		state, err := docker(limited, nil, "inspect", "--format={{.State.Status}}", name)
+		if err == nil && (state == "exited" || state == "dead") {
+			return d.died(ctx, name)
 		}
 		select {
-		case <-time.After(200 * time.Millisecond):
-		case <-ctx.Done():
+		case <-time.After(100 * time.Millisecond):
+		case <-limited.Done():
 		}
 	}
 }
 
-// systemdTimeout is how long systemd may take to begin to listen.
-const systemdTimeout = 15 * time.Second
-
-// isExit tells whether a command in a container ran and failed, which it does not where the
-// container has ended.
-func isExit(err error) bool {
-	exit := (*exec.ExitError)(nil)
-	return errors.As(err, &exit) && !strings.Contains(err.Error(), "is not running") && !strings.Contains(err.Error(), "No such container")
+// died says why a machine has ended right after it was started.
+func (d *Docker) died(ctx context.Context, name string) error {
+	log, _ := docker(ctx, nil, "logs", "--tail=5", name)
+	if strings.Contains(log, "Too many open files") {
+		return unavailable("this host has no room for one more machine: fs.inotify.max_user_instances is used up; " +
+			"raise it (sysctl -w fs.inotify.max_user_instances=1024) or remove other nodes")
+	}
+	return fmt.Errorf("the container %s has ended right after it was started; its log ends with\n%s", name, log)
 }
 
 // restartTimeout is how long systemd has to shut down before a reboot becomes a reset.
@@ -163,9 +179,14 @@ const restartTimeout = 30
 
 // Restart implements Machines.
 func (d *Docker) Restart(ctx context.Context, name string) error {
-	d.awaitSystemd(ctx, name)
-	_, err := docker(ctx, nil, "restart", "--time="+strconv.Itoa(restartTimeout), name)
-	return err
+	if err := d.awaitSystemd(ctx, name); err != nil {
+		return d.Start(ctx, name) // it has ended by itself
+	}
+	// Not --time: newer Dockers call it --timeout.
+	if _, err := docker(ctx, nil, "restart", "-t", strconv.Itoa(restartTimeout), name); err != nil {
+		return err
+	}
+	return d.awaitSystemd(ctx, name)
 }
 
 // Remove implements Machines.

@@ -218,7 +218,7 @@ func TestRBACAndItsAccountCanBeSomebodyElsesBusiness(t *testing.T) {
 func TestValuesThatCannotWorkAreRefused(t *testing.T) {
 	t.Parallel()
 	for set, want := range map[string]string{
-		"env.HCLOUD_NETWROK=internal":                 "HCLOUD_NETWROK",
+		"env.HCLOUD_NET=internal":                     "HCLOUD_NET",
 		"env.HCLOUD_NETWORK=internal":                 "clusterCIDR",
 		"env.HCLOUD_NETWORK_ROUTES_ENABLED=maybe":     "HCLOUD_NETWORK_ROUTES_ENABLED",
 		"env.HCLOUD_ENDPOINT=api.hetzner.cloud":       "HCLOUD_ENDPOINT",

@@ -117,8 +117,8 @@ func TestActionsOnMachinesEndWhenTheHypervisorSaysSo(t *testing.T) {
 				} else if want != gone {
 					wantStatus(t, p, id, want, false)
 				}
-				if a, _ := p.View().Actions.Get(action); failure == error(noRoom) && (a.ErrorCode != noRoom.Code || a.ErrorMessage != noRoom.Message) ||
-					failure != nil && failure != error(noRoom) && (a.ErrorCode != ActionFailedCode || a.ErrorMessage != "broken") {
+				if a, _ := p.View().Actions.Get(action); errors.Is(failure, noRoom) && (a.ErrorCode != noRoom.Code || a.ErrorMessage != noRoom.Message) ||
+					failure != nil && !errors.Is(failure, noRoom) && (a.ErrorCode != ActionFailedCode || a.ErrorMessage != "broken") {
 					t.Errorf("%+v", a)
 				}
 				if err := h.Complete(action, nil); !errors.Is(err, ErrNoTask) {

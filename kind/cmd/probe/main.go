@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -29,7 +30,6 @@ const answerLimit = 1 << 20
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	server := &http.Server{Addr: ":" + cmp.Or(os.Getenv("PORT"), "8080"), Handler: handler(os.Getenv), ReadHeaderTimeout: 5 * time.Second}
 	go func() {
 		<-ctx.Done()
@@ -37,7 +37,9 @@ func main() {
 		defer cancel()
 		_ = server.Shutdown(end)
 	}()
-	if err := server.ListenAndServe(); err != http.ErrServerClosed {
+	err := server.ListenAndServe()
+	stop()
+	if !errors.Is(err, http.ErrServerClosed) {
 		fmt.Fprintln(os.Stderr, "probe:", err)
 		os.Exit(1)
 	}

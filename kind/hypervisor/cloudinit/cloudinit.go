@@ -186,11 +186,12 @@ func (p *plan) commands(line func(string, ...any), name string, commands []comma
 	if len(commands) == 0 {
 		return
 	}
-	text := "#!/bin/sh\n"
+	var script strings.Builder
+	script.WriteString("#!/bin/sh\n")
 	for _, c := range commands {
-		text += c.text + "\n"
+		script.WriteString(c.text + "\n")
 	}
-	line(`put "$dir/scripts/%s" 700 %s && "$dir/scripts/%[1]s" || fail %[1]s`, name, encode([]byte(text)))
+	line(`put "$dir/scripts/%s" 700 %s && "$dir/scripts/%[1]s" || fail %[1]s`, name, encode([]byte(script.String())))
 }
 
 // encode makes bytes a word for sh.
