@@ -76,6 +76,10 @@ manifests: ## Render the Helm chart into ccm/deploy again, after a change of ccm
 kubernetes: ## Build the control plane's programs that e2e needs (once; minutes)
 	go run ./e2e/framework/cluster/cmd/kubebin
 
+.PHONY: node-image
+node-image: ## The node image for `make up`: kind's own, or one built from source (once; minutes)
+	scripts/node-image.sh
+
 .PHONY: ci
 ci: ## What CI runs
 	.ci/run

@@ -134,7 +134,7 @@ func (d *Docker) Kill(ctx context.Context, name string) error {
 // a computer tests its memory, and the server would never be off.
 func (d *Docker) Shutdown(ctx context.Context, name string) error {
 	if err := d.awaitSystemd(ctx, name); err != nil {
-		return nil // it is off already
+		return ctx.Err() // it is off already, unless nobody wants to know any more
 	}
 	_, err := docker(ctx, nil, "kill", "--signal=SIGRTMIN+3", name)
 	return err
