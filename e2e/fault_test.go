@@ -162,7 +162,7 @@ var _ = Describe("Fault", Label("fault", "fake-only"), func() {
 			}
 
 			By("creating")
-			trouble := m.befalls(env, aboutLoadBalancers, aboutLoadBalancers, 2)
+			trouble := m.befalls(env, aboutLoadBalancers, fakecloud.Fault{Operation: "create_load_balancer"}, 2)
 			env.CreateService(ctx, "web")
 			trouble.pass(ctx, stillRunning("web"))
 			address := env.AwaitServed(ctx, "web")
@@ -172,7 +172,7 @@ var _ = Describe("Fault", Label("fault", "fake-only"), func() {
 			Expect(creations(env)).To(Equal(2), "load balancers were created and thrown away")
 
 			By("updating")
-			trouble = m.befalls(env, aboutLoadBalancers, aboutLoadBalancers, 2)
+			trouble = m.befalls(env, aboutLoadBalancers, fakecloud.Fault{Route: "/load_balancers/{id}/actions/*"}, 2)
 			env.UpdateService(ctx, "web", func(svc *corev1.Service) {
 				svc.Spec.Ports[0].Port = 9090
 				svc.Annotations[framework.Annotation+"algorithm-type"] = "least_connections"
@@ -186,7 +186,7 @@ var _ = Describe("Fault", Label("fault", "fake-only"), func() {
 			trouble.over()
 
 			By("deleting")
-			trouble = m.befalls(env, aboutLoadBalancers, aboutLoadBalancers, 1)
+			trouble = m.befalls(env, aboutLoadBalancers, fakecloud.Fault{Operation: "delete_load_balancer"}, 1)
 			env.DeleteService(ctx, "goes")
 			trouble.pass(ctx, stillRunning("goes"))
 			env.AwaitGone(ctx, "goes")
