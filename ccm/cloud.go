@@ -38,7 +38,8 @@ type Cloud struct {
 	events        *eventRecorder
 	kube          kubernetes.Interface
 
-	fence        atomic.Pointer[leaderFence] // nil: there is no election, or nobody has won it yet
+	election     *leaderFence                // nil: there is no election
+	fence        atomic.Pointer[leaderFence] // nil: no election, or this process has not won it yet
 	stop         context.Context             // ends when the process is told to stop
 	routesAsked  atomic.Bool                 // the route controller is on
 	retryRoutes  chan struct{}
@@ -140,15 +141,15 @@ func (c *Cloud) Initialize(clients cloudprovider.ControllerClientBuilder, stop <
 // raiseFence makes all writes depend on the leader's lease. It is called when this process has just
 // become the leader.
 func (c *Cloud) raiseFence() {
-	lease := c.cfg.LeaderLease
-	if lease == (LeaderLease{}) {
+	fence := c.election
+	if fence == nil {
 		return
 	}
 	host, err := os.Hostname() // as the controller manager asked, which goes on only if it succeeds
 	if err != nil {
 		klog.ErrorS(err, "No host name")
 	}
-	fence := &leaderFence{leases: c.kube.CoordinationV1().Leases(lease.Namespace), name: lease.Name, clock: c.clock, host: host}
+	fence.host, fence.clock = host, c.clock
 	c.fence.Store(fence)
 	ctx, cancel := context.WithTimeout(c.stop, 5*time.Second)
 	defer cancel()

@@ -71,9 +71,6 @@ type Config struct {
 	// ClusterCIDRs are the ranges pods get addresses from (--cluster-cidr). Routes outside them
 	// are foreign. They come from the command line, not from the environment.
 	ClusterCIDRs []netip.Prefix
-	// LeaderLease is the Lease by which this process was elected; it must be held whenever something
-	// is changed in the cloud. It comes from the command line, not from the environment.
-	LeaderLease LeaderLease
 }
 
 // ConfigFromEnv reads the settings through lookup (os.LookupEnv in production). The error joins

@@ -13,9 +13,14 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// LeaderLease names the Lease by which one of several CCMs is elected. The zero value says that
-// there is no election.
-type LeaderLease struct{ Namespace, Name string }
+// WithLeaderLease says that this process is one of several, of which the one that holds the Lease
+// works: whenever something is to be changed in the cloud the Lease must be held. The client should be
+// the one that renews it, and may at least read it.
+func WithLeaderLease(leases typedcoordinationv1.LeaseInterface, name string) Option {
+	return func(c *Cloud) {
+		c.election = &leaderFence{leases: leases, name: name}
+	}
+}
 
 // errNotLeader is why a write was not sent.
 var errNotLeader = errors.New("another cloud-controller-manager leads now, so nothing is changed")

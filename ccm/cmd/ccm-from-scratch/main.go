@@ -67,9 +67,6 @@ func newCloud(config *ccmconfig.CompletedConfig) cloudprovider.Interface {
 	}
 	cfg.ClusterCIDRs, err = parseCIDRs(shared.ClusterCIDR)
 	errs = append(errs, err)
-	if election := config.ComponentConfig.Generic.LeaderElection; election.LeaderElect {
-		cfg.LeaderLease = ccm.LeaderLease{Namespace: election.ResourceNamespace, Name: election.ResourceName}
-	}
 	if cfg.RoutesEnabled && shared.ConfigureCloudRoutes && shared.ClusterCIDR == "" {
 		errs = append(errs, errors.New("--cluster-cidr is not set: routes need the pod range of the cluster, for example --cluster-cidr=10.244.0.0/16; "+
 			"to do without routes set HCLOUD_NETWORK_ROUTES_ENABLED=false or --configure-cloud-routes=false"))
@@ -78,7 +75,12 @@ func newCloud(config *ccmconfig.CompletedConfig) cloudprovider.Interface {
 		exit(fmt.Errorf("the settings are not valid:\n  %s", strings.ReplaceAll(err.Error(), "\n", "\n  ")))
 	}
 
-	cloud := ccm.New(cfg)
+	var opts []ccm.Option
+	if election := config.ComponentConfig.Generic.LeaderElection; election.LeaderElect {
+		// By the client of the process: with --use-service-account-credentials the provider's own may not read leases.
+		opts = append(opts, ccm.WithLeaderLease(config.VersionedClient.CoordinationV1().Leases(election.ResourceNamespace), election.ResourceName))
+	}
+	cloud := ccm.New(cfg, opts...)
 	if cfg.MetricsEnabled {
 		go serveMetrics(cfg.MetricsAddress, cloud)
 	}
