@@ -12,17 +12,11 @@ import (
 // Journal is what a cloud remembers of the latest requests.
 type Journal = journal.Journal
 
-// JournalFilter selects entries of a Journal; its empty fields select all.
+// JournalFilter selects entries of a [Journal]; its empty fields select all.
 type JournalFilter = journal.Filter
 
-// JournalEntry is one request and its answer.
+// JournalEntry is one request in a [Journal], and its answer.
 type JournalEntry = journal.Entry
-
-// Request is one request in a [Journal], and its answer.
-type Request = journal.Entry
-
-// RequestFilter selects requests of a [Journal]. Empty fields select all.
-type RequestFilter = journal.Filter
 
 // Journal returns the requests that the cloud has answered, with methods to select, count and await
 // them.

@@ -182,7 +182,7 @@ func TestFaultsHaveTheirEffect(t *testing.T) {
 				if n := keys(t, c); n != tc.written {
 					t.Errorf("%d keys were written, want %d", n, tc.written)
 				}
-				entries, err := c.Journal().Await(t.Context(), fakecloud.RequestFilter{Fault: "f"}, 1)
+				entries, err := c.Journal().Await(t.Context(), fakecloud.JournalFilter{Fault: "f"}, 1)
 				if err != nil || entries[0].Status != tc.status || entries[0].Handled != tc.handled {
 					t.Errorf("journal: %+v, %v; want status %d, handled %d", entries, err, tc.status, tc.handled)
 				}
@@ -244,7 +244,7 @@ func TestLatencyIsOnTheCloudsClock(t *testing.T) {
 				if a.status != want {
 					t.Errorf("%d %s %v", a.status, a.body, a.err)
 				}
-				if e := c.Journal().Entries(fakecloud.RequestFilter{}); e[0].Duration < time.Hour {
+				if e := c.Journal().Entries(fakecloud.JournalFilter{}); e[0].Duration < time.Hour {
 					t.Errorf("took %v on the cloud's clock", e[0].Duration)
 				}
 			})
@@ -271,7 +271,7 @@ func TestAClientThatGoesAwayDuringADelayHasNotWritten(t *testing.T) {
 		if a := <-answers; !errors.Is(a.err, context.Canceled) {
 			t.Errorf("%+v", a)
 		}
-		if _, err := c.Journal().Await(t.Context(), fakecloud.RequestFilter{Dropped: true}, 1); err != nil {
+		if _, err := c.Journal().Await(t.Context(), fakecloud.JournalFilter{Dropped: true}, 1); err != nil {
 			t.Error(err)
 		}
 		if n := keys(t, c); n != 0 {
@@ -303,7 +303,7 @@ func TestTheJournalTellsWhatBecameOfARequestWhoseAnswerWasTooLate(t *testing.T) 
 		if a := <-answers; !errors.Is(a.err, context.Canceled) {
 			t.Errorf("%+v", a)
 		}
-		entries, err := c.Journal().Await(t.Context(), fakecloud.RequestFilter{Dropped: true}, 1)
+		entries, err := c.Journal().Await(t.Context(), fakecloud.JournalFilter{Dropped: true}, 1)
 		if err != nil || entries[0].Handled != 201 {
 			t.Errorf("%+v, %v; want handled 201", entries, err)
 		}

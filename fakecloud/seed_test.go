@@ -60,7 +60,7 @@ func TestASeedWaitsForItsActions(t *testing.T) {
 		_, err := c.Seed(t.Context(), "seed.yaml", []byte("servers:\n- {name: a, server_type: cx23, image: ubuntu-24.04}\n"))
 		result <- err
 	}()
-	if _, err := c.Journal().Await(t.Context(), fakecloud.RequestFilter{Operation: "create_server"}, 1); err != nil {
+	if _, err := c.Journal().Await(t.Context(), fakecloud.JournalFilter{Operation: "create_server"}, 1); err != nil {
 		t.Fatal(err)
 	}
 	select {

@@ -238,7 +238,7 @@ func warnExposed(log *slog.Logger, address, message, flag string) {
 
 // logRequests logs what the journal gets.
 func logRequests(ctx context.Context, cloud *fakecloud.Cloud, log *slog.Logger) {
-	var f fakecloud.RequestFilter
+	var f fakecloud.JournalFilter
 	for {
 		requests, err := cloud.Journal().Await(ctx, f, 1)
 		if err != nil {

@@ -106,5 +106,8 @@ func (a *API) serveRoute(w http.ResponseWriter, r *Request) {
 		writeError(w, r, err)
 		return
 	}
+	if resp.Created != 0 {
+		r.resource = resp.Created
+	}
 	writeResponse(w, r, resp)
 }

@@ -93,7 +93,7 @@ func createCertificate(r *Request) (Response, error) {
 		if err != nil {
 			return Response{}, err
 		}
-		return object(http.StatusCreated, certificates.part(st, c.ID, c), actionPart(st, action)), nil
+		return created(c.ID, certificates.part(st, c.ID, c), actionPart(st, action)), nil
 	}
 	var missing []cloud.FieldError
 	if body.Certificate == nil {
@@ -111,7 +111,7 @@ func createCertificate(r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	return object(http.StatusCreated, certificates.part(st, c.ID, c), Part{"action", []byte("null")}), nil
+	return created(c.ID, certificates.part(st, c.ID, c), Part{"action", []byte("null")}), nil
 }
 
 func retryCertificate(r *Request) (Response, error) {

@@ -84,7 +84,7 @@ func createLoadBalancer(r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	return object(http.StatusCreated, loadBalancers.part(st, lb.ID, lb), actionPart(st, action)), nil
+	return created(lb.ID, loadBalancers.part(st, lb.ID, lb), actionPart(st, action)), nil
 }
 
 func value[T any](p *T) T {

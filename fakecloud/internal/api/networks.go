@@ -150,7 +150,7 @@ func createNetwork(r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	return object(http.StatusCreated, networks.part(st, n.ID, n)), nil
+	return created(n.ID, networks.part(st, n.ID, n)), nil
 }
 
 func updateNetwork(r *Request) (Response, error) {

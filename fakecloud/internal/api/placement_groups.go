@@ -61,5 +61,5 @@ func createPlacementGroup(r *Request) (Response, error) {
 		return Response{}, err
 	}
 	// A group exists at once: there is no action.
-	return object(http.StatusCreated, placementGroups.part(st, g.ID, g), Part{"action", []byte("null")}), nil
+	return created(g.ID, placementGroups.part(st, g.ID, g), Part{"action", []byte("null")}), nil
 }

@@ -150,7 +150,7 @@ func createPrimaryIP(r *Request) (Response, error) {
 		return Response{}, err
 	}
 	// The action is null, and not just absent, where the address is not assigned to anything.
-	return object(http.StatusCreated, primaryIPs(r.api.date).part(st, ip.ID, ip), actionPart(st, action)), nil
+	return created(ip.ID, primaryIPs(r.api.date).part(st, ip.ID, ip), actionPart(st, action)), nil
 }
 
 func updatePrimaryIP(r *Request) (Response, error) {

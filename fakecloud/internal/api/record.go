@@ -17,7 +17,7 @@ func (a *API) record(next Handler) Handler {
 			e := &journal.Entry{
 				Time: r.arrived, Duration: a.cloud.Clock().Since(r.arrived), CorrelationID: r.CorrelationID,
 				Method: r.HTTP.Method, Route: r.Route.Pattern, Operation: r.Route.OperationID,
-				Path: r.HTTP.URL.Path, Query: r.HTTP.URL.RawQuery,
+				ResourceID: r.resourceID(), Path: r.HTTP.URL.Path, Query: r.HTTP.URL.RawQuery,
 				Status: r.writer.status, Handled: r.Handled, ErrorCode: r.ErrorCode, Fault: r.Fault,
 				Client: first(r.HTTP.Header["User-Agent"]), Remote: r.HTTP.RemoteAddr,
 				BytesIn: r.writer.bytesIn, BytesOut: r.writer.bytesOut,

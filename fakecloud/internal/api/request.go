@@ -35,6 +35,9 @@ type Request struct {
 	known  bool // the token is known
 	writer responseWriter
 	query  url.Values
+
+	resource       int64 // what the request is about: see resourceID
+	resourceParsed bool
 }
 
 // first returns the first value of a header, which Header.Get would look up after making sure that
@@ -79,7 +82,27 @@ func (r *Request) Query() url.Values {
 }
 
 // ID returns the path's {id}. An id that is not a number names nothing: not_found.
-func (r *Request) ID(kind cloud.Kind) (int64, error) { return r.pathID(kind, "id") }
+func (r *Request) ID(kind cloud.Kind) (int64, error) {
+	if id := r.resourceID(); id > 0 {
+		return id, nil
+	}
+	return r.pathID(kind, "id")
+}
+
+// resourceID returns the id of the resource that the request is about: what it created, or else the path's
+// {id}; 0 if there is neither. The path is looked at once, for the operation and for the journal.
+func (r *Request) resourceID() int64 {
+	if r.resource != 0 || r.resourceParsed || r.Route.Pattern == "" {
+		return r.resource
+	}
+	r.resourceParsed = true
+	if text := chi.URLParam(r.HTTP, "id"); text != "" {
+		if id, err := strconv.ParseInt(text, 10, 64); err == nil && id > 0 {
+			r.resource = id
+		}
+	}
+	return r.resource
+}
 
 func (r *Request) pathID(kind cloud.Kind, param string) (int64, error) {
 	text := chi.URLParam(r.HTTP, param)

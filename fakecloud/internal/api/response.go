@@ -20,6 +20,8 @@ type Response struct {
 	Chunks [][]byte
 	// Link is the value of the Link header, if there is one.
 	Link string
+	// Created is the id of the resource that the request created, if it did, for the journal.
+	Created int64
 }
 
 // Part is one member of the object that a response's body is.
@@ -30,6 +32,11 @@ type Part struct {
 
 // object returns a response whose body is a JSON object with the given members.
 func object(status int, parts ...Part) Response { return Response{Status: status, Parts: parts} }
+
+// created returns the response of an operation that created a resource: 201.
+func created(id int64, parts ...Part) Response {
+	return Response{Status: http.StatusCreated, Parts: parts, Created: id}
+}
 
 func noContent() Response { return Response{Status: http.StatusNoContent} }
 

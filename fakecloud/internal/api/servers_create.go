@@ -1,8 +1,6 @@
 package api
 
 import (
-	"net/http"
-
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/bind"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
@@ -63,7 +61,7 @@ func createServer(r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	return object(http.StatusCreated,
+	return created(out.Server.ID,
 		servers(r.api.date).part(st, out.Server.ID, out.Server),
 		actionPart(st, out.Action),
 		actionsPart("next_actions", st, out.NextActions),

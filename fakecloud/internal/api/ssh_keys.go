@@ -59,5 +59,5 @@ func createSSHKey(r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	return object(http.StatusCreated, sshKeys.part(st, key.ID, key)), nil
+	return created(key.ID, sshKeys.part(st, key.ID, key)), nil
 }

@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/go-chi/chi/v5"
-
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/api"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/fault"
@@ -93,10 +91,15 @@ func listJournal(c *Controller, r *http.Request) (any, error) {
 		}
 		entries = entries[max(0, count-n):]
 	}
+	return journalJSON(c, entries, count), nil
+}
+
+// journalJSON shows entries of the journal, of which there are count in all.
+func journalJSON(c *Controller, entries []journal.Entry, count int) any {
 	if entries == nil {
 		entries = []journal.Entry{}
 	}
-	return map[string]any{"entries": entries, "count": count, "last_seq": c.Journal.Last()}, nil
+	return map[string]any{"entries": entries, "count": count, "last_seq": c.Journal.Last()}
 }
 
 func countJournal(c *Controller, r *http.Request) (any, error) {
@@ -133,7 +136,7 @@ func addFault(c *Controller, r *http.Request) (any, error) {
 }
 
 func getFault(c *Controller, r *http.Request) (any, error) {
-	st, ok := c.API.Faults().Get(chi.URLParam(r, "name"))
+	st, ok := c.API.Faults().Get(pathParam(r, "name"))
 	if !ok {
 		return nil, noFault(r)
 	}
@@ -141,11 +144,11 @@ func getFault(c *Controller, r *http.Request) (any, error) {
 }
 
 func noFault(r *http.Request) error {
-	return fmt.Errorf("fault rule %.128q %w; GET /faults lists them", chi.URLParam(r, "name"), ErrNotFound)
+	return fmt.Errorf("fault rule %.128q %w; GET /faults lists them", pathParam(r, "name"), ErrNotFound)
 }
 
 func deleteFault(c *Controller, r *http.Request) (any, error) {
-	if !c.API.Faults().Remove(chi.URLParam(r, "name")) {
+	if !c.API.Faults().Remove(pathParam(r, "name")) {
 		return nil, noFault(r)
 	}
 	return done, nil
@@ -263,6 +266,12 @@ type projectJSON struct {
 	Token string `json:"token,omitempty"`
 }
 
+// caRoots answers in PEM, as programs want it in a file.
+func caRoots(c *Controller, w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/x-pem-file")
+	_, _ = w.Write(c.Cloud.CARoots()) // the client may be gone
+}
+
 // listProjects does not show tokens: whoever made one knows it.
 func listProjects(c *Controller, _ *http.Request) (any, error) {
 	out := []projectJSON{}
@@ -316,7 +325,7 @@ func addToken(c *Controller, r *http.Request) (any, error) {
 }
 
 func deleteToken(c *Controller, r *http.Request) (any, error) {
-	return done, c.RevokeToken(chi.URLParam(r, "token"))
+	return done, c.RevokeToken(pathParam(r, "token"))
 }
 
 // kinds returns the kinds of resources that can be selected.

@@ -68,8 +68,12 @@ func (s *Set) Add(r Rule) (Rule, error) {
 	return r, nil
 }
 
-// ErrExists is the error of Add when there is a rule of the same name.
-var ErrExists = errors.New("there is one of that name already")
+var (
+	// ErrExists is the error of Add when there is a rule of the same name.
+	ErrExists = errors.New("there is one of that name already")
+	// ErrNone is the error of Await when there is no rule of that name, or no longer.
+	ErrNone = errors.New("there is no fault rule")
+)
 
 func find(rules []*active, name string) int {
 	return slices.IndexFunc(rules, func(a *active) bool { return a.rule.Name == name })
@@ -135,7 +139,7 @@ func (s *Set) Await(ctx context.Context, name string, n uint64) (Status, error) 
 		st, ok := s.Get(name)
 		switch {
 		case !ok:
-			return st, fmt.Errorf("there is no fault rule %q", name)
+			return st, fmt.Errorf("%w %q", ErrNone, name)
 		case st.Applied >= n:
 			return st, nil
 		}

@@ -19,8 +19,10 @@ type Filter struct {
 	Path string
 	// Operation is an operationId of the API document, as create_server.
 	Operation string
-	Status    int
-	ErrorCode string
+	// ResourceID is the id of the resource that the request was about, or that it created.
+	ResourceID int64
+	Status     int
+	ErrorCode  string
 	// Client is a part of the User-Agent.
 	Client string
 	// Fault is the name of the fault rule that took part.
@@ -46,6 +48,7 @@ func (f *Filter) matchesRequest(e *Entry) bool {
 		(f.Route == "" || matchRoute(f.Route, e.Route)) &&
 		(f.Path == "" || f.Path == e.Path) &&
 		(f.Operation == "" || f.Operation == e.Operation) &&
+		(f.ResourceID == 0 || f.ResourceID == e.ResourceID) &&
 		(f.Client == "" || strings.Contains(e.Client, f.Client)) &&
 		(f.Project == 0 || f.Project == e.Project) &&
 		(!f.Writes || e.Method != http.MethodGet && e.Method != http.MethodHead)
@@ -67,8 +70,32 @@ func matchRoute(pattern, route string) bool {
 	return pattern == route
 }
 
+// Query returns the query parameters that ParseFilter reads the filter from.
+func (f *Filter) Query() url.Values {
+	q := url.Values{}
+	set := func(name, value string, isSet bool) {
+		if isSet {
+			q.Set(name, value)
+		}
+	}
+	for name, s := range map[string]string{
+		"method": f.Method, "route": f.Route, "path": f.Path, "operation": f.Operation,
+		"error_code": f.ErrorCode, "client": f.Client, "fault": f.Fault,
+	} {
+		set(name, s, s != "")
+	}
+	set("status", strconv.Itoa(f.Status), f.Status != 0)
+	set("resource_id", strconv.FormatInt(f.ResourceID, 10), f.ResourceID != 0)
+	set("project", strconv.FormatInt(f.Project, 10), f.Project != 0)
+	set("since", strconv.FormatUint(f.Since, 10), f.Since != 0)
+	for name, b := range map[string]bool{"writes": f.Writes, "errors": f.Errors, "dropped": f.Dropped} {
+		set(name, "true", b)
+	}
+	return q
+}
+
 // ParseFilter reads a filter from query parameters that are named like its fields: method, route,
-// path, operation, status, error_code, client, fault, project, since, writes, errors, dropped.
+// path, operation, resource_id, status, error_code, client, fault, project, since, writes, errors, dropped.
 // Parameters listed in others are left alone; any further one is an error that lists what exists.
 func ParseFilter(q url.Values, others ...string) (Filter, error) {
 	var f Filter
@@ -91,19 +118,20 @@ func ParseFilter(q url.Values, others ...string) (Filter, error) {
 		return b
 	}
 	set := map[string]func(string){
-		"method":     func(s string) { f.Method = strings.ToUpper(s) },
-		"route":      func(s string) { f.Route = s },
-		"path":       func(s string) { f.Path = s },
-		"operation":  func(s string) { f.Operation = s },
-		"status":     func(s string) { f.Status = int(number(s, 31)) },
-		"error_code": func(s string) { f.ErrorCode = s },
-		"client":     func(s string) { f.Client = s },
-		"fault":      func(s string) { f.Fault = s },
-		"project":    func(s string) { f.Project = int64(number(s, 63)) },
-		"since":      func(s string) { f.Since = number(s, 64) },
-		"writes":     func(s string) { f.Writes = truth(s) },
-		"errors":     func(s string) { f.Errors = truth(s) },
-		"dropped":    func(s string) { f.Dropped = truth(s) },
+		"method":      func(s string) { f.Method = strings.ToUpper(s) },
+		"route":       func(s string) { f.Route = s },
+		"path":        func(s string) { f.Path = s },
+		"operation":   func(s string) { f.Operation = s },
+		"resource_id": func(s string) { f.ResourceID = int64(number(s, 63)) },
+		"status":      func(s string) { f.Status = int(number(s, 31)) },
+		"error_code":  func(s string) { f.ErrorCode = s },
+		"client":      func(s string) { f.Client = s },
+		"fault":       func(s string) { f.Fault = s },
+		"project":     func(s string) { f.Project = int64(number(s, 63)) },
+		"since":       func(s string) { f.Since = number(s, 64) },
+		"writes":      func(s string) { f.Writes = truth(s) },
+		"errors":      func(s string) { f.Errors = truth(s) },
+		"dropped":     func(s string) { f.Dropped = truth(s) },
 	}
 	for key, values := range q {
 		if slices.Contains(others, key) {

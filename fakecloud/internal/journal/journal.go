@@ -19,8 +19,12 @@ type Entry struct {
 	// Route is the pattern, as /servers/{id}; empty when no route matched.
 	Route     string `json:"route"`
 	Operation string `json:"operation"` // operationId of the API document
-	Path      string `json:"path"`
-	Query     string `json:"query,omitempty"`
+	// ResourceID is the id of the resource that the request was about: that in the path, or of what
+	// it created, also if the client was not told. 0 if there is none, as for a list. No two resources
+	// that were created in a cloud have the same id, whatever their kinds.
+	ResourceID int64  `json:"resource_id,omitempty"`
+	Path       string `json:"path"`
+	Query      string `json:"query,omitempty"`
 	// Status is what the client got, 0 if the connection was dropped.
 	Status int `json:"status"`
 	// Handled is the status that the operation answered with when a fault rule kept that answer

@@ -38,7 +38,7 @@ func TestAJournalKeepsTheLatestEntriesInOrder(t *testing.T) {
 func TestAFilterMatches(t *testing.T) {
 	t.Parallel()
 	e := Entry{
-		Seq: 7, Method: "POST", Route: "/servers/{id}/actions/poweron", Operation: "power_on_server", Path: "/v1/servers/42/actions/poweron",
+		Seq: 7, Method: "POST", Route: "/servers/{id}/actions/poweron", Operation: "power_on_server", Path: "/v1/servers/42/actions/poweron", ResourceID: 42,
 		Status: 423, ErrorCode: "locked", Client: "hcloud-go/2.52.0 ccm/1", Fault: "f", Project: 2,
 	}
 	for name, tc := range map[string]struct {
@@ -55,6 +55,8 @@ func TestAFilterMatches(t *testing.T) {
 		"other path":           {Filter{Path: "/v1/servers/4"}, false},
 		"operation":            {Filter{Operation: "power_on_server"}, true},
 		"other operation":      {Filter{Operation: "power_off_server"}, false},
+		"resource":             {Filter{ResourceID: 42}, true},
+		"other resource":       {Filter{ResourceID: 43}, false},
 		"status":               {Filter{Status: 423}, true},
 		"other status":         {Filter{Status: 200}, false},
 		"code":                 {Filter{ErrorCode: "locked"}, true},
@@ -85,10 +87,10 @@ func TestAFilterMatches(t *testing.T) {
 
 func TestAFilterIsReadFromAQuery(t *testing.T) {
 	t.Parallel()
-	q, _ := url.ParseQuery("method=post&route=/servers&path=/v1/servers&operation=create_server&status=201&error_code=x&client=c&fault=f&project=3&since=9&writes&errors=true&dropped=false&limit=5")
+	q, _ := url.ParseQuery("method=post&route=/servers&path=/v1/servers&operation=create_server&resource_id=42&status=201&error_code=x&client=c&fault=f&project=3&since=9&writes&errors=true&dropped=false&limit=5")
 	f, err := ParseFilter(q, "limit")
 	want := Filter{
-		Method: "POST", Route: "/servers", Path: "/v1/servers", Operation: "create_server", Status: 201, ErrorCode: "x",
+		Method: "POST", Route: "/servers", Path: "/v1/servers", Operation: "create_server", ResourceID: 42, Status: 201, ErrorCode: "x",
 		Client: "c", Fault: "f", Project: 3, Since: 9, Writes: true, Errors: true,
 	}
 	if err != nil || f != want {
@@ -162,6 +164,25 @@ func BenchmarkAdd(b *testing.B) {
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
 			j.Add(&Entry{Method: "GET", Route: "/servers/{id}", Status: 200})
+		}
+	})
+}
+
+// FuzzAFilterSurvivesItsQuery checks that Query writes what ParseFilter reads.
+func FuzzAFilterSurvivesItsQuery(f *testing.F) {
+	f.Add("method=post&route=/servers/*&path=/v1/servers/42&operation=create_server&resource_id=42&status=201&error_code=locked&client=a+b&fault=f%26&project=2&since=18446744073709551615&writes&errors=1&dropped=true")
+	f.Add("status=0&writes=false&client=")
+	f.Fuzz(func(t *testing.T, query string) {
+		q, err := url.ParseQuery(query)
+		if err != nil {
+			return
+		}
+		want, err := ParseFilter(q)
+		if err != nil {
+			return
+		}
+		if got, err := ParseFilter(want.Query()); err != nil || got != want {
+			t.Errorf("%+v became %+v, %v", want, got, err)
 		}
 	})
 }

@@ -1,0 +1,134 @@
+// Package remote controls a cloud over its control API, as the methods of [fakecloud.Cloud] do within the
+// process of the cloud: a cloud in a container, or one in another process.
+//
+//	cloud := remote.New("http://127.0.0.1:4243")
+//	_, err := cloud.Faults().Add(ctx, fakecloud.Fault{Route: "/servers", First: 1, Effect: fakecloud.LoseAnswer()})
+//	…
+//	n, err := cloud.Journal().Count(ctx, fakecloud.JournalFilter{Operation: "create_server"})
+//
+// [InProcess] is the same for a cloud of this process, so that what is written for one works with the
+// other. What an API needs to be used as a client (hcloud-go and an endpoint) is not here.
+package remote
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+)
+
+// Client controls one cloud. Its methods may be called from several goroutines. An answer that is not a
+// success is an [*Error]; any other error is that of a connection, or the context's.
+type Client struct {
+	url  string
+	http *http.Client
+}
+
+// Option changes what New does.
+type Option func(*Client)
+
+// WithHTTPClient makes the client use an HTTP client. A timeout of it, if any, must be longer than the 30 s
+// that a request of the methods Await… may take.
+func WithHTTPClient(c *http.Client) Option { return func(r *Client) { r.http = c } }
+
+// New returns a client of the control API at a URL such as http://127.0.0.1:4243. It sends nothing yet.
+func New(controlURL string, opts ...Option) *Client {
+	c := &Client{url: strings.TrimRight(controlURL, "/"), http: http.DefaultClient}
+	for _, opt := range opts {
+		opt(c)
+	}
+	return c
+}
+
+// InProcess returns a client of a cloud in this process, which needs no listener.
+func InProcess(c *fakecloud.Cloud) *Client {
+	return New("http://fakecloud.invalid", WithHTTPClient(&http.Client{Transport: fakecloud.InProcess(c.ControlHandler())}))
+}
+
+// Error is an answer of the control API that is not a success.
+type Error struct {
+	Method, URL string
+	// Status is the HTTP status: 400 for what is wrong with a request, 404 for what does not exist, 409
+	// for what exists already or what the cloud's clock cannot do.
+	Status int
+	// Message is the API's, or the beginning of the answer if it is none of the control API.
+	Message string
+
+	foreign bool // somebody else answered, whose 404 says nothing about the cloud
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	return fmt.Sprintf("%s %s: %d %s", e.Method, e.URL, e.Status, e.Message)
+}
+
+// maxErrorBody is how much is read of an answer that is an error.
+const maxErrorBody = 64 << 10
+
+// call sends a request with in as its JSON body, unless in is nil, and decodes the answer into out, unless
+// out is nil; a *[]byte gets it as it is.
+func (c *Client) call(ctx context.Context, method, path string, q url.Values, in, out any) error {
+	var body io.Reader
+	if in != nil {
+		b, err := json.Marshal(in)
+		if err != nil {
+			return err
+		}
+		body = bytes.NewReader(b)
+	}
+	u := c.url + path
+	if len(q) > 0 {
+		u += "?" + q.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, method, u, body)
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", method, u, err)
+	}
+	if in != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return err // names the method and the URL
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		return errorOf(req, resp)
+	}
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return fmt.Errorf("%s %s: the answer is cut off: %w", method, u, err)
+	}
+	if raw, ok := out.(*[]byte); ok {
+		*raw = b
+		return nil
+	}
+	if out == nil {
+		return nil
+	}
+	if err := json.Unmarshal(b, out); err != nil {
+		return fmt.Errorf("%s %s: the answer is none of a control API: %w", method, u, err)
+	}
+	return nil
+}
+
+func errorOf(req *http.Request, resp *http.Response) error {
+	e := &Error{Method: req.Method, URL: req.URL.String(), Status: resp.StatusCode}
+	b, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
+	var body struct {
+		Error string `json:"error"`
+	}
+	if json.Unmarshal(b, &body) == nil && body.Error != "" {
+		e.Message = body.Error
+		return e
+	}
+	e.Message = fmt.Sprintf("%s; this is not the control API's: is the URL right? %.200q", http.StatusText(resp.StatusCode), b)
+	e.foreign = true
+	return e
+}
