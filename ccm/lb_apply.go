@@ -30,7 +30,7 @@ func (l *loadBalancers) send(ctx context.Context, lb *hcloud.LoadBalancer, op lb
 	client := &l.client.LoadBalancer
 	switch op.Kind {
 	case opUpdate:
-		_, _, err = client.Update(ctx, lb, hcloud.LoadBalancerUpdateOpts{Name: op.Name, Labels: op.Labels})
+		err = l.sendUpdate(ctx, lb.ID, op)
 	case opChangeType:
 		action, _, err = client.ChangeType(ctx, lb, hcloud.LoadBalancerChangeTypeOpts{LoadBalancerType: &hcloud.LoadBalancerType{Name: op.Type}})
 	case opAlgorithm:
@@ -60,6 +60,33 @@ func (l *loadBalancers) send(ctx context.Context, lb *hcloud.LoadBalancer, op lb
 		err = fmt.Errorf("unknown operation %q", op.Kind)
 	}
 	return action, err
+}
+
+// sendUpdate reads the load balancer once more before it writes: an update replaces all labels and
+// the API has no conditional write, so a label that somebody has set since the sync began (it may
+// start from data that is lbStoreTTL old, and waits for actions) would be lost. What remains is the
+// time between these two calls.
+func (l *loadBalancers) sendUpdate(ctx context.Context, id int64, op lbOp) error {
+	now, err := l.get(ctx, id)
+	if err != nil {
+		return err
+	}
+	opts, err := updateOpts(now, op)
+	if err != nil {
+		return err
+	}
+	_, _, err = l.client.LoadBalancer.Update(ctx, now, opts)
+	return err
+}
+
+// updateOpts returns the request of an opUpdate for the load balancer as it is now. It fails if the
+// load balancer does not belong to the Service any more: whoever takes the ownership label away
+// wants to keep it.
+func updateOpts(now *hcloud.LoadBalancer, op lbOp) (hcloud.LoadBalancerUpdateOpts, error) {
+	if owner := now.Labels[labelServiceUID]; owner != op.UID {
+		return hcloud.LoadBalancerUpdateOpts{}, fmt.Errorf("the label %s is %q now, want %q: somebody has changed it during the sync", labelServiceUID, owner, op.UID)
+	}
+	return hcloud.LoadBalancerUpdateOpts{Name: op.Name, Labels: withOwnership(now.Labels, op.UID, op.Ports)}, nil
 }
 
 func attachOpts(op lbOp) hcloud.LoadBalancerAttachToNetworkOpts {

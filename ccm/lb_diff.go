@@ -1,7 +1,6 @@
 package ccm
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -34,8 +33,9 @@ const (
 // lbOp is one change: its kind and the fields that the kind needs.
 type lbOp struct {
 	Kind      lbOpKind
-	Name      string            // update
-	Labels    map[string]string // update: all labels, the API replaces the set
+	Name      string // update: "" to keep the name
+	UID       string // update: of the Service that owns the load balancer
+	Ports     []int  // update: the ports to record as the Service's
 	Type      string
 	Algorithm hcloud.LoadBalancerAlgorithmType
 	NetworkID int64
@@ -51,7 +51,11 @@ type lbOp struct {
 func (o lbOp) String() string {
 	switch o.Kind {
 	case opUpdate:
-		return fmt.Sprintf("update (name %q, ports %s)", o.Name, o.Labels[labelPorts])
+		text := "update (ports " + joinPorts(o.Ports)
+		if o.Name != "" {
+			text += fmt.Sprintf(", name %q", o.Name)
+		}
+		return text + ")"
 	case opChangeType:
 		return "change_type to " + o.Type
 	case opAlgorithm:
@@ -99,14 +103,17 @@ func diffLoadBalancer(plan *lbPlan, lb *hcloud.LoadBalancer) []lbOp {
 // diffIdentity compares name and labels. The recorded ports grow before ports are added and shrink
 // after they are removed, so that whenever the process dies every port of ours is recorded.
 func diffIdentity(plan *lbPlan, lb *hcloud.LoadBalancer) (first, last []lbOp) {
-	name := cmp.Or(plan.Name, lb.Name)
-	wanted := withOwnership(lb.Labels, plan.UID, plan.ports())
-	during := withOwnership(lb.Labels, plan.UID, slices.Concat(plan.ports(), portsToDelete(plan, lb)))
-	if name != lb.Name || !maps.Equal(during, lb.Labels) {
-		first = append(first, lbOp{Kind: opUpdate, Name: name, Labels: during})
+	name := plan.Name
+	if name == lb.Name {
+		name = ""
 	}
-	if !maps.Equal(during, wanted) {
-		last = append(last, lbOp{Kind: opUpdate, Name: name, Labels: wanted})
+	final := plan.ports()
+	during := slices.Sorted(slices.Values(slices.Concat(final, portsToDelete(plan, lb))))
+	if name != "" || !maps.Equal(withOwnership(lb.Labels, plan.UID, during), lb.Labels) {
+		first = append(first, lbOp{Kind: opUpdate, Name: name, UID: plan.UID, Ports: during})
+	}
+	if len(during) != len(final) {
+		last = append(last, lbOp{Kind: opUpdate, UID: plan.UID, Ports: final})
 	}
 	return first, last
 }

@@ -1,6 +1,7 @@
 package ccm
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -107,16 +108,16 @@ func TestDiff(t *testing.T) {
 		}, []string{"remove_target server 1 (private false)", "add_target server 1 (private true)", "remove_target server 2 (private false)", "add_target server 2 (private true)"}},
 		{"a port was added", simple(nil, 80, 443), func(_ *lbPlan, lb *hcloud.LoadBalancer) {
 			lb.Services, lb.Labels[labelPorts] = lb.Services[:1], "80"
-		}, []string{`update (name "a-name", ports 80.443)`, "add_service tcp 443 to 30443"}},
+		}, []string{`update (ports 80.443)`, "add_service tcp 443 to 30443"}},
 		{"a port was removed", simple(nil, 80), func(_ *lbPlan, lb *hcloud.LoadBalancer) {
 			lb.Services, lb.Labels[labelPorts] = simple(nil, 80, 443).Services, "80.443"
-		}, []string{"delete_service 443", `update (name "a-name", ports 80)`}},
+		}, []string{"delete_service 443", `update (ports 80)`}},
 		{"a port was renumbered", simple(nil, 81), func(_ *lbPlan, lb *hcloud.LoadBalancer) {
 			lb.Services, lb.Labels[labelPorts] = simple(nil, 80).Services, "80"
-		}, []string{`update (name "a-name", ports 80.81)`, "add_service tcp 81 to 30081", "delete_service 80", `update (name "a-name", ports 81)`}},
+		}, []string{`update (ports 80.81)`, "add_service tcp 81 to 30081", "delete_service 80", `update (ports 81)`}},
 		{"a port was renumbered, no room", simple(nil, 81), func(_ *lbPlan, lb *hcloud.LoadBalancer) {
 			lb.Services, lb.Labels[labelPorts], lb.LoadBalancerType.MaxServices = simple(nil, 80).Services, "80", 1
-		}, []string{`update (name "a-name", ports 80.81)`, "delete_service 80", "add_service tcp 81 to 30081", `update (name "a-name", ports 81)`}},
+		}, []string{`update (ports 80.81)`, "delete_service 80", "add_service tcp 81 to 30081", `update (ports 81)`}},
 		{"a node port changed", simple(nil, 80), func(plan *lbPlan, _ *hcloud.LoadBalancer) { plan.Services[0].DestinationPort = 31111 },
 			[]string{"update_service tcp 80 to 31111"}},
 		{"a port of somebody else stays", simple(nil, 80), func(_ *lbPlan, lb *hcloud.LoadBalancer) {
@@ -125,13 +126,13 @@ func TestDiff(t *testing.T) {
 		{"a port of somebody else that the Service wants is taken over", simple(nil, 80), func(plan *lbPlan, lb *hcloud.LoadBalancer) {
 			delete(lb.Labels, labelPorts)
 			lb.Services[0].DestinationPort = 9
-		}, []string{`update (name "a-name", ports 80)`, "update_service tcp 80 to 30080"}},
+		}, []string{`update (ports 80)`, "update_service tcp 80 to 30080"}},
 		{"labels of others stay", simple(nil, 80), func(_ *lbPlan, lb *hcloud.LoadBalancer) { lb.Labels["team"] = "web" }, nil},
 		{"our port labels were lost", simple(nil, 80), func(_ *lbPlan, lb *hcloud.LoadBalancer) {
 			lb.Services = simple(nil, 80, 443).Services
 			lb.Labels = map[string]string{labelServiceUID: testUID, "team": "web"}
-		}, []string{`update (name "a-name", ports 80)`}},
-		{"renamed", simple(nil, 80), func(plan *lbPlan, _ *hcloud.LoadBalancer) { plan.Name = "edge" }, []string{`update (name "edge", ports 80)`}},
+		}, []string{`update (ports 80)`}},
+		{"renamed", simple(nil, 80), func(plan *lbPlan, _ *hcloud.LoadBalancer) { plan.Name = "edge" }, []string{`update (ports 80, name "edge")`}},
 		{"larger type, before what needs it", simple(public(1), 80), func(plan *lbPlan, lb *hcloud.LoadBalancer) { plan.Type, lb.Targets = "lb31", nil },
 			[]string{"change_type to lb31", "add_target server 1 (private false)"}},
 		{"smaller type, after what frees it", simple(nil, 80), func(plan *lbPlan, lb *hcloud.LoadBalancer) {
@@ -191,7 +192,11 @@ func pretend(lb *hcloud.LoadBalancer, op lbOp) error {
 	})
 	switch op.Kind {
 	case opUpdate:
-		lb.Name, lb.Labels = op.Name, maps.Clone(op.Labels)
+		opts, err := updateOpts(lb, op)
+		if err != nil {
+			return err
+		}
+		lb.Name, lb.Labels = cmp.Or(opts.Name, lb.Name), opts.Labels
 	case opChangeType:
 		lb.LoadBalancerType.Name = op.Type
 	case opAlgorithm:

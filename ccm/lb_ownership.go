@@ -84,6 +84,15 @@ func encodePorts(ports []int) map[string]string {
 	return result
 }
 
+// joinPorts writes ports as one label would.
+func joinPorts(ports []int) string {
+	var texts []string
+	for _, p := range ports {
+		texts = append(texts, strconv.Itoa(p))
+	}
+	return strings.Join(texts, ".")
+}
+
 // decodePorts reads what encodePorts wrote. What is not a number was not written by us and is
 // ignored: a port that is not recorded is treated as somebody else's, which is the safe side.
 func decodePorts(labels map[string]string) map[int]bool {

@@ -335,6 +335,12 @@ func (l *loadBalancers) find(ctx context.Context, svc *corev1.Service) (*hcloud.
 	if err != nil {
 		return nil, err
 	}
+	if len(lbs) > 1 {
+		// What is deleted must still carry the label now.
+		if lbs, err = l.store.findNow(ctx, string(svc.UID)); err != nil {
+			return nil, err
+		}
+	}
 	lb, rest := pickOwned(lbs, shownAddresses(svc))
 	for _, extra := range rest {
 		if err := l.delete(ctx, svc, extra); err != nil {

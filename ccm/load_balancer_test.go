@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -203,6 +204,76 @@ func TestWhatOthersPutOnALoadBalancerStays(t *testing.T) {
 	if !slices.Equal(listenPorts(lb), []int{80, 82, 9000}) || lb.Labels["team"] != "web" || !slices.Equal(targetIDs(lb), serverIDs(w.nodes)) ||
 		!slices.ContainsFunc(lb.Targets, func(t hcloud.LoadBalancerTarget) bool { return t.LabelSelector != nil }) {
 		t.Errorf("%+v", lb)
+	}
+}
+
+// The API replaces all labels at once and has no conditional write. A sync starts from a list that
+// may be some seconds old and takes as long as its actions do.
+func TestWhatOthersChangeDuringASyncStays(t *testing.T) {
+	t.Parallel()
+	for name, moment := range map[string]string{
+		"after the load balancers were listed": "",
+		"while a port is added":                "POST add_service",
+		"while a port is deleted":              "POST delete_service",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "realistic", 1)
+			svc := newService("web", nil, 80)
+			w.ensure(w.provider(), svc)
+			cloud := w.provider()
+			w.ensure(cloud, svc) // changes nothing, and keeps the list for the next sync
+
+			done := false
+			somebody := func() {
+				done = true
+				lb := w.theLoadBalancer()
+				lb.Labels["team"] = "edge"
+				if _, _, err := w.api.LoadBalancer.Update(t.Context(), lb, hcloud.LoadBalancerUpdateOpts{Name: "edge", Labels: lb.Labels}); err != nil {
+					t.Error(err)
+				}
+			}
+			if moment == "" {
+				somebody()
+			} else {
+				w.wire.setIntercept(func(r *http.Request) *http.Response {
+					if !done && r.Method+" "+path.Base(r.URL.Path) == moment {
+						somebody()
+					}
+					return nil
+				})
+			}
+			setPorts(svc, 443)
+			w.ensure(cloud, svc)
+			lb := w.theLoadBalancer()
+			if !done || lb.Labels["team"] != "edge" || lb.Name != "edge" || !slices.Equal(listenPorts(lb), []int{443}) || lb.Labels[ccm.LabelPorts] != "443" {
+				t.Errorf("changed by somebody: %t; name %s, labels %v, ports %v", done, lb.Name, lb.Labels, listenPorts(lb))
+			}
+		})
+	}
+}
+
+func TestALoadBalancerThatIsTakenAwayDuringASyncIsNotTakenBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "realistic", 1)
+	cloud := w.provider()
+	svc := newService("web", nil, 80)
+	w.ensure(cloud, svc)
+	w.wire.setIntercept(func(r *http.Request) *http.Response {
+		if path.Base(r.URL.Path) == "delete_service" {
+			_, _, err := w.api.LoadBalancer.Update(t.Context(), w.theLoadBalancer(), hcloud.LoadBalancerUpdateOpts{Labels: map[string]string{"team": "edge"}})
+			w.must(err)
+		}
+		return nil
+	})
+	setPorts(svc, 443)
+	lbs, _ := cloud.LoadBalancer()
+	_, err := lbs.EnsureLoadBalancer(t.Context(), "", svc, w.nodes)
+	if err == nil || !strings.Contains(err.Error(), "somebody has changed it during the sync") {
+		t.Errorf("got %v", err)
+	}
+	if labels := w.theLoadBalancer().Labels; len(labels) != 1 || labels["team"] != "edge" {
+		t.Errorf("labels %v", labels)
 	}
 }
 
@@ -434,9 +505,9 @@ func TestCallsOfTypicalSyncs(t *testing.T) {
 	budget("the first Service (network, load balancers, servers, create, read)", 5)
 	budget("no change, servers cached", 1)
 	setPorts(svc, 80, 443, 8080)
-	budget("a port more (find, record, add)", 4)
+	budget("a port more (find, servers, read and record, add)", 5)
 	setPorts(svc, 80)
-	budget("two ports less (find, delete twice, record)", 5)
+	budget("two ports less (find, delete twice, read and record)", 5)
 	w.addServer("node-4")
 	budget("a node more (find, servers, add)", 3)
 	w.nodes = w.nodes[1:]

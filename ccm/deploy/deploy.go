@@ -64,6 +64,10 @@ type Settings struct {
 	// Env holds variables of the container, in place of those of the same name. An empty value
 	// removes one.
 	Env map[string]string
+	// Replicas is how many pods there are, nil leaves that.
+	Replicas *int32
+	// NodeSelector are labels that the pods' nodes must have, beside those of the manifest.
+	NodeSelector map[string]string
 	// PodAnnotations are added to the pods'. One that changes makes new pods.
 	PodAnnotations map[string]string
 }
@@ -78,6 +82,9 @@ func (s Settings) With(objects []*unstructured.Unstructured) error {
 	var d appsv1.Deployment
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(objects[i].Object, &d); err != nil {
 		return fmt.Errorf("the Deployment %s: %w", objects[i].GetName(), err)
+	}
+	if s.Replicas != nil {
+		d.Spec.Replicas = s.Replicas
 	}
 	pod := &d.Spec.Template
 	if n := len(pod.Spec.Containers); n != 1 {
@@ -97,6 +104,10 @@ func (s Settings) With(objects []*unstructured.Unstructured) error {
 			c.Env = append(c.Env, corev1.EnvVar{Name: name, Value: value})
 		}
 	}
+	if len(s.NodeSelector) > 0 && pod.Spec.NodeSelector == nil {
+		pod.Spec.NodeSelector = map[string]string{}
+	}
+	maps.Copy(pod.Spec.NodeSelector, s.NodeSelector)
 	if len(s.PodAnnotations) > 0 && pod.Annotations == nil {
 		pod.Annotations = map[string]string{}
 	}
