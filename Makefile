@@ -22,15 +22,15 @@ image: ## Build fakecloud:dev and ccm-from-scratch:dev FROM scratch (pulls nothi
 
 .PHONY: up
 up: ## A kind cluster that is a Hetzner cluster, with cloud and CCM (KIND_NAME=, KIND_SUBNET=, ARGS="--help")
-	scripts/up.sh up $(ARGS)
+	@scripts/up.sh up $(ARGS)
 
 .PHONY: down
 down: ## Remove what `make up` made
-	scripts/up.sh down
+	@scripts/up.sh down
 
 .PHONY: dev
 dev: ## Rebuild the CCM and have the cluster of `make up` run it
-	scripts/up.sh dev
+	@scripts/up.sh dev
 
 ##@ Test
 
@@ -39,8 +39,12 @@ test: ## Unit and contract tests, with the race detector where there is a C comp
 	{ go test -json $(RACE) $(PACKAGES); cd scripts/chart && go test -json ./...; } | go run ./scripts/testsummary -name unit
 
 .PHONY: e2e
-e2e: ## The end-to-end suite: API server, CCM and simulated cloud (LABELS=, FOCUS=, PROCS=, E2E_CLUSTER=embedded)
+e2e: ## The end-to-end suite: API server, CCM and simulated cloud (LABELS=, FOCUS=, PROCS=, E2E_CLUSTER=, CCM=)
 	scripts/e2e.sh
+
+.PHONY: e2e-clean
+e2e-clean: ## Remove what runs on an existing cluster left there and in its cloud (RUN=name: one run)
+	go run ./e2e/cmd/e2e-clean
 
 .PHONY: e2e-hygiene
 e2e-hygiene: ## Prove that the suite leaves nothing behind: success, failure, time out, Ctrl-C, SIGTERM, SIGKILL (minutes)

@@ -17,7 +17,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
 )
 
-var _ = Describe("Deployment", Label("process"), func() {
+var _ = Describe("Deployment", framework.Needs(framework.LeastPrivilege), Label(framework.OwnCloud, "process"), func() {
 	// deployed starts the CCM as a container of the manifest's Deployment would start it, but on an
 	// address of its own and with its access to the cluster in a file. It returns that address.
 	deployed := func(ctx context.Context, env *framework.Env) string {

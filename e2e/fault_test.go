@@ -73,16 +73,23 @@ var impatient = map[string]string{
 	"HCLOUD_RESYNC_INTERVAL": "500ms",
 }
 
+// stillRunning is in what the CCM says of an action that takes longer than it waits.
+const stillRunning = "is still running"
+
 // trouble is a misfortune that befalls the first request that reads and the first ones that write.
 type trouble struct {
 	env           *framework.Env
 	misfortune    misfortune
 	reads, writes string
 	remove        []func()
+	// complaints counts how often the CCM has said that an action is still running; before is that of the
+	// beginning: it may have said so in an earlier stage of the spec.
+	complaints func() int
+	before     int
 }
 
-func (m misfortune) befalls(env *framework.Env, reads, writes fakecloud.Fault, writeTimes int) *trouble {
-	t := &trouble{env: env, misfortune: m}
+func (m misfortune) befalls(env *framework.Env, complaints func() int, reads, writes fakecloud.Fault, writeTimes int) *trouble {
+	t := &trouble{env: env, misfortune: m, complaints: complaints, before: complaints()}
 	add := func(f fakecloud.Fault, first int) string {
 		f.Effect, f.First = m.effect, first
 		name, remove := env.Fault(f)
@@ -98,17 +105,18 @@ func (m misfortune) befalls(env *framework.Env, reads, writes fakecloud.Fault, w
 	return t
 }
 
-// pass waits until it has befallen. An action that hangs is resumed once it was noticed, which notice
-// waits for. That a write is to fail twice does not mean that it will: who has lost the answer to
-// one that was carried out need not send another.
-func (t *trouble) pass(ctx SpecContext, notice func()) {
+// pass waits until it has befallen. An action that hangs is resumed once the CCM has complained. That a
+// write is to fail twice does not mean that it will: who has lost the answer to one that was carried
+// out need not send another.
+func (t *trouble) pass(ctx SpecContext) {
 	GinkgoHelper()
 	if t.reads != "" {
 		t.env.AwaitFault(ctx, t.reads, 1)
 	}
 	t.env.AwaitFault(ctx, t.writes, 1)
 	if t.misfortune.hangs {
-		notice()
+		Eventually(t.complaints).WithContext(ctx).
+			WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeNumerically(">", t.before))
 		t.over()
 		Expect(t.env.Cloud.ResumeActions()).To(BeNumerically(">", 0))
 	}
@@ -121,7 +129,7 @@ func (t *trouble) over() {
 	}
 }
 
-var _ = Describe("Fault", Label("fault", "fake-only"), func() {
+var _ = Describe("Fault", framework.Needs(framework.FaultTolerance, framework.Repair), Label(framework.OwnCloud, "fault", "fake-only"), func() {
 	DescribeTable("while a node is initialized: it stays as it is, and is initialized when the cloud has recovered from", Label("node"),
 		func(ctx SpecContext, m misfortune) {
 			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: impatient, RateLimit: m.rateLimit})
@@ -138,7 +146,7 @@ var _ = Describe("Fault", Label("fault", "fake-only"), func() {
 			remove()
 			n := env.AwaitInitialized(ctx, "node-1")
 			Expect(n.UID).To(Equal(before.UID), "the node was deleted and registered anew")
-			Expect(n.Spec.ProviderID).To(Equal(fmt.Sprintf("ccm-from-scratch://%d", server.ID)))
+			Expect(n.Spec.ProviderID).To(Equal(env.ProviderID(server)))
 			// The addresses follow in a request of their own.
 			env.AwaitNode(ctx, "node-1", func(g Gomega, n *corev1.Node) {
 				g.Expect(framework.AddressesOf(n, corev1.NodeInternalIP)).To(ConsistOf(server.PrivateNet[0].IP.String()))
@@ -153,18 +161,21 @@ var _ = Describe("Fault", Label("fault", "fake-only"), func() {
 			env.CreateService(ctx, "goes")
 			env.AwaitServed(ctx, "goes")
 			aboutLoadBalancers := fakecloud.Fault{Resource: "load_balancer"}
-			stillRunning := func(service string) func() {
-				return func() {
-					GinkgoHelper()
-					Eventually(func() string { return messages(env.Events(ctx, service)) }).WithContext(ctx).
-						WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(ContainSubstring("still running"))
+			complaints := func(service string) func() int {
+				return func() (n int) {
+					for _, e := range env.Events(ctx, service) {
+						if strings.Contains(e.Message, stillRunning) {
+							n += int(max(e.Count, 1))
+						}
+					}
+					return n
 				}
 			}
 
 			By("creating")
-			trouble := m.befalls(env, aboutLoadBalancers, fakecloud.Fault{Operation: "create_load_balancer"}, 2)
+			trouble := m.befalls(env, complaints("web"), aboutLoadBalancers, fakecloud.Fault{Operation: "create_load_balancer"}, 2)
 			env.CreateService(ctx, "web")
-			trouble.pass(ctx, stillRunning("web"))
+			trouble.pass(ctx)
 			address := env.AwaitServed(ctx, "web")
 			trouble.over()
 			env.AwaitStill(ctx, 1)
@@ -172,12 +183,12 @@ var _ = Describe("Fault", Label("fault", "fake-only"), func() {
 			Expect(creations(env)).To(Equal(2), "load balancers were created and thrown away")
 
 			By("updating")
-			trouble = m.befalls(env, aboutLoadBalancers, fakecloud.Fault{Route: "/load_balancers/{id}/actions/*"}, 2)
+			trouble = m.befalls(env, complaints("web"), aboutLoadBalancers, fakecloud.Fault{Route: "/load_balancers/{id}/actions/*"}, 2)
 			env.UpdateService(ctx, "web", func(svc *corev1.Service) {
 				svc.Spec.Ports[0].Port = 9090
 				svc.Annotations[framework.Annotation+"algorithm-type"] = "least_connections"
 			})
-			trouble.pass(ctx, stillRunning("web"))
+			trouble.pass(ctx)
 			env.AwaitAnswer(ctx, "web", address, 9090)
 			env.AwaitLoadBalancer(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
 				g.Expect(lb.ID).To(Equal(id))
@@ -186,9 +197,9 @@ var _ = Describe("Fault", Label("fault", "fake-only"), func() {
 			trouble.over()
 
 			By("deleting")
-			trouble = m.befalls(env, aboutLoadBalancers, fakecloud.Fault{Operation: "delete_load_balancer"}, 1)
+			trouble = m.befalls(env, complaints("goes"), aboutLoadBalancers, fakecloud.Fault{Operation: "delete_load_balancer"}, 1)
 			env.DeleteService(ctx, "goes")
-			trouble.pass(ctx, stillRunning("goes"))
+			trouble.pass(ctx)
 			env.AwaitGone(ctx, "goes")
 			trouble.over()
 
@@ -209,25 +220,26 @@ var _ = Describe("Fault", Label("fault", "fake-only"), func() {
 			}
 			reads, writes := fakecloud.Fault{Route: "/networks/{id}"}, fakecloud.Fault{Route: "/networks/{id}/actions/*"}
 			var ccm *framework.CCM
-			stillRunning := func() {
-				GinkgoHelper()
-				Eventually(ccm.Log).WithContext(ctx).
-					WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(ContainSubstring("still running"))
+			complaints := func() int {
+				if ccm == nil {
+					return 0
+				}
+				return strings.Count(ccm.Log(), stillRunning)
 			}
 
 			By("creating")
 			// The route controller acts at once when it starts, and then at most every ten seconds.
-			trouble := m.befalls(env, reads, writes, 2)
+			trouble := m.befalls(env, complaints, reads, writes, 2)
 			ccm = env.StartCCM(ctx, framework.CCMOptions{})
-			trouble.pass(ctx, stillRunning)
+			trouble.pass(ctx)
 			env.AwaitExactRoutes(ctx, stays, goes)
 			env.AwaitStill(ctx, 2)
 			trouble.over()
 
 			By("deleting")
-			trouble = m.befalls(env, reads, writes, 2)
+			trouble = m.befalls(env, complaints, reads, writes, 2)
 			Expect(env.Kube.CoreV1().Nodes().Delete(ctx, "goes", metav1.DeleteOptions{})).To(Succeed())
-			trouble.pass(ctx, stillRunning)
+			trouble.pass(ctx)
 			env.AwaitExactRoutes(ctx, stays)
 			env.AwaitStill(ctx, 2)
 			env.AwaitExactRoutes(ctx, stays)
@@ -236,21 +248,13 @@ var _ = Describe("Fault", Label("fault", "fake-only"), func() {
 
 // creations counts the load balancers that the cloud has made, whether or not the CCM learned of it.
 func creations(env *framework.Env) int {
-	entries := env.Cloud.Journal().Entries(fakecloud.JournalFilter{Operation: "create_load_balancer"})
+	entries := env.Journal.Entries(fakecloud.JournalFilter{Operation: "create_load_balancer"})
 	return len(slices.DeleteFunc(entries, func(r fakecloud.JournalEntry) bool {
 		return r.Status != http.StatusCreated && r.Handled != http.StatusCreated
 	}))
 }
 
-func messages(events []corev1.Event) string {
-	var b strings.Builder
-	for _, e := range events {
-		b.WriteString(e.Message + "\n")
-	}
-	return b.String()
-}
-
-var _ = Describe("Fault", Label("fault", "fake-only"), func() {
+var _ = Describe("Fault", framework.Needs(framework.FaultTolerance, framework.Repair), Label(framework.OwnCloud, "fault", "fake-only"), func() {
 	It("leaves everything as it is while the whole API is away, and then does all that was asked for meanwhile", Label("node", "service", "route", "dataplane"), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{CCM: impatient})
 		servers := env.CreateNodes(ctx, "node-1", "node-2")

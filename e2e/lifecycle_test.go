@@ -14,30 +14,32 @@ import (
 )
 
 var _ = Describe("Node lifecycle", Label("lifecycle"), func() {
-	It("taints a node whose server is off, keeps it, and removes the taint when the server is on again", func(ctx SpecContext) {
+	It("taints a node whose server is off, keeps it, and removes the taint when the server is on again", framework.Needs(framework.ShutdownTaint), framework.Alone(), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
-		servers := env.CreateNodes(ctx, "node-1", "node-2")
-		was := env.AwaitReady(ctx, "node-1", true)
+		workers := env.Workers(ctx, 2)
+		name, server := workers[0].Name, workers[0].Server
+		was := env.AwaitReady(ctx, name, true)
 
-		env.PowerOff(ctx, servers[0])
-		env.AwaitReady(ctx, "node-1", false) // after the grace period of kube-controller-manager, 8 s
-		env.AwaitNode(ctx, "node-1", func(g Gomega, n *corev1.Node) {
+		env.PowerOff(ctx, server)
+		DeferCleanup(func(ctx SpecContext) { env.AwaitReady(ctx, name, true) })
+		env.AwaitReady(ctx, name, false) // after the grace period of kube-controller-manager, 8 s
+		env.AwaitNode(ctx, name, func(g Gomega, n *corev1.Node) {
 			g.Expect(n).To(framework.HaveTaint(cloudproviderapi.TaintNodeShutdown))
 		})
-		n := env.ExpectNodeStays(ctx, "node-1", 3)
+		n := env.ExpectNodeStays(ctx, name, 3)
 		Expect(n.UID).To(Equal(was.UID))
 		Expect(n).To(framework.HaveTaint(cloudproviderapi.TaintNodeShutdown))
 
-		env.PowerOn(ctx, servers[0])
-		env.AwaitReady(ctx, "node-1", true)
-		n = env.AwaitNode(ctx, "node-1", func(g Gomega, n *corev1.Node) {
+		env.PowerOn(ctx, server)
+		env.AwaitReady(ctx, name, true)
+		n = env.AwaitNode(ctx, name, func(g Gomega, n *corev1.Node) {
 			g.Expect(n).NotTo(framework.HaveTaint(cloudproviderapi.TaintNodeShutdown))
 		})
 		Expect(n.UID).To(Equal(was.UID))
-		Expect(env.Node(ctx, "node-2")).NotTo(framework.HaveTaint(cloudproviderapi.TaintNodeShutdown))
+		Expect(env.Node(ctx, workers[1].Name)).NotTo(framework.HaveTaint(cloudproviderapi.TaintNodeShutdown))
 	})
 
-	It("deletes the node of a server that was deleted, and no other", func(ctx SpecContext) {
+	It("deletes the node of a server that was deleted, and no other", Label(framework.OwnCloud), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
 		servers := env.CreateNodes(ctx, "node-1", "node-2", "node-3")
 		env.CrashNode(ctx, env.Fleet.Node("node-3")) // NotReady, but its server exists
@@ -47,7 +49,7 @@ var _ = Describe("Node lifecycle", Label("lifecycle"), func() {
 		env.ExpectNodeStays(ctx, "node-3", 3)
 	})
 
-	It("deletes the node of a server that was deleted while it was off", func(ctx SpecContext) {
+	It("deletes the node of a server that was deleted while it was off", framework.Needs(framework.ShutdownTaint), Label(framework.OwnCloud), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
 		server := env.CreateNodes(ctx, "node-1")[0]
 		env.PowerOff(ctx, server)
@@ -59,7 +61,7 @@ var _ = Describe("Node lifecycle", Label("lifecycle"), func() {
 		env.AwaitNoNode(ctx, "node-1")
 	})
 
-	It("neither taints nor deletes a node that is NotReady while its server runs", func(ctx SpecContext) {
+	It("neither taints nor deletes a node that is NotReady while its server runs", Label(framework.OwnCloud), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
 		env.CreateNodes(ctx, "node-1")
 		env.CrashNode(ctx, env.Fleet.Node("node-1"))
@@ -69,7 +71,7 @@ var _ = Describe("Node lifecycle", Label("lifecycle"), func() {
 		env.AwaitReady(ctx, "node-1", true)
 	})
 
-	It("keeps the node of a renamed server that is off", func(ctx SpecContext) {
+	It("keeps the node of a renamed server that is off", framework.Needs(framework.ShutdownTaint), Label(framework.OwnCloud), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
 		server := env.CreateNodes(ctx, "node-1")[0]
 		env.RenameServer(ctx, server, "renamed")
@@ -81,7 +83,7 @@ var _ = Describe("Node lifecycle", Label("lifecycle"), func() {
 		env.ExpectNodeStays(ctx, "node-1", 3)
 	})
 
-	It("spends one call per cache period on nodes that are NotReady, however many they are", Label("fake-only"), func(ctx SpecContext) {
+	It("spends one call per cache period on nodes that are NotReady, however many they are", framework.Needs(framework.CallBudgets), Label("fake-only", framework.OwnCloud), func(ctx SpecContext) {
 		const ttl = time.Second // the node lifecycle controller looks five times in that
 		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
 		names := []string{"node-1", "node-2", "node-3", "node-4"}
@@ -99,7 +101,7 @@ var _ = Describe("Node lifecycle", Label("lifecycle"), func() {
 		Expect(env.CCMServerReads()-before).To(BeNumerically("<=", 1+int(time.Since(start)/ttl)), "calls in %v", time.Since(start))
 	})
 
-	It("deletes a node only if the API says for that server that it does not exist", Label("fault", "fake-only"), func(ctx SpecContext) {
+	It("deletes a node only if the API says for that server that it does not exist", framework.Needs(framework.CarefulDeletion), Label("fault", "fake-only", framework.OwnCloud), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
 		server := env.CreateServer(ctx, "node-1")
 		env.StartCCM(ctx, framework.CCMOptions{Args: framework.OnlyNodes})
@@ -114,7 +116,7 @@ var _ = Describe("Node lifecycle", Label("lifecycle"), func() {
 		env.AwaitNoNode(ctx, "node-1")
 	})
 
-	DescribeTable("keeps a node that is NotReady while the API does not say whether its server exists", Label("fault", "fake-only"), keepsNode,
+	DescribeTable("keeps a node that is NotReady while the API does not say whether its server exists", framework.Needs(framework.CarefulDeletion), Label(framework.OwnCloud, "fault", "fake-only"), keepsNode,
 		Entry("401 unauthorized", fakecloud.APIError("unauthorized")),
 		Entry("403 forbidden", fakecloud.APIError("forbidden")),
 		Entry("404 not_found for everything, as an endpoint with a wrong path answers", fakecloud.APIError("not_found")),

@@ -23,15 +23,16 @@ import (
 const biggerType = "cx33"
 
 var _ = Describe("Node", Label("node"), func() {
-	It("initializes a node of the cloud: provider ID, addresses, labels, and no taint", func(ctx SpecContext) {
+	It("initializes a node of the cloud: provider ID, addresses, labels, and no taint", framework.Alone(), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
 		server := env.CreateServer(ctx, "node-1")
 
 		n := env.AwaitInitialized(ctx, "node-1")
-		Expect(n.Spec.ProviderID).To(Equal(framework.ProviderID(server)))
+		Expect(n.Spec.ProviderID).To(Equal(env.ProviderID(server)))
 		Expect(framework.AddressesOf(n, corev1.NodeHostName)).To(ConsistOf("node-1"))
-		Expect(framework.AddressesOf(n, corev1.NodeExternalIP)).To(ConsistOf(server.PublicNet.IPv4.IP.String()))
-		Expect(framework.AddressesOf(n, corev1.NodeInternalIP)).To(ConsistOf(server.PrivateNet[0].IP.String()))
+		// They come in a second request, and a real kubelet has filled in one before.
+		awaitAddresses(ctx, env, "node-1", corev1.NodeExternalIP, server.PublicNet.IPv4.IP.String())
+		awaitAddresses(ctx, env, "node-1", corev1.NodeInternalIP, server.PrivateNet[0].IP.String())
 		Expect(n.Labels).To(And(
 			HaveKeyWithValue(corev1.LabelInstanceTypeStable, framework.ServerType),
 			HaveKeyWithValue(corev1.LabelTopologyRegion, string(framework.NetworkZone)),
@@ -43,7 +44,7 @@ var _ = Describe("Node", Label("node"), func() {
 		))
 	})
 
-	DescribeTable("shows the addresses of the configured family", nodeAddresses,
+	DescribeTable("shows the addresses of the configured family", framework.Needs(framework.AddressFamily), Label(framework.OwnCloud), nodeAddresses,
 		Entry("IPv4 by default", addressCase{external: []string{"v4"}, internal: true}),
 		Entry("IPv4", addressCase{family: "ipv4", external: []string{"v4"}, internal: true}),
 		Entry("IPv6", addressCase{family: "ipv6", external: []string{"v6"}, internal: true}),
@@ -55,7 +56,7 @@ var _ = Describe("Node", Label("node"), func() {
 		Entry("public ones only when no network is configured", addressCase{noNetwork: true, external: []string{"v4"}}),
 	)
 
-	It("leaves a node uninitialized for which there is no server, until there is one", func(ctx SpecContext) {
+	It("leaves a node uninitialized for which there is no server, until there is one", Label(framework.OwnCloud), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{
 			Spec: framework.Machines(func(node.Server, *node.Spec) bool { return false }),
 		})
@@ -65,10 +66,10 @@ var _ = Describe("Node", Label("node"), func() {
 		Expect(n.Spec.ProviderID).To(BeEmpty())
 
 		server := env.CreateServer(ctx, "late")
-		Expect(env.AwaitInitialized(ctx, "late").Spec.ProviderID).To(Equal(framework.ProviderID(server)))
+		Expect(env.AwaitInitialized(ctx, "late").Spec.ProviderID).To(Equal(env.ProviderID(server)))
 	})
 
-	It("does not delete a node that never had a server, though it is NotReady", func(ctx SpecContext) {
+	It("does not delete a node that never had a server, though it is NotReady", framework.Needs(framework.ForeignNodes), Label(framework.OwnCloud), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
 		n := env.StartNode(ctx, node.Spec{Name: "stranger"})
 		env.CrashNode(ctx, n)
@@ -79,16 +80,16 @@ var _ = Describe("Node", Label("node"), func() {
 		Expect(stays).To(framework.HaveTaint(cloudproviderapi.TaintExternalCloudProvider))
 	})
 
-	DescribeTable("does not touch a node whose provider ID it cannot have given", foreignNode,
+	DescribeTable("does not touch a node whose provider ID it cannot have given", framework.Needs(framework.ForeignNodes), Label(framework.OwnCloud), foreignNode,
 		Entry("of another provider", "robot://%d", `does not start with "ccm-from-scratch://"`),
 		Entry("of the production CCM, though a server has that number", "hcloud://%d", `does not start with "ccm-from-scratch://"`),
 		Entry("malformed", "ccm-from-scratch://server-%d", "malformed"),
 	)
 
-	It("matches a node by its provider ID, though a server has the node's name", func(ctx SpecContext) {
+	It("matches a node by its provider ID, though a server has the node's name", Label(framework.OwnCloud), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{
 			Spec: framework.Machines(func(s node.Server, spec *node.Spec) bool {
-				spec.Name, spec.ProviderID = "worker-1", "ccm-from-scratch://"+s.ID
+				spec.Name, spec.ProviderID = "worker-1", suite.Subject.ProviderPrefix+s.ID
 				return s.Name == "machine-1"
 			}), NoCCM: true,
 		})
@@ -96,12 +97,12 @@ var _ = Describe("Node", Label("node"), func() {
 		server := env.CreateServer(ctx, "machine-1")
 		env.StartCCM(ctx, framework.CCMOptions{})
 		n := env.AwaitInitialized(ctx, "worker-1")
-		Expect(n.Spec.ProviderID).To(Equal(framework.ProviderID(server)), "the decoy is %d", decoy.ID)
+		Expect(n.Spec.ProviderID).To(Equal(env.ProviderID(server)), "the decoy is %d", decoy.ID)
 		awaitAddresses(ctx, env, "worker-1", corev1.NodeExternalIP, server.PublicNet.IPv4.IP.String())
 		Expect(framework.AddressesOf(n, corev1.NodeHostName)).To(ConsistOf("worker-1"))
 	})
 
-	It("follows a server that was renamed, though another took its name", func(ctx SpecContext) {
+	It("follows a server that was renamed, though another took its name", framework.Needs(framework.AddressUpdates), Label(framework.OwnCloud), func(ctx SpecContext) {
 		var decoys atomic.Bool
 		env := framework.NewEnv(ctx, suite, framework.Options{
 			Spec: framework.Machines(func(node.Server, *node.Spec) bool { return !decoys.Load() }),
@@ -115,14 +116,14 @@ var _ = Describe("Node", Label("node"), func() {
 		n := env.AwaitNode(ctx, "node-1", func(g Gomega, n *corev1.Node) {
 			g.Expect(framework.AddressesOf(n, corev1.NodeInternalIP)).To(BeEmpty())
 		})
-		Expect(n.Spec.ProviderID).To(Equal(framework.ProviderID(server)))
+		Expect(n.Spec.ProviderID).To(Equal(env.ProviderID(server)))
 		Expect(framework.AddressesOf(n, corev1.NodeHostName)).To(ConsistOf("node-1"), "the machine's name has not changed")
 		Expect(framework.AddressesOf(n, corev1.NodeExternalIP)).To(ConsistOf(server.PublicNet.IPv4.IP.String()))
 		n = env.ExpectNodeStays(ctx, "node-1", 3)
 		Expect(framework.AddressesOf(n, corev1.NodeExternalIP)).To(ConsistOf(server.PublicNet.IPv4.IP.String()))
 	})
 
-	It("picks up that a server's type was changed", func(ctx SpecContext) {
+	It("picks up that a server's type was changed", framework.Needs(framework.TypeUpdates), Label(framework.OwnCloud), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
 		server := env.CreateNodes(ctx, "node-1")[0]
 		env.PowerOff(ctx, server)
@@ -137,7 +138,7 @@ var _ = Describe("Node", Label("node"), func() {
 		})
 	})
 
-	It("adds the private address when a server is attached to the network, and takes it away when it is detached", func(ctx SpecContext) {
+	It("adds the private address when a server is attached to the network, and takes it away when it is detached", framework.Needs(framework.AddressUpdates), Label(framework.OwnCloud), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
 		server := env.CreateServer(ctx, "node-1", func(o *hcloud.ServerCreateOpts) { o.Networks = nil })
 		n := env.AwaitInitialized(ctx, "node-1")
@@ -151,7 +152,7 @@ var _ = Describe("Node", Label("node"), func() {
 		awaitAddresses(ctx, env, "node-1", corev1.NodeExternalIP, server.PublicNet.IPv4.IP.String())
 	})
 
-	It("initializes a node whose kubelet was given an address when its server has that address", func(ctx SpecContext) {
+	It("initializes a node whose kubelet was given an address when its server has that address", Label(framework.OwnCloud), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{
 			Spec: framework.Machines(func(_ node.Server, spec *node.Spec) bool {
 				spec.NodeIPs = []netip.Addr{netip.MustParseAddr("10.0.0.77")}
@@ -168,23 +169,23 @@ var _ = Describe("Node", Label("node"), func() {
 		awaitAddresses(ctx, env, "node-1", corev1.NodeInternalIP, "10.0.0.77")
 	})
 
-	It("initializes a node again that was deleted and has registered anew", func(ctx SpecContext) {
+	It("initializes a node again that was deleted and has registered anew", Label(framework.OwnCloud), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
 		server := env.CreateNodes(ctx, "node-1")[0]
 		was := env.Node(ctx, "node-1")
 		Expect(env.Kube.CoreV1().Nodes().Delete(ctx, "node-1", metav1.DeleteOptions{})).To(Succeed())
 		env.Fleet.Node("node-1").RestartKubelet()
 		env.AwaitNode(ctx, "node-1", func(g Gomega, n *corev1.Node) { g.Expect(n.UID).NotTo(Equal(was.UID)) })
-		Expect(env.AwaitInitialized(ctx, "node-1").Spec.ProviderID).To(Equal(framework.ProviderID(server)))
+		Expect(env.AwaitInitialized(ctx, "node-1").Spec.ProviderID).To(Equal(env.ProviderID(server)))
 	})
 
-	It("asks for all servers at once, and writes nothing, however many nodes there are", Label("fake-only"), func(ctx SpecContext) {
+	It("asks for all servers at once, and writes nothing, however many nodes there are", framework.Needs(framework.CallBudgets), Label("fake-only", framework.OwnCloud), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{CCM: map[string]string{"HCLOUD_NETWORK_ROUTES_ENABLED": "false"}})
 		env.CreateNodes(ctx, "node-1", "node-2", "node-3", "node-4")
-		one := fakecloud.JournalFilter{Client: framework.CCMClient, Route: "/servers/{id}"}
-		before := env.Cloud.Journal().Count(one)
+		one := fakecloud.JournalFilter{Client: env.Subject.UserAgent, Route: "/servers/{id}"}
+		before := env.Journal.Count(one)
 		env.AwaitCCMRequests(ctx, 3, fakecloud.JournalFilter{Method: "GET", Route: "/servers"})
-		Expect(env.Cloud.Journal().Count(one)).To(Equal(before))
+		Expect(env.Journal.Count(one)).To(Equal(before))
 		Expect(env.CCMWrites()).To(BeZero())
 	})
 })

@@ -92,7 +92,7 @@ func (m moment) dies(ctx context.Context, env *framework.Env, act func() *framew
 		Eventually(func() bool { return m.carriedOut(ctx, env) }).WithContext(ctx).
 			WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeTrue(), "the request was not carried out")
 	}
-	ccm.Crash()
+	ccm.Crash(ctx)
 }
 
 // service makes the Service "web" as the moment needs it.
@@ -126,7 +126,7 @@ func (m moment) expectComplete(ctx context.Context, env *framework.Env, servers 
 	Expect(lb.Services[0].HTTP.Certificates[0].ID).To(Equal(env.Certificates(ctx)[0].ID))
 }
 
-var _ = Describe("Process", Label("process", "fake-only"), func() {
+var _ = Describe("Process", framework.Needs(framework.CrashSafety, framework.Repair), Label(framework.OwnCloud, "process", "fake-only"), func() {
 	creating := []TableEntry{
 		Entry("before the request that creates it arrives", moment{request: creatingLoadBalancer}),
 		Entry("when it is created, before the answer", moment{request: creatingLoadBalancer, carriedOut: loadBalancers(1)}),

@@ -18,7 +18,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 )
 
-var _ = Describe("Process", Label("process"), func() {
+var _ = Describe("Process", Label(framework.OwnCloud, "process"), func() {
 	It("catches up with what came, changed and went while it was down, through which traffic went on", Label("dataplane", "node", "service", "route"), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{CCM: watchful})
 		servers := env.CreateNodes(ctx, "leaves", "remains")
@@ -30,7 +30,7 @@ var _ = Describe("Process", Label("process"), func() {
 		env.AwaitServed(ctx, "becomes-internal")
 		stays := env.LoadBalancerOf(ctx, "stays").ID
 		env.AwaitExactRoutes(ctx, servers...)
-		env.CCM.Crash()
+		env.CCM.Crash(ctx)
 
 		seen := env.CCMRequests()
 		env.DeleteService(ctx, "goes")
@@ -71,24 +71,24 @@ var _ = Describe("Process", Label("process"), func() {
 		Expect(internal.Status.LoadBalancer.Ingress).To(BeEmpty())
 	})
 
-	It("comes back without a single write when nothing has changed", Label("node", "service", "route"), func(ctx SpecContext) {
+	It("comes back without a single write when nothing has changed", framework.Needs(framework.CallBudgets), Label("node", "service", "route"), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{CCM: watchful})
 		env.CreateNodes(ctx, "node-1", "node-2")
 		env.CreateService(ctx, "web")
 		env.AwaitServed(ctx, "web")
 		env.AwaitStill(ctx, 2)
-		env.CCM.Crash()
+		env.CCM.Crash(ctx)
 
-		writes, from := env.CCMWrites(), env.Cloud.Journal().Last()
+		writes, from := env.CCMWrites(), env.Journal.Last()
 		env.StartCCM(ctx, framework.CCMOptions{})
 		Eventually(func() int {
-			return env.Cloud.Journal().Count(fakecloud.JournalFilter{Client: framework.CCMClient, Operation: "list_load_balancers", Since: from})
+			return env.Journal.Count(fakecloud.JournalFilter{Client: env.Subject.UserAgent, Operation: "list_load_balancers", Since: from})
 		}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeNumerically(">=", 1))
 		env.AwaitStill(ctx, 2)
 		Expect(env.CCMWrites()).To(Equal(writes))
 	})
 
-	It("ends at once when it is told to, though the cloud keeps it waiting, and its successor goes on", Label("service", "fake-only"), func(ctx SpecContext) {
+	It("ends at once when it is told to, though the cloud keeps it waiting, and its successor goes on", framework.Needs(framework.CrashSafety), Label("service", "fake-only"), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: watchful})
 		ccm := env.StartCCM(ctx, patient)
 		env.CreateNodes(ctx, "node-1")
@@ -106,7 +106,7 @@ var _ = Describe("Process", Label("process"), func() {
 	})
 })
 
-var _ = Describe("Process with a second replica", Label("process", "fake-only"), func() {
+var _ = Describe("Process with a second replica", framework.Needs(framework.LeaderFence, framework.Repair), Label(framework.OwnCloud, "process", "fake-only"), func() {
 	var (
 		env            *framework.Env
 		leader, second *framework.CCM
@@ -150,7 +150,7 @@ var _ = Describe("Process with a second replica", Label("process", "fake-only"),
 			svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Name: "p9091", Port: 9091, TargetPort: intstr.FromInt32(80)})
 		})
 		arrived(ctx)
-		leader.Crash()
+		leader.Crash(ctx)
 		env.AwaitAnswer(ctx, "web", address, 8080)
 		env.AwaitAnswer(ctx, "web", address, 9090)
 		env.AwaitAnswer(ctx, "web", address, 9091)
@@ -178,8 +178,8 @@ var _ = Describe("Process with a second replica", Label("process", "fake-only"),
 	})
 })
 
-var _ = Describe("Process with its settings", Label("process"), func() {
-	It("ends, and names every mistake at once, before it asks the cloud for anything", func(ctx SpecContext) {
+var _ = Describe("Process with its settings", Label(framework.OwnCloud, "process"), func() {
+	It("ends, and names every mistake at once, before it asks the cloud for anything", framework.Needs(framework.SettingsCheck), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
 		mistakes := map[string]string{
 			"HCLOUD_TOKEN":                         "a token with spaces",
@@ -205,14 +205,14 @@ var _ = Describe("Process with its settings", Label("process"), func() {
 		Expect(env.CCMRequests()).To(Equal(0))
 	})
 
-	It("ends without a token, and says which variables take one", func(ctx SpecContext) {
+	It("ends without a token, and says which variables take one", framework.Needs(framework.SettingsCheck), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
 		ccm := env.StartCCM(ctx, framework.CCMOptions{Env: map[string]string{"HCLOUD_TOKEN": ""}})
 		Expect(ccm.ExpectEnd(ctx)).To(BeNumerically(">", 0))
 		Expect(ccm.Log()).To(And(ContainSubstring("HCLOUD_TOKEN is not set"), ContainSubstring("HCLOUD_TOKEN_FILE")))
 	})
 
-	It("starts before the cloud answers, says so, and works when it does", Label("node", "service"), func(ctx SpecContext) {
+	It("starts before the cloud answers, says so, and works when it does", framework.Needs(framework.SettingsCheck), Label("node", "service"), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: impatient})
 		env.CreateServer(ctx, "node-1")
 		env.CreateService(ctx, "web")
@@ -232,7 +232,7 @@ var _ = Describe("Process with its settings", Label("process"), func() {
 		Expect(ccm.Done()).NotTo(BeClosed())
 	})
 
-	It("goes on when the network does not exist, names it, and works when it is there", Label("node"), func(ctx SpecContext) {
+	It("goes on when the network does not exist, names it, and works when it is there", framework.Needs(framework.SettingsCheck), Label("node"), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: impatient})
 		env.CreateServer(ctx, "node-1")
 		ccm := env.StartCCM(ctx, framework.CCMOptions{Env: map[string]string{"HCLOUD_NETWORK": "not-yet"}})
@@ -245,7 +245,7 @@ var _ = Describe("Process with its settings", Label("process"), func() {
 		env.AwaitInitialized(ctx, "node-1")
 	})
 
-	It("takes a rotated token from its file without a restart, and deletes no node while its token is refused", Label("node", "service", "fake-only"), func(ctx SpecContext) {
+	It("takes a rotated token from its file without a restart, and deletes no node while its token is refused", framework.Needs(framework.TokenFile, framework.CarefulDeletion), Label("node", "service", "fake-only"), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: impatient})
 		secret := mountSecret(env.Cloud.Token())
 		ccm := env.StartCCM(ctx, framework.CCMOptions{Env: map[string]string{"HCLOUD_TOKEN": "", "HCLOUD_TOKEN_FILE": secret.path}})

@@ -27,7 +27,7 @@ var compareOften = map[string]string{"HCLOUD_RESYNC_INTERVAL": "1s"}
 
 // The route controller of k8s.io/cloud-provider works at once when nodes change, and then not again for ten
 // seconds: specs in which several things happen to nodes may take that long.
-var _ = Describe("Route", Label("route"), func() {
+var _ = Describe("Route", framework.Needs(framework.Routes, framework.RouteComparison), Label(framework.OwnCloud, "route"), func() {
 	It("makes a route for each node by way of its private address, and then writes no more", func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{CCM: compareOften})
 		servers := env.CreateNodes(ctx, "node-1", "node-2")
@@ -105,7 +105,7 @@ var _ = Describe("Route", Label("route"), func() {
 			CCM: compareOften,
 			Spec: framework.Machines(func(s node.Server, spec *node.Spec) bool {
 				spec.Name = "worker-of-" + s.Name
-				spec.ProviderID = "ccm-from-scratch://" + s.ID
+				spec.ProviderID = suite.Subject.ProviderPrefix + s.ID
 				return true
 			}),
 		})
@@ -277,7 +277,7 @@ var _ = Describe("Route", Label("route"), func() {
 // ccmCount returns how many requests with that route the CCM has sent that were answered with a status,
 // 0 for any.
 func ccmCount(env *framework.Env, route string, status int) int {
-	return env.Cloud.Journal().Count(fakecloud.JournalFilter{Client: framework.CCMClient, Route: route, Status: status})
+	return env.Journal.Count(fakecloud.JournalFilter{Client: env.Subject.UserAgent, Route: route, Status: status})
 }
 
 // awaitComparisons waits until the CCM has read the routes n more times.

@@ -14,7 +14,7 @@ import (
 
 // The rate limit is 3600 calls an hour for everything in a project, so that what a Service costs is
 // a promise: these specs hold it to numbers.
-var _ = Describe("The API calls of a Service", Label("service"), func() {
+var _ = Describe("The API calls of a Service", framework.Needs(framework.CallBudgets), Label("service", framework.OwnCloud), func() {
 	// everything is a Service with as many settings as go together.
 	everything := map[string]string{
 		"name": "front", "type": "lb21", "algorithm-type": "least_connections", "ipv4-rdns": "front.example.com",
@@ -42,10 +42,10 @@ var _ = Describe("The API calls of a Service", Label("service"), func() {
 
 			By("starting the CCM anew")
 			Expect(env.CCM.Stop(ctx)).To(Succeed())
-			before := env.Cloud.Journal().Count(fakecloud.JournalFilter{Client: framework.CCMClient, Operation: "list_load_balancers"})
+			before := env.Journal.Count(fakecloud.JournalFilter{Client: env.Subject.UserAgent, Operation: "list_load_balancers"})
 			env.StartCCM(ctx, framework.CCMOptions{})
 			Eventually(func() int {
-				return env.Cloud.Journal().Count(fakecloud.JournalFilter{Client: framework.CCMClient, Operation: "list_load_balancers"})
+				return env.Journal.Count(fakecloud.JournalFilter{Client: env.Subject.UserAgent, Operation: "list_load_balancers"})
 			}).WithTimeout(framework.Timeout).Should(BeNumerically(">", before))
 			env.AwaitEvents(ctx, "web", "EnsuredLoadBalancer", 3)
 			env.ExpectNoServiceWrites(ctx)
@@ -60,16 +60,16 @@ var _ = Describe("The API calls of a Service", Label("service"), func() {
 		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: map[string]string{"HCLOUD_RESYNC_INTERVAL": "0s"}})
 		env.StartCCM(ctx, framework.CCMOptions{Args: []string{"--configure-cloud-routes=false", "--allocate-node-cidrs=false"}})
 		env.CreateNodes(ctx, "node-1", "node-2", "node-3")
-		since := env.Cloud.Journal().Last()
+		since := env.Journal.Last()
 		// calls returns how many the CCM has sent since it was last called. Servers are looked up for
 		// nodes all the time, and Services share these lookups.
 		calls := func() (n int) {
-			for _, e := range env.Cloud.Journal().Entries(fakecloud.JournalFilter{Client: framework.CCMClient, Since: since}) {
+			for _, e := range env.Journal.Entries(fakecloud.JournalFilter{Client: env.Subject.UserAgent, Since: since}) {
 				if e.Route != "/servers" {
 					n++
 				}
 			}
-			since = env.Cloud.Journal().Last()
+			since = env.Journal.Last()
 			return n
 		}
 
@@ -85,7 +85,7 @@ var _ = Describe("The API calls of a Service", Label("service"), func() {
 		Expect(calls()).To(Equal(1), "one call to find the load balancer as it is")
 
 		By("changing a node port's number")
-		env.UpdateService(ctx, "web", func(s *corev1.Service) { s.Spec.Ports[0].NodePort = freeNodePort(s) })
+		env.UpdateService(ctx, "web", func(s *corev1.Service) { s.Spec.Ports[0].NodePort = freeNodePort(env) })
 		env.AwaitEvents(ctx, "web", "EnsuredLoadBalancer", 3)
 		Expect(calls()).To(BeNumerically("<=", 3), "find, update_service, action")
 
@@ -107,10 +107,10 @@ var _ = Describe("The API calls of a Service", Label("service"), func() {
 			env.AwaitIngress(ctx, fmt.Sprintf("web-%d", i))
 		}
 		env.AwaitStill(ctx, 1)
-		since := env.Cloud.Journal().Last()
+		since := env.Journal.Last()
 		env.AwaitStill(ctx, 3)
 		lookups := map[string]int{}
-		for _, e := range env.Cloud.Journal().Entries(fakecloud.JournalFilter{Client: framework.CCMClient, Since: since}) {
+		for _, e := range env.Journal.Entries(fakecloud.JournalFilter{Client: env.Subject.UserAgent, Since: since}) {
 			lookups[e.Operation]++
 		}
 		Expect(lookups["get_network"]).To(BeNumerically(">=", 3), "%v", lookups)
@@ -123,15 +123,6 @@ var _ = Describe("The API calls of a Service", Label("service"), func() {
 	})
 })
 
-// freeNodePort returns a node port that the Service does not use.
-func freeNodePort(s *corev1.Service) int32 {
-	used := map[int32]bool{}
-	for _, p := range s.Spec.Ports {
-		used[p.NodePort] = true
-	}
-	for n := int32(31900); ; n++ {
-		if !used[n] {
-			return n
-		}
-	}
-}
+// freeNodePort returns a node port that no Service uses: one of those that the API server gives to nobody who
+// does not ask for it (the first 86 of the range, KEP-3668), of which each parallel process has its own.
+func freeNodePort(env *framework.Env) int32 { return 30000 + int32(env.Process%86) }

@@ -10,6 +10,7 @@ import (
 	"encoding/pem"
 	"math/big"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -70,13 +71,11 @@ func (a *authority) upload(ctx context.Context, env *framework.Env, name, domain
 	}, a.cert, key)
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	Expect(err).NotTo(HaveOccurred())
-	uploaded, _, err := env.HCloud.Certificate.Create(ctx, hcloud.CertificateCreateOpts{
+	return env.UploadCertificate(ctx, hcloud.CertificateCreateOpts{
 		Name: name, Type: hcloud.CertificateTypeUploaded,
 		Certificate: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})),
 		PrivateKey:  string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})),
 	})
-	Expect(err).NotTo(HaveOccurred())
-	return uploaded
 }
 
 // https makes the Service one of HTTPS on port 443 only.
@@ -91,11 +90,14 @@ func https(values map[string]string) func(*corev1.Service) {
 var _ = Describe("HTTP and HTTPS of a Service", Label("service", "dataplane"), func() {
 	const domain = "shop.example.com"
 
-	var env *framework.Env
+	var (
+		env   *framework.Env
+		names []string
+	)
 
 	BeforeEach(func(ctx SpecContext) {
 		env = framework.NewEnv(ctx, suite, framework.Options{})
-		env.CreateNodes(ctx, "node-1", "node-2")
+		names = env.Workers(ctx, 2).Names()
 	})
 
 	// awaitHTTPS waits until the domain, if it pointed to the Service's address, were served with a
@@ -112,17 +114,10 @@ var _ = Describe("HTTP and HTTPS of a Service", Label("service", "dataplane"), f
 		}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
 	}
 
-	certificates := func(ctx SpecContext) []*hcloud.Certificate {
-		GinkgoHelper()
-		all, err := env.HCloud.Certificate.All(ctx)
-		Expect(err).NotTo(HaveOccurred())
-		return all
-	}
-
-	It("are served with an uploaded certificate, and HTTP is sent to HTTPS", func(ctx SpecContext) {
+	It("are served with an uploaded certificate, and HTTP is sent to HTTPS", framework.Needs(framework.UploadedCertificates), func(ctx SpecContext) {
 		ca := newAuthority()
-		first := ca.upload(ctx, env, "shop", domain)
-		env.CreateService(ctx, "web", https(map[string]string{"http-certificates": "shop", "http-redirect-http": "true"}))
+		first := ca.upload(ctx, env, env.Unique("shop"), domain)
+		env.CreateService(ctx, "web", https(map[string]string{"http-certificates": env.Unique("shop"), "http-redirect-http": "true"}))
 		awaitHTTPS(ctx, "web", domain, ca.roots())
 
 		By("asking without TLS")
@@ -137,66 +132,67 @@ var _ = Describe("HTTP and HTTPS of a Service", Label("service", "dataplane"), f
 
 		By("replacing the certificate by one of another authority")
 		other := newAuthority()
-		second := other.upload(ctx, env, "shop-2", domain)
-		env.UpdateService(ctx, "web", annotate(map[string]string{"http-certificates": "shop-2", "http-redirect-http": ""}))
+		second := other.upload(ctx, env, env.Unique("shop-2"), domain)
+		env.UpdateService(ctx, "web", annotate(map[string]string{"http-certificates": env.Unique("shop-2"), "http-redirect-http": ""}))
 		awaitHTTPS(ctx, "web", domain, other.roots())
 		Eventually(env.Closed).WithArguments(ctx, address, 80).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeTrue())
 
 		By("deleting the Service: what was uploaded is not the CCM's to delete")
 		env.DeleteService(ctx, "web")
 		env.AwaitGone(ctx, "web")
-		Expect(certificates(ctx)).To(ConsistOf(HaveField("ID", first.ID), HaveField("ID", second.ID)))
+		Expect(env.Certificates(ctx)).To(ConsistOf(HaveField("ID", first.ID), HaveField("ID", second.ID)))
 	})
 
-	It("are served with several certificates, chosen by the client's server name", func(ctx SpecContext) {
+	It("are served with several certificates, chosen by the client's server name", framework.Needs(framework.UploadedCertificates), func(ctx SpecContext) {
 		ca := newAuthority()
-		ca.upload(ctx, env, "shop", domain)
-		ca.upload(ctx, env, "blog", "blog.example.com")
-		env.CreateService(ctx, "web", https(map[string]string{"http-certificates": "shop, blog"}))
+		ca.upload(ctx, env, env.Unique("shop"), domain)
+		ca.upload(ctx, env, env.Unique("blog"), "blog.example.com")
+		env.CreateService(ctx, "web", https(map[string]string{"http-certificates": env.Unique("shop") + ", " + env.Unique("blog")}))
 		awaitHTTPS(ctx, "web", domain, ca.roots())
 		awaitHTTPS(ctx, "web", "blog.example.com", ca.roots())
 	})
 
-	It("wait for a certificate that does not exist yet, and say so", func(ctx SpecContext) {
-		env.CreateService(ctx, "web", https(map[string]string{"http-certificates": "shop"}))
-		env.AwaitEvent(ctx, "web", "InvalidSettings", And(ContainSubstring("http-certificates"), ContainSubstring(`"shop"`), ContainSubstring("does not exist")))
+	It("wait for a certificate that does not exist yet, and say so", framework.Needs(framework.UploadedCertificates, framework.SettingEvents), func(ctx SpecContext) {
+		env.CreateService(ctx, "web", https(map[string]string{"http-certificates": env.Unique("shop")}))
+		env.AwaitEvent(ctx, "web", "InvalidSettings", And(ContainSubstring("http-certificates"), ContainSubstring(`"`+env.Unique("shop")+`"`), ContainSubstring("does not exist")))
 		Expect(env.LoadBalancers(ctx)).To(BeEmpty())
 		ca := newAuthority()
-		ca.upload(ctx, env, "shop", domain)
+		ca.upload(ctx, env, env.Unique("shop"), domain)
 		awaitHTTPS(ctx, "web", domain, ca.roots())
 	})
 
-	It("are served with a managed certificate, which goes with the Service", func(ctx SpecContext) {
+	// FakeOnly: a real authority would have to find that these domains are the load balancer's.
+	It("are served with a managed certificate, which goes with the Service", Label(framework.FakeOnly), framework.Needs(framework.ManagedCertificates), func(ctx SpecContext) {
 		env.CreateService(ctx, "web", https(map[string]string{
 			"certificate-type": "managed", "http-managed-certificate-domains": domain + ",www." + domain,
 		}))
-		awaitHTTPS(ctx, "web", "www."+domain, env.Cloud.CertPool())
-		Expect(certificates(ctx)).To(HaveExactElements(And(
+		awaitHTTPS(ctx, "web", "www."+domain, env.Roots(ctx))
+		Expect(env.Certificates(ctx)).To(HaveExactElements(And(
 			HaveField("Type", hcloud.CertificateTypeManaged), HaveField("DomainNames", ConsistOf(domain, "www."+domain)))))
 		env.ExpectNoServiceWrites(ctx)
 
 		By("asking for other domains")
 		env.UpdateService(ctx, "web", annotate(map[string]string{"http-managed-certificate-domains": "new." + domain}))
-		awaitHTTPS(ctx, "web", "new."+domain, env.Cloud.CertPool())
-		Eventually(certificates).WithArguments(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).
+		awaitHTTPS(ctx, "web", "new."+domain, env.Roots(ctx))
+		Eventually(env.Certificates).WithArguments(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).
 			Should(HaveExactElements(HaveField("DomainNames", ConsistOf("new."+domain))), "the replaced certificate is still there")
 
 		By("deleting the Service")
 		env.DeleteService(ctx, "web")
 		env.AwaitGone(ctx, "web")
-		Expect(certificates(ctx)).To(BeEmpty())
+		Expect(env.Certificates(ctx)).To(BeEmpty())
 		Expect(env.LoadBalancers(ctx)).To(BeEmpty())
 	})
 
-	It("lose the managed certificate with HTTPS", func(ctx SpecContext) {
+	It("lose the managed certificate with HTTPS", Label(framework.FakeOnly), framework.Needs(framework.ManagedCertificates), func(ctx SpecContext) {
 		env.CreateService(ctx, "web", https(map[string]string{"certificate-type": "managed", "http-managed-certificate-domains": domain}))
-		awaitHTTPS(ctx, "web", domain, env.Cloud.CertPool())
+		awaitHTTPS(ctx, "web", domain, env.Roots(ctx))
 		env.UpdateService(ctx, "web", annotate(map[string]string{"protocol": "tcp"}))
 		env.AwaitAnswer(ctx, "web", env.AwaitIngress(ctx, "web"), 443)
-		Eventually(certificates).WithArguments(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeEmpty())
+		Eventually(env.Certificates).WithArguments(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeEmpty())
 	})
 
-	It("say why a managed certificate is not issued, and are served when the domains are corrected", Label("fake-only"), func(ctx SpecContext) {
+	It("say why a managed certificate is not issued, and are served when the domains are corrected", framework.Needs(framework.ManagedCertificates, framework.Events), Label("fake-only"), func(ctx SpecContext) {
 		env.CreateService(ctx, "web", https(map[string]string{
 			"certificate-type": "managed", "http-managed-certificate-domains": "www.caa-record-does-not-allow-ca.invalid",
 		}))
@@ -204,17 +200,21 @@ var _ = Describe("HTTP and HTTPS of a Service", Label("service", "dataplane"), f
 		Expect(event.Type).To(Equal(corev1.EventTypeWarning))
 		Expect(env.LoadBalancers(ctx)).To(BeEmpty())
 		env.UpdateService(ctx, "web", annotate(map[string]string{"http-managed-certificate-domains": domain}))
-		awaitHTTPS(ctx, "web", domain, env.Cloud.CertPool())
-		Eventually(certificates).WithArguments(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).
+		awaitHTTPS(ctx, "web", domain, env.Roots(ctx))
+		Eventually(env.Certificates).WithArguments(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).
 			Should(HaveExactElements(HaveField("DomainNames", ConsistOf(domain))), "the failed certificate is still there")
 	})
 
-	It("keep a client on its node with sticky sessions", func(ctx SpecContext) {
-		env.CreateService(ctx, "web", annotate(map[string]string{
-			"protocol": "http", "http-sticky-sessions": "true", "http-cookie-name": "SHOPCART", "http-cookie-lifetime": "10m",
-		}))
+	It("keep a client on its node with sticky sessions", framework.Needs(framework.HTTP), func(ctx SpecContext) {
+		env.CreateService(ctx, "web", func(s *corev1.Service) {
+			annotate(map[string]string{
+				"protocol": "http", "http-sticky-sessions": "true", "http-cookie-name": "SHOPCART", "http-cookie-lifetime": "10m",
+			})(s)
+			// With the policy Cluster, the node that is reached may pass a connection on to a pod elsewhere.
+			s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+		})
 		address := env.AwaitServed(ctx, "web")
-		lb := env.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
+		lb := env.AwaitTargets(ctx, "web", framework.Healthy(names...))
 		Expect(framework.ServiceOn(lb, framework.Port).HTTP).To(And(
 			HaveField("CookieName", "SHOPCART"), HaveField("CookieLifetime", 10*time.Minute)))
 		url := framework.URL("http", address, framework.Port)
@@ -228,7 +228,7 @@ var _ = Describe("HTTP and HTTPS of a Service", Label("service", "dataplane"), f
 			Expect(again.Headers.Get("Cookie")).To(ContainSubstring("SHOPCART="))
 		}
 		// Who sends no cookie is balanced.
-		env.AwaitAnsweringNodes(ctx, address, framework.Port, "node-1", "node-2")
+		env.AwaitAnsweringNodes(ctx, address, framework.Port, names...)
 
 		By("switching them off")
 		env.UpdateService(ctx, "web", annotate(map[string]string{"http-sticky-sessions": ""}))
@@ -243,17 +243,19 @@ var _ = Describe("HTTP and HTTPS of a Service", Label("service", "dataplane"), f
 		}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
 	})
 
-	It("go over from TCP without another address, and pods see the client in a header", func(ctx SpecContext) {
+	It("go over from TCP without another address, and pods see the client in a header", framework.Needs(framework.HTTP), func(ctx SpecContext) {
 		env.CreateService(ctx, "web")
 		address := env.AwaitServed(ctx, "web")
 		answer, err := env.Get(ctx, address, framework.Port)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(answer.Headers).NotTo(HaveKey("X-Forwarded-For"))
 		env.UpdateService(ctx, "web", annotate(map[string]string{"protocol": "http", "http-timeout-idle": "90s"}))
+		from := netip.MustParseAddr(env.OutsideAddress())
+		client := env.HTTPClient(framework.ClientOptions{From: from})
 		Eventually(func(g Gomega) {
-			answer, err := env.Get(ctx, address, framework.Port)
+			answer, err := env.GetURL(ctx, client, framework.URL("http", address, framework.Port))
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(answer.Headers.Get("X-Forwarded-For")).To(HavePrefix("127."))
+			g.Expect(answer.Headers.Get("X-Forwarded-For")).To(Equal(from.String()))
 		}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
 		Expect(framework.ServiceOn(env.LoadBalancerOf(ctx, "web"), framework.Port).HTTP.TimeoutIdle).To(Equal(90 * time.Second))
 		Expect(env.AwaitIngress(ctx, "web")).To(Equal(address))

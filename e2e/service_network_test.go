@@ -7,7 +7,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
@@ -28,7 +27,7 @@ var _ = Describe("The network of a Service", Label("service", "dataplane"), func
 		env = framework.NewEnv(ctx, suite, framework.Options{})
 	})
 
-	It("can be all private: no public address, private targets, and it answers inside the network", func(ctx SpecContext) {
+	It("can be all private: no public address, private targets, and it answers inside the network", framework.Needs(framework.PrivateNetwork), Label(framework.OwnCloud), func(ctx SpecContext) {
 		env.CreateNodes(ctx, "node-1", "node-2")
 		env.CreateService(ctx, "web", annotate(map[string]string{"disable-public-network": "true"}))
 		lb := env.LoadBalancerOf(ctx, "web")
@@ -62,7 +61,7 @@ var _ = Describe("The network of a Service", Label("service", "dataplane"), func
 		env.AwaitAnsweringNodes(ctx, private, framework.Port, "node-1", "node-2")
 	})
 
-	It("reaches nodes without a public address through their private ones", func(ctx SpecContext) {
+	It("reaches nodes without a public address through their private ones", framework.Needs(framework.PrivateNetwork, framework.Events), Label(framework.OwnCloud), func(ctx SpecContext) {
 		env.CreateServer(ctx, "inside", func(o *hcloud.ServerCreateOpts) {
 			o.PublicNet = &hcloud.ServerCreatePublicNet{EnableIPv4: false, EnableIPv6: false}
 		})
@@ -79,7 +78,7 @@ var _ = Describe("The network of a Service", Label("service", "dataplane"), func
 		env.AwaitAnsweringNodes(ctx, address, framework.Port, "inside", "outside")
 	})
 
-	It("goes over to private targets one by one, without a request that fails", func(ctx SpecContext) {
+	It("goes over to private targets one by one, without a request that fails", framework.Needs(framework.PrivateNetwork), Label(framework.OwnCloud), func(ctx SpecContext) {
 		env.CreateNodes(ctx, "node-1", "node-2")
 		env.CreateService(ctx, "web")
 		address := env.AwaitServed(ctx, "web")
@@ -93,7 +92,7 @@ var _ = Describe("The network of a Service", Label("service", "dataplane"), func
 		stream.ExpectUndisturbed()
 	})
 
-	It("gives the load balancer the private address that was asked for", func(ctx SpecContext) {
+	It("gives the load balancer the private address that was asked for", framework.Needs(framework.PrivateAddress), Label(framework.OwnCloud), func(ctx SpecContext) {
 		env.CreateService(ctx, "web", annotate(map[string]string{"private-ipv4": "10.0.0.77"}))
 		Expect(privateAddresses(env.LoadBalancerOf(ctx, "web"))).To(ConsistOf("10.0.0.77"))
 		env.UpdateService(ctx, "web", annotate(map[string]string{"private-ipv4": "10.0.0.78"}))
@@ -106,7 +105,7 @@ var _ = Describe("The network of a Service", Label("service", "dataplane"), func
 		env.ExpectNoServiceWrites(ctx)
 	})
 
-	It("takes the load balancer's private address from the subnet that was asked for", func(ctx SpecContext) {
+	It("takes the load balancer's private address from the subnet that was asked for", framework.Needs(framework.PrivateAddress), Label(framework.OwnCloud), func(ctx SpecContext) {
 		env.Started(ctx)(env.HCloud.Network.AddSubnet(ctx, env.Network, hcloud.NetworkAddSubnetOpts{Subnet: hcloud.NetworkSubnet{
 			Type: hcloud.NetworkSubnetTypeCloud, IPRange: framework.IPNet("10.0.9.0/24"), NetworkZone: framework.NetworkZone}}))
 		env.CreateService(ctx, "web", annotate(map[string]string{"private-subnet-ip-range": "10.0.9.0/24"}))
@@ -115,10 +114,9 @@ var _ = Describe("The network of a Service", Label("service", "dataplane"), func
 		Expect(framework.IPNet("10.0.9.0/24").Contains(lb.PrivateNet[0].IP)).To(BeTrue(), "%s", lb.PrivateNet[0].IP)
 	})
 
-	It("tells pods the client's address with the PROXY protocol, and kube-proxy to go through the load balancer", func(ctx SpecContext) {
-		env.CreateNodes(ctx, "node-1")
-		web := types.NamespacedName{Namespace: env.Namespace, Name: "web"}
-		env.Fleet.SetProxyProtocol(web, true)
+	It("tells pods the client's address with the PROXY protocol, and kube-proxy to go through the load balancer", framework.Needs(framework.ProxyProtocol), func(ctx SpecContext) {
+		env.Workers(ctx, 1)
+		env.SetProxyProtocol("web", true)
 		env.CreateService(ctx, "web", annotate(map[string]string{"uses-proxyprotocol": "true"}))
 		address := env.AwaitServed(ctx, "web")
 		ipMode := func() corev1.LoadBalancerIPMode {
@@ -126,7 +124,7 @@ var _ = Describe("The network of a Service", Label("service", "dataplane"), func
 		}
 		Expect(ipMode()).To(Equal(corev1.LoadBalancerIPModeProxy))
 
-		from := netip.MustParseAddr("127.200.3.4")
+		from := netip.MustParseAddr(env.OutsideAddress())
 		client := env.HTTPClient(framework.ClientOptions{From: from})
 		url := framework.URL("http", address, framework.Port)
 		answer, err := env.GetURL(ctx, client, url)
@@ -136,7 +134,7 @@ var _ = Describe("The network of a Service", Label("service", "dataplane"), func
 		Expect(netip.MustParseAddrPort(answer.Peer).Addr()).NotTo(Equal(from), "the connection itself is the load balancer's")
 
 		By("switching it off")
-		env.Fleet.SetProxyProtocol(web, false)
+		env.SetProxyProtocol("web", false)
 		env.UpdateService(ctx, "web", annotate(map[string]string{"uses-proxyprotocol": ""}))
 		Eventually(func(g Gomega) {
 			answer, err := env.GetURL(ctx, client, url)
@@ -146,7 +144,7 @@ var _ = Describe("The network of a Service", Label("service", "dataplane"), func
 		}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
 	})
 
-	It("without HCLOUD_NETWORK leaves private settings out, and says so when they are asked for", func(ctx SpecContext) {
+	It("without HCLOUD_NETWORK leaves private settings out, and says so when they are asked for", framework.Needs(framework.SettingEvents), Label(framework.OwnCloud), func(ctx SpecContext) {
 		Expect(env.CCM.Stop(ctx)).To(Succeed())
 		env.StartCCM(ctx, framework.CCMOptions{
 			Env:  map[string]string{"HCLOUD_NETWORK": ""},
@@ -157,7 +155,7 @@ var _ = Describe("The network of a Service", Label("service", "dataplane"), func
 		Expect(env.LoadBalancers(ctx)).To(BeEmpty())
 		env.UpdateService(ctx, "web", annotate(map[string]string{"use-private-ip": ""}))
 		Expect(env.LoadBalancerOf(ctx, "web").PrivateNet).To(BeEmpty())
-		Expect(env.Cloud.Journal().Count(fakecloud.JournalFilter{Client: framework.CCMClient, Route: "/networks*"})).To(BeNumerically("<=", 2),
+		Expect(env.Journal.Count(fakecloud.JournalFilter{Client: env.Subject.UserAgent, Route: "/networks*"})).To(BeNumerically("<=", 2),
 			"only the CCM that was stopped knew the network")
 	})
 })

@@ -13,45 +13,24 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 )
 
-// ownerLabel is where our CCM records which Service a load balancer belongs to: ccm/lb_ownership.go.
-const ownerLabel = "ccm-from-scratch/service-uid"
-
-// createLoadBalancer creates a load balancer as a person would, without the CCM.
-func createLoadBalancer(ctx SpecContext, env *framework.Env, name string, change ...func(*hcloud.LoadBalancerCreateOpts)) *hcloud.LoadBalancer {
-	GinkgoHelper()
-	opts := hcloud.LoadBalancerCreateOpts{
-		Name: name, LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: framework.Location},
-	}
-	for _, c := range change {
-		c(&opts)
-	}
-	result, _, err := env.HCloud.LoadBalancer.Create(ctx, opts)
-	Expect(err).NotTo(HaveOccurred())
-	env.Wait(ctx, result.Action)
-	return result.LoadBalancer
-}
-
 var _ = Describe("A Service's load balancer", Label("service", "dataplane"), func() {
-	Context("when somebody changes it behind the CCM's back", func() {
+	Context("when somebody changes it behind the CCM's back", framework.Needs(framework.Repair), func() {
 		var (
 			env     *framework.Env
-			servers []*hcloud.Server
+			workers framework.Workers
 			address string
 			lb      *hcloud.LoadBalancer
 		)
 
 		BeforeEach(func(ctx SpecContext) {
-			env = framework.NewEnv(ctx, suite, framework.Options{
-				// A server that boots no kubelet.
-				Spec: func(s node.Server) (node.Spec, bool) { return node.Spec{}, s.Name != "stranger" },
-			})
-			servers = env.CreateNodes(ctx, "node-1", "node-2")
+			env = framework.NewEnv(ctx, suite, framework.Options{})
+			workers = env.Workers(ctx, 2)
 			env.CreateService(ctx, "web")
 			address = env.AwaitServed(ctx, "web")
-			lb = env.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
+			lb = env.AwaitTargets(ctx, "web", framework.Healthy(workers.Names()...))
 		})
 
-		It("is created again after it was deleted, and the Service shows its address", func(ctx SpecContext) {
+		It("is created again after it was deleted, and the Service shows its address", framework.Needs(framework.Events), func(ctx SpecContext) {
 			result, _, err := env.HCloud.LoadBalancer.DeleteWithResult(ctx, lb)
 			Expect(err).NotTo(HaveOccurred())
 			env.Wait(ctx, result.Action)
@@ -66,9 +45,9 @@ var _ = Describe("A Service's load balancer", Label("service", "dataplane"), fun
 		})
 
 		It("gets back a target that was removed", func(ctx SpecContext) {
-			env.Started(ctx)(env.HCloud.LoadBalancer.RemoveServerTarget(ctx, lb, servers[0]))
-			env.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
-			env.AwaitAnsweringNodes(ctx, address, framework.Port, "node-1", "node-2")
+			env.Started(ctx)(env.HCloud.LoadBalancer.RemoveServerTarget(ctx, lb, workers[0].Server))
+			env.AwaitTargets(ctx, "web", framework.Healthy(workers.Names()...))
+			env.AwaitAnsweringNodes(ctx, address, framework.Port, workers.Names()...)
 		})
 
 		It("gets back a service that was removed", func(ctx SpecContext) {
@@ -89,7 +68,7 @@ var _ = Describe("A Service's load balancer", Label("service", "dataplane"), fun
 			env.AwaitAnswer(ctx, "web", address, framework.Port)
 		})
 
-		It("keeps services, targets and labels of others", func(ctx SpecContext) {
+		It("keeps services, targets and labels of others", framework.Needs(framework.KeepForeign), func(ctx SpecContext) {
 			By("adding a listen port, targets by label and by address, and a label")
 			listen, to := 9999, int(env.Service(ctx, "web").Spec.Ports[0].NodePort)
 			env.Started(ctx)(env.HCloud.LoadBalancer.AddService(ctx, lb, hcloud.LoadBalancerAddServiceOpts{
@@ -113,26 +92,33 @@ var _ = Describe("A Service's load balancer", Label("service", "dataplane"), fun
 					HaveField("Type", hcloud.LoadBalancerTargetTypeLabelSelector), HaveField("Type", hcloud.LoadBalancerTargetTypeIP)))
 			})
 		})
-
-		It("loses a server that is no node: targets of that type are the Service's", func(ctx SpecContext) {
-			stranger := env.CreateServer(ctx, "stranger")
-			env.Started(ctx)(env.HCloud.LoadBalancer.AddServerTarget(ctx, lb, hcloud.LoadBalancerAddServerTargetOpts{Server: stranger}))
-			env.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
-		})
 	})
 
-	It("that exists before the Service under its name is adopted with its address, and other ports stay", func(ctx SpecContext) {
+	It("loses a server that is no node: targets of that type are the Service's", Label(framework.OwnCloud), framework.Needs(framework.Repair), func(ctx SpecContext) {
+		env := framework.NewEnv(ctx, suite, framework.Options{
+			// A server that boots no kubelet.
+			Spec: func(s node.Server) (node.Spec, bool) { return node.Spec{}, s.Name != "stranger" },
+		})
+		names := env.Workers(ctx, 2).Names()
+		env.CreateService(ctx, "web")
+		lb := env.AwaitTargets(ctx, "web", framework.Healthy(names...))
+		stranger := env.CreateServer(ctx, "stranger")
+		env.Started(ctx)(env.HCloud.LoadBalancer.AddServerTarget(ctx, lb, hcloud.LoadBalancerAddServerTargetOpts{Server: stranger}))
+		env.AwaitTargets(ctx, "web", framework.Healthy(names...))
+	})
+
+	It("that exists before the Service under its name is adopted with its address, and other ports stay", framework.Needs(framework.AdoptByName, framework.KeepForeign, framework.Events), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
-		env.CreateNodes(ctx, "node-1")
+		env.Workers(ctx, 1)
 		listen, to := 9999, 31999
-		mine := createLoadBalancer(ctx, env, "front", func(o *hcloud.LoadBalancerCreateOpts) {
+		mine := env.CreateLoadBalancer(ctx, env.Unique("front"), func(o *hcloud.LoadBalancerCreateOpts) {
 			o.Labels = map[string]string{"team": "edge"}
 			o.Services = []hcloud.LoadBalancerCreateOptsService{{
 				Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: &listen, DestinationPort: &to}}
 		})
-		env.CreateService(ctx, "web", annotate(map[string]string{"name": "front"}))
+		env.CreateService(ctx, "web", annotate(map[string]string{"name": mine.Name}))
 		Expect(env.AwaitServed(ctx, "web")).To(Equal(mine.PublicNet.IPv4.IP.String()))
-		env.AwaitEvent(ctx, "web", "AdoptedCloudLoadBalancer", ContainSubstring("front"))
+		env.AwaitEvent(ctx, "web", "AdoptedCloudLoadBalancer", ContainSubstring(mine.Name))
 		Expect(env.LoadBalancers(ctx)).To(HaveLen(1))
 		lb := env.LoadBalancerOf(ctx, "web")
 		Expect(framework.ListenPorts(lb)).To(ConsistOf(framework.Port, listen))
@@ -145,11 +131,11 @@ var _ = Describe("A Service's load balancer", Label("service", "dataplane"), fun
 		Expect(env.LoadBalancers(ctx)).To(BeEmpty())
 	})
 
-	It("that carries its UID is adopted, whatever its name is", func(ctx SpecContext) {
+	It("that carries its UID is adopted, whatever its name is", framework.Needs(framework.AdoptByLabel), Label(framework.OwnCloud), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
 		service := env.CreateService(ctx, "web")
-		mine := createLoadBalancer(ctx, env, "from-a-backup", func(o *hcloud.LoadBalancerCreateOpts) {
-			o.Labels = map[string]string{ownerLabel: string(service.UID)}
+		mine := env.CreateLoadBalancer(ctx, "from-a-backup", func(o *hcloud.LoadBalancerCreateOpts) {
+			o.Labels = map[string]string{env.Subject.OwnerLabel: string(service.UID)}
 		})
 		env.StartCCM(ctx, framework.CCMOptions{})
 		env.CreateNodes(ctx, "node-1")
@@ -157,17 +143,18 @@ var _ = Describe("A Service's load balancer", Label("service", "dataplane"), fun
 		Expect(env.LoadBalancers(ctx)).To(HaveExactElements(HaveField("Name", "from-a-backup")))
 	})
 
-	It("that is another Service's is not taken: the second Service waits, and says why", func(ctx SpecContext) {
+	It("that is another Service's is not taken: the second Service waits, and says why", framework.Needs(framework.OneOwner), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
-		env.CreateNodes(ctx, "node-1")
-		env.CreateService(ctx, "first", annotate(map[string]string{"name": "front"}))
+		env.Workers(ctx, 1)
+		name := env.Unique("front")
+		env.CreateService(ctx, "first", annotate(map[string]string{"name": name}))
 		address := env.AwaitServed(ctx, "first")
 		lb := env.LoadBalancerOf(ctx, "first")
 		writes := env.CCMWritesTo(lb)
 
-		env.CreateService(ctx, "second", annotate(map[string]string{"name": "front"}))
+		env.CreateService(ctx, "second", annotate(map[string]string{"name": name}))
 		env.AwaitEvent(ctx, "second", "CloudLoadBalancerOwnedByAnother", And(
-			ContainSubstring("front"), ContainSubstring(string(env.Service(ctx, "first").UID))))
+			ContainSubstring(name), ContainSubstring(string(env.Service(ctx, "first").UID))))
 		Expect(env.Service(ctx, "second").Status.LoadBalancer.Ingress).To(BeEmpty())
 		Expect(env.CCMWritesTo(lb)).To(Equal(writes))
 		Expect(env.LoadBalancers(ctx)).To(HaveLen(1))
@@ -176,12 +163,12 @@ var _ = Describe("A Service's load balancer", Label("service", "dataplane"), fun
 		By("freeing the name")
 		env.DeleteService(ctx, "first")
 		env.AwaitServed(ctx, "second")
-		Expect(env.LoadBalancers(ctx)).To(HaveExactElements(HaveField("Name", "front")))
+		Expect(env.LoadBalancers(ctx)).To(HaveExactElements(HaveField("Name", name)))
 	})
 
-	It("that is protected outlives its Service until the protection is lifted", func(ctx SpecContext) {
+	It("that is protected outlives its Service until the protection is lifted", framework.Needs(framework.Events), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
-		env.CreateNodes(ctx, "node-1")
+		env.Workers(ctx, 1)
 		env.CreateService(ctx, "web")
 		address := env.AwaitServed(ctx, "web")
 		lb := env.LoadBalancerOf(ctx, "web")
@@ -202,7 +189,7 @@ var _ = Describe("A Service's load balancer", Label("service", "dataplane"), fun
 		Expect(env.LoadBalancers(ctx)).To(BeEmpty())
 	})
 
-	It("can be taken away from its Service and survives it", func(ctx SpecContext) {
+	It("can be taken away from its Service and survives it", framework.Needs(framework.Release), Label(framework.OwnCloud), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
 		env.CreateService(ctx, "web")
 		lb := env.LoadBalancerOf(ctx, "web")
@@ -214,6 +201,6 @@ var _ = Describe("A Service's load balancer", Label("service", "dataplane"), fun
 		env.StartCCM(ctx, framework.CCMOptions{})
 		env.AwaitGone(ctx, "web")
 		Expect(env.LoadBalancers(ctx)).To(HaveExactElements(HaveField("ID", lb.ID)))
-		Expect(env.Cloud.Journal().Count(fakecloud.JournalFilter{Client: framework.CCMClient, Operation: "delete_load_balancer"})).To(BeZero())
+		Expect(env.Journal.Count(fakecloud.JournalFilter{Client: env.Subject.UserAgent, Operation: "delete_load_balancer"})).To(BeZero())
 	})
 })

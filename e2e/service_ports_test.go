@@ -15,12 +15,17 @@ import (
 
 // port is a port of a Service under its usual name.
 func port(number int32) corev1.ServicePort {
-	return corev1.ServicePort{Name: fmt.Sprintf("p%d", number), Port: number, TargetPort: intstr.FromInt32(80)}
+	target := number
+	if number < 1024 { // what pods listen on needs no privilege
+		target = framework.Port
+	}
+	return corev1.ServicePort{Name: fmt.Sprintf("p%d", number), Port: number, TargetPort: intstr.FromInt32(target)}
 }
 
 var _ = Describe("Ports of a Service", Label("service", "dataplane"), func() {
 	var (
 		env     *framework.Env
+		names   []string
 		address string
 		conn    *framework.Connection
 		stream  *framework.Stream
@@ -29,11 +34,11 @@ var _ = Describe("Ports of a Service", Label("service", "dataplane"), func() {
 	// Everything happens to a load balancer that has served on 8080 and 8081, while somebody uses 8080.
 	BeforeEach(func(ctx SpecContext) {
 		env = framework.NewEnv(ctx, suite, framework.Options{})
-		env.CreateNodes(ctx, "node-1", "node-2")
+		names = env.Workers(ctx, 2).Names()
 		env.CreateService(ctx, "web", func(s *corev1.Service) { s.Spec.Ports = append(s.Spec.Ports, port(8081)) })
 		address = env.AwaitServed(ctx, "web")
 		env.AwaitAnswer(ctx, "web", address, 8081)
-		env.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
+		env.AwaitTargets(ctx, "web", framework.Healthy(names...))
 		conn = env.Connect(ctx, address, framework.Port)
 		_, err := conn.Ask(ctx)
 		Expect(err).NotTo(HaveOccurred())
@@ -70,16 +75,16 @@ var _ = Describe("Ports of a Service", Label("service", "dataplane"), func() {
 		Expect(framework.ListenPorts(env.LoadBalancerOf(ctx, "web"))).To(ConsistOf(framework.Port))
 	})
 
-	It("can be renumbered while the others serve", func(ctx SpecContext) {
-		since := env.Cloud.Journal().Last()
+	It("can be renumbered while the others serve", framework.Needs(framework.SmoothPorts), func(ctx SpecContext) {
+		since, lb := env.Journal.Last(), env.LoadBalancerOf(ctx, "web")
 		env.UpdateService(ctx, "web", func(s *corev1.Service) { s.Spec.Ports[1].Port = 9090 })
 		Expect(env.AwaitAnswer(ctx, "web", address, 9090).PortName).To(Equal("p8081"))
 		Eventually(env.Closed).WithArguments(ctx, address, 8081).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeTrue())
 		undisturbed(ctx)
 		Expect(framework.ListenPorts(env.LoadBalancerOf(ctx, "web"))).To(ConsistOf(framework.Port, 9090))
 		var changes []string
-		for _, e := range env.Cloud.Journal().Entries(fakecloud.JournalFilter{
-			Client: framework.CCMClient, Writes: true, Route: "/load_balancers/{id}/actions/*", Since: since}) {
+		for _, e := range env.Journal.Entries(fakecloud.JournalFilter{
+			Client: env.Subject.UserAgent, Writes: true, Route: "/load_balancers/{id}/actions/*", ResourceID: lb.ID, Since: since}) {
 			changes = append(changes, e.Operation)
 		}
 		Expect(changes).To(Equal([]string{"add_load_balancer_service", "delete_load_balancer_service"}), "the new port comes before the old one goes")
@@ -88,13 +93,14 @@ var _ = Describe("Ports of a Service", Label("service", "dataplane"), func() {
 	It("follow a NodePort that has changed", func(ctx SpecContext) {
 		var changed int32
 		env.UpdateService(ctx, "web", func(s *corev1.Service) {
-			changed = freeNodePort(s)
+			changed = freeNodePort(env)
 			s.Spec.Ports[1].NodePort = changed
 		})
 		Eventually(func(g Gomega) {
 			answer, err := env.Get(ctx, address, 8081)
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(answer.NodePort).To(Equal(changed))
+			g.Expect(answer.PortName).To(Equal("p8081"))
+			g.Expect(framework.ServiceOn(env.LoadBalancerOf(ctx, "web"), 8081).DestinationPort).To(BeEquivalentTo(changed))
 		}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
 		undisturbed(ctx)
 		service := framework.ServiceOn(env.LoadBalancerOf(ctx, "web"), 8081)
@@ -102,7 +108,7 @@ var _ = Describe("Ports of a Service", Label("service", "dataplane"), func() {
 		Expect(service.HealthCheck.Port).To(BeEquivalentTo(changed), "the health check still asks the old port")
 	})
 
-	It("can change places: each number then leads to the other's node port", func(ctx SpecContext) {
+	It("can change places: each number then leads to the other's node port", framework.Needs(framework.SmoothPorts), func(ctx SpecContext) {
 		stream.Stop() // this time both ports are concerned
 		env.UpdateService(ctx, "web", func(s *corev1.Service) {
 			s.Spec.Ports[0].Port, s.Spec.Ports[1].Port = s.Spec.Ports[1].Port, s.Spec.Ports[0].Port
@@ -114,10 +120,10 @@ var _ = Describe("Ports of a Service", Label("service", "dataplane"), func() {
 				g.Expect(answer.PortName).To(Equal(name))
 			}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
 		}
-		env.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
+		env.AwaitTargets(ctx, "web", framework.Healthy(names...))
 	})
 
-	It("are all replaced, more than fit beside the old ones", func(ctx SpecContext) {
+	It("are all replaced, more than fit beside the old ones", framework.Needs(framework.SmoothPorts), func(ctx SpecContext) {
 		stream.Stop()
 		// An lb11 has five services, so that the old ones have to go before all the new ones can come.
 		var ports []corev1.ServicePort

@@ -26,9 +26,9 @@ func annotate(values map[string]string) func(*corev1.Service) {
 }
 
 var _ = Describe("Settings of a Service", Label("service"), func() {
-	It("for type, algorithm, name and reverse DNS take effect without disturbing traffic", Label("dataplane"), func(ctx SpecContext) {
+	It("for type, algorithm, name and reverse DNS take effect without disturbing traffic", framework.Needs(framework.ReverseDNS, framework.CallBudgets), Label("dataplane", framework.FakeOnly), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
-		env.CreateNodes(ctx, "node-1")
+		env.Workers(ctx, 1)
 		env.CreateService(ctx, "web")
 		address := env.AwaitServed(ctx, "web")
 		before := env.LoadBalancerOf(ctx, "web")
@@ -39,13 +39,13 @@ var _ = Describe("Settings of a Service", Label("service"), func() {
 		writes := env.ServiceWrites()
 
 		env.UpdateService(ctx, "web", annotate(map[string]string{
-			"type": "lb21", "algorithm-type": "least_connections", "name": "front", "ipv4-rdns": "front.example.com",
+			"type": "lb21", "algorithm-type": "least_connections", "name": env.Unique("front"), "ipv4-rdns": "front.example.com",
 		}))
 		env.AwaitLoadBalancer(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
 			g.Expect(lb.ID).To(Equal(before.ID))
 			g.Expect(lb.LoadBalancerType.Name).To(Equal("lb21"))
 			g.Expect(lb.Algorithm.Type).To(Equal(hcloud.LoadBalancerAlgorithmTypeLeastConnections))
-			g.Expect(lb.Name).To(Equal("front"))
+			g.Expect(lb.Name).To(Equal(env.Unique("front")))
 			g.Expect(lb.PublicNet.IPv4.DNSPtr).To(Equal("front.example.com"))
 		})
 		_, err := conn.Ask(ctx)
@@ -55,7 +55,7 @@ var _ = Describe("Settings of a Service", Label("service"), func() {
 		env.ExpectNoServiceWrites(ctx)
 	})
 
-	It("for health checks reach the load balancer and go back to their defaults", func(ctx SpecContext) {
+	It("for health checks reach the load balancer and go back to their defaults", framework.Needs(framework.HealthChecks), Label(framework.OwnCloud), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{CCM: map[string]string{
 			// The defaults of the API in place of the suite's.
 			"HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL": "",
@@ -92,7 +92,7 @@ var _ = Describe("Settings of a Service", Label("service"), func() {
 		env.ExpectNoServiceWrites(ctx)
 	})
 
-	It("for the place cannot change later, and the Service says so", func(ctx SpecContext) {
+	It("for the place cannot change later, and the Service says so", framework.Needs(framework.Events, framework.SettingEvents), Label(framework.OwnCloud), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{CCM: map[string]string{"HCLOUD_LOAD_BALANCERS_LOCATION": ""}})
 		env.CreateService(ctx, "web")
 		env.AwaitEvent(ctx, "web", "InvalidSettings", And(
@@ -110,7 +110,7 @@ var _ = Describe("Settings of a Service", Label("service"), func() {
 	})
 
 	// The Service's status is what the rest of the cluster knows of the load balancer.
-	It("decide which addresses its status shows", func(ctx SpecContext) {
+	It("decide which addresses its status shows", framework.Needs(framework.IngressChoice), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
 		env.CreateService(ctx, "web")
 		lb := env.LoadBalancerOf(ctx, "web")
@@ -142,14 +142,14 @@ var _ = Describe("Settings of a Service", Label("service"), func() {
 		Expect(env.ServiceWrites()).To(Equal(writes), "the load balancer has nothing to do with what is shown")
 	})
 
-	It("that do not exist are named in an event and ignored", func(ctx SpecContext) {
+	It("that do not exist are named in an event and ignored", framework.Needs(framework.SettingEvents), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
 		env.CreateService(ctx, "web", annotate(map[string]string{"algorithm": "least_connections"}))
 		env.AwaitEvent(ctx, "web", "UnknownAnnotation", ContainSubstring(framework.Annotation+"algorithm"))
 		Expect(env.LoadBalancerOf(ctx, "web").Algorithm.Type).To(Equal(hcloud.LoadBalancerAlgorithmTypeRoundRobin))
 	})
 
-	DescribeTable("that are invalid are named in a Warning event, change nothing, and work when corrected",
+	DescribeTable("that are invalid are named in a Warning event, change nothing, and work when corrected", framework.Needs(framework.SettingEvents),
 		func(ctx SpecContext, name, invalid, corrected, allowed string, companions map[string]string) {
 			env := framework.NewEnv(ctx, suite, framework.Options{})
 			env.CreateService(ctx, "web", annotate(companions))
@@ -180,18 +180,18 @@ var _ = Describe("Settings of a Service", Label("service"), func() {
 		Entry("a number", "health-check-retries", "0", "1", "from 1 to 5", nil),
 		Entry("a port", "health-check-port", "65536", "31000", "from 1 to 65535", nil),
 		Entry("a label selector", "node-selector", "pool in (web", "pool in (web)", "label selector", nil),
-		Entry("an address", "private-ipv4", "10.0.0.256", "10.0.0.77", "IPv4 address", nil),
+		Entry("an address", Label(framework.OwnCloud), "private-ipv4", "10.0.0.256", "10.0.0.77", "IPv4 address", nil),
 		Entry("a DNS name", "ipv4-rdns", "under_score", "web.example.com", "DNS name", nil),
 		Entry("status codes", "http-status-codes", "200;204", "200,204", "separated by commas", nil),
 		Entry("what only the cloud knows: a type", "type", "lb99", "lb21", "lb11", nil),
 		Entry("what only makes sense with another", "http-redirect-http", "true", "false", "protocol https", nil),
-		Entry("what contradicts another", "use-private-ip", "false", "true", "disable-public-network",
+		Entry("what contradicts another", Label(framework.OwnCloud), "use-private-ip", "false", "true", "disable-public-network",
 			map[string]string{"disable-public-network": "true"}),
 	)
 
-	It("that are invalid from the start leave the cloud alone until they are corrected", Label("dataplane"), func(ctx SpecContext) {
+	It("that are invalid from the start leave the cloud alone until they are corrected", framework.Needs(framework.SettingEvents), Label("dataplane"), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
-		env.CreateNodes(ctx, "node-1")
+		env.Workers(ctx, 1)
 		env.CreateService(ctx, "web", annotate(map[string]string{"algorithm-type": "fastest", "health-check-retries": "9"}))
 		for _, name := range []string{"algorithm-type", "health-check-retries"} { // both, at once
 			env.AwaitEvent(ctx, "web", "InvalidSettings", ContainSubstring(name))
@@ -202,7 +202,7 @@ var _ = Describe("Settings of a Service", Label("service"), func() {
 		env.AwaitServed(ctx, "web")
 	})
 
-	DescribeTable("that only the cloud can judge are named in a Warning event, too, before there is a load balancer",
+	DescribeTable("that only the cloud can judge are named in a Warning event, too, before there is a load balancer", framework.Needs(framework.SettingEvents),
 		func(ctx SpecContext, name, invalid, corrected string) {
 			env := framework.NewEnv(ctx, suite, framework.Options{})
 			env.CreateService(ctx, "web", annotate(map[string]string{name: invalid}))

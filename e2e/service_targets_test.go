@@ -15,9 +15,16 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 )
 
-// labelNode sets a label of a node, or removes it if the value is nil.
+// labelNode sets a label of a node until the spec ends, or removes it if the value is nil.
 func labelNode(ctx context.Context, env *framework.Env, name, key string, value *string) {
 	GinkgoHelper()
+	if value != nil {
+		DeferCleanup(func(ctx context.Context) {
+			if env.Node(ctx, name) != nil {
+				labelNode(ctx, env, name, key, nil)
+			}
+		})
+	}
 	text := "null"
 	if value != nil {
 		text = fmt.Sprintf("%q", *value)
@@ -35,14 +42,21 @@ var _ = Describe("Targets of a Service", Label("service", "dataplane"), func() {
 	})
 
 	It("are all nodes, which share the traffic evenly", func(ctx SpecContext) {
-		env.CreateNodes(ctx, "node-1", "node-2", "node-3")
-		env.CreateService(ctx, "web")
+		workers := env.Workers(ctx, 2)
+		// Not to a pod on another node, which the policy Cluster allows.
+		env.CreateService(ctx, "web", func(s *corev1.Service) {
+			s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+		})
 		address := env.AwaitServed(ctx, "web")
-		env.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2", "node-3"))
-		Expect(env.AnsweringNodes(ctx, address, framework.Port, 30)).To(Equal(map[string]int{"node-1": 10, "node-2": 10, "node-3": 10}))
+		env.AwaitTargets(ctx, "web", framework.Healthy(workers.Names()...))
+		each := map[string]int{}
+		for _, name := range workers.Names() {
+			each[name] = 10
+		}
+		Expect(env.AnsweringNodes(ctx, address, framework.Port, 10*len(workers))).To(Equal(each))
 	})
 
-	It("follow nodes that come and go, without a request that fails", func(ctx SpecContext) {
+	It("follow nodes that come and go, without a request that fails", Label(framework.OwnCloud), func(ctx SpecContext) {
 		env.CreateNodes(ctx, "node-1")
 		env.CreateService(ctx, "web")
 		address := env.AwaitServed(ctx, "web")
@@ -61,7 +75,7 @@ var _ = Describe("Targets of a Service", Label("service", "dataplane"), func() {
 		Expect(env.ServiceWrites()-before).To(Equal(1), "one request removes one target")
 	})
 
-	It("lose a node whose server is deleted", func(ctx SpecContext) {
+	It("lose a node whose server is deleted", Label(framework.OwnCloud), func(ctx SpecContext) {
 		servers := env.CreateNodes(ctx, "node-1", "node-2")
 		env.CreateService(ctx, "web")
 		address := env.AwaitServed(ctx, "web")
@@ -71,78 +85,77 @@ var _ = Describe("Targets of a Service", Label("service", "dataplane"), func() {
 		env.AwaitAnsweringNodes(ctx, address, framework.Port, "node-2")
 		// The cloud removes the target of a server that is gone by itself.
 		env.ExpectNoServiceWrites(ctx)
-		Expect(env.Cloud.Journal().Count(fakecloud.JournalFilter{Client: framework.CCMClient, Route: "/load_balancers*", Errors: true})).To(BeZero())
+		Expect(env.Journal.Count(fakecloud.JournalFilter{Client: env.Subject.UserAgent, Route: "/load_balancers*", Errors: true})).To(BeZero())
 	})
 
-	It("do not include a node that is labelled for exclusion", func(ctx SpecContext) {
-		env.CreateNodes(ctx, "node-1", "node-2")
+	It("do not include a node that is labelled for exclusion", framework.Alone(), func(ctx SpecContext) {
+		names := env.Workers(ctx, 2).Names()
 		env.CreateService(ctx, "web")
-		address := env.AwaitServed(ctx, "web")
-		env.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
+		env.AwaitServed(ctx, "web")
+		env.AwaitTargets(ctx, "web", framework.Healthy(names...))
 
 		yes := "true"
-		labelNode(ctx, env, "node-1", corev1.LabelNodeExcludeBalancers, &yes)
-		env.AwaitTargets(ctx, "web", framework.Healthy("node-2"))
-		env.AwaitAnsweringNodes(ctx, address, framework.Port, "node-2")
+		labelNode(ctx, env, names[0], corev1.LabelNodeExcludeBalancers, &yes)
+		env.AwaitTargets(ctx, "web", framework.Healthy(names[1:]...))
+		env.AwaitServed(ctx, "web")
 
-		labelNode(ctx, env, "node-1", corev1.LabelNodeExcludeBalancers, nil)
-		env.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
-		env.AwaitAnsweringNodes(ctx, address, framework.Port, "node-1", "node-2")
+		labelNode(ctx, env, names[0], corev1.LabelNodeExcludeBalancers, nil)
+		env.AwaitTargets(ctx, "web", framework.Healthy(names...))
+		env.AwaitServed(ctx, "web")
 	})
 
-	It("are chosen by the node selector, also when a node's labels change", func(ctx SpecContext) {
-		env.CreateNodes(ctx, "node-1", "node-2")
+	It("are chosen by the node selector, also when a node's labels change", framework.Needs(framework.NodeSelector), func(ctx SpecContext) {
+		names := env.Workers(ctx, 2).Names()
 		edge, db := "edge", "db"
-		labelNode(ctx, env, "node-1", "pool", &edge)
-		labelNode(ctx, env, "node-2", "pool", &db)
+		labelNode(ctx, env, names[0], "pool", &edge)
+		labelNode(ctx, env, names[1], "pool", &db)
 		env.CreateService(ctx, "web", func(s *corev1.Service) {
 			s.Annotations[framework.Annotation+"node-selector"] = "pool in (edge,dmz)"
 		})
-		address := env.AwaitServed(ctx, "web")
-		env.AwaitTargets(ctx, "web", framework.Healthy("node-1"))
-		env.AwaitAnsweringNodes(ctx, address, framework.Port, "node-1")
+		env.AwaitServed(ctx, "web")
+		env.AwaitTargets(ctx, "web", framework.Healthy(names[0]))
 
-		labelNode(ctx, env, "node-2", "pool", &edge)
-		labelNode(ctx, env, "node-1", "pool", nil)
-		env.AwaitTargets(ctx, "web", framework.Healthy("node-2"))
+		labelNode(ctx, env, names[1], "pool", &edge)
+		labelNode(ctx, env, names[0], "pool", nil)
+		env.AwaitTargets(ctx, "web", framework.Healthy(names[1]))
+		env.AwaitServed(ctx, "web")
 
 		env.UpdateService(ctx, "web", func(s *corev1.Service) { delete(s.Annotations, framework.Annotation+"node-selector") })
-		env.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
-		env.AwaitAnsweringNodes(ctx, address, framework.Port, "node-1", "node-2")
+		env.AwaitTargets(ctx, "web", framework.Healthy(names...))
 	})
 
-	It("get traffic with externalTrafficPolicy Local only where there is an endpoint", func(ctx SpecContext) {
-		env.CreateNodes(ctx, "node-1", "node-2")
-		web := types.NamespacedName{Namespace: env.Namespace, Name: "web"}
-		env.Fleet.SetLocalEndpoints(web, map[string]int{"node-1": 2})
+	It("get traffic with externalTrafficPolicy Local only where there is an endpoint", framework.Needs(framework.LocalPolicy), func(ctx SpecContext) {
+		names := env.Workers(ctx, 2).Names()
+		first, second := names[0], names[1]
 		service := env.CreateService(ctx, "web", func(s *corev1.Service) {
 			s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
 		})
+		env.SetEndpoints(ctx, "web", first)
 		address := env.AwaitServed(ctx, "web")
-		lb := env.AwaitTargets(ctx, "web", map[string]string{"node-1": "healthy", "node-2": "unhealthy"})
+		lb := env.AwaitTargets(ctx, "web", map[string]string{first: "healthy", second: "unhealthy"})
 		Expect(framework.ServiceOn(lb, framework.Port).HealthCheck).To(And(
 			HaveField("Port", BeEquivalentTo(service.Spec.HealthCheckNodePort)), HaveField("HTTP.Path", "/healthz")))
-		Expect(env.AnsweringNodes(ctx, address, framework.Port, 6)).To(Equal(map[string]int{"node-1": 6}))
+		Expect(env.AnsweringNodes(ctx, address, framework.Port, 6)).To(Equal(map[string]int{first: 6}))
 
 		By("moving the endpoint")
 		writes := env.ServiceWrites()
-		env.Fleet.SetLocalEndpoints(web, map[string]int{"node-2": 1})
-		env.AwaitTargets(ctx, "web", map[string]string{"node-1": "unhealthy", "node-2": "healthy"})
-		Expect(env.AnsweringNodes(ctx, address, framework.Port, 6)).To(Equal(map[string]int{"node-2": 6}))
+		env.SetEndpoints(ctx, "web", second)
+		env.AwaitTargets(ctx, "web", map[string]string{first: "unhealthy", second: "healthy"})
+		Expect(env.AnsweringNodes(ctx, address, framework.Port, 6)).To(Equal(map[string]int{second: 6}))
 		Expect(env.ServiceWrites()).To(Equal(writes), "endpoints are the health check's business")
 
 		By("going over to the policy Cluster")
 		env.UpdateService(ctx, "web", func(s *corev1.Service) {
 			s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyCluster
 		})
-		lb = env.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
+		lb = env.AwaitTargets(ctx, "web", framework.Healthy(names...))
 		check := framework.ServiceOn(lb, framework.Port).HealthCheck
 		Expect(check.Protocol).To(BeEquivalentTo("tcp"))
 		Expect(check.Port).To(BeEquivalentTo(service.Spec.Ports[0].NodePort))
-		env.AwaitAnsweringNodes(ctx, address, framework.Port, "node-1", "node-2")
+		env.AwaitServed(ctx, "web")
 	})
 
-	It("are checked as the annotations say, and get traffic only while they pass", func(ctx SpecContext) {
+	It("are checked as the annotations say, and get traffic only while they pass", framework.Needs(framework.HealthChecks), Label(framework.OwnCloud), func(ctx SpecContext) {
 		env.CreateNodes(ctx, "node-1", "node-2")
 		env.CreateService(ctx, "web", func(s *corev1.Service) {
 			s.Annotations[framework.Annotation+"health-check-protocol"] = "http"

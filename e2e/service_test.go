@@ -15,14 +15,14 @@ import (
 var _ = Describe("Service", Label("service"), func() {
 	It("gets a load balancer whose address answers from outside of the cluster", Label("dataplane"), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
-		env.CreateNodes(ctx, "node-1", "node-2")
+		env.Workers(ctx, 2)
 		env.CreateService(ctx, "web")
 		env.AwaitServed(ctx, "web")
 		Expect(env.LoadBalancers(ctx)).To(HaveLen(1))
 		env.ExpectNoServiceWrites(ctx)
 	})
 
-	It("is deleted together with its load balancer, whose ports close and whose addresses are free again", Label("dataplane"), func(ctx SpecContext) {
+	It("is deleted together with its load balancer, whose ports close and whose addresses are free again", Label("dataplane", framework.OwnCloud), func(ctx SpecContext) {
 		// With two public addresses, a third Service can only be served if deleting gives them back.
 		env := framework.NewEnv(ctx, suite, framework.Options{LoadBalancerBits: 30})
 		env.CreateNodes(ctx, "node-1")
@@ -48,7 +48,7 @@ var _ = Describe("Service", Label("service"), func() {
 
 	It("loses its load balancer as ClusterIP and gets another one as LoadBalancer", Label("dataplane"), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
-		env.CreateNodes(ctx, "node-1")
+		env.Workers(ctx, 1)
 		env.CreateService(ctx, "web")
 		address := env.AwaitServed(ctx, "web")
 
@@ -65,9 +65,9 @@ var _ = Describe("Service", Label("service"), func() {
 		Expect(env.LoadBalancers(ctx)).To(HaveLen(1))
 	})
 
-	It("converges on the last of many rapid updates", Label("dataplane"), func(ctx SpecContext) {
+	It("converges on the last of many rapid updates", Label("dataplane", framework.FakeOnly), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
-		env.CreateNodes(ctx, "node-1")
+		env.Workers(ctx, 1)
 		env.CreateService(ctx, "web")
 		address := env.AwaitServed(ctx, "web")
 		before := env.ServiceWrites()
@@ -76,13 +76,13 @@ var _ = Describe("Service", Label("service"), func() {
 		for i := range updates {
 			env.UpdateService(ctx, "web", func(s *corev1.Service) {
 				s.Annotations[framework.Annotation+"algorithm-type"] = []string{"least_connections", "round_robin"}[i%2]
-				s.Annotations[framework.Annotation+"name"] = fmt.Sprintf("web-%d", i)
+				s.Annotations[framework.Annotation+"name"] = env.Unique(fmt.Sprintf("web-%d", i))
 				s.Spec.Ports = s.Spec.Ports[:1]
 				s.Spec.Ports[0].Port = framework.Port + int32(i)
 			})
 		}
 		lb := env.AwaitLoadBalancer(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
-			g.Expect(lb.Name).To(Equal(fmt.Sprintf("web-%d", updates-1)))
+			g.Expect(lb.Name).To(Equal(env.Unique(fmt.Sprintf("web-%d", updates-1))))
 			g.Expect(lb.Algorithm.Type).To(BeEquivalentTo("least_connections"))
 			g.Expect(framework.ListenPorts(lb)).To(ConsistOf(framework.Port + updates - 1))
 		})
@@ -97,7 +97,7 @@ var _ = Describe("Service", Label("service"), func() {
 
 	It("shares nothing with a Service of the same ports", Label("dataplane"), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
-		env.CreateNodes(ctx, "node-1", "node-2")
+		env.Workers(ctx, 2)
 		env.CreateService(ctx, "web")
 		env.CreateService(ctx, "api")
 		web, api := env.AwaitServed(ctx, "web"), env.AwaitServed(ctx, "api")
@@ -136,7 +136,7 @@ var _ = Describe("Service", Label("service"), func() {
 		Expect(env.LoadBalancers(ctx)).To(HaveLen(1))
 	})
 
-	It("without nodes has a load balancer, and targets as soon as there are nodes", Label("dataplane"), func(ctx SpecContext) {
+	It("without nodes has a load balancer, and targets as soon as there are nodes", Label("dataplane", framework.OwnCloud), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
 		env.CreateService(ctx, "web")
 		address := env.AwaitIngress(ctx, "web")
@@ -146,7 +146,7 @@ var _ = Describe("Service", Label("service"), func() {
 		env.AwaitAnswer(ctx, "web", address, framework.Port)
 	})
 
-	It("is told when it has more ports than the load balancer's type, and gets them with a larger one", func(ctx SpecContext) {
+	It("is told when it has more ports than the load balancer's type, and gets them with a larger one", framework.Needs(framework.CompleteCreation), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
 		env.CreateService(ctx, "web", func(s *corev1.Service) {
 			s.Spec.Ports = nil
@@ -162,7 +162,7 @@ var _ = Describe("Service", Label("service"), func() {
 		Expect(framework.ListenPorts(lb)).To(ConsistOf(9000, 9001, 9002, 9003, 9004, 9005))
 	})
 
-	It("is told that UDP cannot be had", func(ctx SpecContext) {
+	It("is told that UDP cannot be had", framework.Needs(framework.SettingEvents), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
 		env.CreateService(ctx, "dns", func(s *corev1.Service) { s.Spec.Ports[0].Protocol = corev1.ProtocolUDP })
 		env.AwaitEvent(ctx, "dns", "InvalidSettings", And(ContainSubstring("8080"), ContainSubstring("UDP"), ContainSubstring("TCP only")))

@@ -19,7 +19,10 @@ func TestE2E(t *testing.T) {
 	RunSpecs(t, "ccm-from-scratch")
 }
 
-var _ = BeforeSuite(func(ctx SpecContext) {
+// What all processes share, the first one prepares: on a kind cluster, the CCM.
+var _ = SynchronizedBeforeSuite(func(ctx SpecContext) {
+	Expect(framework.Prepare(ctx)).To(Succeed())
+}, func(ctx SpecContext) {
 	var err error
 	suite, err = framework.StartSuite(ctx, GinkgoParallelProcess())
 	DeferCleanup(suite.Stop)

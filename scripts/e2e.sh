@@ -1,23 +1,45 @@
 #!/usr/bin/env bash
 # Runs the end-to-end suite: scripts/e2e.sh [flags of ginkgo run]. Environment:
-#   E2E_CLUSTER  embedded (default): a control plane of real programs on this machine, without Docker
+#   E2E_CLUSTER  kind: a kind cluster whose nodes are servers of a simulated cloud; the default where Docker answers
+#                embedded: a control plane of real programs on this machine, without Docker; else the default
+#                existing: the cluster of KUBECONFIG, with E2E_CLOUD=hcloud and HCLOUD_TOKEN (e2e/README.md)
 #   LABELS       a Ginkgo label filter, as "service && !fault"
 #   FOCUS        a regular expression on the specs' names
-#   PROCS        how many specs run at a time (default: 2)
-#   E2E_OUT      where reports, logs and coverage go (default: out/e2e)
-#   E2E_CCM      a cloud-controller-manager to test in place of ours
+#   PROCS        how many specs run at a time
+#   CCM          a file that describes the cloud-controller-manager to test in place of ours (e2e/README.md)
+#   E2E_KEEP     1 keeps the kind cluster, and uses one that was kept
+#   E2E_OUT      where reports, logs and coverage go (default: out/e2e-$E2E_CLUSTER)
+#   E2E_CCM      the program of a cloud-controller-manager to test in place of ours (embedded)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-export E2E_CLUSTER=${E2E_CLUSTER:-embedded}
-export E2E_OUT=${E2E_OUT:-$PWD/out/e2e}
-case $E2E_CLUSTER in
-embedded) echo "e2e on an embedded control plane (E2E_CLUSTER=embedded)" ;;
-*)
-	echo "E2E_CLUSTER=$E2E_CLUSTER: only embedded is there yet" >&2
-	exit 2
-	;;
-esac
+# choose says on what cluster the specs run, and why.
+choose() {
+	local why="E2E_CLUSTER=${E2E_CLUSTER:-}"
+	if [ -z "${E2E_CLUSTER:-}" ]; then
+		if docker version >/dev/null 2>&1; then
+			E2E_CLUSTER=kind why="since Docker answers; E2E_CLUSTER=embedded needs none"
+		else
+			E2E_CLUSTER=embedded why="since no Docker answers; with one, it would be a kind cluster"
+		fi
+	fi
+	case $E2E_CLUSTER in
+	kind) echo "e2e on a kind cluster ($why)" ;;
+	embedded) echo "e2e on an embedded control plane ($why)" ;;
+	existing) echo "e2e on the cluster of KUBECONFIG=${KUBECONFIG:-} ($why)" ;;
+	*)
+		echo "E2E_CLUSTER=$E2E_CLUSTER: want kind, embedded or existing" >&2
+		exit 2
+		;;
+	esac
+	export E2E_CLUSTER
+}
+choose
+if [ -n "${CCM:-}" ]; then
+	CCM=$(realpath -- "$CCM") # ginkgo runs the suite in another folder
+	export CCM
+fi
+export E2E_OUT=${E2E_OUT:-$PWD/out/e2e-$E2E_CLUSTER}
 
 # The last run's results go, but nothing else does: the folder may be anybody's.
 mark=$E2E_OUT/.made-by-e2e
@@ -30,15 +52,64 @@ fi
 mkdir -p "$E2E_OUT/coverage"
 touch "$mark"
 
-# The control plane's programs: minutes the first time, with progress, then at once.
-E2E_KUBERNETES=$(go run ./e2e/framework/cluster/cmd/kubebin)
-export E2E_KUBERNETES
+run=()        # what runs ginkgo
+cannot=       # the labels of specs that cannot run here
+cleanup=:     # what is done in the end, whatever happens
+failed=:      # what a failed run says
+case $E2E_CLUSTER in
+embedded)
+	cannot='!real-nodes' procs=6 # they wait far more than they compute
+	# The control plane's programs: minutes the first time, with progress, then at once.
+	E2E_KUBERNETES=$(go run ./e2e/framework/cluster/cmd/kubebin)
+	export E2E_KUBERNETES
+	if [ -z "${E2E_CCM:-}" ] && [ -z "${CCM:-}" ]; then
+		echo "building the CCM"
+		export E2E_CCM=$E2E_OUT/ccm-from-scratch
+		go build -cover -coverpkg=./ccm/... -o "$E2E_CCM" ./ccm/cmd/ccm-from-scratch
+	fi
+	;;
+kind)
+	cannot='!own-cloud' procs=4
+	run=(scripts/with-docker.sh)
+	# Not those of `make up`, which may be there at the same time.
+	export KIND_NAME=${KIND_NAME:-e2e} KIND_SUBNET=${KIND_SUBNET:-172.29.0.0/16}
+	cleanup() {
+		if [ -n "${E2E_KEEP:-}" ]; then
+			echo "kept: eval \"\$(KIND_NAME=$KIND_NAME scripts/up.sh env)\"; kubectl get nodes; remove it: KIND_NAME=$KIND_NAME make down"
+			return
+		fi
+		echo "removing the kind cluster $KIND_NAME"
+		scripts/up.sh down
+	}
+	failed() {
+		[ -n "${E2E_KEEP:-}" ] || echo "to look inside the cluster after a failure: E2E_KEEP=1 make e2e FOCUS='…'"
+	}
+	cleanup=cleanup failed=failed
+	if [ -n "${E2E_KEEP:-}" ] && scripts/up.sh env >/dev/null 2>&1; then
+		echo "uses the kind cluster $KIND_NAME that was kept"
+	else
+		trap cleanup EXIT # also what is half there
+		scripts/up.sh up --without-ccm --actions=20ms --rate-limit=0 --node-monitor-grace-period=8s >/dev/null
+	fi
+	;;
+existing)
+	cannot='!own-cloud && !fake-only' procs=2
+	# All that the run makes in cluster and cloud has its name, so that it is found again.
+	export E2E_RUN=${E2E_RUN:-e2e-$(date -u +%Y%m%d-%H%M%S)-$$}
+	echo "the run's name is $E2E_RUN; should it be killed: make e2e-clean RUN=$E2E_RUN"
+	cleanup() {
+		if [ -n "${E2E_KEEP:-}" ]; then
+			echo "kept; remove it: make e2e-clean RUN=$E2E_RUN"
+			return
+		fi
+		RUN=$E2E_RUN go run ./e2e/cmd/e2e-clean
+	}
+	cleanup=cleanup
+	;;
+esac
+trap '$cleanup' EXIT
+filter=$cannot${LABELS:+" && ($LABELS)"}
 
-if [ -z "${E2E_CCM:-}" ]; then
-	echo "building the CCM"
-	export E2E_CCM=$E2E_OUT/ccm-from-scratch
-	go build -cover -coverpkg=./ccm/... -o "$E2E_CCM" ./ccm/cmd/ccm-from-scratch
-fi
 # Not by `go tool ginkgo`: that passes a Ctrl-C on to ginkgo, which gets it from the terminal as well, and
 # takes the second one for the order to skip cleaning up.
 ginkgo=$(go tool -n ginkgo)
@@ -48,9 +119,9 @@ ginkgo=$(go tool -n ginkgo)
 color=()
 [ -t 1 ] || color=(--no-color)
 set -m
-"$ginkgo" run ${color[@]+"${color[@]}"} --silence-skips \
-	--procs="${PROCS:-2}" --randomize-all --poll-progress-after=60s --timeout=40m \
-	--label-filter="${LABELS:-}" --focus="${FOCUS:-}" \
+${run[@]+"${run[@]}"} "$ginkgo" run ${color[@]+"${color[@]}"} --silence-skips \
+	--procs="${PROCS:-$procs}" --randomize-all --poll-progress-after=60s --timeout=40m \
+	--label-filter="$filter" --focus="${FOCUS:-}" \
 	--junit-report=junit.xml --json-report=report.json --output-dir="$E2E_OUT" --keep-going \
 	"$@" ./e2e </dev/null &
 suite=$!
@@ -68,9 +139,13 @@ if [ -e "$E2E_OUT/specs.md" ]; then
 	echo
 	sed -n '1s/^# //p; /^\*\*/p; /^| \*\*/p' "$E2E_OUT/specs.md" # how many, and those that failed
 fi
+if [ -e "$E2E_OUT/specs.json" ] && [ "$(dirname "$E2E_OUT")" = "$PWD/out" ]; then
+	go run ./e2e/cmd/speclist out # all runs in one table: out/specs.md
+fi
 echo "reports: $E2E_OUT/specs.md, junit.xml, report.json; logs: $E2E_OUT/control-plane-*"
 if [ -n "$(ls -A "$E2E_OUT/coverage" 2>/dev/null)" ]; then
 	go tool covdata textfmt -i="$E2E_OUT/coverage" -o="$E2E_OUT/coverage.txt"
 	echo "the CCM's statements that the suite ran: $(go tool cover -func="$E2E_OUT/coverage.txt" | awk '/^total:/ {print $3}')"
 fi
+[ $status = 0 ] || $failed
 exit $status

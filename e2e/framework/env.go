@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"os"
 	"strconv"
 	"sync"
 
@@ -45,14 +46,18 @@ type Env struct {
 	*Suite
 	// Kube is an administrator's client of the cluster.
 	Kube kubernetes.Interface
-	// Cloud is the simulated cloud, with its journal and faults.
+	// Cloud is the spec's own simulated cloud, nil on a cluster that all specs share.
 	Cloud *fakecloud.Cloud
+	// Journal and Faults are those of the simulated cloud. On a real one, the journal is empty and Faults is
+	// nil: specs that need them have the label FakeOnly.
+	Journal Journal
+	Faults  Faults
 	// HCloud is a client of the cloud for the spec itself. The journal tells it from the CCM by its
 	// User-Agent: see Calls.
 	HCloud *hcloud.Client
-	// Network is the private network of the cluster, 10.0.0.0/8 with the subnet 10.0.0.0/24.
+	// Network is the private network of the cluster; a spec's own is 10.0.0.0/8 with the subnet 10.0.0.0/24.
 	Network *hcloud.Network
-	// Fleet holds the simulated nodes.
+	// Fleet holds the simulated nodes; nil where nodes are real.
 	Fleet *node.Fleet
 	// CCM is the first cloud-controller-manager. A spec may start others.
 	CCM *CCM
@@ -60,28 +65,41 @@ type Env struct {
 	Namespace string
 
 	options Options
+	// owned is what the cloud has of this spec, where several specs share it.
+	owned owned
 
 	mu   sync.Mutex
 	ccms []*CCM
 }
 
-// Location and NetworkZone are where everything is.
-const (
-	Location    = "fsn1"
-	NetworkZone = hcloud.NetworkZoneEUCentral
+// Where everything is, and on what. In a cloud that exists, E2E_LOCATION, E2E_NETWORK_ZONE and E2E_SERVER_TYPE say what
+// its cluster has.
+var (
+	Location    = cmp.Or(os.Getenv("E2E_LOCATION"), "fsn1")
+	NetworkZone = cmp.Or(hcloud.NetworkZone(os.Getenv("E2E_NETWORK_ZONE")), hcloud.NetworkZoneEUCentral)
 	// ServerType is available in Location.
-	ServerType = "cx23"
+	ServerType = cmp.Or(os.Getenv("E2E_SERVER_TYPE"), "cx23")
 )
 
-// NewEnv makes an Env for the running spec.
+// NewEnv makes an Env for the running spec. It skips the spec if that cannot run on this kind of cluster, or
+// with this CCM.
 func NewEnv(ctx context.Context, s *Suite, options Options) *Env {
 	GinkgoHelper()
+	s.skipUnlessHere()
 	s.specs++
+	if s.Kind != Embedded {
+		return newSharedEnv(ctx, s, options)
+	}
+	return newOwnEnv(ctx, s, options)
+}
+
+// newOwnEnv makes an Env with a cloud, nodes and a CCM of its own.
+func newOwnEnv(ctx context.Context, s *Suite, options Options) *Env {
+	GinkgoHelper()
 	if options.Actions == "" {
 		options.Actions = "20ms"
 	}
-	e := &Env{
-		Suite: s, Kube: s.Cluster.Client, options: options}
+	e := &Env{Suite: s, Kube: s.Cluster.Client, options: options}
 	addresses := s.loopback(purposeLoadBalancers).Addr()
 	e.Cloud = fakecloud.New(fakecloud.Options{
 		Actions: options.Actions, RateLimit: options.RateLimit,
@@ -90,6 +108,7 @@ func NewEnv(ctx context.Context, s *Suite, options Options) *Env {
 		DataPlane:        &fakecloud.DataPlaneOptions{Resolver: e.resolve},
 	})
 	DeferCleanup(e.Cloud.Close)
+	e.Journal, e.Faults = e.Cloud.Journal(), e.Cloud.Faults()
 	_, err := e.Cloud.Start(ctx, "")
 	Expect(err).NotTo(HaveOccurred())
 	e.HCloud = e.Cloud.Client(hcloud.WithApplication("spec", "1"))
@@ -120,7 +139,7 @@ func (e *Env) createNetwork(ctx context.Context) {
 func (e *Env) createNamespace(ctx context.Context) {
 	GinkgoHelper()
 	ns, err := e.Kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "spec-"},
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "spec-", Labels: map[string]string{LabelRun: e.run()}},
 	}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	e.Namespace = ns.Name

@@ -14,7 +14,8 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/deploy"
 )
 
-// EnvManifest names a file of manifests that deploy the CCM; without it those of ccm/deploy.
+// EnvManifest names a file of manifests that deploy the CCM; without it, it is the one of its description, or those of
+// ccm/deploy.
 const EnvManifest = "E2E_CCM_MANIFEST"
 
 // deployIdentity creates what the CCM's manifest says about who the CCM is and what it may do, and
@@ -24,11 +25,12 @@ const EnvManifest = "E2E_CCM_MANIFEST"
 // It leaves out the token: the API server knows the service account by a client certificate with the
 // name and groups that a token would give it.
 func (s *Suite) deployIdentity(ctx context.Context) error {
-	manifest, name := deploy.Manifest, cmp.Or(os.Getenv(EnvManifest), "ccm/deploy")
-	if path := os.Getenv(EnvManifest); path != "" {
+	path := cmp.Or(os.Getenv(EnvManifest), s.Subject.Manifest)
+	manifest, name := deploy.Manifest, cmp.Or(path, "ccm/deploy")
+	if path != "" {
 		var err error
 		if manifest, err = os.ReadFile(path); err != nil {
-			return fmt.Errorf("%s: %w", EnvManifest, err)
+			return fmt.Errorf("the CCM's manifest: %w", err)
 		}
 	}
 	objects, err := deploy.Objects(manifest)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	. "github.com/onsi/ginkgo/v2"
@@ -13,22 +12,42 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 )
 
-// CCMClient is a part of the User-Agent of our CCM, by which the journal tells it from the spec.
-const CCMClient = "ccm-from-scratch"
-
 // CCMWrites returns how many requests that change something the CCM has sent.
 func (e *Env) CCMWrites() int {
-	return e.Cloud.Journal().Count(fakecloud.JournalFilter{Client: CCMClient, Writes: true})
+	return e.Journal.Count(fakecloud.JournalFilter{Client: e.Subject.UserAgent, Writes: true})
 }
 
 // ServiceWrites returns how many requests that change load balancers or certificates the CCM has
-// sent: what it does for Services, apart from routes.
+// sent: what it does for Services, apart from routes. Where specs share a cloud, these are the requests about
+// what the spec has or had; what was refused to be created is nobody's.
 func (e *Env) ServiceWrites() int {
+	e.recognize()
+	if !e.simulated() {
+		return 0 // nobody sees them: specs also look at what the cloud has
+	}
 	n := 0
 	for _, route := range []string{"/load_balancers*", "/certificates*"} {
-		n += e.Cloud.Journal().Count(fakecloud.JournalFilter{Client: CCMClient, Writes: true, Route: route})
+		filter := fakecloud.JournalFilter{Client: e.Subject.UserAgent, Writes: true, Route: route}
+		if e.Cloud != nil {
+			n += e.Journal.Count(filter)
+			continue
+		}
+		for _, r := range e.Journal.Entries(filter) {
+			if e.owned.wrote(r) {
+				n++
+			}
+		}
 	}
 	return n
+}
+
+// recognize remembers which load balancers and certificates of a shared cloud are the spec's.
+func (e *Env) recognize() {
+	GinkgoHelper()
+	if e.Cloud == nil {
+		e.LoadBalancers(context.Background())
+		e.Certificates(context.Background())
+	}
 }
 
 // ExpectNoServiceWrites fails if the CCM changes a load balancer or certificate before it has
@@ -41,15 +60,47 @@ func (e *Env) ExpectNoServiceWrites(ctx context.Context) {
 	e.AwaitCCMRequests(ctx, 1, fakecloud.JournalFilter{Operation: "list_load_balancers"})
 	e.AwaitCCMRequests(ctx, 1, fakecloud.JournalFilter{Operation: "get_network"})
 	Expect(e.ServiceWrites()).To(Equal(before), func() string {
-		return "the CCM wrote although nothing had changed:\n" + e.journalText(fakecloud.JournalFilter{Client: CCMClient, Writes: true})
+		return "the CCM wrote although nothing had changed:\n" + e.journalText(fakecloud.JournalFilter{Client: e.Subject.UserAgent, Writes: true})
 	})
+}
+
+// expectCloudStays fails if something of the spec's Services changes in the cloud within Quiet.
+func (e *Env) expectCloudStays(ctx context.Context) {
+	GinkgoHelper()
+	before, writes := e.settingsInCloud(ctx), 0
+	if e.simulated() {
+		writes = e.ServiceWrites()
+	}
+	Consistently(func(g Gomega) {
+		g.Expect(e.settingsInCloud(ctx)).To(Equal(before))
+		if e.simulated() {
+			g.Expect(e.ServiceWrites()).To(Equal(writes))
+		}
+	}).WithContext(ctx).WithTimeout(Quiet).WithPolling(Polling).Should(Succeed(), "the CCM wrote although nothing had changed")
+}
+
+// settingsInCloud returns the spec's load balancers and certificates without what the cloud changes by itself.
+func (e *Env) settingsInCloud(ctx context.Context) any {
+	GinkgoHelper()
+	lbs := e.LoadBalancers(ctx)
+	for _, lb := range lbs {
+		for i := range lb.Targets {
+			lb.Targets[i].HealthStatus = nil
+		}
+		lb.OutgoingTraffic, lb.IngoingTraffic = 0, 0
+	}
+	var certificates []int64
+	for _, c := range e.Certificates(ctx) {
+		certificates = append(certificates, c.ID)
+	}
+	return []any{lbs, certificates}
 }
 
 // CCMWritesTo returns how many requests that change a load balancer the CCM has sent.
 func (e *Env) CCMWritesTo(lb *hcloud.LoadBalancer) int {
 	prefix := fmt.Sprintf("/v1/load_balancers/%d", lb.ID)
 	n := 0
-	for _, entry := range e.Cloud.Journal().Entries(fakecloud.JournalFilter{Client: CCMClient, Writes: true}) {
+	for _, entry := range e.Journal.Entries(fakecloud.JournalFilter{Client: e.Subject.UserAgent, Writes: true}) {
 		if entry.Path == prefix || strings.HasPrefix(entry.Path, prefix+"/") {
 			n++
 		}
@@ -59,15 +110,15 @@ func (e *Env) CCMWritesTo(lb *hcloud.LoadBalancer) int {
 
 // CCMRequests returns how many requests the CCM has sent.
 func (e *Env) CCMRequests() int {
-	return e.Cloud.Journal().Count(fakecloud.JournalFilter{Client: CCMClient})
+	return e.Journal.Count(fakecloud.JournalFilter{Client: e.Subject.UserAgent})
 }
 
 // AwaitCCMRequests waits until the CCM has sent n more requests that the filter selects.
 func (e *Env) AwaitCCMRequests(ctx context.Context, n int, filter fakecloud.JournalFilter) {
 	GinkgoHelper()
-	filter.Client = CCMClient
-	before := e.Cloud.Journal().Count(filter)
-	Eventually(func() int { return e.Cloud.Journal().Count(filter) - before }).
+	filter.Client = e.Subject.UserAgent
+	before := e.Journal.Count(filter)
+	Eventually(func() int { return e.Journal.Count(filter) - before }).
 		WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(BeNumerically(">=", n))
 }
 
@@ -77,31 +128,23 @@ func (e *Env) ExpectNoWrites(ctx context.Context) {
 	GinkgoHelper()
 	before, seen := e.CCMWrites(), e.CCMRequests()
 	Consistently(e.CCMWrites).WithContext(ctx).WithTimeout(Quiet).WithPolling(Polling).Should(Equal(before), func() string {
-		return "the CCM wrote although nothing had changed:\n" + e.journalText(fakecloud.JournalFilter{Client: CCMClient, Writes: true})
+		return "the CCM wrote although nothing had changed:\n" + e.journalText(fakecloud.JournalFilter{Client: e.Subject.UserAgent, Writes: true})
 	})
 	Expect(e.CCMRequests()).To(BeNumerically(">", seen), "the CCM did not even look")
-}
-
-// Settled waits until the CCM has not written for a while: what it had to do is done.
-func (e *Env) Settled(ctx context.Context) {
-	GinkgoHelper()
-	last, since := e.CCMWrites(), time.Now()
-	Eventually(func() time.Duration {
-		if n := e.CCMWrites(); n != last {
-			last, since = n, time.Now()
-		}
-		return time.Since(since)
-	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(BeNumerically(">", 4*time.Second))
 }
 
 // Fault makes the cloud misbehave towards the CCM until the spec ends or the returned function is
 // called. Client is set to the CCM's.
 func (e *Env) Fault(f fakecloud.Fault) (name string, remove func()) {
 	GinkgoHelper()
-	f.Client = CCMClient
-	rule, err := e.Cloud.Faults().Add(f)
+	f.Client = e.Subject.UserAgent
+	rule, err := e.Faults.Add(f)
 	Expect(err).NotTo(HaveOccurred())
-	return rule.Name, func() { e.Cloud.Faults().Remove(rule.Name) }
+	remove = func() { e.Faults.Remove(rule.Name) }
+	if e.Cloud == nil { // which others will use
+		DeferCleanup(remove)
+	}
+	return rule.Name, remove
 }
 
 // AwaitFault waits until a fault has been applied n times in all.
@@ -109,21 +152,21 @@ func (e *Env) AwaitFault(ctx context.Context, name string, n int) {
 	GinkgoHelper()
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
-	_, err := e.Cloud.Faults().Await(ctx, name, uint64(n))
+	_, err := e.Faults.Await(ctx, name, uint64(n))
 	Expect(err).NotTo(HaveOccurred(), "the fault %s was not met %d times", name, n)
 }
 
 // FaultApplied returns how many requests a fault has been applied to.
 func (e *Env) FaultApplied(name string) int {
 	GinkgoHelper()
-	status, ok := e.Cloud.Faults().Get(name)
+	status, ok := e.Faults.Get(name)
 	Expect(ok).To(BeTrue(), "there is no fault %s", name)
 	return int(status.Applied)
 }
 
 func (e *Env) journalText(filter fakecloud.JournalFilter) string {
 	var b strings.Builder
-	for _, entry := range e.Cloud.Journal().Entries(filter) {
+	for _, entry := range e.Journal.Entries(filter) {
 		fmt.Fprintf(&b, "%s %-6s %s%s → %d %s %s %s\n", entry.Time.Format("15:04:05.000"), entry.Method, entry.Path,
 			query(entry.Query), entry.Status, entry.ErrorCode, entry.Fault, shortClient(entry.Client))
 	}

@@ -10,11 +10,19 @@ import (
 
 // How long specs wait for what should happen, how often they look, and for how long they watch that
 // something does not happen. They are bounds for a busy machine, not expectations.
-const (
+var (
 	Timeout = 60 * time.Second
 	Polling = 100 * time.Millisecond
 	Quiet   = 6 * time.Second
 )
+
+// In a cloud that exists, the specs share the project's rate limit, 3600 requests per hour and as many at once, with
+// the CCM, which may look only once a minute whether anything has changed.
+func init() {
+	if CurrentKind() == Existing {
+		Timeout, Polling, Quiet = 4*time.Minute, 2*time.Second, 70*time.Second
+	}
+}
 
 // HaveTaint matches a node that has a taint with the key.
 func HaveTaint(key string) types.GomegaMatcher {

@@ -63,6 +63,14 @@ func (e *Env) ExpectNodeStays(ctx context.Context, name string, n int) *corev1.N
 	GinkgoHelper()
 	was := e.Node(ctx, name)
 	Expect(was).NotTo(BeNil(), "node %s is not there", name)
+	if !e.simulated() { // nobody sees the requests: a while has to do
+		Consistently(func(g Gomega) {
+			now := e.Node(ctx, name)
+			g.Expect(now).To(HaveField("UID", was.UID))
+			was = now
+		}).WithContext(ctx).WithTimeout(Quiet).WithPolling(Polling).Should(Succeed(), "node %s was deleted", name)
+		return was
+	}
 	before := e.CCMServerReads()
 	Eventually(func() (int, error) {
 		now, err := e.Kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
@@ -77,7 +85,7 @@ func (e *Env) ExpectNodeStays(ctx context.Context, name string, n int) *corev1.N
 
 // CCMServerReads returns how many requests about servers the CCM has sent.
 func (e *Env) CCMServerReads() int {
-	return e.Cloud.Journal().Count(fakecloud.JournalFilter{Client: CCMClient, Method: "GET", Route: "/servers*"})
+	return e.Journal.Count(fakecloud.JournalFilter{Client: e.Subject.UserAgent, Method: "GET", Route: "/servers*"})
 }
 
 // OnlyNodes are arguments of a CCM that runs the node controllers alone and refreshes addresses only when

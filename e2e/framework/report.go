@@ -24,13 +24,22 @@ func (e *Env) report(ctx context.Context) {
 	if !CurrentSpecReport().Failed() {
 		return
 	}
+	if e.Cloud == nil && e.site.ccm != nil {
+		text, err := e.site.ccm.log(ctx)
+		if err != nil {
+			text = err.Error()
+		}
+		AddReportEntry("log of the CCM", ReportEntryVisibilityFailureOrVerbose, lastLines(withoutNoise(text), 200))
+	}
 	for _, c := range e.ccms {
 		AddReportEntry("log of "+c.name, ReportEntryVisibilityFailureOrVerbose, tail(c.LogPath(), 200))
 	}
 	AddReportEntry("requests to the cloud", ReportEntryVisibilityFailureOrVerbose,
 		lastLines(e.journalText(fakecloud.JournalFilter{}), 150))
 	AddReportEntry("cluster", ReportEntryVisibilityFailureOrVerbose, e.clusterText(ctx))
-	AddReportEntry("the cloud's state", ReportEntryVisibilityFailureOrVerbose, e.cloudText(ctx))
+	if e.Cloud != nil {
+		AddReportEntry("the cloud's state", ReportEntryVisibilityFailureOrVerbose, e.cloudText(ctx))
+	}
 }
 
 func (e *Env) clusterText(ctx context.Context) string {

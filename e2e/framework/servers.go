@@ -19,6 +19,9 @@ import (
 // then. Its node registers by itself.
 func (e *Env) CreateServer(ctx context.Context, name string, change ...func(*hcloud.ServerCreateOpts)) *hcloud.Server {
 	GinkgoHelper()
+	if e.Kind == Existing {
+		Skip("needs a new server that joins the cluster by itself: runs with E2E_CLUSTER=kind or embedded")
+	}
 	opts := hcloud.ServerCreateOpts{
 		Name: name, ServerType: &hcloud.ServerType{Name: ServerType}, Image: &hcloud.Image{Name: "debian-13"},
 		Location: &hcloud.Location{Name: Location}, Networks: []*hcloud.Network{e.Network},
@@ -26,8 +29,10 @@ func (e *Env) CreateServer(ctx context.Context, name string, change ...func(*hcl
 	for _, c := range change {
 		c(&opts)
 	}
+	opts.Labels = e.tagged(opts.Labels)
 	result, _, err := e.HCloud.Server.Create(ctx, opts)
 	Expect(err).NotTo(HaveOccurred())
+	e.owned.addServer(result.Server)
 	e.Wait(ctx, append(result.NextActions, result.Action)...)
 	server, _, err := e.HCloud.Server.GetByID(ctx, result.Server.ID)
 	Expect(err).NotTo(HaveOccurred())
@@ -171,7 +176,9 @@ func (e *Env) PowerOn(ctx context.Context, s *hcloud.Server) {
 }
 
 // ProviderID returns the provider ID of a server's node.
-func ProviderID(s *hcloud.Server) string { return fmt.Sprintf("ccm-from-scratch://%d", s.ID) }
+func (s *Suite) ProviderID(server *hcloud.Server) string {
+	return fmt.Sprintf("%s%d", s.Subject.ProviderPrefix, server.ID)
+}
 
 // RenameServer gives a server another name.
 func (e *Env) RenameServer(ctx context.Context, s *hcloud.Server, name string) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 
@@ -14,10 +15,11 @@ import (
 	"github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8stypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/util/retry"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/node"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/whoami"
 )
 
 // Annotation is the prefix of the CCM's annotations.
@@ -27,14 +29,15 @@ const Annotation = "load-balancer.hetzner.cloud/"
 // on it.
 const Port = 8080
 
-// CreateService creates a Service of type LoadBalancer with the port 8080, changed as told.
+// CreateService creates a Service of type LoadBalancer with the port 8080, changed as told. Where nodes are
+// real, it has a pod on each of them if the spec has the label Dataplane.
 func (e *Env) CreateService(ctx context.Context, name string, change ...func(*corev1.Service)) *corev1.Service {
 	GinkgoHelper()
 	svc := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: e.Namespace, Annotations: map[string]string{}},
 		Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeLoadBalancer, Selector: map[string]string{"app": name},
-			Ports: []corev1.ServicePort{{Name: "p8080", Port: Port, TargetPort: intstr.FromInt32(80)}},
+			Ports: []corev1.ServicePort{{Name: "p8080", Port: Port, TargetPort: intstr.FromInt32(Port)}},
 		},
 	}
 	for _, c := range change {
@@ -42,6 +45,10 @@ func (e *Env) CreateService(ctx context.Context, name string, change ...func(*co
 	}
 	created, err := e.Kube.CoreV1().Services(e.Namespace).Create(ctx, svc, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
+	e.owned.addService(string(created.UID))
+	if e.needsPods() {
+		e.startPods(ctx, name)
+	}
 	return created
 }
 
@@ -76,6 +83,11 @@ func (e *Env) Service(ctx context.Context, name string) *corev1.Service {
 	return svc
 }
 
+// serviceName returns the full name of a Service of the spec.
+func (e *Env) serviceName(name string) k8stypes.NamespacedName {
+	return k8stypes.NamespacedName{Namespace: e.Namespace, Name: name}
+}
+
 // serviceNames returns the names of the Services of the spec's namespace.
 func (e *Env) serviceNames(ctx context.Context) []string {
 	GinkgoHelper()
@@ -105,12 +117,77 @@ func (e *Env) AwaitIngress(ctx context.Context, name string) string {
 	return address
 }
 
-// LoadBalancers returns all load balancers of the cloud.
+// LoadBalancers returns all load balancers of the cloud; where specs share it, those of the spec: what it
+// has created, or what belongs to its Services.
 func (e *Env) LoadBalancers(ctx context.Context) []*hcloud.LoadBalancer {
 	GinkgoHelper()
 	all, err := e.HCloud.LoadBalancer.All(ctx)
 	Expect(err).NotTo(HaveOccurred())
-	return all
+	if e.Cloud != nil {
+		return all
+	}
+	mine := slices.DeleteFunc(all, func(lb *hcloud.LoadBalancer) bool {
+		return !e.owned.isLoadBalancer(lb.ID, lb.Labels[e.Subject.OwnerLabel])
+	})
+	for i, lb := range mine {
+		mine[i] = e.tagLoadBalancer(ctx, lb)
+	}
+	return mine
+}
+
+// tagLoadBalancer puts the run's name on a load balancer that the CCM has made in a cloud that outlives the run, so
+// that it is found after a crash. One that just goes or is being changed is tagged the next time, or not at all: its
+// Service is in a namespace with the run's name.
+func (e *Env) tagLoadBalancer(ctx context.Context, lb *hcloud.LoadBalancer) *hcloud.LoadBalancer {
+	if e.Kind != Existing || lb.Labels[LabelRun] == e.run() {
+		return lb
+	}
+	tagged, _, err := e.HCloud.LoadBalancer.Update(ctx, lb, hcloud.LoadBalancerUpdateOpts{Labels: e.tagged(lb.Labels)})
+	if err != nil {
+		return lb
+	}
+	return tagged
+}
+
+// CreateLoadBalancer creates a load balancer as a person would, without the CCM.
+func (e *Env) CreateLoadBalancer(ctx context.Context, name string, change ...func(*hcloud.LoadBalancerCreateOpts)) *hcloud.LoadBalancer {
+	GinkgoHelper()
+	opts := hcloud.LoadBalancerCreateOpts{
+		Name: name, LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: Location},
+	}
+	for _, c := range change {
+		c(&opts)
+	}
+	opts.Labels = e.tagged(opts.Labels)
+	result, _, err := e.HCloud.LoadBalancer.Create(ctx, opts)
+	Expect(err).NotTo(HaveOccurred())
+	e.owned.addLoadBalancer(result.LoadBalancer.ID)
+	e.Wait(ctx, result.Action)
+	return result.LoadBalancer
+}
+
+// UploadCertificate creates a certificate as a person would, without the CCM.
+func (e *Env) UploadCertificate(ctx context.Context, opts hcloud.CertificateCreateOpts) *hcloud.Certificate {
+	GinkgoHelper()
+	opts.Labels = e.tagged(opts.Labels)
+	uploaded, _, err := e.HCloud.Certificate.Create(ctx, opts)
+	Expect(err).NotTo(HaveOccurred())
+	e.owned.addCertificate(uploaded.ID)
+	return uploaded
+}
+
+// tagged returns labels for something that is created in the cloud: where that outlives the spec, with the
+// run's name.
+func (e *Env) tagged(labels map[string]string) map[string]string {
+	if e.Cloud != nil {
+		return labels
+	}
+	tagged := maps.Clone(labels)
+	if tagged == nil {
+		tagged = map[string]string{}
+	}
+	tagged[LabelRun] = e.run()
+	return tagged
 }
 
 // LoadBalancerOf returns the load balancer that has the address of a Service's status.
@@ -152,17 +229,17 @@ func (e *Env) AwaitLoadBalancer(ctx context.Context, service string, check func(
 
 // Get sends an HTTP request to an address from outside of the cluster and returns which node
 // answered, with what.
-func (e *Env) Get(ctx context.Context, address string, port int) (node.Answer, error) {
+func (e *Env) Get(ctx context.Context, address string, port int) (whoami.Answer, error) {
 	return get(ctx, e.HTTPClient(ClientOptions{}), URL("http", address, port))
 }
 
 // GetURL is Get with a client and a URL of the spec's own.
-func (e *Env) GetURL(ctx context.Context, client *http.Client, url string) (node.Answer, error) {
+func (e *Env) GetURL(ctx context.Context, client *http.Client, url string) (whoami.Answer, error) {
 	return get(ctx, client, url)
 }
 
-func get(ctx context.Context, client *http.Client, url string) (node.Answer, error) {
-	var answer node.Answer
+func get(ctx context.Context, client *http.Client, url string) (whoami.Answer, error) {
+	var answer whoami.Answer
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return answer, err
@@ -183,9 +260,9 @@ func get(ctx context.Context, client *http.Client, url string) (node.Answer, err
 }
 
 // AwaitAnswer waits until a request to an address is answered by the Service's pods.
-func (e *Env) AwaitAnswer(ctx context.Context, service, address string, port int) node.Answer {
+func (e *Env) AwaitAnswer(ctx context.Context, service, address string, port int) whoami.Answer {
 	GinkgoHelper()
-	var answer node.Answer
+	var answer whoami.Answer
 	Eventually(func(g Gomega) {
 		var err error
 		answer, err = e.Get(ctx, address, port)

@@ -26,11 +26,15 @@ import (
 
 // Suite is what all specs of one process share.
 type Suite struct {
+	// Kind says what cluster the specs run on.
+	Kind    Kind
 	Cluster *cluster.Cluster
+	// Subject is the cloud-controller-manager to test.
+	Subject Subject
 	// CCM is the path of the cloud-controller-manager's binary.
 	CCM string
 	// Kubeconfig is the path of the CCM's own access to the cluster: that of the service account which
-	// its manifest makes.
+	// its manifest makes. Embedded cluster only, as are CCM and Deployment.
 	Kubeconfig string
 	// Deployment is the one of the CCM's manifest. Its pods do not run here.
 	Deployment appsv1.Deployment
@@ -40,6 +44,8 @@ type Suite struct {
 	// network, of which each has its own part.
 	Process int
 	specs   int
+	// site is the cluster that all specs share, nil on the embedded one.
+	site *site
 	// temporary says that nobody asked for Out.
 	temporary bool
 }
@@ -50,15 +56,29 @@ const (
 	EnvCCM = "E2E_CCM"
 	// EnvOut names the folder for logs and coverage; without it a temporary one.
 	EnvOut = "E2E_OUT"
-	// EnvOffset is added to the number of the parallel process, so that several runs on one machine
+	// EnvOffset is added to the number of the parallel process, of which a run has PROCS and a machine
+	// has room for 16, so that several runs on one machine
 	// do not share loopback addresses.
 	EnvOffset = "E2E_OFFSET"
 )
 
-// StartSuite brings up the Kubernetes API and finds, or builds, the CCM. The suite that it returns has
-// to be stopped, also if there is an error.
+// Prepare does what is to be done once before all processes start their suites: on a kind cluster, it has
+// the CCM run there and waits until all nodes are usable.
+func Prepare(ctx context.Context) error {
+	if CurrentKind() != KindCluster {
+		return nil
+	}
+	subject, err := LoadSubject()
+	if err != nil {
+		return err
+	}
+	return prepareKind(ctx, subject)
+}
+
+// StartSuite brings up the Kubernetes API and finds, or builds, the CCM; or, where the specs share a
+// cluster, finds that. The suite that it returns has to be stopped, also if there is an error.
 func StartSuite(ctx context.Context, process int) (*Suite, error) {
-	s := &Suite{Out: os.Getenv(EnvOut), CCM: os.Getenv(EnvCCM)}
+	s := &Suite{Kind: CurrentKind(), Out: os.Getenv(EnvOut), CCM: os.Getenv(EnvCCM)}
 	return s, s.start(ctx, process)
 }
 
@@ -76,6 +96,32 @@ func (s *Suite) start(ctx context.Context, process int) error {
 	}
 	if err := os.MkdirAll(filepath.Join(s.Out, "coverage"), 0o755); err != nil {
 		return err
+	}
+	if s.Subject, err = LoadSubject(); err != nil {
+		return err
+	}
+	switch s.Kind {
+	case Embedded:
+		return s.startEmbedded(ctx, process)
+	case KindCluster:
+		s.site, err = openKind(ctx, s.Subject)
+	case Existing:
+		s.site, err = openExisting(ctx)
+	default:
+		return fmt.Errorf("%s=%s: want %s, %s or %s", EnvCluster, s.Kind, KindCluster, Embedded, Existing)
+	}
+	if err != nil {
+		return err
+	}
+	s.Cluster, err = cluster.Existing(s.site.kubeconfig)
+	return err
+}
+
+// startEmbedded starts a control plane for this process.
+func (s *Suite) startEmbedded(ctx context.Context, process int) error {
+	s.CCM = cmp.Or(s.CCM, s.Subject.Binary)
+	if s.CCM == "" && s.Subject.Name != Ours().Name {
+		return fmt.Errorf("%s=%s: the embedded cluster runs a program: write its path as binary", EnvSubject, os.Getenv(EnvSubject))
 	}
 	if s.CCM == "" {
 		s.CCM = filepath.Join(s.Out, fmt.Sprintf("ccm-%d", process))

@@ -2,6 +2,7 @@ package framework
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,25 +11,78 @@ import (
 	"time"
 
 	"github.com/onsi/ginkgo/v2/types"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/speclist"
 )
 
 // SummaryFile is the name of the summary in the folder that EnvOut names.
 const SummaryFile = "specs.md"
 
-// WriteSummary writes a table of all specs that were run, with how each ended and how long it took,
-// into the folder that EnvOut names; without one it does nothing.
+// WriteSummary writes a table of all specs, with how each ended and how long it took, into the folder that EnvOut
+// names, and the same for programs (speclist); without a folder it does nothing.
 func WriteSummary(report types.Report) error {
 	out := os.Getenv(EnvOut)
 	if out == "" {
 		return nil
 	}
-	return os.WriteFile(filepath.Join(out, SummaryFile), []byte(summary(report)), 0o644)
+	subject, err := LoadSubject()
+	if err != nil {
+		return err
+	}
+	run := runOf(report, subject, CurrentKind())
+	return errors.Join(
+		os.WriteFile(filepath.Join(out, SummaryFile), []byte(summary(report, subject, CurrentKind())), 0o644),
+		run.Write(out),
+	)
 }
 
-// summary renders a report as Markdown: the same order whatever the order in which specs have run.
-func summary(report types.Report) string {
+// runOf returns the results of a report.
+func runOf(report types.Report, subject Subject, kind Kind) speclist.Run {
+	run := speclist.Run{CCM: subject.Name, Cluster: string(kind), Time: report.StartTime}
+	for _, s := range chosen(report, subject, kind) {
+		result, reason := outcome(s, subject, kind)
+		if result == "" {
+			continue // pending
+		}
+		run.Specs = append(run.Specs, speclist.Spec{
+			Name: s.FullText(), Result: result, Reason: reason, Seconds: s.RunTime.Round(time.Millisecond).Seconds(), Labels: s.Labels(),
+		})
+	}
+	return run
+}
+
+// outcome returns what became of a spec, and why it was not run; "" if it was not chosen.
+func outcome(s types.SpecReport, subject Subject, kind Kind) (speclist.Result, string) {
+	switch {
+	case s.State == types.SpecStatePassed:
+		return speclist.Passed, ""
+	case s.Failed():
+		return speclist.Failed, firstLine(s.FailureMessage())
+	case s.State != types.SpecStateSkipped:
+		return "", ""
+	}
+	// The label filter, too, leaves out specs that cannot run, without giving a reason.
+	labels := s.Labels()
+	if reason := notHere(labels, kind, kind != Existing); reason != "" {
+		return speclist.NotHere, reason
+	}
+	if missing := subject.missing(labels); len(missing) > 0 {
+		return speclist.Unsupported, fmt.Sprint(missing)
+	}
+	if s.Failure.Message != "" {
+		return speclist.Skipped, firstLine(s.Failure.Message)
+	}
+	return "", ""
+}
+
+// chosen returns the specs of a report, in the order of the source, without those that a focus or a filter left out
+// though they could run.
+func chosen(report types.Report, subject Subject, kind Kind) types.SpecReports {
 	specs := report.SpecReports.WithLeafNodeType(types.NodeTypeIt)
-	specs = slices.DeleteFunc(slices.Clone(specs), func(s types.SpecReport) bool { return s.State == types.SpecStateSkipped })
+	specs = slices.DeleteFunc(slices.Clone(specs), func(s types.SpecReport) bool {
+		result, _ := outcome(s, subject, kind)
+		return s.State == types.SpecStateSkipped && result == ""
+	})
 	slices.SortStableFunc(specs, func(a, b types.SpecReport) int {
 		return cmp.Or(
 			cmp.Compare(a.FileName(), b.FileName()),
@@ -36,21 +90,47 @@ func summary(report types.Report) string {
 			cmp.Compare(a.LeafNodeText, b.LeafNodeText),
 		)
 	})
+	return specs
+}
+
+// shown returns how a table shows what became of a spec.
+func shown(s types.SpecReport, subject Subject, kind Kind) string {
+	result, reason := outcome(s, subject, kind)
+	switch result {
+	case speclist.Unsupported:
+		return "unsupported: lacks " + strings.Trim(reason, "[]")
+	case speclist.NotHere:
+		return "not on " + string(kind) + ": " + reason
+	case speclist.Skipped:
+		return "skipped: " + strings.TrimPrefix(reason, unsupportedPrefix)
+	case speclist.Failed:
+		return "**" + s.State.String() + "**"
+	}
+	return s.State.String()
+}
+
+// summary renders a report as Markdown: the same order whatever the order in which specs have run.
+func summary(report types.Report, subject Subject, kind Kind) string {
+	specs := chosen(report, subject, kind)
 	counts := map[types.SpecState]int{}
+	ran := 0
 	for _, s := range specs {
 		counts[s.State]++
+		if s.State != types.SpecStateSkipped {
+			ran++
+		}
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "# %d specs in %s", len(specs), report.RunTime.Round(time.Second))
+	fmt.Fprintf(&b, "# %d specs in %s", ran, report.RunTime.Round(time.Second))
 	for _, state := range []types.SpecState{
 		types.SpecStatePassed, types.SpecStateFailed, types.SpecStatePanicked, types.SpecStateTimedout,
-		types.SpecStateInterrupted, types.SpecStateAborted, types.SpecStatePending,
+		types.SpecStateInterrupted, types.SpecStateAborted, types.SpecStatePending, types.SpecStateSkipped,
 	} {
 		if n := counts[state]; n > 0 {
 			fmt.Fprintf(&b, ", %d %s", n, state)
 		}
 	}
-	fmt.Fprintf(&b, "\n\n%d at a time, seed %d.\n", report.SuiteConfig.ParallelTotal, report.SuiteConfig.RandomSeed)
+	fmt.Fprintf(&b, "\n\n%s on %s, %d at a time, seed %d.\n", subject.Name, kind, report.SuiteConfig.ParallelTotal, report.SuiteConfig.RandomSeed)
 	for _, reason := range report.SpecialSuiteFailureReasons {
 		fmt.Fprintf(&b, "\n**%s**\n", reason)
 	}
@@ -65,11 +145,7 @@ func summary(report types.Report) string {
 			heading = h
 			fmt.Fprintf(&b, "\n## %s\n\n| result | seconds | spec | labels |\n|---|--:|---|---|\n", h)
 		}
-		result := s.State.String()
-		if s.Failed() {
-			result = "**" + result + "**"
-		}
-		fmt.Fprintf(&b, "| %s | %.1f | %s | %s |\n", result, s.RunTime.Seconds(), cell(s.LeafNodeText), strings.Join(s.Labels(), ", "))
+		fmt.Fprintf(&b, "| %s | %.1f | %s | %s |\n", cell(shown(s, subject, kind)), s.RunTime.Seconds(), cell(s.LeafNodeText), strings.Join(s.Labels(), ", "))
 	}
 	return b.String()
 }
@@ -85,6 +161,10 @@ func lines(s types.SpecReport) []int {
 
 // cell makes a text fit into a cell of a table.
 func cell(text string) string {
+	return strings.ReplaceAll(firstLine(text), "|", `\|`)
+}
+
+func firstLine(text string) string {
 	line, _, _ := strings.Cut(text, "\n")
-	return strings.ReplaceAll(line, "|", `\|`)
+	return line
 }

@@ -1,10 +1,13 @@
 package framework
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/onsi/ginkgo/v2/types"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/speclist"
 )
 
 func TestTheSummaryListsEverySpecInTheOrderOfTheSource(t *testing.T) {
@@ -17,6 +20,14 @@ func TestTheSummaryListsEverySpecInTheOrderOfTheSource(t *testing.T) {
 			State: state, RunTime: took,
 		}
 	}
+	labelled := func(s types.SpecReport, labels ...string) types.SpecReport {
+		s.LeafNodeLabels = labels
+		return s
+	}
+	found := func(s types.SpecReport, message string) types.SpecReport {
+		s.Failure.Message = message
+		return s
+	}
 	report := types.Report{
 		RunTime: 61*time.Second + 300*time.Millisecond, SuiteConfig: types.SuiteConfig{ParallelTotal: 2, RandomSeed: 42},
 		SpecialSuiteFailureReasons: []string{"Suite Timeout Elapsed"},
@@ -26,12 +37,15 @@ func TestTheSummaryListsEverySpecInTheOrderOfTheSource(t *testing.T) {
 			spec("b.go", 9, "Service", "second | of its table", types.SpecStateTimedout, time.Second),
 			spec("b.go", 5, "Service", "first", types.SpecStatePassed, 12340*time.Millisecond),
 			spec("c.go", 5, "Route", "skipped", types.SpecStateSkipped, 0),
+			labelled(spec("c.go", 6, "Route", "of another cluster", types.SpecStateSkipped, 0), RealNodes),
+			labelled(spec("c.go", 7, "Route", "of another CCM", types.SpecStateSkipped, 0), Needs(Routes, Repair)...),
+			found(spec("c.go", 8, "Route", "found out", types.SpecStateSkipped, time.Second), "nobody | knows\nmore"),
 			spec("a.go", 5, "Node", "of another file", types.SpecStatePassed, 0),
 		},
 	}
-	want := `# 3 specs in 1m1s, 2 passed, 1 timedout
+	want := `# 3 specs in 1m1s, 2 passed, 1 timedout, 3 skipped
 
-2 at a time, seed 42.
+other on embedded, 2 at a time, seed 42.
 
 **Suite Timeout Elapsed**
 
@@ -49,8 +63,25 @@ func TestTheSummaryListsEverySpecInTheOrderOfTheSource(t *testing.T) {
 |---|--:|---|---|
 | passed | 12.3 | first | a, b |
 | **timedout** | 1.0 | second \| of its table | a, b |
+
+## Route
+
+| result | seconds | spec | labels |
+|---|--:|---|---|
+| not on embedded: needs real nodes: runs with E2E_CLUSTER=kind | 0.0 | of another cluster | a, b, real-nodes |
+| unsupported: lacks routes | 0.0 | of another CCM | a, b, needs-routes, needs-repair |
+| skipped: nobody \| knows | 1.0 | found out | a, b |
 `
-	if got := summary(report); got != want {
+	other := Subject{Name: "other", Lacks: []Feature{Routes}}
+	if got := summary(report, other, Embedded); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	run := runOf(report, other, Embedded)
+	var results []speclist.Result
+	for _, s := range run.Specs {
+		results = append(results, s.Result)
+	}
+	if want := []speclist.Result{"passed", "passed", "failed", "not here", "unsupported", "skipped"}; !slices.Equal(results, want) {
+		t.Errorf("got %q, want %q", results, want)
 	}
 }

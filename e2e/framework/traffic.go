@@ -20,7 +20,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/node"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/whoami"
 )
 
 // ClientOptions shape a client outside of the cluster.
@@ -32,7 +32,8 @@ type ClientOptions struct {
 	Roots *x509.CertPool
 	// Cookies makes the client keep cookies.
 	Cookies bool
-	// From is the client's address, one of 127.0.0.0/8; the zero value lets the system choose.
+	// From is the client's address, one of 127.0.0.0/8; the zero value lets the system choose. Outside of
+	// the embedded cluster, all clients have OutsideAddress.
 	From netip.Addr
 }
 
@@ -64,10 +65,21 @@ func (e *Env) HTTPClient(o ClientOptions) *http.Client {
 	return client
 }
 
+// OutsideAddress returns the address of clients outside of the cluster, as a load balancer sees it.
+func (e *Env) OutsideAddress() string {
+	if e.Cloud != nil {
+		return "127.200.3.4"
+	}
+	if e.site.outside == "" {
+		Skip("nobody knows the address by which the cloud sees this host")
+	}
+	return e.site.outside
+}
+
 // dial connects to an address of the cloud from an address of this machine.
 func (e *Env) dial(ctx context.Context, address string, from netip.Addr) (net.Conn, error) {
-	if !from.IsValid() {
-		return e.Cloud.DataPlane().DialContext(ctx, "tcp", address)
+	if !from.IsValid() || e.Cloud == nil {
+		return e.dialOutside(ctx, address)
 	}
 	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0))}
 	return d.DialContext(ctx, "tcp", address)
@@ -128,7 +140,7 @@ func (e *Env) Connect(ctx context.Context, address string, port int) *Connection
 }
 
 // Ask sends a request and returns the answer.
-func (c *Connection) Ask(ctx context.Context) (answer node.Answer, err error) {
+func (c *Connection) Ask(ctx context.Context) (answer whoami.Answer, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+c.conn.RemoteAddr().String()+"/", nil)
 	if err != nil {
 		return answer, err

@@ -21,12 +21,16 @@ import (
 // writes it proves that the CCM looked. It needs HCLOUD_NETWORK, whose routes each comparison reads.
 func (e *Env) AwaitStill(ctx context.Context, n int) {
 	GinkgoHelper()
-	after := e.Cloud.Journal().Last()
+	if !e.simulated() || !e.Subject.Has(Repair) {
+		e.expectCloudStays(ctx)
+		return
+	}
+	after := e.Journal.Last()
 	Eventually(func() int {
 		looks := 0
-		for _, r := range e.Cloud.Journal().Entries(fakecloud.JournalFilter{Client: CCMClient, Since: after}) {
+		for _, r := range e.Journal.Entries(fakecloud.JournalFilter{Client: e.Subject.UserAgent, Since: after}) {
 			switch {
-			case r.Method != http.MethodGet:
+			case r.Method != http.MethodGet && (e.Cloud != nil || e.owned.wrote(r)):
 				looks = 0
 			case r.Route == "/networks/{id}" && r.Status == http.StatusOK:
 				looks++
@@ -34,7 +38,7 @@ func (e *Env) AwaitStill(ctx context.Context, n int) {
 		}
 		return looks
 	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(BeNumerically(">=", n), func() string {
-		return "the CCM does not come to rest:\n" + e.journalText(fakecloud.JournalFilter{Client: CCMClient, Writes: true, Since: after})
+		return "the CCM does not come to rest:\n" + e.journalText(fakecloud.JournalFilter{Client: e.Subject.UserAgent, Writes: true, Since: after})
 	})
 }
 
@@ -55,12 +59,6 @@ func (e *Env) Hold(f fakecloud.Fault, n int, carriedOut bool) (await func(contex
 	}
 }
 
-// Crash ends the CCM without warning, as a failing machine does.
-func (c *CCM) Crash() {
-	GinkgoHelper()
-	Expect(c.Kill()).To(Succeed())
-}
-
 // ExpectEnd waits until the CCM has ended by itself and returns its exit code.
 func (c *CCM) ExpectEnd(ctx context.Context) int {
 	GinkgoHelper()
@@ -73,10 +71,10 @@ func (c *CCM) ExpectEnd(ctx context.Context) int {
 func (e *Env) CountWrites(token string) (count func() int) {
 	GinkgoHelper()
 	// A rule that changes nothing, and counts.
-	rule, err := e.Cloud.Faults().Add(fakecloud.Fault{Token: token, Writes: true, Effect: fakecloud.Latency(1)})
+	rule, err := e.Faults.Add(fakecloud.Fault{Token: token, Writes: true, Effect: fakecloud.Latency(1)})
 	Expect(err).NotTo(HaveOccurred())
 	return func() int {
-		status, _ := e.Cloud.Faults().Get(rule.Name)
+		status, _ := e.Faults.Get(rule.Name)
 		return int(status.Matched)
 	}
 }
@@ -89,12 +87,24 @@ func (e *Env) AwaitGone(ctx context.Context, service string) {
 		WithTimeout(Timeout).WithPolling(Polling).ShouldNot(ContainElement(service))
 }
 
-// Certificates returns all certificates of the cloud.
+// Certificates returns all certificates of the cloud; where specs share it, those of the spec.
 func (e *Env) Certificates(ctx context.Context) []*hcloud.Certificate {
 	GinkgoHelper()
 	all, err := e.HCloud.Certificate.All(ctx)
 	Expect(err).NotTo(HaveOccurred())
-	return all
+	if e.Cloud != nil {
+		return all
+	}
+	mine := slices.DeleteFunc(all, func(c *hcloud.Certificate) bool { return !e.owned.isCertificate(c.ID, c.Labels[e.Subject.OwnerLabel]) })
+	for i, c := range mine {
+		if e.Kind != Existing || c.Labels[LabelRun] == e.run() {
+			continue
+		}
+		if tagged, _, err := e.HCloud.Certificate.Update(ctx, c, hcloud.CertificateUpdateOpts{Labels: e.tagged(c.Labels)}); err == nil {
+			mine[i] = tagged // else as with tagLoadBalancer
+		}
+	}
+	return mine
 }
 
 // ExpectNothingOfServices fails if the cloud has anything that is made for Services.

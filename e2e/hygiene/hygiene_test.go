@@ -81,7 +81,7 @@ func (e *end) run(t *testing.T) {
 
 	var output bytes.Buffer
 	cmd := exec.CommandContext(ctx, filepath.Join(checkout, "scripts/e2e.sh"), e.flags...)
-	cmd.Env = append(os.Environ(), "E2E_OUT="+out, "TMPDIR="+temporary, "FOCUS="+e.focus, "LABELS=",
+	cmd.Env = append(os.Environ(), "E2E_CLUSTER=embedded", "E2E_OUT="+out, "TMPDIR="+temporary, "FOCUS="+e.focus, "LABELS=",
 		fmt.Sprintf("PROCS=%d", procs), fmt.Sprintf("E2E_OFFSET=%d", offset))
 	cmd.Env = append(cmd.Env, e.env...)
 	cmd.Stdout, cmd.Stderr = &output, &output

@@ -121,8 +121,8 @@ func Create(ctx context.Context, o Options) (_ *Cluster, err error) {
 	}
 	// A cluster that kind's own command made may have the name. It must be found
 	// out before anything is made here that a failure would clean up.
-	if others, err := containersWith(ctx, labelKindCluster, o.Name); err != nil || len(others) > 0 {
-		return nil, errors.Join(err, fmt.Errorf("there are %d nodes of a kind cluster %s already", len(others), o.Name))
+	if err := CheckFree(ctx, o.Name); err != nil {
+		return nil, err
 	}
 	host, err := inspectHost(ctx)
 	if err != nil {
@@ -208,6 +208,18 @@ func (o Options) open() (*Cluster, error) {
 	return &Cluster{Network: o.network(), Image: o.Image, Kubeconfig: o.Kubeconfig, Client: client}, nil
 }
 
+// CheckFree returns an error that says what to do if there are nodes of a kind cluster of that name.
+func CheckFree(ctx context.Context, name string) error {
+	nodes, err := containersWith(ctx, labelKindCluster, name)
+	if err != nil {
+		return err
+	}
+	if len(nodes) > 0 {
+		return fmt.Errorf("there are %d nodes of a kind cluster %s already: remove it (KIND_NAME=%[2]s make down), or choose another KIND_NAME and KIND_SUBNET", len(nodes), name)
+	}
+	return nil
+}
+
 // ErrNotFound says that there is no such cluster.
 var ErrNotFound = errors.New("there is no such cluster")
 
@@ -240,10 +252,30 @@ func Open(ctx context.Context, name string) (*Cluster, error) {
 		return nil, err
 	}
 	provider := kind.NewProvider(kind.ProviderWithDocker(), kind.ProviderWithLogger(&logger{}))
-	if err := provider.ExportKubeConfig(name, path, false); err != nil {
+	text, err := provider.KubeConfig(name, false)
+	if err == nil {
+		err = replaceFile(path, []byte(text))
+	}
+	if err != nil {
 		return nil, fmt.Errorf("the kubeconfig of %s: %w", name, err)
 	}
 	return o.open()
+}
+
+// replaceFile writes a file that others may be reading or replacing at the same time.
+func replaceFile(path string, text []byte) error {
+	part, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // readable by us alone
+	if err != nil {
+		return err
+	}
+	_, err = part.Write(text)
+	if err = errors.Join(err, part.Close()); err == nil {
+		err = os.Rename(part.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(part.Name()))
+	}
+	return nil
 }
 
 // containersWith returns the containers, running or not, that bear the label.

@@ -93,11 +93,28 @@ func (o Options) kindConfig(cgroupV1 bool) (*v1alpha4.Cluster, error) {
 		config.KubeadmConfigPatchesJSON6902 = append(config.KubeadmConfigPatchesJSON6902,
 			v1alpha4.PatchJSON6902{Group: "kubeadm.k8s.io", Version: "v1beta4", Kind: kind, Patch: string(patch)})
 	}
-	if cgroupV1 {
-		// Since 1.35 a kubelet refuses to run on cgroup v1 unless told. Nodes that join
-		// later take this from the cluster's ConfigMap kubelet-config.
+	if settings := o.kubeletSettings(cgroupV1); settings != "" {
+		// Nodes that join later take this from the cluster's ConfigMap kubelet-config.
 		config.KubeadmConfigPatches = append(config.KubeadmConfigPatches,
-			"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nfailCgroupV1: false\n")
+			"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"+settings)
 	}
 	return config, nil
 }
+
+// kubeletSettings returns lines of a KubeletConfiguration, "" if the defaults will do.
+func (o Options) kubeletSettings(cgroupV1 bool) string {
+	var settings string
+	if cgroupV1 {
+		settings = "failCgroupV1: false\n" // since 1.35 a kubelet refuses to run on cgroup v1 unless told
+	}
+	if o.NodeMonitorGracePeriod > 0 && o.NodeMonitorGracePeriod < defaultLease {
+		// A kubelet renews its Lease four times in its duration, and a Node that is silent for longer than the
+		// grace period is NotReady: several renewals must fit.
+		settings += fmt.Sprintf("nodeLeaseDurationSeconds: %d\nnodeStatusUpdateFrequency: %s\n",
+			max(1, int(o.NodeMonitorGracePeriod.Seconds())), max(time.Second, o.NodeMonitorGracePeriod/4).Round(time.Second))
+	}
+	return settings
+}
+
+// defaultLease is the duration of a kubelet's Lease unless told.
+const defaultLease = 40 * time.Second

@@ -23,6 +23,7 @@ const subnetBits = 16
 //
 //	172.30.0.1       the host, as Docker has it
 //	172.30.0.10      the network's router: whatever plays the cloud's data plane
+//	172.30.0.20      whatever plays the world outside of the cluster
 //	172.30.1.0/24    servers: nodes have 172.30.1.2, .3, … in order; it is what the
 //	                 cloud calls a subnet, whose first address is not given out
 //	172.30.100.0/24  addresses of load balancers
@@ -41,6 +42,9 @@ func (n Network) Host() netip.Addr { return n.at(0, 1) }
 
 // Router is the address that nodes send packets to other nodes' pods to.
 func (n Network) Router() netip.Addr { return n.at(0, 10) }
+
+// Outside is the address of a client that is on the network but not of the cluster.
+func (n Network) Outside() netip.Addr { return n.at(0, 20) }
 
 // Servers is the range that nodes' addresses lie in.
 func (n Network) Servers() netip.Prefix { return netip.PrefixFrom(n.at(1, 0), 24) }

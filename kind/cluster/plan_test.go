@@ -92,7 +92,7 @@ func TestKindsConfigurationWaitsForACCM(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(config.Nodes) != 3 || config.Nodes[2].Image != "img" || !config.Networking.DisableDefaultCNI || len(config.KubeadmConfigPatches) != 0 {
+	if len(config.Nodes) != 3 || config.Nodes[2].Image != "img" || !config.Networking.DisableDefaultCNI || len(config.KubeadmConfigPatches) != 1 {
 		t.Errorf("%+v", config)
 	}
 	// What kind generates, as far as the patches go.
@@ -201,6 +201,25 @@ func TestFuseOverlayfsIsForRootlessDockerOnly(t *testing.T) {
 		t.Setenv(snapshotterVariable, test.chosen)
 		if got := test.host.snapshotter(); got != test.want {
 			t.Errorf("%+v, told %q: %q, want %q", test.host, test.chosen, got, test.want)
+		}
+	}
+}
+
+func TestKubeletsRenewTheirLeasesWithinTheGracePeriod(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		grace    time.Duration
+		cgroupV1 bool
+		want     string
+	}{
+		{0, false, ""},
+		{0, true, "failCgroupV1: false\n"},
+		{50 * time.Second, false, ""},
+		{8 * time.Second, false, "nodeLeaseDurationSeconds: 8\nnodeStatusUpdateFrequency: 2s\n"},
+		{2 * time.Second, true, "failCgroupV1: false\nnodeLeaseDurationSeconds: 2\nnodeStatusUpdateFrequency: 1s\n"},
+	} {
+		if got := (Options{NodeMonitorGracePeriod: c.grace}).kubeletSettings(c.cgroupV1); got != c.want {
+			t.Errorf("%s, %t: %q, want %q", c.grace, c.cgroupV1, got, c.want)
 		}
 	}
 }

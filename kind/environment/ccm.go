@@ -2,16 +2,22 @@ package environment
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/deploy"
@@ -33,26 +39,73 @@ func (o Options) deployCCM(ctx context.Context, e *Environment) error {
 	if o.WithoutCCM {
 		return nil
 	}
-	return e.DeployCCM(ctx, o.CCMArchive)
+	return e.DeployCCM(ctx, CCM{Archive: o.CCMArchive})
 }
 
-// DeployCCM loads an archive with the CCM's image, or, if it is "", builds one of this
-// module, and has the cluster run it in place of what runs. It returns when the new
-// one is ready.
-func (e *Environment) DeployCCM(ctx context.Context, archive string) (err error) {
-	if archive == "" {
-		if archive, err = ccmProgram.build(ctx, e.Name); err != nil {
-			return err
-		}
+// CCM is a cloud-controller-manager that a cluster runs. The zero value is that of this module.
+type CCM struct {
+	// Archive is a file with its image, as `docker save` writes it, which is loaded into all nodes. If it
+	// and Manifest are "", the CCM of this module is built.
+	Archive string
+	// Image is the name of its image. Default: that of the manifest, or ccm-from-scratch:kind.
+	Image string
+	// Manifest is a file with all that an operator applies, with one Deployment of one container. Default:
+	// ccm/deploy. It has to read the token and the network's name from the Secret hcloud, which is made.
+	Manifest string
+	// Namespace and Workload are those of its Deployment. Default: kube-system, ccm-from-scratch.
+	Namespace, Workload string
+	// Env and Args are added to those that a cluster in this cloud needs, in place of those of the same
+	// name. An empty value removes a variable.
+	Env  map[string]string
+	Args []string
+	// Replicas is the number of its pods; nil is the manifest's.
+	Replicas *int32
+}
+
+// BuiltCCM returns the archive that was built when the CCM of this module was last deployed into a cluster, "" if it
+// never was.
+func BuiltCCM(cluster string) string {
+	folder, err := Folder(cluster)
+	if err != nil {
+		return ""
 	}
-	sum, err := checksum(archive)
+	archive := filepath.Join(folder, ccmProgram.name+".tar")
+	if _, err := os.Stat(archive); err != nil {
+		return ""
+	}
+	return archive
+}
+
+// complete fills in what is not set, and builds the image if there is none.
+func (c CCM) complete(ctx context.Context, cluster string) (_ CCM, err error) {
+	c.Namespace, c.Workload = cmp.Or(c.Namespace, ccmNamespace), cmp.Or(c.Workload, ccmName)
+	if c.Manifest != "" {
+		return c, nil
+	}
+	c.Image = cmp.Or(c.Image, ccmProgram.image)
+	if c.Archive == "" {
+		c.Archive, err = ccmProgram.build(ctx, cluster)
+	}
+	return c, err
+}
+
+// DeployCCM has the cluster run a CCM in place of what runs. It returns when exactly its pods
+// are ready, and all others have ended.
+func (e *Environment) DeployCCM(ctx context.Context, c CCM) error {
+	c, err := c.complete(ctx, e.Name)
 	if err != nil {
 		return err
 	}
-	if err := e.LoadImage(ctx, archive); err != nil {
-		return err
+	sum := ""
+	if c.Archive != "" {
+		if sum, err = checksum(c.Archive); err != nil {
+			return err
+		}
+		if err := e.LoadImage(ctx, c.Archive); err != nil {
+			return err
+		}
 	}
-	manifest, err := e.ccmManifest(sum)
+	manifest, err := e.ccmManifest(c, sum)
 	if err != nil {
 		return err
 	}
@@ -60,20 +113,119 @@ func (e *Environment) DeployCCM(ctx context.Context, archive string) (err error)
 		return err
 	}
 	return e.await(ctx, "the CCM is available", func(ctx context.Context) (string, error) {
-		return e.deploymentMissing(ctx, ccmNamespace, ccmName)
+		if missing, err := e.deploymentMissing(ctx, c.Namespace, c.Workload); missing != "" || err != nil {
+			return missing, err
+		}
+		return e.endingMissing(ctx, c)
 	})
+}
+
+// ccmPods returns the pods of a CCM, those that end included.
+func (e *Environment) ccmPods(ctx context.Context, c CCM) ([]corev1.Pod, error) {
+	return WorkloadPods(ctx, e.Client, cmp.Or(c.Namespace, ccmNamespace), cmp.Or(c.Workload, ccmName))
+}
+
+// WorkloadPods returns the pods of a Deployment or else a DaemonSet, those that are about to end included.
+func WorkloadPods(ctx context.Context, client kubernetes.Interface, namespace, name string) ([]corev1.Pod, error) {
+	selector := func() (*metav1.LabelSelector, error) {
+		d, err := client.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err == nil {
+			return d.Spec.Selector, nil
+		}
+		if !apierrors.IsNotFound(err) {
+			return nil, err
+		}
+		set, err := client.AppsV1().DaemonSets(namespace).Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("there is no Deployment or DaemonSet %s in the namespace %s: %w", name, namespace, err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return set.Spec.Selector, nil
+	}
+	selected, err := selector()
+	if err != nil {
+		return nil, err
+	}
+	pods, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(selected)})
+	if err != nil {
+		return nil, err
+	}
+	return pods.Items, nil
+}
+
+// endingMissing names a pod of the CCM that ends but has not ended.
+func (e *Environment) endingMissing(ctx context.Context, c CCM) (string, error) {
+	pods, err := e.ccmPods(ctx, c)
+	for _, p := range pods {
+		if p.DeletionTimestamp != nil {
+			return p.Name + " has not ended", err
+		}
+	}
+	return "", err
+}
+
+// KillCCM ends the CCM's processes without warning, as a failing machine does. Kubelets start them again.
+func (e *Environment) KillCCM(ctx context.Context, c CCM) error {
+	pods, err := e.ccmPods(ctx, c)
+	if err != nil {
+		return err
+	}
+	killed := 0
+	for _, p := range pods {
+		for _, s := range p.Status.ContainerStatuses {
+			id, ok := strings.CutPrefix(s.ContainerID, "containerd://")
+			if !ok || s.State.Running == nil {
+				continue
+			}
+			if _, err := docker(ctx, "exec", p.Spec.NodeName, "ctr", "--namespace=k8s.io", "tasks", "kill", "--signal=SIGKILL", id); err != nil {
+				return fmt.Errorf("killing %s: %w", p.Name, err)
+			}
+			killed++
+		}
+	}
+	if killed == 0 {
+		return errors.New("there is no CCM to kill")
+	}
+	return nil
+}
+
+// CCMLog returns what the CCM's pods have printed, those of before a restart included.
+func (e *Environment) CCMLog(ctx context.Context, c CCM) (string, error) {
+	pods, err := e.ccmPods(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	var all strings.Builder
+	for _, p := range pods {
+		for _, previous := range []bool{true, false} {
+			text, err := e.Client.CoreV1().Pods(p.Namespace).GetLogs(p.Name, &corev1.PodLogOptions{Previous: previous}).DoRaw(ctx)
+			if err == nil { // else it did not run before, or does not yet
+				all.Write(text)
+			}
+		}
+	}
+	return all.String(), nil
 }
 
 // ccmManifest returns what an operator applies, with the settings of this cluster. checksum is that of
 // the image.
-func (e *Environment) ccmManifest(checksum string) ([]byte, error) {
-	objects, err := deploy.Objects(deploy.Manifest)
+func (e *Environment) ccmManifest(c CCM, checksum string) ([]byte, error) {
+	manifest := deploy.Manifest
+	if c.Manifest != "" {
+		var err error
+		if manifest, err = os.ReadFile(c.Manifest); err != nil {
+			return nil, err
+		}
+	}
+	objects, err := deploy.Objects(manifest)
 	if err != nil {
 		return nil, err
 	}
-	err = deploy.Settings{
-		Image: ccmProgram.image, PullPolicy: string(corev1.PullNever),
-		Args: []string{"--cluster-cidr=" + e.PodCIDR.String(), "--cluster-name=" + e.Name},
+	settings := deploy.Settings{
+		Image: c.Image,
+		Args:  append([]string{"--cluster-cidr=" + e.PodCIDR.String(), "--cluster-name=" + e.Name}, c.Args...),
 		Env: map[string]string{
 			"HCLOUD_ENDPOINT": e.InnerEndpoint,
 			// Servers have private addresses only.
@@ -83,17 +235,27 @@ func (e *Environment) ccmManifest(checksum string) ([]byte, error) {
 			"HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL": "3s",
 			"HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT":  "2s",
 		},
+		Replicas: c.Replicas,
+	}
+	// Workers are switched off and deleted; whoever is to see that is elsewhere. Several have no room there: they
+	// have their node's network, and the same ports.
+	if c.Replicas == nil || *c.Replicas <= 1 {
+		settings.NodeSelector = map[string]string{"node-role.kubernetes.io/control-plane": ""}
+	}
+	maps.Copy(settings.Env, c.Env)
+	if checksum != "" {
+		settings.PullPolicy = string(corev1.PullNever)
 		// What is under the image's name changes; a pod of another image is another pod.
-		PodAnnotations: map[string]string{"ccm-from-scratch/image-checksum": checksum},
-	}.With(objects)
-	if err != nil {
+		settings.PodAnnotations = map[string]string{"ccm-from-scratch/image-checksum": checksum}
+	}
+	if err := settings.With(objects); err != nil {
 		return nil, err
 	}
 	text, err := deploy.Text(objects)
 	if err != nil {
 		return nil, err
 	}
-	values := map[string]string{"TOKEN": e.Token, "NETWORK": networkName}
+	values := map[string]string{"TOKEN": e.Token, "NETWORK": NetworkName}
 	return append([]byte(os.Expand(ccmSecret, func(name string) string { return values[name] })), text...), nil
 }
 
@@ -167,12 +329,12 @@ func (e *Environment) routesMissing(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	network, _, err := e.Cloud.Network.GetByName(ctx, networkName)
+	network, _, err := e.Cloud.Network.GetByName(ctx, NetworkName)
 	if err != nil {
 		return "", err
 	}
 	if network == nil {
-		return "", errors.New("the cloud has no network " + networkName)
+		return "", errors.New("the cloud has no network " + NetworkName)
 	}
 	for _, n := range nodes.Items {
 		found := false

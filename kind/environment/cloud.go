@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/remote"
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/cluster"
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/hypervisor"
 )
@@ -21,8 +22,8 @@ const (
 	controlPort = "4243"
 )
 
-// networkName is the name of the cloud's network that the Docker network plays.
-const networkName = "kind"
+// NetworkName is the name of the cloud's network that the Docker network plays.
+const NetworkName = "kind"
 
 // cloudContainer is the name of the cloud's container.
 func cloudContainer(cluster string) string { return cluster + "-cloud" }
@@ -30,7 +31,7 @@ func cloudContainer(cluster string) string { return cluster + "-cloud" }
 // startCloud starts the cloud's container. It is a router, so that it needs
 // NET_ADMIN, and no more.
 func (o Options) startCloud(ctx context.Context, c *cluster.Cluster) error {
-	if _, err := docker(ctx, "load", "--input", o.CloudArchive); err != nil {
+	if err := cloudProgram.load(ctx, o.CloudArchive); err != nil {
 		return err
 	}
 	args := []string{"run", "--detach", "--name", cloudContainer(c.Name), "--hostname", cloudContainer(c.Name),
@@ -43,9 +44,10 @@ func (o Options) startCloud(ctx context.Context, c *cluster.Cluster) error {
 		// In the image's environment, for its health check.
 		"--env=FAKECLOUD_CONTROL=0.0.0.0:" + controlPort,
 		cloudProgram.image, "--listen=0.0.0.0:" + apiPort,
-		"--actions=" + o.Actions, fmt.Sprintf("--rate-limit=%d", o.RateLimit),
+		// Until the nodes are servers: nobody waits for what is there already.
+		"--actions=instant", fmt.Sprintf("--rate-limit=%d", o.RateLimit),
 		"--data-plane-interface=eth0", "--load-balancer-ipv4=" + c.LoadBalancers().String(),
-		"--router-interface=eth0", "--router-network=" + networkName, "--metadata=" + cluster.Metadata.String() + ":80",
+		"--router-interface=eth0", "--router-network=" + NetworkName, "--metadata=" + cluster.Metadata.String() + ":80",
 	}
 	_, err := docker(ctx, args...)
 	return err
@@ -63,13 +65,9 @@ func (o Options) port(n uint16) string {
 func (e *Environment) connect(ctx context.Context) error {
 	name := cloudContainer(e.Name)
 	for port, url := range map[string]*string{apiPort: &e.Endpoint, controlPort: &e.Control} {
-		out, err := docker(ctx, "port", name, port+"/tcp")
+		address, err := published(ctx, name, port)
 		if err != nil {
 			return fmt.Errorf("%w: %w", ErrNoCloud, err)
-		}
-		address, err := netip.ParseAddrPort(strings.TrimSpace(strings.SplitN(out, "\n", 2)[0]))
-		if err != nil {
-			return fmt.Errorf("docker port %s: %w", name, err)
 		}
 		*url = "http://" + address.String()
 	}
@@ -79,6 +77,19 @@ func (e *Environment) connect(ctx context.Context) error {
 	e.Cloud = hcloud.NewClient(hcloud.WithEndpoint(e.Endpoint), hcloud.WithToken(e.Token), hcloud.WithApplication("kind-environment", ""),
 		hcloud.WithPollOpts(hcloud.PollOpts{BackoffFunc: hcloud.ConstantBackoff(pollInterval)}))
 	return nil
+}
+
+// published returns where on this host Docker has published a port of a container.
+func published(ctx context.Context, container, port string) (netip.AddrPort, error) {
+	out, err := docker(ctx, "port", container, port+"/tcp")
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	address, err := netip.ParseAddrPort(strings.TrimSpace(strings.SplitN(out, "\n", 2)[0]))
+	if err != nil {
+		return address, fmt.Errorf("docker port %s: %w", container, err)
+	}
+	return address, nil
 }
 
 // pollInterval is how often a wait looks again. A wait ends with its context.
@@ -101,15 +112,18 @@ func (e *Environment) awaitCloud(ctx context.Context) error {
 	})
 }
 
-// adopt makes a server of each node.
-func (e *Environment) adopt(ctx context.Context) error {
+// adopt makes a server of each node, and then lets actions take their time.
+func (o Options) adopt(ctx context.Context, e *Environment) error {
 	containers, err := e.machines().List(ctx)
 	if err != nil {
 		return err
 	}
 	adopted, err := hypervisor.Adopt(ctx, hypervisor.Adoption{
-		Client: e.Cloud, Network: networkName, IPRange: e.Subnet, Subnet: e.Cluster.Servers(),
+		Client: e.Cloud, Network: NetworkName, IPRange: e.Subnet, Subnet: e.Cluster.Servers(),
 	}, containers)
 	e.CloudNetwork, e.NodeServers = adopted.Network, adopted.Servers
-	return err
+	if err != nil {
+		return err
+	}
+	return remote.New(e.Control).SetProfile(ctx, o.Actions)
 }

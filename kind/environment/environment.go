@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
+	"net/url"
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -23,11 +25,11 @@ type Options struct {
 	Cluster cluster.Options
 	// NodeImage says where Cluster.Image comes from, if that is empty.
 	NodeImage nodeimage.Mode
-	// CloudArchive is an image of fakecloud with the name fakecloud:kind, CCMArchive
-	// one of the CCM with the name ccm-from-scratch:kind, as `docker save` writes
-	// them. Empty ones are built of this module, which must be around the working
-	// directory.
-	CloudArchive, CCMArchive string
+	// CloudArchive is an image of fakecloud with the name fakecloud:kind, ProbeArchive
+	// one of kind/cmd/probe with the name ProbeImage, CCMArchive one of the CCM with
+	// the name ccm-from-scratch:kind, as `docker save` writes them. Empty ones are
+	// built of this module, which must be around the working directory.
+	CloudArchive, ProbeArchive, CCMArchive string
 	// Actions is how long the cloud's actions take, as fakecloud's flag. Default: realistic.
 	Actions string
 	// RateLimit is the cloud's, in requests per hour; 0 is none.
@@ -54,6 +56,10 @@ type Environment struct {
 	Token string
 	// Cloud is a client of the API.
 	Cloud *hcloud.Client
+	// OutsideProxy is an HTTP proxy on this host that knows the method CONNECT, and connects from
+	// OutsideAddress: a client on the network that is not of the cluster, whatever host Docker runs on.
+	OutsideProxy   *url.URL
+	OutsideAddress netip.Addr
 	// CloudNetwork is the cloud's network that the nodes are in. Set by Up.
 	CloudNetwork *hcloud.Network
 	// NodeServers are the servers of the nodes that kind made, by name. Set by Up.
@@ -72,6 +78,10 @@ func Up(ctx context.Context, o Options) (_ *Environment, err error) {
 	o.Actions = cmp.Or(o.Actions, "realistic")
 	s := &steps{out: o.Progress, begin: time.Now()}
 	o.Cluster.Progress = o.Progress
+	// Create finds that out too, but only after images were built, which may take minutes.
+	if err := cluster.CheckFree(ctx, o.Cluster.Name); err != nil {
+		return nil, err
+	}
 	if err := o.images(ctx, s); err != nil {
 		return nil, err
 	}
@@ -93,7 +103,8 @@ func Up(ctx context.Context, o Options) (_ *Environment, err error) {
 		work func() error
 	}{
 		{"cloud", func() error { return o.cloud(ctx, e) }},
-		{"servers", func() error { return e.adopt(ctx) }},
+		{"outside", func() error { return o.outside(ctx, e) }},
+		{"servers", func() error { return o.adopt(ctx, e) }},
 		{"hypervisor", func() error { return o.hypervisor(ctx, e) }},
 		{"cloud-controller-manager", func() error { return o.deployCCM(ctx, e) }},
 		{"nodes initialized, DNS, routes", func() error { return o.awaitUsable(ctx, e) }},
@@ -120,7 +131,7 @@ func (o *Options) images(ctx context.Context, s *steps) error {
 		program program
 		archive *string
 		skip    bool
-	}{{cloudProgram, &o.CloudArchive, false}, {ccmProgram, &o.CCMArchive, o.WithoutCCM}} {
+	}{{cloudProgram, &o.CloudArchive, false}, {probeProgram, &o.ProbeArchive, false}, {ccmProgram, &o.CCMArchive, o.WithoutCCM}} {
 		if *p.archive != "" || p.skip {
 			continue
 		}
@@ -153,23 +164,24 @@ func Open(ctx context.Context, name string) (*Environment, error) {
 		return nil, err
 	}
 	e := &Environment{Cluster: c}
-	return e, e.connect(ctx)
+	return e, errors.Join(e.connect(ctx), e.connectOutside(ctx))
 }
 
-// Down removes the environment: the hypervisor, all containers, the network, and
-// what was kept on disk. It is no error if there is none of them.
+// Down removes the environment: the hypervisor, all containers, the network, the
+// images that Docker was given for it, unless another environment uses them, and
+// what was kept on disk. The nodes' image stays. It is no error if there is none of them.
 func Down(ctx context.Context, name string) error {
 	// First: it would try to bring back what is removed.
 	if err := stopHypervisor(ctx, name); err != nil {
 		return err
 	}
-	return errors.Join(cluster.Delete(ctx, name), removeFolder(name))
+	return errors.Join(cluster.Delete(ctx, name), removeImages(ctx), removeFolder(name))
 }
 
 // Exports returns lines for a shell that make clients use the environment.
 func (e *Environment) Exports() string {
 	return fmt.Sprintf("export KUBECONFIG=%s\nexport HCLOUD_ENDPOINT=%s HCLOUD_TOKEN=%s\nexport HCLOUD_NETWORK=%s FAKECLOUD_CONTROL_URL=%s\n",
-		e.Kubeconfig, e.Endpoint, e.Token, networkName, e.Control)
+		e.Kubeconfig, e.Endpoint, e.Token, NetworkName, e.Control)
 }
 
 // DefaultRateLimit is that of the real cloud.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // module is the path of this module, so that its programs are found from any of
@@ -23,7 +24,12 @@ type program struct {
 var (
 	cloudProgram = program{"fakecloud", module + "/fakecloud/cmd/fakecloud", "fakecloud:kind"}
 	ccmProgram   = program{"ccm", module + "/ccm/cmd/ccm-from-scratch", "ccm-from-scratch:kind"}
+	probeProgram = program{"probe", module + "/kind/cmd/probe", ProbeImage}
 )
+
+// ProbeImage is the name of the image of kind/cmd/probe, which all nodes have: pods that say what has reached
+// them.
+const ProbeImage = "probe:kind"
 
 // build makes an archive with the program's image, as `docker save` writes it, and
 // returns its path. The same source gives the same archive.
@@ -35,6 +41,36 @@ func (p program) build(ctx context.Context, cluster string) (string, error) {
 	archive := filepath.Join(folder, p.name+".tar")
 	_, err = run(ctx, "go", "run", module+"/scripts/image", "-package", p.pkg, "-tag", p.image, "-o", archive)
 	return archive, err
+}
+
+// load gives Docker the image of an archive, in place of the one that had its name: what is left without a
+// name is removed, unless a container runs it.
+func (p program) load(ctx context.Context, archive string) error {
+	before, _ := docker(ctx, "image", "inspect", "--format={{.Id}}", p.image) // there may be none
+	if _, err := docker(ctx, "load", "--input", archive); err != nil {
+		return err
+	}
+	after, err := docker(ctx, "image", "inspect", "--format={{.Id}}", p.image)
+	if err != nil {
+		return err
+	}
+	if before != "" && before != after {
+		_, _ = docker(ctx, "image", "rm", before)
+	}
+	return nil
+}
+
+// removeImages takes back from Docker what load gave it. What another environment's container runs stays.
+func removeImages(ctx context.Context) error {
+	for _, p := range []program{cloudProgram, probeProgram} {
+		if _, err := docker(ctx, "image", "inspect", "--format={{.Id}}", p.image); err != nil {
+			continue // it is not there
+		}
+		if _, err := docker(ctx, "image", "rm", p.image); err != nil && !strings.Contains(err.Error(), "conflict") {
+			return err
+		}
+	}
+	return nil
 }
 
 // checksum returns a file's SHA-256.

@@ -23,6 +23,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/cluster"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/cluster/kubebin"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/node"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/whoami"
 )
 
 // programs returns the control plane's programs. Where they are not built yet the
@@ -252,7 +253,7 @@ func TestTheNodePortOfALoadBalancerServiceIsAnswered(t *testing.T) {
 	response, err := http.Get("http://" + open()[0].Address.String() + "/hello")
 	g.Expect(err).NotTo(HaveOccurred())
 	defer response.Body.Close()
-	var answer node.Answer
+	var answer whoami.Answer
 	g.Expect(json.NewDecoder(response.Body).Decode(&answer)).To(Succeed())
 	g.Expect(answer).To(And(
 		HaveField("Node", "answers"), HaveField("Service", name.String()), HaveField("PortName", "http"),

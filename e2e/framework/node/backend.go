@@ -18,6 +18,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/whoami"
 )
 
 // listenRetry is how long after a failure to open a port it is tried again: it
@@ -233,9 +235,7 @@ func (b *backend) listen(at socket) (*listener, error) {
 		// Bytes that are no HTTP, and peers that vanish, are part of the game.
 		ErrorLog:          slog.NewLogLogger(b.log.Handler(), slog.LevelDebug),
 		ReadHeaderTimeout: time.Minute,
-		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
-			return context.WithValue(ctx, connKey{}, conn)
-		},
+		ConnContext:       whoami.ConnContext,
 	}
 	accept := plain
 	if !at.health {

@@ -20,6 +20,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/whoami"
 )
 
 var web = types.NamespacedName{Namespace: "default", Name: "web"}
@@ -67,11 +69,11 @@ func update(g Gomega, client *fake.Clientset, s *corev1.Service) {
 }
 
 // ask sends a request and returns the node's answer.
-func ask(g Gomega, address netip.AddrPort, path string) Answer {
+func ask(g Gomega, address netip.AddrPort, path string) whoami.Answer {
 	response, err := http.Get("http://" + address.String() + path)
 	g.Expect(err).NotTo(HaveOccurred())
 	defer response.Body.Close()
-	var answer Answer
+	var answer whoami.Answer
 	g.Expect(json.NewDecoder(response.Body).Decode(&answer)).To(Succeed())
 	return answer
 }
@@ -114,13 +116,13 @@ func TestAnAnswerTellsWhoWasReachedAndWhatArrived(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	defer response.Body.Close()
 	g.Expect(response.Header.Get("Content-Type")).To(Equal("application/json"))
-	var answer Answer
+	var answer whoami.Answer
 	g.Expect(json.NewDecoder(response.Body).Decode(&answer)).To(Succeed())
 	g.Expect(answer.Peer).To(Equal(answer.Client))
 	g.Expect(netip.MustParseAddrPort(answer.Peer).Addr().IsLoopback()).To(BeTrue())
 	g.Expect(answer.Headers).To(HaveKeyWithValue("X-Forwarded-For", []string{"192.0.2.7"}))
 	answer.Peer, answer.Client, answer.Headers = "", "", nil
-	g.Expect(answer).To(Equal(Answer{
+	g.Expect(answer).To(Equal(whoami.Answer{
 		Node: "a", Service: "default/web", PortName: "p1", Port: 81, NodePort: 30443,
 		Method: "POST", URI: "/path?q=1", Host: "shop.example", Proto: "HTTP/1.1",
 	}))
@@ -225,7 +227,7 @@ func TestThePROXYProtocolIsRequiredWhenExpectedAndGarbageOtherwise(t *testing.T)
 	const plain = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 	v1 := "PROXY TCP4 192.0.2.7 198.51.100.1 4711 443\r\n"
 	v2 := "\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c\xc0\x00\x02\x07\xc6\x33\x64\x01\x12\x67\x01\xbb"
-	send := func(text string) (*http.Response, Answer) {
+	send := func(text string) (*http.Response, whoami.Answer) {
 		conn, err := net.Dial("tcp", netip.AddrPortFrom(address, 30080).String())
 		g.Expect(err).NotTo(HaveOccurred())
 		defer conn.Close()
@@ -233,10 +235,10 @@ func TestThePROXYProtocolIsRequiredWhenExpectedAndGarbageOtherwise(t *testing.T)
 		g.Expect(err).NotTo(HaveOccurred())
 		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		if err != nil {
-			return nil, Answer{}
+			return nil, whoami.Answer{}
 		}
 		defer response.Body.Close()
-		var answer Answer
+		var answer whoami.Answer
 		_ = json.NewDecoder(response.Body).Decode(&answer)
 		return response, answer
 	}

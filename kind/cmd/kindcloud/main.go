@@ -61,7 +61,7 @@ func command() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if err := e.DeployCCM(cmd.Context(), ""); err != nil {
+				if err := e.DeployCCM(cmd.Context(), environment.CCM{}); err != nil {
 					return err
 				}
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "the CCM of this source runs, after %.1f s\n", time.Since(begin).Seconds())

@@ -1,85 +1,90 @@
-// Command probe is a pod for trying networks: it answers who it is and who asked, and asks
-// others on demand, so that a way from pod to pod can be tried without a shell in the image.
+// Command probe is what the e2e suite has in a cluster and beside it: a pod behind Services that says what has
+// reached it, and, with -proxy, a way into the cluster's network from outside.
 //
-//	GET /             {"pod":…,"node":…,"client":…}: its name, its node's, and the address that the request came from
+// As a pod it answers HTTP on all PORTS ("80,8080-8099,9000-9099"), with a PROXY protocol header before the
+// request or without:
+//
+//	GET /             who was reached and what arrived there: see package e2e/whoami
+//	GET /ready        200, or what PUT /ready?status=503 asked for
 //	GET /fetch?url=   asks that URL from here, and hands on the answer; 502 with the error if there is none within 3 s
 //
-// It listens on :8080 (PORT). POD_NAME and NODE_NAME come from the Downward API.
+// POD_NAME and NODE_NAME come from the Downward API, SERVICE is the namespace/name of the Service in front. When
+// told to end, it goes on answering for GRACE (default 5s), as a server does that waits until load balancers
+// have noticed that it ends. It does not say meanwhile that it is not ready: Kubernetes knows that it ends, and
+// kube-proxy sends requests to a pod that ends only as long as that is ready.
 package main
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
 	"os/signal"
 	"syscall"
 	"time"
+
+	proxyproto "github.com/pires/go-proxyproto"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/whoami"
 )
 
-// fetchTimeout is how long /fetch waits for an answer.
-const fetchTimeout = 3 * time.Second
-
-// answerLimit is how much of an answer /fetch hands on.
-const answerLimit = 1 << 20
-
 func main() {
+	proxy := flag.String("proxy", "", "`address` to be an HTTP proxy with the method CONNECT at, in place of a pod")
+	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	server := &http.Server{Addr: ":" + cmp.Or(os.Getenv("PORT"), "8080"), Handler: handler(os.Getenv), ReadHeaderTimeout: 5 * time.Second}
-	go func() {
-		<-ctx.Done()
-		end, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		_ = server.Shutdown(end)
-	}()
-	err := server.ListenAndServe()
+	var err error
+	if *proxy != "" {
+		err = serve(ctx, []string{*proxy}, http.HandlerFunc(connect), 0, nil)
+	} else {
+		err = runPod(ctx)
+	}
 	stop()
-	if !errors.Is(err, http.ErrServerClosed) {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "probe:", err)
 		os.Exit(1)
 	}
 }
 
-// who is the answer of /.
-type who struct {
-	Pod    string `json:"pod"`
-	Node   string `json:"node"`
-	Client string `json:"client"`
+func runPod(ctx context.Context) error {
+	settings, err := settingsOf(os.Getenv)
+	if err != nil {
+		return err
+	}
+	p := newPod(settings)
+	return serve(ctx, settings.addresses(), p.handler(), settings.grace, p.end)
 }
 
-func handler(getenv func(string) string) http.Handler {
-	// No connection outlives its request: each asks the network again.
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
-		address, _, err := net.SplitHostPort(r.RemoteAddr)
+// serve answers at all addresses until the context is done, then for the time of grace, and then ends gently. ending
+// is called when the context is done.
+func serve(ctx context.Context, addresses []string, h http.Handler, grace time.Duration, ending func()) error {
+	server := &http.Server{
+		Handler: h, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute,
+		ConnContext: whoami.ConnContext,
+	}
+	failed := make(chan error, len(addresses))
+	for _, address := range addresses {
+		l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 		if err != nil {
-			address = r.RemoteAddr
+			return errors.Join(err, server.Close())
 		}
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(who{Pod: getenv("POD_NAME"), Node: getenv("NODE_NAME"), Client: address})
-	})
-	mux.HandleFunc("GET /fetch", func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), fetchTimeout)
-		defer cancel()
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.FormValue("url"), nil)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		response, err := client.Do(request)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadGateway)
-			return
-		}
-		defer func() { _ = response.Body.Close() }()
-		w.WriteHeader(response.StatusCode)
-		_, _ = io.Copy(w, io.LimitReader(response.Body, answerLimit))
-	})
-	return mux
+		go func() { failed <- server.Serve(&proxyproto.Listener{Listener: l, ConnPolicy: anyHeader}) }()
+	}
+	select {
+	case err := <-failed:
+		return errors.Join(err, server.Close())
+	case <-ctx.Done():
+	}
+	if ending != nil {
+		ending()
+	}
+	time.Sleep(grace) // whoever sends requests may not know yet
+	last, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	return server.Shutdown(last)
 }
+
+// anyHeader takes a PROXY protocol header if there is one.
+func anyHeader(proxyproto.ConnPolicyOptions) (proxyproto.Policy, error) { return proxyproto.USE, nil }

@@ -1,0 +1,148 @@
+// Package clean removes what runs of the e2e suite have left in a cluster and a cloud that outlive them.
+package clean
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+)
+
+// LabelRun is the label with the run's name of all that a run creates.
+const LabelRun = "ccm-from-scratch-e2e/run"
+
+// Selector selects what a run has created, or, if run is "", what all have.
+func Selector(run string) string {
+	if run == "" {
+		return LabelRun
+	}
+	return LabelRun + "=" + run
+}
+
+// resource is something in the cloud that can be removed.
+type resource struct {
+	kind, name string
+	id         int64
+	labels     map[string]string
+	remove     func(context.Context) error
+}
+
+// Cloud removes what a run has created in a cloud, or, if run is "", what all have; and what a label says to be made
+// for a Service with one of the given UIDs, which a CCM did that labels nothing with the run. It prints each to out
+// and goes on after errors, which it returns together.
+func Cloud(ctx context.Context, client *hcloud.Client, run string, services []string, out io.Writer) error {
+	made := map[string]bool{}
+	for _, uid := range services {
+		made[uid] = true
+	}
+	ours := func(labels map[string]string) bool {
+		if name, ok := labels[LabelRun]; ok && (run == "" || name == run) {
+			return true
+		}
+		for _, value := range labels {
+			if made[value] {
+				return true
+			}
+		}
+		return false
+	}
+	var errs []error
+	// Load balancers use servers and certificates, and all use networks.
+	for _, list := range []func(context.Context, *hcloud.Client) ([]resource, error){loadBalancers, servers, certificates, networks} {
+		all, err := list(ctx, client)
+		errs = append(errs, err)
+		for _, r := range all {
+			if !ours(r.labels) {
+				continue
+			}
+			if err := r.remove(ctx); err != nil && !hcloud.IsError(err, hcloud.ErrorCodeNotFound) {
+				errs = append(errs, fmt.Errorf("the %s %s (%d): %w", r.kind, r.name, r.id, err))
+				continue
+			}
+			_, _ = fmt.Fprintf(out, "removed the %s %s (%d)\n", r.kind, r.name, r.id)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func loadBalancers(ctx context.Context, client *hcloud.Client) ([]resource, error) {
+	all, err := client.LoadBalancer.All(ctx)
+	var list []resource
+	for _, lb := range all {
+		list = append(list, resource{"load balancer", lb.Name, lb.ID, lb.Labels, func(ctx context.Context) error {
+			if lb.Protection.Delete {
+				action, _, err := client.LoadBalancer.ChangeProtection(ctx, lb, hcloud.LoadBalancerChangeProtectionOpts{Delete: new(bool)})
+				if err := done(ctx, client, action, err); err != nil {
+					return err
+				}
+			}
+			result, _, err := client.LoadBalancer.DeleteWithResult(ctx, lb)
+			if err != nil {
+				return err
+			}
+			return client.Action.WaitFor(ctx, result.Action)
+		}})
+	}
+	return list, err
+}
+
+func servers(ctx context.Context, client *hcloud.Client) ([]resource, error) {
+	all, err := client.Server.All(ctx)
+	var list []resource
+	for _, s := range all {
+		list = append(list, resource{"server", s.Name, s.ID, s.Labels, func(ctx context.Context) error {
+			if s.Protection.Delete || s.Protection.Rebuild {
+				action, _, err := client.Server.ChangeProtection(ctx, s, hcloud.ServerChangeProtectionOpts{Delete: new(bool), Rebuild: new(bool)})
+				if err := done(ctx, client, action, err); err != nil {
+					return err
+				}
+			}
+			result, _, err := client.Server.DeleteWithResult(ctx, s)
+			if err != nil {
+				return err
+			}
+			return client.Action.WaitFor(ctx, result.Action)
+		}})
+	}
+	return list, err
+}
+
+func certificates(ctx context.Context, client *hcloud.Client) ([]resource, error) {
+	all, err := client.Certificate.All(ctx)
+	var list []resource
+	for _, c := range all {
+		list = append(list, resource{"certificate", c.Name, c.ID, c.Labels, func(ctx context.Context) error {
+			_, err := client.Certificate.Delete(ctx, c)
+			return err
+		}})
+	}
+	return list, err
+}
+
+func networks(ctx context.Context, client *hcloud.Client) ([]resource, error) {
+	all, err := client.Network.All(ctx)
+	var list []resource
+	for _, n := range all {
+		list = append(list, resource{"network", n.Name, n.ID, n.Labels, func(ctx context.Context) error {
+			if n.Protection.Delete {
+				action, _, err := client.Network.ChangeProtection(ctx, n, hcloud.NetworkChangeProtectionOpts{Delete: new(bool)})
+				if err := done(ctx, client, action, err); err != nil {
+					return err
+				}
+			}
+			_, err := client.Network.Delete(ctx, n)
+			return err
+		}})
+	}
+	return list, err
+}
+
+// done waits until the action that a call has started has succeeded.
+func done(ctx context.Context, client *hcloud.Client, action *hcloud.Action, err error) error {
+	if err != nil {
+		return err
+	}
+	return client.Action.WaitFor(ctx, action)
+}

@@ -1,0 +1,134 @@
+package framework
+
+import (
+	"cmp"
+	"context"
+	"crypto/x509"
+	"errors"
+	"os"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/remote"
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/environment"
+)
+
+// EnvKind names the kind cluster that scripts/e2e.sh has made.
+const EnvKind = "KIND_NAME"
+
+func openEnvironment(ctx context.Context) (*environment.Environment, error) {
+	return environment.Open(ctx, cmp.Or(os.Getenv(EnvKind), "e2e"))
+}
+
+// prepareKind has the cluster run the CCM, and returns when it has done its first work.
+func prepareKind(ctx context.Context, subject Subject) error {
+	e, err := openEnvironment(ctx)
+	if err != nil {
+		return err
+	}
+	if err := e.DeployCCM(ctx, environmentCCM(subject, usualPods(subject))); err != nil {
+		return err
+	}
+	return e.AwaitUsable(ctx)
+}
+
+// openKind uses the cluster that prepareKind has prepared.
+func openKind(ctx context.Context, subject Subject) (*site, error) {
+	e, err := openEnvironment(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if subject.Manifest == "" { // what prepareKind has built
+		subject.Archive = cmp.Or(subject.Archive, environment.BuiltCCM(e.Name))
+	}
+	control := remote.New(e.Control)
+	return &site{
+		kubeconfig: e.Kubeconfig, endpoint: e.Endpoint, token: e.Token, network: environment.NetworkName,
+		dial: proxyDialer{e.OutsideProxy.Host}.DialContext, outside: e.OutsideAddress.String(), podImage: environment.ProbeImage,
+		journal: remoteJournal{control.Journal()}, faults: remoteFaults{control.Faults()},
+		roots: func(ctx context.Context) (*x509.CertPool, error) {
+			pem, err := control.CARoots(ctx)
+			if err != nil {
+				return nil, err
+			}
+			roots := x509.NewCertPool()
+			if !roots.AppendCertsFromPEM(pem) {
+				return nil, errors.New("the cloud's authorities are no certificates")
+			}
+			return roots, nil
+		},
+		ccm: &podCCM{
+			configure: func(ctx context.Context, s podSettings) error {
+				return e.DeployCCM(ctx, environmentCCM(subject, s))
+			},
+			kill: func(ctx context.Context) error { return e.KillCCM(ctx, environmentCCM(subject, podSettings{})) },
+			log: func(ctx context.Context) (string, error) {
+				return e.CCMLog(ctx, environmentCCM(subject, podSettings{}))
+			},
+			usual: usualPods(subject),
+		},
+	}, nil
+}
+
+// usualPods is how the CCM runs while no spec wants it otherwise. A CCM that is not ours has its own settings.
+func usualPods(subject Subject) podSettings {
+	s := podSettings{Env: subject.Env, Args: subject.Args, Replicas: 1}
+	if subject.Name == Ours().Name {
+		s.Env, s.Args = ccmSettings(), ccmArgs(false)
+	}
+	return s
+}
+
+func environmentCCM(subject Subject, s podSettings) environment.CCM {
+	return environment.CCM{
+		Archive: subject.Archive, Image: subject.Image, Manifest: subject.Manifest, Namespace: subject.Namespace, Workload: subject.Workload,
+		Env: s.Env, Args: s.Args, Replicas: &s.Replicas,
+	}
+}
+
+// remoteJournal is the journal of a cloud in a container. A question that is not answered fails the spec.
+type remoteJournal struct{ remote.Journal }
+
+func (j remoteJournal) Entries(f fakecloud.JournalFilter) []fakecloud.JournalEntry {
+	GinkgoHelper()
+	entries, err := j.Journal.Entries(context.Background(), f)
+	Expect(err).NotTo(HaveOccurred())
+	return entries
+}
+
+func (j remoteJournal) Count(f fakecloud.JournalFilter) int {
+	GinkgoHelper()
+	n, err := j.Journal.Count(context.Background(), f)
+	Expect(err).NotTo(HaveOccurred())
+	return n
+}
+
+func (j remoteJournal) Last() uint64 {
+	GinkgoHelper()
+	seq, err := j.Journal.Last(context.Background())
+	Expect(err).NotTo(HaveOccurred())
+	return seq
+}
+
+// remoteFaults are the faults of a cloud in a container.
+type remoteFaults struct{ remote.Faults }
+
+func (f remoteFaults) Add(rule fakecloud.Fault) (fakecloud.Fault, error) {
+	return f.Faults.Add(context.Background(), rule)
+}
+
+func (f remoteFaults) Get(name string) (fakecloud.FaultStatus, bool) {
+	GinkgoHelper()
+	status, found, err := f.Faults.Get(context.Background(), name)
+	Expect(err).NotTo(HaveOccurred())
+	return status, found
+}
+
+func (f remoteFaults) Remove(name string) bool {
+	GinkgoHelper()
+	removed, err := f.Faults.Remove(context.Background(), name)
+	Expect(err).NotTo(HaveOccurred())
+	return removed
+}

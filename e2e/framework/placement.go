@@ -1,0 +1,97 @@
+package framework
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"slices"
+
+	. "github.com/onsi/ginkgo/v2"
+	"github.com/onsi/ginkgo/v2/types"
+)
+
+// Kind says what cluster the specs run on.
+type Kind string
+
+// The kinds of clusters. The environment variable EnvCluster chooses one.
+const (
+	// Embedded is a control plane of real programs on this machine, with simulated nodes. Each spec has a
+	// cloud, nodes and a CCM process for itself.
+	Embedded Kind = "embedded"
+	// KindCluster is a kind cluster whose nodes are the servers of a simulated cloud in a container. All
+	// specs share it, the cloud and the CCM, which runs in pods.
+	KindCluster Kind = "kind"
+	// Existing is any cluster whose nodes are servers of a cloud that speaks Hetzner's API, the real one
+	// included. All specs share it and the CCM that runs in it.
+	Existing Kind = "existing"
+)
+
+// EnvCluster names the kind of the cluster.
+const EnvCluster = "E2E_CLUSTER"
+
+// CurrentKind returns the kind of the cluster of this run. It is known while the specs are declared.
+func CurrentKind() Kind { return Kind(cmp.Or(os.Getenv(EnvCluster), string(Embedded))) }
+
+// Where a spec can run is said by its labels; without one of these, it runs everywhere. scripts/e2e.sh and
+// NewEnv leave out what cannot run.
+const (
+	// OwnCloud is for specs that need a cloud, nodes or a CCM for themselves: they run on the embedded
+	// cluster only.
+	OwnCloud = "own-cloud"
+	// FakeOnly is for specs that use what only a simulated cloud has: its journal, its faults.
+	FakeOnly = "fake-only"
+	// RealNodes is for specs that need kubelets, pods and a network between them: they do not run on the
+	// embedded cluster.
+	RealNodes = "real-nodes"
+	// Dataplane is for specs that send traffic. On a cluster with real nodes, Services have pods only in
+	// these.
+	Dataplane = "dataplane"
+)
+
+// Alone is for specs that change what all specs of a shared cluster have in common, as its nodes, the CCM or
+// the answers of the cloud: there they run one at a time, with no other beside them.
+func Alone() []any {
+	if CurrentKind() == Embedded {
+		return nil
+	}
+	return []any{Serial}
+}
+
+// notHere says why a spec with these labels cannot run on a kind of cluster, "" if it can. simulated says
+// that the cloud is a simulated one that can be asked for its journal.
+func notHere(labels []string, kind Kind, simulated bool) string {
+	has := func(label string) bool { return slices.Contains(labels, label) }
+	switch {
+	case has(OwnCloud) && kind != Embedded:
+		return "needs a cloud, nodes or a CCM of its own: runs with E2E_CLUSTER=embedded"
+	case has(RealNodes) && kind == Embedded:
+		return "needs real nodes: runs with E2E_CLUSTER=kind"
+	case has(FakeOnly) && !simulated:
+		return "needs the journal or the faults of a simulated cloud"
+	}
+	return ""
+}
+
+// skipUnlessHere ends the running spec if it cannot run here: on this kind of cluster, or with a CCM that
+// lacks a feature.
+func (s *Suite) skipUnlessHere() {
+	GinkgoHelper()
+	labels := CurrentSpecReport().Labels()
+	if reason := notHere(labels, s.Kind, s.simulated()); reason != "" {
+		Skip(reason)
+	}
+	if s.site != nil && s.site.podImage == "" && slices.Contains(labels, Dataplane) {
+		Skip("needs pods: put kind/cmd/probe into an image that the nodes can pull, and its name into " + EnvPodImage + " (e2e/README.md)")
+	}
+	if missing := s.Subject.missing(labels); len(missing) > 0 {
+		Skip(unsupportedPrefix + fmt.Sprint(missing))
+	}
+}
+
+// unsupportedPrefix begins the reason of a skipped spec that needs what the CCM does not have.
+const unsupportedPrefix = "unsupported: the CCM has no "
+
+// unsupported tells whether a spec was skipped since the CCM lacks a feature.
+func unsupported(r types.SpecReport) bool {
+	return r.State == types.SpecStateSkipped && len(r.Failure.Message) > len(unsupportedPrefix) && r.Failure.Message[:len(unsupportedPrefix)] == unsupportedPrefix
+}

@@ -1,0 +1,139 @@
+package framework
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+// loadInterval is the time between the beginnings of two requests of a Load.
+const loadInterval = 50 * time.Millisecond
+
+// Load is steady traffic from outside of the cluster: requests begin at a fixed rate, each on a connection of
+// its own, whatever has become of those before. Unlike a Stream it does not wait while a request hangs, so
+// that it also sees what happens to the others.
+type Load struct {
+	ask func(context.Context) (node string, err error)
+
+	mu       sync.Mutex
+	requests []*LoadRequest
+}
+
+// LoadRequest is one request of a Load.
+type LoadRequest struct {
+	// Begin and End are when it was sent and when it was answered or lost; End is zero while it is under way.
+	Begin, End time.Time
+	// Node is the name of the node that answered.
+	Node string
+	// Err says why there was no answer, nil if there was one.
+	Err error
+}
+
+// LoadResult is what became of some requests of a Load.
+type LoadResult struct {
+	Answered int
+	Lost     []LoadRequest
+	since    time.Time
+}
+
+// String counts the requests, and says when those that were lost began.
+func (r LoadResult) String() string {
+	text := fmt.Sprintf("%d answered, %d lost", r.Answered, len(r.Lost))
+	if len(r.Lost) > 0 {
+		text += fmt.Sprintf(", which began %.1f s to %.1f s after the beginning; the last one: %v",
+			r.Lost[0].Begin.Sub(r.since).Seconds(), r.Lost[len(r.Lost)-1].Begin.Sub(r.since).Seconds(), r.Lost[len(r.Lost)-1].Err)
+	}
+	return text
+}
+
+// Load begins to send requests to an address, until the spec ends.
+func (e *Env) Load(ctx context.Context, address string, port int) *Load {
+	GinkgoHelper()
+	client := e.HTTPClient(ClientOptions{})
+	l := &Load{ask: func(ctx context.Context) (string, error) {
+		answer, err := e.GetURL(ctx, client, URL("http", address, port))
+		return answer.Node, err
+	}}
+	// What is under way when it is stopped is answered, or ends with the client's timeout.
+	ctx = context.WithoutCancel(ctx)
+	stop, done := make(chan struct{}), make(chan struct{})
+	DeferCleanup(func() {
+		close(stop)
+		<-done
+	})
+	go func() {
+		defer close(done)
+		ticker := time.NewTicker(loadInterval)
+		defer ticker.Stop()
+		var underWay sync.WaitGroup
+		defer underWay.Wait()
+		for {
+			select {
+			case <-ticker.C:
+				underWay.Go(func() { l.send(ctx) })
+			case <-stop:
+				return
+			}
+		}
+	}()
+	return l
+}
+
+// send sends one request and notes what became of it.
+func (l *Load) send(ctx context.Context) {
+	r := &LoadRequest{Begin: time.Now()}
+	l.mu.Lock()
+	l.requests = append(l.requests, r)
+	l.mu.Unlock()
+	node, err := l.ask(ctx)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r.End, r.Node, r.Err = time.Now(), node, err
+}
+
+// collect returns what became of the requests that began in a time, and how many of them are under way.
+func (l *Load) collect(from, to time.Time) (result LoadResult, underWay int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	result.since = from
+	for _, r := range l.requests {
+		switch {
+		case r.Begin.Before(from) || !r.Begin.Before(to):
+		case r.End.IsZero():
+			underWay++
+		case r.Err != nil:
+			result.Lost = append(result.Lost, *r)
+		default:
+			result.Answered++
+		}
+	}
+	return result, underWay
+}
+
+// Since waits until the requests have ended that began from a time until now, and says what became of them, which
+// it adds to the spec's report. There must have been some.
+func (l *Load) Since(ctx context.Context, from time.Time, what string) LoadResult {
+	GinkgoHelper()
+	var result LoadResult
+	to := time.Now()
+	Eventually(func() (underWay int) {
+		result, underWay = l.collect(from, to)
+		return underWay
+	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(BeZero(), "requests are still under way")
+	Expect(result.Answered+len(result.Lost)).To(BeNumerically(">", 0), "no request was sent")
+	AddReportEntry("requests "+what, result.String())
+	return result
+}
+
+// AwaitAnswers waits until n requests have been answered that began after a time.
+func (l *Load) AwaitAnswers(ctx context.Context, after time.Time, n int) {
+	GinkgoHelper()
+	Eventually(func() int {
+		result, _ := l.collect(after, time.Now())
+		return result.Answered
+	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(BeNumerically(">=", n))
+}

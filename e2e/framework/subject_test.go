@@ -1,0 +1,177 @@
+package framework
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/onsi/ginkgo/v2/types"
+	"sigs.k8s.io/yaml"
+)
+
+// otherCCM is the least that a description says.
+const otherCCM = "name: other\nproviderPrefix: other://\nownerLabel: example.com/uid\nuserAgent: other/\n"
+
+func TestADescriptionIsCompletedFromItself(t *testing.T) {
+	t.Parallel()
+	got, err := parseSubject([]byte(otherCCM + "lacks: [routes]\n"))
+	want := Subject{Name: "other", Namespace: "kube-system", Workload: "other", ProviderPrefix: "other://", OwnerLabel: "example.com/uid",
+		UserAgent: "other/", CloudProvider: "other", Lacks: []Feature{Routes}}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, %v\nwant %+v", got, err, want)
+	}
+}
+
+func TestAWrongDescriptionSaysWhatToWrite(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		text string
+		want []string
+	}{
+		"nothing":                  {"", []string{"name:", "providerPrefix:", "ownerLabel:", "userAgent:", "as hcloud://"}},
+		"an unknown field":         {otherCCM + "lack: [routes]\n", []string{`unknown field "lack"`}},
+		"a field twice":            {otherCCM + "name: again\n", []string{`"name" already set`}},
+		"no YAML":                  {"\tname", []string{"yaml"}},
+		"a prefix without slashes": {strings.Replace(otherCCM, "other://", "other", 1), []string{`providerPrefix: "other"`, "://"}},
+		"a provider ID as prefix":  {strings.Replace(otherCCM, "other://", "other://1", 1), []string{`providerPrefix: "other://1"`}},
+		"a label that is none":     {strings.Replace(otherCCM, "example.com/uid", "a/b/c", 1), []string{`ownerLabel: "a/b/c"`}},
+		"a name with spaces":       {strings.Replace(otherCCM, "name: other", "name: my own", 1), []string{`name: "my own"`}},
+		"an unknown feature":       {otherCCM + "lacks: [root]\n", []string{`no feature "root"`, string(Routes)}},
+		"a feature twice":          {otherCCM + "lacks: [routes, routes]\n", []string{"routes is there twice"}},
+		"an archive alone":         {otherCCM + "archive: ccm.tar\n", []string{"image is missing"}},
+		"a flag with a space":      {otherCCM + "args: [v, \"4\"]\n", []string{`args: "v"`, `args: "4"`, "--v=4"}},
+		"a variable with a sign":   {otherCCM + "env: {A=B: c}\n", []string{`env: "A=B"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := parseSubject([]byte(c.text))
+			if err == nil {
+				t.Fatal("it was accepted")
+			}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q is not in: %v", want, err)
+				}
+			}
+		})
+	}
+}
+
+func TestTheExamplesAreDescriptions(t *testing.T) {
+	files, err := filepath.Glob("../ccms/*.yaml")
+	if err != nil || len(files) < 2 {
+		t.Fatalf("examples: %v, %v", files, err)
+	}
+	for _, file := range files {
+		t.Setenv(EnvSubject, file)
+		s, err := LoadSubject()
+		if err != nil {
+			t.Error(err)
+		}
+		if want := strings.TrimSuffix(filepath.Base(file), ".yaml"); s.Name != want {
+			t.Errorf("%s describes %s", file, s.Name)
+		}
+		if s.Binary != "" && !filepath.IsAbs(s.Binary) {
+			t.Errorf("%s: the binary %s is not beside it", file, s.Binary)
+		}
+	}
+}
+
+func TestTheExampleOfOursIsOurs(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../ccms/ccm-from-scratch.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := parseSubject(text)
+	got.Lacks = nil // an empty list and none are the same
+	if err != nil || !reflect.DeepEqual(got, Ours()) {
+		t.Errorf("got %+v, %v\nwant %+v", got, err, Ours())
+	}
+}
+
+func TestAMissingDescriptionIsNamed(t *testing.T) {
+	t.Setenv(EnvSubject, filepath.Join(t.TempDir(), "none.yaml"))
+	if _, err := LoadSubject(); err == nil || !strings.Contains(err.Error(), "none.yaml") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestSpecsNeedFeatures(t *testing.T) {
+	t.Parallel()
+	s := Subject{Lacks: []Feature{Routes, Repair}}
+	labels := append([]string{"service", "routes"}, Needs(NodeSelector, Repair)...)
+	if got := s.missing(labels); !reflect.DeepEqual(got, []Feature{Repair}) {
+		t.Errorf("got %v", got)
+	}
+	if got := Ours().missing(labels); got != nil {
+		t.Errorf("ours lacks %v", got)
+	}
+	if s.Has(Routes) || !s.Has(NodeSelector) {
+		t.Error("Has does not say what Lacks says")
+	}
+}
+
+func TestWhereASpecCanRun(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		label     string
+		kind      Kind
+		simulated bool
+		want      string
+	}{
+		{"service", Existing, false, ""},
+		{OwnCloud, Embedded, true, ""},
+		{OwnCloud, KindCluster, true, "E2E_CLUSTER=embedded"},
+		{RealNodes, KindCluster, true, ""},
+		{RealNodes, Embedded, true, "E2E_CLUSTER=kind"},
+		{FakeOnly, Existing, true, ""},
+		{FakeOnly, Existing, false, "simulated"},
+	} {
+		got := notHere([]string{"x", c.label}, c.kind, c.simulated)
+		if c.want == "" && got != "" || !strings.Contains(got, c.want) {
+			t.Errorf("%s on %s, simulated %t: got %q, want %q", c.label, c.kind, c.simulated, got, c.want)
+		}
+	}
+}
+
+func TestUnsupportedIsNotJustSkipped(t *testing.T) {
+	t.Parallel()
+	report := func(state types.SpecState, message string) types.SpecReport {
+		return types.SpecReport{State: state, Failure: types.Failure{Message: message}}
+	}
+	if !unsupported(report(types.SpecStateSkipped, unsupportedPrefix+"[routes]")) {
+		t.Error("a spec that lacks a feature is unsupported")
+	}
+	if unsupported(report(types.SpecStateSkipped, "needs real nodes")) || unsupported(report(types.SpecStateFailed, unsupportedPrefix+"[routes]")) {
+		t.Error("only a spec that was skipped for a feature is unsupported")
+	}
+}
+
+func FuzzADescriptionThatIsAcceptedIsComplete(f *testing.F) {
+	f.Add([]byte(otherCCM))
+	f.Add([]byte(otherCCM + "lacks: [routes]\nargs: [--v=4]\nenv: {A: b}\n"))
+	f.Add([]byte("name: ["))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		s, err := parseSubject(text)
+		if err != nil {
+			return
+		}
+		if err := s.validate(); err != nil {
+			t.Errorf("accepted, but %v", err)
+		}
+		if s.Namespace == "" || s.Workload == "" || s.CloudProvider == "" {
+			t.Errorf("not complete: %+v", s)
+		}
+		written, err := yaml.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := parseSubject(written)
+		if err != nil || !reflect.DeepEqual(again, s) {
+			t.Errorf("written and read again: %+v, %v\nwant %+v", again, err, s)
+		}
+	})
+}

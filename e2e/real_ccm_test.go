@@ -1,0 +1,158 @@
+package e2e
+
+import (
+	"context"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	cloudproviderapi "k8s.io/cloud-provider/api"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+)
+
+var _ = Describe("CCM in a pod", Ordered, framework.Alone(), Label(framework.RealNodes, framework.FakeOnly, "process"), func() {
+	var (
+		env  *framework.Env
+		port int
+	)
+	BeforeAll(func(ctx SpecContext) {
+		env = framework.NewEnv(ctx, suite, framework.Options{})
+		port = framework.Port
+		env.CreateService(ctx, "web")
+		env.AwaitIngress(ctx, "web")
+	})
+	// goesOn checks that the CCM works on after end, which has to return when the one before is no more, and that it
+	// writes nothing that is not needed.
+	goesOn := func(ctx context.Context, end func()) {
+		GinkgoHelper()
+		env.AwaitStill(ctx, 1)
+		writes := env.CCMWrites()
+		end()
+		env.AwaitCCMRequests(ctx, 1, fakecloud.JournalFilter{Operation: "list_load_balancers"})
+		env.AwaitStill(ctx, 2)
+		Expect(env.CCMWrites()).To(Equal(writes), "nothing had changed")
+		port++
+		changePort(ctx, env, port)
+	}
+	// only returns the only pod.
+	only := func(ctx context.Context) corev1.Pod {
+		GinkgoHelper()
+		return env.AwaitCCMPods(ctx, 1)[0]
+	}
+
+	It("goes on after it was killed", func(ctx SpecContext) {
+		was := only(ctx)
+		goesOn(ctx, func() { env.CCM.Crash(ctx) })
+		now := only(ctx)
+		Expect(now.UID).To(Equal(was.UID))
+		Expect(now.Status.ContainerStatuses[0].RestartCount).To(Equal(was.Status.ContainerStatuses[0].RestartCount + 1))
+	})
+
+	It("goes on in another pod after its own was deleted", func(ctx SpecContext) {
+		was := only(ctx)
+		goesOn(ctx, func() { env.DeleteCCMPod(ctx, was) })
+		Expect(only(ctx).UID).NotTo(Equal(was.UID))
+	})
+
+	It("goes on in another pod after its own was evicted", func(ctx SpecContext) {
+		was := only(ctx)
+		goesOn(ctx, func() { env.EvictCCMPod(ctx, was) })
+		Expect(only(ctx).UID).NotTo(Equal(was.UID))
+	})
+})
+
+var _ = Describe("CCM in two pods", framework.Alone(), Label(framework.RealNodes, framework.FakeOnly, "process"), func() {
+	It("has one that works, and the other takes over when the leader's pod is deleted", func(ctx SpecContext) {
+		env := framework.NewEnv(ctx, suite, framework.Options{})
+		env.StartCCM(ctx, framework.CCMOptions{LeaderElect: true})
+		pods := env.AwaitCCMPods(ctx, 2)
+		env.CreateService(ctx, "web")
+		env.AwaitIngress(ctx, "web")
+		env.AwaitStill(ctx, 2)
+		first, leader := env.CCMLeader(ctx)
+		other := pods[0]
+		if other.UID == leader.UID {
+			other = pods[1]
+		}
+		writes := env.CCMWrites()
+		uncordon := env.Cordon(ctx) // a successor of the leader's pod would be a third candidate
+		env.DeleteCCMPod(ctx, leader)
+		Eventually(func() string {
+			identity, pod := env.CCMLeader(ctx)
+			Expect(identity == first || pod.UID == other.UID).To(BeTrue(), "%s is neither the old leader nor the other", identity)
+			return identity
+		}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).ShouldNot(Equal(first))
+		env.AwaitStill(ctx, 2)
+		Expect(env.CCMWrites()).To(Equal(writes), "nothing had changed")
+		changePort(ctx, env, framework.Port+1)
+
+		By("letting the leader's pod have a successor")
+		uncordon(ctx)
+		env.AwaitCCMPods(ctx, 2)
+		identity, pod := env.CCMLeader(ctx)
+		Expect(identity).NotTo(Equal(first))
+		Expect(pod.UID).To(Equal(other.UID))
+	})
+})
+
+var _ = Describe("CCM that starts", framework.Needs(framework.Routes), framework.Alone(), Label(framework.RealNodes, framework.FakeOnly, framework.Dataplane, "process"), func() {
+	// doesAll checks that a CCM does what has piled up before start starts it. The node's server is new.
+	doesAll := func(ctx context.Context, start func(env *framework.Env, node string)) {
+		GinkgoHelper()
+		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
+		names := env.Workers(ctx, 1).Names()
+		env.CreateService(ctx, "web", local)
+		name := env.Unique("early")
+		server := env.CreateServer(ctx, name)
+		was := env.AwaitReady(ctx, name, true)
+		Expect(was).To(framework.HaveTaint(cloudproviderapi.TaintExternalCloudProvider))
+
+		start(env, name)
+
+		n := env.AwaitInitialized(ctx, name)
+		Expect(n.UID).To(Equal(was.UID))
+		Expect(n.Spec.ProviderID).To(Equal(env.ProviderID(server)))
+		address := env.AwaitServed(ctx, "web")
+		names = append(names, name)
+		env.AwaitTargets(ctx, "web", framework.Healthy(names...))
+		env.AwaitAnsweringNodes(ctx, address, framework.Port, names...)
+		Eventually(func() []string { return env.Routes(ctx) }).WithContext(ctx).
+			WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(ContainElement(env.RouteOf(ctx, name, server)))
+		Expect(env.LoadBalancers(ctx)).To(HaveLen(1))
+	}
+
+	It("before the cloud answers does what has piled up, as soon as it does", framework.Needs(framework.SettingsCheck), func(ctx SpecContext) {
+		doesAll(ctx, func(env *framework.Env, node string) {
+			fault, remove := env.Fault(fakecloud.Fault{Effect: fakecloud.DropConnection()})
+			env.StartCCM(ctx, framework.CCMOptions{})
+			env.AwaitFault(ctx, fault, 3)
+			Expect(env.Node(ctx, node)).To(framework.HaveTaint(cloudproviderapi.TaintExternalCloudProvider))
+			Expect(env.LoadBalancers(ctx)).To(BeEmpty())
+			remove()
+		})
+	})
+
+	It("while the cloud begins to answer does what has piled up", framework.Needs(framework.SettingsCheck), func(ctx SpecContext) {
+		doesAll(ctx, func(env *framework.Env, _ string) {
+			fault, _ := env.Fault(fakecloud.Fault{Effect: fakecloud.DropConnection(), First: 2})
+			env.StartCCM(ctx, framework.CCMOptions{})
+			env.AwaitFault(ctx, fault, 2)
+		})
+	})
+
+	It("when the cloud has answered all the time does what has piled up", func(ctx SpecContext) {
+		doesAll(ctx, func(env *framework.Env, _ string) { env.StartCCM(ctx, framework.CCMOptions{}) })
+	})
+})
+
+// changePort changes the port of the Service "web" and waits until the CCM has followed.
+func changePort(ctx context.Context, env *framework.Env, port int) {
+	GinkgoHelper()
+	env.UpdateService(ctx, "web", func(s *corev1.Service) { s.Spec.Ports[0].Port = int32(port) })
+	env.AwaitLoadBalancer(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
+		g.Expect(framework.ListenPorts(lb)).To(Equal([]int{port}))
+	})
+}

@@ -1,0 +1,80 @@
+package e2e
+
+import (
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/whoami"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+)
+
+var _ = Describe("Pod network", framework.Needs(framework.Routes), Label(framework.RealNodes, framework.Dataplane, "route"), func() {
+	It("brings pods to pods of other nodes under their own address, by IP and through a Service", func(ctx SpecContext) {
+		env := framework.NewEnv(ctx, suite, framework.Options{})
+		workers := env.Workers(ctx, 2)
+		env.CreateService(ctx, "web", clusterIP)
+		here, there := env.AwaitPod(ctx, "web", workers[0].Name), env.AwaitPod(ctx, "web", workers[1].Name)
+
+		By("asking the other pod")
+		answer, err := env.FetchAnswer(ctx, here, there.Status.PodIP)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(answer.Node).To(Equal(there.Spec.NodeName))
+		Expect(framework.Host(answer.Client)).To(Equal(here.Status.PodIP), "the address that the other pod saw")
+
+		By("asking the Service, until it was each pod's turn")
+		service := env.Service(ctx, "web").Spec.ClusterIP
+		answered := map[string]whoami.Answer{}
+		Eventually(func(g Gomega) {
+			answer, err := env.FetchAnswer(ctx, here, service)
+			g.Expect(err).NotTo(HaveOccurred())
+			answered[answer.Node] = answer
+			g.Expect(answered).To(And(HaveKey(here.Spec.NodeName), HaveKey(there.Spec.NodeName)))
+		}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
+		Expect(framework.Host(answered[there.Spec.NodeName].Client)).To(Equal(here.Status.PodIP))
+	})
+
+	It("hides pods behind their node's address outside, so that the metadata service knows their server", Label(framework.FakeOnly), func(ctx SpecContext) {
+		env := framework.NewEnv(ctx, suite, framework.Options{})
+		env.CreateService(ctx, "web", clusterIP)
+		for _, w := range env.Workers(ctx, 2) {
+			Expect(env.Fetch(ctx, env.AwaitPod(ctx, "web", w.Name), framework.MetadataURL+"instance-id")).To(Equal(fmt.Sprint(w.Server.ID)))
+		}
+	})
+
+	It("exists only as far as the cloud has routes, which the CCM restores", Label(framework.FakeOnly), framework.Alone(), func(ctx SpecContext) {
+		env := framework.NewEnv(ctx, suite, framework.Options{})
+		workers := env.Workers(ctx, 2)
+		env.CreateService(ctx, "web", clusterIP)
+		here, there := env.AwaitPod(ctx, "web", workers[0].Name), env.AwaitPod(ctx, "web", workers[1].Name)
+		ask := func() (string, error) {
+			answer, err := env.FetchAnswer(ctx, here, there.Status.PodIP)
+			return answer.Node, err
+		}
+		Expect(ask()).To(Equal(there.Spec.NodeName))
+		route := env.RouteOf(ctx, workers[1].Name, workers[1].Server)
+		Expect(env.Routes(ctx)).To(ContainElement(route))
+
+		// Else it would be back before anybody has noticed.
+		fault, remove := env.Fault(fakecloud.Fault{Operation: "add_network_route", Effect: fakecloud.APIError("unavailable")})
+		env.DeleteRoute(ctx, env.Node(ctx, workers[1].Name).Spec.PodCIDR, env.PrivateIP(ctx, workers[1].Server))
+		env.AwaitFault(ctx, fault, 1)
+		_, err := ask()
+		Expect(err).To(HaveOccurred(), "there is a way that is no route of the cloud")
+		Expect(env.Fetch(ctx, here, framework.MetadataURL+"instance-id")).To(Equal(fmt.Sprint(workers[0].Server.ID)), "a pod whose node has its route")
+
+		remove()
+		Eventually(func() []string { return env.Routes(ctx) }).WithContext(ctx).
+			WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(ContainElement(route))
+		Eventually(ask).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Equal(there.Spec.NodeName))
+		env.AwaitNode(ctx, workers[1].Name, func(g Gomega, n *corev1.Node) {
+			g.Expect(n).NotTo(framework.HaveTaint(corev1.TaintNodeNetworkUnavailable))
+		})
+	})
+})
+
+// clusterIP makes a Service that has no load balancer.
+func clusterIP(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP }

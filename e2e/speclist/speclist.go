@@ -1,0 +1,154 @@
+// Package speclist keeps what became of every spec, for each cloud-controller-manager and kind of cluster that it
+// was run with.
+package speclist
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// File is the name of a run's results in its folder, and of the list of all runs.
+const File = "specs.json"
+
+// Result is what became of a spec.
+type Result string
+
+// The results.
+const (
+	Passed Result = "passed"
+	Failed Result = "failed"
+	// Unsupported is for specs that need what the CCM lacks.
+	Unsupported Result = "unsupported"
+	// NotHere is for specs that this kind of cluster cannot run.
+	NotHere Result = "not here"
+	// Skipped is for specs that have found out while they ran that they cannot run here.
+	Skipped Result = "skipped"
+)
+
+// Spec is one spec of a run.
+type Spec struct {
+	Name    string   `json:"name"`
+	Result  Result   `json:"result"`
+	Reason  string   `json:"reason,omitempty"`
+	Seconds float64  `json:"seconds"`
+	Labels  []string `json:"labels,omitempty"`
+}
+
+// Run is what one run of the suite found out. Specs that were not chosen are not in it.
+type Run struct {
+	CCM     string    `json:"ccm"`
+	Cluster string    `json:"cluster"`
+	Time    time.Time `json:"time"`
+	Specs   []Spec    `json:"specs"`
+}
+
+// Write writes a run into a folder.
+func (r Run) Write(folder string) error {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(folder, File), append(text, '\n'), 0o644)
+}
+
+// Read returns the runs of all folders in a folder, by CCM and kind of cluster; of several runs that have both in
+// common, the newest.
+func Read(root fs.FS) ([]Run, error) {
+	files, err := fs.Glob(root, "*/"+File)
+	if err != nil {
+		return nil, err
+	}
+	newest := map[[2]string]Run{}
+	for _, file := range files {
+		text, err := fs.ReadFile(root, file)
+		if err != nil {
+			return nil, err
+		}
+		var r Run
+		if err := json.Unmarshal(text, &r); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		key := [2]string{r.CCM, r.Cluster}
+		if old, ok := newest[key]; !ok || r.Time.After(old.Time) {
+			newest[key] = r
+		}
+	}
+	var runs []Run
+	for _, r := range newest {
+		runs = append(runs, r)
+	}
+	slices.SortFunc(runs, func(a, b Run) int { return cmp.Or(cmp.Compare(a.CCM, b.CCM), cmp.Compare(a.Cluster, b.Cluster)) })
+	return runs, nil
+}
+
+// signs are how a table shows results.
+var signs = map[Result]string{Passed: "✔", Failed: "✘", Unsupported: "unsupported", NotHere: "–", Skipped: "–"}
+
+// Markdown renders runs as a table: a row for each spec, a column for each run.
+func Markdown(runs []Run) string {
+	var b strings.Builder
+	b.WriteString("# Every spec, by CCM and kind of cluster\n\n")
+	b.WriteString("✔ passed, ✘ failed, – cannot run there, unsupported: the CCM lacks a feature; empty: was not part of the last run.\n\n| spec |")
+	for _, r := range runs {
+		fmt.Fprintf(&b, " %s on %s |", cell(r.CCM), cell(r.Cluster))
+	}
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(runs)) + "\n| *last run* |")
+	for _, r := range runs {
+		fmt.Fprintf(&b, " %s |", r.Time.UTC().Format("2006-01-02 15:04"))
+	}
+	b.WriteString("\n")
+	for _, name := range names(runs) {
+		b.WriteString("| " + cell(name) + " |")
+		for _, r := range runs {
+			sign := ""
+			if i := slices.IndexFunc(r.Specs, func(s Spec) bool { return s.Name == name }); i >= 0 {
+				sign = signs[r.Specs[i].Result]
+			}
+			b.WriteString(" " + sign + " |")
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// names returns the names of all specs, sorted.
+func names(runs []Run) []string {
+	seen := map[string]bool{}
+	var all []string
+	for _, r := range runs {
+		for _, s := range r.Specs {
+			if !seen[s.Name] {
+				seen[s.Name] = true
+				all = append(all, s.Name)
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// Merge writes the list of all runs in a folder's folders into the folder.
+func Merge(folder string) error {
+	runs, err := Read(os.DirFS(folder))
+	if err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(runs, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(folder, File), append(text, '\n'), 0o644); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(folder, "specs.md"), []byte(Markdown(runs)), 0o644)
+}
+
+// cell makes a text fit into a cell of a table.
+func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }

@@ -1,0 +1,43 @@
+package environment
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/cluster"
+)
+
+// proxyPort is the port of the proxy in its container.
+const proxyPort = "3128"
+
+// outsideContainer is the name of the container that is outside of the cluster.
+func outsideContainer(cluster string) string { return cluster + "-outside" }
+
+// outside starts a container on the cluster's network that is not of the cluster, with a proxy by which this
+// host is there too: on Docker Desktop, addresses of the network cannot be reached from the host. The probe's
+// image, which is also loaded into all nodes, is the container's.
+func (o Options) outside(ctx context.Context, e *Environment) error {
+	if err := probeProgram.load(ctx, o.ProbeArchive); err != nil {
+		return err
+	}
+	if _, err := docker(ctx, "run", "--detach", "--name", outsideContainer(e.Name), "--hostname", "outside",
+		"--label", cluster.LabelCluster+"="+e.Name, "--net", e.Name, "--ip", e.Outside().String(), "--cap-drop=ALL",
+		"--publish=127.0.0.1::"+proxyPort, probeProgram.image, "-proxy=:"+proxyPort); err != nil {
+		return err
+	}
+	if err := e.LoadImage(ctx, o.ProbeArchive); err != nil {
+		return err
+	}
+	return e.connectOutside(ctx)
+}
+
+// connectOutside finds the container that is outside.
+func (e *Environment) connectOutside(ctx context.Context) error {
+	address, err := published(ctx, outsideContainer(e.Name), proxyPort)
+	if err != nil {
+		return fmt.Errorf("the cluster has no outside: %w", err)
+	}
+	e.OutsideProxy, e.OutsideAddress = &url.URL{Scheme: "http", Host: address.String()}, e.Outside()
+	return nil
+}
