@@ -137,7 +137,7 @@ trap - INT TERM HUP
 
 if [ -e "$E2E_OUT/specs.md" ]; then
 	echo
-	sed -n '1s/^# //p; /^\*\*/p; /^| \*\*/p' "$E2E_OUT/specs.md" # how many, and those that failed
+	sed -n '1s/^# //p; /^\*\*/p' "$E2E_OUT/specs.md"
 fi
 if [ -e "$E2E_OUT/specs.json" ] && [ "$(dirname "$E2E_OUT")" = "$PWD/out" ]; then
 	go run ./e2e/cmd/speclist out # all runs in one table: out/specs.md
@@ -146,6 +146,10 @@ echo "reports: $E2E_OUT/specs.md, junit.xml, report.json; logs: $E2E_OUT/control
 if [ -n "$(ls -A "$E2E_OUT/coverage" 2>/dev/null)" ]; then
 	go tool covdata textfmt -i="$E2E_OUT/coverage" -o="$E2E_OUT/coverage.txt"
 	echo "the CCM's statements that the suite ran: $(go tool cover -func="$E2E_OUT/coverage.txt" | awk '/^total:/ {print $3}')"
+fi
+if [ -e "$E2E_OUT/failures.txt" ]; then
+	echo
+	cat "$E2E_OUT/failures.txt"
 fi
 [ $status = 0 ] || $failed
 exit $status

@@ -18,6 +18,10 @@ import (
 // SummaryFile is the name of the summary in the folder that EnvOut names.
 const SummaryFile = "specs.md"
 
+// FailuresFile is the name of the file beside the summary that says what failed and why. A run without a failure
+// writes none.
+const FailuresFile = "failures.txt"
+
 // WriteSummary writes a table of all specs, with how each ended and how long it took, into the folder that EnvOut
 // names, and the same for programs (speclist); without a folder it does nothing.
 func WriteSummary(report types.Report) error {
@@ -30,7 +34,10 @@ func WriteSummary(report types.Report) error {
 		return err
 	}
 	run := runOf(report, subject, CurrentKind())
-	return errors.Join(
+	if text := failures(report); text != "" {
+		err = os.WriteFile(filepath.Join(out, FailuresFile), []byte(text), 0o644)
+	}
+	return errors.Join(err,
 		os.WriteFile(filepath.Join(out, SummaryFile), []byte(summary(report, subject, CurrentKind())), 0o644),
 		run.Write(out),
 	)
@@ -146,6 +153,30 @@ func summary(report types.Report, subject Subject, kind Kind) string {
 			fmt.Fprintf(&b, "\n## %s\n\n| result | seconds | spec | labels |\n|---|--:|---|---|\n", h)
 		}
 		fmt.Fprintf(&b, "| %s | %.1f | %s | %s |\n", cell(shown(s, subject, kind)), s.RunTime.Seconds(), cell(s.LeafNodeText), strings.Join(s.Labels(), ", "))
+	}
+	return b.String()
+}
+
+// failureLines is how much of a failure's message is shown where all failures are, in lines.
+const failureLines = 40
+
+// failures returns what failed, where and why; "" if nothing did. It is for those who see nothing but the end of a
+// log.
+func failures(report types.Report) string {
+	var b strings.Builder
+	for _, s := range report.SpecReports {
+		if !s.Failed() {
+			continue
+		}
+		fmt.Fprintf(&b, "%s: %s\n", s.State, cmp.Or(s.FullText(), s.LeafNodeType.String()))
+		fmt.Fprintf(&b, "    %s, at %s\n", s.FailureLocation(), s.Failure.TimelineLocation.Time.Format(time.StampMilli))
+		lines := strings.Split(strings.TrimRight(s.FailureMessage(), "\n"), "\n")
+		for _, line := range lines[:min(len(lines), failureLines)] {
+			b.WriteString("    " + line + "\n")
+		}
+		if more := len(lines) - failureLines; more > 0 {
+			fmt.Fprintf(&b, "    and %d lines more\n", more)
+		}
 	}
 	return b.String()
 }

@@ -2,6 +2,7 @@ package framework
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -83,5 +84,36 @@ other on embedded, 2 at a time, seed 42.
 	}
 	if want := []speclist.Result{"passed", "passed", "failed", "not here", "unsupported", "skipped"}; !slices.Equal(results, want) {
 		t.Errorf("got %q, want %q", results, want)
+	}
+}
+
+func TestFailuresAreSaidWithTheirPlaceAndReason(t *testing.T) {
+	t.Parallel()
+	failed := func(line int, message string) types.Failure {
+		return types.Failure{
+			Message: message, Location: types.CodeLocation{FileName: "a.go", LineNumber: line},
+			TimelineLocation: types.TimelineLocation{Time: time.Date(2026, 11, 21, 8, 7, 31, 702e6, time.UTC)},
+		}
+	}
+	report := types.Report{SpecReports: types.SpecReports{
+		{LeafNodeType: types.NodeTypeIt, LeafNodeText: "passes", State: types.SpecStatePassed},
+		{LeafNodeType: types.NodeTypeIt, ContainerHierarchyTexts: []string{"Service"}, LeafNodeText: "fails", State: types.SpecStateFailed,
+			Failure: failed(7, "expected\n    <int>: 1\n")},
+		{LeafNodeType: types.NodeTypeAfterSuite, State: types.SpecStatePanicked, Failure: failed(9, "long"+strings.Repeat("\n.", 42))},
+	}}
+	want := `failed: Service fails
+    a.go:7, at Nov 21 08:07:31.702
+    expected
+        <int>: 1
+panicked: AfterSuite
+    a.go:9, at Nov 21 08:07:31.702
+    long
+` + strings.Repeat("    .\n", 39) + `    and 3 lines more
+`
+	if got := failures(report); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if got := failures(types.Report{SpecReports: report.SpecReports[:1]}); got != "" {
+		t.Errorf("of a report without a failure: %q", got)
 	}
 }
