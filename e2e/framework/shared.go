@@ -40,7 +40,8 @@ func newSharedEnv(ctx context.Context, s *Suite, options Options) *Env {
 	GinkgoHelper()
 	Expect(options.Actions == "" && options.RateLimit == 0 && options.LoadBalancerBits == 0 && options.Spec == nil).To(BeTrue(),
 		"these Options need a cloud and nodes of the spec's own: give it the label %s", OwnCloud)
-	e := &Env{Suite: s, Kube: s.Cluster.Client, options: options, Journal: s.site.journal, Faults: s.site.faults}
+	e := &Env{Suite: s, Kube: s.Cluster.Client, options: options, Faults: s.site.faults}
+	e.Journal = recentJournal{s.site.journal, s.site.journal.Last()}
 	e.HCloud = s.site.client("spec")
 	if s.site.network != "" {
 		var err error

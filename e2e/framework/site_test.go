@@ -1,0 +1,44 @@
+package framework
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+)
+
+func TestWhatIsCountedDoesNotBecomeFewerWhenTheJournalForgetsWhatWasBefore(t *testing.T) {
+	t.Parallel()
+	cloud := fakecloud.New(fakecloud.Options{JournalSize: 6})
+	defer cloud.Close()
+	ask := func(times int) {
+		for range times {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://cloud/v1/servers", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response, err := (&http.Client{Transport: cloud.Transport()}).Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := response.Body.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	ask(6)
+	all := cloud.Journal()
+	recent := recentJournal{all, all.Last()}
+	for n := range 4 {
+		if got := recent.Count(fakecloud.JournalFilter{}); got != n {
+			t.Errorf("after %d requests: counted %d", n, got)
+		}
+		if got := recent.Entries(fakecloud.JournalFilter{}); len(got) != n {
+			t.Errorf("after %d requests: %v", n, got)
+		}
+		ask(1)
+	}
+	if got := recent.Entries(fakecloud.JournalFilter{Since: recent.Last() - 1}); len(got) != 1 {
+		t.Errorf("since the last but one: %v", got)
+	}
+}
