@@ -215,15 +215,16 @@ func (e *Env) removeServices(ctx context.Context) {
 	}
 }
 
-// removeServer deletes a server that the spec has created, and its Node, which is the CCM's to do first.
+// removeServer deletes a server that the spec has created, and its Node: the CCM would, too, but not before the
+// Node is NotReady.
 func (e *Env) removeServer(ctx context.Context, s *hcloud.Server) {
-	_, _, err := e.HCloud.Server.DeleteWithResult(ctx, s)
+	result, _, err := e.HCloud.Server.DeleteWithResult(ctx, s)
+	if err == nil {
+		e.Wait(ctx, result.Action)
+	}
 	Expect(ignoreGone(err)).To(Succeed())
+	Expect(ignoreNotFound(e.Kube.CoreV1().Nodes().Delete(ctx, s.Name, metav1.DeleteOptions{}))).To(Succeed())
 	e.AwaitNoNode(ctx, s.Name)
-	Eventually(func() (*hcloud.Server, error) {
-		now, _, err := e.HCloud.Server.GetByID(ctx, s.ID)
-		return now, err
-	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(BeNil(), "the server %s is still there", s.Name)
 }
 
 func ignoreGone(err error) error {
