@@ -51,7 +51,9 @@ var _ = Describe("Settings of a Service", Label("service"), func() {
 		_, err := conn.Ask(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		stream.ExpectUndisturbed()
-		Expect(env.ServiceWrites()-writes).To(Equal(4), "one request for each of the four")
+		if env.SeesRequests() {
+			Expect(env.ServiceWrites()-writes).To(Equal(4), "one request for each of the four")
+		}
 		env.ExpectNoServiceWrites(ctx)
 	})
 
@@ -153,7 +155,7 @@ var _ = Describe("Settings of a Service", Label("service"), func() {
 		func(ctx SpecContext, name, invalid, corrected, allowed string, companions map[string]string) {
 			env := framework.NewEnv(ctx, suite, framework.Options{})
 			env.CreateService(ctx, "web", annotate(companions))
-			before := env.LoadBalancerOf(ctx, "web")
+			before := framework.Settings(env.LoadBalancerOf(ctx, "web"))
 			writes := env.ServiceWrites()
 
 			// Something that would have to be changed comes with it.
@@ -165,7 +167,7 @@ var _ = Describe("Settings of a Service", Label("service"), func() {
 				ContainSubstring(framework.Annotation+name), ContainSubstring(fmt.Sprintf("%q", invalid)), ContainSubstring(allowed)))
 			Expect(event.Type).To(Equal(corev1.EventTypeWarning))
 			Expect(env.ServiceWrites()).To(Equal(writes))
-			Expect(env.LoadBalancerOf(ctx, "web")).To(Equal(before))
+			Expect(framework.Settings(env.LoadBalancerOf(ctx, "web"))).To(Equal(before))
 
 			env.UpdateService(ctx, "web", annotate(map[string]string{name: corrected}))
 			env.AwaitLoadBalancer(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {

@@ -72,7 +72,9 @@ var _ = Describe("Targets of a Service", Label("service", "dataplane"), func() {
 		env.AwaitTargets(ctx, "web", framework.Healthy("node-1"))
 		env.AwaitAnsweringNodes(ctx, address, framework.Port, "node-1")
 		stream.ExpectUndisturbed()
-		Expect(env.ServiceWrites()-before).To(Equal(1), "one request removes one target")
+		if env.SeesRequests() {
+			Expect(env.ServiceWrites()-before).To(Equal(1), "one request removes one target")
+		}
 	})
 
 	It("lose a node whose server is deleted", Label(framework.OwnCloud), func(ctx SpecContext) {

@@ -3,6 +3,7 @@ package framework
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -39,6 +40,18 @@ func (e *Env) ServiceWrites() int {
 		}
 	}
 	return n
+}
+
+// SeesRequests tells whether the cloud says what requests it has got. Elsewhere specs look at what the cloud has.
+func (e *Env) SeesRequests() bool { return e.simulated() }
+
+// AwaitServiceWrites waits until ServiceWrites is n. Where nobody sees requests, it does nothing.
+func (e *Env) AwaitServiceWrites(ctx context.Context, n int) {
+	GinkgoHelper()
+	if !e.SeesRequests() {
+		return
+	}
+	Eventually(e.ServiceWrites).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(Equal(n))
 }
 
 // recognize remembers which load balancers and certificates of a shared cloud are the spec's.
@@ -82,18 +95,26 @@ func (e *Env) expectCloudStays(ctx context.Context) {
 // settingsInCloud returns the spec's load balancers and certificates without what the cloud changes by itself.
 func (e *Env) settingsInCloud(ctx context.Context) any {
 	GinkgoHelper()
-	lbs := e.LoadBalancers(ctx)
-	for _, lb := range lbs {
-		for i := range lb.Targets {
-			lb.Targets[i].HealthStatus = nil
-		}
-		lb.OutgoingTraffic, lb.IngoingTraffic = 0, 0
+	var lbs []*hcloud.LoadBalancer
+	for _, lb := range e.LoadBalancers(ctx) {
+		lbs = append(lbs, Settings(lb))
 	}
 	var certificates []int64
 	for _, c := range e.Certificates(ctx) {
 		certificates = append(certificates, c.ID)
 	}
 	return []any{lbs, certificates}
+}
+
+// Settings returns a load balancer without what the cloud changes by itself: the health of its targets, and traffic.
+func Settings(lb *hcloud.LoadBalancer) *hcloud.LoadBalancer {
+	settings := *lb
+	settings.Targets = slices.Clone(lb.Targets)
+	for i := range settings.Targets {
+		settings.Targets[i].HealthStatus = nil
+	}
+	settings.OutgoingTraffic, settings.IngoingTraffic = 0, 0
+	return &settings
 }
 
 // CCMWritesTo returns how many requests that change a load balancer the CCM has sent.

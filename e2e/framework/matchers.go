@@ -3,6 +3,7 @@ package framework
 import (
 	"time"
 
+	"github.com/onsi/gomega"
 	"github.com/onsi/gomega/gcustom"
 	"github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
@@ -17,11 +18,13 @@ var (
 )
 
 // In a cloud that exists, the specs share the project's rate limit, 3600 requests per hour and as many at once, with
-// the CCM, which may look only once a minute whether anything has changed.
+// the CCM, which may look only once a minute whether anything has changed. Gomega itself would look every 10 ms.
 func init() {
 	if CurrentKind() == Existing {
 		Timeout, Polling, Quiet = 4*time.Minute, 2*time.Second, 70*time.Second
 	}
+	gomega.SetDefaultEventuallyPollingInterval(Polling)
+	gomega.SetDefaultConsistentlyPollingInterval(Polling)
 }
 
 // HaveTaint matches a node that has a taint with the key.
