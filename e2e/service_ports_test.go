@@ -82,7 +82,7 @@ var _ = Describe("Ports of a Service", Label("service", "dataplane"), func() {
 		Eventually(env.Closed).WithArguments(ctx, address, 8081).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeTrue())
 		undisturbed(ctx)
 		Expect(framework.ListenPorts(env.LoadBalancerOf(ctx, "web"))).To(ConsistOf(framework.Port, 9090))
-		if !env.SeesRequests() {
+		if !env.Simulated() {
 			return
 		}
 		var changes []string

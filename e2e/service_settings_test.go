@@ -51,7 +51,7 @@ var _ = Describe("Settings of a Service", Label("service"), func() {
 		_, err := conn.Ask(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		stream.ExpectUndisturbed()
-		if env.SeesRequests() {
+		if env.Simulated() {
 			Expect(env.ServiceWrites()-writes).To(Equal(4), "one request for each of the four")
 		}
 		env.ExpectNoServiceWrites(ctx)

@@ -23,7 +23,7 @@ func (e *Env) CCMWrites() int {
 // what the spec has or had; what was refused to be created is nobody's.
 func (e *Env) ServiceWrites() int {
 	e.recognize()
-	if !e.simulated() {
+	if !e.Simulated() {
 		return 0 // nobody sees them: specs also look at what the cloud has
 	}
 	n := 0
@@ -42,13 +42,10 @@ func (e *Env) ServiceWrites() int {
 	return n
 }
 
-// SeesRequests tells whether the cloud says what requests it has got. Elsewhere specs look at what the cloud has.
-func (e *Env) SeesRequests() bool { return e.simulated() }
-
 // AwaitServiceWrites waits until ServiceWrites is n. Where nobody sees requests, it does nothing.
 func (e *Env) AwaitServiceWrites(ctx context.Context, n int) {
 	GinkgoHelper()
-	if !e.SeesRequests() {
+	if !e.Simulated() {
 		return
 	}
 	Eventually(e.ServiceWrites).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(Equal(n))
@@ -81,12 +78,12 @@ func (e *Env) ExpectNoServiceWrites(ctx context.Context) {
 func (e *Env) expectCloudStays(ctx context.Context) {
 	GinkgoHelper()
 	before, writes := e.settingsInCloud(ctx), 0
-	if e.simulated() {
+	if e.Simulated() {
 		writes = e.ServiceWrites()
 	}
 	Consistently(func(g Gomega) {
 		g.Expect(e.settingsInCloud(ctx)).To(Equal(before))
-		if e.simulated() {
+		if e.Simulated() {
 			g.Expect(e.ServiceWrites()).To(Equal(writes))
 		}
 	}).WithContext(ctx).WithTimeout(Quiet).WithPolling(Polling).Should(Succeed(), "the CCM wrote although nothing had changed")

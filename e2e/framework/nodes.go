@@ -63,7 +63,7 @@ func (e *Env) ExpectNodeStays(ctx context.Context, name string, n int) *corev1.N
 	GinkgoHelper()
 	was := e.Node(ctx, name)
 	Expect(was).NotTo(BeNil(), "node %s is not there", name)
-	if !e.simulated() { // nobody sees the requests: a while has to do
+	if !e.Simulated() { // nobody sees the requests: a while has to do
 		Consistently(func(g Gomega) {
 			now := e.Node(ctx, name)
 			g.Expect(now).To(HaveField("UID", was.UID))

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	. "github.com/onsi/ginkgo/v2"
-	"github.com/onsi/ginkgo/v2/types"
 )
 
 // Kind says what cluster the specs run on.
@@ -77,7 +76,7 @@ func notHere(labels []string, kind Kind, simulated bool) string {
 func (s *Suite) skipUnlessHere() {
 	GinkgoHelper()
 	labels := CurrentSpecReport().Labels()
-	if reason := notHere(labels, s.Kind, s.simulated()); reason != "" {
+	if reason := notHere(labels, s.Kind, s.Simulated()); reason != "" {
 		Skip(reason)
 	}
 	if s.site != nil && s.site.podImage == "" && slices.Contains(labels, Dataplane) {
@@ -90,8 +89,3 @@ func (s *Suite) skipUnlessHere() {
 
 // unsupportedPrefix begins the reason of a skipped spec that needs what the CCM does not have.
 const unsupportedPrefix = "unsupported: the CCM has no "
-
-// unsupported tells whether a spec was skipped since the CCM lacks a feature.
-func unsupported(r types.SpecReport) bool {
-	return r.State == types.SpecStateSkipped && len(r.Failure.Message) > len(unsupportedPrefix) && r.Failure.Message[:len(unsupportedPrefix)] == unsupportedPrefix
-}

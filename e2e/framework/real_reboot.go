@@ -58,13 +58,19 @@ func (e *Env) AwaitBack(ctx context.Context, since time.Time) []corev1.Node {
 				g.Expect(t.Key).To(Equal("node-role.kubernetes.io/control-plane"), "a taint of %s", n.Name)
 			}
 		}
-		pods, err := e.Kube.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{})
-		g.Expect(err).NotTo(HaveOccurred())
-		for _, p := range pods.Items {
-			g.Expect(restartedSince(&p, since)).To(BeTrue(), "%s on %s is not ready again", p.Name, p.Spec.NodeName)
-		}
+		e.expectPodsBack(ctx, g, metav1.NamespaceSystem, "", since)
 	}).WithContext(ctx).WithTimeout(RebootTimeout).WithPolling(time.Second).Should(Succeed())
 	return nodes
+}
+
+// expectPodsBack expects that a namespace has pods with these labels, all of them ready and started since a time.
+func (e *Env) expectPodsBack(ctx context.Context, g Gomega, namespace, labels string, since time.Time) {
+	pods, err := e.Kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: labels})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(pods.Items).NotTo(BeEmpty())
+	for _, p := range pods.Items {
+		g.Expect(restartedSince(&p, since)).To(BeTrue(), "%s on %s is not ready again", p.Name, p.Spec.NodeName)
+	}
 }
 
 // restartedSince tells whether a pod is ready and all of its containers were started since a time.
@@ -82,11 +88,6 @@ func (e *Env) AwaitPodsBack(ctx context.Context, service string, since time.Time
 	GinkgoHelper()
 	since = since.Truncate(time.Second)
 	Eventually(func(g Gomega) {
-		pods, err := e.Kube.CoreV1().Pods(e.Namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + service})
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(pods.Items).NotTo(BeEmpty())
-		for _, p := range pods.Items {
-			g.Expect(restartedSince(&p, since)).To(BeTrue(), "%s on %s is not ready again", p.Name, p.Spec.NodeName)
-		}
+		e.expectPodsBack(ctx, g, e.Namespace, "app="+service, since)
 	}).WithContext(ctx).WithTimeout(RebootTimeout).WithPolling(time.Second).Should(Succeed())
 }

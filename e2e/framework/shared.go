@@ -32,8 +32,9 @@ const LabelRun = clean.LabelRun
 // run returns the name of the run.
 func (s *Suite) run() string { return cmp.Or(os.Getenv(EnvRun), "local") }
 
-// simulated tells whether the cloud is one that keeps a journal and can be made to misbehave.
-func (s *Suite) simulated() bool { return s.site == nil || s.site.faults != nil }
+// Simulated tells whether the cloud is one that keeps a journal and can be made to misbehave. Elsewhere nobody sees
+// requests, and specs look at what the cloud has.
+func (s *Suite) Simulated() bool { return s.site == nil || s.site.faults != nil }
 
 // newSharedEnv makes an Env on the cluster that all specs share.
 func newSharedEnv(ctx context.Context, s *Suite, options Options) *Env {

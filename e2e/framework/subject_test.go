@@ -9,6 +9,8 @@ import (
 
 	"github.com/onsi/ginkgo/v2/types"
 	"sigs.k8s.io/yaml"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/speclist"
 )
 
 // otherCCM is the least that a description says.
@@ -139,13 +141,15 @@ func TestWhereASpecCanRun(t *testing.T) {
 
 func TestUnsupportedIsNotJustSkipped(t *testing.T) {
 	t.Parallel()
-	report := func(state types.SpecState, message string) types.SpecReport {
-		return types.SpecReport{State: state, Failure: types.Failure{Message: message}}
+	lacksRoutes := Subject{Lacks: []Feature{Routes}}
+	unsupported := func(state types.SpecState, message string, labels ...string) bool {
+		result, _ := outcome(types.SpecReport{State: state, Failure: types.Failure{Message: message}, LeafNodeLabels: labels}, lacksRoutes, Embedded)
+		return result == speclist.Unsupported
 	}
-	if !unsupported(report(types.SpecStateSkipped, unsupportedPrefix+"[routes]")) {
+	if !unsupported(types.SpecStateSkipped, unsupportedPrefix+"[routes]", Needs(Routes)...) {
 		t.Error("a spec that lacks a feature is unsupported")
 	}
-	if unsupported(report(types.SpecStateSkipped, "needs real nodes")) || unsupported(report(types.SpecStateFailed, unsupportedPrefix+"[routes]")) {
+	if unsupported(types.SpecStateSkipped, "needs real nodes", RealNodes) || unsupported(types.SpecStateFailed, unsupportedPrefix+"[routes]", Needs(Routes)...) {
 		t.Error("only a spec that was skipped for a feature is unsupported")
 	}
 }

@@ -21,7 +21,7 @@ import (
 // writes it proves that the CCM looked. It needs HCLOUD_NETWORK, whose routes each comparison reads.
 func (e *Env) AwaitStill(ctx context.Context, n int) {
 	GinkgoHelper()
-	if !e.simulated() || !e.Subject.Has(Repair) {
+	if !e.Simulated() || !e.Subject.Has(Repair) {
 		e.expectCloudStays(ctx)
 		return
 	}

@@ -19,6 +19,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	kind "sigs.k8s.io/kind/pkg/cluster"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/internal/wholefile"
 )
 
 // Options say what cluster Create makes. Name and Image must be set.
@@ -254,28 +256,15 @@ func Open(ctx context.Context, name string) (*Cluster, error) {
 	provider := kind.NewProvider(kind.ProviderWithDocker(), kind.ProviderWithLogger(&logger{}))
 	text, err := provider.KubeConfig(name, false)
 	if err == nil {
-		err = replaceFile(path, []byte(text))
+		err = wholefile.Replace(path, 0o600, func(w io.Writer) error {
+			_, err := io.WriteString(w, text)
+			return err
+		})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the kubeconfig of %s: %w", name, err)
 	}
 	return o.open()
-}
-
-// replaceFile writes a file that others may be reading or replacing at the same time.
-func replaceFile(path string, text []byte) error {
-	part, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // readable by us alone
-	if err != nil {
-		return err
-	}
-	_, err = part.Write(text)
-	if err = errors.Join(err, part.Close()); err == nil {
-		err = os.Rename(part.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(part.Name()))
-	}
-	return nil
 }
 
 // containersWith returns the containers, running or not, that bear the label.

@@ -46,11 +46,11 @@ func (p program) build(ctx context.Context, cluster string) (string, error) {
 // load gives Docker the image of an archive, in place of the one that had its name: what is left without a
 // name is removed, unless a container runs it.
 func (p program) load(ctx context.Context, archive string) error {
-	before, _ := docker(ctx, "image", "inspect", "--format={{.Id}}", p.image) // there may be none
+	before, _ := p.loaded(ctx) // there may be none
 	if _, err := docker(ctx, "load", "--input", archive); err != nil {
 		return err
 	}
-	after, err := docker(ctx, "image", "inspect", "--format={{.Id}}", p.image)
+	after, err := p.loaded(ctx)
 	if err != nil {
 		return err
 	}
@@ -60,10 +60,15 @@ func (p program) load(ctx context.Context, archive string) error {
 	return nil
 }
 
+// loaded returns the ID of the image that Docker has under the program's name.
+func (p program) loaded(ctx context.Context) (string, error) {
+	return docker(ctx, "image", "inspect", "--format={{.Id}}", p.image)
+}
+
 // removeImages takes back from Docker what load gave it. What another environment's container runs stays.
 func removeImages(ctx context.Context) error {
 	for _, p := range []program{cloudProgram, probeProgram} {
-		if _, err := docker(ctx, "image", "inspect", "--format={{.Id}}", p.image); err != nil {
+		if _, err := p.loaded(ctx); err != nil {
 			continue // it is not there
 		}
 		if _, err := docker(ctx, "image", "rm", p.image); err != nil && !strings.Contains(err.Error(), "conflict") {

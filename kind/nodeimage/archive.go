@@ -7,10 +7,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"time"
 )
 
@@ -140,22 +138,4 @@ func copyFile(archive *tar.Writer, name string, l layer, at time.Time) error {
 	}
 	_, err = io.Copy(archive, file)
 	return err
-}
-
-// replaceFile writes a file under a temporary name beside it and renames it when
-// it is whole, so that whoever finds it finds all of it.
-func replaceFile(path string, write func(io.Writer) error) (err error) {
-	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(file.Name()))
-		}
-	}()
-	if err := errors.Join(write(file), file.Chmod(0o644), file.Close()); err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
-	}
-	return os.Rename(file.Name(), path)
 }

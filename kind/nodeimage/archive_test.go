@@ -8,8 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -84,27 +82,6 @@ func TestImagesThatShareALayerAreOneArchive(t *testing.T) {
 	}
 	if got := contents(t, files[manifests[0].Layers[0]]); string(got["bin/x"]) != "X" {
 		t.Errorf("the layer holds %v", got)
-	}
-}
-
-func TestAFileIsThereWholeOrNotAtAll(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	path := filepath.Join(dir, "x")
-	failure := errors.New("no")
-	err := replaceFile(path, func(w io.Writer) error {
-		_, err := io.WriteString(w, "half")
-		return errors.Join(err, failure)
-	})
-	if entries, _ := os.ReadDir(dir); !errors.Is(err, failure) || len(entries) != 0 {
-		t.Errorf("%v; %v is left", err, entries)
-	}
-	write := func(w io.Writer) error { _, err := io.WriteString(w, "whole"); return err }
-	if err := replaceFile(path, write); err != nil {
-		t.Fatal(err)
-	}
-	if data, err := os.ReadFile(path); err != nil || string(data) != "whole" {
-		t.Errorf("%q, %v", data, err)
 	}
 }
 

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/internal/wholefile"
 )
 
 // epoch is the time of every file in the image, and of the image. Nothing in it
@@ -205,5 +207,5 @@ func (b *build) assemble(ctx context.Context, debian, tag, archive string) (err 
 		Entrypoint: []string{"/usr/local/bin/entrypoint", "/sbin/init"},
 		Labels:     map[string]string{labelKey: "true"},
 	}}
-	return replaceFile(archive, func(w io.Writer) error { return writeArchive(w, b.epoch, image) })
+	return wholefile.Replace(archive, 0o644, func(w io.Writer) error { return writeArchive(w, b.epoch, image) })
 }

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/internal/wholefile"
 )
 
 // kubernetesProgram is the multi-call program's name in the images.
@@ -168,7 +170,7 @@ func (b *build) preload(ctx context.Context, components []component) (string, er
 		images = append(images, &image{tags: c.names, arch: b.Arch, layer: l, config: containerConfig{Entrypoint: []string{c.entry}}})
 	}
 	archive := filepath.Join(b.work, "components.tar")
-	if err := replaceFile(archive, func(w io.Writer) error { return writeArchive(w, b.epoch, images...) }); err != nil {
+	if err := wholefile.Replace(archive, 0o644, func(w io.Writer) error { return writeArchive(w, b.epoch, images...) }); err != nil {
 		return "", err
 	}
 	root := filepath.Join(b.work, "containerd")

@@ -17,6 +17,8 @@ import (
 	"runtime"
 	"strings"
 	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/internal/wholefile"
 )
 
 // list is a flag that may be repeated.
@@ -78,16 +80,7 @@ func run(pkg, out string, im *image) error {
 	}
 	im.name = path.Base(filepath.ToSlash(pkg))
 	im.created = created()
-	// A file beside the result, renamed when it is whole.
-	f, err := os.CreateTemp(filepath.Dir(out), ".image-*")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(f.Name()) }()
-	if err := errors.Join(im.write(f), f.Chmod(0o644), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), out)
+	return wholefile.Replace(out, 0o644, im.write)
 }
 
 // created returns the time of the source: that of SOURCE_DATE_EPOCH or of the last commit.
