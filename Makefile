@@ -7,14 +7,14 @@ SHELL := bash
 
 # -race needs cgo and a C compiler; without one the tests run without it and say so.
 RACE := $(shell scripts/race-flag.sh)
-# The e2e suite is a program of its own (make e2e); everything else is a unit or contract test.
-PACKAGES = $$(go list ./... | grep -v '/e2e$$')
+# The Go modules whose tests run, each in its own folder. e2e is a suite of its own (make e2e).
+MODULES := . fakecloud scripts/chart
 
 ##@ Use
 
 .PHONY: run
 run: ## Run the simulated cloud with its data plane on loopback (flags: ARGS="--help")
-	go run ./fakecloud/cmd/fakecloud --data-plane $(ARGS)
+	go tool fakecloud --data-plane $(ARGS)
 
 .PHONY: image
 image: ## Build fakecloud:dev and ccm-from-scratch:dev FROM scratch (pulls nothing; OUT=folder: files)
@@ -36,7 +36,8 @@ dev: ## Rebuild the CCM and have the cluster of `make up` run it
 
 .PHONY: test
 test: ## Unit and contract tests, with the race detector where there is a C compiler
-	{ go test -json $(RACE) $(PACKAGES); cd scripts/chart && go test -json ./...; } | go run ./scripts/testsummary -name unit
+	{ for m in $(MODULES); do (cd $$m && go test -json $(RACE) $$(go list ./... | grep -v '/e2e$$')) || failed=1; done; exit $${failed:-0}; } | \
+		go run ./scripts/testsummary -name unit
 
 .PHONY: e2e
 e2e: ## The end-to-end suite: API server, CCM and simulated cloud (LABELS=, FOCUS=, PROCS=, E2E_CLUSTER=, CCM=)
@@ -52,7 +53,7 @@ e2e-hygiene: ## Prove that the suite leaves nothing behind: success, failure, ti
 
 .PHONY: bench
 bench: ## Benchmarks, each with its baseline beside it
-	go test -run '^$$' -bench . -benchmem ./fakecloud/...
+	cd fakecloud && go test -run '^$$' -bench . -benchmem ./...
 
 .PHONY: fuzz
 fuzz: ## Fuzz every decoder for FUZZTIME each (default 30s)
@@ -60,7 +61,7 @@ fuzz: ## Fuzz every decoder for FUZZTIME each (default 30s)
 
 .PHONY: coverage
 coverage: ## Write the page of what the API models: fakecloud/COVERAGE.md (needs the API document)
-	REQUIRE_API_DOCUMENT=1 go test -run '^TestContractEveryAnswer' ./fakecloud -update
+	cd fakecloud && REQUIRE_API_DOCUMENT=1 go test -run '^TestContractEveryAnswer' ./internal/contract -update
 
 ##@ Develop
 

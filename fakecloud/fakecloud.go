@@ -25,8 +25,8 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/api"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/control"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/journal"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/simclock"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
 // DefaultToken is the token of the project that every cloud begins with. It has the 64 characters that

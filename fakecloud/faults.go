@@ -3,8 +3,8 @@ package fakecloud
 import (
 	"time"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/fault"
 )
 
 // Fault is a rule by which the cloud misbehaves: which requests it is about, which of those it

@@ -6,6 +6,6 @@ time=${FUZZTIME:-30s}
 grep -rlE '^func Fuzz' --include='*_test.go' . | while read -r file; do
 	grep -oE '^func Fuzz[A-Za-z0-9_]*' "$file" | awk '{print $2}' | while read -r target; do
 		echo "== $target in $(dirname "$file")"
-		go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" "$(dirname "$file")" </dev/null
+		go test -C "$(dirname "$file")" -run '^$' -fuzz "^$target\$" -fuzztime "$time" . </dev/null
 	done
 done

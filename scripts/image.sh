@@ -32,7 +32,7 @@ for name in "$@"; do
 	fakecloud)
 		description="A simulated Hetzner Cloud with a local API"
 		how="docker run --rm -p 127.0.0.1:4242:4242"
-		special=(-package ./fakecloud/cmd/fakecloud
+		special=(-package github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/cmd/fakecloud
 			-env FAKECLOUD_LISTEN=:4242 -env FAKECLOUD_CONTROL=127.0.0.1:4243
 			-expose 4242 -expose 4243 -health health)
 		;;

@@ -15,8 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/control"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/fault"
 )
 
 // Limits of a connection, in the machine's time.

@@ -13,9 +13,9 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/fault"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/journal"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
 // Options configure an API.

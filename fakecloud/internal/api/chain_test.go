@@ -14,7 +14,7 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/journal"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
 // fixture is an API with two projects: tokens "one", "one-readonly" and "two".

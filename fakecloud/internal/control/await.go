@@ -11,8 +11,8 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/fault"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/journal"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
 // Limits of how long a request may wait, in the machine's time: what is between client and cloud cuts

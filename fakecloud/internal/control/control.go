@@ -17,8 +17,8 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/api"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/journal"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/simclock"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
 // Controller controls one cloud. Its methods may be called from several goroutines.

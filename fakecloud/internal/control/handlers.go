@@ -10,10 +10,10 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/api"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/fault"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/journal"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
 func strict(body []byte, out any) error {

@@ -13,8 +13,8 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/fault"
 )
 
 // Endpoint is one operation of the control API.

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/fault"
 )
 
 // operations lists the table of routes for those who write fault rules.

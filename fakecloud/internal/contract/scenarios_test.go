@@ -1,4 +1,4 @@
-package fakecloud_test
+package contract_test
 
 import (
 	"encoding/json"
@@ -41,12 +41,12 @@ var scenarios = map[string]func(*world){
 }
 
 func sshKeyScenario(w *world) {
-	id := w.create("ssh_key", "/ssh_keys", object{"name": "one", "public_key": testKey, "labels": object{"env": "test"}})
+	id := w.create("ssh_key", "/ssh_keys", object{"name": "one", "public_key": publicKey, "labels": object{"env": "test"}})
 	path := "/ssh_keys/" + id
 	w.do(200, "GET", path, nil)
 	w.do(200, "GET", "/ssh_keys?name=one", nil)
 	w.do(200, "PUT", path, object{"name": "two", "labels": object{}})
-	w.refuse(409, "uniqueness_error", "POST", "/ssh_keys", object{"name": "two", "public_key": testKey})
+	w.refuse(409, "uniqueness_error", "POST", "/ssh_keys", object{"name": "two", "public_key": publicKey})
 	w.refuse(422, "invalid_input", "POST", "/ssh_keys", object{"name": "", "public_key": "x"})
 	w.refuse(422, "invalid_input", "POST", "/ssh_keys", object{})
 	w.refuse(422, "invalid_input", "PUT", path, object{"labels": object{"hetzner.cloud/x": "y"}})
@@ -127,7 +127,7 @@ func populate(w *world) {
 	pause := func() { w.clock.Step(time.Second) }
 	network := w.create("network", "/networks", fullNetwork)
 	w.create("network", "/networks", object{"name": "a second net", "ip_range": "10.0.0.0/8"})
-	w.create("ssh_key", "/ssh_keys", object{"name": "one", "public_key": testKey, "labels": object{"env": "test"}})
+	w.create("ssh_key", "/ssh_keys", object{"name": "one", "public_key": publicKey, "labels": object{"env": "test"}})
 	w.create("placement_group", "/placement_groups", object{"name": "b", "type": "spread", "labels": object{"env": "test"}})
 	pause()
 	w.create("placement_group", "/placement_groups", object{"name": "a", "type": "spread"})
@@ -257,6 +257,6 @@ func limitScenario(t *testing.T, recorder *contract.Recorder) {
 	exceed("/certificates", uploadedCertificate(w, "a"), uploadedCertificate(w, "b"))
 	exceed("/primary_ips", object{"name": "a", "type": "ipv4", "location": "fsn1"}, object{"name": "b", "type": "ipv4", "location": "fsn1"})
 	exceed("/placement_groups", object{"name": "a", "type": "spread"}, object{"name": "b", "type": "spread"})
-	exceed("/ssh_keys", object{"name": "a", "public_key": testKey}, object{"name": "b", "public_key": testKey})
+	exceed("/ssh_keys", object{"name": "a", "public_key": publicKey}, object{"name": "b", "public_key": publicKey})
 	exceed("/servers/"+idOf(w.first("/servers", "servers"))+"/actions/create_image", object{}, object{})
 }

@@ -1,4 +1,4 @@
-package fakecloud_test
+package contract_test
 
 import (
 	"bytes"
@@ -24,7 +24,7 @@ import (
 var update = flag.Bool("update", false, "write the coverage page "+coveragePage+" in place of comparing it")
 
 // coveragePage tells which operations of the API are modelled, and which answers of each were checked.
-const coveragePage = "COVERAGE.md"
+const coveragePage = "../../COVERAGE.md"
 
 // notModelled are the paths whose operations answer 501 until they are modelled.
 var notModelled = []string{"/firewalls", "/floating_ips", "/volumes", "/zones"}
@@ -186,7 +186,7 @@ func TestContractAnEarlierDayHasWhatWasRemovedSince(t *testing.T) {
 	w.handler = recorder.Middleware(w.handler)
 	w.do(200, "GET", "/datacenters/"+idOf(w.first("/datacenters", "datacenters")), nil)
 	w.do(204, "DELETE", balancer, nil)
-	w.as(readToken).refuse(401, "token_readonly", "POST", "/ssh_keys", object{"name": "one", "public_key": testKey})
+	w.as(readToken).refuse(401, "token_readonly", "POST", "/ssh_keys", object{"name": "one", "public_key": publicKey})
 	ip := "/primary_ips/" + w.create("primary_ip", "/primary_ips", object{"name": "free", "type": "ipv4", "location": "fsn1"})
 	if got := at(w.do(200, "GET", ip, nil), "primary_ip", "assignee_type"); got != "server" {
 		t.Errorf("assignee_type of what is not assigned: %v", got)

@@ -3,7 +3,7 @@ package api
 import (
 	"net/http"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/journal"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
 // record writes each request into the journal when it has been answered, also when the handler

@@ -1,4 +1,4 @@
-package fakecloud_test
+package contract_test
 
 import (
 	"encoding/json"
@@ -7,6 +7,9 @@ import (
 	"strings"
 	"time"
 )
+
+// publicKey is an SSH key that exists nowhere else.
+const publicKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl test"
 
 func catalogueScenario(w *world) {
 	for path, key := range map[string]string{
@@ -46,7 +49,7 @@ func (w *world) server(body object) string {
 }
 
 func serverLifeScenario(w *world) {
-	key := w.create("ssh_key", "/ssh_keys", object{"name": "key", "public_key": testKey})
+	key := w.create("ssh_key", "/ssh_keys", object{"name": "key", "public_key": publicKey})
 	network := w.create("network", "/networks", fullNetwork)
 	group := w.create("placement_group", "/placement_groups", object{"name": "spread", "type": "spread"})
 	body := smallServer("full")

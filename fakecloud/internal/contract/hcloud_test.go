@@ -1,4 +1,4 @@
-package fakecloud_test
+package contract_test
 
 import (
 	"context"
@@ -260,7 +260,7 @@ func (w walk) catalogue() {
 }
 
 func (w walk) sshKeys() {
-	key := of(w.SSHKey.Create(w.ctx, hcloud.SSHKeyCreateOpts{Name: "one", PublicKey: testKey, Labels: map[string]string{"env": "test"}})).must(w)
+	key := of(w.SSHKey.Create(w.ctx, hcloud.SSHKeyCreateOpts{Name: "one", PublicKey: publicKey, Labels: map[string]string{"env": "test"}})).must(w)
 	read[hcloud.SSHKey](w, &w.SSHKey, key.ID, "one")
 	if found := of(w.SSHKey.GetByFingerprint(w.ctx, key.Fingerprint)).must(w); found == nil {
 		w.Errorf("not found by its fingerprint %s", key.Fingerprint)
@@ -348,7 +348,7 @@ func (w walk) primaryIPs() {
 }
 
 func (w walk) servers() {
-	key := of(w.SSHKey.Create(w.ctx, hcloud.SSHKeyCreateOpts{Name: "one", PublicKey: testKey})).must(w)
+	key := of(w.SSHKey.Create(w.ctx, hcloud.SSHKeyCreateOpts{Name: "one", PublicKey: publicKey})).must(w)
 	server := w.createServer("node", func(o *hcloud.ServerCreateOpts) {
 		o.SSHKeys, o.UserData, o.Automount = []*hcloud.SSHKey{key}, "#cloud-config\n", new(false)
 		o.PublicNet = &hcloud.ServerCreatePublicNet{EnableIPv4: true, EnableIPv6: true}

@@ -1,4 +1,4 @@
-package fakecloud_test
+package contract_test
 
 import (
 	"cmp"
