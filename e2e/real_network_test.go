@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
-	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/whoami"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/whoami"
 )
 
 var _ = Describe("Pod network", framework.Needs(framework.Routes), Label(framework.RealNodes, framework.Dataplane, "route"), func() {

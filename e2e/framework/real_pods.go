@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/whoami"
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/whoami"
 )
 
 // MetadataURL is where a server, and the pods on it, learn about the server. A key of the metadata follows.

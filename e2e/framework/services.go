@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/util/retry"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/whoami"
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/whoami"
 )
 
 // Annotation is the prefix of the CCM's annotations.

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	kind "sigs.k8s.io/kind/pkg/cluster"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/internal/wholefile"
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/wholefile"
 )
 
 // Options say what cluster Create makes. Name and Image must be set.

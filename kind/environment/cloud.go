@@ -13,7 +13,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/remote"
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/cluster"
-	"github.com/ccm-from-scratch/ccm-from-scratch/kind/hypervisor"
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/machines"
 )
 
 // Ports of the cloud in its container.
@@ -114,11 +114,11 @@ func (e *Environment) awaitCloud(ctx context.Context) error {
 
 // adopt makes a server of each node, and then lets actions take their time.
 func (o Options) adopt(ctx context.Context, e *Environment) error {
-	containers, err := e.machines().List(ctx)
+	containers, err := e.driver().List(ctx)
 	if err != nil {
 		return err
 	}
-	adopted, err := hypervisor.Adopt(ctx, hypervisor.Adoption{
+	adopted, err := machines.Adopt(ctx, machines.Adoption{
 		Client: e.Cloud, Network: NetworkName, IPRange: e.Subnet, Subnet: e.Cluster.Servers(),
 	}, containers)
 	e.CloudNetwork, e.NodeServers = adopted.Network, adopted.Servers

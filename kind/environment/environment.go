@@ -14,7 +14,7 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/cluster"
-	kindhypervisor "github.com/ccm-from-scratch/ccm-from-scratch/kind/hypervisor"
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/machines"
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/nodeimage"
 )
 
@@ -187,6 +187,6 @@ func (e *Environment) Exports() string {
 // DefaultRateLimit is that of the real cloud.
 const DefaultRateLimit = fakecloud.RealRateLimit
 
-func (e *Environment) machines() *kindhypervisor.Docker {
-	return &kindhypervisor.Docker{Cluster: e.Cluster}
+func (e *Environment) driver() *machines.Docker {
+	return &machines.Docker{Cluster: e.Cluster}
 }

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
-	kindhypervisor "github.com/ccm-from-scratch/ccm-from-scratch/kind/hypervisor"
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/machines"
 )
 
 // hypervisorName is what the cloud knows the hypervisor by.
@@ -24,17 +24,17 @@ const hypervisorName = "kind"
 // RunHypervisor makes the environment's servers and containers follow each other,
 // until the context is done. It returns an error only if another hypervisor has taken its place.
 func (e *Environment) RunHypervisor(ctx context.Context, log *slog.Logger) error {
-	machines := e.machines()
-	machines.Logger = log
-	return kindhypervisor.New(kindhypervisor.Options{
+	driver := e.driver()
+	driver.Logger = log
+	return machines.New(machines.Options{
 		Attach: func(ctx context.Context) (hypervisor.Session, error) {
 			// Docker publishes at another port after a restart.
 			if err := e.connect(ctx); err != nil {
 				return nil, err
 			}
-			return hypervisor.Dial(ctx, e.Control, hypervisor.Options{Name: hypervisorName, Selector: kindhypervisor.Selector})
+			return hypervisor.Dial(ctx, e.Control, hypervisor.Options{Name: hypervisorName, Selector: machines.Selector})
 		},
-		Machines: machines, Logger: log,
+		Driver: driver, Logger: log,
 	}).Run(ctx)
 }
 

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/internal/wholefile"
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/wholefile"
 )
 
 // epoch is the time of every file in the image, and of the image. Nothing in it

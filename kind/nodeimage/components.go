@@ -12,7 +12,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/internal/wholefile"
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/wholefile"
 )
 
 // kubernetesProgram is the multi-call program's name in the images.

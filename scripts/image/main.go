@@ -18,7 +18,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/internal/wholefile"
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/wholefile"
 )
 
 // list is a flag that may be repeated.

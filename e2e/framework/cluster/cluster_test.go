@@ -23,7 +23,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/cluster"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/cluster/kubebin"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/node"
-	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/whoami"
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/whoami"
 )
 
 // programs returns the control plane's programs. Where they are not built yet the

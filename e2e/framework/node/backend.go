@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/whoami"
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/whoami"
 )
 
 // listenRetry is how long after a failure to open a port it is tried again: it

@@ -21,7 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/whoami"
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/whoami"
 )
 
 var web = types.NamespacedName{Namespace: "default", Name: "web"}

@@ -16,7 +16,7 @@ import (
 
 	proxyproto "github.com/pires/go-proxyproto"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/whoami"
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/whoami"
 )
 
 func send(t *testing.T, method, target string) (int, string) {

@@ -1,4 +1,4 @@
-package hypervisor_test
+package machines_test
 
 import (
 	"context"
@@ -13,15 +13,15 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
-	cloudhypervisor "github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
-	"github.com/ccm-from-scratch/ccm-from-scratch/kind/hypervisor"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/machines"
 )
 
-// fakeMachines are containers that are nothing but entries in a map.
-type fakeMachines struct {
+// fakeDriver are containers that are nothing but entries in a map.
+type fakeDriver struct {
 	mu         sync.Mutex
 	changed    chan struct{} // closed, and replaced, by every change
-	containers map[string]*hypervisor.Container
+	containers map[string]*machines.Container
 	calls      []string
 	fail       map[string]error // by call
 	hang       map[string]chan struct{}
@@ -31,9 +31,9 @@ type fakeMachines struct {
 	boots      map[string]string // user data of finished boots
 }
 
-func newFakeMachines(containers ...hypervisor.Container) *fakeMachines {
-	f := &fakeMachines{
-		changed: make(chan struct{}), containers: map[string]*hypervisor.Container{}, fail: map[string]error{}, hang: map[string]chan struct{}{},
+func newFakeDriver(containers ...machines.Container) *fakeDriver {
+	f := &fakeDriver{
+		changed: make(chan struct{}), containers: map[string]*machines.Container{}, fail: map[string]error{}, hang: map[string]chan struct{}{},
 		watchers: map[int]chan string{}, boots: map[string]string{},
 	}
 	for _, c := range containers {
@@ -44,7 +44,7 @@ func newFakeMachines(containers ...hypervisor.Container) *fakeMachines {
 
 // call records a call and returns its error. A call that is to hang ends with its context, or when
 // the channel is closed.
-func (f *fakeMachines) call(ctx context.Context, verb, name string) error {
+func (f *fakeDriver) call(ctx context.Context, verb, name string) error {
 	f.mu.Lock()
 	f.calls = append(f.calls, verb+" "+name)
 	err, hang := f.fail[verb], f.hang[verb]
@@ -60,19 +60,19 @@ func (f *fakeMachines) call(ctx context.Context, verb, name string) error {
 	return err
 }
 
-func (f *fakeMachines) touchLocked() {
+func (f *fakeDriver) touchLocked() {
 	close(f.changed)
 	f.changed = make(chan struct{})
 }
 
 // set changes a container, or with nil removes it, and tells those that watch.
-func (f *fakeMachines) set(name string, c *hypervisor.Container) {
+func (f *fakeDriver) set(name string, c *machines.Container) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.setLocked(name, c)
 }
 
-func (f *fakeMachines) setLocked(name string, c *hypervisor.Container) {
+func (f *fakeDriver) setLocked(name string, c *machines.Container) {
 	if c == nil {
 		delete(f.containers, name)
 	} else {
@@ -85,7 +85,7 @@ func (f *fakeMachines) setLocked(name string, c *hypervisor.Container) {
 }
 
 // power changes whether a container runs; an error if there is none.
-func (f *fakeMachines) power(name string, on bool) error {
+func (f *fakeDriver) power(name string, on bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c, ok := f.containers[name]
@@ -102,24 +102,24 @@ func (f *fakeMachines) power(name string, on bool) error {
 	return nil
 }
 
-func (f *fakeMachines) List(context.Context) ([]hypervisor.Container, error) {
+func (f *fakeDriver) List(context.Context) ([]machines.Container, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.fail["list"]; err != nil {
 		return nil, err
 	}
-	var out []hypervisor.Container
+	var out []machines.Container
 	for _, name := range slices.Sorted(maps.Keys(f.containers)) {
 		out = append(out, *f.containers[name])
 	}
 	return out, nil
 }
 
-func (f *fakeMachines) Create(ctx context.Context, m cloudhypervisor.Machine) error {
+func (f *fakeDriver) Create(ctx context.Context, m hypervisor.Machine) error {
 	if err := f.call(ctx, "create", m.Name); err != nil {
 		return err
 	}
-	c := hypervisor.Container{Name: m.Name, Server: m.Server, Address: m.PublicIPv4}
+	c := machines.Container{Name: m.Name, Server: m.Server, Address: m.PublicIPv4}
 	if len(m.Networks) > 0 {
 		c.Address = m.Networks[0].IP
 	}
@@ -127,32 +127,32 @@ func (f *fakeMachines) Create(ctx context.Context, m cloudhypervisor.Machine) er
 	return nil
 }
 
-func (f *fakeMachines) Start(ctx context.Context, name string) error {
+func (f *fakeDriver) Start(ctx context.Context, name string) error {
 	if err := f.call(ctx, "start", name); err != nil {
 		return err
 	}
 	return f.power(name, true)
 }
 
-func (f *fakeMachines) Kill(ctx context.Context, name string) error {
+func (f *fakeDriver) Kill(ctx context.Context, name string) error {
 	if err := f.call(ctx, "kill", name); err != nil {
 		return err
 	}
 	return f.power(name, false)
 }
 
-func (f *fakeMachines) Shutdown(ctx context.Context, name string) error {
+func (f *fakeDriver) Shutdown(ctx context.Context, name string) error {
 	return f.call(ctx, "shutdown", name)
 }
 
-func (f *fakeMachines) Restart(ctx context.Context, name string) error {
+func (f *fakeDriver) Restart(ctx context.Context, name string) error {
 	if err := f.call(ctx, "restart", name); err != nil {
 		return err
 	}
 	return errors.Join(f.power(name, false), f.power(name, true))
 }
 
-func (f *fakeMachines) Remove(ctx context.Context, name string) error {
+func (f *fakeDriver) Remove(ctx context.Context, name string) error {
 	if err := f.call(ctx, "remove", name); err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func (f *fakeMachines) Remove(ctx context.Context, name string) error {
 	return nil
 }
 
-func (f *fakeMachines) Boot(ctx context.Context, name string, m cloudhypervisor.Machine) ([]string, error) {
+func (f *fakeDriver) Boot(ctx context.Context, name string, m hypervisor.Machine) ([]string, error) {
 	err := f.call(ctx, "boot", name)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -173,7 +173,7 @@ func (f *fakeMachines) Boot(ctx context.Context, name string, m cloudhypervisor.
 	return []string{"a note"}, err
 }
 
-func (f *fakeMachines) Watch(ctx context.Context, changed func(string)) error {
+func (f *fakeDriver) Watch(ctx context.Context, changed func(string)) error {
 	f.mu.Lock()
 	f.watched++
 	id, events := f.watched, make(chan string, 1000)
@@ -200,7 +200,7 @@ func (f *fakeMachines) Watch(ctx context.Context, changed func(string)) error {
 }
 
 // await waits until cond, which is called with mu held, is true.
-func (f *fakeMachines) await(t *testing.T, what string, cond func() bool) {
+func (f *fakeDriver) await(t *testing.T, what string, cond func() bool) {
 	t.Helper()
 	for {
 		f.mu.Lock()
@@ -217,13 +217,13 @@ func (f *fakeMachines) await(t *testing.T, what string, cond func() bool) {
 	}
 }
 
-func (f *fakeMachines) awaitCall(t *testing.T, call string) {
+func (f *fakeDriver) awaitCall(t *testing.T, call string) {
 	t.Helper()
 	f.await(t, call, func() bool { return slices.Contains(f.calls, call) })
 }
 
 // called returns the calls so far, and forgets them.
-func (f *fakeMachines) called() []string {
+func (f *fakeDriver) called() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	out := f.calls
@@ -234,36 +234,36 @@ func (f *fakeMachines) called() []string {
 // world is a cloud, containers, and a hypervisor that keeps them the same.
 type world struct {
 	*testing.T
-	cloud    *fakecloud.Cloud
-	client   *hcloud.Client
-	machines *fakeMachines
-	stop     func() error // ends the hypervisor that was run last and returns Run's error
-	ended    func() error // waits until it has ended by itself
+	cloud  *fakecloud.Cloud
+	client *hcloud.Client
+	driver *fakeDriver
+	stop   func() error // ends the hypervisor that was run last and returns Run's error
+	ended  func() error // waits until it has ended by itself
 }
 
-func newWorld(t *testing.T, containers ...hypervisor.Container) *world {
+func newWorld(t *testing.T, containers ...machines.Container) *world {
 	t.Helper()
-	w := &world{T: t, cloud: fakecloud.New(fakecloud.Options{}), machines: newFakeMachines(containers...)}
+	w := &world{T: t, cloud: fakecloud.New(fakecloud.Options{}), driver: newFakeDriver(containers...)}
 	t.Cleanup(w.cloud.Close)
 	w.client = w.cloud.Client(hcloud.WithPollOpts(hcloud.PollOpts{BackoffFunc: hcloud.ConstantBackoff(0)}))
 	return w
 }
 
 // options attach in this process.
-func (w *world) options() hypervisor.Options {
-	return hypervisor.Options{
-		Machines: w.machines,
-		Attach: func(context.Context) (cloudhypervisor.Session, error) {
-			return w.cloud.AttachHypervisor(cloudhypervisor.Options{Name: "kind", Selector: hypervisor.Selector})
+func (w *world) options() machines.Options {
+	return machines.Options{
+		Driver: w.driver,
+		Attach: func(context.Context) (hypervisor.Session, error) {
+			return w.cloud.AttachHypervisor(hypervisor.Options{Name: "kind", Selector: machines.Selector})
 		},
 	}
 }
 
 // run starts the hypervisor and returns when it is attached.
-func (w *world) run(o hypervisor.Options) {
+func (w *world) run(o machines.Options) {
 	w.Helper()
 	attached, attach := make(chan struct{}, 100), o.Attach
-	o.Attach = func(ctx context.Context) (cloudhypervisor.Session, error) {
+	o.Attach = func(ctx context.Context) (hypervisor.Session, error) {
 		s, err := attach(ctx)
 		if err == nil {
 			attached <- struct{}{}
@@ -279,11 +279,11 @@ func (w *world) run(o hypervisor.Options) {
 }
 
 // start starts the hypervisor.
-func (w *world) start(o hypervisor.Options) {
+func (w *world) start(o machines.Options) {
 	w.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.Context()))
 	ended, err := make(chan struct{}), error(nil)
-	go func() { err = hypervisor.New(o).Run(ctx); close(ended) }()
+	go func() { err = machines.New(o).Run(ctx); close(ended) }()
 	w.ended = func() error { <-ended; return err }
 	w.stop = func() error { cancel(); <-ended; return err }
 	w.Cleanup(func() { _ = w.stop() })

@@ -1,4 +1,4 @@
-package hypervisor
+package machines
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	cloud "github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/cluster"
 )
 
@@ -30,35 +30,35 @@ func TestEventsNameTheirContainer(t *testing.T) {
 func TestTheAddressOfAContainerIsThatOfItsServer(t *testing.T) {
 	t.Parallel()
 	d := &Docker{Cluster: &cluster.Cluster{Network: cluster.Network{Subnet: netip.MustParsePrefix("172.30.0.0/16")}}}
-	networks := func(ips ...string) (out []cloud.Network) {
+	networks := func(ips ...string) (out []hypervisor.Network) {
 		for _, ip := range ips {
-			out = append(out, cloud.Network{IP: netip.MustParseAddr(ip)})
+			out = append(out, hypervisor.Network{IP: netip.MustParseAddr(ip)})
 		}
 		return out
 	}
 	taken := []Container{{Name: "other", Address: netip.MustParseAddr("172.30.1.2")}}
 	for name, c := range map[string]struct {
-		machine cloud.Machine
+		machine hypervisor.Machine
 		want    string // an address, or a part of the error
 	}{
-		"private":           {cloud.Machine{Networks: networks("172.30.1.3")}, "172.30.1.3"},
-		"in second network": {cloud.Machine{Networks: networks("10.0.0.2", "172.30.1.3")}, "172.30.1.3"},
-		"public":            {cloud.Machine{Networks: networks("10.0.0.2"), PublicIPv4: netip.MustParseAddr("172.30.2.1")}, "172.30.2.1"},
-		"elsewhere":         {cloud.Machine{Networks: networks("10.0.0.2"), PublicIPv4: netip.MustParseAddr("198.18.0.1")}, "no address in the cluster's network 172.30.0.0/16"},
-		"nowhere":           {cloud.Machine{}, "no address"},
-		"taken":             {cloud.Machine{Networks: networks("172.30.1.2")}, "that of the container other"},
+		"private":           {hypervisor.Machine{Networks: networks("172.30.1.3")}, "172.30.1.3"},
+		"in second network": {hypervisor.Machine{Networks: networks("10.0.0.2", "172.30.1.3")}, "172.30.1.3"},
+		"public":            {hypervisor.Machine{Networks: networks("10.0.0.2"), PublicIPv4: netip.MustParseAddr("172.30.2.1")}, "172.30.2.1"},
+		"elsewhere":         {hypervisor.Machine{Networks: networks("10.0.0.2"), PublicIPv4: netip.MustParseAddr("198.18.0.1")}, "no address in the cluster's network 172.30.0.0/16"},
+		"nowhere":           {hypervisor.Machine{}, "no address"},
+		"taken":             {hypervisor.Machine{Networks: networks("172.30.1.2")}, "that of the container other"},
 	} {
 		got, err := d.address(c.machine, taken)
-		e := (*cloud.Error)(nil)
+		e := (*hypervisor.Error)(nil)
 		if err == nil && got.String() != c.want || err != nil && (!errors.As(err, &e) || e.Code != CodeUnavailable || !strings.Contains(e.Message, c.want)) {
 			t.Errorf("%s: %s, %v; want %s", name, got, err, c.want)
 		}
 	}
 }
 
-// TestMachinesOfDocker makes a node of the cluster that KIND_TEST_CLUSTER names, and removes it. Run it through
+// TestDockerMakesANodeOfAServer makes a node of the cluster that KIND_TEST_CLUSTER names, and removes it. Run it through
 // scripts/with-docker.sh.
-func TestMachinesOfDocker(t *testing.T) {
+func TestDockerMakesANodeOfAServer(t *testing.T) {
 	name := os.Getenv("KIND_TEST_CLUSTER")
 	if name == "" {
 		t.Skip("KIND_TEST_CLUSTER names no cluster (kindup up makes one)")
@@ -69,7 +69,7 @@ func TestMachinesOfDocker(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := &Docker{Cluster: c}
-	m := cloud.Machine{Server: 42, Name: name + "-test", PublicIPv4: c.Servers().Addr().Next(), UserData: `## template: jinja
+	m := hypervisor.Machine{Server: 42, Name: name + "-test", PublicIPv4: c.Servers().Addr().Next(), UserData: `## template: jinja
 #cloud-config
 write_files:
 - {path: /etc/greeting, content: "{{ v1.local_hostname }} at your service\n"}

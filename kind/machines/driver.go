@@ -1,4 +1,4 @@
-package hypervisor
+package machines
 
 import (
 	"context"
@@ -36,9 +36,9 @@ type Container struct {
 	ControlPlane bool
 }
 
-// Machines makes containers and does to them what a computer's switches do. All methods return when
+// Driver makes containers and does to them what a computer's switches do. All methods return when
 // it is done, and may be called for different containers at the same time.
-type Machines interface {
+type Driver interface {
 	// List returns all containers of the cluster, running or not.
 	List(ctx context.Context) ([]Container, error)
 	// Create makes a container for a server without starting it. An *hypervisor.Error says why it

@@ -158,7 +158,7 @@ func (i Instance) variable(name string) (string, bool) {
 func (p *plan) script(userData string, i Instance) []byte {
 	var b bytes.Buffer
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	line("# Written by kind/hypervisor: user data of server %d, at its first boot.", i.ID)
+	line("# Written by kind/machines: user data of server %d, at its first boot.", i.ID)
 	line("dir=%s log=%s failed=0", quote(i.Dir), quote(i.Log))
 	line(`mkdir -p "$dir/scripts" "${log%%/*}" && mkdir "$dir/started" 2>/dev/null || exit 0`)
 	line(`exec </dev/null >>"$log" 2>&1`)

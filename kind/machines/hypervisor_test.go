@@ -1,4 +1,4 @@
-package hypervisor_test
+package machines_test
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
-	cloudhypervisor "github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
-	"github.com/ccm-from-scratch/ccm-from-scratch/kind/hypervisor"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/machines"
 )
 
 func TestACreatedServerIsAContainerThatBoots(t *testing.T) {
@@ -23,11 +23,11 @@ func TestACreatedServerIsAContainerThatBoots(t *testing.T) {
 	o := w.createOpts("node")
 	o.UserData = "#!/bin/sh\n"
 	s := w.create(o)
-	w.machines.await(t, "it has booted", func() bool { _, ok := w.machines.boots["node"]; return ok })
-	if got := w.machines.called(); !slices.Equal(got, []string{"create node", "start node", "boot node"}) {
+	w.driver.await(t, "it has booted", func() bool { _, ok := w.driver.boots["node"]; return ok })
+	if got := w.driver.called(); !slices.Equal(got, []string{"create node", "start node", "boot node"}) {
 		t.Errorf("%v", got)
 	}
-	if data := w.machines.boots["node"]; data != o.UserData {
+	if data := w.driver.boots["node"]; data != o.UserData {
 		t.Errorf("user data %q", data)
 	}
 	w.awaitStatus(s, hcloud.ServerStatusRunning)
@@ -63,19 +63,19 @@ func TestPowerIsThatOfTheContainer(t *testing.T) {
 			w := newWorld(t)
 			w.run(w.options())
 			s := w.create(w.createOpts("node"))
-			w.machines.awaitCall(t, "boot node")
+			w.driver.awaitCall(t, "boot node")
 			if c.off {
 				w.act(w.client.Server.Poweroff(t.Context(), s))
 			}
-			w.machines.called()
+			w.driver.called()
 			w.act(c.do(&w.client.Server, t.Context(), s))
 			w.awaitStatus(s, c.ends)
-			w.machines.await(t, "all is done", func() bool { return len(w.machines.calls) >= len(c.want) })
-			if got := w.machines.called(); !slices.Equal(got, c.want) {
+			w.driver.await(t, "all is done", func() bool { return len(w.driver.calls) >= len(c.want) })
+			if got := w.driver.called(); !slices.Equal(got, c.want) {
 				t.Errorf("%v, want %v", got, c.want)
 			}
 			if c.ends == hcloud.ServerStatusStopping { // until the guest has shut down
-				if err := w.machines.power("node", false); err != nil {
+				if err := w.driver.power("node", false); err != nil {
 					t.Fatal(err)
 				}
 				w.awaitStatus(s, hcloud.ServerStatusOff)
@@ -91,7 +91,7 @@ func TestWhatHappensToContainersIsSeen(t *testing.T) {
 	s := w.create(w.createOpts("node"))
 	power := func(on bool) {
 		t.Helper()
-		if err := w.machines.power("node", on); err != nil {
+		if err := w.driver.power("node", on); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -99,10 +99,10 @@ func TestWhatHappensToContainersIsSeen(t *testing.T) {
 	w.awaitStatus(s, hcloud.ServerStatusOff)
 	power(true)
 	w.awaitStatus(s, hcloud.ServerStatusRunning)
-	w.machines.set("node", nil) // docker rm
+	w.driver.set("node", nil) // docker rm
 	w.awaitStatus(s, hcloud.ServerStatusOff)
 	w.act(w.client.Server.Poweron(t.Context(), s))
-	if got := w.machines.called(); slices.Index(got, "create node") < 0 || len(w.machines.containers) != 1 {
+	if got := w.driver.called(); slices.Index(got, "create node") < 0 || len(w.driver.containers) != 1 {
 		t.Errorf("a server that is started again gets no container: %v", got)
 	}
 }
@@ -114,18 +114,18 @@ func TestARestartTooQuickToBeSeenEndsAShutdown(t *testing.T) {
 	s := w.create(w.createOpts("node"))
 	w.act(w.client.Server.Shutdown(t.Context(), s))
 	w.awaitStatus(s, hcloud.ServerStatusStopping)
-	w.machines.mu.Lock()
-	c := *w.machines.containers["node"]
+	w.driver.mu.Lock()
+	c := *w.driver.containers["node"]
 	c.Started = c.Started.Add(time.Hour)
-	w.machines.setLocked("node", &c)
-	w.machines.mu.Unlock()
+	w.driver.setLocked("node", &c)
+	w.driver.mu.Unlock()
 	w.awaitStatus(s, hcloud.ServerStatusRunning)
 }
 
 func TestAServerThatCannotBeBackedEndsInAnActionError(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.machines.fail["create"] = &cloudhypervisor.Error{Code: hypervisor.CodeUnavailable, Message: "no image"}
+	w.driver.fail["create"] = &hypervisor.Error{Code: machines.CodeUnavailable, Message: "no image"}
 	w.run(w.options())
 	res, _, err := w.client.Server.Create(t.Context(), w.createOpts("node"))
 	if err != nil {
@@ -136,10 +136,10 @@ func TestAServerThatCannotBeBackedEndsInAnActionError(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	w.awaitStatus(res.Server, hcloud.ServerStatusOff)
-	w.machines.mu.Lock()
-	w.machines.fail["create"] = nil
-	w.machines.fail["start"] = errors.New("no power")
-	w.machines.mu.Unlock()
+	w.driver.mu.Lock()
+	w.driver.fail["create"] = nil
+	w.driver.fail["start"] = errors.New("no power")
+	w.driver.mu.Unlock()
 	action, _, err := w.client.Server.Poweron(t.Context(), res.Server)
 	if err != nil {
 		t.Fatal(err)
@@ -153,25 +153,25 @@ func TestAServerThatCannotBeBackedEndsInAnActionError(t *testing.T) {
 func TestABootEndsWithThePower(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.machines.hang["boot"] = make(chan struct{})
+	w.driver.hang["boot"] = make(chan struct{})
 	w.run(w.options())
 	s := w.create(w.createOpts("node"))
-	w.machines.awaitCall(t, "boot node")
-	w.machines.called()
+	w.driver.awaitCall(t, "boot node")
+	w.driver.called()
 	w.act(w.client.Server.Poweroff(t.Context(), s))
-	if got := w.machines.called(); !slices.Equal(got, []string{"boot-cancelled node", "kill node"}) {
+	if got := w.driver.called(); !slices.Equal(got, []string{"boot-cancelled node", "kill node"}) {
 		t.Errorf("%v", got)
 	}
 	w.act(w.client.Server.Poweron(t.Context(), s))
-	w.machines.awaitCall(t, "boot node")
-	if err := w.machines.power("node", false); err != nil { // it dies
+	w.driver.awaitCall(t, "boot node")
+	if err := w.driver.power("node", false); err != nil { // it dies
 		t.Fatal(err)
 	}
-	w.machines.awaitCall(t, "boot-cancelled node")
-	if err := w.machines.power("node", true); err != nil {
+	w.driver.awaitCall(t, "boot-cancelled node")
+	if err := w.driver.power("node", true); err != nil {
 		t.Fatal(err)
 	}
-	w.machines.await(t, "it boots again", func() bool { return slices.Index(w.machines.calls[2:], "boot node") >= 0 })
+	w.driver.await(t, "it boots again", func() bool { return slices.Index(w.driver.calls[2:], "boot node") >= 0 })
 	res, _, err := w.client.Server.DeleteWithResult(t.Context(), s)
 	w.act(res.Action, nil, err)
 }
@@ -183,14 +183,14 @@ func TestServersDoNotWaitForEachOther(t *testing.T) {
 	slow := w.create(w.createOpts("slow"))
 	quick := w.create(w.createOpts("quick"))
 	release := make(chan struct{})
-	w.machines.mu.Lock()
-	w.machines.hang["kill"] = release
-	w.machines.mu.Unlock()
+	w.driver.mu.Lock()
+	w.driver.hang["kill"] = release
+	w.driver.mu.Unlock()
 	off, _, err := w.client.Server.Poweroff(t.Context(), slow)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.machines.awaitCall(t, "kill slow")
+	w.driver.awaitCall(t, "kill slow")
 	w.act(w.client.Server.Reboot(t.Context(), quick))
 	close(release)
 	w.wait(off)
@@ -201,42 +201,42 @@ func TestASuccessorTakesOverWhatIsThere(t *testing.T) {
 	w := newWorld(t)
 	w.run(w.options())
 	own := w.create(w.createOpts("own"))
-	w.machines.mu.Lock()
-	w.machines.hang["kill"] = make(chan struct{})
-	w.machines.mu.Unlock()
+	w.driver.mu.Lock()
+	w.driver.hang["kill"] = make(chan struct{})
+	w.driver.mu.Unlock()
 	off, _, err := w.client.Server.Poweroff(t.Context(), own)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.machines.awaitCall(t, "kill own")
+	w.driver.awaitCall(t, "kill own")
 	if err := w.stop(); err != nil { // in the middle of it
 		t.Fatal(err)
 	}
 	if a, _, err := w.client.Action.GetByID(t.Context(), off.ID); err != nil || a.Status != hcloud.ActionStatusRunning {
 		t.Errorf("%+v, %v", a, err)
 	}
-	w.machines.mu.Lock()
-	delete(w.machines.hang, "kill")
-	w.machines.mu.Unlock()
+	w.driver.mu.Lock()
+	delete(w.driver.hang, "kill")
+	w.driver.mu.Unlock()
 	w.run(w.options())
 	w.wait(off)
 	w.awaitStatus(own, hcloud.ServerStatusOff)
 	w.act(w.client.Server.Poweron(t.Context(), own))
-	if got := w.machines.called(); slices.Contains(got[2:], "create own") {
+	if got := w.driver.called(); slices.Contains(got[2:], "create own") {
 		t.Errorf("made again: %v", got)
 	}
 }
 
 func TestServersThatWereThereBefore(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, hypervisor.Container{Name: "kinds", Running: true}, hypervisor.Container{Name: "off"},
-		hypervisor.Container{Name: "labelled", Running: true}, hypervisor.Container{Name: "other", Server: 7, Running: true})
+	w := newWorld(t, machines.Container{Name: "kinds", Running: true}, machines.Container{Name: "off"},
+		machines.Container{Name: "labelled", Running: true}, machines.Container{Name: "other", Server: 7, Running: true})
 	named, off, none, other := w.create(w.createOpts("kinds")), w.create(w.createOpts("off")), w.create(w.createOpts("none")), w.create(w.createOpts("other"))
 	o := w.createOpts("its-name")
-	o.Labels = map[string]string{hypervisor.ContainerLabel: "labelled"}
+	o.Labels = map[string]string{machines.ContainerLabel: "labelled"}
 	labelled := w.create(o)
 	o = w.createOpts("without")
-	o.Labels = map[string]string{hypervisor.NoMachineLabel: ""}
+	o.Labels = map[string]string{machines.NoMachineLabel: ""}
 	without := w.create(o)
 	w.run(w.options())
 	w.awaitStatus(off, hcloud.ServerStatusOff)
@@ -245,28 +245,28 @@ func TestServersThatWereThereBefore(t *testing.T) {
 	w.act(w.client.Server.Poweroff(t.Context(), labelled))
 	w.act(w.client.Server.Poweroff(t.Context(), named))
 	w.act(w.client.Server.Poweroff(t.Context(), without))
-	if got := w.machines.called(); !slices.Equal(got, []string{"kill labelled", "kill kinds"}) {
+	if got := w.driver.called(); !slices.Equal(got, []string{"kill labelled", "kill kinds"}) {
 		t.Errorf("%v", got)
 	}
 	// kind has booted it.
 	w.act(w.client.Server.Poweron(t.Context(), named))
 	w.act(w.client.Server.Poweron(t.Context(), none))
-	w.machines.awaitCall(t, "boot none")
-	if got := w.machines.called(); !slices.Equal(got, []string{"start kinds", "create none", "start none", "boot none"}) {
+	w.driver.awaitCall(t, "boot none")
+	if got := w.driver.called(); !slices.Equal(got, []string{"start kinds", "create none", "start none", "boot none"}) {
 		t.Errorf("%v", got)
 	}
 }
 
 func TestAResetOfTheCloudRemovesWhatWasMadeForIt(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, hypervisor.Container{Name: "kinds", Running: true})
+	w := newWorld(t, machines.Container{Name: "kinds", Running: true})
 	w.create(w.createOpts("kinds"))
 	w.run(w.options())
 	w.create(w.createOpts("own"))
 	w.cloud.Reset()
-	w.machines.awaitCall(t, "remove own")
+	w.driver.awaitCall(t, "remove own")
 	w.create(w.createOpts("own"))
-	if got := w.machines.called(); slices.Contains(got, "remove kinds") {
+	if got := w.driver.called(); slices.Contains(got, "remove kinds") {
 		t.Errorf("%v", got)
 	}
 }
@@ -278,7 +278,7 @@ func TestASecondHypervisorTakesTheFirstsPlace(t *testing.T) {
 	w.create(w.createOpts("a"))
 	first := w.ended
 	w.run(w.options())
-	if err := first(); !errors.Is(err, cloudhypervisor.ErrReplaced) {
+	if err := first(); !errors.Is(err, hypervisor.ErrReplaced) {
 		t.Errorf("%v", err)
 	}
 	w.create(w.createOpts("b"))
@@ -292,32 +292,32 @@ func TestWhatIsLostIsTriedAgain(t *testing.T) {
 	w := newWorld(t)
 	o := w.options()
 	attempts, good := atomic.Int32{}, o.Attach
-	o.Attach = func(ctx context.Context) (cloudhypervisor.Session, error) {
+	o.Attach = func(ctx context.Context) (hypervisor.Session, error) {
 		if attempts.Load() == 0 {
 			attempts.Add(1)
 			return nil, errors.New("connection refused")
 		}
 		s, err := good(ctx)
 		attempts.Add(1)
-		w.machines.mu.Lock()
-		defer w.machines.mu.Unlock()
-		w.machines.touchLocked()
+		w.driver.mu.Lock()
+		defer w.driver.mu.Unlock()
+		w.driver.touchLocked()
 		return s, err
 	}
 	clk := newSteppingClock()
 	o.Clock = clk
 	w.start(o)
 	clk.stepOverNextWait(t)
-	w.machines.await(t, "it is attached", func() bool { return attempts.Load() == 2 })
+	w.driver.await(t, "it is attached", func() bool { return attempts.Load() == 2 })
 	s := w.create(w.createOpts("node"))
 	// The daemon goes away, and with it the news that the container has died.
-	w.machines.mu.Lock()
-	for id, events := range w.machines.watchers {
+	w.driver.mu.Lock()
+	for id, events := range w.driver.watchers {
 		close(events)
-		delete(w.machines.watchers, id)
+		delete(w.driver.watchers, id)
 	}
-	w.machines.mu.Unlock()
-	if err := w.machines.power("node", false); err != nil {
+	w.driver.mu.Unlock()
+	if err := w.driver.power("node", false); err != nil {
 		t.Fatal(err)
 	}
 	clk.stepOverNextWait(t)
@@ -327,7 +327,7 @@ func TestWhatIsLostIsTriedAgain(t *testing.T) {
 func TestContainersBecomeServers(t *testing.T) {
 	t.Parallel()
 	addr := netip.MustParseAddr
-	containers := []hypervisor.Container{
+	containers := []machines.Container{
 		{Name: "kind-control-plane", Address: addr("172.30.1.2"), Running: true, ControlPlane: true},
 		{Name: "kind-worker", Address: addr("172.30.1.3"), Running: true},
 		{Name: "kind-worker2", Address: addr("172.30.1.4")},
@@ -336,14 +336,14 @@ func TestContainersBecomeServers(t *testing.T) {
 		t.Run(map[bool]string{true: "before the hypervisor", false: "with the hypervisor"}[before], func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, containers...)
-			a := hypervisor.Adoption{
+			a := machines.Adoption{
 				Client: w.client, Network: "kind", IPRange: netip.MustParsePrefix("172.30.0.0/16"), Subnet: netip.MustParsePrefix("172.30.1.0/24"),
 				Labels: map[string]string{"cluster": "kind"},
 			}
 			if !before {
 				w.run(w.options())
 			}
-			got, err := hypervisor.Adopt(t.Context(), a, containers)
+			got, err := machines.Adopt(t.Context(), a, containers)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -353,17 +353,17 @@ func TestContainersBecomeServers(t *testing.T) {
 			for _, c := range containers {
 				s := got.Servers[c.Name]
 				if s == nil || s.Name != c.Name || len(s.PrivateNet) != 1 || s.PrivateNet[0].IP.String() != c.Address.String() ||
-					s.Protection.Delete != c.ControlPlane || s.Labels["cluster"] != "kind" || s.Labels[hypervisor.ContainerLabel] != c.Name {
+					s.Protection.Delete != c.ControlPlane || s.Labels["cluster"] != "kind" || s.Labels[machines.ContainerLabel] != c.Name {
 					t.Fatalf("%s: %+v", c.Name, s)
 				}
 				w.awaitStatus(s, map[bool]hcloud.ServerStatus{true: hcloud.ServerStatusRunning, false: hcloud.ServerStatusOff}[c.Running])
 			}
-			again, err := hypervisor.Adopt(t.Context(), a, containers)
+			again, err := machines.Adopt(t.Context(), a, containers)
 			if err != nil || again.Network.ID != got.Network.ID || again.Servers["kind-worker"].ID != got.Servers["kind-worker"].ID {
 				t.Errorf("again: %+v, %v", again, err)
 			}
 			w.act(w.client.Server.Poweroff(t.Context(), got.Servers["kind-worker"]))
-			if calls := w.machines.called(); calls[len(calls)-1] != "kill kind-worker" || slices.ContainsFunc(calls, func(c string) bool {
+			if calls := w.driver.called(); calls[len(calls)-1] != "kill kind-worker" || slices.ContainsFunc(calls, func(c string) bool {
 				return strings.HasPrefix(c, "create") || strings.HasPrefix(c, "boot")
 			}) {
 				t.Errorf("%v", calls)
@@ -372,8 +372,8 @@ func TestContainersBecomeServers(t *testing.T) {
 			o := w.createOpts("new")
 			o.Networks = []*hcloud.Network{got.Network}
 			w.create(o)
-			w.machines.await(t, "it has one", func() bool { c := w.machines.containers["new"]; return c != nil && c.Running })
-			if at := w.machines.containers["new"].Address; slices.ContainsFunc(containers, func(c hypervisor.Container) bool { return c.Address == at }) || !a.Subnet.Contains(at) {
+			w.driver.await(t, "it has one", func() bool { c := w.driver.containers["new"]; return c != nil && c.Running })
+			if at := w.driver.containers["new"].Address; slices.ContainsFunc(containers, func(c machines.Container) bool { return c.Address == at }) || !a.Subnet.Contains(at) {
 				t.Errorf("the new server's address is %s", at)
 			}
 		})
@@ -383,32 +383,32 @@ func TestContainersBecomeServers(t *testing.T) {
 func TestAdoptionRefusesWhatDoesNotFit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	container := hypervisor.Container{Name: "node", Address: netip.MustParseAddr("172.30.1.2")}
-	a := hypervisor.Adoption{
+	container := machines.Container{Name: "node", Address: netip.MustParseAddr("172.30.1.2")}
+	a := machines.Adoption{
 		Client: w.client, Network: "kind", IPRange: netip.MustParsePrefix("172.30.0.0/16"), Subnet: netip.MustParsePrefix("172.30.1.0/24"),
 	}
 	w.create(w.createOpts("node")) // has another address, none
-	if _, err := hypervisor.Adopt(t.Context(), a, []hypervisor.Container{container}); err == nil || !strings.Contains(err.Error(), "172.30.1.2") {
+	if _, err := machines.Adopt(t.Context(), a, []machines.Container{container}); err == nil || !strings.Contains(err.Error(), "172.30.1.2") {
 		t.Errorf("address: %v", err)
 	}
 	a.IPRange = netip.MustParsePrefix("172.29.0.0/16")
-	if _, err := hypervisor.Adopt(t.Context(), a, nil); err == nil || !strings.Contains(err.Error(), "172.29.0.0/16") {
+	if _, err := machines.Adopt(t.Context(), a, nil); err == nil || !strings.Contains(err.Error(), "172.29.0.0/16") {
 		t.Errorf("range: %v", err)
 	}
 	a.Network, a.Location = "other", "nowhere"
-	if _, err := hypervisor.Adopt(t.Context(), a, nil); err == nil || !strings.Contains(err.Error(), "nowhere") {
+	if _, err := machines.Adopt(t.Context(), a, nil); err == nil || !strings.Contains(err.Error(), "nowhere") {
 		t.Errorf("location: %v", err)
 	}
 }
 
 func TestAServerCannotHaveAnotherOnesContainer(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, hypervisor.Container{Name: "kinds", Running: true})
+	w := newWorld(t, machines.Container{Name: "kinds", Running: true})
 	w.run(w.options())
 	w.create(w.createOpts("kinds"))
 	for label, message := range map[string]string{"kinds": "is the machine of server", "nowhere": "no container"} {
 		o := w.createOpts("thief-of-" + label)
-		o.Labels = map[string]string{hypervisor.ContainerLabel: label}
+		o.Labels = map[string]string{machines.ContainerLabel: label}
 		res, _, err := w.client.Server.Create(t.Context(), o)
 		if err != nil {
 			t.Fatal(err)

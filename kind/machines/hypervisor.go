@@ -1,4 +1,4 @@
-package hypervisor
+package machines
 
 import (
 	"cmp"
@@ -13,13 +13,13 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
 )
 
-// Options configure a Hypervisor. Attach and Machines must be set.
+// Options configure a Hypervisor. Attach and Driver must be set.
 type Options struct {
 	// Attach connects to the cloud: hypervisor.Dial, or the method AttachHypervisor of a cloud in
 	// this process. It is called again whenever the session has ended.
 	Attach func(context.Context) (hypervisor.Session, error)
-	// Machines are the containers.
-	Machines Machines
+	// Driver makes and switches the containers.
+	Driver Driver
 	// Logger is told what goes on. nil is slog.Default.
 	Logger *slog.Logger
 	// TaskTimeout bounds what is done for one task, in the machine's time. Default: 3 minutes, less
@@ -108,7 +108,7 @@ func (h *Hypervisor) pause(ctx context.Context) {
 // attached attaches and works until the session ends.
 func (h *Hypervisor) attached(ctx context.Context) error {
 	// Containers first: without them the servers cannot be told from each other.
-	containers, err := h.o.Machines.List(ctx)
+	containers, err := h.o.Driver.List(ctx)
 	if err != nil {
 		return err
 	}
@@ -236,7 +236,7 @@ func (h *Hypervisor) tell(ctx context.Context, session hypervisor.Session, t hyp
 // watch looks at containers when something happens to them.
 func (h *Hypervisor) watch(ctx context.Context) {
 	for ctx.Err() == nil {
-		err := h.o.Machines.Watch(ctx, func(name string) {
+		err := h.o.Driver.Watch(ctx, func(name string) {
 			if name == "" {
 				h.checkAll(ctx)
 				return
@@ -271,7 +271,7 @@ func (h *Hypervisor) checkAll(ctx context.Context) {
 
 // find returns a container by its name.
 func (h *Hypervisor) find(ctx context.Context, name string) (Container, bool, error) {
-	all, err := h.o.Machines.List(ctx)
+	all, err := h.o.Driver.List(ctx)
 	if err != nil {
 		return Container{}, false, err
 	}

@@ -1,4 +1,4 @@
-// Package hypervisor makes the cloud's servers machines: each is a node container of a kind
+// Package machines makes the cloud's servers machines: each is a node container of a kind
 // cluster. It attaches to fakecloud (package fakecloud/hypervisor), carries out what happens to
 // servers, and tells what happens to containers.
 //
@@ -33,4 +33,4 @@
 // Left out: images (all nodes run the cluster's node image, whatever the server's is), rescue systems, ISOs,
 // snapshots, consoles; disks, cores and memory of server types; addresses that a server gets or loses while it
 // has a container: a container's address never changes; IPv6.
-package hypervisor
+package machines

@@ -1,4 +1,4 @@
-package hypervisor
+package machines
 
 import (
 	"context"
@@ -122,7 +122,7 @@ func (s *server) do(ctx context.Context, t hypervisor.Task) {
 
 // carryOut does what a task says. Done twice it does no harm.
 func (s *server) carryOut(ctx context.Context, t hypervisor.Task) error {
-	machines := s.hypervisor.o.Machines
+	machines := s.hypervisor.o.Driver
 	name, own := s.bound()
 	switch t.Command {
 	case hypervisor.CommandCreate:
@@ -185,7 +185,7 @@ func (s *server) bind(name string, own bool) {
 // create gives the server a container, unless it has one.
 func (s *server) create(ctx context.Context, m hypervisor.Machine) error {
 	h := s.hypervisor
-	containers, err := h.o.Machines.List(ctx)
+	containers, err := h.o.Driver.List(ctx)
 	if err != nil {
 		return err
 	}
@@ -209,7 +209,7 @@ func (s *server) create(ctx context.Context, m hypervisor.Machine) error {
 		return unavailable(fmt.Sprintf("there is no container %q, which the label %s names", wanted, ContainerLabel))
 	}
 	if name == "" {
-		if err := h.o.Machines.Create(ctx, m); err != nil {
+		if err := h.o.Driver.Create(ctx, m); err != nil {
 			return err
 		}
 		name, own = m.Name, true
@@ -239,7 +239,7 @@ func (s *server) start(ctx context.Context, m hypervisor.Machine) error {
 		}
 	}
 	name, _ := s.bound()
-	return s.hypervisor.o.Machines.Start(ctx, name)
+	return s.hypervisor.o.Driver.Start(ctx, name)
 }
 
 // ifRunning does something to a container that runs.
@@ -262,7 +262,7 @@ func (s *server) remove(ctx context.Context) error {
 	if name == "" {
 		return nil
 	}
-	if err := s.hypervisor.o.Machines.Remove(ctx, name); err != nil {
+	if err := s.hypervisor.o.Driver.Remove(ctx, name); err != nil {
 		return err
 	}
 	s.booted = false
@@ -333,7 +333,7 @@ func (s *server) startBooting(ctx context.Context, name string, m hypervisor.Mac
 	h.work.Go(func() {
 		defer close(done)
 		begin := h.o.Clock.Now()
-		notes, err := h.o.Machines.Boot(ctx, name, m)
+		notes, err := h.o.Driver.Boot(ctx, name, m)
 		log := h.log.With("server", m.Name, "id", m.Server, "took", h.o.Clock.Since(begin))
 		for _, note := range notes {
 			log.Warn("user data: " + note)

@@ -1,4 +1,4 @@
-package hypervisor
+package machines
 
 import (
 	"bufio"
@@ -17,13 +17,13 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/cluster"
-	"github.com/ccm-from-scratch/ccm-from-scratch/kind/hypervisor/cloudinit"
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/machines/cloudinit"
 )
 
 // labelServer is the label of a container that was made for a server: its id.
 const labelServer = "ccm-from-scratch.server"
 
-// Docker is Machines in a Docker daemon, by its command line: on a host that needs
+// Docker is the Driver of a Docker daemon, by its command line: on a host that needs
 // scripts/with-docker.sh, a program that uses it must be run through that.
 type Docker struct {
 	Cluster *cluster.Cluster
@@ -47,7 +47,7 @@ func docker(ctx context.Context, stdin io.Reader, args ...string) (string, error
 	return strings.TrimSpace(stdout.String()), nil
 }
 
-// List implements Machines.
+// List implements Driver.
 func (d *Docker) List(ctx context.Context) ([]Container, error) {
 	nodes, err := d.Cluster.Containers(ctx)
 	if err != nil {
@@ -66,7 +66,7 @@ func (d *Docker) List(ctx context.Context) ([]Container, error) {
 	return out, nil
 }
 
-// Create implements Machines.
+// Create implements Driver.
 func (d *Docker) Create(ctx context.Context, m hypervisor.Machine) error {
 	all, err := d.List(ctx)
 	if err != nil {
@@ -111,7 +111,7 @@ func (d *Docker) address(m hypervisor.Machine, all []Container) (netip.Addr, err
 		"the server has no address in the cluster's network %s: create it with the network that has this range", d.Cluster.Subnet))
 }
 
-// Start implements Machines. It returns when systemd listens, so that a machine that this host has
+// Start implements Driver. It returns when systemd listens, so that a machine that this host has
 // no room for is not taken for one that runs.
 func (d *Docker) Start(ctx context.Context, name string) error {
 	if err := d.Cluster.PowerOn(ctx, name); err != nil {
@@ -120,7 +120,7 @@ func (d *Docker) Start(ctx context.Context, name string) error {
 	return d.awaitSystemd(ctx, name)
 }
 
-// Kill implements Machines.
+// Kill implements Driver.
 func (d *Docker) Kill(ctx context.Context, name string) error {
 	err := d.Cluster.PowerOff(ctx, name)
 	if err != nil && strings.Contains(err.Error(), "is not running") {
@@ -129,7 +129,7 @@ func (d *Docker) Kill(ctx context.Context, name string) error {
 	return err
 }
 
-// Shutdown implements Machines. systemd shuts down on this signal, which kind's image names as the
+// Shutdown implements Driver. systemd shuts down on this signal, which kind's image names as the
 // one to stop it. Before systemd listens the signal would be lost, as a key is that is pressed while
 // a computer tests its memory, and the server would never be off.
 func (d *Docker) Shutdown(ctx context.Context, name string) error {
@@ -177,7 +177,7 @@ func (d *Docker) died(ctx context.Context, name string) error {
 // restartTimeout is how long systemd has to shut down before a reboot becomes a reset.
 const restartTimeout = 30
 
-// Restart implements Machines.
+// Restart implements Driver.
 func (d *Docker) Restart(ctx context.Context, name string) error {
 	if err := d.awaitSystemd(ctx, name); err != nil {
 		return d.Start(ctx, name) // it has ended by itself
@@ -189,7 +189,7 @@ func (d *Docker) Restart(ctx context.Context, name string) error {
 	return d.awaitSystemd(ctx, name)
 }
 
-// Remove implements Machines.
+// Remove implements Driver.
 func (d *Docker) Remove(ctx context.Context, name string) error { return d.Cluster.Remove(ctx, name) }
 
 // What tells that a machine has booted before.
@@ -199,7 +199,7 @@ const (
 	logFile    = "/var/log/cloud-init-output.log"
 )
 
-// Boot implements Machines.
+// Boot implements Driver.
 func (d *Docker) Boot(ctx context.Context, name string, m hypervisor.Machine) ([]string, error) {
 	blank := strings.TrimSpace(m.UserData) == ""
 	marker := onceFolder
@@ -293,7 +293,7 @@ func (d *Docker) run(ctx context.Context, stdin io.Reader, name string, args ...
 	return docker(ctx, stdin, append([]string{"exec", "--privileged", "-i", name}, args...)...)
 }
 
-// Watch implements Machines.
+// Watch implements Driver.
 func (d *Docker) Watch(ctx context.Context, changed func(string)) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
