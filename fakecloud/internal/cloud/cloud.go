@@ -272,16 +272,19 @@ func (p Project) Await(ctx context.Context, cond func(*State) bool) error {
 	}
 }
 
-// update runs one write and returns the state right after it and after the work that it made due.
-// When fn returns an error, nothing has changed and the error is returned.
+// update runs one write and returns the state that it produced, with the work that it made due at
+// once. The whole write happens at one time: work that becomes due while it runs is done afterwards,
+// so that what the write stored is in the returned state. When fn returns an error, nothing has
+// changed and the error is returned.
 func (p Project) update(fn func(*Tx) error) (*State, error) {
 	p.cloud.mu.Lock()
 	defer p.cloud.mu.Unlock()
-	p.cloud.settleLocked()
-	if err := p.cloud.transact(p.data, p.cloud.Now(), p.outcome, fn); err != nil {
+	now := p.cloud.Now()
+	p.cloud.settleUntil(now)
+	if err := p.cloud.transact(p.data, now, p.outcome, fn); err != nil {
 		return p.data.state.Load(), err
 	}
-	p.cloud.settleLocked()
+	p.cloud.settleUntil(now)
 	return p.data.state.Load(), nil
 }
 

@@ -484,3 +484,28 @@ func TestAPageIsEncodedOncePerVersionOfItsTable(t *testing.T) {
 		t.Errorf("%d pages are kept, want %d", kept, maxCachedPages)
 	}
 }
+
+// A clock that runs can pass the end of a deletion while a write is under way.
+func TestAWriteShowsWhatItStoredThoughItsDeletionFallsDue(t *testing.T) {
+	t.Parallel()
+	p, clk := clockedCloud(t)
+	var id int64
+	must(t, p, func(tx *Tx) {
+		id = putKey(tx, "before").ID
+		tx.Start(ActionSpec{Command: "delete", Done: func(tx *Tx) error { tx.SSHKeys.Delete(id); return nil }})
+	})
+	st, err := p.update(func(tx *Tx) error {
+		clk.Step(time.Hour)
+		tx.SSHKeys.Update(id, func(k *SSHKey) { k.Name = "after" })
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if k, ok := st.SSHKeys.Get(id); !ok || k.Name != "after" {
+		t.Errorf("the write returned %v, want the key named after", k)
+	}
+	if _, ok := p.View().SSHKeys.Get(id); ok {
+		t.Error("the deletion did not happen after the write")
+	}
+}

@@ -45,10 +45,6 @@ func (c *Cloud) scheduleLocked(d time.Duration, fn func()) {
 
 const noJob = math.MaxInt64
 
-// maxJobsAtOnce bounds the work of one settling, so that jobs that schedule themselves again
-// without delay cannot hold the lock for ever.
-const maxJobsAtOnce = 100_000
-
 // Settle does all work that is due. Reads and writes call it; whoever steps a clock and then only
 // listens to events may call it too.
 func (c *Cloud) Settle() {
@@ -61,12 +57,11 @@ func (c *Cloud) Settle() {
 	c.settleLocked()
 }
 
-func (c *Cloud) settleLocked() {
-	now := c.clock.Now()
-	for range maxJobsAtOnce {
-		if len(c.queue) == 0 || c.queue[0].due.After(now) {
-			break
-		}
+func (c *Cloud) settleLocked() { c.settleUntil(c.clock.Now()) }
+
+// settleUntil does all work that is due at a time, and what becomes due by it. Cloud.mu is held.
+func (c *Cloud) settleUntil(now time.Time) {
+	for len(c.queue) > 0 && !c.queue[0].due.After(now) {
 		j := heap.Pop(&c.queue).(job)
 		if j.outside != nil {
 			j.outside()

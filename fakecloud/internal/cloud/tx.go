@@ -42,8 +42,8 @@ func (tx *Tx) after(action int64, run *actionRun) {
 	tx.followers[action] = append(tx.followers[action], run)
 }
 
-// takeFollowers returns and forgets the actions that wait for another one. Those of earlier
-// transactions are forgotten only if this one succeeds.
+// takeFollowers returns and forgets the actions that wait for another one. They stay forgotten if
+// the transaction fails: call it only where nothing can fail any more.
 func (tx *Tx) takeFollowers(action int64) []*actionRun {
 	waiting := slices.Concat(tx.project.followers[action], tx.followers[action])
 	delete(tx.followers, action)
