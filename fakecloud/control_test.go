@@ -325,6 +325,17 @@ func TestResetStartsTheCloudOver(t *testing.T) {
 	}
 }
 
+func TestTheControlAPIRefusesMalformedQueries(t *testing.T) {
+	t.Parallel()
+	c := startControlled(t, fakecloud.Options{})
+	for _, path := range []string{"/journal?status=%zz", "/journal/count?method=%2", "/state?kind=server;a", "/events?project=%zz"} {
+		answer := c.call(t, "GET", path, "", http.StatusBadRequest)
+		if text, _ := answer["error"].(string); !strings.Contains(text, "query") {
+			t.Errorf("%s: %v", path, answer)
+		}
+	}
+}
+
 func TestABrowserCannotControlTheCloud(t *testing.T) {
 	t.Parallel()
 	c := startControlled(t, fakecloud.Options{})

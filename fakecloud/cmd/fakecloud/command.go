@@ -52,7 +52,7 @@ func newCommand(lookup func(string) (string, bool), environ []string) *cobra.Com
 		Short: "A simulated Hetzner Cloud with a local API",
 		Long: `A simulated Hetzner Cloud with a local API.
 
-It prints the lines to paste into a shell, then serves until it gets SIGINT or SIGTERM. Each flag can also
+It prints the lines to paste into a shell, then serves until it gets SIGINT, SIGTERM or SIGHUP (a closed terminal). Each flag can also
 be set by a variable: FAKECLOUD_RATE_LIMIT is --rate-limit. The control API (GET / on its address lists
 what it can do) has no authentication: keep it on a loopback address.`,
 		Args:          cobra.NoArgs,

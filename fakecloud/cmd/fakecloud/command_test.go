@@ -317,7 +317,7 @@ func TestAddressesThatOthersReachAreWarnedOf(t *testing.T) {
 
 func TestASignalStopsTheProcessCleanly(t *testing.T) {
 	t.Parallel()
-	for _, sig := range []os.Signal{syscall.SIGTERM, os.Interrupt} {
+	for _, sig := range []os.Signal{syscall.SIGTERM, os.Interrupt, syscall.SIGHUP} {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0")
 		cmd.Env = append(os.Environ(), "TEST_RUN_FAKECLOUD=1")
 		var logs lockedBuffer

@@ -3,7 +3,7 @@
 //	go run ./fakecloud/cmd/fakecloud
 //
 // It prints the lines to paste into a shell, so that hcloud, Terraform or a controller use it, and
-// runs until it gets SIGINT or SIGTERM. A second signal ends it at once.
+// runs until it gets SIGINT, SIGTERM or SIGHUP. A second signal ends it at once.
 package main
 
 import (
@@ -15,7 +15,11 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup makes it
+		signals = append(signals, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	context.AfterFunc(ctx, stop) // the next signal has its usual effect
 	err := newCommand(os.LookupEnv, os.Environ()).ExecuteContext(ctx)
 	stop()

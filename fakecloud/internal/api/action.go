@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
@@ -126,9 +125,9 @@ func listActions(r *Request, seq func(yield func(*cloud.Entry[*cloud.Action]) bo
 func actionIDs(q url.Values) ([]int64, error) {
 	var ids []int64
 	for _, s := range q["id"] {
-		id, err := strconv.ParseInt(s, 10, 64)
-		if err != nil {
-			return nil, cloud.ErrField("id", "must be an integer")
+		id, ok := cloud.ParseID(s)
+		if !ok {
+			return nil, cloud.ErrField("id", "must be the id of an action")
 		}
 		ids = append(ids, id)
 	}

@@ -99,8 +99,12 @@ func (a *API) entry(route *Route, h Handler) http.Handler {
 
 var requests = sync.Pool{New: func() any { return new(Request) }}
 
-// serveRoute is the end of the chain: it runs the operation and writes what it returns.
+// serveRoute is the end of the chain: it parses the query, runs the operation and writes what it returns.
 func (a *API) serveRoute(w http.ResponseWriter, r *Request) {
+	if err := r.parseQuery(); err != nil {
+		writeError(w, r, err)
+		return
+	}
 	resp, err := r.Route.Handle(r)
 	if err != nil {
 		writeError(w, r, err)

@@ -2,6 +2,9 @@ package api
 
 import (
 	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
@@ -17,7 +20,7 @@ func (a *API) record(next Handler) Handler {
 			e := &journal.Entry{
 				Time: r.arrived, Duration: a.cloud.Clock().Since(r.arrived), CorrelationID: r.CorrelationID,
 				Method: r.HTTP.Method, Route: r.Route.Pattern, Operation: r.Route.OperationID,
-				ResourceID: r.resourceID(), Path: r.HTTP.URL.Path, Query: r.HTTP.URL.RawQuery,
+				ResourceID: r.resourceID(), Path: r.HTTP.URL.Path, Query: redact(r.HTTP.URL.RawQuery),
 				Status: r.writer.status, Handled: r.Handled, ErrorCode: r.ErrorCode, Fault: r.Fault,
 				Client: first(r.HTTP.Header["User-Agent"]), Remote: r.HTTP.RemoteAddr,
 				BytesIn: r.writer.bytesIn, BytesOut: r.writer.bytesOut,
@@ -29,4 +32,27 @@ func (a *API) record(next Handler) Handler {
 		}()
 		next(w, r)
 	}
+}
+
+// secretParameter matches the names of query parameters that hold a secret. The API has none: clients that
+// send one send it by mistake, or mean another API.
+var secretParameter = regexp.MustCompile(`(?i)token|secret|passw|pwd|credential|auth|bearer|api[-_.]?key|signature`)
+
+// redact returns a query without the values of parameters whose names say that they are secrets.
+func redact(query string) string {
+	if query == "" || !secretParameter.MatchString(query) && !strings.Contains(query, "%") {
+		return query
+	}
+	pairs := strings.Split(query, "&")
+	for i, pair := range pairs {
+		name, value, _ := strings.Cut(pair, "=")
+		plain, err := url.QueryUnescape(name)
+		if err != nil {
+			plain = name
+		}
+		if value != "" && secretParameter.MatchString(plain) {
+			pairs[i] = name + "=REDACTED"
+		}
+	}
+	return strings.Join(pairs, "&")
 }

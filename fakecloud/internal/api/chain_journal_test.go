@@ -55,6 +55,28 @@ func TestTheJournalNamesWhatWasCreated(t *testing.T) {
 	}
 }
 
+func TestTheJournalKeepsNoSecretsOfAQuery(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, nil)
+	for sent, kept := range map[string]string{
+		"token=abc":                        "token=REDACTED",
+		"name=a&access_token=abc&page=1":   "name=a&access_token=REDACTED&page=1",
+		"Client-Secret=a%20b":              "Client-Secret=REDACTED",
+		"%74oken=abc":                      "%74oken=REDACTED",
+		"root_password=x&api_key=y&apikey": "root_password=REDACTED&api_key=REDACTED&apikey",
+		"X-Amz-Signature=abc;token=a":      "X-Amz-Signature=REDACTED",
+		"token=%zz":                        "token=REDACTED",
+		"name=my%20token&sort=name":        "name=my%20token&sort=name",
+		"fingerprint=a:b&label_selector=k": "fingerprint=a:b&label_selector=k",
+	} {
+		since := f.journal.Last()
+		f.do(t, "one", http.MethodGet, "/v1/ssh_keys?"+sent, "")
+		if entries := f.journal.Entries(journal.Filter{Since: since}); len(entries) != 1 || entries[0].Query != kept {
+			t.Errorf("%s: the journal has %+v, want %s", sent, entries, kept)
+		}
+	}
+}
+
 func notModelledOperation(id string) bool {
 	return slices.ContainsFunc(notModelledRoutes(), func(r Route) bool { return r.OperationID == id })
 }

@@ -203,7 +203,7 @@ func TestPages(t *testing.T) {
 		"middle":              {"per_page=3&page=2", "k04 k05 k06", paginationJSON{2, 3, ptr(1), ptr(3), ptr(3), ptr(7)}, "prev next last"},
 		"last":                {"per_page=3&page=3", "k07", paginationJSON{3, 3, ptr(2), nil, ptr(3), ptr(7)}, "prev last"},
 		"beyond":              {"per_page=3&page=9", "", paginationJSON{9, 3, ptr(3), nil, ptr(3), ptr(7)}, "prev last"},
-		"far beyond":          {"page=9223372036854775807", "", paginationJSON{1 << 31, 25, ptr(1), nil, ptr(1), ptr(7)}, "prev last"},
+		"far beyond":          {"page=9223372036854775807", "", paginationJSON{1<<63 - 1, 25, ptr(1), nil, ptr(1), ptr(7)}, "prev last"},
 		"exactly full":        {"per_page=7", "k01 k02 k03 k04 k05 k06 k07", paginationJSON{1, 7, nil, nil, ptr(1), ptr(7)}, "last"},
 		"default size":        {"", "k01 k02 k03 k04 k05 k06 k07", paginationJSON{1, 25, nil, nil, ptr(1), ptr(7)}, "last"},
 		"larger than allowed": {"per_page=1000", "k01 k02 k03 k04 k05 k06 k07", paginationJSON{1, 50, nil, nil, ptr(1), ptr(7)}, "last"},

@@ -89,7 +89,7 @@ func imageFilter(q url.Values) (func(*cloud.State, *cloud.Image) bool, error) {
 		return nil, err
 	}
 	for _, s := range q["bound_to"] {
-		if _, err := strconv.ParseInt(s, 10, 64); err != nil {
+		if _, ok := cloud.ParseID(s); !ok {
 			return nil, cloud.ErrField("bound_to", "must be the id of a server")
 		}
 	}

@@ -40,9 +40,15 @@ func parsePage(q url.Values) (page, error) {
 		*f.dst = n
 	}
 	p.size = min(p.size, MaxPerPage)
-	// Beyond this every page is empty; the bound keeps page*size from overflowing.
-	p.number = min(p.number, 1<<31)
 	return p, nil
+}
+
+// first returns how many of total entries are on the pages before this one.
+func (p page) first(total int) int {
+	if p.number-1 > total/p.size { // also keeps the product below from overflowing
+		return total
+	}
+	return min((p.number-1)*p.size, total)
 }
 
 // pagination is the `pagination` of a list's meta; 0 is null.
@@ -83,8 +89,12 @@ func (m *pagination) json() []byte {
 	return append(b[:len(b)-1], "}}"...)
 }
 
+// maxLinkURL is the length of the longest URL that a Link header has, in bytes. Many clients and proxies
+// refuse a response whose headers have more than 8 KiB, and the header has three URLs.
+const maxLinkURL = 2 << 10
+
 // link returns the Link header. Its URLs are those of this server, with the request's other
-// parameters.
+// parameters. It is "" when a URL would be too long; clients page by the meta in the body.
 func (m *pagination) link(r *Request) string {
 	base := url.URL{Scheme: "http", Host: r.HTTP.Host, Path: r.HTTP.URL.Path}
 	if r.HTTP.TLS != nil {
@@ -95,6 +105,9 @@ func (m *pagination) link(r *Request) string {
 	open := "<" + base.String() + "?"
 	if len(q) > 0 {
 		open += q.Encode() + "&"
+	}
+	if len(open) > maxLinkURL {
+		return ""
 	}
 	b := make([]byte, 0, 3*(len(open)+32))
 	for _, l := range []struct {
@@ -116,7 +129,7 @@ func (m *pagination) link(r *Request) string {
 
 // listResponse returns one page of a list: total entries of which at(i) is the i-th, encoded.
 func listResponse(r *Request, key string, p page, total int, at func(int) []byte) Response {
-	first := min((p.number-1)*p.size, total)
+	first := p.first(total)
 	end := min(first+p.size, total)
 	chunks := make([][]byte, 0, 2*(end-first)+4)
 	chunks = append(chunks, []byte(`{"`+key+`":[`))

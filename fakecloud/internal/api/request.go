@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -73,12 +74,31 @@ type headerValues struct {
 // user_data (32 KiB) and certificates.
 const MaxBodyBytes = 1 << 20
 
-// Query returns the parsed query.
-func (r *Request) Query() url.Values {
-	if r.query == nil {
-		r.query = r.HTTP.URL.Query()
+// Query returns the query, which serveRoute has parsed.
+func (r *Request) Query() url.Values { return r.query }
+
+// parseQuery parses the query. A malformed one is invalid_input: url.URL.Query drops the parameters that
+// it cannot read, so that a list would lose its filter.
+func (r *Request) parseQuery() (err error) {
+	raw := r.HTTP.URL.RawQuery
+	if r.query, err = url.ParseQuery(raw); err == nil {
+		return nil
 	}
-	return r.query
+	for pair := range strings.SplitSeq(raw, "&") {
+		if _, pairErr := url.ParseQuery(pair); pairErr != nil {
+			name, _, _ := strings.Cut(pair, "=")
+			return cloud.ErrField(abbreviate(name), "is malformed; encode the query with percent signs: "+pairErr.Error())
+		}
+	}
+	return cloud.ErrField("query", err.Error())
+}
+
+// abbreviate keeps a long text of a request from filling an error message.
+func abbreviate(text string) string {
+	if len(text) > 64 {
+		return strings.ToValidUTF8(text[:64], "")
+	}
+	return text
 }
 
 // ID returns the path's {id}. An id that is not a number names nothing: not_found.
@@ -97,21 +117,16 @@ func (r *Request) resourceID() int64 {
 	}
 	r.resourceParsed = true
 	if text := chi.URLParam(r.HTTP, "id"); text != "" {
-		if id, err := strconv.ParseInt(text, 10, 64); err == nil && id > 0 {
-			r.resource = id
-		}
+		r.resource, _ = cloud.ParseID(text)
 	}
 	return r.resource
 }
 
 func (r *Request) pathID(kind cloud.Kind, param string) (int64, error) {
 	text := chi.URLParam(r.HTTP, param)
-	id, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || id <= 0 {
-		if len(text) > 64 {
-			text = text[:64]
-		}
-		return 0, cloud.ErrNotFound(kind, text)
+	id, ok := cloud.ParseID(text)
+	if !ok {
+		return 0, cloud.ErrNotFound(kind, abbreviate(text))
 	}
 	return id, nil
 }

@@ -68,8 +68,10 @@ func (d *resource[T]) list(r *Request) (Response, error) {
 	}
 	table := d.table(st)
 	if match == nil {
-		if order, desc, ok := indexed(keys); ok {
-			first, m := (p.number-1)*p.size, p.of(table.Len())
+		// A page after the last one has no entries, and is not cached: its number is not in the key.
+		first := p.first(table.Len())
+		if order, desc, ok := indexed(keys); ok && first < table.Len() {
+			m := p.of(table.Len())
 			body := table.EncodedPage(cloud.Page{Order: order, Desc: desc, First: first, N: p.size}, func(page []*cloud.Entry[T]) []byte {
 				resp := listResponse(r, d.plural, p, table.Len(), func(i int) []byte { return d.json(st, page[i-first]) })
 				return resp.append(nil)

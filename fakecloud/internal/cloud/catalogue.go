@@ -2,7 +2,6 @@ package cloud
 
 import (
 	"slices"
-	"strconv"
 	"time"
 )
 
@@ -135,10 +134,10 @@ type Pricing struct {
 
 // byIDOrName finds what a request names by id or by name, as many fields of requests may.
 func byIDOrName[T any](items []*T, idOrName string, key func(*T) (int64, string)) (*T, bool) {
-	id, err := strconv.ParseInt(idOrName, 10, 64)
+	id, isID := ParseID(idOrName)
 	i := slices.IndexFunc(items, func(t *T) bool {
 		itemID, name := key(t)
-		return name == idOrName || err == nil && itemID == id
+		return name == idOrName || isID && itemID == id
 	})
 	if i < 0 {
 		return nil, false

@@ -1,6 +1,10 @@
 package cloud
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+	"unicode"
+)
 
 // Limits is how many resources a project may own; 0 means any number. The real limits belong to an
 // account and are raised by request (GET /limits does not exist), so that they are all
@@ -29,9 +33,13 @@ func checkLimit(kind Kind, have, limit int) error {
 	return nil
 }
 
-// RequireUniqueName returns uniqueness_error if another resource of the table has the name. self is the id
-// of the resource that may have it, or 0.
+// RequireUniqueName checks the name of a resource that is created or renamed: invalid_input if it has
+// control characters, uniqueness_error if another resource of the table has it. self is the id of the
+// resource that may have it, or 0.
 func RequireUniqueName[T Object[T]](t *Table[T], name string, self int64) error {
+	if strings.ContainsFunc(name, unicode.IsControl) {
+		return ErrField("name", "must not contain control characters")
+	}
 	if v, ok := t.ByName(name); ok && v.Header().ID != self {
 		return ErrUniqueness("name", fmt.Sprintf("%s name is already used", t.kind))
 	}

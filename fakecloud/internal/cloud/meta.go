@@ -1,5 +1,17 @@
 package cloud
 
+import "strconv"
+
+// ParseID reads an id as the API writes it: a decimal number of at least 1, without a sign or leading
+// zeros. ok is false for any other text.
+func ParseID(text string) (id int64, ok bool) {
+	if text == "" || text[0] < '1' || text[0] > '9' {
+		return 0, false
+	}
+	id, err := strconv.ParseInt(text, 10, 64)
+	return id, err == nil
+}
+
 // UpdateResource is the input of the PUT operations that change only name and labels; nil keeps
 // what is there. Labels are replaced as a whole.
 type UpdateResource struct {

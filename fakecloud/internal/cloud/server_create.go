@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 )
 
@@ -125,7 +124,7 @@ func refuseUnmodelled(field, what string, ids []int64) error {
 func (s *serverPlan) findSSHKeys(tx *Tx) error {
 	for i, idOrName := range s.SSHKeys {
 		k, ok := tx.SSHKeys.ByName(idOrName)
-		if id, err := strconv.ParseInt(idOrName, 10, 64); err == nil && !ok {
+		if id, isID := ParseID(idOrName); isID && !ok {
 			k, ok = tx.SSHKeys.Get(id)
 		}
 		if !ok {
@@ -275,7 +274,7 @@ func (s *serverPlan) checkPlacement(tx *Tx) error {
 // real API report.
 func (tx *Tx) findImage(idOrName, arch string) (*Image, error) {
 	image, ok := tx.Catalogue.ImageByName(idOrName, arch)
-	if id, err := strconv.ParseInt(idOrName, 10, 64); err == nil && !ok {
+	if id, isID := ParseID(idOrName); isID && !ok {
 		image, ok = tx.Image(id)
 	}
 	if !ok {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -141,8 +140,8 @@ func detachHypervisor(c *Controller, r *http.Request) (any, error) {
 
 func idParam(r *http.Request, name string) (int64, error) {
 	text := chi.URLParam(r, name)
-	id, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
+	id, ok := cloud.ParseID(text)
+	if !ok {
 		return 0, fmt.Errorf("%s: %.64q is not an id", name, text)
 	}
 	return id, nil

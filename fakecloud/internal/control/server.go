@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"strings"
 
 	"github.com/go-chi/chi/v5"
@@ -101,6 +102,10 @@ func guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !hostAllowed(r) {
 			writeJSON(w, http.StatusForbidden, errorBody{fmt.Sprintf("host %.100q: on a loopback address the control API answers only to localhost and to addresses", r.Host)})
+			return
+		}
+		if _, err := url.ParseQuery(r.URL.RawQuery); err != nil { // else parameters would be dropped in silence
+			writeJSON(w, http.StatusBadRequest, errorBody{"the query is malformed; encode it with percent signs: " + err.Error()})
 			return
 		}
 		if r.Method == http.MethodPost || r.Method == http.MethodPut {

@@ -1,0 +1,125 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// A filter that cannot be read must not become no filter.
+func TestAMalformedQueryIsRefused(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, nil)
+	f.addKeys(t, "a", "b")
+	for query, field := range map[string]string{
+		"name=%zz":           "name",
+		"per_page=1&name=%2": "name",
+		"label_selector=a;b": "label_selector",
+		"%zz=1":              "%zz",
+	} {
+		a := f.do(t, "one", http.MethodGet, "/v1/ssh_keys?"+query, "")
+		if a.status != http.StatusUnprocessableEntity || a.code() != "invalid_input" || len(a.SSHKeys) != 0 {
+			t.Errorf("%s: %d %s with %d keys, want 422 invalid_input", query, a.status, a.code(), len(a.SSHKeys))
+			continue
+		}
+		fields, _ := json.Marshal(a.Error.Details["fields"])
+		if !strings.Contains(string(fields), fmt.Sprintf(`"name":%q`, field)) {
+			t.Errorf("%s: fields %s, want %q", query, fields, field)
+		}
+	}
+}
+
+func TestAnIDIsWrittenInOneWay(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, nil)
+	f.addKeys(t, "a")
+	id := f.do(t, "one", http.MethodGet, "/v1/ssh_keys", "").SSHKeys[0].ID
+	for _, text := range []string{"+%d", "00%d", "-%d", "%%20%d", "%d.0", "%de0", "0x%x"} {
+		path := "/v1/ssh_keys/" + fmt.Sprintf(text, id)
+		for _, method := range []string{http.MethodGet, http.MethodPut, http.MethodDelete} {
+			if a := f.do(t, "one", method, path, ""); a.status != http.StatusNotFound || a.code() != "not_found" {
+				t.Errorf("%s %s: %d %s, want 404 not_found", method, path, a.status, a.code())
+			}
+		}
+	}
+	for _, query := range []string{"id=%2B1", "id=01", "id=0", "id=-1"} {
+		if a := f.do(t, "one", http.MethodGet, "/v1/actions?"+query, ""); a.code() != "invalid_input" {
+			t.Errorf("GET /actions?%s: %d %s, want invalid_input", query, a.status, a.code())
+		}
+	}
+	body := `{"name": "s", "server_type": "cx23", "image": "debian-13", "ssh_keys": ["00%d"]}`
+	if a := f.do(t, "one", http.MethodPost, "/v1/servers", fmt.Sprintf(body, id)); a.code() != "invalid_input" {
+		t.Errorf("ssh_keys with leading zeros: %d %s, want invalid_input", a.status, a.code())
+	}
+	if a := f.do(t, "one", http.MethodGet, fmt.Sprintf("/v1/ssh_keys/%d", id), ""); a.status != http.StatusOK {
+		t.Errorf("the id itself: %d", a.status)
+	}
+}
+
+func TestControlCharactersInNamesAreRefused(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, nil)
+	f.addKeys(t, "a")
+	id := f.do(t, "one", http.MethodGet, "/v1/ssh_keys", "").SSHKeys[0].ID
+	for _, control := range []string{"\x00", "\x1b[31m", "\n", "\x7f", "\u0085"} {
+		name, _ := json.Marshal("a" + control)
+		for operation, body := range creating {
+			var resource map[string]any
+			if err := json.Unmarshal([]byte(body), &resource); err != nil {
+				t.Fatal(err)
+			}
+			resource["name"] = "a" + control
+			body, _ := json.Marshal(resource)
+			path := "/v1/" + strings.TrimPrefix(operation, "create_") + "s"
+			if a := f.do(t, "one", http.MethodPost, path, string(body)); a.code() != "invalid_input" {
+				t.Errorf("%s with the name %s: %d %s, want invalid_input", operation, name, a.status, a.code())
+			}
+		}
+		a := f.do(t, "one", http.MethodPut, fmt.Sprintf("/v1/ssh_keys/%d", id), fmt.Sprintf(`{"name": %s}`, name))
+		if a.code() != "invalid_input" {
+			t.Errorf("rename to %s: %d %s, want invalid_input", name, a.status, a.code())
+		}
+	}
+	if a := f.do(t, "one", http.MethodPut, fmt.Sprintf("/v1/ssh_keys/%d", id), `{"name": "schlüssel – 鍵 🔑"}`); a.status != http.StatusOK {
+		t.Errorf("a name with letters of several scripts: %d %s", a.status, a.code())
+	}
+}
+
+func TestAPageIsEchoedAsAskedFor(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, nil)
+	f.addKeys(t, "a", "b")
+	for _, number := range []int{2, 1 << 31, 999_999_999_999, 1<<63 - 1} {
+		a := f.do(t, "one", http.MethodGet, fmt.Sprintf("/v1/ssh_keys?page=%d", number), "")
+		p := a.Meta.Pagination
+		if a.status != http.StatusOK || p.Page != number || len(a.SSHKeys) != 0 || p.NextPage != nil || *p.LastPage != 1 || *p.PreviousPage != 1 {
+			t.Errorf("page %d: %d %+v", number, a.status, p)
+		}
+	}
+	if a := f.do(t, "one", http.MethodGet, "/v1/ssh_keys?page=9223372036854775808", ""); a.code() != "invalid_input" {
+		t.Errorf("a page of more than 64 bits: %d %s", a.status, a.code())
+	}
+}
+
+// A header as long as three times the query is more than many clients and proxies read.
+func TestTheLinkHeaderIsBounded(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, nil)
+	f.addKeys(t, "a", "b", "c")
+	list := func(selector string) string {
+		a := f.do(t, "one", http.MethodGet, "/v1/ssh_keys?page=2&per_page=1&label_selector="+url.QueryEscape(selector), "")
+		if a.status != http.StatusOK || *a.Meta.Pagination.NextPage != 3 {
+			t.Errorf("%d %+v", a.status, a.Meta)
+		}
+		return a.header.Get("Link")
+	}
+	if link := list("!other"); strings.Count(link, "label_selector=%21other") != 3 {
+		t.Errorf("Link of a short query: %s", link)
+	}
+	if link := list("parity notin (" + strings.Repeat("x", 60) + strings.Repeat(","+strings.Repeat("y", 60), 900) + ")"); link != "" {
+		t.Errorf("Link of a long query: %d bytes", len(link))
+	}
+}
