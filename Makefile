@@ -8,7 +8,7 @@ SHELL := bash
 # -race needs cgo and a C compiler; without one the tests run without it and say so.
 RACE := $(shell scripts/race-flag.sh)
 # The Go modules whose tests run, each in its own folder. e2e is a suite of its own (make e2e).
-MODULES := . fakecloud scripts/chart
+MODULES := . fakecloud kind/nodeimage scripts/chart
 
 ##@ Use
 
@@ -23,6 +23,10 @@ image: ## Build fakecloud:dev and ccm-from-scratch:dev FROM scratch (pulls nothi
 .PHONY: up
 up: ## A kind cluster that is a Hetzner cluster, with cloud and CCM (KIND_NAME=, KIND_SUBNET=, ARGS="--help")
 	@scripts/up.sh up $(ARGS)
+
+.PHONY: env
+env: ## Print the exports of `make up` again: eval "$$(make -s env)"
+	@scripts/up.sh env
 
 .PHONY: down
 down: ## Remove what `make up` made
@@ -79,7 +83,8 @@ manifests: ## Render the Helm chart into ccm/deploy again, after a change of ccm
 
 .PHONY: kubernetes
 kubernetes: ## Build the control plane's programs that e2e needs (once; minutes)
-	go run ./e2e/framework/cluster/cmd/kubebin
+	@echo "the control plane's programs: downloaded or built once, in minutes, then found at once"
+	go -C kind/nodeimage run . kubernetes
 
 .PHONY: node-image
 node-image: ## The node image for `make up`: kind's own, or one built from source (once; minutes)

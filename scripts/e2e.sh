@@ -60,12 +60,11 @@ case $E2E_CLUSTER in
 embedded)
 	cannot='!real-nodes' procs=6 # they wait far more than they compute
 	# The control plane's programs: minutes the first time, with progress, then at once.
-	E2E_KUBERNETES=$(go run ./e2e/framework/cluster/cmd/kubebin)
-	export E2E_KUBERNETES
+	KUBEBUILDER_ASSETS=$(go -C kind/nodeimage run . kubernetes)
+	export KUBEBUILDER_ASSETS
 	if [ -z "${E2E_CCM:-}" ] && [ -z "${CCM:-}" ]; then
-		echo "building the CCM"
 		export E2E_CCM=$E2E_OUT/ccm-from-scratch
-		go build -cover -coverpkg=./ccm/... -o "$E2E_CCM" ./ccm/cmd/ccm-from-scratch
+		scripts/progress.sh "compiling the CCM" go build -v -cover -coverpkg=./ccm/... -o "$E2E_CCM" ./ccm/cmd/ccm-from-scratch
 	fi
 	;;
 kind)

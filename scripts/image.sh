@@ -47,7 +47,7 @@ for name in "$@"; do
 		;;
 	esac
 	image=${IMAGE:-$name:dev}
-	go run ./scripts/image "${special[@]}" -tag "$image" -arch "$arch" -o "$out/$name.tar" \
+	scripts/progress.sh "compiling $name" go run -v ./scripts/image "${special[@]}" -tag "$image" -arch "$arch" -o "$out/$name.tar" \
 		-label "org.opencontainers.image.title=$name" \
 		-label "org.opencontainers.image.description=$description" \
 		-label org.opencontainers.image.licenses=Apache-2.0 \

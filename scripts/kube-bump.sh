@@ -20,7 +20,7 @@ done
 kubernetes=v$1 libraries=v0.${1#*.} etcd=v$2
 root=$(cd "$(dirname "$0")/.." && pwd)
 
-cd "$root/e2e/kubernetes"
+cd "$root/kind/nodeimage/modules/kubernetes"
 before=$(mktemp -d)
 trap 'rm -rf "$before"' EXIT
 cp go.mod go.sum "$before/"
@@ -42,4 +42,4 @@ go mod tidy || undo "go mod tidy failed"
 
 cd "$root"
 go get "k8s.io/client-go@$libraries" "k8s.io/cloud-provider@$libraries" "k8s.io/component-base@$libraries"
-echo "Kubernetes $kubernetes, etcd $etcd, libraries $libraries. Now run: go mod tidy && go test ./e2e/framework/cluster/..."
+echo "Kubernetes $kubernetes, etcd $etcd, libraries $libraries. Now run: go mod tidy && make kubernetes && go test ./e2e/framework/cluster/..."

@@ -9,16 +9,15 @@ cache=${XDG_CACHE_HOME:-$HOME/.cache}/ccm-from-scratch/tools
 bin=$cache/golangci-lint-$version-$(go env GOVERSION)
 
 if [ ! -x "$bin" ]; then
-	echo "building golangci-lint $version (once; one to five minutes)" >&2
-	tmp=$(mktemp -d)
+		tmp=$(mktemp -d)
 	trap 'rm -rf "$tmp"' EXIT
-	GOBIN=$tmp GOFLAGS= go install "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$version"
+	GOBIN=$tmp GOFLAGS= scripts/progress.sh "compiling golangci-lint $version (once; one to five minutes)" go install -v "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$version"
 	mkdir -p "$cache"
 	mv "$tmp/golangci-lint" "$bin"
 fi
 # golangci-lint looks at one module at a time.
 status=0
-for module in . fakecloud; do
+for module in . fakecloud kind/nodeimage; do
 	(cd "$module" && "$bin" run --allow-parallel-runners "$@") || status=1
 done
 exit $status

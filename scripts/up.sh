@@ -17,5 +17,5 @@ cache=${XDG_CACHE_HOME:-$HOME/.cache}/ccm-from-scratch/kind
 mkdir -p "$cache"
 program=$(mktemp -d "$cache/program.XXXXXX")
 trap 'rm -rf "$program"' EXIT
-go build -o "$program/kindcloud" ./kind/cmd/kindcloud
+scripts/progress.sh "compiling kindcloud" go build -v -o "$program/kindcloud" ./kind/cmd/kindcloud
 scripts/with-docker.sh "$program/kindcloud" "$command" "$@"

@@ -6,7 +6,7 @@
 # On a normal host that is the docker that is there, and this script does little
 # but run the command (see raise_inotify below). Where the Docker daemon itself lacks CAP_SYS_RESOURCE, as
 # in a sandbox, it cannot run privileged containers ("unable to apply caps:
-# operation not permitted"); there, and only there, scripts/docker-shim comes
+# operation not permitted"); there, and only there, kind/nodeimage/docker-shim comes
 # first in PATH, which asks for everything else that privileged means.
 set -euo pipefail
 
@@ -39,7 +39,7 @@ raise_inotify() {
 
 raise_inotify
 if lacks_sys_resource; then
-	PATH=$(cd "$(dirname "$0")" && pwd)/docker-shim:$PATH
+	PATH=$(cd "$(dirname "$0")/../kind/nodeimage" && pwd)/docker-shim:$PATH
 	export PATH
 	echo "note: the Docker daemon lacks CAP_SYS_RESOURCE; nodes run with every other capability instead of --privileged" >&2
 fi

@@ -21,7 +21,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/cluster"
-	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/cluster/kubebin"
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/build"
 )
 
 // Suite is what all specs of one process share.
@@ -129,12 +129,12 @@ func (s *Suite) startEmbedded(ctx context.Context, process int) error {
 			return err
 		}
 	}
-	assets, err := kubebin.Ensure(ctx, kubebin.Options{Progress: os.Stderr})
+	programs, err := build.Kubernetes(ctx, os.Stderr)
 	if err != nil {
 		return err
 	}
 	s.Cluster, err = cluster.Start(ctx, cluster.Options{
-		Assets: assets, LogDir: filepath.Join(s.Out, fmt.Sprintf("control-plane-%d", process)),
+		Programs: programs, LogDir: filepath.Join(s.Out, fmt.Sprintf("control-plane-%d", process)),
 	})
 	if err != nil {
 		return err

@@ -28,7 +28,7 @@ type Options struct {
 	// Name of the cluster and of its Docker network; nodes' names begin with it.
 	// Lower-case letters, digits and hyphens, at most 40.
 	Name string
-	// Image of the nodes, which Docker must have: see package nodeimage.
+	// Image of the nodes, which Docker must have: see EnsureImage.
 	Image string
 	// Workers is the number of nodes beside the control plane's.
 	Workers int

@@ -14,8 +14,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/ccm-from-scratch/ccm-from-scratch/kind/nodeimage"
 )
 
 // uninitialized is the taint of a Node that waits for a CCM.
@@ -78,7 +76,7 @@ func TestAClusterFromBirthToRemoval(t *testing.T) {
 		t.Logf("%-40s %5.1f s", what, time.Since(begin).Seconds())
 		begin = time.Now()
 	}
-	image, err := nodeimage.Ensure(ctx, nodeimage.Options{Mode: nodeimage.Mode(os.Getenv("NODE_IMAGE")), Progress: t.Output()})
+	image, err := EnsureImage(ctx, os.Getenv("NODE_IMAGE"), t.Output())
 	if err != nil {
 		t.Fatal(err)
 	}

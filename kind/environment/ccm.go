@@ -7,6 +7,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -77,14 +78,14 @@ func BuiltCCM(cluster string) string {
 }
 
 // complete fills in what is not set, and builds the image if there is none.
-func (c CCM) complete(ctx context.Context, cluster string) (_ CCM, err error) {
+func (c CCM) complete(ctx context.Context, cluster string, out io.Writer) (_ CCM, err error) {
 	c.Namespace, c.Workload = cmp.Or(c.Namespace, ccmNamespace), cmp.Or(c.Workload, ccmName)
 	if c.Manifest != "" {
 		return c, nil
 	}
 	c.Image = cmp.Or(c.Image, ccmProgram.image)
 	if c.Archive == "" {
-		c.Archive, err = ccmProgram.build(ctx, cluster)
+		c.Archive, err = ccmProgram.build(ctx, cluster, out)
 	}
 	return c, err
 }
@@ -92,7 +93,7 @@ func (c CCM) complete(ctx context.Context, cluster string) (_ CCM, err error) {
 // DeployCCM has the cluster run a CCM in place of what runs. It returns when exactly its pods
 // are ready, and all others have ended.
 func (e *Environment) DeployCCM(ctx context.Context, c CCM) error {
-	c, err := c.complete(ctx, e.Name)
+	c, err := c.complete(ctx, e.Name, e.Progress)
 	if err != nil {
 		return err
 	}

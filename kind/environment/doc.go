@@ -4,7 +4,7 @@
 //
 // What it puts together, in this order:
 //
-//   - The nodes' image (package nodeimage), the images of fakecloud and of the CCM
+//   - The nodes' image (cluster.EnsureImage), the images of fakecloud and of the CCM
 //     (scripts/image: one static program each, nothing pulled).
 //   - The cluster, on a Docker network with fixed addresses.
 //   - The cloud, at Network.Router: its routes route, its load balancers have

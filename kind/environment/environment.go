@@ -15,7 +15,6 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/cluster"
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/machines"
-	"github.com/ccm-from-scratch/ccm-from-scratch/kind/nodeimage"
 )
 
 // Options say what environment Up makes. Cluster.Name must be set.
@@ -23,8 +22,8 @@ type Options struct {
 	// Cluster is the cluster; its Image may be left empty, see NodeImage. Its
 	// Progress is that of Options.
 	Cluster cluster.Options
-	// NodeImage says where Cluster.Image comes from, if that is empty.
-	NodeImage nodeimage.Mode
+	// NodeImage says where Cluster.Image comes from if that is empty, as in cluster.EnsureImage.
+	NodeImage string
 	// CloudArchive is an image of fakecloud with the name fakecloud:kind, ProbeArchive
 	// one of kind/cmd/probe with the name ProbeImage, CCMArchive one of the CCM with
 	// the name ccm-from-scratch:kind, as `docker save` writes them. Empty ones are
@@ -64,6 +63,8 @@ type Environment struct {
 	CloudNetwork *hcloud.Network
 	// NodeServers are the servers of the nodes that kind made, by name. Set by Up.
 	NodeServers map[string]*hcloud.Server
+	// Progress shows what is compiled for the environment. If nil, nothing is shown.
+	Progress io.Writer
 	// Steps are what Up did, and what it took.
 	Steps []Step
 }
@@ -85,7 +86,7 @@ func Up(ctx context.Context, o Options) (_ *Environment, err error) {
 	if err := o.images(ctx, s); err != nil {
 		return nil, err
 	}
-	e := &Environment{}
+	e := &Environment{Progress: o.Progress}
 	if err := s.step("cluster", func() (err error) {
 		e.Cluster, err = cluster.Create(ctx, o.Cluster)
 		return err
@@ -121,7 +122,7 @@ func Up(ctx context.Context, o Options) (_ *Environment, err error) {
 func (o *Options) images(ctx context.Context, s *steps) error {
 	if o.Cluster.Image == "" {
 		if err := s.step("node image", func() (err error) {
-			o.Cluster.Image, err = nodeimage.Ensure(ctx, nodeimage.Options{Mode: o.NodeImage, Progress: o.Progress})
+			o.Cluster.Image, err = cluster.EnsureImage(ctx, o.NodeImage, o.Progress)
 			return err
 		}); err != nil {
 			return err
@@ -136,7 +137,7 @@ func (o *Options) images(ctx context.Context, s *steps) error {
 			continue
 		}
 		if err := s.step("image "+p.program.image, func() (err error) {
-			*p.archive, err = p.program.build(ctx, o.Cluster.Name)
+			*p.archive, err = p.program.build(ctx, o.Cluster.Name, o.Progress)
 			return err
 		}); err != nil {
 			return err

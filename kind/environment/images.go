@@ -8,11 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-)
 
-// module is the path of this module, so that its programs are found from any of
-// its folders.
-const module = "github.com/ccm-from-scratch/ccm-from-scratch"
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/build"
+)
 
 // program is a program of this module that runs in a container.
 type program struct {
@@ -22,9 +20,9 @@ type program struct {
 }
 
 var (
-	cloudProgram = program{"fakecloud", module + "/fakecloud/cmd/fakecloud", "fakecloud:kind"}
-	ccmProgram   = program{"ccm", module + "/ccm/cmd/ccm-from-scratch", "ccm-from-scratch:kind"}
-	probeProgram = program{"probe", module + "/kind/cmd/probe", ProbeImage}
+	cloudProgram = program{"fakecloud", build.Module + "/fakecloud/cmd/fakecloud", "fakecloud:kind"}
+	ccmProgram   = program{"ccm", build.Module + "/ccm/cmd/ccm-from-scratch", "ccm-from-scratch:kind"}
+	probeProgram = program{"probe", build.Module + "/kind/cmd/probe", ProbeImage}
 )
 
 // ProbeImage is the name of the image of kind/cmd/probe, which all nodes have: pods that say what has reached
@@ -33,13 +31,13 @@ const ProbeImage = "probe:kind"
 
 // build makes an archive with the program's image, as `docker save` writes it, and
 // returns its path. The same source gives the same archive.
-func (p program) build(ctx context.Context, cluster string) (string, error) {
+func (p program) build(ctx context.Context, cluster string, out io.Writer) (string, error) {
 	folder, err := Folder(cluster)
 	if err != nil {
 		return "", err
 	}
 	archive := filepath.Join(folder, p.name+".tar")
-	_, err = run(ctx, "go", "run", module+"/scripts/image", "-package", p.pkg, "-tag", p.image, "-o", archive)
+	_, err = build.Go(ctx, out, "compiling "+p.image, "run", "-v", build.Module+"/scripts/image", "-package", p.pkg, "-tag", p.image, "-o", archive)
 	return archive, err
 }
 

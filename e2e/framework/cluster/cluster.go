@@ -2,7 +2,7 @@
 // plane of real programs without Docker, or a cluster that exists.
 //
 // The embedded control plane is etcd, kube-apiserver and kube-controller-manager
-// of the release that package kubebin provides. It reproduces what a
+// of the release that kind/nodeimage provides. It reproduces what a
 // cloud-controller-manager depends on: authentication and RBAC, admission of
 // service accounts, node IPAM (pod CIDRs), node lifecycle (NotReady, taints),
 // endpoint slices, namespaces, garbage collection.
@@ -32,14 +32,14 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/cluster/kubebin"
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/build"
 )
 
 // Options describes an embedded control plane. The zero value is good.
 type Options struct {
-	// Assets are the programs to run. Zero means what kubebin.Cached finds; then
-	// Start fails with kubebin.ErrNotCached rather than build for minutes.
-	Assets kubebin.Assets
+	// Programs is the folder with the programs to run. If empty, it is what build.CachedKubernetes finds; then Start
+	// fails with build.ErrNotBuilt rather than download or build for minutes.
+	Programs string
 	// LogDir keeps the programs' output in <program>.log files after Stop. Empty
 	// means a temporary folder that Stop deletes.
 	LogDir string
@@ -76,9 +76,9 @@ func (o Options) complete(ctx context.Context) (Options, error) {
 	if o.PodCIDR.Overlaps(o.ServiceCIDR) {
 		return o, fmt.Errorf("the pod CIDR %s and the service CIDR %s overlap", o.PodCIDR, o.ServiceCIDR)
 	}
-	if o.Assets == (kubebin.Assets{}) {
+	if o.Programs == "" {
 		var err error
-		if o.Assets, err = kubebin.Cached(ctx, kubebin.Options{}); err != nil {
+		if o.Programs, err = build.CachedKubernetes(ctx); err != nil {
 			return o, err
 		}
 	}

@@ -7,7 +7,9 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"os/exec"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -21,21 +23,21 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/cluster"
-	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/cluster/kubebin"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/node"
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/build"
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/whoami"
 )
 
 // programs returns the control plane's programs. Where they are not built yet the
 // test is skipped, unless E2E=1 asks to build them, for minutes.
-func programs(t *testing.T) kubebin.Assets {
+func programs(t *testing.T) string {
 	t.Helper()
-	get := kubebin.Cached
+	get := build.CachedKubernetes
 	if os.Getenv("E2E") == "1" {
-		get = kubebin.Ensure
+		get = func(ctx context.Context) (string, error) { return build.Kubernetes(ctx, os.Stderr) }
 	}
-	assets, err := get(t.Context(), kubebin.Options{Progress: os.Stderr})
-	if errors.Is(err, kubebin.ErrNotCached) {
+	assets, err := get(t.Context())
+	if errors.Is(err, build.ErrNotBuilt) {
 		t.Skipf("%v; or set E2E=1", err)
 	}
 	if err != nil {
@@ -55,7 +57,7 @@ func use(t *testing.T) *cluster.Cluster {
 	t.Helper()
 	assets := programs(t)
 	shared.once.Do(func() {
-		shared.Cluster, shared.err = cluster.Start(context.Background(), cluster.Options{Assets: assets})
+		shared.Cluster, shared.err = cluster.Start(context.Background(), cluster.Options{Programs: assets})
 	})
 	if shared.err != nil {
 		t.Fatal(shared.err)
@@ -87,12 +89,13 @@ func patience(t *testing.T) context.Context {
 func TestTheControlPlaneIsOfTheReleaseThatGoModNames(t *testing.T) {
 	t.Parallel()
 	c := use(t)
-	source, err := kubebin.FindSource("")
+	out, err := exec.Command("go", "list", "-m", "-f={{.Version}}", "k8s.io/client-go").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Version != source.Kubernetes {
-		t.Errorf("the API server is %s, go.mod says %s", c.Version, source.Kubernetes)
+	// Kubernetes 1.X.Y publishes its libraries as 0.X.Y.
+	if want := "v1." + strings.TrimPrefix(strings.TrimSpace(string(out)), "v0."); c.Version != want {
+		t.Errorf("the API server is %s, the libraries of go.mod are those of %s", c.Version, want)
 	}
 }
 

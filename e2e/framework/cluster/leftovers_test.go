@@ -126,7 +126,7 @@ func TestAStartThatIsCancelledLeavesNothing(t *testing.T) {
 	start, cancel := context.WithCancel(ctx)
 	result := make(chan error, 1)
 	go func() {
-		c, err := cluster.Start(start, cluster.Options{Assets: assets})
+		c, err := cluster.Start(start, cluster.Options{Programs: assets})
 		if err == nil {
 			err = errors.Join(errors.New("it started"), c.Stop())
 		}
@@ -142,16 +142,30 @@ func TestAStartThatIsCancelledLeavesNothing(t *testing.T) {
 	g.Expect(below(folder)).To(BeEmpty())
 }
 
+// withProgram returns a folder with the control plane's programs of another, but for one, which is a shell script.
+func withProgram(t *testing.T, programs, name, script string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, other := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kubectl"} {
+		if err := os.Symlink(filepath.Join(programs, other), filepath.Join(dir, other)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at := filepath.Join(dir, name)
+	if err := errors.Join(os.Remove(at), os.WriteFile(at, []byte("#!/bin/sh\n"+script), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 func TestAStartThatFailsShowsTheLogAndLeavesNothing(t *testing.T) {
 	assets := programs(t)
 	folder := t.TempDir()
 	t.Setenv("TMPDIR", folder)
 	g, ctx := NewWithT(t), patience(t)
 
-	broken := filepath.Join(t.TempDir(), "kube-apiserver")
-	g.Expect(os.WriteFile(broken, []byte("#!/bin/sh\n[ \"$1\" = --help ] && exit 0\necho a reason that a person can read\nexit 1\n"), 0o700)).To(Succeed())
-	assets.APIServer = broken
-	_, err := cluster.Start(ctx, cluster.Options{Assets: assets})
+	broken := withProgram(t, assets, "kube-apiserver", "[ \"$1\" = --help ] && exit 0\necho a reason that a person can read\nexit 1\n")
+	_, err := cluster.Start(ctx, cluster.Options{Programs: broken})
 	g.Expect(err).To(MatchError(ContainSubstring("a reason that a person can read")))
 	g.Expect(files(folder)).To(BeEmpty())
 	g.Expect(below(folder)).To(BeEmpty())
@@ -163,10 +177,8 @@ func TestAStartWhoseControllersFailShowsTheLogAndLeavesNothing(t *testing.T) {
 	t.Setenv("TMPDIR", folder)
 	g, ctx := NewWithT(t), patience(t)
 
-	broken := filepath.Join(t.TempDir(), "kube-controller-manager")
-	g.Expect(os.WriteFile(broken, []byte("#!/bin/sh\necho another reason\nexit 1\n"), 0o700)).To(Succeed())
-	assets.ControllerManager = broken
-	_, err := cluster.Start(ctx, cluster.Options{Assets: assets})
+	broken := withProgram(t, assets, "kube-controller-manager", "echo another reason\nexit 1\n")
+	_, err := cluster.Start(ctx, cluster.Options{Programs: broken})
 	g.Expect(err).To(MatchError(And(ContainSubstring("another reason"), ContainSubstring("exit status 1"))))
 	g.Expect(files(folder)).To(BeEmpty())
 	g.Expect(below(folder)).To(BeEmpty())
@@ -176,6 +188,6 @@ func TestOverlappingRangesAreRefused(t *testing.T) {
 	t.Parallel()
 	assets := programs(t)
 	c := use(t)
-	_, err := cluster.Start(t.Context(), cluster.Options{Assets: assets, ServiceCIDR: c.PodCIDR})
+	_, err := cluster.Start(t.Context(), cluster.Options{Programs: assets, ServiceCIDR: c.PodCIDR})
 	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("overlap")))
 }

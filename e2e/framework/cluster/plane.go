@@ -19,11 +19,11 @@ const planeAttempts = 3
 
 // startPlane starts etcd and kube-apiserver and makes the administrator.
 func (c *Cluster) startPlane(ctx context.Context, options Options) (err error) {
-	etcd, err := c.janitor.wrap("etcd", options.Assets.Etcd)
+	etcd, err := c.janitor.wrap("etcd", filepath.Join(options.Programs, "etcd"))
 	if err != nil {
 		return err
 	}
-	apiServer, err := c.janitor.wrap("kube-apiserver", options.Assets.APIServer)
+	apiServer, err := c.janitor.wrap("kube-apiserver", filepath.Join(options.Programs, "kube-apiserver"))
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (c *Cluster) newPlane(attempt int, etcdPath, apiServerPath string, options 
 		Disable("disable-admission-plugins").
 		// It would fail each 10 s: endpoints may not be loopback addresses.
 		Set("endpoint-reconciler-type", "none")
-	return &envtest.ControlPlane{Etcd: etcd, APIServer: apiServer, KubectlPath: options.Assets.Kubectl}, nil
+	return &envtest.ControlPlane{Etcd: etcd, APIServer: apiServer, KubectlPath: filepath.Join(options.Programs, "kubectl")}, nil
 }
 
 // openLog opens a program's log file for more output.
@@ -123,7 +123,7 @@ func (c *Cluster) startControllers(ctx context.Context, options Options) error {
 	keys := c.plane.APIServer.CertDir
 	c.controller, err = c.Run(Command{
 		Name: "kube-controller-manager",
-		Path: options.Assets.ControllerManager,
+		Path: filepath.Join(options.Programs, "kube-controller-manager"),
 		Args: []string{
 			"--kubeconfig=" + kubeconfig,
 			"--secure-port=0", // nobody asks for its metrics

@@ -23,8 +23,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/cluster"
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/environment"
-	"github.com/ccm-from-scratch/ccm-from-scratch/kind/nodeimage"
 )
 
 func main() {
@@ -61,6 +61,7 @@ func command() *cobra.Command {
 				if err != nil {
 					return err
 				}
+				e.Progress = cmd.ErrOrStderr()
 				if err := e.DeployCCM(cmd.Context(), environment.CCM{}); err != nil {
 					return err
 				}
@@ -96,7 +97,7 @@ func up(name *string) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			o.Cluster.Name, o.NodeImage, o.Progress = *name, nodeimage.Mode(image), cmd.ErrOrStderr()
+			o.Cluster.Name, o.NodeImage, o.Progress = *name, image, cmd.ErrOrStderr()
 			var err error
 			if subnet != "" {
 				if o.Cluster.Subnet, err = netip.ParsePrefix(subnet); err != nil {
@@ -120,7 +121,7 @@ func up(name *string) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.IntVar(&o.Cluster.Workers, "workers", 2, "number of nodes beside the control plane's")
-	f.StringVar(&image, "image", cmp.Or(os.Getenv("NODE_IMAGE"), string(nodeimage.Auto)), "of the nodes: auto, pull, build or a name")
+	f.StringVar(&image, "image", cmp.Or(os.Getenv("NODE_IMAGE"), cluster.ImageAuto), "of the nodes: auto, pull, build or a name")
 	f.StringVar(&subnet, "subnet", os.Getenv("KIND_SUBNET"), "of the Docker network, a /16 (default 172.30.0.0/16)")
 	f.DurationVar(&o.Cluster.NodeMonitorGracePeriod, "node-monitor-grace-period", 0, "how long a Node may be silent (default Kubernetes' own)")
 	f.BoolVar(&o.Cluster.Retain, "retain", false, "keep what there is when it fails")

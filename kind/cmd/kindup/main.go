@@ -7,6 +7,7 @@
 //	kindup remove NAME               take a node's container away
 //	kindup load ARCHIVE…             images of `docker save` into all nodes
 //	kindup status                    nodes and their addresses
+//	kindup image                     print the name of a node image that Docker has
 //	kindup down                      remove the cluster and all that belongs to it
 //
 // Run it through scripts/with-docker.sh.
@@ -27,7 +28,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/cluster"
-	"github.com/ccm-from-scratch/ccm-from-scratch/kind/nodeimage"
 )
 
 func main() {
@@ -78,6 +78,16 @@ func command() *cobra.Command {
 		},
 		&cobra.Command{Use: "status", Short: "Show nodes and their addresses", Args: cobra.NoArgs, RunE: opened(status)},
 		&cobra.Command{
+			Use: "image", Short: "Print the name of a node image that Docker has, pulled or built", Args: cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				image, err := cluster.EnsureImage(cmd.Context(), os.Getenv("NODE_IMAGE"), cmd.ErrOrStderr())
+				if err == nil {
+					fmt.Fprintln(cmd.OutOrStdout(), image)
+				}
+				return err
+			},
+		},
+		&cobra.Command{
 			Use: "down", Short: "Remove the cluster", Args: cobra.NoArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error { return cluster.Delete(cmd.Context(), *name) },
 		},
@@ -100,7 +110,7 @@ func up(name *string) *cobra.Command {
 					return fmt.Errorf("--subnet: %w", err)
 				}
 			}
-			if o.Image, err = nodeimage.Ensure(ctx, nodeimage.Options{Mode: nodeimage.Mode(image), Progress: o.Progress}); err != nil {
+			if o.Image, err = cluster.EnsureImage(ctx, image, o.Progress); err != nil {
 				return err
 			}
 			c, err := cluster.Create(ctx, o)
@@ -113,7 +123,7 @@ func up(name *string) *cobra.Command {
 		},
 	}
 	cmd.Flags().IntVar(&o.Workers, "workers", 2, "number of nodes beside the control plane's")
-	cmd.Flags().StringVar(&image, "image", cmp.Or(os.Getenv("NODE_IMAGE"), string(nodeimage.Auto)), "of the nodes: auto, pull, build or a name")
+	cmd.Flags().StringVar(&image, "image", cmp.Or(os.Getenv("NODE_IMAGE"), cluster.ImageAuto), "of the nodes: auto, pull, build or a name")
 	cmd.Flags().StringVar(&subnet, "subnet", "", "of the Docker network, a /16 (default "+cluster.DefaultSubnet.String()+")")
 	cmd.Flags().DurationVar(&o.NodeMonitorGracePeriod, "node-monitor-grace-period", 0, "how long a Node may be silent (default Kubernetes' own)")
 	cmd.Flags().BoolVar(&o.Retain, "retain", false, "keep what there is when it fails")

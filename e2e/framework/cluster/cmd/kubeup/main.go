@@ -13,16 +13,14 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/cluster"
-	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/cluster/kubebin"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/node"
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/build"
 )
 
 func main() {
@@ -62,7 +60,7 @@ func run(ctx context.Context, options cluster.Options, nodes int, address string
 	if err != nil {
 		return fmt.Errorf("--address: %w", err)
 	}
-	options.Assets, err = kubebin.Ensure(ctx, kubebin.Options{Progress: os.Stderr, Live: term.IsTerminal(int(os.Stderr.Fd()))})
+	options.Programs, err = build.Kubernetes(ctx, os.Stderr)
 	if err != nil {
 		return err
 	}
@@ -86,7 +84,7 @@ func run(ctx context.Context, options cluster.Options, nodes int, address string
 		next = next.Next()
 	}
 	fmt.Fprintf(os.Stderr, "Kubernetes %s is up, %d nodes; logs are in %s. Ctrl-C ends it.\n", c.Version, nodes, c.LogDir)
-	fmt.Printf("export KUBECONFIG=%s\nexport PATH=%s:$PATH\n", c.Kubeconfig, filepath.Dir(options.Assets.Kubectl))
+	fmt.Printf("export KUBECONFIG=%s\nexport PATH=%s:$PATH\n", c.Kubeconfig, options.Programs)
 	<-ctx.Done()
 	return nil
 }

@@ -1,0 +1,113 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/nodeimage/job"
+)
+
+// suite is the release of Debian that the node runs.
+const suite = "bookworm"
+
+// packages are the Debian packages of a node: what kind's own image installs
+// (see the package comment for what is left out), and runc, which kind builds,
+// with socat for `kubectl port-forward` and openssl for a person.
+var packages = []string{
+	"systemd", "conntrack", "iptables", "nftables", "iproute2", "ethtool", "util-linux", "mount", "kmod", "libseccomp2",
+	"pigz", "e2fsprogs", "bash", "ca-certificates", "curl", "jq", "procps", "runc", "socat", "openssl",
+}
+
+// errNoDebootstrap says that this machine cannot make a Debian file system.
+var errNoDebootstrap = errors.New("building a node image needs root and debootstrap on a Debian-like Linux; " +
+	"elsewhere use kind's own image (docker pull), or name one that you have with --image or NODE_IMAGE")
+
+// debootstrap makes a Debian file system below work and writes it as an archive.
+// An empty mirror is the one that debootstrap knows.
+func debootstrap(ctx context.Context, work, mirror, archive string) (err error) {
+	if os.Geteuid() != 0 {
+		return fmt.Errorf("%w (this user is not root)", errNoDebootstrap)
+	}
+	if err := installDebootstrap(ctx); err != nil {
+		return err
+	}
+	root := filepath.Join(work, "debian")
+	args := []string{"--variant=minbase", "--include=" + strings.Join(packages, ","), suite, root}
+	if mirror != "" {
+		args = append(args, mirror)
+	}
+	if err := job.Command(ctx, "debootstrap", args...); err != nil {
+		return errors.Join(err, unmount(root))
+	}
+	if err := unmount(root); err != nil {
+		return err
+	}
+	// What a node never needs. Packages' own files are kept otherwise: this is
+	// still a Debian, with a list of what is installed.
+	for _, pattern := range []string{"var/cache/apt/archives/*.deb", "var/cache/apt/*.bin", "var/lib/apt/lists/*", "usr/share/doc/*",
+		"usr/share/man/*", "usr/share/info/*", "usr/share/locale/*", "usr/share/i18n/*", "var/log/*", "var/cache/debconf/*-old",
+		"tmp/*", "var/tmp/*", "run/*", "dev/*"} {
+		matches, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			return err
+		}
+		for _, match := range matches {
+			if err := os.RemoveAll(match); err != nil {
+				return err
+			}
+		}
+	}
+	part := archive + ".part"
+	if err := job.Command(ctx, "tar", "-C", root, "--one-file-system", "-cf", part, "."); err != nil {
+		return errors.Join(err, os.Remove(part))
+	}
+	return os.Rename(part, archive)
+}
+
+// unmount takes away what an interrupted debootstrap left mounted, before
+// anything below root is removed.
+func unmount(root string) error {
+	for _, dir := range []string{"sys", "proc"} {
+		at := filepath.Join(root, dir)
+		entries, err := os.ReadDir(at)
+		if err != nil || len(entries) == 0 {
+			continue // not mounted
+		}
+		//nolint:noctx // it must also happen after ctx has ended
+		if err := job.Run(exec.Command("umount", at), nil); err != nil {
+			return fmt.Errorf("%s is still mounted: %w", at, err)
+		}
+	}
+	return nil
+}
+
+// installDebootstrap installs debootstrap where it is missing and can be had.
+func installDebootstrap(ctx context.Context) error {
+	if _, err := exec.LookPath("debootstrap"); err == nil {
+		return nil
+	}
+	if _, err := exec.LookPath("apt-get"); err != nil {
+		return fmt.Errorf("%w (there is neither debootstrap nor apt-get)", errNoDebootstrap)
+	}
+	install := func() error {
+		cmd := exec.CommandContext(ctx, "apt-get", "install", "-y", "--no-install-recommends", "debootstrap")
+		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+		return job.Run(cmd, nil)
+	}
+	if install() == nil {
+		return nil
+	}
+	// The lists of packages may be old, or absent as in a fresh container.
+	if err := job.Command(ctx, "apt-get", "update"); err != nil {
+		return fmt.Errorf("installing debootstrap: %w", err)
+	}
+	if err := install(); err != nil {
+		return fmt.Errorf("installing debootstrap: %w", err)
+	}
+	return nil
+}

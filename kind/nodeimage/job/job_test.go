@@ -1,0 +1,140 @@
+package job
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// program writes a shell script that can be run.
+func program(t *testing.T, dir, name, script string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAnotherProcessIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "lock")
+	fake := clocktesting.NewFakeClock(time.Now())
+	unlock, err := Lock(t.Context(), path, fake, func() { t.Error("a free lock was waited for") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting := make(chan struct{})
+	got := make(chan error, 1)
+	go func() {
+		unlock, err := Lock(t.Context(), path, fake, func() { close(waiting) })
+		if err == nil {
+			unlock()
+		}
+		got <- err
+	}()
+	<-waiting
+	unlock()
+	for {
+		fake.Step(time.Second)
+		select {
+		case err := <-got:
+			if err != nil {
+				t.Error(err)
+			}
+			return
+		default:
+			runtime.Gosched()
+		}
+	}
+}
+
+func TestWaitingForAnotherProcessCanBeCancelled(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "lock")
+	unlock, err := Lock(t.Context(), path, clock.RealClock{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	ctx, cancel := context.WithCancel(t.Context())
+	if _, err := Lock(ctx, path, clock.RealClock{}, cancel); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestALongStepShowsThatItStillRuns(t *testing.T) {
+	t.Parallel()
+	fake := clocktesting.NewFakeClock(time.Now())
+	var out bytes.Buffer
+	p := &Progress{Out: &out, Clock: fake}
+	err := p.Step("counting", func() error {
+		for {
+			p.mu.Lock()
+			shown := strings.Contains(out.String(), "20s so far")
+			p.mu.Unlock()
+			if shown {
+				return errors.New("lost count")
+			}
+			if fake.HasWaiters() {
+				fake.Step(heartbeat)
+			}
+			runtime.Gosched()
+		}
+	})
+	if err == nil || err.Error() != "counting: lost count" {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAFailedProgramsLastWordsAreInTheError(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	program(t, dir, "fails", "i=0; while [ $i -lt 2000 ]; do echo filler; i=$((i+1)); done; echo 'the reason' >&2; exit 3")
+	err := Command(t.Context(), filepath.Join(dir, "fails"), "now")
+	if err == nil || !strings.Contains(err.Error(), "fails now: exit status 3") || LastLine(err) != "the reason" || len(err.Error()) > 5000 {
+		t.Errorf("got %v", err)
+	}
+	if err := Command(t.Context(), "no-such-program-anywhere"); err == nil || !strings.Contains(err.Error(), "needs no-such-program-anywhere") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestACancelledProgramEndsWithItsChildren(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	// A pipe that ends when the last process that holds its writing end does.
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Close() }()
+	program(t, dir, "parent", "(trap '' TERM; echo started; sleep 1000) & wait")
+	ctx, cancel := context.WithCancel(t.Context())
+	cmd := exec.CommandContext(ctx, filepath.Join(dir, "parent"))
+	cmd.Stdout = w
+	done := make(chan error, 1)
+	go func() {
+		done <- Run(cmd, nil)
+		_ = w.Close()
+	}()
+	if _, err := io.ReadFull(r, make([]byte, len("started\n"))); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := <-done; err == nil {
+		t.Error("it ended well")
+	}
+	if rest, err := io.ReadAll(r); err != nil || len(rest) > 0 {
+		t.Errorf("%q, %v", rest, err)
+	}
+}

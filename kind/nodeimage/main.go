@@ -1,0 +1,99 @@
+// Command nodeimage builds what a machine cannot get that reaches no container registry. It prints the name of an image
+// for kind's nodes, which it has handed to Docker, or the folder of a Kubernetes control plane's programs:
+//
+//	go -C kind/nodeimage run . image
+//	go -C kind/nodeimage run . kubernetes
+//
+// What takes minutes is done once and kept in the user's cache; progress is shown on standard error.
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/nodeimage/image"
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/nodeimage/job"
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/nodeimage/kubernetes"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	err := command().ExecuteContext(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "node image:", err)
+		os.Exit(1)
+	}
+}
+
+func command() *cobra.Command {
+	progress := &job.Progress{Out: os.Stderr}
+	root := &cobra.Command{
+		Use: "nodeimage", Short: "Build what cannot be pulled: an image for kind's nodes, a control plane's programs",
+		SilenceUsage: true, SilenceErrors: true,
+	}
+	var mirror string
+	node := &cobra.Command{
+		Use: "image", Short: "Print the name of an image for kind's nodes, built once and handed to Docker", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			at, err := checkout(cmd.Context())
+			if err != nil {
+				return err
+			}
+			name, err := image.Ensure(cmd.Context(), image.Options{Root: at, Mirror: mirror, Progress: progress})
+			if err == nil {
+				fmt.Fprintln(cmd.OutOrStdout(), name)
+			}
+			return err
+		},
+	}
+	node.Flags().StringVar(&mirror, "mirror", os.Getenv("NODE_IMAGE_MIRROR"), "`URL` of a Debian mirror (default NODE_IMAGE_MIRROR, else debootstrap's own)")
+	var check bool
+	plane := &cobra.Command{
+		Use: "kubernetes", Short: "Print the folder with etcd, kube-apiserver, kube-controller-manager and kubectl", Args: cobra.NoArgs,
+		Long: "Print the folder with etcd, kube-apiserver, kube-controller-manager and kubectl of one pinned release. They are\n" +
+			"downloaded once, or built from source where their publishers cannot be reached. " + kubernetes.EnvAssets + ", if set,\n" +
+			"names a folder with programs to use instead.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			at, err := checkout(cmd.Context())
+			if err != nil {
+				return err
+			}
+			get := kubernetes.Ensure
+			if check {
+				get = kubernetes.Cached
+			}
+			programs, err := get(cmd.Context(), kubernetes.Options{Root: at, Progress: progress})
+			if check && errors.Is(err, kubernetes.ErrNotCached) {
+				return nil
+			}
+			if err == nil {
+				fmt.Fprintln(cmd.OutOrStdout(), programs.Dir)
+			}
+			return err
+		},
+	}
+	plane.Flags().BoolVar(&check, "check", false, "print nothing instead of downloading or building")
+	root.AddCommand(node, plane)
+	return root
+}
+
+// checkout returns the folder of the repository, which this program's module is in.
+func checkout(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
+	module := strings.TrimSpace(string(out))
+	if err != nil || filepath.Base(filepath.Dir(module)) != "nodeimage" {
+		return "", errors.Join(fmt.Errorf("the module is %s: run this with go -C kind/nodeimage run", cmp.Or(module, "none")), err)
+	}
+	return filepath.Dir(filepath.Dir(filepath.Dir(module))), nil
+}
