@@ -3,6 +3,7 @@ package fakecloud
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -31,12 +32,15 @@ func (c *Cloud) SeedFile(ctx context.Context, path string) (created int, err err
 //	servers:
 //	  - {name: web-1, server_type: cx23, image: ubuntu-24.04, networks: [cluster]}
 //
-// It waits for each action; with a clock that stands still, somebody has to step it. Its errors
-// begin with name and a line. A file that cannot be read as a whole creates nothing; after an error of
-// the API, what was created before it stays.
+// It waits for each action; with a clock that stands still, step the clock meanwhile. Its errors
+// begin with name and a line. A file that cannot be read as a whole, or that has a field that the API does
+// not know, creates nothing; after an error of the API, what was created before it stays.
 func (c *Cloud) Seed(ctx context.Context, name string, data []byte) (created int, err error) {
 	docs, err := seed.Parse(name, data)
 	if err != nil {
+		return 0, err
+	}
+	if err := checkFields(ctx, docs); err != nil {
 		return 0, err
 	}
 	for _, doc := range docs {
@@ -47,6 +51,21 @@ func (c *Cloud) Seed(ctx context.Context, name string, data []byte) (created int
 		}
 	}
 	return created, nil
+}
+
+// checkFields returns an error for each field of the documents that the API does not know, which it would
+// ignore. It asks the API of a cloud that is thrown away.
+func checkFields(ctx context.Context, docs []seed.Document) error {
+	scratch := New(Options{})
+	defer scratch.Close()
+	ctx = api.OnlyUnknownFields(ctx)
+	var errs []error
+	for _, doc := range docs {
+		errs = append(errs, doc.Check(ctx, func(ctx context.Context, method, path string, body []byte) (int, []byte, error) {
+			return scratch.seedRequest(ctx, DefaultToken, method, path, body)
+		}))
+	}
+	return errors.Join(errs...)
 }
 
 func (c *Cloud) seedProject(ctx context.Context, doc seed.Document) (int, error) {

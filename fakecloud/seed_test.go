@@ -118,3 +118,44 @@ servers:
 		t.Errorf("%v", err)
 	}
 }
+
+// A misspelled field must not be lost: the API ignores it, so that the resource would differ from the file.
+func TestASeedRefusesUnknownFields(t *testing.T) {
+	t.Parallel()
+	c := fakecloud.New(fakecloud.Options{})
+	t.Cleanup(c.Close)
+	n, err := c.Seed(t.Context(), "inventory.yaml", []byte(`
+networks:
+- name: cluster
+  ip_range: 10.0.0.0/16
+  subnets:
+  - type: cloud
+    network_zone: eu-central
+    iprange: 10.0.1.0/24
+servers:
+- name: a
+  image: ubuntu-24.04
+  server_type: cx23
+  networks: [cluster]
+  lables: {role: web}
+  actions:
+  - change_protection: {delete: true, rebuild: true, forever: true}
+`))
+	if n != 0 || err == nil {
+		t.Fatalf("%d created, %v", n, err)
+	}
+	for _, want := range []string{
+		`inventory.yaml:8: networks[0] "cluster": subnets.0.iprange`,
+		`inventory.yaml:14: servers[0] "a": lables`,
+		`inventory.yaml:16: servers[0] "a": change_protection: forever`,
+		"must be one of delete, rebuild",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("no %q in\n%v", want, err)
+		}
+	}
+	networks, err := c.Client().Network.All(t.Context())
+	if err != nil || len(networks) != 0 {
+		t.Errorf("%d networks were created, %v", len(networks), err)
+	}
+}

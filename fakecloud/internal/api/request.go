@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -141,7 +142,22 @@ func (r *Request) Bind(out any) error {
 		return cloud.ErrJSON("it could not be read")
 	}
 	r.writer.bytesIn = int64(len(body))
+	if r.HTTP.Context().Value(onlyUnknownFields{}) != nil {
+		if err := bind.Unknown(body, out); err != nil {
+			return err
+		}
+		return cloud.ErrServiceError("the body was only checked for unknown fields")
+	}
 	return bind.JSON(body, out)
+}
+
+type onlyUnknownFields struct{}
+
+// OnlyUnknownFields returns a context for requests that are checked and not carried out: the answer is
+// invalid_input if the body has fields that the operation does not know, and service_error otherwise. An
+// operation that takes no body is carried out.
+func OnlyUnknownFields(ctx context.Context) context.Context {
+	return context.WithValue(ctx, onlyUnknownFields{}, true)
 }
 
 // responseWriter remembers what was written, for the journal.

@@ -13,7 +13,7 @@
 //
 // A field is optional unless it is `required`. JSON null counts as absent, except that a required
 // field may not be null; [Opt] tells absent and null apart. Unknown fields are ignored, as the
-// real API ignores them: clients of all ages send fields that are gone.
+// real API ignores them: clients of all ages send fields that are gone. [Unknown] finds them.
 //
 // Checks: required; min=N, max=N for numbers; len=A:B for strings (characters) and arrays (items);
 // oneof=a|b|c; hostname (RFC 1123); port; notblank. Prefix each. applies a check to the items of
@@ -26,10 +26,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net/netip"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -66,7 +68,20 @@ const maxDepth = 64
 
 // JSON decodes body into out, a pointer to a struct. An empty body counts as {}. The error is a
 // *cloud.Error: json_error for what is no JSON object, invalid_input with all fields that are wrong.
-func JSON(body []byte, out any) error {
+func JSON(body []byte, out any) error { return decode(body, out, &binder{}) }
+
+// Unknown returns a *cloud.Error, invalid_input, with the fields of body that the struct to which out points
+// does not have; nil if there is none. What else is wrong with the body is left to [JSON].
+func Unknown(body []byte, out any) error {
+	b := binder{findUnknown: true}
+	_ = decode(body, out, &b)
+	if len(b.unknown) > 0 {
+		return cloud.ErrInvalidInput(b.unknown...)
+	}
+	return nil
+}
+
+func decode(body []byte, out any, b *binder) error {
 	if len(bytes.TrimSpace(body)) == 0 {
 		body = []byte("{}")
 	}
@@ -92,7 +107,6 @@ func JSON(body []byte, out any) error {
 	if !ok {
 		return cloud.ErrJSON("it is not an object")
 	}
-	b := binder{}
 	b.object("", obj, reflect.ValueOf(out).Elem(), 0)
 	if len(b.fields) > 0 {
 		return cloud.ErrInvalidInput(b.fields...)
@@ -100,7 +114,11 @@ func JSON(body []byte, out any) error {
 	return nil
 }
 
-type binder struct{ fields []cloud.FieldError }
+type binder struct {
+	fields      []cloud.FieldError
+	findUnknown bool
+	unknown     []cloud.FieldError
+}
 
 func (b *binder) fail(path, format string, args ...any) {
 	msg := fmt.Sprintf(format, args...)
@@ -158,7 +176,26 @@ func fieldsOf(t reflect.Type) []field {
 	return fields
 }
 
+// noteUnknown notes the fields of an object that its struct does not have.
+func (b *binder) noteUnknown(path string, obj map[string]any, fields []field) {
+	known := make([]string, len(fields))
+	for i, f := range fields {
+		known[i] = f.name
+	}
+	for _, name := range slices.Sorted(maps.Keys(obj)) {
+		if !slices.Contains(known, name) {
+			b.unknown = append(b.unknown, cloud.FieldError{
+				Name:     join(path, name),
+				Messages: []string{"is unknown: must be one of " + strings.Join(known, ", ")},
+			})
+		}
+	}
+}
+
 func (b *binder) object(path string, obj map[string]any, out reflect.Value, depth int) {
+	if b.findUnknown {
+		b.noteUnknown(path, obj, fieldsOf(out.Type()))
+	}
 	for _, f := range fieldsOf(out.Type()) {
 		at := join(path, f.name)
 		v, present := obj[f.name]

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -55,8 +54,9 @@ func (it *item) create(ctx context.Context, t Target) error {
 	}
 	for _, a := range it.actions {
 		path := "/" + it.section + "/" + strconv.FormatInt(id, 10) + "/actions/" + url.PathEscape(a.name)
+		it.during = a.name
 		if _, err := it.post(ctx, t, child(a.node, a.name), it.section+"/"+a.name, path, a.body); err != nil {
-			return fmt.Errorf("action %s: %w", a.name, err)
+			return err
 		}
 	}
 	return nil

@@ -30,10 +30,13 @@ package seed
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -65,6 +68,7 @@ type item struct {
 	node    *yaml.Node
 	body    map[string]any
 	actions []action
+	during  string // the name of the action that is being done, for errors
 }
 
 // action is one request that follows the creation of an item.
@@ -273,6 +277,9 @@ func (it *item) errorf(n *yaml.Node, format string, args ...any) error {
 	if s, ok := it.body["name"].(string); ok {
 		name = fmt.Sprintf(" %.64q", s)
 	}
+	if it.during != "" {
+		name += ": " + it.during
+	}
 	return at(it.file, n, "%s[%d]%s: %w", it.section, it.index, name, fmt.Errorf(format, args...))
 }
 
@@ -283,6 +290,42 @@ type Target struct {
 	Do func(ctx context.Context, method, path string, body []byte) (int, []byte, error)
 	// Await waits until the actions have ended. If one failed, it returns an error that says why.
 	Await func(ctx context.Context, actions []int64) error
+}
+
+// Check returns an error for each field that the API does not know. do answers with invalid_input for such
+// fields, and carries nothing out (api.OnlyUnknownFields).
+func (d *Document) Check(ctx context.Context, do func(ctx context.Context, method, path string, body []byte) (int, []byte, error)) error {
+	var errs []error
+	for i := range d.items {
+		it := &d.items[i]
+		errs = append(errs, it.eachRequest(func(node *yaml.Node, action string, body map[string]any) error {
+			path := "/" + it.section
+			if action != "" {
+				path += "/1/actions/" + url.PathEscape(action)
+			}
+			data, err := json.Marshal(body)
+			if err != nil {
+				return it.errorf(node, "%w", err)
+			}
+			status, answer, err := do(ctx, http.MethodPost, path, data)
+			if err == nil && status == http.StatusUnprocessableEntity && bytes.Contains(answer, []byte(`"invalid_input"`)) {
+				err = it.apiError(node, status, answer)
+			}
+			return err
+		}))
+	}
+	return errors.Join(errs...)
+}
+
+// eachRequest calls do for the creation of an item, with the action "", and for each of its actions.
+func (it *item) eachRequest(do func(node *yaml.Node, action string, body map[string]any) error) error {
+	errs := []error{do(it.node, "", it.body)}
+	for _, a := range it.actions {
+		it.during = a.name
+		errs = append(errs, do(child(a.node, a.name), a.name, a.body))
+		it.during = ""
+	}
+	return errors.Join(errs...)
 }
 
 // Apply creates what a document lists and waits until it is there. It stops at the first error;

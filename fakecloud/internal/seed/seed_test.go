@@ -157,7 +157,7 @@ func TestErrorsNameFileLineAndPath(t *testing.T) {
 		},
 		"error of an action": {
 			"servers:\n- name: a\n  actions:\n  - poweron:\n", recorder{refuse: map[string]string{"/servers/1/actions/poweron": `{"error": {"code": "locked", "message": "locked"}}`}},
-			`action poweron: seed.yaml:4: servers[0] "a": locked (locked)`,
+			`seed.yaml:4: servers[0] "a": poweron: locked (locked)`,
 		},
 		"no API":         {"ssh_keys:\n- name: k\n", recorder{refuse: map[string]string{"/ssh_keys": `<html>`}}, `seed.yaml:2: ssh_keys[0] "k": the API answered 422: <html>`},
 		"failing action": {"servers:\n- name: a\n", recorder{failed: errors.New("action failed: no space")}, `seed.yaml:2: servers[0] "a": action failed: no space`},
