@@ -9,21 +9,20 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// defaultActionTimeout is how long an action is waited for unless HCLOUD_ACTION_TIMEOUT says
-// otherwise.
+// defaultActionTimeout is the default of HCLOUD_ACTION_TIMEOUT.
 const defaultActionTimeout = 45 * time.Second
 
-// actionWaiter waits for actions on an injected clock. hcloud-go's own waiter sleeps on the wall
-// clock and polls twice per second however long it takes.
+// actionWaiter waits for actions on an injected clock. hcloud-go's own waiter uses the wall clock and
+// polls twice per second.
 type actionWaiter struct {
 	client *hcloud.Client
 	clock  clock.Clock
-	// timeout bounds the wait for one action. What takes longer is left to run; the next sync looks
-	// at what came of it.
+	// timeout limits the wait for one action. A slower action continues, and the next sync checks its
+	// result.
 	timeout time.Duration
 }
 
-// actionPendingError says that an action has not finished in time. Nothing is wrong yet.
+// actionPendingError reports that an action is still running after the timeout. It has not failed.
 type actionPendingError struct {
 	id      int64
 	command string
@@ -34,8 +33,8 @@ func (e *actionPendingError) Error() string {
 	return fmt.Sprintf("action %d (%s) is still running after %v", e.id, e.command, e.waited)
 }
 
-// wait returns nil when the action has succeeded, its error when it has failed, and an
-// *actionPendingError when it still runs after the timeout. A nil action has succeeded: some
+// wait returns nil when the action has succeeded, the action's error when it has failed, and an
+// *actionPendingError when it still runs after the timeout. A nil action counts as success: some
 // operations of some API versions return none.
 func (w *actionWaiter) wait(ctx context.Context, action *hcloud.Action) error {
 	start := w.clock.Now()
@@ -58,16 +57,17 @@ func (w *actionWaiter) wait(ctx context.Context, action *hcloud.Action) error {
 		}
 		updated, _, err := w.client.Action.GetByID(ctx, action.ID)
 		if err != nil {
-			return fmt.Errorf("asking for action %d (%s): %w", action.ID, action.Command, err)
+			return fmt.Errorf("getting action %d (%s): %w", action.ID, action.Command, err)
 		}
 		if updated == nil {
-			return fmt.Errorf("action %d (%s) has disappeared", action.ID, action.Command)
+			return fmt.Errorf("getting action %d (%s): it does not exist any more", action.ID, action.Command)
 		}
 		action = updated
 	}
 }
 
-// pollInterval grows: most actions take a second or two, and each poll costs a call of the budget.
+// pollInterval returns the delay before a poll. It grows, because most actions take a second or two and
+// each poll counts against the rate limit.
 func pollInterval(poll int) time.Duration {
 	return min(300*time.Millisecond<<min(poll, 4), 3*time.Second)
 }

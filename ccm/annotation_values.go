@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// lbSettings is what the annotations of a Service, and the environment behind them, say. The zero
-// value of a field means that nothing was said.
+// lbSettings holds the settings from a Service's annotations and their defaults. The zero value of a
+// field means that the setting is absent.
 type lbSettings struct {
 	Name                  string
 	Hostname              string
@@ -62,10 +62,10 @@ type (
 	seconds  = time.Duration
 )
 
-// errNotAllowed is what parsers return: what is allowed is said by the annotation's declaration.
+// errNotAllowed is the error of all parsers. The annotation's declaration says what is allowed.
 var errNotAllowed = errors.New("not allowed")
 
-// into makes an annotation's set function of a field and a parser.
+// into returns the set function of an annotation, for a field and a parser.
 func into[T any](field func(*lbSettings) *T, parse func(string) (T, error)) func(*lbSettings, string) error {
 	return func(s *lbSettings, value string) error {
 		v, err := parse(strings.TrimSpace(value))
@@ -99,8 +99,8 @@ var (
 	parsePath       = matching(pathPattern.MatchString)
 	parseHostHeader = matching(hostHeaderPattern.MatchString)
 	parseNonEmpty   = matching(func(v string) bool { return v != "" })
-	// parseLBName: into has trimmed the value, so what is left to check is its length. The API
-	// document allows 1 to 128 characters.
+	// parseLBName checks only the length, because into has trimmed the value. The API document allows
+	// 1 to 128 characters.
 	parseLBName  = matching(func(v string) bool { n := len([]rune(v)); return n >= 1 && n <= 128 })
 	parseDNSName = matching(isDNSName)
 	parseDomain  = matching(func(v string) bool { return isDNSName(strings.TrimPrefix(v, "*.")) })
@@ -159,7 +159,7 @@ func intBetween(low, high int) func(string) (int, error) {
 	}
 }
 
-// secondsBetween parses a duration of whole seconds: the API knows nothing smaller.
+// secondsBetween returns a parser for durations in whole seconds, the unit of the API.
 func secondsBetween(low, high int) func(string) (time.Duration, error) {
 	return func(v string) (time.Duration, error) {
 		d, err := time.ParseDuration(v)
@@ -170,7 +170,7 @@ func secondsBetween(low, high int) func(string) (time.Duration, error) {
 	}
 }
 
-// listOf parses values separated by commas; there must be at least one and none may be empty.
+// listOf returns a parser for values that are separated by commas. The list must not be empty.
 func listOf(parse func(string) (string, error)) func(string) ([]string, error) {
 	return func(v string) ([]string, error) {
 		parts := strings.Split(v, ",")

@@ -12,8 +12,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite ANNOTATIONS.md")
 
-// annotationValues holds, for every annotation, values that must be accepted and values that must
-// be refused.
+// annotationValues holds valid and invalid values of every annotation.
 var annotationValues = map[string]struct{ good, bad []string }{
 	"name":                                   {[]string{"web", "my web", strings.Repeat("x", 128)}, []string{"", "  ", strings.Repeat("x", 129)}},
 	"hostname":                               {[]string{"lb.example.org", "LB.example.org"}, []string{"", "a b", "under_score.example.org"}},
@@ -53,7 +52,7 @@ var annotationValues = map[string]struct{ good, bad []string }{
 	"http-status-codes":                      {[]string{"200", "2??,3*"}, []string{"", "2000", "ok"}},
 }
 
-func TestEveryAnnotationAcceptsWhatIsAllowedAndRefusesTheRest(t *testing.T) {
+func TestEveryAnnotationAcceptsOnlyValidValues(t *testing.T) {
 	t.Parallel()
 	if len(annotationValues) != len(annotations) {
 		t.Errorf("%d annotations are declared, %d are tested", len(annotations), len(annotationValues))
@@ -81,13 +80,13 @@ func TestEveryAnnotationAcceptsWhatIsAllowedAndRefusesTheRest(t *testing.T) {
 				}
 			}
 			if !reflect.DeepEqual(s, lbSettings{}) {
-				t.Errorf("%s: %q was refused and has left something: %+v", a.Name, v, s)
+				t.Errorf("%s: %q was refused but changed the settings: %+v", a.Name, v, s)
 			}
 		}
 	}
 }
 
-func TestEveryAnnotationHasAnEffectOfItsOwn(t *testing.T) {
+func TestEveryAnnotationSetsItsOwnField(t *testing.T) {
 	t.Parallel()
 	seen := map[string]string{}
 	for _, a := range annotations {
@@ -102,7 +101,7 @@ func TestEveryAnnotationHasAnEffectOfItsOwn(t *testing.T) {
 				set = append(set, v.Type().Field(i).Name)
 			}
 		}
-		if a.Name == "use-private-ip" { // a pointer: false is something else than nothing
+		if a.Name == "use-private-ip" { // a pointer: false differs from absent
 			set = []string{"UsePrivateIP"}
 		}
 		if len(set) != 1 {
@@ -119,7 +118,7 @@ func TestEveryAnnotationHasAnEffectOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestAnnotationsGoBeforeDefaults(t *testing.T) {
+func TestAnnotationsOverrideDefaults(t *testing.T) {
 	t.Parallel()
 	defaults := map[string]string{"type": "lb21", "location": "fsn1", "health-check-retries": "2"}
 	s, _, mistakes := parseAnnotations(map[string]string{annotationPrefix + "type": "lb31", annotationPrefix + "network-zone": "us-east"}, defaults)
@@ -134,7 +133,7 @@ func TestAnnotationsGoBeforeDefaults(t *testing.T) {
 	}
 }
 
-func TestAnnotationsThatDoNotExistAreReported(t *testing.T) {
+func TestUnknownAnnotationsAreReported(t *testing.T) {
 	t.Parallel()
 	_, unknown, mistakes := parseAnnotations(map[string]string{
 		annotationPrefix + "locaton": "fsn1", annotationPrefix + "id": "4711", "example.org/foo": "x", annotationPrefix + "type": "lb11",
@@ -152,14 +151,14 @@ func TestSeveralMistakesAreReportedTogether(t *testing.T) {
 	}
 }
 
-func TestDefaultsNamedInTheReferenceAreThoseOfThePlan(t *testing.T) {
+func TestTheReferenceAndThePlanHaveTheSameDefaults(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]time.Duration{
 		"health-check-interval": defaultHealthCheckInterval, "health-check-timeout": defaultHealthCheckTimeout,
 		"http-cookie-lifetime": defaultCookieLifetime, "http-timeout-idle": defaultTimeoutIdle,
 	} {
 		if got, err := time.ParseDuration(annotationByName(name).Default); err != nil || got != want {
-			t.Errorf("%s: the reference says %v, the plan %v", name, got, want)
+			t.Errorf("%s: the reference has %v, the plan %v", name, got, want)
 		}
 	}
 }
@@ -176,6 +175,6 @@ func TestAnnotationsReference(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(got) != AnnotationsMarkdown() {
-		t.Error("ANNOTATIONS.md is not what the declarations say; run this test with -update")
+		t.Error("ANNOTATIONS.md differs from the declarations; run this test with -update")
 	}
 }

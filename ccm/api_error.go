@@ -11,8 +11,8 @@ import (
 	cloudapi "k8s.io/cloud-provider/api"
 )
 
-// stableError renders err without the correlation ID that hcloud-go puts into the text: the text
-// ends in an event, and Kubernetes merges only events of equal text.
+// stableError returns the text of err without hcloud-go's correlation ID. The text becomes part of an
+// event, and Kubernetes merges only events with equal texts.
 func stableError(err error) string {
 	var apiErr hcloud.Error
 	if !errors.As(err, &apiErr) {
@@ -28,9 +28,9 @@ func stableError(err error) string {
 	return text.String()
 }
 
-// retryAfter returns after which fixed time a failed sync should be tried again, and false if it
-// should back off exponentially. Fixed is right for what passes by itself and soon: another action
-// that runs, a rate limit that refills one call per second.
+// retryAfter returns the fixed delay before a failed sync is repeated, or false for exponential
+// backoff. A fixed delay suits errors that disappear by themselves soon: another action is running,
+// or the rate limit is exhausted and refills one call per second.
 func retryAfter(err error) (time.Duration, bool) {
 	var stillRunning *actionPendingError
 	switch {
@@ -44,14 +44,14 @@ func retryAfter(err error) (time.Duration, bool) {
 	return 0, false
 }
 
-// statusOf returns the HTTP status of an API error, 0 if there was no answer.
+// statusOf returns the HTTP status of an API error, or 0 if there was no answer.
 func statusOf(err error) int {
 	var apiErr hcloud.Error
 	if errors.As(err, &apiErr) && apiErr.Response() != nil && apiErr.Response().Response != nil {
 		return apiErr.Response().StatusCode
 	}
 	if errors.Is(err, hcloud.ErrStatusCode) {
-		// hcloud-go gives an answer without an error code as text only: "… status code 503".
+		// hcloud-go reports an answer without an error code only as text: "… status code 503".
 		_, after, _ := strings.Cut(err.Error(), hcloud.ErrStatusCode.Error())
 		var status int
 		if _, scanErr := fmt.Sscanf(after, "%d", &status); scanErr == nil {
@@ -61,7 +61,7 @@ func statusOf(err error) int {
 	return 0
 }
 
-// toRetryError wraps err so that the service controller waits a fixed time where that is right.
+// toRetryError wraps err if the service controller should retry after a fixed delay (see retryAfter).
 func toRetryError(err error) error {
 	if err == nil {
 		return nil

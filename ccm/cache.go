@@ -8,15 +8,15 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// ttlCache keeps one value for a short time; callers that come while it is fetched share the
-// result. It exists for bursts (many Services synced because one node changed), not to save
-// calls over time: decisions rest on fresh data.
+// ttlCache caches one value for a short time. Concurrent callers share one fetch. It saves calls in
+// bursts, such as the sync of many Services after a change of one node. The TTL is short because
+// decisions need fresh data.
 type ttlCache[T any] struct {
 	clock clock.PassiveClock
 	ttl   time.Duration
 	fetch func(context.Context) (T, error)
 
-	fetching chan struct{} // held during fetch; waiting for it respects a context
+	fetching chan struct{} // held during a fetch; waiting for it respects a context
 	mu       sync.Mutex
 	value    T
 	at       time.Time
@@ -41,7 +41,7 @@ func (c *ttlCache[T]) get(ctx context.Context) (T, error) {
 		defer c.mu.Unlock()
 		return c.value, nil
 	}
-	c.valid = true // unless forget is called while fetch runs
+	c.valid = true // forget resets it, also during the fetch
 	c.mu.Unlock()
 
 	value, err := c.fetch(ctx)
@@ -62,7 +62,7 @@ func (c *ttlCache[T]) forget() {
 	c.valid = false
 }
 
-// update changes a value that is cached, after a write whose outcome is known.
+// update changes the cached value, if there is one, after a write with a known result.
 func (c *ttlCache[T]) update(change func(T) T) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -71,7 +71,7 @@ func (c *ttlCache[T]) update(change func(T) T) {
 	}
 }
 
-// keyLock is a mutex per key whose waiting respects a context.
+// keyLock is a mutex per key. Waiting for it respects a context.
 type keyLock struct {
 	mu    sync.Mutex
 	locks map[string]*keyLockEntry
@@ -82,7 +82,7 @@ type keyLockEntry struct {
 	refs int
 }
 
-// lock waits for the key and returns the function that releases it.
+// lock locks the key and returns the function that unlocks it.
 func (k *keyLock) lock(ctx context.Context, key string) (unlock func(), err error) {
 	k.mu.Lock()
 	if k.locks == nil {

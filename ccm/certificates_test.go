@@ -78,7 +78,7 @@ func TestAManagedCertificateIsRemovedWhenHTTPSEnds(t *testing.T) {
 	}
 }
 
-func TestAFailedIssuanceIsSaidAndTriedAgain(t *testing.T) {
+func TestAFailedIssuanceIsReportedAndRepeated(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "realistic", 1)
 	cloud := w.provider()
@@ -91,7 +91,7 @@ func TestAFailedIssuanceIsSaidAndTriedAgain(t *testing.T) {
 		t.Errorf("events: %s", events)
 	}
 	w.wire.take()
-	for range 5 { // impatient
+	for range 5 { // within a minute
 		w.clock.Step(10 * time.Second)
 		_, _ = lbs.EnsureLoadBalancer(t.Context(), "", svc, w.nodes)
 	}
@@ -134,22 +134,22 @@ func TestUploadedCertificatesAreFoundByIDOrName(t *testing.T) {
 	if !slices.Equal(used(), ids) {
 		t.Errorf("uses %v, want %v", used(), ids)
 	}
-	annotate(svc, map[string]string{"http-certificates": "nobody's"})
+	annotate(svc, map[string]string{"http-certificates": "missing"})
 	lbs, _ := cloud.LoadBalancer()
 	w.eventsSoFar()
 	if _, err := lbs.EnsureLoadBalancer(t.Context(), "", svc, w.nodes); err == nil {
 		t.Error("an unknown certificate was accepted")
 	}
-	if events := strings.Join(w.eventsSoFar(), "\n"); !strings.Contains(events, `Warning InvalidSettings load-balancer.hetzner.cloud/http-certificates: "nobody's" does not exist`) {
+	if events := strings.Join(w.eventsSoFar(), "\n"); !strings.Contains(events, `Warning InvalidSettings load-balancer.hetzner.cloud/http-certificates: "missing" does not exist`) {
 		t.Errorf("events: %s", events)
 	}
 	w.remove(cloud, svc)
 	if n := len(w.certificates()); n != 2 {
-		t.Errorf("%d certificates are left of the two that a person uploaded", n)
+		t.Errorf("%d certificates are left, want the two uploaded ones", n)
 	}
 }
 
-func TestACertificateNameThatIsTakenIsSaid(t *testing.T) {
+func TestATakenCertificateNameIsReported(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 1)
 	cert, key := selfSigned(t, "x")

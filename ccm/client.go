@@ -11,8 +11,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// newClient returns the API client that every part of the provider shares, so that every call is
-// counted, bounded and retried by the same rules.
+// newClient returns the API client that all parts of the provider share. The same rules for metrics,
+// timeouts and retries apply to every call.
 func newClient(cfg Config, clk clock.Clock, reg prometheus.Registerer, base http.RoundTripper, jitter func() float64, mayWrite func(context.Context) error) *hcloud.Client {
 	t := &transport{
 		next:           base,
@@ -35,7 +35,7 @@ func newClient(cfg Config, clk clock.Clock, reg prometheus.Registerer, base http
 	return hcloud.NewClient(opts...)
 }
 
-// version is the module's version, or the commit it was built from.
+// version returns the module's version, or the commit of the build.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

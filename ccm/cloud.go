@@ -38,10 +38,10 @@ type Cloud struct {
 	events        *eventRecorder
 	kube          kubernetes.Interface
 
-	election     *leaderFence                // nil: there is no election
-	fence        atomic.Pointer[leaderFence] // nil: no election, or this process has not won it yet
-	stop         context.Context             // ends when the process is told to stop
-	routesAsked  atomic.Bool                 // the route controller is on
+	election     *leaderFence                // nil: no leader election
+	fence        atomic.Pointer[leaderFence] // nil: no leader election, or not won yet
+	stop         context.Context             // ends when the process must stop
+	routesAsked  atomic.Bool                 // the route controller runs
 	retryRoutes  chan struct{}
 	roundTripper http.RoundTripper
 	jitter       func() float64
@@ -55,17 +55,16 @@ var (
 // Option changes how New builds a Cloud.
 type Option func(*Cloud)
 
-// WithClock makes everything in the provider that waits or ages follow c. The default is the
-// wall clock.
+// WithClock makes all timers and caches of the provider use c. The default is the wall clock.
 func WithClock(c clock.WithTicker) Option { return func(cloud *Cloud) { cloud.clock = c } }
 
-// WithRoundTripper makes the API client send its requests through rt, below the provider's own
-// retries: rt sees each attempt. The default is http.DefaultTransport.
+// WithRoundTripper makes the API client send its requests through rt. rt sees each attempt,
+// including retries. The default is http.DefaultTransport.
 func WithRoundTripper(rt http.RoundTripper) Option {
 	return func(cloud *Cloud) { cloud.roundTripper = rt }
 }
 
-// WithEventRecorder makes events go to r, also before Initialize.
+// WithEventRecorder sends events to r, also before Initialize.
 func WithEventRecorder(r record.EventRecorder) Option {
 	return func(cloud *Cloud) { cloud.events.recorder = r }
 }
@@ -73,7 +72,7 @@ func WithEventRecorder(r record.EventRecorder) Option {
 // withJitter replaces the random factor of the backoff.
 func withJitter(j func() float64) Option { return func(cloud *Cloud) { cloud.jitter = j } }
 
-// New returns the provider. It makes no API call: the CCM may start before the cloud answers.
+// New returns the provider. It makes no API call: the CCM can start before the cloud is reachable.
 func New(cfg Config, options ...Option) *Cloud {
 	c := &Cloud{
 		cfg:          cfg,
@@ -99,7 +98,7 @@ func New(cfg Config, options ...Option) *Cloud {
 			store: newLBStore(c.client, c.clock), defaults: cfg.LoadBalancerDefaults,
 			events: c.events, managed: map[string]managedService{}, issuances: map[int64]time.Time{},
 		}
-		lb.certs = newTTLCache(c.clock, lbStoreTTL, lb.listCertificates)
+		lb.certs = newTTLCache(c.clock, maxLoadBalancerAge, lb.listCertificates)
 		c.loadBalancers = lb
 	}
 	if cfg.RoutesEnabled && cfg.Network != "" {
@@ -107,7 +106,7 @@ func New(cfg Config, options ...Option) *Cloud {
 			client: c.client, waiter: waiter, servers: servers, network: c.network,
 			clusterCIDRs: cfg.ClusterCIDRs, changing: make(chan struct{}, 1), failed: c.routeFailed,
 		}
-		c.routes.state = newTTLCache(c.clock, routesTTL, c.routes.readNetwork)
+		c.routes.state = newTTLCache(c.clock, maxRouteAge, c.routes.readNetwork)
 	}
 	return c
 }
@@ -115,16 +114,17 @@ func New(cfg Config, options ...Option) *Cloud {
 func (c *Cloud) routeFailed() {
 	select {
 	case c.retryRoutes <- struct{}{}:
-	default: // a retry is due already
+	default: // a retry is scheduled already
 	}
 }
 
-// Initialize implements cloudprovider.Interface. The controller manager calls it once it leads.
+// Initialize implements cloudprovider.Interface. The controller manager calls it when this process
+// has become the leader.
 func (c *Cloud) Initialize(clients cloudprovider.ControllerClientBuilder, stop <-chan struct{}) {
 	c.stop = wait.ContextForChannel(stop)
 	kube, err := clients.Client(ProviderName)
 	if err != nil {
-		klog.ErrorS(err, "No Kubernetes client: events, label updates and the periodic comparison are off")
+		klog.ErrorS(err, "Could not create a Kubernetes client; events, label updates and the periodic comparison are disabled")
 		return
 	}
 	c.kube = kube
@@ -138,27 +138,27 @@ func (c *Cloud) Initialize(clients cloudprovider.ControllerClientBuilder, stop <
 	}
 }
 
-// raiseFence makes all writes depend on the leader's lease. It is called when this process has just
+// raiseFence makes all writes depend on the leader's Lease. It is called when this process has just
 // become the leader.
 func (c *Cloud) raiseFence() {
 	fence := c.election
 	if fence == nil {
 		return
 	}
-	host, err := os.Hostname() // as the controller manager asked, which goes on only if it succeeds
+	host, err := os.Hostname() // the controller manager has called it before and ends if it fails
 	if err != nil {
-		klog.ErrorS(err, "No host name")
+		klog.ErrorS(err, "Could not get the host name; set one on this machine")
 	}
 	fence.host, fence.clock = host, c.clock
 	c.fence.Store(fence)
 	ctx, cancel := context.WithTimeout(c.stop, 5*time.Second)
 	defer cancel()
 	if err := fence.check(ctx); err != nil {
-		klog.ErrorS(err, "Could not see that this process leads; will look again before anything is changed")
+		klog.ErrorS(err, "Could not confirm that this process leads; will check again before the next write")
 	}
 }
 
-// mayWrite returns why the cloud must not be changed now, nil if it may.
+// mayWrite returns an error if this process must not change the cloud now.
 func (c *Cloud) mayWrite(ctx context.Context) error {
 	if fence := c.fence.Load(); fence != nil {
 		return fence.check(ctx)
@@ -167,7 +167,7 @@ func (c *Cloud) mayWrite(ctx context.Context) error {
 }
 
 // SetInformers implements cloudprovider.InformerUser. The controller manager calls it after
-// Initialize and before it starts controllers and informers.
+// Initialize, before it starts controllers and informers.
 func (c *Cloud) SetInformers(factory informers.SharedInformerFactory) {
 	nodes := factory.Core().V1().Nodes()
 	services := factory.Core().V1().Services()
@@ -187,28 +187,27 @@ func (c *Cloud) SetInformers(factory informers.SharedInformerFactory) {
 	}()
 }
 
-// Check asks the API for what the configuration names: it returns an error if the token or the
-// network is refused, or nothing answers. It exists to say so in the log at once; the provider
-// works without it and recovers when the cause is gone.
+// Check returns an error if the API is unreachable, refuses the token or does not know the network.
+// It exists to log such an error early. The provider works without it and recovers by itself.
 func (c *Cloud) Check(ctx context.Context) error {
 	if c.network.configured() {
 		_, err := c.network.ID(ctx)
 		return err
 	}
 	if _, _, err := c.client.Location.List(ctx, hcloud.LocationListOpts{ListOpts: hcloud.ListOpts{PerPage: 1}}); err != nil {
-		return fmt.Errorf("asking %s for locations: %w", c.cfg.Endpoint, err)
+		return fmt.Errorf("listing locations at %s: %w", c.cfg.Endpoint, err)
 	}
 	return nil
 }
 
-// Metrics returns what is known about API calls.
+// Metrics returns the metrics of API calls.
 func (c *Cloud) Metrics() prometheus.Gatherer { return c.registry }
 
 // ProviderName implements cloudprovider.Interface.
 func (c *Cloud) ProviderName() string { return ProviderName }
 
-// HasClusterID implements cloudprovider.Interface: ownership is by Service UID, which is unique
-// across clusters, so no cluster ID is needed.
+// HasClusterID implements cloudprovider.Interface. It returns true although there is no cluster ID:
+// ownership is by Service UID, which is unique across clusters.
 func (c *Cloud) HasClusterID() bool { return true }
 
 // InstancesV2 implements cloudprovider.Interface.
@@ -231,11 +230,11 @@ func (c *Cloud) Routes() (cloudprovider.Routes, bool) {
 	return c.routes, true
 }
 
-// Instances implements cloudprovider.Interface: superseded by InstancesV2.
+// Instances implements cloudprovider.Interface. InstancesV2 replaces it.
 func (c *Cloud) Instances() (cloudprovider.Instances, bool) { return nil, false }
 
-// Zones implements cloudprovider.Interface: superseded by InstancesV2.
+// Zones implements cloudprovider.Interface. InstancesV2 replaces it.
 func (c *Cloud) Zones() (cloudprovider.Zones, bool) { return nil, false }
 
-// Clusters implements cloudprovider.Interface: not offered.
+// Clusters implements cloudprovider.Interface. It is not supported.
 func (c *Cloud) Clusters() (cloudprovider.Clusters, bool) { return nil, false }

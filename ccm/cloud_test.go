@@ -23,8 +23,8 @@ func (c clients) ConfigOrDie(string) *rest.Config             { return &rest.Con
 func (c clients) Client(string) (kubernetes.Interface, error) { return c.kube, nil }
 func (c clients) ClientOrDie(string) kubernetes.Interface     { return c.kube }
 
-// TestTheProviderComparesByItselfOnceItIsStarted wires the provider as the controller manager does
-// and lets the periodic comparison restore a load balancer, a route and a label.
+// TestTheProviderComparesByItselfOnceItIsStarted starts the provider like the controller manager. The
+// periodic comparison must restore a load balancer, a route and a label.
 func TestTheProviderComparesByItselfOnceItIsStarted(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
@@ -61,7 +61,7 @@ func TestTheProviderComparesByItselfOnceItIsStarted(t *testing.T) {
 	}
 }
 
-func TestWhatTheProviderOffers(t *testing.T) {
+func TestSupportedInterfaces(t *testing.T) {
 	t.Parallel()
 	cloud := ccm.New(ccm.Config{Network: "x"})
 	if cloud.ProviderName() != "ccm-from-scratch" || !cloud.HasClusterID() {

@@ -15,31 +15,29 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 )
 
-// ProviderName is the name under which the provider is registered and the scheme of its provider
-// IDs.
+// ProviderName is the name of the provider and the scheme of its provider IDs.
 const ProviderName = "ccm-from-scratch"
 
-// AddressFamily says which public addresses of a server become ExternalIP addresses of its Node.
+// AddressFamily selects the public addresses of a server that become ExternalIP addresses of its Node.
 type AddressFamily string
 
-// The address families, as HCLOUD_INSTANCES_ADDRESS_FAMILY spells them.
+// The address families: values of HCLOUD_INSTANCES_ADDRESS_FAMILY.
 const (
 	AddressFamilyIPv4      AddressFamily = "ipv4"
 	AddressFamilyIPv6      AddressFamily = "ipv6"
 	AddressFamilyDualStack AddressFamily = "dualstack"
 )
 
-// Config is everything the provider can be told. ConfigFromEnv fills it from the environment.
+// Config holds all settings of the provider. ConfigFromEnv reads them from the environment.
 type Config struct {
 	// Token authenticates against the API. Empty if TokenFile is set.
 	Token string
-	// TokenFile holds the token; it is read again whenever it changes, so a rotated Secret needs
-	// no restart.
+	// TokenFile holds the token. It is read again when it changes: a rotated Secret needs no restart.
 	TokenFile string
 	// Endpoint is the base URL of the API, without a trailing slash.
 	Endpoint string
-	// Network is the ID or name of the network whose addresses are InternalIP addresses of Nodes,
-	// to which load balancers are attached and in which routes are made. Empty: none.
+	// Network is the ID or name of the private network. Its addresses become InternalIP addresses of
+	// Nodes, load balancers are attached to it, and routes are created in it. Empty means no network.
 	Network string
 	// RoutesEnabled makes the provider offer routes. It needs Network.
 	RoutesEnabled bool
@@ -52,30 +50,29 @@ type Config struct {
 	Debug bool
 	// LoadBalancersEnabled makes the provider offer load balancers.
 	LoadBalancersEnabled bool
-	// LoadBalancerDefaults holds a default per annotation, keyed by the annotation's name without
-	// prefix. The values have been checked.
+	// LoadBalancerDefaults holds the defaults of annotations, by the annotation's name without
+	// prefix. The values are valid.
 	LoadBalancerDefaults map[string]string
 
-	// ServerCacheTTL is for how long the list of servers answers questions before it is fetched
-	// again. It bounds both the API calls and how late a powered-off server is noticed.
+	// ServerCacheTTL is the maximum age of cached data about servers. A shorter one costs more API
+	// calls; a longer one delays the detection of a powered-off server.
 	ServerCacheTTL time.Duration
-	// ResyncInterval is how often load balancers and routes are compared with what they should
-	// be although nothing happened in Kubernetes. 0 switches it off.
+	// ResyncInterval is the interval of the periodic comparison, which repairs load balancers and
+	// routes without an event from Kubernetes. 0 switches it off.
 	ResyncInterval time.Duration
-	// RequestTimeout bounds one attempt of one API call.
+	// RequestTimeout limits one attempt of one API call.
 	RequestTimeout time.Duration
-	// ActionTimeout bounds the wait for one action of the cloud. What takes longer is left to run and
-	// looked at again later; meanwhile the worker does something else. 0 is 45 s.
+	// ActionTimeout limits the wait for one action of the cloud. A slower action continues, and a
+	// later sync checks its result. 0 means 45 s.
 	ActionTimeout time.Duration
 
-	// ClusterCIDRs are the ranges pods get addresses from (--cluster-cidr). Routes outside them
-	// are foreign. They come from the command line, not from the environment.
+	// ClusterCIDRs are the pod ranges of the cluster (--cluster-cidr). Routes outside them are
+	// foreign. They come from the command line, not from the environment.
 	ClusterCIDRs []netip.Prefix
 }
 
-// ConfigFromEnv reads the settings through lookup (os.LookupEnv in production). The error joins
-// every mistake; each names the variable, its value (a token's is never shown) and what is
-// allowed.
+// ConfigFromEnv reads the settings through lookup, which is os.LookupEnv in production. The error
+// joins all mistakes. Each names the variable, its value (never a token) and the allowed values.
 func ConfigFromEnv(lookup func(string) (string, bool)) (Config, error) {
 	r := envReader{lookup: lookup}
 	cfg := Config{
@@ -94,13 +91,13 @@ func ConfigFromEnv(lookup func(string) (string, bool)) (Config, error) {
 	cfg.Token, cfg.TokenFile = r.token()
 	cfg.RoutesEnabled = r.boolean("HCLOUD_NETWORK_ROUTES_ENABLED", cfg.Network != "")
 	if cfg.RoutesEnabled && cfg.Network == "" {
-		r.fail("HCLOUD_NETWORK_ROUTES_ENABLED", "true", "routes live in a network: set HCLOUD_NETWORK to its ID or name, or set this to false")
+		r.fail("HCLOUD_NETWORK_ROUTES_ENABLED", "true", "routes need a network: set HCLOUD_NETWORK to its ID or name, or set this to false")
 	}
 	cfg.LoadBalancerDefaults = r.loadBalancerDefaults(cfg.Network != "")
 	return cfg, errors.Join(r.errs...)
 }
 
-// envReader reads variables and collects every mistake instead of stopping at the first.
+// envReader reads variables and collects all mistakes.
 type envReader struct {
 	lookup func(string) (string, bool)
 	errs   []error
@@ -110,8 +107,8 @@ func (r *envReader) fail(name, value, allowed string) {
 	r.errs = append(r.errs, fmt.Errorf("%s=%q: %s", name, value, allowed))
 }
 
-// str returns the trimmed value of name. A variable that is set but empty counts as not set:
-// that is what an optional value in a manifest template renders to.
+// str returns the trimmed value of name, or fallback. An empty variable counts as not set, because
+// an optional value in a manifest template renders to an empty string.
 func (r *envReader) str(name, fallback string) string {
 	if v, ok := r.lookup(name); ok && strings.TrimSpace(v) != "" {
 		return strings.TrimSpace(v)
@@ -179,18 +176,18 @@ func (r *envReader) addressFamily(name string, fallback AddressFamily) AddressFa
 	return v
 }
 
-// token returns the token or the file that holds it. As in every hcloud tool, HCLOUD_TOKEN wins if
-// both are set.
+// token returns the token or the file that holds it. If both are set HCLOUD_TOKEN wins, as in every
+// hcloud tool.
 func (r *envReader) token() (token, file string) {
 	if token = r.str("HCLOUD_TOKEN", ""); token != "" {
 		if strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c > '~' }) {
-			r.errs = append(r.errs, errors.New("HCLOUD_TOKEN (value not shown): must be printable ASCII without spaces; was a line break or a quote pasted with it?"))
+			r.errs = append(r.errs, errors.New("HCLOUD_TOKEN (value not shown): must be printable ASCII without spaces: remove a line break or quote that was pasted with it"))
 		}
 		return token, ""
 	}
 	file = r.str("HCLOUD_TOKEN_FILE", "")
 	if file == "" {
-		r.errs = append(r.errs, errors.New("HCLOUD_TOKEN is not set: give an API token with read and write permission, or a file that holds one in HCLOUD_TOKEN_FILE"))
+		r.errs = append(r.errs, errors.New("HCLOUD_TOKEN is not set: set it to an API token with read and write permission, or set HCLOUD_TOKEN_FILE to a file that holds one"))
 		return "", ""
 	}
 	content, err := os.ReadFile(file)
@@ -198,13 +195,13 @@ func (r *envReader) token() (token, file string) {
 	case err != nil:
 		r.fail("HCLOUD_TOKEN_FILE", file, fmt.Sprintf("must be a readable file that holds a token: %v", err))
 	case strings.TrimSpace(string(content)) == "":
-		r.fail("HCLOUD_TOKEN_FILE", file, "must be a file that holds a token; it is empty")
+		r.fail("HCLOUD_TOKEN_FILE", file, "must be a file that holds a token: the file is empty")
 	}
 	return "", file
 }
 
-// loadBalancerDefaults reads the default of each annotation that has one and checks it with the
-// annotation's own parser.
+// loadBalancerDefaults reads the defaults of annotations and checks each with the parser of its
+// annotation.
 func (r *envReader) loadBalancerDefaults(haveNetwork bool) map[string]string {
 	defaults := map[string]string{}
 	for _, a := range annotations {
@@ -223,7 +220,7 @@ func (r *envReader) loadBalancerDefaults(haveNetwork bool) map[string]string {
 	}
 	if defaults["location"] != "" && defaults["network-zone"] != "" {
 		r.fail("HCLOUD_LOAD_BALANCERS_NETWORK_ZONE", defaults["network-zone"], fmt.Sprintf(
-			"a load balancer is placed by a location or by a network zone, not by both: HCLOUD_LOAD_BALANCERS_LOCATION=%q is set too", defaults["location"]))
+			"cannot be combined with HCLOUD_LOAD_BALANCERS_LOCATION=%q: set only one of the two", defaults["location"]))
 	}
 	if haveNetwork {
 		return defaults

@@ -12,7 +12,7 @@ func lookupIn(env map[string]string) func(string) (string, bool) {
 	return func(name string) (string, bool) { v, ok := env[name]; return v, ok }
 }
 
-func TestConfigFromEnvUsesDefaultsForWhatIsNotSet(t *testing.T) {
+func TestConfigFromEnvUsesDefaultsForUnsetVariables(t *testing.T) {
 	t.Parallel()
 	cfg, err := ConfigFromEnv(lookupIn(map[string]string{"HCLOUD_TOKEN": "abc", "HCLOUD_NETWORK": ""}))
 	if err != nil {
@@ -56,7 +56,7 @@ func TestConfigFromEnvReadsEverySetting(t *testing.T) {
 	}
 }
 
-func TestConfigFromEnvNamesEveryMistakeAtOnce(t *testing.T) {
+func TestConfigFromEnvReportsAllMistakesTogether(t *testing.T) {
 	t.Parallel()
 	_, err := ConfigFromEnv(lookupIn(map[string]string{
 		"HCLOUD_ENDPOINT":                            "api.example.org",
@@ -77,13 +77,13 @@ func TestConfigFromEnvNamesEveryMistakeAtOnce(t *testing.T) {
 	for _, want := range []string{
 		`HCLOUD_TOKEN is not set`,
 		`HCLOUD_ENDPOINT="api.example.org": must be an http or https URL`,
-		`HCLOUD_NETWORK_ROUTES_ENABLED="true": routes live in a network`,
+		`HCLOUD_NETWORK_ROUTES_ENABLED="true": routes need a network: set HCLOUD_NETWORK`,
 		`HCLOUD_INSTANCES_ADDRESS_FAMILY="ipv5": must be ipv4, ipv6 or dualstack`,
 		`HCLOUD_INSTANCES_CACHE_TTL="-1s": must be a duration`,
 		`HCLOUD_METRICS_ENABLED="ja": must be true or false`,
 		`HCLOUD_METRICS_ADDRESS="8233": must be host:port`,
 		`HCLOUD_DEBUG="viel": must be true or false`,
-		`HCLOUD_LOAD_BALANCERS_NETWORK_ZONE="eu-central": a load balancer is placed by a location or by a network zone`,
+		`HCLOUD_LOAD_BALANCERS_NETWORK_ZONE="eu-central": cannot be combined with HCLOUD_LOAD_BALANCERS_LOCATION="fsn1"`,
 		`HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES="9": must be a number from 1 to 5`,
 		`HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP="true": needs a private network`,
 	} {

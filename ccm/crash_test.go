@@ -14,17 +14,16 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 )
 
-// crashScenario is something a CCM does to a load balancer, and what must be true when it, or its
-// successor, is through.
+// crashScenario is a change to a load balancer that the CCM or its successor must complete.
 type crashScenario struct {
 	name string
-	// prepare builds what is there before, with a CCM that lives.
+	// prepare creates the initial state with a CCM that does not crash.
 	prepare func(w *world) *corev1.Service
-	// change is what the user does before the CCM acts.
+	// change makes the user's change.
 	change func(w *world, svc *corev1.Service)
-	// check looks at the load balancer in the end.
+	// check checks the final load balancer.
 	check func(w *world, lb *hcloud.LoadBalancer) error
-	// gone means that the CCM is to delete.
+	// gone is set if the user deletes the Service.
 	gone bool
 }
 
@@ -85,9 +84,8 @@ func managed(domains string) map[string]string {
 	return map[string]string{"protocol": "https", "certificate-type": "managed", "http-managed-certificate-domains": domains, "http-managed-certificate-name": "web"}
 }
 
-// TestAnyCallMayBeTheLast lets the process die before and after every single API call, starts
-// another with nothing in memory, and looks at what it makes of it: it must converge, and leave
-// nothing behind.
+// TestAnyCallMayBeTheLast ends the process before and after each API call, then starts another one with
+// empty caches. The second process must converge and leave nothing behind.
 func TestAnyCallMayBeTheLast(t *testing.T) {
 	t.Parallel()
 	for _, s := range crashScenarios() {
@@ -104,7 +102,8 @@ func TestAnyCallMayBeTheLast(t *testing.T) {
 	}
 }
 
-// run plays the scenario and returns how many calls the CCM made before it died, or all in all.
+// run runs the scenario and returns the number of calls of the first CCM. The CCM dies before call
+// cutAt, or after it if after is set; with cutAt 0 it does not die.
 func (s *crashScenario) run(t *testing.T, actions string, cutAt int, after bool) (calls int) {
 	t.Helper()
 	w := newWorld(t, actions, 2)
@@ -160,8 +159,8 @@ func (s *crashScenario) run(t *testing.T, actions string, cutAt int, after bool)
 	return calls
 }
 
-// TestARouteMayBeInterruptedAtAnyCall is the same for routes: one stale, one missing, one foreign,
-// one of a node that is gone.
+// TestARouteMayBeInterruptedAtAnyCall is the same for routes: one is stale, one missing, one foreign,
+// and one belongs to a node that is gone.
 func TestARouteMayBeInterruptedAtAnyCall(t *testing.T) {
 	t.Parallel()
 	for _, actions := range []string{"instant", "realistic"} {
@@ -203,8 +202,8 @@ func runRoutes(t *testing.T, actions string, cutAt int, after bool) int {
 	return calls
 }
 
-// reconcileRoutes does what the route controller does: pod range 10.244.N.0/24 for the N-th node.
-// With insist it fails the test unless it succeeds within a few rounds.
+// reconcileRoutes does the same as the route controller, with pod range 10.244.N.0/24 for the N-th
+// node. With insist it fails the test if it does not succeed within a few rounds.
 func reconcileRoutes(t *testing.T, w *world, cloud *ccm.Cloud, insist bool) {
 	t.Helper()
 	routes, ok := cloud.Routes()

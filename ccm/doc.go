@@ -3,23 +3,23 @@
 //
 // How the parts fit:
 //
-//	config.go        settings, from the environment, all mistakes reported at once
-//	client.go        one API client: token.go (where the token comes from), transport.go (timeouts,
-//	                 retries), metrics.go (every call counted), api_error.go (what an error means)
-//	servers.go       what is known about servers: one list serves many questions
-//	instances.go     Node ↔ server (cloudprovider.InstancesV2); node_labels.go keeps labels true
+//	config.go        settings from the environment; all mistakes are reported together
+//	client.go        the one API client: token.go (the token), transport.go (timeouts, retries),
+//	                 metrics.go (counts every call), api_error.go (classifies errors)
+//	servers.go       cache of servers: one list answers many questions
+//	instances.go     Node ↔ server (cloudprovider.InstancesV2); node_labels.go updates Node labels
 //	annotations.go   every Service annotation, declared once
 //	lb_plan.go       Service + nodes + servers → the load balancer that should be (pure)
-//	lb_diff.go       should be − is → ordered operations (pure)
-//	lb_apply.go      sends operations, one at a time, waiting for each action
-//	load_balancer.go cloudprovider.LoadBalancer, on the three above
+//	lb_diff.go       difference between plan and actual state → ordered operations (pure)
+//	lb_apply.go      sends operations one at a time and waits for each action
+//	load_balancer.go cloudprovider.LoadBalancer, built on the three above
 //	routes.go        cloudprovider.Routes
-//	resync.go        notices what changed behind the CCM's back
+//	resync.go        repairs changes that were made outside of the CCM
 //
-// Two rules shape the package. Plan, then apply: what should be is computed by pure functions and
-// compared with what is; no difference means no write. Any step may be the last: the process may
-// die before or after any API call, so ownership is recorded on the resource by the very call that
-// creates it, and each sync starts from what the API says, not from what this process remembers.
+// Two rules shape the package. Plan, then apply: pure functions compute the desired state and
+// compare it with the actual state; no difference means no write. Any step may be the last: the
+// process may die before or after any API call. So the call that creates a resource also records its
+// owner, and each sync starts from the state in the API, not from the memory of this process.
 //
-// The package knows nothing of the simulated cloud it is tested against: it sees an endpoint URL.
+// The package knows nothing of the simulated cloud that tests it: it sees an endpoint URL.
 package ccm

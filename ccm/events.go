@@ -6,42 +6,42 @@ import (
 	"k8s.io/client-go/tools/record"
 )
 
-// Reasons of the events that the provider puts on Services, beside those of the service
-// controller. They say why a Service is pending or what was done to its load balancer.
+// Reasons of the provider's events on Services, in addition to those of the service controller. They
+// say why a Service is pending or what the provider did to its load balancer.
 const (
-	// EventInvalidSettings: an annotation, or the Service itself, asks for what cannot be had.
-	// Nothing was changed.
+	// EventInvalidSettings: an annotation or the Service itself has an invalid setting. Nothing was
+	// changed.
 	EventInvalidSettings = "InvalidSettings"
-	// EventUnknownAnnotation: an annotation with our prefix that does not exist was ignored.
+	// EventUnknownAnnotation: an unknown annotation with our prefix was ignored.
 	EventUnknownAnnotation = "UnknownAnnotation"
-	// EventIgnoredSetting: a field of the Service that Hetzner load balancers cannot honour.
+	// EventIgnoredSetting: Hetzner load balancers do not support a field of the Service.
 	EventIgnoredSetting = "IgnoredSetting"
-	// EventCreating and EventCreated frame the creation of a load balancer.
+	// EventCreating and EventCreated mark the start and the end of a load balancer's creation.
 	EventCreating = "CreatingCloudLoadBalancer"
 	EventCreated  = "CreatedCloudLoadBalancer"
-	// EventAdopted: a load balancer that existed under the wanted name is used.
+	// EventAdopted: the Service uses an existing load balancer with the wanted name.
 	EventAdopted = "AdoptedCloudLoadBalancer"
-	// EventUpdated: operations were sent to make the load balancer what it should be.
+	// EventUpdated: the load balancer was changed to its desired state.
 	EventUpdated = "UpdatedCloudLoadBalancer"
-	// EventPending: an action of the cloud still runs, or something is locked by one.
+	// EventPending: an action of the cloud is running, or a resource is locked by one.
 	EventPending = "CloudLoadBalancerPending"
-	// EventNotAdoptable: the wanted name is taken by a load balancer of another Service.
+	// EventNotAdoptable: the load balancer with the wanted name belongs to another Service.
 	EventNotAdoptable = "CloudLoadBalancerOwnedByAnother"
-	// EventImmutable: location and network zone of a load balancer cannot change.
+	// EventImmutable: the location and network zone of a load balancer cannot change.
 	EventImmutable = "LocationCannotChange"
-	// EventSkippedNodes: nodes that cannot be targets, and why.
+	// EventSkippedNodes: some nodes cannot be targets.
 	EventSkippedNodes = "NodesSkipped"
 	// EventProtected: the load balancer is protected against deletion.
 	EventProtected = "CloudLoadBalancerProtected"
 	// EventCertificate: a managed certificate is being issued, or its issuance failed.
 	EventCertificate = "ManagedCertificate"
-	// EventDuplicate: a second load balancer carried the Service's ownership label.
+	// EventDuplicate: a second load balancer with the Service's ownership label was deleted.
 	EventDuplicate = "DuplicateCloudLoadBalancerDeleted"
-	// EventRepaired: a load balancer or route was changed behind the CCM's back and put right.
+	// EventRepaired: a load balancer was changed outside of the CCM and has been repaired.
 	EventRepaired = "CloudLoadBalancerRepaired"
 )
 
-// eventRecorder records events once the cloud is initialized and drops them before.
+// eventRecorder records events. It drops them before the cloud is initialized.
 type eventRecorder struct{ recorder record.EventRecorder }
 
 func (e *eventRecorder) normal(obj runtime.Object, reason, format string, args ...any) {

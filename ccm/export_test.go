@@ -7,22 +7,22 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 )
 
-// What the external tests need of the package's insides.
+// This file exports internals for the external tests.
 
-// NewAutoClock returns a clock on which every wait of the provider is over at once.
+// NewAutoClock returns a clock on which each wait of the provider ends at once.
 func NewAutoClock() *autoClock { return newAutoClock() }
 
 // WithoutJitter makes backoff predictable.
 func WithoutJitter() Option { return withJitter(func() float64 { return 1 }) }
 
-// The labels and annotations that tests look at.
+// The labels and annotations that tests check.
 const (
 	AnnotationPrefix = annotationPrefix
 	LabelServiceUID  = labelServiceUID
 	LabelPorts       = labelPorts
 )
 
-// NewResync returns the periodic comparison of a provider, for tests that run it by hand.
+// NewResync returns the periodic comparison of a provider, for tests that call it directly.
 func NewResync(c *Cloud, kube kubernetes.Interface, nodes corelisters.NodeLister, services corelisters.ServiceLister) *Resync {
 	c.routes.nodes = nodes
 	return &Resync{&resync{
@@ -31,7 +31,7 @@ func NewResync(c *Cloud, kube kubernetes.Interface, nodes corelisters.NodeLister
 	}}
 }
 
-// Resync gives tests the two halves of the comparison.
+// Resync exports the two parts of the comparison.
 type Resync struct{ *resync }
 
 // LoadBalancers compares the load balancers.

@@ -11,9 +11,8 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 )
 
-// autoClock is a clock on which every wait is over at once: a timer moves the time by its
-// duration and fires. What would take minutes takes none, and how long it would have taken can be
-// read off Now.
+// autoClock is a clock on which each wait ends at once: a new timer advances the time by its duration
+// and fires. Now tells how much time the waits would have taken.
 type autoClock struct {
 	*testingclock.FakeClock
 	mu sync.Mutex
@@ -33,10 +32,10 @@ func (c *autoClock) NewTimer(d time.Duration) clock.Timer {
 	return t
 }
 
-// recordedCall is one request that reached the API.
+// recordedCall is a request that reached the API.
 type recordedCall struct{ Method, Path, Token, UserAgent string }
 
-// testAPI is an API whose answers a test gives, request by request.
+// testAPI is an API whose answers come from a test's handler.
 type testAPI struct {
 	*httptest.Server
 	mu    sync.Mutex

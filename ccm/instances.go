@@ -10,12 +10,12 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 )
 
-// instances implements cloudprovider.InstancesV2: Nodes are servers.
+// instances implements cloudprovider.InstancesV2: each Node is a server.
 //
-// A Node is matched by its provider ID, else by its name. An error of any kind (401, 429, 5xx,
-// timeout, dropped connection) is returned as an error and never taken for "does not exist": on a
-// wrong "no" the node lifecycle controller deletes the Node at once. Only the API's definite
-// not_found for a server that the Node's own provider ID names is a "no".
+// A Node is matched by its provider ID, or by its name if it has none. An error of any kind (401,
+// 429, 5xx, timeout, dropped connection) never counts as "does not exist", because the node lifecycle
+// controller then deletes the Node at once. A server does not exist only if the API answers
+// not_found for the ID in the Node's own provider ID.
 type instances struct {
 	servers *serverCache
 	network *networkResolver
@@ -27,21 +27,22 @@ var _ cloudprovider.InstancesV2 = (*instances)(nil)
 
 // InstanceExists implements cloudprovider.InstancesV2.
 //
-// A Node without provider ID was never identified as a server. That no server has its name is then
-// no proof that its machine is gone, so it is an error: the Node stays, uninitialized, until a
-// server of that name exists or a person removes it.
+// If a Node has no provider ID and no server has its name, InstanceExists returns an error: that is
+// no proof that the Node's machine is gone. The Node stays uninitialized until a server of that name
+// exists or a person deletes the Node.
 func (i *instances) InstanceExists(ctx context.Context, node *corev1.Node) (bool, error) {
 	server, err := i.serverOf(ctx, node)
 	if err != nil {
 		return false, err
 	}
 	if server == nil && node.Spec.ProviderID == "" {
-		return false, fmt.Errorf("node %q has no provider ID and no server is named so: it was never a server of this project, so it is not deleted", node.Name)
+		return false, fmt.Errorf("node %q has no provider ID and no server has its name: it was never a server of this project, so it is not deleted; "+
+			"create a server of that name, or delete the node", node.Name)
 	}
 	return server != nil, nil
 }
 
-// InstanceShutdown implements cloudprovider.InstancesV2: whether the server's status is off.
+// InstanceShutdown implements cloudprovider.InstancesV2. It reports whether the server's status is off.
 func (i *instances) InstanceShutdown(ctx context.Context, node *corev1.Node) (bool, error) {
 	server, err := i.serverOf(ctx, node)
 	if err != nil {
@@ -53,9 +54,9 @@ func (i *instances) InstanceShutdown(ctx context.Context, node *corev1.Node) (bo
 	return server.Status == hcloud.ServerStatusOff, nil
 }
 
-// InstanceMetadata implements cloudprovider.InstancesV2. It wraps cloudprovider.InstanceNotFound if
-// there is no server for the Node; the node controller then leaves the Node uninitialized and asks
-// again.
+// InstanceMetadata implements cloudprovider.InstancesV2. It returns an error that wraps
+// cloudprovider.InstanceNotFound if the Node has no server. The node controller then leaves the Node
+// uninitialized and asks again.
 func (i *instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
 	server, err := i.serverOf(ctx, node)
 	if err != nil {
@@ -77,10 +78,10 @@ func notFound(node *corev1.Node) error {
 	if node.Spec.ProviderID != "" {
 		return fmt.Errorf("node %q: no server for provider ID %q: %w", node.Name, node.Spec.ProviderID, cloudprovider.InstanceNotFound)
 	}
-	return fmt.Errorf("node %q: no server is named so: %w", node.Name, cloudprovider.InstanceNotFound)
+	return fmt.Errorf("node %q: no server has this name: %w", node.Name, cloudprovider.InstanceNotFound)
 }
 
-// serverOf returns the server behind a Node, nil if the API says that there is none.
+// serverOf returns the Node's server, or nil if the API says that there is none.
 func (i *instances) serverOf(ctx context.Context, node *corev1.Node) (*hcloud.Server, error) {
 	ctx = polling(ctx)
 	if node.Spec.ProviderID == "" {
@@ -103,8 +104,8 @@ func isForeign(node *corev1.Node) bool {
 	return errors.As(err, &foreign)
 }
 
-// metadataOf says what Kubernetes should know of a server. Region is the network zone, zone the
-// location.
+// metadataOf returns the metadata of a server for Kubernetes. The region is the network zone, the
+// zone is the location.
 func metadataOf(s *hcloud.Server, nodeName string, networkID int64, family AddressFamily) *cloudprovider.InstanceMetadata {
 	m := &cloudprovider.InstanceMetadata{
 		ProviderID:    providerID(s.ID),
@@ -120,12 +121,12 @@ func metadataOf(s *hcloud.Server, nodeName string, networkID int64, family Addre
 	return m
 }
 
-// nodeAddresses returns the Node's addresses: hostname, public addresses of the chosen family, the
-// address in the configured network. The hostname is the Node's name, not the server's: a server
-// can be renamed, the machine's host name stays.
+// nodeAddresses returns the Node's addresses: its hostname, its public addresses of the given family
+// and its address in the configured network. The hostname is the name of the Node, because a server
+// can be renamed while the machine keeps its host name.
 //
-// Without a configured network the private addresses of a server are not shown, unless it has no
-// public interface at all: then they are the only way to reach it.
+// Without a configured network, private addresses are returned only if the server has no public
+// interface: then they are the only way to reach it.
 func nodeAddresses(s *hcloud.Server, nodeName string, networkID int64, family AddressFamily) []corev1.NodeAddress {
 	addrs := []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: nodeName}}
 	v4, v6 := publicIPv4(s), publicIPv6(s)

@@ -25,7 +25,7 @@ func testNode(name, providerID string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: providerID}}
 }
 
-// serverJSON is a server as the API sends it, as far as the provider looks.
+// serverJSON returns the fields of a server that the provider reads, as JSON.
 func serverJSON(id int, name, status string) string {
 	return fmt.Sprintf(`{"id":%d,"name":%q,"status":%q,"server_type":{"id":1,"name":"cx22"},
 		"location":{"id":1,"name":"fsn1","network_zone":"eu-central"},
@@ -67,7 +67,7 @@ func serversAPI(t *testing.T, n int, statusOf func(id int) string) *testAPI {
 
 func running(int) string { return "running" }
 
-func TestAnErrorIsNeverTakenForAServerThatDoesNotExist(t *testing.T) {
+func TestAnErrorIsNoProofThatAServerDoesNotExist(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]func(http.ResponseWriter){
 		"401": status(401, "unauthorized"), "403": status(403, "forbidden"), "404 of a proxy": bare(404),
@@ -108,7 +108,7 @@ func TestAnErrorIsNeverTakenForAServerThatDoesNotExist(t *testing.T) {
 	}
 }
 
-func TestATimeoutIsNeverTakenForAServerThatDoesNotExist(t *testing.T) {
+func TestATimeoutIsNoProofThatAServerDoesNotExist(t *testing.T) {
 	t.Parallel()
 	cloud := New(Config{Token: "secret", Endpoint: "http://silent.invalid", RequestTimeout: time.Millisecond},
 		WithClock(newAutoClock()), WithRoundTripper(&silent{}))
@@ -134,7 +134,7 @@ func TestInstanceExistsFollowsTheProviderID(t *testing.T) {
 		{"node-1", "hcloud://1", false, `"ccm-from-scratch://"`},
 		{"node-1", "ccm-from-scratch://one", false, "malformed"},
 		{"node-1", "ccm-from-scratch://-1", false, "malformed"},
-		{"nobody", "", false, "never a server of this project"},
+		{"unknown", "", false, "never a server of this project"},
 	} {
 		exists, err := cloud.instances.InstanceExists(t.Context(), testNode(tc.name, tc.providerID))
 		if exists != tc.exists || (err != nil) != (tc.err != "") || err != nil && !strings.Contains(err.Error(), tc.err) {
@@ -164,8 +164,8 @@ func TestAnUnknownServerLeavesTheNodeUninitialized(t *testing.T) {
 	api := serversAPI(t, 1, running)
 	cloud, _ := api.cloud(Config{ServerCacheTTL: time.Minute})
 	for range 20 {
-		_, err := cloud.instances.InstanceMetadata(t.Context(), testNode("nobody", ""))
-		if !errors.Is(err, cloudprovider.InstanceNotFound) || !strings.Contains(err.Error(), "nobody") {
+		_, err := cloud.instances.InstanceMetadata(t.Context(), testNode("unknown", ""))
+		if !errors.Is(err, cloudprovider.InstanceNotFound) || !strings.Contains(err.Error(), "unknown") {
 			t.Fatalf("got %v", err)
 		}
 	}
@@ -203,7 +203,7 @@ func TestInstanceMetadataDescribesTheServer(t *testing.T) {
 	}
 }
 
-func TestANetworkThatDoesNotExistIsNamed(t *testing.T) {
+func TestTheErrorNamesANetworkThatDoesNotExist(t *testing.T) {
 	t.Parallel()
 	api := newTestAPI(t, func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/networks") {
@@ -293,14 +293,14 @@ func TestOneListAnswersForAllNodes(t *testing.T) {
 	}
 }
 
-func TestOneNodeOfManyCostsOneCallPerTTL(t *testing.T) {
+func TestOneNotReadyNodeCostsOneCallPerTTL(t *testing.T) {
 	t.Parallel()
 	api := serversAPI(t, 200, running)
 	cloud, clk := api.cloud(Config{ServerCacheTTL: 10 * time.Second})
 	node := testNode("", providerID(17))
 	_, _ = cloud.instances.InstanceExists(t.Context(), node)
 	before := len(api.recorded())
-	const rounds = 720 // an hour of the node lifecycle controller
+	const rounds = 720 // rounds of the node lifecycle controller per hour
 	for range rounds {
 		clk.Step(5 * time.Second)
 		if exists, err := cloud.instances.InstanceExists(t.Context(), node); err != nil || !exists {
@@ -315,7 +315,7 @@ func TestOneNodeOfManyCostsOneCallPerTTL(t *testing.T) {
 	}
 }
 
-func TestADeletedServerIsFoundOutWithinTheTTL(t *testing.T) {
+func TestADeletedServerIsNoticedWithinTheTTL(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	deleted := false
@@ -345,7 +345,7 @@ func TestADeletedServerIsFoundOutWithinTheTTL(t *testing.T) {
 	}
 }
 
-func TestThatAServerDoesNotExistMustBeConfirmedByTheList(t *testing.T) {
+func TestTheListMustConfirmThatAServerDoesNotExist(t *testing.T) {
 	t.Parallel()
 	list := func(servers string) func(http.ResponseWriter) {
 		return func(w http.ResponseWriter) {
@@ -371,7 +371,7 @@ func TestThatAServerDoesNotExistMustBeConfirmedByTheList(t *testing.T) {
 				}
 				tc.list(w)
 			})
-			cloud, _ := api.cloud(Config{}) // without a cache the list is not asked first
+			cloud, _ := api.cloud(Config{}) // without a cache the server is requested before the list
 			exists, err := cloud.instances.InstanceExists(t.Context(), testNode("node-1", providerID(1)))
 			if exists != tc.exists || (err != nil) != (tc.err != "") || err != nil && !strings.Contains(err.Error(), tc.err) {
 				t.Errorf("%v, %v", exists, err)
@@ -380,7 +380,7 @@ func TestThatAServerDoesNotExistMustBeConfirmedByTheList(t *testing.T) {
 	}
 }
 
-func TestTheAnswerAboutAnotherServerIsAnError(t *testing.T) {
+func TestAnAnswerAboutAnotherServerIsAnError(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{`{"server":` + serverJSON(2, "node-2", "off") + `}`, `{}`, `{"servers":[]}`} {
 		api := newTestAPI(t, func(w http.ResponseWriter, _ *http.Request) { reply(w, 200, body) })
@@ -410,11 +410,11 @@ func TestLabelsFollowTheServerAfterInitialization(t *testing.T) {
 	writes := len(kube.Actions())
 	sync.sync(t.Context(), got, meta)
 	if len(kube.Actions()) != writes+0 {
-		t.Errorf("no difference, and yet: %v", kube.Actions()[writes:])
+		t.Errorf("writes without a difference: %v", kube.Actions()[writes:])
 	}
 	uninitialized := testNode("m", "")
 	uninitialized.Spec.Taints = []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider}}
 	if stale := staleLabels(uninitialized, meta); len(stale) != 0 {
-		t.Errorf("an uninitialized node is the node controller's: %v", stale)
+		t.Errorf("labels of an uninitialized node: %v, want none", stale)
 	}
 }

@@ -9,9 +9,8 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 )
 
-// applyOps sends the operations one after the other and waits for each action: the API locks a
-// load balancer while an action runs on it. It stops at the first error; the next sync computes
-// the rest anew.
+// applyOps sends the operations one by one and waits for each action, because the API locks a load
+// balancer during an action. It stops at the first error; the next sync computes the rest.
 func (l *loadBalancers) applyOps(ctx context.Context, lb *hcloud.LoadBalancer, ops []lbOp) error {
 	for i, op := range ops {
 		action, err := l.send(ctx, lb, op)
@@ -19,13 +18,13 @@ func (l *loadBalancers) applyOps(ctx context.Context, lb *hcloud.LoadBalancer, o
 			err = l.waiter.wait(ctx, action)
 		}
 		if err != nil {
-			return fmt.Errorf("load balancer %d (%s), step %d of %d, %v: %w", lb.ID, lb.Name, i+1, len(ops), op, err)
+			return fmt.Errorf("changing load balancer %d (%s), operation %d of %d, %v: %w", lb.ID, lb.Name, i+1, len(ops), op, err)
 		}
 	}
 	return nil
 }
 
-// send makes the API call of one operation.
+// send makes the API call of one operation. The action may be nil.
 func (l *loadBalancers) send(ctx context.Context, lb *hcloud.LoadBalancer, op lbOp) (action *hcloud.Action, err error) {
 	client := &l.client.LoadBalancer
 	switch op.Kind {
@@ -62,10 +61,9 @@ func (l *loadBalancers) send(ctx context.Context, lb *hcloud.LoadBalancer, op lb
 	return action, err
 }
 
-// sendUpdate reads the load balancer once more before it writes: an update replaces all labels and
-// the API has no conditional write, so a label that somebody has set since the sync began (it may
-// start from data that is lbStoreTTL old, and waits for actions) would be lost. What remains is the
-// time between these two calls.
+// sendUpdate reads the load balancer again before it writes. An update replaces all labels, and the
+// API has no conditional write: a label that another client has set since the sync read the load
+// balancer would be lost. A label that is set between the two calls of sendUpdate is still lost.
 func (l *loadBalancers) sendUpdate(ctx context.Context, id int64, op lbOp) error {
 	now, err := l.get(ctx, id)
 	if err != nil {
@@ -79,12 +77,12 @@ func (l *loadBalancers) sendUpdate(ctx context.Context, id int64, op lbOp) error
 	return err
 }
 
-// updateOpts returns the request of an opUpdate for the load balancer as it is now. It fails if the
-// load balancer does not belong to the Service any more: whoever takes the ownership label away
-// wants to keep it.
+// updateOpts returns the request of an opUpdate, based on the load balancer's current state. It fails
+// if the load balancer does not have the Service's ownership label any more: a user who removes that
+// label wants to keep the load balancer.
 func updateOpts(now *hcloud.LoadBalancer, op lbOp) (hcloud.LoadBalancerUpdateOpts, error) {
 	if owner := now.Labels[labelServiceUID]; owner != op.UID {
-		return hcloud.LoadBalancerUpdateOpts{}, fmt.Errorf("the label %s is %q now, want %q: somebody has changed it during the sync", labelServiceUID, owner, op.UID)
+		return hcloud.LoadBalancerUpdateOpts{}, fmt.Errorf("the label %s was changed during the sync: it is %q, want %q", labelServiceUID, owner, op.UID)
 	}
 	return hcloud.LoadBalancerUpdateOpts{Name: op.Name, Labels: withOwnership(now.Labels, op.UID, op.Ports)}, nil
 }
@@ -104,9 +102,9 @@ func ipNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
-// createOpts returns the request that creates the planned load balancer, whole if possible: then
-// one call makes it, and there is no state between. The request cannot choose an address in the
-// network, so if the plan does, the network and what depends on it follow as operations.
+// createOpts returns the request that creates the planned load balancer, with all settings if
+// possible. The request cannot choose an address in the network. If the plan has one, the network,
+// the public interface and the targets follow as operations.
 func createOpts(plan *lbPlan) hcloud.LoadBalancerCreateOpts {
 	opts := hcloud.LoadBalancerCreateOpts{
 		Name:             plan.CreateName,
@@ -141,7 +139,7 @@ func createOpts(plan *lbPlan) hcloud.LoadBalancerCreateOpts {
 	return opts
 }
 
-// hcloud-go has one type per request for the same data: the three functions below fill them.
+// hcloud-go has a type per request for the same data: the next three functions fill them.
 
 func createServiceOpts(s hcloud.LoadBalancerService) hcloud.LoadBalancerCreateOptsService {
 	hc := s.HealthCheck
@@ -191,7 +189,7 @@ func updateServiceOpts(s hcloud.LoadBalancerService) hcloud.LoadBalancerUpdateSe
 			Protocol: hc.Protocol, Port: &hc.Port, Interval: &hc.Interval, Timeout: &hc.Timeout, Retries: &hc.Retries},
 	}
 	if h := hc.HTTP; h != nil {
-		// The domain is sent even if empty: the request is a patch, and empty is how it is cleared.
+		// Send the domain even if it is empty: the request is a patch, and an empty domain clears it.
 		opts.HealthCheck.HTTP = &hcloud.LoadBalancerUpdateServiceOptsHealthCheckHTTP{
 			Domain: &h.Domain, Path: &h.Path, StatusCodes: h.StatusCodes, TLS: &h.TLS}
 	}
@@ -211,8 +209,8 @@ func nonEmpty(s string) *string {
 	return &s
 }
 
-// onlyHTTPS leaves redirect_http out of requests for HTTP services: the API takes it only with
-// protocol https.
+// onlyHTTPS returns redirect_http, or nil for an HTTP service: the API accepts it only with protocol
+// https.
 func onlyHTTPS(s hcloud.LoadBalancerService) *bool {
 	if s.Protocol != hcloud.LoadBalancerServiceProtocolHTTPS {
 		return nil

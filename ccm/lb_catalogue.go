@@ -9,14 +9,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// catalogueNames are names of which only the API knows whether they exist; "" is not checked.
+// catalogueNames are names that only the API can validate. "" is not checked.
 type catalogueNames struct {
 	Type, Location, NetworkZone string
 }
 
-// checkNames returns a settingsError for the names that do not exist, which says what there is. It
-// costs a call for types and one for locations, so that it is for the moments when the API has
-// refused a name, or is about to be given a new one.
+// checkNames returns a settingsError if names do not exist; its text lists the valid names. It costs
+// one call for types and one for locations. So it is used only after the API has refused a name, and
+// before a change of the type.
 func (l *loadBalancers) checkNames(ctx context.Context, svc *corev1.Service, names catalogueNames) error {
 	var mistakes []error
 	check := func(annotation, value string, known []string) {
@@ -54,8 +54,8 @@ func (l *loadBalancers) checkNames(ctx context.Context, svc *corev1.Service, nam
 	return invalidSettings(mistakes...)
 }
 
-// sourceOf returns where a setting comes from: the annotation's full name, or the name of the
-// environment variable that stands in for it.
+// sourceOf returns the source of a setting: the annotation's full name, or the name of the environment
+// variable with its default.
 func (l *loadBalancers) sourceOf(svc *corev1.Service, name string) string {
 	a := annotationByName(name)
 	if _, set := svc.Annotations[a.key()]; !set && l.defaults[name] != "" {

@@ -7,7 +7,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 )
 
-func TestANameThatTheCloudDoesNotKnowIsSaidWithThoseThatItDoes(t *testing.T) {
+func TestAnUnknownNameIsReportedWithTheValidNames(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		annotations map[string]string
@@ -41,7 +41,7 @@ func TestANameThatTheCloudDoesNotKnowIsSaidWithThoseThatItDoes(t *testing.T) {
 	}
 }
 
-func TestATypeThatDoesNotExistChangesNothingOfALoadBalancer(t *testing.T) {
+func TestAnUnknownTypeDoesNotChangeALoadBalancer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 1)
 	cloud := w.provider()

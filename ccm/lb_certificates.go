@@ -17,18 +17,20 @@ import (
 )
 
 const (
-	// labelStaging asks for a certificate of the issuer's staging environment. It is a convention
-	// of the production CCM; the API document does not mention it.
+	// labelStaging requests a certificate of the issuer's staging environment. The production CCM uses
+	// it; the API document does not mention it.
 	labelStaging = "HC-Use-Staging-CA"
 
-	// issuancePoll and issuanceRetry are the waits before the next look at a certificate that is
-	// being issued, and at one whose issuance has failed. The issuer limits failed orders per hour.
-	issuancePoll  = 15 * time.Second
+	// issuancePoll is the delay before a pending certificate is checked again.
+	issuancePoll = 15 * time.Second
+	// issuanceRetry is the delay before a failed issuance is repeated. The issuer limits failed orders
+	// per hour.
 	issuanceRetry = 5 * time.Minute
 )
 
-// certificates returns the certificates for the Service's ports, and those that were ordered for
-// it earlier and are to be removed once the load balancer does not use them any more.
+// certificates returns the certificates for the Service's ports. obsolete holds earlier managed
+// certificates of the Service; the caller deletes them when the load balancer does not use them any
+// more.
 func (l *loadBalancers) certificates(ctx context.Context, svc *corev1.Service, s *lbSettings) (ids []int64, obsolete []*hcloud.Certificate, err error) {
 	all, err := l.certs.get(ctx)
 	if err != nil {
@@ -53,7 +55,7 @@ func (l *loadBalancers) certificates(ctx context.Context, svc *corev1.Service, s
 	return []int64{cert.ID}, obsolete, nil
 }
 
-// listCertificates feeds the cache.
+// listCertificates fetches all certificates for the cache.
 func (l *loadBalancers) listCertificates(ctx context.Context) ([]*hcloud.Certificate, error) {
 	all, err := l.client.Certificate.All(ctx)
 	if err != nil {
@@ -62,8 +64,8 @@ func (l *loadBalancers) listCertificates(ctx context.Context) ([]*hcloud.Certifi
 	return all, nil
 }
 
-// resolveCertificates finds the certificates of the annotation http-certificates. An ID goes
-// before a name of the same spelling.
+// resolveCertificates returns the IDs of the certificates in the annotation http-certificates. An ID
+// takes precedence over an equal name.
 func resolveCertificates(all []*hcloud.Certificate, refs []string) ([]int64, error) {
 	var ids []int64
 	var errs []error
@@ -83,8 +85,8 @@ func resolveCertificates(all []*hcloud.Certificate, refs []string) ([]int64, err
 	return slices.Compact(ids), invalidSettings(errs...)
 }
 
-// managedCertificate returns the certificate of the Service for its domains; it orders one if
-// there is none. While it is not issued the error says so.
+// managedCertificate returns the Service's certificate for its domains, and orders one if there is
+// none. It returns an error until the certificate is issued.
 func (l *loadBalancers) managedCertificate(ctx context.Context, svc *corev1.Service, s *lbSettings, mine, all []*hcloud.Certificate) (*hcloud.Certificate, error) {
 	i := slices.IndexFunc(mine, func(c *hcloud.Certificate) bool { return servesDomains(c, s) })
 	if i < 0 {
@@ -96,7 +98,7 @@ func (l *loadBalancers) managedCertificate(ctx context.Context, svc *corev1.Serv
 	}
 	switch cert.Status.Issuance {
 	case hcloud.CertificateStatusTypePending:
-		l.events.normal(svc, EventCertificate, "The certificate %q (%d) for %s is being issued", cert.Name, cert.ID, strings.Join(cert.DomainNames, ", "))
+		l.events.normal(svc, EventCertificate, "Certificate %q (%d) for %s is being issued", cert.Name, cert.ID, strings.Join(cert.DomainNames, ", "))
 		return nil, cloudapi.NewRetryError(fmt.Sprintf("certificate %q is being issued", cert.Name), issuancePoll)
 	case hcloud.CertificateStatusTypeFailed:
 		return nil, l.retryIssuance(ctx, svc, cert)
@@ -124,9 +126,10 @@ func (l *loadBalancers) orderCertificate(ctx context.Context, svc *corev1.Servic
 		holder := all[i]
 		if !slices.Contains(mine, holder) {
 			return nil, invalidSettings(annotationError{annotationPrefix + "http-managed-certificate-name", name, fmt.Sprintf(
-				"is the name of certificate %d, which was not ordered for this Service: must be a free name (or name it in http-certificates, with certificate-type uploaded)", holder.ID)})
+				"is the name of certificate %d, which does not belong to this Service: must be a free name; to use that certificate set http-certificates and certificate-type uploaded", holder.ID)})
 		}
-		// Ours, for other domains: it is in use until the new one is, so it makes room.
+		// The name belongs to the Service's certificate for other domains. The load balancer still uses
+		// that certificate, so it gets another name.
 		l.certs.forget()
 		if _, _, err := l.client.Certificate.Update(ctx, holder, hcloud.CertificateUpdateOpts{Name: fmt.Sprintf("%.100s-replaced-%d", name, holder.ID)}); err != nil {
 			return nil, fmt.Errorf("renaming certificate %d: %w", holder.ID, err)
@@ -148,11 +151,11 @@ func (l *loadBalancers) orderCertificate(ctx context.Context, svc *corev1.Servic
 	l.certs.forget()
 	if _, failed := errors.AsType[hcloud.ActionError](err); failed {
 		l.issuanceIsDue(result.Certificate.ID)
-		l.events.warning(svc, EventCertificate, "The certificate %q (%d) was not issued: %v", name, result.Certificate.ID, err)
+		l.events.warning(svc, EventCertificate, "Certificate %q (%d) was not issued: %v; will try again", name, result.Certificate.ID, err)
 		return nil, cloudapi.NewRetryError(fmt.Sprintf("certificate %q was not issued: %v", name, err), issuanceRetry)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("certificate %q: %w", name, err)
+		return nil, fmt.Errorf("waiting for certificate %q: %w", name, err)
 	}
 	return result.Certificate, nil
 }
@@ -163,7 +166,7 @@ func defaultCertificateName(svc *corev1.Service, s *lbSettings) string {
 	return fmt.Sprintf("ccm-%s-%x", svc.UID, sum[:4])
 }
 
-// issuanceIsDue reports whether a failed certificate may be tried again, and notes that it is.
+// issuanceIsDue reports whether to repeat a failed issuance now. If so it records the attempt.
 func (l *loadBalancers) issuanceIsDue(id int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -175,10 +178,10 @@ func (l *loadBalancers) issuanceIsDue(id int64) bool {
 	return true
 }
 
-// retryIssuance asks for another attempt at a failed certificate, unless one was made lately, and
-// returns the reason of the failure as a retriable error.
+// retryIssuance repeats a failed issuance, unless the last attempt was less than issuanceRetry ago. It
+// returns the reason of the failure as an error that the service controller retries.
 func (l *loadBalancers) retryIssuance(ctx context.Context, svc *corev1.Service, cert *hcloud.Certificate) error {
-	reason := "the API gives no reason"
+	reason := "the API returned no reason"
 	if cert.Status.Error != nil {
 		reason = fmt.Sprintf("%s (%s)", cert.Status.Error.Message, cert.Status.Error.Code)
 	}
@@ -186,16 +189,16 @@ func (l *loadBalancers) retryIssuance(ctx context.Context, svc *corev1.Service, 
 	if !l.issuanceIsDue(cert.ID) {
 		return notIssued
 	}
-	l.events.warning(svc, EventCertificate, "The certificate %q (%d) for %s was not issued: %s; trying again", cert.Name, cert.ID, strings.Join(cert.DomainNames, ", "), reason)
+	l.events.warning(svc, EventCertificate, "Certificate %q (%d) for %s was not issued: %s; trying again", cert.Name, cert.ID, strings.Join(cert.DomainNames, ", "), reason)
 	l.certs.forget()
 	if _, _, err := l.client.Certificate.RetryIssuance(ctx, cert); err != nil {
-		return fmt.Errorf("certificate %q was not issued: %s; asking for another attempt: %w", cert.Name, reason, err)
+		return fmt.Errorf("certificate %q was not issued: %s; requesting another attempt: %w", cert.Name, reason, err)
 	}
 	return notIssued
 }
 
-// deleteCertificates removes certificates that were ordered for a Service. One that is gone
-// already is fine.
+// deleteCertificates deletes managed certificates of a Service. A certificate that is already gone is
+// no error.
 func (l *loadBalancers) deleteCertificates(ctx context.Context, certs []*hcloud.Certificate) error {
 	var errs []error
 	for _, c := range certs {
@@ -207,7 +210,7 @@ func (l *loadBalancers) deleteCertificates(ctx context.Context, certs []*hcloud.
 	return errors.Join(errs...)
 }
 
-// servesCertificates reports whether a port of ours on the load balancer has certificates.
+// servesCertificates reports whether a recorded port of the load balancer has certificates.
 func servesCertificates(lb *hcloud.LoadBalancer) bool {
 	ours := decodePorts(lb.Labels)
 	return slices.ContainsFunc(lb.Services, func(s hcloud.LoadBalancerService) bool {
@@ -215,11 +218,11 @@ func servesCertificates(lb *hcloud.LoadBalancer) bool {
 	})
 }
 
-// ownedCertificates asks for the certificates that were ordered for the Service.
+// ownedCertificates fetches the managed certificates of the Service.
 func (l *loadBalancers) ownedCertificates(ctx context.Context, uid string) ([]*hcloud.Certificate, error) {
 	certs, err := l.client.Certificate.AllWithOpts(ctx, hcloud.CertificateListOpts{ListOpts: hcloud.ListOpts{LabelSelector: ownerSelector(uid)}})
 	if err != nil {
-		return nil, fmt.Errorf("looking for certificates with the label %s: %w", ownerSelector(uid), err)
+		return nil, fmt.Errorf("listing certificates with the label %s: %w", ownerSelector(uid), err)
 	}
 	return certs, nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 )
 
-// lbOpKind names one kind of change to a load balancer; each is one API call.
+// lbOpKind is a kind of change to a load balancer. Each change is one API call.
 type lbOpKind string
 
 const (
@@ -30,12 +30,12 @@ const (
 	opChangeReverse lbOpKind = "change_dns_ptr"
 )
 
-// lbOp is one change: its kind and the fields that the kind needs.
+// lbOp is one change of a load balancer: its kind, and the fields that this kind needs.
 type lbOp struct {
 	Kind      lbOpKind
-	Name      string // update: "" to keep the name
-	UID       string // update: of the Service that owns the load balancer
-	Ports     []int  // update: the ports to record as the Service's
+	Name      string // update: the new name; "" keeps the name
+	UID       string // update: UID of the Service that owns the load balancer
+	Ports     []int  // update: ports to record as owned by the Service
 	Type      string
 	Algorithm hcloud.LoadBalancerAlgorithmType
 	NetworkID int64
@@ -74,11 +74,12 @@ func (o lbOp) String() string {
 	return string(o.Kind)
 }
 
-// diffLoadBalancer returns the operations that turn the load balancer into the planned one, in the
-// order in which they disturb traffic least and in which the API accepts them: what is needed
-// first comes first (a network before private targets, private targets before the public interface
-// goes), and new targets and ports come before old ones go, unless the type has no room for both.
-// No difference means no operation.
+// diffLoadBalancer returns the operations that bring the load balancer to the planned state. If there
+// is no difference it returns none. The order is one that the API accepts and that disturbs traffic
+// least:
+//
+//   - the network before private targets, and private targets before the public interface is disabled;
+//   - new targets and ports before the removal of old ones, if the type has room for both.
 func diffLoadBalancer(plan *lbPlan, lb *hcloud.LoadBalancer) []lbOp {
 	labelsFirst, labelsLast := diffIdentity(plan, lb)
 	typeFirst, typeLast := diffType(plan, lb)
@@ -100,8 +101,8 @@ func diffLoadBalancer(plan *lbPlan, lb *hcloud.LoadBalancer) []lbOp {
 		diffServices(plan, lb), disable, diffReverse(plan, lb), typeLast, labelsLast)
 }
 
-// diffIdentity compares name and labels. The recorded ports grow before ports are added and shrink
-// after they are removed, so that whenever the process dies every port of ours is recorded.
+// diffIdentity compares the name and the labels. A port is recorded before it is added, and its record
+// is removed after the port: every port of ours is recorded whenever the process dies.
 func diffIdentity(plan *lbPlan, lb *hcloud.LoadBalancer) (first, last []lbOp) {
 	name := plan.Name
 	if name == lb.Name {
@@ -118,7 +119,7 @@ func diffIdentity(plan *lbPlan, lb *hcloud.LoadBalancer) (first, last []lbOp) {
 	return first, last
 }
 
-// portsToDelete returns the ports on the load balancer that we made and that the plan lacks.
+// portsToDelete returns the load balancer's recorded ports that the plan lacks.
 func portsToDelete(plan *lbPlan, lb *hcloud.LoadBalancer) []int {
 	recorded, wanted := decodePorts(lb.Labels), plan.ports()
 	var ports []int
@@ -130,8 +131,8 @@ func portsToDelete(plan *lbPlan, lb *hcloud.LoadBalancer) []int {
 	return slices.Sorted(slices.Values(ports))
 }
 
-// diffType puts a change to a larger type first, because it may make room for targets and ports,
-// and one to a smaller type last. Types are named lb11, lb21, …: the larger number is the larger.
+// diffType compares the type. A change to a larger type comes first, because it makes room for targets
+// and ports; a change to a smaller type comes last. The number in the name (lb11, lb21, …) is the size.
 func diffType(plan *lbPlan, lb *hcloud.LoadBalancer) (first, last []lbOp) {
 	if plan.Type == "" || lb.LoadBalancerType == nil || plan.Type == lb.LoadBalancerType.Name {
 		return nil, nil
@@ -150,7 +151,8 @@ func diffType(plan *lbPlan, lb *hcloud.LoadBalancer) (first, last []lbOp) {
 	return nil, op
 }
 
-// diffNetwork compares the attachment. reattach says that the load balancer is detached on the way.
+// diffNetwork compares the attachment to a network. reattach reports whether the operations detach the
+// load balancer.
 func diffNetwork(plan *lbPlan, lb *hcloud.LoadBalancer) (ops []lbOp, reattach bool) {
 	if plan.NetworkID == 0 {
 		return nil, false
@@ -170,9 +172,9 @@ func diffNetwork(plan *lbPlan, lb *hcloud.LoadBalancer) (ops []lbOp, reattach bo
 	return []lbOp{{Kind: opDetach, NetworkID: current.Network.ID}, attach}, true
 }
 
-// diffTargets compares the targets of type server. A target whose kind of address changes is
-// removed and added, one after the other, so that the others go on serving. If the load balancer
-// is detached from its network, its private targets go before that (first).
+// diffTargets compares the targets of type server. If a target changes between public and private
+// address it is removed and added again, one target at a time, so that the others continue to serve.
+// If the load balancer is detached from its network, first removes its private targets before that.
 func diffTargets(plan *lbPlan, lb *hcloud.LoadBalancer, reattach bool) (first, ops []lbOp) {
 	current := map[int64]bool{}
 	for _, t := range lb.Targets {
@@ -209,7 +211,7 @@ func diffTargets(plan *lbPlan, lb *hcloud.LoadBalancer, reattach bool) (first, o
 	return first, slices.Concat(ops, removes, adds)
 }
 
-// diffServices compares the services of ours.
+// diffServices compares the services of the plan and removes recorded ones that the plan lacks.
 func diffServices(plan *lbPlan, lb *hcloud.LoadBalancer) []lbOp {
 	current := map[int]hcloud.LoadBalancerService{}
 	for _, s := range lb.Services {
@@ -235,8 +237,8 @@ func diffServices(plan *lbPlan, lb *hcloud.LoadBalancer) []lbOp {
 	return slices.Concat(deletes, updates, adds)
 }
 
-// sameService compares what a plan determines. The expected text of an HTTP check's response is
-// not among it, and of a TCP service nor are the settings for HTTP.
+// sameService reports whether both services have the same planned settings. It ignores the expected
+// response text of an HTTP check, which the plan does not set, and the HTTP settings of a TCP service.
 func sameService(want, have hcloud.LoadBalancerService) bool {
 	if want.Protocol != have.Protocol || want.DestinationPort != have.DestinationPort ||
 		want.Proxyprotocol != have.Proxyprotocol || !sameHealthCheck(want.HealthCheck, have.HealthCheck) {
@@ -267,7 +269,7 @@ func sameHealthCheck(want, have hcloud.LoadBalancerServiceHealthCheck) bool {
 		slices.Equal(slices.Sorted(slices.Values(want.HTTP.StatusCodes)), slices.Sorted(slices.Values(have.HTTP.StatusCodes)))
 }
 
-// certificateIDs returns the IDs in order.
+// certificateIDs returns the IDs in ascending order.
 func certificateIDs(certs []*hcloud.Certificate) []int64 {
 	ids := make([]int64, 0, len(certs))
 	for _, c := range certs {

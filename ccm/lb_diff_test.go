@@ -15,7 +15,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 )
 
-// simple is a plan with targets and ports; the node port is the port plus 30000.
+// simple returns a plan with these targets and ports. The node port is the port plus 30000.
 func simple(targets []lbTarget, ports ...int) *lbPlan {
 	p := &lbPlan{UID: testUID, Algorithm: "round_robin", Public: true, Targets: targets}
 	for _, port := range ports {
@@ -25,7 +25,7 @@ func simple(targets []lbTarget, ports ...int) *lbPlan {
 	return p
 }
 
-// built is the load balancer that the plan describes, as the API would give it back.
+// built returns the planned load balancer in the API's representation.
 func built(plan *lbPlan) *hcloud.LoadBalancer {
 	lb := &hcloud.LoadBalancer{
 		ID: 1, Name: "a-name", Labels: withOwnership(nil, plan.UID, plan.ports()), Algorithm: hcloud.LoadBalancerAlgorithm{Type: plan.Algorithm},
@@ -71,7 +71,7 @@ func TestNoDifferenceMeansNoOperation(t *testing.T) {
 		})...),
 	} {
 		lb := built(plan)
-		if name == "https" { // the API keeps another order
+		if name == "https" { // the API returns another order
 			lb.Services[0].HTTP.Certificates = []*hcloud.Certificate{{ID: 1}, {ID: 2}}
 			lb.Services[0].HealthCheck.HTTP = &hcloud.LoadBalancerServiceHealthCheckHTTP{Path: "/", StatusCodes: []string{"2??", "3??"}, Response: "set by a person"}
 		}
@@ -91,19 +91,19 @@ func TestDiff(t *testing.T) {
 		change func(plan *lbPlan, lb *hcloud.LoadBalancer)
 		want   []string
 	}{
-		{"a node came", simple(public(1, 2), 80), func(_ *lbPlan, lb *hcloud.LoadBalancer) { lb.Targets = lb.Targets[:1] },
+		{"a node was added", simple(public(1, 2), 80), func(_ *lbPlan, lb *hcloud.LoadBalancer) { lb.Targets = lb.Targets[:1] },
 			[]string{"add_target server 2 (private false)"}},
-		{"a node went", simple(public(1), 80), func(_ *lbPlan, lb *hcloud.LoadBalancer) { lb.Targets = append(lb.Targets, serverTarget(2, false)) },
+		{"a node was removed", simple(public(1), 80), func(_ *lbPlan, lb *hcloud.LoadBalancer) { lb.Targets = append(lb.Targets, serverTarget(2, false)) },
 			[]string{"remove_target server 2 (private false)"}},
-		{"a node was replaced: the new one comes first", simple(public(2), 80), func(_ *lbPlan, lb *hcloud.LoadBalancer) {
+		{"a node was replaced: the new one is added first", simple(public(2), 80), func(_ *lbPlan, lb *hcloud.LoadBalancer) {
 			lb.Targets = []hcloud.LoadBalancerTarget{serverTarget(1, false)}
 		},
 			[]string{"add_target server 2 (private false)", "remove_target server 1 (private false)"}},
-		{"a node was replaced, no room: the old one goes first", simple(public(2), 80), func(_ *lbPlan, lb *hcloud.LoadBalancer) {
+		{"a node was replaced, no room: the old one is removed first", simple(public(2), 80), func(_ *lbPlan, lb *hcloud.LoadBalancer) {
 			lb.Targets, lb.LoadBalancerType.MaxTargets = []hcloud.LoadBalancerTarget{serverTarget(1, false)}, 1
 		}, []string{"remove_target server 1 (private false)", "add_target server 2 (private false)"}},
-		{"targets of others stay", simple(public(1), 80), func(_ *lbPlan, lb *hcloud.LoadBalancer) { lb.Targets = append(lb.Targets, ipTarget, selectorTarget) }, nil},
-		{"private addresses from now on, one target at a time", simple([]lbTarget{{1, true}, {2, true}}, 80), func(_ *lbPlan, lb *hcloud.LoadBalancer) {
+		{"foreign targets stay", simple(public(1), 80), func(_ *lbPlan, lb *hcloud.LoadBalancer) { lb.Targets = append(lb.Targets, ipTarget, selectorTarget) }, nil},
+		{"change to private addresses, one target at a time", simple([]lbTarget{{1, true}, {2, true}}, 80), func(_ *lbPlan, lb *hcloud.LoadBalancer) {
 			lb.Targets = []hcloud.LoadBalancerTarget{serverTarget(1, false), serverTarget(2, false)}
 		}, []string{"remove_target server 1 (private false)", "add_target server 1 (private true)", "remove_target server 2 (private false)", "add_target server 2 (private true)"}},
 		{"a port was added", simple(nil, 80, 443), func(_ *lbPlan, lb *hcloud.LoadBalancer) {
@@ -120,35 +120,35 @@ func TestDiff(t *testing.T) {
 		}, []string{`update (ports 80.81)`, "delete_service 80", "add_service tcp 81 to 30081", `update (ports 81)`}},
 		{"a node port changed", simple(nil, 80), func(plan *lbPlan, _ *hcloud.LoadBalancer) { plan.Services[0].DestinationPort = 31111 },
 			[]string{"update_service tcp 80 to 31111"}},
-		{"a port of somebody else stays", simple(nil, 80), func(_ *lbPlan, lb *hcloud.LoadBalancer) {
+		{"a foreign port stays", simple(nil, 80), func(_ *lbPlan, lb *hcloud.LoadBalancer) {
 			lb.Services = append(lb.Services, simple(nil, 9000).Services...)
 		}, nil},
-		{"a port of somebody else that the Service wants is taken over", simple(nil, 80), func(plan *lbPlan, lb *hcloud.LoadBalancer) {
+		{"the Service takes over a foreign port that it wants", simple(nil, 80), func(plan *lbPlan, lb *hcloud.LoadBalancer) {
 			delete(lb.Labels, labelPorts)
 			lb.Services[0].DestinationPort = 9
 		}, []string{`update (ports 80)`, "update_service tcp 80 to 30080"}},
-		{"labels of others stay", simple(nil, 80), func(_ *lbPlan, lb *hcloud.LoadBalancer) { lb.Labels["team"] = "web" }, nil},
+		{"foreign labels stay", simple(nil, 80), func(_ *lbPlan, lb *hcloud.LoadBalancer) { lb.Labels["team"] = "web" }, nil},
 		{"our port labels were lost", simple(nil, 80), func(_ *lbPlan, lb *hcloud.LoadBalancer) {
 			lb.Services = simple(nil, 80, 443).Services
 			lb.Labels = map[string]string{labelServiceUID: testUID, "team": "web"}
 		}, []string{`update (ports 80)`}},
 		{"renamed", simple(nil, 80), func(plan *lbPlan, _ *hcloud.LoadBalancer) { plan.Name = "edge" }, []string{`update (ports 80, name "edge")`}},
-		{"larger type, before what needs it", simple(public(1), 80), func(plan *lbPlan, lb *hcloud.LoadBalancer) { plan.Type, lb.Targets = "lb31", nil },
+		{"larger type, before the targets that need it", simple(public(1), 80), func(plan *lbPlan, lb *hcloud.LoadBalancer) { plan.Type, lb.Targets = "lb31", nil },
 			[]string{"change_type to lb31", "add_target server 1 (private false)"}},
-		{"smaller type, after what frees it", simple(nil, 80), func(plan *lbPlan, lb *hcloud.LoadBalancer) {
+		{"smaller type, after the targets that exceed it", simple(nil, 80), func(plan *lbPlan, lb *hcloud.LoadBalancer) {
 			plan.Type, lb.LoadBalancerType.Name, lb.Targets = "lb11", "lb31", []hcloud.LoadBalancerTarget{serverTarget(1, false)}
 		}, []string{"remove_target server 1 (private false)", "change_type to lb11"}},
-		{"no type asked for", simple(nil, 80), func(_ *lbPlan, lb *hcloud.LoadBalancer) { lb.LoadBalancerType.Name = "lb31" }, nil},
+		{"no type configured", simple(nil, 80), func(_ *lbPlan, lb *hcloud.LoadBalancer) { lb.LoadBalancerType.Name = "lb31" }, nil},
 		{"algorithm", simple(nil, 80), func(plan *lbPlan, _ *hcloud.LoadBalancer) { plan.Algorithm = "least_connections" }, []string{"change_algorithm to least_connections"}},
 		{"reverse DNS", simple(nil, 80), func(plan *lbPlan, _ *hcloud.LoadBalancer) {
 			plan.IPv4RDNS, plan.IPv6RDNS = "a.example.org", "b.example.org"
 		},
 			[]string{"change_dns_ptr of 203.0.113.9 to a.example.org", "change_dns_ptr of 2001:db8::9 to b.example.org"}},
-		{"network and no public interface any more, in the order that the API needs", simple([]lbTarget{{1, true}}, 80), func(plan *lbPlan, lb *hcloud.LoadBalancer) {
+		{"network and no public interface, in the order that the API needs", simple([]lbTarget{{1, true}}, 80), func(plan *lbPlan, lb *hcloud.LoadBalancer) {
 			plan.NetworkID, plan.Public = 5, false
 			lb.Targets = []hcloud.LoadBalancerTarget{serverTarget(1, false)}
 		}, []string{"attach_to_network 5", "remove_target server 1 (private false)", "add_target server 1 (private true)", "disable_public_interface"}},
-		{"public interface again", simple(public(1), 80), func(plan *lbPlan, lb *hcloud.LoadBalancer) {
+		{"public interface enabled again", simple(public(1), 80), func(plan *lbPlan, lb *hcloud.LoadBalancer) {
 			lb.PublicNet.Enabled = false
 			lb.Targets = []hcloud.LoadBalancerTarget{serverTarget(1, true)}
 		}, []string{"enable_public_interface", "remove_target server 1 (private true)", "add_target server 1 (private false)"}},
@@ -156,7 +156,7 @@ func TestDiff(t *testing.T) {
 			plan.NetworkID = 5
 			lb.PrivateNet = []hcloud.LoadBalancerPrivateNet{{Network: &hcloud.Network{ID: 6}, IP: net.ParseIP("10.9.0.1")}}
 		}, []string{"detach_from_network 6", "attach_to_network 5"}},
-		{"attached by somebody else, no network configured", simple(nil, 80), func(_ *lbPlan, lb *hcloud.LoadBalancer) {
+		{"foreign attachment, no network configured", simple(nil, 80), func(_ *lbPlan, lb *hcloud.LoadBalancer) {
 			lb.PrivateNet = []hcloud.LoadBalancerPrivateNet{{Network: &hcloud.Network{ID: 6}, IP: net.ParseIP("10.9.0.1")}}
 		}, nil},
 		{"another private address, without a public interface", simple([]lbTarget{{1, true}}, 80), func(plan *lbPlan, lb *hcloud.LoadBalancer) {
@@ -181,7 +181,7 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// pretend applies an operation to a load balancer as the API would, refusing what it would refuse.
+// pretend applies an operation to a load balancer like the API, with the API's errors.
 func pretend(lb *hcloud.LoadBalancer, op lbOp) error {
 	attached := len(lb.PrivateNet) > 0
 	index := slices.IndexFunc(lb.Targets, func(t hcloud.LoadBalancerTarget) bool {
@@ -252,9 +252,9 @@ func pretend(lb *hcloud.LoadBalancer, op lbOp) error {
 	return nil
 }
 
-// TestAnyOperationMayBeTheLast draws plans and load balancers at random, stops after every number
-// of operations and goes on from there with a new diff: it must always arrive, the API must accept
-// each step, and what belongs to others must be there in the end.
+// TestAnyOperationMayBeTheLast uses random plans and load balancers. It stops after each number of
+// operations and continues with a new diff. The load balancer must reach the planned state, the API must
+// accept each operation, and foreign ports and targets must stay.
 func TestAnyOperationMayBeTheLast(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -323,7 +323,7 @@ func TestAnyOperationMayBeTheLast(t *testing.T) {
 	}
 }
 
-func TestPortsSurviveTheirLabels(t *testing.T) {
+func TestPortsAreRecordedInLabels(t *testing.T) {
 	t.Parallel()
 	for _, ports := range [][]int{nil, {80}, {443, 80}, {1, 22, 333, 4444, 55555}} {
 		checkPorts(t, ports)

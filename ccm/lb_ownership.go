@@ -13,32 +13,32 @@ import (
 // Who owns what on a load balancer (hcloud-cloud-controller-manager#249):
 //
 //   - The load balancer belongs to the Service whose UID is in the label ccm-from-scratch/service-uid.
-//     The label is part of the create request, so there is no moment at which it exists without
-//     owner. It is changed, and deleted with the Service, because of that label only.
-//   - Services (listen ports) are ours if the label ccm-from-scratch/ports names them; it is written
-//     before a port is added and shortened after one is removed. Other ports are somebody else's
-//     and stay, unless the Service asks for the same port.
-//   - Targets of type server are ours: nodes are servers, and a Node that was deleted while the CCM
-//     was down must go too. Targets of type ip and label_selector are never ours and stay: that is
-//     how a machine outside the cluster is added to a Service's load balancer.
-//   - Labels other than those with our prefix stay, as do reverse DNS entries and the attachment to
-//     a network, unless an annotation or HCLOUD_NETWORK asks for something else.
+//     The create request contains the label, so a load balancer never exists without its owner. The
+//     CCM changes and deletes only load balancers with this label.
+//   - The CCM owns the services (listen ports) that the label ccm-from-scratch/ports lists. A port is
+//     added to the label before it is created, and removed from it after it is deleted. Other ports
+//     are foreign and stay, unless the Service uses the same port.
+//   - The CCM owns all targets of type server, because it must also remove the server of a Node that
+//     was deleted while the CCM was down. Targets of type ip and label_selector are foreign and stay:
+//     users add machines outside the cluster to a Service's load balancer with them.
+//   - Labels without our prefix stay. Reverse DNS entries and the attachment to a network stay unless
+//     an annotation or HCLOUD_NETWORK sets them.
 const (
 	labelPrefix     = "ccm-from-scratch/"
 	labelServiceUID = labelPrefix + "service-uid"
 	labelPorts      = labelPrefix + "ports"
 
-	// labelServiceUIDHcloud is how the production CCM marks its load balancers. One that carries
-	// another Service's UID is not adopted by name.
+	// labelServiceUIDHcloud is the ownership label of the production CCM. A load balancer on which it
+	// holds another Service's UID is never adopted.
 	labelServiceUIDHcloud = "hcloud-ccm/service-uid"
 
 	maxLabelValue = 63
 )
 
-// ownerSelector selects what belongs to the Service.
+// ownerSelector returns the label selector for resources of the Service.
 func ownerSelector(uid string) string { return labelServiceUID + "=" + uid }
 
-// otherOwner returns the UID of a Service other than uid that owns the labelled resource, "" if
+// otherOwner returns the UID of another Service that owns the resource with these labels, or "" if
 // there is none.
 func otherOwner(labels map[string]string, uid string) string {
 	for _, key := range []string{labelServiceUID, labelServiceUIDHcloud} {
@@ -49,7 +49,7 @@ func otherOwner(labels map[string]string, uid string) string {
 	return ""
 }
 
-// withOwnership returns labels with ours for uid and ports set, and everybody else's kept.
+// withOwnership returns a copy of labels with the ownership labels for uid and ports.
 func withOwnership(labels map[string]string, uid string, ports []int) map[string]string {
 	result := map[string]string{}
 	for k, v := range labels {
@@ -62,8 +62,8 @@ func withOwnership(labels map[string]string, uid string, ports []int) map[string
 	return result
 }
 
-// encodePorts writes ports into as many labels as their values need: ports=80.443,
-// ports-2=8080.…; a label's value may have 63 characters and no comma.
+// encodePorts encodes ports as labels: ports=80.443, ports-2=8080.… The value of a label can have 63
+// characters and no comma, so several labels may be needed.
 func encodePorts(ports []int) map[string]string {
 	result := map[string]string{}
 	key, value := labelPorts, ""
@@ -84,7 +84,7 @@ func encodePorts(ports []int) map[string]string {
 	return result
 }
 
-// joinPorts writes ports as one label would.
+// joinPorts formats ports like the value of a label.
 func joinPorts(ports []int) string {
 	var texts []string
 	for _, p := range ports {
@@ -93,8 +93,8 @@ func joinPorts(ports []int) string {
 	return strings.Join(texts, ".")
 }
 
-// decodePorts reads what encodePorts wrote. What is not a number was not written by us and is
-// ignored: a port that is not recorded is treated as somebody else's, which is the safe side.
+// decodePorts decodes the labels of encodePorts. It ignores values that are not numbers: a port that
+// is not recorded counts as foreign and stays.
 func decodePorts(labels map[string]string) map[int]bool {
 	ports := map[int]bool{}
 	for k, v := range labels {
@@ -110,10 +110,9 @@ func decodePorts(labels map[string]string) map[int]bool {
 	return ports
 }
 
-// pickOwned chooses the load balancer of a Service among those that carry its label, and returns
-// the others. There is more than one only if a person copied labels or changed the name annotation
-// while a create request was on its way. The one whose address the Service shows is kept, else the
-// oldest.
+// pickOwned chooses the load balancer of a Service among those with its label, and returns the others
+// as rest. It keeps the one whose address is in the Service's status, or else the oldest. There is more
+// than one only if a user copied labels, or changed the name annotation during a create request.
 func pickOwned(lbs []*hcloud.LoadBalancer, shown []string) (keep *hcloud.LoadBalancer, rest []*hcloud.LoadBalancer) {
 	if len(lbs) == 0 {
 		return nil, nil

@@ -16,8 +16,8 @@ import (
 	servicehelpers "k8s.io/cloud-provider/service/helpers"
 )
 
-// Defaults, as the API document names them; written out because update_service is a patch: to
-// return to a default it must be sent.
+// Defaults of the API document. They are always sent, because update_service is a patch: it returns
+// to a default only if the request contains it.
 const (
 	defaultLoadBalancerType = "lb11"
 	defaultCookieName       = "HCLBSTICKY"
@@ -39,32 +39,31 @@ type lbTarget struct {
 	Private bool
 }
 
-// lbPlan is the load balancer that a Service should have. It is computed from the Service, the
-// nodes and the settings alone.
+// lbPlan is the desired state of a Service's load balancer. It depends only on the lbPlanInput.
 type lbPlan struct {
-	// UID of the Service: the load balancer's owner.
+	// UID of the Service that owns the load balancer.
 	UID string
-	// Name, "" to keep the name of an existing load balancer. CreateName is for a new one.
+	// Name of the load balancer; "" keeps the existing name. CreateName is the name of a new one.
 	Name, CreateName string
-	// Type, "" to keep the type of an existing load balancer.
+	// Type of the load balancer; "" keeps the existing type.
 	Type string
-	// Location or NetworkZone, for a new load balancer; both may be empty for an existing one.
+	// Location or NetworkZone of a new load balancer. Both may be empty for an existing one.
 	Location, NetworkZone string
 	Algorithm             hcloud.LoadBalancerAlgorithmType
-	// NetworkID to attach to, 0 to leave attachments alone.
+	// NetworkID of the network to attach to; 0 keeps the existing attachment.
 	NetworkID int64
-	// PrivateIPv4 and PrivateSubnet restrict the address in the network; the zero value does not.
+	// PrivateIPv4 and PrivateSubnet restrict the address in the network; zero values do not.
 	PrivateIPv4   netip.Addr
 	PrivateSubnet netip.Prefix
 	Public        bool
-	// IPv4RDNS and IPv6RDNS, "" to leave the entry alone.
+	// IPv4RDNS and IPv6RDNS are reverse DNS entries; "" keeps the existing entry.
 	IPv4RDNS, IPv6RDNS string
-	// Targets, ordered by server ID, and Services, ordered by port.
+	// Targets are ordered by server ID, Services by port.
 	Targets  []lbTarget
 	Services []hcloud.LoadBalancerService
 }
 
-// ports returns the listen ports of the plan, ordered.
+// ports returns the listen ports of the plan in ascending order.
 func (p *lbPlan) ports() []int {
 	ports := make([]int, len(p.Services))
 	for i, s := range p.Services {
@@ -73,8 +72,7 @@ func (p *lbPlan) ports() []int {
 	return ports
 }
 
-// checkService returns every reason for which the Service cannot be had with these settings. It
-// needs no API call, so that a mistake costs none and changes nothing.
+// checkService returns all mistakes in the Service and its settings. It makes no API call.
 func checkService(svc *corev1.Service, s *lbSettings, haveNetwork bool) []error {
 	errs := slices.Concat(checkNetworking(s, haveNetwork), checkHTTP(s))
 	if len(svc.Spec.Ports) == 0 {
@@ -82,10 +80,10 @@ func checkService(svc *corev1.Service, s *lbSettings, haveNetwork bool) []error 
 	}
 	for _, p := range svc.Spec.Ports {
 		if p.Protocol != corev1.ProtocolTCP && p.Protocol != "" {
-			errs = append(errs, fmt.Errorf("port %d: protocol %s is not supported; Hetzner load balancers forward TCP only", p.Port, p.Protocol))
+			errs = append(errs, fmt.Errorf("port %d: protocol %s is not supported: Hetzner load balancers forward TCP only", p.Port, p.Protocol))
 		}
 		if p.NodePort == 0 {
-			errs = append(errs, fmt.Errorf("port %d has no node port (allocateLoadBalancerNodePorts: false?); the load balancer needs one to reach the nodes", p.Port))
+			errs = append(errs, fmt.Errorf("port %d has no node port, which the load balancer needs to reach the nodes: remove allocateLoadBalancerNodePorts: false from the Service", p.Port))
 		}
 	}
 	return errs
@@ -97,7 +95,7 @@ func checkNetworking(s *lbSettings, haveNetwork bool) (errs []error) {
 	}
 	usePrivate := s.UsePrivateIP != nil && *s.UsePrivateIP
 	if !haveNetwork {
-		const reason = "needs a private network, and the cloud controller manager has none (HCLOUD_NETWORK)"
+		const reason = "needs a private network: set HCLOUD_NETWORK of the cloud-controller-manager"
 		if usePrivate {
 			invalid("use-private-ip", "true", reason)
 		}
@@ -112,13 +110,13 @@ func checkNetworking(s *lbSettings, haveNetwork bool) (errs []error) {
 		}
 	}
 	if s.DisablePublicNetwork && s.UsePrivateIP != nil && !usePrivate {
-		invalid("use-private-ip", "false", "contradicts disable-public-network: without a public interface targets can only be reached at private addresses; allowed is true, or no annotation")
+		invalid("use-private-ip", "false", "contradicts disable-public-network, which needs the private addresses of targets: must be true or absent")
 	}
 	if s.PrivateIPv4.IsValid() && s.PrivateSubnet.IsValid() && !s.PrivateSubnet.Contains(s.PrivateIPv4) {
 		invalid("private-ipv4", s.PrivateIPv4.String(), "is outside private-subnet-ip-range "+s.PrivateSubnet.String()+": must be an address inside it")
 	}
 	if s.Location != "" && s.NetworkZone != "" {
-		invalid("network-zone", s.NetworkZone, "is set beside location "+s.Location+": only one of the two is allowed")
+		invalid("network-zone", s.NetworkZone, "contradicts location "+s.Location+": set only one of the two")
 	}
 	return errs
 }
@@ -129,7 +127,7 @@ func checkHTTP(s *lbSettings) (errs []error) {
 	}
 	https := s.Protocol == hcloud.LoadBalancerServiceProtocolHTTPS
 	if s.RedirectHTTP && !https {
-		invalid("http-redirect-http", "true", "is only allowed with protocol https")
+		invalid("http-redirect-http", "true", "is allowed only with protocol https")
 	}
 	if !https {
 		return errs
@@ -139,29 +137,29 @@ func checkHTTP(s *lbSettings) (errs []error) {
 			invalid("http-managed-certificate-domains", "", "is missing: certificate-type managed needs domain names, separated by commas")
 		}
 	} else if len(s.Certificates) == 0 {
-		invalid("http-certificates", "", "is missing: protocol https needs IDs or names of certificates, separated by commas (or certificate-type managed)")
+		invalid("http-certificates", "", "is missing: protocol https needs IDs or names of certificates, separated by commas, or certificate-type managed")
 	}
 	return errs
 }
 
-// lbPlanInput is what a plan depends on.
+// lbPlanInput is the input of planLoadBalancer.
 type lbPlanInput struct {
 	Service  *corev1.Service
 	Settings *lbSettings
-	// Nodes that the service controller wants as targets: it has left out those labelled
-	// node.kubernetes.io/exclude-from-external-load-balancers, deleted ones and those the cluster
-	// autoscaler is about to delete.
+	// Nodes are the nodes that the service controller wants as targets. It excludes deleted nodes,
+	// nodes with the label node.kubernetes.io/exclude-from-external-load-balancers, and nodes that the
+	// cluster autoscaler is about to delete.
 	Nodes []*corev1.Node
-	// Servers by ID, for the Nodes' provider IDs.
+	// Servers of the Nodes, by ID.
 	Servers map[int64]*hcloud.Server
-	// NetworkID of HCLOUD_NETWORK, 0 if there is none.
+	// NetworkID of HCLOUD_NETWORK; 0 if there is none.
 	NetworkID int64
-	// CertificateIDs for protocol https.
+	// CertificateIDs are the certificates for protocol https.
 	CertificateIDs []int64
 }
 
-// planLoadBalancer computes the load balancer that the Service should have. The input has passed
-// checkService. skipped says, one sentence each, which nodes cannot be targets and why.
+// planLoadBalancer computes the desired state of the Service's load balancer. The input has passed
+// checkService. Each sentence in skipped names nodes that cannot be targets, and the reason.
 func planLoadBalancer(in lbPlanInput) (plan *lbPlan, skipped []string) {
 	s := in.Settings
 	plan = &lbPlan{
@@ -195,8 +193,8 @@ func planTargets(in lbPlanInput, private bool) (targets []lbTarget, skipped []st
 		if selector != nil && !selector.Matches(labels.Set(node.Labels)) {
 			continue
 		}
-		// A Node without provider ID is not initialized yet: there is another sync when it is. A
-		// foreign Node, or one whose server is gone, has no server to send traffic to.
+		// A Node without a provider ID is not initialized yet; its initialization causes another sync.
+		// A Node of another provider, or one whose server is gone, cannot be a target.
 		id, err := parseProviderID(node.Spec.ProviderID)
 		if err != nil {
 			continue
@@ -214,16 +212,16 @@ func planTargets(in lbPlanInput, private bool) (targets []lbTarget, skipped []st
 	slices.SortFunc(targets, func(a, b lbTarget) int { return cmp.Compare(a.ServerID, b.ServerID) })
 	targets = slices.Compact(targets)
 	if len(noAddress) > 0 {
-		why := "their servers have no public IPv4 address (use-private-ip would use the private ones)"
+		why := "their servers have no public IPv4 address (set use-private-ip to use private addresses)"
 		if private {
-			why = "their servers are not attached to the network HCLOUD_NETWORK"
+			why = "their servers are not attached to the network of HCLOUD_NETWORK"
 		}
 		skipped = append(skipped, fmt.Sprintf("%d nodes are not targets because %s: %s", len(noAddress), why, abbreviate(noAddress, 5)))
 	}
 	return targets, skipped
 }
 
-// abbreviate joins names, at most n of them.
+// abbreviate joins at most n of the names.
 func abbreviate(names []string, n int) string {
 	slices.Sort(names)
 	if len(names) <= n {
@@ -243,7 +241,7 @@ func planService(in lbPlanInput, port corev1.ServicePort) hcloud.LoadBalancerSer
 		HealthCheck:     planHealthCheck(in.Service, s, port),
 	}
 	if service.Protocol == hcloud.LoadBalancerServiceProtocolTCP {
-		return service // settings for HTTP mean nothing to TCP
+		return service // HTTP settings do not apply to TCP
 	}
 	service.HTTP = hcloud.LoadBalancerServiceHTTP{
 		CookieName:     cmp.Or(s.CookieName, defaultCookieName),
@@ -260,10 +258,10 @@ func planService(in lbPlanInput, port corev1.ServicePort) hcloud.LoadBalancerSer
 	return service
 }
 
-// planHealthCheck computes the check of one service. With externalTrafficPolicy Local only nodes
-// with an endpoint of the Service can serve, and kube-proxy says on the health check node port
-// whether a node has one; a check of the node port itself would fail in a way that depends on the
-// proxy's mode. So that port is checked, unless the annotations choose another check.
+// planHealthCheck computes the health check of one service. With externalTrafficPolicy Local, only
+// nodes with an endpoint of the Service can serve it, and kube-proxy reports on the health check node
+// port whether a node has one. So that port is checked, unless the annotations choose another check.
+// A check of the Service's own node port would depend on kube-proxy's mode.
 func planHealthCheck(svc *corev1.Service, s *lbSettings, port corev1.ServicePort) hcloud.LoadBalancerServiceHealthCheck {
 	check := hcloud.LoadBalancerServiceHealthCheck{
 		Protocol: s.HealthCheckProtocol,
@@ -282,7 +280,7 @@ func planHealthCheck(svc *corev1.Service, s *lbSettings, port corev1.ServicePort
 	case "", hcloud.LoadBalancerServiceProtocolTCP:
 		check.Protocol = hcloud.LoadBalancerServiceProtocolTCP
 		return check
-	case hcloud.LoadBalancerServiceProtocolHTTPS: // to the API: http with tls
+	case hcloud.LoadBalancerServiceProtocolHTTPS: // for the API: http with tls
 		check.Protocol, tls = hcloud.LoadBalancerServiceProtocolHTTP, true
 	}
 	codes := s.HealthCheckHTTPStatusCodes

@@ -16,8 +16,8 @@ import (
 
 const testUID = "0d3a5b0e-7c1f-4a53-9d0c-54b6f2b6a001"
 
-// testService is a Service of type LoadBalancer with these ports ("80:30080") and annotations
-// (name without prefix).
+// testService returns a Service of type LoadBalancer with these ports ("80:30080") and annotations
+// (without prefix).
 func testService(annotations map[string]string, ports ...[2]int32) *corev1.Service {
 	svc := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: testUID, Annotations: map[string]string{}},
@@ -32,7 +32,7 @@ func testService(annotations map[string]string, ports ...[2]int32) *corev1.Servi
 	return svc
 }
 
-// planFor plans a load balancer; it fails the test if the settings are not valid.
+// planFor plans a load balancer. It fails the test if the settings are invalid.
 func planFor(t *testing.T, in lbPlanInput) (*lbPlan, []string) {
 	t.Helper()
 	s, _, mistakes := parseAnnotations(in.Service.Annotations, nil)
@@ -177,7 +177,7 @@ func TestHealthCheckFollowsTheTrafficPolicy(t *testing.T) {
 	}
 }
 
-func TestWhatAServiceCannotHaveIsRefusedBeforeAnyCall(t *testing.T) {
+func TestUnsupportedSettingsAreRefusedBeforeAnyCall(t *testing.T) {
 	t.Parallel()
 	udp := testService(nil, [2]int32{53, 30053})
 	udp.Spec.Ports[0].Protocol = corev1.ProtocolUDP

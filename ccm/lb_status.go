@@ -7,10 +7,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ingressStatus returns what the Service's status says of its load balancer. With a hostname it
-// says that and nothing else. With PROXY protocol the mode is Proxy: kube-proxy then sends traffic
-// from inside the cluster through the load balancer too, instead of to a pod that expects the
-// header in vain.
+// ingressStatus returns the Service's load balancer status. With a hostname the status contains only
+// the hostname. With PROXY protocol the IP mode is Proxy: kube-proxy then sends traffic from inside
+// the cluster to the load balancer too, instead of directly to a pod that expects the PROXY header.
 func ingressStatus(lb *hcloud.LoadBalancer, s *lbSettings) *corev1.LoadBalancerStatus {
 	if s.Hostname != "" {
 		return &corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{Hostname: s.Hostname}}}

@@ -10,29 +10,29 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// lbStoreTTL bounds how old what a sync starts from can be.
-const lbStoreTTL = 3 * time.Second
+// maxLoadBalancerAge is the maximum age of cached load balancers and certificates.
+const maxLoadBalancerAge = 3 * time.Second
 
 // lbStore finds the load balancers of Services. One list of all load balancers with an ownership
-// label serves all the Services that are synced in the same moment, as they are when a node comes
-// or goes. What this process has just written is read again.
+// label serves all Services that are synced at the same time, for example because a node was added.
+// After a write for a Service, its load balancers are read again.
 type lbStore struct {
 	client *hcloud.Client
 	all    *ttlCache[map[string][]*hcloud.LoadBalancer] // by owner UID
 
 	mu      sync.Mutex
-	written map[string]bool // UIDs for which this process has written since the list was fetched
+	written map[string]bool // UIDs of Services with a write since the list was fetched
 }
 
 func newLBStore(client *hcloud.Client, clk clock.PassiveClock) *lbStore {
 	s := &lbStore{client: client, written: map[string]bool{}}
-	s.all = newTTLCache(clk, lbStoreTTL, s.listAll)
+	s.all = newTTLCache(clk, maxLoadBalancerAge, s.listAll)
 	return s
 }
 
 func (s *lbStore) listAll(ctx context.Context) (map[string][]*hcloud.LoadBalancer, error) {
 	s.mu.Lock()
-	clear(s.written) // the list that follows has seen these writes
+	clear(s.written) // the next list contains these writes
 	s.mu.Unlock()
 	lbs, err := s.client.LoadBalancer.AllWithOpts(ctx, hcloud.LoadBalancerListOpts{
 		ListOpts: hcloud.ListOpts{LabelSelector: labelServiceUID, PerPage: 50}})
@@ -47,8 +47,8 @@ func (s *lbStore) listAll(ctx context.Context) (map[string][]*hcloud.LoadBalance
 	return byUID, nil
 }
 
-// find returns the load balancers that carry the Service's ownership label. The data may be
-// lbStoreTTL old, but never older than this process's last write for the Service.
+// find returns the load balancers with the Service's ownership label. The data are at most
+// maxLoadBalancerAge old, and never older than this process's last write for the Service.
 func (s *lbStore) find(ctx context.Context, uid string) ([]*hcloud.LoadBalancer, error) {
 	s.mu.Lock()
 	stale, others := s.written[uid], len(s.written) > 1
@@ -57,7 +57,7 @@ func (s *lbStore) find(ctx context.Context, uid string) ([]*hcloud.LoadBalancer,
 	case stale && !others:
 		return s.findNow(ctx, uid)
 	case stale:
-		s.all.forget() // one list for this Service and those whose turn is next
+		s.all.forget() // one list for this Service and the other changed ones
 	}
 	byUID, err := s.all.get(ctx)
 	if err != nil {
@@ -66,18 +66,18 @@ func (s *lbStore) find(ctx context.Context, uid string) ([]*hcloud.LoadBalancer,
 	return byUID[uid], nil
 }
 
-// findNow is find without cache.
+// findNow is find without the cache.
 func (s *lbStore) findNow(ctx context.Context, uid string) ([]*hcloud.LoadBalancer, error) {
 	lbs, err := s.client.LoadBalancer.AllWithOpts(ctx, hcloud.LoadBalancerListOpts{
 		ListOpts: hcloud.ListOpts{LabelSelector: ownerSelector(uid)}})
 	if err != nil {
-		return nil, fmt.Errorf("looking for load balancers with the label %s: %w", ownerSelector(uid), err)
+		return nil, fmt.Errorf("listing load balancers with the label %s: %w", ownerSelector(uid), err)
 	}
 	return lbs, nil
 }
 
-// writing must be called before a write for the Service, and the function that it returns after
-// it: a list that is fetched in between may or may not have seen the write.
+// writing must be called before a write for the Service, and the returned function after the write,
+// because a list that is fetched in between may lack the write.
 func (s *lbStore) writing(uid string) (written func()) {
 	mark := func() {
 		s.mu.Lock()

@@ -13,34 +13,33 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// WithLeaderLease says that this process is one of several, of which the one that holds the Lease
-// works: whenever something is to be changed in the cloud the Lease must be held. The client should be
-// the one that renews it, and may at least read it.
+// WithLeaderLease makes the provider check before a write that this process holds the leader election
+// Lease. leases should be the client that renews the Lease; it must at least be allowed to read it.
 func WithLeaderLease(leases typedcoordinationv1.LeaseInterface, name string) Option {
 	return func(c *Cloud) {
 		c.election = &leaderFence{leases: leases, name: name}
 	}
 }
 
-// errNotLeader is why a write was not sent.
-var errNotLeader = errors.New("another cloud-controller-manager leads now, so nothing is changed")
+// errNotLeader is the error of a write that was not sent.
+var errNotLeader = errors.New("the request was not sent: another cloud-controller-manager leads now")
 
-// leaderFence keeps a CCM that does not lead any more from changing the cloud.
+// leaderFence prevents writes to the cloud by a CCM that is not the leader any more.
 //
-// client-go ends a process that has lost its lease, but only when it notices: a process that was
-// frozen (a suspended machine, a starved CPU) goes on for up to the renew deadline when it wakes up,
-// and undoes what its successor has done since, by caches that are as old as its sleep. So each
-// write asks first whether the lease can have passed to somebody else: it cannot before its
-// duration is over since its last renewal, by the clock that wrote that time, our own. Only then is
-// the Lease read again; that is one request per lease duration, while something is written.
+// client-go ends a process that has lost its Lease, but not at once. A process that was frozen (a
+// suspended machine, a starved CPU) continues for up to the renew deadline, with old caches, and could
+// undo the changes of its successor. So each write first checks whether another process can hold the
+// Lease. That is impossible until the Lease duration has passed since the last renewal; this process
+// wrote the renewal time with its own clock. After that the fence reads the Lease again, which costs
+// one request per Lease duration while there are writes.
 //
-// Left out: a freeze between this check and the arrival of the request. The cloud would have to
-// know the lease to notice that.
+// Not covered: a freeze between the check and the arrival of the request. Only the cloud could detect
+// that.
 type leaderFence struct {
 	leases typedcoordinationv1.LeaseInterface
 	name   string
 	clock  clock.PassiveClock
-	// host begins our identity, which client-go makes up: <host name>_<random>.
+	// host is the start of this process's identity. client-go generates it: <host name>_<random>.
 	host string
 
 	mu         sync.Mutex
@@ -48,16 +47,16 @@ type leaderFence struct {
 	validUntil time.Time
 }
 
-// check returns nil if this process leads.
+// check returns nil if this process is the leader.
 func (f *leaderFence) check(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.clock.Now().Round(0).Before(f.validUntil) { // without the monotonic clock, which stands still with the machine
+	if f.clock.Now().Round(0).Before(f.validUntil) { // Round(0) removes the monotonic clock, which stops while the machine is suspended
 		return nil
 	}
 	lease, err := f.leases.Get(ctx, f.name, metav1.GetOptions{})
 	if err != nil {
-		return fmt.Errorf("asking who leads, before anything is changed: %w", err)
+		return fmt.Errorf("the request was not sent: reading the leader election Lease: %w", err)
 	}
 	spec := &lease.Spec
 	if spec.HolderIdentity == nil || spec.RenewTime == nil || spec.LeaseDurationSeconds == nil {

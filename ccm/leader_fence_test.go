@@ -17,7 +17,7 @@ import (
 
 const fenceDuration = 15 * time.Second
 
-// lease is held by somebody since a time.
+// lease returns a Lease with this holder and renewal time.
 func lease(holder string, renewed time.Time) *coordinationv1.Lease {
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "ccm"},
@@ -32,17 +32,16 @@ func TestOnlyTheLeaderWrites(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 	for name, tc := range map[string]struct {
-		// slept passes between the election and the write, and then the lease is this.
-		slept time.Duration
-		then  *coordinationv1.Lease
-		write bool
-		reads int // of the Lease, after the election
+		slept time.Duration         // time between the election and the write
+		then  *coordinationv1.Lease // the Lease after that time
+		write bool                  // the write is allowed
+		reads int                   // reads of the Lease after the election
 	}{
-		"which needs not be asked while the lease lasts": {fenceDuration - time.Second, lease("host_other", start), true, 0},
-		"who has renewed the lease":                      {time.Minute, lease("host_me", start.Add(time.Minute)), true, 1},
-		"and nobody who has slept, and lost the lease":   {time.Minute, lease("host_other", start.Add(time.Minute)), false, 1},
-		"and nobody whose lease is over":                 {time.Minute, lease("host_me", start.Add(45*time.Second)), false, 1},
-		"and nobody when nobody leads": {time.Minute, func() *coordinationv1.Lease {
+		"without a read before the lease can expire": {fenceDuration - time.Second, lease("host_other", start), true, 0},
+		"after renewing the lease":                   {time.Minute, lease("host_me", start.Add(time.Minute)), true, 1},
+		"not after losing the lease":                 {time.Minute, lease("host_other", start.Add(time.Minute)), false, 1},
+		"not after the lease has expired":            {time.Minute, lease("host_me", start.Add(45*time.Second)), false, 1},
+		"not without a leader": {time.Minute, func() *coordinationv1.Lease {
 			l := lease("", start)
 			l.Spec.HolderIdentity = nil
 			return l
@@ -63,7 +62,7 @@ func TestOnlyTheLeaderWrites(t *testing.T) {
 			clk.SetTime(start.Add(tc.slept))
 			kube.ClearActions()
 			if err := f.check(t.Context()); (err == nil) != tc.write || err != nil && !errors.Is(err, errNotLeader) {
-				t.Errorf("%v; want write %t", err, tc.write)
+				t.Errorf("got %v, want write allowed %t", err, tc.write)
 			}
 			if n := len(kube.Actions()); n != tc.reads {
 				t.Errorf("%d requests to Kubernetes, want %d", n, tc.reads)
@@ -72,7 +71,7 @@ func TestOnlyTheLeaderWrites(t *testing.T) {
 	}
 }
 
-func TestALeaseOfAnotherMachineIsNeverTakenForOurs(t *testing.T) {
+func TestALeaseOfAnotherMachineIsForeign(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	f := &leaderFence{leases: fake.NewClientset(lease("elsewhere_x", now)).CoordinationV1().Leases("kube-system"), name: "ccm",

@@ -18,18 +18,18 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// syncTimeout bounds one sync of one Service; what is left is done by the next. The service
-// controller calls UpdateLoadBalancer without any deadline.
+// syncTimeout limits one sync of one Service; the next sync continues. The service controller calls
+// UpdateLoadBalancer without a deadline.
 const syncTimeout = 2 * time.Minute
 
 // loadBalancers implements cloudprovider.LoadBalancer: one cloud load balancer per Service.
 //
-// A sync reads settings (no API call if they are wrong), looks up servers and the load balancer,
-// plans, compares and sends the difference. Syncs of one Service never overlap. The service
-// controller calls for Services without a loadBalancerClass only; it filters nodes.
+// A sync checks the settings before its first API call. Then it finds the load balancer and the
+// servers, computes the plan, compares, and sends the difference. Syncs of one Service never overlap.
+// The service controller selects the nodes and calls only for Services without a loadBalancerClass.
 //
-// Left out: spec.loadBalancerSourceRanges (Hetzner load balancers have no firewall; a warning says
-// so) and spec.loadBalancerIP; one load balancer for several Services; settings per port.
+// Not supported: spec.loadBalancerSourceRanges (Hetzner load balancers have no firewall; the Service
+// gets a warning), spec.loadBalancerIP, one load balancer for several Services, settings per port.
 type loadBalancers struct {
 	client   *hcloud.Client
 	waiter   *actionWaiter
@@ -44,12 +44,12 @@ type loadBalancers struct {
 	adopting sync.Mutex // two Services must not adopt the same load balancer
 
 	mu      sync.Mutex
-	managed map[string]managedService // by UID: what the resync looks after
-	// issuances holds when a certificate that was not issued was last tried.
+	managed map[string]managedService // by UID: Services that resync compares
+	// issuances holds the time of the last attempt for each certificate whose issuance failed.
 	issuances map[int64]time.Time
 }
 
-// managedService is a Service that the service controller wants to have a load balancer.
+// managedService is a Service for which the service controller wants a load balancer.
 type managedService struct {
 	namespace, name string
 	nodes           []*corev1.Node
@@ -65,10 +65,10 @@ func (l *loadBalancers) GetLoadBalancerName(_ context.Context, _ string, svc *co
 	return cloudprovider.DefaultLoadBalancerName(svc)
 }
 
-// GetLoadBalancer implements cloudprovider.LoadBalancer. For a Service that wants no load balancer
-// (any more), what was ordered for it counts too: the service controller calls
-// EnsureLoadBalancerDeleted only if something exists, and a certificate may be all that a crash
-// has left.
+// GetLoadBalancer implements cloudprovider.LoadBalancer. If the Service wants no load balancer any
+// more, a managed certificate of the Service counts as existing too. The service controller calls
+// EnsureLoadBalancerDeleted only if something exists, and after a crash a certificate may be the only
+// thing left.
 func (l *loadBalancers) GetLoadBalancer(ctx context.Context, _ string, svc *corev1.Service) (*corev1.LoadBalancerStatus, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
@@ -114,8 +114,8 @@ func (l *loadBalancers) EnsureLoadBalancer(ctx context.Context, _ string, svc *c
 	return result.status, nil
 }
 
-// UpdateLoadBalancer implements cloudprovider.LoadBalancer: the nodes have changed. It does not
-// create a load balancer, because it could not tell the Service its address.
+// UpdateLoadBalancer implements cloudprovider.LoadBalancer. It is called when the nodes have changed.
+// It never creates a load balancer, because it cannot write the address to the Service.
 func (l *loadBalancers) UpdateLoadBalancer(ctx context.Context, _ string, svc *corev1.Service, nodes []*corev1.Node) error {
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
@@ -129,8 +129,8 @@ func (l *loadBalancers) UpdateLoadBalancer(ctx context.Context, _ string, svc *c
 	return err
 }
 
-// EnsureLoadBalancerDeleted implements cloudprovider.LoadBalancer. Only what carries the Service's
-// ownership label is deleted.
+// EnsureLoadBalancerDeleted implements cloudprovider.LoadBalancer. It deletes only resources with the
+// Service's ownership label.
 func (l *loadBalancers) EnsureLoadBalancerDeleted(ctx context.Context, _ string, svc *corev1.Service) error {
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
@@ -169,7 +169,7 @@ func (l *loadBalancers) delete(ctx context.Context, svc *corev1.Service, lb *hcl
 	case hcloud.IsError(err, hcloud.ErrorCodeNotFound):
 		err = nil
 	case resp != nil && resp.Response != nil && resp.StatusCode == http.StatusNoContent:
-		err = nil // as the API answered until October 2026: no action, no body for hcloud-go to read
+		err = nil // the API's answer until October 2026: no action, and no body that hcloud-go could read
 	case hcloud.IsError(err, hcloud.ErrorCodeProtected):
 		l.events.warning(svc, EventProtected, "Load balancer %d (%s) is protected against deletion: remove the protection, or the label %s to keep it", lb.ID, lb.Name, labelServiceUID)
 	}
@@ -180,22 +180,23 @@ func (l *loadBalancers) delete(ctx context.Context, svc *corev1.Service, lb *hcl
 	return nil
 }
 
-// manage and release tell the resync which Services the service controller has load balancers for.
-// Between release and the Service's end nothing may create a load balancer for it: nobody would
-// delete it.
+// manage records that the service controller wants a load balancer for the Service, so that resync
+// compares it.
 func (l *loadBalancers) manage(svc *corev1.Service, nodes []*corev1.Node) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.managed[string(svc.UID)] = managedService{svc.Namespace, svc.Name, nodes}
 }
 
+// release ends manage. After it nothing may create a load balancer for the Service, because nothing
+// would delete it.
 func (l *loadBalancers) release(svc *corev1.Service) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.managed, string(svc.UID))
 }
 
-// managedServices returns the Services that have load balancers, by UID.
+// managedServices returns the Services that want load balancers, by UID.
 func (l *loadBalancers) managedServices() map[string]managedService {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -203,20 +204,19 @@ func (l *loadBalancers) managedServices() map[string]managedService {
 }
 
 type syncOptions struct {
-	// create a load balancer if there is none.
+	// create allows the sync to create a load balancer.
 	create bool
-	// quiet leaves out the warnings that do not change from one sync to the next.
+	// quiet suppresses warnings that each sync would repeat.
 	quiet bool
 }
 
 type syncResult struct {
-	status *corev1.LoadBalancerStatus
-	// created and ops say what was written.
-	created bool
-	ops     []lbOp
+	status  *corev1.LoadBalancerStatus
+	created bool   // the sync created the load balancer
+	ops     []lbOp // the operations that the sync sent
 }
 
-// sync makes the load balancer of svc what it should be. The caller holds the Service's lock.
+// sync brings the load balancer of svc to its desired state. The caller holds the Service's lock.
 func (l *loadBalancers) sync(ctx context.Context, svc *corev1.Service, nodes []*corev1.Node, opts syncOptions) (syncResult, error) {
 	result, err := l.trySync(ctx, svc, nodes, opts)
 	if err == nil {
@@ -234,7 +234,7 @@ func (l *loadBalancers) sync(ctx context.Context, svc *corev1.Service, nodes []*
 	case errors.As(err, &pending), hcloud.IsError(err, hcloud.ErrorCodeLocked, hcloud.ErrorCodeConflict):
 		l.events.normal(svc, EventPending, "Waiting for the cloud: %s", stableError(err))
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil:
-		err = cloudapi.NewRetryError(fmt.Sprintf("not finished within %v, will go on: %v", syncTimeout, err), time.Second)
+		err = cloudapi.NewRetryError(fmt.Sprintf("sync not finished within %v, will continue: %v", syncTimeout, err), time.Second)
 	}
 	return result, toRetryError(err)
 }
@@ -254,10 +254,10 @@ func (l *loadBalancers) trySync(ctx context.Context, svc *corev1.Service, nodes 
 		return result, err
 	}
 	if lb == nil && !opts.create {
-		return result, fmt.Errorf("the load balancer of the Service does not exist")
+		return result, errors.New("the load balancer of the Service does not exist")
 	}
 	if lb != nil && settings.Type != "" && lb.LoadBalancerType != nil && settings.Type != lb.LoadBalancerType.Name {
-		// It will be changed, so that a mistake would be found out halfway through the operations.
+		// Find a wrong name before the first operation.
 		if err := l.checkNames(ctx, svc, catalogueNames{Type: settings.Type}); err != nil {
 			return result, err
 		}
@@ -273,7 +273,7 @@ func (l *loadBalancers) trySync(ctx context.Context, svc *corev1.Service, nodes 
 			return result, err
 		}
 	} else if lb != nil && servesCertificates(lb) {
-		// HTTPS ends with this sync, and what was ordered for it with HTTPS.
+		// This sync ends HTTPS, so its managed certificates are obsolete.
 		if obsolete, err = l.ownedCertificates(ctx, string(svc.UID)); err != nil {
 			return result, err
 		}
@@ -298,18 +298,18 @@ func (l *loadBalancers) trySync(ctx context.Context, svc *corev1.Service, nodes 
 	}
 	result.status = ingressStatus(lb, &settings)
 	if len(result.status.Ingress) == 0 {
-		return result, cloudapi.NewRetryError(fmt.Sprintf("load balancer %d (%s) has no address yet that the Service may show", lb.ID, lb.Name), 5*time.Second)
+		return result, cloudapi.NewRetryError(fmt.Sprintf("load balancer %d (%s) has no address yet for the Service's status", lb.ID, lb.Name), 5*time.Second)
 	}
 	return result, nil
 }
 
-// warn puts on the Service what it should know although the sync goes on.
+// warn records warnings that do not stop the sync.
 func (l *loadBalancers) warn(svc *corev1.Service, unknown, skipped []string) {
 	if len(unknown) > 0 {
-		l.events.warning(svc, EventUnknownAnnotation, "Ignored annotations that do not exist: %s", strings.Join(unknown, ", "))
+		l.events.warning(svc, EventUnknownAnnotation, "Ignored unknown annotations: %s", strings.Join(unknown, ", "))
 	}
 	if len(svc.Spec.LoadBalancerSourceRanges) > 0 {
-		l.events.warning(svc, EventIgnoredSetting, "spec.loadBalancerSourceRanges is ignored: Hetzner load balancers cannot filter by source address")
+		l.events.warning(svc, EventIgnoredSetting, "Ignored spec.loadBalancerSourceRanges: Hetzner load balancers cannot filter by source address")
 	}
 	for _, s := range skipped {
 		l.events.warning(svc, EventSkippedNodes, "%s", s)
@@ -321,22 +321,22 @@ func (l *loadBalancers) warnImmutable(svc *corev1.Service, lb *hcloud.LoadBalanc
 		return
 	}
 	if plan.Location != "" && plan.Location != lb.Location.Name {
-		l.events.warning(svc, EventImmutable, "Load balancer %d is in location %s and cannot move to %s; delete and create the Service to move it", lb.ID, lb.Location.Name, plan.Location)
+		l.events.warning(svc, EventImmutable, "Load balancer %d is in location %s and cannot move to %s: delete and create the Service to move it", lb.ID, lb.Location.Name, plan.Location)
 	}
 	if plan.NetworkZone != "" && plan.NetworkZone != string(lb.Location.NetworkZone) {
-		l.events.warning(svc, EventImmutable, "Load balancer %d is in network zone %s and cannot move to %s; delete and create the Service to move it", lb.ID, lb.Location.NetworkZone, plan.NetworkZone)
+		l.events.warning(svc, EventImmutable, "Load balancer %d is in network zone %s and cannot move to %s: delete and create the Service to move it", lb.ID, lb.Location.NetworkZone, plan.NetworkZone)
 	}
 }
 
-// find returns the Service's load balancer, nil if there is none. Further ones that carry its
-// label are deleted: nobody else would.
+// find returns the Service's load balancer, or nil if there is none. It deletes further load
+// balancers with the Service's label, because nothing else would delete them.
 func (l *loadBalancers) find(ctx context.Context, svc *corev1.Service) (*hcloud.LoadBalancer, error) {
 	lbs, err := l.store.find(ctx, string(svc.UID))
 	if err != nil {
 		return nil, err
 	}
 	if len(lbs) > 1 {
-		// What is deleted must still carry the label now.
+		// Delete only load balancers that still have the label.
 		if lbs, err = l.store.findNow(ctx, string(svc.UID)); err != nil {
 			return nil, err
 		}
@@ -346,7 +346,7 @@ func (l *loadBalancers) find(ctx context.Context, svc *corev1.Service) (*hcloud.
 		if err := l.delete(ctx, svc, extra); err != nil {
 			return nil, err
 		}
-		l.events.warning(svc, EventDuplicate, "Deleted load balancer %d (%s): it carried the ownership label of this Service beside load balancer %d", extra.ID, extra.Name, lb.ID)
+		l.events.warning(svc, EventDuplicate, "Deleted load balancer %d (%s): it had the ownership label of this Service, which load balancer %d has too", extra.ID, extra.Name, lb.ID)
 	}
 	return lb, nil
 }
@@ -365,11 +365,11 @@ func (l *loadBalancers) serversOf(ctx context.Context, nodes []*corev1.Node) (ma
 	for _, node := range nodes {
 		id, err := parseProviderID(node.Spec.ProviderID)
 		if err != nil {
-			continue // not initialized, or not ours
+			continue // not initialized, or of another provider
 		}
 		server, err := l.servers.ByID(ctx, id)
 		if err != nil {
-			return nil, fmt.Errorf("server of node %s: %w", node.Name, err)
+			return nil, fmt.Errorf("finding the server of node %s: %w", node.Name, err)
 		}
 		if server != nil {
 			servers[id] = server
@@ -378,21 +378,21 @@ func (l *loadBalancers) serversOf(ctx context.Context, nodes []*corev1.Node) (ma
 	return servers, nil
 }
 
-// obtain returns a load balancer for a Service that has none: one that exists under the wanted
-// name and has no owner, else a new one.
+// obtain returns a load balancer for a Service that has none. It adopts a load balancer with the
+// planned name and no owner, or creates one.
 func (l *loadBalancers) obtain(ctx context.Context, svc *corev1.Service, plan *lbPlan) (lb *hcloud.LoadBalancer, created bool, err error) {
 	unplaced := plan.Location == "" && plan.NetworkZone == ""
-	// A name that was asked for may name a load balancer that was made beforehand. The default
-	// name contains the Service's UID: under it there is one only if its label was lost, which the
-	// create request finds out for nothing.
+	// A name from an annotation may name an existing load balancer. The default name contains the
+	// Service's UID: a load balancer of that name exists only if it has lost its label, and then the
+	// create request fails with a uniqueness error.
 	if plan.Name != "" || unplaced {
 		if lb, err = l.adopt(ctx, svc, plan); lb != nil || err != nil {
 			return lb, false, err
 		}
 	}
 	if unplaced {
-		return nil, false, invalidSettings(annotationError{annotationPrefix + "location", "", "is missing: set it to the name of a location or set " +
-			annotationPrefix + "network-zone, for this Service or for all through HCLOUD_LOAD_BALANCERS_LOCATION or HCLOUD_LOAD_BALANCERS_NETWORK_ZONE"})
+		return nil, false, invalidSettings(annotationError{annotationPrefix + "location", "", "is missing: set it to the name of a location, or set " +
+			annotationPrefix + "network-zone; HCLOUD_LOAD_BALANCERS_LOCATION or HCLOUD_LOAD_BALANCERS_NETWORK_ZONE is the default for all Services"})
 	}
 	l.events.normal(svc, EventCreating, "Creating load balancer %q", plan.CreateName)
 	defer l.store.writing(string(svc.UID))()
@@ -428,31 +428,31 @@ func (l *loadBalancers) get(ctx context.Context, id int64) (*hcloud.LoadBalancer
 		return nil, fmt.Errorf("getting load balancer %d: %w", id, err)
 	}
 	if lb == nil {
-		return nil, fmt.Errorf("load balancer %d has disappeared", id)
+		return nil, fmt.Errorf("getting load balancer %d: it does not exist any more", id)
 	}
 	return lb, nil
 }
 
-// adopt makes the load balancer of the wanted name the Service's, unless it belongs to another
-// Service. It returns nil if there is none of that name.
+// adopt sets the Service's ownership label on the load balancer with the planned name. It returns nil
+// if no load balancer has that name, and an error if it belongs to another Service.
 func (l *loadBalancers) adopt(ctx context.Context, svc *corev1.Service, plan *lbPlan) (*hcloud.LoadBalancer, error) {
 	l.adopting.Lock()
 	defer l.adopting.Unlock()
 	lb, _, err := l.client.LoadBalancer.GetByName(ctx, plan.CreateName)
 	if err != nil {
-		return nil, fmt.Errorf("looking for a load balancer named %q: %w", plan.CreateName, err)
+		return nil, fmt.Errorf("finding the load balancer %q: %w", plan.CreateName, err)
 	}
 	if lb == nil {
 		return nil, nil
 	}
 	if lb.Labels[labelServiceUID] == plan.UID {
-		return lb, nil // ours already: created by a request whose answer was lost
+		return lb, nil // created by an earlier request whose answer was lost
 	}
 	if owner := otherOwner(lb.Labels, plan.UID); owner != "" {
-		l.events.warning(svc, EventNotAdoptable, "Load balancer %d (%s) belongs to the Service with UID %s; choose another name", lb.ID, lb.Name, owner)
-		return nil, fmt.Errorf("load balancer %d (%s) belongs to the Service with UID %s", lb.ID, lb.Name, owner)
+		l.events.warning(svc, EventNotAdoptable, "Load balancer %d (%s) belongs to the Service with UID %s: choose another name", lb.ID, lb.Name, owner)
+		return nil, fmt.Errorf("load balancer %d (%s) belongs to the Service with UID %s: choose another name", lb.ID, lb.Name, owner)
 	}
-	// No ports are recorded as ours yet: what is there now is somebody else's.
+	// Record no ports yet: the existing ports are foreign.
 	defer l.store.writing(plan.UID)()
 	updated, _, err := l.client.LoadBalancer.Update(ctx, lb, hcloud.LoadBalancerUpdateOpts{Labels: withOwnership(lb.Labels, plan.UID, nil)})
 	if err != nil {
@@ -462,7 +462,8 @@ func (l *loadBalancers) adopt(ctx context.Context, svc *corev1.Service, plan *lb
 	return updated, nil
 }
 
-// reconcile sends the difference between plan and lb and returns the load balancer as it is then.
+// reconcile sends the difference between plan and lb, and returns the resulting load balancer and the
+// operations.
 func (l *loadBalancers) reconcile(ctx context.Context, svc *corev1.Service, plan *lbPlan, lb *hcloud.LoadBalancer) (*hcloud.LoadBalancer, []lbOp, error) {
 	ops := diffLoadBalancer(plan, lb)
 	if len(ops) == 0 {
@@ -481,12 +482,12 @@ func (l *loadBalancers) reconcile(ctx context.Context, svc *corev1.Service, plan
 	return lb, ops, err
 }
 
-// changesAddresses reports whether the operation may change what the Service's status shows.
+// changesAddresses reports whether the operation may change the addresses in the Service's status.
 func changesAddresses(op lbOp) bool {
 	return slices.Contains([]lbOpKind{opEnablePublic, opDisablePublic, opAttach, opDetach}, op.Kind)
 }
 
-// describeOps describes operations, at most n of them.
+// describeOps describes at most n of the operations.
 func describeOps(ops []lbOp, n int) string {
 	var texts []string
 	for _, op := range ops[:min(len(ops), n)] {

@@ -66,7 +66,7 @@ func TestASyncWithoutAChangeWritesNothing(t *testing.T) {
 			svc := newService("web", annotations, 80, 443)
 			w.ensure(w.provider(), svc)
 			for range 3 {
-				cloud := w.provider() // with nothing in memory
+				cloud := w.provider() // with empty caches
 				w.wire.take()
 				w.ensure(cloud, svc)
 				calls := w.wire.take()
@@ -147,7 +147,7 @@ func TestChangesOfTheServiceReachTheLoadBalancer(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotValidChangesNothingAndIsSaid(t *testing.T) {
+func TestInvalidSettingsChangeNothingAndAreReported(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 1)
 	cloud := w.provider()
@@ -180,7 +180,7 @@ func TestWhatIsNotValidChangesNothingAndIsSaid(t *testing.T) {
 	}
 }
 
-func TestWhatOthersPutOnALoadBalancerStays(t *testing.T) {
+func TestForeignPortsTargetsAndLabelsStay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 2)
 	cloud := w.provider()
@@ -207,9 +207,9 @@ func TestWhatOthersPutOnALoadBalancerStays(t *testing.T) {
 	}
 }
 
-// The API replaces all labels at once and has no conditional write. A sync starts from a list that
-// may be some seconds old and takes as long as its actions do.
-func TestWhatOthersChangeDuringASyncStays(t *testing.T) {
+// The API replaces all labels at once and has no conditional write. A sync starts with a list that may
+// be some seconds old, and waits for its actions.
+func TestForeignChangesDuringASyncStay(t *testing.T) {
 	t.Parallel()
 	for name, moment := range map[string]string{
 		"after the load balancers were listed": "",
@@ -222,10 +222,10 @@ func TestWhatOthersChangeDuringASyncStays(t *testing.T) {
 			svc := newService("web", nil, 80)
 			w.ensure(w.provider(), svc)
 			cloud := w.provider()
-			w.ensure(cloud, svc) // changes nothing, and keeps the list for the next sync
+			w.ensure(cloud, svc) // changes nothing; the next sync uses the cached list
 
 			done := false
-			somebody := func() {
+			foreignChange := func() {
 				done = true
 				lb := w.theLoadBalancer()
 				lb.Labels["team"] = "edge"
@@ -234,11 +234,11 @@ func TestWhatOthersChangeDuringASyncStays(t *testing.T) {
 				}
 			}
 			if moment == "" {
-				somebody()
+				foreignChange()
 			} else {
 				w.wire.setIntercept(func(r *http.Request) *http.Response {
 					if !done && r.Method+" "+path.Base(r.URL.Path) == moment {
-						somebody()
+						foreignChange()
 					}
 					return nil
 				})
@@ -247,13 +247,13 @@ func TestWhatOthersChangeDuringASyncStays(t *testing.T) {
 			w.ensure(cloud, svc)
 			lb := w.theLoadBalancer()
 			if !done || lb.Labels["team"] != "edge" || lb.Name != "edge" || !slices.Equal(listenPorts(lb), []int{443}) || lb.Labels[ccm.LabelPorts] != "443" {
-				t.Errorf("changed by somebody: %t; name %s, labels %v, ports %v", done, lb.Name, lb.Labels, listenPorts(lb))
+				t.Errorf("foreign change made: %t; name %s, labels %v, ports %v", done, lb.Name, lb.Labels, listenPorts(lb))
 			}
 		})
 	}
 }
 
-func TestALoadBalancerThatIsTakenAwayDuringASyncIsNotTakenBack(t *testing.T) {
+func TestALoadBalancerThatLosesItsLabelDuringASyncIsReleased(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "realistic", 1)
 	cloud := w.provider()
@@ -269,7 +269,7 @@ func TestALoadBalancerThatIsTakenAwayDuringASyncIsNotTakenBack(t *testing.T) {
 	setPorts(svc, 443)
 	lbs, _ := cloud.LoadBalancer()
 	_, err := lbs.EnsureLoadBalancer(t.Context(), "", svc, w.nodes)
-	if err == nil || !strings.Contains(err.Error(), "somebody has changed it during the sync") {
+	if err == nil || !strings.Contains(err.Error(), "was changed during the sync") {
 		t.Errorf("got %v", err)
 	}
 	if labels := w.theLoadBalancer().Labels; len(labels) != 1 || labels["team"] != "edge" {
@@ -303,11 +303,11 @@ func TestAdoption(t *testing.T) {
 		t.Errorf("events: %s", events)
 	}
 	if got := w.theLoadBalancer(); !slices.Equal(listenPorts(got), []int{80}) {
-		t.Errorf("the second Service has changed it: %v", listenPorts(got))
+		t.Errorf("the second Service has changed the load balancer: %v", listenPorts(got))
 	}
 	w.remove(cloud, second)
 	if len(w.loadBalancers()) != 1 {
-		t.Error("the second Service's end has deleted the first one's load balancer")
+		t.Error("deleting the second Service has deleted the load balancer of the first")
 	}
 }
 
@@ -325,7 +325,7 @@ func TestALoadBalancerWhoseLabelWasLostIsFoundByItsName(t *testing.T) {
 	}
 }
 
-func TestADeletedLoadBalancerIsMadeAgain(t *testing.T) {
+func TestADeletedLoadBalancerIsCreatedAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 1)
 	cloud := w.provider()
@@ -336,15 +336,15 @@ func TestADeletedLoadBalancerIsMadeAgain(t *testing.T) {
 	w.must(err)
 	lbs, _ := cloud.LoadBalancer()
 	if err := lbs.UpdateLoadBalancer(t.Context(), "", svc, w.nodes); err == nil || len(w.loadBalancers()) != 0 {
-		t.Errorf("UpdateLoadBalancer cannot tell the Service a new address, so it must not make one: %v", err)
+		t.Errorf("UpdateLoadBalancer must not create a load balancer, because it cannot write the address to the Service: %v", err)
 	}
 	w.ensure(cloud, svc)
 	if got := w.theLoadBalancer(); got.ID == old.ID {
-		t.Error("still the old one")
+		t.Error("got the old load balancer, want a new one")
 	}
 }
 
-func TestDeleteProtectionIsHonouredAndSaid(t *testing.T) {
+func TestDeleteProtectionIsRespectedAndReported(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 1)
 	cloud := w.provider()
@@ -369,7 +369,7 @@ func TestDeleteProtectionIsHonouredAndSaid(t *testing.T) {
 	}
 }
 
-func TestManyServicesShareOneLookup(t *testing.T) {
+func TestManyServicesShareOneList(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 2)
 	cloud := w.provider()
@@ -391,7 +391,7 @@ func TestManyServicesShareOneLookup(t *testing.T) {
 	}
 }
 
-func TestAnErrorOfTheAPIPassesAndTheSyncConverges(t *testing.T) {
+func TestASyncConvergesAfterAnAPIError(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]func() *http.Response{
 		"401": func() *http.Response { return apiError(401, "unauthorized") }, "423": func() *http.Response { return apiError(423, "locked") },
@@ -431,7 +431,7 @@ func TestAnErrorOfTheAPIPassesAndTheSyncConverges(t *testing.T) {
 	}
 }
 
-func TestALoadBalancerThatIsGoneBeforeItIsDeletedIsFine(t *testing.T) {
+func TestDeletingAMissingLoadBalancerIsNoError(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 1)
 	cloud := w.provider()
@@ -450,7 +450,7 @@ func TestALoadBalancerThatIsGoneBeforeItIsDeletedIsFine(t *testing.T) {
 	}
 }
 
-func TestDeletingWorksAgainstTheAPIOfEarlierTimes(t *testing.T) {
+func TestDeletingWorksWithTheAPIBeforeOctober2026(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 1)
 	cloud := w.provider()

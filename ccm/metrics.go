@@ -9,9 +9,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// apiMetrics counts what goes over the wire: each attempt of each call, so that the numbers agree
-// with the rate limit. hcloud-go's own instrumentation sits above our retries and would count a
-// call that took three attempts once; the first three names are the same as its.
+// apiMetrics counts each attempt of each API call, as the rate limit does. hcloud-go's own
+// instrumentation works above our retries and would count a call with three attempts once. The first
+// three metrics have the same names as hcloud-go's.
 type apiMetrics struct {
 	requests  *prometheus.CounterVec
 	duration  *prometheus.HistogramVec
@@ -25,20 +25,20 @@ func newAPIMetrics(reg prometheus.Registerer) *apiMetrics {
 	m := &apiMetrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hcloud_api_requests_total",
-			Help: "Requests to the Hetzner Cloud API that were answered, by HTTP status, method and endpoint.",
+			Help: "Answered requests to the Hetzner Cloud API, by HTTP status, method and endpoint.",
 		}, []string{"code", "method", "api_endpoint"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "hcloud_api_request_duration_seconds",
-			Help:    "Time until the answer of one request to the Hetzner Cloud API was read.",
+			Help:    "Duration of one request to the Hetzner Cloud API until its answer was read.",
 			Buckets: prometheus.DefBuckets,
 		}, []string{"method"}),
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "hcloud_api_in_flight_requests",
-			Help: "Requests to the Hetzner Cloud API that wait for their answer.",
+			Help: "Requests to the Hetzner Cloud API that currently wait for an answer.",
 		}),
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hcloud_api_retries_total",
-			Help: "Requests to the Hetzner Cloud API that were sent again, by the reason.",
+			Help: "Repeated requests to the Hetzner Cloud API, by reason, method and endpoint.",
 		}, []string{"reason", "method", "api_endpoint"}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hcloud_api_request_failures_total",
@@ -46,14 +46,15 @@ func newAPIMetrics(reg prometheus.Registerer) *apiMetrics {
 		}, []string{"method", "api_endpoint"}),
 		remaining: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "hcloud_api_rate_limit_remaining",
-			Help: "Requests that the rate limit still allowed when the last answer came.",
+			Help: "Remaining requests of the rate limit according to the last answer.",
 		}),
 	}
 	reg.MustRegister(m.requests, m.duration, m.inFlight, m.retries, m.failures, m.remaining)
 	return m
 }
 
-// endpointLabel is the path of the operation without identifiers, to keep the label's values few.
+// endpointLabel returns the path of the operation without identifiers, so that the label has few
+// values.
 func endpointLabel(req *http.Request) string {
 	if p := ctxutil.OpPath(req.Context()); p != "" {
 		return p

@@ -9,8 +9,8 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 )
 
-// networkResolver turns HCLOUD_NETWORK, an ID or a name, into an ID: once, when it is first
-// needed, so that the CCM can start before the cloud does.
+// networkResolver resolves HCLOUD_NETWORK, an ID or a name, to an ID. It does so once, when the ID is
+// first needed, so that the CCM can start before the cloud is reachable.
 type networkResolver struct {
 	client   *hcloud.Client
 	idOrName string
@@ -19,10 +19,10 @@ type networkResolver struct {
 	id int64
 }
 
-// configured reports whether there is a network at all.
+// configured reports whether a network is configured.
 func (r *networkResolver) configured() bool { return r.idOrName != "" }
 
-// ID returns the network's ID, 0 if none is configured.
+// ID returns the network's ID, or 0 if none is configured.
 func (r *networkResolver) ID(ctx context.Context) (int64, error) {
 	if !r.configured() {
 		return 0, nil
@@ -34,16 +34,16 @@ func (r *networkResolver) ID(ctx context.Context) (int64, error) {
 	}
 	network, _, err := r.client.Network.Get(ctx, r.idOrName)
 	if err != nil {
-		return 0, fmt.Errorf("looking for the network HCLOUD_NETWORK=%q: %w", r.idOrName, err)
+		return 0, fmt.Errorf("finding the network HCLOUD_NETWORK=%q: %w", r.idOrName, err)
 	}
 	if network == nil {
-		return 0, fmt.Errorf("HCLOUD_NETWORK=%q: the project of this token has no network of that ID or name", r.idOrName)
+		return 0, fmt.Errorf("HCLOUD_NETWORK=%q: the project of this token has no network with that ID or name", r.idOrName)
 	}
 	r.id = network.ID
 	return r.id, nil
 }
 
-// privateIP returns the server's address in the network, the zero Addr if it is not attached.
+// privateIP returns the server's address in the network, or the zero Addr if it is not attached.
 func privateIP(s *hcloud.Server, networkID int64) netip.Addr {
 	for _, n := range s.PrivateNet {
 		if n.Network != nil && n.Network.ID == networkID {
@@ -55,7 +55,7 @@ func privateIP(s *hcloud.Server, networkID int64) netip.Addr {
 	return netip.Addr{}
 }
 
-// publicIPv4 returns the server's public IPv4 address, the zero Addr if it has none.
+// publicIPv4 returns the server's public IPv4 address, or the zero Addr if it has none.
 func publicIPv4(s *hcloud.Server) netip.Addr {
 	if s.PublicNet.IPv4.IsUnspecified() {
 		return netip.Addr{}
@@ -64,8 +64,8 @@ func publicIPv4(s *hcloud.Server) netip.Addr {
 	return a.Unmap()
 }
 
-// publicIPv6 returns the address that a server uses of its public IPv6 network: the first one. The
-// API gives a server a /64; images configure <network>::1.
+// publicIPv6 returns the first address of the server's public IPv6 network, or the zero Addr if it
+// has none. The API gives a server a /64, and images configure <network>::1.
 func publicIPv6(s *hcloud.Server) netip.Addr {
 	if s.PublicNet.IPv6.IsUnspecified() {
 		return netip.Addr{}

@@ -13,18 +13,18 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// nodeLabelSync keeps the labels that come from the cloud true after initialization.
-// k8s.io/cloud-provider sets them once, when it initializes a Node, and later refreshes addresses
-// only; so a server whose type was changed would carry its old instance type for ever.
+// nodeLabelSync updates the labels that describe a Node's server after initialization.
+// k8s.io/cloud-provider sets these labels only once, when it initializes a Node; later it updates
+// only addresses. So after a change of the server's type the Node would keep its old instance type.
 //
 // It runs when the node controller asks for metadata to refresh addresses
-// (--node-status-update-frequency) and costs no API call of its own.
+// (--node-status-update-frequency). It makes no API call of its own.
 type nodeLabelSync struct {
 	kube kubernetes.Interface // nil until the cloud is initialized
 }
 
-// sync patches the labels of an initialized Node that say something else than meta. An error is
-// logged: the next refresh tries again.
+// sync patches the labels of an initialized Node that differ from meta. An error is logged, and the
+// next refresh tries again.
 func (l *nodeLabelSync) sync(ctx context.Context, node *corev1.Node, meta *cloudprovider.InstanceMetadata) {
 	if l == nil || l.kube == nil {
 		return
@@ -38,14 +38,14 @@ func (l *nodeLabelSync) sync(ctx context.Context, node *corev1.Node, meta *cloud
 		_, err = l.kube.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	}
 	if err != nil {
-		klog.ErrorS(err, "Could not update the labels of a node; will try again", "node", node.Name, "labels", changed)
+		klog.ErrorS(err, "Could not update labels of node; will try again", "node", node.Name, "labels", changed)
 		return
 	}
-	klog.InfoS("Updated labels of a node whose server has changed", "node", node.Name, "labels", changed)
+	klog.InfoS("Updated labels of node because its server has changed", "node", node.Name, "labels", changed)
 }
 
-// staleLabels returns the labels of node that differ from meta, with their right values. A Node
-// that is not initialized yet has none: the node controller is about to set them.
+// staleLabels returns the labels of node that differ from meta, with their correct values. It returns
+// none for a Node that is not initialized yet: the node controller sets its labels.
 func staleLabels(node *corev1.Node, meta *cloudprovider.InstanceMetadata) map[string]string {
 	for _, t := range node.Spec.Taints {
 		if t.Key == cloudproviderapi.TaintExternalCloudProvider {

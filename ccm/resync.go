@@ -20,35 +20,37 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// routeRetryMin and routeRetryMax bound the wait before a route that could not be made is tried
-// again.
+// routeRetryMin and routeRetryMax are the shortest and longest delay before a failed route operation
+// is repeated.
 const (
 	routeRetryMin = 10 * time.Second
 	routeRetryMax = 2 * time.Minute
 )
 
-// resync compares load balancers and routes with what they should be although nothing happened in
-// Kubernetes. The controllers of k8s.io/cloud-provider act on events only: nobody would notice
-// that a load balancer or route was changed or deleted behind the CCM's back, that a node's labels
-// make it match a node selector now, or (with watch-based reconciliation) that creating a route
-// has failed. It costs one call per interval for all load balancers and one for the routes, and
-// none for what there is none of.
+// resync periodically compares load balancers and routes with their desired state and repairs them.
+// The controllers of k8s.io/cloud-provider act only on events of Kubernetes. They miss a load
+// balancer or route that was changed or deleted outside of the CCM, and a node that matches a node
+// selector after a change of its labels. With watch-based reconciliation they also miss a route that
+// could not be created.
+//
+// One comparison costs one call for all load balancers and one for the routes; no call if there are
+// none.
 type resync struct {
 	clock    clock.WithTicker
 	interval time.Duration
 	kube     kubernetes.Interface
-	lbs      *loadBalancers // nil: not offered
-	routes   *routes        // nil: not offered
+	lbs      *loadBalancers // nil: disabled
+	routes   *routes        // nil: disabled
 	nodes    corelisters.NodeLister
 	services corelisters.ServiceLister
 	events   *eventRecorder
-	// routesOn reports whether the route controller runs: if it is switched off, so are we.
+	// routesOn reports whether the route controller runs. If not, resync leaves routes alone.
 	routesOn func() bool
-	// retryRoutes is signalled when a route operation has failed.
+	// retryRoutes receives a signal when a route operation has failed.
 	retryRoutes chan struct{}
 }
 
-// run works until ctx ends.
+// run compares periodically until ctx ends.
 func (r *resync) run(ctx context.Context) {
 	var tick <-chan time.Time
 	if r.interval > 0 {
@@ -79,8 +81,8 @@ func (r *resync) run(ctx context.Context) {
 	}
 }
 
-// syncLoadBalancers puts right what differs. Services that the service controller has not handled
-// yet, or has finished with, are not touched.
+// syncLoadBalancers repairs load balancers that differ from their plan. It skips Services that the
+// service controller has not handled yet or has released.
 func (r *resync) syncLoadBalancers(ctx context.Context) {
 	if r.lbs == nil {
 		return
@@ -88,10 +90,10 @@ func (r *resync) syncLoadBalancers(ctx context.Context) {
 	for uid, managed := range r.lbs.managedServices() {
 		svc, err := r.services.Services(managed.namespace).Get(managed.name)
 		if err != nil || string(svc.UID) != uid || svc.DeletionTimestamp != nil || svc.Spec.Type != corev1.ServiceTypeLoadBalancer {
-			continue // the service controller will hear of it
+			continue // the service controller handles this change
 		}
 		if err := r.syncLoadBalancer(ctx, svc.DeepCopy()); err != nil {
-			klog.ErrorS(err, "Could not compare a load balancer with what it should be; will try again", "service", klog.KObj(svc))
+			klog.ErrorS(err, "Could not compare load balancer with its desired state; will try again", "service", klog.KObj(svc))
 		}
 	}
 }
@@ -106,19 +108,19 @@ func (r *resync) syncLoadBalancer(ctx context.Context, svc *corev1.Service) erro
 	defer unlock()
 	managed, still := r.lbs.managedServices()[string(svc.UID)]
 	if !still {
-		return nil // released while we waited
+		return nil // released during the wait for the lock
 	}
 	result, err := r.lbs.sync(ctx, svc, r.freshNodes(managed.nodes), syncOptions{create: true, quiet: true})
 	if err != nil {
 		return err
 	}
 	if result.created || len(result.ops) > 0 {
-		r.events.normal(svc, EventRepaired, "The load balancer differed from what this Service asks for and was put right")
+		r.events.normal(svc, EventRepaired, "Repaired the load balancer: it differed from the settings of this Service")
 	}
 	return patchStatus(r.kube, svc, result.status)
 }
 
-// patchStatus is what the service controller does with a status.
+// patchStatus writes the status of a Service as the service controller does.
 func patchStatus(kube kubernetes.Interface, svc *corev1.Service, status *corev1.LoadBalancerStatus) error {
 	if kube == nil || servicehelpers.LoadBalancerStatusEqual(&svc.Status.LoadBalancer, status) {
 		return nil
@@ -132,8 +134,8 @@ func patchStatus(kube kubernetes.Interface, svc *corev1.Service, status *corev1.
 	return err
 }
 
-// freshNodes returns the nodes that the service controller chose last as they are now. Which nodes
-// are chosen is its decision; it calls when that changes.
+// freshNodes returns the current state of the nodes that the service controller chose last. The
+// service controller selects the nodes and calls the provider when its selection changes.
 func (r *resync) freshNodes(chosen []*corev1.Node) []*corev1.Node {
 	var fresh []*corev1.Node
 	for _, n := range chosen {
@@ -146,20 +148,19 @@ func (r *resync) freshNodes(chosen []*corev1.Node) []*corev1.Node {
 	return fresh
 }
 
-// syncRoutes creates the routes that are missing and deletes those of nodes that are gone; it
-// reports whether all went well. It is the route controller's own reconciliation, for the times
-// when that controller does not run.
+// syncRoutes creates missing routes and deletes the routes of nodes that are gone. It reports whether
+// all operations succeeded. It does the same as the route controller, which acts only on events.
 func (r *resync) syncRoutes(ctx context.Context) bool {
 	if r.routes == nil || !r.routesOn() {
 		return true
 	}
 	existing, err := r.routes.ListRoutes(ctx, "")
 	if err != nil {
-		klog.ErrorS(err, "Could not compare the routes with what they should be; will try again")
+		klog.ErrorS(err, "Could not compare routes with their desired state; will try again")
 		r.routes.failed()
 		return false
 	}
-	// The nodes are read after the routes: whoever made a route that was listed knew its node.
+	// Read the nodes after the routes: the node of a listed route then is in the list of nodes.
 	var wanted []string
 	var errs []error
 	for _, node := range listNodes(r.nodes) {
@@ -167,19 +168,19 @@ func (r *resync) syncRoutes(ctx context.Context) bool {
 		wanted = append(wanted, node.Spec.PodCIDRs...)
 	}
 	for _, route := range existing {
-		if !slices.Contains(wanted, route.DestinationCIDR) { // else it is right, or was replaced above
+		if !slices.Contains(wanted, route.DestinationCIDR) { // a wanted route is correct, or was replaced above
 			errs = append(errs, r.routes.DeleteRoute(ctx, "", route))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		klog.ErrorS(err, "Could not put the routes right; will try again")
+		klog.ErrorS(err, "Could not repair routes; will try again")
 		return false
 	}
 	return true
 }
 
-// syncNodeRoutes creates what is missing for one node and then clears its NetworkUnavailable
-// condition, if the route controller set it because it could not create the route itself.
+// syncNodeRoutes creates the missing routes of one node. Then it clears the node's
+// NetworkUnavailable condition if the route controller set it because it could not create a route.
 func (r *resync) syncNodeRoutes(ctx context.Context, node *corev1.Node) error {
 	name := types.NodeName(node.Name)
 	for _, cidr := range node.Spec.PodCIDRs {
@@ -200,7 +201,7 @@ func (r *resync) syncNodeRoutes(ctx context.Context, node *corev1.Node) error {
 	})
 }
 
-// listNodes returns the nodes that are known, none before informers are there.
+// listNodes returns all known nodes, or none before the informers exist.
 func listNodes(lister corelisters.NodeLister) []*corev1.Node {
 	if lister == nil {
 		return nil

@@ -14,35 +14,34 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// routesTTL lets one read of the network serve a burst of CreateRoute calls.
-const routesTTL = 5 * time.Second
+// maxRouteAge is the maximum age of cached routes. One read of the network serves a burst of
+// CreateRoute calls.
+const maxRouteAge = 5 * time.Second
 
-// routes implements cloudprovider.Routes: one route in the network per Node and pod range, by way
-// of the server's private address.
+// routes implements cloudprovider.Routes: one route in the network per Node and pod range. The gateway
+// is the private address of the Node's server.
 //
-// A route belongs to the cluster if its destination lies inside the cluster's pod range
-// (--cluster-cidr) and is smaller than it: that range is the cluster's to divide. Any other route
-// is foreign; it is not even listed, so that the route controller, which deletes what it does not
-// want, cannot touch it. (The controller's own test is looser: it would also delete a foreign
-// route whose destination begins or ends in the pod range but is wider.)
+// A route belongs to the cluster if its destination lies inside the pod range of the cluster
+// (--cluster-cidr) and is smaller than it. Any other route is foreign and is not listed, so that the
+// route controller cannot delete it. (The controller's own check would also delete a wider foreign
+// route whose destination starts or ends in the pod range.)
 //
-// A cluster's route whose gateway is no server's address is stale; it is listed as a black hole,
-// which the controller deletes, unless CreateRoute has replaced it before. Changes of the network
-// are sent one at a time, because the API refuses concurrent ones with conflict.
+// A route of the cluster is stale if its gateway is not the address of a server. It is listed as a
+// black hole, which the controller deletes, unless CreateRoute has replaced it before. Changes of the
+// network are sent one at a time, because the API refuses concurrent changes with conflict.
 //
-// Left out: IPv6 pod ranges. Hetzner networks are IPv4 only, so such a range needs no route here
-// and creating one does nothing.
+// Not supported: IPv6 pod ranges, because Hetzner networks are IPv4 only. CreateRoute ignores them.
 type routes struct {
 	client       *hcloud.Client
 	waiter       *actionWaiter
 	servers      *serverCache
 	network      *networkResolver
 	clusterCIDRs []netip.Prefix
-	nodes        corelisters.NodeLister // nil until informers are there
+	nodes        corelisters.NodeLister // nil until SetInformers
 	state        *ttlCache[[]netRoute]
 	changing     chan struct{} // held while the network is changed
-	// failed is called when a route could not be made or removed: the route controller does not
-	// try again by itself in its watch-based mode.
+	// failed is called when a route could not be created or deleted. The route controller in its
+	// watch-based mode does not try again.
 	failed func()
 }
 
@@ -60,7 +59,7 @@ func (r netRoute) hcloud() hcloud.NetworkRoute {
 
 var _ cloudprovider.Routes = (*routes)(nil)
 
-// readNetwork feeds the cache.
+// readNetwork fetches the routes of the network for the cache.
 func (r *routes) readNetwork(ctx context.Context) ([]netRoute, error) {
 	id, err := r.network.ID(ctx)
 	if err != nil {
@@ -71,10 +70,10 @@ func (r *routes) readNetwork(ctx context.Context) ([]netRoute, error) {
 		return nil, fmt.Errorf("getting network %d: %w", id, err)
 	}
 	if network == nil {
-		return nil, fmt.Errorf("network %d (HCLOUD_NETWORK=%q) does not exist any more", id, r.network.idOrName)
+		return nil, fmt.Errorf("getting network %d (HCLOUD_NETWORK=%q): it does not exist any more", id, r.network.idOrName)
 	}
 	if network.ID != id {
-		return nil, fmt.Errorf("getting network %d: the answer is about network %d; is HCLOUD_ENDPOINT the API's?", id, network.ID)
+		return nil, fmt.Errorf("getting network %d: the answer is about network %d; check HCLOUD_ENDPOINT", id, network.ID)
 	}
 	var all []netRoute
 	for _, nr := range network.Routes {
@@ -112,7 +111,7 @@ func (r *routes) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Rou
 		return nil, err
 	}
 	if slices.ContainsFunc(all, func(nr netRoute) bool { return gateways[nr.Gateway] == "" }) {
-		// The list of servers may be older than the server: nothing is called stale on its word.
+		// The cached list may be older than the server: fetch it again before a route counts as stale.
 		r.servers.Forget()
 		if gateways, err = r.gateways(ctx); err != nil {
 			return nil, err
@@ -131,15 +130,15 @@ func (r *routes) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Rou
 	return managed, nil
 }
 
-// isClusterRoute reports whether a route to destination is the cluster's.
+// isClusterRoute reports whether a route to destination belongs to the cluster.
 func isClusterRoute(destination netip.Prefix, clusterCIDRs []netip.Prefix) bool {
 	return slices.ContainsFunc(clusterCIDRs, func(c netip.Prefix) bool {
 		return c.Contains(destination.Addr()) && destination.Bits() > c.Bits()
 	})
 }
 
-// foreignRanges returns the pod ranges of Nodes that belong to another provider (a dedicated server
-// behind a vSwitch, say). Whoever brought such a Node makes its routes.
+// foreignRanges returns the pod ranges of Nodes that belong to another provider, such as a dedicated
+// server behind a vSwitch. That provider creates their routes.
 func (r *routes) foreignRanges() []string {
 	var ranges []string
 	for _, n := range listNodes(r.nodes) {
@@ -150,11 +149,11 @@ func (r *routes) foreignRanges() []string {
 	return ranges
 }
 
-// routeName identifies a route for DeleteRoute: destination and gateway.
+// routeName returns the name by which DeleteRoute finds a route: its destination and gateway.
 func routeName(r netRoute) string { return r.String() }
 
-// gateways maps each server's private address to the name of its Node: the one with the server's
-// provider ID, else the server's name.
+// gateways maps the private address of each server to the name of its Node. Without a Node with the
+// server's provider ID, that is the server's name.
 func (r *routes) gateways(ctx context.Context) (map[netip.Addr]types.NodeName, error) {
 	networkID, err := r.network.ID(ctx)
 	if err != nil {
@@ -180,7 +179,7 @@ func (r *routes) gateways(ctx context.Context) (map[netip.Addr]types.NodeName, e
 	return result, nil
 }
 
-// nodeNames maps provider IDs to the names of Nodes, as far as Nodes are known.
+// nodeNames maps provider IDs to the names of known Nodes.
 func (r *routes) nodeNames() map[string]types.NodeName {
 	result := map[string]types.NodeName{}
 	for _, n := range listNodes(r.nodes) {
@@ -191,19 +190,19 @@ func (r *routes) nodeNames() map[string]types.NodeName {
 	return result
 }
 
-// CreateRoute implements cloudprovider.Routes. It is idempotent: a route that is there is left
-// alone, one with another gateway is replaced.
+// CreateRoute implements cloudprovider.Routes. It is idempotent: it keeps an existing route and
+// replaces one with another gateway.
 func (r *routes) CreateRoute(ctx context.Context, _, _ string, route *cloudprovider.Route) error {
 	destination, err := netip.ParsePrefix(route.DestinationCIDR)
 	if err != nil {
-		return fmt.Errorf("route to %q: %w", route.DestinationCIDR, err)
+		return fmt.Errorf("creating the route to %q: %w", route.DestinationCIDR, err)
 	}
 	if destination.Addr().Is6() {
-		klog.V(2).InfoS("No route for an IPv6 range: Hetzner networks are IPv4 only", "node", route.TargetNode, "range", destination)
+		klog.V(2).InfoS("Skipped the route to an IPv6 range: Hetzner networks are IPv4 only", "node", route.TargetNode, "range", destination)
 		return nil
 	}
 	if slices.Contains(r.foreignRanges(), route.DestinationCIDR) {
-		klog.V(2).InfoS("No route for a node of another provider", "node", route.TargetNode, "range", destination)
+		klog.V(2).InfoS("Skipped the route to a node of another provider", "node", route.TargetNode, "range", destination)
 		return nil
 	}
 	if err := r.create(ctx, route.TargetNode, destination.Masked()); err != nil {
@@ -234,7 +233,7 @@ func (r *routes) create(ctx context.Context, node types.NodeName, destination ne
 		if stale.Destination != destination {
 			continue
 		}
-		klog.InfoS("Replacing a route whose gateway is not its node's address", "node", node, "route", stale, "gateway", gateway)
+		klog.InfoS("Replacing a route because its gateway is not the node's address", "node", node, "route", stale, "gateway", gateway)
 		if err := r.change(ctx, stale, false); err != nil {
 			return err
 		}
@@ -242,7 +241,7 @@ func (r *routes) create(ctx context.Context, node types.NodeName, destination ne
 	return r.change(ctx, want, true)
 }
 
-// gatewayOf returns the private address of the Node's server.
+// gatewayOf returns the private address of the Node's server, which is the gateway of its routes.
 func (r *routes) gatewayOf(ctx context.Context, name types.NodeName) (netip.Addr, error) {
 	networkID, err := r.network.ID(ctx)
 	if err != nil {
@@ -266,8 +265,8 @@ func (r *routes) gatewayOf(ctx context.Context, name types.NodeName) (netip.Addr
 	}
 	ip := privateIP(server, networkID)
 	if !ip.IsValid() {
-		r.servers.Forget() // it may just have been attached
-		return netip.Addr{}, fmt.Errorf("server %d (%s) is not attached to network %d (HCLOUD_NETWORK=%q), so it cannot be the gateway of a route", server.ID, server.Name, networkID, r.network.idOrName)
+		r.servers.Forget() // the server may have been attached just now
+		return netip.Addr{}, fmt.Errorf("server %d (%s) is not attached to network %d (HCLOUD_NETWORK=%q), so it cannot be the gateway of a route: attach it", server.ID, server.Name, networkID, r.network.idOrName)
 	}
 	return ip, nil
 }
@@ -283,9 +282,8 @@ func (r *routes) providerIDOf(name types.NodeName) string {
 	return node.Spec.ProviderID
 }
 
-// DeleteRoute implements cloudprovider.Routes. It deletes exactly the route that ListRoutes gave
-// out, destination and gateway; if that is gone or has been replaced meanwhile there is nothing to
-// do.
+// DeleteRoute implements cloudprovider.Routes. It deletes exactly the route that ListRoutes returned,
+// with the same destination and gateway. If that route is gone or was replaced, it does nothing.
 func (r *routes) DeleteRoute(ctx context.Context, _ string, route *cloudprovider.Route) error {
 	if err := r.lock(ctx); err != nil {
 		return err
@@ -307,9 +305,8 @@ func (r *routes) DeleteRoute(ctx context.Context, _ string, route *cloudprovider
 	return nil
 }
 
-// change adds or deletes one route and waits until it is done. The caller holds the lock. If the
-// request's fate is unknown, or the API refuses it because it is done already, what counts is what
-// the network says.
+// change adds or deletes one route and waits for the action. The caller holds the lock. If the request
+// fails, change reads the network: it succeeds if the network already has the wanted state.
 func (r *routes) change(ctx context.Context, route netRoute, add bool) error {
 	id, err := r.network.ID(ctx)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 )
 
-// listers returns listers of these objects, as informers would fill them.
+// listers returns listers that contain these objects.
 func listers(objects ...runtime.Object) (corelisters.NodeLister, corelisters.ServiceLister) {
 	nodes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	services := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
@@ -43,8 +43,8 @@ func (w *world) addRoute(destination, gateway string) {
 	w.must(err)
 }
 
-// resyncOf returns the comparison of a provider that knows the world's nodes (with pod ranges
-// 10.244.N.0/24) and these other objects.
+// resyncOf returns the periodic comparison of a provider that knows the world's nodes, with pod ranges
+// 10.244.N.0/24, and these other objects.
 func (w *world) resyncOf(cloud *ccm.Cloud, others ...runtime.Object) (*ccm.Resync, *fake.Clientset) {
 	objects := others
 	for i, n := range w.nodes {
@@ -56,7 +56,7 @@ func (w *world) resyncOf(cloud *ccm.Cloud, others ...runtime.Object) (*ccm.Resyn
 	return ccm.NewResync(cloud, kube, nodes, services), kube
 }
 
-func TestListRoutesNamesNodesAndLeavesOutWhatIsForeign(t *testing.T) {
+func TestListRoutesNamesNodesAndOmitsForeignRoutes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 2)
 	robot := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "robot"}, Spec: corev1.NodeSpec{ProviderID: "robot://1", PodCIDRs: []string{"10.244.7.0/24"}}}
@@ -87,7 +87,7 @@ func TestListRoutesNamesNodesAndLeavesOutWhatIsForeign(t *testing.T) {
 		t.Errorf("got %v, want %v", rows, want)
 	}
 	if err := routes.CreateRoute(t.Context(), "", "", &cloudprovider.Route{TargetNode: "robot", DestinationCIDR: "10.244.7.0/24"}); err != nil {
-		t.Errorf("the route of another provider's node is not ours to make: %v", err)
+		t.Errorf("creating the route of another provider's node: %v, want no error and no write", err)
 	}
 	if n := writes(w.wire.take()); len(n) != 0 {
 		t.Errorf("writes: %v", n)
@@ -122,7 +122,7 @@ func TestCreatingManyRoutesReadsTheNetworkOnce(t *testing.T) {
 	}
 }
 
-func TestALockedNetworkIsWaitedFor(t *testing.T) {
+func TestTheProviderWaitsForALockedNetwork(t *testing.T) {
 	t.Parallel()
 	for code, status := range map[string]int{"locked": http.StatusLocked, "conflict": http.StatusConflict} {
 		t.Run(code, func(t *testing.T) {
@@ -165,7 +165,7 @@ func TestAServerOutsideTheNetworkCannotBeAGateway(t *testing.T) {
 	}
 }
 
-func TestTheResyncPutsRoutesRightAndClearsTheCondition(t *testing.T) {
+func TestTheResyncRepairsRoutesAndClearsTheCondition(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 2)
 	w.nodes[0].Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue, Reason: "NoRouteCreated"}}
@@ -194,7 +194,7 @@ func TestTheResyncPutsRoutesRightAndClearsTheCondition(t *testing.T) {
 	}
 }
 
-func TestTheResyncPutsLoadBalancersRight(t *testing.T) {
+func TestTheResyncRepairsLoadBalancers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 2)
 	cloud := w.provider()
@@ -211,7 +211,7 @@ func TestTheResyncPutsLoadBalancersRight(t *testing.T) {
 
 	_, _, err := w.api.LoadBalancer.DeleteService(t.Context(), w.theLoadBalancer(), 80)
 	w.must(err)
-	w.nodes[1].Labels = map[string]string{"pool": "web"} // the service controller does not look at labels
+	w.nodes[1].Labels = map[string]string{"pool": "web"} // the service controller ignores changes of labels
 	r.LoadBalancers(t.Context())
 	if lb := w.theLoadBalancer(); !slices.Equal(listenPorts(lb), []int{80}) || len(targetIDs(lb)) != 2 {
 		t.Errorf("ports %v, targets %v", listenPorts(lb), targetIDs(lb))
@@ -229,13 +229,13 @@ func TestTheResyncPutsLoadBalancersRight(t *testing.T) {
 	}
 }
 
-func TestTheResyncMakesNothingForAServiceThatIsBeingDeleted(t *testing.T) {
+func TestTheResyncCreatesNothingForADeletedService(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 1)
 	cloud := w.provider()
 	svc := newService("web", nil, 80)
 	w.ensure(cloud, svc)
-	r, _ := w.resyncOf(cloud, svc.DeepCopy()) // the lister has not heard of the deletion
+	r, _ := w.resyncOf(cloud, svc.DeepCopy()) // the lister does not know of the deletion yet
 	w.remove(cloud, svc)
 	w.clock.Step(time.Minute)
 	r.LoadBalancers(t.Context())
@@ -261,9 +261,9 @@ func TestARouteToAServerYoungerThanTheCacheIsNotStale(t *testing.T) {
 	w := newWorld(t, "instant", 1)
 	cloud := w.provider(func(c *ccm.Config) { c.ServerCacheTTL = 24 * time.Hour })
 	routes, _ := cloud.Routes()
-	reconcileRoutes(t, w, cloud, true) // the list of servers is cached now
+	reconcileRoutes(t, w, cloud, true) // caches the list of servers
 	w.addServer("node-2")
-	w.addRoute("10.244.2.0/24", w.privateIP(1)) // by the leader before us, say
+	w.addRoute("10.244.2.0/24", w.privateIP(1)) // for example by the previous leader
 	got, err := routes.ListRoutes(t.Context(), "")
 	if err != nil || len(got) != 2 {
 		t.Fatal(got, err)

@@ -15,24 +15,24 @@ import (
 
 const serversPerPage = 50
 
-// serverCache answers questions about servers with few API calls. One list (a call per 50
-// servers) answers for all Nodes for ttl; callers that come while it is being fetched share it.
+// serverCache answers questions about servers with few API calls. One list (one call per 50 servers)
+// answers for all Nodes until ttl is over. Concurrent callers share one fetch.
 //
-// It never concludes from a cached list that a server does not exist: that is asked directly. And an
-// answer is believed only if it can be the API's: a list says how it is paged, a server has the ID
-// that was asked for, and a not_found for one server is checked against the list.
+// A cached list never proves that a server does not exist: the cache asks the API directly. It
+// checks that answers come from the real API: a list has paging data, a server has the requested ID,
+// and the list confirms a not_found.
 type serverCache struct {
 	client *hcloud.Client
 	clock  clock.PassiveClock
 	ttl    time.Duration
 
-	// fetching is held while a request is under way; waiting for it respects a context.
+	// fetching is held during a request; waiting for it respects a context.
 	fetching chan struct{}
 
 	mu       sync.Mutex
 	byID     map[int64]cachedServer
-	absent   map[string]time.Time // names that were asked for directly and not found
-	listedAt time.Time            // when the list was fetched; zero: never, or forgotten
+	absent   map[string]time.Time // names that a direct question did not find
+	listedAt time.Time            // time of the last list; zero: none, or forgotten
 }
 
 type cachedServer struct {
@@ -49,7 +49,7 @@ func newServerCache(client *hcloud.Client, clk clock.PassiveClock, ttl time.Dura
 	}
 }
 
-// ByID returns the server, or nil if the API says definitely that there is none.
+// ByID returns the server, or nil if the API confirms that it does not exist.
 func (c *serverCache) ByID(ctx context.Context, id int64) (*hcloud.Server, error) {
 	fresh := func() *hcloud.Server { return c.lookup(func(s *hcloud.Server) bool { return s.ID == id }, id) }
 	if s := fresh(); s != nil {
@@ -59,7 +59,7 @@ func (c *serverCache) ByID(ctx context.Context, id int64) (*hcloud.Server, error
 		return nil, err
 	}
 	defer c.unlock()
-	if s := fresh(); s != nil { // fetched by another caller meanwhile
+	if s := fresh(); s != nil { // another caller has fetched it
 		return s, nil
 	}
 	if c.listIsDue() {
@@ -78,7 +78,7 @@ func (c *serverCache) ByID(ctx context.Context, id int64) (*hcloud.Server, error
 		return c.confirmAbsent(ctx, id)
 	}
 	if server.ID != id {
-		return nil, fmt.Errorf("getting server %d: the answer is about server %d; is HCLOUD_ENDPOINT the API's?", id, server.ID)
+		return nil, fmt.Errorf("getting server %d: the answer is about server %d; check HCLOUD_ENDPOINT", id, server.ID)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,10 +86,10 @@ func (c *serverCache) ByID(ctx context.Context, id int64) (*hcloud.Server, error
 	return server, nil
 }
 
-// confirmAbsent returns nil if the list of servers agrees that there is no server id, for which the
-// API has just answered not_found. That answer alone would not do: an endpoint whose path is wrong
-// answers not_found to everything, and each Node whose server "does not exist" is deleted. It costs
-// a list where none is fresh; servers are not deleted often.
+// confirmAbsent checks a not_found for server id against the list of servers. It returns nil if the
+// list lacks the server too. A not_found alone is no proof: an endpoint with a wrong path answers
+// not_found to every request, and Nodes without a server are deleted. The check costs a list if none
+// is fresh; deleted servers are rare.
 func (c *serverCache) confirmAbsent(ctx context.Context, id int64) (*hcloud.Server, error) {
 	if !c.listIsFresh() {
 		if err := c.list(ctx); err != nil {
@@ -101,9 +101,9 @@ func (c *serverCache) confirmAbsent(ctx context.Context, id int64) (*hcloud.Serv
 	return c.byID[id].server, nil
 }
 
-// ByName returns the server, or nil if there is none of that name. That a name was not found is
-// remembered for ttl too, because the node controller asks for the same unknown name over and
-// over; so nil here is good for "not yet", not for deleting anything.
+// ByName returns the server, or nil if no server has that name. An unknown name is cached for ttl,
+// because the node controller asks for it repeatedly. So nil means "not yet" and must never lead to
+// a deletion.
 func (c *serverCache) ByName(ctx context.Context, name string) (*hcloud.Server, error) {
 	fresh := func() *hcloud.Server {
 		return c.lookup(func(s *hcloud.Server) bool { return strings.EqualFold(s.Name, name) }, 0)
@@ -128,7 +128,7 @@ func (c *serverCache) ByName(ctx context.Context, name string) (*hcloud.Server, 
 		if s := fresh(); s != nil {
 			return s, nil
 		}
-		return nil, nil // the list is of this moment
+		return nil, nil // the list was fetched just now
 	}
 	named, err := c.fetch(ctx, hcloud.ServerListOpts{Name: name})
 	if err != nil {
@@ -168,7 +168,7 @@ func (c *serverCache) All(ctx context.Context) ([]*hcloud.Server, error) {
 	return all, nil
 }
 
-// Forget makes the next question go to the API.
+// Forget empties the cache.
 func (c *serverCache) Forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -177,8 +177,8 @@ func (c *serverCache) Forget() {
 	clear(c.absent)
 }
 
-// lookup returns a matching server whose data are not older than ttl. id, if not 0, spares the
-// search.
+// lookup returns a matching server that is at most ttl old. An id other than 0 is used instead of
+// match.
 func (c *serverCache) lookup(match func(*hcloud.Server) bool, id int64) *hcloud.Server {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -209,17 +209,17 @@ func (c *serverCache) knownAbsent(name string) bool {
 	return ok && c.clock.Since(at) < c.ttl
 }
 
-// listIsDue decides between asking for one server and asking for all. The list is worth its pages
-// (one call per 50 servers) once as many servers have been asked for one by one as it has pages:
-// so 1 NotReady node of 200 costs 1 call per ttl, and 200 of 200 cost 8, not 200.
+// listIsDue reports whether to fetch the list of all servers instead of one server. The list costs
+// one call per 50 servers. It is fetched once the number of single requests reaches its number of
+// pages: 1 NotReady node of 200 costs 1 call per ttl, and 200 of 200 cost 8, not 200.
 func (c *serverCache) listIsDue() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ttl == 0 {
-		return false // nothing is kept, so a list would answer nobody
+		return false // nothing is cached, so a list would answer only this question
 	}
 	if !c.listedAt.IsZero() && c.clock.Since(c.listedAt) < c.ttl {
-		return false // the list is fresh: what it lacks must be asked for directly
+		return false // the list is fresh: ask directly for a server that it lacks
 	}
 	pages := (len(c.byID) + serversPerPage - 1) / serversPerPage
 	recent := 0
@@ -248,8 +248,9 @@ func (c *serverCache) list(ctx context.Context) error {
 	return nil
 }
 
-// fetch returns all pages of a list. hcloud-go's own loop takes any JSON for a list, {} for an empty
-// one; with that, a broken gateway would take all servers away from routes and load balancers.
+// fetch returns all pages of a list. hcloud-go's own loop accepts any JSON as a list, and {} as an
+// empty one: the answer of a broken gateway would then remove all servers from routes and load
+// balancers.
 func (c *serverCache) fetch(ctx context.Context, opts hcloud.ServerListOpts) ([]*hcloud.Server, error) {
 	opts.PerPage = serversPerPage
 	var all []*hcloud.Server
@@ -259,7 +260,7 @@ func (c *serverCache) fetch(ctx context.Context, opts hcloud.ServerListOpts) ([]
 			return nil, err
 		}
 		if resp.Meta.Pagination == nil || slices.ContainsFunc(servers, func(s *hcloud.Server) bool { return s.ID <= 0 }) {
-			return nil, fmt.Errorf("the answer with status %d is JSON, but no list of servers; is HCLOUD_ENDPOINT the API's?", resp.StatusCode)
+			return nil, fmt.Errorf("the answer with status %d is not a list of servers; check HCLOUD_ENDPOINT", resp.StatusCode)
 		}
 		all = append(all, servers...)
 		next := resp.Meta.Pagination.NextPage
@@ -267,7 +268,7 @@ func (c *serverCache) fetch(ctx context.Context, opts hcloud.ServerListOpts) ([]
 			return all, nil
 		}
 		if next <= opts.Page {
-			return nil, fmt.Errorf("page %d of the servers says that page %d follows", opts.Page, next)
+			return nil, fmt.Errorf("page %d of the list names page %d as the next one", opts.Page, next)
 		}
 		opts.Page = next
 	}

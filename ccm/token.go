@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// tokenSource returns the API token. A token from a file is read again when the file changes, so a
+// tokenSource provides the API token. It reads a token file again when the file changes, so that a
 // rotated Secret takes effect without a restart.
 type tokenSource struct {
 	static string
@@ -21,8 +21,8 @@ type tokenSource struct {
 	size    int64
 }
 
-// Token returns the token to use now. If the file has become unreadable or empty, as it may be for
-// a moment while it is replaced, the last good token is returned.
+// Token returns the current token. While the file is unreadable or empty, for example because it is
+// being replaced, Token returns the last valid token.
 func (s *tokenSource) Token() (string, error) {
 	if s.file == "" {
 		return s.static, nil

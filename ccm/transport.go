@@ -17,41 +17,40 @@ import (
 )
 
 const (
-	// maxAttempts and retryBudget bound what one call may cost: the workqueue above does the long
-	// retries, and a worker that waits here keeps other objects waiting.
+	// maxAttempts and retryBudget limit the retries of one call. The controllers' work queues retry for
+	// longer; a worker that waits here delays other objects.
 	maxAttempts = 6
-	// pollAttempts is maxAttempts for questions that are asked again soon anyway.
+	// pollAttempts is maxAttempts for questions that a controller soon asks again (see polling).
 	pollAttempts = 2
 	retryBudget  = 25 * time.Second
 	backoffBase  = 400 * time.Millisecond
 	backoffCap   = 6 * time.Second
 
-	// maxResponseBytes is far more than 50 servers with all their details take.
+	// maxResponseBytes is far more than the size of a page with 50 servers.
 	maxResponseBytes = 32 << 20
 )
 
-// transport sends API requests: it sets the token, bounds each attempt in time, reads the whole
-// answer, counts it, and repeats what is safe to repeat. hcloud-go's own retries are switched off
-// (they cover only conflict, rate_limit_exceeded, bad_gateway, timeout and bare 502/504, each for
-// up to five minutes, and repeat creations too).
+// transport sends API requests. It sets the token, limits the time of each attempt, reads the whole
+// answer, counts the attempt, and repeats requests if that is safe. hcloud-go's own retries are
+// switched off: they cover only conflict, rate_limit_exceeded, bad_gateway, timeout and 502/504 without
+// a code, last up to five minutes each, and also repeat creations.
 type transport struct {
 	next           http.RoundTripper
 	token          *tokenSource
 	clock          clock.Clock
 	metrics        *apiMetrics
 	attemptTimeout time.Duration
-	// mayWrite is asked before each request that changes something; its error is the request's.
+	// mayWrite is called before each request that changes something. The request fails with its error.
 	mayWrite func(context.Context) error
-	// jitter returns a factor for the backoff; tests make it constant.
+	// jitter returns a random factor for the backoff.
 	jitter func() float64
 }
 
 type pollingKey struct{}
 
-// polling marks the requests of a controller that asks the same again in a few seconds: they are
-// tried pollAttempts times only. The node controllers go from Node to Node; if the API fails for
-// one, or refuses everything for a while, the others must not wait for it, and each attempt costs a
-// call of the budget.
+// polling marks the requests of a controller that asks the same again in a few seconds. They get only
+// pollAttempts attempts. The node controllers handle one Node after the other: an error for one Node
+// must not delay the others, and each attempt counts against the rate limit.
 func polling(ctx context.Context) context.Context {
 	return context.WithValue(ctx, pollingKey{}, true)
 }
@@ -86,7 +85,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		reason, ok := retryReason(req.Method, resp, err)
 		if resp != nil && resp.StatusCode == http.StatusUnauthorized && t.token.file != "" {
-			// The token may have been rotated between reading the file and the server's answer.
+			// The token may have been rotated after the file was read.
 			if now, err := t.token.Token(); err == nil && now != token && now != lastToken {
 				reason, ok = "token_rotated", true
 			}
@@ -107,8 +106,8 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// attempt sends req once and reads the answer completely, so that a body that is cut off counts as
-// a failed attempt and not as an answer.
+// attempt sends req once and reads the whole answer: a truncated body is a failed attempt, not an
+// answer.
 func (t *transport) attempt(req *http.Request, token string) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(req.Context(), t.attemptTimeout)
 	defer cancel()
@@ -150,13 +149,13 @@ func bufferBody(resp *http.Response) error {
 		return fmt.Errorf("reading the answer: %w", err)
 	}
 	if len(body) > maxResponseBytes {
-		return fmt.Errorf("the answer is longer than %d bytes", maxResponseBytes)
+		return fmt.Errorf("reading the answer: it is longer than %d bytes", maxResponseBytes)
 	}
 	resp.Body = io.NopCloser(bytes.NewReader(body))
 	return nil
 }
 
-// backoff returns how long to wait after the given attempt (counted from 0).
+// backoff returns the delay after the given attempt, counted from 0.
 func (t *transport) backoff(attempt int, resp *http.Response) time.Duration {
 	d := min(backoffBase<<attempt, backoffCap)
 	d = time.Duration(float64(d) * t.jitter())
@@ -168,11 +167,10 @@ func (t *transport) backoff(attempt int, resp *http.Response) time.Duration {
 	return d
 }
 
-// retryReason says whether sending the request again is safe and may help. It is safe if the
-// request changes nothing or the same thing again (GET, PUT, DELETE), or if the answer says that
-// it was refused before anything happened. A POST whose fate is unknown (timeout, dropped
-// connection, 500, 502, 504) is not repeated: it may have created something, and the sync that
-// follows finds out what.
+// retryReason reports whether repeating the request is safe and useful, and the reason for the metric.
+// It is safe for an idempotent request (GET, PUT, DELETE), or if the answer says that the request was
+// refused. A POST with an unknown result (timeout, dropped connection, 5xx) is not repeated, because it
+// may have created something; the next sync checks that.
 func retryReason(method string, resp *http.Response, err error) (reason string, retry bool) {
 	idempotent := method == http.MethodGet || method == http.MethodHead || method == http.MethodPut || method == http.MethodDelete
 	if err != nil {
@@ -181,9 +179,9 @@ func retryReason(method string, resp *http.Response, err error) (reason string, 
 	code := errorCode(resp)
 	switch {
 	case resp.StatusCode == http.StatusTooManyRequests:
-		return "rate_limited", true // with or without its code
+		return "rate_limited", true // with or without the error code
 	case resp.StatusCode == http.StatusLocked:
-		return "locked", code != hcloud.ErrorCodeProtected // protection does not go away by itself
+		return "locked", code != hcloud.ErrorCodeProtected // protection does not end by itself
 	case code == hcloud.ErrorCodeConflict:
 		return "conflict", true
 	case resp.StatusCode >= 500:
@@ -192,8 +190,7 @@ func retryReason(method string, resp *http.Response, err error) (reason string, 
 	return "", false
 }
 
-// errorCode returns the code of an API error, "" if the answer carries none. The body stays
-// readable.
+// errorCode returns the code of an API error, or "" if the answer has none. The body stays readable.
 func errorCode(resp *http.Response) hcloud.ErrorCode {
 	if resp.StatusCode < 400 {
 		return ""

@@ -16,7 +16,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// abort drops the connection without an answer.
+// abort closes the connection without an answer.
 func abort(http.ResponseWriter) { panic(http.ErrAbortHandler) }
 
 func status(code int, apiCode string) func(http.ResponseWriter) {
@@ -27,7 +27,7 @@ func bare(code int) func(http.ResponseWriter) {
 	return func(w http.ResponseWriter) { w.WriteHeader(code) }
 }
 
-// cutOff promises more than it sends.
+// cutOff sends less than its Content-Length.
 func cutOff(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", "1000")
@@ -36,12 +36,12 @@ func cutOff(w http.ResponseWriter) {
 	panic(http.ErrAbortHandler)
 }
 
-func TestTransportRepeatsOnlyWhatIsSafeToRepeat(t *testing.T) {
+func TestTransportRepeatsOnlySafeRequests(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name      string
 		answer    func(http.ResponseWriter)
-		get, post bool // whether a second attempt is made
+		get, post bool // the request is repeated
 	}{
 		{"locked", status(423, "locked"), true, true},
 		{"423 without a code", bare(423), true, true},
@@ -84,7 +84,7 @@ func TestTransportRepeatsOnlyWhatIsSafeToRepeat(t *testing.T) {
 	}
 }
 
-func TestQuestionsAboutNodesAreTriedTwiceOnly(t *testing.T) {
+func TestRequestsAboutNodesGetTwoAttempts(t *testing.T) {
 	t.Parallel()
 	api := newTestAPI(t, bareHandler(503))
 	cloud, _ := api.cloud(Config{ServerCacheTTL: time.Second})
@@ -103,7 +103,7 @@ func bareHandler(code int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
 }
 
-func TestTransportReturnsTheAnswerThatComesInTheEnd(t *testing.T) {
+func TestTransportReturnsTheAnswerOfTheLastAttempt(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int32
 	answers := []func(http.ResponseWriter){status(423, "locked"), bare(429), abort, cutOff, status(503, "unavailable"),
@@ -121,7 +121,7 @@ func TestTransportReturnsTheAnswerThatComesInTheEnd(t *testing.T) {
 	}
 }
 
-func TestTransportWaitsBoundedlyAndLonger(t *testing.T) {
+func TestTransportBackoffGrowsAndIsLimited(t *testing.T) {
 	t.Parallel()
 	var at []time.Time
 	var clk *autoClock
@@ -147,7 +147,7 @@ func TestTransportWaitsBoundedlyAndLonger(t *testing.T) {
 	}
 }
 
-func TestTransportHonoursRetryAfterWithinItsBudget(t *testing.T) {
+func TestTransportFollowsRetryAfterWithinItsBudget(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		header string
@@ -165,8 +165,8 @@ func TestTransportHonoursRetryAfterWithinItsBudget(t *testing.T) {
 	}
 }
 
-// silent is an API that never answers; no network is involved, so that only the provider's own
-// patience counts.
+// silent is an API that never answers. It uses no network, so that only the provider's own timeout
+// counts.
 type silent struct{ attempts atomic.Int32 }
 
 func (s *silent) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -175,7 +175,7 @@ func (s *silent) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, r.Context().Err()
 }
 
-func TestTransportGivesUpAnAttemptThatGetsNoAnswer(t *testing.T) {
+func TestTransportEndsAnAttemptWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	api := &silent{}
 	cloud := New(Config{Token: "secret", Endpoint: "http://silent.invalid", RequestTimeout: time.Millisecond},
@@ -214,7 +214,7 @@ func TestTransportCountsEveryAttempt(t *testing.T) {
 		case 1:
 			replyError(w, 423, "locked")
 		case 2:
-			cutOff(w) // net/http hides a dropped connection that it has used before by sending again
+			cutOff(w) // net/http itself repeats a request on a reused connection that was closed
 		default:
 			reply(w, 200, `{"server":{"id":7}}`)
 		}
@@ -240,7 +240,7 @@ func TestTransportCountsEveryAttempt(t *testing.T) {
 	}
 }
 
-// gather returns counters and gauges by name and labels.
+// gather returns the values of counters and gauges by name and labels.
 func gather(t *testing.T, cloud *Cloud) map[string]float64 {
 	t.Helper()
 	families, err := cloud.Metrics().Gather()

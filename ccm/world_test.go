@@ -39,16 +39,17 @@ import (
 type world struct {
 	t       *testing.T
 	fake    *fakecloud.Cloud
-	api     *hcloud.Client // the test's own hands: not recorded
+	api     *hcloud.Client // the test's own client: its calls are not recorded
 	clock   *testingclock.FakeClock
-	auto    clock.WithTicker // the same time, but waiting on it takes none
+	auto    clock.WithTicker // the same time, but waits end at once
 	network *hcloud.Network
 	nodes   []*corev1.Node
 	events  *record.FakeRecorder
 	wire    *wire
 }
 
-// newWorld builds a cloud whose actions take as long as actions says, with n servers.
+// newWorld creates a cloud with n servers. actions is the duration of its actions: "instant" or
+// "realistic".
 func newWorld(t *testing.T, actions string, n int) *world {
 	t.Helper()
 	auto := ccm.NewAutoClock()
@@ -80,7 +81,7 @@ func (w *world) addServer(name string) (*hcloud.Server, *corev1.Node) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.clock.Step(5 * time.Minute) // all its actions are over
+	w.clock.Step(5 * time.Minute) // all its actions finish
 	server, _, err := w.api.Server.GetByID(w.t.Context(), result.Server.ID)
 	if err != nil || len(server.PrivateNet) != 1 {
 		w.t.Fatalf("server %s: %v, %+v", name, err, server)
@@ -91,7 +92,7 @@ func (w *world) addServer(name string) (*hcloud.Server, *corev1.Node) {
 	return server, node
 }
 
-// provider starts a CCM, so to speak: a provider with nothing in memory.
+// provider returns a new provider with empty caches, like a new CCM process.
 func (w *world) provider(change ...func(*ccm.Config)) *ccm.Cloud {
 	cfg := ccm.Config{
 		Token: fakecloud.DefaultToken, Endpoint: "http://fake.invalid/v1", Network: "internal", RoutesEnabled: true,
@@ -130,7 +131,7 @@ func (w *world) ensure(cloud *ccm.Cloud, svc *corev1.Service) *corev1.LoadBalanc
 		}
 		w.clock.Step(15 * time.Second)
 	}
-	w.t.Fatalf("the load balancer is not there after 20 syncs: %v", err)
+	w.t.Fatalf("the load balancer does not exist after 20 syncs: %v", err)
 	return nil
 }
 
@@ -146,7 +147,7 @@ func (w *world) remove(cloud *ccm.Cloud, svc *corev1.Service) {
 		}
 		w.clock.Step(15 * time.Second)
 	}
-	w.t.Fatalf("the load balancer is not gone after 20 syncs: %v", err)
+	w.t.Fatalf("the load balancer still exists after 20 syncs: %v", err)
 }
 
 func tryRemove(ctx context.Context, cloud *ccm.Cloud, svc *corev1.Service) error {
@@ -173,12 +174,12 @@ func (w *world) theLoadBalancer() *hcloud.LoadBalancer {
 	w.t.Helper()
 	all := w.loadBalancers()
 	if len(all) != 1 {
-		w.t.Fatalf("there are %d load balancers, want 1", len(all))
+		w.t.Fatalf("got %d load balancers, want 1", len(all))
 	}
 	return all[0]
 }
 
-// must fails the test on an error of the test's own hands.
+// must fails the test if a call of the test itself failed. Then it lets all actions finish.
 func (w *world) must(err error) {
 	w.t.Helper()
 	if err != nil {
@@ -253,14 +254,15 @@ func cidr(s string) *net.IPNet {
 	return n
 }
 
-// wire carries a provider's requests to the cloud, counts them and can be cut.
+// wire sends a provider's requests to the cloud and counts them. It can simulate the death of the
+// process.
 type wire struct {
 	cloud http.RoundTripper
 
 	mu    sync.Mutex
 	calls []string // "GET /servers", "POST /load_balancers/7/actions/add_target"
-	// cutAt is the number of the call (from 1) at which the process dies; 0: it lives. If cutAfter
-	// is set the cloud still gets that call, and the answer is lost.
+	// cutAt is the number of the call (from 1) at which the process dies; 0 means never. If cutAfter is
+	// set, the cloud still gets that call and the answer is lost.
 	cutAt    int
 	cutAfter bool
 	// intercept, if set, may answer instead of the cloud.
@@ -295,7 +297,7 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// reset forgets the calls and cuts the wire at the given call from now on.
+// reset forgets the calls and sets cutAt and cutAfter.
 func (w *wire) reset(cutAt int, after bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -311,7 +313,7 @@ func (w *wire) take() []string {
 	return calls
 }
 
-// setIntercept installs an interceptor; nil removes it.
+// setIntercept sets the interceptor; nil removes it.
 func (w *wire) setIntercept(f func(*http.Request) *http.Response) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -327,7 +329,7 @@ func writes(calls []string) (w []string) {
 	return w
 }
 
-// apiError is an answer with an error.
+// apiError returns an answer with an error.
 func apiError(status int, code string) *http.Response {
 	body := fmt.Sprintf(`{"error":{"code":%q,"message":"injected","details":null}}`, code)
 	return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {"application/json"}},

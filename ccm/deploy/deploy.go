@@ -1,5 +1,5 @@
-// Package deploy holds the manifest with which people without Helm deploy the CCM, for programs that
-// deploy it: ccm-from-scratch.yaml, rendered from the chart in ../chart by scripts/manifests.sh.
+// Package deploy embeds the manifest that deploys the CCM without Helm. scripts/manifests.sh renders
+// it, ccm-from-scratch.yaml, from the chart in ../chart.
 package deploy
 
 import (
@@ -26,8 +26,8 @@ import (
 //go:embed ccm-from-scratch.yaml
 var Manifest []byte
 
-// Objects takes a manifest apart into its objects, in the order in which they are to be created. The
-// error says which of them is not one.
+// Objects splits a manifest into its objects, in the order in which to create them. An error names the
+// document that is not a Kubernetes object.
 func Objects(manifest []byte) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifest), 4096)
@@ -41,7 +41,7 @@ func Objects(manifest []byte) ([]*unstructured.Unstructured, error) {
 			return nil, fmt.Errorf("document %d of the manifest: %w", n, err)
 		}
 		if len(object) == 0 {
-			continue // a comment
+			continue // only comments
 		}
 		u := &unstructured.Unstructured{Object: object}
 		if u.GetAPIVersion() == "" || u.GetKind() == "" || u.GetName() == "" {
@@ -52,43 +52,43 @@ func Objects(manifest []byte) ([]*unstructured.Unstructured, error) {
 	}
 }
 
-// Settings are what the Deployment of one cluster differs in. What is not set stays as it is in the
-// manifest.
+// Settings are the changes that one cluster makes to the Deployment. A zero field keeps the manifest's
+// value.
 type Settings struct {
 	// Image and PullPolicy of the container.
 	Image      string
 	PullPolicy string
-	// Args are arguments of the container, as "--name=value"; they take the place of those of the same
-	// name.
+	// Args are arguments of the container, such as "--name=value". Each replaces the argument of the
+	// same name.
 	Args []string
-	// Env holds variables of the container, in place of those of the same name. An empty value
-	// removes one.
+	// Env are environment variables of the container. Each replaces the variable of the same name; an
+	// empty value removes it.
 	Env map[string]string
-	// Replicas is how many pods there are, nil leaves that.
+	// Replicas is the number of pods.
 	Replicas *int32
-	// NodeSelector are labels that the pods' nodes must have, beside those of the manifest.
+	// NodeSelector is added to the node selector of the pods.
 	NodeSelector map[string]string
-	// PodAnnotations are added to the pods'. One that changes makes new pods.
+	// PodAnnotations are added to the annotations of the pods. A changed annotation replaces the pods.
 	PodAnnotations map[string]string
 }
 
-// With changes the Deployment among the objects of a manifest, which must have one container. It
-// does what --set does to the chart, for programs that cannot render it.
+// With applies the settings to the Deployment among objects, which must have exactly one container. It
+// is the counterpart of --set of the chart, for programs that cannot render the chart.
 func (s Settings) With(objects []*unstructured.Unstructured) error {
 	i := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "Deployment" })
 	if i < 0 {
-		return errors.New("there is no Deployment in the manifest")
+		return errors.New("the manifest has no Deployment")
 	}
 	var d appsv1.Deployment
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(objects[i].Object, &d); err != nil {
-		return fmt.Errorf("the Deployment %s: %w", objects[i].GetName(), err)
+		return fmt.Errorf("decoding the Deployment %s: %w", objects[i].GetName(), err)
 	}
 	if s.Replicas != nil {
 		d.Spec.Replicas = s.Replicas
 	}
 	pod := &d.Spec.Template
 	if n := len(pod.Spec.Containers); n != 1 {
-		return fmt.Errorf("the Deployment %s has %d containers, not one", d.Name, n)
+		return fmt.Errorf("the Deployment %s has %d containers: must have exactly one", d.Name, n)
 	}
 	c := &pod.Spec.Containers[0]
 	c.Image = cmp.Or(s.Image, c.Image)
@@ -114,20 +114,20 @@ func (s Settings) With(objects []*unstructured.Unstructured) error {
 	maps.Copy(pod.Annotations, s.PodAnnotations)
 	changed, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&d)
 	if err != nil {
-		return err
+		return fmt.Errorf("encoding the Deployment %s: %w", d.Name, err)
 	}
 	delete(changed, "status")
 	objects[i] = &unstructured.Unstructured{Object: changed}
 	return nil
 }
 
-// Text writes objects as a YAML stream, as `kubectl apply -f -` reads it.
+// Text encodes objects as a YAML stream for `kubectl apply -f -`.
 func Text(objects []*unstructured.Unstructured) ([]byte, error) {
 	var out bytes.Buffer
 	for _, o := range objects {
 		text, err := sigsyaml.Marshal(o.Object)
 		if err != nil {
-			return nil, fmt.Errorf("the %s %s: %w", o.GetKind(), o.GetName(), err)
+			return nil, fmt.Errorf("encoding the %s %s: %w", o.GetKind(), o.GetName(), err)
 		}
 		fmt.Fprintf(&out, "---\n%s", text)
 	}

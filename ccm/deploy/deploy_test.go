@@ -17,7 +17,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 )
 
-func TestTheManifestHoldsWhatADeploymentNeeds(t *testing.T) {
+func TestTheManifestHoldsAllObjects(t *testing.T) {
 	t.Parallel()
 	objects, err := Objects(Manifest)
 	if err != nil {
@@ -33,7 +33,7 @@ func TestTheManifestHoldsWhatADeploymentNeeds(t *testing.T) {
 	}
 }
 
-func TestADocumentThatIsNoObjectIsNamed(t *testing.T) {
+func TestObjectsNamesTheDocumentThatIsNotAnObject(t *testing.T) {
 	t.Parallel()
 	for manifest, want := range map[string]string{
 		"# only a comment\n---\n": "",
@@ -47,7 +47,7 @@ func TestADocumentThatIsNoObjectIsNamed(t *testing.T) {
 	}
 }
 
-func TestSettingsTakeThePlaceOfTheManifests(t *testing.T) {
+func TestSettingsReplaceValuesOfTheManifest(t *testing.T) {
 	t.Parallel()
 	objects, err := Objects(Manifest)
 	if err != nil {
@@ -57,7 +57,7 @@ func TestSettingsTakeThePlaceOfTheManifests(t *testing.T) {
 		Image: "x:y", PullPolicy: "Never", Args: []string{"--cluster-cidr=10.1.0.0/16", "--profiling"},
 		Env: map[string]string{"HCLOUD_NETWORK": "n", "HCLOUD_ENDPOINT": "http://e/v1", "HCLOUD_METRICS_ADDRESS": ""}, PodAnnotations: map[string]string{"a": "b"},
 	}
-	// Twice, since a second time must find what the first has made.
+	// The second call must replace the values of the first.
 	if err := errors.Join(settings.With(objects), settings.With(objects)); err != nil {
 		t.Fatal(err)
 	}
@@ -116,11 +116,11 @@ func TestSettingsNeedADeployment(t *testing.T) {
 	}
 }
 
-// A setting that the CCM reads can be made through the chart, under its own name, and no other.
+// The chart accepts every setting that the CCM reads, under the same name, and no other setting.
 func TestTheChartKnowsEverySettingOfTheCCM(t *testing.T) {
 	t.Parallel()
 	settings := map[string]bool{}
-	_, _ = ccm.ConfigFromEnv(func(name string) (string, bool) { // that it is not valid does not matter
+	_, _ = ccm.ConfigFromEnv(func(name string) (string, bool) { // the error does not matter here
 		settings[name] = true
 		return "", false
 	})

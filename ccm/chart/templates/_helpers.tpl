@@ -39,7 +39,7 @@ default
 {{- end -}}
 {{- end -}}
 
-{{- /* A value as text: an ID that YAML read as a number must not become 1.2e+07, nor false nothing. */ -}}
+{{- /* A value as text: an ID that YAML reads as a number must not become 1.2e+07, and false must not become empty. */ -}}
 {{- define "ccm.text" -}}
 {{- if kindIs "float64" . -}}
 {{ int64 . }}
@@ -73,7 +73,7 @@ default
 {{- end -}}
 {{- end -}}
 
-{{- /* What to ask for health. Where all addresses are bound, the kubelet knows the pod's. */ -}}
+{{- /* The health probe. If the program listens on all addresses, the kubelet uses the pod's own. */ -}}
 {{- define "ccm.probe" -}}
 httpGet:
   scheme: HTTPS

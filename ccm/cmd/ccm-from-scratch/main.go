@@ -1,6 +1,6 @@
 // Command ccm-from-scratch is a cloud-controller-manager for the Hetzner Cloud. It takes the flags
-// of every cloud-controller-manager (see --help) and its own settings from the environment
-// (HCLOUD_TOKEN, HCLOUD_ENDPOINT, HCLOUD_NETWORK, …; see the package ccm).
+// of every cloud-controller-manager (see --help). It reads its own settings, such as HCLOUD_TOKEN,
+// HCLOUD_ENDPOINT and HCLOUD_NETWORK, from the environment (see the package ccm).
 package main
 
 import (
@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	_ "golang.org/x/crypto/x509roots/fallback" // an image FROM scratch has no certificate authorities; those of a system win
+	_ "golang.org/x/crypto/x509roots/fallback" // an image FROM scratch has no certificate authorities; a system's own take precedence
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	cloudprovider "k8s.io/cloud-provider"
@@ -40,8 +40,7 @@ func main() {
 		exit(err)
 	}
 	opts.KubeCloudShared.CloudProvider.Name = ccm.ProviderName
-	// Routes are reconciled when nodes change, not every ten seconds. --feature-gates may say
-	// otherwise.
+	// Reconcile routes when nodes change, not every ten seconds. --feature-gates can change this.
 	if err := utilfeature.DefaultMutableFeatureGate.OverrideDefault(features.CloudControllerManagerWatchBasedRoutesReconciliation, true); err != nil {
 		exit(err)
 	}
@@ -56,28 +55,28 @@ func exit(err error) {
 	os.Exit(1)
 }
 
-// newCloud builds the provider from the environment and the command line; it ends the process with
-// every mistake in the settings at once.
+// newCloud builds the provider from the environment and the command line. If settings are invalid it
+// reports all mistakes together and ends the process.
 func newCloud(config *ccmconfig.CompletedConfig) cloudprovider.Interface {
 	shared := config.ComponentConfig.KubeCloudShared
 	cfg, err := ccm.ConfigFromEnv(os.LookupEnv)
 	errs := []error{err}
 	if name := shared.CloudProvider.Name; name != ccm.ProviderName {
-		errs = append(errs, fmt.Errorf("--cloud-provider=%q: must be %q, or left out", name, ccm.ProviderName))
+		errs = append(errs, fmt.Errorf("--cloud-provider=%q: must be %q; you can also omit the flag", name, ccm.ProviderName))
 	}
 	cfg.ClusterCIDRs, err = parseCIDRs(shared.ClusterCIDR)
 	errs = append(errs, err)
 	if cfg.RoutesEnabled && shared.ConfigureCloudRoutes && shared.ClusterCIDR == "" {
 		errs = append(errs, errors.New("--cluster-cidr is not set: routes need the pod range of the cluster, for example --cluster-cidr=10.244.0.0/16; "+
-			"to do without routes set HCLOUD_NETWORK_ROUTES_ENABLED=false or --configure-cloud-routes=false"))
+			"to disable routes set HCLOUD_NETWORK_ROUTES_ENABLED=false or --configure-cloud-routes=false"))
 	}
 	if err := errors.Join(errs...); err != nil {
-		exit(fmt.Errorf("the settings are not valid:\n  %s", strings.ReplaceAll(err.Error(), "\n", "\n  ")))
+		exit(fmt.Errorf("invalid settings:\n  %s", strings.ReplaceAll(err.Error(), "\n", "\n  ")))
 	}
 
 	var opts []ccm.Option
 	if election := config.ComponentConfig.Generic.LeaderElection; election.LeaderElect {
-		// By the client of the process: with --use-service-account-credentials the provider's own may not read leases.
+		// The process's client may read the Lease; with --use-service-account-credentials the provider's client may not.
 		opts = append(opts, ccm.WithLeaderLease(config.VersionedClient.CoordinationV1().Leases(election.ResourceNamespace), election.ResourceName))
 	}
 	cloud := ccm.New(cfg, opts...)
@@ -88,7 +87,7 @@ func newCloud(config *ccmconfig.CompletedConfig) cloudprovider.Interface {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := cloud.Check(ctx); err != nil {
-			klog.ErrorS(err, "The Hetzner Cloud API does not accept the settings, or does not answer; going on, and trying again with each request", "endpoint", cfg.Endpoint)
+			klog.ErrorS(err, "Could not reach the Hetzner Cloud API with these settings; each later request tries again; check HCLOUD_ENDPOINT, HCLOUD_TOKEN and HCLOUD_NETWORK", "endpoint", cfg.Endpoint)
 		}
 	}()
 	return cloud
@@ -103,7 +102,7 @@ func parseCIDRs(list string) ([]netip.Prefix, error) {
 		}
 		p, err := netip.ParsePrefix(text)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("--cluster-cidr: %q must be an IP range, for example 10.244.0.0/16", text))
+			errs = append(errs, fmt.Errorf("--cluster-cidr=%q: must be an IP range, for example 10.244.0.0/16", text))
 			continue
 		}
 		prefixes = append(prefixes, p.Masked())
@@ -111,10 +110,10 @@ func parseCIDRs(list string) ([]netip.Prefix, error) {
 	return prefixes, errors.Join(errs...)
 }
 
-// serveMetrics serves metrics of API calls. That it cannot is no reason to stop managing a cluster.
+// serveMetrics serves metrics of API calls. If it fails, the process continues without metrics.
 func serveMetrics(address string, cloud *ccm.Cloud) {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(cloud.Metrics(), promhttp.HandlerOpts{}))
 	server := &http.Server{Addr: address, Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	klog.ErrorS(server.ListenAndServe(), "Metrics are not served", "HCLOUD_METRICS_ADDRESS", address)
+	klog.ErrorS(server.ListenAndServe(), "Could not serve metrics; continuing without them; set HCLOUD_METRICS_ADDRESS to a free address", "HCLOUD_METRICS_ADDRESS", address)
 }

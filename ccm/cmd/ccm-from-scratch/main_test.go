@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The image has no file but the program, and the API is behind TLS.
-func TestAnImageFromScratchTrustsPublicCertificateAuthorities(t *testing.T) {
+// The image contains only the program, and the API uses TLS.
+func TestTheProgramTrustsPublicCertificateAuthoritiesWithoutASystem(t *testing.T) {
 	const child = "CCM_TEST_NO_CERTIFICATES"
 	if os.Getenv(child) != "" {
 		roots, err := x509.SystemCertPool()
@@ -19,7 +19,7 @@ func TestAnImageFromScratchTrustsPublicCertificateAuthorities(t *testing.T) {
 	}
 	t.Parallel()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
-	// What a system without certificates looks like to crypto/x509.
+	// crypto/x509 finds no certificates on this system.
 	cmd.Env = append(os.Environ(), child+"=1", "SSL_CERT_FILE="+t.TempDir()+"/none", "SSL_CERT_DIR="+t.TempDir())
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
