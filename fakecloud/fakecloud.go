@@ -77,7 +77,7 @@ type Options struct {
 	Router *RouterOptions
 }
 
-// Limits is how many resources of each kind a project may own; 0 is any number.
+// Limits is how many resources of each kind a project may own. A kind that is missing has no limit.
 type Limits = cloud.Limits
 
 // Cloud is a simulated Hetzner Cloud. Close it when it is no longer used. All its methods may be
@@ -126,7 +126,7 @@ func Open(o Options) (*Cloud, error) {
 		return nil, err
 	}
 	o.useLoopback()
-	if err := checkRanges(&o); err != nil {
+	if err := errors.Join(o.Limits.Check(), checkRanges(&o)); err != nil {
 		return nil, err
 	}
 	if o.Clock == nil {

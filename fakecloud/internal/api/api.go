@@ -105,7 +105,7 @@ func (a *API) serveRoute(w http.ResponseWriter, r *Request) {
 		writeError(w, r, err)
 		return
 	}
-	resp, err := r.Route.Handle(r)
+	resp, err := r.Route.handle(r)
 	if err != nil {
 		writeError(w, r, err)
 		return

@@ -305,12 +305,19 @@ func TestRequestsWithoutATokenAreLimitedToo(t *testing.T) {
 func TestRoutesAreDeclaredOnce(t *testing.T) {
 	t.Parallel()
 	var ids, paths []string
+	notModelled := len(notModelledRoutes())
 	for _, r := range Routes() {
-		if r.Handle == nil || r.OperationID == "" || !strings.HasPrefix(r.Pattern, "/") {
+		if r.OperationID == "" || !strings.HasPrefix(r.Pattern, "/") {
 			t.Errorf("incomplete route %+v", r)
+		}
+		if r.Handle == nil {
+			notModelled--
 		}
 		ids = append(ids, r.OperationID)
 		paths = append(paths, r.Method+" "+r.Pattern)
+	}
+	if notModelled != 0 {
+		t.Errorf("%d more routes without a handler than are said to be not modelled", -notModelled)
 	}
 	for _, list := range [][]string{ids, paths} {
 		slices.Sort(list)

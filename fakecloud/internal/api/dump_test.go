@@ -1,7 +1,6 @@
 package api
 
 import (
-	"reflect"
 	"testing"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
@@ -14,14 +13,9 @@ func TestADumpShowsEveryKindThatAProjectOwns(t *testing.T) {
 	for _, s := range f.ShownResources() {
 		shown[s.Kind()] = true
 	}
-	p, _ := f.cloud.Project(1)
-	st := reflect.ValueOf(p.View()).Elem()
-	for i := range st.NumField() {
-		if table, ok := reflect.TypeAssert[interface{ Kind() cloud.Kind }](st.Field(i).Addr()); ok && !shown[table.Kind()] {
-			t.Errorf("State.%s is not in ShownResources", st.Type().Field(i).Name)
+	for _, kind := range cloud.Kinds() {
+		if !shown[kind] {
+			t.Errorf("%s is not in the list of resources", kind)
 		}
-	}
-	if len(shown) < 9 {
-		t.Errorf("only %d kinds", len(shown))
 	}
 }

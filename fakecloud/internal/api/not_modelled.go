@@ -3,8 +3,7 @@ package api
 // notModelledRoutes are the operations of the API document that answer 501 until they are modelled.
 // A test compares all routes with the document, so that none is forgotten.
 func notModelledRoutes() []Route {
-	var routes []Route
-	for _, r := range []Route{
+	return []Route{
 		{Method: "GET", Pattern: "/firewalls", OperationID: "list_firewalls"},
 		{Method: "POST", Pattern: "/firewalls", OperationID: "create_firewall"},
 		{Method: "GET", Pattern: "/firewalls/actions", OperationID: "list_firewalls_actions"},
@@ -68,9 +67,5 @@ func notModelledRoutes() []Route {
 		{Method: "POST", Pattern: "/zones/{id_or_name}/rrsets/{rr_name}/{rr_type}/actions/add_records", OperationID: "add_zone_rrset_records"},
 		{Method: "POST", Pattern: "/zones/{id_or_name}/rrsets/{rr_name}/{rr_type}/actions/remove_records", OperationID: "remove_zone_rrset_records"},
 		{Method: "POST", Pattern: "/zones/{id_or_name}/rrsets/{rr_name}/{rr_type}/actions/update_records", OperationID: "update_zone_rrset_records"},
-	} {
-		r.Handle = notModelled(r.OperationID)
-		routes = append(routes, r)
 	}
-	return routes
 }

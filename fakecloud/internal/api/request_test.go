@@ -59,25 +59,13 @@ func TestAnIDIsWrittenInOneWay(t *testing.T) {
 	}
 }
 
-func TestControlCharactersInNamesAreRefused(t *testing.T) {
+func TestControlCharactersInANewNameAreRefused(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, nil)
 	f.addKeys(t, "a")
 	id := f.do(t, "one", http.MethodGet, "/v1/ssh_keys", "").SSHKeys[0].ID
 	for _, control := range []string{"\x00", "\x1b[31m", "\n", "\x7f", "\u0085"} {
 		name, _ := json.Marshal("a" + control)
-		for operation, body := range creating {
-			var resource map[string]any
-			if err := json.Unmarshal([]byte(body), &resource); err != nil {
-				t.Fatal(err)
-			}
-			resource["name"] = "a" + control
-			body, _ := json.Marshal(resource)
-			path := "/v1/" + strings.TrimPrefix(operation, "create_") + "s"
-			if a := f.do(t, "one", http.MethodPost, path, string(body)); a.code() != "invalid_input" {
-				t.Errorf("%s with the name %s: %d %s, want invalid_input", operation, name, a.status, a.code())
-			}
-		}
 		a := f.do(t, "one", http.MethodPut, fmt.Sprintf("/v1/ssh_keys/%d", id), fmt.Sprintf(`{"name": %s}`, name))
 		if a.code() != "invalid_input" {
 			t.Errorf("rename to %s: %d %s, want invalid_input", name, a.status, a.code())

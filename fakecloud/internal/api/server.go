@@ -171,7 +171,7 @@ func serverRoutes() []Route {
 		{http.MethodPut, "/servers/{id}", "update_server", updateServer},
 		{http.MethodDelete, "/servers/{id}", "delete_server", deleteServer},
 		{http.MethodGet, "/servers/{id}/metrics", "get_server_metrics", getServerMetrics},
-	}, actionRoutesOf(serversNow), serverActionRoutes())
+	}, actionRoutesOf(serversNow), serverActionRoutes(), serverNetworkRoutes())
 }
 
 func updateServer(r *Request) (Response, error) {

@@ -27,6 +27,9 @@ type Ref struct {
 	ID   int64
 }
 
+// KindAction is the kind of actions.
+const KindAction Kind = "action"
+
 // Action is an asynchronous task that targets one or more resources.
 //
 // Not modelled: actions are kept for the life of the cloud, where the real API forgets them after
@@ -72,10 +75,10 @@ func compareRef(a, b Ref) int {
 	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.ID, b.ID))
 }
 
-func newActionTable() ActionTable {
+func (t *ActionTable) init(kind Kind) {
 	opts := btree.Options{NoLocks: true, Degree: treeDegree}
-	return ActionTable{
-		Table: newTable[*Action](KindAction),
+	*t = ActionTable{
+		Table: newTable[*Action](kind),
 		byResource: btree.NewBTreeGOptions(func(a, b resourceAction) bool {
 			return cmp.Or(compareRef(a.Ref, b.Ref), cmp.Compare(a.action, b.action)) < 0
 		}, opts),

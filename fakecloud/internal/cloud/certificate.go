@@ -5,6 +5,9 @@ import (
 	"time"
 )
 
+// KindCertificate is the kind of certificates.
+const KindCertificate Kind = "certificate"
+
 // Certificate is a TLS certificate that load balancers terminate HTTPS with. It is either uploaded
 // or managed, which means that the cloud gets it from a certificate authority and renews it.
 //
@@ -72,7 +75,7 @@ func (tx *Tx) newCertificate(name string, labels map[string]string) (Meta, error
 	if err := ValidateLabels(labels); err != nil {
 		return Meta{}, err
 	}
-	if err := checkLimit(KindCertificate, tx.Certificates.Len(), tx.cloud.limits.Certificates); err != nil {
+	if err := tx.checkLimit(&tx.Certificates); err != nil {
 		return Meta{}, err
 	}
 	if err := RequireUniqueName(&tx.Certificates, name, 0); err != nil {

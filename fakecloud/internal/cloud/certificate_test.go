@@ -165,7 +165,7 @@ func TestUploadsAreChecked(t *testing.T) {
 
 func TestCertificateNamesAreUniqueAndLimited(t *testing.T) {
 	t.Parallel()
-	p, _ := certificateProject(t, Options{Limits: Limits{Certificates: 2}})
+	p, _ := certificateProject(t, Options{Limits: Limits{KindCertificate: 2}})
 	if _, _, _, err := p.CreateManagedCertificate(CreateManagedCertificate{Name: "a", DomainNames: []string{"example.com"}}); err != nil {
 		t.Fatal(err)
 	}

@@ -221,7 +221,9 @@ func (c *Cloud) Reset() {
 	for _, d := range *c.projects.Load() {
 		before := d.state.Load()
 		log := &changeLog{}
-		recordAllGone(log, before)
+		for _, t := range before.tables() {
+			t.recordGone(log)
+		}
 		clear(d.followers)
 		c.forgetMachines(d, before)
 		d.state.Store(newState(c.catalogue))

@@ -154,22 +154,3 @@ func (s *Subscription) notify() {
 	default:
 	}
 }
-
-// recordAllGone records the deletion of everything in a state.
-func recordAllGone(log *changeLog, s *State) {
-	recordGone(log, &s.Servers)
-	recordGone(log, &s.Networks)
-	recordGone(log, &s.LoadBalancers)
-	recordGone(log, &s.Certificates)
-	recordGone(log, &s.PrimaryIPs)
-	recordGone(log, &s.PlacementGroups)
-	recordGone(log, &s.SSHKeys)
-	recordGone(log, &s.Images)
-	recordGone(log, &s.Actions.Table)
-}
-
-func recordGone[T Object[T]](log *changeLog, t *Table[T]) {
-	for v := range t.All() {
-		log.record(t.kind, v.Header().ID, v, nil)
-	}
-}

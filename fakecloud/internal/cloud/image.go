@@ -2,6 +2,9 @@ package cloud
 
 import "time"
 
+// KindImage is the kind of images.
+const KindImage Kind = "image"
+
 // Image is what a server's disk is made from: a system or app image of the catalogue, or a
 // snapshot or backup that a project made of a server.
 //

@@ -2,15 +2,24 @@ package cloud
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 )
 
-// Limits is how many resources a project may own; 0 means any number. The real limits belong to an
-// account and are raised by request (GET /limits does not exist), so that they are all
-// configurable here.
-type Limits struct {
-	Servers, Networks, LoadBalancers, Certificates, PrimaryIPs, PlacementGroups, SSHKeys, Images int
+// Limits is how many resources of each kind a project may own. A kind that is missing, or 0, has no
+// limit. The real limits belong to an account and are raised by request (GET /limits does not
+// exist), so that they are all configurable here.
+type Limits map[Kind]int
+
+// Check returns an error if a limit is of a kind that does not exist.
+func (l Limits) Check() error {
+	for kind := range l {
+		if !slices.Contains(Kinds(), kind) {
+			return fmt.Errorf("limit of %q: the kind must be one of %v", kind, Kinds())
+		}
+	}
+	return nil
 }
 
 // Limits that the product documentation states for everybody.
@@ -24,10 +33,11 @@ const (
 	MaxUserDataBytes            = 32 << 10
 )
 
-// checkLimit returns resource_limit_exceeded if one more does not fit. The limit's name is
-// "<kind>_limit".
-func checkLimit(kind Kind, have, limit int) error {
-	if limit > 0 && have >= limit {
+// checkLimit returns resource_limit_exceeded if one more resource does not fit into the table. The
+// limit's name is "<kind>_limit".
+func (tx *Tx) checkLimit(t table) error {
+	kind := t.Kind()
+	if limit := tx.cloud.limits[kind]; limit > 0 && t.Len() >= limit {
 		return ErrLimitExceeded(string(kind)+"_limit", fmt.Sprintf("%s limit exceeded", kind))
 	}
 	return nil

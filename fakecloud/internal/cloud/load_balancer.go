@@ -6,6 +6,9 @@ import (
 	"time"
 )
 
+// KindLoadBalancer is the kind of load balancers.
+const KindLoadBalancer Kind = "load_balancer"
+
 // LoadBalancer distributes connections or HTTP requests over targets.
 //
 // Reproduced: services and targets with all their rules, limits of the type, label selector targets that

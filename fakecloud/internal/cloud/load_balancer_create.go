@@ -103,7 +103,7 @@ func (tx *Tx) newLoadBalancer(in CreateLoadBalancer) (*LoadBalancer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkLimit(KindLoadBalancer, tx.LoadBalancers.Len(), tx.cloud.limits.LoadBalancers); err != nil {
+	if err := tx.checkLimit(&tx.LoadBalancers); err != nil {
 		return nil, err
 	}
 	if err := RequireUniqueName(&tx.LoadBalancers, in.Name, 0); err != nil {

@@ -217,7 +217,7 @@ func TestANewLoadBalancerHasAllDefaults(t *testing.T) {
 
 func TestLoadBalancersThatCannotBeCreated(t *testing.T) {
 	t.Parallel()
-	p, n, clk := lbCloud(t, func(o *Options) { o.Limits.LoadBalancers = 2 })
+	p, n, clk := lbCloud(t, func(o *Options) { o.Limits = Limits{KindLoadBalancer: 2} })
 	s := lbServer(t, p, "s", nil)
 	newLB(t, p, clk, CreateLoadBalancer{Name: "taken"})
 	var v4, v6, elsewhere, assigned int64

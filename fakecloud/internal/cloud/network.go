@@ -6,6 +6,9 @@ import (
 	"slices"
 )
 
+// KindNetwork is the kind of networks.
+const KindNetwork Kind = "network"
+
 // Network is a private network.
 //
 // Reproduced: subnets, routes and IP range with the checks of the API document, the reserved
@@ -104,7 +107,7 @@ func (p Project) CreateNetwork(in CreateNetwork) (*Network, *State, error) {
 		if err := checkNetworkRange(in.IPRange); err != nil {
 			return err
 		}
-		if err := checkLimit(KindNetwork, tx.Networks.Len(), tx.cloud.limits.Networks); err != nil {
+		if err := tx.checkLimit(&tx.Networks); err != nil {
 			return err
 		}
 		if err := RequireUniqueName(&tx.Networks, in.Name, 0); err != nil {

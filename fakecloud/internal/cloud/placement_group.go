@@ -5,6 +5,9 @@ import (
 	"slices"
 )
 
+// KindPlacementGroup is the kind of placement groups.
+const KindPlacementGroup Kind = "placement_group"
+
 // PlacementGroup keeps servers on different hosts. The only type is "spread".
 //
 // Reproduced: at most ten servers per group, one group per server, a server must be off to join. Left
@@ -57,7 +60,7 @@ func (p Project) CreatePlacementGroup(in CreatePlacementGroup) (*PlacementGroup,
 		if err := ValidateLabels(in.Labels); err != nil {
 			return err
 		}
-		if err := checkLimit(KindPlacementGroup, tx.PlacementGroups.Len(), tx.cloud.limits.PlacementGroups); err != nil {
+		if err := tx.checkLimit(&tx.PlacementGroups); err != nil {
 			return err
 		}
 		if err := RequireUniqueName(&tx.PlacementGroups, in.Name, 0); err != nil {

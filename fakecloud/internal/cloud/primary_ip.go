@@ -17,6 +17,9 @@ const (
 	IPv6 IPType = "ipv6"
 )
 
+// KindPrimaryIP is the kind of Primary IPs.
+const KindPrimaryIP Kind = "primary_ip"
+
 // PrimaryIP is a public address, or an IPv6 network of 64 bits, that exists apart from what it is
 // assigned to.
 //
@@ -178,7 +181,7 @@ func (tx *Tx) assigneeServer(id int64) (*Server, error) {
 // newPrimaryIP takes an address and stores it as a Primary IP that nothing has.
 // Errors: resource_limit_exceeded, resource_unavailable.
 func (tx *Tx) newPrimaryIP(in CreatePrimaryIP, l *Location) (*PrimaryIP, error) {
-	if err := checkLimit(KindPrimaryIP, tx.PrimaryIPs.Len(), tx.cloud.limits.PrimaryIPs); err != nil {
+	if err := tx.checkLimit(&tx.PrimaryIPs); err != nil {
 		return nil, err
 	}
 	ip := &PrimaryIP{

@@ -24,6 +24,9 @@ const (
 	ServerUnknown      ServerStatus = "unknown"
 )
 
+// KindServer is the kind of servers.
+const KindServer Kind = "server"
+
 // Server is a virtual machine.
 //
 // Reproduced: the statuses and when each is seen; one action at a time (locked); power, rescue,

@@ -93,7 +93,7 @@ func (tx *Tx) planServer(in CreateServer) (*serverPlan, error) {
 		checkUserData(in.UserData),
 		refuseUnmodelled("volumes", "volume", in.Volumes),
 		refuseUnmodelled("firewalls", "firewall", in.Firewalls),
-		checkLimit(KindServer, tx.Servers.Len(), tx.cloud.limits.Servers),
+		tx.checkLimit(&tx.Servers),
 		RequireUniqueName(&tx.Servers, in.Name, 0),
 	); err != nil {
 		return nil, err

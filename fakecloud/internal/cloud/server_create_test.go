@@ -191,7 +191,7 @@ func TestSSHKeysReplaceTheRootPassword(t *testing.T) {
 
 func TestLimitsOfServersAndPrimaryIPs(t *testing.T) {
 	t.Parallel()
-	p, _ := serverCloud(t, Options{Limits: Limits{Servers: 2, PrimaryIPs: 3, PlacementGroups: 1}})
+	p, _ := serverCloud(t, Options{Limits: Limits{KindServer: 2, KindPrimaryIP: 3, KindPlacementGroup: 1}})
 	mustCreate(t, p, smallServer("a"))
 	before := p.View()
 	_, after, err := p.CreateServer(smallServer("b"))

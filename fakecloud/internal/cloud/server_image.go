@@ -80,7 +80,7 @@ func (p Project) CreateServerImage(id int64, in CreateServerImage) (image *Image
 		if in.Type == ImageBackup && s.BackupWindow == "" {
 			return ActionSpec{}, ErrField("type", "backups are not enabled for this server")
 		}
-		if err := checkLimit(KindImage, tx.Images.Len(), tx.cloud.limits.Images); err != nil {
+		if err := tx.checkLimit(&tx.Images); err != nil {
 			return ActionSpec{}, err
 		}
 		image = tx.newServerImage(s, in)

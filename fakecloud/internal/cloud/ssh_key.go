@@ -6,6 +6,9 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
+// KindSSHKey is the kind of SSH keys.
+const KindSSHKey Kind = "ssh_key"
+
 // SSHKey is a public key that is put on servers when they are created.
 //
 // Reproduced: name and fingerprint are unique in a project; the key is parsed. Left out: which
@@ -41,7 +44,7 @@ func (p Project) CreateSSHKey(in CreateSSHKey) (*SSHKey, *State, error) {
 		if err := ValidateLabels(in.Labels); err != nil {
 			return err
 		}
-		if err := checkLimit(KindSSHKey, tx.SSHKeys.Len(), tx.cloud.limits.SSHKeys); err != nil {
+		if err := tx.checkLimit(&tx.SSHKeys); err != nil {
 			return err
 		}
 		if err := RequireUniqueName(&tx.SSHKeys, in.Name, 0); err != nil {

@@ -1,7 +1,7 @@
 package cloud
 
 // State is everything that one project owns at one moment. See the package documentation for who
-// may change it.
+// may change it. A new resource is a field here and a line in resources.
 type State struct {
 	Servers         Table[*Server]
 	Networks        Table[*Network]
@@ -17,31 +17,55 @@ type State struct {
 	Catalogue *Catalogue
 }
 
-func newState(c *Catalogue) *State {
-	return &State{
-		Servers:         newTable[*Server](KindServer),
-		Networks:        newTable[*Network](KindNetwork),
-		LoadBalancers:   newTable[*LoadBalancer](KindLoadBalancer),
-		Certificates:    newTable[*Certificate](KindCertificate),
-		PrimaryIPs:      newTable[*PrimaryIP](KindPrimaryIP),
-		PlacementGroups: newTable[*PlacementGroup](KindPlacementGroup),
-		SSHKeys:         newTable[*SSHKey](KindSSHKey),
-		Images:          newTable[*Image](KindImage),
-		Actions:         newActionTable(),
-		Catalogue:       c,
-	}
+// resources is the one list of all kinds of resources. What the cloud does with all of them (reset,
+// locks, limits, transactions) is derived from it. A test compares it with the fields of State.
+var resources = [...]struct {
+	kind  Kind
+	table func(*State) table
+}{
+	{KindServer, func(st *State) table { return &st.Servers }},
+	{KindNetwork, func(st *State) table { return &st.Networks }},
+	{KindLoadBalancer, func(st *State) table { return &st.LoadBalancers }},
+	{KindCertificate, func(st *State) table { return &st.Certificates }},
+	{KindPrimaryIP, func(st *State) table { return &st.PrimaryIPs }},
+	{KindPlacementGroup, func(st *State) table { return &st.PlacementGroups }},
+	{KindSSHKey, func(st *State) table { return &st.SSHKeys }},
+	{KindImage, func(st *State) table { return &st.Images }},
+	{KindAction, func(st *State) table { return &st.Actions }},
 }
 
-// table is what a transaction does to every table, whatever it holds.
+// table is what can be done to a table, whatever it holds.
 type table interface {
+	Kind() Kind
+	Len() int
+	Touch(id int64)
+	init(Kind)
 	begin(*changeLog)
 	publish()
+	recordGone(*changeLog)
 }
 
-// tables lists every table. A new resource is added to State, newState and here.
-func (st *State) tables() [9]table {
-	return [...]table{
-		&st.Servers, &st.Networks, &st.LoadBalancers, &st.Certificates, &st.PrimaryIPs,
-		&st.PlacementGroups, &st.SSHKeys, &st.Images, &st.Actions,
+func newState(c *Catalogue) *State {
+	st := &State{Catalogue: c}
+	for i, t := range st.tables() {
+		t.init(resources[i].kind)
 	}
+	return st
+}
+
+// tables returns every table, in the order of resources.
+func (st *State) tables() (all [len(resources)]table) {
+	for i, r := range resources {
+		all[i] = r.table(st)
+	}
+	return all
+}
+
+// Kinds returns all kinds of resources.
+func Kinds() []Kind {
+	all := make([]Kind, len(resources))
+	for i, r := range resources {
+		all[i] = r.kind
+	}
+	return all
 }

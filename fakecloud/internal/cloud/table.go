@@ -12,21 +12,9 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// Kind names a type of resource, as the API names it in an action's `resources`.
+// Kind names a type of resource, as the API names it in an action's `resources`. Each resource's file
+// declares its own.
 type Kind string
-
-// The kinds of resources that live in a project.
-const (
-	KindServer         Kind = "server"
-	KindNetwork        Kind = "network"
-	KindLoadBalancer   Kind = "load_balancer"
-	KindCertificate    Kind = "certificate"
-	KindPrimaryIP      Kind = "primary_ip"
-	KindPlacementGroup Kind = "placement_group"
-	KindSSHKey         Kind = "ssh_key"
-	KindImage          Kind = "image"
-	KindAction         Kind = "action"
-)
 
 // Meta is what every resource has. Resources embed it.
 type Meta struct {
@@ -312,8 +300,16 @@ func (t *Table[T]) own() {
 	}
 }
 
+func (t *Table[T]) init(kind Kind)       { *t = newTable[T](kind) }
 func (t *Table[T]) begin(log *changeLog) { t.log, t.owned = log, false }
 func (t *Table[T]) publish()             { t.log, t.owned = nil, false }
+
+// recordGone records the deletion of everything in the table.
+func (t *Table[T]) recordGone(log *changeLog) {
+	for v := range t.All() {
+		log.record(t.kind, v.Header().ID, v, nil)
+	}
+}
 
 // change is what happened to one resource in one transaction: its value before and after, nil
 // where it did not exist.

@@ -60,15 +60,12 @@ func (tx *Tx) rollback() {
 	}
 }
 
-// touch makes new versions of resources whose shown lock state changed.
+// touch makes a new version of a resource of any kind: see [Table.Touch].
 func (tx *Tx) touch(r Ref) {
-	switch r.Kind {
-	case KindServer:
-		tx.Servers.Touch(r.ID)
-	case KindNetwork:
-		tx.Networks.Touch(r.ID)
-	case KindLoadBalancer:
-		tx.LoadBalancers.Touch(r.ID)
+	for _, t := range tx.tables() {
+		if t.Kind() == r.Kind {
+			t.Touch(r.ID)
+		}
 	}
 }
 

@@ -130,7 +130,7 @@ func httpService(protocol string, port int, certificates ...json.Number) object 
 	return service
 }
 
-func smallLoadBalancer(name string) object {
+func smallLoadBalancer(_ *world, name string) object {
 	return object{"name": name, "load_balancer_type": "lb11", "location": "fsn1"}
 }
 
@@ -160,7 +160,7 @@ func loadBalancerLifeScenario(w *world) {
 	w.do(200, "GET", path+"/actions/"+action, nil)
 	w.do(200, "GET", "/load_balancers/actions/"+action, nil)
 	w.do(200, "PUT", path, object{"name": "renamed", "labels": object{}})
-	w.refuse(409, "uniqueness_error", "POST", "/load_balancers", smallLoadBalancer("renamed"))
+	w.refuse(409, "uniqueness_error", "POST", "/load_balancers", smallLoadBalancer(w, "renamed"))
 	w.act(path, "change_algorithm", object{"type": "round_robin"})
 	w.act(path, "change_type", object{"load_balancer_type": "lb21"})
 	w.act(path, "change_dns_ptr", object{"ip": at(w.do(200, "GET", path, nil), "load_balancer", "public_net", "ipv4", "ip"), "dns_ptr": "lb.example.com"})
@@ -180,7 +180,7 @@ func loadBalancerLifeScenario(w *world) {
 
 func loadBalancerServiceScenario(w *world) {
 	certificate := w.create("certificate", "/certificates", uploadedCertificate(w, "web"))
-	path := w.loadBalancer(smallLoadBalancer("services"))
+	path := w.loadBalancer(smallLoadBalancer(w, "services"))
 	w.act(path, "add_service", tcpService(22))
 	w.act(path, "add_service", httpService("http", 8080))
 	w.act(path, "add_service", httpService("https", 443, json.Number(certificate)))
@@ -191,7 +191,7 @@ func loadBalancerServiceScenario(w *world) {
 	w.do(200, "GET", "/certificates/"+certificate, nil)
 	w.act(path, "delete_service", object{"listen_port": 443})
 	w.do(204, "DELETE", "/certificates/"+certificate, nil)
-	twice := smallLoadBalancer("twice")
+	twice := smallLoadBalancer(w, "twice")
 	twice["services"] = []object{tcpService(80), tcpService(80)}
 	w.refuse(412, "source_port_already_used", "POST", "/load_balancers", twice)
 	many := tcpService(1)
@@ -200,9 +200,9 @@ func loadBalancerServiceScenario(w *world) {
 }
 
 func loadBalancerTargetScenario(w *world) {
-	path := w.loadBalancer(smallLoadBalancer("targets"))
+	path := w.loadBalancer(smallLoadBalancer(w, "targets"))
 	w.act(path, "add_service", tcpService(80))
-	server := json.Number(w.server(smallServer("backend")))
+	server := json.Number(w.server(smallServer(w, "backend")))
 	address := at(w.do(200, "GET", "/servers/"+server.String(), nil), "server", "public_net", "ipv4", "ip").(string)
 	w.act(path, "add_target", object{"type": "server", "server": object{"id": server}, "use_private_ip": false})
 	w.act(path, "add_target", object{"type": "label_selector", "label_selector": object{"selector": "env=test"}})
@@ -244,9 +244,9 @@ func (w *world) reportHealth(path, address string) {
 // loadBalancerErrorScenario tries each mistake with a target both when the target is added and when the load
 // balancer is created with it.
 func loadBalancerErrorScenario(w *world) {
-	path := w.loadBalancer(smallLoadBalancer("public"))
-	backend := json.Number(w.server(smallServer("backend")))
-	onlyV6 := smallServer("only-v6")
+	path := w.loadBalancer(smallLoadBalancer(w, "public"))
+	backend := json.Number(w.server(smallServer(w, "backend")))
+	onlyV6 := smallServer(w, "only-v6")
 	onlyV6["public_net"] = object{"enable_ipv4": false}
 	without := json.Number(w.server(onlyV6))
 	address := at(w.do(200, "GET", "/servers/"+backend.String(), nil), "server", "public_net", "ipv4", "ip")
@@ -258,16 +258,16 @@ func loadBalancerErrorScenario(w *world) {
 		"resolve_cloud_public_targets_error":    target(without),
 	} {
 		w.refuseAction(code, path, "add_target", target)
-		w.refuse(422, code, "POST", "/load_balancers", withTargets(smallLoadBalancer("new"), target))
+		w.refuse(422, code, "POST", "/load_balancers", withTargets(smallLoadBalancer(w, "new"), target))
 	}
 	w.act(path, "add_target", target(backend))
 	w.refuseAction("target_already_defined", path, "add_target", target(backend))
-	w.refuse(422, "target_already_defined", "POST", "/load_balancers", withTargets(smallLoadBalancer("new"), target(backend), target(backend)))
+	w.refuse(422, "target_already_defined", "POST", "/load_balancers", withTargets(smallLoadBalancer(w, "new"), target(backend), target(backend)))
 	// Both for a load balancer that is there and for a new one: in a network if it is private.
 	refuseBoth := func(code string, network json.Number, public bool, target object) {
 		w.Helper()
 		w.refuseAction(code, path, "add_target", target)
-		body := withTargets(smallLoadBalancer("new"), target)
+		body := withTargets(smallLoadBalancer(w, "new"), target)
 		if network != "" {
 			body["network"], body["public_interface"] = network, public
 		}
@@ -287,7 +287,7 @@ func loadBalancerErrorScenario(w *world) {
 	w.act(path, "remove_target", target(backend))
 	w.act(path, "disable_public_interface", nil)
 	refuseBoth("load_balancer_public_interface_disabled", network, false, target(backend))
-	empty := smallLoadBalancer("new")
+	empty := smallLoadBalancer(w, "new")
 	empty["network"] = json.Number(w.create("network", "/networks", object{"name": "empty", "ip_range": "192.168.0.0/16"}))
 	w.refuse(422, "no_subnet_available", "POST", "/load_balancers", empty)
 	w.refuseTypes()
@@ -301,7 +301,7 @@ func withTargets(body object, targets ...object) object {
 // refuseTypes tries a type that a load balancer has too many services for.
 func (w *world) refuseTypes() {
 	w.Helper()
-	body := smallLoadBalancer("large")
+	body := smallLoadBalancer(w, "large")
 	body["load_balancer_type"] = "lb21"
 	var services []object
 	for port := range 6 { // lb11 has five
@@ -315,16 +315,16 @@ func (w *world) refuseTypes() {
 
 func loadBalancerPrivateScenario(w *world) {
 	network := json.Number(w.create("network", "/networks", fullNetwork))
-	path := w.loadBalancer(smallLoadBalancer("private"))
+	path := w.loadBalancer(smallLoadBalancer(w, "private"))
 	w.refuse(422, "load_balancer_not_attached_to_network", "POST", path+"/actions/disable_public_interface", nil)
 	w.act(path, "attach_to_network", object{"network": network, "ip": "10.0.1.20"})
 	w.refuse(422, "load_balancer_already_attached", "POST", path+"/actions/attach_to_network", object{"network": network})
 	w.do(200, "GET", "/networks/"+network.String()+"/members?type=load_balancer", nil)
-	other := w.loadBalancer(smallLoadBalancer("other"))
+	other := w.loadBalancer(smallLoadBalancer(w, "other"))
 	w.refuseAction("ip_not_available", other, "attach_to_network", object{"network": network, "ip": "10.0.1.20"})
 	empty := json.Number(w.create("network", "/networks", object{"name": "empty", "ip_range": "192.168.0.0/16"}))
 	w.refuseAction("no_subnet_available", other, "attach_to_network", object{"network": empty})
-	server := json.Number(w.server(smallServer("outside")))
+	server := json.Number(w.server(smallServer(w, "outside")))
 	w.refuse(422, "resolve_cloud_private_targets_error", "POST", path+"/actions/add_target",
 		object{"type": "server", "server": object{"id": server}, "use_private_ip": true})
 	w.act("/servers/"+server.String(), "attach_to_network", object{"network": network})
@@ -335,7 +335,7 @@ func loadBalancerPrivateScenario(w *world) {
 	w.act(path, "add_target", object{"type": "server", "server": object{"id": server}})
 	w.refuse(422, "targets_without_use_private_ip", "POST", path+"/actions/disable_public_interface", nil)
 	w.act(path, "detach_from_network", object{"network": network})
-	second := smallLoadBalancer("second")
+	second := smallLoadBalancer(w, "second")
 	second["network"] = network
 	w.do(200, "GET", w.loadBalancer(second), nil)
 	w.do(200, "GET", "/networks/"+network.String(), nil)
@@ -344,7 +344,7 @@ func loadBalancerPrivateScenario(w *world) {
 // loadBalancerConsequenceScenario changes what load balancers point to behind their back.
 func loadBalancerConsequenceScenario(w *world) {
 	network := json.Number(w.create("network", "/networks", fullNetwork))
-	body := smallLoadBalancer("lb")
+	body := smallLoadBalancer(w, "lb")
 	body["network"], body["services"] = network, []object{tcpService(80)}
 	path := w.loadBalancer(body)
 	look := func() {
@@ -358,7 +358,7 @@ func loadBalancerConsequenceScenario(w *world) {
 	}
 	var servers []string
 	for _, name := range []string{"detached", "relabelled", "deleted", "powered-off", "left"} {
-		server := smallServer(name)
+		server := smallServer(w, name)
 		server["networks"] = []json.Number{network}
 		servers = append(servers, "/servers/"+w.server(server))
 	}
@@ -387,7 +387,7 @@ func loadBalancerConsequenceScenario(w *world) {
 func loadBalancerPrimaryIPScenario(w *world) {
 	kept := w.create("primary_ip", "/primary_ips", object{"name": "kept", "type": "ipv4", "location": "fsn1"})
 	follows := w.create("primary_ip", "/primary_ips", object{"name": "follows", "type": "ipv6", "location": "fsn1", "auto_delete": true})
-	body := smallLoadBalancer("addressed")
+	body := smallLoadBalancer(w, "addressed")
 	body["public_net"] = object{"ipv4": json.Number(kept), "ipv6": json.Number(follows)}
 	path := w.loadBalancer(body)
 	lb := w.do(200, "GET", path, nil)

@@ -5,40 +5,73 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/api"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/contract"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
-// scenarios reach the operations of one kind each, successfully and with the errors of their own.
-var scenarios = map[string]func(*world){
-	"actions":          actionScenario,
-	"catalogue":        catalogueScenario,
-	"certificates":     certificateScenario,
-	"failed issuance":  certificateFailureScenario,
-	"networks":         networkScenario,
-	"pages":            pageScenario,
-	"placement groups": placementGroupScenario,
-	"primary IPs":      primaryIPScenario,
-	"ssh keys":         sshKeyScenario,
-
-	"servers: life":                 serverLifeScenario,
-	"servers: without public IPs":   privateServerScenario,
-	"servers: power":                serverPowerScenario,
-	"servers: networks":             serverNetworkScenario,
-	"servers: images":               serverImageScenario,
-	"servers: what goes wrong":      serverErrorScenario,
-	"load balancers: life":          loadBalancerLifeScenario,
-	"load balancers: services":      loadBalancerServiceScenario,
-	"load balancers: targets":       loadBalancerTargetScenario,
-	"load balancers: private":       loadBalancerPrivateScenario,
-	"load balancers: what is wrong": loadBalancerErrorScenario,
-	"load balancers: consequences":  loadBalancerConsequenceScenario,
-	"load balancers: their own IPs": loadBalancerPrimaryIPScenario,
+// topic is what the tests of this package do with one collection of the API, or with another topic.
+type topic struct {
+	// scenario reaches the operations, successfully and with the errors of their own.
+	scenario func(*world)
+	// walk reaches them by hcloud-go.
+	walk func(walk)
+	// simple returns the body of a request that creates a resource with a name.
+	simple func(w *world, name string) object
+	// busy is an action, with its body, that makes a resource busy.
+	busy string
+	with any
+	// populate makes some resources, unless the populate of all makes them.
+	populate func(*world)
 }
+
+// topics is the list of them. Those that begin with / are collections.
+var topics = map[string]topic{
+	"/actions":          {scenario: actionScenario, walk: walk.actions},
+	"/certificates":     {scenario: certificateScenario, walk: walk.certificates, simple: uploadedCertificate},
+	"/images":           {walk: walk.images, busy: "change_protection", with: object{"delete": false}},
+	"/load_balancers":   {walk: walk.loadBalancers, simple: smallLoadBalancer, busy: "change_algorithm", with: object{"type": "least_connections"}},
+	"/networks":         {scenario: networkScenario, walk: walk.networks, simple: smallNetwork, busy: "delete_subnet", with: object{"ip_range": "10.0.9.0/24"}},
+	"/placement_groups": {scenario: placementGroupScenario, walk: walk.placementGroups, simple: smallPlacementGroup},
+	"/primary_ips":      {scenario: primaryIPScenario, walk: walk.primaryIPs, simple: smallPrimaryIP, busy: "change_protection", with: object{"delete": false}},
+	"/servers":          {scenario: serverLifeScenario, walk: walk.servers, simple: smallServer, busy: "poweroff"},
+	"/ssh_keys":         {scenario: sshKeyScenario, walk: walk.sshKeys, simple: smallSSHKey},
+
+	"catalogue":                     {scenario: catalogueScenario, walk: walk.catalogue},
+	"failed issuance":               {scenario: certificateFailureScenario},
+	"pages":                         {scenario: pageScenario},
+	"servers: without public IPs":   {scenario: privateServerScenario},
+	"servers: power":                {scenario: serverPowerScenario},
+	"servers: networks":             {scenario: serverNetworkScenario, walk: walk.serverNetworks},
+	"servers: images":               {scenario: serverImageScenario},
+	"servers: what goes wrong":      {scenario: serverErrorScenario},
+	"load balancers: life":          {scenario: loadBalancerLifeScenario},
+	"load balancers: services":      {scenario: loadBalancerServiceScenario},
+	"load balancers: targets":       {scenario: loadBalancerTargetScenario},
+	"load balancers: private":       {scenario: loadBalancerPrivateScenario},
+	"load balancers: what is wrong": {scenario: loadBalancerErrorScenario},
+	"load balancers: consequences":  {scenario: loadBalancerConsequenceScenario},
+	"load balancers: their own IPs": {scenario: loadBalancerPrimaryIPScenario},
+}
+
+func smallNetwork(_ *world, name string) object {
+	return object{"name": name, "ip_range": "10.0.0.0/8"}
+}
+
+func smallPlacementGroup(_ *world, name string) object { return object{"name": name, "type": "spread"} }
+
+func smallPrimaryIP(_ *world, name string) object {
+	return object{"name": name, "type": "ipv4", "location": "fsn1"}
+}
+
+func smallSSHKey(_ *world, name string) object { return object{"name": name, "public_key": publicKey} }
 
 func sshKeyScenario(w *world) {
 	id := w.create("ssh_key", "/ssh_keys", object{"name": "one", "public_key": publicKey, "labels": object{"env": "test"}})
@@ -138,7 +171,7 @@ func populate(w *world) {
 	managed := w.create("certificate", "/certificates", object{"name": "managed", "type": "managed", "domain_names": []string{"example.com"}})
 	w.create("certificate", "/certificates", uploadedCertificate(w, "an uploaded one"))
 	for i, name := range []string{"node-b", "node-a", "node-c"} {
-		body := smallServer(name)
+		body := smallServer(w, name)
 		if i == 0 {
 			body["networks"] = []json.Number{json.Number(network)}
 			body["start_after_create"] = false
@@ -156,7 +189,7 @@ func populate(w *world) {
 	image := idOf(w.first("/images?type=snapshot", "images"))
 	w.act("/images/"+image, "change_protection", object{"delete": true})
 	for _, name := range []string{"lb-b", "lb-a"} {
-		body := smallLoadBalancer(name)
+		body := smallLoadBalancer(w, name)
 		body["labels"] = object{"env": name}
 		body["services"] = []object{tcpService(80), httpService("https", 443, json.Number(managed))}
 		body["targets"] = []object{{"type": "label_selector", "label_selector": object{"selector": "env=test"}}}
@@ -166,18 +199,11 @@ func populate(w *world) {
 	}
 	w.finish()
 	w.act("/networks/"+network, "add_subnet", object{"type": "cloud", "ip_range": "10.0.9.0/24", "network_zone": "eu-central"})
-}
-
-// busyWith are actions that make a resource of each kind busy.
-var busyWith = map[string]struct {
-	action string
-	body   any
-}{
-	"/servers":        {"poweroff", nil},
-	"/load_balancers": {"change_algorithm", object{"type": "least_connections"}},
-	"/networks":       {"delete_subnet", object{"ip_range": "10.0.9.0/24"}},
-	"/images":         {"change_protection", object{"delete": false}},
-	"/primary_ips":    {"change_protection", object{"delete": false}},
+	for _, about := range topics {
+		if about.populate != nil {
+			about.populate(w)
+		}
+	}
 }
 
 // notBusy are the changes that go through while an action is running: those of name and labels, where the
@@ -189,7 +215,10 @@ func refuseWhileBusy(w *world, document *contract.Document) {
 	w.Helper()
 	populate(w)
 	busy := make(map[string]string)
-	for collection, with := range busyWith {
+	for collection, about := range topics {
+		if about.busy == "" {
+			continue
+		}
 		key := strings.TrimPrefix(collection, "/")
 		query := "?sort=id:desc"
 		switch collection {
@@ -199,13 +228,19 @@ func refuseWhileBusy(w *world, document *contract.Document) {
 			query = "?name=net"
 		}
 		busy[collection] = collection + "/" + idOf(w.first(collection+query, key))
-		w.do(201, "POST", busy[collection]+"/actions/"+with.action, with.body)
+		w.do(201, "POST", busy[collection]+"/actions/"+about.busy, about.with)
 	}
 	managed := w.create("certificate", "/certificates", object{"name": "busy", "type": "managed", "domain_names": []string{"busy.example.com"}})
 	busy["/certificates"] = "/certificates/" + managed
 	for _, op := range document.Operations() {
 		collection, rest, one := strings.Cut(op.Path, "/{id}")
-		if !one || busy[collection] == "" || op.Method == http.MethodGet {
+		if !one || op.Method == http.MethodGet || !modelled(op) {
+			continue
+		}
+		if busy[collection] == "" {
+			if strings.HasPrefix(rest, "/actions/") {
+				w.Errorf("%s: the topic %s has no action that makes it busy", op, collection)
+			}
 			continue
 		}
 		body, err := document.RequestBody(op, contract.Full)
@@ -242,21 +277,67 @@ func refuseTakenNames(w *world, document *contract.Document) {
 }
 
 // limitScenario has each kind of resource exceed its limit.
-func limitScenario(t *testing.T, recorder *contract.Recorder) {
-	w := newWorld(t, recorder, func(o *fakecloud.Options) {
-		o.Limits = fakecloud.Limits{Servers: 1, Networks: 1, LoadBalancers: 1, Certificates: 1, PrimaryIPs: 3, PlacementGroups: 1, SSHKeys: 1, Images: 1}
-	})
-	exceed := func(path string, first, second object) {
-		w.do(201, "POST", path, first)
+func limitScenario(t *testing.T, recorder *contract.Recorder, document *contract.Document) {
+	exceed := func(kind cloud.Kind, prepare func(w *world) (path string), body func(*world, string) object) {
+		w := newWorld(t, recorder, func(o *fakecloud.Options) { o.Limits = fakecloud.Limits{kind: 1} })
+		path := prepare(w)
+		w.do(201, "POST", path, body(w, "a"))
 		w.finish()
-		w.refuse(403, "resource_limit_exceeded", "POST", path, second)
+		w.refuse(403, "resource_limit_exceeded", "POST", path, body(w, "b"))
 	}
-	exceed("/servers", smallServer("a"), smallServer("b"))
-	exceed("/networks", object{"name": "a", "ip_range": "10.0.0.0/8"}, object{"name": "b", "ip_range": "10.0.0.0/8"})
-	exceed("/load_balancers", smallLoadBalancer("a"), smallLoadBalancer("b"))
-	exceed("/certificates", uploadedCertificate(w, "a"), uploadedCertificate(w, "b"))
-	exceed("/primary_ips", object{"name": "a", "type": "ipv4", "location": "fsn1"}, object{"name": "b", "type": "ipv4", "location": "fsn1"})
-	exceed("/placement_groups", object{"name": "a", "type": "spread"}, object{"name": "b", "type": "spread"})
-	exceed("/ssh_keys", object{"name": "a", "public_key": publicKey}, object{"name": "b", "public_key": publicKey})
-	exceed("/servers/"+idOf(w.first("/servers", "servers"))+"/actions/create_image", object{}, object{})
+	for _, op := range document.Operations() {
+		if op.Method != http.MethodPost || strings.Contains(op.Path, "{") || !modelled(op) {
+			continue
+		}
+		body := topics[op.Path].simple
+		if body == nil {
+			t.Errorf("%s: its topic has no simple body to exceed the limit with", op)
+			continue
+		}
+		exceed(cloud.Kind(strings.TrimSuffix(op.Path[1:], "s")), func(*world) string { return op.Path }, body)
+	}
+	exceed(cloud.KindImage, func(w *world) string {
+		return "/servers/" + w.server(smallServer(w, "a")) + "/actions/create_image"
+	}, func(*world, string) object { return object{} })
+}
+
+// eachCreation calls visit with each operation that creates a resource, and a body for it.
+func eachCreation(w *world, visit func(route api.Route, body object)) {
+	w.Helper()
+	for _, route := range routes {
+		if route.Method != http.MethodPost || strings.Contains(route.Pattern, "{") || route.Handle == nil {
+			continue
+		}
+		if simple := topics[route.Pattern].simple; simple != nil {
+			visit(route, simple(w, "a"))
+			continue
+		}
+		w.Errorf("%s: its topic has no simple body", route.OperationID)
+	}
+}
+
+func TestTheJournalNamesWhatWasCreated(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	eachCreation(w, func(route api.Route, body object) {
+		id, err := strconv.ParseInt(w.create(strings.TrimPrefix(route.OperationID, "create_"), route.Pattern, body), 10, 64)
+		if err != nil || id == 0 {
+			t.Fatalf("%s: id %d, %v", route.OperationID, id, err)
+		}
+		entries := w.cloud.Journal().Entries(journal.Filter{ResourceID: id})
+		if len(entries) != 1 || entries[0].Operation != route.OperationID || entries[0].ResourceID != id {
+			t.Errorf("%s created %d: %+v", route.OperationID, id, entries)
+		}
+	})
+}
+
+func TestControlCharactersInTheNamesOfNewResourcesAreRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	eachCreation(w, func(route api.Route, body object) {
+		for _, control := range []string{"\x00", "\x1b[31m", "\n", "\x7f", "\u0085"} {
+			body["name"] = "a" + control
+			w.refuse(422, "invalid_input", "POST", route.Pattern, body)
+		}
+	})
 }

@@ -36,7 +36,7 @@ func catalogueScenario(w *world) {
 	w.do(200, "GET", "/isos?architecture=arm&include_architecture_wildcard=true", nil)
 }
 
-func smallServer(name string) object {
+func smallServer(_ *world, name string) object {
 	return object{"name": name, "server_type": "cx23", "image": "ubuntu-24.04", "location": "fsn1", "labels": object{"env": "test"}}
 }
 
@@ -52,7 +52,7 @@ func serverLifeScenario(w *world) {
 	key := w.create("ssh_key", "/ssh_keys", object{"name": "key", "public_key": publicKey})
 	network := w.create("network", "/networks", fullNetwork)
 	group := w.create("placement_group", "/placement_groups", object{"name": "spread", "type": "spread"})
-	body := smallServer("full")
+	body := smallServer(w, "full")
 	body["ssh_keys"] = []string{"key"}
 	body["networks"] = []json.Number{json.Number(network)}
 	body["placement_group"] = json.Number(group)
@@ -109,7 +109,7 @@ func (w *world) hoursAgo(n int) string {
 }
 
 func serverPowerScenario(w *world) {
-	body := smallServer("off")
+	body := smallServer(w, "off")
 	body["start_after_create"] = false
 	path := "/servers/" + w.server(body)
 	for _, name := range []string{"poweron", "reboot", "reset", "shutdown", "poweron", "poweroff"} {
@@ -134,7 +134,7 @@ func serverPowerScenario(w *world) {
 }
 
 func serverNetworkScenario(w *world) {
-	body := smallServer("attached")
+	body := smallServer(w, "attached")
 	body["public_net"] = object{"enable_ipv4": false, "enable_ipv6": true}
 	path := "/servers/" + w.server(body)
 	network := w.create("network", "/networks", fullNetwork)
@@ -145,7 +145,7 @@ func serverNetworkScenario(w *world) {
 	w.do(201, "POST", path+"/actions/change_alias_ips", object{"network": id, "alias_ips": []string{"10.0.1.7", "10.0.1.8"}})
 	w.do(200, "GET", "/networks/"+network+"/members?status=updating", nil)
 	w.finish()
-	other := "/servers/" + w.server(smallServer("other"))
+	other := "/servers/" + w.server(smallServer(w, "other"))
 	w.refuse(422, "ip_not_available", "POST", other+"/actions/attach_to_network", object{"network": id, "ip": "10.0.1.7"})
 	w.do(201, "POST", path+"/actions/detach_from_network", object{"network": id})
 	w.do(200, "GET", "/networks/"+network+"/members?type=server", nil)
@@ -161,7 +161,7 @@ func serverNetworkScenario(w *world) {
 }
 
 func serverImageScenario(w *world) {
-	server := w.server(smallServer("imaged"))
+	server := w.server(smallServer(w, "imaged"))
 	path := "/servers/" + server
 	iso := w.first("/isos", "isos")
 	w.act(path, "attach_iso", object{"iso": iso["name"]})
@@ -189,7 +189,7 @@ func serverImageScenario(w *world) {
 	w.do(201, "POST", path+"/actions/rebuild", object{"image": "debian-13"})
 	w.do(200, "GET", path, nil)
 	w.finish()
-	copied := smallServer("copy")
+	copied := smallServer(w, "copy")
 	copied["image"] = strings.TrimPrefix(image, "/images/")
 	copyPath := "/servers/" + w.server(copied)
 	w.do(204, "DELETE", image, nil)
@@ -205,25 +205,25 @@ func serverImageScenario(w *world) {
 }
 
 func serverErrorScenario(w *world) {
-	w.server(smallServer("taken"))
-	w.refuse(409, "uniqueness_error", "POST", "/servers", smallServer("taken"))
+	w.server(smallServer(w, "taken"))
+	w.refuse(409, "uniqueness_error", "POST", "/servers", smallServer(w, "taken"))
 	for field, wrong := range map[string]any{
 		"name": "not a hostname", "server_type": "no-such-type", "image": "no-such-image", "location": "no-such-location",
 		"ssh_keys": []string{"no-such-key"}, "user_data": strings.Repeat("x", 40<<10), "labels": object{"hetzner.cloud/x": "y"},
 	} {
-		body := smallServer("wrong")
+		body := smallServer(w, "wrong")
 		body[field] = wrong
 		if code := w.send("POST", "/servers", body).Code; code < 400 || code > 422 {
 			w.Errorf("%s of %.20v: status %d", field, wrong, code)
 		}
 	}
 	for _, missing := range []string{"name", "server_type", "image"} {
-		body := smallServer("wrong")
+		body := smallServer(w, "wrong")
 		delete(body, missing)
 		w.refuse(422, "invalid_input", "POST", "/servers", body)
 	}
 	ip := w.create("primary_ip", "/primary_ips", object{"name": "v6", "type": "ipv6", "location": "fsn1"})
-	body := smallServer("mismatch")
+	body := smallServer(w, "mismatch")
 	body["public_net"] = object{"ipv4": json.Number(ip)}
 	w.refuse(412, "primary_ip_version_mismatch", "POST", "/servers", body)
 	body["public_net"], body["location"] = object{"ipv6": json.Number(ip)}, "hel1"
@@ -235,7 +235,7 @@ func serverErrorScenario(w *world) {
 
 	group := json.Number(w.create("placement_group", "/placement_groups", object{"name": "spread", "type": "spread"}))
 	for i := range 11 {
-		body := smallServer(fmt.Sprint("spread-", i))
+		body := smallServer(w, fmt.Sprint("spread-", i))
 		body["placement_group"] = group
 		if i < 10 {
 			w.server(body)
@@ -252,7 +252,7 @@ func (w *world) refuseUnavailable() {
 	for _, entry := range w.list("/server_types?per_page=50", "server_types") {
 		for _, location := range entry.(object)["locations"].([]any) {
 			if location := location.(object); location["available"] == false && location["deprecation"] == nil {
-				body := smallServer("unavailable")
+				body := smallServer(w, "unavailable")
 				body["server_type"], body["location"] = entry.(object)["name"], location["name"]
 				w.refuse(412, "resource_unavailable", "POST", "/servers", body)
 				return
@@ -320,7 +320,7 @@ func primaryIPScenario(w *world) {
 // assignedScenario goes on with a Primary IP that a server has, and which is unassigned at the end.
 func (w *world) assignedScenario(path string, server, other json.Number) {
 	w.Helper()
-	lb := w.loadBalancer(smallLoadBalancer("lb"))
+	lb := w.loadBalancer(smallLoadBalancer(w, "lb"))
 	w.act(lb, "add_target", object{"type": "server", "server": object{"id": server}})
 	w.refuseAction("server_is_load_balancer_target", path, "unassign", nil)
 	w.act(lb, "remove_target", object{"type": "server", "server": object{"id": server}})
@@ -340,7 +340,7 @@ func (w *world) assignedScenario(path string, server, other json.Number) {
 // serverWithoutPublicIPs makes a server that is off and returns its id.
 func (w *world) serverWithoutPublicIPs(name string) json.Number {
 	w.Helper()
-	body := smallServer(name)
+	body := smallServer(w, name)
 	body["start_after_create"], body["public_net"] = false, object{"enable_ipv4": false, "enable_ipv6": false}
 	return json.Number(w.server(body))
 }
@@ -348,7 +348,7 @@ func (w *world) serverWithoutPublicIPs(name string) json.Number {
 // privateServerScenario: what providers and autoscalers read of a server that has a private address only.
 func privateServerScenario(w *world) {
 	network := w.create("network", "/networks", fullNetwork)
-	body := smallServer("private")
+	body := smallServer(w, "private")
 	body["public_net"] = object{"enable_ipv4": false, "enable_ipv6": false}
 	body["networks"] = []json.Number{json.Number(network)}
 	path := "/servers/" + w.server(body)

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/api"
 )
 
 // recorder is an API in which some resources exist and everything can be created.
@@ -189,4 +191,14 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestASeedFileHasASectionForEachCollection fails when the API can create something that a seed file cannot.
+func TestASeedFileHasASectionForEachCollection(t *testing.T) {
+	t.Parallel()
+	for _, r := range api.Routes() {
+		if section := r.Pattern[1:]; r.Method == "POST" && !strings.Contains(section, "/") && !slices.Contains(sections, section) {
+			t.Errorf("%s: no section %s", r.OperationID, section)
+		}
+	}
 }

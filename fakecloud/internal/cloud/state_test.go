@@ -1,0 +1,70 @@
+package cloud
+
+import (
+	"reflect"
+	"slices"
+	"testing"
+)
+
+// TestEveryTableIsInTheListOfResources fails when a table of State is not in the list, which would
+// otherwise be left out of resets and transactions without a sign.
+func TestEveryTableIsInTheListOfResources(t *testing.T) {
+	t.Parallel()
+	st := newState(&Catalogue{})
+	listed := st.tables()
+	fields := reflect.ValueOf(st).Elem()
+	tables := 0
+	for i, field := range reflect.VisibleFields(fields.Type()) {
+		if field.Name == "Catalogue" {
+			continue
+		}
+		tables++
+		own, ok := reflect.TypeAssert[table](fields.Field(i).Addr())
+		if !ok || !slices.Contains(listed[:], own) {
+			t.Errorf("State.%s is not in the list of resources", field.Name)
+		}
+	}
+	kinds := Kinds()
+	slices.Sort(kinds)
+	if kinds = slices.Compact(kinds); len(kinds) != tables || slices.Contains(kinds, "") {
+		t.Errorf("%d tables have the kinds %q", tables, kinds)
+	}
+}
+
+// TestLocksAndResetsReachEveryKind looks at what is done by kind: a lock makes a new version of what it
+// locks, and a reset deletes everything.
+func TestLocksAndResetsReachEveryKind(t *testing.T) {
+	t.Parallel()
+	p, _ := clockedCloud(t)
+	var refs []Ref
+	must(t, p, func(tx *Tx) {
+		m := func() Meta { return tx.NewMeta("", nil) }
+		image, certificate, ip, group := &Image{Meta: m()}, &Certificate{Meta: m()}, &PrimaryIP{Meta: m()}, &PlacementGroup{Meta: m()}
+		tx.Images.Put(image)
+		tx.Certificates.Put(certificate)
+		tx.PrimaryIPs.Put(ip)
+		tx.PlacementGroups.Put(group)
+		refs = []Ref{image.Ref(), certificate.Ref(), ip.Ref(), {KindPlacementGroup, group.ID}}
+	})
+	sub, _ := p.cloud.Subscribe()
+	defer sub.Close()
+	must(t, p, func(tx *Tx) { tx.Start(ActionSpec{Command: "x", Resources: refs, Locks: refs}) })
+	p.cloud.Reset()
+	want := map[Event]int{}
+	for _, r := range append(refs, Ref{Kind: KindAction}) {
+		want[Event{Type: EventUpdated, Kind: r.Kind}]++
+		want[Event{Type: EventDeleted, Kind: r.Kind}]++
+	}
+	want[Event{Type: EventCreated, Kind: KindAction}]++
+	delete(want, Event{Type: EventUpdated, Kind: KindAction})
+	for range len(want) {
+		e, err := sub.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := Event{Type: e.Type, Kind: e.Kind}
+		if want[key]--; want[key] < 0 {
+			t.Errorf("unexpected: %s %s", e.Kind, e.Type)
+		}
+	}
+}
