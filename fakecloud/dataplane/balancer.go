@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// balancer is one load balancer at run time. The maps of listeners and services are guarded by the
-// engine's lock, connections by the balancer's own.
+// balancer is a running load balancer. The engine's lock guards the maps of listeners and services, the
+// balancer's own lock guards the connections.
 type balancer struct {
 	engine *Engine
 	id     int64
@@ -27,7 +27,7 @@ type balancer struct {
 	closed    bool
 	conns     map[*clientConn]struct{}
 	exchanges map[*exchange]struct{}
-	max       int           // open connections allowed, 0 for any number
+	max       int           // limit of open connections; 0 means no limit
 	freed     chan struct{} // closed and replaced when a connection ends or max changes
 }
 
@@ -49,7 +49,7 @@ func newBalancer(e *Engine, id int64) *balancer {
 // front is a listener for one address and port of the load balancer.
 type front struct {
 	lb       *balancer
-	at       netip.AddrPort // in the cloud
+	at       netip.AddrPort // address and port in the cloud
 	listener net.Listener
 	service  atomic.Pointer[service]
 }
@@ -59,8 +59,8 @@ func (f *front) local() netip.AddrPort {
 	return ap
 }
 
-// apply makes the balancer be as want says; confs are want's services. It binds new listeners
-// first, so that a failure leaves everything as it was.
+// apply changes the balancer to the state want; confs are the prepared services of want. It binds new
+// listeners first, so that a failure changes nothing.
 func (lb *balancer) apply(want LoadBalancer, confs []*serviceConf) error {
 	desired := map[netip.AddrPort]bool{}
 	added := map[netip.AddrPort]*front{}
@@ -122,7 +122,7 @@ func (lb *balancer) applyServices(targets []Target, confs []*serviceConf) {
 	}
 }
 
-// close cuts everything at once.
+// close closes all listeners and connections at once.
 func (lb *balancer) close() {
 	lb.cancel()
 	for _, f := range lb.fronts {
@@ -167,8 +167,8 @@ func (lb *balancer) health() []HealthReport {
 	return out
 }
 
-// acceptPause is how long a listener rests when the process has no file descriptor left. It is real
-// time, because the shortage is real.
+// acceptPause is the delay before the next accept after an error, such as when the process has no file
+// descriptor left. It is in real time, because the shortage is real.
 const acceptPause = 10 * time.Millisecond
 
 // accept serves the connections of a listener until it is closed.
@@ -179,7 +179,7 @@ func (f *front) accept() {
 		case errors.Is(err, net.ErrClosed):
 			return
 		case err != nil:
-			f.lb.engine.log.Warn("accept", "load_balancer", f.lb.id, "address", f.at.String(), "error", err)
+			f.lb.engine.log.Warn("could not accept a connection, trying again", "load_balancer", f.lb.id, "address", f.at.String(), "error", err)
 			select {
 			case <-f.lb.ctx.Done():
 				return
@@ -196,8 +196,8 @@ func (f *front) accept() {
 	}
 }
 
-// admit registers a connection, waiting until the limit of connections allows one more. While it
-// waits, its listener accepts no other: they queue in the kernel, as with HAProxy's maxconn.
+// admit registers a connection. It waits while the limit of connections is reached. During the wait the
+// listener accepts no other connection: they queue in the kernel, as with HAProxy's maxconn.
 func (lb *balancer) admit(f *front, c net.Conn) (*clientConn, bool) {
 	for {
 		lb.mu.Lock()
@@ -223,7 +223,7 @@ func (lb *balancer) admit(f *front, c net.Conn) (*clientConn, bool) {
 	}
 }
 
-// forget is the opposite of admit.
+// forget removes a connection that admit has registered.
 func (lb *balancer) forget(c *clientConn) {
 	lb.mu.Lock()
 	defer lb.mu.Unlock()
@@ -244,7 +244,7 @@ func (lb *balancer) wakeLocked() {
 	lb.freed = make(chan struct{})
 }
 
-// sweep ends what has been idle for too long.
+// sweep ends idle connections and exchanges.
 func (lb *balancer) sweep(now time.Time) {
 	lb.mu.Lock()
 	var conns []*clientConn

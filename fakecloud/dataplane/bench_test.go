@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// BenchmarkTraffic measures what the load balancer costs: each case runs once through it and once
-// without it, "direct". HTTP has a bare httputil.ReverseProxy as a second baseline, which is the
-// least that any HTTP proxy in Go costs.
+// BenchmarkTraffic measures the cost of the load balancer: each case runs once through it and once
+// without it, "direct". HTTP has a bare httputil.ReverseProxy as a second baseline, which is the minimum
+// cost of an HTTP proxy in Go.
 func BenchmarkTraffic(b *testing.B) {
 	drain := newTCPTargetAt(b, "drain", "127.0.0.1:0", func(c net.Conn) {
 		_, _ = io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{c}, make([]byte, 256<<10))
@@ -102,7 +102,7 @@ func benchConnect(b *testing.B, at string) {
 		if _, err := io.ReadFull(c, buf); err != nil {
 			b.Fatal(err)
 		}
-		abort(c) // leave no TIME_WAIT behind that would fill up the ports
+		abort(c) // avoid TIME_WAIT, which would use up the ports
 	}
 }
 

@@ -14,43 +14,42 @@ import (
 	"syscall"
 )
 
-// Binder gives the addresses of load balancers, which belong to the cloud, a place on this machine.
+// Binder maps the addresses of load balancers in the cloud to addresses on this machine.
 type Binder interface {
-	// Listen opens the place where address:port of the load balancer is reached. The listener's Addr
-	// is that place. An error says why there is none.
+	// Listen opens a listener on this machine for address:port of the load balancer. Clients connect to
+	// the listener's Addr.
 	Listen(ctx context.Context, loadBalancer int64, address netip.Addr, port uint16) (net.Listener, error)
-	// Release gives up the places of a load balancer. Its listeners are closed already.
+	// Release frees the addresses of a load balancer. Its listeners are closed already.
 	Release(loadBalancer int64)
 }
 
-// DefaultPortOffset is what LoopbackBinder adds to a port that the user may not bind.
+// DefaultPortOffset is the number that LoopbackBinder adds to a port that it cannot bind.
 const DefaultPortOffset = 10000
 
-// LoopbackBinder is a Binder that needs no privileges. Each address of each load balancer gets a
-// loopback address of its own, from 127.66.0.0/16, and keeps it until the load balancer is removed,
-// so that two load balancers may listen on the same port. An address that is a loopback address
-// already is used as it is. IPv6 addresses are given IPv4 loopback addresses too, because a machine
-// has only one of the former.
+// LoopbackBinder is a Binder that needs no privileges. Each address of each load balancer gets its own
+// loopback address from 127.66.0.0/16 until the load balancer is removed, so that two load balancers can
+// listen on the same port. An address that is already a loopback address is used unchanged. IPv6
+// addresses get IPv4 loopback addresses too, because a machine has only one IPv6 loopback address.
 //
-// The port is the load balancer's listen port if that is possible. Otherwise it is, in this order,
+// The port is the load balancer's listen port if possible. Otherwise it is the first possible of:
 //
-//   - the listen port plus PortOffset, if a port below 1024 is refused or taken (10080 for 80, 10443
-//     for 443; as root, or where net.ipv4.ip_unprivileged_port_start allows, 80 stays 80);
+//   - the listen port plus PortOffset, if a port below 1024 is forbidden or in use (10080 for 80, 10443
+//     for 443; as root, or where net.ipv4.ip_unprivileged_port_start allows it, 80 stays 80);
 //   - any free port.
 //
-// Where the system has no loopback address but 127.0.0.1 (macOS, Windows), all load balancers share
-// it, and the same rule finds their ports. Engine.Endpoints says what was chosen.
+// If the system has no loopback address other than 127.0.0.1 (macOS, Windows), all load balancers share
+// it, and the same rule selects their ports. Engine.Endpoints returns the selected addresses and ports.
 //
-// The zero value is ready to use. One LoopbackBinder may serve several engines only if the IDs of
-// their load balancers differ.
+// The zero value is ready to use. Several engines can share a LoopbackBinder only if the IDs of their
+// load balancers differ.
 type LoopbackBinder struct {
-	// PortOffset is DefaultPortOffset if zero.
+	// PortOffset is added to a port below 1024 that cannot be bound. If zero, it is DefaultPortOffset.
 	PortOffset uint16
 
 	mu     sync.Mutex
 	places map[int64]map[netip.Addr]netip.Addr
 	next   uint32
-	only   netip.Addr // 127.0.0.1 where other loopback addresses do not exist
+	only   netip.Addr // 127.0.0.1 if the system has no other loopback address
 
 	listen func(ctx context.Context, address netip.AddrPort) (net.Listener, error) // tests replace it
 }
@@ -60,8 +59,8 @@ var (
 	localhost      = netip.MustParseAddr("127.0.0.1")
 )
 
-// attempts bounds the search for a loopback address whose port is free. Other programs, such as a
-// second fakecloud, may use the same range; one that listens on 0.0.0.0 has the port everywhere.
+// attempts limits the search for a loopback address with a free port. Other programs, such as a second
+// fakecloud, may use the same range. A program that listens on 0.0.0.0 uses the port on all addresses.
 const attempts = 16
 
 // Listen opens a listener for address:port of the load balancer by the rules above.
@@ -89,7 +88,7 @@ func (b *LoopbackBinder) bindLocked(ctx context.Context, loadBalancer int64, add
 		if !errors.Is(err, syscall.EADDRINUSE) || place == localhost {
 			break
 		}
-		place = b.nextLocked() // a stranger's port: rather another address than another port
+		place = b.nextLocked() // the port is in use: another address is better than another port
 		l, err = b.bind(ctx, place, port)
 	}
 	if errors.Is(err, syscall.EADDRNOTAVAIL) && place != localhost {
@@ -104,7 +103,7 @@ func (b *LoopbackBinder) bindLocked(ctx context.Context, loadBalancer int64, add
 	return l, err
 }
 
-// bindPort opens port on place, or the port that stands in for it.
+// bindPort opens port on place, or the first possible replacement of the port.
 func (b *LoopbackBinder) bindPort(ctx context.Context, place netip.Addr, port uint16) (net.Listener, error) {
 	candidates := []uint16{port}
 	if offset := cmp.Or(b.PortOffset, DefaultPortOffset); port < 1024 && port <= 65535-offset {
@@ -143,8 +142,8 @@ func (b *LoopbackBinder) rememberLocked(loadBalancer int64, address, place netip
 	b.places[loadBalancer][address] = place
 }
 
-// nextLocked returns an address of the range that no load balancer of this binder has. It starts
-// anywhere in the range, so that programs that run side by side seldom meet.
+// nextLocked returns an address of the range that no load balancer of this binder has. It starts at a
+// random address, so that several programs on this machine rarely choose the same one.
 func (b *LoopbackBinder) nextLocked() netip.Addr {
 	if b.only.IsValid() {
 		return b.only
@@ -156,7 +155,7 @@ func (b *LoopbackBinder) nextLocked() netip.Addr {
 		b.next++
 		host := uint16(b.next)
 		if low := host & 0xff; low == 0 || low == 0xff {
-			continue // not wrong on loopback, but it reads like a network or broadcast address
+			continue // valid on loopback, but it looks like a network or broadcast address
 		}
 		a := loopbackPrefix.Addr().As4()
 		a[2], a[3] = byte(host>>8), byte(host)
@@ -169,7 +168,7 @@ func (b *LoopbackBinder) nextLocked() netip.Addr {
 
 func (b *LoopbackBinder) usedLocked(place netip.Addr) bool {
 	if len(b.places) > 60000 {
-		return false // give up on exclusiveness rather than search for ever
+		return false // share an address rather than search without end
 	}
 	for _, places := range b.places {
 		if slices.Contains(slices.Collect(maps.Values(places)), place) {
@@ -186,15 +185,15 @@ func (b *LoopbackBinder) Release(loadBalancer int64) {
 	delete(b.places, loadBalancer)
 }
 
-// Endpoint tells where a client on this machine reaches one port of a load balancer.
+// Endpoint describes where a client on this machine reaches one port of a load balancer.
 type Endpoint struct {
 	// Address and Port are those of the load balancer in the cloud.
 	Address netip.Addr
 	Port    uint16
-	// Protocol is tcp, http or https; "redirect" is the http listener that comes with an https
-	// service that redirects.
+	// Protocol is tcp, http, https or redirect. redirect is the http listener of an https service with
+	// RedirectHTTP.
 	Protocol Protocol
-	// Local is the place on this machine.
+	// Local is the listener's address on this machine.
 	Local netip.AddrPort
 }
 

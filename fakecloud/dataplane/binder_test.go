@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// machine is what a system lets a user bind.
+// machine describes the ports that a system allows a user to bind.
 type machine struct {
 	onlyLocalhost bool
-	unprivileged  uint16 // first port that may be bound
+	unprivileged  uint16 // first port that needs no privileges
 	taken         map[netip.AddrPort]bool
 	takenPorts    map[uint16]bool // on every address
 	free          uint16          // the next port that the system chooses
@@ -49,7 +49,7 @@ func (m *machine) listen(_ context.Context, at netip.AddrPort) (net.Listener, er
 	return fakeListener{at: at}, nil
 }
 
-func TestLoopbackBinderFindsAPlace(t *testing.T) {
+func TestLoopbackBinderChoosesAddressAndPort(t *testing.T) {
 	t.Parallel()
 	private := netip.MustParseAddr("10.0.0.9")
 	bind := func(t *testing.T, b *LoopbackBinder, lb int64, a netip.Addr, port uint16) netip.AddrPort {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// clientConn is a connection from a client. It counts what passes and knows whether it is idle.
+// clientConn is a connection from a client. It counts bytes and detects that it is idle.
 type clientConn struct {
 	net.Conn
 	lb      *balancer
@@ -17,12 +17,12 @@ type clientConn struct {
 	ctx     context.Context // done when the connection is closed
 	cancel  context.CancelFunc
 
-	// tunnel is set for TCP services and upgraded connections: idle means that nothing moves.
-	// Otherwise it means that no request is complete since waiting.
+	// tunnel is set for TCP services and upgraded connections. They are idle if no data arrive or
+	// leave. Other connections are idle if no request was completed since waiting.
 	tunnel   atomic.Bool
-	last     atomic.Int64 // when a byte moved, in nanoseconds of the engine's clock
-	waiting  atomic.Int64 // when the wait for a request, or for the rest of its header, began
-	requests atomic.Int32 // in progress
+	last     atomic.Int64 // time of the last data, in nanoseconds of the engine's clock
+	waiting  atomic.Int64 // start of the wait for a request or for the rest of its header
+	requests atomic.Int32 // running requests
 
 	once sync.Once
 	err  error
@@ -38,7 +38,7 @@ func newClientConn(lb *balancer, f *front, c net.Conn) *clientConn {
 
 func (c *clientConn) touch() { c.last.Store(c.lb.engine.clock.Now().UnixNano()) }
 
-// wait starts the time that a client has for its next request.
+// wait restarts the client's timeout for its next request.
 func (c *clientConn) wait() { c.waiting.Store(c.lb.engine.clock.Now().UnixNano()) }
 
 // Read reads from the client.
@@ -61,10 +61,10 @@ func (c *clientConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// CloseWrite tells the client that no more follows.
+// CloseWrite tells the client that no more data follow.
 func (c *clientConn) CloseWrite() error { return closeWrite(c.Conn) }
 
-// Close closes the connection and makes room for another. It may be called several times.
+// Close closes the connection and lets another one in. It may be called several times.
 func (c *clientConn) Close() error {
 	c.once.Do(func() {
 		c.err = c.Conn.Close()
@@ -74,7 +74,7 @@ func (c *clientConn) Close() error {
 	return c.err
 }
 
-// idle reports whether the connection should be cut.
+// idle reports whether the connection has reached its idle timeout.
 func (c *clientConn) idle(now time.Time) bool {
 	conf := c.service.conf.Load()
 	limit := conf.HTTP.TimeoutIdle
@@ -97,8 +97,7 @@ func closeWrite(c net.Conn) error {
 	return nil
 }
 
-// abort closes a connection so that the other side sees a reset, as it would if the load balancer
-// passed on the reset of its other side.
+// abort closes a connection with a reset.
 func abort(c net.Conn) {
 	inner := c
 	if cc, ok := c.(*clientConn); ok {

@@ -17,15 +17,15 @@ import (
 
 // Errors of the engine's methods.
 var (
-	// ErrClosed means that the engine was closed.
+	// ErrClosed means that the engine is closed.
 	ErrClosed = errors.New("dataplane: the engine is closed")
-	// ErrUnknownLoadBalancer means that no load balancer of that ID was applied.
+	// ErrUnknownLoadBalancer means that no load balancer with that ID was applied.
 	ErrUnknownLoadBalancer = errors.New("dataplane: no such load balancer")
 )
 
-// Resolver says where a port of a target is on this machine, as "host:port". It is called for every
-// connection and every probe, so that it may follow a server that moves, and must not block for
-// long. An error counts as a refused connection.
+// Resolver returns the address of a target's port on this machine, as "host:port". It is called for each
+// connection and each probe, so that it can follow a server that moves. It must not block for long. An
+// error counts as a refused connection.
 type Resolver func(t Target, port uint16) (string, error)
 
 // Defaults of Options.
@@ -36,24 +36,25 @@ const (
 
 // Options configure an Engine. The zero value works.
 type Options struct {
-	// Binder is a LoopbackBinder of the engine's own if nil.
+	// Binder opens the listeners. If nil, the engine uses a LoopbackBinder of its own.
 	Binder Binder
-	// Resolver dials the target's address as it is if nil.
+	// Resolver locates targets. If nil, the target's address is used unchanged.
 	Resolver Resolver
-	// Health gets what the probes find out; nobody does if nil.
+	// Health receives the results of probes. If nil, they are discarded.
 	Health HealthSink
-	// Clock drives probes, timeouts, cookies and rates; the real clock if nil.
+	// Clock drives probes, timeouts, cookies and rates. If nil, it is the real clock.
 	Clock clock.WithTicker
-	// Logger gets debug messages about single connections; nobody does if nil.
+	// Logger receives debug messages about single connections. If nil, they are discarded.
 	Logger *slog.Logger
 
-	// ProxyProtocolVersion is 1 or 2; DefaultProxyProtocolVersion if zero.
+	// ProxyProtocolVersion is 1 or 2. If zero, it is DefaultProxyProtocolVersion.
 	ProxyProtocolVersion int
-	// ConnectTimeout bounds connecting to a target; DefaultConnectTimeout if zero. The real load
-	// balancer's is not published.
+	// ConnectTimeout limits a connection attempt to a target. If zero, it is DefaultConnectTimeout. The
+	// value of the real load balancer is not published.
 	ConnectTimeout time.Duration
-	// TCPIdleTimeout ends a TCP connection on which nothing moves; DefaultTCPIdleTimeout if zero.
-	// The API has a setting for HTTP only, and the real value for TCP is not published.
+	// TCPIdleTimeout closes a TCP connection without data for that time. If zero, it is
+	// DefaultTCPIdleTimeout. The API has such a setting only for HTTP, and the real value for TCP is not
+	// published.
 	TCPIdleTimeout time.Duration
 }
 
@@ -71,7 +72,7 @@ type Engine struct {
 	lbs    map[int64]*balancer
 }
 
-// New starts an engine without load balancers. Close must be called at the end.
+// New starts an engine without load balancers. The caller must call Close.
 func New(opts Options) *Engine {
 	if opts.Binder == nil {
 		opts.Binder = &LoopbackBinder{}
@@ -104,12 +105,12 @@ func New(opts Options) *Engine {
 	return e
 }
 
-// housekeepingInterval is how often idle connections are looked for and rates are sampled; an idle
-// connection is cut at most so much later than its timeout says.
+// housekeepingInterval is the interval at which idle connections are closed and counters are sampled.
+// An idle connection is closed at most that much after its timeout.
 const housekeepingInterval = time.Second
 
-// keepHouse cuts idle connections and samples the counters until the engine is closed. One sweep
-// for all replaces a timer per connection.
+// keepHouse closes idle connections and samples the counters until the engine is closed. One sweep over
+// all connections replaces a timer per connection.
 func (e *Engine) keepHouse(ticker clock.Ticker) {
 	defer ticker.Stop()
 	for {
@@ -136,10 +137,9 @@ func (e *Engine) snapshot() []*balancer {
 	return lbs
 }
 
-// Apply makes the load balancer of want.ID be as want says, creating it if it is new. Connections
-// that the difference does not concern are not touched. If want is invalid or an address cannot be
-// bound, nothing changes and the error says all that is wrong. Apply does not wait for probes and may
-// be called from a HealthSink.
+// Apply creates or changes the load balancer want.ID so that it has the state want. Connections of
+// unchanged services continue. If want is invalid or an address cannot be bound, nothing changes and the
+// error lists all mistakes. Apply does not wait for probes and may be called from a HealthSink.
 func (e *Engine) Apply(want LoadBalancer) error {
 	confs, err := want.validate()
 	if err != nil {
@@ -164,8 +164,8 @@ func (e *Engine) Apply(want LoadBalancer) error {
 	return nil
 }
 
-// Remove deletes a load balancer: its listeners and all its connections are closed before Remove
-// returns. Removing one that does not exist does nothing.
+// Remove deletes a load balancer. It closes its listeners and all its connections before it returns. If
+// the load balancer does not exist, Remove does nothing.
 func (e *Engine) Remove(id int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -176,8 +176,8 @@ func (e *Engine) Remove(id int64) {
 	}
 }
 
-// Close removes all load balancers and waits until everything that the engine started has ended, or
-// ctx is done. The engine cannot be used afterwards.
+// Close removes all load balancers. It waits until all goroutines of the engine have ended or ctx is
+// done. The engine cannot be used afterwards.
 func (e *Engine) Close(ctx context.Context) error {
 	e.mu.Lock()
 	e.closed = true
@@ -192,7 +192,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	case <-e.tasks.drained():
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("dataplane: close: %d connections or probes still end: %w", e.tasks.running(), context.Cause(ctx))
+		return fmt.Errorf("dataplane: close: %d connections or probes are still running: %w", e.tasks.running(), context.Cause(ctx))
 	}
 }
 
@@ -205,8 +205,8 @@ func (e *Engine) balancer(id int64) (*balancer, error) {
 	return nil, fmt.Errorf("%w: %d", ErrUnknownLoadBalancer, id)
 }
 
-// Endpoints returns where the load balancer is reached on this machine, sorted by its address and
-// port; nothing if there is no such load balancer.
+// Endpoints returns where clients on this machine reach the load balancer, sorted by its address and
+// port. It returns nil if the load balancer does not exist.
 func (e *Engine) Endpoints(id int64) []Endpoint {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -216,8 +216,8 @@ func (e *Engine) Endpoints(id int64) []Endpoint {
 	return nil
 }
 
-// Locate returns where address:port of some load balancer is reached on this machine. Private
-// addresses may be in use in several networks; then any of their load balancers is found.
+// Locate returns where clients on this machine reach address:port of a load balancer. If load balancers
+// in several networks have the same private address, Locate finds any of them.
 func (e *Engine) Locate(address netip.Addr, port uint16) (netip.AddrPort, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -229,8 +229,8 @@ func (e *Engine) Locate(address netip.Addr, port uint16) (netip.AddrPort, bool) 
 	return netip.AddrPort{}, false
 }
 
-// DialContext dials like net.Dialer, except that an address of a load balancer leads to its place
-// on this machine. It fits http.Transport, so that a client can use the addresses of the cloud.
+// DialContext dials like net.Dialer, but connects an address of a load balancer to its listener on this
+// machine. It fits http.Transport, so that a client can use the addresses of the cloud.
 func (e *Engine) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	if ap, err := netip.ParseAddrPort(address); err == nil {
 		if local, ok := e.Locate(ap.Addr(), ap.Port()); ok {
@@ -241,7 +241,7 @@ func (e *Engine) DialContext(ctx context.Context, network, address string) (net.
 	return d.DialContext(ctx, network, address)
 }
 
-// Stats returns the load balancer's figures; the error is ErrUnknownLoadBalancer.
+// Stats returns the load balancer's figures. The error wraps ErrUnknownLoadBalancer.
 func (e *Engine) Stats(id int64) (Stats, error) {
 	lb, err := e.balancer(id)
 	if err != nil {
@@ -250,8 +250,8 @@ func (e *Engine) Stats(id int64) (Stats, error) {
 	return lb.stats.read(e.clock.Now()), nil
 }
 
-// Health returns what is known of all targets of a load balancer, in no particular order; the error
-// is ErrUnknownLoadBalancer.
+// Health returns the health of all targets of a load balancer, in no particular order. The error wraps
+// ErrUnknownLoadBalancer.
 func (e *Engine) Health(id int64) ([]HealthReport, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -262,7 +262,7 @@ func (e *Engine) Health(id int64) ([]HealthReport, error) {
 	return lb.health(), nil
 }
 
-// withTimeout is context.WithTimeout on the engine's clock.
+// withTimeout is context.WithTimeout on clock c.
 func withTimeout(ctx context.Context, c clock.Clock, d time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	timer := c.NewTimer(d)
@@ -277,8 +277,8 @@ func withTimeout(ctx context.Context, c clock.Clock, d time.Duration) (context.C
 	return ctx, func() { cancel(context.Canceled) }
 }
 
-// tasks counts goroutines. Unlike a sync.WaitGroup it may gain some while it is waited for: a
-// connection that is being served may start its second half.
+// tasks counts goroutines. Unlike with a sync.WaitGroup, new goroutines may start during the wait: a
+// connection may start the goroutine of its second direction.
 type tasks struct {
 	mu   sync.Mutex
 	n    int
@@ -317,7 +317,7 @@ func (t *tasks) running() int {
 	return t.n
 }
 
-// drained is closed when no task runs.
+// drained returns a channel that is closed when no task runs.
 func (t *tasks) drained() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -330,5 +330,5 @@ func (t *tasks) drained() <-chan struct{} {
 	return c
 }
 
-// closeQuietly closes what is no longer of interest; a second close is no error worth a word.
+// closeQuietly closes c and ignores the error, such as that of a second Close.
 func closeQuietly(c io.Closer) { _ = c.Close() }

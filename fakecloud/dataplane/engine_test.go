@@ -45,7 +45,7 @@ func TestTwoLoadBalancersMayListenOnTheSamePort(t *testing.T) {
 	}
 }
 
-// stingyBinder refuses one port.
+// stingyBinder is a Binder that refuses one port.
 type stingyBinder struct {
 	LoopbackBinder
 	refuse uint16
@@ -60,7 +60,7 @@ func (b *stingyBinder) Listen(ctx context.Context, lb int64, a netip.Addr, port 
 	return b.LoopbackBinder.Listen(ctx, lb, a, port)
 }
 
-func TestAnApplyThatFailsChangesNothing(t *testing.T) {
+func TestAFailedApplyChangesNothing(t *testing.T) {
 	t.Parallel()
 	b := &stingyBinder{refuse: 82}
 	l := newLab(t, Options{Binder: b})
@@ -112,7 +112,7 @@ func TestAClosedEngineDoesNothing(t *testing.T) {
 	e.Remove(lbID)
 }
 
-func TestCloseSaysThatItGaveUp(t *testing.T) {
+func TestCloseReportsATimeout(t *testing.T) {
 	t.Parallel()
 	hold := make(chan struct{})
 	e := New(Options{Health: HealthSinkFunc(func(HealthReport) { <-hold })})
@@ -130,7 +130,7 @@ func TestCloseSaysThatItGaveUp(t *testing.T) {
 	}
 }
 
-func TestWithoutOptionsTargetsAreDialedAtTheirAddress(t *testing.T) {
+func TestTheDefaultResolverUsesTheTargetsAddress(t *testing.T) {
 	t.Parallel()
 	target := newTCPTarget(t, "direct")
 	at := netip.MustParseAddrPort(target.at())
@@ -157,7 +157,8 @@ func TestWithoutOptionsTargetsAreDialedAtTheirAddress(t *testing.T) {
 	}
 }
 
-// TestManyChangesAtOnce is for the race detector: changes, traffic, time and questions together.
+// TestManyChangesAtOnce runs changes, traffic, clock steps and reads concurrently, for the race
+// detector.
 func TestManyChangesAtOnce(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, Options{})

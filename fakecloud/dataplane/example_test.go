@@ -19,7 +19,7 @@ func Example() {
 
 	healthy := make(chan struct{})
 	engine := dataplane.New(dataplane.Options{
-		// Where the ports of servers are on this machine.
+		// The address of servers on this machine.
 		Resolver: func(t dataplane.Target, port uint16) (string, error) {
 			return node.Listener.Addr().String(), nil
 		},

@@ -29,11 +29,10 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// patience bounds how long a test waits for something that must happen; it is reached only by
-// tests that fail.
+// patience limits how long a test waits for something that must happen. Only failing tests reach it.
 const patience = 30 * time.Second
 
-// TestMain fails if goroutines of this package survive their tests.
+// TestMain fails if goroutines of this package are still running after the tests.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if code == 0 {
@@ -49,7 +48,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// ourGoroutines returns the stacks of goroutines that run, or were started by, non-test code here.
+// ourGoroutines returns the stacks of goroutines that run, or were started by, non-test code of this
+// package.
 func ourGoroutines() string {
 	buf := make([]byte, 16<<20)
 	var ours []string
@@ -61,20 +61,20 @@ func ourGoroutines() string {
 	return strings.Join(ours, "\n\n")
 }
 
-// await waits until cond holds.
+// await waits until cond returns true.
 func await(t testing.TB, what string, cond func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
 	for !cond() {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain until %s", what)
+			t.Fatalf("timeout while waiting until %s", what)
 		}
 		time.Sleep(time.Millisecond)
 	}
 }
 
-// stepUntil lets time pass until cond holds. One step of the right size is not enough where the
-// engine may note an activity after the test has seen its effect.
+// stepUntil steps the clock until cond returns true. One step is not enough if the engine may record an
+// activity after the test has seen its effect.
 func (l *lab) stepUntil(step time.Duration, what string, cond func() bool) {
 	l.t.Helper()
 	await(l.t, what, func() bool {
@@ -83,13 +83,13 @@ func (l *lab) stepUntil(step time.Duration, what string, cond func() bool) {
 	})
 }
 
-// open is the number of open connections.
+// open returns the number of open connections.
 func (l *lab) open() int64 {
 	s, _ := l.Stats(lbID)
 	return s.OpenConnections
 }
 
-// lab is an engine with targets, a stepped clock and a record of what the probes found out.
+// lab is an engine with targets, a stepped clock and a record of the health reports.
 type lab struct {
 	*Engine
 	t     testing.TB
@@ -111,7 +111,7 @@ func newLab(t testing.TB, opts Options) *lab {
 			if at, ok := l.places[tg.Key]; ok {
 				return at, nil
 			}
-			return "", fmt.Errorf("%s is nowhere", tg.Key)
+			return "", fmt.Errorf("target %s has no place", tg.Key)
 		}
 	}
 	if opts.Health == nil {
@@ -134,7 +134,7 @@ func (l *lab) TargetHealth(r HealthReport) {
 	l.reports = append(l.reports, r)
 }
 
-// place says where a target's ports lead to and returns the target.
+// place sets the address to which a target's ports resolve, and returns the target.
 func (l *lab) place(key, at string) Target {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -184,7 +184,7 @@ const lbID = 7
 
 var lbAddr = netip.MustParseAddr("203.0.113.7")
 
-// balance is a load balancer with one address.
+// balance returns a load balancer with one address.
 func balance(services []Service, targets ...Target) LoadBalancer {
 	return LoadBalancer{ID: lbID, Name: "lab", Addresses: []netip.Addr{lbAddr}, Services: services, Targets: targets}
 }
@@ -201,7 +201,7 @@ func (l *lab) dial(port uint16) net.Conn {
 	return c
 }
 
-// client is an HTTP client that knows where the load balancer is and trusts its certificates.
+// client returns an HTTP client that reaches the load balancer and trusts its certificates.
 func (l *lab) client(change ...func(*http.Transport)) *http.Client {
 	tr := &http.Transport{DialContext: l.DialContext, TLSClientConfig: &tls.Config{RootCAs: testCA().pool}, ForceAttemptHTTP2: true}
 	for _, f := range change {
@@ -244,7 +244,7 @@ func do(t testing.TB, c *http.Client, req *http.Request) (*http.Response, string
 	return resp, string(body)
 }
 
-// tcpTarget greets with its name and a newline, then echoes.
+// tcpTarget sends its name and a newline, then echoes.
 type tcpTarget struct {
 	name string
 	net.Listener
@@ -298,7 +298,7 @@ func newTCPTargetAt(t testing.TB, name, at string, serve func(net.Conn)) *tcpTar
 
 func (s *tcpTarget) at() string { return s.Addr().String() }
 
-// newHTTPTarget answers with its name in a header and what handler writes.
+// newHTTPTarget returns a target that answers with its name in a header and the output of handler.
 func newHTTPTarget(t testing.TB, name string, handler http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -323,7 +323,7 @@ func greeting(t testing.TB, c net.Conn) string {
 	return strings.TrimSpace(line)
 }
 
-// echo sends text to a target that echoes and wants it back.
+// echo sends text to a target that echoes, and checks the echo.
 func echo(t testing.TB, c net.Conn, text string) {
 	t.Helper()
 	if _, err := io.WriteString(c, text); err != nil {
@@ -344,7 +344,7 @@ func awaitClosed(t testing.TB, c net.Conn) {
 	_ = c.SetReadDeadline(time.Now().Add(patience))
 	if _, err := io.Copy(io.Discard, c); err != nil {
 		if ne, ok := errors.AsType[net.Error](err); ok && ne.Timeout() {
-			t.Fatal("the connection stays open")
+			t.Fatal("the connection is still open")
 		}
 	}
 }
@@ -377,7 +377,7 @@ var testCA = sync.OnceValue(func() *ca {
 	return &ca{cert: cert, key: key, pool: pool}
 })
 
-// certificate issues one for names; serial tells certificates apart.
+// certificate issues a certificate for names. serial identifies it.
 func certificate(t testing.TB, serial int64, names ...string) Certificate {
 	t.Helper()
 	c := testCA()

@@ -20,23 +20,23 @@ const (
 	Unhealthy HealthStatus = "unhealthy"
 )
 
-// HealthDetail says why a target is unhealthy.
+// HealthDetail is the reason why a target is unhealthy.
 type HealthDetail string
 
 // The details of the API document of October 2026.
 const (
-	// DetailUnspecified is for what the others do not cover: a failed TLS handshake, a connection
-	// that ends early, an answer that is not HTTP.
+	// DetailUnspecified covers all other reasons: a failed TLS handshake, a connection that ends early,
+	// an answer that is not HTTP.
 	DetailUnspecified HealthDetail = "unspecified"
-	// DetailNoConnection is a refused or impossible connection.
+	// DetailNoConnection means that the connection was refused or impossible.
 	DetailNoConnection HealthDetail = "layer4_no_connection"
-	// DetailConnectTimeout is a connection that was not made in time.
+	// DetailConnectTimeout means that the connection attempt timed out.
 	DetailConnectTimeout HealthDetail = "layer4_timeout"
-	// DetailResponseTimeout is a TLS handshake or an answer that did not end in time.
+	// DetailResponseTimeout means that the TLS handshake or the answer timed out.
 	DetailResponseTimeout HealthDetail = "layer7_timeout"
-	// DetailHTTPStatus is an answer with a status that is not asked for; the report has the code.
+	// DetailHTTPStatus means that the answer has a status that is not accepted. The report contains it.
 	DetailHTTPStatus HealthDetail = "unexpected_http_status"
-	// DetailHTTPContent is an answer without the text that is asked for.
+	// DetailHTTPContent means that the answer lacks the expected text.
 	DetailHTTPContent HealthDetail = "unexpected_http_content"
 )
 
@@ -53,33 +53,33 @@ type HealthReport struct {
 	HTTPStatusCode int
 }
 
-// HealthSink gets a report when a target is new (Unknown) and whenever its status, detail or code
-// changes, in order per target and service. It is called from the goroutine that probes, without a
-// lock of the engine, and may call the engine. A report about something that was just removed may
-// still come.
+// HealthSink receives a report when a target is new (Unknown) and when its status, detail or code
+// changes. The reports of one target and service are in order. The probing goroutine calls the sink
+// without a lock of the engine, so that the sink may call the engine. A report may arrive shortly after
+// its target or service was removed.
 type HealthSink interface {
 	TargetHealth(HealthReport)
 }
 
-// HealthSinkFunc is a function as HealthSink.
+// HealthSinkFunc is a function that implements HealthSink.
 type HealthSinkFunc func(HealthReport)
 
 // TargetHealth calls f.
 func (f HealthSinkFunc) TargetHealth(r HealthReport) { f(r) }
 
-// backend is a target as seen by one service.
+// backend is a target of one service.
 type backend struct {
 	service *service
 	target  Target
-	// cookie is the name of the target in sticky sessions: 32 hexadecimal digits, as in the cookies
-	// of the real load balancer, and the same after a restart.
+	// cookie is the target's name in sticky sessions: 32 hexadecimal digits, as in the cookies of the
+	// real load balancer. It stays the same after a restart.
 	cookie string
 	active atomic.Int64 // connections or requests in progress
 
 	mu     sync.Mutex
 	state  healthState
 	stop   context.CancelFunc // ends the current monitor
-	serial int                // of the current monitor; others' results are stale
+	serial int                // number of the current monitor; results of other monitors are stale
 }
 
 func newBackend(s *service, t Target) *backend {
@@ -112,10 +112,10 @@ func (b *backend) reportLocked() HealthReport {
 
 // healthState is the state machine of a target's health.
 //
-// An unknown target turns healthy with the first probe that succeeds. Any target turns unhealthy
-// after `retries` failures in a row, and an unhealthy one healthy after as many successes in a row
-// (API document, health_check.retries). That one success is enough for an unknown target is an
-// inference: the document counts retries for unhealthy targets only.
+// Any target becomes unhealthy after `retries` consecutive failures. An unhealthy target becomes healthy
+// after as many consecutive successes (API document, health_check.retries). An unknown target becomes
+// healthy with its first success; this is an inference, because the document counts retries only for
+// unhealthy targets.
 type healthState struct {
 	status    HealthStatus
 	detail    HealthDetail
@@ -124,7 +124,7 @@ type healthState struct {
 	successes int // in a row
 }
 
-// next is the state after one more probe.
+// next returns the state after one more probe.
 func (s healthState) next(r probeResult, retries int) healthState {
 	if r.ok() {
 		s.failures = 0
@@ -142,14 +142,15 @@ func (s healthState) next(r probeResult, retries int) healthState {
 	return s
 }
 
-// checkChanged reports whether targets must be probed in another way than before.
+// checkChanged reports whether the settings of probes differ.
 func checkChanged(old, conf *serviceConf) bool {
 	return !reflect.DeepEqual(old.HealthCheck, conf.HealthCheck) ||
 		old.ProxyProtocol != conf.ProxyProtocol || old.DestinationPort != conf.DestinationPort
 }
 
-// watch starts to probe the backend as conf says, at once and then once per interval, in place of
-// what went on before. The status stays; the counts of probes start anew.
+// watch starts a monitor that probes the backend with the settings of conf, at once and then once per
+// interval. It replaces the current monitor. The status stays; the counts of failures and successes
+// start at zero.
 func (b *backend) watch(conf *serviceConf) {
 	e := b.service.lb.engine
 	ctx, cancel := context.WithCancel(b.service.lb.ctx)
@@ -172,8 +173,8 @@ func (b *backend) watch(conf *serviceConf) {
 	})
 }
 
-// unwatch ends probing. It does not wait: the goroutine that probes may be in a HealthSink that
-// waits for whoever calls this.
+// unwatch ends probing. It does not wait for the probing goroutine, which may be in a HealthSink that
+// waits for the caller of unwatch.
 func (b *backend) unwatch() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -183,8 +184,8 @@ func (b *backend) unwatch() {
 	}
 }
 
-// monitor probes until ctx is done. A probe that takes longer than the interval delays the next one;
-// there is never more than one at a time per target and service.
+// monitor probes until ctx is done. Probes of one target and service never overlap: a probe that takes
+// longer than the interval delays the next one.
 func (b *backend) monitor(ctx context.Context, serial int, conf *serviceConf) {
 	e := b.service.lb.engine
 	ticker := e.clock.NewTicker(conf.HealthCheck.Interval)
@@ -195,7 +196,7 @@ func (b *backend) monitor(ctx context.Context, serial int, conf *serviceConf) {
 			return
 		}
 		if report, changed := b.observe(serial, result, conf.HealthCheck.Retries); changed {
-			e.log.Debug("health", "load_balancer", report.LoadBalancer, "target", report.Target,
+			e.log.Debug("health of target changed", "load_balancer", report.LoadBalancer, "target", report.Target,
 				"listen_port", report.ListenPort, "status", report.Status, "detail", report.Detail, "error", result.err)
 			e.opts.Health.TargetHealth(report)
 		}
@@ -207,7 +208,8 @@ func (b *backend) monitor(ctx context.Context, serial int, conf *serviceConf) {
 	}
 }
 
-// observe takes the result of a probe into account, unless the monitor was replaced meanwhile.
+// observe applies the result of a probe, unless its monitor was replaced. It returns the new report and
+// whether it changed.
 func (b *backend) observe(serial int, r probeResult, retries int) (HealthReport, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestATargetThatDoesNotAcceptTimesOut needs a port that neither accepts nor refuses: one whose
-// queue of connections is full.
+// TestATargetThatDoesNotAcceptTimesOut uses a port whose queue of connections is full: it neither accepts
+// nor refuses.
 func TestATargetThatDoesNotAcceptTimesOut(t *testing.T) {
 	t.Parallel()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
@@ -38,7 +38,7 @@ func TestATargetThatDoesNotAcceptTimesOut(t *testing.T) {
 	s.HealthCheck.Retries = 1
 	tg := l.place("full", full)
 	l.apply(balance([]Service{s}, tg))
-	// Three wait for the clock then: the engine's housekeeping, the interval and the probe's timeout.
+	// Three timers wait for the clock: the housekeeping, the interval and the probe's timeout.
 	await(t, "the probe is on its way", func() bool { return l.clock.Waiters() == 3 })
 	l.clock.Step(DefaultCheckTimeout)
 	l.awaitHealth(Unhealthy, 80, tg)

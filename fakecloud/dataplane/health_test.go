@@ -17,12 +17,12 @@ import (
 	"github.com/pires/go-proxyproto"
 )
 
-// tcpService listens on port and checks over TCP with two retries.
+// tcpService returns a service on port with a TCP health check and two retries.
 func tcpService(port uint16) Service {
 	return Service{Protocol: TCP, ListenPort: port, DestinationPort: port, HealthCheck: HealthCheck{Retries: 2}}
 }
 
-// httpChecked is a TCP service with an HTTP health check and one retry.
+// httpChecked returns a TCP service with an HTTP health check and one retry.
 func httpChecked(check HTTPCheck) Service {
 	return Service{Protocol: TCP, ListenPort: 80, DestinationPort: 80, HealthCheck: HealthCheck{Protocol: HTTP, Retries: 1, HTTP: check}}
 }
@@ -35,8 +35,8 @@ func TestHealthFollowsTheTarget(t *testing.T) {
 	l.apply(balance([]Service{tcpService(80)}, tg))
 	l.awaitHealth(Healthy, 80, tg)
 
-	l.place("web", "127.0.0.1:1") // nobody listens there
-	// Two probes have to fail; each step lets one happen.
+	l.place("web", "127.0.0.1:1") // a closed port
+	// Two probes must fail; each step of the clock starts one.
 	l.clock.Step(DefaultCheckInterval)
 	await(t, "a probe failed", func() bool { return failures(l, 80) == 1 })
 	if s := l.last("web", 80); s.Status != Healthy {
@@ -64,7 +64,7 @@ func TestHealthFollowsTheTarget(t *testing.T) {
 	}
 }
 
-// failures is how many probes of the first target failed in a row.
+// failures returns the number of consecutive failed probes of the first target.
 func failures(l *lab, port uint16) int {
 	lb, err := l.balancer(lbID)
 	if err != nil {
@@ -76,7 +76,7 @@ func failures(l *lab, port uint16) int {
 	return b.state.failures
 }
 
-func TestHTTPProbesJudgeTheAnswer(t *testing.T) {
+func TestHTTPProbesCheckTheAnswer(t *testing.T) {
 	t.Parallel()
 	answer := func(code int, body string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
@@ -97,13 +97,13 @@ func TestHTTPProbesJudgeTheAnswer(t *testing.T) {
 		check   HTTPCheck
 		want    HealthReport
 	}{
-		{name: "200 is fine", handler: answer(200, ""), want: HealthReport{Status: Healthy}},
-		{name: "a redirect is fine and not followed", handler: answer(302, ""), want: HealthReport{Status: Healthy}},
-		{name: "404 is not", handler: answer(404, ""), want: HealthReport{Status: Unhealthy, Detail: DetailHTTPStatus, HTTPStatusCode: 404}},
-		{name: "unless it is asked for", handler: answer(404, ""), check: HTTPCheck{StatusCodes: []string{"40?"}}, want: HealthReport{Status: Healthy}},
-		{name: "and then 200 is not", handler: answer(200, ""), check: HTTPCheck{StatusCodes: []string{"40?"}}, want: HealthReport{Status: Unhealthy, Detail: DetailHTTPStatus, HTTPStatusCode: 200}},
-		{name: "the text is there", handler: answer(200, "all is ok here"), check: HTTPCheck{Response: "is ok"}, want: HealthReport{Status: Healthy}},
-		{name: "the text is not there", handler: answer(200, "all is bad here"), check: HTTPCheck{Response: "is ok"}, want: HealthReport{Status: Unhealthy, Detail: DetailHTTPContent}},
+		{name: "200 is healthy", handler: answer(200, ""), want: HealthReport{Status: Healthy}},
+		{name: "a redirect is healthy and not followed", handler: answer(302, ""), want: HealthReport{Status: Healthy}},
+		{name: "404 is unhealthy", handler: answer(404, ""), want: HealthReport{Status: Unhealthy, Detail: DetailHTTPStatus, HTTPStatusCode: 404}},
+		{name: "404 is healthy if configured", handler: answer(404, ""), check: HTTPCheck{StatusCodes: []string{"40?"}}, want: HealthReport{Status: Healthy}},
+		{name: "200 is unhealthy if not configured", handler: answer(200, ""), check: HTTPCheck{StatusCodes: []string{"40?"}}, want: HealthReport{Status: Unhealthy, Detail: DetailHTTPStatus, HTTPStatusCode: 200}},
+		{name: "with the expected text", handler: answer(200, "all is ok here"), check: HTTPCheck{Response: "is ok"}, want: HealthReport{Status: Healthy}},
+		{name: "without the expected text", handler: answer(200, "all is bad here"), check: HTTPCheck{Response: "is ok"}, want: HealthReport{Status: Unhealthy, Detail: DetailHTTPContent}},
 		{name: "the text comes too late", handler: answer(200, strings.Repeat(" ", maxProbeBody)+"ok"), check: HTTPCheck{Response: "ok"}, want: HealthReport{Status: Unhealthy, Detail: DetailHTTPContent}},
 		{name: "not HTTP", raw: raw("SSH-2.0\r\n"), want: HealthReport{Status: Unhealthy, Detail: DetailUnspecified}},
 		{name: "no answer", raw: raw(""), want: HealthReport{Status: Unhealthy, Detail: DetailUnspecified}},
@@ -115,7 +115,7 @@ func TestHTTPProbesJudgeTheAnswer(t *testing.T) {
 				}
 			}
 		}, want: HealthReport{Status: Unhealthy, Detail: DetailUnspecified}},
-		{name: "TLS is not spoken", handler: answer(200, ""), check: HTTPCheck{TLS: true}, want: HealthReport{Status: Unhealthy, Detail: DetailUnspecified}},
+		{name: "no TLS", handler: answer(200, ""), check: HTTPCheck{TLS: true}, want: HealthReport{Status: Unhealthy, Detail: DetailUnspecified}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -137,7 +137,7 @@ func TestHTTPProbesJudgeTheAnswer(t *testing.T) {
 	}
 }
 
-func TestHTTPProbesSendWhatIsConfigured(t *testing.T) {
+func TestHTTPProbesSendTheConfiguredRequest(t *testing.T) {
 	t.Parallel()
 	type seen struct{ proto, host, uri, method string }
 	for _, tt := range []struct {
@@ -148,7 +148,7 @@ func TestHTTPProbesSendWhatIsConfigured(t *testing.T) {
 	}{
 		{"without domain there is no Host header", false, HTTPCheck{Path: "/up?a=b%20c"}, seen{"HTTP/1.0", "", "/up?a=b%20c", "GET"}},
 		{"a domain is the Host header", false, HTTPCheck{Domain: "example.com"}, seen{"HTTP/1.1", "example.com", "/", "GET"}},
-		{"TLS is spoken with a certificate that nobody knows", true, HTTPCheck{Domain: "example.com", TLS: true}, seen{"HTTP/1.1", "example.com", "/", "GET"}},
+		{"TLS with an unknown certificate", true, HTTPCheck{Domain: "example.com", TLS: true}, seen{"HTTP/1.1", "example.com", "/", "GET"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -198,7 +198,7 @@ func TestAProbeWithoutAnswerTimesOutOnTheEnginesClock(t *testing.T) {
 	}
 }
 
-func TestProbesHaveAPortOfTheirOwn(t *testing.T) {
+func TestProbesUseTheirOwnPort(t *testing.T) {
 	t.Parallel()
 	probed := make(chan uint16, 10)
 	l := newLab(t, Options{Resolver: func(_ Target, port uint16) (string, error) {
@@ -216,7 +216,7 @@ func TestProbesHaveAPortOfTheirOwn(t *testing.T) {
 	}
 }
 
-func TestProbesSpeakThePROXYProtocolToTheTrafficPortOnly(t *testing.T) {
+func TestProbesSendThePROXYHeaderOnlyToTheTrafficPort(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name      string
@@ -290,7 +290,7 @@ func TestASinkMayCallTheEngine(t *testing.T) {
 		<-ready
 		if r.Status == Healthy {
 			once.Do(func() {
-				// A sink that removes what it is told about, while Apply and Close go on elsewhere.
+				// This sink removes the reported load balancer while Apply and Close run concurrently.
 				err := l.Apply(balance([]Service{tcpService(81)}))
 				l.Remove(lbID)
 				done <- err

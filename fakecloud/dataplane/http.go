@@ -16,17 +16,17 @@ import (
 	"time"
 )
 
-// httpProxy forwards the HTTP requests of one service; httputil.ReverseProxy does the work. Requests
-// are balanced one by one, also those that come over one connection.
+// httpProxy forwards the HTTP requests of one service with httputil.ReverseProxy. It chooses a target
+// for each request, also for several requests on one connection.
 type httpProxy struct {
 	service *service
 	reverse httputil.ReverseProxy
-	// shared keeps connections to targets for any client's next request; single, for services with
-	// the PROXY protocol, where a connection belongs to one client, opens one per request.
+	// shared reuses connections to targets for requests of all clients. single opens a connection per
+	// request; it is for services with the PROXY protocol, where a connection belongs to one client.
 	shared, single *http.Transport
 }
 
-// idleTargetConns is how many connections to one target wait for use.
+// idleTargetConns is the maximum number of idle connections to one target.
 const idleTargetConns = 64
 
 func newHTTPProxy(s *service) *httpProxy {
@@ -37,7 +37,7 @@ func newHTTPProxy(s *service) *httpProxy {
 	p.reverse = httputil.ReverseProxy{
 		Rewrite:        p.rewrite,
 		Transport:      roundTripperFunc(p.roundTrip),
-		FlushInterval:  -1, // pass on what arrives when it arrives
+		FlushInterval:  -1, // forward data as soon as it arrives
 		BufferPool:     bufferPool{},
 		ErrorHandler:   p.fail,
 		ModifyResponse: p.stick,
@@ -49,14 +49,14 @@ func newHTTPProxy(s *service) *httpProxy {
 func (p *httpProxy) newTransport() *http.Transport {
 	return &http.Transport{
 		DialContext:            p.dial,
-		DisableCompression:     true, // bodies are none of our business
+		DisableCompression:     true, // forward bodies unchanged
 		MaxIdleConnsPerHost:    idleTargetConns,
 		IdleConnTimeout:        DefaultIdleTimeout,
 		MaxResponseHeaderBytes: maxHeaderBytes,
 	}
 }
 
-// closeIdle closes connections to targets that no request uses.
+// closeIdle closes idle connections to targets.
 func (p *httpProxy) closeIdle() {
 	p.shared.CloseIdleConnections()
 	p.single.CloseIdleConnections()
@@ -65,22 +65,22 @@ func (p *httpProxy) closeIdle() {
 // exchange is one request and its answer.
 type exchange struct {
 	client   *clientConn
-	conf     *serviceConf // at the beginning
+	conf     *serviceConf // at the start of the request
 	cancel   context.CancelCauseFunc
-	last     atomic.Int64 // when something moved, in nanoseconds of the engine's clock
+	last     atomic.Int64 // time of the last data, in nanoseconds of the engine's clock
 	received atomic.Bool  // the request is complete
 	answered atomic.Bool  // the answer's header was sent
-	tunnel   atomic.Bool  // upgraded: the connection decides about idleness
+	tunnel   atomic.Bool  // upgraded: clientConn.idle decides about idleness
 
-	backend *backend     // that got the request
-	sticky  stickyCookie // that the client sent, if valid
+	backend *backend     // the backend that got the request
+	sticky  stickyCookie // the client's cookie, if valid
 
 	mu      sync.Mutex
-	control *http.ResponseController // nil when the handler is done and it must not be used any more
+	control *http.ResponseController // nil after the handler: it must not be used any more
 }
 
 var (
-	errIdle        = errors.New("nothing moved for too long")
+	errIdle        = errors.New("idle timeout")
 	exchangeKey    = new(byte)
 	errUnsupported = errors.New("method CONNECT is not supported")
 	errorTexts     = map[int]string{
@@ -111,11 +111,11 @@ func (p *httpProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = x.control.EnableFullDuplex()
 	x.begin()
 	defer x.end()
-	// A hijacked connection does not end the request's context when it is closed.
+	// The request's context does not end when a hijacked connection is closed.
 	defer context.AfterFunc(client.ctx, func() { cancel(net.ErrClosed) })()
 
 	r = r.WithContext(context.WithValue(ctx, exchangeKey, x))
-	if r.ContentLength == 0 { // not -1: a length that is not announced
+	if r.ContentLength == 0 { // -1 means an unknown length
 		x.received.Store(true)
 	} else {
 		r.Body = &requestBody{ReadCloser: r.Body, x: x}
@@ -153,23 +153,23 @@ func (x *exchange) idle(now time.Time) bool {
 	return !x.tunnel.Load() && now.Sub(time.Unix(0, x.last.Load())) >= x.conf.HTTP.TimeoutIdle
 }
 
-// expire ends an idle exchange: with an error answer if none was begun (fail chooses it), else by
-// cutting it off.
+// expire ends an idle exchange. If no answer was begun, fail sends an error; otherwise the answer is cut
+// off.
 func (x *exchange) expire() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.control == nil {
 		return
 	}
-	x.cancel(errIdle) // first: a deadline that passes may cancel for less telling reasons
+	x.cancel(errIdle) // first, because an expired deadline could cancel with another cause
 	past := time.Unix(1, 0)
-	_ = x.control.SetReadDeadline(past) // the body may be waited for
+	_ = x.control.SetReadDeadline(past) // the handler may wait for the body
 	if x.answered.Load() {
-		_ = x.control.SetWriteDeadline(past) // the client may not be reading
+		_ = x.control.SetWriteDeadline(past) // the handler may wait for a client that does not read
 	}
 }
 
-// requestBody notices when the request's body moves and ends.
+// requestBody records when data of the request's body arrive and when the body ends.
 type requestBody struct {
 	io.ReadCloser
 	x *exchange
@@ -186,18 +186,18 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// responseWriter notices when the answer moves.
+// responseWriter records when data of the answer are sent.
 type responseWriter struct {
 	http.ResponseWriter
 	x *exchange
 }
 
-// Unwrap lets http.ResponseController reach what is below.
+// Unwrap gives http.ResponseController access to the wrapped writer.
 func (w *responseWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *responseWriter) WriteHeader(code int) {
 	w.x.touch()
-	if code >= 200 { // not for informational ones
+	if code >= 200 { // not for informational answers
 		w.x.answered.Store(true)
 	}
 	w.ResponseWriter.WriteHeader(code)
@@ -211,19 +211,19 @@ func (w *responseWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// rewrite prepares the request to the target. Host, path and query stay as the client sent them.
+// rewrite prepares the request to the target. It keeps the client's host, path and query.
 //
-// That the real load balancer adds X-Forwarded-For is in its FAQ, section "Do Load Balancers forward
+// The real load balancer adds X-Forwarded-For according to its FAQ, section "Do Load Balancers forward
 // special HTTP headers?" (linked by the maintainers in hcloud-cloud-controller-manager issues 92 and
-// 171; the page itself could not be read here). A client's own X-Forwarded-For is kept in front, as
-// with HAProxy's option forwardfor; X-Forwarded-Proto and X-Forwarded-Port are replaced.
+// 171; the page itself could not be read here). The client's own X-Forwarded-For comes first, as with
+// HAProxy's option forwardfor. X-Forwarded-Proto and X-Forwarded-Port are replaced.
 func (p *httpProxy) rewrite(r *httputil.ProxyRequest) {
 	x := r.In.Context().Value(exchangeKey).(*exchange)
 	r.Out.URL.Scheme = "http"
-	r.Out.URL.Host = "target" // roundTrip knows better
+	r.Out.URL.Host = "target" // roundTrip sets the address
 	r.Out.URL.RawQuery = r.In.URL.RawQuery
 	r.Out.Host = r.In.Host
-	for _, name := range []string{"Forwarded", "X-Forwarded-Host"} { // ReverseProxy took them off
+	for _, name := range []string{"Forwarded", "X-Forwarded-Host"} { // ReverseProxy has removed them
 		if v, ok := r.In.Header[name]; ok {
 			r.Out.Header[name] = v
 		}
@@ -241,13 +241,13 @@ type roundTripperFunc func(*http.Request) (*http.Response, error)
 
 func (f roundTripperFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// dialError marks a failure to connect, after which the request may go to another target.
+// dialError is a failure to connect. After it the request can go to another target.
 type dialError struct{ error }
 
 func (e dialError) Unwrap() error { return e.error }
 
-// roundTrip sends the request to a target: the one that the client's cookie names, or one that the
-// algorithm chooses. Targets that cannot be reached are passed over.
+// roundTrip sends the request to the target in the client's cookie, or to one that the algorithm
+// chooses. It skips unreachable targets.
 func (p *httpProxy) roundTrip(r *http.Request) (*http.Response, error) {
 	x := r.Context().Value(exchangeKey).(*exchange)
 	s, conf := p.service, x.conf
@@ -256,7 +256,8 @@ func (p *httpProxy) roundTrip(r *http.Request) (*http.Response, error) {
 		transport = p.single
 	}
 	if r.Body != nil {
-		// A transport closes the body of a request that it could not send. The server closes it too.
+		// A transport closes the body of a request that it could not send, but the next attempt needs the
+		// body. The server closes it.
 		r.Body = io.NopCloser(r.Body)
 	}
 	var tried []*backend
@@ -290,11 +291,11 @@ func (p *httpProxy) roundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// dial is how the transports connect. With the PROXY protocol the connection serves one request
-// only, whose client is in the context.
+// dial connects the transports to a target. With the PROXY protocol the connection serves only one
+// request, whose client is in the context.
 func (p *httpProxy) dial(ctx context.Context, _, address string) (net.Conn, error) {
 	e := p.service.lb.engine
-	// The transport keeps dialing when the request is gone, but not when the load balancer is.
+	// The transport continues to dial after the request has ended; stop when the load balancer is removed.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(p.service.lb.ctx, cancel)()
@@ -311,7 +312,7 @@ func (p *httpProxy) dial(ctx context.Context, _, address string) (net.Conn, erro
 	return c, nil
 }
 
-// stuckTo returns the target that the client's cookie names, nil if it has none that may be used.
+// stuckTo returns the target in the client's cookie, or nil without a valid cookie and healthy target.
 func (p *httpProxy) stuckTo(x *exchange, r *http.Request) *backend {
 	if !x.conf.HTTP.StickySessions {
 		return nil
@@ -332,8 +333,8 @@ func (p *httpProxy) stuckTo(x *exchange, r *http.Request) *backend {
 	return nil
 }
 
-// stick adds the cookie that leads the client's next request to the same target, unless the client
-// has it already with the same dates.
+// stick adds the cookie that sends the client's next request to the same target, unless the client
+// already has an equal cookie.
 func (p *httpProxy) stick(resp *http.Response) error {
 	x := resp.Request.Context().Value(exchangeKey).(*exchange)
 	if !x.conf.HTTP.StickySessions {
@@ -345,13 +346,13 @@ func (p *httpProxy) stick(resp *http.Response) error {
 		c.first = x.sticky.first
 	}
 	if c.String() != x.sticky.String() {
-		// Not http.SetCookie: it would refuse none of these characters, but quote some.
+		// http.SetCookie would quote some of these characters.
 		resp.Header.Add("Set-Cookie", x.conf.HTTP.CookieName+"="+c.String()+"; path=/")
 	}
 	return nil
 }
 
-// fail answers a request that no target answered.
+// fail sends an error answer for a request that no target has answered.
 func (p *httpProxy) fail(w http.ResponseWriter, r *http.Request, err error) {
 	x := r.Context().Value(exchangeKey).(*exchange)
 	code := http.StatusBadGateway
@@ -363,7 +364,7 @@ func (p *httpProxy) fail(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.Is(err, errNoTarget):
 		code = http.StatusServiceUnavailable
 	}
-	p.service.lb.engine.log.Debug("http", "load_balancer", p.service.lb.id, "listen_port", p.service.port, "status", code, "error", err)
+	p.service.lb.engine.log.Debug("HTTP request failed", "load_balancer", p.service.lb.id, "listen_port", p.service.port, "status", code, "error", err)
 	h := w.Header()
 	h.Set("Content-Type", "text/html")
 	h.Set("Cache-Control", "no-cache")
@@ -397,7 +398,7 @@ type countedTunnel struct {
 	done func()
 }
 
-// CloseWrite passes on that the client sends no more.
+// CloseWrite tells the target that the client sends no more data.
 func (t *countedTunnel) CloseWrite() error {
 	if cw, ok := t.ReadWriteCloser.(interface{ CloseWrite() error }); ok {
 		return cw.CloseWrite()
@@ -410,7 +411,7 @@ func (t *countedTunnel) Close() error {
 	return t.ReadWriteCloser.Close()
 }
 
-// bufferPool shares the buffers of TCP services.
+// bufferPool shares the buffers with TCP services.
 type bufferPool struct{}
 
 func (bufferPool) Get() []byte  { return *copyBuffers.Get().(*[]byte) }

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// httpService listens on port.
+// httpService returns an HTTP service on port.
 func httpService(port uint16) Service {
 	return Service{Protocol: HTTP, ListenPort: port, DestinationPort: 80}
 }
@@ -36,7 +36,7 @@ func httpLab(t *testing.T, s Service, handlers ...http.HandlerFunc) (*lab, []Tar
 
 const lbURL = "http://203.0.113.7/"
 
-func TestRequestsArriveAsTheClientSentThem(t *testing.T) {
+func TestRequestsAreForwardedUnchanged(t *testing.T) {
 	t.Parallel()
 	seen := make(chan *http.Request, 1)
 	l, _ := httpLab(t, httpService(80), func(w http.ResponseWriter, r *http.Request) {
@@ -76,7 +76,7 @@ func TestRequestsArriveAsTheClientSentThem(t *testing.T) {
 	}
 }
 
-func TestForwardedHostIsNotInvented(t *testing.T) {
+func TestForwardedHostIsNotAdded(t *testing.T) {
 	t.Parallel()
 	l, _ := httpLab(t, httpService(80), func(w http.ResponseWriter, r *http.Request) {
 		_, _ = fmt.Fprint(w, r.Header["X-Forwarded-Host"], r.Header["X-Forwarded-For"], r.Header["User-Agent"])
@@ -88,7 +88,7 @@ func TestForwardedHostIsNotInvented(t *testing.T) {
 	}
 }
 
-func TestRequestsOfOneConnectionAreBalancedEach(t *testing.T) {
+func TestEachRequestOfAConnectionIsBalanced(t *testing.T) {
 	t.Parallel()
 	l, targets := httpLab(t, httpService(80), nil, nil, nil)
 	c := l.client()
@@ -155,7 +155,7 @@ func TestWithoutHealthyTargetRequestsGet503(t *testing.T) {
 	}
 }
 
-func TestARequestGoesToAnotherTargetIfOneCannotBeReached(t *testing.T) {
+func TestARequestGoesToAnotherTargetIfOneIsUnreachable(t *testing.T) {
 	t.Parallel()
 	echoBody := func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }
 	l, _ := httpLab(t, httpService(80), echoBody, echoBody)
@@ -174,11 +174,11 @@ func TestARequestGoesToAnotherTargetIfOneCannotBeReached(t *testing.T) {
 	}
 	l.place("b", "127.0.0.1:1")
 	if resp, _ := get(t, c, lbURL); resp.StatusCode != http.StatusServiceUnavailable {
-		t.Errorf("nobody left: %d", resp.StatusCode)
+		t.Errorf("without a reachable target: status %d", resp.StatusCode)
 	}
 }
 
-func TestATargetThatBreaksTheAnswerMakes502(t *testing.T) {
+func TestABrokenAnswerOfATargetCauses502(t *testing.T) {
 	t.Parallel()
 	l, _ := httpLab(t, httpService(80), func(w http.ResponseWriter, _ *http.Request) {
 		c, _, _ := http.NewResponseController(w).Hijack()
@@ -216,7 +216,7 @@ func TestStickySessionsStayWithTheirTarget(t *testing.T) {
 			t.Errorf("went to %s, not %s", got, first)
 		}
 		if len(resp.Cookies()) > 0 {
-			t.Errorf("the cookie is sent again without need: %v", resp.Cookies())
+			t.Errorf("an unchanged cookie is sent again: %v", resp.Cookies())
 		}
 	}
 
@@ -238,7 +238,7 @@ func TestStickySessionsStayWithTheirTarget(t *testing.T) {
 		t.Errorf("after the cookie's lifetime only %v", spread)
 	}
 
-	// The cookie of a target that is gone leads elsewhere and is replaced.
+	// A request with the cookie of a removed target goes to another target, and the cookie is replaced.
 	cookie = send("").Cookies()[0]
 	stuck := parseStickyCookie(cookie.Value).target
 	var rest []Target
@@ -254,11 +254,11 @@ func TestStickySessionsStayWithTheirTarget(t *testing.T) {
 	s.HTTP.StickySessions = false
 	l.apply(balance([]Service{s}, rest...))
 	if resp := send(cookie.Value); len(resp.Cookies()) > 0 {
-		t.Errorf("sticky no more: %v", resp.Cookies())
+		t.Errorf("cookies without sticky sessions: %v", resp.Cookies())
 	}
 }
 
-func TestASlowTargetMakes504AfterTheIdleTimeout(t *testing.T) {
+func TestASlowTargetCauses504AfterTheIdleTimeout(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
 	arrived := make(chan bool, 1)
@@ -285,7 +285,7 @@ func TestASlowTargetMakes504AfterTheIdleTimeout(t *testing.T) {
 	}
 }
 
-func TestASlowBodyMakes408AfterTheIdleTimeout(t *testing.T) {
+func TestASlowBodyCauses408AfterTheIdleTimeout(t *testing.T) {
 	t.Parallel()
 	arrived := make(chan bool, 1)
 	l, _ := httpLab(t, httpService(80), func(_ http.ResponseWriter, r *http.Request) {
@@ -304,7 +304,7 @@ func TestASlowBodyMakes408AfterTheIdleTimeout(t *testing.T) {
 	awaitClosed(t, c)
 }
 
-func TestClientsThatSendNothingOrTooSlowlyAreCut(t *testing.T) {
+func TestSilentAndSlowClientsAreDisconnected(t *testing.T) {
 	t.Parallel()
 	s := httpService(80)
 	s.HTTP.TimeoutIdle = 30 * time.Second
@@ -318,7 +318,7 @@ func TestClientsThatSendNothingOrTooSlowlyAreCut(t *testing.T) {
 	await(t, "all are connected", func() bool { return l.open() == 3 })
 	_, _ = io.WriteString(slow, "GET / HTTP/1.1\r\n")
 	l.stepUntil(9*time.Second, "all are cut", func() bool {
-		_, _ = fmt.Fprint(slow, "X: y\r\n") // a header line now and then is no request
+		_, _ = fmt.Fprint(slow, "X: y\r\n") // single header lines are no complete request
 		return l.open() == 0
 	})
 	awaitClosed(t, silent)
@@ -349,7 +349,7 @@ func TestAnAnswerThatStallsIsCutOff(t *testing.T) {
 	}
 }
 
-func TestAClientThatDoesNotReadIsCut(t *testing.T) {
+func TestAClientThatDoesNotReadIsDisconnected(t *testing.T) {
 	t.Parallel()
 	l, _ := httpLab(t, httpService(80), func(w http.ResponseWriter, _ *http.Request) {
 		buf := make([]byte, 1<<20)
@@ -397,7 +397,7 @@ func TestAWebSocketIsATunnel(t *testing.T) {
 		l.clock.Step(30 * time.Second)
 		echo(t, c, "still there")
 	}
-	// Removing its service or its target leaves a tunnel alone, deleting the load balancer does not.
+	// A tunnel continues when its service or target is removed. It ends with the load balancer.
 	l.apply(balance([]Service{httpService(80)}))
 	l.apply(balance(nil))
 	echo(t, c, "tunnels stay")
@@ -424,13 +424,13 @@ func TestRemovingAServiceLetsItsRequestsFinish(t *testing.T) {
 	<-arrived
 	l.apply(balance(nil))
 	release <- true
-	all, err := io.ReadAll(c) // until the connection is closed, which follows
+	all, err := io.ReadAll(c) // until the connection is closed
 	if err != nil || !strings.HasSuffix(string(all), "finished") {
 		t.Errorf("%q, %v", all, err)
 	}
 }
 
-func TestLargeBodiesPassInBothDirections(t *testing.T) {
+func TestLargeBodiesAreForwardedInBothDirections(t *testing.T) {
 	t.Parallel()
 	l, _ := httpLab(t, httpService(80), func(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).EnableFullDuplex()
@@ -444,7 +444,7 @@ func TestLargeBodiesPassInBothDirections(t *testing.T) {
 	}
 }
 
-func TestHTTPServicesSpeakThePROXYProtocolToo(t *testing.T) {
+func TestHTTPServicesSendThePROXYHeader(t *testing.T) {
 	t.Parallel()
 	lines := make(chan string, 10)
 	target := newTCPTargetAt(t, "t", "127.0.0.1:0", func(c net.Conn) {
@@ -477,7 +477,7 @@ func TestHTTPServicesSpeakThePROXYProtocolToo(t *testing.T) {
 			return c, err
 		}
 	})
-	for range 2 { // each request has a connection of its own, with the same client
+	for range 2 { // each request has its own connection, with the same client
 		get(t, c, lbURL)
 		if line, want := <-lines, "PROXY TCP4 127.0.0.1 203.0.113.7 "+local+" 80\r\n"; line != want {
 			t.Errorf("%q, want %q", line, want)
@@ -485,7 +485,7 @@ func TestHTTPServicesSpeakThePROXYProtocolToo(t *testing.T) {
 	}
 }
 
-func TestHostileRequestsAreAnsweredAndForgotten(t *testing.T) {
+func TestInvalidRequestsAreAnsweredAndLeaveNothingBehind(t *testing.T) {
 	t.Parallel()
 	l, _ := httpLab(t, httpService(80), nil)
 	for _, request := range []string{

@@ -14,19 +14,19 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// Algorithm says how a load balancer chooses among the healthy targets of a service.
+// Algorithm selects how a load balancer chooses among the healthy targets of a service.
 type Algorithm string
 
 // The algorithms of the API document.
 const (
-	// RoundRobin takes the targets in turn.
+	// RoundRobin chooses the targets in turn.
 	RoundRobin Algorithm = "round_robin"
-	// LeastConnections takes the target with the fewest open connections (tcp) or requests in
-	// progress (http, https) of the service; the targets that tie are taken in turn.
+	// LeastConnections chooses the target with the fewest open connections (tcp) or running requests
+	// (http, https) of the service, and equal targets in turn.
 	LeastConnections Algorithm = "least_connections"
 )
 
-// Protocol is what a service speaks with its clients.
+// Protocol is the protocol between a service and its clients.
 type Protocol string
 
 // The protocols of the API document.
@@ -35,11 +35,11 @@ const (
 	HTTP  Protocol = "http"
 	HTTPS Protocol = "https"
 
-	// redirect is the listener on port 80 that comes with an https service with RedirectHTTP.
+	// redirect is the protocol of port 80 of an https service with RedirectHTTP.
 	redirect Protocol = "redirect"
 )
 
-// Defaults of the API document, used where a field is zero.
+// Defaults of the API document for zero fields.
 const (
 	DefaultCookieName     = "HCLBSTICKY"
 	DefaultCookieLifetime = 300 * time.Second
@@ -53,22 +53,22 @@ const (
 type LoadBalancer struct {
 	// ID identifies the load balancer to the engine.
 	ID int64
-	// Name appears in logs only.
+	// Name is used only in messages.
 	Name string
-	// Addresses are those that the load balancer has in the cloud: the public IPv4 and IPv6
-	// address, unless the public interface is disabled, and the private one. The engine's Binder
-	// says where each of them is reached on this machine.
+	// Addresses are the load balancer's addresses in the cloud: the public IPv4 and IPv6 address if the
+	// public interface is enabled, and the private address. The engine's Binder maps them to addresses
+	// on this machine.
 	Addresses []netip.Addr
 	// Algorithm is RoundRobin if empty.
 	Algorithm Algorithm
-	// MaxConnections is the limit of the load balancer's type on open connections, of all services
-	// together. Zero means no limit. Connections over the limit wait to be served, as in HAProxy.
+	// MaxConnections is the limit of open connections of all services together, which depends on the
+	// load balancer's type. Zero means no limit. Further connections wait, as in HAProxy.
 	MaxConnections int
 	Services       []Service
 	Targets        []Target
 }
 
-// Service forwards what arrives on a listen port to the targets.
+// Service forwards connections to a listen port to the targets.
 type Service struct {
 	Protocol        Protocol
 	ListenPort      uint16
@@ -76,33 +76,34 @@ type Service struct {
 	// ProxyProtocol sends a PROXY header ahead of each connection to a target.
 	ProxyProtocol bool
 	HealthCheck   HealthCheck
-	// HTTP is read for HTTP and HTTPS services only.
+	// HTTP is used only for HTTP and HTTPS services.
 	HTTP HTTPConfig
 }
 
-// HTTPConfig is what only HTTP and HTTPS services have.
+// HTTPConfig holds the settings of HTTP and HTTPS services.
 type HTTPConfig struct {
 	StickySessions bool
 	CookieName     string
-	// CookieLifetime counts from a client's first request; afterwards it may get another target.
+	// CookieLifetime starts with a client's first request. After it the client may get another target.
 	CookieLifetime time.Duration
-	// TimeoutIdle ends a connection on which nothing moves, on the client's and the target's side.
+	// TimeoutIdle closes a connection without data for that time, to the client and to the target.
 	TimeoutIdle time.Duration
-	// Certificates are for HTTPS; the first is the default for clients that name no known server.
-	// Without any, an HTTPS service passes TLS through to the targets, as the API document says.
+	// Certificates are used for HTTPS. The first is the default for clients without a known server
+	// name. Without certificates, an HTTPS service passes TLS through to the targets, as the API
+	// document says.
 	Certificates []Certificate
-	// RedirectHTTP makes an HTTPS service answer on port 80 too, with a redirect, unless another
-	// service listens there.
+	// RedirectHTTP makes an HTTPS service redirect requests on port 80 too, unless another service
+	// listens there.
 	RedirectHTTP bool
 }
 
-// Certificate is a PEM encoded chain, leaf first, and its key.
+// Certificate is a PEM encoded certificate chain, leaf first, and its key.
 type Certificate struct {
 	Chain      string
 	PrivateKey string
 }
 
-// HealthCheck says how the targets of a service are probed.
+// HealthCheck holds the settings of the probes of a service's targets.
 type HealthCheck struct {
 	// Protocol is TCP or HTTP; empty means TCP.
 	Protocol Protocol
@@ -110,37 +111,37 @@ type HealthCheck struct {
 	Port     uint16
 	Interval time.Duration
 	Timeout  time.Duration
-	// Retries is how many probes in a row must fail to make a target unhealthy, and how many must
-	// succeed to make it healthy again.
+	// Retries is the number of consecutive failures after which a target is unhealthy, and the number of
+	// consecutive successes after which it is healthy again.
 	Retries int
 	HTTP    HTTPCheck
 }
 
-// HTTPCheck is read for health checks over HTTP only.
+// HTTPCheck is used only for health checks over HTTP.
 type HTTPCheck struct {
-	// Domain is sent as Host header. If empty, no Host header is sent.
+	// Domain is sent as the Host header. If empty, no Host header is sent.
 	Domain string
 	// Path is "/" if empty.
 	Path string
-	// Response must be contained in the body, if not empty.
+	// Response is a text that the body must contain. If empty, any body is accepted.
 	Response string
-	// StatusCodes are patterns with ? for one character and * for several; "2??" and "3??" if empty.
+	// StatusCodes are the accepted codes, with ? for one character and * for any number. If empty, they
+	// are "2??" and "3??".
 	StatusCodes []string
 	TLS         bool
 }
 
-// Target is one machine that gets traffic. Targets by label selector are expanded by the caller.
+// Target is a machine that gets traffic. The caller expands targets by label selector.
 type Target struct {
-	// Key identifies the target within its load balancer, for example "server:42". Health is
-	// reported under it and sticky sessions are bound to it.
+	// Key identifies the target within its load balancer, for example "server:42". Health reports and
+	// sticky sessions use it.
 	Key string
-	// Address is the target's address in the cloud, public or private. The engine's Resolver says
-	// where it is on this machine.
+	// Address is the target's public or private address in the cloud. The engine's Resolver maps it to
+	// an address on this machine.
 	Address netip.Addr
 }
 
-// serviceConf is a Service that passed validation, with its defaults filled in and all that can be
-// prepared once prepared. It is never changed after it was published.
+// serviceConf is a valid Service with its defaults and prepared data. It is immutable once published.
 type serviceConf struct {
 	Service
 	algorithm Algorithm
@@ -148,7 +149,7 @@ type serviceConf struct {
 	backends  []*backend
 }
 
-// mode is the protocol that the load balancer itself speaks on the service's port.
+// mode returns the protocol that the load balancer itself handles on the service's port.
 func (c *serviceConf) mode() Protocol {
 	if c.Protocol == HTTPS && c.tls == nil {
 		return TCP
@@ -156,8 +157,7 @@ func (c *serviceConf) mode() Protocol {
 	return c.Protocol
 }
 
-// validate checks lb and returns its services prepared for serving, in order. All that is wrong is
-// in the error.
+// validate checks lb and returns its prepared services, in order. The error lists all mistakes.
 func (lb *LoadBalancer) validate() ([]*serviceConf, error) {
 	var errs []error
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -173,14 +173,14 @@ func (lb *LoadBalancer) validate() ([]*serviceConf, error) {
 	addresses := map[netip.Addr]bool{}
 	for _, a := range lb.Addresses {
 		if !a.IsValid() || addresses[a] {
-			fail("address %q: missing or given twice", a)
+			fail("address %q: must be valid and unique", a)
 		}
 		addresses[a] = true
 	}
 	keys := map[string]bool{}
 	for _, t := range lb.Targets {
 		if t.Key == "" || keys[t.Key] {
-			fail("target %q: key is missing or given twice", t.Key)
+			fail("target %q: the key must be unique and not empty", t.Key)
 		}
 		keys[t.Key] = true
 	}
@@ -189,7 +189,7 @@ func (lb *LoadBalancer) validate() ([]*serviceConf, error) {
 	var confs []*serviceConf
 	for _, s := range lb.Services {
 		if ports[s.ListenPort] {
-			fail("service %d: another service listens on the port", s.ListenPort)
+			fail("service %d: the listen port must be unique", s.ListenPort)
 		}
 		ports[s.ListenPort] = true
 		conf, err := s.prepare()
@@ -209,7 +209,7 @@ func (lb *LoadBalancer) validate() ([]*serviceConf, error) {
 	return confs, nil
 }
 
-// redirectTo is the service on port 80 that sends clients to https.
+// redirectTo returns the service on port 80 that redirects clients to the https service.
 func redirectTo(https *serviceConf) *serviceConf {
 	return &serviceConf{Service: Service{
 		Protocol:        redirect,
@@ -235,7 +235,7 @@ func (s Service) prepare() (*serviceConf, error) {
 	case HTTP, HTTPS:
 		conf.HTTP.fillDefaults()
 		if !httpguts.ValidHeaderFieldName(conf.HTTP.CookieName) {
-			errs = append(errs, fmt.Errorf("cookie name %q: not a token", conf.HTTP.CookieName))
+			errs = append(errs, fmt.Errorf("cookie name %q: must be an HTTP token, for example HCLBSTICKY", conf.HTTP.CookieName))
 		}
 	default:
 		errs = append(errs, fmt.Errorf("protocol %q: must be tcp, http or https", s.Protocol))
@@ -298,18 +298,18 @@ func (hc *HealthCheck) prepare(destinationPort uint16) error {
 	return errors.Join(errs...)
 }
 
-// check refuses what would change the meaning of the request that is built from it.
+// check refuses values that would break the syntax of the probe's request.
 func (h HTTPCheck) check() error {
 	var errs []error
 	if strings.ContainsFunc(h.Path, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
 		errs = append(errs, fmt.Errorf("health check path %q: must not contain spaces or control characters", h.Path))
 	}
 	if h.Domain != "" && !httpguts.ValidHostHeader(h.Domain) {
-		errs = append(errs, fmt.Errorf("health check domain %q: not a host name", h.Domain))
+		errs = append(errs, fmt.Errorf("health check domain %q: must be a host name", h.Domain))
 	}
 	for _, p := range h.StatusCodes {
 		if !validStatusPattern(p) {
-			errs = append(errs, fmt.Errorf("health check status code %q: must be digits, ? and *", p))
+			errs = append(errs, fmt.Errorf("health check status code %q: must contain only digits, ? and *", p))
 		}
 	}
 	return errors.Join(errs...)
@@ -319,18 +319,18 @@ func validStatusPattern(p string) bool {
 	return p != "" && strings.Trim(p, "0123456789?*") == ""
 }
 
-// matchStatus reports whether code matches one of the patterns, in which ? stands for exactly one
-// character and * for any number of them (API document, health_check.http.status_codes).
+// matchStatus reports whether code matches one of the patterns. ? matches exactly one character, *
+// any number (API document, health_check.http.status_codes).
 func matchStatus(patterns []string, code int) bool {
 	s := fmt.Sprint(code)
 	return slices.ContainsFunc(patterns, func(p string) bool {
-		// path.Match has the same two wildcards; its others cannot occur in a valid pattern.
+		// path.Match has the same two wildcards. Its others cannot occur in a valid pattern.
 		ok, err := path.Match(p, s)
 		return ok && err == nil && validStatusPattern(p)
 	})
 }
 
-// statusLine is used for the answers that the load balancer gives itself.
+// statusLine returns code and its text, for answers of the load balancer itself.
 func statusLine(code int) string {
 	return fmt.Sprintf("%d %s", code, http.StatusText(code))
 }

@@ -75,7 +75,7 @@ func TestDefaultsAreThoseOfTheAPIDocument(t *testing.T) {
 	}
 }
 
-func TestAnInvalidLoadBalancerIsRefusedWithAllItsFaults(t *testing.T) {
+func TestAnInvalidLoadBalancerIsRefusedWithAllMistakes(t *testing.T) {
 	t.Parallel()
 	bad := LoadBalancer{
 		ID: 1, Name: "bad", Algorithm: "random", MaxConnections: -1,
@@ -99,7 +99,7 @@ func TestAnInvalidLoadBalancerIsRefusedWithAllItsFaults(t *testing.T) {
 	}
 	for _, want := range []string{
 		`algorithm "random"`, "max connections -1", `address "invalid IP"`, `address "203.0.113.7"`, `target ""`, `target "a"`,
-		`protocol "udp"`, "service 1: another service", "destination port", `cookie name "a b"`, "certificate 0",
+		`protocol "udp"`, "service 1: the listen port must be unique", "destination port", `cookie name "a b"`, "certificate 0",
 		`health check protocol "ping"`, "listen port", "health check path", "health check domain", `status code "2xx"`,
 	} {
 		if !strings.Contains(err.Error(), want) {
@@ -111,7 +111,7 @@ func TestAnInvalidLoadBalancerIsRefusedWithAllItsFaults(t *testing.T) {
 	}
 }
 
-func TestHealthNeedsRetriesInARow(t *testing.T) {
+func TestHealthNeedsConsecutiveProbes(t *testing.T) {
 	t.Parallel()
 	const retries = 3
 	for _, tt := range []struct {
@@ -145,7 +145,7 @@ func TestHealthNeedsRetriesInARow(t *testing.T) {
 	}
 }
 
-func TestCookiesFromTheWildAreUnderstood(t *testing.T) {
+func TestCookiesOfRealLoadBalancersAreParsed(t *testing.T) {
 	t.Parallel()
 	c := parseStickyCookie("b2649158ba9efc6f9b7d3455005dd927|aN4h8|aN4h7")
 	if c.target != "b2649158ba9efc6f9b7d3455005dd927" || c.last.Sub(c.first) != 4*time.Second {

@@ -7,15 +7,15 @@ import (
 	"sync/atomic"
 )
 
-// service is one listen port at run time.
+// service is a running listen port.
 type service struct {
 	lb   *balancer
 	port uint16
 	conf atomic.Pointer[serviceConf]
 	turn atomic.Uint64 // round robin
 
-	// web and webTLS speak HTTP with clients. They are made when first needed and then kept: the
-	// protocol of a service may change while clients of the old one are connected.
+	// web and webTLS are the HTTP servers for clients. They are created when first needed. Both can
+	// exist, because the protocol of a service can change while clients of the old one are connected.
 	mu      sync.Mutex
 	retired bool
 	web     *webServer
@@ -30,7 +30,7 @@ func newService(lb *balancer, port uint16) *service {
 	return s
 }
 
-// apply makes conf, with a backend for each target, the configuration for what comes next.
+// apply makes conf, with a backend for each target, the configuration for new connections and requests.
 func (s *service) apply(conf *serviceConf, targets []Target) {
 	old := s.conf.Load()
 	if conf.Protocol != redirect {
@@ -44,8 +44,8 @@ func (s *service) apply(conf *serviceConf, targets []Target) {
 	}
 }
 
-// reconcile returns the backends for targets: the ones of old where a target stays, new ones where
-// it is new or moved. The probing of those that are gone ends.
+// reconcile returns the backends for targets. It keeps the backends of unchanged targets, creates those
+// of new or moved targets, and ends the probing of removed ones.
 func (s *service) reconcile(old, conf *serviceConf, targets []Target) []*backend {
 	gone := slices.Clone(old.backends)
 	backends := make([]*backend, 0, len(targets))
@@ -73,13 +73,13 @@ func (s *service) reconcile(old, conf *serviceConf, targets []Target) []*backend
 	return backends
 }
 
-// serve handles a connection by the service's protocol and returns at once.
+// serve starts to handle a connection with the service's protocol and returns at once.
 func (s *service) serve(c *clientConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	conf := s.conf.Load()
 	switch {
-	case s.retired: // while the connection waited for the limit of connections
+	case s.retired: // the service was removed while the connection waited in admit
 		closeQuietly(c)
 	case conf.mode() == TCP:
 		c.tunnel.Store(true)
@@ -103,7 +103,7 @@ func (s *service) webForLocked(conf *serviceConf) *webServer {
 	return s.web
 }
 
-// retire ends a service that was removed: requests in progress are answered, TCP connections stay.
+// retire ends a removed service. Running requests are answered, TCP connections stay.
 func (s *service) retire() {
 	for _, b := range s.conf.Load().backends {
 		b.unwatch()
@@ -123,7 +123,7 @@ func (s *service) retireWebLocked() {
 	s.web, s.webTLS = nil, nil
 }
 
-// close ends a service together with its connections.
+// close ends a service and closes its HTTP connections.
 func (s *service) close() {
 	for _, b := range s.conf.Load().backends {
 		b.unwatch()
@@ -139,10 +139,11 @@ func (s *service) close() {
 	s.proxy.closeIdle()
 }
 
-// errNoTarget means that no target is healthy, or that none of the healthy ones can be reached.
-var errNoTarget = errors.New("no healthy target can be reached")
+// errNoTarget means that no healthy target is reachable.
+var errNoTarget = errors.New("no healthy target is reachable")
 
-// pick chooses a backend by the algorithm, or nil. Those in tried are left out.
+// pick chooses a healthy backend that is not in tried, by the algorithm. It returns nil if there is
+// none.
 func (s *service) pick(conf *serviceConf, tried []*backend) *backend {
 	n := len(conf.backends)
 	if n == 0 {
@@ -156,8 +157,8 @@ func (s *service) pick(conf *serviceConf, tried []*backend) *backend {
 			continue
 		}
 		if conf.algorithm != LeastConnections {
-			// Leave the turn behind the chosen one, so that the neighbour of an unhealthy target does
-			// not get its share on top.
+			// Skip to the position after the chosen backend: otherwise the backend after an unhealthy
+			// one would also get its share.
 			s.turn.Add(uint64(i))
 			return b
 		}

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// rateWindow is the time over which Stats averages its rates. The real load balancer's is not
+// rateWindow is the time over which Stats averages its rates. The value of the real load balancer is not
 // published.
 const rateWindow = 10 * time.Second
 
-// Stats are the figures of one load balancer, named as in its metrics endpoint. Totals count from
-// the moment that the load balancer was applied first.
+// Stats are the figures of one load balancer, with the names of the API's metrics. Totals count from the
+// first Apply of the load balancer.
 type Stats struct {
 	OpenConnections      int64   // open_connections
 	ConnectionsPerSecond float64 // connections_per_second
@@ -25,8 +25,8 @@ type Stats struct {
 	BytesOut    int64
 }
 
-// stats counts. Bytes are those on the wire to the client, with TLS, as a load balancer's network
-// interface would count them.
+// stats holds the counters of a load balancer. Bytes are counted on the connection to the client, TLS
+// included, like on the load balancer's network interface.
 type stats struct {
 	open, connections, requests, in, out atomic.Int64
 
@@ -43,7 +43,8 @@ func (s *stats) now(at time.Time) sample {
 	return sample{at: at, connections: s.connections.Load(), requests: s.requests.Load(), in: s.in.Load(), out: s.out.Load()}
 }
 
-// sample remembers the counters. It is called about once a second, however far the clock went.
+// sample records the counters. It is called about once per second of the clock; a step of the clock
+// causes only one call.
 func (s *stats) sample(at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

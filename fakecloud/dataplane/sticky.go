@@ -7,13 +7,13 @@ import (
 
 // stickyCookie is the value of the cookie that binds a client to a target.
 //
-// Its form is that of HAProxy's dated cookies, "name|last|first": the target, when the client was
-// last seen and when it came first, each date as five digits of base 64 counting units of four
-// seconds. Cookies of Hetzner load balancers that found their way into public repositories look so,
-// for example HCLBSTICKY=b2649158ba9efc6f9b7d3455005dd927|aN4h8|aN4h7, whose dates are 2 October
-// 2025. In all those that were found last and first differ by less than the default lifetime of 300
-// seconds, so the lifetime is taken to count from the first date. Path is the only attribute that
-// HAProxy sets by default; it is a session cookie to the browser.
+// It has the format of HAProxy's dated cookies, "name|last|first": the target, and the times of the
+// client's last and first request. Each time is five digits of base 64, in units of four seconds.
+// Cookies of Hetzner load balancers in public repositories have this format, for example
+// HCLBSTICKY=b2649158ba9efc6f9b7d3455005dd927|aN4h8|aN4h7, whose dates are 2 October 2025. In all of
+// them, last and first differ by less than the default lifetime of 300 seconds; so this package assumes
+// that the lifetime starts at the first date. Path is the only attribute that HAProxy sets by default;
+// for the browser it is a session cookie.
 type stickyCookie struct {
 	target      string
 	last, first time.Time // zero if absent
@@ -29,16 +29,16 @@ func (c stickyCookie) String() string {
 	return c.target + "|" + formatCookieDate(c.last) + "|" + formatCookieDate(c.first)
 }
 
-// parseStickyCookie reads a cookie's value. Dates that are missing or make no sense are zero, and
-// the cookie then counts as expired.
+// parseStickyCookie parses a cookie's value. Missing or invalid dates are zero; the cookie then counts
+// as expired.
 func parseStickyCookie(value string) stickyCookie {
 	target, dates, _ := strings.Cut(value, "|")
 	last, first, _ := strings.Cut(dates, "|")
 	return stickyCookie{target: target, last: parseCookieDate(last), first: parseCookieDate(first)}
 }
 
-// valid reports whether the cookie binds at the given time. One unit of clock difference is allowed,
-// since dates are rounded.
+// valid reports whether the cookie is valid at the given time. Because dates are rounded, a first date
+// slightly in the future is valid too.
 func (c stickyCookie) valid(now time.Time, lifetime time.Duration) bool {
 	if c.first.IsZero() {
 		return false

@@ -19,7 +19,7 @@ import (
 	"github.com/pires/go-proxyproto"
 )
 
-// threeTargets places three TCP targets.
+// threeTargets starts three TCP targets.
 func threeTargets(t *testing.T, l *lab) []Target {
 	t.Helper()
 	var targets []Target
@@ -58,7 +58,7 @@ func TestRoundRobinGivesEachHealthyTargetItsShare(t *testing.T) {
 	}
 }
 
-// backend finds one by its target's key.
+// backend returns the backend with the target's key.
 func (l *lab) backend(port uint16, key string) *backend {
 	l.t.Helper()
 	lb, err := l.balancer(lbID)
@@ -80,7 +80,7 @@ func (b *backend) failures() int {
 	return b.state.failures
 }
 
-func TestLeastConnectionsFillsTheEmptiest(t *testing.T) {
+func TestLeastConnectionsChoosesTheTargetWithTheFewest(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, Options{})
 	targets := threeTargets(t, l)
@@ -118,19 +118,19 @@ func TestWithoutHealthyTargetTCPConnectionsAreClosed(t *testing.T) {
 	l.apply(balance([]Service{tcpService(80)}))
 	awaitClosed(t, l.dial(80))
 
-	// A target that was not probed successfully yet gets nothing either.
+	// A target without a successful probe gets no connections either.
 	tg := l.place("gone", "127.0.0.1:1")
 	l.apply(balance([]Service{tcpService(80)}, tg))
 	awaitClosed(t, l.dial(80))
 }
 
-func TestATargetThatCannotBeReachedIsPassedOver(t *testing.T) {
+func TestAnUnreachableTargetIsSkipped(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, Options{})
 	targets := threeTargets(t, l)
 	l.apply(balance([]Service{tcpService(80)}, targets...))
 	l.awaitHealth(Healthy, 80, targets...)
-	l.place("a", "127.0.0.1:1") // healthy still: no probe has seen it
+	l.place("a", "127.0.0.1:1") // still healthy: no probe has run since
 	for range 6 {
 		c := l.dial(80)
 		if name := greeting(t, c); name == "a" {
@@ -140,7 +140,7 @@ func TestATargetThatCannotBeReachedIsPassedOver(t *testing.T) {
 	}
 }
 
-func TestChangesLeaveOtherConnectionsAlone(t *testing.T) {
+func TestChangesKeepOtherConnections(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, Options{})
 	targets := threeTargets(t, l)
@@ -181,7 +181,7 @@ func TestChangesLeaveOtherConnectionsAlone(t *testing.T) {
 	lb.Addresses = append(lb.Addresses, netip.MustParseAddr("10.0.0.3"))
 	l.apply(lb)
 	alive("algorithm changed, address added")
-	// The port's protocol and even the port itself may go: what is established stays.
+	// Established connections stay when the protocol of the port changes and when the port is removed.
 	l.apply(balance([]Service{{Protocol: HTTP, ListenPort: 80, DestinationPort: 80}}, targets[:2]...))
 	alive("protocol changed")
 	l.apply(balance(nil, targets[:2]...))
@@ -196,7 +196,7 @@ func TestChangesLeaveOtherConnectionsAlone(t *testing.T) {
 	}
 }
 
-func TestAPortIsFreeAgainWhenItsServiceIsGone(t *testing.T) {
+func TestARemovedServiceFreesItsPort(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, Options{})
 	l.apply(balance([]Service{tcpService(80)}))
@@ -214,7 +214,7 @@ func TestAPortIsFreeAgainWhenItsServiceIsGone(t *testing.T) {
 	}
 }
 
-func TestTheDestinationPortIsUsedFromTheNextConnectionOn(t *testing.T) {
+func TestANewDestinationPortAppliesToNewConnections(t *testing.T) {
 	t.Parallel()
 	one, two := newTCPTarget(t, "one"), newTCPTarget(t, "two")
 	l := newLab(t, Options{Resolver: func(_ Target, port uint16) (string, error) {
@@ -237,7 +237,7 @@ func TestTheDestinationPortIsUsedFromTheNextConnectionOn(t *testing.T) {
 	echo(t, before, "still one")
 }
 
-func TestEitherSideMayFinishFirst(t *testing.T) {
+func TestEachSideMayCloseFirst(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, Options{})
 	// Answers only when the client has finished, then finishes itself.
@@ -289,7 +289,7 @@ func TestEveryByteArrivesInBothDirectionsAtOnce(t *testing.T) {
 	}
 }
 
-func TestResetsArePassedOn(t *testing.T) {
+func TestResetsAreForwarded(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, Options{})
 	gone := make(chan error, 10)
@@ -300,7 +300,7 @@ func TestResetsArePassedOn(t *testing.T) {
 	tg := l.place("t", target.at())
 	l.apply(balance([]Service{tcpService(80)}, tg))
 	l.awaitHealth(Healthy, 80, tg)
-	<-gone //nolint:errcheck // how the probe ended does not matter here
+	<-gone //nolint:errcheck // the result of the probe does not matter here
 	c := l.dial(80)
 	await(t, "the target is connected", func() bool { return l.backend(80, "t").active.Load() == 1 })
 	if _, err := io.WriteString(c, "x"); err != nil {
@@ -312,7 +312,7 @@ func TestResetsArePassedOn(t *testing.T) {
 	}
 }
 
-func TestIdleTCPConnectionsAreCut(t *testing.T) {
+func TestIdleTCPConnectionsAreClosed(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, Options{TCPIdleTimeout: time.Minute})
 	tg := l.place("a", newTCPTarget(t, "a").at())
@@ -331,7 +331,7 @@ func TestIdleTCPConnectionsAreCut(t *testing.T) {
 	awaitClosed(t, busy)
 }
 
-func TestStuckPeersCannotHoldAConnection(t *testing.T) {
+func TestAnIdleConnectionWithBlockedPeersIsClosed(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, Options{})
 	block := make(chan struct{})
@@ -344,11 +344,11 @@ func TestStuckPeersCannotHoldAConnection(t *testing.T) {
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
-		_, _ = c.Write(make([]byte, 64<<20)) // more than all buffers hold
+		_, _ = c.Write(make([]byte, 64<<20)) // more than the size of all buffers
 	}()
 	await(t, "bytes flow", func() bool { s, _ := l.Stats(lbID); return s.BytesIn > 0 })
 	l.stepUntil(DefaultTCPIdleTimeout, "the connection is cut", func() bool { return l.open() == 0 })
-	<-sent // with an error, since nobody read
+	<-sent // with an error, because the peer did not read
 }
 
 func TestThePROXYHeaderNamesTheClientAndTheLoadBalancer(t *testing.T) {

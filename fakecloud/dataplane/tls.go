@@ -5,12 +5,12 @@ import (
 	"fmt"
 )
 
-// serverTLS prepares TLS with clients. With several certificates crypto/tls picks the one that fits
-// the server name and the algorithms that the client sent, or the first.
+// serverTLS returns the TLS configuration for clients. With several certificates, crypto/tls chooses one
+// that fits the client's server name and algorithms, or the first.
 //
-// HTTP/2 is offered. That the real load balancer does so, towards clients only, is not in the
-// documents at hand; targets get HTTP/1.1 in any case. Which TLS versions and ciphers the real one
-// accepts is not modelled either: these are Go's defaults, TLS 1.2 and later.
+// Clients can use HTTP/2 (an inference: no document at hand describes it); targets always get HTTP/1.1.
+// The TLS versions and ciphers of the real load balancer are not modelled: these are Go's defaults, TLS
+// 1.2 and later.
 func serverTLS(certificates []Certificate) (*tls.Config, error) {
 	conf := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 	for i, c := range certificates {
@@ -23,8 +23,8 @@ func serverTLS(certificates []Certificate) (*tls.Config, error) {
 	return conf, nil
 }
 
-// listenerTLS is the configuration of the service's TLS listener: each handshake gets the
-// certificates that the service has at that moment.
+// listenerTLS returns the configuration of the service's TLS listener. Each handshake uses the current
+// certificates of the service.
 func (s *service) listenerTLS() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,

@@ -24,7 +24,7 @@ func (l *lab) handshake(name string) (*tls.Conn, int64) {
 	return c, c.ConnectionState().PeerCertificates[0].SerialNumber.Int64()
 }
 
-func TestCertificatesArePickedByNameAndReplacedForNewHandshakes(t *testing.T) {
+func TestCertificatesAreSelectedByNameAndReplacedForNewHandshakes(t *testing.T) {
 	t.Parallel()
 	one, two := certificate(t, 1, "one.example.com"), certificate(t, 2, "two.example.com", "*.wild.example.com")
 	l, targets := httpLab(t, httpsService(one, two), nil)
@@ -44,7 +44,7 @@ func TestCertificatesArePickedByNameAndReplacedForNewHandshakes(t *testing.T) {
 	}
 }
 
-func TestHTTPSIsTerminatedAndSpeaksHTTP2WithClients(t *testing.T) {
+func TestHTTPSIsTerminatedWithHTTP2ForClients(t *testing.T) {
 	t.Parallel()
 	l, _ := httpLab(t, httpsService(certificate(t, 1, "example.com")), func(w http.ResponseWriter, r *http.Request) {
 		_, _ = fmt.Fprintf(w, "%s %s %s", r.Proto, r.Header.Get("X-Forwarded-Proto"), r.Header.Get("X-Forwarded-Port"))
@@ -62,7 +62,7 @@ func TestHTTPSIsTerminatedAndSpeaksHTTP2WithClients(t *testing.T) {
 	}
 }
 
-func TestIdleHTTP2RequestsAreEndedAndIdleConnectionsCut(t *testing.T) {
+func TestIdleHTTP2RequestsAndConnectionsAreEnded(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
 	arrived := make(chan bool, 1)
@@ -114,7 +114,7 @@ func TestWithoutCertificateTLSIsPassedThrough(t *testing.T) {
 	}
 }
 
-func TestASilentTLSClientIsCut(t *testing.T) {
+func TestASilentTLSClientIsDisconnected(t *testing.T) {
 	t.Parallel()
 	l, _ := httpLab(t, httpsService(certificate(t, 1, "example.com")), nil)
 	c := l.dial(443)
@@ -156,7 +156,7 @@ func TestHTTPIsRedirectedToHTTPS(t *testing.T) {
 		t.Error(got)
 	}
 
-	// A service of its own on port 80 has precedence, on the listener that is open already.
+	// A service on port 80 takes precedence and uses the existing listener.
 	before, _ := l.Locate(lbAddr, 80)
 	l.apply(balance([]Service{s, httpService(80)}, targets...))
 	l.awaitHealth(Healthy, 80, targets...)
@@ -169,11 +169,11 @@ func TestHTTPIsRedirectedToHTTPS(t *testing.T) {
 	s.HTTP.RedirectHTTP = false
 	l.apply(balance([]Service{s}, targets...))
 	if _, ok := l.Locate(lbAddr, 80); ok {
-		t.Error("port 80 is open still")
+		t.Error("port 80 is still open")
 	}
 }
 
-func TestAPortMayChangeItsProtocolUnderTraffic(t *testing.T) {
+func TestAPortCanChangeItsProtocolDuringTraffic(t *testing.T) {
 	t.Parallel()
 	l, targets := httpLab(t, httpService(443), nil)
 	plain := l.client()
@@ -187,7 +187,7 @@ func TestAPortMayChangeItsProtocolUnderTraffic(t *testing.T) {
 	if resp, _ := get(t, l.client(), "http://203.0.113.7:443/"); resp.StatusCode != http.StatusOK {
 		t.Errorf("%d", resp.StatusCode)
 	}
-	// The status was known all the time: the same target, the same check.
+	// The status stays known, because target and check are unchanged.
 	if h := l.history("a", 443); len(h) != 2 {
 		t.Errorf("history %v", h)
 	}

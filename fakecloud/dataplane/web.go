@@ -11,12 +11,12 @@ import (
 	"sync"
 )
 
-// maxHeaderBytes bounds the header of a request or an answer. The real load balancer's limit is not
-// published.
+// maxHeaderBytes limits the size of the header of a request or an answer. The limit of the real load
+// balancer is not published.
 const maxHeaderBytes = 64 << 10
 
-// webServer speaks HTTP with the clients of one service, in clear or over TLS. net/http's server
-// does the work; connections are handed to it one by one.
+// webServer serves HTTP to the clients of one service, with or without TLS. It passes each connection to
+// a server of net/http.
 type webServer struct {
 	service *service
 	in      *handoff
@@ -34,8 +34,8 @@ func newWebServer(s *service, overTLS bool) *webServer {
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, clientConnKey{}, innerConn(c))
 		},
-		// Timeouts are ours, on the engine's clock: a client has the idle timeout for each request
-		// until its header is complete.
+		// Timeouts use the engine's clock: a client must complete the header of each request within the
+		// idle timeout.
 		ConnState: func(c net.Conn, state http.ConnState) {
 			cc := innerConn(c)
 			switch state {
@@ -57,7 +57,7 @@ func newWebServer(s *service, overTLS bool) *webServer {
 	return w
 }
 
-// innerConn finds our connection below TLS.
+// innerConn returns the clientConn, which may be inside a TLS connection.
 func innerConn(c net.Conn) *clientConn {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
@@ -72,12 +72,12 @@ func (w *webServer) take(c *clientConn) {
 	}
 }
 
-// retire takes no more connections; those that are served end with the request in progress.
+// retire stops new connections. Existing connections end after their current request.
 func (w *webServer) retire() {
 	w.service.lb.engine.tasks.run(func() { _ = w.server.Shutdown(w.service.lb.ctx) })
 }
 
-// close cuts all connections.
+// close closes all connections.
 func (w *webServer) close() { closeQuietly(w.server) }
 
 // handoff is a net.Listener whose connections were accepted elsewhere.
@@ -91,7 +91,7 @@ func newHandoff() *handoff {
 	return &handoff{conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
-// put gives a connection to whoever accepts; it returns false if nobody does any more.
+// put passes a connection to Accept. It returns false if the listener is closed.
 func (h *handoff) put(c net.Conn) bool {
 	select {
 	case h.conns <- c:
@@ -117,12 +117,11 @@ func (h *handoff) Close() error {
 	return nil
 }
 
-// Addr is of no use to anybody.
+// Addr returns a zero address, because the listener has none.
 func (h *handoff) Addr() net.Addr { return &net.TCPAddr{} }
 
-// redirectToHTTPS answers a request on port 80 of an https service with RedirectHTTP. The document
-// does not say which of the redirect statuses the real load balancer sends; 301 is what browsers
-// remember, as they should here.
+// redirectToHTTPS answers a request on port 80 of an https service with RedirectHTTP. The API document
+// does not name the status of the redirect. 301 is an inference: browsers cache it.
 func redirectToHTTPS(w http.ResponseWriter, r *http.Request, httpsPort uint16) {
 	host := r.Host
 	if h, _, err := net.SplitHostPort(host); err == nil {

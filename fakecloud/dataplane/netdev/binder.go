@@ -16,21 +16,22 @@ import (
 
 // BinderOptions configure a Binder.
 type BinderOptions struct {
-	// Interface is the name of the interface that gets the addresses, as "eth0".
+	// Interface is the name of the interface that gets the addresses, for example "eth0".
 	Interface string
-	// Wanted tells whether an address belongs on the interface; nil means every IPv4 address. The other ones get
-	// their places from Else.
+	// Wanted reports whether an address belongs on the interface. If nil, all IPv4 addresses do. Else
+	// binds the other addresses.
 	Wanted func(netip.Addr) bool
-	// Else is a dataplane.LoopbackBinder if nil.
+	// Else binds addresses that do not belong on the interface. If nil, it is a
+	// dataplane.LoopbackBinder.
 	Else dataplane.Binder
-	// Logger is told of what is done; nil is slog's default.
+	// Logger receives messages about changes. If nil, it is slog's default.
 	Logger *slog.Logger
 }
 
-// Binder is a dataplane.Binder that gives the addresses of load balancers to a network interface, so
-// that everybody on that interface's network reaches them, on the very ports of their services. Each
-// address is announced by a gratuitous ARP, so that neighbours who knew another owner learn of the new
-// one. An address that the interface has anyway is used and left where it is.
+// Binder is a dataplane.Binder that adds the addresses of load balancers to a network interface. All
+// machines on the interface's network reach them, on the real ports of their services. A gratuitous ARP
+// announces each address to neighbours that know another owner. An address that the interface already
+// has is used, and stays when the load balancer is removed.
 //
 // Not modelled: connections from a load balancer to its targets come from the interface's own address,
 // not from the load balancer's.
@@ -50,32 +51,31 @@ var _ dataplane.Binder = (*Binder)(nil)
 // owner is the load balancer that has an address.
 type owner struct {
 	loadBalancer int64
-	foreign      bool // the interface had the address before
+	foreign      bool // the interface already had the address
 }
 
-// device is what a Binder needs of an interface.
+// device is an interface, with the operations that a Binder needs.
 type device interface {
-	// given returns the addresses that were added with our label.
+	// given returns the addresses with our label.
 	given() ([]netip.Addr, error)
-	// add gives an address to the interface; false means that it had it.
+	// add adds an address. It returns false if the interface already has it.
 	add(netip.Addr) (bool, error)
 	remove(netip.Addr) error
-	// announce tells the neighbours who has an address.
+	// announce tells the neighbours that this interface has the address.
 	announce(netip.Addr) error
 	close() error
 }
 
-// NewBinder returns a Binder for an interface. Addresses that a process which was killed has left on
-// it are removed. Close must be called at the end. The error says what is missing: a capability, the
-// interface.
+// NewBinder returns a Binder for an interface. It removes the addresses of a killed process from it. The
+// caller must call Close. NewBinder returns an error if the interface or a capability is missing.
 func NewBinder(o BinderOptions) (*Binder, error) {
 	d, err := openDevice(o.Interface)
 	if err != nil {
-		return nil, fmt.Errorf("netdev: load balancers' addresses: %w", err)
+		return nil, fmt.Errorf("netdev: opening the interface for load balancers: %w", err)
 	}
 	b := newBinder(d, o)
 	if err := b.removeLeftovers(); err != nil {
-		return nil, fmt.Errorf("netdev: remove addresses that were left on %s: %w", o.Interface, errors.Join(err, d.close()))
+		return nil, fmt.Errorf("netdev: removing old addresses from %s: %w", o.Interface, errors.Join(err, d.close()))
 	}
 	return b, nil
 }
@@ -103,14 +103,14 @@ func (b *Binder) removeLeftovers() error {
 		return err
 	}
 	for _, a := range left {
-		b.log.Info("removing an address that was left behind", "address", a)
+		b.log.Info("removing the address of a previous process", "address", a)
 		err = errors.Join(err, b.device.remove(a))
 	}
 	return err
 }
 
-// Listen gives the interface the address, if it does not have it, and listens there. An address that
-// another load balancer has, which private ones in different networks may, gets its place from Else.
+// Listen adds the address to the interface if necessary, and listens on it. If another load balancer has
+// the same address, which is possible for private ones in different networks, Else binds it.
 func (b *Binder) Listen(ctx context.Context, loadBalancer int64, address netip.Addr, port uint16) (net.Listener, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -125,7 +125,7 @@ func (b *Binder) Listen(ctx context.Context, loadBalancer int64, address netip.A
 	l, err := b.listen(ctx, at)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		err = fmt.Errorf("another program in this container listens on that port of all addresses: make it (an API on :%d?) listen on one address: %w", port, err)
+		err = fmt.Errorf("another program in this container, such as an API on :%d, uses the port on all addresses: make it listen on one address: %w", port, err)
 	case errors.Is(err, syscall.EACCES):
 		err = fmt.Errorf("ports below 1024 need root or CAP_NET_BIND_SERVICE: %w", err)
 	}
@@ -135,34 +135,34 @@ func (b *Binder) Listen(ctx context.Context, loadBalancer int64, address netip.A
 	return l, nil
 }
 
-// giveLocked makes the address one of the load balancer's on the interface. It returns false if the
-// address has its place elsewhere.
+// giveLocked adds the load balancer's address to the interface. It returns false if Else binds the
+// address.
 func (b *Binder) giveLocked(loadBalancer int64, address netip.Addr) (bool, error) {
 	if !b.wanted(address) {
 		return false, nil
 	}
 	if o, ok := b.owners[address]; ok {
 		if o.loadBalancer != loadBalancer {
-			b.log.Warn("two load balancers have one address: it is reached on this network as that of the first", "address", address,
+			b.log.Warn("two load balancers have the same address: on this network only the first one is reachable", "address", address,
 				"first", o.loadBalancer, "second", loadBalancer)
 		}
 		return o.loadBalancer == loadBalancer, nil
 	}
 	added, err := b.device.add(address)
 	if err != nil {
-		return false, fmt.Errorf("give %s to the interface: %w", address, err)
+		return false, fmt.Errorf("adding %s to the interface: %w", address, err)
 	}
 	b.owners[address] = owner{loadBalancer, !added}
 	if err := b.device.announce(address); err != nil {
-		// Neighbours that do not know another owner find out by themselves.
-		b.log.Debug("an address was not announced", "address", address, "error", err)
+		// Neighbours that do not know another owner need no announcement.
+		b.log.Debug("could not announce an address", "address", address, "error", err)
 	}
 	return true, nil
 }
 
-// Keep makes the interface have exactly these addresses of a load balancer: it gives it those that no
-// service listens on yet, and takes from it those that the load balancer has no more, which Listen
-// does not learn of. Call it after every dataplane.Engine.Apply.
+// Keep sets the addresses of a load balancer on the interface. It adds those without a service, which
+// Listen has not added, and removes those that the load balancer does not have any more. Call it after
+// each dataplane.Engine.Apply.
 func (b *Binder) Keep(loadBalancer int64, addresses []netip.Addr) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -174,7 +174,7 @@ func (b *Binder) Keep(loadBalancer int64, addresses []netip.Addr) error {
 	return err
 }
 
-// takeLocked takes the addresses of a load balancer from the interface, except some.
+// takeLocked removes the addresses of a load balancer from the interface, except those in except.
 func (b *Binder) takeLocked(loadBalancer int64, except []netip.Addr) error {
 	var errs []error
 	for a, o := range b.owners {
@@ -186,23 +186,23 @@ func (b *Binder) takeLocked(loadBalancer int64, except []netip.Addr) error {
 			continue
 		}
 		if err := b.device.remove(a); err != nil {
-			errs = append(errs, fmt.Errorf("take %s from the interface: %w", a, err))
+			errs = append(errs, fmt.Errorf("removing %s from the interface: %w", a, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// Release takes all addresses of a load balancer from the interface.
+// Release removes all addresses of a load balancer from the interface.
 func (b *Binder) Release(loadBalancer int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := b.takeLocked(loadBalancer, nil); err != nil {
-		b.log.Error("a load balancer's address stays behind", "load_balancer", loadBalancer, "error", err)
+		b.log.Error("could not remove a load balancer's address", "load_balancer", loadBalancer, "error", err)
 	}
 	b.other.Release(loadBalancer)
 }
 
-// Close takes from the interface what it was given. Listeners must be closed before.
+// Close removes all addresses that the Binder has added. Listeners must be closed before.
 func (b *Binder) Close() error {
 	if b == nil {
 		return nil
@@ -213,16 +213,16 @@ func (b *Binder) Close() error {
 	return errors.Join(b.removeLeftovers(), b.device.close())
 }
 
-// GiveAddress gives an address to an interface, as 169.254.169.254 to "lo", and returns how to take it
-// away again. An address that the interface has already is left there.
+// GiveAddress adds an address to an interface, such as 169.254.169.254 to "lo". The returned function
+// removes it. An address that the interface already has stays.
 func GiveAddress(name string, address netip.Addr) (take func() error, err error) {
 	d, err := openDevice(name)
 	if err != nil {
-		return nil, fmt.Errorf("netdev: give %s to %s: %w", address, name, err)
+		return nil, fmt.Errorf("netdev: adding %s to %s: %w", address, name, err)
 	}
 	added, err := d.add(address)
 	if err != nil {
-		return nil, fmt.Errorf("netdev: give %s to %s: %w", address, name, errors.Join(err, d.close()))
+		return nil, fmt.Errorf("netdev: adding %s to %s: %w", address, name, errors.Join(err, d.close()))
 	}
 	return sync.OnceValue(func() error {
 		if !added {

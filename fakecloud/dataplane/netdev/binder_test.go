@@ -18,11 +18,11 @@ var (
 	v6 = netip.MustParseAddr("2001:db8::1")
 )
 
-// fakeDevice is an interface.
+// fakeDevice is an interface in memory.
 type fakeDevice struct {
 	foreign, ours, announced []netip.Addr
 	addErr, announceErr      error
-	closed, wrong            bool // wrong: something was removed that is not there
+	closed, wrong            bool // wrong: an address was removed that the interface does not have
 }
 
 func (d *fakeDevice) given() ([]netip.Addr, error) { return slices.Clone(d.ours), nil }
@@ -51,7 +51,7 @@ func (d *fakeDevice) announce(a netip.Addr) error {
 
 func (d *fakeDevice) close() error { d.closed = true; return nil }
 
-// elsewhere is a binder that only remembers.
+// elsewhere is a binder that records its calls.
 type elsewhere struct{ asked []netip.Addr }
 
 func (e *elsewhere) Listen(ctx context.Context, _ int64, a netip.Addr, _ uint16) (net.Listener, error) {
@@ -61,7 +61,7 @@ func (e *elsewhere) Listen(ctx context.Context, _ int64, a netip.Addr, _ uint16)
 
 func (e *elsewhere) Release(int64) { e.asked = nil }
 
-// testBinder returns a binder whose listeners are on loopback, and where they were asked for.
+// testBinder returns a binder whose listeners are on loopback, and the requested addresses.
 func testBinder(t *testing.T, d *fakeDevice) (*Binder, *elsewhere, *[]netip.AddrPort) {
 	t.Helper()
 	e, at := &elsewhere{}, &[]netip.AddrPort{}
@@ -82,7 +82,7 @@ func listen(t *testing.T, b *Binder, lb int64, a netip.Addr, port uint16) {
 	_ = l.Close()
 }
 
-func TestAnAddressIsOnTheInterfaceFromItsFirstUseUntilItsLoadBalancerHasItNoMore(t *testing.T) {
+func TestAnAddressStaysOnTheInterfaceAsLongAsItsLoadBalancerHasIt(t *testing.T) {
 	t.Parallel()
 	d := &fakeDevice{announceErr: errors.New("no raw sockets")}
 	b, e, at := testBinder(t, d)
@@ -107,7 +107,7 @@ func TestAnAddressIsOnTheInterfaceFromItsFirstUseUntilItsLoadBalancerHasItNoMore
 	}
 }
 
-func TestAnAddressThatTheInterfaceHadIsUsedAndLeft(t *testing.T) {
+func TestAnExistingAddressOfTheInterfaceIsUsedAndKept(t *testing.T) {
 	t.Parallel()
 	d := &fakeDevice{foreign: []netip.Addr{a1}}
 	b, _, at := testBinder(t, d)
@@ -129,7 +129,7 @@ func TestTwoLoadBalancersWithOneAddress(t *testing.T) {
 	}
 	b.Release(2)
 	if !slices.Equal(d.ours, []netip.Addr{a1}) {
-		t.Error("the second one took the first one's address with it")
+		t.Error("removing the second load balancer has removed the first one's address")
 	}
 	b.Release(1)
 	listen(t, b, 2, a1, 80)
@@ -138,12 +138,12 @@ func TestTwoLoadBalancersWithOneAddress(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeBoundSaysWhatToDo(t *testing.T) {
+func TestABindErrorSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	d := &fakeDevice{}
 	b, _, _ := testBinder(t, d)
 	for errno, say := range map[syscall.Errno]string{
-		syscall.EADDRINUSE: "make it (an API on :80?) listen on one address", syscall.EACCES: "CAP_NET_BIND_SERVICE", syscall.EMFILE: "10.0.0.1:80",
+		syscall.EADDRINUSE: "an API on :80, uses the port on all addresses: make it listen on one address", syscall.EACCES: "CAP_NET_BIND_SERVICE", syscall.EMFILE: "10.0.0.1:80",
 	} {
 		b.listen = func(context.Context, netip.AddrPort) (net.Listener, error) { return nil, errno }
 		if _, err := b.Listen(t.Context(), 1, a1, 80); !errors.Is(err, errno) || !strings.Contains(err.Error(), say) {
@@ -164,7 +164,7 @@ func TestClosingLeavesNothingOnTheInterface(t *testing.T) {
 	d := &fakeDevice{}
 	b, _, _ := testBinder(t, d)
 	listen(t, b, 1, a1, 80)
-	d.ours = append(d.ours, a2) // left by a killed process
+	d.ours = append(d.ours, a2) // added by a killed process
 	if err := b.Close(); err != nil || len(d.ours) != 0 || !d.closed {
 		t.Errorf("%v, %v, closed %t", err, d.ours, d.closed)
 	}

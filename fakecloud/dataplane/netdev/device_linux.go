@@ -12,21 +12,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// labelSuffix marks the addresses that this package gives to an interface: their label is the
-// interface's name with this behind it, as "eth0:cloud".
+// labelSuffix marks the addresses that this package adds to an interface. Their label is the interface's
+// name and this suffix, for example "eth0:cloud".
 const labelSuffix = ":cloud"
 
-// link is an interface of the network namespace that the calling thread was in when it was opened.
+// link is an interface in the network namespace of the thread that opened it.
 type link struct {
 	handle *netlink.Handle
 	link   netlink.Link
 	label  string
-	packet int // socket to send ARP with, -1 without CAP_NET_RAW
+	packet int // socket for ARP; -1 without CAP_NET_RAW
 }
 
 func openDevice(name string) (device, error) { return openLink(name) }
 
-// openLink opens an interface to change it. Errors: no such interface, no CAP_NET_ADMIN.
+// openLink opens an interface for changes. It returns an error if the interface does not exist or
+// CAP_NET_ADMIN is missing.
 func openLink(name string) (*link, error) {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -34,7 +35,7 @@ func openLink(name string) (*link, error) {
 	}
 	l, err := h.LinkByName(name)
 	if err != nil {
-		err = fmt.Errorf("interface %q: %w; there are %s", name, err, linkNames(h))
+		err = fmt.Errorf("interface %q: %w: must be one of %s", name, err, linkNames(h))
 		h.Close()
 		return nil, err
 	}
@@ -53,7 +54,7 @@ func openLink(name string) (*link, error) {
 func linkNames(h *netlink.Handle) string {
 	links, err := h.LinkList()
 	if err != nil {
-		return "some that cannot be listed: " + err.Error()
+		return "the machine's interfaces, which cannot be listed: " + err.Error()
 	}
 	var names []string
 	for _, l := range links {
@@ -62,13 +63,13 @@ func linkNames(h *netlink.Handle) string {
 	return strings.Join(names, ", ")
 }
 
-// requireNetAdmin fails early and with advice, where the kernel would say "operation not permitted"
-// later.
+// requireNetAdmin returns an error with advice if CAP_NET_ADMIN is missing. The kernel would later
+// report only "operation not permitted".
 func requireNetAdmin() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
 	if err := unix.Capget(&header, &data[0]); err != nil {
-		return fmt.Errorf("read the capabilities of this process: %w", err)
+		return fmt.Errorf("reading the capabilities of this process: %w", err)
 	}
 	if data[0].Effective&(1<<unix.CAP_NET_ADMIN) == 0 {
 		return errors.New("CAP_NET_ADMIN is missing: run the container with --user 0 --cap-add NET_ADMIN, or the program as root")
@@ -85,7 +86,7 @@ func (d *link) close() error {
 }
 
 func (d *link) given() ([]netip.Addr, error) {
-	// IPv6 addresses have no label; those that a killed process left behind stay.
+	// IPv6 addresses have no label: those of a killed process are not found.
 	all, err := d.handle.AddrList(d.link, netlink.FAMILY_V4)
 	var out []netip.Addr
 	for _, a := range all {
@@ -101,7 +102,7 @@ func (d *link) address(a netip.Addr) *netlink.Addr {
 	if a.Is4() {
 		out.Label = d.label
 	} else {
-		out.Flags = unix.IFA_F_NODAD // else it cannot be listened on for a second
+		out.Flags = unix.IFA_F_NODAD // without it the address cannot be bound for a second
 	}
 	return out
 }
@@ -112,20 +113,20 @@ func (d *link) add(a netip.Addr) (bool, error) {
 		return err == nil, err
 	}
 	ours, err := d.given()
-	return slices.Contains(ours, a), err // ours if a process that was killed has left it behind
+	return slices.Contains(ours, a), err // it is ours if a killed process has added it
 }
 
 func (d *link) remove(a netip.Addr) error {
 	err := d.handle.AddrDel(d.link, d.address(a))
 	if errors.Is(err, unix.EADDRNOTAVAIL) {
-		return nil // somebody else has removed it
+		return nil // already removed
 	}
 	return err
 }
 
-// announce sends a gratuitous ARP request (RFC 5227, ARP announcement): "who has a? tell a". Every
-// neighbour that knows another owner of the address replaces it. IPv6 has its own way, on which the
-// kernel sends nothing for an address without detection of duplicates: not announced.
+// announce sends a gratuitous ARP request (RFC 5227, ARP announcement): "who has a? tell a". Neighbours
+// with another owner of the address in their cache replace it. IPv6 addresses are not announced: the
+// kernel sends no announcement for an address without duplicate address detection.
 func (d *link) announce(a netip.Addr) error {
 	mac := d.link.Attrs().HardwareAddr
 	if !a.Is4() || len(mac) != 6 || d.link.Attrs().Flags&net.FlagLoopback != 0 {
@@ -143,7 +144,7 @@ func (d *link) announce(a netip.Addr) error {
 func announcement(mac net.HardwareAddr, a netip.Addr) []byte {
 	ip := a.As4()
 	var f []byte
-	f = append(f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff) // to everybody
+	f = append(f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff) // broadcast
 	f = append(f, mac...)
 	f = append(f, 0x08, 0x06)    // ARP
 	f = append(f, 0, 1, 8, 0)    // Ethernet, IPv4

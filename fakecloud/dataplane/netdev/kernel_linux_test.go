@@ -29,13 +29,13 @@ var (
 	podAddrs   = []netip.Addr{netip.MustParseAddr("10.244.1.1"), netip.MustParseAddr("10.244.2.1")}
 )
 
-// twoNodes makes a network with a router's namespace and two nodes that send what is for pods to the
+// twoNodes creates a network with a router's namespace and two nodes, which send packets for pods to the
 // router.
 func twoNodes(t *testing.T) (router *netlab.Namespace, nodes []*netlab.Namespace) {
 	t.Helper()
 	lab := netlab.New(t, hostAddr)
 	router = lab.Join("router", routerAddr)
-	router.Sysctl("net/ipv4/icmp_ratelimit", "0") // or a refused connection may have to try for longer
+	router.Sysctl("net/ipv4/icmp_ratelimit", "0") // a limit would delay refused connections
 	router.Sysctl("net/ipv4/conf/eth0/forwarding", "0")
 	router.Sysctl("net/ipv4/conf/eth0/send_redirects", "1")
 	router.Sysctl("net/ipv4/conf/all/send_redirects", "1")
@@ -64,7 +64,7 @@ func startRouter(t *testing.T, in *netlab.Namespace) *Router {
 	return r
 }
 
-// answerSource answers every connection with the address that it comes from.
+// answerSource answers each connection with its source address.
 func answerSource(l net.Listener) {
 	for {
 		c, err := l.Accept()
@@ -87,10 +87,10 @@ func ask(ctx context.Context, from *netlab.Namespace, source netip.Addr, at neti
 	return string(b), err
 }
 
-func TestPodsReachEachOtherOverTheRoutesThatThereAreAndNoOthers(t *testing.T) {
+func TestPodsReachEachOtherOnlyOverTheRoutesOfTheRouter(t *testing.T) {
 	t.Parallel()
 	router, nodes := twoNodes(t)
-	// What a container has anyway: without a table of its own, the router would send pods' packets there.
+	// A container's usual default route: without its own table, the router would send pods' packets there.
 	router.AddRoute(netip.MustParsePrefix("0.0.0.0/0"), hostAddr.Addr())
 	there := netip.AddrPortFrom(podAddrs[1], 80)
 	go answerSource(nodes[1].Listen(there))
@@ -99,7 +99,7 @@ func TestPodsReachEachOtherOverTheRoutesThatThereAreAndNoOthers(t *testing.T) {
 	toPods := []Route{
 		to(OnLink, "172.30.0.0/16"), via("10.244.1.0/24", "172.30.0.11"), via("10.244.2.0/24", "172.30.0.12"),
 	}
-	// Without the second node's pods, the first one's still learn so: ICMP finds the way to them.
+	// Without a route to the second node's pods, those of the first node get an ICMP error.
 	withoutSecond := toPods[:2]
 	for i, step := range []struct {
 		routes []Route
@@ -116,9 +116,9 @@ func TestPodsReachEachOtherOverTheRoutesThatThereAreAndNoOthers(t *testing.T) {
 			t.Errorf("step %d: got %q, %v", i, got, err)
 		}
 	}
-	// What is sent from the node's own address, whose neighbour the other node is, takes the same way:
-	// nobody tells the node of a shorter one. (It would believe that of a neighbour that it knows, and
-	// learn it at once from a datagram.)
+	// Packets from the node's own address take the same way, although the other node is its neighbour:
+	// the router sends no redirect. (The node would accept one from a neighbour that it knows, after a
+	// single datagram.)
 	neighbour := netip.AddrPortFrom(nodeAddrs[1].Addr(), 80)
 	go answerSource(nodes[1].Listen(neighbour))
 	if _, err := ask(t.Context(), nodes[0], netip.Addr{}, neighbour); err != nil {
@@ -147,7 +147,7 @@ func sendDatagram(at netip.AddrPort) error {
 	return errors.Join(err, c.Close())
 }
 
-func TestARouterTakesBackAllThatItDid(t *testing.T) {
+func TestARouterUndoesAllItsChanges(t *testing.T) {
 	t.Parallel()
 	router, _ := twoNodes(t)
 	settings := func() string {
@@ -189,7 +189,7 @@ func TestARouterTakesBackAllThatItDid(t *testing.T) {
 	if rules() != 3 {
 		t.Errorf("%d rules", rules())
 	}
-	// A process that is killed leaves all that behind; its successor goes on from there.
+	// A killed process leaves its changes in the kernel; its successor takes them over.
 	second := startRouter(t, router)
 	if got, err := second.Routes(); err != nil || len(got) != 3 || rules() != 3 {
 		t.Errorf("the successor finds %v, %v, and %d rules", got, err, rules())
@@ -204,7 +204,7 @@ func TestARouterTakesBackAllThatItDid(t *testing.T) {
 	}
 }
 
-func TestWhatTheRouterSendsItselfGoesByTheCloudsRoutesButNotByItsDefaultRoute(t *testing.T) {
+func TestTheRoutersOwnPacketsUseTheCloudsRoutesExceptTheDefaultRoute(t *testing.T) {
 	t.Parallel()
 	router, _ := twoNodes(t)
 	router.AddRoute(netip.MustParsePrefix("0.0.0.0/0"), hostAddr.Addr())
@@ -221,7 +221,7 @@ func TestWhatTheRouterSendsItselfGoesByTheCloudsRoutesButNotByItsDefaultRoute(t 
 	}
 }
 
-func TestAGatewayThatIsTheRouterItselfIsAnErrorThatNamesTheRoute(t *testing.T) {
+func TestARouteViaTheRouterItselfIsRefusedByName(t *testing.T) {
 	t.Parallel()
 	router, _ := twoNodes(t)
 	r := startRouter(t, router)
@@ -260,7 +260,7 @@ func TestALoadBalancersAddressAnswersItsNeighboursAndIsAnnounced(t *testing.T) {
 	if sender, target := frame[28:32], frame[38:42]; !bytes.Equal(sender, ip[:]) || !bytes.Equal(target, ip[:]) || !bytes.Equal(frame[6:12], frame[22:28]) {
 		t.Errorf("%x does not announce %s", frame, address)
 	}
-	// Its successor after a kill finds the address and removes it.
+	// The successor of a killed process finds the address and removes it.
 	var successor *Binder
 	if err := router.Do(func() (err error) {
 		successor, err = NewBinder(BinderOptions{Interface: "eth0"})
@@ -283,7 +283,7 @@ func TestALoadBalancersAddressAnswersItsNeighboursAndIsAnnounced(t *testing.T) {
 	}
 }
 
-// arpFrames listens for announcements on a namespace's eth0, and returns a function that waits for one.
+// arpFrames listens for ARP announcements on a namespace's eth0. It returns a function that waits for one.
 func arpFrames(t *testing.T, in *netlab.Namespace) func() []byte {
 	t.Helper()
 	var fd int
@@ -315,7 +315,7 @@ func arpFrames(t *testing.T, in *netlab.Namespace) func() []byte {
 	}
 }
 
-func TestAnIPv6AddressCanBeListenedOnAtOnce(t *testing.T) {
+func TestAnIPv6AddressCanBeBoundAtOnce(t *testing.T) {
 	t.Parallel()
 	router, _ := twoNodes(t)
 	router.Sysctl("net/ipv6/conf/eth0/disable_ipv6", "0")
@@ -342,7 +342,7 @@ func TestAnIPv6AddressCanBeListenedOnAtOnce(t *testing.T) {
 	}
 }
 
-func TestAnAddressIsGivenAndTakenAway(t *testing.T) {
+func TestGiveAddressAddsAndRemovesAnAddress(t *testing.T) {
 	t.Parallel()
 	router, _ := twoNodes(t)
 	address := netip.MustParseAddr("169.254.169.254")
@@ -358,18 +358,18 @@ func TestAnAddressIsGivenAndTakenAway(t *testing.T) {
 	}
 	killed := give()
 	if err := give()(); err != nil || router.HasAddress("lo", address) {
-		t.Errorf("what a killed process left behind is not taken over: %v", err)
+		t.Errorf("the address of a killed process was not taken over: %v", err)
 	}
 	if err := errors.Join(killed(), killed()); err != nil {
 		t.Error(err)
 	}
 	router.AddAddress("lo", netip.PrefixFrom(address, 32))
 	if err := give()(); err != nil || !router.HasAddress("lo", address) {
-		t.Errorf("somebody else's address was taken away: %v", err)
+		t.Errorf("a foreign address was removed: %v", err)
 	}
 }
 
-func TestAnInterfaceThatIsNotThere(t *testing.T) {
+func TestAMissingInterfaceIsReported(t *testing.T) {
 	t.Parallel()
 	router, _ := twoNodes(t)
 	err := router.Do(func() error {
@@ -377,7 +377,7 @@ func TestAnInterfaceThatIsNotThere(t *testing.T) {
 		_, err2 := NewRouter(RouterOptions{Interface: "eth7"})
 		_, err3 := GiveAddress("eth7", a1)
 		for _, err := range []error{err, err2, err3} {
-			if err == nil || !strings.Contains(err.Error(), `interface "eth7"`) || !strings.Contains(err.Error(), "there are lo, eth0") {
+			if err == nil || !strings.Contains(err.Error(), `interface "eth7"`) || !strings.Contains(err.Error(), "must be one of lo, eth0") {
 				return fmt.Errorf("got: %w", cmp.Or(err, errors.New("no error")))
 			}
 		}

@@ -7,31 +7,32 @@ import (
 	"sync"
 )
 
-// DefaultTable is the number of the kernel's routing table that a Router keeps.
+// DefaultTable is the default number of a Router's routing table in the kernel.
 const DefaultTable = 142
 
-// maxTable is the largest table that is free for use: the kernel's own follow, and the netlink package
-// does not tell the kernel all about rules for tables of more than 8 bits.
+// maxTable is the largest table number that a Router can use. The kernel's own tables follow, and the
+// netlink package does not fully support rules for table numbers of more than 8 bits.
 const maxTable = 252
 
-// RulePriority returns the priority of the first of the three rules that lead to a table; the others
-// follow it. All are before those of the kernel (32766) and after that for what is addressed to the
-// machine itself (0).
+// RulePriority returns the priority of the first of the three rules of a table; the other two follow it.
+// They come after the kernel's rule for packets to the machine itself (0) and before its other rules
+// (32766).
 func RulePriority(table int) int { return 4000 + 10*table }
 
 // RouterOptions configure a Router.
 type RouterOptions struct {
-	// Interface is the name of the interface whose neighbours the router serves, as "eth0".
+	// Interface is the name of the interface whose neighbours the router serves, for example "eth0".
 	Interface string
-	// Table is the number of a routing table that nobody else uses, at most 252; 0 is DefaultTable. Two
-	// routers in one network namespace need two.
+	// Table is the number of an unused routing table, at most 252. 0 means DefaultTable. Each router in
+	// a network namespace needs its own table.
 	Table int
 }
 
-// Router forwards what arrives on an interface by a table of routes of its own: a destination that no
-// route has is unreachable (ICMP "network unreachable"), whatever other routes this machine has, because a cloud's network does not
-// know them. What is addressed to this machine is not concerned. What this machine sends itself goes by
-// the table where that has a route (other than a default route), and else as it went before.
+// Router forwards packets that arrive on an interface by its own routing table. A destination without a
+// route in it is unreachable (ICMP "network unreachable"): the other routes of this machine do not
+// apply, because a cloud's network does not know them. Packets to this machine itself are not affected.
+// Packets from this machine use the table if it has a route other than a default route for them, and the
+// machine's own routes otherwise.
 //
 // A Router's methods may be called from several goroutines.
 type Router struct {
@@ -40,26 +41,26 @@ type Router struct {
 	closed bool
 }
 
-// table is what a Router needs of the kernel.
+// table is a routing table of the kernel, with the operations that a Router needs.
 type table interface {
-	// list returns the routes of the table that are ours.
+	// list returns our routes in the table.
 	list() ([]Route, error)
 	set(Route) error
 	remove(Route) error
-	// open makes the interface's traffic go by the table, close undoes that.
+	// open directs the interface's packets to the table; close undoes that.
 	open() error
 	close() error
 }
 
-// NewRouter makes the interface forward. Its table is what it was: empty, or what a process that was
-// killed left behind, so that a restart does not interrupt anything. Close must be called at the end.
-// The error says what is missing: a capability, a sysctl, the interface.
+// NewRouter starts to forward packets of the interface. It keeps routes that a killed process has left
+// in the table, so that a restart interrupts nothing. The caller must call Close. NewRouter returns an
+// error if the interface, a capability or a sysctl is missing.
 func NewRouter(o RouterOptions) (*Router, error) {
 	if o.Table == 0 {
 		o.Table = DefaultTable
 	}
 	if o.Table < 1 || o.Table > maxTable {
-		return nil, fmt.Errorf("netdev: router: table %d: want 1 to %d", o.Table, maxTable)
+		return nil, fmt.Errorf("netdev: router: table %d: must be from 1 to %d", o.Table, maxTable)
 	}
 	k, err := openTable(o.Interface, o.Table)
 	if err != nil {
@@ -75,13 +76,13 @@ func newRouter(k table) (*Router, error) {
 	return &Router{kernel: k}, nil
 }
 
-// ErrClosed is the error of using something after its Close.
+// ErrClosed is the error of a Router's methods after Close.
 var ErrClosed = errors.New("netdev: closed")
 
-// Set makes the table what is wanted, changing nothing that is right already. Packets of destinations
-// whose route is the same or replaced are not lost. A route that the kernel refuses does not keep the
-// others from being set; the error names it. Set compares with the kernel's table, not with the last
-// call, so that calling it again mends what somebody else changed.
+// Set changes the table to the routes want and keeps routes that are already correct. Packets to
+// destinations with an unchanged or replaced route are not lost. If the kernel refuses a route, the
+// error names it and the others are set. Set compares with the kernel's table, not with the last call:
+// another call repairs foreign changes.
 func (r *Router) Set(want []Route) error {
 	var errs []error
 	want = slices.DeleteFunc(slices.Clone(want), func(w Route) bool {
@@ -96,23 +97,23 @@ func (r *Router) Set(want []Route) error {
 	}
 	have, err := r.kernel.list()
 	if err != nil {
-		return fmt.Errorf("netdev: read the routes: %w", err)
+		return fmt.Errorf("netdev: reading the routes: %w", err)
 	}
 	set, remove := Diff(have, want)
 	for _, w := range set {
 		if err := r.kernel.set(w); err != nil {
-			errs = append(errs, fmt.Errorf("netdev: set route %s: %w", w, err))
+			errs = append(errs, fmt.Errorf("netdev: setting the route %s: %w", w, err))
 		}
 	}
 	for _, w := range remove {
 		if err := r.kernel.remove(w); err != nil {
-			errs = append(errs, fmt.Errorf("netdev: remove route %s: %w", w, err))
+			errs = append(errs, fmt.Errorf("netdev: removing the route %s: %w", w, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// Routes returns what the kernel's table has, by destination.
+// Routes returns the routes of the kernel's table, sorted by destination.
 func (r *Router) Routes() ([]Route, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -124,7 +125,7 @@ func (r *Router) Routes() ([]Route, error) {
 	return have, err
 }
 
-// Close removes all routes and makes the interface what it was before. It may be called more than once.
+// Close removes all routes and restores the settings of the interface. It may be called more than once.
 func (r *Router) Close() error {
 	if r == nil {
 		return nil

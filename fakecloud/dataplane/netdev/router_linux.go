@@ -14,16 +14,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// protocol marks the routes that this package made (rtnetlink(7): numbers above RTPROT_STATIC are the
-// administrator's; this one is in no list of well-known ones).
+// protocol marks the routes of this package. rtnetlink(7) leaves numbers above RTPROT_STATIC to users;
+// no list of well-known numbers contains this one.
 const protocol = 142
 
-// kernelTable is a routing table of the kernel and the rules that lead to it.
+// kernelTable is a routing table of the kernel and its rules.
 type kernelTable struct {
 	*link
 	number int
-	socket *nl.NetlinkSocket // for what the netlink package has no function for
-	// undo are what open changed, to be taken back in reverse order.
+	socket *nl.NetlinkSocket // for requests without a function in the netlink package
+	// undo holds functions that undo the changes of open; close calls them in reverse order.
 	undo []func() error
 }
 
@@ -39,7 +39,7 @@ func openTable(name string, number int) (table, error) {
 	return &kernelTable{link: l, number: number, socket: socket}, nil
 }
 
-// open makes the interface forward by the table.
+// open directs the packets of the interface to the table.
 func (t *kernelTable) open() error {
 	if err := t.stopRedirects(); err != nil {
 		return err
@@ -49,11 +49,11 @@ func (t *kernelTable) open() error {
 	}
 	for _, rule := range t.rules() {
 		if err := t.handle.RuleAdd(rule); err != nil && !errors.Is(err, unix.EEXIST) {
-			return fmt.Errorf("add the rule %s: %w", rule, err)
+			return fmt.Errorf("adding the rule %s: %w", rule, err)
 		}
 		t.undo = append(t.undo, func() error {
 			if err := t.handle.RuleDel(rule); err != nil && !errors.Is(err, unix.ENOENT) {
-				return fmt.Errorf("remove the rule %s: %w", rule, err)
+				return fmt.Errorf("removing the rule %s: %w", rule, err)
 			}
 			return nil
 		})
@@ -61,9 +61,9 @@ func (t *kernelTable) open() error {
 	return nil
 }
 
-// rules are what leads packets to the table: those that arrive on the interface, for which there is
-// nothing but the table, and those of this machine itself (answers to pods, ICMP errors), which use it
-// for what it has more than a default route for.
+// rules returns the rules that direct packets to the table. Packets that arrive on the interface use
+// only the table. Packets of this machine itself (answers to pods, ICMP errors) use its routes except a
+// default route.
 func (t *kernelTable) rules() []*netlink.Rule {
 	rule := func(offset int, from string, change func(*netlink.Rule)) *netlink.Rule {
 		r := netlink.NewRule()
@@ -88,7 +88,7 @@ func (t *kernelTable) close() error {
 	return errors.Join(append(errs, t.link.close())...)
 }
 
-// conf reads a setting of IPv4 from /proc/sys, which containers may read but mostly not write.
+// conf reads an IPv4 setting from /proc/sys. Most containers can read it but not write it.
 func conf(scope, name string) (bool, error) {
 	b, err := os.ReadFile(confFile(scope, name))
 	return strings.TrimSpace(string(b)) != "0", err
@@ -98,10 +98,9 @@ func confFile(scope, name string) string {
 	return filepath.Join("/proc/sys/net/ipv4/conf", scope, name)
 }
 
-// stopRedirects keeps the kernel from telling a node that its neighbour is a shorter way than the
-// router: the node would believe it, and no longer depend on the cloud's routes. The kernel sends
-// redirects if the interface's setting or that of "all" is on; the latter can only be changed through
-// /proc/sys.
+// stopRedirects switches off ICMP redirects of "all". A redirect tells a node to send packets directly
+// to its neighbour, so that the node would bypass the cloud's routes. The kernel sends redirects if the
+// setting of the interface or of "all" is on; the latter can be changed only through /proc/sys.
 func (t *kernelTable) stopRedirects() error {
 	on, err := conf("all", "send_redirects")
 	if err != nil || !on {
@@ -109,15 +108,15 @@ func (t *kernelTable) stopRedirects() error {
 	}
 	file := confFile("all", "send_redirects")
 	if err := os.WriteFile(file, []byte("0"), 0); err != nil {
-		return fmt.Errorf("the sysctl net.ipv4.conf.all.send_redirects is on, so that nodes would learn to bypass the router, and it cannot be changed from within: "+
+		return fmt.Errorf("switching off the sysctl net.ipv4.conf.all.send_redirects, with which nodes bypass the router: "+
 			"run the container with --sysctl net.ipv4.conf.all.send_redirects=0: %w", err)
 	}
 	t.undo = append(t.undo, func() error { return os.WriteFile(file, []byte("1"), 0) })
 	return nil
 }
 
-// forward switches forwarding on and redirects off on the interface alone, over netlink, which works
-// where /proc/sys is read-only. Forwarding between other interfaces stays what it is.
+// forward switches forwarding on and redirects off, only on the interface. It uses netlink, which works
+// where /proc/sys is read-only. Forwarding between other interfaces does not change.
 func (t *kernelTable) forward() error {
 	name := t.link.link.Attrs().Name
 	forwarding, err := conf(name, "forwarding")
@@ -132,7 +131,7 @@ func (t *kernelTable) forward() error {
 		return nil
 	}
 	if err := t.setConf(true, false); err != nil {
-		return fmt.Errorf("make %s forward: %w", name, err)
+		return fmt.Errorf("switching on forwarding on %s: %w", name, err)
 	}
 	t.undo = append(t.undo, func() error { return t.setConf(forwarding, redirects) })
 	return nil
@@ -202,7 +201,7 @@ func (t *kernelTable) route(r Route) *netlink.Route {
 		k.LinkIndex, k.Scope = t.link.link.Attrs().Index, netlink.SCOPE_LINK
 	case Via:
 		k.LinkIndex, k.Gw = t.link.link.Attrs().Index, r.Gateway.AsSlice()
-		// The gateway is a neighbour even if the interface has no address of its range.
+		// The gateway is a neighbour even if the interface has no address in its range.
 		k.Flags = int(netlink.FLAG_ONLINK)
 	}
 	return k
@@ -213,7 +212,7 @@ func (t *kernelTable) set(r Route) error { return t.handle.RouteReplace(t.route(
 func (t *kernelTable) remove(r Route) error {
 	err := t.handle.RouteDel(t.route(r))
 	if errors.Is(err, unix.ESRCH) {
-		return nil // gone with its interface, for example
+		return nil // already removed, for example with its interface
 	}
 	return err
 }

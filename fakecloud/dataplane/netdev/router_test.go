@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// fakeTable is a kernel that refuses what it is told to.
+// fakeTable is a routing table in memory that refuses the routes in refuse.
 type fakeTable struct {
 	routes  map[netip.Prefix]Route
 	refuse  map[netip.Prefix]error
@@ -48,10 +48,10 @@ func (t *fakeTable) remove(r Route) error {
 func (t *fakeTable) open() error  { return t.opened }
 func (t *fakeTable) close() error { t.closed++; return nil }
 
-func TestARouterWritesOnlyWhatChangesAndMendsWhatOthersChanged(t *testing.T) {
+func TestARouterWritesOnlyDifferencesAndRepairsForeignChanges(t *testing.T) {
 	t.Parallel()
 	k := newFakeTable()
-	k.routes[netip.MustParsePrefix("10.9.0.0/16")] = via("10.9.0.0/16", "10.0.0.9") // left by a killed process
+	k.routes[netip.MustParsePrefix("10.9.0.0/16")] = via("10.9.0.0/16", "10.0.0.9") // added by a killed process
 	r, err := newRouter(k)
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +80,7 @@ func TestARouterWritesOnlyWhatChangesAndMendsWhatOthersChanged(t *testing.T) {
 	}
 }
 
-func TestOneRouteThatCannotBeDoesNotKeepTheOthersOut(t *testing.T) {
+func TestARefusedRouteDoesNotStopTheOthers(t *testing.T) {
 	t.Parallel()
 	k := newFakeTable()
 	bad := via("10.1.0.0/16", "10.0.0.1")
@@ -108,7 +108,7 @@ func TestOneRouteThatCannotBeDoesNotKeepTheOthersOut(t *testing.T) {
 	}
 }
 
-func TestARouterThatCannotBeOpenedIsClosed(t *testing.T) {
+func TestARouterIsClosedIfOpeningFails(t *testing.T) {
 	t.Parallel()
 	k := newFakeTable()
 	k.opened = errors.New("sysctl")
@@ -116,7 +116,7 @@ func TestARouterThatCannotBeOpenedIsClosed(t *testing.T) {
 		t.Errorf("%v, closed %d times", err, k.closed)
 	}
 	for _, table := range []int{-1, 253, 4242} {
-		if _, err := NewRouter(RouterOptions{Interface: "lo", Table: table}); err == nil || !strings.Contains(err.Error(), "want 1 to 252") {
+		if _, err := NewRouter(RouterOptions{Interface: "lo", Table: table}); err == nil || !strings.Contains(err.Error(), "must be from 1 to 252") {
 			t.Errorf("table %d: %v", table, err)
 		}
 	}

@@ -7,16 +7,16 @@ import (
 	"slices"
 )
 
-// RouteKind says what becomes of packets for a destination.
+// RouteKind is what the router does with packets for a destination.
 type RouteKind int
 
 // The kinds of routes.
 const (
-	// Unreachable packets are refused with ICMP "host unreachable".
+	// Unreachable refuses packets with ICMP "host unreachable".
 	Unreachable RouteKind = iota
-	// Via a gateway, which is a neighbour on the interface.
+	// Via sends packets to a gateway, which is a neighbour on the interface.
 	Via
-	// OnLink destinations are neighbours on the interface themselves.
+	// OnLink sends packets directly to the destination, which is a neighbour on the interface.
 	OnLink
 )
 
@@ -25,11 +25,11 @@ type Route struct {
 	// Destination is an IPv4 range without host bits. A table has one route per destination.
 	Destination netip.Prefix
 	Kind        RouteKind
-	// Gateway is set for Via only.
+	// Gateway is set only for Via.
 	Gateway netip.Addr
 }
 
-// String returns the route as the ip program writes it.
+// String returns the route in a format like that of the ip program.
 func (r Route) String() string {
 	switch r.Kind {
 	case Via:
@@ -40,7 +40,7 @@ func (r Route) String() string {
 	return fmt.Sprintf("unreachable %s", r.Destination)
 }
 
-// check returns what is wrong with a route that is to be set.
+// check returns an error if the route is invalid.
 func (r Route) check() error {
 	d := r.Destination
 	switch {
@@ -49,15 +49,14 @@ func (r Route) check() error {
 	case r.Kind == Via && !r.Gateway.Is4():
 		return fmt.Errorf("route %s: the gateway must be an IPv4 address", r)
 	case r.Kind != Via && r.Gateway.IsValid():
-		return fmt.Errorf("route %s: has a gateway %s that it does not use", r, r.Gateway)
+		return fmt.Errorf("route %s: must not have a gateway, got %s", r, r.Gateway)
 	}
 	return nil
 }
 
-// Diff returns what is to be done to get from the routes that there are to those that there shall be:
-// set adds a route or replaces that of the same destination, and is to be done first, remove takes
-// away one whose destination nobody wants. Both are in the order of their destinations. Of several wanted
-// routes with one destination the first counts.
+// Diff returns the changes from the routes have to the routes want. The caller first adds the routes in
+// set, which may replace a route with the same destination, and then deletes those in remove. Both are
+// sorted by destination. If several wanted routes have the same destination, the first one is used.
 func Diff(have, want []Route) (set, remove []Route) {
 	old, wanted := byDestination(have), byDestination(want)
 	for _, d := range slices.SortedFunc(maps.Keys(wanted), comparePrefix) {

@@ -38,7 +38,7 @@ func TestOnlyTheDifferenceOfTwoTablesIsApplied(t *testing.T) {
 	}
 }
 
-func TestADifferenceLeadsFromAnyTableToAnyOther(t *testing.T) {
+func TestADiffLeadsFromAnyTableToAnyOther(t *testing.T) {
 	t.Parallel()
 	var universe []Route
 	for _, d := range []string{"10.1.0.0/16", "10.2.0.0/16"} {

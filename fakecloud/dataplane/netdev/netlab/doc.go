@@ -1,5 +1,4 @@
-// Package netlab makes networks for tests, of network namespaces that are connected by a bridge, as
-// the containers of a Docker network are. All packets stay inside of them, and everything is gone when
-// the test has ended, because nothing but the test's process holds the namespaces. Linux and root only; other
-// tests are skipped.
+// Package netlab creates networks for tests. A bridge connects network namespaces like the containers of
+// a Docker network. All packets stay inside the namespaces. The network disappears with the test's
+// process, which alone holds the namespaces. It needs Linux and root; New skips the test without root.
 package netlab

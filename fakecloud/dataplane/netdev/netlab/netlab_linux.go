@@ -17,14 +17,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Lab is a network: a namespace "host" with a bridge, which other namespaces join.
+// Lab is a network: a namespace "host" with a bridge, and further namespaces on the bridge.
 type Lab struct {
 	t     testing.TB
 	Host  *Namespace
 	ports int
 }
 
-// Namespace is a network namespace of its own.
+// Namespace is a network namespace.
 type Namespace struct {
 	t      testing.TB
 	name   string
@@ -34,12 +34,12 @@ type Namespace struct {
 
 const bridge = "br0"
 
-// New makes a network whose bridge has an address, as the host has one on a Docker network. It skips the
-// test where namespaces cannot be made.
+// New creates a network whose bridge has the address host, like the host on a Docker network. It skips
+// the test if it cannot create namespaces.
 func New(t testing.TB, host netip.Prefix) *Lab {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("network namespaces need root: run the test's binary by sudo (go test -c), or the tests in a container with --cap-add SYS_ADMIN,NET_ADMIN")
+		t.Skip("network namespaces need root: build the test with go test -c and run it with sudo, or run the tests in a container with --cap-add SYS_ADMIN,NET_ADMIN")
 	}
 	l := &Lab{t: t, Host: newNamespace(t, "host")}
 	br := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: bridge}}
@@ -63,14 +63,14 @@ func newNamespace(t testing.TB, name string) *Namespace {
 	n := &Namespace{t: t, name: name}
 	made := make(chan error, 1)
 	go func() {
-		// The thread is in the new namespace for good: it ends with the goroutine.
+		// The thread stays in the new namespace and ends with the goroutine.
 		runtime.LockOSThread()
 		var err error
 		n.fd, err = netns.New()
 		made <- err
 	}()
 	if err := <-made; errors.Is(err, unix.EPERM) {
-		t.Skip("this root may not make network namespaces (CAP_SYS_ADMIN is missing)")
+		t.Skip("network namespaces need CAP_SYS_ADMIN, which this root user does not have: run the tests in a container with --cap-add SYS_ADMIN,NET_ADMIN")
 	} else if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func newNamespace(t testing.TB, name string) *Namespace {
 	return n
 }
 
-// Join makes a namespace whose eth0 is on the network and has an address.
+// Join creates a namespace whose eth0 is on the network and has the address.
 func (l *Lab) Join(name string, address netip.Prefix) *Namespace {
 	l.t.Helper()
 	n := newNamespace(l.t, name)
@@ -104,7 +104,7 @@ func (l *Lab) Join(name string, address netip.Prefix) *Namespace {
 	return n
 }
 
-// AddAddress gives an interface an address.
+// AddAddress adds an address to an interface.
 func (n *Namespace) AddAddress(device string, address netip.Prefix) {
 	n.t.Helper()
 	l, err := n.handle.LinkByName(device)
@@ -112,7 +112,7 @@ func (n *Namespace) AddAddress(device string, address netip.Prefix) {
 	must(n.t, "add "+address.String(), n.handle.AddrAdd(l, &netlink.Addr{IPNet: ipNet(address)}))
 }
 
-// HasAddress tells whether an interface has an address.
+// HasAddress reports whether an interface has an address.
 func (n *Namespace) HasAddress(device string, address netip.Addr) bool {
 	n.t.Helper()
 	l, err := n.handle.LinkByName(device)
@@ -127,7 +127,7 @@ func (n *Namespace) HasAddress(device string, address netip.Addr) bool {
 	return false
 }
 
-// AddRoute adds a route through a gateway to the namespace's main table.
+// AddRoute adds a route via a gateway to the namespace's main table.
 func (n *Namespace) AddRoute(destination netip.Prefix, gateway netip.Addr) {
 	n.t.Helper()
 	must(n.t, "add a route", n.handle.RouteAdd(&netlink.Route{Dst: ipNet(destination), Gw: gateway.AsSlice()}))
@@ -147,8 +147,8 @@ func (n *Namespace) Rules(from, to int) int {
 	return count
 }
 
-// Gateway returns what the namespace itself sends packets for an address to; the zero value is the
-// address itself.
+// Gateway returns the gateway to which the namespace sends its own packets for an address. The zero
+// value means that it sends them directly.
 func (n *Namespace) Gateway(to netip.Addr) netip.Addr {
 	n.t.Helper()
 	routes, err := n.handle.RouteGet(to.AsSlice())
@@ -157,7 +157,7 @@ func (n *Namespace) Gateway(to netip.Addr) netip.Addr {
 	return gw.Unmap()
 }
 
-// Routes returns how many IPv4 routes a table has.
+// Routes returns the number of IPv4 routes in a table.
 func (n *Namespace) Routes(table int) int {
 	n.t.Helper()
 	routes, err := n.handle.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: table}, netlink.RT_FILTER_TABLE)
@@ -165,11 +165,11 @@ func (n *Namespace) Routes(table int) int {
 	return len(routes)
 }
 
-// Do runs a function on a thread that is in the namespace. Goroutines that the function starts are not.
+// Do runs a function on a thread in the namespace. Goroutines that the function starts are outside of it.
 func (n *Namespace) Do(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // and never unlocked, so that the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked, so that the thread ends with the goroutine
 		if err := netns.Set(n.fd); err != nil {
 			done <- err
 			return
@@ -179,7 +179,7 @@ func (n *Namespace) Do(f func() error) error {
 	return <-done
 }
 
-// Sysctl writes a setting, as Sysctl("net/ipv4/ip_forward", "0").
+// Sysctl writes a setting, for example Sysctl("net/ipv4/ip_forward", "0").
 func (n *Namespace) Sysctl(name, value string) {
 	n.t.Helper()
 	must(n.t, "set "+name, n.Do(func() error { return os.WriteFile("/proc/sys/"+name, []byte(value), 0) }))
@@ -200,7 +200,7 @@ func (n *Namespace) Listen(address netip.AddrPort) net.Listener {
 	return l
 }
 
-// Dial connects from the namespace; from is the source address, the zero one is the kernel's choice.
+// Dial connects from the namespace. from is the source address; for the zero value the kernel chooses it.
 func (n *Namespace) Dial(ctx context.Context, from netip.Addr, to netip.AddrPort) (net.Conn, error) {
 	var d net.Dialer
 	if from.IsValid() {
@@ -214,7 +214,7 @@ func (n *Namespace) Dial(ctx context.Context, from netip.Addr, to netip.AddrPort
 	return c, err
 }
 
-// Client returns an HTTP client in the namespace that opens a connection per request. URLs need
+// Client returns an HTTP client in the namespace that opens a connection per request. URLs must contain
 // addresses, not names.
 func (n *Namespace) Client() *http.Client {
 	return &http.Client{Transport: &http.Transport{
