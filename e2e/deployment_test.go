@@ -21,12 +21,12 @@ var _ = Describe("Deployment", framework.Needs(framework.LeastPrivilege), Label(
 	// deployed starts the CCM as a container of the manifest's Deployment would start it, but on an
 	// address of its own and with its access to the cluster in a file. It returns that address.
 	deployed := func(ctx context.Context, env *framework.Env) string {
-		address := env.UnusedAddress()
+		address := env.CCM.UnusedAddress()
 		host, port, err := net.SplitHostPort(address)
 		Expect(err).NotTo(HaveOccurred())
 		containers := suite.Deployment.Spec.Template.Spec.Containers
 		Expect(containers).To(HaveLen(1))
-		env.CCM = env.StartCCM(ctx, framework.CCMOptions{LeaderElect: true, Args: append(containers[0].Args,
+		env.CCM.Start(ctx, framework.CCMOptions{LeaderElect: true, Args: append(containers[0].Args,
 			"--bind-address="+host, "--secure-port="+port,
 			"--authentication-kubeconfig="+suite.Kubeconfig, "--authorization-kubeconfig="+suite.Kubeconfig)})
 		return address
@@ -35,10 +35,10 @@ var _ = Describe("Deployment", framework.Needs(framework.LeastPrivilege), Label(
 	It("works with the arguments and the permissions of the manifest", func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
 		address := deployed(ctx, env)
-		server := env.CreateNodes(ctx, "node-1")[0]
-		env.CreateService(ctx, "web")
-		env.AwaitServed(ctx, "web")
-		env.AwaitRoutes(ctx, env.RouteOf(ctx, "node-1", server))
+		server := env.Nodes.Create(ctx, "node-1")[0]
+		env.Services.Create(ctx, "web")
+		env.Traffic.AwaitServed(ctx, "web")
+		env.Routes.Await(ctx, env.Routes.Of(ctx, "node-1", server))
 
 		lease, err := env.Kube.CoordinationV1().Leases("kube-system").Get(ctx, "cloud-controller-manager", metav1.GetOptions{})
 		Expect(err).NotTo(HaveOccurred())
@@ -76,11 +76,11 @@ var _ = Describe("Deployment", framework.Needs(framework.LeastPrivilege), Label(
 		Expect(admitted.Spec.Priority).To(HaveValue(BeNumerically(">=", 2_000_000_000)), "system-cluster-critical")
 
 		By("holding it to Kubernetes' restricted profile, but for the node's network")
-		_, err = env.Kube.CoreV1().Namespaces().Patch(ctx, env.Namespace, "application/merge-patch+json",
+		_, err = env.Kube.CoreV1().Namespaces().Patch(ctx, env.Services.Namespace, "application/merge-patch+json",
 			[]byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`), metav1.PatchOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		pod.Spec.ServiceAccountName = "default"
-		_, err = env.Kube.CoreV1().Pods(env.Namespace).Create(ctx, pod, dryRun)
+		_, err = env.Kube.CoreV1().Pods(env.Services.Namespace).Create(ctx, pod, dryRun)
 		Expect(err).To(MatchError(And(ContainSubstring("restricted"), ContainSubstring("host"))), "the profile is not enforced")
 		pod.Spec.HostNetwork = false
 		for i := range pod.Spec.Containers {
@@ -92,7 +92,7 @@ var _ = Describe("Deployment", framework.Needs(framework.LeastPrivilege), Label(
 				probe.HTTPGet.Host = "" // the node's loopback address is its business only
 			}
 		}
-		_, err = env.Kube.CoreV1().Pods(env.Namespace).Create(ctx, pod, dryRun)
+		_, err = env.Kube.CoreV1().Pods(env.Services.Namespace).Create(ctx, pod, dryRun)
 		Expect(err).NotTo(HaveOccurred())
 	})
 })
@@ -100,7 +100,7 @@ var _ = Describe("Deployment", framework.Needs(framework.LeastPrivilege), Label(
 // account makes a service account in the spec's namespace and returns a token of it.
 func account(ctx context.Context, env *framework.Env, name string) string {
 	GinkgoHelper()
-	accounts := env.Kube.CoreV1().ServiceAccounts(env.Namespace)
+	accounts := env.Kube.CoreV1().ServiceAccounts(env.Services.Namespace)
 	_, err := accounts.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	request, err := accounts.CreateToken(ctx, name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
@@ -112,7 +112,7 @@ func account(ctx context.Context, env *framework.Env, name string) string {
 // spec runs.
 func allow(ctx context.Context, env *framework.Env, name string, rule rbacv1.PolicyRule) {
 	GinkgoHelper()
-	meta := metav1.ObjectMeta{Name: env.Namespace + "-" + name}
+	meta := metav1.ObjectMeta{Name: env.Services.Namespace + "-" + name}
 	rbac := env.Kube.RbacV1()
 	_, err := rbac.ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{rule}}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
@@ -120,7 +120,7 @@ func allow(ctx context.Context, env *framework.Env, name string, rule rbacv1.Pol
 	_, err = rbac.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: meta,
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: name, Namespace: env.Namespace}},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: name, Namespace: env.Services.Namespace}},
 	}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx SpecContext) error {

@@ -92,7 +92,7 @@ func (m misfortune) befalls(env *framework.Env, complaints func() int, reads, wr
 	t := &trouble{env: env, misfortune: m, complaints: complaints, before: complaints()}
 	add := func(f fakecloud.Fault, first int) string {
 		f.Effect, f.First = m.effect, first
-		name, remove := env.Fault(f)
+		name, remove := env.Cloud.Faults.Add(f)
 		t.remove = append(t.remove, remove)
 		return name
 	}
@@ -111,14 +111,14 @@ func (m misfortune) befalls(env *framework.Env, complaints func() int, reads, wr
 func (t *trouble) pass(ctx SpecContext) {
 	GinkgoHelper()
 	if t.reads != "" {
-		t.env.AwaitFault(ctx, t.reads, 1)
+		t.env.Cloud.Faults.Await(ctx, t.reads, 1)
 	}
-	t.env.AwaitFault(ctx, t.writes, 1)
+	t.env.Cloud.Faults.Await(ctx, t.writes, 1)
 	if t.misfortune.hangs {
 		Eventually(t.complaints).WithContext(ctx).
 			WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeNumerically(">", t.before))
 		t.over()
-		Expect(t.env.Cloud.ResumeActions()).To(BeNumerically(">", 0))
+		Expect(t.env.Cloud.Fake.ResumeActions()).To(BeNumerically(">", 0))
 	}
 }
 
@@ -133,22 +133,22 @@ var _ = Describe("Fault", framework.Needs(framework.FaultTolerance, framework.Re
 	DescribeTable("while a node is initialized: it stays as it is, and is initialized when the cloud has recovered from", Label("node"),
 		func(ctx SpecContext, m misfortune) {
 			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: impatient, RateLimit: m.rateLimit})
-			server := env.CreateServer(ctx, "node-1")
-			before := env.AwaitNode(ctx, "node-1", func(Gomega, *corev1.Node) {})
-			rule, remove := env.Fault(fakecloud.Fault{Resource: "server", Effect: m.effect})
-			env.StartCCM(ctx, framework.CCMOptions{})
+			server := env.Servers.Create(ctx, "node-1")
+			before := env.Nodes.Await(ctx, "node-1", func(Gomega, *corev1.Node) {})
+			rule, remove := env.Cloud.Faults.Add(fakecloud.Fault{Resource: "server", Effect: m.effect})
+			env.CCM.Start(ctx, framework.CCMOptions{})
 
-			env.AwaitFault(ctx, rule, 3)
-			during := env.Node(ctx, "node-1")
+			env.Cloud.Faults.Await(ctx, rule, 3)
+			during := env.Nodes.Get(ctx, "node-1")
 			Expect(during).To(framework.HaveTaint(cloudproviderapi.TaintExternalCloudProvider))
 			Expect(during.Spec.ProviderID).To(BeEmpty())
 
 			remove()
-			n := env.AwaitInitialized(ctx, "node-1")
+			n := env.Nodes.AwaitInitialized(ctx, "node-1")
 			Expect(n.UID).To(Equal(before.UID), "the node was deleted and registered anew")
-			Expect(n.Spec.ProviderID).To(Equal(env.ProviderID(server)))
+			Expect(n.Spec.ProviderID).To(Equal(env.Servers.ProviderID(server)))
 			// The addresses follow in a request of their own.
-			env.AwaitNode(ctx, "node-1", func(g Gomega, n *corev1.Node) {
+			env.Nodes.Await(ctx, "node-1", func(g Gomega, n *corev1.Node) {
 				g.Expect(framework.AddressesOf(n, corev1.NodeInternalIP)).To(ConsistOf(server.PrivateNet[0].IP.String()))
 			})
 		}, entries(false))
@@ -156,14 +156,14 @@ var _ = Describe("Fault", framework.Needs(framework.FaultTolerance, framework.Re
 	DescribeTable("while load balancers are created, updated and deleted: each Service has one, as it says, and a deleted one none, in spite of", Label("service"),
 		func(ctx SpecContext, m misfortune) {
 			env := framework.NewEnv(ctx, suite, framework.Options{CCM: impatient, RateLimit: m.rateLimit})
-			servers := env.CreateNodes(ctx, "node-1", "node-2")
+			servers := env.Nodes.Create(ctx, "node-1", "node-2")
 			// What is deleted never failed before: the service controller's waits double with each failure.
-			env.CreateService(ctx, "goes")
-			env.AwaitServed(ctx, "goes")
+			env.Services.Create(ctx, "goes")
+			env.Traffic.AwaitServed(ctx, "goes")
 			aboutLoadBalancers := fakecloud.Fault{Resource: "load_balancer"}
 			complaints := func(service string) func() int {
 				return func() (n int) {
-					for _, e := range env.Events(ctx, service) {
+					for _, e := range env.Services.Events(ctx, service) {
 						if strings.Contains(e.Message, stillRunning) {
 							n += int(max(e.Count, 1))
 						}
@@ -174,23 +174,23 @@ var _ = Describe("Fault", framework.Needs(framework.FaultTolerance, framework.Re
 
 			By("creating")
 			trouble := m.befalls(env, complaints("web"), aboutLoadBalancers, fakecloud.Fault{Operation: "create_load_balancer"}, 2)
-			env.CreateService(ctx, "web")
+			env.Services.Create(ctx, "web")
 			trouble.pass(ctx)
-			address := env.AwaitServed(ctx, "web")
+			address := env.Traffic.AwaitServed(ctx, "web")
 			trouble.over()
-			env.AwaitStill(ctx, 1)
-			id := env.LoadBalancerOf(ctx, "web").ID
+			env.CCM.AwaitIdle(ctx, 1)
+			id := env.LoadBalancers.Of(ctx, "web").ID
 			Expect(creations(env)).To(Equal(2), "load balancers were created and thrown away")
 
 			By("updating")
 			trouble = m.befalls(env, complaints("web"), aboutLoadBalancers, fakecloud.Fault{Route: "/load_balancers/{id}/actions/*"}, 2)
-			env.UpdateService(ctx, "web", func(svc *corev1.Service) {
+			env.Services.Update(ctx, "web", func(svc *corev1.Service) {
 				svc.Spec.Ports[0].Port = 9090
 				svc.Annotations[framework.Annotation+"algorithm-type"] = "least_connections"
 			})
 			trouble.pass(ctx)
-			env.AwaitAnswer(ctx, "web", address, 9090)
-			env.AwaitLoadBalancer(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
+			env.Traffic.AwaitAnswer(ctx, "web", address, 9090)
+			env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
 				g.Expect(lb.ID).To(Equal(id))
 				g.Expect(lb.Algorithm.Type).To(Equal(hcloud.LoadBalancerAlgorithmTypeLeastConnections))
 			})
@@ -198,13 +198,13 @@ var _ = Describe("Fault", framework.Needs(framework.FaultTolerance, framework.Re
 
 			By("deleting")
 			trouble = m.befalls(env, complaints("goes"), aboutLoadBalancers, fakecloud.Fault{Operation: "delete_load_balancer"}, 1)
-			env.DeleteService(ctx, "goes")
+			env.Services.Delete(ctx, "goes")
 			trouble.pass(ctx)
-			env.AwaitGone(ctx, "goes")
+			env.Services.AwaitGone(ctx, "goes")
 			trouble.over()
 
-			env.AwaitStill(ctx, 2)
-			all := env.LoadBalancers(ctx)
+			env.CCM.AwaitIdle(ctx, 2)
+			all := env.LoadBalancers.List(ctx)
 			Expect(all).To(HaveLen(1))
 			Expect(all[0].ID).To(Equal(id))
 			Expect(framework.ListenPorts(all[0])).To(Equal([]int{9090}))
@@ -214,12 +214,12 @@ var _ = Describe("Fault", framework.Needs(framework.FaultTolerance, framework.Re
 	DescribeTable("while a node's route is created and deleted: the network has the nodes' routes and no others in the end, in spite of", Label("route"),
 		func(ctx SpecContext, m misfortune) {
 			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: impatient, RateLimit: m.rateLimit})
-			stays, goes := env.CreateServer(ctx, "stays"), env.CreateServer(ctx, "goes")
+			stays, goes := env.Servers.Create(ctx, "stays"), env.Servers.Create(ctx, "goes")
 			for _, name := range []string{"stays", "goes"} {
-				env.AwaitNode(ctx, name, func(g Gomega, n *corev1.Node) { g.Expect(n.Spec.PodCIDR).NotTo(BeEmpty()) })
+				env.Nodes.Await(ctx, name, func(g Gomega, n *corev1.Node) { g.Expect(n.Spec.PodCIDR).NotTo(BeEmpty()) })
 			}
 			reads, writes := fakecloud.Fault{Route: "/networks/{id}"}, fakecloud.Fault{Route: "/networks/{id}/actions/*"}
-			var ccm *framework.CCM
+			var ccm *framework.Replica
 			complaints := func() int {
 				if ccm == nil {
 					return 0
@@ -230,25 +230,25 @@ var _ = Describe("Fault", framework.Needs(framework.FaultTolerance, framework.Re
 			By("creating")
 			// The route controller acts at once when it starts, and then at most every ten seconds.
 			trouble := m.befalls(env, complaints, reads, writes, 2)
-			ccm = env.StartCCM(ctx, framework.CCMOptions{})
+			ccm = env.CCM.Start(ctx, framework.CCMOptions{})
 			trouble.pass(ctx)
-			env.AwaitExactRoutes(ctx, stays, goes)
-			env.AwaitStill(ctx, 2)
+			env.Routes.AwaitExactly(ctx, stays, goes)
+			env.CCM.AwaitIdle(ctx, 2)
 			trouble.over()
 
 			By("deleting")
 			trouble = m.befalls(env, complaints, reads, writes, 2)
 			Expect(env.Kube.CoreV1().Nodes().Delete(ctx, "goes", metav1.DeleteOptions{})).To(Succeed())
 			trouble.pass(ctx)
-			env.AwaitExactRoutes(ctx, stays)
-			env.AwaitStill(ctx, 2)
-			env.AwaitExactRoutes(ctx, stays)
+			env.Routes.AwaitExactly(ctx, stays)
+			env.CCM.AwaitIdle(ctx, 2)
+			env.Routes.AwaitExactly(ctx, stays)
 		}, entries(true))
 })
 
 // creations counts the load balancers that the cloud has made, whether or not the CCM learned of it.
 func creations(env *framework.Env) int {
-	entries := env.Journal.Entries(fakecloud.JournalFilter{Operation: "create_load_balancer"})
+	entries := env.Cloud.Journal.Entries(fakecloud.JournalFilter{Operation: "create_load_balancer"})
 	return len(slices.DeleteFunc(entries, func(r fakecloud.JournalEntry) bool {
 		return r.Status != http.StatusCreated && r.Handled != http.StatusCreated
 	}))
@@ -257,34 +257,34 @@ func creations(env *framework.Env) int {
 var _ = Describe("Fault", framework.Needs(framework.FaultTolerance, framework.Repair), Label(framework.OwnCloud, "fault", "fake-only"), func() {
 	It("leaves everything as it is while the whole API is away, and then does all that was asked for meanwhile", Label("node", "service", "route", "dataplane"), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{CCM: impatient})
-		servers := env.CreateNodes(ctx, "node-1", "node-2")
-		env.CreateService(ctx, "stays")
-		env.CreateService(ctx, "goes")
-		address := env.AwaitServed(ctx, "stays")
-		env.AwaitServed(ctx, "goes")
-		env.AwaitExactRoutes(ctx, servers...)
-		env.AwaitStill(ctx, 1)
+		servers := env.Nodes.Create(ctx, "node-1", "node-2")
+		env.Services.Create(ctx, "stays")
+		env.Services.Create(ctx, "goes")
+		address := env.Traffic.AwaitServed(ctx, "stays")
+		env.Traffic.AwaitServed(ctx, "goes")
+		env.Routes.AwaitExactly(ctx, servers...)
+		env.CCM.AwaitIdle(ctx, 1)
 
-		outage, remove := env.Fault(fakecloud.Fault{Effect: fakecloud.HTTPStatus(http.StatusServiceUnavailable)})
-		env.DeleteService(ctx, "goes")
-		env.CreateService(ctx, "comes")
-		env.UpdateService(ctx, "stays", func(svc *corev1.Service) { svc.Spec.Ports[0].Port = 9090 })
-		third := env.CreateServer(ctx, "node-3")
-		env.AwaitFault(ctx, outage, 20)
-		env.AwaitAnswer(ctx, "stays", address, framework.Port)
-		Expect(env.LoadBalancers(ctx)).To(HaveLen(2))
-		Expect(env.Service(ctx, "goes").Finalizers).NotTo(BeEmpty(), "the Service is gone before its load balancer")
-		Expect(env.Routes(ctx)).To(HaveLen(2))
+		outage, remove := env.Cloud.Faults.Add(fakecloud.Fault{Effect: fakecloud.HTTPStatus(http.StatusServiceUnavailable)})
+		env.Services.Delete(ctx, "goes")
+		env.Services.Create(ctx, "comes")
+		env.Services.Update(ctx, "stays", func(svc *corev1.Service) { svc.Spec.Ports[0].Port = 9090 })
+		third := env.Servers.Create(ctx, "node-3")
+		env.Cloud.Faults.Await(ctx, outage, 20)
+		env.Traffic.AwaitAnswer(ctx, "stays", address, framework.Port)
+		Expect(env.LoadBalancers.List(ctx)).To(HaveLen(2))
+		Expect(env.Services.Get(ctx, "goes").Finalizers).NotTo(BeEmpty(), "the Service is gone before its load balancer")
+		Expect(env.Routes.List(ctx)).To(HaveLen(2))
 
 		remove()
 		all := append(servers, third)
-		env.AwaitInitialized(ctx, "node-3")
-		env.AwaitAnswer(ctx, "stays", address, 9090)
-		env.AwaitServed(ctx, "comes")
-		env.AwaitGone(ctx, "goes")
-		env.AwaitExactRoutes(ctx, all...)
+		env.Nodes.AwaitInitialized(ctx, "node-3")
+		env.Traffic.AwaitAnswer(ctx, "stays", address, 9090)
+		env.Traffic.AwaitServed(ctx, "comes")
+		env.Services.AwaitGone(ctx, "goes")
+		env.Routes.AwaitExactly(ctx, all...)
 		Eventually(func(g Gomega) {
-			lbs := env.LoadBalancers(ctx)
+			lbs := env.LoadBalancers.List(ctx)
 			g.Expect(lbs).To(HaveLen(2))
 			for _, lb := range lbs {
 				g.Expect(framework.TargetIDs(lb)).To(Equal(framework.IDs(all...)))
@@ -294,13 +294,13 @@ var _ = Describe("Fault", framework.Needs(framework.FaultTolerance, framework.Re
 
 	It("is survived by the service controller alone, without the CCM's own comparisons", Label("service"), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{CCM: map[string]string{"HCLOUD_RESYNC_INTERVAL": "0"}})
-		servers := env.CreateNodes(ctx, "node-1")
-		rule, _ := env.Fault(fakecloud.Fault{Operation: "create_load_balancer", First: 1, Effect: fakecloud.LoseAnswer()})
-		env.CreateService(ctx, "web")
-		env.AwaitFault(ctx, rule, 1)
-		env.AwaitServed(ctx, "web")
-		Expect(env.LoadBalancers(ctx)).To(HaveLen(1))
-		Expect(framework.TargetIDs(env.LoadBalancers(ctx)[0])).To(Equal(framework.IDs(servers...)))
+		servers := env.Nodes.Create(ctx, "node-1")
+		rule, _ := env.Cloud.Faults.Add(fakecloud.Fault{Operation: "create_load_balancer", First: 1, Effect: fakecloud.LoseAnswer()})
+		env.Services.Create(ctx, "web")
+		env.Cloud.Faults.Await(ctx, rule, 1)
+		env.Traffic.AwaitServed(ctx, "web")
+		Expect(env.LoadBalancers.List(ctx)).To(HaveLen(1))
+		Expect(framework.TargetIDs(env.LoadBalancers.List(ctx)[0])).To(Equal(framework.IDs(servers...)))
 	})
 
 	It("of many kinds at random does no harm in the end", Label("node", "service", "route"), func(ctx SpecContext) {
@@ -317,24 +317,24 @@ var _ = Describe("Fault", framework.Needs(framework.FaultTolerance, framework.Re
 			if m.effect.Latency > 0 {
 				probability = 0.005
 			}
-			rule, remove := env.Fault(fakecloud.Fault{Probability: probability, Seed: uint64(GinkgoRandomSeed()) + uint64(i), Effect: m.effect})
+			rule, remove := env.Cloud.Faults.Add(fakecloud.Fault{Probability: probability, Seed: uint64(GinkgoRandomSeed()) + uint64(i), Effect: m.effect})
 			rules, removes = append(rules, rule), append(removes, remove)
 		}
-		kept := env.CreateServers(ctx, "node-1", "node-2")
-		gone := env.CreateServer(ctx, "node-3")
+		kept := env.Servers.CreateAll(ctx, "node-1", "node-2")
+		gone := env.Servers.Create(ctx, "node-3")
 		for _, name := range []string{"a", "b", "c"} {
-			env.CreateService(ctx, name)
+			env.Services.Create(ctx, name)
 		}
 		for _, name := range []string{"a", "b", "c"} {
-			env.AwaitServed(ctx, name)
+			env.Traffic.AwaitServed(ctx, name)
 		}
-		env.UpdateService(ctx, "a", func(svc *corev1.Service) { svc.Spec.Ports[0].Port = 9090 })
-		env.DeleteService(ctx, "b")
+		env.Services.Update(ctx, "a", func(svc *corev1.Service) { svc.Spec.Ports[0].Port = 9090 })
+		env.Services.Delete(ctx, "b")
 		Expect(env.Kube.CoreV1().Nodes().Delete(ctx, gone.Name, metav1.DeleteOptions{})).To(Succeed())
-		env.AwaitGone(ctx, "b")
+		env.Services.AwaitGone(ctx, "b")
 		applied := 0
 		for _, rule := range rules {
-			applied += env.FaultApplied(rule)
+			applied += env.Cloud.Faults.Applied(rule)
 		}
 		Expect(applied).To(BeNumerically(">", 5), "the cloud was too kind")
 
@@ -342,14 +342,14 @@ var _ = Describe("Fault", framework.Needs(framework.FaultTolerance, framework.Re
 			remove()
 		}
 		for _, name := range []string{"a", "c"} {
-			env.AwaitLoadBalancer(ctx, name, func(g Gomega, lb *hcloud.LoadBalancer) {
+			env.LoadBalancers.Await(ctx, name, func(g Gomega, lb *hcloud.LoadBalancer) {
 				g.Expect(framework.TargetIDs(lb)).To(Equal(framework.IDs(kept...)))
 				g.Expect(framework.ListenPorts(lb)).To(Equal([]int{map[string]int{"a": 9090, "c": 8080}[name]}))
 			})
 		}
-		env.AwaitExactRoutes(ctx, kept...)
-		env.AwaitStill(ctx, 3)
-		Expect(env.LoadBalancers(ctx)).To(HaveLen(2))
-		env.AwaitExactRoutes(ctx, kept...)
+		env.Routes.AwaitExactly(ctx, kept...)
+		env.CCM.AwaitIdle(ctx, 3)
+		Expect(env.LoadBalancers.List(ctx)).To(HaveLen(2))
+		env.Routes.AwaitExactly(ctx, kept...)
 	})
 })

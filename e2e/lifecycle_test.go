@@ -16,71 +16,71 @@ import (
 var _ = Describe("Node lifecycle", Label("lifecycle"), func() {
 	It("taints a node whose server is off, keeps it, and removes the taint when the server is on again", framework.Needs(framework.ShutdownTaint), framework.Alone(), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
-		workers := env.Workers(ctx, 2)
+		workers := env.Nodes.Workers(ctx, 2)
 		name, server := workers[0].Name, workers[0].Server
-		was := env.AwaitReady(ctx, name, true)
+		was := env.Nodes.AwaitReady(ctx, name, true)
 
-		env.PowerOff(ctx, server)
-		DeferCleanup(func(ctx SpecContext) { env.AwaitReady(ctx, name, true) })
-		env.AwaitReady(ctx, name, false) // after the grace period of kube-controller-manager, 8 s
-		env.AwaitNode(ctx, name, func(g Gomega, n *corev1.Node) {
+		env.Servers.PowerOff(ctx, server)
+		DeferCleanup(func(ctx SpecContext) { env.Nodes.AwaitReady(ctx, name, true) })
+		env.Nodes.AwaitReady(ctx, name, false) // after the grace period of kube-controller-manager, 8 s
+		env.Nodes.Await(ctx, name, func(g Gomega, n *corev1.Node) {
 			g.Expect(n).To(framework.HaveTaint(cloudproviderapi.TaintNodeShutdown))
 		})
-		n := env.ExpectNodeStays(ctx, name, 3)
+		n := env.Nodes.ExpectStays(ctx, name, 3)
 		Expect(n.UID).To(Equal(was.UID))
 		Expect(n).To(framework.HaveTaint(cloudproviderapi.TaintNodeShutdown))
 
-		env.PowerOn(ctx, server)
-		env.AwaitReady(ctx, name, true)
-		n = env.AwaitNode(ctx, name, func(g Gomega, n *corev1.Node) {
+		env.Servers.PowerOn(ctx, server)
+		env.Nodes.AwaitReady(ctx, name, true)
+		n = env.Nodes.Await(ctx, name, func(g Gomega, n *corev1.Node) {
 			g.Expect(n).NotTo(framework.HaveTaint(cloudproviderapi.TaintNodeShutdown))
 		})
 		Expect(n.UID).To(Equal(was.UID))
-		Expect(env.Node(ctx, workers[1].Name)).NotTo(framework.HaveTaint(cloudproviderapi.TaintNodeShutdown))
+		Expect(env.Nodes.Get(ctx, workers[1].Name)).NotTo(framework.HaveTaint(cloudproviderapi.TaintNodeShutdown))
 	})
 
 	It("deletes the node of a server that was deleted, and no other", Label(framework.OwnCloud), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
-		servers := env.CreateNodes(ctx, "node-1", "node-2", "node-3")
-		env.CrashNode(ctx, env.Fleet.Node("node-3")) // NotReady, but its server exists
-		env.DeleteServer(ctx, servers[0])
-		env.AwaitNoNode(ctx, "node-1")
-		Expect(env.Node(ctx, "node-2")).NotTo(BeNil())
-		env.ExpectNodeStays(ctx, "node-3", 3)
+		servers := env.Nodes.Create(ctx, "node-1", "node-2", "node-3")
+		env.Nodes.Crash(ctx, env.Nodes.Simulated("node-3")) // NotReady, but its server exists
+		env.Servers.Delete(ctx, servers[0])
+		env.Nodes.AwaitGone(ctx, "node-1")
+		Expect(env.Nodes.Get(ctx, "node-2")).NotTo(BeNil())
+		env.Nodes.ExpectStays(ctx, "node-3", 3)
 	})
 
 	It("deletes the node of a server that was deleted while it was off", framework.Needs(framework.ShutdownTaint), Label(framework.OwnCloud), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
-		server := env.CreateNodes(ctx, "node-1")[0]
-		env.PowerOff(ctx, server)
-		env.CrashNode(ctx, env.Fleet.Node("node-1"))
-		env.AwaitNode(ctx, "node-1", func(g Gomega, n *corev1.Node) {
+		server := env.Nodes.Create(ctx, "node-1")[0]
+		env.Servers.PowerOff(ctx, server)
+		env.Nodes.Crash(ctx, env.Nodes.Simulated("node-1"))
+		env.Nodes.Await(ctx, "node-1", func(g Gomega, n *corev1.Node) {
 			g.Expect(n).To(framework.HaveTaint(cloudproviderapi.TaintNodeShutdown))
 		})
-		env.DeleteServer(ctx, server)
-		env.AwaitNoNode(ctx, "node-1")
+		env.Servers.Delete(ctx, server)
+		env.Nodes.AwaitGone(ctx, "node-1")
 	})
 
 	It("neither taints nor deletes a node that is NotReady while its server runs", Label(framework.OwnCloud), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
-		env.CreateNodes(ctx, "node-1")
-		env.CrashNode(ctx, env.Fleet.Node("node-1"))
-		n := env.ExpectNodeStays(ctx, "node-1", 4)
+		env.Nodes.Create(ctx, "node-1")
+		env.Nodes.Crash(ctx, env.Nodes.Simulated("node-1"))
+		n := env.Nodes.ExpectStays(ctx, "node-1", 4)
 		Expect(n).NotTo(framework.HaveTaint(cloudproviderapi.TaintNodeShutdown))
-		env.Fleet.Node("node-1").PowerOn()
-		env.AwaitReady(ctx, "node-1", true)
+		env.Nodes.Simulated("node-1").PowerOn()
+		env.Nodes.AwaitReady(ctx, "node-1", true)
 	})
 
 	It("keeps the node of a renamed server that is off", framework.Needs(framework.ShutdownTaint), Label(framework.OwnCloud), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
-		server := env.CreateNodes(ctx, "node-1")[0]
-		env.RenameServer(ctx, server, "renamed")
-		env.PowerOff(ctx, server)
-		env.CrashNode(ctx, env.Fleet.Node("node-1"))
-		env.AwaitNode(ctx, "node-1", func(g Gomega, n *corev1.Node) {
+		server := env.Nodes.Create(ctx, "node-1")[0]
+		env.Servers.Rename(ctx, server, "renamed")
+		env.Servers.PowerOff(ctx, server)
+		env.Nodes.Crash(ctx, env.Nodes.Simulated("node-1"))
+		env.Nodes.Await(ctx, "node-1", func(g Gomega, n *corev1.Node) {
 			g.Expect(n).To(framework.HaveTaint(cloudproviderapi.TaintNodeShutdown))
 		})
-		env.ExpectNodeStays(ctx, "node-1", 3)
+		env.Nodes.ExpectStays(ctx, "node-1", 3)
 	})
 
 	It("spends one call per cache period on nodes that are NotReady, however many they are", framework.Needs(framework.CallBudgets), Label("fake-only", framework.OwnCloud), func(ctx SpecContext) {
@@ -88,32 +88,32 @@ var _ = Describe("Node lifecycle", Label("lifecycle"), func() {
 		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
 		names := []string{"node-1", "node-2", "node-3", "node-4"}
 		for _, name := range names {
-			env.CreateServer(ctx, name)
+			env.Servers.Create(ctx, name)
 		}
-		env.StartCCM(ctx, framework.CCMOptions{Args: framework.OnlyNodes, Env: map[string]string{"HCLOUD_INSTANCES_CACHE_TTL": ttl.String()}})
+		env.CCM.Start(ctx, framework.CCMOptions{Args: framework.OnlyNodes, Env: map[string]string{"HCLOUD_INSTANCES_CACHE_TTL": ttl.String()}})
 		for _, name := range names {
-			env.AwaitInitialized(ctx, name)
-			env.CrashNode(ctx, env.Fleet.Node(name))
+			env.Nodes.AwaitInitialized(ctx, name)
+			env.Nodes.Crash(ctx, env.Nodes.Simulated(name))
 		}
-		before, start := env.CCMServerReads(), time.Now()
-		Eventually(func() int { return env.CCMServerReads() - before }).
+		before, start := env.CCM.ServerReads(), time.Now()
+		Eventually(func() int { return env.CCM.ServerReads() - before }).
 			WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeNumerically(">=", 3))
-		Expect(env.CCMServerReads()-before).To(BeNumerically("<=", 1+int(time.Since(start)/ttl)), "calls in %v", time.Since(start))
+		Expect(env.CCM.ServerReads()-before).To(BeNumerically("<=", 1+int(time.Since(start)/ttl)), "calls in %v", time.Since(start))
 	})
 
 	It("deletes a node only if the API says for that server that it does not exist", framework.Needs(framework.CarefulDeletion), Label("fault", "fake-only", framework.OwnCloud), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
-		server := env.CreateServer(ctx, "node-1")
-		env.StartCCM(ctx, framework.CCMOptions{Args: framework.OnlyNodes})
-		env.AwaitInitialized(ctx, "node-1")
+		server := env.Servers.Create(ctx, "node-1")
+		env.CCM.Start(ctx, framework.CCMOptions{Args: framework.OnlyNodes})
+		env.Nodes.AwaitInitialized(ctx, "node-1")
 		// The list works but does not show the server, as that of a gateway with an old cache.
-		name, _ := env.Fault(fakecloud.Fault{Method: "GET", Route: "/servers", Effect: jsonBody(http.StatusOK,
+		name, _ := env.Cloud.Faults.Add(fakecloud.Fault{Method: "GET", Route: "/servers", Effect: jsonBody(http.StatusOK,
 			`{"servers":[],"meta":{"pagination":{"page":1,"per_page":50,"previous_page":null,"next_page":null,"last_page":1,"total_entries":0}}}`)})
-		env.CrashNode(ctx, env.Fleet.Node("node-1"))
-		env.ExpectNodeStays(ctx, "node-1", 6)
-		Expect(env.FaultApplied(name)).To(BeNumerically(">=", 2))
-		env.DeleteServer(ctx, server)
-		env.AwaitNoNode(ctx, "node-1")
+		env.Nodes.Crash(ctx, env.Nodes.Simulated("node-1"))
+		env.Nodes.ExpectStays(ctx, "node-1", 6)
+		Expect(env.Cloud.Faults.Applied(name)).To(BeNumerically(">=", 2))
+		env.Servers.Delete(ctx, server)
+		env.Nodes.AwaitGone(ctx, "node-1")
 	})
 
 	DescribeTable("keeps a node that is NotReady while the API does not say whether its server exists", framework.Needs(framework.CarefulDeletion), Label(framework.OwnCloud, "fault", "fake-only"), keepsNode,
@@ -156,23 +156,23 @@ func jsonBody(status int, body string) fakecloud.Effect {
 // and that the node of a deleted server goes as soon as the API works again.
 func keepsNode(ctx SpecContext, effect fakecloud.Effect) {
 	env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
-	server := env.CreateServer(ctx, "node-1")
-	env.StartCCM(ctx, framework.CCMOptions{Args: framework.OnlyNodes, Env: map[string]string{"HCLOUD_REQUEST_TIMEOUT": "300ms"}})
-	was := env.AwaitInitialized(ctx, "node-1")
+	server := env.Servers.Create(ctx, "node-1")
+	env.CCM.Start(ctx, framework.CCMOptions{Args: framework.OnlyNodes, Env: map[string]string{"HCLOUD_REQUEST_TIMEOUT": "300ms"}})
+	was := env.Nodes.AwaitInitialized(ctx, "node-1")
 
-	fault, remove := env.Fault(fakecloud.Fault{Method: "GET", Resource: "server", Effect: effect})
-	env.CrashNode(ctx, env.Fleet.Node("node-1"))
+	fault, remove := env.Cloud.Faults.Add(fakecloud.Fault{Method: "GET", Resource: "server", Effect: effect})
+	env.Nodes.Crash(ctx, env.Nodes.Simulated("node-1"))
 	// The CCM tries a question at most twice: with three attempts one has failed for good.
-	n := env.ExpectNodeStays(ctx, "node-1", 3)
-	Expect(env.FaultApplied(fault)).To(BeNumerically(">=", 3))
+	n := env.Nodes.ExpectStays(ctx, "node-1", 3)
+	Expect(env.Cloud.Faults.Applied(fault)).To(BeNumerically(">=", 3))
 	Expect(n.UID).To(Equal(was.UID))
 	Expect(n.Spec.ProviderID).To(Equal(was.Spec.ProviderID))
 	Expect(n.Status.Addresses).To(Equal(was.Status.Addresses))
 	Expect(n).NotTo(framework.HaveTaint(cloudproviderapi.TaintNodeShutdown))
 
-	env.DeleteServer(ctx, server)
+	env.Servers.Delete(ctx, server)
 	// What it does not know is still no reason. One attempt may be left of a question from before.
-	env.ExpectNodeStays(ctx, "node-1", 4)
+	env.Nodes.ExpectStays(ctx, "node-1", 4)
 	remove()
-	env.AwaitNoNode(ctx, "node-1")
+	env.Nodes.AwaitGone(ctx, "node-1")
 }

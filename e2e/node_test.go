@@ -25,10 +25,10 @@ const biggerType = "cx33"
 var _ = Describe("Node", Label("node"), func() {
 	It("initializes a node of the cloud: provider ID, addresses, labels, and no taint", framework.Alone(), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
-		server := env.CreateServer(ctx, "node-1")
+		server := env.Servers.Create(ctx, "node-1")
 
-		n := env.AwaitInitialized(ctx, "node-1")
-		Expect(n.Spec.ProviderID).To(Equal(env.ProviderID(server)))
+		n := env.Nodes.AwaitInitialized(ctx, "node-1")
+		Expect(n.Spec.ProviderID).To(Equal(env.Servers.ProviderID(server)))
 		Expect(framework.AddressesOf(n, corev1.NodeHostName)).To(ConsistOf("node-1"))
 		// They come in a second request, and a real kubelet has filled in one before.
 		awaitAddresses(ctx, env, "node-1", corev1.NodeExternalIP, server.PublicNet.IPv4.IP.String())
@@ -60,23 +60,23 @@ var _ = Describe("Node", Label("node"), func() {
 		env := framework.NewEnv(ctx, suite, framework.Options{
 			Spec: framework.Machines(func(node.Server, *node.Spec) bool { return false }),
 		})
-		env.StartNode(ctx, node.Spec{Name: "late"})
-		n := env.ExpectNodeStays(ctx, "late", 4)
+		env.Nodes.Start(ctx, node.Spec{Name: "late"})
+		n := env.Nodes.ExpectStays(ctx, "late", 4)
 		Expect(n).To(framework.HaveTaint(cloudproviderapi.TaintExternalCloudProvider))
 		Expect(n.Spec.ProviderID).To(BeEmpty())
 
-		server := env.CreateServer(ctx, "late")
-		Expect(env.AwaitInitialized(ctx, "late").Spec.ProviderID).To(Equal(env.ProviderID(server)))
+		server := env.Servers.Create(ctx, "late")
+		Expect(env.Nodes.AwaitInitialized(ctx, "late").Spec.ProviderID).To(Equal(env.Servers.ProviderID(server)))
 	})
 
 	It("does not delete a node that never had a server, though it is NotReady", framework.Needs(framework.ForeignNodes), Label(framework.OwnCloud), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
-		n := env.StartNode(ctx, node.Spec{Name: "stranger"})
-		env.CrashNode(ctx, n)
-		ccm := env.StartCCM(ctx, framework.CCMOptions{Args: framework.OnlyNodes})
+		n := env.Nodes.Start(ctx, node.Spec{Name: "stranger"})
+		env.Nodes.Crash(ctx, n)
+		ccm := env.CCM.Start(ctx, framework.CCMOptions{Args: framework.OnlyNodes})
 		Eventually(func() string { return complaint(ccm, "stranger") }).
 			WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(ContainSubstring("never a server"))
-		stays := env.ExpectNodeStays(ctx, "stranger", 4)
+		stays := env.Nodes.ExpectStays(ctx, "stranger", 4)
 		Expect(stays).To(framework.HaveTaint(cloudproviderapi.TaintExternalCloudProvider))
 	})
 
@@ -89,15 +89,15 @@ var _ = Describe("Node", Label("node"), func() {
 	It("matches a node by its provider ID, though a server has the node's name", Label(framework.OwnCloud), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{
 			Spec: framework.Machines(func(s node.Server, spec *node.Spec) bool {
-				spec.Name, spec.ProviderID = "worker-1", suite.Subject.ProviderPrefix+s.ID
+				spec.Name, spec.ProviderID = "worker-1", suite.CCM.ProviderPrefix+s.ID
 				return s.Name == "machine-1"
 			}), NoCCM: true,
 		})
-		decoy := env.CreateServer(ctx, "worker-1")
-		server := env.CreateServer(ctx, "machine-1")
-		env.StartCCM(ctx, framework.CCMOptions{})
-		n := env.AwaitInitialized(ctx, "worker-1")
-		Expect(n.Spec.ProviderID).To(Equal(env.ProviderID(server)), "the decoy is %d", decoy.ID)
+		decoy := env.Servers.Create(ctx, "worker-1")
+		server := env.Servers.Create(ctx, "machine-1")
+		env.CCM.Start(ctx, framework.CCMOptions{})
+		n := env.Nodes.AwaitInitialized(ctx, "worker-1")
+		Expect(n.Spec.ProviderID).To(Equal(env.Servers.ProviderID(server)), "the decoy is %d", decoy.ID)
 		awaitAddresses(ctx, env, "worker-1", corev1.NodeExternalIP, server.PublicNet.IPv4.IP.String())
 		Expect(framework.AddressesOf(n, corev1.NodeHostName)).To(ConsistOf("worker-1"))
 	})
@@ -107,29 +107,29 @@ var _ = Describe("Node", Label("node"), func() {
 		env := framework.NewEnv(ctx, suite, framework.Options{
 			Spec: framework.Machines(func(node.Server, *node.Spec) bool { return !decoys.Load() }),
 		})
-		server := env.CreateNodes(ctx, "node-1")[0]
+		server := env.Nodes.Create(ctx, "node-1")[0]
 		decoys.Store(true)
-		env.RenameServer(ctx, server, "renamed")
-		env.CreateServer(ctx, "node-1")
+		env.Servers.Rename(ctx, server, "renamed")
+		env.Servers.Create(ctx, "node-1")
 
-		env.DetachServer(ctx, server) // a change to wait for
-		n := env.AwaitNode(ctx, "node-1", func(g Gomega, n *corev1.Node) {
+		env.Servers.Detach(ctx, server) // a change to wait for
+		n := env.Nodes.Await(ctx, "node-1", func(g Gomega, n *corev1.Node) {
 			g.Expect(framework.AddressesOf(n, corev1.NodeInternalIP)).To(BeEmpty())
 		})
-		Expect(n.Spec.ProviderID).To(Equal(env.ProviderID(server)))
+		Expect(n.Spec.ProviderID).To(Equal(env.Servers.ProviderID(server)))
 		Expect(framework.AddressesOf(n, corev1.NodeHostName)).To(ConsistOf("node-1"), "the machine's name has not changed")
 		Expect(framework.AddressesOf(n, corev1.NodeExternalIP)).To(ConsistOf(server.PublicNet.IPv4.IP.String()))
-		n = env.ExpectNodeStays(ctx, "node-1", 3)
+		n = env.Nodes.ExpectStays(ctx, "node-1", 3)
 		Expect(framework.AddressesOf(n, corev1.NodeExternalIP)).To(ConsistOf(server.PublicNet.IPv4.IP.String()))
 	})
 
 	It("picks up that a server's type was changed", framework.Needs(framework.TypeUpdates), Label(framework.OwnCloud), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
-		server := env.CreateNodes(ctx, "node-1")[0]
-		env.PowerOff(ctx, server)
-		env.Started(ctx)(env.HCloud.Server.ChangeType(ctx, server, hcloud.ServerChangeTypeOpts{ServerType: &hcloud.ServerType{Name: biggerType}}))
-		env.PowerOn(ctx, server)
-		env.AwaitNode(ctx, "node-1", func(g Gomega, n *corev1.Node) {
+		server := env.Nodes.Create(ctx, "node-1")[0]
+		env.Servers.PowerOff(ctx, server)
+		env.Cloud.Do(ctx)(env.Cloud.Client.Server.ChangeType(ctx, server, hcloud.ServerChangeTypeOpts{ServerType: &hcloud.ServerType{Name: biggerType}}))
+		env.Servers.PowerOn(ctx, server)
+		env.Nodes.Await(ctx, "node-1", func(g Gomega, n *corev1.Node) {
 			g.Expect(n.Labels).To(And(
 				HaveKeyWithValue(corev1.LabelInstanceTypeStable, biggerType),
 				HaveKeyWithValue(corev1.LabelInstanceType, biggerType),
@@ -140,14 +140,14 @@ var _ = Describe("Node", Label("node"), func() {
 
 	It("adds the private address when a server is attached to the network, and takes it away when it is detached", framework.Needs(framework.AddressUpdates), Label(framework.OwnCloud), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
-		server := env.CreateServer(ctx, "node-1", func(o *hcloud.ServerCreateOpts) { o.Networks = nil })
-		n := env.AwaitInitialized(ctx, "node-1")
+		server := env.Servers.Create(ctx, "node-1", func(o *hcloud.ServerCreateOpts) { o.Networks = nil })
+		n := env.Nodes.AwaitInitialized(ctx, "node-1")
 		Expect(framework.AddressesOf(n, corev1.NodeInternalIP)).To(BeEmpty())
 		awaitAddresses(ctx, env, "node-1", corev1.NodeExternalIP, server.PublicNet.IPv4.IP.String())
 
-		env.AttachServer(ctx, server, "10.0.0.42")
+		env.Servers.Attach(ctx, server, "10.0.0.42")
 		awaitAddresses(ctx, env, "node-1", corev1.NodeInternalIP, "10.0.0.42")
-		env.DetachServer(ctx, server)
+		env.Servers.Detach(ctx, server)
 		awaitAddresses(ctx, env, "node-1", corev1.NodeInternalIP)
 		awaitAddresses(ctx, env, "node-1", corev1.NodeExternalIP, server.PublicNet.IPv4.IP.String())
 	})
@@ -159,34 +159,34 @@ var _ = Describe("Node", Label("node"), func() {
 				return true
 			}),
 		})
-		server := env.CreateServer(ctx, "node-1", func(o *hcloud.ServerCreateOpts) { o.Networks = nil })
-		env.AwaitNode(ctx, "node-1", func(Gomega, *corev1.Node) {})
-		n := env.ExpectNodeStays(ctx, "node-1", 3)
+		server := env.Servers.Create(ctx, "node-1", func(o *hcloud.ServerCreateOpts) { o.Networks = nil })
+		env.Nodes.Await(ctx, "node-1", func(Gomega, *corev1.Node) {})
+		n := env.Nodes.ExpectStays(ctx, "node-1", 3)
 		Expect(n).To(framework.HaveTaint(cloudproviderapi.TaintExternalCloudProvider))
 
-		env.AttachServer(ctx, server, "10.0.0.77")
-		env.AwaitInitialized(ctx, "node-1")
+		env.Servers.Attach(ctx, server, "10.0.0.77")
+		env.Nodes.AwaitInitialized(ctx, "node-1")
 		awaitAddresses(ctx, env, "node-1", corev1.NodeInternalIP, "10.0.0.77")
 	})
 
 	It("initializes a node again that was deleted and has registered anew", Label(framework.OwnCloud), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
-		server := env.CreateNodes(ctx, "node-1")[0]
-		was := env.Node(ctx, "node-1")
+		server := env.Nodes.Create(ctx, "node-1")[0]
+		was := env.Nodes.Get(ctx, "node-1")
 		Expect(env.Kube.CoreV1().Nodes().Delete(ctx, "node-1", metav1.DeleteOptions{})).To(Succeed())
-		env.Fleet.Node("node-1").RestartKubelet()
-		env.AwaitNode(ctx, "node-1", func(g Gomega, n *corev1.Node) { g.Expect(n.UID).NotTo(Equal(was.UID)) })
-		Expect(env.AwaitInitialized(ctx, "node-1").Spec.ProviderID).To(Equal(env.ProviderID(server)))
+		env.Nodes.Simulated("node-1").RestartKubelet()
+		env.Nodes.Await(ctx, "node-1", func(g Gomega, n *corev1.Node) { g.Expect(n.UID).NotTo(Equal(was.UID)) })
+		Expect(env.Nodes.AwaitInitialized(ctx, "node-1").Spec.ProviderID).To(Equal(env.Servers.ProviderID(server)))
 	})
 
 	It("asks for all servers at once, and writes nothing, however many nodes there are", framework.Needs(framework.CallBudgets), Label("fake-only", framework.OwnCloud), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{CCM: map[string]string{"HCLOUD_NETWORK_ROUTES_ENABLED": "false"}})
-		env.CreateNodes(ctx, "node-1", "node-2", "node-3", "node-4")
-		one := fakecloud.JournalFilter{Client: env.Subject.UserAgent, Route: "/servers/{id}"}
-		before := env.Journal.Count(one)
-		env.AwaitCCMRequests(ctx, 3, fakecloud.JournalFilter{Method: "GET", Route: "/servers"})
-		Expect(env.Journal.Count(one)).To(Equal(before))
-		Expect(env.CCMWrites()).To(BeZero())
+		env.Nodes.Create(ctx, "node-1", "node-2", "node-3", "node-4")
+		one := fakecloud.JournalFilter{Client: suite.CCM.UserAgent, Route: "/servers/{id}"}
+		before := env.Cloud.Journal.Count(one)
+		env.CCM.AwaitRequests(ctx, 3, fakecloud.JournalFilter{Method: "GET", Route: "/servers"})
+		Expect(env.Cloud.Journal.Count(one)).To(Equal(before))
+		Expect(env.CCM.Writes()).To(BeZero())
 	})
 })
 
@@ -216,7 +216,7 @@ func nodeAddresses(ctx SpecContext, c addressCase) {
 	if c.server != nil {
 		change = append(change, c.server)
 	}
-	server := env.CreateServer(ctx, "node-1", change...)
+	server := env.Servers.Create(ctx, "node-1", change...)
 	var external, internal []string
 	for _, family := range c.external {
 		if family == "v4" {
@@ -231,7 +231,7 @@ func nodeAddresses(ctx SpecContext, c addressCase) {
 	if c.internal {
 		internal = []string{server.PrivateNet[0].IP.String()}
 	}
-	env.AwaitInitialized(ctx, "node-1")
+	env.Nodes.AwaitInitialized(ctx, "node-1")
 	awaitAddresses(ctx, env, "node-1", corev1.NodeExternalIP, external...)
 	awaitAddresses(ctx, env, "node-1", corev1.NodeInternalIP, internal...)
 	awaitAddresses(ctx, env, "node-1", corev1.NodeHostName, "node-1")
@@ -240,7 +240,7 @@ func nodeAddresses(ctx SpecContext, c addressCase) {
 // awaitAddresses waits until a node has exactly these addresses of a type.
 func awaitAddresses(ctx context.Context, env *framework.Env, name string, kind corev1.NodeAddressType, want ...string) {
 	GinkgoHelper()
-	env.AwaitNode(ctx, name, func(g Gomega, n *corev1.Node) {
+	env.Nodes.Await(ctx, name, func(g Gomega, n *corev1.Node) {
 		g.Expect(framework.AddressesOf(n, kind)).To(ConsistOf(want))
 	})
 }
@@ -252,15 +252,15 @@ func foreignNode(ctx SpecContext, format, reason string) {
 	env := framework.NewEnv(ctx, suite, framework.Options{
 		Spec: framework.Machines(func(s node.Server, _ *node.Spec) bool { return s.Name == "node-1" }),
 	})
-	providerID := fmt.Sprintf(format, env.CreateServer(ctx, "foreign").ID)
-	env.CreateNodes(ctx, "node-1")
-	env.CrashNode(ctx, env.StartNode(ctx, node.Spec{Name: "foreign", ProviderID: providerID}))
-	was := env.Node(ctx, "foreign")
+	providerID := fmt.Sprintf(format, env.Servers.Create(ctx, "foreign").ID)
+	env.Nodes.Create(ctx, "node-1")
+	env.Nodes.Crash(ctx, env.Nodes.Start(ctx, node.Spec{Name: "foreign", ProviderID: providerID}))
+	was := env.Nodes.Get(ctx, "foreign")
 
-	Eventually(func() string { return complaint(env.CCM, "foreign") }).
+	Eventually(func() string { return complaint(env.CCM.Replica, "foreign") }).
 		WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).
 		Should(And(ContainSubstring(`"`+providerID+`"`), ContainSubstring(reason)))
-	n := env.ExpectNodeStays(ctx, "foreign", 3)
+	n := env.Nodes.ExpectStays(ctx, "foreign", 3)
 	Expect(n.Spec.ProviderID).To(Equal(providerID))
 	Expect(n.Status.Addresses).To(Equal(was.Status.Addresses))
 	Expect(n.Labels).To(Equal(was.Labels))
@@ -270,7 +270,7 @@ func foreignNode(ctx SpecContext, format, reason string) {
 
 // complaint returns the first line in which the node lifecycle controller says that it cannot tell
 // whether a node's server exists, "" if it has not.
-func complaint(ccm *framework.CCM, node string) string {
+func complaint(ccm *framework.Replica, node string) string {
 	for line := range strings.Lines(ccm.Log()) {
 		if strings.Contains(line, "error checking if node "+node+" exists") {
 			return strings.ReplaceAll(line, `\"`, `"`)

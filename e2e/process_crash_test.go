@@ -53,26 +53,26 @@ var (
 )
 
 func loadBalancers(n int) func(context.Context, *framework.Env) bool {
-	return func(ctx context.Context, env *framework.Env) bool { return len(env.LoadBalancers(ctx)) == n }
+	return func(ctx context.Context, env *framework.Env) bool { return len(env.LoadBalancers.List(ctx)) == n }
 }
 
 func certificates(n int) func(context.Context, *framework.Env) bool {
-	return func(ctx context.Context, env *framework.Env) bool { return len(env.Certificates(ctx)) == n }
+	return func(ctx context.Context, env *framework.Env) bool { return len(env.Cloud.Certificates(ctx)) == n }
 }
 
 func routes(n int) func(context.Context, *framework.Env) bool {
-	return func(ctx context.Context, env *framework.Env) bool { return len(env.Routes(ctx)) == n }
+	return func(ctx context.Context, env *framework.Env) bool { return len(env.Routes.List(ctx)) == n }
 }
 
 func targets(n int) func(context.Context, *framework.Env) bool {
 	return func(ctx context.Context, env *framework.Env) bool {
-		all := env.LoadBalancers(ctx)
+		all := env.LoadBalancers.List(ctx)
 		return len(all) == 1 && len(all[0].Targets) == n
 	}
 }
 
 func attached(ctx context.Context, env *framework.Env) bool {
-	all := env.LoadBalancers(ctx)
+	all := env.LoadBalancers.List(ctx)
 	return len(all) == 1 && len(all[0].PrivateNet) == 1
 }
 
@@ -83,9 +83,9 @@ var patient = framework.CCMOptions{Env: map[string]string{"HCLOUD_REQUEST_TIMEOU
 var watchful = map[string]string{"HCLOUD_RESYNC_INTERVAL": "500ms"}
 
 // dies lets act bring the CCM that it returns to the moment, and kills it there.
-func (m moment) dies(ctx context.Context, env *framework.Env, act func() *framework.CCM) {
+func (m moment) dies(ctx context.Context, env *framework.Env, act func() *framework.Replica) {
 	GinkgoHelper()
-	arrived := env.Hold(m.request, max(m.nth, 1), m.carriedOut != nil)
+	arrived := env.Cloud.Faults.Hold(m.request, max(m.nth, 1), m.carriedOut != nil)
 	ccm := act()
 	arrived(ctx)
 	if m.carriedOut != nil {
@@ -98,19 +98,19 @@ func (m moment) dies(ctx context.Context, env *framework.Env, act func() *framew
 // service makes the Service "web" as the moment needs it.
 func (m moment) service(ctx context.Context, env *framework.Env) {
 	GinkgoHelper()
-	env.CreateService(ctx, "web", func(svc *corev1.Service) { maps.Copy(svc.Annotations, m.annotations) })
+	env.Services.Create(ctx, "web", func(svc *corev1.Service) { maps.Copy(svc.Annotations, m.annotations) })
 }
 
 // expectComplete waits until "web" has its one load balancer, of which nothing is missing.
 func (m moment) expectComplete(ctx context.Context, env *framework.Env, servers []int64) {
 	GinkgoHelper()
-	address := env.AwaitIngress(ctx, "web")
+	address := env.Services.AwaitIngress(ctx, "web")
 	if m.annotations[framework.Annotation+"protocol"] == "" {
-		env.AwaitAnswer(ctx, "web", address, framework.Port)
+		env.Traffic.AwaitAnswer(ctx, "web", address, framework.Port)
 	}
-	env.AwaitStill(ctx, 2)
-	Expect(env.LoadBalancers(ctx)).To(HaveLen(1))
-	lb := env.LoadBalancerOf(ctx, "web")
+	env.CCM.AwaitIdle(ctx, 2)
+	Expect(env.LoadBalancers.List(ctx)).To(HaveLen(1))
+	lb := env.LoadBalancers.Of(ctx, "web")
 	Expect(framework.ListenPorts(lb)).To(Equal([]int{framework.Port}))
 	Expect(framework.TargetIDs(lb)).To(Equal(servers))
 	Expect(lb.PrivateNet).To(HaveLen(1))
@@ -118,12 +118,12 @@ func (m moment) expectComplete(ctx context.Context, env *framework.Env, servers 
 		Expect(lb.PrivateNet[0].IP.String()).To(Equal(want))
 	}
 	if m.annotations[framework.Annotation+"certificate-type"] == "" {
-		Expect(env.Certificates(ctx)).To(BeEmpty())
+		Expect(env.Cloud.Certificates(ctx)).To(BeEmpty())
 		return
 	}
-	Expect(env.Certificates(ctx)).To(HaveLen(1))
+	Expect(env.Cloud.Certificates(ctx)).To(HaveLen(1))
 	Expect(lb.Services[0].HTTP.Certificates).To(HaveLen(1))
-	Expect(lb.Services[0].HTTP.Certificates[0].ID).To(Equal(env.Certificates(ctx)[0].ID))
+	Expect(lb.Services[0].HTTP.Certificates[0].ID).To(Equal(env.Cloud.Certificates(ctx)[0].ID))
 }
 
 var _ = Describe("Process", framework.Needs(framework.CrashSafety, framework.Repair), Label(framework.OwnCloud, "process", "fake-only"), func() {
@@ -144,56 +144,56 @@ var _ = Describe("Process", framework.Needs(framework.CrashSafety, framework.Rep
 	DescribeTable("dies while it creates a load balancer; its successor completes that one, and removes it with the Service:", Label("service"),
 		func(ctx SpecContext, m moment) {
 			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: watchful})
-			mortal := env.StartCCM(ctx, patient)
-			servers := env.CreateNodes(ctx, "node-1", "node-2")
-			m.dies(ctx, env, func() *framework.CCM {
+			mortal := env.CCM.Start(ctx, patient)
+			servers := env.Nodes.Create(ctx, "node-1", "node-2")
+			m.dies(ctx, env, func() *framework.Replica {
 				m.service(ctx, env)
 				return mortal
 			})
 
-			env.StartCCM(ctx, framework.CCMOptions{})
+			env.CCM.Start(ctx, framework.CCMOptions{})
 			m.expectComplete(ctx, env, framework.IDs(servers...))
 			Expect(creations(env)).To(Equal(1), "a load balancer was created and thrown away")
-			env.DeleteService(ctx, "web")
-			env.AwaitGone(ctx, "web")
-			env.ExpectNothingOfServices(ctx)
+			env.Services.Delete(ctx, "web")
+			env.Services.AwaitGone(ctx, "web")
+			env.Cloud.ExpectNothingOfServices(ctx)
 		}, creating)
 
 	DescribeTable("dies while it creates a load balancer, and the Service is deleted before a successor comes, which leaves nothing of it:", Label("service"),
 		func(ctx SpecContext, m moment) {
 			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: watchful})
-			mortal := env.StartCCM(ctx, patient)
-			env.CreateNodes(ctx, "node-1", "node-2")
-			m.dies(ctx, env, func() *framework.CCM {
+			mortal := env.CCM.Start(ctx, patient)
+			env.Nodes.Create(ctx, "node-1", "node-2")
+			m.dies(ctx, env, func() *framework.Replica {
 				m.service(ctx, env)
 				return mortal
 			})
-			env.DeleteService(ctx, "web")
+			env.Services.Delete(ctx, "web")
 
-			env.StartCCM(ctx, framework.CCMOptions{})
-			env.AwaitGone(ctx, "web")
-			env.AwaitStill(ctx, 2)
-			env.ExpectNothingOfServices(ctx)
+			env.CCM.Start(ctx, framework.CCMOptions{})
+			env.Services.AwaitGone(ctx, "web")
+			env.CCM.AwaitIdle(ctx, 2)
+			env.Cloud.ExpectNothingOfServices(ctx)
 		}, creating)
 
 	DescribeTable("dies while it deletes a load balancer; its successor leaves nothing:", Label("service"),
 		func(ctx SpecContext, m moment) {
 			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: watchful})
-			mortal := env.StartCCM(ctx, patient)
-			servers := env.CreateNodes(ctx, "node-1", "node-2")
+			mortal := env.CCM.Start(ctx, patient)
+			servers := env.Nodes.Create(ctx, "node-1", "node-2")
 			m.annotations = withCertificate
 			m.service(ctx, env)
 			m.expectComplete(ctx, env, framework.IDs(servers...))
-			m.dies(ctx, env, func() *framework.CCM {
-				env.DeleteService(ctx, "web")
+			m.dies(ctx, env, func() *framework.Replica {
+				env.Services.Delete(ctx, "web")
 				return mortal
 			})
-			Expect(env.Service(ctx, "web").Finalizers).NotTo(BeEmpty(), "the Service is gone before its load balancer")
+			Expect(env.Services.Get(ctx, "web").Finalizers).NotTo(BeEmpty(), "the Service is gone before its load balancer")
 
-			env.StartCCM(ctx, framework.CCMOptions{})
-			env.AwaitGone(ctx, "web")
-			env.AwaitStill(ctx, 2)
-			env.ExpectNothingOfServices(ctx)
+			env.CCM.Start(ctx, framework.CCMOptions{})
+			env.Services.AwaitGone(ctx, "web")
+			env.CCM.AwaitIdle(ctx, 2)
+			env.Cloud.ExpectNothingOfServices(ctx)
 		},
 		Entry("before the request arrives", moment{request: deletingLoadBalancer}),
 		Entry("when the load balancer is deleted, before the answer", moment{request: deletingLoadBalancer, carriedOut: loadBalancers(0)}),
@@ -205,11 +205,11 @@ var _ = Describe("Process", framework.Needs(framework.CrashSafety, framework.Rep
 	DescribeTable("dies while it changes the network's routes; its successor puts them right:", Label("route"),
 		func(ctx SpecContext, m moment) {
 			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: watchful})
-			stays, goes := env.CreateServer(ctx, "stays"), env.CreateServer(ctx, "goes")
+			stays, goes := env.Servers.Create(ctx, "stays"), env.Servers.Create(ctx, "goes")
 			for _, name := range []string{"stays", "goes"} {
-				env.AwaitNode(ctx, name, func(g Gomega, n *corev1.Node) { g.Expect(n.Spec.PodCIDR).NotTo(BeEmpty()) })
+				env.Nodes.Await(ctx, name, func(g Gomega, n *corev1.Node) { g.Expect(n.Spec.PodCIDR).NotTo(BeEmpty()) })
 			}
-			start := func() *framework.CCM { return env.StartCCM(ctx, patient) }
+			start := func() *framework.Replica { return env.CCM.Start(ctx, patient) }
 			remove := func() {
 				GinkgoHelper()
 				Expect(env.Kube.CoreV1().Nodes().Delete(ctx, "goes", metav1.DeleteOptions{})).To(Succeed())
@@ -219,17 +219,17 @@ var _ = Describe("Process", framework.Needs(framework.CrashSafety, framework.Rep
 				remove()
 			} else {
 				mortal := start()
-				env.AwaitExactRoutes(ctx, stays, goes)
-				m.dies(ctx, env, func() *framework.CCM {
+				env.Routes.AwaitExactly(ctx, stays, goes)
+				m.dies(ctx, env, func() *framework.Replica {
 					remove()
 					return mortal
 				})
 			}
 
-			env.StartCCM(ctx, framework.CCMOptions{})
-			env.AwaitExactRoutes(ctx, stays)
-			env.AwaitStill(ctx, 2)
-			env.AwaitExactRoutes(ctx, stays)
+			env.CCM.Start(ctx, framework.CCMOptions{})
+			env.Routes.AwaitExactly(ctx, stays)
+			env.CCM.AwaitIdle(ctx, 2)
+			env.Routes.AwaitExactly(ctx, stays)
 		},
 		Entry("before a route is added", moment{request: addingRoute}),
 		Entry("when a route is added, before the answer", moment{request: addingRoute, carriedOut: routes(1)}),

@@ -27,14 +27,14 @@ var compareOften = map[string]string{"HCLOUD_RESYNC_INTERVAL": "1s"}
 
 // The route controller of k8s.io/cloud-provider works at once when nodes change, and then not again for ten
 // seconds: specs in which several things happen to nodes may take that long.
-var _ = Describe("Route", framework.Needs(framework.Routes, framework.RouteComparison), Label(framework.OwnCloud, "route"), func() {
+var _ = Describe("Route", framework.Needs(framework.NodeRoutes, framework.RouteComparison), Label(framework.OwnCloud, "route"), func() {
 	It("makes a route for each node by way of its private address, and then writes no more", func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{CCM: compareOften})
-		servers := env.CreateNodes(ctx, "node-1", "node-2")
-		env.AwaitRoutes(ctx, env.RouteOf(ctx, "node-1", servers[0]), env.RouteOf(ctx, "node-2", servers[1]))
+		servers := env.Nodes.Create(ctx, "node-1", "node-2")
+		env.Routes.Await(ctx, env.Routes.Of(ctx, "node-1", servers[0]), env.Routes.Of(ctx, "node-2", servers[1]))
 		awaitUsable(ctx, env, "node-1", "node-2")
-		Expect(env.CCMWrites()).To(Equal(2), "one request per route")
-		env.ExpectNoWrites(ctx)
+		Expect(env.CCM.Writes()).To(Equal(2), "one request per route")
+		env.CCM.ExpectNoWrites(ctx)
 	})
 
 	It("clears the NetworkUnavailable condition with which a node has registered", func(ctx SpecContext) {
@@ -45,31 +45,31 @@ var _ = Describe("Route", framework.Needs(framework.Routes, framework.RouteCompa
 				return true
 			}),
 		})
-		server := env.CreateServer(ctx, "node-1")
+		server := env.Servers.Create(ctx, "node-1")
 		awaitNetwork(ctx, env, "node-1", corev1.ConditionTrue, "NoRouteCreated")
-		env.StartCCM(ctx, framework.CCMOptions{})
-		env.AwaitRoutes(ctx, env.RouteOf(ctx, "node-1", server))
+		env.CCM.Start(ctx, framework.CCMOptions{})
+		env.Routes.Await(ctx, env.Routes.Of(ctx, "node-1", server))
 		awaitNetwork(ctx, env, "node-1", corev1.ConditionFalse, "RouteCreated")
 	})
 
 	It("says that a node has no network while its server is not attached, and makes the route when it is", func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{CCM: compareOften})
-		server := env.CreateServer(ctx, "node-1", func(o *hcloud.ServerCreateOpts) { o.Networks = nil })
+		server := env.Servers.Create(ctx, "node-1", func(o *hcloud.ServerCreateOpts) { o.Networks = nil })
 		awaitNetwork(ctx, env, "node-1", corev1.ConditionTrue, "NoRouteCreated")
-		Expect(env.Routes(ctx)).To(BeEmpty())
-		env.AttachServer(ctx, server, "")
-		env.AwaitRoutes(ctx, env.RouteOf(ctx, "node-1", server))
+		Expect(env.Routes.List(ctx)).To(BeEmpty())
+		env.Servers.Attach(ctx, server, "")
+		env.Routes.Await(ctx, env.Routes.Of(ctx, "node-1", server))
 		awaitNetwork(ctx, env, "node-1", corev1.ConditionFalse, "RouteCreated")
 	})
 
 	It("replaces a route when the node's server has another private address, and leaves other routes alone", func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{CCM: compareOften})
-		servers := env.CreateNodes(ctx, "node-1", "node-2")
-		old, other := env.RouteOf(ctx, "node-1", servers[0]), env.RouteOf(ctx, "node-2", servers[1])
-		env.AwaitRoutes(ctx, old, other)
-		env.DetachServer(ctx, servers[0])
-		env.AttachServer(ctx, servers[0], "10.0.0.99")
-		env.AwaitRoutes(ctx, framework.Route(env.Node(ctx, "node-1").Spec.PodCIDR, "10.0.0.99"), other)
+		servers := env.Nodes.Create(ctx, "node-1", "node-2")
+		old, other := env.Routes.Of(ctx, "node-1", servers[0]), env.Routes.Of(ctx, "node-2", servers[1])
+		env.Routes.Await(ctx, old, other)
+		env.Servers.Detach(ctx, servers[0])
+		env.Servers.Attach(ctx, servers[0], "10.0.0.99")
+		env.Routes.Await(ctx, framework.Route(env.Nodes.Get(ctx, "node-1").Spec.PodCIDR, "10.0.0.99"), other)
 		awaitComparisons(ctx, env, 3)
 		Expect(ccmCount(env, deleteRoute, 0)).To(Equal(1))
 		Expect(ccmCount(env, addRoute, 0)).To(Equal(3))
@@ -77,27 +77,27 @@ var _ = Describe("Route", framework.Needs(framework.Routes, framework.RouteCompa
 
 	It("removes a node's route with the node, and no other", func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{CCM: compareOften})
-		servers := env.CreateNodes(ctx, "node-1", "node-2")
-		one, two := env.RouteOf(ctx, "node-1", servers[0]), env.RouteOf(ctx, "node-2", servers[1])
-		env.AwaitRoutes(ctx, one, two)
-		env.CrashNode(ctx, env.Fleet.Node("node-1"))
-		env.DeleteServer(ctx, servers[0])
-		env.AwaitNoNode(ctx, "node-1")
-		env.AwaitRoutes(ctx, two)
+		servers := env.Nodes.Create(ctx, "node-1", "node-2")
+		one, two := env.Routes.Of(ctx, "node-1", servers[0]), env.Routes.Of(ctx, "node-2", servers[1])
+		env.Routes.Await(ctx, one, two)
+		env.Nodes.Crash(ctx, env.Nodes.Simulated("node-1"))
+		env.Servers.Delete(ctx, servers[0])
+		env.Nodes.AwaitGone(ctx, "node-1")
+		env.Routes.Await(ctx, two)
 	})
 
 	It("follows a node that was deleted and has registered anew, with another pod range", func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{CCM: compareOften})
-		server := env.CreateNodes(ctx, "node-1")[0]
-		old := env.RouteOf(ctx, "node-1", server)
-		env.AwaitRoutes(ctx, old)
-		was := env.Node(ctx, "node-1")
+		server := env.Nodes.Create(ctx, "node-1")[0]
+		old := env.Routes.Of(ctx, "node-1", server)
+		env.Routes.Await(ctx, old)
+		was := env.Nodes.Get(ctx, "node-1")
 		Expect(env.Kube.CoreV1().Nodes().Delete(ctx, "node-1", metav1.DeleteOptions{})).To(Succeed())
-		env.Fleet.Node("node-1").RestartKubelet()
-		env.AwaitNode(ctx, "node-1", func(g Gomega, n *corev1.Node) { g.Expect(n.UID).NotTo(Equal(was.UID)) })
-		current := env.RouteOf(ctx, "node-1", server)
+		env.Nodes.Simulated("node-1").RestartKubelet()
+		env.Nodes.Await(ctx, "node-1", func(g Gomega, n *corev1.Node) { g.Expect(n.UID).NotTo(Equal(was.UID)) })
+		current := env.Routes.Of(ctx, "node-1", server)
 		Expect(current).NotTo(Equal(old))
-		env.AwaitRoutes(ctx, current)
+		env.Routes.Await(ctx, current)
 	})
 
 	It("finds a node's server by the provider ID, not by the name", func(ctx SpecContext) {
@@ -105,60 +105,60 @@ var _ = Describe("Route", framework.Needs(framework.Routes, framework.RouteCompa
 			CCM: compareOften,
 			Spec: framework.Machines(func(s node.Server, spec *node.Spec) bool {
 				spec.Name = "worker-of-" + s.Name
-				spec.ProviderID = suite.Subject.ProviderPrefix + s.ID
+				spec.ProviderID = suite.CCM.ProviderPrefix + s.ID
 				return true
 			}),
 		})
-		server := env.CreateServer(ctx, "machine-1")
-		env.AwaitRoutes(ctx, env.RouteOf(ctx, "worker-of-machine-1", server))
+		server := env.Servers.Create(ctx, "machine-1")
+		env.Routes.Await(ctx, env.Routes.Of(ctx, "worker-of-machine-1", server))
 		awaitComparisons(ctx, env, 3)
-		Expect(env.CCMWrites()).To(Equal(1))
+		Expect(env.CCM.Writes()).To(Equal(1))
 	})
 
 	It("never touches routes outside of the cluster's pod range", func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: compareOften})
-		env.AddRoute(ctx, "172.20.0.0/16", "10.0.0.200") // a gateway that is nobody's
-		env.AddRoute(ctx, "0.0.0.0/0", "10.0.0.201")
-		env.AddRoute(ctx, "10.245.0.0/24", "10.0.0.202")
+		env.Routes.Add(ctx, "172.20.0.0/16", "10.0.0.200") // a gateway that is nobody's
+		env.Routes.Add(ctx, "0.0.0.0/0", "10.0.0.201")
+		env.Routes.Add(ctx, "10.245.0.0/24", "10.0.0.202")
 		foreign := []string{"172.20.0.0/16 via 10.0.0.200", "0.0.0.0/0 via 10.0.0.201", "10.245.0.0/24 via 10.0.0.202"}
-		env.StartCCM(ctx, framework.CCMOptions{})
-		servers := env.CreateNodes(ctx, "node-1", "node-2")
-		one, two := env.RouteOf(ctx, "node-1", servers[0]), env.RouteOf(ctx, "node-2", servers[1])
-		env.AwaitRoutes(ctx, append(foreign, one, two)...)
-		env.CrashNode(ctx, env.Fleet.Node("node-1"))
-		env.CrashNode(ctx, env.Fleet.Node("node-2"))
-		env.DeleteServer(ctx, servers[0])
-		env.AwaitRoutes(ctx, append(foreign, two)...)
+		env.CCM.Start(ctx, framework.CCMOptions{})
+		servers := env.Nodes.Create(ctx, "node-1", "node-2")
+		one, two := env.Routes.Of(ctx, "node-1", servers[0]), env.Routes.Of(ctx, "node-2", servers[1])
+		env.Routes.Await(ctx, append(foreign, one, two)...)
+		env.Nodes.Crash(ctx, env.Nodes.Simulated("node-1"))
+		env.Nodes.Crash(ctx, env.Nodes.Simulated("node-2"))
+		env.Servers.Delete(ctx, servers[0])
+		env.Routes.Await(ctx, append(foreign, two)...)
 		awaitComparisons(ctx, env, 3)
-		env.AwaitRoutes(ctx, append(foreign, two)...)
+		env.Routes.Await(ctx, append(foreign, two)...)
 		Expect(ccmCount(env, deleteRoute, 0)).To(Equal(1))
 	})
 
 	It("leaves the route of a node of another provider to that provider", func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{CCM: compareOften})
-		server := env.CreateNodes(ctx, "node-1")[0]
-		ours := env.RouteOf(ctx, "node-1", server)
-		env.AwaitRoutes(ctx, ours)
-		env.StartNode(ctx, node.Spec{Name: "dedicated", ProviderID: "robot://1"})
-		podCIDR := env.AwaitNode(ctx, "dedicated", func(g Gomega, n *corev1.Node) { g.Expect(n.Spec.PodCIDR).NotTo(BeEmpty()) }).Spec.PodCIDR
+		server := env.Nodes.Create(ctx, "node-1")[0]
+		ours := env.Routes.Of(ctx, "node-1", server)
+		env.Routes.Await(ctx, ours)
+		env.Nodes.Start(ctx, node.Spec{Name: "dedicated", ProviderID: "robot://1"})
+		podCIDR := env.Nodes.Await(ctx, "dedicated", func(g Gomega, n *corev1.Node) { g.Expect(n.Spec.PodCIDR).NotTo(BeEmpty()) }).Spec.PodCIDR
 		awaitComparisons(ctx, env, 2)
-		Expect(env.Routes(ctx)).To(ConsistOf(ours), "a route was made for a node of another provider")
+		Expect(env.Routes.List(ctx)).To(ConsistOf(ours), "a route was made for a node of another provider")
 
-		env.AddRoute(ctx, podCIDR, "10.0.0.200")
+		env.Routes.Add(ctx, podCIDR, "10.0.0.200")
 		awaitComparisons(ctx, env, 3)
-		Expect(env.Routes(ctx)).To(ConsistOf(ours, framework.Route(podCIDR, "10.0.0.200")))
+		Expect(env.Routes.List(ctx)).To(ConsistOf(ours, framework.Route(podCIDR, "10.0.0.200")))
 		Expect(ccmCount(env, deleteRoute, 0)).To(BeZero())
 	})
 
 	It("removes routes within the pod range that are no node's", func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{CCM: compareOften})
-		server := env.CreateNodes(ctx, "node-1")[0]
-		ours := env.RouteOf(ctx, "node-1", server)
-		env.AwaitRoutes(ctx, ours)
-		n := env.Node(ctx, "node-1")
-		env.AddRoute(ctx, otherRange(n, 64), "10.0.0.200")                // by way of nobody
-		env.AddRoute(ctx, otherRange(n, 128), env.PrivateIP(ctx, server)) // by way of a node whose range it is not
-		env.AwaitRoutes(ctx, ours)
+		server := env.Nodes.Create(ctx, "node-1")[0]
+		ours := env.Routes.Of(ctx, "node-1", server)
+		env.Routes.Await(ctx, ours)
+		n := env.Nodes.Get(ctx, "node-1")
+		env.Routes.Add(ctx, otherRange(n, 64), "10.0.0.200")                        // by way of nobody
+		env.Routes.Add(ctx, otherRange(n, 128), env.Servers.PrivateIP(ctx, server)) // by way of a node whose range it is not
+		env.Routes.Await(ctx, ours)
 		awaitComparisons(ctx, env, 3)
 		Expect(ccmCount(env, deleteRoute, 0)).To(Equal(2))
 		Expect(ccmCount(env, addRoute, 0)).To(Equal(1))
@@ -166,52 +166,52 @@ var _ = Describe("Route", framework.Needs(framework.Routes, framework.RouteCompa
 
 	It("makes a route again that was deleted or bent behind its back", func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{CCM: compareOften})
-		server := env.CreateNodes(ctx, "node-1")[0]
-		ours := env.RouteOf(ctx, "node-1", server)
-		env.AwaitRoutes(ctx, ours)
-		podCIDR, gateway := env.Node(ctx, "node-1").Spec.PodCIDR, env.PrivateIP(ctx, server)
-		env.DeleteRoute(ctx, podCIDR, gateway)
-		env.AwaitRoutes(ctx, ours)
+		server := env.Nodes.Create(ctx, "node-1")[0]
+		ours := env.Routes.Of(ctx, "node-1", server)
+		env.Routes.Await(ctx, ours)
+		podCIDR, gateway := env.Nodes.Get(ctx, "node-1").Spec.PodCIDR, env.Servers.PrivateIP(ctx, server)
+		env.Routes.Delete(ctx, podCIDR, gateway)
+		env.Routes.Await(ctx, ours)
 
 		n := ccmCount(env, addRoute, 0)
-		env.DeleteRoute(ctx, podCIDR, gateway)
-		env.AddRoute(ctx, podCIDR, "10.0.0.200")
-		env.AwaitRoutes(ctx, ours)
+		env.Routes.Delete(ctx, podCIDR, gateway)
+		env.Routes.Add(ctx, podCIDR, "10.0.0.200")
+		env.Routes.Await(ctx, ours)
 		Expect(ccmCount(env, addRoute, 0)).To(Equal(n + 1))
 	})
 
 	It("converges when many nodes come and go at once and each change takes its time", func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{Actions: "300ms", CCM: compareOften})
 		names := []string{"node-1", "node-2", "node-3", "node-4"}
-		servers := env.CreateServers(ctx, names...)
+		servers := env.Servers.CreateAll(ctx, names...)
 		var want []string
 		for i, name := range names {
-			want = append(want, env.RouteOf(ctx, name, servers[i]))
+			want = append(want, env.Routes.Of(ctx, name, servers[i]))
 		}
-		env.AwaitRoutes(ctx, want...)
+		env.Routes.Await(ctx, want...)
 		awaitUsable(ctx, env, names...)
 		Expect(ccmCount(env, addRoute, http.StatusCreated)).To(Equal(len(names)))
 
-		env.CrashNode(ctx, env.Fleet.Node("node-1"))
-		env.CrashNode(ctx, env.Fleet.Node("node-2"))
-		env.DeleteServer(ctx, servers[0])
-		env.DeleteServer(ctx, servers[1])
-		more := env.CreateServers(ctx, "node-5", "node-6")
-		env.AwaitRoutes(ctx, want[2], want[3], env.RouteOf(ctx, "node-5", more[0]), env.RouteOf(ctx, "node-6", more[1]))
+		env.Nodes.Crash(ctx, env.Nodes.Simulated("node-1"))
+		env.Nodes.Crash(ctx, env.Nodes.Simulated("node-2"))
+		env.Servers.Delete(ctx, servers[0])
+		env.Servers.Delete(ctx, servers[1])
+		more := env.Servers.CreateAll(ctx, "node-5", "node-6")
+		env.Routes.Await(ctx, want[2], want[3], env.Routes.Of(ctx, "node-5", more[0]), env.Routes.Of(ctx, "node-6", more[1]))
 	})
 
 	It("waits for a network that somebody else is changing", Label("fake-only"), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: compareOften})
-		servers := env.CreateServers(ctx, "node-1", "node-2")
-		one, two := env.RouteOf(ctx, "node-1", servers[0]), env.RouteOf(ctx, "node-2", servers[1])
-		Expect(env.Cloud.SetProfile("3s")).To(Succeed())
-		_, _, err := env.HCloud.Network.AddSubnet(ctx, env.Network, hcloud.NetworkAddSubnetOpts{Subnet: hcloud.NetworkSubnet{
+		servers := env.Servers.CreateAll(ctx, "node-1", "node-2")
+		one, two := env.Routes.Of(ctx, "node-1", servers[0]), env.Routes.Of(ctx, "node-2", servers[1])
+		Expect(env.Cloud.Fake.SetProfile("3s")).To(Succeed())
+		_, _, err := env.Cloud.Client.Network.AddSubnet(ctx, env.Cloud.Network, hcloud.NetworkAddSubnetOpts{Subnet: hcloud.NetworkSubnet{
 			Type: hcloud.NetworkSubnetTypeCloud, NetworkZone: framework.NetworkZone,
 		}})
 		Expect(err).NotTo(HaveOccurred())
-		Expect(env.Cloud.SetProfile("20ms")).To(Succeed())
-		env.StartCCM(ctx, framework.CCMOptions{})
-		env.AwaitRoutes(ctx, one, two)
+		Expect(env.Cloud.Fake.SetProfile("20ms")).To(Succeed())
+		env.CCM.Start(ctx, framework.CCMOptions{})
+		env.Routes.Await(ctx, one, two)
 		Expect(ccmCount(env, addRoute, http.StatusConflict)).To(BeNumerically(">", 0), "nobody was in its way")
 		awaitUsable(ctx, env, "node-1", "node-2")
 	})
@@ -245,16 +245,16 @@ var _ = Describe("Route", framework.Needs(framework.Routes, framework.RouteCompa
 
 	DescribeTable("makes no routes when told so", func(ctx SpecContext, o framework.CCMOptions) {
 		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
-		ccm := env.StartCCM(ctx, o)
-		server := env.CreateNodes(ctx, "node-1")[0]
-		route := env.RouteOf(ctx, "node-1", server)
-		env.ExpectNoWrites(ctx)
-		Expect(env.Routes(ctx)).To(BeEmpty())
-		Expect(networkUnavailable(env.Node(ctx, "node-1"))).To(BeNil())
+		ccm := env.CCM.Start(ctx, o)
+		server := env.Nodes.Create(ctx, "node-1")[0]
+		route := env.Routes.Of(ctx, "node-1", server)
+		env.CCM.ExpectNoWrites(ctx)
+		Expect(env.Routes.List(ctx)).To(BeEmpty())
+		Expect(networkUnavailable(env.Nodes.Get(ctx, "node-1"))).To(BeNil())
 
 		Expect(ccm.Stop(ctx)).To(Succeed())
-		env.StartCCM(ctx, framework.CCMOptions{})
-		env.AwaitRoutes(ctx, route)
+		env.CCM.Start(ctx, framework.CCMOptions{})
+		env.Routes.Await(ctx, route)
 	},
 		Entry("by the environment", framework.CCMOptions{Env: map[string]string{"HCLOUD_NETWORK_ROUTES_ENABLED": "false"}}),
 		Entry("by the command line", framework.CCMOptions{Args: []string{"--configure-cloud-routes=false"}}),
@@ -263,27 +263,27 @@ var _ = Describe("Route", framework.Needs(framework.Routes, framework.RouteCompa
 
 	It("knows its routes again after a restart", func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{CCM: compareOften})
-		server := env.CreateNodes(ctx, "node-1")[0]
-		env.AwaitRoutes(ctx, env.RouteOf(ctx, "node-1", server))
+		server := env.Nodes.Create(ctx, "node-1")[0]
+		env.Routes.Await(ctx, env.Routes.Of(ctx, "node-1", server))
 		Expect(env.CCM.Kill()).To(Succeed())
-		writes := env.CCMWrites()
-		env.StartCCM(ctx, framework.CCMOptions{})
+		writes := env.CCM.Writes()
+		env.CCM.Start(ctx, framework.CCMOptions{})
 		awaitComparisons(ctx, env, 3)
-		Expect(env.CCMWrites()).To(Equal(writes))
-		env.AwaitRoutes(ctx, env.RouteOf(ctx, "node-1", server))
+		Expect(env.CCM.Writes()).To(Equal(writes))
+		env.Routes.Await(ctx, env.Routes.Of(ctx, "node-1", server))
 	})
 })
 
 // ccmCount returns how many requests with that route the CCM has sent that were answered with a status,
 // 0 for any.
 func ccmCount(env *framework.Env, route string, status int) int {
-	return env.Journal.Count(fakecloud.JournalFilter{Client: env.Subject.UserAgent, Route: route, Status: status})
+	return env.Cloud.Journal.Count(fakecloud.JournalFilter{Client: suite.CCM.UserAgent, Route: route, Status: status})
 }
 
 // awaitComparisons waits until the CCM has read the routes n more times.
 func awaitComparisons(ctx context.Context, env *framework.Env, n int) {
 	GinkgoHelper()
-	env.AwaitCCMRequests(ctx, n, fakecloud.JournalFilter{Method: "GET", Route: "/networks/{id}"})
+	env.CCM.AwaitRequests(ctx, n, fakecloud.JournalFilter{Method: "GET", Route: "/networks/{id}"})
 }
 
 // networkUnavailable returns a node's condition of that name, nil if it has none.
@@ -299,7 +299,7 @@ func networkUnavailable(n *corev1.Node) *corev1.NodeCondition {
 // awaitNetwork waits until a node's NetworkUnavailable condition has a status for a reason.
 func awaitNetwork(ctx context.Context, env *framework.Env, name string, status corev1.ConditionStatus, reason string) {
 	GinkgoHelper()
-	env.AwaitNode(ctx, name, func(g Gomega, n *corev1.Node) {
+	env.Nodes.Await(ctx, name, func(g Gomega, n *corev1.Node) {
 		c := networkUnavailable(n)
 		g.Expect(c).NotTo(BeNil())
 		g.Expect(c.Status).To(Equal(status))
@@ -312,7 +312,7 @@ func awaitNetwork(ctx context.Context, env *framework.Env, name string, status c
 func awaitUsable(ctx context.Context, env *framework.Env, names ...string) {
 	GinkgoHelper()
 	for _, name := range names {
-		env.AwaitNode(ctx, name, func(g Gomega, n *corev1.Node) {
+		env.Nodes.Await(ctx, name, func(g Gomega, n *corev1.Node) {
 			c := networkUnavailable(n)
 			g.Expect(c == nil || c.Status == corev1.ConditionFalse).To(BeTrue(), "%v", c)
 		})
@@ -333,41 +333,41 @@ func refusedRoutes(ctx SpecContext, effect fakecloud.Effect) {
 	env := framework.NewEnv(ctx, suite, framework.Options{CCM: map[string]string{
 		"HCLOUD_REQUEST_TIMEOUT": "500ms", "HCLOUD_RESYNC_INTERVAL": "1s",
 	}})
-	server := env.CreateNodes(ctx, "node-1")[0]
-	route := env.RouteOf(ctx, "node-1", server)
-	env.AwaitRoutes(ctx, route)
+	server := env.Nodes.Create(ctx, "node-1")[0]
+	route := env.Routes.Of(ctx, "node-1", server)
+	env.Routes.Await(ctx, route)
 
-	add, _ := env.Fault(fakecloud.Fault{Method: "POST", Route: addRoute, First: 2, Effect: effect})
-	remove, _ := env.Fault(fakecloud.Fault{Method: "POST", Route: deleteRoute, First: 2, Effect: effect})
-	other := env.CreateServer(ctx, "node-2")
-	env.AwaitRoutes(ctx, route, env.RouteOf(ctx, "node-2", other))
+	add, _ := env.Cloud.Faults.Add(fakecloud.Fault{Method: "POST", Route: addRoute, First: 2, Effect: effect})
+	remove, _ := env.Cloud.Faults.Add(fakecloud.Fault{Method: "POST", Route: deleteRoute, First: 2, Effect: effect})
+	other := env.Servers.Create(ctx, "node-2")
+	env.Routes.Await(ctx, route, env.Routes.Of(ctx, "node-2", other))
 	awaitUsable(ctx, env, "node-2")
-	env.AwaitFault(ctx, add, 1)
+	env.Cloud.Faults.Await(ctx, add, 1)
 
-	env.CrashNode(ctx, env.Fleet.Node("node-1"))
-	env.DeleteServer(ctx, server)
-	env.AwaitRoutes(ctx, env.RouteOf(ctx, "node-2", other))
-	env.AwaitFault(ctx, remove, 1)
+	env.Nodes.Crash(ctx, env.Nodes.Simulated("node-1"))
+	env.Servers.Delete(ctx, server)
+	env.Routes.Await(ctx, env.Routes.Of(ctx, "node-2", other))
+	env.Cloud.Faults.Await(ctx, remove, 1)
 }
 
 // keepsRoutes checks that routes stay while all reads of a kind of resource meet an effect, and that
 // routes are made again when they do not. Where the CCM repeats a read, it does so for twelve seconds.
 func keepsRoutes(ctx SpecContext, resource string, effect fakecloud.Effect) {
 	env := framework.NewEnv(ctx, suite, framework.Options{CCM: compareOften})
-	server := env.CreateNodes(ctx, "node-1")[0]
-	route := env.RouteOf(ctx, "node-1", server)
-	env.AwaitRoutes(ctx, route)
+	server := env.Nodes.Create(ctx, "node-1")[0]
+	route := env.Routes.Of(ctx, "node-1", server)
+	env.Routes.Await(ctx, route)
 	awaitComparisons(ctx, env, 2)
-	writes := env.CCMWrites()
+	writes := env.CCM.Writes()
 
-	fault, remove := env.Fault(fakecloud.Fault{Method: "GET", Resource: resource, Effect: effect})
-	other := env.CreateServer(ctx, "node-2") // something to do for the route controller
-	name := env.RouteOf(ctx, "node-2", other)
+	fault, remove := env.Cloud.Faults.Add(fakecloud.Fault{Method: "GET", Resource: resource, Effect: effect})
+	other := env.Servers.Create(ctx, "node-2") // something to do for the route controller
+	name := env.Routes.Of(ctx, "node-2", other)
 	awaitComparisons(ctx, env, 3)
-	env.AwaitFault(ctx, fault, 3)
-	Expect(env.Routes(ctx)).To(ConsistOf(route))
+	env.Cloud.Faults.Await(ctx, fault, 3)
+	Expect(env.Routes.List(ctx)).To(ConsistOf(route))
 	Expect(ccmCount(env, deleteRoute, 0)).To(BeZero())
-	Expect(env.CCMWrites()).To(Equal(writes))
+	Expect(env.CCM.Writes()).To(Equal(writes))
 	remove()
-	env.AwaitRoutes(ctx, route, name)
+	env.Routes.Await(ctx, route, name)
 }

@@ -27,29 +27,29 @@ var _ = Describe("The API calls of a Service", framework.Needs(framework.CallBud
 	DescribeTable("are no writes while nothing changes, whatever makes the CCM look",
 		func(ctx SpecContext, settings map[string]string) {
 			env := framework.NewEnv(ctx, suite, framework.Options{})
-			env.CreateNodes(ctx, "node-1", "node-2")
-			env.CreateService(ctx, "web", annotate(settings))
-			env.AwaitEvents(ctx, "web", "EnsuredLoadBalancer", 1)
-			writes := env.ServiceWrites()
+			env.Nodes.Create(ctx, "node-1", "node-2")
+			env.Services.Create(ctx, "web", annotate(settings))
+			env.Services.AwaitEvents(ctx, "web", "EnsuredLoadBalancer", 1)
+			writes := env.CCM.ServiceWrites()
 
 			By("changing the Service's metadata")
-			env.UpdateService(ctx, "web", func(s *corev1.Service) {
+			env.Services.Update(ctx, "web", func(s *corev1.Service) {
 				s.Annotations["example.com/note"] = "changed" // the service controller syncs for this
 				s.Labels = map[string]string{"team": "edge"}
 			})
-			env.AwaitEvents(ctx, "web", "EnsuredLoadBalancer", 2)
-			Expect(env.ServiceWrites()).To(Equal(writes))
+			env.Services.AwaitEvents(ctx, "web", "EnsuredLoadBalancer", 2)
+			Expect(env.CCM.ServiceWrites()).To(Equal(writes))
 
 			By("starting the CCM anew")
 			Expect(env.CCM.Stop(ctx)).To(Succeed())
-			before := env.Journal.Count(fakecloud.JournalFilter{Client: env.Subject.UserAgent, Operation: "list_load_balancers"})
-			env.StartCCM(ctx, framework.CCMOptions{})
+			before := env.Cloud.Journal.Count(fakecloud.JournalFilter{Client: suite.CCM.UserAgent, Operation: "list_load_balancers"})
+			env.CCM.Start(ctx, framework.CCMOptions{})
 			Eventually(func() int {
-				return env.Journal.Count(fakecloud.JournalFilter{Client: env.Subject.UserAgent, Operation: "list_load_balancers"})
+				return env.Cloud.Journal.Count(fakecloud.JournalFilter{Client: suite.CCM.UserAgent, Operation: "list_load_balancers"})
 			}).WithTimeout(framework.Timeout).Should(BeNumerically(">", before))
-			env.AwaitEvents(ctx, "web", "EnsuredLoadBalancer", 3)
-			env.ExpectNoServiceWrites(ctx)
-			Expect(env.ServiceWrites()).To(Equal(writes))
+			env.Services.AwaitEvents(ctx, "web", "EnsuredLoadBalancer", 3)
+			env.CCM.ExpectNoServiceWrites(ctx)
+			Expect(env.CCM.ServiceWrites()).To(Equal(writes))
 		},
 		Entry("with defaults", nil),
 		Entry("with all settings", everything),
@@ -58,40 +58,40 @@ var _ = Describe("The API calls of a Service", framework.Needs(framework.CallBud
 	It("are bounded for creating, syncing, changing and deleting", func(ctx SpecContext) {
 		// Without the comparison that is made every few seconds, which has its own budget below.
 		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: map[string]string{"HCLOUD_RESYNC_INTERVAL": "0s"}})
-		env.StartCCM(ctx, framework.CCMOptions{Args: []string{"--configure-cloud-routes=false", "--allocate-node-cidrs=false"}})
-		env.CreateNodes(ctx, "node-1", "node-2", "node-3")
-		since := env.Journal.Last()
+		env.CCM.Start(ctx, framework.CCMOptions{Args: []string{"--configure-cloud-routes=false", "--allocate-node-cidrs=false"}})
+		env.Nodes.Create(ctx, "node-1", "node-2", "node-3")
+		since := env.Cloud.Journal.Last()
 		// calls returns how many the CCM has sent since it was last called. Servers are looked up for
 		// nodes all the time, and Services share these lookups.
 		calls := func() (n int) {
-			for _, e := range env.Journal.Entries(fakecloud.JournalFilter{Client: env.Subject.UserAgent, Since: since}) {
+			for _, e := range env.Cloud.Journal.Entries(fakecloud.JournalFilter{Client: suite.CCM.UserAgent, Since: since}) {
 				if e.Route != "/servers" {
 					n++
 				}
 			}
-			since = env.Journal.Last()
+			since = env.Cloud.Journal.Last()
 			return n
 		}
 
 		By("creating")
-		env.CreateService(ctx, "web", func(s *corev1.Service) { s.Spec.Ports = append(s.Spec.Ports, port(8081), port(8082)) })
-		env.AwaitEvents(ctx, "web", "EnsuredLoadBalancer", 1)
+		env.Services.Create(ctx, "web", func(s *corev1.Service) { s.Spec.Ports = append(s.Spec.Ports, port(8081), port(8082)) })
+		env.Services.AwaitEvents(ctx, "web", "EnsuredLoadBalancer", 1)
 		// Find, create with all targets and ports at once, action, load balancer.
 		Expect(calls()).To(BeNumerically("<=", 4))
 
 		By("syncing without a change")
-		env.UpdateService(ctx, "web", func(s *corev1.Service) { s.Annotations["example.com/note"] = "changed" })
-		env.AwaitEvents(ctx, "web", "EnsuredLoadBalancer", 2)
+		env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Annotations["example.com/note"] = "changed" })
+		env.Services.AwaitEvents(ctx, "web", "EnsuredLoadBalancer", 2)
 		Expect(calls()).To(Equal(1), "one call to find the load balancer as it is")
 
 		By("changing a node port's number")
-		env.UpdateService(ctx, "web", func(s *corev1.Service) { s.Spec.Ports[0].NodePort = freeNodePort(env) })
-		env.AwaitEvents(ctx, "web", "EnsuredLoadBalancer", 3)
+		env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Spec.Ports[0].NodePort = freeNodePort(env) })
+		env.Services.AwaitEvents(ctx, "web", "EnsuredLoadBalancer", 3)
 		Expect(calls()).To(BeNumerically("<=", 3), "find, update_service, action")
 
 		By("deleting")
-		env.DeleteService(ctx, "web")
-		env.AwaitGone(ctx, "web")
+		env.Services.Delete(ctx, "web")
+		env.Services.AwaitGone(ctx, "web")
 		// The service controller asks whether there is something before it has it deleted: twice find,
 		// delete, action, certificates.
 		Expect(calls()).To(BeNumerically("<=", 5))
@@ -101,16 +101,16 @@ var _ = Describe("The API calls of a Service", framework.Needs(framework.CallBud
 		env := framework.NewEnv(ctx, suite, framework.Options{})
 		const services = 6
 		for i := range services {
-			env.CreateService(ctx, fmt.Sprintf("web-%d", i))
+			env.Services.Create(ctx, fmt.Sprintf("web-%d", i))
 		}
 		for i := range services {
-			env.AwaitIngress(ctx, fmt.Sprintf("web-%d", i))
+			env.Services.AwaitIngress(ctx, fmt.Sprintf("web-%d", i))
 		}
-		env.AwaitStill(ctx, 1)
-		since := env.Journal.Last()
-		env.AwaitStill(ctx, 3)
+		env.CCM.AwaitIdle(ctx, 1)
+		since := env.Cloud.Journal.Last()
+		env.CCM.AwaitIdle(ctx, 3)
 		lookups := map[string]int{}
-		for _, e := range env.Journal.Entries(fakecloud.JournalFilter{Client: env.Subject.UserAgent, Since: since}) {
+		for _, e := range env.Cloud.Journal.Entries(fakecloud.JournalFilter{Client: suite.CCM.UserAgent, Since: since}) {
 			lookups[e.Operation]++
 		}
 		Expect(lookups["get_network"]).To(BeNumerically(">=", 3), "%v", lookups)
@@ -125,4 +125,4 @@ var _ = Describe("The API calls of a Service", framework.Needs(framework.CallBud
 
 // freeNodePort returns a node port that no Service uses: one of those that the API server gives to nobody who
 // does not ask for it (the first 86 of the range, KEP-3668), of which each parallel process has its own.
-func freeNodePort(env *framework.Env) int32 { return 30000 + int32(env.Process%86) }
+func freeNodePort(env *framework.Env) int32 { return 30000 + int32(suite.Process%86) }

@@ -71,7 +71,7 @@ func (a *authority) upload(ctx context.Context, env *framework.Env, name, domain
 	}, a.cert, key)
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	Expect(err).NotTo(HaveOccurred())
-	return env.UploadCertificate(ctx, hcloud.CertificateCreateOpts{
+	return env.Cloud.UploadCertificate(ctx, hcloud.CertificateCreateOpts{
 		Name: name, Type: hcloud.CertificateTypeUploaded,
 		Certificate: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})),
 		PrivateKey:  string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})),
@@ -97,34 +97,34 @@ var _ = Describe("HTTP and HTTPS of a Service", Label("service", "dataplane"), f
 
 	BeforeEach(func(ctx SpecContext) {
 		env = framework.NewEnv(ctx, suite, framework.Options{})
-		names = env.Workers(ctx, 2).Names()
+		names = env.Nodes.Workers(ctx, 2).Names()
 	})
 
 	// awaitHTTPS waits until the domain, if it pointed to the Service's address, were served with a
 	// certificate that the roots vouch for.
 	awaitHTTPS := func(ctx SpecContext, service, domain string, roots *x509.CertPool) {
 		GinkgoHelper()
-		client := env.HTTPClient(framework.ClientOptions{Address: env.AwaitIngress(ctx, service), Roots: roots})
+		client := env.Traffic.Client(framework.ClientOptions{Address: env.Services.AwaitIngress(ctx, service), Roots: roots})
 		Eventually(func(g Gomega) {
-			answer, err := env.GetURL(ctx, client, "https://"+domain+"/")
+			answer, err := env.Traffic.GetURL(ctx, client, "https://"+domain+"/")
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(answer.Host).To(Equal(domain))
-			g.Expect(answer.Service).To(Equal(env.Namespace + "/" + service))
+			g.Expect(answer.Service).To(Equal(env.Services.Namespace + "/" + service))
 			g.Expect(answer.Headers.Get("X-Forwarded-Proto")).To(Equal("https"))
 		}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
 	}
 
 	It("are served with an uploaded certificate, and HTTP is sent to HTTPS", framework.Needs(framework.UploadedCertificates), func(ctx SpecContext) {
 		ca := newAuthority()
-		first := ca.upload(ctx, env, env.Unique("shop"), domain)
-		env.CreateService(ctx, "web", https(map[string]string{"http-certificates": env.Unique("shop"), "http-redirect-http": "true"}))
+		first := ca.upload(ctx, env, env.Cloud.Unique("shop"), domain)
+		env.Services.Create(ctx, "web", https(map[string]string{"http-certificates": env.Cloud.Unique("shop"), "http-redirect-http": "true"}))
 		awaitHTTPS(ctx, "web", domain, ca.roots())
 
 		By("asking without TLS")
-		address := env.AwaitIngress(ctx, "web")
+		address := env.Services.AwaitIngress(ctx, "web")
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+domain+"/cart?id=1", nil)
 		Expect(err).NotTo(HaveOccurred())
-		response, err := env.HTTPClient(framework.ClientOptions{Address: address}).Do(request)
+		response, err := env.Traffic.Client(framework.ClientOptions{Address: address}).Do(request)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(response.Body.Close()).To(Succeed())
 		Expect(response.StatusCode).To(BeNumerically("~", 305, 4))
@@ -132,110 +132,110 @@ var _ = Describe("HTTP and HTTPS of a Service", Label("service", "dataplane"), f
 
 		By("replacing the certificate by one of another authority")
 		other := newAuthority()
-		second := other.upload(ctx, env, env.Unique("shop-2"), domain)
-		env.UpdateService(ctx, "web", annotate(map[string]string{"http-certificates": env.Unique("shop-2"), "http-redirect-http": ""}))
+		second := other.upload(ctx, env, env.Cloud.Unique("shop-2"), domain)
+		env.Services.Update(ctx, "web", annotate(map[string]string{"http-certificates": env.Cloud.Unique("shop-2"), "http-redirect-http": ""}))
 		awaitHTTPS(ctx, "web", domain, other.roots())
-		Eventually(env.Closed).WithArguments(ctx, address, 80).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeTrue())
+		Eventually(env.Traffic.Closed).WithArguments(ctx, address, 80).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeTrue())
 
 		By("deleting the Service: what was uploaded is not the CCM's to delete")
-		env.DeleteService(ctx, "web")
-		env.AwaitGone(ctx, "web")
-		Expect(env.Certificates(ctx)).To(ConsistOf(HaveField("ID", first.ID), HaveField("ID", second.ID)))
+		env.Services.Delete(ctx, "web")
+		env.Services.AwaitGone(ctx, "web")
+		Expect(env.Cloud.Certificates(ctx)).To(ConsistOf(HaveField("ID", first.ID), HaveField("ID", second.ID)))
 	})
 
 	It("are served with several certificates, chosen by the client's server name", framework.Needs(framework.UploadedCertificates), func(ctx SpecContext) {
 		ca := newAuthority()
-		ca.upload(ctx, env, env.Unique("shop"), domain)
-		ca.upload(ctx, env, env.Unique("blog"), "blog.example.com")
-		env.CreateService(ctx, "web", https(map[string]string{"http-certificates": env.Unique("shop") + ", " + env.Unique("blog")}))
+		ca.upload(ctx, env, env.Cloud.Unique("shop"), domain)
+		ca.upload(ctx, env, env.Cloud.Unique("blog"), "blog.example.com")
+		env.Services.Create(ctx, "web", https(map[string]string{"http-certificates": env.Cloud.Unique("shop") + ", " + env.Cloud.Unique("blog")}))
 		awaitHTTPS(ctx, "web", domain, ca.roots())
 		awaitHTTPS(ctx, "web", "blog.example.com", ca.roots())
 	})
 
 	It("wait for a certificate that does not exist yet, and say so", framework.Needs(framework.UploadedCertificates, framework.SettingEvents), func(ctx SpecContext) {
-		env.CreateService(ctx, "web", https(map[string]string{"http-certificates": env.Unique("shop")}))
-		env.AwaitEvent(ctx, "web", "InvalidSettings", And(ContainSubstring("http-certificates"), ContainSubstring(`"`+env.Unique("shop")+`"`), ContainSubstring("does not exist")))
-		Expect(env.LoadBalancers(ctx)).To(BeEmpty())
+		env.Services.Create(ctx, "web", https(map[string]string{"http-certificates": env.Cloud.Unique("shop")}))
+		env.Services.AwaitEvent(ctx, "web", "InvalidSettings", And(ContainSubstring("http-certificates"), ContainSubstring(`"`+env.Cloud.Unique("shop")+`"`), ContainSubstring("does not exist")))
+		Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
 		ca := newAuthority()
-		ca.upload(ctx, env, env.Unique("shop"), domain)
+		ca.upload(ctx, env, env.Cloud.Unique("shop"), domain)
 		awaitHTTPS(ctx, "web", domain, ca.roots())
 	})
 
 	// FakeOnly: a real authority would have to find that these domains are the load balancer's.
 	It("are served with a managed certificate, which goes with the Service", Label(framework.FakeOnly), framework.Needs(framework.ManagedCertificates), func(ctx SpecContext) {
-		env.CreateService(ctx, "web", https(map[string]string{
+		env.Services.Create(ctx, "web", https(map[string]string{
 			"certificate-type": "managed", "http-managed-certificate-domains": domain + ",www." + domain,
 		}))
-		awaitHTTPS(ctx, "web", "www."+domain, env.Roots(ctx))
-		Expect(env.Certificates(ctx)).To(HaveExactElements(And(
+		awaitHTTPS(ctx, "web", "www."+domain, env.Cloud.Roots(ctx))
+		Expect(env.Cloud.Certificates(ctx)).To(HaveExactElements(And(
 			HaveField("Type", hcloud.CertificateTypeManaged), HaveField("DomainNames", ConsistOf(domain, "www."+domain)))))
-		env.ExpectNoServiceWrites(ctx)
+		env.CCM.ExpectNoServiceWrites(ctx)
 
 		By("asking for other domains")
-		env.UpdateService(ctx, "web", annotate(map[string]string{"http-managed-certificate-domains": "new." + domain}))
-		awaitHTTPS(ctx, "web", "new."+domain, env.Roots(ctx))
-		Eventually(env.Certificates).WithArguments(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).
+		env.Services.Update(ctx, "web", annotate(map[string]string{"http-managed-certificate-domains": "new." + domain}))
+		awaitHTTPS(ctx, "web", "new."+domain, env.Cloud.Roots(ctx))
+		Eventually(env.Cloud.Certificates).WithArguments(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).
 			Should(HaveExactElements(HaveField("DomainNames", ConsistOf("new."+domain))), "the replaced certificate is still there")
 
 		By("deleting the Service")
-		env.DeleteService(ctx, "web")
-		env.AwaitGone(ctx, "web")
-		Expect(env.Certificates(ctx)).To(BeEmpty())
-		Expect(env.LoadBalancers(ctx)).To(BeEmpty())
+		env.Services.Delete(ctx, "web")
+		env.Services.AwaitGone(ctx, "web")
+		Expect(env.Cloud.Certificates(ctx)).To(BeEmpty())
+		Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
 	})
 
 	It("lose the managed certificate with HTTPS", Label(framework.FakeOnly), framework.Needs(framework.ManagedCertificates), func(ctx SpecContext) {
-		env.CreateService(ctx, "web", https(map[string]string{"certificate-type": "managed", "http-managed-certificate-domains": domain}))
-		awaitHTTPS(ctx, "web", domain, env.Roots(ctx))
-		env.UpdateService(ctx, "web", annotate(map[string]string{"protocol": "tcp"}))
-		env.AwaitAnswer(ctx, "web", env.AwaitIngress(ctx, "web"), 443)
-		Eventually(env.Certificates).WithArguments(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeEmpty())
+		env.Services.Create(ctx, "web", https(map[string]string{"certificate-type": "managed", "http-managed-certificate-domains": domain}))
+		awaitHTTPS(ctx, "web", domain, env.Cloud.Roots(ctx))
+		env.Services.Update(ctx, "web", annotate(map[string]string{"protocol": "tcp"}))
+		env.Traffic.AwaitAnswer(ctx, "web", env.Services.AwaitIngress(ctx, "web"), 443)
+		Eventually(env.Cloud.Certificates).WithArguments(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeEmpty())
 	})
 
 	It("say why a managed certificate is not issued, and are served when the domains are corrected", framework.Needs(framework.ManagedCertificates, framework.Events), Label("fake-only"), func(ctx SpecContext) {
-		env.CreateService(ctx, "web", https(map[string]string{
+		env.Services.Create(ctx, "web", https(map[string]string{
 			"certificate-type": "managed", "http-managed-certificate-domains": "www.caa-record-does-not-allow-ca.invalid",
 		}))
-		event := env.AwaitEvent(ctx, "web", "ManagedCertificate", And(ContainSubstring("was not issued"), ContainSubstring("caa_record_does_not_allow_ca")))
+		event := env.Services.AwaitEvent(ctx, "web", "ManagedCertificate", And(ContainSubstring("was not issued"), ContainSubstring("caa_record_does_not_allow_ca")))
 		Expect(event.Type).To(Equal(corev1.EventTypeWarning))
-		Expect(env.LoadBalancers(ctx)).To(BeEmpty())
-		env.UpdateService(ctx, "web", annotate(map[string]string{"http-managed-certificate-domains": domain}))
-		awaitHTTPS(ctx, "web", domain, env.Roots(ctx))
-		Eventually(env.Certificates).WithArguments(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).
+		Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
+		env.Services.Update(ctx, "web", annotate(map[string]string{"http-managed-certificate-domains": domain}))
+		awaitHTTPS(ctx, "web", domain, env.Cloud.Roots(ctx))
+		Eventually(env.Cloud.Certificates).WithArguments(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).
 			Should(HaveExactElements(HaveField("DomainNames", ConsistOf(domain))), "the failed certificate is still there")
 	})
 
 	It("keep a client on its node with sticky sessions", framework.Needs(framework.HTTP), func(ctx SpecContext) {
-		env.CreateService(ctx, "web", func(s *corev1.Service) {
+		env.Services.Create(ctx, "web", func(s *corev1.Service) {
 			annotate(map[string]string{
 				"protocol": "http", "http-sticky-sessions": "true", "http-cookie-name": "SHOPCART", "http-cookie-lifetime": "10m",
 			})(s)
 			// With the policy Cluster, the node that is reached may pass a connection on to a pod elsewhere.
 			s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
 		})
-		address := env.AwaitServed(ctx, "web")
-		lb := env.AwaitTargets(ctx, "web", framework.Healthy(names...))
+		address := env.Traffic.AwaitServed(ctx, "web")
+		lb := env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names...))
 		Expect(framework.ServiceOn(lb, framework.Port).HTTP).To(And(
 			HaveField("CookieName", "SHOPCART"), HaveField("CookieLifetime", 10*time.Minute)))
 		url := framework.URL("http", address, framework.Port)
-		client := env.HTTPClient(framework.ClientOptions{Cookies: true})
-		first, err := env.GetURL(ctx, client, url)
+		client := env.Traffic.Client(framework.ClientOptions{Cookies: true})
+		first, err := env.Traffic.GetURL(ctx, client, url)
 		Expect(err).NotTo(HaveOccurred())
 		for range 6 {
-			again, err := env.GetURL(ctx, client, url)
+			again, err := env.Traffic.GetURL(ctx, client, url)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(again.Node).To(Equal(first.Node))
 			Expect(again.Headers.Get("Cookie")).To(ContainSubstring("SHOPCART="))
 		}
 		// Who sends no cookie is balanced.
-		env.AwaitAnsweringNodes(ctx, address, framework.Port, names...)
+		env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, names...)
 
 		By("switching them off")
-		env.UpdateService(ctx, "web", annotate(map[string]string{"http-sticky-sessions": ""}))
+		env.Services.Update(ctx, "web", annotate(map[string]string{"http-sticky-sessions": ""}))
 		Eventually(func(g Gomega) {
 			nodes := map[string]bool{}
 			for range 4 {
-				answer, err := env.GetURL(ctx, client, url)
+				answer, err := env.Traffic.GetURL(ctx, client, url)
 				g.Expect(err).NotTo(HaveOccurred())
 				nodes[answer.Node] = true
 			}
@@ -244,20 +244,20 @@ var _ = Describe("HTTP and HTTPS of a Service", Label("service", "dataplane"), f
 	})
 
 	It("go over from TCP without another address, and pods see the client in a header", framework.Needs(framework.HTTP), func(ctx SpecContext) {
-		env.CreateService(ctx, "web")
-		address := env.AwaitServed(ctx, "web")
-		answer, err := env.Get(ctx, address, framework.Port)
+		env.Services.Create(ctx, "web")
+		address := env.Traffic.AwaitServed(ctx, "web")
+		answer, err := env.Traffic.Get(ctx, address, framework.Port)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(answer.Headers).NotTo(HaveKey("X-Forwarded-For"))
-		env.UpdateService(ctx, "web", annotate(map[string]string{"protocol": "http", "http-timeout-idle": "90s"}))
-		from := netip.MustParseAddr(env.OutsideAddress())
-		client := env.HTTPClient(framework.ClientOptions{From: from})
+		env.Services.Update(ctx, "web", annotate(map[string]string{"protocol": "http", "http-timeout-idle": "90s"}))
+		from := netip.MustParseAddr(env.Traffic.OutsideAddress())
+		client := env.Traffic.Client(framework.ClientOptions{From: from})
 		Eventually(func(g Gomega) {
-			answer, err := env.GetURL(ctx, client, framework.URL("http", address, framework.Port))
+			answer, err := env.Traffic.GetURL(ctx, client, framework.URL("http", address, framework.Port))
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(answer.Headers.Get("X-Forwarded-For")).To(Equal(from.String()))
 		}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
-		Expect(framework.ServiceOn(env.LoadBalancerOf(ctx, "web"), framework.Port).HTTP.TimeoutIdle).To(Equal(90 * time.Second))
-		Expect(env.AwaitIngress(ctx, "web")).To(Equal(address))
+		Expect(framework.ServiceOn(env.LoadBalancers.Of(ctx, "web"), framework.Port).HTTP.TimeoutIdle).To(Equal(90 * time.Second))
+		Expect(env.Services.AwaitIngress(ctx, "web")).To(Equal(address))
 	})
 })

@@ -28,116 +28,116 @@ var _ = Describe("The network of a Service", Label("service", "dataplane"), func
 	})
 
 	It("can be all private: no public address, private targets, and it answers inside the network", framework.Needs(framework.PrivateNetwork), Label(framework.OwnCloud), func(ctx SpecContext) {
-		env.CreateNodes(ctx, "node-1", "node-2")
-		env.CreateService(ctx, "web", annotate(map[string]string{"disable-public-network": "true"}))
-		lb := env.LoadBalancerOf(ctx, "web")
+		env.Nodes.Create(ctx, "node-1", "node-2")
+		env.Services.Create(ctx, "web", annotate(map[string]string{"disable-public-network": "true"}))
+		lb := env.LoadBalancers.Of(ctx, "web")
 		Expect(lb.PublicNet.Enabled).To(BeFalse())
 		Expect(lb.PrivateNet).To(HaveLen(1))
 		private := lb.PrivateNet[0].IP.String()
 		vip := corev1.LoadBalancerIPModeVIP
-		Expect(env.Service(ctx, "web").Status.LoadBalancer.Ingress).To(Equal([]corev1.LoadBalancerIngress{{IP: private, IPMode: &vip}}))
-		lb = env.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
+		Expect(env.Services.Get(ctx, "web").Status.LoadBalancer.Ingress).To(Equal([]corev1.LoadBalancerIngress{{IP: private, IPMode: &vip}}))
+		lb = env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
 		Expect(lb.Targets).To(HaveEach(HaveField("UsePrivateIP", BeTrue())))
-		env.AwaitAnsweringNodes(ctx, private, framework.Port, "node-1", "node-2")
+		env.Traffic.AwaitAnsweringNodes(ctx, private, framework.Port, "node-1", "node-2")
 		public := lb.PublicNet.IPv4.IP.String()
-		Expect(env.Closed(ctx, public, framework.Port)).To(BeTrue())
+		Expect(env.Traffic.Closed(ctx, public, framework.Port)).To(BeTrue())
 
 		By("opening it to the public")
-		env.UpdateService(ctx, "web", annotate(map[string]string{"disable-public-network": ""}))
-		env.AwaitAnswer(ctx, "web", public, framework.Port)
-		env.AwaitService(ctx, "web", func(g Gomega, s *corev1.Service) {
+		env.Services.Update(ctx, "web", annotate(map[string]string{"disable-public-network": ""}))
+		env.Traffic.AwaitAnswer(ctx, "web", public, framework.Port)
+		env.Services.Await(ctx, "web", func(g Gomega, s *corev1.Service) {
 			g.Expect(s.Status.LoadBalancer.Ingress).To(ContainElements(HaveField("IP", public), HaveField("IP", private)))
 		})
-		env.AwaitLoadBalancer(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
+		env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
 			g.Expect(lb.Targets).To(HaveEach(HaveField("UsePrivateIP", BeFalse())))
 		})
 
 		By("closing it again")
-		env.UpdateService(ctx, "web", annotate(map[string]string{"disable-public-network": "true"}))
-		env.AwaitService(ctx, "web", func(g Gomega, s *corev1.Service) {
+		env.Services.Update(ctx, "web", annotate(map[string]string{"disable-public-network": "true"}))
+		env.Services.Await(ctx, "web", func(g Gomega, s *corev1.Service) {
 			g.Expect(s.Status.LoadBalancer.Ingress).To(HaveExactElements(HaveField("IP", private)))
 		})
-		Expect(env.Closed(ctx, public, framework.Port)).To(BeTrue())
-		env.AwaitAnsweringNodes(ctx, private, framework.Port, "node-1", "node-2")
+		Expect(env.Traffic.Closed(ctx, public, framework.Port)).To(BeTrue())
+		env.Traffic.AwaitAnsweringNodes(ctx, private, framework.Port, "node-1", "node-2")
 	})
 
 	It("reaches nodes without a public address through their private ones", framework.Needs(framework.PrivateNetwork, framework.Events), Label(framework.OwnCloud), func(ctx SpecContext) {
-		env.CreateServer(ctx, "inside", func(o *hcloud.ServerCreateOpts) {
+		env.Servers.Create(ctx, "inside", func(o *hcloud.ServerCreateOpts) {
 			o.PublicNet = &hcloud.ServerCreatePublicNet{EnableIPv4: false, EnableIPv6: false}
 		})
-		env.AwaitInitialized(ctx, "inside")
-		env.CreateNodes(ctx, "outside")
-		env.CreateService(ctx, "web")
-		address := env.AwaitServed(ctx, "web")
-		env.AwaitTargets(ctx, "web", framework.Healthy("outside"))
-		env.AwaitEvent(ctx, "web", "NodesSkipped", And(ContainSubstring("inside"), ContainSubstring("no public IPv4"), ContainSubstring("use-private-ip")))
+		env.Nodes.AwaitInitialized(ctx, "inside")
+		env.Nodes.Create(ctx, "outside")
+		env.Services.Create(ctx, "web")
+		address := env.Traffic.AwaitServed(ctx, "web")
+		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("outside"))
+		env.Services.AwaitEvent(ctx, "web", "NodesSkipped", And(ContainSubstring("inside"), ContainSubstring("no public IPv4"), ContainSubstring("use-private-ip")))
 
-		env.UpdateService(ctx, "web", annotate(map[string]string{"use-private-ip": "true"}))
-		lb := env.AwaitTargets(ctx, "web", framework.Healthy("inside", "outside"))
+		env.Services.Update(ctx, "web", annotate(map[string]string{"use-private-ip": "true"}))
+		lb := env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("inside", "outside"))
 		Expect(lb.Targets).To(HaveEach(HaveField("UsePrivateIP", BeTrue())))
-		env.AwaitAnsweringNodes(ctx, address, framework.Port, "inside", "outside")
+		env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, "inside", "outside")
 	})
 
 	It("goes over to private targets one by one, without a request that fails", framework.Needs(framework.PrivateNetwork), Label(framework.OwnCloud), func(ctx SpecContext) {
-		env.CreateNodes(ctx, "node-1", "node-2")
-		env.CreateService(ctx, "web")
-		address := env.AwaitServed(ctx, "web")
-		env.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
-		stream := env.Stream(ctx, address, framework.Port)
-		env.UpdateService(ctx, "web", annotate(map[string]string{"use-private-ip": "true"}))
-		env.AwaitLoadBalancer(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
+		env.Nodes.Create(ctx, "node-1", "node-2")
+		env.Services.Create(ctx, "web")
+		address := env.Traffic.AwaitServed(ctx, "web")
+		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
+		stream := env.Traffic.Stream(ctx, address, framework.Port)
+		env.Services.Update(ctx, "web", annotate(map[string]string{"use-private-ip": "true"}))
+		env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
 			g.Expect(lb.Targets).To(HaveEach(HaveField("UsePrivateIP", BeTrue())))
 		})
-		env.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
+		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
 		stream.ExpectUndisturbed()
 	})
 
 	It("gives the load balancer the private address that was asked for", framework.Needs(framework.PrivateAddress), Label(framework.OwnCloud), func(ctx SpecContext) {
-		env.CreateService(ctx, "web", annotate(map[string]string{"private-ipv4": "10.0.0.77"}))
-		Expect(privateAddresses(env.LoadBalancerOf(ctx, "web"))).To(ConsistOf("10.0.0.77"))
-		env.UpdateService(ctx, "web", annotate(map[string]string{"private-ipv4": "10.0.0.78"}))
-		env.AwaitLoadBalancer(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
+		env.Services.Create(ctx, "web", annotate(map[string]string{"private-ipv4": "10.0.0.77"}))
+		Expect(privateAddresses(env.LoadBalancers.Of(ctx, "web"))).To(ConsistOf("10.0.0.77"))
+		env.Services.Update(ctx, "web", annotate(map[string]string{"private-ipv4": "10.0.0.78"}))
+		env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
 			g.Expect(privateAddresses(lb)).To(ConsistOf("10.0.0.78"))
 		})
-		env.AwaitService(ctx, "web", func(g Gomega, s *corev1.Service) {
+		env.Services.Await(ctx, "web", func(g Gomega, s *corev1.Service) {
 			g.Expect(s.Status.LoadBalancer.Ingress).To(ContainElement(HaveField("IP", "10.0.0.78")))
 		})
-		env.ExpectNoServiceWrites(ctx)
+		env.CCM.ExpectNoServiceWrites(ctx)
 	})
 
 	It("takes the load balancer's private address from the subnet that was asked for", framework.Needs(framework.PrivateAddress), Label(framework.OwnCloud), func(ctx SpecContext) {
-		env.Started(ctx)(env.HCloud.Network.AddSubnet(ctx, env.Network, hcloud.NetworkAddSubnetOpts{Subnet: hcloud.NetworkSubnet{
+		env.Cloud.Do(ctx)(env.Cloud.Client.Network.AddSubnet(ctx, env.Cloud.Network, hcloud.NetworkAddSubnetOpts{Subnet: hcloud.NetworkSubnet{
 			Type: hcloud.NetworkSubnetTypeCloud, IPRange: framework.IPNet("10.0.9.0/24"), NetworkZone: framework.NetworkZone}}))
-		env.CreateService(ctx, "web", annotate(map[string]string{"private-subnet-ip-range": "10.0.9.0/24"}))
-		lb := env.LoadBalancerOf(ctx, "web")
+		env.Services.Create(ctx, "web", annotate(map[string]string{"private-subnet-ip-range": "10.0.9.0/24"}))
+		lb := env.LoadBalancers.Of(ctx, "web")
 		Expect(lb.PrivateNet).To(HaveLen(1))
 		Expect(framework.IPNet("10.0.9.0/24").Contains(lb.PrivateNet[0].IP)).To(BeTrue(), "%s", lb.PrivateNet[0].IP)
 	})
 
 	It("tells pods the client's address with the PROXY protocol, and kube-proxy to go through the load balancer", framework.Needs(framework.ProxyProtocol), func(ctx SpecContext) {
-		env.Workers(ctx, 1)
-		env.SetProxyProtocol("web", true)
-		env.CreateService(ctx, "web", annotate(map[string]string{"uses-proxyprotocol": "true"}))
-		address := env.AwaitServed(ctx, "web")
+		env.Nodes.Workers(ctx, 1)
+		env.Pods.SetProxyProtocol("web", true)
+		env.Services.Create(ctx, "web", annotate(map[string]string{"uses-proxyprotocol": "true"}))
+		address := env.Traffic.AwaitServed(ctx, "web")
 		ipMode := func() corev1.LoadBalancerIPMode {
-			return *env.Service(ctx, "web").Status.LoadBalancer.Ingress[0].IPMode
+			return *env.Services.Get(ctx, "web").Status.LoadBalancer.Ingress[0].IPMode
 		}
 		Expect(ipMode()).To(Equal(corev1.LoadBalancerIPModeProxy))
 
-		from := netip.MustParseAddr(env.OutsideAddress())
-		client := env.HTTPClient(framework.ClientOptions{From: from})
+		from := netip.MustParseAddr(env.Traffic.OutsideAddress())
+		client := env.Traffic.Client(framework.ClientOptions{From: from})
 		url := framework.URL("http", address, framework.Port)
-		answer, err := env.GetURL(ctx, client, url)
+		answer, err := env.Traffic.GetURL(ctx, client, url)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(answer.ProxyProtocol).To(Equal(1))
 		Expect(netip.MustParseAddrPort(answer.Client).Addr()).To(Equal(from))
 		Expect(netip.MustParseAddrPort(answer.Peer).Addr()).NotTo(Equal(from), "the connection itself is the load balancer's")
 
 		By("switching it off")
-		env.SetProxyProtocol("web", false)
-		env.UpdateService(ctx, "web", annotate(map[string]string{"uses-proxyprotocol": ""}))
+		env.Pods.SetProxyProtocol("web", false)
+		env.Services.Update(ctx, "web", annotate(map[string]string{"uses-proxyprotocol": ""}))
 		Eventually(func(g Gomega) {
-			answer, err := env.GetURL(ctx, client, url)
+			answer, err := env.Traffic.GetURL(ctx, client, url)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(answer.ProxyProtocol).To(BeZero())
 			g.Expect(ipMode()).To(Equal(corev1.LoadBalancerIPModeVIP))
@@ -146,16 +146,16 @@ var _ = Describe("The network of a Service", Label("service", "dataplane"), func
 
 	It("without HCLOUD_NETWORK leaves private settings out, and says so when they are asked for", framework.Needs(framework.SettingEvents), Label(framework.OwnCloud), func(ctx SpecContext) {
 		Expect(env.CCM.Stop(ctx)).To(Succeed())
-		env.StartCCM(ctx, framework.CCMOptions{
+		env.CCM.Start(ctx, framework.CCMOptions{
 			Env:  map[string]string{"HCLOUD_NETWORK": ""},
 			Args: []string{"--configure-cloud-routes=false", "--allocate-node-cidrs=false"},
 		})
-		env.CreateService(ctx, "web", annotate(map[string]string{"use-private-ip": "true"}))
-		env.AwaitEvent(ctx, "web", "InvalidSettings", And(ContainSubstring("use-private-ip"), ContainSubstring("HCLOUD_NETWORK")))
-		Expect(env.LoadBalancers(ctx)).To(BeEmpty())
-		env.UpdateService(ctx, "web", annotate(map[string]string{"use-private-ip": ""}))
-		Expect(env.LoadBalancerOf(ctx, "web").PrivateNet).To(BeEmpty())
-		Expect(env.Journal.Count(fakecloud.JournalFilter{Client: env.Subject.UserAgent, Route: "/networks*"})).To(BeNumerically("<=", 2),
+		env.Services.Create(ctx, "web", annotate(map[string]string{"use-private-ip": "true"}))
+		env.Services.AwaitEvent(ctx, "web", "InvalidSettings", And(ContainSubstring("use-private-ip"), ContainSubstring("HCLOUD_NETWORK")))
+		Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
+		env.Services.Update(ctx, "web", annotate(map[string]string{"use-private-ip": ""}))
+		Expect(env.LoadBalancers.Of(ctx, "web").PrivateNet).To(BeEmpty())
+		Expect(env.Cloud.Journal.Count(fakecloud.JournalFilter{Client: suite.CCM.UserAgent, Route: "/networks*"})).To(BeNumerically("<=", 2),
 			"only the CCM that was stopped knew the network")
 	})
 })

@@ -34,15 +34,15 @@ var _ = Describe("Ports of a Service", Label("service", "dataplane"), func() {
 	// Everything happens to a load balancer that has served on 8080 and 8081, while somebody uses 8080.
 	BeforeEach(func(ctx SpecContext) {
 		env = framework.NewEnv(ctx, suite, framework.Options{})
-		names = env.Workers(ctx, 2).Names()
-		env.CreateService(ctx, "web", func(s *corev1.Service) { s.Spec.Ports = append(s.Spec.Ports, port(8081)) })
-		address = env.AwaitServed(ctx, "web")
-		env.AwaitAnswer(ctx, "web", address, 8081)
-		env.AwaitTargets(ctx, "web", framework.Healthy(names...))
-		conn = env.Connect(ctx, address, framework.Port)
+		names = env.Nodes.Workers(ctx, 2).Names()
+		env.Services.Create(ctx, "web", func(s *corev1.Service) { s.Spec.Ports = append(s.Spec.Ports, port(8081)) })
+		address = env.Traffic.AwaitServed(ctx, "web")
+		env.Traffic.AwaitAnswer(ctx, "web", address, 8081)
+		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names...))
+		conn = env.Traffic.Connect(ctx, address, framework.Port)
 		_, err := conn.Ask(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		stream = env.Stream(ctx, address, framework.Port)
+		stream = env.Traffic.Stream(ctx, address, framework.Port)
 	})
 
 	// undisturbed is what a change of another port must leave behind.
@@ -52,42 +52,42 @@ var _ = Describe("Ports of a Service", Label("service", "dataplane"), func() {
 		answer, err := conn.Ask(ctx)
 		Expect(err).NotTo(HaveOccurred(), "the connection that was open before was cut")
 		Expect(answer.PortName).To(Equal("p8080"))
-		Expect(env.AwaitIngress(ctx, "web")).To(Equal(address))
+		Expect(env.Services.AwaitIngress(ctx, "web")).To(Equal(address))
 	}
 
 	It("can be added while the others serve", func(ctx SpecContext) {
-		before := env.ServiceWrites()
-		env.UpdateService(ctx, "web", func(s *corev1.Service) { s.Spec.Ports = append(s.Spec.Ports, port(8082)) })
-		Expect(env.AwaitAnswer(ctx, "web", address, 8082).PortName).To(Equal("p8082"))
+		before := env.CCM.ServiceWrites()
+		env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Spec.Ports = append(s.Spec.Ports, port(8082)) })
+		Expect(env.Traffic.AwaitAnswer(ctx, "web", address, 8082).PortName).To(Equal("p8082"))
 		undisturbed(ctx)
 		// One that adds the port, and one that records before that it is the Service's.
-		env.AwaitServiceWrites(ctx, before+2)
-		env.ExpectNoServiceWrites(ctx)
+		env.CCM.AwaitServiceWrites(ctx, before+2)
+		env.CCM.ExpectNoServiceWrites(ctx)
 	})
 
 	It("can be removed while the others serve", func(ctx SpecContext) {
-		before := env.ServiceWrites()
-		env.UpdateService(ctx, "web", func(s *corev1.Service) { s.Spec.Ports = s.Spec.Ports[:1] })
-		Eventually(env.Closed).WithArguments(ctx, address, 8081).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeTrue())
+		before := env.CCM.ServiceWrites()
+		env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Spec.Ports = s.Spec.Ports[:1] })
+		Eventually(env.Traffic.Closed).WithArguments(ctx, address, 8081).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeTrue())
 		undisturbed(ctx)
-		env.AwaitServiceWrites(ctx, before+2)
-		env.ExpectNoServiceWrites(ctx)
-		Expect(framework.ListenPorts(env.LoadBalancerOf(ctx, "web"))).To(ConsistOf(framework.Port))
+		env.CCM.AwaitServiceWrites(ctx, before+2)
+		env.CCM.ExpectNoServiceWrites(ctx)
+		Expect(framework.ListenPorts(env.LoadBalancers.Of(ctx, "web"))).To(ConsistOf(framework.Port))
 	})
 
 	It("can be renumbered while the others serve", framework.Needs(framework.SmoothPorts), func(ctx SpecContext) {
-		since, lb := env.Journal.Last(), env.LoadBalancerOf(ctx, "web")
-		env.UpdateService(ctx, "web", func(s *corev1.Service) { s.Spec.Ports[1].Port = 9090 })
-		Expect(env.AwaitAnswer(ctx, "web", address, 9090).PortName).To(Equal("p8081"))
-		Eventually(env.Closed).WithArguments(ctx, address, 8081).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeTrue())
+		since, lb := env.Cloud.Journal.Last(), env.LoadBalancers.Of(ctx, "web")
+		env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Spec.Ports[1].Port = 9090 })
+		Expect(env.Traffic.AwaitAnswer(ctx, "web", address, 9090).PortName).To(Equal("p8081"))
+		Eventually(env.Traffic.Closed).WithArguments(ctx, address, 8081).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeTrue())
 		undisturbed(ctx)
-		Expect(framework.ListenPorts(env.LoadBalancerOf(ctx, "web"))).To(ConsistOf(framework.Port, 9090))
-		if !env.Simulated() {
+		Expect(framework.ListenPorts(env.LoadBalancers.Of(ctx, "web"))).To(ConsistOf(framework.Port, 9090))
+		if !env.Cloud.Simulated() {
 			return
 		}
 		var changes []string
-		for _, e := range env.Journal.Entries(fakecloud.JournalFilter{
-			Client: env.Subject.UserAgent, Writes: true, Route: "/load_balancers/{id}/actions/*", ResourceID: lb.ID, Since: since}) {
+		for _, e := range env.Cloud.Journal.Entries(fakecloud.JournalFilter{
+			Client: suite.CCM.UserAgent, Writes: true, Route: "/load_balancers/{id}/actions/*", ResourceID: lb.ID, Since: since}) {
 			changes = append(changes, e.Operation)
 		}
 		Expect(changes).To(Equal([]string{"add_load_balancer_service", "delete_load_balancer_service"}), "the new port comes before the old one goes")
@@ -95,35 +95,35 @@ var _ = Describe("Ports of a Service", Label("service", "dataplane"), func() {
 
 	It("follow a NodePort that has changed", func(ctx SpecContext) {
 		var changed int32
-		env.UpdateService(ctx, "web", func(s *corev1.Service) {
+		env.Services.Update(ctx, "web", func(s *corev1.Service) {
 			changed = freeNodePort(env)
 			s.Spec.Ports[1].NodePort = changed
 		})
 		Eventually(func(g Gomega) {
-			answer, err := env.Get(ctx, address, 8081)
+			answer, err := env.Traffic.Get(ctx, address, 8081)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(answer.PortName).To(Equal("p8081"))
-			g.Expect(framework.ServiceOn(env.LoadBalancerOf(ctx, "web"), 8081).DestinationPort).To(BeEquivalentTo(changed))
+			g.Expect(framework.ServiceOn(env.LoadBalancers.Of(ctx, "web"), 8081).DestinationPort).To(BeEquivalentTo(changed))
 		}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
 		undisturbed(ctx)
-		service := framework.ServiceOn(env.LoadBalancerOf(ctx, "web"), 8081)
+		service := framework.ServiceOn(env.LoadBalancers.Of(ctx, "web"), 8081)
 		Expect(service.DestinationPort).To(BeEquivalentTo(changed))
 		Expect(service.HealthCheck.Port).To(BeEquivalentTo(changed), "the health check still asks the old port")
 	})
 
 	It("can change places: each number then leads to the other's node port", framework.Needs(framework.SmoothPorts), func(ctx SpecContext) {
 		stream.Stop() // this time both ports are concerned
-		env.UpdateService(ctx, "web", func(s *corev1.Service) {
+		env.Services.Update(ctx, "web", func(s *corev1.Service) {
 			s.Spec.Ports[0].Port, s.Spec.Ports[1].Port = s.Spec.Ports[1].Port, s.Spec.Ports[0].Port
 		})
 		for number, name := range map[int]string{8080: "p8081", 8081: "p8080"} {
 			Eventually(func(g Gomega) {
-				answer, err := env.Get(ctx, address, number)
+				answer, err := env.Traffic.Get(ctx, address, number)
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(answer.PortName).To(Equal(name))
 			}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
 		}
-		env.AwaitTargets(ctx, "web", framework.Healthy(names...))
+		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names...))
 	})
 
 	It("are all replaced, more than fit beside the old ones", framework.Needs(framework.SmoothPorts), func(ctx SpecContext) {
@@ -133,13 +133,13 @@ var _ = Describe("Ports of a Service", Label("service", "dataplane"), func() {
 		for n := range int32(5) {
 			ports = append(ports, port(8090+n))
 		}
-		env.UpdateService(ctx, "web", func(s *corev1.Service) { s.Spec.Ports = ports })
-		env.AwaitLoadBalancer(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
+		env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Spec.Ports = ports })
+		env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
 			g.Expect(framework.ListenPorts(lb)).To(ConsistOf(8090, 8091, 8092, 8093, 8094))
 		})
 		for n := range 5 {
-			env.AwaitAnswer(ctx, "web", address, 8090+n)
+			env.Traffic.AwaitAnswer(ctx, "web", address, 8090+n)
 		}
-		Expect(env.LoadBalancers(ctx)).To(HaveLen(1))
+		Expect(env.LoadBalancers.List(ctx)).To(HaveLen(1))
 	})
 })

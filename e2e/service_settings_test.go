@@ -28,33 +28,33 @@ func annotate(values map[string]string) func(*corev1.Service) {
 var _ = Describe("Settings of a Service", Label("service"), func() {
 	It("for type, algorithm, name and reverse DNS take effect without disturbing traffic", framework.Needs(framework.ReverseDNS, framework.CallBudgets), Label("dataplane", framework.FakeOnly), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
-		env.Workers(ctx, 1)
-		env.CreateService(ctx, "web")
-		address := env.AwaitServed(ctx, "web")
-		before := env.LoadBalancerOf(ctx, "web")
+		env.Nodes.Workers(ctx, 1)
+		env.Services.Create(ctx, "web")
+		address := env.Traffic.AwaitServed(ctx, "web")
+		before := env.LoadBalancers.Of(ctx, "web")
 		Expect(before.LoadBalancerType.Name).To(Equal("lb11"))
 		Expect(before.Algorithm.Type).To(Equal(hcloud.LoadBalancerAlgorithmTypeRoundRobin))
-		conn := env.Connect(ctx, address, framework.Port)
-		stream := env.Stream(ctx, address, framework.Port)
-		writes := env.ServiceWrites()
+		conn := env.Traffic.Connect(ctx, address, framework.Port)
+		stream := env.Traffic.Stream(ctx, address, framework.Port)
+		writes := env.CCM.ServiceWrites()
 
-		env.UpdateService(ctx, "web", annotate(map[string]string{
-			"type": "lb21", "algorithm-type": "least_connections", "name": env.Unique("front"), "ipv4-rdns": "front.example.com",
+		env.Services.Update(ctx, "web", annotate(map[string]string{
+			"type": "lb21", "algorithm-type": "least_connections", "name": env.Cloud.Unique("front"), "ipv4-rdns": "front.example.com",
 		}))
-		env.AwaitLoadBalancer(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
+		env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
 			g.Expect(lb.ID).To(Equal(before.ID))
 			g.Expect(lb.LoadBalancerType.Name).To(Equal("lb21"))
 			g.Expect(lb.Algorithm.Type).To(Equal(hcloud.LoadBalancerAlgorithmTypeLeastConnections))
-			g.Expect(lb.Name).To(Equal(env.Unique("front")))
+			g.Expect(lb.Name).To(Equal(env.Cloud.Unique("front")))
 			g.Expect(lb.PublicNet.IPv4.DNSPtr).To(Equal("front.example.com"))
 		})
 		_, err := conn.Ask(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		stream.ExpectUndisturbed()
-		if env.Simulated() {
-			Expect(env.ServiceWrites()-writes).To(Equal(4), "one request for each of the four")
+		if env.Cloud.Simulated() {
+			Expect(env.CCM.ServiceWrites()-writes).To(Equal(4), "one request for each of the four")
 		}
-		env.ExpectNoServiceWrites(ctx)
+		env.CCM.ExpectNoServiceWrites(ctx)
 	})
 
 	It("for health checks reach the load balancer and go back to their defaults", framework.Needs(framework.HealthChecks), Label(framework.OwnCloud), func(ctx SpecContext) {
@@ -69,8 +69,8 @@ var _ = Describe("Settings of a Service", Label("service"), func() {
 			"health-check-timeout": "4s", "health-check-retries": "5", "health-check-http-domain": "health.example.com",
 			"health-check-http-path": "/ready?deep=1", "http-status-codes": "200,3??",
 		}
-		service := env.CreateService(ctx, "web", annotate(set))
-		Expect(framework.ServiceOn(env.LoadBalancerOf(ctx, "web"), framework.Port).HealthCheck).To(Equal(hcloud.LoadBalancerServiceHealthCheck{
+		service := env.Services.Create(ctx, "web", annotate(set))
+		Expect(framework.ServiceOn(env.LoadBalancers.Of(ctx, "web"), framework.Port).HealthCheck).To(Equal(hcloud.LoadBalancerServiceHealthCheck{
 			Protocol: hcloud.LoadBalancerServiceProtocolHTTP, Port: 31999,
 			Interval: 7 * time.Second, Timeout: 4 * time.Second, Retries: 5,
 			HTTP: &hcloud.LoadBalancerServiceHealthCheckHTTP{
@@ -81,8 +81,8 @@ var _ = Describe("Settings of a Service", Label("service"), func() {
 		for name := range set {
 			set[name] = ""
 		}
-		env.UpdateService(ctx, "web", annotate(set))
-		env.AwaitLoadBalancer(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
+		env.Services.Update(ctx, "web", annotate(set))
+		env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
 			check := framework.ServiceOn(lb, framework.Port).HealthCheck
 			g.Expect(check.HTTP).To(Or(BeNil(), HaveField("TLS", BeFalse())))
 			check.HTTP = nil
@@ -91,31 +91,31 @@ var _ = Describe("Settings of a Service", Label("service"), func() {
 				Interval: 15 * time.Second, Timeout: 10 * time.Second, Retries: 3,
 			}))
 		})
-		env.ExpectNoServiceWrites(ctx)
+		env.CCM.ExpectNoServiceWrites(ctx)
 	})
 
 	It("for the place cannot change later, and the Service says so", framework.Needs(framework.Events, framework.SettingEvents), Label(framework.OwnCloud), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{CCM: map[string]string{"HCLOUD_LOAD_BALANCERS_LOCATION": ""}})
-		env.CreateService(ctx, "web")
-		env.AwaitEvent(ctx, "web", "InvalidSettings", And(
+		env.Services.Create(ctx, "web")
+		env.Services.AwaitEvent(ctx, "web", "InvalidSettings", And(
 			ContainSubstring("location"), ContainSubstring("is missing"), ContainSubstring("network-zone")))
-		Expect(env.LoadBalancers(ctx)).To(BeEmpty())
+		Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
 
-		env.UpdateService(ctx, "web", annotate(map[string]string{"location": "nbg1"}))
-		lb := env.LoadBalancerOf(ctx, "web")
+		env.Services.Update(ctx, "web", annotate(map[string]string{"location": "nbg1"}))
+		lb := env.LoadBalancers.Of(ctx, "web")
 		Expect(lb.Location.Name).To(Equal("nbg1"))
-		writes := env.ServiceWrites()
-		env.UpdateService(ctx, "web", annotate(map[string]string{"location": "hel1"}))
-		env.AwaitEvent(ctx, "web", "LocationCannotChange", And(ContainSubstring("nbg1"), ContainSubstring("hel1")))
-		Expect(env.LoadBalancerOf(ctx, "web").ID).To(Equal(lb.ID))
-		Expect(env.ServiceWrites()).To(Equal(writes))
+		writes := env.CCM.ServiceWrites()
+		env.Services.Update(ctx, "web", annotate(map[string]string{"location": "hel1"}))
+		env.Services.AwaitEvent(ctx, "web", "LocationCannotChange", And(ContainSubstring("nbg1"), ContainSubstring("hel1")))
+		Expect(env.LoadBalancers.Of(ctx, "web").ID).To(Equal(lb.ID))
+		Expect(env.CCM.ServiceWrites()).To(Equal(writes))
 	})
 
 	// The Service's status is what the rest of the cluster knows of the load balancer.
 	It("decide which addresses its status shows", framework.Needs(framework.IngressChoice), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
-		env.CreateService(ctx, "web")
-		lb := env.LoadBalancerOf(ctx, "web")
+		env.Services.Create(ctx, "web")
+		lb := env.LoadBalancers.Of(ctx, "web")
 		v4, v6, private := lb.PublicNet.IPv4.IP.String(), lb.PublicNet.IPv6.IP.String(), lb.PrivateNet[0].IP.String()
 		vip := corev1.LoadBalancerIPModeVIP
 		ingress := func(addresses ...string) []corev1.LoadBalancerIngress {
@@ -127,50 +127,50 @@ var _ = Describe("Settings of a Service", Label("service"), func() {
 		}
 		shows := func(want []corev1.LoadBalancerIngress) {
 			GinkgoHelper()
-			env.AwaitService(ctx, "web", func(g Gomega, s *corev1.Service) {
+			env.Services.Await(ctx, "web", func(g Gomega, s *corev1.Service) {
 				g.Expect(s.Status.LoadBalancer.Ingress).To(Equal(want))
 			})
 		}
 		shows(ingress(v4, v6, private))
-		writes := env.ServiceWrites()
-		env.UpdateService(ctx, "web", annotate(map[string]string{"ipv6-disabled": "true"}))
+		writes := env.CCM.ServiceWrites()
+		env.Services.Update(ctx, "web", annotate(map[string]string{"ipv6-disabled": "true"}))
 		shows(ingress(v4, private))
-		env.UpdateService(ctx, "web", annotate(map[string]string{"disable-private-ingress": "true"}))
+		env.Services.Update(ctx, "web", annotate(map[string]string{"disable-private-ingress": "true"}))
 		shows(ingress(v4))
-		env.UpdateService(ctx, "web", annotate(map[string]string{"hostname": "lb.example.com"}))
+		env.Services.Update(ctx, "web", annotate(map[string]string{"hostname": "lb.example.com"}))
 		shows([]corev1.LoadBalancerIngress{{Hostname: "lb.example.com"}})
-		env.UpdateService(ctx, "web", annotate(map[string]string{"hostname": "", "ipv6-disabled": "", "disable-private-ingress": ""}))
+		env.Services.Update(ctx, "web", annotate(map[string]string{"hostname": "", "ipv6-disabled": "", "disable-private-ingress": ""}))
 		shows(ingress(v4, v6, private))
-		Expect(env.ServiceWrites()).To(Equal(writes), "the load balancer has nothing to do with what is shown")
+		Expect(env.CCM.ServiceWrites()).To(Equal(writes), "the load balancer has nothing to do with what is shown")
 	})
 
 	It("that do not exist are named in an event and ignored", framework.Needs(framework.SettingEvents), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
-		env.CreateService(ctx, "web", annotate(map[string]string{"algorithm": "least_connections"}))
-		env.AwaitEvent(ctx, "web", "UnknownAnnotation", ContainSubstring(framework.Annotation+"algorithm"))
-		Expect(env.LoadBalancerOf(ctx, "web").Algorithm.Type).To(Equal(hcloud.LoadBalancerAlgorithmTypeRoundRobin))
+		env.Services.Create(ctx, "web", annotate(map[string]string{"algorithm": "least_connections"}))
+		env.Services.AwaitEvent(ctx, "web", "UnknownAnnotation", ContainSubstring(framework.Annotation+"algorithm"))
+		Expect(env.LoadBalancers.Of(ctx, "web").Algorithm.Type).To(Equal(hcloud.LoadBalancerAlgorithmTypeRoundRobin))
 	})
 
 	DescribeTable("that are invalid are named in a Warning event, change nothing, and work when corrected", framework.Needs(framework.SettingEvents),
 		func(ctx SpecContext, name, invalid, corrected, allowed string, companions map[string]string) {
 			env := framework.NewEnv(ctx, suite, framework.Options{})
-			env.CreateService(ctx, "web", annotate(companions))
-			before := framework.Settings(env.LoadBalancerOf(ctx, "web"))
-			writes := env.ServiceWrites()
+			env.Services.Create(ctx, "web", annotate(companions))
+			before := framework.Settings(env.LoadBalancers.Of(ctx, "web"))
+			writes := env.CCM.ServiceWrites()
 
 			// Something that would have to be changed comes with it.
-			env.UpdateService(ctx, "web", func(s *corev1.Service) {
+			env.Services.Update(ctx, "web", func(s *corev1.Service) {
 				annotate(map[string]string{name: invalid})(s)
 				s.Spec.Ports[0].Port = 9090
 			})
-			event := env.AwaitEvent(ctx, "web", "InvalidSettings", And(
+			event := env.Services.AwaitEvent(ctx, "web", "InvalidSettings", And(
 				ContainSubstring(framework.Annotation+name), ContainSubstring(fmt.Sprintf("%q", invalid)), ContainSubstring(allowed)))
 			Expect(event.Type).To(Equal(corev1.EventTypeWarning))
-			Expect(env.ServiceWrites()).To(Equal(writes))
-			Expect(framework.Settings(env.LoadBalancerOf(ctx, "web"))).To(Equal(before))
+			Expect(env.CCM.ServiceWrites()).To(Equal(writes))
+			Expect(framework.Settings(env.LoadBalancers.Of(ctx, "web"))).To(Equal(before))
 
-			env.UpdateService(ctx, "web", annotate(map[string]string{name: corrected}))
-			env.AwaitLoadBalancer(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
+			env.Services.Update(ctx, "web", annotate(map[string]string{name: corrected}))
+			env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
 				g.Expect(framework.ListenPorts(lb)).To(ConsistOf(9090))
 			})
 		},
@@ -193,27 +193,27 @@ var _ = Describe("Settings of a Service", Label("service"), func() {
 
 	It("that are invalid from the start leave the cloud alone until they are corrected", framework.Needs(framework.SettingEvents), Label("dataplane"), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
-		env.Workers(ctx, 1)
-		env.CreateService(ctx, "web", annotate(map[string]string{"algorithm-type": "fastest", "health-check-retries": "9"}))
+		env.Nodes.Workers(ctx, 1)
+		env.Services.Create(ctx, "web", annotate(map[string]string{"algorithm-type": "fastest", "health-check-retries": "9"}))
 		for _, name := range []string{"algorithm-type", "health-check-retries"} { // both, at once
-			env.AwaitEvent(ctx, "web", "InvalidSettings", ContainSubstring(name))
+			env.Services.AwaitEvent(ctx, "web", "InvalidSettings", ContainSubstring(name))
 		}
-		Expect(env.ServiceWrites()).To(BeZero())
-		Expect(env.LoadBalancers(ctx)).To(BeEmpty())
-		env.UpdateService(ctx, "web", annotate(map[string]string{"algorithm-type": "", "health-check-retries": ""}))
-		env.AwaitServed(ctx, "web")
+		Expect(env.CCM.ServiceWrites()).To(BeZero())
+		Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
+		env.Services.Update(ctx, "web", annotate(map[string]string{"algorithm-type": "", "health-check-retries": ""}))
+		env.Traffic.AwaitServed(ctx, "web")
 	})
 
 	DescribeTable("that only the cloud can judge are named in a Warning event, too, before there is a load balancer", framework.Needs(framework.SettingEvents),
 		func(ctx SpecContext, name, invalid, corrected string) {
 			env := framework.NewEnv(ctx, suite, framework.Options{})
-			env.CreateService(ctx, "web", annotate(map[string]string{name: invalid}))
-			event := env.AwaitEvent(ctx, "web", "InvalidSettings", And(
+			env.Services.Create(ctx, "web", annotate(map[string]string{name: invalid}))
+			event := env.Services.AwaitEvent(ctx, "web", "InvalidSettings", And(
 				ContainSubstring(framework.Annotation+name), ContainSubstring(fmt.Sprintf("%q", invalid))))
 			Expect(event.Type).To(Equal(corev1.EventTypeWarning))
-			Expect(env.LoadBalancers(ctx)).To(BeEmpty())
-			env.UpdateService(ctx, "web", annotate(map[string]string{name: corrected}))
-			env.AwaitIngress(ctx, "web")
+			Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
+			env.Services.Update(ctx, "web", annotate(map[string]string{name: corrected}))
+			env.Services.AwaitIngress(ctx, "web")
 		},
 		Entry("a type", "type", "lb99", "lb11"),
 		Entry("a location", "location", "mars1", "nbg1"),

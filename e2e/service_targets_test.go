@@ -20,7 +20,7 @@ func labelNode(ctx context.Context, env *framework.Env, name, key string, value 
 	GinkgoHelper()
 	if value != nil {
 		DeferCleanup(func(ctx context.Context) {
-			if env.Node(ctx, name) != nil {
+			if env.Nodes.Get(ctx, name) != nil {
 				labelNode(ctx, env, name, key, nil)
 			}
 		})
@@ -42,138 +42,138 @@ var _ = Describe("Targets of a Service", Label("service", "dataplane"), func() {
 	})
 
 	It("are all nodes, which share the traffic evenly", func(ctx SpecContext) {
-		workers := env.Workers(ctx, 2)
+		workers := env.Nodes.Workers(ctx, 2)
 		// Not to a pod on another node, which the policy Cluster allows.
-		env.CreateService(ctx, "web", func(s *corev1.Service) {
+		env.Services.Create(ctx, "web", func(s *corev1.Service) {
 			s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
 		})
-		address := env.AwaitServed(ctx, "web")
-		env.AwaitTargets(ctx, "web", framework.Healthy(workers.Names()...))
+		address := env.Traffic.AwaitServed(ctx, "web")
+		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(workers.Names()...))
 		each := map[string]int{}
 		for _, name := range workers.Names() {
 			each[name] = 10
 		}
-		Expect(env.AnsweringNodes(ctx, address, framework.Port, 10*len(workers))).To(Equal(each))
+		Expect(env.Traffic.AnsweringNodes(ctx, address, framework.Port, 10*len(workers))).To(Equal(each))
 	})
 
 	It("follow nodes that come and go, without a request that fails", Label(framework.OwnCloud), func(ctx SpecContext) {
-		env.CreateNodes(ctx, "node-1")
-		env.CreateService(ctx, "web")
-		address := env.AwaitServed(ctx, "web")
-		stream := env.Stream(ctx, address, framework.Port)
+		env.Nodes.Create(ctx, "node-1")
+		env.Services.Create(ctx, "web")
+		address := env.Traffic.AwaitServed(ctx, "web")
+		stream := env.Traffic.Stream(ctx, address, framework.Port)
 
-		env.CreateNodes(ctx, "node-2")
-		env.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
-		env.AwaitAnsweringNodes(ctx, address, framework.Port, "node-1", "node-2")
+		env.Nodes.Create(ctx, "node-2")
+		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
+		env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, "node-1", "node-2")
 
 		// Deleted as kubectl does it: the server lives on.
-		before := env.ServiceWrites()
+		before := env.CCM.ServiceWrites()
 		Expect(env.Kube.CoreV1().Nodes().Delete(ctx, "node-2", metav1.DeleteOptions{})).To(Succeed())
-		env.AwaitTargets(ctx, "web", framework.Healthy("node-1"))
-		env.AwaitAnsweringNodes(ctx, address, framework.Port, "node-1")
+		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1"))
+		env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, "node-1")
 		stream.ExpectUndisturbed()
-		if env.Simulated() {
-			Expect(env.ServiceWrites()-before).To(Equal(1), "one request removes one target")
+		if env.Cloud.Simulated() {
+			Expect(env.CCM.ServiceWrites()-before).To(Equal(1), "one request removes one target")
 		}
 	})
 
 	It("lose a node whose server is deleted", Label(framework.OwnCloud), func(ctx SpecContext) {
-		servers := env.CreateNodes(ctx, "node-1", "node-2")
-		env.CreateService(ctx, "web")
-		address := env.AwaitServed(ctx, "web")
-		env.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
-		env.DeleteServer(ctx, servers[0])
-		env.AwaitTargets(ctx, "web", framework.Healthy("node-2"))
-		env.AwaitAnsweringNodes(ctx, address, framework.Port, "node-2")
+		servers := env.Nodes.Create(ctx, "node-1", "node-2")
+		env.Services.Create(ctx, "web")
+		address := env.Traffic.AwaitServed(ctx, "web")
+		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
+		env.Servers.Delete(ctx, servers[0])
+		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-2"))
+		env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, "node-2")
 		// The cloud removes the target of a server that is gone by itself.
-		env.ExpectNoServiceWrites(ctx)
-		Expect(env.Journal.Count(fakecloud.JournalFilter{Client: env.Subject.UserAgent, Route: "/load_balancers*", Errors: true})).To(BeZero())
+		env.CCM.ExpectNoServiceWrites(ctx)
+		Expect(env.Cloud.Journal.Count(fakecloud.JournalFilter{Client: suite.CCM.UserAgent, Route: "/load_balancers*", Errors: true})).To(BeZero())
 	})
 
 	It("do not include a node that is labelled for exclusion", framework.Alone(), func(ctx SpecContext) {
-		names := env.Workers(ctx, 2).Names()
-		env.CreateService(ctx, "web")
-		env.AwaitServed(ctx, "web")
-		env.AwaitTargets(ctx, "web", framework.Healthy(names...))
+		names := env.Nodes.Workers(ctx, 2).Names()
+		env.Services.Create(ctx, "web")
+		env.Traffic.AwaitServed(ctx, "web")
+		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names...))
 
 		yes := "true"
 		labelNode(ctx, env, names[0], corev1.LabelNodeExcludeBalancers, &yes)
-		env.AwaitTargets(ctx, "web", framework.Healthy(names[1:]...))
-		env.AwaitServed(ctx, "web")
+		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names[1:]...))
+		env.Traffic.AwaitServed(ctx, "web")
 
 		labelNode(ctx, env, names[0], corev1.LabelNodeExcludeBalancers, nil)
-		env.AwaitTargets(ctx, "web", framework.Healthy(names...))
-		env.AwaitServed(ctx, "web")
+		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names...))
+		env.Traffic.AwaitServed(ctx, "web")
 	})
 
 	It("are chosen by the node selector, also when a node's labels change", framework.Needs(framework.NodeSelector), func(ctx SpecContext) {
-		names := env.Workers(ctx, 2).Names()
+		names := env.Nodes.Workers(ctx, 2).Names()
 		edge, db := "edge", "db"
 		labelNode(ctx, env, names[0], "pool", &edge)
 		labelNode(ctx, env, names[1], "pool", &db)
-		env.CreateService(ctx, "web", func(s *corev1.Service) {
+		env.Services.Create(ctx, "web", func(s *corev1.Service) {
 			s.Annotations[framework.Annotation+"node-selector"] = "pool in (edge,dmz)"
 		})
-		env.AwaitServed(ctx, "web")
-		env.AwaitTargets(ctx, "web", framework.Healthy(names[0]))
+		env.Traffic.AwaitServed(ctx, "web")
+		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names[0]))
 
 		labelNode(ctx, env, names[1], "pool", &edge)
 		labelNode(ctx, env, names[0], "pool", nil)
-		env.AwaitTargets(ctx, "web", framework.Healthy(names[1]))
-		env.AwaitServed(ctx, "web")
+		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names[1]))
+		env.Traffic.AwaitServed(ctx, "web")
 
-		env.UpdateService(ctx, "web", func(s *corev1.Service) { delete(s.Annotations, framework.Annotation+"node-selector") })
-		env.AwaitTargets(ctx, "web", framework.Healthy(names...))
+		env.Services.Update(ctx, "web", func(s *corev1.Service) { delete(s.Annotations, framework.Annotation+"node-selector") })
+		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names...))
 	})
 
 	It("get traffic with externalTrafficPolicy Local only where there is an endpoint", framework.Needs(framework.LocalPolicy), func(ctx SpecContext) {
-		names := env.Workers(ctx, 2).Names()
+		names := env.Nodes.Workers(ctx, 2).Names()
 		first, second := names[0], names[1]
-		service := env.CreateService(ctx, "web", func(s *corev1.Service) {
+		service := env.Services.Create(ctx, "web", func(s *corev1.Service) {
 			s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
 		})
-		env.SetEndpoints(ctx, "web", first)
-		address := env.AwaitServed(ctx, "web")
-		lb := env.AwaitTargets(ctx, "web", map[string]string{first: "healthy", second: "unhealthy"})
+		env.Pods.SetEndpoints(ctx, "web", first)
+		address := env.Traffic.AwaitServed(ctx, "web")
+		lb := env.LoadBalancers.AwaitTargets(ctx, "web", map[string]string{first: "healthy", second: "unhealthy"})
 		Expect(framework.ServiceOn(lb, framework.Port).HealthCheck).To(And(
 			HaveField("Port", BeEquivalentTo(service.Spec.HealthCheckNodePort)), HaveField("HTTP.Path", "/healthz")))
-		Expect(env.AnsweringNodes(ctx, address, framework.Port, 6)).To(Equal(map[string]int{first: 6}))
+		Expect(env.Traffic.AnsweringNodes(ctx, address, framework.Port, 6)).To(Equal(map[string]int{first: 6}))
 
 		By("moving the endpoint")
-		writes := env.ServiceWrites()
-		env.SetEndpoints(ctx, "web", second)
-		env.AwaitTargets(ctx, "web", map[string]string{first: "unhealthy", second: "healthy"})
-		Expect(env.AnsweringNodes(ctx, address, framework.Port, 6)).To(Equal(map[string]int{second: 6}))
-		Expect(env.ServiceWrites()).To(Equal(writes), "endpoints are the health check's business")
+		writes := env.CCM.ServiceWrites()
+		env.Pods.SetEndpoints(ctx, "web", second)
+		env.LoadBalancers.AwaitTargets(ctx, "web", map[string]string{first: "unhealthy", second: "healthy"})
+		Expect(env.Traffic.AnsweringNodes(ctx, address, framework.Port, 6)).To(Equal(map[string]int{second: 6}))
+		Expect(env.CCM.ServiceWrites()).To(Equal(writes), "endpoints are the health check's business")
 
 		By("going over to the policy Cluster")
-		env.UpdateService(ctx, "web", func(s *corev1.Service) {
+		env.Services.Update(ctx, "web", func(s *corev1.Service) {
 			s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyCluster
 		})
-		lb = env.AwaitTargets(ctx, "web", framework.Healthy(names...))
+		lb = env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names...))
 		check := framework.ServiceOn(lb, framework.Port).HealthCheck
 		Expect(check.Protocol).To(BeEquivalentTo("tcp"))
 		Expect(check.Port).To(BeEquivalentTo(service.Spec.Ports[0].NodePort))
-		env.AwaitServed(ctx, "web")
+		env.Traffic.AwaitServed(ctx, "web")
 	})
 
 	It("are checked as the annotations say, and get traffic only while they pass", framework.Needs(framework.HealthChecks), Label(framework.OwnCloud), func(ctx SpecContext) {
-		env.CreateNodes(ctx, "node-1", "node-2")
-		env.CreateService(ctx, "web", func(s *corev1.Service) {
+		env.Nodes.Create(ctx, "node-1", "node-2")
+		env.Services.Create(ctx, "web", func(s *corev1.Service) {
 			s.Annotations[framework.Annotation+"health-check-protocol"] = "http"
 			s.Annotations[framework.Annotation+"health-check-http-path"] = "/ready"
 			s.Annotations[framework.Annotation+"http-status-codes"] = "200,204"
 		})
-		address := env.AwaitServed(ctx, "web")
-		env.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
-		web := types.NamespacedName{Namespace: env.Namespace, Name: "web"}
+		address := env.Traffic.AwaitServed(ctx, "web")
+		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
+		web := types.NamespacedName{Namespace: env.Services.Namespace, Name: "web"}
 		sick := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) })
-		env.Fleet.Node("node-1").SetHandler(web, sick)
-		env.AwaitTargets(ctx, "web", map[string]string{"node-1": "unhealthy", "node-2": "healthy"})
-		Expect(env.AnsweringNodes(ctx, address, framework.Port, 6)).To(Equal(map[string]int{"node-2": 6}))
+		env.Nodes.Simulated("node-1").SetHandler(web, sick)
+		env.LoadBalancers.AwaitTargets(ctx, "web", map[string]string{"node-1": "unhealthy", "node-2": "healthy"})
+		Expect(env.Traffic.AnsweringNodes(ctx, address, framework.Port, 6)).To(Equal(map[string]int{"node-2": 6}))
 
 		By("accepting what the node answers")
-		env.UpdateService(ctx, "web", func(s *corev1.Service) { s.Annotations[framework.Annotation+"http-status-codes"] = "2??" })
-		env.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
+		env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Annotations[framework.Annotation+"http-status-codes"] = "2??" })
+		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
 	})
 })

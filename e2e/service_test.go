@@ -15,161 +15,161 @@ import (
 var _ = Describe("Service", Label("service"), func() {
 	It("gets a load balancer whose address answers from outside of the cluster", Label("dataplane"), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
-		env.Workers(ctx, 2)
-		env.CreateService(ctx, "web")
-		env.AwaitServed(ctx, "web")
-		Expect(env.LoadBalancers(ctx)).To(HaveLen(1))
-		env.ExpectNoServiceWrites(ctx)
+		env.Nodes.Workers(ctx, 2)
+		env.Services.Create(ctx, "web")
+		env.Traffic.AwaitServed(ctx, "web")
+		Expect(env.LoadBalancers.List(ctx)).To(HaveLen(1))
+		env.CCM.ExpectNoServiceWrites(ctx)
 	})
 
 	It("is deleted together with its load balancer, whose ports close and whose addresses are free again", Label("dataplane", framework.OwnCloud), func(ctx SpecContext) {
 		// With two public addresses, a third Service can only be served if deleting gives them back.
 		env := framework.NewEnv(ctx, suite, framework.Options{LoadBalancerBits: 30})
-		env.CreateNodes(ctx, "node-1")
+		env.Nodes.Create(ctx, "node-1")
 		var private string
 		for i := range 3 {
 			name := fmt.Sprintf("web-%d", i)
-			env.CreateService(ctx, name)
-			address := env.AwaitServed(ctx, name)
-			lb := env.LoadBalancerOf(ctx, name)
+			env.Services.Create(ctx, name)
+			address := env.Traffic.AwaitServed(ctx, name)
+			lb := env.LoadBalancers.Of(ctx, name)
 			Expect(lb.PrivateNet).To(HaveLen(1))
 			if i == 0 {
 				private = lb.PrivateNet[0].IP.String()
 			}
 			Expect(lb.PrivateNet[0].IP.String()).To(Equal(private), "the address in the network was not given back")
 
-			env.DeleteService(ctx, name)
-			env.AwaitGone(ctx, name)
-			Expect(env.LoadBalancers(ctx)).To(BeEmpty())
-			Expect(env.Closed(ctx, address, framework.Port)).To(BeTrue(), "%s:%d still listens", address, framework.Port)
-			Expect(env.Cloud.DataPlane().Endpoints(lb.ID)).To(BeEmpty())
+			env.Services.Delete(ctx, name)
+			env.Services.AwaitGone(ctx, name)
+			Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
+			Expect(env.Traffic.Closed(ctx, address, framework.Port)).To(BeTrue(), "%s:%d still listens", address, framework.Port)
+			Expect(env.Cloud.Fake.DataPlane().Endpoints(lb.ID)).To(BeEmpty())
 		}
 	})
 
 	It("loses its load balancer as ClusterIP and gets another one as LoadBalancer", Label("dataplane"), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
-		env.Workers(ctx, 1)
-		env.CreateService(ctx, "web")
-		address := env.AwaitServed(ctx, "web")
+		env.Nodes.Workers(ctx, 1)
+		env.Services.Create(ctx, "web")
+		address := env.Traffic.AwaitServed(ctx, "web")
 
-		env.UpdateService(ctx, "web", func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP })
-		env.AwaitService(ctx, "web", func(g Gomega, s *corev1.Service) {
+		env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP })
+		env.Services.Await(ctx, "web", func(g Gomega, s *corev1.Service) {
 			g.Expect(s.Status.LoadBalancer.Ingress).To(BeEmpty())
 			g.Expect(servicehelpers.HasLBFinalizer(s)).To(BeFalse(), "the finalizer is still there")
 		})
-		Expect(env.LoadBalancers(ctx)).To(BeEmpty())
-		Expect(env.Closed(ctx, address, framework.Port)).To(BeTrue())
+		Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
+		Expect(env.Traffic.Closed(ctx, address, framework.Port)).To(BeTrue())
 
-		env.UpdateService(ctx, "web", func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeLoadBalancer })
-		env.AwaitServed(ctx, "web")
-		Expect(env.LoadBalancers(ctx)).To(HaveLen(1))
+		env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeLoadBalancer })
+		env.Traffic.AwaitServed(ctx, "web")
+		Expect(env.LoadBalancers.List(ctx)).To(HaveLen(1))
 	})
 
 	It("converges on the last of many rapid updates", Label("dataplane", framework.FakeOnly), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
-		env.Workers(ctx, 1)
-		env.CreateService(ctx, "web")
-		address := env.AwaitServed(ctx, "web")
-		before := env.ServiceWrites()
+		env.Nodes.Workers(ctx, 1)
+		env.Services.Create(ctx, "web")
+		address := env.Traffic.AwaitServed(ctx, "web")
+		before := env.CCM.ServiceWrites()
 
 		const updates = 25
 		for i := range updates {
-			env.UpdateService(ctx, "web", func(s *corev1.Service) {
+			env.Services.Update(ctx, "web", func(s *corev1.Service) {
 				s.Annotations[framework.Annotation+"algorithm-type"] = []string{"least_connections", "round_robin"}[i%2]
-				s.Annotations[framework.Annotation+"name"] = env.Unique(fmt.Sprintf("web-%d", i))
+				s.Annotations[framework.Annotation+"name"] = env.Cloud.Unique(fmt.Sprintf("web-%d", i))
 				s.Spec.Ports = s.Spec.Ports[:1]
 				s.Spec.Ports[0].Port = framework.Port + int32(i)
 			})
 		}
-		lb := env.AwaitLoadBalancer(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
-			g.Expect(lb.Name).To(Equal(env.Unique(fmt.Sprintf("web-%d", updates-1))))
+		lb := env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
+			g.Expect(lb.Name).To(Equal(env.Cloud.Unique(fmt.Sprintf("web-%d", updates-1))))
 			g.Expect(lb.Algorithm.Type).To(BeEquivalentTo("least_connections"))
 			g.Expect(framework.ListenPorts(lb)).To(ConsistOf(framework.Port + updates - 1))
 		})
-		env.AwaitAnswer(ctx, "web", address, framework.Port+updates-1)
-		env.AwaitStill(ctx, 2)
-		Expect(env.LoadBalancerOf(ctx, "web")).To(HaveField("ID", lb.ID))
-		Expect(env.Closed(ctx, address, framework.Port)).To(BeTrue())
+		env.Traffic.AwaitAnswer(ctx, "web", address, framework.Port+updates-1)
+		env.CCM.AwaitIdle(ctx, 2)
+		Expect(env.LoadBalancers.Of(ctx, "web")).To(HaveField("ID", lb.ID))
+		Expect(env.Traffic.Closed(ctx, address, framework.Port)).To(BeTrue())
 		// One sync writes name and labels twice, the algorithm and two ports. The service controller
 		// merges what it has not seen yet, so that not each update is synced.
-		Expect(env.ServiceWrites()-before).To(BeNumerically("<", 5*updates), "each update was written")
+		Expect(env.CCM.ServiceWrites()-before).To(BeNumerically("<", 5*updates), "each update was written")
 	})
 
 	It("shares nothing with a Service of the same ports", Label("dataplane"), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
-		env.Workers(ctx, 2)
-		env.CreateService(ctx, "web")
-		env.CreateService(ctx, "api")
-		web, api := env.AwaitServed(ctx, "web"), env.AwaitServed(ctx, "api")
+		env.Nodes.Workers(ctx, 2)
+		env.Services.Create(ctx, "web")
+		env.Services.Create(ctx, "api")
+		web, api := env.Traffic.AwaitServed(ctx, "web"), env.Traffic.AwaitServed(ctx, "api")
 		Expect(web).NotTo(Equal(api))
-		Expect(env.LoadBalancers(ctx)).To(HaveLen(2))
-		other := env.LoadBalancerOf(ctx, "api")
+		Expect(env.LoadBalancers.List(ctx)).To(HaveLen(2))
+		other := env.LoadBalancers.Of(ctx, "api")
 
-		stream := env.Stream(ctx, api, framework.Port)
-		writes := env.CCMWritesTo(other)
-		env.UpdateService(ctx, "web", func(s *corev1.Service) { s.Spec.Ports[0].Port++ })
-		env.AwaitAnswer(ctx, "web", web, framework.Port+1)
-		env.DeleteService(ctx, "web")
-		env.AwaitGone(ctx, "web")
-		env.AwaitAnswer(ctx, "api", api, framework.Port)
+		stream := env.Traffic.Stream(ctx, api, framework.Port)
+		writes := env.CCM.WritesTo(other)
+		env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Spec.Ports[0].Port++ })
+		env.Traffic.AwaitAnswer(ctx, "web", web, framework.Port+1)
+		env.Services.Delete(ctx, "web")
+		env.Services.AwaitGone(ctx, "web")
+		env.Traffic.AwaitAnswer(ctx, "api", api, framework.Port)
 		stream.ExpectUndisturbed()
-		Expect(env.CCMWritesTo(other)).To(Equal(writes), "the other Service's load balancer was written")
-		Expect(env.LoadBalancers(ctx)).To(HaveExactElements(HaveField("ID", other.ID)))
+		Expect(env.CCM.WritesTo(other)).To(Equal(writes), "the other Service's load balancer was written")
+		Expect(env.LoadBalancers.List(ctx)).To(HaveExactElements(HaveField("ID", other.ID)))
 	})
 
 	It("with the class of another implementation is left alone", func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
 		class := "example.com/other"
-		env.CreateService(ctx, "foreign", func(s *corev1.Service) { s.Spec.LoadBalancerClass = &class })
+		env.Services.Create(ctx, "foreign", func(s *corev1.Service) { s.Spec.LoadBalancerClass = &class })
 		// When a Service that was created later is done, the CCM has seen the foreign one.
-		env.CreateService(ctx, "web")
-		env.AwaitIngress(ctx, "web")
-		env.ExpectNoServiceWrites(ctx)
-		Expect(env.LoadBalancers(ctx)).To(HaveLen(1))
-		foreign := env.Service(ctx, "foreign")
+		env.Services.Create(ctx, "web")
+		env.Services.AwaitIngress(ctx, "web")
+		env.CCM.ExpectNoServiceWrites(ctx)
+		Expect(env.LoadBalancers.List(ctx)).To(HaveLen(1))
+		foreign := env.Services.Get(ctx, "foreign")
 		Expect(foreign.Status.LoadBalancer.Ingress).To(BeEmpty())
 		Expect(foreign.Finalizers).To(BeEmpty())
-		Expect(env.Events(ctx, "foreign")).To(BeEmpty())
+		Expect(env.Services.Events(ctx, "foreign")).To(BeEmpty())
 
-		env.DeleteService(ctx, "foreign")
-		env.AwaitGone(ctx, "foreign")
-		Expect(env.LoadBalancers(ctx)).To(HaveLen(1))
+		env.Services.Delete(ctx, "foreign")
+		env.Services.AwaitGone(ctx, "foreign")
+		Expect(env.LoadBalancers.List(ctx)).To(HaveLen(1))
 	})
 
 	It("without nodes has a load balancer, and targets as soon as there are nodes", Label("dataplane", framework.OwnCloud), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
-		env.CreateService(ctx, "web")
-		address := env.AwaitIngress(ctx, "web")
-		env.AwaitEvent(ctx, "web", "UnAvailableLoadBalancer", ContainSubstring("no available nodes"))
-		Expect(env.LoadBalancerOf(ctx, "web").Targets).To(BeEmpty())
-		env.CreateNodes(ctx, "node-1")
-		env.AwaitAnswer(ctx, "web", address, framework.Port)
+		env.Services.Create(ctx, "web")
+		address := env.Services.AwaitIngress(ctx, "web")
+		env.Services.AwaitEvent(ctx, "web", "UnAvailableLoadBalancer", ContainSubstring("no available nodes"))
+		Expect(env.LoadBalancers.Of(ctx, "web").Targets).To(BeEmpty())
+		env.Nodes.Create(ctx, "node-1")
+		env.Traffic.AwaitAnswer(ctx, "web", address, framework.Port)
 	})
 
 	It("is told when it has more ports than the load balancer's type, and gets them with a larger one", framework.Needs(framework.CompleteCreation), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
-		env.CreateService(ctx, "web", func(s *corev1.Service) {
+		env.Services.Create(ctx, "web", func(s *corev1.Service) {
 			s.Spec.Ports = nil
 			for n := range int32(6) { // an lb11 has five
 				s.Spec.Ports = append(s.Spec.Ports, port(9000+n))
 			}
 		})
-		event := env.AwaitEvent(ctx, "web", "SyncLoadBalancerFailed", ContainSubstring("resource_limit_exceeded"))
+		event := env.Services.AwaitEvent(ctx, "web", "SyncLoadBalancerFailed", ContainSubstring("resource_limit_exceeded"))
 		Expect(event.Type).To(Equal(corev1.EventTypeWarning))
-		Expect(env.LoadBalancers(ctx)).To(BeEmpty())
-		env.UpdateService(ctx, "web", annotate(map[string]string{"type": "lb21"}))
-		lb := env.LoadBalancerOf(ctx, "web")
+		Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
+		env.Services.Update(ctx, "web", annotate(map[string]string{"type": "lb21"}))
+		lb := env.LoadBalancers.Of(ctx, "web")
 		Expect(framework.ListenPorts(lb)).To(ConsistOf(9000, 9001, 9002, 9003, 9004, 9005))
 	})
 
 	It("is told that UDP cannot be had", framework.Needs(framework.SettingEvents), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
-		env.CreateService(ctx, "dns", func(s *corev1.Service) { s.Spec.Ports[0].Protocol = corev1.ProtocolUDP })
-		env.AwaitEvent(ctx, "dns", "InvalidSettings", And(ContainSubstring("8080"), ContainSubstring("UDP"), ContainSubstring("TCP only")))
-		Expect(env.LoadBalancers(ctx)).To(BeEmpty())
-		Expect(env.ServiceWrites()).To(BeZero())
+		env.Services.Create(ctx, "dns", func(s *corev1.Service) { s.Spec.Ports[0].Protocol = corev1.ProtocolUDP })
+		env.Services.AwaitEvent(ctx, "dns", "InvalidSettings", And(ContainSubstring("8080"), ContainSubstring("UDP"), ContainSubstring("TCP only")))
+		Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
+		Expect(env.CCM.ServiceWrites()).To(BeZero())
 
-		env.UpdateService(ctx, "dns", func(s *corev1.Service) { s.Spec.Ports[0].Protocol = corev1.ProtocolTCP })
-		env.AwaitIngress(ctx, "dns")
+		env.Services.Update(ctx, "dns", func(s *corev1.Service) { s.Spec.Ports[0].Protocol = corev1.ProtocolTCP })
+		env.Services.AwaitIngress(ctx, "dns")
 	})
 })

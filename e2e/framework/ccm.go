@@ -2,13 +2,10 @@ package framework
 
 import (
 	"context"
-	"fmt"
-	"maps"
+	"net"
+	"net/netip"
 	"os"
-	"path/filepath"
 	"regexp"
-	"slices"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -16,16 +13,22 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/cluster"
 )
 
-// CCM is a cloud-controller-manager: a process of its own on the embedded cluster, else what runs in the
-// cluster's pods.
+// CCM is the cloud-controller-manager under test. The methods of [Replica] concern the one that was started
+// last; others concern all that a spec has started.
 type CCM struct {
+	*Replica
+	env *Env
+}
+
+// Replica is one cloud-controller-manager: a process on the embedded cluster, else what runs in the cluster's
+// pods.
+type Replica struct {
 	*cluster.Process // nil if it runs in pods
-	env              *Env
-	// pods is where it runs, nil if it is a process, or if it is not the suite's to change.
+	// pods is where it runs, nil if it is a process, or if the suite may not change it.
 	pods *podCCM
 	name string
-	// logFrom is where the process's output begins in its log file, to which an earlier run of the
-	// suite may have written.
+	// logFrom is where the process's output begins in its log file, to which an earlier run of the suite may
+	// have written.
 	logFrom int64
 }
 
@@ -35,54 +38,20 @@ type CCMOptions struct {
 	LeaderElect bool
 	// Args are added to the command line.
 	Args []string
-	// Env is added to the environment; an empty value removes a variable.
+	// Env is added to the environment. An empty value removes a variable.
 	Env map[string]string
 }
 
-// StartCCM starts a CCM, with the command line that a cluster would use and shorter periods. It
-// does not wait until it works: specs wait for what they want to see. The process ends with the
-// spec. On a shared cluster, it has the CCM's pods run with these options, until the spec ends.
-func (e *Env) StartCCM(ctx context.Context, o CCMOptions) *CCM {
+// Start starts a CCM. It does not wait until the CCM works: specs wait for what they want to see. The CCM ends
+// with the spec. On a shared cluster, the CCM's pods run with these options until the spec ends.
+func (c *CCM) Start(ctx context.Context, o CCMOptions) *Replica {
 	GinkgoHelper()
-	if e.Cloud == nil {
-		return e.startPodCCM(ctx, o)
-	}
-	e.mu.Lock()
-	number := len(e.ccms) + 1
-	e.mu.Unlock()
-	c := &CCM{env: e, name: fmt.Sprintf("spec-%03d-ccm-%d", e.specs, number)}
-	args := append([]string{
-		"--kubeconfig=" + e.Suite.Kubeconfig,
-		"--cloud-provider=" + e.Subject.CloudProvider,
-		"--cluster-name=e2e",
-		"--cluster-cidr=" + e.Cluster.PodCIDR.String(),
-		"--allocate-node-cidrs=true",
-		"--configure-cloud-routes=true",
-		"--secure-port=0",
-		"--webhook-secure-port=0",
-	}, ccmArgs(o.LeaderElect)...)
-	if info, err := os.Stat(filepath.Join(e.Cluster.LogDir, c.name+".log")); err == nil {
-		c.logFrom = info.Size()
-	}
-	p, err := e.Cluster.Run(cluster.Command{
-		Name: c.name, Path: e.Suite.CCM, Args: slices.Concat(args, e.Subject.Args, o.Args), Env: e.ccmEnv(o.Env),
-	})
-	Expect(err).NotTo(HaveOccurred())
-	c.Process = p
-	e.mu.Lock()
-	e.ccms = append(e.ccms, c)
-	e.mu.Unlock()
-	DeferCleanup(func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-		defer cancel()
-		Expect(p.Stop(ctx)).To(Succeed())
-		Expect(c.Denied()).To(BeEmpty(), "the CCM's manifest lacks RBAC rules")
-	})
-	return c
+	c.Replica = c.env.setup.startCCM(ctx, o)
+	return c.Replica
 }
 
-// ccmArgs are the arguments of our CCM whatever it runs in: periods shorter than a cluster's, so that specs
-// do not wait for them.
+// ccmArgs are the arguments of our CCM wherever it runs: periods shorter than a cluster's, so that specs do not
+// wait for them.
 func ccmArgs(leaderElect bool) []string {
 	args := []string{
 		"--node-monitor-period=1s",
@@ -103,109 +72,7 @@ func leaderElection(on bool) []string {
 	return []string{"--leader-elect=true", "--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=1s"}
 }
 
-// startPodCCM has the cluster run the CCM with options, one replica, or two with leader election.
-func (e *Env) startPodCCM(ctx context.Context, o CCMOptions) *CCM {
-	GinkgoHelper()
-	pods := e.alonePods()
-	s := podSettings{Env: maps.Clone(pods.usual.Env), Args: slices.Clone(pods.usual.Args), Replicas: 1}
-	if s.Env == nil {
-		s.Env = map[string]string{}
-	}
-	maps.Copy(s.Env, e.options.CCM)
-	maps.Copy(s.Env, o.Env)
-	if o.LeaderElect {
-		s.Replicas = 2
-		s.Args = append(s.Args, leaderElection(true)...) // in place of what is usual
-	}
-	s.Args = append(s.Args, o.Args...)
-	Expect(pods.change(ctx, s)).To(Succeed())
-	return &CCM{env: e, pods: pods}
-}
-
-// alonePods returns the CCM's pods for a spec that changes them.
-func (e *Env) alonePods() *podCCM {
-	GinkgoHelper()
-	Expect(CurrentSpecReport().IsSerial).To(BeTrue(), "a spec that changes the CCM of all specs must be Alone")
-	if e.site.ccm == nil {
-		Skip("the CCM of this cluster is not the suite's to change")
-	}
-	return e.site.ccm
-}
-
-// Stop ends the CCM gently and returns when it has ended.
-func (c *CCM) Stop(ctx context.Context) error {
-	GinkgoHelper()
-	if c.Process != nil {
-		return c.Process.Stop(ctx)
-	}
-	s := c.env.alonePods().usual
-	s.Replicas = 0
-	return c.pods.change(ctx, s)
-}
-
-// Crash ends the CCM without warning, as a failing machine does. One in a pod is started again by kubelet.
-func (c *CCM) Crash(ctx context.Context) {
-	GinkgoHelper()
-	if c.Process != nil {
-		Expect(c.Kill()).To(Succeed())
-		return
-	}
-	Expect(c.env.alonePods().kill(ctx)).To(Succeed())
-}
-
-// Log returns what the CCM has printed so far, without its flags.
-func (c *CCM) Log() string {
-	GinkgoHelper()
-	if c.Process == nil {
-		if c.pods == nil {
-			Skip("needs the CCM's log, which only a CCM that the suite has started has")
-		}
-		text, err := c.pods.log(context.Background())
-		Expect(err).NotTo(HaveOccurred())
-		return withoutNoise(text)
-	}
-	text, err := os.ReadFile(c.LogPath())
-	Expect(err).NotTo(HaveOccurred())
-	return withoutNoise(string(text[c.logFrom:]))
-}
-
-// denial is how an API server says that RBAC has no rule for a request.
-var denial = regexp.MustCompile(`User \\*"[^"]*" cannot [^\n]*`)
-
-// Denied returns what the CCM was not allowed to do in the cluster, by its log. Much of it, such as an
-// event that is not recorded, no spec would notice.
-func (c *CCM) Denied() []string {
-	GinkgoHelper()
-	return denial.FindAllString(c.Log(), -1)
-}
-
-// ccmEnv returns the whole environment of a CCM.
-func (e *Env) ccmEnv(extra map[string]string) []string {
-	env := map[string]string{
-		"PATH":            os.Getenv("PATH"),
-		"HOME":            os.Getenv("HOME"),
-		"GOCOVERDIR":      filepath.Join(e.Out, "coverage"),
-		"HCLOUD_ENDPOINT": e.Cloud.Endpoint(),
-		"HCLOUD_TOKEN":    e.Cloud.Token(),
-		"HCLOUD_NETWORK":  e.Network.Name,
-		// Two CCMs of one spec, or of parallel specs, cannot share the port.
-		"HCLOUD_METRICS_ENABLED": "false",
-	}
-	maps.Copy(env, ccmSettings())
-	maps.Copy(env, e.Subject.Env)
-	maps.Copy(env, e.options.CCM)
-	maps.Copy(env, extra)
-	var list []string
-	for _, k := range slices.Sorted(maps.Keys(env)) {
-		if env[k] != "" {
-			list = append(list, k+"="+env[k])
-		}
-	}
-	return list
-}
-
-// ccmSettings is the environment of our CCM whatever it runs in: what is noticed late on purpose is noticed
-// soon here.
+// ccmSettings is the environment of our CCM wherever it runs: short periods, so that specs do not wait for them.
 func ccmSettings() map[string]string {
 	return map[string]string{
 		"HCLOUD_INSTANCES_CACHE_TTL": "500ms",
@@ -217,4 +84,67 @@ func ccmSettings() map[string]string {
 		"HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT":  "2s",
 		"HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES":  "1",
 	}
+}
+
+// Stop ends the CCM gently and returns when it has ended.
+func (r *Replica) Stop(ctx context.Context) error {
+	GinkgoHelper()
+	if r.Process != nil {
+		return r.Process.Stop(ctx)
+	}
+	s := r.pods.alone().usual
+	s.Replicas = 0
+	return r.pods.change(ctx, s)
+}
+
+// Crash ends the CCM without warning, as a failing machine does. The kubelet starts one in a pod again.
+func (r *Replica) Crash(ctx context.Context) {
+	GinkgoHelper()
+	if r.Process != nil {
+		Expect(r.Kill()).To(Succeed())
+		return
+	}
+	Expect(r.pods.alone().kill(ctx)).To(Succeed())
+}
+
+// Log returns what the CCM has printed so far, without its flags.
+func (r *Replica) Log() string {
+	GinkgoHelper()
+	if r.Process == nil {
+		if r.pods == nil {
+			Skip("needs the CCM's log, which is known only of a CCM that the suite has started")
+		}
+		text, err := r.pods.log(context.Background())
+		Expect(err).NotTo(HaveOccurred())
+		return withoutNoise(text)
+	}
+	text, err := os.ReadFile(r.LogPath())
+	Expect(err).NotTo(HaveOccurred())
+	return withoutNoise(string(text[r.logFrom:]))
+}
+
+// denial is how an API server says that RBAC has no rule for a request.
+var denial = regexp.MustCompile(`User \\*"[^"]*" cannot [^\n]*`)
+
+// Denied returns what the CCM was not allowed to do in the cluster, by its log. No spec would notice much of
+// it, such as an event that is not recorded.
+func (r *Replica) Denied() []string {
+	GinkgoHelper()
+	return denial.FindAllString(r.Log(), -1)
+}
+
+// ExpectEnd waits until the CCM has ended by itself and returns its exit code.
+func (r *Replica) ExpectEnd(ctx context.Context) int {
+	GinkgoHelper()
+	Eventually(r.Done()).WithContext(ctx).WithTimeout(Timeout).Should(BeClosed(), "the process still runs")
+	return r.ExitCode()
+}
+
+// UnusedAddress returns an address on this machine where nothing listens, and where no other program will: that
+// part of the loopback network belongs to this process.
+func (c *CCM) UnusedAddress() string {
+	s := c.env.suite
+	b := s.loopback(purposeEndpoints).Addr().As4()
+	b[2], b[3] = byte(s.specs>>8), byte(s.specs)
+	return net.JoinHostPort(netip.AddrFrom4(b).String(), "8443")
 }

@@ -21,7 +21,7 @@ const EnvPodImage = "E2E_POD_IMAGE"
 
 // openExisting uses the cluster that KUBECONFIG leads to, and the cloud that HCLOUD_TOKEN gives access to.
 // The CCM is what runs there.
-func openExisting(ctx context.Context) (*site, error) {
+func openExisting(ctx context.Context) (*sharedCluster, error) {
 	var errs []error
 	need := func(name, what string) string {
 		value := os.Getenv(name)
@@ -30,7 +30,7 @@ func openExisting(ctx context.Context) (*site, error) {
 		}
 		return value
 	}
-	s := &site{
+	s := &sharedCluster{
 		kubeconfig: need("KUBECONFIG", "the path of an administrator's access to the cluster"),
 		token:      need("HCLOUD_TOKEN", "a token of the cloud's project that may write"),
 		endpoint:   cmp.Or(os.Getenv("HCLOUD_ENDPOINT"), hcloud.Endpoint),

@@ -24,8 +24,8 @@ const (
 	ShutdownTaint Feature = "shutdown-taint"
 	// CarefulDeletion: a node goes only if the API says of its very server that it does not exist.
 	CarefulDeletion Feature = "careful-deletion"
-	// Routes: each node has a route in the network, and its NetworkUnavailable condition says so.
-	Routes Feature = "routes"
+	// NodeRoutes: each node has a route in the network, and its NetworkUnavailable condition says so.
+	NodeRoutes Feature = "routes"
 	// RouteComparison: HCLOUD_RESYNC_INTERVAL says how often routes are compared, each time with a GET of the network.
 	RouteComparison Feature = "route-comparison"
 	// Repair: HCLOUD_RESYNC_INTERVAL says how often load balancers are compared and put right, however they were changed.
@@ -91,7 +91,7 @@ const (
 // Features returns all features.
 func Features() []Feature {
 	return []Feature{
-		AddressFamily, AddressUpdates, TypeUpdates, ForeignNodes, ShutdownTaint, CarefulDeletion, Routes, RouteComparison,
+		AddressFamily, AddressUpdates, TypeUpdates, ForeignNodes, ShutdownTaint, CarefulDeletion, NodeRoutes, RouteComparison,
 		Repair, KeepForeign, AdoptByName, AdoptByLabel, OneOwner, Release, Events, SettingEvents, CompleteCreation, SmoothPorts,
 		IngressChoice, ReverseDNS, HealthChecks, LocalPolicy, NodeSelector, ProxyProtocol, PrivateNetwork, PrivateAddress,
 		HTTP, UploadedCertificates, ManagedCertificates, CallBudgets, FaultTolerance, CrashSafety, LeaderFence, SettingsCheck,
@@ -112,4 +112,4 @@ func Needs(features ...Feature) Labels {
 }
 
 // Has tells whether the CCM has a feature.
-func (s Subject) Has(f Feature) bool { return !slices.Contains(s.Lacks, f) }
+func (s CCMDescription) Has(f Feature) bool { return !slices.Contains(s.Lacks, f) }

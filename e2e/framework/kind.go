@@ -23,28 +23,28 @@ func openEnvironment(ctx context.Context) (*environment.Environment, error) {
 }
 
 // prepareKind has the cluster run the CCM, and returns when it has done its first work.
-func prepareKind(ctx context.Context, subject Subject) error {
+func prepareKind(ctx context.Context, ccm CCMDescription) error {
 	e, err := openEnvironment(ctx)
 	if err != nil {
 		return err
 	}
-	if err := e.DeployCCM(ctx, environmentCCM(subject, usualPods(subject))); err != nil {
+	if err := e.DeployCCM(ctx, environmentCCM(ccm, usualPods(ccm))); err != nil {
 		return err
 	}
 	return e.AwaitUsable(ctx)
 }
 
 // openKind uses the cluster that prepareKind has prepared.
-func openKind(ctx context.Context, subject Subject) (*site, error) {
+func openKind(ctx context.Context, ccm CCMDescription) (*sharedCluster, error) {
 	e, err := openEnvironment(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if subject.Manifest == "" { // what prepareKind has built
-		subject.Archive = cmp.Or(subject.Archive, environment.BuiltCCM(e.Name))
+	if ccm.Manifest == "" { // what prepareKind has built
+		ccm.Archive = cmp.Or(ccm.Archive, environment.BuiltCCM(e.Name))
 	}
 	control := remote.New(e.Control)
-	return &site{
+	return &sharedCluster{
 		kubeconfig: e.Kubeconfig, endpoint: e.Endpoint, token: e.Token, network: environment.NetworkName,
 		dial: proxyDialer{e.OutsideProxy.Host}.DialContext, outside: e.OutsideAddress.String(), podImage: environment.ProbeImage,
 		journal: remoteJournal{control.Journal()}, faults: remoteFaults{control.Faults()},
@@ -61,29 +61,29 @@ func openKind(ctx context.Context, subject Subject) (*site, error) {
 		},
 		ccm: &podCCM{
 			configure: func(ctx context.Context, s podSettings) error {
-				return e.DeployCCM(ctx, environmentCCM(subject, s))
+				return e.DeployCCM(ctx, environmentCCM(ccm, s))
 			},
-			kill: func(ctx context.Context) error { return e.KillCCM(ctx, environmentCCM(subject, podSettings{})) },
+			kill: func(ctx context.Context) error { return e.KillCCM(ctx, environmentCCM(ccm, podSettings{})) },
 			log: func(ctx context.Context) (string, error) {
-				return e.CCMLog(ctx, environmentCCM(subject, podSettings{}))
+				return e.CCMLog(ctx, environmentCCM(ccm, podSettings{}))
 			},
-			usual: usualPods(subject),
+			usual: usualPods(ccm),
 		},
 	}, nil
 }
 
 // usualPods is how the CCM runs while no spec wants it otherwise. A CCM that is not ours has its own settings.
-func usualPods(subject Subject) podSettings {
-	s := podSettings{Env: subject.Env, Args: subject.Args, Replicas: 1}
-	if subject.Name == Ours().Name {
+func usualPods(ccm CCMDescription) podSettings {
+	s := podSettings{Env: ccm.Env, Args: ccm.Args, Replicas: 1}
+	if ccm.Name == OurCCM().Name {
 		s.Env, s.Args = ccmSettings(), ccmArgs(false)
 	}
 	return s
 }
 
-func environmentCCM(subject Subject, s podSettings) environment.CCM {
+func environmentCCM(ccm CCMDescription, s podSettings) environment.CCM {
 	return environment.CCM{
-		Archive: subject.Archive, Image: subject.Image, Manifest: subject.Manifest, Namespace: subject.Namespace, Workload: subject.Workload,
+		Archive: ccm.Archive, Image: ccm.Image, Manifest: ccm.Manifest, Namespace: ccm.Namespace, Workload: ccm.Workload,
 		Env: s.Env, Args: s.Args, Replicas: &s.Replicas,
 	}
 }

@@ -3,95 +3,233 @@ package framework
 import (
 	"context"
 	"fmt"
+	"slices"
+	"time"
 
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	nodeutil "k8s.io/component-helpers/node/util"
-
-	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/node"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	k8stypes "k8s.io/apimachinery/pkg/types"
+	cloudproviderapi "k8s.io/cloud-provider/api"
 )
 
-// Machines makes Options.Spec of a function that changes the node of each server as it likes. The
-// servers for which it returns false are machines without a kubelet.
-func Machines(change func(node.Server, *node.Spec) bool) func(node.Server) (node.Spec, bool) {
-	return func(s node.Server) (node.Spec, bool) {
-		spec := node.Spec{Name: s.Name, Addresses: s.Addresses}
-		isNode := change(s, &spec)
-		return spec, isNode
-	}
+// Nodes are the cluster's nodes.
+type Nodes struct {
+	env *Env
 }
 
-// StartNode starts a node that has no server in the cloud. It ends with the spec.
-func (e *Env) StartNode(ctx context.Context, spec node.Spec) *node.Node {
+// RebootTimeout is how long specs wait for a cluster that comes back as a whole: the API server after its
+// store, the kubelets after it, and what they have given up for a while.
+const RebootTimeout = 4 * time.Minute
+
+// Create creates servers and waits until their nodes are initialized.
+func (ns Nodes) Create(ctx context.Context, names ...string) []*hcloud.Server {
 	GinkgoHelper()
-	// The node lives longer than the context of the node of the spec tree.
-	n, err := node.Start(context.WithoutCancel(ctx), e.Kube, spec)
+	var servers []*hcloud.Server
+	for _, name := range names {
+		servers = append(servers, ns.env.Servers.Create(ctx, name))
+	}
+	for _, name := range names {
+		ns.AwaitInitialized(ctx, name)
+	}
+	return servers
+}
+
+// Workers returns at least n nodes that are targets of load balancers, initialized and Ready, by name. On the
+// embedded cluster, it creates n.
+func (ns Nodes) Workers(ctx context.Context, n int) Workers {
+	GinkgoHelper()
+	return ns.env.setup.workers(ctx, n)
+}
+
+// Worker is a node that can be a target of load balancers, and its server.
+type Worker struct {
+	Name   string
+	Server *hcloud.Server
+}
+
+// Workers are several of them.
+type Workers []Worker
+
+// Names returns the workers' names.
+func (w Workers) Names() []string {
+	var names []string
+	for _, worker := range w {
+		names = append(names, worker.Name)
+	}
+	return names
+}
+
+// Get returns a node of the cluster, or nil if there is none.
+func (ns Nodes) Get(ctx context.Context, name string) *corev1.Node {
+	GinkgoHelper()
+	n, err := ns.env.Kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(n.Stop)
-	Expect(n.AwaitRegistered(ctx)).To(Succeed())
 	return n
 }
 
-// CrashNode makes a node NotReady whose server runs: its kubelet ends, and the Ready condition becomes
-// what kube-controller-manager makes of it when the grace period is over, for which specs with many
-// entries do not want to wait.
-func (e *Env) CrashNode(ctx context.Context, n *node.Node) {
+// Await waits until a node is as the checks say.
+func (ns Nodes) Await(ctx context.Context, name string, check func(Gomega, *corev1.Node)) *corev1.Node {
 	GinkgoHelper()
-	n.PowerOff()
-	Expect(nodeutil.SetNodeCondition(e.Kube, types.NodeName(n.Name()), corev1.NodeCondition{
-		Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown",
-		Message: "Kubelet stopped posting node status.", LastTransitionTime: metav1.Now(),
-	})).To(Succeed())
-	e.AwaitReady(ctx, n.Name(), false)
+	var found *corev1.Node
+	Eventually(func(g Gomega) {
+		n, err := ns.env.Kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+		check(g, n)
+		found = n
+	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(Succeed())
+	return found
 }
 
-// AwaitNoNode waits until there is no node of that name.
-func (e *Env) AwaitNoNode(ctx context.Context, name string) {
+// AwaitInitialized waits until the CCM has initialized a node, whose server must have an address that
+// the CCM shows.
+func (ns Nodes) AwaitInitialized(ctx context.Context, name string) *corev1.Node {
 	GinkgoHelper()
-	Eventually(func() *corev1.Node { return e.Node(ctx, name) }).
+	return ns.Await(ctx, name, func(g Gomega, n *corev1.Node) {
+		g.Expect(n.Spec.ProviderID).NotTo(BeEmpty())
+		g.Expect(n).NotTo(HaveTaint(cloudproviderapi.TaintExternalCloudProvider))
+		// They come in a second request; kubelet has filled in the hostname.
+		g.Expect(n.Status.Addresses).To(ContainElement(HaveField("Type", Not(Equal(corev1.NodeHostName)))))
+	})
+}
+
+// AwaitReady waits until a node is Ready, or until it is not.
+func (ns Nodes) AwaitReady(ctx context.Context, name string, ready bool) *corev1.Node {
+	GinkgoHelper()
+	return ns.Await(ctx, name, func(g Gomega, n *corev1.Node) {
+		g.Expect(IsReady(n)).To(Equal(ready))
+	})
+}
+
+// AwaitGone waits until there is no node of that name.
+func (ns Nodes) AwaitGone(ctx context.Context, name string) {
+	GinkgoHelper()
+	Eventually(func() *corev1.Node { return ns.Get(ctx, name) }).
 		WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(BeNil(), "node %s is still there", name)
 }
 
-// ExpectNodeStays watches a node until the CCM has sent n more requests about servers, whatever the
+// ExpectStays watches a node until the CCM has sent n more requests about servers, whatever the
 // answers, and fails if the node is deleted. It returns the node as it is then.
-func (e *Env) ExpectNodeStays(ctx context.Context, name string, n int) *corev1.Node {
+func (ns Nodes) ExpectStays(ctx context.Context, name string, n int) *corev1.Node {
 	GinkgoHelper()
-	was := e.Node(ctx, name)
+	was := ns.Get(ctx, name)
 	Expect(was).NotTo(BeNil(), "node %s is not there", name)
-	if !e.Simulated() { // nobody sees the requests: a while has to do
+	if !ns.env.Cloud.Simulated() { // nobody sees the requests: a while has to do
 		Consistently(func(g Gomega) {
-			now := e.Node(ctx, name)
+			now := ns.Get(ctx, name)
 			g.Expect(now).To(HaveField("UID", was.UID))
 			was = now
 		}).WithContext(ctx).WithTimeout(Quiet).WithPolling(Polling).Should(Succeed(), "node %s was deleted", name)
 		return was
 	}
-	before := e.CCMServerReads()
+	before := ns.env.CCM.ServerReads()
 	Eventually(func() (int, error) {
-		now, err := e.Kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		now, err := ns.env.Kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) || err == nil && now.UID != was.UID {
 			return 0, StopTrying(fmt.Sprintf("node %s was deleted", name))
 		}
 		was = now
-		return e.CCMServerReads() - before, err
+		return ns.env.CCM.ServerReads() - before, err
 	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(BeNumerically(">=", n), "requests of the CCM about servers")
 	return was
 }
 
-// CCMServerReads returns how many requests about servers the CCM has sent.
-func (e *Env) CCMServerReads() int {
-	return e.Journal.Count(fakecloud.JournalFilter{Client: e.Subject.UserAgent, Method: "GET", Route: "/servers*"})
+// Servers returns the servers of all nodes, control planes included, by the names of the nodes.
+func (ns Nodes) Servers(ctx context.Context) map[string]*hcloud.Server {
+	GinkgoHelper()
+	servers, err := ns.env.Cloud.Client.Server.All(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	nodes, err := ns.env.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	found := map[string]*hcloud.Server{}
+	for _, n := range nodes.Items {
+		found[n.Name] = ns.serverOf(&n, servers)
+	}
+	return found
 }
 
-// OnlyNodes are arguments of a CCM that runs the node controllers alone and refreshes addresses only when
-// it starts: whatever it asks about servers later is asked for nodes that are not initialized or not ready,
-// and that often.
-var OnlyNodes = []string{
-	"--controllers=cloud-node-controller,cloud-node-lifecycle-controller",
-	"--node-status-update-frequency=1h", "--node-monitor-period=200ms",
+// serverOf finds the server of a node, which must have one.
+func (ns Nodes) serverOf(n *corev1.Node, servers []*hcloud.Server) *hcloud.Server {
+	GinkgoHelper()
+	i := slices.IndexFunc(servers, func(server *hcloud.Server) bool { return ns.env.Servers.ProviderID(server) == n.Spec.ProviderID })
+	Expect(i).To(BeNumerically(">=", 0), "node %s with the provider ID %q has no server", n.Name, n.Spec.ProviderID)
+	return servers[i]
+}
+
+// AwaitRestarted waits until all nodes are Ready and have no taint but those of control planes, and until all pods in
+// kube-system, of which each node has some, are ready and were started since a time: what a node said before it lost
+// its power does not count.
+func (ns Nodes) AwaitRestarted(ctx context.Context, since time.Time) []corev1.Node {
+	GinkgoHelper()
+	since = since.Truncate(time.Second) // as times of the API are
+	var nodes []corev1.Node
+	Eventually(func(g Gomega) {
+		list, err := ns.env.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+		nodes = list.Items
+		for _, n := range nodes {
+			g.Expect(IsReady(&n)).To(BeTrue(), "%s is not Ready", n.Name)
+			for _, t := range n.Spec.Taints {
+				g.Expect(t.Key).To(Equal("node-role.kubernetes.io/control-plane"), "a taint of %s", n.Name)
+			}
+		}
+		ns.env.Pods.expectRestarted(ctx, g, metav1.NamespaceSystem, "", since)
+	}).WithContext(ctx).WithTimeout(RebootTimeout).WithPolling(time.Second).Should(Succeed())
+	return nodes
+}
+
+// Cordon keeps new pods off all nodes until the spec ends or the returned function is called; those of DaemonSets
+// come nevertheless.
+func (ns Nodes) Cordon(ctx context.Context) (uncordon func(context.Context)) {
+	GinkgoHelper()
+	set := func(ctx context.Context, unschedulable string) {
+		GinkgoHelper()
+		nodes, err := ns.env.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		for _, n := range nodes.Items {
+			_, err := ns.env.Kube.CoreV1().Nodes().Patch(ctx, n.Name, k8stypes.MergePatchType, []byte(`{"spec":{"unschedulable":`+unschedulable+`}}`), metav1.PatchOptions{})
+			Expect(err).NotTo(HaveOccurred())
+		}
+	}
+	uncordon = func(ctx context.Context) { GinkgoHelper(); set(ctx, "null") }
+	DeferCleanup(uncordon)
+	set(ctx, "true")
+	return uncordon
+}
+
+// IsReady tells whether a node's Ready condition is True.
+func IsReady(n *corev1.Node) bool {
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// AddressesOf returns a node's addresses of one type.
+func AddressesOf(n *corev1.Node, kind corev1.NodeAddressType) []string {
+	var all []string
+	for _, a := range n.Status.Addresses {
+		if a.Type == kind {
+			all = append(all, a.Address)
+		}
+	}
+	return all
+}
+
+// conditionOf returns the status of a node's condition, "" if it has none of the type.
+func conditionOf(n *corev1.Node, kind corev1.NodeConditionType) corev1.ConditionStatus {
+	for _, c := range n.Status.Conditions {
+		if c.Type == kind {
+			return c.Status
+		}
+	}
+	return ""
 }

@@ -2,7 +2,10 @@ package framework
 
 import (
 	"context"
-	"slices"
+	"encoding/json"
+	"fmt"
+	"net"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -10,39 +13,138 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/util/retry"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/whoami"
 )
 
-// needsPods tells whether a Service's pods matter: where nodes are simulated, they answer in the pods' place;
-// elsewhere only specs about traffic have them.
-func (e *Env) needsPods() bool {
-	return e.Cloud == nil && slices.Contains(CurrentSpecReport().Labels(), Dataplane)
+// Pods are the pods behind Services. On the embedded cluster, simulated nodes answer for them.
+type Pods struct {
+	env *Env
 }
 
-// startPods starts a pod of the Service on each worker. It does not wait for them.
-func (e *Env) startPods(ctx context.Context, service string) {
+// MetadataURL is where a server, and the pods on it, learn about the server. A key of the metadata follows.
+const MetadataURL = "http://169.254.169.254/hetzner/v1/metadata/"
+
+// SetEndpoints says which nodes have pods of a Service from now on. At first, all workers have one.
+func (ps Pods) SetEndpoints(ctx context.Context, service string, nodes ...string) {
 	GinkgoHelper()
-	_, err := e.Kube.AppsV1().DaemonSets(e.Namespace).Create(ctx, e.daemonSet(service), metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	ps.env.setup.setEndpoints(ctx, service, nodes)
+}
+
+// SetProxyProtocol says whether the pods of a Service expect the PROXY protocol. Real pods recognize it.
+func (ps Pods) SetProxyProtocol(service string, expected bool) {
+	ps.env.setup.setProxyProtocol(service, expected)
+}
+
+// Await waits until a Service has a pod on a node that is ready and is not about to end, and returns it.
+func (ps Pods) Await(ctx context.Context, service, nodeName string) *corev1.Pod {
+	GinkgoHelper()
+	var found *corev1.Pod
+	Eventually(func(g Gomega) {
+		pods, err := ps.env.Kube.CoreV1().Pods(ps.env.Services.Namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + service})
+		g.Expect(err).NotTo(HaveOccurred())
+		found = nil
+		for _, p := range pods.Items {
+			if p.Spec.NodeName == nodeName && p.DeletionTimestamp == nil && podReady(&p) {
+				found = &p
+			}
+		}
+		g.Expect(found).NotTo(BeNil(), "no pod of %s on %s is ready", service, nodeName)
+	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(Succeed())
+	return found
+}
+
+// Fetch has a pod of a Service ask a URL, and returns the answer. The API server asks the pod to, on the way that
+// pods' traffic takes. It is an error if the pod gets no answer within 3 s.
+func (ps Pods) Fetch(ctx context.Context, pod *corev1.Pod, url string) (string, error) {
+	body, err := ps.env.Kube.CoreV1().Pods(pod.Namespace).ProxyGet("http", pod.Name, fmt.Sprint(Port), "fetch", map[string]string{"url": url}).DoRaw(ctx)
+	if err != nil {
+		return "", fmt.Errorf("pod %s on %s asking %s: %w: %s", pod.Name, pod.Spec.NodeName, url, err, body)
+	}
+	return string(body), nil
+}
+
+// FetchAnswer has a pod of a Service ask another pod, or a Service's, at an IP address, and returns who answered.
+func (ps Pods) FetchAnswer(ctx context.Context, pod *corev1.Pod, address string) (whoami.Answer, error) {
+	var answer whoami.Answer
+	body, err := ps.Fetch(ctx, pod, URL("http", address, Port))
+	if err != nil {
+		return answer, err
+	}
+	return answer, json.Unmarshal([]byte(body), &answer)
+}
+
+// Update changes how the pods of a Service are declared, of which there is one per worker. The old ones are
+// replaced as that says.
+func (ps Pods) Update(ctx context.Context, service string, change func(*appsv1.DaemonSet)) {
+	GinkgoHelper()
+	sets := ps.env.Kube.AppsV1().DaemonSets(ps.env.Services.Namespace)
+	Expect(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		set, err := sets.Get(ctx, service, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		change(set)
+		_, err = sets.Update(ctx, set, metav1.UpdateOptions{})
+		return err
+	})).To(Succeed())
+}
+
+// AwaitRollout waits until all pods of a Service are as they were declared last, available, and alone.
+func (ps Pods) AwaitRollout(ctx context.Context, service string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		set, err := ps.env.Kube.AppsV1().DaemonSets(ps.env.Services.Namespace).Get(ctx, service, metav1.GetOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+		s := set.Status
+		g.Expect(s.ObservedGeneration).To(Equal(set.Generation))
+		g.Expect(s.DesiredNumberScheduled).To(BeNumerically(">", 0))
+		g.Expect(s.UpdatedNumberScheduled).To(Equal(s.DesiredNumberScheduled))
+		g.Expect(s.NumberAvailable).To(Equal(s.DesiredNumberScheduled))
+		pods, err := ps.env.Kube.CoreV1().Pods(ps.env.Services.Namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + service})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(pods.Items).To(HaveLen(int(s.DesiredNumberScheduled)), "old pods have not ended")
+	}).WithContext(ctx).WithTimeout(2 * Timeout).WithPolling(Polling).Should(Succeed())
+}
+
+// AwaitRestarted waits until all pods of a Service are ready whose containers were started since a time.
+func (ps Pods) AwaitRestarted(ctx context.Context, service string, since time.Time) {
+	GinkgoHelper()
+	since = since.Truncate(time.Second)
+	Eventually(func(g Gomega) {
+		ps.expectRestarted(ctx, g, ps.env.Services.Namespace, "app="+service, since)
+	}).WithContext(ctx).WithTimeout(RebootTimeout).WithPolling(time.Second).Should(Succeed())
+}
+
+// expectRestarted expects that a namespace has pods with these labels, all of them ready and started since a time.
+func (ps Pods) expectRestarted(ctx context.Context, g Gomega, namespace, labels string, since time.Time) {
+	pods, err := ps.env.Kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: labels})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(pods.Items).NotTo(BeEmpty())
+	for _, p := range pods.Items {
+		g.Expect(restartedSince(&p, since)).To(BeTrue(), "%s on %s is not ready again", p.Name, p.Spec.NodeName)
+	}
 }
 
 // daemonSet returns the pods of a Service: programs that say which node they are on and what has reached them
 // (kind/cmd/probe), on many ports.
-func (e *Env) daemonSet(service string) *appsv1.DaemonSet {
+func (ps Pods) daemonSet(service string) *appsv1.DaemonSet {
 	labels := map[string]string{"app": service}
 	return &appsv1.DaemonSet{
-		ObjectMeta: metav1.ObjectMeta{Name: service, Namespace: e.Namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: service, Namespace: ps.env.Services.Namespace},
 		Spec: appsv1.DaemonSetSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec:       e.podSpec(service),
+				Spec:       ps.podSpec(service),
 			},
 		},
 	}
 }
 
 // podSpec returns the pod of a Service.
-func (e *Env) podSpec(service string) corev1.PodSpec {
+func (ps Pods) podSpec(service string) corev1.PodSpec {
 	grace := int64(1)
 	field := func(path string) *corev1.EnvVarSource {
 		return &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}
@@ -50,10 +152,10 @@ func (e *Env) podSpec(service string) corev1.PodSpec {
 	return corev1.PodSpec{
 		TerminationGracePeriodSeconds: &grace,
 		Containers: []corev1.Container{{
-			Name: "probe", Image: e.site.podImage, ImagePullPolicy: corev1.PullIfNotPresent,
+			Name: "probe", Image: ps.env.suite.shared.podImage, ImagePullPolicy: corev1.PullIfNotPresent,
 			Env: []corev1.EnvVar{
 				{Name: "NODE_NAME", ValueFrom: field("spec.nodeName")}, {Name: "POD_NAME", ValueFrom: field("metadata.name")},
-				{Name: "SERVICE", Value: e.Namespace + "/" + service}, {Name: "GRACE", Value: "0s"},
+				{Name: "SERVICE", Value: ps.env.Services.Namespace + "/" + service}, {Name: "GRACE", Value: "0s"},
 			},
 			ReadinessProbe: &corev1.Probe{
 				ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/ready", Port: intstr.FromInt32(Port)}},
@@ -63,32 +165,30 @@ func (e *Env) podSpec(service string) corev1.PodSpec {
 	}
 }
 
-// SetEndpoints says which nodes have pods of a Service from now on; at first all workers do.
-func (e *Env) SetEndpoints(ctx context.Context, service string, nodes ...string) {
-	GinkgoHelper()
-	if e.Fleet != nil {
-		pods := map[string]int{}
-		for _, n := range nodes {
-			pods[n] = 1
+// podReady tells whether a pod's Ready condition is True.
+func podReady(p *corev1.Pod) bool {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
 		}
-		e.Fleet.SetLocalEndpoints(e.serviceName(service), pods)
-		return
 	}
-	e.UpdatePods(ctx, service, func(set *appsv1.DaemonSet) {
-		var terms []corev1.NodeSelectorTerm // of which one must hold
-		for _, n := range nodes {
-			terms = append(terms, corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{
-				{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{n}}}})
-		}
-		set.Spec.Template.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
-			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms},
-		}}
-	})
+	return false
 }
 
-// SetProxyProtocol says whether the pods of a Service expect the PROXY protocol. Real pods find out.
-func (e *Env) SetProxyProtocol(service string, expected bool) {
-	if e.Fleet != nil {
-		e.Fleet.SetProxyProtocol(e.serviceName(service), expected)
+// restartedSince tells whether a pod is ready and all of its containers were started since a time.
+func restartedSince(p *corev1.Pod, since time.Time) bool {
+	for _, c := range p.Status.ContainerStatuses {
+		if c.State.Running == nil || c.State.Running.StartedAt.Time.Before(since) {
+			return false
+		}
 	}
+	return podReady(p)
+}
+
+// Host returns the address of "address:port", as answers have them.
+func Host(addressAndPort string) string {
+	GinkgoHelper()
+	host, _, err := net.SplitHostPort(addressAndPort)
+	Expect(err).NotTo(HaveOccurred())
+	return host
 }

@@ -18,28 +18,16 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 )
 
-// report adds what is needed to understand a failure to the spec's report: the CCM's log, the
-// requests that the cloud got, the cluster's events, nodes and services, and the cloud's state.
+// report adds what explains a failure to the spec's report: the CCM's log, the requests that the cloud got, and
+// the cluster's events, nodes and Services.
 func (e *Env) report(ctx context.Context) {
 	if !CurrentSpecReport().Failed() {
 		return
 	}
-	if e.Cloud == nil && e.site.ccm != nil {
-		text, err := e.site.ccm.log(ctx)
-		if err != nil {
-			text = err.Error()
-		}
-		AddReportEntry("log of the CCM", ReportEntryVisibilityFailureOrVerbose, lastLines(withoutNoise(text), 200))
-	}
-	for _, c := range e.ccms {
-		AddReportEntry("log of "+c.name, ReportEntryVisibilityFailureOrVerbose, tail(c.LogPath(), 200))
-	}
+	e.setup.report(ctx)
 	AddReportEntry("requests to the cloud", ReportEntryVisibilityFailureOrVerbose,
-		lastLines(e.journalText(fakecloud.JournalFilter{}), 150))
+		lastLines(e.Cloud.journalText(fakecloud.JournalFilter{}), 150))
 	AddReportEntry("cluster", ReportEntryVisibilityFailureOrVerbose, e.clusterText(ctx))
-	if e.Cloud != nil {
-		AddReportEntry("the cloud's state", ReportEntryVisibilityFailureOrVerbose, e.cloudText(ctx))
-	}
 }
 
 func (e *Env) clusterText(ctx context.Context) string {
@@ -66,7 +54,7 @@ func (e *Env) clusterText(ctx context.Context) string {
 		}
 	}
 	show("nodes", brief, err)
-	services, err := e.Kube.CoreV1().Services(e.Namespace).List(ctx, metav1.ListOptions{})
+	services, err := e.Kube.CoreV1().Services(e.Services.Namespace).List(ctx, metav1.ListOptions{})
 	if err == nil {
 		for i := range services.Items {
 			services.Items[i].ManagedFields = nil
@@ -89,9 +77,9 @@ func (e *Env) clusterText(ctx context.Context) string {
 }
 
 // cloudText returns the cloud's state as the control API shows it, without the actions.
-func (e *Env) cloudText(ctx context.Context) string {
+func cloudText(ctx context.Context, cloud *fakecloud.Cloud) string {
 	w := httptest.NewRecorder()
-	e.Cloud.ControlHandler().ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/state", nil))
+	cloud.ControlHandler().ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/state", nil))
 	var state any
 	if err := json.Unmarshal(w.Body.Bytes(), &state); err != nil {
 		return w.Body.String()

@@ -26,13 +26,13 @@ import (
 
 // Suite is what all specs of one process share.
 type Suite struct {
-	// Kind says what cluster the specs run on.
-	Kind    Kind
+	// ClusterKind says what cluster the specs run on.
+	Kind    ClusterKind
 	Cluster *cluster.Cluster
-	// Subject is the cloud-controller-manager to test.
-	Subject Subject
-	// CCM is the path of the cloud-controller-manager's binary.
-	CCM string
+	// CCM is the cloud-controller-manager to test.
+	CCM CCMDescription
+	// CCMBinary is the path of the cloud-controller-manager's binary.
+	CCMBinary string
 	// Kubeconfig is the path of the CCM's own access to the cluster: that of the service account which
 	// its manifest makes. Embedded cluster only, as are CCM and Deployment.
 	Kubeconfig string
@@ -44,16 +44,19 @@ type Suite struct {
 	// network, of which each has its own part.
 	Process int
 	specs   int
-	// site is the cluster that all specs share, nil on the embedded one.
-	site *site
+	// shared is the cluster that all specs share, nil on the embedded one.
+	shared *sharedCluster
 	// temporary says that nobody asked for Out.
 	temporary bool
 }
 
+// simulated reports whether the cloud keeps a journal and can be made to misbehave.
+func (s *Suite) simulated() bool { return s.shared == nil || s.shared.faults != nil }
+
 // Environment variables of the suite. scripts/e2e.sh sets them.
 const (
-	// EnvCCM names the CCM's binary; without it the suite builds one.
-	EnvCCM = "E2E_CCM"
+	// EnvBinary names the CCM's binary; without it the suite builds one.
+	EnvBinary = "E2E_CCM"
 	// EnvOut names the folder for logs and coverage; without it a temporary one.
 	EnvOut = "E2E_OUT"
 	// EnvOffset is added to the number of the parallel process, of which a run has PROCS and a machine
@@ -68,17 +71,17 @@ func Prepare(ctx context.Context) error {
 	if CurrentKind() != KindCluster {
 		return nil
 	}
-	subject, err := LoadSubject()
+	ccm, err := LoadCCM()
 	if err != nil {
 		return err
 	}
-	return prepareKind(ctx, subject)
+	return prepareKind(ctx, ccm)
 }
 
 // StartSuite brings up the Kubernetes API and finds, or builds, the CCM; or, where the specs share a
 // cluster, finds that. The suite that it returns has to be stopped, also if there is an error.
 func StartSuite(ctx context.Context, process int) (*Suite, error) {
-	s := &Suite{Kind: CurrentKind(), Out: os.Getenv(EnvOut), CCM: os.Getenv(EnvCCM)}
+	s := &Suite{Kind: CurrentKind(), Out: os.Getenv(EnvOut), CCMBinary: os.Getenv(EnvBinary)}
 	return s, s.start(ctx, process)
 }
 
@@ -97,35 +100,35 @@ func (s *Suite) start(ctx context.Context, process int) error {
 	if err := os.MkdirAll(filepath.Join(s.Out, "coverage"), 0o755); err != nil {
 		return err
 	}
-	if s.Subject, err = LoadSubject(); err != nil {
+	if s.CCM, err = LoadCCM(); err != nil {
 		return err
 	}
 	switch s.Kind {
 	case Embedded:
 		return s.startEmbedded(ctx, process)
 	case KindCluster:
-		s.site, err = openKind(ctx, s.Subject)
+		s.shared, err = openKind(ctx, s.CCM)
 	case Existing:
-		s.site, err = openExisting(ctx)
+		s.shared, err = openExisting(ctx)
 	default:
 		return fmt.Errorf("%s=%s: want %s, %s or %s", EnvCluster, s.Kind, KindCluster, Embedded, Existing)
 	}
 	if err != nil {
 		return err
 	}
-	s.Cluster, err = cluster.Existing(s.site.kubeconfig)
+	s.Cluster, err = cluster.Existing(s.shared.kubeconfig)
 	return err
 }
 
 // startEmbedded starts a control plane for this process.
 func (s *Suite) startEmbedded(ctx context.Context, process int) error {
-	s.CCM = cmp.Or(s.CCM, s.Subject.Binary)
-	if s.CCM == "" && s.Subject.Name != Ours().Name {
-		return fmt.Errorf("%s=%s: the embedded cluster runs a program: write its path as binary", EnvSubject, os.Getenv(EnvSubject))
+	s.CCMBinary = cmp.Or(s.CCMBinary, s.CCM.Binary)
+	if s.CCMBinary == "" && s.CCM.Name != OurCCM().Name {
+		return fmt.Errorf("%s=%s: the embedded cluster runs a program: write its path as binary", EnvCCM, os.Getenv(EnvCCM))
 	}
-	if s.CCM == "" {
-		s.CCM = filepath.Join(s.Out, fmt.Sprintf("ccm-%d", process))
-		if err := buildCCM(ctx, s.CCM); err != nil {
+	if s.CCMBinary == "" {
+		s.CCMBinary = filepath.Join(s.Out, fmt.Sprintf("ccm-%d", process))
+		if err := buildCCM(ctx, s.CCMBinary); err != nil {
 			return err
 		}
 	}
@@ -139,7 +142,7 @@ func (s *Suite) startEmbedded(ctx context.Context, process int) error {
 	if err != nil {
 		return err
 	}
-	return s.deployIdentity(ctx)
+	return s.createAccount(ctx)
 }
 
 // Stop ends the Kubernetes API, and deletes the folder for logs and coverage if EnvOut did not ask for

@@ -29,25 +29,25 @@ func WriteSummary(report types.Report) error {
 	if out == "" {
 		return nil
 	}
-	subject, err := LoadSubject()
+	ccm, err := LoadCCM()
 	if err != nil {
 		return err
 	}
-	run := runOf(report, subject, CurrentKind())
+	run := runOf(report, ccm, CurrentKind())
 	if text := failures(report); text != "" {
 		err = os.WriteFile(filepath.Join(out, FailuresFile), []byte(text), 0o644)
 	}
 	return errors.Join(err,
-		os.WriteFile(filepath.Join(out, SummaryFile), []byte(summary(report, subject, CurrentKind())), 0o644),
+		os.WriteFile(filepath.Join(out, SummaryFile), []byte(summary(report, ccm, CurrentKind())), 0o644),
 		run.Write(out),
 	)
 }
 
 // runOf returns the results of a report.
-func runOf(report types.Report, subject Subject, kind Kind) speclist.Run {
-	run := speclist.Run{CCM: subject.Name, Cluster: string(kind), Time: report.StartTime}
-	for _, s := range chosen(report, subject, kind) {
-		result, reason := outcome(s, subject, kind)
+func runOf(report types.Report, ccm CCMDescription, kind ClusterKind) speclist.Run {
+	run := speclist.Run{CCM: ccm.Name, Cluster: string(kind), Time: report.StartTime}
+	for _, s := range chosen(report, ccm, kind) {
+		result, reason := outcome(s, ccm, kind)
 		if result == "" {
 			continue // pending
 		}
@@ -59,7 +59,7 @@ func runOf(report types.Report, subject Subject, kind Kind) speclist.Run {
 }
 
 // outcome returns what became of a spec, and why it was not run; "" if it was not chosen.
-func outcome(s types.SpecReport, subject Subject, kind Kind) (speclist.Result, string) {
+func outcome(s types.SpecReport, ccm CCMDescription, kind ClusterKind) (speclist.Result, string) {
 	switch {
 	case s.State == types.SpecStatePassed:
 		return speclist.Passed, ""
@@ -73,7 +73,7 @@ func outcome(s types.SpecReport, subject Subject, kind Kind) (speclist.Result, s
 	if reason := notHere(labels, kind, kind != Existing); reason != "" {
 		return speclist.NotHere, reason
 	}
-	if missing := subject.missing(labels); len(missing) > 0 {
+	if missing := ccm.missing(labels); len(missing) > 0 {
 		return speclist.Unsupported, fmt.Sprint(missing)
 	}
 	if s.Failure.Message != "" {
@@ -84,10 +84,10 @@ func outcome(s types.SpecReport, subject Subject, kind Kind) (speclist.Result, s
 
 // chosen returns the specs of a report, in the order of the source, without those that a focus or a filter left out
 // though they could run.
-func chosen(report types.Report, subject Subject, kind Kind) types.SpecReports {
+func chosen(report types.Report, ccm CCMDescription, kind ClusterKind) types.SpecReports {
 	specs := report.SpecReports.WithLeafNodeType(types.NodeTypeIt)
 	specs = slices.DeleteFunc(slices.Clone(specs), func(s types.SpecReport) bool {
-		result, _ := outcome(s, subject, kind)
+		result, _ := outcome(s, ccm, kind)
 		return s.State == types.SpecStateSkipped && result == ""
 	})
 	slices.SortStableFunc(specs, func(a, b types.SpecReport) int {
@@ -101,8 +101,8 @@ func chosen(report types.Report, subject Subject, kind Kind) types.SpecReports {
 }
 
 // shown returns how a table shows what became of a spec.
-func shown(s types.SpecReport, subject Subject, kind Kind) string {
-	result, reason := outcome(s, subject, kind)
+func shown(s types.SpecReport, ccm CCMDescription, kind ClusterKind) string {
+	result, reason := outcome(s, ccm, kind)
 	switch result {
 	case speclist.Unsupported:
 		return "unsupported: lacks " + strings.Trim(reason, "[]")
@@ -117,8 +117,8 @@ func shown(s types.SpecReport, subject Subject, kind Kind) string {
 }
 
 // summary renders a report as Markdown: the same order whatever the order in which specs have run.
-func summary(report types.Report, subject Subject, kind Kind) string {
-	specs := chosen(report, subject, kind)
+func summary(report types.Report, ccm CCMDescription, kind ClusterKind) string {
+	specs := chosen(report, ccm, kind)
 	counts := map[types.SpecState]int{}
 	ran := 0
 	for _, s := range specs {
@@ -137,7 +137,7 @@ func summary(report types.Report, subject Subject, kind Kind) string {
 			fmt.Fprintf(&b, ", %d %s", n, state)
 		}
 	}
-	fmt.Fprintf(&b, "\n\n%s on %s, %d at a time, seed %d.\n", subject.Name, kind, report.SuiteConfig.ParallelTotal, report.SuiteConfig.RandomSeed)
+	fmt.Fprintf(&b, "\n\n%s on %s, %d at a time, seed %d.\n", ccm.Name, kind, report.SuiteConfig.ParallelTotal, report.SuiteConfig.RandomSeed)
 	for _, reason := range report.SpecialSuiteFailureReasons {
 		fmt.Fprintf(&b, "\n**%s**\n", reason)
 	}
@@ -152,7 +152,7 @@ func summary(report types.Report, subject Subject, kind Kind) string {
 			heading = h
 			fmt.Fprintf(&b, "\n## %s\n\n| result | seconds | spec | labels |\n|---|--:|---|---|\n", h)
 		}
-		fmt.Fprintf(&b, "| %s | %.1f | %s | %s |\n", cell(shown(s, subject, kind)), s.RunTime.Seconds(), cell(s.LeafNodeText), strings.Join(s.Labels(), ", "))
+		fmt.Fprintf(&b, "| %s | %.1f | %s | %s |\n", cell(shown(s, ccm, kind)), s.RunTime.Seconds(), cell(s.LeafNodeText), strings.Join(s.Labels(), ", "))
 	}
 	return b.String()
 }

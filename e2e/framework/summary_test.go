@@ -39,7 +39,7 @@ func TestTheSummaryListsEverySpecInTheOrderOfTheSource(t *testing.T) {
 			spec("b.go", 5, "Service", "first", types.SpecStatePassed, 12340*time.Millisecond),
 			spec("c.go", 5, "Route", "skipped", types.SpecStateSkipped, 0),
 			labelled(spec("c.go", 6, "Route", "of another cluster", types.SpecStateSkipped, 0), RealNodes),
-			labelled(spec("c.go", 7, "Route", "of another CCM", types.SpecStateSkipped, 0), Needs(Routes, Repair)...),
+			labelled(spec("c.go", 7, "Route", "of another CCM", types.SpecStateSkipped, 0), Needs(NodeRoutes, Repair)...),
 			found(spec("c.go", 8, "Route", "found out", types.SpecStateSkipped, time.Second), "nobody | knows\nmore"),
 			spec("a.go", 5, "Node", "of another file", types.SpecStatePassed, 0),
 		},
@@ -73,7 +73,7 @@ other on embedded, 2 at a time, seed 42.
 | unsupported: lacks routes | 0.0 | of another CCM | a, b, needs-routes, needs-repair |
 | skipped: nobody \| knows | 1.0 | found out | a, b |
 `
-	other := Subject{Name: "other", Lacks: []Feature{Routes}}
+	other := CCMDescription{Name: "other", Lacks: []Feature{NodeRoutes}}
 	if got := summary(report, other, Embedded); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

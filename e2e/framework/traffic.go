@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"net/http"
@@ -15,7 +16,6 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -23,6 +23,102 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/whoami"
 )
+
+// Traffic sends requests from outside of the cluster.
+type Traffic struct {
+	env *Env
+}
+
+// Get sends an HTTP request to an address from outside of the cluster and returns which node
+// answered, with what.
+func (t Traffic) Get(ctx context.Context, address string, port int) (whoami.Answer, error) {
+	return get(ctx, t.Client(ClientOptions{}), URL("http", address, port))
+}
+
+// GetURL is Get with a client and a URL of the spec's own.
+func (t Traffic) GetURL(ctx context.Context, client *http.Client, url string) (whoami.Answer, error) {
+	return get(ctx, client, url)
+}
+
+func get(ctx context.Context, client *http.Client, url string) (whoami.Answer, error) {
+	var answer whoami.Answer
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return answer, err
+	}
+	resp, err := client.Do(r)
+	if err != nil {
+		return answer, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return answer, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return answer, fmt.Errorf("%s: %s: %s", url, resp.Status, body)
+	}
+	return answer, json.Unmarshal(body, &answer)
+}
+
+// AwaitAnswer waits until a request to an address is answered by the Service's pods.
+func (t Traffic) AwaitAnswer(ctx context.Context, service, address string, port int) whoami.Answer {
+	GinkgoHelper()
+	var answer whoami.Answer
+	Eventually(func(g Gomega) {
+		var err error
+		answer, err = t.Get(ctx, address, port)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(answer.Service).To(Equal(t.env.Services.Namespace + "/" + service))
+	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(Succeed())
+	return answer
+}
+
+// AwaitServed waits until a Service has an address and answers there, and returns the address.
+func (t Traffic) AwaitServed(ctx context.Context, service string) string {
+	GinkgoHelper()
+	address := t.env.Services.AwaitIngress(ctx, service)
+	t.AwaitAnswer(ctx, service, address, Port)
+	return address
+}
+
+// AnsweringNodes sends n requests to an address and returns how many each node answered. The spec
+// fails with the first that is not.
+func (t Traffic) AnsweringNodes(ctx context.Context, address string, port, n int) map[string]int {
+	GinkgoHelper()
+	answered := map[string]int{}
+	for range n {
+		answer, err := t.Get(ctx, address, port)
+		Expect(err).NotTo(HaveOccurred())
+		answered[answer.Node]++
+	}
+	return answered
+}
+
+// AwaitAnsweringNodes waits until requests to an address are answered by these nodes, by each of
+// them and by nobody else.
+func (t Traffic) AwaitAnsweringNodes(ctx context.Context, address string, port int, names ...string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		answered := map[string]int{}
+		for range 3 * len(names) {
+			answer, err := t.Get(ctx, address, port)
+			g.Expect(err).NotTo(HaveOccurred())
+			answered[answer.Node]++
+		}
+		g.Expect(slices.Collect(maps.Keys(answered))).To(ConsistOf(names))
+	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(Succeed())
+}
+
+// Closed tells whether nobody listens on a port of a load balancer.
+func (t Traffic) Closed(ctx context.Context, address string, port int) bool {
+	conn, err := t.dial(ctx, net.JoinHostPort(address, strconv.Itoa(port)), netip.Addr{})
+	if err != nil {
+		return true
+	}
+	_ = conn.Close()
+	return false
+}
 
 // ClientOptions shape a client outside of the cluster.
 type ClientOptions struct {
@@ -38,10 +134,10 @@ type ClientOptions struct {
 	From netip.Addr
 }
 
-// HTTPClient returns a client outside of the cluster. It reaches the addresses of the cloud's load
+// Client returns a client outside of the cluster. It reaches the addresses of the cloud's load
 // balancers, private ones included; it opens a connection for each request, so that each is
 // balanced, and does not follow redirects.
-func (e *Env) HTTPClient(o ClientOptions) *http.Client {
+func (t Traffic) Client(o ClientOptions) *http.Client {
 	GinkgoHelper()
 	client := &http.Client{
 		Timeout: 5 * time.Second,
@@ -53,7 +149,7 @@ func (e *Env) HTTPClient(o ClientOptions) *http.Client {
 				if err != nil {
 					return nil, err
 				}
-				return e.dial(ctx, net.JoinHostPort(cmp.Or(o.Address, host), port), o.From)
+				return t.dial(ctx, net.JoinHostPort(cmp.Or(o.Address, host), port), o.From)
 			},
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -67,61 +163,14 @@ func (e *Env) HTTPClient(o ClientOptions) *http.Client {
 }
 
 // OutsideAddress returns the address of clients outside of the cluster, as a load balancer sees it.
-func (e *Env) OutsideAddress() string {
-	if e.Cloud != nil {
-		return "127.200.3.4"
-	}
-	if e.site.outside == "" {
-		Skip("nobody knows the address by which the cloud sees this host")
-	}
-	return e.site.outside
-}
-
-// dial connects to an address of the cloud from an address of this machine.
-func (e *Env) dial(ctx context.Context, address string, from netip.Addr) (net.Conn, error) {
-	if !from.IsValid() || e.Cloud == nil {
-		return e.dialOutside(ctx, address)
-	}
-	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0))}
-	return d.DialContext(ctx, "tcp", address)
-}
-
-// Closed tells whether nobody listens on a port of a load balancer.
-func (e *Env) Closed(ctx context.Context, address string, port int) bool {
-	conn, err := e.dial(ctx, net.JoinHostPort(address, strconv.Itoa(port)), netip.Addr{})
-	if err != nil {
-		return true
-	}
-	_ = conn.Close()
-	return false
-}
-
-// AnsweringNodes sends n requests to an address and returns how many each node answered. The spec
-// fails with the first that is not.
-func (e *Env) AnsweringNodes(ctx context.Context, address string, port, n int) map[string]int {
+func (t Traffic) OutsideAddress() string {
 	GinkgoHelper()
-	answered := map[string]int{}
-	for range n {
-		answer, err := e.Get(ctx, address, port)
-		Expect(err).NotTo(HaveOccurred())
-		answered[answer.Node]++
-	}
-	return answered
+	return t.env.setup.outsideAddress()
 }
 
-// AwaitAnsweringNodes waits until requests to an address are answered by these nodes, by each of
-// them and by nobody else.
-func (e *Env) AwaitAnsweringNodes(ctx context.Context, address string, port int, names ...string) {
-	GinkgoHelper()
-	Eventually(func(g Gomega) {
-		answered := map[string]int{}
-		for range 3 * len(names) {
-			answer, err := e.Get(ctx, address, port)
-			g.Expect(err).NotTo(HaveOccurred())
-			answered[answer.Node]++
-		}
-		g.Expect(slices.Collect(maps.Keys(answered))).To(ConsistOf(names))
-	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(Succeed())
+// dial connects to an address of the cloud from outside of the cluster.
+func (t Traffic) dial(ctx context.Context, address string, from netip.Addr) (net.Conn, error) {
+	return t.env.setup.dial(ctx, address, from)
 }
 
 // Connection is one TCP connection to a load balancer, on which HTTP requests are sent one after
@@ -132,9 +181,9 @@ type Connection struct {
 }
 
 // Connect opens a connection to a load balancer. It is closed when the spec ends.
-func (e *Env) Connect(ctx context.Context, address string, port int) *Connection {
+func (t Traffic) Connect(ctx context.Context, address string, port int) *Connection {
 	GinkgoHelper()
-	conn, err := e.dial(ctx, net.JoinHostPort(address, strconv.Itoa(port)), netip.Addr{})
+	conn, err := t.dial(ctx, net.JoinHostPort(address, strconv.Itoa(port)), netip.Addr{})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(conn.Close)
 	return &Connection{conn: conn, reader: bufio.NewReader(conn)}
@@ -165,90 +214,6 @@ func (c *Connection) Ask(ctx context.Context) (answer whoami.Answer, err error) 
 		return answer, fmt.Errorf("%s", resp.Status)
 	}
 	return answer, json.NewDecoder(resp.Body).Decode(&answer)
-}
-
-// Stream is a client that keeps sending requests, to see whether something disturbs traffic.
-type Stream struct {
-	end      func() // has it send one more request, and end
-	cancel   context.CancelFunc
-	done     chan struct{}
-	answered int
-	slowest  time.Duration
-	failures []error
-}
-
-// streamInterval is the pause between two requests of a stream.
-const streamInterval = 20 * time.Millisecond
-
-// Stream sends requests to an address, each on a connection of its own, one after the other, until it is stopped or
-// the spec ends.
-func (e *Env) Stream(ctx context.Context, address string, port int) *Stream {
-	s := startStream(context.WithoutCancel(ctx), func(ctx context.Context) error {
-		_, err := e.Get(ctx, address, port)
-		return err
-	})
-	DeferCleanup(s.cancel)
-	return s
-}
-
-func startStream(ctx context.Context, get func(context.Context) error) *Stream {
-	ctx, cancel := context.WithCancel(ctx)
-	ending := make(chan struct{})
-	s := &Stream{end: sync.OnceFunc(func() { close(ending) }), cancel: cancel, done: make(chan struct{})}
-	go func() {
-		defer close(s.done)
-		ticker := time.NewTicker(streamInterval)
-		defer ticker.Stop()
-		for last := false; ; {
-			start := time.Now()
-			err := get(ctx)
-			switch {
-			case ctx.Err() != nil:
-				return
-			case err != nil:
-				s.failures = append(s.failures, fmt.Errorf("%s: %w", time.Now().Format("15:04:05.000"), err))
-			default:
-				s.answered++
-			}
-			s.slowest = max(s.slowest, time.Since(start))
-			if last {
-				return
-			}
-			select {
-			case <-ticker.C:
-			case <-ending:
-			case <-ctx.Done():
-				return
-			}
-			select {
-			case <-ending:
-				last = true
-			default:
-			}
-		}
-	}()
-	return s
-}
-
-// finish lets the request that is under way end, and sends a last one.
-func (s *Stream) finish() {
-	s.end()
-	<-s.done
-}
-
-// Stop ends the stream at once, whatever became of its requests.
-func (s *Stream) Stop() {
-	s.cancel()
-	<-s.done
-}
-
-// ExpectUndisturbed ends the stream with a last request, and fails if one was not answered.
-func (s *Stream) ExpectUndisturbed() {
-	GinkgoHelper()
-	s.finish()
-	Expect(s.failures).To(BeEmpty(), "requests that were not answered, beside %d that were", s.answered)
-	Expect(s.answered).To(BeNumerically(">", 0))
-	AddReportEntry("requests meanwhile", ReportEntryVisibilityFailureOrVerbose, fmt.Sprintf("%d answered, each within %s", s.answered, s.slowest.Round(time.Millisecond)))
 }
 
 // URL returns the URL of a port of an address.

@@ -20,11 +20,11 @@ import (
 var _ = Describe("Traffic to pods", Label(framework.RealNodes, framework.Dataplane, "service"), func() {
 	It("enters at all nodes and reaches pods on all of them: under the entrance's address with the policy Cluster, under the load balancer's with Local", func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
-		names := env.Workers(ctx, 2).Names()
-		env.CreateService(ctx, "web")
-		address := env.AwaitServed(ctx, "web")
-		env.AwaitTargets(ctx, "web", framework.Healthy(names...))
-		env.AwaitAnsweringNodes(ctx, address, framework.Port, names...)
+		names := env.Nodes.Workers(ctx, 2).Names()
+		env.Services.Create(ctx, "web")
+		address := env.Traffic.AwaitServed(ctx, "web")
+		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names...))
+		env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, names...)
 		each := map[string]int{}
 		for _, name := range names {
 			each[name] = 10
@@ -32,21 +32,21 @@ var _ = Describe("Traffic to pods", Label(framework.RealNodes, framework.Datapla
 		entrances := entrancesOf(ctx, env)
 		came := map[string]int{}
 		for range 10 * len(names) {
-			answer, err := env.Get(ctx, address, framework.Port)
+			answer, err := env.Traffic.Get(ctx, address, framework.Port)
 			Expect(err).NotTo(HaveOccurred())
 			came[entrances(framework.Host(answer.Peer))]++
 		}
 		Expect(came).To(Equal(each), "by which node requests came in")
 
-		env.UpdateService(ctx, "web", local)
-		env.AwaitLoadBalancer(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
+		env.Services.Update(ctx, "web", local)
+		env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
 			g.Expect(framework.ServiceOn(lb, framework.Port).HealthCheck.Protocol).To(BeEquivalentTo("http"))
 		})
-		env.AwaitTargets(ctx, "web", framework.Healthy(names...))
+		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names...))
 		Eventually(func(g Gomega) {
 			answered, peers := map[string]int{}, map[string]bool{}
 			for range 10 * len(names) {
-				answer, err := env.Get(ctx, address, framework.Port)
+				answer, err := env.Traffic.Get(ctx, address, framework.Port)
 				g.Expect(err).NotTo(HaveOccurred())
 				answered[answer.Node]++
 				peer := framework.Host(answer.Peer)
@@ -60,29 +60,29 @@ var _ = Describe("Traffic to pods", Label(framework.RealNodes, framework.Datapla
 
 	DescribeTable("loses no request while the pods are replaced one after the other", func(ctx SpecContext, policy corev1.ServiceExternalTrafficPolicy, grace time.Duration, minReady int32) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
-		names := env.Workers(ctx, 2).Names()
-		env.CreateService(ctx, "web", func(s *corev1.Service) { s.Spec.ExternalTrafficPolicy = policy })
-		env.UpdatePods(ctx, "web", func(set *appsv1.DaemonSet) {
+		names := env.Nodes.Workers(ctx, 2).Names()
+		env.Services.Create(ctx, "web", func(s *corev1.Service) { s.Spec.ExternalTrafficPolicy = policy })
+		env.Pods.Update(ctx, "web", func(set *appsv1.DaemonSet) {
 			seconds := int64(60)
 			set.Spec.MinReadySeconds = minReady
 			set.Spec.Template.Spec.TerminationGracePeriodSeconds = &seconds
 			setVariable(set, "GRACE", grace.String())
 		})
-		env.AwaitPods(ctx, "web")
-		address := env.AwaitServed(ctx, "web")
-		env.AwaitTargets(ctx, "web", framework.Healthy(names...))
-		env.AwaitAnsweringNodes(ctx, address, framework.Port, names...)
-		writes := env.ServiceWrites()
+		env.Pods.AwaitRollout(ctx, "web")
+		address := env.Traffic.AwaitServed(ctx, "web")
+		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names...))
+		env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, names...)
+		writes := env.CCM.ServiceWrites()
 
 		begin := time.Now()
-		load := env.Load(ctx, address, framework.Port)
+		load := env.Traffic.Load(ctx, address, framework.Port)
 		load.AwaitAnswers(ctx, begin, 10)
-		env.UpdatePods(ctx, "web", func(set *appsv1.DaemonSet) { setVariable(set, "VERSION", "2") })
-		env.AwaitPods(ctx, "web")
-		env.AwaitTargets(ctx, "web", framework.Healthy(names...))
+		env.Pods.Update(ctx, "web", func(set *appsv1.DaemonSet) { setVariable(set, "VERSION", "2") })
+		env.Pods.AwaitRollout(ctx, "web")
+		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names...))
 		load.AwaitAnswers(ctx, time.Now(), 10)
 		Expect(load.Since(ctx, begin, "during the rolling update").Lost).To(BeEmpty())
-		Expect(env.ServiceWrites()).To(Equal(writes), "pods are not the CCM's business")
+		Expect(env.CCM.ServiceWrites()).To(Equal(writes), "pods are not the CCM's business")
 	},
 		Entry("by policy Cluster, where a node sends requests on to the other's pod", corev1.ServiceExternalTrafficPolicyCluster, 4*time.Second, int32(0)),
 		// An old pod serves until the load balancer has noticed, and the next one's turn is when it has noticed the new
@@ -123,7 +123,7 @@ func entrancesOf(ctx context.Context, env *framework.Env) func(address string) s
 	}
 }
 
-var _ = Describe("A server's life", framework.Needs(framework.Routes, framework.ShutdownTaint), Ordered, framework.Alone(), Label(framework.RealNodes, framework.FakeOnly, framework.Dataplane, "lifecycle", "node", "service", "route"), func() {
+var _ = Describe("A server's life", framework.Needs(framework.NodeRoutes, framework.ShutdownTaint), Ordered, framework.Alone(), Label(framework.RealNodes, framework.FakeOnly, framework.Dataplane, "lifecycle", "node", "service", "route"), func() {
 	var (
 		env     *framework.Env
 		others  []string
@@ -136,58 +136,58 @@ var _ = Describe("A server's life", framework.Needs(framework.Routes, framework.
 	)
 	BeforeAll(func(ctx SpecContext) {
 		env = framework.NewEnv(ctx, suite, framework.Options{})
-		others, name = env.Workers(ctx, 1).Names(), env.Unique("life")
-		env.CreateService(ctx, "web", local)
-		address = env.AwaitServed(ctx, "web")
-		env.AwaitTargets(ctx, "web", framework.Healthy(others...))
-		load = env.Load(ctx, address, framework.Port)
+		others, name = env.Nodes.Workers(ctx, 1).Names(), env.Cloud.Unique("life")
+		env.Services.Create(ctx, "web", local)
+		address = env.Traffic.AwaitServed(ctx, "web")
+		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(others...))
+		load = env.Traffic.Load(ctx, address, framework.Port)
 	})
 	// targets waits until the load balancer has the other nodes as healthy targets, and the server's as told.
 	targets := func(ctx context.Context, health string) {
 		GinkgoHelper()
 		want := framework.Healthy(others...)
 		want[name] = health
-		env.AwaitTargets(ctx, "web", want)
+		env.LoadBalancers.AwaitTargets(ctx, "web", want)
 	}
 
 	It("begins with a node that joins by itself and becomes Ready, a target and a route", func(ctx SpecContext) {
 		begin := time.Now()
-		server = env.CreateServer(ctx, name)
-		env.AwaitInitialized(ctx, name)
-		joined = env.AwaitReady(ctx, name, true)
-		Expect(joined.Spec.ProviderID).To(Equal(env.ProviderID(server)))
-		Expect(framework.AddressesOf(joined, corev1.NodeInternalIP)).To(ConsistOf(env.PrivateIP(ctx, server)))
+		server = env.Servers.Create(ctx, name)
+		env.Nodes.AwaitInitialized(ctx, name)
+		joined = env.Nodes.AwaitReady(ctx, name, true)
+		Expect(joined.Spec.ProviderID).To(Equal(env.Servers.ProviderID(server)))
+		Expect(framework.AddressesOf(joined, corev1.NodeInternalIP)).To(ConsistOf(env.Servers.PrivateIP(ctx, server)))
 		Expect(framework.AddressesOf(joined, corev1.NodeHostName)).To(ConsistOf(name))
 		Expect(joined.Labels).To(HaveKeyWithValue(corev1.LabelInstanceTypeStable, server.ServerType.Name))
 		AddReportEntry("from the order of the server until it is Ready", time.Since(begin).String())
 
-		route = env.RouteOf(ctx, name, server)
-		Eventually(func() []string { return env.Routes(ctx) }).WithContext(ctx).
+		route = env.Routes.Of(ctx, name, server)
+		Eventually(func() []string { return env.Routes.List(ctx) }).WithContext(ctx).
 			WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(ContainElement(route))
 		targets(ctx, "healthy")
-		env.AwaitAnsweringNodes(ctx, address, framework.Port, append([]string{name}, others...)...)
+		env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, append([]string{name}, others...)...)
 		AddReportEntry("from the order of the server until it answers", time.Since(begin).String())
 		Expect(load.Since(ctx, begin, "while the node joins").Lost).To(BeEmpty())
 	})
 
 	It("has metadata that its pods read", func(ctx SpecContext) {
-		pod := env.AwaitPod(ctx, "web", name)
-		Eventually(func() (string, error) { return env.Fetch(ctx, pod, framework.MetadataURL+"instance-id") }).WithContext(ctx).
+		pod := env.Pods.Await(ctx, "web", name)
+		Eventually(func() (string, error) { return env.Pods.Fetch(ctx, pod, framework.MetadataURL+"instance-id") }).WithContext(ctx).
 			WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Equal(fmt.Sprint(server.ID)))
-		Expect(env.Fetch(ctx, pod, framework.MetadataURL+"hostname")).To(Equal(name))
+		Expect(env.Pods.Fetch(ctx, pod, framework.MetadataURL+"hostname")).To(Equal(name))
 	})
 
 	It("loses its power, and with it no more than what was under way until the health check noticed", func(ctx SpecContext) {
 		off := time.Now()
-		env.PowerOff(ctx, server)
+		env.Servers.PowerOff(ctx, server)
 		targets(ctx, "unhealthy")
 		noticed := time.Now()
-		env.AwaitReady(ctx, name, false)
-		n := env.AwaitNode(ctx, name, func(g Gomega, n *corev1.Node) {
+		env.Nodes.AwaitReady(ctx, name, false)
+		n := env.Nodes.Await(ctx, name, func(g Gomega, n *corev1.Node) {
 			g.Expect(n).To(framework.HaveTaint("node.cloudprovider.kubernetes.io/shutdown"))
 		})
 		Expect(n.UID).To(Equal(joined.UID))
-		Expect(env.Routes(ctx)).To(ContainElement(route), "it comes back")
+		Expect(env.Routes.List(ctx)).To(ContainElement(route), "it comes back")
 		load.AwaitAnswers(ctx, noticed, 40)
 		for _, r := range load.Since(ctx, off.Add(-5*time.Second), "around the power-off").Lost {
 			Expect(r.End).To(BeTemporally(">=", off), "lost before: %v", r.Err)
@@ -198,28 +198,28 @@ var _ = Describe("A server's life", framework.Needs(framework.Routes, framework.
 
 	It("has its power back and is what it was, without a request that is lost", func(ctx SpecContext) {
 		on := time.Now()
-		env.PowerOn(ctx, server)
-		env.AwaitReady(ctx, name, true)
-		n := env.AwaitNode(ctx, name, func(g Gomega, n *corev1.Node) {
+		env.Servers.PowerOn(ctx, server)
+		env.Nodes.AwaitReady(ctx, name, true)
+		n := env.Nodes.Await(ctx, name, func(g Gomega, n *corev1.Node) {
 			g.Expect(n).NotTo(framework.HaveTaint("node.cloudprovider.kubernetes.io/shutdown"))
 		})
 		Expect(n.UID).To(Equal(joined.UID))
 		Expect(n.Spec.ProviderID).To(Equal(joined.Spec.ProviderID))
 		Expect(n.Status.Addresses).To(ConsistOf(joined.Status.Addresses))
 		targets(ctx, "healthy")
-		env.AwaitAnsweringNodes(ctx, address, framework.Port, append([]string{name}, others...)...)
+		env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, append([]string{name}, others...)...)
 		Expect(load.Since(ctx, on, "since the power is back").Lost).To(BeEmpty())
 	})
 
 	It("ends, and its node, its target and its route with it", func(ctx SpecContext) {
 		begin := time.Now()
-		env.DeleteServer(ctx, server)
+		env.Servers.Delete(ctx, server)
 		gone := time.Now()
-		env.AwaitNoNode(ctx, name)
-		env.AwaitTargets(ctx, "web", framework.Healthy(others...))
-		Eventually(func() []string { return env.Routes(ctx) }).WithContext(ctx).
+		env.Nodes.AwaitGone(ctx, name)
+		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(others...))
+		Eventually(func() []string { return env.Routes.List(ctx) }).WithContext(ctx).
 			WithTimeout(framework.Timeout).WithPolling(framework.Polling).ShouldNot(ContainElement(route))
-		env.AwaitAnsweringNodes(ctx, address, framework.Port, others...)
+		env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, others...)
 		load.AwaitAnswers(ctx, gone, 40)
 		for _, r := range load.Since(ctx, begin, "around the deletion").Lost {
 			Expect(r.Begin).To(BeTemporally("<", gone), "sent to a server that is gone: %v", r.Err)

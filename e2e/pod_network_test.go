@@ -12,24 +12,24 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/whoami"
 )
 
-var _ = Describe("Pod network", framework.Needs(framework.Routes), Label(framework.RealNodes, framework.Dataplane, "route"), func() {
+var _ = Describe("Pod network", framework.Needs(framework.NodeRoutes), Label(framework.RealNodes, framework.Dataplane, "route"), func() {
 	It("brings pods to pods of other nodes under their own address, by IP and through a Service", func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
-		workers := env.Workers(ctx, 2)
-		env.CreateService(ctx, "web", clusterIP)
-		here, there := env.AwaitPod(ctx, "web", workers[0].Name), env.AwaitPod(ctx, "web", workers[1].Name)
+		workers := env.Nodes.Workers(ctx, 2)
+		env.Services.Create(ctx, "web", clusterIP)
+		here, there := env.Pods.Await(ctx, "web", workers[0].Name), env.Pods.Await(ctx, "web", workers[1].Name)
 
 		By("asking the other pod")
-		answer, err := env.FetchAnswer(ctx, here, there.Status.PodIP)
+		answer, err := env.Pods.FetchAnswer(ctx, here, there.Status.PodIP)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(answer.Node).To(Equal(there.Spec.NodeName))
 		Expect(framework.Host(answer.Client)).To(Equal(here.Status.PodIP), "the address that the other pod saw")
 
 		By("asking the Service, until it was each pod's turn")
-		service := env.Service(ctx, "web").Spec.ClusterIP
+		service := env.Services.Get(ctx, "web").Spec.ClusterIP
 		answered := map[string]whoami.Answer{}
 		Eventually(func(g Gomega) {
-			answer, err := env.FetchAnswer(ctx, here, service)
+			answer, err := env.Pods.FetchAnswer(ctx, here, service)
 			g.Expect(err).NotTo(HaveOccurred())
 			answered[answer.Node] = answer
 			g.Expect(answered).To(And(HaveKey(here.Spec.NodeName), HaveKey(there.Spec.NodeName)))
@@ -39,38 +39,38 @@ var _ = Describe("Pod network", framework.Needs(framework.Routes), Label(framewo
 
 	It("hides pods behind their node's address outside, so that the metadata service knows their server", Label(framework.FakeOnly), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
-		env.CreateService(ctx, "web", clusterIP)
-		for _, w := range env.Workers(ctx, 2) {
-			Expect(env.Fetch(ctx, env.AwaitPod(ctx, "web", w.Name), framework.MetadataURL+"instance-id")).To(Equal(fmt.Sprint(w.Server.ID)))
+		env.Services.Create(ctx, "web", clusterIP)
+		for _, w := range env.Nodes.Workers(ctx, 2) {
+			Expect(env.Pods.Fetch(ctx, env.Pods.Await(ctx, "web", w.Name), framework.MetadataURL+"instance-id")).To(Equal(fmt.Sprint(w.Server.ID)))
 		}
 	})
 
 	It("exists only as far as the cloud has routes, which the CCM restores", Label(framework.FakeOnly), framework.Alone(), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
-		workers := env.Workers(ctx, 2)
-		env.CreateService(ctx, "web", clusterIP)
-		here, there := env.AwaitPod(ctx, "web", workers[0].Name), env.AwaitPod(ctx, "web", workers[1].Name)
+		workers := env.Nodes.Workers(ctx, 2)
+		env.Services.Create(ctx, "web", clusterIP)
+		here, there := env.Pods.Await(ctx, "web", workers[0].Name), env.Pods.Await(ctx, "web", workers[1].Name)
 		ask := func() (string, error) {
-			answer, err := env.FetchAnswer(ctx, here, there.Status.PodIP)
+			answer, err := env.Pods.FetchAnswer(ctx, here, there.Status.PodIP)
 			return answer.Node, err
 		}
 		Expect(ask()).To(Equal(there.Spec.NodeName))
-		route := env.RouteOf(ctx, workers[1].Name, workers[1].Server)
-		Expect(env.Routes(ctx)).To(ContainElement(route))
+		route := env.Routes.Of(ctx, workers[1].Name, workers[1].Server)
+		Expect(env.Routes.List(ctx)).To(ContainElement(route))
 
 		// Else it would be back before anybody has noticed.
-		fault, remove := env.Fault(fakecloud.Fault{Operation: "add_network_route", Effect: fakecloud.APIError("unavailable")})
-		env.DeleteRoute(ctx, env.Node(ctx, workers[1].Name).Spec.PodCIDR, env.PrivateIP(ctx, workers[1].Server))
-		env.AwaitFault(ctx, fault, 1)
+		fault, remove := env.Cloud.Faults.Add(fakecloud.Fault{Operation: "add_network_route", Effect: fakecloud.APIError("unavailable")})
+		env.Routes.Delete(ctx, env.Nodes.Get(ctx, workers[1].Name).Spec.PodCIDR, env.Servers.PrivateIP(ctx, workers[1].Server))
+		env.Cloud.Faults.Await(ctx, fault, 1)
 		_, err := ask()
 		Expect(err).To(HaveOccurred(), "there is a way that is no route of the cloud")
-		Expect(env.Fetch(ctx, here, framework.MetadataURL+"instance-id")).To(Equal(fmt.Sprint(workers[0].Server.ID)), "a pod whose node has its route")
+		Expect(env.Pods.Fetch(ctx, here, framework.MetadataURL+"instance-id")).To(Equal(fmt.Sprint(workers[0].Server.ID)), "a pod whose node has its route")
 
 		remove()
-		Eventually(func() []string { return env.Routes(ctx) }).WithContext(ctx).
+		Eventually(func() []string { return env.Routes.List(ctx) }).WithContext(ctx).
 			WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(ContainElement(route))
 		Eventually(ask).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Equal(there.Spec.NodeName))
-		env.AwaitNode(ctx, workers[1].Name, func(g Gomega, n *corev1.Node) {
+		env.Nodes.Await(ctx, workers[1].Name, func(g Gomega, n *corev1.Node) {
 			g.Expect(n).NotTo(framework.HaveTaint(corev1.TaintNodeNetworkUnavailable))
 		})
 	})

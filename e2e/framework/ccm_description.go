@@ -15,13 +15,13 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// EnvSubject names a file that describes the cloud-controller-manager to test; without it, it is ours. See
-// Subject.
-const EnvSubject = "CCM"
+// EnvCCM names a file that describes the cloud-controller-manager to test; without it, it is ours. See
+// CCMDescription.
+const EnvCCM = "CCM"
 
-// Subject describes the cloud-controller-manager that the specs test: where it comes from, how it is told
-// from others, and what it does not do. The zero value is not usable: see Ours.
-type Subject struct {
+// CCMDescription describes the cloud-controller-manager that the specs test: where it comes from, how it is told
+// from others, and what it does not do. The zero value is not usable: see OurCCM.
+type CCMDescription struct {
 	// Name is how reports call it.
 	Name string `json:"name"`
 
@@ -55,42 +55,42 @@ type Subject struct {
 	Lacks []Feature `json:"lacks,omitempty"`
 }
 
-// Ours is the CCM of this repository.
-func Ours() Subject {
-	return Subject{
+// OurCCM is the CCM of this repository.
+func OurCCM() CCMDescription {
+	return CCMDescription{
 		Name: "ccm-from-scratch", Namespace: "kube-system", Workload: "ccm-from-scratch",
 		ProviderPrefix: "ccm-from-scratch://", OwnerLabel: "ccm-from-scratch/service-uid", UserAgent: "ccm-from-scratch",
 		CloudProvider: "ccm-from-scratch",
 	}
 }
 
-// LoadSubject reads the description that EnvSubject names, or returns Ours.
-func LoadSubject() (Subject, error) {
-	path := os.Getenv(EnvSubject)
+// LoadCCM reads the description that EnvCCM names, or returns OurCCM.
+func LoadCCM() (CCMDescription, error) {
+	path := os.Getenv(EnvCCM)
 	if path == "" {
-		return Ours(), nil
+		return OurCCM(), nil
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return Subject{}, fmt.Errorf("%s: %w", EnvSubject, err)
+		return CCMDescription{}, fmt.Errorf("%s: %w", EnvCCM, err)
 	}
-	s, err := parseSubject(text)
+	s, err := parseCCM(text)
 	if err != nil {
-		return Subject{}, fmt.Errorf("%s=%s: %w", EnvSubject, path, err)
+		return CCMDescription{}, fmt.Errorf("%s=%s: %w", EnvCCM, path, err)
 	}
 	s.resolve(filepath.Dir(path))
 	return s, nil
 }
 
-// parseSubject reads a description in YAML. Nothing in it is taken from Ours: a CCM that is tested by the name
+// parseCCM reads a description in YAML. Nothing in it is taken from OurCCM: a CCM that is tested by the name
 // of another would only look broken.
-func parseSubject(text []byte) (Subject, error) {
-	var s Subject
+func parseCCM(text []byte) (CCMDescription, error) {
+	var s CCMDescription
 	if err := yaml.UnmarshalStrict(text, &s); err != nil {
-		return Subject{}, err
+		return CCMDescription{}, err
 	}
 	if err := s.validate(); err != nil {
-		return Subject{}, err
+		return CCMDescription{}, err
 	}
 	s.Namespace = cmp.Or(s.Namespace, "kube-system")
 	s.Workload = cmp.Or(s.Workload, s.Name)
@@ -100,16 +100,16 @@ func parseSubject(text []byte) (Subject, error) {
 
 // The forms of names in a description.
 var (
-	subjectName    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+	ccmName        = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 	providerPrefix = regexp.MustCompile(`^[a-z][a-z0-9.-]*://$`)
 	variable       = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
 // validate returns all mistakes in a description, with what to write instead.
-func (s Subject) validate() error {
+func (s CCMDescription) validate() error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if !subjectName.MatchString(s.Name) {
+	if !ccmName.MatchString(s.Name) {
 		wrong("name: %q: write what reports call it: letters, digits, dots and dashes, as my-ccm", s.Name)
 	}
 	if !providerPrefix.MatchString(s.ProviderPrefix) {
@@ -146,7 +146,7 @@ func (s Subject) validate() error {
 }
 
 // resolve makes the description's relative paths those of files beside it.
-func (s *Subject) resolve(folder string) {
+func (s *CCMDescription) resolve(folder string) {
 	if absolute, err := filepath.Abs(folder); err == nil {
 		folder = absolute // the suite runs elsewhere
 	}
@@ -158,7 +158,7 @@ func (s *Subject) resolve(folder string) {
 }
 
 // missing returns the features that labels ask for and the CCM lacks.
-func (s Subject) missing(labels []string) []Feature {
+func (s CCMDescription) missing(labels []string) []Feature {
 	var missing []Feature
 	for _, label := range labels {
 		name, ok := strings.CutPrefix(label, needsPrefix)

@@ -9,27 +9,27 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 )
 
-// Kind says what cluster the specs run on.
-type Kind string
+// ClusterKind says what cluster the specs run on.
+type ClusterKind string
 
 // The kinds of clusters. The environment variable EnvCluster chooses one.
 const (
 	// Embedded is a control plane of real programs on this machine, with simulated nodes. Each spec has a
 	// cloud, nodes and a CCM process for itself.
-	Embedded Kind = "embedded"
+	Embedded ClusterKind = "embedded"
 	// KindCluster is a kind cluster whose nodes are the servers of a simulated cloud in a container. All
 	// specs share it, the cloud and the CCM, which runs in pods.
-	KindCluster Kind = "kind"
+	KindCluster ClusterKind = "kind"
 	// Existing is any cluster whose nodes are servers of a cloud that speaks Hetzner's API, the real one
 	// included. All specs share it and the CCM that runs in it.
-	Existing Kind = "existing"
+	Existing ClusterKind = "existing"
 )
 
 // EnvCluster names the kind of the cluster.
 const EnvCluster = "E2E_CLUSTER"
 
 // CurrentKind returns the kind of the cluster of this run. It is known while the specs are declared.
-func CurrentKind() Kind { return Kind(cmp.Or(os.Getenv(EnvCluster), string(Embedded))) }
+func CurrentKind() ClusterKind { return ClusterKind(cmp.Or(os.Getenv(EnvCluster), string(Embedded))) }
 
 // Where a spec can run is said by its labels; without one of these, it runs everywhere. scripts/e2e.sh and
 // NewEnv leave out what cannot run.
@@ -58,7 +58,7 @@ func Alone() []any {
 
 // notHere says why a spec with these labels cannot run on a kind of cluster, "" if it can. simulated says
 // that the cloud is a simulated one that can be asked for its journal.
-func notHere(labels []string, kind Kind, simulated bool) string {
+func notHere(labels []string, kind ClusterKind, simulated bool) string {
 	has := func(label string) bool { return slices.Contains(labels, label) }
 	switch {
 	case has(OwnCloud) && kind != Embedded:
@@ -76,13 +76,13 @@ func notHere(labels []string, kind Kind, simulated bool) string {
 func (s *Suite) skipUnlessHere() {
 	GinkgoHelper()
 	labels := CurrentSpecReport().Labels()
-	if reason := notHere(labels, s.Kind, s.Simulated()); reason != "" {
+	if reason := notHere(labels, s.Kind, s.simulated()); reason != "" {
 		Skip(reason)
 	}
-	if s.site != nil && s.site.podImage == "" && slices.Contains(labels, Dataplane) {
+	if s.shared != nil && s.shared.podImage == "" && slices.Contains(labels, Dataplane) {
 		Skip("needs pods: put kind/cmd/probe into an image that the nodes can pull, and its name into " + EnvPodImage + " (e2e/README.md)")
 	}
-	if missing := s.Subject.missing(labels); len(missing) > 0 {
+	if missing := s.CCM.missing(labels); len(missing) > 0 {
 		Skip(unsupportedPrefix + fmt.Sprint(missing))
 	}
 }

@@ -18,9 +18,9 @@ const otherCCM = "name: other\nproviderPrefix: other://\nownerLabel: example.com
 
 func TestADescriptionIsCompletedFromItself(t *testing.T) {
 	t.Parallel()
-	got, err := parseSubject([]byte(otherCCM + "lacks: [routes]\n"))
-	want := Subject{Name: "other", Namespace: "kube-system", Workload: "other", ProviderPrefix: "other://", OwnerLabel: "example.com/uid",
-		UserAgent: "other/", CloudProvider: "other", Lacks: []Feature{Routes}}
+	got, err := parseCCM([]byte(otherCCM + "lacks: [routes]\n"))
+	want := CCMDescription{Name: "other", Namespace: "kube-system", Workload: "other", ProviderPrefix: "other://", OwnerLabel: "example.com/uid",
+		UserAgent: "other/", CloudProvider: "other", Lacks: []Feature{NodeRoutes}}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v\nwant %+v", got, err, want)
 	}
@@ -40,7 +40,7 @@ func TestAWrongDescriptionSaysWhatToWrite(t *testing.T) {
 		"a provider ID as prefix":  {strings.Replace(otherCCM, "other://", "other://1", 1), []string{`providerPrefix: "other://1"`}},
 		"a label that is none":     {strings.Replace(otherCCM, "example.com/uid", "a/b/c", 1), []string{`ownerLabel: "a/b/c"`}},
 		"a name with spaces":       {strings.Replace(otherCCM, "name: other", "name: my own", 1), []string{`name: "my own"`}},
-		"an unknown feature":       {otherCCM + "lacks: [root]\n", []string{`no feature "root"`, string(Routes)}},
+		"an unknown feature":       {otherCCM + "lacks: [root]\n", []string{`no feature "root"`, string(NodeRoutes)}},
 		"a feature twice":          {otherCCM + "lacks: [routes, routes]\n", []string{"routes is there twice"}},
 		"an archive alone":         {otherCCM + "archive: ccm.tar\n", []string{"image is missing"}},
 		"a flag with a space":      {otherCCM + "args: [v, \"4\"]\n", []string{`args: "v"`, `args: "4"`, "--v=4"}},
@@ -48,7 +48,7 @@ func TestAWrongDescriptionSaysWhatToWrite(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := parseSubject([]byte(c.text))
+			_, err := parseCCM([]byte(c.text))
 			if err == nil {
 				t.Fatal("it was accepted")
 			}
@@ -67,8 +67,8 @@ func TestTheExamplesAreDescriptions(t *testing.T) {
 		t.Fatalf("examples: %v, %v", files, err)
 	}
 	for _, file := range files {
-		t.Setenv(EnvSubject, file)
-		s, err := LoadSubject()
+		t.Setenv(EnvCCM, file)
+		s, err := LoadCCM()
 		if err != nil {
 			t.Error(err)
 		}
@@ -87,31 +87,31 @@ func TestTheExampleOfOursIsOurs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := parseSubject(text)
+	got, err := parseCCM(text)
 	got.Lacks = nil // an empty list and none are the same
-	if err != nil || !reflect.DeepEqual(got, Ours()) {
-		t.Errorf("got %+v, %v\nwant %+v", got, err, Ours())
+	if err != nil || !reflect.DeepEqual(got, OurCCM()) {
+		t.Errorf("got %+v, %v\nwant %+v", got, err, OurCCM())
 	}
 }
 
 func TestAMissingDescriptionIsNamed(t *testing.T) {
-	t.Setenv(EnvSubject, filepath.Join(t.TempDir(), "none.yaml"))
-	if _, err := LoadSubject(); err == nil || !strings.Contains(err.Error(), "none.yaml") {
+	t.Setenv(EnvCCM, filepath.Join(t.TempDir(), "none.yaml"))
+	if _, err := LoadCCM(); err == nil || !strings.Contains(err.Error(), "none.yaml") {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestSpecsNeedFeatures(t *testing.T) {
 	t.Parallel()
-	s := Subject{Lacks: []Feature{Routes, Repair}}
+	s := CCMDescription{Lacks: []Feature{NodeRoutes, Repair}}
 	labels := append([]string{"service", "routes"}, Needs(NodeSelector, Repair)...)
 	if got := s.missing(labels); !reflect.DeepEqual(got, []Feature{Repair}) {
 		t.Errorf("got %v", got)
 	}
-	if got := Ours().missing(labels); got != nil {
+	if got := OurCCM().missing(labels); got != nil {
 		t.Errorf("ours lacks %v", got)
 	}
-	if s.Has(Routes) || !s.Has(NodeSelector) {
+	if s.Has(NodeRoutes) || !s.Has(NodeSelector) {
 		t.Error("Has does not say what Lacks says")
 	}
 }
@@ -120,7 +120,7 @@ func TestWhereASpecCanRun(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		label     string
-		kind      Kind
+		kind      ClusterKind
 		simulated bool
 		want      string
 	}{
@@ -141,15 +141,15 @@ func TestWhereASpecCanRun(t *testing.T) {
 
 func TestUnsupportedIsNotJustSkipped(t *testing.T) {
 	t.Parallel()
-	lacksRoutes := Subject{Lacks: []Feature{Routes}}
+	lacksRoutes := CCMDescription{Lacks: []Feature{NodeRoutes}}
 	unsupported := func(state types.SpecState, message string, labels ...string) bool {
 		result, _ := outcome(types.SpecReport{State: state, Failure: types.Failure{Message: message}, LeafNodeLabels: labels}, lacksRoutes, Embedded)
 		return result == speclist.Unsupported
 	}
-	if !unsupported(types.SpecStateSkipped, unsupportedPrefix+"[routes]", Needs(Routes)...) {
+	if !unsupported(types.SpecStateSkipped, unsupportedPrefix+"[routes]", Needs(NodeRoutes)...) {
 		t.Error("a spec that lacks a feature is unsupported")
 	}
-	if unsupported(types.SpecStateSkipped, "needs real nodes", RealNodes) || unsupported(types.SpecStateFailed, unsupportedPrefix+"[routes]", Needs(Routes)...) {
+	if unsupported(types.SpecStateSkipped, "needs real nodes", RealNodes) || unsupported(types.SpecStateFailed, unsupportedPrefix+"[routes]", Needs(NodeRoutes)...) {
 		t.Error("only a spec that was skipped for a feature is unsupported")
 	}
 }
@@ -159,7 +159,7 @@ func FuzzADescriptionThatIsAcceptedIsComplete(f *testing.F) {
 	f.Add([]byte(otherCCM + "lacks: [routes]\nargs: [--v=4]\nenv: {A: b}\n"))
 	f.Add([]byte("name: ["))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		s, err := parseSubject(text)
+		s, err := parseCCM(text)
 		if err != nil {
 			return
 		}
@@ -173,7 +173,7 @@ func FuzzADescriptionThatIsAcceptedIsComplete(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := parseSubject(written)
+		again, err := parseCCM(written)
 		if err != nil || !reflect.DeepEqual(again, s) {
 			t.Errorf("written and read again: %+v, %v\nwant %+v", again, err, s)
 		}

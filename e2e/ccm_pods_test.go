@@ -21,26 +21,26 @@ var _ = Describe("CCM in a pod", Ordered, framework.Alone(), Label(framework.Rea
 	BeforeAll(func(ctx SpecContext) {
 		env = framework.NewEnv(ctx, suite, framework.Options{})
 		port = framework.Port
-		env.CreateService(ctx, "web")
-		env.AwaitIngress(ctx, "web")
+		env.Services.Create(ctx, "web")
+		env.Services.AwaitIngress(ctx, "web")
 	})
 	// goesOn checks that the CCM works on after end, which has to return when the one before is no more, and that it
 	// writes nothing that is not needed.
 	goesOn := func(ctx context.Context, end func()) {
 		GinkgoHelper()
-		env.AwaitStill(ctx, 1)
-		writes := env.CCMWrites()
+		env.CCM.AwaitIdle(ctx, 1)
+		writes := env.CCM.Writes()
 		end()
-		env.AwaitCCMRequests(ctx, 1, fakecloud.JournalFilter{Operation: "list_load_balancers"})
-		env.AwaitStill(ctx, 2)
-		Expect(env.CCMWrites()).To(Equal(writes), "nothing had changed")
+		env.CCM.AwaitRequests(ctx, 1, fakecloud.JournalFilter{Operation: "list_load_balancers"})
+		env.CCM.AwaitIdle(ctx, 2)
+		Expect(env.CCM.Writes()).To(Equal(writes), "nothing had changed")
 		port++
 		changePort(ctx, env, port)
 	}
 	// only returns the only pod.
 	only := func(ctx context.Context) corev1.Pod {
 		GinkgoHelper()
-		return env.AwaitCCMPods(ctx, 1)[0]
+		return env.CCM.AwaitPods(ctx, 1)[0]
 	}
 
 	It("goes on after it was killed", func(ctx SpecContext) {
@@ -53,13 +53,13 @@ var _ = Describe("CCM in a pod", Ordered, framework.Alone(), Label(framework.Rea
 
 	It("goes on in another pod after its own was deleted", func(ctx SpecContext) {
 		was := only(ctx)
-		goesOn(ctx, func() { env.DeleteCCMPod(ctx, was) })
+		goesOn(ctx, func() { env.CCM.DeletePod(ctx, was) })
 		Expect(only(ctx).UID).NotTo(Equal(was.UID))
 	})
 
 	It("goes on in another pod after its own was evicted", func(ctx SpecContext) {
 		was := only(ctx)
-		goesOn(ctx, func() { env.EvictCCMPod(ctx, was) })
+		goesOn(ctx, func() { env.CCM.EvictPod(ctx, was) })
 		Expect(only(ctx).UID).NotTo(Equal(was.UID))
 	})
 })
@@ -67,92 +67,92 @@ var _ = Describe("CCM in a pod", Ordered, framework.Alone(), Label(framework.Rea
 var _ = Describe("CCM in two pods", framework.Alone(), Label(framework.RealNodes, framework.FakeOnly, "process"), func() {
 	It("has one that works, and the other takes over when the leader's pod is deleted", func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
-		env.StartCCM(ctx, framework.CCMOptions{LeaderElect: true})
-		pods := env.AwaitCCMPods(ctx, 2)
-		env.CreateService(ctx, "web")
-		env.AwaitIngress(ctx, "web")
-		env.AwaitStill(ctx, 2)
-		first, leader := env.CCMLeader(ctx)
+		env.CCM.Start(ctx, framework.CCMOptions{LeaderElect: true})
+		pods := env.CCM.AwaitPods(ctx, 2)
+		env.Services.Create(ctx, "web")
+		env.Services.AwaitIngress(ctx, "web")
+		env.CCM.AwaitIdle(ctx, 2)
+		first, leader := env.CCM.Leader(ctx)
 		other := pods[0]
 		if other.UID == leader.UID {
 			other = pods[1]
 		}
-		writes := env.CCMWrites()
-		uncordon := env.Cordon(ctx) // a successor of the leader's pod would be a third candidate
-		env.DeleteCCMPod(ctx, leader)
+		writes := env.CCM.Writes()
+		uncordon := env.Nodes.Cordon(ctx) // a successor of the leader's pod would be a third candidate
+		env.CCM.DeletePod(ctx, leader)
 		Eventually(func() string {
-			identity, pod := env.CCMLeader(ctx)
+			identity, pod := env.CCM.Leader(ctx)
 			Expect(identity == first || pod.UID == other.UID).To(BeTrue(), "%s is neither the old leader nor the other", identity)
 			return identity
 		}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).ShouldNot(Equal(first))
-		env.AwaitStill(ctx, 2)
-		Expect(env.CCMWrites()).To(Equal(writes), "nothing had changed")
+		env.CCM.AwaitIdle(ctx, 2)
+		Expect(env.CCM.Writes()).To(Equal(writes), "nothing had changed")
 		changePort(ctx, env, framework.Port+1)
 
 		By("letting the leader's pod have a successor")
 		uncordon(ctx)
-		env.AwaitCCMPods(ctx, 2)
-		identity, pod := env.CCMLeader(ctx)
+		env.CCM.AwaitPods(ctx, 2)
+		identity, pod := env.CCM.Leader(ctx)
 		Expect(identity).NotTo(Equal(first))
 		Expect(pod.UID).To(Equal(other.UID))
 	})
 })
 
-var _ = Describe("CCM that starts", framework.Needs(framework.Routes), framework.Alone(), Label(framework.RealNodes, framework.FakeOnly, framework.Dataplane, "process"), func() {
+var _ = Describe("CCM that starts", framework.Needs(framework.NodeRoutes), framework.Alone(), Label(framework.RealNodes, framework.FakeOnly, framework.Dataplane, "process"), func() {
 	// doesAll checks that a CCM does what has piled up before start starts it. The node's server is new.
 	doesAll := func(ctx context.Context, start func(env *framework.Env, node string)) {
 		GinkgoHelper()
 		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
-		names := env.Workers(ctx, 1).Names()
-		env.CreateService(ctx, "web", local)
-		name := env.Unique("early")
-		server := env.CreateServer(ctx, name)
-		was := env.AwaitReady(ctx, name, true)
+		names := env.Nodes.Workers(ctx, 1).Names()
+		env.Services.Create(ctx, "web", local)
+		name := env.Cloud.Unique("early")
+		server := env.Servers.Create(ctx, name)
+		was := env.Nodes.AwaitReady(ctx, name, true)
 		Expect(was).To(framework.HaveTaint(cloudproviderapi.TaintExternalCloudProvider))
 
 		start(env, name)
 
-		n := env.AwaitInitialized(ctx, name)
+		n := env.Nodes.AwaitInitialized(ctx, name)
 		Expect(n.UID).To(Equal(was.UID))
-		Expect(n.Spec.ProviderID).To(Equal(env.ProviderID(server)))
-		address := env.AwaitServed(ctx, "web")
+		Expect(n.Spec.ProviderID).To(Equal(env.Servers.ProviderID(server)))
+		address := env.Traffic.AwaitServed(ctx, "web")
 		names = append(names, name)
-		env.AwaitTargets(ctx, "web", framework.Healthy(names...))
-		env.AwaitAnsweringNodes(ctx, address, framework.Port, names...)
-		Eventually(func() []string { return env.Routes(ctx) }).WithContext(ctx).
-			WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(ContainElement(env.RouteOf(ctx, name, server)))
-		Expect(env.LoadBalancers(ctx)).To(HaveLen(1))
+		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names...))
+		env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, names...)
+		Eventually(func() []string { return env.Routes.List(ctx) }).WithContext(ctx).
+			WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(ContainElement(env.Routes.Of(ctx, name, server)))
+		Expect(env.LoadBalancers.List(ctx)).To(HaveLen(1))
 	}
 
 	It("before the cloud answers does what has piled up, as soon as it does", framework.Needs(framework.SettingsCheck), func(ctx SpecContext) {
 		doesAll(ctx, func(env *framework.Env, node string) {
-			fault, remove := env.Fault(fakecloud.Fault{Effect: fakecloud.DropConnection()})
-			env.StartCCM(ctx, framework.CCMOptions{})
-			env.AwaitFault(ctx, fault, 3)
-			Expect(env.Node(ctx, node)).To(framework.HaveTaint(cloudproviderapi.TaintExternalCloudProvider))
-			Expect(env.LoadBalancers(ctx)).To(BeEmpty())
+			fault, remove := env.Cloud.Faults.Add(fakecloud.Fault{Effect: fakecloud.DropConnection()})
+			env.CCM.Start(ctx, framework.CCMOptions{})
+			env.Cloud.Faults.Await(ctx, fault, 3)
+			Expect(env.Nodes.Get(ctx, node)).To(framework.HaveTaint(cloudproviderapi.TaintExternalCloudProvider))
+			Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
 			remove()
 		})
 	})
 
 	It("while the cloud begins to answer does what has piled up", framework.Needs(framework.SettingsCheck), func(ctx SpecContext) {
 		doesAll(ctx, func(env *framework.Env, _ string) {
-			fault, _ := env.Fault(fakecloud.Fault{Effect: fakecloud.DropConnection(), First: 2})
-			env.StartCCM(ctx, framework.CCMOptions{})
-			env.AwaitFault(ctx, fault, 2)
+			fault, _ := env.Cloud.Faults.Add(fakecloud.Fault{Effect: fakecloud.DropConnection(), First: 2})
+			env.CCM.Start(ctx, framework.CCMOptions{})
+			env.Cloud.Faults.Await(ctx, fault, 2)
 		})
 	})
 
 	It("when the cloud has answered all the time does what has piled up", func(ctx SpecContext) {
-		doesAll(ctx, func(env *framework.Env, _ string) { env.StartCCM(ctx, framework.CCMOptions{}) })
+		doesAll(ctx, func(env *framework.Env, _ string) { env.CCM.Start(ctx, framework.CCMOptions{}) })
 	})
 })
 
 // changePort changes the port of the Service "web" and waits until the CCM has followed.
 func changePort(ctx context.Context, env *framework.Env, port int) {
 	GinkgoHelper()
-	env.UpdateService(ctx, "web", func(s *corev1.Service) { s.Spec.Ports[0].Port = int32(port) })
-	env.AwaitLoadBalancer(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
+	env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Spec.Ports[0].Port = int32(port) })
+	env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
 		g.Expect(framework.ListenPorts(lb)).To(Equal([]int{port}))
 	})
 }

@@ -18,14 +18,14 @@ import (
 // ccm/deploy.
 const EnvManifest = "E2E_CCM_MANIFEST"
 
-// deployIdentity creates what the CCM's manifest says about who the CCM is and what it may do, and
+// createAccount creates what the CCM's manifest says about who the CCM is and what it may do, and
 // makes Suite.Kubeconfig that of its service account, so that a rule that is missing fails a spec.
 // The rest of the manifest, which no program here would run, is only checked by the API server.
 //
 // It leaves out the token: the API server knows the service account by a client certificate with the
 // name and groups that a token would give it.
-func (s *Suite) deployIdentity(ctx context.Context) error {
-	path := cmp.Or(os.Getenv(EnvManifest), s.Subject.Manifest)
+func (s *Suite) createAccount(ctx context.Context) error {
+	path := cmp.Or(os.Getenv(EnvManifest), s.CCM.Manifest)
 	manifest, name := deploy.Manifest, cmp.Or(path, "ccm/deploy")
 	if path != "" {
 		var err error

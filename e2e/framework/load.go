@@ -51,11 +51,11 @@ func (r LoadResult) String() string {
 }
 
 // Load begins to send requests to an address, until the spec ends.
-func (e *Env) Load(ctx context.Context, address string, port int) *Load {
+func (t Traffic) Load(ctx context.Context, address string, port int) *Load {
 	GinkgoHelper()
-	client := e.HTTPClient(ClientOptions{})
+	client := t.Client(ClientOptions{})
 	l := &Load{ask: func(ctx context.Context) (string, error) {
-		answer, err := e.GetURL(ctx, client, URL("http", address, port))
+		answer, err := t.GetURL(ctx, client, URL("http", address, port))
 		return answer.Node, err
 	}}
 	// What is under way when it is stopped is answered, or ends with the client's timeout.

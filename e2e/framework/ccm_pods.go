@@ -1,0 +1,140 @@
+package framework
+
+import (
+	"context"
+	"strings"
+	"sync"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8stypes "k8s.io/apimachinery/pkg/types"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/environment"
+)
+
+// podCCM is the CCM that runs in the pods of a shared cluster. A spec that changes it runs alone.
+type podCCM struct {
+	// configure has exactly the given number of replicas run with the given settings, and returns when they
+	// are available and all others have ended.
+	configure func(context.Context, podSettings) error
+	// kill ends the CCM's processes without warning. Their pods start others.
+	kill func(context.Context) error
+	// log returns what the CCM's pods have printed.
+	log func(context.Context) (string, error)
+	// usual are the settings that specs start with.
+	usual podSettings
+
+	mu      sync.Mutex
+	changed bool
+}
+
+// podSettings are how a CCM in pods is run.
+type podSettings struct {
+	Env      map[string]string
+	Args     []string
+	Replicas int32
+}
+
+// alone returns the CCM's pods for a spec that changes them.
+func (c *podCCM) alone() *podCCM {
+	GinkgoHelper()
+	Expect(CurrentSpecReport().IsSerial).To(BeTrue(), "a spec that changes the CCM of all specs must be Alone")
+	if c == nil {
+		Skip("needs a CCM that the suite may change")
+	}
+	return c
+}
+
+func (c *podCCM) change(ctx context.Context, s podSettings) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.changed = true
+	return c.configure(ctx, s)
+}
+
+// restore puts back the usual settings, if they were changed.
+func (c *podCCM) restore(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.changed {
+		return nil
+	}
+	err := c.configure(ctx, c.usual)
+	c.changed = err != nil
+	return err
+}
+
+// Pods returns the pods that the CCM runs in, those that are about to end included.
+func (c *CCM) Pods(ctx context.Context) ([]corev1.Pod, error) {
+	return environment.WorkloadPods(ctx, c.env.suite.Cluster.Client, c.env.suite.CCM.Namespace, c.env.suite.CCM.Workload)
+}
+
+// DeletePod deletes one of the CCM's pods and returns when it is gone. Another takes its place.
+func (c *CCM) DeletePod(ctx context.Context, pod corev1.Pod) {
+	GinkgoHelper()
+	Expect(c.env.Kube.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{})).To(Succeed())
+	c.awaitPodGone(ctx, pod)
+}
+
+// EvictPod has one of the CCM's pods leave its node as `kubectl drain` does, and returns when it is gone.
+func (c *CCM) EvictPod(ctx context.Context, pod corev1.Pod) {
+	GinkgoHelper()
+	Expect(c.env.Kube.CoreV1().Pods(pod.Namespace).EvictV1(ctx, &policyv1.Eviction{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
+	})).To(Succeed())
+	c.awaitPodGone(ctx, pod)
+}
+
+func (c *CCM) awaitPodGone(ctx context.Context, pod corev1.Pod) {
+	GinkgoHelper()
+	Eventually(func() (k8stypes.UID, error) {
+		now, err := c.env.suite.Cluster.Client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return "", nil
+		}
+		return now.GetUID(), err
+	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).ShouldNot(Equal(pod.UID), "the pod %s is still there", pod.Name)
+}
+
+// AwaitPods waits until the CCM runs in exactly n pods, which are ready, and returns them.
+func (c *CCM) AwaitPods(ctx context.Context, n int) []corev1.Pod {
+	GinkgoHelper()
+	var pods []corev1.Pod
+	Eventually(func(g Gomega) {
+		var err error
+		pods, err = c.Pods(ctx)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(pods).To(HaveLen(n))
+		for _, p := range pods {
+			g.Expect(podReady(&p)).To(BeTrue(), "%s on %s is not ready", p.Name, p.Spec.NodeName)
+		}
+	}).WithContext(ctx).WithTimeout(2 * Timeout).WithPolling(Polling).Should(Succeed())
+	return pods
+}
+
+// Leader returns the identity of the CCM that has the lease, and the one of its pods that it is.
+func (c *CCM) Leader(ctx context.Context) (identity string, pod corev1.Pod) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		lease, err := c.env.Kube.CoordinationV1().Leases(c.env.suite.CCM.Namespace).Get(ctx, "cloud-controller-manager", metav1.GetOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(lease.Spec.HolderIdentity).To(HaveValue(Not(BeEmpty())))
+		identity = *lease.Spec.HolderIdentity
+		// Kubernetes' identities are host_uuid; a pod on its node's network has the node's name.
+		host, _, _ := strings.Cut(identity, "_")
+		pods, err := c.Pods(ctx)
+		g.Expect(err).NotTo(HaveOccurred())
+		pod = corev1.Pod{}
+		for _, p := range pods {
+			if p.DeletionTimestamp == nil && (p.Spec.HostNetwork && p.Spec.NodeName == host || p.Name == host) {
+				pod = p
+			}
+		}
+		g.Expect(pod.Name).NotTo(BeEmpty(), "no pod of the CCM is %s", identity)
+	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(Succeed())
+	return identity, pod
+}

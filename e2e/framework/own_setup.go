@@ -1,0 +1,225 @@
+package framework
+
+import (
+	"cmp"
+	"context"
+	"crypto/x509"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/cluster"
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/node"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+)
+
+// ownSetup is a cloud, simulated nodes and CCM processes for one spec, on the embedded cluster.
+type ownSetup struct {
+	env   *Env
+	cloud *fakecloud.Cloud
+	fleet *node.Fleet
+
+	mu       sync.Mutex
+	replicas []*Replica
+}
+
+func newOwnSetup(ctx context.Context, e *Env) {
+	GinkgoHelper()
+	s := &ownSetup{env: e}
+	e.setup = s
+	addresses := e.suite.loopback(purposeLoadBalancers).Addr()
+	s.cloud = fakecloud.New(fakecloud.Options{
+		Actions: cmp.Or(e.options.Actions, "20ms"), RateLimit: e.options.RateLimit,
+		PublicIPv4:       e.suite.loopback(purposeServers),
+		LoadBalancerIPv4: netip.PrefixFrom(addresses, cmp.Or(e.options.LoadBalancerBits, 16)),
+		DataPlane:        &fakecloud.DataPlaneOptions{Resolver: s.resolve},
+	})
+	DeferCleanup(s.cloud.Close)
+	_, err := s.cloud.Start(ctx, "")
+	Expect(err).NotTo(HaveOccurred())
+	e.Cloud.Fake, e.Cloud.Journal, e.Cloud.Faults.rules = s.cloud, s.cloud.Journal(), s.cloud.Faults()
+	e.Cloud.Client = s.cloud.Client(hcloud.WithApplication("spec", "1"))
+	e.Cloud.createNetwork(ctx)
+	e.createNamespace(ctx)
+	DeferCleanup(s.removeFromCluster)
+	s.startFleet(ctx)
+	if !e.options.NoCCM {
+		e.CCM.Start(ctx, CCMOptions{})
+	}
+}
+
+func (s *ownSetup) startFleet(ctx context.Context) {
+	GinkgoHelper()
+	var err error
+	// The nodes live longer than the context of BeforeEach.
+	s.fleet, err = node.StartFleet(context.WithoutCancel(ctx), s.env.Kube, serverEvents{s}, node.FleetOptions{Spec: s.env.options.Spec})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(s.fleet.Stop)
+}
+
+// removeFromCluster removes what the spec left in the cluster that all specs share. It does not rely on the
+// CCM, which may be gone: it removes the finalizers itself.
+func (s *ownSetup) removeFromCluster(ctx context.Context) {
+	kube, namespace := s.env.Kube, s.env.Services.Namespace
+	services := kube.CoreV1().Services(namespace)
+	list, err := services.List(ctx, metav1.ListOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	for _, service := range list.Items {
+		if len(service.Finalizers) > 0 {
+			_, err := services.Patch(ctx, service.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+			Expect(ignoreNotFound(err)).To(Succeed())
+		}
+		Expect(ignoreNotFound(services.Delete(ctx, service.Name, metav1.DeleteOptions{}))).To(Succeed())
+	}
+	Expect(ignoreNotFound(kube.CoreV1().Namespaces().Delete(ctx, namespace, metav1.DeleteOptions{}))).To(Succeed())
+	Expect(kube.CoreV1().Nodes().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})).To(Succeed())
+	Expect(kube.CoordinationV1().Leases("kube-system").DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})).To(Succeed())
+	Eventually(func(g Gomega) {
+		nodes, err := kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(nodes.Items).To(BeEmpty())
+	}).WithTimeout(Timeout).Should(Succeed(), "the nodes of the spec are still there")
+}
+
+// startCCM implements setup: a process with the command line that a cluster would use, and shorter periods. It
+// ends with the spec.
+func (s *ownSetup) startCCM(_ context.Context, o CCMOptions) *Replica {
+	GinkgoHelper()
+	suite := s.env.suite
+	s.mu.Lock()
+	number := len(s.replicas) + 1
+	s.mu.Unlock()
+	r := &Replica{name: fmt.Sprintf("spec-%03d-ccm-%d", suite.specs, number)}
+	args := append([]string{
+		"--kubeconfig=" + suite.Kubeconfig,
+		"--cloud-provider=" + suite.CCM.CloudProvider,
+		"--cluster-name=e2e",
+		"--cluster-cidr=" + suite.Cluster.PodCIDR.String(),
+		"--allocate-node-cidrs=true",
+		"--configure-cloud-routes=true",
+		"--secure-port=0",
+		"--webhook-secure-port=0",
+	}, ccmArgs(o.LeaderElect)...)
+	if info, err := os.Stat(filepath.Join(suite.Cluster.LogDir, r.name+".log")); err == nil {
+		r.logFrom = info.Size()
+	}
+	process, err := suite.Cluster.Run(cluster.Command{
+		Name: r.name, Path: suite.CCMBinary, Args: slices.Concat(args, suite.CCM.Args, o.Args), Env: s.ccmEnv(o.Env),
+	})
+	Expect(err).NotTo(HaveOccurred())
+	r.Process = process
+	s.mu.Lock()
+	s.replicas = append(s.replicas, r)
+	s.mu.Unlock()
+	DeferCleanup(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		Expect(process.Stop(ctx)).To(Succeed())
+		Expect(r.Denied()).To(BeEmpty(), "the CCM's manifest lacks RBAC rules")
+	})
+	return r
+}
+
+// ccmEnv returns the whole environment of a CCM.
+func (s *ownSetup) ccmEnv(extra map[string]string) []string {
+	env := map[string]string{
+		"PATH":            os.Getenv("PATH"),
+		"HOME":            os.Getenv("HOME"),
+		"GOCOVERDIR":      filepath.Join(s.env.suite.Out, "coverage"),
+		"HCLOUD_ENDPOINT": s.cloud.Endpoint(),
+		"HCLOUD_TOKEN":    s.cloud.Token(),
+		"HCLOUD_NETWORK":  s.env.Cloud.Network.Name,
+		// Two CCMs of one spec, or of parallel specs, cannot share the port.
+		"HCLOUD_METRICS_ENABLED": "false",
+	}
+	maps.Copy(env, ccmSettings())
+	maps.Copy(env, s.env.suite.CCM.Env)
+	maps.Copy(env, s.env.options.CCM)
+	maps.Copy(env, extra)
+	var list []string
+	for _, k := range slices.Sorted(maps.Keys(env)) {
+		if env[k] != "" {
+			list = append(list, k+"="+env[k])
+		}
+	}
+	return list
+}
+
+// workers implements setup: the nodes are new.
+func (s *ownSetup) workers(ctx context.Context, n int) Workers {
+	GinkgoHelper()
+	var names []string
+	for i := range n {
+		names = append(names, fmt.Sprintf("node-%d", i+1))
+	}
+	var workers Workers
+	for i, server := range s.env.Nodes.Create(ctx, names...) {
+		workers = append(workers, Worker{names[i], server})
+	}
+	return workers
+}
+
+// addPods implements setup. Simulated nodes answer for the pods of all Services.
+func (s *ownSetup) addPods(context.Context, string) {}
+
+// setEndpoints implements setup.
+func (s *ownSetup) setEndpoints(_ context.Context, service string, nodes []string) {
+	pods := map[string]int{}
+	for _, n := range nodes {
+		pods[n] = 1
+	}
+	s.fleet.SetLocalEndpoints(s.env.Services.fullName(service), pods)
+}
+
+// setProxyProtocol implements setup.
+func (s *ownSetup) setProxyProtocol(service string, expected bool) {
+	s.fleet.SetProxyProtocol(s.env.Services.fullName(service), expected)
+}
+
+// ownLoadBalancers implements setup: the whole cloud belongs to the spec.
+func (s *ownSetup) ownLoadBalancers(_ context.Context, all []*hcloud.LoadBalancer) []*hcloud.LoadBalancer {
+	return all
+}
+
+// ownCertificates implements setup.
+func (s *ownSetup) ownCertificates(_ context.Context, all []*hcloud.Certificate) []*hcloud.Certificate {
+	return all
+}
+
+// concerns implements setup.
+func (s *ownSetup) concerns(fakecloud.JournalEntry) bool { return true }
+
+// dial implements setup.
+func (s *ownSetup) dial(ctx context.Context, address string, from netip.Addr) (net.Conn, error) {
+	if !from.IsValid() {
+		return s.cloud.DataPlane().DialContext(ctx, "tcp", address)
+	}
+	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0))}
+	return d.DialContext(ctx, "tcp", address)
+}
+
+// outsideAddress implements setup: any loopback address can be a client's.
+func (s *ownSetup) outsideAddress() string { return "127.200.3.4" }
+
+// roots implements setup.
+func (s *ownSetup) roots(context.Context) *x509.CertPool { return s.cloud.CertPool() }
+
+// report implements setup: the logs of all CCM processes and the cloud's state.
+func (s *ownSetup) report(ctx context.Context) {
+	for _, r := range s.replicas {
+		AddReportEntry("log of "+r.name, ReportEntryVisibilityFailureOrVerbose, tail(r.LogPath(), 200))
+	}
+	AddReportEntry("the cloud's state", ReportEntryVisibilityFailureOrVerbose, cloudText(ctx, s.cloud))
+}

@@ -1,0 +1,267 @@
+package framework
+
+import (
+	"context"
+	"crypto/x509"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+)
+
+// sharedSetup is the part of one spec in a cluster and a cloud that all specs share.
+type sharedSetup struct {
+	env    *Env
+	shared *sharedCluster
+}
+
+func newSharedSetup(ctx context.Context, e *Env) {
+	GinkgoHelper()
+	o := e.options
+	Expect(o.Actions == "" && o.RateLimit == 0 && o.LoadBalancerBits == 0 && o.Spec == nil).To(BeTrue(),
+		"these Options need a cloud and nodes of the spec's own: give it the label %s", OwnCloud)
+	s := &sharedSetup{env: e, shared: e.suite.shared}
+	e.setup = s
+	e.Cloud.Journal = recentJournal{s.shared.journal, s.shared.journal.Last()}
+	e.Cloud.Faults.rules = s.shared.faults
+	e.Cloud.Client = s.shared.client("spec")
+	if s.shared.network != "" {
+		var err error
+		e.Cloud.Network, _, err = e.Cloud.Client.Network.GetByName(ctx, s.shared.network)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(e.Cloud.Network).NotTo(BeNil(), "the cloud has no network %s", s.shared.network)
+	}
+	e.createNamespace(ctx)
+	DeferCleanup(s.remove)
+	e.CCM.Replica = &Replica{pods: s.shared.ccm}
+	if o.NoCCM {
+		Expect(e.CCM.Stop(ctx)).To(Succeed())
+	} else if len(o.CCM) > 0 {
+		e.CCM.Start(ctx, CCMOptions{})
+	}
+}
+
+// startCCM implements setup: one replica, or two with leader election.
+func (s *sharedSetup) startCCM(ctx context.Context, o CCMOptions) *Replica {
+	GinkgoHelper()
+	pods := s.shared.ccm.alone()
+	settings := podSettings{Env: maps.Clone(pods.usual.Env), Args: slices.Clone(pods.usual.Args), Replicas: 1}
+	if settings.Env == nil {
+		settings.Env = map[string]string{}
+	}
+	maps.Copy(settings.Env, s.env.options.CCM)
+	maps.Copy(settings.Env, o.Env)
+	if o.LeaderElect {
+		settings.Replicas = 2
+		settings.Args = append(settings.Args, leaderElection(true)...) // the last of two equal flags wins
+	}
+	settings.Args = append(settings.Args, o.Args...)
+	Expect(pods.change(ctx, settings)).To(Succeed())
+	return &Replica{pods: pods}
+}
+
+// workers implements setup: the nodes that the cluster has.
+func (s *sharedSetup) workers(ctx context.Context, n int) Workers {
+	GinkgoHelper()
+	servers, err := s.env.Cloud.Client.Server.All(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	nodes, err := s.env.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	var workers Workers
+	for _, node := range nodes.Items {
+		if _, excluded := node.Labels[corev1.LabelNodeExcludeBalancers]; excluded {
+			continue
+		}
+		workers = append(workers, Worker{node.Name, s.env.Nodes.serverOf(&node, servers)})
+	}
+	if len(workers) < n {
+		Skip("the cluster has too few nodes that can be targets")
+	}
+	return workers
+}
+
+// addPods implements setup. Only specs about traffic have pods.
+func (s *sharedSetup) addPods(ctx context.Context, service string) {
+	GinkgoHelper()
+	if !slices.Contains(CurrentSpecReport().Labels(), Dataplane) {
+		return
+	}
+	_, err := s.env.Kube.AppsV1().DaemonSets(s.env.Services.Namespace).Create(ctx, s.env.Pods.daemonSet(service), metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// setEndpoints implements setup.
+func (s *sharedSetup) setEndpoints(ctx context.Context, service string, nodes []string) {
+	GinkgoHelper()
+	s.env.Pods.Update(ctx, service, func(set *appsv1.DaemonSet) {
+		var terms []corev1.NodeSelectorTerm // one of them must hold
+		for _, n := range nodes {
+			terms = append(terms, corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{
+				{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{n}}}})
+		}
+		set.Spec.Template.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms},
+		}}
+	})
+}
+
+// setProxyProtocol implements setup. Real pods recognize the protocol.
+func (s *sharedSetup) setProxyProtocol(string, bool) {}
+
+// ownLoadBalancers implements setup: those that the spec has created, and those of its Services.
+func (s *sharedSetup) ownLoadBalancers(ctx context.Context, all []*hcloud.LoadBalancer) []*hcloud.LoadBalancer {
+	own := slices.DeleteFunc(all, func(lb *hcloud.LoadBalancer) bool {
+		return !s.env.created.isLoadBalancer(lb.ID, lb.Labels[s.env.suite.CCM.OwnerLabel])
+	})
+	for i, lb := range own {
+		if !s.untagged(lb.Labels) {
+			continue
+		}
+		tagged, _, err := s.env.Cloud.Client.LoadBalancer.Update(ctx, lb, hcloud.LoadBalancerUpdateOpts{Labels: tagged(lb.Labels)})
+		if err == nil {
+			own[i] = tagged
+		}
+	}
+	return own
+}
+
+// ownCertificates implements setup.
+func (s *sharedSetup) ownCertificates(ctx context.Context, all []*hcloud.Certificate) []*hcloud.Certificate {
+	own := slices.DeleteFunc(all, func(c *hcloud.Certificate) bool {
+		return !s.env.created.isCertificate(c.ID, c.Labels[s.env.suite.CCM.OwnerLabel])
+	})
+	for i, c := range own {
+		if !s.untagged(c.Labels) {
+			continue
+		}
+		tagged, _, err := s.env.Cloud.Client.Certificate.Update(ctx, c, hcloud.CertificateUpdateOpts{Labels: tagged(c.Labels)})
+		if err == nil {
+			own[i] = tagged
+		}
+	}
+	return own
+}
+
+// untagged reports whether something that the CCM has created still needs the run's name, so that it is found
+// after a crash of the suite. Only an existing cloud outlives the run. Something that is being changed or
+// deleted may refuse the label: it gets it the next time, or never. Its Service is then found by the namespace,
+// which has the run's name.
+func (s *sharedSetup) untagged(labels map[string]string) bool {
+	return s.env.suite.Kind == Existing && labels[LabelRun] != runName()
+}
+
+// concerns implements setup.
+func (s *sharedSetup) concerns(r fakecloud.JournalEntry) bool { return s.env.created.contains(r) }
+
+// dial implements setup.
+func (s *sharedSetup) dial(ctx context.Context, address string, _ netip.Addr) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	return s.shared.dial(ctx, "tcp", address)
+}
+
+// outsideAddress implements setup.
+func (s *sharedSetup) outsideAddress() string {
+	if s.shared.outside == "" {
+		Skip("needs the address by which the cloud sees this host, which is unknown")
+	}
+	return s.shared.outside
+}
+
+// roots implements setup.
+func (s *sharedSetup) roots(ctx context.Context) *x509.CertPool {
+	GinkgoHelper()
+	if s.shared.roots == nil {
+		return nil
+	}
+	roots, err := s.shared.roots(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	return roots
+}
+
+// report implements setup: the log of the CCM's pods.
+func (s *sharedSetup) report(ctx context.Context) {
+	if s.shared.ccm == nil {
+		return
+	}
+	text, err := s.shared.ccm.log(ctx)
+	if err != nil {
+		text = err.Error()
+	}
+	AddReportEntry("log of the CCM", ReportEntryVisibilityFailureOrVerbose, lastLines(withoutNoise(text), 200))
+}
+
+// remove removes what the spec left in the cluster and the cloud, and restores the CCM's usual settings: the
+// next spec finds everything as this one did.
+func (s *sharedSetup) remove(ctx context.Context) {
+	if s.shared.ccm != nil {
+		Expect(s.shared.ccm.restore(ctx)).To(Succeed(), "restoring the CCM's settings")
+	}
+	namespace := s.env.Services.Namespace
+	if KeepFailed() && CurrentSpecReport().Failed() {
+		AddReportEntry("kept: namespace " + namespace)
+		return
+	}
+	s.removeServices(ctx)
+	for _, server := range s.env.created.takeServers() {
+		s.removeServer(ctx, server)
+	}
+	background := metav1.DeletePropagationBackground
+	Expect(ignoreNotFound(s.env.Kube.CoreV1().Namespaces().Delete(ctx, namespace, metav1.DeleteOptions{PropagationPolicy: &background}))).To(Succeed())
+}
+
+// removeServices deletes the Services and waits until the CCM has removed what they had in the cloud. Then it
+// removes what the spec itself has created there, and what a CCM that fails has left.
+func (s *sharedSetup) removeServices(ctx context.Context) {
+	cloud, services := s.env.Cloud.Client, s.env.Kube.CoreV1().Services(s.env.Services.Namespace)
+	list, err := services.List(ctx, metav1.ListOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	protected := false
+	for _, lb := range s.env.LoadBalancers.List(ctx) {
+		if lb.Protection.Delete {
+			s.env.Cloud.Do(ctx)(cloud.LoadBalancer.ChangeProtection(ctx, lb, hcloud.LoadBalancerChangeProtectionOpts{Delete: &protected}))
+		}
+	}
+	for _, service := range list.Items {
+		Expect(ignoreNotFound(services.Delete(ctx, service.Name, metav1.DeleteOptions{}))).To(Succeed())
+	}
+	Eventually(func() []string { return s.env.Services.names(ctx) }).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).
+		Should(BeEmpty(), "the Services of the spec are still there: does the CCM work?")
+	for _, lb := range s.env.LoadBalancers.List(ctx) {
+		_, _, err := cloud.LoadBalancer.DeleteWithResult(ctx, lb)
+		Expect(ignoreGone(err)).To(Succeed())
+	}
+	for _, c := range s.env.Cloud.Certificates(ctx) {
+		_, err := cloud.Certificate.Delete(ctx, c)
+		Expect(ignoreGone(err)).To(Succeed())
+	}
+}
+
+// removeServer deletes a server that the spec has created, and its Node. The CCM would delete the Node too, but
+// not before it is NotReady.
+func (s *sharedSetup) removeServer(ctx context.Context, server *hcloud.Server) {
+	result, _, err := s.env.Cloud.Client.Server.DeleteWithResult(ctx, server)
+	if err == nil {
+		s.env.Cloud.Wait(ctx, result.Action)
+	}
+	Expect(ignoreGone(err)).To(Succeed())
+	Expect(ignoreNotFound(s.env.Kube.CoreV1().Nodes().Delete(ctx, server.Name, metav1.DeleteOptions{}))).To(Succeed())
+	s.env.Nodes.AwaitGone(ctx, server.Name)
+}
+
+func ignoreGone(err error) error {
+	if hcloud.IsError(err, hcloud.ErrorCodeNotFound) {
+		return nil
+	}
+	return err
+}
