@@ -16,9 +16,11 @@ type CreateLoadBalancer struct {
 	Location, NetworkZone string
 	Labels                map[string]string
 	Network               int64
-	PublicInterface       *bool // default true
-	Services              []ServiceInput
-	Targets               []TargetInput
+	// PublicInterface is whether there is one; default true. Unlike disable_public_interface, false is allowed
+	// without a network, which may be attached later: the production CCM has sent this since 2020 (issue 7).
+	PublicInterface *bool
+	Services        []ServiceInput
+	Targets         []TargetInput
 	// IPv4 and IPv6 are ids of unassigned Primary IPs; 0 makes the system choose an address.
 	IPv4, IPv6 int64
 }
@@ -121,9 +123,6 @@ func (tx *Tx) newLoadBalancer(in CreateLoadBalancer) (*LoadBalancer, error) {
 	}
 	if _, ok := tx.Networks.Get(in.Network); in.Network != 0 && !ok {
 		return nil, ErrField("network", fmt.Sprintf("network with ID '%d' not found", in.Network))
-	}
-	if !lb.PublicEnabled && in.Network == 0 {
-		return nil, errNotAttached()
 	}
 	for i, s := range in.Services {
 		if err := lb.addService(tx.State, s, fmt.Sprintf("services.%d.", i)); err != nil {

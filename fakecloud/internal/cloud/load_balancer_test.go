@@ -215,6 +215,28 @@ func TestANewLoadBalancerHasAllDefaults(t *testing.T) {
 	}
 }
 
+// The production CCM creates private load balancers like this and attaches them afterwards.
+func TestALoadBalancerWithoutAPublicInterfaceIsAttachedAfterItsCreation(t *testing.T) {
+	t.Parallel()
+	p, n, clk := lbCloud(t)
+	s := lbServer(t, p, "s", nil)
+	lb := newLB(t, p, clk, CreateLoadBalancer{PublicInterface: new(false)})
+	if lb.PublicEnabled || !lb.IPv4.Addr.IsValid() || len(lb.PrivateNets) != 0 {
+		t.Errorf("created %+v", lb)
+	}
+	if _, _, err := p.AddLoadBalancerTarget(lb.ID, serverTarget(s)); codeOf(err) != "load_balancer_public_interface_disabled" {
+		t.Errorf("a public target: %v", err)
+	}
+	action, _, err := p.AttachLoadBalancerToNetwork(lb.ID, AttachLoadBalancer{Network: n.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended(t, p, clk, action, "")
+	if got := getLB(t, p, lb.ID); got.PublicEnabled || len(got.PrivateNets) != 1 {
+		t.Errorf("attached %+v", got)
+	}
+}
+
 func TestLoadBalancersThatCannotBeCreated(t *testing.T) {
 	t.Parallel()
 	p, n, clk := lbCloud(t, func(o *Options) { o.Limits = Limits{KindLoadBalancer: 2} })
@@ -248,7 +270,6 @@ func TestLoadBalancersThatCannotBeCreated(t *testing.T) {
 		"two places":                {func(in *CreateLoadBalancer) { in.NetworkZone = "eu-central" }, "location"},
 		"unknown network":           {func(in *CreateLoadBalancer) { in.Network = 5 }, "network"},
 		"network of another zone":   {func(in *CreateLoadBalancer) { in.Network, in.Location = n.ID, "ash" }, "no_subnet_available"},
-		"no interface at all":       {func(in *CreateLoadBalancer) { in.PublicInterface = new(false) }, "load_balancer_not_attached_to_network"},
 		"a port twice":              {func(in *CreateLoadBalancer) { in.Services = []ServiceInput{tcp(1, 1), tcp(1, 2)} }, "source_port_already_used"},
 		"a bad service":             {func(in *CreateLoadBalancer) { in.Services = []ServiceInput{tcp(1, 1), tcp(0, 2)} }, "services.1.listen_port"},
 		"too many services": {func(in *CreateLoadBalancer) {
