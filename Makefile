@@ -56,7 +56,7 @@ e2e-hygiene: ## Prove that the suite leaves nothing behind: success, failure, ti
 	scripts/e2e-hygiene.sh
 
 .PHONY: bench
-bench: ## Benchmarks, each with its baseline beside it
+bench: ## Benchmarks, each with its baseline
 	cd fakecloud && go test -run '^$$' -bench . -benchmem ./...
 
 .PHONY: fuzz
@@ -70,7 +70,7 @@ coverage: ## Write the page of what the API models: fakecloud/COVERAGE.md (needs
 ##@ Develop
 
 .PHONY: lint
-lint: ## golangci-lint, in the pinned version
+lint: ## Plain English (scripts/plain-english.sh) and golangci-lint in the pinned version
 	scripts/lint.sh
 
 .PHONY: fmt

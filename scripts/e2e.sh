@@ -6,10 +6,10 @@
 #   LABELS       a Ginkgo label filter, as "service && !fault"
 #   FOCUS        a regular expression on the specs' names
 #   PROCS        how many specs run at a time
-#   CCM          a file that describes the cloud-controller-manager to test in place of ours (e2e/README.md)
+#   CCM          a file that describes the cloud-controller-manager to test instead of ours (e2e/README.md)
 #   E2E_KEEP     1 keeps the kind cluster, and uses one that was kept
 #   E2E_OUT      where reports, logs and coverage go (default: out/e2e-$E2E_CLUSTER)
-#   E2E_CCM      the program of a cloud-controller-manager to test in place of ours (embedded)
+#   E2E_CCM      the program of a cloud-controller-manager to test instead of ours (embedded)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs golangci-lint in the version pinned here, built from source through the Go module proxy
-# and kept in the user's cache, so that nothing has to be installed by hand.
+# Checks texts with plain-english.sh and code with golangci-lint. The pinned version of golangci-lint is
+# built from source through the Go module proxy and kept in the user's cache: nothing needs to be
+# installed by hand.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,6 +18,7 @@ if [ ! -x "$bin" ]; then
 fi
 # golangci-lint looks at one module at a time.
 status=0
+scripts/plain-english.sh || status=1
 for module in . fakecloud kind/nodeimage; do
 	(cd "$module" && "$bin" run --allow-parallel-runners "$@") || status=1
 done

@@ -1,6 +1,6 @@
 // Command chart renders a Helm chart as `helm template` does, with Helm's own engine, and prints the
-// objects in the order in which they can be created. It is a module of its own so that nobody who
-// uses the repository's packages gets Helm's dependencies. scripts/manifests.sh runs it.
+// objects in the order in which they can be created. It is a separate module, so that users of the
+// repository's packages do not get Helm's dependencies. scripts/manifests.sh runs it.
 //
 //	go run . --chart ../../ccm/chart -f values.yaml --set image.tag=v1 >manifest.yaml
 //

@@ -133,7 +133,7 @@ func reason(output []string) string {
 	return strings.Join(said, " ")
 }
 
-// finish prints the end and tells whether all is well.
+// finish prints the end and reports whether all tests passed.
 func (s *summary) finish(name string) bool {
 	if len(s.skips) > 0 {
 		slices.Sort(s.skips)
