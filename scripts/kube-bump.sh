@@ -1,11 +1,12 @@
 #!/bin/sh
-# Move the embedded control plane to another release of Kubernetes:
+# Move every module of the repository to another release of Kubernetes:
 #
-#	scripts/kube-bump.sh <kubernetes> <etcd>        as 1.36.3 3.6.8
+#	scripts/kube-bump.sh <kubernetes>        such as 1.37.1
 #
-# etcd's release is the one that this Kubernetes' kubeadm asks for
-# (`kubeadm config images list`). The root module's k8s.io libraries move with it:
-# a test fails until both name the same release. Needs the Go module proxy.
+# It sets the release of Kubernetes, the k8s.io libraries, controller-runtime with envtest, and Helm,
+# and the releases of etcd and CoreDNS that this Kubernetes' kubeadm asks for. kind follows its own releases:
+# raise it by hand when its default node image is of this minor. A test in e2e/framework/cluster
+# fails while any of them is of another minor. Needs the Go module proxy.
 set -eu
 
 fail() {
@@ -13,33 +14,54 @@ fail() {
 	exit 1
 }
 
-[ $# -eq 2 ] || fail "usage: $0 <kubernetes> <etcd>, as 1.36.3 3.6.8"
-for version in "$@"; do
-	expr "$version" : '[0-9]*\.[0-9]*\.[0-9]*$' >/dev/null || fail "$version is no release, as 1.36.3 is"
-done
-kubernetes=v$1 libraries=v0.${1#*.} etcd=v$2
-root=$(cd "$(dirname "$0")/.." && pwd)
+[ $# -eq 1 ] && expr "$1" : '1\.[0-9]*\.[0-9]*$' >/dev/null || fail "usage: $0 <kubernetes>, such as 1.37.1"
+kubernetes=v$1 libraries=v0.${1#*.}
+minor=${1#*.} minor=${minor%.*}
+cd "$(dirname "$0")/.."
+export GOFLAGS=-mod=mod
 
-cd "$root/kind/nodeimage/modules/kubernetes"
 before=$(mktemp -d)
-trap 'rm -rf "$before"' EXIT
-cp go.mod go.sum "$before/"
-undo() {
-	cp "$before/go.mod" "$before/go.sum" .
-	fail "$1; go.mod and go.sum are as they were"
-}
-# Kubernetes 1.X.Y publishes its staging modules as 0.X.Y; its go.mod names them
-# by folders of its repository, so each needs a replace line here.
-GOFLAGS=-mod=mod go mod download "k8s.io/kubernetes@$kubernetes" || fail "there is no $kubernetes to download"
-theirs=$(GOFLAGS=-mod=mod go list -m -f '{{.GoMod}}' "k8s.io/kubernetes@$kubernetes") || fail "cannot find its go.mod"
-for module in $(sed -n -E 's#^[[:space:]]+(k8s\.io/[a-z-]+) => \./staging/.*#\1#p' "$theirs"); do
-	go mod edit -replace="$module=$module@$libraries" || undo "editing go.mod failed"
+moved=
+for module in . scripts/chart kind/nodeimage kind/nodeimage/modules/kubernetes kind/nodeimage/modules/coredns; do
+	moved="$moved $module/go.mod $module/go.sum"
 done
-go mod edit -require="k8s.io/kubernetes@$kubernetes" -require="go.etcd.io/etcd/server/v3@$etcd" \
-	-require="k8s.io/client-go@$libraries" -require="k8s.io/component-base@$libraries" \
-	-require="k8s.io/kubectl@$libraries" || undo "editing go.mod failed"
-go mod tidy || undo "go mod tidy failed"
+# shellcheck disable=SC2086 # a list of files
+tar -cf "$before/modules.tar" $moved
+undo() {
+	code=$?
+	if [ $code -ne 0 ]; then
+		tar -xf "$before/modules.tar" && echo "kube-bump: failed; the modules are as they were" >&2
+	fi
+	rm -rf "$before"
+	exit $code
+}
+trap undo EXIT
 
-cd "$root"
-go get "k8s.io/client-go@$libraries" "k8s.io/cloud-provider@$libraries" "k8s.io/component-base@$libraries"
-echo "Kubernetes $kubernetes, etcd $etcd, libraries $libraries. Now run: go mod tidy && make kubernetes && go test ./e2e/framework/cluster/..."
+(
+	cd kind/nodeimage/modules/kubernetes
+	go mod download "k8s.io/kubernetes@$kubernetes"
+	# Kubernetes 1.X.Y publishes its staging modules as 0.X.Y, but its go.mod names them by folders
+	# of its repository. Each needs a replace line here.
+	theirs=$(go list -m -f '{{.GoMod}}' "k8s.io/kubernetes@$kubernetes")
+	for module in $(sed -n -E 's#^[[:space:]]+(k8s\.io/[a-z-]+) => \./staging/.*#\1#p' "$theirs"); do
+		go mod edit -replace="$module=$module@$libraries"
+	done
+	go mod edit -require="k8s.io/kubernetes@$kubernetes" -require="k8s.io/client-go@$libraries" \
+		-require="k8s.io/component-base@$libraries" -require="k8s.io/kubectl@$libraries"
+)
+constants=$(cd kind/nodeimage/modules/kubernetes && go list -m -f '{{.Dir}}' k8s.io/kubernetes)/cmd/kubeadm/app/constants/constants.go
+# constant prints the release that a constant of kubeadm holds, without "v" and the image's revision.
+constant() { sed -n -E "s/^[[:space:]]*$1 = \"v?([0-9.]+)(-[0-9]+)?\"/\1/p" "$constants"; }
+etcd=$(constant DefaultEtcdVersion) coredns=$(constant CoreDNSVersion)
+[ -n "$etcd" ] && [ -n "$coredns" ] || fail "$constants does not name etcd's and CoreDNS' releases where they used to be"
+
+(cd kind/nodeimage/modules/kubernetes && go mod edit -require="go.etcd.io/etcd/server/v3@v$etcd" && go mod tidy)
+(cd kind/nodeimage/modules/coredns && go get "github.com/coredns/coredns@v$coredns" && go mod tidy)
+# controller-runtime 0.N is made for Kubernetes 1.(N+12). Helm has no such rule, its newest release must do.
+# shellcheck disable=SC2046 # a list of modules
+go get "sigs.k8s.io/controller-runtime@v0.$((minor - 12))" \
+	$(sed -n -E "s#^[[:space:]]+(k8s\.io/[a-z-]+) v0\.[0-9]+\.[0-9]+( .*)?\$#\1@$libraries#p" go.mod)
+go mod tidy
+(cd kind/nodeimage && go get "sigs.k8s.io/controller-runtime/tools/setup-envtest@v0.$((minor - 12))" && go mod tidy)
+(cd scripts/chart && go get helm.sh/helm/v4@latest "k8s.io/api@$libraries" && go mod tidy)
+echo "Kubernetes $kubernetes, libraries $libraries, etcd $etcd, CoreDNS $coredns. Now run: make kubernetes && go test ./e2e/framework/cluster/..."

@@ -94,7 +94,7 @@ type Cluster struct {
 	// Kubeconfig is the path of a file with an administrator's access, for other
 	// processes.
 	Kubeconfig string
-	// Version is the API server's release, as "v1.36.3".
+	// Version is the API server's release, as "v1.37.1".
 	Version string
 	// LogDir has the output of the control plane and of what Run started. Empty
 	// for a cluster that exists.

@@ -46,7 +46,7 @@ func servicePort(service *corev1.Service, nodePort int32) (name string, number i
 }
 
 // health answers on a health check node port, with the status, headers and body
-// of kube-proxy (pkg/proxy/healthcheck in Kubernetes 1.36.3), whatever the path.
+// of kube-proxy (pkg/proxy/healthcheck in Kubernetes 1.37.1), whatever the path.
 func (b *backend) health(w http.ResponseWriter, service types.NamespacedName) {
 	b.mu.Lock()
 	pods := b.pods(service)

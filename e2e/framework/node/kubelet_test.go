@@ -26,7 +26,7 @@ import (
 // api is a Kubernetes API in memory.
 func api(objects ...runtime.Object) *fake.Clientset {
 	client := fake.NewClientset(objects...)
-	client.Discovery().(*fakediscovery.FakeDiscovery).FakedServerVersion = &version.Info{GitVersion: "v1.36.3"}
+	client.Discovery().(*fakediscovery.FakeDiscovery).FakedServerVersion = &version.Info{GitVersion: "v1.37.1"}
 	return client
 }
 
@@ -93,7 +93,7 @@ func TestANodeRegistersAsKubeletDoesWithAnExternalCloudProvider(t *testing.T) {
 	g.Expect(node.Annotations).NotTo(HaveKey("alpha.kubernetes.io/provided-node-ip"))
 	g.Expect(node.Status.Addresses).To(ConsistOf(corev1.NodeAddress{Type: corev1.NodeHostName, Address: "a"}))
 	g.Expect(node.Status.Capacity.Cpu().String()).To(Equal("2"))
-	g.Expect(node.Status.NodeInfo.KubeletVersion).To(Equal("v1.36.3"))
+	g.Expect(node.Status.NodeInfo.KubeletVersion).To(Equal("v1.37.1"))
 	g.Expect(condition(node.Status.Conditions, corev1.NodeReady).Status).To(Equal(corev1.ConditionFalse))
 	g.Expect(condition(node.Status.Conditions, corev1.NodeNetworkUnavailable)).To(BeNil(), "kubelet has no such condition")
 	eventuallyReady(t, g, client, "a")

@@ -8,7 +8,7 @@
 // Fleet keeps one Node per cloud server (fleet.go). The package knows no cloud:
 // it is told about servers.
 //
-// What was read for this in Kubernetes 1.36.3, where intuition is wrong:
+// What was read for this in Kubernetes 1.37.1, where intuition is wrong:
 //
 //   - A running kubelet does NOT register again when somebody deletes its Node
 //     object. It registers once per start (registrationCompleted); from then on it

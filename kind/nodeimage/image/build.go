@@ -28,7 +28,7 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // build is the making of one image.
 type build struct {
 	Source
-	version  string // of Kubernetes, as "v1.36.3"
+	version  string // of Kubernetes, as "v1.37.1"
 	modules  string // folder of the nested modules
 	kind     kindModule
 	mirror   string

@@ -193,7 +193,7 @@ func TestKubeadmSaysWhichImagesThereMustBe(t *testing.T) {
 		}
 		return text.String()
 	}
-	all := []string{"kube-apiserver:v1.2.3", "kube-controller-manager:v1.2.3", "kube-scheduler:v1.2.3", "kube-proxy:v1.2.3", "etcd:3.6.8-0"}
+	all := []string{"kube-apiserver:v1.2.3", "kube-controller-manager:v1.2.3", "kube-scheduler:v1.2.3", "kube-proxy:v1.2.3", "etcd:3.7.0-0"}
 	const config = "  sandbox_image = \"registry.k8s.io/pause:3.10\"\n"
 	for name, test := range map[string]struct{ kubeadm, config, want string }{
 		"all well":         {list(coredns, all...), config, ""},
@@ -221,7 +221,7 @@ func TestKubeadmSaysWhichImagesThereMustBe(t *testing.T) {
 			names = append(names, c.names...)
 		}
 		// Both kind's containerd and kubeadm must find their pause.
-		for _, want := range []string{"registry.k8s.io/pause:3.10", "registry.k8s.io/pause:3.99", "registry.k8s.io/etcd:3.6.8-0", "registry.k8s.io/coredns/coredns:" + coredns} {
+		for _, want := range []string{"registry.k8s.io/pause:3.10", "registry.k8s.io/pause:3.99", "registry.k8s.io/etcd:3.7.0-0", "registry.k8s.io/coredns/coredns:" + coredns} {
 			if !slices.Contains(names, want) {
 				t.Errorf("there is no %s in %v", want, names)
 			}

@@ -47,7 +47,7 @@ type Options struct {
 
 // Assets is a set of programs of one release.
 type Assets struct {
-	// Version is the release of Kubernetes, as "v1.36.3".
+	// Version is the release of Kubernetes, as "v1.37.1".
 	Version string
 	// Dir is the folder of the programs.
 	Dir string

@@ -31,8 +31,8 @@ const (
 // Source is the nested module that the programs are built from.
 type Source struct {
 	Dir        string // absolute path of the module
-	Kubernetes string // release of Kubernetes, as "v1.36.3"
-	Etcd       string // release of etcd, as "v3.6.8"
+	Kubernetes string // release of Kubernetes, as "v1.37.1"
+	Etcd       string // release of etcd, as "v3.7.0"
 }
 
 // FindSource reads the versions of the nested module in the checkout root.

@@ -60,13 +60,13 @@ func TestOutsideACheckoutThereIsNoSource(t *testing.T) {
 func TestASourceMustNameReleases(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	write(t, dir, "go.mod", "module example.com/m\n\nrequire k8s.io/kubernetes v1.36.3\n")
+	write(t, dir, "go.mod", "module example.com/m\n\nrequire k8s.io/kubernetes v1.37.1\n")
 	if _, err := ReadSource(dir); err == nil || !strings.Contains(err.Error(), "etcd") {
 		t.Errorf("got %v, want an error that names etcd", err)
 	}
-	write(t, dir, "go.mod", "module example.com/m\n\nrequire (\n\tk8s.io/kubernetes v1.36.3\n\tgo.etcd.io/etcd/server/v3 v3.6.8\n)\n")
+	write(t, dir, "go.mod", "module example.com/m\n\nrequire (\n\tk8s.io/kubernetes v1.37.1\n\tgo.etcd.io/etcd/server/v3 v3.7.0\n)\n")
 	source, err := ReadSource(dir)
-	if want := (Source{Dir: dir, Kubernetes: "v1.36.3", Etcd: "v3.6.8"}); err != nil || source != want {
+	if want := (Source{Dir: dir, Kubernetes: "v1.37.1", Etcd: "v3.7.0"}); err != nil || source != want {
 		t.Errorf("got %+v, %v, want %+v", source, err, want)
 	}
 }
@@ -86,7 +86,7 @@ func TestTheKeyCoversWhatDecidesTheResult(t *testing.T) {
 		dir := t.TempDir()
 		mine := map[string]string{}
 		maps.Copy(mine, files)
-		source := Source{Dir: dir, Kubernetes: "v1.36.3", Etcd: "v3.6.8"}
+		source := Source{Dir: dir, Kubernetes: "v1.37.1", Etcd: "v3.7.0"}
 		if change != nil {
 			change(mine, &source)
 		}
@@ -103,7 +103,7 @@ func TestTheKeyCoversWhatDecidesTheResult(t *testing.T) {
 		return func(files map[string]string, _ *Source) { files[name] = text }
 	}
 	first := key(nil, "go1.26.8", linux)
-	if !strings.HasPrefix(first, "v1.36.3-") {
+	if !strings.HasPrefix(first, "v1.37.1-") {
 		t.Errorf("the key %s does not begin with the release", first)
 	}
 	for name, test := range map[string]struct {
@@ -121,7 +121,7 @@ func TestTheKeyCoversWhatDecidesTheResult(t *testing.T) {
 		"go.sum":                     {key(set("go.sum", "other\n"), "go1.26.8", linux), false},
 		"Go's release":               {key(nil, "go1.26.9", linux), false},
 		"the platform":               {key(nil, "go1.26.8", Platform{OS: "linux", Arch: "arm64"}), false},
-		"flags (by the release)":     {key(func(_ map[string]string, s *Source) { s.Kubernetes = "v1.36.4" }, "go1.26.8", linux), false},
+		"flags (by the release)":     {key(func(_ map[string]string, s *Source) { s.Kubernetes = "v1.37.2" }, "go1.26.8", linux), false},
 	} {
 		if (test.got == first) != test.same {
 			t.Errorf("a change of %s: key %s after %s, same must be %t", name, test.got, first, test.same)
