@@ -3,9 +3,9 @@
 #
 #	scripts/kube-bump.sh <kubernetes>        such as 1.37.1
 #
-# It sets the release of Kubernetes, the k8s.io libraries, controller-runtime with envtest, and Helm,
+# It sets the release of Kubernetes, the k8s.io libraries, controller-runtime with envtest, Helm,
 # and the releases of etcd and CoreDNS that this Kubernetes' kubeadm asks for. kind follows its own releases:
-# raise it by hand when its default node image is of this minor. A test in e2e/framework/cluster
+# raise it by hand when its default node image is of this minor. A test in scripts/house
 # fails while any of them is of another minor. Needs the Go module proxy.
 set -eu
 
@@ -64,4 +64,4 @@ go get "sigs.k8s.io/controller-runtime@v0.$((minor - 12))" \
 go mod tidy
 (cd kind/nodeimage && go get "sigs.k8s.io/controller-runtime/tools/setup-envtest@v0.$((minor - 12))" && go mod tidy)
 (cd scripts/chart && go get helm.sh/helm/v4@latest "k8s.io/api@$libraries" && go mod tidy)
-echo "Kubernetes $kubernetes, libraries $libraries, etcd $etcd, CoreDNS $coredns. Now run: make kubernetes && go test ./e2e/framework/cluster/..."
+echo "Kubernetes $kubernetes, libraries $libraries, etcd $etcd, CoreDNS $coredns. Now run: make kubernetes && go test ./scripts/house ./e2e/framework/cluster"

@@ -1,0 +1,143 @@
+package house
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"golang.org/x/mod/modfile"
+	"golang.org/x/mod/module"
+	"golang.org/x/mod/semver"
+	"sigs.k8s.io/kind/pkg/apis/config/defaults"
+)
+
+const (
+	kubernetes        = "k8s.io/kubernetes"
+	controllerRuntime = "sigs.k8s.io/controller-runtime"
+	envtest           = "sigs.k8s.io/controller-runtime/tools/setup-envtest"
+	kind              = "sigs.k8s.io/kind"
+)
+
+// programs is the module that the control plane of e2e and the node image are built from. The release that it names is
+// also the one that envtest's archives are downloaded for.
+const programs = "kind/nodeimage/modules/kubernetes"
+
+// readModule returns the go.mod of a folder of the repository.
+func readModule(t *testing.T, folder string) *modfile.File {
+	t.Helper()
+	path := filepath.Join("..", "..", folder, "go.mod")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := modfile.Parse(path, data, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// required returns the version at which a module is required, and fails the test if it is not.
+func required(t *testing.T, folder, path string) string {
+	t.Helper()
+	for _, r := range readModule(t, folder).Require {
+		if r.Mod.Path == path {
+			return r.Mod.Version
+		}
+	}
+	t.Fatalf("%s/go.mod does not require %s", folder, path)
+	return ""
+}
+
+// libraries returns Kubernetes' own libraries of a go.mod, with their replacements. Kubernetes 1.X publishes them as 0.X;
+// others below k8s.io have versions of their own: v2, or one that is made of a date. v0.0.0 stands for a folder of
+// Kubernetes' repository, which a replacement stands for in turn.
+func libraries(t *testing.T, folder string) (found []module.Version) {
+	t.Helper()
+	file := readModule(t, folder)
+	add := func(m module.Version) {
+		if strings.HasPrefix(m.Path, "k8s.io/") && semver.Major(m.Version) == "v0" && m.Version != "v0.0.0" && !module.IsPseudoVersion(m.Version) {
+			found = append(found, m)
+		}
+	}
+	for _, r := range file.Require {
+		add(r.Mod)
+	}
+	for _, r := range file.Replace {
+		add(r.New)
+	}
+	if len(found) == 0 {
+		t.Errorf("%s/go.mod requires no library of Kubernetes", folder)
+	}
+	return found
+}
+
+// minor returns the second number of a release: 37 for v1.37.1.
+func minor(t *testing.T, version string) (n int) {
+	t.Helper()
+	if _, err := fmt.Sscanf(strings.TrimPrefix(semver.MajorMinor(version), semver.Major(version)), ".%d", &n); err != nil {
+		t.Fatalf("%q is no release: %v", version, err)
+	}
+	return n
+}
+
+// kindRelease returns the release of Kubernetes in the name of kind's default node image.
+func kindRelease(t *testing.T) string {
+	t.Helper()
+	found := regexp.MustCompile(`^kindest/node:(v1\.\d+\.\d+)@`).FindStringSubmatch(defaults.Image)
+	if found == nil {
+		t.Fatalf("kind's default image %s does not name a release", defaults.Image)
+	}
+	return found[1]
+}
+
+func TestOneKubernetesMinorEverywhere(t *testing.T) {
+	t.Parallel()
+	want := minor(t, required(t, programs, kubernetes))
+	same := func(what, version string, ahead int) {
+		t.Helper()
+		if got := minor(t, version) + ahead; got != want {
+			t.Errorf("%s %s is for Kubernetes 1.%d, %s builds 1.%d: run scripts/kube-bump.sh", what, version, got, programs, want)
+		}
+	}
+	// What a user pulls, and what CI builds.
+	same("kind's default node image", kindRelease(t), 0)
+	for _, folder := range []string{".", programs, "scripts/chart"} {
+		for _, library := range libraries(t, folder) {
+			same("in "+folder+"/go.mod "+library.Path, library.Version, 0)
+		}
+	}
+	// controller-runtime 0.N is made for Kubernetes 1.(N+12), and so is its envtest.
+	same(controllerRuntime, required(t, ".", controllerRuntime), 12)
+	same(envtest, required(t, "kind/nodeimage", envtest), 12)
+	// The node image is built around this kind's entrypoint, for clusters that the other one makes.
+	if made, built := required(t, ".", kind), required(t, "kind/nodeimage", kind); made != built {
+		t.Errorf("kind %s makes clusters, the node image is built for %s", made, built)
+	}
+}
+
+func TestTheReadmeNamesTheVersionsThatAreTested(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	screen := strings.Join(strings.Split(string(data), "\n")[:24], "\n")
+	for what, version := range map[string]string{
+		"Kubernetes ":    strings.TrimPrefix(required(t, programs, kubernetes), "v"),
+		"`k8s.io/*` ":    required(t, ".", "k8s.io/cloud-provider"),
+		"kind ":          required(t, ".", kind),
+		"`kindest/node:": kindRelease(t) + "`",
+		"hcloud-go ":     required(t, "fakecloud", "github.com/hetznercloud/hcloud-go/v2"),
+		"etcd ":          strings.TrimPrefix(required(t, programs, "go.etcd.io/etcd/server/v3"), "v"),
+		"CoreDNS ":       strings.TrimPrefix(required(t, "kind/nodeimage/modules/coredns", "github.com/coredns/coredns"), "v"),
+		"containerd ":    strings.TrimPrefix(required(t, "kind/nodeimage/modules/containerd", "github.com/containerd/containerd/v2"), "v"),
+	} {
+		if !strings.Contains(screen, what+version) {
+			t.Errorf("the first screen of the README does not say %q", what+version)
+		}
+	}
+}
