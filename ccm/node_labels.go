@@ -15,7 +15,8 @@ import (
 
 // nodeLabelSync updates the labels that describe a Node's server after initialization.
 // k8s.io/cloud-provider sets these labels only once, when it initializes a Node; later it updates
-// only addresses. So after a change of the server's type the Node would keep its old instance type.
+// only addresses (UpdateNodeStatus of the node controller, v0.37.1). So after a change of the server's
+// type the Node would keep its old instance type.
 //
 // It runs when the node controller asks for metadata to refresh addresses
 // (--node-status-update-frequency). It makes no API call of its own.

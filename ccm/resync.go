@@ -31,7 +31,8 @@ const (
 // The controllers of k8s.io/cloud-provider act only on events of Kubernetes. They miss a load
 // balancer or route that was changed or deleted outside of the CCM, and a node that matches a node
 // selector after a change of its labels. With watch-based reconciliation they also miss a route that
-// could not be created.
+// could not be created: in v0.37.1 the route controller's reconcile logs the error of CreateRoute and
+// returns none, so that its queue does not try again before the informer's resync.
 //
 // One comparison costs one call for all load balancers and one for the routes; no call if there are
 // none.
