@@ -67,6 +67,9 @@ func newClusterNetwork(t *testing.T) *clusterNetwork {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		// The context's end kills it only while this process lives on, which after the last test is not for long.
+		_ = c.process.Process.Kill()
+		_ = c.process.Wait() // an error after a test that has waited for it
 		if t.Failed() {
 			t.Logf("%s", c.logs)
 		}
