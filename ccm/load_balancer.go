@@ -157,8 +157,11 @@ func (l *loadBalancers) EnsureLoadBalancerDeleted(ctx context.Context, _ string,
 }
 
 func (l *loadBalancers) delete(ctx context.Context, svc *corev1.Service, lb *hcloud.LoadBalancer) error {
-	if lb.Protection.Delete {
+	warnProtected := func() {
 		l.events.warning(svc, EventProtected, "Load balancer %d (%s) is protected against deletion: remove the protection, or the label %s to keep it", lb.ID, lb.Name, labelServiceUID)
+	}
+	if lb.Protection.Delete {
+		warnProtected()
 		return fmt.Errorf("load balancer %d (%s) is protected against deletion", lb.ID, lb.Name)
 	}
 	defer l.store.writing(string(svc.UID))()
@@ -171,7 +174,7 @@ func (l *loadBalancers) delete(ctx context.Context, svc *corev1.Service, lb *hcl
 	case resp != nil && resp.Response != nil && resp.StatusCode == http.StatusNoContent:
 		err = nil // the API's answer until October 2026: no action, and no body that hcloud-go could read
 	case hcloud.IsError(err, hcloud.ErrorCodeProtected):
-		l.events.warning(svc, EventProtected, "Load balancer %d (%s) is protected against deletion: remove the protection, or the label %s to keep it", lb.ID, lb.Name, labelServiceUID)
+		warnProtected()
 	}
 	if err != nil {
 		return fmt.Errorf("deleting load balancer %d (%s): %w", lb.ID, lb.Name, err)

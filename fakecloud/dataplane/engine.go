@@ -20,7 +20,7 @@ var (
 	// ErrClosed means that the engine is closed.
 	ErrClosed = errors.New("dataplane: the engine is closed")
 	// ErrUnknownLoadBalancer means that no load balancer with that ID was applied.
-	ErrUnknownLoadBalancer = errors.New("dataplane: no such load balancer")
+	ErrUnknownLoadBalancer = errors.New("dataplane: unknown load balancer")
 )
 
 // Resolver returns the address of a target's port on this machine, as "host:port". It is called for each
@@ -67,7 +67,7 @@ type Engine struct {
 	cancel context.CancelFunc
 	tasks  tasks
 
-	mu     sync.Mutex // serialises changes, guards what follows
+	mu     sync.Mutex // serialises changes and guards the fields below
 	closed bool
 	lbs    map[int64]*balancer
 }

@@ -47,6 +47,9 @@ func main() {
 	command := app.NewCloudControllerManagerCommand(opts, newCloud, app.DefaultInitFuncConstructors,
 		names.CCMControllerAliases(), cliflag.NamedFlagSets{}, stop)
 	command.Use = ccm.ProviderName
+	command.Long = "ccm-from-scratch is a cloud-controller-manager for the Hetzner Cloud. Its flags are those of every\n" +
+		"cloud-controller-manager. Its own settings, such as HCLOUD_TOKEN and HCLOUD_NETWORK, are environment\n" +
+		"variables: see ccm/README.md."
 	os.Exit(cli.Run(command))
 }
 
