@@ -55,6 +55,8 @@ type Options struct {
 	Limits Limits
 	// JournalSize is how many requests the journal keeps; 0 is 10,000.
 	JournalSize int
+	// JournalBytes is how much memory the journal's entries take at most; 0 is 64 MiB. The oldest go first.
+	JournalBytes int64
 	// RandomSeed makes generated values (passwords, MAC addresses) reproducible.
 	RandomSeed uint64
 	// PublicIPv4 and PublicIPv6 are the ranges that public addresses are taken from. The zero values are
@@ -140,7 +142,7 @@ func Open(o Options) (*Cloud, error) {
 			return nil, err
 		}
 	}
-	c := &Cloud{journal: &journal.Journal{Capacity: o.JournalSize}}
+	c := &Cloud{journal: &journal.Journal{Capacity: o.JournalSize, MaxBytes: o.JournalBytes}}
 	c.cloud = cloud.New(cloud.Options{
 		Clock: o.Clock, Profile: profile, Limits: o.Limits, Seed: o.RandomSeed,
 		PublicIPv4: o.PublicIPv4, PublicIPv6: o.PublicIPv6, LoadBalancerIPv4: o.LoadBalancerIPv4,

@@ -4,9 +4,11 @@ package journal
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 )
 
 // Entry is one request and its answer.
@@ -40,46 +42,108 @@ type Entry struct {
 	BytesOut int64  `json:"bytes_out"`
 }
 
-// Journal keeps the latest entries. Its zero value keeps DefaultCapacity of them. Every request of
-// the cloud passes through Add, so that it takes no lock; entries are numbered in the order in which
-// they were answered.
+// entryBytes is what an entry takes without its texts.
+const entryBytes = 256
+
+// size returns how many bytes of memory an entry takes. It may be called once the entry has been clipped.
+func (e *Entry) size() int64 {
+	n := len(e.CorrelationID) + len(e.Method) + len(e.Path) + len(e.Query) + len(e.ErrorCode) + len(e.Fault) + len(e.Client) + len(e.Remote)
+	return int64(n) + entryBytes
+}
+
+// MaxField is the length of the longest text of an entry, in bytes. A longer one is cut and ends with "…".
+const MaxField = 2 << 10
+
+// clip cuts texts that are too long. Method, path and query are parts of one string, the request line, which
+// stays in memory as long as one of them does, so that all are copied.
+func (e *Entry) clip() {
+	if len(e.Path)+len(e.Query) > MaxField {
+		e.Method, e.Path, e.Query = strings.Clone(e.Method), strings.Clone(clip(e.Path)), strings.Clone(clip(e.Query))
+	}
+	for _, text := range []*string{&e.Method, &e.Client, &e.Fault, &e.Remote, &e.ErrorCode} {
+		if len(*text) > MaxField {
+			*text = strings.Clone(clip(*text))
+		}
+	}
+}
+
+func clip(text string) string {
+	const end = "…"
+	if len(text) <= MaxField {
+		return text
+	}
+	cut := MaxField - len(end)
+	for cut > 0 && !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + end
+}
+
+// Journal keeps the latest entries, bounded in number and in bytes. Its zero value has the default bounds.
+// Every request of the cloud passes through Add, so that it takes no lock; entries are numbered in the order
+// in which they were answered.
 type Journal struct {
-	// Capacity is how many entries are kept; it may be set before the first use.
+	// Capacity is how many entries are kept at most; 0 is DefaultCapacity. Set it before the first use.
 	Capacity int
+	// MaxBytes is how much memory the entries take at most; 0 is DefaultMaxBytes. Set it before the first use.
+	MaxBytes int64
 
 	once sync.Once
 	ring []atomic.Pointer[Entry]
 	seq  atomic.Uint64
+	// bytes is the size of the entries in the ring, oldest the least Seq that may be there: smaller ones
+	// were removed to free memory.
+	bytes  atomic.Int64
+	oldest atomic.Uint64
 
-	waiting atomic.Int64 // how many Await
+	waiting atomic.Int64 // the number of calls of Await
 	mu      sync.Mutex
-	changed chan struct{} // closed, and replaced, by an Add while somebody waits
+	changed chan struct{} // closed and replaced by an Add during an Await
 }
 
-// DefaultCapacity is how many entries a journal keeps unless told otherwise.
-const DefaultCapacity = 10_000
+// Bounds of a journal unless told otherwise.
+const (
+	DefaultCapacity = 10_000
+	DefaultMaxBytes = 64 << 20
+)
 
 func (j *Journal) init() {
 	j.once.Do(func() {
 		if j.Capacity <= 0 {
 			j.Capacity = DefaultCapacity
 		}
+		if j.MaxBytes <= 0 {
+			j.MaxBytes = DefaultMaxBytes
+		}
 		j.ring = make([]atomic.Pointer[Entry], j.Capacity)
 		j.changed = make(chan struct{})
 	})
 }
 
-// Add appends an entry and gives it its Seq. The entry must not be changed afterwards.
+// Add appends an entry and gives it its Seq. It cuts texts that are longer than MaxField. The entry must not
+// be changed afterwards.
 func (j *Journal) Add(e *Entry) {
 	j.init()
+	e.clip()
 	e.Seq = j.seq.Add(1)
 	slot := j.slot(e.Seq)
 	for {
 		old := slot.Load()
-		// Whoever was overtaken by a whole round of the ring is too old to be kept.
-		if old != nil && old.Seq > e.Seq || slot.CompareAndSwap(old, e) {
+		if old != nil && old.Seq > e.Seq { // overtaken by a whole round of the ring: too old to be kept
 			break
 		}
+		if slot.CompareAndSwap(old, e) {
+			size := e.size()
+			if old != nil {
+				size -= old.size()
+			}
+			j.bytes.Add(size)
+			break
+		}
+	}
+	j.shrink()
+	if e.Seq < j.oldest.Load() { // removed before it was there
+		j.remove(e.Seq)
 	}
 	if j.waiting.Load() > 0 {
 		j.mu.Lock()
@@ -88,6 +152,39 @@ func (j *Journal) Add(e *Entry) {
 		j.mu.Unlock()
 	}
 }
+
+// shrink removes the oldest entries until the rest is within MaxBytes.
+func (j *Journal) shrink() {
+	for j.bytes.Load() > j.MaxBytes {
+		oldest, last := j.oldest.Load(), j.seq.Load()
+		first := max(oldest, j.first(last))
+		if first > last {
+			return
+		}
+		if j.oldest.CompareAndSwap(oldest, first+1) {
+			j.remove(first)
+		}
+	}
+}
+
+// remove removes the entry with a Seq, if it is there.
+func (j *Journal) remove(seq uint64) {
+	slot := j.slot(seq)
+	if e := slot.Load(); e != nil && e.Seq == seq && slot.CompareAndSwap(e, nil) {
+		j.bytes.Add(-e.size())
+	}
+}
+
+// first returns the least Seq for which the ring has room when last is the greatest.
+func (j *Journal) first(last uint64) uint64 {
+	if kept := uint64(len(j.ring)); last > kept {
+		return last - kept + 1
+	}
+	return 1
+}
+
+// Bytes returns how much memory the entries take.
+func (j *Journal) Bytes() int64 { return j.bytes.Load() }
 
 func (j *Journal) slot(seq uint64) *atomic.Pointer[Entry] {
 	return &j.ring[(seq-1)%uint64(len(j.ring))]
@@ -114,11 +211,7 @@ func (j *Journal) Count(f Filter) int {
 func (j *Journal) scan(f Filter, found func(*Entry)) {
 	j.init()
 	last := j.seq.Load()
-	first := uint64(1)
-	if kept := uint64(len(j.ring)); last > kept {
-		first = last - kept + 1
-	}
-	for seq := max(first, f.Since+1); seq <= last; seq++ {
+	for seq := max(j.first(last), j.oldest.Load(), f.Since+1); seq <= last; seq++ {
 		if e := j.slot(seq).Load(); e != nil && e.Seq == seq && f.Matches(e) {
 			found(e)
 		}
@@ -146,10 +239,12 @@ func (j *Journal) Await(ctx context.Context, f Filter, n int) ([]Entry, error) {
 	}
 }
 
-// Reset forgets all entries. Numbering goes on, so that a Since from before stays right.
+// Reset removes all entries. Numbering continues, so that a Since from before stays right.
 func (j *Journal) Reset() {
 	j.init()
 	for i := range j.ring {
-		j.ring[i].Store(nil)
+		if e := j.ring[i].Swap(nil); e != nil {
+			j.bytes.Add(-e.size())
+		}
 	}
 }

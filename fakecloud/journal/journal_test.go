@@ -3,10 +3,12 @@ package journal
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"strings"
 	"sync"
 	"testing"
+	"unicode/utf8"
 )
 
 func TestAJournalKeepsTheLatestEntriesInOrder(t *testing.T) {
@@ -185,4 +187,70 @@ func FuzzAFilterSurvivesItsQuery(f *testing.F) {
 			t.Errorf("%+v became %+v, %v", want, got, err)
 		}
 	})
+}
+
+// Memory is bounded in bytes, not only in entries: a query may have 60 kB.
+func TestAJournalIsBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	j := &Journal{MaxBytes: 100_000}
+	const n = 1000
+	for i := range n {
+		j.Add(&Entry{Method: "GET", Path: "/v1/servers", Query: fmt.Sprintf("name=%d%s", i, strings.Repeat("x", 1500))})
+	}
+	got := j.Entries(Filter{})
+	if len(got) < 30 || len(got) > 60 || got[len(got)-1].Seq != n {
+		t.Fatalf("%d entries are kept", len(got))
+	}
+	for i, e := range got[1:] {
+		if e.Seq != got[i].Seq+1 {
+			t.Errorf("entry %d follows %d", e.Seq, got[i].Seq)
+		}
+	}
+	if b := j.Bytes(); b > 100_000 || b < 50_000 {
+		t.Errorf("%d bytes", b)
+	}
+	j.Reset()
+	if b := j.Bytes(); b != 0 {
+		t.Errorf("%d bytes after Reset", b)
+	}
+}
+
+func TestLongFieldsAreClipped(t *testing.T) {
+	t.Parallel()
+	j := &Journal{}
+	line := strings.Repeat("é", 50_000)
+	j.Add(&Entry{Path: line, Query: line, Client: line, Fault: "short"})
+	e := j.Entries(Filter{})[0]
+	for _, s := range []string{e.Path, e.Query, e.Client} {
+		if len(s) > MaxField || !strings.HasSuffix(s, "é…") || !utf8.ValidString(s) {
+			t.Errorf("%d bytes, %q", len(s), s[max(0, len(s)-10):])
+		}
+	}
+	if e.Fault != "short" {
+		t.Error(e.Fault)
+	}
+}
+
+func TestTheBytesAreRightWhenManyAdd(t *testing.T) {
+	t.Parallel()
+	j := &Journal{Capacity: 64, MaxBytes: 20_000}
+	var wg sync.WaitGroup
+	for w := range 8 {
+		wg.Go(func() {
+			for i := range 2000 {
+				j.Add(&Entry{Query: strings.Repeat("x", i%(100*(w+1)))})
+				if w == 0 && i%500 == 0 {
+					j.Reset()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	var kept int64
+	for _, e := range j.Entries(Filter{}) {
+		kept += e.size()
+	}
+	if b := j.Bytes(); b != kept || b > 20_000 || kept == 0 {
+		t.Errorf("%d bytes counted, %d kept", b, kept)
+	}
 }
