@@ -5,8 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -332,6 +334,53 @@ func TestTheControlAPIRefusesMalformedQueries(t *testing.T) {
 		answer := c.call(t, "GET", path, "", http.StatusBadRequest)
 		if text, _ := answer["error"].(string); !strings.Contains(text, "query") {
 			t.Errorf("%s: %v", path, answer)
+		}
+	}
+}
+
+// largestWrite is a response whose body is parsed later.
+type largestWrite struct {
+	*httptest.ResponseRecorder
+	size int
+}
+
+func (w *largestWrite) Write(b []byte) (int, error) {
+	w.size = max(w.size, len(b))
+	return w.ResponseRecorder.Write(b)
+}
+
+// What is large is sent piece by piece: a whole body in memory is several times what it shows.
+func TestTheControlAPIStreamsStateAndJournal(t *testing.T) {
+	t.Parallel()
+	c := fakecloud.New(fakecloud.Options{})
+	t.Cleanup(c.Close)
+	const n = 500
+	for i := range n {
+		if _, _, err := c.Client().Server.Create(t.Context(), hcloud.ServerCreateOpts{
+			Name: fmt.Sprintf("s-%d", i), ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-13"},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for path, list := range map[string]func(map[string]any) any{
+		"/journal":           func(m map[string]any) any { return m["entries"] },
+		"/journal/await?n=1": func(m map[string]any) any { return m["entries"] },
+		"/state": func(m map[string]any) any {
+			return m["projects"].([]any)[0].(map[string]any)["resources"].(map[string]any)["servers"]
+		},
+	} {
+		w := &largestWrite{ResponseRecorder: httptest.NewRecorder()}
+		c.ControlHandler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+		var body map[string]any
+		size := w.Body.Len()
+		if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil || w.Code != http.StatusOK {
+			t.Fatalf("%s: %d, %v", path, w.Code, err)
+		}
+		if got := len(list(body).([]any)); got != n {
+			t.Errorf("%s: %d items, want %d", path, got, n)
+		}
+		if limit := 64 << 10; w.size > limit || size < 2*limit {
+			t.Errorf("%s: a write of %d of %d bytes", path, w.size, size)
 		}
 	}
 }

@@ -4,7 +4,6 @@ package journal
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -54,29 +53,20 @@ func (e *Entry) size() int64 {
 // MaxField is the length of the longest text of an entry, in bytes. A longer one is cut and ends with "…".
 const MaxField = 2 << 10
 
-// clip cuts texts that are too long. Method, path and query are parts of one string, the request line, which
-// stays in memory as long as one of them does, so that all are copied.
+// clip cuts texts that are too long. What is left of them is a copy, since a part would keep the whole in
+// memory.
 func (e *Entry) clip() {
-	if len(e.Path)+len(e.Query) > MaxField {
-		e.Method, e.Path, e.Query = strings.Clone(e.Method), strings.Clone(clip(e.Path)), strings.Clone(clip(e.Query))
-	}
-	for _, text := range []*string{&e.Method, &e.Client, &e.Fault, &e.Remote, &e.ErrorCode} {
-		if len(*text) > MaxField {
-			*text = strings.Clone(clip(*text))
-		}
-	}
-}
-
-func clip(text string) string {
 	const end = "…"
-	if len(text) <= MaxField {
-		return text
+	for _, text := range []*string{&e.Method, &e.Path, &e.Query, &e.Client, &e.Fault, &e.Remote, &e.ErrorCode} {
+		if len(*text) <= MaxField {
+			continue
+		}
+		cut := MaxField - len(end)
+		for cut > 0 && !utf8.RuneStart((*text)[cut]) {
+			cut--
+		}
+		*text = (*text)[:cut] + end
 	}
-	cut := MaxField - len(end)
-	for cut > 0 && !utf8.RuneStart(text[cut]) {
-		cut--
-	}
-	return text[:cut] + end
 }
 
 // Journal keeps the latest entries, bounded in number and in bytes. Its zero value has the default bounds.

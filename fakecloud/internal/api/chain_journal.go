@@ -25,6 +25,10 @@ func (a *API) record(next Handler) Handler {
 				Client: first(r.HTTP.Header["User-Agent"]), Remote: r.HTTP.RemoteAddr,
 				BytesIn: r.writer.bytesIn, BytesOut: r.writer.bytesOut,
 			}
+			if len(r.HTTP.RequestURI) > journal.MaxField {
+				// They are parts of the request line, all of which would stay in memory.
+				e.Method, e.Path, e.Query = strings.Clone(e.Method), strings.Clone(e.Path), strings.Clone(e.Query)
+			}
 			if r.known {
 				e.Project = r.token.Project
 			}
@@ -38,21 +42,29 @@ func (a *API) record(next Handler) Handler {
 // send one send it by mistake, or mean another API.
 var secretParameter = regexp.MustCompile(`(?i)token|secret|passw|pwd|credential|auth|bearer|api[-_.]?key|signature`)
 
-// redact returns a query without the values of parameters whose names say that they are secrets.
+// redact returns a query without the values of parameters whose names say that they are secrets. What is
+// much longer than an entry of the journal keeps is not looked at.
 func redact(query string) string {
-	if query == "" || !secretParameter.MatchString(query) && !strings.Contains(query, "%") {
-		return query
-	}
-	pairs := strings.Split(query, "&")
-	for i, pair := range pairs {
+	query = query[:min(len(query), journal.MaxField+1)]
+	for at := 0; at < len(query); {
+		pair, _, _ := strings.Cut(query[at:], "&")
 		name, value, _ := strings.Cut(pair, "=")
-		plain, err := url.QueryUnescape(name)
-		if err != nil {
-			plain = name
+		if value != "" && isSecret(name) {
+			query = query[:at] + name + "=REDACTED" + query[at+len(pair):]
+			pair = name + "=REDACTED"
 		}
-		if value != "" && secretParameter.MatchString(plain) {
-			pairs[i] = name + "=REDACTED"
-		}
+		at += len(pair) + 1
 	}
-	return strings.Join(pairs, "&")
+	return query
+}
+
+func isSecret(name string) bool {
+	switch name {
+	case "name", "label_selector", "page", "per_page", "sort", "status", "type", "id": // most of what clients send
+		return false
+	}
+	if plain, err := url.QueryUnescape(name); err == nil {
+		name = plain
+	}
+	return secretParameter.MatchString(name)
 }

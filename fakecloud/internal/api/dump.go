@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+	"iter"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
@@ -12,8 +13,8 @@ type Shown interface {
 	Kind() cloud.Kind
 	// Plural is the kind's name in paths and lists.
 	Plural() string
-	// All returns the JSON of all resources in a state, by id.
-	All(*cloud.State) []json.RawMessage
+	// All yields the JSON of all resources in a state, by id.
+	All(*cloud.State) iter.Seq[json.RawMessage]
 	// One returns the JSON of one, if it is there.
 	One(st *cloud.State, id int64) (json.RawMessage, bool)
 }
@@ -37,12 +38,18 @@ func (d *resource[T]) Kind() cloud.Kind { return d.kind }
 func (d *resource[T]) Plural() string { return d.plural }
 
 // All implements Shown.
-func (d *resource[T]) All(st *cloud.State) []json.RawMessage {
-	out := []json.RawMessage{}
-	for e := range d.table(st).Entries() {
-		out = append(out, d.json(st, e))
+func (d *resource[T]) All(st *cloud.State) iter.Seq[json.RawMessage] {
+	return eachOnce(d.table(st), func(v T) []byte { return marshal(d.encode(st, v)) })
+}
+
+func eachOnce[T cloud.Object[T]](t *cloud.Table[T], encode func(T) []byte) iter.Seq[json.RawMessage] {
+	return func(yield func(json.RawMessage) bool) {
+		for e := range t.Entries() {
+			if !yield(e.EncodedOnce(encode)) {
+				return
+			}
+		}
 	}
-	return out
 }
 
 // One implements Shown.
@@ -60,12 +67,14 @@ type shownActions struct{}
 func (shownActions) Kind() cloud.Kind { return cloud.KindAction }
 func (shownActions) Plural() string   { return "actions" }
 
-func (shownActions) All(st *cloud.State) []json.RawMessage {
-	out := []json.RawMessage{}
-	for e := range st.Actions.Entries() {
-		out = append(out, e.Encoded(encodeAction))
+func (shownActions) All(st *cloud.State) iter.Seq[json.RawMessage] {
+	return func(yield func(json.RawMessage) bool) {
+		for e := range st.Actions.Entries() {
+			if !yield(e.EncodedOnce(encodeAction)) {
+				return
+			}
+		}
 	}
-	return out
 }
 
 func (shownActions) One(st *cloud.State, id int64) (json.RawMessage, bool) {

@@ -57,6 +57,14 @@ func (e *Entry[T]) Encoded(encode func(T) []byte) []byte {
 	return b
 }
 
+// EncodedOnce is Encoded for a reader of everything there is: a form that is not known yet is not kept.
+func (e *Entry[T]) EncodedOnce(encode func(T) []byte) []byte {
+	if b := e.encoded.Load(); b != nil {
+		return *b
+	}
+	return encode(e.Value)
+}
+
 // Table holds the resources of one kind of one project, ordered by id and by name. A published
 // table is read-only; writing to it is possible only through a [Tx].
 type Table[T Object[T]] struct {

@@ -172,7 +172,7 @@ func (s *stream) existing(c *Controller, sel *selection, project int64, st *clou
 		if !sel.kind(sh.Kind()) {
 			continue
 		}
-		for _, resource := range sh.All(st) {
+		for resource := range sh.All(st) {
 			var id struct {
 				ID int64 `json:"id"`
 			}

@@ -49,31 +49,40 @@ func reset(c *Controller, r *http.Request) (any, error) {
 	return done, c.Reset(in.Keep...)
 }
 
-type projectState struct {
-	ID        int64                        `json:"id"`
-	Name      string                       `json:"name"`
-	Resources map[string][]json.RawMessage `json:"resources"`
-}
-
 func state(c *Controller, r *http.Request) (any, error) {
 	sel, err := parseSelection(c.kinds(), r.URL.Query())
 	if err != nil {
 		return nil, err
 	}
-	projects := []projectState{}
-	for _, p := range c.Cloud.Projects() {
-		if !sel.project(p.ID()) {
-			continue
-		}
-		st, ps := p.View(), projectState{p.ID(), p.Name(), map[string][]json.RawMessage{}}
-		for _, s := range c.API.ShownResources() {
-			if sel.kind(s.Kind()) {
-				ps.Resources[s.Plural()] = s.All(st)
+	return streamed(func(w *listWriter) {
+		w.open(`{"time":`, c.Cloud.Now(), `,"projects":[`)
+		for _, p := range c.Cloud.Projects() {
+			if sel.project(p.ID()) {
+				c.streamProject(w, p, &sel)
 			}
 		}
-		projects = append(projects, ps)
+		w.close(`]}`)
+	}), nil
+}
+
+// streamProject writes a project's resources from one snapshot of them.
+func (c *Controller) streamProject(w *listWriter, p cloud.Project, sel *selection) {
+	st := p.View()
+	w.next()
+	w.open(`{"id":`, p.ID(), `,"name":`, p.Name(), `,"resources":{`)
+	for _, s := range c.API.ShownResources() {
+		if !sel.kind(s.Kind()) {
+			continue
+		}
+		w.next()
+		w.open(``, s.Plural(), `:[`)
+		for resource := range s.All(st) {
+			w.next()
+			w.raw(resource)
+		}
+		w.close(`]`)
 	}
-	return map[string]any{"time": c.Cloud.Now(), "projects": projects}, nil
+	w.close(`}}`)
 }
 
 func listJournal(c *Controller, r *http.Request) (any, error) {
@@ -96,10 +105,15 @@ func listJournal(c *Controller, r *http.Request) (any, error) {
 
 // journalJSON shows entries of the journal, of which there are count in all.
 func journalJSON(c *Controller, entries []journal.Entry, count int) any {
-	if entries == nil {
-		entries = []journal.Entry{}
-	}
-	return map[string]any{"entries": entries, "count": count, "last_seq": c.Journal.Last()}
+	last := c.Journal.Last()
+	return streamed(func(w *listWriter) {
+		w.open(`{"count":`, count, `,"last_seq":`, last, `,"entries":[`)
+		for i := range entries {
+			w.next()
+			w.value(&entries[i])
+		}
+		w.close(`]}`)
+	})
 }
 
 func countJournal(c *Controller, r *http.Request) (any, error) {

@@ -161,6 +161,10 @@ func (c *Controller) serve(handle func(*Controller, *http.Request) (any, error))
 		if r.Method == http.MethodPost && r.URL.Path != "/reset" && r.URL.Path != "/clock/step" && !strings.HasPrefix(r.URL.Path, "/hypervisors/") {
 			status = http.StatusCreated
 		}
+		if s, ok := out.(streamed); ok {
+			s.send(w, status)
+			return
+		}
 		writeJSON(w, status, out)
 	})
 }
