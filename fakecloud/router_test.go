@@ -77,10 +77,10 @@ func TestTheNetworkThatIsRouted(t *testing.T) {
 func TestAnInterfaceThatIsNotThereIsAnErrorOfOpen(t *testing.T) {
 	t.Parallel()
 	for say, o := range map[string]Options{
-		"netdev: router: ":                   {Router: &RouterOptions{Interface: "none7"}},
-		"needs LoadBalancerIPv4":             {DataPlane: &DataPlaneOptions{Interface: "none7"}},
-		"netdev: load balancers' addresses:": {DataPlane: &DataPlaneOptions{Interface: "none7"}, LoadBalancerIPv4: netip.MustParsePrefix("172.30.100.0/24")},
-		"one of the ranges in Reserved":      {Reserved: []netip.Prefix{{}}},
+		"netdev: router: ":                                  {Router: &RouterOptions{Interface: "none7"}},
+		"needs LoadBalancerIPv4":                            {DataPlane: &DataPlaneOptions{Interface: "none7"}},
+		"netdev: opening the interface for load balancers:": {DataPlane: &DataPlaneOptions{Interface: "none7"}, LoadBalancerIPv4: netip.MustParsePrefix("172.30.100.0/24")},
+		"one of the ranges in Reserved":                     {Reserved: []netip.Prefix{{}}},
 	} {
 		if _, err := Open(o); err == nil || !strings.Contains(err.Error(), say) {
 			t.Errorf("%v, want %q", err, say)

@@ -262,7 +262,7 @@ func TestWrongSettingsAreExplained(t *testing.T) {
 		`--token "a=": want [project=]token[:ro]`:                                     {nil, []string{"--token", "a="}},
 		"is there twice":                                                              {nil, []string{"--token", "x", "--token", "b=x"}},
 		"--data-plane-interface eth0 needs --load-balancer-ipv4":                      {nil, []string{"--data-plane-interface", "eth0"}},
-		"load balancers' addresses: ":                                                 {nil, []string{"--data-plane-interface", "none7", "--load-balancer-ipv4", "172.30.100.0/24"}},
+		"opening the interface for load balancers: ":                                  {nil, []string{"--data-plane-interface", "none7", "--load-balancer-ipv4", "172.30.100.0/24"}},
 		"netdev: router: ":                                                            {nil, []string{"--router-interface", "none7"}},
 		"--router-network needs --router-interface":                                   {nil, []string{"--router-network", "x"}},
 		`--reserved "x": want a range or an address`:                                  {nil, []string{"--reserved", "10.0.0.1", "--reserved", "x"}},
