@@ -53,6 +53,9 @@ type Options struct {
 	Tokens []string
 	// Limits is how many resources of each kind a project may own; the zero value is any number.
 	Limits Limits
+	// FirstID: all ids that the cloud gives out are greater. 0, and what is below it, is 1,000,000. A cloud that
+	// takes the place of another can avoid giving out the same ids again.
+	FirstID int64
 	// JournalSize is how many requests the journal keeps; 0 is 10,000.
 	JournalSize int
 	// JournalBytes is how much memory the journal's entries take at most; 0 is 64 MiB. The oldest go first.
@@ -144,7 +147,7 @@ func Open(o Options) (*Cloud, error) {
 	}
 	c := &Cloud{journal: &journal.Journal{Capacity: o.JournalSize, MaxBytes: o.JournalBytes}}
 	c.cloud = cloud.New(cloud.Options{
-		Clock: o.Clock, Profile: profile, Limits: o.Limits, Seed: o.RandomSeed,
+		Clock: o.Clock, Profile: profile, Limits: o.Limits, Seed: o.RandomSeed, FirstID: o.FirstID,
 		PublicIPv4: o.PublicIPv4, PublicIPv6: o.PublicIPv6, LoadBalancerIPv4: o.LoadBalancerIPv4,
 		Reserved: o.Reserved,
 	})

@@ -42,6 +42,7 @@ type settings struct {
 	tls             bool
 	tlsCert, tlsKey string
 	tlsCAOut        string
+	newIDs          bool
 }
 
 // newCommand returns the program. lookup and environ are os.LookupEnv and os.Environ.
@@ -90,6 +91,7 @@ what it can do) has no authentication: keep it on a loopback address.`,
 	f.StringArrayVar(&s.tokens, "token", nil, "`[project=]token[:ro]` that is valid; may be repeated, :ro makes it read-only (in the variable: separated by commas)")
 	f.StringVar(&s.seed, "seed", "", "YAML `file` with what exists at the start")
 	f.Float64Var(&s.speed, "speed", 1, "how fast the cloud's clock runs: 60 makes a minute pass in a second, 0 stops it")
+	f.BoolVar(&s.newIDs, "new-ids", false, "begin with ids that depend on the time of the start, so that a cloud that starts again gives out none twice")
 	f.StringVar(&s.logFormat, "log-format", "text", "text or json, on stderr")
 	f.TextVar(&s.logLevel, "log-level", slog.LevelInfo, "`level`: debug (every request), info, warn or error")
 	f.BoolVar(&s.tls, "tls", false, "serve the API over HTTPS with a self-signed certificate")

@@ -67,6 +67,9 @@ func serve(ctx context.Context, s *settings, out io.Writer, log *slog.Logger) er
 		warnExposed(log, s.listen, "the API is reachable from other machines with the token that everybody knows", "--token")
 	}
 	announce(out, endpoint, secret, controlURL, ca)
+	if s.newIDs {
+		log.Warn("the cloud is empty: it keeps nothing when it ends")
+	}
 	log.Info("serving", "endpoint", endpoint, "control", controlURL, "actions", s.actions, "rate_limit", s.rateLimit)
 	if log.Enabled(ctx, slog.LevelDebug) {
 		go logRequests(ctx, cloud, log)
@@ -80,6 +83,12 @@ func serve(ctx context.Context, s *settings, out io.Writer, log *slog.Logger) er
 	}
 	log.Info("stopped")
 	return nil
+}
+
+// firstID returns an id that is greater than all of a cloud that started earlier with one of this function, unless that
+// has given out more than 100 ids for each second since then.
+func firstID(start time.Time) int64 {
+	return start.Sub(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)).Milliseconds() / 10
 }
 
 // open makes the cloud of the settings, without listeners, and returns a token of its first project.
@@ -96,6 +105,9 @@ func (s *settings) open(log *slog.Logger) (*fakecloud.Cloud, string, error) {
 		if t.project == defaultProject && !t.readOnly {
 			o.Tokens = append(o.Tokens, t.text)
 		}
+	}
+	if s.newIDs {
+		o.FirstID = firstID(time.Now())
 	}
 	cloud, err := fakecloud.Open(o)
 	if err != nil {

@@ -21,6 +21,8 @@ type Options struct {
 	Profile Profile
 	// Catalogue is what can be ordered. Default: DefaultCatalogue.
 	Catalogue *Catalogue
+	// FirstID: all ids that the cloud gives out are greater. Default, and at least: 1,000,000.
+	FirstID int64
 	// Limits of each project. Default: none.
 	Limits Limits
 	// PublicIPv4 and PublicIPv6 are the pools that public addresses are taken from: single
@@ -124,7 +126,7 @@ func New(o Options) *Cloud {
 	c.durations.Store(&o.Profile)
 	c.tokens.Store(&map[string]Token{})
 	c.projects.Store(&map[int64]*projectData{})
-	c.lastID.Store(firstID)
+	c.lastID.Store(max(o.FirstID, firstID))
 	c.nextDue.Store(noJob)
 	c.addProject("default")
 	go c.runner()

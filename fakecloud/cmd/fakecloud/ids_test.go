@@ -1,0 +1,31 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+)
+
+func TestACloudThatStartsAgainGivesOutOtherIDs(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	id := func(at time.Time) int64 {
+		cloud := fakecloud.New(fakecloud.Options{FirstID: firstID(at)})
+		defer cloud.Close()
+		s, _, err := cloud.Client().PlacementGroup.Create(t.Context(), hcloud.PlacementGroupCreateOpts{Name: "x", Type: hcloud.PlacementGroupTypeSpread})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.PlacementGroup.ID
+	}
+	before, after := id(start), id(start.Add(time.Second))
+	if after < before+100 {
+		t.Errorf("the first id was %d, and a second later %d: there is room for %d", before, after, after-before)
+	}
+	if old := id(time.Time{}); old != 1_000_001 {
+		t.Errorf("a cloud of a time before all clouds begins with %d", old)
+	}
+}
