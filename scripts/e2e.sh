@@ -60,7 +60,7 @@ case $E2E_CLUSTER in
 embedded)
 	cannot='!real-nodes' procs=6 # they wait far more than they compute
 	# The control plane's programs: minutes the first time, with progress, then at once.
-	KUBEBUILDER_ASSETS=$(go -C kind/nodeimage run . kubernetes)
+	KUBEBUILDER_ASSETS=$(scripts/gorun.sh kind/nodeimage kubernetes)
 	export KUBEBUILDER_ASSETS
 	if [ -z "${E2E_CCM:-}" ] && [ -z "${CCM:-}" ]; then
 		export E2E_CCM=$E2E_OUT/ccm-from-scratch
@@ -88,6 +88,7 @@ kind)
 		echo "uses the kind cluster $KIND_NAME that was kept"
 	else
 		trap cleanup EXIT # also what is half there
+		scripts/up.sh down # what a killed run has left
 		scripts/up.sh up --without-ccm --actions=20ms --rate-limit=0 --node-monitor-grace-period=8s >/dev/null
 	fi
 	;;
@@ -111,6 +112,7 @@ filter=$cannot${LABELS:+" && ($LABELS)"}
 
 # Not by `go tool ginkgo`: that passes a Ctrl-C on to ginkgo, which gets it from the terminal as well, and
 # takes the second one for the order to skip cleaning up.
+scripts/progress.sh "compiling the suite" go build -v ./e2e/... github.com/onsi/ginkgo/v2/ginkgo
 ginkgo=$(go tool -n ginkgo)
 
 # In a process group of its own, to which every signal is passed on once, whether it comes from a terminal

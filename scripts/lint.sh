@@ -10,7 +10,7 @@ cache=${XDG_CACHE_HOME:-$HOME/.cache}/ccm-from-scratch/tools
 bin=$cache/golangci-lint-$version-$(go env GOVERSION)
 
 if [ ! -x "$bin" ]; then
-		tmp=$(mktemp -d)
+	tmp=$(mktemp -d)
 	trap 'rm -rf "$tmp"' EXIT
 	GOBIN=$tmp GOFLAGS= scripts/progress.sh "compiling golangci-lint $version (once; one to five minutes)" go install -v "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$version"
 	mkdir -p "$cache"
@@ -20,6 +20,7 @@ fi
 status=0
 scripts/plain-english.sh || status=1
 for module in . fakecloud kind/nodeimage; do
+	echo "linting the module $module (minutes the first time; Ctrl-C stops it)" >&2
 	(cd "$module" && "$bin" run --allow-parallel-runners "$@") || status=1
 done
 exit $status

@@ -6,4 +6,4 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 echo "the node image: pulled, or built once in minutes, then found at once" >&2
-exec go run ./kind/cmd/kindup image "$@"
+exec scripts/gorun.sh kind/cmd/kindup image "$@"

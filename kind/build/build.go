@@ -60,7 +60,7 @@ func nodeimage(ctx context.Context, out io.Writer, args ...string) (string, erro
 	if err != nil {
 		return "", err
 	}
-	return Run(ctx, out, "go", append([]string{"-C", filepath.Join(root, "kind", "nodeimage"), "run", "."}, args...)...)
+	return Run(ctx, out, filepath.Join(root, "scripts", "gorun.sh"), append([]string{"kind/nodeimage"}, args...)...)
 }
 
 // Go runs a go command that compiles. What says what it is for; how much is downloaded and compiled is shown on out.

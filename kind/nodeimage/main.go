@@ -1,14 +1,13 @@
 // Command nodeimage builds what a machine cannot get that reaches no container registry. It prints the name of an image
 // for kind's nodes, which it has handed to Docker, or the folder of a Kubernetes control plane's programs:
 //
-//	go -C kind/nodeimage run . image
-//	go -C kind/nodeimage run . kubernetes
+//	scripts/gorun.sh kind/nodeimage image        or: go -C kind/nodeimage run . image
+//	scripts/gorun.sh kind/nodeimage kubernetes
 //
 // What takes minutes is done once and kept in the user's cache; progress is shown on standard error.
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,12 +87,16 @@ func command() *cobra.Command {
 	return root
 }
 
-// checkout returns the folder of the repository, which this program's module is in.
+// checkout returns the folder of the repository, which the working directory is in.
 func checkout(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
 	module := strings.TrimSpace(string(out))
-	if err != nil || filepath.Base(filepath.Dir(module)) != "nodeimage" {
-		return "", errors.Join(fmt.Errorf("the module is %s: run this with go -C kind/nodeimage run", cmp.Or(module, "none")), err)
+	root := filepath.Dir(module)
+	if filepath.Base(root) == "nodeimage" {
+		root = filepath.Dir(filepath.Dir(root))
 	}
-	return filepath.Dir(filepath.Dir(filepath.Dir(module))), nil
+	if _, bad := os.Stat(filepath.Join(root, "kind", "nodeimage", "go.mod")); err != nil || bad != nil {
+		return "", errors.Join(errors.New("run this in a folder of the checkout"), err, bad)
+	}
+	return root, nil
 }

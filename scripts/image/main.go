@@ -12,10 +12,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/wholefile"
@@ -40,6 +42,9 @@ func main() {
 	flag.Var(&labels, "label", "`name=value`; may be repeated")
 	flag.StringVar(&im.health, "health", "", "the program's `argument` for a health check")
 	flag.Parse()
+	// A signal ends the compiler, and what was made so far is removed.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
 	err := func() error {
 		if pkg == "" || tag == "" || out == "" || flag.NArg() > 0 {
 			return errors.New("usage: image -package ./path/to/main -tag name:tag -o file.tar [flags]; -h lists them")
@@ -53,7 +58,7 @@ func main() {
 			}
 			im.labels[k] = v
 		}
-		return run(pkg, out, &im)
+		return run(ctx, pkg, out, &im)
 	}()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "image:", err)
@@ -62,14 +67,14 @@ func main() {
 }
 
 // run builds the program and writes the image.
-func run(pkg, out string, im *image) error {
+func run(ctx context.Context, pkg, out string, im *image) error {
 	dir, err := os.MkdirTemp("", "image-")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	binary := filepath.Join(dir, "program")
-	cmd := exec.CommandContext(context.Background(), "go", "build", "-v", "-trimpath", "-ldflags=-s -w", "-o", binary, pkg)
+	cmd := exec.CommandContext(ctx, "go", "build", "-v", "-trimpath", "-ldflags=-s -w", "-o", binary, pkg)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+im.arch)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	if err := cmd.Run(); err != nil {

@@ -30,6 +30,9 @@ type event struct {
 	Output     string
 }
 
+// heartbeat is how often a person is told that it works.
+const heartbeat = 20 * time.Second
+
 type test struct{ pkg, name string }
 
 // summary is what has been read so far.
@@ -37,6 +40,7 @@ type summary struct {
 	out                     io.Writer
 	output                  map[test][]string
 	passed, failed, skipped int
+	ended                   int // packages
 	skips                   []string
 	broken                  bool // a package failed without a test that did
 }
@@ -45,7 +49,7 @@ func main() {
 	name := flag.String("name", "tests", "what the counts are called")
 	flag.Parse()
 	s := &summary{out: os.Stdout, output: map[test][]string{}}
-	if err := s.read(os.Stdin); err != nil {
+	if err := s.read(os.Stdin, time.Tick(heartbeat)); err != nil {
 		fmt.Fprintln(os.Stderr, "testsummary:", err)
 		os.Exit(1)
 	}
@@ -54,24 +58,41 @@ func main() {
 	}
 }
 
-// read reads events until the input ends. A line that is no event is shown as it is.
-func (s *summary) read(r io.Reader) error {
-	lines := bufio.NewReader(r)
-	for {
-		line, err := lines.ReadBytes('\n')
-		if len(line) > 0 {
+// read reads events until the input ends, and shows that it waits whenever tick does. A line that is no event is shown as it
+// is.
+func (s *summary) read(r io.Reader, tick <-chan time.Time) error {
+	lines := make(chan []byte)
+	failed := make(chan error, 1)
+	go func() {
+		defer close(lines)
+		for in := bufio.NewReader(r); ; {
+			line, err := in.ReadBytes('\n')
+			if len(line) > 0 {
+				lines <- line
+			}
+			if err != nil {
+				failed <- err
+				return
+			}
+		}
+	}()
+	for begin := time.Now(); ; {
+		select {
+		case line, more := <-lines:
+			if !more {
+				if err := <-failed; err != io.EOF {
+					return err
+				}
+				return nil
+			}
 			var e event
 			if json.Unmarshal(line, &e) == nil && e.Action != "" {
 				s.add(e)
 			} else {
 				fmt.Fprintf(s.out, "%s", line)
 			}
-		}
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
+		case <-tick:
+			fmt.Fprintf(s.out, "      %s so far: %d packages have ended, others are compiled or tested\n", time.Since(begin).Round(time.Second), s.ended)
 		}
 	}
 }
@@ -109,6 +130,7 @@ func (s *summary) testEnded(e event, key test) {
 }
 
 func (s *summary) packageEnded(e event) {
+	s.ended++
 	took := time.Duration(e.Elapsed * float64(time.Second)).Round(100 * time.Millisecond)
 	switch e.Action {
 	case "pass":

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"io"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestSummary(t *testing.T) {
@@ -49,7 +51,7 @@ func TestSummary(t *testing.T) {
 			t.Parallel()
 			var out strings.Builder
 			s := &summary{out: &out, output: map[test][]string{}}
-			if err := s.read(strings.NewReader(tc.in)); err != nil {
+			if err := s.read(strings.NewReader(tc.in), nil); err != nil {
 				t.Fatal(err)
 			}
 			if ok := s.finish("x"); ok != tc.ok {
@@ -61,5 +63,27 @@ func TestSummary(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestAPersonIsToldThatItWorks(t *testing.T) {
+	t.Parallel()
+	in, feed := io.Pipe()
+	tick := make(chan time.Time)
+	var out strings.Builder
+	s := &summary{out: &out, output: map[test][]string{}}
+	done := make(chan error, 1)
+	go func() { done <- s.read(in, tick) }()
+	tick <- time.Time{}
+	_, _ = io.WriteString(feed, `{"Action":"pass","Package":"p"}`+"\n")
+	tick <- time.Time{}
+	_ = feed.Close()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"so far: 0 packages have ended", "so far: 1 packages have ended"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
 	}
 }
