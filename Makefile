@@ -21,12 +21,20 @@ image: ## Build fakecloud:dev and ccm-from-scratch:dev FROM scratch (pulls nothi
 	scripts/image.sh
 
 .PHONY: up
-up: ## A kind cluster that is a Hetzner cluster, with cloud and CCM (KIND_NAME=, KIND_SUBNET=, ARGS="--help")
+up: ## A kind cluster that is a Hetzner cluster, with cloud and CCM; repairs one that is there (KIND_NAME=, KIND_SUBNET=, ARGS="--help")
 	@scripts/up.sh up $(ARGS)
 
 .PHONY: env
 env: ## Print the exports of `make up` again: eval "$$(make -s env)"
 	@scripts/up.sh env
+
+.PHONY: status
+status: ## What works of `make up` and what does not, with how to restart that
+	@scripts/up.sh status
+
+.PHONY: load
+load: ## Put IMAGE=name, which Docker has, into all nodes of `make up`, and into those of later servers
+	@scripts/up.sh load $(IMAGE)
 
 .PHONY: down
 down: ## Remove what `make up` made
@@ -40,6 +48,7 @@ dev: ## Rebuild the CCM and have the cluster of `make up` run it
 
 .PHONY: test
 test: ## Unit and contract tests, with the race detector where there is a C compiler
+	@echo "compiling and testing $(MODULES): minutes the first time (Ctrl-C stops it)"
 	{ for m in $(MODULES); do (cd $$m && go test -json $(RACE) $$(go list ./... | grep -v '/e2e$$')) || failed=1; done; exit $${failed:-0}; } | \
 		go run ./scripts/testsummary -name unit
 
@@ -84,7 +93,7 @@ manifests: ## Render the Helm chart into ccm/deploy again, after a change of ccm
 .PHONY: kubernetes
 kubernetes: ## Build the control plane's programs that e2e needs (once; minutes)
 	@echo "the control plane's programs: downloaded or built once, in minutes, then found at once"
-	go -C kind/nodeimage run . kubernetes
+	scripts/gorun.sh kind/nodeimage kubernetes
 
 .PHONY: node-image
 node-image: ## The node image for `make up`: kind's own, or one built from source (once; minutes)

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
@@ -152,11 +153,16 @@ func Create(ctx context.Context, o Options) (_ *Cluster, err error) {
 		addresses[name] = o.network().Server(i)
 	}
 	log := &logger{out: o.Progress}
+	defer context.AfterFunc(ctx, func() { log.silence("stopping; kind has to end its step first, which may take half a minute") })()
 	err = withAddresses(o.Name, host.snapshotter(), addresses, func() error {
 		return kind.NewProvider(kind.ProviderWithDocker(), kind.ProviderWithLogger(log)).Create(o.Name,
 			kind.CreateWithV1Alpha4Config(config), kind.CreateWithKubeconfigPath(o.Kubeconfig), kind.CreateWithRetain(true),
 			kind.CreateWithDisplayUsage(false), kind.CreateWithDisplaySalutation(false))
 	})
+	if ctx.Err() != nil {
+		// What kind says is that a step has failed, which is not the reason.
+		return nil, fmt.Errorf("creating the cluster was stopped: %w", ctx.Err())
+	}
 	if err != nil {
 		return nil, fmt.Errorf("creating the cluster: %w", explain(err))
 	}
@@ -220,6 +226,54 @@ func CheckFree(ctx context.Context, name string) error {
 		return fmt.Errorf("there are %d nodes of a kind cluster %s already: remove it (KIND_NAME=%[2]s make down), or choose another KIND_NAME and KIND_SUBNET", len(nodes), name)
 	}
 	return nil
+}
+
+// State is what there is of a cluster.
+type State string
+
+// The states of a cluster.
+const (
+	// None: there is no cluster that Create made.
+	None State = "none"
+	// HalfMade: Create was killed before all of its nodes ran.
+	HalfMade State = "half-made"
+	// Whole: Create has made it. It may be switched off.
+	Whole State = "whole"
+)
+
+// Look returns what there is of a cluster that Create made.
+func Look(ctx context.Context, name string) (State, error) {
+	out, err := docker(ctx, "network", "ls", "--quiet", "--filter", "label="+LabelCluster+"="+name)
+	if err != nil || out == "" {
+		return None, err
+	}
+	controlPlane := nodeNames(name, 0)[0]
+	nodes, err := docker(ctx, "ps", "--all", "--quiet", "--filter", "name=^"+controlPlane+"$", "--filter", "label="+labelKindCluster+"="+name)
+	if err != nil || nodes == "" {
+		return HalfMade, err
+	}
+	// The pod network is the last that Create installs, and a node that is off has its files, too.
+	if _, err := docker(ctx, "cp", controlPlane+":/etc/systemd/system/"+podNetworkService, "-"); err != nil {
+		return HalfMade, ctx.Err()
+	}
+	return Whole, nil
+}
+
+// Revive finds a cluster as Open does, and starts its control plane if it is off. It returns when the API answers. Workers that
+// are off stay so: they are servers, which are switched on in the cloud.
+func Revive(ctx context.Context, name string) (*Cluster, error) {
+	if _, err := docker(ctx, "start", nodeNames(name, 0)[0]); err != nil { // one that runs keeps running
+		return nil, err
+	}
+	var c *Cluster
+	err := await(ctx, "the API of "+name+" answers", func(ctx context.Context) (err error) {
+		if c, err = Open(ctx, name); err != nil {
+			return err
+		}
+		_, err = c.Client.CoreV1().Nodes().Get(ctx, c.ControlPlane(), metav1.GetOptions{})
+		return err
+	})
+	return c, err
 }
 
 // ErrNotFound says that there is no such cluster.

@@ -7,32 +7,25 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/big"
 	"os"
 	"os/exec"
 	"strings"
 )
 
 // imageFolder is where the control plane's node keeps the archives of images that
-// were loaded into the cluster, for nodes that join later. They are kept there,
+// were loaded into the cluster, for all nodes. They are kept there,
 // and not taken from containerd, which forgets layers that it has unpacked.
 const imageFolder = "/kind/images"
 
-// LoadImage puts the images of an archive, as `docker save` writes it, into every
-// node, and into those that join later. Loading the same archive again does
-// nothing.
+// loadedFile is where a node keeps the time of the archive that it has imported last.
+const loadedFile = "/kind/images-loaded"
+
+// LoadImage puts the images of an archive, as `docker save` writes it, into every node that runs, and into those that join
+// or start later. Loading the archive again that was loaded last changes nothing in the nodes that have it.
 func (c *Cluster) LoadImage(ctx context.Context, archive string) error {
-	file, err := os.Open(archive)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = file.Close() }()
-	sum := sha256.New()
-	if _, err := io.Copy(sum, file); err != nil {
-		return err
-	}
-	kept := imageFolder + "/" + hex.EncodeToString(sum.Sum(nil)) + ".tar"
-	if _, err := onNode(ctx, c.ControlPlane(), "test", "-f", kept); err == nil {
-		return nil
+	if err := c.keepImage(ctx, archive); err != nil {
+		return fmt.Errorf("loading the images of %s: %w", archive, err)
 	}
 	containers, err := c.Containers(ctx)
 	if err != nil {
@@ -44,21 +37,29 @@ func (c *Cluster) LoadImage(ctx context.Context, archive string) error {
 			names = append(names, container.Name)
 		}
 	}
-	err = each(names, func(name string) error {
-		file, err := os.Open(archive)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = file.Close() }()
-		return importImages(ctx, name, file)
-	})
+	return each(names, func(name string) error { return c.CopyImages(ctx, name) })
+}
+
+// keepImage keeps an archive on the control plane's node as the one that was loaded last.
+func (c *Cluster) keepImage(ctx context.Context, archive string) error {
+	file, err := os.Open(archive)
 	if err != nil {
-		return fmt.Errorf("loading the images of %s: %w", archive, err)
+		return err
 	}
-	// Last, and under its name only when it is whole: it says that all nodes have it.
+	defer func() { _ = file.Close() }()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, file); err != nil {
+		return err
+	}
+	kept := imageFolder + "/" + hex.EncodeToString(sum.Sum(nil)) + ".tar"
+	last, err := onNode(ctx, c.ControlPlane(), "sh", "-c", "ls -t "+imageFolder+"/*.tar 2>/dev/null | head -n 1")
+	if err != nil || strings.TrimSpace(last) == kept {
+		return err
+	}
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
+	// Under its name only when it is whole.
 	_, err = onNodeIn(ctx, file, c.ControlPlane(), "sh", "-ec",
 		"mkdir -p "+imageFolder+"; cat >"+kept+".part; mv "+kept+".part "+kept)
 	return err
@@ -70,19 +71,36 @@ func importImages(ctx context.Context, node string, archive io.Reader) error {
 	return err
 }
 
-// copyImages loads into a node what was loaded into the cluster before it was
-// there.
-func (c *Cluster) copyImages(ctx context.Context, node string) error {
-	out, err := onNode(ctx, c.ControlPlane(), "sh", "-c", "ls "+imageFolder+"/*.tar 2>/dev/null || true")
+// CopyImages loads into a node that runs what LoadImage has loaded into the cluster since the node had its last image.
+func (c *Cluster) CopyImages(ctx context.Context, node string) error {
+	had, err := onNode(ctx, node, "sh", "-c", "cat "+loadedFile+" 2>/dev/null || echo 0")
 	if err != nil {
 		return err
 	}
-	for archive := range strings.FieldsSeq(out) {
+	out, err := onNode(ctx, c.ControlPlane(), "sh", "-c", "find "+imageFolder+` -name '*.tar' -printf '%T@ %p\n' 2>/dev/null | sort -n`)
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(out) {
+		at, archive, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if !later(at, strings.TrimSpace(had)) {
+			continue
+		}
 		if err := c.copyImage(ctx, node, archive); err != nil {
 			return fmt.Errorf("loading the cluster's images into %s: %w", node, err)
 		}
+		if _, err := onNode(ctx, node, "sh", "-c", "echo "+at+" >"+loadedFile); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// later reports whether a time in seconds, as `find` prints it, is after another. What is no time is before all others.
+func later(a, b string) bool {
+	x, okX := new(big.Rat).SetString(a)
+	y, okY := new(big.Rat).SetString(b)
+	return okX && (!okY || x.Cmp(y) > 0)
 }
 
 // copyImage sends an archive from the control plane's node to another.

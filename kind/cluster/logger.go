@@ -15,15 +15,26 @@ type logger struct {
 	out io.Writer
 }
 
+// silence prints one more line, and then nothing: what kind says while it is stopped is about its failing steps.
+func (l *logger) silence(last string) {
+	l.print(last)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.out = nil
+}
+
 var _ log.Logger = (*logger)(nil)
 
 func (l *logger) print(text string) {
 	// That the network is another than kind's own is no news to us.
-	if l.out == nil || strings.Contains(text, networkVariable) || strings.HasPrefix(text, "WARNING: Here be dragons") {
+	if strings.Contains(text, networkVariable) || strings.HasPrefix(text, "WARNING: Here be dragons") {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.out == nil {
+		return
+	}
 	_, _ = io.WriteString(l.out, strings.TrimRight(text, "\n")+"\n")
 }
 

@@ -114,7 +114,7 @@ const JoinConfigurationPath = "/kind/kubeadm.conf"
 // what LoadImage has loaded into the others, and leaves a JoinConfiguration at
 // JoinConfigurationPath.
 func (c *Cluster) PrepareJoin(ctx context.Context, name string, address netip.Addr) error {
-	if err := c.copyImages(ctx, name); err != nil {
+	if err := c.CopyImages(ctx, name); err != nil {
 		return err
 	}
 	config, err := c.JoinConfiguration(ctx, name, address)

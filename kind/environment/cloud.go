@@ -2,12 +2,16 @@ package environment
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
@@ -34,17 +38,28 @@ func (o Options) startCloud(ctx context.Context, c *cluster.Cluster) error {
 	if err := cloudProgram.load(ctx, o.CloudArchive); err != nil {
 		return err
 	}
+	ports := map[string]uint16{apiPort: o.APIPort, controlPort: o.ControlPort}
+	for name, port := range ports {
+		if port == 0 {
+			var err error
+			if ports[name], err = freePort(ctx); err != nil {
+				return err
+			}
+		}
+	}
 	args := []string{"run", "--detach", "--name", cloudContainer(c.Name), "--hostname", cloudContainer(c.Name),
 		"--label", cluster.LabelCluster + "=" + c.Name, "--net", c.Name, "--ip", c.Router().String(),
 		"--user=0", "--cap-drop=ALL", "--cap-add=NET_ADMIN", "--cap-add=NET_RAW", "--cap-add=NET_BIND_SERVICE",
 		"--sysctl=net.ipv4.ip_forward=1",
 		// Nodes that are told of a shorter way would bypass the router.
 		"--sysctl=net.ipv4.conf.all.send_redirects=0", "--sysctl=net.ipv4.conf.default.send_redirects=0",
-		"--publish=127.0.0.1:" + o.port(o.APIPort) + ":" + apiPort, "--publish=127.0.0.1:" + o.port(o.ControlPort) + ":" + controlPort,
+		fmt.Sprintf("--publish=127.0.0.1:%d:%s", ports[apiPort], apiPort), fmt.Sprintf("--publish=127.0.0.1:%d:%s", ports[controlPort], controlPort),
 		// In the image's environment, for its health check.
 		"--env=FAKECLOUD_CONTROL=0.0.0.0:" + controlPort,
 		cloudProgram.image, "--listen=0.0.0.0:" + apiPort,
-		// Until the nodes are servers: nobody waits for what is there already.
+		// A cloud that starts again is empty, and its ids must not be those of what was there.
+		"--new-ids",
+		// Until the nodes are servers: what is there already takes no time.
 		"--actions=instant", fmt.Sprintf("--rate-limit=%d", o.RateLimit),
 		"--data-plane-interface=eth0", "--load-balancer-ipv4=" + c.LoadBalancers().String(),
 		"--router-interface=eth0", "--router-network=" + NetworkName, "--metadata=" + cluster.Metadata.String() + ":80",
@@ -53,12 +68,36 @@ func (o Options) startCloud(ctx context.Context, c *cluster.Cluster) error {
 	return err
 }
 
-// port is how Docker is told which port to publish at: 0 is any free one.
-func (o Options) port(n uint16) string {
-	if n == 0 {
-		return ""
+// freePort returns a port of this host that is free. Docker is told the number, so that it is the same after a restart.
+func freePort(ctx context.Context) (uint16, error) {
+	var listen net.ListenConfig
+	l, err := listen.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
 	}
-	return fmt.Sprint(n)
+	return l.Addr().(*net.TCPAddr).AddrPort().Port(), l.Close()
+}
+
+// ErrCloudLost says that the cloud was started again and has forgotten the nodes' servers.
+var ErrCloudLost = errors.New("the cloud was started again and is EMPTY: it has lost all servers, load balancers and networks, but the nodes are still there; " +
+	"start over with make down, then make up")
+
+// checkCloud returns ErrCloudLost if the cloud has no servers, but the nodes were servers before.
+func (e *Environment) checkCloud(ctx context.Context) error {
+	servers, err := e.Cloud.Server.All(ctx)
+	if err != nil || len(servers) > 0 {
+		return err
+	}
+	nodes, err := e.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for _, n := range nodes.Items {
+		if n.Spec.ProviderID != "" {
+			return ErrCloudLost
+		}
+	}
+	return nil
 }
 
 // connect finds the cloud's container and fills in how to reach it.
@@ -118,6 +157,8 @@ func (o Options) adopt(ctx context.Context, e *Environment) error {
 	if err != nil {
 		return err
 	}
+	// Those that were made for a server belong to it.
+	containers = slices.DeleteFunc(containers, func(c machines.Container) bool { return c.Server != 0 })
 	adopted, err := machines.Adopt(ctx, machines.Adoption{
 		Client: e.Cloud, Network: NetworkName, IPRange: e.Subnet, Subnet: e.Cluster.Servers(),
 	}, containers)

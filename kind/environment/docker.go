@@ -15,6 +15,27 @@ func docker(ctx context.Context, args ...string) (string, error) {
 	return run(ctx, "docker", args...)
 }
 
+// What a container can be.
+const (
+	absent  = "absent"
+	running = "running"
+	stopped = "stopped"
+)
+
+// containerState returns whether there is a container of the name, and whether it runs.
+func containerState(ctx context.Context, name string) (string, error) {
+	out, err := docker(ctx, "ps", "--all", "--filter", "name=^"+name+"$", "--format", "{{.State}}")
+	switch {
+	case err != nil:
+		return "", err
+	case out == "":
+		return absent, nil
+	case out == running:
+		return running, nil
+	}
+	return stopped, nil
+}
+
 // run runs a program and returns what it printed.
 func run(ctx context.Context, program string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, program, args...)

@@ -38,6 +38,9 @@ type Options struct {
 	APIPort, ControlPort uint16
 	// WithoutCCM leaves the nodes uninitialized.
 	WithoutCCM bool
+	// Timeout bounds the time from when all images are there until the environment can be used. 0 is no limit. Images take
+	// as long as they take.
+	Timeout time.Duration
 	// Hypervisor is a command that runs RunHypervisor for the cluster, to be started in the
 	// background. Empty: no hypervisor; the caller may run one.
 	Hypervisor []string
@@ -72,33 +75,45 @@ type Environment struct {
 // ErrNoCloud says that there is a cluster, but no cloud around it.
 var ErrNoCloud = errors.New("the cluster has no cloud")
 
-// Up makes an environment and returns when it can be used: each node is
-// initialized by the CCM, the cluster's DNS runs, and the cloud has a route to each
-// node's pods. If it fails, what it made is removed, unless Cluster.Retain is set.
+// Up makes an environment and returns when it can be used: each node is initialized by the CCM, the cluster's DNS runs, and
+// the cloud has a route to each node's pods. If it fails, what it made is removed, unless Cluster.Retain is set.
+//
+// Where there is an environment of the name already, Up repairs it: what is missing or dead is made or started again, what
+// works stays, and a failure removes nothing.
 func Up(ctx context.Context, o Options) (_ *Environment, err error) {
 	o.Actions = cmp.Or(o.Actions, "realistic")
 	s := &steps{out: o.Progress, begin: time.Now()}
 	o.Cluster.Progress = o.Progress
-	// Create finds that out too, but only after images were built, which may take minutes.
-	if err := cluster.CheckFree(ctx, o.Cluster.Name); err != nil {
+	there, err := o.there(ctx, s)
+	if err != nil {
 		return nil, err
 	}
+	undo := func(context.Context, string) error { return removeFolder(o.Cluster.Name) }
+	defer func() {
+		if err != nil && !there && !o.Cluster.Retain {
+			err = errors.Join(err, undo(context.WithoutCancel(ctx), o.Cluster.Name)) // also when ctx is what ended
+		}
+	}()
 	if err := o.images(ctx, s); err != nil {
 		return nil, err
 	}
+	if o.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, o.Timeout)
+		defer cancel()
+	}
 	e := &Environment{Progress: o.Progress}
 	if err := s.step("cluster", func() (err error) {
+		if there {
+			e.Cluster, err = cluster.Revive(ctx, o.Cluster.Name)
+			return err
+		}
 		e.Cluster, err = cluster.Create(ctx, o.Cluster)
 		return err
 	}); err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil && !o.Cluster.Retain {
-			// Also when ctx is what ended.
-			err = errors.Join(err, Down(context.WithoutCancel(ctx), o.Cluster.Name))
-		}
-	}()
+	undo = Down
 	for _, next := range []struct {
 		name string
 		work func() error
@@ -116,6 +131,23 @@ func Up(ctx context.Context, o Options) (_ *Environment, err error) {
 	}
 	e.Steps = s.done
 	return e, nil
+}
+
+// there reports whether there is a cluster of the name to repair. What a killed Up left half-made is removed.
+func (o Options) there(ctx context.Context, s *steps) (bool, error) {
+	state, err := cluster.Look(ctx, o.Cluster.Name)
+	switch {
+	case err != nil:
+		return false, err
+	case state == cluster.HalfMade:
+		s.say("the cluster %s is half-made: it is removed and made again", o.Cluster.Name)
+		return false, Down(ctx, o.Cluster.Name)
+	case state == cluster.Whole:
+		s.say("the cluster %s is there: what is missing or dead is repaired (make down removes it)", o.Cluster.Name)
+		return true, nil
+	}
+	// Create finds that out, too, but only after images were built, which may take minutes.
+	return false, cluster.CheckFree(ctx, o.Cluster.Name)
 }
 
 // images makes sure of the images that there must be.
@@ -146,14 +178,27 @@ func (o *Options) images(ctx context.Context, s *steps) error {
 	return nil
 }
 
+// cloud makes sure that the cloud runs and answers.
 func (o Options) cloud(ctx context.Context, e *Environment) error {
-	if err := o.startCloud(ctx, e.Cluster); err != nil {
+	state, err := containerState(ctx, cloudContainer(e.Name))
+	switch {
+	case err != nil:
+		return err
+	case state == absent:
+		err = o.startCloud(ctx, e.Cluster)
+	case state == stopped:
+		_, err = docker(ctx, "start", cloudContainer(e.Name))
+	}
+	if err != nil {
 		return err
 	}
 	if err := e.connect(ctx); err != nil {
 		return err
 	}
-	return e.awaitCloud(ctx)
+	if err := e.awaitCloud(ctx); err != nil {
+		return err
+	}
+	return e.checkCloud(ctx)
 }
 
 // Open finds an environment that Up made, in this process or another. The error

@@ -109,7 +109,7 @@ spec:
 	}
 	for name, bad := range map[string]CCM{
 		"no such file":              {Manifest: file + "x"},
-		"is no Deployment":          {Manifest: writeFile(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n")},
+		"has no Deployment":         {Manifest: writeFile(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n")},
 		"is not a Kubernetes objec": {Manifest: writeFile(t, "a: 1\n")},
 	} {
 		if _, err := sample().ccmManifest(bad, ""); err == nil || !strings.Contains(err.Error(), name) {
@@ -162,6 +162,7 @@ func TestWithoutDockerTheErrorSaysSo(t *testing.T) {
 
 func TestAnEnvironmentThatExistsIsFoundBeforeAnythingIsBuilt(t *testing.T) {
 	fakeDocker(t, `case "$*" in
+"network ls"*) ;;
 *io.x-k8s.kind.cluster=mine*) echo id1 id2 ;;
 *) echo "docker $*: not expected" >&2; exit 1 ;;
 esac`)

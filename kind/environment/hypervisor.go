@@ -54,6 +54,9 @@ func (o Options) hypervisor(ctx context.Context, e *Environment) error {
 	if err != nil {
 		return err
 	}
+	if pid, err := hypervisorProcess(ctx, e.Name); err != nil || pid != 0 {
+		return err
+	}
 	log, err := os.Create(logPath)
 	if err != nil {
 		return err
@@ -82,32 +85,42 @@ func (o Options) hypervisor(ctx context.Context, e *Environment) error {
 	})
 }
 
-// stopHypervisor ends the hypervisor that was started in the background, if it runs,
-// and returns when it has ended.
-func stopHypervisor(ctx context.Context, cluster string) error {
+// hypervisorProcess returns the process id of the cluster's hypervisor, 0 if it does not run.
+func hypervisorProcess(ctx context.Context, cluster string) (int, error) {
 	_, pidPath, err := hypervisorFiles(cluster)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	text, err := os.ReadFile(pidPath)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil
+		return 0, nil
 	}
 	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
 	if err != nil {
-		return fmt.Errorf("%s: %w", pidPath, err)
+		return 0, fmt.Errorf("%s: %w", pidPath, err)
 	}
-	if isHypervisor(ctx, pid, cluster) {
-		if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
-			return fmt.Errorf("the hypervisor, process %d: %w", pid, err)
-		}
-		if err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
-			return !isHypervisor(ctx, pid, cluster), nil
-		}); err != nil {
-			return fmt.Errorf("the hypervisor, process %d, does not end: %w", pid, err)
-		}
+	if !isHypervisor(ctx, pid, cluster) {
+		return 0, nil
 	}
-	return os.Remove(pidPath)
+	return pid, nil
+}
+
+// stopHypervisor ends the hypervisor that was started in the background, if it runs,
+// and returns when it has ended.
+func stopHypervisor(ctx context.Context, cluster string) error {
+	pid, err := hypervisorProcess(ctx, cluster)
+	if err != nil || pid == 0 {
+		return err
+	}
+	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+		return fmt.Errorf("the hypervisor, process %d: %w", pid, err)
+	}
+	if err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+		return !isHypervisor(ctx, pid, cluster), nil
+	}); err != nil {
+		return fmt.Errorf("the hypervisor, process %d, does not end: %w", pid, err)
+	}
+	return nil
 }
 
 // isHypervisor says whether a process is the cluster's hypervisor, and not another that

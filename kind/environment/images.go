@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -74,6 +76,25 @@ func removeImages(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// LoadImages puts images that Docker has into all nodes, and into those of servers that are created later.
+func (e *Environment) LoadImages(ctx context.Context, names ...string) (err error) {
+	for _, name := range names {
+		if _, err := docker(ctx, "image", "inspect", "--format={{.Id}}", name); err != nil {
+			return fmt.Errorf("Docker has no image %s: build or pull it first: %w", name, err)
+		}
+	}
+	dir, err := os.MkdirTemp("", "kind-images-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	archive := filepath.Join(dir, "images.tar")
+	if _, err := docker(ctx, append([]string{"save", "--output", archive}, names...)...); err != nil {
+		return err
+	}
+	return e.LoadImage(ctx, archive)
 }
 
 // checksum returns a file's SHA-256.

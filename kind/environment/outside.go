@@ -18,6 +18,16 @@ func outsideContainer(cluster string) string { return cluster + "-outside" }
 // host is there too: on Docker Desktop, addresses of the network cannot be reached from the host. The probe's
 // image, which is also loaded into all nodes, is the container's.
 func (o Options) outside(ctx context.Context, e *Environment) error {
+	state, err := containerState(ctx, outsideContainer(e.Name))
+	if err != nil {
+		return err
+	}
+	if state != absent {
+		if _, err := docker(ctx, "start", outsideContainer(e.Name)); err != nil { // one that runs keeps running
+			return err
+		}
+		return e.connectOutside(ctx)
+	}
 	if err := probeProgram.load(ctx, o.ProbeArchive); err != nil {
 		return err
 	}

@@ -208,7 +208,7 @@ func (d *Docker) Boot(ctx context.Context, name string, m hypervisor.Machine) ([
 	}
 	// What was installed at the first boot starts by itself at others.
 	if _, err := d.run(ctx, nil, name, "test", "-e", marker); err == nil {
-		return nil, nil
+		return nil, d.catchUp(ctx, name)
 	}
 	if err := d.Cluster.AwaitBooted(ctx, name); err != nil {
 		return nil, err
@@ -230,6 +230,14 @@ func (d *Docker) Boot(ctx context.Context, name string, m hypervisor.Machine) ([
 		return script.Notes, d.explain(ctx, name, err)
 	}
 	return script.Notes, nil
+}
+
+// catchUp loads the images that were loaded into the cluster while the machine was off.
+func (d *Docker) catchUp(ctx context.Context, name string) error {
+	if err := d.Cluster.AwaitBooted(ctx, name); err != nil {
+		return err
+	}
+	return d.Cluster.CopyImages(ctx, name)
 }
 
 // join joins the cluster. It tries again for as long as the machine runs: the control plane may be

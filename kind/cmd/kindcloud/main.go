@@ -1,13 +1,15 @@
 // Command kindcloud makes a kind cluster that is a Hetzner cluster, as package
 // kind/environment describes.
 //
-//	kindcloud up            make it, print how to use it
+//	kindcloud up            make it, or repair what is missing or dead; print how to use it
 //	kindcloud env           print that again
 //	kindcloud dev           build the CCM and have the cluster run it
+//	kindcloud load IMAGE    put an image that Docker has into all nodes, and into later ones
+//	kindcloud status        show what works and what does not, and how to restart that
 //	kindcloud hypervisor    what up starts in the background
 //	kindcloud down          remove it all
 //
-// Run it through scripts/up.sh and scripts/down.sh, or scripts/with-docker.sh.
+// Run it through scripts/up.sh, or scripts/with-docker.sh.
 package main
 
 import (
@@ -28,7 +30,7 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	err := command().ExecuteContext(ctx)
 	stop()
 	if err != nil {
@@ -70,6 +72,22 @@ func command() *cobra.Command {
 			},
 		},
 		&cobra.Command{
+			Use: "load IMAGE...", Short: "Put images that Docker has into all nodes, and into those of servers that are created later", Args: cobra.MinimumNArgs(1),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				e, err := environment.Open(cmd.Context(), *name)
+				if err != nil {
+					return err
+				}
+				return e.LoadImages(cmd.Context(), args...)
+			},
+		},
+		&cobra.Command{
+			Use: "status", Short: "Show what works and what does not, and how to restart that", Args: cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				return environment.Status(cmd.Context(), *name, cmd.OutOrStdout())
+			},
+		},
+		&cobra.Command{
 			Use: "hypervisor", Short: "Keep the cloud's servers and containers the same", Args: cobra.NoArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error {
 				e, err := environment.Open(cmd.Context(), *name)
@@ -91,12 +109,9 @@ func command() *cobra.Command {
 func up(name *string) *cobra.Command {
 	var o environment.Options
 	var image, subnet string
-	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use: "up", Short: "Make it, print how to use it", Args: cobra.NoArgs,
+		Use: "up", Short: "Make it, or repair what is missing or dead; print how to use it", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
-			defer cancel()
 			o.Cluster.Name, o.NodeImage, o.Progress = *name, image, cmd.ErrOrStderr()
 			var err error
 			if subnet != "" {
@@ -110,7 +125,7 @@ func up(name *string) *cobra.Command {
 			}
 			o.Hypervisor = []string{program, "hypervisor", "--name=" + *name}
 			begin := time.Now()
-			e, err := environment.Up(ctx, o)
+			e, err := environment.Up(cmd.Context(), o)
 			if err != nil {
 				return err
 			}
@@ -131,6 +146,6 @@ func up(name *string) *cobra.Command {
 	f.Uint16Var(&o.ControlPort, "control-port", 0, "port of the cloud's control API on 127.0.0.1 (default any free one)")
 	f.BoolVar(&o.WithoutCCM, "without-ccm", false, "leave the nodes uninitialized; dev deploys the CCM")
 	f.StringVar(&o.CCMArchive, "ccm-archive", "", "`file` with an image ccm-from-scratch:kind (default it is built)")
-	f.DurationVar(&timeout, "timeout", 30*time.Minute, "for all of it; a node image may have to be built")
+	f.DurationVar(&o.Timeout, "timeout", 15*time.Minute, "from when all images are there until all works; 0 is no limit")
 	return cmd
 }

@@ -34,7 +34,7 @@ import (
 func main() {
 	proxy := flag.String("proxy", "", "`address` to be an HTTP proxy with the method CONNECT at, in place of a pod")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	var err error
 	if *proxy != "" {
 		err = serve(ctx, []string{*proxy}, http.HandlerFunc(connect), 0, nil)
