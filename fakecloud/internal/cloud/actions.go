@@ -89,6 +89,12 @@ func (t *ActionTable) init(kind Kind) {
 func (t *ActionTable) begin(l *changeLog) { t.Table.begin(l); t.owned = false }
 func (t *ActionTable) publish()           { t.Table.publish(); t.owned = false }
 
+func (t *ActionTable) join(outer table) {
+	o := outer.(*ActionTable)
+	t.Table.join(&o.Table)
+	t.owned = t.owned || o.owned
+}
+
 func (t *ActionTable) ownIndexes() {
 	if !t.owned {
 		t.byResource, t.locks, t.owned = t.byResource.Copy(), t.locks.Copy(), true
@@ -257,15 +263,14 @@ func (r *actionRun) begin(tx *Tx) {
 	}
 	if d >= time.Second {
 		for _, percent := range []int{25, 50, 75} {
-			tx.schedule(d*time.Duration(percent)/100, func(tx *Tx) error {
+			tx.schedule(d*time.Duration(percent)/100, func(tx *Tx) {
 				if a, ok := tx.Actions.Get(r.id); ok && a.Status == ActionRunning {
 					tx.Actions.Update(r.id, func(a *Action) { a.Progress = percent })
 				}
-				return nil
 			})
 		}
 	}
-	tx.schedule(d, func(tx *Tx) error { r.end(tx); return nil })
+	tx.schedule(d, r.end)
 }
 
 func (r *actionRun) end(tx *Tx) {

@@ -126,11 +126,10 @@ func (tx *Tx) signManaged(id int64) error {
 		c.describe(issued.leaf)
 		c.DomainNames = domains // in the order in which they were asked for
 	})
-	tx.schedule(issued.leaf.NotAfter.Add(-managedRenewal).Sub(tx.now), func(tx *Tx) error {
+	tx.schedule(issued.leaf.NotAfter.Add(-managedRenewal).Sub(tx.now), func(tx *Tx) {
 		if c, ok := tx.Certificates.Get(id); ok && c.Fingerprint == fingerprint(issued.leaf.Raw) {
 			tx.issue(c, "issue_certificate")
 		}
-		return nil
 	})
 	return nil
 }

@@ -1,7 +1,6 @@
 package cloud
 
 import (
-	"container/heap"
 	"context"
 	"maps"
 	"net/netip"
@@ -11,6 +10,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/simclock"
 )
 
 // Options configure a Cloud. The zero value works: real time, actions that end at once, no limits.
@@ -59,6 +60,7 @@ type Cloud struct {
 	projects  atomic.Pointer[map[int64]*projectData] // replaced, never changed
 	seed      uint64
 	ca        authority
+	stepped   bool // whether the clock may move without the cloud's goroutine or Settle noticing
 
 	mu      sync.Mutex // serializes all writes; guards what follows
 	queue   jobQueue
@@ -121,6 +123,11 @@ func New(o Options) *Cloud {
 		changed: make(chan struct{}), wake: make(chan struct{}, 1), closed: make(chan struct{}),
 		ca:         authority{seed: o.Seed},
 		healthRule: o.TargetHealth, dedicated: slices.Clone(o.DedicatedServers),
+	}
+	switch o.Clock.(type) {
+	case clock.RealClock, *simclock.Clock:
+	default:
+		c.stepped = true
 	}
 	c.ips, c.lbIPs, c.private = newPools(o)
 	c.durations.Store(&o.Profile)
@@ -221,15 +228,15 @@ func (c *Cloud) Reset() {
 	c.queue = nil
 	c.nextDue.Store(noJob)
 	for _, d := range *c.projects.Load() {
-		before := d.state.Load()
+		before, after := d.state.Load(), newState(c.catalogue)
 		log := &changeLog{}
 		for _, t := range before.tables() {
 			t.recordGone(log)
 		}
 		clear(d.followers)
 		c.forgetMachines(d, before)
-		d.state.Store(newState(c.catalogue))
-		c.events.publish(c.Now(), d.id, log.changes)
+		d.state.Store(after)
+		c.events.publish(c.Now(), d.id, after, log.changes)
 	}
 	c.rescheduleDetaches()
 	c.ips.reset()
@@ -253,9 +260,13 @@ func (p Project) WithOutcome(o *ActionOutcome) Project {
 	return p
 }
 
-// View returns the project's current state, for reading only. Work that is due has been done.
+// View returns the project's current state, for reading only. It waits neither for a write nor for work
+// that is due, which the cloud's goroutine does. A clock of another type than the machine's and
+// simclock's is the exception: the caller may have stepped it, so View does the work that is due first.
 func (p Project) View() *State {
-	p.cloud.Settle()
+	if p.cloud.stepped {
+		p.cloud.Settle()
+	}
 	return p.data.state.Load()
 }
 
@@ -307,27 +318,29 @@ func (c *Cloud) transact(d *projectData, now time.Time, o *ActionOutcome, fn fun
 		tx.rollback()
 		return err
 	}
+	c.commit(tx)
+	c.rearm()
+	return nil
+}
+
+// commit makes what a transaction did the project's state.
+func (c *Cloud) commit(tx *Tx) {
 	for _, t := range tx.tables() {
 		t.publish()
 	}
+	d := tx.project
 	for id, runs := range tx.followers {
 		d.followers[id] = append(d.followers[id], runs...)
 	}
 	for _, t := range tx.tasks {
 		t.hypervisor.add(t)
 	}
-	for _, j := range tx.jobs {
-		c.jobSeq++
-		j.seq = c.jobSeq
-		heap.Push(&c.queue, j)
-	}
+	c.enqueue(tx)
 	if len(tx.log.changes) > 0 {
 		d.state.Store(tx.State)
-		c.events.publish(now, d.id, tx.log.changes)
+		c.events.publish(tx.now, d.id, tx.State, tx.log.changes)
 		c.broadcast()
 	}
-	c.rearm()
-	return nil
 }
 
 func (c *Cloud) broadcast() {

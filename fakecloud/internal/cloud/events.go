@@ -28,6 +28,9 @@ type Event struct {
 	// Old and New are the resource before and after (a *Server for KindServer, and so on), nil where it did
 	// not exist. They must not be changed.
 	Old, New any
+	// State is the whole project right after the change. It costs a pointer: states share what has not
+	// changed.
+	State *State
 }
 
 // ErrClosed is returned by Subscription.Next when the subscription or the cloud is closed.
@@ -40,8 +43,8 @@ type eventHub struct {
 	closed bool
 }
 
-func (h *eventHub) publish(now time.Time, project int64, changes []change) {
-	if len(changes) == 0 {
+func (h *eventHub) publish(now time.Time, project int64, after *State, changes []change) {
+	if len(changes) == 0 || len(h.subs) == 0 {
 		return
 	}
 	batch := make([]Event, 0, len(changes))
@@ -50,7 +53,7 @@ func (h *eventHub) publish(now time.Time, project int64, changes []change) {
 			continue
 		}
 		h.seq++
-		e := Event{Seq: h.seq, Time: now, Project: project, Kind: c.kind, ID: c.id, Old: c.old, New: c.new, Type: EventUpdated}
+		e := Event{Seq: h.seq, Time: now, Project: project, Kind: c.kind, ID: c.id, Old: c.old, New: c.new, State: after, Type: EventUpdated}
 		switch {
 		case c.old == nil:
 			e.Type = EventCreated

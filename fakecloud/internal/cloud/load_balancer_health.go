@@ -150,8 +150,9 @@ func (tx *Tx) settleHealth(lb *LoadBalancer) {
 		}
 		return false
 	})
+	id := lb.ID // not lb: a closure would keep a version of it in memory until it is due
 	for at := range due {
-		tx.schedule(at.Sub(tx.now), func(tx *Tx) error { tx.healthDue(lb.ID); return nil })
+		tx.schedule(at.Sub(tx.now), func(tx *Tx) { tx.healthDue(id) })
 	}
 }
 

@@ -168,11 +168,10 @@ func (r *actionRun) handOver(tx *Tx) bool {
 	}
 	t := &machineTask{hypervisor: h, project: tx.project, run: r, deadline: tx.now.Add(h.TaskTimeout)}
 	tx.tasks = append(tx.tasks, t)
-	tx.schedule(h.TaskTimeout, func(tx *Tx) error {
+	tx.schedule(h.TaskTimeout, func(tx *Tx) {
 		if t.take() {
 			t.fail(tx, "timeout", "the hypervisor "+h.Name+" did not carry it out in "+h.TaskTimeout.String())
 		}
-		return nil
 	})
 	return true
 }

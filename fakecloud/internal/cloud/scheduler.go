@@ -11,8 +11,8 @@ type job struct {
 	due     time.Time
 	seq     uint64 // order of scheduling, among jobs that are due at the same time
 	project *projectData
-	run     func(*Tx) error
-	// outside, if set, runs in place of run, with Cloud.mu held and no transaction open.
+	run     func(*Tx)
+	// outside, if set, runs instead of run, with Cloud.mu held and no transaction open.
 	outside func()
 }
 
@@ -45,32 +45,70 @@ func (c *Cloud) scheduleLocked(d time.Duration, fn func()) {
 
 const noJob = math.MaxInt64
 
-// Settle does all work that is due. Reads and writes call it; whoever steps a clock and then only
-// listens to events may call it too.
+// maxBatch bounds how many jobs one transaction does. Others wait for Cloud.mu at most that long
+// while Settle does the work that is due.
+const maxBatch = 1000
+
+// Settle returns when all work is done that is due now. A write settles by itself, and so does the
+// cloud when its clock runs. Call it after a step of the clock.
 func (c *Cloud) Settle() {
-	next := c.nextDue.Load()
-	if next == noJob || c.clock.Now().UnixNano() < next {
-		return
+	now := c.clock.Now()
+	for more := true; more && now.UnixNano() >= c.nextDue.Load(); {
+		c.mu.Lock()
+		more = c.settleBatch(now)
+		c.mu.Unlock()
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.settleLocked()
 }
 
 func (c *Cloud) settleLocked() { c.settleUntil(c.clock.Now()) }
 
 // settleUntil does all work that is due at a time, and what becomes due by it. Cloud.mu is held.
 func (c *Cloud) settleUntil(now time.Time) {
-	for len(c.queue) > 0 && !c.queue[0].due.After(now) {
-		j := heap.Pop(&c.queue).(job)
-		if j.outside != nil {
-			j.outside()
-			continue
-		}
-		// A scheduled job has nobody to report an error to; what it did is dropped.
-		_ = c.transact(j.project, j.due.UTC(), nil, j.run)
+	for c.settleBatch(now) {
 	}
-	c.rearm()
+}
+
+// settleBatch does some of the work that is due at a time, and reports whether there may be more.
+// Jobs of one project share a transaction, because a transaction copies the parts of the trees that it
+// changes once. If there are subscribers, each job has a transaction of its own: its events show the
+// state between two jobs.
+func (c *Cloud) settleBatch(now time.Time) (more bool) {
+	defer c.rearm()
+	if !c.isDue(now) {
+		return false
+	}
+	first := heap.Pop(&c.queue).(job)
+	if first.outside != nil {
+		first.outside()
+		return true
+	}
+	tx := c.begin(first.project, first.project.state.Load(), first.due.UTC(), nil)
+	first.run(tx)
+	for range maxBatch - 1 {
+		// A job may schedule one that is due before the next. A hypervisor gets its task at the end of the
+		// transaction, and a later job may be the task's deadline.
+		c.enqueue(tx)
+		if len(c.events.subs) > 0 || len(tx.tasks) > 0 || !c.isDue(now) || c.queue[0].project != tx.project {
+			break
+		}
+		next := heap.Pop(&c.queue).(job)
+		tx.now = next.due.UTC()
+		next.run(tx)
+	}
+	c.commit(tx)
+	return true
+}
+
+func (c *Cloud) isDue(now time.Time) bool { return len(c.queue) > 0 && !c.queue[0].due.After(now) }
+
+// enqueue makes the jobs that a transaction has scheduled so far wait for their time.
+func (c *Cloud) enqueue(tx *Tx) {
+	for _, j := range tx.jobs {
+		c.jobSeq++
+		j.seq = c.jobSeq
+		heap.Push(&c.queue, j)
+	}
+	tx.jobs = tx.jobs[:0]
 }
 
 func (c *Cloud) rearm() {

@@ -88,11 +88,10 @@ func (p Project) ShutdownServer(id int64) (int64, *State, error) {
 // guestShutsDown makes a server that is stopping off when the guest has taken its time for it.
 func (tx *Tx) guestShutsDown(id int64) {
 	s, _ := tx.Servers.Get(id)
-	tx.schedule(tx.cloud.profile().Duration(guestShutdown), func(tx *Tx) error {
+	tx.schedule(tx.cloud.profile().Duration(guestShutdown), func(tx *Tx) {
 		if now, ok := tx.Servers.Get(id); ok && now.epoch == s.epoch {
 			tx.setServerStatus(id, ServerOff)
 		}
-		return nil
 	})
 }
 
@@ -137,11 +136,10 @@ func (p Project) EnableServerRescue(id int64, sshKeys []int64) (password string,
 		return ActionSpec{Command: "enable_rescue", Done: func(tx *Tx) error {
 			since := tx.now
 			tx.Servers.Update(id, func(s *Server) { s.RescueEnabled, s.RescueSince = true, since })
-			tx.schedule(rescueTimeout, func(tx *Tx) error {
+			tx.schedule(rescueTimeout, func(tx *Tx) {
 				if s, ok := tx.Servers.Get(id); ok && s.RescueEnabled && s.RescueSince.Equal(since) {
 					tx.Servers.Update(id, func(s *Server) { s.RescueEnabled = false })
 				}
-				return nil
 			})
 			return nil
 		}}, nil

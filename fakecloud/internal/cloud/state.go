@@ -43,6 +43,7 @@ type table interface {
 	begin(*changeLog)
 	publish()
 	recordGone(*changeLog)
+	join(outer table)
 }
 
 func newState(c *Catalogue) *State {

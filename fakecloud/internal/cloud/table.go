@@ -319,6 +319,13 @@ func (t *Table[T]) recordGone(log *changeLog) {
 	}
 }
 
+// join makes a nested transaction's table the table of the outer one. Trees that either has copied
+// are not copied again.
+func (t *Table[T]) join(outer table) {
+	o := outer.(*Table[T])
+	t.log, t.owned = o.log, t.owned || o.owned
+}
+
 // change is what happened to one resource in one transaction: its value before and after, nil
 // where it did not exist.
 type change struct {

@@ -31,7 +31,7 @@ func (tx *Tx) NewMeta(name string, labels map[string]string) Meta {
 }
 
 // schedule runs fn in a transaction of its own when d has passed.
-func (tx *Tx) schedule(d time.Duration, fn func(*Tx) error) {
+func (tx *Tx) schedule(d time.Duration, fn func(*Tx)) {
 	tx.jobs = append(tx.jobs, job{due: tx.now.Add(d), project: tx.project, run: fn})
 }
 
@@ -81,13 +81,11 @@ func (tx *Tx) nested(fn func(*Tx) error) (*Tx, error) {
 
 // adopt makes what a nested transaction did part of this one.
 func (tx *Tx) adopt(inner *Tx) {
-	for _, t := range inner.tables() {
-		t.publish()
+	outer := tx.tables()
+	for i, t := range inner.tables() {
+		t.join(outer[i])
 	}
 	*tx.State = *inner.State
-	for _, t := range tx.tables() {
-		t.begin(tx.log)
-	}
 	for _, c := range inner.log.changes {
 		tx.log.record(c.kind, c.id, c.old, c.new)
 	}
