@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -630,5 +631,63 @@ func TestWrongOptionsAreErrors(t *testing.T) {
 			t.Errorf("%+v: %v, want %q", o, err, say)
 			c.Close()
 		}
+	}
+}
+
+// Actions are instant here, so that each state is gone before a listener can look at the cloud.
+func TestAnEventShowsTheStateThatItIsAbout(t *testing.T) {
+	t.Parallel()
+	c := startControlled(t, fakecloud.Options{})
+	inGo := c.Subscribe()
+	defer inGo.Close()
+	overHTTP := c.lines(t, "?kind=server", "")
+	if line := nextLine(t, overHTTP); !strings.Contains(line, `"synced"`) {
+		t.Fatalf("first line %s, want synced", line)
+	}
+	created, _, err := c.Client().Server.Create(t.Context(), hcloud.ServerCreateOpts{
+		Name: "one", ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-13"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := c.Client().Server.Poweroff(t.Context(), created.Server); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"initializing", "starting", "running", "stopping", "off"}
+	// awaitOff returns the statuses that a listener sees, each once, until the server is off.
+	awaitOff := func(next func() string) []string {
+		var seen []string
+		for !slices.Contains(seen, "off") {
+			if status := next(); len(seen) == 0 || seen[len(seen)-1] != status {
+				seen = append(seen, status)
+			}
+		}
+		return seen
+	}
+	if got := awaitOff(func() string {
+		for {
+			e, err := inGo.Next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s, ok := e.New.(*fakecloud.Server); ok {
+				return string(s.Status)
+			}
+		}
+	}); !slices.Equal(got, want) {
+		t.Errorf("a subscriber in Go sees %v, want %v", got, want)
+	}
+	if got := awaitOff(func() string {
+		var line struct {
+			Resource struct {
+				Status string `json:"status"`
+			} `json:"resource"`
+		}
+		if err := json.Unmarshal([]byte(nextLine(t, overHTTP)), &line); err != nil {
+			t.Fatal(err)
+		}
+		return line.Resource.Status
+	}); !slices.Equal(got, want) {
+		t.Errorf("a client of /events sees %v, want %v", got, want)
 	}
 }

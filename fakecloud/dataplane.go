@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"runtime"
-	"slices"
 	"sync"
 	"time"
 
@@ -69,11 +68,8 @@ type DataPlane struct {
 	done   sync.WaitGroup
 	once   sync.Once
 
-	mu sync.Mutex
-	// projects tells which project a load balancer is in.
-	projects map[int64]cloud.Project
-	balancer map[int64]*cloud.LoadBalancer
-	certs    map[int64]*cloud.Certificate
+	mu     sync.Mutex
+	states map[int64]*cloud.State // by project: what the latest event said
 }
 
 // statsInterval is how often, on the cloud's clock, the figures of load balancers are recorded for
@@ -83,12 +79,7 @@ const statsInterval = 5 * time.Second
 // startDataPlane starts the data plane; publicIPv6 is the range that was chosen for IPv6 addresses,
 // if one was.
 func startDataPlane(core *cloud.Cloud, o DataPlaneOptions, publicIPv6 netip.Prefix) (*DataPlane, error) {
-	d := &DataPlane{
-		core: core, log: o.Logger,
-		projects: map[int64]cloud.Project{},
-		balancer: map[int64]*cloud.LoadBalancer{},
-		certs:    map[int64]*cloud.Certificate{},
-	}
+	d := &DataPlane{core: core, log: o.Logger}
 	if d.log == nil {
 		d.log = slog.Default()
 	}
@@ -110,22 +101,20 @@ func startDataPlane(core *cloud.Cloud, o DataPlaneOptions, publicIPv6 netip.Pref
 	ctx, cancel := context.WithCancel(context.Background())
 	d.cancel = cancel
 	sub, states := core.Subscribe()
+	d.states = states
 	for project, st := range states {
-		for c := range st.Certificates.All() {
-			d.certs[c.ID] = c
-		}
 		for lb := range st.LoadBalancers.All() {
-			d.apply(project, lb)
+			d.apply(project, st, lb)
 		}
 	}
 	d.done.Go(func() {
 		defer sub.Close()
 		for {
-			e, err := sub.Next(ctx)
+			events, err := sub.NextAll(ctx)
 			if err != nil {
 				return
 			}
-			d.follow(e)
+			d.follow(events)
 		}
 	})
 	d.done.Go(func() { d.recordStats(ctx) })
@@ -165,66 +154,73 @@ func (d *DataPlane) DialContext(ctx context.Context, network, address string) (n
 	return d.engine.DialContext(ctx, network, address)
 }
 
-func (d *DataPlane) follow(e cloud.Event) {
-	switch e.Kind {
-	case cloud.KindLoadBalancer:
-		if lb, ok := e.New.(*cloud.LoadBalancer); ok {
-			d.apply(e.Project, lb)
-			return
+// follow makes load balancers what the last of some events says.
+func (d *DataPlane) follow(events []cloud.Event) {
+	d.mu.Lock()
+	for _, e := range events {
+		d.states[e.Project] = e.State
+	}
+	d.mu.Unlock()
+	for _, c := range rerouted(events) {
+		if lb, ok := c.State.LoadBalancers.Get(c.ID); ok {
+			d.apply(c.Project, c.State, lb)
+		} else {
+			d.engine.Remove(c.ID)
 		}
-		d.engine.Remove(e.ID)
-		d.mu.Lock()
-		delete(d.projects, e.ID)
-		delete(d.balancer, e.ID)
-		d.mu.Unlock()
-	case cloud.KindCertificate:
-		c, ok := e.New.(*cloud.Certificate)
-		if !ok {
-			delete(d.certs, e.ID)
-			return
+	}
+}
+
+// rerouted returns for each load balancer whose traffic some events change its ID, in the order of the
+// changes, with the last state of its project. A change of health, labels or protection changes no traffic.
+func rerouted(events []cloud.Event) []cloud.Event {
+	last := map[int64]*cloud.State{}
+	var out []cloud.Event
+	seen := map[int64]bool{}
+	add := func(project, id int64) {
+		if !seen[id] {
+			seen[id] = true
+			out = append(out, cloud.Event{Project: project, Kind: cloud.KindLoadBalancer, ID: id})
 		}
-		old := d.certs[e.ID]
-		d.certs[e.ID] = c
-		if old == nil || old.Certificate != c.Certificate {
-			for _, lb := range d.users(e.ID) {
-				d.apply(e.Project, lb)
+	}
+	for _, e := range events {
+		last[e.Project] = e.State
+		switch e.Kind {
+		case cloud.KindLoadBalancer:
+			before, _ := e.Old.(*cloud.LoadBalancer)
+			after, _ := e.New.(*cloud.LoadBalancer)
+			if before == nil || after == nil || before.Revision != after.Revision || before.Name != after.Name {
+				add(e.Project, e.ID)
+			}
+		case cloud.KindCertificate:
+			before, _ := e.Old.(*cloud.Certificate)
+			after, _ := e.New.(*cloud.Certificate)
+			if after == nil || before != nil && before.Certificate == after.Certificate {
+				continue
+			}
+			for _, user := range after.UsedBy {
+				add(e.Project, user.ID)
 			}
 		}
 	}
-}
-
-// users returns the load balancers that use a certificate.
-func (d *DataPlane) users(certificate int64) []*cloud.LoadBalancer {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	var users []*cloud.LoadBalancer
-	for _, lb := range d.balancer {
-		if slices.ContainsFunc(lb.Services, func(s cloud.LoadBalancerService) bool {
-			return s.HTTP != nil && slices.Contains(s.HTTP.Certificates, certificate)
-		}) {
-			users = append(users, lb)
-		}
+	for i := range out {
+		out[i].State = last[out[i].Project]
 	}
-	return users
+	return out
 }
 
-// apply makes a load balancer on this machine what it is in the cloud. certs is read by the
-// goroutine that follows events only (and before it starts).
-func (d *DataPlane) apply(project int64, lb *cloud.LoadBalancer) {
+// apply makes a load balancer on this machine what it is in the cloud.
+func (d *DataPlane) apply(project int64, st *cloud.State, lb *cloud.LoadBalancer) {
 	p, ok := d.core.Project(project)
 	if !ok {
 		return
 	}
-	d.mu.Lock()
-	d.projects[lb.ID], d.balancer[lb.ID] = p, lb
-	d.mu.Unlock()
-	model := d.model(lb)
+	model := loadBalancerModel(st, lb)
 	err := d.engine.Apply(model)
 	if err == nil && d.device != nil {
 		err = d.device.Keep(lb.ID, model.Addresses)
 	}
 	if err != nil {
-		d.log.Error("a load balancer cannot be what the cloud says", "load_balancer", lb.Name, "id", lb.ID, "error", err)
+		d.log.Error("cannot apply load balancer", "load_balancer", lb.Name, "id", lb.ID, "error", err)
 		return
 	}
 	d.align(p, lb)
@@ -277,11 +273,20 @@ func healthReport(r dataplane.HealthReport) (cloud.HealthReport, bool) {
 
 // report passes on what a health check saw.
 func (d *DataPlane) report(r dataplane.HealthReport) {
+	report, valid := healthReport(r)
+	if !valid {
+		return
+	}
 	d.mu.Lock()
-	p, ok := d.projects[r.LoadBalancer]
+	states := maps.Clone(d.states)
 	d.mu.Unlock()
-	if report, valid := healthReport(r); ok && valid {
-		p.ReportTargetHealth(r.LoadBalancer, []cloud.HealthReport{report})
+	for project, st := range states {
+		if _, ok := st.LoadBalancers.Get(r.LoadBalancer); !ok {
+			continue
+		}
+		if p, ok := d.core.Project(project); ok {
+			p.ReportTargetHealth(r.LoadBalancer, []cloud.HealthReport{report})
+		}
 	}
 }
 
@@ -294,24 +299,22 @@ func (d *DataPlane) recordStats(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		d.mu.Lock()
-		projects := make(map[int64]cloud.Project, len(d.projects))
-		maps.Copy(projects, d.projects)
-		d.mu.Unlock()
-		for id, p := range projects {
-			if s, err := d.engine.Stats(id); err == nil {
-				p.ReportLoadBalancerStats(id, cloud.LoadBalancerStats{
-					OpenConnections: float64(s.OpenConnections), ConnectionsPerSecond: s.ConnectionsPerSecond,
-					RequestsPerSecond: s.RequestsPerSecond, BandwidthIn: s.BandwidthIn, BandwidthOut: s.BandwidthOut,
-				})
+		for _, p := range d.core.Projects() {
+			for lb := range p.View().LoadBalancers.All() {
+				if s, err := d.engine.Stats(lb.ID); err == nil {
+					p.ReportLoadBalancerStats(lb.ID, cloud.LoadBalancerStats{
+						OpenConnections: float64(s.OpenConnections), ConnectionsPerSecond: s.ConnectionsPerSecond,
+						RequestsPerSecond: s.RequestsPerSecond, BandwidthIn: s.BandwidthIn, BandwidthOut: s.BandwidthOut,
+					})
+				}
 			}
 		}
 	}
 }
 
-// model translates a load balancer for the engine. A target's key is its address: targets that
-// share an address are one.
-func (d *DataPlane) model(lb *cloud.LoadBalancer) dataplane.LoadBalancer {
+// loadBalancerModel translates a load balancer for the engine. A target's key is its address: targets
+// that share an address are one.
+func loadBalancerModel(st *cloud.State, lb *cloud.LoadBalancer) dataplane.LoadBalancer {
 	out := dataplane.LoadBalancer{
 		ID: lb.ID, Name: lb.Name, Algorithm: dataplane.Algorithm(lb.Algorithm), MaxConnections: lb.Type.MaxConnections,
 	}
@@ -326,7 +329,7 @@ func (d *DataPlane) model(lb *cloud.LoadBalancer) dataplane.LoadBalancer {
 		out.Addresses = append(out.Addresses, n.IP)
 	}
 	for _, s := range lb.Services {
-		out.Services = append(out.Services, d.service(s))
+		out.Services = append(out.Services, serviceModel(st, s))
 	}
 	seen := map[netip.Addr]bool{}
 	var add func([]cloud.LoadBalancerTarget)
@@ -343,7 +346,7 @@ func (d *DataPlane) model(lb *cloud.LoadBalancer) dataplane.LoadBalancer {
 	return out
 }
 
-func (d *DataPlane) service(s cloud.LoadBalancerService) dataplane.Service {
+func serviceModel(st *cloud.State, s cloud.LoadBalancerService) dataplane.Service {
 	out := dataplane.Service{
 		Protocol:        dataplane.Protocol(s.Protocol),
 		ListenPort:      uint16(s.ListenPort),
@@ -365,7 +368,7 @@ func (d *DataPlane) service(s cloud.LoadBalancerService) dataplane.Service {
 			TimeoutIdle: h.TimeoutIdle, RedirectHTTP: h.RedirectHTTP,
 		}
 		for _, id := range h.Certificates {
-			if c := d.certs[id]; c != nil && c.Certificate != "" {
+			if c, ok := st.Certificates.Get(id); ok && c.Certificate != "" {
 				out.HTTP.Certificates = append(out.HTTP.Certificates, dataplane.Certificate{
 					Chain: c.Certificate, PrivateKey: c.PrivateKey,
 				})

@@ -5,7 +5,6 @@ import (
 	"context"
 	"iter"
 	"log/slog"
-	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -47,9 +46,10 @@ type Router struct {
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 
-	networks map[int64]*cloud.Network // of the goroutine that follows events
-	current  int64                    // id of the one that is routed, 0 for none
-	several  bool                     // there are others, between which nobody has chosen
+	// What follows belongs to the goroutine that follows events.
+	states  map[int64]*cloud.State // by project: what the latest event said
+	current int64                  // ID of the network that is routed, 0 for none
+	several bool                   // there are other networks, and no option chooses one
 }
 
 func startRouter(core *cloud.Cloud, o RouterOptions) (*Router, error) {
@@ -57,18 +57,14 @@ func startRouter(core *cloud.Cloud, o RouterOptions) (*Router, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Router{router: kernel, want: o.Network, log: o.Logger, networks: map[int64]*cloud.Network{}}
+	r := &Router{router: kernel, want: o.Network, log: o.Logger}
 	if r.log == nil {
 		r.log = slog.Default()
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
 	sub, states := core.Subscribe()
-	for _, st := range states {
-		for n := range st.Networks.All() {
-			r.networks[n.ID] = n
-		}
-	}
+	r.states = states
 	r.reconcile()
 	r.done.Go(func() {
 		defer sub.Close()
@@ -77,8 +73,9 @@ func startRouter(core *cloud.Cloud, o RouterOptions) (*Router, error) {
 			if err != nil {
 				return
 			}
+			r.states[e.Project] = e.State
 			if e.Kind == cloud.KindNetwork {
-				r.follow(e)
+				r.reconcile()
 			}
 		}
 	})
@@ -100,19 +97,21 @@ func (r *Router) Close() {
 // Routes returns what this machine's routing table has, by destination.
 func (r *Router) Routes() ([]netdev.Route, error) { return r.router.Routes() }
 
-func (r *Router) follow(e cloud.Event) {
-	if n, ok := e.New.(*cloud.Network); ok {
-		r.networks[e.ID] = n
-	} else {
-		delete(r.networks, e.ID)
+// networks yields the networks of all projects.
+func (r *Router) networks(yield func(*cloud.Network) bool) {
+	for _, st := range r.states {
+		for n := range st.Networks.All() {
+			if !yield(n) {
+				return
+			}
+		}
 	}
-	r.reconcile()
 }
 
 // reconcile makes the kernel's table what the cloud says. What cannot be done is tried again with the
 // next change of a network.
 func (r *Router) reconcile() {
-	n, others := chooseNetwork(maps.Values(r.networks), r.want)
+	n, others := chooseNetwork(r.networks, r.want)
 	var id int64
 	if n != nil {
 		id = n.ID

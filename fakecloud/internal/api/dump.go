@@ -13,8 +13,8 @@ type Shown interface {
 	Kind() cloud.Kind
 	// Plural is the kind's name in paths and lists.
 	Plural() string
-	// All yields the JSON of all resources in a state, by id.
-	All(*cloud.State) iter.Seq[json.RawMessage]
+	// All yields the id and the JSON of all resources in a state, by id.
+	All(*cloud.State) iter.Seq2[int64, json.RawMessage]
 	// One returns the JSON of one, if it is there.
 	One(st *cloud.State, id int64) (json.RawMessage, bool)
 }
@@ -38,14 +38,14 @@ func (d *resource[T]) Kind() cloud.Kind { return d.kind }
 func (d *resource[T]) Plural() string { return d.plural }
 
 // All implements Shown.
-func (d *resource[T]) All(st *cloud.State) iter.Seq[json.RawMessage] {
+func (d *resource[T]) All(st *cloud.State) iter.Seq2[int64, json.RawMessage] {
 	return eachOnce(d.table(st), func(v T) []byte { return marshal(d.encode(st, v)) })
 }
 
-func eachOnce[T cloud.Object[T]](t *cloud.Table[T], encode func(T) []byte) iter.Seq[json.RawMessage] {
-	return func(yield func(json.RawMessage) bool) {
+func eachOnce[T cloud.Object[T]](t *cloud.Table[T], encode func(T) []byte) iter.Seq2[int64, json.RawMessage] {
+	return func(yield func(int64, json.RawMessage) bool) {
 		for e := range t.Entries() {
-			if !yield(e.EncodedOnce(encode)) {
+			if !yield(e.Value.Header().ID, e.EncodedOnce(encode)) {
 				return
 			}
 		}
@@ -67,14 +67,8 @@ type shownActions struct{}
 func (shownActions) Kind() cloud.Kind { return cloud.KindAction }
 func (shownActions) Plural() string   { return "actions" }
 
-func (shownActions) All(st *cloud.State) iter.Seq[json.RawMessage] {
-	return func(yield func(json.RawMessage) bool) {
-		for e := range st.Actions.Entries() {
-			if !yield(e.EncodedOnce(encodeAction)) {
-				return
-			}
-		}
-	}
+func (shownActions) All(st *cloud.State) iter.Seq2[int64, json.RawMessage] {
+	return eachOnce(&st.Actions.Table, encodeAction)
 }
 
 func (shownActions) One(st *cloud.State, id int64) (json.RawMessage, bool) {

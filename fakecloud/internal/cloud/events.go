@@ -3,6 +3,8 @@ package cloud
 import (
 	"context"
 	"errors"
+	"math"
+	"slices"
 	"sync"
 	"time"
 )
@@ -107,24 +109,39 @@ func (c *Cloud) Subscribe() (*Subscription, map[int64]*State) {
 // Next returns the next event, waiting for it if need be. It returns ErrClosed after the last
 // event of a closed subscription, and the context's error when that is done first.
 func (s *Subscription) Next(ctx context.Context) (Event, error) {
+	events, err := s.take(ctx, 1)
+	if err != nil {
+		return Event{}, err
+	}
+	return events[0], nil
+}
+
+// NextAll is Next for all events that have happened, at least one. A subscriber to which only the last
+// state of a resource matters uses it to skip those before.
+func (s *Subscription) NextAll(ctx context.Context) ([]Event, error) {
+	return s.take(ctx, math.MaxInt)
+}
+
+// take waits for an event and returns up to n.
+func (s *Subscription) take(ctx context.Context, n int) ([]Event, error) {
 	for {
 		s.mu.Lock()
-		if len(s.queue) > 0 {
-			e := s.queue[0]
-			s.queue[0] = Event{}
-			s.queue = s.queue[1:]
+		if n := min(n, len(s.queue)); n > 0 {
+			events := slices.Clone(s.queue[:n])
+			clear(s.queue[:n]) // an event keeps a state in memory
+			s.queue = s.queue[n:]
 			s.mu.Unlock()
-			return e, nil
+			return events, nil
 		}
 		ended := s.ended
 		s.mu.Unlock()
 		if ended {
-			return Event{}, ErrClosed
+			return nil, ErrClosed
 		}
 		select {
 		case <-s.signal:
 		case <-ctx.Done():
-			return Event{}, context.Cause(ctx)
+			return nil, context.Cause(ctx)
 		}
 	}
 }

@@ -40,6 +40,10 @@ type LoadBalancer struct {
 	// Deleting is set while the delete action runs.
 	Deleting bool
 
+	// Revision changes with everything that decides where traffic goes: services, the addresses of
+	// targets, interfaces, algorithm, type. It stays the same when the health of targets changes.
+	Revision int64
+
 	// joining is the network that the create action attaches it to, 0 otherwise. Its private targets
 	// are resolved in it already.
 	joining int64
@@ -216,6 +220,7 @@ func (lb *LoadBalancer) servers() []int64 {
 // certificates show of it.
 func (tx *Tx) storeLoadBalancer(lb *LoadBalancer) {
 	old, existed := tx.LoadBalancers.Get(lb.ID)
+	lb.Revision++
 	tx.LoadBalancers.Put(lb)
 	var servers, certificates []int64
 	if existed {

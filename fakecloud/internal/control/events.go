@@ -70,8 +70,7 @@ type eventJSON struct {
 	Project int64      `json:"project,omitempty"`
 	Kind    cloud.Kind `json:"kind,omitempty"`
 	ID      int64      `json:"id,omitempty"`
-	// Resource is the newest version of the resource, which may be newer than the event; null when
-	// it is gone.
+	// Resource is the resource right after the change; absent when it is deleted.
 	Resource json.RawMessage `json:"resource,omitempty"`
 }
 
@@ -116,9 +115,7 @@ func events(c *Controller, w http.ResponseWriter, r *http.Request) {
 			continue
 		}
 		line := eventJSON{Type: string(e.Type), Seq: e.Seq, Time: e.Time, Project: e.Project, Kind: e.Kind, ID: e.ID}
-		if p, ok := c.Cloud.Project(e.Project); ok && e.Type != cloud.EventDeleted {
-			line.Resource, _ = sh.One(p.View(), e.ID)
-		}
+		line.Resource, _ = sh.One(e.State, e.ID) // nil when it is deleted
 		if s.send(line) != nil {
 			return
 		}
@@ -172,15 +169,9 @@ func (s *stream) existing(c *Controller, sel *selection, project int64, st *clou
 		if !sel.kind(sh.Kind()) {
 			continue
 		}
-		for resource := range sh.All(st) {
-			var id struct {
-				ID int64 `json:"id"`
-			}
-			if err := json.Unmarshal(resource, &id); err != nil {
-				return err
-			}
+		for id, resource := range sh.All(st) {
 			if err := s.send(eventJSON{
-				Type: "existing", Time: c.Cloud.Now(), Project: project, Kind: sh.Kind(), ID: id.ID, Resource: resource,
+				Type: "existing", Time: c.Cloud.Now(), Project: project, Kind: sh.Kind(), ID: id, Resource: resource,
 			}); err != nil {
 				return err
 			}

@@ -76,7 +76,7 @@ func (c *Controller) streamProject(w *listWriter, p cloud.Project, sel *selectio
 		}
 		w.next()
 		w.open(``, s.Plural(), `:[`)
-		for resource := range s.All(st) {
+		for _, resource := range s.All(st) {
 			w.next()
 			w.raw(resource)
 		}
