@@ -34,12 +34,9 @@ const assigneeUnassigned cloud.Kind = "unassigned"
 func encodePrimaryIP(ip *cloud.PrimaryIP) primaryIPJSON {
 	out := primaryIPJSON{
 		ID: ip.ID, Name: ip.Name, Labels: ip.Labels, Created: timeJSON(ip.Created), Blocked: ip.Blocked,
-		Location: encodeLocation(ip.Location), IP: ip.IP.String(), DNSPtr: encodeDNSPtrs(ip),
+		Location: encodeLocation(ip.Location), IP: encodeAddress(ip.IP), DNSPtr: encodeDNSPtrs(ip.DNSPtr),
 		Protection: protectionJSON{ip.DeleteProtection}, Type: ip.Type, AutoDelete: ip.AutoDelete,
 		AssigneeType: assigneeUnassigned, AssigneeID: nullable(ip.Assignee.ID),
-	}
-	if ip.Type == cloud.IPv4 {
-		out.IP = ip.IP.Addr().String()
 	}
 	if ip.Assigned() {
 		out.AssigneeType = ip.Assignee.Kind
@@ -48,12 +45,20 @@ func encodePrimaryIP(ip *cloud.PrimaryIP) primaryIPJSON {
 }
 
 // encodeDNSPtrs returns the reverse DNS entries by address.
-func encodeDNSPtrs(ip *cloud.PrimaryIP) []dnsPtrJSON {
-	out := make([]dnsPtrJSON, 0, len(ip.DNSPtr))
-	for _, a := range slices.SortedFunc(maps.Keys(ip.DNSPtr), netip.Addr.Compare) {
-		out = append(out, dnsPtrJSON{a.String(), ip.DNSPtr[a]})
+func encodeDNSPtrs(entries map[netip.Addr]string) []dnsPtrJSON {
+	out := make([]dnsPtrJSON, 0, len(entries))
+	for _, a := range slices.SortedFunc(maps.Keys(entries), netip.Addr.Compare) {
+		out = append(out, dnsPtrJSON{a.String(), entries[a]})
 	}
 	return out
+}
+
+// encodeAddress returns an IPv4 address, or an IPv6 network with its length.
+func encodeAddress(p netip.Prefix) string {
+	if p.IsSingleIP() {
+		return p.Addr().String()
+	}
+	return p.String()
 }
 
 // newPrimaryIPs returns how Primary IPs are shown: before 2026-07-01 with a datacenter, and before

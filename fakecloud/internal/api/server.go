@@ -112,7 +112,7 @@ func encodePublicNet(st *cloud.State, s *cloud.Server) publicNetJSON {
 		out.IPv4 = &publicIPv4JSON{ip.ID, ip.IP.Addr().String(), ip.Blocked, ip.DNSPtr[ip.IP.Addr()]}
 	}
 	if ip, ok := st.PrimaryIPs.Get(s.PublicIPv6); ok {
-		out.IPv6 = &publicIPv6JSON{ip.ID, ip.IP.String(), ip.Blocked, encodeDNSPtrs(ip)}
+		out.IPv6 = &publicIPv6JSON{ip.ID, ip.IP.String(), ip.Blocked, encodeDNSPtrs(ip.DNSPtr)}
 	}
 	return out
 }

@@ -186,20 +186,10 @@ func (tx *Tx) newPrimaryIP(in CreatePrimaryIP, l *Location) (*PrimaryIP, error) 
 	}
 	ip := &PrimaryIP{
 		Meta: tx.NewMeta(in.Name, in.Labels), Type: in.Type, Location: l, AutoDelete: in.AutoDelete,
-		DNSPtr: map[netip.Addr]string{},
 	}
-	if in.Type == IPv4 {
-		a, err := tx.TakeIPv4()
-		if err != nil {
-			return nil, err
-		}
-		ip.IP, ip.DNSPtr[a] = netip.PrefixFrom(a, 32), DefaultDNSPtr(a)
-	} else {
-		n, err := tx.TakeIPv6()
-		if err != nil {
-			return nil, err
-		}
-		ip.IP = n
+	var err error
+	if ip.IP, ip.DNSPtr, err = tx.takeAddress(in.Type); err != nil {
+		return nil, err
 	}
 	if ip.Name == "" {
 		ip.Name = fmt.Sprintf("primary_ip-%d", ip.ID)
@@ -210,6 +200,17 @@ func (tx *Tx) newPrimaryIP(in CreatePrimaryIP, l *Location) (*PrimaryIP, error) 
 	}
 	tx.PrimaryIPs.Put(ip)
 	return ip, nil
+}
+
+// takeAddress takes a public address out of the pool and returns it with its default reverse DNS entries:
+// an IPv4 address as a network of 32 bits, or an IPv6 network of 64 bits.
+func (tx *Tx) takeAddress(t IPType) (netip.Prefix, map[netip.Addr]string, error) {
+	if t == IPv6 {
+		n, err := tx.TakeIPv6()
+		return n, map[netip.Addr]string{}, err
+	}
+	a, err := tx.TakeIPv4()
+	return netip.PrefixFrom(a, 32), map[netip.Addr]string{a: DefaultDNSPtr(a)}, err
 }
 
 // UpdatePrimaryIP is the input of PUT /primary_ips/{id}.

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -28,6 +27,9 @@ type topic struct {
 	// busy is an action, with its body, that makes a resource busy.
 	busy string
 	with any
+	// updatable reports whether name and labels can be changed while an action is running: where the document
+	// does not speak of a conflict.
+	updatable bool
 	// populate makes some resources, unless the populate of all makes them.
 	populate func(*world)
 }
@@ -35,13 +37,13 @@ type topic struct {
 // topics is the list of them. Those that begin with / are collections.
 var topics = map[string]topic{
 	"/actions":          {scenario: actionScenario, walk: walk.actions},
-	"/certificates":     {scenario: certificateScenario, walk: walk.certificates, simple: uploadedCertificate},
+	"/certificates":     {scenario: certificateScenario, walk: walk.certificates, simple: uploadedCertificate, updatable: true},
 	"/images":           {walk: walk.images, busy: "change_protection", with: object{"delete": false}},
-	"/load_balancers":   {walk: walk.loadBalancers, simple: smallLoadBalancer, busy: "change_algorithm", with: object{"type": "least_connections"}},
+	"/load_balancers":   {walk: walk.loadBalancers, simple: smallLoadBalancer, busy: "change_algorithm", with: object{"type": "least_connections"}, updatable: true},
 	"/networks":         {scenario: networkScenario, walk: walk.networks, simple: smallNetwork, busy: "delete_subnet", with: object{"ip_range": "10.0.9.0/24"}},
 	"/placement_groups": {scenario: placementGroupScenario, walk: walk.placementGroups, simple: smallPlacementGroup},
 	"/primary_ips":      {scenario: primaryIPScenario, walk: walk.primaryIPs, simple: smallPrimaryIP, busy: "change_protection", with: object{"delete": false}},
-	"/servers":          {scenario: serverLifeScenario, walk: walk.servers, simple: smallServer, busy: "poweroff"},
+	"/servers":          {scenario: serverLifeScenario, walk: walk.servers, simple: smallServer, busy: "poweroff", updatable: true},
 	"/ssh_keys":         {scenario: sshKeyScenario, walk: walk.sshKeys, simple: smallSSHKey},
 
 	"catalogue":                     {scenario: catalogueScenario, walk: walk.catalogue},
@@ -206,10 +208,6 @@ func populate(w *world) {
 	}
 }
 
-// notBusy are the changes that go through while an action is running: those of name and labels, where the
-// document does not say otherwise.
-var notBusy = []string{"update_server", "update_load_balancer", "update_certificate"}
-
 // refuseWhileBusy tries each change of a resource while an action is running on it.
 func refuseWhileBusy(w *world, document *contract.Document) {
 	w.Helper()
@@ -247,7 +245,7 @@ func refuseWhileBusy(w *world, document *contract.Document) {
 		if err != nil {
 			w.Fatal(err)
 		}
-		if slices.Contains(notBusy, op.ID) {
+		if topics[collection].updatable && op.Method == http.MethodPut {
 			w.do(200, op.Method, busy[collection]+rest, object{"labels": object{"still": "changed"}})
 			continue
 		}
