@@ -20,8 +20,8 @@ func TestASeedFileCreatesAnInventory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n != 9 {
-		t.Errorf("created %d resources, want 9", n)
+	if n != 10 {
+		t.Errorf("created %d resources, want 10", n)
 	}
 	client := c.Client()
 	lb, _, err := client.LoadBalancer.GetByName(t.Context(), "web")
@@ -32,7 +32,8 @@ func TestASeedFileCreatesAnInventory(t *testing.T) {
 	if err != nil || server == nil {
 		t.Fatalf("server: %v, %v", server, err)
 	}
-	if server.Status != hcloud.ServerStatusRunning || !server.Protection.Delete || len(server.PrivateNet) != 1 || server.PlacementGroup.Name != "web" {
+	if server.Status != hcloud.ServerStatusRunning || !server.Protection.Delete || len(server.PrivateNet) != 1 ||
+		len(server.PublicNet.FloatingIPs) != 1 || server.PlacementGroup.Name != "web" {
 		t.Errorf("server: %+v", server)
 	}
 	if len(lb.Targets) != 2 || lb.Targets[0].Server.Server.ID != server.ID || len(lb.Services) != 1 || len(lb.PrivateNet) != 1 {

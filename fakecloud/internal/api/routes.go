@@ -29,6 +29,7 @@ func resources(d Date) []listed {
 		{loadBalancers, loadBalancerRoutes},
 		{certificates, certificateRoutes},
 		{primaryIPs(d), primaryIPRoutes},
+		{floatingIPs, floatingIPRoutes},
 		{placementGroups, placementGroupRoutes},
 		{sshKeys, sshKeyRoutes},
 		{images, imageRoutes},

@@ -107,7 +107,7 @@ func encodeServer(st *cloud.State, s *cloud.Server) serverJSON {
 }
 
 func encodePublicNet(st *cloud.State, s *cloud.Server) publicNetJSON {
-	out := publicNetJSON{FloatingIPs: []int64{}, Firewalls: []struct{}{}}
+	out := publicNetJSON{FloatingIPs: nonNil(s.FloatingIPs), Firewalls: []struct{}{}}
 	if ip, ok := st.PrimaryIPs.Get(s.PublicIPv4); ok {
 		out.IPv4 = &publicIPv4JSON{ip.ID, ip.IP.Addr().String(), ip.Blocked, ip.DNSPtr[ip.IP.Addr()]}
 	}

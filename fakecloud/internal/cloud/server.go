@@ -33,7 +33,7 @@ const KindServer Kind = "server"
 // rebuild, change of type, backups, images, ISOs, reverse DNS, placement groups, protection; what
 // becomes of everything that is attached when a server is deleted.
 //
-// Left out: volumes, firewalls and Floating IPs (a request that names one is refused, as no such
+// Left out: volumes and firewalls (a request that names one is refused, as no such
 // resource exists); traffic counters (null, as for a server that has not sent anything); backups
 // are made on request only, not every day; nothing listens at the address of a console; no guest
 // runs, so that a shutdown always succeeds, unless a [Hypervisor] gives servers machines.
@@ -47,6 +47,7 @@ type Server struct {
 	PrimaryDisk int // GB; stays when a bigger type is chosen without upgrading the disk
 	// PublicIPv4 and PublicIPv6 are ids of Primary IPs, 0 for none. The addresses are theirs.
 	PublicIPv4, PublicIPv6 int64
+	FloatingIPs            []int64 // by ascending id
 	PrivateNets            []ServerPrivateNet
 	PlacementGroup         int64 // 0 for none
 	// LoadBalancers are the ids of the load balancers that have the server as a target, by
@@ -82,6 +83,7 @@ func (s *Server) Clone() *Server {
 	for i := range c.PrivateNets {
 		c.PrivateNets[i].AliasIPs = slices.Clone(c.PrivateNets[i].AliasIPs)
 	}
+	c.FloatingIPs = slices.Clone(s.FloatingIPs)
 	c.LoadBalancers = slices.Clone(s.LoadBalancers)
 	c.SSHKeys = slices.Clone(s.SSHKeys)
 	return &c

@@ -2,7 +2,7 @@ package cloud
 
 // DeleteServer deletes a server: it is deleting while the action runs, and gone after it, with its
 // membership in networks, load balancers and its placement group, its backups and its auto-delete Primary IPs.
-// Other Primary IPs stay, unassigned; snapshots stay.
+// Floating IPs and other Primary IPs stay, unassigned; snapshots stay.
 // Errors: not_found, locked, protected.
 func (p Project) DeleteServer(id int64) (int64, *State, error) {
 	return p.onServer(id, func(_ *Tx, s *Server) (ActionSpec, error) {
@@ -25,6 +25,7 @@ func (tx *Tx) removeServer(id int64) {
 	tx.leaveAllNetworks(ref)
 	tx.leavePlacementGroup(id)
 	tx.releasePrimaryIPs(ref)
+	tx.releaseFloatingIPs(id)
 	tx.deleteBackups(id)
 	tx.Servers.Delete(id)
 	tx.refreshTargets(id)

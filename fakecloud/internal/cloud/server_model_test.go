@@ -54,6 +54,7 @@ func checkInvariants(t *testing.T, st *State, c *Cloud) {
 		}
 		checkLoadBalancer(t, st, lb)
 	}
+	checkFloatingIPs(t, st, held)
 	if used := len(c.ips.v4.used) + len(c.ips.v6.used); used != len(held) {
 		t.Errorf("%d public addresses are taken, %d are held", used, len(held))
 	}
@@ -325,7 +326,7 @@ func TestBackReferencesAgreeWhateverIsDone(t *testing.T) {
 			testNetwork(t, p, "one", "10.0.0.0/24")
 			testNetwork(t, p, "two", "10.1.0.0/24")
 			m := &model{Project: p, clk: clk, rnd: rand.New(rand.NewPCG(seed, 1))}
-			operations := m.operations()
+			operations := append(m.operations(), m.floatingIPOperations()...)
 			for i := range 1500 {
 				op := m.rnd.IntN(len(operations))
 				operations[op]()

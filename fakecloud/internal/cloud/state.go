@@ -8,6 +8,7 @@ type State struct {
 	LoadBalancers   Table[*LoadBalancer]
 	Certificates    Table[*Certificate]
 	PrimaryIPs      Table[*PrimaryIP]
+	FloatingIPs     Table[*FloatingIP]
 	PlacementGroups Table[*PlacementGroup]
 	SSHKeys         Table[*SSHKey]
 	// Images holds the project's own snapshots and backups. System images are in the Catalogue.
@@ -28,6 +29,7 @@ var resources = [...]struct {
 	{KindLoadBalancer, func(st *State) table { return &st.LoadBalancers }},
 	{KindCertificate, func(st *State) table { return &st.Certificates }},
 	{KindPrimaryIP, func(st *State) table { return &st.PrimaryIPs }},
+	{KindFloatingIP, func(st *State) table { return &st.FloatingIPs }},
 	{KindPlacementGroup, func(st *State) table { return &st.PlacementGroups }},
 	{KindSSHKey, func(st *State) table { return &st.SSHKeys }},
 	{KindImage, func(st *State) table { return &st.Images }},

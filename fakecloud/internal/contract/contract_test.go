@@ -51,7 +51,6 @@ var neverShown = map[string]string{
 	"/server/ingoing_traffic":           "traffic is not added up",
 	"/server/outgoing_traffic":          "traffic is not added up",
 	"/server/public_net/firewalls/*":    "firewalls are not modelled",
-	"/server/public_net/floating_ips/*": "Floating IPs are not modelled",
 	"/server/status=unknown":            "nothing is unknown here",
 	"/server/volumes/*":                 "volumes are not modelled",
 	"/server_type/storage_type=network": "no type of today has it",

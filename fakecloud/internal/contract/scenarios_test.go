@@ -38,6 +38,7 @@ type topic struct {
 var topics = map[string]topic{
 	"/actions":          {scenario: actionScenario, walk: walk.actions},
 	"/certificates":     {scenario: certificateScenario, walk: walk.certificates, simple: uploadedCertificate, updatable: true},
+	"/floating_ips":     {scenario: floatingIPScenario, walk: walk.floatingIPs, simple: smallFloatingIP, populate: populateFloatingIPs, busy: "change_protection", with: object{"delete": false}, updatable: true},
 	"/images":           {walk: walk.images, busy: "change_protection", with: object{"delete": false}},
 	"/load_balancers":   {walk: walk.loadBalancers, simple: smallLoadBalancer, busy: "change_algorithm", with: object{"type": "least_connections"}, updatable: true},
 	"/networks":         {scenario: networkScenario, walk: walk.networks, simple: smallNetwork, busy: "delete_subnet", with: object{"ip_range": "10.0.9.0/24"}},

@@ -1,0 +1,148 @@
+package api
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/bind"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+)
+
+type floatingIPJSON struct {
+	ID           int64             `json:"id"`
+	Name         string            `json:"name"`
+	Description  *string           `json:"description"`
+	IP           string            `json:"ip"`
+	Type         cloud.IPType      `json:"type"`
+	Server       *int64            `json:"server"`
+	DNSPtr       []dnsPtrJSON      `json:"dns_ptr"`
+	HomeLocation locationJSON      `json:"home_location"`
+	Blocked      bool              `json:"blocked"`
+	Protection   protectionJSON    `json:"protection"`
+	Labels       map[string]string `json:"labels"`
+	Created      timeJSON          `json:"created"`
+}
+
+var floatingIPs = &resource[*cloud.FloatingIP]{
+	singular: "floating_ip", plural: "floating_ips", kind: cloud.KindFloatingIP,
+	table: func(st *cloud.State) *cloud.Table[*cloud.FloatingIP] { return &st.FloatingIPs },
+	encode: func(_ *cloud.State, f *cloud.FloatingIP) any {
+		return floatingIPJSON{
+			f.ID, f.Name, f.Description, encodeAddress(f.IP), f.Type, nullable(f.Server), encodeDNSPtrs(f.DNSPtr),
+			encodeLocation(f.HomeLocation), f.Blocked, protectionJSON{f.DeleteProtection}, f.Labels, timeJSON(f.Created),
+		}
+	},
+	sort: map[string]func(a, b *cloud.FloatingIP) int{
+		"id": compareID[*cloud.FloatingIP], "created": compareCreated[*cloud.FloatingIP],
+	},
+}
+
+func floatingIPRoutes() []Route {
+	return slices.Concat([]Route{
+		{http.MethodGet, "/floating_ips", "list_floating_ips", floatingIPs.list},
+		{http.MethodPost, "/floating_ips", "create_floating_ip", createFloatingIP},
+		{http.MethodGet, "/floating_ips/{id}", "get_floating_ip", floatingIPs.get},
+		{http.MethodPut, "/floating_ips/{id}", "update_floating_ip", updateFloatingIP},
+		{http.MethodDelete, "/floating_ips/{id}", "delete_floating_ip", deleteFloatingIP},
+		{http.MethodPost, "/floating_ips/{id}/actions/assign", "assign_floating_ip", assignFloatingIP},
+		{http.MethodPost, "/floating_ips/{id}/actions/unassign", "unassign_floating_ip", unassignFloatingIP},
+		{http.MethodPost, "/floating_ips/{id}/actions/change_dns_ptr", "change_floating_ip_dns_ptr", changeFloatingIPDNSPtr},
+		{http.MethodPost, "/floating_ips/{id}/actions/change_protection", "change_floating_ip_protection", changeFloatingIPProtection},
+	}, actionRoutesOf(floatingIPs))
+}
+
+func createFloatingIP(r *Request) (Response, error) {
+	var body struct {
+		Name         string            `json:"name" check:"notblank"`
+		Type         string            `json:"type" check:"required,oneof=ipv4|ipv6"`
+		Server       *int64            `json:"server" check:"min=1"`
+		HomeLocation bind.IDOrName     `json:"home_location"`
+		Description  *string           `json:"description"`
+		Labels       map[string]string `json:"labels"`
+	}
+	if err := r.Bind(&body); err != nil {
+		return Response{}, err
+	}
+	f, action, st, err := r.Project.CreateFloatingIP(cloud.CreateFloatingIP{
+		Name: body.Name, Type: cloud.IPType(body.Type), Server: deref(body.Server, 0),
+		HomeLocation: string(body.HomeLocation), Description: body.Description, Labels: body.Labels,
+	})
+	if err != nil {
+		return Response{}, err
+	}
+	// Without a server, the action is null.
+	return created(f.ID, floatingIPs.part(st, f.ID, f), actionPart(st, action)), nil
+}
+
+func updateFloatingIP(r *Request) (Response, error) {
+	var body struct {
+		Name        *string           `json:"name" check:"notblank"`
+		Labels      map[string]string `json:"labels"`
+		Description *string           `json:"description"`
+	}
+	id, err := bindWithID(r, cloud.KindFloatingIP, &body)
+	if err != nil {
+		return Response{}, err
+	}
+	st, err := r.Project.UpdateFloatingIP(id, cloud.UpdateFloatingIP{
+		UpdateResource: cloud.UpdateResource{Name: body.Name, Labels: body.Labels}, Description: body.Description,
+	})
+	if err != nil {
+		return Response{}, err
+	}
+	return object(http.StatusOK, floatingIPs.part(st, id, nil)), nil
+}
+
+func deleteFloatingIP(r *Request) (Response, error) {
+	id, err := r.ID(cloud.KindFloatingIP)
+	if err != nil {
+		return Response{}, err
+	}
+	if err := r.Project.DeleteFloatingIP(id, r.api.date.Before(MustBeUnassigned)); err != nil {
+		return Response{}, err
+	}
+	return noContent(), nil
+}
+
+func assignFloatingIP(r *Request) (Response, error) {
+	var body struct {
+		Server int64 `json:"server" check:"required,min=1"`
+	}
+	id, err := bindWithID(r, cloud.KindFloatingIP, &body)
+	if err != nil {
+		return Response{}, err
+	}
+	action, st, err := r.Project.AssignFloatingIP(id, body.Server)
+	return started(st, action, err)
+}
+
+func unassignFloatingIP(r *Request) (Response, error) {
+	id, err := r.ID(cloud.KindFloatingIP)
+	if err != nil {
+		return Response{}, err
+	}
+	action, st, err := r.Project.UnassignFloatingIP(id)
+	return started(st, action, err)
+}
+
+func changeFloatingIPDNSPtr(r *Request) (Response, error) {
+	var body dnsPtrRequest
+	id, err := bindWithID(r, cloud.KindFloatingIP, &body)
+	if err != nil {
+		return Response{}, err
+	}
+	action, st, err := r.Project.ChangeFloatingIPDNSPtr(id, body.change())
+	return started(st, action, err)
+}
+
+func changeFloatingIPProtection(r *Request) (Response, error) {
+	var body struct {
+		Delete bool `json:"delete" check:"required"`
+	}
+	id, err := bindWithID(r, cloud.KindFloatingIP, &body)
+	if err != nil {
+		return Response{}, err
+	}
+	action, st, err := r.Project.ChangeFloatingIPProtection(id, body.Delete)
+	return started(st, action, err)
+}

@@ -1,0 +1,201 @@
+package cloud
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+)
+
+// KindFloatingIP is the kind of Floating IPs.
+const KindFloatingIP Kind = "floating_ip"
+
+// MaxDNSPtrsPerFloatingIP is how many reverse DNS entries an IPv6 network can have (API document,
+// change_dns_ptr).
+const MaxDNSPtrsPerFloatingIP = 100
+
+// FloatingIP is a public address, or an IPv6 network of 64 bits, that can be moved between running
+// servers.
+//
+// Reproduced: the home location, which need not be the server's; moving from one server to another;
+// protection; reverse DNS with the default of an IPv4; one action at a time (locked). Left out:
+// blocking by an abuse department; packets, because the cloud does not know whether a guest has
+// configured the address.
+type FloatingIP struct {
+	Meta
+	Type        IPType
+	IP          netip.Prefix // of 32 or 64 bits
+	Description *string
+	// Server is the id of the server that has the address, 0 for none.
+	Server       int64
+	HomeLocation *Location
+	Blocked      bool
+	// DNSPtr maps addresses to their reverse DNS entry.
+	DNSPtr           map[netip.Addr]string
+	DeleteProtection bool
+}
+
+// Clone implements Object.
+func (f *FloatingIP) Clone() *FloatingIP {
+	c := *f
+	c.DNSPtr = maps.Clone(f.DNSPtr)
+	return &c
+}
+
+// Ref returns the reference to the Floating IP.
+func (f *FloatingIP) Ref() Ref { return Ref{KindFloatingIP, f.ID} }
+
+// CreateFloatingIP is the input of POST /floating_ips. It needs either Server or HomeLocation.
+type CreateFloatingIP struct {
+	Name         string // "" stands for a generated name
+	Type         IPType
+	HomeLocation string // id or name
+	Server       int64  // id of the server to assign it to, 0 for none
+	Description  *string
+	Labels       map[string]string
+}
+
+// CreateFloatingIP creates a Floating IP. If the input has a server, it also starts an action that
+// assigns the address; otherwise action is 0.
+// Errors: invalid_input, uniqueness_error, resource_limit_exceeded, resource_unavailable.
+func (p Project) CreateFloatingIP(in CreateFloatingIP) (f *FloatingIP, action int64, st *State, err error) {
+	st, err = p.update(func(tx *Tx) error {
+		if err := cmp.Or(ValidateLabels(in.Labels), tx.checkLimit(&tx.FloatingIPs), RequireUniqueName(&tx.FloatingIPs, in.Name, 0)); err != nil {
+			return err
+		}
+		home, err := tx.homeOfFloatingIP(in)
+		if err != nil {
+			return err
+		}
+		f = &FloatingIP{Meta: tx.NewMeta(in.Name, in.Labels), Type: in.Type, Description: in.Description, HomeLocation: home}
+		if f.IP, f.DNSPtr, err = tx.takeAddress(in.Type); err != nil {
+			return err
+		}
+		if f.Name == "" {
+			f.Name = fmt.Sprintf("floating-ip-%d", f.ID)
+			// The name may have been chosen for another Floating IP before.
+			for RequireUniqueName(&tx.FloatingIPs, f.Name, f.ID) != nil {
+				f.Name += "-1"
+			}
+		}
+		tx.FloatingIPs.Put(f)
+		if in.Server != 0 {
+			action = tx.startAssigningFloatingIP(f, in.Server)
+		}
+		return nil
+	})
+	return f, action, st, err
+}
+
+// homeOfFloatingIP returns the home location of a new Floating IP: the one given, or the server's.
+func (tx *Tx) homeOfFloatingIP(in CreateFloatingIP) (*Location, error) {
+	both := func(message string) error {
+		return ErrInvalidInput(
+			FieldError{Name: "home_location", Messages: []string{message}}, FieldError{Name: "server", Messages: []string{message}})
+	}
+	switch {
+	case in.Server == 0 && in.HomeLocation == "":
+		return nil, both("either home_location or server is required")
+	case in.Server != 0 && in.HomeLocation != "":
+		return nil, both("home_location and server are mutually exclusive")
+	case in.HomeLocation != "":
+		l, ok := tx.Catalogue.Location(in.HomeLocation)
+		if !ok {
+			return nil, ErrField("home_location", fmt.Sprintf("location '%s' not found", in.HomeLocation))
+		}
+		return l, nil
+	}
+	s, err := tx.floatingIPServer(in.Server)
+	if err != nil {
+		return nil, err
+	}
+	return s.Location, nil
+}
+
+// floatingIPServer returns the server that a request wants to assign a Floating IP to. An action that is
+// running on the server does not matter: only the Floating IP is changed.
+func (tx *Tx) floatingIPServer(id int64) (*Server, error) {
+	s, ok := tx.Servers.Get(id)
+	if !ok {
+		return nil, ErrField("server", fmt.Sprintf("server with ID %d not found", id))
+	}
+	return s, nil
+}
+
+// UpdateFloatingIP is the input of PUT /floating_ips/{id}.
+type UpdateFloatingIP struct {
+	UpdateResource
+	Description *string
+}
+
+// UpdateFloatingIP changes name, labels and description. Errors: not_found, invalid_input, uniqueness_error.
+func (p Project) UpdateFloatingIP(id int64, in UpdateFloatingIP) (*State, error) {
+	return p.update(func(tx *Tx) error {
+		if err := setMeta(&tx.FloatingIPs, id, in.UpdateResource); err != nil {
+			return err
+		}
+		if in.Description != nil {
+			tx.FloatingIPs.Update(id, func(f *FloatingIP) { f.Description = in.Description })
+		}
+		return nil
+	})
+}
+
+// DeleteFloatingIP deletes a Floating IP; its address can be handed out again. One that is assigned has to be
+// unassigned first, unless unassign is true, as the API did until 2026-05-01.
+// Errors: not_found, locked, protected, must_be_unassigned.
+func (p Project) DeleteFloatingIP(id int64, unassign bool) error {
+	_, err := p.update(func(tx *Tx) error {
+		f, err := tx.freeFloatingIP(id)
+		if err != nil {
+			return err
+		}
+		if f.DeleteProtection {
+			return ErrProtected("Floating IP deletion is protected")
+		}
+		if f.Server != 0 && !unassign {
+			return ErrOperation("must_be_unassigned", "Floating IP must be unassigned before it can be deleted")
+		}
+		tx.setFloatingIPServer(id, 0)
+		tx.GiveBack(f.IP.Addr())
+		tx.FloatingIPs.Delete(id)
+		return nil
+	})
+	return err
+}
+
+// freeFloatingIP returns a Floating IP that no action is running on. Errors: not_found, locked.
+func (tx *Tx) freeFloatingIP(id int64) (*FloatingIP, error) {
+	f, err := tx.FloatingIPs.Find(id)
+	if err != nil {
+		return nil, err
+	}
+	return f, tx.RequireUnlocked(f.Ref())
+}
+
+// setFloatingIPServer moves a Floating IP to a server, or to none if server is 0. Servers show their
+// Floating IPs.
+func (tx *Tx) setFloatingIPServer(id, server int64) {
+	f, ok := tx.FloatingIPs.Get(id)
+	if !ok || f.Server == server {
+		return
+	}
+	tx.Servers.Update(f.Server, func(s *Server) {
+		s.FloatingIPs = slices.DeleteFunc(s.FloatingIPs, func(has int64) bool { return has == id })
+	})
+	tx.FloatingIPs.Update(id, func(f *FloatingIP) { f.Server = server })
+	tx.Servers.Update(server, func(s *Server) {
+		i, _ := slices.BinarySearch(s.FloatingIPs, id)
+		s.FloatingIPs = slices.Insert(s.FloatingIPs, i, id)
+	})
+}
+
+// releaseFloatingIPs unassigns the Floating IPs of a server that is about to be deleted.
+func (tx *Tx) releaseFloatingIPs(server int64) {
+	if s, ok := tx.Servers.Get(server); ok {
+		for _, id := range slices.Clone(s.FloatingIPs) {
+			tx.setFloatingIPServer(id, 0)
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package cloud
+
+import "fmt"
+
+// onFloatingIP starts an action that targets and locks a Floating IP. plan returns the action, and what else it
+// targets.
+// Errors: not_found, locked, and those of plan.
+func (p Project) onFloatingIP(id int64, plan func(*Tx, *FloatingIP) (ActionSpec, error)) (action int64, st *State, err error) {
+	st, err = p.update(func(tx *Tx) error {
+		f, err := tx.freeFloatingIP(id)
+		if err != nil {
+			return err
+		}
+		spec, err := plan(tx, f)
+		if err != nil {
+			return err
+		}
+		spec.Resources, spec.Locks = append(spec.Resources, f.Ref()), []Ref{f.Ref()}
+		action = tx.Start(spec).ID
+		return nil
+	})
+	return action, st, err
+}
+
+// assignFloatingIPSpec returns the action that assigns a Floating IP to a server. It fails if the server has been
+// deleted by the time it ends.
+func assignFloatingIPSpec(id, server int64) ActionSpec {
+	return ActionSpec{
+		Command: "assign_floating_ip", Resources: []Ref{{KindServer, server}},
+		Done: func(tx *Tx) error {
+			if _, err := tx.Servers.Find(server); err != nil {
+				return err
+			}
+			tx.setFloatingIPServer(id, server)
+			return nil
+		},
+	}
+}
+
+// startAssigningFloatingIP starts to assign a new Floating IP and returns the action's id.
+func (tx *Tx) startAssigningFloatingIP(f *FloatingIP, server int64) int64 {
+	spec := assignFloatingIPSpec(f.ID, server)
+	spec.Resources, spec.Locks = append(spec.Resources, f.Ref()), []Ref{f.Ref()}
+	return tx.Start(spec).ID
+}
+
+// AssignFloatingIP gives a Floating IP to a server in any location. One that another server has moves: failover
+// controllers assign without unassigning first (hcloud-fip-controller issue 36). The API document's error
+// floating_ip_assigned is therefore for the server that has the address already.
+// Errors: not_found, locked, invalid_input, floating_ip_assigned.
+func (p Project) AssignFloatingIP(id, server int64) (int64, *State, error) {
+	return p.onFloatingIP(id, func(tx *Tx, f *FloatingIP) (ActionSpec, error) {
+		if _, err := tx.floatingIPServer(server); err != nil {
+			return ActionSpec{}, err
+		}
+		if f.Server == server {
+			return ActionSpec{}, ErrOperation("floating_ip_assigned", "Floating IP is already assigned")
+		}
+		return assignFloatingIPSpec(id, server), nil
+	})
+}
+
+// UnassignFloatingIP takes a Floating IP away from its server. The code of the error for one without a server is
+// not documented.
+// Errors: not_found, locked, unsupported_error.
+func (p Project) UnassignFloatingIP(id int64) (int64, *State, error) {
+	return p.onFloatingIP(id, func(_ *Tx, f *FloatingIP) (ActionSpec, error) {
+		if f.Server == 0 {
+			return ActionSpec{}, ErrUnsupported("Floating IP is not assigned")
+		}
+		return ActionSpec{
+			Command: "unassign_floating_ip", Resources: []Ref{{KindServer, f.Server}},
+			Done: func(tx *Tx) error { tx.setFloatingIPServer(id, 0); return nil },
+		}, nil
+	})
+}
+
+// ChangeFloatingIPDNSPtr sets the reverse DNS entry of an address.
+// Errors: not_found, locked, invalid_input, resource_limit_exceeded.
+func (p Project) ChangeFloatingIPDNSPtr(id int64, in ChangeDNSPtr) (int64, *State, error) {
+	return p.onFloatingIP(id, func(_ *Tx, f *FloatingIP) (ActionSpec, error) {
+		if !f.IP.Contains(in.IP) {
+			return ActionSpec{}, ErrField("ip", fmt.Sprintf("%s is not part of %s", in.IP, f.IP))
+		}
+		if len(in.apply(f.DNSPtr)) > MaxDNSPtrsPerFloatingIP {
+			return ActionSpec{}, ErrLimitExceeded("floating_ip_dns_ptr_limit",
+				fmt.Sprintf("at most %d reverse DNS entries are possible", MaxDNSPtrsPerFloatingIP))
+		}
+		return ActionSpec{Command: "change_dns_ptr", Done: func(tx *Tx) error {
+			tx.FloatingIPs.Update(id, func(f *FloatingIP) { f.DNSPtr = in.apply(f.DNSPtr) })
+			return nil
+		}}, in.check()
+	})
+}
+
+// ChangeFloatingIPProtection protects a Floating IP against deletion, or not. Errors: not_found, locked.
+func (p Project) ChangeFloatingIPProtection(id int64, del bool) (int64, *State, error) {
+	return p.onFloatingIP(id, func(*Tx, *FloatingIP) (ActionSpec, error) {
+		return ActionSpec{Command: "change_protection", Done: func(tx *Tx) error {
+			tx.FloatingIPs.Update(id, func(f *FloatingIP) { f.DeleteProtection = del })
+			return nil
+		}}, nil
+	})
+}

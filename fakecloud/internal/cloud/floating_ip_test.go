@@ -1,0 +1,156 @@
+package cloud
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+)
+
+// checkFloatingIPs is a part of the invariants of the model: Floating IPs and servers agree, and no
+// address belongs to two resources. It adds the addresses to held.
+func checkFloatingIPs(t *testing.T, st *State, held map[netip.Addr]int64) {
+	t.Helper()
+	for f := range st.FloatingIPs.All() {
+		if other, twice := held[f.IP.Addr()]; twice {
+			t.Errorf("%s belongs to Floating IP %d and %d", f.IP, f.ID, other)
+		}
+		held[f.IP.Addr()] = f.ID
+		if f.Server == 0 {
+			continue
+		}
+		if s, ok := st.Servers.Get(f.Server); !ok || !slices.Contains(s.FloatingIPs, f.ID) {
+			t.Errorf("Floating IP %d is assigned to server %d, which does not show it", f.ID, f.Server)
+		}
+	}
+	for s := range st.Servers.All() {
+		if !slices.IsSorted(s.FloatingIPs) {
+			t.Errorf("server %d has the Floating IPs %v", s.ID, s.FloatingIPs)
+		}
+		for _, id := range s.FloatingIPs {
+			if f, ok := st.FloatingIPs.Get(id); !ok || f.Server != s.ID {
+				t.Errorf("server %d shows Floating IP %d, which is not assigned to it", s.ID, id)
+			}
+		}
+	}
+}
+
+// floatingIPOperations are a part of the operations of the model.
+func (m *model) floatingIPOperations() []func() {
+	id := func() int64 { st := m.View(); return m.one(idsOf(&st.FloatingIPs)) }
+	return []func(){
+		func() {
+			in := CreateFloatingIP{Type: []IPType{IPv4, IPv6}[m.rnd.IntN(2)], HomeLocation: "fsn1"}
+			if m.coin() {
+				in.HomeLocation, in.Server = "", m.server()
+			}
+			_, _, _, _ = m.CreateFloatingIP(in)
+		},
+		func() { _, _, _ = m.AssignFloatingIP(id(), m.server()) },
+		func() { _, _, _ = m.UnassignFloatingIP(id()) },
+		func() { _ = m.DeleteFloatingIP(id(), m.coin()) },
+	}
+}
+
+func mustFloatingIP(t *testing.T, p Project, in CreateFloatingIP) *FloatingIP {
+	t.Helper()
+	f, _, _, err := p.CreateFloatingIP(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func TestAFloatingIPMovesBetweenServersAndOutlivesThem(t *testing.T) {
+	t.Parallel()
+	p, clk := serverCloud(t, Options{})
+	a := runningServer(t, p, clk, smallServer("a")).ID
+	b := runningServer(t, p, clk, smallServer("b")).ID
+	f := mustFloatingIP(t, p, CreateFloatingIP{Type: IPv4, Server: a})
+	if f.HomeLocation.Name != "fsn1" || f.Name == "" || f.IP.Bits() != 32 || f.DNSPtr[f.IP.Addr()] != DefaultDNSPtr(f.IP.Addr()) {
+		t.Errorf("new Floating IP: %+v", f)
+	}
+	_, _, err := p.AssignFloatingIP(f.ID, b)
+	wantCode(t, "while it is being assigned", err, "locked")
+	clk.Step(time.Second)
+	_, _, err = p.AssignFloatingIP(f.ID, a)
+	wantCode(t, "to the server that has it", err, "floating_ip_assigned")
+	if _, _, err = p.AssignFloatingIP(f.ID, b); err != nil {
+		t.Fatal(err)
+	}
+	clk.Step(time.Second)
+	st := p.View()
+	from, _ := st.Servers.Get(a)
+	to, _ := st.Servers.Get(b)
+	if len(from.FloatingIPs) != 0 || !slices.Equal(to.FloatingIPs, []int64{f.ID}) {
+		t.Errorf("moved: %v, %v", from.FloatingIPs, to.FloatingIPs)
+	}
+	wantCode(t, "assigned", p.DeleteFloatingIP(f.ID, false), "must_be_unassigned")
+	if _, _, err := p.DeleteServer(b); err != nil {
+		t.Fatal(err)
+	}
+	clk.Step(time.Second)
+	if left, _ := p.View().FloatingIPs.Get(f.ID); left == nil || left.Server != 0 {
+		t.Errorf("after the deletion of its server: %+v", left)
+	}
+	if err := p.DeleteFloatingIP(f.ID, false); err != nil {
+		t.Fatal(err)
+	}
+	if _, taken := p.cloud.ips.v4.used[f.IP.Addr()]; taken {
+		t.Errorf("%s was not given back", f.IP)
+	}
+}
+
+func TestAssigningAFloatingIPFailsWhenItsServerGoes(t *testing.T) {
+	t.Parallel()
+	p, clk := serverCloud(t, Options{})
+	s := offServer(t, p, clk, smallServer("a")).ID
+	f := mustFloatingIP(t, p, CreateFloatingIP{Type: IPv6, HomeLocation: "fsn1"})
+	if _, _, err := p.DeleteServer(s); err != nil {
+		t.Fatal(err)
+	}
+	action, _, err := p.AssignFloatingIP(f.ID, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clk.Step(time.Second)
+	got, _ := p.View().Actions.Get(action)
+	if left, _ := p.View().FloatingIPs.Get(f.ID); got.Status != ActionFailed || left.Server != 0 {
+		t.Errorf("action %s, server %d", got.Status, left.Server)
+	}
+}
+
+func TestAnIPv6FloatingIPHasAtMostAHundredReverseDNSEntries(t *testing.T) {
+	t.Parallel()
+	p, _ := serverCloud(t, Options{Profile: ProfileInstant})
+	f := mustFloatingIP(t, p, CreateFloatingIP{Type: IPv6, HomeLocation: "fsn1"})
+	ip := f.IP.Addr()
+	for i := range MaxDNSPtrsPerFloatingIP {
+		ip = ip.Next()
+		if _, _, err := p.ChangeFloatingIPDNSPtr(f.ID, ChangeDNSPtr{IP: ip, Ptr: new(fmt.Sprintf("h%d.example.com", i))}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, _, err := p.ChangeFloatingIPDNSPtr(f.ID, ChangeDNSPtr{IP: ip.Next(), Ptr: new("more.example.com")})
+	wantCode(t, "one more", err, "resource_limit_exceeded")
+	if _, _, err := p.ChangeFloatingIPDNSPtr(f.ID, ChangeDNSPtr{IP: ip}); err != nil {
+		t.Errorf("removing one: %v", err)
+	}
+	if got, _ := p.View().FloatingIPs.Get(f.ID); len(got.DNSPtr) != MaxDNSPtrsPerFloatingIP-1 {
+		t.Errorf("%d entries", len(got.DNSPtr))
+	}
+}
+
+func TestUntilMay2026AnAssignedFloatingIPCouldBeDeleted(t *testing.T) {
+	t.Parallel()
+	p, clk := serverCloud(t, Options{Profile: ProfileInstant})
+	s := offServer(t, p, clk, smallServer("a")).ID
+	f := mustFloatingIP(t, p, CreateFloatingIP{Type: IPv4, Server: s})
+	if err := p.DeleteFloatingIP(f.ID, true); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := p.View().Servers.Get(s); len(got.FloatingIPs) != 0 {
+		t.Errorf("the server still shows %v", got.FloatingIPs)
+	}
+}
