@@ -41,7 +41,7 @@ if [ -n "${CCM:-}" ]; then
 fi
 export E2E_OUT=${E2E_OUT:-$PWD/out/e2e-$E2E_CLUSTER}
 
-# The last run's results go, but nothing else does: the folder may be anybody's.
+# The last run's results go, but nothing else does: the folder may be that of another program.
 mark=$E2E_OUT/.made-by-e2e
 if [ -e "$mark" ]; then
 	rm -rf "$E2E_OUT"

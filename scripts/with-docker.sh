@@ -10,7 +10,7 @@
 # first in PATH, which asks for everything else that privileged means.
 set -euo pipefail
 
-# lacks_sys_resource says whether this host runs a Docker daemon without the
+# lacks_sys_resource reports whether this host runs a Docker daemon without the
 # capability. A daemon elsewhere, or none that can be seen, is taken to be normal.
 lacks_sys_resource() {
 	local proc=${DOCKER_SHIM_PROC:-/proc} comm name bounding

@@ -31,7 +31,7 @@ type Options struct {
 	Name string
 	// Image of the nodes, which Docker must have: see EnsureImage.
 	Image string
-	// Workers is the number of nodes beside the control plane's.
+	// Workers is the number of nodes in addition to the control plane's.
 	Workers int
 	// Subnet of the Docker network, a /16. Zero means DefaultSubnet.
 	Subnet netip.Prefix
@@ -47,7 +47,7 @@ type Options struct {
 	Kubeconfig string
 	// Retain keeps what there is of a cluster whose creation failed.
 	Retain bool
-	// Progress is told what goes on. Nil means nobody.
+	// Progress shows what happens. If nil, nothing is shown.
 	Progress io.Writer
 }
 
@@ -321,14 +321,14 @@ func Open(ctx context.Context, name string) (*Cluster, error) {
 	return o.open()
 }
 
-// containersWith returns the containers, running or not, that bear the label.
+// containersWith returns the containers, running or not, with the label.
 func containersWith(ctx context.Context, label, value string) ([]string, error) {
 	out, err := docker(ctx, "ps", "--all", "--quiet", "--filter", "label="+label+"="+value)
 	return strings.Fields(out), err
 }
 
 // Delete removes a cluster that Create made: its nodes, those that joined later,
-// every other container that bears LabelCluster, the network, and the kubeconfig
+// every other container with LabelCluster, the network, and the kubeconfig
 // in its default place. It is no error if there is none of them. A cluster that
 // kind's own command made is left alone, whatever its name.
 func Delete(ctx context.Context, name string) error {

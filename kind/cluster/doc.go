@@ -9,8 +9,8 @@
 //     the taint node.cloudprovider.kubernetes.io/uninitialized until a CCM lifts it.
 //   - A packet to another node's pods is sent to the network's router
 //     (Network.Router), with the pod's own source address; the router knows the
-//     routes that exist in the cloud. Nobody answers at that address until
-//     something is started there, so pods of different nodes cannot talk before.
+//     routes that exist in the cloud. No router answers at that
+//     address until the cloud runs, so pods of different nodes do not reach each other before.
 //   - 169.254.169.254, where the metadata service is, lies behind the router too.
 //   - What leaves the pod network does so under the node's address.
 //

@@ -103,7 +103,7 @@ esac`)
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(data), "network ls") {
-		t.Error("nobody looked")
+		t.Error("Docker was not asked for networks")
 	}
 	for _, bad := range []string{"rm", "network create"} {
 		for line := range strings.Lines(string(data)) {

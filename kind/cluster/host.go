@@ -22,7 +22,7 @@ type host struct {
 }
 
 // optionMTU is the option of a Docker network for its MTU. A network does not
-// inherit the default network's, which somebody chose because packets of 1500
+// inherit the default network's, which was chosen because packets of 1500
 // bytes would not get out.
 const optionMTU = "com.docker.network.driver.mtu"
 
@@ -42,7 +42,7 @@ func inspectHost(ctx context.Context) (host, error) {
 	return h, nil
 }
 
-// snapshotterVariable is how kind is told which snapshotter its containerds use.
+// snapshotterVariable selects the snapshotter of kind's containerds.
 const snapshotterVariable = "KIND_EXPERIMENTAL_CONTAINERD_SNAPSHOTTER"
 
 // snapshotter returns the snapshotter for nodes' containerd, or "" to leave it to

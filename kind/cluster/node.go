@@ -29,7 +29,7 @@ type NodeContainer struct {
 	Role string
 	// Address in the cluster's network, which is kept while the container is stopped.
 	Address netip.Addr
-	// Running says whether it runs.
+	// Running reports whether it runs.
 	Running bool
 	// Started is when it was started last.
 	Started time.Time
@@ -280,7 +280,7 @@ func (c *Cluster) AwaitReady(ctx context.Context, name string) error {
 	})
 }
 
-// Ready says whether the kubelet says that its node is.
+// Ready reports whether the kubelet says that its node is ready.
 func Ready(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Status.Conditions, func(condition corev1.NodeCondition) bool {
 		return condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue

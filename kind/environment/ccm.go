@@ -55,7 +55,7 @@ type CCM struct {
 	Manifest string
 	// Namespace and Workload are those of its Deployment. Default: kube-system, ccm-from-scratch.
 	Namespace, Workload string
-	// Env and Args are added to those that a cluster in this cloud needs, in place of those of the same
+	// Env and Args are added to those that a cluster in this cloud needs, instead of those of the same
 	// name. An empty value removes a variable.
 	Env  map[string]string
 	Args []string
@@ -90,7 +90,7 @@ func (c CCM) complete(ctx context.Context, cluster string, out io.Writer) (_ CCM
 	return c, err
 }
 
-// DeployCCM has the cluster run a CCM in place of what runs. It returns when exactly its pods
+// DeployCCM has the cluster run a CCM instead of the one that runs. It returns when exactly its pods
 // are ready, and all others have ended.
 func (e *Environment) DeployCCM(ctx context.Context, c CCM) error {
 	c, err := c.complete(ctx, e.Name, e.Progress)
@@ -238,8 +238,8 @@ func (e *Environment) ccmManifest(c CCM, checksum string) ([]byte, error) {
 		},
 		Replicas: c.Replicas,
 	}
-	// Workers are switched off and deleted; whoever is to see that is elsewhere. Several have no room there: they
-	// have their node's network, and the same ports.
+	// Specs switch workers off and delete them, and the CCM has to see that, so it runs on the control plane. Several
+	// pods do not fit there: they use their node's network, and the same ports.
 	if c.Replicas == nil || *c.Replicas <= 1 {
 		settings.NodeSelector = map[string]string{"node-role.kubernetes.io/control-plane": ""}
 	}

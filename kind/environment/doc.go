@@ -19,7 +19,7 @@
 //   - The CCM, on the control plane's node.
 //
 // What it leaves out: servers have no public addresses, since nothing on a
-// Docker network could be one beside the private address; load balancers
+// Docker network could be one next to the private address; load balancers
 // therefore reach servers by the private network. The cloud keeps all in memory: when its
 // container is stopped, the environment has to be made anew. Load balancers' addresses
 // are reached from the host on Linux only; elsewhere, from a container on the network.

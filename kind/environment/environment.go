@@ -44,7 +44,7 @@ type Options struct {
 	// Hypervisor is a command that runs RunHypervisor for the cluster, to be started in the
 	// background. Empty: no hypervisor; the caller may run one.
 	Hypervisor []string
-	// Progress is told what goes on. Nil means nobody.
+	// Progress shows what happens. If nil, nothing is shown.
 	Progress io.Writer
 }
 

@@ -62,7 +62,7 @@ func (o Options) hypervisor(ctx context.Context, e *Environment) error {
 		return err
 	}
 	defer func() { _ = log.Close() }()
-	// Not with the context: it goes on when this process has ended.
+	// Not with the context: it continues when this process has ended.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), o.Hypervisor[0], o.Hypervisor[1:]...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a terminal's Ctrl-C is not for it
@@ -123,7 +123,7 @@ func stopHypervisor(ctx context.Context, cluster string) error {
 	return nil
 }
 
-// isHypervisor says whether a process is the cluster's hypervisor, and not another that
+// isHypervisor reports whether a process is the cluster's hypervisor, and not another that
 // has got the number of one that is gone.
 func isHypervisor(ctx context.Context, pid int, cluster string) bool {
 	arguments, err := run(ctx, "ps", "-o", "args=", "-p", strconv.Itoa(pid))

@@ -43,7 +43,7 @@ func (p program) build(ctx context.Context, cluster string, out io.Writer) (stri
 	return archive, err
 }
 
-// load gives Docker the image of an archive, in place of the one that had its name: what is left without a
+// load gives Docker the image of an archive, instead of the one that had its name: what is left without a
 // name is removed, unless a container runs it.
 func (p program) load(ctx context.Context, archive string) error {
 	before, _ := p.loaded(ctx) // there may be none

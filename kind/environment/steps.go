@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// heartbeat is how often a long step says that it still goes on.
+// heartbeat is how often a long step says that it still runs.
 const heartbeat = 20 * time.Second
 
 // Step is one of the steps of Up, and how long it took.
@@ -16,8 +16,7 @@ type Step struct {
 	Took time.Duration
 }
 
-// steps tells a person what goes on, and keeps what each step took. A nil out
-// tells nobody.
+// steps shows a person what happens, and keeps what each step took. If out is nil, nothing is shown.
 type steps struct {
 	out   io.Writer
 	begin time.Time
@@ -35,7 +34,7 @@ func (s *steps) say(format string, args ...any) {
 	fmt.Fprintf(s.out, "%6.1f s  %s\n", time.Since(s.begin).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// step runs work and says when it begins, that it goes on, and what it took. Its
+// step runs work and says when it begins, that it still runs, and what it took. Its
 // error has the step's name.
 func (s *steps) step(name string, work func() error) error {
 	s.say("%s ...", name)
@@ -55,7 +54,7 @@ func (s *steps) step(name string, work func() error) error {
 			s.say("%s: done in %.1f s", name, took.Seconds())
 			return nil
 		case <-ticker.C:
-			s.say("%s: %.0f s so far", name, time.Since(begin).Seconds())
+			s.say("%s: %.0f s so far (Ctrl-C stops it)", name, time.Since(begin).Seconds())
 		}
 	}
 }

@@ -23,10 +23,10 @@ type Adoption struct {
 	IPRange, Subnet netip.Prefix
 	// ServerType, Image and Location of the servers. Defaults: cpx22, debian-12, fsn1.
 	ServerType, Image, Location string
-	// Labels of the servers, beside ContainerLabel.
+	// Labels of the servers, in addition to ContainerLabel.
 	Labels map[string]string
 	// PublicIPv4 and PublicIPv6 give the servers public addresses, which lead nowhere unless
-	// somebody makes them.
+	// the host routes them.
 	PublicIPv4, PublicIPv6 bool
 }
 
@@ -37,7 +37,7 @@ type Adopted struct {
 	Servers map[string]*hcloud.Server
 }
 
-// Adopt makes a server of each container that is none yet, through the API like anybody else: with the
+// Adopt makes a server of each container that is none yet, through the API as any client does: with the
 // container's name, its address as the private one, and the label ContainerLabel. The control plane's is
 // protected against deletion and rebuild. Done again it creates nothing. It works before and while a
 // hypervisor is attached; in the first case containers that do not run become visible as off with

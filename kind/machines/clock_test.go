@@ -8,7 +8,7 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 )
 
-// steppingClock is a clock that a test steps when somebody waits for it.
+// steppingClock is a clock that a test steps when the code under test waits for it.
 type steppingClock struct {
 	*testclock.FakeClock
 	waits chan struct{}

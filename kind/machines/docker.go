@@ -30,7 +30,7 @@ type Docker struct {
 	// Room is how many containers there may be in the cluster, with those that kind made; 0 is any
 	// number.
 	Room int
-	// Logger is told of attempts to join that fail. nil is slog.Default.
+	// Logger logs attempts to join that fail. If nil, it is slog.Default.
 	Logger *slog.Logger
 	// RetryJoin is the time between two attempts to join without user data. Default: 5 s.
 	RetryJoin time.Duration
@@ -134,7 +134,7 @@ func (d *Docker) Kill(ctx context.Context, name string) error {
 // a computer tests its memory, and the server would never be off.
 func (d *Docker) Shutdown(ctx context.Context, name string) error {
 	if err := d.awaitSystemd(ctx, name); err != nil {
-		return ctx.Err() // it is off already, unless nobody wants to know any more
+		return ctx.Err() // it is off already, or the caller has stopped waiting
 	}
 	_, err := docker(ctx, nil, "kill", "--signal=SIGRTMIN+3", name)
 	return err
@@ -262,7 +262,7 @@ func (d *Docker) join(ctx context.Context, name string) error {
 		if ctx.Err() != nil {
 			return err
 		}
-		log.Warn("a machine could not join the cluster, trying again", "container", name, "in", pause, "error", err)
+		log.Warn("cannot join a machine to the cluster, trying again", "container", name, "in", pause, "error", err)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():

@@ -10,7 +10,7 @@ import (
 )
 
 // ContainerLabel is the label of a server whose machine is a container that exists already: its
-// value is the container's name. A server that is created with it gets that container in place of
+// value is the container's name. A server that is created with it gets that container instead of
 // a new one.
 const ContainerLabel = "kind.ccm-from-scratch/container"
 
@@ -32,7 +32,7 @@ type Container struct {
 	Running bool
 	// Started is when it was started last.
 	Started time.Time
-	// ControlPlane says that the cluster's control plane is on it.
+	// ControlPlane reports that the cluster's control plane is on it.
 	ControlPlane bool
 }
 

@@ -26,7 +26,7 @@ type fakeDriver struct {
 	fail       map[string]error // by call
 	hang       map[string]chan struct{}
 	watchers   map[int]chan string
-	watched    int // how often somebody has begun to watch
+	watched    int // how often Watch was called
 	starts     int
 	boots      map[string]string // user data of finished boots
 }

@@ -20,7 +20,7 @@ type Options struct {
 	Attach func(context.Context) (hypervisor.Session, error)
 	// Driver makes and switches the containers.
 	Driver Driver
-	// Logger is told what goes on. nil is slog.Default.
+	// Logger logs what happens. If nil, it is slog.Default.
 	Logger *slog.Logger
 	// TaskTimeout bounds what is done for one task, in the machine's time. Default: 3 minutes, less
 	// than the cloud's patience.
@@ -55,7 +55,7 @@ type result struct {
 	err  error
 }
 
-// of tells whether it is the result of this task, and not of one of another cloud's that happens to
+// of reports whether it is the result of this task, and not of one of another cloud's that happens to
 // have the same ids.
 func (r result) of(t hypervisor.Task) bool {
 	return r.task.Command == t.Command && r.task.Machine.Server == t.Machine.Server && r.task.Machine.Name == t.Machine.Name
@@ -160,7 +160,7 @@ func (h *Hypervisor) begin(ctx context.Context, session hypervisor.Session, cont
 	}
 	for _, c := range containers {
 		if m := exists[c.Server]; c.Server != 0 && m.Name != c.Name {
-			h.log.Warn("a container was made for a server that does not exist: remove it with docker rm -fv", "container", c.Name, "server", c.Server)
+			h.log.Warn("a container belongs to a server that does not exist: remove it with docker rm -fv", "container", c.Name, "server", c.Server)
 		}
 	}
 	h.mu.Unlock()
@@ -225,7 +225,7 @@ func (h *Hypervisor) tell(ctx context.Context, session hypervisor.Session, t hyp
 	defer cancel()
 	err := session.Complete(ctx, t.Action, failure)
 	if err != nil && !errors.Is(err, hypervisor.ErrNoTask) {
-		h.log.Warn("the result of a task could not be told", "action", t.Action, "command", t.Command, "server", t.Machine.Name, "error", err)
+		h.log.Warn("cannot report the result of a task, trying again when the cloud asks", "action", t.Action, "command", t.Command, "server", t.Machine.Name, "error", err)
 		return
 	}
 	if err != nil {
@@ -247,7 +247,7 @@ func (h *Hypervisor) watch(ctx context.Context) {
 			h.check(ctx, name)
 		})
 		if ctx.Err() == nil {
-			h.log.Warn("containers cannot be watched, trying again", "error", err)
+			h.log.Warn("cannot watch containers, trying again", "error", err)
 			h.pause(ctx)
 		}
 	}

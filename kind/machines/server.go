@@ -280,12 +280,12 @@ func (s *server) lookAtContainer(ctx context.Context) {
 		var err error
 		if c, ok, err = h.find(ctx, name); err != nil {
 			if ctx.Err() == nil {
-				h.log.Warn("a container cannot be looked at", "container", name, "error", err)
+				h.log.Warn("cannot inspect a container", "container", name, "error", err)
 			}
 			return
 		}
 		if !ok {
-			// Somebody has removed it. A server that is started again gets another one.
+			// It was removed by hand. A server that is started again gets another one.
 			s.bind("", false)
 			s.booted = false
 		}

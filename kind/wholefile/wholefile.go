@@ -1,4 +1,4 @@
-// Package wholefile replaces files so that nobody ever finds half of one.
+// Package wholefile replaces files so that no reader ever finds half of one.
 package wholefile
 
 import (
@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 )
 
-// Replace writes a file under a temporary name beside it and renames it when it is whole: others may read or replace
+// Replace writes a file under a temporary name next to it and renames it when it is whole: others may read or replace
 // it at the same time. After an error, what was there is there still, and nothing else.
 func Replace(path string, mode fs.FileMode, write func(io.Writer) error) (err error) {
 	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")

@@ -189,7 +189,7 @@ func TestSeveralReplicas(t *testing.T) {
 	}
 }
 
-func TestRBACAndItsAccountCanBeSomebodyElsesBusiness(t *testing.T) {
+func TestRBACAndItsAccountCanBeManagedElsewhere(t *testing.T) {
 	t.Parallel()
 	none := objects(t, options{set: list{"rbac.create=false", "serviceAccount.create=false", "serviceAccount.name=theirs"}})
 	if len(none) != 1 || none["Deployment test-ccm-from-scratch"].(*appsv1.Deployment).Spec.Template.Spec.ServiceAccountName != "theirs" {

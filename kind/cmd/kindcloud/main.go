@@ -135,7 +135,7 @@ func up(name *string) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.IntVar(&o.Cluster.Workers, "workers", 2, "number of nodes beside the control plane's")
+	f.IntVar(&o.Cluster.Workers, "workers", 2, "number of nodes in addition to the control plane's")
 	f.StringVar(&image, "image", cmp.Or(os.Getenv("NODE_IMAGE"), cluster.ImageAuto), "of the nodes: auto, pull, build or a name")
 	f.StringVar(&subnet, "subnet", os.Getenv("KIND_SUBNET"), "of the Docker network, a /16 (default 172.30.0.0/16)")
 	f.DurationVar(&o.Cluster.NodeMonitorGracePeriod, "node-monitor-grace-period", 0, "how long a Node may be silent (default Kubernetes' own)")

@@ -122,7 +122,7 @@ func up(name *string) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().IntVar(&o.Workers, "workers", 2, "number of nodes beside the control plane's")
+	cmd.Flags().IntVar(&o.Workers, "workers", 2, "number of nodes in addition to the control plane's")
 	cmd.Flags().StringVar(&image, "image", cmp.Or(os.Getenv("NODE_IMAGE"), cluster.ImageAuto), "of the nodes: auto, pull, build or a name")
 	cmd.Flags().StringVar(&subnet, "subnet", "", "of the Docker network, a /16 (default "+cluster.DefaultSubnet.String()+")")
 	cmd.Flags().DurationVar(&o.NodeMonitorGracePeriod, "node-monitor-grace-period", 0, "how long a Node may be silent (default Kubernetes' own)")

@@ -1,4 +1,4 @@
-// Command probe is what the e2e suite has in a cluster and beside it: a pod behind Services that says what has
+// Command probe is what the e2e suite has inside and outside of a cluster: a pod behind Services that says what has
 // reached it, and, with -proxy, a way into the cluster's network from outside.
 //
 // As a pod it answers HTTP on all PORTS ("80,8080-8099,9000-9099"), with a PROXY protocol header before the
@@ -9,7 +9,7 @@
 //	GET /fetch?url=   asks that URL from here, and hands on the answer; 502 with the error if there is none within 3 s
 //
 // POD_NAME and NODE_NAME come from the Downward API, SERVICE is the namespace/name of the Service in front. When
-// told to end, it goes on answering for GRACE (default 5s), as a server does that waits until load balancers
+// told to end, it continues to answer for GRACE (default 5s), as a server does that waits until load balancers
 // have noticed that it ends. It does not say meanwhile that it is not ready: Kubernetes knows that it ends, and
 // kube-proxy sends requests to a pod that ends only as long as that is ready.
 package main
@@ -32,7 +32,7 @@ import (
 )
 
 func main() {
-	proxy := flag.String("proxy", "", "`address` to be an HTTP proxy with the method CONNECT at, in place of a pod")
+	proxy := flag.String("proxy", "", "`address` to be an HTTP proxy with the method CONNECT at, instead of answering as a pod")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	var err error
@@ -80,7 +80,7 @@ func serve(ctx context.Context, addresses []string, h http.Handler, grace time.D
 	if ending != nil {
 		ending()
 	}
-	time.Sleep(grace) // whoever sends requests may not know yet
+	time.Sleep(grace) // clients may not know yet
 	last, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	return server.Shutdown(last)

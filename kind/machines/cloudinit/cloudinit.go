@@ -111,7 +111,7 @@ func (p *plan) add(in part, i Instance) error {
 
 var variable = regexp.MustCompile(`\{\{-?\s*([a-zA-Z0-9_.-]+)\s*-?\}\}`)
 
-// fill puts values in place of a template's variables.
+// fill replaces a template's variables by their values.
 func (i Instance) fill(template string) (string, error) {
 	var unknown error
 	out := variable.ReplaceAllStringFunc(template, func(m string) string {

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// isMessage tells whether a text begins as a MIME message does.
+// isMessage reports whether a text begins as a MIME message does.
 func isMessage(body string) bool {
 	lower := strings.ToLower(body)
 	return strings.HasPrefix(lower, "content-type:") || strings.HasPrefix(lower, "mime-version:")

@@ -115,7 +115,7 @@ func TestRootRaisesTheLimitOfInotifyInstances(t *testing.T) {
 		if got, err := os.ReadFile(limit); err != nil || strings.TrimSpace(string(got)) != want {
 			t.Errorf("%s became %s, %v, want %s", now, got, err, want)
 		}
-		// Whoever may not write is told, and the command runs all the same.
+		// A user who may not write is told, and the command runs all the same.
 		if err := os.RemoveAll(limit); err != nil {
 			t.Fatal(err)
 		}

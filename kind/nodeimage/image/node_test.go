@@ -100,7 +100,7 @@ func TestKubeProxyGetsWhatItsExtensionsNeed(t *testing.T) {
 	}
 	for _, name := range []string{"usr/bin/other", "usr/lib/x86_64-linux-gnu/libother.so.1"} {
 		if _, ok := image.entries[name]; ok {
-			t.Errorf("%s is there and nobody needs it", name)
+			t.Errorf("%s is there and not needed", name)
 		}
 	}
 	if err := debian.remove("usr/lib/x86_64-linux-gnu/libm.so.6"); err != nil {

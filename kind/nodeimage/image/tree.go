@@ -79,7 +79,7 @@ func (t *tree) resolve(name string, last bool) (string, error) {
 // clean returns the path as a name of the tree: "/usr/./bin/" becomes "usr/bin".
 func clean(name string) string { return strings.TrimPrefix(path.Clean("/"+name), "/") }
 
-// add puts the entry at name, in place of what was there, with its folders.
+// add puts the entry at name, instead of what was there, with its folders.
 func (t *tree) add(name string, e *entry) error {
 	at, err := t.resolve(name, false)
 	if err != nil {

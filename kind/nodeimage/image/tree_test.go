@@ -111,7 +111,7 @@ func TestATreeIsWrittenInOrderWithHardLinksAfterTheirFiles(t *testing.T) {
 	}
 }
 
-// isSubsequence says whether all of want occur in got, in that order.
+// isSubsequence reports whether all of want occur in got, in that order.
 func isSubsequence(want, got []string) bool {
 	for _, line := range got {
 		if len(want) > 0 && line == want[0] {

@@ -13,7 +13,7 @@ import (
 // lockPoll is how often a process that waits for another's lock looks again.
 const lockPoll = 500 * time.Millisecond
 
-// Lock takes the lock that the file at path stands for, waits for whoever has it
+// Lock takes the lock that the file at path stands for, waits for the process that has it
 // until ctx ends, and returns how to give it back. It calls waiting once if it
 // has to wait. The system gives the lock back when the process dies, however
 // that happens; the empty file stays.

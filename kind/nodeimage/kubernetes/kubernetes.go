@@ -187,11 +187,11 @@ func (o Options) given(ctx context.Context, dir string) (Assets, error) {
 	return assets, nil
 }
 
-// make puts the programs into a temporary folder beside their place, checks
+// make puts the programs into a temporary folder next to their place, checks
 // them, and renames the folder, so that the place has all of them or none.
 func (o Options) make(ctx context.Context, key string) (err error) {
 	place := filepath.Join(o.CacheDir, key)
-	// What a killed process left. We hold the lock of this key: nobody uses it.
+	// What a killed process left. We hold the lock of this key, so no process uses it.
 	if stale, _ := filepath.Glob(place + ".tmp-*"); stale != nil {
 		for _, dir := range stale {
 			err = errors.Join(err, os.RemoveAll(dir))
