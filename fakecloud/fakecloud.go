@@ -19,6 +19,7 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/utils/clock"
 
@@ -97,6 +98,9 @@ type Cloud struct {
 	network    string     // Options.Router.Network
 	token      string
 	ready      atomic.Bool
+	// readTimeout is how long a request may take to arrive, in the machine's time; it is set before the
+	// first listener.
+	readTimeout time.Duration
 
 	mu         sync.Mutex // guards what follows
 	listeners  []*listener
@@ -145,7 +149,7 @@ func Open(o Options) (*Cloud, error) {
 			return nil, err
 		}
 	}
-	c := &Cloud{journal: &journal.Journal{Capacity: o.JournalSize, MaxBytes: o.JournalBytes}}
+	c := &Cloud{readTimeout: readTimeout, journal: &journal.Journal{Capacity: o.JournalSize, MaxBytes: o.JournalBytes}}
 	c.cloud = cloud.New(cloud.Options{
 		Clock: o.Clock, Profile: profile, Limits: o.Limits, Seed: o.RandomSeed, FirstID: o.FirstID,
 		PublicIPv4: o.PublicIPv4, PublicIPv6: o.PublicIPv6, LoadBalancerIPv4: o.LoadBalancerIPv4,

@@ -27,6 +27,7 @@ type listener struct {
 // Limits of what a client may take its time for, in the machine's time.
 const (
 	readHeaderTimeout = 30 * time.Second
+	readTimeout       = time.Minute // of header and body; what waits or streams after them is not cut
 	idleTimeout       = 5 * time.Minute
 	maxHeaderBytes    = 64 << 10
 )
@@ -98,7 +99,7 @@ func (c *Cloud) listen(ctx context.Context, address string, h http.Handler, conf
 	}
 	base, stop := context.WithCancel(context.Background())
 	l := &listener{stop: stop, done: make(chan struct{}), server: &http.Server{
-		Handler: h, TLSConfig: config, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout,
+		Handler: h, TLSConfig: config, ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: c.readTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeaderBytes,
 		BaseContext:    func(net.Listener) context.Context { return base },
 	}}

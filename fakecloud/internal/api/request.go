@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -138,6 +139,9 @@ func (r *Request) Bind(out any) error {
 	if err != nil {
 		if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			return cloud.ErrJSON("it is larger than " + strconv.FormatInt(tooLarge.Limit, 10) + " bytes")
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return cloud.ErrJSON("it did not arrive in time")
 		}
 		return cloud.ErrJSON("it could not be read")
 	}
