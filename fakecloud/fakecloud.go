@@ -61,6 +61,10 @@ type Options struct {
 	JournalSize int
 	// JournalBytes is how much memory the journal's entries take at most; 0 is 64 MiB. The oldest go first.
 	JournalBytes int64
+	// AllowedHosts are names that clients may use in addition to loopback names and the address that a
+	// listener has. A listener of the API on an address that is not a loopback one accepts any name; the
+	// control API, which has no authentication, accepts these names and any address.
+	AllowedHosts []string
 	// RandomSeed makes generated values (passwords, MAC addresses) reproducible.
 	RandomSeed uint64
 	// PublicIPv4 and PublicIPv6 are the ranges that public addresses are taken from. The zero values are
@@ -161,9 +165,9 @@ func Open(o Options) (*Cloud, error) {
 		}
 		c.cloud.AddToken(t, cloud.Token{Project: 1})
 	}
-	c.api = api.New(api.Options{Cloud: c.cloud, Journal: c.journal, Date: date})
+	c.api = api.New(api.Options{Cloud: c.cloud, Journal: c.journal, Date: date, AllowedHosts: o.AllowedHosts})
 	c.controller = control.New(c.cloud, c.api, c.journal, o.Actions, 0)
-	c.controller.Ready = c.ready.Load
+	c.controller.Ready, c.controller.AllowedHosts = c.ready.Load, o.AllowedHosts
 	if err := c.controller.SetRateLimit(o.RateLimit); err != nil {
 		c.Close()
 		return nil, err

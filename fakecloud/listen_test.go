@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -48,6 +49,71 @@ func TestASlowBodyEndsItsConnection(t *testing.T) {
 		// The test ends when the server closes the connection, and not before.
 		if _, err := io.Copy(io.Discard, conn); err != nil {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A web page whose name resolves to a loopback address sends that name as the Host.
+func TestNamesThatWereReboundAreRefused(t *testing.T) {
+	t.Parallel()
+	c := New(Options{AllowedHosts: []string{"fakecloud", "cloud.test"}})
+	t.Cleanup(c.Close)
+	endpoint, err := c.Start(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	control, err := c.StartControl(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for host, want := range map[string]int{
+		"": 200, "localhost": 200, "LOCALHOST:4242": 200, "localhost.": 200, "127.0.0.1": 200, "127.66.0.1:80": 200, "[::1]:4242": 200,
+		"fakecloud": 200, "Cloud.Test:4242": 200,
+		"evil.example": 403, "evil.example:4242": 403, "localhost.evil.example": 403, "127.0.0.1.evil.example": 403, "192.0.2.1": 403, "fakecloud.evil.example": 403,
+	} {
+		for _, url := range []string{endpoint + "/servers", endpoint + "/none", control + "/state"} {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Host = host
+			r.Header.Set("Authorization", "Bearer "+DefaultToken)
+			resp, err := http.DefaultClient.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, _ := io.ReadAll(resp.Body)
+			_ = resp.Body.Close()
+			expected := want
+			if want == 200 && strings.HasSuffix(url, "/none") {
+				expected = 404
+			}
+			if resp.StatusCode != expected || want == 403 && !strings.Contains(string(body), "--allowed-hosts") {
+				t.Errorf("%s with host %q: %d %s", url, host, resp.StatusCode, body)
+			}
+		}
+	}
+}
+
+func TestOtherAddressesOfTheControlAPIAcceptAddressesAndAllowedNames(t *testing.T) {
+	t.Parallel()
+	c := New(Options{AllowedHosts: []string{"fakecloud"}})
+	t.Cleanup(c.Close)
+	local := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 4243}
+	for host, want := range map[string][2]int{ // API, control API
+		"192.0.2.7:4243": {200, 200}, "203.0.113.1": {200, 200}, "[2001:db8::1]:4243": {200, 200}, "localhost": {200, 200},
+		"fakecloud:4243": {200, 200}, "evil.example": {200, 403},
+	} {
+		ctx := context.WithValue(t.Context(), http.LocalAddrContextKey, net.Addr(local))
+		for i, h := range []http.Handler{c.Handler(), c.ControlHandler()} {
+			r := httptest.NewRequestWithContext(ctx, http.MethodGet, []string{"/v1/servers", "/state"}[i], nil)
+			r.Host = host
+			r.Header.Set("Authorization", "Bearer "+DefaultToken)
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			if w.Code != want[i] {
+				t.Errorf("host %q: %d, want %d: %s", host, w.Code, want[i], w.Body)
+			}
 		}
 	}
 }

@@ -23,6 +23,7 @@ const off = "off"
 // settings are the flags.
 type settings struct {
 	listen, control string
+	allowedHosts    []string
 	actions         string
 	rateLimit       int
 	apiDate         string
@@ -77,6 +78,7 @@ what it can do) has no authentication: keep it on a loopback address.`,
 	f.SortFlags = false
 	f.StringVar(&s.listen, "listen", "127.0.0.1:4242", "address of the API, `host:port`; port 0 is any free one")
 	f.StringVar(&s.control, "control", "127.0.0.1:4243", "address of the control API, `host:port`, or off")
+	f.StringSliceVar(&s.allowedHosts, "allowed-hosts", nil, "`names` that clients may use for the API and the control API, separated by commas, in addition to\nlocalhost and the addresses that they listen on (the API accepts any on an address that is not a loopback one)")
 	f.StringVar(&s.actions, "actions", "realistic", "how long actions take: instant, realistic, or a `duration` such as 250ms")
 	f.IntVar(&s.rateLimit, "rate-limit", fakecloud.RealRateLimit, "requests per hour and project; 0 is no limit")
 	f.BoolVar(&s.dataPlane, "data-plane", false, "make load balancers listen on this machine and forward to their targets; on Linux servers\nget addresses in 127.65.0.0/16 and load balancers in 127.66.0.0/16, unless told otherwise")

@@ -97,7 +97,7 @@ func (s *settings) open(log *slog.Logger) (*fakecloud.Cloud, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	o := fakecloud.Options{Actions: s.actions, RateLimit: s.rateLimit, APIDate: s.apiDate}
+	o := fakecloud.Options{Actions: s.actions, RateLimit: s.rateLimit, APIDate: s.apiDate, AllowedHosts: s.allowedHosts}
 	if err := s.networkOptions(&o, log); err != nil {
 		return nil, "", err
 	}

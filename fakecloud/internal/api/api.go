@@ -28,6 +28,8 @@ type Options struct {
 	// Date is the day whose behaviour the API shows, where a change of the real API has a date; the
 	// zero value is today's behaviour.
 	Date Date
+	// AllowedHosts are names that a listener on a loopback address accepts in addition to loopback names.
+	AllowedHosts []string
 }
 
 // Prefix is the base path of all routes.
@@ -35,30 +37,31 @@ const Prefix = "/v1"
 
 // API serves the public API.
 type API struct {
-	cloud   *cloud.Cloud
-	journal *journal.Journal
-	limits  *rateLimits
-	faults  *fault.Set
-	date    Date
-	mux     *chi.Mux
-	static  sync.Map // the JSON of the catalogue's items, by the item
+	cloud        *cloud.Cloud
+	journal      *journal.Journal
+	limits       *rateLimits
+	faults       *fault.Set
+	date         Date
+	mux          *chi.Mux
+	allowedHosts []string
+	static       sync.Map // the JSON of the catalogue's items, by the item
 }
 
 // New returns the API of a cloud.
 func New(o Options) *API {
 	routes := Routes()
 	a := &API{
-		cloud: o.Cloud, journal: o.Journal, date: o.Date,
+		cloud: o.Cloud, journal: o.Journal, date: o.Date, allowedHosts: o.AllowedHosts,
 		limits: newRateLimits(o.RateLimit), mux: chi.NewRouter(),
 		faults: fault.NewSet(operations(routes)),
 	}
 	for _, route := range routes {
-		chain := a.chain(a.serveRoute, a.correlate, a.record, a.limitRate, a.authenticate, a.injectFaults)
+		chain := a.chain(a.serveRoute, a.correlate, a.record, a.checkHost, a.limitRate, a.authenticate, a.injectFaults)
 		a.mux.Method(route.Method, Prefix+route.Pattern, a.entry(&route, chain))
 	}
 	// The route is resolved before the token is looked at: an unknown path is 404 for everybody.
 	outside := func(h Handler) http.Handler {
-		return a.entry(&Route{}, a.chain(h, a.correlate, a.record, a.limitRate))
+		return a.entry(&Route{}, a.chain(h, a.correlate, a.record, a.checkHost, a.limitRate))
 	}
 	a.mux.NotFound(outside(func(w http.ResponseWriter, r *Request) {
 		writeError(w, r, cloud.ErrNoRoute())

@@ -26,6 +26,8 @@ type Controller struct {
 	Cloud   *cloud.Cloud
 	API     *api.API
 	Journal *journal.Journal
+	// AllowedHosts are names that the control API accepts in addition to loopback names and addresses.
+	AllowedHosts []string
 	// Ready, if set, tells whether clients can be let in.
 	Ready func() bool
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"mime"
-	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -15,6 +14,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/api"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
@@ -93,15 +93,15 @@ func (c *Controller) Handler() http.Handler {
 	mux.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusMethodNotAllowed, errorBody{r.Method + " is not possible here; GET / lists what is"})
 	})
-	return http.NewCrossOriginProtection().Handler(guard(mux))
+	return http.NewCrossOriginProtection().Handler(c.guard(mux))
 }
 
-// guard refuses what a browser sends without asking: simple requests have no JSON content type, and a name that
-// was rebound to a loopback address is neither localhost nor an address.
-func guard(next http.Handler) http.Handler {
+// guard refuses what a browser sends without asking: simple requests have no JSON content type, and a name
+// that was rebound to this machine is neither a loopback name nor an address.
+func (c *Controller) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !hostAllowed(r) {
-			writeJSON(w, http.StatusForbidden, errorBody{fmt.Sprintf("host %.100q: on a loopback address the control API answers only to localhost and to addresses", r.Host)})
+		if !c.hostAllowed(r) {
+			writeJSON(w, http.StatusForbidden, errorBody{api.HostRefused(r)})
 			return
 		}
 		if _, err := url.ParseQuery(r.URL.RawQuery); err != nil { // else parameters would be dropped in silence
@@ -118,23 +118,14 @@ func guard(next http.Handler) http.Handler {
 	})
 }
 
-func hostAllowed(r *http.Request) bool {
-	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	if !ok {
-		return true // called without a listener
+// hostAllowed accepts addresses, too, where the control API is reachable from other machines: behind a mapped
+// port it does not know its own, and no name can be rebound to make a browser send one.
+func (c *Controller) hostAllowed(r *http.Request) bool {
+	onLoopback, ok := api.HostAllowed(r, c.AllowedHosts)
+	if ok || onLoopback {
+		return ok
 	}
-	at, err := netip.ParseAddrPort(local.String())
-	if err != nil || !at.Addr().IsLoopback() {
-		return true
-	}
-	host := r.Host
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	if host == "localhost" {
-		return true
-	}
-	_, err = netip.ParseAddr(host)
+	_, err := netip.ParseAddr(api.HostName(r))
 	return err == nil
 }
 

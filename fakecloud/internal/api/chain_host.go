@@ -1,0 +1,56 @@
+package api
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+)
+
+// checkHost refuses requests to a loopback address under a name that is not a loopback name: a web page whose
+// name was rebound to that address could otherwise use the API with the default token.
+func (a *API) checkHost(next Handler) Handler {
+	return func(w http.ResponseWriter, r *Request) {
+		if onLoopback, ok := HostAllowed(r.HTTP, a.allowedHosts); !ok && onLoopback {
+			writeError(w, r, cloud.ErrForbidden(HostRefused(r.HTTP)))
+			return
+		}
+		next(w, r)
+	}
+}
+
+// HostAllowed reports whether a request's Host is a loopback name or address, the address that the
+// connection was made to, or one of the allowed names, and whether that address is a loopback one. Without
+// a connection everything is allowed.
+func HostAllowed(r *http.Request, allowed []string) (onLoopback, ok bool) {
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	if local == nil {
+		return false, true
+	}
+	onLoopback = local.IP.IsLoopback()
+	host := HostName(r)
+	if ip, err := netip.ParseAddr(host); err == nil {
+		at, _ := netip.AddrFromSlice(local.IP)
+		ok = ip.IsLoopback() || ip.Unmap() == at.Unmap()
+	}
+	return onLoopback, ok || strings.EqualFold(host, "localhost") ||
+		slices.ContainsFunc(allowed, func(name string) bool { return strings.EqualFold(name, host) })
+}
+
+// HostName returns a request's Host without port, brackets and the dot at the end.
+func HostName(r *http.Request) string {
+	host := r.Host
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return strings.TrimSuffix(strings.Trim(host, "[]"), ".")
+}
+
+// HostRefused says why a request's Host is refused, and what to do.
+func HostRefused(r *http.Request) string {
+	return fmt.Sprintf("host %.100q is not allowed here, so that web pages cannot use the cloud by DNS rebinding: use localhost or the address that the cloud listens on, or add the name with --allowed-hosts (Options.AllowedHosts)", HostName(r))
+}
