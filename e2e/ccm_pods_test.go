@@ -10,7 +10,8 @@ import (
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
 var _ = Describe("CCM in a pod", Ordered, framework.Alone(), Label(framework.RealNodes, framework.FakeOnly, "process"), func() {
@@ -31,7 +32,7 @@ var _ = Describe("CCM in a pod", Ordered, framework.Alone(), Label(framework.Rea
 		env.CCM.AwaitIdle(ctx, 1)
 		writes := env.CCM.Writes()
 		end()
-		env.CCM.AwaitRequests(ctx, 1, fakecloud.JournalFilter{Operation: "list_load_balancers"})
+		env.CCM.AwaitRequests(ctx, 1, journal.Filter{Operation: "list_load_balancers"})
 		env.CCM.AwaitIdle(ctx, 2)
 		Expect(env.CCM.Writes()).To(Equal(writes), "nothing had changed")
 		port++
@@ -126,7 +127,7 @@ var _ = Describe("CCM that starts", framework.Needs(framework.NodeRoutes), frame
 
 	It("before the cloud answers does what has piled up, as soon as it does", framework.Needs(framework.SettingsCheck), func(ctx SpecContext) {
 		doesAll(ctx, func(env *framework.Env, node string) {
-			fault, remove := env.Cloud.Faults.Add(fakecloud.Fault{Effect: fakecloud.DropConnection()})
+			fault, remove := env.Cloud.Faults.Add(fault.Rule{Effect: fault.DropConnection()})
 			env.CCM.Start(ctx, framework.CCMOptions{})
 			env.Cloud.Faults.Await(ctx, fault, 3)
 			Expect(env.Nodes.Get(ctx, node)).To(framework.HaveTaint(cloudproviderapi.TaintExternalCloudProvider))
@@ -137,7 +138,7 @@ var _ = Describe("CCM that starts", framework.Needs(framework.NodeRoutes), frame
 
 	It("while the cloud begins to answer does what has piled up", framework.Needs(framework.SettingsCheck), func(ctx SpecContext) {
 		doesAll(ctx, func(env *framework.Env, _ string) {
-			fault, _ := env.Cloud.Faults.Add(fakecloud.Fault{Effect: fakecloud.DropConnection(), First: 2})
+			fault, _ := env.Cloud.Faults.Add(fault.Rule{Effect: fault.DropConnection(), First: 2})
 			env.CCM.Start(ctx, framework.CCMOptions{})
 			env.Cloud.Faults.Await(ctx, fault, 2)
 		})

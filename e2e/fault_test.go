@@ -15,13 +15,14 @@ import (
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
 // misfortune is one way in which the cloud fails a request.
 type misfortune struct {
 	name   string
-	effect fakecloud.Effect
+	effect fault.Effect
 	// onlyActions says that it concerns what a request has started, so that reading knows nothing of it.
 	onlyActions bool
 	// hangs says that nothing but the cloud itself can end it.
@@ -35,23 +36,23 @@ type misfortune struct {
 var misfortunes = func() []misfortune {
 	var all []misfortune
 	for _, code := range []string{"conflict", "locked", "rate_limit_exceeded", "resource_unavailable", "server_error", "unavailable"} {
-		all = append(all, misfortune{name: "the API error " + code, effect: fakecloud.APIError(code)})
+		all = append(all, misfortune{name: "the API error " + code, effect: fault.APIError(code)})
 	}
 	for _, status := range []int{429, 500, 502, 503, 504} {
-		all = append(all, misfortune{name: fmt.Sprintf("a bare %d", status), effect: fakecloud.HTTPStatus(status)})
+		all = append(all, misfortune{name: fmt.Sprintf("a bare %d", status), effect: fault.HTTPStatus(status)})
 	}
-	lateAnswer := fakecloud.Latency(time.Hour)
+	lateAnswer := fault.Latency(time.Hour)
 	lateAnswer.After = true
 	return append(all,
-		misfortune{name: "a request that takes longer than anyone waits", effect: fakecloud.Latency(time.Hour)},
+		misfortune{name: "a request that takes longer than anyone waits", effect: fault.Latency(time.Hour)},
 		misfortune{name: "an answer that takes longer than anyone waits", effect: lateAnswer},
-		misfortune{name: "a dropped connection", effect: fakecloud.DropConnection()},
-		misfortune{name: "a reset connection", effect: fakecloud.ResetConnection()},
-		misfortune{name: "a body that is cut off", effect: fakecloud.CutBody(0)},
-		misfortune{name: "a lost answer", effect: fakecloud.LoseAnswer()},
-		misfortune{name: "an action that fails", effect: fakecloud.FailAction("", ""), onlyActions: true},
-		misfortune{name: "an action that never ends", effect: fakecloud.HangAction(), onlyActions: true, hangs: true},
-		misfortune{name: "an exhausted rate limit", effect: fakecloud.ExhaustRateLimit(), rateLimit: 36_000},
+		misfortune{name: "a dropped connection", effect: fault.DropConnection()},
+		misfortune{name: "a reset connection", effect: fault.ResetConnection()},
+		misfortune{name: "a body that is cut off", effect: fault.CutBody(0)},
+		misfortune{name: "a lost answer", effect: fault.LoseAnswer()},
+		misfortune{name: "an action that fails", effect: fault.FailAction("", ""), onlyActions: true},
+		misfortune{name: "an action that never ends", effect: fault.HangAction(), onlyActions: true, hangs: true},
+		misfortune{name: "an exhausted rate limit", effect: fault.ExhaustRateLimit(), rateLimit: 36_000},
 	)
 }()
 
@@ -88,9 +89,9 @@ type trouble struct {
 	before     int
 }
 
-func (m misfortune) befalls(env *framework.Env, complaints func() int, reads, writes fakecloud.Fault, writeTimes int) *trouble {
+func (m misfortune) befalls(env *framework.Env, complaints func() int, reads, writes fault.Rule, writeTimes int) *trouble {
 	t := &trouble{env: env, misfortune: m, complaints: complaints, before: complaints()}
-	add := func(f fakecloud.Fault, first int) string {
+	add := func(f fault.Rule, first int) string {
 		f.Effect, f.First = m.effect, first
 		name, remove := env.Cloud.Faults.Add(f)
 		t.remove = append(t.remove, remove)
@@ -118,7 +119,7 @@ func (t *trouble) pass(ctx SpecContext) {
 		Eventually(t.complaints).WithContext(ctx).
 			WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeNumerically(">", t.before))
 		t.over()
-		Expect(t.env.Cloud.Fake.ResumeActions()).To(BeNumerically(">", 0))
+		Expect(t.env.Cloud.Fake.ResumeActions(ctx)).To(BeNumerically(">", 0))
 	}
 }
 
@@ -135,7 +136,7 @@ var _ = Describe("Fault", framework.Needs(framework.FaultTolerance, framework.Re
 			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: impatient, RateLimit: m.rateLimit})
 			server := env.Servers.Create(ctx, "node-1")
 			before := env.Nodes.Await(ctx, "node-1", func(Gomega, *corev1.Node) {})
-			rule, remove := env.Cloud.Faults.Add(fakecloud.Fault{Resource: "server", Effect: m.effect})
+			rule, remove := env.Cloud.Faults.Add(fault.Rule{Resource: "server", Effect: m.effect})
 			env.CCM.Start(ctx, framework.CCMOptions{})
 
 			env.Cloud.Faults.Await(ctx, rule, 3)
@@ -160,7 +161,7 @@ var _ = Describe("Fault", framework.Needs(framework.FaultTolerance, framework.Re
 			// What is deleted never failed before: the service controller's waits double with each failure.
 			env.Services.Create(ctx, "goes")
 			env.Traffic.AwaitServed(ctx, "goes")
-			aboutLoadBalancers := fakecloud.Fault{Resource: "load_balancer"}
+			aboutLoadBalancers := fault.Rule{Resource: "load_balancer"}
 			complaints := func(service string) func() int {
 				return func() (n int) {
 					for _, e := range env.Services.Events(ctx, service) {
@@ -173,7 +174,7 @@ var _ = Describe("Fault", framework.Needs(framework.FaultTolerance, framework.Re
 			}
 
 			By("creating")
-			trouble := m.befalls(env, complaints("web"), aboutLoadBalancers, fakecloud.Fault{Operation: "create_load_balancer"}, 2)
+			trouble := m.befalls(env, complaints("web"), aboutLoadBalancers, fault.Rule{Operation: "create_load_balancer"}, 2)
 			env.Services.Create(ctx, "web")
 			trouble.pass(ctx)
 			address := env.Traffic.AwaitServed(ctx, "web")
@@ -183,7 +184,7 @@ var _ = Describe("Fault", framework.Needs(framework.FaultTolerance, framework.Re
 			Expect(creations(env)).To(Equal(2), "load balancers were created and thrown away")
 
 			By("updating")
-			trouble = m.befalls(env, complaints("web"), aboutLoadBalancers, fakecloud.Fault{Route: "/load_balancers/{id}/actions/*"}, 2)
+			trouble = m.befalls(env, complaints("web"), aboutLoadBalancers, fault.Rule{Route: "/load_balancers/{id}/actions/*"}, 2)
 			env.Services.Update(ctx, "web", func(svc *corev1.Service) {
 				svc.Spec.Ports[0].Port = 9090
 				svc.Annotations[framework.Annotation+"algorithm-type"] = "least_connections"
@@ -197,7 +198,7 @@ var _ = Describe("Fault", framework.Needs(framework.FaultTolerance, framework.Re
 			trouble.over()
 
 			By("deleting")
-			trouble = m.befalls(env, complaints("goes"), aboutLoadBalancers, fakecloud.Fault{Operation: "delete_load_balancer"}, 1)
+			trouble = m.befalls(env, complaints("goes"), aboutLoadBalancers, fault.Rule{Operation: "delete_load_balancer"}, 1)
 			env.Services.Delete(ctx, "goes")
 			trouble.pass(ctx)
 			env.Services.AwaitGone(ctx, "goes")
@@ -218,7 +219,7 @@ var _ = Describe("Fault", framework.Needs(framework.FaultTolerance, framework.Re
 			for _, name := range []string{"stays", "goes"} {
 				env.Nodes.Await(ctx, name, func(g Gomega, n *corev1.Node) { g.Expect(n.Spec.PodCIDR).NotTo(BeEmpty()) })
 			}
-			reads, writes := fakecloud.Fault{Route: "/networks/{id}"}, fakecloud.Fault{Route: "/networks/{id}/actions/*"}
+			reads, writes := fault.Rule{Route: "/networks/{id}"}, fault.Rule{Route: "/networks/{id}/actions/*"}
 			var ccm *framework.Replica
 			complaints := func() int {
 				if ccm == nil {
@@ -248,8 +249,8 @@ var _ = Describe("Fault", framework.Needs(framework.FaultTolerance, framework.Re
 
 // creations counts the load balancers that the cloud has made, whether or not the CCM learned of it.
 func creations(env *framework.Env) int {
-	entries := env.Cloud.Journal.Entries(fakecloud.JournalFilter{Operation: "create_load_balancer"})
-	return len(slices.DeleteFunc(entries, func(r fakecloud.JournalEntry) bool {
+	entries := env.Cloud.Journal.Entries(journal.Filter{Operation: "create_load_balancer"})
+	return len(slices.DeleteFunc(entries, func(r journal.Entry) bool {
 		return r.Status != http.StatusCreated && r.Handled != http.StatusCreated
 	}))
 }
@@ -265,7 +266,7 @@ var _ = Describe("Fault", framework.Needs(framework.FaultTolerance, framework.Re
 		env.Routes.AwaitExactly(ctx, servers...)
 		env.CCM.AwaitIdle(ctx, 1)
 
-		outage, remove := env.Cloud.Faults.Add(fakecloud.Fault{Effect: fakecloud.HTTPStatus(http.StatusServiceUnavailable)})
+		outage, remove := env.Cloud.Faults.Add(fault.Rule{Effect: fault.HTTPStatus(http.StatusServiceUnavailable)})
 		env.Services.Delete(ctx, "goes")
 		env.Services.Create(ctx, "comes")
 		env.Services.Update(ctx, "stays", func(svc *corev1.Service) { svc.Spec.Ports[0].Port = 9090 })
@@ -295,7 +296,7 @@ var _ = Describe("Fault", framework.Needs(framework.FaultTolerance, framework.Re
 	It("is survived by the service controller alone, without the CCM's own comparisons", Label("service"), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{CCM: map[string]string{"HCLOUD_RESYNC_INTERVAL": "0"}})
 		servers := env.Nodes.Create(ctx, "node-1")
-		rule, _ := env.Cloud.Faults.Add(fakecloud.Fault{Operation: "create_load_balancer", First: 1, Effect: fakecloud.LoseAnswer()})
+		rule, _ := env.Cloud.Faults.Add(fault.Rule{Operation: "create_load_balancer", First: 1, Effect: fault.LoseAnswer()})
 		env.Services.Create(ctx, "web")
 		env.Cloud.Faults.Await(ctx, rule, 1)
 		env.Traffic.AwaitServed(ctx, "web")
@@ -317,7 +318,7 @@ var _ = Describe("Fault", framework.Needs(framework.FaultTolerance, framework.Re
 			if m.effect.Latency > 0 {
 				probability = 0.005
 			}
-			rule, remove := env.Cloud.Faults.Add(fakecloud.Fault{Probability: probability, Seed: uint64(GinkgoRandomSeed()) + uint64(i), Effect: m.effect})
+			rule, remove := env.Cloud.Faults.Add(fault.Rule{Probability: probability, Seed: uint64(GinkgoRandomSeed()) + uint64(i), Effect: m.effect})
 			rules, removes = append(rules, rule), append(removes, remove)
 		}
 		kept := env.Servers.CreateAll(ctx, "node-1", "node-2")

@@ -10,7 +10,7 @@ import (
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 )
 
 var _ = Describe("Node lifecycle", Label("lifecycle"), func() {
@@ -107,7 +107,7 @@ var _ = Describe("Node lifecycle", Label("lifecycle"), func() {
 		env.CCM.Start(ctx, framework.CCMOptions{Args: framework.OnlyNodes})
 		env.Nodes.AwaitInitialized(ctx, "node-1")
 		// The list works but does not show the server, as that of a gateway with an old cache.
-		name, _ := env.Cloud.Faults.Add(fakecloud.Fault{Method: "GET", Route: "/servers", Effect: jsonBody(http.StatusOK,
+		name, _ := env.Cloud.Faults.Add(fault.Rule{Method: "GET", Route: "/servers", Effect: jsonBody(http.StatusOK,
 			`{"servers":[],"meta":{"pagination":{"page":1,"per_page":50,"previous_page":null,"next_page":null,"last_page":1,"total_entries":0}}}`)})
 		env.Nodes.Crash(ctx, env.Nodes.Simulated("node-1"))
 		env.Nodes.ExpectStays(ctx, "node-1", 6)
@@ -117,28 +117,28 @@ var _ = Describe("Node lifecycle", Label("lifecycle"), func() {
 	})
 
 	DescribeTable("keeps a node that is NotReady while the API does not say whether its server exists", framework.Needs(framework.CarefulDeletion), Label(framework.OwnCloud, "fault", "fake-only"), keepsNode,
-		Entry("401 unauthorized", fakecloud.APIError("unauthorized")),
-		Entry("403 forbidden", fakecloud.APIError("forbidden")),
-		Entry("404 not_found for everything, as an endpoint with a wrong path answers", fakecloud.APIError("not_found")),
-		Entry("404 of a proxy, without JSON", fakecloud.HTTPStatus(http.StatusNotFound)),
+		Entry("401 unauthorized", fault.APIError("unauthorized")),
+		Entry("403 forbidden", fault.APIError("forbidden")),
+		Entry("404 not_found for everything, as an endpoint with a wrong path answers", fault.APIError("not_found")),
+		Entry("404 of a proxy, without JSON", fault.HTTPStatus(http.StatusNotFound)),
 		Entry("404 of a proxy, with JSON of its own", jsonBody(http.StatusNotFound, `{"message":"no Route matched with those values"}`)),
 		Entry("404 of a proxy, with an empty object", jsonBody(http.StatusNotFound, `{}`)),
-		Entry("410 gone", fakecloud.APIError("deprecated_api_endpoint")),
-		Entry("423 locked", fakecloud.APIError("locked")),
-		Entry("429 rate_limit_exceeded", fakecloud.APIError("rate_limit_exceeded")),
-		Entry("429 without the API's code", fakecloud.HTTPStatus(http.StatusTooManyRequests)),
-		Entry("500 server_error", fakecloud.APIError("server_error")),
-		Entry("500 without the API's code", fakecloud.HTTPStatus(http.StatusInternalServerError)),
-		Entry("502 bad_gateway", fakecloud.APIError("bad_gateway")),
-		Entry("502 without the API's code", fakecloud.HTTPStatus(http.StatusBadGateway)),
-		Entry("503 unavailable", fakecloud.APIError("unavailable")),
-		Entry("503 without the API's code", fakecloud.HTTPStatus(http.StatusServiceUnavailable)),
-		Entry("504 timeout", fakecloud.APIError("timeout")),
-		Entry("no answer in time", fakecloud.Latency(time.Hour)),
-		Entry("a dropped connection", fakecloud.DropConnection()),
-		Entry("a reset connection", fakecloud.ResetConnection()),
-		Entry("a body that is cut off", fakecloud.CutBody(20)),
-		Entry("200 with a page of HTML", fakecloud.HTTPStatus(http.StatusOK)),
+		Entry("410 gone", fault.APIError("deprecated_api_endpoint")),
+		Entry("423 locked", fault.APIError("locked")),
+		Entry("429 rate_limit_exceeded", fault.APIError("rate_limit_exceeded")),
+		Entry("429 without the API's code", fault.HTTPStatus(http.StatusTooManyRequests)),
+		Entry("500 server_error", fault.APIError("server_error")),
+		Entry("500 without the API's code", fault.HTTPStatus(http.StatusInternalServerError)),
+		Entry("502 bad_gateway", fault.APIError("bad_gateway")),
+		Entry("502 without the API's code", fault.HTTPStatus(http.StatusBadGateway)),
+		Entry("503 unavailable", fault.APIError("unavailable")),
+		Entry("503 without the API's code", fault.HTTPStatus(http.StatusServiceUnavailable)),
+		Entry("504 timeout", fault.APIError("timeout")),
+		Entry("no answer in time", fault.Latency(time.Hour)),
+		Entry("a dropped connection", fault.DropConnection()),
+		Entry("a reset connection", fault.ResetConnection()),
+		Entry("a body that is cut off", fault.CutBody(20)),
+		Entry("200 with a page of HTML", fault.HTTPStatus(http.StatusOK)),
 		Entry("200 with an empty object", jsonBody(http.StatusOK, `{}`)),
 		Entry("200 with an empty list that is not the API's", jsonBody(http.StatusOK, `{"servers":[]}`)),
 		Entry("200 with null", jsonBody(http.StatusOK, `null`)),
@@ -146,21 +146,21 @@ var _ = Describe("Node lifecycle", Label("lifecycle"), func() {
 })
 
 // jsonBody is the answer of something that is not the API but speaks JSON.
-func jsonBody(status int, body string) fakecloud.Effect {
-	e := fakecloud.HTTPStatus(status)
+func jsonBody(status int, body string) fault.Effect {
+	e := fault.HTTPStatus(status)
 	e.Body, e.ContentType = body, "application/json"
 	return e
 }
 
 // keepsNode checks that a node whose server runs stays while all questions about servers meet an effect,
 // and that the node of a deleted server goes as soon as the API works again.
-func keepsNode(ctx SpecContext, effect fakecloud.Effect) {
+func keepsNode(ctx SpecContext, effect fault.Effect) {
 	env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
 	server := env.Servers.Create(ctx, "node-1")
 	env.CCM.Start(ctx, framework.CCMOptions{Args: framework.OnlyNodes, Env: map[string]string{"HCLOUD_REQUEST_TIMEOUT": "300ms"}})
 	was := env.Nodes.AwaitInitialized(ctx, "node-1")
 
-	fault, remove := env.Cloud.Faults.Add(fakecloud.Fault{Method: "GET", Resource: "server", Effect: effect})
+	fault, remove := env.Cloud.Faults.Add(fault.Rule{Method: "GET", Resource: "server", Effect: effect})
 	env.Nodes.Crash(ctx, env.Nodes.Simulated("node-1"))
 	// The CCM tries a question at most twice: with three attempts one has failed for good.
 	n := env.Nodes.ExpectStays(ctx, "node-1", 3)

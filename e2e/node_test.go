@@ -16,7 +16,7 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/node"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
 // biggerType is larger than framework.ServerType, of the same architecture, in the same place.
@@ -182,9 +182,9 @@ var _ = Describe("Node", Label("node"), func() {
 	It("asks for all servers at once, and writes nothing, however many nodes there are", framework.Needs(framework.CallBudgets), Label("fake-only", framework.OwnCloud), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{CCM: map[string]string{"HCLOUD_NETWORK_ROUTES_ENABLED": "false"}})
 		env.Nodes.Create(ctx, "node-1", "node-2", "node-3", "node-4")
-		one := fakecloud.JournalFilter{Client: suite.CCM.UserAgent, Route: "/servers/{id}"}
+		one := journal.Filter{Client: suite.CCM.UserAgent, Route: "/servers/{id}"}
 		before := env.Cloud.Journal.Count(one)
-		env.CCM.AwaitRequests(ctx, 3, fakecloud.JournalFilter{Method: "GET", Route: "/servers"})
+		env.CCM.AwaitRequests(ctx, 3, journal.Filter{Method: "GET", Route: "/servers"})
 		Expect(env.Cloud.Journal.Count(one)).To(Equal(before))
 		Expect(env.CCM.Writes()).To(BeZero())
 	})

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/whoami"
 )
 
@@ -59,7 +59,7 @@ var _ = Describe("Pod network", framework.Needs(framework.NodeRoutes), Label(fra
 		Expect(env.Routes.List(ctx)).To(ContainElement(route))
 
 		// Else it would be back before anybody has noticed.
-		fault, remove := env.Cloud.Faults.Add(fakecloud.Fault{Operation: "add_network_route", Effect: fakecloud.APIError("unavailable")})
+		fault, remove := env.Cloud.Faults.Add(fault.Rule{Operation: "add_network_route", Effect: fault.APIError("unavailable")})
 		env.Routes.Delete(ctx, env.Nodes.Get(ctx, workers[1].Name).Spec.PodCIDR, env.Servers.PrivateIP(ctx, workers[1].Server))
 		env.Cloud.Faults.Await(ctx, fault, 1)
 		_, err := ask()

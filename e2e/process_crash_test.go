@@ -11,12 +11,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 )
 
 // moment is a request at which a CCM dies.
 type moment struct {
-	request fakecloud.Fault
+	request fault.Rule
 	// nth of these requests; 0 is the first.
 	nth int
 	// carriedOut, if set, says that the cloud does what the request asks for before the CCM dies, and
@@ -40,16 +40,16 @@ var (
 
 // The requests that the moments are about.
 var (
-	creatingLoadBalancer = fakecloud.Fault{Operation: "create_load_balancer"}
-	readingLoadBalancer  = fakecloud.Fault{Operation: "get_load_balancer"}
-	deletingLoadBalancer = fakecloud.Fault{Operation: "delete_load_balancer"}
-	attaching            = fakecloud.Fault{Operation: "attach_load_balancer_to_network"}
-	addingTarget         = fakecloud.Fault{Operation: "add_load_balancer_target"}
-	orderingCertificate  = fakecloud.Fault{Operation: "create_certificate"}
-	deletingCertificate  = fakecloud.Fault{Operation: "delete_certificate"}
-	addingRoute          = fakecloud.Fault{Operation: "add_network_route"}
-	deletingRoute        = fakecloud.Fault{Operation: "delete_network_route"}
-	askingForAction      = fakecloud.Fault{Method: http.MethodGet, Route: "/actions/{id}"}
+	creatingLoadBalancer = fault.Rule{Operation: "create_load_balancer"}
+	readingLoadBalancer  = fault.Rule{Operation: "get_load_balancer"}
+	deletingLoadBalancer = fault.Rule{Operation: "delete_load_balancer"}
+	attaching            = fault.Rule{Operation: "attach_load_balancer_to_network"}
+	addingTarget         = fault.Rule{Operation: "add_load_balancer_target"}
+	orderingCertificate  = fault.Rule{Operation: "create_certificate"}
+	deletingCertificate  = fault.Rule{Operation: "delete_certificate"}
+	addingRoute          = fault.Rule{Operation: "add_network_route"}
+	deletingRoute        = fault.Rule{Operation: "delete_network_route"}
+	askingForAction      = fault.Rule{Method: http.MethodGet, Route: "/actions/{id}"}
 )
 
 func loadBalancers(n int) func(context.Context, *framework.Env) bool {

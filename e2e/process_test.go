@@ -16,6 +16,8 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
 var _ = Describe("Process", Label(framework.OwnCloud, "process"), func() {
@@ -82,7 +84,7 @@ var _ = Describe("Process", Label(framework.OwnCloud, "process"), func() {
 		writes, from := env.CCM.Writes(), env.Cloud.Journal.Last()
 		env.CCM.Start(ctx, framework.CCMOptions{})
 		Eventually(func() int {
-			return env.Cloud.Journal.Count(fakecloud.JournalFilter{Client: suite.CCM.UserAgent, Operation: "list_load_balancers", Since: from})
+			return env.Cloud.Journal.Count(journal.Filter{Client: suite.CCM.UserAgent, Operation: "list_load_balancers", Since: from})
 		}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeNumerically(">=", 1))
 		env.CCM.AwaitIdle(ctx, 2)
 		Expect(env.CCM.Writes()).To(Equal(writes))
@@ -116,7 +118,7 @@ var _ = Describe("Process with a second replica", framework.Needs(framework.Lead
 	BeforeEach(func(ctx SpecContext) {
 		env = framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: watchful})
 		replica := func() (*framework.Replica, func() int) {
-			token, err := env.Cloud.Fake.AddToken(fakecloud.DefaultProject, "", false)
+			token, err := env.Cloud.Fake.AddToken(ctx, fakecloud.DefaultProject, "", false)
 			Expect(err).NotTo(HaveOccurred())
 			count := env.Cloud.Faults.CountWrites(token)
 			return env.CCM.Start(ctx, framework.CCMOptions{LeaderElect: true, Env: map[string]string{"HCLOUD_TOKEN": token}}), count
@@ -144,7 +146,7 @@ var _ = Describe("Process with a second replica", framework.Needs(framework.Lead
 		first := holder(ctx)
 		address, id := env.Services.AwaitIngress(ctx, "web"), env.LoadBalancers.Of(ctx, "web").ID
 
-		arrived := env.Cloud.Faults.Hold(fakecloud.Fault{Operation: "add_load_balancer_service"}, 1, true)
+		arrived := env.Cloud.Faults.Hold(fault.Rule{Operation: "add_load_balancer_service"}, 1, true)
 		env.Services.Update(ctx, "web", func(svc *corev1.Service) {
 			svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Name: "p9090", Port: 9090, TargetPort: intstr.FromInt32(80)})
 			svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Name: "p9091", Port: 9091, TargetPort: intstr.FromInt32(80)})
@@ -252,15 +254,15 @@ var _ = Describe("Process with its settings", Label(framework.OwnCloud, "process
 		server := env.Nodes.Create(ctx, "node-1")[0]
 		before := env.Nodes.Get(ctx, "node-1")
 
-		replaced, err := env.Cloud.Fake.AddToken(fakecloud.DefaultProject, "", false)
+		replaced, err := env.Cloud.Fake.AddToken(ctx, fakecloud.DefaultProject, "", false)
 		Expect(err).NotTo(HaveOccurred())
 		old := env.Cloud.Fake.Token()
 		env.Cloud.Client = env.Cloud.Fake.Client(hcloud.WithToken(replaced))
-		Expect(env.Cloud.Fake.RevokeToken(old)).To(Succeed())
+		Expect(env.Cloud.Fake.RevokeToken(ctx, old)).To(Succeed())
 		env.Cloud.Do(ctx)(env.Cloud.Client.Server.Poweroff(ctx, server))
 		env.Nodes.AwaitReady(ctx, "node-1", false)
 		env.Services.Create(ctx, "web")
-		env.CCM.AwaitRequests(ctx, 5, fakecloud.JournalFilter{ErrorCode: "unauthorized"})
+		env.CCM.AwaitRequests(ctx, 5, journal.Filter{ErrorCode: "unauthorized"})
 		Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
 		Expect(env.Nodes.Get(ctx, "node-1")).To(HaveField("UID", before.UID), "a node was deleted on the word of an API that refused to answer")
 

@@ -14,7 +14,8 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/node"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
 const (
@@ -204,12 +205,12 @@ var _ = Describe("Route", framework.Needs(framework.NodeRoutes, framework.RouteC
 		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: compareOften})
 		servers := env.Servers.CreateAll(ctx, "node-1", "node-2")
 		one, two := env.Routes.Of(ctx, "node-1", servers[0]), env.Routes.Of(ctx, "node-2", servers[1])
-		Expect(env.Cloud.Fake.SetProfile("3s")).To(Succeed())
+		Expect(env.Cloud.Fake.SetProfile(ctx, "3s")).To(Succeed())
 		_, _, err := env.Cloud.Client.Network.AddSubnet(ctx, env.Cloud.Network, hcloud.NetworkAddSubnetOpts{Subnet: hcloud.NetworkSubnet{
 			Type: hcloud.NetworkSubnetTypeCloud, NetworkZone: framework.NetworkZone,
 		}})
 		Expect(err).NotTo(HaveOccurred())
-		Expect(env.Cloud.Fake.SetProfile("20ms")).To(Succeed())
+		Expect(env.Cloud.Fake.SetProfile(ctx, "20ms")).To(Succeed())
 		env.CCM.Start(ctx, framework.CCMOptions{})
 		env.Routes.Await(ctx, one, two)
 		Expect(ccmCount(env, addRoute, http.StatusConflict)).To(BeNumerically(">", 0), "nobody was in its way")
@@ -217,30 +218,30 @@ var _ = Describe("Route", framework.Needs(framework.NodeRoutes, framework.RouteC
 	})
 
 	DescribeTable("makes and removes routes although the API refuses at first", Label("fault", "fake-only"), refusedRoutes,
-		Entry("conflict", fakecloud.APIError("conflict")),
-		Entry("locked", fakecloud.APIError("locked")),
-		Entry("rate_limit_exceeded", fakecloud.APIError("rate_limit_exceeded")),
-		Entry("429 without the API's code", fakecloud.HTTPStatus(http.StatusTooManyRequests)),
-		Entry("401 unauthorized", fakecloud.APIError("unauthorized")),
-		Entry("500 server_error", fakecloud.APIError("server_error")),
-		Entry("502 of a proxy", fakecloud.HTTPStatus(http.StatusBadGateway)),
-		Entry("503 unavailable", fakecloud.APIError("unavailable")),
-		Entry("no answer in time", fakecloud.Latency(time.Hour)),
-		Entry("a dropped connection", fakecloud.DropConnection()),
-		Entry("an answer that is lost after the change was made", fakecloud.LoseAnswer()),
-		Entry("a body that is cut off after the change was made", fakecloud.CutBody(10)),
-		Entry("an action that fails", fakecloud.FailAction("", "")),
+		Entry("conflict", fault.APIError("conflict")),
+		Entry("locked", fault.APIError("locked")),
+		Entry("rate_limit_exceeded", fault.APIError("rate_limit_exceeded")),
+		Entry("429 without the API's code", fault.HTTPStatus(http.StatusTooManyRequests)),
+		Entry("401 unauthorized", fault.APIError("unauthorized")),
+		Entry("500 server_error", fault.APIError("server_error")),
+		Entry("502 of a proxy", fault.HTTPStatus(http.StatusBadGateway)),
+		Entry("503 unavailable", fault.APIError("unavailable")),
+		Entry("no answer in time", fault.Latency(time.Hour)),
+		Entry("a dropped connection", fault.DropConnection()),
+		Entry("an answer that is lost after the change was made", fault.LoseAnswer()),
+		Entry("a body that is cut off after the change was made", fault.CutBody(10)),
+		Entry("an action that fails", fault.FailAction("", "")),
 	)
 
 	DescribeTable("removes no route on the word of an answer that is none", Label("fault", "fake-only"), keepsRoutes,
-		Entry("about servers: 404 not_found for everything", "server", fakecloud.APIError("not_found")),
-		Entry("about servers: 500", "server", fakecloud.APIError("server_error")),
+		Entry("about servers: 404 not_found for everything", "server", fault.APIError("not_found")),
+		Entry("about servers: 500", "server", fault.APIError("server_error")),
 		Entry("about servers: 200 with an empty object", "server", jsonBody(http.StatusOK, `{}`)),
 		Entry("about servers: 200 with an empty list that is not the API's", "server", jsonBody(http.StatusOK, `{"servers":[]}`)),
-		Entry("about servers: a body that is cut off", "server", fakecloud.CutBody(20)),
-		Entry("about networks: 404 not_found for everything", "network", fakecloud.APIError("not_found")),
+		Entry("about servers: a body that is cut off", "server", fault.CutBody(20)),
+		Entry("about networks: 404 not_found for everything", "network", fault.APIError("not_found")),
 		Entry("about networks: 200 with an empty object", "network", jsonBody(http.StatusOK, `{}`)),
-		Entry("about networks: 503", "network", fakecloud.APIError("unavailable")),
+		Entry("about networks: 503", "network", fault.APIError("unavailable")),
 	)
 
 	DescribeTable("makes no routes when told so", func(ctx SpecContext, o framework.CCMOptions) {
@@ -277,13 +278,13 @@ var _ = Describe("Route", framework.Needs(framework.NodeRoutes, framework.RouteC
 // ccmCount returns how many requests with that route the CCM has sent that were answered with a status,
 // 0 for any.
 func ccmCount(env *framework.Env, route string, status int) int {
-	return env.Cloud.Journal.Count(fakecloud.JournalFilter{Client: suite.CCM.UserAgent, Route: route, Status: status})
+	return env.Cloud.Journal.Count(journal.Filter{Client: suite.CCM.UserAgent, Route: route, Status: status})
 }
 
 // awaitComparisons waits until the CCM has read the routes n more times.
 func awaitComparisons(ctx context.Context, env *framework.Env, n int) {
 	GinkgoHelper()
-	env.CCM.AwaitRequests(ctx, n, fakecloud.JournalFilter{Method: "GET", Route: "/networks/{id}"})
+	env.CCM.AwaitRequests(ctx, n, journal.Filter{Method: "GET", Route: "/networks/{id}"})
 }
 
 // networkUnavailable returns a node's condition of that name, nil if it has none.
@@ -329,7 +330,7 @@ func otherRange(n *corev1.Node, distance byte) string {
 
 // refusedRoutes checks that a route is made, and later removed, although the first two requests meet an
 // effect.
-func refusedRoutes(ctx SpecContext, effect fakecloud.Effect) {
+func refusedRoutes(ctx SpecContext, effect fault.Effect) {
 	env := framework.NewEnv(ctx, suite, framework.Options{CCM: map[string]string{
 		"HCLOUD_REQUEST_TIMEOUT": "500ms", "HCLOUD_RESYNC_INTERVAL": "1s",
 	}})
@@ -337,8 +338,8 @@ func refusedRoutes(ctx SpecContext, effect fakecloud.Effect) {
 	route := env.Routes.Of(ctx, "node-1", server)
 	env.Routes.Await(ctx, route)
 
-	add, _ := env.Cloud.Faults.Add(fakecloud.Fault{Method: "POST", Route: addRoute, First: 2, Effect: effect})
-	remove, _ := env.Cloud.Faults.Add(fakecloud.Fault{Method: "POST", Route: deleteRoute, First: 2, Effect: effect})
+	add, _ := env.Cloud.Faults.Add(fault.Rule{Method: "POST", Route: addRoute, First: 2, Effect: effect})
+	remove, _ := env.Cloud.Faults.Add(fault.Rule{Method: "POST", Route: deleteRoute, First: 2, Effect: effect})
 	other := env.Servers.Create(ctx, "node-2")
 	env.Routes.Await(ctx, route, env.Routes.Of(ctx, "node-2", other))
 	awaitUsable(ctx, env, "node-2")
@@ -352,7 +353,7 @@ func refusedRoutes(ctx SpecContext, effect fakecloud.Effect) {
 
 // keepsRoutes checks that routes stay while all reads of a kind of resource meet an effect, and that
 // routes are made again when they do not. Where the CCM repeats a read, it does so for twelve seconds.
-func keepsRoutes(ctx SpecContext, resource string, effect fakecloud.Effect) {
+func keepsRoutes(ctx SpecContext, resource string, effect fault.Effect) {
 	env := framework.NewEnv(ctx, suite, framework.Options{CCM: compareOften})
 	server := env.Nodes.Create(ctx, "node-1")[0]
 	route := env.Routes.Of(ctx, "node-1", server)
@@ -360,7 +361,7 @@ func keepsRoutes(ctx SpecContext, resource string, effect fakecloud.Effect) {
 	awaitComparisons(ctx, env, 2)
 	writes := env.CCM.Writes()
 
-	fault, remove := env.Cloud.Faults.Add(fakecloud.Fault{Method: "GET", Resource: resource, Effect: effect})
+	fault, remove := env.Cloud.Faults.Add(fault.Rule{Method: "GET", Resource: resource, Effect: effect})
 	other := env.Servers.Create(ctx, "node-2") // something to do for the route controller
 	name := env.Routes.Of(ctx, "node-2", other)
 	awaitComparisons(ctx, env, 3)

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
 // The rate limit is 3600 calls an hour for everything in a project, so that what a Service costs is
@@ -42,10 +42,10 @@ var _ = Describe("The API calls of a Service", framework.Needs(framework.CallBud
 
 			By("starting the CCM anew")
 			Expect(env.CCM.Stop(ctx)).To(Succeed())
-			before := env.Cloud.Journal.Count(fakecloud.JournalFilter{Client: suite.CCM.UserAgent, Operation: "list_load_balancers"})
+			before := env.Cloud.Journal.Count(journal.Filter{Client: suite.CCM.UserAgent, Operation: "list_load_balancers"})
 			env.CCM.Start(ctx, framework.CCMOptions{})
 			Eventually(func() int {
-				return env.Cloud.Journal.Count(fakecloud.JournalFilter{Client: suite.CCM.UserAgent, Operation: "list_load_balancers"})
+				return env.Cloud.Journal.Count(journal.Filter{Client: suite.CCM.UserAgent, Operation: "list_load_balancers"})
 			}).WithTimeout(framework.Timeout).Should(BeNumerically(">", before))
 			env.Services.AwaitEvents(ctx, "web", "EnsuredLoadBalancer", 3)
 			env.CCM.ExpectNoServiceWrites(ctx)
@@ -64,7 +64,7 @@ var _ = Describe("The API calls of a Service", framework.Needs(framework.CallBud
 		// calls returns how many the CCM has sent since it was last called. Servers are looked up for
 		// nodes all the time, and Services share these lookups.
 		calls := func() (n int) {
-			for _, e := range env.Cloud.Journal.Entries(fakecloud.JournalFilter{Client: suite.CCM.UserAgent, Since: since}) {
+			for _, e := range env.Cloud.Journal.Entries(journal.Filter{Client: suite.CCM.UserAgent, Since: since}) {
 				if e.Route != "/servers" {
 					n++
 				}
@@ -110,7 +110,7 @@ var _ = Describe("The API calls of a Service", framework.Needs(framework.CallBud
 		since := env.Cloud.Journal.Last()
 		env.CCM.AwaitIdle(ctx, 3)
 		lookups := map[string]int{}
-		for _, e := range env.Cloud.Journal.Entries(fakecloud.JournalFilter{Client: suite.CCM.UserAgent, Since: since}) {
+		for _, e := range env.Cloud.Journal.Entries(journal.Filter{Client: suite.CCM.UserAgent, Since: since}) {
 			lookups[e.Operation]++
 		}
 		Expect(lookups["get_network"]).To(BeNumerically(">=", 3), "%v", lookups)

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
 func privateAddresses(lb *hcloud.LoadBalancer) []string {
@@ -155,7 +155,7 @@ var _ = Describe("The network of a Service", Label("service", "dataplane"), func
 		Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
 		env.Services.Update(ctx, "web", annotate(map[string]string{"use-private-ip": ""}))
 		Expect(env.LoadBalancers.Of(ctx, "web").PrivateNet).To(BeEmpty())
-		Expect(env.Cloud.Journal.Count(fakecloud.JournalFilter{Client: suite.CCM.UserAgent, Route: "/networks*"})).To(BeNumerically("<=", 2),
+		Expect(env.Cloud.Journal.Count(journal.Filter{Client: suite.CCM.UserAgent, Route: "/networks*"})).To(BeNumerically("<=", 2),
 			"only the CCM that was stopped knew the network")
 	})
 })

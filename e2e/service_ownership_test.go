@@ -10,7 +10,7 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/node"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
 var _ = Describe("A Service's load balancer", Label("service", "dataplane"), func() {
@@ -201,6 +201,6 @@ var _ = Describe("A Service's load balancer", Label("service", "dataplane"), fun
 		env.CCM.Start(ctx, framework.CCMOptions{})
 		env.Services.AwaitGone(ctx, "web")
 		Expect(env.LoadBalancers.List(ctx)).To(HaveExactElements(HaveField("ID", lb.ID)))
-		Expect(env.Cloud.Journal.Count(fakecloud.JournalFilter{Client: suite.CCM.UserAgent, Operation: "delete_load_balancer"})).To(BeZero())
+		Expect(env.Cloud.Journal.Count(journal.Filter{Client: suite.CCM.UserAgent, Operation: "delete_load_balancer"})).To(BeZero())
 	})
 })

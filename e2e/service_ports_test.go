@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
 // port is a port of a Service under its usual name.
@@ -86,7 +86,7 @@ var _ = Describe("Ports of a Service", Label("service", "dataplane"), func() {
 			return
 		}
 		var changes []string
-		for _, e := range env.Cloud.Journal.Entries(fakecloud.JournalFilter{
+		for _, e := range env.Cloud.Journal.Entries(journal.Filter{
 			Client: suite.CCM.UserAgent, Writes: true, Route: "/load_balancers/{id}/actions/*", ResourceID: lb.ID, Since: since}) {
 			changes = append(changes, e.Operation)
 		}

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
 // labelNode sets a label of a node until the spec ends, or removes it if the value is nil.
@@ -87,7 +87,7 @@ var _ = Describe("Targets of a Service", Label("service", "dataplane"), func() {
 		env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, "node-2")
 		// The cloud removes the target of a server that is gone by itself.
 		env.CCM.ExpectNoServiceWrites(ctx)
-		Expect(env.Cloud.Journal.Count(fakecloud.JournalFilter{Client: suite.CCM.UserAgent, Route: "/load_balancers*", Errors: true})).To(BeZero())
+		Expect(env.Cloud.Journal.Count(journal.Filter{Client: suite.CCM.UserAgent, Route: "/load_balancers*", Errors: true})).To(BeZero())
 	})
 
 	It("do not include a node that is labelled for exclusion", framework.Alone(), func(ctx SpecContext) {

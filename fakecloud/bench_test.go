@@ -65,6 +65,16 @@ func serverBody(i int) string {
 	return `{"name": "server-` + strconv.Itoa(i) + `", "server_type": "cx23", "image": "ubuntu-24.04", "location": "fsn1", "labels": {"role": "web"}}`
 }
 
+// firstServer returns the id of the oldest server.
+func firstServer(b *testing.B, c *fakecloud.Cloud) int64 {
+	b.Helper()
+	servers, _, err := c.Client().Server.List(b.Context(), hcloud.ServerListOpts{ListOpts: hcloud.ListOpts{PerPage: 1}, Sort: []string{"id:asc"}})
+	if err != nil || len(servers) == 0 {
+		b.Fatal(servers, err)
+	}
+	return servers[0].ID
+}
+
 // newBench returns a cloud with 100 servers and the baseline for its answers.
 func newBench(b *testing.B) *bench {
 	b.Helper()
@@ -74,12 +84,7 @@ func newBench(b *testing.B) *bench {
 	for i := range 100 {
 		createServer(b, c, i)
 	}
-	p, _ := c.Core().Project(fakecloud.DefaultProject)
-	var id int64
-	for s := range p.View().Servers.All() {
-		id = s.ID
-		break
-	}
+	id := firstServer(b, c)
 	x := &bench{cloud: c, server: id, paths: map[string]string{
 		"GET one server":  "/v1/servers/" + strconv.FormatInt(id, 10),
 		"list 50 servers": "/v1/servers?per_page=50",
@@ -257,9 +262,7 @@ func BenchmarkListPageOneAfterAWrite(b *testing.B) {
 	for _, n := range []int{100, 100_000} {
 		b.Run(fmt.Sprintf("%d servers", n), func(b *testing.B) {
 			c := crowd()[n]
-			p, _ := c.Core().Project(fakecloud.DefaultProject)
-			first, _ := p.View().Servers.At(0, 0)
-			path := "/v1/servers/" + strconv.FormatInt(first.Value.ID, 10)
+			path := "/v1/servers/" + strconv.FormatInt(firstServer(b, c), 10)
 			i := 0
 			b.ReportAllocs()
 			for b.Loop() {

@@ -2,25 +2,84 @@ package fakecloud
 
 import (
 	"context"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
 	"time"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
-// Journal is what a cloud remembers of the latest requests.
-type Journal = journal.Journal
+// The methods of this file are also those of remote.Client, so that one interface covers a cloud in this process and
+// one elsewhere. That is why they take a context and return an error where this cloud needs neither.
 
-// JournalFilter selects entries of a [Journal]; its empty fields select all.
-type JournalFilter = journal.Filter
+// DefaultProject is the id of the project that every cloud begins with.
+const DefaultProject int64 = 1
 
-// JournalEntry is one request in a [Journal], and its answer.
-type JournalEntry = journal.Entry
+// Journal returns the requests that the cloud has answered.
+func (c *Cloud) Journal() journal.Journal { return c.journal }
 
-// Journal returns the requests that the cloud has answered, with methods to select, count and await
-// them.
-func (c *Cloud) Journal() *Journal { return c.journal }
+// Faults returns the rules by which the cloud misbehaves; at first there are none.
+func (c *Cloud) Faults() fault.Rules { return c.api.Faults() }
+
+// AttachHypervisor attaches a hypervisor, which from now on decides how the actions of servers' machines end: see
+// package hypervisor. Errors: wrong options, hypervisor.ErrClosed.
+func (c *Cloud) AttachHypervisor(_ context.Context, o hypervisor.Options) (hypervisor.Session, error) {
+	return c.cloud.AttachHypervisor(o)
+}
+
+// Ready returns nil while clients can use the API, and an error before [Cloud.Start].
+func (c *Cloud) Ready(context.Context) error {
+	if !c.ready.Load() {
+		return errors.New("the API is not ready; call Start first")
+	}
+	return nil
+}
+
+// Selection is a part of the cloud's state. Empty fields select everything.
+type Selection struct {
+	// Projects are ids of projects.
+	Projects []int64
+	// Kinds are kinds of resources, as in [Event].
+	Kinds []string
+}
+
+// Query returns the selection as query parameters of the control API.
+func (s Selection) Query() url.Values {
+	q := url.Values{"kind": s.Kinds}
+	for _, p := range s.Projects {
+		q.Add("project", strconv.FormatInt(p, 10))
+	}
+	return q
+}
+
+// State returns the selected resources as the API shows them, in JSON:
+//
+//	{"time": "…", "projects": [{"id": 1, "name": "default", "resources": {"servers": […], "networks": […]}}]}
+//
+// It returns an error if a kind does not exist.
+func (c *Cloud) State(ctx context.Context, s Selection) (json.RawMessage, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, inProcessURL+"/state?"+s.Query().Encode(), nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := InProcess(c.ControlHandler()).RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("state: %s", body)
+	}
+	return body, err
+}
 
 // Parts of the cloud that [Cloud.Reset] can keep.
 const (
@@ -30,45 +89,74 @@ const (
 	KeepRateLimit = "rate_limit"
 )
 
-// Reset starts the cloud over: no resources and actions, an empty journal, no fault rules, full
-// rate limits, except what keep names. Projects, tokens, the clock, and how long actions take stay as they
-// are; ids are not used again. It panics if keep names something else.
-func (c *Cloud) Reset(keep ...string) {
-	if err := c.controller.Reset(keep...); err != nil {
-		panic("fakecloud: " + err.Error())
-	}
+// Reset removes all resources, actions and fault rules, empties the journal and fills the rate limits, except for the
+// parts in keep. Projects, tokens, the clock and the duration of actions stay. Ids are not used again. It returns an
+// error if keep has a part that does not exist.
+func (c *Cloud) Reset(_ context.Context, keep ...string) error { return c.controller.Reset(keep...) }
+
+// Now returns the cloud's time, in UTC. The error is nil.
+func (c *Cloud) Now(context.Context) (time.Time, error) { return c.cloud.Now(), nil }
+
+// Step moves the cloud's clock forward. What becomes due is done when it returns. It returns an error if d is
+// negative, or if Options.Clock has no method Step.
+func (c *Cloud) Step(_ context.Context, d time.Duration) error { return c.controller.Step(d) }
+
+// Speed returns the speed of the cloud's clock: 1 is that of the machine's clock, 0 means that it stands still. The
+// error is nil.
+func (c *Cloud) Speed(context.Context) (float64, error) { return c.controller.Speed(), nil }
+
+// SetSpeed sets the speed of the cloud's clock: at 60 a minute passes in a second, at 0 the clock stands still. It
+// returns an error if Options.Clock was given.
+func (c *Cloud) SetSpeed(_ context.Context, x float64) error { return c.controller.SetSpeed(x) }
+
+// Profile returns how long actions take, in the form of SetProfile. The error is nil.
+func (c *Cloud) Profile(context.Context) (string, error) { return c.controller.Profile(), nil }
+
+// SetProfile changes how long actions take, for those that start from now on: "instant", "realistic", or a duration
+// such as "250ms".
+func (c *Cloud) SetProfile(_ context.Context, actions string) error {
+	return c.controller.SetProfile(actions)
 }
 
-// Now returns the cloud's time, in UTC.
-func (c *Cloud) Now() time.Time { return c.cloud.Now() }
+// RateLimit returns the number of requests per hour and project, 0 for no limit. The error is nil.
+func (c *Cloud) RateLimit(context.Context) (int, error) { return c.controller.RateLimit(), nil }
 
-// Step moves the cloud's clock forward. What is due by then is done when it returns. It returns
-// an error if d is negative, or if Options.Clock has no method Step.
-func (c *Cloud) Step(d time.Duration) error { return c.controller.Step(d) }
+// SetRateLimit changes the number of requests per hour and project, 0 for no limit, and fills the limits.
+func (c *Cloud) SetRateLimit(_ context.Context, perHour int) error {
+	return c.controller.SetRateLimit(perHour)
+}
 
-// SetSpeed makes the cloud's clock run faster or slower than the machine's: 60 makes a minute pass
-// in a second, 0 stops it. It returns an error if Options.Clock was given.
-func (c *Cloud) SetSpeed(x float64) error { return c.controller.SetSpeed(x) }
+// ResumeActions ends the actions that [fault.HangAction] keeps running, as they would have ended without it, and
+// returns their number. The error is nil.
+func (c *Cloud) ResumeActions(context.Context) (int, error) { return c.cloud.ResumeActions(), nil }
 
-// SetProfile changes how long the actions take that start from now on: "instant", "realistic", or a
-// duration such as "250ms".
-func (c *Cloud) SetProfile(actions string) error { return c.controller.SetProfile(actions) }
+// AwaitIdle returns when no action is running in any project, or with the context's error. If the clock stands
+// still, step it meanwhile.
+func (c *Cloud) AwaitIdle(ctx context.Context) error {
+	if err := c.controller.AwaitIdle(ctx); err != nil {
+		return fmt.Errorf("actions are still running: %w", err)
+	}
+	return nil
+}
 
-// SetRateLimit changes how many requests per hour each project may make, 0 for any number, and
-// fills up what has been used.
-func (c *Cloud) SetRateLimit(perHour int) error { return c.controller.SetRateLimit(perHour) }
+// Project is one of the cloud's projects.
+type Project struct {
+	ID   int64  `json:"id"`
+	Name string `json:"name"`
+}
 
-// ResumeActions ends the actions that [HangAction] keeps running, as they would have ended without
-// it, and returns how many there were.
-func (c *Cloud) ResumeActions() int { return c.cloud.ResumeActions() }
+// Projects returns all projects. The error is nil.
+func (c *Cloud) Projects(context.Context) ([]Project, error) {
+	var out []Project
+	for _, p := range c.cloud.Projects() {
+		out = append(out, Project{p.ID(), p.Name()})
+	}
+	return out, nil
+}
 
-// DefaultProject is the id of the project that every cloud begins with.
-const DefaultProject int64 = 1
-
-// AddProject creates a project and a token for it; "" stands for a new token, which is returned.
-// Projects see nothing of each other. It returns an error if there is a project of that name or if
-// the token is another project's.
-func (c *Cloud) AddProject(name, token string) (id int64, newToken string, err error) {
+// AddProject creates a project and a token for it. If token is empty, it makes one. It returns both. Projects see
+// nothing of each other. It returns an error if a project of that name exists, or if the token is another project's.
+func (c *Cloud) AddProject(_ context.Context, name, token string) (id int64, newToken string, err error) {
 	p, err := c.controller.AddProject(name)
 	if err != nil {
 		return 0, "", err
@@ -77,59 +165,21 @@ func (c *Cloud) AddProject(name, token string) (id int64, newToken string, err e
 	return p.ID(), newToken, err
 }
 
-// AddToken makes a token of a project valid; "" stands for a new one, which is returned. A
-// read-only token may only be used for GET requests.
-func (c *Cloud) AddToken(project int64, token string, readOnly bool) (string, error) {
+// AddToken makes a token of a project valid and returns it. If token is empty, it makes one. A read-only token is
+// valid for GET requests only.
+func (c *Cloud) AddToken(_ context.Context, project int64, token string, readOnly bool) (string, error) {
 	return c.controller.AddToken(project, token, readOnly)
 }
 
-// RevokeToken makes a token invalid. It returns an error if it is not valid.
-func (c *Cloud) RevokeToken(token string) error { return c.controller.RevokeToken(token) }
-
-// Event tells of one change of one resource.
-type Event = cloud.Event
-
-// EventType says what happened to a resource.
-type EventType = cloud.EventType
-
-// The types of events.
-const (
-	EventCreated = cloud.EventCreated
-	EventUpdated = cloud.EventUpdated
-	EventDeleted = cloud.EventDeleted
-)
-
-// Kind names a type of resource, as "server" or "load_balancer".
-type Kind = cloud.Kind
-
-// Subscription is a queue of events: Next waits for the next one, Close ends it.
-type Subscription = cloud.Subscription
-
-// Subscribe returns all changes of all projects from now on. None is lost, so that whoever
-// subscribes has to read, or Close.
-func (c *Cloud) Subscribe() *Subscription {
-	sub, _ := c.cloud.Subscribe()
-	return sub
+// RevokeToken makes a token invalid. It returns an error if the token is not valid.
+func (c *Cloud) RevokeToken(_ context.Context, token string) error {
+	return c.controller.RevokeToken(token)
 }
 
-// AwaitEvent returns the first event from now on for which match returns true. Subscribe first,
-// and use [Subscription.Next], where what causes the event could be over before the call.
-func (c *Cloud) AwaitEvent(ctx context.Context, match func(Event) bool) (Event, error) {
-	sub := c.Subscribe()
-	defer sub.Close()
-	for {
-		e, err := sub.Next(ctx)
-		if err != nil || match(e) {
-			return e, err
-		}
-	}
-}
+// CARoots returns, in PEM, the root of the authority that issues the cloud's managed certificates. It is made for
+// this cloud and good for tests only. The error is nil.
+func (c *Cloud) CARoots(context.Context) ([]byte, error) { return c.cloud.CARoots(), nil }
 
-// AwaitIdle returns when no action is running in any project, or with the context's error. With a
-// clock that stands still, somebody has to step it.
-func (c *Cloud) AwaitIdle(ctx context.Context) error {
-	if err := c.controller.AwaitIdle(ctx); err != nil {
-		return fmt.Errorf("actions are still running: %w", err)
-	}
-	return nil
-}
+// CertPool is CARoots as a pool for the tls.Config of a client that talks to a load balancer. A managed certificate is
+// valid on the cloud's clock: if that differs from the machine's, set tls.Config.Time to it.
+func (c *Cloud) CertPool() *x509.CertPool { return c.cloud.CertPool() }

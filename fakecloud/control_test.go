@@ -15,10 +15,13 @@ import (
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
 // controlled is a cloud and its control API.
@@ -162,7 +165,7 @@ func TestTheControlAPIShowsStateAndJournal(t *testing.T) {
 	c.call(t, "GET", "/journal?limit=x", "", 400)
 	c.call(t, "GET", "/journal?nonsense=1", "", 400)
 	c.call(t, "DELETE", "/journal", "", 200)
-	if n := c.Journal().Count(fakecloud.JournalFilter{}); n != 0 {
+	if n, _ := c.Journal().Count(t.Context(), journal.Filter{}); n != 0 {
 		t.Errorf("%d entries after DELETE", n)
 	}
 }
@@ -206,10 +209,10 @@ func TestTheControlAPIMovesTheClock(t *testing.T) {
 	if got := c.call(t, "PUT", "/clock/speed", `{"speed": 0}`, 200)["speed"]; got != 0.0 {
 		t.Errorf("speed %v", got)
 	}
-	before := c.Now()
+	before, _ := c.Now(t.Context())
 	c.call(t, "POST", "/clock/step", `{"by": "1h"}`, 200)
-	if d := c.Now().Sub(before); d != time.Hour {
-		t.Errorf("stepped by %v", d)
+	if now, _ := c.Now(t.Context()); now.Sub(before) != time.Hour {
+		t.Errorf("stepped to %v from %v", now, before)
 	}
 	c.call(t, "POST", "/clock/step", `{"by": "-1h"}`, 400)
 	c.call(t, "POST", "/clock/step", `{"by": 3600}`, 400)
@@ -225,10 +228,11 @@ func TestAClockThatWasGivenDoesWhatItCan(t *testing.T) {
 	t.Parallel()
 	fake := clocktesting.NewFakeClock(time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC))
 	c := startControlled(t, fakecloud.Options{Clock: fake})
-	if err := c.Step(time.Minute); err != nil || !c.Now().Equal(fake.Now()) || fake.Now().Minute() != 1 {
-		t.Errorf("%v, %v", err, c.Now())
+	err := c.Step(t.Context(), time.Minute)
+	if now, _ := c.Now(t.Context()); err != nil || !now.Equal(fake.Now()) || now.Minute() != 1 {
+		t.Errorf("%v, %v", err, now)
 	}
-	if err := c.Step(-1); err == nil {
+	if err := c.Step(t.Context(), -1); err == nil {
 		t.Error("a step back is accepted")
 	}
 	c.call(t, "PUT", "/clock/speed", `{"speed": 2}`, 409)
@@ -300,18 +304,32 @@ func TestTheControlAPIManagesProjectsAndTokens(t *testing.T) {
 	}
 }
 
+// parts returns the numbers of SSH keys, fault rules and requests in the journal.
+func (c controlled) parts(t *testing.T) (sshKeys, rules, requests int) {
+	t.Helper()
+	list, err := c.Faults().List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	requests, err = c.Journal().Count(t.Context(), journal.Filter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys(t, c.Cloud), len(list), requests
+}
+
 func TestResetStartsTheCloudOver(t *testing.T) {
 	t.Parallel()
 	c := startControlled(t, fakecloud.Options{RateLimit: 10})
 	fill := func() {
 		c.createKey(t, "one")
-		if _, err := c.Faults().Add(fakecloud.Fault{Method: "PUT", Resource: "ssh_key", Effect: fakecloud.DropConnection()}); err != nil {
+		if _, err := c.Faults().Add(t.Context(), fault.Rule{Method: "PUT", Resource: "ssh_key", Effect: fault.DropConnection()}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	fill()
 	c.call(t, "POST", "/reset", "", 200)
-	if n, f, j := keys(t, c.Cloud), len(c.Faults().List()), c.Journal().Count(fakecloud.JournalFilter{}); n+f+j != 0 {
+	if n, f, j := c.parts(t); n+f+j != 0 {
 		t.Errorf("left: %d keys, %d faults, %d requests", n, f, j)
 	}
 	r := reach{"http://fakecloud.invalid/v1", &http.Client{Transport: c.Transport()}}
@@ -320,7 +338,7 @@ func TestResetStartsTheCloudOver(t *testing.T) {
 	}
 	fill()
 	c.call(t, "POST", "/reset", `{"keep": ["resources", "journal", "faults"]}`, 200)
-	if n, f, j := keys(t, c.Cloud), len(c.Faults().List()), c.Journal().Count(fakecloud.JournalFilter{}); n != 1 || f != 1 || j != 2 {
+	if n, f, j := c.parts(t); n != 1 || f != 1 || j != 2 {
 		t.Errorf("kept: %d keys, %d faults, %d requests", n, f, j)
 	}
 	if e := c.call(t, "POST", "/reset", `{"keep": ["everything"]}`, 400)["error"].(string); !strings.Contains(e, "rate_limit") {
@@ -512,10 +530,10 @@ func TestShutdownEndsStreamsAndWaitsForRequests(t *testing.T) {
 	}
 	s := c.lines(t, "", "")
 	nextLine(t, s)
-	if err := c.SetSpeed(0); err != nil {
+	if err := c.SetSpeed(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Faults().Add(fakecloud.Fault{Name: "slow", Effect: fakecloud.Latency(time.Hour)}); err != nil {
+	if _, err := c.Faults().Add(t.Context(), fault.Rule{Name: "slow", Effect: fault.Latency(time.Hour)}); err != nil {
 		t.Fatal(err)
 	}
 	answers := make(chan answer)
@@ -533,7 +551,7 @@ func TestShutdownEndsStreamsAndWaitsForRequests(t *testing.T) {
 		t.Fatalf("did not wait for the request: %v", err)
 	default:
 	}
-	if err := c.Step(time.Hour); err != nil {
+	if err := c.Step(t.Context(), time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	if a := <-answers; a.status != 200 {
@@ -554,10 +572,10 @@ func TestShutdownGivesUpWhenItsContextIsDone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.SetSpeed(0); err != nil {
+	if err := c.SetSpeed(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Faults().Add(fakecloud.Fault{Name: "slow", Effect: fakecloud.Latency(time.Hour)}); err != nil {
+	if _, err := c.Faults().Add(t.Context(), fault.Rule{Name: "slow", Effect: fault.Latency(time.Hour)}); err != nil {
 		t.Fatal(err)
 	}
 	answers := make(chan answer)
@@ -603,7 +621,7 @@ func TestEventsCanBeAwaited(t *testing.T) {
 	defer sub.Close()
 	key := controlled{Cloud: c}.createKey(t, "one")
 	e, err := sub.Next(t.Context())
-	if err != nil || e.Type != fakecloud.EventCreated || e.Kind != "ssh_key" || e.ID != key.ID || e.Project != fakecloud.DefaultProject {
+	if err != nil || e.Type != fakecloud.EventCreated || e.Kind != "ssh_key" || e.ID != key.ID || !strings.Contains(string(e.Resource), `"name":"one"`) || e.Project != fakecloud.DefaultProject {
 		t.Errorf("%+v, %v", e, err)
 	}
 	if err := c.AwaitIdle(t.Context()); err != nil {
@@ -670,9 +688,14 @@ func TestAnEventShowsTheStateThatItIsAbout(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if s, ok := e.New.(*fakecloud.Server); ok {
-				return string(s.Status)
+			var server schema.Server
+			if e.Kind != "server" {
+				continue
 			}
+			if err := json.Unmarshal(e.Resource, &server); err != nil {
+				t.Fatal(err)
+			}
+			return server.Status
 		}
 	}); !slices.Equal(got, want) {
 		t.Errorf("a subscriber in Go sees %v, want %v", got, want)

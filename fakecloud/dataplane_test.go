@@ -87,7 +87,7 @@ func (b balanced) awaitHealth(t *testing.T, lb *hcloud.LoadBalancer, want string
 		if strings.Join(have, " ") == want {
 			return
 		}
-		if err := b.Step(time.Second); err != nil {
+		if err := b.Step(t.Context(), time.Second); err != nil {
 			t.Fatal(err)
 		}
 		if t.Context().Err() != nil {

@@ -15,7 +15,7 @@ func BenchmarkDueActions(b *testing.B) {
 	var create, due time.Duration
 	for b.Loop() {
 		c := fakecloud.New(fakecloud.Options{JournalSize: 1, Actions: "800ms"})
-		if err := c.SetSpeed(0); err != nil {
+		if err := c.SetSpeed(b.Context(), 0); err != nil {
 			b.Fatal(err)
 		}
 		start := cpu(b)
@@ -23,7 +23,7 @@ func BenchmarkDueActions(b *testing.B) {
 			createServer(b, c, i)
 		}
 		created := cpu(b)
-		if err := c.Step(time.Hour); err != nil {
+		if err := c.Step(b.Context(), time.Hour); err != nil {
 			b.Fatal(err)
 		}
 		create += created - start

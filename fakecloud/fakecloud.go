@@ -26,8 +26,9 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/api"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/control"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/requestlog"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/simclock"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/testhook"
 )
 
 // DefaultToken is the token of the project that every cloud begins with. It has the 64 characters that
@@ -95,7 +96,7 @@ type Limits = cloud.Limits
 type Cloud struct {
 	cloud      *cloud.Cloud
 	api        *api.API
-	journal    *journal.Journal
+	journal    *requestlog.Log
 	controller *control.Controller
 	dataPlane  *DataPlane // nil without one
 	router     *Router    // nil without one
@@ -153,7 +154,7 @@ func Open(o Options) (*Cloud, error) {
 			return nil, err
 		}
 	}
-	c := &Cloud{readTimeout: readTimeout, journal: &journal.Journal{Capacity: o.JournalSize, MaxBytes: o.JournalBytes}}
+	c := &Cloud{readTimeout: readTimeout, journal: &requestlog.Log{Capacity: o.JournalSize, MaxBytes: o.JournalBytes}}
 	c.cloud = cloud.New(cloud.Options{
 		Clock: o.Clock, Profile: profile, Limits: o.Limits, Seed: o.RandomSeed, FirstID: o.FirstID,
 		PublicIPv4: o.PublicIPv4, PublicIPv6: o.PublicIPv6, LoadBalancerIPv4: o.LoadBalancerIPv4,
@@ -234,6 +235,4 @@ func (c *Cloud) DataPlane() *DataPlane { return c.dataPlane }
 // Router returns the router, or nil if Options.Router was not set.
 func (c *Cloud) Router() *Router { return c.router }
 
-// Core returns the cloud behind the API, for packages of this module that work from its event
-// stream, such as the data plane.
-func (c *Cloud) Core() *cloud.Cloud { return c.cloud }
+func init() { testhook.Core = func(fake any) *cloud.Cloud { return fake.(*Cloud).cloud } }

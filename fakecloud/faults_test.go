@@ -13,7 +13,8 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
 // reach is a way to a cloud.
@@ -74,8 +75,11 @@ const createKey = `{"name": "one", "public_key": "` + testKey + `"}`
 // keys returns how many SSH keys there are, past all fault rules.
 func keys(t *testing.T, c *fakecloud.Cloud) int {
 	t.Helper()
-	p, _ := c.Core().Project(fakecloud.DefaultProject)
-	return p.View().SSHKeys.Len()
+	raw, err := c.State(t.Context(), fakecloud.Selection{Kinds: []string{"ssh_key"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Count(string(raw), `"public_key"`)
 }
 
 func TestFaultsHaveTheirEffect(t *testing.T) {
@@ -87,82 +91,82 @@ func TestFaultsHaveTheirEffect(t *testing.T) {
 		return ""
 	}
 	for name, tc := range map[string]struct {
-		effect  fakecloud.Effect
+		effect  fault.Effect
 		written int // keys that exist afterwards
 		status  int // in the journal
 		handled int
 		wrong   func(answer) string
 	}{
-		"an API error": {fakecloud.APIError("conflict"), 0, 409, 0, func(a answer) string {
+		"an API error": {fault.APIError("conflict"), 0, 409, 0, func(a answer) string {
 			return refused(a, 409, `"code":"conflict"`)
 		}},
-		"an API error of another status": {fakecloud.Effect{Kind: "api_error", Code: "source_port_already_used", Status: 422, Message: "hello"}, 0, 422, 0, func(a answer) string {
+		"an API error of another status": {fault.Effect{Kind: "api_error", Code: "source_port_already_used", Status: 422, Message: "hello"}, 0, 422, 0, func(a answer) string {
 			return refused(a, 422, `"message":"hello"`)
 		}},
-		"an API error after the write": {fakecloud.Effect{Kind: "api_error", Code: "timeout", After: true}, 1, 504, 201, func(a answer) string {
+		"an API error after the write": {fault.Effect{Kind: "api_error", Code: "timeout", After: true}, 1, 504, 201, func(a answer) string {
 			return refused(a, 504, `"code":"timeout"`)
 		}},
-		"a proxy's page": {fakecloud.HTTPStatus(502), 0, 502, 0, func(a answer) string {
+		"a proxy's page": {fault.HTTPStatus(502), 0, 502, 0, func(a answer) string {
 			if a.header.Get("Content-Type") != "text/html" {
 				return "want HTML"
 			}
 			return refused(a, 502, "<h1>502 Bad Gateway</h1>")
 		}},
-		"JSON that is no error of the API": {fakecloud.Effect{Kind: "http_status", Status: 429, Body: `{"x": 1}`}, 0, 429, 0, func(a answer) string {
+		"JSON that is no error of the API": {fault.Effect{Kind: "http_status", Status: 429, Body: `{"x": 1}`}, 0, 429, 0, func(a answer) string {
 			if a.header.Get("Content-Type") != "application/json" {
 				return "want JSON"
 			}
 			return refused(a, 429, `{"x": 1}`)
 		}},
-		"a status without a body": {fakecloud.HTTPStatus(204), 0, 204, 0, func(a answer) string {
+		"a status without a body": {fault.HTTPStatus(204), 0, 204, 0, func(a answer) string {
 			if a.body != "" {
 				return "want no body"
 			}
 			return refused(a, 204, "")
 		}},
-		"a dropped connection": {fakecloud.DropConnection(), 0, 0, 0, func(a answer) string {
+		"a dropped connection": {fault.DropConnection(), 0, 0, 0, func(a answer) string {
 			if !errors.Is(a.err, io.EOF) {
 				return "want EOF"
 			}
 			return ""
 		}},
-		"a reset connection": {fakecloud.ResetConnection(), 0, 0, 0, func(a answer) string {
+		"a reset connection": {fault.ResetConnection(), 0, 0, 0, func(a answer) string {
 			if !errors.Is(a.err, syscall.ECONNRESET) {
 				return "want ECONNRESET"
 			}
 			return ""
 		}},
-		"a lost answer": {fakecloud.LoseAnswer(), 1, 0, 201, func(a answer) string {
+		"a lost answer": {fault.LoseAnswer(), 1, 0, 201, func(a answer) string {
 			if !errors.Is(a.err, io.EOF) {
 				return "want EOF"
 			}
 			return ""
 		}},
-		"a lost answer by reset": {fakecloud.Effect{Kind: "reset", After: true}, 1, 0, 201, func(a answer) string {
+		"a lost answer by reset": {fault.Effect{Kind: "reset", After: true}, 1, 0, 201, func(a answer) string {
 			if !errors.Is(a.err, syscall.ECONNRESET) {
 				return "want ECONNRESET"
 			}
 			return ""
 		}},
-		"a cut-off body": {fakecloud.CutBody(12), 1, 201, 201, func(a answer) string {
+		"a cut-off body": {fault.CutBody(12), 1, 201, 201, func(a answer) string {
 			if !errors.Is(a.err, io.ErrUnexpectedEOF) || a.body != `{"ssh_key":{` {
 				return "want 12 bytes and unexpected EOF"
 			}
 			return ""
 		}},
-		"half a body": {fakecloud.CutBody(0), 1, 201, 201, func(a answer) string {
+		"half a body": {fault.CutBody(0), 1, 201, 201, func(a answer) string {
 			if !errors.Is(a.err, io.ErrUnexpectedEOF) || len(a.body) < 100 {
 				return "want some bytes and unexpected EOF"
 			}
 			return ""
 		}},
-		"more than the body": {fakecloud.CutBody(1 << 20), 1, 201, 201, func(a answer) string {
+		"more than the body": {fault.CutBody(1 << 20), 1, 201, 201, func(a answer) string {
 			if !errors.Is(a.err, io.ErrUnexpectedEOF) || !strings.HasSuffix(a.body, "}") {
 				return "want all but the last byte"
 			}
 			return ""
 		}},
-		"an exhausted rate limit": {fakecloud.ExhaustRateLimit(), 0, 429, 0, func(a answer) string {
+		"an exhausted rate limit": {fault.ExhaustRateLimit(), 0, 429, 0, func(a answer) string {
 			if a.header.Get("RateLimit-Remaining") != "0" || a.header.Get("RateLimit-Limit") != "3600" {
 				return "want the headers of an empty limit"
 			}
@@ -172,7 +176,7 @@ func TestFaultsHaveTheirEffect(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			overBoth(t, fakecloud.Options{}, func(t *testing.T, c *fakecloud.Cloud, r reach) {
-				if _, err := c.Faults().Add(fakecloud.Fault{Name: "f", Method: "POST", Route: "/ssh_keys", First: 1, Effect: tc.effect}); err != nil {
+				if _, err := c.Faults().Add(t.Context(), fault.Rule{Name: "f", Method: "POST", Route: "/ssh_keys", First: 1, Effect: tc.effect}); err != nil {
 					t.Fatal(err)
 				}
 				a := r.do(t.Context(), "POST", "/ssh_keys", createKey)
@@ -182,7 +186,7 @@ func TestFaultsHaveTheirEffect(t *testing.T) {
 				if n := keys(t, c); n != tc.written {
 					t.Errorf("%d keys were written, want %d", n, tc.written)
 				}
-				entries, err := c.Journal().Await(t.Context(), fakecloud.JournalFilter{Fault: "f"}, 1)
+				entries, err := c.Journal().Await(t.Context(), journal.Filter{Fault: "f"}, 1)
 				if err != nil || entries[0].Status != tc.status || entries[0].Handled != tc.handled {
 					t.Errorf("journal: %+v, %v; want status %d, handled %d", entries, err, tc.status, tc.handled)
 				}
@@ -197,21 +201,23 @@ func TestFaultsHaveTheirEffect(t *testing.T) {
 
 func TestLatencyIsOnTheCloudsClock(t *testing.T) {
 	t.Parallel()
-	for name, effect := range map[string]fakecloud.Effect{
-		"before":                fakecloud.Latency(time.Hour),
-		"after":                 {Kind: "latency", Latency: fakecloud.Duration(time.Hour), After: true},
-		"of another effect":     {Kind: "api_error", Code: "locked", Latency: fakecloud.Duration(time.Hour)},
-		"of an effect after it": {Kind: "api_error", Code: "locked", Latency: fakecloud.Duration(time.Hour), After: true},
+	for name, effect := range map[string]fault.Effect{
+		"before":                fault.Latency(time.Hour),
+		"after":                 {Kind: "latency", Latency: fault.Duration(time.Hour), After: true},
+		"of another effect":     {Kind: "api_error", Code: "locked", Latency: fault.Duration(time.Hour)},
+		"of an effect after it": {Kind: "api_error", Code: "locked", Latency: fault.Duration(time.Hour), After: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			overBoth(t, fakecloud.Options{}, func(t *testing.T, c *fakecloud.Cloud, r reach) {
-				if err := c.SetSpeed(0); err != nil {
+				if err := c.SetSpeed(t.Context(), 0); err != nil {
 					t.Fatal(err)
 				}
-				if _, err := c.Faults().Add(fakecloud.Fault{Name: "slow", Effect: effect}); err != nil {
+				if _, err := c.Faults().Add(t.Context(), fault.Rule{Name: "slow", Effect: effect}); err != nil {
 					t.Fatal(err)
 				}
+				changes := c.Subscribe()
+				defer changes.Close()
 				answers := make(chan answer)
 				go func() { answers <- r.do(t.Context(), "POST", "/ssh_keys", createKey) }()
 				if _, err := c.Faults().Await(t.Context(), "slow", 1); err != nil {
@@ -219,8 +225,7 @@ func TestLatencyIsOnTheCloudsClock(t *testing.T) {
 				}
 				if effect.After {
 					// The write is seen while its answer is on its way.
-					p, _ := c.Core().Project(fakecloud.DefaultProject)
-					if err := p.Await(t.Context(), hasKey); err != nil {
+					if _, err := changes.Next(t.Context()); err != nil {
 						t.Fatal(err)
 					}
 				} else if n := keys(t, c); n != 0 {
@@ -232,7 +237,7 @@ func TestLatencyIsOnTheCloudsClock(t *testing.T) {
 					case a = <-answers:
 						waiting = false
 					default:
-						if err := c.Step(time.Hour); err != nil {
+						if err := c.Step(t.Context(), time.Hour); err != nil {
 							t.Fatal(err)
 						}
 					}
@@ -244,7 +249,7 @@ func TestLatencyIsOnTheCloudsClock(t *testing.T) {
 				if a.status != want {
 					t.Errorf("%d %s %v", a.status, a.body, a.err)
 				}
-				if e := c.Journal().Entries(fakecloud.JournalFilter{}); e[0].Duration < time.Hour {
+				if e, _ := c.Journal().Entries(t.Context(), journal.Filter{}); e[0].Duration < time.Hour {
 					t.Errorf("took %v on the cloud's clock", e[0].Duration)
 				}
 			})
@@ -255,10 +260,10 @@ func TestLatencyIsOnTheCloudsClock(t *testing.T) {
 func TestAClientThatGoesAwayDuringADelayHasNotWritten(t *testing.T) {
 	t.Parallel()
 	overBoth(t, fakecloud.Options{}, func(t *testing.T, c *fakecloud.Cloud, r reach) {
-		if err := c.SetSpeed(0); err != nil {
+		if err := c.SetSpeed(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Faults().Add(fakecloud.Fault{Name: "slow", Effect: fakecloud.Latency(time.Hour)}); err != nil {
+		if _, err := c.Faults().Add(t.Context(), fault.Rule{Name: "slow", Effect: fault.Latency(time.Hour)}); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -271,7 +276,7 @@ func TestAClientThatGoesAwayDuringADelayHasNotWritten(t *testing.T) {
 		if a := <-answers; !errors.Is(a.err, context.Canceled) {
 			t.Errorf("%+v", a)
 		}
-		if _, err := c.Journal().Await(t.Context(), fakecloud.JournalFilter{Dropped: true}, 1); err != nil {
+		if _, err := c.Journal().Await(t.Context(), journal.Filter{Dropped: true}, 1); err != nil {
 			t.Error(err)
 		}
 		if n := keys(t, c); n != 0 {
@@ -283,12 +288,12 @@ func TestAClientThatGoesAwayDuringADelayHasNotWritten(t *testing.T) {
 func TestTheJournalTellsWhatBecameOfARequestWhoseAnswerWasTooLate(t *testing.T) {
 	t.Parallel()
 	overBoth(t, fakecloud.Options{}, func(t *testing.T, c *fakecloud.Cloud, r reach) {
-		if err := c.SetSpeed(0); err != nil {
+		if err := c.SetSpeed(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
-		late := fakecloud.Latency(time.Hour)
+		late := fault.Latency(time.Hour)
 		late.After = true
-		if _, err := c.Faults().Add(fakecloud.Fault{Effect: late}); err != nil {
+		if _, err := c.Faults().Add(t.Context(), fault.Rule{Effect: late}); err != nil {
 			t.Fatal(err)
 		}
 		changes := c.Subscribe()
@@ -303,7 +308,7 @@ func TestTheJournalTellsWhatBecameOfARequestWhoseAnswerWasTooLate(t *testing.T) 
 		if a := <-answers; !errors.Is(a.err, context.Canceled) {
 			t.Errorf("%+v", a)
 		}
-		entries, err := c.Journal().Await(t.Context(), fakecloud.JournalFilter{Dropped: true}, 1)
+		entries, err := c.Journal().Await(t.Context(), journal.Filter{Dropped: true}, 1)
 		if err != nil || entries[0].Handled != 201 {
 			t.Errorf("%+v, %v; want handled 201", entries, err)
 		}
@@ -313,13 +318,13 @@ func TestTheJournalTellsWhatBecameOfARequestWhoseAnswerWasTooLate(t *testing.T) 
 func TestAnExhaustedRateLimitRefillsWithTime(t *testing.T) {
 	t.Parallel()
 	overBoth(t, fakecloud.Options{RateLimit: 3600}, func(t *testing.T, c *fakecloud.Cloud, r reach) {
-		if err := c.SetSpeed(0); err != nil {
+		if err := c.SetSpeed(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
 		if a := r.do(t.Context(), "GET", "/ssh_keys", ""); a.status != 200 || a.header.Get("RateLimit-Remaining") != "3599" {
 			t.Fatalf("%+v", a)
 		}
-		if _, err := c.Faults().Add(fakecloud.Fault{First: 1, Effect: fakecloud.ExhaustRateLimit()}); err != nil {
+		if _, err := c.Faults().Add(t.Context(), fault.Rule{First: 1, Effect: fault.ExhaustRateLimit()}); err != nil {
 			t.Fatal(err)
 		}
 		for range 2 { // the rule's own answer, and the empty bucket's
@@ -327,7 +332,7 @@ func TestAnExhaustedRateLimitRefillsWithTime(t *testing.T) {
 				t.Errorf("%+v", a)
 			}
 		}
-		if err := c.Step(2 * time.Second); err != nil {
+		if err := c.Step(t.Context(), 2*time.Second); err != nil {
 			t.Fatal(err)
 		}
 		if a := r.do(t.Context(), "GET", "/ssh_keys", ""); a.status != 200 || a.header.Get("RateLimit-Remaining") != "1" {
@@ -336,12 +341,10 @@ func TestAnExhaustedRateLimitRefillsWithTime(t *testing.T) {
 	})
 }
 
-func hasKey(st *cloud.State) bool { return st.SSHKeys.Len() == 1 }
-
 func TestActionsFailAndHangAsTold(t *testing.T) {
 	t.Parallel()
 	overBoth(t, fakecloud.Options{Actions: "1s"}, func(t *testing.T, c *fakecloud.Cloud, _ reach) {
-		if err := c.SetSpeed(0); err != nil {
+		if err := c.SetSpeed(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
 		client := c.Client()
@@ -357,7 +360,7 @@ func TestActionsFailAndHangAsTold(t *testing.T) {
 		}
 		after := func(a *hcloud.Action, d time.Duration) *hcloud.Action {
 			t.Helper()
-			if err := c.Step(d); err != nil {
+			if err := c.Step(t.Context(), d); err != nil {
 				t.Fatal(err)
 			}
 			a, _, err := client.Action.GetByID(t.Context(), a.ID)
@@ -366,11 +369,11 @@ func TestActionsFailAndHangAsTold(t *testing.T) {
 			}
 			return a
 		}
-		for _, f := range []fakecloud.Fault{
-			{Name: "fail", Operation: "create_server", First: 1, Effect: fakecloud.FailAction("placement_error", "no space")},
-			{Name: "hang", Operation: "create_server", First: 1, Effect: fakecloud.HangAction()},
+		for _, f := range []fault.Rule{
+			{Name: "fail", Operation: "create_server", First: 1, Effect: fault.FailAction("placement_error", "no space")},
+			{Name: "hang", Operation: "create_server", First: 1, Effect: fault.HangAction()},
 		} {
-			if _, err := c.Faults().Add(f); err != nil {
+			if _, err := c.Faults().Add(t.Context(), f); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -391,7 +394,7 @@ func TestActionsFailAndHangAsTold(t *testing.T) {
 		if working, _ := create("c"); after(working, time.Minute).Status != hcloud.ActionStatusSuccess {
 			t.Error("the third one did not work")
 		}
-		if n := c.ResumeActions(); n != 2 { // create_server, then start_server
+		if n, _ := c.ResumeActions(t.Context()); n != 2 { // create_server, then start_server
 			t.Errorf("%d actions were resumed", n)
 		}
 		if a := after(hanging, 0); a.Status != hcloud.ActionStatusSuccess {
@@ -400,7 +403,7 @@ func TestActionsFailAndHangAsTold(t *testing.T) {
 		if _, _, err := client.Server.Reboot(t.Context(), server); err != nil {
 			t.Errorf("after the action was resumed: %v", err)
 		}
-		if n := c.ResumeActions(); n != 0 {
+		if n, _ := c.ResumeActions(t.Context()); n != 0 {
 			t.Errorf("%d actions were resumed again", n)
 		}
 	})

@@ -162,7 +162,7 @@ func TestAnAddressOfSeveralServersIsThatInTheRoutedNetwork(t *testing.T) {
 	t.Parallel()
 	c := fakecloud.New(fakecloud.Options{})
 	t.Cleanup(c.Close)
-	_, staging, err := c.AddProject("staging", "")
+	_, staging, err := c.AddProject(t.Context(), "staging", "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
 func TestASeedFileCreatesAnInventory(t *testing.T) {
@@ -43,8 +45,8 @@ func TestASeedFileCreatesAnInventory(t *testing.T) {
 	if err != nil || db.PrivateNet[0].IP.String() != "10.0.1.50" || db.Status != hcloud.ServerStatusOff {
 		t.Errorf("server attached by an action: %+v, %v", db, err)
 	}
-	projects := c.Core().Projects()
-	if len(projects) != 2 || projects[1].Name() != "staging" || projects[1].View().SSHKeys.Len() != 1 {
+	projects, _ := c.Projects(t.Context())
+	if len(projects) != 2 || projects[1].Name != "staging" || keys(t, c) != 2 {
 		t.Errorf("the second document's project: %+v", projects)
 	}
 }
@@ -53,7 +55,7 @@ func TestASeedWaitsForItsActions(t *testing.T) {
 	t.Parallel()
 	c := fakecloud.New(fakecloud.Options{Actions: "1h"})
 	t.Cleanup(c.Close)
-	if err := c.SetSpeed(0); err != nil {
+	if err := c.SetSpeed(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
 	result := make(chan error)
@@ -61,7 +63,7 @@ func TestASeedWaitsForItsActions(t *testing.T) {
 		_, err := c.Seed(t.Context(), "seed.yaml", []byte("servers:\n- {name: a, server_type: cx23, image: ubuntu-24.04}\n"))
 		result <- err
 	}()
-	if _, err := c.Journal().Await(t.Context(), fakecloud.JournalFilter{Operation: "create_server"}, 1); err != nil {
+	if _, err := c.Journal().Await(t.Context(), journal.Filter{Operation: "create_server"}, 1); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -77,7 +79,7 @@ func TestASeedWaitsForItsActions(t *testing.T) {
 			}
 			waiting = false
 		default:
-			if err := c.Step(time.Hour); err != nil {
+			if err := c.Step(t.Context(), time.Hour); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -111,7 +113,7 @@ servers:
 		t.Errorf("%v", err)
 	}
 	// A token that a seed used is not left behind, and no action failed silently.
-	if _, err := c.Faults().Add(fakecloud.Fault{Operation: "create_server", Effect: fakecloud.FailAction("placement_error", "no space")}); err != nil {
+	if _, err := c.Faults().Add(t.Context(), fault.Rule{Operation: "create_server", Effect: fault.FailAction("placement_error", "no space")}); err != nil {
 		t.Fatal(err)
 	}
 	_, err = c.Seed(t.Context(), "inventory.yaml", []byte("servers:\n- {name: a, server_type: cx23, image: ubuntu-24.04}\n"))

@@ -10,12 +10,12 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
 // Writes returns how many requests that change something the CCM has sent.
 func (c *CCM) Writes() int {
-	return c.env.Cloud.Journal.Count(fakecloud.JournalFilter{Client: c.env.suite.CCM.UserAgent, Writes: true})
+	return c.env.Cloud.Journal.Count(journal.Filter{Client: c.env.suite.CCM.UserAgent, Writes: true})
 }
 
 // ServiceWrites returns how many requests that change load balancers or certificates the CCM has sent: what it
@@ -31,7 +31,7 @@ func (c *CCM) ServiceWrites() int {
 	c.env.Cloud.Certificates(context.Background())
 	n := 0
 	for _, route := range []string{"/load_balancers*", "/certificates*"} {
-		for _, r := range c.env.Cloud.Journal.Entries(fakecloud.JournalFilter{Client: c.env.suite.CCM.UserAgent, Writes: true, Route: route}) {
+		for _, r := range c.env.Cloud.Journal.Entries(journal.Filter{Client: c.env.suite.CCM.UserAgent, Writes: true, Route: route}) {
 			if c.env.setup.concerns(r) {
 				n++
 			}
@@ -56,10 +56,10 @@ func (c *CCM) AwaitServiceWrites(ctx context.Context, n int) {
 func (c *CCM) ExpectNoServiceWrites(ctx context.Context) {
 	GinkgoHelper()
 	before := c.ServiceWrites()
-	c.AwaitRequests(ctx, 1, fakecloud.JournalFilter{Operation: "list_load_balancers"})
-	c.AwaitRequests(ctx, 1, fakecloud.JournalFilter{Operation: "get_network"})
+	c.AwaitRequests(ctx, 1, journal.Filter{Operation: "list_load_balancers"})
+	c.AwaitRequests(ctx, 1, journal.Filter{Operation: "get_network"})
 	Expect(c.ServiceWrites()).To(Equal(before), func() string {
-		return "the CCM wrote although nothing had changed:\n" + c.env.Cloud.journalText(fakecloud.JournalFilter{Client: c.env.suite.CCM.UserAgent, Writes: true})
+		return "the CCM wrote although nothing had changed:\n" + c.env.Cloud.journalText(journal.Filter{Client: c.env.suite.CCM.UserAgent, Writes: true})
 	})
 }
 
@@ -96,7 +96,7 @@ func (c *CCM) settingsInCloud(ctx context.Context) any {
 func (c *CCM) WritesTo(lb *hcloud.LoadBalancer) int {
 	prefix := fmt.Sprintf("/v1/load_balancers/%d", lb.ID)
 	n := 0
-	for _, entry := range c.env.Cloud.Journal.Entries(fakecloud.JournalFilter{Client: c.env.suite.CCM.UserAgent, Writes: true}) {
+	for _, entry := range c.env.Cloud.Journal.Entries(journal.Filter{Client: c.env.suite.CCM.UserAgent, Writes: true}) {
 		if entry.Path == prefix || strings.HasPrefix(entry.Path, prefix+"/") {
 			n++
 		}
@@ -106,11 +106,11 @@ func (c *CCM) WritesTo(lb *hcloud.LoadBalancer) int {
 
 // Requests returns how many requests the CCM has sent.
 func (c *CCM) Requests() int {
-	return c.env.Cloud.Journal.Count(fakecloud.JournalFilter{Client: c.env.suite.CCM.UserAgent})
+	return c.env.Cloud.Journal.Count(journal.Filter{Client: c.env.suite.CCM.UserAgent})
 }
 
 // AwaitRequests waits until the CCM has sent n more requests that the filter selects.
-func (c *CCM) AwaitRequests(ctx context.Context, n int, filter fakecloud.JournalFilter) {
+func (c *CCM) AwaitRequests(ctx context.Context, n int, filter journal.Filter) {
 	GinkgoHelper()
 	filter.Client = c.env.suite.CCM.UserAgent
 	before := c.env.Cloud.Journal.Count(filter)
@@ -120,7 +120,7 @@ func (c *CCM) AwaitRequests(ctx context.Context, n int, filter fakecloud.Journal
 
 // ServerReads returns how many requests about servers the CCM has sent.
 func (c *CCM) ServerReads() int {
-	return c.env.Cloud.Journal.Count(fakecloud.JournalFilter{Client: c.env.suite.CCM.UserAgent, Method: "GET", Route: "/servers*"})
+	return c.env.Cloud.Journal.Count(journal.Filter{Client: c.env.suite.CCM.UserAgent, Method: "GET", Route: "/servers*"})
 }
 
 // ExpectNoWrites fails if the CCM changes anything in the cloud within Quiet, in which it must look
@@ -129,7 +129,7 @@ func (c *CCM) ExpectNoWrites(ctx context.Context) {
 	GinkgoHelper()
 	before, seen := c.Writes(), c.Requests()
 	Consistently(c.Writes).WithContext(ctx).WithTimeout(Quiet).WithPolling(Polling).Should(Equal(before), func() string {
-		return "the CCM wrote although nothing had changed:\n" + c.env.Cloud.journalText(fakecloud.JournalFilter{Client: c.env.suite.CCM.UserAgent, Writes: true})
+		return "the CCM wrote although nothing had changed:\n" + c.env.Cloud.journalText(journal.Filter{Client: c.env.suite.CCM.UserAgent, Writes: true})
 	})
 	Expect(c.Requests()).To(BeNumerically(">", seen), "the CCM did not even look")
 }
@@ -146,7 +146,7 @@ func (c *CCM) AwaitIdle(ctx context.Context, n int) {
 	after := c.env.Cloud.Journal.Last()
 	Eventually(func() int {
 		looks := 0
-		for _, r := range c.env.Cloud.Journal.Entries(fakecloud.JournalFilter{Client: c.env.suite.CCM.UserAgent, Since: after}) {
+		for _, r := range c.env.Cloud.Journal.Entries(journal.Filter{Client: c.env.suite.CCM.UserAgent, Since: after}) {
 			switch {
 			case r.Method != http.MethodGet && (c.env.Cloud.Fake != nil || c.env.setup.concerns(r)):
 				looks = 0
@@ -156,6 +156,6 @@ func (c *CCM) AwaitIdle(ctx context.Context, n int) {
 		}
 		return looks
 	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(BeNumerically(">=", n), func() string {
-		return "the CCM does not come to rest:\n" + c.env.Cloud.journalText(fakecloud.JournalFilter{Client: c.env.suite.CCM.UserAgent, Writes: true, Since: after})
+		return "the CCM does not come to rest:\n" + c.env.Cloud.journalText(journal.Filter{Client: c.env.suite.CCM.UserAgent, Writes: true, Since: after})
 	})
 }

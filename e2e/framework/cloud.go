@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
 // Cloud is the cloud that the spec works with.
@@ -100,7 +101,7 @@ func (cl *Cloud) ExpectNothingOfServices(ctx context.Context) {
 	Expect(cl.Certificates(ctx)).To(BeEmpty(), "certificates are left")
 }
 
-func (cl *Cloud) journalText(filter fakecloud.JournalFilter) string {
+func (cl *Cloud) journalText(filter journal.Filter) string {
 	var b strings.Builder
 	for _, entry := range cl.Journal.Entries(filter) {
 		fmt.Fprintf(&b, "%s %-6s %s%s → %d %s %s %s\n", entry.Time.Format("15:04:05.000"), entry.Method, entry.Path,

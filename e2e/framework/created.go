@@ -10,7 +10,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/clean"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
 // EnvRun is the environment variable with the run's name: a label value that everything has which the suite
@@ -114,7 +114,7 @@ func (c *created) isCertificate(id int64, owner string) bool {
 }
 
 // contains reports whether a request was about something of the spec's, as far as its id says.
-func (c *created) contains(r fakecloud.JournalEntry) bool {
+func (c *created) contains(r journal.Entry) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/node"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
 // Options say what a spec needs beyond the usual.
@@ -82,7 +82,7 @@ type setup interface {
 	ownLoadBalancers(context.Context, []*hcloud.LoadBalancer) []*hcloud.LoadBalancer
 	ownCertificates(context.Context, []*hcloud.Certificate) []*hcloud.Certificate
 	// concerns reports whether a request was about something that belongs to the spec.
-	concerns(fakecloud.JournalEntry) bool
+	concerns(journal.Entry) bool
 	// dial connects to an address of the cloud from outside of the cluster. The client's address is from, if
 	// that is valid and can be chosen.
 	dial(ctx context.Context, address string, from netip.Addr) (net.Conn, error)

@@ -7,31 +7,27 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 )
 
 // Faults make a simulated cloud misbehave. On a real cloud there are none: specs that need them have the label FakeOnly.
 type Faults struct {
-	rules faultRules
+	rules fault.Rules
 	env   *Env
-}
-
-// faultRules is how the cloud is told to misbehave. faultRules make a simulated cloud misbehave.
-type faultRules interface {
-	Add(fakecloud.Fault) (fakecloud.Fault, error)
-	Get(name string) (fakecloud.FaultStatus, bool)
-	Remove(name string) bool
-	Await(ctx context.Context, name string, applied uint64) (fakecloud.FaultStatus, error)
 }
 
 // Add makes the cloud misbehave towards the CCM until the spec ends or the returned function is
 // called. Client is set to the CCM's.
-func (fs Faults) Add(f fakecloud.Fault) (name string, remove func()) {
+func (fs Faults) Add(f fault.Rule) (name string, remove func()) {
 	GinkgoHelper()
 	f.Client = fs.env.suite.CCM.UserAgent
-	rule, err := fs.rules.Add(f)
+	rule, err := fs.rules.Add(context.Background(), f)
 	Expect(err).NotTo(HaveOccurred())
-	remove = func() { fs.rules.Remove(rule.Name) }
+	remove = func() {
+		GinkgoHelper()
+		_, err := fs.rules.Remove(context.Background(), rule.Name)
+		Expect(err).NotTo(HaveOccurred())
+	}
 	if fs.env.Cloud.Fake == nil { // which others will use
 		DeferCleanup(remove)
 	}
@@ -50,7 +46,8 @@ func (fs Faults) Await(ctx context.Context, name string, n int) {
 // Applied returns how many requests a fault has been applied to.
 func (fs Faults) Applied(name string) int {
 	GinkgoHelper()
-	status, ok := fs.rules.Get(name)
+	status, ok, err := fs.rules.Get(context.Background(), name)
+	Expect(err).NotTo(HaveOccurred())
 	Expect(ok).To(BeTrue(), "there is no fault %s", name)
 	return int(status.Applied)
 }
@@ -60,9 +57,9 @@ func (fs Faults) Applied(name string) int {
 // only the answer; else the request is not carried out, whatever becomes of its sender. The
 // returned function waits until the request has arrived; if it is to be carried out, that follows
 // at once, but is not waited for.
-func (fs Faults) Hold(f fakecloud.Fault, n int, carriedOut bool) (await func(context.Context)) {
+func (fs Faults) Hold(f fault.Rule, n int, carriedOut bool) (await func(context.Context)) {
 	GinkgoHelper()
-	f.Effect = fakecloud.Latency(24 * time.Hour)
+	f.Effect = fault.Latency(24 * time.Hour)
 	f.Effect.After = carriedOut
 	f.From, f.To = n, n
 	name, _ := fs.Add(f)
@@ -77,10 +74,11 @@ func (fs Faults) Hold(f fakecloud.Fault, n int, carriedOut bool) (await func(con
 func (fs Faults) CountWrites(token string) (count func() int) {
 	GinkgoHelper()
 	// A rule that changes nothing, and counts.
-	rule, err := fs.rules.Add(fakecloud.Fault{Token: token, Writes: true, Effect: fakecloud.Latency(1)})
+	rule, err := fs.rules.Add(context.Background(), fault.Rule{Token: token, Writes: true, Effect: fault.Latency(1)})
 	Expect(err).NotTo(HaveOccurred())
 	return func() int {
-		status, _ := fs.rules.Get(rule.Name)
+		status, _, err := fs.rules.Get(context.Background(), rule.Name)
+		Expect(err).NotTo(HaveOccurred())
 		return int(status.Matched)
 	}
 }

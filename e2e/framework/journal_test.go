@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
 func TestWhatIsCountedDoesNotBecomeFewerWhenTheJournalForgetsWhatWasBefore(t *testing.T) {
@@ -27,18 +28,18 @@ func TestWhatIsCountedDoesNotBecomeFewerWhenTheJournalForgetsWhatWasBefore(t *te
 		}
 	}
 	ask(6)
-	all := cloud.Journal()
+	all := cloudJournal{cloud.Journal()}
 	recent := recentJournal{all, all.Last()}
 	for n := range 4 {
-		if got := recent.Count(fakecloud.JournalFilter{}); got != n {
+		if got := recent.Count(journal.Filter{}); got != n {
 			t.Errorf("after %d requests: counted %d", n, got)
 		}
-		if got := recent.Entries(fakecloud.JournalFilter{}); len(got) != n {
+		if got := recent.Entries(journal.Filter{}); len(got) != n {
 			t.Errorf("after %d requests: %v", n, got)
 		}
 		ask(1)
 	}
-	if got := recent.Entries(fakecloud.JournalFilter{Since: recent.Last() - 1}); len(got) != 1 {
+	if got := recent.Entries(journal.Filter{Since: recent.Last() - 1}); len(got) != 1 {
 		t.Errorf("since the last but one: %v", got)
 	}
 }

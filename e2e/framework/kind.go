@@ -7,10 +7,6 @@ import (
 	"errors"
 	"os"
 
-	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
-
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/remote"
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/environment"
 )
@@ -47,7 +43,7 @@ func openKind(ctx context.Context, ccm CCMDescription) (*sharedCluster, error) {
 	return &sharedCluster{
 		kubeconfig: e.Kubeconfig, endpoint: e.Endpoint, token: e.Token, network: environment.NetworkName,
 		dial: proxyDialer{e.OutsideProxy.Host}.DialContext, outside: e.OutsideAddress.String(), podImage: environment.ProbeImage,
-		journal: remoteJournal{control.Journal()}, faults: remoteFaults{control.Faults()},
+		journal: cloudJournal{control.Journal()}, faults: control.Faults(),
 		roots: func(ctx context.Context) (*x509.CertPool, error) {
 			pem, err := control.CARoots(ctx)
 			if err != nil {
@@ -86,49 +82,4 @@ func environmentCCM(ccm CCMDescription, s podSettings) environment.CCM {
 		Archive: ccm.Archive, Image: ccm.Image, Manifest: ccm.Manifest, Namespace: ccm.Namespace, Workload: ccm.Workload,
 		Env: s.Env, Args: s.Args, Replicas: &s.Replicas,
 	}
-}
-
-// remoteJournal is the journal of a cloud in a container. A question that is not answered fails the spec.
-type remoteJournal struct{ remote.Journal }
-
-func (j remoteJournal) Entries(f fakecloud.JournalFilter) []fakecloud.JournalEntry {
-	GinkgoHelper()
-	entries, err := j.Journal.Entries(context.Background(), f)
-	Expect(err).NotTo(HaveOccurred())
-	return entries
-}
-
-func (j remoteJournal) Count(f fakecloud.JournalFilter) int {
-	GinkgoHelper()
-	n, err := j.Journal.Count(context.Background(), f)
-	Expect(err).NotTo(HaveOccurred())
-	return n
-}
-
-func (j remoteJournal) Last() uint64 {
-	GinkgoHelper()
-	seq, err := j.Journal.Last(context.Background())
-	Expect(err).NotTo(HaveOccurred())
-	return seq
-}
-
-// remoteFaults are the faults of a cloud in a container.
-type remoteFaults struct{ remote.Faults }
-
-func (f remoteFaults) Add(rule fakecloud.Fault) (fakecloud.Fault, error) {
-	return f.Faults.Add(context.Background(), rule)
-}
-
-func (f remoteFaults) Get(name string) (fakecloud.FaultStatus, bool) {
-	GinkgoHelper()
-	status, found, err := f.Faults.Get(context.Background(), name)
-	Expect(err).NotTo(HaveOccurred())
-	return status, found
-}
-
-func (f remoteFaults) Remove(name string) bool {
-	GinkgoHelper()
-	removed, err := f.Faults.Remove(context.Background(), name)
-	Expect(err).NotTo(HaveOccurred())
-	return removed
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/cluster"
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/node"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
 // ownSetup is a cloud, simulated nodes and CCM processes for one spec, on the embedded cluster.
@@ -49,7 +50,7 @@ func newOwnSetup(ctx context.Context, e *Env) {
 	DeferCleanup(s.cloud.Close)
 	_, err := s.cloud.Start(ctx, "")
 	Expect(err).NotTo(HaveOccurred())
-	e.Cloud.Fake, e.Cloud.Journal, e.Cloud.Faults.rules = s.cloud, s.cloud.Journal(), s.cloud.Faults()
+	e.Cloud.Fake, e.Cloud.Journal, e.Cloud.Faults.rules = s.cloud, cloudJournal{s.cloud.Journal()}, s.cloud.Faults()
 	e.Cloud.Client = s.cloud.Client(hcloud.WithApplication("spec", "1"))
 	e.Cloud.createNetwork(ctx)
 	e.createNamespace(ctx)
@@ -199,7 +200,7 @@ func (s *ownSetup) ownCertificates(_ context.Context, all []*hcloud.Certificate)
 }
 
 // concerns implements setup.
-func (s *ownSetup) concerns(fakecloud.JournalEntry) bool { return true }
+func (s *ownSetup) concerns(journal.Entry) bool { return true }
 
 // dial implements setup.
 func (s *ownSetup) dial(ctx context.Context, address string, from netip.Addr) (net.Conn, error) {

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
 // report adds what explains a failure to the spec's report: the CCM's log, the requests that the cloud got, and
@@ -26,7 +27,7 @@ func (e *Env) report(ctx context.Context) {
 	}
 	e.setup.report(ctx)
 	AddReportEntry("requests to the cloud", ReportEntryVisibilityFailureOrVerbose,
-		lastLines(e.Cloud.journalText(fakecloud.JournalFilter{}), 150))
+		lastLines(e.Cloud.journalText(journal.Filter{}), 150))
 	AddReportEntry("cluster", ReportEntryVisibilityFailureOrVerbose, e.clusterText(ctx))
 }
 

@@ -2,9 +2,12 @@ package framework
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"strconv"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/node"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
@@ -27,11 +30,23 @@ func (s *ownSetup) resolve(t dataplane.Target, port uint16) (string, error) {
 
 // localOf finds the server that has a private address, and where it is on this machine.
 func (s *ownSetup) localOf(private netip.Addr) (netip.Addr, bool) {
-	p, _ := s.cloud.Core().Project(fakecloud.DefaultProject)
-	for server := range p.View().Servers.All() {
-		for _, n := range server.PrivateNets {
-			if n.IP == private {
-				return s.local(server), true
+	raw, err := s.cloud.State(context.Background(), fakecloud.Selection{
+		Projects: []int64{fakecloud.DefaultProject}, Kinds: []string{"server"},
+	})
+	var state struct {
+		Projects []struct {
+			Resources struct {
+				Servers []schema.Server `json:"servers"`
+			} `json:"resources"`
+		} `json:"projects"`
+	}
+	if err != nil || json.Unmarshal(raw, &state) != nil {
+		return netip.Addr{}, false
+	}
+	for _, server := range state.Projects[0].Resources.Servers {
+		for _, n := range server.PrivateNet {
+			if n.IP == private.String() {
+				return s.local(&server), true
 			}
 		}
 	}
@@ -48,12 +63,13 @@ func (s serverEvents) WatchServers(ctx context.Context) (<-chan node.ServerEvent
 	go func() {
 		defer close(out)
 		defer sub.Close()
+		known := map[int64]*schema.Server{}
 		for {
 			event, err := sub.Next(ctx)
 			if err != nil {
 				return
 			}
-			for _, e := range s.translate(event) {
+			for _, e := range s.translate(event, known) {
 				select {
 				case out <- e:
 				case <-ctx.Done():
@@ -65,16 +81,20 @@ func (s serverEvents) WatchServers(ctx context.Context) (<-chan node.ServerEvent
 	return out, nil
 }
 
-// translate turns an event of the cloud into what happened to a machine.
-func (s serverEvents) translate(event fakecloud.Event) []node.ServerEvent {
-	if event.Kind != fakecloud.KindServer {
+// translate turns an event of the cloud into what happened to a machine. known are the servers before the event.
+func (s serverEvents) translate(event fakecloud.Event, known map[int64]*schema.Server) []node.ServerEvent {
+	if event.Kind != "server" {
 		return nil
 	}
-	before, _ := event.Old.(*fakecloud.Server)
-	after, _ := event.New.(*fakecloud.Server)
-	if after == nil {
+	before, after := known[event.ID], &schema.Server{}
+	switch {
+	case event.Type == fakecloud.EventDeleted && before != nil:
+		delete(known, event.ID)
 		return []node.ServerEvent{{Type: node.ServerDeleted, Server: s.setup.machine(before)}}
+	case json.Unmarshal(event.Resource, after) != nil:
+		return nil
 	}
+	known[event.ID] = after
 	machine := s.setup.machine(after)
 	var events []node.ServerEvent
 	if before == nil {
@@ -92,16 +112,15 @@ func (s serverEvents) translate(event fakecloud.Event) []node.ServerEvent {
 	return events
 }
 
-func (s *ownSetup) machine(server *fakecloud.Server) node.Server {
+func (s *ownSetup) machine(server *schema.Server) node.Server {
 	return node.Server{ID: strconv.FormatInt(server.ID, 10), Name: server.Name, Addresses: []netip.Addr{s.local(server)}}
 }
 
 // local says where a server is on this machine: at its public IPv4 address, or, if it has none, at
 // an address that is made of its id.
-func (s *ownSetup) local(server *fakecloud.Server) netip.Addr {
-	p, _ := s.cloud.Core().Project(fakecloud.DefaultProject)
-	if ip, ok := p.View().PrimaryIPs.Get(server.PublicIPv4); ok {
-		return ip.IP.Addr()
+func (s *ownSetup) local(server *schema.Server) netip.Addr {
+	if ip, err := netip.ParseAddr(server.PublicNet.IPv4.IP); err == nil {
+		return ip
 	}
 	b := s.env.suite.loopback(purposePrivateOnly).Addr().As4()
 	b[2], b[3] = byte(server.ID>>8), byte(server.ID)

@@ -6,6 +6,8 @@ import (
 	"net"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 )
 
 // sharedCluster is a cluster, with its cloud, that all specs share.
@@ -25,7 +27,7 @@ type sharedCluster struct {
 	// journal, faults and roots are those of a simulated cloud; on another, journal is empty and the others
 	// are nil.
 	journal Journal
-	faults  faultRules
+	faults  fault.Rules
 	roots   func(context.Context) (*x509.CertPool, error)
 	// ccm is the CCM that runs in the cluster, nil if it is not the suite's to change.
 	ccm *podCCM

@@ -16,7 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
 // sharedSetup is the part of one spec in a cluster and a cloud that all specs share.
@@ -161,7 +161,7 @@ func (s *sharedSetup) untagged(labels map[string]string) bool {
 }
 
 // concerns implements setup.
-func (s *sharedSetup) concerns(r fakecloud.JournalEntry) bool { return s.env.created.contains(r) }
+func (s *sharedSetup) concerns(r journal.Entry) bool { return s.env.created.contains(r) }
 
 // dial implements setup.
 func (s *sharedSetup) dial(ctx context.Context, address string, _ netip.Addr) (net.Conn, error) {

@@ -1,11 +1,9 @@
 package fault
 
-import "github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
-
-// Codes are the error codes that the API answers with, and the HTTP status of each. The first part
-// is the table of the API document's chapter Errors, the second what it lists as operation specific
-// errors, where the most common status is given for a code that has several.
-var Codes = map[cloud.Code]int{
+// Codes are the API's error codes and the HTTP status of each. The first part is the table of the API document's
+// chapter Errors. The second part is what the document lists as operation specific errors; for a code with several
+// statuses it has the most common one.
+var Codes = map[string]int{
 	"json_error":              400,
 	"unauthorized":            401,
 	"token_readonly":          401,

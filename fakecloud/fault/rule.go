@@ -1,112 +1,158 @@
-// Package fault holds the rules by which a cloud misbehaves on purpose, at the one place that every
-// request passes.
+// Package fault describes how a cloud misbehaves on purpose. A [Rule] selects requests and has an [Effect] on them:
 //
-// A rule says which requests it is about (method, route, resource, client, …), which of those it
-// takes (the first, every n-th, some by chance) and what it does to them. Rules are asked in the
-// order in which they were added. The delays of all rules that take a request add up; the first that
-// takes it with another effect is the last that is asked, so that the rules after it do not count
-// the request.
+//	cloud.Faults().Add(ctx, fault.Rule{
+//		Method: "POST", Route: "/load_balancers", First: 1,
+//		Effect: fault.LoseAnswer(),
+//	})
 //
-// Rules see the requests that have passed the rate limit and authentication and whose route exists;
-// the answers 429, 401 and 404 of those before are not theirs to change.
+// A rule selects requests by method, route, resource, client and so on, and takes some of them: the first, every
+// n-th, some by chance. Each request meets the rules in the order in which they were added. The delays of all
+// rules that take it add up. The first rule that takes it with another effect ends the search, so that the rules
+// after it do not count the request.
+//
+// Rules see requests that have passed the rate limit and authentication and whose route exists. They cannot change
+// the answers 429, 401 and 404 of those earlier steps.
 package fault
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"strings"
 	"time"
-
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
-// Rule is one way in which a cloud misbehaves. Of the fields that select requests the empty ones
-// select all.
+// Rules are the fault rules of a cloud, in its own process (fakecloud.Cloud.Faults) or another one
+// (remote.Client.Faults). The methods may be called from several goroutines. The errors of a cloud in another
+// process include those of the connection; a cloud in this process returns only the documented ones.
+type Rules interface {
+	// Add adds a rule after the existing ones and returns it in the form in which it is used, with a name. The
+	// error lists everything that is wrong with the rule and the values that it could have. It is ErrExists if
+	// another rule has the name.
+	Add(ctx context.Context, r Rule) (Rule, error)
+	// Remove removes a rule and reports whether it existed.
+	Remove(ctx context.Context, name string) (bool, error)
+	// Clear removes all rules.
+	Clear(ctx context.Context) error
+	// List returns all rules in the order in which requests meet them.
+	List(ctx context.Context) ([]Status, error)
+	// Get returns one rule and reports whether it exists.
+	Get(ctx context.Context, name string) (Status, bool, error)
+	// Await returns when a rule has been applied n times in all. The error is ErrNotFound if there is no such
+	// rule, or the context's, with the rule's state at that time.
+	Await(ctx context.Context, name string, n uint64) (Status, error)
+}
+
+var (
+	// ErrExists is the error of adding a rule whose name another rule has.
+	ErrExists = errors.New("a fault rule of that name exists")
+	// ErrNotFound is the error of waiting for a rule that does not exist or has been removed.
+	ErrNotFound = errors.New("no such fault rule")
+)
+
+// Status is a rule and what it has done so far.
+type Status struct {
+	Rule
+	// Matched counts the requests that the rule selected, Applied those that it took.
+	Matched uint64 `json:"matched"`
+	Applied uint64 `json:"applied"`
+}
+
+// Rule is one way in which a cloud misbehaves. Of the fields that select requests, the empty ones select all. Route,
+// Operation and Resource take the names of the API document; a name that does not exist is an error.
 type Rule struct {
-	// Name is how the journal and the list of rules call it. It must be unique; "" gets one.
+	// Name identifies the rule, also in the journal. It must be unique. If empty, the cloud chooses one.
 	Name string `json:"name"`
 
 	// Method is an HTTP method.
 	Method string `json:"method,omitempty"`
-	// Route is a pattern of the API, as /servers/{id}, or with a * at its end the beginning of some:
+	// Route is a pattern of the API such as /servers/{id}. With a * at its end it is a prefix:
 	// /load_balancers/{id}/actions/* .
 	Route string `json:"route,omitempty"`
-	// Path is the path of one resource without the base path, as /servers/42.
+	// Path is the path of one resource without the base path, such as /servers/42.
 	Path string `json:"path,omitempty"`
-	// Operation is an operationId of the API document, as create_server.
+	// Operation is an operationId of the API document, such as create_server.
 	Operation string `json:"operation,omitempty"`
-	// Resource is a kind of resource, as load_balancer, with all its operations.
+	// Resource is a kind of resource such as load_balancer. It selects all operations of the kind.
 	Resource string `json:"resource,omitempty"`
-	// Writes leaves GET and HEAD alone.
+	// Writes selects all methods except GET and HEAD.
 	Writes bool `json:"writes,omitempty"`
 	// Client is a part of the User-Agent.
 	Client string `json:"client,omitempty"`
-	// Token and Project are those of the request.
-	Token   string `json:"token,omitempty"`
-	Project int64  `json:"project,omitempty"`
+	// Token is the token of the request.
+	Token string `json:"token,omitempty"`
+	// Project is the id of the token's project.
+	Project int64 `json:"project,omitempty"`
 
-	// First takes the first n of the selected requests, Every each n-th, From and To (which may be
-	// left out) a range of them, counted from 1.
+	// First takes the first n of the selected requests.
 	First int `json:"first,omitempty"`
+	// Every takes each n-th of the selected requests.
 	Every int `json:"every,omitempty"`
-	From  int `json:"from,omitempty"`
-	To    int `json:"to,omitempty"`
-	// Probability takes a request by chance, between 0 (which stands for always) and 1. The same
-	// Seed takes the same of a sequence of requests.
+	// From and To take a range of the selected requests, counted from 1. Each of them may be left out.
+	From int `json:"from,omitempty"`
+	To   int `json:"to,omitempty"`
+	// Probability takes a selected request by chance. It is between 0 and 1, and 0 means always.
 	Probability float64 `json:"probability,omitempty"`
-	Seed        uint64  `json:"seed,omitempty"`
-	// Max ends the rule after that many requests.
+	// Seed makes Probability reproducible: the same seed takes the same requests of a sequence.
+	Seed uint64 `json:"seed,omitempty"`
+	// Max ends the rule after that many requests that it took.
 	Max int `json:"max,omitempty"`
 
+	// Effect is what happens to a request that the rule takes. It is required.
 	Effect Effect `json:"effect"`
 }
 
-// Kind is what kind of effect a rule has.
+// Kind is the kind of an effect.
 type Kind string
 
 // The kinds of effects.
 const (
-	// APIError answers with an error of the API: Code, and if set Message and Status.
+	// KindAPIError answers with an error of the API: Code, and optionally Message and Status.
 	KindAPIError Kind = "api_error"
-	// KindHTTPStatus answers with a Status that no API made, as a proxy on the way would: Body, if
-	// set, is sent as JSON if it is JSON, and as ContentType or HTML otherwise.
+	// KindHTTPStatus answers as a proxy in front of the API would: with Status and Body. The content type is
+	// ContentType; if empty, it is JSON for a body that is JSON, and HTML otherwise.
 	KindHTTPStatus Kind = "http_status"
-	// KindLatency only makes the answer take Latency, on the cloud's clock.
+	// KindLatency only delays the answer by Latency, on the cloud's clock.
 	KindLatency Kind = "latency"
-	// KindDrop closes the connection without an answer. Go's HTTP client repeats a GET by itself
-	// when that happens on a connection that it has used before.
+	// KindDrop closes the connection without an answer. Go's HTTP client repeats a GET by itself when this happens
+	// on a connection that it has used before.
 	KindDrop Kind = "drop"
 	// KindReset is KindDrop with a TCP reset.
 	KindReset Kind = "reset"
-	// KindCutBody sends the answer's header with the right Content-Length, then Bytes of the body
-	// (half of it if 0), then closes the connection. The request has been carried out.
+	// KindCutBody carries the request out, sends the answer's header with the right Content-Length and the first
+	// Bytes of the body (half of it if 0), and closes the connection.
 	KindCutBody Kind = "cut_body"
 	// KindFailAction makes the actions that the request starts fail with Code and Message.
 	KindFailAction Kind = "fail_action"
-	// KindHangAction makes the actions that the request starts never end, and hold their locks,
-	// unless somebody has the cloud's hanging actions resumed.
+	// KindHangAction makes the actions that the request starts run, and hold their locks, until the cloud's hanging
+	// actions are resumed.
 	KindHangAction Kind = "hang_action"
-	// KindExhaustRateLimit takes what the project has left of its rate limit and answers 429. Where
-	// the limit is off, only this request is refused.
+	// KindExhaustRateLimit uses up the project's rate limit and answers 429. If there is no limit, it refuses only
+	// this request.
 	KindExhaustRateLimit Kind = "exhaust_rate_limit"
 )
 
-// Effect is what happens to a request that a rule takes.
+// Effect is what happens to a request that a rule takes. The functions of this package, such as [APIError], return
+// the usual ones. A field that its kind does not use must be empty.
 type Effect struct {
 	Kind Kind `json:"kind"`
-	// After lets the request be carried out first, and then keeps the answer from the client (or
-	// delays it): what was written is written, but the client cannot know. For api_error,
-	// http_status, latency, drop and reset.
+	// After carries the request out first and then keeps the answer from the client or delays it. What was written
+	// is written, but the client cannot know. It is for api_error, http_status, latency, drop and reset.
 	After bool `json:"after,omitempty"`
-	// Latency delays the answer, also of the other kinds.
+	// Latency delays the answer, for each kind. It is at most 24h.
 	Latency Duration `json:"latency,omitempty"`
 
-	Code        cloud.Code `json:"code,omitempty"`
-	Message     string     `json:"message,omitempty"`
-	Status      int        `json:"status,omitempty"`
-	Body        string     `json:"body,omitempty"`
-	ContentType string     `json:"content_type,omitempty"`
-	Bytes       int        `json:"bytes,omitempty"`
+	// Code is the error code. It is one of Codes for api_error, and any word in snake_case for fail_action.
+	Code string `json:"code,omitempty"`
+	// Message is the error message.
+	Message string `json:"message,omitempty"`
+	// Status is the HTTP status. For api_error, 0 is the status in Codes.
+	Status int `json:"status,omitempty"`
+	// Body and ContentType are the answer of http_status.
+	Body        string `json:"body,omitempty"`
+	ContentType string `json:"content_type,omitempty"`
+	// Bytes is the length of the part that cut_body sends.
+	Bytes int `json:"bytes,omitempty"`
 }
 
 // Duration is a time.Duration that is written as "250ms" in JSON.
@@ -119,54 +165,12 @@ func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(time.Durat
 func (d *Duration) UnmarshalJSON(b []byte) error {
 	var s string
 	if err := json.Unmarshal(b, &s); err != nil {
-		return fmt.Errorf("duration %.64s: want a string such as \"250ms\"", b)
+		return fmt.Errorf("duration %.64s: must be a string such as \"250ms\"", b)
 	}
 	v, err := time.ParseDuration(s)
 	if err != nil {
-		return fmt.Errorf("duration %.64q: want a number with a unit, such as 250ms or 1m30s", s)
+		return fmt.Errorf("duration %.64q: must be a number with a unit, such as 250ms or 1m30s", s)
 	}
 	*d = Duration(v)
 	return nil
-}
-
-// Call is what rules know of a request.
-type Call struct {
-	Method, Route, Operation, Resource, Path string
-	Client, Token                            string
-	Project                                  int64
-}
-
-func (r *Rule) matches(c *Call) bool {
-	return (r.Method == "" || r.Method == c.Method) &&
-		(r.Route == "" || matchRoute(r.Route, c.Route)) &&
-		(r.Path == "" || r.Path == c.Path) &&
-		(r.Operation == "" || r.Operation == c.Operation) &&
-		(r.Resource == "" || r.Resource == c.Resource) &&
-		(!r.Writes || isWrite(c.Method)) &&
-		(r.Client == "" || strings.Contains(c.Client, r.Client)) &&
-		(r.Token == "" || r.Token == c.Token) &&
-		(r.Project == 0 || r.Project == c.Project)
-}
-
-func isWrite(method string) bool { return method != "GET" && method != "HEAD" }
-
-func matchRoute(pattern, route string) bool {
-	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
-		return strings.HasPrefix(route, prefix)
-	}
-	return pattern == route
-}
-
-// takes tells whether the rule takes the n-th of the requests that it selects, leaving chance aside.
-func (r *Rule) takes(n uint64) bool {
-	return (r.First == 0 || n <= uint64(r.First)) &&
-		(r.Every == 0 || n%uint64(r.Every) == 0) &&
-		(r.From == 0 || n >= uint64(r.From)) &&
-		(r.To == 0 || n <= uint64(r.To))
-}
-
-// ResourceOf returns the kind of resource that a route is about, from the first part of its path.
-func ResourceOf(route string) string {
-	first, _, _ := strings.Cut(strings.TrimPrefix(route, "/"), "/")
-	return strings.TrimSuffix(first, "s")
 }

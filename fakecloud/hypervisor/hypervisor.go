@@ -1,113 +1,168 @@
-// Package hypervisor lets a program give the cloud's servers machines: containers, virtual
-// machines, processes.
+// Package hypervisor describes how a program gives the cloud's servers machines: containers, virtual machines or
+// processes.
 //
-// Without a hypervisor, servers are entries in a table and their actions end when the profile says.
-// While one is attached, the actions that concern a server's machine (create_server, start_server,
-// stop_server, shutdown_server, reboot_server, reset_server, rebuild_server, change_server_type,
-// delete_server) are handed to it as tasks, and each ends as the hypervisor says: in success, or as
-// failed with a code and a message. It also reports what machines do by themselves.
+// Without a hypervisor, servers are entries in a table, and their actions end when the profile says. While one is
+// attached, the actions that concern a server's machine are handed to it as tasks (see [Task]), and each ends as the
+// hypervisor says: in success, or in failure with a code and a message. The hypervisor also reports what machines do
+// by themselves.
 //
-// A program in the same process attaches with fakecloud's Cloud.AttachHypervisor, one elsewhere
-// with [Dial], over the control API. Both give a [Session], so that what is written for one works
-// with the other.
+// A program attaches with the method AttachHypervisor: of a fakecloud.Cloud in the same process, or of a
+// remote.Client, over the control API. Both return a [Session].
 package hypervisor
 
 import (
 	"context"
-
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
 )
 
-// Options say which servers a hypervisor has, and how long it may take and be away.
-type Options = cloud.HypervisorOptions
+// Options select the servers of a hypervisor and limit how long it may take and be away.
+type Options struct {
+	// Name identifies the hypervisor: 1 to 63 of the characters a-z A-Z 0-9 . _ -. A hypervisor that attaches under
+	// the name of another one replaces it and gets all its tasks.
+	Name string `json:"name"`
+	// Project is the id of the project whose servers it has. 0 means all projects.
+	Project int64 `json:"project,omitempty"`
+	// Selector is a label selector for the servers. "" means all servers. The cloud applies it whenever an action
+	// starts, so that a change of labels moves a server from one hypervisor to another.
+	Selector string `json:"selector,omitempty"`
+	// TaskTimeout is the time, on the cloud's clock, after which the action of an unfinished task fails with the code
+	// timeout. Default: DefaultTaskTimeout.
+	TaskTimeout time.Duration `json:"-"`
+	// Grace is the time, on the cloud's clock, after which a suspended hypervisor is detached. Default: DefaultGrace.
+	Grace time.Duration `json:"-"`
+	// Ping is the longest silence of the cloud on a connection over the control API, in the machine's time. After
+	// three times as long the connection counts as lost. Default: DefaultPing.
+	Ping time.Duration `json:"-"`
+}
 
-// Defaults of Options, in the cloud's time.
+// Defaults of Options.
 const (
-	DefaultTaskTimeout = cloud.DefaultTaskTimeout
-	DefaultGrace       = cloud.DefaultGrace
+	DefaultTaskTimeout = 5 * time.Minute
+	DefaultGrace       = 15 * time.Second
+	DefaultPing        = 5 * time.Second
 )
 
 // Machine describes a server: what is needed to make a machine for it.
-type Machine = cloud.Machine
+type Machine struct {
+	Project      int64             `json:"project"`
+	Server       int64             `json:"server"`
+	Name         string            `json:"name"`
+	Status       string            `json:"status"` // as the API shows it, such as "running"
+	Labels       map[string]string `json:"labels"`
+	Location     string            `json:"location"`
+	NetworkZone  string            `json:"network_zone"`
+	ServerType   string            `json:"server_type"`
+	Architecture string            `json:"architecture"`
+	Cores        int               `json:"cores"`
+	MemoryGB     float64           `json:"memory_gb"`
+	DiskGB       int               `json:"disk_gb"`
+	// Image is the image's name, or the description of a snapshot or backup, which have no name.
+	Image string `json:"image"`
+	// ImageID is 0 if the image was deleted.
+	ImageID int64 `json:"image_id"`
+	// PublicIPv4 and PublicIPv6 are zero if the server has no such interface.
+	PublicIPv4 netip.Addr   `json:"public_ipv4,omitzero"`
+	PublicIPv6 netip.Prefix `json:"public_ipv6,omitzero"`
+	// Networks are the server's interfaces in networks, by ascending id of the network. They include those that are
+	// still being attached: a machine is made with all its interfaces.
+	Networks []Network `json:"networks"`
+	SSHKeys  []string  `json:"ssh_keys"` // in the format of authorized_keys
+	UserData string    `json:"user_data"`
+}
 
 // Network is a machine's interface in a network.
-type Network = cloud.MachineNetwork
+type Network struct {
+	Network  int64        `json:"network"`
+	Name     string       `json:"name"`
+	Subnet   netip.Prefix `json:"subnet"`
+	IP       netip.Addr   `json:"ip"`
+	AliasIPs []netip.Addr `json:"alias_ips,omitempty"`
+	MAC      string       `json:"mac"`
+}
 
-// Task is what a hypervisor is to do.
-type Task = cloud.MachineTask
-
-// Error is why a task failed. Its code and message become those of the action.
-type Error = cloud.MachineError
-
-// Code is the code of an Error, as clients see it in the action.
-type Code = cloud.Code
-
-// The commands of tasks: those of the actions, and CommandForget for a machine whose server is gone
-// without an action.
+// The commands of tasks. They are those of the actions that wait for them, except for CommandForget.
 const (
-	CommandCreate     = "create_server"
-	CommandStart      = "start_server"
-	CommandStop       = "stop_server"
+	// CommandCreate makes the machine without starting it. CommandStart follows, unless the server is created
+	// powered off.
+	CommandCreate = "create_server"
+	CommandStart  = "start_server"
+	CommandStop   = "stop_server"
+	// CommandShutdown is done once the guest has been asked to shut down.
 	CommandShutdown   = "shutdown_server"
 	CommandReboot     = "reboot_server"
 	CommandReset      = "reset_server"
 	CommandRebuild    = "rebuild_server"
 	CommandChangeType = "change_server_type"
 	CommandDelete     = "delete_server"
-	CommandForget     = cloud.CommandForget
+	// CommandForget removes the machine of a server that is gone without an action, because the cloud was reset. No
+	// action waits for it.
+	CommandForget = "forget_server"
 )
+
+// Task is what a hypervisor is to do. The cloud may hand a task out again, to the same hypervisor or its successor,
+// until it has been completed: doing it twice must do no harm.
+type Task struct {
+	// Action is the id of the action that waits for the task, 0 for CommandForget.
+	Action int64 `json:"action"`
+	// Command is one of the constants.
+	Command string `json:"command"`
+	// Runs reports whether the machine is to run when the task has been done, for example after a rebuild.
+	Runs bool `json:"runs"`
+	// Deadline is when the action fails by itself, in the cloud's time.
+	Deadline time.Time `json:"deadline,omitzero"`
+	// Machine is the server as it is to be when the task has been done.
+	Machine Machine `json:"machine"`
+}
+
+// Error is why a task failed. Its code and message become those of the action.
+type Error struct {
+	// Code is such as "resource_unavailable". If empty, it is "action_failed".
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+// Error implements error.
+func (e *Error) Error() string { return fmt.Sprintf("%s (%s)", e.Message, e.Code) }
 
 // Errors of a Session.
 var (
-	// ErrReplaced: another hypervisor has attached under the same name.
-	ErrReplaced = cloud.ErrReplaced
-	// ErrDetached: the session has ended.
-	ErrDetached = cloud.ErrDetached
-	// ErrClosed: the cloud is closed.
-	ErrClosed = cloud.ErrClosed
-	// ErrNoTask: no action waits for the task (any more).
-	ErrNoTask = cloud.ErrNoTask
-	// ErrNoMachine: the server does not exist or belongs to another hypervisor.
-	ErrNoMachine = cloud.ErrNoMachine
+	// ErrReplaced means that another hypervisor has attached under the same name.
+	ErrReplaced = errors.New("another hypervisor has attached under this name")
+	// ErrDetached means that the session has ended.
+	ErrDetached = errors.New("the hypervisor is detached")
+	// ErrClosed means that the cloud is closed.
+	ErrClosed = errors.New("the cloud is closed")
+	// ErrNoTask means that no action waits for the task: it was completed already, its deadline has passed, or the
+	// cloud was reset.
+	ErrNoTask = errors.New("no action waits for this task")
+	// ErrNoMachine means that the server does not exist or belongs to another hypervisor.
+	ErrNoMachine = errors.New("the hypervisor has no server with this id")
 )
 
-// Session is a hypervisor's connection to the cloud. Its methods may be called from several
-// goroutines.
+// Session is a hypervisor's connection to the cloud. The methods may be called from several goroutines. Over the
+// control API, their errors include those of the connection.
 type Session interface {
 	// Machines returns the servers that the hypervisor had when it attached, by project and id.
 	Machines() []Machine
-	// Next returns the next task, waiting for it if need be. Tasks that were handed out and not
-	// completed before the session began come again. An error is the end of the session, unless
-	// it is the context's: ErrReplaced, ErrDetached, ErrClosed, or that of a connection.
+	// Next waits for the next task and returns it. The tasks of one server come in the order of their actions.
+	// Unfinished tasks of an earlier session come again. Any error except the context's ends the session:
+	// ErrReplaced, ErrDetached, ErrClosed.
 	Next(ctx context.Context) (Task, error)
-	// Complete ends the action of a task: in success, or, with a failure, in an error. An *Error
-	// gives the action's code and message; any other failure's text is the message of an
-	// action_failed.
-	// Errors: ErrNoTask, ErrDetached, ErrReplaced, those of a connection.
+	// Complete ends the action of a task: in success if failure is nil. A failure that is an *Error gives the action
+	// its code and message; the text of any other failure is the message of an action_failed.
+	// Errors: ErrNoTask, ErrDetached, ErrReplaced.
 	Complete(ctx context.Context, action int64, failure error) error
-	// Report tells that a machine runs, or does not run, by itself or by somebody else's hand. It
-	// does nothing while a task of the server is not completed. A server that was shut down is
-	// stopping until it is reported not to run: report both for one that runs again right after that.
-	// Errors: ErrNoMachine, ErrDetached, ErrReplaced, those of a connection.
+	// Report says that a machine runs or does not run, for a reason that is not a task. It does nothing while a task
+	// of the server is unfinished. A server that was shut down stays stopping until it is reported not to run; if the
+	// machine then runs again at once, report both.
+	// Errors: ErrNoMachine, ErrDetached, ErrReplaced.
 	Report(ctx context.Context, server int64, running bool) error
-	// Suspend ends the session, leaving the tasks to the next one of this name for as long as
-	// Options.Grace.
+	// Suspend ends the session but leaves the tasks to the next one of this name, for as long as Options.Grace.
 	Suspend()
-	// Close ends the session and detaches the hypervisor: the actions that wait for it fail, and those
-	// that start from now on end by the profile's time.
+	// Close ends the session and detaches the hypervisor. The actions that wait for it fail. Later ones end when the
+	// profile says.
 	Close()
-}
-
-// Local returns the Session of a hypervisor within the process of the cloud. Use fakecloud's
-// Cloud.AttachHypervisor.
-func Local(h *cloud.Hypervisor) Session { return local{h} }
-
-type local struct{ *cloud.Hypervisor }
-
-func (l local) Complete(_ context.Context, action int64, failure error) error {
-	return l.Hypervisor.Complete(action, failure)
-}
-
-func (l local) Report(_ context.Context, server int64, running bool) error {
-	return l.Hypervisor.Report(server, running)
 }

@@ -8,82 +8,86 @@ import (
 	"net/url"
 	"strconv"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 )
 
-// Faults is the rules by which the cloud misbehaves: fakecloud.Faults over the control API.
-type Faults struct{ c *Client }
-
 // Faults returns the rules by which the cloud misbehaves.
-func (c *Client) Faults() Faults { return Faults{c} }
+func (c *Client) Faults() fault.Rules { return rules{c} }
+
+// rules implements fault.Rules over the control API.
+type rules struct{ c *Client }
 
 type faultAnswer struct {
-	Fault fakecloud.FaultStatus `json:"fault"`
+	Fault fault.Status `json:"fault"`
 }
 
-// notFound tells whether the control API says that something does not exist.
+// notFound reports whether the control API says that something does not exist.
 func notFound(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Status == http.StatusNotFound && !e.foreign
 }
 
-// Add adds a rule behind those that exist and returns it as it is used, with a name. The error says
-// everything that is wrong with the rule, and what it could have named.
-func (f Faults) Add(ctx context.Context, rule fakecloud.Fault) (fakecloud.Fault, error) {
+// Add implements fault.Rules.
+func (r rules) Add(ctx context.Context, rule fault.Rule) (fault.Rule, error) {
 	var out faultAnswer
-	err := f.c.call(ctx, http.MethodPost, "/faults", nil, rule, &out)
+	err := r.c.call(ctx, http.MethodPost, "/faults", nil, rule, &out)
+	if e := (*Error)(nil); errors.As(err, &e) && e.Status == http.StatusConflict {
+		err = fmt.Errorf("%w: %w", fault.ErrExists, err)
+	}
 	return out.Fault.Rule, err
 }
 
-// Remove removes a rule and tells whether there was one.
-func (f Faults) Remove(ctx context.Context, name string) (bool, error) {
-	err := f.c.call(ctx, http.MethodDelete, "/faults/"+url.PathEscape(name), nil, nil, nil)
+// Remove implements fault.Rules.
+func (r rules) Remove(ctx context.Context, name string) (bool, error) {
+	err := r.c.call(ctx, http.MethodDelete, "/faults/"+url.PathEscape(name), nil, nil, nil)
 	if notFound(err) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-// Clear removes all rules.
-func (f Faults) Clear(ctx context.Context) error {
-	return f.c.call(ctx, http.MethodDelete, "/faults", nil, nil, nil)
+// Clear implements fault.Rules.
+func (r rules) Clear(ctx context.Context) error {
+	return r.c.call(ctx, http.MethodDelete, "/faults", nil, nil, nil)
 }
 
-// List returns all rules in the order in which they are asked.
-func (f Faults) List(ctx context.Context) ([]fakecloud.FaultStatus, error) {
+// List implements fault.Rules.
+func (r rules) List(ctx context.Context) ([]fault.Status, error) {
 	var out struct {
-		Faults []fakecloud.FaultStatus `json:"faults"`
+		Faults []fault.Status `json:"faults"`
 	}
-	err := f.c.call(ctx, http.MethodGet, "/faults", nil, nil, &out)
+	err := r.c.call(ctx, http.MethodGet, "/faults", nil, nil, &out)
 	return out.Faults, err
 }
 
-// Get returns one rule, and whether there is one of that name.
-func (f Faults) Get(ctx context.Context, name string) (fakecloud.FaultStatus, bool, error) {
+// Get implements fault.Rules.
+func (r rules) Get(ctx context.Context, name string) (fault.Status, bool, error) {
 	var out faultAnswer
-	err := f.c.call(ctx, http.MethodGet, "/faults/"+url.PathEscape(name), nil, nil, &out)
+	err := r.c.call(ctx, http.MethodGet, "/faults/"+url.PathEscape(name), nil, nil, &out)
 	if notFound(err) {
 		return out.Fault, false, nil
 	}
 	return out.Fault, err == nil, err
 }
 
-// Await returns as soon as a rule has been applied n times, with its state then. It is an error if there
-// is no rule of that name, or when the context is done first.
-func (f Faults) Await(ctx context.Context, name string, n uint64) (fakecloud.FaultStatus, error) {
+// Await implements fault.Rules.
+func (r rules) Await(ctx context.Context, name string, n uint64) (fault.Status, error) {
 	var out faultAnswer
 	err := await(ctx, func() error {
-		return f.c.call(ctx, http.MethodGet, "/faults/"+url.PathEscape(name)+"/await",
+		return r.c.call(ctx, http.MethodGet, "/faults/"+url.PathEscape(name)+"/await",
 			url.Values{"n": {strconv.FormatUint(n, 10)}}, nil, &out)
 	})
+	if notFound(err) {
+		return out.Fault, fmt.Errorf("await fault rule %.128q: %w", name, fault.ErrNotFound)
+	}
 	if err == nil || ctx.Err() == nil {
 		return out.Fault, err
 	}
 	late, cancel := afterwards(ctx)
 	defer cancel()
-	st, _, errNow := f.Get(late, name)
+	st, _, errNow := r.Get(late, name)
 	if errNow != nil {
 		return st, errors.Join(context.Cause(ctx), errNow)
 	}
-	return st, fmt.Errorf("fault rule %q: applied %d times, not %d: %w", name, st.Applied, n, context.Cause(ctx))
+	return st, fmt.Errorf("await fault rule %q: applied %d of %d times: %w", name, st.Applied, n, context.Cause(ctx))
 }

@@ -1,13 +1,12 @@
-// Package remote controls a cloud over its control API, as the methods of [fakecloud.Cloud] do within the
-// process of the cloud: a cloud in a container, or one in another process.
+// Package remote controls a cloud over its control API: a cloud in a container or in another process. A [Client] has
+// the same methods as a fakecloud.Cloud for this, so that one interface covers both.
 //
 //	cloud := remote.New("http://127.0.0.1:4243")
-//	_, err := cloud.Faults().Add(ctx, fakecloud.Fault{Route: "/servers", First: 1, Effect: fakecloud.LoseAnswer()})
+//	_, err := cloud.Faults().Add(ctx, fault.Rule{Route: "/servers", First: 1, Effect: fault.LoseAnswer()})
 //	…
-//	n, err := cloud.Journal().Count(ctx, fakecloud.JournalFilter{Operation: "create_server"})
+//	n, err := cloud.Journal().Count(ctx, journal.Filter{Operation: "create_server"})
 //
-// [InProcess] is the same for a cloud of this process, so that what is written for one works with the
-// other. What an API needs to be used as a client (hcloud-go and an endpoint) is not here.
+// To use the cloud's public API, take hcloud-go and the cloud's endpoint.
 package remote
 
 import (
@@ -19,12 +18,10 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 )
 
-// Client controls one cloud. Its methods may be called from several goroutines. An answer that is not a
-// success is an [*Error]; any other error is that of a connection, or the context's.
+// Client controls one cloud. Its methods may be called from several goroutines. The error of an answer that is not a
+// success wraps an [*Error]. Any other error is that of a connection or the context.
 type Client struct {
 	url  string
 	http *http.Client
@@ -33,8 +30,8 @@ type Client struct {
 // Option changes what New does.
 type Option func(*Client)
 
-// WithHTTPClient makes the client use an HTTP client. A timeout of it, if any, must be longer than the 30 s
-// that a request of the methods Await… may take.
+// WithHTTPClient sets the HTTP client. Its timeout, if any, must be longer than the 30 s that a request of the methods
+// Await… may take.
 func WithHTTPClient(c *http.Client) Option { return func(r *Client) { r.http = c } }
 
 // New returns a client of the control API at a URL such as http://127.0.0.1:4243. It sends nothing yet.
@@ -46,21 +43,16 @@ func New(controlURL string, opts ...Option) *Client {
 	return c
 }
 
-// InProcess returns a client of a cloud in this process, which needs no listener.
-func InProcess(c *fakecloud.Cloud) *Client {
-	return New("http://fakecloud.invalid", WithHTTPClient(&http.Client{Transport: fakecloud.InProcess(c.ControlHandler())}))
-}
-
 // Error is an answer of the control API that is not a success.
 type Error struct {
 	Method, URL string
-	// Status is the HTTP status: 400 for what is wrong with a request, 404 for what does not exist, 409
-	// for what exists already or what the cloud's clock cannot do.
+	// Status is the HTTP status: 400 for a wrong request, 404 for something that does not exist, 409 for something that
+	// exists already or that the cloud's clock cannot do.
 	Status int
-	// Message is the API's, or the beginning of the answer if it is none of the control API.
+	// Message is the control API's, or the beginning of an answer that another program sent.
 	Message string
 
-	foreign bool // somebody else answered, whose 404 says nothing about the cloud
+	foreign bool // another program answered; its 404 says nothing about the cloud
 }
 
 // Error implements error.
@@ -113,7 +105,7 @@ func (c *Client) call(ctx context.Context, method, path string, q url.Values, in
 		return nil
 	}
 	if err := json.Unmarshal(b, out); err != nil {
-		return fmt.Errorf("%s %s: the answer is none of a control API: %w", method, u, err)
+		return fmt.Errorf("%s %s: read the answer, which is not of a control API; check the URL: %w", method, u, err)
 	}
 	return nil
 }
@@ -128,7 +120,7 @@ func errorOf(req *http.Request, resp *http.Response) error {
 		e.Message = body.Error
 		return e
 	}
-	e.Message = fmt.Sprintf("%s; this is not the control API's: is the URL right? %.200q", http.StatusText(resp.StatusCode), b)
+	e.Message = fmt.Sprintf("%s; this is not an answer of the control API, check the URL: %.200q", http.StatusText(resp.StatusCode), b)
 	e.foreign = true
 	return e
 }

@@ -14,126 +14,47 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/remote"
 )
 
-// controls is what a cloud and a client of its control API have in common.
+// controls are the methods that a cloud and a client of its control API have in common.
 type controls interface {
-	Entries(context.Context, fakecloud.JournalFilter) ([]fakecloud.JournalEntry, error)
-	Count(context.Context, fakecloud.JournalFilter) (int, error)
-	Last(context.Context) (uint64, error)
-	AwaitRequests(context.Context, fakecloud.JournalFilter, int) ([]fakecloud.JournalEntry, error)
-	ResetJournal(context.Context) error
-	AddFault(context.Context, fakecloud.Fault) (fakecloud.Fault, error)
-	RemoveFault(context.Context, string) (bool, error)
-	ClearFaults(context.Context) error
-	ListFaults(context.Context) ([]fakecloud.FaultStatus, error)
-	GetFault(context.Context, string) (fakecloud.FaultStatus, bool, error)
-	AwaitFault(context.Context, string, uint64) (fakecloud.FaultStatus, error)
+	Journal() journal.Journal
+	Faults() fault.Rules
+	AttachHypervisor(context.Context, hypervisor.Options) (hypervisor.Session, error)
+	Ready(context.Context) error
+	State(context.Context, fakecloud.Selection) (json.RawMessage, error)
+	Reset(context.Context, ...string) error
 	Now(context.Context) (time.Time, error)
 	Step(context.Context, time.Duration) error
+	Speed(context.Context) (float64, error)
 	SetSpeed(context.Context, float64) error
+	Profile(context.Context) (string, error)
 	SetProfile(context.Context, string) error
+	RateLimit(context.Context) (int, error)
 	SetRateLimit(context.Context, int) error
 	ResumeActions(context.Context) (int, error)
 	AwaitIdle(context.Context) error
-	Reset(context.Context, ...string) error
 	CARoots(context.Context) ([]byte, error)
+	Projects(context.Context) ([]fakecloud.Project, error)
 	AddProject(context.Context, string, string) (int64, string, error)
 	AddToken(context.Context, int64, string, bool) (string, error)
 	RevokeToken(context.Context, string) error
 }
 
-// direct are the methods of a cloud itself.
-type direct struct{ c *fakecloud.Cloud }
-
-func (d direct) Entries(_ context.Context, f fakecloud.JournalFilter) ([]fakecloud.JournalEntry, error) {
-	return d.c.Journal().Entries(f), nil
-}
-func (d direct) Count(_ context.Context, f fakecloud.JournalFilter) (int, error) {
-	return d.c.Journal().Count(f), nil
-}
-func (d direct) Last(context.Context) (uint64, error) { return d.c.Journal().Last(), nil }
-func (d direct) AwaitRequests(ctx context.Context, f fakecloud.JournalFilter, n int) ([]fakecloud.JournalEntry, error) {
-	return d.c.Journal().Await(ctx, f, n)
-}
-func (d direct) ResetJournal(context.Context) error { d.c.Journal().Reset(); return nil }
-func (d direct) AddFault(_ context.Context, f fakecloud.Fault) (fakecloud.Fault, error) {
-	return d.c.Faults().Add(f)
-}
-func (d direct) RemoveFault(_ context.Context, name string) (bool, error) {
-	return d.c.Faults().Remove(name), nil
-}
-func (d direct) ClearFaults(context.Context) error { d.c.Faults().Clear(); return nil }
-func (d direct) ListFaults(context.Context) ([]fakecloud.FaultStatus, error) {
-	return d.c.Faults().List(), nil
-}
-func (d direct) GetFault(_ context.Context, name string) (fakecloud.FaultStatus, bool, error) {
-	st, ok := d.c.Faults().Get(name)
-	return st, ok, nil
-}
-func (d direct) AwaitFault(ctx context.Context, name string, n uint64) (fakecloud.FaultStatus, error) {
-	return d.c.Faults().Await(ctx, name, n)
-}
-func (d direct) Now(context.Context) (time.Time, error)             { return d.c.Now(), nil }
-func (d direct) Step(_ context.Context, by time.Duration) error     { return d.c.Step(by) }
-func (d direct) SetSpeed(_ context.Context, x float64) error        { return d.c.SetSpeed(x) }
-func (d direct) SetProfile(_ context.Context, actions string) error { return d.c.SetProfile(actions) }
-func (d direct) SetRateLimit(_ context.Context, n int) error        { return d.c.SetRateLimit(n) }
-func (d direct) ResumeActions(context.Context) (int, error)         { return d.c.ResumeActions(), nil }
-func (d direct) AwaitIdle(ctx context.Context) error                { return d.c.AwaitIdle(ctx) }
-func (d direct) Reset(_ context.Context, keep ...string) error      { d.c.Reset(keep...); return nil }
-func (d direct) CARoots(context.Context) ([]byte, error)            { return d.c.CARoots(), nil }
-func (d direct) RevokeToken(_ context.Context, token string) error  { return d.c.RevokeToken(token) }
-func (d direct) AddProject(_ context.Context, name, token string) (int64, string, error) {
-	return d.c.AddProject(name, token)
-}
-func (d direct) AddToken(_ context.Context, project int64, token string, readOnly bool) (string, error) {
-	return d.c.AddToken(project, token, readOnly)
-}
-
-// over is a client with the names of controls.
-type over struct{ *remote.Client }
-
-func (o over) Entries(ctx context.Context, f fakecloud.JournalFilter) ([]fakecloud.JournalEntry, error) {
-	return o.Journal().Entries(ctx, f)
-}
-func (o over) Count(ctx context.Context, f fakecloud.JournalFilter) (int, error) {
-	return o.Journal().Count(ctx, f)
-}
-func (o over) Last(ctx context.Context) (uint64, error) { return o.Journal().Last(ctx) }
-func (o over) AwaitRequests(ctx context.Context, f fakecloud.JournalFilter, n int) ([]fakecloud.JournalEntry, error) {
-	return o.Journal().Await(ctx, f, n)
-}
-func (o over) ResetJournal(ctx context.Context) error { return o.Journal().Reset(ctx) }
-func (o over) AddFault(ctx context.Context, f fakecloud.Fault) (fakecloud.Fault, error) {
-	return o.Faults().Add(ctx, f)
-}
-func (o over) RemoveFault(ctx context.Context, name string) (bool, error) {
-	return o.Faults().Remove(ctx, name)
-}
-func (o over) ClearFaults(ctx context.Context) error { return o.Faults().Clear(ctx) }
-func (o over) ListFaults(ctx context.Context) ([]fakecloud.FaultStatus, error) {
-	return o.Faults().List(ctx)
-}
-func (o over) GetFault(ctx context.Context, name string) (fakecloud.FaultStatus, bool, error) {
-	return o.Faults().Get(ctx, name)
-}
-func (o over) AwaitFault(ctx context.Context, name string, n uint64) (fakecloud.FaultStatus, error) {
-	return o.Faults().Await(ctx, name, n)
-}
-
 // ways are the ways to control a cloud, which have to agree.
 var ways = map[string]func(*testing.T, *fakecloud.Cloud) controls{
-	"direct": func(_ *testing.T, c *fakecloud.Cloud) controls { return direct{c} },
+	"direct": func(_ *testing.T, c *fakecloud.Cloud) controls { return c },
 	"remote": func(t *testing.T, c *fakecloud.Cloud) controls {
 		url, err := c.StartControl(t.Context(), "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		return over{remote.New(url + "/")}
+		return remote.New(url + "/")
 	},
-	"in process": func(_ *testing.T, c *fakecloud.Cloud) controls { return over{remote.InProcess(c)} },
 }
 
 // each runs a test for each way to control a cloud, with a cloud of its own.
@@ -181,7 +102,7 @@ func TestTheJournalIsTheSame(t *testing.T) {
 		ctx := t.Context()
 		awaited := make(chan int, 1)
 		go func() {
-			entries, err := is.AwaitRequests(ctx, fakecloud.JournalFilter{Operation: "create_server"}, 2)
+			entries, err := is.Journal().Await(ctx, journal.Filter{Operation: "create_server"}, 2)
 			if err != nil {
 				t.Error(err)
 			}
@@ -196,22 +117,22 @@ func TestTheJournalIsTheSame(t *testing.T) {
 		if n := <-awaited; n < 2 {
 			t.Errorf("awaited %d", n)
 		}
-		f := fakecloud.JournalFilter{Method: "post", Route: "/servers", Project: 1, Since: 1, Writes: true}
-		entries := must[[]fakecloud.JournalEntry](t)(is.Entries(ctx, f))
-		if len(entries) != 2 || entries[0] != c.Journal().Entries(f)[0] || entries[1].ErrorCode != "uniqueness_error" {
+		f := journal.Filter{Method: "post", Route: "/servers", Project: 1, Since: 1, Writes: true}
+		entries := must[[]journal.Entry](t)(is.Journal().Entries(ctx, f))
+		if len(entries) != 2 || entries[0] != must[[]journal.Entry](t)(c.Journal().Entries(ctx, f))[0] || entries[1].ErrorCode != "uniqueness_error" {
 			t.Errorf("%+v", entries)
 		}
-		if n := must[int](t)(is.Count(ctx, f)); n != 2 {
+		if n := must[int](t)(is.Journal().Count(ctx, f)); n != 2 {
 			t.Errorf("count %d", n)
 		}
 		done, cancel := context.WithCancelCause(ctx)
 		cancel(errTooLate)
-		if entries, err := is.AwaitRequests(done, f, 3); !errors.Is(err, errTooLate) || len(entries) != 2 {
+		if entries, err := is.Journal().Await(done, f, 3); !errors.Is(err, errTooLate) || len(entries) != 2 {
 			t.Errorf("%d entries, %v", len(entries), err)
 		}
-		last := must[uint64](t)(is.Last(ctx))
-		ok(t, is.ResetJournal(ctx))
-		if n := must[int](t)(is.Count(ctx, fakecloud.JournalFilter{})); n != 0 || last != 3 {
+		last := must[uint64](t)(is.Journal().Last(ctx))
+		ok(t, is.Journal().Reset(ctx))
+		if n := must[int](t)(is.Journal().Count(ctx, journal.Filter{})); n != 0 || last != 3 {
 			t.Errorf("%d after Reset, last was %d", n, last)
 		}
 	})
@@ -222,15 +143,15 @@ var errTooLate = errors.New("too late")
 func TestFaultsAreTheSame(t *testing.T) {
 	each(t, func(t *testing.T, c *fakecloud.Cloud, is controls) {
 		ctx := t.Context()
-		effect := fakecloud.APIError("conflict")
-		effect.Latency = fakecloud.Duration(time.Millisecond)
-		rule := must[fakecloud.Fault](t)(is.AddFault(ctx, fakecloud.Fault{Method: "post", Route: "/v1/servers", First: 1, Effect: effect}))
+		effect := fault.APIError("conflict")
+		effect.Latency = fault.Duration(time.Millisecond)
+		rule := must[fault.Rule](t)(is.Faults().Add(ctx, fault.Rule{Method: "post", Route: "/v1/servers", First: 1, Effect: effect}))
 		if rule.Name == "" || rule.Method != "POST" || rule.Route != "/servers" || rule.Effect != effect {
 			t.Errorf("%+v", rule)
 		}
-		awaited := make(chan fakecloud.FaultStatus, 1)
+		awaited := make(chan fault.Status, 1)
 		go func() {
-			st, err := is.AwaitFault(ctx, rule.Name, 1)
+			st, err := is.Faults().Await(ctx, rule.Name, 1)
 			if err != nil {
 				t.Error(err)
 			}
@@ -245,38 +166,38 @@ func TestFaultsAreTheSame(t *testing.T) {
 		}
 		done, cancel := context.WithCancelCause(ctx)
 		cancel(errTooLate)
-		if st, err := is.AwaitFault(done, rule.Name, 5); !errors.Is(err, errTooLate) || st.Applied != 1 {
+		if st, err := is.Faults().Await(done, rule.Name, 5); !errors.Is(err, errTooLate) || st.Applied != 1 {
 			t.Errorf("%+v, %v", st, err)
 		}
 		for _, name := range []string{"a/b", "50%", "%2f", "ü ?#", ".."} {
-			must[fakecloud.Fault](t)(is.AddFault(ctx, fakecloud.Fault{Name: name, Effect: fakecloud.DropConnection()}))
-			if st, found, err := is.GetFault(ctx, name); err != nil || !found || st.Name != name {
+			must[fault.Rule](t)(is.Faults().Add(ctx, fault.Rule{Name: name, Effect: fault.DropConnection()}))
+			if st, found, err := is.Faults().Get(ctx, name); err != nil || !found || st.Name != name {
 				t.Errorf("%q: %+v, %v, %v", name, st, found, err)
 			}
-			if st, err := is.AwaitFault(ctx, name, 0); err != nil || st.Name != name {
+			if st, err := is.Faults().Await(ctx, name, 0); err != nil || st.Name != name {
 				t.Errorf("%q: %+v, %v", name, st, err)
 			}
-			if removed := must[bool](t)(is.RemoveFault(ctx, name)); !removed {
+			if removed := must[bool](t)(is.Faults().Remove(ctx, name)); !removed {
 				t.Errorf("%q is not removed", name)
 			}
-			if removed := must[bool](t)(is.RemoveFault(ctx, name)); removed {
+			if removed := must[bool](t)(is.Faults().Remove(ctx, name)); removed {
 				t.Errorf("%q is removed twice", name)
 			}
-			if _, found, err := is.GetFault(ctx, name); err != nil || found {
+			if _, found, err := is.Faults().Get(ctx, name); err != nil || found {
 				t.Errorf("%q: %v, %v", name, found, err)
 			}
-			if _, err := is.AwaitFault(ctx, name, 0); err == nil || !strings.Contains(err.Error(), "fault rule") {
+			if _, err := is.Faults().Await(ctx, name, 0); !errors.Is(err, fault.ErrNotFound) {
 				t.Errorf("%q: %v", name, err)
 			}
 		}
-		if l := must[[]fakecloud.FaultStatus](t)(is.ListFaults(ctx)); len(l) != 1 || l[0].Rule != rule {
+		if l := must[[]fault.Status](t)(is.Faults().List(ctx)); len(l) != 1 || l[0].Rule != rule {
 			t.Errorf("%+v", l)
 		}
-		if _, err := is.AddFault(ctx, fakecloud.Fault{Route: "/keys", Effect: fakecloud.DropConnection()}); err == nil || !strings.Contains(err.Error(), "/ssh_keys…") {
+		if _, err := is.Faults().Add(ctx, fault.Rule{Route: "/keys", Effect: fault.DropConnection()}); err == nil || !strings.Contains(err.Error(), "/ssh_keys…") {
 			t.Errorf("%v", err)
 		}
-		ok(t, is.ClearFaults(ctx))
-		if l := must[[]fakecloud.FaultStatus](t)(is.ListFaults(ctx)); len(l) != 0 {
+		ok(t, is.Faults().Clear(ctx))
+		if l := must[[]fault.Status](t)(is.Faults().List(ctx)); len(l) != 0 {
 			t.Errorf("%+v", l)
 		}
 	})
@@ -301,7 +222,7 @@ func TestTheClockAndActionsAreTheSame(t *testing.T) {
 		if now := must[time.Time](t)(is.Now(ctx)); !now.Equal(before.Add(2*time.Hour)) || now.Location() != time.UTC {
 			t.Errorf("%v, before %v", now, before)
 		}
-		must[fakecloud.Fault](t)(is.AddFault(ctx, fakecloud.Fault{Method: "POST", Effect: fakecloud.HangAction()}))
+		must[fault.Rule](t)(is.Faults().Add(ctx, fault.Rule{Method: "POST", Effect: fault.HangAction()}))
 		ok(t, is.SetProfile(ctx, "instant"))
 		ok(t, createServer(ctx, c, "two"))
 		if n := must[int](t)(is.ResumeActions(ctx)); n == 0 {
@@ -342,12 +263,12 @@ func TestProjectsAndResetAreTheSame(t *testing.T) {
 		if err := createServer(ctx, c, "two", hcloud.WithToken(reader)); !hcloud.IsError(err, hcloud.ErrorCodeUnauthorized) {
 			t.Errorf("a revoked token: %v", err)
 		}
-		if pem := must[[]byte](t)(is.CARoots(ctx)); !bytes.Equal(pem, c.CARoots()) || !bytes.HasPrefix(pem, []byte("-----BEGIN")) {
+		if pem := must[[]byte](t)(is.CARoots(ctx)); !bytes.Equal(pem, must[[]byte](t)(c.CARoots(ctx))) || !bytes.HasPrefix(pem, []byte("-----BEGIN")) {
 			t.Errorf("%s", pem)
 		}
 		ok(t, is.Reset(ctx, fakecloud.KeepJournal))
 		servers := must[[]*hcloud.Server](t)(c.Client(hcloud.WithToken(token)).Server.All(ctx))
-		if n := must[int](t)(is.Count(ctx, fakecloud.JournalFilter{})); len(servers) != 0 || n == 0 {
+		if n := must[int](t)(is.Journal().Count(ctx, journal.Filter{})); len(servers) != 0 || n == 0 {
 			t.Errorf("%d servers, %d requests", len(servers), n)
 		}
 		ok(t, is.SetRateLimit(ctx, 1))
@@ -359,42 +280,45 @@ func TestProjectsAndResetAreTheSame(t *testing.T) {
 	})
 }
 
-// TestWhatACloudTellsOnlyToClients is about what the Cloud type has no method for.
-func TestWhatACloudTellsOnlyToClients(t *testing.T) {
-	t.Parallel()
-	c := fakecloud.New(fakecloud.Options{Actions: "250ms", RateLimit: 70})
-	t.Cleanup(c.Close)
-	r, ctx := remote.InProcess(c), t.Context()
-	if p, n := must[string](t)(r.Profile(ctx)), must[int](t)(r.RateLimit(ctx)); p != "250ms" || n != 70 {
-		t.Errorf("%s, %d", p, n)
-	}
-	if x := must[float64](t)(r.Speed(ctx)); x != 1 {
-		t.Errorf("speed %v", x)
-	}
-	if err := r.Ready(ctx); err == nil || !strings.Contains(err.Error(), "503") {
-		t.Errorf("%v", err)
-	}
-	_, err := c.Start(ctx, "")
-	ok(t, err)
-	ok(t, r.Ready(ctx))
-	if l := must[[]remote.Project](t)(r.Projects(ctx)); len(l) != 1 || l[0].ID != fakecloud.DefaultProject {
-		t.Errorf("%+v", l)
-	}
-	_, _, err = c.Client().SSHKey.Create(ctx, hcloud.SSHKeyCreateOpts{Name: "mine", PublicKey: testKey})
-	ok(t, err)
-	selection := remote.Selection{Projects: []int64{1}, Kinds: []fakecloud.Kind{fakecloud.KindSSHKey}}
-	raw := must[json.RawMessage](t)(r.State(ctx, selection))
-	var state struct {
-		Projects []struct {
-			Resources map[string][]struct {
-				Name string `json:"name"`
-			} `json:"resources"`
-		} `json:"projects"`
-	}
-	ok(t, json.Unmarshal(raw, &state))
-	if got := state.Projects[0].Resources; len(got) != 1 || got["ssh_keys"][0].Name != "mine" {
-		t.Errorf("%+v", got)
-	}
+func TestSettingsAndStateAreTheSame(t *testing.T) {
+	each(t, func(t *testing.T, c *fakecloud.Cloud, r controls) {
+		ctx := t.Context()
+		ok(t, c.SetProfile(ctx, "250ms"))
+		ok(t, c.SetRateLimit(ctx, 70))
+		if p, n := must[string](t)(r.Profile(ctx)), must[int](t)(r.RateLimit(ctx)); p != "250ms" || n != 70 {
+			t.Errorf("%s, %d", p, n)
+		}
+		if x := must[float64](t)(r.Speed(ctx)); x != 1 {
+			t.Errorf("speed %v", x)
+		}
+		if err := r.Ready(ctx); err == nil || !strings.Contains(err.Error(), "not ready") {
+			t.Errorf("%v", err)
+		}
+		_, err := c.Start(ctx, "")
+		ok(t, err)
+		ok(t, r.Ready(ctx))
+		if l := must[[]fakecloud.Project](t)(r.Projects(ctx)); len(l) != 1 || l[0].ID != fakecloud.DefaultProject {
+			t.Errorf("%+v", l)
+		}
+		_, _, err = c.Client().SSHKey.Create(ctx, hcloud.SSHKeyCreateOpts{Name: "mine", PublicKey: testKey})
+		ok(t, err)
+		selection := fakecloud.Selection{Projects: []int64{1}, Kinds: []string{"ssh_key"}}
+		raw := must[json.RawMessage](t)(r.State(ctx, selection))
+		var state struct {
+			Projects []struct {
+				Resources map[string][]struct {
+					Name string `json:"name"`
+				} `json:"resources"`
+			} `json:"projects"`
+		}
+		ok(t, json.Unmarshal(raw, &state))
+		if got := state.Projects[0].Resources; len(got) != 1 || got["ssh_keys"][0].Name != "mine" {
+			t.Errorf("%+v", got)
+		}
+		if _, err := r.State(ctx, fakecloud.Selection{Kinds: []string{"cluster"}}); err == nil || !strings.Contains(err.Error(), "ssh_key") {
+			t.Errorf("unknown kind: %v", err)
+		}
+	})
 }
 
 func TestErrorsNameTheURLTheStatusAndTheMessage(t *testing.T) {
@@ -402,9 +326,9 @@ func TestErrorsNameTheURLTheStatusAndTheMessage(t *testing.T) {
 	c := fakecloud.New(fakecloud.Options{})
 	t.Cleanup(c.Close)
 	var e *remote.Error
-	err := remote.InProcess(c).SetProfile(t.Context(), "quick")
-	if !errors.As(err, &e) || e.Status != 400 || e.URL != "http://fakecloud.invalid/profile" || !strings.Contains(err.Error(), "quick") ||
-		!strings.Contains(err.Error(), "PUT http://fakecloud.invalid/profile: 400") {
+	err := remote.New(controlURL(t, c)).SetProfile(t.Context(), "quick")
+	if url := c.ControlURL() + "/profile"; !errors.As(err, &e) || e.Status != 400 || e.URL != url || !strings.Contains(err.Error(), "quick") ||
+		!strings.Contains(err.Error(), "PUT "+url+": 400") {
 		t.Errorf("%v", err)
 	}
 	for name, body := range map[string]string{"text": "no such page", "another API": `{"error": {"code": "not_found"}}`} {
@@ -413,7 +337,7 @@ func TestErrorsNameTheURLTheStatusAndTheMessage(t *testing.T) {
 			_, _ = w.Write([]byte(body))
 		}))
 		t.Cleanup(other.Close)
-		if _, found, err := remote.New(other.URL).Faults().Get(t.Context(), "f"); found || !errors.As(err, &e) || !strings.Contains(err.Error(), "is the URL right?") {
+		if _, found, err := remote.New(other.URL).Faults().Get(t.Context(), "f"); found || !errors.As(err, &e) || !strings.Contains(err.Error(), "check the URL") {
 			t.Errorf("%s: %v, %v", name, found, err)
 		}
 		if removed, err := remote.New(other.URL).Faults().Remove(t.Context(), "f"); removed || err == nil {
@@ -421,7 +345,7 @@ func TestErrorsNameTheURLTheStatusAndTheMessage(t *testing.T) {
 		}
 	}
 	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }))
-	if _, err := remote.New(page.URL).Now(t.Context()); err == nil || !strings.Contains(err.Error(), page.URL+"/clock: the answer is none of a control API") {
+	if _, err := remote.New(page.URL).Now(t.Context()); err == nil || !strings.Contains(err.Error(), page.URL+"/clock: read the answer, which is not of a control API") {
 		t.Errorf("%v", err)
 	}
 	page.Close()
@@ -449,7 +373,7 @@ func TestWhoeverAwaitsAsksAgain(t *testing.T) {
 		c.ControlHandler().ServeHTTP(w, r)
 	})
 	r := remote.New("http://fakecloud.invalid", remote.WithHTTPClient(&http.Client{Transport: fakecloud.InProcess(impatient)}))
-	entries, err := r.Journal().Await(t.Context(), fakecloud.JournalFilter{Operation: "create_server"}, 1)
+	entries, err := r.Journal().Await(t.Context(), journal.Filter{Operation: "create_server"}, 1)
 	if err != nil || len(entries) != 1 || asked != 3 {
 		t.Errorf("%d entries, %v, asked %d times", len(entries), err, asked)
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/remote"
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/machines"
 )
 
@@ -32,7 +33,7 @@ func (e *Environment) RunHypervisor(ctx context.Context, log *slog.Logger) error
 			if err := e.connect(ctx); err != nil {
 				return nil, err
 			}
-			return hypervisor.Dial(ctx, e.Control, hypervisor.Options{Name: hypervisorName, Selector: machines.Selector})
+			return remote.New(e.Control).AttachHypervisor(ctx, hypervisor.Options{Name: hypervisorName, Selector: machines.Selector})
 		},
 		Driver: driver, Logger: log,
 	}).Run(ctx)

@@ -65,7 +65,7 @@ type Driver interface {
 }
 
 // CodeUnavailable is the code of an action whose server cannot be backed by a container.
-const CodeUnavailable hypervisor.Code = "resource_unavailable"
+const CodeUnavailable = "resource_unavailable"
 
 // unavailable is an error of Create with a reason that a client can understand.
 func unavailable(message string) error {

@@ -253,8 +253,8 @@ func newWorld(t *testing.T, containers ...machines.Container) *world {
 func (w *world) options() machines.Options {
 	return machines.Options{
 		Driver: w.driver,
-		Attach: func(context.Context) (hypervisor.Session, error) {
-			return w.cloud.AttachHypervisor(hypervisor.Options{Name: "kind", Selector: machines.Selector})
+		Attach: func(ctx context.Context) (hypervisor.Session, error) {
+			return w.cloud.AttachHypervisor(ctx, hypervisor.Options{Name: "kind", Selector: machines.Selector})
 		},
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 // Options configure a Hypervisor. Attach and Driver must be set.
 type Options struct {
-	// Attach connects to the cloud: hypervisor.Dial, or the method AttachHypervisor of a cloud in
+	// Attach connects to the cloud with the method AttachHypervisor: of a remote.Client, or of a cloud in
 	// this process. It is called again whenever the session has ended.
 	Attach func(context.Context) (hypervisor.Session, error)
 	// Driver makes and switches the containers.

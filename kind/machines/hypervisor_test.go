@@ -263,7 +263,9 @@ func TestAResetOfTheCloudRemovesWhatWasMadeForIt(t *testing.T) {
 	w.create(w.createOpts("kinds"))
 	w.run(w.options())
 	w.create(w.createOpts("own"))
-	w.cloud.Reset()
+	if err := w.cloud.Reset(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	w.driver.awaitCall(t, "remove own")
 	w.create(w.createOpts("own"))
 	if got := w.driver.called(); slices.Contains(got, "remove kinds") {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
 // stopTimeout is how long requests under way may take when the program is told to stop, in the
@@ -32,7 +33,7 @@ func (s *settings) logger(w io.Writer) (*slog.Logger, error) {
 
 // serve runs the cloud until the context is done.
 func serve(ctx context.Context, s *settings, out io.Writer, log *slog.Logger) error {
-	cloud, secret, err := s.open(log)
+	cloud, secret, err := s.open(ctx, log)
 	if err != nil {
 		return err
 	}
@@ -42,7 +43,7 @@ func serve(ctx context.Context, s *settings, out io.Writer, log *slog.Logger) er
 			return err
 		}
 	}
-	if err := cloud.SetSpeed(s.speed); err != nil {
+	if err := cloud.SetSpeed(ctx, s.speed); err != nil {
 		return fmt.Errorf("--speed: %w", err)
 	}
 	var controlURL string
@@ -92,7 +93,7 @@ func firstID(start time.Time) int64 {
 }
 
 // open makes the cloud of the settings, without listeners, and returns a token of its first project.
-func (s *settings) open(log *slog.Logger) (*fakecloud.Cloud, string, error) {
+func (s *settings) open(ctx context.Context, log *slog.Logger) (*fakecloud.Cloud, string, error) {
 	tokens, err := s.parseTokens()
 	if err != nil {
 		return nil, "", err
@@ -118,12 +119,12 @@ func (s *settings) open(log *slog.Logger) (*fakecloud.Cloud, string, error) {
 		id, ok := projects[t.project]
 		if !ok {
 			// The token is the first of its project, even if it may only read.
-			if id, _, err = cloud.AddProject(t.project, t.text); err != nil {
+			if id, _, err = cloud.AddProject(ctx, t.project, t.text); err != nil {
 				break
 			}
 			projects[t.project] = id
 		}
-		if _, err = cloud.AddToken(id, t.text, t.readOnly); err != nil {
+		if _, err = cloud.AddToken(ctx, id, t.text, t.readOnly); err != nil {
 			break
 		}
 	}
@@ -181,16 +182,15 @@ func parseRange(flag, text string) (netip.Prefix, error) {
 // plant creates the seed before clients come: actions end at once, and neither journal nor rate
 // limit show that it happened.
 func (s *settings) plant(ctx context.Context, cloud *fakecloud.Cloud, log *slog.Logger) error {
-	if err := errors.Join(cloud.SetProfile("instant"), cloud.SetRateLimit(0)); err != nil {
+	if err := errors.Join(cloud.SetProfile(ctx, "instant"), cloud.SetRateLimit(ctx, 0)); err != nil {
 		return err
 	}
 	n, err := cloud.SeedFile(ctx, s.seed)
 	if err != nil {
 		return fmt.Errorf("--seed: %w", err)
 	}
-	cloud.Reset(fakecloud.KeepResources)
 	log.Info("seeded", "file", s.seed, "resources", n)
-	return errors.Join(cloud.SetProfile(s.actions), cloud.SetRateLimit(s.rateLimit))
+	return errors.Join(cloud.Reset(ctx, fakecloud.KeepResources), cloud.SetProfile(ctx, s.actions), cloud.SetRateLimit(ctx, s.rateLimit))
 }
 
 // startAPI listens for clients. ca is the file with the certificate that they have to trust, if
@@ -250,7 +250,7 @@ func warnExposed(log *slog.Logger, address, message, flag string) {
 
 // logRequests logs what the journal gets.
 func logRequests(ctx context.Context, cloud *fakecloud.Cloud, log *slog.Logger) {
-	var f fakecloud.JournalFilter
+	var f journal.Filter
 	for {
 		requests, err := cloud.Journal().Await(ctx, f, 1)
 		if err != nil {

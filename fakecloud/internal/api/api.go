@@ -13,16 +13,16 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/faults"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/requestlog"
 )
 
 // Options configure an API.
 type Options struct {
 	Cloud *cloud.Cloud
 	// Journal, if set, gets an entry for every request.
-	Journal *journal.Journal
+	Journal *requestlog.Log
 	// RateLimit is how many requests per hour each project may make; 0 is no limit.
 	RateLimit int
 	// Date is the day whose behaviour the API shows, where a change of the real API has a date; the
@@ -38,9 +38,9 @@ const Prefix = "/v1"
 // API serves the public API.
 type API struct {
 	cloud        *cloud.Cloud
-	journal      *journal.Journal
+	journal      *requestlog.Log
 	limits       *rateLimits
-	faults       *fault.Set
+	faults       *faults.Set
 	date         Date
 	mux          *chi.Mux
 	allowedHosts []string
@@ -53,7 +53,7 @@ func New(o Options) *API {
 	a := &API{
 		cloud: o.Cloud, journal: o.Journal, date: o.Date, allowedHosts: o.AllowedHosts,
 		limits: newRateLimits(o.RateLimit), mux: chi.NewRouter(),
-		faults: fault.NewSet(operations(routes)),
+		faults: faults.NewSet(operations(routes)),
 	}
 	for _, route := range routes {
 		chain := a.chain(a.serveRoute, a.correlate, a.record, a.checkHost, a.limitRate, a.authenticate, a.injectFaults)

@@ -122,8 +122,12 @@ func TestAManagedCertificateGoesFromPendingToTrusted(t *testing.T) {
 	if !intermediates.AppendCertsFromPEM(rest) {
 		t.Fatal("no intermediate")
 	}
+	authority, err := w.cloud.CARoots(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
 	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(w.cloud.CARoots()) {
+	if !roots.AppendCertsFromPEM(authority) {
 		t.Fatal("no root")
 	}
 	for _, pool := range []*x509.CertPool{roots, w.cloud.CertPool()} {

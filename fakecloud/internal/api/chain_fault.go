@@ -13,13 +13,14 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/faults"
 )
 
 // operations lists the table of routes for those who write fault rules.
-func operations(routes []Route) []fault.Operation {
-	out := make([]fault.Operation, len(routes))
+func operations(routes []Route) []faults.Operation {
+	out := make([]faults.Operation, len(routes))
 	for i, r := range routes {
-		out[i] = fault.Operation{Method: r.Method, Route: r.Pattern, ID: r.OperationID}
+		out[i] = faults.Operation{Method: r.Method, Route: r.Pattern, ID: r.OperationID}
 	}
 	return out
 }
@@ -31,9 +32,9 @@ func (a *API) injectFaults(next Handler) Handler {
 			next(w, r)
 			return
 		}
-		d, ok := a.faults.Decide(&fault.Call{
+		d, ok := a.faults.Decide(&faults.Call{
 			Method: r.HTTP.Method, Route: r.Route.Pattern, Operation: r.Route.OperationID,
-			Resource: fault.ResourceOf(r.Route.Pattern), Path: strings.TrimPrefix(r.HTTP.URL.Path, Prefix),
+			Resource: faults.ResourceOf(r.Route.Pattern), Path: strings.TrimPrefix(r.HTTP.URL.Path, Prefix),
 			Client: first(r.HTTP.Header["User-Agent"]), Token: r.bearer(), Project: r.Project.ID(),
 		})
 		if !ok {
@@ -49,11 +50,11 @@ func (a *API) injectFaults(next Handler) Handler {
 }
 
 // misbehave does to a request what the rules decided.
-func (a *API) misbehave(w http.ResponseWriter, r *Request, d fault.Decision, next Handler) {
+func (a *API) misbehave(w http.ResponseWriter, r *Request, d faults.Decision, next Handler) {
 	e := &d.Effect
 	switch e.Kind {
 	case fault.KindFailAction:
-		r.Project = r.Project.WithOutcome(&cloud.ActionOutcome{Fail: true, FailCode: e.Code, FailMessage: e.Message})
+		r.Project = r.Project.WithOutcome(&cloud.ActionOutcome{Fail: true, FailCode: cloud.Code(e.Code), FailMessage: e.Message})
 	case fault.KindHangAction:
 		r.Project = r.Project.WithOutcome(&cloud.ActionOutcome{Hang: true})
 	case fault.KindCutBody:
@@ -90,7 +91,7 @@ func (a *API) misbehave(w http.ResponseWriter, r *Request, d fault.Decision, nex
 func (a *API) answer(w http.ResponseWriter, r *Request, e *fault.Effect) {
 	switch e.Kind {
 	case fault.KindAPIError:
-		err := &cloud.Error{Code: e.Code, Status: fault.Codes[e.Code], Message: e.Message}
+		err := &cloud.Error{Code: cloud.Code(e.Code), Status: fault.Codes[e.Code], Message: e.Message}
 		if e.Status != 0 {
 			err.Status = e.Status
 		}
@@ -246,4 +247,4 @@ func (h *heldResponse) cut(w http.ResponseWriter, n int) {
 }
 
 // Faults returns the rules by which the API misbehaves.
-func (a *API) Faults() *fault.Set { return a.faults }
+func (a *API) Faults() *faults.Set { return a.faults }

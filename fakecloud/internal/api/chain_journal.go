@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/requestlog"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
@@ -25,7 +26,7 @@ func (a *API) record(next Handler) Handler {
 				Client: first(r.HTTP.Header["User-Agent"]), Remote: r.HTTP.RemoteAddr,
 				BytesIn: r.writer.bytesIn, BytesOut: r.writer.bytesOut,
 			}
-			if len(r.HTTP.RequestURI) > journal.MaxField {
+			if len(r.HTTP.RequestURI) > requestlog.MaxField {
 				// They are parts of the request line, all of which would stay in memory.
 				e.Method, e.Path, e.Query = strings.Clone(e.Method), strings.Clone(e.Path), strings.Clone(e.Query)
 			}
@@ -45,7 +46,7 @@ var secretParameter = regexp.MustCompile(`(?i)token|secret|passw|pwd|credential|
 // redact returns a query without the values of parameters whose names say that they are secrets. What is
 // much longer than an entry of the journal keeps is not looked at.
 func redact(query string) string {
-	query = query[:min(len(query), journal.MaxField+1)]
+	query = query[:min(len(query), requestlog.MaxField+1)]
 	for at := 0; at < len(query); {
 		pair, _, _ := strings.Cut(query[at:], "&")
 		name, value, _ := strings.Cut(pair, "=")

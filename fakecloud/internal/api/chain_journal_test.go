@@ -26,9 +26,9 @@ func TestTheJournalKeepsNoSecretsOfAQuery(t *testing.T) {
 		"name=my%20token&sort=name":        "name=my%20token&sort=name",
 		"fingerprint=a:b&label_selector=k": "fingerprint=a:b&label_selector=k",
 	} {
-		since := f.journal.Last()
+		since, _ := f.journal.Last(t.Context())
 		f.do(t, "one", http.MethodGet, "/v1/ssh_keys?"+sent, "")
-		if entries := f.journal.Entries(journal.Filter{Since: since}); len(entries) != 1 || entries[0].Query != kept {
+		if entries := f.entries(t, journal.Filter{Since: since}); len(entries) != 1 || entries[0].Query != kept {
 			t.Errorf("%s: the journal has %+v, want %s", sent, entries, kept)
 		}
 	}
@@ -44,7 +44,7 @@ func TestTheJournalNamesWhatARequestIsAbout(t *testing.T) {
 		key = k.ID
 	}
 	id := strconv.FormatInt(key, 10)
-	if _, err := f.Faults().Add(fault.Rule{Path: "/ssh_keys/" + id, Method: "DELETE", Effect: fault.Effect{Kind: fault.KindAPIError, Code: "conflict"}}); err != nil {
+	if _, err := f.Faults().Add(t.Context(), fault.Rule{Path: "/ssh_keys/" + id, Method: "DELETE", Effect: fault.Effect{Kind: fault.KindAPIError, Code: "conflict"}}); err != nil {
 		t.Fatal(err)
 	}
 	for request, want := range map[string]int64{
@@ -62,10 +62,10 @@ func TestTheJournalNamesWhatARequestIsAbout(t *testing.T) {
 		"GET /v1/nothing/42":                   0,
 		"PATCH /v1/ssh_keys/42":                0,
 	} {
-		last := f.journal.Last()
+		last, _ := f.journal.Last(t.Context())
 		method, path, _ := strings.Cut(request, " ")
 		f.do(t, "one", method, path, "{}")
-		if e := f.journal.Entries(journal.Filter{Since: last}); len(e) != 1 || e[0].ResourceID != want {
+		if e := f.entries(t, journal.Filter{Since: last}); len(e) != 1 || e[0].ResourceID != want {
 			t.Errorf("%s: %+v, want %d", request, e, want)
 		}
 	}
@@ -74,7 +74,7 @@ func TestTheJournalNamesWhatARequestIsAbout(t *testing.T) {
 func TestTheJournalNamesWhatWasCreatedWhenTheAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, nil)
-	if _, err := f.Faults().Add(fault.Rule{Effect: fault.Effect{Kind: fault.KindDrop, After: true}}); err != nil {
+	if _, err := f.Faults().Add(t.Context(), fault.Rule{Effect: fault.Effect{Kind: fault.KindDrop, After: true}}); err != nil {
 		t.Fatal(err)
 	}
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/placement_groups", strings.NewReader(`{"name": "g", "type": "spread"}`))
@@ -87,7 +87,7 @@ func TestTheJournalNamesWhatWasCreatedWhenTheAnswerIsLost(t *testing.T) {
 		}()
 		f.ServeHTTP(httptest.NewRecorder(), r)
 	}()
-	e := f.journal.Entries(journal.Filter{Operation: "create_placement_group", Dropped: true})
+	e := f.entries(t, journal.Filter{Operation: "create_placement_group", Dropped: true})
 	if len(e) != 1 || e[0].Handled != http.StatusCreated || e[0].ResourceID == 0 {
 		t.Errorf("entries: %+v", e)
 	}

@@ -14,6 +14,7 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/requestlog"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
@@ -21,14 +22,14 @@ import (
 type fixture struct {
 	*API
 	clock   *testclock.FakeClock
-	journal *journal.Journal
+	journal *requestlog.Log
 }
 
 func newFixture(t *testing.T, set func(*Options)) fixture {
 	t.Helper()
 	f := fixture{
 		clock:   testclock.NewFakeClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)),
-		journal: &journal.Journal{},
+		journal: &requestlog.Log{},
 	}
 	c := cloud.New(cloud.Options{Clock: f.clock})
 	t.Cleanup(c.Close)
@@ -42,6 +43,16 @@ func newFixture(t *testing.T, set func(*Options)) fixture {
 	}
 	f.API = New(o)
 	return f
+}
+
+// entries returns the journal's entries that match.
+func (f *fixture) entries(t *testing.T, filter journal.Filter) []journal.Entry {
+	t.Helper()
+	entries, err := f.journal.Entries(t.Context(), filter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return entries
 }
 
 // metaJSON and paginationJSON are what a list's meta looks like to a client.

@@ -150,7 +150,7 @@ type ActionSpec struct {
 	// Immediate ends the action in the same transaction, whatever the profile says: for changes
 	// that the real API makes while it answers.
 	Immediate bool
-	// Machine, if set, says what the action does to a server's machine. While a [Hypervisor] has that
+	// Machine, if set, says what the action does to a server's machine. While a hypervisor has that
 	// machine, the action ends when the hypervisor says so, not when the profile's time has passed.
 	Machine *MachineWork
 	// Begin, if set, runs when the action starts to count time.

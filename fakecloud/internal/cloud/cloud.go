@@ -71,7 +71,7 @@ type Cloud struct {
 	changed chan struct{} // closed, and replaced, by every commit
 	events  eventHub
 	// hypervisors are those that are attached, in the order in which they were.
-	hypervisors []*hypervisor
+	hypervisors []*attachment
 
 	healthRule HealthRule
 

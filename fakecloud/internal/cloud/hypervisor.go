@@ -9,128 +9,72 @@ import (
 	"regexp"
 	"slices"
 	"sync"
-	"time"
-)
 
-// HypervisorOptions say which servers a hypervisor gives machines.
-type HypervisorOptions struct {
-	// Name is what the hypervisor is known by: 1 to 63 of the characters a-z A-Z 0-9 . _ -. Whoever attaches under the name
-	// of one that is attached takes its place and gets all its tasks.
-	Name string `json:"name"`
-	// Project is the id of the project whose servers it has, 0 for all.
-	Project int64 `json:"project,omitempty"`
-	// Selector is a label selector that servers have to match; "" is all. It is looked at whenever
-	// an action starts, so that labels that change move a server from one hypervisor to another.
-	Selector string `json:"selector,omitempty"`
-	// TaskTimeout is how long a task may take before its action fails with the code timeout, in
-	// the cloud's time. Default: DefaultTaskTimeout.
-	TaskTimeout time.Duration `json:"-"`
-	// Grace is how long a hypervisor that was lost may stay away before it is detached, in the
-	// cloud's time. Default: DefaultGrace.
-	Grace time.Duration `json:"-"`
-}
-
-// Defaults of HypervisorOptions.
-const (
-	DefaultTaskTimeout = 5 * time.Minute
-	DefaultGrace       = 15 * time.Second
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
 )
 
 var hypervisorName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,63}$`)
 
-// Errors of a Hypervisor's methods.
-var (
-	// ErrReplaced is the error of a hypervisor whose place another one of its name has taken.
-	ErrReplaced = errors.New("another hypervisor has attached under this name")
-	// ErrDetached is the error of a hypervisor that was detached.
-	ErrDetached = errors.New("the hypervisor is detached")
-	// ErrNoTask is the error of completing a task that nobody waits for: it was completed already,
-	// its deadline has passed, or the cloud was reset.
-	ErrNoTask = errors.New("no action waits for this task")
-	// ErrNoMachine is the error of a report about a server that does not exist or is not the
-	// hypervisor's.
-	ErrNoMachine = errors.New("the hypervisor has no server with this id")
-)
-
-// MachineError is why a hypervisor could not do what it was told. Its code and message become those
-// of the action.
-type MachineError struct {
-	Code    Code   `json:"code"`
-	Message string `json:"message"`
-}
-
-func (e *MachineError) Error() string { return fmt.Sprintf("%s (%s)", e.Message, e.Code) }
-
-// Hypervisor is a connection to the cloud of somebody who gives servers machines: containers,
-// virtual machines, processes. Without one, servers are nothing but entries in a table and their
-// actions end by the profile's time.
+// HypervisorSession is the connection of a hypervisor. It implements hypervisor.Session.
 //
-// While a hypervisor is attached, the actions in [MachineTask] of the servers that it has become
-// tasks, which [Hypervisor.Next] returns, and each ends as [Hypervisor.Complete] says: until then
-// it is running and the server locked, whatever the profile. Actions whose outcome a fault rule
-// decides are not handed out. What machines do by themselves it tells with [Hypervisor.Report]: one
-// that dies makes its server off, one that somebody starts by hand makes it running.
+// While a hypervisor is attached, the actions of its servers that have a command in package hypervisor become tasks.
+// Such an action runs, and its server is locked, until the hypervisor completes the task, whatever the profile says.
+// If a fault rule decides how an action ends, it is no task.
 //
-// When a hypervisor is detached, because it is closed or was lost for longer than its grace, nobody
-// knows what has become of its unfinished tasks: their actions fail. A server that was shutting
-// down is off when the profile says. From then on actions end by the profile's time again, also
-// those of servers that had a machine. Actions that run while a hypervisor attaches stay as they
-// are and it does not hear of them; [Hypervisor.Machines] has the servers.
-//
-// All methods may be called from several goroutines.
-type Hypervisor struct {
+// When a hypervisor is detached, because it is closed or was suspended for longer than its grace, the result of its
+// unfinished tasks is unknown: their actions fail. A server that was shutting down is off when the profile says. Later
+// actions end when the profile says, also those of servers that had a machine. The actions that run while a
+// hypervisor attaches do not become tasks; Machines returns the servers.
+type HypervisorSession struct {
 	cloud    *Cloud
-	record   *hypervisor
-	machines []Machine
+	attached *attachment
+	machines []hypervisor.Machine
 
-	// What follows is guarded by mu, which may be taken while Cloud.mu is held, not the other way round.
-	mu     sync.Mutex
-	queue  []queuedTask
+	// mu guards what follows. It may be taken while Cloud.mu is held, not the other way round.
+	mu sync.Mutex
+	// queue has the tasks to hand out. Those that an action waits for have only its id, and are described when they
+	// are handed out.
+	queue  []hypervisor.Task
 	signal chan struct{}
-	end    error // why Next returns nothing any more
+	end    error // the reason for which Next returns no more tasks
 }
 
-// queuedTask is the id of an action whose task is to be handed out, or a machine to forget.
-type queuedTask struct {
-	action int64
-	forget *Machine
-}
+var _ hypervisor.Session = (*HypervisorSession)(nil)
 
-// hypervisor is what the cloud keeps of a hypervisor, connected or lost. Cloud.mu guards it.
-type hypervisor struct {
-	HypervisorOptions
+// attachment is what the cloud keeps of a hypervisor, connected or suspended. Cloud.mu guards it.
+type attachment struct {
+	hypervisor.Options
 	selector Selector
-	session  *Hypervisor // nil while it is lost
-	losses   int         // how often it was lost
-	tasks    map[int64]*machineTask
+	session  *HypervisorSession // nil while it is suspended
+	losses   int                // how often it was suspended
+	tasks    map[int64]*task    // by the action that waits for them
 }
 
-// AttachHypervisor attaches a hypervisor. It returns an error for options that are wrong, and ErrClosed for a
-// cloud that is closed.
-func (c *Cloud) AttachHypervisor(o HypervisorOptions) (*Hypervisor, error) {
-	o.TaskTimeout, o.Grace = cmp.Or(o.TaskTimeout, DefaultTaskTimeout), cmp.Or(o.Grace, DefaultGrace)
-	selector, err := o.check(c)
+// AttachHypervisor attaches a hypervisor. Errors: wrong options, hypervisor.ErrClosed.
+func (c *Cloud) AttachHypervisor(o hypervisor.Options) (*HypervisorSession, error) {
+	o.TaskTimeout, o.Grace = cmp.Or(o.TaskTimeout, hypervisor.DefaultTaskTimeout), cmp.Or(o.Grace, hypervisor.DefaultGrace)
+	selector, err := c.checkHypervisor(&o)
 	if err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.events.closed {
-		return nil, ErrClosed
+		return nil, hypervisor.ErrClosed
 	}
 	c.settleLocked()
 	h := c.hypervisorNamed(o.Name)
 	if h == nil {
-		h = &hypervisor{tasks: map[int64]*machineTask{}}
+		h = &attachment{tasks: map[int64]*task{}}
 		c.hypervisors = append(c.hypervisors, h)
 	}
 	if h.session != nil {
-		h.session.finish(ErrReplaced)
+		h.session.finish(hypervisor.ErrReplaced)
 	}
-	h.HypervisorOptions, h.selector = o, selector
-	s := &Hypervisor{cloud: c, record: h, signal: make(chan struct{}, 1)}
+	h.Options, h.selector = o, selector
+	s := &HypervisorSession{cloud: c, attached: h, signal: make(chan struct{}, 1)}
 	for _, id := range slices.Sorted(maps.Keys(h.tasks)) {
-		s.queue = append(s.queue, queuedTask{action: id})
+		s.queue = append(s.queue, hypervisor.Task{Action: id})
 	}
 	s.notify()
 	for _, p := range c.Projects() {
@@ -145,12 +89,12 @@ func (c *Cloud) AttachHypervisor(o HypervisorOptions) (*Hypervisor, error) {
 	return s, nil
 }
 
-func (o *HypervisorOptions) check(c *Cloud) (Selector, error) {
+func (c *Cloud) checkHypervisor(o *hypervisor.Options) (Selector, error) {
 	switch {
 	case !hypervisorName.MatchString(o.Name):
-		return Selector{}, fmt.Errorf("name %.64q of a hypervisor: want 1 to 63 of the characters a-z A-Z 0-9 . _ -", o.Name)
+		return Selector{}, fmt.Errorf("name %.64q of a hypervisor: must be 1 to 63 of the characters a-z A-Z 0-9 . _ -", o.Name)
 	case o.TaskTimeout < 0 || o.Grace < 0:
-		return Selector{}, errors.New("timeouts of a hypervisor: want 0 (the default) or more")
+		return Selector{}, errors.New("timeouts of a hypervisor: must not be negative")
 	}
 	if o.Project != 0 {
 		if _, ok := c.Project(o.Project); !ok {
@@ -164,16 +108,16 @@ func (o *HypervisorOptions) check(c *Cloud) (Selector, error) {
 	return selector, nil
 }
 
-// HypervisorStatus is what can be seen of a hypervisor.
+// HypervisorStatus shows a hypervisor.
 type HypervisorStatus struct {
-	HypervisorOptions
-	// Connected is false while a lost hypervisor may still come back.
+	hypervisor.Options
+	// Connected is false while a suspended hypervisor may still come back.
 	Connected bool `json:"connected"`
 	// Tasks are the ids of the actions that wait for it.
 	Tasks []int64 `json:"tasks"`
 }
 
-// Hypervisors returns those that are attached, in the order in which they were.
+// Hypervisors returns the attached hypervisors in the order in which they attached.
 func (c *Cloud) Hypervisors() []HypervisorStatus {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -182,47 +126,45 @@ func (c *Cloud) Hypervisors() []HypervisorStatus {
 	for _, h := range c.hypervisors {
 		tasks := slices.AppendSeq([]int64{}, maps.Keys(h.tasks))
 		slices.Sort(tasks)
-		out = append(out, HypervisorStatus{h.HypervisorOptions, h.session != nil, tasks})
+		out = append(out, HypervisorStatus{h.Options, h.session != nil, tasks})
 	}
 	return out
 }
 
-// CompleteTask is [Hypervisor.Complete] for the hypervisor of this name, connected or lost.
+// CompleteTask is [HypervisorSession.Complete] for the hypervisor of this name, connected or suspended.
 // Errors: ErrDetached, ErrNoTask.
 func (c *Cloud) CompleteTask(name string, action int64, failure error) error {
-	return c.onHypervisor(name, func(h *hypervisor) error { return c.complete(h, action, failure) })
+	return c.onHypervisor(name, func(h *attachment) error { return c.complete(h, action, failure) })
 }
 
-// ReportMachine is [Hypervisor.Report] for the hypervisor of this name, connected or lost.
+// ReportMachine is [HypervisorSession.Report] for the hypervisor of this name, connected or suspended.
 // Errors: ErrDetached, ErrNoMachine.
 func (c *Cloud) ReportMachine(name string, server int64, running bool) error {
-	return c.onHypervisor(name, func(h *hypervisor) error { return c.report(h, server, running) })
+	return c.onHypervisor(name, func(h *attachment) error { return c.report(h, server, running) })
 }
 
-// DetachHypervisor is [Hypervisor.Close] for the hypervisor of this name. Error: ErrDetached.
+// DetachHypervisor is [HypervisorSession.Close] for the hypervisor of this name. Error: ErrDetached.
 func (c *Cloud) DetachHypervisor(name string) error {
-	return c.onHypervisor(name, func(h *hypervisor) error { c.detach(h); return nil })
+	return c.onHypervisor(name, func(h *attachment) error { c.detach(h); return nil })
 }
 
-func (c *Cloud) onHypervisor(name string, do func(*hypervisor) error) error {
+func (c *Cloud) onHypervisor(name string, do func(*attachment) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.settleLocked()
 	defer c.settleLocked()
 	h := c.hypervisorNamed(name)
 	if h == nil {
-		return fmt.Errorf("%.64q: %w", name, ErrDetached)
+		return fmt.Errorf("%.64q: %w", name, hypervisor.ErrDetached)
 	}
 	return do(h)
 }
 
-// Machines returns the servers that the hypervisor had when it attached, by project and id.
-func (h *Hypervisor) Machines() []Machine { return h.machines }
+// Machines implements hypervisor.Session.
+func (h *HypervisorSession) Machines() []hypervisor.Machine { return h.machines }
 
-// Next returns the next task, waiting for it if need be. Tasks of one server come in the order of
-// their actions. Errors: ErrReplaced, ErrDetached, ErrClosed after the cloud was closed, and the
-// context's.
-func (h *Hypervisor) Next(ctx context.Context) (MachineTask, error) {
+// Next implements hypervisor.Session.
+func (h *HypervisorSession) Next(ctx context.Context) (hypervisor.Task, error) {
 	for {
 		// What is due may be a task, or the end of one that is queued.
 		h.cloud.Settle()
@@ -233,60 +175,53 @@ func (h *Hypervisor) Next(ctx context.Context) (MachineTask, error) {
 		select {
 		case <-h.signal:
 		case <-ctx.Done():
-			return MachineTask{}, context.Cause(ctx)
+			return hypervisor.Task{}, context.Cause(ctx)
 		}
 	}
 }
 
-func (h *Hypervisor) take() (MachineTask, bool, error) {
+func (h *HypervisorSession) take() (hypervisor.Task, bool, error) {
 	h.cloud.mu.Lock()
 	defer h.cloud.mu.Unlock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.end != nil {
-		h.notify() // whoever else waits
-		return MachineTask{}, false, h.end
+		h.notify() // wakes another caller
+		return hypervisor.Task{}, false, h.end
 	}
 	for len(h.queue) > 0 {
 		next := h.queue[0]
 		h.queue = slices.Delete(h.queue, 0, 1)
 		if len(h.queue) > 0 {
-			h.notify() // whoever else waits
+			h.notify() // wakes another caller
 		}
-		if next.forget != nil {
-			return MachineTask{Command: CommandForget, Machine: *next.forget}, true, nil
+		if next.Command == hypervisor.CommandForget {
+			return next, true, nil
 		}
-		if t, ok := h.record.tasks[next.action]; ok {
+		if t, ok := h.attached.tasks[next.Action]; ok {
 			if out, ok := t.describe(); ok {
 				return out, true, nil
 			}
 		}
 	}
-	return MachineTask{}, false, nil
+	return hypervisor.Task{}, false, nil
 }
 
-// Complete ends the action of a task: in success, or, with an error, as failed. A *MachineError
-// gives the action's code and message; any other error's text is the message of an action_failed.
-// Errors: ErrNoTask, ErrReplaced, ErrDetached.
-func (h *Hypervisor) Complete(action int64, failure error) error {
-	return h.do(func() error { return h.cloud.complete(h.record, action, failure) })
+// Complete implements hypervisor.Session.
+func (h *HypervisorSession) Complete(_ context.Context, action int64, failure error) error {
+	return h.do(func() error { return h.cloud.complete(h.attached, action, failure) })
 }
 
-// Report tells that a machine runs or does not run, for whatever reason. A server that an action
-// changes at this moment is not touched: the action's end says what has become of it. A server that was
-// shut down is stopping until its machine does not run; one that runs again right after that is
-// reported as both, one after the other.
-// Errors: ErrNoMachine, ErrReplaced, ErrDetached.
-func (h *Hypervisor) Report(server int64, running bool) error {
-	return h.do(func() error { return h.cloud.report(h.record, server, running) })
+// Report implements hypervisor.Session.
+func (h *HypervisorSession) Report(_ context.Context, server int64, running bool) error {
+	return h.do(func() error { return h.cloud.report(h.attached, server, running) })
 }
 
-// Suspend tells that the hypervisor was lost. It is detached when nobody has attached under its
-// name until its grace has passed; its tasks wait until then.
-func (h *Hypervisor) Suspend() {
+// Suspend implements hypervisor.Session.
+func (h *HypervisorSession) Suspend() {
 	_ = h.do(func() error {
-		h.finish(ErrDetached)
-		r := h.record
+		h.finish(hypervisor.ErrDetached)
+		r := h.attached
 		r.session = nil
 		r.losses++
 		h.cloud.scheduleDetach(r)
@@ -294,13 +229,13 @@ func (h *Hypervisor) Suspend() {
 	})
 }
 
-// Close detaches the hypervisor.
-func (h *Hypervisor) Close() {
-	_ = h.do(func() error { h.cloud.detach(h.record); return nil })
+// Close implements hypervisor.Session.
+func (h *HypervisorSession) Close() {
+	_ = h.do(func() error { h.cloud.detach(h.attached); return nil })
 }
 
 // do runs fn with Cloud.mu held, unless the hypervisor is no longer attached.
-func (h *Hypervisor) do(fn func() error) error {
+func (h *HypervisorSession) do(fn func() error) error {
 	h.cloud.mu.Lock()
 	defer h.cloud.mu.Unlock()
 	h.cloud.settleLocked()
@@ -315,7 +250,7 @@ func (h *Hypervisor) do(fn func() error) error {
 }
 
 // finish makes Next return an error from now on.
-func (h *Hypervisor) finish(err error) {
+func (h *HypervisorSession) finish(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.end == nil {
@@ -324,14 +259,14 @@ func (h *Hypervisor) finish(err error) {
 	h.notify()
 }
 
-func (h *Hypervisor) enqueue(t queuedTask) {
+func (h *HypervisorSession) enqueue(t hypervisor.Task) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.queue = append(h.queue, t)
 	h.notify()
 }
 
-func (h *Hypervisor) notify() {
+func (h *HypervisorSession) notify() {
 	select {
 	case h.signal <- struct{}{}:
 	default:
@@ -340,8 +275,8 @@ func (h *Hypervisor) notify() {
 
 // What follows needs Cloud.mu.
 
-func (c *Cloud) hypervisorNamed(name string) *hypervisor {
-	i := slices.IndexFunc(c.hypervisors, func(h *hypervisor) bool { return h.Name == name })
+func (c *Cloud) hypervisorNamed(name string) *attachment {
+	i := slices.IndexFunc(c.hypervisors, func(h *attachment) bool { return h.Name == name })
 	if i < 0 {
 		return nil
 	}
@@ -349,28 +284,28 @@ func (c *Cloud) hypervisorNamed(name string) *hypervisor {
 }
 
 // has tells whether the options select a server.
-func (h *hypervisor) has(project int64, s *Server) bool {
+func (h *attachment) has(project int64, s *Server) bool {
 	return (h.Project == 0 || h.Project == project) && h.selector.Matches(s.Labels)
 }
 
-func (h *hypervisor) add(t *machineTask) {
+func (h *attachment) add(t *task) {
 	h.tasks[t.run.id] = t
 	if h.session != nil {
-		h.session.enqueue(queuedTask{action: t.run.id})
+		h.session.enqueue(hypervisor.Task{Action: t.run.id})
 	}
 }
 
-func (c *Cloud) complete(h *hypervisor, action int64, failure error) error {
+func (c *Cloud) complete(h *attachment, action int64, failure error) error {
 	t, ok := h.tasks[action]
 	if !ok || !t.take() {
-		return fmt.Errorf("action %d: %w", action, ErrNoTask)
+		return fmt.Errorf("action %d: %w", action, hypervisor.ErrNoTask)
 	}
 	return c.transact(t.project, c.Now(), nil, func(tx *Tx) error {
-		switch e := (*MachineError)(nil); {
+		switch e := (*hypervisor.Error)(nil); {
 		case failure == nil:
 			t.run.end(tx)
 		case errors.As(failure, &e):
-			t.fail(tx, e.Code, e.Message)
+			t.fail(tx, cmp.Or(Code(e.Code), ActionFailedCode), e.Message)
 		default:
 			t.fail(tx, ActionFailedCode, failure.Error())
 		}
@@ -378,7 +313,7 @@ func (c *Cloud) complete(h *hypervisor, action int64, failure error) error {
 	})
 }
 
-func (c *Cloud) report(h *hypervisor, server int64, running bool) error {
+func (c *Cloud) report(h *attachment, server int64, running bool) error {
 	for _, p := range c.Projects() {
 		s, ok := p.data.state.Load().Servers.Get(server)
 		if !ok || c.hypervisorOf(p.data, s) != h {
@@ -391,11 +326,11 @@ func (c *Cloud) report(h *hypervisor, server int64, running bool) error {
 		}
 		return c.transact(p.data, c.Now(), nil, func(tx *Tx) error { tx.reportMachine(s, running); return nil })
 	}
-	return fmt.Errorf("server %d: %w", server, ErrNoMachine)
+	return fmt.Errorf("server %d: %w", server, hypervisor.ErrNoMachine)
 }
 
 // scheduleDetach detaches a hypervisor that was lost when its grace has passed.
-func (c *Cloud) scheduleDetach(h *hypervisor) {
+func (c *Cloud) scheduleDetach(h *attachment) {
 	loss := h.losses
 	c.scheduleLocked(h.Grace, func() {
 		if h.session == nil && h.losses == loss {
@@ -405,13 +340,13 @@ func (c *Cloud) scheduleDetach(h *hypervisor) {
 }
 
 // detach ends a hypervisor and everything that waits for it.
-func (c *Cloud) detach(h *hypervisor) {
+func (c *Cloud) detach(h *attachment) {
 	i := slices.Index(c.hypervisors, h)
 	if i < 0 {
 		return
 	}
 	if h.session != nil {
-		h.session.finish(ErrDetached)
+		h.session.finish(hypervisor.ErrDetached)
 		h.session = nil
 	}
 	var stopping []*Server
@@ -457,8 +392,7 @@ func (c *Cloud) forgetMachines(p *projectData, st *State) {
 		}
 		for s := range st.Servers.All() {
 			if c.hypervisorOf(p, s) == h {
-				m := st.machine(p.id, s)
-				h.session.enqueue(queuedTask{forget: &m})
+				h.session.enqueue(hypervisor.Task{Command: hypervisor.CommandForget, Machine: st.machine(p.id, s)})
 			}
 		}
 	}
@@ -477,7 +411,7 @@ func (c *Cloud) rescheduleDetaches() {
 func (c *Cloud) closeHypervisors() {
 	for _, h := range c.hypervisors {
 		if h.session != nil {
-			h.session.finish(ErrClosed)
+			h.session.finish(hypervisor.ErrClosed)
 		}
 	}
 }

@@ -10,9 +10,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
 )
 
-func attach(t *testing.T, p Project, o HypervisorOptions) *Hypervisor {
+func attach(t *testing.T, p Project, o hypervisor.Options) *HypervisorSession {
 	t.Helper()
 	if o.Name == "" {
 		o.Name = "h"
@@ -26,7 +28,7 @@ func attach(t *testing.T, p Project, o HypervisorOptions) *Hypervisor {
 }
 
 // nextTask returns the next task, which must be there already.
-func nextTask(t *testing.T, h *Hypervisor, command string) MachineTask {
+func nextTask(t *testing.T, h *HypervisorSession, command string) hypervisor.Task {
 	t.Helper()
 	task, ok, err := h.take()
 	if err != nil || !ok || task.Command != command {
@@ -35,7 +37,7 @@ func nextTask(t *testing.T, h *Hypervisor, command string) MachineTask {
 	return task
 }
 
-func noTask(t *testing.T, h *Hypervisor) {
+func noTask(t *testing.T, h *HypervisorSession) {
 	t.Helper()
 	h.cloud.Settle()
 	if task, ok, err := h.take(); ok || err != nil {
@@ -43,16 +45,16 @@ func noTask(t *testing.T, h *Hypervisor) {
 	}
 }
 
-func complete(t *testing.T, h *Hypervisor, command string, failure error) {
+func complete(t *testing.T, h *HypervisorSession, command string, failure error) {
 	t.Helper()
-	if err := h.Complete(nextTask(t, h, command).Action, failure); err != nil {
+	if err := h.Complete(t.Context(), nextTask(t, h, command).Action, failure); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func TestActionsOnMachinesEndWhenTheHypervisorSaysSo(t *testing.T) {
 	t.Parallel()
-	noRoom := &MachineError{Code: "resource_unavailable", Message: "no room"}
+	noRoom := &hypervisor.Error{Code: "resource_unavailable", Message: "no room"}
 	gone := ServerStatus("")
 	for name, c := range map[string]struct {
 		off     bool // the server is powered off before
@@ -88,23 +90,23 @@ func TestActionsOnMachinesEndWhenTheHypervisorSaysSo(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				h := attach(t, p, HypervisorOptions{})
+				h := attach(t, p, hypervisor.Options{})
 				noTask(t, h)
 				action, _, err := c.do(p, id)
 				if err != nil {
 					t.Fatal(err)
 				}
-				clk.Step(DefaultTaskTimeout - time.Second)
+				clk.Step(hypervisor.DefaultTaskTimeout - time.Second)
 				wantStatus(t, p, id, c.during, true)
 				wantAction(t, p, action, c.command, ActionRunning)
 				task := nextTask(t, h, c.command)
 				if task.Action != action || task.Runs != c.runs || task.Machine.Server != id || task.Machine.Name != "a" {
 					t.Errorf("%+v", task)
 				}
-				if want := testNow.Add(DefaultTaskTimeout); !task.Deadline.Equal(want) {
+				if want := testNow.Add(hypervisor.DefaultTaskTimeout); !task.Deadline.Equal(want) {
 					t.Errorf("deadline %v, want %v", task.Deadline, want)
 				}
-				if err := h.Complete(action, failure); err != nil {
+				if err := h.Complete(t.Context(), action, failure); err != nil {
 					t.Fatal(err)
 				}
 				want, status := c.done, ActionSuccess
@@ -117,11 +119,11 @@ func TestActionsOnMachinesEndWhenTheHypervisorSaysSo(t *testing.T) {
 				} else if want != gone {
 					wantStatus(t, p, id, want, false)
 				}
-				if a, _ := p.View().Actions.Get(action); errors.Is(failure, noRoom) && (a.ErrorCode != noRoom.Code || a.ErrorMessage != noRoom.Message) ||
+				if a, _ := p.View().Actions.Get(action); errors.Is(failure, noRoom) && (string(a.ErrorCode) != noRoom.Code || a.ErrorMessage != noRoom.Message) ||
 					failure != nil && !errors.Is(failure, noRoom) && (a.ErrorCode != ActionFailedCode || a.ErrorMessage != "broken") {
 					t.Errorf("%+v", a)
 				}
-				if err := h.Complete(action, nil); !errors.Is(err, ErrNoTask) {
+				if err := h.Complete(t.Context(), action, nil); !errors.Is(err, hypervisor.ErrNoTask) {
 					t.Errorf("completed twice: %v", err)
 				}
 				clk.Step(time.Hour) // the deadline means nothing now
@@ -141,7 +143,7 @@ func TestWhatDoesNotConcernAMachineIsNotHandedOut(t *testing.T) {
 	if _, _, err := p.PowerOffServer(off); err != nil {
 		t.Fatal(err)
 	}
-	h := attach(t, p, HypervisorOptions{})
+	h := attach(t, p, hypervisor.Options{})
 	for name, do := range map[string]func() (int64, *State, error){
 		"power on of one that runs": func() (int64, *State, error) { return p.PowerOnServer(on) },
 		"power off of one that off": func() (int64, *State, error) { return p.PowerOffServer(off) },
@@ -170,7 +172,7 @@ func TestACreatedServerBecomesAMachineThatIsStartedThen(t *testing.T) {
 	if _, err := p.update(func(tx *Tx) error { putKey(tx, "key"); return nil }); err != nil {
 		t.Fatal(err)
 	}
-	h := attach(t, p, HypervisorOptions{})
+	h := attach(t, p, hypervisor.Options{})
 	in := smallServer("a")
 	in.Networks, in.UserData, in.SSHKeys = []int64{n.ID}, "#!/bin/sh", []string{"key"}
 	in.Labels = map[string]string{"role": "worker"}
@@ -185,11 +187,11 @@ func TestACreatedServerBecomesAMachineThatIsStartedThen(t *testing.T) {
 	}
 	if m.UserData != in.UserData || m.Labels["role"] != "worker" || m.ServerType != "small" || m.Cores != 2 || m.MemoryGB != 4 ||
 		m.DiskGB != 40 || m.Image != "debian" || m.ImageID != 101 || m.Location != "fsn1" || m.NetworkZone != "eu-central" || len(m.SSHKeys) != 1 ||
-		m.Architecture != "x86" || m.Project != 1 || m.Status != ServerInitializing {
+		m.Architecture != "x86" || m.Project != 1 || m.Status != string(ServerInitializing) {
 		t.Errorf("%+v", m)
 	}
 	noTask(t, h)
-	if err := h.Complete(task.Action, nil); err != nil {
+	if err := h.Complete(t.Context(), task.Action, nil); err != nil {
 		t.Fatal(err)
 	}
 	wantStatus(t, p, out.Server.ID, ServerStarting, true)
@@ -206,9 +208,9 @@ func TestACreatedServerBecomesAMachineThatIsStartedThen(t *testing.T) {
 func TestAServerThatCannotBeBackedIsOffAndSaysWhy(t *testing.T) {
 	t.Parallel()
 	p, _ := serverCloud(t, Options{Profile: ProfileInstant})
-	h := attach(t, p, HypervisorOptions{})
+	h := attach(t, p, hypervisor.Options{})
 	out := mustCreate(t, p, smallServer("a"))
-	complete(t, h, "create_server", &MachineError{Code: "image_unavailable", Message: "no such image"})
+	complete(t, h, "create_server", &hypervisor.Error{Code: "image_unavailable", Message: "no such image"})
 	a, _ := p.View().Actions.Get(out.Action)
 	if a.Status != ActionFailed || a.ErrorCode != "image_unavailable" || a.ErrorMessage != "no such image" {
 		t.Errorf("%+v", a)
@@ -227,7 +229,7 @@ func TestARebuildDescribesWhatTheServerWillBe(t *testing.T) {
 	t.Parallel()
 	p, _ := serverCloud(t, Options{Profile: ProfileInstant})
 	id := mustCreate(t, p, smallServer("a")).Server.ID
-	h := attach(t, p, HypervisorOptions{})
+	h := attach(t, p, hypervisor.Options{})
 	data := "#!/bin/new"
 	if _, _, _, err := p.RebuildServer(id, RebuildServer{Image: "onlyx86", UserData: &data}); err != nil {
 		t.Fatal(err)
@@ -244,7 +246,7 @@ func TestATaskThatIsNotDoneInTimeFails(t *testing.T) {
 	t.Parallel()
 	p, clk := serverCloud(t, Options{})
 	id := runningServer(t, p, clk, smallServer("a")).ID
-	h := attach(t, p, HypervisorOptions{TaskTimeout: time.Minute})
+	h := attach(t, p, hypervisor.Options{TaskTimeout: time.Minute})
 	action, _, err := p.PowerOffServer(id)
 	if err != nil {
 		t.Fatal(err)
@@ -256,7 +258,7 @@ func TestATaskThatIsNotDoneInTimeFails(t *testing.T) {
 	}
 	wantStatus(t, p, id, ServerRunning, false)
 	noTask(t, h)
-	if err := h.Complete(action, nil); !errors.Is(err, ErrNoTask) {
+	if err := h.Complete(t.Context(), action, nil); !errors.Is(err, hypervisor.ErrNoTask) {
 		t.Errorf("completed late: %v", err)
 	}
 }
@@ -269,10 +271,10 @@ func TestWhatMachinesDoByThemselvesIsSeen(t *testing.T) {
 	if _, err := p.UpdateServer(id, UpdateResource{Labels: map[string]string{"mine": ""}}); err != nil {
 		t.Fatal(err)
 	}
-	h := attach(t, p, HypervisorOptions{Selector: "mine"})
+	h := attach(t, p, hypervisor.Options{Selector: "mine"})
 	report := func(running bool, want ServerStatus) {
 		t.Helper()
-		if err := h.Report(id, running); err != nil {
+		if err := h.Report(t.Context(), id, running); err != nil {
 			t.Fatal(err)
 		}
 		if s := server(t, p, id); s.Status != want {
@@ -291,13 +293,13 @@ func TestWhatMachinesDoByThemselvesIsSeen(t *testing.T) {
 	}
 	task := nextTask(t, h, "shutdown_server")
 	report(false, ServerRunning) // the action's end tells
-	if err := h.Complete(task.Action, nil); err != nil {
+	if err := h.Complete(t.Context(), task.Action, nil); err != nil {
 		t.Fatal(err)
 	}
 	report(true, ServerStopping) // and stays so until the machine is off
 	report(false, ServerOff)
 	for _, server := range []int64{other, 7} {
-		if err := h.Report(server, false); !errors.Is(err, ErrNoMachine) {
+		if err := h.Report(t.Context(), server, false); !errors.Is(err, hypervisor.ErrNoMachine) {
 			t.Errorf("report about %d: %v", server, err)
 		}
 	}
@@ -309,11 +311,11 @@ func TestAReportDuringAnActionThatIsNoTask(t *testing.T) {
 	p, clk := serverCloud(t, Options{})
 	id := runningServer(t, p, clk, smallServer("a")).ID
 	n := testNetwork(t, p, "n", "10.0.0.0/24")
-	h := attach(t, p, HypervisorOptions{})
+	h := attach(t, p, hypervisor.Options{})
 	if _, _, err := p.AttachServerToNetwork(id, AttachServerToNetwork{Network: n.ID}); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Report(id, false); err != nil {
+	if err := h.Report(t.Context(), id, false); err != nil {
 		t.Fatal(err)
 	}
 	wantStatus(t, p, id, ServerOff, true)
@@ -331,8 +333,8 @@ func TestEachServerHasOneHypervisor(t *testing.T) {
 	a := create(p, "a", map[string]string{"role": "a"})
 	b := create(p, "b", map[string]string{"role": "b"})
 	elsewhere := create(q, "a", map[string]string{"role": "a"})
-	hs := map[string]*Hypervisor{}
-	for _, o := range []HypervisorOptions{
+	hs := map[string]*HypervisorSession{}
+	for _, o := range []hypervisor.Options{
 		{Name: "first", Selector: "role=a", Project: 1}, {Name: "second", Project: 1}, {Name: "third"},
 	} {
 		hs[o.Name] = attach(t, p, o)
@@ -354,7 +356,7 @@ func TestEachServerHasOneHypervisor(t *testing.T) {
 		if task := nextTask(t, hs[name], "stop_server"); task.Machine.Server != want {
 			t.Errorf("%s gets %+v", name, task)
 		}
-		if got := hs[name].record.tasks; len(got) != 1 {
+		if got := hs[name].attached.tasks; len(got) != 1 {
 			t.Errorf("%s has %d tasks", name, len(got))
 		}
 	}
@@ -366,21 +368,21 @@ func TestEachServerHasOneHypervisor(t *testing.T) {
 
 func TestDetachingAHypervisorFailsWhatItHasNotDone(t *testing.T) {
 	t.Parallel()
-	for name, leave := range map[string]func(*Hypervisor, func(time.Duration)){
-		"closed": func(h *Hypervisor, _ func(time.Duration)) { h.Close() },
-		"by name": func(h *Hypervisor, _ func(time.Duration)) {
+	for name, leave := range map[string]func(*HypervisorSession, func(time.Duration)){
+		"closed": func(h *HypervisorSession, _ func(time.Duration)) { h.Close() },
+		"by name": func(h *HypervisorSession, _ func(time.Duration)) {
 			if err := h.cloud.DetachHypervisor("h"); err != nil {
 				t.Error(err)
 			}
 		},
-		"lost for long": func(h *Hypervisor, step func(time.Duration)) { h.Suspend(); step(DefaultGrace) },
+		"lost for long": func(h *HypervisorSession, step func(time.Duration)) { h.Suspend(); step(hypervisor.DefaultGrace) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p, clk := serverCloud(t, Options{})
 			working := runningServer(t, p, clk, smallServer("a")).ID
 			stopping := runningServer(t, p, clk, smallServer("b")).ID
-			h := attach(t, p, HypervisorOptions{})
+			h := attach(t, p, hypervisor.Options{})
 			if _, _, err := p.ShutdownServer(stopping); err != nil {
 				t.Fatal(err)
 			}
@@ -396,13 +398,13 @@ func TestDetachingAHypervisorFailsWhatItHasNotDone(t *testing.T) {
 			wantAction(t, p, created.Action, "create_server", ActionFailed)
 			wantAction(t, p, created.NextActions[0], "start_server", ActionFailed)
 			wantStatus(t, p, stopping, ServerStopping, false)
-			if _, err := h.Next(t.Context()); !errors.Is(err, ErrDetached) {
+			if _, err := h.Next(t.Context()); !errors.Is(err, hypervisor.ErrDetached) {
 				t.Errorf("Next: %v", err)
 			}
-			if err := errors.Join(h.Complete(action, nil)); !errors.Is(err, ErrDetached) {
+			if err := errors.Join(h.Complete(t.Context(), action, nil)); !errors.Is(err, hypervisor.ErrDetached) {
 				t.Errorf("Complete: %v", err)
 			}
-			if err := p.cloud.ReportMachine("h", working, false); !errors.Is(err, ErrDetached) {
+			if err := p.cloud.ReportMachine("h", working, false); !errors.Is(err, hypervisor.ErrDetached) {
 				t.Errorf("ReportMachine: %v", err)
 			}
 			// From now on by the profile's time.
@@ -422,7 +424,7 @@ func TestALostHypervisorThatComesBackGetsItsTasksAgain(t *testing.T) {
 	t.Parallel()
 	p, clk := serverCloud(t, Options{})
 	id := runningServer(t, p, clk, smallServer("a")).ID
-	h := attach(t, p, HypervisorOptions{})
+	h := attach(t, p, hypervisor.Options{})
 	off, _, err := p.PowerOffServer(id)
 	if err != nil {
 		t.Fatal(err)
@@ -430,11 +432,11 @@ func TestALostHypervisorThatComesBackGetsItsTasksAgain(t *testing.T) {
 	nextTask(t, h, "stop_server")
 	h.Suspend()
 	created := mustCreate(t, p, smallServer("b")) // while nobody is there
-	clk.Step(DefaultGrace - time.Second)
+	clk.Step(hypervisor.DefaultGrace - time.Second)
 	if all := p.cloud.Hypervisors(); len(all) != 1 || all[0].Connected || !slices.Equal(all[0].Tasks, []int64{off, created.Action}) {
 		t.Errorf("%+v", all)
 	}
-	again := attach(t, p, HypervisorOptions{})
+	again := attach(t, p, hypervisor.Options{})
 	if ms := again.Machines(); len(ms) != 2 || ms[0].Server != id {
 		t.Errorf("%+v", ms)
 	}
@@ -452,18 +454,18 @@ func TestAHypervisorOfTheSameNameTakesTheOthersPlace(t *testing.T) {
 	t.Parallel()
 	p, clk := serverCloud(t, Options{})
 	id := runningServer(t, p, clk, smallServer("a")).ID
-	h := attach(t, p, HypervisorOptions{})
+	h := attach(t, p, hypervisor.Options{})
 	if _, _, err := p.PowerOffServer(id); err != nil {
 		t.Fatal(err)
 	}
 	waiting := make(chan error)
 	nextTask(t, h, "stop_server")
 	go func() { _, err := h.Next(context.WithoutCancel(t.Context())); waiting <- err }()
-	again := attach(t, p, HypervisorOptions{})
-	if err := <-waiting; !errors.Is(err, ErrReplaced) {
+	again := attach(t, p, hypervisor.Options{})
+	if err := <-waiting; !errors.Is(err, hypervisor.ErrReplaced) {
 		t.Errorf("Next of the first: %v", err)
 	}
-	if err := h.Report(id, false); !errors.Is(err, ErrReplaced) {
+	if err := h.Report(t.Context(), id, false); !errors.Is(err, hypervisor.ErrReplaced) {
 		t.Errorf("Report of the first: %v", err)
 	}
 	complete(t, again, "stop_server", nil)
@@ -473,22 +475,22 @@ func TestAResetIsToldToWhomeverHasMachines(t *testing.T) {
 	t.Parallel()
 	p, clk := serverCloud(t, Options{})
 	id := runningServer(t, p, clk, smallServer("a")).ID
-	h := attach(t, p, HypervisorOptions{})
-	lost := attach(t, p, HypervisorOptions{Name: "lost"})
+	h := attach(t, p, hypervisor.Options{})
+	lost := attach(t, p, hypervisor.Options{Name: "lost"})
 	lost.Suspend()
 	action, _, err := p.PowerOffServer(id)
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.cloud.Reset()
-	if task := nextTask(t, h, CommandForget); task.Action != 0 || task.Machine.Server != id || task.Machine.Name != "a" {
+	if task := nextTask(t, h, hypervisor.CommandForget); task.Action != 0 || task.Machine.Server != id || task.Machine.Name != "a" {
 		t.Errorf("%+v", task)
 	}
-	if err := h.Complete(action, nil); !errors.Is(err, ErrNoTask) {
+	if err := h.Complete(t.Context(), action, nil); !errors.Is(err, hypervisor.ErrNoTask) {
 		t.Errorf("an action that is gone: %v", err)
 	}
 	noTask(t, h)
-	clk.Step(DefaultGrace)
+	clk.Step(hypervisor.DefaultGrace)
 	if all := p.cloud.Hypervisors(); len(all) != 1 || all[0].Name != "h" {
 		t.Errorf("%+v", all)
 	}
@@ -500,7 +502,7 @@ func TestAnActionThatHangsIsHandedOutWhenItIsResumed(t *testing.T) {
 	t.Parallel()
 	p, clk := serverCloud(t, Options{})
 	id := runningServer(t, p, clk, smallServer("a")).ID
-	h := attach(t, p, HypervisorOptions{})
+	h := attach(t, p, hypervisor.Options{})
 	if _, _, err := p.WithOutcome(&ActionOutcome{Hang: true}).PowerOffServer(id); err != nil {
 		t.Fatal(err)
 	}
@@ -517,7 +519,7 @@ func TestTasksAreWaitedFor(t *testing.T) {
 	t.Parallel()
 	p, clk := serverCloud(t, Options{})
 	ids := []int64{runningServer(t, p, clk, smallServer("a")).ID, runningServer(t, p, clk, smallServer("b")).ID}
-	h := attach(t, p, HypervisorOptions{})
+	h := attach(t, p, hypervisor.Options{})
 	got := make(chan int64)
 	for range 2 {
 		go func() {
@@ -544,10 +546,10 @@ func TestTasksAreWaitedFor(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	p.cloud.Close()
-	if _, err := h.Next(t.Context()); !errors.Is(err, ErrClosed) {
+	if _, err := h.Next(t.Context()); !errors.Is(err, hypervisor.ErrClosed) {
 		t.Errorf("%v", err)
 	}
-	if _, err := p.cloud.AttachHypervisor(HypervisorOptions{Name: "late"}); !errors.Is(err, ErrClosed) {
+	if _, err := p.cloud.AttachHypervisor(hypervisor.Options{Name: "late"}); !errors.Is(err, hypervisor.ErrClosed) {
 		t.Errorf("%v", err)
 	}
 }
@@ -555,7 +557,7 @@ func TestTasksAreWaitedFor(t *testing.T) {
 func TestWrongOptionsOfAHypervisor(t *testing.T) {
 	t.Parallel()
 	p, _ := serverCloud(t, Options{})
-	for name, o := range map[string]HypervisorOptions{
+	for name, o := range map[string]hypervisor.Options{
 		"no name":    {},
 		"long name":  {Name: strings.Repeat("a", 64)},
 		"odd name":   {Name: "a/b"},
@@ -582,7 +584,7 @@ func TestBackReferencesAgreeWhateverAHypervisorDoes(t *testing.T) {
 			p, clk := serverCloud(t, Options{PublicIPv4: netip.MustParsePrefix("203.0.113.0/27")})
 			testNetwork(t, p, "one", "10.0.0.0/24")
 			m := &model{Project: p, clk: clk, rnd: rand.New(rand.NewPCG(seed, 2))}
-			options := HypervisorOptions{Name: "h", Selector: "role=a", TaskTimeout: 20 * time.Second, Grace: 2 * time.Second}
+			options := hypervisor.Options{Name: "h", Selector: "role=a", TaskTimeout: 20 * time.Second, Grace: 2 * time.Second}
 			h := attach(t, p, options)
 			done := 0
 			work := func() {
@@ -593,16 +595,16 @@ func TestBackReferencesAgreeWhateverAHypervisorDoes(t *testing.T) {
 				case ok && task.Action != 0:
 					var failure error
 					if m.rnd.IntN(6) == 0 {
-						failure = &MachineError{Code: "resource_unavailable", Message: "no room"}
+						failure = &hypervisor.Error{Code: "resource_unavailable", Message: "no room"}
 					}
-					if err := h.Complete(task.Action, failure); err != nil {
+					if err := h.Complete(t.Context(), task.Action, failure); err != nil {
 						t.Error(err)
 					}
 					done++
 				}
 			}
 			operations := append(m.operations(), work, work, work, work, work,
-				func() { _ = h.Report(m.server(), m.coin()) },
+				func() { _ = h.Report(t.Context(), m.server(), m.coin()) },
 				func() {
 					switch m.rnd.IntN(20) {
 					case 0:

@@ -36,7 +36,7 @@ const KindServer Kind = "server"
 // Left out: volumes and firewalls (a request that names one is refused, as no such
 // resource exists); traffic counters (null, as for a server that has not sent anything); backups
 // are made on request only, not every day; nothing listens at the address of a console; no guest
-// runs, so that a shutdown always succeeds, unless a [Hypervisor] gives servers machines.
+// runs, so that a shutdown always succeeds, unless a hypervisor gives servers machines.
 type Server struct {
 	Meta
 	Status      ServerStatus

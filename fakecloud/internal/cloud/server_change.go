@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
 )
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }
@@ -23,7 +25,7 @@ func (p Project) ChangeServerType(id int64, serverType string, upgradeDisk bool)
 		}
 		return ActionSpec{
 			Command: "change_server_type",
-			Machine: &MachineWork{Server: id, Runs: s.hasInterface(), Amend: func(m *Machine) { m.setType(t) }},
+			Machine: &MachineWork{Server: id, Runs: s.hasInterface(), Amend: func(m *hypervisor.Machine) { setMachineType(m, t) }},
 			Begin:   func(tx *Tx) { tx.setServerStatus(id, ServerMigrating) },
 			Done: func(tx *Tx) error {
 				tx.Servers.Update(id, func(s *Server) {
@@ -106,8 +108,8 @@ func (p Project) RebuildServer(id int64, in RebuildServer) (password string, act
 		}
 		return ActionSpec{
 			Command: "rebuild_server",
-			Machine: &MachineWork{Server: id, Runs: s.hasInterface(), Amend: func(m *Machine) {
-				m.setImage(image)
+			Machine: &MachineWork{Server: id, Runs: s.hasInterface(), Amend: func(m *hypervisor.Machine) {
+				setMachineImage(m, image)
 				if in.UserData != nil {
 					m.UserData = *in.UserData
 				}

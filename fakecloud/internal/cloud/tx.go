@@ -17,7 +17,7 @@ type Tx struct {
 
 	jobs      []job                  // scheduled, if the transaction succeeds
 	followers map[int64][]*actionRun // actions that wait for another, if it succeeds
-	tasks     []*machineTask         // handed to hypervisors, if the transaction succeeds
+	tasks     []*task                // handed to hypervisors, if the transaction succeeds
 	undo      []func()               // takes back changes of what projects share, if it fails
 }
 

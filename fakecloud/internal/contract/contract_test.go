@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/api"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/contract"
 )
@@ -363,10 +364,12 @@ func faultScenario(w *world, document *contract.Document) {
 			w.Errorf("%s is documented with the statuses %v", code, statuses)
 			continue
 		}
-		if _, err := w.cloud.Faults().Add(fakecloud.Fault{Effect: fakecloud.APIError(code)}); err != nil {
+		if _, err := w.cloud.Faults().Add(w.Context(), fault.Rule{Effect: fault.APIError(code)}); err != nil {
 			w.Fatal(err)
 		}
 		w.refuse(statuses[0], code, "GET", "/servers", nil)
-		w.cloud.Faults().Clear()
+		if err := w.cloud.Faults().Clear(w.Context()); err != nil {
+			w.Fatal(err)
+		}
 	}
 }

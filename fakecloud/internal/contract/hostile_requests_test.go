@@ -10,6 +10,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/contract"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/testhook"
 )
 
 const hostileRequests = 10_000
@@ -69,7 +70,7 @@ func TestContractHostileRequestsBreakNothing(t *testing.T) {
 // stateOf returns the state of the default project, of which each write makes a new one.
 func stateOf(w *world) *cloud.State {
 	w.Helper()
-	project, ok := w.cloud.Core().Project(fakecloud.DefaultProject)
+	project, ok := testhook.Core(w.cloud).Project(fakecloud.DefaultProject)
 	if !ok {
 		w.Fatal("no default project")
 	}

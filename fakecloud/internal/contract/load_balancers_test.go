@@ -16,6 +16,7 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/testhook"
 )
 
 // uploadedCertificate returns a request to create a certificate for the name example.com.
@@ -219,11 +220,11 @@ func loadBalancerTargetScenario(w *world) {
 func (w *world) reportHealth(path, address string) {
 	w.Helper()
 	id, err := strconv.ParseInt(strings.TrimPrefix(path, "/load_balancers/"), 10, 64)
-	project, ok := w.cloud.Core().Project(fakecloud.DefaultProject)
+	project, ok := testhook.Core(w.cloud).Project(fakecloud.DefaultProject)
 	if err != nil || !ok {
 		w.Fatal(err, ok)
 	}
-	w.cloud.Core().SetHealthRule(cloud.HealthReported)
+	testhook.Core(w.cloud).SetHealthRule(cloud.HealthReported)
 	for _, detail := range []string{
 		"", "unspecified", "layer4_no_connection", "layer4_timeout", "layer7_timeout", "unexpected_http_status", "unexpected_http_content",
 	} {

@@ -323,7 +323,7 @@ func TestTheJournalNamesWhatWasCreated(t *testing.T) {
 		if err != nil || id == 0 {
 			t.Fatalf("%s: id %d, %v", route.OperationID, id, err)
 		}
-		entries := w.cloud.Journal().Entries(journal.Filter{ResourceID: id})
+		entries, _ := w.cloud.Journal().Entries(t.Context(), journal.Filter{ResourceID: id})
 		if len(entries) != 1 || entries[0].Operation != route.OperationID || entries[0].ResourceID != id {
 			t.Errorf("%s created %d: %+v", route.OperationID, id, entries)
 		}

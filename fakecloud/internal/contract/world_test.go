@@ -46,10 +46,10 @@ func newWorld(t *testing.T, recorder *contract.Recorder, change ...func(*fakeclo
 	}
 	simulated := fakecloud.New(options)
 	t.Cleanup(simulated.Close)
-	if _, err := simulated.AddToken(fakecloud.DefaultProject, readToken, true); err != nil {
+	if _, err := simulated.AddToken(t.Context(), fakecloud.DefaultProject, readToken, true); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := simulated.AddProject("other", otherToken); err != nil {
+	if _, _, err := simulated.AddProject(t.Context(), "other", otherToken); err != nil {
 		t.Fatal(err)
 	}
 	handler := simulated.Handler()

@@ -84,7 +84,7 @@ func awaitJournal(c *Controller, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return journalJSON(c, entries, len(entries)), nil
+	return journalJSON(r, c, entries, len(entries))
 }
 
 func awaitFault(c *Controller, r *http.Request) (any, error) {
@@ -97,7 +97,7 @@ func awaitFault(c *Controller, r *http.Request) (any, error) {
 		st, err = c.API.Faults().Await(ctx, pathParam(r, "name"), uint64(n))
 		return err
 	})
-	if errors.Is(err, fault.ErrNone) {
+	if errors.Is(err, fault.ErrNotFound) {
 		return nil, noFault(r)
 	}
 	if err != nil {

@@ -17,15 +17,15 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/api"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/requestlog"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/simclock"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
 // Controller controls one cloud. Its methods may be called from several goroutines.
 type Controller struct {
 	Cloud   *cloud.Cloud
 	API     *api.API
-	Journal *journal.Journal
+	Journal *requestlog.Log
 	// AllowedHosts are names that the control API accepts in addition to loopback names and addresses.
 	AllowedHosts []string
 	// Ready, if set, tells whether clients can be let in.
@@ -37,7 +37,7 @@ type Controller struct {
 }
 
 // New returns a controller. actions and rateLimit are what the cloud and the API began with.
-func New(c *cloud.Cloud, a *api.API, j *journal.Journal, actions string, rateLimit int) *Controller {
+func New(c *cloud.Cloud, a *api.API, j *requestlog.Log, actions string, rateLimit int) *Controller {
 	return &Controller{Cloud: c, API: a, Journal: j, actions: actions, rateLimit: rateLimit}
 }
 
@@ -62,7 +62,7 @@ func (c *Controller) Reset(keep ...string) error {
 	}
 	// Faults first, so that none takes part in what a client does right after.
 	if !slices.Contains(keep, ResetFaults) {
-		c.API.Faults().Clear()
+		_ = c.API.Faults().Clear(context.Background()) // returns no error
 	}
 	if !slices.Contains(keep, ResetResources) {
 		c.Cloud.Reset()
@@ -73,7 +73,7 @@ func (c *Controller) Reset(keep ...string) error {
 		c.mu.Unlock()
 	}
 	if !slices.Contains(keep, ResetJournal) {
-		c.Journal.Reset()
+		_ = c.Journal.Reset(context.Background()) // returns no error
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/api"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/faults"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
@@ -91,7 +92,10 @@ func listJournal(c *Controller, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	entries := c.Journal.Entries(f)
+	entries, err := c.Journal.Entries(r.Context(), f)
+	if err != nil {
+		return nil, err
+	}
 	count := len(entries)
 	if text := q.Get("limit"); text != "" {
 		n, err := strconv.Atoi(text)
@@ -100,12 +104,12 @@ func listJournal(c *Controller, r *http.Request) (any, error) {
 		}
 		entries = entries[max(0, count-n):]
 	}
-	return journalJSON(c, entries, count), nil
+	return journalJSON(r, c, entries, count)
 }
 
 // journalJSON shows entries of the journal, of which there are count in all.
-func journalJSON(c *Controller, entries []journal.Entry, count int) any {
-	last := c.Journal.Last()
+func journalJSON(r *http.Request, c *Controller, entries []journal.Entry, count int) (any, error) {
+	last, err := c.Journal.Last(r.Context())
 	return streamed(func(w *listWriter) {
 		w.open(`{"count":`, count, `,"last_seq":`, last, `,"entries":[`)
 		for i := range entries {
@@ -113,7 +117,7 @@ func journalJSON(c *Controller, entries []journal.Entry, count int) any {
 			w.value(&entries[i])
 		}
 		w.close(`]}`)
-	})
+	}), err
 }
 
 func countJournal(c *Controller, r *http.Request) (any, error) {
@@ -121,16 +125,21 @@ func countJournal(c *Controller, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string]any{"count": c.Journal.Count(f), "last_seq": c.Journal.Last()}, nil
+	count, err := c.Journal.Count(r.Context(), f)
+	if err != nil {
+		return nil, err
+	}
+	last, err := c.Journal.Last(r.Context())
+	return map[string]any{"count": count, "last_seq": last}, err
 }
 
-func deleteJournal(c *Controller, _ *http.Request) (any, error) {
-	c.Journal.Reset()
-	return done, nil
+func deleteJournal(c *Controller, r *http.Request) (any, error) {
+	return done, c.Journal.Reset(r.Context())
 }
 
-func listFaults(c *Controller, _ *http.Request) (any, error) {
-	return map[string]any{"faults": c.API.Faults().List()}, nil
+func listFaults(c *Controller, r *http.Request) (any, error) {
+	rules, err := c.API.Faults().List(r.Context())
+	return map[string]any{"faults": rules}, err
 }
 
 func addFault(c *Controller, r *http.Request) (any, error) {
@@ -138,11 +147,11 @@ func addFault(c *Controller, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	rule, err := fault.Parse(body)
+	rule, err := faults.Parse(body)
 	if err != nil {
 		return nil, err
 	}
-	rule, err = c.API.Faults().Add(rule)
+	rule, err = c.API.Faults().Add(r.Context(), rule)
 	if err != nil {
 		return nil, err
 	}
@@ -150,9 +159,12 @@ func addFault(c *Controller, r *http.Request) (any, error) {
 }
 
 func getFault(c *Controller, r *http.Request) (any, error) {
-	st, ok := c.API.Faults().Get(pathParam(r, "name"))
-	if !ok {
-		return nil, noFault(r)
+	st, ok, err := c.API.Faults().Get(r.Context(), pathParam(r, "name"))
+	if err == nil && !ok {
+		err = noFault(r)
+	}
+	if err != nil {
+		return nil, err
 	}
 	return map[string]any{"fault": st}, nil
 }
@@ -162,15 +174,15 @@ func noFault(r *http.Request) error {
 }
 
 func deleteFault(c *Controller, r *http.Request) (any, error) {
-	if !c.API.Faults().Remove(pathParam(r, "name")) {
-		return nil, noFault(r)
+	removed, err := c.API.Faults().Remove(r.Context(), pathParam(r, "name"))
+	if err == nil && !removed {
+		err = noFault(r)
 	}
-	return done, nil
+	return done, err
 }
 
-func deleteFaults(c *Controller, _ *http.Request) (any, error) {
-	c.API.Faults().Clear()
-	return done, nil
+func deleteFaults(c *Controller, r *http.Request) (any, error) {
+	return done, c.API.Faults().Clear(r.Context())
 }
 
 type operationJSON struct {
@@ -183,7 +195,7 @@ type operationJSON struct {
 func listOperations(*Controller, *http.Request) (any, error) {
 	out := []operationJSON{}
 	for _, r := range api.Routes() {
-		out = append(out, operationJSON{r.OperationID, r.Method, r.Pattern, fault.ResourceOf(r.Pattern)})
+		out = append(out, operationJSON{r.OperationID, r.Method, r.Pattern, faults.ResourceOf(r.Pattern)})
 	}
 	return map[string]any{"operations": out}, nil
 }

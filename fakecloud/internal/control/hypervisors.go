@@ -10,54 +10,12 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
-// DefaultPing is how often the stream of a hypervisor says that it is alive, in the machine's time:
-// a connection that was lost shows when nothing comes any more.
-const DefaultPing = 5 * time.Second
-
-// minPing keeps a stream from being nothing but pings.
+// minPing bounds the share of pings in a stream.
 const minPing = 10 * time.Millisecond
-
-// AttachRequest is the body of POST /hypervisors.
-type AttachRequest struct {
-	cloud.HypervisorOptions
-	TaskTimeout fault.Duration `json:"task_timeout,omitempty"`
-	Grace       fault.Duration `json:"grace,omitempty"`
-	// Ping is how often the stream has at least one line. Default: DefaultPing.
-	Ping fault.Duration `json:"ping,omitempty"`
-}
-
-// The types of a HypervisorLine.
-const (
-	LineMachine = "machine" // a server that the hypervisor has
-	LineSynced  = "synced"  // there are no more; tasks follow
-	LineTask    = "task"
-	LinePing    = "ping"
-	LineEnd     = "end" // the last line, if there is time for one; Reason says why
-)
-
-// HypervisorLine is one line of a hypervisor's stream.
-type HypervisorLine struct {
-	Type    string             `json:"type"`
-	Machine *cloud.Machine     `json:"machine,omitempty"`
-	Task    *cloud.MachineTask `json:"task,omitempty"`
-	Reason  string             `json:"reason,omitempty"`
-	// Replaced is true when another hypervisor has taken the place of this one.
-	Replaced bool `json:"replaced,omitempty"`
-}
-
-// CompleteRequest is the body of POST /hypervisors/{hypervisor}/tasks/{action}.
-type CompleteRequest struct {
-	Error *cloud.MachineError `json:"error,omitempty"`
-}
-
-// ReportRequest is the body of POST /hypervisors/{hypervisor}/servers/{server}.
-type ReportRequest struct {
-	Running *bool `json:"running"`
-}
 
 type hypervisorJSON struct {
 	cloud.HypervisorStatus
@@ -73,61 +31,61 @@ func listHypervisors(c *Controller, _ *http.Request) (any, error) {
 	return map[string]any{"hypervisors": out}, nil
 }
 
-// attachHypervisor streams tasks until the client goes away, which it may come back from.
+// attachHypervisor streams tasks until the client goes away. It may come back.
 func attachHypervisor(c *Controller, w http.ResponseWriter, r *http.Request) {
-	var in AttachRequest
+	var in hypervisor.AttachRequest
 	if err := decode(r, &in); err != nil {
 		writeJSON(w, http.StatusBadRequest, errorBody{err.Error()})
 		return
 	}
-	ping := DefaultPing
+	ping := hypervisor.DefaultPing
 	if in.Ping != 0 {
 		ping = max(time.Duration(in.Ping), minPing)
 	}
-	o := in.HypervisorOptions
+	o := in.Options
 	o.TaskTimeout, o.Grace = time.Duration(in.TaskTimeout), time.Duration(in.Grace)
 	h, err := c.Cloud.AttachHypervisor(o)
 	if err != nil {
 		writeJSON(w, http.StatusBadRequest, errorBody{err.Error()})
 		return
 	}
-	// Closed it is only by DELETE: a client that is gone may just have lost its connection.
+	// Only DELETE closes it: a client that is gone may have lost its connection.
 	defer h.Suspend()
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusOK)
 	s := &stream{w: w, rc: http.NewResponseController(w)}
 	for _, m := range h.Machines() {
-		if s.hypervisorLine(HypervisorLine{Type: LineMachine, Machine: &m}) != nil {
+		if s.message(hypervisor.Message{Type: hypervisor.MessageMachine, Machine: &m}) != nil {
 			return
 		}
 	}
-	if s.hypervisorLine(HypervisorLine{Type: LineSynced}) != nil {
+	if s.message(hypervisor.Message{Type: hypervisor.MessageSynced}) != nil {
 		return
 	}
 	for {
-		line := nextLine(r.Context(), h, ping)
-		if r.Context().Err() != nil || s.hypervisorLine(line) != nil || line.Type == LineEnd {
+		line := nextMessage(r.Context(), h, ping)
+		if r.Context().Err() != nil || s.message(line) != nil || line.Type == hypervisor.MessageEnd {
 			return
 		}
 	}
 }
 
-func nextLine(ctx context.Context, h *cloud.Hypervisor, ping time.Duration) HypervisorLine {
+func nextMessage(ctx context.Context, h hypervisor.Session, ping time.Duration) hypervisor.Message {
 	ctx, cancel := context.WithTimeout(ctx, ping)
 	defer cancel()
 	task, err := h.Next(ctx)
 	switch {
 	case err == nil:
-		return HypervisorLine{Type: LineTask, Task: &task}
+		return hypervisor.Message{Type: hypervisor.MessageTask, Task: &task}
 	case ctx.Err() != nil:
-		return HypervisorLine{Type: LinePing}
+		return hypervisor.Message{Type: hypervisor.MessagePing}
 	}
-	return HypervisorLine{Type: LineEnd, Reason: err.Error(), Replaced: errors.Is(err, cloud.ErrReplaced)}
+	return hypervisor.Message{Type: hypervisor.MessageEnd, Reason: err.Error(), Replaced: errors.Is(err, hypervisor.ErrReplaced)}
 }
 
-func (s *stream) hypervisorLine(l HypervisorLine) error {
-	line, err := json.Marshal(l)
+func (s *stream) message(m hypervisor.Message) error {
+	line, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}
@@ -152,15 +110,12 @@ func completeTask(c *Controller, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var in CompleteRequest
+	var in hypervisor.CompleteRequest
 	if err := decode(r, &in); err != nil {
 		return nil, err
 	}
 	var failure error
 	if in.Error != nil {
-		if in.Error.Code == "" {
-			in.Error.Code = cloud.ActionFailedCode
-		}
 		failure = in.Error
 	}
 	return done, c.Cloud.CompleteTask(chi.URLParam(r, "hypervisor"), action, failure)
@@ -171,7 +126,7 @@ func reportMachine(c *Controller, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var in ReportRequest
+	var in hypervisor.ReportRequest
 	if err := decode(r, &in); err != nil {
 		return nil, err
 	}

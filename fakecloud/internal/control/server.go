@@ -14,8 +14,8 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/api"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
 // Endpoint is one operation of the control API.
@@ -165,11 +165,11 @@ func statusOf(err error) int {
 	switch {
 	case errors.As(err, &s):
 		return s.status
-	case errors.Is(err, ErrNotFound), errors.Is(err, cloud.ErrNoMachine):
+	case errors.Is(err, ErrNotFound), errors.Is(err, hypervisor.ErrNoMachine):
 		return http.StatusNotFound
-	case errors.Is(err, cloud.ErrNoTask):
+	case errors.Is(err, hypervisor.ErrNoTask):
 		return http.StatusGone
-	case errors.Is(err, cloud.ErrDetached):
+	case errors.Is(err, hypervisor.ErrDetached):
 		return http.StatusConflict
 	case errors.Is(err, ErrExists), errors.Is(err, fault.ErrExists), errors.Is(err, ErrClock):
 		return http.StatusConflict

@@ -1,4 +1,4 @@
-package fault
+package faults
 
 import (
 	"bytes"
@@ -14,28 +14,28 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 )
 
 // Operation is one operation of the API that a rule can be about.
 type Operation struct{ Method, Route, ID string }
 
 // Parse reads a rule from JSON. An unknown field is an error.
-func Parse(data []byte) (Rule, error) {
-	var r Rule
+func Parse(data []byte) (fault.Rule, error) {
+	var r fault.Rule
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&r); err != nil {
-		return Rule{}, fmt.Errorf("fault rule: %w", err)
+		return fault.Rule{}, fmt.Errorf("fault rule: %w", err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return Rule{}, errors.New("fault rule: there is more after the first JSON value")
+		return fault.Rule{}, errors.New("fault rule: there is more after the first JSON value")
 	}
 	return r, nil
 }
 
 // check normalizes a rule and returns everything that is wrong with it.
-func (r *Rule) check(operations []Operation) error {
+func check(r *fault.Rule, operations []Operation) error {
 	r.Method = strings.ToUpper(r.Method)
 	for _, p := range []*string{&r.Route, &r.Path} {
 		if rest := strings.TrimPrefix(*p, "/v1"); rest != *p && strings.HasPrefix(rest, "/") {
@@ -46,12 +46,12 @@ func (r *Rule) check(operations []Operation) error {
 	if len(r.Name) > 128 {
 		errs = append(errs, errors.New("name: longer than 128 characters"))
 	}
-	errs = append(errs, r.checkSelection(operations), r.checkNumbers(), r.Effect.check())
+	errs = append(errs, checkSelection(r, operations), checkNumbers(r), checkEffect(&r.Effect))
 	return errors.Join(errs...)
 }
 
 // checkSelection finds out whether the rule can ever match, and says what it could have named.
-func (r *Rule) checkSelection(all []Operation) error {
+func checkSelection(r *fault.Rule, all []Operation) error {
 	left := all
 	var resources []string
 	for _, o := range all {
@@ -86,7 +86,7 @@ func (r *Rule) checkSelection(all []Operation) error {
 		if len(next) == 0 {
 			others := step.others()
 			slices.Sort(others)
-			return fmt.Errorf("%s %.200q: no operation of the API matches; there are %s", step.field, step.value,
+			return fmt.Errorf("%s %.200q: no operation of the API matches; must be one of %s", step.field, step.value,
 				strings.Join(slices.Compact(others), ", "))
 		}
 		left = next
@@ -100,7 +100,7 @@ func (r *Rule) checkSelection(all []Operation) error {
 	return nil
 }
 
-// fits tells whether a path is one of a route.
+// fits reports whether a path is one of a route.
 func fits(path, route string) bool {
 	p, t := strings.Split(path, "/"), strings.Split(route, "/")
 	if len(p) != len(t) {
@@ -155,48 +155,48 @@ func similarOperations(id string, operations []Operation) []string {
 	return best
 }
 
-func (r *Rule) checkNumbers() error {
+func checkNumbers(r *fault.Rule) error {
 	var errs []error
 	for _, f := range []struct {
 		name  string
 		value int
 	}{{"first", r.First}, {"every", r.Every}, {"from", r.From}, {"to", r.To}, {"max", r.Max}} {
 		if f.value < 0 {
-			errs = append(errs, fmt.Errorf("%s %d: may not be negative", f.name, f.value))
+			errs = append(errs, fmt.Errorf("%s %d: must not be negative", f.name, f.value))
 		}
 	}
 	if r.First > 0 && (r.From > 0 || r.To > 0) {
 		errs = append(errs, errors.New("first: cannot be combined with from and to"))
 	}
 	if r.To > 0 && r.From > r.To {
-		errs = append(errs, fmt.Errorf("from %d, to %d: the range is empty", r.From, r.To))
+		errs = append(errs, fmt.Errorf("from %d, to %d: from must not be greater than to", r.From, r.To))
 	}
 	if math.IsNaN(r.Probability) || r.Probability < 0 || r.Probability > 1 {
-		errs = append(errs, fmt.Errorf("probability %v: want 0 to 1", r.Probability))
+		errs = append(errs, fmt.Errorf("probability %v: must be 0 to 1", r.Probability))
 	}
 	return errors.Join(errs...)
 }
 
 // parameters says which of an effect's fields each kind has, beyond latency.
-var parameters = map[Kind][]string{
-	KindAPIError:         {"after", "code", "message", "status"},
-	KindHTTPStatus:       {"after", "status", "body", "content_type"},
-	KindLatency:          {"after"},
-	KindDrop:             {"after"},
-	KindReset:            {"after"},
-	KindCutBody:          {"bytes"},
-	KindFailAction:       {"code", "message"},
-	KindHangAction:       {},
-	KindExhaustRateLimit: {},
+var parameters = map[fault.Kind][]string{
+	fault.KindAPIError:         {"after", "code", "message", "status"},
+	fault.KindHTTPStatus:       {"after", "status", "body", "content_type"},
+	fault.KindLatency:          {"after"},
+	fault.KindDrop:             {"after"},
+	fault.KindReset:            {"after"},
+	fault.KindCutBody:          {"bytes"},
+	fault.KindFailAction:       {"code", "message"},
+	fault.KindHangAction:       {},
+	fault.KindExhaustRateLimit: {},
 }
 
 var validCode = regexp.MustCompile(`^[a-z][a-z0-9_]{0,99}$`)
 
-func (e *Effect) check() error {
+func checkEffect(e *fault.Effect) error {
 	allowed, ok := parameters[e.Kind]
 	if !ok {
 		kinds := slices.Sorted(maps.Keys(parameters))
-		return fmt.Errorf("effect.kind %.64q: there are %v", e.Kind, kinds)
+		return fmt.Errorf("effect.kind %.64q: must be one of %v", e.Kind, kinds)
 	}
 	var errs []error
 	for _, f := range []struct {
@@ -212,51 +212,42 @@ func (e *Effect) check() error {
 		}
 	}
 	if e.Latency < 0 || time.Duration(e.Latency) > 24*time.Hour {
-		errs = append(errs, fmt.Errorf("effect.latency %v: want 0 to 24h", time.Duration(e.Latency)))
+		errs = append(errs, fmt.Errorf("effect.latency %v: must be 0 to 24h", time.Duration(e.Latency)))
 	}
-	return errors.Join(append(errs, e.checkKind())...)
+	return errors.Join(append(errs, checkKind(e))...)
 }
 
-func (e *Effect) checkKind() error {
+func checkKind(e *fault.Effect) error {
 	switch e.Kind {
-	case KindAPIError:
-		if _, ok := Codes[e.Code]; !ok {
-			return fmt.Errorf("effect.code %.64q: the API has no such error code; it has %s", e.Code, strings.Join(codeNames(), ", "))
+	case fault.KindAPIError:
+		if _, ok := fault.Codes[e.Code]; !ok {
+			return fmt.Errorf("effect.code %.64q: must be one of %s", e.Code, strings.Join(slices.Sorted(maps.Keys(fault.Codes)), ", "))
 		}
 		if e.Status != 0 && (e.Status < 400 || e.Status > 599) {
-			return fmt.Errorf("effect.status %d: an error's status is 400 to 599", e.Status)
+			return fmt.Errorf("effect.status %d: must be 400 to 599", e.Status)
 		}
-	case KindHTTPStatus:
+	case fault.KindHTTPStatus:
 		if e.Status < 200 || e.Status > 599 {
-			return fmt.Errorf("effect.status %d: want 200 to 599", e.Status)
+			return fmt.Errorf("effect.status %d: must be 200 to 599", e.Status)
 		}
 		if e.Body != "" && (e.Status == http.StatusNoContent || e.Status == http.StatusNotModified) {
-			return fmt.Errorf("effect.body: an answer with status %d has none", e.Status)
+			return fmt.Errorf("effect.body: must be empty for status %d", e.Status)
 		}
 		if strings.ContainsFunc(e.ContentType, func(r rune) bool { return r < ' ' || r > '~' }) {
-			return fmt.Errorf("effect.content_type %.64q: is not a header's value", e.ContentType)
+			return fmt.Errorf("effect.content_type %.64q: must be printable ASCII", e.ContentType)
 		}
-	case KindLatency:
+	case fault.KindLatency:
 		if e.Latency == 0 {
 			return errors.New("effect.latency: is required")
 		}
-	case KindFailAction:
-		if e.Code != "" && !validCode.MatchString(string(e.Code)) {
-			return fmt.Errorf("effect.code %.64q: is not a code; they look like %s", e.Code, cloud.ActionFailedCode)
+	case fault.KindFailAction:
+		if e.Code != "" && !validCode.MatchString(e.Code) {
+			return fmt.Errorf("effect.code %.64q: must be a word such as action_failed", e.Code)
 		}
-	case KindCutBody:
+	case fault.KindCutBody:
 		if e.Bytes < 0 {
-			return fmt.Errorf("effect.bytes %d: may not be negative", e.Bytes)
+			return fmt.Errorf("effect.bytes %d: must not be negative", e.Bytes)
 		}
 	}
 	return nil
-}
-
-func codeNames() []string {
-	names := make([]string, 0, len(Codes))
-	for c := range Codes {
-		names = append(names, string(c))
-	}
-	slices.Sort(names)
-	return names
 }

@@ -1,8 +1,8 @@
-package fault
+// Package faults applies the fault rules of a cloud to its requests.
+package faults
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -10,17 +10,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 )
 
-// Status is a rule and what it has done.
-type Status struct {
-	Rule
-	// Matched counts the requests that the rule selects, Applied those that it took.
-	Matched uint64 `json:"matched"`
-	Applied uint64 `json:"applied"`
-}
-
-// Set is the rules of one cloud. All its methods may be called from several goroutines.
+// Set is the rules of one cloud. It implements fault.Rules.
 type Set struct {
 	operations []Operation
 	rules      atomic.Pointer[[]*active] // replaced, never changed
@@ -30,9 +24,9 @@ type Set struct {
 	changed chan struct{} // closed, and replaced, when a rule is applied, added or removed
 }
 
-// active is a rule at work.
+// active is a rule and its counters.
 type active struct {
-	rule Rule
+	rule fault.Rule
 
 	mu               sync.Mutex
 	random           *rand.Rand
@@ -46,11 +40,12 @@ func NewSet(operations []Operation) *Set {
 	return s
 }
 
-// Add adds a rule behind those that exist and returns it as it is used, with a name. The error says
-// everything that is wrong with the rule, and what it could have named.
-func (s *Set) Add(r Rule) (Rule, error) {
-	if err := r.check(s.operations); err != nil {
-		return Rule{}, fmt.Errorf("fault rule %.128q: %w", r.Name, err)
+var _ fault.Rules = (*Set)(nil)
+
+// Add implements fault.Rules.
+func (s *Set) Add(_ context.Context, r fault.Rule) (fault.Rule, error) {
+	if err := check(&r, s.operations); err != nil {
+		return fault.Rule{}, fmt.Errorf("add fault rule %.128q: %w", r.Name, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,18 +57,11 @@ func (s *Set) Add(r Rule) (Rule, error) {
 		}
 	}
 	if find(next, r.Name) >= 0 {
-		return Rule{}, fmt.Errorf("fault rule %q: %w", r.Name, ErrExists)
+		return fault.Rule{}, fmt.Errorf("add fault rule %.128q: %w; remove it first or choose another name", r.Name, fault.ErrExists)
 	}
 	s.replace(append(next, &active{rule: r, random: rand.New(rand.NewPCG(r.Seed, ^r.Seed))}))
 	return r, nil
 }
-
-var (
-	// ErrExists is the error of Add when there is a rule of the same name.
-	ErrExists = errors.New("there is one of that name already")
-	// ErrNone is the error of Await when there is no rule of that name, or no longer.
-	ErrNone = errors.New("there is no fault rule")
-)
 
 func find(rules []*active, name string) int {
 	return slices.IndexFunc(rules, func(a *active) bool { return a.rule.Name == name })
@@ -89,81 +77,81 @@ func (s *Set) broadcastLocked() {
 	s.changed = make(chan struct{})
 }
 
-// Remove removes a rule and tells whether there was one.
-func (s *Set) Remove(name string) bool {
+// Remove implements fault.Rules.
+func (s *Set) Remove(_ context.Context, name string) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	rules := *s.rules.Load()
 	i := find(rules, name)
 	if i < 0 {
-		return false
+		return false, nil
 	}
 	s.replace(slices.Delete(slices.Clone(rules), i, i+1))
-	return true
+	return true, nil
 }
 
-// Clear removes all rules.
-func (s *Set) Clear() {
+// Clear implements fault.Rules.
+func (s *Set) Clear(context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.replace([]*active{})
+	return nil
 }
 
-// List returns all rules in the order in which they are asked.
-func (s *Set) List() []Status {
+// List implements fault.Rules.
+func (s *Set) List(context.Context) ([]fault.Status, error) {
 	rules := *s.rules.Load()
-	out := make([]Status, len(rules))
+	out := make([]fault.Status, len(rules))
 	for i, a := range rules {
 		out[i] = a.status()
 	}
-	return out
+	return out, nil
 }
 
-// Get returns one rule.
-func (s *Set) Get(name string) (Status, bool) {
+// Get implements fault.Rules.
+func (s *Set) Get(_ context.Context, name string) (fault.Status, bool, error) {
 	rules := *s.rules.Load()
 	i := find(rules, name)
 	if i < 0 {
-		return Status{}, false
+		return fault.Status{}, false, nil
 	}
-	return rules[i].status(), true
+	return rules[i].status(), true, nil
 }
 
-// Await returns as soon as a rule has been applied n times, with its state then. It is an error if there
-// is no rule of that name, or when the context is done first.
-func (s *Set) Await(ctx context.Context, name string, n uint64) (Status, error) {
+// Await implements fault.Rules.
+func (s *Set) Await(ctx context.Context, name string, n uint64) (fault.Status, error) {
 	for {
 		s.mu.Lock()
 		changed := s.changed
 		s.mu.Unlock()
-		st, ok := s.Get(name)
+		st, ok, _ := s.Get(ctx, name)
 		switch {
 		case !ok:
-			return st, fmt.Errorf("%w %q", ErrNone, name)
+			return st, fmt.Errorf("await fault rule %.128q: %w", name, fault.ErrNotFound)
 		case st.Applied >= n:
 			return st, nil
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return st, fmt.Errorf("fault rule %q: applied %d times, not %d: %w", name, st.Applied, n, context.Cause(ctx))
+			return st, fmt.Errorf("await fault rule %q: applied %d of %d times: %w", name, st.Applied, n, context.Cause(ctx))
 		}
 	}
 }
 
-func (a *active) status() Status {
+func (a *active) status() fault.Status {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return Status{a.rule, a.matched, a.applied}
+	return fault.Status{Rule: a.rule, Matched: a.matched, Applied: a.applied}
 }
 
-// take counts a request that the rule selects and tells whether the rule takes it.
+// take counts a request that the rule selects and reports whether the rule takes it.
 func (a *active) take() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.matched++
 	r := &a.rule
-	if r.Max > 0 && a.applied >= uint64(r.Max) || !r.takes(a.matched) {
+	if r.Max > 0 && a.applied >= uint64(r.Max) || !takes(r, a.matched) {
 		return false
 	}
 	if r.Probability > 0 && a.random.Float64() >= r.Probability {
@@ -180,17 +168,17 @@ type Decision struct {
 	// Before and After are how long to wait before and after it is carried out.
 	Before, After time.Duration
 	// Effect is what else happens to it; its Kind is "" if nothing does.
-	Effect Effect
+	Effect fault.Effect
 }
 
-// Empty tells whether there is no rule at all.
+// Empty reports whether there are no rules.
 func (s *Set) Empty() bool { return len(*s.rules.Load()) == 0 }
 
-// Decide asks the rules about a request. ok is false if none takes it.
+// Decide returns what the rules do to a request. ok is false if none takes it.
 func (s *Set) Decide(c *Call) (d Decision, ok bool) {
 	var names []string
 	for _, a := range *s.rules.Load() {
-		if !a.rule.matches(c) || !a.take() {
+		if !matches(&a.rule, c) || !a.take() {
 			continue
 		}
 		names = append(names, a.rule.Name)
@@ -200,7 +188,7 @@ func (s *Set) Decide(c *Call) (d Decision, ok bool) {
 		} else {
 			d.Before += time.Duration(e.Latency)
 		}
-		if e.Kind != KindLatency {
+		if e.Kind != fault.KindLatency {
 			d.Effect = e
 			break
 		}

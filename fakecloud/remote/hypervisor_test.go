@@ -1,4 +1,4 @@
-package hypervisor_test
+package remote_test
 
 import (
 	"context"
@@ -14,21 +14,8 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/remote"
 )
-
-// attaching are the ways to get a session of a cloud.
-var attaching = map[string]func(*testing.T, *fakecloud.Cloud, hypervisor.Options) (hypervisor.Session, error){
-	"local": func(_ *testing.T, c *fakecloud.Cloud, o hypervisor.Options) (hypervisor.Session, error) {
-		return c.AttachHypervisor(o)
-	},
-	"remote": func(t *testing.T, c *fakecloud.Cloud, o hypervisor.Options) (hypervisor.Session, error) {
-		r, err := hypervisor.Dial(t.Context(), controlURL(t, c), o)
-		if err != nil {
-			return nil, err
-		}
-		return r, nil
-	},
-}
 
 func controlURL(t *testing.T, c *fakecloud.Cloud) string {
 	t.Helper()
@@ -42,28 +29,21 @@ func controlURL(t *testing.T, c *fakecloud.Cloud) string {
 	return url
 }
 
-// each runs a test with both kinds of sessions.
-func each(t *testing.T, test func(*testing.T, *world)) {
+// eachHypervisor runs a test with both kinds of sessions.
+func eachHypervisor(t *testing.T, test func(*testing.T, *world)) {
 	t.Helper()
-	for name, attach := range attaching {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := &world{T: t, Cloud: fakecloud.New(fakecloud.Options{}), attachAs: attach}
-			t.Cleanup(w.Close)
-			test(t, w)
-		})
-	}
+	each(t, func(t *testing.T, c *fakecloud.Cloud, is controls) { test(t, &world{t, c, is}) })
 }
 
 type world struct {
 	*testing.T
 	*fakecloud.Cloud
-	attachAs func(*testing.T, *fakecloud.Cloud, hypervisor.Options) (hypervisor.Session, error)
+	is controls
 }
 
 func (w *world) attach() hypervisor.Session {
 	w.Helper()
-	s, err := w.attachAs(w.T, w.Cloud, hypervisor.Options{Name: "test"})
+	s, err := w.is.AttachHypervisor(w.Context(), hypervisor.Options{Name: "test"})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -117,8 +97,7 @@ func (w *world) wantStatus(s *hcloud.Server, want hcloud.ServerStatus) {
 }
 
 func TestActionsEndAsTheHypervisorSays(t *testing.T) {
-	t.Parallel()
-	each(t, func(t *testing.T, w *world) {
+	eachHypervisor(t, func(t *testing.T, w *world) {
 		h := w.attach()
 		if len(h.Machines()) != 0 {
 			t.Errorf("%+v", h.Machines())
@@ -165,8 +144,7 @@ func TestActionsEndAsTheHypervisorSays(t *testing.T) {
 }
 
 func TestMachinesThatLiveTheirOwnLife(t *testing.T) {
-	t.Parallel()
-	each(t, func(t *testing.T, w *world) {
+	eachHypervisor(t, func(t *testing.T, w *world) {
 		server := w.create("a").Server
 		h := w.attach()
 		if ms := h.Machines(); len(ms) != 1 || ms[0].Server != server.ID || ms[0].Status != "running" {
@@ -181,7 +159,7 @@ func TestMachinesThatLiveTheirOwnLife(t *testing.T) {
 		if err := h.Report(t.Context(), 7, true); !errors.Is(err, hypervisor.ErrNoMachine) {
 			t.Errorf("no such server: %v", err)
 		}
-		w.Reset()
+		ok(t, w.Reset(t.Context()))
 		if task := w.next(h, hypervisor.CommandForget); task.Action != 0 || task.Machine.Server != server.ID {
 			t.Errorf("%+v", task)
 		}
@@ -189,8 +167,7 @@ func TestMachinesThatLiveTheirOwnLife(t *testing.T) {
 }
 
 func TestTasksOutliveASession(t *testing.T) {
-	t.Parallel()
-	each(t, func(t *testing.T, w *world) {
+	eachHypervisor(t, func(t *testing.T, w *world) {
 		server := w.create("a").Server
 		h := w.attach()
 		off := w.powerOff(server)
@@ -218,8 +195,7 @@ func TestTasksOutliveASession(t *testing.T) {
 }
 
 func TestClosingFailsWhatIsNotDone(t *testing.T) {
-	t.Parallel()
-	each(t, func(t *testing.T, w *world) {
+	eachHypervisor(t, func(t *testing.T, w *world) {
 		server := w.create("a").Server
 		h := w.attach()
 		off := w.powerOff(server)
@@ -238,8 +214,7 @@ func TestClosingFailsWhatIsNotDone(t *testing.T) {
 }
 
 func TestTheEndOfTheCloudEndsASession(t *testing.T) {
-	t.Parallel()
-	each(t, func(t *testing.T, w *world) {
+	eachHypervisor(t, func(t *testing.T, w *world) {
 		h := w.attach()
 		w.Close()
 		if _, err := h.Next(t.Context()); err == nil || errors.Is(err, context.Canceled) {
@@ -249,14 +224,13 @@ func TestTheEndOfTheCloudEndsASession(t *testing.T) {
 }
 
 func TestWrongOptionsAreRefused(t *testing.T) {
-	t.Parallel()
-	each(t, func(t *testing.T, w *world) {
+	eachHypervisor(t, func(t *testing.T, w *world) {
 		for text, o := range map[string]hypervisor.Options{
 			"name":     {},
 			"selector": {Name: "a", Selector: "!"},
 			"project":  {Name: "a", Project: 42},
 		} {
-			if _, err := w.attachAs(t, w.Cloud, o); err == nil || !strings.Contains(err.Error(), text) {
+			if _, err := w.is.AttachHypervisor(t.Context(), o); err == nil || !strings.Contains(err.Error(), text) {
 				t.Errorf("%+v: %v", o, err)
 			}
 		}
@@ -267,7 +241,7 @@ func TestALostConnectionIsNoticedOnBothSides(t *testing.T) {
 	t.Parallel()
 	c := fakecloud.New(fakecloud.Options{})
 	t.Cleanup(c.Close)
-	w := &world{T: t, Cloud: c, attachAs: attaching["remote"]}
+	w := &world{t, c, remote.New(controlURL(t, c))}
 	server := w.create("a").Server
 
 	// A connection that can be cut from outside.
@@ -278,7 +252,7 @@ func TestALostConnectionIsNoticedOnBothSides(t *testing.T) {
 		}
 		return http.DefaultTransport.RoundTrip(r)
 	})
-	h, err := hypervisor.Dial(t.Context(), controlURL(t, c), hypervisor.Options{Name: "test"}, hypervisor.WithHTTPClient(&http.Client{Transport: transport}))
+	h, err := remote.New(c.ControlURL(), remote.WithHTTPClient(&http.Client{Transport: transport})).AttachHypervisor(t.Context(), hypervisor.Options{Name: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -305,17 +279,17 @@ func TestSilenceIsALostConnection(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	t.Cleanup(silent.Close)
-	h, err := hypervisor.Dial(t.Context(), silent.URL, hypervisor.Options{Name: "test"}, hypervisor.WithPing(300*time.Millisecond))
+	h, err := remote.New(silent.URL).AttachHypervisor(t.Context(), hypervisor.Options{Name: "test", Ping: 300 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.Next(t.Context()); err == nil || !strings.Contains(err.Error(), "not said a word") {
+	if _, err := h.Next(t.Context()); err == nil || !strings.Contains(err.Error(), "no message for") {
 		t.Errorf("%v", err)
 	}
 	h.Suspend()
 }
 
-func TestDialingEndsWithItsContext(t *testing.T) {
+func TestAttachingEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	enough := errors.New("enough")
@@ -325,7 +299,7 @@ func TestDialingEndsWithItsContext(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	t.Cleanup(silent.Close)
-	if _, err := hypervisor.Dial(ctx, silent.URL, hypervisor.Options{Name: "test"}); !errors.Is(err, enough) {
+	if _, err := remote.New(silent.URL).AttachHypervisor(ctx, hypervisor.Options{Name: "test"}); !errors.Is(err, enough) {
 		t.Errorf("%v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package hypervisor_test
+package remote_test
 
 import (
 	"bufio"

@@ -1,41 +1,10 @@
 package journal
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
-	"unicode/utf8"
 )
-
-func TestAJournalKeepsTheLatestEntriesInOrder(t *testing.T) {
-	t.Parallel()
-	j := &Journal{Capacity: 3}
-	for range 5 {
-		j.Add(&Entry{Method: "GET"})
-	}
-	got := j.Entries(Filter{})
-	if len(got) != 3 || got[0].Seq != 3 || got[2].Seq != 5 {
-		t.Fatalf("kept %+v, want 3, 4, 5", got)
-	}
-	if n := j.Count(Filter{Since: 4}); n != 1 {
-		t.Errorf("since 4: %d, want 1", n)
-	}
-	if n := j.Count(Filter{Since: 99}); n != 0 {
-		t.Errorf("since the future: %d, want 0", n)
-	}
-	j.Reset()
-	if n := j.Count(Filter{}); n != 0 {
-		t.Errorf("after Reset: %d", n)
-	}
-	j.Add(&Entry{})
-	if got := j.Entries(Filter{}); len(got) != 1 || got[0].Seq != 6 || j.Last() != 6 {
-		t.Errorf("numbering after Reset: %+v", got)
-	}
-}
 
 func TestAFilterMatches(t *testing.T) {
 	t.Parallel()
@@ -111,65 +80,6 @@ func TestAFilterIsReadFromAQuery(t *testing.T) {
 	}
 }
 
-func TestAwaitReturnsWhenEnoughHaveCome(t *testing.T) {
-	t.Parallel()
-	j := &Journal{}
-	got := make(chan []Entry)
-	go func() {
-		entries, err := j.Await(t.Context(), Filter{Writes: true}, 2)
-		if err != nil {
-			t.Error(err)
-		}
-		got <- entries
-	}()
-	j.Add(&Entry{Method: "POST"})
-	j.Add(&Entry{Method: "GET"})
-	j.Add(&Entry{Method: "DELETE"})
-	if entries := <-got; len(entries) != 2 || entries[1].Seq != 3 {
-		t.Errorf("%+v", entries)
-	}
-	ctx, cancel := context.WithCancelCause(t.Context())
-	enough := errors.New("enough")
-	cancel(enough)
-	if entries, err := j.Await(ctx, Filter{}, 4); !errors.Is(err, enough) || len(entries) != 3 {
-		t.Errorf("%d entries, %v", len(entries), err)
-	}
-}
-
-func TestNoEntryIsLostWhenManyAddAndWait(t *testing.T) {
-	t.Parallel()
-	const writers, each = 8, 500
-	j := &Journal{Capacity: writers * each}
-	var wg sync.WaitGroup
-	for range writers {
-		wg.Go(func() {
-			for range each {
-				j.Add(&Entry{Method: "GET"})
-			}
-		})
-	}
-	entries, err := j.Await(t.Context(), Filter{}, writers*each)
-	if err != nil {
-		t.Fatal(err)
-	}
-	wg.Wait()
-	for i, e := range entries {
-		if e.Seq != uint64(i+1) {
-			t.Fatalf("entry %d has number %d", i, e.Seq)
-		}
-	}
-}
-
-func BenchmarkAdd(b *testing.B) {
-	j := &Journal{}
-	b.ReportAllocs()
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			j.Add(&Entry{Method: "GET", Route: "/servers/{id}", Status: 200})
-		}
-	})
-}
-
 // FuzzAFilterSurvivesItsQuery checks that Query writes what ParseFilter reads.
 func FuzzAFilterSurvivesItsQuery(f *testing.F) {
 	f.Add("method=post&route=/servers/*&path=/v1/servers/42&operation=create_server&resource_id=42&status=201&error_code=locked&client=a+b&fault=f%26&project=2&since=18446744073709551615&writes&errors=1&dropped=true")
@@ -187,70 +97,4 @@ func FuzzAFilterSurvivesItsQuery(f *testing.F) {
 			t.Errorf("%+v became %+v, %v", want, got, err)
 		}
 	})
-}
-
-// Memory is bounded in bytes, not only in entries: a query may have 60 kB.
-func TestAJournalIsBoundedInBytes(t *testing.T) {
-	t.Parallel()
-	j := &Journal{MaxBytes: 100_000}
-	const n = 1000
-	for i := range n {
-		j.Add(&Entry{Method: "GET", Path: "/v1/servers", Query: fmt.Sprintf("name=%d%s", i, strings.Repeat("x", 1500))})
-	}
-	got := j.Entries(Filter{})
-	if len(got) < 30 || len(got) > 60 || got[len(got)-1].Seq != n {
-		t.Fatalf("%d entries are kept", len(got))
-	}
-	for i, e := range got[1:] {
-		if e.Seq != got[i].Seq+1 {
-			t.Errorf("entry %d follows %d", e.Seq, got[i].Seq)
-		}
-	}
-	if b := j.Bytes(); b > 100_000 || b < 50_000 {
-		t.Errorf("%d bytes", b)
-	}
-	j.Reset()
-	if b := j.Bytes(); b != 0 {
-		t.Errorf("%d bytes after Reset", b)
-	}
-}
-
-func TestLongFieldsAreClipped(t *testing.T) {
-	t.Parallel()
-	j := &Journal{}
-	line := strings.Repeat("é", 50_000)
-	j.Add(&Entry{Path: line, Query: line, Client: line, Fault: "short"})
-	e := j.Entries(Filter{})[0]
-	for _, s := range []string{e.Path, e.Query, e.Client} {
-		if len(s) > MaxField || !strings.HasSuffix(s, "é…") || !utf8.ValidString(s) {
-			t.Errorf("%d bytes, %q", len(s), s[max(0, len(s)-10):])
-		}
-	}
-	if e.Fault != "short" {
-		t.Error(e.Fault)
-	}
-}
-
-func TestTheBytesAreRightWhenManyAdd(t *testing.T) {
-	t.Parallel()
-	j := &Journal{Capacity: 64, MaxBytes: 20_000}
-	var wg sync.WaitGroup
-	for w := range 8 {
-		wg.Go(func() {
-			for i := range 2000 {
-				j.Add(&Entry{Query: strings.Repeat("x", i%(100*(w+1)))})
-				if w == 0 && i%500 == 0 {
-					j.Reset()
-				}
-			}
-		})
-	}
-	wg.Wait()
-	var kept int64
-	for _, e := range j.Entries(Filter{}) {
-		kept += e.size()
-	}
-	if b := j.Bytes(); b != kept || b > 20_000 || kept == 0 {
-		t.Errorf("%d bytes counted, %d kept", b, kept)
-	}
 }

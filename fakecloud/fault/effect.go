@@ -1,0 +1,37 @@
+package fault
+
+import "time"
+
+// APIError answers with an error of the API. The code is one of [Codes], such as "conflict" or "locked".
+func APIError(code string) Effect { return Effect{Kind: KindAPIError, Code: code} }
+
+// HTTPStatus answers with a status and an HTML page, as a proxy in front of the API would.
+func HTTPStatus(status int) Effect { return Effect{Kind: KindHTTPStatus, Status: status} }
+
+// Latency delays the answer on the cloud's clock. The field Latency of other effects does it, too.
+func Latency(d time.Duration) Effect { return Effect{Kind: KindLatency, Latency: Duration(d)} }
+
+// DropConnection closes the connection and does not carry the request out.
+func DropConnection() Effect { return Effect{Kind: KindDrop} }
+
+// ResetConnection is DropConnection with a TCP reset.
+func ResetConnection() Effect { return Effect{Kind: KindReset} }
+
+// LoseAnswer carries the request out and then closes the connection: what was written is written, but the client
+// cannot know.
+func LoseAnswer() Effect { return Effect{Kind: KindDrop, After: true} }
+
+// CutBody carries the request out and sends only the first n bytes of the answer's body, or half of it if n is 0.
+func CutBody(n int) Effect { return Effect{Kind: KindCutBody, Bytes: n} }
+
+// FailAction makes the actions that the request starts fail with a code and a message. If empty, the code is
+// action_failed.
+func FailAction(code, message string) Effect {
+	return Effect{Kind: KindFailAction, Code: code, Message: message}
+}
+
+// HangAction makes the actions that the request starts run until the cloud's hanging actions are resumed.
+func HangAction() Effect { return Effect{Kind: KindHangAction} }
+
+// ExhaustRateLimit uses up the project's rate limit and answers 429.
+func ExhaustRateLimit() Effect { return Effect{Kind: KindExhaustRateLimit} }

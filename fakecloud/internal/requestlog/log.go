@@ -1,0 +1,212 @@
+// Package requestlog is the journal of a cloud: it keeps the latest requests in memory.
+package requestlog
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"unicode/utf8"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
+)
+
+// entryBytes is what an entry takes without its texts.
+const entryBytes = 256
+
+// size returns how many bytes of memory an entry takes. It may be called once the entry has been clipped.
+func size(e *journal.Entry) int64 {
+	n := len(e.CorrelationID) + len(e.Method) + len(e.Path) + len(e.Query) + len(e.ErrorCode) + len(e.Fault) + len(e.Client) + len(e.Remote)
+	return int64(n) + entryBytes
+}
+
+// MaxField is the length of the longest text of an entry, in bytes. A longer one is cut and ends with "…".
+const MaxField = 2 << 10
+
+// clip cuts texts that are too long. What is left of them is a copy, since a part would keep the whole in
+// memory.
+func clip(e *journal.Entry) {
+	const end = "…"
+	for _, text := range []*string{&e.Method, &e.Path, &e.Query, &e.Client, &e.Fault, &e.Remote, &e.ErrorCode} {
+		if len(*text) <= MaxField {
+			continue
+		}
+		cut := MaxField - len(end)
+		for cut > 0 && !utf8.RuneStart((*text)[cut]) {
+			cut--
+		}
+		*text = (*text)[:cut] + end
+	}
+}
+
+// Log keeps the latest entries, bounded in number and in bytes. It implements journal.Journal. Its zero value has the default bounds.
+// Every request of the cloud passes through Add, so that it takes no lock; entries are numbered in the order
+// in which they were answered.
+type Log struct {
+	// Capacity is how many entries are kept at most; 0 is DefaultCapacity. Set it before the first use.
+	Capacity int
+	// MaxBytes is how much memory the entries take at most; 0 is DefaultMaxBytes. Set it before the first use.
+	MaxBytes int64
+
+	once sync.Once
+	ring []atomic.Pointer[journal.Entry]
+	seq  atomic.Uint64
+	// bytes is the size of the entries in the ring, oldest the least Seq that may be there: smaller ones
+	// were removed to free memory.
+	bytes  atomic.Int64
+	oldest atomic.Uint64
+
+	waiting atomic.Int64 // the number of calls of Await
+	mu      sync.Mutex
+	changed chan struct{} // closed and replaced by an Add during an Await
+}
+
+// Bounds of a journal unless told otherwise.
+const (
+	DefaultCapacity = 10_000
+	DefaultMaxBytes = 64 << 20
+)
+
+func (j *Log) init() {
+	j.once.Do(func() {
+		if j.Capacity <= 0 {
+			j.Capacity = DefaultCapacity
+		}
+		if j.MaxBytes <= 0 {
+			j.MaxBytes = DefaultMaxBytes
+		}
+		j.ring = make([]atomic.Pointer[journal.Entry], j.Capacity)
+		j.changed = make(chan struct{})
+	})
+}
+
+// Add appends an entry and gives it its Seq. It cuts texts that are longer than MaxField. The entry must not
+// be changed afterwards.
+func (j *Log) Add(e *journal.Entry) {
+	j.init()
+	clip(e)
+	e.Seq = j.seq.Add(1)
+	slot := j.slot(e.Seq)
+	for {
+		old := slot.Load()
+		if old != nil && old.Seq > e.Seq { // overtaken by a whole round of the ring: too old to be kept
+			break
+		}
+		if slot.CompareAndSwap(old, e) {
+			added := size(e)
+			if old != nil {
+				added -= size(old)
+			}
+			j.bytes.Add(added)
+			break
+		}
+	}
+	j.shrink()
+	if e.Seq < j.oldest.Load() { // removed before it was there
+		j.remove(e.Seq)
+	}
+	if j.waiting.Load() > 0 {
+		j.mu.Lock()
+		close(j.changed)
+		j.changed = make(chan struct{})
+		j.mu.Unlock()
+	}
+}
+
+// shrink removes the oldest entries until the rest is within MaxBytes.
+func (j *Log) shrink() {
+	for j.bytes.Load() > j.MaxBytes {
+		oldest, last := j.oldest.Load(), j.seq.Load()
+		first := max(oldest, j.first(last))
+		if first > last {
+			return
+		}
+		if j.oldest.CompareAndSwap(oldest, first+1) {
+			j.remove(first)
+		}
+	}
+}
+
+// remove removes the entry with a Seq, if it is there.
+func (j *Log) remove(seq uint64) {
+	slot := j.slot(seq)
+	if e := slot.Load(); e != nil && e.Seq == seq && slot.CompareAndSwap(e, nil) {
+		j.bytes.Add(-size(e))
+	}
+}
+
+// first returns the least Seq for which the ring has room when last is the greatest.
+func (j *Log) first(last uint64) uint64 {
+	if kept := uint64(len(j.ring)); last > kept {
+		return last - kept + 1
+	}
+	return 1
+}
+
+// Bytes returns how much memory the entries take.
+func (j *Log) Bytes() int64 { return j.bytes.Load() }
+
+func (j *Log) slot(seq uint64) *atomic.Pointer[journal.Entry] {
+	return &j.ring[(seq-1)%uint64(len(j.ring))]
+}
+
+var _ journal.Journal = (*Log)(nil)
+
+// Last implements journal.Journal.
+func (j *Log) Last(context.Context) (uint64, error) { return j.seq.Load(), nil }
+
+// Entries implements journal.Journal.
+func (j *Log) Entries(_ context.Context, f journal.Filter) ([]journal.Entry, error) {
+	var out []journal.Entry
+	j.scan(f, func(e *journal.Entry) { out = append(out, *e) })
+	return out, nil
+}
+
+// Count implements journal.Journal.
+func (j *Log) Count(_ context.Context, f journal.Filter) (int, error) {
+	n := 0
+	j.scan(f, func(*journal.Entry) { n++ })
+	return n, nil
+}
+
+func (j *Log) scan(f journal.Filter, found func(*journal.Entry)) {
+	j.init()
+	last := j.seq.Load()
+	for seq := max(j.first(last), j.oldest.Load(), f.Since+1); seq <= last; seq++ {
+		if e := j.slot(seq).Load(); e != nil && e.Seq == seq && f.Matches(e) {
+			found(e)
+		}
+	}
+}
+
+// Await implements journal.Journal.
+func (j *Log) Await(ctx context.Context, f journal.Filter, n int) ([]journal.Entry, error) {
+	j.init()
+	j.waiting.Add(1)
+	defer j.waiting.Add(-1)
+	for {
+		j.mu.Lock()
+		changed := j.changed
+		j.mu.Unlock()
+		if entries, _ := j.Entries(ctx, f); len(entries) >= n {
+			return entries, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			entries, _ := j.Entries(ctx, f)
+			return entries, fmt.Errorf("%d of %d requests are in the journal: %w", len(entries), n, context.Cause(ctx))
+		}
+	}
+}
+
+// Reset implements journal.Journal.
+func (j *Log) Reset(context.Context) error {
+	j.init()
+	for i := range j.ring {
+		if e := j.ring[i].Swap(nil); e != nil {
+			j.bytes.Add(-size(e))
+		}
+	}
+	return nil
+}
