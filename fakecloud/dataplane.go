@@ -70,6 +70,10 @@ type DataPlane struct {
 
 	mu     sync.Mutex
 	states map[int64]*cloud.State // by project: what the latest event said
+
+	applying sync.Mutex                     // held while load balancers are applied, so that none is applied from an old state
+	failed   map[int64]error                // by load balancer: what the latest attempt to apply it said
+	shown    map[int64][]dataplane.Endpoint // by load balancer: what has been logged
 }
 
 // statsInterval is how often, on the cloud's clock, the figures of load balancers are recorded for
@@ -79,7 +83,7 @@ const statsInterval = 5 * time.Second
 // startDataPlane starts the data plane; publicIPv6 is the range that was chosen for IPv6 addresses,
 // if one was.
 func startDataPlane(core *cloud.Cloud, o DataPlaneOptions, publicIPv6 netip.Prefix) (*DataPlane, error) {
-	d := &DataPlane{core: core, log: o.Logger}
+	d := &DataPlane{core: core, log: o.Logger, failed: map[int64]error{}, shown: map[int64][]dataplane.Endpoint{}}
 	if d.log == nil {
 		d.log = slog.Default()
 	}
@@ -118,6 +122,8 @@ func startDataPlane(core *cloud.Cloud, o DataPlaneOptions, publicIPv6 netip.Pref
 		}
 	})
 	d.done.Go(func() { d.recordStats(ctx) })
+	ticker := core.Clock().NewTicker(bindInterval)
+	d.done.Go(func() { d.retry(ctx, ticker) })
 	return d, nil
 }
 
@@ -156,6 +162,8 @@ func (d *DataPlane) DialContext(ctx context.Context, network, address string) (n
 
 // follow makes load balancers what the last of some events says.
 func (d *DataPlane) follow(events []cloud.Event) {
+	d.applying.Lock()
+	defer d.applying.Unlock()
 	d.mu.Lock()
 	for _, e := range events {
 		d.states[e.Project] = e.State
@@ -166,6 +174,8 @@ func (d *DataPlane) follow(events []cloud.Event) {
 			d.apply(c.Project, c.State, lb)
 		} else {
 			d.engine.Remove(c.ID)
+			delete(d.failed, c.ID)
+			delete(d.shown, c.ID)
 		}
 	}
 }
@@ -220,9 +230,14 @@ func (d *DataPlane) apply(project int64, st *cloud.State, lb *cloud.LoadBalancer
 		err = d.device.Keep(lb.ID, model.Addresses)
 	}
 	if err != nil {
-		d.log.Error("cannot apply load balancer", "load_balancer", lb.Name, "id", lb.ID, "error", err)
+		if before := d.failed[lb.ID]; before == nil || before.Error() != err.Error() {
+			d.log.Error("cannot apply load balancer: free its address and port; it is tried again", "load_balancer", lb.Name, "id", lb.ID, "every", bindInterval, "error", err)
+		}
+		d.failed[lb.ID] = err
 		return
 	}
+	delete(d.failed, lb.ID)
+	d.logEndpoints(lb)
 	d.align(p, lb)
 }
 

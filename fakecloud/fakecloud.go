@@ -186,6 +186,7 @@ func (c *Cloud) startPackets(o *Options) (err error) {
 		if c.dataPlane, err = startDataPlane(c.cloud, *o.DataPlane, o.PublicIPv6); err != nil {
 			return err
 		}
+		c.controller.Endpoints = c.dataPlane.endpoints
 	}
 	if o.Router != nil {
 		c.network = o.Router.Network

@@ -105,6 +105,31 @@ func (lb *balancer) apply(want LoadBalancer, confs []*serviceConf) error {
 	return nil
 }
 
+// rebind replaces the listeners that have another port than in the cloud, if that port is free now.
+// Connections of the old listeners continue.
+func (lb *balancer) rebind() (changed bool) {
+	for at, f := range lb.fronts {
+		if f.local().Port() == at.Port() {
+			continue
+		}
+		l, err := lb.engine.opts.Binder.Listen(lb.ctx, lb.id, at.Addr(), at.Port())
+		if err != nil {
+			continue
+		}
+		better := &front{lb: lb, at: at, listener: l}
+		if better.local().Port() != at.Port() {
+			closeQuietly(l)
+			continue
+		}
+		better.service.Store(f.service.Load())
+		lb.fronts[at] = better
+		lb.engine.tasks.run(better.accept)
+		closeQuietly(f.listener)
+		changed = true
+	}
+	return changed
+}
+
 func (lb *balancer) applyServices(targets []Target, confs []*serviceConf) {
 	gone := maps.Clone(lb.services)
 	for _, conf := range confs {

@@ -164,6 +164,15 @@ func (e *Engine) Apply(want LoadBalancer) error {
 	return nil
 }
 
+// Rebind tries again to listen on the ports that a load balancer has in the cloud, where its listeners got
+// others. It reports whether a listener changed.
+func (e *Engine) Rebind(id int64) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	lb, ok := e.lbs[id]
+	return ok && lb.rebind()
+}
+
 // Remove deletes a load balancer. It closes its listeners and all its connections before it returns. If
 // the load balancer does not exist, Remove does nothing.
 func (e *Engine) Remove(id int64) {

@@ -28,6 +28,8 @@ type Controller struct {
 	Journal *requestlog.Log
 	// AllowedHosts are names that the control API accepts in addition to loopback names and addresses.
 	AllowedHosts []string
+	// Endpoints, if set, returns where load balancers listen on this machine.
+	Endpoints func() []LoadBalancerEndpoint
 	// Ready, if set, tells whether clients can be let in.
 	Ready func() bool
 

@@ -362,3 +362,23 @@ func (c *Controller) kinds() []cloud.Kind {
 	}
 	return out
 }
+
+// LoadBalancerEndpoint is where one service of a load balancer listens on this machine.
+type LoadBalancerEndpoint struct {
+	Project int64  `json:"project"`
+	ID      int64  `json:"load_balancer"`
+	Name    string `json:"name"`
+	// Address is the address and port in the cloud, Local those on this machine, "" if there are none.
+	Address string `json:"address"`
+	Local   string `json:"local"`
+	// Error says why Local is not what was asked for, and what to do.
+	Error string `json:"error,omitempty"`
+}
+
+func listLoadBalancerEndpoints(c *Controller, _ *http.Request) (any, error) {
+	endpoints := []LoadBalancerEndpoint{}
+	if c.Endpoints != nil {
+		endpoints = c.Endpoints()
+	}
+	return map[string]any{"load_balancer_endpoints": endpoints}, nil
+}

@@ -62,6 +62,7 @@ func Endpoints() []Endpoint {
 		{Method: "DELETE", Path: "/hypervisors/{hypervisor}", Summary: "detach a hypervisor: the actions that wait for it fail", handle: detachHypervisor},
 		{Method: "POST", Path: "/hypervisors/{hypervisor}/tasks/{action}", Summary: `end the action of a task: {} in success, {"error": {"code": "resource_unavailable", "message": "no room"}} as failed`, handle: completeTask},
 		{Method: "POST", Path: "/hypervisors/{hypervisor}/servers/{server}", Summary: `tell that a server's machine runs or does not, by itself: {"running": false}`, handle: reportMachine},
+		{Method: "GET", Path: "/load_balancer_endpoints", Summary: "where load balancers listen on this machine, and what could not be bound", handle: listLoadBalancerEndpoints},
 		{Method: "GET", Path: "/rate_limit", Summary: "requests per hour and project; 0 is no limit", handle: getRateLimit},
 		{Method: "PUT", Path: "/rate_limit", Summary: `change the rate limit and fill it up: {"limit": 3600}`, handle: setRateLimit},
 		{Method: "GET", Path: "/projects", Summary: "all projects", handle: listProjects},

@@ -1,0 +1,117 @@
+package fakecloud
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/dataplane"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/control"
+)
+
+// bindInterval is how often, on the cloud's clock, a port is tried again that could not be bound.
+const bindInterval = 10 * time.Second
+
+// retry tries again to bind what could not be bound.
+func (d *DataPlane) retry(ctx context.Context, ticker clock.Ticker) {
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C():
+			d.rebind()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (d *DataPlane) rebind() {
+	d.applying.Lock()
+	defer d.applying.Unlock()
+	d.eachLoadBalancer(func(project int64, st *cloud.State, lb *cloud.LoadBalancer) {
+		switch {
+		case d.failed[lb.ID] != nil:
+			d.apply(project, st, lb)
+		case d.engine.Rebind(lb.ID):
+			d.logEndpoints(lb)
+		}
+	})
+}
+
+// eachLoadBalancer calls do for all load balancers as the latest events have them.
+func (d *DataPlane) eachLoadBalancer(do func(project int64, st *cloud.State, lb *cloud.LoadBalancer)) {
+	for _, p := range d.core.Projects() {
+		d.mu.Lock()
+		st := d.states[p.ID()]
+		d.mu.Unlock()
+		if st == nil {
+			continue
+		}
+		for lb := range st.LoadBalancers.All() {
+			do(p.ID(), st, lb)
+		}
+	}
+}
+
+// logEndpoints logs where a load balancer listens: at warn if the port is not the one asked for.
+func (d *DataPlane) logEndpoints(lb *cloud.LoadBalancer) {
+	before := d.shown[lb.ID]
+	d.shown[lb.ID] = d.engine.Endpoints(lb.ID)
+	for _, e := range d.shown[lb.ID] {
+		if slices.Contains(before, e) {
+			continue
+		}
+		asked := netip.AddrPortFrom(e.Address, e.Port)
+		args := []any{"load_balancer", lb.Name, "id", lb.ID, "address", asked, "local", e.Local}
+		if problem := displaced(e); problem != "" {
+			d.log.Warn("load balancer listens on another port", append(args, "reason", problem)...)
+			continue
+		}
+		d.log.Info("load balancer listens", args...)
+	}
+}
+
+// displaced says why a listener has another port than in the cloud, and what to do; "" if it has not.
+func displaced(e dataplane.Endpoint) string {
+	if e.Local.Port() == e.Port {
+		return ""
+	}
+	return fmt.Sprintf("port %d of %s is in use or not permitted: stop the program that has it, or connect to %s; it is tried again every %v",
+		e.Port, e.Local.Addr(), e.Local, bindInterval)
+}
+
+// endpoints returns where each service of each load balancer listens, for the control API.
+func (d *DataPlane) endpoints() []control.LoadBalancerEndpoint {
+	out := []control.LoadBalancerEndpoint{}
+	if d == nil {
+		return out
+	}
+	d.applying.Lock()
+	defer d.applying.Unlock()
+	d.eachLoadBalancer(func(project int64, st *cloud.State, lb *cloud.LoadBalancer) {
+		at := map[netip.AddrPort]dataplane.Endpoint{}
+		for _, e := range d.engine.Endpoints(lb.ID) {
+			at[netip.AddrPortFrom(e.Address, e.Port)] = e
+		}
+		model := loadBalancerModel(st, lb)
+		for _, address := range model.Addresses {
+			for _, s := range model.Services {
+				asked := netip.AddrPortFrom(address, s.ListenPort)
+				shown := control.LoadBalancerEndpoint{Project: project, ID: lb.ID, Name: lb.Name, Address: asked.String()}
+				if e, ok := at[asked]; ok {
+					shown.Local, shown.Error = e.Local.String(), displaced(e)
+				}
+				if err := d.failed[lb.ID]; err != nil {
+					shown.Error = err.Error()
+				}
+				out = append(out, shown)
+			}
+		}
+	})
+	return out
+}
