@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/dataplane"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/dataplane/netdev"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
@@ -20,15 +19,10 @@ type DataPlaneOptions struct {
 	// Resolver says where on this machine a port of a target is; nil dials the target's address as
 	// it is.
 	Resolver dataplane.Resolver
-	// Binder says where on this machine a load balancer listens; nil is on loopback addresses, see
-	// dataplane.LoopbackBinder.
+	// Binder decides where on this machine a load balancer listens. nil is a dataplane.LoopbackBinder, which also
+	// changes the default ranges of addresses. A netdev.Binder gives the addresses to a network interface; then
+	// Options.LoadBalancerIPv4 must be a part of that interface's network. Close the binder after the cloud.
 	Binder dataplane.Binder
-	// Interface, if set, is the name of a network interface that gets the addresses of load balancers,
-	// so that everybody on its network reaches them; see netdev.Binder. It takes Linux and
-	// CAP_NET_ADMIN, and Options.LoadBalancerIPv4 must be a part of that network. IPv6 addresses are
-	// given to it only if Options.PublicIPv6 is set; otherwise they are reached on this machine alone.
-	// Binder is not used then.
-	Interface string
 	// ProxyProtocolVersion is 1 or 2, 0 is the data plane's default.
 	ProxyProtocolVersion int
 	// Logger is told what cannot be done, such as binding an address; nil is slog's default.
@@ -45,7 +39,7 @@ var (
 )
 
 func (o *Options) useLoopback() {
-	if o.DataPlane == nil || o.DataPlane.Interface != "" || runtime.GOOS != "linux" {
+	if o.DataPlane == nil || o.DataPlane.Binder != nil || runtime.GOOS != "linux" {
 		return
 	}
 	if !o.PublicIPv4.IsValid() {
@@ -61,8 +55,8 @@ func (o *Options) useLoopback() {
 type DataPlane struct {
 	core   *cloud.Cloud
 	engine *dataplane.Engine
-	// device is the binder of an interface; nil without one.
-	device *netdev.Binder
+	// keeper is the binder, if it gives addresses to an interface; nil otherwise.
+	keeper addressKeeper
 	log    *slog.Logger
 	cancel context.CancelFunc
 	done   sync.WaitGroup
@@ -76,27 +70,21 @@ type DataPlane struct {
 	shown    map[int64][]dataplane.Endpoint // by load balancer: what has been logged
 }
 
+// addressKeeper is a binder that has to know all addresses of a load balancer, such as netdev.Binder.
+type addressKeeper interface {
+	Keep(loadBalancer int64, addresses []netip.Addr) error
+}
+
 // statsInterval is how often, on the cloud's clock, the figures of load balancers are recorded for
 // their metrics.
 const statsInterval = 5 * time.Second
 
-// startDataPlane starts the data plane; publicIPv6 is the range that was chosen for IPv6 addresses,
-// if one was.
-func startDataPlane(core *cloud.Cloud, o DataPlaneOptions, publicIPv6 netip.Prefix) (*DataPlane, error) {
+func startDataPlane(core *cloud.Cloud, o DataPlaneOptions) (*DataPlane, error) {
 	d := &DataPlane{core: core, log: o.Logger, failed: map[int64]error{}, shown: map[int64][]dataplane.Endpoint{}}
 	if d.log == nil {
 		d.log = slog.Default()
 	}
-	if o.Interface != "" {
-		var err error
-		if d.device, err = netdev.NewBinder(netdev.BinderOptions{
-			Interface: o.Interface, Logger: d.log,
-			Wanted: func(a netip.Addr) bool { return a.Is4() || publicIPv6.IsValid() && publicIPv6.Contains(a) },
-		}); err != nil {
-			return nil, err
-		}
-		o.Binder = d.device
-	}
+	d.keeper, _ = o.Binder.(addressKeeper)
 	core.SetHealthRule(cloud.HealthReported)
 	d.engine = dataplane.New(dataplane.Options{
 		Binder: o.Binder, Resolver: o.Resolver, Health: dataplane.HealthSinkFunc(d.report),
@@ -143,9 +131,6 @@ func (d *DataPlane) close() {
 	defer cancel()
 	if err := d.engine.Close(ctx); err != nil {
 		d.log.Error("the data plane did not end", "error", err)
-	}
-	if err := d.device.Close(); err != nil {
-		d.log.Error("the data plane leaves addresses behind", "error", err)
 	}
 }
 
@@ -226,8 +211,8 @@ func (d *DataPlane) apply(project int64, st *cloud.State, lb *cloud.LoadBalancer
 	}
 	model := loadBalancerModel(st, lb)
 	err := d.engine.Apply(model)
-	if err == nil && d.device != nil {
-		err = d.device.Keep(lb.ID, model.Addresses)
+	if err == nil && d.keeper != nil {
+		err = d.keeper.Keep(lb.ID, model.Addresses)
 	}
 	if err != nil {
 		if before := d.failed[lb.ID]; before == nil || before.Error() != err.Error() {

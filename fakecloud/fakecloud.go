@@ -99,7 +99,7 @@ type Cloud struct {
 	journal    *requestlog.Log
 	controller *control.Controller
 	dataPlane  *DataPlane // nil without one
-	router     *Router    // nil without one
+	router     *router    // nil without one
 	network    string     // Options.Router.Network
 	token      string
 	ready      atomic.Bool
@@ -112,8 +112,6 @@ type Cloud struct {
 	endpoint   string
 	controlURL string
 	closed     bool
-	// takeAddresses take addresses from this machine that it was given.
-	takeAddresses []func() error
 }
 
 // New returns an empty cloud. It panics on options that are wrong, as those of a test are written
@@ -183,7 +181,7 @@ func Open(o Options) (*Cloud, error) {
 // startPackets starts what moves packets.
 func (c *Cloud) startPackets(o *Options) (err error) {
 	if o.DataPlane != nil {
-		if c.dataPlane, err = startDataPlane(c.cloud, *o.DataPlane, o.PublicIPv6); err != nil {
+		if c.dataPlane, err = startDataPlane(c.cloud, *o.DataPlane); err != nil {
 			return err
 		}
 		c.controller.Endpoints = c.dataPlane.endpoints
@@ -197,9 +195,6 @@ func (c *Cloud) startPackets(o *Options) (err error) {
 
 // checkRanges makes sure that addresses can be taken from the ranges.
 func checkRanges(o *Options) error {
-	if o.DataPlane != nil && o.DataPlane.Interface != "" && !o.LoadBalancerIPv4.IsValid() {
-		return fmt.Errorf("DataPlane.Interface %s needs LoadBalancerIPv4, a part of that interface's network that nobody else takes addresses from", o.DataPlane.Interface)
-	}
 	for _, r := range o.Reserved {
 		if !r.IsValid() {
 			return errors.New("one of the ranges in Reserved is not valid")
@@ -232,8 +227,5 @@ func (c *Cloud) ControlHandler() http.Handler { return c.controller.Handler() }
 
 // DataPlane returns the data plane, or nil if Options.DataPlane was not set.
 func (c *Cloud) DataPlane() *DataPlane { return c.dataPlane }
-
-// Router returns the router, or nil if Options.Router was not set.
-func (c *Cloud) Router() *Router { return c.router }
 
 func init() { testhook.Core = func(fake any) *cloud.Cloud { return fake.(*Cloud).cloud } }

@@ -172,7 +172,8 @@ func (c *Cloud) Shutdown(ctx context.Context) error {
 	for err := range errs {
 		all = append(all, err)
 	}
-	return errors.Join(append(all, c.stop())...)
+	c.stop()
+	return errors.Join(all...)
 }
 
 // Close stops all listeners, cutting connections, and the cloud's goroutines. It may be called
@@ -183,23 +184,14 @@ func (c *Cloud) Close() {
 		l.stop()
 		<-l.done
 	}
-	_ = c.stop()
+	c.stop()
 }
 
-// stop ends all that is not a listener, and takes back what was done to this machine.
-func (c *Cloud) stop() error {
+// stop ends everything except the listeners.
+func (c *Cloud) stop() {
 	c.dataPlane.Close()
-	c.router.Close()
-	c.mu.Lock()
-	take := c.takeAddresses
-	c.takeAddresses = nil
-	c.mu.Unlock()
-	var errs []error
-	for _, t := range take {
-		errs = append(errs, t())
-	}
+	c.router.close()
 	c.cloud.Close()
-	return errors.Join(errs...)
 }
 
 func (c *Cloud) takeListeners() []*listener {

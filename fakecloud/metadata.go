@@ -3,7 +3,6 @@ package fakecloud
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -11,7 +10,6 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/dataplane/netdev"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
@@ -48,35 +46,14 @@ func (c *Cloud) MetadataHandler() http.Handler {
 	return mux
 }
 
-// StartMetadata listens on an address, as MetadataAddress, and serves the metadata there until Close.
-// A link-local address that this machine does not have is given to its loopback interface until then, which takes
-// Linux and CAP_NET_ADMIN; servers need a route to it, as 169.254.169.254/32 via this machine. It
-// returns the URL.
+// StartMetadata listens on an address such as MetadataAddress, which this machine must have (see
+// netdev.GiveLinkLocal), and serves the metadata there until Close. It returns the URL. Servers need a route to the
+// address, for example 169.254.169.254/32 via this machine.
 func (c *Cloud) StartMetadata(ctx context.Context, address string) (url string, err error) {
-	take, err := giveLinkLocal(address)
-	if err != nil {
-		return "", err
-	}
-	c.mu.Lock()
-	c.takeAddresses = append(c.takeAddresses, take)
-	c.mu.Unlock()
 	if url, err = c.listen(ctx, address, c.MetadataHandler(), nil); err != nil {
-		_ = take() // which Close does, too
 		return "", err
 	}
 	return url + metadataPath, nil
-}
-
-func giveLinkLocal(address string) (take func() error, err error) {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, listenError(address, err)
-	}
-	ip, err := netip.ParseAddr(host)
-	if err != nil || !ip.IsLinkLocalUnicast() || !ip.Is4() {
-		return func() error { return nil }, nil //nolint:nilerr // a name: whoever listens on it knows better
-	}
-	return netdev.GiveAddress("lo", ip)
 }
 
 // metadata finds out who asks.

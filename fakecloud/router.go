@@ -3,6 +3,7 @@ package fakecloud
 import (
 	"cmp"
 	"context"
+	"errors"
 	"iter"
 	"log/slog"
 	"net/netip"
@@ -10,37 +11,40 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/dataplane/netdev"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/dataplane"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
-// RouterOptions make this machine the router of one of the cloud's networks. It takes Linux and
-// CAP_NET_ADMIN; see package netdev.
+// RouteTable is where a router has its routes, such as a netdev.Router.
+type RouteTable interface {
+	// Set makes the table exactly these routes and changes nothing that is right already. It sets as many as it can.
+	Set([]dataplane.Route) error
+}
+
+// RouterOptions make this machine the router of one of the cloud's networks: it forwards what servers send to it by
+// the routes that the network has in the cloud, and by no others. It follows the cloud's events, and starts with the
+// routes that exist.
+//
+// Reproduced: a packet goes to the gateway of the most specific route, with its source address kept, and directly to
+// a member of a subnet. A destination without a route, or whose gateway is no server of the network, is unreachable. A
+// route counts once its action has succeeded.
+//
+// Not modelled: the interface stands for one network, so that one of several networks in the cloud is routed, and
+// everything on the interface's network counts as a member. vSwitches connect nothing. The sender of a packet without
+// a route gets ICMP; what the real router sends is not documented. A gateway that is powered off is unreachable because
+// the program that runs the servers takes its address off the network; the router does not look at its status.
 type RouterOptions struct {
-	// Interface is the name of the interface on whose network the servers are, as "eth0".
-	Interface string
-	// Network is the name or id of the network to route; "" is the only one there is, and the oldest if
-	// there are several. It need not exist yet.
+	// Table has the routes of this machine. It is required. Close it after the cloud.
+	Table RouteTable
+	// Network is the name or id of the network. If empty, it is the only one, or the oldest of several. It need not
+	// exist yet.
 	Network string
-	// Logger is told what is routed and what cannot be; nil is slog's default.
+	// Logger is told which network is routed, and of errors. nil is slog's default.
 	Logger *slog.Logger
 }
 
-// Router is the gateway of a network: it forwards what servers send to it by the routes that the
-// network has in the cloud, and knows no others. It follows the cloud's event stream; on start it makes
-// the kernel's table what the cloud says.
-//
-// Reproduced: a packet goes to the gateway of the most specific route, with its source address kept;
-// to a member of a subnet directly; a route whose gateway is no server of the network leads nowhere; so does
-// a destination that no route has. A route counts once its action has succeeded.
-//
-// Left out: an interface has one network, so that of several networks in the cloud one is routed,
-// and its members are not told from others who are on the interface's network. vSwitches connect nothing. What
-// the sender learns of a packet that leads nowhere (ICMP here) is not documented for the real one. A
-// gateway that is powered off is unreachable because whoever runs the servers takes its address off the
-// network, not because the router looks at its status.
-type Router struct {
-	router *netdev.Router
+type router struct {
+	table  RouteTable
 	want   string
 	log    *slog.Logger
 	cancel context.CancelFunc
@@ -52,12 +56,11 @@ type Router struct {
 	several bool                   // there are other networks, and no option chooses one
 }
 
-func startRouter(core *cloud.Cloud, o RouterOptions) (*Router, error) {
-	kernel, err := netdev.NewRouter(netdev.RouterOptions{Interface: o.Interface})
-	if err != nil {
-		return nil, err
+func startRouter(core *cloud.Cloud, o RouterOptions) (*router, error) {
+	if o.Table == nil {
+		return nil, errors.New("Router.Table is required; set it to a netdev.Router, for example")
 	}
-	r := &Router{router: kernel, want: o.Network, log: o.Logger}
+	r := &router{table: o.Table, want: o.Network, log: o.Logger}
 	if r.log == nil {
 		r.log = slog.Default()
 	}
@@ -82,23 +85,20 @@ func startRouter(core *cloud.Cloud, o RouterOptions) (*Router, error) {
 	return r, nil
 }
 
-// Close removes all routes from this machine. Closing the cloud does it too.
-func (r *Router) Close() {
+// close removes all routes.
+func (r *router) close() {
 	if r == nil {
 		return
 	}
 	r.cancel()
 	r.done.Wait()
-	if err := r.router.Close(); err != nil {
-		r.log.Error("the router leaves something behind", "error", err)
+	if err := r.table.Set(nil); err != nil {
+		r.log.Error("cannot remove the routes of this machine", "error", err)
 	}
 }
 
-// Routes returns what this machine's routing table has, by destination.
-func (r *Router) Routes() ([]netdev.Route, error) { return r.router.Routes() }
-
 // networks yields the networks of all projects.
-func (r *Router) networks(yield func(*cloud.Network) bool) {
+func (r *router) networks(yield func(*cloud.Network) bool) {
 	for _, st := range r.states {
 		for n := range st.Networks.All() {
 			if !yield(n) {
@@ -110,7 +110,7 @@ func (r *Router) networks(yield func(*cloud.Network) bool) {
 
 // reconcile makes the kernel's table what the cloud says. What cannot be done is tried again with the
 // next change of a network.
-func (r *Router) reconcile() {
+func (r *router) reconcile() {
 	n, others := chooseNetwork(r.networks, r.want)
 	var id int64
 	if n != nil {
@@ -118,24 +118,24 @@ func (r *Router) reconcile() {
 	}
 	if several := r.want == "" && others > 0; several != r.several {
 		if r.several = several; several {
-			r.log.Warn("there are several networks, of which the oldest is routed: name the one that this interface's network stands for", "others", others)
+			r.log.Warn("there are several networks and the oldest is routed; name the one that this machine is to route", "others", others)
 		}
 	}
 	if id != r.current {
 		r.current = id
 		r.announce(n)
 	}
-	if err := r.router.Set(routingTable(n)); err != nil {
-		r.log.Error("the router's table is not what the cloud says", "error", err)
+	if err := r.table.Set(routingTable(n)); err != nil {
+		r.log.Error("cannot set the routes of this machine; they are set again with the next change of a network", "error", err)
 	}
 }
 
-func (r *Router) announce(n *cloud.Network) {
+func (r *router) announce(n *cloud.Network) {
 	switch {
 	case n == nil && r.want != "":
-		r.log.Warn("no network is routed: there is none of that name or id", "network", r.want)
+		r.log.Warn("no network is routed: no network has that name or id", "network", r.want)
 	case n == nil:
-		r.log.Info("no network is routed: there is none")
+		r.log.Info("no network is routed: the cloud has none")
 	default:
 		r.log.Info("a network is routed", "network", n.Name, "id", n.ID, "ip_range", n.IPRange)
 	}
@@ -160,27 +160,27 @@ func chooseNetwork(all iter.Seq[*cloud.Network], want string) (n *cloud.Network,
 }
 
 // routingTable returns what the router of a network knows; nothing for nil.
-func routingTable(n *cloud.Network) []netdev.Route {
+func routingTable(n *cloud.Network) []dataplane.Route {
 	if n == nil {
 		return nil
 	}
-	var table []netdev.Route
+	var table []dataplane.Route
 	for _, s := range n.Subnets {
 		if s.Type != cloud.SubnetVSwitch {
-			table = append(table, netdev.Route{Destination: s.IPRange, Kind: netdev.OnLink})
+			table = append(table, dataplane.Route{Destination: s.IPRange, Kind: dataplane.OnLink})
 		}
 	}
 	for _, route := range n.Routes {
-		entry := netdev.Route{Destination: route.Destination, Kind: netdev.Unreachable}
+		entry := dataplane.Route{Destination: route.Destination, Kind: dataplane.Unreachable}
 		if hasServer(n, route.Gateway) {
-			entry.Kind, entry.Gateway = netdev.Via, route.Gateway
+			entry.Kind, entry.Gateway = dataplane.Via, route.Gateway
 		}
 		table = append(table, entry)
 	}
 	return table
 }
 
-// hasServer tells whether an address, which may be an alias IP, is one of a server in the network.
+// hasServer reports whether an address, which may be an alias IP, is one of a server in the network.
 func hasServer(n *cloud.Network, a netip.Addr) bool {
 	return slices.ContainsFunc(n.Members, func(m cloud.NetworkMember) bool {
 		return m.Kind == cloud.KindServer && m.Status != cloud.MemberAttaching && (m.IP == a || slices.Contains(m.AliasIPs, a))

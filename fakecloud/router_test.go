@@ -74,13 +74,11 @@ func TestTheNetworkThatIsRouted(t *testing.T) {
 	}
 }
 
-func TestAnInterfaceThatIsNotThereIsAnErrorOfOpen(t *testing.T) {
+func TestWrongNetworkOptionsAreErrors(t *testing.T) {
 	t.Parallel()
 	for say, o := range map[string]Options{
-		"netdev: router: ":                                  {Router: &RouterOptions{Interface: "none7"}},
-		"needs LoadBalancerIPv4":                            {DataPlane: &DataPlaneOptions{Interface: "none7"}},
-		"netdev: opening the interface for load balancers:": {DataPlane: &DataPlaneOptions{Interface: "none7"}, LoadBalancerIPv4: netip.MustParsePrefix("172.30.100.0/24")},
-		"one of the ranges in Reserved":                     {Reserved: []netip.Prefix{{}}},
+		"Router.Table is required":      {Router: &RouterOptions{}},
+		"one of the ranges in Reserved": {Reserved: []netip.Prefix{{}}},
 	} {
 		if _, err := Open(o); err == nil || !strings.Contains(err.Error(), say) {
 			t.Errorf("%v, want %q", err, say)

@@ -265,7 +265,7 @@ func TestWrongSettingsAreExplained(t *testing.T) {
 		"opening the interface for load balancers: ":                                  {nil, []string{"--data-plane-interface", "none7", "--load-balancer-ipv4", "172.30.100.0/24"}},
 		"netdev: router: ":                                                            {nil, []string{"--router-interface", "none7"}},
 		"--router-network needs --router-interface":                                   {nil, []string{"--router-network", "x"}},
-		`--reserved "x": want a range or an address`:                                  {nil, []string{"--reserved", "10.0.0.1", "--reserved", "x"}},
+		`--reserved "x": must be a range or an address`:                               {nil, []string{"--reserved", "10.0.0.1", "--reserved", "x"}},
 		"--metadata: listen on":                                                       {nil, []string{"--control", off, "--metadata", taken}},
 		"--seed: seed: open":                                                          {nil, []string{"--seed", "nowhere.yaml"}},
 		`--log-format "xml": want text or json`:                                       {nil, []string{"--log-format", "xml"}},

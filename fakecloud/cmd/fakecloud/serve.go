@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/dataplane/netdev"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
@@ -33,7 +34,9 @@ func (s *settings) logger(w io.Writer) (*slog.Logger, error) {
 
 // serve runs the cloud until the context is done.
 func serve(ctx context.Context, s *settings, out io.Writer, log *slog.Logger) error {
-	cloud, secret, err := s.open(ctx, log)
+	var devices devices
+	defer devices.close(log)
+	cloud, secret, err := s.open(ctx, &devices, log)
 	if err != nil {
 		return err
 	}
@@ -54,6 +57,11 @@ func serve(ctx context.Context, s *settings, out io.Writer, log *slog.Logger) er
 		warnExposed(log, s.control, "the control API has no authentication and is reachable from other machines", "--control")
 	}
 	if s.metadata != off {
+		take, err := netdev.GiveLinkLocal(s.metadata)
+		if err != nil {
+			return fmt.Errorf("--metadata: %w", err)
+		}
+		devices.add(take)
 		url, err := cloud.StartMetadata(ctx, s.metadata)
 		if err != nil {
 			return fmt.Errorf("--metadata: %w", err)
@@ -93,13 +101,13 @@ func firstID(start time.Time) int64 {
 }
 
 // open makes the cloud of the settings, without listeners, and returns a token of its first project.
-func (s *settings) open(ctx context.Context, log *slog.Logger) (*fakecloud.Cloud, string, error) {
+func (s *settings) open(ctx context.Context, devices *devices, log *slog.Logger) (*fakecloud.Cloud, string, error) {
 	tokens, err := s.parseTokens()
 	if err != nil {
 		return nil, "", err
 	}
 	o := fakecloud.Options{Actions: s.actions, RateLimit: s.rateLimit, APIDate: s.apiDate, AllowedHosts: s.allowedHosts}
-	if err := s.networkOptions(&o, log); err != nil {
+	if err := s.networkOptions(&o, devices, log); err != nil {
 		return nil, "", err
 	}
 	for _, t := range tokens {
@@ -133,50 +141,6 @@ func (s *settings) open(ctx context.Context, log *slog.Logger) (*fakecloud.Cloud
 		return nil, "", fmt.Errorf("--token: %w", err)
 	}
 	return cloud, cloud.Token(), nil
-}
-
-// networkOptions reads the flags that say which addresses there are and who has them on this machine.
-func (s *settings) networkOptions(o *fakecloud.Options, log *slog.Logger) (err error) {
-	if s.dataPlane || s.lbInterface != "" {
-		o.DataPlane = &fakecloud.DataPlaneOptions{Logger: log, Interface: s.lbInterface}
-	}
-	switch {
-	case s.lbInterface != "" && s.lbIPv4 == "":
-		return fmt.Errorf("--data-plane-interface %s needs --load-balancer-ipv4, a part of that interface's network that nobody else takes addresses from", s.lbInterface)
-	case s.routerInterface != "":
-		o.Router = &fakecloud.RouterOptions{Interface: s.routerInterface, Network: s.routerNetwork, Logger: log}
-	case s.routerNetwork != "":
-		return errors.New("--router-network needs --router-interface")
-	}
-	if o.PublicIPv4, err = parseRange("--public-ipv4", s.publicIPv4); err != nil {
-		return err
-	}
-	if o.LoadBalancerIPv4, err = parseRange("--load-balancer-ipv4", s.lbIPv4); err != nil {
-		return err
-	}
-	for _, r := range s.reserved {
-		if a, err := netip.ParseAddr(r); err == nil {
-			r = netip.PrefixFrom(a, a.BitLen()).String()
-		}
-		p, err := netip.ParsePrefix(r)
-		if err != nil {
-			return fmt.Errorf("--reserved %q: want a range or an address, as 172.30.0.0/24", r)
-		}
-		o.Reserved = append(o.Reserved, p.Masked())
-	}
-	return nil
-}
-
-// parseRange reads a range of addresses; "" is none.
-func parseRange(flag, text string) (netip.Prefix, error) {
-	if text == "" {
-		return netip.Prefix{}, nil
-	}
-	p, err := netip.ParsePrefix(text)
-	if err != nil || !p.Addr().Is4() {
-		return netip.Prefix{}, fmt.Errorf("%s %q: want an IPv4 range such as 127.65.0.0/16", flag, text)
-	}
-	return p.Masked(), nil
 }
 
 // plant creates the seed before clients come: actions end at once, and neither journal nor rate

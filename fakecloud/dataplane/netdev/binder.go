@@ -231,3 +231,16 @@ func GiveAddress(name string, address netip.Addr) (take func() error, err error)
 		return errors.Join(d.remove(address), d.close())
 	}), nil
 }
+
+// GiveLinkLocal gives the host of an address such as 169.254.169.254:80 to the loopback interface if it is a
+// link-local IPv4 address, and returns a function that takes it away again. It leaves other hosts alone.
+func GiveLinkLocal(address string) (take func() error, err error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("netdev: address %q: must be host:port: %w", address, err)
+	}
+	if ip, err := netip.ParseAddr(host); err == nil && ip.IsLinkLocalUnicast() && ip.Is4() {
+		return GiveAddress("lo", ip)
+	}
+	return func() error { return nil }, nil
+}

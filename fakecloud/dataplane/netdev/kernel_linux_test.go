@@ -18,6 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/dataplane/netdev/netlab"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/dataplane"
 )
 
 // The addresses of the lab. 10.244.n.1 is a pod on node n.
@@ -96,13 +98,13 @@ func TestPodsReachEachOtherOnlyOverTheRoutesOfTheRouter(t *testing.T) {
 	go answerSource(nodes[1].Listen(there))
 	r := startRouter(t, router)
 
-	toPods := []Route{
-		to(OnLink, "172.30.0.0/16"), via("10.244.1.0/24", "172.30.0.11"), via("10.244.2.0/24", "172.30.0.12"),
+	toPods := []dataplane.Route{
+		to(dataplane.OnLink, "172.30.0.0/16"), via("10.244.1.0/24", "172.30.0.11"), via("10.244.2.0/24", "172.30.0.12"),
 	}
 	// Without a route to the second node's pods, those of the first node get an ICMP error.
 	withoutSecond := toPods[:2]
 	for i, step := range []struct {
-		routes []Route
+		routes []dataplane.Route
 		works  bool
 	}{{withoutSecond, false}, {toPods, true}, {withoutSecond, false}, {toPods, true}} {
 		if err := r.Set(step.routes); err != nil {
@@ -176,7 +178,7 @@ func TestARouterUndoesAllItsChanges(t *testing.T) {
 	router.Sysctl("net/ipv4/conf/all/forwarding", "0")
 	before := settings()
 	r := startRouter(t, router)
-	want := []Route{to(Unreachable, "0.0.0.0/0"), via("10.1.0.0/16", "10.0.0.1"), to(OnLink, "10.0.0.0/24")}
+	want := []dataplane.Route{to(dataplane.Unreachable, "0.0.0.0/0"), via("10.1.0.0/16", "10.0.0.1"), to(dataplane.OnLink, "10.0.0.0/24")}
 	if err := r.Set(want); err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +211,7 @@ func TestTheRoutersOwnPacketsUseTheCloudsRoutesExceptTheDefaultRoute(t *testing.
 	router, _ := twoNodes(t)
 	router.AddRoute(netip.MustParsePrefix("0.0.0.0/0"), hostAddr.Addr())
 	r := startRouter(t, router)
-	if err := r.Set([]Route{via("0.0.0.0/0", "172.30.0.12"), via("10.244.1.0/24", "172.30.0.11")}); err != nil {
+	if err := r.Set([]dataplane.Route{via("0.0.0.0/0", "172.30.0.12"), via("10.244.1.0/24", "172.30.0.11")}); err != nil {
 		t.Fatal(err)
 	}
 	for to, want := range map[string]netip.Addr{
@@ -226,11 +228,11 @@ func TestARouteViaTheRouterItselfIsRefusedByName(t *testing.T) {
 	router, _ := twoNodes(t)
 	r := startRouter(t, router)
 	good := via("10.2.0.0/16", "172.30.0.12")
-	err := r.Set([]Route{via("10.1.0.0/16", "172.30.0.10"), good})
+	err := r.Set([]dataplane.Route{via("10.1.0.0/16", "172.30.0.10"), good})
 	if err == nil || !strings.Contains(err.Error(), "10.1.0.0/16 via 172.30.0.10") {
 		t.Errorf("%v", err)
 	}
-	if got, err := r.Routes(); err != nil || !slices.Equal(got, []Route{good}) {
+	if got, err := r.Routes(); err != nil || !slices.Equal(got, []dataplane.Route{good}) {
 		t.Errorf("%v, %v", got, err)
 	}
 }

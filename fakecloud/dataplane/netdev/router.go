@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/dataplane"
 )
 
 // DefaultTable is the default number of a Router's routing table in the kernel.
@@ -44,9 +46,9 @@ type Router struct {
 // table is a routing table of the kernel, with the operations that a Router needs.
 type table interface {
 	// list returns our routes in the table.
-	list() ([]Route, error)
-	set(Route) error
-	remove(Route) error
+	list() ([]dataplane.Route, error)
+	set(dataplane.Route) error
+	remove(dataplane.Route) error
 	// open directs the interface's packets to the table; close undoes that.
 	open() error
 	close() error
@@ -83,10 +85,10 @@ var ErrClosed = errors.New("netdev: closed")
 // destinations with an unchanged or replaced route are not lost. If the kernel refuses a route, the
 // error names it and the others are set. Set compares with the kernel's table, not with the last call:
 // another call repairs foreign changes.
-func (r *Router) Set(want []Route) error {
+func (r *Router) Set(want []dataplane.Route) error {
 	var errs []error
-	want = slices.DeleteFunc(slices.Clone(want), func(w Route) bool {
-		err := w.check()
+	want = slices.DeleteFunc(slices.Clone(want), func(w dataplane.Route) bool {
+		err := w.Check()
 		errs = append(errs, err)
 		return err != nil
 	})
@@ -114,14 +116,14 @@ func (r *Router) Set(want []Route) error {
 }
 
 // Routes returns the routes of the kernel's table, sorted by destination.
-func (r *Router) Routes() ([]Route, error) {
+func (r *Router) Routes() ([]dataplane.Route, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
 		return nil, ErrClosed
 	}
 	have, err := r.kernel.list()
-	slices.SortFunc(have, func(a, b Route) int { return comparePrefix(a.Destination, b.Destination) })
+	slices.SortFunc(have, func(a, b dataplane.Route) int { return comparePrefix(a.Destination, b.Destination) })
 	return have, err
 }
 

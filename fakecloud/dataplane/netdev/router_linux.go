@@ -12,6 +12,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/dataplane"
 )
 
 // protocol marks the routes of this package. rtnetlink(7) leaves numbers above RTPROT_STATIC to users;
@@ -166,15 +168,15 @@ func (t *kernelTable) setConf(forwarding, redirects bool) error {
 	return err
 }
 
-func (t *kernelTable) list() ([]Route, error) {
+func (t *kernelTable) list() ([]dataplane.Route, error) {
 	filter := &netlink.Route{Table: t.number, Protocol: protocol}
 	all, err := t.handle.RouteListFiltered(netlink.FAMILY_V4, filter, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL)
 	if err != nil {
 		return nil, err
 	}
-	var out []Route
+	var out []dataplane.Route
 	for _, k := range all {
-		r := Route{Destination: netip.PrefixFrom(netip.IPv4Unspecified(), 0), Kind: OnLink}
+		r := dataplane.Route{Destination: netip.PrefixFrom(netip.IPv4Unspecified(), 0), Kind: dataplane.OnLink}
 		if k.Dst != nil {
 			a, _ := netip.AddrFromSlice(k.Dst.IP.To4())
 			bits, _ := k.Dst.Mask.Size()
@@ -182,9 +184,9 @@ func (t *kernelTable) list() ([]Route, error) {
 		}
 		switch {
 		case k.Type == unix.RTN_UNREACHABLE:
-			r.Kind = Unreachable
+			r.Kind = dataplane.Unreachable
 		case k.Gw != nil:
-			r.Kind = Via
+			r.Kind = dataplane.Via
 			r.Gateway, _ = netip.AddrFromSlice(k.Gw.To4())
 		}
 		out = append(out, r)
@@ -192,14 +194,14 @@ func (t *kernelTable) list() ([]Route, error) {
 	return out, nil
 }
 
-func (t *kernelTable) route(r Route) *netlink.Route {
+func (t *kernelTable) route(r dataplane.Route) *netlink.Route {
 	k := &netlink.Route{Table: t.number, Protocol: protocol, Dst: ipNet(r.Destination), Type: unix.RTN_UNICAST}
 	switch r.Kind {
-	case Unreachable:
+	case dataplane.Unreachable:
 		k.Type = unix.RTN_UNREACHABLE
-	case OnLink:
+	case dataplane.OnLink:
 		k.LinkIndex, k.Scope = t.link.link.Attrs().Index, netlink.SCOPE_LINK
-	case Via:
+	case dataplane.Via:
 		k.LinkIndex, k.Gw = t.link.link.Attrs().Index, r.Gateway.AsSlice()
 		// The gateway is a neighbour even if the interface has no address in its range.
 		k.Flags = int(netlink.FLAG_ONLINK)
@@ -207,9 +209,9 @@ func (t *kernelTable) route(r Route) *netlink.Route {
 	return k
 }
 
-func (t *kernelTable) set(r Route) error { return t.handle.RouteReplace(t.route(r)) }
+func (t *kernelTable) set(r dataplane.Route) error { return t.handle.RouteReplace(t.route(r)) }
 
-func (t *kernelTable) remove(r Route) error {
+func (t *kernelTable) remove(r dataplane.Route) error {
 	err := t.handle.RouteDel(t.route(r))
 	if errors.Is(err, unix.ESRCH) {
 		return nil // already removed, for example with its interface

@@ -6,11 +6,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/dataplane"
 )
 
 // fakeTable is a routing table in memory that refuses the routes in refuse.
 type fakeTable struct {
-	routes  map[netip.Prefix]Route
+	routes  map[netip.Prefix]dataplane.Route
 	refuse  map[netip.Prefix]error
 	writes  int
 	opened  error
@@ -19,18 +21,18 @@ type fakeTable struct {
 }
 
 func newFakeTable() *fakeTable {
-	return &fakeTable{routes: map[netip.Prefix]Route{}, refuse: map[netip.Prefix]error{}}
+	return &fakeTable{routes: map[netip.Prefix]dataplane.Route{}, refuse: map[netip.Prefix]error{}}
 }
 
-func (t *fakeTable) list() ([]Route, error) {
-	var out []Route
+func (t *fakeTable) list() ([]dataplane.Route, error) {
+	var out []dataplane.Route
 	for _, r := range t.routes {
 		out = append(out, r)
 	}
 	return out, t.listErr
 }
 
-func (t *fakeTable) set(r Route) error {
+func (t *fakeTable) set(r dataplane.Route) error {
 	t.writes++
 	if err := t.refuse[r.Destination]; err != nil {
 		return err
@@ -39,7 +41,7 @@ func (t *fakeTable) set(r Route) error {
 	return nil
 }
 
-func (t *fakeTable) remove(r Route) error {
+func (t *fakeTable) remove(r dataplane.Route) error {
 	t.writes++
 	delete(t.routes, r.Destination)
 	return nil
@@ -56,7 +58,7 @@ func TestARouterWritesOnlyDifferencesAndRepairsForeignChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Route{to(Unreachable, "0.0.0.0/0"), via("10.1.0.0/16", "10.0.0.1")}
+	want := []dataplane.Route{to(dataplane.Unreachable, "0.0.0.0/0"), via("10.1.0.0/16", "10.0.0.1")}
 	for i, writes := range []int{3, 0} {
 		k.writes = 0
 		if err := r.Set(want); err != nil || k.writes != writes {
@@ -90,8 +92,8 @@ func TestARefusedRouteDoesNotStopTheOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	good := via("10.2.0.0/16", "10.0.0.2")
-	err = r.Set([]Route{
-		bad, good, {Destination: netip.MustParsePrefix("10.3.0.1/16"), Kind: OnLink}, {Destination: netip.MustParsePrefix("10.4.0.0/16"), Kind: Via},
+	err = r.Set([]dataplane.Route{
+		bad, good, {Destination: netip.MustParsePrefix("10.3.0.1/16"), Kind: dataplane.OnLink}, {Destination: netip.MustParsePrefix("10.4.0.0/16"), Kind: dataplane.Via},
 		{Destination: netip.MustParsePrefix("fd00::/64")}, {}, {Destination: netip.MustParsePrefix("10.5.0.0/16"), Gateway: good.Gateway},
 	})
 	for _, say := range []string{"10.1.0.0/16 via 10.0.0.1: no such neighbour", "10.3.0.1/16", "10.4.0.0/16", "fd00::/64", "10.5.0.0/16"} {
@@ -99,7 +101,7 @@ func TestARefusedRouteDoesNotStopTheOthers(t *testing.T) {
 			t.Errorf("%v does not say %s", err, say)
 		}
 	}
-	if got, _ := r.Routes(); !slices.Equal(got, []Route{good}) {
+	if got, _ := r.Routes(); !slices.Equal(got, []dataplane.Route{good}) {
 		t.Errorf("%v", got)
 	}
 	k.listErr = errors.New("busy")

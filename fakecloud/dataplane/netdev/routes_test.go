@@ -4,32 +4,34 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/dataplane"
 )
 
-func via(destination, gateway string) Route {
-	return Route{Destination: netip.MustParsePrefix(destination), Kind: Via, Gateway: netip.MustParseAddr(gateway)}
+func via(destination, gateway string) dataplane.Route {
+	return dataplane.Route{Destination: netip.MustParsePrefix(destination), Kind: dataplane.Via, Gateway: netip.MustParseAddr(gateway)}
 }
 
-func to(kind RouteKind, destination string) Route {
-	return Route{Destination: netip.MustParsePrefix(destination), Kind: kind}
+func to(kind dataplane.RouteKind, destination string) dataplane.Route {
+	return dataplane.Route{Destination: netip.MustParsePrefix(destination), Kind: kind}
 }
 
 func TestOnlyTheDifferenceOfTwoTablesIsApplied(t *testing.T) {
 	t.Parallel()
 	a, b := via("10.244.1.0/24", "10.0.0.2"), via("10.244.2.0/24", "10.0.0.3")
 	moved := via("10.244.1.0/24", "10.0.0.4")
-	rest := to(Unreachable, "0.0.0.0/0")
-	for name, tc := range map[string]struct{ have, want, set, remove []Route }{
+	rest := to(dataplane.Unreachable, "0.0.0.0/0")
+	for name, tc := range map[string]struct{ have, want, set, remove []dataplane.Route }{
 		"nothing":                    {},
-		"first":                      {nil, []Route{b, a, rest}, []Route{rest, a, b}, nil},
-		"the same in another order":  {[]Route{a, b, rest}, []Route{rest, b, a}, nil, nil},
-		"a gateway that changed":     {[]Route{a, b}, []Route{moved, b}, []Route{moved}, nil},
-		"a kind that changed":        {[]Route{rest}, []Route{via("0.0.0.0/0", "10.0.0.2")}, []Route{via("0.0.0.0/0", "10.0.0.2")}, nil},
-		"one less":                   {[]Route{a, b}, []Route{b}, nil, []Route{a}},
-		"none":                       {[]Route{b, a}, nil, nil, []Route{a, b}},
-		"two for one destination":    {nil, []Route{a, moved}, []Route{a}, nil},
-		"one instead of another":     {[]Route{a}, []Route{b}, []Route{b}, []Route{a}},
-		"a range and its first part": {[]Route{to(OnLink, "10.0.0.0/16")}, []Route{to(OnLink, "10.0.0.0/24")}, []Route{to(OnLink, "10.0.0.0/24")}, []Route{to(OnLink, "10.0.0.0/16")}},
+		"first":                      {nil, []dataplane.Route{b, a, rest}, []dataplane.Route{rest, a, b}, nil},
+		"the same in another order":  {[]dataplane.Route{a, b, rest}, []dataplane.Route{rest, b, a}, nil, nil},
+		"a gateway that changed":     {[]dataplane.Route{a, b}, []dataplane.Route{moved, b}, []dataplane.Route{moved}, nil},
+		"a kind that changed":        {[]dataplane.Route{rest}, []dataplane.Route{via("0.0.0.0/0", "10.0.0.2")}, []dataplane.Route{via("0.0.0.0/0", "10.0.0.2")}, nil},
+		"one less":                   {[]dataplane.Route{a, b}, []dataplane.Route{b}, nil, []dataplane.Route{a}},
+		"none":                       {[]dataplane.Route{b, a}, nil, nil, []dataplane.Route{a, b}},
+		"two for one destination":    {nil, []dataplane.Route{a, moved}, []dataplane.Route{a}, nil},
+		"one instead of another":     {[]dataplane.Route{a}, []dataplane.Route{b}, []dataplane.Route{b}, []dataplane.Route{a}},
+		"a range and its first part": {[]dataplane.Route{to(dataplane.OnLink, "10.0.0.0/16")}, []dataplane.Route{to(dataplane.OnLink, "10.0.0.0/24")}, []dataplane.Route{to(dataplane.OnLink, "10.0.0.0/24")}, []dataplane.Route{to(dataplane.OnLink, "10.0.0.0/16")}},
 	} {
 		set, remove := Diff(tc.have, tc.want)
 		if !slices.Equal(set, tc.set) || !slices.Equal(remove, tc.remove) {
@@ -40,13 +42,13 @@ func TestOnlyTheDifferenceOfTwoTablesIsApplied(t *testing.T) {
 
 func TestADiffLeadsFromAnyTableToAnyOther(t *testing.T) {
 	t.Parallel()
-	var universe []Route
+	var universe []dataplane.Route
 	for _, d := range []string{"10.1.0.0/16", "10.2.0.0/16"} {
-		universe = append(universe, to(Unreachable, d), to(OnLink, d), via(d, "10.0.0.1"))
+		universe = append(universe, to(dataplane.Unreachable, d), to(dataplane.OnLink, d), via(d, "10.0.0.1"))
 	}
-	subsets := func(f func([]Route)) {
+	subsets := func(f func([]dataplane.Route)) {
 		for mask := range 1 << len(universe) {
-			var s []Route
+			var s []dataplane.Route
 			for i, r := range universe {
 				if mask&(1<<i) != 0 {
 					s = append(s, r)
@@ -55,8 +57,8 @@ func TestADiffLeadsFromAnyTableToAnyOther(t *testing.T) {
 			f(s)
 		}
 	}
-	subsets(func(have []Route) {
-		subsets(func(want []Route) {
+	subsets(func(have []dataplane.Route) {
+		subsets(func(want []dataplane.Route) {
 			table := byDestination(have)
 			set, remove := Diff(have, want)
 			for _, r := range set {

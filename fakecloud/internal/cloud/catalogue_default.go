@@ -1,6 +1,7 @@
 package cloud
 
 import (
+	"bytes"
 	"cmp"
 	"embed"
 	"fmt"
@@ -10,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"sigs.k8s.io/yaml"
+	"go.yaml.in/yaml/v3"
 )
 
 //go:embed catalogue/*.yaml
@@ -33,85 +34,85 @@ var embeddedCatalogue = sync.OnceValue(func() *Catalogue {
 
 type catalogueData struct {
 	Locations []struct {
-		ID          int64          `json:"id"`
-		Name        string         `json:"name"`
-		Description string         `json:"description"`
-		Country     string         `json:"country"`
-		City        string         `json:"city"`
-		Latitude    float64        `json:"latitude"`
-		Longitude   float64        `json:"longitude"`
-		NetworkZone string         `json:"network_zone"`
-		PriceRegion string         `json:"price_region"`
-		Datacenter  datacenterData `json:"datacenter"`
-	} `json:"locations"`
+		ID          int64          `yaml:"id"`
+		Name        string         `yaml:"name"`
+		Description string         `yaml:"description"`
+		Country     string         `yaml:"country"`
+		City        string         `yaml:"city"`
+		Latitude    float64        `yaml:"latitude"`
+		Longitude   float64        `yaml:"longitude"`
+		NetworkZone string         `yaml:"network_zone"`
+		PriceRegion string         `yaml:"price_region"`
+		Datacenter  datacenterData `yaml:"datacenter"`
+	} `yaml:"locations"`
 	ServerTypes []struct {
-		ID            int64                      `json:"id"`
-		Name          string                     `json:"name"`
-		Cores         int                        `json:"cores"`
-		Memory        float64                    `json:"memory"`
-		Disk          int                        `json:"disk"`
-		CPU           string                     `json:"cpu"`
-		Architecture  string                     `json:"architecture"`
-		Category      string                     `json:"category"`
-		Monthly       map[string]float64         `json:"monthly"`
-		TrafficTB     map[string]float64         `json:"traffic_tb"`
-		Deprecated    map[string]deprecationData `json:"deprecated"`
-		UnavailableIn []string                   `json:"unavailable_in"`
-		Recommended   bool                       `json:"recommended"`
-	} `json:"server_types"`
+		ID            int64                      `yaml:"id"`
+		Name          string                     `yaml:"name"`
+		Cores         int                        `yaml:"cores"`
+		Memory        float64                    `yaml:"memory"`
+		Disk          int                        `yaml:"disk"`
+		CPU           string                     `yaml:"cpu"`
+		Architecture  string                     `yaml:"architecture"`
+		Category      string                     `yaml:"category"`
+		Monthly       map[string]float64         `yaml:"monthly"`
+		TrafficTB     map[string]float64         `yaml:"traffic_tb"`
+		Deprecated    map[string]deprecationData `yaml:"deprecated"`
+		UnavailableIn []string                   `yaml:"unavailable_in"`
+		Recommended   bool                       `yaml:"recommended"`
+	} `yaml:"server_types"`
 	LoadBalancerTypes []struct {
-		ID                      int64              `json:"id"`
-		Name                    string             `json:"name"`
-		MaxConnections          int                `json:"max_connections"`
-		MaxServices             int                `json:"max_services"`
-		MaxTargets              int                `json:"max_targets"`
-		MaxAssignedCertificates int                `json:"max_assigned_certificates"`
-		Monthly                 map[string]float64 `json:"monthly"`
-		TrafficTB               map[string]float64 `json:"traffic_tb"`
-	} `json:"load_balancer_types"`
+		ID                      int64              `yaml:"id"`
+		Name                    string             `yaml:"name"`
+		MaxConnections          int                `yaml:"max_connections"`
+		MaxServices             int                `yaml:"max_services"`
+		MaxTargets              int                `yaml:"max_targets"`
+		MaxAssignedCertificates int                `yaml:"max_assigned_certificates"`
+		Monthly                 map[string]float64 `yaml:"monthly"`
+		TrafficTB               map[string]float64 `yaml:"traffic_tb"`
+	} `yaml:"load_balancer_types"`
 	Images []struct {
-		Name        string           `json:"name"`
-		Type        string           `json:"type"`
-		Description string           `json:"description"`
-		Flavor      string           `json:"flavor"`
-		Version     string           `json:"version"`
-		Created     day              `json:"created"`
-		DiskSize    float64          `json:"disk_size"`
-		IDs         map[string]int64 `json:"ids"`
-		Deprecated  *deprecationData `json:"deprecated"`
-	} `json:"images"`
+		Name        string           `yaml:"name"`
+		Type        string           `yaml:"type"`
+		Description string           `yaml:"description"`
+		Flavor      string           `yaml:"flavor"`
+		Version     string           `yaml:"version"`
+		Created     day              `yaml:"created"`
+		DiskSize    float64          `yaml:"disk_size"`
+		IDs         map[string]int64 `yaml:"ids"`
+		Deprecated  *deprecationData `yaml:"deprecated"`
+	} `yaml:"images"`
 	ISOs []struct {
-		ID           int64            `json:"id"`
-		Name         string           `json:"name"`
-		Description  string           `json:"description"`
-		Architecture string           `json:"architecture"`
-		Deprecated   *deprecationData `json:"deprecated"`
-	} `json:"isos"`
-	pricingData
+		ID           int64            `yaml:"id"`
+		Name         string           `yaml:"name"`
+		Description  string           `yaml:"description"`
+		Architecture string           `yaml:"architecture"`
+		Deprecated   *deprecationData `yaml:"deprecated"`
+	} `yaml:"isos"`
+	pricingData `yaml:",inline"`
 }
 
 type pricingData struct {
-	Currency            string             `json:"currency"`
-	VATPercent          int64              `json:"vat_percent"`
-	ImagePerGBMonth     float64            `json:"image_per_gb_month"`
-	VolumePerGBMonth    float64            `json:"volume_per_gb_month"`
-	ServerBackupPercent int64              `json:"server_backup_percent"`
-	PrimaryIPv4Monthly  float64            `json:"primary_ipv4_monthly"`
-	PrimaryIPv6Monthly  float64            `json:"primary_ipv6_monthly"`
-	FloatingIPv4Monthly float64            `json:"floating_ipv4_monthly"`
-	FloatingIPv6Monthly float64            `json:"floating_ipv6_monthly"`
-	TrafficPerTB        map[string]float64 `json:"traffic_per_tb"`
+	Currency            string             `yaml:"currency"`
+	VATPercent          int64              `yaml:"vat_percent"`
+	ImagePerGBMonth     float64            `yaml:"image_per_gb_month"`
+	VolumePerGBMonth    float64            `yaml:"volume_per_gb_month"`
+	ServerBackupPercent int64              `yaml:"server_backup_percent"`
+	PrimaryIPv4Monthly  float64            `yaml:"primary_ipv4_monthly"`
+	PrimaryIPv6Monthly  float64            `yaml:"primary_ipv6_monthly"`
+	FloatingIPv4Monthly float64            `yaml:"floating_ipv4_monthly"`
+	FloatingIPv6Monthly float64            `yaml:"floating_ipv6_monthly"`
+	TrafficPerTB        map[string]float64 `yaml:"traffic_per_tb"`
 }
 
 type datacenterData struct {
-	ID          int64  `json:"id"`
-	Name        string `json:"name"`
-	Description string `json:"description"`
+	ID          int64  `yaml:"id"`
+	Name        string `yaml:"name"`
+	Description string `yaml:"description"`
 }
 
 type deprecationData struct {
-	Announced        day `json:"announced"`
-	UnavailableAfter day `json:"unavailable_after"`
+	Announced        day `yaml:"announced"`
+	UnavailableAfter day `yaml:"unavailable_after"`
 }
 
 func (d *deprecationData) deprecation() *Deprecation {
@@ -124,10 +125,9 @@ func (d *deprecationData) deprecation() *Deprecation {
 // day is a date such as 2026-01-01.
 type day struct{ time.Time }
 
-// UnmarshalJSON implements json.Unmarshaler.
-func (d *day) UnmarshalJSON(b []byte) error {
-	t, err := time.Parse(`"`+time.DateOnly+`"`, string(b))
-	d.Time = t
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (d *day) UnmarshalYAML(node *yaml.Node) (err error) {
+	d.Time, err = time.Parse(time.DateOnly, node.Value)
 	return err
 }
 
@@ -141,7 +141,9 @@ func loadCatalogue(read func(name string) ([]byte, error)) (*Catalogue, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := yaml.UnmarshalStrict(b, &data); err != nil {
+		dec := yaml.NewDecoder(bytes.NewReader(b))
+		dec.KnownFields(true)
+		if err := dec.Decode(&data); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
