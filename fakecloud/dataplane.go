@@ -233,34 +233,35 @@ func (d *DataPlane) align(p cloud.Project, lb *cloud.LoadBalancer) {
 	if err != nil {
 		return
 	}
+	type place struct {
+		target string
+		port   int
+	}
+	differs := map[place]bool{}
+	status := map[place]string{}
+	for t := range lb.Backends() {
+		for _, h := range t.Health {
+			at := place{t.IP.String(), h.ListenPort}
+			if s, ok := status[at]; ok && s != h.Status {
+				differs[at] = true
+			}
+			status[at] = h.Status
+		}
+	}
 	var reports []cloud.HealthReport
 	for _, r := range known {
-		if r.Status != dataplane.Unknown && !agrees(lb.Targets, r) {
-			if report, ok := healthReport(r); ok {
-				reports = append(reports, report)
-			}
+		at := place{r.Target, int(r.ListenPort)}
+		shown, ok := status[at]
+		if r.Status == dataplane.Unknown || !ok || shown == string(r.Status) && !differs[at] {
+			continue
+		}
+		if report, ok := healthReport(r); ok {
+			reports = append(reports, report)
 		}
 	}
 	if len(reports) > 0 {
 		p.ReportTargetHealth(lb.ID, reports)
 	}
-}
-
-func agrees(targets []cloud.LoadBalancerTarget, r dataplane.HealthReport) bool {
-	for _, t := range targets {
-		if len(t.Targets) > 0 && !agrees(t.Targets, r) {
-			return false
-		}
-		if t.IP.String() != r.Target {
-			continue
-		}
-		for _, h := range t.Health {
-			if h.ListenPort == int(r.ListenPort) && h.Status != string(r.Status) {
-				return false
-			}
-		}
-	}
-	return true
 }
 
 func healthReport(r dataplane.HealthReport) (cloud.HealthReport, bool) {
@@ -332,17 +333,12 @@ func loadBalancerModel(st *cloud.State, lb *cloud.LoadBalancer) dataplane.LoadBa
 		out.Services = append(out.Services, serviceModel(st, s))
 	}
 	seen := map[netip.Addr]bool{}
-	var add func([]cloud.LoadBalancerTarget)
-	add = func(targets []cloud.LoadBalancerTarget) {
-		for _, t := range targets {
-			if t.IP.IsValid() && !seen[t.IP] {
-				seen[t.IP] = true
-				out.Targets = append(out.Targets, dataplane.Target{Key: t.IP.String(), Address: t.IP})
-			}
-			add(t.Targets)
+	for t := range lb.Backends() {
+		if t.IP.IsValid() && !seen[t.IP] {
+			seen[t.IP] = true
+			out.Targets = append(out.Targets, dataplane.Target{Key: t.IP.String(), Address: t.IP})
 		}
 	}
-	add(lb.Targets)
 	return out
 }
 

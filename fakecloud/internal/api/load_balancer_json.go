@@ -187,9 +187,9 @@ func encodeTarget(t cloud.LoadBalancerTarget) any {
 	case "ip":
 		return ipTargetJSON{t.Type, targetIPJSON{t.IP.String()}, encodeHealth(t.Health)}
 	}
-	nested := make([]serverTargetJSON, len(t.Targets))
-	for i, n := range t.Targets {
-		nested[i] = encodeServerTarget(n)
+	nested := make([]serverTargetJSON, 0, t.Targets.Len())
+	for n := range t.Targets.All() {
+		nested = append(nested, encodeServerTarget(*n))
 	}
 	return selectorTargetJSON{t.Type, targetSelectorJSON{t.Selector}, nested, t.UsePrivateIP}
 }

@@ -1,6 +1,7 @@
 package cloud
 
 import (
+	"iter"
 	"net/netip"
 	"slices"
 	"time"
@@ -113,8 +114,8 @@ type LoadBalancerTarget struct {
 	UsePrivateIP bool
 	// Health is the state per listen port, of server and ip targets, in the order of the services.
 	Health []TargetHealth
-	// Targets are the servers that a label selector selects now, by ascending id.
-	Targets []LoadBalancerTarget
+	// Targets are the servers that a label selector selects now.
+	Targets Selected
 
 	selector Selector // Selector, parsed
 }
@@ -127,9 +128,8 @@ type TargetHealth struct {
 	Detail         string
 	HTTPStatusCode int
 
-	// next is the status that HealthFollowsPower brings about at due; "" when nothing is pending.
-	next string
-	due  time.Time
+	// since is when the service began to check the target, under its current address.
+	since time.Time
 }
 
 // Clone implements Object.
@@ -163,7 +163,6 @@ func cloneTargets(in []LoadBalancerTarget) []LoadBalancerTarget {
 	out := slices.Clone(in)
 	for i := range out {
 		out[i].Health = slices.Clone(out[i].Health)
-		out[i].Targets = cloneTargets(out[i].Targets)
 	}
 	return out
 }
@@ -200,6 +199,24 @@ func (lb *LoadBalancer) certificates() []int64 {
 	return slices.Compact(ids)
 }
 
+// Backends yields the targets that traffic goes to: of types server and ip, and the servers that label
+// selectors select. They are for reading only.
+func (lb *LoadBalancer) Backends() iter.Seq[*LoadBalancerTarget] {
+	return func(yield func(*LoadBalancerTarget) bool) {
+		for i := range lb.Targets {
+			t := &lb.Targets[i]
+			if t.Type != "label_selector" && !yield(t) {
+				return
+			}
+			for n := range t.Targets.All() {
+				if !yield(n) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // servers returns the ids of all servers that are targets, directly or by a label selector, sorted,
 // each once.
 func (lb *LoadBalancer) servers() []int64 {
@@ -208,7 +225,7 @@ func (lb *LoadBalancer) servers() []int64 {
 		if t.Server != 0 {
 			ids = append(ids, t.Server)
 		}
-		for _, n := range t.Targets {
+		for n := range t.Targets.All() {
 			ids = append(ids, n.Server)
 		}
 	}
@@ -223,9 +240,11 @@ func (tx *Tx) storeLoadBalancer(lb *LoadBalancer) {
 	lb.Revision++
 	tx.LoadBalancers.Put(lb)
 	var servers, certificates []int64
+	var selectors []string
 	if existed {
-		servers, certificates = old.servers(), old.certificates()
+		servers, certificates, selectors = old.servers(), old.certificates(), old.selectorTerms()
 	}
+	tx.relinkSelectors(lb.ID, selectors, lb.selectorTerms())
 	tx.relinkServers(lb.ID, servers, lb.servers())
 	tx.relinkCertificates(lb.Ref(), certificates, lb.certificates())
 }

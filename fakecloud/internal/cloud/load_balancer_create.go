@@ -292,6 +292,7 @@ func (tx *Tx) removeLoadBalancer(id int64) {
 	}
 	tx.relinkServers(id, lb.servers(), nil)
 	tx.relinkCertificates(lb.Ref(), lb.certificates(), nil)
+	tx.relinkSelectors(id, lb.selectorTerms(), nil)
 	if lb.IPv4.PrimaryIP == 0 {
 		tx.GiveBack(lb.IPv4.Addr)
 	}

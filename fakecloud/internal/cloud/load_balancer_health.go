@@ -2,6 +2,7 @@ package cloud
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -36,13 +37,8 @@ func (c *Cloud) SetHealthRule(r HealthRule) {
 	for _, d := range *c.projects.Load() {
 		// It only schedules and never fails.
 		_ = c.transact(d, c.Now(), nil, func(tx *Tx) error {
-			var all []*LoadBalancer
 			for lb := range tx.LoadBalancers.All() {
-				all = append(all, lb.Clone())
-			}
-			for _, lb := range all {
-				tx.settleHealth(lb)
-				tx.LoadBalancers.Put(lb)
+				tx.scheduleAllHealth(lb)
 			}
 			return nil
 		})
@@ -71,16 +67,15 @@ func (p Project) ReportTargetHealth(lb int64, reports []HealthReport) {
 		if !ok {
 			return nil
 		}
-		changed := old.Clone()
-		if changed.eachHealth(func(t *LoadBalancerTarget, h *TargetHealth) bool {
-			before := *h
+		report := func(t *LoadBalancerTarget, h TargetHealth) TargetHealth {
 			for _, r := range reports {
 				if r.Addr == t.IP && r.ListenPort == h.ListenPort {
 					h.report(r)
 				}
 			}
-			return *h != before
-		}) {
+			return h
+		}
+		if changed, ok := old.withHealth(report); ok {
 			tx.LoadBalancers.Put(changed)
 		}
 		return nil
@@ -88,7 +83,7 @@ func (p Project) ReportTargetHealth(lb int64, reports []HealthReport) {
 }
 
 func (h *TargetHealth) report(r HealthReport) {
-	*h = TargetHealth{ListenPort: h.ListenPort, Status: r.Status}
+	*h = TargetHealth{ListenPort: h.ListenPort, Status: r.Status, since: h.since}
 	if r.Status != HealthUnhealthy {
 		return
 	}
@@ -101,107 +96,209 @@ func (h *TargetHealth) report(r HealthReport) {
 	}
 }
 
-// eachHealth calls f for the health of each target in each service, and returns whether any call returned
-// true.
-func (lb *LoadBalancer) eachHealth(f func(*LoadBalancerTarget, *TargetHealth) bool) bool {
+// withHealth returns a copy in which f has given every target its health, or false if nothing changes.
+func (lb *LoadBalancer) withHealth(f func(*LoadBalancerTarget, TargetHealth) TargetHealth) (*LoadBalancer, bool) {
+	targets := slices.Clone(lb.Targets)
 	changed := false
-	var visit func([]LoadBalancerTarget)
-	visit = func(targets []LoadBalancerTarget) {
-		for i := range targets {
-			t := &targets[i]
-			for j := range t.Health {
-				if f(t, &t.Health[j]) {
-					changed = true
-				}
+	for i := range targets {
+		t := &targets[i]
+		if checked, ok := t.withHealth(f); ok {
+			*t, changed = *checked, true
+		}
+		for n := range lb.Targets[i].Targets.All() {
+			if checked, ok := n.withHealth(f); ok {
+				t.Targets, changed = t.Targets.with(checked), true
 			}
-			visit(t.Targets)
 		}
 	}
-	visit(lb.Targets)
-	return changed
+	return lb.withTargets(targets), changed
+}
+
+// withServerHealth is withHealth for the targets that are one server.
+func (lb *LoadBalancer) withServerHealth(server int64, shared *sharedTargets, f func(*LoadBalancerTarget, TargetHealth) TargetHealth) (*LoadBalancer, bool) {
+	var targets []LoadBalancerTarget
+	for i := range lb.Targets {
+		t := &lb.Targets[i]
+		selector := t.Type == "label_selector"
+		if selector {
+			t, _ = t.Targets.get(server)
+		}
+		if t == nil || t.Server != server {
+			continue
+		}
+		checked, ok := t.withHealth(f)
+		if !ok {
+			continue
+		}
+		if targets == nil {
+			targets = slices.Clone(lb.Targets)
+		}
+		if selector {
+			targets[i].Targets = shared.add(targets[i].Targets, checked)
+		} else {
+			targets[i] = *checked
+		}
+	}
+	if targets == nil {
+		return nil, false
+	}
+	return lb.withTargets(targets), true
+}
+
+func (t *LoadBalancerTarget) withHealth(f func(*LoadBalancerTarget, TargetHealth) TargetHealth) (*LoadBalancerTarget, bool) {
+	var changed *LoadBalancerTarget
+	for i, h := range t.Health {
+		now := f(t, h)
+		if now == h {
+			continue
+		}
+		if changed == nil {
+			c := *t
+			c.Health = slices.Clone(t.Health)
+			changed = &c
+		}
+		changed.Health[i] = now
+	}
+	return changed, changed != nil
 }
 
 // settleHealth gives every target a health for every service, and schedules what HealthFollowsPower will
 // do.
 func (tx *Tx) settleHealth(lb *LoadBalancer) {
-	matchHealth(lb.Targets, lb.Services)
+	for i := range lb.Targets {
+		t := &lb.Targets[i]
+		matchHealth(t, lb.Services, tx.now)
+		for n := range lb.Targets[i].Targets.All() {
+			c := *n
+			matchHealth(&c, lb.Services, tx.now)
+			t.Targets = t.Targets.with(&c)
+		}
+	}
+	tx.scheduleAllHealth(lb)
+}
+
+// dueTimes are the times at which the health of some targets changes, each once.
+type dueTimes []time.Time
+
+// nextHealth returns the status that HealthFollowsPower will give a target, and when; false if it has that
+// status.
+func (tx *Tx) nextHealth(lb *LoadBalancer, t *LoadBalancerTarget, h TargetHealth) (status string, at time.Time, ok bool) {
+	status, at = HealthHealthy, h.since
+	if t.Type != "ip" {
+		s, exists := tx.Servers.Get(t.Server)
+		if !exists || s.Status != ServerRunning {
+			status = HealthUnhealthy
+		}
+		if exists && s.powered.After(at) {
+			at = s.powered
+		}
+	}
+	service, exists := lb.Service(h.ListenPort)
+	if status == h.Status || !exists {
+		return "", time.Time{}, false
+	}
+	wait := service.HealthCheck.Interval
+	if h.Status != HealthUnknown || status == HealthUnhealthy {
+		wait *= time.Duration(service.HealthCheck.Retries)
+	}
+	return status, at.Add(wait), true
+}
+
+// addDue adds the times at which a target's health changes, if it follows power.
+func (tx *Tx) addDue(due *dueTimes, lb *LoadBalancer, t *LoadBalancerTarget) {
 	if tx.cloud.healthRule != HealthFollowsPower {
-		lb.eachHealth(func(_ *LoadBalancerTarget, h *TargetHealth) bool {
-			h.next, h.due = "", time.Time{}
-			return false
-		})
 		return
 	}
-	due := map[time.Time]bool{}
-	lb.eachHealth(func(t *LoadBalancerTarget, h *TargetHealth) bool {
-		want := tx.healthByPower(t)
-		if want == h.Status {
-			h.next, h.due = "", time.Time{}
-			return false
+	for _, h := range t.Health {
+		if _, at, ok := tx.nextHealth(lb, t, h); ok && !slices.ContainsFunc(*due, at.Equal) {
+			*due = append(*due, at)
 		}
-		if want != h.next {
-			s, _ := lb.Service(h.ListenPort)
-			wait := s.HealthCheck.Interval
-			if h.Status != HealthUnknown || want == HealthUnhealthy {
-				wait *= time.Duration(s.HealthCheck.Retries)
+	}
+}
+
+// followPower schedules what becomes of the health of a server's targets after its status changed.
+func (tx *Tx) followPower(server int64) {
+	s, ok := tx.Servers.Get(server)
+	if !ok || !s.powered.Equal(tx.now) {
+		return
+	}
+	var due dueTimes
+	for _, id := range s.LoadBalancers {
+		if lb, ok := tx.LoadBalancers.Get(id); ok {
+			for t := range lb.targetsOf(server) {
+				tx.addDue(&due, lb, t)
 			}
-			h.next, h.due = want, tx.now.Add(wait)
-			due[h.due] = true
 		}
-		return false
-	})
-	id := lb.ID // not lb: a closure would keep a version of it in memory until it is due
-	for at := range due {
-		tx.schedule(at.Sub(tx.now), func(tx *Tx) { tx.healthDue(id) })
 	}
+	tx.scheduleHealth(due, server)
 }
 
-func (tx *Tx) healthByPower(t *LoadBalancerTarget) string {
-	if t.Type == "ip" {
-		return HealthHealthy
-	}
-	if s, ok := tx.Servers.Get(t.Server); ok && s.Status == ServerRunning {
-		return HealthHealthy
-	}
-	return HealthUnhealthy
-}
-
-// healthDue makes the statuses visible that are due.
-func (tx *Tx) healthDue(id int64) {
-	old, ok := tx.LoadBalancers.Get(id)
-	if !ok {
-		return
-	}
-	lb := old.Clone()
-	if lb.eachHealth(func(_ *LoadBalancerTarget, h *TargetHealth) bool {
-		if h.next == "" || h.due.After(tx.now) {
-			return false
-		}
-		h.report(HealthReport{Status: h.next, Detail: "layer4_no_connection"})
-		return true
-	}) {
-		tx.LoadBalancers.Put(lb)
-	}
-}
-
-// matchHealth gives each target one entry per service, and keeps what is known.
-func matchHealth(targets []LoadBalancerTarget, services []LoadBalancerService) {
-	for i := range targets {
-		t := &targets[i]
-		if t.Type == "label_selector" {
-			matchHealth(t.Targets, services)
-			continue
-		}
-		known := t.Health
-		t.Health = make([]TargetHealth, 0, len(services))
-		for _, s := range services {
-			h := TargetHealth{ListenPort: s.ListenPort, Status: HealthUnknown}
-			for _, k := range known {
-				if k.ListenPort == s.ListenPort {
-					h = k
+// scheduleHealth makes the health of a server's targets visible when it is due. The closures hold an ID
+// only: what they hold stays in memory until they run.
+func (tx *Tx) scheduleHealth(due dueTimes, server int64) {
+	for _, at := range due {
+		tx.schedule(max(0, at.Sub(tx.now)), func(tx *Tx) {
+			s, ok := tx.Servers.Get(server)
+			if !ok {
+				return
+			}
+			var shared sharedTargets
+			for _, id := range s.LoadBalancers {
+				if old, ok := tx.LoadBalancers.Get(id); ok {
+					if lb, ok := old.withServerHealth(server, &shared, tx.healthNow(old)); ok {
+						tx.LoadBalancers.Put(lb)
+					}
 				}
 			}
-			t.Health = append(t.Health, h)
+		})
+	}
+}
+
+// scheduleAllHealth is scheduleHealth for all targets of a load balancer.
+func (tx *Tx) scheduleAllHealth(lb *LoadBalancer) {
+	var due dueTimes
+	for t := range lb.Backends() {
+		tx.addDue(&due, lb, t)
+	}
+	id := lb.ID
+	for _, at := range due {
+		tx.schedule(max(0, at.Sub(tx.now)), func(tx *Tx) {
+			if old, ok := tx.LoadBalancers.Get(id); ok {
+				if lb, ok := old.withHealth(tx.healthNow(old)); ok {
+					tx.LoadBalancers.Put(lb)
+				}
+			}
+		})
+	}
+}
+
+// healthNow returns a function that gives a target the health that is due by now.
+func (tx *Tx) healthNow(lb *LoadBalancer) func(*LoadBalancerTarget, TargetHealth) TargetHealth {
+	return func(t *LoadBalancerTarget, h TargetHealth) TargetHealth {
+		if tx.cloud.healthRule != HealthFollowsPower {
+			return h
 		}
+		if status, at, ok := tx.nextHealth(lb, t, h); ok && !at.After(tx.now) {
+			h.report(HealthReport{Status: status, Detail: "layer4_no_connection"})
+		}
+		return h
+	}
+}
+
+// matchHealth gives a target one entry per service, and keeps what is known.
+func matchHealth(t *LoadBalancerTarget, services []LoadBalancerService, now time.Time) {
+	if t.Type == "label_selector" {
+		return
+	}
+	known := t.Health
+	t.Health = make([]TargetHealth, 0, len(services))
+	for _, s := range services {
+		h := TargetHealth{ListenPort: s.ListenPort, Status: HealthUnknown, since: now}
+		for _, k := range known {
+			if k.ListenPort == s.ListenPort {
+				h = k
+			}
+		}
+		t.Health = append(t.Health, h)
 	}
 }

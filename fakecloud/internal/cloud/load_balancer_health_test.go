@@ -10,24 +10,17 @@ import (
 // healthOf shows the health of all targets in all services, as "healthy/unhealthy(detail) | …".
 func healthOf(lb *LoadBalancer) string {
 	var targets []string
-	var visit func([]LoadBalancerTarget)
-	visit = func(all []LoadBalancerTarget) {
-		for _, t := range all {
-			var parts []string
-			for _, h := range t.Health {
-				s := h.Status
-				if h.Detail != "" {
-					s += "(" + h.Detail + ")"
-				}
-				parts = append(parts, s)
+	for t := range lb.Backends() {
+		var parts []string
+		for _, h := range t.Health {
+			s := h.Status
+			if h.Detail != "" {
+				s += "(" + h.Detail + ")"
 			}
-			if t.Type != "label_selector" {
-				targets = append(targets, strings.Join(parts, "/"))
-			}
-			visit(t.Targets)
+			parts = append(parts, s)
 		}
+		targets = append(targets, strings.Join(parts, "/"))
 	}
-	visit(lb.Targets)
 	return strings.Join(targets, " | ")
 }
 
@@ -38,8 +31,7 @@ func TestHealthFollowsPowerWithoutADataPlane(t *testing.T) {
 	down := lbServer(t, p, "down", nil)
 	power := func(s *Server, to ServerStatus) {
 		must(t, p, func(tx *Tx) {
-			tx.Servers.Update(s.ID, func(s *Server) { s.Status = to })
-			tx.refreshTargets(s.ID)
+			tx.setServerStatus(s.ID, to)
 		})
 	}
 	power(down, ServerOff)
@@ -172,7 +164,7 @@ func TestHealthIsUnknownAgainWhenAServersAddressChanges(t *testing.T) {
 		tx.refreshTargets(s.ID)
 	})
 	got := getLB(t, p, lb.ID)
-	if healthOf(got) != "unknown | unknown" || got.Targets[0].IP != moved || got.Targets[1].Targets[0].IP != moved {
+	if healthOf(got) != "unknown | unknown" || got.Targets[0].IP != moved || firstSelected(got.Targets[1]).IP != moved {
 		t.Errorf("%+v", got.Targets)
 	}
 }

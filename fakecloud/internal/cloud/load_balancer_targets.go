@@ -1,10 +1,9 @@
 package cloud
 
 import (
-	"cmp"
 	"fmt"
+	"iter"
 	"net/netip"
-	"reflect"
 	"slices"
 )
 
@@ -267,33 +266,34 @@ func (tx *Tx) resolveTargets(lb *LoadBalancer) {
 			ip, _ := tx.serverAddress(lb, *t)
 			t.sendTo(ip)
 		case "label_selector":
-			known := t.Targets
-			t.Targets = nil
+			var all Selected
 			for s := range tx.Servers.All() {
-				if nested, ok := tx.selected(lb, t, s, known); ok {
-					t.Targets = append(t.Targets, nested)
+				if nested, ok := tx.selected(lb, t, s); ok {
+					all = all.with(nested)
 				}
 			}
+			t.Targets = all
 		}
 	}
 }
 
 // selected returns a server as a target of a label selector, with the health that it has if it was
 // selected before.
-func (tx *Tx) selected(lb *LoadBalancer, t *LoadBalancerTarget, s *Server, known []LoadBalancerTarget) (LoadBalancerTarget, bool) {
+func (tx *Tx) selected(lb *LoadBalancer, t *LoadBalancerTarget, s *Server) (*LoadBalancerTarget, bool) {
 	if !t.selector.Matches(s.Labels) {
-		return LoadBalancerTarget{}, false
+		return nil, false
 	}
+	known, found := t.Targets.get(s.ID)
 	nested := LoadBalancerTarget{Type: "server", Server: s.ID, UsePrivateIP: t.UsePrivateIP}
 	ip, ok := tx.serverAddress(lb, nested)
 	if !ok {
-		return LoadBalancerTarget{}, false
+		return nil, false
 	}
-	if i, found := findServer(known, s.ID); found {
-		nested = known[i]
+	if found && known.IP == ip {
+		return known, true
 	}
-	nested.sendTo(ip)
-	return nested, true
+	nested.IP = ip
+	return &nested, true
 }
 
 // sendTo changes a target's address. What is known of its health was about the old one.
@@ -303,74 +303,114 @@ func (t *LoadBalancerTarget) sendTo(ip netip.Addr) {
 	}
 }
 
-func findServer(targets []LoadBalancerTarget, server int64) (int, bool) {
-	return slices.BinarySearchFunc(targets, server, func(t LoadBalancerTarget, id int64) int {
-		return cmp.Compare(t.Server, id)
-	})
-}
-
 // refreshTargets brings the load balancers' targets up to date after a server was created, deleted
-// or changed in its status, labels, addresses or networks: label selectors select anew, and targets that
-// can no longer exist go. It also keeps Server.LoadBalancers. It costs what the load balancers that
-// the server concerns cost, however many servers there are.
+// or changed in its labels, addresses or networks: label selectors select anew, and targets that can
+// no longer exist go. It also keeps Server.LoadBalancers. The index of label selectors finds the load
+// balancers; only for a server that is gone all are asked.
 func (tx *Tx) refreshTargets(server int64) {
-	s, _ := tx.Servers.Get(server)
-	var concerned []*LoadBalancer
-	for lb := range tx.LoadBalancers.All() {
-		if slices.ContainsFunc(lb.Targets, func(t LoadBalancerTarget) bool { return t.concerns(server, s) }) {
-			concerned = append(concerned, lb)
+	s, exists := tx.Servers.Get(server)
+	var concerned, now []int64
+	if exists {
+		concerned = tx.concernedBy(s)
+	} else {
+		for lb := range tx.LoadBalancers.All() {
+			concerned = append(concerned, lb.ID)
 		}
 	}
-	for _, old := range concerned {
-		lb := old.Clone()
-		tx.resolveServer(lb, server, s)
-		tx.settleHealth(lb)
-		if !reflect.DeepEqual(old.Targets, lb.Targets) {
-			tx.storeLoadBalancer(lb)
+	var due dueTimes
+	var shared sharedTargets
+	for _, id := range concerned {
+		old, ok := tx.LoadBalancers.Get(id)
+		if !ok {
+			continue
+		}
+		lb := old
+		if changed, ok := tx.resolveServer(old, server, s, &shared); ok {
+			changed.Revision++
+			tx.LoadBalancers.Put(changed)
+			lb = changed
+		}
+		for t := range lb.targetsOf(server) {
+			if len(now) == 0 || now[len(now)-1] != id {
+				now = append(now, id)
+			}
+			tx.addDue(&due, lb, t)
+		}
+	}
+	if exists && !slices.Equal(s.LoadBalancers, now) {
+		tx.Servers.Update(server, func(s *Server) { s.LoadBalancers = now })
+	}
+	tx.scheduleHealth(due, server)
+}
+
+// targetsOf yields the targets that are a server.
+func (lb *LoadBalancer) targetsOf(server int64) iter.Seq[*LoadBalancerTarget] {
+	return func(yield func(*LoadBalancerTarget) bool) {
+		for i := range lb.Targets {
+			t := &lb.Targets[i]
+			if t.Type == "label_selector" {
+				var ok bool
+				if t, ok = t.Targets.get(server); !ok {
+					continue
+				}
+			}
+			if t.Server == server && !yield(t) {
+				return
+			}
 		}
 	}
 }
 
-// concerns tells whether a change of a server may change a target; s is nil when it was deleted.
-func (t LoadBalancerTarget) concerns(server int64, s *Server) bool {
-	if t.Type == "server" {
-		return t.Server == server
-	}
-	if _, found := findServer(t.Targets, server); found {
-		return true
-	}
-	return t.Type == "label_selector" && s != nil && t.selector.Matches(s.Labels)
-}
-
-// resolveServer is resolveTargets for one server, which is nil when it was deleted.
-func (tx *Tx) resolveServer(lb *LoadBalancer, server int64, s *Server) {
-	lb.Targets = slices.DeleteFunc(lb.Targets, func(t LoadBalancerTarget) bool {
-		if t.Server != server {
-			return false
+// resolveServer is resolveTargets for one server, which is nil when it was deleted. It returns false if
+// nothing changes, and a copy of the load balancer otherwise.
+func (tx *Tx) resolveServer(old *LoadBalancer, server int64, s *Server, shared *sharedTargets) (*LoadBalancer, bool) {
+	var lb *LoadBalancer
+	change := func() {
+		if lb == nil {
+			lb = old.withTargets(slices.Clone(old.Targets))
 		}
-		_, ok := tx.serverAddress(lb, t)
-		return !ok
-	})
-	for i := range lb.Targets {
-		t := &lb.Targets[i]
+	}
+	for i := range old.Targets {
+		t := &old.Targets[i]
 		switch {
 		case t.Server == server:
-			ip, _ := tx.serverAddress(lb, *t)
-			t.sendTo(ip)
+			ip, ok := tx.serverAddress(old, *t)
+			if !ok {
+				ip = netip.Addr{} // the target goes below
+			}
+			if ip != t.IP {
+				change()
+				lb.Targets[i].sendTo(ip)
+				matchHealth(&lb.Targets[i], lb.Services, tx.now)
+			}
 		case t.Type == "label_selector":
-			at, found := findServer(t.Targets, server)
-			nested, ok := LoadBalancerTarget{}, false
+			known, found := t.Targets.get(server)
+			var nested *LoadBalancerTarget
 			if s != nil {
-				nested, ok = tx.selected(lb, t, s, t.Targets)
+				nested, _ = tx.selected(old, t, s)
 			}
 			switch {
-			case found && ok:
-				t.Targets[at] = nested
+			case nested == known:
+			case nested != nil:
+				change()
+				matchHealth(nested, lb.Services, tx.now)
+				lb.Targets[i].Targets = shared.add(t.Targets, nested)
 			case found:
-				t.Targets = slices.Delete(t.Targets, at, at+1)
-			case ok:
-				t.Targets = slices.Insert(t.Targets, at, nested)
+				change()
+				lb.Targets[i].Targets = t.Targets.without(server)
 			}
 		}
 	}
+	if lb == nil {
+		return nil, false
+	}
+	lb.Targets = slices.DeleteFunc(lb.Targets, func(t LoadBalancerTarget) bool { return t.Server == server && !t.IP.IsValid() })
+	return lb, true
+}
+
+// withTargets returns a copy with other targets. It shares the rest with the original.
+func (lb *LoadBalancer) withTargets(targets []LoadBalancerTarget) *LoadBalancer {
+	c := *lb
+	c.Targets = targets
+	return &c
 }

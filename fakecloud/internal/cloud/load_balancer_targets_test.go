@@ -27,11 +27,21 @@ func describe(p Project, targets []LoadBalancerTarget) string {
 		case "ip":
 			parts = append(parts, t.IP.String())
 		default:
-			parts = append(parts, t.Selector+"["+describe(p, t.Targets)+"]")
+			parts = append(parts, t.Selector+"["+describe(p, selectedBy(t))+"]")
 		}
 	}
 	return strings.Join(parts, " ")
 }
+
+// selectedBy returns the servers that a target selects.
+func selectedBy(t LoadBalancerTarget) (all []LoadBalancerTarget) {
+	for n := range t.Targets.All() {
+		all = append(all, *n)
+	}
+	return all
+}
+
+func firstSelected(t LoadBalancerTarget) LoadBalancerTarget { return selectedBy(t)[0] }
 
 func TestTargetsThatCannotBe(t *testing.T) {
 	t.Parallel()
@@ -172,7 +182,7 @@ func TestTargetsAreLimitedByTheType(t *testing.T) {
 		lbServer(t, p, fmt.Sprint("s", i), map[string]string{"a": "1"})
 	}
 	lb := newLB(t, p, clk, CreateLoadBalancer{Type: "small", Targets: []TargetInput{selectorTarget("a"), selectorTarget("b")}})
-	if got := len(lb.Targets[0].Targets); got != 5 {
+	if got := lb.Targets[0].Targets.Len(); got != 5 {
 		t.Errorf("the selector selects %d servers", got)
 	}
 	if _, _, err := p.AddLoadBalancerTarget(lb.ID, selectorTarget("c")); codeOf(err) != "resource_limit_exceeded" {
@@ -220,7 +230,7 @@ func TestLabelSelectorTargetsFollowTheLabels(t *testing.T) {
 		})
 	}
 	expect("at first", "a", "a/private")
-	if nested := getLB(t, p, public.ID).Targets[0].Targets[0]; nested.IP != publicIPv4(p, a) || len(nested.Health) != 1 {
+	if nested := firstSelected(getLB(t, p, public.ID).Targets[0]); nested.IP != publicIPv4(p, a) || len(nested.Health) != 1 {
 		t.Errorf("nested target %+v", nested)
 	}
 	label(b, web)

@@ -5,6 +5,14 @@ import "fmt"
 // assignPrimaryIP makes a server or load balancer have an address that nothing has. A server gets to know;
 // a load balancer keeps its addresses itself.
 func (tx *Tx) assignPrimaryIP(ip *PrimaryIP, to Ref) {
+	tx.linkPrimaryIP(ip, to)
+	if to.Kind == KindServer {
+		tx.refreshTargets(to.ID)
+	}
+}
+
+// linkPrimaryIP is assignPrimaryIP for a new server; refreshTargets must follow.
+func (tx *Tx) linkPrimaryIP(ip *PrimaryIP, to Ref) {
 	tx.PrimaryIPs.Update(ip.ID, func(p *PrimaryIP) { p.Assignee = to })
 	if to.Kind == KindServer {
 		tx.setServerIP(to.ID, ip.Type, ip.ID)
@@ -20,6 +28,7 @@ func (tx *Tx) unassignPrimaryIP(id int64) {
 	tx.PrimaryIPs.Update(id, func(p *PrimaryIP) { p.Assignee = Ref{} })
 	if ip.Assignee.Kind == KindServer {
 		tx.setServerIP(ip.Assignee.ID, ip.Type, 0)
+		tx.refreshTargets(ip.Assignee.ID)
 	}
 }
 
@@ -31,7 +40,6 @@ func (tx *Tx) setServerIP(server int64, t IPType, ip int64) {
 			s.PublicIPv6 = ip
 		}
 	})
-	tx.refreshTargets(server)
 }
 
 // releasePrimaryIPs is for a resource that goes away: its auto-delete Primary IPs go with it, the
@@ -130,18 +138,15 @@ func (tx *Tx) checkUnassignable(ip *PrimaryIP) error {
 
 // isPublicTarget tells whether a load balancer reaches a server by its public IPv4 address.
 func (tx *Tx) isPublicTarget(s *Server) bool {
-	var among func([]LoadBalancerTarget) bool
-	among = func(targets []LoadBalancerTarget) bool {
-		for _, t := range targets {
-			if t.Type == "server" && t.Server == s.ID && !t.UsePrivateIP && !t.IP.Is6() || among(t.Targets) {
+	for _, id := range s.LoadBalancers {
+		lb, ok := tx.LoadBalancers.Get(id)
+		if !ok {
+			continue
+		}
+		for t := range lb.targetsOf(s.ID) {
+			if !t.UsePrivateIP && !t.IP.Is6() {
 				return true
 			}
-		}
-		return false
-	}
-	for _, id := range s.LoadBalancers {
-		if lb, ok := tx.LoadBalancers.Get(id); ok && among(lb.Targets) {
-			return true
 		}
 	}
 	return false

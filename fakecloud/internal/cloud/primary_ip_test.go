@@ -142,7 +142,7 @@ func TestTheAddressOfALoadBalancerTargetStays(t *testing.T) {
 		_, err := p.update(func(tx *Tx) error {
 			lb := &LoadBalancer{Meta: tx.NewMeta("lb", nil), Targets: []LoadBalancerTarget{{
 				Type: "label_selector", Selector: "a", UsePrivateIP: private,
-				Targets: []LoadBalancerTarget{{Type: "server", Server: s.ID, UsePrivateIP: private}},
+				Targets: Selected{}.with(&LoadBalancerTarget{Type: "server", Server: s.ID, UsePrivateIP: private}),
 			}}}
 			tx.LoadBalancers.Put(lb)
 			tx.Servers.Update(s.ID, func(s *Server) { s.LoadBalancers = []int64{lb.ID} })

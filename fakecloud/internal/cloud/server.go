@@ -64,6 +64,9 @@ type Server struct {
 	Started, Stopped time.Time
 	// RescueSince is when rescue mode was enabled.
 	RescueSince time.Time
+	// powered is when the server last began or ceased to run, zero for a server that never did: the
+	// health of load balancers' targets follows it.
+	powered time.Time
 	// epoch counts the changes of Status, so that delayed work can tell that it is out of date.
 	epoch uint64
 }
@@ -109,6 +112,9 @@ func (s *Server) setStatus(status ServerStatus, now time.Time) {
 	case status == ServerOff && s.Status != ServerOff:
 		s.Stopped = now
 	}
+	if (status == ServerRunning) != (s.Status == ServerRunning) {
+		s.powered = now
+	}
 	s.Status = status
 	s.epoch++
 }
@@ -116,7 +122,7 @@ func (s *Server) setStatus(status ServerStatus, now time.Time) {
 // setServerStatus changes a server's status, which the health of load balancers' targets may follow.
 func (tx *Tx) setServerStatus(id int64, status ServerStatus) {
 	tx.Servers.Update(id, func(s *Server) { s.setStatus(status, tx.now) })
-	tx.refreshTargets(id)
+	tx.followPower(id)
 }
 
 // hasInterface tells whether the server has a public or private interface, without which it cannot

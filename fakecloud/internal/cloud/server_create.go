@@ -316,7 +316,7 @@ func (tx *Tx) putServer(plan *serverPlan) (*Server, error) {
 				return nil, err
 			}
 		}
-		tx.assignPrimaryIP(want.ip, s.Ref())
+		tx.linkPrimaryIP(want.ip, s.Ref())
 	}
 	if plan.PlacementGroup != 0 {
 		tx.joinPlacementGroup(s.ID, plan.PlacementGroup)

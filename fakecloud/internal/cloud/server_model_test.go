@@ -108,7 +108,7 @@ func checkLoadBalancer(t *testing.T, st *State, lb *LoadBalancer) {
 				want = append(want, s.ID)
 			}
 		}
-		for _, n := range target.Targets {
+		for n := range target.Targets.All() {
 			got = append(got, n.Server)
 		}
 		slices.Sort(got)

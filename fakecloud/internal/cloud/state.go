@@ -1,5 +1,7 @@
 package cloud
 
+import "github.com/tidwall/btree"
+
 // State is everything that one project owns at one moment. See the package documentation for who
 // may change it. A new resource is a field here and a line in resources.
 type State struct {
@@ -16,6 +18,8 @@ type State struct {
 	Actions ActionTable
 	// Catalogue is what Hetzner offers: the same for all projects.
 	Catalogue *Catalogue
+
+	selectors *btree.BTreeG[selectorTerm] // from labels to load balancers
 }
 
 // resources is the one list of all kinds of resources. What the cloud does with all of them (reset,
@@ -49,7 +53,7 @@ type table interface {
 }
 
 func newState(c *Catalogue) *State {
-	st := &State{Catalogue: c}
+	st := &State{Catalogue: c, selectors: newSelectorIndex()}
 	for i, t := range st.tables() {
 		t.init(resources[i].kind)
 	}

@@ -1,0 +1,177 @@
+package cloud
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+
+	"github.com/tidwall/btree"
+)
+
+// Selected holds the servers that a label selector selects, by ascending ID. Versions of a load
+// balancer share what has not changed, so that one more server costs the same in a set of any size.
+// The zero value is empty.
+type Selected struct {
+	tree *btree.BTreeG[selectedServer]
+}
+
+type selectedServer struct {
+	id     int64
+	target *LoadBalancerTarget // load balancers share it where it is equal
+}
+
+// Len returns the number of servers.
+func (s Selected) Len() int {
+	if s.tree == nil {
+		return 0
+	}
+	return s.tree.Len()
+}
+
+// All yields the servers as targets, by ascending ID, for reading only.
+func (s Selected) All() iter.Seq[*LoadBalancerTarget] {
+	return func(yield func(*LoadBalancerTarget) bool) {
+		if s.tree != nil {
+			s.tree.Scan(func(n selectedServer) bool { return yield(n.target) })
+		}
+	}
+}
+
+func (s Selected) get(server int64) (*LoadBalancerTarget, bool) {
+	if s.tree == nil {
+		return nil, false
+	}
+	n, ok := s.tree.Get(selectedServer{id: server})
+	return n.target, ok
+}
+
+// with returns the set with a target added, or replaced if its server is there.
+func (s Selected) with(t *LoadBalancerTarget) Selected {
+	if s.tree == nil {
+		s.tree = btree.NewBTreeGOptions(func(a, b selectedServer) bool { return a.id < b.id },
+			btree.Options{NoLocks: true, Degree: treeDegree})
+	} else {
+		s.tree = s.tree.Copy()
+	}
+	s.tree.Set(selectedServer{t.Server, t})
+	return s
+}
+
+// without returns the set without a server.
+func (s Selected) without(server int64) Selected {
+	if s.tree != nil {
+		s.tree = s.tree.Copy()
+		s.tree.Delete(selectedServer{id: server})
+	}
+	return s
+}
+
+// sharedTargets makes load balancers share what one change of a server makes equal in them: the target,
+// and the whole set if they have had the same set before. Many load balancers with one selector thus
+// cost about as much memory as one.
+type sharedTargets struct {
+	sets []sharedSet
+}
+
+type sharedSet struct {
+	before, after Selected
+	target        *LoadBalancerTarget
+}
+
+// maxSharedSets bounds the search.
+const maxSharedSets = 8
+
+// add returns a set with a target added.
+func (all *sharedTargets) add(before Selected, t *LoadBalancerTarget) Selected {
+	for _, s := range all.sets {
+		if s.target.IP == t.IP && s.target.UsePrivateIP == t.UsePrivateIP && slices.Equal(s.target.Health, t.Health) {
+			t = s.target
+			if s.before == before {
+				return s.after
+			}
+		}
+	}
+	after := before.with(t)
+	if len(all.sets) < maxSharedSets {
+		all.sets = append(all.sets, sharedSet{before, after, t})
+	}
+	return after
+}
+
+// selectorTerm is an entry of the index from labels to load balancers. term is a label ("key=value"),
+// a key, or "" for a selector that requires no label.
+type selectorTerm struct {
+	term string
+	lb   int64
+}
+
+func newSelectorIndex() *btree.BTreeG[selectorTerm] {
+	return btree.NewBTreeGOptions(func(a, b selectorTerm) bool {
+		return cmp.Or(cmp.Compare(a.term, b.term), cmp.Compare(a.lb, b.lb)) < 0
+	}, btree.Options{NoLocks: true, Degree: treeDegree})
+}
+
+// terms returns what the index has of a selector: labels that match have at least one of the terms.
+func (s Selector) terms() []string {
+	for _, r := range s.requirements {
+		switch r.op {
+		case opIn:
+			terms := make([]string, len(r.values))
+			for i, v := range r.values {
+				terms[i] = r.key + "=" + v
+			}
+			return terms
+		case opExists:
+			return []string{r.key}
+		}
+	}
+	return []string{""}
+}
+
+// selectorTerms returns the terms of all label selectors, sorted, each once.
+func (lb *LoadBalancer) selectorTerms() []string {
+	var terms []string
+	for i := range lb.Targets {
+		if t := &lb.Targets[i]; t.Type == "label_selector" {
+			terms = append(terms, t.selector.terms()...)
+		}
+	}
+	slices.Sort(terms)
+	return slices.Compact(terms)
+}
+
+// relinkSelectors brings the index up to date after the targets of a load balancer changed.
+func (tx *Tx) relinkSelectors(lb int64, before, after []string) {
+	if slices.Equal(before, after) {
+		return
+	}
+	tx.selectors = tx.selectors.Copy()
+	for _, term := range before {
+		tx.selectors.Delete(selectorTerm{term, lb})
+	}
+	for _, term := range after {
+		tx.selectors.Set(selectorTerm{term, lb})
+	}
+}
+
+// concernedBy returns the IDs of the load balancers whose targets a change of a server may change,
+// ascending: those that have it as a target and those whose label selectors may select it now.
+func (st *State) concernedBy(s *Server) []int64 {
+	ids := slices.Clone(s.LoadBalancers)
+	find := func(term string) {
+		st.selectors.Ascend(selectorTerm{term: term}, func(e selectorTerm) bool {
+			if e.term != term {
+				return false
+			}
+			ids = append(ids, e.lb)
+			return true
+		})
+	}
+	find("")
+	for k, v := range s.Labels {
+		find(k)
+		find(k + "=" + v)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}

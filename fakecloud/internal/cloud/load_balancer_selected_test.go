@@ -1,0 +1,124 @@
+package cloud
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+
+	testclock "k8s.io/utils/clock/testing"
+)
+
+// selectingCloud returns a cloud with load balancers that have a service and select the label a, and with
+// servers that have the label or not. Its clock stands still.
+func selectingCloud(t *testing.T, balancers, servers int, label string) (Project, func(i int)) {
+	t.Helper()
+	c := New(Options{Clock: testclock.NewFakeClock(testNow)})
+	t.Cleanup(c.Close)
+	p, _ := c.Project(1)
+	for i := range balancers {
+		_, _, _, err := p.CreateLoadBalancer(CreateLoadBalancer{
+			Name: fmt.Sprintf("lb-%d", i), Type: "lb11", Location: "fsn1",
+			Services: []ServiceInput{tcp(80, 80)}, Targets: []TargetInput{selectorTarget("a")},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	create := func(i int) {
+		_, _, err := p.CreateServer(CreateServer{
+			Name: fmt.Sprintf("server-%d", i), ServerType: "cx23", Image: "debian-13", Location: "fsn1",
+			Labels: map[string]string{label: ""}, IPv4: ServerPublicIP{Enabled: true}, StartAfterCreate: true,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range servers {
+		create(i)
+	}
+	return p, create
+}
+
+// bytesOf returns how many bytes each call of f allocates.
+func bytesOf(calls int, f func(i int)) int {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for i := range calls {
+		f(i)
+	}
+	runtime.ReadMemStats(&after)
+	return int(after.TotalAlloc-before.TotalAlloc) / calls
+}
+
+// Not parallel: it counts what the whole process allocates.
+//
+//nolint:paralleltest // see above
+func TestASelectedServerCostsWhatItChanges(t *testing.T) {
+	const calls = 50
+	cost := func(balancers, servers int, label string) int {
+		_, create := selectingCloud(t, balancers, servers, label)
+		return bytesOf(calls, func(i int) { create(servers + i) })
+	}
+	few, many := cost(10, 50, "a"), cost(10, 1000, "a")
+	if many > 2*few {
+		t.Errorf("a server costs %d bytes after 1,000 that are selected and %d after 50: the cost grows with all targets", many, few)
+	}
+	alone, passed := cost(0, 50, "b"), cost(100, 50, "b")
+	if passed > alone+alone/10 {
+		t.Errorf("a server costs %d bytes next to 100 load balancers that do not select it and %d without: the cost grows with all load balancers", passed, alone)
+	}
+	one, hundred := cost(1, 50, "a"), cost(100, 50, "a")
+	const perBalancer = 1500
+	if each := (hundred - one) / 99; each > perBalancer {
+		t.Errorf("each load balancer that selects a server adds %d bytes to its creation, want at most %d", each, perBalancer)
+	}
+	t.Logf("bytes per server: %d after 50, %d after 1,000 with 10 load balancers; %d alone, %d passed; %d with one, %d with 100", few, many, alone, passed, one, hundred)
+}
+
+// Work that is scheduled stays in memory until it is due.
+//
+//nolint:paralleltest // it measures the heap of the whole process
+func TestScheduledHealthKeepsNoLoadBalancerInMemory(t *testing.T) {
+	heap := func() int {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int(m.HeapAlloc)
+	}
+	const servers = 500
+	measure := func(balancers int) int {
+		before := heap()
+		p, _ := selectingCloud(t, balancers, servers, "a")
+		used := heap() - before
+		if got := len(p.cloud.queue); balancers > 0 && got < servers {
+			t.Errorf("%d jobs wait, want at least one per server: this test measures nothing", got)
+		}
+		return used
+	}
+	measure(0) // what is made once in the process
+	none, one := measure(0), measure(1)
+	if more := (one - none) / servers; more > 4000 {
+		t.Errorf("a load balancer that selects %d servers takes %d bytes for each, want at most 4000", servers, more)
+	}
+}
+
+func TestSelectorsAreIndexedByWhatTheyRequire(t *testing.T) {
+	t.Parallel()
+	for selector, want := range map[string][]string{
+		"a=1":          {"a=1"},
+		"a in (1,2),b": {"a=1", "a=2"},
+		"b":            {"b"},
+		"!b,a":         {"a"},
+		"a!=1":         {""},
+		"!a":           {""},
+	} {
+		s, err := ParseSelector(selector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.terms(); fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%s is indexed by %q, want %q", selector, got, want)
+		}
+	}
+}
