@@ -18,8 +18,8 @@ import (
 var catalogueFiles embed.FS
 
 // DefaultCatalogue returns the catalogue that is embedded in the program. It resembles what Hetzner
-// offered in November 2026; the files in the folder catalogue name their sources and say what is
-// illustrative. The result is shared and must not be changed.
+// offered in November 2026; the files in the folder catalogue name their sources and say what has
+// no source. The result is shared and must not be changed.
 func DefaultCatalogue() *Catalogue { return embeddedCatalogue() }
 
 var embeddedCatalogue = sync.OnceValue(func() *Catalogue {
@@ -48,6 +48,7 @@ type catalogueData struct {
 	ServerTypes []struct {
 		ID            int64                      `yaml:"id"`
 		Name          string                     `yaml:"name"`
+		Description   string                     `yaml:"description"` // default: the name in capitals
 		Cores         int                        `yaml:"cores"`
 		Memory        float64                    `yaml:"memory"`
 		Disk          int                        `yaml:"disk"`
@@ -122,12 +123,16 @@ func (d *deprecationData) deprecation() *Deprecation {
 	return &Deprecation{Announced: d.Announced.Time, UnavailableAfter: d.UnavailableAfter.Time}
 }
 
-// day is a date such as 2026-01-01.
+// day is a date such as 2026-01-01, or a point in time such as 2024-06-06T08:00:00Z.
 type day struct{ time.Time }
 
 // UnmarshalYAML implements yaml.Unmarshaler.
 func (d *day) UnmarshalYAML(node *yaml.Node) (err error) {
-	d.Time, err = time.Parse(time.DateOnly, node.Value)
+	layout := time.DateOnly
+	if strings.Contains(node.Value, "T") {
+		layout = time.RFC3339
+	}
+	d.Time, err = time.Parse(layout, node.Value)
 	return err
 }
 
@@ -177,7 +182,7 @@ func (b *catalogueBuilder) locations() {
 func (b *catalogueBuilder) serverTypes() {
 	for _, d := range b.data.ServerTypes {
 		t := &ServerType{
-			ID: d.ID, Name: d.Name, Description: strings.ToUpper(d.Name), Category: d.Category,
+			ID: d.ID, Name: d.Name, Description: cmp.Or(d.Description, strings.ToUpper(d.Name)), Category: d.Category,
 			Cores: d.Cores, Memory: d.Memory, Disk: d.Disk, StorageType: "local",
 			CPUType: d.CPU, Architecture: d.Architecture,
 			Prices: b.prices(d.Monthly, d.TrafficTB),

@@ -171,3 +171,30 @@ func TestABrokenCatalogueFileIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// What answers of the real API quoted in public threads show.
+func TestTheCatalogueIsWhatTheRealAPIShows(t *testing.T) {
+	t.Parallel()
+	c := DefaultCatalogue()
+	if s, _ := c.ServerType("cpx11"); s.Description != "CPX 11" || s.Category != "regular_purpose" {
+		t.Errorf("cpx11: %q, %q", s.Description, s.Category)
+	}
+	if s, _ := c.ServerType("cx11"); s.Deprecation.Announced != time.Date(2024, 6, 6, 8, 0, 0, 0, time.UTC) || s.Description != "CX11" {
+		t.Errorf("cx11: %+v", s.Deprecation)
+	}
+	for id, want := range map[string]string{
+		"8637": "Windows Server 2022 English", "8638": "Windows Server 2022 German", "122898": "SystemRescue 12.02",
+	} {
+		if iso, ok := c.ISO(id); !ok || iso.Description != want {
+			t.Errorf("ISO %s: %+v", id, iso)
+		}
+	}
+	if iso, _ := c.ISO("122898"); iso == nil || iso.Name != "systemrescue-12.02-amd64.iso" {
+		t.Errorf("ISO 122898: %+v", iso)
+	}
+	for _, i := range c.Images {
+		if i.ID == 103908070 && i.Name != "ubuntu-20.04" {
+			t.Errorf("%s has the id of ubuntu-20.04 for arm", i.Name)
+		}
+	}
+}
