@@ -66,7 +66,7 @@ func (l *staticList[T]) list(r *Request) (Response, error) {
 	return listResponse(r, l.plural, p, len(found), func(i int) []byte { return l.json(r, found[i]) }), nil
 }
 
-// find returns the items that the query asks for, sorted.
+// find returns the items that the query asks for, sorted, and otherwise in the order of ids.
 func (l *staticList[T]) find(r *Request) ([]*T, error) {
 	q := r.Query()
 	keys, err := parseSort(q, func(f string) bool { return f == "id" || f == "name" })
@@ -94,6 +94,7 @@ func (l *staticList[T]) find(r *Request) ([]*T, error) {
 			found = append(found, item)
 		}
 	}
+	keys = append(keys, sortKey{field: "id"})
 	by := map[string]func(a, b *T) int{
 		"id":   func(a, b *T) int { return cmp.Compare(l.id(a), l.id(b)) },
 		"name": func(a, b *T) int { return cmp.Compare(l.name(a), l.name(b)) },

@@ -110,7 +110,7 @@ func TestAManagedCertificateGoesFromPendingToTrusted(t *testing.T) {
 	if c, _, err = client.Certificate.GetByID(ctx, c.ID); err != nil {
 		t.Fatal(err)
 	}
-	if c.Status.Issuance != hcloud.CertificateStatusTypeCompleted || c.Status.Renewal != hcloud.CertificateStatusTypeScheduled {
+	if c.Status.Issuance != hcloud.CertificateStatusTypeCompleted || c.Status.Renewal != hcloud.CertificateStatusTypeUnavailable {
 		t.Errorf("status: %+v", c.Status)
 	}
 	block, rest := pem.Decode([]byte(c.Certificate))

@@ -49,25 +49,22 @@ type algorithmJSON struct {
 
 // serviceJSON leaves `http` out where the document's schema of the protocol has none.
 type serviceJSON struct {
-	Protocol        string          `json:"protocol"`
-	ListenPort      int             `json:"listen_port"`
-	DestinationPort int             `json:"destination_port"`
-	ProxyProtocol   bool            `json:"proxyprotocol"`
-	HTTP            any             `json:"http,omitempty"`
-	HealthCheck     healthCheckJSON `json:"health_check"`
+	Protocol        string           `json:"protocol"`
+	ListenPort      int              `json:"listen_port"`
+	DestinationPort int              `json:"destination_port"`
+	ProxyProtocol   bool             `json:"proxyprotocol"`
+	HTTP            *serviceHTTPJSON `json:"http,omitempty"`
+	HealthCheck     healthCheckJSON  `json:"health_check"`
 }
 
+// serviceHTTPJSON has certificates and redirect_http for the protocol http, too: hcloud-python reads them.
 type serviceHTTPJSON struct {
-	CookieName     string `json:"cookie_name"`
-	CookieLifetime int    `json:"cookie_lifetime"`
-	TimeoutIdle    int    `json:"timeout_idle"`
-	StickySessions bool   `json:"sticky_sessions"`
-}
-
-type serviceHTTPSJSON struct {
-	serviceHTTPJSON
-	Certificates []int64 `json:"certificates"`
-	RedirectHTTP bool    `json:"redirect_http"`
+	CookieName     string  `json:"cookie_name"`
+	CookieLifetime int     `json:"cookie_lifetime"`
+	TimeoutIdle    int     `json:"timeout_idle"`
+	StickySessions bool    `json:"sticky_sessions"`
+	Certificates   []int64 `json:"certificates"`
+	RedirectHTTP   bool    `json:"redirect_http"`
 }
 
 type healthCheckJSON struct {
@@ -80,7 +77,7 @@ type healthCheckJSON struct {
 }
 
 type healthCheckHTTPJSON struct {
-	Domain      *string  `json:"domain"`
+	Domain      string   `json:"domain"`
 	Path        string   `json:"path"`
 	Response    string   `json:"response"`
 	StatusCodes []string `json:"status_codes"`
@@ -166,13 +163,11 @@ func encodeService(s cloud.LoadBalancerService) serviceJSON {
 		},
 	}
 	if h := s.HealthCheck.HTTP; h != nil {
-		out.HealthCheck.HTTP = &healthCheckHTTPJSON{nullable(h.Domain), h.Path, h.Response, nonNil(h.StatusCodes), h.TLS}
+		out.HealthCheck.HTTP = &healthCheckHTTPJSON{h.Domain, h.Path, h.Response, nonNil(h.StatusCodes), h.TLS}
 	}
 	if h := s.HTTP; h != nil {
-		http := serviceHTTPJSON{h.CookieName, seconds(h.CookieLifetime), seconds(h.TimeoutIdle), h.StickySessions}
-		out.HTTP = http
-		if s.Protocol == "https" {
-			out.HTTP = serviceHTTPSJSON{http, nonNil(h.Certificates), h.RedirectHTTP}
+		out.HTTP = &serviceHTTPJSON{
+			h.CookieName, seconds(h.CookieLifetime), seconds(h.TimeoutIdle), h.StickySessions, nonNil(h.Certificates), h.RedirectHTTP,
 		}
 	}
 	return out

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tidwall/btree"
@@ -144,6 +145,8 @@ type ActionSpec struct {
 	// action on a resource that is locked already is the caller's mistake: check with
 	// [Tx.RequireUnlocked] first.
 	Locks []Ref
+	// Parallel leaves the action's own resource unlocked: others may start on it while this one runs.
+	Parallel bool
 	// After names a running action: this one starts to count time when that one has succeeded, and
 	// fails when that one fails. Zero: now.
 	After int64
@@ -339,11 +342,12 @@ func (tx *Tx) RequireUnlocked(refs ...Ref) error {
 }
 
 // RequireNoConflict is RequireUnlocked for the resources whose concurrent changes the real API
-// refuses with conflict, which clients retry by themselves, in place of locked.
+// refuses with conflict instead of locked: networks and Primary IPs (API document) and load balancers
+// (terraform-provider-hcloud issues 182 and 185). Clients retry conflict by themselves.
 func (tx *Tx) RequireNoConflict(refs ...Ref) error {
 	for _, r := range refs {
 		if tx.Actions.Locked(r) {
-			return ErrConflict(fmt.Sprintf("%s %d is being changed by another action, please retry", r.Kind, r.ID))
+			return ErrConflict(strings.ReplaceAll(string(r.Kind), "_", " ") + " has changed during request")
 		}
 	}
 	return nil

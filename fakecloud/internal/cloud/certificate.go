@@ -30,7 +30,7 @@ type Certificate struct {
 	PrivateKey                    string
 	NotValidBefore, NotValidAfter time.Time
 	DomainNames                   []string
-	Fingerprint                   string // SHA-256 as colon separated hex
+	Fingerprint                   string // SHA-256 as upper-case hex with colons
 	// Issuance, Renewal and Error are the status of a managed certificate.
 	Issuance  string // pending, completed, failed
 	Renewal   string // scheduled, pending, failed, unavailable

@@ -12,6 +12,7 @@ const (
 	managedValidity     = 90 * 24 * time.Hour
 	managedBackdating   = time.Hour
 	managedRenewal      = 30 * 24 * time.Hour // before the certificate expires
+	managedScheduling   = 24 * time.Hour      // before the renewal
 	maxManagedDomains   = 100
 	maxDomainNameLength = 253
 )
@@ -59,11 +60,8 @@ func (p Project) RetryCertificate(id int64) (action int64, st *State, err error)
 		if err := tx.RequireUnlocked(c.Ref()); err != nil {
 			return err
 		}
-		if c.Type != CertificateManaged {
-			return ErrUnsupported("only managed certificates are issued and renewed")
-		}
 		if c.Issuance != IssuanceFailed && c.Renewal != RenewalFailed {
-			return ErrUnsupported("neither issuance nor renewal of the certificate has failed")
+			return ErrUnsupported("certificate not retryable")
 		}
 		action = tx.issue(c, "issue_certificate")
 		return nil
@@ -120,17 +118,24 @@ func (tx *Tx) signManaged(id int64) error {
 	}
 	tx.Certificates.Update(id, func(c *Certificate) {
 		c.Attempts++
-		c.Issuance, c.Renewal = IssuanceCompleted, RenewalScheduled
+		// The CLI shows that the renewal of a new certificate is unavailable.
+		c.Issuance, c.Renewal = IssuanceCompleted, RenewalUnavailable
 		c.Certificate, c.PrivateKey = issued.chainPEM, issued.keyPEM
 		domains := c.DomainNames
 		c.describe(issued.leaf)
 		c.DomainNames = domains // in the order in which they were asked for
 	})
-	tx.schedule(issued.leaf.NotAfter.Add(-managedRenewal).Sub(tx.now), func(tx *Tx) {
-		if c, ok := tx.Certificates.Get(id); ok && c.Fingerprint == fingerprint(issued.leaf.Raw) {
-			tx.issue(c, "issue_certificate")
-		}
+	unlessReplaced := func(before time.Duration, do func(*Tx, *Certificate)) {
+		tx.schedule(issued.leaf.NotAfter.Add(-before).Sub(tx.now), func(tx *Tx) {
+			if c, ok := tx.Certificates.Get(id); ok && c.Fingerprint == fingerprint(issued.leaf.Raw) {
+				do(tx, c)
+			}
+		})
+	}
+	unlessReplaced(managedRenewal+managedScheduling, func(tx *Tx, _ *Certificate) {
+		tx.Certificates.Update(id, func(c *Certificate) { c.Renewal = RenewalScheduled })
 	})
+	unlessReplaced(managedRenewal, func(tx *Tx, c *Certificate) { tx.issue(c, "issue_certificate") })
 	return nil
 }
 

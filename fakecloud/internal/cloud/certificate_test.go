@@ -101,7 +101,7 @@ func TestAnUploadedCertificateIsDescribed(t *testing.T) {
 		!slices.Equal(c.DomainNames, []string{"example.com", "www.example.com"}) {
 		t.Errorf("certificate: %+v", c)
 	}
-	if len(c.Fingerprint) != 32*3-1 || strings.Count(c.Fingerprint, ":") != 31 || strings.ToLower(c.Fingerprint) != c.Fingerprint {
+	if len(c.Fingerprint) != 32*3-1 || strings.Count(c.Fingerprint, ":") != 31 || strings.ToUpper(c.Fingerprint) != c.Fingerprint {
 		t.Errorf("fingerprint: %s", c.Fingerprint)
 	}
 	if _, err := tls.X509KeyPair([]byte(c.Certificate), []byte(c.PrivateKey)); err != nil {
@@ -244,7 +244,7 @@ func TestAManagedCertificateIsIssuedWhenItsActionEnds(t *testing.T) {
 		t.Errorf("action: %+v", a)
 	}
 	c, _ = st.Certificates.Get(c.ID)
-	if c.Issuance != IssuanceCompleted || c.Renewal != RenewalScheduled || c.NotValidAfter.Sub(c.NotValidBefore) != managedValidity-time.Second ||
+	if c.Issuance != IssuanceCompleted || c.Renewal != RenewalUnavailable || c.NotValidAfter.Sub(c.NotValidBefore) != managedValidity-time.Second ||
 		!slices.Equal(c.DomainNames, []string{"www.example.com", "example.com"}) {
 		t.Errorf("issued: %+v", c)
 	}
@@ -287,7 +287,7 @@ func TestManagedCertificatesAreRenewedBeforeTheyExpire(t *testing.T) {
 	clock.SetTime(due)
 	second, _ := p.View().Certificates.Get(c.ID)
 	if second.Fingerprint == first.Fingerprint || second.PrivateKey == first.PrivateKey || !second.NotValidAfter.After(first.NotValidAfter) ||
-		second.Renewal != RenewalScheduled {
+		second.Renewal != RenewalUnavailable {
 		t.Errorf("not renewed: %+v", second)
 	}
 	verify(t, p.Cloud(), second, "a.example.com", clock.Now())

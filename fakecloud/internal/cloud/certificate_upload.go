@@ -52,7 +52,7 @@ func (c *Certificate) describe(leaf *x509.Certificate) {
 
 func fingerprint(der []byte) string {
 	sum := sha256.Sum256(der)
-	return strings.ReplaceAll(fmt.Sprintf("% x", sum), " ", ":")
+	return strings.ReplaceAll(fmt.Sprintf("% X", sum), " ", ":")
 }
 
 // parseChain reads a chain of certificates, or says what is wrong with it.

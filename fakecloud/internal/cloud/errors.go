@@ -108,12 +108,13 @@ func ErrResourceUnavailable(message string) *Error {
 }
 
 // ErrInvalidInput is 422 invalid_input. The message names the first field, as the real API's
-// does.
+// does, and what is wrong with it. Allowed values are in the details only: scripts match
+// "invalid input in field 'type'".
 func ErrInvalidInput(fields ...FieldError) *Error {
 	e := &Error{Code: "invalid_input", Status: 422, Message: "invalid input", Fields: fields}
 	if len(fields) > 0 {
 		e.Message = fmt.Sprintf("invalid input in field '%s'", fields[0].Name)
-		if len(fields[0].Messages) > 0 {
+		if len(fields[0].Messages) > 0 && !strings.HasPrefix(fields[0].Messages[0], "must be one of ") {
 			e.Message += ": " + fields[0].Messages[0]
 		}
 	}

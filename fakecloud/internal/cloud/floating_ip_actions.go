@@ -2,7 +2,7 @@ package cloud
 
 import "fmt"
 
-// onFloatingIP starts an action that targets and locks a Floating IP. plan returns the action, and what else it
+// onFloatingIP starts an action that targets a Floating IP. plan returns the action, and what else it
 // targets.
 // Errors: not_found, locked, and those of plan.
 func (p Project) onFloatingIP(id int64, plan func(*Tx, *FloatingIP) (ActionSpec, error)) (action int64, st *State, err error) {
@@ -15,7 +15,10 @@ func (p Project) onFloatingIP(id int64, plan func(*Tx, *FloatingIP) (ActionSpec,
 		if err != nil {
 			return err
 		}
-		spec.Resources, spec.Locks = append(spec.Resources, f.Ref()), []Ref{f.Ref()}
+		spec.Resources = append(spec.Resources, f.Ref())
+		if !spec.Parallel {
+			spec.Locks = []Ref{f.Ref()}
+		}
 		action = tx.Start(spec).ID
 		return nil
 	})
@@ -86,7 +89,7 @@ func (p Project) ChangeFloatingIPDNSPtr(id int64, in ChangeDNSPtr) (int64, *Stat
 			return ActionSpec{}, ErrLimitExceeded("floating_ip_dns_ptr_limit",
 				fmt.Sprintf("at most %d reverse DNS entries are possible", MaxDNSPtrsPerFloatingIP))
 		}
-		return ActionSpec{Command: "change_dns_ptr", Done: func(tx *Tx) error {
+		return ActionSpec{Command: "change_dns_ptr", Parallel: true, Done: func(tx *Tx) error {
 			tx.FloatingIPs.Update(id, func(f *FloatingIP) { f.DNSPtr = in.apply(f.DNSPtr) })
 			return nil
 		}}, in.check()

@@ -140,7 +140,7 @@ func (p Project) DeleteImage(id int64) error {
 			return err
 		}
 		if i.DeleteProtection {
-			return ErrProtected("image deletion is protected")
+			return ErrProtected(i.Type + " deletion is protected")
 		}
 		tx.Images.Delete(id)
 		tx.showImage(id, nil)

@@ -33,6 +33,10 @@ const (
 	MaxUserDataBytes            = 32 << 10
 )
 
+// MinVSwitchID is the smallest id of a vSwitch that exists. Robot, to which vSwitches belong, is not
+// modelled: all with a larger id exist, and those with a smaller one are for tests of the error.
+const MinVSwitchID = 1000
+
 // checkLimit returns resource_limit_exceeded if one more resource does not fit into the table. The
 // limit's name is "<kind>_limit".
 func (tx *Tx) checkLimit(t table) error {
@@ -51,6 +55,9 @@ func RequireUniqueName[T Object[T]](t *Table[T], name string, self int64) error 
 		return ErrField("name", "must not contain control characters")
 	}
 	if v, ok := t.ByName(name); ok && v.Header().ID != self {
+		if t.kind == KindNetwork { // the real API's message: scripts match it
+			return ErrUniqueness("name", "name is already used")
+		}
 		return ErrUniqueness("name", fmt.Sprintf("%s name is already used", t.kind))
 	}
 	return nil

@@ -6,13 +6,13 @@ import (
 )
 
 // unlockedLoadBalancer returns a load balancer on which an action may start.
-// Errors: not_found, locked.
+// Errors: not_found, conflict.
 func (tx *Tx) unlockedLoadBalancer(id int64) (*LoadBalancer, error) {
 	lb, err := tx.LoadBalancers.Find(id)
 	if err != nil {
 		return nil, err
 	}
-	return lb, tx.RequireUnlocked(lb.Ref())
+	return lb, tx.RequireNoConflict(lb.Ref())
 }
 
 // changeLoadBalancer starts an action whose effect is a change of the load balancer alone. The
@@ -52,7 +52,7 @@ func (tx *Tx) applyToLoadBalancer(id int64, change func(*State, *LoadBalancer) e
 	return nil
 }
 
-// AddLoadBalancerService starts add_service. Errors: not_found, locked, invalid_input,
+// AddLoadBalancerService starts add_service. Errors: not_found, conflict, invalid_input,
 // source_port_already_used (412), resource_limit_exceeded.
 func (p Project) AddLoadBalancerService(id int64, in ServiceInput) (action int64, st *State, err error) {
 	return p.changeLoadBalancer(id, "add_service", func(st *State, lb *LoadBalancer) error {
@@ -61,21 +61,21 @@ func (p Project) AddLoadBalancerService(id int64, in ServiceInput) (action int64
 }
 
 // UpdateLoadBalancerService starts update_service: a patch of the service that listens on
-// in.ListenPort. Errors: not_found, locked, invalid_input, resource_limit_exceeded.
+// in.ListenPort. Errors: not_found, conflict, invalid_input, resource_limit_exceeded.
 func (p Project) UpdateLoadBalancerService(id int64, in ServiceInput) (action int64, st *State, err error) {
 	return p.changeLoadBalancer(id, "update_service", func(st *State, lb *LoadBalancer) error {
 		return lb.updateService(st, in)
 	})
 }
 
-// DeleteLoadBalancerService starts delete_service. Errors: not_found, locked.
+// DeleteLoadBalancerService starts delete_service. Errors: not_found, conflict.
 func (p Project) DeleteLoadBalancerService(id int64, listenPort int) (action int64, st *State, err error) {
 	return p.changeLoadBalancer(id, "delete_service", func(_ *State, lb *LoadBalancer) error {
 		return lb.deleteService(listenPort)
 	})
 }
 
-// AddLoadBalancerTarget starts add_target. Errors: not_found, locked, invalid_input,
+// AddLoadBalancerTarget starts add_target. Errors: not_found, conflict, invalid_input,
 // resource_limit_exceeded, and those of the API document for the operation.
 func (p Project) AddLoadBalancerTarget(id int64, in TargetInput) (action int64, st *State, err error) {
 	return p.changeLoadBalancer(id, "add_target", func(st *State, lb *LoadBalancer) error {
@@ -91,7 +91,7 @@ func (p Project) RemoveLoadBalancerTarget(id int64, in TargetInput) (action int6
 	})
 }
 
-// ChangeLoadBalancerAlgorithm starts change_algorithm. Errors: not_found, locked.
+// ChangeLoadBalancerAlgorithm starts change_algorithm. Errors: not_found, conflict.
 func (p Project) ChangeLoadBalancerAlgorithm(id int64, algorithm string) (action int64, st *State, err error) {
 	return p.changeLoadBalancer(id, "change_algorithm", func(_ *State, lb *LoadBalancer) error {
 		lb.Algorithm = algorithm
@@ -100,7 +100,7 @@ func (p Project) ChangeLoadBalancerAlgorithm(id int64, algorithm string) (action
 }
 
 // ChangeLoadBalancerProtection starts change_protection; nil keeps what is there.
-// Errors: not_found, locked.
+// Errors: not_found, conflict.
 func (p Project) ChangeLoadBalancerProtection(id int64, protect *bool) (action int64, st *State, err error) {
 	return p.changeLoadBalancer(id, "change_protection", func(_ *State, lb *LoadBalancer) error {
 		set(&lb.DeleteProtection, protect)
@@ -109,7 +109,7 @@ func (p Project) ChangeLoadBalancerProtection(id int64, protect *bool) (action i
 }
 
 // ChangeLoadBalancerType starts change_load_balancer_type. kind is an id or a name.
-// Errors: not_found, locked, invalid_input, invalid_load_balancer_type.
+// Errors: not_found, conflict, invalid_input, invalid_load_balancer_type.
 func (p Project) ChangeLoadBalancerType(id int64, kind string) (action int64, st *State, err error) {
 	now := p.cloud.Now()
 	return p.changeLoadBalancer(id, "change_load_balancer_type", func(st *State, lb *LoadBalancer) error {
@@ -139,7 +139,7 @@ func (p Project) ChangeLoadBalancerType(id int64, kind string) (action int64, st
 }
 
 // ChangeLoadBalancerDNSPtr starts change_dns_ptr. The entry of a Primary IP is set on the Primary IP.
-// Errors: not_found, locked, invalid_input (also when the address is not one of the load
+// Errors: not_found, conflict, invalid_input (also when the address is not one of the load
 // balancer's).
 func (p Project) ChangeLoadBalancerDNSPtr(id int64, in ChangeDNSPtr) (action int64, st *State, err error) {
 	st, err = p.update(func(tx *Tx) error {
@@ -154,7 +154,7 @@ func (p Project) ChangeLoadBalancerDNSPtr(id int64, in ChangeDNSPtr) (action int
 			return ErrField("ip", fmt.Sprintf("%s is not a public address of the load balancer", in.IP))
 		}
 		action = tx.Start(ActionSpec{
-			Command: "change_dns_ptr", Resources: []Ref{lb.Ref()}, Locks: []Ref{lb.Ref()},
+			Command: "change_dns_ptr", Resources: []Ref{lb.Ref()}, // both addresses at once: no lock
 			Done: func(tx *Tx) error { tx.setLoadBalancerDNSPtr(id, in); return nil },
 		}).ID
 		return nil
@@ -186,7 +186,7 @@ func (tx *Tx) setLoadBalancerDNSPtr(id int64, in ChangeDNSPtr) {
 	})
 }
 
-// EnableLoadBalancerPublicInterface starts enable_public_interface. Errors: not_found, locked.
+// EnableLoadBalancerPublicInterface starts enable_public_interface. Errors: not_found, conflict.
 func (p Project) EnableLoadBalancerPublicInterface(id int64) (action int64, st *State, err error) {
 	return p.changeLoadBalancer(id, "enable_public_interface", func(_ *State, lb *LoadBalancer) error {
 		lb.PublicEnabled = true
@@ -195,7 +195,7 @@ func (p Project) EnableLoadBalancerPublicInterface(id int64) (action int64, st *
 }
 
 // DisableLoadBalancerPublicInterface starts disable_public_interface. The addresses stay allocated.
-// Errors: not_found, locked, load_balancer_not_attached_to_network, targets_without_use_private_ip.
+// Errors: not_found, conflict, load_balancer_not_attached_to_network, targets_without_use_private_ip.
 func (p Project) DisableLoadBalancerPublicInterface(id int64) (action int64, st *State, err error) {
 	return p.changeLoadBalancer(id, "disable_public_interface", func(_ *State, lb *LoadBalancer) error {
 		if lb.network() == 0 {
@@ -222,7 +222,7 @@ type AttachLoadBalancer struct {
 
 // AttachLoadBalancerToNetwork starts attach_to_network. The address is reserved at once and shown
 // when the action has succeeded. A load balancer can be in one network.
-// Errors: not_found, locked, invalid_input, load_balancer_already_attached, ip_not_available,
+// Errors: not_found, conflict, invalid_input, load_balancer_already_attached, ip_not_available,
 // no_subnet_available.
 func (p Project) AttachLoadBalancerToNetwork(id int64, in AttachLoadBalancer) (action int64, st *State, err error) {
 	st, err = p.update(func(tx *Tx) error {
@@ -254,7 +254,7 @@ func (p Project) AttachLoadBalancerToNetwork(id int64, in AttachLoadBalancer) (a
 
 // DetachLoadBalancerFromNetwork starts detach_from_network. Private targets go with the network; a label
 // selector for private addresses stays and selects nothing.
-// Errors: not_found, locked, invalid_input when it is not attached.
+// Errors: not_found, conflict, invalid_input when it is not attached.
 func (p Project) DetachLoadBalancerFromNetwork(id, network int64) (action int64, st *State, err error) {
 	st, err = p.update(func(tx *Tx) error {
 		lb, err := tx.unlockedLoadBalancer(id)

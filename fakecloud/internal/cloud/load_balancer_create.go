@@ -253,7 +253,7 @@ func (p Project) UpdateLoadBalancer(id int64, in UpdateResource) (*State, error)
 }
 
 // DeleteLoadBalancer starts delete_load_balancer. atOnce deletes without an action, as the API did before
-// 2026-10-05, and returns no action's id. Errors: not_found, protected, locked.
+// 2026-10-05, and returns no action's id. Errors: not_found, protected, conflict.
 func (p Project) DeleteLoadBalancer(id int64, atOnce bool) (action int64, st *State, err error) {
 	st, err = p.update(func(tx *Tx) error {
 		lb, err := tx.LoadBalancers.Find(id)
@@ -263,7 +263,7 @@ func (p Project) DeleteLoadBalancer(id int64, atOnce bool) (action int64, st *St
 		if lb.DeleteProtection {
 			return ErrProtected("load balancer deletion is protected")
 		}
-		if err := tx.RequireUnlocked(lb.Ref()); err != nil {
+		if err := tx.RequireNoConflict(lb.Ref()); err != nil {
 			return err
 		}
 		if atOnce {

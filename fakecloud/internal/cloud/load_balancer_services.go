@@ -89,13 +89,22 @@ func newService(in ServiceInput) (LoadBalancerService, []FieldError) {
 		s.ListenPort = *in.ListenPort
 	}
 	s.HealthCheck = LoadBalancerHealthCheck{
-		Protocol: "tcp", Interval: defaultCheckInterval, Timeout: defaultCheckTimeout, Retries: defaultCheckRetries,
+		Protocol: defaultCheckProtocol(s.Protocol), Interval: defaultCheckInterval, Timeout: defaultCheckTimeout, Retries: defaultCheckRetries,
 	}
 	s.patch(in)
 	if in.HealthCheck == nil || in.HealthCheck.Port == nil {
 		s.HealthCheck.Port = s.DestinationPort
 	}
 	return s, append(f, s.problems(in)...)
+}
+
+// defaultCheckProtocol returns the protocol of a health check that names none (documentation of the Ansible
+// collection). TLS ends at the load balancer, so that the targets of https are checked by http.
+func defaultCheckProtocol(service string) string {
+	if service == "tcp" {
+		return "tcp"
+	}
+	return "http"
 }
 
 // patch applies the fields that are given. What a protocol does not have goes, and what it has and the

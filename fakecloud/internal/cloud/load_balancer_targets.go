@@ -38,7 +38,7 @@ func errNotAttached() error {
 }
 
 func errPublicDisabled() error {
-	return ErrOperation("load_balancer_public_interface_disabled", "the public interface of the load balancer is disabled")
+	return ErrOperation("load_balancer_public_interface_disabled", "load balancer public interface is disabled, cannot add target using public IP")
 }
 
 // addTarget adds a target; resolveTargets has to follow. Errors: those of the API document for add_target,

@@ -106,7 +106,7 @@ func TestOnlyOwnedDedicatedServersCanBeTargets(t *testing.T) {
 	t.Parallel()
 	p, n, clk := lbCloud(t, func(o *Options) { o.DedicatedServers = []netip.Prefix{netip.MustParsePrefix("203.0.113.0/28")} })
 	if _, _, err := p.AddSubnet(n.ID, Subnet{
-		Type: SubnetVSwitch, IPRange: netip.MustParsePrefix("10.0.9.0/24"), NetworkZone: "eu-central", VSwitchID: 5,
+		Type: SubnetVSwitch, IPRange: netip.MustParsePrefix("10.0.9.0/24"), NetworkZone: "eu-central", VSwitchID: 5000,
 	}); err != nil {
 		t.Fatal(err)
 	}

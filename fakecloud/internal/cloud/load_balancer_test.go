@@ -191,7 +191,7 @@ func TestANewLoadBalancerHasAllDefaults(t *testing.T) {
 	https.Certificates = []int64{cert}
 	want := []LoadBalancerService{
 		{Protocol: "tcp", ListenPort: 25, DestinationPort: 2525, HealthCheck: check(2525)},
-		{Protocol: "http", ListenPort: 80, DestinationPort: 80, HTTP: http(), HealthCheck: check(80)},
+		{Protocol: "http", ListenPort: 80, DestinationPort: 80, HTTP: http(), HealthCheck: overHTTP},
 		{Protocol: "https", ListenPort: 443, DestinationPort: 80, HTTP: https, HealthCheck: overHTTP},
 	}
 	if !reflect.DeepEqual(lb.Services, want) {
@@ -338,8 +338,8 @@ func TestALoadBalancerIsLockedWhileAnActionRuns(t *testing.T) {
 		"delete at once": func() error { _, _, err := p.DeleteLoadBalancer(lb.ID, true); return err },
 	}
 	for name, call := range calls {
-		if err := call(); codeOf(err) != "locked" {
-			t.Errorf("%s while it is created: %v, want locked", name, err)
+		if err := call(); codeOf(err) != "conflict" {
+			t.Errorf("%s while it is created: %v, want conflict", name, err)
 		}
 	}
 	ended(t, p, clk, create, "")
@@ -353,8 +353,8 @@ func TestALoadBalancerIsLockedWhileAnActionRuns(t *testing.T) {
 		t.Errorf("after the action: %v", err)
 	}
 	for name, call := range calls {
-		if err := call(); codeOf(err) != "locked" {
-			t.Errorf("%s while a service is added: %v, want locked", name, err)
+		if err := call(); codeOf(err) != "conflict" {
+			t.Errorf("%s while a service is added: %v, want conflict", name, err)
 		}
 	}
 }

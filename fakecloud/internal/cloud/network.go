@@ -164,7 +164,7 @@ func (p Project) DeleteNetwork(id int64) error {
 			return err
 		}
 		if n.DeleteProtection {
-			return ErrProtected("network deletion is protected")
+			return ErrProtected("network is delete protected")
 		}
 		for _, m := range n.Members {
 			if m.Status != MemberOK {

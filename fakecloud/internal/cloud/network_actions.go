@@ -47,19 +47,24 @@ func (p Project) AddSubnet(id int64, s Subnet) (int64, *State, error) {
 }
 
 // DeleteSubnet deletes a subnet that has no members. Errors: not_found (also for the subnet), conflict,
-// resource_in_use.
+// service_error.
 func (p Project) DeleteSubnet(id int64, r netip.Prefix) (int64, *State, error) {
 	return p.changeNetwork(id, "delete_subnet", func(n *Network) error {
 		if !slices.ContainsFunc(n.Subnets, func(s Subnet) bool { return s.IPRange == r }) {
 			return &Error{Code: "not_found", Status: 404, Message: fmt.Sprintf("the network has no subnet %s", r)}
 		}
-		used := slices.ContainsFunc(n.Members, func(m NetworkMember) bool {
-			return m.Subnet == r || slices.ContainsFunc(m.AliasIPs, r.Contains)
-		})
-		if used {
-			return ErrResourceInUse(fmt.Sprintf("resources are attached to the subnet %s; detach them first", r))
+		// terraform-provider-hcloud issues 343, 388 and 412 show both messages.
+		var err error
+		for _, m := range n.Members {
+			if m.Subnet != r && !slices.ContainsFunc(m.AliasIPs, r.Contains) {
+				continue
+			}
+			if m.Kind == KindServer {
+				return ErrServiceError("cannot remove subnet because servers are attached to it")
+			}
+			err = ErrServiceError("network has attached resources")
 		}
-		return nil
+		return err
 	}, func(n *Network) {
 		n.Subnets = slices.DeleteFunc(n.Subnets, func(s Subnet) bool { return s.IPRange == r })
 	})

@@ -95,6 +95,9 @@ func (n *Network) addSubnet(s Subnet, zones []string, prefix string) error {
 	if other, ok := n.overlappingRoute(s.IPRange); ok {
 		return fail("ip_range", "overlaps with the route to %s", other)
 	}
+	if s.Type == SubnetVSwitch && s.VSwitchID < MinVSwitchID {
+		return ErrServiceError("vswitch not found")
+	}
 	s.Gateway = n.gateway()
 	n.Subnets = append(n.Subnets, s)
 	return nil

@@ -224,7 +224,7 @@ func TestAServerJoinsAndLeavesANetwork(t *testing.T) {
 	if _, _, err := p.AttachServerToNetwork(s.ID, AttachServerToNetwork{Network: n.ID}); codeOf(err) != "server_already_attached" {
 		t.Errorf("attaching twice: %v", err)
 	}
-	if _, _, err := p.DeleteSubnet(n.ID, netip.MustParsePrefix("10.0.1.0/24")); codeOf(err) != "resource_in_use" {
+	if _, _, err := p.DeleteSubnet(n.ID, netip.MustParsePrefix("10.0.1.0/24")); codeOf(err) != "service_error" {
 		t.Errorf("deleting a subnet in use: %v", err)
 	}
 	if _, _, err := p.ChangeAliasIPs(s.ID, n.ID, []netip.Addr{netip.MustParseAddr("10.0.1.51")}); err != nil {

@@ -134,7 +134,8 @@ func (tx *Tx) leavePlacementGroup(server int64) {
 	tx.touchServersOf(group)
 }
 
-// AddServerToPlacementGroup puts a stopped server into a group.
+// AddServerToPlacementGroup puts a stopped server into a group. The server runs afterwards, as clients have
+// observed.
 // Errors: not_found, locked, invalid_input, server_not_stopped, already_in_placement_group,
 // resource_limit_exceeded.
 func (p Project) AddServerToPlacementGroup(id, group int64) (int64, *State, error) {
@@ -150,7 +151,8 @@ func (p Project) AddServerToPlacementGroup(id, group int64) (int64, *State, erro
 		if err := requireStopped(s); err != nil {
 			return ActionSpec{}, err
 		}
-		return ActionSpec{Command: "add_to_placement_group", Done: func(tx *Tx) error {
+		work := &MachineWork{Server: id, Runs: s.hasInterface()}
+		return ActionSpec{Command: "add_to_placement_group", Machine: work, Done: func(tx *Tx) error {
 			// Others may have joined, or the group may have been deleted, in the meantime.
 			g, err := tx.PlacementGroups.Find(group)
 			if err != nil {
@@ -160,6 +162,7 @@ func (p Project) AddServerToPlacementGroup(id, group int64) (int64, *State, erro
 				return err
 			}
 			tx.joinPlacementGroup(id, group)
+			tx.startIfPossible(id)
 			return nil
 		}}, g.checkRoom()
 	})

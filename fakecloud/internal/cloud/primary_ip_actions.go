@@ -177,7 +177,7 @@ func (p Project) UnassignPrimaryIP(id int64) (action int64, st *State, err error
 	return action, st, err
 }
 
-// onPrimaryIP starts an action that targets and locks a Primary IP alone.
+// onPrimaryIP starts an action that targets a Primary IP alone.
 func (p Project) onPrimaryIP(id int64, plan func(*Tx, *PrimaryIP) (ActionSpec, error)) (action int64, st *State, err error) {
 	st, err = p.update(func(tx *Tx) error {
 		ip, err := tx.freePrimaryIP(id)
@@ -188,7 +188,10 @@ func (p Project) onPrimaryIP(id int64, plan func(*Tx, *PrimaryIP) (ActionSpec, e
 		if err != nil {
 			return err
 		}
-		spec.Resources, spec.Locks = []Ref{ip.Ref()}, []Ref{ip.Ref()}
+		spec.Resources = []Ref{ip.Ref()}
+		if !spec.Parallel {
+			spec.Locks = spec.Resources
+		}
 		action = tx.Start(spec).ID
 		return nil
 	})
@@ -202,7 +205,7 @@ func (p Project) ChangePrimaryIPDNSPtr(id int64, in ChangeDNSPtr) (int64, *State
 		if !ip.IP.Contains(in.IP) {
 			return ActionSpec{}, ErrField("ip", fmt.Sprintf("%s is not part of %s", in.IP, ip.IP))
 		}
-		return ActionSpec{Command: "change_dns_ptr", Done: func(tx *Tx) error {
+		return ActionSpec{Command: "change_dns_ptr", Parallel: true, Done: func(tx *Tx) error {
 			tx.setDNSPtr(id, in)
 			return nil
 		}}, in.check()

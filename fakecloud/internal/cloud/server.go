@@ -166,7 +166,9 @@ func (p Project) onServer(id int64, plan func(*Tx, *Server) (ActionSpec, error))
 			return err
 		}
 		spec.Resources = append([]Ref{s.Ref()}, spec.Resources...)
-		spec.Locks = append([]Ref{s.Ref()}, spec.Locks...)
+		if !spec.Parallel {
+			spec.Locks = append([]Ref{s.Ref()}, spec.Locks...)
+		}
 		action = tx.Start(spec).ID
 		return nil
 	})

@@ -188,7 +188,7 @@ func (p Project) DetachServerISO(id int64) (int64, *State, error) {
 }
 
 // ChangeServerDNSPtr sets the reverse DNS entry of an address of one of a server's Primary IPs. A nil
-// ptr resets an IPv4's entry and removes an IPv6's. Errors: not_found, locked, invalid_input.
+// ptr resets an IPv4's entry and removes an IPv6's. Both addresses can be changed at once. Errors: not_found, locked, invalid_input.
 func (p Project) ChangeServerDNSPtr(id int64, in ChangeDNSPtr) (int64, *State, error) {
 	return p.onServer(id, func(tx *Tx, s *Server) (ActionSpec, error) {
 		if err := in.check(); err != nil {
@@ -196,7 +196,7 @@ func (p Project) ChangeServerDNSPtr(id int64, in ChangeDNSPtr) (int64, *State, e
 		}
 		for _, ipID := range []int64{s.PublicIPv4, s.PublicIPv6} {
 			if ip, ok := tx.PrimaryIPs.Get(ipID); ok && ip.IP.Contains(in.IP) {
-				return ActionSpec{Command: "change_dns_ptr", Done: func(tx *Tx) error {
+				return ActionSpec{Command: "change_dns_ptr", Parallel: true, Done: func(tx *Tx) error {
 					tx.setDNSPtr(ipID, in)
 					return nil
 				}}, nil

@@ -233,13 +233,21 @@ func orderable(t *ServerType, l *Location, now time.Time) error {
 	case t.Retired(now):
 		return ErrField("server_type", fmt.Sprintf("server type %s is deprecated", t.Name))
 	case !ok:
-		return ErrField("location", "unsupported location for server type")
+		return errUnsupportedLocation()
 	case in.Deprecation.Retired(now):
 		return ErrField("server_type", fmt.Sprintf("server type %s is deprecated in location %s", t.Name, l.Name))
 	case !in.Available:
 		return ErrResourceUnavailable(fmt.Sprintf("server type %s is currently not available in location %s", t.Name, l.Name))
 	}
 	return nil
+}
+
+// errUnsupportedLocation has the whole message of the real API, which scripts match.
+func errUnsupportedLocation() error {
+	const message = "unsupported location for server type"
+	e := ErrInvalidInput(FieldError{Name: "location", Messages: []string{message}})
+	e.Message = message
+	return e
 }
 
 func (s *serverPlan) findImage(tx *Tx) error {

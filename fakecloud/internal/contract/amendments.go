@@ -50,6 +50,11 @@ func Amendments() []Amendment {
 			},
 		},
 		{
+			Source: "api-facts.md, \"What unmodified clients of several ages showed\"; hcloud-python reads both of each service that has http",
+			What:   "http of a load balancer's service has certificates and redirect_http for the protocol http, too",
+			apply:  addHTTPServiceFields,
+		},
+		{
 			Since: in2026(time.May, 1), Source: fromFacts,
 			What:  "deleting an assigned Primary or Floating IP: 422 must_be_unassigned",
 			apply: addCode("must_be_unassigned", http.StatusUnprocessableEntity, "delete_primary_ip", "delete_floating_ip"),
@@ -257,6 +262,18 @@ func extendAssigneeType(value string, then func(*Document)) func(*Document) int 
 		then(d)
 		return changed
 	}
+}
+
+func addHTTPServiceFields(d *Document) int {
+	changed := 0
+	ids := Schema{"type": "array", "items": Schema{"type": "integer", "format": "int64", "example": number(42)}}
+	d.visitResponses(func(schema Schema) {
+		if hasProperties(schema, "cookie_name", "timeout_idle") {
+			changed += setProperty(schema, "certificates", ids, true)
+			changed += setProperty(schema, "redirect_http", Schema{"type": "boolean", "example": false}, true)
+		}
+	})
+	return changed
 }
 
 func addImageDeprecation(d *Document) int {

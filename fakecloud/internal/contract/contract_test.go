@@ -73,7 +73,7 @@ func checkValues(t *testing.T, recorder *contract.Recorder, document *contract.D
 }
 
 // onlyByFault are general error codes that fakecloud gives when a fault rule says so, and never by itself.
-var onlyByFault = []string{"maintenance", "service_error", "server_error", "bad_gateway", "unavailable", "timeout"}
+var onlyByFault = []string{"maintenance", "server_error", "bad_gateway", "unavailable", "timeout"}
 
 func TestContractTheTableOfRoutesIsTheDocumentsListOfOperations(t *testing.T) {
 	t.Parallel()

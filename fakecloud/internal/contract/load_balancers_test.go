@@ -66,6 +66,8 @@ func certificateScenario(w *world) {
 	w.do(200, "GET", "/certificates/actions/"+action, nil)
 	w.do(200, "GET", managed+"/actions", nil)
 	w.do(200, "GET", managed+"/actions/"+action, nil)
+	w.clock.Step(59*24*time.Hour + 12*time.Hour)
+	w.do(200, "GET", managed, nil) // its renewal is scheduled
 	w.do(204, "DELETE", managed, nil)
 }
 

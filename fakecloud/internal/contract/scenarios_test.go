@@ -153,6 +153,7 @@ func networkScenario(w *world) {
 	w.refuse(422, "invalid_input", "POST", path+"/actions/change_ip_range", object{"ip_range": "10.0.0.0/20"})
 	w.do(204, "DELETE", path, nil)
 	w.refuse(404, "not_found", "GET", path+"/members", nil)
+	w.keepSubnetInUse()
 }
 
 const otherKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIH6hVLxR1Vf1qBQphdT9WuOk6f02uWeEV5YCbiTVGnX7 other"
