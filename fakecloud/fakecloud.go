@@ -36,7 +36,7 @@ import (
 const DefaultToken = "fakecloudfakecloudfakecloudfakecloudfakecloudfakecloudfakecloud0"
 
 // RealRateLimit is the rate limit of the real API, in requests per hour and project.
-const RealRateLimit = api.DefaultRateLimit
+const RealRateLimit = 3600
 
 // Options configure a Cloud. The zero value works.
 type Options struct {
@@ -53,8 +53,9 @@ type Options struct {
 	APIDate string
 	// Tokens are the tokens of the default project; nil is DefaultToken. The first is Client's.
 	Tokens []string
-	// Limits is how many resources of each kind a project may own; the zero value is any number.
-	Limits Limits
+	// Limits is the number of resources of a kind that a project may own, by kind: {"server": 10}. A kind that is
+	// missing, or 0, has no limit.
+	Limits map[string]int
 	// FirstID: all ids that the cloud gives out are greater. 0, and what is below it, is 1,000,000. A cloud that
 	// takes the place of another can avoid giving out the same ids again.
 	FirstID int64
@@ -87,9 +88,6 @@ type Options struct {
 	// Router, if set, makes this machine the router of one of the cloud's networks.
 	Router *RouterOptions
 }
-
-// Limits is how many resources of each kind a project may own. A kind that is missing has no limit.
-type Limits = cloud.Limits
 
 // Cloud is a simulated Hetzner Cloud. Close it when it is no longer used. All its methods may be
 // called from several goroutines.
@@ -138,7 +136,11 @@ func Open(o Options) (*Cloud, error) {
 		return nil, err
 	}
 	o.useLoopback()
-	if err := errors.Join(o.Limits.Check(), checkRanges(&o)); err != nil {
+	limits := cloud.Limits{}
+	for kind, n := range o.Limits {
+		limits[cloud.Kind(kind)] = n
+	}
+	if err := errors.Join(limits.Check(), checkRanges(&o)); err != nil {
 		return nil, err
 	}
 	if o.Clock == nil {
@@ -154,7 +156,7 @@ func Open(o Options) (*Cloud, error) {
 	}
 	c := &Cloud{readTimeout: readTimeout, journal: &requestlog.Log{Capacity: o.JournalSize, MaxBytes: o.JournalBytes}}
 	c.cloud = cloud.New(cloud.Options{
-		Clock: o.Clock, Profile: profile, Limits: o.Limits, Seed: o.RandomSeed, FirstID: o.FirstID,
+		Clock: o.Clock, Profile: profile, Limits: limits, Seed: o.RandomSeed, FirstID: o.FirstID,
 		PublicIPv4: o.PublicIPv4, PublicIPv6: o.PublicIPv6, LoadBalancerIPv4: o.LoadBalancerIPv4,
 		Reserved: o.Reserved,
 	})

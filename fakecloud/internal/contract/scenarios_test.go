@@ -279,7 +279,7 @@ func refuseTakenNames(w *world, document *contract.Document) {
 // limitScenario has each kind of resource exceed its limit.
 func limitScenario(t *testing.T, recorder *contract.Recorder, document *contract.Document) {
 	exceed := func(kind cloud.Kind, prepare func(w *world) (path string), body func(*world, string) object) {
-		w := newWorld(t, recorder, func(o *fakecloud.Options) { o.Limits = fakecloud.Limits{kind: 1} })
+		w := newWorld(t, recorder, func(o *fakecloud.Options) { o.Limits = map[string]int{string(kind): 1} })
 		path := prepare(w)
 		w.do(201, "POST", path, body(w, "a"))
 		w.finish()

@@ -1,0 +1,181 @@
+package fakecloud_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/dataplane"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
+)
+
+func createExample(ctx context.Context, cloud *fakecloud.Cloud, name string) hcloud.ServerCreateResult {
+	created, _, err := cloud.Client().Server.Create(ctx, hcloud.ServerCreateOpts{
+		Name: name, ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-13"},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return created
+}
+
+func Example() {
+	cloud := fakecloud.New(fakecloud.Options{})
+	defer cloud.Close()
+
+	client := cloud.Client() // of hcloud-go; it needs no listener
+	server := createExample(context.Background(), cloud, "web-1").Server
+	server, _, err := client.Server.GetByID(context.Background(), server.ID)
+	fmt.Println(server.Name, server.Status, err)
+	// Output: web-1 running <nil>
+}
+
+// The first answer to create_server is lost: the server exists, but the client cannot know.
+func ExampleCloud_Faults() {
+	ctx := context.Background()
+	cloud := fakecloud.New(fakecloud.Options{})
+	defer cloud.Close()
+	if _, err := cloud.Faults().Add(ctx, fault.Rule{Operation: "create_server", First: 1, Effect: fault.LoseAnswer()}); err != nil {
+		log.Fatal(err)
+	}
+
+	client := cloud.Client()
+	_, _, err := client.Server.Create(ctx, hcloud.ServerCreateOpts{
+		Name: "web-1", ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-13"},
+	})
+	fmt.Println("create failed:", err != nil)
+	server, _, err := client.Server.GetByName(ctx, "web-1")
+	fmt.Println("the server exists:", server != nil, err)
+	// Output:
+	// create failed: true
+	// the server exists: true <nil>
+}
+
+// Actions take a minute of the cloud's time, which passes only in steps.
+func ExampleCloud_Step() {
+	ctx := context.Background()
+	cloud := fakecloud.New(fakecloud.Options{Actions: "1m"})
+	defer cloud.Close()
+	if err := cloud.SetSpeed(ctx, 0); err != nil {
+		log.Fatal(err)
+	}
+
+	created := createExample(ctx, cloud, "web-1")
+	for range 2 {
+		action, _, err := cloud.Client().Action.GetByID(ctx, created.Action.ID)
+		fmt.Println(action.Command, action.Status, err)
+		if err := cloud.Step(ctx, time.Minute); err != nil {
+			log.Fatal(err)
+		}
+	}
+	// Output:
+	// create_server running <nil>
+	// create_server success <nil>
+}
+
+// A test waits for a request of the program that it tests, and then looks at it.
+func ExampleCloud_Journal() {
+	ctx := context.Background()
+	cloud := fakecloud.New(fakecloud.Options{})
+	defer cloud.Close()
+	go createExample(ctx, cloud, "web-1") // the program
+
+	entries, err := cloud.Journal().Await(ctx, journal.Filter{Operation: "create_server"}, 1)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(entries[0].Method, entries[0].Path, entries[0].Status)
+	// Output: POST /v1/servers 201
+}
+
+// A load balancer forwards to its targets. The resolver says where a server's port is on this machine.
+func ExampleCloud_DataPlane() {
+	ctx := context.Background()
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }))
+	defer web.Close()
+	cloud := fakecloud.New(fakecloud.Options{DataPlane: &fakecloud.DataPlaneOptions{
+		Resolver: func(dataplane.Target, uint16) (string, error) { return web.Listener.Addr().String(), nil },
+		Logger:   slog.New(slog.DiscardHandler),
+	}})
+	defer cloud.Close()
+	changes := cloud.Subscribe()
+	defer changes.Close()
+
+	created, _, err := cloud.Client().LoadBalancer.Create(ctx, hcloud.LoadBalancerCreateOpts{
+		Name: "web", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: "fsn1"},
+		Targets: []hcloud.LoadBalancerCreateOptsTarget{{
+			Type: hcloud.LoadBalancerTargetTypeServer, Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: createExample(ctx, cloud, "web-1").Server},
+		}},
+		Services: []hcloud.LoadBalancerCreateOptsService{{
+			Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: hcloud.Ptr(80), DestinationPort: hcloud.Ptr(8080),
+		}},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for healthy := false; !healthy; { // until the health check has found the target
+		e, err := changes.Next(ctx)
+		if err != nil {
+			log.Fatal(err)
+		}
+		healthy = e.ID == created.LoadBalancer.ID && bytes.Contains(e.Resource, []byte(`"healthy"`))
+	}
+
+	// DialContext finds the place of a load balancer's address on this machine.
+	client := http.Client{Transport: &http.Transport{DialContext: cloud.DataPlane().DialContext}}
+	answer, err := client.Get("http://" + created.LoadBalancer.PublicNet.IPv4.IP.String())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	body, err := io.ReadAll(answer.Body)
+	fmt.Println(string(body), err)
+	// Output: hello <nil>
+}
+
+// A hypervisor gives servers machines and decides how their actions end.
+func ExampleCloud_AttachHypervisor() {
+	ctx := context.Background()
+	cloud := fakecloud.New(fakecloud.Options{})
+	defer cloud.Close()
+	session, err := cloud.AttachHypervisor(ctx, hypervisor.Options{Name: "example"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer session.Close()
+
+	created := createExample(ctx, cloud, "web-1")
+	for range 2 {
+		task, err := session.Next(ctx)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(task.Command, task.Machine.Name)
+		var failure error
+		if task.Command == hypervisor.CommandStart {
+			failure = &hypervisor.Error{Code: "server_error", Message: "the machine has no kernel"}
+		}
+		if err := session.Complete(ctx, task.Action, failure); err != nil {
+			log.Fatal(err)
+		}
+	}
+	err = cloud.Client().Action.WaitFor(ctx, created.NextActions...)
+	var failed hcloud.ActionError
+	fmt.Println(errors.As(err, &failed), failed.Code, failed.Message)
+	// Output:
+	// create_server web-1
+	// start_server web-1
+	// true server_error the machine has no kernel
+}
