@@ -74,6 +74,7 @@ func (c *Cloud) State(ctx context.Context, s Selection) (json.RawMessage, error)
 	if err != nil {
 		return nil, err
 	}
+	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(resp.Body)
 	if err == nil && resp.StatusCode != http.StatusOK {
 		err = fmt.Errorf("state: %s", body)

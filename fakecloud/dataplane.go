@@ -79,7 +79,7 @@ type addressKeeper interface {
 // their metrics.
 const statsInterval = 5 * time.Second
 
-func startDataPlane(core *cloud.Cloud, o DataPlaneOptions) (*DataPlane, error) {
+func startDataPlane(core *cloud.Cloud, o DataPlaneOptions) *DataPlane {
 	d := &DataPlane{core: core, log: o.Logger, failed: map[int64]error{}, shown: map[int64][]dataplane.Endpoint{}}
 	if d.log == nil {
 		d.log = slog.Default()
@@ -112,7 +112,7 @@ func startDataPlane(core *cloud.Cloud, o DataPlaneOptions) (*DataPlane, error) {
 	d.done.Go(func() { d.recordStats(ctx) })
 	ticker := core.Clock().NewTicker(bindInterval)
 	d.done.Go(func() { d.retry(ctx, ticker) })
-	return d, nil
+	return d
 }
 
 // Close removes all load balancers from this machine and waits until everything has ended. Closing

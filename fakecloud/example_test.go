@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -26,7 +25,7 @@ func createExample(ctx context.Context, cloud *fakecloud.Cloud, name string) hcl
 		Name: name, ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-13"},
 	})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	return created
 }
@@ -48,7 +47,7 @@ func ExampleCloud_Faults() {
 	cloud := fakecloud.New(fakecloud.Options{})
 	defer cloud.Close()
 	if _, err := cloud.Faults().Add(ctx, fault.Rule{Operation: "create_server", First: 1, Effect: fault.LoseAnswer()}); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 
 	client := cloud.Client()
@@ -69,7 +68,7 @@ func ExampleCloud_Step() {
 	cloud := fakecloud.New(fakecloud.Options{Actions: "1m"})
 	defer cloud.Close()
 	if err := cloud.SetSpeed(ctx, 0); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 
 	created := createExample(ctx, cloud, "web-1")
@@ -77,7 +76,7 @@ func ExampleCloud_Step() {
 		action, _, err := cloud.Client().Action.GetByID(ctx, created.Action.ID)
 		fmt.Println(action.Command, action.Status, err)
 		if err := cloud.Step(ctx, time.Minute); err != nil {
-			log.Fatal(err)
+			panic(err)
 		}
 	}
 	// Output:
@@ -94,7 +93,7 @@ func ExampleCloud_Journal() {
 
 	entries, err := cloud.Journal().Await(ctx, journal.Filter{Operation: "create_server"}, 1)
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	fmt.Println(entries[0].Method, entries[0].Path, entries[0].Status)
 	// Output: POST /v1/servers 201
@@ -119,16 +118,16 @@ func ExampleCloud_DataPlane() {
 			Type: hcloud.LoadBalancerTargetTypeServer, Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: createExample(ctx, cloud, "web-1").Server},
 		}},
 		Services: []hcloud.LoadBalancerCreateOptsService{{
-			Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: hcloud.Ptr(80), DestinationPort: hcloud.Ptr(8080),
+			Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: new(80), DestinationPort: new(8080),
 		}},
 	})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	for healthy := false; !healthy; { // until the health check has found the target
 		e, err := changes.Next(ctx)
 		if err != nil {
-			log.Fatal(err)
+			panic(err)
 		}
 		healthy = e.ID == created.LoadBalancer.ID && bytes.Contains(e.Resource, []byte(`"healthy"`))
 	}
@@ -137,7 +136,7 @@ func ExampleCloud_DataPlane() {
 	client := http.Client{Transport: &http.Transport{DialContext: cloud.DataPlane().DialContext}}
 	answer, err := client.Get("http://" + created.LoadBalancer.PublicNet.IPv4.IP.String())
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	defer func() { _ = answer.Body.Close() }()
 	body, err := io.ReadAll(answer.Body)
@@ -152,7 +151,7 @@ func ExampleCloud_AttachHypervisor() {
 	defer cloud.Close()
 	session, err := cloud.AttachHypervisor(ctx, hypervisor.Options{Name: "example"})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	defer session.Close()
 
@@ -160,7 +159,7 @@ func ExampleCloud_AttachHypervisor() {
 	for range 2 {
 		task, err := session.Next(ctx)
 		if err != nil {
-			log.Fatal(err)
+			panic(err)
 		}
 		fmt.Println(task.Command, task.Machine.Name)
 		var failure error
@@ -168,7 +167,7 @@ func ExampleCloud_AttachHypervisor() {
 			failure = &hypervisor.Error{Code: "server_error", Message: "the machine has no kernel"}
 		}
 		if err := session.Complete(ctx, task.Action, failure); err != nil {
-			log.Fatal(err)
+			panic(err)
 		}
 	}
 	err = cloud.Client().Action.WaitFor(ctx, created.NextActions...)

@@ -183,9 +183,7 @@ func Open(o Options) (*Cloud, error) {
 // startPackets starts what moves packets.
 func (c *Cloud) startPackets(o *Options) (err error) {
 	if o.DataPlane != nil {
-		if c.dataPlane, err = startDataPlane(c.cloud, *o.DataPlane); err != nil {
-			return err
-		}
+		c.dataPlane = startDataPlane(c.cloud, *o.DataPlane)
 		c.controller.Endpoints = c.dataPlane.endpoints
 	}
 	if o.Router != nil {

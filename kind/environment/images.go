@@ -82,7 +82,7 @@ func removeImages(ctx context.Context) error {
 func (e *Environment) LoadImages(ctx context.Context, names ...string) (err error) {
 	for _, name := range names {
 		if _, err := docker(ctx, "image", "inspect", "--format={{.Id}}", name); err != nil {
-			return fmt.Errorf("Docker has no image %s: build or pull it first: %w", name, err)
+			return fmt.Errorf("image %s: Docker does not have it: build or pull it first: %w", name, err)
 		}
 	}
 	dir, err := os.MkdirTemp("", "kind-images-")

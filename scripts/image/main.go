@@ -42,10 +42,10 @@ func main() {
 	flag.Var(&labels, "label", "`name=value`; may be repeated")
 	flag.StringVar(&im.health, "health", "", "the program's `argument` for a health check")
 	flag.Parse()
-	// A signal ends the compiler, and what was made so far is removed.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	defer stop()
 	err := func() error {
+		// A signal ends the compiler, and what was made so far is removed.
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+		defer stop()
 		if pkg == "" || tag == "" || out == "" || flag.NArg() > 0 {
 			return errors.New("usage: image -package ./path/to/main -tag name:tag -o file.tar [flags]; -h lists them")
 		}

@@ -10,6 +10,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -80,7 +81,7 @@ func (s *summary) read(r io.Reader, tick <-chan time.Time) error {
 		select {
 		case line, more := <-lines:
 			if !more {
-				if err := <-failed; err != io.EOF {
+				if err := <-failed; !errors.Is(err, io.EOF) {
 					return err
 				}
 				return nil
