@@ -56,6 +56,10 @@ test: ## Unit and contract tests, with the race detector where there is a C comp
 e2e: ## The end-to-end suite: API server, CCM and simulated cloud (LABELS=, FOCUS=, PROCS=, E2E_CLUSTER=, CCM=)
 	scripts/e2e.sh
 
+.PHONY: e2e-probe
+e2e-probe: ## Find out what a cloud-controller-manager lacks, and write it into its file (CCM=, and the settings of e2e)
+	scripts/e2e-probe.sh
+
 .PHONY: e2e-clean
 e2e-clean: ## Remove what runs on an existing cluster left there and in its cloud (RUN=name: one run)
 	go run ./e2e/cmd/e2e-clean

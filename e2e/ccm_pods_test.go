@@ -14,7 +14,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
-var _ = Describe("CCM in a pod", Ordered, framework.Alone(), Label(framework.RealNodes, framework.FakeOnly, "process"), func() {
+var _ = Describe("A CCM in a pod", Ordered, framework.Alone(), Label(framework.RealNodes, framework.FakeOnly, "process"), func() {
 	var (
 		env  *framework.Env
 		port int
@@ -25,16 +25,15 @@ var _ = Describe("CCM in a pod", Ordered, framework.Alone(), Label(framework.Rea
 		env.Services.Create(ctx, "web")
 		env.Services.AwaitIngress(ctx, "web")
 	})
-	// goesOn checks that the CCM works on after end, which has to return when the one before is no more, and that it
-	// writes nothing that is not needed.
-	goesOn := func(ctx context.Context, end func()) {
+	// continues checks that the CCM changes nothing after end has ended it, and that it works again.
+	continues := func(ctx context.Context, end func()) {
 		GinkgoHelper()
-		env.CCM.AwaitIdle(ctx, 1)
-		writes := env.CCM.Writes()
+		env.CCM.AwaitIdle(ctx) // after the last change of the port it still cleans up
+		before := framework.Settings(env.LoadBalancers.Of(ctx, "web"))
 		end()
-		env.CCM.AwaitRequests(ctx, 1, journal.Filter{Operation: "list_load_balancers"})
-		env.CCM.AwaitIdle(ctx, 2)
-		Expect(env.CCM.Writes()).To(Equal(writes), "nothing had changed")
+		env.CCM.AwaitRequests(ctx, 1, journal.Filter{})
+		env.CCM.AwaitIdle(ctx)
+		Expect(framework.Settings(env.LoadBalancers.Of(ctx, "web"))).To(Equal(before), "nothing had changed")
 		port++
 		changePort(ctx, env, port)
 	}
@@ -44,53 +43,53 @@ var _ = Describe("CCM in a pod", Ordered, framework.Alone(), Label(framework.Rea
 		return env.CCM.AwaitPods(ctx, 1)[0]
 	}
 
-	It("goes on after it was killed", func(ctx SpecContext) {
+	It("continues after it was killed", func(ctx SpecContext) {
 		was := only(ctx)
-		goesOn(ctx, func() { env.CCM.Crash(ctx) })
+		continues(ctx, func() { env.CCM.Crash(ctx) })
 		now := only(ctx)
 		Expect(now.UID).To(Equal(was.UID))
 		Expect(now.Status.ContainerStatuses[0].RestartCount).To(Equal(was.Status.ContainerStatuses[0].RestartCount + 1))
 	})
 
-	It("goes on in another pod after its own was deleted", func(ctx SpecContext) {
+	It("continues in another pod after its own was deleted", func(ctx SpecContext) {
 		was := only(ctx)
-		goesOn(ctx, func() { env.CCM.DeletePod(ctx, was) })
+		continues(ctx, func() { env.CCM.DeletePod(ctx, was) })
 		Expect(only(ctx).UID).NotTo(Equal(was.UID))
 	})
 
-	It("goes on in another pod after its own was evicted", func(ctx SpecContext) {
+	It("continues in another pod after its own was evicted", func(ctx SpecContext) {
 		was := only(ctx)
-		goesOn(ctx, func() { env.CCM.EvictPod(ctx, was) })
+		continues(ctx, func() { env.CCM.EvictPod(ctx, was) })
 		Expect(only(ctx).UID).NotTo(Equal(was.UID))
 	})
 })
 
-var _ = Describe("CCM in two pods", framework.Alone(), Label(framework.RealNodes, framework.FakeOnly, "process"), func() {
-	It("has one that works, and the other takes over when the leader's pod is deleted", func(ctx SpecContext) {
+var _ = Describe("A CCM in two pods", framework.Alone(), Label(framework.RealNodes, framework.FakeOnly, "process"), func() {
+	It("works in one pod, and in the other when the leader's pod is deleted", func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
 		env.CCM.Start(ctx, framework.CCMOptions{LeaderElect: true})
 		pods := env.CCM.AwaitPods(ctx, 2)
 		env.Services.Create(ctx, "web")
 		env.Services.AwaitIngress(ctx, "web")
-		env.CCM.AwaitIdle(ctx, 2)
+		env.CCM.AwaitIdle(ctx)
 		first, leader := env.CCM.Leader(ctx)
 		other := pods[0]
 		if other.UID == leader.UID {
 			other = pods[1]
 		}
-		writes := env.CCM.Writes()
-		uncordon := env.Nodes.Cordon(ctx) // a successor of the leader's pod would be a third candidate
+		before := framework.Settings(env.LoadBalancers.Of(ctx, "web"))
+		uncordon := env.Nodes.Cordon(ctx) // the replacement of the leader's pod would be a third candidate
 		env.CCM.DeletePod(ctx, leader)
 		Eventually(func() string {
 			identity, pod := env.CCM.Leader(ctx)
 			Expect(identity == first || pod.UID == other.UID).To(BeTrue(), "%s is neither the old leader nor the other", identity)
 			return identity
 		}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).ShouldNot(Equal(first))
-		env.CCM.AwaitIdle(ctx, 2)
-		Expect(env.CCM.Writes()).To(Equal(writes), "nothing had changed")
+		env.CCM.AwaitIdle(ctx)
+		Expect(framework.Settings(env.LoadBalancers.Of(ctx, "web"))).To(Equal(before), "nothing had changed")
 		changePort(ctx, env, framework.Port+1)
 
-		By("letting the leader's pod have a successor")
+		By("letting another pod replace the leader's")
 		uncordon(ctx)
 		env.CCM.AwaitPods(ctx, 2)
 		identity, pod := env.CCM.Leader(ctx)
@@ -99,8 +98,8 @@ var _ = Describe("CCM in two pods", framework.Alone(), Label(framework.RealNodes
 	})
 })
 
-var _ = Describe("CCM that starts", framework.Needs(framework.NodeRoutes), framework.Alone(), Label(framework.RealNodes, framework.FakeOnly, framework.Dataplane, "process"), func() {
-	// doesAll checks that a CCM does what has piled up before start starts it. The node's server is new.
+var _ = Describe("A CCM that starts", framework.Needs(framework.NodeRoutes), framework.Alone(), Label(framework.RealNodes, framework.FakeOnly, framework.Dataplane, "process"), func() {
+	// doesAll checks that a CCM does all the work that waits when start starts it: for a new server and a new Service.
 	doesAll := func(ctx context.Context, start func(env *framework.Env, node string)) {
 		GinkgoHelper()
 		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
@@ -125,7 +124,7 @@ var _ = Describe("CCM that starts", framework.Needs(framework.NodeRoutes), frame
 		Expect(env.LoadBalancers.List(ctx)).To(HaveLen(1))
 	}
 
-	It("before the cloud answers does what has piled up, as soon as it does", framework.Needs(framework.SettingsCheck), func(ctx SpecContext) {
+	It("does all the work that waits as soon as the cloud answers", framework.Needs(framework.SettingsCheck), func(ctx SpecContext) {
 		doesAll(ctx, func(env *framework.Env, node string) {
 			fault, remove := env.Cloud.Faults.Add(fault.Rule{Effect: fault.DropConnection()})
 			env.CCM.Start(ctx, framework.CCMOptions{})
@@ -136,7 +135,7 @@ var _ = Describe("CCM that starts", framework.Needs(framework.NodeRoutes), frame
 		})
 	})
 
-	It("while the cloud begins to answer does what has piled up", framework.Needs(framework.SettingsCheck), func(ctx SpecContext) {
+	It("does all the work that waits although the first requests fail", framework.Needs(framework.SettingsCheck), func(ctx SpecContext) {
 		doesAll(ctx, func(env *framework.Env, _ string) {
 			fault, _ := env.Cloud.Faults.Add(fault.Rule{Effect: fault.DropConnection(), First: 2})
 			env.CCM.Start(ctx, framework.CCMOptions{})
@@ -144,7 +143,7 @@ var _ = Describe("CCM that starts", framework.Needs(framework.NodeRoutes), frame
 		})
 	})
 
-	It("when the cloud has answered all the time does what has piled up", func(ctx SpecContext) {
+	It("does all the work that waits", func(ctx SpecContext) {
 		doesAll(ctx, func(env *framework.Env, _ string) { env.CCM.Start(ctx, framework.CCMOptions{}) })
 	})
 })

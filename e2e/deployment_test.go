@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -18,46 +19,54 @@ import (
 )
 
 var _ = Describe("Deployment", framework.Needs(framework.LeastPrivilege), Label(framework.OwnCloud, "process"), func() {
-	// deployed starts the CCM as a container of the manifest's Deployment would start it, but on an
-	// address of its own and with its access to the cluster in a file. It returns that address.
-	deployed := func(ctx context.Context, env *framework.Env) string {
-		address := env.CCM.UnusedAddress()
+	// deployed starts the CCM with the arguments of the manifest's Deployment, but on an address of its own and with
+	// its access to the cluster in a file. It returns the address and the manifest's arguments.
+	deployed := func(ctx context.Context, env *framework.Env) (address string, args []string) {
+		address = env.CCM.UnusedAddress()
 		host, port, err := net.SplitHostPort(address)
 		Expect(err).NotTo(HaveOccurred())
 		containers := suite.Deployment.Spec.Template.Spec.Containers
-		Expect(containers).To(HaveLen(1))
-		env.CCM.Start(ctx, framework.CCMOptions{LeaderElect: true, Args: append(containers[0].Args,
+		Expect(containers).To(HaveLen(1), "the manifest must have a Deployment with one container")
+		args = containers[0].Args
+		env.CCM.Start(ctx, framework.CCMOptions{LeaderElect: true, Args: append(slices.Clone(args),
 			"--bind-address="+host, "--secure-port="+port,
 			"--authentication-kubeconfig="+suite.Kubeconfig, "--authorization-kubeconfig="+suite.Kubeconfig)})
-		return address
+		return address, args
 	}
+	BeforeEach(func() {
+		if suite.CCM.Manifest == "" && suite.CCM.Name != framework.OurCCM().Name {
+			Skip("needs the manifest of the CCM: write it into the CCM's file")
+		}
+	})
 
 	It("works with the arguments and the permissions of the manifest", func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
-		address := deployed(ctx, env)
+		address, args := deployed(ctx, env)
 		server := env.Nodes.Create(ctx, "node-1")[0]
 		env.Services.Create(ctx, "web")
 		env.Traffic.AwaitServed(ctx, "web")
 		env.Routes.Await(ctx, env.Routes.Of(ctx, "node-1", server))
 
-		lease, err := env.Kube.CoordinationV1().Leases("kube-system").Get(ctx, "cloud-controller-manager", metav1.GetOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		Expect(lease.Spec.HolderIdentity).To(HaveValue(Not(BeEmpty())))
+		if framework.ElectsLeader(args) {
+			lease, err := env.Kube.CoordinationV1().Leases("kube-system").Get(ctx, "cloud-controller-manager", metav1.GetOptions{})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(lease.Spec.HolderIdentity).To(HaveValue(Not(BeEmpty())))
+		}
 
 		By("asking for health as a kubelet does, without credentials")
 		Eventually(func() (int, error) { return status(ctx, address, "/healthz", "") }).
 			WithContext(ctx).WithTimeout(framework.Timeout).Should(Equal(http.StatusOK))
 	})
 
-	It("shows its metrics to those only whom RBAC allows it", func(ctx SpecContext) {
+	It("shows its metrics only to accounts that RBAC allows to read them", func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
-		address := deployed(ctx, env)
+		address, _ := deployed(ctx, env)
 		Eventually(func() (int, error) { return status(ctx, address, "/healthz", "") }).
 			WithContext(ctx).WithTimeout(framework.Timeout).Should(Equal(http.StatusOK))
 
 		reader, stranger := account(ctx, env, "reader"), account(ctx, env, "stranger")
 		allow(ctx, env, "reader", rbacv1.PolicyRule{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}})
-		// The verdict on an account may be a few seconds old.
+		// The CCM caches the permissions of an account for a few seconds.
 		Eventually(func() (int, error) { return status(ctx, address, "/metrics", reader) }).
 			WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Equal(http.StatusOK))
 		Expect(status(ctx, address, "/metrics", stranger)).To(Equal(http.StatusForbidden))
@@ -65,39 +74,28 @@ var _ = Describe("Deployment", framework.Needs(framework.LeastPrivilege), Label(
 		Expect(status(ctx, address, "/metrics", "no token of this cluster")).To(Equal(http.StatusUnauthorized))
 	})
 
-	It("is admitted as a pod that may do nothing to its node", func(ctx SpecContext) {
+	It("is admitted as a pod without rights on its node", func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
-		template := suite.Deployment.Spec.Template
-		pod := &corev1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
-		pod.Name = "dry-run"
+		pod := framework.PodOf(suite.Deployment, "dry-run")
 		dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 		admitted, err := env.Kube.CoreV1().Pods(suite.Deployment.Namespace).Create(ctx, pod, dryRun)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(admitted.Spec.Priority).To(HaveValue(BeNumerically(">=", 2_000_000_000)), "system-cluster-critical")
 
-		By("holding it to Kubernetes' restricted profile, but for the node's network")
+		By("enforcing Kubernetes' restricted profile, except for the host network")
 		_, err = env.Kube.CoreV1().Namespaces().Patch(ctx, env.Services.Namespace, "application/merge-patch+json",
 			[]byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`), metav1.PatchOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		pod.Spec.ServiceAccountName = "default"
-		_, err = env.Kube.CoreV1().Pods(env.Services.Namespace).Create(ctx, pod, dryRun)
+		onHost := framework.OffHostNetwork(pod, env.Services.Namespace)
+		onHost.Spec.HostNetwork = true
+		_, err = env.Kube.CoreV1().Pods(env.Services.Namespace).Create(ctx, onHost, dryRun)
 		Expect(err).To(MatchError(And(ContainSubstring("restricted"), ContainSubstring("host"))), "the profile is not enforced")
-		pod.Spec.HostNetwork = false
-		for i := range pod.Spec.Containers {
-			c := &pod.Spec.Containers[i]
-			for p := range c.Ports {
-				c.Ports[p].HostPort = 0
-			}
-			for _, probe := range []*corev1.Probe{c.StartupProbe, c.LivenessProbe, c.ReadinessProbe} {
-				probe.HTTPGet.Host = "" // the node's loopback address is its business only
-			}
-		}
-		_, err = env.Kube.CoreV1().Pods(env.Services.Namespace).Create(ctx, pod, dryRun)
+		_, err = env.Kube.CoreV1().Pods(env.Services.Namespace).Create(ctx, framework.OffHostNetwork(pod, env.Services.Namespace), dryRun)
 		Expect(err).NotTo(HaveOccurred())
 	})
 })
 
-// account makes a service account in the spec's namespace and returns a token of it.
+// account creates a service account in the spec's namespace and returns a token of it.
 func account(ctx context.Context, env *framework.Env, name string) string {
 	GinkgoHelper()
 	accounts := env.Kube.CoreV1().ServiceAccounts(env.Services.Namespace)
@@ -108,8 +106,7 @@ func account(ctx context.Context, env *framework.Env, name string) string {
 	return request.Status.Token
 }
 
-// allow gives a service account of the spec's namespace a right in the whole cluster, as long as the
-// spec runs.
+// allow gives a service account of the spec's namespace a right in the whole cluster until the spec ends.
 func allow(ctx context.Context, env *framework.Env, name string, rule rbacv1.PolicyRule) {
 	GinkgoHelper()
 	meta := metav1.ObjectMeta{Name: env.Services.Namespace + "-" + name}
@@ -128,7 +125,7 @@ func allow(ctx context.Context, env *framework.Env, name string, rule rbacv1.Pol
 	})
 }
 
-// status returns the status of a GET on a CCM's secure port, whose certificate it makes itself.
+// status returns the status of a GET on a CCM's secure port. The CCM has signed the certificate itself.
 func status(ctx context.Context, address, path, token string) (int, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+path, nil)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 var _ = Describe("Node lifecycle", Label("lifecycle"), func() {
-	It("taints a node whose server is off, keeps it, and removes the taint when the server is on again", framework.Needs(framework.ShutdownTaint), framework.Alone(), func(ctx SpecContext) {
+	It("taints and keeps a node while its server is off", framework.Needs(framework.ShutdownTaint), framework.Alone(), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
 		workers := env.Nodes.Workers(ctx, 2)
 		name, server := workers[0].Name, workers[0].Server
@@ -83,7 +83,7 @@ var _ = Describe("Node lifecycle", Label("lifecycle"), func() {
 		env.Nodes.ExpectStays(ctx, "node-1", 3)
 	})
 
-	It("spends one call per cache period on nodes that are NotReady, however many they are", framework.Needs(framework.CallBudgets), Label("fake-only", framework.OwnCloud), func(ctx SpecContext) {
+	It("spends one call per cache period on all nodes that are NotReady", framework.Needs(framework.CallBudgets), Label("fake-only", framework.OwnCloud), func(ctx SpecContext) {
 		const ttl = time.Second // the node lifecycle controller looks five times in that
 		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
 		names := []string{"node-1", "node-2", "node-3", "node-4"}
@@ -101,12 +101,12 @@ var _ = Describe("Node lifecycle", Label("lifecycle"), func() {
 		Expect(env.CCM.ServerReads()-before).To(BeNumerically("<=", 1+int(time.Since(start)/ttl)), "calls in %v", time.Since(start))
 	})
 
-	It("deletes a node only if the API says for that server that it does not exist", framework.Needs(framework.CarefulDeletion), Label("fault", "fake-only", framework.OwnCloud), func(ctx SpecContext) {
+	It("deletes a node only if the API says of its server that it does not exist", framework.Needs(framework.CarefulDeletion), Label("fault", "fake-only", framework.OwnCloud), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
 		server := env.Servers.Create(ctx, "node-1")
 		env.CCM.Start(ctx, framework.CCMOptions{Args: framework.OnlyNodes})
 		env.Nodes.AwaitInitialized(ctx, "node-1")
-		// The list works but does not show the server, as that of a gateway with an old cache.
+		// The list works but lacks the server, such as that of a gateway with an old cache.
 		name, _ := env.Cloud.Faults.Add(fault.Rule{Method: "GET", Route: "/servers", Effect: jsonBody(http.StatusOK,
 			`{"servers":[],"meta":{"pagination":{"page":1,"per_page":50,"previous_page":null,"next_page":null,"last_page":1,"total_entries":0}}}`)})
 		env.Nodes.Crash(ctx, env.Nodes.Simulated("node-1"))
@@ -119,7 +119,7 @@ var _ = Describe("Node lifecycle", Label("lifecycle"), func() {
 	DescribeTable("keeps a node that is NotReady while the API does not say whether its server exists", framework.Needs(framework.CarefulDeletion), Label(framework.OwnCloud, "fault", "fake-only"), keepsNode,
 		Entry("401 unauthorized", fault.APIError("unauthorized")),
 		Entry("403 forbidden", fault.APIError("forbidden")),
-		Entry("404 not_found for everything, as an endpoint with a wrong path answers", fault.APIError("not_found")),
+		Entry("404 not_found for everything, such as the answer of an endpoint with a wrong path", fault.APIError("not_found")),
 		Entry("404 of a proxy, without JSON", fault.HTTPStatus(http.StatusNotFound)),
 		Entry("404 of a proxy, with JSON of its own", jsonBody(http.StatusNotFound, `{"message":"no Route matched with those values"}`)),
 		Entry("404 of a proxy, with an empty object", jsonBody(http.StatusNotFound, `{}`)),
@@ -145,15 +145,15 @@ var _ = Describe("Node lifecycle", Label("lifecycle"), func() {
 	)
 })
 
-// jsonBody is the answer of something that is not the API but speaks JSON.
+// jsonBody is a JSON answer that is not the API's.
 func jsonBody(status int, body string) fault.Effect {
 	e := fault.HTTPStatus(status)
 	e.Body, e.ContentType = body, "application/json"
 	return e
 }
 
-// keepsNode checks that a node whose server runs stays while all questions about servers meet an effect,
-// and that the node of a deleted server goes as soon as the API works again.
+// keepsNode checks that the node of a running server stays while all reads of servers meet an effect, and that the node
+// of a deleted server is deleted as soon as the API works again.
 func keepsNode(ctx SpecContext, effect fault.Effect) {
 	env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
 	server := env.Servers.Create(ctx, "node-1")
@@ -162,7 +162,7 @@ func keepsNode(ctx SpecContext, effect fault.Effect) {
 
 	fault, remove := env.Cloud.Faults.Add(fault.Rule{Method: "GET", Resource: "server", Effect: effect})
 	env.Nodes.Crash(ctx, env.Nodes.Simulated("node-1"))
-	// The CCM tries a question at most twice: with three attempts one has failed for good.
+	// The CCM tries a request at most twice: of three attempts, one has failed finally.
 	n := env.Nodes.ExpectStays(ctx, "node-1", 3)
 	Expect(env.Cloud.Faults.Applied(fault)).To(BeNumerically(">=", 3))
 	Expect(n.UID).To(Equal(was.UID))
@@ -171,7 +171,7 @@ func keepsNode(ctx SpecContext, effect fault.Effect) {
 	Expect(n).NotTo(framework.HaveTaint(cloudproviderapi.TaintNodeShutdown))
 
 	env.Servers.Delete(ctx, server)
-	// What it does not know is still no reason. One attempt may be left of a question from before.
+	// It still does not know that the server is gone. One of the attempts may belong to an earlier request.
 	env.Nodes.ExpectStays(ctx, "node-1", 4)
 	remove()
 	env.Nodes.AwaitGone(ctx, "node-1")

@@ -13,7 +13,7 @@ import (
 )
 
 var _ = Describe("Pod network", framework.Needs(framework.NodeRoutes), Label(framework.RealNodes, framework.Dataplane, "route"), func() {
-	It("brings pods to pods of other nodes under their own address, by IP and through a Service", func(ctx SpecContext) {
+	It("connects pods on different nodes under their own addresses, by IP and through a Service", func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
 		workers := env.Nodes.Workers(ctx, 2)
 		env.Services.Create(ctx, "web", clusterIP)
@@ -25,7 +25,7 @@ var _ = Describe("Pod network", framework.Needs(framework.NodeRoutes), Label(fra
 		Expect(answer.Node).To(Equal(there.Spec.NodeName))
 		Expect(framework.Host(answer.Client)).To(Equal(here.Status.PodIP), "the address that the other pod saw")
 
-		By("asking the Service, until it was each pod's turn")
+		By("asking the Service until each pod has answered")
 		service := env.Services.Get(ctx, "web").Spec.ClusterIP
 		answered := map[string]whoami.Answer{}
 		Eventually(func(g Gomega) {
@@ -37,7 +37,7 @@ var _ = Describe("Pod network", framework.Needs(framework.NodeRoutes), Label(fra
 		Expect(framework.Host(answered[there.Spec.NodeName].Client)).To(Equal(here.Status.PodIP))
 	})
 
-	It("hides pods behind their node's address outside, so that the metadata service knows their server", Label(framework.FakeOnly), func(ctx SpecContext) {
+	It("gives pods their node's address outside of the cluster, so that the metadata service knows their server", Label(framework.FakeOnly), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
 		env.Services.Create(ctx, "web", clusterIP)
 		for _, w := range env.Nodes.Workers(ctx, 2) {
@@ -45,7 +45,7 @@ var _ = Describe("Pod network", framework.Needs(framework.NodeRoutes), Label(fra
 		}
 	})
 
-	It("exists only as far as the cloud has routes, which the CCM restores", Label(framework.FakeOnly), framework.Alone(), func(ctx SpecContext) {
+	It("needs the cloud's routes, which the CCM restores", Label(framework.FakeOnly), framework.Alone(), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
 		workers := env.Nodes.Workers(ctx, 2)
 		env.Services.Create(ctx, "web", clusterIP)
@@ -58,13 +58,13 @@ var _ = Describe("Pod network", framework.Needs(framework.NodeRoutes), Label(fra
 		route := env.Routes.Of(ctx, workers[1].Name, workers[1].Server)
 		Expect(env.Routes.List(ctx)).To(ContainElement(route))
 
-		// Else it would be back before anybody has noticed.
+		// Otherwise the CCM restores the route before the spec can look.
 		fault, remove := env.Cloud.Faults.Add(fault.Rule{Operation: "add_network_route", Effect: fault.APIError("unavailable")})
 		env.Routes.Delete(ctx, env.Nodes.Get(ctx, workers[1].Name).Spec.PodCIDR, env.Servers.PrivateIP(ctx, workers[1].Server))
 		env.Cloud.Faults.Await(ctx, fault, 1)
 		_, err := ask()
-		Expect(err).To(HaveOccurred(), "there is a way that is no route of the cloud")
-		Expect(env.Pods.Fetch(ctx, here, framework.MetadataURL+"instance-id")).To(Equal(fmt.Sprint(workers[0].Server.ID)), "a pod whose node has its route")
+		Expect(err).To(HaveOccurred(), "the pods are connected without a route of the cloud")
+		Expect(env.Pods.Fetch(ctx, here, framework.MetadataURL+"instance-id")).To(Equal(fmt.Sprint(workers[0].Server.ID)), "a pod on a node with a route")
 
 		remove()
 		Eventually(func() []string { return env.Routes.List(ctx) }).WithContext(ctx).
@@ -76,5 +76,5 @@ var _ = Describe("Pod network", framework.Needs(framework.NodeRoutes), Label(fra
 	})
 })
 
-// clusterIP makes a Service that has no load balancer.
+// clusterIP makes a Service one without a load balancer.
 func clusterIP(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP }

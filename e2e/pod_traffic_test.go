@@ -18,7 +18,7 @@ import (
 )
 
 var _ = Describe("Traffic to pods", Label(framework.RealNodes, framework.Dataplane, "service"), func() {
-	It("enters at all nodes and reaches pods on all of them: under the entrance's address with the policy Cluster, under the load balancer's with Local", func(ctx SpecContext) {
+	It("reaches pods on all nodes: from the address of a node with the policy Cluster, of the load balancer with Local", func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
 		names := env.Nodes.Workers(ctx, 2).Names()
 		env.Services.Create(ctx, "web")
@@ -36,7 +36,7 @@ var _ = Describe("Traffic to pods", Label(framework.RealNodes, framework.Datapla
 			Expect(err).NotTo(HaveOccurred())
 			came[entrances(framework.Host(answer.Peer))]++
 		}
-		Expect(came).To(Equal(each), "by which node requests came in")
+		Expect(came).To(Equal(each), "the nodes that received the requests")
 
 		env.Services.Update(ctx, "web", local)
 		env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
@@ -50,7 +50,7 @@ var _ = Describe("Traffic to pods", Label(framework.RealNodes, framework.Datapla
 				g.Expect(err).NotTo(HaveOccurred())
 				answered[answer.Node]++
 				peer := framework.Host(answer.Peer)
-				g.Expect(entrances(peer)).To(Equal(peer), "a node has put its address in the place of the load balancer's")
+				g.Expect(entrances(peer)).To(Equal(peer), "a node has replaced the load balancer's address by its own")
 				peers[peer] = true
 			}
 			g.Expect(answered).To(Equal(each))
@@ -58,7 +58,7 @@ var _ = Describe("Traffic to pods", Label(framework.RealNodes, framework.Datapla
 		}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
 	})
 
-	DescribeTable("loses no request while the pods are replaced one after the other", func(ctx SpecContext, policy corev1.ServiceExternalTrafficPolicy, grace time.Duration, minReady int32) {
+	DescribeTable("loses no request while the pods are replaced one by one", func(ctx SpecContext, policy corev1.ServiceExternalTrafficPolicy, grace time.Duration, minReady int32) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
 		names := env.Nodes.Workers(ctx, 2).Names()
 		env.Services.Create(ctx, "web", func(s *corev1.Service) { s.Spec.ExternalTrafficPolicy = policy })
@@ -72,7 +72,7 @@ var _ = Describe("Traffic to pods", Label(framework.RealNodes, framework.Datapla
 		address := env.Traffic.AwaitServed(ctx, "web")
 		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names...))
 		env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, names...)
-		writes := env.CCM.ServiceWrites()
+		before := framework.Settings(env.LoadBalancers.Of(ctx, "web"))
 
 		begin := time.Now()
 		load := env.Traffic.Load(ctx, address, framework.Port)
@@ -82,17 +82,16 @@ var _ = Describe("Traffic to pods", Label(framework.RealNodes, framework.Datapla
 		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names...))
 		load.AwaitAnswers(ctx, time.Now(), 10)
 		Expect(load.Since(ctx, begin, "during the rolling update").Lost).To(BeEmpty())
-		Expect(env.CCM.ServiceWrites()).To(Equal(writes), "pods are not the CCM's business")
+		Expect(framework.Settings(env.LoadBalancers.Of(ctx, "web"))).To(Equal(before), "pods are not the CCM's business")
 	},
-		Entry("by policy Cluster, where a node sends requests on to the other's pod", corev1.ServiceExternalTrafficPolicyCluster, 4*time.Second, int32(0)),
-		// An old pod serves until the load balancer has noticed, and the next one's turn is when it has noticed the new
-		// one: it looks every 3 s.
-		// Alone, since the pods are given little more time than the health checks take.
-		Entry("by policy Local, where the load balancer avoids a node without a pod", framework.Alone(), corev1.ServiceExternalTrafficPolicyLocal, 7*time.Second, int32(6)),
+		Entry("with the policy Cluster, where a node forwards requests to another node's pod", corev1.ServiceExternalTrafficPolicyCluster, 4*time.Second, int32(0)),
+		// An old pod serves until the health check, which runs every 3 s, has noticed its end; the next pod is replaced
+		// when the check has noticed the new one. The spec runs alone, since these times are short.
+		Entry("with the policy Local, where the load balancer avoids a node without a pod", framework.Alone(), corev1.ServiceExternalTrafficPolicyLocal, 7*time.Second, int32(6)),
 	)
 })
 
-// local makes a Service whose traffic stays on the node where it came in.
+// local makes the traffic of a Service stay on the node that receives it.
 func local(s *corev1.Service) {
 	s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
 }
@@ -107,8 +106,8 @@ func setVariable(set *appsv1.DaemonSet, name, value string) {
 	c.Env = append(c.Env, corev1.EnvVar{Name: name, Value: value})
 }
 
-// entrancesOf returns a function that names the node whose address a connection to a pod came from: the node's
-// own for a pod elsewhere, one of its pods' range for a pod on it. Another address is returned as it is.
+// entrancesOf returns a function that returns the node to which the client's address of a connection to a pod belongs:
+// the node's own address, or one of its pod range if the pod is on that node. It returns any other address unchanged.
 func entrancesOf(ctx context.Context, env *framework.Env) func(address string) string {
 	GinkgoHelper()
 	nodes, err := env.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
@@ -142,7 +141,7 @@ var _ = Describe("A server's life", framework.Needs(framework.NodeRoutes, framew
 		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(others...))
 		load = env.Traffic.Load(ctx, address, framework.Port)
 	})
-	// targets waits until the load balancer has the other nodes as healthy targets, and the server's as told.
+	// targets waits until the other nodes are healthy targets and the server has the given health.
 	targets := func(ctx context.Context, health string) {
 		GinkgoHelper()
 		want := framework.Healthy(others...)
@@ -150,23 +149,23 @@ var _ = Describe("A server's life", framework.Needs(framework.NodeRoutes, framew
 		env.LoadBalancers.AwaitTargets(ctx, "web", want)
 	}
 
-	It("begins with a node that joins by itself and becomes Ready, a target and a route", func(ctx SpecContext) {
+	It("begins with a node that joins by itself, becomes Ready and gets a target and a route", func(ctx SpecContext) {
 		begin := time.Now()
 		server = env.Servers.Create(ctx, name)
 		env.Nodes.AwaitInitialized(ctx, name)
 		joined = env.Nodes.AwaitReady(ctx, name, true)
 		Expect(joined.Spec.ProviderID).To(Equal(env.Servers.ProviderID(server)))
 		Expect(framework.AddressesOf(joined, corev1.NodeInternalIP)).To(ConsistOf(env.Servers.PrivateIP(ctx, server)))
-		Expect(framework.AddressesOf(joined, corev1.NodeHostName)).To(ConsistOf(name))
+		expectHostName(joined, name)
 		Expect(joined.Labels).To(HaveKeyWithValue(corev1.LabelInstanceTypeStable, server.ServerType.Name))
-		AddReportEntry("from the order of the server until it is Ready", time.Since(begin).String())
+		AddReportEntry("time from the order of the server until it is Ready", time.Since(begin).String())
 
 		route = env.Routes.Of(ctx, name, server)
 		Eventually(func() []string { return env.Routes.List(ctx) }).WithContext(ctx).
 			WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(ContainElement(route))
 		targets(ctx, "healthy")
 		env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, append([]string{name}, others...)...)
-		AddReportEntry("from the order of the server until it answers", time.Since(begin).String())
+		AddReportEntry("time from the order of the server until it answers", time.Since(begin).String())
 		Expect(load.Since(ctx, begin, "while the node joins").Lost).To(BeEmpty())
 	})
 
@@ -177,7 +176,7 @@ var _ = Describe("A server's life", framework.Needs(framework.NodeRoutes, framew
 		Expect(env.Pods.Fetch(ctx, pod, framework.MetadataURL+"hostname")).To(Equal(name))
 	})
 
-	It("loses its power, and with it no more than what was under way until the health check noticed", func(ctx SpecContext) {
+	It("loses only the requests before the health check notices when it loses its power", func(ctx SpecContext) {
 		off := time.Now()
 		env.Servers.PowerOff(ctx, server)
 		targets(ctx, "unhealthy")
@@ -187,16 +186,16 @@ var _ = Describe("A server's life", framework.Needs(framework.NodeRoutes, framew
 			g.Expect(n).To(framework.HaveTaint("node.cloudprovider.kubernetes.io/shutdown"))
 		})
 		Expect(n.UID).To(Equal(joined.UID))
-		Expect(env.Routes.List(ctx)).To(ContainElement(route), "it comes back")
+		Expect(env.Routes.List(ctx)).To(ContainElement(route), "the server will be back")
 		load.AwaitAnswers(ctx, noticed, 40)
 		for _, r := range load.Since(ctx, off.Add(-5*time.Second), "around the power-off").Lost {
 			Expect(r.End).To(BeTemporally(">=", off), "lost before: %v", r.Err)
 			Expect(r.Begin).To(BeTemporally("<", noticed), "sent to a target that is known to be unhealthy: %v", r.Err)
 		}
-		AddReportEntry("from the power-off until the health check noticed", noticed.Sub(off).String())
+		AddReportEntry("time from the power-off until the health check noticed", noticed.Sub(off).String())
 	})
 
-	It("has its power back and is what it was, without a request that is lost", func(ctx SpecContext) {
+	It("is the same node when it has its power back, and loses no request", func(ctx SpecContext) {
 		on := time.Now()
 		env.Servers.PowerOn(ctx, server)
 		env.Nodes.AwaitReady(ctx, name, true)
@@ -211,7 +210,7 @@ var _ = Describe("A server's life", framework.Needs(framework.NodeRoutes, framew
 		Expect(load.Since(ctx, on, "since the power is back").Lost).To(BeEmpty())
 	})
 
-	It("ends, and its node, its target and its route with it", func(ctx SpecContext) {
+	It("takes its node, its target and its route along when it is deleted", func(ctx SpecContext) {
 		begin := time.Now()
 		env.Servers.Delete(ctx, server)
 		gone := time.Now()

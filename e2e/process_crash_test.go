@@ -14,21 +14,20 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 )
 
-// moment is a request at which a CCM dies.
-type moment struct {
+// crashPoint is a request at which a CCM is killed.
+type crashPoint struct {
 	request fault.Rule
 	// nth of these requests; 0 is the first.
 	nth int
-	// carriedOut, if set, says that the cloud does what the request asks for before the CCM dies, and
-	// tells when it has.
+	// carriedOut reports whether the cloud has carried out the request. If nil, the cloud does not carry it out.
 	carriedOut func(context.Context, *framework.Env) bool
-	// annotations make the Service need that request.
+	// annotations make the CCM send that request.
 	annotations map[string]string
 }
 
-// What Services ask for, so that their load balancers are made in several steps.
+// Annotations of Services whose load balancers are created in several steps.
 var (
-	// inSteps cannot be asked for when a load balancer is created: the network and the targets follow.
+	// inSteps cannot be part of the creation of a load balancer: the network and the targets follow.
 	inSteps = map[string]string{framework.Annotation + "private-ipv4": "10.0.0.200"}
 	// withCertificate needs a certificate before the load balancer.
 	withCertificate = map[string]string{
@@ -38,7 +37,7 @@ var (
 	}
 )
 
-// The requests that the moments are about.
+// The requests at which a CCM is killed.
 var (
 	creatingLoadBalancer = fault.Rule{Operation: "create_load_balancer"}
 	readingLoadBalancer  = fault.Rule{Operation: "get_load_balancer"}
@@ -76,14 +75,14 @@ func attached(ctx context.Context, env *framework.Env) bool {
 	return len(all) == 1 && len(all[0].PrivateNet) == 1
 }
 
-// patient makes a CCM wait for an answer until it is killed.
-var patient = framework.CCMOptions{Env: map[string]string{"HCLOUD_REQUEST_TIMEOUT": "10m"}}
+// longTimeout makes a CCM wait for an answer until it is killed.
+var longTimeout = framework.CCMOptions{Env: map[string]string{"HCLOUD_REQUEST_TIMEOUT": "10m"}}
 
-// watchful makes a CCM compare the cloud with the cluster so often that specs soon see that it rests.
-var watchful = map[string]string{"HCLOUD_RESYNC_INTERVAL": "500ms"}
+// compareSoon makes a CCM compare the cloud with the cluster often, so that specs soon see that it is idle.
+var compareSoon = map[string]string{"HCLOUD_RESYNC_INTERVAL": "500ms"}
 
-// dies lets act bring the CCM that it returns to the moment, and kills it there.
-func (m moment) dies(ctx context.Context, env *framework.Env, act func() *framework.Replica) {
+// killsCCM calls act, waits until the CCM that it returns has sent the request, and kills it.
+func (m crashPoint) killsCCM(ctx context.Context, env *framework.Env, act func() *framework.Replica) {
 	GinkgoHelper()
 	arrived := env.Cloud.Faults.Hold(m.request, max(m.nth, 1), m.carriedOut != nil)
 	ccm := act()
@@ -95,20 +94,20 @@ func (m moment) dies(ctx context.Context, env *framework.Env, act func() *framew
 	ccm.Crash(ctx)
 }
 
-// service makes the Service "web" as the moment needs it.
-func (m moment) service(ctx context.Context, env *framework.Env) {
+// service creates the Service "web" with the annotations.
+func (m crashPoint) service(ctx context.Context, env *framework.Env) {
 	GinkgoHelper()
 	env.Services.Create(ctx, "web", func(svc *corev1.Service) { maps.Copy(svc.Annotations, m.annotations) })
 }
 
-// expectComplete waits until "web" has its one load balancer, of which nothing is missing.
-func (m moment) expectComplete(ctx context.Context, env *framework.Env, servers []int64) {
+// expectComplete waits until "web" has one complete load balancer.
+func (m crashPoint) expectComplete(ctx context.Context, env *framework.Env, servers []int64) {
 	GinkgoHelper()
 	address := env.Services.AwaitIngress(ctx, "web")
 	if m.annotations[framework.Annotation+"protocol"] == "" {
 		env.Traffic.AwaitAnswer(ctx, "web", address, framework.Port)
 	}
-	env.CCM.AwaitIdle(ctx, 2)
+	env.CCM.AwaitIdle(ctx)
 	Expect(env.LoadBalancers.List(ctx)).To(HaveLen(1))
 	lb := env.LoadBalancers.Of(ctx, "web")
 	Expect(framework.ListenPorts(lb)).To(Equal([]int{framework.Port}))
@@ -126,45 +125,44 @@ func (m moment) expectComplete(ctx context.Context, env *framework.Env, servers 
 	Expect(lb.Services[0].HTTP.Certificates[0].ID).To(Equal(env.Cloud.Certificates(ctx)[0].ID))
 }
 
-var _ = Describe("Process", framework.Needs(framework.CrashSafety, framework.Repair), Label(framework.OwnCloud, "process", "fake-only"), func() {
+var _ = Describe("A CCM that is killed", framework.Needs(framework.CrashSafety), Label(framework.OwnCloud, "process", "fake-only"), func() {
 	creating := []TableEntry{
-		Entry("before the request that creates it arrives", moment{request: creatingLoadBalancer}),
-		Entry("when it is created, before the answer", moment{request: creatingLoadBalancer, carriedOut: loadBalancers(1)}),
-		Entry("while it waits for the creation", moment{request: askingForAction}),
-		Entry("before it reads the address of what it created", moment{request: readingLoadBalancer}),
-		Entry("before the load balancer is attached to the network", moment{request: attaching, annotations: inSteps}),
-		Entry("when the load balancer is attached, before the answer", moment{request: attaching, carriedOut: attached, annotations: inSteps}),
-		Entry("between one target and the next", moment{request: addingTarget, nth: 2, annotations: inSteps}),
-		Entry("when the last target is added, before the answer", moment{request: addingTarget, nth: 2, carriedOut: targets(2), annotations: inSteps}),
-		Entry("before the certificate is ordered", moment{request: orderingCertificate, annotations: withCertificate}),
-		Entry("when the certificate is ordered, before the answer", moment{request: orderingCertificate, carriedOut: certificates(1), annotations: withCertificate}),
-		Entry("between the certificate and the load balancer", moment{request: creatingLoadBalancer, annotations: withCertificate}),
+		Entry("before the request that creates it arrives", crashPoint{request: creatingLoadBalancer}),
+		Entry("when it is created, before the answer", crashPoint{request: creatingLoadBalancer, carriedOut: loadBalancers(1)}),
+		Entry("while it waits for the creation", crashPoint{request: askingForAction}),
+		Entry("before it reads the address of what it created", crashPoint{request: readingLoadBalancer}),
+		Entry("before the load balancer is attached to the network", crashPoint{request: attaching, annotations: inSteps}),
+		Entry("when the load balancer is attached, before the answer", crashPoint{request: attaching, carriedOut: attached, annotations: inSteps}),
+		Entry("between one target and the next", crashPoint{request: addingTarget, nth: 2, annotations: inSteps}),
+		Entry("when the last target is added, before the answer", crashPoint{request: addingTarget, nth: 2, carriedOut: targets(2), annotations: inSteps}),
+		Entry("before the certificate is ordered", crashPoint{request: orderingCertificate, annotations: withCertificate}),
+		Entry("when the certificate is ordered, before the answer", crashPoint{request: orderingCertificate, carriedOut: certificates(1), annotations: withCertificate}),
+		Entry("between the certificate and the load balancer", crashPoint{request: creatingLoadBalancer, annotations: withCertificate}),
 	}
 
-	DescribeTable("dies while it creates a load balancer; its successor completes that one, and removes it with the Service:", Label("service"),
-		func(ctx SpecContext, m moment) {
-			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: watchful})
-			mortal := env.CCM.Start(ctx, patient)
+	DescribeTable("leaves a half-created load balancer that the next CCM completes and removes with its Service, if it is killed", Label("service"),
+		func(ctx SpecContext, m crashPoint) {
+			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: compareSoon})
+			mortal := env.CCM.Start(ctx, longTimeout)
 			servers := env.Nodes.Create(ctx, "node-1", "node-2")
-			m.dies(ctx, env, func() *framework.Replica {
+			m.killsCCM(ctx, env, func() *framework.Replica {
 				m.service(ctx, env)
 				return mortal
 			})
 
 			env.CCM.Start(ctx, framework.CCMOptions{})
 			m.expectComplete(ctx, env, framework.IDs(servers...))
-			Expect(creations(env)).To(Equal(1), "a load balancer was created and thrown away")
 			env.Services.Delete(ctx, "web")
 			env.Services.AwaitGone(ctx, "web")
 			env.Cloud.ExpectNothingOfServices(ctx)
 		}, creating)
 
-	DescribeTable("dies while it creates a load balancer, and the Service is deleted before a successor comes, which leaves nothing of it:", Label("service"),
-		func(ctx SpecContext, m moment) {
-			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: watchful})
-			mortal := env.CCM.Start(ctx, patient)
+	DescribeTable("leaves a half-created load balancer that the next CCM removes if its Service is gone, if it is killed", Label("service"),
+		func(ctx SpecContext, m crashPoint) {
+			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: compareSoon})
+			mortal := env.CCM.Start(ctx, longTimeout)
 			env.Nodes.Create(ctx, "node-1", "node-2")
-			m.dies(ctx, env, func() *framework.Replica {
+			m.killsCCM(ctx, env, func() *framework.Replica {
 				m.service(ctx, env)
 				return mortal
 			})
@@ -172,19 +170,19 @@ var _ = Describe("Process", framework.Needs(framework.CrashSafety, framework.Rep
 
 			env.CCM.Start(ctx, framework.CCMOptions{})
 			env.Services.AwaitGone(ctx, "web")
-			env.CCM.AwaitIdle(ctx, 2)
+			env.CCM.AwaitIdle(ctx)
 			env.Cloud.ExpectNothingOfServices(ctx)
 		}, creating)
 
-	DescribeTable("dies while it deletes a load balancer; its successor leaves nothing:", Label("service"),
-		func(ctx SpecContext, m moment) {
-			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: watchful})
-			mortal := env.CCM.Start(ctx, patient)
+	DescribeTable("leaves a half-deleted load balancer that the next CCM removes, if it is killed", Label("service"),
+		func(ctx SpecContext, m crashPoint) {
+			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: compareSoon})
+			mortal := env.CCM.Start(ctx, longTimeout)
 			servers := env.Nodes.Create(ctx, "node-1", "node-2")
 			m.annotations = withCertificate
 			m.service(ctx, env)
 			m.expectComplete(ctx, env, framework.IDs(servers...))
-			m.dies(ctx, env, func() *framework.Replica {
+			m.killsCCM(ctx, env, func() *framework.Replica {
 				env.Services.Delete(ctx, "web")
 				return mortal
 			})
@@ -192,35 +190,35 @@ var _ = Describe("Process", framework.Needs(framework.CrashSafety, framework.Rep
 
 			env.CCM.Start(ctx, framework.CCMOptions{})
 			env.Services.AwaitGone(ctx, "web")
-			env.CCM.AwaitIdle(ctx, 2)
+			env.CCM.AwaitIdle(ctx)
 			env.Cloud.ExpectNothingOfServices(ctx)
 		},
-		Entry("before the request arrives", moment{request: deletingLoadBalancer}),
-		Entry("when the load balancer is deleted, before the answer", moment{request: deletingLoadBalancer, carriedOut: loadBalancers(0)}),
-		Entry("while it waits for the deletion", moment{request: askingForAction}),
-		Entry("between the load balancer and its certificate", moment{request: deletingCertificate}),
-		Entry("when the certificate is deleted, before the answer", moment{request: deletingCertificate, carriedOut: certificates(0)}),
+		Entry("before the request arrives", crashPoint{request: deletingLoadBalancer}),
+		Entry("when the load balancer is deleted, before the answer", crashPoint{request: deletingLoadBalancer, carriedOut: loadBalancers(0)}),
+		Entry("while it waits for the deletion", crashPoint{request: askingForAction}),
+		Entry("between the load balancer and its certificate", crashPoint{request: deletingCertificate}),
+		Entry("when the certificate is deleted, before the answer", crashPoint{request: deletingCertificate, carriedOut: certificates(0)}),
 	)
 
-	DescribeTable("dies while it changes the network's routes; its successor puts them right:", Label("route"),
-		func(ctx SpecContext, m moment) {
-			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: watchful})
+	DescribeTable("leaves routes that the next CCM corrects, if it is killed", Label("route"),
+		func(ctx SpecContext, m crashPoint) {
+			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: compareSoon})
 			stays, goes := env.Servers.Create(ctx, "stays"), env.Servers.Create(ctx, "goes")
 			for _, name := range []string{"stays", "goes"} {
 				env.Nodes.Await(ctx, name, func(g Gomega, n *corev1.Node) { g.Expect(n.Spec.PodCIDR).NotTo(BeEmpty()) })
 			}
-			start := func() *framework.Replica { return env.CCM.Start(ctx, patient) }
+			start := func() *framework.Replica { return env.CCM.Start(ctx, longTimeout) }
 			remove := func() {
 				GinkgoHelper()
 				Expect(env.Kube.CoreV1().Nodes().Delete(ctx, "goes", metav1.DeleteOptions{})).To(Succeed())
 			}
 			if m.request == addingRoute {
-				m.dies(ctx, env, start)
+				m.killsCCM(ctx, env, start)
 				remove()
 			} else {
 				mortal := start()
 				env.Routes.AwaitExactly(ctx, stays, goes)
-				m.dies(ctx, env, func() *framework.Replica {
+				m.killsCCM(ctx, env, func() *framework.Replica {
 					remove()
 					return mortal
 				})
@@ -228,13 +226,13 @@ var _ = Describe("Process", framework.Needs(framework.CrashSafety, framework.Rep
 
 			env.CCM.Start(ctx, framework.CCMOptions{})
 			env.Routes.AwaitExactly(ctx, stays)
-			env.CCM.AwaitIdle(ctx, 2)
+			env.CCM.AwaitIdle(ctx)
 			env.Routes.AwaitExactly(ctx, stays)
 		},
-		Entry("before a route is added", moment{request: addingRoute}),
-		Entry("when a route is added, before the answer", moment{request: addingRoute, carriedOut: routes(1)}),
-		Entry("between one route and the next", moment{request: addingRoute, nth: 2}),
-		Entry("before a route is deleted", moment{request: deletingRoute}),
-		Entry("when a route is deleted, before the answer", moment{request: deletingRoute, carriedOut: routes(1)}),
+		Entry("before a route is added", crashPoint{request: addingRoute}),
+		Entry("when a route is added, before the answer", crashPoint{request: addingRoute, carriedOut: routes(1)}),
+		Entry("between one route and the next", crashPoint{request: addingRoute, nth: 2}),
+		Entry("before a route is deleted", crashPoint{request: deletingRoute}),
+		Entry("when a route is deleted, before the answer", crashPoint{request: deletingRoute, carriedOut: routes(1)}),
 	)
 })

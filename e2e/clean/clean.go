@@ -1,4 +1,4 @@
-// Package clean removes what runs of the e2e suite have left in a cluster and a cloud that outlive them.
+// Package clean removes what runs of the e2e suite have left in an existing cluster and cloud.
 package clean
 
 import (
@@ -10,10 +10,10 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 )
 
-// LabelRun is the label with the run's name of all that a run creates.
+// LabelRun is the label with the run's name on everything that a run creates.
 const LabelRun = "ccm-from-scratch-e2e/run"
 
-// Selector selects what a run has created, or, if run is "", what all have.
+// Selector selects what a run has created; if run is empty, what all runs have created.
 func Selector(run string) string {
 	if run == "" {
 		return LabelRun
@@ -29,9 +29,9 @@ type resource struct {
 	remove     func(context.Context) error
 }
 
-// Cloud removes what a run has created in a cloud, or, if run is "", what all have; and what a label says to be made
-// for a Service with one of the given UIDs, which a CCM did that labels nothing with the run. It prints each to out
-// and goes on after errors, which it returns together.
+// Cloud removes what a run has created in a cloud; if run is empty, what all runs have created. It also removes what a CCM
+// has created for a Service with one of the given UIDs, which has no label of the run. It prints each resource to out,
+// continues after errors and returns them together.
 func Cloud(ctx context.Context, client *hcloud.Client, run string, services []string, out io.Writer) error {
 	made := map[string]bool{}
 	for _, uid := range services {
@@ -58,7 +58,7 @@ func Cloud(ctx context.Context, client *hcloud.Client, run string, services []st
 				continue
 			}
 			if err := r.remove(ctx); err != nil && !hcloud.IsError(err, hcloud.ErrorCodeNotFound) {
-				errs = append(errs, fmt.Errorf("the %s %s (%d): %w", r.kind, r.name, r.id, err))
+				errs = append(errs, fmt.Errorf("cannot remove the %s %s (%d): %w", r.kind, r.name, r.id, err))
 				continue
 			}
 			_, _ = fmt.Fprintf(out, "removed the %s %s (%d)\n", r.kind, r.name, r.id)
@@ -139,7 +139,7 @@ func networks(ctx context.Context, client *hcloud.Client) ([]resource, error) {
 	return list, err
 }
 
-// done waits until the action that a call has started has succeeded.
+// done waits until the action of a call has succeeded.
 func done(ctx context.Context, client *hcloud.Client, action *hcloud.Action, err error) error {
 	if err != nil {
 		return err

@@ -131,8 +131,8 @@ func TestACloudThatRefusesIsTold(t *testing.T) {
 	}
 }
 
-// newCluster makes a cluster with a namespace for each run and one that is nobody's, each with a Service whose
-// finalizer only a CCM takes away.
+// newCluster makes a cluster with a namespace for each run and one without a run, each with a Service whose
+// finalizer only a CCM removes.
 func newCluster(withCCM bool) *fake.Clientset {
 	var objects []runtime.Object
 	for name, labels := range map[string]map[string]string{"mine": nil, "spec-a": {LabelRun: "first"}, "spec-b": {LabelRun: "second"}} {

@@ -15,17 +15,17 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// polling is how often it is asked whether Services are gone.
+// polling is the time between two looks at the Services.
 const polling = 500 * time.Millisecond
 
-// Cluster removes the namespaces of a run, or, if run is "", of all runs: their Services first, so that a CCM removes
-// what they have in the cloud; it has the given time for each namespace, after which the finalizers are taken away. It
-// prints each to out, goes on after errors, which it returns together, and returns the UIDs of all Services that it
-// has met.
+// Cluster removes the namespaces of a run; if run is empty, of all runs. It deletes their Services first, so that a CCM
+// removes what they have in the cloud. After the given time for each namespace, it removes the finalizers itself. It
+// prints each namespace to out, continues after errors and returns them together with the UIDs of all Services that it
+// has found.
 func Cluster(ctx context.Context, kube kubernetes.Interface, run string, patience time.Duration, out io.Writer) (services []string, err error) {
 	list, err := kube.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: Selector(run)})
 	if err != nil {
-		return nil, fmt.Errorf("listing the namespaces of runs: %w", err)
+		return nil, fmt.Errorf("cannot list the namespaces of runs: %w", err)
 	}
 	var errs []error
 	for _, ns := range list.Items {
@@ -36,7 +36,7 @@ func Cluster(ctx context.Context, kube kubernetes.Interface, run string, patienc
 			err = kube.CoreV1().Namespaces().Delete(ctx, ns.Name, metav1.DeleteOptions{PropagationPolicy: &background})
 		}
 		if err != nil && !apierrors.IsNotFound(err) {
-			errs = append(errs, fmt.Errorf("the namespace %s: %w", ns.Name, err))
+			errs = append(errs, fmt.Errorf("cannot remove the namespace %s: %w", ns.Name, err))
 			continue
 		}
 		_, _ = fmt.Fprintf(out, "removed the namespace %s\n", ns.Name)
@@ -44,7 +44,8 @@ func Cluster(ctx context.Context, kube kubernetes.Interface, run string, patienc
 	return services, errors.Join(errs...)
 }
 
-// removeServices removes all Services of a namespace, without a CCM's help if it takes longer than patience.
+// removeServices removes all Services of a namespace. It waits for a CCM as long as patience, and then removes the
+// finalizers.
 func removeServices(ctx context.Context, kube kubernetes.Interface, namespace string, patience time.Duration, out io.Writer) (uids []string, err error) {
 	api := kube.CoreV1().Services(namespace)
 	list, err := api.List(ctx, metav1.ListOptions{})

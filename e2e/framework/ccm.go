@@ -50,8 +50,8 @@ func (c *CCM) Start(ctx context.Context, o CCMOptions) *Replica {
 	return c.Replica
 }
 
-// ccmArgs are the arguments of our CCM wherever it runs: periods shorter than a cluster's, so that specs do not
-// wait for them.
+// ccmArgs are the arguments of every CCM, wherever it runs: the flags of k8s.io/cloud-provider for periods shorter
+// than a cluster's, so that specs do not wait for them.
 func ccmArgs(leaderElect bool) []string {
 	args := []string{
 		"--node-monitor-period=1s",
@@ -70,20 +70,6 @@ func leaderElection(on bool) []string {
 		return []string{"--leader-elect=false"}
 	}
 	return []string{"--leader-elect=true", "--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=1s"}
-}
-
-// ccmSettings is the environment of our CCM wherever it runs: short periods, so that specs do not wait for them.
-func ccmSettings() map[string]string {
-	return map[string]string{
-		"HCLOUD_INSTANCES_CACHE_TTL": "500ms",
-		"HCLOUD_RESYNC_INTERVAL":     "1s",
-		"HCLOUD_REQUEST_TIMEOUT":     "2s",
-		// The shortest that the API allows.
-		"HCLOUD_LOAD_BALANCERS_LOCATION":              Location,
-		"HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL": "3s",
-		"HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT":  "2s",
-		"HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES":  "1",
-	}
 }
 
 // Stop ends the CCM gently and returns when it has ended.

@@ -10,49 +10,74 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 )
 
-// EnvCCM names a file that describes the cloud-controller-manager to test; without it, it is ours. See
-// CCMDescription.
+// EnvCCM is the environment variable with the path of the CCM's file (CCMDescription). Without it, our CCM is tested.
 const EnvCCM = "CCM"
 
-// CCMDescription describes the cloud-controller-manager that the specs test: where it comes from, how it is told
-// from others, and what it does not do. The zero value is not usable: see OurCCM.
+// EnvProbe asks to run every spec, whatever the CCM's file says that it lacks (make e2e-probe).
+const EnvProbe = "E2E_PROBE"
+
+// CCMDescription describes the cloud-controller-manager that the specs test: where it comes from, what identifies it,
+// and what it does not do. The zero value is not usable: see OurCCM.
 type CCMDescription struct {
-	// Name is how reports call it.
+	// Name is its name in reports.
 	Name string `json:"name"`
 
-	// Binary is the program for the embedded cluster. "" builds ours.
+	// Binary is the program for the embedded cluster. If empty, ours is built.
 	Binary string `json:"binary,omitempty"`
-	// Manifest is a file with all that deploys it into a cluster; "" is ours, or, on an existing cluster,
-	// that it runs already. Its container gets HCLOUD_ENDPOINT and what Env and Args say; it must read the
-	// token and the network's name from the Secret hcloud of its namespace, keys token and network.
+	// Manifest is a file with everything that deploys it into a cluster. If empty, ours is used; on an existing
+	// cluster, the CCM runs already. Its container gets HCLOUD_ENDPOINT, Env and Args; it must read the token and
+	// the network's name from the keys token and network of the Secret hcloud in its namespace.
 	Manifest string `json:"manifest,omitempty"`
-	// Image is the name of the container's image, and Archive a file with it as `docker save` writes it,
-	// which is loaded into the nodes; "" leaves pulling it to the nodes.
+	// Image is the name of the container's image, and Archive the file of `docker save` with it, which is loaded
+	// into the nodes. Without Archive, the nodes pull the image.
 	Image   string `json:"image,omitempty"`
 	Archive string `json:"archive,omitempty"`
 	// Namespace and Workload are where it runs: the name of its Deployment or DaemonSet.
 	Namespace string `json:"namespace,omitempty"`
 	Workload  string `json:"workload,omitempty"`
 	// Env and Args are added to what the suite starts it with, and win over it. The suite gives it the flags of
-	// any CCM that is made with k8s.io/cloud-provider, and HCLOUD_ENDPOINT, HCLOUD_TOKEN and HCLOUD_NETWORK.
+	// any CCM that is made with k8s.io/cloud-provider, and HCLOUD_ENDPOINT, HCLOUD_TOKEN and HCLOUD_NETWORK. In
+	// values of Env, {location} and {networkZone} stand for those of the servers.
 	Env  map[string]string `json:"env,omitempty"`
 	Args []string          `json:"args,omitempty"`
 	// CloudProvider is the value of its flag --cloud-provider; "" is ProviderPrefix without "://".
 	CloudProvider string `json:"cloudProvider,omitempty"`
 
-	// ProviderPrefix begins the provider IDs of its nodes, as "hcloud://".
+	// ProviderPrefix begins the provider IDs of its nodes, such as "hcloud://".
 	ProviderPrefix string `json:"providerPrefix"`
 	// OwnerLabel is the label of a load balancer whose value is the UID of the Service that it is made for.
 	OwnerLabel string `json:"ownerLabel"`
 	// UserAgent is a part of the User-Agent of its requests.
 	UserAgent string `json:"userAgent"`
-	// Lacks are the features that it does not have. The specs that need one are unsupported.
-	Lacks []Feature `json:"lacks,omitempty"`
+	// RegionLabel and ZoneLabel are what its nodes have in the labels topology.kubernetes.io/region and zone;
+	// {location} and {networkZone} stand for those of the node's server. If empty, specs do not look at the label.
+	RegionLabel string `json:"regionLabel,omitempty"`
+	ZoneLabel   string `json:"zoneLabel,omitempty"`
+	// HostName says whose name is the address of type Hostname of a node: "node" or "server". If empty, specs do
+	// not look at that address.
+	HostName string `json:"hostName,omitempty"`
+	// Quiet is the time without a change in the cloud after which specs take it that the CCM has done what it had
+	// to do, such as 2s: longer than its period of comparing the cloud with the cluster. If zero, 6s.
+	Quiet metav1.Duration `json:"quiet,omitzero"`
+	// Lacks are the features that it does not have, each with the reason. Specs that need one are unsupported.
+	Lacks map[Feature]string `json:"lacks,omitempty"`
+	// KnownGaps are specs that fail although it has the features that they need.
+	KnownGaps []Gap `json:"knownGaps,omitempty"`
+}
+
+// Gap is a group of specs that fail for one reason. A run reports such a spec as a known gap, and as a gap that is
+// closed when it passes; every other failure is a regression.
+type Gap struct {
+	Reason string `json:"reason"`
+	// Specs are the full names of the specs, as specs.json has them.
+	Specs []string `json:"specs"`
 }
 
 // OurCCM is the CCM of this repository.
@@ -61,6 +86,21 @@ func OurCCM() CCMDescription {
 		Name: "ccm-from-scratch", Namespace: "kube-system", Workload: "ccm-from-scratch",
 		ProviderPrefix: "ccm-from-scratch://", OwnerLabel: "ccm-from-scratch/service-uid", UserAgent: "ccm-from-scratch",
 		CloudProvider: "ccm-from-scratch",
+		RegionLabel:   "{networkZone}", ZoneLabel: "{location}", HostName: "node",
+		Quiet: metav1.Duration{Duration: 2 * time.Second},
+		Env: map[string]string{
+			"HCLOUD_LOAD_BALANCERS_LOCATION": "{location}",
+			// The processes of parallel specs cannot share a port.
+			"HCLOUD_METRICS_ENABLED": "false",
+			// Short periods, so that specs do not wait for them.
+			"HCLOUD_INSTANCES_CACHE_TTL": "500ms",
+			"HCLOUD_RESYNC_INTERVAL":     "1s",
+			"HCLOUD_REQUEST_TIMEOUT":     "2s",
+			// The shortest that the API allows.
+			"HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL": "3s",
+			"HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT":  "2s",
+			"HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES":  "1",
+		},
 	}
 }
 
@@ -79,11 +119,14 @@ func LoadCCM() (CCMDescription, error) {
 		return CCMDescription{}, fmt.Errorf("%s=%s: %w", EnvCCM, path, err)
 	}
 	s.resolve(filepath.Dir(path))
+	if os.Getenv(EnvProbe) != "" {
+		s.Lacks, s.KnownGaps = nil, nil
+	}
 	return s, nil
 }
 
-// parseCCM reads a description in YAML. Nothing in it is taken from OurCCM: a CCM that is tested by the name
-// of another would only look broken.
+// parseCCM reads a description in YAML. It takes no default from OurCCM: a CCM with another's identity would fail every
+// spec.
 func parseCCM(text []byte) (CCMDescription, error) {
 	var s CCMDescription
 	if err := yaml.UnmarshalStrict(text, &s); err != nil {
@@ -98,7 +141,7 @@ func parseCCM(text []byte) (CCMDescription, error) {
 	return s, nil
 }
 
-// The forms of names in a description.
+// The allowed forms of names in a description.
 var (
 	ccmName        = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 	providerPrefix = regexp.MustCompile(`^[a-z][a-z0-9.-]*://$`)
@@ -110,42 +153,50 @@ func (s CCMDescription) validate() error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if !ccmName.MatchString(s.Name) {
-		wrong("name: %q: write what reports call it: letters, digits, dots and dashes, as my-ccm", s.Name)
+		wrong("name: %q: write what reports call it: letters, digits, dots and dashes, such as my-ccm", s.Name)
 	}
 	if !providerPrefix.MatchString(s.ProviderPrefix) {
-		wrong("providerPrefix: %q: write what its nodes' provider IDs begin with, up to and with ://, as hcloud://", s.ProviderPrefix)
+		wrong("providerPrefix: %q: write how its nodes' provider IDs begin, including ://, such as hcloud://", s.ProviderPrefix)
 	}
 	if problems := validation.IsQualifiedName(s.OwnerLabel); len(problems) > 0 {
-		wrong("ownerLabel: %q: write the label of its load balancers that has the Service's UID, as example.com/service-uid: %s", s.OwnerLabel, problems[0])
+		wrong("ownerLabel: %q: write the label of its load balancers that has the Service's UID, such as example.com/service-uid: %s", s.OwnerLabel, problems[0])
 	}
 	if strings.TrimSpace(s.UserAgent) == "" {
-		wrong("userAgent: write a part of the User-Agent of its requests, as my-ccm/")
+		wrong("userAgent: write a part of the User-Agent of its requests, such as my-ccm/")
 	}
 	if s.Archive != "" && s.Image == "" {
 		wrong("archive: image is missing: write the name that the image has in %s", s.Archive)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
 		if !variable.MatchString(name) {
-			wrong("env: %q: write the name of an environment variable, as HCLOUD_DEBUG", name)
+			wrong("env: %q: write the name of an environment variable, such as HCLOUD_DEBUG", name)
 		}
 	}
 	for _, arg := range s.Args {
 		if !strings.HasPrefix(arg, "--") {
-			wrong("args: %q: write each flag with its value as one entry, as --v=4", arg)
+			wrong("args: %q: write each flag with its value as one entry, such as --v=4", arg)
 		}
 	}
-	for i, f := range s.Lacks {
-		switch {
-		case !slices.Contains(Features(), f):
-			wrong("lacks: there is no feature %q; there are %v", f, Features())
-		case slices.Contains(s.Lacks[:i], f):
-			wrong("lacks: %s is there twice: remove one", f)
+	if s.HostName != "" && s.HostName != "node" && s.HostName != "server" {
+		wrong("hostName: %q: must be one of node, server", s.HostName)
+	}
+	if s.Quiet.Duration < 0 {
+		wrong("quiet: %s: must be a duration such as 2s", s.Quiet.Duration)
+	}
+	for _, f := range slices.Sorted(maps.Keys(s.Lacks)) {
+		if !slices.Contains(Features(), f) {
+			wrong("lacks: %q: must be one of %v", f, Features())
+		}
+	}
+	for i, gap := range s.KnownGaps {
+		if strings.TrimSpace(gap.Reason) == "" || len(gap.Specs) == 0 {
+			wrong("knownGaps[%d]: reason or specs is missing: write why which specs fail", i)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// resolve makes the description's relative paths those of files beside it.
+// resolve makes relative paths relative to the folder of the CCM's file.
 func (s *CCMDescription) resolve(folder string) {
 	if absolute, err := filepath.Abs(folder); err == nil {
 		folder = absolute // the suite runs elsewhere
@@ -157,14 +208,81 @@ func (s *CCMDescription) resolve(folder string) {
 	}
 }
 
+// periods are the variables for periods and time limits that our CCM has. Specs shorten them to save time.
+var periods = []string{"HCLOUD_INSTANCES_CACHE_TTL", "HCLOUD_RESYNC_INTERVAL", "HCLOUD_REQUEST_TIMEOUT", "HCLOUD_ACTION_TIMEOUT"}
+
+// known returns the settings of a spec without the variables that the CCM may not have: it gets the periods only if its
+// file sets one of them.
+func (s CCMDescription) known(settings map[string]string) map[string]string {
+	if slices.ContainsFunc(periods, func(name string) bool { return s.Env[name] != "" }) {
+		return settings
+	}
+	settings = maps.Clone(settings)
+	maps.DeleteFunc(settings, func(name, _ string) bool { return slices.Contains(periods, name) })
+	return settings
+}
+
+// Topology returns what the CCM's nodes have in the labels topology.kubernetes.io/region and zone if their servers are
+// in Location; "" if specs do not look at the label.
+func (s CCMDescription) Topology() (region, zone string) {
+	return place(s.RegionLabel), place(s.ZoneLabel)
+}
+
+// environment returns Env with {location} and {networkZone} replaced.
+func (s CCMDescription) environment() map[string]string {
+	env := map[string]string{}
+	for name, value := range s.Env {
+		env[name] = place(value)
+	}
+	return env
+}
+
+// place replaces {location} and {networkZone} by those of the servers that specs create.
+func place(text string) string {
+	return strings.NewReplacer("{location}", Location, "{networkZone}", string(NetworkZone)).Replace(text)
+}
+
+// HostNames returns the addresses of type Hostname that a node must have; ok is false if specs do not look at them.
+func (s CCMDescription) HostNames(node, server string) (names []string, ok bool) {
+	switch s.HostName {
+	case "node":
+		return []string{node}, true
+	case "server":
+		return []string{server}, true
+	}
+	return nil, false
+}
+
+// checkBinary reports a program for the embedded cluster that cannot be run.
+func checkBinary(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return fmt.Errorf("cannot run the cloud-controller-manager: %w; correct binary in the file that %s names", err, EnvCCM)
+	case info.IsDir() || info.Mode()&0o111 == 0:
+		return fmt.Errorf("cannot run the cloud-controller-manager: %s is not a program; correct binary in the file that %s names", path, EnvCCM)
+	}
+	return nil
+}
+
 // missing returns the features that labels ask for and the CCM lacks.
 func (s CCMDescription) missing(labels []string) []Feature {
 	var missing []Feature
 	for _, label := range labels {
 		name, ok := strings.CutPrefix(label, needsPrefix)
-		if ok && slices.Contains(s.Lacks, Feature(name)) {
+		if ok && !s.Has(Feature(name)) {
 			missing = append(missing, Feature(name))
 		}
 	}
 	return missing
+}
+
+// gap returns the reason why a spec is known to fail; ok is false if it is not.
+func (s CCMDescription) gap(spec string) (reason string, ok bool) {
+	for _, gap := range s.KnownGaps {
+		if slices.Contains(gap.Specs, spec) {
+			return gap.Reason, true
+		}
+	}
+	return "", false
 }

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,9 +19,9 @@ const otherCCM = "name: other\nproviderPrefix: other://\nownerLabel: example.com
 
 func TestADescriptionIsCompletedFromItself(t *testing.T) {
 	t.Parallel()
-	got, err := parseCCM([]byte(otherCCM + "lacks: [routes]\n"))
+	got, err := parseCCM([]byte(otherCCM + "lacks: {routes: no network}\n"))
 	want := CCMDescription{Name: "other", Namespace: "kube-system", Workload: "other", ProviderPrefix: "other://", OwnerLabel: "example.com/uid",
-		UserAgent: "other/", CloudProvider: "other", Lacks: []Feature{NodeRoutes}}
+		UserAgent: "other/", CloudProvider: "other", Lacks: map[Feature]string{NodeRoutes: "no network"}}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v\nwant %+v", got, err, want)
 	}
@@ -40,8 +41,11 @@ func TestAWrongDescriptionSaysWhatToWrite(t *testing.T) {
 		"a provider ID as prefix":  {strings.Replace(otherCCM, "other://", "other://1", 1), []string{`providerPrefix: "other://1"`}},
 		"a label that is none":     {strings.Replace(otherCCM, "example.com/uid", "a/b/c", 1), []string{`ownerLabel: "a/b/c"`}},
 		"a name with spaces":       {strings.Replace(otherCCM, "name: other", "name: my own", 1), []string{`name: "my own"`}},
-		"an unknown feature":       {otherCCM + "lacks: [root]\n", []string{`no feature "root"`, string(NodeRoutes)}},
-		"a feature twice":          {otherCCM + "lacks: [routes, routes]\n", []string{"routes is there twice"}},
+		"an unknown feature":       {otherCCM + "lacks: {root: none}\n", []string{`lacks: "root": must be one of`, string(NodeRoutes)}},
+		"a feature twice":          {otherCCM + "lacks: {routes: a, routes: b}\n", []string{`"routes" already set`}},
+		"a gap without a reason":   {otherCCM + "knownGaps: [{specs: [Service works]}]\n", []string{"knownGaps[0]", "reason"}},
+		"an unknown host name":     {otherCCM + "hostName: pod\n", []string{`hostName: "pod": must be one of node, server`}},
+		"a negative time":          {otherCCM + "quiet: -1s\n", []string{"quiet: -1s"}},
 		"an archive alone":         {otherCCM + "archive: ccm.tar\n", []string{"image is missing"}},
 		"a flag with a space":      {otherCCM + "args: [v, \"4\"]\n", []string{`args: "v"`, `args: "4"`, "--v=4"}},
 		"a variable with a sign":   {otherCCM + "env: {A=B: c}\n", []string{`env: "A=B"`}},
@@ -76,7 +80,7 @@ func TestTheExamplesAreDescriptions(t *testing.T) {
 			t.Errorf("%s describes %s", file, s.Name)
 		}
 		if s.Binary != "" && !filepath.IsAbs(s.Binary) {
-			t.Errorf("%s: the binary %s is not beside it", file, s.Binary)
+			t.Errorf("%s: the binary %s is not next to it", file, s.Binary)
 		}
 	}
 }
@@ -88,7 +92,7 @@ func TestTheExampleOfOursIsOurs(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := parseCCM(text)
-	got.Lacks = nil // an empty list and none are the same
+	got.Lacks, got.KnownGaps = nil, nil // empty and absent are the same
 	if err != nil || !reflect.DeepEqual(got, OurCCM()) {
 		t.Errorf("got %+v, %v\nwant %+v", got, err, OurCCM())
 	}
@@ -103,7 +107,7 @@ func TestAMissingDescriptionIsNamed(t *testing.T) {
 
 func TestSpecsNeedFeatures(t *testing.T) {
 	t.Parallel()
-	s := CCMDescription{Lacks: []Feature{NodeRoutes, Repair}}
+	s := CCMDescription{Lacks: map[Feature]string{NodeRoutes: "", Repair: ""}}
 	labels := append([]string{"service", "routes"}, Needs(NodeSelector, Repair)...)
 	if got := s.missing(labels); !reflect.DeepEqual(got, []Feature{Repair}) {
 		t.Errorf("got %v", got)
@@ -141,7 +145,7 @@ func TestWhereASpecCanRun(t *testing.T) {
 
 func TestUnsupportedIsNotJustSkipped(t *testing.T) {
 	t.Parallel()
-	lacksRoutes := CCMDescription{Lacks: []Feature{NodeRoutes}}
+	lacksRoutes := CCMDescription{Lacks: map[Feature]string{NodeRoutes: ""}}
 	unsupported := func(state types.SpecState, message string, labels ...string) bool {
 		result, _ := outcome(types.SpecReport{State: state, Failure: types.Failure{Message: message}, LeafNodeLabels: labels}, lacksRoutes, Embedded)
 		return result == speclist.Unsupported
@@ -156,7 +160,7 @@ func TestUnsupportedIsNotJustSkipped(t *testing.T) {
 
 func FuzzADescriptionThatIsAcceptedIsComplete(f *testing.F) {
 	f.Add([]byte(otherCCM))
-	f.Add([]byte(otherCCM + "lacks: [routes]\nargs: [--v=4]\nenv: {A: b}\n"))
+	f.Add([]byte(otherCCM + "lacks: {routes: no}\nknownGaps: [{reason: a, specs: [b]}]\nquiet: 3s\nargs: [--v=4]\nenv: {A: b}\n"))
 	f.Add([]byte("name: ["))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		s, err := parseCCM(text)
@@ -178,4 +182,59 @@ func FuzzADescriptionThatIsAcceptedIsComplete(f *testing.F) {
 			t.Errorf("written and read again: %+v, %v\nwant %+v", again, err, s)
 		}
 	})
+}
+
+func TestAForeignCCMGetsOnlyWhatItsFileAsksFor(t *testing.T) {
+	t.Parallel()
+	settings := map[string]string{"HCLOUD_RESYNC_INTERVAL": "1s", "HCLOUD_NETWORK": ""}
+	other, err := parseCCM([]byte(otherCCM + "env: {HCLOUD_LOAD_BALANCERS_LOCATION: \"{location}\"}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := other.known(settings); len(got) != 1 || len(settings) != 2 {
+		t.Errorf("of %v it got %v", settings, got)
+	}
+	if got := OurCCM().known(settings); len(got) != 2 {
+		t.Errorf("ours got %v", got)
+	}
+	if got := other.environment(); len(got) != 1 || got["HCLOUD_LOAD_BALANCERS_LOCATION"] != Location {
+		t.Errorf("its environment is %v", got)
+	}
+	if got := usualPods(other); !slices.Contains(got.Args, "--node-monitor-period=1s") || len(got.Env) != 1 {
+		t.Errorf("in pods it has %v", got)
+	}
+}
+
+func TestAWrongBinaryFailsTheRunBeforeAnySpec(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "other.yaml")
+	for binary, want := range map[string]string{
+		"none":   "no such file",
+		".":      "is not a program",
+		"README": "is not a program",
+	} {
+		if err := os.WriteFile(filepath.Join(filepath.Dir(file), "README"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(otherCCM+"binary: "+binary+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv(EnvCCM, file)
+		t.Setenv(EnvBinary, "")
+		t.Setenv(EnvCluster, string(Embedded))
+		if err := Prepare(t.Context()); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "correct binary") {
+			t.Errorf("%s: %v", binary, err)
+		}
+	}
+}
+
+func TestAProbeRunsEverything(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "other.yaml")
+	if err := os.WriteFile(file, []byte(otherCCM+"lacks: {routes: none}\nknownGaps: [{reason: a, specs: [b]}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(EnvCCM, file)
+	t.Setenv(EnvProbe, "1")
+	if s, err := LoadCCM(); err != nil || s.Lacks != nil || s.KnownGaps != nil {
+		t.Errorf("got %+v, %v", s, err)
+	}
 }

@@ -14,16 +14,14 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/deploy"
 )
 
-// EnvManifest names a file of manifests that deploy the CCM; without it, it is the one of its description, or those of
-// ccm/deploy.
+// EnvManifest is the path of a manifest that deploys the CCM. Without it, the one of its file or of ccm/deploy is used.
 const EnvManifest = "E2E_CCM_MANIFEST"
 
-// createAccount creates what the CCM's manifest says about who the CCM is and what it may do, and
-// makes Suite.Kubeconfig that of its service account, so that a rule that is missing fails a spec.
-// The rest of the manifest, which no program here would run, is only checked by the API server.
+// createAccount creates the service account of the CCM's manifest with its rights, and sets Suite.Kubeconfig to its
+// access, so that a missing rule fails a spec. The API server only checks the rest of the manifest: no program of the
+// embedded cluster would run it.
 //
-// It leaves out the token: the API server knows the service account by a client certificate with the
-// name and groups that a token would give it.
+// A client certificate with the name and groups of the service account replaces its token.
 func (s *Suite) createAccount(ctx context.Context) error {
 	path := cmp.Or(os.Getenv(EnvManifest), s.CCM.Manifest)
 	manifest, name := deploy.Manifest, cmp.Or(path, "ccm/deploy")

@@ -18,10 +18,10 @@ import (
 
 // podCCM is the CCM that runs in the pods of a shared cluster. A spec that changes it runs alone.
 type podCCM struct {
-	// configure has exactly the given number of replicas run with the given settings, and returns when they
-	// are available and all others have ended.
+	// configure runs the given number of replicas with the given settings. It returns when they are available
+	// and all others have ended.
 	configure func(context.Context, podSettings) error
-	// kill ends the CCM's processes without warning. Their pods start others.
+	// kill ends the CCM's processes without warning. The kubelet starts them again.
 	kill func(context.Context) error
 	// log returns what the CCM's pods have printed.
 	log func(context.Context) (string, error)
@@ -56,7 +56,7 @@ func (c *podCCM) change(ctx context.Context, s podSettings) error {
 	return c.configure(ctx, s)
 }
 
-// restore puts back the usual settings, if they were changed.
+// restore applies the usual settings if they were changed.
 func (c *podCCM) restore(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,19 +68,19 @@ func (c *podCCM) restore(ctx context.Context) error {
 	return err
 }
 
-// Pods returns the pods that the CCM runs in, those that are about to end included.
+// Pods returns the pods that the CCM runs in, including those that are about to end.
 func (c *CCM) Pods(ctx context.Context) ([]corev1.Pod, error) {
 	return environment.WorkloadPods(ctx, c.env.suite.Cluster.Client, c.env.suite.CCM.Namespace, c.env.suite.CCM.Workload)
 }
 
-// DeletePod deletes one of the CCM's pods and returns when it is gone. Another takes its place.
+// DeletePod deletes one of the CCM's pods and returns when it is gone. Another one replaces it.
 func (c *CCM) DeletePod(ctx context.Context, pod corev1.Pod) {
 	GinkgoHelper()
 	Expect(c.env.Kube.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{})).To(Succeed())
 	c.awaitPodGone(ctx, pod)
 }
 
-// EvictPod has one of the CCM's pods leave its node as `kubectl drain` does, and returns when it is gone.
+// EvictPod evicts one of the CCM's pods as `kubectl drain` does, and returns when it is gone.
 func (c *CCM) EvictPod(ctx context.Context, pod corev1.Pod) {
 	GinkgoHelper()
 	Expect(c.env.Kube.CoreV1().Pods(pod.Namespace).EvictV1(ctx, &policyv1.Eviction{
@@ -116,7 +116,7 @@ func (c *CCM) AwaitPods(ctx context.Context, n int) []corev1.Pod {
 	return pods
 }
 
-// Leader returns the identity of the CCM that has the lease, and the one of its pods that it is.
+// Leader returns the identity that holds the lease, and its pod.
 func (c *CCM) Leader(ctx context.Context) (identity string, pod corev1.Pod) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {

@@ -6,18 +6,20 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
 // Cloud is the cloud that the spec works with.
 type Cloud struct {
-	// Client is a client of the cloud for the spec itself. The journal tells it from the CCM by its User-Agent.
+	// Client is a client of the cloud for the spec itself. Its User-Agent differs from the CCM's.
 	Client *hcloud.Client
 	// Network is the cluster's private network. That of a spec's own cloud is 10.0.0.0/8 with the subnet
 	// 10.0.0.0/24.
@@ -26,15 +28,31 @@ type Cloud struct {
 	Journal Journal
 	// Faults make a simulated cloud misbehave.
 	Faults Faults
+	// control is how a simulated cloud is controlled, nil for a real one.
+	control control
 	// Fake is the simulated cloud of a spec with the label OwnCloud, nil on a shared cluster.
 	Fake *fakecloud.Cloud
 
 	env *Env
 }
 
+// control is what the framework uses of a simulated cloud, whether it runs in this process (fakecloud.Cloud) or in a
+// container (remote.Client).
+type control interface {
+	Journal() journal.Journal
+	Faults() fault.Rules
+	Now(context.Context) (time.Time, error)
+	CARoots(context.Context) ([]byte, error)
+}
+
+// use makes the groups work with a simulated cloud.
+func (cl *Cloud) use(simulated control) {
+	cl.control, cl.Journal, cl.Faults.rules = simulated, cloudJournal{simulated.Journal()}, simulated.Faults()
+}
+
 // Simulated reports whether the cloud keeps a journal and can be made to misbehave. Elsewhere the requests are
 // unknown, and specs look at what the cloud has.
-func (cl *Cloud) Simulated() bool { return cl.env.suite.simulated() }
+func (cl *Cloud) Simulated() bool { return cl.control != nil }
 
 // Unique makes a name for something in the cloud that no other spec uses.
 func (cl *Cloud) Unique(name string) string {
@@ -45,7 +63,25 @@ func (cl *Cloud) Unique(name string) string {
 // machine's own.
 func (cl *Cloud) Roots(ctx context.Context) *x509.CertPool {
 	GinkgoHelper()
-	return cl.env.setup.roots(ctx)
+	if cl.control == nil {
+		return nil
+	}
+	pem, err := cl.control.CARoots(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	roots := x509.NewCertPool()
+	Expect(roots.AppendCertsFromPEM(pem)).To(BeTrue(), "the cloud's authorities are not certificates")
+	return roots
+}
+
+// now returns the time on the cloud's clock.
+func (cl *Cloud) now(ctx context.Context) time.Time {
+	GinkgoHelper()
+	if cl.control == nil {
+		return time.Now()
+	}
+	now, err := cl.control.Now(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	return now
 }
 
 // Certificates returns the cloud's certificates, as far as they concern the spec: those that it has created, and
@@ -85,7 +121,7 @@ func (cl *Cloud) Wait(ctx context.Context, actions ...*hcloud.Action) {
 	Expect(cl.Client.Action.WaitFor(ctx, actions...)).To(Succeed())
 }
 
-// Do waits for the action that a call has started: Started(ctx)(client.Server.Poweroff(…)).
+// Do waits until the action of a call has succeeded: Do(ctx)(client.Server.Poweroff(…)).
 func (cl *Cloud) Do(ctx context.Context) func(*hcloud.Action, *hcloud.Response, error) {
 	return func(a *hcloud.Action, _ *hcloud.Response, err error) {
 		GinkgoHelper()
@@ -94,7 +130,7 @@ func (cl *Cloud) Do(ctx context.Context) func(*hcloud.Action, *hcloud.Response, 
 	}
 }
 
-// ExpectNothingOfServices fails if the cloud has anything that is made for Services.
+// ExpectNothingOfServices fails if the cloud has load balancers or certificates, as far as they concern the spec.
 func (cl *Cloud) ExpectNothingOfServices(ctx context.Context) {
 	GinkgoHelper()
 	Expect(cl.env.LoadBalancers.List(ctx)).To(BeEmpty(), "load balancers are left")

@@ -9,10 +9,10 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 )
 
-// ClusterKind says what cluster the specs run on.
+// ClusterKind is a kind of cluster that the specs can run on.
 type ClusterKind string
 
-// The kinds of clusters. The environment variable EnvCluster chooses one.
+// The kinds of clusters. The environment variable EnvCluster selects one.
 const (
 	// Embedded is a control plane of real programs on this machine, with simulated nodes. Each spec has a
 	// cloud, nodes and a CCM process for itself.
@@ -25,14 +25,14 @@ const (
 	Existing ClusterKind = "existing"
 )
 
-// EnvCluster names the kind of the cluster.
+// EnvCluster is the environment variable with the kind of the cluster.
 const EnvCluster = "E2E_CLUSTER"
 
 // CurrentKind returns the kind of the cluster of this run. It is known while the specs are declared.
 func CurrentKind() ClusterKind { return ClusterKind(cmp.Or(os.Getenv(EnvCluster), string(Embedded))) }
 
-// Where a spec can run is said by its labels; without one of these, it runs everywhere. scripts/e2e.sh and
-// NewEnv leave out what cannot run.
+// The labels that say where a spec can run. Without one of these, it runs everywhere. scripts/e2e.sh and NewEnv leave out
+// what cannot run.
 const (
 	// OwnCloud is for specs that need a cloud, nodes or a CCM for themselves: they run on the embedded
 	// cluster only.
@@ -47,8 +47,8 @@ const (
 	Dataplane = "dataplane"
 )
 
-// Alone is for specs that change what all specs of a shared cluster have in common, as its nodes, the CCM or
-// the answers of the cloud: there they run one at a time, with no other beside them.
+// Alone is for specs that change what all specs of a shared cluster have in common, such as its nodes, the CCM or the
+// answers of the cloud: there they run one at a time, and no other spec runs meanwhile.
 func Alone() []any {
 	if CurrentKind() == Embedded {
 		return nil
@@ -56,7 +56,7 @@ func Alone() []any {
 	return []any{Serial}
 }
 
-// notHere says why a spec with these labels cannot run on a kind of cluster, "" if it can. simulated says
+// notHere returns why a spec with these labels cannot run on a kind of cluster, "" if it can. simulated says
 // that the cloud is a simulated one that can be asked for its journal.
 func notHere(labels []string, kind ClusterKind, simulated bool) string {
 	has := func(label string) bool { return slices.Contains(labels, label) }

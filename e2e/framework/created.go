@@ -93,8 +93,8 @@ func remember(ids *map[int64]bool, id int64) {
 	(*ids)[id] = true
 }
 
-// isLoadBalancer reports whether a load balancer is the spec's, by its id or the Service that it is made for.
-// Once it was, it stays so, though its label be gone.
+// isLoadBalancer reports whether a load balancer belongs to the spec, by its id or by the Service in its owner label. It
+// still belongs to the spec when the label is removed.
 func (c *created) isLoadBalancer(id int64, owner string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,7 +113,7 @@ func (c *created) isCertificate(id int64, owner string) bool {
 	return c.certificates[id]
 }
 
-// contains reports whether a request was about something of the spec's, as far as its id says.
+// contains reports whether a request was about a load balancer or certificate of the spec, by its id.
 func (c *created) contains(r journal.Entry) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

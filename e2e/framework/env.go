@@ -3,7 +3,6 @@ package framework
 import (
 	"cmp"
 	"context"
-	"crypto/x509"
 	"net"
 	"net/netip"
 	"os"
@@ -81,15 +80,13 @@ type setup interface {
 	// ownLoadBalancers and ownCertificates select those that belong to the spec.
 	ownLoadBalancers(context.Context, []*hcloud.LoadBalancer) []*hcloud.LoadBalancer
 	ownCertificates(context.Context, []*hcloud.Certificate) []*hcloud.Certificate
-	// concerns reports whether a request was about something that belongs to the spec.
-	concerns(journal.Entry) bool
+	// ownRequests selects the requests about something that belongs to the spec.
+	ownRequests(context.Context, []journal.Entry) []journal.Entry
 	// dial connects to an address of the cloud from outside of the cluster. The client's address is from, if
 	// that is valid and can be chosen.
 	dial(ctx context.Context, address string, from netip.Addr) (net.Conn, error)
 	// outsideAddress returns the address of clients outside of the cluster, as load balancers see it.
 	outsideAddress() string
-	// roots returns the authorities that sign the cloud's managed certificates. If nil, the machine's own.
-	roots(context.Context) *x509.CertPool
 	// report adds what explains a failure to the spec's report.
 	report(context.Context)
 }

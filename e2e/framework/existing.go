@@ -11,16 +11,15 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 )
 
-// EnvCloud says what cloud an existing cluster runs in: "hcloud", the only one, is anything that speaks
-// Hetzner's API, at HCLOUD_ENDPOINT (default: the real one), with HCLOUD_TOKEN.
+// EnvCloud is the cloud of an existing cluster. It must be "hcloud": a cloud with Hetzner's API at HCLOUD_ENDPOINT
+// (default: the real one), with HCLOUD_TOKEN.
 const EnvCloud = "E2E_CLOUD"
 
-// EnvPodImage names the image of the pods behind Services on an existing cluster, which its nodes can pull:
-// kind/cmd/probe.
+// EnvPodImage is the image of the pods behind Services on an existing cluster: kind/cmd/probe, where its nodes can
+// pull it.
 const EnvPodImage = "E2E_POD_IMAGE"
 
-// openExisting uses the cluster that KUBECONFIG leads to, and the cloud that HCLOUD_TOKEN gives access to.
-// The CCM is what runs there.
+// openExisting uses the cluster of KUBECONFIG, the CCM that runs in it, and the cloud of HCLOUD_TOKEN.
 func openExisting(ctx context.Context) (*sharedCluster, error) {
 	var errs []error
 	need := func(name, what string) string {
@@ -37,16 +36,15 @@ func openExisting(ctx context.Context) (*sharedCluster, error) {
 		network:    os.Getenv("HCLOUD_NETWORK"),
 		podImage:   os.Getenv(EnvPodImage),
 		dial:       new(net.Dialer).DialContext,
-		journal:    noJournal{},
 	}
 	if cloud := need(EnvCloud, "hcloud is anything that speaks Hetzner's API"); cloud != "" && cloud != "hcloud" {
-		errs = append(errs, fmt.Errorf("%s=%s: want hcloud", EnvCloud, cloud))
+		errs = append(errs, fmt.Errorf("%s=%s: must be hcloud", EnvCloud, cloud))
 	}
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("%s=%s: %w", EnvCluster, Existing, errors.Join(errs...))
 	}
 	if _, err := s.client("e2e").Location.All(ctx); err != nil {
-		return nil, fmt.Errorf("the cloud at %s does not answer: %w", s.endpoint, err)
+		return nil, fmt.Errorf("cannot reach the cloud at %s: %w; check HCLOUD_ENDPOINT and HCLOUD_TOKEN", s.endpoint, err)
 	}
 	return s, nil
 }

@@ -16,8 +16,8 @@ type Faults struct {
 	env   *Env
 }
 
-// Add makes the cloud misbehave towards the CCM until the spec ends or the returned function is
-// called. Client is set to the CCM's.
+// Add adds a fault rule for the CCM's requests until the spec ends or the returned function is called. It sets
+// Client.
 func (fs Faults) Add(f fault.Rule) (name string, remove func()) {
 	GinkgoHelper()
 	f.Client = fs.env.suite.CCM.UserAgent
@@ -28,9 +28,7 @@ func (fs Faults) Add(f fault.Rule) (name string, remove func()) {
 		_, err := fs.rules.Remove(context.Background(), rule.Name)
 		Expect(err).NotTo(HaveOccurred())
 	}
-	if fs.env.Cloud.Fake == nil { // which others will use
-		DeferCleanup(remove)
-	}
+	DeferCleanup(remove) // other specs may use the cloud
 	return rule.Name, remove
 }
 
@@ -40,7 +38,7 @@ func (fs Faults) Await(ctx context.Context, name string, n int) {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	_, err := fs.rules.Await(ctx, name, uint64(n))
-	Expect(err).NotTo(HaveOccurred(), "the fault %s was not met %d times", name, n)
+	Expect(err).NotTo(HaveOccurred(), "the fault %s was not applied %d times", name, n)
 }
 
 // Applied returns how many requests a fault has been applied to.
@@ -52,11 +50,9 @@ func (fs Faults) Applied(name string) int {
 	return int(status.Applied)
 }
 
-// Hold keeps one of the CCM's requests from being answered until the spec ends: the n-th that the
-// rule selects, counted from 1. If carriedOut, the cloud does what the request asks for and keeps
-// only the answer; else the request is not carried out, whatever becomes of its sender. The
-// returned function waits until the request has arrived; if it is to be carried out, that follows
-// at once, but is not waited for.
+// Hold holds one of the CCM's requests until the spec ends: the n-th that the rule selects, counted from 1. If
+// carriedOut, the cloud carries it out and holds only the answer; otherwise it never carries it out. The returned
+// function waits until the request has arrived, but not until it is carried out.
 func (fs Faults) Hold(f fault.Rule, n int, carriedOut bool) (await func(context.Context)) {
 	GinkgoHelper()
 	f.Effect = fault.Latency(24 * time.Hour)
@@ -69,8 +65,8 @@ func (fs Faults) Hold(f fault.Rule, n int, carriedOut bool) (await func(context.
 	}
 }
 
-// CountWrites counts, from now on, the requests with a token that change something: CCMs of one spec
-// look alike in the journal but may have tokens of their own.
+// CountWrites counts the requests from now on that have the token and change something. The journal does not
+// distinguish the CCMs of one spec, but each may have a token of its own.
 func (fs Faults) CountWrites(token string) (count func() int) {
 	GinkgoHelper()
 	// A rule that changes nothing, and counts.

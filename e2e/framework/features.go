@@ -1,49 +1,45 @@
 package framework
 
 import (
-	"slices"
-
 	. "github.com/onsi/ginkgo/v2"
 )
 
-// Feature is something that not every CCM can do. Specs say what they need with Needs.
+// Feature is something that not every CCM can do. Specs declare with Needs which features they need.
 type Feature string
 
-// The features, by what specs demand beyond what every CCM must do: initialize nodes, remove those whose
-// servers are gone, and make load balancers that serve.
+// The features beyond what every CCM must do: initialize nodes, remove nodes whose servers are gone, and make load
+// balancers that serve.
 const (
 	// AddressFamily: HCLOUD_INSTANCES_ADDRESS_FAMILY chooses the addresses of nodes: ipv4, ipv6 or dualstack.
 	AddressFamily Feature = "address-family"
-	// AddressUpdates: addresses of nodes follow their servers when these are attached, detached or renamed.
+	// AddressUpdates: a node's addresses change when its server is attached, detached or renamed.
 	AddressUpdates Feature = "address-updates"
-	// TypeUpdates: labels of nodes follow their servers' type.
+	// TypeUpdates: a node's labels change with its server's type.
 	TypeUpdates Feature = "type-updates"
-	// ForeignNodes: nodes with the provider ID of others are left alone, with a message in the log that says why.
+	// ForeignNodes: nodes with a provider ID of another CCM are left alone, and the log says so.
 	ForeignNodes Feature = "foreign-nodes"
 	// ShutdownTaint: a node whose server is off is tainted and kept.
 	ShutdownTaint Feature = "shutdown-taint"
-	// CarefulDeletion: a node goes only if the API says of its very server that it does not exist.
+	// CarefulDeletion: a node is deleted only if the API says of its server that it does not exist.
 	CarefulDeletion Feature = "careful-deletion"
-	// NodeRoutes: each node has a route in the network, and its NetworkUnavailable condition says so.
+	// NodeRoutes: each node has a route in the network, and its NetworkUnavailable condition reports that.
 	NodeRoutes Feature = "routes"
-	// RouteComparison: HCLOUD_RESYNC_INTERVAL says how often routes are compared, each time with a GET of the network.
-	RouteComparison Feature = "route-comparison"
-	// Repair: HCLOUD_RESYNC_INTERVAL says how often load balancers are compared and put right, however they were changed.
+	// Repair: load balancers that were changed in the cloud are corrected without a change in the cluster.
 	Repair Feature = "repair"
-	// KeepForeign: listen ports, targets and labels of others stay on a Service's load balancer.
+	// KeepForeign: listen ports, targets and labels of other owners stay on a Service's load balancer.
 	KeepForeign Feature = "keep-foreign"
 	// AdoptByName: a load balancer that has the name of the annotation, and no owner, becomes the Service's.
 	AdoptByName Feature = "adopt-by-name"
 	// AdoptByLabel: a load balancer that has the Service's UID in the owner label is the Service's.
 	AdoptByLabel Feature = "adopt-by-label"
-	// OneOwner: a load balancer that is another Service's is not taken, with an event that says so.
+	// OneOwner: a load balancer of another Service is not taken, and an event says so.
 	OneOwner Feature = "one-owner"
 	// Release: a load balancer that has lost the owner label outlives its Service.
 	Release Feature = "release"
-	// Events: what happens to load balancers is told in events with reasons as CloudLoadBalancerRepaired.
+	// Events: events report changes and problems of load balancers, with reasons such as CloudLoadBalancerRepaired.
 	Events Feature = "events"
-	// SettingEvents: wrong or unknown annotations are named in events with the reasons InvalidSettings and
-	// UnknownAnnotation, and nothing is changed while they are wrong.
+	// SettingEvents: events with the reasons InvalidSettings and UnknownAnnotation name invalid or unknown annotations,
+	// and nothing is changed while an annotation is invalid.
 	SettingEvents Feature = "setting-events"
 	// CompleteCreation: a load balancer is created with all ports and targets, or not at all.
 	CompleteCreation Feature = "complete-creation"
@@ -69,30 +65,30 @@ const (
 	HTTP Feature = "http"
 	// UploadedCertificates: certificates of the cloud are used by their names.
 	UploadedCertificates Feature = "uploaded-certificates"
-	// ManagedCertificates: certificates are ordered for the Service's domains, and go with it.
+	// ManagedCertificates: certificates are ordered for the Service's domains, and deleted with it.
 	ManagedCertificates Feature = "managed-certificates"
-	// CallBudgets: API calls are as few as the specs count.
+	// CallBudgets: the number of API calls stays within the counts of the specs.
 	CallBudgets Feature = "call-budgets"
-	// FaultTolerance: all ends well, without a restart, in spite of errors of the API of each kind.
+	// FaultTolerance: the CCM recovers from every kind of API error without a restart.
 	FaultTolerance Feature = "fault-tolerance"
-	// CrashSafety: what a process that died has left half done, its successor completes or removes.
+	// CrashSafety: after a crash at any request, the next CCM completes or removes what is half done.
 	CrashSafety Feature = "crash-safety"
-	// LeaderFence: a leader that has lost its lease writes no more, whatever it was doing.
+	// LeaderFence: a leader that has lost its lease sends no more writes.
 	LeaderFence Feature = "leader-fence"
-	// SettingsCheck: mistakes in the environment are all named at once, before the cloud is asked anything, and
-	// what is missing in the cloud is waited for.
+	// SettingsCheck: the CCM names all mistakes in its environment at once, before any request, and waits for what is
+	// missing in the cloud.
 	SettingsCheck Feature = "settings-check"
-	// TokenFile: HCLOUD_TOKEN_FILE is read anew when it changes.
+	// TokenFile: HCLOUD_TOKEN_FILE is read again when it changes.
 	TokenFile Feature = "token-file"
-	// LeastPrivilege: the manifest asks for no more rights than are needed, of the cluster and of the node.
+	// LeastPrivilege: the manifest asks for the rights that are needed in the cluster and on the node, and for no others.
 	LeastPrivilege Feature = "least-privilege"
 )
 
 // Features returns all features.
 func Features() []Feature {
 	return []Feature{
-		AddressFamily, AddressUpdates, TypeUpdates, ForeignNodes, ShutdownTaint, CarefulDeletion, NodeRoutes, RouteComparison,
-		Repair, KeepForeign, AdoptByName, AdoptByLabel, OneOwner, Release, Events, SettingEvents, CompleteCreation, SmoothPorts,
+		AddressFamily, AddressUpdates, TypeUpdates, ForeignNodes, ShutdownTaint, CarefulDeletion, NodeRoutes, Repair,
+		KeepForeign, AdoptByName, AdoptByLabel, OneOwner, Release, Events, SettingEvents, CompleteCreation, SmoothPorts,
 		IngressChoice, ReverseDNS, HealthChecks, LocalPolicy, NodeSelector, ProxyProtocol, PrivateNetwork, PrivateAddress,
 		HTTP, UploadedCertificates, ManagedCertificates, CallBudgets, FaultTolerance, CrashSafety, LeaderFence, SettingsCheck,
 		TokenFile, LeastPrivilege,
@@ -111,5 +107,8 @@ func Needs(features ...Feature) Labels {
 	return labels
 }
 
-// Has tells whether the CCM has a feature.
-func (s CCMDescription) Has(f Feature) bool { return !slices.Contains(s.Lacks, f) }
+// Has reports whether the CCM has a feature.
+func (s CCMDescription) Has(f Feature) bool {
+	_, lacks := s.Lacks[f]
+	return !lacks
+}

@@ -9,15 +9,14 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
-// Journal is what specs ask about the requests that the cloud has got. On a cloud that keeps none it is
-// empty.
+// Journal is the log of the requests to the cloud. That of a real cloud is empty.
 type Journal interface {
 	Entries(journal.Filter) []journal.Entry
 	Count(journal.Filter) int
 	Last() uint64
 }
 
-// cloudJournal is the journal of a simulated cloud. A question that is not answered fails the spec.
+// cloudJournal is the journal of a simulated cloud. A request without an answer fails the spec.
 type cloudJournal struct{ journal.Journal }
 
 func (j cloudJournal) Entries(f journal.Filter) []journal.Entry {
@@ -41,8 +40,8 @@ func (j cloudJournal) Last() uint64 {
 	return seq
 }
 
-// recentJournal is the part of a journal that is newer than an entry. What many specs share keeps the latest
-// entries only, so that what is counted from its beginning becomes fewer.
+// recentJournal is the part of a journal that is newer than an entry. A journal keeps only the latest entries: a count
+// from its beginning could decrease.
 type recentJournal struct {
 	Journal
 	since uint64
@@ -60,12 +59,12 @@ func (j recentJournal) Count(f journal.Filter) int {
 	return j.Journal.Count(f)
 }
 
-// noJournal is that of a cloud that keeps none. A spec that counts requests is skipped when it does.
+// noJournal is the journal of a real cloud. It skips a spec that counts requests.
 type noJournal struct{}
 
 func (noJournal) Entries(journal.Filter) []journal.Entry { return nil }
 func (noJournal) Last() uint64                           { return 0 }
 func (noJournal) Count(journal.Filter) int {
-	Skip("counts the requests to the cloud, which only a simulated cloud tells")
+	Skip("counts requests: needs a simulated cloud, which records them")
 	return 0
 }

@@ -4,12 +4,14 @@ import (
 	"net/http"
 	"testing"
 
+	. "github.com/onsi/gomega"
+
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
 func TestWhatIsCountedDoesNotBecomeFewerWhenTheJournalForgetsWhatWasBefore(t *testing.T) {
-	t.Parallel()
+	RegisterTestingT(t) // cloudJournal fails the spec if the cloud does not answer
 	cloud := fakecloud.New(fakecloud.Options{JournalSize: 6})
 	defer cloud.Close()
 	ask := func(times int) {

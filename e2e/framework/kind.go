@@ -3,22 +3,20 @@ package framework
 import (
 	"cmp"
 	"context"
-	"crypto/x509"
-	"errors"
 	"os"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/remote"
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/environment"
 )
 
-// EnvKind names the kind cluster that scripts/e2e.sh has made.
+// EnvKind is the name of the kind cluster that scripts/e2e.sh has created.
 const EnvKind = "KIND_NAME"
 
 func openEnvironment(ctx context.Context) (*environment.Environment, error) {
 	return environment.Open(ctx, cmp.Or(os.Getenv(EnvKind), "e2e"))
 }
 
-// prepareKind has the cluster run the CCM, and returns when it has done its first work.
+// prepareKind deploys the CCM in the cluster and waits until all nodes are usable.
 func prepareKind(ctx context.Context, ccm CCMDescription) error {
 	e, err := openEnvironment(ctx)
 	if err != nil {
@@ -39,22 +37,10 @@ func openKind(ctx context.Context, ccm CCMDescription) (*sharedCluster, error) {
 	if ccm.Manifest == "" { // what prepareKind has built
 		ccm.Archive = cmp.Or(ccm.Archive, environment.BuiltCCM(e.Name))
 	}
-	control := remote.New(e.Control)
 	return &sharedCluster{
 		kubeconfig: e.Kubeconfig, endpoint: e.Endpoint, token: e.Token, network: environment.NetworkName,
 		dial: proxyDialer{e.OutsideProxy.Host}.DialContext, outside: e.OutsideAddress.String(), podImage: environment.ProbeImage,
-		journal: cloudJournal{control.Journal()}, faults: control.Faults(),
-		roots: func(ctx context.Context) (*x509.CertPool, error) {
-			pem, err := control.CARoots(ctx)
-			if err != nil {
-				return nil, err
-			}
-			roots := x509.NewCertPool()
-			if !roots.AppendCertsFromPEM(pem) {
-				return nil, errors.New("the cloud's authorities are no certificates")
-			}
-			return roots, nil
-		},
+		control: remote.New(e.Control),
 		ccm: &podCCM{
 			configure: func(ctx context.Context, s podSettings) error {
 				return e.DeployCCM(ctx, environmentCCM(ccm, s))
@@ -68,13 +54,9 @@ func openKind(ctx context.Context, ccm CCMDescription) (*sharedCluster, error) {
 	}, nil
 }
 
-// usualPods is how the CCM runs while no spec wants it otherwise. A CCM that is not ours has its own settings.
+// usualPods returns the settings of the CCM that specs start with.
 func usualPods(ccm CCMDescription) podSettings {
-	s := podSettings{Env: ccm.Env, Args: ccm.Args, Replicas: 1}
-	if ccm.Name == OurCCM().Name {
-		s.Env, s.Args = ccmSettings(), ccmArgs(false)
-	}
-	return s
+	return podSettings{Env: ccm.environment(), Args: append(ccmArgs(false), ccm.Args...), Replicas: 1}
 }
 
 func environmentCCM(ccm CCMDescription, s podSettings) environment.CCM {

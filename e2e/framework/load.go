@@ -13,9 +13,8 @@ import (
 // loadInterval is the time between the beginnings of two requests of a Load.
 const loadInterval = 50 * time.Millisecond
 
-// Load is steady traffic from outside of the cluster: requests begin at a fixed rate, each on a connection of
-// its own, whatever has become of those before. Unlike a Stream it does not wait while a request hangs, so
-// that it also sees what happens to the others.
+// Load is steady traffic from outside of the cluster: requests begin at a fixed rate, each on a connection of its own.
+// Unlike a Stream, it does not wait for a request that hangs.
 type Load struct {
 	ask func(context.Context) (node string, err error)
 
@@ -25,7 +24,7 @@ type Load struct {
 
 // LoadRequest is one request of a Load.
 type LoadRequest struct {
-	// Begin and End are when it was sent and when it was answered or lost; End is zero while it is under way.
+	// Begin is when it was sent, End when it was answered or lost. End is zero until then.
 	Begin, End time.Time
 	// Node is the name of the node that answered.
 	Node string
@@ -33,14 +32,14 @@ type LoadRequest struct {
 	Err error
 }
 
-// LoadResult is what became of some requests of a Load.
+// LoadResult counts the answered and lost requests of a Load.
 type LoadResult struct {
 	Answered int
 	Lost     []LoadRequest
 	since    time.Time
 }
 
-// String counts the requests, and says when those that were lost began.
+// String returns the counts, and when the lost requests began.
 func (r LoadResult) String() string {
 	text := fmt.Sprintf("%d answered, %d lost", r.Answered, len(r.Lost))
 	if len(r.Lost) > 0 {
@@ -58,7 +57,7 @@ func (t Traffic) Load(ctx context.Context, address string, port int) *Load {
 		answer, err := t.GetURL(ctx, client, URL("http", address, port))
 		return answer.Node, err
 	}}
-	// What is under way when it is stopped is answered, or ends with the client's timeout.
+	// The last requests end with their answers or with the client's timeout.
 	ctx = context.WithoutCancel(ctx)
 	stop, done := make(chan struct{}), make(chan struct{})
 	DeferCleanup(func() {
@@ -83,7 +82,7 @@ func (t Traffic) Load(ctx context.Context, address string, port int) *Load {
 	return l
 }
 
-// send sends one request and notes what became of it.
+// send sends one request and records its result.
 func (l *Load) send(ctx context.Context) {
 	r := &LoadRequest{Begin: time.Now()}
 	l.mu.Lock()
@@ -95,7 +94,7 @@ func (l *Load) send(ctx context.Context) {
 	r.End, r.Node, r.Err = time.Now(), node, err
 }
 
-// collect returns what became of the requests that began in a time, and how many of them are under way.
+// collect returns the result of the requests that began in a period, and how many of them have not ended.
 func (l *Load) collect(from, to time.Time) (result LoadResult, underWay int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -114,8 +113,8 @@ func (l *Load) collect(from, to time.Time) (result LoadResult, underWay int) {
 	return result, underWay
 }
 
-// Since waits until the requests have ended that began from a time until now, and says what became of them, which
-// it adds to the spec's report. There must have been some.
+// Since returns the result of the requests that began between a time and now, when they have ended, and adds it to the
+// spec's report. It fails if there was no request.
 func (l *Load) Since(ctx context.Context, from time.Time, what string) LoadResult {
 	GinkgoHelper()
 	var result LoadResult
@@ -123,7 +122,7 @@ func (l *Load) Since(ctx context.Context, from time.Time, what string) LoadResul
 	Eventually(func() (underWay int) {
 		result, underWay = l.collect(from, to)
 		return underWay
-	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(BeZero(), "requests are still under way")
+	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(BeZero(), "some requests have not ended")
 	Expect(result.Answered+len(result.Lost)).To(BeNumerically(">", 0), "no request was sent")
 	AddReportEntry("requests "+what, result.String())
 	return result

@@ -24,7 +24,7 @@ func (lbs LoadBalancers) List(ctx context.Context) []*hcloud.LoadBalancer {
 	return lbs.env.setup.ownLoadBalancers(ctx, all)
 }
 
-// Create creates a load balancer as a person would, without the CCM.
+// Create creates a load balancer as a user would, without the CCM.
 func (lbs LoadBalancers) Create(ctx context.Context, name string, change ...func(*hcloud.LoadBalancerCreateOpts)) *hcloud.LoadBalancer {
 	GinkgoHelper()
 	opts := hcloud.LoadBalancerCreateOpts{
@@ -54,7 +54,7 @@ func (lbs LoadBalancers) Of(ctx context.Context, service string) *hcloud.LoadBal
 	return nil
 }
 
-// Await waits until the Service's load balancer is as the checks say.
+// Await waits until the Service's load balancer passes the checks.
 func (lbs LoadBalancers) Await(ctx context.Context, service string, check func(Gomega, *hcloud.LoadBalancer)) *hcloud.LoadBalancer {
 	GinkgoHelper()
 	id := lbs.Of(ctx, service).ID
@@ -78,8 +78,8 @@ func (lbs LoadBalancers) AwaitTargets(ctx context.Context, service string, healt
 	})
 }
 
-// TargetHealth returns the health of a load balancer's targets of type server, by the server's
-// name: "healthy" and "unhealthy" if all services say so, else "mixed" or "unknown".
+// TargetHealth returns the health of a load balancer's targets of type server, by the server's name: "healthy" or
+// "unhealthy" if all services agree, otherwise "mixed" or "unknown".
 func (lbs LoadBalancers) TargetHealth(ctx context.Context, lb *hcloud.LoadBalancer) map[string]string {
 	GinkgoHelper()
 	servers, err := lbs.env.Cloud.Client.Server.All(ctx)
@@ -107,7 +107,7 @@ func (lbs LoadBalancers) TargetHealth(ctx context.Context, lb *hcloud.LoadBalanc
 	return health
 }
 
-// Healthy says of each of the servers that it is healthy: for AwaitTargets.
+// Healthy returns the health "healthy" for each of the servers, for AwaitTargets.
 func Healthy(names ...string) map[string]string {
 	health := map[string]string{}
 	for _, n := range names {
@@ -134,8 +134,8 @@ func ListenPorts(lb *hcloud.LoadBalancer) []int {
 	return ports
 }
 
-// TargetIDs returns the ids of the servers that are a load balancer's targets, sorted; a server that
-// is a target twice is in it twice.
+// TargetIDs returns the ids of the servers that are a load balancer's targets, sorted. A server that
+// is a target twice is listed twice.
 func TargetIDs(lb *hcloud.LoadBalancer) []int64 {
 	var ids []int64
 	for _, t := range lb.Targets {
@@ -158,7 +158,7 @@ func Settings(lb *hcloud.LoadBalancer) *hcloud.LoadBalancer {
 	return &settings
 }
 
-// addressesOf returns the addresses of a load balancer, the private ones too.
+// addressesOf returns the public and private addresses of a load balancer.
 func addressesOf(lb *hcloud.LoadBalancer) []string {
 	all := []string{lb.PublicNet.IPv4.IP.String(), lb.PublicNet.IPv6.IP.String()}
 	for _, n := range lb.PrivateNet {

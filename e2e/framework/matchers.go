@@ -9,16 +9,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// How long specs wait for what should happen, how often they look, and for how long they watch that
-// something does not happen. They are bounds for a busy machine, not expectations.
+// Timeout is how long specs wait for something, Polling how often they look, and Quiet how long they watch that
+// something does not happen if the CCM's file does not say. They are bounds for a busy machine, not expectations.
 var (
 	Timeout = 60 * time.Second
 	Polling = 100 * time.Millisecond
 	Quiet   = 6 * time.Second
 )
 
-// In a cloud that exists, the specs share the project's rate limit, 3600 requests per hour and as many at once, with
-// the CCM, which may look only once a minute whether anything has changed. Gomega itself would look every 10 ms.
+// In a real cloud, the specs and the CCM share the project's rate limit of 3600 requests per hour, and the CCM may
+// compare only once a minute. Gomega's own default is a look every 10 ms.
 func init() {
 	if CurrentKind() == Existing {
 		Timeout, Polling, Quiet = 4*time.Minute, 2*time.Second, 70*time.Second

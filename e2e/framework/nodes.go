@@ -21,8 +21,8 @@ type Nodes struct {
 	env *Env
 }
 
-// RebootTimeout is how long specs wait for a cluster that comes back as a whole: the API server after its
-// store, the kubelets after it, and what they have given up for a while.
+// RebootTimeout is how long specs wait after a reset of the whole cluster: etcd, the API server and the kubelets start
+// one after the other, with waits in between.
 const RebootTimeout = 4 * time.Minute
 
 // Create creates servers and waits until their nodes are initialized.
@@ -51,7 +51,7 @@ type Worker struct {
 	Server *hcloud.Server
 }
 
-// Workers are several of them.
+// Workers are the nodes that can be targets.
 type Workers []Worker
 
 // Names returns the workers' names.
@@ -74,7 +74,7 @@ func (ns Nodes) Get(ctx context.Context, name string) *corev1.Node {
 	return n
 }
 
-// Await waits until a node is as the checks say.
+// Await waits until a node passes the checks.
 func (ns Nodes) Await(ctx context.Context, name string, check func(Gomega, *corev1.Node)) *corev1.Node {
 	GinkgoHelper()
 	var found *corev1.Node
@@ -87,14 +87,14 @@ func (ns Nodes) Await(ctx context.Context, name string, check func(Gomega, *core
 	return found
 }
 
-// AwaitInitialized waits until the CCM has initialized a node, whose server must have an address that
-// the CCM shows.
+// AwaitInitialized waits until the CCM has initialized a node, whose server must have an address of the
+// configured family.
 func (ns Nodes) AwaitInitialized(ctx context.Context, name string) *corev1.Node {
 	GinkgoHelper()
 	return ns.Await(ctx, name, func(g Gomega, n *corev1.Node) {
 		g.Expect(n.Spec.ProviderID).NotTo(BeEmpty())
 		g.Expect(n).NotTo(HaveTaint(cloudproviderapi.TaintExternalCloudProvider))
-		// They come in a second request; kubelet has filled in the hostname.
+		// The CCM writes them in a second request; the kubelet has written the host name.
 		g.Expect(n.Status.Addresses).To(ContainElement(HaveField("Type", Not(Equal(corev1.NodeHostName)))))
 	})
 }
@@ -114,13 +114,13 @@ func (ns Nodes) AwaitGone(ctx context.Context, name string) {
 		WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(BeNil(), "node %s is still there", name)
 }
 
-// ExpectStays watches a node until the CCM has sent n more requests about servers, whatever the
-// answers, and fails if the node is deleted. It returns the node as it is then.
+// ExpectStays fails if a node is deleted before the CCM has sent n more requests about servers, whatever their answers.
+// It returns the node's state afterwards.
 func (ns Nodes) ExpectStays(ctx context.Context, name string, n int) *corev1.Node {
 	GinkgoHelper()
 	was := ns.Get(ctx, name)
 	Expect(was).NotTo(BeNil(), "node %s is not there", name)
-	if !ns.env.Cloud.Simulated() { // nobody sees the requests: a while has to do
+	if !ns.env.Cloud.Simulated() { // the requests are unknown: watch for the quiet time
 		Consistently(func(g Gomega) {
 			now := ns.Get(ctx, name)
 			g.Expect(now).To(HaveField("UID", was.UID))
@@ -140,7 +140,7 @@ func (ns Nodes) ExpectStays(ctx context.Context, name string, n int) *corev1.Nod
 	return was
 }
 
-// Servers returns the servers of all nodes, control planes included, by the names of the nodes.
+// Servers returns the servers of all nodes, including control planes, by the names of the nodes.
 func (ns Nodes) Servers(ctx context.Context) map[string]*hcloud.Server {
 	GinkgoHelper()
 	servers, err := ns.env.Cloud.Client.Server.All(ctx)
@@ -162,12 +162,12 @@ func (ns Nodes) serverOf(n *corev1.Node, servers []*hcloud.Server) *hcloud.Serve
 	return servers[i]
 }
 
-// AwaitRestarted waits until all nodes are Ready and have no taint but those of control planes, and until all pods in
-// kube-system, of which each node has some, are ready and were started since a time: what a node said before it lost
-// its power does not count.
+// AwaitRestarted waits until all nodes are Ready without taints, except those of control planes, and until all pods in
+// kube-system are ready and were started since a time. Each node has such pods: the status from before a reset does not
+// count.
 func (ns Nodes) AwaitRestarted(ctx context.Context, since time.Time) []corev1.Node {
 	GinkgoHelper()
-	since = since.Truncate(time.Second) // as times of the API are
+	since = since.Truncate(time.Second) // the precision of times in the API
 	var nodes []corev1.Node
 	Eventually(func(g Gomega) {
 		list, err := ns.env.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
@@ -184,8 +184,8 @@ func (ns Nodes) AwaitRestarted(ctx context.Context, since time.Time) []corev1.No
 	return nodes
 }
 
-// Cordon keeps new pods off all nodes until the spec ends or the returned function is called; those of DaemonSets
-// come nevertheless.
+// Cordon makes all nodes unschedulable until the spec ends or the returned function is called. Pods of DaemonSets are
+// not affected.
 func (ns Nodes) Cordon(ctx context.Context) (uncordon func(context.Context)) {
 	GinkgoHelper()
 	set := func(ctx context.Context, unschedulable string) {
@@ -203,7 +203,7 @@ func (ns Nodes) Cordon(ctx context.Context) (uncordon func(context.Context)) {
 	return uncordon
 }
 
-// IsReady tells whether a node's Ready condition is True.
+// IsReady reports whether a node's Ready condition is True.
 func IsReady(n *corev1.Node) bool {
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {

@@ -13,19 +13,18 @@ import (
 	"time"
 )
 
-// proxyDialer connects by way of an HTTP proxy with the method CONNECT (RFC 9110, section 9.3.6): one on the
-// network of a kind cluster stands for the world outside of the cluster, on any host that Docker runs on.
+// proxyDialer connects through an HTTP proxy with the method CONNECT (RFC 9110, section 9.3.6). The proxy is on the
+// network of a kind cluster: its connections come from outside of the cluster, on any host that runs Docker.
 type proxyDialer struct {
 	proxy string // host:port
 }
 
-// DialContext returns a connection to an address as the proxy sees it. That it cannot connect is an error
-// with what it says.
+// DialContext connects to an address as the proxy sees it. The error includes the proxy's message.
 func (d proxyDialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, network, d.proxy)
 	if err != nil {
-		return nil, fmt.Errorf("the proxy outside of the cluster: %w", err)
+		return nil, fmt.Errorf("cannot connect to the proxy outside of the cluster: %w", err)
 	}
 	// The deadline is for CONNECT; the connection itself has none.
 	if deadline, ok := ctx.Deadline(); ok {
@@ -50,12 +49,12 @@ func (d proxyDialer) connect(conn net.Conn, address string) (net.Conn, error) {
 	}
 	if response.StatusCode != http.StatusOK {
 		said, err := io.ReadAll(io.LimitReader(response.Body, 1000))
-		return nil, errors.Join(fmt.Errorf("connecting to %s from outside of the cluster: %s: %s", address, response.Status, strings.TrimSpace(string(said))), err, response.Body.Close())
+		return nil, errors.Join(fmt.Errorf("cannot connect to %s from outside of the cluster: %s: %s", address, response.Status, strings.TrimSpace(string(said))), err, response.Body.Close())
 	}
 	return &bufferedConn{Conn: conn, reader: reader}, nil
 }
 
-// bufferedConn reads first what had been read too far.
+// bufferedConn first reads what is left in the buffer of the proxy's answer.
 type bufferedConn struct {
 	net.Conn
 	reader *bufio.Reader

@@ -3,7 +3,6 @@ package framework
 import (
 	"cmp"
 	"context"
-	"crypto/x509"
 	"fmt"
 	"maps"
 	"net"
@@ -50,7 +49,8 @@ func newOwnSetup(ctx context.Context, e *Env) {
 	DeferCleanup(s.cloud.Close)
 	_, err := s.cloud.Start(ctx, "")
 	Expect(err).NotTo(HaveOccurred())
-	e.Cloud.Fake, e.Cloud.Journal, e.Cloud.Faults.rules = s.cloud, cloudJournal{s.cloud.Journal()}, s.cloud.Faults()
+	e.Cloud.Fake = s.cloud
+	e.Cloud.use(s.cloud)
 	e.Cloud.Client = s.cloud.Client(hcloud.WithApplication("spec", "1"))
 	e.Cloud.createNetwork(ctx)
 	e.createNamespace(ctx)
@@ -142,13 +142,10 @@ func (s *ownSetup) ccmEnv(extra map[string]string) []string {
 		"HCLOUD_ENDPOINT": s.cloud.Endpoint(),
 		"HCLOUD_TOKEN":    s.cloud.Token(),
 		"HCLOUD_NETWORK":  s.env.Cloud.Network.Name,
-		// Two CCMs of one spec, or of parallel specs, cannot share the port.
-		"HCLOUD_METRICS_ENABLED": "false",
 	}
-	maps.Copy(env, ccmSettings())
-	maps.Copy(env, s.env.suite.CCM.Env)
-	maps.Copy(env, s.env.options.CCM)
-	maps.Copy(env, extra)
+	maps.Copy(env, s.env.suite.CCM.environment())
+	maps.Copy(env, s.env.suite.CCM.known(s.env.options.CCM))
+	maps.Copy(env, s.env.suite.CCM.known(extra))
 	var list []string
 	for _, k := range slices.Sorted(maps.Keys(env)) {
 		if env[k] != "" {
@@ -199,8 +196,10 @@ func (s *ownSetup) ownCertificates(_ context.Context, all []*hcloud.Certificate)
 	return all
 }
 
-// concerns implements setup.
-func (s *ownSetup) concerns(journal.Entry) bool { return true }
+// ownRequests implements setup.
+func (s *ownSetup) ownRequests(_ context.Context, all []journal.Entry) []journal.Entry {
+	return all
+}
 
 // dial implements setup.
 func (s *ownSetup) dial(ctx context.Context, address string, from netip.Addr) (net.Conn, error) {
@@ -213,9 +212,6 @@ func (s *ownSetup) dial(ctx context.Context, address string, from netip.Addr) (n
 
 // outsideAddress implements setup: any loopback address can be a client's.
 func (s *ownSetup) outsideAddress() string { return "127.200.3.4" }
-
-// roots implements setup.
-func (s *ownSetup) roots(context.Context) *x509.CertPool { return s.cloud.CertPool() }
 
 // report implements setup: the logs of all CCM processes and the cloud's state.
 func (s *ownSetup) report(ctx context.Context) {

@@ -23,7 +23,7 @@ type Pods struct {
 	env *Env
 }
 
-// MetadataURL is where a server, and the pods on it, learn about the server. A key of the metadata follows.
+// MetadataURL is the metadata service of a server, which its pods reach too. A key of the metadata follows.
 const MetadataURL = "http://169.254.169.254/hetzner/v1/metadata/"
 
 // SetEndpoints says which nodes have pods of a Service from now on. At first, all workers have one.
@@ -37,7 +37,7 @@ func (ps Pods) SetProxyProtocol(service string, expected bool) {
 	ps.env.setup.setProxyProtocol(service, expected)
 }
 
-// Await waits until a Service has a pod on a node that is ready and is not about to end, and returns it.
+// Await waits until a Service has a ready pod on a node that is not about to end, and returns it.
 func (ps Pods) Await(ctx context.Context, service, nodeName string) *corev1.Pod {
 	GinkgoHelper()
 	var found *corev1.Pod
@@ -55,8 +55,8 @@ func (ps Pods) Await(ctx context.Context, service, nodeName string) *corev1.Pod 
 	return found
 }
 
-// Fetch has a pod of a Service ask a URL, and returns the answer. The API server asks the pod to, on the way that
-// pods' traffic takes. It is an error if the pod gets no answer within 3 s.
+// Fetch makes a pod of a Service send a GET to a URL, and returns the answer. The request to the pod goes through the
+// API server's proxy. No answer within 3 s is an error.
 func (ps Pods) Fetch(ctx context.Context, pod *corev1.Pod, url string) (string, error) {
 	body, err := ps.env.Kube.CoreV1().Pods(pod.Namespace).ProxyGet("http", pod.Name, fmt.Sprint(Port), "fetch", map[string]string{"url": url}).DoRaw(ctx)
 	if err != nil {
@@ -65,7 +65,8 @@ func (ps Pods) Fetch(ctx context.Context, pod *corev1.Pod, url string) (string, 
 	return string(body), nil
 }
 
-// FetchAnswer has a pod of a Service ask another pod, or a Service's, at an IP address, and returns who answered.
+// FetchAnswer makes a pod of a Service send a GET to the IP address of another pod or of a Service, and returns the
+// answering pod's answer.
 func (ps Pods) FetchAnswer(ctx context.Context, pod *corev1.Pod, address string) (whoami.Answer, error) {
 	var answer whoami.Answer
 	body, err := ps.Fetch(ctx, pod, URL("http", address, Port))
@@ -75,8 +76,7 @@ func (ps Pods) FetchAnswer(ctx context.Context, pod *corev1.Pod, address string)
 	return answer, json.Unmarshal([]byte(body), &answer)
 }
 
-// Update changes how the pods of a Service are declared, of which there is one per worker. The old ones are
-// replaced as that says.
+// Update changes the DaemonSet of the pods behind a Service, which replaces its pods accordingly.
 func (ps Pods) Update(ctx context.Context, service string, change func(*appsv1.DaemonSet)) {
 	GinkgoHelper()
 	sets := ps.env.Kube.AppsV1().DaemonSets(ps.env.Services.Namespace)
@@ -91,7 +91,8 @@ func (ps Pods) Update(ctx context.Context, service string, change func(*appsv1.D
 	})).To(Succeed())
 }
 
-// AwaitRollout waits until all pods of a Service are as they were declared last, available, and alone.
+// AwaitRollout waits until all pods behind a Service have the latest declaration and are available, and until all
+// others have ended.
 func (ps Pods) AwaitRollout(ctx context.Context, service string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -108,7 +109,7 @@ func (ps Pods) AwaitRollout(ctx context.Context, service string) {
 	}).WithContext(ctx).WithTimeout(2 * Timeout).WithPolling(Polling).Should(Succeed())
 }
 
-// AwaitRestarted waits until all pods of a Service are ready whose containers were started since a time.
+// AwaitRestarted waits until all pods behind a Service are ready and were started since a time.
 func (ps Pods) AwaitRestarted(ctx context.Context, service string, since time.Time) {
 	GinkgoHelper()
 	since = since.Truncate(time.Second)
@@ -127,8 +128,8 @@ func (ps Pods) expectRestarted(ctx context.Context, g Gomega, namespace, labels 
 	}
 }
 
-// daemonSet returns the pods of a Service: programs that say which node they are on and what has reached them
-// (kind/cmd/probe), on many ports.
+// daemonSet returns the pods behind a Service: programs that answer with the name of their node and what they have
+// received (kind/cmd/probe).
 func (ps Pods) daemonSet(service string) *appsv1.DaemonSet {
 	labels := map[string]string{"app": service}
 	return &appsv1.DaemonSet{
@@ -165,7 +166,7 @@ func (ps Pods) podSpec(service string) corev1.PodSpec {
 	}
 }
 
-// podReady tells whether a pod's Ready condition is True.
+// podReady reports whether a pod's Ready condition is True.
 func podReady(p *corev1.Pod) bool {
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodReady {
@@ -175,7 +176,7 @@ func podReady(p *corev1.Pod) bool {
 	return false
 }
 
-// restartedSince tells whether a pod is ready and all of its containers were started since a time.
+// restartedSince reports whether a pod is ready and all of its containers were started since a time.
 func restartedSince(p *corev1.Pod, since time.Time) bool {
 	for _, c := range p.Status.ContainerStatuses {
 		if c.State.Running == nil || c.State.Running.StartedAt.Time.Before(since) {
@@ -185,7 +186,7 @@ func restartedSince(p *corev1.Pod, since time.Time) bool {
 	return podReady(p)
 }
 
-// Host returns the address of "address:port", as answers have them.
+// Host returns the address of "address:port".
 func Host(addressAndPort string) string {
 	GinkgoHelper()
 	host, _, err := net.SplitHostPort(addressAndPort)

@@ -93,7 +93,7 @@ func cloudText(ctx context.Context, cloud *fakecloud.Cloud) string {
 	return string(text)
 }
 
-// prune drops what only makes a state long.
+// prune removes what makes a state long and explains nothing.
 func prune(v any) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -122,7 +122,7 @@ func withoutNoise(log string) string {
 	return strings.Join(slices.DeleteFunc(strings.SplitAfter(log, "\n"), isNoise), "")
 }
 
-// isNoise tells whether a line of a log says only how a program of Kubernetes was built and started.
+// isNoise reports whether a line of a log is about the flags and feature gates of a Kubernetes program.
 func isNoise(line string) bool {
 	return strings.Contains(line, "] FLAG: --") || strings.Contains(line, `"Feature gate default state"`)
 }

@@ -40,9 +40,9 @@ func (rs Routes) Await(ctx context.Context, want ...string) {
 		WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(ConsistOf(want))
 }
 
-// AwaitExactly waits until the network has the routes of these nodes, which are named like their
-// servers, and no others, and until no condition keeps pods off the nodes. (A node whose route was
-// there before the route controller looked has no such condition.)
+// AwaitExactly waits until the network has the routes of these servers' nodes and no others, and until no node is
+// NetworkUnavailable. A node whose route existed before the CCM started has no such condition. Nodes must have their
+// servers' names.
 func (rs Routes) AwaitExactly(ctx context.Context, servers ...*hcloud.Server) {
 	GinkgoHelper()
 	var want []string
@@ -57,21 +57,21 @@ func (rs Routes) AwaitExactly(ctx context.Context, servers ...*hcloud.Server) {
 	}
 }
 
-// Of returns the route that a node must have: to its pod range, for which it waits, by way of
-// its server's address in the network.
+// Of returns the route that a node must have: to its pod range through its server's address in the network. It waits
+// until the node has a pod range.
 func (rs Routes) Of(ctx context.Context, nodeName string, server *hcloud.Server) string {
 	GinkgoHelper()
 	n := rs.env.Nodes.Await(ctx, nodeName, func(g Gomega, n *corev1.Node) { g.Expect(n.Spec.PodCIDR).NotTo(BeEmpty()) })
 	return Route(n.Spec.PodCIDR, rs.env.Servers.PrivateIP(ctx, server))
 }
 
-// Add adds a route to the network, as somebody else than the CCM would.
+// Add adds a route to the network, as a user would, without the CCM.
 func (rs Routes) Add(ctx context.Context, destination, gateway string) {
 	GinkgoHelper()
 	rs.env.Cloud.Do(ctx)(rs.env.Cloud.Client.Network.AddRoute(ctx, rs.env.Cloud.Network, hcloud.NetworkAddRouteOpts{Route: route(destination, gateway)}))
 }
 
-// Delete deletes a route of the network, as somebody else than the CCM would.
+// Delete deletes a route of the network, as a user would, without the CCM.
 func (rs Routes) Delete(ctx context.Context, destination, gateway string) {
 	GinkgoHelper()
 	rs.env.Cloud.Do(ctx)(rs.env.Cloud.Client.Network.DeleteRoute(ctx, rs.env.Cloud.Network, hcloud.NetworkDeleteRouteOpts{Route: route(destination, gateway)}))

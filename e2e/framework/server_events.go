@@ -14,8 +14,8 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/dataplane"
 )
 
-// resolve tells the data plane where a target is on this machine: public addresses are loopback
-// addresses, private ones belong to a node.
+// resolve returns the address of a target on this machine for the data plane. Public addresses are loopback addresses;
+// for a private one it returns the address of its server.
 func (s *ownSetup) resolve(t dataplane.Target, port uint16) (string, error) {
 	address := t.Address
 	if !address.IsLoopback() {
@@ -28,7 +28,7 @@ func (s *ownSetup) resolve(t dataplane.Target, port uint16) (string, error) {
 	return netip.AddrPortFrom(address, port).String(), nil
 }
 
-// localOf finds the server that has a private address, and where it is on this machine.
+// localOf returns the address on this machine of the server with a private address.
 func (s *ownSetup) localOf(private netip.Addr) (netip.Addr, bool) {
 	raw, err := s.cloud.State(context.Background(), fakecloud.Selection{
 		Projects: []int64{fakecloud.DefaultProject}, Kinds: []string{"server"},
@@ -53,7 +53,7 @@ func (s *ownSetup) localOf(private netip.Addr) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// serverEvents tells the fleet about the servers of the cloud's default project.
+// serverEvents translates the events of the cloud's servers for the simulated nodes.
 type serverEvents struct{ setup *ownSetup }
 
 // WatchServers implements node.ServerEvents.
@@ -81,7 +81,7 @@ func (s serverEvents) WatchServers(ctx context.Context) (<-chan node.ServerEvent
 	return out, nil
 }
 
-// translate turns an event of the cloud into what happened to a machine. known are the servers before the event.
+// translate returns the events of a machine for an event of the cloud. known are the servers before the event.
 func (s serverEvents) translate(event fakecloud.Event, known map[int64]*schema.Server) []node.ServerEvent {
 	if event.Kind != "server" {
 		return nil
@@ -116,8 +116,8 @@ func (s *ownSetup) machine(server *schema.Server) node.Server {
 	return node.Server{ID: strconv.FormatInt(server.ID, 10), Name: server.Name, Addresses: []netip.Addr{s.local(server)}}
 }
 
-// local says where a server is on this machine: at its public IPv4 address, or, if it has none, at
-// an address that is made of its id.
+// local returns the address of a server on this machine: its public IPv4 address or, without one, an address with its
+// id.
 func (s *ownSetup) local(server *schema.Server) netip.Addr {
 	if ip, err := netip.ParseAddr(server.PublicNet.IPv4.IP); err == nil {
 		return ip

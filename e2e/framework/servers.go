@@ -17,8 +17,7 @@ type Servers struct {
 	env *Env
 }
 
-// Create creates a server that is attached to the network and runs, and returns it as it is
-// then. Its node registers by itself.
+// Create creates a server in the network, and returns it when it runs. Its node registers by itself.
 func (sv Servers) Create(ctx context.Context, name string, change ...func(*hcloud.ServerCreateOpts)) *hcloud.Server {
 	GinkgoHelper()
 	if sv.env.suite.Kind == Existing {
@@ -42,7 +41,7 @@ func (sv Servers) Create(ctx context.Context, name string, change ...func(*hclou
 	return server
 }
 
-// CreateAll is CreateServer for several servers, which are created at the same time.
+// CreateAll creates several servers at the same time.
 func (sv Servers) CreateAll(ctx context.Context, names ...string) []*hcloud.Server {
 	GinkgoHelper()
 	servers := make([]*hcloud.Server, len(names))
@@ -65,19 +64,19 @@ func (sv Servers) Delete(ctx context.Context, s *hcloud.Server) {
 	sv.env.Cloud.Wait(ctx, result.Action)
 }
 
-// PowerOff takes a server's power away.
+// PowerOff powers a server off.
 func (sv Servers) PowerOff(ctx context.Context, s *hcloud.Server) {
 	GinkgoHelper()
 	sv.env.Cloud.Do(ctx)(sv.env.Cloud.Client.Server.Poweroff(ctx, s))
 }
 
-// PowerOn gives a server its power back.
+// PowerOn powers a server on.
 func (sv Servers) PowerOn(ctx context.Context, s *hcloud.Server) {
 	GinkgoHelper()
 	sv.env.Cloud.Do(ctx)(sv.env.Cloud.Client.Server.Poweron(ctx, s))
 }
 
-// Reset resets servers, as pressing the reset buttons of all at once.
+// Reset resets all of the servers at once, as their reset buttons would.
 func (sv Servers) Reset(ctx context.Context, servers ...*hcloud.Server) {
 	GinkgoHelper()
 	var actions []*hcloud.Action
@@ -89,7 +88,7 @@ func (sv Servers) Reset(ctx context.Context, servers ...*hcloud.Server) {
 	sv.env.Cloud.Wait(ctx, actions...)
 }
 
-// Rename gives a server another name.
+// Rename renames a server.
 func (sv Servers) Rename(ctx context.Context, s *hcloud.Server, name string) {
 	GinkgoHelper()
 	_, _, err := sv.env.Cloud.Client.Server.Update(ctx, s, hcloud.ServerUpdateOpts{Name: name})

@@ -24,12 +24,11 @@ type Services struct {
 // Annotation is the prefix of the CCM's annotations.
 const Annotation = "load-balancer.hetzner.cloud/"
 
-// Port is the first port of the Services that CreateService makes; no privilege is needed to listen
-// on it.
+// Port is the first port of the Services that Create makes. Listening on it needs no privilege.
 const Port = 8080
 
-// Create creates a Service of type LoadBalancer with the port 8080, changed as told. Where nodes are
-// real, it has a pod on each of them if the spec has the label Dataplane.
+// Create creates a Service of type LoadBalancer with the port 8080, changed by the functions. On a
+// cluster with real nodes it has a pod on each of them if the spec has the label Dataplane.
 func (sc Services) Create(ctx context.Context, name string, change ...func(*corev1.Service)) *corev1.Service {
 	GinkgoHelper()
 	svc := &corev1.Service{
@@ -55,7 +54,7 @@ func (sc Services) Update(ctx context.Context, name string, change func(*corev1.
 	var updated *corev1.Service
 	Expect(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		svc := sc.Get(ctx, name)
-		if svc.Annotations == nil { // as an empty map comes back from the API
+		if svc.Annotations == nil { // the API returns an empty map as nil
 			svc.Annotations = map[string]string{}
 		}
 		change(svc)
@@ -66,7 +65,7 @@ func (sc Services) Update(ctx context.Context, name string, change func(*corev1.
 	return updated
 }
 
-// Delete deletes a Service; with the CCM's finalizer it is gone when its load balancer is.
+// Delete deletes a Service. The CCM's finalizer keeps it until its load balancer is deleted.
 func (sc Services) Delete(ctx context.Context, name string) {
 	GinkgoHelper()
 	Expect(sc.env.Kube.CoreV1().Services(sc.Namespace).Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
@@ -80,7 +79,7 @@ func (sc Services) Get(ctx context.Context, name string) *corev1.Service {
 	return svc
 }
 
-// Await waits until a Service is as the checks say.
+// Await waits until a Service passes the checks.
 func (sc Services) Await(ctx context.Context, name string, check func(Gomega, *corev1.Service)) *corev1.Service {
 	GinkgoHelper()
 	var found *corev1.Service
@@ -110,15 +109,15 @@ func (sc Services) AwaitIngress(ctx context.Context, name string) string {
 	return address
 }
 
-// AwaitGone waits until a Service is gone from the cluster, which its finalizer delays until
-// everything of it is gone from the cloud.
+// AwaitGone waits until a Service is gone from the cluster. Its finalizer keeps it until its resources in the cloud are
+// deleted.
 func (sc Services) AwaitGone(ctx context.Context, service string) {
 	GinkgoHelper()
 	Eventually(func() []string { return sc.names(ctx) }).WithContext(ctx).
 		WithTimeout(Timeout).WithPolling(Polling).ShouldNot(ContainElement(service))
 }
 
-// Events returns the reasons and messages of the events about a Service, oldest first.
+// Events returns the events about a Service.
 func (sc Services) Events(ctx context.Context, service string) []corev1.Event {
 	GinkgoHelper()
 	list, err := sc.env.Kube.CoreV1().Events(sc.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Service,involvedObject.name=" + service})
@@ -136,8 +135,8 @@ func (sc Services) AwaitEvent(ctx context.Context, service, reason string, messa
 	return found[0]
 }
 
-// AwaitEvents waits until there have been n events about a Service with the reason. Events that are
-// alike are counted as Kubernetes does.
+// AwaitEvents waits until there have been n events about a Service with the reason. An event
+// that Kubernetes has merged from several counts as several.
 func (sc Services) AwaitEvents(ctx context.Context, service, reason string, n int) {
 	GinkgoHelper()
 	Eventually(func() (count int) {

@@ -2,17 +2,14 @@ package framework
 
 import (
 	"context"
-	"crypto/x509"
 	"net"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
-
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 )
 
-// sharedCluster is a cluster, with its cloud, that all specs share.
+// sharedCluster is a cluster with a cloud that all specs share.
 type sharedCluster struct {
-	// kubeconfig is the path of an administrator's.
+	// kubeconfig is the path of an administrator's kubeconfig.
 	kubeconfig string
 	// endpoint and token are the cloud's API, for this host.
 	endpoint, token string
@@ -24,12 +21,9 @@ type sharedCluster struct {
 	outside string
 	// podImage is the image of the pods that specs put behind Services.
 	podImage string
-	// journal, faults and roots are those of a simulated cloud; on another, journal is empty and the others
-	// are nil.
-	journal Journal
-	faults  fault.Rules
-	roots   func(context.Context) (*x509.CertPool, error)
-	// ccm is the CCM that runs in the cluster, nil if it is not the suite's to change.
+	// control is that of a simulated cloud, nil for a real one.
+	control control
+	// ccm is the CCM that runs in the cluster, nil if the suite may not change it.
 	ccm *podCCM
 }
 

@@ -2,7 +2,6 @@ package framework
 
 import (
 	"context"
-	"crypto/x509"
 	"maps"
 	"net"
 	"net/netip"
@@ -32,8 +31,11 @@ func newSharedSetup(ctx context.Context, e *Env) {
 		"these Options need a cloud and nodes of the spec's own: give it the label %s", OwnCloud)
 	s := &sharedSetup{env: e, shared: e.suite.shared}
 	e.setup = s
-	e.Cloud.Journal = recentJournal{s.shared.journal, s.shared.journal.Last()}
-	e.Cloud.Faults.rules = s.shared.faults
+	e.Cloud.Journal = noJournal{}
+	if s.shared.control != nil {
+		e.Cloud.use(s.shared.control)
+		e.Cloud.Journal = recentJournal{e.Cloud.Journal, e.Cloud.Journal.Last()}
+	}
 	e.Cloud.Client = s.shared.client("spec")
 	if s.shared.network != "" {
 		var err error
@@ -59,8 +61,8 @@ func (s *sharedSetup) startCCM(ctx context.Context, o CCMOptions) *Replica {
 	if settings.Env == nil {
 		settings.Env = map[string]string{}
 	}
-	maps.Copy(settings.Env, s.env.options.CCM)
-	maps.Copy(settings.Env, o.Env)
+	maps.Copy(settings.Env, s.env.suite.CCM.known(s.env.options.CCM))
+	maps.Copy(settings.Env, s.env.suite.CCM.known(o.Env))
 	if o.LeaderElect {
 		settings.Replicas = 2
 		settings.Args = append(settings.Args, leaderElection(true)...) // the last of two equal flags wins
@@ -160,8 +162,14 @@ func (s *sharedSetup) untagged(labels map[string]string) bool {
 	return s.env.suite.Kind == Existing && labels[LabelRun] != runName()
 }
 
-// concerns implements setup.
-func (s *sharedSetup) concerns(r journal.Entry) bool { return s.env.created.contains(r) }
+// ownRequests implements setup.
+func (s *sharedSetup) ownRequests(ctx context.Context, all []journal.Entry) []journal.Entry {
+	GinkgoHelper()
+	// Looking at what the CCM has created is how the spec learns what belongs to it.
+	s.env.LoadBalancers.List(ctx)
+	s.env.Cloud.Certificates(ctx)
+	return slices.DeleteFunc(all, func(r journal.Entry) bool { return !s.env.created.contains(r) })
+}
 
 // dial implements setup.
 func (s *sharedSetup) dial(ctx context.Context, address string, _ netip.Addr) (net.Conn, error) {
@@ -176,17 +184,6 @@ func (s *sharedSetup) outsideAddress() string {
 		Skip("needs the address by which the cloud sees this host, which is unknown")
 	}
 	return s.shared.outside
-}
-
-// roots implements setup.
-func (s *sharedSetup) roots(ctx context.Context) *x509.CertPool {
-	GinkgoHelper()
-	if s.shared.roots == nil {
-		return nil
-	}
-	roots, err := s.shared.roots(ctx)
-	Expect(err).NotTo(HaveOccurred())
-	return roots
 }
 
 // report implements setup: the log of the CCM's pods.

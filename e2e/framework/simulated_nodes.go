@@ -13,8 +13,8 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/node"
 )
 
-// Machines makes Options.Spec of a function that changes the node of each server as it likes. The
-// servers for which it returns false are machines without a kubelet.
+// Machines returns a value for Options.Spec from a function that may change the node of a server. If the function
+// returns false, the server runs no kubelet.
 func Machines(change func(node.Server, *node.Spec) bool) func(node.Server) (node.Spec, bool) {
 	return func(s node.Server) (node.Spec, bool) {
 		spec := node.Spec{Name: s.Name, Addresses: s.Addresses}
@@ -23,9 +23,8 @@ func Machines(change func(node.Server, *node.Spec) bool) func(node.Server) (node
 	}
 }
 
-// OnlyNodes are arguments of a CCM that runs the node controllers alone and refreshes addresses only when
-// it starts: whatever it asks about servers later is asked for nodes that are not initialized or not ready,
-// and that often.
+// OnlyNodes are arguments of a CCM that runs only the node controllers, and refreshes addresses only when it starts:
+// later it asks about servers only for nodes that are uninitialized or NotReady, every 200 ms.
 var OnlyNodes = []string{
 	"--controllers=cloud-node-controller,cloud-node-lifecycle-controller",
 	"--node-status-update-frequency=1h", "--node-monitor-period=200ms",
@@ -50,9 +49,8 @@ func (ns Nodes) Start(ctx context.Context, spec node.Spec) *node.Node {
 	return n
 }
 
-// Crash makes a node NotReady whose server runs: its kubelet ends, and the Ready condition becomes
-// what kube-controller-manager makes of it when the grace period is over, for which specs with many
-// entries do not want to wait.
+// Crash makes a node NotReady while its server runs: it ends the kubelet, and sets the Ready condition at once that
+// kube-controller-manager would set after the grace period.
 func (ns Nodes) Crash(ctx context.Context, n *node.Node) {
 	GinkgoHelper()
 	n.PowerOff()

@@ -10,9 +10,9 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// Stream is a client that keeps sending requests, to see whether something disturbs traffic.
+// Stream is a client that sends requests until it is stopped, to notice disturbed traffic.
 type Stream struct {
-	end      func() // has it send one more request, and end
+	end      func() // makes it send one more request, and end
 	cancel   context.CancelFunc
 	done     chan struct{}
 	answered int
@@ -73,13 +73,13 @@ func startStream(ctx context.Context, get func(context.Context) error) *Stream {
 	return s
 }
 
-// finish lets the request that is under way end, and sends a last one.
+// finish waits for the current request and sends a last one.
 func (s *Stream) finish() {
 	s.end()
 	<-s.done
 }
 
-// Stop ends the stream at once, whatever became of its requests.
+// Stop ends the stream at once, without checking its requests.
 func (s *Stream) Stop() {
 	s.cancel()
 	<-s.done
@@ -89,7 +89,7 @@ func (s *Stream) Stop() {
 func (s *Stream) ExpectUndisturbed() {
 	GinkgoHelper()
 	s.finish()
-	Expect(s.failures).To(BeEmpty(), "requests that were not answered, beside %d that were", s.answered)
+	Expect(s.failures).To(BeEmpty(), "some requests were not answered, %d were", s.answered)
 	Expect(s.answered).To(BeNumerically(">", 0))
-	AddReportEntry("requests meanwhile", ReportEntryVisibilityFailureOrVerbose, fmt.Sprintf("%d answered, each within %s", s.answered, s.slowest.Round(time.Millisecond)))
+	AddReportEntry("requests of the stream", ReportEntryVisibilityFailureOrVerbose, fmt.Sprintf("%d answered, each within %s", s.answered, s.slowest.Round(time.Millisecond)))
 }

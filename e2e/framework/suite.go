@@ -1,9 +1,8 @@
-// Package framework is what the specs stand on: a Kubernetes API, a simulated cloud whose servers
-// are nodes, and a cloud-controller-manager in a process of its own.
+// Package framework gives the specs a Kubernetes cluster, a cloud whose servers are its nodes, and a
+// cloud-controller-manager.
 //
-// The Kubernetes API is shared by all specs of a process ([Suite]); everything else is made anew
-// for each spec ([Env]), so that specs can break what they like: the cloud with its journal and
-// its faults, the nodes, the CCM with its log.
+// A [Suite] is what all specs of a process share. An [Env] is what one spec works with, in groups. On the embedded
+// cluster, each spec has a cloud, nodes and CCM processes of its own; on other clusters, specs share them.
 package framework
 
 import (
@@ -17,6 +16,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 
@@ -26,60 +26,77 @@ import (
 
 // Suite is what all specs of one process share.
 type Suite struct {
-	// ClusterKind says what cluster the specs run on.
+	// Kind is the kind of cluster that the specs run on.
 	Kind    ClusterKind
 	Cluster *cluster.Cluster
 	// CCM is the cloud-controller-manager to test.
 	CCM CCMDescription
 	// CCMBinary is the path of the cloud-controller-manager's binary.
 	CCMBinary string
-	// Kubeconfig is the path of the CCM's own access to the cluster: that of the service account which
-	// its manifest makes. Embedded cluster only, as are CCM and Deployment.
+	// Kubeconfig is the path of the CCM's own access to the cluster, with the rights of the service account in its
+	// manifest. Kubeconfig, CCMBinary and Deployment are set on the embedded cluster only.
 	Kubeconfig string
-	// Deployment is the one of the CCM's manifest. Its pods do not run here.
+	// Deployment is that of the CCM's manifest. Its pods do not run on the embedded cluster.
 	Deployment appsv1.Deployment
 	// Out is the folder for logs and coverage.
 	Out string
-	// Process is the number of the parallel process, from 1. Processes share the loopback
-	// network, of which each has its own part.
+	// Process is the number of the parallel process, from 1. Each has its own part of the loopback network.
 	Process int
 	specs   int
 	// shared is the cluster that all specs share, nil on the embedded one.
 	shared *sharedCluster
-	// temporary says that nobody asked for Out.
+	// temporary says that Out is a temporary folder.
 	temporary bool
 }
 
+// quiet returns the time without a change after which the CCM has done what it had to do.
+func (s *Suite) quiet() time.Duration {
+	if s.Kind == Existing {
+		return Quiet
+	}
+	return cmp.Or(s.CCM.Quiet.Duration, Quiet)
+}
+
 // simulated reports whether the cloud keeps a journal and can be made to misbehave.
-func (s *Suite) simulated() bool { return s.shared == nil || s.shared.faults != nil }
+func (s *Suite) simulated() bool { return s.shared == nil || s.shared.control != nil }
 
 // Environment variables of the suite. scripts/e2e.sh sets them.
 const (
-	// EnvBinary names the CCM's binary; without it the suite builds one.
+	// EnvBinary is the path of the CCM's program. Without it the suite builds one.
 	EnvBinary = "E2E_CCM"
-	// EnvOut names the folder for logs and coverage; without it a temporary one.
+	// EnvOut is the folder for logs and coverage. Without it the suite uses a temporary one.
 	EnvOut = "E2E_OUT"
-	// EnvOffset is added to the number of the parallel process, of which a run has PROCS and a machine
-	// has room for 16, so that several runs on one machine
-	// do not share loopback addresses.
+	// EnvOffset is added to the number of the parallel process, so that several runs on one machine do not share
+	// loopback addresses. A machine has room for 16 processes.
 	EnvOffset = "E2E_OFFSET"
 )
 
-// Prepare does what is to be done once before all processes start their suites: on a kind cluster, it has
-// the CCM run there and waits until all nodes are usable.
+// Prepare does once, before all processes start their suites, what concerns all: it checks the CCM's file and
+// program, so that a mistake ends the run with one error. On a kind cluster it also has the CCM run there, and waits
+// until all nodes are usable.
 func Prepare(ctx context.Context) error {
-	if CurrentKind() != KindCluster {
-		return nil
-	}
 	ccm, err := LoadCCM()
 	if err != nil {
 		return err
 	}
-	return prepareKind(ctx, ccm)
+	switch CurrentKind() {
+	case Embedded:
+		path := cmp.Or(os.Getenv(EnvBinary), ccm.Binary)
+		if path == "" && ccm.Name == OurCCM().Name {
+			return nil // the suite builds it
+		}
+		if path == "" {
+			return fmt.Errorf("%s=%s: cannot run on the embedded cluster without a program: write its path as binary", EnvCCM, os.Getenv(EnvCCM))
+		}
+		return checkBinary(path)
+	case KindCluster:
+		return prepareKind(ctx, ccm)
+	}
+	return nil
 }
 
-// StartSuite brings up the Kubernetes API and finds, or builds, the CCM; or, where the specs share a
-// cluster, finds that. The suite that it returns has to be stopped, also if there is an error.
+// StartSuite starts a control plane and builds the CCM, if its file names no program; or it connects to the cluster that
+// the specs share. Stop the suite that it returns, also after an error.
 func StartSuite(ctx context.Context, process int) (*Suite, error) {
 	s := &Suite{Kind: CurrentKind(), Out: os.Getenv(EnvOut), CCMBinary: os.Getenv(EnvBinary)}
 	return s, s.start(ctx, process)
@@ -111,7 +128,7 @@ func (s *Suite) start(ctx context.Context, process int) error {
 	case Existing:
 		s.shared, err = openExisting(ctx)
 	default:
-		return fmt.Errorf("%s=%s: want %s, %s or %s", EnvCluster, s.Kind, KindCluster, Embedded, Existing)
+		return fmt.Errorf("%s=%s: must be one of %s, %s, %s", EnvCluster, s.Kind, KindCluster, Embedded, Existing)
 	}
 	if err != nil {
 		return err
@@ -123,9 +140,6 @@ func (s *Suite) start(ctx context.Context, process int) error {
 // startEmbedded starts a control plane for this process.
 func (s *Suite) startEmbedded(ctx context.Context, process int) error {
 	s.CCMBinary = cmp.Or(s.CCMBinary, s.CCM.Binary)
-	if s.CCMBinary == "" && s.CCM.Name != OurCCM().Name {
-		return fmt.Errorf("%s=%s: the embedded cluster runs a program: write its path as binary", EnvCCM, os.Getenv(EnvCCM))
-	}
 	if s.CCMBinary == "" {
 		s.CCMBinary = filepath.Join(s.Out, fmt.Sprintf("ccm-%d", process))
 		if err := buildCCM(ctx, s.CCMBinary); err != nil {
@@ -145,8 +159,7 @@ func (s *Suite) startEmbedded(ctx context.Context, process int) error {
 	return s.createAccount(ctx)
 }
 
-// Stop ends the Kubernetes API, and deletes the folder for logs and coverage if EnvOut did not ask for
-// one.
+// Stop ends the control plane, and deletes the folder for logs and coverage if it is a temporary one.
 func (s *Suite) Stop() error {
 	var errs []error
 	if s.Cluster != nil {
@@ -166,8 +179,7 @@ func buildCCM(ctx context.Context, to string) error {
 	return nil
 }
 
-// loopback returns the part of 127.0.0.0/8 that belongs to a purpose of this process: a /16.
-// Purposes are small numbers.
+// loopback returns the /16 of 127.0.0.0/8 for a purpose of this process.
 func (s *Suite) loopback(purpose int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{127, byte(64 + 8*(s.Process%16) + purpose), 0, 0}), 16)
 }

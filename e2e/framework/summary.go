@@ -18,12 +18,16 @@ import (
 // SummaryFile is the name of the summary in the folder that EnvOut names.
 const SummaryFile = "specs.md"
 
-// FailuresFile is the name of the file beside the summary that says what failed and why. A run without a failure
+// FailuresFile is the name of the file next to the summary that says what failed and why. A run without a failure
 // writes none.
 const FailuresFile = "failures.txt"
 
-// WriteSummary writes a table of all specs, with how each ended and how long it took, into the folder that EnvOut
-// names, and the same for programs (speclist); without a folder it does nothing.
+// GapsFile is the name of the file next to the summary that says which known gaps the CCM still has, and which are
+// closed. A run without one writes none.
+const GapsFile = "known-gaps.txt"
+
+// WriteSummary writes a table of all specs with their results and times into the folder EnvOut, as Markdown and as JSON
+// (package speclist). Without that folder it does nothing.
 func WriteSummary(report types.Report) error {
 	out := os.Getenv(EnvOut)
 	if out == "" {
@@ -34,8 +38,10 @@ func WriteSummary(report types.Report) error {
 		return err
 	}
 	run := runOf(report, ccm, CurrentKind())
-	if text := failures(report); text != "" {
-		err = os.WriteFile(filepath.Join(out, FailuresFile), []byte(text), 0o644)
+	for name, text := range map[string]string{FailuresFile: failures(report, ccm), GapsFile: gaps(run)} {
+		if text != "" {
+			err = errors.Join(err, os.WriteFile(filepath.Join(out, name), []byte(text), 0o644))
+		}
 	}
 	return errors.Join(err,
 		os.WriteFile(filepath.Join(out, SummaryFile), []byte(summary(report, ccm, CurrentKind())), 0o644),
@@ -46,23 +52,36 @@ func WriteSummary(report types.Report) error {
 // runOf returns the results of a report.
 func runOf(report types.Report, ccm CCMDescription, kind ClusterKind) speclist.Run {
 	run := speclist.Run{CCM: ccm.Name, Cluster: string(kind), Time: report.StartTime}
+	if len(report.SpecialSuiteFailureReasons) > 0 {
+		run.Incomplete = report.SpecialSuiteFailureReasons[0]
+	}
+	for _, s := range report.SpecReports {
+		if s.LeafNodeType != types.NodeTypeIt && s.Failed() {
+			run.Incomplete = cmp.Or(run.Incomplete, s.LeafNodeType.String()+" "+s.State.String())
+		}
+	}
 	for _, s := range chosen(report, ccm, kind) {
 		result, reason := outcome(s, ccm, kind)
 		if result == "" {
 			continue // pending
 		}
 		run.Specs = append(run.Specs, speclist.Spec{
-			Name: s.FullText(), Result: result, Reason: reason, Seconds: s.RunTime.Round(time.Millisecond).Seconds(), Labels: s.Labels(),
+			Name: s.FullText(), Group: strings.Join(s.ContainerHierarchyTexts[:min(1, len(s.ContainerHierarchyTexts))], ""), Result: result, Reason: reason, Seconds: s.RunTime.Round(time.Millisecond).Seconds(), Labels: s.Labels(),
 		})
 	}
 	return run
 }
 
-// outcome returns what became of a spec, and why it was not run; "" if it was not chosen.
+// outcome returns the result of a spec and the reason, or "" if the spec was not chosen.
 func outcome(s types.SpecReport, ccm CCMDescription, kind ClusterKind) (speclist.Result, string) {
+	gap, known := ccm.gap(s.FullText())
 	switch {
+	case s.State == types.SpecStatePassed && known:
+		return speclist.GapClosed, gap
 	case s.State == types.SpecStatePassed:
 		return speclist.Passed, ""
+	case s.State == types.SpecStateFailed && known:
+		return speclist.KnownGap, gap
 	case s.Failed():
 		return speclist.Failed, firstLine(s.FailureMessage())
 	case s.State != types.SpecStateSkipped:
@@ -82,8 +101,8 @@ func outcome(s types.SpecReport, ccm CCMDescription, kind ClusterKind) (speclist
 	return "", ""
 }
 
-// chosen returns the specs of a report, in the order of the source, without those that a focus or a filter left out
-// though they could run.
+// chosen returns the specs of a report in the order of the source, without those that can run here but were left out by
+// a focus or a filter.
 func chosen(report types.Report, ccm CCMDescription, kind ClusterKind) types.SpecReports {
 	specs := report.SpecReports.WithLeafNodeType(types.NodeTypeIt)
 	specs = slices.DeleteFunc(slices.Clone(specs), func(s types.SpecReport) bool {
@@ -100,7 +119,7 @@ func chosen(report types.Report, ccm CCMDescription, kind ClusterKind) types.Spe
 	return specs
 }
 
-// shown returns how a table shows what became of a spec.
+// shown returns the result of a spec for a table.
 func shown(s types.SpecReport, ccm CCMDescription, kind ClusterKind) string {
 	result, reason := outcome(s, ccm, kind)
 	switch result {
@@ -110,13 +129,17 @@ func shown(s types.SpecReport, ccm CCMDescription, kind ClusterKind) string {
 		return "not on " + string(kind) + ": " + reason
 	case speclist.Skipped:
 		return "skipped: " + strings.TrimPrefix(reason, unsupportedPrefix)
+	case speclist.KnownGap:
+		return "known gap: " + reason
+	case speclist.GapClosed:
+		return "passed: gap closed"
 	case speclist.Failed:
 		return "**" + s.State.String() + "**"
 	}
 	return s.State.String()
 }
 
-// summary renders a report as Markdown: the same order whatever the order in which specs have run.
+// summary renders a report as Markdown, in the order of the source.
 func summary(report types.Report, ccm CCMDescription, kind ClusterKind) string {
 	specs := chosen(report, ccm, kind)
 	counts := map[types.SpecState]int{}
@@ -157,15 +180,17 @@ func summary(report types.Report, ccm CCMDescription, kind ClusterKind) string {
 	return b.String()
 }
 
-// failureLines is how much of a failure's message is shown where all failures are, in lines.
+// failureLines is how many lines of a failure's message failures shows.
 const failureLines = 40
 
-// failures returns what failed, where and why; "" if nothing did. It is for those who see nothing but the end of a
-// log.
-func failures(report types.Report) string {
+// failures returns what failed, where and why, without known gaps; "" if nothing failed. It is the end of a run's log.
+func failures(report types.Report, ccm CCMDescription) string {
 	var b strings.Builder
+	for _, reason := range report.SpecialSuiteFailureReasons {
+		fmt.Fprintf(&b, "the suite: %s\n", reason)
+	}
 	for _, s := range report.SpecReports {
-		if !s.Failed() {
+		if _, known := ccm.gap(s.FullText()); !s.Failed() || known && s.State == types.SpecStateFailed {
 			continue
 		}
 		fmt.Fprintf(&b, "%s: %s\n", s.State, cmp.Or(s.FullText(), s.LeafNodeType.String()))
@@ -181,7 +206,21 @@ func failures(report types.Report) string {
 	return b.String()
 }
 
-// lines are where the spec's containers and the spec are in their file.
+// gaps returns which known gaps of the CCM failed again, and which are closed; "" if there are none.
+func gaps(run speclist.Run) string {
+	var b strings.Builder
+	for _, s := range run.Specs {
+		switch s.Result {
+		case speclist.KnownGap:
+			fmt.Fprintf(&b, "known gap: %s\n    %s\n", s.Name, s.Reason)
+		case speclist.GapClosed:
+			fmt.Fprintf(&b, "gap closed: %s\n    remove it from knownGaps in the CCM's file\n", s.Name)
+		}
+	}
+	return b.String()
+}
+
+// lines returns the line numbers of the spec's containers and of the spec.
 func lines(s types.SpecReport) []int {
 	var all []int
 	for _, l := range s.ContainerHierarchyLocations {

@@ -40,7 +40,7 @@ func TestTheSummaryListsEverySpecInTheOrderOfTheSource(t *testing.T) {
 			spec("c.go", 5, "Route", "skipped", types.SpecStateSkipped, 0),
 			labelled(spec("c.go", 6, "Route", "of another cluster", types.SpecStateSkipped, 0), RealNodes),
 			labelled(spec("c.go", 7, "Route", "of another CCM", types.SpecStateSkipped, 0), Needs(NodeRoutes, Repair)...),
-			found(spec("c.go", 8, "Route", "found out", types.SpecStateSkipped, time.Second), "nobody | knows\nmore"),
+			found(spec("c.go", 8, "Route", "found out", types.SpecStateSkipped, time.Second), "unknown | here\nmore"),
 			spec("a.go", 5, "Node", "of another file", types.SpecStatePassed, 0),
 		},
 	}
@@ -71,9 +71,9 @@ other on embedded, 2 at a time, seed 42.
 |---|--:|---|---|
 | not on embedded: needs real nodes: runs with E2E_CLUSTER=kind | 0.0 | of another cluster | a, b, real-nodes |
 | unsupported: lacks routes | 0.0 | of another CCM | a, b, needs-routes, needs-repair |
-| skipped: nobody \| knows | 1.0 | found out | a, b |
+| skipped: unknown \| here | 1.0 | found out | a, b |
 `
-	other := CCMDescription{Name: "other", Lacks: []Feature{NodeRoutes}}
+	other := CCMDescription{Name: "other", Lacks: map[Feature]string{NodeRoutes: ""}}
 	if got := summary(report, other, Embedded); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
@@ -110,10 +110,46 @@ panicked: AfterSuite
     long
 ` + strings.Repeat("    .\n", 39) + `    and 3 lines more
 `
-	if got := failures(report); got != want {
+	if got := failures(report, OurCCM()); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if got := failures(types.Report{SpecReports: report.SpecReports[:1]}); got != "" {
+	if got := failures(types.Report{SpecReports: report.SpecReports[:1]}, OurCCM()); got != "" {
 		t.Errorf("of a report without a failure: %q", got)
+	}
+}
+
+func TestKnownGapsAreNoFailuresAndEveryOtherFailureIs(t *testing.T) {
+	t.Parallel()
+	spec := func(text string, state types.SpecState) types.SpecReport {
+		return types.SpecReport{LeafNodeType: types.NodeTypeIt, LeafNodeText: text, State: state, Failure: types.Failure{Message: "no"}}
+	}
+	report := types.Report{SpecReports: types.SpecReports{
+		spec("is a gap", types.SpecStateFailed), spec("is closed", types.SpecStatePassed), spec("hangs", types.SpecStateTimedout),
+		spec("broke", types.SpecStateFailed), spec("works", types.SpecStatePassed),
+	}}
+	ccm := OurCCM()
+	ccm.KnownGaps = []Gap{{Reason: "because", Specs: []string{"is a gap", "is closed", "hangs"}}}
+	run := runOf(report, ccm, Embedded)
+	var results []speclist.Result
+	for _, s := range run.Specs {
+		results = append(results, s.Result)
+	}
+	if want := []speclist.Result{"failed", "failed", "known gap", "gap closed", "passed"}; !slices.Equal(results, want) {
+		t.Errorf("got %q, want %q", results, want)
+	}
+	want := "known gap: is a gap\n    because\ngap closed: is closed\n    remove it from knownGaps in the CCM's file\n"
+	if got := gaps(run); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	text := failures(report, ccm)
+	if strings.Contains(text, "is a gap") || !strings.Contains(text, "failed: broke") || !strings.Contains(text, "timedout: hangs") {
+		t.Errorf("failures:\n%s", text)
+	}
+	report.SpecReports, report.SpecialSuiteFailureReasons = report.SpecReports[:2], []string{"Suite Timeout Elapsed"}
+	if text := failures(report, ccm); text != "the suite: Suite Timeout Elapsed\n" {
+		t.Errorf("of a suite that ended early: %q", text)
+	}
+	if run := runOf(report, ccm, Embedded); run.Incomplete != "Suite Timeout Elapsed" {
+		t.Errorf("incomplete: %q", run.Incomplete)
 	}
 }

@@ -29,8 +29,7 @@ type Traffic struct {
 	env *Env
 }
 
-// Get sends an HTTP request to an address from outside of the cluster and returns which node
-// answered, with what.
+// Get sends an HTTP request to an address from outside of the cluster and returns the answer.
 func (t Traffic) Get(ctx context.Context, address string, port int) (whoami.Answer, error) {
 	return get(ctx, t.Client(ClientOptions{}), URL("http", address, port))
 }
@@ -61,7 +60,7 @@ func get(ctx context.Context, client *http.Client, url string) (whoami.Answer, e
 	return answer, json.Unmarshal(body, &answer)
 }
 
-// AwaitAnswer waits until a request to an address is answered by the Service's pods.
+// AwaitAnswer waits until the Service's pods answer a request to an address, and returns the answer.
 func (t Traffic) AwaitAnswer(ctx context.Context, service, address string, port int) whoami.Answer {
 	GinkgoHelper()
 	var answer whoami.Answer
@@ -83,7 +82,7 @@ func (t Traffic) AwaitServed(ctx context.Context, service string) string {
 }
 
 // AnsweringNodes sends n requests to an address and returns how many each node answered. The spec
-// fails with the first that is not.
+// fails at the first request without an answer.
 func (t Traffic) AnsweringNodes(ctx context.Context, address string, port, n int) map[string]int {
 	GinkgoHelper()
 	answered := map[string]int{}
@@ -95,8 +94,7 @@ func (t Traffic) AnsweringNodes(ctx context.Context, address string, port, n int
 	return answered
 }
 
-// AwaitAnsweringNodes waits until requests to an address are answered by these nodes, by each of
-// them and by nobody else.
+// AwaitAnsweringNodes waits until each of these nodes, and no other, answers requests to an address.
 func (t Traffic) AwaitAnsweringNodes(ctx context.Context, address string, port int, names ...string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -110,7 +108,7 @@ func (t Traffic) AwaitAnsweringNodes(ctx context.Context, address string, port i
 	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(Succeed())
 }
 
-// Closed tells whether nobody listens on a port of a load balancer.
+// Closed reports whether a port of a load balancer refuses connections.
 func (t Traffic) Closed(ctx context.Context, address string, port int) bool {
 	conn, err := t.dial(ctx, net.JoinHostPort(address, strconv.Itoa(port)), netip.Addr{})
 	if err != nil {
@@ -122,21 +120,19 @@ func (t Traffic) Closed(ctx context.Context, address string, port int) bool {
 
 // ClientOptions shape a client outside of the cluster.
 type ClientOptions struct {
-	// Address is connected to whatever the URL says, as if a DNS entry pointed there; "" takes the
-	// URL's.
+	// Address replaces the address of the URL, as a DNS entry would. If empty, the URL's.
 	Address string
-	// Roots are trusted; nil is what the machine trusts.
+	// Roots are the trusted authorities. If nil, the machine's.
 	Roots *x509.CertPool
 	// Cookies makes the client keep cookies.
 	Cookies bool
-	// From is the client's address, one of 127.0.0.0/8; the zero value lets the system choose. Outside of
-	// the embedded cluster, all clients have OutsideAddress.
+	// From is the client's address, one of 127.0.0.0/8; the zero value lets the system choose. On a
+	// shared cluster, all clients have OutsideAddress.
 	From netip.Addr
 }
 
-// Client returns a client outside of the cluster. It reaches the addresses of the cloud's load
-// balancers, private ones included; it opens a connection for each request, so that each is
-// balanced, and does not follow redirects.
+// Client returns a client outside of the cluster. It reaches the public and private addresses of load balancers, opens a
+// connection for each request, so that each is balanced, and does not follow redirects.
 func (t Traffic) Client(o ClientOptions) *http.Client {
 	GinkgoHelper()
 	client := &http.Client{
@@ -173,8 +169,7 @@ func (t Traffic) dial(ctx context.Context, address string, from netip.Addr) (net
 	return t.env.setup.dial(ctx, address, from)
 }
 
-// Connection is one TCP connection to a load balancer, on which HTTP requests are sent one after
-// the other.
+// Connection is one TCP connection to a load balancer for several HTTP requests.
 type Connection struct {
 	conn   net.Conn
 	reader *bufio.Reader

@@ -1,6 +1,5 @@
 // Package hygiene proves that a run of the end-to-end suite leaves nothing behind, however it ends.
-// Its test runs parts of the suite by the script that people use; it takes minutes, so that it is
-// asked for: scripts/e2e-hygiene.sh.
+// Its test runs parts of the suite with scripts/e2e.sh. It takes minutes and runs only if scripts/e2e-hygiene.sh starts it.
 package hygiene
 
 import (
@@ -27,7 +26,7 @@ const (
 	// offset keeps these runs apart from others on this machine: see E2E_OFFSET.
 	offset = 12
 	procs  = 2
-	// patience is a bound for a busy machine, on which nothing may ever be found.
+	// patience is a time limit for a busy machine.
 	patience = 3 * time.Minute
 )
 
@@ -40,8 +39,8 @@ type end struct {
 	// send it to, or to the script alone.
 	signal syscall.Signal
 	toAll  bool
-	// says is how the summary must call what became of the spec. Without it nobody is left who could write
-	// a summary, or delete a compiler's files.
+	// says must be in the summary. If empty, no process is left that could write a summary or delete a compiler's
+	// files.
 	says string
 }
 
@@ -54,7 +53,7 @@ func TestNothingIsLeftHoweverTheSuiteEnds(t *testing.T) {
 	}
 	const aLoadBalancer = "gets a load balancer whose address answers"
 	// This one has three load balancers, and is busy for a while with them.
-	const manyLoadBalancers = "catches up with what came, changed and went"
+	const manyLoadBalancers = "catches up with the changes while it was down"
 	for name, e := range map[string]end{
 		"with success": {focus: aLoadBalancer, says: "1 passed"},
 		"with a spec that fails, as the CCM does nothing": {focus: "names every mistake at once", env: []string{"E2E_CCM=/bin/false"}, says: "1 failed"},
@@ -71,7 +70,7 @@ func (e *end) run(t *testing.T) {
 	g := NewWithT(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	// Whatever belongs to the run has one of these paths in its command line or environment.
+	// Everything that belongs to the run has one of these paths in its command line or environment.
 	mark := t.TempDir()
 	out, temporary := filepath.Join(mark, "out"), filepath.Join(mark, "tmp")
 	g.Expect(os.Mkdir(temporary, 0o700)).To(Succeed())
@@ -115,7 +114,7 @@ func (e *end) run(t *testing.T) {
 
 	// The janitors outlive the suite by a moment.
 	g.Eventually(func() []string { return processes(mark) }).WithContext(ctx).WithTimeout(patience).Should(BeEmpty(), "processes are left")
-	g.Expect(ports(func(netip.Addr) bool { return true })).To(BeEmpty(), "somebody listens")
+	g.Expect(ports(func(netip.Addr) bool { return true })).To(BeEmpty(), "some ports are still open")
 	clusters, err := filepath.Glob(filepath.Join(temporary, "ccm-from-scratch-*"))
 	g.Expect(clusters, err).To(BeEmpty(), "folders of control planes are left")
 	if e.says == "" {
@@ -135,7 +134,7 @@ func (e *end) run(t *testing.T) {
 func (e *end) send(g *WithT, script int, mark string) {
 	switch {
 	case e.signal == syscall.SIGKILL:
-		// Nobody passes it on, so each process gets it, but not the janitors: they have sessions of their own,
+		// No process passes it on, so each process gets it, but not the janitors: they have sessions of their own,
 		// where neither a terminal's end nor a cancelled job reaches them.
 		for _, p := range processes(mark) {
 			pid, err := strconv.Atoi(strings.Fields(p)[0])
@@ -170,7 +169,7 @@ func loadBalancerPorts() []string {
 	return ports(func(a netip.Addr) bool { return a.As4()[1]%8 == 1 }) // see framework.Suite: the second of its networks
 }
 
-// ports lists where somebody listens on those of the suite's loopback addresses that belong to these runs.
+// ports lists the open ports on those of the suite's loopback addresses that belong to these runs.
 func ports(also func(netip.Addr) bool) []string {
 	table, err := os.ReadFile("/proc/net/tcp")
 	if err != nil {
@@ -198,7 +197,7 @@ func ports(also func(netip.Addr) bool) []string {
 	return found
 }
 
-// ours tells whether an address belongs to one of the processes of these runs: see framework.Suite.
+// ours reports whether an address belongs to one of the processes of these runs: see framework.Suite.
 func ours(a netip.Addr) bool {
 	b := a.As4()
 	for process := offset + 1; process <= offset+procs; process++ {

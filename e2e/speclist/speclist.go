@@ -1,5 +1,4 @@
-// Package speclist keeps what became of every spec, for each cloud-controller-manager and kind of cluster that it
-// was run with.
+// Package speclist stores the result of every spec for each cloud-controller-manager and kind of cluster.
 package speclist
 
 import (
@@ -17,7 +16,7 @@ import (
 // File is the name of a run's results in its folder, and of the list of all runs.
 const File = "specs.json"
 
-// Result is what became of a spec.
+// Result is the result of a spec.
 type Result string
 
 // The results.
@@ -28,25 +27,33 @@ const (
 	Unsupported Result = "unsupported"
 	// NotHere is for specs that this kind of cluster cannot run.
 	NotHere Result = "not here"
-	// Skipped is for specs that have found out while they ran that they cannot run here.
+	// Skipped is for specs that have found out during their run that they cannot run here.
 	Skipped Result = "skipped"
+	// KnownGap is for specs that fail, as the CCM's file says.
+	KnownGap Result = "known gap"
+	// GapClosed is for specs that pass although the CCM's file calls them a known gap.
+	GapClosed Result = "gap closed"
 )
 
 // Spec is one spec of a run.
 type Spec struct {
-	Name    string   `json:"name"`
+	Name string `json:"name"`
+	// Group is the heading under which the spec is declared.
+	Group   string   `json:"group,omitempty"`
 	Result  Result   `json:"result"`
 	Reason  string   `json:"reason,omitempty"`
 	Seconds float64  `json:"seconds"`
 	Labels  []string `json:"labels,omitempty"`
 }
 
-// Run is what one run of the suite found out. Specs that were not chosen are not in it.
+// Run has the results of one run of the suite, without the specs that were not chosen.
 type Run struct {
 	CCM     string    `json:"ccm"`
 	Cluster string    `json:"cluster"`
 	Time    time.Time `json:"time"`
 	Specs   []Spec    `json:"specs"`
+	// Incomplete says why results are missing, such as a failed BeforeSuite.
+	Incomplete string `json:"incomplete,omitempty"`
 }
 
 // Write writes a run into a folder.
@@ -58,8 +65,8 @@ func (r Run) Write(folder string) error {
 	return os.WriteFile(filepath.Join(folder, File), append(text, '\n'), 0o644)
 }
 
-// Read returns the runs of all folders in a folder, by CCM and kind of cluster; of several runs that have both in
-// common, the newest.
+// Read returns the runs in all folders of a folder, by CCM and kind of cluster. Of several runs with the same CCM and
+// kind, it returns the newest.
 func Read(root fs.FS) ([]Run, error) {
 	files, err := fs.Glob(root, "*/"+File)
 	if err != nil {
@@ -88,14 +95,14 @@ func Read(root fs.FS) ([]Run, error) {
 	return runs, nil
 }
 
-// signs are how a table shows results.
-var signs = map[Result]string{Passed: "✔", Failed: "✘", Unsupported: "unsupported", NotHere: "–", Skipped: "–"}
+// signs represent results in a table.
+var signs = map[Result]string{Passed: "✔", Failed: "✘", Unsupported: "unsupported", NotHere: "–", Skipped: "–", KnownGap: "known gap", GapClosed: "✔ gap closed"}
 
 // Markdown renders runs as a table: a row for each spec, a column for each run.
 func Markdown(runs []Run) string {
 	var b strings.Builder
 	b.WriteString("# Every spec, by CCM and kind of cluster\n\n")
-	b.WriteString("✔ passed, ✘ failed, – cannot run there, unsupported: the CCM lacks a feature; empty: was not part of the last run.\n\n| spec |")
+	b.WriteString("✔ passed, ✘ failed, – cannot run there, unsupported: the CCM lacks a feature, known gap: fails as the CCM's file says; empty: was not part of the last run.\n\n| spec |")
 	for _, r := range runs {
 		fmt.Fprintf(&b, " %s on %s |", cell(r.CCM), cell(r.Cluster))
 	}

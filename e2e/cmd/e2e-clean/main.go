@@ -1,5 +1,5 @@
-// Command e2e-clean removes what runs of the e2e suite have left in a cluster and a cloud that outlive them: whatever
-// has their label. Environment:
+// Command e2e-clean removes everything with the label of a run of the e2e suite from an existing cluster and cloud.
+// Environment:
 //
 //	HCLOUD_TOKEN     the cloud's project; without it nothing is done
 //	HCLOUD_ENDPOINT  another cloud than Hetzner's

@@ -1,5 +1,4 @@
-// Command speclist merges the results of all runs in the folders of a folder, by default out, into its specs.md and
-// specs.json.
+// Command speclist merges the results of all runs in a folder, by default out, into its specs.md and specs.json.
 package main
 
 import (

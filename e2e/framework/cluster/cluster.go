@@ -8,7 +8,7 @@
 // endpoint slices, namespaces, garbage collection.
 //
 // NOT modelled: a scheduler and a container runtime, so no pod ever runs; nodes
-// are simulated by package node beside this one. Service addresses do not route.
+// are simulated by the package node. Service addresses do not route.
 // etcd does not sync to disk. The API server's own endpoints are not maintained,
 // since it listens on loopback only.
 package cluster
@@ -85,7 +85,7 @@ func (o Options) complete(ctx context.Context) (Options, error) {
 	return o, nil
 }
 
-// Cluster is a Kubernetes API that specs use. Its fields do not change.
+// Cluster is the Kubernetes API that specs use. Its fields do not change.
 type Cluster struct {
 	// RESTConfig is an administrator's, practically without a client-side limit.
 	RESTConfig *rest.Config
@@ -94,7 +94,7 @@ type Cluster struct {
 	// Kubeconfig is the path of a file with an administrator's access, for other
 	// processes.
 	Kubeconfig string
-	// Version is the API server's release, as "v1.37.1".
+	// Version is the API server's release, such as "v1.37.1".
 	Version string
 	// LogDir has the output of the control plane and of what Run started. Empty
 	// for a cluster that exists.
@@ -118,7 +118,7 @@ type Cluster struct {
 func Existing(path string) (*Cluster, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", path)
 	if err != nil {
-		return nil, fmt.Errorf("using the cluster of kubeconfig %s: %w", path, err)
+		return nil, fmt.Errorf("cannot use the cluster of kubeconfig %s: %w", path, err)
 	}
 	c := &Cluster{RESTConfig: unlimited(config), Kubeconfig: path, stop: func() error { return nil }}
 	return c, c.connect()
@@ -172,7 +172,7 @@ func (c *Cluster) connect() (err error) {
 	}
 	info, err := c.Client.Discovery().ServerVersion()
 	if err != nil {
-		return fmt.Errorf("the cluster does not answer: %w", err)
+		return fmt.Errorf("cannot reach the cluster: %w", err)
 	}
 	c.Version = info.GitVersion
 	return nil
@@ -218,11 +218,11 @@ func (c *Cluster) KubeconfigFor(name string, groups ...string) (string, error) {
 	}
 	user, err := c.plane.AddUser(envtest.User{Name: name, Groups: groups}, nil)
 	if err != nil {
-		return "", fmt.Errorf("making the user %s: %w", name, err)
+		return "", fmt.Errorf("cannot create the user %s: %w", name, err)
 	}
 	data, err := user.KubeConfig()
 	if err != nil {
-		return "", fmt.Errorf("making the user %s: %w", name, err)
+		return "", fmt.Errorf("cannot create the user %s: %w", name, err)
 	}
 	file, err := os.CreateTemp(c.dir, "*.kubeconfig") // readable by us alone
 	if err != nil {

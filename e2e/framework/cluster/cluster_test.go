@@ -102,7 +102,7 @@ func TestTheControlPlaneIsOfTheReleaseThatGoModNames(t *testing.T) {
 func TestAUserHasOnlyTheRightsThatRBACGives(t *testing.T) {
 	t.Parallel()
 	c := use(t)
-	path, err := c.KubeconfigFor("system:serviceaccount:kube-system:nobody", "system:serviceaccounts")
+	path, err := c.KubeconfigFor("system:serviceaccount:kube-system:unknown", "system:serviceaccounts")
 	if err != nil {
 		t.Fatal(err)
 	}

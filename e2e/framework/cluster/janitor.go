@@ -49,14 +49,14 @@ func hireJanitor(dir string) (*janitor, error) {
 	}
 	j.pipe = pipe
 	if err := j.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("starting the janitor: %w", err)
+		return nil, fmt.Errorf("cannot start the janitor: %w", err)
 	}
 	return j, nil
 }
 
 // wrap writes a script that notes its process number for the janitor under the
-// name and then becomes the program at path. It is for programs that somebody
-// else starts. When the janitor is gone, and the folder with it, the script
+// name and then becomes the program at path. It is for programs that envtest
+// starts. When the janitor is gone, and the folder with it, the script
 // refuses to start anything.
 func (j *janitor) wrap(name, path string) (string, error) {
 	script := filepath.Join(j.dir, name)
@@ -66,7 +66,7 @@ func (j *janitor) wrap(name, path string) (string, error) {
 }
 
 // note records that the janitor is to kill the process, which leads a process
-// group; forget takes that back.
+// group; forget removes the record.
 func (j *janitor) note(name string, pid int) error {
 	return os.WriteFile(filepath.Join(j.pids, name), []byte(strconv.Itoa(pid)+"\n"), 0o600)
 }
@@ -81,7 +81,7 @@ func (j *janitor) forget(name string) error {
 
 // end kills programs that wrap made scripts for, at once: what they would tidy up
 // on their way out is deleted anyway, and kube-apiserver would first wait for
-// everybody who watches something.
+// all watches to end.
 func (j *janitor) end(names ...string) error {
 	var errs []error
 	for _, name := range names {
@@ -99,7 +99,7 @@ func (j *janitor) end(names ...string) error {
 			continue
 		}
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-			errs = append(errs, fmt.Errorf("killing %s: %w", name, err))
+			errs = append(errs, fmt.Errorf("cannot kill %s: %w", name, err))
 		}
 		errs = append(errs, j.forget(name))
 	}

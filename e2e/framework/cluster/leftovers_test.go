@@ -31,7 +31,7 @@ func child() int {
 		fmt.Println("failed", err)
 		return 1
 	}
-	if _, err := c.Run(cluster.Command{Name: "beside", Path: "/bin/sh", Args: []string{"-c", "cat & cat"}}); err != nil {
+	if _, err := c.Run(cluster.Command{Name: "second", Path: "/bin/sh", Args: []string{"-c", "cat & cat"}}); err != nil {
 		fmt.Println("failed", err)
 		return 1
 	}

@@ -39,19 +39,19 @@ func (c *Cluster) startPlane(ctx context.Context, options Options) (err error) {
 			c.plane = plane
 			break
 		}
-		// A program that hangs was told to end, but nobody waited for it.
+		// A program that hangs was told to end, but no code waited for it.
 		err = errors.Join(err, c.janitor.end("kube-apiserver", "etcd"))
 		if ctx.Err() != nil {
-			return fmt.Errorf("starting the control plane: %w", ctx.Err())
+			return fmt.Errorf("cannot start the control plane: %w", ctx.Err())
 		}
 		if attempt == planeAttempts {
-			return fmt.Errorf("starting the control plane: %w\n%s\n%s", err,
+			return fmt.Errorf("cannot start the control plane: %w\n%s\n%s", err,
 				tail(filepath.Join(c.LogDir, "etcd.log")), tail(filepath.Join(c.LogDir, "kube-apiserver.log")))
 		}
 	}
 	admin, err := c.plane.AddUser(envtest.User{Name: "e2e-admin", Groups: []string{"system:masters"}}, nil)
 	if err != nil {
-		return fmt.Errorf("making the administrator: %w", err)
+		return fmt.Errorf("cannot create the administrator: %w", err)
 	}
 	c.RESTConfig = unlimited(admin.Config())
 	c.Kubeconfig, err = c.KubeconfigFor("e2e-admin", "system:masters")
@@ -126,7 +126,7 @@ func (c *Cluster) startControllers(ctx context.Context, options Options) error {
 		Path: filepath.Join(options.Programs, "kube-controller-manager"),
 		Args: []string{
 			"--kubeconfig=" + kubeconfig,
-			"--secure-port=0", // nobody asks for its metrics
+			"--secure-port=0", // its metrics are not used
 			"--leader-elect=false",
 			"--controllers=" + strings.Join(controllers, ","),
 			// As kubeadm does: each controller has an account and RBAC rules of its own.
@@ -139,7 +139,7 @@ func (c *Cluster) startControllers(ctx context.Context, options Options) error {
 			"--cluster-cidr=" + options.PodCIDR.Masked().String(),
 			"--node-cidr-mask-size=" + strconv.Itoa(options.NodeMaskSize),
 			"--service-cluster-ip-range=" + options.ServiceCIDR.Masked().String(),
-			"--node-monitor-period=1s", // default 5 s: how stale a verdict may be
+			"--node-monitor-period=1s", // default 5 s: the maximum age of a node's status
 			"--node-monitor-grace-period=" + options.NodeMonitorGracePeriod.String(),
 			"--kube-api-qps=200", "--kube-api-burst=400",
 			"--concurrent-gc-syncs=5", // default 20 goroutines; clusters here are small

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Command describes a program to run beside the control plane.
+// Command describes a program to run next to the control plane.
 type Command struct {
 	// Name is unique among the processes that run at one time. It names the log
 	// file, which a later process of the same name appends to.
@@ -42,7 +42,7 @@ type Process struct {
 // It needs an embedded control plane.
 func (c *Cluster) Run(command Command) (*Process, error) {
 	if c.janitor == nil {
-		return nil, errors.New("processes can only run beside an embedded control plane")
+		return nil, errors.New("cannot run a process: the cluster is not embedded")
 	}
 	if command.Name == "" || strings.ContainsAny(command.Name, "/\x00") {
 		return nil, fmt.Errorf("%q cannot name a process", command.Name)
@@ -67,7 +67,7 @@ func (c *Cluster) Run(command Command) (*Process, error) {
 	// spec that uses it.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := p.cmd.Start(); err != nil {
-		return nil, errors.Join(fmt.Errorf("starting %s: %w", command.Name, err), output.Close())
+		return nil, errors.Join(fmt.Errorf("cannot start %s: %w", command.Name, err), output.Close())
 	}
 	if err := c.janitor.note(p.name, p.PID()); err != nil {
 		return nil, errors.Join(err, p.cmd.Process.Kill(), p.cmd.Wait(), output.Close())
@@ -139,7 +139,7 @@ func (p *Process) Kill() error {
 	}
 	err := syscall.Kill(-p.PID(), syscall.SIGKILL)
 	if err != nil && !errors.Is(err, syscall.ESRCH) {
-		return fmt.Errorf("killing %s: %w", p.name, err)
+		return fmt.Errorf("cannot kill %s: %w", p.name, err)
 	}
 	select {
 	case <-p.done:
@@ -149,7 +149,7 @@ func (p *Process) Kill() error {
 	}
 }
 
-// exitError says that the process ended and how.
+// exitError returns how the process ended.
 func (p *Process) exitError() error {
 	if p.err == nil {
 		return fmt.Errorf("%s ended by itself", p.name)

@@ -22,8 +22,8 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/whoami"
 )
 
-// listenRetry is how long after a failure to open a port it is tried again: it
-// may be another node's that is about to close it.
+// listenRetry is the time between two attempts to open a port, which another node
+// may be about to close.
 const listenRetry = 250 * time.Millisecond
 
 // backend is kube-proxy and the pods of one node: it opens the node ports of all
@@ -42,12 +42,15 @@ type backend struct {
 	clock   clock.WithTickerAndDelayedExecution
 	log     *slog.Logger
 
+	// proxy has the Services, by name, whose pods expect the PROXY protocol. It is not guarded by mu: closing a port
+	// holds mu and waits until no connection is being accepted, which reads proxy.
+	proxy sync.Map
+
 	mu        sync.Mutex
 	up        bool
 	addresses []netip.Addr
 	services  map[types.NamespacedName]*corev1.Service
 	local     map[types.NamespacedName]int
-	proxy     map[types.NamespacedName]bool
 	handlers  map[types.NamespacedName]http.Handler
 	open      map[socket]*listener
 	ending    map[*listener]struct{} // closed, with requests under way
@@ -72,7 +75,7 @@ type Backend struct {
 	Health   bool
 	// Address is where it listens: under NodePort, unless Spec.AnyPort.
 	Address netip.AddrPort
-	// Err is why it does not listen. It is tried again several times a second.
+	// Err is why it does not listen. Another attempt follows several times a second.
 	Err error
 }
 
@@ -82,7 +85,6 @@ func newBackend(spec Spec) *backend {
 		addresses: slices.Clone(spec.Addresses),
 		services:  map[types.NamespacedName]*corev1.Service{},
 		local:     map[types.NamespacedName]int{},
-		proxy:     map[types.NamespacedName]bool{},
 		handlers:  map[types.NamespacedName]http.Handler{},
 		open:      map[socket]*listener{},
 		ending:    map[*listener]struct{}{},
@@ -90,7 +92,7 @@ func newBackend(spec Spec) *backend {
 	}
 }
 
-// change applies a change of what is wanted and brings the ports in line with it.
+// change applies a change of the wanted state and opens and closes ports accordingly.
 func (b *backend) change(apply func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -114,7 +116,7 @@ func (b *backend) setLocal(service types.NamespacedName, pods int) {
 }
 
 func (b *backend) setProxy(service types.NamespacedName, expected bool) {
-	b.change(func() { b.proxy[service] = expected })
+	b.proxy.Store(service, expected)
 }
 
 func (b *backend) setHandler(service types.NamespacedName, handler http.Handler) {
@@ -232,7 +234,7 @@ func (b *backend) listen(at socket) (*listener, error) {
 	l := &listener{address: plain.Addr().(*net.TCPAddr).AddrPort()}
 	l.server = &http.Server{
 		Handler: b.handler(at),
-		// Bytes that are no HTTP, and peers that vanish, are part of the game.
+		// Clients may send other bytes than HTTP or disappear.
 		ErrorLog:          slog.NewLogLogger(b.log.Handler(), slog.LevelDebug),
 		ReadHeaderTimeout: time.Minute,
 		ConnContext:       whoami.ConnContext,
@@ -240,9 +242,7 @@ func (b *backend) listen(at socket) (*listener, error) {
 	accept := plain
 	if !at.health {
 		accept = &proxyproto.Listener{Listener: plain, ConnPolicy: func(proxyproto.ConnPolicyOptions) (proxyproto.Policy, error) {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			if b.proxy[at.service] {
+			if expected, _ := b.proxy.Load(at.service); expected == true {
 				return proxyproto.REQUIRE, nil
 			}
 			return proxyproto.SKIP, nil
@@ -257,8 +257,8 @@ func (b *backend) listen(at socket) (*listener, error) {
 }
 
 // close ends a listener, so that new connections are refused when it returns.
-// Requests under way may end when a port is removed, since a real node goes on
-// translating connections that it knows, but not when the power is gone. The
+// Requests under way may end when a port is removed, since a real node continues
+// to translate connections that it knows, but not when the machine is powered off. The
 // lock must be held.
 func (b *backend) close(l *listener) {
 	if !b.up {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -20,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/utils/clock"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/whoami"
 )
@@ -62,7 +64,7 @@ func open(n *Node) func() []int {
 	}
 }
 
-// update puts the Service into the API, in place of what was there.
+// update puts the Service into the API, instead of what was there.
 func update(g Gomega, client *fake.Clientset, s *corev1.Service) {
 	_, err := client.CoreV1().Services(s.Namespace).Update(context.Background(), s, metav1.UpdateOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
@@ -299,4 +301,28 @@ func TestMain(m *testing.M) {
 	// Connections kept for later would be closed under a later test's request.
 	http.DefaultTransport.(*http.Transport).DisableKeepAlives = true
 	os.Exit(m.Run())
+}
+
+func TestAPortClosesWhileAConnectionArrives(t *testing.T) {
+	t.Parallel()
+	b := newBackend(Spec{Name: "a", Addresses: []netip.Addr{loopback(t)}, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler)})
+	services := map[types.NamespacedName]*corev1.Service{web: service(corev1.ServiceTypeNodePort, 30080)}
+	b.setUp(true)
+	b.setServices(services)
+	address := b.list()[0].Address
+	// The connections arrive while the backend is busy; it is closed before it has accepted all of them.
+	b.change(func() {
+		for range 50 {
+			conn, err := net.Dial("tcp", address.String())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.Close()
+		}
+		b.services = nil
+	})
+	if left := b.list(); len(left) > 0 {
+		t.Errorf("still open: %v", left)
+	}
 }

@@ -17,7 +17,7 @@ import (
 
 // Server is what a Fleet needs to know about a cloud server.
 type Server struct {
-	ID   string // tells servers apart for ever; names may be used again
+	ID   string // never used again, unlike names
 	Name string
 	// Addresses on which the server can be reached in the simulation.
 	Addresses []netip.Addr
@@ -46,7 +46,7 @@ type ServerEvent struct {
 	Server Server
 }
 
-// ServerEvents is where a Fleet hears about servers.
+// ServerEvents is the source of a Fleet's events.
 type ServerEvents interface {
 	// WatchServers returns a channel that delivers a created event for each server
 	// that there is, followed by a started event if it runs, and then what happens,
@@ -62,12 +62,12 @@ type FleetOptions struct {
 	// are the server's unless they are set. It is asked at the first start of each
 	// server.
 	Spec func(Server) (Spec, bool)
-	// Log is told what goes wrong. Nil means nobody.
+	// Log gets problems. If nil, they are not logged.
 	Log *slog.Logger
 }
 
-// Fleet keeps a Node for each cloud server: a started server's node is up, a
-// stopped server's is off, a deleted server's ends. Node objects are never
+// Fleet keeps a Node for each cloud server: the node of a started server runs, that of a
+// stopped server is off, that of a deleted server ends. Node objects are never
 // deleted here. All methods may be called at any time from any goroutine.
 type Fleet struct {
 	ctx     context.Context
@@ -94,7 +94,7 @@ func StartFleet(ctx context.Context, client kubernetes.Interface, events ServerE
 	channel, err := events.WatchServers(ctx)
 	if err != nil {
 		cancel()
-		return nil, fmt.Errorf("following the cloud's servers: %w", err)
+		return nil, fmt.Errorf("cannot follow the cloud's servers: %w", err)
 	}
 	f := &Fleet{
 		ctx: ctx, client: client, options: options, stop: cancel, done: make(chan struct{}),
@@ -150,7 +150,7 @@ func (f *Fleet) Nodes() []*Node {
 	return slices.SortedFunc(maps.Values(f.nodes), func(a, b *Node) int { return strings.Compare(a.Name(), b.Name()) })
 }
 
-// handle brings the fleet in line with an event.
+// handle applies an event to the fleet.
 func (f *Fleet) handle(event ServerEvent) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

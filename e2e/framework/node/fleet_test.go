@@ -128,5 +128,5 @@ func (deaf) WatchServers(context.Context) (<-chan ServerEvent, error) {
 func TestAFleetWithoutEventsIsAnError(t *testing.T) {
 	t.Parallel()
 	_, err := StartFleet(t.Context(), api(), deaf{}, FleetOptions{})
-	NewWithT(t).Expect(err).To(MatchError("following the cloud's servers: no such cloud"))
+	NewWithT(t).Expect(err).To(MatchError("cannot follow the cloud's servers: no such cloud"))
 }

@@ -160,7 +160,7 @@ func TestRegistrationIsTriedUntilTheAPIAnswers(t *testing.T) {
 	g.Expect(n.AwaitRegistered(patience(t))).To(Succeed())
 }
 
-// handTicked is a clock whose tickers tick when, and only when, somebody sends.
+// handTicked is a clock whose tickers tick only when the test sends.
 // Since its channel has no buffer, a second tick is only taken when the work that
 // the first one caused is done.
 type handTicked struct {
@@ -306,8 +306,8 @@ func TestASpecThatCannotWorkIsRefused(t *testing.T) {
 	}{
 		"no name":                 {Spec{}, "cannot name a node"},
 		"capital letters":         {Spec{Name: "Node"}, `"Node" cannot name a node`},
-		"no address":              {Spec{Name: "a", Addresses: []netip.Addr{{}}}, "none to listen on"},
-		"every address":           {Spec{Name: "a", Addresses: []netip.Addr{netip.IPv4Unspecified()}}, "0.0.0.0, is none to listen on"},
+		"no address":              {Spec{Name: "a", Addresses: []netip.Addr{{}}}, "must be an address of this machine"},
+		"every address":           {Spec{Name: "a", Addresses: []netip.Addr{netip.IPv4Unspecified()}}, "0.0.0.0, must be an address of this machine"},
 		"two IPs of one family":   {Spec{Name: "a", NodeIPs: []netip.Addr{v4, v4.Next()}}, "at most one of each family"},
 		"three IPs":               {Spec{Name: "a", NodeIPs: []netip.Addr{v4, v6, v6.Next()}}, "at most one of each family"},
 		"a heartbeat in the past": {Spec{Name: "a", Heartbeat: -1}, "heartbeat"},

@@ -10,7 +10,7 @@
 //
 // What was read for this in Kubernetes 1.37.1, where intuition is wrong:
 //
-//   - A running kubelet does NOT register again when somebody deletes its Node
+//   - A running kubelet does NOT register again when another client deletes its Node
 //     object. It registers once per start (registrationCompleted); from then on it
 //     only logs that its Node is gone, until it is restarted. So a Node that a
 //     cloud-controller-manager deletes by mistake stays away: see RestartKubelet.
@@ -18,7 +18,7 @@
 //     cloud-controller-manager creates it, True or False. See
 //     Spec.NetworkUnavailable for clusters in which something else does.
 //   - With an external cloud provider and without --node-ip, kubelet reports its
-//     host name as the only address, and leaves the list alone once somebody has
+//     host name as the only address, and leaves the list alone once another client has
 //     filled it.
 //   - kubelet sets the uninitialized taint only when it creates the Node, never on
 //     one that exists.
@@ -52,13 +52,13 @@ type Spec struct {
 	Name string
 	// Addresses are those that the node's ports are opened on: addresses of this
 	// machine, each node its own, so that nodes can have equal ports. On Linux all
-	// of 127.0.0.0/8 will do; macOS has 127.0.0.1 only, until somebody runs
+	// of 127.0.0.0/8 will do; macOS has only 127.0.0.1 without
 	// `ifconfig lo0 alias` as root (or see AnyPort). They do not appear in the Node
 	// object, whose addresses are the cloud-controller-manager's business.
 	Addresses []netip.Addr
 	// AnyPort opens each node port under a port number that the system chooses, so
-	// that nodes can share an address. Whoever sends traffic must then look the
-	// number up in Backends.
+	// that nodes can share an address. Look the number up in Backends
+	// to send traffic.
 	AnyPort bool
 
 	// ProviderID is kubelet's --provider-id; usually the cloud-controller-manager
@@ -86,7 +86,7 @@ type Spec struct {
 	// Clock is for everything but the Lease, which kubelet's own code renews by
 	// the real clock. Nil means the real one.
 	Clock clock.WithTickerAndDelayedExecution
-	// Log is told what goes wrong. Nil means nobody.
+	// Log gets problems. If nil, they are not logged.
 	Log *slog.Logger
 }
 
@@ -97,14 +97,14 @@ func (s Spec) complete() (Spec, error) {
 	}
 	for i, address := range s.Addresses {
 		if !address.IsValid() || address.IsUnspecified() {
-			errs = append(errs, fmt.Errorf("node %s: address %d, %s, is none to listen on", s.Name, i, address))
+			errs = append(errs, fmt.Errorf("node %s: address %d, %s, must be an address of this machine", s.Name, i, address))
 		}
 	}
 	if len(s.NodeIPs) > 2 || len(s.NodeIPs) == 2 && s.NodeIPs[0].Is4() == s.NodeIPs[1].Is4() {
-		errs = append(errs, fmt.Errorf("node %s: node IPs %v: want at most one of each family", s.Name, s.NodeIPs))
+		errs = append(errs, fmt.Errorf("node %s: node IPs %v: must be at most one of each family", s.Name, s.NodeIPs))
 	}
 	if s.Heartbeat < 0 {
-		errs = append(errs, fmt.Errorf("node %s: a heartbeat each %s", s.Name, s.Heartbeat))
+		errs = append(errs, fmt.Errorf("node %s: heartbeat %s: must be positive", s.Name, s.Heartbeat))
 	}
 	if s.Heartbeat == 0 {
 		s.Heartbeat = time.Second
@@ -129,7 +129,7 @@ type Node struct {
 	spec    Spec
 	client  kubernetes.Interface
 	world   *world
-	private bool // nobody else uses world
+	private bool // only this node uses world
 	backend *backend
 	life    context.Context // until Stop
 	end     context.CancelFunc
@@ -140,7 +140,7 @@ type Node struct {
 }
 
 // Start describes a node to the API and switches it on. It returns at once;
-// registration goes on in the background, again and again if the API fails, as
+// registration continues in the background, with retries while the API fails, as
 // kubelet's does. The node lives until Stop, or until ctx ends.
 func Start(ctx context.Context, client kubernetes.Interface, spec Spec) (*Node, error) {
 	spec, err := spec.complete()
@@ -210,7 +210,7 @@ func (n *Node) Reboot() {
 	n.PowerOn()
 }
 
-// RestartKubelet ends kubelet and starts it anew, while traffic goes on. This is
+// RestartKubelet ends kubelet and starts it again, while traffic continues. This is
 // what makes a node register again whose Node object was deleted. It does
 // nothing while the machine is off.
 func (n *Node) RestartKubelet() {
@@ -223,7 +223,7 @@ func (n *Node) RestartKubelet() {
 	n.startKubelet()
 }
 
-// PoweredOn tells whether the machine runs.
+// PoweredOn reports whether the machine runs.
 func (n *Node) PoweredOn() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
