@@ -47,7 +47,8 @@ func newWire(t *testing.T, o fakecloud.Options) wire {
 	t.Cleanup(s.Close)
 	w.endpoint = s.URL + "/v1"
 	w.Client = hcloud.NewClient(hcloud.WithEndpoint(w.endpoint), hcloud.WithToken(fakecloud.DefaultToken),
-		hcloud.WithPollOpts(hcloud.PollOpts{BackoffFunc: hcloud.ConstantBackoff(0)}))
+		hcloud.WithPollOpts(hcloud.PollOpts{BackoffFunc: hcloud.ConstantBackoff(0)}),
+		hcloud.WithRetryOpts(hcloud.RetryOpts{BackoffFunc: hcloud.ConstantBackoff(0), MaxRetries: 5}))
 	return w
 }
 
@@ -230,8 +231,8 @@ func TestAllActionsOfALoadBalancer(t *testing.T) {
 		t.Fatal(err)
 	}
 	lb := created.LoadBalancer
-	if _, _, err := lbs.ChangeProtection(ctx, lb, hcloud.LoadBalancerChangeProtectionOpts{}); !hcloud.IsError(err, hcloud.ErrorCodeLocked) {
-		t.Errorf("an action while another runs: %v, want locked", err)
+	if _, _, err := lbs.ChangeProtection(ctx, lb, hcloud.LoadBalancerChangeProtectionOpts{}); !hcloud.IsError(err, hcloud.ErrorCodeConflict) {
+		t.Errorf("an action while another runs: %v, want conflict", err)
 	}
 	w.clock.Step(time.Second)
 	server := w.server(t, "s", nil)
