@@ -54,7 +54,7 @@ func TestAnImageByNameMustBeThere(t *testing.T) {
 	if name, err := EnsureImage(t.Context(), "mine:1", nil); err != nil || name != "mine:1" {
 		t.Errorf("%s, %v", name, err)
 	}
-	if _, err := EnsureImage(t.Context(), "mine:2", nil); err == nil || !strings.Contains(err.Error(), "no image mine:2") {
+	if _, err := EnsureImage(t.Context(), "mine:2", nil); err == nil || !strings.Contains(err.Error(), "mine:2: Docker does not have it") {
 		t.Errorf("got %v", err)
 	}
 }
