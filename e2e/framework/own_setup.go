@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net"
 	"net/netip"
@@ -44,7 +45,9 @@ func newOwnSetup(ctx context.Context, e *Env) {
 		Actions: cmp.Or(e.options.Actions, "20ms"), RateLimit: e.options.RateLimit,
 		PublicIPv4:       e.suite.loopback(purposeServers),
 		LoadBalancerIPv4: netip.PrefixFrom(addresses, cmp.Or(e.options.LoadBalancerBits, 16)),
-		DataPlane:        &fakecloud.DataPlaneOptions{Resolver: s.resolve},
+		DataPlane: &fakecloud.DataPlaneOptions{
+			Resolver: s.resolve, Logger: slog.New(slog.NewTextHandler(GinkgoWriter, nil)), // shown if the spec fails
+		},
 	})
 	DeferCleanup(s.cloud.Close)
 	_, err := s.cloud.Start(ctx, "")
