@@ -14,9 +14,9 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/api"
 )
 
-// Client returns a client of the default project that needs no listener: its requests are handed
-// to the handler within the process. The options are applied last, so that they can replace
-// anything: hcloud.WithToken makes it a client of another project.
+// Client returns a client of the default project. It needs no listener: its requests go to the handler within the
+// process. The options are applied last and can replace everything: hcloud.WithToken makes it a client of another
+// project.
 func (c *Cloud) Client(opts ...hcloud.ClientOption) *hcloud.Client {
 	opts = append([]hcloud.ClientOption{
 		hcloud.WithEndpoint(inProcessURL + api.Prefix),
@@ -26,23 +26,21 @@ func (c *Cloud) Client(opts ...hcloud.ClientOption) *hcloud.Client {
 	return hcloud.NewClient(opts...)
 }
 
-// inProcessURL is a name that can never exist (RFC 6761), so that a request that leaves the process
-// by mistake fails.
+// inProcessURL has a name that can never exist (RFC 6761): a request fails if it leaves the process by mistake.
 const inProcessURL = "http://fakecloud.invalid"
 
 // Token returns the token of the default project that [Cloud.Client] uses.
 func (c *Cloud) Token() string { return c.token }
 
-// Transport returns an http.RoundTripper that hands requests to the API within the process,
-// whatever host they are for. Faults look as they do over a network: a dropped connection is an
-// error of the round trip, a cut-off body ends in io.ErrUnexpectedEOF.
+// Transport returns an http.RoundTripper that hands the requests for all hosts to the API within the process. Faults
+// look as over a network: a dropped connection is an error of the round trip, a cut-off body ends with
+// io.ErrUnexpectedEOF.
 func (c *Cloud) Transport() http.RoundTripper { return InProcess(c.api) }
 
-// InProcess returns an http.RoundTripper that calls a handler, as [Cloud.Transport] does: for handlers that wrap
-// [Cloud.Handler].
+// InProcess returns an http.RoundTripper that calls h. Use it for a handler that wraps [Cloud.Handler]; otherwise use
+// [Cloud.Transport].
 func InProcess(h http.Handler) http.RoundTripper { return inProcess{h} }
 
-// inProcess is an http.RoundTripper that calls a handler.
 type inProcess struct{ handler http.Handler }
 
 func (t inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -77,7 +75,7 @@ func (t inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.response(r, &w.body), nil
 }
 
-// memoryWriter is the http.ResponseWriter of a request that has no connection.
+// memoryWriter is an http.ResponseWriter without a connection.
 type memoryWriter struct {
 	header http.Header
 	sent   http.Header // the header when the status was written
@@ -121,7 +119,7 @@ func (w *memoryWriter) Write(b []byte) (int, error) {
 // Flush implements http.Flusher.
 func (w *memoryWriter) Flush() {}
 
-// ResetConnection is what a fault rule calls in place of resetting a TCP connection.
+// ResetConnection ends the request as a TCP reset would. Fault rules call it.
 func (w *memoryWriter) ResetConnection() {
 	w.reset = true
 	panic(http.ErrAbortHandler)

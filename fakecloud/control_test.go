@@ -96,7 +96,7 @@ func TestTheControlAPIListsItsEndpoints(t *testing.T) {
 	}
 	for _, e := range endpoints {
 		e := e.(map[string]any)
-		path := strings.NewReplacer("{name}", "nobody", "{token}", "nobody").Replace(e["path"].(string))
+		path := strings.NewReplacer("{name}", "unknown", "{token}", "unknown").Replace(e["path"].(string))
 		if path == "/events" || path == "/journal/await" { // which do not answer at once
 			continue
 		}
@@ -605,7 +605,7 @@ func TestWhatCannotBeListenedOnIsExplained(t *testing.T) {
 	if _, err := c.StartControl(t.Context(), taken); err == nil || !strings.Contains(err.Error(), "another program uses that port") {
 		t.Errorf("%v", err)
 	}
-	if _, err := c.Start(t.Context(), "8080"); err == nil || !strings.Contains(err.Error(), "want host:port") {
+	if _, err := c.Start(t.Context(), "8080"); err == nil || !strings.Contains(err.Error(), "must be host:port") {
 		t.Errorf("%v", err)
 	}
 	if _, err := c.Start(t.Context(), "192.0.2.1:0"); err == nil || !strings.Contains(err.Error(), "does not have that address") {

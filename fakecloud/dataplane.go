@@ -16,23 +16,23 @@ import (
 
 // DataPlaneOptions switch the load balancers' data plane on. The zero value works.
 type DataPlaneOptions struct {
-	// Resolver says where on this machine a port of a target is; nil dials the target's address as
-	// it is.
+	// Resolver translates a port of a target to an address on this machine. If nil, load balancers dial the target's
+	// address as it is.
 	Resolver dataplane.Resolver
-	// Binder decides where on this machine a load balancer listens. nil is a dataplane.LoopbackBinder, which also
-	// changes the default ranges of addresses. A netdev.Binder gives the addresses to a network interface; then
-	// Options.LoadBalancerIPv4 must be a part of that interface's network. Close the binder after the cloud.
+	// Binder decides where on this machine a load balancer listens. If nil, it is a dataplane.LoopbackBinder, and the
+	// default ranges of addresses change (see Options.DataPlane). A netdev.Binder gives the addresses to a network
+	// interface; Options.LoadBalancerIPv4 must then be a part of that interface's network. Close the binder after the
+	// cloud.
 	Binder dataplane.Binder
-	// ProxyProtocolVersion is 1 or 2, 0 is the data plane's default.
+	// ProxyProtocolVersion is 1 or 2. 0 means the data plane's default.
 	ProxyProtocolVersion int
-	// Logger is told what cannot be done, such as binding an address; nil is slog's default.
+	// Logger gets the errors, such as an address that cannot be bound. If nil, it is slog's default.
 	Logger *slog.Logger
 }
 
-// On Linux every address of 127.0.0.0/8 can be listened on without any preparation. With a data
-// plane, servers and load balancers therefore get addresses of these ranges unless told otherwise:
-// whatever listens on a server's address is that server, and a load balancer's address can be
-// connected to.
+// On Linux, a program can listen on every address of 127.0.0.0/8 without preparation. With a data plane, these are
+// therefore the default ranges: a program that listens on a server's address is that server, and clients on this
+// machine can connect to a load balancer's address.
 var (
 	loopbackServers       = netip.MustParsePrefix("127.65.0.0/16")
 	loopbackLoadBalancers = netip.MustParsePrefix("127.66.0.0/16")
@@ -50,8 +50,8 @@ func (o *Options) useLoopback() {
 	}
 }
 
-// DataPlane is the running data plane of a cloud. It makes load balancers what the cloud's event
-// stream says, and tells the cloud what its health checks see.
+// DataPlane is the running data plane of a cloud. It applies the load balancers of the cloud's events, and reports the
+// results of its health checks to the cloud.
 type DataPlane struct {
 	core   *cloud.Cloud
 	engine *dataplane.Engine
@@ -63,20 +63,19 @@ type DataPlane struct {
 	once   sync.Once
 
 	mu     sync.Mutex
-	states map[int64]*cloud.State // by project: what the latest event said
+	states map[int64]*cloud.State // by project: the state of the latest event
 
-	applying sync.Mutex                     // held while load balancers are applied, so that none is applied from an old state
-	failed   map[int64]error                // by load balancer: what the latest attempt to apply it said
-	shown    map[int64][]dataplane.Endpoint // by load balancer: what has been logged
+	applying sync.Mutex                     // held while load balancers are applied, so that an older state is not applied after a newer one
+	failed   map[int64]error                // by load balancer: the error of the latest attempt to apply it
+	shown    map[int64][]dataplane.Endpoint // by load balancer: the endpoints in the log
 }
 
-// addressKeeper is a binder that has to know all addresses of a load balancer, such as netdev.Binder.
+// addressKeeper is a binder that needs all addresses of a load balancer, such as netdev.Binder.
 type addressKeeper interface {
 	Keep(loadBalancer int64, addresses []netip.Addr) error
 }
 
-// statsInterval is how often, on the cloud's clock, the figures of load balancers are recorded for
-// their metrics.
+// statsInterval is how often, on the cloud's clock, the cloud gets the load balancers' figures for its metrics.
 const statsInterval = 5 * time.Second
 
 func startDataPlane(core *cloud.Cloud, o DataPlaneOptions) *DataPlane {
@@ -115,8 +114,7 @@ func startDataPlane(core *cloud.Cloud, o DataPlaneOptions) *DataPlane {
 	return d
 }
 
-// Close removes all load balancers from this machine and waits until everything has ended. Closing
-// the cloud does it too.
+// Close removes all load balancers from this machine and waits until this is done. [Cloud.Close] calls it.
 func (d *DataPlane) Close() {
 	if d == nil {
 		return
@@ -130,22 +128,22 @@ func (d *DataPlane) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	if err := d.engine.Close(ctx); err != nil {
-		d.log.Error("the data plane did not end", "error", err)
+		d.log.Error("cannot stop the data plane in time; its connections may stay open until this process ends", "error", err)
 	}
 }
 
-// Endpoints returns where a load balancer is reached on this machine.
+// Endpoints returns where a load balancer listens on this machine.
 func (d *DataPlane) Endpoints(loadBalancer int64) []dataplane.Endpoint {
 	return d.engine.Endpoints(loadBalancer)
 }
 
-// DialContext dials like net.Dialer, except that the address of a load balancer leads to its place
-// on this machine. It fits http.Transport.
+// DialContext dials like net.Dialer, but the address of a load balancer leads to its listener on this machine. Use it as
+// http.Transport.DialContext.
 func (d *DataPlane) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	return d.engine.DialContext(ctx, network, address)
 }
 
-// follow makes load balancers what the last of some events says.
+// follow applies the load balancers that some events change, in the state of the last event.
 func (d *DataPlane) follow(events []cloud.Event) {
 	d.applying.Lock()
 	defer d.applying.Unlock()
@@ -165,8 +163,8 @@ func (d *DataPlane) follow(events []cloud.Event) {
 	}
 }
 
-// rerouted returns for each load balancer whose traffic some events change its ID, in the order of the
-// changes, with the last state of its project. A change of health, labels or protection changes no traffic.
+// rerouted returns an event with the ID and the last state of the project for each load balancer whose traffic changes,
+// in the order of the changes. A change of health, labels or protection does not change traffic.
 func rerouted(events []cloud.Event) []cloud.Event {
 	last := map[int64]*cloud.State{}
 	var out []cloud.Event
@@ -203,7 +201,7 @@ func rerouted(events []cloud.Event) []cloud.Event {
 	return out
 }
 
-// apply makes a load balancer on this machine what it is in the cloud.
+// apply changes a load balancer on this machine to its form in the cloud.
 func (d *DataPlane) apply(project int64, st *cloud.State, lb *cloud.LoadBalancer) {
 	p, ok := d.core.Project(project)
 	if !ok {
@@ -216,7 +214,7 @@ func (d *DataPlane) apply(project int64, st *cloud.State, lb *cloud.LoadBalancer
 	}
 	if err != nil {
 		if before := d.failed[lb.ID]; before == nil || before.Error() != err.Error() {
-			d.log.Error("cannot apply load balancer: free its address and port; it is tried again", "load_balancer", lb.Name, "id", lb.ID, "every", bindInterval, "error", err)
+			d.log.Error("cannot apply a load balancer, will retry; free its address and port", "load_balancer", lb.Name, "id", lb.ID, "every", bindInterval, "error", err)
 		}
 		d.failed[lb.ID] = err
 		return
@@ -226,8 +224,8 @@ func (d *DataPlane) apply(project int64, st *cloud.State, lb *cloud.LoadBalancer
 	d.align(p, lb)
 }
 
-// align reports the health of targets that the cloud does not know as the engine does: the engine
-// keeps what it knows through changes after which the cloud asks anew.
+// align reports to the cloud the health of targets that the engine knows and the cloud does not: after some changes, the
+// cloud forgets it and the engine does not.
 func (d *DataPlane) align(p cloud.Project, lb *cloud.LoadBalancer) {
 	known, err := d.engine.Health(lb.ID)
 	if err != nil {
@@ -272,7 +270,7 @@ func healthReport(r dataplane.HealthReport) (cloud.HealthReport, bool) {
 	}, err == nil
 }
 
-// report passes on what a health check saw.
+// report passes the result of a health check to the cloud.
 func (d *DataPlane) report(r dataplane.HealthReport) {
 	report, valid := healthReport(r)
 	if !valid {
@@ -313,8 +311,8 @@ func (d *DataPlane) recordStats(ctx context.Context) {
 	}
 }
 
-// loadBalancerModel translates a load balancer for the engine. A target's key is its address: targets
-// that share an address are one.
+// loadBalancerModel translates a load balancer for the engine. A target's key is its address: targets with the same
+// address are one target.
 func loadBalancerModel(st *cloud.State, lb *cloud.LoadBalancer) dataplane.LoadBalancer {
 	out := dataplane.LoadBalancer{
 		ID: lb.ID, Name: lb.Name, Algorithm: dataplane.Algorithm(lb.Algorithm), MaxConnections: lb.Type.MaxConnections,

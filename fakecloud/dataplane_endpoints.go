@@ -14,10 +14,9 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/control"
 )
 
-// bindInterval is how often, on the cloud's clock, a port is tried again that could not be bound.
+// bindInterval is how often, on the cloud's clock, the data plane retries ports that it could not bind.
 const bindInterval = 10 * time.Second
 
-// retry tries again to bind what could not be bound.
 func (d *DataPlane) retry(ctx context.Context, ticker clock.Ticker) {
 	defer ticker.Stop()
 	for {
@@ -43,7 +42,7 @@ func (d *DataPlane) rebind() {
 	})
 }
 
-// eachLoadBalancer calls do for all load balancers as the latest events have them.
+// eachLoadBalancer calls do for all load balancers in the state of the latest events.
 func (d *DataPlane) eachLoadBalancer(do func(project int64, st *cloud.State, lb *cloud.LoadBalancer)) {
 	for _, p := range d.core.Projects() {
 		d.mu.Lock()
@@ -58,7 +57,7 @@ func (d *DataPlane) eachLoadBalancer(do func(project int64, st *cloud.State, lb 
 	}
 }
 
-// logEndpoints logs where a load balancer listens: at warn if the port is not the one asked for.
+// logEndpoints logs where a load balancer listens, as a warning if it has another port than in the cloud.
 func (d *DataPlane) logEndpoints(lb *cloud.LoadBalancer) {
 	before := d.shown[lb.ID]
 	d.shown[lb.ID] = d.engine.Endpoints(lb.ID)
@@ -76,12 +75,12 @@ func (d *DataPlane) logEndpoints(lb *cloud.LoadBalancer) {
 	}
 }
 
-// displaced says why a listener has another port than in the cloud, and what to do; "" if it has not.
+// displaced returns why a listener has another port than in the cloud, and what to do. It returns "" for the same port.
 func displaced(e dataplane.Endpoint) string {
 	if e.Local.Port() == e.Port {
 		return ""
 	}
-	return fmt.Sprintf("port %d of %s is in use or not permitted: stop the program that has it, or connect to %s; it is tried again every %v",
+	return fmt.Sprintf("port %d of %s is in use or not permitted: stop the program that uses it, or connect to %s; fakecloud retries every %v",
 		e.Port, e.Local.Addr(), e.Local, bindInterval)
 }
 

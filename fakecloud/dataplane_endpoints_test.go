@@ -19,7 +19,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/control"
 )
 
-// lockedLog is a log that may be written and read at the same time.
+// lockedLog is a log for concurrent use.
 type lockedLog struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -42,7 +42,7 @@ func (l *lockedLog) has(level, text string) bool {
 	return false
 }
 
-func TestATakenPortIsReportedAndTriedAgain(t *testing.T) {
+func TestATakenPortIsReportedAndRetried(t *testing.T) {
 	t.Parallel()
 	var log lockedLog
 	clock := clocktesting.NewFakeClock(time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC))
@@ -59,7 +59,7 @@ func TestATakenPortIsReportedAndTriedAgain(t *testing.T) {
 	}
 	other, err := new(net.ListenConfig).Listen(t.Context(), "tcp", net.JoinHostPort(result.LoadBalancer.PublicNet.IPv4.IP.String(), "0"))
 	if err != nil {
-		t.Skip("this machine has one loopback address only: ", err)
+		t.Skip("this machine has only one loopback address: ", err)
 	}
 	t.Cleanup(func() { _ = other.Close() })
 	taken := other.Addr().String()
@@ -93,7 +93,7 @@ func TestATakenPortIsReportedAndTriedAgain(t *testing.T) {
 		}
 	}
 	e := await("another port", func(e control.LoadBalancerEndpoint) bool { return e.Local != "" })
-	if e.Local == taken || !strings.Contains(e.Error, "stop the program that has it") {
+	if e.Local == taken || !strings.Contains(e.Error, "stop the program that uses it") {
 		t.Errorf("%+v", e)
 	}
 	if !log.has("WARN", "local="+e.Local) {
@@ -102,10 +102,10 @@ func TestATakenPortIsReportedAndTriedAgain(t *testing.T) {
 	clock.Step(bindInterval) // it is still taken
 	_ = other.Close()
 	await("the port asked for", func(e control.LoadBalancerEndpoint) bool {
-		clock.Step(bindInterval) // a tick that comes before the last one has been taken is lost
+		clock.Step(bindInterval) // a tick is lost if the one before it was not read
 		return e.Local == taken && e.Error == ""
 	})
 	if !log.has("INFO", "local="+taken) {
-		t.Error("the new place was not logged")
+		t.Error("the port that was asked for was not logged")
 	}
 }

@@ -20,13 +20,13 @@ const (
 type Event struct {
 	// Seq numbers the events of a cloud.
 	Seq uint64
-	// Time is when it happened, on the cloud's clock.
+	// Time is when the change happened, on the cloud's clock.
 	Time time.Time
 	// Project is the id of the resource's project.
 	Project int64
 	// Type is EventCreated, EventUpdated or EventDeleted.
 	Type string
-	// Kind is the kind of the resource, as the API calls one of them: "server", "load_balancer", "action" and so on.
+	// Kind is the kind of the resource in the API's words: "server", "load_balancer", "action" and so on.
 	Kind string
 	// ID is the id of the resource.
 	ID int64
@@ -35,7 +35,7 @@ type Event struct {
 	Resource json.RawMessage
 }
 
-// Subscription is a queue of events. It loses none, so that it grows until its events are read.
+// Subscription is a queue of events. It loses no event: it grows until its events are read.
 type Subscription struct {
 	cloud *Cloud
 	sub   *cloud.Subscription
@@ -76,7 +76,7 @@ func (c *Cloud) AwaitEvent(ctx context.Context, match func(Event) bool) (Event, 
 	}
 }
 
-// event shows an event of the core. What is shown is what the event is about, whatever has changed since.
+// event returns an event of the core in the public form. Its resource is in the state right after the event.
 func (c *Cloud) event(e cloud.Event) Event {
 	out := Event{Seq: e.Seq, Time: e.Time, Project: e.Project, Type: string(e.Type), Kind: string(e.Kind), ID: e.ID}
 	for _, shown := range c.api.ShownResources() {

@@ -4,12 +4,11 @@
 //	defer cloud.Close()
 //	client := cloud.Client() // an *hcloud.Client, ready to use, without a listener
 //
-// The zero Options work: actions end at once, there is no rate limit, one project exists whose token is
-// [DefaultToken], and nothing listens until [Cloud.Start] is called.
+// The zero Options work: actions end at once, there is no rate limit, one project with the token [DefaultToken] exists,
+// and nothing listens until [Cloud.Start] is called.
 //
-// What a client did is in the [Cloud.Journal], how the cloud misbehaves in its [Cloud.Faults], and
-// its time moves as [Cloud.Step] and [Cloud.SetSpeed] say. Programs in other languages have the same
-// as HTTP: [Cloud.StartControl].
+// [Cloud.Journal] shows what a client did. [Cloud.Faults] makes the cloud misbehave. [Cloud.Step] and [Cloud.SetSpeed]
+// move its time. Programs in other languages do all of this over HTTP: see [Cloud.StartControl].
 package fakecloud
 
 import (
@@ -31,8 +30,8 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/testhook"
 )
 
-// DefaultToken is the token of the project that every cloud begins with. It has the 64 characters that
-// clients check for.
+// DefaultToken is the token of the project that every cloud begins with. It has 64 characters, because some clients
+// check that.
 const DefaultToken = "fakecloudfakecloudfakecloudfakecloudfakecloudfakecloudfakecloud0"
 
 // RealRateLimit is the rate limit of the real API, in requests per hour and project.
@@ -40,57 +39,53 @@ const RealRateLimit = 3600
 
 // Options configure a Cloud. The zero value works.
 type Options struct {
-	// Clock is where all time comes from. nil is a clock of its own that shows the machine's time
-	// until it is moved by Step or SetSpeed.
+	// Clock is where all time comes from. If nil, the cloud has its own clock. It shows the machine's time until Step
+	// or SetSpeed changes it.
 	Clock clock.WithTicker
 	// Actions says how long actions take: "instant", "realistic", or a duration such as "250ms".
-	// "" is instant.
+	// If empty, they take no time.
 	Actions string
-	// RateLimit is the number of requests per hour and project; 0 is no limit. The real API's is
-	// RealRateLimit.
+	// RateLimit is the number of requests per hour and project. 0 means no limit. The real API has RealRateLimit.
 	RateLimit int
-	// APIDate is a day such as "2026-06-01", to see the API as it was then; "" is today's.
+	// APIDate is a day such as "2026-06-01": the cloud shows the API as it was then. If empty, it is today.
 	APIDate string
-	// Tokens are the tokens of the default project; nil is DefaultToken. The first is Client's.
+	// Tokens are the tokens of the default project. If nil, it has DefaultToken. Client uses the first.
 	Tokens []string
-	// Limits is the number of resources of a kind that a project may own, by kind: {"server": 10}. A kind that is
-	// missing, or 0, has no limit.
+	// Limits is how many resources of a kind a project may own, by kind: {"server": 10}. A kind that is missing or 0
+	// has no limit.
 	Limits map[string]int
-	// FirstID: all ids that the cloud gives out are greater. 0, and what is below it, is 1,000,000. A cloud that
-	// takes the place of another can avoid giving out the same ids again.
+	// FirstID makes all ids of the cloud greater than it. If it is not positive, it is 1,000,000. Set it if the cloud
+	// replaces another one whose ids must not appear again.
 	FirstID int64
-	// JournalSize is how many requests the journal keeps; 0 is 10,000.
+	// JournalSize is how many requests the journal keeps. 0 means 10,000.
 	JournalSize int
-	// JournalBytes is how much memory the journal's entries take at most; 0 is 64 MiB. The oldest go first.
+	// JournalBytes is how much memory the journal's entries take at most. 0 means 64 MiB. The oldest entries go first.
 	JournalBytes int64
-	// AllowedHosts are names that clients may use in addition to loopback names and the address that a
-	// listener has. A listener of the API on an address that is not a loopback one accepts any name; the
-	// control API, which has no authentication, accepts these names and any address.
+	// AllowedHosts are host names that clients may use in addition to loopback names and the address of the listener.
+	// On an address that is not a loopback address, the API accepts every name. The control API has no authentication:
+	// there, it accepts these names and every IP address.
 	AllowedHosts []string
 	// RandomSeed makes generated values (passwords, MAC addresses) reproducible.
 	RandomSeed uint64
-	// PublicIPv4 and PublicIPv6 are the ranges that public addresses are taken from. The zero values are
-	// 198.18.0.0/15 and 2001:db8::/32, which exist nowhere on the internet.
+	// PublicIPv4 and PublicIPv6 are the ranges of public addresses. Default: 198.18.0.0/15 and 2001:db8::/32, which do
+	// not exist on the internet.
 	PublicIPv4, PublicIPv6 netip.Prefix
-	// LoadBalancerIPv4, if valid, is the range for load balancers, so that a data plane can listen
-	// on their addresses: 127.0.0.0/8, for example.
+	// LoadBalancerIPv4 is the range of the public IPv4 addresses of load balancers. Set it to addresses on which a data
+	// plane can listen, such as 127.0.0.0/8. Default: PublicIPv4. If one of these two ranges contains the other, the
+	// larger one gives out no address of the smaller one.
 	LoadBalancerIPv4 netip.Prefix
-	// Reserved are ranges whose addresses somebody else has, for a cloud whose addresses are those of a
-	// network that it shares, such as Docker's: they are given to nobody as a public address, nor in a
-	// network to a member that does not ask for the very address. PublicIPv4 and LoadBalancerIPv4 are
-	// reserved in networks, too, and of two ranges one of which is a part of the other, the part is left
-	// to those it is meant for.
+	// Reserved are ranges that other machines use, if the cloud shares a network with them, such as Docker's. The cloud
+	// does not take public addresses from them. In networks, it assigns such an address only to a member that asks for
+	// it, and treats the addresses of PublicIPv4 and LoadBalancerIPv4 the same way, if these are set.
 	Reserved []netip.Prefix
-	// DataPlane, if set, makes load balancers listen on this machine and forward to their targets. On
-	// Linux it changes the default ranges of public addresses: 127.65.0.0/16 for servers, 127.66.0.0/16
-	// for load balancers.
+	// DataPlane, if set, makes load balancers listen on this machine and forward to their targets. On Linux, this
+	// changes the defaults of PublicIPv4 and LoadBalancerIPv4 to 127.65.0.0/16 and 127.66.0.0/16.
 	DataPlane *DataPlaneOptions
 	// Router, if set, makes this machine the router of one of the cloud's networks.
 	Router *RouterOptions
 }
 
-// Cloud is a simulated Hetzner Cloud. Close it when it is no longer used. All its methods may be
-// called from several goroutines.
+// Cloud is a simulated Hetzner Cloud. Close it after use. All its methods may be called from several goroutines.
 type Cloud struct {
 	cloud      *cloud.Cloud
 	api        *api.API
@@ -101,8 +96,8 @@ type Cloud struct {
 	network    string     // Options.Router.Network
 	token      string
 	ready      atomic.Bool
-	// readTimeout is how long a request may take to arrive, in the machine's time; it is set before the
-	// first listener.
+	// readTimeout is how long a request may take to arrive, in the machine's time. It is constant after the first
+	// listener.
 	readTimeout time.Duration
 
 	mu         sync.Mutex // guards what follows
@@ -112,8 +107,7 @@ type Cloud struct {
 	closed     bool
 }
 
-// New returns an empty cloud. It panics on options that are wrong, as those of a test are written
-// by hand; [Open] returns the error.
+// New returns an empty cloud. It panics if an option is wrong. [Open] returns an error instead.
 func New(o Options) *Cloud {
 	c, err := Open(o)
 	if err != nil {
@@ -122,7 +116,7 @@ func New(o Options) *Cloud {
 	return c
 }
 
-// Open is New for options that come from outside.
+// Open returns an empty cloud, or an error if an option is wrong. Use it for options that users set.
 func Open(o Options) (*Cloud, error) {
 	if o.Actions == "" {
 		o.Actions = "instant"
@@ -180,7 +174,7 @@ func Open(o Options) (*Cloud, error) {
 	return c, nil
 }
 
-// startPackets starts what moves packets.
+// startPackets starts the data plane and the router, if the options have them.
 func (c *Cloud) startPackets(o *Options) (err error) {
 	if o.DataPlane != nil {
 		c.dataPlane = startDataPlane(c.cloud, *o.DataPlane)
@@ -193,11 +187,11 @@ func (c *Cloud) startPackets(o *Options) (err error) {
 	return err
 }
 
-// checkRanges makes sure that addresses can be taken from the ranges.
+// checkRanges returns an error if a range is not valid, of the wrong family or too small.
 func checkRanges(o *Options) error {
 	for _, r := range o.Reserved {
 		if !r.IsValid() {
-			return errors.New("one of the ranges in Reserved is not valid")
+			return errors.New("Reserved: a range is not valid; make it with netip.ParsePrefix")
 		}
 	}
 	for _, r := range []struct {
@@ -212,7 +206,11 @@ func checkRanges(o *Options) error {
 			continue
 		}
 		if r.prefix.Addr().Is4() != r.v4 || r.prefix.Bits() > r.bits {
-			return fmt.Errorf("%s %v: want a range of that family of at most /%d", r.name, r.prefix, r.bits)
+			family := "IPv6"
+			if r.v4 {
+				family = "IPv4"
+			}
+			return fmt.Errorf("%s %v: must be an %s range of /%d or larger", r.name, r.prefix, family, r.bits)
 		}
 	}
 	return nil
@@ -221,8 +219,8 @@ func checkRanges(o *Options) error {
 // Handler returns the API as an http.Handler. Its base path is /v1.
 func (c *Cloud) Handler() http.Handler { return c.api }
 
-// ControlHandler returns the control API as an http.Handler, without the protection that
-// StartControl's loopback address is.
+// ControlHandler returns the control API as an http.Handler. It has no authentication: serve it on a loopback address
+// only.
 func (c *Cloud) ControlHandler() http.Handler { return c.controller.Handler() }
 
 // DataPlane returns the data plane, or nil if Options.DataPlane was not set.

@@ -14,27 +14,26 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/api"
 )
 
-// ErrClosed is the error of starting to listen on a cloud that has been closed.
+// ErrClosed is the error of a method that cannot work because the cloud, or the subscription, is closed.
 var ErrClosed = errors.New("fakecloud: the cloud is closed")
 
-// listener is an HTTP server that runs.
+// listener is a running HTTP server.
 type listener struct {
 	server *http.Server
 	stop   context.CancelFunc // ends the contexts of its requests
 	done   chan struct{}      // closed when it no longer listens
 }
 
-// Limits of what a client may take its time for, in the machine's time.
+// Limits of a connection. The times are in the machine's time.
 const (
 	readHeaderTimeout = 30 * time.Second
-	readTimeout       = time.Minute // of header and body; what waits or streams after them is not cut
+	readTimeout       = time.Minute // of header and body; it does not limit the answer
 	idleTimeout       = 5 * time.Minute
 	maxHeaderBytes    = 64 << 10
 )
 
-// Start listens on an address and serves the API there until Close. "" is a free port of the loopback
-// interface. It returns the endpoint for clients, as "http://127.0.0.1:4242/v1". It may be called
-// several times.
+// Start listens on an address and serves the API there until Close. If the address is empty, it is a free port of
+// 127.0.0.1. It returns the endpoint for clients, such as "http://127.0.0.1:4242/v1". It may be called several times.
 func (c *Cloud) Start(ctx context.Context, address string) (endpoint string, err error) {
 	return c.startAPI(ctx, address, nil)
 }
@@ -59,9 +58,9 @@ func (c *Cloud) startAPI(ctx context.Context, address string, config *tls.Config
 	return endpoint, nil
 }
 
-// StartControl listens on an address and serves the control API there until Close. "" is a free port
-// of the loopback interface. It returns the URL, as "http://127.0.0.1:4243". Whoever reaches it
-// controls the cloud: there is no authentication.
+// StartControl listens on an address and serves the control API there until Close. If the address is empty, it is a
+// free port of 127.0.0.1. It returns the URL, such as "http://127.0.0.1:4243". There is no authentication: every program
+// that reaches it controls the cloud.
 func (c *Cloud) StartControl(ctx context.Context, address string) (url string, err error) {
 	url, err = c.listen(ctx, address, c.controller.Handler(), nil)
 	if err != nil {
@@ -104,7 +103,7 @@ func (c *Cloud) listen(ctx context.Context, address string, h http.Handler, conf
 		BaseContext:    func(net.Listener) context.Context { return base },
 	}}
 	if h != http.Handler(c.api) {
-		// Streams of events would go on for ever while the server waits for them to end.
+		// Streams of events do not end by themselves, and the server waits for them.
 		l.server.RegisterOnShutdown(stop)
 	}
 	c.mu.Lock()
@@ -139,21 +138,21 @@ func reachable(a net.Addr) string {
 	return a.String()
 }
 
-// listenError says what can be done about an address that cannot be listened on.
+// listenError returns an error that says what to do.
 func listenError(address string, err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("listen on %s: another program uses that port already; stop it or choose another port (0 is any free one): %w", address, err)
+		return fmt.Errorf("listen on %s: another program uses that port; stop it or choose another port (0 is any free one): %w", address, err)
 	case errors.Is(err, syscall.EACCES):
-		return fmt.Errorf("listen on %s: not permitted; ports below 1024 need a privilege, choose a higher one: %w", address, err)
+		return fmt.Errorf("listen on %s: not permitted; ports below 1024 need a privilege; choose a higher one: %w", address, err)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return fmt.Errorf("listen on %s: this machine does not have that address: %w", address, err)
+		return fmt.Errorf("listen on %s: this machine does not have that address; choose another one: %w", address, err)
 	}
-	return fmt.Errorf("listen on %q: want host:port, as 127.0.0.1:4242: %w", address, err)
+	return fmt.Errorf("listen on %q: must be host:port, such as 127.0.0.1:4242: %w", address, err)
 }
 
-// Shutdown stops listening, waits until the requests under way are answered, and closes the cloud. When the
-// context is done first, the rest of the connections are cut, and its error is returned.
+// Shutdown stops listening, waits until the requests under way are answered, and closes the cloud. If the context is
+// done first, it cuts the remaining connections and returns the context's error.
 func (c *Cloud) Shutdown(ctx context.Context) error {
 	var wg sync.WaitGroup
 	errs := make(chan error, 16)
@@ -176,8 +175,7 @@ func (c *Cloud) Shutdown(ctx context.Context) error {
 	return errors.Join(all...)
 }
 
-// Close stops all listeners, cutting connections, and the cloud's goroutines. It may be called
-// more than once.
+// Close stops all listeners, cuts their connections, and stops the cloud's goroutines. It may be called several times.
 func (c *Cloud) Close() {
 	for _, l := range c.takeListeners() {
 		_ = l.server.Close()

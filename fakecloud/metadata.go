@@ -19,18 +19,18 @@ const MetadataAddress = "169.254.169.254:80"
 // metadataPath is what the service's paths begin with.
 const metadataPath = "/hetzner/v1"
 
-// MetadataHandler returns the service that tells a server about itself (API document, chapter Server
-// Metadata). Which server asks is told by the address that the request comes from: one of its public or
-// private addresses. Whoever asks from another address gets 404.
+// MetadataHandler returns the service from which a server reads about itself (API document, chapter Server Metadata).
+// It finds the server by the source address of the request, which must be one of the server's public or private
+// addresses. A request from another address gets 404.
 //
-// Reproduced: /hetzner/v1/metadata with all values, /hetzner/v1/metadata/… with each of the six that
-// the document lists, and /hetzner/v1/userdata as cloud-init reads it. Left out, as the document does not
-// have them: network-config, public-keys and vendor_data, which cloud-init reads of the real one, and the paths of
-// EC2. Inferred, not documented: a value that a server does not have (a public IPv4, user data) is
-// empty with status 200, since cloud-init would retry a 404 for minutes.
+// Reproduced: /hetzner/v1/metadata with all values, /hetzner/v1/metadata/… with each of the six values in the document,
+// and /hetzner/v1/userdata, which cloud-init reads. Not modelled, because the document does not have them:
+// network-config, public-keys and vendor_data, which cloud-init reads from the real service, and the paths of EC2.
+// Inferred, not documented: a value that a server does not have (a public IPv4, user data) is empty with status 200,
+// because cloud-init would retry a 404 for minutes.
 //
-// Addresses in networks may be those of several servers, as networks may have the same ranges; then the one
-// in the network of Options.Router counts. It is 404 if that decides nothing.
+// Several networks may have the same range, so that several servers may have the same private address. Then the answer
+// is for the server in the network of Options.Router, or 404 if that option does not select one.
 func (c *Cloud) MetadataHandler() http.Handler {
 	m := &metadata{core: c.cloud, network: c.network}
 	mux := http.NewServeMux()
@@ -56,7 +56,7 @@ func (c *Cloud) StartMetadata(ctx context.Context, address string) (url string, 
 	return url + metadataPath, nil
 }
 
-// metadata finds out who asks.
+// metadata finds the server that sends a request.
 type metadata struct {
 	core    *cloud.Cloud
 	network string
@@ -72,13 +72,13 @@ func (m *metadata) serve(answer func(serverContext) ([]byte, bool)) http.Handler
 	return func(w http.ResponseWriter, r *http.Request) {
 		from, err := netip.ParseAddrPort(r.RemoteAddr)
 		if err != nil {
-			http.Error(w, "not found: the request comes from no IP address", http.StatusNotFound)
+			http.Error(w, "not found: the source of the request is not an IP address", http.StatusNotFound)
 			return
 		}
 		source := from.Addr().Unmap().WithZone("")
 		found := m.find(source)
 		if len(found) != 1 {
-			http.Error(w, fmt.Sprintf("not found: %s is an address of %d servers", source, len(found)), http.StatusNotFound)
+			http.Error(w, fmt.Sprintf("not found: %d servers have the address %s", len(found), source), http.StatusNotFound)
 			return
 		}
 		body, ok := answer(found[0])
@@ -143,7 +143,7 @@ type metadataSummary struct {
 
 func (c serverContext) summary() metadataSummary {
 	out := metadataSummary{
-		// The zone is the name of what was a data center until 2026; the document still says so.
+		// The data centers were removed in 2026, but the document still has their names here.
 		AvailabilityZone: c.server.Location.Datacenter.Name,
 		Hostname:         c.server.Name, InstanceID: c.server.ID, Region: c.server.Location.NetworkZone,
 	}
@@ -153,7 +153,7 @@ func (c serverContext) summary() metadataSummary {
 	return out
 }
 
-// value returns one value, without a line break behind it, or false if there is none of that key.
+// value returns one value without a line break at its end, and false if the key does not exist.
 func (c serverContext) value(key string) ([]byte, bool) {
 	s := c.summary()
 	switch key {
@@ -186,7 +186,7 @@ type metadataNetwork struct {
 	Gateway      string   `yaml:"gateway"`
 }
 
-// privateNetworks returns the server's interfaces in the order in which it joined.
+// privateNetworks returns the server's interfaces in the order in which they were attached.
 func (c serverContext) privateNetworks() []metadataNetwork {
 	out := []metadataNetwork{}
 	for i, p := range c.server.PrivateNets {

@@ -22,7 +22,7 @@ const metadataURL = "http://169.254.169.254/hetzner/v1"
 func metadataOf(c *fakecloud.Cloud, from, method, path string) *http.Response {
 	r := httptest.NewRequest(method, metadataURL+path, nil)
 	r.RemoteAddr = from
-	r.Header.Set("X-Forwarded-For", "198.18.0.1") // believed by nobody
+	r.Header.Set("X-Forwarded-For", "198.18.0.1") // the service must not believe it
 	w := httptest.NewRecorder()
 	c.MetadataHandler().ServeHTTP(w, r)
 	return w.Result()
@@ -87,7 +87,7 @@ func network(t *testing.T, client *hcloud.Client, name string) *hcloud.Network {
 	return n
 }
 
-func TestAServerIsToldAboutItself(t *testing.T) {
+func TestAServerReadsItsMetadata(t *testing.T) {
 	t.Parallel()
 	c, server, other := metadataCloud(t)
 	ipv4, id := server.PublicNet.IPv4.IP.String(), fmt.Sprint(server.ID)
@@ -138,7 +138,7 @@ func TestAServerIsToldAboutItself(t *testing.T) {
 	}
 }
 
-func TestWhoIsNoServerAndWhatIsNoMetadata(t *testing.T) {
+func TestMetadataIsOnlyForServersAndKnownPaths(t *testing.T) {
 	t.Parallel()
 	c, _, _ := metadataCloud(t)
 	const known = "10.0.0.2:1"
@@ -158,7 +158,7 @@ func TestWhoIsNoServerAndWhatIsNoMetadata(t *testing.T) {
 	}
 }
 
-func TestAnAddressOfSeveralServersIsThatInTheRoutedNetwork(t *testing.T) {
+func TestTheRoutedNetworkDecidesWhichOfSeveralServersHasAnAddress(t *testing.T) {
 	t.Parallel()
 	c := fakecloud.New(fakecloud.Options{})
 	t.Cleanup(c.Close)
@@ -184,7 +184,7 @@ func TestAnAddressOfSeveralServersIsThatInTheRoutedNetwork(t *testing.T) {
 	}
 	seed(c.Token(), "first")
 	seed(staging, "second")
-	// Without a choice it is the oldest network, as for a router.
+	// Without the option it is the oldest network, like for a router.
 	if got := bodyOf(t, metadataOf(c, "10.0.0.2:1", "GET", "/metadata/hostname")); got != "in-first" {
 		t.Errorf("%q", got)
 	}
@@ -204,7 +204,7 @@ func TestHcloudGosMetadataClientReadsIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// On loopback, a server's address is one that a client may dial from.
+	// On loopback, a client can dial from a server's address.
 	from := net.Dialer{LocalAddr: &net.TCPAddr{IP: result.Server.PublicNet.IPv4.IP}}
 	m := metadata.NewClient(metadata.WithEndpoint(url+"/metadata"), metadata.WithHTTPClient(&http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true, DialContext: from.DialContext,
@@ -232,15 +232,15 @@ func TestHcloudGosMetadataClientReadsIt(t *testing.T) {
 	}
 	c.Close()
 	if _, err := m.HostnameWithContext(t.Context()); err == nil {
-		t.Error("a closed cloud tells metadata")
+		t.Error("a closed cloud answers")
 	}
 }
 
-func TestMetadataThatCannotBeServed(t *testing.T) {
+func TestErrorsOfStartMetadata(t *testing.T) {
 	t.Parallel()
 	c := fakecloud.New(fakecloud.Options{})
 	t.Cleanup(c.Close)
-	if _, err := c.StartMetadata(t.Context(), "no-port"); err == nil || !strings.Contains(err.Error(), "want host:port") {
+	if _, err := c.StartMetadata(t.Context(), "no-port"); err == nil || !strings.Contains(err.Error(), "must be host:port") {
 		t.Errorf("%v", err)
 	}
 	c.Close()

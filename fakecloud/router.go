@@ -15,31 +15,29 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
-// RouteTable is where a router has its routes, such as a netdev.Router.
+// RouteTable holds the routes of a router, such as a netdev.Router.
 type RouteTable interface {
-	// Set makes the table exactly these routes and changes nothing that is right already. It sets as many as it can.
+	// Set replaces the table's routes with these and leaves those that are in both alone. It sets as many as it can.
 	Set([]dataplane.Route) error
 }
 
-// RouterOptions make this machine the router of one of the cloud's networks: it forwards what servers send to it by
-// the routes that the network has in the cloud, and by no others. It follows the cloud's events, and starts with the
-// routes that exist.
+// RouterOptions make this machine the router of one of the cloud's networks: it forwards the packets of servers by the
+// network's routes only. It follows the cloud's events, and starts with the existing routes.
 //
-// Reproduced: a packet goes to the gateway of the most specific route, with its source address kept, and directly to
-// a member of a subnet. A destination without a route, or whose gateway is no server of the network, is unreachable. A
-// route counts once its action has succeeded.
+// Reproduced: a packet goes to the gateway of the most specific route and keeps its source address. A packet to a member
+// of a subnet goes there directly. A destination is unreachable if it has no route, or if the gateway is not a server of
+// the network. A route counts once its action has succeeded.
 //
-// Not modelled: the interface stands for one network, so that one of several networks in the cloud is routed, and
-// everything on the interface's network counts as a member. vSwitches connect nothing. The sender of a packet without
-// a route gets ICMP; what the real router sends is not documented. A gateway that is powered off is unreachable because
-// the program that runs the servers takes its address off the network; the router does not look at its status.
+// Not modelled: the interface stands for one network. The other networks of the cloud are not routed, and all machines
+// on the interface's network count as members. vSwitches connect nothing. The sender of a packet without a route gets
+// ICMP; the document does not say what the real router sends. The router does not look at the status of a gateway: one
+// that is powered off is unreachable because its machine does not answer.
 type RouterOptions struct {
-	// Table has the routes of this machine. It is required. Close it after the cloud.
+	// Table holds the routes of this machine. It is required. Close it after the cloud.
 	Table RouteTable
-	// Network is the name or id of the network. If empty, it is the only one, or the oldest of several. It need not
-	// exist yet.
+	// Network is the name or id of the network. If empty, it is the oldest network. It need not exist yet.
 	Network string
-	// Logger is told which network is routed, and of errors. nil is slog's default.
+	// Logger gets the name of the routed network, and errors. If nil, it is slog's default.
 	Logger *slog.Logger
 }
 
@@ -50,9 +48,9 @@ type router struct {
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 
-	// What follows belongs to the goroutine that follows events.
-	states  map[int64]*cloud.State // by project: what the latest event said
-	current int64                  // ID of the network that is routed, 0 for none
+	// Only the goroutine that follows events uses these fields.
+	states  map[int64]*cloud.State // by project: the state of the latest event
+	current int64                  // ID of the routed network, 0 for none
 	several bool                   // there are other networks, and no option chooses one
 }
 
@@ -93,7 +91,7 @@ func (r *router) close() {
 	r.cancel()
 	r.done.Wait()
 	if err := r.table.Set(nil); err != nil {
-		r.log.Error("cannot remove the routes of this machine", "error", err)
+		r.log.Error("cannot remove the routes of this machine; remove them by hand", "error", err)
 	}
 }
 
@@ -108,8 +106,7 @@ func (r *router) networks(yield func(*cloud.Network) bool) {
 	}
 }
 
-// reconcile makes the kernel's table what the cloud says. What cannot be done is tried again with the
-// next change of a network.
+// reconcile sets the network's routes in the table. After an error, the next change of a network tries again.
 func (r *router) reconcile() {
 	n, others := chooseNetwork(r.networks, r.want)
 	var id int64
@@ -118,7 +115,7 @@ func (r *router) reconcile() {
 	}
 	if several := r.want == "" && others > 0; several != r.several {
 		if r.several = several; several {
-			r.log.Warn("there are several networks and the oldest is routed; name the one that this machine is to route", "others", others)
+			r.log.Warn("routing the oldest of several networks; name the one to route", "others", others)
 		}
 	}
 	if id != r.current {
@@ -126,23 +123,23 @@ func (r *router) reconcile() {
 		r.announce(n)
 	}
 	if err := r.table.Set(routingTable(n)); err != nil {
-		r.log.Error("cannot set the routes of this machine; they are set again with the next change of a network", "error", err)
+		r.log.Error("cannot set the routes of this machine; will retry at the next change of a network", "error", err)
 	}
 }
 
 func (r *router) announce(n *cloud.Network) {
 	switch {
 	case n == nil && r.want != "":
-		r.log.Warn("no network is routed: no network has that name or id", "network", r.want)
+		r.log.Warn("routing no network: none has that name or id", "network", r.want)
 	case n == nil:
-		r.log.Info("no network is routed: the cloud has none")
+		r.log.Info("routing no network: the cloud has none")
 	default:
-		r.log.Info("a network is routed", "network", n.Name, "id", n.ID, "ip_range", n.IPRange)
+		r.log.Info("routing a network", "network", n.Name, "id", n.ID, "ip_range", n.IPRange)
 	}
 }
 
-// chooseNetwork returns the network that the interface's network stands for: of those whose name or id is wanted
-// ("" is any) the oldest, nil if there is none, and how many others there are.
+// chooseNetwork returns the oldest network whose name or id is want ("" fits all), or nil. It also returns the number
+// of all other networks.
 func chooseNetwork(all iter.Seq[*cloud.Network], want string) (n *cloud.Network, others int) {
 	var matching []*cloud.Network
 	for c := range all {
@@ -159,7 +156,7 @@ func chooseNetwork(all iter.Seq[*cloud.Network], want string) (n *cloud.Network,
 	return oldest, others + len(matching) - 1
 }
 
-// routingTable returns what the router of a network knows; nothing for nil.
+// routingTable returns the routes of a network's router. It returns none for nil.
 func routingTable(n *cloud.Network) []dataplane.Route {
 	if n == nil {
 		return nil
@@ -180,7 +177,7 @@ func routingTable(n *cloud.Network) []dataplane.Route {
 	return table
 }
 
-// hasServer reports whether an address, which may be an alias IP, is one of a server in the network.
+// hasServer reports whether a server in the network has the address, also as an alias IP.
 func hasServer(n *cloud.Network, a netip.Addr) bool {
 	return slices.ContainsFunc(n.Members, func(m cloud.NetworkMember) bool {
 		return m.Kind == cloud.KindServer && m.Status != cloud.MemberAttaching && (m.IP == a || slices.Contains(m.AliasIPs, a))

@@ -9,7 +9,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
-func TestARoutersTableIsThatOfTheNetwork(t *testing.T) {
+func TestARouterHasTheRoutesOfTheNetwork(t *testing.T) {
 	t.Parallel()
 	addr, prefix := netip.MustParseAddr, netip.MustParsePrefix
 	n := &cloud.Network{
@@ -43,11 +43,11 @@ func TestARoutersTableIsThatOfTheNetwork(t *testing.T) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 	if routingTable(nil) != nil {
-		t.Error("no network has routes")
+		t.Error("there are routes without a network")
 	}
 }
 
-func TestTheNetworkThatIsRouted(t *testing.T) {
+func TestARouterChoosesANetwork(t *testing.T) {
 	t.Parallel()
 	network := func(id int64, name string) *cloud.Network {
 		return &cloud.Network{Meta: cloud.Meta{ID: id, Name: name}}
@@ -77,8 +77,8 @@ func TestTheNetworkThatIsRouted(t *testing.T) {
 func TestWrongNetworkOptionsAreErrors(t *testing.T) {
 	t.Parallel()
 	for say, o := range map[string]Options{
-		"Router.Table is required":      {Router: &RouterOptions{}},
-		"one of the ranges in Reserved": {Reserved: []netip.Prefix{{}}},
+		"Router.Table is required":       {Router: &RouterOptions{}},
+		"Reserved: a range is not valid": {Reserved: []netip.Prefix{{}}},
 	} {
 		if _, err := Open(o); err == nil || !strings.Contains(err.Error(), say) {
 			t.Errorf("%v, want %q", err, say)

@@ -23,18 +23,18 @@ func (c *Cloud) SeedFile(ctx context.Context, path string) (created int, err err
 	return c.Seed(ctx, path, data)
 }
 
-// Seed creates an inventory that is written down in YAML and returns how many resources it created.
-// It sends the requests that a client would send, so that the API's own validation applies, and
-// they are in the journal and count against the rate limit. Where the API wants an id, a name will do:
+// Seed creates the resources of a YAML document and returns how many it created. It sends the requests of a client: the
+// API validates them, the journal shows them, and they count against the rate limit. For an id, the document may have
+// a name:
 //
 //	networks:
 //	  - {name: cluster, ip_range: 10.0.0.0/16, subnets: [{type: cloud, network_zone: eu-central, ip_range: 10.0.1.0/24}]}
 //	servers:
 //	  - {name: web-1, server_type: cx23, image: ubuntu-24.04, networks: [cluster]}
 //
-// It waits for each action; with a clock that stands still, step the clock meanwhile. Its errors
-// begin with name and a line. A file that cannot be read as a whole, or that has a field that the API does
-// not know, creates nothing; after an error of the API, what was created before it stays.
+// It waits for each action. If the clock stands still, step it meanwhile. Its errors begin with name and a line. It
+// creates nothing if the YAML is malformed or has a field that the API does not know. After an error of the API, the
+// resources that it created before stay.
 func (c *Cloud) Seed(ctx context.Context, name string, data []byte) (created int, err error) {
 	docs, err := seed.Parse(name, data)
 	if err != nil {
@@ -53,8 +53,8 @@ func (c *Cloud) Seed(ctx context.Context, name string, data []byte) (created int
 	return created, nil
 }
 
-// checkFields returns an error for each field of the documents that the API does not know, which it would
-// ignore. It asks the API of a cloud that is thrown away.
+// checkFields returns an error for each field of the documents that the API does not know. The API itself ignores such
+// fields. It asks a second cloud, so that c does not change.
 func checkFields(ctx context.Context, docs []seed.Document) error {
 	scratch := New(Options{})
 	defer scratch.Close()
@@ -106,7 +106,7 @@ func (c *Cloud) seedRequest(ctx context.Context, token, method, path string, bod
 	return resp.StatusCode, answer, err
 }
 
-// awaitActions returns when none of the actions is running, or an error if one has failed.
+// awaitActions returns when none of the actions is running. It returns an error if one failed.
 func awaitActions(ctx context.Context, p cloud.Project, ids []int64) error {
 	var failed error
 	err := p.Await(ctx, func(st *cloud.State) bool {

@@ -19,14 +19,7 @@ of whom|of which, whose'
 
 # These paths still contain such phrases. Remove an entry when its texts are clean; add none.
 not_clean=(
-	':(exclude)kind/nodeimage/modules/kubernetes'
-	':(exclude,glob)fakecloud/*.go'
-	':(exclude)fakecloud/cmd'
-	':(exclude)fakecloud/fault'
-	':(exclude)fakecloud/hypervisor'
 	':(exclude)fakecloud/internal'
-	':(exclude)fakecloud/journal'
-	':(exclude)fakecloud/remote'
 )
 
 paths=("$@")

@@ -1,8 +1,8 @@
 package fault
 
 // Codes are the API's error codes and the HTTP status of each. The first part is the table of the API document's
-// chapter Errors. The second part is what the document lists as operation specific errors; for a code with several
-// statuses it has the most common one.
+// chapter Errors. The second part has the operation-specific errors of the document. If a code has several statuses, it
+// is the most common one.
 var Codes = map[string]int{
 	"json_error":              400,
 	"unauthorized":            401,

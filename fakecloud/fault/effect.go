@@ -17,8 +17,8 @@ func DropConnection() Effect { return Effect{Kind: KindDrop} }
 // ResetConnection is DropConnection with a TCP reset.
 func ResetConnection() Effect { return Effect{Kind: KindReset} }
 
-// LoseAnswer carries the request out and then closes the connection: what was written is written, but the client
-// cannot know.
+// LoseAnswer carries the request out and then closes the connection. The client does not learn whether the write
+// happened.
 func LoseAnswer() Effect { return Effect{Kind: KindDrop, After: true} }
 
 // CutBody carries the request out and sends only the first n bytes of the answer's body, or half of it if n is 0.
@@ -30,7 +30,7 @@ func FailAction(code, message string) Effect {
 	return Effect{Kind: KindFailAction, Code: code, Message: message}
 }
 
-// HangAction makes the actions that the request starts run until the cloud's hanging actions are resumed.
+// HangAction makes the actions that the request starts run until ResumeActions is called.
 func HangAction() Effect { return Effect{Kind: KindHangAction} }
 
 // ExhaustRateLimit uses up the project's rate limit and answers 429.

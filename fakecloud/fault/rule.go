@@ -7,8 +7,8 @@
 //
 // A rule selects requests by method, route, resource, client and so on, and takes some of them: the first, every
 // n-th, some by chance. Each request meets the rules in the order in which they were added. The delays of all
-// rules that take it add up. The first rule that takes it with another effect ends the search, so that the rules
-// after it do not count the request.
+// rules that take it add up. The first rule that takes it with another effect ends the search: later rules do not count
+// the request.
 //
 // Rules see requests that have passed the rate limit and authentication and whose route exists. They cannot change
 // the answers 429, 401 and 404 of those earlier steps.

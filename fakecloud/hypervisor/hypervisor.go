@@ -1,10 +1,10 @@
 // Package hypervisor describes how a program gives the cloud's servers machines: containers, virtual machines or
 // processes.
 //
-// Without a hypervisor, servers are entries in a table, and their actions end when the profile says. While one is
-// attached, the actions that concern a server's machine are handed to it as tasks (see [Task]), and each ends as the
-// hypervisor says: in success, or in failure with a code and a message. The hypervisor also reports what machines do
-// by themselves.
+// Without a hypervisor, servers are entries in a table, and the profile decides when their actions end. An attached
+// hypervisor gets the actions that concern a server's machine as tasks (see [Task]) and decides how each ends: in
+// success, or in failure with a code and a message. The hypervisor also reports machines that start or stop by
+// themselves.
 //
 // A program attaches with the method AttachHypervisor: of a fakecloud.Cloud in the same process, or of a
 // remote.Client, over the control API. Both return a [Session].
@@ -23,7 +23,7 @@ type Options struct {
 	// Name identifies the hypervisor: 1 to 63 of the characters a-z A-Z 0-9 . _ -. A hypervisor that attaches under
 	// the name of another one replaces it and gets all its tasks.
 	Name string `json:"name"`
-	// Project is the id of the project whose servers it has. 0 means all projects.
+	// Project is the id of the project whose servers the hypervisor gets. 0 means all projects.
 	Project int64 `json:"project,omitempty"`
 	// Selector is a label selector for the servers. "" means all servers. The cloud applies it whenever an action
 	// starts, so that a change of labels moves a server from one hypervisor to another.
@@ -97,23 +97,22 @@ const (
 	CommandRebuild    = "rebuild_server"
 	CommandChangeType = "change_server_type"
 	CommandDelete     = "delete_server"
-	// CommandForget removes the machine of a server that is gone without an action, because the cloud was reset. No
-	// action waits for it.
+	// CommandForget removes the machine of a server that a reset of the cloud removed. No action waits for it.
 	CommandForget = "forget_server"
 )
 
-// Task is what a hypervisor is to do. The cloud may hand a task out again, to the same hypervisor or its successor,
-// until it has been completed: doing it twice must do no harm.
+// Task is what a hypervisor has to do. Until a task is completed, the cloud may hand it out again, to the same
+// hypervisor or its successor: a second run must do no harm.
 type Task struct {
 	// Action is the id of the action that waits for the task, 0 for CommandForget.
 	Action int64 `json:"action"`
 	// Command is one of the constants.
 	Command string `json:"command"`
-	// Runs reports whether the machine is to run when the task has been done, for example after a rebuild.
+	// Runs reports whether the machine has to run after the task, for example after a rebuild.
 	Runs bool `json:"runs"`
 	// Deadline is when the action fails by itself, in the cloud's time.
 	Deadline time.Time `json:"deadline,omitzero"`
-	// Machine is the server as it is to be when the task has been done.
+	// Machine is the server in its form after the task.
 	Machine Machine `json:"machine"`
 }
 
@@ -156,13 +155,13 @@ type Session interface {
 	// Errors: ErrNoTask, ErrDetached, ErrReplaced.
 	Complete(ctx context.Context, action int64, failure error) error
 	// Report says that a machine runs or does not run, for a reason that is not a task. It does nothing while a task
-	// of the server is unfinished. A server that was shut down stays stopping until it is reported not to run; if the
-	// machine then runs again at once, report both.
+	// of the server is unfinished. After CommandShutdown, a server stays stopping until the hypervisor reports that it
+	// does not run. If the machine then runs again at once, report both.
 	// Errors: ErrNoMachine, ErrDetached, ErrReplaced.
 	Report(ctx context.Context, server int64, running bool) error
 	// Suspend ends the session but leaves the tasks to the next one of this name, for as long as Options.Grace.
 	Suspend()
-	// Close ends the session and detaches the hypervisor. The actions that wait for it fail. Later ones end when the
-	// profile says.
+	// Close ends the session and detaches the hypervisor. The actions that wait for it fail. The profile decides when
+	// later ones end.
 	Close()
 }

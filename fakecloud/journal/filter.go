@@ -12,33 +12,32 @@ import (
 // Filter selects entries. Empty fields match everything.
 type Filter struct {
 	Method string
-	// Route is a pattern of the API, as /servers/{id}, or with a * at its end the beginning of some:
-	// /servers/* .
+	// Route is a pattern of the API such as /servers/{id}. With a * at its end it is a prefix: /servers/* .
 	Route string
-	// Path is the path of the request with its ids, as /v1/servers/42.
+	// Path is the path of the request with its ids, such as /v1/servers/42.
 	Path string
-	// Operation is an operationId of the API document, as create_server.
+	// Operation is an operationId of the API document, such as create_server.
 	Operation string
-	// ResourceID is the id of the resource that the request was about, or that it created.
+	// ResourceID is the id in the path of the request, or of the resource that the request created.
 	ResourceID int64
 	Status     int
 	ErrorCode  string
 	// Client is a part of the User-Agent.
 	Client string
-	// Fault is the name of the fault rule that took part.
+	// Fault is the name of the fault rule that took the request.
 	Fault   string
 	Project int64
 	// Since selects entries with a greater Seq.
 	Since uint64
-	// Writes selects what changes something: everything but GET and HEAD.
+	// Writes selects all methods except GET and HEAD.
 	Writes bool
-	// Errors selects what failed for the client: a status of 400 and more, or none at all.
+	// Errors selects the requests that failed for the client: with a status of at least 400, or without an answer.
 	Errors bool
 	// Dropped selects the requests whose connection was dropped without an answer.
 	Dropped bool
 }
 
-// Matches tells whether the filter selects an entry.
+// Matches reports whether the filter selects an entry.
 func (f *Filter) Matches(e *Entry) bool {
 	return f.matchesRequest(e) && f.matchesAnswer(e)
 }
@@ -70,7 +69,7 @@ func matchRoute(pattern, route string) bool {
 	return pattern == route
 }
 
-// Query returns the query parameters that ParseFilter reads the filter from.
+// Query returns the filter as query parameters for ParseFilter.
 func (f *Filter) Query() url.Values {
 	q := url.Values{}
 	set := func(name, value string, isSet bool) {
@@ -94,16 +93,16 @@ func (f *Filter) Query() url.Values {
 	return q
 }
 
-// ParseFilter reads a filter from query parameters that are named like its fields: method, route,
-// path, operation, resource_id, status, error_code, client, fault, project, since, writes, errors, dropped.
-// Parameters listed in others are left alone; any further one is an error that lists what exists.
+// ParseFilter reads a filter from query parameters. Their names are those of the fields: method, route, path, operation,
+// resource_id, status, error_code, client, fault, project, since, writes, errors, dropped. It ignores the parameters in
+// others. Any other parameter is an error that lists the existing ones.
 func ParseFilter(q url.Values, others ...string) (Filter, error) {
 	var f Filter
 	var err error
 	number := func(s string, bits int) uint64 {
 		n, e := strconv.ParseUint(s, 10, bits)
 		if e != nil {
-			err = fmt.Errorf("%q is not a number", s)
+			err = fmt.Errorf("%q: must be a number", s)
 		}
 		return n
 	}
@@ -113,7 +112,7 @@ func ParseFilter(q url.Values, others ...string) (Filter, error) {
 		}
 		b, e := strconv.ParseBool(s)
 		if e != nil {
-			err = fmt.Errorf("%q is not true or false", s)
+			err = fmt.Errorf("%q: must be true or false", s)
 		}
 		return b
 	}
@@ -144,11 +143,11 @@ func ParseFilter(q url.Values, others ...string) (Filter, error) {
 				names = append(names, name)
 			}
 			slices.Sort(names)
-			return f, fmt.Errorf("unknown parameter %q: there are %s", key, strings.Join(names, ", "))
+			return f, fmt.Errorf("unknown parameter %q: must be one of %s", key, strings.Join(names, ", "))
 		}
 		fn(values[len(values)-1])
 		if err != nil {
-			return f, fmt.Errorf("parameter %s: %w", key, err)
+			return f, fmt.Errorf("parameter %s=%w", key, err)
 		}
 	}
 	return f, nil

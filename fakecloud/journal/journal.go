@@ -15,12 +15,12 @@ type Journal interface {
 	Entries(ctx context.Context, f Filter) ([]Entry, error)
 	// Count returns the number of entries that match.
 	Count(ctx context.Context, f Filter) (int, error)
-	// Last returns the Seq of the latest entry, or 0 if there was none. As a filter's Since it selects what follows.
+	// Last returns the Seq of the latest entry, or 0 if there was none. Use it as Filter.Since to select later entries.
 	Last(ctx context.Context) (uint64, error)
-	// Await returns when at least n entries match, with all that do. If the context is done first, it returns the
-	// entries that match then, and the context's error.
+	// Await waits until at least n entries match and returns all that match. If the context is done first, it returns
+	// the entries that match at that time, and the context's error.
 	Await(ctx context.Context, f Filter, n int) ([]Entry, error)
-	// Reset removes all entries. It does not restart the numbers, so that an earlier Since stays valid.
+	// Reset removes all entries. It does not restart the numbers: an earlier Since stays valid.
 	Reset(ctx context.Context) error
 }
 
@@ -39,15 +39,15 @@ type Entry struct {
 	Route string `json:"route"`
 	// Operation is the operationId of the API document, such as create_server.
 	Operation string `json:"operation"`
-	// ResourceID is the id in the path, or the id of the resource that the request created, also if the client did
-	// not get the answer. It is 0 if there is none, as for a list. Ids are unique in a cloud, also across kinds.
+	// ResourceID is the id in the path, or the id of the resource that the request created, even if the client did not
+	// get the answer. It is 0 if there is none, such as for a list. Ids are unique in a cloud, also across kinds.
 	ResourceID int64  `json:"resource_id,omitempty"`
 	Path       string `json:"path"`
 	Query      string `json:"query,omitempty"`
 	// Status is the status that the client got, or 0 if the connection was dropped.
 	Status int `json:"status"`
-	// Handled is the status of the operation if a fault rule kept the answer from the client: a write whose answer
-	// was lost has Status 0 and Handled 201.
+	// Handled is the status of the operation if a fault rule kept the answer from the client. For example, a write with
+	// a lost answer has Status 0 and Handled 201.
 	Handled int `json:"handled_status,omitempty"`
 	// ErrorCode is the code of an error of the API.
 	ErrorCode string `json:"error_code,omitempty"`

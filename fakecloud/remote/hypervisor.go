@@ -24,7 +24,7 @@ const (
 	silence = 3
 	// requestTimeout bounds a result or a report.
 	requestTimeout = 10 * time.Second
-	// maxLine holds a machine with user data of 32 KiB, escaped.
+	// maxLine is enough for a machine with 32 KiB of user data, escaped.
 	maxLine = 1 << 20
 )
 
@@ -67,7 +67,7 @@ func (c *Client) AttachHypervisor(ctx context.Context, o hypervisor.Options) (hy
 		s.cancel(nil)
 		return nil, fmt.Errorf("attach hypervisor %q: %w", o.Name, err)
 	}
-	if !stop() { // the context ended at the very last moment
+	if !stop() { // the context ended after attach returned
 		s.Suspend()
 		return nil, context.Cause(ctx)
 	}
@@ -132,7 +132,7 @@ func (s *session) read(ctx context.Context, lines *lineReader, body io.Closer) {
 	}
 }
 
-// cmpCause returns the reason for which a connection was cut, instead of the error that the cut caused.
+// cmpCause returns the reason why a connection was cut, if there is one, instead of the resulting error.
 func cmpCause(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -166,7 +166,7 @@ func (r *lineReader) next() (m hypervisor.Message, err error) {
 		return m, fmt.Errorf("the connection to the cloud is lost: %w", io.ErrUnexpectedEOF)
 	}
 	if err := json.Unmarshal(r.scanner.Bytes(), &m); err != nil {
-		return m, fmt.Errorf("read a message of the cloud: %w", err)
+		return m, fmt.Errorf("cannot read a message of the cloud: %w", err)
 	}
 	return m, nil
 }

@@ -143,7 +143,7 @@ func TestActionsEndAsTheHypervisorSays(t *testing.T) {
 	})
 }
 
-func TestMachinesThatLiveTheirOwnLife(t *testing.T) {
+func TestMachinesThatStartAndStopByThemselves(t *testing.T) {
 	eachHypervisor(t, func(t *testing.T, w *world) {
 		server := w.create("a").Server
 		h := w.attach()
@@ -182,26 +182,26 @@ func TestTasksOutliveASession(t *testing.T) {
 		second := w.attach()
 		third := w.attach()
 		var err error
-		for err == nil { // it may have got the task before its place was taken
+		for err == nil { // it may have got the task before it was replaced
 			_, err = second.Next(t.Context())
 		}
 		if !errors.Is(err, hypervisor.ErrReplaced) {
-			t.Errorf("Next of a session whose place was taken: %v", err)
+			t.Errorf("Next of a replaced session: %v", err)
 		}
-		second.Close() // must not touch the third
+		second.Close() // must not end the third
 		w.complete(third, hypervisor.CommandStop, nil)
 		w.wantStatus(server, hcloud.ServerStatusOff)
 	})
 }
 
-func TestClosingFailsWhatIsNotDone(t *testing.T) {
+func TestClosingFailsUnfinishedActions(t *testing.T) {
 	eachHypervisor(t, func(t *testing.T, w *world) {
 		server := w.create("a").Server
 		h := w.attach()
 		off := w.powerOff(server)
 		h.Close()
 		if err := w.Client().Action.WaitFor(t.Context(), off); err == nil {
-			t.Error("the action succeeded, though nobody did it")
+			t.Error("the action succeeded, but its task was not done")
 		}
 		if err := h.Report(t.Context(), server.ID, false); !errors.Is(err, hypervisor.ErrDetached) {
 			t.Errorf("Report: %v", err)
@@ -244,7 +244,7 @@ func TestALostConnectionIsNoticedOnBothSides(t *testing.T) {
 	w := &world{t, c, remote.New(controlURL(t, c))}
 	server := w.create("a").Server
 
-	// A connection that can be cut from outside.
+	// The test can cut this connection.
 	cut, stop := context.WithCancel(t.Context())
 	transport := roundTripper(func(r *http.Request) (*http.Response, error) {
 		if r.URL.Path == "/hypervisors" {

@@ -12,8 +12,8 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 )
 
-// TestTheWire drives the control API as a program in another language would.
-func TestTheWire(t *testing.T) {
+// TestTheWireFormat uses the control API like a program in another language.
+func TestTheWireFormat(t *testing.T) {
 	t.Parallel()
 	c := fakecloud.New(fakecloud.Options{})
 	t.Cleanup(c.Close)
@@ -99,9 +99,9 @@ func TestTheWire(t *testing.T) {
 	send("POST", "/hypervisors/wire/tasks/1", `{"err": 1}`, 400)
 	send("POST", "/hypervisors/wire/servers/1", `{"running": true}`, 404)
 	send("POST", "/hypervisors/wire/servers/1", `{}`, 400)
-	send("POST", "/hypervisors/nobody/tasks/1", `{}`, 409)
+	send("POST", "/hypervisors/unknown/tasks/1", `{}`, 409)
 	send("POST", "/hypervisors", `{"name": "wire", "grace": 3}`, 400)
-	send("DELETE", "/hypervisors/nobody", "", 409)
+	send("DELETE", "/hypervisors/unknown", "", 409)
 	send("DELETE", "/hypervisors/wire", "", 200)
 	if end := next("end"); !strings.Contains(end["reason"].(string), "detached") {
 		t.Errorf("%v", end)

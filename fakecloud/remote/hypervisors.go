@@ -5,13 +5,13 @@ import (
 	"net/http"
 )
 
-// HypervisorStatus shows a hypervisor that is attached.
+// HypervisorStatus shows an attached hypervisor.
 type HypervisorStatus struct {
-	// Name is the one that it attached with.
+	// Name is hypervisor.Options.Name.
 	Name string `json:"name"`
-	// Connected is false after its connection was lost, for as long as it may come back.
+	// Connected is false after the connection was lost, until the grace ends or the hypervisor attaches again.
 	Connected bool `json:"connected"`
-	// Tasks are the ids of the actions that wait for it.
+	// Tasks are the ids of the actions that wait for the hypervisor.
 	Tasks []int64 `json:"tasks"`
 }
 

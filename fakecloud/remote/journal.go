@@ -73,7 +73,7 @@ func (j requests) Reset(ctx context.Context) error {
 	return j.c.call(ctx, http.MethodDelete, "/journal", nil, nil, nil)
 }
 
-// await repeats a request while the answer is 504: not yet.
+// await repeats a request while the answer is 504, which means "not yet".
 func await(ctx context.Context, ask func() error) error {
 	for {
 		err := ask()
@@ -84,7 +84,7 @@ func await(ctx context.Context, ask func() error) error {
 	}
 }
 
-// afterwardsTimeout bounds the request for the state at the time at which the context was done.
+// afterwardsTimeout bounds the request for the state after the context is done.
 const afterwardsTimeout = 5 * time.Second
 
 func afterwards(ctx context.Context) (context.Context, context.CancelFunc) {

@@ -60,11 +60,11 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s %s: %d %s", e.Method, e.URL, e.Status, e.Message)
 }
 
-// maxErrorBody is how much is read of an answer that is an error.
+// maxErrorBody is how much of an error's body is read.
 const maxErrorBody = 64 << 10
 
-// call sends a request with in as its JSON body, unless in is nil, and decodes the answer into out, unless
-// out is nil; a *[]byte gets it as it is.
+// call sends a request with in as its JSON body, unless in is nil. It decodes the answer into out, unless out is nil. If
+// out is a *[]byte, it gets the raw answer.
 func (c *Client) call(ctx context.Context, method, path string, q url.Values, in, out any) error {
 	var body io.Reader
 	if in != nil {
@@ -105,7 +105,7 @@ func (c *Client) call(ctx context.Context, method, path string, q url.Values, in
 		return nil
 	}
 	if err := json.Unmarshal(b, out); err != nil {
-		return fmt.Errorf("%s %s: read the answer, which is not of a control API; check the URL: %w", method, u, err)
+		return fmt.Errorf("%s %s: this is not an answer of the control API; check the URL: %w", method, u, err)
 	}
 	return nil
 }
@@ -120,7 +120,7 @@ func errorOf(req *http.Request, resp *http.Response) error {
 		e.Message = body.Error
 		return e
 	}
-	e.Message = fmt.Sprintf("%s; this is not an answer of the control API, check the URL: %.200q", http.StatusText(resp.StatusCode), b)
+	e.Message = fmt.Sprintf("%s; this is not an answer of the control API; check the URL: %.200q", http.StatusText(resp.StatusCode), b)
 	e.foreign = true
 	return e
 }

@@ -45,7 +45,7 @@ type controls interface {
 	RevokeToken(context.Context, string) error
 }
 
-// ways are the ways to control a cloud, which have to agree.
+// ways are the ways to control a cloud. They must agree.
 var ways = map[string]func(*testing.T, *fakecloud.Cloud) controls{
 	"direct": func(_ *testing.T, c *fakecloud.Cloud) controls { return c },
 	"remote": func(t *testing.T, c *fakecloud.Cloud) controls {
@@ -57,7 +57,7 @@ var ways = map[string]func(*testing.T, *fakecloud.Cloud) controls{
 	},
 }
 
-// each runs a test for each way to control a cloud, with a cloud of its own.
+// each runs a test with a new cloud for each way to control it.
 func each(t *testing.T, test func(*testing.T, *fakecloud.Cloud, controls)) {
 	t.Helper()
 	t.Parallel()
@@ -234,7 +234,7 @@ func TestTheClockAndActionsAreTheSame(t *testing.T) {
 			"speed":          is.SetSpeed(ctx, -1),
 			"profile":        is.SetProfile(ctx, "quick"),
 			"rate limit":     is.SetRateLimit(ctx, -1),
-			"revoked twice":  is.RevokeToken(ctx, "nobody's"),
+			"revoked twice":  is.RevokeToken(ctx, "unknown"),
 			"project's name": errorOf(is.AddProject(ctx, "", "")),
 		} {
 			if err == nil {
@@ -345,25 +345,25 @@ func TestErrorsNameTheURLTheStatusAndTheMessage(t *testing.T) {
 		}
 	}
 	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }))
-	if _, err := remote.New(page.URL).Now(t.Context()); err == nil || !strings.Contains(err.Error(), page.URL+"/clock: read the answer, which is not of a control API") {
+	if _, err := remote.New(page.URL).Now(t.Context()); err == nil || !strings.Contains(err.Error(), page.URL+"/clock: this is not an answer of the control API; check the URL") {
 		t.Errorf("%v", err)
 	}
 	page.Close()
 	if _, err := remote.New(page.URL).Now(t.Context()); err == nil || !strings.Contains(err.Error(), page.URL) {
-		t.Errorf("nobody listens: %v", err)
+		t.Errorf("no listener: %v", err)
 	}
 	if _, err := remote.New("http://[").Now(t.Context()); err == nil {
-		t.Error("a URL that is none is accepted")
+		t.Error("a malformed URL is accepted")
 	}
 }
 
-func TestWhoeverAwaitsAsksAgain(t *testing.T) {
+func TestAwaitAsksAgain(t *testing.T) {
 	t.Parallel()
 	c := fakecloud.New(fakecloud.Options{})
 	t.Cleanup(c.Close)
 	asked := 0
 	impatient := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if asked++; asked <= 2 { // as if nothing came for 30 s
+		if asked++; asked <= 2 { // the answer after 30 s without an entry
 			q := r.URL.Query()
 			q.Set("timeout", "0s")
 			r.URL.RawQuery = q.Encode()

@@ -54,9 +54,9 @@ func newCommand(lookup func(string) (string, bool), environ []string) *cobra.Com
 		Short: "A simulated Hetzner Cloud with a local API",
 		Long: `A simulated Hetzner Cloud with a local API.
 
-It prints the lines to paste into a shell, then serves until it gets SIGINT, SIGTERM or SIGHUP (a closed terminal). Each flag can also
-be set by a variable: FAKECLOUD_RATE_LIMIT is --rate-limit. The control API (GET / on its address lists
-what it can do) has no authentication: keep it on a loopback address.`,
+It prints the lines to paste into a shell. Then it serves until it gets SIGINT, SIGTERM or SIGHUP (a closed terminal).
+A variable can set each flag: FAKECLOUD_RATE_LIMIT sets --rate-limit. GET / on the address of the control API lists
+what it can do. The control API has no authentication: keep it on a loopback address.`,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -76,30 +76,30 @@ what it can do) has no authentication: keep it on a loopback address.`,
 	cmd.CompletionOptions.HiddenDefaultCmd = true
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&s.listen, "listen", "127.0.0.1:4242", "address of the API, `host:port`; port 0 is any free one")
+	f.StringVar(&s.listen, "listen", "127.0.0.1:4242", "address of the API, `host:port`; port 0 is any free port")
 	f.StringVar(&s.control, "control", "127.0.0.1:4243", "address of the control API, `host:port`, or off")
-	f.StringSliceVar(&s.allowedHosts, "allowed-hosts", nil, "`names` that clients may use for the API and the control API, separated by commas, in addition to\nlocalhost and the addresses that they listen on (the API accepts any on an address that is not a loopback one)")
+	f.StringSliceVar(&s.allowedHosts, "allowed-hosts", nil, "host `names` that the API and the control API accept, separated by commas, in addition to localhost and\ntheir own addresses (on an address that is not a loopback address, the API accepts every name)")
 	f.StringVar(&s.actions, "actions", "realistic", "how long actions take: instant, realistic, or a `duration` such as 250ms")
-	f.IntVar(&s.rateLimit, "rate-limit", fakecloud.RealRateLimit, "requests per hour and project; 0 is no limit")
-	f.BoolVar(&s.dataPlane, "data-plane", false, "make load balancers listen on this machine and forward to their targets; on Linux servers\nget addresses in 127.65.0.0/16 and load balancers in 127.66.0.0/16, unless told otherwise")
-	f.StringVar(&s.publicIPv4, "public-ipv4", "", "`range` that public IPv4 addresses are taken from (default 198.18.0.0/15)")
-	f.StringVar(&s.lbIPv4, "load-balancer-ipv4", "", "`range` that load balancers' IPv4 addresses are taken from (default that of --public-ipv4)")
-	f.StringArrayVar(&s.reserved, "reserved", nil, "`range` or address that the cloud gives to nobody who does not ask for it; may be repeated")
-	f.StringVar(&s.lbInterface, "data-plane-interface", "", "`name` of the network interface that gets load balancers' addresses, as eth0; implies --data-plane and\nneeds --load-balancer-ipv4 (Linux, CAP_NET_ADMIN)")
-	f.StringVar(&s.routerInterface, "router-interface", "", "`name` of the network interface on which the cloud's routes are what routes, as eth0 (Linux, CAP_NET_ADMIN)")
-	f.StringVar(&s.routerNetwork, "router-network", "", "`name or id` of the network that is routed (default the only one)")
-	f.StringVar(&s.metadata, "metadata", off, "address of the servers' metadata service, `host:port`, as 169.254.169.254:80, or off; a link-local one is\ngiven to lo (Linux, CAP_NET_ADMIN)")
+	f.IntVar(&s.rateLimit, "rate-limit", fakecloud.RealRateLimit, "requests per hour and project; 0 means no limit")
+	f.BoolVar(&s.dataPlane, "data-plane", false, "make load balancers listen on this machine and forward to their targets; on Linux, this changes the\ndefault address ranges: 127.65.0.0/16 for servers, 127.66.0.0/16 for load balancers")
+	f.StringVar(&s.publicIPv4, "public-ipv4", "", "address `range` for public IPv4 addresses (default 198.18.0.0/15)")
+	f.StringVar(&s.lbIPv4, "load-balancer-ipv4", "", "address `range` for the IPv4 addresses of load balancers (default: the range of --public-ipv4)")
+	f.StringArrayVar(&s.reserved, "reserved", nil, "`range` or address that the cloud does not give out by itself; may be repeated")
+	f.StringVar(&s.lbInterface, "data-plane-interface", "", "`name` of the network interface that gets the load balancers' addresses, such as eth0; implies\n--data-plane and needs --load-balancer-ipv4 (Linux, CAP_NET_ADMIN)")
+	f.StringVar(&s.routerInterface, "router-interface", "", "`name` of a network interface, such as eth0: make this machine the router of the cloud's network on\nit (Linux, CAP_NET_ADMIN)")
+	f.StringVar(&s.routerNetwork, "router-network", "", "`name or id` of the network to route (default: the oldest)")
+	f.StringVar(&s.metadata, "metadata", off, "address of the servers' metadata service, `host:port` such as 169.254.169.254:80, or off; a link-local\naddress is given to the interface lo (Linux, CAP_NET_ADMIN)")
 	f.StringVar(&s.apiDate, "api-date", "", "`day` such as 2026-06-01: show the API as it was then")
-	f.StringArrayVar(&s.tokens, "token", nil, "`[project=]token[:ro]` that is valid; may be repeated, :ro makes it read-only (in the variable: separated by commas)")
-	f.StringVar(&s.seed, "seed", "", "YAML `file` with what exists at the start")
+	f.StringArrayVar(&s.tokens, "token", nil, "valid token, `[project=]token[:ro]`; :ro makes it read-only; may be repeated (in the variable, separate\nthem by commas)")
+	f.StringVar(&s.seed, "seed", "", "YAML `file` with the resources that exist at the start")
 	f.Float64Var(&s.speed, "speed", 1, "how fast the cloud's clock runs: 60 makes a minute pass in a second, 0 stops it")
-	f.BoolVar(&s.newIDs, "new-ids", false, "begin with ids that depend on the time of the start, so that a cloud that starts again gives out none twice")
-	f.StringVar(&s.logFormat, "log-format", "text", "text or json, on stderr")
+	f.BoolVar(&s.newIDs, "new-ids", false, "take the first id from the time of the start, so that a restarted cloud does not give out an id twice")
+	f.StringVar(&s.logFormat, "log-format", "text", "`format` of the log on stderr: text or json")
 	f.TextVar(&s.logLevel, "log-level", slog.LevelInfo, "`level`: debug (every request), info, warn or error")
 	f.BoolVar(&s.tls, "tls", false, "serve the API over HTTPS with a self-signed certificate")
-	f.StringVar(&s.tlsCAOut, "tls-ca-out", "", "`file` to write that certificate to, so that clients can trust it")
+	f.StringVar(&s.tlsCAOut, "tls-ca-out", "", "`file` to write the certificate of --tls to, for clients to trust")
 	f.StringVar(&s.tlsCert, "tls-cert", "", "serve the API over HTTPS with the certificate in this `file`")
-	f.StringVar(&s.tlsKey, "tls-key", "", "`file` with the certificate's key")
+	f.StringVar(&s.tlsKey, "tls-key", "", "`file` with the key of --tls-cert")
 	cmd.AddCommand(newHealthCommand())
 	return cmd
 }
@@ -123,8 +123,7 @@ func envName(flag string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// fromEnvironment sets the flags that were not given from their variables. An empty variable is
-// none.
+// fromEnvironment sets each flag that was not given from its variable. It ignores empty variables.
 func fromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
 	var errs []error
 	flags.VisitAll(func(f *pflag.Flag) {
@@ -145,8 +144,8 @@ func fromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) e
 	return errors.Join(errs...)
 }
 
-// warnUnknown tells of variables that look like settings and are none, except those that Kubernetes makes
-// for a Service of the name fakecloud.
+// warnUnknown warns of variables that look like settings but are not. It ignores those that Kubernetes makes for a
+// Service named fakecloud.
 func warnUnknown(log *slog.Logger, cmd *cobra.Command, environ []string) {
 	known := map[string]bool{}
 	for _, c := range append([]*cobra.Command{cmd}, cmd.Commands()...) {
@@ -158,7 +157,7 @@ func warnUnknown(log *slog.Logger, cmd *cobra.Command, environ []string) {
 			strings.HasPrefix(name, envPrefix+"PORT") || strings.HasPrefix(name, envPrefix+"SERVICE_") {
 			continue
 		}
-		log.Warn("variable is not a setting", "name", name, "see", "fakecloud --help")
+		log.Warn("ignoring a variable: it is not a setting", "name", name, "see", "fakecloud --help")
 	}
 }
 
@@ -180,10 +179,10 @@ func (s *settings) parseTokens() ([]token, error) {
 		}
 		t.text, t.readOnly = strings.CutSuffix(t.text, ":ro")
 		if t.project == "" || t.text == "" {
-			return nil, fmt.Errorf("--token %q: want [project=]token[:ro]", v)
+			return nil, fmt.Errorf("--token %q: must have the form [project=]token[:ro]", v)
 		}
 		if slices.ContainsFunc(out, func(o token) bool { return o.text == t.text }) {
-			return nil, fmt.Errorf("--token %q: the token is there twice", v)
+			return nil, fmt.Errorf("--token %q: another --token has the same token; remove one", v)
 		}
 		out = append(out, t)
 	}

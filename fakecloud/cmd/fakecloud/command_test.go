@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// lockedBuffer is a buffer that may be written and read at the same time.
+// lockedBuffer is a buffer for concurrent use.
 type lockedBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -76,8 +76,7 @@ func (e environment) list() []string {
 
 var exports = regexp.MustCompile(`^export HCLOUD_ENDPOINT=(\S+) HCLOUD_TOKEN=(\S+)$`)
 
-// start runs the program until it has said where it listens. Its ports are free ones unless args say
-// otherwise.
+// start runs the program and returns when it has printed where it listens. It uses free ports unless args name others.
 func start(t *testing.T, env environment, args ...string) running {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -138,7 +137,7 @@ func get(t *testing.T, url string) string {
 	return string(b)
 }
 
-func TestThePrintedLinesAreAllThatAClientNeeds(t *testing.T) {
+func TestAClientNeedsOnlyThePrintedLines(t *testing.T) {
 	t.Parallel()
 	p := start(t, nil)
 	types, err := p.client().ServerType.All(t.Context())
@@ -161,7 +160,7 @@ func TestThePrintedLinesAreAllThatAClientNeeds(t *testing.T) {
 	}
 }
 
-func TestFlagsWinOverVariablesAndTheseOverDefaults(t *testing.T) {
+func TestFlagsOverrideVariablesAndVariablesOverrideDefaults(t *testing.T) {
 	t.Parallel()
 	p := start(t, environment{
 		"FAKECLOUD_ACTIONS": "5s", "FAKECLOUD_RATE_LIMIT": "77", "FAKECLOUD_SPEED": "", "FAKECLOUD_TOKEN": "one,staging=two",
@@ -185,7 +184,7 @@ func TestTokensBelongToProjectsAndMayBeReadOnly(t *testing.T) {
 	t.Parallel()
 	p := start(t, nil, "--token", "reader:ro", "--token", "writer", "--token", "staging=other", "--token", "watched=spy:ro")
 	if p.token != "writer" {
-		t.Errorf("the first token that may write is not printed, but %q", p.token)
+		t.Errorf("printed the token %q, want the first one that may write", p.token)
 	}
 	create := func(token string) error {
 		_, _, err := p.client(hcloud.WithToken(token)).PlacementGroup.Create(t.Context(), hcloud.PlacementGroupCreateOpts{Name: "x", Type: hcloud.PlacementGroupTypeSpread})
@@ -224,7 +223,7 @@ func TestASeededCloudLooksUnused(t *testing.T) {
 	}
 }
 
-func TestHTTPSWithACertificateOfItsOwn(t *testing.T) {
+func TestHTTPSWithASelfSignedCertificate(t *testing.T) {
 	t.Parallel()
 	ca := filepath.Join(t.TempDir(), "ca file.pem")
 	p := start(t, nil, "--tls", "--tls-ca-out", ca)
@@ -259,17 +258,17 @@ func TestWrongSettingsAreExplained(t *testing.T) {
 		"rate limit -1":                                                               {nil, []string{"--rate-limit", "-1"}},
 		"want a day":                                                                  {nil, []string{"--api-date", "June"}},
 		"--speed: clock speed -1":                                                     {nil, []string{"--speed", "-1"}},
-		`--token "a=": want [project=]token[:ro]`:                                     {nil, []string{"--token", "a="}},
-		"is there twice":                                                              {nil, []string{"--token", "x", "--token", "b=x"}},
-		"--data-plane-interface eth0 needs --load-balancer-ipv4":                      {nil, []string{"--data-plane-interface", "eth0"}},
+		`--token "a=": must have the form [project=]token[:ro]`:                       {nil, []string{"--token", "a="}},
+		"another --token has the same token":                                          {nil, []string{"--token", "x", "--token", "b=x"}},
+		"--data-plane-interface eth0: needs --load-balancer-ipv4":                     {nil, []string{"--data-plane-interface", "eth0"}},
 		"opening the interface for load balancers: ":                                  {nil, []string{"--data-plane-interface", "none7", "--load-balancer-ipv4", "172.30.100.0/24"}},
 		"netdev: router: ":                                                            {nil, []string{"--router-interface", "none7"}},
-		"--router-network needs --router-interface":                                   {nil, []string{"--router-network", "x"}},
+		"--router-network: needs --router-interface":                                  {nil, []string{"--router-network", "x"}},
 		`--reserved "x": must be a range or an address`:                               {nil, []string{"--reserved", "10.0.0.1", "--reserved", "x"}},
 		"--metadata: listen on":                                                       {nil, []string{"--control", off, "--metadata", taken}},
 		"--seed: seed: open":                                                          {nil, []string{"--seed", "nowhere.yaml"}},
-		`--log-format "xml": want text or json`:                                       {nil, []string{"--log-format", "xml"}},
-		"--tls-cert and --tls-key belong together":                                    {nil, []string{"--control", off, "--tls-cert", "x"}},
+		`--log-format "xml": must be text or json`:                                    {nil, []string{"--log-format", "xml"}},
+		"--tls-cert and --tls-key: only one is set":                                   {nil, []string{"--control", off, "--tls-cert", "x"}},
 		"--tls-cert and --tls-key: open":                                              {nil, []string{"--control", off, "--tls-cert", "x", "--tls-key", "y"}},
 		"unknown flag: --port":                                                        {nil, []string{"--port", "1"}},
 		`unknown command "start"`:                                                     {nil, []string{"start"}},
@@ -304,14 +303,14 @@ func TestHealthAsksTheControlAPI(t *testing.T) {
 	}
 }
 
-func TestAddressesThatOthersReachAreWarnedOf(t *testing.T) {
+func TestWarnsOfAddressesThatOtherMachinesReach(t *testing.T) {
 	t.Parallel()
 	p := start(t, nil, "--listen", "0.0.0.0:0", "--control", ":0")
 	if logs := p.logs.String(); strings.Count(logs, "level=WARN") != 2 {
 		t.Errorf("%s", logs)
 	}
 	if !strings.HasPrefix(p.endpoint, "http://127.0.0.1:") {
-		t.Errorf("endpoint %s is not one to connect to", p.endpoint)
+		t.Errorf("endpoint %s: clients cannot connect to it", p.endpoint)
 	}
 }
 
@@ -343,7 +342,7 @@ func TestASignalStopsTheProcessCleanly(t *testing.T) {
 	}
 }
 
-func TestQuoteIsForShells(t *testing.T) {
+func TestAShellReadsAQuotedTextUnchanged(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{"abc/1.pem": "abc/1.pem", "a b": "'a b'", "it's": `'it'\''s'`, "$(x)": "'$(x)'"} {
 		if got := quote(in); got != want {

@@ -15,13 +15,12 @@ import (
 // healthTimeout is how long the check waits for an answer.
 const healthTimeout = 3 * time.Second
 
-// newHealthCommand returns the command that a container's health check runs, as an image that is made
-// from scratch has no curl.
+// newHealthCommand returns the command for a container's health check. An image made from scratch has no curl.
 func newHealthCommand() *cobra.Command {
 	var control string
 	cmd := &cobra.Command{
 		Use:   "health",
-		Short: "Exit with 0 if the fakecloud whose control API is at --control is ready, with 1 if not",
+		Short: "Ask the control API whether fakecloud is ready; exit with 0 if it is, else with 1",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkHealth(cmd.Context(), control); err != nil {
@@ -37,7 +36,7 @@ func newHealthCommand() *cobra.Command {
 
 func checkHealth(ctx context.Context, control string) error {
 	if control == off {
-		return errors.New("health: the control API is off, so that nobody can be asked; set --control")
+		return errors.New("health: the control API is off; set --control to its address")
 	}
 	host, port, err := net.SplitHostPort(control)
 	if err != nil {

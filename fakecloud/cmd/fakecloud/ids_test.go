@@ -9,7 +9,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 )
 
-func TestACloudThatStartsAgainGivesOutOtherIDs(t *testing.T) {
+func TestARestartedCloudGivesOutNewIDs(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	id := func(at time.Time) int64 {
@@ -23,9 +23,9 @@ func TestACloudThatStartsAgainGivesOutOtherIDs(t *testing.T) {
 	}
 	before, after := id(start), id(start.Add(time.Second))
 	if after < before+100 {
-		t.Errorf("the first id was %d, and a second later %d: there is room for %d", before, after, after-before)
+		t.Errorf("first id %d, a second later %d: want at least 100 ids between them", before, after)
 	}
 	if old := id(time.Time{}); old != 1_000_001 {
-		t.Errorf("a cloud of a time before all clouds begins with %d", old)
+		t.Errorf("first id of a machine whose clock is wrong: %d, want the default", old)
 	}
 }

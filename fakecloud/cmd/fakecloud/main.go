@@ -2,8 +2,8 @@
 //
 //	go run ./fakecloud/cmd/fakecloud
 //
-// It prints the lines to paste into a shell, so that hcloud, Terraform or a controller use it, and
-// runs until it gets SIGINT, SIGTERM or SIGHUP. A second signal ends it at once.
+// It prints the lines to paste into a shell, so that hcloud, Terraform or a controller use it. It runs until it gets
+// SIGINT, SIGTERM or SIGHUP. A second signal ends it at once.
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 
 func main() {
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) { // as nohup makes it
+	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it
 		signals = append(signals, syscall.SIGHUP)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), signals...)

@@ -18,9 +18,9 @@ func (s *settings) networkOptions(o *fakecloud.Options, devices *devices, log *s
 	}
 	switch {
 	case s.lbInterface != "" && s.lbIPv4 == "":
-		return fmt.Errorf("--data-plane-interface %s needs --load-balancer-ipv4, a part of that interface's network from which nothing else takes addresses", s.lbInterface)
+		return fmt.Errorf("--data-plane-interface %s: needs --load-balancer-ipv4; set it to a free part of that interface's network", s.lbInterface)
 	case s.routerNetwork != "" && s.routerInterface == "":
-		return errors.New("--router-network needs --router-interface")
+		return errors.New("--router-network: needs --router-interface; set it, too")
 	}
 	if o.PublicIPv4, err = parseRange("--public-ipv4", s.publicIPv4); err != nil {
 		return err
@@ -41,7 +41,7 @@ func (s *settings) networkOptions(o *fakecloud.Options, devices *devices, log *s
 	return s.openDevices(o, devices, log)
 }
 
-// openDevices gives the data plane and the router their network interfaces.
+// openDevices prepares the network interfaces of the data plane and the router.
 func (s *settings) openDevices(o *fakecloud.Options, devices *devices, log *slog.Logger) error {
 	if s.lbInterface != "" {
 		binder, err := netdev.NewBinder(netdev.BinderOptions{Interface: s.lbInterface, Logger: log})
@@ -62,7 +62,7 @@ func (s *settings) openDevices(o *fakecloud.Options, devices *devices, log *slog
 	return nil
 }
 
-// devices undo what was done to this machine's network interfaces.
+// devices are functions that undo changes of this machine's network interfaces.
 type devices []func() error
 
 func (d *devices) add(undo func() error) { *d = append(*d, undo) }
@@ -71,12 +71,12 @@ func (d *devices) add(undo func() error) { *d = append(*d, undo) }
 func (d *devices) close(log *slog.Logger) {
 	for _, undo := range slices.Backward(*d) {
 		if err := undo(); err != nil {
-			log.Error("cannot undo a change of this machine's network", "error", err)
+			log.Error("cannot undo a change of this machine's network; undo it by hand", "error", err)
 		}
 	}
 }
 
-// parseRange reads a range of addresses; "" is none.
+// parseRange reads a range of addresses. "" means no range.
 func parseRange(flag, text string) (netip.Prefix, error) {
 	if text == "" {
 		return netip.Prefix{}, nil

@@ -21,8 +21,8 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/dataplane/netdev/netlab"
 )
 
-// clusterNetwork is fakecloud in a namespace of its own, as in a container, on a network with two nodes.
-// Pods of node n are in 10.244.n.0/24.
+// clusterNetwork is fakecloud in its own network namespace, like in a container, on a network with two nodes. The pods
+// of node n are in 10.244.n.0/24.
 type clusterNetwork struct {
 	t           *testing.T
 	host, cloud *netlab.Namespace
@@ -45,7 +45,7 @@ func newClusterNetwork(t *testing.T) *clusterNetwork {
 	lab := netlab.New(t, netip.MustParsePrefix("172.30.0.1/16"))
 	c := &clusterNetwork{t: t, host: lab.Host, cloud: lab.Join("cloud", cloudAddr), logs: &lockedBuffer{}}
 	c.cloud.AddRoute(netip.MustParsePrefix("0.0.0.0/0"), netip.MustParseAddr("172.30.0.1"))
-	c.cloud.Sysctl("net/ipv4/icmp_ratelimit", "0") // or a refused connection may have to try for longer
+	c.cloud.Sysctl("net/ipv4/icmp_ratelimit", "0") // else an ICMP answer to a refused connection may come late
 	for i, a := range nodeAddrs {
 		n := lab.Join(fmt.Sprintf("node-%d", i+1), a)
 		n.AddAddress("lo", netip.PrefixFrom(podAddrs[i], 32))
@@ -67,9 +67,9 @@ func newClusterNetwork(t *testing.T) *clusterNetwork {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		// The context's end kills it only while this process lives on, which after the last test is not for long.
+		// The end of the context kills the process too late if this is the last test.
 		_ = c.process.Process.Kill()
-		_ = c.process.Wait() // an error after a test that has waited for it
+		_ = c.process.Wait() // an error if the test has waited for it
 		if t.Failed() {
 			t.Logf("%s", c.logs)
 		}
@@ -85,7 +85,7 @@ func newClusterNetwork(t *testing.T) *clusterNetwork {
 	return c
 }
 
-// seed makes the private network that the nodes' network is, and a server for each node.
+// seed creates a network with the address range of the nodes' network, and a server for each node.
 func (c *clusterNetwork) seed() (*hcloud.Network, []*hcloud.Server) {
 	c.t.Helper()
 	_, ipRange, _ := net.ParseCIDR("172.30.0.0/16")
@@ -112,7 +112,7 @@ func (c *clusterNetwork) seed() (*hcloud.Network, []*hcloud.Server) {
 	return network, servers
 }
 
-// route is that to a node's pods.
+// route returns the route to a node's pods.
 func route(node int) hcloud.NetworkRoute {
 	_, d, _ := net.ParseCIDR(fmt.Sprintf("10.244.%d.0/24", node+1))
 	return hcloud.NetworkRoute{Destination: d, Gateway: nodeAddrs[node].Addr().AsSlice()}
@@ -132,7 +132,7 @@ func (c *clusterNetwork) deleteRoute(n *hcloud.Network, node int) {
 	}
 }
 
-// await calls until it returns nil.
+// await calls f until it returns nil.
 func (c *clusterNetwork) await(what string, f func(context.Context) error) {
 	c.t.Helper()
 	for {
@@ -169,18 +169,18 @@ func ask(ctx context.Context, from *netlab.Namespace, source netip.Addr, at neti
 	return string(b), err
 }
 
-// answers returns a function for await that wants an answer.
+// answers returns a function for await. The function fails unless the answer is want.
 func answers(from *netlab.Namespace, source netip.Addr, at netip.AddrPort, want string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		got, err := ask(ctx, from, source, at)
 		if err == nil && got != want {
-			err = fmt.Errorf("%q instead of %q", got, want)
+			err = fmt.Errorf("answer %q, want %q", got, want)
 		}
 		return err
 	}
 }
 
-func TestPodsReachEachOtherOverTheCloudsRoutesOnly(t *testing.T) {
+func TestPodsReachEachOtherOnlyOverTheCloudsRoutes(t *testing.T) {
 	t.Parallel()
 	c := newClusterNetwork(t)
 	network, servers := c.seed()
@@ -190,7 +190,7 @@ func TestPodsReachEachOtherOverTheCloudsRoutesOnly(t *testing.T) {
 	fails := func(errno syscall.Errno) func(context.Context) error {
 		return func(ctx context.Context) error {
 			if got, err := ask(ctx, c.nodes[0], podAddrs[0], there); !errors.Is(err, errno) {
-				return fmt.Errorf("%q, %w; want %w", got, err, errno)
+				return fmt.Errorf("answer %q, error %w; want %w", got, err, errno)
 			}
 			return nil
 		}
@@ -200,9 +200,9 @@ func TestPodsReachEachOtherOverTheCloudsRoutesOnly(t *testing.T) {
 	c.addRoute(network, 1)
 	c.await("both routes", works)
 	c.deleteRoute(network, 1)
-	c.await("a route less", fails(syscall.ENETUNREACH))
+	c.await("one route deleted", fails(syscall.ENETUNREACH))
 	c.addRoute(network, 1)
-	c.await("both again", works)
+	c.await("both routes again", works)
 	if _, _, err := c.client.Server.DeleteWithResult(t.Context(), servers[1]); err != nil {
 		t.Fatal(err)
 	}
@@ -253,14 +253,14 @@ func TestALoadBalancerHasAddressesOfTheNodesNetwork(t *testing.T) {
 			return nil
 		}
 	}
-	c.await("the private address is given up", gone(private))
+	c.await("the private address is removed", gone(private))
 	if !c.cloud.HasAddress("eth0", public) {
-		t.Error("the public address is gone, too")
+		t.Error("the public address is removed, too")
 	}
 	if _, _, err := c.client.LoadBalancer.DeleteWithResult(t.Context(), lb); err != nil {
 		t.Fatal(err)
 	}
-	c.await("the public address is given up", gone(public))
+	c.await("the public address is removed", gone(public))
 }
 
 func TestEachNodeReadsItsOwnMetadata(t *testing.T) {
@@ -299,11 +299,11 @@ func TestEachNodeReadsItsOwnMetadata(t *testing.T) {
 	}
 	c.host.AddRoute(netip.MustParsePrefix("169.254.169.254/32"), cloudAddr.Addr())
 	if status, got := read(c.host, "metadata"); status != http.StatusNotFound {
-		t.Errorf("who is no server: %d %s", status, got)
+		t.Errorf("a machine that is not a server: %d %s", status, got)
 	}
 }
 
-func TestNothingIsLeftOnTheMachineThatTheProgramRanOn(t *testing.T) {
+func TestTheProgramLeavesNothingOnTheMachine(t *testing.T) {
 	t.Parallel()
 	c := newClusterNetwork(t)
 	network, _ := c.seed()
@@ -337,7 +337,7 @@ func TestNothingIsLeftOnTheMachineThatTheProgramRanOn(t *testing.T) {
 		t.Error(got)
 	}
 	if !c.cloud.HasAddress("eth0", cloudAddr.Addr()) || c.cloud.Routes(254) != 2 {
-		t.Error("something is gone that was there before")
+		t.Error("the program removed an address or a route that it did not add")
 	}
 	if logs := c.logs.String(); strings.Contains(logs, "level=ERROR") {
 		t.Error("errors were logged")

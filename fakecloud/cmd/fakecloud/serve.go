@@ -17,8 +17,8 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
-// stopTimeout is how long requests under way may take when the program is told to stop, in the
-// machine's time: whoever stops it waits in that, too. Docker kills after 10 s.
+// stopTimeout is how long requests under way may take when the program is told to stop, in the machine's time. It is
+// less than 10 s, after which Docker kills the program.
 const stopTimeout = 8 * time.Second
 
 func (s *settings) logger(w io.Writer) (*slog.Logger, error) {
@@ -29,7 +29,7 @@ func (s *settings) logger(w io.Writer) (*slog.Logger, error) {
 	case "json":
 		return slog.New(slog.NewJSONHandler(w, o)), nil
 	}
-	return nil, fmt.Errorf("--log-format %q: want text or json", s.logFormat)
+	return nil, fmt.Errorf("--log-format %q: must be text or json", s.logFormat)
 }
 
 // serve runs the cloud until the context is done.
@@ -73,11 +73,11 @@ func serve(ctx context.Context, s *settings, out io.Writer, log *slog.Logger) er
 		return fmt.Errorf("--listen: %w", err)
 	}
 	if secret == fakecloud.DefaultToken {
-		warnExposed(log, s.listen, "the API is reachable from other machines with the token that everybody knows", "--token")
+		warnExposed(log, s.listen, "the API is reachable from other machines, and its token is the public default", "--token")
 	}
 	announce(out, endpoint, secret, controlURL, ca)
 	if s.newIDs {
-		log.Warn("the cloud is empty: it keeps nothing when it ends")
+		log.Warn("the cloud starts empty: it keeps nothing of an earlier run")
 	}
 	log.Info("serving", "endpoint", endpoint, "control", controlURL, "actions", s.actions, "rate_limit", s.rateLimit)
 	if log.Enabled(ctx, slog.LevelDebug) {
@@ -88,14 +88,14 @@ func serve(ctx context.Context, s *settings, out io.Writer, log *slog.Logger) er
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	if err := cloud.Shutdown(end); err != nil {
-		log.Warn("requests were cut off", "error", err)
+		log.Warn("requests were cut off: they took longer than the timeout", "error", err)
 	}
 	log.Info("stopped")
 	return nil
 }
 
-// firstID returns an id that is greater than all of a cloud that started earlier with one of this function, unless that
-// has given out more than 100 ids for each second since then.
+// firstID returns the first id for a cloud that starts at a time. It is greater than the ids of clouds that started
+// earlier in this way, if these gave out at most 100 ids per second.
 func firstID(start time.Time) int64 {
 	return start.Sub(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)).Milliseconds() / 10
 }
@@ -126,7 +126,7 @@ func (s *settings) open(ctx context.Context, devices *devices, log *slog.Logger)
 	for _, t := range tokens {
 		id, ok := projects[t.project]
 		if !ok {
-			// The token is the first of its project, even if it may only read.
+			// AddProject makes the token valid for writes; AddToken makes a read-only one read-only.
 			if id, _, err = cloud.AddProject(ctx, t.project, t.text); err != nil {
 				break
 			}
@@ -143,8 +143,7 @@ func (s *settings) open(ctx context.Context, devices *devices, log *slog.Logger)
 	return cloud, cloud.Token(), nil
 }
 
-// plant creates the seed before clients come: actions end at once, and neither journal nor rate
-// limit show that it happened.
+// plant creates the seed before clients come. Actions end at once, and the journal and the rate limit do not show it.
 func (s *settings) plant(ctx context.Context, cloud *fakecloud.Cloud, log *slog.Logger) error {
 	if err := errors.Join(cloud.SetProfile(ctx, "instant"), cloud.SetRateLimit(ctx, 0)); err != nil {
 		return err
@@ -157,8 +156,7 @@ func (s *settings) plant(ctx context.Context, cloud *fakecloud.Cloud, log *slog.
 	return errors.Join(cloud.Reset(ctx, fakecloud.KeepResources), cloud.SetProfile(ctx, s.actions), cloud.SetRateLimit(ctx, s.rateLimit))
 }
 
-// startAPI listens for clients. ca is the file with the certificate that they have to trust, if
-// there is one.
+// startAPI listens for clients. It returns in ca the file with the certificate that they have to trust, or "".
 func (s *settings) startAPI(ctx context.Context, cloud *fakecloud.Cloud) (endpoint, ca string, err error) {
 	var cert tls.Certificate
 	switch {
@@ -167,7 +165,7 @@ func (s *settings) startAPI(ctx context.Context, cloud *fakecloud.Cloud) (endpoi
 			return "", "", fmt.Errorf("--tls-cert and --tls-key: %w", err)
 		}
 	case s.tlsCert != "" || s.tlsKey != "":
-		return "", "", errors.New("--tls-cert and --tls-key belong together")
+		return "", "", errors.New("--tls-cert and --tls-key: only one is set; set both or none")
 	case s.tls:
 		if cert, err = selfSigned(s.listen, s.tlsCAOut); err != nil {
 			return "", "", err
@@ -192,7 +190,7 @@ func announce(out io.Writer, endpoint, secret, controlURL, ca string) {
 	}
 }
 
-// quote makes a shell take a text as it is.
+// quote returns a text quoted for a shell, if it has to be.
 func quote(s string) string {
 	if !strings.ContainsFunc(s, func(r rune) bool {
 		return !strings.ContainsRune("/._-+=:,@%", r) && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
@@ -202,7 +200,7 @@ func quote(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// warnExposed warns of an address that is not a loopback one.
+// warnExposed warns of an address that is not a loopback address.
 func warnExposed(log *slog.Logger, address, message, flag string) {
 	host, _, _ := net.SplitHostPort(address)
 	ip, err := netip.ParseAddr(host)
@@ -212,7 +210,7 @@ func warnExposed(log *slog.Logger, address, message, flag string) {
 	log.Warn(message, "address", address, "see", flag)
 }
 
-// logRequests logs what the journal gets.
+// logRequests logs each entry of the journal until the context is done.
 func logRequests(ctx context.Context, cloud *fakecloud.Cloud, log *slog.Logger) {
 	var f journal.Filter
 	for {

@@ -15,9 +15,8 @@ import (
 	"time"
 )
 
-// selfSigned makes a certificate for the loopback names and the host that is listened on, and
-// writes it to a file if one is named. It is valid on the machine's clock, since that is what TLS
-// clients look at.
+// selfSigned makes a certificate for the loopback names and the host of the address listen. It writes it to file,
+// unless file is "". It is valid on the machine's clock, because TLS clients use that clock.
 func selfSigned(listen, file string) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 
-	// What the upstream main packages link in for its side effects: log formats,
+	// The upstream main packages link these in for their side effects: log formats,
 	// client metrics, the version metric, authentication plug-ins, time zones.
 	_ "time/tzdata"
 
@@ -21,8 +21,8 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/version"
 )
 
-// commands holds every program by its name. Those that only exist on Linux are
-// added by commands_linux.go.
+// commands holds every program by its name. commands_linux.go adds those that
+// only exist on Linux.
 var commands = map[string]command{
 	"etcd": func() int {
 		etcdmain.Main(os.Args) // ends the process itself on an error
@@ -32,8 +32,7 @@ var commands = map[string]command{
 	"kube-controller-manager": func() int { return cli.Run(controllermanager.NewControllerManagerCommand()) },
 	"kube-scheduler":          func() int { return cli.Run(scheduler.NewSchedulerCommand()) },
 	"kubectl": func() int {
-		// kubectl's own main: errors carry exit codes of their own, and CheckErr
-		// prints and exits with them.
+		// As in kubectl's main: CheckErr prints an error and exits with its code.
 		kubectlutil.CheckErr(cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand()))
 		return 0
 	},

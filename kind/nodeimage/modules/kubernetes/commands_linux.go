@@ -10,8 +10,8 @@ import (
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
-// What runs on a node runs on Linux only: the embedded control plane of a
-// macOS machine does without.
+// The programs of a node run on Linux only. The embedded control plane does not
+// need them, also on macOS.
 func init() {
 	commands["kube-proxy"] = func() int { return cli.Run(kubeproxy.NewProxyCommand()) }
 	commands["kubelet"] = func() int { return cli.Run(kubelet.NewKubeletCommand(context.Background())) }

@@ -1,18 +1,17 @@
-// Command kubernetes is a whole Kubernetes distribution in one program: the
-// command that runs is the one whose name the program was started under, as with
-// busybox. Eight commands that share most of their packages are linked once,
-// which is a quarter of their size and build time apart.
+// Command kubernetes is a whole Kubernetes distribution in one program. Like
+// busybox, it runs the command whose name it was started under. The eight
+// commands share most of their packages: together they take a quarter of the size
+// and build time of eight programs.
 //
 //	kube-apiserver -> kubernetes     a symbolic link, the usual way
 //	kubernetes kube-apiserver …      or named as first argument
 //
-// It exists because the project's machines reach the Go module proxy and
-// nothing else: no container registry, no dl.k8s.io. Nothing in here changes
-// what the commands do. The release is named in go.mod beside this file, and
-// only there; package kind/nodeimage/kubernetes reads it from there.
+// It exists for machines that reach only a Go module proxy: no container registry
+// and no dl.k8s.io. It does not change the commands. Only go.mod in this folder
+// names the release; package kind/nodeimage/kubernetes reads it from there.
 //
-// This is a module of its own so that k8s.io/kubernetes and etcd stay out of the
-// dependencies of whoever imports the project's packages.
+// This is a separate module, so that programs that import the project's packages
+// do not depend on k8s.io/kubernetes and etcd.
 package main
 
 import (
@@ -32,16 +31,16 @@ func main() {
 	name, args, ok := choose(os.Args)
 	if !ok {
 		names := slices.Sorted(maps.Keys(commands))
-		fmt.Fprintf(os.Stderr, "kubernetes: no command %q; there are: %s\n", name, strings.Join(names, ", "))
+		fmt.Fprintf(os.Stderr, "kubernetes: command %q: must be one of %s\n", name, strings.Join(names, ", "))
 		os.Exit(2)
 	}
 	os.Args = args
 	os.Exit(commands[name]())
 }
 
-// choose returns which command a command line asks for, and the command line
-// that this command is to see. The name the program runs under decides; where
-// that is none of the commands, the first argument does.
+// choose returns the command that a command line asks for, and the command line
+// for that command. The name of the program decides; if no command has that name,
+// the first argument decides.
 func choose(argv []string) (name string, args []string, ok bool) {
 	if len(argv) == 0 {
 		return "", nil, false
