@@ -33,8 +33,7 @@ const KindAction Kind = "action"
 
 // Action is an asynchronous task that targets one or more resources.
 //
-// Not modelled: actions are kept for the life of the cloud, where the real API forgets them after
-// a while.
+// Not modelled: the real API forgets actions after a while. Here they stay for the life of the cloud.
 type Action struct {
 	Meta
 	Command   string
@@ -54,7 +53,7 @@ func (a *Action) Clone() *Action {
 	return &c
 }
 
-// ActionTable holds a project's actions, and which resources the running ones lock.
+// ActionTable holds a project's actions and the locks of the running ones.
 type ActionTable struct {
 	Table[*Action]
 	byResource *btree.BTreeG[resourceAction]
@@ -131,7 +130,7 @@ func (t *ActionTable) LockedBy(ref Ref) (int64, bool) {
 	return l.action, ok
 }
 
-// Locked tells whether a running action locks a resource.
+// Locked reports whether a running action locks a resource.
 func (t *ActionTable) Locked(ref Ref) bool {
 	_, ok := t.LockedBy(ref)
 	return ok
@@ -141,31 +140,30 @@ func (t *ActionTable) Locked(ref Ref) bool {
 type ActionSpec struct {
 	Command   string
 	Resources []Ref
-	// Locks are the resources that refuse other actions until this one has ended. Starting an
-	// action on a resource that is locked already is the caller's mistake: check with
-	// [Tx.RequireUnlocked] first.
+	// Locks are the resources that refuse other actions until this one has ended. None of them may be
+	// locked: call [Tx.RequireUnlocked] first.
 	Locks []Ref
-	// Parallel leaves the action's own resource unlocked: others may start on it while this one runs.
+	// Parallel leaves the action's own resource unlocked: other actions may start on it while this one runs.
 	Parallel bool
-	// After names a running action: this one starts to count time when that one has succeeded, and
-	// fails when that one fails. Zero: now.
+	// After is the id of an action that must succeed first. If that action fails, this one fails, too.
+	// If it is zero, or that action is not running, this one begins now.
 	After int64
-	// Immediate ends the action in the same transaction, whatever the profile says: for changes
-	// that the real API makes while it answers.
+	// Immediate ends the action in the same transaction and ignores the profile. It is for changes
+	// that the real API makes before it answers.
 	Immediate bool
-	// Machine, if set, says what the action does to a server's machine. While a hypervisor has that
-	// machine, the action ends when the hypervisor says so, not when the profile's time has passed.
+	// Machine, if set, says what the action does to a server's machine. If a hypervisor has that
+	// machine, the hypervisor ends the action, not the profile.
 	Machine *MachineWork
-	// Begin, if set, runs when the action starts to count time.
+	// Begin, if set, runs when the action begins: its duration counts from then.
 	Begin func(*Tx)
-	// Done makes the action's effect visible. If it returns an *Error, the action fails with
-	// its code and message and nothing that Done did is kept.
+	// Done makes the action's effect visible. If it returns an error, its changes are dropped and the
+	// action fails. The code and message are those of the error, if it is an *Error.
 	Done func(*Tx) error
-	// Failed, if set, takes back what was done in advance, after the action has failed.
+	// Failed, if set, runs after the action has failed. It reverts what was done in advance.
 	Failed func(*Tx)
 }
 
-// ActionOutcome overrides what becomes of the actions that a request starts: fault rules use it.
+// ActionOutcome overrides how the actions end that a request starts. Fault rules use it.
 type ActionOutcome struct {
 	// Fail makes the action end in an error with this code and message.
 	Fail        bool
@@ -177,11 +175,11 @@ type ActionOutcome struct {
 	Duration time.Duration
 }
 
-// ActionFailedCode is the code of an action that failed for no more particular reason.
+// ActionFailedCode is the error code of a failed action that has no more specific one.
 const ActionFailedCode Code = "action_failed"
 
-// Start records an action as running and schedules its end. The returned action is as recorded
-// now; read it again from the state after the transaction.
+// Start records an action as running and schedules its end. After the transaction, read the action
+// from the state: the returned one is no longer current.
 func (tx *Tx) Start(spec ActionSpec) *Action {
 	a := &Action{
 		Meta:      Meta{ID: tx.cloud.newID(), Created: tx.now},
@@ -214,16 +212,17 @@ func (tx *Tx) Start(spec ActionSpec) *Action {
 	return a
 }
 
-// hanging is no action's id: what follows it waits for ResumeActions.
+// hanging is not the id of an action: the actions that follow it wait for ResumeActions.
 const hanging = 0
 
-// ResumeActions ends the actions that hang, as they would have ended, in the order in which they
-// were started, and returns how many there were. Those that are a hypervisor's go to it.
+// ResumeActions ends the hanging actions in the order of their start and returns their number. They
+// end as they would have ended without the fault rule. If a hypervisor has the machine of an action,
+// the action becomes its task.
 func (c *Cloud) ResumeActions() int {
 	n := 0
 	for _, d := range *c.projects.Load() {
 		_, _ = Project{cloud: c, data: d}.update(func(tx *Tx) error { // the function returns no error
-			// When one ends, those that wait for it begin, and hang if they are to.
+			// The end of one begins those that wait for it, and these may hang, too.
 			for runs := tx.takeFollowers(hanging); len(runs) > 0; runs = tx.takeFollowers(hanging) {
 				slices.SortFunc(runs, func(a, b *actionRun) int { return cmp.Compare(a.id, b.id) })
 				for _, r := range runs {
@@ -240,7 +239,7 @@ func (c *Cloud) ResumeActions() int {
 	return n
 }
 
-// actionRun is an action on its way.
+// actionRun is an action that has not ended.
 type actionRun struct {
 	ActionSpec
 	id      int64
@@ -313,12 +312,12 @@ func (r *actionRun) end(tx *Tx) {
 			next.begin(tx)
 			continue
 		}
-		next.outcome = &ActionOutcome{Fail: true, FailMessage: fmt.Sprintf("the action %d before it failed", r.id)}
+		next.outcome = &ActionOutcome{Fail: true, FailMessage: fmt.Sprintf("action %d, which must succeed first, failed", r.id)}
 		next.end(tx)
 	}
 }
 
-// attempt runs the effect of an action and drops all that it did if it fails.
+// attempt runs the effect of an action. If the effect fails, all its changes are dropped.
 func (tx *Tx) attempt(effect func(*Tx) error) *Error {
 	inner, err := tx.nested(effect)
 	if err == nil {
@@ -341,9 +340,9 @@ func (tx *Tx) RequireUnlocked(refs ...Ref) error {
 	return nil
 }
 
-// RequireNoConflict is RequireUnlocked for the resources whose concurrent changes the real API
-// refuses with conflict instead of locked: networks and Primary IPs (API document) and load balancers
-// (terraform-provider-hcloud issues 182 and 185). Clients retry conflict by themselves.
+// RequireNoConflict is RequireUnlocked with a conflict error instead of a locked error. The real API
+// refuses concurrent changes with conflict for networks and Primary IPs (API document) and for load
+// balancers (terraform-provider-hcloud issues 182 and 185). Clients retry after a conflict.
 func (tx *Tx) RequireNoConflict(refs ...Ref) error {
 	for _, r := range refs {
 		if tx.Actions.Locked(r) {

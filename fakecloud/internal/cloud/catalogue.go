@@ -5,15 +5,14 @@ import (
 	"time"
 )
 
-// Catalogue is what Hetzner offers: the same for every project, and read-only.
+// Catalogue is what Hetzner offers. It is read-only, and all projects share it.
 type Catalogue struct {
 	Locations         []*Location
 	ServerTypes       []*ServerType
 	LoadBalancerTypes []*LoadBalancerType
-	// Images are the system images (and app images); snapshots and backups belong to projects.
-	Images []*Image
-	ISOs   []*ISO
-	// Pricing is what GET /pricing says beyond the prices of the types.
+	// Images are the system and app images. Snapshots and backups belong to projects.
+	Images  []*Image
+	ISOs    []*ISO
 	Pricing Pricing
 }
 
@@ -27,24 +26,24 @@ type Location struct {
 	Datacenter          Datacenter
 }
 
-// Datacenter is the virtual data center by which the API showed a location until 2026-10-01.
+// Datacenter is a virtual data center. Until 2026-10-01, the API showed it instead of the location.
 type Datacenter struct {
 	ID                int64
 	Name, Description string
 }
 
-// Deprecation says since when something is deprecated and until when it can be had.
+// Deprecation is when the deprecation of an item was announced, and until when the item is available.
 type Deprecation struct {
 	Announced, UnavailableAfter time.Time
 }
 
-// Retired tells whether something with this deprecation, which may be nil, can no longer be had: it
-// has left the lists and cannot be used for new resources, but can still be read by id.
+// Retired reports whether the time of a deprecated item is over. The item is then in no list and cannot
+// be used for new resources, but it can still be read by id. d may be nil.
 func (d *Deprecation) Retired(now time.Time) bool {
 	return d != nil && !now.Before(d.UnavailableAfter)
 }
 
-// Price is an amount of money as decimal strings in EUR, as the API gives them.
+// Price is an amount of money in EUR, as decimal strings like those of the API.
 type Price struct{ Net, Gross string }
 
 // LocationPrice is what a type costs in one location.
@@ -71,7 +70,7 @@ type ServerType struct {
 	Locations         []ServerTypeLocation
 }
 
-// In returns what holds for the server type in a location; ok is false where it does not exist.
+// In returns the entry of a location; ok is false if the type does not exist there.
 func (t *ServerType) In(location string) (in ServerTypeLocation, ok bool) {
 	i := slices.IndexFunc(t.Locations, func(l ServerTypeLocation) bool { return l.Location.Name == location })
 	if i < 0 {
@@ -80,7 +79,7 @@ func (t *ServerType) In(location string) (in ServerTypeLocation, ok bool) {
 	return t.Locations[i], true
 }
 
-// Retired tells whether the server type can no longer be ordered anywhere.
+// Retired reports whether the server type is retired in all locations.
 func (t *ServerType) Retired(now time.Time) bool {
 	return !slices.ContainsFunc(t.Locations, func(l ServerTypeLocation) bool { return !l.Deprecation.Retired(now) })
 }
@@ -89,8 +88,7 @@ func (t *ServerType) Retired(now time.Time) bool {
 type ServerTypeLocation struct {
 	Location    *Location
 	Deprecation *Deprecation
-	// Available is false where the type cannot be had on the catalogue's date: sold out for the
-	// moment, or retired. What is retired at another time, Deprecation says.
+	// Available is false if the type is deprecated or sold out.
 	Available   bool
 	Recommended bool
 }
@@ -116,7 +114,7 @@ type ISO struct {
 	Deprecation       *Deprecation
 }
 
-// Pricing is what GET /pricing says beyond the prices of the types.
+// Pricing is the part of GET /pricing that is not about server types and load balancer types.
 type Pricing struct {
 	Currency               string
 	VATRate                string
@@ -132,7 +130,7 @@ type Pricing struct {
 	FloatingIPv6Monthly    Price
 }
 
-// byIDOrName finds what a request names by id or by name, as many fields of requests may.
+// byIDOrName finds an item by id or by name: many fields of requests accept both.
 func byIDOrName[T any](items []*T, idOrName string, key func(*T) (int64, string)) (*T, bool) {
 	id, isID := ParseID(idOrName)
 	i := slices.IndexFunc(items, func(t *T) bool {
@@ -174,8 +172,7 @@ func (c *Catalogue) Image(id int64) (*Image, bool) {
 	return c.Images[i], true
 }
 
-// ImageByName finds a system or app image by name for an architecture: names are unique only
-// together with it.
+// ImageByName finds a system or app image by name and architecture. The name alone is not unique.
 func (c *Catalogue) ImageByName(name, architecture string) (*Image, bool) {
 	i := slices.IndexFunc(c.Images, func(i *Image) bool { return i.Name == name && i.Architecture == architecture })
 	if i < 0 {

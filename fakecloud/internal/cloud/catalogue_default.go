@@ -17,9 +17,9 @@ import (
 //go:embed catalogue/*.yaml
 var catalogueFiles embed.FS
 
-// DefaultCatalogue returns the catalogue that is embedded in the program. It resembles what Hetzner
-// offered in November 2026; the files in the folder catalogue name their sources and say what has
-// no source. The result is shared and must not be changed.
+// DefaultCatalogue returns the embedded catalogue, which resembles Hetzner's offer of November 2026.
+// The files in the folder catalogue name their sources, and the data that has none. The result is
+// shared and must not be changed.
 func DefaultCatalogue() *Catalogue { return embeddedCatalogue() }
 
 var embeddedCatalogue = sync.OnceValue(func() *Catalogue {
@@ -30,7 +30,7 @@ var embeddedCatalogue = sync.OnceValue(func() *Catalogue {
 	return c
 })
 
-// What follows is the format of the embedded files.
+// The types below are the format of the embedded files.
 
 type catalogueData struct {
 	Locations []struct {
@@ -258,14 +258,14 @@ func (b *catalogueBuilder) pricing() {
 	}
 }
 
-// hoursPerMonth is by what published monthly prices are divided to give the hourly ones.
+// hoursPerMonth is the ratio of the published monthly prices to the hourly ones.
 const hoursPerMonth = 624
 
 func hourly(monthly float64) float64 { return monthly / hoursPerMonth }
 
 const terabyte = 1 << 40 // the API counts included traffic in binary terabytes: 20 TB are 21990232555520
 
-// prices spreads prices by region over the regions' locations.
+// prices turns prices by region into prices by location.
 func (b *catalogueBuilder) prices(monthly, trafficTB map[string]float64) []LocationPrice {
 	var out []LocationPrice
 	for _, l := range b.Locations {
@@ -283,7 +283,7 @@ func (b *catalogueBuilder) prices(monthly, trafficTB map[string]float64) []Locat
 	return out
 }
 
-// price writes a net amount, and the gross amount, with the four decimals that the API has.
+// price returns a net amount and its gross amount, with four decimals as in the API.
 func (b *catalogueBuilder) price(net float64) Price {
 	units := int64(net*1e4 + 0.5) // ten-thousandths of a euro, rounded
 	gross := units * (100 + b.data.VATPercent)

@@ -8,19 +8,18 @@ import (
 // KindCertificate is the kind of certificates.
 const KindCertificate Kind = "certificate"
 
-// Certificate is a TLS certificate that load balancers terminate HTTPS with. It is either uploaded
-// or managed, which means that the cloud gets it from a certificate authority and renews it.
+// Certificate is a TLS certificate for the HTTPS services of load balancers. It is uploaded or managed.
+// The cloud gets a managed certificate from a certificate authority and renews it.
 //
-// Reproduced: uploads are parsed and checked (chain, key, sizes); a managed certificate is pending
-// until its action has ended, is issued for 90 days and renewed 30 days before it expires, on the
-// cloud's clock, with a new key; issuance and renewal can fail, with the API's codes, and be
-// retried; a certificate that a load balancer uses cannot be deleted.
+// Reproduced: uploads are parsed and checked (chain, key, sizes). A managed certificate is pending until
+// its action ends. It is valid for 90 days, and is renewed with a new key 30 days before it expires, by
+// the cloud's clock. Issuance and renewal can fail with the API's codes, and can be retried. A
+// certificate that a load balancer uses cannot be deleted.
 //
-// Left out: ACME, DNS and Let's Encrypt. The cloud's own authority ([Cloud.CARoots]) signs for
-// any domain except those that ask for a failure (see [IssuanceFailure]), whether or not a zone
-// exists. A failed renewal is not tried again unless asked for, and nobody gets an email. Whether
-// the real API refuses certificates that have expired, or that were uploaded before, is not known; they are
-// accepted.
+// Left out: ACME, DNS and Let's Encrypt. The cloud's own authority ([Cloud.CARoots]) signs for any
+// domain, with or without a zone, except those that ask for a failure ([IssuanceFailure]). A failed
+// renewal is retried only on request, and sends no email. It is not known whether the real API refuses
+// a certificate that has expired or that was uploaded before; here it is accepted.
 type Certificate struct {
 	Meta
 	Type string // uploaded or managed
@@ -37,7 +36,7 @@ type Certificate struct {
 	ErrorCode Code
 	ErrorText string
 	UsedBy    []Ref
-	// Attempts counts how often the authority was asked for a managed certificate.
+	// Attempts counts the requests to the authority for a managed certificate.
 	Attempts int
 }
 
@@ -69,7 +68,7 @@ func (c *Certificate) Clone() *Certificate {
 // Ref returns the reference to the certificate.
 func (c *Certificate) Ref() Ref { return Ref{KindCertificate, c.ID} }
 
-// newCertificate checks what all certificates have in common and returns the new one's Meta.
+// newCertificate checks the fields that all certificates have, and returns the Meta of a new one.
 // Errors: invalid_input, resource_limit_exceeded, uniqueness_error.
 func (tx *Tx) newCertificate(name string, labels map[string]string) (Meta, error) {
 	if err := ValidateLabels(labels); err != nil {
@@ -88,8 +87,8 @@ func (tx *Tx) newCertificate(name string, labels map[string]string) (Meta, error
 type UploadCertificate struct {
 	Name   string
 	Labels map[string]string
-	// Certificate is the chain in PEM, each certifying the one before it. PrivateKey is the key of the
-	// first, in PEM, not encrypted.
+	// Certificate is the chain in PEM; each certificate certifies the one before it. PrivateKey is the key
+	// of the first one, in PEM and not encrypted.
 	Certificate, PrivateKey string
 }
 

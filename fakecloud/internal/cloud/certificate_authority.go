@@ -16,13 +16,12 @@ import (
 	"time"
 )
 
-// authority is the cloud's own certificate authority: a root and an intermediate that issues, as
-// public authorities have, so that clients and the data plane meet chains of two. It is made when
-// it is first needed.
+// authority is the cloud's own certificate authority. Like public authorities, it has a root and an
+// intermediate that issues, so that clients and the data plane handle chains of two certificates. It is
+// created on first use.
 //
-// With a seed, all keys and signatures are reproducible, and known to anybody who knows the seed;
-// without one they are random. Either way the root is good for tests only and does not belong into
-// the trust store of a machine.
+// With a seed, all keys and signatures follow from it. Without a seed, they are random. In both cases
+// the root is only for tests and must not be added to the trust store of a machine.
 type authority struct {
 	seed uint64
 	once sync.Once
@@ -41,20 +40,20 @@ type issued struct {
 	chainPEM, keyPEM string
 }
 
-// The authority's own certificates are valid at whatever time a test sets the clock to.
+// The authority's own certificates are valid at any time that a test may set the clock to.
 var (
 	authorityNotBefore = time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC)
 	authorityNotAfter  = time.Date(2199, 12, 31, 23, 59, 59, 0, time.UTC)
 )
 
-// CARoots returns the root of the authority that issues managed certificates, in PEM. Clients of
-// load balancers have to trust it.
+// CARoots returns the root of the authority that issues managed certificates, in PEM. Clients of load
+// balancers must trust it.
 func (c *Cloud) CARoots() []byte {
 	c.ca.make()
 	return encodePEM("CERTIFICATE", c.ca.root.cert.Raw)
 }
 
-// CertPool is CARoots as a pool, ready for a tls.Config.
+// CertPool returns CARoots as a pool for a tls.Config.
 func (c *Cloud) CertPool() *x509.CertPool {
 	c.ca.make()
 	pool := x509.NewCertPool()
@@ -62,7 +61,7 @@ func (c *Cloud) CertPool() *x509.CertPool {
 	return pool
 }
 
-// make creates the authority, once. It cannot fail: all inputs are constants.
+// make creates the authority once. It cannot fail because all inputs are constants.
 func (a *authority) make() {
 	a.once.Do(func() {
 		template := func(serial int64, name string) *x509.Certificate {
@@ -130,7 +129,7 @@ func (a *authority) mustSign(template, parent *x509.Certificate, key, signer *ec
 	return cert
 }
 
-// randomness is nil with a seed: signatures are then deterministic (RFC 6979).
+// randomness returns nil if there is a seed: signatures are then deterministic (RFC 6979).
 func (a *authority) randomness() io.Reader {
 	if a.seed != 0 {
 		return nil
@@ -138,7 +137,7 @@ func (a *authority) randomness() io.Reader {
 	return rand.Reader
 }
 
-// newKey returns a P-256 key, derived from the seed, if there is one, and what the key is for.
+// newKey returns a P-256 key. If there is a seed, the key is derived from it and the arguments.
 func (a *authority) newKey(id int64, attempt int) *ecdsa.PrivateKey {
 	for try := uint64(0); ; try++ {
 		var scalar [32]byte
@@ -151,7 +150,7 @@ func (a *authority) newKey(id int64, attempt int) *ecdsa.PrivateKey {
 			}
 			scalar = sha256.Sum256(in)
 		}
-		// One in 2^32 numbers of this size is no key.
+		// One in 2^32 numbers of this size is not a valid key.
 		if key, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), scalar[:]); err == nil {
 			return key
 		}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Let's Encrypt's terms, which managed certificates have, and when the cloud renews them.
+// The terms of managed certificates, which are those of Let's Encrypt, and the times of renewal.
 const (
 	managedValidity     = 90 * 24 * time.Hour
 	managedBackdating   = time.Hour
@@ -24,9 +24,9 @@ type CreateManagedCertificate struct {
 	DomainNames []string
 }
 
-// CreateManagedCertificate starts to issue a certificate for some domains. It can be used by load
-// balancers when the action has succeeded; when the action fails, the certificate stays and says
-// why, until it is retried or deleted.
+// CreateManagedCertificate starts to issue a certificate for some domains. Load balancers can use it
+// when the action has succeeded. If the action fails, the certificate stays and shows the error until
+// it is retried or deleted.
 // Errors: invalid_input, uniqueness_error (name), resource_limit_exceeded.
 func (p Project) CreateManagedCertificate(in CreateManagedCertificate) (c *Certificate, action int64, st *State, err error) {
 	domains, err := checkDomains(in.DomainNames)
@@ -49,7 +49,7 @@ func (p Project) CreateManagedCertificate(in CreateManagedCertificate) (c *Certi
 	return c, action, st, err
 }
 
-// RetryCertificate tries a failed issuance or renewal again.
+// RetryCertificate retries a failed issuance or renewal.
 // Errors: not_found, locked, unsupported_error (it is not managed, or nothing has failed).
 func (p Project) RetryCertificate(id int64) (action int64, st *State, err error) {
 	st, err = p.update(func(tx *Tx) error {
@@ -96,12 +96,12 @@ func (tx *Tx) issue(c *Certificate, command string) (action int64) {
 			})
 		},
 	})
-	action = a.ID // before Failed can run: actions end in a later transaction
+	action = a.ID // Failed reads it in a later transaction
 	return action
 }
 
-// signManaged is the effect of issuing: a new key and a new certificate. Its errors are those that
-// the domains ask for.
+// signManaged is the effect of issuing: a new key and a new certificate. It fails if a domain asks for
+// a failure.
 func (tx *Tx) signManaged(id int64) error {
 	c, err := tx.Certificates.Find(id)
 	if err != nil {
@@ -118,12 +118,12 @@ func (tx *Tx) signManaged(id int64) error {
 	}
 	tx.Certificates.Update(id, func(c *Certificate) {
 		c.Attempts++
-		// The CLI shows that the renewal of a new certificate is unavailable.
+		// As in the real API, the renewal of a new certificate is unavailable: the CLI shows it.
 		c.Issuance, c.Renewal = IssuanceCompleted, RenewalUnavailable
 		c.Certificate, c.PrivateKey = issued.chainPEM, issued.keyPEM
 		domains := c.DomainNames
 		c.describe(issued.leaf)
-		c.DomainNames = domains // in the order in which they were asked for
+		c.DomainNames = domains // in the order of the request
 	})
 	unlessReplaced := func(before time.Duration, do func(*Tx, *Certificate)) {
 		tx.schedule(issued.leaf.NotAfter.Add(-before).Sub(tx.now), func(tx *Tx) {
@@ -139,10 +139,10 @@ func (tx *Tx) signManaged(id int64) error {
 	return nil
 }
 
-// Failure says how the issuing of a certificate for a domain fails.
+// Failure is how the issuance of a certificate for a domain fails.
 type Failure struct {
 	Code Code
-	// Once means that only the first attempt fails, Renewal that only renewals fail.
+	// With Once, only the first attempt fails. With Renewal, only renewals fail.
 	Once, Renewal bool
 }
 
@@ -168,11 +168,11 @@ var issuanceErrors = map[Code]string{
 	"dns_zone_is_secondary_zone":                            "DNS zone is a secondary zone",
 }
 
-// IssuanceFailure tells whether a domain is one that no certificate is issued for: those under
-// "invalid", which exist nowhere (RFC 2606). The label before it may name the error code of the
-// API, with dashes; otherwise it is dns_zone_not_found:
+// IssuanceFailure reports whether and how the issuance of a certificate for a domain fails. It fails for
+// the domains under "invalid", which do not exist (RFC 2606). The label before "invalid" may name the
+// error code of the API, with dashes. The default is dns_zone_not_found:
 //
-//	www.ca-dns-validation-failed.invalid          fails whenever it is tried
+//	www.ca-dns-validation-failed.invalid          fails each time
 //	www.once-ca-dns-validation-failed.invalid     fails the first time; a retry succeeds
 //	www.renewal-ca-dns-validation-failed.invalid  is issued; renewals fail
 func IssuanceFailure(domain string) (Failure, bool) {
@@ -218,12 +218,12 @@ func checkDomains(domains []string) ([]string, error) {
 	return out, nil
 }
 
-// isDomain accepts names of at least two labels, the first of which may be "*".
+// isDomain reports whether d is a name of at least two labels. The first may be "*".
 func isDomain(d string) bool {
 	labels := strings.Split(strings.TrimPrefix(d, "*."), ".")
 	if len(d) > maxDomainNameLength || len(labels) < 2 || !allMatch(dnsLabel, labels) {
 		return false
 	}
 	last := labels[len(labels)-1]
-	return strings.Trim(last, "0123456789") != "" // an IPv4 address is no domain
+	return strings.Trim(last, "0123456789") != "" // an IPv4 address is not a domain
 }

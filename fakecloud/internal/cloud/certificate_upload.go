@@ -17,8 +17,7 @@ const (
 	MaxCertificateChainBytes = 30_000
 )
 
-// parseUpload reads a chain and its key. The error is an invalid_input with all fields that are
-// wrong.
+// parseUpload reads a chain and its key. The error is an invalid_input with all wrong fields.
 func parseUpload(chainPEM, keyPEM string) (*Certificate, error) {
 	var fields []FieldError
 	chain, problem := parseChain(chainPEM)
@@ -40,7 +39,7 @@ func parseUpload(chainPEM, keyPEM string) (*Certificate, error) {
 	return c, nil
 }
 
-// describe fills in what a certificate says of itself.
+// describe copies the contents of the certificate to the fields.
 func (c *Certificate) describe(leaf *x509.Certificate) {
 	c.NotValidBefore, c.NotValidAfter = leaf.NotBefore.UTC(), leaf.NotAfter.UTC()
 	c.Fingerprint = fingerprint(leaf.Raw)
@@ -55,17 +54,17 @@ func fingerprint(der []byte) string {
 	return strings.ReplaceAll(fmt.Sprintf("% X", sum), " ", ":")
 }
 
-// parseChain reads a chain of certificates, or says what is wrong with it.
+// parseChain reads a chain of certificates, or returns the problem.
 func parseChain(text string) (chain []*x509.Certificate, problem string) {
 	if len(text) > MaxCertificateChainBytes {
 		return nil, fmt.Sprintf("is larger than %d bytes", MaxCertificateChainBytes)
 	}
 	rest := []byte(text)
-	// pem.Decode skips what it cannot read, which would lose a damaged certificate silently.
+	// pem.Decode silently skips a block that it cannot read, such as a damaged certificate.
 	announced := bytes.Count(rest, []byte("-----BEGIN "))
 	for block, rest := pem.Decode(rest); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != "CERTIFICATE" {
-			return nil, fmt.Sprintf("contains a PEM block of type %q, want only CERTIFICATE", abbreviated(block.Type))
+			return nil, fmt.Sprintf("contains a PEM block of type %q: all must be of type CERTIFICATE", abbreviated(block.Type))
 		}
 		cert, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
@@ -89,7 +88,7 @@ func parseChain(text string) (chain []*x509.Certificate, problem string) {
 	return chain, ""
 }
 
-// parseKey reads a private key (PKCS #8, PKCS #1 or SEC 1), or says what is wrong with it.
+// parseKey reads a private key (PKCS #8, PKCS #1 or SEC 1), or returns the problem.
 func parseKey(text string) (key crypto.Signer, problem string) {
 	const notAKey = "is not a private key in PEM format"
 	if len(text) > MaxPrivateKeyBytes {

@@ -22,7 +22,7 @@ type Options struct {
 	Profile Profile
 	// Catalogue is what can be ordered. Default: DefaultCatalogue.
 	Catalogue *Catalogue
-	// FirstID: all ids that the cloud gives out are greater. Default, and at least: 1,000,000.
+	// FirstID is less than all ids that the cloud gives out. Default and minimum: 1,000,000.
 	FirstID int64
 	// Limits of each project. Default: none.
 	Limits Limits
@@ -34,12 +34,12 @@ type Options struct {
 	// LoadBalancerIPv4, if set, is the pool for load balancers' addresses, so that they can be on
 	// a network that a data plane can listen on.
 	LoadBalancerIPv4 netip.Prefix
-	// Reserved are ranges whose addresses somebody else has: they are given to nobody as a public
-	// address, nor in a network to a member that does not ask for them. The ranges of public addresses
-	// above are reserved in networks, too.
+	// Reserved are address ranges that are in use outside the cloud. The cloud gives none of their
+	// addresses out as a public address. In a network, a member gets one only on request. In networks,
+	// PublicIPv4 and LoadBalancerIPv4 are reserved, too, if set.
 	Reserved []netip.Prefix
-	// DedicatedServers are the public addresses of the owner's dedicated servers, the only ones that
-	// load balancers take as ip targets. Nil means any address that the cloud has not given away.
+	// DedicatedServers are the public addresses of the owner's dedicated servers. Load balancers take
+	// only these as ip targets. Nil allows any address that the cloud has not given out.
 	DedicatedServers []netip.Prefix
 	// TargetHealth says where the health of load balancers' targets comes from. Default: HealthFollowsPower.
 	TargetHealth HealthRule
@@ -60,17 +60,17 @@ type Cloud struct {
 	projects  atomic.Pointer[map[int64]*projectData] // replaced, never changed
 	seed      uint64
 	ca        authority
-	stepped   bool // whether the clock may move without the cloud's goroutine or Settle noticing
+	stepped   bool // whether a test may step the clock without a call of Settle
 
-	mu      sync.Mutex // serializes all writes; guards what follows
+	mu      sync.Mutex // serializes all writes; guards the fields below
 	queue   jobQueue
 	jobSeq  uint64
 	ips     *addressPool
 	lbIPs   *addressPool  // the same as ips unless configured
 	private reservations  // in networks
-	changed chan struct{} // closed, and replaced, by every commit
+	changed chan struct{} // closed and replaced by every commit
 	events  eventHub
-	// hypervisors are those that are attached, in the order in which they were.
+	// hypervisors are the attached ones, in the order of attachment.
 	hypervisors []*attachment
 
 	healthRule HealthRule
@@ -104,7 +104,7 @@ type Project struct {
 	outcome *ActionOutcome
 }
 
-const firstID = 1_000_000 // below are the catalogue's ids
+const firstID = 1_000_000 // the catalogue's ids are less
 
 // New returns an empty cloud with one project, "default", whose id is 1. Close it to stop its
 // goroutine.
@@ -254,15 +254,15 @@ func (p Project) Name() string { return p.data.name }
 // Cloud returns the cloud that the project is in.
 func (p Project) Cloud() *Cloud { return p.cloud }
 
-// WithOutcome returns a handle on the same project whose actions end as told.
+// WithOutcome returns a handle on the same project. The actions that it starts end as o says.
 func (p Project) WithOutcome(o *ActionOutcome) Project {
 	p.outcome = o
 	return p
 }
 
-// View returns the project's current state, for reading only. It waits neither for a write nor for work
-// that is due, which the cloud's goroutine does. A clock of another type than the machine's and
-// simclock's is the exception: the caller may have stepped it, so View does the work that is due first.
+// View returns the project's current state, for reading only. It does not wait for a write, nor for
+// due work, which the cloud's goroutine runs. Exception: if the clock is neither the machine's nor
+// simclock's, a test may have stepped it, so View runs the due work first.
 func (p Project) View() *State {
 	if p.cloud.stepped {
 		p.cloud.Settle()
@@ -287,10 +287,10 @@ func (p Project) Await(ctx context.Context, cond func(*State) bool) error {
 	}
 }
 
-// update runs one write and returns the state that it produced, with the work that it made due at
-// once. The whole write happens at one time: work that becomes due while it runs is done afterwards,
-// so that what the write stored is in the returned state. When fn returns an error, nothing has
-// changed and the error is returned.
+// update runs one write and returns the new state. It reads the clock once. Work that is due at that
+// time runs before fn; work that fn makes due at once runs after it. Work that becomes due later
+// waits, so that the returned state contains what fn stored. If fn returns an error, update drops
+// fn's changes and returns the error.
 func (p Project) update(fn func(*Tx) error) (*State, error) {
 	p.cloud.mu.Lock()
 	defer p.cloud.mu.Unlock()
@@ -323,7 +323,7 @@ func (c *Cloud) transact(d *projectData, now time.Time, o *ActionOutcome, fn fun
 	return nil
 }
 
-// commit makes what a transaction did the project's state.
+// commit publishes the result of a transaction as the project's state.
 func (c *Cloud) commit(tx *Tx) {
 	for _, t := range tx.tables() {
 		t.publish()

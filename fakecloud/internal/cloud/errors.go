@@ -30,9 +30,8 @@ type FieldError struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("%s (%s)", e.Message, e.Code) }
 
-// The error catalogue: one constructor per code, with the HTTP status that the API document gives
-// it. "General" codes are from the chapter Errors; the others are listed as operation specific
-// errors with the operation that returns them.
+// Each code has one constructor, with the HTTP status of the API document. General codes are in its
+// chapter Errors, operation specific codes are listed with the operation.
 
 // ErrJSON is 400 json_error: the body is not JSON, or not an object.
 func ErrJSON(reason string) *Error {
@@ -60,7 +59,7 @@ func ErrMaintenance() *Error {
 	return &Error{Code: "maintenance", Status: 403, Message: "cannot perform operation due to maintenance"}
 }
 
-// ErrLimitExceeded is 403 resource_limit_exceeded; limit names the limit, as "server_limit".
+// ErrLimitExceeded is 403 resource_limit_exceeded; limit is its name, such as "server_limit".
 func ErrLimitExceeded(limit, message string) *Error {
 	return &Error{Code: "resource_limit_exceeded", Status: 403, Message: message, Limits: []string{limit}}
 }
@@ -107,8 +106,8 @@ func ErrResourceUnavailable(message string) *Error {
 	return &Error{Code: "resource_unavailable", Status: 412, Message: message}
 }
 
-// ErrInvalidInput is 422 invalid_input. The message names the first field, as the real API's
-// does, and what is wrong with it. Allowed values are in the details only: scripts match
+// ErrInvalidInput is 422 invalid_input. The message names the first field and its problem, as in the
+// real API. A list of allowed values is only in the details: scripts match
 // "invalid input in field 'type'".
 func ErrInvalidInput(fields ...FieldError) *Error {
 	e := &Error{Code: "invalid_input", Status: 422, Message: "invalid input", Fields: fields}
@@ -136,7 +135,7 @@ func ErrUnsupported(message string) *Error {
 	return &Error{Code: "unsupported_error", Status: 422, Message: message}
 }
 
-// ErrResourceInUse is 422 resource_in_use (deleting a certificate or a network that is used).
+// ErrResourceInUse is 422 resource_in_use: a certificate or network that is in use cannot be deleted.
 func ErrResourceInUse(message string) *Error {
 	return &Error{Code: "resource_in_use", Status: 422, Message: message}
 }
@@ -149,7 +148,7 @@ func ErrLocked(kind Kind, id int64) *Error {
 	}
 }
 
-// ErrProtected is 423 protected: the action is protected against by change_protection.
+// ErrProtected is 423 protected: the protection of the resource forbids the action.
 func ErrProtected(message string) *Error {
 	return &Error{Code: "protected", Status: 423, Message: message}
 }
@@ -167,8 +166,8 @@ func ErrServer(message string) *Error {
 	return &Error{Code: "server_error", Status: 500, Message: message}
 }
 
-// ErrNotModelled is 501: the API has this operation, this simulation does not. The real API never
-// answers with this status; a client's author has to see it.
+// ErrNotModelled is 501: the API has this operation, but the simulation does not. The real API never
+// answers 501, so the author of a client notices it.
 func ErrNotModelled(operation string) *Error {
 	return &Error{
 		Code: "not_implemented", Status: 501,
@@ -182,8 +181,8 @@ func ErrOperation(code Code, message string) *Error {
 	return &Error{Code: code, Status: 422, Message: message}
 }
 
-// ErrPrecondition is an operation specific 412 error: source_port_already_used when a service is
-// added, primary_ip_version_mismatch.
+// ErrPrecondition is an operation specific 412 error: source_port_already_used of add_service,
+// primary_ip_version_mismatch.
 func ErrPrecondition(code Code, message string) *Error {
 	return &Error{Code: code, Status: 412, Message: message}
 }

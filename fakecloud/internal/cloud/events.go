@@ -19,7 +19,7 @@ const (
 	EventDeleted EventType = "deleted"
 )
 
-// Event tells of one change of one resource. Events of one transaction follow each other.
+// Event is one change of one resource. The events of one transaction follow each other.
 type Event struct {
 	Seq     uint64
 	Time    time.Time
@@ -27,10 +27,10 @@ type Event struct {
 	Type    EventType
 	Kind    Kind
 	ID      int64
-	// Old and New are the resource before and after (a *Server for KindServer, and so on), nil where it did
-	// not exist. They must not be changed.
+	// Old and New are the resource before and after the change, such as a *Server for KindServer. Old is nil
+	// if it was created, New is nil if it was deleted. They must not be changed.
 	Old, New any
-	// State is the whole project right after the change. It costs a pointer: states share what has not
+	// State is the whole project after the transaction. It needs little memory: states share what has not
 	// changed.
 	State *State
 }
@@ -51,7 +51,7 @@ func (h *eventHub) publish(now time.Time, project int64, after *State, changes [
 	}
 	batch := make([]Event, 0, len(changes))
 	for _, c := range changes {
-		if c.old == nil && c.new == nil { // came and went within one transaction
+		if c.old == nil && c.new == nil { // created and deleted in one transaction
 			continue
 		}
 		h.seq++
@@ -77,8 +77,8 @@ func (h *eventHub) close() {
 	h.subs = nil
 }
 
-// Subscription is a queue of events. It never loses one and never makes the cloud wait, so a
-// subscriber that does not read makes it grow.
+// Subscription is a queue of events. It never loses an event and never makes the cloud wait, so it
+// grows while the subscriber does not read.
 type Subscription struct {
 	cloud  *Cloud
 	mu     sync.Mutex
@@ -87,8 +87,8 @@ type Subscription struct {
 	ended  bool
 }
 
-// Subscribe returns a subscription to all changes from now on and the states of all projects at
-// exactly that moment, by project id.
+// Subscribe returns a subscription to all changes from now on, and the current states of all projects
+// by project id.
 func (c *Cloud) Subscribe() (*Subscription, map[int64]*State) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -106,8 +106,8 @@ func (c *Cloud) Subscribe() (*Subscription, map[int64]*State) {
 	return s, states
 }
 
-// Next returns the next event, waiting for it if need be. It returns ErrClosed after the last
-// event of a closed subscription, and the context's error when that is done first.
+// Next waits for the next event and returns it. It returns ErrClosed after the last event of a closed
+// subscription. If the context ends first, it returns the context's error.
 func (s *Subscription) Next(ctx context.Context) (Event, error) {
 	events, err := s.take(ctx, 1)
 	if err != nil {
@@ -116,8 +116,8 @@ func (s *Subscription) Next(ctx context.Context) (Event, error) {
 	return events[0], nil
 }
 
-// NextAll is Next for all events that have happened, at least one. A subscriber to which only the last
-// state of a resource matters uses it to skip those before.
+// NextAll waits for at least one event and returns all events that have happened. With it, a subscriber
+// can skip to the last state of a resource.
 func (s *Subscription) NextAll(ctx context.Context) ([]Event, error) {
 	return s.take(ctx, math.MaxInt)
 }

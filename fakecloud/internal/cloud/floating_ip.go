@@ -11,17 +11,16 @@ import (
 // KindFloatingIP is the kind of Floating IPs.
 const KindFloatingIP Kind = "floating_ip"
 
-// MaxDNSPtrsPerFloatingIP is how many reverse DNS entries an IPv6 network can have (API document,
+// MaxDNSPtrsPerFloatingIP is the maximum number of reverse DNS entries of an IPv6 network (API document,
 // change_dns_ptr).
 const MaxDNSPtrsPerFloatingIP = 100
 
 // FloatingIP is a public address, or an IPv6 network of 64 bits, that can be moved between running
 // servers.
 //
-// Reproduced: the home location, which need not be the server's; moving from one server to another;
+// Reproduced: the home location, which may differ from the server's; moves from one server to another;
 // protection; reverse DNS with the default of an IPv4; one action at a time (locked). Left out:
-// blocking by an abuse department; packets, because the cloud does not know whether a guest has
-// configured the address.
+// blocking by an abuse department; packets, because the cloud does not know the configuration of guests.
 type FloatingIP struct {
 	Meta
 	Type        IPType
@@ -48,7 +47,7 @@ func (f *FloatingIP) Ref() Ref { return Ref{KindFloatingIP, f.ID} }
 
 // CreateFloatingIP is the input of POST /floating_ips. It needs either Server or HomeLocation.
 type CreateFloatingIP struct {
-	Name         string // "" stands for a generated name
+	Name         string // "" for a generated name
 	Type         IPType
 	HomeLocation string // id or name
 	Server       int64  // id of the server to assign it to, 0 for none
@@ -74,7 +73,7 @@ func (p Project) CreateFloatingIP(in CreateFloatingIP) (f *FloatingIP, action in
 		}
 		if f.Name == "" {
 			f.Name = fmt.Sprintf("floating-ip-%d", f.ID)
-			// The name may have been chosen for another Floating IP before.
+			// Another Floating IP may have the name.
 			for RequireUniqueName(&tx.FloatingIPs, f.Name, f.ID) != nil {
 				f.Name += "-1"
 			}
@@ -88,7 +87,7 @@ func (p Project) CreateFloatingIP(in CreateFloatingIP) (f *FloatingIP, action in
 	return f, action, st, err
 }
 
-// homeOfFloatingIP returns the home location of a new Floating IP: the one given, or the server's.
+// homeOfFloatingIP returns the home location of a new Floating IP: the given one, or the server's.
 func (tx *Tx) homeOfFloatingIP(in CreateFloatingIP) (*Location, error) {
 	both := func(message string) error {
 		return ErrInvalidInput(
@@ -113,8 +112,8 @@ func (tx *Tx) homeOfFloatingIP(in CreateFloatingIP) (*Location, error) {
 	return s.Location, nil
 }
 
-// floatingIPServer returns the server that a request wants to assign a Floating IP to. An action that is
-// running on the server does not matter: only the Floating IP is changed.
+// floatingIPServer returns the server to which a Floating IP is to be assigned. The server may be locked,
+// because only the Floating IP changes.
 func (tx *Tx) floatingIPServer(id int64) (*Server, error) {
 	s, ok := tx.Servers.Get(id)
 	if !ok {
@@ -142,8 +141,8 @@ func (p Project) UpdateFloatingIP(id int64, in UpdateFloatingIP) (*State, error)
 	})
 }
 
-// DeleteFloatingIP deletes a Floating IP; its address can be handed out again. One that is assigned has to be
-// unassigned first, unless unassign is true, as the API did until 2026-05-01.
+// DeleteFloatingIP deletes a Floating IP and returns its address to the pool. With unassign, it also
+// deletes an assigned one, as the API did until 2026-05-01.
 // Errors: not_found, locked, protected, must_be_unassigned.
 func (p Project) DeleteFloatingIP(id int64, unassign bool) error {
 	_, err := p.update(func(tx *Tx) error {
@@ -165,7 +164,7 @@ func (p Project) DeleteFloatingIP(id int64, unassign bool) error {
 	return err
 }
 
-// freeFloatingIP returns a Floating IP that no action is running on. Errors: not_found, locked.
+// freeFloatingIP returns a Floating IP that no action has locked. Errors: not_found, locked.
 func (tx *Tx) freeFloatingIP(id int64) (*FloatingIP, error) {
 	f, err := tx.FloatingIPs.Find(id)
 	if err != nil {
@@ -174,8 +173,8 @@ func (tx *Tx) freeFloatingIP(id int64) (*FloatingIP, error) {
 	return f, tx.RequireUnlocked(f.Ref())
 }
 
-// setFloatingIPServer moves a Floating IP to a server, or to none if server is 0. Servers show their
-// Floating IPs.
+// setFloatingIPServer moves a Floating IP to a server, or unassigns it if server is 0. It also updates
+// the servers, which show their Floating IPs.
 func (tx *Tx) setFloatingIPServer(id, server int64) {
 	f, ok := tx.FloatingIPs.Get(id)
 	if !ok || f.Server == server {

@@ -2,8 +2,7 @@ package cloud
 
 import "fmt"
 
-// onFloatingIP starts an action that targets a Floating IP. plan returns the action, and what else it
-// targets.
+// onFloatingIP starts an action on a Floating IP. plan returns the action and its other resources.
 // Errors: not_found, locked, and those of plan.
 func (p Project) onFloatingIP(id int64, plan func(*Tx, *FloatingIP) (ActionSpec, error)) (action int64, st *State, err error) {
 	st, err = p.update(func(tx *Tx) error {
@@ -25,8 +24,8 @@ func (p Project) onFloatingIP(id int64, plan func(*Tx, *FloatingIP) (ActionSpec,
 	return action, st, err
 }
 
-// assignFloatingIPSpec returns the action that assigns a Floating IP to a server. It fails if the server has been
-// deleted by the time it ends.
+// assignFloatingIPSpec returns the action that assigns a Floating IP to a server. The action fails if the server is
+// deleted before it ends.
 func assignFloatingIPSpec(id, server int64) ActionSpec {
 	return ActionSpec{
 		Command: "assign_floating_ip", Resources: []Ref{{KindServer, server}},
@@ -47,9 +46,9 @@ func (tx *Tx) startAssigningFloatingIP(f *FloatingIP, server int64) int64 {
 	return tx.Start(spec).ID
 }
 
-// AssignFloatingIP gives a Floating IP to a server in any location. One that another server has moves: failover
-// controllers assign without unassigning first (hcloud-fip-controller issue 36). The API document's error
-// floating_ip_assigned is therefore for the server that has the address already.
+// AssignFloatingIP assigns a Floating IP to a server in any location. If another server has the Floating IP, it moves:
+// failover controllers do not unassign first (hcloud-fip-controller issue 36). The API document's error
+// floating_ip_assigned is therefore used if the same server already has it.
 // Errors: not_found, locked, invalid_input, floating_ip_assigned.
 func (p Project) AssignFloatingIP(id, server int64) (int64, *State, error) {
 	return p.onFloatingIP(id, func(tx *Tx, f *FloatingIP) (ActionSpec, error) {
@@ -63,8 +62,8 @@ func (p Project) AssignFloatingIP(id, server int64) (int64, *State, error) {
 	})
 }
 
-// UnassignFloatingIP takes a Floating IP away from its server. The code of the error for one without a server is
-// not documented.
+// UnassignFloatingIP takes a Floating IP away from its server. If it has no server, the error is unsupported_error; the
+// real code is not documented.
 // Errors: not_found, locked, unsupported_error.
 func (p Project) UnassignFloatingIP(id int64) (int64, *State, error) {
 	return p.onFloatingIP(id, func(_ *Tx, f *FloatingIP) (ActionSpec, error) {
@@ -96,7 +95,7 @@ func (p Project) ChangeFloatingIPDNSPtr(id int64, in ChangeDNSPtr) (int64, *Stat
 	})
 }
 
-// ChangeFloatingIPProtection protects a Floating IP against deletion, or not. Errors: not_found, locked.
+// ChangeFloatingIPProtection sets the delete protection. Errors: not_found, locked.
 func (p Project) ChangeFloatingIPProtection(id int64, del bool) (int64, *State, error) {
 	return p.onFloatingIP(id, func(*Tx, *FloatingIP) (ActionSpec, error) {
 		return ActionSpec{Command: "change_protection", Done: func(tx *Tx) error {

@@ -17,37 +17,37 @@ var hypervisorName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,63}$`)
 
 // HypervisorSession is the connection of a hypervisor. It implements hypervisor.Session.
 //
-// While a hypervisor is attached, the actions of its servers that have a command in package hypervisor become tasks.
-// Such an action runs, and its server is locked, until the hypervisor completes the task, whatever the profile says.
-// If a fault rule decides how an action ends, it is no task.
+// While a hypervisor is attached, the actions of its servers become tasks if package hypervisor declares their
+// command. Such an action runs, and locks its server, until the hypervisor completes the task. The profile does not
+// apply. An action does not become a task if a fault rule decides how it ends.
 //
-// When a hypervisor is detached, because it is closed or was suspended for longer than its grace, the result of its
-// unfinished tasks is unknown: their actions fail. A server that was shutting down is off when the profile says. Later
-// actions end when the profile says, also those of servers that had a machine. The actions that run while a
+// A hypervisor is detached when it is closed, or when it was suspended for longer than its grace. The result of its
+// unfinished tasks is then unknown, so their actions fail. A server that was shutting down is off when the profile
+// says. Later actions follow the profile, also those of servers that had a machine. Actions that run while a
 // hypervisor attaches do not become tasks; Machines returns the servers.
 type HypervisorSession struct {
 	cloud    *Cloud
 	attached *attachment
 	machines []hypervisor.Machine
 
-	// mu guards what follows. It may be taken while Cloud.mu is held, not the other way round.
+	// mu guards the fields below. It may be taken while Cloud.mu is held, not the other way round.
 	mu sync.Mutex
-	// queue has the tasks to hand out. Those that an action waits for have only its id, and are described when they
-	// are handed out.
+	// queue has the tasks to hand out. A task of an action has only the action's id: it is described when it is
+	// handed out.
 	queue  []hypervisor.Task
 	signal chan struct{}
-	end    error // the reason for which Next returns no more tasks
+	end    error // why Next returns no more tasks
 }
 
 var _ hypervisor.Session = (*HypervisorSession)(nil)
 
-// attachment is what the cloud keeps of a hypervisor, connected or suspended. Cloud.mu guards it.
+// attachment is a hypervisor that is connected or suspended. Cloud.mu guards it.
 type attachment struct {
 	hypervisor.Options
-	selector Selector
-	session  *HypervisorSession // nil while it is suspended
-	losses   int                // how often it was suspended
-	tasks    map[int64]*task    // by the action that waits for them
+	selector    Selector
+	session     *HypervisorSession // nil while suspended
+	suspensions int                // how often it was suspended
+	tasks       map[int64]*task    // by action id
 }
 
 // AttachHypervisor attaches a hypervisor. Errors: wrong options, hypervisor.ErrClosed.
@@ -92,9 +92,9 @@ func (c *Cloud) AttachHypervisor(o hypervisor.Options) (*HypervisorSession, erro
 func (c *Cloud) checkHypervisor(o *hypervisor.Options) (Selector, error) {
 	switch {
 	case !hypervisorName.MatchString(o.Name):
-		return Selector{}, fmt.Errorf("name %.64q of a hypervisor: must be 1 to 63 of the characters a-z A-Z 0-9 . _ -", o.Name)
+		return Selector{}, fmt.Errorf("hypervisor name %.64q: must be 1 to 63 of the characters a-z A-Z 0-9 . _ -", o.Name)
 	case o.TaskTimeout < 0 || o.Grace < 0:
-		return Selector{}, errors.New("timeouts of a hypervisor: must not be negative")
+		return Selector{}, errors.New("hypervisor timeouts: must not be negative")
 	}
 	if o.Project != 0 {
 		if _, ok := c.Project(o.Project); !ok {
@@ -111,13 +111,13 @@ func (c *Cloud) checkHypervisor(o *hypervisor.Options) (Selector, error) {
 // HypervisorStatus shows a hypervisor.
 type HypervisorStatus struct {
 	hypervisor.Options
-	// Connected is false while a suspended hypervisor may still come back.
+	// Connected is false while the hypervisor is suspended.
 	Connected bool `json:"connected"`
-	// Tasks are the ids of the actions that wait for it.
+	// Tasks are the ids of the actions that wait for the hypervisor.
 	Tasks []int64 `json:"tasks"`
 }
 
-// Hypervisors returns the attached hypervisors in the order in which they attached.
+// Hypervisors returns the attached hypervisors in the order of attachment.
 func (c *Cloud) Hypervisors() []HypervisorStatus {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -166,7 +166,7 @@ func (h *HypervisorSession) Machines() []hypervisor.Machine { return h.machines 
 // Next implements hypervisor.Session.
 func (h *HypervisorSession) Next(ctx context.Context) (hypervisor.Task, error) {
 	for {
-		// What is due may be a task, or the end of one that is queued.
+		// Due work may queue a task, or end a queued one.
 		h.cloud.Settle()
 		t, ok, err := h.take()
 		if ok || err != nil {
@@ -223,7 +223,7 @@ func (h *HypervisorSession) Suspend() {
 		h.finish(hypervisor.ErrDetached)
 		r := h.attached
 		r.session = nil
-		r.losses++
+		r.suspensions++
 		h.cloud.scheduleDetach(r)
 		return nil
 	})
@@ -273,7 +273,7 @@ func (h *HypervisorSession) notify() {
 	}
 }
 
-// What follows needs Cloud.mu.
+// The caller of the functions below holds Cloud.mu.
 
 func (c *Cloud) hypervisorNamed(name string) *attachment {
 	i := slices.IndexFunc(c.hypervisors, func(h *attachment) bool { return h.Name == name })
@@ -283,7 +283,7 @@ func (c *Cloud) hypervisorNamed(name string) *attachment {
 	return c.hypervisors[i]
 }
 
-// has tells whether the options select a server.
+// has reports whether the options select a server.
 func (h *attachment) has(project int64, s *Server) bool {
 	return (h.Project == 0 || h.Project == project) && h.selector.Matches(s.Labels)
 }
@@ -329,17 +329,17 @@ func (c *Cloud) report(h *attachment, server int64, running bool) error {
 	return fmt.Errorf("server %d: %w", server, hypervisor.ErrNoMachine)
 }
 
-// scheduleDetach detaches a hypervisor that was lost when its grace has passed.
+// scheduleDetach detaches a hypervisor when its grace has passed, if it is suspended until then.
 func (c *Cloud) scheduleDetach(h *attachment) {
-	loss := h.losses
+	suspension := h.suspensions
 	c.scheduleLocked(h.Grace, func() {
-		if h.session == nil && h.losses == loss {
+		if h.session == nil && h.suspensions == suspension {
 			c.detach(h)
 		}
 	})
 }
 
-// detach ends a hypervisor and everything that waits for it.
+// detach removes a hypervisor and fails the actions that wait for it.
 func (c *Cloud) detach(h *attachment) {
 	i := slices.Index(c.hypervisors, h)
 	if i < 0 {
@@ -365,7 +365,7 @@ func (c *Cloud) detach(h *attachment) {
 			return nil
 		})
 	}
-	// Taken away first, so that an action which follows a failed one is not handed to it again.
+	// Remove the hypervisor before its actions fail: it must not get the actions that follow them.
 	c.hypervisors = slices.Delete(slices.Clone(c.hypervisors), i, i+1)
 	for _, id := range slices.Sorted(maps.Keys(h.tasks)) {
 		t := h.tasks[id]
@@ -379,7 +379,7 @@ func (c *Cloud) detach(h *attachment) {
 	}
 }
 
-// forgetMachines tells hypervisors of the servers that a reset takes away.
+// forgetMachines drops the tasks of a project that is reset, and tells hypervisors to forget its servers.
 func (c *Cloud) forgetMachines(p *projectData, st *State) {
 	for _, h := range c.hypervisors {
 		for id, t := range h.tasks {
@@ -398,8 +398,8 @@ func (c *Cloud) forgetMachines(p *projectData, st *State) {
 	}
 }
 
-// rescheduleDetaches begins the grace of those that are lost anew, after a reset has dropped what was
-// scheduled.
+// rescheduleDetaches restarts the grace of suspended hypervisors. A reset calls it because it drops all
+// scheduled work.
 func (c *Cloud) rescheduleDetaches() {
 	for _, h := range c.hypervisors {
 		if h.session == nil {

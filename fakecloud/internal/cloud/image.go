@@ -5,14 +5,14 @@ import "time"
 // KindImage is the kind of images.
 const KindImage Kind = "image"
 
-// Image is what a server's disk is made from: a system or app image of the catalogue, or a
-// snapshot or backup that a project made of a server.
+// Image is the source of a server's disk: a system or app image of the catalogue, or a snapshot or
+// backup that a project made of a server.
 //
-// Reproduced: descriptions and labels of snapshots and backups can be changed, a backup can become
-// a snapshot, snapshots can be protected; deprecated images are listed only on request, retired ones
-// not at all, and all can be read by id; what a server shows of its image follows the image, and
-// is null after its deletion. Left out: what an image contains; the time that deleting takes; a
-// deleted image can no longer be read (the real API shows some of them with a time in `deleted`).
+// Reproduced: descriptions and labels of snapshots and backups can be changed, a backup can become a
+// snapshot, snapshots can be protected. Deprecated images are listed only on request, retired ones never;
+// all can be read by id. A server shows the current version of its image, and null after its deletion.
+// Left out: the contents of an image; the duration of a deletion; deleted images, of which the real API
+// shows some with a time in `deleted`.
 type Image struct {
 	Meta               // Name is empty for snapshots and backups
 	Type        string // system, app, snapshot, backup
@@ -58,7 +58,7 @@ func (st *State) Image(id int64) (*Image, bool) {
 	return st.Catalogue.Image(id)
 }
 
-// ownImage returns a snapshot or backup that no action is working on.
+// ownImage returns a snapshot or backup that no action has locked.
 // Errors: not_found, unsupported_error for the catalogue's images, locked.
 func (tx *Tx) ownImage(id int64) (*Image, error) {
 	i, ok := tx.Images.Get(id)
@@ -71,10 +71,10 @@ func (tx *Tx) ownImage(id int64) (*Image, error) {
 	return i, tx.RequireUnlocked(i.Ref())
 }
 
-// UpdateImage is the input of PUT /images/{id}; nil keeps what is there.
+// UpdateImage is the input of PUT /images/{id}. A nil field changes nothing.
 type UpdateImage struct {
 	Description *string
-	// ToSnapshot makes a backup a snapshot, which is no longer bound to its server.
+	// ToSnapshot turns a backup into a snapshot, which is not bound to its server.
 	ToSnapshot bool
 	Labels     map[string]string
 }
@@ -104,8 +104,8 @@ func (p Project) UpdateImage(id int64, in UpdateImage) (*State, error) {
 	})
 }
 
-// ChangeImageProtection protects a snapshot against deletion, or no longer; nil changes nothing.
-// Errors: not_found, unsupported_error (it is no snapshot), locked.
+// ChangeImageProtection sets the delete protection of a snapshot; nil changes nothing.
+// Errors: not_found, unsupported_error (it is not a snapshot), locked.
 func (p Project) ChangeImageProtection(id int64, protect *bool) (action int64, st *State, err error) {
 	st, err = p.update(func(tx *Tx) error {
 		i, err := tx.ownImage(id)
@@ -149,7 +149,7 @@ func (p Project) DeleteImage(id int64) error {
 	return err
 }
 
-// changeImage changes an image and what servers show of it.
+// changeImage changes an image, also in the servers that show it.
 func (tx *Tx) changeImage(id int64, change func(*Image)) {
 	if i, ok := tx.Images.Update(id, change); ok {
 		tx.showImage(id, i)

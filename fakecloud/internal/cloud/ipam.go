@@ -7,8 +7,7 @@ import (
 )
 
 // addressPool hands out public addresses: single IPv4 addresses and IPv6 networks of 64 bits. It
-// goes round, so that an address that was given back is not handed out again soon. It is guarded
-// by Cloud.mu.
+// cycles through its range, so that a returned address is not reused soon. Cloud.mu guards it.
 type addressPool struct {
 	v4, v6 *prefixPool
 }
@@ -28,8 +27,8 @@ func (p *addressPool) reset() {
 	clear(p.v6.used)
 }
 
-// prefixPool hands out the networks of `bits` bits inside a prefix, leaving out the first and the
-// last one and those that are reserved.
+// prefixPool hands out the networks of `bits` bits inside a prefix, except the first, the last and the
+// reserved ones.
 type prefixPool struct {
 	base     netip.Prefix
 	bits     int
@@ -39,15 +38,15 @@ type prefixPool struct {
 	reserved reservations
 }
 
-// reservations are ranges whose addresses are given to nobody who does not ask for them by name.
+// reservations are address ranges from which the cloud picks no address by itself.
 type reservations []netip.Prefix
 
 func (r reservations) overlap(n netip.Prefix) bool { return slices.ContainsFunc(r, n.Overlaps) }
 
 func (r reservations) contain(a netip.Addr) bool { return r.overlap(netip.PrefixFrom(a, a.BitLen())) }
 
-// newPools returns the pools that the options describe: that of servers and that of load balancers,
-// which are one unless configured, and what no network gives to its members unasked.
+// newPools returns the pools for servers and for load balancers, which are the same one unless
+// configured, and the reservations in networks.
 func newPools(o Options) (servers, balancers *addressPool, private reservations) {
 	servers = newAddressPool(o.PublicIPv4, o.PublicIPv6)
 	servers.v4.reserved, servers.v6.reserved = o.Reserved, o.Reserved
@@ -63,8 +62,8 @@ func newPools(o Options) (servers, balancers *addressPool, private reservations)
 	}
 	balancers = newAddressPool(lb, o.PublicIPv6)
 	balancers.v4.reserved, balancers.v6 = o.Reserved, servers.v6
-	// Of two ranges one of which is a part of the other, the part is left to those it is meant for,
-	// so that no address is given away twice.
+	// If one range contains the other, its pool leaves the other range out, so that no address is given
+	// out twice.
 	switch base := servers.v4.base; {
 	case contains(base, lb):
 		servers.v4.reserved = append(slices.Clone(o.Reserved), lb)
@@ -82,7 +81,7 @@ func newPrefixPool(base netip.Prefix, bits int) *prefixPool {
 	}
 }
 
-// take returns a network that nobody has.
+// take returns a network that is not in use.
 func (p *prefixPool) take() (netip.Prefix, bool) {
 	for range p.size {
 		i := p.next
@@ -114,12 +113,12 @@ func (p *prefixPool) at(i uint64) netip.Prefix {
 		return netip.PrefixFrom(netip.AddrFrom4(b), p.bits)
 	}
 	b := p.base.Addr().As16()
-	// The networks are of 64 bits, so that only the upper half counts.
+	// The networks have 64 bits, so only the upper half of the address matters.
 	binary.BigEndian.PutUint64(b[:8], binary.BigEndian.Uint64(b[:8])+i<<(64-p.bits))
 	return netip.PrefixFrom(netip.AddrFrom16(b), p.bits)
 }
 
-// TakeIPv4 takes a public IPv4 address out of the pool; it goes back if the transaction fails.
+// TakeIPv4 takes a public IPv4 address out of the pool. If the transaction fails, the address returns.
 func (tx *Tx) TakeIPv4() (netip.Addr, error) {
 	n, err := tx.take(tx.cloud.ips.v4, "IPv4")
 	return n.Addr(), err
@@ -154,8 +153,8 @@ func (tx *Tx) GiveBack(a netip.Addr) {
 	}
 }
 
-// freeIn returns the first address of a network, from the offset on, that is not in use, and
-// leaves out the last one (the broadcast address).
+// freeIn returns the first unused address of a network, starting at the offset. It leaves out the last
+// address, which is for broadcasts.
 func freeIn(n netip.Prefix, offset uint32, used func(netip.Addr) bool) (netip.Addr, bool) {
 	size := uint64(1) << (32 - n.Bits())
 	base := binary.BigEndian.Uint32(n.Masked().Addr().AsSlice())

@@ -14,7 +14,7 @@ var (
 	labelValue = regexp.MustCompile(`^([a-zA-Z0-9]([a-zA-Z0-9_.-]{0,61}[a-zA-Z0-9])?)?$`)
 )
 
-// ValidateLabels checks labels against the API document's chapter Labels. It returns nil or an
+// ValidateLabels checks labels by the rules of the API document's chapter Labels. It returns nil or an
 // invalid_input error on the field `labels`.
 func ValidateLabels(labels map[string]string) error {
 	var messages []string
@@ -78,8 +78,8 @@ type requirement struct {
 	values []string
 }
 
-// ParseSelector parses the label selector query language of the API document's chapter Label
-// Selector. The error says where it went wrong.
+// ParseSelector parses a label selector (API document, chapter Label Selector). The error quotes the
+// selector and names the problem.
 func ParseSelector(s string) (Selector, error) {
 	p := selectorParser{rest: s, source: s}
 	sel := Selector{source: s}
@@ -106,11 +106,11 @@ func ParseSelector(s string) (Selector, error) {
 // String returns the selector as it was written.
 func (s Selector) String() string { return s.source }
 
-// Empty tells whether the selector matches everything.
+// Empty reports whether the selector matches everything.
 func (s Selector) Empty() bool { return len(s.requirements) == 0 }
 
-// Matches tells whether labels fulfil all requirements. As in Kubernetes, != and notin also match
-// where the key is missing.
+// Matches reports whether labels fulfil all requirements. As in Kubernetes, != and notin also match
+// labels without the key.
 func (s Selector) Matches(labels map[string]string) bool {
 	for _, r := range s.requirements {
 		v, ok := labels[r.key]
@@ -173,7 +173,7 @@ func (p *selectorParser) key() (string, error) {
 	if k == "" {
 		return "", p.failure("expected a label key")
 	}
-	// The reserved prefix may be selected by, it may only not be set.
+	// The reserved prefix is allowed in a selector, though not in a label.
 	if problem := labelKeyProblem(k); problem != "" && !strings.HasPrefix(k, "hetzner.cloud/") {
 		return "", fmt.Errorf("label selector %q: key %q %s", p.source, k, problem)
 	}

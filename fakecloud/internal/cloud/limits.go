@@ -7,9 +7,8 @@ import (
 	"unicode"
 )
 
-// Limits is how many resources of each kind a project may own. A kind that is missing, or 0, has no
-// limit. The real limits belong to an account and are raised by request (GET /limits does not
-// exist), so that they are all configurable here.
+// Limits is the maximum number of resources of each kind in a project. A kind that is missing or 0 has
+// no limit. All are configurable: real limits differ by account, and the API does not show them.
 type Limits map[Kind]int
 
 // Check returns an error if a limit is of a kind that does not exist.
@@ -22,7 +21,7 @@ func (l Limits) Check() error {
 	return nil
 }
 
-// Limits that the product documentation states for everybody.
+// Limits that the product documentation states for all accounts.
 const (
 	MaxSubnetsPerNetwork        = 50
 	MaxRoutesPerNetwork         = 100
@@ -33,8 +32,8 @@ const (
 	MaxUserDataBytes            = 32 << 10
 )
 
-// MinVSwitchID is the smallest id of a vSwitch that exists. Robot, to which vSwitches belong, is not
-// modelled: all with a larger id exist, and those with a smaller one are for tests of the error.
+// MinVSwitchID is the smallest id of a vSwitch that exists. vSwitches belong to Robot, which is not
+// modelled: all larger ids exist, too. Smaller ids are for tests of the error.
 const MinVSwitchID = 1000
 
 // checkLimit returns resource_limit_exceeded if one more resource does not fit into the table. The
@@ -47,9 +46,9 @@ func (tx *Tx) checkLimit(t table) error {
 	return nil
 }
 
-// RequireUniqueName checks the name of a resource that is created or renamed: invalid_input if it has
-// control characters, uniqueness_error if another resource of the table has it. self is the id of the
-// resource that may have it, or 0.
+// RequireUniqueName checks the name of a new or renamed resource. self is the id of the renamed
+// resource, 0 for a new one. Errors: invalid_input if the name has control characters,
+// uniqueness_error if another resource of the table has it.
 func RequireUniqueName[T Object[T]](t *Table[T], name string, self int64) error {
 	if strings.ContainsFunc(name, unicode.IsControl) {
 		return ErrField("name", "must not contain control characters")

@@ -13,22 +13,22 @@ const KindLoadBalancer Kind = "load_balancer"
 // LoadBalancer distributes connections or HTTP requests over targets.
 //
 // Reproduced: services and targets with all their rules, limits of the type, label selector targets that
-// follow the labels, one private network at a time, the public interface, public addresses of its
-// own or Primary IPs for its whole life, and the references that servers and certificates show
-// (Server.LoadBalancers, Certificate.UsedBy). While an action runs, other actions are refused as
-// locked; what an action changes is visible when it has succeeded.
+// follow the labels, one private network at a time, the public interface, public addresses of its own
+// or Primary IPs, and the references of servers and certificates (Server.LoadBalancers,
+// Certificate.UsedBy). While an action runs, other actions are refused with conflict. The changes of an
+// action are visible when it has succeeded.
 //
-// Left out: traffic counters (ingoing and outgoing traffic are null), abuse blocking beyond what a
-// Primary IP says, whether a type can be had in a location. Where the documents do not say what
-// happens, the comment at that place says what this simulation does:
-//   - a private target goes when the load balancer or its server leaves the network (targets.go);
-//   - a label selector counts as one target, whatever it selects (targets.go);
-//   - a load balancer whose create action fails stays, without its network (CreateLoadBalancer).
+// Left out: traffic counters (ingoing and outgoing traffic are null), abuse blocking except that of a
+// Primary IP, availability of a type by location. In three cases the documents do not say what happens.
+// The simulation decides:
+//   - a private target is removed when the load balancer or its server leaves the network;
+//   - a label selector counts as one target;
+//   - a load balancer whose create action fails stays, without its network.
 type LoadBalancer struct {
 	Meta
 	Type     *LoadBalancerType
 	Location *Location
-	// PublicEnabled tells whether the public interface is there. The addresses stay allocated, and
+	// PublicEnabled is whether the public interface is enabled. The addresses stay allocated, and
 	// shown, when it is disabled.
 	PublicEnabled    bool
 	IPv4             LoadBalancerIP
@@ -41,19 +41,19 @@ type LoadBalancer struct {
 	// Deleting is set while the delete action runs.
 	Deleting bool
 
-	// Revision changes with everything that decides where traffic goes: services, the addresses of
-	// targets, interfaces, algorithm, type. It stays the same when the health of targets changes.
+	// Revision changes with everything that routes traffic: services, the addresses of targets,
+	// interfaces, algorithm, type. It stays the same when the health of targets changes.
 	Revision int64
 
-	// joining is the network that the create action attaches it to, 0 otherwise. Its private targets
-	// are resolved in it already.
+	// joining is the network to which the create action attaches the load balancer, 0 otherwise. Private
+	// targets already have their addresses of that network.
 	joining int64
 }
 
 // LoadBalancerIP is a public address of a load balancer.
 type LoadBalancerIP struct {
 	Addr      netip.Addr
-	PrimaryIP int64 // 0 while the address is managed by the system
+	PrimaryIP int64 // 0 if the address is not a Primary IP
 	Blocked   bool
 	DNSPtr    string
 }
@@ -84,7 +84,7 @@ type LoadBalancerHTTP struct {
 	StickySessions bool
 }
 
-// LoadBalancerHealthCheck says how a service probes its targets.
+// LoadBalancerHealthCheck is how a service probes its targets.
 type LoadBalancerHealthCheck struct {
 	Protocol string // tcp or http
 	Port     int
@@ -103,24 +103,24 @@ type LoadBalancerHealthCheckHTTP struct {
 	TLS         bool
 }
 
-// LoadBalancerTarget is what receives traffic. Type tells whether Server or Selector is set.
+// LoadBalancerTarget receives traffic. It has a Server or a Selector if its Type says so.
 type LoadBalancerTarget struct {
 	Type     string // server, label_selector, ip
 	Server   int64
 	Selector string
-	// IP is where traffic goes, of server and ip targets: for a server its public IPv4 address, the IPv6
-	// address that was asked for, or its address in the load balancer's network.
+	// IP is the destination of the traffic of server and ip targets. For a server, it is the public IPv4
+	// address, an IPv6 address on request, or the address in the load balancer's network.
 	IP           netip.Addr
 	UsePrivateIP bool
-	// Health is the state per listen port, of server and ip targets, in the order of the services.
+	// Health is the health of a server or ip target per listen port, in the order of the services.
 	Health []TargetHealth
-	// Targets are the servers that a label selector selects now.
+	// Targets are the servers that a label selector selects.
 	Targets Selected
 
 	selector Selector // Selector, parsed
 }
 
-// TargetHealth is what the health checks of one service say of one target.
+// TargetHealth is the health of one target by the health checks of one service.
 type TargetHealth struct {
 	ListenPort int
 	Status     string // unknown, healthy, unhealthy
@@ -128,7 +128,7 @@ type TargetHealth struct {
 	Detail         string
 	HTTPStatusCode int
 
-	// since is when the service began to check the target, under its current address.
+	// since is when the service began to check the target's current address.
 	since time.Time
 }
 
@@ -199,8 +199,8 @@ func (lb *LoadBalancer) certificates() []int64 {
 	return slices.Compact(ids)
 }
 
-// Backends yields the targets that traffic goes to: of types server and ip, and the servers that label
-// selectors select. They are for reading only.
+// Backends yields the destinations of traffic: the targets of types server and ip, and the servers that
+// label selectors select. They are for reading only.
 func (lb *LoadBalancer) Backends() iter.Seq[*LoadBalancerTarget] {
 	return func(yield func(*LoadBalancerTarget) bool) {
 		for i := range lb.Targets {
@@ -217,8 +217,8 @@ func (lb *LoadBalancer) Backends() iter.Seq[*LoadBalancerTarget] {
 	}
 }
 
-// servers returns the ids of all servers that are targets, directly or by a label selector, sorted,
-// each once.
+// servers returns the ids of all servers that are targets, directly or by a label selector. They are
+// sorted and unique.
 func (lb *LoadBalancer) servers() []int64 {
 	var ids []int64
 	for _, t := range lb.Targets {
@@ -233,8 +233,7 @@ func (lb *LoadBalancer) servers() []int64 {
 	return slices.Compact(ids)
 }
 
-// storeLoadBalancer stores a new or changed load balancer and brings up to date what servers and
-// certificates show of it.
+// storeLoadBalancer stores a new or changed load balancer and updates the references to it.
 func (tx *Tx) storeLoadBalancer(lb *LoadBalancer) {
 	old, existed := tx.LoadBalancers.Get(lb.ID)
 	lb.Revision++
@@ -249,8 +248,8 @@ func (tx *Tx) storeLoadBalancer(lb *LoadBalancer) {
 	tx.relinkCertificates(lb.Ref(), certificates, lb.certificates())
 }
 
-// refreshLoadBalancer resolves the targets anew after the load balancer joined or left a network.
-// It does nothing when there is no such load balancer.
+// refreshLoadBalancer resolves the targets again after the load balancer joined or left a network. It
+// does nothing if the load balancer does not exist.
 func (tx *Tx) refreshLoadBalancer(id int64) {
 	lb, ok := tx.LoadBalancers.Get(id)
 	if !ok {

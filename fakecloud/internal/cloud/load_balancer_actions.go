@@ -15,10 +15,9 @@ func (tx *Tx) unlockedLoadBalancer(id int64) (*LoadBalancer, error) {
 	return lb, tx.RequireNoConflict(lb.Ref())
 }
 
-// changeLoadBalancer starts an action whose effect is a change of the load balancer alone. The
-// change is tried on a copy when the action starts, to answer with its errors, and made when the
-// action ends, when servers and certificates may have gone: then the action fails with the change's
-// error.
+// changeLoadBalancer starts an action that changes only the load balancer. It first tries the change on
+// a copy and returns its error. At the end of the action it makes the change. If that fails, for example
+// because a server has been deleted, the action fails with the same error.
 func (p Project) changeLoadBalancer(id int64, command string, change func(*State, *LoadBalancer) error) (action int64, st *State, err error) {
 	st, err = p.update(func(tx *Tx) error {
 		lb, err := tx.unlockedLoadBalancer(id)
@@ -60,8 +59,8 @@ func (p Project) AddLoadBalancerService(id int64, in ServiceInput) (action int64
 	})
 }
 
-// UpdateLoadBalancerService starts update_service: a patch of the service that listens on
-// in.ListenPort. Errors: not_found, conflict, invalid_input, resource_limit_exceeded.
+// UpdateLoadBalancerService starts update_service, a patch of the service on in.ListenPort.
+// Errors: not_found, conflict, invalid_input, resource_limit_exceeded.
 func (p Project) UpdateLoadBalancerService(id int64, in ServiceInput) (action int64, st *State, err error) {
 	return p.changeLoadBalancer(id, "update_service", func(st *State, lb *LoadBalancer) error {
 		return lb.updateService(st, in)
@@ -76,7 +75,7 @@ func (p Project) DeleteLoadBalancerService(id int64, listenPort int) (action int
 }
 
 // AddLoadBalancerTarget starts add_target. Errors: not_found, conflict, invalid_input,
-// resource_limit_exceeded, and those of the API document for the operation.
+// resource_limit_exceeded, and those of the API document for add_target.
 func (p Project) AddLoadBalancerTarget(id int64, in TargetInput) (action int64, st *State, err error) {
 	return p.changeLoadBalancer(id, "add_target", func(st *State, lb *LoadBalancer) error {
 		return lb.addTarget(st, p.cloud, in, "")
@@ -84,7 +83,7 @@ func (p Project) AddLoadBalancerTarget(id int64, in TargetInput) (action int64, 
 }
 
 // RemoveLoadBalancerTarget starts remove_target. Errors: not_found (the load balancer or the target),
-// locked.
+// conflict.
 func (p Project) RemoveLoadBalancerTarget(id int64, in TargetInput) (action int64, st *State, err error) {
 	return p.changeLoadBalancer(id, "remove_target", func(_ *State, lb *LoadBalancer) error {
 		return lb.removeTarget(in)
@@ -99,7 +98,7 @@ func (p Project) ChangeLoadBalancerAlgorithm(id int64, algorithm string) (action
 	})
 }
 
-// ChangeLoadBalancerProtection starts change_protection; nil keeps what is there.
+// ChangeLoadBalancerProtection starts change_protection; nil changes nothing.
 // Errors: not_found, conflict.
 func (p Project) ChangeLoadBalancerProtection(id int64, protect *bool) (action int64, st *State, err error) {
 	return p.changeLoadBalancer(id, "change_protection", func(_ *State, lb *LoadBalancer) error {
@@ -138,9 +137,8 @@ func (p Project) ChangeLoadBalancerType(id int64, kind string) (action int64, st
 	})
 }
 
-// ChangeLoadBalancerDNSPtr starts change_dns_ptr. The entry of a Primary IP is set on the Primary IP.
-// Errors: not_found, conflict, invalid_input (also when the address is not one of the load
-// balancer's).
+// ChangeLoadBalancerDNSPtr starts change_dns_ptr. If the address is a Primary IP, it changes that.
+// Errors: not_found, conflict, invalid_input (also for an address of another resource).
 func (p Project) ChangeLoadBalancerDNSPtr(id int64, in ChangeDNSPtr) (action int64, st *State, err error) {
 	st, err = p.update(func(tx *Tx) error {
 		lb, err := tx.unlockedLoadBalancer(id)
@@ -154,7 +152,7 @@ func (p Project) ChangeLoadBalancerDNSPtr(id int64, in ChangeDNSPtr) (action int
 			return ErrField("ip", fmt.Sprintf("%s is not a public address of the load balancer", in.IP))
 		}
 		action = tx.Start(ActionSpec{
-			Command: "change_dns_ptr", Resources: []Ref{lb.Ref()}, // both addresses at once: no lock
+			Command: "change_dns_ptr", Resources: []Ref{lb.Ref()}, // no lock: both addresses may change at once
 			Done: func(tx *Tx) error { tx.setLoadBalancerDNSPtr(id, in); return nil },
 		}).ID
 		return nil
@@ -220,8 +218,8 @@ type AttachLoadBalancer struct {
 	IPRange netip.Prefix
 }
 
-// AttachLoadBalancerToNetwork starts attach_to_network. The address is reserved at once and shown
-// when the action has succeeded. A load balancer can be in one network.
+// AttachLoadBalancerToNetwork starts attach_to_network. The address is reserved at once, and shown when
+// the action has succeeded. A load balancer can be in one network.
 // Errors: not_found, conflict, invalid_input, load_balancer_already_attached, ip_not_available,
 // no_subnet_available.
 func (p Project) AttachLoadBalancerToNetwork(id int64, in AttachLoadBalancer) (action int64, st *State, err error) {
@@ -252,9 +250,9 @@ func (p Project) AttachLoadBalancerToNetwork(id int64, in AttachLoadBalancer) (a
 	return action, st, err
 }
 
-// DetachLoadBalancerFromNetwork starts detach_from_network. Private targets go with the network; a label
-// selector for private addresses stays and selects nothing.
-// Errors: not_found, conflict, invalid_input when it is not attached.
+// DetachLoadBalancerFromNetwork starts detach_from_network. The action removes private targets. A label
+// selector for private addresses stays, but selects nothing.
+// Errors: not_found, conflict, invalid_input (it is not attached).
 func (p Project) DetachLoadBalancerFromNetwork(id, network int64) (action int64, st *State, err error) {
 	st, err = p.update(func(tx *Tx) error {
 		lb, err := tx.unlockedLoadBalancer(id)

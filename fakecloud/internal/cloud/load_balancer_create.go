@@ -12,16 +12,17 @@ type CreateLoadBalancer struct {
 	Name      string
 	Type      string // id or name
 	Algorithm string // default round_robin
-	// Location and NetworkZone are names (Location also an id), exactly one of which is given.
+	// Either Location (an id or name) or NetworkZone (a name) is required.
 	Location, NetworkZone string
 	Labels                map[string]string
 	Network               int64
-	// PublicInterface is whether there is one; default true. Unlike disable_public_interface, false is allowed
-	// without a network, which may be attached later: the production CCM has sent this since 2020 (issue 7).
+	// PublicInterface enables the public interface; default true. Unlike disable_public_interface, false is
+	// allowed without a network: the production CCM has sent this since 2020, and attaches a network later
+	// (issue 7).
 	PublicInterface *bool
 	Services        []ServiceInput
 	Targets         []TargetInput
-	// IPv4 and IPv6 are ids of unassigned Primary IPs; 0 makes the system choose an address.
+	// IPv4 and IPv6 are ids of unassigned Primary IPs. With 0, the cloud picks an address.
 	IPv4, IPv6 int64
 }
 
@@ -35,10 +36,9 @@ func checkLoadBalancerName(name string) error {
 	return nil
 }
 
-// CreateLoadBalancer creates a load balancer and starts create_load_balancer. The load balancer, with its
-// addresses, services and targets, is there at once; its private address when the action has
-// succeeded. When the action fails the load balancer stays, without its network: the document does
-// not say what the real one does.
+// CreateLoadBalancer creates a load balancer and starts create_load_balancer. The load balancer has its
+// addresses, services and targets at once. Its private address is shown when the action has succeeded.
+// If the action fails, the load balancer stays, without its network: the document does not cover this.
 //
 // Errors: invalid_input, uniqueness_error, resource_limit_exceeded, source_port_already_used (412),
 // the errors of targets and of joining a network, primary_ip_assigned,
@@ -86,7 +86,7 @@ func (tx *Tx) createEnded(id int64) {
 	tx.refreshLoadBalancer(id)
 }
 
-// newLoadBalancer checks the input and returns the load balancer, without addresses and not stored.
+// newLoadBalancer checks the input and returns a load balancer without addresses. It does not store it.
 func (tx *Tx) newLoadBalancer(in CreateLoadBalancer) (*LoadBalancer, error) {
 	if err := checkLoadBalancerName(in.Name); err != nil {
 		return nil, err
@@ -137,9 +137,8 @@ func (tx *Tx) newLoadBalancer(in CreateLoadBalancer) (*LoadBalancer, error) {
 	return lb, nil
 }
 
-// loadBalancerLocation returns where to create. A network zone leaves the choice to the system: the
-// location of the Primary IPs if there are some, since they cannot move, and else the zone's
-// first.
+// loadBalancerLocation returns the location for a new load balancer. For a network zone, it is the
+// location of a given Primary IP, or else the first of the zone.
 func (tx *Tx) loadBalancerLocation(in CreateLoadBalancer) (*Location, error) {
 	switch {
 	case in.Location != "" && in.NetworkZone != "":
@@ -169,8 +168,8 @@ func (tx *Tx) loadBalancerLocation(in CreateLoadBalancer) (*Location, error) {
 	return tx.Catalogue.Locations[i], nil
 }
 
-// takeLoadBalancerAddresses gives the load balancer its public addresses. A load balancer has the first
-// host address of its IPv6 network.
+// takeLoadBalancerAddresses sets the public addresses of a load balancer. Its IPv6 address is the first
+// host address of the network.
 func (tx *Tx) takeLoadBalancerAddresses(lb *LoadBalancer, in CreateLoadBalancer) error {
 	if in.IPv4 != 0 {
 		ip, err := tx.claimPrimaryIP(lb, in.IPv4, IPv4)
@@ -223,9 +222,8 @@ func (tx *Tx) claimPrimaryIP(lb *LoadBalancer, id int64, want IPType) (*PrimaryI
 	return ip, nil
 }
 
-// PublicDNSPtr returns the reverse DNS entry of one of the load balancer's public addresses, or "" for none.
-// An IPv4 address without an entry of its own has the default one. The entry of a Primary IP is the Primary
-// IP's.
+// PublicDNSPtr returns the reverse DNS entry of a public address, or "" for none. A Primary IP has the entry
+// itself. An IPv4 address without an entry has the default one.
 func (st *State) PublicDNSPtr(a LoadBalancerIP) string {
 	ptr := a.DNSPtr
 	if ip, ok := st.PrimaryIPs.Get(a.PrimaryIP); ok {
@@ -239,8 +237,8 @@ func (st *State) PublicDNSPtr(a LoadBalancerIP) string {
 
 // UpdateLoadBalancer changes name and labels. Errors: not_found, invalid_input, uniqueness_error.
 //
-// Not modelled: the conflict that the real API answers with when the load balancer changes during
-// the request; here requests change it one after the other.
+// Not modelled: the conflict error of the real API if the load balancer changes during the request. Here,
+// requests change it one after the other.
 func (p Project) UpdateLoadBalancer(id int64, in UpdateResource) (*State, error) {
 	return p.update(func(tx *Tx) error {
 		if in.Name != nil {
@@ -252,8 +250,8 @@ func (p Project) UpdateLoadBalancer(id int64, in UpdateResource) (*State, error)
 	})
 }
 
-// DeleteLoadBalancer starts delete_load_balancer. atOnce deletes without an action, as the API did before
-// 2026-10-05, and returns no action's id. Errors: not_found, protected, conflict.
+// DeleteLoadBalancer starts delete_load_balancer. With atOnce, it deletes without an action, as the API did
+// before 2026-10-05, and action is 0. Errors: not_found, protected, conflict.
 func (p Project) DeleteLoadBalancer(id int64, atOnce bool) (action int64, st *State, err error) {
 	st, err = p.update(func(tx *Tx) error {
 		lb, err := tx.LoadBalancers.Find(id)
@@ -283,7 +281,7 @@ func (p Project) DeleteLoadBalancer(id int64, atOnce bool) (action int64, st *St
 	return action, st, err
 }
 
-// removeLoadBalancer deletes a load balancer, with all that points to it.
+// removeLoadBalancer deletes a load balancer and all references to it.
 func (tx *Tx) removeLoadBalancer(id int64) {
 	tx.leaveAllNetworks(Ref{KindLoadBalancer, id})
 	lb, ok := tx.LoadBalancers.Get(id)

@@ -13,30 +13,27 @@ const (
 	HealthUnhealthy = "unhealthy"
 )
 
-// HealthRule says where the health of load balancers' targets comes from.
+// HealthRule is the source of the health of load balancers' targets.
 type HealthRule int32
 
 const (
-	// HealthFollowsPower derives health from what the cloud knows, without a packet: a server that is
-	// running answers all health checks, one that is not answers none
-	// (layer4_no_connection), and an ip target always answers. A target is unknown until one interval of
-	// the service's health check has passed and then healthy; it becomes unhealthy, and healthy again,
-	// after as many intervals as the health check has retries. It is the default.
+	// HealthFollowsPower derives health from the state of the cloud and sends no packets. A server answers
+	// all health checks while it runs, else none (layer4_no_connection). An ip target always answers. A
+	// target is unknown at first, and becomes healthy after one interval of the service's health check.
+	// Later, and to become unhealthy, it takes one interval per retry of the health check. This is the
+	// default.
 	HealthFollowsPower HealthRule = iota
-	// HealthReported leaves targets as they are until ReportTargetHealth says otherwise. A data plane
-	// that probes chooses it.
+	// HealthReported takes health only from ReportTargetHealth. It is for a data plane that probes.
 	HealthReported
 )
 
-// SetHealthRule chooses where targets' health comes from. A change takes effect on what becomes due from
-// now on; what is known stays.
+// SetHealthRule sets the source of the health of targets. It does not change the current health.
 func (c *Cloud) SetHealthRule(r HealthRule) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.healthRule = r
 	for _, d := range *c.projects.Load() {
-		// It only schedules and never fails.
-		_ = c.transact(d, c.Now(), nil, func(tx *Tx) error {
+		_ = c.transact(d, c.Now(), nil, func(tx *Tx) error { // the function returns no error
 			for lb := range tx.LoadBalancers.All() {
 				tx.scheduleAllHealth(lb)
 			}
@@ -45,24 +42,23 @@ func (c *Cloud) SetHealthRule(r HealthRule) {
 	}
 }
 
-// HealthReport is what a health check saw of one target.
+// HealthReport is the result of the health checks of one target.
 type HealthReport struct {
 	// Addr is the target's address, LoadBalancerTarget.IP. Targets that share it share its health.
 	Addr       netip.Addr
 	ListenPort int
 	Status     string // HealthUnknown, HealthHealthy or HealthUnhealthy
-	// Detail says why an unhealthy target is: layer4_no_connection, layer4_timeout, layer7_timeout,
-	// unexpected_http_status (with HTTPStatusCode), unexpected_http_content, unspecified. It is
-	// dropped for the other statuses.
+	// Detail is why a target is unhealthy: layer4_no_connection, layer4_timeout, layer7_timeout,
+	// unexpected_http_status (with HTTPStatusCode), unexpected_http_content, unspecified. The other
+	// statuses have none.
 	Detail         string
 	HTTPStatusCode int
 }
 
-// ReportTargetHealth sets the health of a load balancer's targets. Reports of targets, services or load
-// balancers that are gone are dropped: they are on their way while things change.
+// ReportTargetHealth sets the health of a load balancer's targets. It drops reports about targets, services
+// and load balancers that no longer exist: they may be deleted while a report is on its way.
 func (p Project) ReportTargetHealth(lb int64, reports []HealthReport) {
-	// It never fails.
-	_, _ = p.update(func(tx *Tx) error {
+	_, _ = p.update(func(tx *Tx) error { // the function returns no error
 		old, ok := tx.LoadBalancers.Get(lb)
 		if !ok {
 			return nil
@@ -96,7 +92,7 @@ func (h *TargetHealth) report(r HealthReport) {
 	}
 }
 
-// withHealth returns a copy in which f has given every target its health, or false if nothing changes.
+// withHealth returns a copy with the health that f returns for each target; false if nothing changes.
 func (lb *LoadBalancer) withHealth(f func(*LoadBalancerTarget, TargetHealth) TargetHealth) (*LoadBalancer, bool) {
 	targets := slices.Clone(lb.Targets)
 	changed := false
@@ -114,7 +110,7 @@ func (lb *LoadBalancer) withHealth(f func(*LoadBalancerTarget, TargetHealth) Tar
 	return lb.withTargets(targets), changed
 }
 
-// withServerHealth is withHealth for the targets that are one server.
+// withServerHealth is withHealth for the targets of one server.
 func (lb *LoadBalancer) withServerHealth(server int64, shared *sharedTargets, f func(*LoadBalancerTarget, TargetHealth) TargetHealth) (*LoadBalancer, bool) {
 	var targets []LoadBalancerTarget
 	for i := range lb.Targets {
@@ -162,8 +158,8 @@ func (t *LoadBalancerTarget) withHealth(f func(*LoadBalancerTarget, TargetHealth
 	return changed, changed != nil
 }
 
-// settleHealth gives every target a health for every service, and schedules what HealthFollowsPower will
-// do.
+// settleHealth gives each target a health for each service, and schedules the changes of
+// HealthFollowsPower.
 func (tx *Tx) settleHealth(lb *LoadBalancer) {
 	for i := range lb.Targets {
 		t := &lb.Targets[i]
@@ -177,11 +173,11 @@ func (tx *Tx) settleHealth(lb *LoadBalancer) {
 	tx.scheduleAllHealth(lb)
 }
 
-// dueTimes are the times at which the health of some targets changes, each once.
+// dueTimes are the unique times at which the health of some targets changes.
 type dueTimes []time.Time
 
-// nextHealth returns the status that HealthFollowsPower will give a target, and when; false if it has that
-// status.
+// nextHealth returns the next status of a target by HealthFollowsPower, and its time; false if the target
+// already has that status.
 func (tx *Tx) nextHealth(lb *LoadBalancer, t *LoadBalancerTarget, h TargetHealth) (status string, at time.Time, ok bool) {
 	status, at = HealthHealthy, h.since
 	if t.Type != "ip" {
@@ -204,7 +200,7 @@ func (tx *Tx) nextHealth(lb *LoadBalancer, t *LoadBalancerTarget, h TargetHealth
 	return status, at.Add(wait), true
 }
 
-// addDue adds the times at which a target's health changes, if it follows power.
+// addDue adds the times at which a target's health changes. It adds none unless HealthFollowsPower is set.
 func (tx *Tx) addDue(due *dueTimes, lb *LoadBalancer, t *LoadBalancerTarget) {
 	if tx.cloud.healthRule != HealthFollowsPower {
 		return
@@ -216,7 +212,7 @@ func (tx *Tx) addDue(due *dueTimes, lb *LoadBalancer, t *LoadBalancerTarget) {
 	}
 }
 
-// followPower schedules what becomes of the health of a server's targets after its status changed.
+// followPower schedules the health of a server's targets after the server was switched on or off.
 func (tx *Tx) followPower(server int64) {
 	s, ok := tx.Servers.Get(server)
 	if !ok || !s.powered.Equal(tx.now) {
@@ -233,8 +229,8 @@ func (tx *Tx) followPower(server int64) {
 	tx.scheduleHealth(due, server)
 }
 
-// scheduleHealth makes the health of a server's targets visible when it is due. The closures hold an ID
-// only: what they hold stays in memory until they run.
+// scheduleHealth updates the health of a server's targets at the due times. The closures hold only an ID,
+// because a queued closure keeps its values in memory.
 func (tx *Tx) scheduleHealth(due dueTimes, server int64) {
 	for _, at := range due {
 		tx.schedule(max(0, at.Sub(tx.now)), func(tx *Tx) {
@@ -272,7 +268,7 @@ func (tx *Tx) scheduleAllHealth(lb *LoadBalancer) {
 	}
 }
 
-// healthNow returns a function that gives a target the health that is due by now.
+// healthNow returns a function for withHealth that returns the health that is due by now.
 func (tx *Tx) healthNow(lb *LoadBalancer) func(*LoadBalancerTarget, TargetHealth) TargetHealth {
 	return func(t *LoadBalancerTarget, h TargetHealth) TargetHealth {
 		if tx.cloud.healthRule != HealthFollowsPower {
@@ -285,7 +281,7 @@ func (tx *Tx) healthNow(lb *LoadBalancer) func(*LoadBalancerTarget, TargetHealth
 	}
 }
 
-// matchHealth gives a target one entry per service, and keeps what is known.
+// matchHealth gives a target one health per service, and keeps the known ones.
 func matchHealth(t *LoadBalancerTarget, services []LoadBalancerService, now time.Time) {
 	if t.Type == "label_selector" {
 		return

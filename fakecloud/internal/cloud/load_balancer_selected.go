@@ -8,8 +8,8 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// Selected holds the servers that a label selector selects, by ascending ID. Versions of a load
-// balancer share what has not changed, so that one more server costs the same in a set of any size.
+// Selected is the set of the servers that a label selector selects, by ascending ID. Versions of a load
+// balancer share the unchanged parts, so that the cost of a change does not depend on the size of the set.
 // The zero value is empty.
 type Selected struct {
 	tree *btree.BTreeG[selectedServer]
@@ -17,7 +17,7 @@ type Selected struct {
 
 type selectedServer struct {
 	id     int64
-	target *LoadBalancerTarget // load balancers share it where it is equal
+	target *LoadBalancerTarget // load balancers may share it
 }
 
 // Len returns the number of servers.
@@ -45,7 +45,7 @@ func (s Selected) get(server int64) (*LoadBalancerTarget, bool) {
 	return n.target, ok
 }
 
-// with returns the set with a target added, or replaced if its server is there.
+// with returns the set with a target added. It replaces the target of the same server.
 func (s Selected) with(t *LoadBalancerTarget) Selected {
 	if s.tree == nil {
 		s.tree = btree.NewBTreeGOptions(func(a, b selectedServer) bool { return a.id < b.id },
@@ -66,9 +66,9 @@ func (s Selected) without(server int64) Selected {
 	return s
 }
 
-// sharedTargets makes load balancers share what one change of a server makes equal in them: the target,
-// and the whole set if they have had the same set before. Many load balancers with one selector thus
-// cost about as much memory as one.
+// sharedTargets lets load balancers share memory when one change of a server changes several of them.
+// They share the target, and also the whole set if they shared it before. Many load balancers with one
+// selector thus need about as much memory as one.
 type sharedTargets struct {
 	sets []sharedSet
 }
@@ -78,10 +78,10 @@ type sharedSet struct {
 	target        *LoadBalancerTarget
 }
 
-// maxSharedSets bounds the search.
+// maxSharedSets limits the search in sharedTargets.
 const maxSharedSets = 8
 
-// add returns a set with a target added.
+// add returns a set with a target added, which may be shared.
 func (all *sharedTargets) add(before Selected, t *LoadBalancerTarget) Selected {
 	for _, s := range all.sets {
 		if s.target.IP == t.IP && s.target.UsePrivateIP == t.UsePrivateIP && slices.Equal(s.target.Health, t.Health) {
@@ -98,8 +98,8 @@ func (all *sharedTargets) add(before Selected, t *LoadBalancerTarget) Selected {
 	return after
 }
 
-// selectorTerm is an entry of the index from labels to load balancers. term is a label ("key=value"),
-// a key, or "" for a selector that requires no label.
+// selectorTerm is an entry of the index from labels to load balancers. term is a label ("key=value"), a
+// key, or "" for a selector that requires no label.
 type selectorTerm struct {
 	term string
 	lb   int64
@@ -111,7 +111,7 @@ func newSelectorIndex() *btree.BTreeG[selectorTerm] {
 	}, btree.Options{NoLocks: true, Degree: treeDegree})
 }
 
-// terms returns what the index has of a selector: labels that match have at least one of the terms.
+// terms returns the terms of a selector in the index. All labels that match have at least one of them.
 func (s Selector) terms() []string {
 	for _, r := range s.requirements {
 		switch r.op {
@@ -128,7 +128,7 @@ func (s Selector) terms() []string {
 	return []string{""}
 }
 
-// selectorTerms returns the terms of all label selectors, sorted, each once.
+// selectorTerms returns the terms of all label selectors, sorted and unique.
 func (lb *LoadBalancer) selectorTerms() []string {
 	var terms []string
 	for i := range lb.Targets {
@@ -140,7 +140,7 @@ func (lb *LoadBalancer) selectorTerms() []string {
 	return slices.Compact(terms)
 }
 
-// relinkSelectors brings the index up to date after the targets of a load balancer changed.
+// relinkSelectors updates the index after the targets of a load balancer changed.
 func (tx *Tx) relinkSelectors(lb int64, before, after []string) {
 	if slices.Equal(before, after) {
 		return
@@ -154,9 +154,9 @@ func (tx *Tx) relinkSelectors(lb int64, before, after []string) {
 	}
 }
 
-// concernedBy returns the IDs of the load balancers whose targets a change of a server may change,
-// ascending: those that have it as a target and those whose label selectors may select it now.
-func (st *State) concernedBy(s *Server) []int64 {
+// loadBalancersFor returns the ascending IDs of the load balancers that a change of a server may affect:
+// the server is a target, or a label selector may select it now.
+func (st *State) loadBalancersFor(s *Server) []int64 {
 	ids := slices.Clone(s.LoadBalancers)
 	find := func(term string) {
 		st.selectors.Ascend(selectorTerm{term: term}, func(e selectorTerm) bool {

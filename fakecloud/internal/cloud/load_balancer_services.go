@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// ServiceInput describes a service to add, or the changes of one. A nil field means the default when
-// adding and no change when updating.
+// ServiceInput is a new service, or the changes of one. In a new service, a nil field means the default. In
+// an update, it changes nothing.
 type ServiceInput struct {
 	Protocol        *string
 	ListenPort      *int
@@ -49,8 +49,8 @@ type HealthCheckHTTPInput struct {
 	TLS         *bool
 }
 
-// The defaults of a service. Those of the HTTP configuration are in the API document, the others are what the
-// real API answers with.
+// The defaults of a service. Those of the HTTP configuration are in the API document, the others were
+// observed in answers of the real API.
 const (
 	defaultHTTPPort       = 80
 	defaultHTTPSPort      = 443
@@ -62,9 +62,8 @@ const (
 	defaultCheckRetries   = 3
 )
 
-// newService returns the service that an input describes, with all defaults. TLS ends at the load balancer,
-// so that the default destination of https is port 80 like that of http; a tcp service has no
-// default ports.
+// newService returns the service of an input, with all defaults. TLS ends at the load balancer, so the default
+// destination port of https is 80, as for http. A tcp service has no default ports.
 func newService(in ServiceInput) (LoadBalancerService, []FieldError) {
 	var f fieldErrors
 	if in.Protocol == nil {
@@ -98,8 +97,8 @@ func newService(in ServiceInput) (LoadBalancerService, []FieldError) {
 	return s, append(f, s.problems(in)...)
 }
 
-// defaultCheckProtocol returns the protocol of a health check that names none (documentation of the Ansible
-// collection). TLS ends at the load balancer, so that the targets of https are checked by http.
+// defaultCheckProtocol returns the default protocol of a service's health check (documentation of the Ansible
+// collection). TLS ends at the load balancer, so the default for https is http.
 func defaultCheckProtocol(service string) string {
 	if service == "tcp" {
 		return "tcp"
@@ -107,8 +106,8 @@ func defaultCheckProtocol(service string) string {
 	return "http"
 }
 
-// patch applies the fields that are given. What a protocol does not have goes, and what it has and the
-// service had not comes with its defaults.
+// patch applies the given fields. If the protocol changes, it removes the parts that the new protocol does not
+// have, and adds its missing parts with their defaults.
 func (s *LoadBalancerService) patch(in ServiceInput) {
 	set(&s.Protocol, in.Protocol)
 	set(&s.DestinationPort, in.DestinationPort)
@@ -221,8 +220,8 @@ var (
 	statusCode = regexp.MustCompile(`^[0-9?*]{1,3}$`)
 )
 
-// problems checks a finished service against the ranges of the API document, and the input against what its
-// protocol has.
+// problems checks a patched service against the ranges of the API document. It also checks that the input has
+// only fields of the service's protocol.
 func (s *LoadBalancerService) problems(in ServiceInput) []FieldError {
 	var f fieldErrors
 	if !slices.Contains([]string{"tcp", "http", "https"}, s.Protocol) {
@@ -301,8 +300,8 @@ func (h *LoadBalancerHealthCheck) problems(portKnown bool) []FieldError {
 	return f
 }
 
-// invalidService returns an invalid_input error for problems of a service whose fields have the prefix in
-// the request, or nil.
+// invalidService returns an invalid_input error for the problems of a service, or nil. In the request, the names
+// of its fields have the prefix.
 func invalidService(prefix string, problems []FieldError) error {
 	if len(problems) == 0 {
 		return nil
@@ -332,9 +331,9 @@ func (lb *LoadBalancer) addService(st *State, in ServiceInput, prefix string) er
 	return lb.checkCertificates(st, s, prefix)
 }
 
-// updateService changes the service that listens on the input's port.
-// Errors: not_found, invalid_input, resource_limit_exceeded. The port itself cannot change, so that the
-// document's 422 source_port_already_used never comes.
+// updateService changes the service on the input's listen port.
+// Errors: not_found, invalid_input, resource_limit_exceeded. It never returns the document's
+// source_port_already_used, because the port itself cannot change.
 func (lb *LoadBalancer) updateService(st *State, in ServiceInput) error {
 	if in.ListenPort == nil {
 		return ErrField("listen_port", "is required")
@@ -350,7 +349,7 @@ func (lb *LoadBalancer) updateService(st *State, in ServiceInput) error {
 	return lb.checkCertificates(st, *s, "")
 }
 
-// deleteService removes the service that listens on a port. Errors: not_found.
+// deleteService removes the service on a listen port. Errors: not_found.
 func (lb *LoadBalancer) deleteService(port int) error {
 	if _, ok := lb.Service(port); !ok {
 		return ErrNotFound("load_balancer_service", port)
@@ -359,8 +358,8 @@ func (lb *LoadBalancer) deleteService(port int) error {
 	return nil
 }
 
-// checkCertificates checks that the certificates of one service exist, and that the load balancer has no
-// more than its type allows. A managed certificate that is not issued yet can be used.
+// checkCertificates checks that the certificates of one service exist, and that the load balancer has no more
+// certificates than its type allows. A managed certificate may be used before it is issued.
 func (lb *LoadBalancer) checkCertificates(st *State, s LoadBalancerService, prefix string) error {
 	if s.HTTP == nil {
 		return nil

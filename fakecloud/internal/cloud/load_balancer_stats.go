@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// LoadBalancerStats are the figures of one load balancer at one time, as in its metrics.
+// LoadBalancerStats are the figures of one load balancer at one time.
 type LoadBalancerStats struct {
 	OpenConnections      float64
 	ConnectionsPerSecond float64
@@ -17,7 +17,7 @@ type LoadBalancerStats struct {
 }
 
 // ReportLoadBalancerStats records a load balancer's figures at the cloud's current time. A data plane calls it
-// every few seconds while there is traffic; what nobody reports is zero.
+// every few seconds while there is traffic. Without reports, the figures are zero.
 func (p Project) ReportLoadBalancerStats(lb int64, s LoadBalancerStats) {
 	if _, ok := p.View().LoadBalancers.Get(lb); !ok {
 		return
@@ -40,12 +40,12 @@ var loadBalancerSeries = map[string][]struct {
 	},
 }
 
-// minStatsAge is how long a reported figure counts where samples are closer than that.
+// minStatsAge is the minimum time for which a reported figure counts. It counts longer if the step is longer.
 const minStatsAge = time.Minute
 
 // LoadBalancerMetrics returns the metrics of the given types (open_connections, connections_per_second,
-// requests_per_second, bandwidth): at each point in time the latest figures that were reported up to then,
-// if they are no older than a step or a minute, and zeros where nothing was. Errors: not_found.
+// requests_per_second, bandwidth). Each point has the latest figures that were reported before it, or zeros if
+// they are older than both a step and a minute. Errors: not_found.
 func (p Project) LoadBalancerMetrics(id int64, types []string, r MetricRange) ([]MetricSeries, error) {
 	lb, err := p.View().LoadBalancers.Find(id)
 	if err != nil {
@@ -66,11 +66,11 @@ func (p Project) LoadBalancerMetrics(id int64, types []string, r MetricRange) ([
 	return out, nil
 }
 
-// maxStatsPerLoadBalancer bounds the memory: an hour of a report every second.
+// maxStatsPerLoadBalancer limits the memory to one hour of a report per second.
 const maxStatsPerLoadBalancer = 3600
 
-// statsHistory keeps what was reported. It is apart from the state because figures change all the time
-// and are no change of the resource.
+// statsHistory keeps the reports. They are not in the state because they change all the time and do not
+// change the resource.
 type statsHistory struct {
 	mu      sync.Mutex
 	samples map[int64][]statsSample // by load balancer, by time
@@ -94,7 +94,7 @@ func (h *statsHistory) add(lb int64, at time.Time, s LoadBalancerStats) {
 	}
 	all := h.samples[lb]
 	if n := len(all); n > 0 && !all[n-1].at.Before(at) {
-		all = all[:n-1] // several at one time: the last one counts
+		all = all[:n-1] // of several reports at one time, the last one counts
 	}
 	if len(all) >= maxStatsPerLoadBalancer {
 		all = slices.Delete(all, 0, len(all)/2)

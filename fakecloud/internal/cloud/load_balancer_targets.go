@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// TargetInput names a target, to add or to remove it.
+// TargetInput is a target to add or to remove.
 type TargetInput struct {
 	Type         string // server, label_selector, ip
 	Server       int64
@@ -17,21 +17,20 @@ type TargetInput struct {
 	UsePrivateIP bool
 }
 
-// The targets follow what they name, by these rules:
+// Targets change with their servers, by these rules:
 //
-//   - A server target goes when its server is deleted, and when there is no address left to send
-//     traffic to: a private target whose server or load balancer leaves the network. (A public IPv4 address
-//     that is a target cannot be unassigned: server_is_load_balancer_target.) The document requires
-//     that a target shows its address, and does not say what happens in this case.
-//   - A label selector always stays. It selects the servers of the project that match and that have an
-//     address of the wanted kind, and each has a health of its own.
-//   - A label selector counts as one target towards the limit of the type, however many servers it
-//     selects.
+//   - A server target is removed when its server is deleted or when it has no address. A private target
+//     has no address after its server or the load balancer leaves the network. The document does not
+//     cover this case, but requires an address for each target. (A public IPv4 address that is a target
+//     cannot be unassigned: server_is_load_balancer_target.)
+//   - A label selector always stays. It selects the matching servers that have an address of the wanted
+//     kind. Each has a health of its own.
+//   - A label selector counts as one target towards the limit of the type.
 //
-// Left out: that targets must be in the load balancer's network zone, which the document does not
-// state, and the ownership of dedicated servers' addresses: an ip target may be any unicast address that
-// the simulated cloud has not given to a resource of its own, unless Options.DedicatedServers names
-// those that are owned.
+// Left out: a check that targets are in the load balancer's network zone, which the document does not
+// mention, and the ownership of dedicated servers' addresses. An ip target may be any unicast address that
+// does not belong to a resource of the cloud. If Options.DedicatedServers is set, only those addresses are
+// allowed.
 
 func errNotAttached() error {
 	return ErrOperation("load_balancer_not_attached_to_network", "load balancer is not attached to a network")
@@ -41,8 +40,8 @@ func errPublicDisabled() error {
 	return ErrOperation("load_balancer_public_interface_disabled", "load balancer public interface is disabled, cannot add target using public IP")
 }
 
-// addTarget adds a target; resolveTargets has to follow. Errors: those of the API document for add_target,
-// invalid_input, resource_limit_exceeded.
+// addTarget adds a target. The caller must call resolveTargets. Errors: those of the API document for
+// add_target, invalid_input, resource_limit_exceeded.
 func (lb *LoadBalancer) addTarget(st *State, c *Cloud, in TargetInput, prefix string) error {
 	t := LoadBalancerTarget{Type: in.Type, UsePrivateIP: in.UsePrivateIP}
 	var err error
@@ -70,8 +69,8 @@ func (lb *LoadBalancer) addTarget(st *State, c *Cloud, in TargetInput, prefix st
 	return nil
 }
 
-// sameAs tells whether two targets exclude each other. A server is one target, except that several of
-// its public addresses may be: that is what naming the address is for.
+// sameAs reports whether two targets exclude each other. A server can be only one target, except that
+// several of its public addresses can be targets.
 func (t LoadBalancerTarget) sameAs(o LoadBalancerTarget) bool {
 	if t.Type != o.Type {
 		return false
@@ -153,7 +152,7 @@ func (lb *LoadBalancer) ipTarget(st *State, c *Cloud, in TargetInput, t *LoadBal
 	return nil
 }
 
-// checkVSwitchIP checks a private address of a dedicated server, which is reached through a vSwitch in the load
+// checkVSwitchIP checks the private address of a dedicated server. It must be in a vSwitch subnet of the load
 // balancer's network.
 func (lb *LoadBalancer) checkVSwitchIP(st *State, ip netip.Addr) error {
 	n, ok := st.Networks.Get(lb.network())
@@ -175,7 +174,7 @@ func (lb *LoadBalancer) checkVSwitchIP(st *State, ip netip.Addr) error {
 	return ErrOperation("ip_not_in_vswitch_subnet", fmt.Sprintf("%s is not in the vSwitch subnet of the attached network", ip))
 }
 
-// belongsToCloud tells whether a public address was given to a server or a load balancer.
+// belongsToCloud reports whether a public address is in use by a resource of the cloud.
 func (c *Cloud) belongsToCloud(ip netip.Addr) bool {
 	network := netip.PrefixFrom(ip, 64).Masked().Addr()
 	for _, p := range []*addressPool{c.ips, c.lbIPs} {
@@ -194,8 +193,8 @@ func (c *Cloud) dedicatedServer(ip netip.Addr) bool {
 		slices.ContainsFunc(c.dedicated, func(n netip.Prefix) bool { return n.Contains(ip) })
 }
 
-// removeTarget removes a target. A public server target without an address means the one by the
-// server's IPv4 address. Errors: not_found.
+// removeTarget removes a target. A public server target without an address in the input is the one with
+// the server's IPv4 address. Errors: not_found.
 func (lb *LoadBalancer) removeTarget(in TargetInput) error {
 	i := slices.IndexFunc(lb.Targets, func(t LoadBalancerTarget) bool {
 		if t.Type != in.Type {
@@ -225,8 +224,8 @@ func (lb *LoadBalancer) removeTarget(in TargetInput) error {
 	return nil
 }
 
-// serverAddress returns where a server target's traffic goes: its address in the load balancer's network,
-// or its public address of the family that the target has.
+// serverAddress returns the destination of a server target's traffic: the server's address in the load
+// balancer's network, or its public address of the target's family.
 func (st *State) serverAddress(lb *LoadBalancer, t LoadBalancerTarget) (netip.Addr, bool) {
 	s, ok := st.Servers.Get(t.Server)
 	if !ok {
@@ -247,7 +246,7 @@ func (st *State) serverAddress(lb *LoadBalancer, t LoadBalancerTarget) (netip.Ad
 	return ip.IP.Addr(), true
 }
 
-// resolveTargets brings all targets of a load balancer up to date.
+// resolveTargets updates all targets of a load balancer.
 func (tx *Tx) resolveTargets(lb *LoadBalancer) {
 	lb.Targets = slices.DeleteFunc(lb.Targets, func(t LoadBalancerTarget) bool {
 		switch t.Type {
@@ -277,8 +276,8 @@ func (tx *Tx) resolveTargets(lb *LoadBalancer) {
 	}
 }
 
-// selected returns a server as a target of a label selector, with the health that it has if it was
-// selected before.
+// selected returns a server as a target of a label selector; false if the selector does not select it. A
+// server that was selected before keeps its health.
 func (tx *Tx) selected(lb *LoadBalancer, t *LoadBalancerTarget, s *Server) (*LoadBalancerTarget, bool) {
 	if !t.selector.Matches(s.Labels) {
 		return nil, false
@@ -296,30 +295,29 @@ func (tx *Tx) selected(lb *LoadBalancer, t *LoadBalancerTarget, s *Server) (*Loa
 	return &nested, true
 }
 
-// sendTo changes a target's address. What is known of its health was about the old one.
+// sendTo changes a target's address. The new address has no known health.
 func (t *LoadBalancerTarget) sendTo(ip netip.Addr) {
 	if t.IP != ip {
 		t.IP, t.Health = ip, nil
 	}
 }
 
-// refreshTargets brings the load balancers' targets up to date after a server was created, deleted
-// or changed in its labels, addresses or networks: label selectors select anew, and targets that can
-// no longer exist go. It also keeps Server.LoadBalancers. The index of label selectors finds the load
-// balancers; only for a server that is gone all are asked.
+// refreshTargets updates the targets of load balancers after a server was created or deleted, or after
+// its labels, addresses or networks changed. It also updates Server.LoadBalancers. It finds the load
+// balancers by the index of label selectors; only for a deleted server it visits all of them.
 func (tx *Tx) refreshTargets(server int64) {
 	s, exists := tx.Servers.Get(server)
-	var concerned, now []int64
+	var affected, now []int64
 	if exists {
-		concerned = tx.concernedBy(s)
+		affected = tx.loadBalancersFor(s)
 	} else {
 		for lb := range tx.LoadBalancers.All() {
-			concerned = append(concerned, lb.ID)
+			affected = append(affected, lb.ID)
 		}
 	}
 	var due dueTimes
 	var shared sharedTargets
-	for _, id := range concerned {
+	for _, id := range affected {
 		old, ok := tx.LoadBalancers.Get(id)
 		if !ok {
 			continue
@@ -343,7 +341,7 @@ func (tx *Tx) refreshTargets(server int64) {
 	tx.scheduleHealth(due, server)
 }
 
-// targetsOf yields the targets that are a server.
+// targetsOf yields the targets of a server.
 func (lb *LoadBalancer) targetsOf(server int64) iter.Seq[*LoadBalancerTarget] {
 	return func(yield func(*LoadBalancerTarget) bool) {
 		for i := range lb.Targets {
@@ -361,8 +359,8 @@ func (lb *LoadBalancer) targetsOf(server int64) iter.Seq[*LoadBalancerTarget] {
 	}
 }
 
-// resolveServer is resolveTargets for one server, which is nil when it was deleted. It returns false if
-// nothing changes, and a copy of the load balancer otherwise.
+// resolveServer is resolveTargets for one server; s is nil if it was deleted. It returns a changed copy of the
+// load balancer, or false if nothing changes.
 func (tx *Tx) resolveServer(old *LoadBalancer, server int64, s *Server, shared *sharedTargets) (*LoadBalancer, bool) {
 	var lb *LoadBalancer
 	change := func() {
@@ -376,7 +374,7 @@ func (tx *Tx) resolveServer(old *LoadBalancer, server int64, s *Server, shared *
 		case t.Server == server:
 			ip, ok := tx.serverAddress(old, *t)
 			if !ok {
-				ip = netip.Addr{} // the target goes below
+				ip = netip.Addr{} // the target is removed below
 			}
 			if ip != t.IP {
 				change()

@@ -11,14 +11,14 @@ import (
 // MachineWork says what an action does to the machine of a server.
 type MachineWork struct {
 	Server int64
-	// Runs reports whether the machine is to run when the work has been done.
+	// Runs is whether the machine runs after the action.
 	Runs bool
-	// Amend, if set, changes the description that a hypervisor gets from what the server is to what
-	// it will be.
+	// Amend, if set, changes the description of the server for the hypervisor: from its state before the
+	// action to its state after.
 	Amend func(*hypervisor.Machine)
 }
 
-// workIfOn is the work of an action that a machine which is off does not notice.
+// workIfOn returns the work of an action that affects only a running machine; nil if it does not run.
 func workIfOn(s *Server, runs bool) *MachineWork {
 	if s.Status != ServerRunning {
 		return nil
@@ -116,7 +116,7 @@ func (r *actionRun) handOver(tx *Tx) bool {
 	return true
 }
 
-// take makes the caller the one that ends the task. It returns false if the task has ended.
+// take removes the task, so that only the caller ends it. It returns false if the task has ended.
 func (t *task) take() bool {
 	if t.hypervisor.tasks[t.run.id] != t {
 		return false
@@ -130,7 +130,7 @@ func (t *task) fail(tx *Tx, code Code, message string) {
 	t.run.end(tx)
 }
 
-// hypervisorOf returns the hypervisor that has a server's machine, nil for none.
+// hypervisorOf returns the hypervisor that has a server's machine, or nil.
 func (tx *Tx) hypervisorOf(s *Server) *attachment { return tx.cloud.hypervisorOf(tx.project, s) }
 
 func (c *Cloud) hypervisorOf(p *projectData, s *Server) *attachment {
@@ -142,8 +142,8 @@ func (c *Cloud) hypervisorOf(p *projectData, s *Server) *attachment {
 	return nil
 }
 
-// reportMachine makes the cloud's picture of a server that of its machine. The machine of a server
-// that is stopping runs still, so that this is no news.
+// reportMachine sets the status of a server to that of its machine. While a server is stopping, its
+// machine still runs, so such a report changes nothing.
 func (tx *Tx) reportMachine(s *Server, running bool) {
 	switch {
 	case running && (s.Status == ServerOff || s.Status == ServerUnknown):

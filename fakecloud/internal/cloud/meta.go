@@ -12,8 +12,8 @@ func ParseID(text string) (id int64, ok bool) {
 	return id, err == nil
 }
 
-// UpdateResource is the input of the PUT operations that change only name and labels; nil keeps
-// what is there. Labels are replaced as a whole.
+// UpdateResource is the input of the PUT operations that change only name and labels. A nil field
+// changes nothing. Labels are replaced as a whole.
 type UpdateResource struct {
 	Name   *string
 	Labels map[string]string
@@ -45,7 +45,7 @@ func setMeta[T Object[T]](t *Table[T], id int64, in UpdateResource) error {
 	return nil
 }
 
-// updateMeta is the whole of a PUT that changes name and labels only.
+// updateMeta is the PUT operation of a resource with no other fields to change.
 func updateMeta[T Object[T]](p Project, table func(*Tx) *Table[T], id int64, in UpdateResource) (*State, error) {
 	return p.update(func(tx *Tx) error { return setMeta(table(tx), id, in) })
 }

@@ -11,10 +11,9 @@ const KindNetwork Kind = "network"
 
 // Network is a private network.
 //
-// Reproduced: subnets, routes and IP range with the checks of the API document, the reserved
-// addresses, members and what becomes of them, protection, conflict while an action runs. Left
-// out: Robot vSwitches (a subnet of type vswitch is accepted with any vswitch_id and connects
-// nothing).
+// Reproduced: subnets, routes and IP range with the checks of the API document, the reserved addresses,
+// the statuses of members, protection, conflict while an action runs. Left out: Robot vSwitches. A
+// subnet of type vswitch is accepted if its vswitch_id is at least [MinVSwitchID], and connects nothing.
 type Network struct {
 	Meta
 	IPRange               netip.Prefix
@@ -49,7 +48,7 @@ type NetworkMember struct {
 	Status   MemberStatus
 }
 
-// MemberStatus is how far a member is in joining or leaving a network.
+// MemberStatus shows whether a member is joining or leaving a network.
 type MemberStatus string
 
 // The statuses of a network's member.
@@ -76,14 +75,14 @@ func (n *Network) Clone() *Network {
 // Ref returns the reference to the network.
 func (n *Network) Ref() Ref { return Ref{KindNetwork, n.ID} }
 
-// The types of a subnet. "server" is deprecated; "cloud" took its place.
+// The types of a subnet. "cloud" has replaced "server", which is deprecated.
 const (
 	SubnetCloud   = "cloud"
 	SubnetServer  = "server"
 	SubnetVSwitch = "vswitch"
 )
 
-// gateway is the first address of the network, which the network's router has.
+// gateway returns the first address of the network, which belongs to the network's router.
 func (n *Network) gateway() netip.Addr { return n.IPRange.Addr().Next() }
 
 // CreateNetwork is the input of POST /networks.
@@ -91,12 +90,12 @@ type CreateNetwork struct {
 	Name                  string
 	IPRange               netip.Prefix
 	Labels                map[string]string
-	Subnets               []Subnet // IPRange may be unset: the first free /24; Gateway is not read
+	Subnets               []Subnet // without IPRange: the first free /24; Gateway is not read
 	Routes                []Route
 	ExposeRoutesToVSwitch bool
 }
 
-// CreateNetwork creates a network with its subnets and routes, which exist when it returns.
+// CreateNetwork creates a network with its subnets and routes, without an action.
 // Errors: invalid_input, uniqueness_error, resource_limit_exceeded.
 func (p Project) CreateNetwork(in CreateNetwork) (*Network, *State, error) {
 	var n *Network
@@ -138,7 +137,7 @@ type UpdateNetwork struct {
 	ExposeRoutesToVSwitch *bool
 }
 
-// UpdateNetwork changes name, labels and the exposing of routes. Errors: not_found, conflict,
+// UpdateNetwork changes name, labels and ExposeRoutesToVSwitch. Errors: not_found, conflict,
 // invalid_input, uniqueness_error.
 func (p Project) UpdateNetwork(id int64, in UpdateNetwork) (*State, error) {
 	return p.update(func(tx *Tx) error {
@@ -180,7 +179,7 @@ func (p Project) DeleteNetwork(id int64) error {
 	return err
 }
 
-// freeNetwork returns a network that no action is changing. Errors: not_found, conflict.
+// freeNetwork returns a network that no action has locked. Errors: not_found, conflict.
 func (tx *Tx) freeNetwork(id int64) (*Network, error) {
 	n, err := tx.Networks.Find(id)
 	if err != nil {

@@ -6,15 +6,14 @@ import (
 	"slices"
 )
 
-// startOnNetwork starts an action that only one may do at a time on a network.
+// startOnNetwork starts an action that locks a network.
 func (tx *Tx) startOnNetwork(n *Network, command string, done func(*Tx) error) int64 {
 	return tx.Start(ActionSpec{
 		Command: command, Resources: []Ref{n.Ref()}, Locks: []Ref{n.Ref()}, Done: done,
 	}).ID
 }
 
-// changeNetwork is the common course of a network's actions: check now, change when the action
-// succeeds.
+// changeNetwork starts an action on a network. It calls check now, and change when the action succeeds.
 func (p Project) changeNetwork(id int64, command string, check func(*Network) error, change func(*Network)) (action int64, st *State, err error) {
 	st, err = p.update(func(tx *Tx) error {
 		n, err := tx.freeNetwork(id)
@@ -35,7 +34,7 @@ func (p Project) changeNetwork(id int64, command string, check func(*Network) er
 	return action, st, err
 }
 
-// AddSubnet adds a subnet; without an IP range it gets the first free /24.
+// AddSubnet adds a subnet. Without an IP range, the subnet gets the first free /24.
 // Errors: not_found, conflict, invalid_input, resource_limit_exceeded.
 func (p Project) AddSubnet(id int64, s Subnet) (int64, *State, error) {
 	zones := p.cloud.catalogue.NetworkZones()
@@ -100,7 +99,7 @@ func (p Project) ChangeIPRange(id int64, r netip.Prefix) (int64, *State, error) 
 		func(n *Network) { n.IPRange = r })
 }
 
-// ChangeNetworkProtection sets the delete protection; nil keeps it. It is done when it returns.
+// ChangeNetworkProtection sets the delete protection; nil changes nothing. The action ends at once.
 // Errors: not_found, conflict.
 func (p Project) ChangeNetworkProtection(id int64, protect *bool) (action int64, st *State, err error) {
 	st, err = p.update(func(tx *Tx) error {

@@ -7,20 +7,20 @@ import (
 	"slices"
 )
 
-// Join asks for a place in a network for a server or a load balancer.
+// Join is the request of a server or load balancer to become a member of a network.
 type Join struct {
 	Member  Ref
 	Zone    string // the member's network zone
 	Network int64
-	// IP is the wanted address; the zero value means any free one.
+	// IP is the wanted address. The zero value means any free address.
 	IP netip.Addr
 	// Subnet, if valid, is the subnet to take the address from.
 	Subnet   netip.Prefix
 	AliasIPs []netip.Addr
 }
 
-// joinNetwork checks a Join and reserves its addresses. The member is "attaching", and neither it
-// nor anybody else sees the address in private_net, until joined is called.
+// joinNetwork checks a Join and reserves its addresses. The member is "attaching", and private_net does
+// not show the address, until joined is called.
 // Errors: invalid_input, server_already_attached or load_balancer_already_attached,
 // ip_not_available, no_subnet_available, networks_overlap, resource_limit_exceeded.
 func (tx *Tx) joinNetwork(j Join) error {
@@ -47,7 +47,7 @@ func (tx *Tx) joinNetwork(j Join) error {
 	return nil
 }
 
-// mayJoin checks what does not depend on addresses.
+// mayJoin checks everything about a new member except its addresses.
 func (tx *Tx) mayJoin(n *Network, member Ref) error {
 	if _, in := n.Member(member); in {
 		return alreadyAttached(member.Kind, "this network")
@@ -79,8 +79,8 @@ func alreadyAttached(kind Kind, what string) *Error {
 	return ErrOperation(Code(kind)+"_already_attached", fmt.Sprintf("the %s is already attached to %s", kind, what))
 }
 
-// pick chooses the address and the subnet for a new member. A reserved address is chosen only if it is
-// asked for.
+// pick returns the address and the subnet for a new member. It picks a reserved address only if the
+// member asks for it.
 func (n *Network) pick(j Join, reserved reservations) (netip.Addr, netip.Prefix, error) {
 	fail := func(err error) (netip.Addr, netip.Prefix, error) { return netip.Addr{}, netip.Prefix{}, err }
 	if j.Subnet.IsValid() {
@@ -136,10 +136,10 @@ func (n *Network) checkAliases(aliases []netip.Addr, member Ref, ip netip.Addr) 
 	return nil
 }
 
-// gatewayOfPublicNet is the gateway of servers' public interface, which no private network may use.
+// gatewayOfPublicNet is the gateway of servers' public interfaces. Private networks may not use it.
 var gatewayOfPublicNet = netip.MustParseAddr("172.31.1.1")
 
-// taken tells whether an address is reserved or in use in the network.
+// taken reports whether an address is reserved or in use in the network.
 func (n *Network) taken(a netip.Addr) bool {
 	if a == n.gateway() || a == gatewayOfPublicNet {
 		return true
@@ -149,7 +149,7 @@ func (n *Network) taken(a netip.Addr) bool {
 	})
 }
 
-// Member returns a resource's place in the network.
+// Member returns a resource's membership in the network.
 func (n *Network) Member(r Ref) (NetworkMember, bool) {
 	i, ok := slices.BinarySearchFunc(n.Members, r, func(m NetworkMember, r Ref) int { return compareRef(m.Ref, r) })
 	if !ok {
@@ -158,7 +158,7 @@ func (n *Network) Member(r Ref) (NetworkMember, bool) {
 	return n.Members[i], true
 }
 
-// updateMember changes a member's place in a network.
+// updateMember changes a member of a network.
 func (tx *Tx) updateMember(member Ref, network int64, change func(*NetworkMember)) {
 	tx.Networks.Update(network, func(n *Network) {
 		for i := range n.Members {
@@ -169,7 +169,7 @@ func (tx *Tx) updateMember(member Ref, network int64, change func(*NetworkMember
 	})
 }
 
-// joined makes a reserved place visible: the member is "ok" and its private_net has the address.
+// joined completes joinNetwork: the member is "ok", and its private_net shows the address.
 func (tx *Tx) joined(member Ref, network int64) {
 	n, ok := tx.Networks.Get(network)
 	if !ok {
@@ -196,7 +196,7 @@ func (tx *Tx) joined(member Ref, network int64) {
 	}
 }
 
-// leaveNetwork takes a member out of a network at once and releases its addresses.
+// leaveNetwork removes a member from a network at once, and releases its addresses.
 func (tx *Tx) leaveNetwork(member Ref, network int64) {
 	tx.Networks.Update(network, func(n *Network) {
 		n.Members = slices.DeleteFunc(n.Members, func(m NetworkMember) bool { return m.Ref == member })
@@ -232,7 +232,7 @@ func (tx *Tx) leaveAllNetworks(member Ref) {
 	}
 }
 
-// macOf derives the MAC address of an interface, with the prefix that the real cloud's have.
+// macOf derives the MAC address of an interface. It has the real cloud's prefix.
 func macOf(member, network int64) string {
 	h := uint64(member)*0x9e3779b97f4a7c15 ^ uint64(network)*0xc2b2ae3d27d4eb4f
 	h ^= h >> 29

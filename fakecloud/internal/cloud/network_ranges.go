@@ -16,12 +16,12 @@ var rfc1918 = []netip.Prefix{
 
 var defaultRoute = netip.MustParsePrefix("0.0.0.0/0")
 
-// isPrivate tells whether a range is inside one of RFC 1918.
+// isPrivate reports whether a range is inside a range of RFC 1918.
 func isPrivate(r netip.Prefix) bool {
 	return slices.ContainsFunc(rfc1918, func(p netip.Prefix) bool { return contains(p, r) })
 }
 
-// contains tells whether all of inner is in outer.
+// contains reports whether all of inner is in outer.
 func contains(outer, inner netip.Prefix) bool {
 	return outer.Bits() <= inner.Bits() && outer.Contains(inner.Addr())
 }
@@ -34,8 +34,7 @@ func lastAddr(r netip.Prefix) netip.Addr {
 	return netip.AddrFrom4(b)
 }
 
-// rangeProblem says what is wrong with an IPv4 range in CIDR notation with at most maxBits bits,
-// or returns "".
+// rangeProblem returns the problem of an IPv4 range that must have at most maxBits bits, or "".
 func rangeProblem(r netip.Prefix, maxBits int) string {
 	switch {
 	case !r.IsValid() || !r.Addr().Is4():
@@ -59,7 +58,7 @@ func checkNetworkRange(r netip.Prefix) error {
 	return nil
 }
 
-// addSubnet checks a subnet and adds it. prefix is put before the names of fields in errors.
+// addSubnet checks a subnet and adds it. In errors, prefix precedes the names of fields.
 func (n *Network) addSubnet(s Subnet, zones []string, prefix string) error {
 	fail := func(field, format string, args ...any) error {
 		return ErrField(prefix+field, fmt.Sprintf(format, args...))
@@ -138,8 +137,7 @@ func (n *Network) freeSubnet() (netip.Prefix, bool) {
 	return netip.Prefix{}, false
 }
 
-// checkRoute checks a route that is to be added. prefix is put before the names of fields in
-// errors.
+// checkRoute checks a new route. In errors, prefix precedes the names of fields.
 func (n *Network) checkRoute(r Route, prefix string) error {
 	fail := func(field, format string, args ...any) error {
 		return ErrField(prefix+field, fmt.Sprintf(format, args...))
@@ -187,7 +185,7 @@ func (n *Network) addRoute(r Route, prefix string) error {
 	return nil
 }
 
-// checkGrowth checks a new ip_range: it must begin like the old one and be at least as large.
+// checkGrowth checks a new ip_range: it must have the same first address and be at least as large.
 func (n *Network) checkGrowth(r netip.Prefix) error {
 	if err := checkNetworkRange(r); err != nil {
 		return err

@@ -11,7 +11,7 @@ const KindPlacementGroup Kind = "placement_group"
 // PlacementGroup keeps servers on different hosts. The only type is "spread".
 //
 // Reproduced: at most ten servers per group, one group per server, a server must be off to join. Left
-// out: hosts, and therefore a group that cannot be spread for want of one.
+// out: hosts, so a group never lacks one.
 type PlacementGroup struct {
 	Meta
 	Type    string
@@ -25,9 +25,9 @@ func (g *PlacementGroup) Clone() *PlacementGroup {
 	return &c
 }
 
-// full returns a message if the group is full, else "". It is the one that users of the real API
-// report. The code is not the real one, which is in no document: the creation of a server answers with
-// placement_error, as documented, joining a group with resource_limit_exceeded.
+// full returns a message if the group is full, else "". Users of the real API report this message, but
+// not its code. Here, the creation of a server answers placement_error, as documented, and joining a
+// group answers resource_limit_exceeded.
 func (g *PlacementGroup) full() string {
 	if len(g.Servers) < MaxServersPerPlacementGroup {
 		return ""
@@ -100,7 +100,7 @@ func (p Project) DeletePlacementGroup(id int64) error {
 	return err
 }
 
-// touchServersOf makes new versions of a group's servers, which show the group.
+// touchServersOf touches the servers of a group, because they show the group.
 func (tx *Tx) touchServersOf(group int64) {
 	if g, ok := tx.PlacementGroups.Get(group); ok {
 		for _, s := range g.Servers {
@@ -120,7 +120,7 @@ func (tx *Tx) joinPlacementGroup(server, group int64) {
 	tx.touchServersOf(group)
 }
 
-// leavePlacementGroup takes a server out of the group that it is in, if it is in one.
+// leavePlacementGroup removes a server from its group, if it has one.
 func (tx *Tx) leavePlacementGroup(server int64) {
 	s, ok := tx.Servers.Get(server)
 	if !ok || s.PlacementGroup == 0 {
@@ -134,8 +134,8 @@ func (tx *Tx) leavePlacementGroup(server int64) {
 	tx.touchServersOf(group)
 }
 
-// AddServerToPlacementGroup puts a stopped server into a group. The server runs afterwards, as clients have
-// observed.
+// AddServerToPlacementGroup puts a stopped server into a group. As clients of the real API have observed,
+// this starts the server.
 // Errors: not_found, locked, invalid_input, server_not_stopped, already_in_placement_group,
 // resource_limit_exceeded.
 func (p Project) AddServerToPlacementGroup(id, group int64) (int64, *State, error) {
@@ -153,7 +153,7 @@ func (p Project) AddServerToPlacementGroup(id, group int64) (int64, *State, erro
 		}
 		work := &MachineWork{Server: id, Runs: s.hasInterface()}
 		return ActionSpec{Command: "add_to_placement_group", Machine: work, Done: func(tx *Tx) error {
-			// Others may have joined, or the group may have been deleted, in the meantime.
+			// In the meantime, other servers may have joined, or the group may have been deleted.
 			g, err := tx.PlacementGroups.Find(group)
 			if err != nil {
 				return err
@@ -168,7 +168,7 @@ func (p Project) AddServerToPlacementGroup(id, group int64) (int64, *State, erro
 	})
 }
 
-// RemoveServerFromPlacementGroup takes a server out of its group; without one nothing changes.
+// RemoveServerFromPlacementGroup removes a server from its group, if it has one.
 // Errors: not_found, locked.
 func (p Project) RemoveServerFromPlacementGroup(id int64) (int64, *State, error) {
 	return p.onServer(id, func(*Tx, *Server) (ActionSpec, error) {

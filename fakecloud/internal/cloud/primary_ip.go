@@ -20,18 +20,18 @@ const (
 // KindPrimaryIP is the kind of Primary IPs.
 const KindPrimaryIP Kind = "primary_ip"
 
-// PrimaryIP is a public address, or an IPv6 network of 64 bits, that exists apart from what it is
-// assigned to.
+// PrimaryIP is a public address, or an IPv6 network of 64 bits. It can be assigned to a server or a load
+// balancer, and can exist without one.
 //
-// Reproduced: one of each type per server, which must be off while that changes; the same location;
-// auto_delete; protection; reverse DNS with the default of an IPv4; concurrent changes are refused
-// with conflict. Left out: blocking by an abuse department.
+// Reproduced: one of each type per server, which must be off to change it; the same location;
+// auto_delete; protection; reverse DNS with the default of an IPv4; conflict for concurrent changes.
+// Left out: blocking by an abuse department.
 type PrimaryIP struct {
 	Meta
 	Type     IPType
 	IP       netip.Prefix // of 32 or 64 bits
 	Location *Location
-	// Assignee is the server or load balancer that has the address; its zero value means none.
+	// Assignee is the server or load balancer that has the address. The zero value means none.
 	Assignee   Ref
 	AutoDelete bool
 	Blocked    bool
@@ -50,11 +50,11 @@ func (p *PrimaryIP) Clone() *PrimaryIP {
 // Ref returns the reference to the Primary IP.
 func (p *PrimaryIP) Ref() Ref { return Ref{KindPrimaryIP, p.ID} }
 
-// Assigned tells whether a resource has the address.
+// Assigned reports whether a resource has the address.
 func (p *PrimaryIP) Assigned() bool { return p.Assignee != Ref{} }
 
-// DefaultDNSPtr is the reverse DNS entry that an IPv4 address has of itself; IPv6 addresses have
-// none, and "" is returned.
+// DefaultDNSPtr returns the default reverse DNS entry of an IPv4 address. IPv6 addresses have none: it
+// returns "".
 func DefaultDNSPtr(a netip.Addr) string {
 	if !a.Is4() {
 		return ""
@@ -63,8 +63,8 @@ func DefaultDNSPtr(a netip.Addr) string {
 	return fmt.Sprintf("static.%d.%d.%d.%d.clients.your-server.de", b[3], b[2], b[1], b[0])
 }
 
-// ChangeDNSPtr is the input of the actions change_dns_ptr. Ptr nil resets an IPv4 address to its
-// default and removes the entry of an IPv6 address.
+// ChangeDNSPtr is the input of the actions change_dns_ptr. If Ptr is nil, an IPv4 address gets its
+// default entry, and the entry of an IPv6 address is removed.
 type ChangeDNSPtr struct {
 	IP  netip.Addr
 	Ptr *string
@@ -97,7 +97,7 @@ func (c ChangeDNSPtr) apply(entries map[netip.Addr]string) map[netip.Addr]string
 	return entries
 }
 
-// setDNSPtr changes a reverse DNS entry; what has the address shows it.
+// setDNSPtr changes a reverse DNS entry and touches the assignee, which shows it.
 func (tx *Tx) setDNSPtr(id int64, c ChangeDNSPtr) {
 	ip, ok := tx.PrimaryIPs.Update(id, func(p *PrimaryIP) { p.DNSPtr = c.apply(p.DNSPtr) })
 	if ok && ip.Assigned() {
@@ -107,15 +107,16 @@ func (tx *Tx) setDNSPtr(id int64, c ChangeDNSPtr) {
 
 // CreatePrimaryIP is the input of POST /primary_ips.
 type CreatePrimaryIP struct {
-	Name       string // "" has one made up
+	Name       string // "" for a generated name
 	Type       IPType
-	Location   string // id or name; "" is the assignee's
+	Location   string // id or name; "" for the assignee's
 	Assignee   int64  // id of a server, 0 for none
 	AutoDelete bool
 	Labels     map[string]string
 }
 
-// CreatePrimaryIP creates a Primary IP and, if asked to, starts to assign it; action is 0 otherwise.
+// CreatePrimaryIP creates a Primary IP. If the input has an assignee, it also starts an action that
+// assigns the address; otherwise action is 0.
 // Errors: invalid_input, uniqueness_error, resource_limit_exceeded, resource_unavailable and those
 // of assigning.
 func (p Project) CreatePrimaryIP(in CreatePrimaryIP) (ip *PrimaryIP, action int64, st *State, err error) {
@@ -142,7 +143,7 @@ func (p Project) CreatePrimaryIP(in CreatePrimaryIP) (ip *PrimaryIP, action int6
 	return ip, action, st, err
 }
 
-// placeOfPrimaryIP returns where a new Primary IP is, and the server that it is for, if any.
+// placeOfPrimaryIP returns the location of a new Primary IP and its server, which may be nil.
 func (tx *Tx) placeOfPrimaryIP(in CreatePrimaryIP) (*Location, *Server, error) {
 	var l *Location
 	if in.Location != "" {
@@ -169,7 +170,8 @@ func (tx *Tx) placeOfPrimaryIP(in CreatePrimaryIP) (*Location, *Server, error) {
 	return s.Location, s, nil
 }
 
-// assigneeServer finds the server that a request wants to assign an address to.
+// assigneeServer returns the server to which an address is to be assigned.
+// Errors: invalid_input, locked.
 func (tx *Tx) assigneeServer(id int64) (*Server, error) {
 	s, ok := tx.Servers.Get(id)
 	if !ok {
@@ -178,7 +180,7 @@ func (tx *Tx) assigneeServer(id int64) (*Server, error) {
 	return s, tx.RequireUnlocked(s.Ref())
 }
 
-// newPrimaryIP takes an address and stores it as a Primary IP that nothing has.
+// newPrimaryIP takes an address from the pool and stores it as an unassigned Primary IP.
 // Errors: resource_limit_exceeded, resource_unavailable.
 func (tx *Tx) newPrimaryIP(in CreatePrimaryIP, l *Location) (*PrimaryIP, error) {
 	if err := tx.checkLimit(&tx.PrimaryIPs); err != nil {
@@ -193,7 +195,7 @@ func (tx *Tx) newPrimaryIP(in CreatePrimaryIP, l *Location) (*PrimaryIP, error) 
 	}
 	if ip.Name == "" {
 		ip.Name = fmt.Sprintf("primary_ip-%d", ip.ID)
-		// Somebody may have chosen the name that is next.
+		// Another Primary IP may have the name.
 		for RequireUniqueName(&tx.PrimaryIPs, ip.Name, ip.ID) != nil {
 			ip.Name += "-1"
 		}
@@ -202,8 +204,8 @@ func (tx *Tx) newPrimaryIP(in CreatePrimaryIP, l *Location) (*PrimaryIP, error) 
 	return ip, nil
 }
 
-// takeAddress takes a public address out of the pool and returns it with its default reverse DNS entries:
-// an IPv4 address as a network of 32 bits, or an IPv6 network of 64 bits.
+// takeAddress takes an address from the pool and returns it with its default reverse DNS entries. The
+// address is an IPv4 network of 32 bits or an IPv6 network of 64 bits.
 func (tx *Tx) takeAddress(t IPType) (netip.Prefix, map[netip.Addr]string, error) {
 	if t == IPv6 {
 		n, err := tx.TakeIPv6()
@@ -240,7 +242,7 @@ func (p Project) UpdatePrimaryIP(id int64, in UpdatePrimaryIP) (*State, error) {
 	})
 }
 
-// freePrimaryIP returns a Primary IP that no action is running on. Errors: not_found, conflict.
+// freePrimaryIP returns a Primary IP that no action has locked. Errors: not_found, conflict.
 func (tx *Tx) freePrimaryIP(id int64) (*PrimaryIP, error) {
 	ip, err := tx.PrimaryIPs.Find(id)
 	if err != nil {
@@ -249,8 +251,8 @@ func (tx *Tx) freePrimaryIP(id int64) (*PrimaryIP, error) {
 	return ip, tx.RequireNoConflict(ip.Ref())
 }
 
-// DeletePrimaryIP deletes a Primary IP; its address can be handed out again. One that is assigned has to be
-// unassigned first, unless unassign asks for that too, as the API did until 2026-05-01.
+// DeletePrimaryIP deletes a Primary IP and returns its address to the pool. With unassign, it also deletes
+// one that is assigned to a server, as the API did until 2026-05-01.
 // Errors: not_found, conflict, protected, must_be_unassigned, and those of unassigning.
 func (p Project) DeletePrimaryIP(id int64, unassign bool) error {
 	_, err := p.update(func(tx *Tx) error {

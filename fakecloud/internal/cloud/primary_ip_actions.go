@@ -2,8 +2,8 @@ package cloud
 
 import "fmt"
 
-// assignPrimaryIP makes a server or load balancer have an address that nothing has. A server gets to know;
-// a load balancer keeps its addresses itself.
+// assignPrimaryIP assigns an unassigned address to a server or load balancer. It updates a server, too; the
+// caller updates a load balancer.
 func (tx *Tx) assignPrimaryIP(ip *PrimaryIP, to Ref) {
 	tx.linkPrimaryIP(ip, to)
 	if to.Kind == KindServer {
@@ -19,7 +19,7 @@ func (tx *Tx) linkPrimaryIP(ip *PrimaryIP, to Ref) {
 	}
 }
 
-// unassignPrimaryIP takes an address away from what has it.
+// unassignPrimaryIP takes an address away from its assignee.
 func (tx *Tx) unassignPrimaryIP(id int64) {
 	ip, ok := tx.PrimaryIPs.Get(id)
 	if !ok || !ip.Assigned() {
@@ -42,8 +42,8 @@ func (tx *Tx) setServerIP(server int64, t IPType, ip int64) {
 	})
 }
 
-// releasePrimaryIPs is for a resource that goes away: its auto-delete Primary IPs go with it, the
-// others stay, unassigned.
+// releasePrimaryIPs unassigns the Primary IPs of a resource that is about to be deleted. It deletes
+// those with auto_delete.
 func (tx *Tx) releasePrimaryIPs(from Ref) {
 	for _, id := range tx.primaryIPsOf(from) {
 		tx.unassignPrimaryIP(id)
@@ -75,7 +75,7 @@ func (tx *Tx) primaryIPsOf(r Ref) []int64 {
 	return ids
 }
 
-// checkAssignable tells whether a server can get an address.
+// checkAssignable returns an error if a server cannot get an address.
 func checkAssignable(ip *PrimaryIP, s *Server) error {
 	switch {
 	case ip.Assigned():
@@ -89,8 +89,8 @@ func checkAssignable(ip *PrimaryIP, s *Server) error {
 	return requireStopped(s)
 }
 
-// startAssigning starts the action; both are locked, so that what was checked still holds at its
-// end.
+// startAssigning starts the action. It locks the server and the address, so that they still pass the
+// checks when it ends.
 func (tx *Tx) startAssigning(ip *PrimaryIP, s *Server) int64 {
 	both := []Ref{s.Ref(), ip.Ref()}
 	return tx.Start(ActionSpec{Command: "assign_primary_ip", Resources: both, Locks: both, Done: func(tx *Tx) error {
@@ -99,7 +99,7 @@ func (tx *Tx) startAssigning(ip *PrimaryIP, s *Server) int64 {
 	}}).ID
 }
 
-// AssignPrimaryIP gives a Primary IP to a server that is off.
+// AssignPrimaryIP assigns a Primary IP to a server that is off.
 // Errors: not_found, conflict, locked, invalid_input, primary_ip_already_assigned, server_has_ipv4,
 // server_has_ipv6, server_not_stopped.
 func (p Project) AssignPrimaryIP(id, server int64) (action int64, st *State, err error) {
@@ -121,7 +121,7 @@ func (p Project) AssignPrimaryIP(id, server int64) (action int64, st *State, err
 	return action, st, err
 }
 
-// checkUnassignable tells whether an address can be taken away from what has it.
+// checkUnassignable returns an error if an address cannot be taken away from its assignee.
 func (tx *Tx) checkUnassignable(ip *PrimaryIP) error {
 	s, ok := tx.Servers.Get(ip.Assignee.ID)
 	if ip.Assignee.Kind != KindServer || !ok {
@@ -136,7 +136,7 @@ func (tx *Tx) checkUnassignable(ip *PrimaryIP) error {
 	return requireStopped(s)
 }
 
-// isPublicTarget tells whether a load balancer reaches a server by its public IPv4 address.
+// isPublicTarget reports whether a load balancer uses a server's public IPv4 address.
 func (tx *Tx) isPublicTarget(s *Server) bool {
 	for _, id := range s.LoadBalancers {
 		lb, ok := tx.LoadBalancers.Get(id)
@@ -177,7 +177,7 @@ func (p Project) UnassignPrimaryIP(id int64) (action int64, st *State, err error
 	return action, st, err
 }
 
-// onPrimaryIP starts an action that targets a Primary IP alone.
+// onPrimaryIP starts an action whose only resource is a Primary IP.
 func (p Project) onPrimaryIP(id int64, plan func(*Tx, *PrimaryIP) (ActionSpec, error)) (action int64, st *State, err error) {
 	st, err = p.update(func(tx *Tx) error {
 		ip, err := tx.freePrimaryIP(id)
@@ -212,8 +212,8 @@ func (p Project) ChangePrimaryIPDNSPtr(id int64, in ChangeDNSPtr) (int64, *State
 	})
 }
 
-// ChangePrimaryIPProtection protects a Primary IP against deletion, which needs auto_delete to be
-// off. Errors: not_found, conflict, invalid_input.
+// ChangePrimaryIPProtection sets the delete protection. Protection needs auto_delete to be off.
+// Errors: not_found, conflict, invalid_input.
 func (p Project) ChangePrimaryIPProtection(id int64, del bool) (int64, *State, error) {
 	return p.onPrimaryIP(id, func(_ *Tx, ip *PrimaryIP) (ActionSpec, error) {
 		if del && ip.AutoDelete {

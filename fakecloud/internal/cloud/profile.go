@@ -7,8 +7,8 @@ import (
 
 // Profile says how long an action takes.
 type Profile interface {
-	// Duration returns the time that an action with this command takes; 0 means that it has ended
-	// when the request that starts it is answered.
+	// Duration returns the time that an action with this command takes. With 0, the action ends before
+	// the request is answered.
 	Duration(command string) time.Duration
 }
 
@@ -25,7 +25,7 @@ func ProfileFixed(d time.Duration) Profile {
 }
 
 // ProfileRealistic makes actions take about as long as in the real cloud. The figures are rounded
-// from what users see; they are not promised by anybody.
+// observations of users, not promises.
 var ProfileRealistic Profile = profileFunc(func(command string) time.Duration {
 	if d, ok := realisticDurations[command]; ok {
 		return d
@@ -91,7 +91,7 @@ func ParseProfile(s string) (Profile, error) {
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil || d < 0 {
-		return nil, fmt.Errorf("action profile %q: want instant, realistic or a duration such as 250ms", s)
+		return nil, fmt.Errorf("action profile %q: must be instant, realistic or a duration such as 250ms", s)
 	}
 	return ProfileFixed(d), nil
 }

@@ -9,10 +9,10 @@ import (
 // job is work that is due at a time.
 type job struct {
 	due     time.Time
-	seq     uint64 // order of scheduling, among jobs that are due at the same time
+	seq     uint64 // orders jobs that are due at the same time
 	project *projectData
 	run     func(*Tx)
-	// outside, if set, runs instead of run, with Cloud.mu held and no transaction open.
+	// outside, if set, runs instead of run. It runs with Cloud.mu held and without a transaction.
 	outside func()
 }
 
@@ -36,7 +36,7 @@ func (q *jobQueue) Pop() any {
 	return j
 }
 
-// scheduleLocked runs fn, with Cloud.mu held, when d has passed.
+// scheduleLocked runs fn when d has passed, with Cloud.mu held. The caller holds it, too.
 func (c *Cloud) scheduleLocked(d time.Duration, fn func()) {
 	c.jobSeq++
 	heap.Push(&c.queue, job{due: c.clock.Now().Add(d), seq: c.jobSeq, outside: fn})
@@ -45,12 +45,12 @@ func (c *Cloud) scheduleLocked(d time.Duration, fn func()) {
 
 const noJob = math.MaxInt64
 
-// maxBatch bounds how many jobs one transaction does. Others wait for Cloud.mu at most that long
-// while Settle does the work that is due.
+// maxBatch is the maximum number of jobs in one transaction. It limits how long others wait for
+// Cloud.mu while Settle runs.
 const maxBatch = 1000
 
-// Settle returns when all work is done that is due now. A write settles by itself, and so does the
-// cloud when its clock runs. Call it after a step of the clock.
+// Settle runs all work that is due now. Call it after you step the clock. Before a write and while the
+// clock runs, the cloud does so by itself.
 func (c *Cloud) Settle() {
 	now := c.clock.Now()
 	for more := true; more && now.UnixNano() >= c.nextDue.Load(); {
@@ -62,16 +62,17 @@ func (c *Cloud) Settle() {
 
 func (c *Cloud) settleLocked() { c.settleUntil(c.clock.Now()) }
 
-// settleUntil does all work that is due at a time, and what becomes due by it. Cloud.mu is held.
+// settleUntil runs all work that is due by now, including work that it schedules itself. The caller
+// holds Cloud.mu.
 func (c *Cloud) settleUntil(now time.Time) {
 	for c.settleBatch(now) {
 	}
 }
 
-// settleBatch does some of the work that is due at a time, and reports whether there may be more.
-// Jobs of one project share a transaction, because a transaction copies the parts of the trees that it
-// changes once. If there are subscribers, each job has a transaction of its own: its events show the
-// state between two jobs.
+// settleBatch runs some of the work that is due by now, and reports whether there may be more.
+// Consecutive jobs of one project share a transaction, which copies each changed part of the trees only
+// once. If there are subscribers, each job has a transaction of its own: its events show the state
+// between two jobs.
 func (c *Cloud) settleBatch(now time.Time) (more bool) {
 	defer c.rearm()
 	if !c.isDue(now) {
@@ -85,8 +86,8 @@ func (c *Cloud) settleBatch(now time.Time) (more bool) {
 	tx := c.begin(first.project, first.project.state.Load(), first.due.UTC(), nil)
 	first.run(tx)
 	for range maxBatch - 1 {
-		// A job may schedule one that is due before the next. A hypervisor gets its task at the end of the
-		// transaction, and a later job may be the task's deadline.
+		// A job may schedule another that is due before the next one. A task ends the batch: a hypervisor
+		// gets it when the transaction ends, and a later job may be its deadline.
 		c.enqueue(tx)
 		if len(c.events.subs) > 0 || len(tx.tasks) > 0 || !c.isDue(now) || c.queue[0].project != tx.project {
 			break
@@ -101,7 +102,7 @@ func (c *Cloud) settleBatch(now time.Time) (more bool) {
 
 func (c *Cloud) isDue(now time.Time) bool { return len(c.queue) > 0 && !c.queue[0].due.After(now) }
 
-// enqueue makes the jobs that a transaction has scheduled so far wait for their time.
+// enqueue moves the jobs that a transaction has scheduled so far to the queue.
 func (c *Cloud) enqueue(tx *Tx) {
 	for _, j := range tx.jobs {
 		c.jobSeq++
@@ -124,7 +125,7 @@ func (c *Cloud) rearm() {
 	}
 }
 
-// runner does due work when nobody reads or writes.
+// runner runs work when it is due.
 func (c *Cloud) runner() {
 	for {
 		next := c.nextDue.Load()

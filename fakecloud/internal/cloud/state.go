@@ -2,8 +2,8 @@ package cloud
 
 import "github.com/tidwall/btree"
 
-// State is everything that one project owns at one moment. See the package documentation for who
-// may change it. A new resource is a field here and a line in resources.
+// State is everything that one project owns at one moment. Only a [Tx] changes it. A new resource needs
+// a field here and a line in resources.
 type State struct {
 	Servers         Table[*Server]
 	Networks        Table[*Network]
@@ -16,14 +16,14 @@ type State struct {
 	// Images holds the project's own snapshots and backups. System images are in the Catalogue.
 	Images  Table[*Image]
 	Actions ActionTable
-	// Catalogue is what Hetzner offers: the same for all projects.
+	// Catalogue is what Hetzner offers. All projects share it.
 	Catalogue *Catalogue
 
 	selectors *btree.BTreeG[selectorTerm] // from labels to load balancers
 }
 
-// resources is the one list of all kinds of resources. What the cloud does with all of them (reset,
-// locks, limits, transactions) is derived from it. A test compares it with the fields of State.
+// resources lists all kinds of resources. Reset, locks, limits and transactions use it. A test compares
+// it with the fields of State.
 var resources = [...]struct {
 	kind  Kind
 	table func(*State) table
@@ -40,7 +40,7 @@ var resources = [...]struct {
 	{KindAction, func(st *State) table { return &st.Actions }},
 }
 
-// table is what can be done to a table, whatever it holds.
+// table has the methods of a Table that do not depend on its type parameter.
 type table interface {
 	Kind() Kind
 	Len() int

@@ -12,16 +12,16 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// Kind names a type of resource, as the API names it in an action's `resources`. Each resource's file
-// declares its own.
+// Kind is a type of resource, such as "server". It is the `type` in an action's `resources`. Each
+// resource's file declares its own.
 type Kind string
 
 // Meta is what every resource has. Resources embed it.
 type Meta struct {
-	// ID is unique over all projects and all kinds, so that a client that mixes up two ids gets
-	// a 404 here and not somebody else's resource.
+	// ID is unique over all projects and all kinds. A client that mixes up two ids gets a 404, not
+	// another resource.
 	ID int64
-	// Name is unique within project and kind where it is not empty.
+	// Name, if not empty, is unique within project and kind.
 	Name string
 	// Labels is replaced as a whole, never changed in place.
 	Labels map[string]string
@@ -29,11 +29,11 @@ type Meta struct {
 	Created time.Time
 }
 
-// Header gives access to what all resources share.
+// Header returns the fields that all resources share.
 func (m *Meta) Header() *Meta { return m }
 
-// Object is a pointer to a resource's struct. Clone returns a copy whose slices and maps may be
-// changed without the original noticing.
+// Object is a pointer to a resource's struct. Clone returns a copy that has slices and maps of its
+// own, except those that are only replaced as a whole.
 type Object[T any] interface {
 	Header() *Meta
 	Clone() T
@@ -46,8 +46,8 @@ type Entry[T any] struct {
 	encoded atomic.Pointer[[]byte]
 }
 
-// Encoded returns the entry's encoded form, calling encode at most a few times (once, unless
-// several first readers race) in the life of this version of the resource.
+// Encoded returns the entry's encoded form. It calls encode once for this version of the resource,
+// or a few times if the first readers race.
 func (e *Entry[T]) Encoded(encode func(T) []byte) []byte {
 	if b := e.encoded.Load(); b != nil {
 		return *b
@@ -57,7 +57,8 @@ func (e *Entry[T]) Encoded(encode func(T) []byte) []byte {
 	return b
 }
 
-// EncodedOnce is Encoded for a reader of everything there is: a form that is not known yet is not kept.
+// EncodedOnce is Encoded for a caller that reads all resources: it uses a cached form, but adds none
+// to the cache.
 func (e *Entry[T]) EncodedOnce(encode func(T) []byte) []byte {
 	if b := e.encoded.Load(); b != nil {
 		return *b
@@ -71,14 +72,14 @@ type Table[T Object[T]] struct {
 	kind  Kind
 	ids   *btree.BTreeG[*Entry[T]]
 	names *btree.BTreeG[*Entry[T]]
-	keys  *sync.Pool // of entries with an id only, to look others up by
+	keys  *sync.Pool // search keys: entries with only an id
 	pages *pageCache
 	log   *changeLog // nil in a published table
 	owned bool       // whether ids and names are this transaction's own copies
 }
 
-// treeDegree is small, since a write copies the nodes that it changes: measured, creating servers takes
-// a fifth less time than with the library's 32.
+// treeDegree is small because a write copies the nodes that it changes. Measured: creating servers
+// takes a fifth less time than with the library's default, 32.
 const treeDegree = 12
 
 func newTable[T Object[T]](kind Kind) Table[T] {
@@ -103,7 +104,7 @@ func (t *Table[T]) Len() int { return t.ids.Len() }
 
 // Entry returns the published version of the resource with this id.
 func (t *Table[T]) Entry(id int64) (*Entry[T], bool) {
-	// The key is used again, since it would be the larger part of what a look-up costs.
+	// The search key is reused: to allocate it would cost more than the lookup.
 	key, _ := t.keys.Get().(*Entry[T])
 	if key == nil {
 		key = &Entry[T]{meta: &Meta{}}
@@ -123,7 +124,7 @@ func (t *Table[T]) Get(id int64) (T, bool) {
 	return zero, false
 }
 
-// Find is Get for the API: a resource that does not exist is a not_found error.
+// Find is Get with the API's not_found error if the resource does not exist.
 func (t *Table[T]) Find(id int64) (T, error) {
 	if v, ok := t.Get(id); ok {
 		return v, nil
@@ -141,7 +142,7 @@ func (t *Table[T]) ByName(name string) (T, bool) {
 	return zero, false
 }
 
-// EntryByName is ByName for a caller that wants the encoded form.
+// EntryByName returns the published version of the resource with exactly this name.
 func (t *Table[T]) EntryByName(name string) (*Entry[T], bool) {
 	var found *Entry[T]
 	t.names.Ascend(&Entry[T]{meta: &Meta{Name: name}}, func(e *Entry[T]) bool {
@@ -168,14 +169,13 @@ func (t *Table[T]) Entries() iter.Seq[*Entry[T]] {
 // Order is one of the two orders that a table maintains.
 type Order int
 
-// The maintained orders. Creation time orders like id, since ids only grow.
+// The maintained orders. The order by creation time is the order by id, because ids only grow.
 const (
 	ByID Order = iota
 	ByName
 )
 
-// At returns the i-th entry (from 0) in the given order, in logarithmic time, which is what makes
-// the cost of a page independent of the number of resources.
+// At returns the i-th entry (from 0) in the given order, in logarithmic time.
 func (t *Table[T]) At(o Order, i int) (*Entry[T], bool) {
 	if o == ByName {
 		return t.names.GetAt(i)
@@ -183,14 +183,15 @@ func (t *Table[T]) At(o Order, i int) (*Entry[T], bool) {
 	return t.ids.GetAt(i)
 }
 
-// Page is a part of a table: up to N entries from the First on (from 0), in an order or its reverse.
+// Page is a part of a table: up to N entries, starting with number First (from 0), in an order or its
+// reverse.
 type Page struct {
 	Order    Order
 	Desc     bool
 	First, N int
 }
 
-// Page returns the entries of a page. It costs what the page costs, however large the table is.
+// Page returns the entries of a page. Its cost depends on the size of the page, not of the table.
 func (t *Table[T]) Page(p Page) []*Entry[T] {
 	tree := t.ids
 	if p.Order == ByName {
@@ -215,8 +216,8 @@ func (t *Table[T]) Page(p Page) []*Entry[T] {
 	return page
 }
 
-// EncodedPage is for pages what [Entry.Encoded] is for entries: as long as nothing in the table
-// changes, a page is encoded once. What encode returns must depend on nothing but the table.
+// EncodedPage returns the encoded form of a page. It caches the first pages that are asked for until
+// the table changes. The result of encode must depend only on the table.
 func (t *Table[T]) EncodedPage(p Page, encode func([]*Entry[T]) []byte) []byte {
 	known := t.pages.list.Load()
 	if known != nil {
@@ -232,14 +233,15 @@ func (t *Table[T]) EncodedPage(p Page, encode func([]*Entry[T]) []byte) []byte {
 		more = *known
 	}
 	if len(more) < maxCachedPages {
-		// If somebody else adds a page at the same time, one of the two is encoded again.
+		// If two readers add a page at the same time, one of the two is not cached.
 		more = append(slices.Clip(more), encodedPage{p, b})
 		t.pages.list.CompareAndSwap(known, &more)
 	}
 	return b
 }
 
-// maxCachedPages bounds the memory of one version of a table: clients poll the first pages.
+// maxCachedPages limits the memory of one version of a table. It is small because clients poll the
+// first pages.
 const maxCachedPages = 8
 
 // pageCache holds encoded pages of one version of a table.
@@ -267,8 +269,8 @@ func (t *Table[T]) Put(v T) {
 	t.log.record(t.kind, e.meta.ID, nil, v)
 }
 
-// Update stores a changed copy of a resource and returns it. It does nothing, and returns false,
-// when there is no such resource.
+// Update stores a changed copy of a resource and returns it. If the resource does not exist, it does
+// nothing and returns false.
 func (t *Table[T]) Update(id int64, change func(T)) (T, bool) {
 	old, ok := t.Get(id)
 	if !ok {
@@ -281,8 +283,8 @@ func (t *Table[T]) Update(id int64, change func(T)) (T, bool) {
 	return v, true
 }
 
-// Touch makes a new version of a resource whose own fields have not changed, because something
-// that is shown inside it has.
+// Touch makes a new version of a resource with the same fields. Call it when a part of another
+// resource changes that this resource shows.
 func (t *Table[T]) Touch(id int64) { t.Update(id, func(T) {}) }
 
 // Delete removes a resource, if it is there.
@@ -297,7 +299,7 @@ func (t *Table[T]) Delete(id int64) {
 	t.log.record(t.kind, id, old.Value, nil)
 }
 
-// own makes the trees this transaction's own. Copying is O(1); nodes are copied when they change.
+// own gives the transaction its own copy of the trees. This is O(1): nodes are copied when they change.
 func (t *Table[T]) own() {
 	if t.log == nil {
 		panic("cloud: write to a published table of " + string(t.kind))
@@ -319,15 +321,15 @@ func (t *Table[T]) recordGone(log *changeLog) {
 	}
 }
 
-// join makes a nested transaction's table the table of the outer one. Trees that either has copied
-// are not copied again.
+// join turns a nested transaction's table into a table of the outer transaction. Trees that either of
+// the two has copied are not copied again.
 func (t *Table[T]) join(outer table) {
 	o := outer.(*Table[T])
 	t.log, t.owned = o.log, t.owned || o.owned
 }
 
-// change is what happened to one resource in one transaction: its value before and after, nil
-// where it did not exist.
+// change is the change of one resource in one transaction: its value before and after. A value is nil
+// if the resource did not exist.
 type change struct {
 	kind     Kind
 	id       int64
@@ -339,8 +341,8 @@ type changeKey struct {
 	id   int64
 }
 
-// changeLog collects what a transaction changed, one record per resource, in order of the first
-// change.
+// changeLog collects the changes of a transaction: one record per resource, in the order of the first
+// changes.
 type changeLog struct {
 	changes []change
 	index   map[changeKey]int

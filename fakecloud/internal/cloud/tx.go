@@ -15,14 +15,15 @@ type Tx struct {
 	log     *changeLog
 	outcome *ActionOutcome
 
-	jobs      []job                  // scheduled, if the transaction succeeds
-	followers map[int64][]*actionRun // actions that wait for another, if it succeeds
-	tasks     []*task                // handed to hypervisors, if the transaction succeeds
-	undo      []func()               // takes back changes of what projects share, if it fails
+	// commit makes these effective.
+	jobs      []job
+	followers map[int64][]*actionRun // actions that wait for the end of another, by its id
+	tasks     []*task                // for hypervisors
+	// rollback runs undo, which reverts changes of what projects share.
+	undo []func()
 }
 
-// Now returns the time of the write, in UTC. For work that was scheduled it is the time at which it
-// was due.
+// Now returns the time of the write, in UTC. For scheduled work, it is the due time.
 func (tx *Tx) Now() time.Time { return tx.now }
 
 // NewMeta returns the Meta of a new resource.
@@ -30,11 +31,12 @@ func (tx *Tx) NewMeta(name string, labels map[string]string) Meta {
 	return Meta{ID: tx.cloud.newID(), Name: name, Labels: cloneLabels(labels), Created: tx.now}
 }
 
-// schedule runs fn in a transaction of its own when d has passed.
+// schedule runs fn when d has passed. fn may share its transaction with other jobs.
 func (tx *Tx) schedule(d time.Duration, fn func(*Tx)) {
 	tx.jobs = append(tx.jobs, job{due: tx.now.Add(d), project: tx.project, run: fn})
 }
 
+// after makes run wait for the end of another action.
 func (tx *Tx) after(action int64, run *actionRun) {
 	if tx.followers == nil {
 		tx.followers = map[int64][]*actionRun{}
@@ -42,8 +44,8 @@ func (tx *Tx) after(action int64, run *actionRun) {
 	tx.followers[action] = append(tx.followers[action], run)
 }
 
-// takeFollowers returns and forgets the actions that wait for another one. They stay forgotten if
-// the transaction fails: call it only where nothing can fail any more.
+// takeFollowers removes the actions that wait for another one, and returns them. A rollback does not
+// restore them: call it only when the transaction can no longer fail.
 func (tx *Tx) takeFollowers(action int64) []*actionRun {
 	waiting := slices.Concat(tx.project.followers[action], tx.followers[action])
 	delete(tx.followers, action)
@@ -51,7 +53,7 @@ func (tx *Tx) takeFollowers(action int64) []*actionRun {
 	return waiting
 }
 
-// onFailure registers how to take back a change of something that is not in State.
+// onFailure registers a function that reverts a change outside State.
 func (tx *Tx) onFailure(undo func()) { tx.undo = append(tx.undo, undo) }
 
 func (tx *Tx) rollback() {
@@ -69,7 +71,7 @@ func (tx *Tx) touch(r Ref) {
 	}
 }
 
-// nested runs fn on a copy of the transaction.
+// nested runs fn on a copy of the transaction. If fn fails, it drops the copy.
 func (tx *Tx) nested(fn func(*Tx) error) (*Tx, error) {
 	inner := tx.cloud.begin(tx.project, tx.State, tx.now, nil)
 	if err := fn(inner); err != nil {
@@ -79,7 +81,7 @@ func (tx *Tx) nested(fn func(*Tx) error) (*Tx, error) {
 	return inner, nil
 }
 
-// adopt makes what a nested transaction did part of this one.
+// adopt adds the changes of a nested transaction to this one.
 func (tx *Tx) adopt(inner *Tx) {
 	outer := tx.tables()
 	for i, t := range inner.tables() {
