@@ -637,7 +637,7 @@ func TestEventsCanBeAwaited(t *testing.T) {
 func TestWrongOptionsAreErrors(t *testing.T) {
 	t.Parallel()
 	for say, o := range map[string]fakecloud.Options{
-		"want instant":    {Actions: "fast"},
+		"must be instant": {Actions: "fast"},
 		"want a day":      {APIDate: "yesterday"},
 		"rate limit -1":   {RateLimit: -1},
 		"token":           {Tokens: []string{"a b"}},

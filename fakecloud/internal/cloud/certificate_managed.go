@@ -208,7 +208,7 @@ func checkDomains(domains []string) ([]string, error) {
 		case !isDomain(lower):
 			problems = append(problems, fmt.Sprintf("%q is not a domain", abbreviated(d)))
 		case slices.Contains(out, lower):
-			problems = append(problems, fmt.Sprintf("%q is there twice", abbreviated(d)))
+			problems = append(problems, fmt.Sprintf("%q is listed twice", abbreviated(d)))
 		}
 		out = append(out, lower)
 	}

@@ -19,9 +19,8 @@ type HealthRule int32
 const (
 	// HealthFollowsPower derives health from the state of the cloud and sends no packets. A server answers
 	// all health checks while it runs, else none (layer4_no_connection). An ip target always answers. A
-	// target is unknown at first, and becomes healthy after one interval of the service's health check.
-	// Later, and to become unhealthy, it takes one interval per retry of the health check. This is the
-	// default.
+	// target is unknown at first, and becomes healthy after one interval of the service's health check. All
+	// other changes take as many intervals as the health check has retries. This is the default.
 	HealthFollowsPower HealthRule = iota
 	// HealthReported takes health only from ReportTargetHealth. It is for a data plane that probes.
 	HealthReported

@@ -29,29 +29,28 @@ const KindServer Kind = "server"
 
 // Server is a virtual machine.
 //
-// Reproduced: the statuses and when each is seen; one action at a time (locked); power, rescue,
-// rebuild, change of type, backups, images, ISOs, reverse DNS, placement groups, protection; what
-// becomes of everything that is attached when a server is deleted.
+// Reproduced: the statuses and their order; one action at a time (locked); power, rescue, rebuild, change
+// of type, backups, images, ISOs, reverse DNS, placement groups, protection; the release of all attached
+// resources when a server is deleted.
 //
-// Left out: volumes and firewalls (a request that names one is refused, as no such
-// resource exists); traffic counters (null, as for a server that has not sent anything); backups
-// are made on request only, not every day; nothing listens at the address of a console; no guest
-// runs, so that a shutdown always succeeds, unless a hypervisor gives servers machines.
+// Left out: volumes and firewalls (a request that names one is refused, because none exists); traffic
+// counters (null, as for a server that has not sent anything); daily backups (they are made only on
+// request); a console (nothing listens at its address); guests, unless a hypervisor runs them. Without a
+// guest, a shutdown always succeeds.
 type Server struct {
 	Meta
 	Status      ServerStatus
 	Type        *ServerType
 	Location    *Location
-	Image       *Image // nil when its image was deleted
+	Image       *Image // nil after its image was deleted
 	ISO         *ISO
-	PrimaryDisk int // GB; stays when a bigger type is chosen without upgrading the disk
-	// PublicIPv4 and PublicIPv6 are ids of Primary IPs, 0 for none. The addresses are theirs.
+	PrimaryDisk int // GB; a change of type without an upgrade of the disk keeps it
+	// PublicIPv4 and PublicIPv6 are ids of Primary IPs, 0 for none.
 	PublicIPv4, PublicIPv6 int64
 	FloatingIPs            []int64 // by ascending id
 	PrivateNets            []ServerPrivateNet
 	PlacementGroup         int64 // 0 for none
-	// LoadBalancers are the ids of the load balancers that have the server as a target, by
-	// ascending id.
+	// LoadBalancers are the ascending ids of the load balancers that have the server as a target.
 	LoadBalancers     []int64
 	RescueEnabled     bool
 	BackupWindow      string // "" when backups are disabled
@@ -59,15 +58,14 @@ type Server struct {
 	RebuildProtection bool
 	SSHKeys           []int64
 	UserData          string
-	// Started and Stopped are when the server was last powered on and off; metrics are those of
-	// the time between them.
+	// Started and Stopped are when the server was last powered on and off. Metrics cover the time between.
 	Started, Stopped time.Time
 	// RescueSince is when rescue mode was enabled.
 	RescueSince time.Time
-	// powered is when the server last began or ceased to run, zero for a server that never did: the
-	// health of load balancers' targets follows it.
+	// powered is when the server last started or stopped to run, zero for never. The health of load
+	// balancers' targets follows it.
 	powered time.Time
-	// epoch counts the changes of Status, so that delayed work can tell that it is out of date.
+	// epoch counts the changes of Status, so that delayed work notices that it is outdated.
 	epoch uint64
 }
 
@@ -104,7 +102,7 @@ func (s *Server) PrivateNet(network int64) (ServerPrivateNet, bool) {
 	return s.PrivateNets[i], true
 }
 
-// setStatus changes the status and keeps what depends on it.
+// setStatus changes the status and the fields that depend on it.
 func (s *Server) setStatus(status ServerStatus, now time.Time) {
 	switch {
 	case status == ServerRunning && s.Status != ServerRunning:
@@ -119,14 +117,14 @@ func (s *Server) setStatus(status ServerStatus, now time.Time) {
 	s.epoch++
 }
 
-// setServerStatus changes a server's status, which the health of load balancers' targets may follow.
+// setServerStatus changes a server's status, and schedules the health of its targets.
 func (tx *Tx) setServerStatus(id int64, status ServerStatus) {
 	tx.Servers.Update(id, func(s *Server) { s.setStatus(status, tx.now) })
 	tx.followPower(id)
 }
 
-// hasInterface tells whether the server has a public or private interface, without which it cannot
-// be powered on (API document, unassign a Primary IP).
+// hasInterface reports whether the server has a public or private interface. It cannot be powered on
+// without one (API document, unassign a Primary IP).
 func (s *Server) hasInterface() bool {
 	return s.PublicIPv4 != 0 || s.PublicIPv6 != 0 || len(s.PrivateNets) > 0
 }
@@ -139,7 +137,7 @@ func (s *Server) primaryIP(t IPType) int64 {
 	return s.PublicIPv6
 }
 
-// UpdateServer changes name and labels. Label selectors of load balancers select anew.
+// UpdateServer changes name and labels. The targets of load balancers follow the labels.
 // Errors: not_found, invalid_input, uniqueness_error.
 func (p Project) UpdateServer(id int64, in UpdateResource) (*State, error) {
 	return p.update(func(tx *Tx) error {
@@ -151,8 +149,8 @@ func (p Project) UpdateServer(id int64, in UpdateResource) (*State, error) {
 	})
 }
 
-// onServer starts an action on a server that no other action runs on. plan checks what is particular
-// to the action and returns it; the server is added to what the action targets and locks.
+// onServer starts an action on a server that is not locked. plan makes the checks of the action and returns
+// it. onServer adds the server to its resources and locks.
 // Errors: not_found, locked, and those of plan.
 func (p Project) onServer(id int64, plan func(*Tx, *Server) (ActionSpec, error)) (int64, *State, error) {
 	var action int64
@@ -189,11 +187,10 @@ func checkUserData(data string) error {
 	return nil
 }
 
-// Password characters leave out those that are easily mistaken for each other.
+// passwordAlphabet leaves out characters that look alike.
 const passwordAlphabet = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 
-// newPassword returns a password that nobody has to keep secret: it follows from the cloud's seed and
-// the ids handed out so far.
+// newPassword returns a password that is not secret: it follows from the cloud's seed and last id.
 func (tx *Tx) newPassword() string {
 	r := rand.New(rand.NewPCG(tx.cloud.seed, uint64(tx.cloud.lastID.Load())))
 	b := make([]byte, 20)

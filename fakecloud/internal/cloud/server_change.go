@@ -10,8 +10,8 @@ import (
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 
-// ChangeServerType gives a stopped server another type and starts it. With upgradeDisk its disk
-// grows to that of the type, which cannot be taken back.
+// ChangeServerType gives a stopped server another type and starts it. With upgradeDisk, its disk also
+// grows to that of the type. A disk never shrinks.
 // Errors: not_found, locked, invalid_input, server_not_stopped, invalid_server_type,
 // resource_unavailable.
 func (p Project) ChangeServerType(id int64, serverType string, upgradeDisk bool) (int64, *State, error) {
@@ -48,7 +48,7 @@ func checkTypeChange(s *Server, t *ServerType, upgradeDisk bool, tx *Tx) error {
 	}
 	switch {
 	case t.ID == s.Type.ID && (!upgradeDisk || s.PrimaryDisk == t.Disk):
-		return unfit("the server is of type %s already", t.Name)
+		return unfit("the server already has type %s", t.Name)
 	case t.Architecture != s.Type.Architecture:
 		return unfit("server type %s has architecture %s, the server's is %s", t.Name, t.Architecture, s.Type.Architecture)
 	case t.StorageType != s.Type.StorageType:
@@ -63,12 +63,12 @@ func checkTypeChange(s *Server, t *ServerType, upgradeDisk bool, tx *Tx) error {
 		if e := (*Error)(nil); errors.As(err, &e) && e.Code == "resource_unavailable" {
 			return err
 		}
-		return unfit("server type %s cannot be had in location %s", t.Name, s.Location.Name)
+		return unfit("server type %s does not exist in location %s, or is deprecated there", t.Name, s.Location.Name)
 	}
 	return nil
 }
 
-// startIfPossible boots a server after work on its disk, unless it has no interface.
+// startIfPossible boots a server, or sets it to off if it has no interface.
 func (tx *Tx) startIfPossible(id int64) {
 	if s, ok := tx.Servers.Get(id); ok && !s.hasInterface() {
 		tx.setServerStatus(id, ServerOff)
@@ -77,14 +77,14 @@ func (tx *Tx) startIfPossible(id int64) {
 	tx.bootServer(id)
 }
 
-// RebuildServer is the input of the action rebuild. UserData nil keeps the server's.
+// RebuildServer is the input of the action rebuild. If UserData is nil, the server keeps its user data.
 type RebuildServer struct {
 	Image    string
 	UserData *string
 }
 
-// RebuildServer overwrites a server's disk with an image and starts the server. The returned password is
-// empty when the server was created with SSH keys.
+// RebuildServer overwrites a server's disk with an image and starts the server. It returns no password if the
+// server was created with SSH keys.
 // Errors: not_found, locked, protected, invalid_input.
 func (p Project) RebuildServer(id int64, in RebuildServer) (password string, action int64, st *State, err error) {
 	action, st, err = p.onServer(id, func(tx *Tx, s *Server) (ActionSpec, error) {
@@ -116,7 +116,7 @@ func (p Project) RebuildServer(id int64, in RebuildServer) (password string, act
 			}},
 			Begin: func(tx *Tx) { tx.setServerStatus(id, ServerRebuilding) },
 			Done: func(tx *Tx) error {
-				// A snapshot may have been changed, or deleted, in the meantime.
+				// In the meantime, a snapshot may have been changed or deleted.
 				now, _ := tx.Image(image.ID)
 				tx.Servers.Update(id, func(s *Server) {
 					s.Image = now
@@ -127,15 +127,15 @@ func (p Project) RebuildServer(id int64, in RebuildServer) (password string, act
 				tx.startIfPossible(id)
 				return nil
 			},
-			// The disk is in an unknown state: the server does not run.
+			// The state of the disk is unknown, so the server does not run.
 			Failed: func(tx *Tx) { tx.setServerStatus(id, ServerOff) },
 		}, nil
 	})
 	return password, action, st, err
 }
 
-// ChangeServerProtection protects against deletion and rebuild; nil keeps what is there. Both must
-// have the same value, as the API document says.
+// ChangeServerProtection sets the protections against deletion and rebuild; nil changes nothing. Both must
+// have the same value (API document).
 // Errors: not_found, locked, invalid_input.
 func (p Project) ChangeServerProtection(id int64, del, rebuild *bool) (int64, *State, error) {
 	return p.onServer(id, func(_ *Tx, s *Server) (ActionSpec, error) {
@@ -158,7 +158,7 @@ func (p Project) ChangeServerProtection(id int64, del, rebuild *bool) (int64, *S
 	})
 }
 
-// AttachServerISO puts an ISO, by id or name, into a server; one that is there is replaced.
+// AttachServerISO puts an ISO, by id or name, into a server. It replaces another ISO.
 // Errors: not_found, locked, invalid_input.
 func (p Project) AttachServerISO(id int64, iso string) (int64, *State, error) {
 	return p.onServer(id, func(tx *Tx, s *Server) (ActionSpec, error) {
@@ -176,7 +176,7 @@ func (p Project) AttachServerISO(id int64, iso string) (int64, *State, error) {
 	})
 }
 
-// DetachServerISO takes the ISO out of a server. Without one the action has succeeded at once.
+// DetachServerISO removes the ISO from a server. If there is none, the action succeeds at once.
 // Errors: not_found, locked.
 func (p Project) DetachServerISO(id int64) (int64, *State, error) {
 	return p.onServer(id, func(_ *Tx, s *Server) (ActionSpec, error) {
@@ -187,8 +187,8 @@ func (p Project) DetachServerISO(id int64) (int64, *State, error) {
 	})
 }
 
-// ChangeServerDNSPtr sets the reverse DNS entry of an address of one of a server's Primary IPs. A nil
-// ptr resets an IPv4's entry and removes an IPv6's. Both addresses can be changed at once. Errors: not_found, locked, invalid_input.
+// ChangeServerDNSPtr sets the reverse DNS entry of an address of one of a server's Primary IPs. It does not
+// lock the server, so both addresses can change at once. Errors: not_found, locked, invalid_input.
 func (p Project) ChangeServerDNSPtr(id int64, in ChangeDNSPtr) (int64, *State, error) {
 	return p.onServer(id, func(tx *Tx, s *Server) (ActionSpec, error) {
 		if err := in.check(); err != nil {

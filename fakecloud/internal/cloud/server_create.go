@@ -7,13 +7,12 @@ import (
 	"time"
 )
 
-// CreateServer is the input of POST /servers. Types, locations, images and SSH keys are given by
-// id or name.
+// CreateServer is the input of POST /servers. Types, locations, images and SSH keys are ids or names.
 type CreateServer struct {
 	Name       string
 	ServerType string
 	Image      string
-	Location   string // "" lets the cloud choose
+	Location   string // "" for one that the cloud chooses
 	SSHKeys    []string
 	Networks   []int64
 	Labels     map[string]string
@@ -26,24 +25,23 @@ type CreateServer struct {
 	Firewalls        []int64
 }
 
-// ServerPublicIP says which public address of one version a new server gets.
+// ServerPublicIP is the public address of one version for a new server.
 type ServerPublicIP struct {
 	Enabled bool
-	// PrimaryIP is the id of an existing Primary IP; 0 makes a new one that is deleted with the
-	// server.
+	// PrimaryIP is the id of an existing Primary IP. With 0, the server gets a new one with auto_delete.
 	PrimaryIP int64
 }
 
-// CreatedServer is what the creation of a server returns.
+// CreatedServer is the result of the creation of a server.
 type CreatedServer struct {
-	Server      *Server // as it was when the request was accepted
+	Server      *Server // at the end of the request
 	Action      int64
 	NextActions []int64
-	// RootPassword is "" when SSH keys were given.
+	// RootPassword is "" if the server has SSH keys.
 	RootPassword string
 }
 
-// serverPlan is a CreateServer whose references have been looked up.
+// serverPlan is a CreateServer with the resources that it names.
 type serverPlan struct {
 	CreateServer
 	serverType *ServerType
@@ -53,14 +51,12 @@ type serverPlan struct {
 	ipv4, ipv6 *PrimaryIP // existing ones, or nil
 }
 
-// CreateServer creates a server. Everything that it names is checked before anything is created, so
-// that a refused request leaves nothing behind.
+// CreateServer creates a server. A refused request leaves nothing behind.
 //
-// The server is initializing until create_server has ended; start_server and attach_to_network are
-// the next actions and run one after the other, with the server locked until the last has
-// ended. A server without a public interface is attached to its networks before it is started, as it
-// could not be started otherwise. If create_server fails the server stays, powered off, for the
-// client to delete.
+// The server is initializing until create_server has ended. The next actions are start_server and
+// attach_to_network. They run one after the other, and lock the server until the last one has ended. A
+// server without a public interface needs its networks to start, so it is attached first. If
+// create_server fails, the server stays and is off. The client must delete it.
 //
 // Errors: invalid_input, uniqueness_error, resource_limit_exceeded, resource_unavailable,
 // placement_error, primary_ip_version_mismatch, primary_ip_assigned,
@@ -113,7 +109,7 @@ func (tx *Tx) planServer(in CreateServer) (*serverPlan, error) {
 	return plan, nil
 }
 
-// refuseUnmodelled refuses ids of resources that cannot exist here.
+// refuseUnmodelled refuses ids of resources that are not modelled.
 func refuseUnmodelled(field, what string, ids []int64) error {
 	if len(ids) == 0 {
 		return nil
@@ -182,8 +178,8 @@ func (s *serverPlan) findNetworks(tx *Tx) error {
 	return nil
 }
 
-// findLocation checks the wanted location, or chooses the first one of the catalogue where the server
-// can be.
+// findLocation checks the wanted location. If there is none, it picks the first possible location of the
+// catalogue.
 func (s *serverPlan) findLocation(tx *Tx) error {
 	if s.Location == "" {
 		for _, l := range tx.Catalogue.Locations {
@@ -208,7 +204,7 @@ func (s *serverPlan) findLocation(tx *Tx) error {
 	return orderable(s.serverType, l, tx.now)
 }
 
-// fits tells whether the Primary IPs and networks of the request are usable in a location.
+// fits reports whether the Primary IPs and networks of the request are usable in a location.
 func (s *serverPlan) fits(tx *Tx, l *Location) bool {
 	for _, ip := range []*PrimaryIP{s.ipv4, s.ipv6} {
 		if ip != nil && ip.Location.ID != l.ID {
@@ -224,9 +220,7 @@ func (s *serverPlan) fits(tx *Tx, l *Location) bool {
 	return true
 }
 
-// orderable returns nil if a server of the type can be created in the location now. The messages
-// for an unsupported location and a missing architecture are those that users of the real API
-// report.
+// orderable returns nil if a server of the type can be created in the location now.
 func orderable(t *ServerType, l *Location, now time.Time) error {
 	in, ok := t.In(l.Name)
 	switch {
@@ -242,7 +236,7 @@ func orderable(t *ServerType, l *Location, now time.Time) error {
 	return nil
 }
 
-// errUnsupportedLocation has the whole message of the real API, which scripts match.
+// errUnsupportedLocation returns the error with the message of the real API. Scripts match it.
 func errUnsupportedLocation() error {
 	const message = "unsupported location for server type"
 	e := ErrInvalidInput(FieldError{Name: "location", Messages: []string{message}})
@@ -277,9 +271,8 @@ func (s *serverPlan) checkPlacement(tx *Tx) error {
 	return nil
 }
 
-// findImage finds an image by id or name that a server of the architecture can be made from. Names
-// exist once per architecture; the fitting one is taken. The messages are those that users of the
-// real API report.
+// findImage finds an image by id or name for a server of an architecture. Images of different
+// architectures may have the same name. Users of the real API report these messages.
 func (tx *Tx) findImage(idOrName, arch string) (*Image, error) {
 	image, ok := tx.Catalogue.ImageByName(idOrName, arch)
 	if id, isID := ParseID(idOrName); isID && !ok {
@@ -302,7 +295,7 @@ func (tx *Tx) findImage(idOrName, arch string) (*Image, error) {
 	return image, nil
 }
 
-// putServer stores the server with everything that it has from the beginning.
+// putServer stores the server with its addresses, placement group and reserved places in networks.
 func (tx *Tx) putServer(plan *serverPlan) (*Server, error) {
 	s := &Server{
 		Meta: tx.NewMeta(plan.Name, plan.Labels), Status: ServerInitializing,
@@ -337,7 +330,7 @@ func (tx *Tx) putServer(plan *serverPlan) (*Server, error) {
 	return s, nil
 }
 
-// startServerCreation starts create_server and what follows it.
+// startServerCreation starts create_server and the next actions.
 func (tx *Tx) startServerCreation(s *Server, plan *serverPlan) CreatedServer {
 	ref, locks := s.Ref(), []Ref{s.Ref()}
 	off := func(tx *Tx) { tx.setServerStatus(s.ID, ServerOff) }

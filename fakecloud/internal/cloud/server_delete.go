@@ -1,8 +1,8 @@
 package cloud
 
-// DeleteServer deletes a server: it is deleting while the action runs, and gone after it, with its
-// membership in networks, load balancers and its placement group, its backups and its auto-delete Primary IPs.
-// Floating IPs and other Primary IPs stay, unassigned; snapshots stay.
+// DeleteServer deletes a server with its backups and its auto-delete Primary IPs. It leaves its networks, load
+// balancers and placement group. Other Primary IPs and Floating IPs stay and are unassigned. Snapshots stay.
+// The server is deleting while the action runs.
 // Errors: not_found, locked, protected.
 func (p Project) DeleteServer(id int64) (int64, *State, error) {
 	return p.onServer(id, func(_ *Tx, s *Server) (ActionSpec, error) {
@@ -19,7 +19,7 @@ func (p Project) DeleteServer(id int64) (int64, *State, error) {
 	})
 }
 
-// removeServer takes a server out of everything that it is part of, and then away.
+// removeServer deletes a server and all references to it.
 func (tx *Tx) removeServer(id int64) {
 	ref := Ref{KindServer, id}
 	tx.leaveAllNetworks(ref)

@@ -5,14 +5,13 @@ import (
 	"time"
 )
 
-// MaxBackupsPerServer is the number of slots that backups of one server have (API document, enable
-// backups).
+// MaxBackupsPerServer is the number of slots for backups of one server (API document, enable backups).
 const MaxBackupsPerServer = 7
 
 // backupWindows are the four-hour windows (UTC) in which a backup may be made.
 var backupWindows = []string{"22-02", "02-06", "06-10", "10-14", "14-18", "18-22"}
 
-// EnableServerBackup allows backups of a server, in a window that the cloud chooses.
+// EnableServerBackup allows backups of a server. The cloud chooses the window.
 // Errors: not_found, locked.
 func (p Project) EnableServerBackup(id int64) (int64, *State, error) {
 	return p.onServer(id, func(*Tx, *Server) (ActionSpec, error) {
@@ -27,7 +26,7 @@ func (p Project) EnableServerBackup(id int64) (int64, *State, error) {
 	})
 }
 
-// DisableServerBackup ends backups of a server and deletes those that exist.
+// DisableServerBackup ends backups of a server and deletes the existing ones.
 // Errors: not_found, locked.
 func (p Project) DisableServerBackup(id int64) (int64, *State, error) {
 	return p.onServer(id, func(*Tx, *Server) (ActionSpec, error) {
@@ -56,7 +55,7 @@ func (tx *Tx) deleteBackups(server int64) {
 	}
 }
 
-// deleteImage deletes an image; servers that were made from it show none.
+// deleteImage deletes an image. Servers that were made from it show no image.
 func (tx *Tx) deleteImage(id int64) {
 	tx.Images.Delete(id)
 	tx.showImage(id, nil)
@@ -65,12 +64,12 @@ func (tx *Tx) deleteImage(id int64) {
 // CreateServerImage is the input of the action create_image.
 type CreateServerImage struct {
 	Type        string // snapshot or backup
-	Description string // "" has one made up
+	Description string // "" for a generated description
 	Labels      map[string]string
 }
 
-// CreateServerImage copies a server's disk into a new image, which is creating until the action has
-// succeeded, and disappears if it fails. A backup beyond the last slot replaces the oldest.
+// CreateServerImage copies a server's disk to a new image. The image is creating until the action has
+// succeeded, and is deleted if it fails. If all slots are in use, a new backup replaces the oldest.
 // Errors: not_found, locked, invalid_input, resource_limit_exceeded.
 func (p Project) CreateServerImage(id int64, in CreateServerImage) (image *Image, action int64, st *State, err error) {
 	action, st, err = p.onServer(id, func(tx *Tx, s *Server) (ActionSpec, error) {
@@ -87,7 +86,7 @@ func (p Project) CreateServerImage(id int64, in CreateServerImage) (image *Image
 		tx.Images.Put(image)
 		newID := image.ID
 		return ActionSpec{
-			// The image is locked too: nobody may delete it before it is there.
+			// The image is locked, too, so that it cannot be deleted before it is complete.
 			Command: "create_image", Locks: []Ref{image.Ref()},
 			Done:   func(tx *Tx) error { tx.imageCreated(newID, id); return nil },
 			Failed: func(tx *Tx) { tx.deleteImage(newID) },
@@ -117,7 +116,7 @@ func (tx *Tx) newServerImage(s *Server, in CreateServerImage) *Image {
 func (tx *Tx) imageCreated(image, server int64) {
 	i, ok := tx.Images.Update(image, func(i *Image) {
 		i.Status = "available"
-		// Nobody writes to the simulated disk; a system takes about this much of it.
+		// The simulated disk has no contents. This is about the size of a fresh system.
 		i.ImageSize = min(2.3, i.DiskSize)
 	})
 	if !ok || i.Type != ImageBackup {

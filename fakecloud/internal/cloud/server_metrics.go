@@ -12,18 +12,18 @@ const (
 	MetricRetention      = 30 * 24 * time.Hour
 )
 
-// MetricRange is a period and the resolution at which its metrics are asked for.
+// MetricRange is the period and the resolution of a query for metrics.
 type MetricRange struct {
 	Start, End time.Time
 	Step       time.Duration
 }
 
-// NewMetricRange checks a period and chooses a resolution: the wanted one, or as much as makes 200
-// samples when step is 0, and coarser where it would make more than 500. Everything is in whole seconds.
+// NewMetricRange checks a period and chooses a resolution. If step is 0, the resolution gives about 200
+// samples. Otherwise it is step, or larger if step gives more than 500 samples. All times are whole seconds.
 // Errors: invalid_input on end or step.
 func NewMetricRange(start, end time.Time, step time.Duration) (MetricRange, error) {
 	start, end = start.Truncate(time.Second), end.Truncate(time.Second)
-	// Not end.Sub(start), which is no more than 292 years.
+	// Not end.Sub(start): a Duration has at most 292 years.
 	span := end.Unix() - start.Unix()
 	switch {
 	case span <= 0:
@@ -31,20 +31,18 @@ func NewMetricRange(start, end time.Time, step time.Duration) (MetricRange, erro
 	case step < 0:
 		return MetricRange{}, ErrField("step", "must be a positive number of seconds")
 	case step == 0:
-		step = coarsest(span, DefaultMetricSamples)
+		step = minStep(span, DefaultMetricSamples)
 	default:
-		step = max((step + time.Second - 1).Truncate(time.Second), coarsest(span, MaxMetricSamples))
+		step = max((step + time.Second - 1).Truncate(time.Second), minStep(span, MaxMetricSamples))
 	}
 	return MetricRange{Start: start, End: end, Step: step}, nil
 }
 
-// coarsest returns the least whole number of seconds that divides a span of seconds into at most n
-// samples.
-func coarsest(span, n int64) time.Duration { return time.Duration((span+n-1)/n) * time.Second }
+// minStep returns the smallest step in whole seconds that divides a span of seconds into at most n samples.
+func minStep(span, n int64) time.Duration { return time.Duration((span+n-1)/n) * time.Second }
 
-// Times returns the points in time of the samples that exist at `now` of a resource that was
-// created at a time: nothing is known of the future, of before the creation, nor of more than 30
-// days ago.
+// Times returns the times of the samples that exist of a resource. There are none in the future, before
+// its creation, or more than 30 days ago.
 func (r MetricRange) Times(now, created time.Time) []time.Time {
 	oldest := max(created.Unix(), now.Add(-MetricRetention).Unix())
 	step := int64(r.Step / time.Second)
@@ -66,8 +64,8 @@ type MetricSeries struct {
 	Values []float64
 }
 
-// serverSeries are the series of each type of metric, with the value around which a running server
-// varies, in the document's units.
+// serverSeries are the series of each type of metric. mean is the average of a running server, in the
+// document's units.
 var serverSeries = map[string][]struct {
 	name string
 	mean float64
@@ -85,10 +83,9 @@ var serverSeries = map[string][]struct {
 
 // ServerMetrics returns the metrics of the given types (cpu, disk, network).
 //
-// Not modelled: no guest runs, so that the values are made up. They follow from the server, the series
-// and the point in time alone, so that the same question has the same answer, and are 0 when
-// the server was off as far as that is known: before it was last powered on, and after it was
-// powered off. Errors: not_found.
+// Not modelled: no guest runs, so the values are made up. They depend only on the server, the series and
+// the time, so that the same query has the same answer. They are 0 before the server was last powered on,
+// and after it was powered off. Errors: not_found.
 func (p Project) ServerMetrics(id int64, types []string, r MetricRange) ([]MetricSeries, error) {
 	s, err := p.View().Servers.Find(id)
 	if err != nil {
@@ -110,7 +107,7 @@ func (p Project) ServerMetrics(id int64, types []string, r MetricRange) ([]Metri
 	return out, nil
 }
 
-// ranAt tells whether the server ran at a time, as far as is known.
+// ranAt reports whether the server ran at a time. It knows only the last time of powering on and off.
 func (s *Server) ranAt(t time.Time) bool {
 	if s.Started.IsZero() || t.Before(s.Started) {
 		return false
@@ -118,7 +115,7 @@ func (s *Server) ranAt(t time.Time) bool {
 	return s.Stopped.Before(s.Started) || t.Before(s.Stopped)
 }
 
-// wave is a smooth daily rhythm with some noise around a mean; never negative.
+// wave returns the value of a daily rhythm around a mean, with some noise. It is never negative.
 func wave(mean float64, seed uint64, at time.Time) float64 {
 	day := float64(at.Unix()%86_400) / 86_400
 	h := (seed*0x9e3779b97f4a7c15 ^ uint64(at.Unix())) * 0xbf58476d1ce4e5b9

@@ -9,12 +9,12 @@ import (
 // AttachServerToNetwork is the input of POST /servers/{id}/actions/attach_to_network.
 type AttachServerToNetwork struct {
 	Network  int64
-	IP       netip.Addr   // zero: any free one
-	IPRange  netip.Prefix // zero: any subnet
+	IP       netip.Addr   // zero for any free address
+	IPRange  netip.Prefix // zero for any subnet
 	AliasIPs []netip.Addr
 }
 
-// freeServer returns a server that no action is running on. Errors: not_found, locked.
+// freeServer returns a server that no action has locked. Errors: not_found, locked.
 func (tx *Tx) freeServer(id int64) (*Server, error) {
 	s, err := tx.Servers.Find(id)
 	if err != nil {
@@ -23,7 +23,7 @@ func (tx *Tx) freeServer(id int64) (*Server, error) {
 	return s, tx.RequireUnlocked(s.Ref())
 }
 
-// startOnServerAndNetwork starts one of the actions that concern a server's place in a network.
+// startOnServerAndNetwork starts an action on a server and a network. It locks only the server.
 func (tx *Tx) startOnServerAndNetwork(s *Server, network int64, command string, done func(*Tx) error, failed func(*Tx)) int64 {
 	return tx.Start(ActionSpec{
 		Command: command, Resources: []Ref{s.Ref(), {KindNetwork, network}}, Locks: []Ref{s.Ref()},
@@ -31,8 +31,8 @@ func (tx *Tx) startOnServerAndNetwork(s *Server, network int64, command string, 
 	}).ID
 }
 
-// AttachServerToNetwork gives a server an interface in a network. Its addresses are reserved at
-// once and shown when the action has succeeded.
+// AttachServerToNetwork gives a server an interface in a network. Its addresses are reserved at once, and
+// shown when the action has succeeded.
 // Errors: not_found, locked, and those of joining a network.
 func (p Project) AttachServerToNetwork(id int64, in AttachServerToNetwork) (action int64, st *State, err error) {
 	st, err = p.update(func(tx *Tx) error {
@@ -56,8 +56,8 @@ func (p Project) AttachServerToNetwork(id int64, in AttachServerToNetwork) (acti
 	return action, st, err
 }
 
-// DetachServerFromNetwork takes a server out of a network. Errors: not_found, locked,
-// invalid_input when it is not attached.
+// DetachServerFromNetwork removes a server from a network. Errors: not_found, locked,
+// invalid_input (it is not attached).
 func (p Project) DetachServerFromNetwork(id, network int64) (action int64, st *State, err error) {
 	st, err = p.update(func(tx *Tx) error {
 		s, err := tx.freeServer(id)
@@ -80,7 +80,7 @@ func (p Project) DetachServerFromNetwork(id, network int64) (action int64, st *S
 }
 
 // ChangeAliasIPs replaces a server's alias IPs in a network. Errors: not_found, locked,
-// invalid_input when it is not attached, ip_not_available, resource_limit_exceeded.
+// invalid_input (it is not attached), ip_not_available, resource_limit_exceeded.
 func (p Project) ChangeAliasIPs(id, network int64, aliases []netip.Addr) (action int64, st *State, err error) {
 	st, err = p.update(func(tx *Tx) error {
 		s, err := tx.freeServer(id)
@@ -95,7 +95,7 @@ func (p Project) ChangeAliasIPs(id, network int64, aliases []netip.Addr) (action
 		if err := n.checkAliases(aliases, s.Ref(), before.IP); err != nil {
 			return err
 		}
-		// Both the old and the new ones are taken until the action has ended.
+		// The old and the new addresses are both reserved until the action has ended.
 		both := slices.Concat(before.AliasIPs, aliases)
 		slices.SortFunc(both, netip.Addr.Compare)
 		tx.updateMember(s.Ref(), network, func(m *NetworkMember) {

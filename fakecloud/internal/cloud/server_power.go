@@ -2,14 +2,14 @@ package cloud
 
 import "time"
 
-// What a powered-on server does by itself is not an action; the profile gives its duration under
-// this name.
+// guestShutdown is the name under which the profile has the duration of a guest's shutdown. It is not the
+// command of an action.
 const guestShutdown = "guest_shutdown"
 
-// rescueTimeout is how long rescue mode waits for a reboot (API document, enable rescue mode).
+// rescueTimeout is the time after which rescue mode ends without a reboot (API document, enable rescue mode).
 const rescueTimeout = 60 * time.Minute
 
-// startServerSpec is the action that powers a server on; if it fails the server is as it was.
+// startServerSpec returns the action that powers a server on. If it fails, the server gets the status was.
 func startServerSpec(id int64, was ServerStatus, resources []Ref) ActionSpec {
 	return ActionSpec{
 		Command: "start_server", Resources: resources, Machine: &MachineWork{Server: id, Runs: true},
@@ -23,7 +23,7 @@ func startServerSpec(id int64, was ServerStatus, resources []Ref) ActionSpec {
 	}
 }
 
-// bootServer makes a server run; rescue mode is used up by the boot.
+// bootServer sets a server to running. A boot ends rescue mode.
 func (tx *Tx) bootServer(id int64) {
 	tx.Servers.Update(id, func(s *Server) {
 		s.setStatus(ServerRunning, tx.now)
@@ -39,7 +39,7 @@ func requireInterface(s *Server) error {
 	return nil
 }
 
-// PowerOnServer starts a server. One that runs already stays as it is.
+// PowerOnServer starts a server. It does not change a running server.
 // Errors: not_found, locked, unsupported_error.
 func (p Project) PowerOnServer(id int64) (int64, *State, error) {
 	return p.onServer(id, func(_ *Tx, s *Server) (ActionSpec, error) {
@@ -66,9 +66,10 @@ func (p Project) PowerOffServer(id int64) (int64, *State, error) {
 	})
 }
 
-// ShutdownServer sends an ACPI shutdown request. The action has succeeded when the request was sent;
-// the server is stopping then and is off some time later: when the profile says, or when a
-// hypervisor reports it, which a guest that does not react makes never. Errors: not_found, locked.
+// ShutdownServer sends an ACPI shutdown request. The action succeeds when the request has been sent. The
+// server is then stopping, and is off after the profile's time. If a hypervisor has its machine, it is off
+// when the hypervisor reports so; a guest that ignores the request keeps it stopping.
+// Errors: not_found, locked.
 func (p Project) ShutdownServer(id int64) (int64, *State, error) {
 	return p.onServer(id, func(_ *Tx, s *Server) (ActionSpec, error) {
 		return ActionSpec{Command: "shutdown_server", Machine: workIfOn(s, false), Done: func(tx *Tx) error {
@@ -85,7 +86,7 @@ func (p Project) ShutdownServer(id int64) (int64, *State, error) {
 	})
 }
 
-// guestShutsDown makes a server that is stopping off when the guest has taken its time for it.
+// guestShutsDown sets a stopping server to off after the duration of a guest's shutdown.
 func (tx *Tx) guestShutsDown(id int64) {
 	s, _ := tx.Servers.Get(id)
 	tx.schedule(tx.cloud.profile().Duration(guestShutdown), func(tx *Tx) {
@@ -95,8 +96,8 @@ func (tx *Tx) guestShutsDown(id int64) {
 	})
 }
 
-// RebootServer sends an ACPI reboot request. The machine itself keeps running, so that its status does
-// not change; a server that is off does not react. Errors: not_found, locked.
+// RebootServer sends an ACPI reboot request. The machine keeps running, so the status does not change. A
+// server that is off ignores the request. Errors: not_found, locked.
 func (p Project) RebootServer(id int64) (int64, *State, error) {
 	return p.onServer(id, func(_ *Tx, s *Server) (ActionSpec, error) {
 		return ActionSpec{Command: "reboot_server", Machine: workIfOn(s, true), Done: func(tx *Tx) error {
@@ -122,8 +123,8 @@ func (p Project) ResetServer(id int64) (int64, *State, error) {
 	})
 }
 
-// EnableServerRescue makes the next boot one into the rescue system, if it happens within an hour, and
-// returns the password of that system. sshKeys are ids.
+// EnableServerRescue makes a server boot the rescue system next time, if that is within an hour. It returns
+// the password of the rescue system. sshKeys are ids.
 // Errors: not_found, locked, invalid_input.
 func (p Project) EnableServerRescue(id int64, sshKeys []int64) (password string, action int64, st *State, err error) {
 	action, st, err = p.onServer(id, func(tx *Tx, _ *Server) (ActionSpec, error) {
@@ -147,7 +148,7 @@ func (p Project) EnableServerRescue(id int64, sshKeys []int64) (password string,
 	return password, action, st, err
 }
 
-// DisableServerRescue makes the next boot one from the disk. Errors: not_found, locked.
+// DisableServerRescue makes a server boot from its disk again. Errors: not_found, locked.
 func (p Project) DisableServerRescue(id int64) (int64, *State, error) {
 	return p.onServer(id, func(*Tx, *Server) (ActionSpec, error) {
 		return ActionSpec{Command: "disable_rescue", Done: func(tx *Tx) error {
@@ -157,7 +158,7 @@ func (p Project) DisableServerRescue(id int64) (int64, *State, error) {
 	})
 }
 
-// ResetServerPassword returns a new root password of a running server.
+// ResetServerPassword sets a new root password of a running server and returns it.
 // Errors: not_found, locked, unsupported_error.
 func (p Project) ResetServerPassword(id int64) (password string, action int64, st *State, err error) {
 	action, st, err = p.onServer(id, func(tx *Tx, s *Server) (ActionSpec, error) {
@@ -170,15 +171,14 @@ func (p Project) ResetServerPassword(id int64) (password string, action int64, s
 	return password, action, st, err
 }
 
-// Console is where a server's screen and keyboard can be reached. Not modelled: nothing listens
-// there.
+// Console is the remote access to a server's screen and keyboard. Not modelled: nothing listens at the URL.
 type Console struct{ URL, Password string }
 
 // RequestServerConsole returns credentials for remote access. Errors: not_found, locked.
 func (p Project) RequestServerConsole(id int64) (c Console, action int64, st *State, err error) {
 	action, st, err = p.onServer(id, func(tx *Tx, _ *Server) (ActionSpec, error) {
 		c = Console{
-			// The name ends in .invalid so that nobody's screen is reached by mistake.
+			// The name ends in .invalid, so that it never resolves to a real host.
 			URL:      "wss://console.fakecloud.invalid/?server_id=" + itoa(id) + "&token=" + tx.newPassword(),
 			Password: tx.newPassword(),
 		}

@@ -9,10 +9,10 @@ import (
 // KindSSHKey is the kind of SSH keys.
 const KindSSHKey Kind = "ssh_key"
 
-// SSHKey is a public key that is put on servers when they are created.
+// SSHKey is a public key for new servers.
 //
-// Reproduced: name and fingerprint are unique in a project; the key is parsed. Left out: which
-// key types the real API refuses beyond those that cannot be parsed.
+// Reproduced: name and fingerprint are unique in a project; the key is parsed. Left out: types of keys that
+// can be parsed, but that the real API refuses.
 type SSHKey struct {
 	Meta
 	Fingerprint string // MD5, colon separated

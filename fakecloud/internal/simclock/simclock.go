@@ -1,10 +1,9 @@
-// Package simclock is a clock that runs with the machine's until somebody steps it, speeds it up,
-// slows it down or stops it. Timers and tickers made from it follow.
+// Package simclock is a clock that can be stepped, sped up, slowed down and stopped. Until then it runs with
+// the machine's clock. Its timers and tickers follow it.
 //
-// Not modelled: a step goes through the whole time at once, it does not stop at each timer on the
-// way. A ticker whose period is much shorter than the step ticks once, as a time.Ticker does whose
-// reader was late; the timers of code that waits for one after the other each start from the time
-// after the step.
+// Not modelled: a step does not stop at each timer on the way. If its period is much shorter than the step,
+// a ticker ticks once, like a time.Ticker with a slow reader. A timer that is started because another one
+// fired counts from the time after the step.
 package simclock
 
 import (
@@ -21,10 +20,9 @@ import (
 // MaxSpeed is the largest factor of [Clock.SetSpeed].
 const MaxSpeed = 1_000_000
 
-// maxStep is the largest step, so that a clock stays in the years that can be counted in
-// nanoseconds (until 2262).
 const maxStep = 100 * 365 * 24 * time.Hour
 
+// latest is the latest time that Step accepts. An int64 counts nanoseconds only until 2262.
 var latest = time.Date(2250, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // Clock implements k8s.io/utils/clock.WithTickerAndDelayedExecution. All methods may be called from
@@ -41,8 +39,8 @@ type Clock struct {
 
 var _ clock.WithTickerAndDelayedExecution = (*Clock)(nil)
 
-// rate says how the clock's time follows from the machine's: from the instant `real`, at which it
-// was `sim`, it runs at `speed`.
+// rate converts the machine's time to the clock's: at the machine's time `real`, the clock showed `sim`, and
+// since then it has run at `speed`.
 type rate struct {
 	real  time.Time // with a monotonic reading
 	sim   time.Time // without
@@ -57,7 +55,7 @@ func (r *rate) now() time.Time {
 	return r.sim.Add(scale(elapsed, r.speed))
 }
 
-// scale multiplies a duration, up to the largest one.
+// scale multiplies a duration. The result is at most the largest duration.
 func scale(d time.Duration, by float64) time.Duration {
 	f := float64(d) * by
 	if f >= math.MaxInt64 {
@@ -69,8 +67,8 @@ func scale(d time.Duration, by float64) time.Duration {
 // New returns a clock that shows the machine's time and runs at speed 1.
 func New() *Clock { return NewAt(time.Now(), 1) }
 
-// NewAt returns a clock that shows start and runs at a speed, 0 for one that moves by steps only.
-// It panics on a speed that SetSpeed would refuse.
+// NewAt returns a clock that shows start and runs at a speed. With speed 0, it moves only by steps.
+// It panics on a speed that SetSpeed refuses.
 func NewAt(start time.Time, speed float64) *Clock {
 	if err := checkSpeed(speed); err != nil {
 		panic(err)
@@ -82,7 +80,7 @@ func NewAt(start time.Time, speed float64) *Clock {
 
 func checkSpeed(x float64) error {
 	if math.IsNaN(x) || x < 0 || x > MaxSpeed {
-		return fmt.Errorf("clock speed %v: want 0 (stand still) to %d", x, MaxSpeed)
+		return fmt.Errorf("clock speed %v: must be 0 (stand still) to %d", x, MaxSpeed)
 	}
 	return nil
 }
@@ -93,22 +91,22 @@ func (c *Clock) Now() time.Time { return c.rate.Load().now() }
 // Since returns the clock's time since t.
 func (c *Clock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
-// Speed returns how many seconds pass on the clock in one of the machine's.
+// Speed returns the number of the clock's seconds per second of the machine.
 func (c *Clock) Speed() float64 { return c.rate.Load().speed }
 
-// Step moves the clock forward and fires what is due by then, before it returns.
+// Step moves the clock forward. Before it returns, it fires all timers and tickers that are due.
 func (c *Clock) Step(d time.Duration) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.Now()
 	if d < 0 || d > maxStep || now.Add(d).After(latest) {
-		return fmt.Errorf("clock step %v: want 0 or more, at most %v and not beyond the year %d", d, maxStep, latest.Year())
+		return fmt.Errorf("clock step %v: must be 0 to %v, and must not lead beyond the year %d", d, maxStep, latest.Year())
 	}
 	c.turn(now.Add(d), c.rate.Load().speed)
 	return nil
 }
 
-// SetSpeed changes how fast the clock runs from now on: 1 as the machine's, 0 not at all.
+// SetSpeed changes the speed of the clock. 1 is the machine's speed, and with 0 the clock stands still.
 func (c *Clock) SetSpeed(x float64) error {
 	if err := checkSpeed(x); err != nil {
 		return err
@@ -129,7 +127,7 @@ func (c *Clock) Pause() {
 	}
 }
 
-// Resume lets a clock that stands still run at the speed that it had before Pause.
+// Resume lets a clock that stands still run again, at its speed before Pause.
 func (c *Clock) Resume() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,7 +141,7 @@ func (c *Clock) turn(sim time.Time, speed float64) {
 	c.fire()
 }
 
-// fire fires what is due and sets the wakeup for what is not. mu is held.
+// fire fires the due waiters and sets the wakeup for the others. The caller holds mu.
 func (c *Clock) fire() {
 	now := c.Now()
 	for len(c.waiters) > 0 && !c.waiters[0].due.After(now) {
@@ -161,7 +159,7 @@ func (c *Clock) fire() {
 	c.arm(now)
 }
 
-// arm sets the machine's timer for the earliest waiter. mu is held.
+// arm sets the machine's timer for the earliest waiter. The caller holds mu.
 func (c *Clock) arm(now time.Time) {
 	speed := c.rate.Load().speed
 	if len(c.waiters) == 0 || speed == 0 {
@@ -170,7 +168,7 @@ func (c *Clock) arm(now time.Time) {
 		}
 		return
 	}
-	// Rounded up, since a wakeup before the time is one for nothing.
+	// Rounded up, because a wakeup before the due time does nothing.
 	wait := scale(c.waiters[0].due.Sub(now), 1/speed)
 	if wait < math.MaxInt64 {
 		wait++
@@ -217,7 +215,7 @@ func (c *Clock) start(d, period time.Duration, f func()) *waiter {
 	return w
 }
 
-// waiter is a timer or a ticker. Its fields are guarded by the clock's mutex.
+// waiter is a timer or a ticker. The clock's mutex guards its fields.
 type waiter struct {
 	clock  *Clock
 	ch     chan time.Time
@@ -225,7 +223,7 @@ type waiter struct {
 	due    time.Time
 	seq    uint64
 	period time.Duration // 0 for a timer
-	index  int           // in the heap, -1 when it is not there
+	index  int           // in the heap, -1 if it is not in it
 }
 
 func (w *waiter) fire(now time.Time) {
@@ -235,14 +233,14 @@ func (w *waiter) fire(now time.Time) {
 	}
 	select {
 	case w.ch <- now:
-	default: // the tick before has not been read
+	default: // the previous tick has not been read
 	}
 }
 
 // C implements clock.Timer.
 func (w *waiter) C() <-chan time.Time { return w.ch }
 
-// Stop implements clock.Timer. No stale value stays in the channel, as with a time.Timer.
+// Stop implements clock.Timer. Like time.Timer, it leaves no stale value in the channel.
 func (w *waiter) Stop() bool {
 	c := w.clock
 	c.mu.Lock()

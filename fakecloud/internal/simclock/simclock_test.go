@@ -10,7 +10,7 @@ import (
 
 var start = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// fired tells whether a channel holds a value, without waiting.
+// fired reports whether a channel holds a value, without waiting.
 func fired(ch <-chan time.Time) bool {
 	select {
 	case <-ch:
@@ -20,7 +20,7 @@ func fired(ch <-chan time.Time) bool {
 	}
 }
 
-func TestAStandingClockMovesByStepsOnly(t *testing.T) {
+func TestAStoppedClockMovesOnlyBySteps(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := NewAt(start, 0)
@@ -41,7 +41,7 @@ func TestAStandingClockMovesByStepsOnly(t *testing.T) {
 	})
 }
 
-func TestARunningClockFollowsTheMachinesAtItsSpeed(t *testing.T) {
+func TestARunningClockKeepsItsSpeed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := NewAt(start, 60)
@@ -51,12 +51,12 @@ func TestARunningClockFollowsTheMachinesAtItsSpeed(t *testing.T) {
 			t.Errorf("an hour at speed 60 took %v", d)
 		}
 		if d := c.Since(start).Round(time.Second); d != time.Hour {
-			t.Errorf("and moved it by %v", d)
+			t.Errorf("an hour of sleep moved the clock by %v", d)
 		}
 	})
 }
 
-func TestATimerWakesRightlyAfterAChangeOfSpeed(t *testing.T) {
+func TestATimerFiresOnTimeAfterAChangeOfSpeed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := NewAt(start, 1)
@@ -109,38 +109,38 @@ func TestATimerCanBeStoppedAndReset(t *testing.T) {
 	c := NewAt(start, 0)
 	timer := c.NewTimer(time.Second)
 	if !timer.Stop() || timer.Stop() {
-		t.Error("Stop does not tell a running timer from a stopped one")
+		t.Error("Stop must return true for a running timer and false for a stopped one")
 	}
 	_ = c.Step(time.Minute)
 	if fired(timer.C()) {
 		t.Error("a stopped timer fired")
 	}
 	if timer.Reset(time.Second) {
-		t.Error("Reset of a stopped timer says that it was running")
+		t.Error("Reset of a stopped timer returned true")
 	}
 	_ = c.Step(time.Second)
 	if timer.Reset(time.Second) {
-		t.Error("Reset of a fired timer says that it was running")
+		t.Error("Reset of a fired timer returned true")
 	}
 	if fired(timer.C()) {
 		t.Error("a stale value is in the channel after Reset")
 	}
 	if !timer.Reset(2 * time.Second) {
-		t.Error("Reset of a running timer says that it was not")
+		t.Error("Reset of a running timer returned false")
 	}
 	_ = c.Step(time.Second)
 	if fired(timer.C()) {
-		t.Error("fired at the time of before Reset")
+		t.Error("fired at the time from before Reset")
 	}
 	if immediate := c.NewTimer(0); !fired(immediate.C()) {
-		t.Error("a timer of 0 needs a step")
+		t.Error("a timer of 0 did not fire at once")
 	}
 	if immediate := c.NewTimer(-time.Second); !fired(immediate.C()) {
-		t.Error("a timer of less than 0 needs a step")
+		t.Error("a timer of less than 0 did not fire at once")
 	}
 }
 
-func TestATickerStaysInStep(t *testing.T) {
+func TestATickerKeepsItsPeriod(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := NewAt(start, 1)
@@ -153,7 +153,7 @@ func TestATickerStaysInStep(t *testing.T) {
 		}
 		_ = c.Step(35 * time.Second) // to 65 s: three ticks are late, one is kept
 		if !fired(ticker.C()) || fired(ticker.C()) {
-			t.Error("a long step does not tick exactly once")
+			t.Error("a long step must tick exactly once")
 		}
 		<-ticker.C()
 		if d := c.Since(start).Round(time.Millisecond); d != 70*time.Second {
@@ -187,11 +187,11 @@ func TestBadStepsAndSpeedsAreRefused(t *testing.T) {
 		t.Errorf("steps led to %v", c.Now())
 	}
 	if !c.Now().After(start) {
-		t.Error("no step at all was made")
+		t.Error("the clock did not move")
 	}
 }
 
-func TestAClockMayBeUsedFromManyGoroutines(t *testing.T) {
+func TestAClockIsSafeForManyGoroutines(t *testing.T) {
 	t.Parallel()
 	c := NewAt(start, 0)
 	var wg sync.WaitGroup
