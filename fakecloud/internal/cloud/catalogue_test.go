@@ -139,7 +139,7 @@ func TestServerTypesRetireOnTheirDay(t *testing.T) {
 		}
 	}
 	if _, ok := c.ServerTypes[0].In("sin"); ok {
-		t.Error("cx11 is said to exist in sin")
+		t.Error("cx11 exists in sin")
 	}
 }
 
@@ -172,8 +172,8 @@ func TestABrokenCatalogueFileIsRefused(t *testing.T) {
 	}
 }
 
-// What answers of the real API quoted in public threads show.
-func TestTheCatalogueIsWhatTheRealAPIShows(t *testing.T) {
+// The values are from answers of the real API that are quoted in public threads.
+func TestTheCatalogueAgreesWithTheRealAPI(t *testing.T) {
 	t.Parallel()
 	c := DefaultCatalogue()
 	if s, _ := c.ServerType("cpx11"); s.Description != "CPX 11" || s.Category != "regular_purpose" {

@@ -311,7 +311,7 @@ func TestManagedCertificatesAreRenewedBeforeTheyExpire(t *testing.T) {
 	}
 	clock.Step(100 * 24 * time.Hour)
 	if n := p.View().Certificates.Len(); n != 0 {
-		t.Errorf("a renewal brought it back: %d", n)
+		t.Errorf("a renewal restored the deleted certificate: %d", n)
 	}
 }
 
@@ -337,7 +337,7 @@ func TestIssuanceFailsOnRequest(t *testing.T) {
 	for code := range issuanceErrors {
 		label := "renewal-" + strings.ReplaceAll(string(code), "_", "-")
 		if !isDomain(label + ".invalid") {
-			t.Errorf("%s cannot be asked for", code)
+			t.Errorf("no domain causes the error %s", code)
 		}
 	}
 }
@@ -499,7 +499,7 @@ func FuzzParseUpload(f *testing.F) {
 			}
 			return
 		}
-		// What is accepted, the data plane must be able to use.
+		// The data plane must be able to use an accepted certificate.
 		if _, err := tls.X509KeyPair([]byte(c.Certificate), []byte(c.PrivateKey)); err != nil {
 			t.Fatalf("accepted, but %v", err)
 		}

@@ -199,7 +199,7 @@ func TestAnActionRunsUntilItsTimeHasPassed(t *testing.T) {
 	}
 }
 
-func TestAnActionWhoseEffectFailsKeepsNothingOfIt(t *testing.T) {
+func TestAnEffectThatFailsIsDropped(t *testing.T) {
 	t.Parallel()
 	p, clk := clockedCloud(t)
 	undone := false
@@ -303,7 +303,7 @@ func TestInstantActionsHaveEndedWhenTheWriteReturns(t *testing.T) {
 	}
 }
 
-func TestEventsTellEveryChangeOnceAndInOrder(t *testing.T) {
+func TestEachChangeIsOneEventInOrder(t *testing.T) {
 	t.Parallel()
 	p, _ := clockedCloud(t)
 	sub, states := p.cloud.Subscribe()
@@ -316,7 +316,7 @@ func TestEventsTellEveryChangeOnceAndInOrder(t *testing.T) {
 		id = putKey(tx, "a").ID
 		tx.SSHKeys.Update(id, func(k *SSHKey) { k.Name = "b" }) // one write, one event
 		gone := putKey(tx, "gone")
-		tx.SSHKeys.Delete(gone.ID) // never seen
+		tx.SSHKeys.Delete(gone.ID) // no event
 		return nil
 	})
 	_, _ = p.update(func(tx *Tx) error { tx.SSHKeys.Update(id, func(k *SSHKey) { k.Name = "c" }); return nil })
@@ -368,7 +368,7 @@ func TestAwaitReturnsWhenTheConditionHolds(t *testing.T) {
 	}
 }
 
-func TestResetLeavesNothingButProjectsAndTokens(t *testing.T) {
+func TestResetKeepsOnlyProjectsAndTokens(t *testing.T) {
 	t.Parallel()
 	p, clk := clockedCloud(t)
 	p.cloud.AddToken("t", Token{Project: 1})
@@ -408,7 +408,7 @@ func TestPublicAddressesAreNeverHandedOutTwice(t *testing.T) {
 				return fmt.Errorf("%s or %s twice", a, n)
 			}
 			seen[a.String()], seen[n.String()] = true, true
-			if len(seen)%3 == 0 { // given back ones do not come again soon
+			if len(seen)%3 == 0 { // a returned address is not reused soon
 				tx.GiveBack(a)
 			}
 		}
@@ -476,7 +476,7 @@ func TestAPageIsEncodedOncePerVersionOfItsTable(t *testing.T) {
 	}
 	add("d")
 	page("cabd", Page{N: 4})
-	for i := range 3 * maxCachedPages { // more than are kept
+	for i := range 3 * maxCachedPages { // more than the cache keeps
 		page("a", Page{Order: ByName, N: 1, First: 0})
 		page("", Page{First: 4 + i, N: 1})
 	}
@@ -485,8 +485,8 @@ func TestAPageIsEncodedOncePerVersionOfItsTable(t *testing.T) {
 	}
 }
 
-// A clock that runs can pass the end of a deletion while a write is under way.
-func TestAWriteShowsWhatItStoredThoughItsDeletionFallsDue(t *testing.T) {
+// While a write runs, the clock may pass the end of a deletion.
+func TestAWriteReturnsWhatItStoredAlthoughADeletionIsDue(t *testing.T) {
 	t.Parallel()
 	p, clk := clockedCloud(t)
 	var id int64

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// checkFloatingIPs is a part of the invariants of the model: Floating IPs and servers agree, and no
-// address belongs to two resources. It adds the addresses to held.
+// checkFloatingIPs checks that Floating IPs and servers agree, and that no address belongs to two resources.
+// It adds the addresses to held.
 func checkFloatingIPs(t *testing.T, st *State, held map[netip.Addr]int64) {
 	t.Helper()
 	for f := range st.FloatingIPs.All() {
@@ -36,7 +36,7 @@ func checkFloatingIPs(t *testing.T, st *State, held map[netip.Addr]int64) {
 	}
 }
 
-// floatingIPOperations are a part of the operations of the model.
+// floatingIPOperations are the operations of the model on Floating IPs.
 func (m *model) floatingIPOperations() []func() {
 	id := func() int64 { st := m.View(); return m.one(idsOf(&st.FloatingIPs)) }
 	return []func(){
@@ -102,7 +102,7 @@ func TestAFloatingIPMovesBetweenServersAndOutlivesThem(t *testing.T) {
 	}
 }
 
-func TestAssigningAFloatingIPFailsWhenItsServerGoes(t *testing.T) {
+func TestAssigningAFloatingIPFailsWhenItsServerIsDeleted(t *testing.T) {
 	t.Parallel()
 	p, clk := serverCloud(t, Options{})
 	s := offServer(t, p, clk, smallServer("a")).ID

@@ -27,7 +27,7 @@ func attach(t *testing.T, p Project, o hypervisor.Options) *HypervisorSession {
 	return h
 }
 
-// nextTask returns the next task, which must be there already.
+// nextTask returns the next task. It does not wait for one.
 func nextTask(t *testing.T, h *HypervisorSession, command string) hypervisor.Task {
 	t.Helper()
 	task, ok, err := h.take()
@@ -41,7 +41,7 @@ func noTask(t *testing.T, h *HypervisorSession) {
 	t.Helper()
 	h.cloud.Settle()
 	if task, ok, err := h.take(); ok || err != nil {
-		t.Fatalf("there is a task: %+v, %v", task, err)
+		t.Fatalf("got %+v, %v; want no task", task, err)
 	}
 }
 
@@ -52,7 +52,7 @@ func complete(t *testing.T, h *HypervisorSession, command string, failure error)
 	}
 }
 
-func TestActionsOnMachinesEndWhenTheHypervisorSaysSo(t *testing.T) {
+func TestTheHypervisorEndsTheActionsOnItsMachines(t *testing.T) {
 	t.Parallel()
 	noRoom := &hypervisor.Error{Code: "resource_unavailable", Message: "no room"}
 	gone := ServerStatus("")
@@ -64,13 +64,13 @@ func TestActionsOnMachinesEndWhenTheHypervisorSaysSo(t *testing.T) {
 		// while the action runs, after it succeeded, after it failed
 		during, done, failed ServerStatus
 	}{
-		"start":                 {true, Project.PowerOnServer, "start_server", true, ServerStarting, ServerRunning, ServerOff},
-		"stop":                  {false, Project.PowerOffServer, "stop_server", false, ServerStopping, ServerOff, ServerRunning},
-		"shutdown":              {false, Project.ShutdownServer, "shutdown_server", false, ServerRunning, ServerStopping, ServerRunning},
-		"reboot":                {false, Project.RebootServer, "reboot_server", true, ServerRunning, ServerRunning, ServerRunning},
-		"reset":                 {false, Project.ResetServer, "reset_server", true, ServerStarting, ServerRunning, ServerRunning},
-		"reset of one that off": {true, Project.ResetServer, "reset_server", true, ServerStarting, ServerRunning, ServerOff},
-		"delete":                {false, Project.DeleteServer, "delete_server", false, ServerDeleting, gone, ServerRunning},
+		"start":          {true, Project.PowerOnServer, "start_server", true, ServerStarting, ServerRunning, ServerOff},
+		"stop":           {false, Project.PowerOffServer, "stop_server", false, ServerStopping, ServerOff, ServerRunning},
+		"shutdown":       {false, Project.ShutdownServer, "shutdown_server", false, ServerRunning, ServerStopping, ServerRunning},
+		"reboot":         {false, Project.RebootServer, "reboot_server", true, ServerRunning, ServerRunning, ServerRunning},
+		"reset":          {false, Project.ResetServer, "reset_server", true, ServerStarting, ServerRunning, ServerRunning},
+		"reset when off": {true, Project.ResetServer, "reset_server", true, ServerStarting, ServerRunning, ServerOff},
+		"delete":         {false, Project.DeleteServer, "delete_server", false, ServerDeleting, gone, ServerRunning},
 		"rebuild": {false, func(p Project, id int64) (int64, *State, error) {
 			_, action, st, err := p.RebuildServer(id, RebuildServer{Image: "debian"})
 			return action, st, err
@@ -82,7 +82,7 @@ func TestActionsOnMachinesEndWhenTheHypervisorSaysSo(t *testing.T) {
 		for _, failure := range []error{nil, noRoom, errors.New("broken")} {
 			t.Run(fmt.Sprint(name, ", ", failure), func(t *testing.T) {
 				t.Parallel()
-				// Without a hypervisor everything would have ended at once.
+				// Without a hypervisor, all actions end at once.
 				p, clk := serverCloud(t, Options{Profile: ProfileInstant})
 				id := mustCreate(t, p, smallServer("a")).Server.ID
 				if c.off {
@@ -126,7 +126,7 @@ func TestActionsOnMachinesEndWhenTheHypervisorSaysSo(t *testing.T) {
 				if err := h.Complete(t.Context(), action, nil); !errors.Is(err, hypervisor.ErrNoTask) {
 					t.Errorf("completed twice: %v", err)
 				}
-				clk.Step(time.Hour) // the deadline means nothing now
+				clk.Step(time.Hour) // the deadline no longer matters
 				wantAction(t, p, action, c.command, status)
 				checkInvariants(t, p.View(), p.cloud)
 			})
@@ -134,7 +134,7 @@ func TestActionsOnMachinesEndWhenTheHypervisorSaysSo(t *testing.T) {
 	}
 }
 
-func TestWhatDoesNotConcernAMachineIsNotHandedOut(t *testing.T) {
+func TestActionsThatDoNotChangeAMachineAreNotTasks(t *testing.T) {
 	t.Parallel()
 	p, _ := serverCloud(t, Options{Profile: ProfileInstant})
 	n := testNetwork(t, p, "n", "10.0.0.0/24")
@@ -145,27 +145,27 @@ func TestWhatDoesNotConcernAMachineIsNotHandedOut(t *testing.T) {
 	}
 	h := attach(t, p, hypervisor.Options{})
 	for name, do := range map[string]func() (int64, *State, error){
-		"power on of one that runs": func() (int64, *State, error) { return p.PowerOnServer(on) },
-		"power off of one that off": func() (int64, *State, error) { return p.PowerOffServer(off) },
-		"shutdown of one that off":  func() (int64, *State, error) { return p.ShutdownServer(off) },
-		"reboot of one that off":    func() (int64, *State, error) { return p.RebootServer(off) },
+		"power on when on":   func() (int64, *State, error) { return p.PowerOnServer(on) },
+		"power off when off": func() (int64, *State, error) { return p.PowerOffServer(off) },
+		"shutdown when off":  func() (int64, *State, error) { return p.ShutdownServer(off) },
+		"reboot when off":    func() (int64, *State, error) { return p.RebootServer(off) },
 		"attach": func() (int64, *State, error) {
 			return p.AttachServerToNetwork(on, AttachServerToNetwork{Network: n.ID})
 		},
-		"power off that is to fail": func() (int64, *State, error) { return p.WithOutcome(&ActionOutcome{Fail: true}).PowerOffServer(on) },
+		"power off with a fault rule": func() (int64, *State, error) { return p.WithOutcome(&ActionOutcome{Fail: true}).PowerOffServer(on) },
 	} {
 		action, _, err := do()
 		if err != nil {
 			t.Fatal(name, err)
 		}
 		if a, _ := p.View().Actions.Get(action); a.Status == ActionRunning {
-			t.Errorf("%s waits", name)
+			t.Errorf("%s: the action waits for a task", name)
 		}
 		noTask(t, h)
 	}
 }
 
-func TestACreatedServerBecomesAMachineThatIsStartedThen(t *testing.T) {
+func TestANewServerGetsAMachineAndThenStarts(t *testing.T) {
 	t.Parallel()
 	p, clk := serverCloud(t, Options{})
 	n := testNetwork(t, p, "n", "10.0.0.0/24")
@@ -201,11 +201,11 @@ func TestACreatedServerBecomesAMachineThatIsStartedThen(t *testing.T) {
 	clk.Step(time.Second)
 	wantStatus(t, p, out.Server.ID, ServerRunning, false)
 	if pn, ok := server(t, p, out.Server.ID).PrivateNet(n.ID); !ok || pn.IP != m.Networks[0].IP || pn.MAC != m.Networks[0].MAC {
-		t.Errorf("%+v, was told as %+v", pn, m.Networks)
+		t.Errorf("interface %+v, but the task described %+v", pn, m.Networks)
 	}
 }
 
-func TestAServerThatCannotBeBackedIsOffAndSaysWhy(t *testing.T) {
+func TestAServerIsOffIfItsMachineCannotBeCreated(t *testing.T) {
 	t.Parallel()
 	p, _ := serverCloud(t, Options{Profile: ProfileInstant})
 	h := attach(t, p, hypervisor.Options{})
@@ -225,7 +225,7 @@ func TestAServerThatCannotBeBackedIsOffAndSaysWhy(t *testing.T) {
 	checkInvariants(t, p.View(), p.cloud)
 }
 
-func TestARebuildDescribesWhatTheServerWillBe(t *testing.T) {
+func TestTheTaskOfARebuildDescribesTheRebuiltServer(t *testing.T) {
 	t.Parallel()
 	p, _ := serverCloud(t, Options{Profile: ProfileInstant})
 	id := mustCreate(t, p, smallServer("a")).Server.ID
@@ -238,7 +238,7 @@ func TestARebuildDescribesWhatTheServerWillBe(t *testing.T) {
 		t.Errorf("%+v", m)
 	}
 	if s := server(t, p, id); s.UserData != "" || s.Image.Name != "debian" {
-		t.Errorf("shown before it is so: %+v", s)
+		t.Errorf("changed before the task is complete: %+v", s)
 	}
 }
 
@@ -263,7 +263,7 @@ func TestATaskThatIsNotDoneInTimeFails(t *testing.T) {
 	}
 }
 
-func TestWhatMachinesDoByThemselvesIsSeen(t *testing.T) {
+func TestReportsOfMachinesChangeTheirServers(t *testing.T) {
 	t.Parallel()
 	p, _ := serverCloud(t, Options{Profile: ProfileInstant})
 	id := mustCreate(t, p, smallServer("a")).Server.ID
@@ -285,18 +285,18 @@ func TestWhatMachinesDoByThemselvesIsSeen(t *testing.T) {
 	before := server(t, p, id)
 	report(false, ServerOff)
 	if server(t, p, id) != before {
-		t.Error("a report of what is known changed something")
+		t.Error("a report of the known state changed the server")
 	}
 	report(true, ServerRunning)
 	if _, _, err := p.ShutdownServer(id); err != nil {
 		t.Fatal(err)
 	}
 	task := nextTask(t, h, "shutdown_server")
-	report(false, ServerRunning) // the action's end tells
+	report(false, ServerRunning) // ignored while the task runs
 	if err := h.Complete(t.Context(), task.Action, nil); err != nil {
 		t.Fatal(err)
 	}
-	report(true, ServerStopping) // and stays so until the machine is off
+	report(true, ServerStopping) // stopping until the machine is off
 	report(false, ServerOff)
 	for _, server := range []int64{other, 7} {
 		if err := h.Report(t.Context(), server, false); !errors.Is(err, hypervisor.ErrNoMachine) {
@@ -306,7 +306,7 @@ func TestWhatMachinesDoByThemselvesIsSeen(t *testing.T) {
 	wantStatus(t, p, other, ServerRunning, false)
 }
 
-func TestAReportDuringAnActionThatIsNoTask(t *testing.T) {
+func TestAReportDuringAnActionThatIsNotATask(t *testing.T) {
 	t.Parallel()
 	p, clk := serverCloud(t, Options{})
 	id := runningServer(t, p, clk, smallServer("a")).ID
@@ -366,7 +366,7 @@ func TestEachServerHasOneHypervisor(t *testing.T) {
 	}
 }
 
-func TestDetachingAHypervisorFailsWhatItHasNotDone(t *testing.T) {
+func TestDetachingAHypervisorFailsItsUnfinishedTasks(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(*HypervisorSession, func(time.Duration)){
 		"closed": func(h *HypervisorSession, _ func(time.Duration)) { h.Close() },
@@ -375,7 +375,7 @@ func TestDetachingAHypervisorFailsWhatItHasNotDone(t *testing.T) {
 				t.Error(err)
 			}
 		},
-		"lost for long": func(h *HypervisorSession, step func(time.Duration)) { h.Suspend(); step(hypervisor.DefaultGrace) },
+		"suspended for too long": func(h *HypervisorSession, step func(time.Duration)) { h.Suspend(); step(hypervisor.DefaultGrace) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -407,7 +407,7 @@ func TestDetachingAHypervisorFailsWhatItHasNotDone(t *testing.T) {
 			if err := p.cloud.ReportMachine("h", working, false); !errors.Is(err, hypervisor.ErrDetached) {
 				t.Errorf("ReportMachine: %v", err)
 			}
-			// From now on by the profile's time.
+			// From now on, actions follow the profile.
 			if _, _, err = p.PowerOffServer(working); err != nil {
 				t.Fatal(err)
 			}
@@ -420,7 +420,7 @@ func TestDetachingAHypervisorFailsWhatItHasNotDone(t *testing.T) {
 	}
 }
 
-func TestALostHypervisorThatComesBackGetsItsTasksAgain(t *testing.T) {
+func TestASuspendedHypervisorThatReturnsGetsItsTasksAgain(t *testing.T) {
 	t.Parallel()
 	p, clk := serverCloud(t, Options{})
 	id := runningServer(t, p, clk, smallServer("a")).ID
@@ -431,7 +431,7 @@ func TestALostHypervisorThatComesBackGetsItsTasksAgain(t *testing.T) {
 	}
 	nextTask(t, h, "stop_server")
 	h.Suspend()
-	created := mustCreate(t, p, smallServer("b")) // while nobody is there
+	created := mustCreate(t, p, smallServer("b")) // while it is suspended
 	clk.Step(hypervisor.DefaultGrace - time.Second)
 	if all := p.cloud.Hypervisors(); len(all) != 1 || all[0].Connected || !slices.Equal(all[0].Tasks, []int64{off, created.Action}) {
 		t.Errorf("%+v", all)
@@ -441,16 +441,16 @@ func TestALostHypervisorThatComesBackGetsItsTasksAgain(t *testing.T) {
 		t.Errorf("%+v", ms)
 	}
 	complete(t, again, "stop_server", nil)
-	clk.Step(time.Minute) // the grace of the first is over, which means nothing now
+	clk.Step(time.Minute) // the end of the first one's grace has no effect
 	complete(t, again, "create_server", nil)
 	wantStatus(t, p, id, ServerOff, false)
-	h.Suspend() // means nothing either
+	h.Suspend() // nor has this
 	h.Close()
 	complete(t, again, "start_server", nil)
 	wantStatus(t, p, created.Server.ID, ServerRunning, false)
 }
 
-func TestAHypervisorOfTheSameNameTakesTheOthersPlace(t *testing.T) {
+func TestAHypervisorReplacesOneOfTheSameName(t *testing.T) {
 	t.Parallel()
 	p, clk := serverCloud(t, Options{})
 	id := runningServer(t, p, clk, smallServer("a")).ID
@@ -471,7 +471,7 @@ func TestAHypervisorOfTheSameNameTakesTheOthersPlace(t *testing.T) {
 	complete(t, again, "stop_server", nil)
 }
 
-func TestAResetIsToldToWhomeverHasMachines(t *testing.T) {
+func TestAResetMakesHypervisorsForgetTheirMachines(t *testing.T) {
 	t.Parallel()
 	p, clk := serverCloud(t, Options{})
 	id := runningServer(t, p, clk, smallServer("a")).ID
@@ -498,7 +498,7 @@ func TestAResetIsToldToWhomeverHasMachines(t *testing.T) {
 	complete(t, h, "create_server", nil)
 }
 
-func TestAnActionThatHangsIsHandedOutWhenItIsResumed(t *testing.T) {
+func TestAHangingActionBecomesATaskWhenItIsResumed(t *testing.T) {
 	t.Parallel()
 	p, clk := serverCloud(t, Options{})
 	id := runningServer(t, p, clk, smallServer("a")).ID
@@ -515,7 +515,7 @@ func TestAnActionThatHangsIsHandedOutWhenItIsResumed(t *testing.T) {
 	wantStatus(t, p, id, ServerOff, false)
 }
 
-func TestTasksAreWaitedFor(t *testing.T) {
+func TestNextWaitsForATask(t *testing.T) {
 	t.Parallel()
 	p, clk := serverCloud(t, Options{})
 	ids := []int64{runningServer(t, p, clk, smallServer("a")).ID, runningServer(t, p, clk, smallServer("b")).ID}
@@ -574,9 +574,9 @@ func TestWrongOptionsOfAHypervisor(t *testing.T) {
 	}
 }
 
-// TestBackReferencesAgreeWhateverAHypervisorDoes is the model of the whole cloud with a hypervisor that fails,
-// is late, gets lost and lies.
-func TestBackReferencesAgreeWhateverAHypervisorDoes(t *testing.T) {
+// TestReferencesAgreeWithAFaultyHypervisor runs the model of the cloud with a hypervisor that fails, is late,
+// is suspended and makes wrong reports.
+func TestReferencesAgreeWithAFaultyHypervisor(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {

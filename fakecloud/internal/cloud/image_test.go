@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// withImages returns a project that has a snapshot and a backup, and a server made of the former.
+// withImages returns a project with a snapshot, a backup, and a server that was made from the snapshot.
 func withImages(t *testing.T, o Options) (p Project, snapshot, backup, server int64) {
 	t.Helper()
 	c := New(o)
@@ -27,7 +27,7 @@ func withImages(t *testing.T, o Options) (p Project, snapshot, backup, server in
 	return p, snapshot, backup, server
 }
 
-func TestAnImagesChangesShowInServersMadeFromIt(t *testing.T) {
+func TestAServerShowsTheChangesOfItsImage(t *testing.T) {
 	t.Parallel()
 	p, snapshot, _, server := withImages(t, Options{})
 	description := "golden"
@@ -82,7 +82,7 @@ func TestAProtectedSnapshotIsNotDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if i, _ := p.View().Images.Get(snapshot); !i.DeleteProtection {
-		t.Error("a change of nothing removed the protection")
+		t.Error("an empty change removed the protection")
 	}
 	if _, _, err := p.ChangeImageProtection(snapshot, &no); err != nil {
 		t.Fatal(err)

@@ -34,7 +34,7 @@ func takeAll(t *testing.T, p Project, take func(*Tx) (netip.Addr, error)) []stri
 	return out
 }
 
-func TestReservedAddressesAndThoseOfOthersAreNotHandedOut(t *testing.T) {
+func TestPoolsSkipReservedAddressesAndThoseOfOtherPools(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		servers, balancers, reserved string
@@ -71,7 +71,7 @@ func TestReservedAddressesAndThoseOfOthersAreNotHandedOut(t *testing.T) {
 	}
 }
 
-func TestANetworkGivesReservedAddressesOnlyToThoseWhoAskForThem(t *testing.T) {
+func TestANetworkGivesReservedAddressesOnlyOnRequest(t *testing.T) {
 	t.Parallel()
 	c := New(Options{
 		PublicIPv4: netip.MustParsePrefix("10.0.0.8/29"), Reserved: prefixes("10.0.0.0/29"),

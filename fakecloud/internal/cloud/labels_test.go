@@ -44,7 +44,7 @@ func TestLabelSelectors(t *testing.T) {
 	}
 }
 
-func TestBadLabelSelectorsSayWhereTheyAreWrong(t *testing.T) {
+func TestErrorsOfLabelSelectorsNameTheProblem(t *testing.T) {
 	t.Parallel()
 	for _, selector := range []string{
 		"=", ",", "a,", "a,,b", "a=b=c", "a in", "a in ()x", "a in (b", "a in b", "a notin", "a is b", "!", "!!a",

@@ -124,7 +124,7 @@ func TestReportedHealth(t *testing.T) {
 		HealthReport{Addr: netip.MustParseAddr("203.0.113.8"), ListenPort: 80, Status: HealthHealthy},
 	)
 	if after, _ := p.View().LoadBalancers.Entry(lb.ID); after != before {
-		t.Error("a report of nothing new made a new version")
+		t.Error("a report of the known health made a new version")
 	}
 	if got := report(HealthReport{Addr: ip, ListenPort: 443, Status: HealthUnhealthy, HTTPStatusCode: 500}); !strings.HasPrefix(got, "healthy/unhealthy(unspecified)") {
 		t.Errorf("without a detail: %s", got)

@@ -8,8 +8,8 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 )
 
-// selectingCloud returns a cloud with load balancers that have a service and select the label a, and with
-// servers that have the label or not. Its clock stands still.
+// selectingCloud returns a cloud whose clock stands still. Its load balancers have a service and select the
+// label a. Its servers have the given label.
 func selectingCloud(t *testing.T, balancers, servers int, label string) (Project, func(i int)) {
 	t.Helper()
 	c := New(Options{Clock: testclock.NewFakeClock(testNow)})
@@ -53,7 +53,7 @@ func bytesOf(calls int, f func(i int)) int {
 // Not parallel: it counts what the whole process allocates.
 //
 //nolint:paralleltest // see above
-func TestASelectedServerCostsWhatItChanges(t *testing.T) {
+func TestTheCostOfAServerDoesNotGrowWithTheCloud(t *testing.T) {
 	const calls = 50
 	cost := func(balancers, servers int, label string) int {
 		_, create := selectingCloud(t, balancers, servers, label)
@@ -61,11 +61,11 @@ func TestASelectedServerCostsWhatItChanges(t *testing.T) {
 	}
 	few, many := cost(10, 50, "a"), cost(10, 1000, "a")
 	if many > 2*few {
-		t.Errorf("a server costs %d bytes after 1,000 that are selected and %d after 50: the cost grows with all targets", many, few)
+		t.Errorf("a server costs %d bytes after 1,000 targets and %d bytes after 50: the cost grows with the targets", many, few)
 	}
 	alone, passed := cost(0, 50, "b"), cost(100, 50, "b")
 	if passed > alone+alone/10 {
-		t.Errorf("a server costs %d bytes next to 100 load balancers that do not select it and %d without: the cost grows with all load balancers", passed, alone)
+		t.Errorf("a server costs %d bytes with 100 load balancers of other servers and %d bytes without: the cost grows with the load balancers", passed, alone)
 	}
 	one, hundred := cost(1, 50, "a"), cost(100, 50, "a")
 	const perBalancer = 1500
@@ -75,7 +75,7 @@ func TestASelectedServerCostsWhatItChanges(t *testing.T) {
 	t.Logf("bytes per server: %d after 50, %d after 1,000 with 10 load balancers; %d alone, %d passed; %d with one, %d with 100", few, many, alone, passed, one, hundred)
 }
 
-// Work that is scheduled stays in memory until it is due.
+// Scheduled work stays in memory until it is due.
 //
 //nolint:paralleltest // it measures the heap of the whole process
 func TestScheduledHealthKeepsNoLoadBalancerInMemory(t *testing.T) {
@@ -96,14 +96,14 @@ func TestScheduledHealthKeepsNoLoadBalancerInMemory(t *testing.T) {
 		}
 		return used
 	}
-	measure(0) // what is made once in the process
+	measure(0) // allocate the memory that is needed once per process
 	none, one := measure(0), measure(1)
 	if more := (one - none) / servers; more > 4000 {
 		t.Errorf("a load balancer that selects %d servers takes %d bytes for each, want at most 4000", servers, more)
 	}
 }
 
-func TestSelectorsAreIndexedByWhatTheyRequire(t *testing.T) {
+func TestSelectorsAreIndexedByARequiredLabel(t *testing.T) {
 	t.Parallel()
 	for selector, want := range map[string][]string{
 		"a=1":          {"a=1"},

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestServicesThatCannotBe(t *testing.T) {
+func TestInvalidServicesAreRefused(t *testing.T) {
 	t.Parallel()
 	p, _, clk := lbCloud(t)
 	cert := putCertificate(t, p, "cert")
@@ -32,46 +32,46 @@ func TestServicesThatCannotBe(t *testing.T) {
 		in   ServiceInput
 		want string
 	}{
-		"no protocol":                 {ServiceInput{}, "protocol"},
-		"unknown protocol":            {ServiceInput{Protocol: new("udp"), ListenPort: new(1), DestinationPort: new(1)}, "protocol"},
-		"tcp without listen port":     {ServiceInput{Protocol: new("tcp"), DestinationPort: new(1)}, "listen_port"},
-		"tcp without destination":     {ServiceInput{Protocol: new("tcp"), ListenPort: new(2)}, "destination_port"},
-		"listen port 0":               {tcp(0, 1), "listen_port"},
-		"listen port 65536":           {tcp(65536, 1), "listen_port"},
-		"destination port 0":          {tcp(2, 0), "destination_port"},
-		"port in use":                 {tcp(1, 2), "source_port_already_used"},
-		"https passed through":        {ServiceInput{Protocol: new("https")}, ""},
-		"unknown certificate":         {https(ServiceHTTPInput{Certificates: []int64{1}}), "http.certificates"},
-		"http with a certificate":     {http(ServiceHTTPInput{Certificates: []int64{cert}}), "http.certificates"},
-		"http with a redirect":        {http(ServiceHTTPInput{RedirectHTTP: new(true)}), "http.redirect_http"},
-		"tcp with sticky sessions":    {ServiceInput{Protocol: new("tcp"), ListenPort: new(2), DestinationPort: new(2), HTTP: &ServiceHTTPInput{StickySessions: new(true)}}, "http.sticky_sessions"},
-		"no cookie name":              {http(ServiceHTTPInput{CookieName: new("")}), "http.cookie_name"},
-		"cookie name with a space":    {http(ServiceHTTPInput{CookieName: new("a b")}), "http.cookie_name"},
-		"cookie name too long":        {http(ServiceHTTPInput{CookieName: new(strings.Repeat("a", 101))}), "http.cookie_name"},
-		"cookie lifetime too short":   {http(ServiceHTTPInput{CookieLifetime: new(29)}), "http.cookie_lifetime"},
-		"cookie lifetime too long":    {http(ServiceHTTPInput{CookieLifetime: new(86401)}), "http.cookie_lifetime"},
-		"idle timeout too short":      {http(ServiceHTTPInput{TimeoutIdle: new(29)}), "http.timeout_idle"},
-		"idle timeout too long":       {http(ServiceHTTPInput{TimeoutIdle: new(301)}), "http.timeout_idle"},
-		"check of unknown protocol":   {check(HealthCheckInput{Protocol: new("https")}), "health_check.protocol"},
-		"check of port 0":             {check(HealthCheckInput{Port: new(0)}), "health_check.port"},
-		"check interval too short":    {check(HealthCheckInput{Interval: new(2)}), "health_check.interval"},
-		"check interval too long":     {check(HealthCheckInput{Interval: new(61)}), "health_check.interval"},
-		"check timeout too short":     {check(HealthCheckInput{Timeout: new(0)}), "health_check.timeout"},
-		"check timeout too long":      {check(HealthCheckInput{Timeout: new(61)}), "health_check.timeout"},
-		"too few retries":             {check(HealthCheckInput{Retries: new(0)}), "health_check.retries"},
-		"too many retries":            {check(HealthCheckInput{Retries: new(6)}), "health_check.retries"},
-		"domain with a percent":       {checkHTTP(HealthCheckHTTPInput{Domain: new("a%b")}), "health_check.http.domain"},
-		"domain too long":             {checkHTTP(HealthCheckHTTPInput{Domain: new(strings.Repeat("a", 129))}), "health_check.http.domain"},
-		"no path":                     {checkHTTP(HealthCheckHTTPInput{Path: new("")}), "health_check.http.path"},
-		"path with a space":           {checkHTTP(HealthCheckHTTPInput{Path: new("/a b")}), "health_check.http.path"},
-		"path too long":               {checkHTTP(HealthCheckHTTPInput{Path: new(strings.Repeat("/", 257))}), "health_check.http.path"},
-		"response too long":           {checkHTTP(HealthCheckHTTPInput{Response: new(strings.Repeat("a", 257))}), "health_check.http.response"},
-		"a status code of letters":    {checkHTTP(HealthCheckHTTPInput{StatusCodes: []string{"200", "abc"}}), "health_check.http.status_codes.1"},
-		"more than 20 status codes":   {checkHTTP(HealthCheckHTTPInput{StatusCodes: make([]string, 21)}), "health_check.http.status_codes"},
-		"everything at its least":     {ServiceInput{Protocol: new("http"), HTTP: &ServiceHTTPInput{CookieName: new("a"), CookieLifetime: new(30), TimeoutIdle: new(30)}, HealthCheck: &HealthCheckInput{Port: new(1), Interval: new(3), Timeout: new(1), Retries: new(1)}}, ""},
-		"everything at its most":      {ServiceInput{Protocol: new("http"), HTTP: &ServiceHTTPInput{CookieName: new(strings.Repeat("a", 100)), CookieLifetime: new(86400), TimeoutIdle: new(300)}, HealthCheck: &HealthCheckInput{Port: new(65535), Interval: new(60), Timeout: new(60), Retries: new(5)}}, ""},
-		"an HTTP check with its all":  {checkHTTP(HealthCheckHTTPInput{Domain: new("a.b"), Path: new("/x"), Response: new("ok"), StatusCodes: []string{"200", "2*", "?0?"}, TLS: new(true)}), ""},
-		"tcp with an empty http part": {ServiceInput{Protocol: new("tcp"), ListenPort: new(2), DestinationPort: new(2), HTTP: &ServiceHTTPInput{}}, ""},
+		"no protocol":                   {ServiceInput{}, "protocol"},
+		"unknown protocol":              {ServiceInput{Protocol: new("udp"), ListenPort: new(1), DestinationPort: new(1)}, "protocol"},
+		"tcp without listen port":       {ServiceInput{Protocol: new("tcp"), DestinationPort: new(1)}, "listen_port"},
+		"tcp without destination":       {ServiceInput{Protocol: new("tcp"), ListenPort: new(2)}, "destination_port"},
+		"listen port 0":                 {tcp(0, 1), "listen_port"},
+		"listen port 65536":             {tcp(65536, 1), "listen_port"},
+		"destination port 0":            {tcp(2, 0), "destination_port"},
+		"port in use":                   {tcp(1, 2), "source_port_already_used"},
+		"https passed through":          {ServiceInput{Protocol: new("https")}, ""},
+		"unknown certificate":           {https(ServiceHTTPInput{Certificates: []int64{1}}), "http.certificates"},
+		"http with a certificate":       {http(ServiceHTTPInput{Certificates: []int64{cert}}), "http.certificates"},
+		"http with a redirect":          {http(ServiceHTTPInput{RedirectHTTP: new(true)}), "http.redirect_http"},
+		"tcp with sticky sessions":      {ServiceInput{Protocol: new("tcp"), ListenPort: new(2), DestinationPort: new(2), HTTP: &ServiceHTTPInput{StickySessions: new(true)}}, "http.sticky_sessions"},
+		"no cookie name":                {http(ServiceHTTPInput{CookieName: new("")}), "http.cookie_name"},
+		"cookie name with a space":      {http(ServiceHTTPInput{CookieName: new("a b")}), "http.cookie_name"},
+		"cookie name too long":          {http(ServiceHTTPInput{CookieName: new(strings.Repeat("a", 101))}), "http.cookie_name"},
+		"cookie lifetime too short":     {http(ServiceHTTPInput{CookieLifetime: new(29)}), "http.cookie_lifetime"},
+		"cookie lifetime too long":      {http(ServiceHTTPInput{CookieLifetime: new(86401)}), "http.cookie_lifetime"},
+		"idle timeout too short":        {http(ServiceHTTPInput{TimeoutIdle: new(29)}), "http.timeout_idle"},
+		"idle timeout too long":         {http(ServiceHTTPInput{TimeoutIdle: new(301)}), "http.timeout_idle"},
+		"check of unknown protocol":     {check(HealthCheckInput{Protocol: new("https")}), "health_check.protocol"},
+		"check of port 0":               {check(HealthCheckInput{Port: new(0)}), "health_check.port"},
+		"check interval too short":      {check(HealthCheckInput{Interval: new(2)}), "health_check.interval"},
+		"check interval too long":       {check(HealthCheckInput{Interval: new(61)}), "health_check.interval"},
+		"check timeout too short":       {check(HealthCheckInput{Timeout: new(0)}), "health_check.timeout"},
+		"check timeout too long":        {check(HealthCheckInput{Timeout: new(61)}), "health_check.timeout"},
+		"too few retries":               {check(HealthCheckInput{Retries: new(0)}), "health_check.retries"},
+		"too many retries":              {check(HealthCheckInput{Retries: new(6)}), "health_check.retries"},
+		"domain with a percent":         {checkHTTP(HealthCheckHTTPInput{Domain: new("a%b")}), "health_check.http.domain"},
+		"domain too long":               {checkHTTP(HealthCheckHTTPInput{Domain: new(strings.Repeat("a", 129))}), "health_check.http.domain"},
+		"no path":                       {checkHTTP(HealthCheckHTTPInput{Path: new("")}), "health_check.http.path"},
+		"path with a space":             {checkHTTP(HealthCheckHTTPInput{Path: new("/a b")}), "health_check.http.path"},
+		"path too long":                 {checkHTTP(HealthCheckHTTPInput{Path: new(strings.Repeat("/", 257))}), "health_check.http.path"},
+		"response too long":             {checkHTTP(HealthCheckHTTPInput{Response: new(strings.Repeat("a", 257))}), "health_check.http.response"},
+		"a status code of letters":      {checkHTTP(HealthCheckHTTPInput{StatusCodes: []string{"200", "abc"}}), "health_check.http.status_codes.1"},
+		"more than 20 status codes":     {checkHTTP(HealthCheckHTTPInput{StatusCodes: make([]string, 21)}), "health_check.http.status_codes"},
+		"all minimum values":            {ServiceInput{Protocol: new("http"), HTTP: &ServiceHTTPInput{CookieName: new("a"), CookieLifetime: new(30), TimeoutIdle: new(30)}, HealthCheck: &HealthCheckInput{Port: new(1), Interval: new(3), Timeout: new(1), Retries: new(1)}}, ""},
+		"all maximum values":            {ServiceInput{Protocol: new("http"), HTTP: &ServiceHTTPInput{CookieName: new(strings.Repeat("a", 100)), CookieLifetime: new(86400), TimeoutIdle: new(300)}, HealthCheck: &HealthCheckInput{Port: new(65535), Interval: new(60), Timeout: new(60), Retries: new(5)}}, ""},
+		"an HTTP check with all fields": {checkHTTP(HealthCheckHTTPInput{Domain: new("a.b"), Path: new("/x"), Response: new("ok"), StatusCodes: []string{"200", "2*", "?0?"}, TLS: new(true)}), ""},
+		"tcp with an empty http part":   {ServiceInput{Protocol: new("tcp"), ListenPort: new(2), DestinationPort: new(2), HTTP: &ServiceHTTPInput{}}, ""},
 	} {
 		st := p.View()
 		err := lb.Clone().addService(st, tc.in, "")
@@ -142,7 +142,7 @@ func TestUpdatingAServiceIsAPatch(t *testing.T) {
 		t.Errorf("http → https: %+v", got.HTTP)
 	}
 	if c, _ := p.View().Certificates.Get(cert); len(c.UsedBy) != 1 {
-		t.Error("the certificate does not know its user")
+		t.Error("the certificate does not show that it is used")
 	}
 	got = update(ServiceInput{Protocol: new("http")})
 	if got.HTTP == nil || !got.HTTP.StickySessions || got.HTTP.RedirectHTTP || len(got.HTTP.Certificates) != 0 {
@@ -157,7 +157,7 @@ func TestUpdatingAServiceIsAPatch(t *testing.T) {
 		t.Errorf("https → tcp: %+v", got)
 	}
 	if c, _ := p.View().Certificates.Get(cert); len(c.UsedBy) != 0 {
-		t.Error("the certificate still has a user")
+		t.Error("the certificate still shows that it is used")
 	}
 	got = update(ServiceInput{Protocol: new("http")})
 	if got.HTTP == nil || got.HTTP.CookieName != "HCLBSTICKY" || got.HTTP.StickySessions {
@@ -204,6 +204,6 @@ func TestCertificatesAreLimitedByTheType(t *testing.T) {
 		t.Error("the certificate is still used by the other service")
 	}
 	if _, _, err := p.DeleteLoadBalancerService(lb.ID, 443); codeOf(err) != "not_found" {
-		t.Errorf("delete what is gone: %v", err)
+		t.Errorf("delete it again: %v", err)
 	}
 }

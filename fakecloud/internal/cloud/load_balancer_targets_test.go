@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// describe shows what targets a load balancer has: servers by name, in brackets what a selector selects.
+// describe returns the targets of a load balancer: servers by name, the servers of a selector in brackets.
 func describe(p Project, targets []LoadBalancerTarget) string {
 	var parts []string
 	for _, t := range targets {
@@ -43,7 +43,7 @@ func selectedBy(t LoadBalancerTarget) (all []LoadBalancerTarget) {
 
 func firstSelected(t LoadBalancerTarget) LoadBalancerTarget { return selectedBy(t)[0] }
 
-func TestTargetsThatCannotBe(t *testing.T) {
+func TestInvalidTargetsAreRefused(t *testing.T) {
 	t.Parallel()
 	p, n, clk := lbCloud(t)
 	inside := lbServer(t, p, "inside", nil, n)
@@ -153,7 +153,7 @@ func TestTargetsAreAddedOnceAndRemoved(t *testing.T) {
 		t.Errorf("targets %s", got)
 	}
 	do(remove, serverTarget(s), "")
-	do(remove, serverTarget(s), "not_found") // the other one is named by its IPv6 address
+	do(remove, serverTarget(s), "not_found") // the other target needs the IPv6 address
 	do(remove, ipTarget("203.0.113.8"), "not_found")
 	do(remove, selectorTarget("a"), "not_found")
 	do(remove, byIPv6, "")
@@ -281,7 +281,7 @@ func TestDeletingAServerRemovesItFromItsLoadBalancers(t *testing.T) {
 	}
 }
 
-func TestPrivateTargetsGoWithTheNetwork(t *testing.T) {
+func TestPrivateTargetsAreRemovedWithTheNetwork(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(t *testing.T, p Project, lb *LoadBalancer, s *Server, n *Network) error{
 		"the load balancer is detached": func(t *testing.T, p Project, lb *LoadBalancer, _ *Server, n *Network) error {

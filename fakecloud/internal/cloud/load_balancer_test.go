@@ -16,7 +16,7 @@ var lbTypes = []*LoadBalancerType{
 	{ID: 2, Name: "big", MaxServices: 10, MaxTargets: 50, MaxAssignedCertificates: 10},
 }
 
-// lbCloud returns a project whose actions take a second, with the network "net" of networkCloud's kind.
+// lbCloud returns a project whose actions take a second. It has a network "net" like networkCloud.
 func lbCloud(t *testing.T, change ...func(*Options)) (Project, *Network, *testclock.FakeClock) {
 	t.Helper()
 	clk := testclock.NewFakeClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
@@ -109,8 +109,8 @@ func publicIPv4(p Project, s *Server) netip.Addr {
 	return ip.IP.Addr()
 }
 
-// newLB creates a load balancer, in fsn1 and of type "big" unless told otherwise, and lets its create
-// action end.
+// newLB creates a load balancer and steps the clock to the end of the create action. The default location
+// is fsn1, the default type "big".
 func newLB(t *testing.T, p Project, clk *testclock.FakeClock, in CreateLoadBalancer) *LoadBalancer {
 	t.Helper()
 	lb, action, _, err := p.CreateLoadBalancer(lbDefaults(in))
@@ -275,15 +275,15 @@ func TestLoadBalancersThatCannotBeCreated(t *testing.T) {
 		"too many services": {func(in *CreateLoadBalancer) {
 			in.Type, in.Services = "1", []ServiceInput{tcp(1, 1), tcp(2, 1), tcp(3, 1)}
 		}, "resource_limit_exceeded"},
-		"a private target":          {func(in *CreateLoadBalancer) { in.Targets = []TargetInput{privateTarget(s)} }, "load_balancer_not_attached_to_network"},
-		"a target outside":          {func(in *CreateLoadBalancer) { in.Network, in.Targets = n.ID, []TargetInput{privateTarget(s)} }, "resolve_cloud_private_targets_error"},
-		"an unknown target":         {func(in *CreateLoadBalancer) { in.Targets = []TargetInput{serverTarget(s), {Type: "server", Server: 1}} }, "targets.1.server.id"},
-		"a target twice":            {func(in *CreateLoadBalancer) { in.Targets = []TargetInput{serverTarget(s), serverTarget(s)} }, "target_already_defined"},
-		"an unknown Primary IP":     {func(in *CreateLoadBalancer) { in.IPv4 = 5 }, "public_net.ipv4"},
-		"a Primary IPv6 as IPv4":    {func(in *CreateLoadBalancer) { in.IPv4 = v6 }, "primary_ip_version_mismatch"},
-		"a Primary IPv4 as IPv6":    {func(in *CreateLoadBalancer) { in.IPv6 = v4 }, "primary_ip_version_mismatch"},
-		"a Primary IP of elsewhere": {func(in *CreateLoadBalancer) { in.IPv4 = elsewhere }, "primary_ip_datacenter_mismatch"},
-		"an assigned Primary IP":    {func(in *CreateLoadBalancer) { in.IPv4 = assigned }, "primary_ip_assigned"},
+		"a private target":                 {func(in *CreateLoadBalancer) { in.Targets = []TargetInput{privateTarget(s)} }, "load_balancer_not_attached_to_network"},
+		"a target outside":                 {func(in *CreateLoadBalancer) { in.Network, in.Targets = n.ID, []TargetInput{privateTarget(s)} }, "resolve_cloud_private_targets_error"},
+		"an unknown target":                {func(in *CreateLoadBalancer) { in.Targets = []TargetInput{serverTarget(s), {Type: "server", Server: 1}} }, "targets.1.server.id"},
+		"a target twice":                   {func(in *CreateLoadBalancer) { in.Targets = []TargetInput{serverTarget(s), serverTarget(s)} }, "target_already_defined"},
+		"an unknown Primary IP":            {func(in *CreateLoadBalancer) { in.IPv4 = 5 }, "public_net.ipv4"},
+		"a Primary IPv6 as IPv4":           {func(in *CreateLoadBalancer) { in.IPv4 = v6 }, "primary_ip_version_mismatch"},
+		"a Primary IPv4 as IPv6":           {func(in *CreateLoadBalancer) { in.IPv6 = v4 }, "primary_ip_version_mismatch"},
+		"a Primary IP in another location": {func(in *CreateLoadBalancer) { in.IPv4 = elsewhere }, "primary_ip_datacenter_mismatch"},
+		"an assigned Primary IP":           {func(in *CreateLoadBalancer) { in.IPv4 = assigned }, "primary_ip_assigned"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := lbDefaults(CreateLoadBalancer{})
@@ -359,7 +359,7 @@ func TestALoadBalancerIsLockedWhileAnActionRuns(t *testing.T) {
 	}
 }
 
-func TestWhatAnActionChangesIsVisibleWhenItHasSucceeded(t *testing.T) {
+func TestTheChangesOfAnActionAreVisibleWhenItHasSucceeded(t *testing.T) {
 	t.Parallel()
 	p, _, clk := lbCloud(t)
 	lb := newLB(t, p, clk, CreateLoadBalancer{})
@@ -604,7 +604,7 @@ func TestChangingTheTypeOfALoadBalancer(t *testing.T) {
 	}
 }
 
-func TestFiguresAreTheLatestReported(t *testing.T) {
+func TestMetricsShowTheLatestReports(t *testing.T) {
 	t.Parallel()
 	p, _, clk := lbCloud(t)
 	lb := newLB(t, p, clk, CreateLoadBalancer{})
@@ -641,7 +641,7 @@ func TestFiguresAreTheLatestReported(t *testing.T) {
 		t.Errorf("a minute after the last report: %v", got)
 	}
 	if _, err := p.LoadBalancerMetrics(5, nil, MetricRange{Step: time.Second}); codeOf(err) != "not_found" {
-		t.Errorf("metrics of nothing: %v", err)
+		t.Errorf("metrics of an unknown load balancer: %v", err)
 	}
 	for range 2 * maxStatsPerLoadBalancer {
 		clk.Step(time.Millisecond)

@@ -47,7 +47,7 @@ func putServer(t *testing.T, p Project, name, location string) *Server {
 	return s
 }
 
-// codeOf returns the code of an API error, and "field" of the first field for invalid_input.
+// codeOf returns the code of an API error, or for invalid_input the name of the first field.
 func codeOf(err error) string {
 	var e *Error
 	switch {
@@ -76,7 +76,7 @@ func TestNetworkRanges(t *testing.T) {
 	}
 }
 
-func TestSubnetsThatCannotBe(t *testing.T) {
+func TestInvalidSubnetsAreRefused(t *testing.T) {
 	t.Parallel()
 	p, n, _ := networkCloud(t)
 	for name, tc := range map[string]struct {
@@ -256,7 +256,7 @@ func TestAServerJoinsAndLeavesANetwork(t *testing.T) {
 	}
 }
 
-func TestPlacesThatAServerCannotHave(t *testing.T) {
+func TestInvalidAttachmentsAreRefused(t *testing.T) {
 	t.Parallel()
 	p, n, clk := networkCloud(t)
 	s := putServer(t, p, "s", "fsn1")
@@ -313,7 +313,7 @@ func TestASubnetRunsOutOfAddresses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Of eight addresses are reserved: the network's, the gateway's and the broadcast address.
+	// Three of the eight addresses are reserved: the first, the gateway's and the broadcast address.
 	seen := map[netip.Addr]bool{}
 	for i := range 6 {
 		s := putServer(t, p, fmt.Sprintf("s%d", i), "fsn1")
@@ -330,7 +330,7 @@ func TestASubnetRunsOutOfAddresses(t *testing.T) {
 		clk.Step(time.Second)
 		got, _ := p.View().Servers.Get(s.ID)
 		if ip := got.PrivateNets[0].IP; seen[ip] || ip.String() == "10.9.0.1" {
-			t.Errorf("address %s twice, or the gateway's", ip)
+			t.Errorf("address %s is the gateway's, or was handed out twice", ip)
 		}
 		seen[got.PrivateNets[0].IP] = true
 	}

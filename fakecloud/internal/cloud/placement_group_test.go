@@ -38,7 +38,7 @@ func TestPlacementGroups(t *testing.T) {
 	_, _, err = p.AddServerToPlacementGroup(first, g.ID)
 	wantCode(t, "already in it", err, "already_in_placement_group")
 
-	// Nine others fill it; the tenth other finds it full, at the request or at the end of the action.
+	// Nine other servers fill the group. An eleventh is refused by the request, or by the end of its action.
 	last := offServer(t, p, clk, smallServer("last")).ID
 	lost, _, err := p.AddServerToPlacementGroup(last, g.ID)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestPrimaryIPsOfAServerComeAndGoWithIt(t *testing.T) {
+func TestAServersPrimaryIPsAreCreatedAndDeletedWithIt(t *testing.T) {
 	t.Parallel()
 	p, clk := serverCloud(t, Options{})
 	s := runningServer(t, p, clk, smallServer("a"))
@@ -113,11 +113,11 @@ func TestAPrimaryIPMovesBetweenServersThatAreOff(t *testing.T) {
 		t.Error("the server still has the address")
 	}
 	_, _, err = p.UnassignPrimaryIP(ip.ID)
-	wantCode(t, "unassign what is not assigned", err, "unsupported_error")
+	wantCode(t, "unassign an unassigned one", err, "unsupported_error")
 	_, _, err = p.AssignPrimaryIP(ip.ID, elsewhere)
 	wantCode(t, "assign to a server elsewhere", err, "assignee_id")
 	_, _, err = p.AssignPrimaryIP(ip.ID, 1)
-	wantCode(t, "assign to nobody", err, "assignee_id")
+	wantCode(t, "assign to an unknown server", err, "assignee_id")
 	if _, _, err := p.AssignPrimaryIP(ip.ID, b); err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func TestAPrimaryIPMovesBetweenServersThatAreOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	if server(t, p, b).PublicIPv4 != 0 {
-		t.Error("the server has an address that is deleted")
+		t.Error("the server still has the deleted address")
 	}
 	checkInvariants(t, p.View(), p.cloud)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/simclock"
 )
 
-// steppedCloud returns a cloud whose actions take a minute, on the clock that reads do not wait for.
+// steppedCloud returns a cloud whose actions take a minute. With its clock, reads do not run due work.
 func steppedCloud(t *testing.T) (Project, *simclock.Clock) {
 	t.Helper()
 	clk := simclock.NewAt(testNow, 0)
@@ -17,7 +17,7 @@ func steppedCloud(t *testing.T) (Project, *simclock.Clock) {
 	return p, clk
 }
 
-func TestAReadDoesNotWaitForWorkThatIsDue(t *testing.T) {
+func TestAReadDoesNotWaitForDueWork(t *testing.T) {
 	t.Parallel()
 	p, clk := steppedCloud(t)
 	held, release := make(chan struct{}), make(chan struct{})
@@ -35,14 +35,14 @@ func TestAReadDoesNotWaitForWorkThatIsDue(t *testing.T) {
 	settled := make(chan struct{})
 	go func() { defer close(settled); p.cloud.Settle() }()
 	<-held
-	// A read that waits ends the test by its timeout.
+	// If the read waits, the test times out.
 	if got := p.View().SSHKeys.Len(); got != 1 {
-		t.Errorf("%d keys are there while the work is held up, want 1", got)
+		t.Errorf("%d keys while the work runs, want 1", got)
 	}
 	close(release)
 	<-settled
 	if got := p.View().SSHKeys.Len(); got != 2 {
-		t.Errorf("%d keys are there after Settle, want 2", got)
+		t.Errorf("%d keys after Settle, want 2", got)
 	}
 }
 
@@ -50,11 +50,11 @@ func TestDueWorkIsDoneInBatches(t *testing.T) {
 	t.Parallel()
 	const jobs = maxBatch + 1
 	for name, want := range map[string]struct {
-		listen  bool
-		batches int
+		subscribe bool
+		batches   int
 	}{
-		"no listener": {false, 2},
-		"a listener, who sees what each job does": {true, jobs},
+		"no subscriber": {false, 2},
+		"a subscriber, which sees each job's state": {true, jobs},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -68,7 +68,7 @@ func TestDueWorkIsDoneInBatches(t *testing.T) {
 					})
 				}
 			})
-			if want.listen {
+			if want.subscribe {
 				sub, _ := p.cloud.Subscribe()
 				defer sub.Close()
 			}
@@ -84,15 +84,15 @@ func TestDueWorkIsDoneInBatches(t *testing.T) {
 			}
 			for i, at := range times {
 				if got := at.Sub(times[0]); got != time.Duration(i) {
-					t.Fatalf("job %d ran %v after the first, want %v: each runs at the time at which it was due", i, got, time.Duration(i))
+					t.Fatalf("job %d ran %v after the first, want %v, its due time", i, got, time.Duration(i))
 				}
 			}
 		})
 	}
 }
 
-// A job that schedules another one goes first, and so does the other one.
-func TestABatchKeepsTheOrderOfTime(t *testing.T) {
+// A job that is scheduled by an earlier job of the batch runs before later jobs.
+func TestABatchRunsJobsInTheOrderOfTheirTimes(t *testing.T) {
 	t.Parallel()
 	p, clk := clockedCloud(t)
 	var order string

@@ -18,14 +18,14 @@ func TestChangeOfType(t *testing.T) {
 		upgrade bool
 		want    string
 	}{
-		"running":                {running, "big", true, "server_not_stopped"},
-		"no such type":           {id, "none", true, "server_type"},
-		"the same":               {id, "small", true, "invalid_server_type"},
-		"other architecture":     {id, "arm", true, "invalid_server_type"},
-		"smaller disk":           {id, "tiny", false, "invalid_server_type"},
-		"retired":                {id, "retired", false, "invalid_server_type"},
-		"sold out":               {id, "soldout", false, "resource_unavailable"},
-		"server that is unknown": {1, "big", false, "not_found"},
+		"running":            {running, "big", true, "server_not_stopped"},
+		"no such type":       {id, "none", true, "server_type"},
+		"the same":           {id, "small", true, "invalid_server_type"},
+		"other architecture": {id, "arm", true, "invalid_server_type"},
+		"smaller disk":       {id, "tiny", false, "invalid_server_type"},
+		"retired":            {id, "retired", false, "invalid_server_type"},
+		"sold out":           {id, "soldout", false, "resource_unavailable"},
+		"unknown server":     {1, "big", false, "not_found"},
 	} {
 		_, _, err := p.ChangeServerType(c.id, c.to, c.upgrade)
 		wantCode(t, name, err, c.want)
@@ -51,7 +51,7 @@ func TestChangeOfType(t *testing.T) {
 	change("small", false, 40)
 	change("big", true, 80)
 	_, _, err := p.ChangeServerType(id, "small", false)
-	wantCode(t, "back after the disk has grown", err, "invalid_server_type")
+	wantCode(t, "a smaller type after the disk has grown", err, "invalid_server_type")
 }
 
 func TestRebuild(t *testing.T) {
@@ -164,7 +164,7 @@ func TestImagesOfAServer(t *testing.T) {
 		in.Image = strconv.FormatInt(snap.ID, 10)
 		return in
 	}())
-	wantCode(t, "server from an image that is not there yet", err, "image")
+	wantCode(t, "server from an image that is still creating", err, "image")
 	clk.Step(time.Second)
 	i, _ := p.View().Images.Get(snap.ID)
 	if i.Status != "available" || i.ImageSize <= 0 || i.DiskSize != 40 || i.CreatedFrom.ID != id || i.CreatedFromName != "a" || i.BoundTo != 0 {
@@ -223,7 +223,7 @@ func TestImagesOfAServer(t *testing.T) {
 	}
 }
 
-func TestDeletingAServerTakesItOutOfEverything(t *testing.T) {
+func TestDeletingAServerRemovesAllReferencesToIt(t *testing.T) {
 	t.Parallel()
 	p, clk := serverCloud(t, Options{})
 	n := testNetwork(t, p, "n", "10.0.0.0/24")
@@ -281,7 +281,7 @@ func TestDeletingAServerTakesItOutOfEverything(t *testing.T) {
 	checkInvariants(t, st, p.cloud)
 }
 
-func TestChangesOfWhatAServerShowsMakeANewVersionOfIt(t *testing.T) {
+func TestAServerHasANewVersionWhenAResourceThatItShowsChanges(t *testing.T) {
 	t.Parallel()
 	p, clk := serverCloud(t, Options{})
 	g, _, err := p.CreatePlacementGroup(CreatePlacementGroup{Name: "g", Type: "spread"})
@@ -320,7 +320,7 @@ func TestChangesOfWhatAServerShowsMakeANewVersionOfIt(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		if after, _ := p.View().Servers.Entry(s.ID); after == before {
-			t.Errorf("%s: the server's JSON would be the old one", name)
+			t.Errorf("%s: the server has no new version", name)
 		}
 		clk.Step(time.Minute)
 	}

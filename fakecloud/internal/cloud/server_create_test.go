@@ -65,7 +65,7 @@ func TestWithTheInstantProfileAServerRunsWhenTheRequestIsAnswered(t *testing.T) 
 	}
 }
 
-func TestServersThatCannotBeCreatedLeaveNothingBehind(t *testing.T) {
+func TestARefusedServerLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	p, clk := serverCloud(t, Options{})
 	taken := mustCreate(t, p, smallServer("taken"))
@@ -122,7 +122,7 @@ func TestServersThatCannotBeCreatedLeaveNothingBehind(t *testing.T) {
 	}
 }
 
-func TestWhereAServerIsPut(t *testing.T) {
+func TestTheLocationOfANewServer(t *testing.T) {
 	t.Parallel()
 	p, _ := serverCloud(t, Options{})
 	n, _, err := p.CreateNetwork(CreateNetwork{
@@ -157,10 +157,10 @@ func TestWhereAServerIsPut(t *testing.T) {
 	nowhere := smallServer("nowhere")
 	nowhere.Location, nowhere.ServerType, nowhere.Networks = "", "big", []int64{n.ID}
 	_, _, err = p.CreateServer(nowhere)
-	wantCode(t, "type and network that never meet", err, "resource_unavailable")
+	wantCode(t, "no location has the type and the network", err, "resource_unavailable")
 }
 
-func TestANameOfAnImageFindsTheOneForTheArchitecture(t *testing.T) {
+func TestTheNameOfAnImageMeansTheOneForTheArchitecture(t *testing.T) {
 	t.Parallel()
 	p, _ := serverCloud(t, Options{})
 	in := smallServer("a")

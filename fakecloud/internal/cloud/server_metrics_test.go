@@ -30,16 +30,16 @@ func TestMetricsOfAServer(t *testing.T) {
 		wantStep   time.Duration
 		samples    int
 	}{
-		"chosen step":          {now.Add(-time.Hour), now, 0, 18 * time.Second, 200},
-		"wanted step":          {now.Add(-time.Hour), now, time.Minute, time.Minute, 60},
-		"too fine a step":      {now.Add(-time.Hour), now, time.Second, 8 * time.Second, 450},
-		"half a second":        {now.Add(-time.Minute), now, 500 * time.Millisecond, time.Second, 60},
-		"future":               {now.Add(time.Second), now.Add(time.Hour), time.Minute, time.Minute, 0},
-		"more than 30 days":    {now.Add(-40 * 24 * time.Hour), now, 24 * time.Hour, 24 * time.Hour, 30},
-		"before the creation":  {testNow.Add(-2 * time.Hour), testNow.Add(-time.Hour), 0, 18 * time.Second, 0},
-		"longer than a human":  {time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), time.Second, 0, 0},
-		"end not on the grid":  {now.Add(-90 * time.Second), now, time.Minute, time.Minute, 2},
-		"less than one second": {now.Add(-1500 * time.Millisecond), now, 0, time.Second, 2},
+		"chosen step":           {now.Add(-time.Hour), now, 0, 18 * time.Second, 200},
+		"wanted step":           {now.Add(-time.Hour), now, time.Minute, time.Minute, 60},
+		"too fine a step":       {now.Add(-time.Hour), now, time.Second, 8 * time.Second, 450},
+		"half a second":         {now.Add(-time.Minute), now, 500 * time.Millisecond, time.Second, 60},
+		"future":                {now.Add(time.Second), now.Add(time.Hour), time.Minute, time.Minute, 0},
+		"more than 30 days":     {now.Add(-40 * 24 * time.Hour), now, 24 * time.Hour, 24 * time.Hour, 30},
+		"before the creation":   {testNow.Add(-2 * time.Hour), testNow.Add(-time.Hour), 0, 18 * time.Second, 0},
+		"longer than 292 years": {time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), time.Second, 0, 0},
+		"end not on the grid":   {now.Add(-90 * time.Second), now, time.Minute, time.Minute, 2},
+		"less than one second":  {now.Add(-1500 * time.Millisecond), now, 0, time.Second, 2},
 	} {
 		r, series := metrics(c.start, c.end, c.step)
 		if n := len(series[0].Times); c.wantStep != 0 && (r.Step != c.wantStep || n != c.samples) || n > MaxMetricSamples {
@@ -49,7 +49,7 @@ func TestMetricsOfAServer(t *testing.T) {
 	_, one := metrics(now.Add(-time.Hour), now, time.Minute)
 	_, two := metrics(now.Add(-time.Hour), now, time.Minute)
 	if !slices.Equal(one[0].Values, two[0].Values) {
-		t.Error("the same question has two answers")
+		t.Error("the same query has two results")
 	}
 	if slices.Max(one[0].Values) <= 0 || slices.Min(one[0].Values) < 0 {
 		t.Errorf("values of a running server: %v", one[0].Values)

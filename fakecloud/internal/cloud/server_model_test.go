@@ -11,8 +11,8 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 )
 
-// checkInvariants fails the test where two resources do not agree about each other, where an
-// address is handed out twice, or where a lock has no action.
+// checkInvariants fails the test if two resources do not agree about a reference, if an address is handed out
+// twice, or if a lock has no action.
 func checkInvariants(t *testing.T, st *State, c *Cloud) {
 	t.Helper()
 	held := map[netip.Addr]int64{}
@@ -86,7 +86,7 @@ func checkLoadBalancer(t *testing.T, st *State, lb *LoadBalancer) {
 	t.Helper()
 	for _, id := range lb.servers() {
 		if s, ok := st.Servers.Get(id); !ok || !slices.Contains(s.LoadBalancers, lb.ID) {
-			t.Errorf("load balancer %d has the target server %d, which does not know", lb.ID, id)
+			t.Errorf("load balancer %d has the target server %d, which does not show it", lb.ID, id)
 		}
 	}
 	for _, target := range lb.Targets {
@@ -129,26 +129,26 @@ func checkServer(t *testing.T, st *State, s *Server) {
 	}
 	if s.PlacementGroup != 0 {
 		if g, ok := st.PlacementGroups.Get(s.PlacementGroup); !ok || !slices.Contains(g.Servers, s.ID) {
-			t.Errorf("server %d is in placement group %d, which does not know", s.ID, s.PlacementGroup)
+			t.Errorf("server %d is in placement group %d, which does not show it", s.ID, s.PlacementGroup)
 		}
 	}
 	for _, id := range s.LoadBalancers {
 		if lb, ok := st.LoadBalancers.Get(id); !ok || !slices.Contains(lb.servers(), s.ID) {
-			t.Errorf("server %d says that it is a target of load balancer %d, which does not know", s.ID, id)
+			t.Errorf("server %d shows load balancer %d, which does not have it as a target", s.ID, id)
 		}
 	}
 	for _, pn := range s.PrivateNets {
 		n, ok := st.Networks.Get(pn.Network)
 		if !ok {
-			t.Errorf("server %d is in network %d, which is gone", s.ID, pn.Network)
+			t.Errorf("server %d is in network %d, which does not exist", s.ID, pn.Network)
 			continue
 		}
 		if m, in := n.Member(s.Ref()); !in || m.IP != pn.IP {
-			t.Errorf("server %d has %s in network %d, which does not know", s.ID, pn.IP, n.ID)
+			t.Errorf("server %d has %s in network %d, which does not show it", s.ID, pn.IP, n.ID)
 		}
 	}
 	if !st.Actions.Locked(s.Ref()) && !slices.Contains([]ServerStatus{ServerRunning, ServerOff, ServerStopping}, s.Status) {
-		t.Errorf("server %d is %s while nothing happens to it", s.ID, s.Status)
+		t.Errorf("server %d is %s without an action", s.ID, s.Status)
 	}
 }
 
@@ -162,22 +162,22 @@ func checkNetwork(t *testing.T, st *State, n *Network) {
 		seen[m.IP] = true
 		if m.Kind == KindLoadBalancer {
 			if lb, ok := st.LoadBalancers.Get(m.ID); !ok || m.Status == MemberOK && lb.network() != n.ID {
-				t.Errorf("network %d has load balancer %d, which does not know", n.ID, m.ID)
+				t.Errorf("network %d has load balancer %d, which does not show it", n.ID, m.ID)
 			}
 			continue
 		}
 		s, ok := st.Servers.Get(m.ID)
 		if !ok {
-			t.Errorf("server %d is gone, but a member of network %d", m.ID, n.ID)
+			t.Errorf("network %d has server %d, which does not exist", n.ID, m.ID)
 			continue
 		}
 		if _, in := s.PrivateNet(n.ID); m.Status == MemberOK && !in {
-			t.Errorf("network %d has server %d, which does not know", n.ID, s.ID)
+			t.Errorf("network %d has server %d, which does not show it", n.ID, s.ID)
 		}
 	}
 }
 
-// model runs random operations; most are refused now and then, which is part of it.
+// model runs random operations. Some of them are refused, as intended.
 type model struct {
 	Project
 	clk *testclock.FakeClock
@@ -185,7 +185,7 @@ type model struct {
 	n   int
 }
 
-// one returns one of the ids, or an id of nothing.
+// one returns one of the ids, or at times an unknown id.
 func (m *model) one(ids []int64) int64 {
 	if len(ids) == 0 || m.rnd.IntN(20) == 0 {
 		return 7
@@ -210,7 +210,7 @@ func (m *model) coin() bool    { return m.rnd.IntN(2) == 0 }
 
 func (m *model) name() string { m.n++; return fmt.Sprintf("n%d", m.n) }
 
-// project is the project, with actions that fail every now and then.
+// project returns the project. At times, the actions that it starts fail.
 func (m *model) project() Project {
 	if m.rnd.IntN(8) == 0 {
 		return m.WithOutcome(&ActionOutcome{Fail: true})
@@ -262,7 +262,7 @@ func (m *model) createLoadBalancer() {
 	_, _, _, _ = m.project().CreateLoadBalancer(in)
 }
 
-// operations may fail as they like: only what is left behind counts.
+// operations returns the operations of the model. They may fail: the test checks only the state after them.
 func (m *model) operations() []func() {
 	p := m.project
 	return []func(){
@@ -316,12 +316,12 @@ func (m *model) operations() []func() {
 	}
 }
 
-func TestBackReferencesAgreeWhateverIsDone(t *testing.T) {
+func TestReferencesAgreeAfterRandomOperations(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			t.Parallel()
-			// The pool is small, so that addresses are used again.
+			// The pool is small, so that addresses are reused.
 			p, clk := serverCloud(t, Options{PublicIPv4: netip.MustParsePrefix("203.0.113.0/27")})
 			testNetwork(t, p, "one", "10.0.0.0/24")
 			testNetwork(t, p, "two", "10.1.0.0/24")

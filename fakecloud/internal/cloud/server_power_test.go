@@ -135,7 +135,7 @@ func TestRescueModeLastsUntilTheNextBootOrAnHour(t *testing.T) {
 
 	enable()
 	clk.Step(59 * time.Minute)
-	enable() // the hour begins anew
+	enable() // the hour starts again
 	clk.Step(30 * time.Minute)
 	want("half an hour after it was enabled again", true)
 	clk.Step(30 * time.Minute)

@@ -10,8 +10,8 @@ import (
 // testNow is when the tests of servers begin.
 var testNow = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// serverCatalogue is small enough to reason about: two locations in two zones, types that differ in one
-// thing each, images of both architectures.
+// serverCatalogue is a small catalogue: two locations in two zones, types that each differ in one property,
+// images of both architectures.
 func serverCatalogue() *Catalogue {
 	fsn := &Location{ID: 1, Name: "fsn1", NetworkZone: "eu-central"}
 	ash := &Location{ID: 2, Name: "ash", NetworkZone: "us-east"}
@@ -75,7 +75,7 @@ func serverCloud(t *testing.T, o Options) (Project, *testclock.FakeClock) {
 	return p, clk
 }
 
-// smallServer is a request that works.
+// smallServer returns a valid request.
 func smallServer(name string) CreateServer {
 	return CreateServer{
 		Name: name, ServerType: "small", Image: "debian", Location: "fsn1", StartAfterCreate: true,

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestEveryTableIsInTheListOfResources fails when a table of State is not in the list, which would
-// otherwise be left out of resets and transactions without a sign.
+// TestEveryTableIsInTheListOfResources fails if a table of State is not in the list. Resets and transactions
+// would silently skip such a table.
 func TestEveryTableIsInTheListOfResources(t *testing.T) {
 	t.Parallel()
 	st := newState(&Catalogue{})
@@ -31,8 +31,8 @@ func TestEveryTableIsInTheListOfResources(t *testing.T) {
 	}
 }
 
-// TestLocksAndResetsReachEveryKind looks at what is done by kind: a lock makes a new version of what it
-// locks, and a reset deletes everything.
+// TestLocksAndResetsReachEveryKind checks that a lock makes a new version of a resource of any kind, and that
+// a reset deletes all kinds.
 func TestLocksAndResetsReachEveryKind(t *testing.T) {
 	t.Parallel()
 	p, _ := clockedCloud(t)
