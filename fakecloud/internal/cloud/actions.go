@@ -151,7 +151,7 @@ type ActionSpec struct {
 	// Immediate ends the action in the same transaction and ignores the profile. It is for changes
 	// that the real API makes before it answers.
 	Immediate bool
-	// Machine, if set, says what the action does to a server's machine. If a hypervisor has that
+	// Machine, if set, is the effect of the action on a server's machine. If a hypervisor has that
 	// machine, the hypervisor ends the action, not the profile.
 	Machine *MachineWork
 	// Begin, if set, runs when the action begins: its duration counts from then.

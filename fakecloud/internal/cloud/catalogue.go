@@ -46,7 +46,7 @@ func (d *Deprecation) Retired(now time.Time) bool {
 // Price is an amount of money in EUR, as decimal strings like those of the API.
 type Price struct{ Net, Gross string }
 
-// LocationPrice is what a type costs in one location.
+// LocationPrice is the price of a type in one location.
 type LocationPrice struct {
 	Location          string
 	Hourly, Monthly   Price

@@ -83,7 +83,7 @@ type Cloud struct {
 	once   sync.Once
 }
 
-// projectData is what the cloud keeps of one project.
+// projectData is the data of one project.
 type projectData struct {
 	id        int64
 	name      string

@@ -21,8 +21,8 @@ type Error struct {
 	Announcement string
 }
 
-// FieldError says what is wrong with one field of a request. Name is the path of the field, for
-// example "services.0.listen_port".
+// FieldError is a problem of one field of a request. Name is the path of the field, such as
+// "services.0.listen_port".
 type FieldError struct {
 	Name     string
 	Messages []string

@@ -34,7 +34,7 @@ func ValidateLabels(labels map[string]string) error {
 	return ErrInvalidInput(FieldError{Name: "labels", Messages: messages})
 }
 
-// labelKeyProblem says what is wrong with a label's key, or returns "".
+// labelKeyProblem returns the problem of a label's key, or "".
 func labelKeyProblem(key string) string {
 	prefix, name, prefixed := strings.Cut(key, "/")
 	if !prefixed {

@@ -103,7 +103,7 @@ type LoadBalancerHealthCheckHTTP struct {
 	TLS         bool
 }
 
-// LoadBalancerTarget receives traffic. It has a Server or a Selector if its Type says so.
+// LoadBalancerTarget receives traffic. Its Type decides which of Server, Selector and IP are set.
 type LoadBalancerTarget struct {
 	Type     string // server, label_selector, ip
 	Server   int64

@@ -8,7 +8,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
 )
 
-// MachineWork says what an action does to the machine of a server.
+// MachineWork is the effect of an action on the machine of a server.
 type MachineWork struct {
 	Server int64
 	// Runs is whether the machine runs after the action.
@@ -75,7 +75,7 @@ type task struct {
 	deadline   time.Time
 }
 
-// describe returns the task for the hypervisor; false if the server is gone.
+// describe returns the task for the hypervisor; false if the server no longer exists.
 func (t *task) describe() (hypervisor.Task, bool) {
 	st := t.project.state.Load()
 	s, ok := st.Servers.Get(t.run.Machine.Server)

@@ -19,7 +19,7 @@ type Tx struct {
 	jobs      []job
 	followers map[int64][]*actionRun // actions that wait for the end of another, by its id
 	tasks     []*task                // for hypervisors
-	// rollback runs undo, which reverts changes of what projects share.
+	// rollback runs undo, which reverts changes of data that projects share.
 	undo []func()
 }
 
