@@ -18,7 +18,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/dataplane/netdev"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/dataplane/netdev/netlab"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/netlab"
 )
 
 // clusterNetwork is fakecloud in its own network namespace, like in a container, on a network with two nodes. The pods

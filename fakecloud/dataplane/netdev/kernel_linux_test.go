@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/dataplane/netdev/netlab"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/netlab"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/dataplane"
 )
