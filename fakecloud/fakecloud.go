@@ -34,8 +34,8 @@ import (
 // check that.
 const DefaultToken = "fakecloudfakecloudfakecloudfakecloudfakecloudfakecloudfakecloud0"
 
-// RealRateLimit is the rate limit of the real API, in requests per hour and project.
-const RealRateLimit = 3600
+// RealRateLimit is the rate limit of the real API, in requests per hour and project: one request per second.
+const RealRateLimit = api.RealRateLimit
 
 // Options configure a Cloud. The zero value works.
 type Options struct {

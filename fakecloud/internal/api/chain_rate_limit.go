@@ -10,31 +10,31 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
-// DefaultRateLimit is the real API's limit, in requests per hour and project (API document,
-// chapter Rate Limiting).
-const DefaultRateLimit = 3600
+// RealRateLimit is the limit of the real API, in requests per hour and project (API document, chapter Rate Limiting).
+const RealRateLimit = 3600
 
-// rateLimits holds one bucket per project, and one per address for requests without a known token,
-// which are limited too. A bucket refills evenly, by one request per second at the default limit.
+// rateLimits holds one bucket per project. For requests without a known token, it holds one per client address. A bucket
+// refills evenly: at the real limit, by one request per second.
 type rateLimits struct {
-	mu      sync.RWMutex // guards what follows
+	mu      sync.RWMutex // guards the fields below
 	perHour int
 	text    string // perHour, as in a header
 	buckets map[rateKey]*bucket
 }
 
-// rateKey says whose bucket it is: a project's, or else an address's.
+// rateKey identifies a bucket: by project, or by address if project is 0.
 type rateKey struct {
 	project int64
 	address string
 }
 
-// bucket is what is left of a limit, as the time at which it was, or would have been, empty: since
-// then one request has come back per interval. It is exact, where a sum of fractions is not.
+// bucket is the remaining part of a limit. It is stored as a time, at which the bucket was empty; since then, one request
+// has come back per interval. A time is exact, a sum of fractions is not.
 type bucket struct {
 	mu    sync.Mutex
 	empty time.Time
-	// full is when it is full, which is the same for all requests of a second, and as in a header.
+	// full is when the bucket will be full, in Unix seconds, and fullText the same as text. They are kept because they
+	// are the same for all requests of a second.
 	full     int64
 	fullText string
 }
@@ -42,16 +42,16 @@ type bucket struct {
 // interval is the time in which one request comes back.
 func interval(perHour int) time.Duration { return time.Hour / time.Duration(perHour) }
 
-// level returns how many requests are left, and when it was empty.
+// level returns how many requests are left.
 func (b *bucket) level(now time.Time, limit int) int {
 	if full := now.Add(-time.Duration(limit) * interval(limit)); b.empty.Before(full) {
 		b.empty = full
 	}
-	// A request that was overtaken comes with an earlier time.
+	// Requests may come in another order than that of their times.
 	return max(0, int(now.Sub(b.empty)/interval(limit)))
 }
 
-// reset returns when it is full, in Unix seconds, rounded up.
+// reset returns when the bucket will be full, in Unix seconds, rounded up.
 func (b *bucket) reset(limit int) string {
 	full := b.empty.Add(time.Duration(limit)*interval(limit) + time.Second - 1).Unix()
 	if b.full != full {
@@ -82,7 +82,7 @@ type rateState struct {
 	allowed          bool
 }
 
-// take takes one request out of a bucket. ok is false when there is no limit.
+// take takes one request out of a bucket. ok is false if there is no limit.
 func (l *rateLimits) take(key rateKey, now time.Time) (s rateState, ok bool) {
 	l.mu.RLock()
 	s.limit, s.limitText = l.perHour, l.text
@@ -117,18 +117,18 @@ func (l *rateLimits) bucket(key rateKey) *bucket {
 	return b
 }
 
-// exhaust empties a bucket, for the fault rule exhaust_rate_limit, and returns what it is like
-// then. Where there is no limit it looks as if the real API's had been used up.
+// exhaust empties a bucket, for the fault exhaust_rate_limit, and returns its state. If there is no limit, the state is
+// that of a used-up limit of the real API.
 func (l *rateLimits) exhaust(key rateKey, now time.Time) rateState {
 	l.mu.RLock()
 	s := rateState{limit: l.perHour, limitText: l.text, reset: strconv.FormatInt(now.Add(time.Hour).Unix(), 10)}
 	b := l.buckets[key]
 	l.mu.RUnlock()
 	if s.limit <= 0 {
-		s.limit, s.limitText = DefaultRateLimit, strconv.Itoa(DefaultRateLimit)
+		s.limit, s.limitText = RealRateLimit, strconv.Itoa(RealRateLimit)
 	} else if b != nil {
 		b.mu.Lock()
-		// What has come back in part since the last whole request is not taken.
+		// It takes whole requests only.
 		b.empty = b.empty.Add(time.Duration(b.level(now, s.limit)) * interval(s.limit))
 		s.reset = b.reset(s.limit)
 		b.mu.Unlock()
@@ -136,8 +136,7 @@ func (l *rateLimits) exhaust(key rateKey, now time.Time) rateState {
 	return s
 }
 
-// SetRateLimit changes the limit, in requests per hour and project; 0 is no limit. All buckets
-// are full afterwards.
+// SetRateLimit changes the limit, in requests per hour and project, and fills all buckets. 0 means no limit.
 func (a *API) SetRateLimit(perHour int) { a.limits.set(perHour) }
 
 // limitRate counts the request against its project and sets the three headers.
