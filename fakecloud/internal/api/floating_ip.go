@@ -47,7 +47,7 @@ func floatingIPRoutes() []Route {
 		{http.MethodPost, "/floating_ips/{id}/actions/assign", "assign_floating_ip", assignFloatingIP},
 		{http.MethodPost, "/floating_ips/{id}/actions/unassign", "unassign_floating_ip", unassignFloatingIP},
 		{http.MethodPost, "/floating_ips/{id}/actions/change_dns_ptr", "change_floating_ip_dns_ptr", changeFloatingIPDNSPtr},
-		{http.MethodPost, "/floating_ips/{id}/actions/change_protection", "change_floating_ip_protection", changeFloatingIPProtection},
+		{http.MethodPost, "/floating_ips/{id}/actions/change_protection", "change_floating_ip_protection", setProtection(cloud.KindFloatingIP, cloud.Project.ChangeFloatingIPProtection)},
 	}, actionRoutesOf(floatingIPs))
 }
 
@@ -132,17 +132,5 @@ func changeFloatingIPDNSPtr(r *Request) (Response, error) {
 		return Response{}, err
 	}
 	action, st, err := r.Project.ChangeFloatingIPDNSPtr(id, body.change())
-	return started(st, action, err)
-}
-
-func changeFloatingIPProtection(r *Request) (Response, error) {
-	var body struct {
-		Delete bool `json:"delete" check:"required"`
-	}
-	id, err := bindWithID(r, cloud.KindFloatingIP, &body)
-	if err != nil {
-		return Response{}, err
-	}
-	action, st, err := r.Project.ChangeFloatingIPProtection(id, body.Delete)
 	return started(st, action, err)
 }

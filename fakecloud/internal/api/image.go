@@ -180,21 +180,6 @@ func updateImage(r *Request) (Response, error) {
 	return object(http.StatusOK, images.part(st, id, nil)), nil
 }
 
-func changeImageProtection(r *Request) (Response, error) {
-	id, err := r.ID(cloud.KindImage)
-	if err != nil {
-		return Response{}, err
-	}
-	var body struct {
-		Delete *bool `json:"delete"`
-	}
-	if err := r.Bind(&body); err != nil {
-		return Response{}, err
-	}
-	action, st, err := r.Project.ChangeImageProtection(id, body.Delete)
-	return started(st, action, err)
-}
-
 // listImageActions is the list of an image's actions, which is empty for the catalogue's images.
 func listImageActions(own func(*Request) (Response, error)) func(*Request) (Response, error) {
 	return func(r *Request) (Response, error) {
@@ -222,6 +207,6 @@ func imageRoutes() []Route {
 		{http.MethodGet, "/images/{id}", "get_image", getImage},
 		{http.MethodPut, "/images/{id}", "update_image", updateImage},
 		{http.MethodDelete, "/images/{id}", "delete_image", images.remove(cloud.Project.DeleteImage)},
-		{http.MethodPost, "/images/{id}/actions/change_protection", "change_image_protection", changeImageProtection},
+		{http.MethodPost, "/images/{id}/actions/change_protection", "change_image_protection", changeProtection(cloud.KindImage, cloud.Project.ChangeImageProtection)},
 	}...)
 }

@@ -38,7 +38,7 @@ func loadBalancerRoutes() []Route {
 		{http.MethodPost, action + "disable_public_interface", "disable_load_balancer_public_interface", onLoadBalancer(cloud.Project.DisableLoadBalancerPublicInterface)},
 		{http.MethodPost, action + "change_algorithm", "change_load_balancer_algorithm", changeLoadBalancerAlgorithm},
 		{http.MethodPost, action + "change_type", "change_load_balancer_type", changeLoadBalancerType},
-		{http.MethodPost, action + "change_protection", "change_load_balancer_protection", changeLoadBalancerProtection},
+		{http.MethodPost, action + "change_protection", "change_load_balancer_protection", changeProtection(cloud.KindLoadBalancer, cloud.Project.ChangeLoadBalancerProtection)},
 		{http.MethodPost, action + "change_dns_ptr", "change_load_balancer_dns_ptr", changeLoadBalancerDNSPtr},
 	}, actionRoutesOf(loadBalancers))
 }

@@ -189,15 +189,6 @@ func changeLoadBalancerType(r *Request) (Response, error) {
 	})
 }
 
-func changeLoadBalancerProtection(r *Request) (Response, error) {
-	type request struct {
-		Delete *bool `json:"delete"`
-	}
-	return withBody(r, func(id int64, body request) (int64, *cloud.State, error) {
-		return r.Project.ChangeLoadBalancerProtection(id, body.Delete)
-	})
-}
-
 func changeLoadBalancerDNSPtr(r *Request) (Response, error) {
 	type request struct {
 		IP     netip.Addr       `json:"ip" check:"required"`

@@ -36,11 +36,6 @@ type routeJSON struct {
 	Gateway     string `json:"gateway"`
 }
 
-// protectionJSON is the protection of resources that can only be protected against deletion.
-type protectionJSON struct {
-	Delete bool `json:"delete"`
-}
-
 type memberJSON struct {
 	Type     cloud.Kind         `json:"type"`
 	ID       int64              `json:"id"`
@@ -98,7 +93,7 @@ func networkRoutes() []Route {
 		{http.MethodPost, "/networks/{id}/actions/add_route", "add_network_route", onRoute(cloud.Project.AddRoute)},
 		{http.MethodPost, "/networks/{id}/actions/delete_route", "delete_network_route", onRoute(cloud.Project.DeleteRoute)},
 		{http.MethodPost, "/networks/{id}/actions/change_ip_range", "change_network_ip_range", onRange(cloud.Project.ChangeIPRange)},
-		{http.MethodPost, "/networks/{id}/actions/change_protection", "change_network_protection", changeNetworkProtection},
+		{http.MethodPost, "/networks/{id}/actions/change_protection", "change_network_protection", changeProtection(cloud.KindNetwork, cloud.Project.ChangeNetworkProtection)},
 	}, actionRoutesOf(networks))
 }
 
@@ -221,21 +216,6 @@ func onRoute(do func(cloud.Project, int64, cloud.Route) (int64, *cloud.State, er
 		action, st, err := do(r.Project, id, cloud.Route(body))
 		return started(st, action, err)
 	}
-}
-
-func changeNetworkProtection(r *Request) (Response, error) {
-	id, err := r.ID(cloud.KindNetwork)
-	if err != nil {
-		return Response{}, err
-	}
-	var body struct {
-		Delete *bool `json:"delete"`
-	}
-	if err := r.Bind(&body); err != nil {
-		return Response{}, err
-	}
-	action, st, err := r.Project.ChangeNetworkProtection(id, body.Delete)
-	return started(st, action, err)
 }
 
 var memberSort = map[string]func(a, b cloud.NetworkMember) int{

@@ -127,7 +127,7 @@ func primaryIPRoutes() []Route {
 		{http.MethodPost, "/primary_ips/{id}/actions/assign", "assign_primary_ip", assignPrimaryIP},
 		{http.MethodPost, "/primary_ips/{id}/actions/unassign", "unassign_primary_ip", unassignPrimaryIP},
 		{http.MethodPost, "/primary_ips/{id}/actions/change_dns_ptr", "change_primary_ip_dns_ptr", changePrimaryIPDNSPtr},
-		{http.MethodPost, "/primary_ips/{id}/actions/change_protection", "change_primary_ip_protection", changePrimaryIPProtection},
+		{http.MethodPost, "/primary_ips/{id}/actions/change_protection", "change_primary_ip_protection", setProtection(cloud.KindPrimaryIP, cloud.Project.ChangePrimaryIPProtection)},
 	}, actionRoutesOf(primaryIPsNow))
 }
 
@@ -217,17 +217,5 @@ func changePrimaryIPDNSPtr(r *Request) (Response, error) {
 		return Response{}, err
 	}
 	action, st, err := r.Project.ChangePrimaryIPDNSPtr(id, body.change())
-	return started(st, action, err)
-}
-
-func changePrimaryIPProtection(r *Request) (Response, error) {
-	var body struct {
-		Delete bool `json:"delete" check:"required"`
-	}
-	id, err := bindWithID(r, cloud.KindPrimaryIP, &body)
-	if err != nil {
-		return Response{}, err
-	}
-	action, st, err := r.Project.ChangePrimaryIPProtection(id, body.Delete)
 	return started(st, action, err)
 }
