@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strconv"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,10 +20,9 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 )
 
-// The benchmarks of reading compare the API with a bare chi router that writes the same bytes, header and
-// body, ready-made to the same routes: through a TCP connection of the loopback interface; with
-// hcloud-go through the in-process transport, as Cloud.Client does; through that transport alone; and by calling
-// the handlers alone, where the baseline does next to nothing.
+// The benchmarks of reading compare the API with a baseline: a bare chi router that writes the same header and body from
+// memory. They do so over TCP on loopback, with hcloud-go over the in-process transport, over that transport alone, and
+// with calls of the handlers alone.
 
 // bench is a cloud with servers and its baseline.
 type bench struct {
@@ -78,7 +78,7 @@ func firstServer(b *testing.B, c *fakecloud.Cloud) int64 {
 // newBench returns a cloud with 100 servers and the baseline for its answers.
 func newBench(b *testing.B) *bench {
 	b.Helper()
-	// The limit that the binary has by default is on, and so large that it is never reached.
+	// There is a limit, like in the binary, but it is never reached.
 	c := fakecloud.New(fakecloud.Options{RateLimit: 1_000_000_000})
 	b.Cleanup(c.Close)
 	for i := range 100 {
@@ -109,7 +109,7 @@ func newBench(b *testing.B) *bench {
 	return x
 }
 
-// discard is the cheapest possible http.ResponseWriter, so that what is measured is the handler.
+// discard is a cheap http.ResponseWriter: the benchmark measures the handler.
 type discard struct {
 	header http.Header
 	n      int
@@ -124,9 +124,8 @@ func (d *discard) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// BenchmarkRead takes turns between the API and the baseline, in short rounds, and compares the fastest
-// round of each, so that what else the machine does in the meantime hits both or neither. Its metric
-// "of-baseline" is the API's rate in parts of the baseline's.
+// BenchmarkRead compares the fastest rounds of the API and the baseline. Short rounds of the two take turns, so that other
+// work of the machine affects both. The metric "of-baseline" is the API's rate divided by the baseline's.
 func BenchmarkRead(b *testing.B) {
 	x := newBench(b)
 	for _, name := range []string{"GET one server", "list 50 servers"} {
@@ -220,7 +219,7 @@ func fetch(b *testing.B, client *http.Client, url string) {
 	}
 }
 
-// crowd returns a cloud with n servers; it is made once for all benchmarks.
+// crowd returns a cloud with n servers. It makes it once for all benchmarks.
 var crowd = sync.OnceValue(func() map[int]*fakecloud.Cloud {
 	clouds := map[int]*fakecloud.Cloud{}
 	for _, n := range []int{100, 100_000} {
@@ -239,7 +238,7 @@ var crowd = sync.OnceValue(func() map[int]*fakecloud.Cloud {
 	return clouds
 })
 
-// BenchmarkListPageOne has to cost about the same with 100 and with 100,000 servers.
+// BenchmarkListPageOne must cost about the same with 100 and with 100,000 servers.
 func BenchmarkListPageOne(b *testing.B) {
 	for _, n := range []int{100, 100_000} {
 		for _, query := range []string{"", "?sort=name", "?name=server-77"} {
@@ -257,7 +256,7 @@ func BenchmarkListPageOne(b *testing.B) {
 	}
 }
 
-// BenchmarkListPageOneAfterAWrite renames a server before it lists, so that no page is encoded already.
+// BenchmarkListPageOneAfterAWrite renames a server before each list, so that the page must be encoded again.
 func BenchmarkListPageOneAfterAWrite(b *testing.B) {
 	for _, n := range []int{100, 100_000} {
 		b.Run(fmt.Sprintf("%d servers", n), func(b *testing.B) {
@@ -297,8 +296,7 @@ func BenchmarkCreateServers(b *testing.B) {
 	}
 }
 
-// BenchmarkHeapPerServer reports the bytes of heap that a server costs, with its primary IPs, its
-// actions and the encoded form of all that.
+// BenchmarkHeapPerServer reports the bytes of heap per server, with its Primary IPs, its actions and their JSON.
 func BenchmarkHeapPerServer(b *testing.B) {
 	const n = 10_000
 	for b.Loop() {
@@ -318,4 +316,83 @@ func heap() uint64 {
 	runtime.GC()
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
+}
+
+// BenchmarkDueActions steps the clock over the ends of 10,000 actions: create_server and start_server of 5,000 servers. It
+// also reports the cost of a request that creates a server, for comparison.
+func BenchmarkDueActions(b *testing.B) {
+	const servers = 5000
+	var create, due time.Duration
+	for b.Loop() {
+		c := fakecloud.New(fakecloud.Options{JournalSize: 1, Actions: "800ms"})
+		if err := c.SetSpeed(b.Context(), 0); err != nil {
+			b.Fatal(err)
+		}
+		start := cpu(b)
+		for i := range servers {
+			createServer(b, c, i)
+		}
+		created := cpu(b)
+		if err := c.Step(b.Context(), time.Hour); err != nil {
+			b.Fatal(err)
+		}
+		create += created - start
+		due += cpu(b) - created
+		c.Close()
+	}
+	perAction := func(d time.Duration, n int) float64 { return float64(d.Microseconds()) / float64(b.N*n) }
+	b.ReportMetric(perAction(due, 2*servers), "cpu-µs/due-action")
+	b.ReportMetric(perAction(create, servers), "cpu-µs/create-request")
+}
+
+// cpu returns the CPU time of the process.
+func cpu(b testing.TB) time.Duration {
+	b.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// createSelecting creates a load balancer with a service whose targets are all servers of createServer.
+func createSelecting(b testing.TB, c *fakecloud.Cloud, i int) {
+	b.Helper()
+	code, body := request(b, c.Handler(), "POST", "/v1/load_balancers", fmt.Sprintf(`{
+		"name": "lb-%d", "load_balancer_type": "lb11", "location": "fsn1",
+		"services": [{"protocol": "tcp", "listen_port": 80, "destination_port": 80}],
+		"targets": [{"type": "label_selector", "label_selector": {"selector": "role=web"}}]}`, i))
+	if code != 201 {
+		b.Fatalf("create load balancer %d: %d %s", i, code, body)
+	}
+}
+
+// BenchmarkSelectedServers creates 1,000 servers that every load balancer selects, and lets their health checks succeed.
+// Its metrics, per server, are CPU time, and heap before the first health checks.
+func BenchmarkSelectedServers(b *testing.B) {
+	const servers = 1000
+	for _, balancers := range []int{0, 1, 10, 50, 100} {
+		b.Run(fmt.Sprintf("%d load balancers", balancers), func(b *testing.B) {
+			for b.Loop() {
+				c := fakecloud.New(fakecloud.Options{JournalSize: 1})
+				for i := range balancers {
+					createSelecting(b, c, i)
+				}
+				before, start := heap(), cpu(b)
+				for i := range servers {
+					createServer(b, c, i)
+				}
+				created := cpu(b)
+				peak := heap()
+				stepped := cpu(b)
+				if err := c.Step(b.Context(), time.Minute); err != nil {
+					b.Fatal(err)
+				}
+				b.ReportMetric(float64((created-start).Microseconds())/servers, "create-cpu-µs/server")
+				b.ReportMetric(float64((cpu(b)-stepped).Microseconds())/servers, "health-cpu-µs/server")
+				b.ReportMetric(float64(peak-before)/servers, "heap-B/server")
+				c.Close()
+			}
+		})
+	}
 }

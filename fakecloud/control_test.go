@@ -1,21 +1,16 @@
 package fakecloud_test
 
 import (
-	"bufio"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
-	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -97,7 +92,7 @@ func TestTheControlAPIListsItsEndpoints(t *testing.T) {
 	for _, e := range endpoints {
 		e := e.(map[string]any)
 		path := strings.NewReplacer("{name}", "unknown", "{token}", "unknown").Replace(e["path"].(string))
-		if path == "/events" || path == "/journal/await" { // which do not answer at once
+		if path == "/events" || path == "/journal/await" { // these do not answer at once
 			continue
 		}
 		if e["summary"] == "" {
@@ -224,7 +219,7 @@ func TestTheControlAPIMovesTheClock(t *testing.T) {
 	}
 }
 
-func TestAClockThatWasGivenDoesWhatItCan(t *testing.T) {
+func TestTheSpeedOfAGivenClockCannotBeChanged(t *testing.T) {
 	t.Parallel()
 	fake := clocktesting.NewFakeClock(time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC))
 	c := startControlled(t, fakecloud.Options{Clock: fake})
@@ -318,7 +313,7 @@ func (c controlled) parts(t *testing.T) (sshKeys, rules, requests int) {
 	return keys(t, c.Cloud), len(list), requests
 }
 
-func TestResetStartsTheCloudOver(t *testing.T) {
+func TestReset(t *testing.T) {
 	t.Parallel()
 	c := startControlled(t, fakecloud.Options{RateLimit: 10})
 	fill := func() {
@@ -357,7 +352,7 @@ func TestTheControlAPIRefusesMalformedQueries(t *testing.T) {
 	}
 }
 
-// largestWrite is a response whose body is parsed later.
+// largestWrite is a response that keeps its body and the size of its largest write.
 type largestWrite struct {
 	*httptest.ResponseRecorder
 	size int
@@ -368,7 +363,7 @@ func (w *largestWrite) Write(b []byte) (int, error) {
 	return w.ResponseRecorder.Write(b)
 }
 
-// What is large is sent piece by piece: a whole body in memory is several times what it shows.
+// The control API sends large answers piece by piece: a whole body would need several times the memory of the state.
 func TestTheControlAPIStreamsStateAndJournal(t *testing.T) {
 	t.Parallel()
 	c := fakecloud.New(fakecloud.Options{})
@@ -433,284 +428,5 @@ func TestABrowserCannotControlTheCloud(t *testing.T) {
 		if resp.StatusCode != tc.status {
 			t.Errorf("%s: %d, want %d", name, resp.StatusCode, tc.status)
 		}
-	}
-}
-
-// lines reads a stream of events line by line.
-func (c controlled) lines(t *testing.T, query, accept string) *bufio.Scanner {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), "GET", c.url+"/events"+query, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Accept", accept)
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = resp.Body.Close() })
-	return bufio.NewScanner(resp.Body)
-}
-
-func nextLine(t *testing.T, s *bufio.Scanner) string {
-	t.Helper()
-	if !s.Scan() {
-		t.Fatalf("the stream ended: %v", s.Err())
-	}
-	return s.Text()
-}
-
-func TestEventsAreStreamed(t *testing.T) {
-	t.Parallel()
-	c := startControlled(t, fakecloud.Options{})
-	one := c.createKey(t, "one")
-	s := c.lines(t, "?snapshot=true&kind=ssh_key", "")
-	next := func(want string) {
-		t.Helper()
-		if line := nextLine(t, s); !strings.Contains(line, want) {
-			t.Errorf("%s, want %s", line, want)
-		}
-	}
-	next(`"type":"existing"`)
-	next(`"type":"synced"`)
-	if _, err := c.Client().SSHKey.Delete(t.Context(), one); err != nil {
-		t.Fatal(err)
-	}
-	next(`"type":"deleted"`)
-	two := c.createKey(t, "two")
-	next(`"name":"two"`)
-	if _, _, err := c.Client().SSHKey.Update(t.Context(), two, hcloud.SSHKeyUpdateOpts{Name: "three"}); err != nil {
-		t.Fatal(err)
-	}
-	next(`"type":"updated"`)
-	c.Close()
-	for s.Scan() {
-		t.Errorf("after Close: %s", s.Text())
-	}
-	if c.call2("/events?nonsense=1") == nil {
-		t.Error("the listener still answers after Close")
-	}
-}
-
-func (c controlled) call2(path string) error {
-	resp, err := http.Get(c.url + path)
-	if err == nil {
-		_ = resp.Body.Close()
-	}
-	return err
-}
-
-func TestServerSentEvents(t *testing.T) {
-	t.Parallel()
-	c := startControlled(t, fakecloud.Options{})
-	s := c.lines(t, "", "text/event-stream")
-	if a, b := nextLine(t, s), nextLine(t, s); a != "event: synced" || b != "id: 0" {
-		t.Errorf("%q, %q", a, b)
-	}
-	nextLine(t, s) // data
-	nextLine(t, s) // the empty line between events
-	c.createKey(t, "one")
-	if a := nextLine(t, s); a != "event: created" {
-		t.Errorf("%q", a)
-	}
-	nextLine(t, s)
-	if a := nextLine(t, s); !strings.HasPrefix(a, `data: {"type":"created"`) {
-		t.Errorf("%q", a)
-	}
-	c.call(t, "GET", "/events?kind=nothing", "", 400)
-	c.call(t, "GET", "/events?snapshot=perhaps", "", 400)
-}
-
-func TestShutdownEndsStreamsAndWaitsForRequests(t *testing.T) {
-	t.Parallel()
-	c := startControlled(t, fakecloud.Options{})
-	endpoint, err := c.Start(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := c.lines(t, "", "")
-	nextLine(t, s)
-	if err := c.SetSpeed(t.Context(), 0); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Faults().Add(t.Context(), fault.Rule{Name: "slow", Effect: fault.Latency(time.Hour)}); err != nil {
-		t.Fatal(err)
-	}
-	answers := make(chan answer)
-	go func() { answers <- (reach{endpoint, &http.Client{}}).do(t.Context(), "GET", "/ssh_keys", "") }()
-	if _, err := c.Faults().Await(t.Context(), "slow", 1); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error)
-	go func() { ended <- c.Shutdown(t.Context()) }()
-	if s.Scan() {
-		t.Errorf("stream went on: %s", s.Text())
-	}
-	select {
-	case err := <-ended:
-		t.Fatalf("did not wait for the request: %v", err)
-	default:
-	}
-	if err := c.Step(t.Context(), time.Hour); err != nil {
-		t.Fatal(err)
-	}
-	if a := <-answers; a.status != 200 {
-		t.Errorf("%+v", a)
-	}
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-	if _, err := c.Start(t.Context(), ""); !errors.Is(err, fakecloud.ErrClosed) {
-		t.Errorf("Start after Shutdown: %v", err)
-	}
-}
-
-func TestShutdownGivesUpWhenItsContextIsDone(t *testing.T) {
-	t.Parallel()
-	c := fakecloud.New(fakecloud.Options{})
-	endpoint, err := c.Start(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.SetSpeed(t.Context(), 0); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Faults().Add(t.Context(), fault.Rule{Name: "slow", Effect: fault.Latency(time.Hour)}); err != nil {
-		t.Fatal(err)
-	}
-	answers := make(chan answer)
-	go func() { answers <- (reach{endpoint, &http.Client{}}).do(t.Context(), "GET", "/ssh_keys", "") }()
-	if _, err := c.Faults().Await(t.Context(), "slow", 1); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := c.Shutdown(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("%v", err)
-	}
-	if a := <-answers; a.err == nil {
-		t.Errorf("%+v", a)
-	}
-}
-
-func TestWhatCannotBeListenedOnIsExplained(t *testing.T) {
-	t.Parallel()
-	c := fakecloud.New(fakecloud.Options{})
-	t.Cleanup(c.Close)
-	endpoint, err := c.Start(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	taken := strings.TrimSuffix(strings.TrimPrefix(endpoint, "http://"), "/v1")
-	if _, err := c.StartControl(t.Context(), taken); err == nil || !strings.Contains(err.Error(), "another program uses that port") {
-		t.Errorf("%v", err)
-	}
-	if _, err := c.Start(t.Context(), "8080"); err == nil || !strings.Contains(err.Error(), "must be host:port") {
-		t.Errorf("%v", err)
-	}
-	if _, err := c.Start(t.Context(), "192.0.2.1:0"); err == nil || !strings.Contains(err.Error(), "does not have that address") {
-		t.Errorf("%v", err)
-	}
-}
-
-func TestEventsCanBeAwaited(t *testing.T) {
-	t.Parallel()
-	c := fakecloud.New(fakecloud.Options{})
-	t.Cleanup(c.Close)
-	sub := c.Subscribe()
-	defer sub.Close()
-	key := controlled{Cloud: c}.createKey(t, "one")
-	e, err := sub.Next(t.Context())
-	if err != nil || e.Type != fakecloud.EventCreated || e.Kind != "ssh_key" || e.ID != key.ID || !strings.Contains(string(e.Resource), `"name":"one"`) || e.Project != fakecloud.DefaultProject {
-		t.Errorf("%+v, %v", e, err)
-	}
-	if err := c.AwaitIdle(t.Context()); err != nil {
-		t.Error(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := c.AwaitEvent(ctx, func(fakecloud.Event) bool { return true }); !errors.Is(err, context.Canceled) {
-		t.Errorf("%v", err)
-	}
-}
-
-func TestWrongOptionsAreErrors(t *testing.T) {
-	t.Parallel()
-	for say, o := range map[string]fakecloud.Options{
-		"must be instant": {Actions: "fast"},
-		"want a day":      {APIDate: "yesterday"},
-		"rate limit -1":   {RateLimit: -1},
-		"token":           {Tokens: []string{"a b"}},
-		"PublicIPv4":      {PublicIPv4: prefix("2001:db8::/32")},
-		"PublicIPv6":      {PublicIPv6: prefix("2001:db8::/96")},
-		"LoadBalancerIPv": {LoadBalancerIPv4: prefix("127.0.0.1/32")},
-	} {
-		if c, err := fakecloud.Open(o); err == nil || !strings.Contains(err.Error(), say) {
-			t.Errorf("%+v: %v, want %q", o, err, say)
-			c.Close()
-		}
-	}
-}
-
-// Actions are instant here, so that each state is gone before a listener can look at the cloud.
-func TestAnEventShowsTheStateThatItIsAbout(t *testing.T) {
-	t.Parallel()
-	c := startControlled(t, fakecloud.Options{})
-	inGo := c.Subscribe()
-	defer inGo.Close()
-	overHTTP := c.lines(t, "?kind=server", "")
-	if line := nextLine(t, overHTTP); !strings.Contains(line, `"synced"`) {
-		t.Fatalf("first line %s, want synced", line)
-	}
-	created, _, err := c.Client().Server.Create(t.Context(), hcloud.ServerCreateOpts{
-		Name: "one", ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-13"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := c.Client().Server.Poweroff(t.Context(), created.Server); err != nil {
-		t.Fatal(err)
-	}
-	want := []string{"initializing", "starting", "running", "stopping", "off"}
-	// awaitOff returns the statuses that a listener sees, each once, until the server is off.
-	awaitOff := func(next func() string) []string {
-		var seen []string
-		for !slices.Contains(seen, "off") {
-			if status := next(); len(seen) == 0 || seen[len(seen)-1] != status {
-				seen = append(seen, status)
-			}
-		}
-		return seen
-	}
-	if got := awaitOff(func() string {
-		for {
-			e, err := inGo.Next(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			var server schema.Server
-			if e.Kind != "server" {
-				continue
-			}
-			if err := json.Unmarshal(e.Resource, &server); err != nil {
-				t.Fatal(err)
-			}
-			return server.Status
-		}
-	}); !slices.Equal(got, want) {
-		t.Errorf("a subscriber in Go sees %v, want %v", got, want)
-	}
-	if got := awaitOff(func() string {
-		var line struct {
-			Resource struct {
-				Status string `json:"status"`
-			} `json:"resource"`
-		}
-		if err := json.Unmarshal([]byte(nextLine(t, overHTTP)), &line); err != nil {
-			t.Fatal(err)
-		}
-		return line.Resource.Status
-	}); !slices.Equal(got, want) {
-		t.Errorf("a client of /events sees %v, want %v", got, want)
 	}
 }

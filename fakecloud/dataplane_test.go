@@ -1,4 +1,4 @@
-package fakecloud_test
+package fakecloud
 
 import (
 	"context"
@@ -14,13 +14,13 @@ import (
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/dataplane"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
 // balanced is a cloud with a data plane whose servers are web servers on this machine.
 type balanced struct {
-	*fakecloud.Cloud
+	*Cloud
 	client *hcloud.Client
 	web    *http.Client
 }
@@ -28,9 +28,9 @@ type balanced struct {
 func newBalanced(t *testing.T) balanced {
 	t.Helper()
 	backends := map[netip.Addr]string{}
-	c := fakecloud.New(fakecloud.Options{
+	c := New(Options{
 		PublicIPv4: netip.MustParsePrefix("198.18.0.0/15"),
-		DataPlane: &fakecloud.DataPlaneOptions{Resolver: func(target dataplane.Target, _ uint16) (string, error) {
+		DataPlane: &DataPlaneOptions{Resolver: func(target dataplane.Target, _ uint16) (string, error) {
 			if at, ok := backends[target.Address]; ok {
 				return at, nil
 			}
@@ -50,7 +50,7 @@ func newBalanced(t *testing.T) balanced {
 		})}
 		go func() { _ = s.Serve(l) }()
 		t.Cleanup(func() { _ = s.Close() })
-		// Public addresses are handed out in order, from the second of the range.
+		// The cloud gives out public addresses in order, from the second of the range.
 		backends[netip.MustParseAddr(fmt.Sprintf("198.18.0.%d", i+1))] = l.Addr().String()
 	}
 	return b
@@ -68,7 +68,7 @@ func (b balanced) server(t *testing.T, name string) *hcloud.Server {
 	return result.Server
 }
 
-// awaitHealth waits until the statuses of all targets are as wanted, stepping the cloud's clock.
+// awaitHealth steps the cloud's clock until the targets have the wanted statuses.
 func (b balanced) awaitHealth(t *testing.T, lb *hcloud.LoadBalancer, want string) {
 	t.Helper()
 	for {
@@ -140,7 +140,7 @@ func TestALoadBalancerCreatedThroughTheAPIForwardsToItsTargets(t *testing.T) {
 		t.Errorf("answers %v", seen)
 	}
 
-	// A third server that nothing answers for becomes a target by its label, and unhealthy.
+	// A third server becomes a target by its label. It is unhealthy, because no program answers for it.
 	b.server(t, "web-2")
 	b.awaitHealth(t, lb, "healthy healthy unhealthy")
 	if got := b.get(t.Context(), t, url); !strings.HasPrefix(got, "200") {
@@ -153,10 +153,78 @@ func TestALoadBalancerCreatedThroughTheAPIForwardsToItsTargets(t *testing.T) {
 	if _, _, err := b.client.LoadBalancer.DeleteWithResult(t.Context(), lb); err != nil {
 		t.Fatal(err)
 	}
-	for len(b.DataPlane().Endpoints(lb.ID)) > 0 { // until the data plane has followed, or the test's time is over
+	for len(b.DataPlane().Endpoints(lb.ID)) > 0 { // until the data plane has removed it, or the test times out
 		if err := t.Context().Err(); err != nil {
 			t.Fatal(err)
 		}
 		runtime.Gosched()
+	}
+}
+
+func TestTheDataPlaneAppliesOnlyWhatChangesTraffic(t *testing.T) {
+	t.Parallel()
+	core := cloud.New(cloud.Options{TargetHealth: cloud.HealthReported})
+	t.Cleanup(core.Close)
+	p, _ := core.Project(1)
+	address := netip.MustParseAddr("203.0.113.7")
+	tcp, port, other := "tcp", 80, 81
+	service := func(port *int) cloud.ServiceInput {
+		return cloud.ServiceInput{Protocol: &tcp, ListenPort: port, DestinationPort: port}
+	}
+	lb, _, _, err := p.CreateLoadBalancer(cloud.CreateLoadBalancer{
+		Name: "lb", Type: "lb11", Location: "fsn1", Services: []cloud.ServiceInput{service(&port)},
+		Targets: []cloud.TargetInput{{Type: "ip", IP: address}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sub, _ := core.Subscribe()
+	defer sub.Close()
+	name := "renamed"
+	must := func(errs ...error) {
+		for _, err := range errs {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, tc := range []struct {
+		what   string
+		change func()
+		want   int // load balancers to apply
+	}{
+		{"a health report", func() {
+			p.ReportTargetHealth(lb.ID, []cloud.HealthReport{{Addr: address, ListenPort: port, Status: cloud.HealthHealthy}})
+		}, 0},
+		{"labels", func() {
+			_, err := p.UpdateLoadBalancer(lb.ID, cloud.UpdateResource{Labels: map[string]string{"a": "b"}})
+			must(err)
+		}, 0},
+		{"a name", func() {
+			_, err := p.UpdateLoadBalancer(lb.ID, cloud.UpdateResource{Name: &name})
+			must(err)
+		}, 1},
+		{"two changes of one", func() {
+			_, _, err := p.AddLoadBalancerService(lb.ID, service(&other))
+			_, _, err2 := p.DeleteLoadBalancerService(lb.ID, port)
+			must(err, err2)
+		}, 1},
+		{"a deletion", func() {
+			_, _, err := p.DeleteLoadBalancer(lb.ID, true)
+			must(err)
+		}, 1},
+	} {
+		tc.change()
+		events, err := sub.NextAll(t.Context())
+		must(err)
+		got := rerouted(events)
+		if len(got) != tc.want {
+			t.Errorf("%s: %d load balancers are applied, want %d", tc.what, len(got), tc.want)
+		}
+		for _, c := range got {
+			if c.ID != lb.ID || c.Project != 1 || c.State != p.View() {
+				t.Errorf("%s: %+v, want load balancer %d in the last state", tc.what, c, lb.ID)
+			}
+		}
 	}
 }

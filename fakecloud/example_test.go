@@ -99,7 +99,7 @@ func ExampleCloud_Journal() {
 	// Output: POST /v1/servers 201
 }
 
-// A load balancer forwards to its targets. The resolver says where a server's port is on this machine.
+// A load balancer forwards to its targets. The resolver translates a server's port to an address on this machine.
 func ExampleCloud_DataPlane() {
 	ctx := context.Background()
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }))
@@ -132,7 +132,7 @@ func ExampleCloud_DataPlane() {
 		healthy = e.ID == created.LoadBalancer.ID && bytes.Contains(e.Resource, []byte(`"healthy"`))
 	}
 
-	// DialContext finds the place of a load balancer's address on this machine.
+	// DialContext connects to the load balancer's listener on this machine.
 	client := http.Client{Transport: &http.Transport{DialContext: cloud.DataPlane().DialContext}}
 	answer, err := client.Get("http://" + created.LoadBalancer.PublicNet.IPv4.IP.String())
 	if err != nil {

@@ -2,6 +2,7 @@ package fakecloud_test
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -46,3 +47,24 @@ func TestAClientWithoutAListenerManagesSSHKeys(t *testing.T) {
 }
 
 func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
+
+func TestWrongOptionsAreErrors(t *testing.T) {
+	t.Parallel()
+	for say, o := range map[string]fakecloud.Options{
+		"must be instant": {Actions: "fast"},
+		"want a day":      {APIDate: "yesterday"},
+		"rate limit -1":   {RateLimit: -1},
+		"token":           {Tokens: []string{"a b"}},
+		"PublicIPv4":      {PublicIPv4: prefix("2001:db8::/32")},
+		"PublicIPv6":      {PublicIPv6: prefix("2001:db8::/96")},
+		"LoadBalancerIPv": {LoadBalancerIPv4: prefix("127.0.0.1/32")},
+
+		"Router.Table is required":       {Router: &fakecloud.RouterOptions{}},
+		"Reserved: a range is not valid": {Reserved: []netip.Prefix{{}}},
+	} {
+		if c, err := fakecloud.Open(o); err == nil || !strings.Contains(err.Error(), say) {
+			t.Errorf("%+v: %v, want %q", o, err, say)
+			c.Close()
+		}
+	}
+}

@@ -23,7 +23,7 @@ type reach struct {
 	client *http.Client
 }
 
-// overBoth runs a test in the process and over a network connection.
+// overBoth runs a test in the process and once more over a network connection.
 func overBoth(t *testing.T, o fakecloud.Options, test func(t *testing.T, c *fakecloud.Cloud, r reach)) {
 	t.Helper()
 	t.Run("in process", func(t *testing.T) {
@@ -46,7 +46,7 @@ func overBoth(t *testing.T, o fakecloud.Options, test func(t *testing.T, c *fake
 	})
 }
 
-// answer is what came back of a request.
+// answer is the answer to a request.
 type answer struct {
 	status int
 	header http.Header
@@ -72,7 +72,7 @@ func (r reach) do(ctx context.Context, method, path, body string) answer {
 
 const createKey = `{"name": "one", "public_key": "` + testKey + `"}`
 
-// keys returns how many SSH keys there are, past all fault rules.
+// keys returns the number of SSH keys. Fault rules do not see this.
 func keys(t *testing.T, c *fakecloud.Cloud) int {
 	t.Helper()
 	raw, err := c.State(t.Context(), fakecloud.Selection{Kinds: []string{"ssh_key"}})
@@ -190,7 +190,7 @@ func TestFaultsHaveTheirEffect(t *testing.T) {
 				if err != nil || entries[0].Status != tc.status || entries[0].Handled != tc.handled {
 					t.Errorf("journal: %+v, %v; want status %d, handled %d", entries, err, tc.status, tc.handled)
 				}
-				// The next request is like any other.
+				// The next request works.
 				if a := r.do(t.Context(), "GET", "/ssh_keys", ""); a.status != 200 || a.header.Get("X-Correlation-Id") == "" {
 					t.Errorf("next request: %+v", a)
 				}
@@ -224,7 +224,7 @@ func TestLatencyIsOnTheCloudsClock(t *testing.T) {
 					t.Fatal(err)
 				}
 				if effect.After {
-					// The write is seen while its answer is on its way.
+					// The write is visible before its answer arrives.
 					if _, err := changes.Next(t.Context()); err != nil {
 						t.Fatal(err)
 					}
@@ -257,7 +257,7 @@ func TestLatencyIsOnTheCloudsClock(t *testing.T) {
 	}
 }
 
-func TestAClientThatGoesAwayDuringADelayHasNotWritten(t *testing.T) {
+func TestARequestIsNotCarriedOutIfItsClientLeavesDuringTheDelay(t *testing.T) {
 	t.Parallel()
 	overBoth(t, fakecloud.Options{}, func(t *testing.T, c *fakecloud.Cloud, r reach) {
 		if err := c.SetSpeed(t.Context(), 0); err != nil {
@@ -285,7 +285,7 @@ func TestAClientThatGoesAwayDuringADelayHasNotWritten(t *testing.T) {
 	})
 }
 
-func TestTheJournalTellsWhatBecameOfARequestWhoseAnswerWasTooLate(t *testing.T) {
+func TestTheJournalShowsTheStatusOfALateAnswer(t *testing.T) {
 	t.Parallel()
 	overBoth(t, fakecloud.Options{}, func(t *testing.T, c *fakecloud.Cloud, r reach) {
 		if err := c.SetSpeed(t.Context(), 0); err != nil {
@@ -327,7 +327,7 @@ func TestAnExhaustedRateLimitRefillsWithTime(t *testing.T) {
 		if _, err := c.Faults().Add(t.Context(), fault.Rule{First: 1, Effect: fault.ExhaustRateLimit()}); err != nil {
 			t.Fatal(err)
 		}
-		for range 2 { // the rule's own answer, and the empty bucket's
+		for range 2 { // the first answer is the rule's, the second the empty bucket's
 			if a := r.do(t.Context(), "GET", "/ssh_keys", ""); a.status != 429 || a.header.Get("RateLimit-Remaining") != "0" {
 				t.Errorf("%+v", a)
 			}
@@ -341,7 +341,7 @@ func TestAnExhaustedRateLimitRefillsWithTime(t *testing.T) {
 	})
 }
 
-func TestActionsFailAndHangAsTold(t *testing.T) {
+func TestRulesMakeActionsFailAndHang(t *testing.T) {
 	t.Parallel()
 	overBoth(t, fakecloud.Options{Actions: "1s"}, func(t *testing.T, c *fakecloud.Cloud, _ reach) {
 		if err := c.SetSpeed(t.Context(), 0); err != nil {
@@ -379,7 +379,7 @@ func TestActionsFailAndHangAsTold(t *testing.T) {
 		}
 		failing, _ := create("a")
 		if failing.Status != hcloud.ActionStatusRunning {
-			t.Errorf("fails before its time: %+v", failing)
+			t.Errorf("failed too early: %+v", failing)
 		}
 		if a := after(failing, time.Minute); a.Status != hcloud.ActionStatusError || a.ErrorCode != "placement_error" || a.ErrorMessage != "no space" {
 			t.Errorf("%+v", a)

@@ -46,7 +46,7 @@ func TestASlowBodyEndsItsConnection(t *testing.T) {
 		"API": slow(t, endpoint, "/v1/servers"), "unknown route": slow(t, endpoint, "/v1/none"),
 		"control API": slow(t, control, "/faults"), "a route that reads no body": slow(t, control, "/actions/resume"),
 	} {
-		// The test ends when the server closes the connection, and not before.
+		// Copy returns when the server closes the connection.
 		if _, err := io.Copy(io.Discard, conn); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -54,7 +54,7 @@ func TestASlowBodyEndsItsConnection(t *testing.T) {
 }
 
 // A web page whose name resolves to a loopback address sends that name as the Host.
-func TestNamesThatWereReboundAreRefused(t *testing.T) {
+func TestReboundNamesAreRefused(t *testing.T) {
 	t.Parallel()
 	c := New(Options{AllowedHosts: []string{"fakecloud", "cloud.test"}})
 	t.Cleanup(c.Close)
@@ -95,7 +95,7 @@ func TestNamesThatWereReboundAreRefused(t *testing.T) {
 	}
 }
 
-func TestOtherAddressesOfTheControlAPIAcceptAddressesAndAllowedNames(t *testing.T) {
+func TestTheControlAPIAcceptsAddressesAndAllowedNamesOnOtherAddresses(t *testing.T) {
 	t.Parallel()
 	c := New(Options{AllowedHosts: []string{"fakecloud"}})
 	t.Cleanup(c.Close)
@@ -118,8 +118,8 @@ func TestOtherAddressesOfTheControlAPIAcceptAddressesAndAllowedNames(t *testing.
 	}
 }
 
-// What takes long after the body has arrived is not cut off.
-func TestALongAnswerOutlivesTheTimeoutOfTheRequest(t *testing.T) {
+// The read timeout must not cut an answer that takes long after the body has arrived.
+func TestALongAnswerOutlivesTheReadTimeout(t *testing.T) {
 	t.Parallel()
 	arrived, answer := make(chan struct{}), make(chan struct{})
 	c := New(Options{})
@@ -161,5 +161,25 @@ func TestALongAnswerOutlivesTheTimeoutOfTheRequest(t *testing.T) {
 			t.Errorf("%s: %q, %v", method, line, err)
 		}
 		_ = resp.Body.Close()
+	}
+}
+
+func TestStartExplainsWhyItCannotListen(t *testing.T) {
+	t.Parallel()
+	c := New(Options{})
+	t.Cleanup(c.Close)
+	endpoint, err := c.Start(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken := strings.TrimSuffix(strings.TrimPrefix(endpoint, "http://"), "/v1")
+	if _, err := c.StartControl(t.Context(), taken); err == nil || !strings.Contains(err.Error(), "another program uses that port") {
+		t.Errorf("%v", err)
+	}
+	if _, err := c.Start(t.Context(), "8080"); err == nil || !strings.Contains(err.Error(), "must be host:port") {
+		t.Errorf("%v", err)
+	}
+	if _, err := c.Start(t.Context(), "192.0.2.1:0"); err == nil || !strings.Contains(err.Error(), "does not have that address") {
+		t.Errorf("%v", err)
 	}
 }

@@ -89,7 +89,7 @@ func TestASeedWaitsForItsActions(t *testing.T) {
 	}
 }
 
-func TestASeedSaysWhatTheAPISays(t *testing.T) {
+func TestASeedReturnsTheErrorsOfTheAPI(t *testing.T) {
 	t.Parallel()
 	c := fakecloud.New(fakecloud.Options{})
 	t.Cleanup(c.Close)
@@ -112,7 +112,7 @@ servers:
 	if _, err := c.Seed(ctx, "x", []byte("ssh_keys:\n- {name: x}\n")); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
-	// A token that a seed used is not left behind, and no action failed silently.
+	// The seed's token is revoked, and a failed action is an error.
 	if _, err := c.Faults().Add(t.Context(), fault.Rule{Operation: "create_server", Effect: fault.FailAction("placement_error", "no space")}); err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ servers:
 	}
 }
 
-// A misspelled field must not be lost: the API ignores it, so that the resource would differ from the file.
+// The API ignores a misspelled field: the resource would silently differ from the file.
 func TestASeedRefusesUnknownFields(t *testing.T) {
 	t.Parallel()
 	c := fakecloud.New(fakecloud.Options{})

@@ -21,12 +21,14 @@ func newWireClient(t *testing.T, o fakecloud.Options) (*hcloud.Client, *wire) {
 	t.Helper()
 	w := newWire(t, o)
 	if o.APIDate != "" {
-		// The API document is of July 2026 and knows nothing of what was gone by then.
+		// The API document is of July 2026. It does not have what was removed before.
 		w.handler = w.cloud.Handler()
 	}
 	s := httptest.NewServer(w.handler)
 	t.Cleanup(s.Close)
-	return hcloud.NewClient(hcloud.WithEndpoint(s.URL+"/v1"), hcloud.WithToken(fakecloud.DefaultToken)), w
+	return hcloud.NewClient(hcloud.WithEndpoint(s.URL+"/v1"), hcloud.WithToken(fakecloud.DefaultToken),
+		hcloud.WithPollOpts(hcloud.PollOpts{BackoffFunc: hcloud.ConstantBackoff(0)}),
+		hcloud.WithRetryOpts(hcloud.RetryOpts{BackoffFunc: hcloud.ConstantBackoff(0), MaxRetries: 5})), w
 }
 
 // must fails the test if a call failed, and returns its first result.

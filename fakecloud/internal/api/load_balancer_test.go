@@ -1,100 +1,48 @@
-package fakecloud_test
+package api_test
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
-	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/contract"
 )
 
-// wire is a cloud behind a listener whose answers are all checked against the API document, if there is
-// one.
-type wire struct {
+// balancerWire is a client over a socket, with what the tests of load balancers share.
+type balancerWire struct {
 	*hcloud.Client
-	endpoint string
-	clock    *testclock.FakeClock
+	*wire
 }
 
-func newWire(t *testing.T, o fakecloud.Options) wire {
+func newBalancerWire(t *testing.T, o fakecloud.Options) balancerWire {
 	t.Helper()
-	w := wire{clock: testclock.NewFakeClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))}
-	o.Clock = w.clock
-	c := fakecloud.New(o)
-	t.Cleanup(c.Close)
-	handler := c.Handler()
-	path, err := contract.Find()
-	switch {
-	case errors.Is(err, contract.ErrNoDocument): // the answers' effects are tested all the same
-	case err != nil:
-		t.Fatal(err)
-	default:
-		handler = checkAnswers(t, path, handler)
-	}
-	s := httptest.NewServer(handler)
-	t.Cleanup(s.Close)
-	w.endpoint = s.URL + "/v1"
-	w.Client = hcloud.NewClient(hcloud.WithEndpoint(w.endpoint), hcloud.WithToken(fakecloud.DefaultToken),
-		hcloud.WithPollOpts(hcloud.PollOpts{BackoffFunc: hcloud.ConstantBackoff(0)}),
-		hcloud.WithRetryOpts(hcloud.RetryOpts{BackoffFunc: hcloud.ConstantBackoff(0), MaxRetries: 5}))
-	return w
+	client, w := newWireClient(t, o)
+	return balancerWire{client, w}
 }
 
-func checkAnswers(t *testing.T, document string, handler http.Handler) http.Handler {
+// call sends a raw request and returns the status and the decoded body.
+func (w balancerWire) call(t *testing.T, method, path, body string) (int, map[string]any) {
 	t.Helper()
-	d, err := contract.Load(document)
-	if err != nil {
-		t.Fatal(err)
-	}
-	recorder := contract.NewRecorder(d)
-	t.Cleanup(func() {
-		if err := recorder.Err(); err != nil {
-			t.Error(err)
-		}
-	})
-	return recorder.Middleware(handler)
-}
-
-// call sends a request as it is and returns the status and the decoded body.
-func (w wire) call(t *testing.T, method, path, body string) (int, map[string]any) {
-	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, w.endpoint+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := httptest.NewRequestWithContext(t.Context(), method, "/v1"+path, strings.NewReader(body))
 	r.Header.Set("Authorization", "Bearer "+fakecloud.DefaultToken)
-	r.Header.Set("Content-Type", "application/json")
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	content, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rec := httptest.NewRecorder()
+	w.handler.ServeHTTP(rec, r)
 	var out map[string]any
-	if len(bytes.TrimSpace(content)) > 0 {
-		if err := json.Unmarshal(content, &out); err != nil {
-			t.Fatalf("%s %s: %v in %s", method, path, err, content)
+	if rec.Body.Len() > 0 {
+		if err := json.Unmarshal(rec.Body.Bytes(), &out); err != nil {
+			t.Fatalf("%s %s: %v in %s", method, path, err, rec.Body)
 		}
 	}
-	return resp.StatusCode, out
+	return rec.Code, out
 }
 
-func (w wire) server(t *testing.T, name string, labels map[string]string, networks ...*hcloud.Network) *hcloud.Server {
+func (w balancerWire) server(t *testing.T, name string, labels map[string]string, networks ...*hcloud.Network) *hcloud.Server {
 	t.Helper()
 	r, _, err := w.Server.Create(t.Context(), hcloud.ServerCreateOpts{
 		Name: name, ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-12"},
@@ -110,7 +58,7 @@ func (w wire) server(t *testing.T, name string, labels map[string]string, networ
 	return s
 }
 
-func (w wire) network(t *testing.T, name, ipRange string) *hcloud.Network {
+func (w balancerWire) network(t *testing.T, name, ipRange string) *hcloud.Network {
 	t.Helper()
 	_, n, err := net.ParseCIDR(ipRange)
 	if err != nil {
@@ -126,7 +74,7 @@ func (w wire) network(t *testing.T, name, ipRange string) *hcloud.Network {
 }
 
 // loadBalancer reads a load balancer again.
-func (w wire) loadBalancer(t *testing.T, lb *hcloud.LoadBalancer) *hcloud.LoadBalancer {
+func (w balancerWire) loadBalancer(t *testing.T, lb *hcloud.LoadBalancer) *hcloud.LoadBalancer {
 	t.Helper()
 	got, _, err := w.LoadBalancer.GetByID(t.Context(), lb.ID)
 	if err != nil || got == nil {
@@ -137,7 +85,7 @@ func (w wire) loadBalancer(t *testing.T, lb *hcloud.LoadBalancer) *hcloud.LoadBa
 
 func TestAClientManagesALoadBalancer(t *testing.T) {
 	t.Parallel()
-	w := newWire(t, fakecloud.Options{})
+	w := newBalancerWire(t, fakecloud.Options{})
 	ctx := t.Context()
 	lbs := &w.LoadBalancer
 	network := w.network(t, "net", "10.0.0.0/16")
@@ -219,131 +167,9 @@ func TestAClientManagesALoadBalancer(t *testing.T) {
 	}
 }
 
-func TestAllActionsOfALoadBalancer(t *testing.T) {
-	t.Parallel()
-	w := newWire(t, fakecloud.Options{Actions: "1s"})
-	ctx := t.Context()
-	lbs := &w.LoadBalancer
-	created, _, err := lbs.Create(ctx, hcloud.LoadBalancerCreateOpts{
-		Name: "lb", LoadBalancerType: &hcloud.LoadBalancerType{ID: 1}, Location: &hcloud.Location{Name: "nbg1"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	lb := created.LoadBalancer
-	if _, _, err := lbs.ChangeProtection(ctx, lb, hcloud.LoadBalancerChangeProtectionOpts{}); !hcloud.IsError(err, hcloud.ErrorCodeConflict) {
-		t.Errorf("an action while another runs: %v, want conflict", err)
-	}
-	w.clock.Step(time.Second)
-	server := w.server(t, "s", nil)
-	for range 10 { // create, start
-		w.clock.Step(time.Second)
-	}
-	network := w.network(t, "net", "10.0.0.0/16")
-	for _, step := range []struct {
-		command string
-		start   func() (*hcloud.Action, *hcloud.Response, error)
-		effect  func(*hcloud.LoadBalancer) bool
-	}{
-		{"add_service", func() (*hcloud.Action, *hcloud.Response, error) {
-			return lbs.AddService(ctx, lb, hcloud.LoadBalancerAddServiceOpts{
-				Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: new(25), DestinationPort: new(2525),
-			})
-		}, func(lb *hcloud.LoadBalancer) bool { return len(lb.Services) == 1 && lb.Services[0].ListenPort == 25 }},
-		{"update_service", func() (*hcloud.Action, *hcloud.Response, error) {
-			return lbs.UpdateService(ctx, lb, 25, hcloud.LoadBalancerUpdateServiceOpts{
-				Protocol: hcloud.LoadBalancerServiceProtocolHTTP,
-				HTTP:     &hcloud.LoadBalancerUpdateServiceOptsHTTP{StickySessions: new(true), CookieLifetime: new(time.Hour)},
-				HealthCheck: &hcloud.LoadBalancerUpdateServiceOptsHealthCheck{
-					Protocol: hcloud.LoadBalancerServiceProtocolHTTP,
-					HTTP:     &hcloud.LoadBalancerUpdateServiceOptsHealthCheckHTTP{Domain: new("example.com"), StatusCodes: []string{"200"}},
-				},
-			})
-		}, func(lb *hcloud.LoadBalancer) bool {
-			s := lb.Services[0]
-			return s.HTTP.StickySessions && s.HTTP.CookieLifetime == time.Hour && s.DestinationPort == 2525 &&
-				s.HealthCheck.HTTP.Domain == "example.com" && s.HealthCheck.HTTP.Path == "/" && slices.Equal(s.HealthCheck.HTTP.StatusCodes, []string{"200"})
-		}},
-		{"delete_service", func() (*hcloud.Action, *hcloud.Response, error) { return lbs.DeleteService(ctx, lb, 25) },
-			func(lb *hcloud.LoadBalancer) bool { return len(lb.Services) == 0 }},
-		{"add_target", func() (*hcloud.Action, *hcloud.Response, error) {
-			return lbs.AddServerTarget(ctx, lb, hcloud.LoadBalancerAddServerTargetOpts{Server: server})
-		}, func(lb *hcloud.LoadBalancer) bool { return len(lb.Targets) == 1 }},
-		{"remove_target", func() (*hcloud.Action, *hcloud.Response, error) { return lbs.RemoveServerTarget(ctx, lb, server) },
-			func(lb *hcloud.LoadBalancer) bool { return len(lb.Targets) == 0 }},
-		{"add_target", func() (*hcloud.Action, *hcloud.Response, error) {
-			return lbs.AddIPTarget(ctx, lb, hcloud.LoadBalancerAddIPTargetOpts{IP: net.ParseIP("203.0.113.1")})
-		}, func(lb *hcloud.LoadBalancer) bool { return len(lb.Targets) == 1 }},
-		{"remove_target", func() (*hcloud.Action, *hcloud.Response, error) {
-			return lbs.RemoveIPTarget(ctx, lb, net.ParseIP("203.0.113.1"))
-		}, func(lb *hcloud.LoadBalancer) bool { return len(lb.Targets) == 0 }},
-		{"attach_to_network", func() (*hcloud.Action, *hcloud.Response, error) {
-			return lbs.AttachToNetwork(ctx, lb, hcloud.LoadBalancerAttachToNetworkOpts{Network: network, IP: net.ParseIP("10.0.0.99")})
-		}, func(lb *hcloud.LoadBalancer) bool {
-			return len(lb.PrivateNet) == 1 && lb.PrivateNet[0].IP.String() == "10.0.0.99"
-		}},
-		{"add_target", func() (*hcloud.Action, *hcloud.Response, error) {
-			return lbs.AddLabelSelectorTarget(ctx, lb, hcloud.LoadBalancerAddLabelSelectorTargetOpts{Selector: "a", UsePrivateIP: new(true)})
-		}, func(lb *hcloud.LoadBalancer) bool { return len(lb.Targets) == 1 }},
-		{"disable_public_interface", func() (*hcloud.Action, *hcloud.Response, error) { return lbs.DisablePublicInterface(ctx, lb) },
-			func(lb *hcloud.LoadBalancer) bool { return !lb.PublicNet.Enabled }},
-		{"remove_target", func() (*hcloud.Action, *hcloud.Response, error) { return lbs.RemoveLabelSelectorTarget(ctx, lb, "a") },
-			func(lb *hcloud.LoadBalancer) bool { return len(lb.Targets) == 0 }},
-		{"enable_public_interface", func() (*hcloud.Action, *hcloud.Response, error) { return lbs.EnablePublicInterface(ctx, lb) },
-			func(lb *hcloud.LoadBalancer) bool { return lb.PublicNet.Enabled }},
-		{"detach_from_network", func() (*hcloud.Action, *hcloud.Response, error) {
-			return lbs.DetachFromNetwork(ctx, lb, hcloud.LoadBalancerDetachFromNetworkOpts{Network: network})
-		}, func(lb *hcloud.LoadBalancer) bool { return len(lb.PrivateNet) == 0 }},
-		{"change_algorithm", func() (*hcloud.Action, *hcloud.Response, error) {
-			return lbs.ChangeAlgorithm(ctx, lb, hcloud.LoadBalancerChangeAlgorithmOpts{Type: hcloud.LoadBalancerAlgorithmTypeLeastConnections})
-		}, func(lb *hcloud.LoadBalancer) bool {
-			return lb.Algorithm.Type == hcloud.LoadBalancerAlgorithmTypeLeastConnections
-		}},
-		{"change_load_balancer_type", func() (*hcloud.Action, *hcloud.Response, error) {
-			return lbs.ChangeType(ctx, lb, hcloud.LoadBalancerChangeTypeOpts{LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb21"}})
-		}, func(lb *hcloud.LoadBalancer) bool { return lb.LoadBalancerType.Name == "lb21" }},
-		{"change_dns_ptr", func() (*hcloud.Action, *hcloud.Response, error) {
-			return lbs.ChangeDNSPtr(ctx, lb, lb.PublicNet.IPv6.IP.String(), new("lb.example.com"))
-		}, func(lb *hcloud.LoadBalancer) bool { return lb.PublicNet.IPv6.DNSPtr == "lb.example.com" }},
-		{"change_dns_ptr", func() (*hcloud.Action, *hcloud.Response, error) {
-			return lbs.ChangeDNSPtr(ctx, lb, lb.PublicNet.IPv6.IP.String(), nil)
-		}, func(lb *hcloud.LoadBalancer) bool { return lb.PublicNet.IPv6.DNSPtr == "" }},
-		{"change_protection", func() (*hcloud.Action, *hcloud.Response, error) {
-			return lbs.ChangeProtection(ctx, lb, hcloud.LoadBalancerChangeProtectionOpts{Delete: new(true)})
-		}, func(lb *hcloud.LoadBalancer) bool { return lb.Protection.Delete }},
-	} {
-		action, _, err := step.start()
-		if err != nil {
-			t.Fatalf("%s: %v", step.command, err)
-		}
-		if action.Command != step.command || action.Status != hcloud.ActionStatusRunning || !slices.ContainsFunc(action.Resources, func(r *hcloud.ActionResource) bool {
-			return r.ID == lb.ID && r.Type == hcloud.ActionResourceTypeLoadBalancer
-		}) {
-			t.Errorf("%s: action %+v", step.command, action)
-		}
-		if step.effect(w.loadBalancer(t, lb)) {
-			t.Errorf("%s: its effect is there before it has ended", step.command)
-		}
-		w.clock.Step(time.Second)
-		if err := w.Action.WaitFor(ctx, action); err != nil {
-			t.Fatalf("%s: %v", step.command, err)
-		}
-		if !step.effect(w.loadBalancer(t, lb)) {
-			t.Errorf("%s: its effect is not there after it has ended", step.command)
-		}
-	}
-	actions, err := lbs.Action.AllFor(ctx, lb, hcloud.ActionListOpts{})
-	if err != nil || len(actions) != 19 {
-		t.Errorf("%d actions, %v", len(actions), err)
-	}
-	if _, _, err := lbs.DeleteWithResult(ctx, lb); !hcloud.IsError(err, hcloud.ErrorCodeProtected) {
-		t.Errorf("delete a protected one: %v", err)
-	}
-}
-
 func TestACertificateThatALoadBalancerUsesCannotBeDeleted(t *testing.T) {
 	t.Parallel()
-	w := newWire(t, fakecloud.Options{})
+	w := newBalancerWire(t, fakecloud.Options{})
 	ctx := t.Context()
 	issued, _, err := w.Certificate.CreateCertificate(ctx, hcloud.CertificateCreateOpts{
 		Name: "cert", Type: hcloud.CertificateTypeManaged, DomainNames: []string{"example.com"},
@@ -378,13 +204,13 @@ func TestACertificateThatALoadBalancerUsesCannotBeDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := w.Certificate.Delete(ctx, cert); err != nil {
-		t.Errorf("delete a certificate that is not used any more: %v", err)
+		t.Errorf("delete an unused certificate: %v", err)
 	}
 }
 
 func TestALoadBalancerTakesExistingPrimaryIPs(t *testing.T) {
 	t.Parallel()
-	w := newWire(t, fakecloud.Options{})
+	w := newBalancerWire(t, fakecloud.Options{})
 	ctx := t.Context()
 	primaryIP := func(name string, kind hcloud.PrimaryIPType) *hcloud.PrimaryIP {
 		r, _, err := w.PrimaryIP.Create(ctx, hcloud.PrimaryIPCreateOpts{
@@ -414,7 +240,7 @@ func TestALoadBalancerTakesExistingPrimaryIPs(t *testing.T) {
 		t.Errorf("%+v", lb.PublicNet)
 	}
 	if _, err := create(v4, nil); !hcloud.IsError(err, hcloud.ErrorCodeUniquenessError) {
-		t.Errorf("the same again: %v", err)
+		t.Errorf("create with a used Primary IP: %v", err)
 	}
 	if got, _, err := w.PrimaryIP.GetByID(ctx, v4.ID); err != nil || got.AssigneeID != lb.ID {
 		t.Errorf("assignee %d, %v", got.AssigneeID, err)
@@ -422,7 +248,7 @@ func TestALoadBalancerTakesExistingPrimaryIPs(t *testing.T) {
 	if _, _, err := w.PrimaryIP.Unassign(ctx, v4.ID); err == nil {
 		t.Error("a load balancer's Primary IP was unassigned")
 	}
-	// What the Primary IP's own action sets is shown by the load balancer.
+	// The load balancer shows a change of the Primary IP.
 	if _, _, err := w.PrimaryIP.ChangeDNSPtr(ctx, hcloud.PrimaryIPChangeDNSPtrOpts{ID: v4.ID, IP: v4.IP.String(), DNSPtr: "lb.example.com"}); err != nil {
 		t.Fatal(err)
 	}
@@ -433,13 +259,13 @@ func TestALoadBalancerTakesExistingPrimaryIPs(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, _, err := w.PrimaryIP.GetByID(ctx, v4.ID); err != nil || got == nil || got.AssigneeID != 0 {
-		t.Errorf("after the load balancer: %+v, %v", got, err)
+		t.Errorf("after the load balancer was deleted: %+v, %v", got, err)
 	}
 }
 
-func TestDeletingANetworkTakesItsLoadBalancersAndTheirPrivateTargetsOut(t *testing.T) {
+func TestDeletingANetworkDetachesLoadBalancersAndRemovesTheirPrivateTargets(t *testing.T) {
 	t.Parallel()
-	w := newWire(t, fakecloud.Options{})
+	w := newBalancerWire(t, fakecloud.Options{})
 	ctx := t.Context()
 	network := w.network(t, "net", "10.0.0.0/16")
 	s := w.server(t, "s", nil, network)
@@ -468,9 +294,9 @@ func TestDeletingANetworkTakesItsLoadBalancersAndTheirPrivateTargetsOut(t *testi
 	}
 }
 
-func TestWhatIsWrongWithARequestForALoadBalancerIsNamed(t *testing.T) {
+func TestErrorsOfALoadBalancerNameTheFields(t *testing.T) {
 	t.Parallel()
-	w := newWire(t, fakecloud.Options{})
+	w := newBalancerWire(t, fakecloud.Options{})
 	const place = `"location": "fsn1"`
 	for name, tc := range map[string]struct{ body, want string }{
 		"nothing":           {`{}`, "name load_balancer_type"},
@@ -536,21 +362,17 @@ func fieldsOf(body map[string]any) string {
 	return strings.Join(names, " ")
 }
 
-func TestDeletingALoadBalancerAnsweredWithoutABodyUntilOctober2026(t *testing.T) {
+func TestUntilOctober2026DeletingALoadBalancerHadNoBody(t *testing.T) {
 	t.Parallel()
 	for date, want := range map[string]int{"2026-10-04": http.StatusNoContent, "2026-10-05": http.StatusCreated} {
-		c := fakecloud.New(fakecloud.Options{APIDate: date})
-		defer c.Close()
-		s := httptest.NewServer(c.Handler())
-		defer s.Close()
-		w := wire{endpoint: s.URL + "/v1"}
-		// Primary IPs for load balancers came on the same day: before it the field was unknown and ignored.
+		w := newBalancerWire(t, fakecloud.Options{APIDate: date})
+		// Primary IPs for load balancers came on the same day. Before, the API ignored the field.
 		const create = `{"name": "lb", "load_balancer_type": "lb11", "location": "fsn1"`
 		if status, _ := w.call(t, http.MethodPost, "/load_balancers", create+`, "public_net": {"ipv4": 7}}`); (status == http.StatusCreated) != (want == http.StatusNoContent) {
-			t.Errorf("%s: create with a Primary IP that is not there: %d", date, status)
+			t.Errorf("%s: create with a Primary IP that does not exist: %d", date, status)
 		}
 		_, body := w.call(t, http.MethodPost, "/load_balancers", create+`, "labels": {"a": "b"}}`)
-		if want == http.StatusNoContent { // the first one took the name
+		if want == http.StatusNoContent { // the first request created it
 			_, body = w.call(t, http.MethodGet, "/load_balancers", "")
 			body = map[string]any{"load_balancer": body["load_balancers"].([]any)[0]}
 		}
@@ -562,37 +384,5 @@ func TestDeletingALoadBalancerAnsweredWithoutABodyUntilOctober2026(t *testing.T)
 		if status, _ := w.call(t, http.MethodGet, "/load_balancers/"+string(id), ""); status != http.StatusNotFound {
 			t.Errorf("%s: get after delete: %d", date, status)
 		}
-	}
-}
-
-func TestMetricsOfALoadBalancer(t *testing.T) {
-	t.Parallel()
-	w := newWire(t, fakecloud.Options{})
-	created, _, err := w.LoadBalancer.Create(t.Context(), hcloud.LoadBalancerCreateOpts{
-		Name: "lb", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: "fsn1"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	start := w.clock.Now()
-	w.clock.Step(time.Hour)
-	m, _, err := w.LoadBalancer.GetMetrics(t.Context(), created.LoadBalancer, hcloud.LoadBalancerGetMetricsOpts{
-		Types: []hcloud.LoadBalancerMetricType{
-			hcloud.LoadBalancerMetricOpenConnections, hcloud.LoadBalancerMetricConnectionsPerSecond,
-			hcloud.LoadBalancerMetricRequestsPerSecond, hcloud.LoadBalancerMetricBandwidth,
-		},
-		Start: start, End: w.clock.Now(), Step: 1,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, series := range []string{"open_connections", "connections_per_second", "requests_per_second", "bandwidth.in", "bandwidth.out"} {
-		values := m.TimeSeries[series]
-		if len(values) == 0 || len(values) > 500 || values[0].Value != "0" {
-			t.Errorf("%s has %d samples", series, len(values))
-		}
-	}
-	if status, body := w.call(t, http.MethodGet, "/load_balancers/5/metrics?type=cpu", ""); status != http.StatusUnprocessableEntity {
-		t.Errorf("%d %v", status, body)
 	}
 }

@@ -1,0 +1,84 @@
+package fakecloud_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
+)
+
+func TestShutdownEndsStreamsAndWaitsForRequests(t *testing.T) {
+	t.Parallel()
+	c := startControlled(t, fakecloud.Options{})
+	endpoint, err := c.Start(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := c.lines(t, "", "")
+	nextLine(t, s)
+	if err := c.SetSpeed(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Faults().Add(t.Context(), fault.Rule{Name: "slow", Effect: fault.Latency(time.Hour)}); err != nil {
+		t.Fatal(err)
+	}
+	answers := make(chan answer)
+	go func() { answers <- (reach{endpoint, &http.Client{}}).do(t.Context(), "GET", "/ssh_keys", "") }()
+	if _, err := c.Faults().Await(t.Context(), "slow", 1); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error)
+	go func() { ended <- c.Shutdown(t.Context()) }()
+	if s.Scan() {
+		t.Errorf("the stream did not end: %s", s.Text())
+	}
+	select {
+	case err := <-ended:
+		t.Fatalf("did not wait for the request: %v", err)
+	default:
+	}
+	if err := c.Step(t.Context(), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if a := <-answers; a.status != 200 {
+		t.Errorf("%+v", a)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if _, err := c.Start(t.Context(), ""); !errors.Is(err, fakecloud.ErrClosed) {
+		t.Errorf("Start after Shutdown: %v", err)
+	}
+}
+
+func TestShutdownCutsConnectionsWhenItsContextIsDone(t *testing.T) {
+	t.Parallel()
+	c := fakecloud.New(fakecloud.Options{})
+	endpoint, err := c.Start(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.SetSpeed(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Faults().Add(t.Context(), fault.Rule{Name: "slow", Effect: fault.Latency(time.Hour)}); err != nil {
+		t.Fatal(err)
+	}
+	answers := make(chan answer)
+	go func() { answers <- (reach{endpoint, &http.Client{}}).do(t.Context(), "GET", "/ssh_keys", "") }()
+	if _, err := c.Faults().Await(t.Context(), "slow", 1); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := c.Shutdown(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	if a := <-answers; a.err == nil {
+		t.Errorf("%+v", a)
+	}
+}
