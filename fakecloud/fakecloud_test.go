@@ -52,7 +52,7 @@ func TestWrongOptionsAreErrors(t *testing.T) {
 	t.Parallel()
 	for say, o := range map[string]fakecloud.Options{
 		"must be instant": {Actions: "fast"},
-		"want a day":      {APIDate: "yesterday"},
+		"must be a day":   {APIDate: "yesterday"},
 		"rate limit -1":   {RateLimit: -1},
 		"token":           {Tokens: []string{"a b"}},
 		"PublicIPv4":      {PublicIPv4: prefix("2001:db8::/32")},

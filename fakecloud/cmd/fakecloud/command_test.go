@@ -256,7 +256,7 @@ func TestWrongSettingsAreExplained(t *testing.T) {
 		"--control: listen on " + taken + ": another program uses that port": {nil, []string{"--listen", "127.0.0.1:0", "--control", taken}},
 		"must be instant, realistic or a duration":                           {nil, []string{"--actions", "fast"}},
 		"rate limit -1":           {nil, []string{"--rate-limit", "-1"}},
-		"want a day":              {nil, []string{"--api-date", "June"}},
+		"must be a day":           {nil, []string{"--api-date", "June"}},
 		"--speed: clock speed -1": {nil, []string{"--speed", "-1"}},
 		`--token "a=": must have the form [project=]token[:ro]`:   {nil, []string{"--token", "a="}},
 		"another --token has the same token":                      {nil, []string{"--token", "x", "--token", "b=x"}},

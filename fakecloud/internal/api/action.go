@@ -134,8 +134,7 @@ func actionIDs(q url.Values) ([]int64, error) {
 	return ids, nil
 }
 
-// getActions answers GET /actions, which needs at least one id and knows no pages: what exists of
-// the asked for is there.
+// getActions answers GET /actions. It needs at least one id and has no pages. The answer has those actions that exist.
 func getActions(r *Request) (Response, error) {
 	ids, err := actionIDs(r.Query())
 	if err != nil {
@@ -177,8 +176,8 @@ func actionRoutes() []Route {
 	}
 }
 
-// actionRoutesOf returns the four routes that list the actions of a kind of resource. plural and
-// singular are as in the operationIds: list_servers_actions, get_server_action.
+// actionRoutesOf returns the four routes of the actions of a kind of resource. The operationIds have its plural and its
+// singular: list_servers_actions, get_server_action.
 func actionRoutesOf[T cloud.Object[T]](d *resource[T]) []Route {
 	targets := func(kind cloud.Kind) func(*cloud.Action) bool {
 		return func(a *cloud.Action) bool {

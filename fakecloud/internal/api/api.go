@@ -1,9 +1,8 @@
 // Package api is the public API: HTTP around package cloud.
 //
-// Everything that is true of all operations is here once: the table of routes, the chain that each
-// request passes (correlation id, journal, rate limit, authentication, fault rules, route), request
-// bodies, lists, responses and errors. A resource's file decodes, calls one method of the cloud,
-// and encodes.
+// What all operations share exists once: the table of routes, the chain of each request (correlation id, journal, rate
+// limit, authentication, fault rules, route), request bodies, lists, responses and errors. A resource's file decodes,
+// calls one method of the cloud, and encodes.
 package api
 
 import (
@@ -23,10 +22,9 @@ type Options struct {
 	Cloud *cloud.Cloud
 	// Journal, if set, gets an entry for every request.
 	Journal *requestlog.Log
-	// RateLimit is how many requests per hour each project may make; 0 is no limit.
+	// RateLimit is how many requests per hour each project may make. 0 means no limit.
 	RateLimit int
-	// Date is the day whose behaviour the API shows, where a change of the real API has a date; the
-	// zero value is today's behaviour.
+	// Date is the day whose behaviour the API shows. The zero value is today.
 	Date Date
 	// AllowedHosts are names that a listener on a loopback address accepts in addition to loopback names.
 	AllowedHosts []string
@@ -59,7 +57,7 @@ func New(o Options) *API {
 		chain := a.chain(a.serveRoute, a.correlate, a.record, a.checkHost, a.limitRate, a.authenticate, a.injectFaults)
 		a.mux.Method(route.Method, Prefix+route.Pattern, a.entry(&route, chain))
 	}
-	// The route is resolved before the token is looked at: an unknown path is 404 for everybody.
+	// The route is resolved before the token: an unknown path is 404 without a valid token, too.
 	outside := func(h Handler) http.Handler {
 		return a.entry(&Route{}, a.chain(h, a.correlate, a.record, a.checkHost, a.limitRate))
 	}
@@ -95,7 +93,7 @@ func (a *API) entry(route *Route, h Handler) http.Handler {
 		*req = Request{HTTP: r, Route: route, api: a, arrived: a.cloud.Now(), values: &headerValues{}}
 		req.writer.ResponseWriter = w
 		h(&req.writer, req)
-		// Not after a panic, when somebody may still hold it.
+		// A panic skips this: another goroutine may still use the request.
 		requests.Put(req)
 	})
 }

@@ -10,19 +10,17 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
-// staticList is how the API shows what is in the catalogue, which does not change: the counterpart
-// of resource for what no project owns.
+// staticList shows one kind of the catalogue's items, which do not change. For what projects own, see resource.
 //
-// Every list can be sorted by id and name, although the API document lists `sort` only for some of
-// them: clients send it to all.
+// Every list can be sorted by id and name. The API document has `sort` for some lists only, but clients send it to all.
 type staticList[T any] struct {
 	singular, plural string
 	items            func(*cloud.Catalogue) []*T
 	id               func(*T) int64
 	name             func(*T) string
-	// encode returns what the JSON is made of.
+	// encode returns the value that is encoded as JSON.
 	encode func(*T) any
-	// retired, if set, tells what has left the list. It can still be read by id.
+	// retired, if set, reports whether an item has left the list. It can still be read by id.
 	retired func(*T, time.Time) bool
 	// filter, if set, reads the list's own query parameters and returns a test, or nil.
 	filter func(url.Values) (func(*T) bool, error)
@@ -66,7 +64,7 @@ func (l *staticList[T]) list(r *Request) (Response, error) {
 	return listResponse(r, l.plural, p, len(found), func(i int) []byte { return l.json(r, found[i]) }), nil
 }
 
-// find returns the items that the query asks for, sorted, and otherwise in the order of ids.
+// find returns the items that the query selects, in the query's order or by id.
 func (l *staticList[T]) find(r *Request) ([]*T, error) {
 	q := r.Query()
 	keys, err := parseSort(q, func(f string) bool { return f == "id" || f == "name" })
@@ -115,7 +113,7 @@ func encodeDeprecation(d *cloud.Deprecation) *deprecationJSON {
 	return &deprecationJSON{timeJSON(d.Announced), timeJSON(d.UnavailableAfter)}
 }
 
-// deprecatedSince is the older form of a deprecation: only since when.
+// deprecatedSince returns the older form of a deprecation, which has only its time.
 func deprecatedSince(d *cloud.Deprecation) timeJSON {
 	if d == nil {
 		return timeJSON{}

@@ -23,8 +23,7 @@ import (
 // today is a day after all changes and retirements that the catalogue knows.
 var today = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// wire sends raw requests to a cloud's handler. Where the API document is at hand, it checks all
-// answers with it.
+// wire sends raw requests to a cloud's handler. If there is an API document, it checks all answers with it.
 type wire struct {
 	t       *testing.T
 	cloud   *fakecloud.Cloud
@@ -57,7 +56,7 @@ func newWire(t *testing.T, o fakecloud.Options) *wire {
 	return w
 }
 
-// documentOf loads the API document as it was on an earlier day.
+// documentOf loads the API document in the form of an earlier day.
 func documentOf(t *testing.T, path, day string) *contract.Document {
 	t.Helper()
 	asOf, err := time.Parse(time.DateOnly, day)
@@ -113,7 +112,7 @@ func (w *wire) refused(method, path string, body any, wantStatus int) string {
 	return e["code"].(string)
 }
 
-// names returns the names (or, for those without one, ids) of a list.
+// names returns the names of a list's items, or the id if an item has no name.
 func names(list map[string]any, key string) []string {
 	var out []string
 	for _, item := range list[key].([]any) {
@@ -168,7 +167,7 @@ func TestTheCatalogueIsListedFilteredAndSorted(t *testing.T) {
 	}
 }
 
-func TestAnISOForAnyArchitectureIsListedOnRequest(t *testing.T) {
+func TestTheWildcardListsISOsForAllArchitectures(t *testing.T) {
 	t.Parallel()
 	c := cloud.New(cloud.Options{Catalogue: &cloud.Catalogue{ISOs: []*cloud.ISO{
 		{ID: 1, Name: "intel", Type: "public", Architecture: "x86"}, {ID: 2, Name: "any", Type: "public"},
@@ -190,7 +189,7 @@ func TestAnISOForAnyArchitectureIsListedOnRequest(t *testing.T) {
 	}
 }
 
-func TestARetiredServerTypeLeavesTheListButIsReadByID(t *testing.T) {
+func TestARetiredServerTypeLeavesTheListButCanBeReadByID(t *testing.T) {
 	t.Parallel()
 	w := newWire(t, fakecloud.Options{})
 	for _, path := range []string{"/locations/6", "/server_types/117", "/load_balancer_types/3", "/isos/42", "/isos/120012"} {
@@ -207,11 +206,11 @@ func TestARetiredServerTypeLeavesTheListButIsReadByID(t *testing.T) {
 	}
 	pricing := w.get("/pricing")["pricing"].(map[string]any)
 	if priced := names(pricing, "server_types"); !slices.Equal(priced, list) {
-		t.Errorf("prices are given for %v", priced)
+		t.Errorf("there are prices for %v", priced)
 	}
 }
 
-func TestAServerTypeTellsWhereItIsDeprecated(t *testing.T) {
+func TestAServerTypeShowsTheLocationsOfItsDeprecation(t *testing.T) {
 	t.Parallel()
 	w := newWire(t, fakecloud.Options{})
 	cpx11 := w.get("/server_types/22")["server_type"].(map[string]any)
@@ -241,7 +240,7 @@ func TestImagesAreFiltered(t *testing.T) {
 		{"name=ubuntu-24.04&architecture=arm", "ubuntu-24.04"},
 		{"name=debian-11", ""},
 		{"name=debian-11&architecture=x86&include_deprecated=true", "debian-11"},
-		{"name=debian-11&architecture=x86&include_deprecated=True", "debian-11"}, // as Python writes it
+		{"name=debian-11&architecture=x86&include_deprecated=True", "debian-11"}, // Python writes it like this
 		{"name=fedora-41&include_deprecated=true", ""},
 		{"type=app&architecture=x86&sort=name", "docker-ce wordpress"},
 		{"type=app&type=system&architecture=x86&sort=name:desc&per_page=2", "wordpress ubuntu-26.04"},
@@ -263,7 +262,7 @@ func TestImagesAreFiltered(t *testing.T) {
 	}
 }
 
-func TestADeprecatedImageSaysSoInBothForms(t *testing.T) {
+func TestADeprecatedImageShowsBothForms(t *testing.T) {
 	t.Parallel()
 	w := newWire(t, fakecloud.Options{})
 	fedora := w.get("/images/199030328")["image"].(map[string]any)
@@ -308,7 +307,7 @@ func TestSystemImagesCannotBeChanged(t *testing.T) {
 	}
 }
 
-func TestDatacentersAreGoneUnlessTheAPIDateIsEarlier(t *testing.T) {
+func TestDatacentersExistOnlyWithAnEarlierAPIDate(t *testing.T) {
 	t.Parallel()
 	w := newWire(t, fakecloud.Options{})
 	for _, path := range []string{"/datacenters", "/datacenters/4"} {
@@ -327,7 +326,7 @@ func TestDatacentersAreGoneUnlessTheAPIDateIsEarlier(t *testing.T) {
 	if list["recommendation"] != 4.0 || list["meta"] == nil {
 		t.Errorf("recommendation %v, meta %v", list["recommendation"], list["meta"])
 	}
-	dc, _, err := w.cloud.Client().Datacenter.GetByName(t.Context(), "hel1-dc2") //nolint:staticcheck // the old call is what is tested
+	dc, _, err := w.cloud.Client().Datacenter.GetByName(t.Context(), "hel1-dc2") //nolint:staticcheck // this tests the old call
 	if err != nil || dc == nil || dc.Location.Name != "hel1" {
 		t.Fatalf("hel1-dc2: %+v, %v", dc, err)
 	}

@@ -73,7 +73,7 @@ func certificateRoutes() []Route {
 	}...)
 }
 
-// createCertificate reads the fields that the type needs and ignores those of the other.
+// createCertificate reads the fields that the type needs and ignores those of the other type.
 func createCertificate(r *Request) (Response, error) {
 	var body struct {
 		Name        string            `json:"name" check:"required,notblank"`

@@ -70,7 +70,7 @@ func TestAClientUploadsRenamesAndDeletesACertificate(t *testing.T) {
 	}
 }
 
-func TestAnUploadAnswersWithANullActionAndWithoutTheKey(t *testing.T) {
+func TestTheAnswerToAnUploadHasANullActionAndNoKey(t *testing.T) {
 	t.Parallel()
 	w := newWire(t, fakecloud.Options{})
 	cert, key := selfSigned(t, "example.com")
@@ -140,7 +140,7 @@ func TestAManagedCertificateGoesFromPendingToTrusted(t *testing.T) {
 	}
 }
 
-func TestAFailedIssuanceShowsWhyAndIsRetried(t *testing.T) {
+func TestAFailedIssuanceShowsItsErrorAndCanBeRetried(t *testing.T) {
 	t.Parallel()
 	w := newWire(t, fakecloud.Options{})
 	client, ctx := w.cloud.Client(), t.Context()
@@ -213,7 +213,7 @@ func TestCertificatesAreFiltered(t *testing.T) {
 	}
 }
 
-func TestBadCertificateRequestsNameEachField(t *testing.T) {
+func TestErrorsOfACertificateNameEachField(t *testing.T) {
 	t.Parallel()
 	w := newWire(t, fakecloud.Options{})
 	cert, key := selfSigned(t, "example.com")

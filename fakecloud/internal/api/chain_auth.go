@@ -7,7 +7,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
-// identify looks up the request's token, once.
+// identify looks up the request's token.
 func (r *Request) identify() {
 	if text := r.bearer(); text != "" {
 		r.token, r.known = r.api.cloud.Token(text)
@@ -22,8 +22,7 @@ func (r *Request) bearer() string {
 	return strings.TrimSpace(text)
 }
 
-// authenticate lets only known tokens through, and read-only ones only to read. The request's
-// project is the token's.
+// authenticate refuses unknown tokens, and writes with a read-only token. It sets the request's project to the token's.
 func (a *API) authenticate(next Handler) Handler {
 	return func(w http.ResponseWriter, r *Request) {
 		if !r.known {

@@ -7,7 +7,7 @@ import (
 	"net/http"
 )
 
-// correlate gives each request its X-Correlation-Id, 16 hex digits, and each response the header.
+// correlate gives each request an id of 16 hex digits and sends it in the header X-Correlation-Id.
 func (a *API) correlate(next Handler) Handler {
 	return func(w http.ResponseWriter, r *Request) {
 		var raw [8]byte

@@ -16,7 +16,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/faults"
 )
 
-// operations lists the table of routes for those who write fault rules.
+// operations returns the routes in the form that fault rules need.
 func operations(routes []Route) []faults.Operation {
 	out := make([]faults.Operation, len(routes))
 	for i, r := range routes {
@@ -42,14 +42,14 @@ func (a *API) injectFaults(next Handler) Handler {
 			return
 		}
 		r.Fault = d.Names
-		// From its arrival on, so that whoever awaits the rule's application and then steps the clock
-		// by a delay has stepped over it.
+		// The delay counts from the request's arrival. A test that awaits the rule and then steps the clock by the delay
+		// thus ends the delay.
 		a.delay(r, r.arrived, d.Before)
 		a.misbehave(w, r, d, next)
 	}
 }
 
-// misbehave does to a request what the rules decided.
+// misbehave applies the rules' effect to a request.
 func (a *API) misbehave(w http.ResponseWriter, r *Request, d faults.Decision, next Handler) {
 	e := &d.Effect
 	switch e.Kind {
@@ -72,7 +72,7 @@ func (a *API) misbehave(w http.ResponseWriter, r *Request, d faults.Decision, ne
 	held := &heldResponse{header: http.Header{}}
 	next(held, r)
 	if !e.After && e.Kind != fault.KindCutBody {
-		r.Handled = held.status // if the client does not wait for the answer
+		r.Handled = held.status // for the journal if the client leaves during the delay
 		a.delay(r, a.cloud.Now(), d.After)
 		r.Handled = 0
 		held.send(w)
@@ -87,7 +87,7 @@ func (a *API) misbehave(w http.ResponseWriter, r *Request, d faults.Decision, ne
 	a.answer(w, r, e)
 }
 
-// answer sends what an effect puts in place of the operation's answer.
+// answer sends the effect's answer instead of the operation's.
 func (a *API) answer(w http.ResponseWriter, r *Request, e *fault.Effect) {
 	switch e.Kind {
 	case fault.KindAPIError:
@@ -113,7 +113,7 @@ func (a *API) answer(w http.ResponseWriter, r *Request, e *fault.Effect) {
 	}
 }
 
-// writeRaw answers as something on the way to the API would.
+// writeRaw answers like a proxy in front of the API.
 func writeRaw(w http.ResponseWriter, e *fault.Effect) {
 	body, contentType := e.Body, e.ContentType
 	if body == "" && e.Status != http.StatusNoContent && e.Status != http.StatusNotModified {
@@ -136,13 +136,12 @@ func writeRaw(w http.ResponseWriter, e *fault.Effect) {
 	_, _ = io.WriteString(w, body)
 }
 
-// delay waits until d has passed since a time, on the cloud's clock. When the client goes away
-// first, the request ends here.
+// delay waits until d has passed since a time, on the cloud's clock. If the client leaves first, it ends the request.
 func (a *API) delay(r *Request, since time.Time, d time.Duration) {
 	if d <= 0 {
 		return
 	}
-	// net/http notices that a client is gone only once the body has been read.
+	// net/http notices that a client left only after the body has been read.
 	r.bufferBody()
 	timer := a.cloud.Clock().NewTimer(d - a.cloud.Clock().Since(since))
 	defer timer.Stop()
@@ -153,7 +152,7 @@ func (a *API) delay(r *Request, since time.Time, d time.Duration) {
 	}
 }
 
-// bufferBody reads the body ahead, up to one byte more than what is too large anyway.
+// bufferBody reads the body ahead, up to one byte more than the largest allowed body.
 func (r *Request) bufferBody() {
 	body := r.HTTP.Body
 	ahead, err := io.ReadAll(io.LimitReader(body, MaxBodyBytes+1))
@@ -171,10 +170,10 @@ type failingReader struct{ err error }
 
 func (f failingReader) Read([]byte) (int, error) { return 0, f.err }
 
-// connectionResetter is implemented by the in-process transport's writer, which has no connection.
+// connectionResetter is the writer of the in-process transport, which has no connection.
 type connectionResetter interface{ ResetConnection() }
 
-// resetConnection ends the connection with a TCP reset; over HTTP/2, with a reset of the stream.
+// resetConnection ends the connection with a TCP reset. Over HTTP/2, it resets the stream.
 func resetConnection(w http.ResponseWriter) {
 	for u := w; u != nil; {
 		if c, ok := u.(connectionResetter); ok {
@@ -202,7 +201,7 @@ func resetConnection(w http.ResponseWriter) {
 	_ = raw.Close()
 }
 
-// heldResponse keeps an answer until it is known what becomes of it.
+// heldResponse keeps an answer until it is sent, cut or dropped.
 type heldResponse struct {
 	header http.Header
 	status int
@@ -228,8 +227,8 @@ func (h *heldResponse) send(w http.ResponseWriter) {
 	_, _ = w.Write(h.body.Bytes())
 }
 
-// cut sends the header and a part of the body, then drops the connection. An answer without a body
-// cannot be cut, so that its connection is just dropped.
+// cut sends the header and a part of the body, then drops the connection. If there is no body, it only drops the
+// connection.
 func (h *heldResponse) cut(w http.ResponseWriter, n int) {
 	full := h.body.Bytes()
 	if len(full) == 0 {

@@ -11,8 +11,8 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
-// checkHost refuses requests to a loopback address under a name that is not a loopback name: a web page whose
-// name was rebound to that address could otherwise use the API with the default token.
+// checkHost refuses requests to a loopback address under a foreign name. Otherwise, a web page whose name was rebound to
+// that address could use the API with the default token.
 func (a *API) checkHost(next Handler) Handler {
 	return func(w http.ResponseWriter, r *Request) {
 		if onLoopback, ok := HostAllowed(r.HTTP, a.allowedHosts); !ok && onLoopback {
@@ -23,9 +23,9 @@ func (a *API) checkHost(next Handler) Handler {
 	}
 }
 
-// HostAllowed reports whether a request's Host is a loopback name or address, the address that the
-// connection was made to, or one of the allowed names, and whether that address is a loopback one. Without
-// a connection everything is allowed.
+// HostAllowed reports whether the connection's address is a loopback address, and whether a request's Host is allowed: a
+// loopback name or address, the connection's address, or one of the allowed names. Without a connection, every Host is
+// allowed.
 func HostAllowed(r *http.Request, allowed []string) (onLoopback, ok bool) {
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 	if local == nil {
@@ -50,7 +50,7 @@ func HostName(r *http.Request) string {
 	return strings.TrimSuffix(strings.Trim(host, "[]"), ".")
 }
 
-// HostRefused says why a request's Host is refused, and what to do.
+// HostRefused returns the message for a request whose Host is not allowed.
 func HostRefused(r *http.Request) string {
-	return fmt.Sprintf("host %.100q is not allowed here, so that web pages cannot use the cloud by DNS rebinding: use localhost or the address that the cloud listens on, or add the name with --allowed-hosts (Options.AllowedHosts)", HostName(r))
+	return fmt.Sprintf("host %.100q is not allowed, to protect the cloud from web pages (DNS rebinding): use localhost or the address that the cloud listens on, or add the name to --allowed-hosts (Options.AllowedHosts)", HostName(r))
 }

@@ -10,8 +10,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
-// record writes each request into the journal when it has been answered, also when the handler
-// ends by dropping the connection.
+// record adds each request to the journal after its answer, also if the connection was dropped.
 func (a *API) record(next Handler) Handler {
 	if a.journal == nil {
 		return next
@@ -27,7 +26,7 @@ func (a *API) record(next Handler) Handler {
 				BytesIn: r.writer.bytesIn, BytesOut: r.writer.bytesOut,
 			}
 			if len(r.HTTP.RequestURI) > requestlog.MaxField {
-				// They are parts of the request line, all of which would stay in memory.
+				// Without copies, these parts would keep the whole request line in memory.
 				e.Method, e.Path, e.Query = strings.Clone(e.Method), strings.Clone(e.Path), strings.Clone(e.Query)
 			}
 			if r.known {
@@ -39,12 +38,11 @@ func (a *API) record(next Handler) Handler {
 	}
 }
 
-// secretParameter matches the names of query parameters that hold a secret. The API has none: clients that
-// send one send it by mistake, or mean another API.
+// secretParameter matches the names of query parameters that hold a secret. The API has no such parameter: a client sends
+// one by mistake.
 var secretParameter = regexp.MustCompile(`(?i)token|secret|passw|pwd|credential|auth|bearer|api[-_.]?key|signature`)
 
-// redact returns a query without the values of parameters whose names say that they are secrets. What is
-// much longer than an entry of the journal keeps is not looked at.
+// redact removes the values of secret parameters from a query. It drops the part that is too long for the journal.
 func redact(query string) string {
 	query = query[:min(len(query), requestlog.MaxField+1)]
 	for at := 0; at < len(query); {
@@ -61,7 +59,7 @@ func redact(query string) string {
 
 func isSecret(name string) bool {
 	switch name {
-	case "name", "label_selector", "page", "per_page", "sort", "status", "type", "id": // most of what clients send
+	case "name", "label_selector", "page", "per_page", "sort", "status", "type", "id": // the usual parameters
 		return false
 	}
 	if plain, err := url.QueryUnescape(name); err == nil {

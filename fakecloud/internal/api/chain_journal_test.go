@@ -34,7 +34,7 @@ func TestTheJournalKeepsNoSecretsOfAQuery(t *testing.T) {
 	}
 }
 
-func TestTheJournalNamesWhatARequestIsAbout(t *testing.T) {
+func TestTheJournalHasTheIDOfTheResource(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, nil)
 	f.addKeys(t, "a")
@@ -50,12 +50,12 @@ func TestTheJournalNamesWhatARequestIsAbout(t *testing.T) {
 	for request, want := range map[string]int64{
 		"GET /v1/ssh_keys/" + id:               key,
 		"PUT /v1/ssh_keys/" + id:               key,
-		"DELETE /v1/ssh_keys/" + id:            key, // which a fault rule answers
-		"GET /v1/ssh_keys/77":                  77,  // which does not exist
+		"DELETE /v1/ssh_keys/" + id:            key, // a fault rule answers
+		"GET /v1/ssh_keys/77":                  77,  // does not exist
 		"GET /v1/ssh_keys/x":                   0,
 		"GET /v1/ssh_keys/-5":                  0,
 		"GET /v1/ssh_keys":                     0,
-		"POST /v1/ssh_keys":                    0, // which creates nothing
+		"POST /v1/ssh_keys":                    0, // creates nothing
 		"POST /v1/servers/42/actions/poweroff": 42,
 		"GET /v1/servers/42/actions/43":        42,
 		"GET /v1/actions/43":                   43,
@@ -71,7 +71,7 @@ func TestTheJournalNamesWhatARequestIsAbout(t *testing.T) {
 	}
 }
 
-func TestTheJournalNamesWhatWasCreatedWhenTheAnswerIsLost(t *testing.T) {
+func TestTheJournalHasTheIDOfTheResourceWhenTheAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, nil)
 	if _, err := f.Faults().Add(t.Context(), fault.Rule{Effect: fault.Effect{Kind: fault.KindDrop, After: true}}); err != nil {

@@ -55,7 +55,7 @@ func (f *fixture) entries(t *testing.T, filter journal.Filter) []journal.Entry {
 	return entries
 }
 
-// metaJSON and paginationJSON are what a list's meta looks like to a client.
+// metaJSON and paginationJSON are a list's meta.
 type metaJSON struct {
 	Pagination paginationJSON `json:"pagination"`
 }
@@ -114,7 +114,7 @@ func (a answer) code() string {
 	return a.Error.Code
 }
 
-// addKeys creates SSH keys directly in the cloud, with distinct made-up fingerprints.
+// addKeys creates SSH keys directly in the cloud.
 func (f fixture) addKeys(t *testing.T, names ...string) {
 	t.Helper()
 	p, _ := f.cloud.Project(1)
@@ -142,7 +142,7 @@ func TestTheGeneralErrors(t *testing.T) {
 		"another method":                 {"one", "PATCH", "/v1/ssh_keys", "", 405, "method_not_allowed", ""},
 		"another method without a token": {"", "PATCH", "/v1/ssh_keys/1", "", 405, "method_not_allowed", ""},
 		"unknown id":                     {"one", "GET", "/v1/ssh_keys/42", "", 404, "not_found", ""},
-		"an id that is no number":        {"one", "GET", "/v1/ssh_keys/abc", "", 404, "not_found", ""},
+		"an id that is not a number":     {"one", "GET", "/v1/ssh_keys/abc", "", 404, "not_found", ""},
 		"an enormous id":                 {"one", "DELETE", "/v1/ssh_keys/99999999999999999999", "", 404, "not_found", ""},
 		"a negative id":                  {"one", "GET", "/v1/ssh_keys/-1", "", 404, "not_found", ""},
 		"no JSON":                        {"one", "POST", "/v1/ssh_keys", "{", 400, "json_error", ""},
@@ -158,7 +158,7 @@ func TestTheGeneralErrors(t *testing.T) {
 				t.Errorf("%d %s", a.status, a.body)
 			}
 			if !strings.Contains(a.body, `"details":`) {
-				t.Errorf("an error without details: %s", a.body)
+				t.Errorf("the error has no details: %s", a.body)
 			}
 		})
 	}
@@ -180,7 +180,7 @@ func TestTheAnswerToAReadOnlyTokensWriteDependsOnTheDate(t *testing.T) {
 	}
 }
 
-func TestTokensOfOneProjectSeeTheSameAndOthersNothing(t *testing.T) {
+func TestATokenSeesOnlyItsProject(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, nil)
 	f.addKeys(t, "a")
@@ -253,7 +253,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-func TestQueriesThatCannotBeAnswered(t *testing.T) {
+func TestBadQueriesNameTheirParameter(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, nil)
 	for query, field := range map[string]string{
@@ -328,12 +328,12 @@ func TestRoutesAreDeclaredOnce(t *testing.T) {
 		paths = append(paths, r.Method+" "+r.Pattern)
 	}
 	if notModelled != 0 {
-		t.Errorf("%d more routes without a handler than are said to be not modelled", -notModelled)
+		t.Errorf("%d routes have no handler but are not in notModelledRoutes", -notModelled)
 	}
 	for _, list := range [][]string{ids, paths} {
 		slices.Sort(list)
 		if n := len(slices.Compact(slices.Clone(list))); n != len(list) {
-			t.Errorf("%d of %d are twice: %v", len(list)-n, len(list), list)
+			t.Errorf("%d of %d are duplicates: %v", len(list)-n, len(list), list)
 		}
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
-// datacentersAnnouncement is what the 410 of a removed endpoint points to.
+// datacentersAnnouncement is the URL in the 410 of the removed endpoints.
 const datacentersAnnouncement = "https://docs.hetzner.cloud/changelog#2026-04-01-datacenter-deprecations"
 
 type datacenterJSON struct {
@@ -23,8 +23,8 @@ type datacenterServerTypesJSON struct {
 	AvailableForMigration []int64 `json:"available_for_migration"`
 }
 
-// encodeDatacenter shows a location as the virtual data center that stood for it. Not modelled: that
-// a type may be available to migrate to where it cannot be ordered.
+// encodeDatacenter shows the virtual data center of a location. Not modelled: types that are available for migration
+// only.
 func encodeDatacenter(c *cloud.Catalogue, l *cloud.Location) datacenterJSON {
 	types := datacenterServerTypesJSON{[]int64{}, []int64{}, []int64{}}
 	for _, t := range c.ServerTypes {
@@ -41,7 +41,7 @@ func encodeDatacenter(c *cloud.Catalogue, l *cloud.Location) datacenterJSON {
 	return datacenterJSON{l.Datacenter.ID, l.Datacenter.Name, l.Datacenter.Description, encodeLocation(l), types}
 }
 
-// datacentersOf is the list of data centers of a catalogue, which is that of its locations.
+// datacentersOf returns the list of a catalogue's data centers: one for each location.
 func datacentersOf(c *cloud.Catalogue) *staticList[cloud.Location] {
 	return &staticList[cloud.Location]{
 		singular: "datacenter", plural: "datacenters",
@@ -90,7 +90,7 @@ func getDatacenter(r *Request) (Response, error) {
 	return Response{}, cloud.ErrNotFound("datacenter", id)
 }
 
-// datacenterRoutes: removed on 2026-10-01; an earlier API date brings them back.
+// datacenterRoutes are the operations that were removed on 2026-10-01. They work with an earlier API date.
 func datacenterRoutes() []Route {
 	return []Route{
 		{http.MethodGet, "/datacenters", "list_datacenters", listDatacenters},

@@ -7,20 +7,18 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
-// Shown is a kind of resource as the API shows it, for those who look at a whole state: the control
-// API's dump and its event stream.
+// Shown shows one kind of resource like the API. The control API's dump and its event stream use it.
 type Shown interface {
 	Kind() cloud.Kind
 	// Plural is the kind's name in paths and lists.
 	Plural() string
 	// All yields the id and the JSON of all resources in a state, by id.
 	All(*cloud.State) iter.Seq2[int64, json.RawMessage]
-	// One returns the JSON of one, if it is there.
+	// One returns the JSON of one resource and reports whether it exists.
 	One(st *cloud.State, id int64) (json.RawMessage, bool)
 }
 
-// ShownResources returns everything that a project owns, in the order in which a dump has it, as it
-// looks on the API's date.
+// ShownResources returns all kinds that a project owns, in the order of a dump and in the form of the API's date.
 func (a *API) ShownResources() []Shown {
 	var all []Shown
 	for _, l := range resources(a.date) {
@@ -61,7 +59,7 @@ func (d *resource[T]) One(st *cloud.State, id int64) (json.RawMessage, bool) {
 	return d.json(st, e), true
 }
 
-// shownActions shows actions, which are no resource[T] since nobody creates or changes them.
+// shownActions shows actions. They are not a resource[T], because clients cannot create or change them.
 type shownActions struct{}
 
 func (shownActions) Kind() cloud.Kind { return cloud.KindAction }

@@ -37,8 +37,8 @@ type createdFromJSON struct {
 	Name string `json:"name"`
 }
 
-// encodeImage shows a deprecation in both forms: clients from before 2026-09-11 read only
-// `deprecated`, newer ones only `deprecation`.
+// encodeImage shows a deprecation in both forms: clients from before 2026-09-11 read `deprecated`, newer ones
+// `deprecation`.
 func encodeImage(i *cloud.Image) imageJSON {
 	out := imageJSON{
 		ID: i.ID, Type: i.Type, Status: i.Status, Name: nullable(i.Name), Description: i.Description,
@@ -54,7 +54,7 @@ func encodeImage(i *cloud.Image) imageJSON {
 	return out
 }
 
-// images are a project's snapshots and backups; what is read may also be one of the catalogue.
+// images are a project's snapshots and backups. For the catalogue's images, see systemImages.
 var images = &resource[*cloud.Image]{
 	singular: "image", plural: "images", kind: cloud.KindImage,
 	table:  func(st *cloud.State) *cloud.Table[*cloud.Image] { return &st.Images },
@@ -100,13 +100,13 @@ func imageFilter(q url.Values) (func(*cloud.State, *cloud.Image) bool, error) {
 	}, nil
 }
 
-// shownImage is an image of a list with its JSON.
+// shownImage is an image in a list, with its JSON.
 type shownImage struct {
 	image *cloud.Image
 	json  func() []byte
 }
 
-// listImages answers GET /images: the catalogue's and the project's own in one list.
+// listImages answers GET /images with one list of the catalogue's and the project's images.
 func listImages(r *Request) (Response, error) {
 	q := r.Query()
 	p, err := parsePage(q)
@@ -180,7 +180,7 @@ func updateImage(r *Request) (Response, error) {
 	return object(http.StatusOK, images.part(st, id, nil)), nil
 }
 
-// listImageActions is the list of an image's actions, which is empty for the catalogue's images.
+// listImageActions answers with an image's actions. The list is empty for an image of the catalogue.
 func listImageActions(own func(*Request) (Response, error)) func(*Request) (Response, error) {
 	return func(r *Request) (Response, error) {
 		id, err := r.ID(cloud.KindImage)

@@ -24,7 +24,7 @@ func encodeISO(i *cloud.ISO) isoJSON {
 	}
 }
 
-// isos. Left out: private ISOs, which Hetzner's support uploads on request.
+// isos are the public ISOs. Not modelled: private ISOs, which Hetzner's support uploads on request.
 var isos = &staticList[cloud.ISO]{
 	singular: "iso", plural: "isos",
 	items:   func(c *cloud.Catalogue) []*cloud.ISO { return c.ISOs },
@@ -35,8 +35,8 @@ var isos = &staticList[cloud.ISO]{
 	filter:  isoFilter,
 }
 
-// isoFilter reads architecture and include_architecture_wildcard, which adds the ISOs for any
-// architecture and needs the former.
+// isoFilter reads architecture and include_architecture_wildcard. The latter adds the ISOs for all architectures and
+// needs the former.
 func isoFilter(q url.Values) (func(*cloud.ISO) bool, error) {
 	arch, err := oneOf(q, "architecture", "x86", "arm")
 	if err != nil {
@@ -55,8 +55,8 @@ func isoFilter(q url.Values) (func(*cloud.ISO) bool, error) {
 	return func(i *cloud.ISO) bool { return arch(i.Architecture) || wildcard && i.Architecture == "" }, nil
 }
 
-// boolParam reads a boolean query parameter, false when absent. Clients write it in the way of their
-// language: hcloud-go sends true, Python's requests sends True.
+// boolParam reads a boolean query parameter. If it is absent, it is false. Clients write it like their language:
+// hcloud-go sends true, Python's requests sends True.
 func boolParam(q url.Values, name string) (bool, error) {
 	text := q.Get(name)
 	if text == "" {

@@ -95,7 +95,7 @@ func value[T any](p *T) T {
 	return *p
 }
 
-// deleteLoadBalancer answers with an action since LoadBalancerDeleteAction, and with 204 before.
+// deleteLoadBalancer answers with an action from LoadBalancerDeleteAction on, and with 204 before.
 func deleteLoadBalancer(r *Request) (Response, error) {
 	id, err := r.ID(cloud.KindLoadBalancer)
 	if err != nil {

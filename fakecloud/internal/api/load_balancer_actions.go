@@ -7,8 +7,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
-// serviceRequest is a service in a request: all of it optional, as one is added with defaults or
-// changed by a patch.
+// serviceRequest is a service in a request. All fields are optional: a new service has defaults, an update is a patch.
 type serviceRequest struct {
 	Protocol        *string             `json:"protocol" check:"oneof=tcp|http|https"`
 	ListenPort      *int                `json:"listen_port" check:"port"`
@@ -86,7 +85,7 @@ func deleteLoadBalancerService(r *Request) (Response, error) {
 	})
 }
 
-// withBody answers an action of a load balancer that has a body.
+// withBody answers an action of a load balancer whose request has a body.
 func withBody[B any](r *Request, do func(id int64, body B) (int64, *cloud.State, error)) (Response, error) {
 	id, err := r.ID(cloud.KindLoadBalancer)
 	if err != nil {
@@ -100,7 +99,7 @@ func withBody[B any](r *Request, do func(id int64, body B) (int64, *cloud.State,
 	return started(st, action, err)
 }
 
-// onLoadBalancer answers an action of a load balancer that has no body.
+// onLoadBalancer answers an action of a load balancer whose request has no body.
 func onLoadBalancer(do func(cloud.Project, int64) (int64, *cloud.State, error)) func(*Request) (Response, error) {
 	return func(r *Request) (Response, error) {
 		id, err := r.ID(cloud.KindLoadBalancer)
@@ -112,8 +111,7 @@ func onLoadBalancer(do func(cloud.Project, int64) (int64, *cloud.State, error)) 
 	}
 }
 
-// targetRequest names a target. Which of its objects has to be there depends on the type; others are
-// ignored.
+// targetRequest names a target. The object of its type is required; the others are ignored.
 type targetRequest struct {
 	Type   string `json:"type" check:"required,oneof=server|label_selector|ip"`
 	Server *struct {

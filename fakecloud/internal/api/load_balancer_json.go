@@ -30,7 +30,7 @@ type loadBalancerPublicJSON struct {
 	IPv6    loadBalancerIPJSON `json:"ipv6"`
 }
 
-// loadBalancerIPJSON is an address. The id is null while the address is not a Primary IP.
+// loadBalancerIPJSON is an address. The id is null if the address is not a Primary IP.
 type loadBalancerIPJSON struct {
 	ID      *int64  `json:"id"`
 	IP      string  `json:"ip"`
@@ -47,7 +47,7 @@ type algorithmJSON struct {
 	Type string `json:"type" check:"required,oneof=round_robin|least_connections"`
 }
 
-// serviceJSON leaves `http` out where the document's schema of the protocol has none.
+// serviceJSON has `http` only for the protocols whose schema in the document has it.
 type serviceJSON struct {
 	Protocol        string           `json:"protocol"`
 	ListenPort      int              `json:"listen_port"`

@@ -14,7 +14,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 )
 
-// balancerWire is a client over a socket, with what the tests of load balancers share.
+// balancerWire is a client over a socket, with helpers for tests of load balancers.
 type balancerWire struct {
 	*hcloud.Client
 	*wire

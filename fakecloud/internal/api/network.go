@@ -54,7 +54,7 @@ var networks = &resource[*cloud.Network]{
 	},
 }
 
-// encodeNetwork shows members as soon as they have joined, and until they have left.
+// encodeNetwork shows members from the end of their attaching to the end of their detaching.
 func encodeNetwork(_ *cloud.State, n *cloud.Network) any {
 	out := networkJSON{
 		ID: n.ID, Name: n.Name, IPRange: n.IPRange.String(),
@@ -184,7 +184,7 @@ func addSubnet(r *Request) (Response, error) {
 	return started(st, action, err)
 }
 
-// onRange answers the operations whose body is an ip_range.
+// onRange answers an operation whose body is an ip_range.
 func onRange(do func(cloud.Project, int64, netip.Prefix) (int64, *cloud.State, error)) func(*Request) (Response, error) {
 	return func(r *Request) (Response, error) {
 		id, err := r.ID(cloud.KindNetwork)
@@ -202,7 +202,7 @@ func onRange(do func(cloud.Project, int64, netip.Prefix) (int64, *cloud.State, e
 	}
 }
 
-// onRoute answers the operations whose body is a route.
+// onRoute answers an operation whose body is a route.
 func onRoute(do func(cloud.Project, int64, cloud.Route) (int64, *cloud.State, error)) func(*Request) (Response, error) {
 	return func(r *Request) (Response, error) {
 		id, err := r.ID(cloud.KindNetwork)
@@ -225,7 +225,7 @@ var memberSort = map[string]func(a, b cloud.NetworkMember) int{
 	"ip":     func(a, b cloud.NetworkMember) int { return a.IP.Compare(b.IP) },
 }
 
-// listNetworkMembers answers GET /networks/{id}/members, which exists since 2026-09-22.
+// listNetworkMembers answers GET /networks/{id}/members. The real API has it since 2026-09-22.
 func listNetworkMembers(r *Request) (Response, error) {
 	id, err := r.ID(cloud.KindNetwork)
 	if err != nil {

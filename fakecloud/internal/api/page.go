@@ -13,8 +13,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
-// Pages, as the API document's chapter Pagination has them. A larger per_page counts as the
-// largest.
+// The sizes of pages (API document, chapter Pagination). A per_page above MaxPerPage counts as MaxPerPage.
 const (
 	DefaultPerPage = 25
 	MaxPerPage     = 50
@@ -51,7 +50,7 @@ func (p page) first(total int) int {
 	return min((p.number-1)*p.size, total)
 }
 
-// pagination is the `pagination` of a list's meta; 0 is null.
+// pagination is the `pagination` of a list's meta. 0 is encoded as null.
 type pagination struct {
 	page
 	previous, next, last, total int
@@ -89,12 +88,12 @@ func (m *pagination) json() []byte {
 	return append(b[:len(b)-1], "}}"...)
 }
 
-// maxLinkURL is the length of the longest URL that a Link header has, in bytes. Many clients and proxies
-// refuse a response whose headers have more than 8 KiB, and the header has three URLs.
+// maxLinkURL is the length of the longest URL in a Link header, in bytes. Many clients and proxies refuse a response with
+// headers of more than 8 KiB, and the header has three URLs.
 const maxLinkURL = 2 << 10
 
-// link returns the Link header. Its URLs are those of this server, with the request's other
-// parameters. It is "" when a URL would be too long; clients page by the meta in the body.
+// link returns the Link header. Its URLs are on this server and have the request's other parameters. If a URL would be
+// too long, it returns "": clients can page by the meta in the body.
 func (m *pagination) link(r *Request) string {
 	base := url.URL{Scheme: "http", Host: r.HTTP.Host, Path: r.HTTP.URL.Path}
 	if r.HTTP.TLS != nil {
@@ -127,7 +126,7 @@ func (m *pagination) link(r *Request) string {
 	return string(b)
 }
 
-// listResponse returns one page of a list: total entries of which at(i) is the i-th, encoded.
+// listResponse returns one page of a list of total entries. at returns the JSON of the i-th entry.
 func listResponse(r *Request, key string, p page, total int, at func(int) []byte) Response {
 	first := p.first(total)
 	end := min(first+p.size, total)
@@ -151,8 +150,7 @@ type sortKey struct {
 	desc  bool
 }
 
-// parseSort reads the sort parameters, of which there may be several; allowed are the fields that
-// the API document lists for the operation.
+// parseSort reads the sort parameters. There may be several. allowed reports whether the list can be sorted by a field.
 func parseSort(q url.Values, allowed func(string) bool) ([]sortKey, error) {
 	var keys []sortKey
 	for _, s := range q["sort"] {
@@ -165,7 +163,7 @@ func parseSort(q url.Values, allowed func(string) bool) ([]sortKey, error) {
 	return keys, nil
 }
 
-// sortEntries sorts by several keys; entries that are equal in all of them stay ordered by id.
+// sortEntries sorts by several keys. Entries that are equal in all keys stay in the order of ids.
 func sortEntries[T cloud.Object[T]](entries []*cloud.Entry[T], keys []sortKey, by map[string]func(a, b T) int) {
 	slices.SortStableFunc(entries, func(a, b *cloud.Entry[T]) int { return compareBy(a.Value, b.Value, keys, by) })
 }
@@ -197,8 +195,8 @@ func compareCreated[T cloud.Object[T]](a, b T) int {
 	return a.Header().Created.Compare(b.Header().Created)
 }
 
-// oneOf returns a test for a repeated query parameter: any of its values matches; no value
-// matches all. A value that is not among the allowed ones is an invalid_input error.
+// oneOf returns a test for a repeated query parameter: a value must be one of the parameter's. Without the parameter,
+// every value passes. A parameter that is not one of the allowed values is an invalid_input error.
 func oneOf(q url.Values, name string, allowed ...string) (func(string) bool, error) {
 	want := q[name]
 	for _, v := range want {

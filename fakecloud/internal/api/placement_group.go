@@ -60,6 +60,6 @@ func createPlacementGroup(r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	// A group exists at once: there is no action.
+	// The group exists at once, without an action.
 	return created(g.ID, placementGroups.part(st, g.ID, g), Part{"action", []byte("null")}), nil
 }

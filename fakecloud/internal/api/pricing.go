@@ -48,8 +48,8 @@ type typePricingJSON struct {
 	Prices []locationPriceJSON `json:"prices"`
 }
 
-// getPricing answers GET /pricing. The prices are the catalogue's, in euros with German VAT, whoever
-// asks; the real API uses currency and VAT of the project's owner.
+// getPricing answers GET /pricing with the catalogue's prices: in euros with German VAT, for every project. Not modelled:
+// the currency and VAT of the project's owner.
 func getPricing(r *Request) (Response, error) {
 	c, now := r.Project.View().Catalogue, r.api.cloud.Now()
 	p := c.Pricing

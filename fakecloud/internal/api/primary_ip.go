@@ -53,7 +53,7 @@ func encodeDNSPtrs(entries map[netip.Addr]string) []dnsPtrJSON {
 	return out
 }
 
-// encodeAddress returns an IPv4 address, or an IPv6 network with its length.
+// encodeAddress returns an IPv4 address as it is, and an IPv6 network with its length.
 func encodeAddress(p netip.Prefix) string {
 	if p.IsSingleIP() {
 		return p.Addr().String()
@@ -61,8 +61,8 @@ func encodeAddress(p netip.Prefix) string {
 	return p.String()
 }
 
-// newPrimaryIPs returns how Primary IPs are shown: before 2026-07-01 with a datacenter, and before
-// 2026-09-23 with the assignee_type server also where there is no assignee.
+// newPrimaryIPs returns the resource of Primary IPs. datacenter adds the field of that name, which was removed on
+// 2026-07-01. alwaysServer sets assignee_type to server even without an assignee, as before 2026-09-23.
 func newPrimaryIPs(datacenter, alwaysServer bool) *resource[*cloud.PrimaryIP] {
 	return &resource[*cloud.PrimaryIP]{
 		singular: "primary_ip", plural: "primary_ips", kind: cloud.KindPrimaryIP,
@@ -85,8 +85,7 @@ func newPrimaryIPs(datacenter, alwaysServer bool) *resource[*cloud.PrimaryIP] {
 	}
 }
 
-// primaryIPFilter reads the parameter ip: an address, which also finds the IPv6 network that it is
-// in, or a network.
+// primaryIPFilter reads the parameter ip: a network, or an address. An address also finds the IPv6 network around it.
 func primaryIPFilter(q url.Values) (func(*cloud.State, *cloud.PrimaryIP) bool, error) {
 	text := q.Get("ip")
 	if text == "" {
@@ -105,7 +104,7 @@ var (
 	primaryIPsWithDatacenter = newPrimaryIPs(true, true)
 )
 
-// primaryIPs returns how Primary IPs are shown on the API's date.
+// primaryIPs returns the resource of Primary IPs on a date.
 func primaryIPs(d Date) *resource[*cloud.PrimaryIP] {
 	switch {
 	case d.Before(DatacenterGone):
@@ -154,7 +153,7 @@ func createPrimaryIP(r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	// The action is null, and not just absent, where the address is not assigned to anything.
+	// Without an assignee, the action is null, not absent.
 	return created(ip.ID, primaryIPs(r.api.date).part(st, ip.ID, ip), actionPart(st, action)), nil
 }
 

@@ -56,7 +56,7 @@ func TestPrimaryIPsOverTheWire(t *testing.T) {
 	done(must(client.PrimaryIP.Unassign(ctx, ip.ID))(t), "unassign_primary_ip")
 	done(must(client.PrimaryIP.ChangeProtection(ctx, hcloud.PrimaryIPChangeProtectionOpts{ID: ip.ID, Delete: true}))(t), "change_protection")
 	_, err = client.PrimaryIP.Delete(ctx, ip)
-	wantError(t, "delete what is protected", err, http.StatusLocked, hcloud.ErrorCodeProtected)
+	wantError(t, "delete a protected one", err, http.StatusLocked, hcloud.ErrorCodeProtected)
 
 	labels := map[string]string{"c": "d"}
 	updated := must(client.PrimaryIP.Update(ctx, ip, hcloud.PrimaryIPUpdateOpts{Name: "renamed", Labels: &labels}))(t)

@@ -21,8 +21,7 @@ import (
 type Request struct {
 	HTTP  *http.Request
 	Route *Route
-	// CorrelationID is set by correlate, Project and ReadOnly by authenticate (Project also by
-	// limitRate, where the token is known).
+	// correlate sets CorrelationID, authenticate sets Project.
 	CorrelationID string
 	Project       cloud.Project
 	// ErrorCode, Fault and Handled are for the journal.
@@ -39,12 +38,11 @@ type Request struct {
 	writer responseWriter
 	query  url.Values
 
-	resource       int64 // what the request is about: see resourceID
+	resource       int64 // see resourceID
 	resourceParsed bool
 }
 
-// first returns the first value of a header, which Header.Get would look up after making sure that
-// its name is canonical.
+// first returns the first value of a header. Unlike Header.Get, it does not spend time on the header's name.
 func first(values []string) string {
 	if len(values) == 0 {
 		return ""
@@ -65,22 +63,21 @@ func (r *Request) setHeader(h http.Header, key, value string) {
 	h[key] = v.text[i : i+1 : i+1]
 }
 
-// headerValues holds the values of a response's headers, so that they need not be allocated one by
-// one. It lives as long as the header does, which is longer than the request.
+// headerValues holds the values of a response's headers in one allocation. It lives as long as the header, which is
+// longer than the request.
 type headerValues struct {
 	text [6]string
 	n    int
 }
 
-// MaxBodyBytes is the size of the largest body that is read. The largest legitimate ones are
-// user_data (32 KiB) and certificates.
+// MaxBodyBytes is the size of the largest allowed body. The largest real ones have user_data (32 KiB) or certificates.
 const MaxBodyBytes = 1 << 20
 
-// Query returns the query, which serveRoute has parsed.
+// Query returns the parsed query.
 func (r *Request) Query() url.Values { return r.query }
 
-// parseQuery parses the query. A malformed one is invalid_input: url.URL.Query drops the parameters that
-// it cannot read, so that a list would lose its filter.
+// parseQuery parses the query. A malformed query is invalid_input. url.URL.Query would drop the parameters that it cannot
+// read, and a list would lose its filter.
 func (r *Request) parseQuery() (err error) {
 	raw := r.HTTP.URL.RawQuery
 	if r.query, err = url.ParseQuery(raw); err == nil {
@@ -95,7 +92,7 @@ func (r *Request) parseQuery() (err error) {
 	return cloud.ErrField("query", err.Error())
 }
 
-// abbreviate keeps a long text of a request from filling an error message.
+// abbreviate shortens a long text of a request for an error message.
 func abbreviate(text string) string {
 	if len(text) > 64 {
 		return strings.ToValidUTF8(text[:64], "")
@@ -103,7 +100,7 @@ func abbreviate(text string) string {
 	return text
 }
 
-// ID returns the path's {id}. An id that is not a number names nothing: not_found.
+// ID returns the path's {id}. If it is not a number, the error is not_found.
 func (r *Request) ID(kind cloud.Kind) (int64, error) {
 	if id := r.resourceID(); id > 0 {
 		return id, nil
@@ -111,8 +108,8 @@ func (r *Request) ID(kind cloud.Kind) (int64, error) {
 	return r.pathID(kind, "id")
 }
 
-// resourceID returns the id of the resource that the request is about: what it created, or else the path's
-// {id}; 0 if there is neither. The path is looked at once, for the operation and for the journal.
+// resourceID returns the id of the resource that the request created, or the path's {id}, or 0. It parses the path once,
+// for the operation and for the journal.
 func (r *Request) resourceID() int64 {
 	if r.resource != 0 || r.resourceParsed || r.Route.Pattern == "" {
 		return r.resource
@@ -157,14 +154,13 @@ func (r *Request) Bind(out any) error {
 
 type onlyUnknownFields struct{}
 
-// OnlyUnknownFields returns a context for requests that are checked and not carried out: the answer is
-// invalid_input if the body has fields that the operation does not know, and service_error otherwise. An
-// operation that takes no body is carried out.
+// OnlyUnknownFields returns a context for requests that are only checked: the answer is invalid_input if the body has
+// fields that the operation does not know, and service_error otherwise. Operations without a body are carried out.
 func OnlyUnknownFields(ctx context.Context) context.Context {
 	return context.WithValue(ctx, onlyUnknownFields{}, true)
 }
 
-// responseWriter remembers what was written, for the journal.
+// responseWriter records the status and the sizes for the journal.
 type responseWriter struct {
 	http.ResponseWriter
 	status   int

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A filter that cannot be read must not become no filter.
+// A malformed filter must not be ignored.
 func TestAMalformedQueryIsRefused(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, nil)
@@ -32,7 +32,7 @@ func TestAMalformedQueryIsRefused(t *testing.T) {
 	}
 }
 
-func TestAnIDIsWrittenInOneWay(t *testing.T) {
+func TestOnlyOneFormOfAnIDIsAccepted(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, nil)
 	f.addKeys(t, "a")
@@ -76,7 +76,7 @@ func TestControlCharactersInANewNameAreRefused(t *testing.T) {
 	}
 }
 
-func TestAPageIsEchoedAsAskedFor(t *testing.T) {
+func TestTheMetaHasTheRequestedPage(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, nil)
 	f.addKeys(t, "a", "b")
@@ -92,7 +92,7 @@ func TestAPageIsEchoedAsAskedFor(t *testing.T) {
 	}
 }
 
-// A header as long as three times the query is more than many clients and proxies read.
+// The header has the query three times. Many clients and proxies refuse long headers.
 func TestTheLinkHeaderIsBounded(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, nil)

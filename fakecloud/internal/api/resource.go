@@ -7,15 +7,14 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
-// resource is how the API shows one kind of resource: what its JSON is, where it is found, and by what
-// its list can be sorted and filtered. GET of one and of the list follow from it.
+// resource describes one kind of resource for the API: its table, its JSON, and how its list can be sorted and filtered.
 type resource[T cloud.Object[T]] struct {
 	singular, plural string // keys in the JSON of responses
 	kind             cloud.Kind
 	table            func(*cloud.State) *cloud.Table[T]
-	// encode returns what the resource's JSON is made of.
+	// encode returns the value that is encoded as JSON.
 	encode func(*cloud.State, T) any
-	// sort holds a comparison for each field of the list's `sort` parameter.
+	// sort has a comparison for each field of the list's `sort` parameter.
 	sort map[string]func(a, b T) int
 	// filter, if set, reads the list's own query parameters (beyond name and label_selector) and
 	// returns a test, or nil if the query has none of them.
@@ -27,8 +26,8 @@ func (d *resource[T]) json(st *cloud.State, e *cloud.Entry[T]) []byte {
 	return e.Encoded(func(v T) []byte { return marshal(d.encode(st, v)) })
 }
 
-// part returns a resource as a member of a response. If it is gone already (a write that ended at
-// once may delete), last is shown instead.
+// part returns a resource as a member of a response. If the resource does not exist any more, because the write deleted
+// it at once, it returns last instead.
 func (d *resource[T]) part(st *cloud.State, id int64, last T) Part {
 	if e, ok := d.table(st).Entry(id); ok {
 		return Part{d.singular, d.json(st, e)}
@@ -68,7 +67,7 @@ func (d *resource[T]) list(r *Request) (Response, error) {
 	}
 	table := d.table(st)
 	if match == nil {
-		// A page after the last one has no entries, and is not cached: its number is not in the key.
+		// A page after the last one is not cached: the key does not have its number.
 		first := p.first(table.Len())
 		if order, desc, ok := indexed(keys); ok && first < table.Len() {
 			m := p.of(table.Len())
@@ -84,8 +83,8 @@ func (d *resource[T]) list(r *Request) (Response, error) {
 	return listResponse(r, d.plural, p, len(entries), func(i int) []byte { return d.json(st, entries[i]) }), nil
 }
 
-// indexed tells whether an order is one that the table maintains, in which case a page costs what
-// the page costs, however many resources there are.
+// indexed returns the table's order that the sort keys ask for, and reports in ok whether the table maintains it. Then a
+// page costs the same for every number of resources.
 func indexed(keys []sortKey) (o cloud.Order, desc, ok bool) {
 	switch {
 	case len(keys) == 0:
@@ -137,8 +136,8 @@ func (d *resource[T]) matcher(st *cloud.State, q url.Values) (func(T) bool, erro
 	}, nil
 }
 
-// collect returns the entries that match, by id. A filter by one name, which clients use to look a
-// resource up, goes through the table's index.
+// collect returns the entries that match, by id. For a filter by one name, it uses the table's index: clients often look a
+// resource up by name.
 func (d *resource[T]) collect(t *cloud.Table[T], q url.Values, match func(T) bool) []*cloud.Entry[T] {
 	var out []*cloud.Entry[T]
 	if names := q["name"]; len(names) == 1 {
@@ -155,13 +154,13 @@ func (d *resource[T]) collect(t *cloud.Table[T], q url.Values, match func(T) boo
 	return out
 }
 
-// updateRequest is the body of the PUT operations that change name and labels only.
+// updateRequest is the body of PUT operations that change only name and labels.
 type updateRequest struct {
 	Name   *string           `json:"name" check:"len=1:"`
 	Labels map[string]string `json:"labels"`
 }
 
-// update answers PUT /<resource>/{id} for a resource that changes name and labels only.
+// update answers PUT /<resource>/{id} with an updateRequest.
 func (d *resource[T]) update(do func(cloud.Project, int64, cloud.UpdateResource) (*cloud.State, error)) func(*Request) (Response, error) {
 	return func(r *Request) (Response, error) {
 		id, err := r.ID(d.kind)

@@ -12,19 +12,19 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
-// Response is what an operation answers with. The body is a JSON object with the given parts, or the
-// concatenation of chunks; with neither there is no body.
+// Response is the answer of an operation. Its body is a JSON object with the given parts, or the concatenation of the
+// chunks. Without both, it has no body.
 type Response struct {
 	Status int
 	Parts  []Part
 	Chunks [][]byte
-	// Link is the value of the Link header, if there is one.
+	// Link is the value of the Link header, or "".
 	Link string
-	// Created is the id of the resource that the request created, if it did, for the journal.
+	// Created is the id of the resource that the request created, or 0. It is for the journal.
 	Created int64
 }
 
-// Part is one member of the object that a response's body is.
+// Part is one member of a response's JSON object.
 type Part struct {
 	Key  string
 	JSON []byte
@@ -40,7 +40,7 @@ func created(id int64, parts ...Part) Response {
 
 func noContent() Response { return Response{Status: http.StatusNoContent} }
 
-// marshal encodes what this program made itself, which cannot fail.
+// marshal encodes a value of this program. This cannot fail.
 func marshal(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -49,8 +49,7 @@ func marshal(v any) []byte {
 	return b
 }
 
-// bodies are buffers for bodies. A body is put together before it is sent, since a connection takes
-// one large write in less time than many small ones.
+// bodies are buffers for bodies. One large write to a connection takes less time than many small ones.
 var bodies = sync.Pool{New: func() any { return new([]byte) }}
 
 // maxPooledBody keeps rare large bodies out of the pool.
@@ -82,8 +81,7 @@ func writeResponse(w http.ResponseWriter, r *Request, resp Response) {
 func writeBody(w http.ResponseWriter, r *Request, status int, body []byte) {
 	r.setHeader(w.Header(), "Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
-	// The client may be gone; there is nobody left to tell.
-	_, _ = w.Write(body)
+	_, _ = w.Write(body) // an error means that the client is gone
 }
 
 // append appends the body.
@@ -136,8 +134,7 @@ type limitJSON struct {
 	Name string `json:"name"`
 }
 
-// writeError answers with an error of the catalogue. Anything else is a mistake in this program
-// and becomes a 500 that says so.
+// writeError answers with an error. If it is not a *cloud.Error, it is a bug in fakecloud, and the answer is a 500.
 func writeError(w http.ResponseWriter, r *Request, err error) {
 	var e *cloud.Error
 	if !errors.As(err, &e) {
@@ -149,8 +146,8 @@ func writeError(w http.ResponseWriter, r *Request, err error) {
 	}})}})
 }
 
-// errorDetails returns the details in the shape that clients expect for the code. `details` is
-// there, and null, when there are none.
+// errorDetails returns the details in the form that clients expect for the code. Without details, it returns nil, which
+// is encoded as null.
 func errorDetails(e *cloud.Error) any {
 	switch {
 	case len(e.Fields) > 0:
@@ -171,10 +168,10 @@ func errorDetails(e *cloud.Error) any {
 	return nil
 }
 
-// timeJSON is a point in time as the API writes it: RFC 3339 in UTC with seconds.
+// timeJSON is a time in the format of the API: RFC 3339 in UTC with seconds.
 type timeJSON time.Time
 
-// MarshalJSON implements json.Marshaler; the zero time is null.
+// MarshalJSON implements json.Marshaler. The zero time is null.
 func (t timeJSON) MarshalJSON() ([]byte, error) {
 	if time.Time(t).IsZero() {
 		return []byte("null"), nil
@@ -182,7 +179,7 @@ func (t timeJSON) MarshalJSON() ([]byte, error) {
 	return time.Time(t).UTC().AppendFormat(nil, `"2006-01-02T15:04:05Z"`), nil
 }
 
-// nullable returns nil for a zero value, which is then encoded as null.
+// nullable returns nil, which is encoded as null, for a zero value.
 func nullable[T comparable](v T) *T {
 	var zero T
 	if v == zero {
@@ -191,7 +188,7 @@ func nullable[T comparable](v T) *T {
 	return &v
 }
 
-// nonNil returns an empty slice for nil, which would be encoded as null.
+// nonNil returns an empty slice for nil. nil would be encoded as null.
 func nonNil[T any](s []T) []T {
 	if s == nil {
 		return []T{}

@@ -5,23 +5,23 @@ import "github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 // Route is one operation of the API.
 type Route struct {
 	Method string
-	// Pattern is the path below the base path, as in the API document: /servers/{id}.
+	// Pattern is the path without the base path, such as /servers/{id}.
 	Pattern string
 	// OperationID is the operation's name in the API document.
 	OperationID string
-	// Handle is nil for an operation that is not modelled. It answers 501.
+	// Handle answers a request. If nil, the operation is not modelled and answers 501.
 	Handle func(*Request) (Response, error)
 }
 
-// listed is a part of the API: its operations, and the resource that they are about.
+// listed is a part of the API: a kind of resource and its operations.
 type listed struct {
-	// shown is nil for what no project owns.
+	// shown is nil if projects do not own the resource.
 	shown  Shown
 	routes func() []Route
 }
 
-// resources is the one list of what the API has, as it looks on a day, in the order in which a dump shows
-// it. A test compares it with the cloud's resources, another one with the API document.
+// resources is the one list of the API's parts, in the form of a date and in the order of a dump. Tests compare it with
+// the cloud's resources and with the API document.
 func resources(d Date) []listed {
 	return []listed{
 		{servers(d), serverRoutes},

@@ -117,8 +117,7 @@ func encodePublicNet(st *cloud.State, s *cloud.Server) publicNetJSON {
 	return out
 }
 
-// newServers returns how servers are shown. Before 2026-07-01 they had a datacenter beside their
-// location.
+// newServers returns the resource of servers. datacenter adds the field of that name, which was removed on 2026-07-01.
 func newServers(datacenter bool) *resource[*cloud.Server] {
 	return &resource[*cloud.Server]{
 		singular: "server", plural: "servers", kind: cloud.KindServer,
@@ -150,7 +149,7 @@ var serverStatuses = []string{
 
 var serversNow, serversWithDatacenter = newServers(false), newServers(true)
 
-// servers returns how servers are shown on the API's date.
+// servers returns the resource of servers on a date.
 func servers(d Date) *resource[*cloud.Server] {
 	if d.Before(DatacenterGone) {
 		return serversWithDatacenter
@@ -158,7 +157,7 @@ func servers(d Date) *resource[*cloud.Server] {
 	return serversNow
 }
 
-// dated makes a handler out of one of a resource that is shown differently on different dates.
+// dated returns a handler that uses the resource of the API's date.
 func dated[T cloud.Object[T]](of func(Date) *resource[T], handle func(*resource[T], *Request) (Response, error)) func(*Request) (Response, error) {
 	return func(r *Request) (Response, error) { return handle(of(r.api.date), r) }
 }
@@ -193,7 +192,7 @@ func updateServer(r *Request) (Response, error) {
 	return object(http.StatusOK, servers(r.api.date).part(st, id, nil)), nil
 }
 
-// deleteServer answers 200 with an action, unlike every other deletion.
+// deleteServer answers 200 with an action. Other deletions answer 204 or 201.
 func deleteServer(r *Request) (Response, error) {
 	id, err := r.ID(cloud.KindServer)
 	if err != nil {

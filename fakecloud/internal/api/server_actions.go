@@ -8,8 +8,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
-// serverActionRoutes are the actions of a server, but for those on its networks
-// (serverNetworkRoutes).
+// serverActionRoutes are the actions of a server, except for those of serverNetworkRoutes.
 func serverActionRoutes() []Route {
 	post := func(name, operation string, handle func(*Request) (Response, error)) Route {
 		return Route{http.MethodPost, "/servers/{id}/actions/" + name, operation, handle}
@@ -38,7 +37,7 @@ func serverActionRoutes() []Route {
 	}
 }
 
-// serverAction answers an action that needs nothing but a server.
+// serverAction answers an action whose request has no body.
 func serverAction(do func(cloud.Project, int64) (int64, *cloud.State, error)) func(*Request) (Response, error) {
 	return func(r *Request) (Response, error) {
 		id, err := r.ID(cloud.KindServer)
@@ -50,7 +49,7 @@ func serverAction(do func(cloud.Project, int64) (int64, *cloud.State, error)) fu
 	}
 }
 
-// startedWith answers an operation that started an action and returns something beside it: 201.
+// startedWith answers an operation that started an action with 201, the action and other parts.
 func startedWith(st *cloud.State, action int64, err error, parts ...Part) (Response, error) {
 	if err != nil {
 		return Response{}, err

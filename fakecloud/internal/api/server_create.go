@@ -31,7 +31,7 @@ type firewallRef struct {
 	Firewall int64 `json:"firewall" check:"required,min=1"`
 }
 
-// deref returns what a pointer points to, or a default.
+// deref returns the value of a pointer, or otherwise for nil.
 func deref[T any](p *T, otherwise T) T {
 	if p == nil {
 		return otherwise
@@ -69,5 +69,5 @@ func createServer(r *Request) (Response, error) {
 	), nil
 }
 
-// rootPassword is null when there is none, because the server has SSH keys.
+// rootPassword is null if the server has SSH keys and therefore no password.
 func rootPassword(p string) Part { return Part{"root_password", marshal(nullable(p))} }

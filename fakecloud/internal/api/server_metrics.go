@@ -24,7 +24,7 @@ type timeSeriesJSON struct {
 	Values []sampleJSON `json:"values"`
 }
 
-// sampleJSON is written as [timestamp, "value"].
+// sampleJSON is encoded as [timestamp, "value"].
 type sampleJSON struct {
 	at    time.Time
 	value float64
@@ -37,7 +37,7 @@ func (s sampleJSON) MarshalJSON() ([]byte, error) {
 		strconv.FormatFloat(s.value, 'f', -1, 64)), nil
 }
 
-// metricTypes reads the parameter type, which may be repeated and hold several separated by commas.
+// metricTypes reads the parameter type. It may be repeated, and may have several types, separated by commas.
 func metricTypes(q url.Values, allowed ...string) ([]string, error) {
 	var types []string
 	for _, v := range q["type"] {
@@ -64,7 +64,7 @@ func metricRange(q url.Values) (cloud.MetricRange, error) {
 		if text == "" {
 			return cloud.MetricRange{}, cloud.ErrField(name, "is required")
 		}
-		// An offset's + that was not escaped arrives as a space.
+		// If a client does not escape the + of an offset, it arrives as a space.
 		t, err := time.Parse(time.RFC3339, strings.Replace(text, " ", "+", 1))
 		if err != nil {
 			return cloud.MetricRange{}, cloud.ErrField(name, "must be a point in time as per RFC 3339")
@@ -82,7 +82,7 @@ func metricRange(q url.Values) (cloud.MetricRange, error) {
 	return cloud.NewMetricRange(times[0], times[1], step)
 }
 
-// metricsPart is the member `metrics` of a response.
+// metricsPart returns the member `metrics` of a response.
 func metricsPart(r cloud.MetricRange, series []cloud.MetricSeries) Part {
 	out := metricsJSON{
 		Start: timeJSON(r.Start), End: timeJSON(r.End), Step: r.Step.Seconds(),

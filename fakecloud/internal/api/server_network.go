@@ -7,7 +7,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
-// serverNetworkRoutes are the server actions that concern its private networks.
+// serverNetworkRoutes are the actions of a server in its private networks.
 func serverNetworkRoutes() []Route {
 	return []Route{
 		{http.MethodPost, "/servers/{id}/actions/attach_to_network", "attach_server_to_network", attachServerToNetwork},

@@ -16,7 +16,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 )
 
-// newWireClient returns a client, over a real socket, of a cloud whose clock only the test moves.
+// newWireClient returns a client over a real socket. Only the test moves the cloud's clock.
 func newWireClient(t *testing.T, o fakecloud.Options) (*hcloud.Client, *wire) {
 	t.Helper()
 	w := newWire(t, o)
@@ -50,7 +50,7 @@ func wantError(t *testing.T, what string, err error, status int, code hcloud.Err
 	}
 }
 
-// serverOpts is a request that works.
+// serverOpts returns a valid request.
 func serverOpts(name string) hcloud.ServerCreateOpts {
 	return hcloud.ServerCreateOpts{
 		Name: name, ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-13"},
@@ -138,7 +138,7 @@ func TestTheLifeOfAServerOverTheWire(t *testing.T) {
 		t.Errorf("placement group: %v", group.PlacementGroup.Servers)
 	}
 	if ips := must(client.PrimaryIP.List(ctx, hcloud.PrimaryIPListOpts{}))(t); len(ips) != 0 {
-		t.Errorf("%d primary IPs stay", len(ips))
+		t.Errorf("%d primary IPs were not deleted", len(ips))
 	}
 	actions := must(client.Server.Action.List(ctx, hcloud.ActionListOpts{Sort: []string{"command:desc"}}))(t)
 	if len(actions) != 5 || actions[0].Command != "start_server" {
@@ -184,7 +184,7 @@ func TestErrorsOfServersOverTheWire(t *testing.T) {
 	_, _, err = client.Server.Poweron(ctx, off)
 	wantError(t, "power on without an interface", err, http.StatusUnprocessableEntity, hcloud.ErrorUnsupportedError)
 	_, _, err = client.Server.Poweron(ctx, &hcloud.Server{ID: 1})
-	wantError(t, "server that is not there", err, http.StatusNotFound, hcloud.ErrorCodeNotFound)
+	wantError(t, "a server that does not exist", err, http.StatusNotFound, hcloud.ErrorCodeNotFound)
 
 	for body, want := range map[string]string{
 		`{`:  "json_error",
@@ -203,7 +203,7 @@ func TestErrorsOfServersOverTheWire(t *testing.T) {
 		}
 	}
 	if fields := w.do(http.MethodPost, "/servers", `{"name": "_", "networks": ["x"]}`, http.StatusUnprocessableEntity)["error"].(map[string]any)["details"].(map[string]any)["fields"].([]any); len(fields) != 4 {
-		t.Errorf("every wrong field is told: %v", fields)
+		t.Errorf("the error has the fields %v, want every wrong one", fields)
 	}
 }
 

@@ -48,7 +48,7 @@ func encodeServerType(t *cloud.ServerType) serverTypeJSON {
 	return out
 }
 
-// serverTypes: a type that is retired everywhere leaves the list and can be read by id.
+// serverTypes are the server types. A type that is retired in all locations leaves the list, but can be read by id.
 var serverTypes = &staticList[cloud.ServerType]{
 	singular: "server_type", plural: "server_types",
 	items:   func(c *cloud.Catalogue) []*cloud.ServerType { return c.ServerTypes },

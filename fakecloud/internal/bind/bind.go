@@ -1,5 +1,5 @@
-// Package bind reads a request's JSON body into a struct and says about every field what is
-// wrong with it, as the API's invalid_input error does, instead of stopping at the first one.
+// Package bind reads a request's JSON body into a struct. Its error, the API's invalid_input, names all wrong fields, not
+// only the first one.
 //
 // The struct's tags are the request's schema:
 //
@@ -11,13 +11,13 @@
 //		PublicNet  *publicNet        `json:"public_net"`
 //	}
 //
-// A field is optional unless it is `required`. JSON null counts as absent, except that a required
-// field may not be null; [Opt] tells absent and null apart. Unknown fields are ignored, as the
-// real API ignores them: clients of all ages send fields that are gone. [Unknown] finds them.
+// A field is optional unless it is `required`. JSON null counts as absent, but a required field may not be null. [Opt]
+// distinguishes absent and null. Unknown fields are ignored like in the real API, because old clients send removed
+// fields. [Unknown] finds them.
 //
 // Checks: required; min=N, max=N for numbers; len=A:B for strings (characters) and arrays (items);
-// oneof=a|b|c; hostname (RFC 1123); port; notblank. Prefix each. applies a check to the items of
-// an array. A string field of type netip.Addr or netip.Prefix is parsed.
+// oneof=a|b|c; hostname (RFC 1123); port; notblank. The prefix each. applies a check to the items of an array. A field of
+// type netip.Addr or netip.Prefix is parsed from a string.
 package bind
 
 import (
@@ -40,7 +40,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
-// IDOrName is a field that takes the id (a JSON number or string) or the name of something.
+// IDOrName is a field that takes the id (a JSON number or string) or the name of a resource.
 type IDOrName string
 
 // Opt is a field that may be absent, null or set.
@@ -66,12 +66,12 @@ type optional interface {
 
 const maxDepth = 64
 
-// JSON decodes body into out, a pointer to a struct. An empty body counts as {}. The error is a
-// *cloud.Error: json_error for what is no JSON object, invalid_input with all fields that are wrong.
+// JSON decodes body into out, a pointer to a struct. An empty body counts as {}. The error is a *cloud.Error: json_error
+// if the body is not a JSON object, or invalid_input with all wrong fields.
 func JSON(body []byte, out any) error { return decode(body, out, &binder{}) }
 
-// Unknown returns a *cloud.Error, invalid_input, with the fields of body that the struct to which out points
-// does not have; nil if there is none. What else is wrong with the body is left to [JSON].
+// Unknown returns a *cloud.Error, invalid_input, with the fields of body that the struct of out does not have, or nil. It
+// does not report the errors that [JSON] finds.
 func Unknown(body []byte, out any) error {
 	b := binder{findUnknown: true}
 	_ = decode(body, out, &b)
@@ -176,7 +176,7 @@ func fieldsOf(t reflect.Type) []field {
 	return fields
 }
 
-// noteUnknown notes the fields of an object that its struct does not have.
+// noteUnknown records the fields of an object that its struct does not have.
 func (b *binder) noteUnknown(path string, obj map[string]any, fields []field) {
 	known := make([]string, len(fields))
 	for i, f := range fields {
@@ -235,7 +235,7 @@ var (
 	typePrefix   = reflect.TypeFor[netip.Prefix]()
 )
 
-// value stores v, which is not nil, into dst, or notes why it cannot.
+// value stores v in dst, or records why it cannot. v is not nil.
 func (b *binder) value(path string, v any, dst reflect.Value, f field, depth int) {
 	if depth > maxDepth {
 		b.fail(path, "is nested too deeply")
@@ -294,7 +294,7 @@ func (b *binder) value(path string, v any, dst reflect.Value, f field, depth int
 	}
 }
 
-// integer accepts numbers without a fraction, also when written as 80.0 or 8e1.
+// integer accepts numbers without a fraction, also in the forms 80.0 and 8e1.
 func integer(v any) (int64, bool) {
 	num, ok := v.(json.Number)
 	if !ok {
@@ -466,8 +466,8 @@ func contains(list, s string) bool {
 
 var hostnameLabel = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?$`)
 
-// IsHostname tells whether s is a hostname as per RFC 1123: labels of letters, digits and dashes,
-// separated by periods, 253 characters at most.
+// IsHostname reports whether s is a hostname as per RFC 1123: labels of letters, digits and dashes, separated by periods,
+// with at most 253 characters.
 func IsHostname(s string) bool {
 	if s == "" || len(s) > 253 {
 		return false
@@ -480,7 +480,7 @@ func IsHostname(s string) bool {
 	return true
 }
 
-// abbreviate keeps a hostile value from filling an error message.
+// abbreviate shortens a value for an error message.
 func abbreviate(s string) string {
 	if r := []rune(s); len(r) > 64 {
 		return string(r[:64]) + "…"

@@ -56,12 +56,12 @@ func TestAllFieldsArrive(t *testing.T) {
 	}
 }
 
-func TestEveryFieldThatIsWrongIsNamed(t *testing.T) {
+func TestTheErrorNamesEveryWrongField(t *testing.T) {
 	t.Parallel()
 	ok := map[string]any{"name": "a", "type": "t"}
 	for name, tc := range map[string]struct {
 		set  map[string]any
-		want string // names of the fields, sorted as they are reported
+		want string // names of the fields, in the order of the error
 	}{
 		"nothing wrong":        {nil, ""},
 		"missing":              {map[string]any{"name": nil, "type": nil}, "name type"},
@@ -109,7 +109,7 @@ func TestEveryFieldThatIsWrongIsNamed(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoJSONObjectIsAJSONError(t *testing.T) {
+func TestOtherBodiesThanObjectsAreJSONErrors(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{`{`, `[]`, `1`, `"a"`, `null`, `{"name": "a"} {}`, `{"name":}`, "\xff", `{"a":1,}`, strings.Repeat("[", 1<<16)} {
 		var e *cloud.Error
