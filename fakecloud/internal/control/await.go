@@ -15,15 +15,15 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
-// Limits of how long a request may wait, in the machine's time: what is between client and cloud cuts
-// connections on which nothing happens for long, so that whoever waits longer asks again.
+// Limits of how long a request may wait, in the machine's time. They are short because proxies cut idle connections. A
+// client that waits longer sends the request again.
 const (
 	DefaultWait = 30 * time.Second
 	MaxWait     = 10 * time.Minute
 )
 
-// await calls wait with a context that ends with the request or after its parameter timeout. What was not
-// reached by then is 504, which a client may just ask for again.
+// await calls wait with a context that ends with the request, or after the time of the parameter timeout. After that
+// time, the error is 504, and the client may send the request again.
 func await(r *http.Request, wait func(context.Context) error) error {
 	d, err := waitFor(r.URL.Query())
 	if err != nil {
@@ -35,10 +35,10 @@ func await(r *http.Request, wait func(context.Context) error) error {
 	switch {
 	case err == nil || ctx.Err() == nil:
 		return err
-	case r.Context().Err() != nil: // unless the client is gone
-		return statusError{http.StatusServiceUnavailable, errors.New("the control API is being closed")}
+	case r.Context().Err() != nil: // or the client is gone and does not see this
+		return statusError{http.StatusServiceUnavailable, errors.New("the cloud is closing; start it again")}
 	}
-	return statusError{http.StatusGatewayTimeout, fmt.Errorf("not within %v: %w", d, err)}
+	return statusError{http.StatusGatewayTimeout, fmt.Errorf("did not happen within %v; send the request again to wait longer: %w", d, err)}
 }
 
 func waitFor(q url.Values) (time.Duration, error) {
@@ -48,12 +48,12 @@ func waitFor(q url.Values) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d < 0 || d > MaxWait {
-		return 0, fmt.Errorf("parameter timeout: %.64q is not a duration of 0s to %v", text, MaxWait)
+		return 0, fmt.Errorf("parameter timeout=%.64q: must be a duration of 0s to %v", text, MaxWait)
 	}
 	return d, nil
 }
 
-// countParam returns the parameter n: how many of what is awaited. Default: 1.
+// countParam returns the parameter n, the awaited number. Default: 1.
 func countParam(q url.Values) (int, error) {
 	text := q.Get("n")
 	if text == "" {
@@ -61,7 +61,7 @@ func countParam(q url.Values) (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 {
-		return 0, fmt.Errorf("parameter n: %.64q is not a number of 0 or more", text)
+		return 0, fmt.Errorf("parameter n=%.64q: must be a number of at least 0", text)
 	}
 	return n, nil
 }
@@ -110,8 +110,8 @@ func awaitIdle(c *Controller, r *http.Request) (any, error) {
 	return done, await(r, c.AwaitIdle)
 }
 
-// pathParam returns a part of the path. The router cuts a path into parts as it was sent, so that a part
-// may have a slash in it, and leaves it as it was sent.
+// pathParam returns a part of the path, unescaped. The router splits the path before it is unescaped: a part may have an
+// escaped slash.
 func pathParam(r *http.Request, name string) string {
 	part := chi.URLParam(r, name)
 	if r.URL.RawPath == "" {

@@ -1,6 +1,6 @@
-// Package control is what a test or a person does to a cloud that its clients cannot: look at its
-// whole state and its journal, make it misbehave, move its clock, start it over. [Controller] is
-// that as Go methods, [Server] as HTTP on a listener of its own.
+// Package control controls a cloud from outside its API: it shows the whole state and the journal, makes the cloud
+// misbehave, moves its clock and resets it. [Controller] has Go methods for this, and [Controller.Handler] serves them
+// over HTTP.
 package control
 
 import (
@@ -30,20 +30,20 @@ type Controller struct {
 	AllowedHosts []string
 	// Endpoints, if set, returns where load balancers listen on this machine.
 	Endpoints func() []LoadBalancerEndpoint
-	// Ready, if set, tells whether clients can be let in.
+	// Ready, if set, reports whether clients can use the API.
 	Ready func() bool
 
-	mu        sync.Mutex // guards what follows, and AddProject
+	mu        sync.Mutex // guards the fields below, and AddProject
 	actions   string
 	rateLimit int
 }
 
-// New returns a controller. actions and rateLimit are what the cloud and the API began with.
+// New returns a controller. actions and rateLimit are the current settings of the cloud and the API.
 func New(c *cloud.Cloud, a *api.API, j *requestlog.Log, actions string, rateLimit int) *Controller {
 	return &Controller{Cloud: c, API: a, Journal: j, actions: actions, rateLimit: rateLimit}
 }
 
-// Parts of what Reset does.
+// The parts of the cloud that Reset resets.
 const (
 	ResetResources = "resources"
 	ResetJournal   = "journal"
@@ -53,16 +53,15 @@ const (
 
 var resetParts = []string{ResetResources, ResetJournal, ResetFaults, ResetRateLimit}
 
-// Reset starts the cloud over: it removes all resources and actions, empties the journal, removes
-// all fault rules and fills the rate limits, except what keep names. Projects, tokens, the
-// clock, and how long actions take stay as they are.
+// Reset removes all resources, actions and fault rules, empties the journal and fills the rate limits, except for the
+// parts in keep. Projects, tokens, the clock and the duration of actions stay.
 func (c *Controller) Reset(keep ...string) error {
 	for _, k := range keep {
 		if !slices.Contains(resetParts, k) {
-			return fmt.Errorf("keep: unknown part %.64q: there are %s", k, strings.Join(resetParts, ", "))
+			return fmt.Errorf("keep: unknown part %.64q: must be one of %s", k, strings.Join(resetParts, ", "))
 		}
 	}
-	// Faults first, so that none takes part in what a client does right after.
+	// Faults first, so that no rule takes a client's next request.
 	if !slices.Contains(keep, ResetFaults) {
 		_ = c.API.Faults().Clear(context.Background()) // returns no error
 	}
@@ -80,11 +79,10 @@ func (c *Controller) Reset(keep ...string) error {
 	return nil
 }
 
-// ErrClock is the error of what the cloud's clock cannot do, because it was given one that has no
-// such method.
-var ErrClock = errors.New("the clock that this cloud was given cannot do that")
+// ErrClock is the error if the clock of the cloud's options has no method for the request.
+var ErrClock = errors.New("the clock in the cloud's options cannot do this; leave Options.Clock empty")
 
-// Step moves the clock forward and does what is due by then, before it returns.
+// Step moves the clock forward and waits until the cloud has done what became due.
 func (c *Controller) Step(d time.Duration) error {
 	switch clk := c.Cloud.Clock().(type) {
 	case *simclock.Clock:
@@ -93,7 +91,7 @@ func (c *Controller) Step(d time.Duration) error {
 		}
 	case interface{ Step(time.Duration) }: // k8s.io/utils/clock/testing
 		if d < 0 {
-			return fmt.Errorf("clock step %v: want 0 or more", d)
+			return fmt.Errorf("clock step %v: must not be negative", d)
 		}
 		clk.Step(d)
 	default:
@@ -103,7 +101,7 @@ func (c *Controller) Step(d time.Duration) error {
 	return nil
 }
 
-// SetSpeed makes the clock run faster or slower than the machine's; 0 stops it.
+// SetSpeed makes the clock run faster or slower than the machine's. 0 stops it.
 func (c *Controller) SetSpeed(x float64) error {
 	clk, ok := c.Cloud.Clock().(*simclock.Clock)
 	if !ok {
@@ -112,8 +110,7 @@ func (c *Controller) SetSpeed(x float64) error {
 	return clk.SetSpeed(x)
 }
 
-// Speed returns the clock's speed; that of a clock that was given is taken to be 1, except that
-// one which moves by steps only stands still.
+// Speed returns the clock's speed. For a clock of the options, it is 0 if the clock only moves by steps, and 1 otherwise.
 func (c *Controller) Speed() float64 {
 	switch clk := c.Cloud.Clock().(type) {
 	case *simclock.Clock:
@@ -126,8 +123,7 @@ func (c *Controller) Speed() float64 {
 	return 1
 }
 
-// SetProfile changes how long the actions take that start from now on: "instant", "realistic" or a
-// duration.
+// SetProfile changes how long actions take, for those that start from now on: "instant", "realistic" or a duration.
 func (c *Controller) SetProfile(actions string) error {
 	p, err := cloud.ParseProfile(actions)
 	if err != nil {
@@ -140,21 +136,20 @@ func (c *Controller) SetProfile(actions string) error {
 	return nil
 }
 
-// Profile returns how long actions take, as SetProfile takes it.
+// Profile returns how long actions take, in the form of SetProfile.
 func (c *Controller) Profile() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.actions
 }
 
-// maxRateLimit keeps a bucket's size and a header's number within an int32.
+// maxRateLimit is small enough that all numbers in headers fit in an int32.
 const maxRateLimit = 1_000_000_000
 
-// SetRateLimit changes how many requests per hour each project may make, 0 for any number, and
-// fills what has been used.
+// SetRateLimit changes how many requests per hour each project may make, 0 for no limit, and fills the limits.
 func (c *Controller) SetRateLimit(perHour int) error {
 	if perHour < 0 || perHour > maxRateLimit {
-		return fmt.Errorf("rate limit %d: want 0 (none) to %d requests per hour", perHour, maxRateLimit)
+		return fmt.Errorf("rate limit %d: must be 1 to %d requests per hour, or 0 for no limit", perHour, maxRateLimit)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -170,7 +165,8 @@ func (c *Controller) RateLimit() int {
 	return c.rateLimit
 }
 
-// ErrExists is the error of creating what exists, ErrNotFound that of naming what does not.
+// ErrExists is the error if a new name or token exists already, ErrNotFound the error if a name, id or token does not
+// exist.
 var (
 	ErrExists   = errors.New("exists already")
 	ErrNotFound = errors.New("does not exist")
@@ -189,7 +185,7 @@ func (c *Controller) Project(name string) (cloud.Project, bool) {
 // AddProject creates a project without resources and tokens.
 func (c *Controller) AddProject(name string) (cloud.Project, error) {
 	if name == "" || len(name) > 128 {
-		return cloud.Project{}, errors.New("name of a project: want 1 to 128 characters")
+		return cloud.Project{}, errors.New("name of a project: must have 1 to 128 characters")
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -199,7 +195,7 @@ func (c *Controller) AddProject(name string) (cloud.Project, error) {
 	return c.Cloud.AddProject(name), nil
 }
 
-// AddToken makes a token of a project valid and returns it; "" stands for a new one.
+// AddToken makes a token of a project valid and returns it. If token is empty, it makes one.
 func (c *Controller) AddToken(project int64, token string, readOnly bool) (string, error) {
 	if _, ok := c.Cloud.Project(project); !ok {
 		return "", fmt.Errorf("project %d %w", project, ErrNotFound)
@@ -213,16 +209,16 @@ func (c *Controller) AddToken(project int64, token string, readOnly bool) (strin
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if t, ok := c.Cloud.Token(token); ok && t.Project != project {
-		return "", fmt.Errorf("token: %w, in project %d", ErrExists, t.Project)
+		return "", fmt.Errorf("token: %w, in project %d; choose another one", ErrExists, t.Project)
 	}
 	c.Cloud.AddToken(token, cloud.Token{Project: project, ReadOnly: readOnly})
 	return token, nil
 }
 
-// CheckToken returns an error for what cannot be sent as a token.
+// CheckToken returns an error if a client cannot send the token.
 func CheckToken(token string) error {
 	if token == "" || len(token) > 256 || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return errors.New("token: want 1 to 256 ASCII characters without spaces (real ones are 64 letters and digits)")
+		return errors.New("token: must have 1 to 256 ASCII characters without spaces (a real one has 64 letters and digits)")
 	}
 	return nil
 }
@@ -236,7 +232,7 @@ func (c *Controller) RevokeToken(token string) error {
 	return nil
 }
 
-// newToken returns 64 letters and digits, as real tokens have.
+// newToken returns 64 letters and digits, like a real token.
 func newToken() string {
 	return (rand.Text() + rand.Text() + rand.Text())[:64]
 }
@@ -249,7 +245,7 @@ func (c *Controller) AwaitIdle(ctx context.Context) error {
 				return err
 			}
 		}
-		// An action of one project may have started while another was waited for.
+		// An action of one project may have started during the wait for another project.
 		if !slices.ContainsFunc(c.Cloud.Projects(), func(p cloud.Project) bool { return !idle(p.View()) }) {
 			return nil
 		}

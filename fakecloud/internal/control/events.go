@@ -15,7 +15,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
-// selection is which projects and kinds of resources somebody wants to see; empty is all.
+// selection selects projects and kinds of resources. Empty fields select all.
 type selection struct {
 	projects []int64
 	kinds    []cloud.Kind
@@ -38,22 +38,22 @@ func parseSelection(kinds []cloud.Kind, q url.Values, more ...string) (selection
 			case key == "project":
 				id, err := strconv.ParseInt(v, 10, 64)
 				if err != nil {
-					return s, fmt.Errorf("parameter project: %.64q is not an id", v)
+					return s, fmt.Errorf("parameter project=%.64q: must be the id of a project", v)
 				}
 				s.projects = append(s.projects, id)
 			case key == "kind":
 				if !slices.Contains(kinds, cloud.Kind(v)) {
-					return s, fmt.Errorf("parameter kind: unknown %.64q; there are %v", v, kinds)
+					return s, fmt.Errorf("parameter kind=%.64q: must be one of %v", v, kinds)
 				}
 				s.kinds = append(s.kinds, cloud.Kind(v))
 			case key == "snapshot" && slices.Contains(more, key):
 				b, err := strconv.ParseBool(v)
 				if err != nil {
-					return s, fmt.Errorf("parameter snapshot: %.64q is not true or false", v)
+					return s, fmt.Errorf("parameter snapshot=%.64q: must be true or false", v)
 				}
 				s.snapshot = b
 			default:
-				return s, fmt.Errorf("unknown parameter %.64q: there are %s", key, strings.Join(append([]string{"project", "kind"}, more...), ", "))
+				return s, fmt.Errorf("unknown parameter %.64q: must be one of %s", key, strings.Join(append([]string{"project", "kind"}, more...), ", "))
 			}
 		}
 	}
@@ -62,23 +62,23 @@ func parseSelection(kinds []cloud.Kind, q url.Values, more ...string) (selection
 
 // eventJSON is one line of the event stream.
 type eventJSON struct {
-	// Type is created, updated or deleted; before those, existing for each resource of a snapshot, and
-	// synced once: from there on nothing is missed.
+	// Type is created, updated or deleted. Before these events, the stream has existing for each resource of a snapshot,
+	// and then one synced. After synced, the stream has every change.
 	Type    string     `json:"type"`
 	Seq     uint64     `json:"seq,omitempty"`
 	Time    time.Time  `json:"time"`
 	Project int64      `json:"project,omitempty"`
 	Kind    cloud.Kind `json:"kind,omitempty"`
 	ID      int64      `json:"id,omitempty"`
-	// Resource is the resource right after the change; absent when it is deleted.
+	// Resource is the resource right after the change. It is absent for deleted.
 	Resource json.RawMessage `json:"resource,omitempty"`
 }
 
-// writeTimeout ends the stream of a client that does not read, whose events would pile up. It is
-// the machine's time: the network knows no other.
+// writeTimeout ends the stream of a client that does not read, so that its events do not fill the memory. It is in the
+// machine's time, like all times of the network.
 const writeTimeout = 30 * time.Second
 
-// events streams changes until the client goes away or the cloud is closed.
+// events streams changes until the client leaves or the cloud is closed.
 func events(c *Controller, w http.ResponseWriter, r *http.Request) {
 	sel, err := parseSelection(c.kinds(), r.URL.Query(), "snapshot")
 	if err != nil {
@@ -115,7 +115,7 @@ func events(c *Controller, w http.ResponseWriter, r *http.Request) {
 			continue
 		}
 		line := eventJSON{Type: string(e.Type), Seq: e.Seq, Time: e.Time, Project: e.Project, Kind: e.Kind, ID: e.ID}
-		line.Resource, _ = sh.One(e.State, e.ID) // nil when it is deleted
+		line.Resource, _ = sh.One(e.State, e.ID) // nil for a deletion
 		if s.send(line) != nil {
 			return
 		}
@@ -155,7 +155,7 @@ func (s *stream) send(e eventJSON) error {
 
 // write sends a line at once.
 func (s *stream) write(line []byte) error {
-	// A writer without a connection has no deadline; it does not block either.
+	// A writer without a connection has no deadline, but does not block.
 	_ = s.rc.SetWriteDeadline(time.Now().Add(writeTimeout))
 	if _, err := s.w.Write(append(line, '\n')); err != nil {
 		return err
@@ -163,7 +163,7 @@ func (s *stream) write(line []byte) error {
 	return s.rc.Flush()
 }
 
-// existing sends what a project has.
+// existing sends a project's resources.
 func (s *stream) existing(c *Controller, sel *selection, project int64, st *cloud.State) error {
 	for _, sh := range c.API.ShownResources() {
 		if !sel.kind(sh.Kind()) {

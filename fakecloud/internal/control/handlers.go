@@ -24,7 +24,7 @@ func strict(body []byte, out any) error {
 		return fmt.Errorf("body: %w", err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("body: there is more after the first JSON value")
+		return errors.New("body: must be one JSON value, but more follows")
 	}
 	return nil
 }
@@ -35,7 +35,7 @@ func health(*Controller, *http.Request) (any, error) { return map[string]string{
 
 func ready(c *Controller, _ *http.Request) (any, error) {
 	if c.Ready != nil && !c.Ready() {
-		return nil, statusError{http.StatusServiceUnavailable, errors.New("not ready yet: the API does not listen yet")}
+		return nil, statusError{http.StatusServiceUnavailable, errors.New("not ready: the API does not listen yet; try again")}
 	}
 	return map[string]string{"status": "ready"}, nil
 }
@@ -66,7 +66,7 @@ func state(c *Controller, r *http.Request) (any, error) {
 	}), nil
 }
 
-// streamProject writes a project's resources from one snapshot of them.
+// streamProject writes one snapshot of a project's resources.
 func (c *Controller) streamProject(w *listWriter, p cloud.Project, sel *selection) {
 	st := p.View()
 	w.next()
@@ -100,14 +100,14 @@ func listJournal(c *Controller, r *http.Request) (any, error) {
 	if text := q.Get("limit"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 0 {
-			return nil, fmt.Errorf("parameter limit: %.64q is not a number of 0 or more", text)
+			return nil, fmt.Errorf("parameter limit=%.64q: must be a number of at least 0", text)
 		}
 		entries = entries[max(0, count-n):]
 	}
 	return journalJSON(r, c, entries, count)
 }
 
-// journalJSON shows entries of the journal, of which there are count in all.
+// journalJSON shows entries of the journal. count is the number of all matching entries.
 func journalJSON(r *http.Request, c *Controller, entries []journal.Entry, count int) (any, error) {
 	last, err := c.Journal.Last(r.Context())
 	return streamed(func(w *listWriter) {
@@ -221,7 +221,7 @@ func stepClock(c *Controller, r *http.Request) (any, error) {
 		return nil, err
 	}
 	if in.By == nil {
-		return nil, errors.New(`by: is required, as in {"by": "30s"}`)
+		return nil, errors.New(`by: is required, such as {"by": "30s"}`)
 	}
 	if err := c.Step(time.Duration(*in.By)); err != nil {
 		return nil, err
@@ -237,7 +237,7 @@ func setSpeed(c *Controller, r *http.Request) (any, error) {
 		return nil, err
 	}
 	if in.Speed == nil {
-		return nil, errors.New(`speed: is required, as in {"speed": 10}`)
+		return nil, errors.New(`speed: is required, such as {"speed": 10}`)
 	}
 	if err := c.SetSpeed(*in.Speed); err != nil {
 		return nil, err
@@ -278,7 +278,7 @@ func setRateLimit(c *Controller, r *http.Request) (any, error) {
 		return nil, err
 	}
 	if in.Limit == nil {
-		return nil, errors.New(`limit: is required, as in {"limit": 3600}; 0 is no limit`)
+		return nil, errors.New(`limit: is required, such as {"limit": 3600}; 0 means no limit`)
 	}
 	if err := c.SetRateLimit(*in.Limit); err != nil {
 		return nil, err
@@ -292,13 +292,13 @@ type projectJSON struct {
 	Token string `json:"token,omitempty"`
 }
 
-// caRoots answers in PEM, as programs want it in a file.
+// caRoots answers in PEM, because clients need a PEM file.
 func caRoots(c *Controller, w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/x-pem-file")
 	_, _ = w.Write(c.Cloud.CARoots()) // the client may be gone
 }
 
-// listProjects does not show tokens: whoever made one knows it.
+// listProjects does not show tokens.
 func listProjects(c *Controller, _ *http.Request) (any, error) {
 	out := []projectJSON{}
 	for _, p := range c.Cloud.Projects() {
@@ -368,10 +368,10 @@ type LoadBalancerEndpoint struct {
 	Project int64  `json:"project"`
 	ID      int64  `json:"load_balancer"`
 	Name    string `json:"name"`
-	// Address is the address and port in the cloud, Local those on this machine, "" if there are none.
+	// Address is the address and port in the cloud. Local is the address and port on this machine, or "".
 	Address string `json:"address"`
 	Local   string `json:"local"`
-	// Error says why Local is not what was asked for, and what to do.
+	// Error says why Local is missing or has another port, and what to do.
 	Error string `json:"error,omitempty"`
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
-// minPing bounds the share of pings in a stream.
+// minPing is the shortest interval of pings, so that a client cannot ask for too many.
 const minPing = 10 * time.Millisecond
 
 type hypervisorJSON struct {
@@ -31,7 +31,7 @@ func listHypervisors(c *Controller, _ *http.Request) (any, error) {
 	return map[string]any{"hypervisors": out}, nil
 }
 
-// attachHypervisor streams tasks until the client goes away. It may come back.
+// attachHypervisor streams tasks until the client leaves. The client may come back.
 func attachHypervisor(c *Controller, w http.ResponseWriter, r *http.Request) {
 	var in hypervisor.AttachRequest
 	if err := decode(r, &in); err != nil {
@@ -49,7 +49,7 @@ func attachHypervisor(c *Controller, w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusBadRequest, errorBody{err.Error()})
 		return
 	}
-	// Only DELETE closes it: a client that is gone may have lost its connection.
+	// Only DELETE closes the session: a client that left may have lost its connection.
 	defer h.Suspend()
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header().Set("Cache-Control", "no-store")
@@ -100,7 +100,7 @@ func idParam(r *http.Request, name string) (int64, error) {
 	text := chi.URLParam(r, name)
 	id, ok := cloud.ParseID(text)
 	if !ok {
-		return 0, fmt.Errorf("%s: %.64q is not an id", name, text)
+		return 0, fmt.Errorf("%s %.64q: must be an id", name, text)
 	}
 	return id, nil
 }
@@ -131,7 +131,7 @@ func reportMachine(c *Controller, r *http.Request) (any, error) {
 		return nil, err
 	}
 	if in.Running == nil {
-		return nil, errors.New(`running: is required, as in {"running": false}`)
+		return nil, errors.New(`running: is required, such as {"running": false}`)
 	}
 	return done, c.Cloud.ReportMachine(chi.URLParam(r, "hypervisor"), server, *in.Running)
 }

@@ -35,7 +35,7 @@ func matchRoute(pattern, route string) bool {
 	return pattern == route
 }
 
-// takes reports whether the rule takes the n-th of the requests that it selects, leaving chance aside.
+// takes reports whether the rule takes the n-th of its selected requests. It ignores the probability.
 func takes(r *fault.Rule, n uint64) bool {
 	return (r.First == 0 || n <= uint64(r.First)) &&
 		(r.Every == 0 || n%uint64(r.Every) == 0) &&

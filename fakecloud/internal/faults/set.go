@@ -14,7 +14,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 )
 
-// Set is the rules of one cloud. It implements fault.Rules.
+// Set holds the rules of one cloud. It implements fault.Rules.
 type Set struct {
 	operations []Operation
 	rules      atomic.Pointer[[]*active] // replaced, never changed
@@ -163,11 +163,11 @@ func (a *active) take() bool {
 
 // Decision is what the rules do to a request.
 type Decision struct {
-	// Names of the rules that took it, separated by commas.
+	// Names are the names of the rules that took the request, separated by commas.
 	Names string
-	// Before and After are how long to wait before and after it is carried out.
+	// Before and After are how long to wait before and after the request is carried out.
 	Before, After time.Duration
-	// Effect is what else happens to it; its Kind is "" if nothing does.
+	// Effect is the effect other than delays. Its Kind is "" if there is none.
 	Effect fault.Effect
 }
 

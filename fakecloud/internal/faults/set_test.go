@@ -48,7 +48,7 @@ func TestARuleSelectsRequests(t *testing.T) {
 		"client":               {fault.Rule{Client: "ccm/"}, call("GET", "/servers"), &Call{Method: "GET", Client: "curl/8"}},
 		"token":                {fault.Rule{Token: "secret"}, call("GET", "/servers"), &Call{Method: "GET", Token: "other"}},
 		"project":              {fault.Rule{Project: 1}, call("GET", "/servers"), &Call{Method: "GET", Project: 2}},
-		"all of them": {
+		"all fields": {
 			fault.Rule{Method: "POST", Route: "/servers", Resource: "server", Client: "hcloud-go", Project: 1},
 			call("POST", "/servers"), call("POST", "/networks"),
 		},
@@ -160,45 +160,45 @@ func TestDelaysAddUpAndTheFirstOtherEffectWins(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	if st, _, _ := s.Get(t.Context(), "never"); st.Matched != 0 {
-		t.Errorf("a rule behind the effect counted the request: %+v", st)
+		t.Errorf("a rule after the effect counted the request: %+v", st)
 	}
 }
 
-func TestAWrongRuleIsRefusedWithWhatItCouldSay(t *testing.T) {
+func TestTheErrorOfAWrongRuleListsThePossibleValues(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		rule fault.Rule
 		say  string
 	}{
-		"unknown route":             {fault.Rule{Route: "/servers/{id}/actions/fly", Effect: drop}, "/servers/{id}/actions/poweron"},
-		"route of nothing":          {fault.Rule{Route: "/clusters", Effect: drop}, "/networks…"},
-		"unknown path":              {fault.Rule{Path: "/servers/42/fly", Effect: drop}, "/servers/{id}"},
-		"unknown operation":         {fault.Rule{Operation: "make_server", Effect: drop}, "create_server"},
-		"unknown resource":          {fault.Rule{Resource: "servers", Effect: drop}, "network, pricing, server"},
-		"method of another route":   {fault.Rule{Method: "PUT", Route: "/servers/{id}", Effect: drop}, "DELETE, GET"},
-		"writes of what only reads": {fault.Rule{Writes: true, Resource: "pricing", Effect: drop}, "only reads"},
-		"route of another resource": {fault.Rule{Resource: "network", Route: "/servers", Effect: drop}, "/networks"},
-		"unknown code":              {fault.Rule{Effect: fault.Effect{Kind: fault.KindAPIError, Code: "conflikt"}}, "conflict"},
-		"no code":                   {fault.Rule{Effect: fault.Effect{Kind: fault.KindAPIError}}, "conflict"},
-		"no kind":                   {fault.Rule{}, "api_error"},
-		"unknown kind":              {fault.Rule{Effect: fault.Effect{Kind: "explode"}}, "cut_body"},
-		"field of another kind":     {fault.Rule{Effect: fault.Effect{Kind: fault.KindDrop, Code: "conflict"}}, "effect.code: drop has no such field, only latency, after"},
-		"after for actions":         {fault.Rule{Effect: fault.Effect{Kind: fault.KindHangAction, After: true}}, "effect.after"},
-		"latency of nothing":        {fault.Rule{Effect: fault.Effect{Kind: fault.KindLatency}}, "required"},
-		"negative latency":          {fault.Rule{Effect: fault.Effect{Kind: fault.KindLatency, Latency: -1}}, "latency"},
-		"status 100":                {fault.Rule{Effect: fault.Effect{Kind: fault.KindHTTPStatus, Status: 100}}, "200 to 599"},
-		"error with status 200":     {fault.Rule{Effect: fault.Effect{Kind: fault.KindAPIError, Code: "conflict", Status: 200}}, "400 to 599"},
-		"body of a 204":             {fault.Rule{Effect: fault.Effect{Kind: fault.KindHTTPStatus, Status: 204, Body: "x"}}, "204"},
-		"header injection":          {fault.Rule{Effect: fault.Effect{Kind: fault.KindHTTPStatus, Status: 500, ContentType: "a\r\nb: c"}}, "content_type"},
-		"code with spaces":          {fault.Rule{Effect: fault.Effect{Kind: fault.KindFailAction, Code: "no way"}}, "effect.code"},
-		"negative bytes":            {fault.Rule{Effect: fault.Effect{Kind: fault.KindCutBody, Bytes: -1}}, "bytes"},
-		"negative count":            {fault.Rule{Every: -1, Effect: drop}, "every"},
-		"empty range":               {fault.Rule{From: 3, To: 2, Effect: drop}, "not be greater"},
-		"first and from":            {fault.Rule{First: 1, From: 2, Effect: drop}, "first"},
-		"probability of 2":          {fault.Rule{Probability: 2, Effect: drop}, "0 to 1"},
-		"negative project":          {fault.Rule{Project: -1, Effect: drop}, "project"},
-		"endless name":              {fault.Rule{Name: strings.Repeat("n", 200), Effect: drop}, "name"},
-		"several at once":           {fault.Rule{Max: -1, Effect: fault.Effect{Kind: fault.KindHTTPStatus}}, "max -1: must not be negative\neffect.status"},
+		"unknown route":              {fault.Rule{Route: "/servers/{id}/actions/fly", Effect: drop}, "/servers/{id}/actions/poweron"},
+		"route of nothing":           {fault.Rule{Route: "/clusters", Effect: drop}, "/networks…"},
+		"unknown path":               {fault.Rule{Path: "/servers/42/fly", Effect: drop}, "/servers/{id}"},
+		"unknown operation":          {fault.Rule{Operation: "make_server", Effect: drop}, "create_server"},
+		"unknown resource":           {fault.Rule{Resource: "servers", Effect: drop}, "network, pricing, server"},
+		"method of another route":    {fault.Rule{Method: "PUT", Route: "/servers/{id}", Effect: drop}, "DELETE, GET"},
+		"writes of a read operation": {fault.Rule{Writes: true, Resource: "pricing", Effect: drop}, "only operations that read"},
+		"route of another resource":  {fault.Rule{Resource: "network", Route: "/servers", Effect: drop}, "/networks"},
+		"unknown code":               {fault.Rule{Effect: fault.Effect{Kind: fault.KindAPIError, Code: "conflikt"}}, "conflict"},
+		"no code":                    {fault.Rule{Effect: fault.Effect{Kind: fault.KindAPIError}}, "conflict"},
+		"no kind":                    {fault.Rule{}, "api_error"},
+		"unknown kind":               {fault.Rule{Effect: fault.Effect{Kind: "explode"}}, "cut_body"},
+		"field of another kind":      {fault.Rule{Effect: fault.Effect{Kind: fault.KindDrop, Code: "conflict"}}, "effect.code: not a field of drop; it has only latency, after"},
+		"after for actions":          {fault.Rule{Effect: fault.Effect{Kind: fault.KindHangAction, After: true}}, "effect.after"},
+		"latency of nothing":         {fault.Rule{Effect: fault.Effect{Kind: fault.KindLatency}}, "required"},
+		"negative latency":           {fault.Rule{Effect: fault.Effect{Kind: fault.KindLatency, Latency: -1}}, "latency"},
+		"status 100":                 {fault.Rule{Effect: fault.Effect{Kind: fault.KindHTTPStatus, Status: 100}}, "200 to 599"},
+		"error with status 200":      {fault.Rule{Effect: fault.Effect{Kind: fault.KindAPIError, Code: "conflict", Status: 200}}, "400 to 599"},
+		"body of a 204":              {fault.Rule{Effect: fault.Effect{Kind: fault.KindHTTPStatus, Status: 204, Body: "x"}}, "204"},
+		"header injection":           {fault.Rule{Effect: fault.Effect{Kind: fault.KindHTTPStatus, Status: 500, ContentType: "a\r\nb: c"}}, "content_type"},
+		"code with spaces":           {fault.Rule{Effect: fault.Effect{Kind: fault.KindFailAction, Code: "no way"}}, "effect.code"},
+		"negative bytes":             {fault.Rule{Effect: fault.Effect{Kind: fault.KindCutBody, Bytes: -1}}, "bytes"},
+		"negative count":             {fault.Rule{Every: -1, Effect: drop}, "every"},
+		"empty range":                {fault.Rule{From: 3, To: 2, Effect: drop}, "not be greater"},
+		"first and from":             {fault.Rule{First: 1, From: 2, Effect: drop}, "first"},
+		"probability of 2":           {fault.Rule{Probability: 2, Effect: drop}, "0 to 1"},
+		"negative project":           {fault.Rule{Project: -1, Effect: drop}, "project"},
+		"endless name":               {fault.Rule{Name: strings.Repeat("n", 200), Effect: drop}, "name"},
+		"several at once":            {fault.Rule{Max: -1, Effect: fault.Effect{Kind: fault.KindHTTPStatus}}, "max -1: must not be negative\neffect.status"},
 	} {
 		s := NewSet(operations)
 		_, err := s.Add(t.Context(), tc.rule)
@@ -227,14 +227,14 @@ func TestRulesHaveNamesAndCanBeRemoved(t *testing.T) {
 	first, _ := s.Remove(t.Context(), "fault-1")
 	second, _ := s.Remove(t.Context(), "fault-1")
 	if !first || second {
-		t.Error("Remove does not tell what was there")
+		t.Error("Remove does not report whether the rule existed")
 	}
 	if l, _ := s.List(t.Context()); len(l) != 1 || l[0].Name != "fault-2" {
 		t.Errorf("%+v", l)
 	}
 	_ = s.Clear(t.Context())
 	if !s.Empty() {
-		t.Error("Clear left something")
+		t.Error("Clear left a rule")
 	}
 }
 
@@ -260,7 +260,7 @@ func TestAwaitReturnsWhenARuleWasApplied(t *testing.T) {
 	}()
 	_, _ = s.Remove(t.Context(), "x")
 	if err := <-result; err == nil {
-		t.Error("no error though the rule is gone")
+		t.Error("no error for a removed rule")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -314,14 +314,14 @@ func FuzzParse(f *testing.F) {
 				t.Errorf("negative delay: %+v", d)
 			}
 		}
-		// What was accepted is accepted again in the form in which it is listed.
+		// A rule is accepted again in its listed form.
 		text, err := json.Marshal(added)
 		if err != nil {
 			t.Fatal(err)
 		}
 		again, err := Parse(text)
 		if err != nil || again != added {
-			t.Errorf("%s reads back as %+v, %v", text, again, err)
+			t.Errorf("%s was read back as %+v, %v", text, again, err)
 		}
 	})
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 )
 
-// Operation is one operation of the API that a rule can be about.
+// Operation is one operation of the API that a rule can select.
 type Operation struct{ Method, Route, ID string }
 
 // Parse reads a rule from JSON. An unknown field is an error.
@@ -29,7 +29,7 @@ func Parse(data []byte) (fault.Rule, error) {
 		return fault.Rule{}, fmt.Errorf("fault rule: %w", err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return fault.Rule{}, errors.New("fault rule: there is more after the first JSON value")
+		return fault.Rule{}, errors.New("fault rule: must be one JSON value, but more follows")
 	}
 	return r, nil
 }
@@ -44,13 +44,13 @@ func check(r *fault.Rule, operations []Operation) error {
 	}
 	var errs []error
 	if len(r.Name) > 128 {
-		errs = append(errs, errors.New("name: longer than 128 characters"))
+		errs = append(errs, errors.New("name: must have at most 128 characters"))
 	}
 	errs = append(errs, checkSelection(r, operations), checkNumbers(r), checkEffect(&r.Effect))
 	return errors.Join(errs...)
 }
 
-// checkSelection finds out whether the rule can ever match, and says what it could have named.
+// checkSelection returns an error if no operation matches the rule. The error lists the possible values.
 func checkSelection(r *fault.Rule, all []Operation) error {
 	left := all
 	var resources []string
@@ -92,15 +92,15 @@ func checkSelection(r *fault.Rule, all []Operation) error {
 		left = next
 	}
 	if r.Writes && !slices.ContainsFunc(left, func(o Operation) bool { return isWrite(o.Method) }) {
-		return errors.New("writes: what the rule selects otherwise only reads")
+		return errors.New("writes: the other fields select only operations that read; remove writes or change them")
 	}
 	if r.Project < 0 {
-		return fmt.Errorf("project %d: ids of projects start at 1", r.Project)
+		return fmt.Errorf("project %d: must be the id of a project, at least 1", r.Project)
 	}
 	return nil
 }
 
-// fits reports whether a path is one of a route.
+// fits reports whether a path belongs to a route.
 func fits(path, route string) bool {
 	p, t := strings.Split(path, "/"), strings.Split(route, "/")
 	if len(p) != len(t) {
@@ -114,8 +114,8 @@ func fits(path, route string) bool {
 	return true
 }
 
-// similarRoutes lists the routes that begin like one that does not exist, or else what they may
-// begin with.
+// similarRoutes returns the routes with the same first part as a route that does not exist. If there are none, it returns
+// the first parts of all routes.
 func similarRoutes(route string, operations []Operation) []string {
 	first := func(s string) string {
 		s, _, _ = strings.Cut(strings.TrimPrefix(s, "/"), "/")
@@ -134,7 +134,7 @@ func similarRoutes(route string, operations []Operation) []string {
 	return firsts
 }
 
-// similarOperations lists the operations that have a word in common with one that does not exist.
+// similarOperations returns the operations that have most words in common with one that does not exist.
 func similarOperations(id string, operations []Operation) []string {
 	words := strings.Split(id, "_")
 	best, most := []string{}, 0
@@ -177,7 +177,7 @@ func checkNumbers(r *fault.Rule) error {
 	return errors.Join(errs...)
 }
 
-// parameters says which of an effect's fields each kind has, beyond latency.
+// parameters has the fields of each kind of effect, in addition to latency.
 var parameters = map[fault.Kind][]string{
 	fault.KindAPIError:         {"after", "code", "message", "status"},
 	fault.KindHTTPStatus:       {"after", "status", "body", "content_type"},
@@ -207,7 +207,7 @@ func checkEffect(e *fault.Effect) error {
 		{"body", e.Body != ""}, {"content_type", e.ContentType != ""}, {"bytes", e.Bytes != 0},
 	} {
 		if f.set && !slices.Contains(allowed, f.name) {
-			errs = append(errs, fmt.Errorf("effect.%s: %s has no such field, only %s", f.name, e.Kind,
+			errs = append(errs, fmt.Errorf("effect.%s: not a field of %s; it has only %s", f.name, e.Kind,
 				strings.Join(append([]string{"latency"}, allowed...), ", ")))
 		}
 	}

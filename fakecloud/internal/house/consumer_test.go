@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// older is a Kubernetes minor that authors of other controllers are on.
+// older is a Kubernetes minor that other controllers still use.
 const older = "v0.34.1"
 
 var consumer = map[string]string{
@@ -52,7 +52,7 @@ func TestController(t *testing.T) {
 `,
 }
 
-// TestAConsumerKeepsItsKubernetesMinor builds a module that is on an older Kubernetes minor and uses this one.
+// TestAConsumerKeepsItsKubernetesMinor builds a module that uses this one and an older Kubernetes minor.
 func TestAConsumerKeepsItsKubernetesMinor(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -1,2 +1,2 @@
-// Package house has the tests of what an importer of this module gets: its modules and its public names.
+// Package house tests which modules and which public names an importer of this module gets.
 package house

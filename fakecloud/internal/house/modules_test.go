@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// importers are the modules whose packages an importer of the public packages compiles, with what they are for. Add one
-// only if the library needs it.
+// importers are the modules that an importer of the public packages compiles, and their purpose. Add one only if the
+// library needs it.
 var importers = map[string]string{
 	module:                                 "",
 	"github.com/go-chi/chi/v5":             "the routes of both APIs",
@@ -71,18 +71,18 @@ func TestNoModuleIsAddedByAccident(t *testing.T) {
 			continue
 		}
 		if _, ok := required[r.Path]; !ok {
-			t.Errorf("go.mod requires %s: is it needed? Then add it to the list, with its reason", r.Path)
+			t.Errorf("go.mod requires %s: remove it, or add it to the list with its purpose", r.Path)
 		}
 	}
 }
 
-// TestNoKubernetesIsInTheGraph looks at all modules of which an importer's minimal versions are computed.
+// TestNoKubernetesIsInTheGraph looks at all modules of the graph: they influence the versions of an importer.
 func TestNoKubernetesIsInTheGraph(t *testing.T) {
 	t.Parallel()
 	for _, m := range goList(t, "-m", "all") {
 		for _, unwanted := range []string{"k8s.io/api", "k8s.io/client-go", "sigs.k8s.io/", "github.com/onsi/"} {
 			if strings.HasPrefix(m, unwanted) {
-				t.Errorf("the graph has %s; go mod why -m says why", m)
+				t.Errorf("the graph has %s; remove it, go mod why -m shows where it comes from", m)
 			}
 		}
 	}

@@ -67,7 +67,7 @@ func TestNoPublicNameIsInternal(t *testing.T) {
 	}
 }
 
-// visitor finds internal types in what an importer can name, call and read.
+// visitor finds internal types in the public names, methods and fields.
 type visitor struct {
 	seen     map[types.Type]bool
 	problems []string

@@ -11,10 +11,10 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
-// entryBytes is what an entry takes without its texts.
+// entryBytes is the size of an entry without its texts.
 const entryBytes = 256
 
-// size returns how many bytes of memory an entry takes. It may be called once the entry has been clipped.
+// size returns how many bytes of memory an entry takes. Call it only after clip.
 func size(e *journal.Entry) int64 {
 	n := len(e.CorrelationID) + len(e.Method) + len(e.Path) + len(e.Query) + len(e.ErrorCode) + len(e.Fault) + len(e.Client) + len(e.Remote)
 	return int64(n) + entryBytes
@@ -23,8 +23,7 @@ func size(e *journal.Entry) int64 {
 // MaxField is the length of the longest text of an entry, in bytes. A longer one is cut and ends with "…".
 const MaxField = 2 << 10
 
-// clip cuts texts that are too long. What is left of them is a copy, since a part would keep the whole in
-// memory.
+// clip cuts texts that are too long. It copies the rest: a substring would keep the whole text in memory.
 func clip(e *journal.Entry) {
 	const end = "…"
 	for _, text := range []*string{&e.Method, &e.Path, &e.Query, &e.Client, &e.Fault, &e.Remote, &e.ErrorCode} {
@@ -39,20 +38,20 @@ func clip(e *journal.Entry) {
 	}
 }
 
-// Log keeps the latest entries, bounded in number and in bytes. It implements journal.Journal. Its zero value has the default bounds.
-// Every request of the cloud passes through Add, so that it takes no lock; entries are numbered in the order
-// in which they were answered.
+// Log keeps the latest entries, bounded in number and in bytes. It implements journal.Journal. Its zero value has the
+// default bounds. Add takes no lock, because every request of the cloud calls it. Entries are numbered in the order of the
+// answers.
 type Log struct {
-	// Capacity is how many entries are kept at most; 0 is DefaultCapacity. Set it before the first use.
+	// Capacity is how many entries are kept at most. 0 means DefaultCapacity. Set it before the first use.
 	Capacity int
-	// MaxBytes is how much memory the entries take at most; 0 is DefaultMaxBytes. Set it before the first use.
+	// MaxBytes is how much memory the entries take at most. 0 means DefaultMaxBytes. Set it before the first use.
 	MaxBytes int64
 
 	once sync.Once
 	ring []atomic.Pointer[journal.Entry]
 	seq  atomic.Uint64
-	// bytes is the size of the entries in the ring, oldest the least Seq that may be there: smaller ones
-	// were removed to free memory.
+	// bytes is the size of the entries in the ring. oldest is the least Seq that may be in the ring: those before were
+	// removed to free memory.
 	bytes  atomic.Int64
 	oldest atomic.Uint64
 
@@ -61,7 +60,7 @@ type Log struct {
 	changed chan struct{} // closed and replaced by an Add during an Await
 }
 
-// Bounds of a journal unless told otherwise.
+// The default bounds of a journal.
 const (
 	DefaultCapacity = 10_000
 	DefaultMaxBytes = 64 << 20
@@ -80,8 +79,7 @@ func (j *Log) init() {
 	})
 }
 
-// Add appends an entry and gives it its Seq. It cuts texts that are longer than MaxField. The entry must not
-// be changed afterwards.
+// Add appends an entry and sets its Seq. It cuts texts that are longer than MaxField. Do not change the entry afterwards.
 func (j *Log) Add(e *journal.Entry) {
 	j.init()
 	clip(e)
@@ -89,7 +87,7 @@ func (j *Log) Add(e *journal.Entry) {
 	slot := j.slot(e.Seq)
 	for {
 		old := slot.Load()
-		if old != nil && old.Seq > e.Seq { // overtaken by a whole round of the ring: too old to be kept
+		if old != nil && old.Seq > e.Seq { // newer entries have filled the whole ring
 			break
 		}
 		if slot.CompareAndSwap(old, e) {
@@ -102,7 +100,7 @@ func (j *Log) Add(e *journal.Entry) {
 		}
 	}
 	j.shrink()
-	if e.Seq < j.oldest.Load() { // removed before it was there
+	if e.Seq < j.oldest.Load() { // shrink has passed it already
 		j.remove(e.Seq)
 	}
 	if j.waiting.Load() > 0 {
@@ -127,7 +125,7 @@ func (j *Log) shrink() {
 	}
 }
 
-// remove removes the entry with a Seq, if it is there.
+// remove removes the entry with a Seq, if it is in the ring.
 func (j *Log) remove(seq uint64) {
 	slot := j.slot(seq)
 	if e := slot.Load(); e != nil && e.Seq == seq && slot.CompareAndSwap(e, nil) {
@@ -135,7 +133,7 @@ func (j *Log) remove(seq uint64) {
 	}
 }
 
-// first returns the least Seq for which the ring has room when last is the greatest.
+// first returns the least Seq that fits in the ring if last is the greatest.
 func (j *Log) first(last uint64) uint64 {
 	if kept := uint64(len(j.ring)); last > kept {
 		return last - kept + 1

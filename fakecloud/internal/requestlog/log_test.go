@@ -39,7 +39,7 @@ func TestAJournalKeepsTheLatestEntriesInOrder(t *testing.T) {
 	}
 }
 
-func TestAwaitReturnsWhenEnoughHaveCome(t *testing.T) {
+func TestAwaitReturnsWhenEnoughRequestsMatch(t *testing.T) {
 	t.Parallel()
 	j := &Log{}
 	got := make(chan []journal.Entry)
@@ -64,7 +64,7 @@ func TestAwaitReturnsWhenEnoughHaveCome(t *testing.T) {
 	}
 }
 
-func TestNoEntryIsLostWhenManyAddAndWait(t *testing.T) {
+func TestConcurrentAddsLoseNoEntry(t *testing.T) {
 	t.Parallel()
 	const writers, each = 8, 500
 	j := &Log{Capacity: writers * each}
@@ -98,7 +98,7 @@ func BenchmarkAdd(b *testing.B) {
 	})
 }
 
-// Memory is bounded in bytes, not only in entries: a query may have 60 kB.
+// A bound in entries is not enough: a query may have 60 kB.
 func TestAJournalIsBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	j := &Log{MaxBytes: 100_000}
@@ -141,7 +141,7 @@ func TestLongFieldsAreClipped(t *testing.T) {
 	}
 }
 
-func TestTheBytesAreRightWhenManyAdd(t *testing.T) {
+func TestConcurrentAddsCountBytesCorrectly(t *testing.T) {
 	t.Parallel()
 	j := &Log{Capacity: 64, MaxBytes: 20_000}
 	var wg sync.WaitGroup

@@ -13,8 +13,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// references says where a body has the id of another resource: the path of the field, with * for
-// any element, and the section that the resource is in. Bodies of actions are "section/action".
+// references has the fields of each body that are ids of other resources. The keys are sections, or "section/action" for
+// bodies of actions. The values map the path of a field, with * for every element, to the section of the other resource.
 var references = map[string]map[string]string{
 	"servers": {
 		"networks.*": "networks", "placement_group": "placement_groups", "ssh_keys.*": "ssh_keys", "volumes.*": "volumes",
@@ -50,7 +50,7 @@ func (it *item) create(ctx context.Context, t Target) error {
 	}
 	id, ok := createdID(answer)
 	if !ok && len(it.actions) > 0 {
-		return it.errorf(it.node, "the API answered without an id, so that no action can follow")
+		return it.errorf(it.node, "cannot run its actions: the API's answer has no id; remove the actions")
 	}
 	for _, a := range it.actions {
 		path := "/" + it.section + "/" + strconv.FormatInt(id, 10) + "/actions/" + url.PathEscape(a.name)
@@ -82,7 +82,7 @@ func (it *item) post(ctx context.Context, t Target, node *yaml.Node, refs, path 
 	}
 	var out map[string]json.RawMessage
 	if err := json.Unmarshal(answer, &out); err != nil {
-		return nil, it.errorf(node, "the API's answer: %w", err)
+		return nil, it.errorf(node, "cannot read the API's answer: %w", err)
 	}
 	if err := t.Await(ctx, running(out)); err != nil {
 		return nil, it.errorf(node, "%w", err)
@@ -111,7 +111,7 @@ func (it *item) resolveNames(ctx context.Context, t Target, node *yaml.Node, v a
 		}
 	case []any:
 		if path[0] != "*" {
-			return nil // the API says what is wrong with it
+			return nil // the API returns an error
 		}
 		for i := range x {
 			at := slices.Concat(done, []string{strconv.Itoa(i)})
@@ -149,18 +149,18 @@ func (it *item) lookup(ctx context.Context, t Target, node *yaml.Node, name stri
 		ID int64 `json:"id"`
 	}
 	if err := json.Unmarshal(answer, &list); err != nil {
-		return 0, it.errorf(where, "%s: the API's answer: %w", field, err)
+		return 0, it.errorf(where, "%s: cannot read the API's answer: %w", field, err)
 	}
 	if err := json.Unmarshal(list[section], &found); err != nil {
-		return 0, it.errorf(where, "%s: the API's answer: %w", field, err)
+		return 0, it.errorf(where, "%s: cannot read the API's answer: %w", field, err)
 	}
 	if len(found) == 0 {
-		return 0, it.errorf(where, "%s: there is no %.64q in %s", field, name, section)
+		return 0, it.errorf(where, "%s: %.64q is not the name of one of the %s; add it or use an id", field, name, section)
 	}
 	return found[0].ID, nil
 }
 
-// apiError says what the API said, a line for each field.
+// apiError returns the API's error, with one line for each field.
 func (it *item) apiError(node *yaml.Node, status int, answer []byte) error {
 	var body struct {
 		Error struct {
@@ -192,8 +192,7 @@ func (it *item) apiError(node *yaml.Node, status int, answer []byte) error {
 	return errors.Join(errs...)
 }
 
-// createdID returns the id of the resource in an answer to a POST: that of the only object that is not
-// an action.
+// createdID returns the id of the resource in an answer to a POST: the only object that is not an action.
 func createdID(answer map[string]json.RawMessage) (int64, bool) {
 	for key, raw := range answer {
 		var v struct {

@@ -1,5 +1,4 @@
-// Package seed creates an inventory that is written down in a YAML file, through the public API's own
-// validation.
+// Package seed creates the resources of a YAML file through the public API.
 //
 //	ssh_keys:
 //	  - {name: admin, public_key: ssh-ed25519 AAAA…}
@@ -20,11 +19,12 @@
 //	    location: fsn1
 //	    targets: [{type: server, server: {id: web-1}}]
 //
-// Each item is the body of the POST request that creates it, except that a resource may be named where
-// the API wants its id, and that `actions` are requests that follow: the name of an action of the
-// resource and its body. The sections are created in the order in which they depend on each other,
-// whatever their order in the file; the items of a section in theirs. A file may have several
-// documents; each may say which `project` it is for (default: default), which is created if need be.
+// Each item is the body of the POST request that creates it, with two additions. A field for an id may have the name of
+// the resource. `actions` are requests that follow: the name of an action of the resource, and its body.
+//
+// The sections are created in the order of their dependencies, not in their order in the file. The items of a section are
+// created in their order in the file. A file may have several documents. Each may name its `project`, which is created if
+// it does not exist. The default is the project "default".
 package seed
 
 import (
@@ -44,10 +44,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// MaxBytes is the size of the largest file that is read.
+// MaxBytes is the size of the largest allowed file.
 const MaxBytes = 16 << 20
 
-// sections are the parts of a document, in the order in which they are created.
+// sections are the parts of a document, in the order of their creation.
 var sections = []string{
 	"ssh_keys", "placement_groups", "certificates", "networks", "firewalls", "primary_ips", "servers", "volumes", "floating_ips",
 	"load_balancers", "zones",
@@ -55,7 +55,7 @@ var sections = []string{
 
 // Document is one document of a seed file, parsed but not applied.
 type Document struct {
-	// Project is the name of the project that it is for.
+	// Project is the name of the document's project.
 	Project string
 	items   []item
 }
@@ -68,7 +68,7 @@ type item struct {
 	node    *yaml.Node
 	body    map[string]any
 	actions []action
-	during  string // the name of the action that is being done, for errors
+	during  string // the name of the current action, for errors
 }
 
 // action is one request that follows the creation of an item.
@@ -81,7 +81,7 @@ type action struct {
 // Parse reads a seed file. Its errors name file, line and path.
 func Parse(file string, data []byte) ([]Document, error) {
 	if len(data) > MaxBytes {
-		return nil, fmt.Errorf("%s: larger than %d bytes", file, MaxBytes)
+		return nil, fmt.Errorf("%s: must have at most %d bytes; split it into several files", file, MaxBytes)
 	}
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	var docs []Document
@@ -109,21 +109,21 @@ func parseDocument(file string, node *yaml.Node) (Document, error) {
 		return doc, nil
 	}
 	if root.Kind != yaml.MappingNode {
-		return doc, at(file, root, "want sections with lists: %s", strings.Join(sections, ", "))
+		return doc, at(file, root, "must have sections with lists: %s", strings.Join(sections, ", "))
 	}
 	found := map[string]*yaml.Node{}
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		key, value := root.Content[i], root.Content[i+1]
 		switch {
 		case found[key.Value] != nil:
-			return doc, at(file, key, "%.64q is there twice", key.Value)
+			return doc, at(file, key, "duplicate section %.64q; merge the two", key.Value)
 		case key.Value == "project":
 			if value.Kind != yaml.ScalarNode || value.Value == "" {
-				return doc, at(file, value, "project: want a name")
+				return doc, at(file, value, "project: must be a name")
 			}
 			doc.Project = value.Value
 		case !slices.Contains(sections, key.Value):
-			return doc, at(file, key, "unknown section %.64q: there are project, %s", key.Value, strings.Join(sections, ", "))
+			return doc, at(file, key, "unknown section %.64q: must be one of project, %s", key.Value, strings.Join(sections, ", "))
 		}
 		found[key.Value] = value
 	}
@@ -133,7 +133,7 @@ func parseDocument(file string, node *yaml.Node) (Document, error) {
 			continue
 		}
 		if list.Kind != yaml.SequenceNode {
-			return doc, at(file, list, "%s: want a list", section)
+			return doc, at(file, list, "%s: must be a list", section)
 		}
 		for i, node := range list.Content {
 			it, err := parseItem(item{file: file, section: section, index: i, node: resolve(node)})
@@ -160,19 +160,19 @@ func parseItem(it item) (item, error) {
 	node := child(it.node, "actions")
 	entries, ok := list.([]any)
 	if !ok {
-		return it, it.errorf(node, "actions: want a list")
+		return it, it.errorf(node, "actions: must be a list")
 	}
 	for i, entry := range entries {
 		n := child(node, fmt.Sprint(i))
 		m, ok := entry.(map[string]any)
 		if !ok || len(m) != 1 {
-			return it, it.errorf(n, "actions.%d: want one action with its body, as change_protection: {delete: true}", i)
+			return it, it.errorf(n, "actions.%d: must be one action with its body, such as change_protection: {delete: true}", i)
 		}
 		for name, v := range m {
 			a := action{name: name, node: n, body: map[string]any{}}
 			if v != nil {
 				if a.body, ok = v.(map[string]any); !ok {
-					return it, it.errorf(n, "actions.%d.%.64s: want the body of the request", i, name)
+					return it, it.errorf(n, "actions.%d.%.64s: must be the body of the request", i, name)
 				}
 			}
 			it.actions = append(it.actions, a)
@@ -181,10 +181,10 @@ func parseItem(it item) (item, error) {
 	return it, nil
 }
 
-// decode returns a mapping as it would be written in JSON.
+// decode returns a mapping in the form of JSON.
 func decode(node *yaml.Node) (map[string]any, error) {
 	if node.Kind != yaml.MappingNode {
-		return nil, errors.New("want the fields of a resource")
+		return nil, errors.New("must be an object with the fields of a resource")
 	}
 	var v any
 	if err := node.Decode(&v); err != nil {
@@ -224,7 +224,7 @@ func toJSON(v any) (any, error) {
 		return x, nil
 	case float64:
 		if math.IsNaN(x) || math.IsInf(x, 0) {
-			return nil, fmt.Errorf("%v is no number that JSON has", x)
+			return nil, fmt.Errorf("%v: must be a number that JSON can have", x)
 		}
 	case time.Time:
 		return x.Format(time.RFC3339), nil
@@ -240,7 +240,7 @@ func resolve(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// child returns the node of a field or of an element, or the parent where there is none.
+// child returns the node of a field or an element, or the parent if it does not exist.
 func child(n *yaml.Node, name string) *yaml.Node {
 	n = resolve(n)
 	switch n.Kind {
@@ -260,7 +260,8 @@ func child(n *yaml.Node, name string) *yaml.Node {
 	return n
 }
 
-// locate returns the node of a path such as services.0.listen_port, or the last that exists on the way.
+// locate returns the node of a path such as services.0.listen_port. If it does not exist, it returns the last node on the
+// way that exists.
 func locate(n *yaml.Node, path string) *yaml.Node {
 	for name := range strings.SplitSeq(path, ".") {
 		n = child(n, name)
@@ -283,9 +284,9 @@ func (it *item) errorf(n *yaml.Node, format string, args ...any) error {
 	return at(it.file, n, "%s[%d]%s: %w", it.section, it.index, name, fmt.Errorf(format, args...))
 }
 
-// Target is where a document is created.
+// Target is the API in which a document's resources are created.
 type Target struct {
-	// Do sends a request to the API, within the project that the document is for, and returns status
+	// Do sends a request to the API, in the document's project, and returns status
 	// and body.
 	Do func(ctx context.Context, method, path string, body []byte) (int, []byte, error)
 	// Await waits until the actions have ended. If one failed, it returns an error that says why.
@@ -328,8 +329,8 @@ func (it *item) eachRequest(do func(node *yaml.Node, action string, body map[str
 	return errors.Join(errs...)
 }
 
-// Apply creates what a document lists and waits until it is there. It stops at the first error;
-// what was created before stays.
+// Apply creates the resources of a document and waits for their actions. It stops at the first error: the resources that
+// it created before stay.
 func (d *Document) Apply(ctx context.Context, t Target) (created int, err error) {
 	for i := range d.items {
 		if err := d.items[i].create(ctx, t); err != nil {

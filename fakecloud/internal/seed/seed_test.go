@@ -11,7 +11,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/api"
 )
 
-// recorder is an API in which some resources exist and everything can be created.
+// recorder is an API in which some resources exist. It accepts every request.
 type recorder struct {
 	names    map[string]int64 // "servers web-1" → id
 	requests []string
@@ -60,7 +60,7 @@ func apply(t *testing.T, r *recorder, text string) (int, error) {
 	return created, nil
 }
 
-func TestNamesBecomeIDsAndSectionsComeInOrder(t *testing.T) {
+func TestNamesBecomeIDsAndSectionsAreOrdered(t *testing.T) {
 	t.Parallel()
 	r := &recorder{names: map[string]int64{"networks cluster": 7, "servers web-1": 8, "certificates cert": 9, "placement_groups pg": 5}}
 	n, err := apply(t, r, `
@@ -136,18 +136,18 @@ func TestErrorsNameFileLineAndPath(t *testing.T) {
 		want string
 	}{
 		"no YAML":          {"servers: [", recorder{}, "seed.yaml: yaml: line 1"},
-		"a list":           {"\n- a\n", recorder{}, "seed.yaml:2: want sections"},
-		"unknown section":  {"servers: []\nserver: []\n", recorder{}, `seed.yaml:2: unknown section "server": there are project, ssh_keys,`},
-		"section twice":    {"servers: []\nservers: []\n", recorder{}, `seed.yaml:2: "servers" is there twice`},
-		"no list":          {"servers:\n  name: x\n", recorder{}, "seed.yaml:2: servers: want a list"},
-		"no object":        {"servers:\n- web-1\n", recorder{}, "seed.yaml:2: servers[0]: want the fields of a resource"},
-		"no project":       {"project: []\n", recorder{}, "seed.yaml:1: project: want a name"},
+		"a list":           {"\n- a\n", recorder{}, "seed.yaml:2: must have sections"},
+		"unknown section":  {"servers: []\nserver: []\n", recorder{}, `seed.yaml:2: unknown section "server": must be one of project, ssh_keys,`},
+		"section twice":    {"servers: []\nservers: []\n", recorder{}, `seed.yaml:2: duplicate section "servers"`},
+		"no list":          {"servers:\n  name: x\n", recorder{}, "seed.yaml:2: servers: must be a list"},
+		"no object":        {"servers:\n- web-1\n", recorder{}, "seed.yaml:2: servers[0]: must be an object with the fields of a resource"},
+		"no project":       {"project: []\n", recorder{}, "seed.yaml:1: project: must be a name"},
 		"field twice":      {"servers:\n- name: a\n  name: b\n", recorder{}, "seed.yaml:2: servers[0]: yaml:"},
-		"no number":        {"servers:\n- {name: a, x: .nan}\n", recorder{}, "NaN is no number that JSON has"},
-		"actions no list":  {"servers:\n- name: a\n  actions: x\n", recorder{}, `seed.yaml:3: servers[0] "a": actions: want a list`},
-		"two in an action": {"servers:\n- name: a\n  actions:\n  - {x: {}, y: {}}\n", recorder{}, `seed.yaml:4: servers[0] "a": actions.0: want one action`},
-		"action no body":   {"servers:\n- name: a\n  actions:\n  - poweron: now\n", recorder{}, `seed.yaml:4: servers[0] "a": actions.0.poweron: want the body`},
-		"unknown name":     {"load_balancers:\n- name: lb\n  targets:\n  - type: server\n    server:\n      id: nobody\n", recorder{}, `seed.yaml:6: load_balancers[0] "lb": targets.0.server.id: there is no "nobody" in servers`},
+		"no number":        {"servers:\n- {name: a, x: .nan}\n", recorder{}, "NaN: must be a number"},
+		"actions no list":  {"servers:\n- name: a\n  actions: x\n", recorder{}, `seed.yaml:3: servers[0] "a": actions: must be a list`},
+		"two in an action": {"servers:\n- name: a\n  actions:\n  - {x: {}, y: {}}\n", recorder{}, `seed.yaml:4: servers[0] "a": actions.0: must be one action`},
+		"action no body":   {"servers:\n- name: a\n  actions:\n  - poweron: now\n", recorder{}, `seed.yaml:4: servers[0] "a": actions.0.poweron: must be the body`},
+		"unknown name":     {"load_balancers:\n- name: lb\n  targets:\n  - type: server\n    server:\n      id: web-9\n", recorder{}, `seed.yaml:6: load_balancers[0] "lb": targets.0.server.id: "web-9" is not the name of one of the servers`},
 		"field errors": {
 			"load_balancers:\n- name: lb\n  services:\n  - protocol: tcp\n    listen_port: 0\n",
 			recorder{refuse: map[string]string{"/load_balancers": fields}},
@@ -193,7 +193,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestASeedFileHasASectionForEachCollection fails when the API can create something that a seed file cannot.
+// TestASeedFileHasASectionForEachCollection fails if a seed file cannot create a resource that the API can create.
 func TestASeedFileHasASectionForEachCollection(t *testing.T) {
 	t.Parallel()
 	for _, r := range api.Routes() {
