@@ -127,7 +127,7 @@ func (c *Cloud) SetRateLimit(_ context.Context, perHour int) error {
 	return c.controller.SetRateLimit(perHour)
 }
 
-// ResumeActions ends the actions that [fault.HangAction] keeps running, as they would have ended without it, and
+// ResumeActions ends the actions that [fault.HangAction] keeps running, with their usual results, and
 // returns their number. The error is nil.
 func (c *Cloud) ResumeActions(context.Context) (int, error) { return c.cloud.ResumeActions(), nil }
 

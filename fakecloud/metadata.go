@@ -16,7 +16,7 @@ import (
 // MetadataAddress is where servers of the real cloud reach the metadata service.
 const MetadataAddress = "169.254.169.254:80"
 
-// metadataPath is what the service's paths begin with.
+// metadataPath is the prefix of the service's paths.
 const metadataPath = "/hetzner/v1"
 
 // MetadataHandler returns the service from which a server reads about itself (API document, chapter Server Metadata).

@@ -9,14 +9,13 @@ import (
 	"time"
 )
 
-// Amendment is a change of the API which is newer than the document, or a slip of the document.
+// Amendment is a change of the API that is newer than the document, or the correction of an error in the document.
 type Amendment struct {
-	Since  time.Time // the day from which the API answers so; zero: it always did
+	Since  time.Time // the day of the change; zero for a correction
 	What   string
 	Source string
 
-	// apply changes the document and returns how many places it changed. It may be applied to a
-	// document that has the change already.
+	// apply changes the document and returns how many places it changed. The document may have the change already.
 	apply func(*Document) int
 }
 
@@ -32,12 +31,12 @@ func Amendments() []Amendment {
 	return []Amendment{
 		{
 			Source: "the document's own examples; other operations on the same resources require them",
-			What:   "what a successful answer consists of (server, network, image, action, …) is required where the document forgot to say so",
+			What:   "the parts of a successful answer (server, network, image, action, …) are required also where the document does not say so",
 			apply:  requireRootProperties,
 		},
 		{
-			Source: "inferred: the document lists them for add_target and attach_to_network, of which creating is the sum",
-			What:   "creating a load balancer answers with the errors of its targets and its network",
+			Source: "inferred: creating includes add_target and attach_to_network, for which the document lists them",
+			What:   "creating a load balancer has the errors of adding its targets and its network",
 			apply: func(d *Document) int {
 				changed := 0
 				for _, code := range []string{
@@ -51,7 +50,7 @@ func Amendments() []Amendment {
 		},
 		{
 			Source: "api-facts.md, \"What unmodified clients of several ages showed\"; hcloud-python reads both of each service that has http",
-			What:   "http of a load balancer's service has certificates and redirect_http for the protocol http, too",
+			What:   "http of a load balancer's service has certificates and redirect_http also for the protocol http",
 			apply:  addHTTPServiceFields,
 		},
 		{
@@ -61,12 +60,12 @@ func Amendments() []Amendment {
 		},
 		{
 			Since: in2026(time.May, 1), Source: "api-facts.md, \"Envelope\": resource_in_use 422",
-			What:  "resource_in_use is an answer to more operations than the deletion of firewalls",
+			What:  "all operations may answer resource_in_use, not only the deletion of firewalls",
 			apply: addCode("resource_in_use", http.StatusUnprocessableEntity),
 		},
 		{
 			Since: in2026(time.July, 1), Source: fromFacts + "; " + fromChangelog + "v2.45.0",
-			What:  "no datacenter in servers and Primary IPs, requests and responses",
+			What:  "servers and Primary IPs have no datacenter, in requests and responses",
 			apply: removeDatacenter,
 		},
 		{
@@ -81,7 +80,7 @@ func Amendments() []Amendment {
 		},
 		{
 			Since: in2026(time.September, 23), Source: fromDelta + "; the day was first announced as August 1",
-			What:  "primary_ip.assignee_type is unassigned for one without assignee",
+			What:  "primary_ip.assignee_type is unassigned if there is no assignee",
 			apply: extendAssigneeType("unassigned", func(d *Document) { d.knowsUnassigned = true }),
 		},
 		{
@@ -91,12 +90,12 @@ func Amendments() []Amendment {
 		},
 		{
 			Since: in2026(time.October, 2), Source: fromDelta + "; " + fromFacts,
-			What:  "unhealthy load balancer targets carry detail, and http_status_code if that is the reason",
+			What:  "unhealthy load balancer targets have detail, and http_status_code if the status is the reason",
 			apply: addHealthDetail,
 		},
 		{
 			Since: in2026(time.October, 5), Source: fromFacts + "; " + fromChangelog + "v2.51.0",
-			What: "a read-only token's write answers 403 forbidden; token_readonly is gone",
+			What: "a write with a read-only token answers 403 forbidden; token_readonly is removed",
 			apply: func(d *Document) int {
 				if _, present := d.codes["token_readonly"]; !present {
 					return 0
@@ -112,7 +111,7 @@ func Amendments() []Amendment {
 		},
 		{
 			Since: in2026(time.October, 5), Source: fromDelta + "; " + fromFacts,
-			What:  "addresses of load balancers carry id and blocked",
+			What:  "addresses of load balancers have id and blocked",
 			apply: addLoadBalancerAddressFields,
 		},
 		{
@@ -122,8 +121,8 @@ func Amendments() []Amendment {
 		},
 		{
 			Since:  in2026(time.October, 5),
-			Source: "inferred: the document lists them for POST /servers, which takes Primary IPs likewise",
-			What:   "creating a load balancer answers with the errors of its Primary IPs",
+			Source: "inferred: POST /servers takes Primary IPs, too, and the document lists them there",
+			What:   "creating a load balancer has the errors of its Primary IPs",
 			apply: func(d *Document) int {
 				return addCode("primary_ip_assigned", http.StatusUnprocessableEntity, "create_load_balancer")(d) +
 					addCode("primary_ip_datacenter_mismatch", http.StatusUnprocessableEntity, "create_load_balancer")(d) +
@@ -133,7 +132,7 @@ func Amendments() []Amendment {
 		{
 			Since: in2026(time.October, 5),
 			Source: "inferred: " + fromChangelog + "v2.52.0 makes Primary IPs available for load balancers; " +
-				"the name is that of the resource type in actions",
+				"actions use the same name for the type of the resource",
 			What:  "primary_ip.assignee_type is load_balancer for the address of a load balancer",
 			apply: extendAssigneeType("load_balancer", func(*Document) {}),
 		},
@@ -146,7 +145,7 @@ func in2026(month time.Month, date int) time.Time {
 
 func number(value int64) json.Number { return json.Number(strconv.FormatInt(value, 10)) }
 
-// find returns the operation with the given id while the document is not indexed yet.
+// find returns the operation with the given id. It works before the document is indexed.
 func (d *Document) find(id string) *Operation {
 	for _, op := range d.operations {
 		if op.ID == id {
@@ -174,7 +173,7 @@ func hasProperties(schema Schema, names ...string) bool {
 	return true
 }
 
-// setProperty declares a property and returns 1 if that is news.
+// setProperty declares a property. It returns 1 if the schema changed, else 0.
 func setProperty(schema Schema, name string, declared Schema, isRequired bool) int {
 	if property(schema, name) != nil {
 		return 0
@@ -188,7 +187,7 @@ func setProperty(schema Schema, name string, declared Schema, isRequired bool) i
 	return 1
 }
 
-// addCode documents an error code for the named operations, or for all.
+// addCode documents an error code for the given operations, or for all.
 func addCode(code string, status int, operations ...string) func(*Document) int {
 	return func(d *Document) int {
 		changed := 0
@@ -203,8 +202,8 @@ func addCode(code string, status int, operations ...string) func(*Document) int 
 	}
 }
 
-// requireRootProperties leaves out the action of certificates, Floating IPs, Primary IPs and placement
-// groups that are created: there it is documented to be missing if there is nothing to wait for.
+// requireRootProperties does not require the action for created certificates, Floating IPs, Primary IPs and placement
+// groups: the document says that it may be missing there.
 func requireRootProperties(d *Document) int {
 	changed := 0
 	for _, id := range []string{
@@ -351,8 +350,8 @@ func removeDatacenterOperations(d *Document) int {
 	return changed
 }
 
-// addHealthDetail splits a target's health by status: detail is "only present when status is
-// unhealthy", http_status_code only when detail is unexpected_http_status.
+// addHealthDetail splits a target's health by status: detail is "only present when status is unhealthy", http_status_code
+// is present only if detail is unexpected_http_status.
 func addHealthDetail(d *Document) int {
 	changed := 0
 	d.visitResponses(func(schema Schema) {
@@ -383,7 +382,7 @@ func addHealthDetail(d *Document) int {
 				}, "detail"),
 			},
 		}
-		unhealthy["properties"] = map[string]any{"status": enum("unhealthy")} // what the outer choice looks at
+		unhealthy["properties"] = map[string]any{"status": enum("unhealthy")} // for the outer choice
 		unhealthy["additionalProperties"] = true
 		health["items"] = Schema{
 			"discriminator": map[string]any{"propertyName": "status"},

@@ -10,8 +10,8 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 )
 
-// The tests of this file hold what unmodified clients of several ages read, assert or wait for. The source of each
-// is the table in the facts about the API that the project collected in November 2026.
+// These tests hold what unmodified clients of several ages read, assert or wait for. Their source is the table in the
+// project's facts about the API, of November 2026.
 
 // refuseWith makes a request that must fail with the given code and message.
 func (w *world) refuseWith(status int, code, message, method, path string, body any) {
@@ -70,7 +70,7 @@ func TestConcurrentChangesAreConflicts(t *testing.T) {
 	w.refuseWith(409, "conflict", "network has changed during request", "POST", network+"/actions/delete_subnet", object{"ip_range": "10.0.1.0/24"})
 }
 
-// The ordinary shape of a Terraform configuration: one hcloud_rdns per address, made side by side.
+// A usual Terraform configuration has one hcloud_rdns per address. They are created at the same time.
 func TestReverseDNSOfBothAddressesAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -154,7 +154,7 @@ func TestFingerprintAndRenewalOfACertificate(t *testing.T) {
 		t.Errorf("a new certificate: %v", status)
 	}
 	w.refuseWith(422, "unsupported_error", "certificate not retryable", "POST", managed+"/actions/retry", nil)
-	w.clock.Step(59*24*time.Hour + 12*time.Hour) // half a day before it is renewed
+	w.clock.Step(59*24*time.Hour + 12*time.Hour) // half a day before its renewal
 	if renewal := at(w.do(200, "GET", managed, nil), "certificate", "status", "renewal"); renewal != "scheduled" {
 		t.Errorf("renewal %v, want scheduled", renewal)
 	}
@@ -177,7 +177,7 @@ func TestDataCentersAreInTheOrderOfIDs(t *testing.T) {
 	}
 }
 
-// Messages that scripts and people match.
+// Scripts match these messages.
 func TestMessages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

@@ -19,7 +19,7 @@ type validator struct {
 	compiled *jsonschema.Schema
 }
 
-// compile prepares a schema; a nil schema gives a nil validator.
+// compile prepares a schema. It returns nil for a nil schema.
 func compile(schema Schema) (*validator, error) {
 	if schema == nil {
 		return nil, nil
@@ -41,9 +41,8 @@ func compile(schema Schema) (*validator, error) {
 	return &validator{compiled: compiled}, nil
 }
 
-// strict returns the schema in the form that is compiled: objects are closed, see [closed], and a
-// oneOf with a discriminator becomes one "if" per branch, so that an error names what is wrong in
-// the branch that was meant instead of everything that is wrong with each of them.
+// strict returns the schema in the form that is compiled. Objects are closed, see [closed]. A oneOf with a discriminator
+// becomes one "if" per branch: an error then names what is wrong in the selected branch, not in all branches.
 func strict(schema Schema) Schema {
 	result := Schema{}
 	for keyword, value := range schema {
@@ -96,7 +95,7 @@ func strict(schema Schema) Schema {
 
 var decimal = regexp.MustCompile(`^-?[0-9]+(\.[0-9]+)?$`)
 
-// formats are those that OpenAPI and the document add to the ones of JSON schema.
+// formats are the formats of OpenAPI and the document that JSON schema does not have.
 var formats = map[string]func(any) error{
 	"int32": func(v any) error { return within(v, -1<<31, 1<<31-1) },
 	"int64": func(v any) error { return within(v, -1<<63, 1<<63-1) },
@@ -106,13 +105,13 @@ var formats = map[string]func(any) error{
 		}
 		return nil
 	},
-	"double": func(any) error { return nil }, // each JSON number is one
+	"double": func(any) error { return nil }, // every JSON number is a double
 }
 
 func within(value any, low, high int64) error {
 	number := rational(value)
 	if number == nil {
-		return nil // not a number: the type tells
+		return nil // not a number: the check of the type reports it
 	}
 	if number.Cmp(new(big.Rat).SetInt64(low)) < 0 || number.Cmp(new(big.Rat).SetInt64(high)) > 0 {
 		return fmt.Errorf("not between %d and %d", low, high)
@@ -135,8 +134,7 @@ func (v *validator) validate(instance any) []Violation {
 	return slices.Compact(violations)
 }
 
-// leaves flattens the tree of causes. Of a oneOf it reports the whole choice, as nobody knows which
-// branch was meant.
+// leaves flattens the tree of causes. For a oneOf it reports all branches, because the intended one is unknown.
 func leaves(failed *jsonschema.ValidationError, instance any) []Violation {
 	if _, undecided := failed.ErrorKind.(*kind.OneOf); undecided {
 		wants := []string{}
@@ -161,7 +159,7 @@ func leaves(failed *jsonschema.ValidationError, instance any) []Violation {
 	return result
 }
 
-// describe puts one failed keyword into words.
+// describe returns the violations of one failed keyword.
 func describe(failed *jsonschema.ValidationError, instance any) []Violation {
 	value := at(instance, failed.InstanceLocation)
 	violation := Violation{Pointer: pointer(failed.InstanceLocation), Got: excerpt(value)}
@@ -241,10 +239,10 @@ func pointer(location []string) string {
 	return b.String()
 }
 
-// excerptLength is how much of a wrong value an error shows, in bytes.
+// excerptLength is the length of a wrong value in an error, in bytes.
 const excerptLength = 120
 
-// excerpt returns a value as JSON, cut off where it gets long.
+// excerpt returns a value as JSON, cut to excerptLength.
 func excerpt(value any) string {
 	var buffer bytes.Buffer
 	encoder := json.NewEncoder(&buffer)

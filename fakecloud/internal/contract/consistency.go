@@ -11,10 +11,9 @@ import (
 	"strings"
 )
 
-// This file checks what the document says in prose about values that depend on each other.
+// This file checks rules in the document's prose about values that depend on each other.
 
-// pagingViolations checks the chapter "Pagination" on a list: clients follow next_page alone, so that
-// a wrong one loses data silently.
+// pagingViolations checks a list by the chapter "Pagination". Clients rely on next_page: a wrong one loses data silently.
 func pagingViolations(header http.Header, instance any) []Violation {
 	pagination, ok := at(instance, []string{"meta", "pagination"}).(map[string]any)
 	if !ok {
@@ -40,7 +39,7 @@ func pagingViolations(header http.Header, instance any) []Violation {
 			check("last_page", &last)
 		}
 		check("next_page", when(page < last, page+1))
-		if page <= last { // what comes before a page beyond the last one is not documented
+		if page <= last { // not documented for a page after the last one
 			check("previous_page", when(page > 1, page-1))
 		}
 		if entries, ok := entriesOf(instance); ok {
@@ -52,7 +51,7 @@ func pagingViolations(header http.Header, instance any) []Violation {
 	return append(violations, linkViolations(header, pagination)...)
 }
 
-// entriesOf counts the entries of the one list beside "meta".
+// entriesOf returns the number of entries of the list in an answer.
 func entriesOf(instance any) (int, bool) {
 	for name, value := range instance.(map[string]any) {
 		if entries, ok := value.([]any); ok && name != "meta" {
@@ -62,9 +61,8 @@ func entriesOf(instance any) (int, bool) {
 	return 0, false
 }
 
-// linkViolations checks that the Link header leads to the pages that the body names. Which of its
-// relations are present is left to the server ("may only contain some of the above rel values"),
-// except that next and prev are there exactly if there is such a page.
+// linkViolations checks that the Link header has the pages of the body. next and prev must be present exactly if there is
+// such a page. The server may leave out the other relations ("may only contain some of the above rel values").
 func linkViolations(header http.Header, pagination map[string]any) []Violation {
 	links := parseLink(header)
 	var violations []Violation
@@ -127,9 +125,8 @@ func (d *Document) consistencyViolations(instance any) []Violation {
 	return violations
 }
 
-// actionViolations checks that an action is finished exactly if it does not run any more, and has an
-// error exactly if it failed ("Only set if the Action is finished otherwise null", "if an error
-// occurred, otherwise null").
+// actionViolations checks that an action has a finished time exactly if it does not run ("Only set if the Action is
+// finished otherwise null"), and an error exactly if it failed ("if an error occurred, otherwise null").
 func actionViolations(place string, value map[string]any) []Violation {
 	_, hasCommand := value["command"]
 	_, hasProgress := value["progress"]
@@ -157,8 +154,7 @@ func actionViolations(place string, value map[string]any) []Violation {
 	return violations
 }
 
-// addressViolations checks that addresses are some: the document types them as plain strings, and what
-// clients parse them with fails on others.
+// addressViolations checks that addresses are valid. The document types them as plain strings, but clients parse them.
 func addressViolations(place string, value map[string]any) []Violation {
 	var violations []Violation
 	for _, name := range []string{"ip", "gateway", "ip_range", "destination", "subnet"} {
@@ -182,8 +178,8 @@ func addressViolations(place string, value map[string]any) []Violation {
 	return violations
 }
 
-// commandViolations checks that the action which an operation starts has the command that the
-// document's examples show. Operations that list actions have examples of any command.
+// commandViolations checks that the started action has the command of the document's examples. It skips GET: lists of
+// actions have examples of all commands.
 func (o *Operation) commandViolations(instance any) []Violation {
 	got, isAction := at(instance, []string{"action", "command"}).(string)
 	commands := o.commands()
@@ -193,7 +189,7 @@ func (o *Operation) commandViolations(instance any) []Violation {
 	return []Violation{{Pointer: "/action/command", Want: strings.Join(commands, " or ") + " (as in the example)", Got: strconv.Quote(got)}}
 }
 
-// commands returns the commands of the action that an operation starts; none if the examples show none.
+// commands returns the commands of the started action in the operation's examples.
 func (o *Operation) commands() []string {
 	var commands []string
 	for _, example := range o.responseExamples {
@@ -204,7 +200,7 @@ func (o *Operation) commands() []string {
 	return commands
 }
 
-// assigneeViolations checks that a Primary IP says "unassigned" exactly if it has no assignee.
+// assigneeViolations checks that a Primary IP is "unassigned" exactly if it has no assignee.
 func assigneeViolations(place string, value map[string]any) []Violation {
 	kind, isIP := value["assignee_type"].(string)
 	if !isIP || (kind == "unassigned") == (value["assignee_id"] == nil) {

@@ -18,46 +18,45 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/contract"
 )
 
-// The contract tests (TestContract…) compare fakecloud with the official API document, which lies beside
-// the repository or where HETZNER_API_DOCUMENT says. Without it they are skipped, or fail if
-// REQUIRE_API_DOCUMENT is set.
+// The contract tests (TestContract…) compare fakecloud with the official API document, see contract.Find. Without the
+// document they are skipped, or fail if REQUIRE_API_DOCUMENT is set.
 
-var update = flag.Bool("update", false, "write the coverage page "+coveragePage+" in place of comparing it")
+var update = flag.Bool("update", false, "write the coverage page "+coveragePage+" instead of comparing it")
 
-// coveragePage tells which operations of the API are modelled, and which answers of each were checked.
+// coveragePage lists the operations of the API: whether they are modelled, and which of their answers were checked.
 const coveragePage = "../../COVERAGE.md"
 
 var routes = api.Routes()
 
-// modelled reports whether an operation has to work. The others answer 501.
+// modelled reports whether an operation must work. The others answer 501.
 func modelled(op *contract.Operation) bool {
 	return !slices.ContainsFunc(routes, func(r api.Route) bool { return r.OperationID == op.ID && r.Handle == nil })
 }
 
-// unreachable are documented errors, "operation code", that no request can bring about, and why.
+// unreachable are documented errors, "operation code", that no request can cause, and the reason.
 var unreachable = map[string]string{
-	"update_load_balancer_service source_port_already_used": "the port says which service is meant, and cannot be changed",
+	"update_load_balancer_service source_port_already_used": "the port selects the service, and cannot be changed",
 }
 
-// neverShown are values that answers may have by the document and none does, and why.
+// neverShown are documented values that no answer has, and the reason.
 var neverShown = map[string]string{
-	"/image/deleted":                    "a deleted image is gone at once, also from the servers made from it",
+	"/image/deleted":                    "a deleted image disappears at once, also from the servers made from it",
 	"/image/status=unavailable":         "images are created or available",
 	"/iso/type=private":                 "private ISOs are uploaded by Hetzner's support",
 	"/load_balancer/ingoing_traffic":    "traffic is not added up",
 	"/load_balancer/outgoing_traffic":   "traffic is not added up",
-	"/load_balancer_type/deprecated":    "no type of today is",
-	"/load_balancer_type/deprecation":   "no type of today is",
-	"/member/status=error":              "what fails is taken back",
+	"/load_balancer_type/deprecated":    "no type is deprecated today",
+	"/load_balancer_type/deprecation":   "no type is deprecated today",
+	"/member/status=error":              "a failed change is undone",
 	"/server/ingoing_traffic":           "traffic is not added up",
 	"/server/outgoing_traffic":          "traffic is not added up",
 	"/server/public_net/firewalls/*":    "firewalls are not modelled",
-	"/server/status=unknown":            "nothing is unknown here",
+	"/server/status=unknown":            "the status is always known",
 	"/server/volumes/*":                 "volumes are not modelled",
-	"/server_type/storage_type=network": "no type of today has it",
+	"/server_type/storage_type=network": "no type has it today",
 }
 
-// checkValues makes sure that everything the document says about answers was seen in one.
+// checkValues checks that the answers had all documented values, except neverShown.
 func checkValues(t *testing.T, recorder *contract.Recorder, document *contract.Document) {
 	t.Helper()
 	unused := maps.Clone(neverShown)
@@ -68,37 +67,37 @@ func checkValues(t *testing.T, recorder *contract.Recorder, document *contract.D
 		delete(unused, value)
 	}
 	for value := range unused {
-		t.Errorf("%s was seen, or is not documented: it needs no excuse", value)
+		t.Errorf("%s was seen, or is not documented: remove it from neverShown", value)
 	}
 }
 
-// onlyByFault are general error codes that fakecloud gives when a fault rule says so, and never by itself.
+// onlyByFault are general error codes that fakecloud answers only by a fault rule.
 var onlyByFault = []string{"maintenance", "server_error", "bad_gateway", "unavailable", "timeout"}
 
-func TestContractTheTableOfRoutesIsTheDocumentsListOfOperations(t *testing.T) {
+func TestContractTheRoutesAreTheDocumentsOperations(t *testing.T) {
 	t.Parallel()
 	document := contract.ForTest(t)
 	table := make(map[string]string)
 	for _, route := range routes {
 		if table[route.OperationID] != "" {
-			t.Errorf("%s is in the table twice", route.OperationID)
+			t.Errorf("%s is a duplicate route", route.OperationID)
 		}
 		table[route.OperationID] = route.Method + " " + route.Pattern
 	}
 	for _, op := range document.Operations() {
 		if got := table[op.ID]; got != op.String() {
-			t.Errorf("%s: the table has %q, the document %q", op.ID, got, op)
+			t.Errorf("%s: the route is %q, in the document %q", op.ID, got, op)
 		}
 		delete(table, op.ID)
 	}
 	for id, route := range table {
-		t.Errorf("%s, %s, is no operation of the document", id, route)
+		t.Errorf("%s, %s, is not an operation of the document", id, route)
 	}
 }
 
-// TestContractEveryAnswerIsOneThatTheDocumentAllows reaches each operation in each way that the document
-// knows, and has every answer validated.
-func TestContractEveryAnswerIsOneThatTheDocumentAllows(t *testing.T) {
+// TestContractEveryAnswerConformsToTheDocument reaches each documented answer of each operation, and validates every
+// answer.
+func TestContractEveryAnswerConformsToTheDocument(t *testing.T) {
 	document := contract.ForTest(t)
 	recorder := contract.NewRecorder(document)
 	t.Run("scenario", func(t *testing.T) {
@@ -131,7 +130,7 @@ func TestContractEveryAnswerIsOneThatTheDocumentAllows(t *testing.T) {
 			w.refuse(429, "rate_limit_exceeded", op.Method, absentPath(op), nil)
 		}
 	})
-	t.Run("every operation on what is busy", func(t *testing.T) { refuseWhileBusy(newWorld(t, recorder), document) })
+	t.Run("every operation on a busy resource", func(t *testing.T) { refuseWhileBusy(newWorld(t, recorder), document) })
 	t.Run("every name", func(t *testing.T) { refuseTakenNames(newWorld(t, recorder), document) })
 	t.Run("every list", func(t *testing.T) {
 		w := newWorld(t, recorder)
@@ -147,14 +146,14 @@ func TestContractEveryAnswerIsOneThatTheDocumentAllows(t *testing.T) {
 		w := newWorld(t, recorder)
 		for _, path := range []string{"/nothing", "", "/", "/servers/", "/servers/1/2", "/servers/1/actions/2/3"} {
 			w.refuse(404, "not_found", "GET", path, nil)
-			w.as("").refuse(404, "not_found", "GET", path, nil) // the route is resolved before the token is looked at
+			w.as("").refuse(404, "not_found", "GET", path, nil) // the route is resolved before the token
 		}
 		for _, op := range document.Operations() {
 			w.refuse(405, "method_not_allowed", "PATCH", absentPath(op), nil)
 		}
 	})
 	if t.Failed() {
-		return // what follows would only repeat it
+		return // the checks below would only repeat it
 	}
 	if err := recorder.Err(); err != nil {
 		t.Error(err)
@@ -165,10 +164,10 @@ func TestContractEveryAnswerIsOneThatTheDocumentAllows(t *testing.T) {
 	t.Logf("%d exchanges were validated", recorder.Exchanges())
 }
 
-// TestContractAnEarlierDayHasWhatWasRemovedSince checks that Options.APIDate brings back what the API answered on
-// a day, as the document of that day has it. What was only added since is shown on any day: old clients ignore
-// it, and the document of that day does not know it, so that load balancers are looked at without a recorder.
-func TestContractAnEarlierDayHasWhatWasRemovedSince(t *testing.T) {
+// TestContractAnEarlierDayHasWhatWasRemovedLater checks that Options.APIDate brings removed behaviour back, by the document
+// of that day. fakecloud shows later additions on every day, because old clients ignore them. The document of that day does
+// not have them: load balancers are therefore created without a recorder.
+func TestContractAnEarlierDayHasWhatWasRemovedLater(t *testing.T) {
 	t.Parallel()
 	contract.ForTest(t)
 	path, err := contract.Find()
@@ -189,15 +188,15 @@ func TestContractAnEarlierDayHasWhatWasRemovedSince(t *testing.T) {
 	w.as(readToken).refuse(401, "token_readonly", "POST", "/ssh_keys", object{"name": "one", "public_key": publicKey})
 	ip := "/primary_ips/" + w.create("primary_ip", "/primary_ips", object{"name": "free", "type": "ipv4", "location": "fsn1"})
 	if got := at(w.do(200, "GET", ip, nil), "primary_ip", "assignee_type"); got != "server" {
-		t.Errorf("assignee_type of what is not assigned: %v", got)
+		t.Errorf("assignee_type without an assignee: %v", got)
 	}
 	if err := recorder.Err(); err != nil {
 		t.Error(err)
 	}
 }
 
-// checkReached makes sure that each modelled operation was seen to succeed, each documented error was
-// seen, and that what scenarios send as proper requests is proper: else they would prove little.
+// checkReached checks that each modelled operation succeeded, that each documented error occurred, and that the valid
+// requests of scenarios are valid by the document.
 func checkReached(t *testing.T, recorder *contract.Recorder, document *contract.Document) {
 	t.Helper()
 	unused := maps.Clone(unreachable)
@@ -215,18 +214,18 @@ func checkReached(t *testing.T, recorder *contract.Recorder, document *contract.
 		for code, statuses := range document.ErrorCodes(op) {
 			excuse := op.ID + " " + code
 			delete(unused, excuse)
-			for _, status := range statuses { // without a status it is the error of an action
+			for _, status := range statuses { // a code without a status is the error of an action
 				if code == "resource_in_use" {
-					continue // the amendment allows it everywhere; scenarios expect it where it belongs
+					continue // the amendment allows it everywhere; scenarios expect it for the right operations
 				}
 				if seen, excused := recorder.Saw(op, status, code), unreachable[excuse] != ""; seen == excused {
-					t.Errorf("%s: %d %s was seen: %t, is said to be unreachable: %t", op.ID, status, code, seen, excused)
+					t.Errorf("%s: %d %s was seen: %t, is in unreachable: %t", op.ID, status, code, seen, excused)
 				}
 			}
 		}
 	}
 	for excuse := range unused {
-		t.Errorf("%s is not documented and needs no excuse", excuse)
+		t.Errorf("%s is not documented: remove it from unreachable", excuse)
 	}
 	for code, statuses := range document.ErrorCodes(nil) {
 		for _, status := range statuses {
@@ -236,7 +235,7 @@ func checkReached(t *testing.T, recorder *contract.Recorder, document *contract.
 		}
 	}
 	for _, exchange := range recorder.Undocumented() {
-		t.Errorf("a scenario's request is not one that the document allows: %s", exchange)
+		t.Errorf("the document does not allow a scenario's request: %s", exchange)
 	}
 }
 
@@ -269,11 +268,11 @@ func firstDifference(before, after string) string {
 			return "- " + old[i] + "\n+ " + now[i]
 		}
 	}
-	return "one is the beginning of the other"
+	return "one text is a prefix of the other"
 }
 
-// refuseStrangers checks what is the same for each operation: no token, an unknown token, a read-only
-// token that writes, another project's token, and an id that nothing has.
+// refuseStrangers checks the errors that all operations share: no token, an unknown token, a write with a read-only token,
+// and an id that does not exist.
 func refuseStrangers(w *world, document *contract.Document, op *contract.Operation) {
 	w.Helper()
 	path := w.withQuery(op, absentPath(op))
@@ -296,8 +295,8 @@ func refuseStrangers(w *world, document *contract.Document, op *contract.Operati
 	}
 }
 
-// taken are bodies that the document does not allow and clients send, "operation case": names may be ids, and
-// what a service does not say has a default.
+// taken are bodies that the document does not allow but clients send, "operation case": names may be ids, and the fields of
+// a service have defaults.
 var taken = []string{
 	"create_server /image is an integer", "create_server /location is an integer",
 	"create_server /server_type is an integer", "create_server /ssh_keys/0 is an integer",
@@ -305,9 +304,9 @@ var taken = []string{
 	"add_load_balancer_service /listen_port is missing", "add_load_balancer_service /proxyprotocol is missing",
 }
 
-// refuseBodies sends each operation a body that is no JSON, one that is no object, and one in which each field is
-// wrong in turn; the answer has to be invalid_input and name the field. What the real API is known to take all
-// the same is left out: null for an absent field, and fields that it does not know.
+// refuseBodies sends each operation a body that is not JSON, a body that is not an object, and bodies with one wrong field
+// each. The answer must be invalid_input and name the field. It skips mistakes that the real API accepts: null for an
+// absent field, and unknown fields.
 func refuseBodies(w *world, document *contract.Document) {
 	w.Helper()
 	populate(w)
@@ -348,20 +347,20 @@ func (w *world) refuseField(op *contract.Operation, path string, c contract.Case
 	}
 	field := strings.ReplaceAll(strings.TrimPrefix(c.Field, "/"), "/", ".")
 	if strings.HasPrefix(field, "labels.") {
-		field = "labels" // the message says which
+		field = "labels" // the message names the label
 	}
 	if !slices.ContainsFunc(failure.Error.Details.Fields, func(f struct{ Name string }) bool { return f.Name == field }) {
 		w.Errorf("%s: %s: %s does not name the field %s", op, c, response.Body, field)
 	}
 }
 
-// faultScenario has each general error code injected that fakecloud does not give by itself.
+// faultScenario injects the general error codes that fakecloud does not answer by itself.
 func faultScenario(w *world, document *contract.Document) {
 	w.Helper()
 	for _, code := range onlyByFault {
 		statuses := document.ErrorCodes(nil)[code]
 		if len(statuses) != 1 {
-			w.Errorf("%s is documented with the statuses %v", code, statuses)
+			w.Errorf("%s has the documented statuses %v", code, statuses)
 			continue
 		}
 		if _, err := w.cloud.Faults().Add(w.Context(), fault.Rule{Effect: fault.APIError(code)}); err != nil {

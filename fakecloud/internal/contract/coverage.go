@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// WriteCoverage writes the coverage page in Markdown: how many operations of the API document were seen
-// to work, and for each one, by tag, its state and the answers that were exercised. The page has neither
-// times nor counts of requests: two runs that see the same answers write the same page.
+// WriteCoverage writes the coverage page in Markdown: how many operations of the API document work, and the state and the
+// exercised answers of each operation, by tag. It has no times and no counts of requests: two runs with the same answers
+// write the same page.
 func (r *Recorder) WriteCoverage(w io.Writer) error {
 	var page strings.Builder
 	byTag := make(map[string][]*Operation)
@@ -26,8 +26,8 @@ func (r *Recorder) WriteCoverage(w io.Writer) error {
 			fmt.Fprintf(&page, "| `%s` | `%s` | %s | %s |\n", op.ID, op, r.remark(op), r.answersOf(op.ID))
 		}
 	}
-	fmt.Fprintf(&page, "\n## Outside the document\n\nRequests to paths or with methods that the API does not have: %s\n", r.answersOf(""))
-	fmt.Fprintf(&page, "\n## Where the document is amended\n\n| Since | Change | Source |\n| --- | --- | --- |\n")
+	fmt.Fprintf(&page, "\n## Outside the document\n\nRequests with unknown paths or methods: %s\n", r.answersOf(""))
+	fmt.Fprintf(&page, "\n## Amendments of the document\n\n| Since | Change | Source |\n| --- | --- | --- |\n")
 	for _, amendment := range Amendments() {
 		since := "always"
 		if !amendment.Since.IsZero() {
@@ -58,14 +58,14 @@ func (r *Recorder) writeSummary(page *strings.Builder, byTag map[string][]*Opera
 	if total[OnlyErrors]+total[NotExercised] > 0 {
 		fmt.Fprintf(page, ", %d gave only errors, %d were not exercised", total[OnlyErrors], total[NotExercised])
 	}
-	fmt.Fprintf(page, ".\nEach answer that is listed was validated against the document and the amendments listed at the end.\n")
+	fmt.Fprintf(page, ".\nEach listed answer was validated against the document and the amendments at the end of this page.\n")
 	fmt.Fprintf(page, "\n| Tag | Operations | Implemented | 501 |\n| --- | ---: | ---: | ---: |\n")
 	for _, tag := range sortedKeys(byTag) {
 		fmt.Fprintf(page, "| %s | %d | %d | %d |\n", tag, len(byTag[tag]), perTag[tag][Implemented], perTag[tag][NotImplemented])
 	}
 }
 
-// remark returns the state of an operation with what else is to be known of it.
+// remark returns the state of an operation, and whether it is removed or deprecated.
 func (r *Recorder) remark(op *Operation) string {
 	remark := string(r.State(op))
 	switch {
@@ -77,7 +77,8 @@ func (r *Recorder) remark(op *Operation) string {
 	return remark
 }
 
-// answersOf lists the answers of an operation, of unknown ones if id is empty: "200, 404 `not_found`".
+// answersOf lists the answers of an operation, such as "200, 404 `not_found`". An empty id stands for requests without an
+// operation.
 func (r *Recorder) answersOf(id string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -17,18 +17,17 @@ import (
 	"time"
 )
 
-// EnvDocument names the environment variable that tells where the API document is: the file itself
-// or the folder that holds it.
+// EnvDocument is the environment variable with the path of the API document, or of its folder.
 const EnvDocument = "HETZNER_API_DOCUMENT"
 
-// EnvRequire names the environment variable that, set to anything, makes a missing document a failure of
-// the tests that need it, in place of a skip. CI sets it, so that no test passes there by not being run.
+// EnvRequire is the environment variable that makes tests fail without the document, instead of being skipped. CI sets
+// it. Every value except "" counts.
 const EnvRequire = "REQUIRE_API_DOCUMENT"
 
-// documentFile is the name under which Hetzner publishes the document.
+// documentFile is the name of Hetzner's document.
 const documentFile = "cloud.spec.json"
 
-// ErrNoDocument means that no API document was found where [Find] looks.
+// ErrNoDocument means that [Find] did not find the API document.
 var ErrNoDocument = errors.New("the Hetzner Cloud API document was not found")
 
 // Document is the API document with its amendments. It is safe for concurrent use.
@@ -55,7 +54,7 @@ type Operation struct {
 	Deprecated bool
 	// Removed operations answer 410 deprecated_api_endpoint and nothing else.
 	Removed bool
-	// Since is when the operation came, if it is newer than the document; else zero.
+	// Since is when the operation was added, if it is newer than the document; else zero.
 	Since time.Time
 	// Query lists the query parameters.
 	Query []Parameter
@@ -95,15 +94,15 @@ func (o *Operation) ResponseSchema() Schema { return o.response }
 // Option changes how a document is loaded.
 type Option func(*Document)
 
-// AsOf leaves out the amendments that are newer than day, to check a server that answers as the API
-// did then. The document itself is of July 2026: an earlier day gives the API of July 2026.
+// AsOf leaves out the amendments after day, to check a server that answers like the API of that day. The document is of
+// July 2026: an earlier day gives the API of July 2026.
 func AsOf(day time.Time) Option {
 	return func(d *Document) { d.asOf = day }
 }
 
-// Find returns the path of the API document: the value of [EnvDocument] if it is set (a file, or a
-// folder with the file), else ../shared/hetzner/cloud.spec.json seen from the root of the module that
-// holds the working directory. It returns [ErrNoDocument], wrapped, if there is nothing.
+// Find returns the path of the API document. It is the value of [EnvDocument] if that is set (a file, or a folder with the
+// file). Otherwise it is ../shared/hetzner/cloud.spec.json, relative to the root of the module of the working directory. The
+// error wraps [ErrNoDocument] if there is no such file.
 func Find() (string, error) {
 	if path := os.Getenv(EnvDocument); path != "" {
 		if info, err := os.Stat(path); err != nil {
@@ -121,13 +120,13 @@ func Find() (string, error) {
 		path := filepath.Join(dir, "..", "shared", "hetzner", documentFile)
 		_, err := os.Stat(filepath.Join(dir, "go.mod"))
 		if err == nil {
-			// A nested module's root has a go.mod too, so go on upwards if the file is not there.
+			// This may be the root of a nested module: if the file does not exist, continue upwards.
 			if _, err := os.Stat(path); err == nil {
 				return path, nil
 			}
 		}
 		if dir == filepath.Dir(dir) {
-			return "", fmt.Errorf("%w: neither is %s set nor is there ../shared/hetzner/%s beside the module",
+			return "", fmt.Errorf("%w: %s is not set, and ../shared/hetzner/%s does not exist",
 				ErrNoDocument, EnvDocument, documentFile)
 		}
 	}
@@ -154,9 +153,8 @@ var loadFound = sync.OnceValues(func() (*Document, error) {
 	return Load(path)
 })
 
-// ForTest returns the document that [Find] finds, loaded once per process. Without a document it
-// skips the test and says how to give one, or fails it if [EnvRequire] is set; with a broken one, or
-// with [EnvDocument] pointing to nothing, it fails the test.
+// ForTest returns the document of [Find], loaded once per process. Without a document it skips the test, or fails it if
+// [EnvRequire] is set. It fails the test if the document is broken, or if the file of [EnvDocument] does not exist.
 func ForTest(tb testing.TB) *Document {
 	tb.Helper()
 	document, err := loadFound()
@@ -164,22 +162,22 @@ func ForTest(tb testing.TB) *Document {
 	return document
 }
 
-// stopWithout ends a test that cannot go on because of err, if there is one.
+// stopWithout skips or fails a test if err is not nil.
 func stopWithout(tb testing.TB, err error) {
 	tb.Helper()
 	switch required := os.Getenv(EnvRequire) != ""; {
 	case err == nil:
 	case errors.Is(err, ErrNoDocument) && !required:
-		tb.Skipf("not checked against the API document: %v. Put the document there, or set %s to where it is; "+
-			"with %s set this is a failure", err, EnvDocument, EnvRequire)
+		tb.Skipf("not checked against the API document: %v. Put the document there, or set %s to its path. "+
+			"Set %s to make this a failure", err, EnvDocument, EnvRequire)
 	case errors.Is(err, ErrNoDocument):
-		tb.Fatalf("%v, and %s is set: put the document there, or set %s to where it is", err, EnvRequire, EnvDocument)
+		tb.Fatalf("%v, and %s is set: put the document there, or set %s to its path", err, EnvRequire, EnvDocument)
 	default:
 		tb.Fatal(err)
 	}
 }
 
-// The parts of OpenAPI that are read. Everything else in the document is left alone.
+// The parts of OpenAPI that are read.
 type (
 	rawDocument struct {
 		Info struct {
@@ -272,8 +270,7 @@ func Parse(content []byte, options ...Option) (*Document, error) {
 	return document, document.finish()
 }
 
-// finish indexes the operations and prepares the compilation of their schemas, which is done when a
-// schema is first used: a test that touches two operations shall not pay for 190.
+// finish indexes the operations. Their schemas are compiled at the first use, because most tests use few of them.
 func (d *Document) finish() error {
 	slices.SortFunc(d.operations, func(a, b *Operation) int {
 		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Method, b.Method))
@@ -291,7 +288,7 @@ func (d *Document) finish() error {
 	return nil
 }
 
-// operation turns what the document says about an operation into an Operation.
+// operation returns the Operation of a raw operation.
 func (r reader) operation(method, path string, raw rawOperation) (*Operation, error) {
 	op := &Operation{
 		Method:     strings.ToUpper(method),
@@ -320,7 +317,7 @@ func (r reader) operation(method, path string, raw rawOperation) (*Operation, er
 	for _, status := range sortedKeys(raw.Responses) {
 		var number int
 		if _, err := fmt.Sscanf(status, "%d", &number); err != nil || number/100 != 2 || len(status) != 3 {
-			continue // 4xx and 5xx: the same envelope everywhere, see envelope.go
+			continue // 4xx and 5xx have the same envelope everywhere, see envelope.go
 		}
 		if op.Success != 0 {
 			return nil, fmt.Errorf("several successful statuses, %d and %d: the checker expects one", op.Success, number)
@@ -360,9 +357,8 @@ func (d *Document) Operations() []*Operation { return slices.Clone(d.operations)
 // Operation returns the operation with the given operationId, or nil.
 func (d *Document) Operation(id string) *Operation { return d.byID[id] }
 
-// Match returns the operation that a request belongs to, or nil. The path may start with the base
-// path /v1 or not. Where two templates fit, the one with the longer literal start wins, as in
-// /servers/actions and /servers/{id}.
+// Match returns the operation of a request, or nil. The path may start with the base path /v1 or not. If two templates
+// fit, such as /servers/actions and /servers/{id}, the one with the longer literal start wins.
 func (d *Document) Match(method, path string) *Operation {
 	path = strings.TrimPrefix(path, "/v1")
 	segments := strings.Split(strings.Trim(path, "/"), "/")
@@ -383,7 +379,7 @@ func fits(template, path []string) bool {
 	})
 }
 
-// moreLiteral tells whether a has a literal at the first place where a and b differ in kind.
+// moreLiteral reports whether a has a literal at the first place where only one of a and b has one.
 func moreLiteral(a, b []string) bool {
 	for i := range a {
 		if isParameter(a[i]) != isParameter(b[i]) {
@@ -393,7 +389,7 @@ func moreLiteral(a, b []string) bool {
 	return false
 }
 
-// decode reads exactly one JSON value and keeps numbers as they are written.
+// decode reads exactly one JSON value and keeps the text of numbers.
 func decode(content []byte, into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(content))
 	decoder.UseNumber()
@@ -401,7 +397,7 @@ func decode(content []byte, into any) error {
 		return err
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("there is more after the JSON value")
+		return errors.New("must be one JSON value, but more follows")
 	}
 	return nil
 }

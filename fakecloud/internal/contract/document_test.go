@@ -28,7 +28,7 @@ func TestEachOperationIsMatchedByItsOwnPath(t *testing.T) {
 	}
 }
 
-func TestAPathIsMatchedToTheOperationThatTheRouterWouldChoose(t *testing.T) {
+func TestAPathIsMatchedLikeInARouter(t *testing.T) {
 	t.Parallel()
 	document := ForTest(t)
 	for _, test := range []struct{ method, path, want string }{
@@ -56,7 +56,7 @@ func TestAPathIsMatchedToTheOperationThatTheRouterWouldChoose(t *testing.T) {
 	}
 }
 
-func TestOperationsTellWhatTheDocumentSaysOfThem(t *testing.T) {
+func TestOperationsHaveTheValuesOfTheDocument(t *testing.T) {
 	t.Parallel()
 	document := ForTest(t)
 	if got := len(document.Operations()); got < 190 {
@@ -105,7 +105,7 @@ func TestErrorTablesAreReadFromTheProse(t *testing.T) {
 		{"add_load_balancer_service", "source_port_already_used", 422, false},
 		{"update_load_balancer_service", "source_port_already_used", 422, true},
 		{"retry_certificate", "dns_zone_not_found", 422, true}, // no status in the document
-		{"get_server_metrics", "cpu", 422, false},              // a table of something else
+		{"get_server_metrics", "cpu", 422, false},              // another table
 	} {
 		codes := document.codes
 		if test.operation != "" {
@@ -123,7 +123,7 @@ func TestErrorTablesAreReadFromTheProse(t *testing.T) {
 	}
 }
 
-func TestTheDocumentIsFoundByTheEnvironmentOrBesideTheModule(t *testing.T) {
+func TestTheDocumentIsFoundByTheEnvironmentOrNextToTheModule(t *testing.T) {
 	dir := t.TempDir()
 	module := filepath.Join(dir, "checkout")
 	nested := filepath.Join(module, "tools", "inner")
@@ -167,7 +167,7 @@ func TestTheDocumentIsFoundByTheEnvironmentOrBesideTheModule(t *testing.T) {
 	}
 }
 
-// stopped is a testing.TB that notes how a test was ended.
+// stopped is a testing.TB that records how a test ended.
 type stopped struct {
 	testing.TB
 	how string
@@ -276,7 +276,7 @@ func TestABrokenDocumentIsAnError(t *testing.T) {
 	}
 }
 
-func TestAllOfAllowsOnlyWhatAllItsPartsAllow(t *testing.T) {
+func TestAllOfAllowsOnlyValuesThatAllItsPartsAllow(t *testing.T) {
 	t.Parallel()
 	document, err := Parse(small(`{
 		"type": "object", "required": ["a"],
@@ -330,10 +330,10 @@ func TestEachAmendmentFindsItsPlaceInTheDocument(t *testing.T) {
 	t.Parallel()
 	path, err := Find()
 	stopWithout(t, err)
-	// The document of July 2026 has these two already.
+	// The document of July 2026 already has these.
 	there := map[string]bool{
-		"deleting an assigned Primary or Floating IP: 422 must_be_unassigned": true,
-		"no datacenter in servers and Primary IPs, requests and responses":    true,
+		"deleting an assigned Primary or Floating IP: 422 must_be_unassigned":   true,
+		"servers and Primary IPs have no datacenter, in requests and responses": true,
 	}
 	document, err := Load(path, AsOf(time.Time{}.Add(-1)))
 	if err != nil {
@@ -341,13 +341,13 @@ func TestEachAmendmentFindsItsPlaceInTheDocument(t *testing.T) {
 	}
 	for i, amendment := range Amendments() {
 		if amendment.Source == "" || i > 0 && amendment.Since.Before(Amendments()[i-1].Since) {
-			t.Errorf("%s: no source, or out of order", amendment.What)
+			t.Errorf("%s: has no source, or is not in the order of days", amendment.What)
 		}
 		if changed := amendment.apply(document); (changed > 0) == there[amendment.What] {
 			t.Errorf("%s: %d places changed, want some: %t", amendment.What, changed, !there[amendment.What])
 		}
 		if changed := amendment.apply(document); changed > 0 {
-			t.Errorf("%s: applied twice it changes %d places more", amendment.What, changed)
+			t.Errorf("%s: the second time, it changes %d places, want 0", amendment.What, changed)
 		}
 	}
 }

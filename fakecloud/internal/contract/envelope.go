@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// errorCodes maps an error code to the statuses it comes with. A code without a status in the
-// document (those of certificates, which appear in actions) has an empty list: any 4xx will do.
+// errorCodes maps an error code to its statuses. A code without a status in the document has an empty list and allows
+// every 4xx: these are codes of certificates, which appear in actions.
 type errorCodes map[string][]int
 
 // errorRow matches a row of a table of error codes, "| `422` | `server_not_stopped` | … |". Other
@@ -40,8 +40,8 @@ func (c errorCodes) allows(code string, status int) bool {
 	return known && (slices.Contains(statuses, status) || len(statuses) == 0 && status/100 == 4)
 }
 
-// ErrorCodes returns the codes that the document lists for op beside the general ones, with their
-// statuses. With a nil op it returns the general ones.
+// ErrorCodes returns the error codes of op and their statuses, without the general ones. For a nil op, it returns the
+// general ones.
 func (d *Document) ErrorCodes(op *Operation) map[string][]int {
 	codes := d.codes
 	if op != nil {
@@ -76,8 +76,8 @@ func nonEmpty(items Schema) Schema {
 
 func stringSchema() Schema { return Schema{"type": "string", "minLength": number(1)} }
 
-// errorViolations checks the body of an error: the envelope, that the code is documented for the
-// operation with this status, and the details of those codes that have some.
+// errorViolations checks the body of an error: the envelope, the code (it must be documented for the operation and the
+// status), and the details.
 func (d *Document) errorViolations(op *Operation, status int, body []byte) []Violation {
 	var instance any
 	if err := decode(body, &instance); err != nil {
@@ -116,7 +116,7 @@ func (d *Document) errorViolations(op *Operation, status int, body []byte) []Vio
 	return violations
 }
 
-// known lists the codes that would have been right.
+// known lists the correct codes.
 func (d *Document) known(op *Operation, status int) string {
 	var codes []string
 	for code := range d.codes {
@@ -138,8 +138,8 @@ func (d *Document) known(op *Operation, status int) string {
 	return " (" + strings.Join(slices.Compact(codes), ", ") + ")"
 }
 
-// errorEnvelope returns the schema of an error. The document's own leaves details out of the
-// required properties; api-facts.md says that it is present, null when there is nothing to say.
+// errorEnvelope returns the schema of an error. It requires details, unlike the document: api-facts.md says that details
+// is present, and null if there are none.
 func errorEnvelope() Schema {
 	return object(map[string]any{"error": object(map[string]any{
 		"code":    stringSchema(),

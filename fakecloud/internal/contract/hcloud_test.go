@@ -17,17 +17,17 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/contract"
 )
 
-// beyondHcloud reports whether hcloud-go lacks an operation: the deprecated ones that read an action through its
+// beyondHcloud reports whether hcloud-go lacks an operation. It lacks the deprecated ones that read an action of a
 // resource.
 func beyondHcloud(op *contract.Operation) bool { return strings.HasSuffix(op.Path, "/{action_id}") }
 
-// lenient is what hcloud-go sends although the document does not allow it, "operation complaint": the real
-// API is known to take it, and so does fakecloud.
+// lenient are requests of hcloud-go that the document does not allow, "operation violation". The real API accepts them, and
+// so does fakecloud.
 var lenient = []string{
 	"POST /servers /image: want string, got number",
 	"POST /servers /ssh_keys/0: want string, got number",
 	"POST /servers/{id}/actions/attach_iso /iso: want string, got number",
-	"POST /load_balancers /services/0/health_check: want present (required), got missing", // the default is chosen
+	"POST /load_balancers /services/0/health_check: want present (required), got missing", // the cloud uses the default
 }
 
 var anyNumber = regexp.MustCompile(`number \d+`)
@@ -39,9 +39,8 @@ type walk struct {
 	ctx context.Context
 }
 
-// TestContractHcloudGoWorksUnmodified walks over the methods of hcloud-go for all modelled resources, waiting
-// for each action as its users do, with every exchange validated. It fails if an operation that hcloud-go
-// has is not reached.
+// TestContractHcloudGoWorksUnmodified walks over the methods of hcloud-go for all modelled resources and validates every
+// exchange. It waits for each action, like users. It fails if it does not reach an operation that hcloud-go has.
 func TestContractHcloudGoWorksUnmodified(t *testing.T) {
 	t.Parallel()
 	document := contract.ForTest(t)
@@ -51,7 +50,7 @@ func TestContractHcloudGoWorksUnmodified(t *testing.T) {
 			continue
 		}
 		w := newWorld(t, nil)
-		step := func(int) time.Duration { // in place of waiting
+		step := func(int) time.Duration { // instead of waiting
 			w.clock.Step(actionTime / 4)
 			return 0
 		}
@@ -80,7 +79,7 @@ func TestContractHcloudGoWorksUnmodified(t *testing.T) {
 	}
 	slices.Sort(sent)
 	if sent = slices.Compact(sent); !slices.Equal(sent, slices.Sorted(slices.Values(lenient))) {
-		t.Errorf("hcloud-go sent what the document does not allow:\n%s\nexpected are only\n%s", strings.Join(sent, "\n"), strings.Join(lenient, "\n"))
+		t.Errorf("hcloud-go sent requests that the document does not allow:\n%s\nwant only\n%s", strings.Join(sent, "\n"), strings.Join(lenient, "\n"))
 	}
 	reached := 0
 	for _, op := range document.Operations() {
@@ -95,13 +94,13 @@ func TestContractHcloudGoWorksUnmodified(t *testing.T) {
 	t.Logf("%d operations, %d exchanges", reached, recorder.Exchanges())
 }
 
-// result is what a method of hcloud-go returned.
+// result has the results of a method of hcloud-go.
 type result[T any] struct {
 	value T
 	err   error
 }
 
-// of is for the methods that return one thing, listed for those that walk over pages.
+// of is for methods that return one value, listed for methods that walk over pages.
 func of[T any](value T, _ *hcloud.Response, err error) result[T] { return result[T]{value, err} }
 
 func listed[T any](values []T, err error) result[[]T] {
@@ -120,7 +119,7 @@ func (r result[T]) must(w walk) T {
 	return r.value
 }
 
-// done waits for what a method of hcloud-go started.
+// done waits for the action that a method of hcloud-go started.
 func (w walk) done(action *hcloud.Action, _ *hcloud.Response, err error) {
 	w.Helper()
 	if err != nil {
@@ -144,7 +143,7 @@ func (w walk) gone(_ *hcloud.Response, err error) {
 	}
 }
 
-// readable is what the clients of most resources have in common.
+// readable has the methods that the clients of most resources share.
 type readable[T any] interface {
 	GetByID(ctx context.Context, id int64) (*T, *hcloud.Response, error)
 	GetByName(ctx context.Context, name string) (*T, *hcloud.Response, error)
@@ -152,7 +151,7 @@ type readable[T any] interface {
 	All(ctx context.Context) ([]*T, error)
 }
 
-// read reads a resource in each way, and what does not exist, which hcloud-go returns as nil.
+// read reads a resource in each way, and one that does not exist: hcloud-go returns nil for it.
 func read[T any](w walk, client readable[T], id int64, name string) {
 	w.Helper()
 	for how, found := range map[string]*T{
@@ -227,7 +226,7 @@ func (w walk) actions() {
 		w.Errorf("while an action is running: %v, want locked", err)
 	}
 	w.wait(running)
-	if _, err := w.Datacenter.All(w.ctx); !hcloud.IsError(err, "deprecated_api_endpoint") { //nolint:staticcheck // that it is gone is what this sees
+	if _, err := w.Datacenter.All(w.ctx); !hcloud.IsError(err, "deprecated_api_endpoint") { //nolint:staticcheck // this checks that it is removed
 		w.Errorf("data centers: %v", err)
 	}
 	if _, _, err := w.Datacenter.GetByID(w.ctx, 1); !hcloud.IsError(err, "deprecated_api_endpoint") { //nolint:staticcheck // as above
@@ -292,7 +291,7 @@ func (w walk) networks() {
 	w.done(w.Network.AddSubnet(w.ctx, network, hcloud.NetworkAddSubnetOpts{
 		Subnet: hcloud.NetworkSubnet{Type: hcloud.NetworkSubnetTypeCloud, NetworkZone: hcloud.NetworkZoneEUCentral},
 	}))
-	// While a network is being changed, other changes are a conflict, which hcloud-go tries again.
+	// During a change of a network, another change is a conflict, and hcloud-go retries it.
 	running := of(w.Network.ChangeIPRange(w.ctx, network, hcloud.NetworkChangeIPRangeOpts{IPRange: ipNet("10.0.0.0/11")})).must(w)
 	of(w.Network.Update(w.ctx, network, hcloud.NetworkUpdateOpts{Name: "again"})).must(w)
 	if action := of(w.Action.GetByID(w.ctx, running.ID)).must(w); action.Status != hcloud.ActionStatusSuccess {
@@ -407,7 +406,7 @@ func (w walk) serverNetworks() {
 		o.Networks, o.PublicNet = []*hcloud.Network{network}, &hcloud.ServerCreatePublicNet{}
 	})
 	if len(server.PrivateNet) != 1 || !server.PublicNet.IPv4.IsUnspecified() || !server.PublicNet.IPv6.IsUnspecified() {
-		w.Errorf("a server with a private address only: %+v %+v", server.PrivateNet, server.PublicNet)
+		w.Errorf("a server without public addresses: %+v %+v", server.PrivateNet, server.PublicNet)
 	}
 	w.done(w.Server.ChangeAliasIPs(w.ctx, server, hcloud.ServerChangeAliasIPsOpts{Network: network, AliasIPs: []net.IP{net.ParseIP("10.0.1.50")}}))
 	if member := listed(w.Network.AllMembers(w.ctx, network)).must(w)[0]; len(member.AliasIPs) != 1 {

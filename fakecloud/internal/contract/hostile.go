@@ -17,21 +17,20 @@ import (
 	"sync"
 )
 
-// Hostile is a request that no server may accept, or which only reads: malformed, truncated, oversized,
-// aimed at what does not exist, or wrong in one field.
+// Hostile is a request that a server must refuse, or that only reads. It is malformed, truncated, oversized, for a
+// resource that does not exist, or wrong in one field.
 type Hostile struct {
 	Why       string
 	Method    string
-	Target    string // path and query as they go over the wire, with the base path
+	Target    string // raw path and query, with the base path
 	Header    http.Header
 	Body      []byte
-	BreaksOff bool // the connection breaks after Body: reading on gives io.ErrUnexpectedEOF
+	BreaksOff bool // the connection breaks after Body: the next read returns io.ErrUnexpectedEOF
 }
 
 // Request returns the hostile request in the form that an http.Handler gets.
 func (h Hostile) Request(ctx context.Context) *http.Request {
-	// The target may be one that no URL parser takes, so it is put in afterwards, as net/http's server
-	// would refuse it by itself.
+	// httptest would refuse a malformed target, so that it is set afterwards.
 	request := httptest.NewRequestWithContext(ctx, h.Method, "/", http.NoBody)
 	target, err := url.ParseRequestURI(h.Target)
 	if err != nil {
@@ -50,38 +49,37 @@ func (h Hostile) Request(ctx context.Context) *http.Request {
 	return request
 }
 
-// Attack says what hostile requests aim at.
+// Attack has the targets of hostile requests.
 type Attack struct {
 	Document *Document
 	Seed     uint64
-	// Token is one that the server accepts: most attacks come from inside.
+	// Token is a valid token. Most attacks use it.
 	Token string
-	// Operations are those to aim at.
+	// Operations are the attacked operations.
 	Operations []*Operation
-	// Path returns the path of an operation, with the base path, in which the parameters of the template
-	// are replaced by ids that exist: an attack that ends with not_found has seen little.
+	// Path returns the path of an operation, with the base path and with existing ids for the parameters. With ids that do
+	// not exist, an attack would only reach not_found.
 	Path func(*Operation) string
 }
 
 // absentID is an id that no resource of a test has.
 const absentID = "4999999999999999"
 
-// lenient are the ways to be wrong that the real API does not mind: it takes null for absent, and does
-// not look at properties which it does not know.
+// lenient are the mistakes that the real API accepts: null counts as absent, and unknown properties are ignored.
 var lenient = []Kind{Null, Unknown}
 
-// attacker is an Attack on its way.
+// attacker is a running Attack.
 type attacker struct {
 	Attack
 	*rand.Rand
 	invalid map[*Operation][]Case
 }
 
-// Requests yields hostile requests without end; the same ones for the same seed. It is an error if the
-// operations are none, or if the document gives no instance of the request of one.
+// Requests yields hostile requests without end. The same seed gives the same requests. It returns an error if there are no
+// operations, or if it cannot make a valid request of one.
 func (a Attack) Requests() (iter.Seq[Hostile], error) {
 	if len(a.Operations) == 0 {
-		return nil, errors.New("an attack needs operations to aim at")
+		return nil, errors.New("attack: Operations must not be empty")
 	}
 	invalid := make(map[*Operation][]Case)
 	for _, op := range a.Operations {
@@ -111,8 +109,7 @@ func (a Attack) Requests() (iter.Seq[Hostile], error) {
 	}, nil
 }
 
-// attacks are the ways to be hostile; those with a body are for operations that take one. A server must
-// refuse each of them, or they only read.
+// attacks are the kinds of hostile requests. Those with a body are for operations that take one.
 var attacks = []struct {
 	name string
 	body bool
@@ -153,7 +150,7 @@ func (a attacker) valid(op *Operation) map[string]any {
 	return object
 }
 
-// encode returns JSON text. What is encoded was decoded before or consists of plain values.
+// encode returns the JSON of a decoded value. This cannot fail.
 func encode(value any) []byte {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -237,7 +234,7 @@ func (a attacker) invalidField(op *Operation) Hostile {
 	return a.to(op, invalid.String(), invalid.Body)
 }
 
-// strangeNumber puts a number that is none of its kind into a field for integers.
+// strangeNumber puts a number that is not a valid integer into a field for integers.
 func (a attacker) strangeNumber(op *Operation) Hostile {
 	instance := a.valid(op)
 	var names []string
@@ -255,8 +252,8 @@ func (a attacker) strangeNumber(op *Operation) Hostile {
 	return a.to(op, name+" is "+cut(strange), encode(instance))
 }
 
-// strangeText puts text that is dangerous elsewhere into each string. As many fields take any text, the
-// request is aimed at what does not exist, or lacks a required field.
+// strangeText puts text that is dangerous in other programs into each string. Many fields take any text. The request must
+// fail all the same: its resource does not exist, or it lacks a required field.
 func (a attacker) strangeText(op *Operation) Hostile {
 	strange := pick(a.Rand, []string{
 		"\x00", "a\x00b", "\r\nX-Injected: 1", "../../../../etc/passwd", "'; DROP TABLE servers; --", "{{.}}", "${jndi:ldap://x}",
@@ -310,8 +307,7 @@ func (a attacker) strangeID(op *Operation) Hostile {
 	return hostile
 }
 
-// strangeQuery reads, with parameters that make no sense. Whether a server ignores or refuses them is
-// its own affair.
+// strangeQuery reads with parameters that make no sense. The server may ignore or refuse them.
 func (a attacker) strangeQuery(op *Operation) Hostile {
 	var lists []*Operation
 	for _, candidate := range a.Operations {
@@ -351,7 +347,7 @@ func (a attacker) strangeMethod(op *Operation) Hostile {
 	return hostile
 }
 
-// stranger sends a proper request without a token that the server knows.
+// stranger sends a valid request without a valid token.
 func (a attacker) stranger(op *Operation) Hostile {
 	hostile := a.to(op, "", nil)
 	hostile.Header.Del("Authorization")

@@ -15,15 +15,14 @@ import (
 
 const hostileRequests = 10_000
 
-// TestContractHostileRequestsBreakNothing sends malformed, truncated, oversized and otherwise hostile
-// requests to all routes of a project that has some of everything. None may be accepted, change
-// anything, or bring about a status from 500 on, but for the 501 of what is not modelled; each refusal has to be
-// one that the document allows.
+// TestContractHostileRequestsBreakNothing sends malformed, truncated, oversized and otherwise hostile requests to all
+// routes of a project with some of all resources. The API must refuse them, change nothing, and not answer 5xx, except for
+// the 501 of operations that are not modelled. The document must allow each answer.
 func TestContractHostileRequestsBreakNothing(t *testing.T) {
 	t.Parallel()
 	document := contract.ForTest(t)
 	recorder := contract.NewRecorder(document)
-	w := newWorld(t, nil) // its making is not what the recorder is for
+	w := newWorld(t, nil) // the recorder is for the hostile requests only
 	populate(w)
 	paths := make(map[*contract.Operation]string)
 	for _, op := range document.Operations() {
@@ -59,7 +58,7 @@ func TestContractHostileRequestsBreakNothing(t *testing.T) {
 		t.Error(err)
 	}
 	if stateOf(w) != state {
-		t.Error("something was written")
+		t.Error("a request wrote to the cloud")
 	}
 	if after := everything(w, document); after != before {
 		t.Errorf("the cloud has changed: %s", firstDifference(before, after))
@@ -67,7 +66,7 @@ func TestContractHostileRequestsBreakNothing(t *testing.T) {
 	t.Logf("%d requests, %d of them refused, the others read", sent, refused)
 }
 
-// stateOf returns the state of the default project, of which each write makes a new one.
+// stateOf returns the state of the default project. Each write makes a new state.
 func stateOf(w *world) *cloud.State {
 	w.Helper()
 	project, ok := testhook.Core(w.cloud).Project(fakecloud.DefaultProject)
@@ -77,7 +76,7 @@ func stateOf(w *world) *cloud.State {
 	return project.View()
 }
 
-// everything returns each list of the API, as one text.
+// everything returns all lists of the API as one text.
 func everything(w *world, document *contract.Document) string {
 	w.Helper()
 	var all strings.Builder

@@ -51,7 +51,7 @@ func TestHostileRequestsAreTheSameForTheSameSeed(t *testing.T) {
 	}
 }
 
-func TestNoHostileRequestIsOneThatAServerMayAccept(t *testing.T) {
+func TestNoServerMayAcceptAHostileRequest(t *testing.T) {
 	t.Parallel()
 	a := attack(t, 3)
 	kinds := make(map[string]int)
@@ -66,21 +66,21 @@ func TestNoHostileRequestIsOneThatAServerMayAccept(t *testing.T) {
 			continue
 		}
 		if kind == "number" {
-			continue // the document does not bound each integer, ports for example; 1e999 is none anyway
+			continue // the document does not bound every integer, for example ports
 		}
 		if a.Document.ValidateRequest(op, hostile.Body) == nil {
-			t.Errorf("%s: a proper request: %s %s %s", hostile.Why, hostile.Method, hostile.Target, hostile.Body)
+			t.Errorf("%s: the document allows the request: %s %s %s", hostile.Why, hostile.Method, hostile.Target, hostile.Body)
 		}
 	}
 	for _, attack := range attacks {
 		if kinds[attack.name] == 0 {
-			t.Errorf("no request is hostile in this way: %s", attack.name)
+			t.Errorf("no request of this kind: %s", attack.name)
 		}
 	}
 	t.Logf("%v", kinds)
 }
 
-func TestAHostileRequestThatBreaksOffDoesSo(t *testing.T) {
+func TestAHostileRequestBreaksOff(t *testing.T) {
 	t.Parallel()
 	request := Hostile{Method: "POST", Target: "/v1/servers", Body: []byte(`{"na`), BreaksOff: true}.Request(t.Context())
 	body, err := io.ReadAll(request.Body)
@@ -88,14 +88,14 @@ func TestAHostileRequestThatBreaksOffDoesSo(t *testing.T) {
 		t.Errorf("got %q, %v, length %d", body, err, request.ContentLength)
 	}
 	if request := (Hostile{Method: "GET", Target: "/v1/servers/%zz?%zz"}).Request(t.Context()); request.URL.Path != "/v1/servers/%zz" || request.URL.RawQuery != "%zz" {
-		t.Errorf("a target that is no URL became %#v", request.URL)
+		t.Errorf("a malformed target became %#v", request.URL)
 	}
 	if _, err := (Attack{Document: ForTest(t)}).Requests(); err == nil {
-		t.Error("an attack on nothing is no error")
+		t.Error("an attack without operations is accepted")
 	}
 }
 
-// FuzzValidateResponse looks for an answer that makes the checker panic.
+// FuzzValidateResponse searches an answer that makes the checker panic.
 func FuzzValidateResponse(f *testing.F) {
 	document := ForTest(f)
 	f.Add("get_server", 200, `{"server": {"id": 1}}`)

@@ -12,13 +12,13 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/contract"
 )
 
-// isList tells whether an operation answers in pages.
+// isList reports whether an operation answers in pages.
 func isList(op *contract.Operation) bool {
 	return op.Method == http.MethodGet && !op.Removed &&
 		slices.ContainsFunc(op.Query, func(p contract.Parameter) bool { return p.Name == "per_page" })
 }
 
-// lister looks at one list of a populated world with each of its query parameters.
+// lister tests one list of a populated world with each of its query parameters.
 type lister struct {
 	*world
 	op   *contract.Operation
@@ -26,9 +26,8 @@ type lister struct {
 	all  []object
 }
 
-// checkList asks for a list with each documented value of each query parameter, and makes sure that it
-// answers what was asked for: filters select what they say and nothing else, sorting sorts, pages
-// add up. Values that are not documented are refused.
+// checkList requests a list with each documented value of each query parameter, and checks the answers: filters select
+// exactly the matching entries, sorting sorts, and pages add up. Undocumented values must be refused.
 func checkList(w *world, op *contract.Operation) {
 	w.Helper()
 	l := lister{world: w, op: op, path: existingPath(w, op)}
@@ -37,15 +36,15 @@ func checkList(w *world, op *contract.Operation) {
 	}
 	l.all = l.get("per_page=50")
 	if len(l.all) < 2 && op.ID != "list_ssh_keys" && !strings.HasSuffix(op.Path, "actions") {
-		w.Errorf("%s: %d entries, too few to see anything", op.ID, len(l.all))
+		w.Errorf("%s: %d entries are too few for a test", op.ID, len(l.all))
 	}
 	for _, parameter := range op.Query {
 		l.checkParameter(parameter)
 	}
-	l.get("nothing=1") // a parameter that does not exist is ignored
+	l.get("nothing=1") // the API ignores an unknown parameter
 }
 
-// get returns the entries that the query selects; they have to fit on a page.
+// get returns the entries that the query selects. They must fit on a page.
 func (l lister) get(query string) []object {
 	l.Helper()
 	answer := l.do(200, "GET", l.path+"?"+query, nil)
@@ -118,7 +117,7 @@ func (l lister) checkEqual(field string) {
 	}
 }
 
-// text returns a value as it is written in a query.
+// text returns a value in the form of a query.
 func text(value any) string {
 	if number, ok := value.(float64); ok {
 		return fmt.Sprintf("%.0f", number)
@@ -148,7 +147,7 @@ func (l lister) checkSpecial(p contract.Parameter) {
 	case "per_page":
 		l.refused("per_page=0")
 		l.refused("per_page=many")
-		l.get("per_page=1000") // counts as the largest
+		l.get("per_page=1000") // counts as the maximum
 	case "label_selector":
 		l.expect("label_selector="+url.QueryEscape("env=test"), func(entry object) bool { return at(entry, "labels", "env") == "test" })
 		l.expect("label_selector="+url.QueryEscape("env in (test,other),!absent"), func(entry object) bool { return at(entry, "labels", "env") == "test" })
@@ -157,16 +156,16 @@ func (l lister) checkSpecial(p contract.Parameter) {
 		l.refused("label_selector=" + url.QueryEscape("a in ("))
 	case "include_deprecated":
 		if more := l.get("per_page=50&include_deprecated=true"); len(more) <= len(l.all) {
-			l.Errorf("%s: no deprecated ones in %v", l.op.ID, names(more))
+			l.Errorf("%s: no deprecated entries in %v", l.op.ID, names(more))
 		}
-		l.expect("include_deprecated=False", func(object) bool { return true }) // as Python writes it
+		l.expect("include_deprecated=False", func(object) bool { return true }) // Python writes it like this
 		l.refused("include_deprecated=yes")
 	case "include_architecture_wildcard":
 		l.expect("architecture=arm&include_architecture_wildcard=true", func(entry object) bool {
 			return entry["architecture"] == "arm" || entry["architecture"] == nil
 		})
 	default:
-		l.Errorf("%s has a parameter %s, which nothing checks", l.op.ID, p.Name)
+		l.Errorf("%s: the parameter %s is not checked: add it to checkSpecial", l.op.ID, p.Name)
 	}
 }
 
@@ -202,7 +201,7 @@ func (l lister) checkSort(order string) {
 	}
 }
 
-// compareValues compares decoded JSON: numbers, addresses, and text; null comes first.
+// compareValues compares decoded JSON: numbers, addresses and text. null comes first.
 func compareValues(a, b any) int {
 	if a == nil || b == nil {
 		return cmp.Compare(fmt.Sprint(a != nil), fmt.Sprint(b != nil))

@@ -71,7 +71,7 @@ func certificateScenario(w *world) {
 	w.do(204, "DELETE", managed, nil)
 }
 
-// certificateFailureScenario has a certificate fail with each documented code, and a retry succeed.
+// certificateFailureScenario makes certificates fail with each documented code, and a retry succeed.
 func certificateFailureScenario(w *world) {
 	create := func(domain string) (string, object) {
 		created := w.do(201, "POST", "/certificates", object{"name": domain, "type": "managed", "domain_names": []string{domain}})
@@ -101,7 +101,7 @@ func certificateFailureScenario(w *world) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	w.clock.Step(expires.Add(-30 * 24 * time.Hour).Sub(w.clock.Now())) // when it is renewed
+	w.clock.Step(expires.Add(-30 * 24 * time.Hour).Sub(w.clock.Now())) // the time of its renewal
 	for _, status := range []string{"pending", "failed"} {
 		if got := at(w.do(200, "GET", path, nil), "certificate", "status", "renewal"); got != status {
 			w.Errorf("renewal: %v, want %s", got, status)
@@ -110,7 +110,7 @@ func certificateFailureScenario(w *world) {
 	}
 }
 
-// tcpService returns a service with everything that the document requires of one.
+// tcpService returns a service with all fields that the document requires.
 func tcpService(port int) object {
 	return object{
 		"protocol": "tcp", "listen_port": port, "destination_port": 30000 + port, "proxyprotocol": false,
@@ -218,7 +218,7 @@ func loadBalancerTargetScenario(w *world) {
 	w.refuse(404, "not_found", "POST", path+"/actions/remove_target", object{"type": "server", "server": object{"id": server}})
 }
 
-// reportHealth has a data plane find a load balancer's targets in each state that there is.
+// reportHealth reports a load balancer's targets in every documented state, like a data plane.
 func (w *world) reportHealth(path, address string) {
 	w.Helper()
 	id, err := strconv.ParseInt(strings.TrimPrefix(path, "/load_balancers/"), 10, 64)
@@ -244,8 +244,8 @@ func (w *world) reportHealth(path, address string) {
 	}
 }
 
-// loadBalancerErrorScenario tries each mistake with a target both when the target is added and when the load
-// balancer is created with it.
+// loadBalancerErrorScenario tries each mistake with a target twice: with add_target, and with the creation of a load
+// balancer.
 func loadBalancerErrorScenario(w *world) {
 	path := w.loadBalancer(smallLoadBalancer(w, "public"))
 	backend := json.Number(w.server(smallServer(w, "backend")))
@@ -266,7 +266,7 @@ func loadBalancerErrorScenario(w *world) {
 	w.act(path, "add_target", target(backend))
 	w.refuseAction("target_already_defined", path, "add_target", target(backend))
 	w.refuse(422, "target_already_defined", "POST", "/load_balancers", withTargets(smallLoadBalancer(w, "new"), target(backend), target(backend)))
-	// Both for a load balancer that is there and for a new one: in a network if it is private.
+	// For an existing load balancer and for a new one. A private target needs a network.
 	refuseBoth := func(code string, network json.Number, public bool, target object) {
 		w.Helper()
 		w.refuseAction(code, path, "add_target", target)
@@ -301,13 +301,13 @@ func withTargets(body object, targets ...object) object {
 	return body
 }
 
-// refuseTypes tries a type that a load balancer has too many services for.
+// refuseTypes tries a type that allows fewer services than a load balancer has.
 func (w *world) refuseTypes() {
 	w.Helper()
 	body := smallLoadBalancer(w, "large")
 	body["load_balancer_type"] = "lb21"
 	var services []object
-	for port := range 6 { // lb11 has five
+	for port := range 6 { // lb11 allows five
 		services = append(services, tcpService(1+port))
 	}
 	body["services"] = services
@@ -344,7 +344,7 @@ func loadBalancerPrivateScenario(w *world) {
 	w.do(200, "GET", "/networks/"+network.String(), nil)
 }
 
-// loadBalancerConsequenceScenario changes what load balancers point to behind their back.
+// loadBalancerConsequenceScenario changes the resources that load balancers refer to.
 func loadBalancerConsequenceScenario(w *world) {
 	network := json.Number(w.create("network", "/networks", fullNetwork))
 	body := smallLoadBalancer(w, "lb")

@@ -11,24 +11,24 @@ import (
 	"strings"
 )
 
-// Kind says in which way a mutated instance is wrong.
+// Kind is the kind of mistake in a mutated instance.
 type Kind string
 
 // The ways in which [Mutations] makes an instance wrong.
 const (
-	Missing    Kind = "missing"      // a required property is not there
+	Missing    Kind = "missing"      // a required property is absent
 	Null       Kind = "null"         // null where the schema does not allow it
 	WrongType  Kind = "wrong type"   // a value of a type that the schema does not allow
 	Unknown    Kind = "unknown"      // a property that the schema does not have
-	BadEnum    Kind = "bad enum"     // a string that is none of the allowed ones
+	BadEnum    Kind = "bad enum"     // a string that is not one of the allowed ones
 	OutOfRange Kind = "out of range" // a number below the minimum or above the maximum
 	TooLong    Kind = "too long"     // more characters or entries than allowed
 	TooShort   Kind = "too short"    // fewer characters or entries than needed
 	BadPattern Kind = "bad pattern"  // a string that does not match the pattern
-	BadFormat  Kind = "bad format"   // a string or number that is not of the format
+	BadFormat  Kind = "bad format"   // a string or number that does not have the format
 )
 
-// Mutation is an instance of a schema with exactly one thing wrong.
+// Mutation is an instance of a schema with exactly one mistake.
 type Mutation struct {
 	Pointer string // JSON pointer of the wrong place
 	Kind    Kind
@@ -36,9 +36,9 @@ type Mutation struct {
 	Value   any    // the whole instance, as decoded JSON
 }
 
-// Mutations yields, for each property of the schema down to the leaves, instances that break each rule
-// which the schema has for it. None of them is valid under the strict reading of this package. They
-// are made from the full instance of [Synthesize]; it is an error if there is none.
+// Mutations yields instances that break one rule each, for every property and every rule of the schema. All of them are
+// invalid in the strict reading of this package. They are made from the full instance of [Synthesize], and its error is
+// returned.
 func Mutations(schema Schema) (iter.Seq[Mutation], error) {
 	instance, err := Synthesize(schema, Full)
 	if err != nil {
@@ -50,7 +50,7 @@ func Mutations(schema Schema) (iter.Seq[Mutation], error) {
 	}, nil
 }
 
-// mutator walks a schema and an instance of it side by side.
+// mutator walks over a schema and its instance in parallel.
 type mutator struct {
 	yield   func(Mutation) bool
 	stopped bool
@@ -198,10 +198,10 @@ func (m *mutator) mutateArray(schema Schema, value []any, at string, replace put
 
 func (m *mutator) mutateString(schema Schema, at string, replace put) {
 	if schema["oneOf"] != nil {
-		return // what one branch forbids, another may allow
+		return // another branch may allow what this one forbids
 	}
 	if len(list(schema["enum"])) > 0 {
-		m.emit(at, BadEnum, "is none of the allowed values", replace("no-such-value"))
+		m.emit(at, BadEnum, "is not one of the allowed values", replace("no-such-value"))
 	}
 	if most, ok := integer(schema, "maxLength"); ok {
 		m.emit(at, TooLong, fmt.Sprintf("has %d characters", most+1), replace(strings.Repeat("a", int(most+1))))
@@ -246,7 +246,7 @@ func (m *mutator) mutateNumber(schema Schema, at string, replace put) {
 	}
 }
 
-// Case is a request body with exactly one thing wrong.
+// Case is a request body with exactly one mistake.
 type Case struct {
 	Field string // JSON pointer of the wrong place; empty for the body itself
 	Kind  Kind
@@ -254,7 +254,7 @@ type Case struct {
 	Body  []byte
 }
 
-// String returns a name for a test: the field and what is wrong with it.
+// String returns a name for a test: the field and its mistake.
 func (c Case) String() string {
 	if c.Field == "" {
 		return "body " + c.Why
@@ -262,11 +262,10 @@ func (c Case) String() string {
 	return c.Field + " " + c.Why
 }
 
-// InvalidBodies returns, for each field of the request of op, bodies that are wrong in this field and
-// nowhere else: missing, null, of a wrong type, not allowed, too long, out of range … The document
-// allows none of them. The real API is known to be more lenient than the document on some (null for an
-// absent field, unknown properties, defaults of required ones): the caller selects by [Case.Kind].
-// An operation without a body has none.
+// InvalidBodies returns, for each field of the request of op, bodies that are wrong only in this field: missing, null, of
+// a wrong type, not allowed, too long, out of range and so on. The document allows none of them. The real API accepts some
+// (null for an absent field, unknown properties, defaults of required fields): the caller selects by [Case.Kind]. An
+// operation without a body has no invalid bodies.
 func (d *Document) InvalidBodies(op *Operation) ([]Case, error) {
 	if op.request == nil {
 		return nil, nil

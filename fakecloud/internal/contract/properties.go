@@ -7,14 +7,13 @@ import (
 	"strings"
 )
 
-// This file tells which of the values that the document knows were never seen in an answer: a property
-// that is always null, a list that is always empty, a status that nothing ever has. Such answers are
-// all valid, and yet a client finds out in production what the rest of the document is about.
+// This file finds the documented values that no answer had: a property that is always null, a list that is always empty, a
+// status that never occurs. Such answers are valid, but a client would meet the other values for the first time in
+// production.
 
-// Unseen returns what the answers of the given operations may contain and none of theirs did: pointers as
-// "/server/public_net/ipv4/ip", where "*" stands for the entries of a list, and a "=" is followed by one
-// of the values that an enum allows. Resources are the same in all operations: an entry of "servers" is
-// a "server".
+// Unseen returns the documented values that no answer of the given operations had. They are pointers such as
+// "/server/public_net/ipv4/ip". "*" stands for the entries of a list, and "=" is followed by an allowed value of an enum.
+// Resources have the same pointer in all operations: an entry of "servers" is a "server".
 func (r *Recorder) Unseen(operations []*Operation) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -31,7 +30,7 @@ func (r *Recorder) Unseen(operations []*Operation) []string {
 		}
 	}
 	all := slices.Sorted(maps.Keys(unseen))
-	// What is in something unseen is unseen, too, and goes without saying.
+	// Leave out the parts of unseen values.
 	return slices.DeleteFunc(all, func(value string) bool {
 		for i := range value {
 			if i > 0 && (value[i] == '/' || value[i] == '=') && unseen[value[:i]] {
@@ -42,7 +41,7 @@ func (r *Recorder) Unseen(operations []*Operation) []string {
 	})
 }
 
-// note adds the values of a successful answer that the document knows.
+// note adds the documented values of a successful answer.
 func (a *answers) note(op *Operation, instance any) {
 	if a.values == nil {
 		a.values = make(map[string]bool)
@@ -77,8 +76,8 @@ func (a *answers) note(op *Operation, instance any) {
 // embedded are resources that others contain as a whole.
 var embedded = []string{"image", "iso", "load_balancer_type", "location", "placement_group", "server_type"}
 
-// asOne returns the pointer of a resource within an answer as that of the resource: of an entry of a list,
-// of one within another, and of a load balancer's target within a target.
+// asOne returns the same pointer for a resource in all places: alone, in a list, within another resource, and for a load
+// balancer's target within a target.
 func asOne(pointer string) string {
 	parent, name := path.Split(pointer)
 	switch {
@@ -94,7 +93,7 @@ func asOne(pointer string) string {
 	return pointer
 }
 
-// documentedValues returns all that a schema knows, as Unseen does.
+// documentedValues returns all values of a schema in the form of Unseen.
 func documentedValues(schema Schema) map[string]bool {
 	values := make(map[string]bool)
 	var walk func(pointer string, schema Schema)

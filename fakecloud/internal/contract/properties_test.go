@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestWhatNoAnswerHadIsTold(t *testing.T) {
+func TestUnseenReturnsTheValuesThatNoAnswerHad(t *testing.T) {
 	t.Parallel()
 	document, err := Parse(small(`{
 		"type": "object", "required": ["things"],
@@ -20,7 +20,7 @@ func TestWhatNoAnswerHadIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	op := document.Operation("create_thing")
-	op.response = op.request // the small document describes a request
+	op.response = op.request // the small document has only the request
 	op.values = func() map[string]bool { return documentedValues(op.response) }
 	all := []string{"/image", "/image/id", "/thing", "/thing/name", "/thing/parts", "/thing/parts/*", "/thing/parts/*/a", "/thing/status", "/thing/status=off", "/thing/status=on"}
 	recorder := NewRecorder(document)

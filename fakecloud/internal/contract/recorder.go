@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-// Exchange is a request and what was wrong with the answer to it, or with itself.
+// Exchange is a request with the violations in it or in its answer.
 type Exchange struct {
 	Method string
 	URL    string // path and query
@@ -24,9 +24,9 @@ func (e Exchange) String() string {
 	return fmt.Sprintf("%s %s → %d\n%v", e.Method, e.URL, e.Status, e.Err)
 }
 
-// Recorder validates each exchange that passes through it and remembers which operations were asked
-// for and which answers they gave. Put it around a server with [Recorder.Middleware] or around a client
-// with [Recorder.Transport]; one Recorder may serve several of both at once.
+// Recorder validates each exchange that passes through it, and records the operations and their answers. Put it around a
+// server with [Recorder.Middleware] or around a client with [Recorder.Transport]. One Recorder may serve several servers
+// and clients at once.
 type Recorder struct {
 	document *Document
 	ignore   func(*http.Request, int) bool
@@ -40,15 +40,15 @@ type Recorder struct {
 	unmatched    *answers
 }
 
-// maxExchanges bounds how many exchanges of each sort a Recorder keeps, so that one mistake that is in
-// each answer of a long test does not fill the memory. The others are counted.
+// maxExchanges bounds how many wrong exchanges a Recorder keeps, so that a mistake in each answer of a long test does not
+// fill the memory. It counts the others.
 const maxExchanges = 200
 
 // answers collects which answers an operation gave.
 type answers struct {
-	// statuses holds per status the error codes that came with it; of a success, none.
+	// statuses has the error codes of each status.
 	statuses map[int]map[string]bool
-	// values holds what was seen in successful answers, see Unseen.
+	// values has the values of successful answers, see Unseen.
 	values map[string]bool
 }
 
@@ -62,12 +62,11 @@ func NewRecorder(document *Document) *Recorder {
 	}
 }
 
-// Ignore makes the Recorder leave out the exchanges for which f returns true, from validation and from
-// coverage. It is for answers that are broken on purpose: injected faults. Call it before use.
+// Ignore makes the Recorder ignore the exchanges for which f returns true. It is for injected faults, which break answers
+// on purpose. Call it before use.
 func (r *Recorder) Ignore(f func(request *http.Request, status int) bool) { r.ignore = f }
 
-// Middleware returns a handler that passes requests on to next and records the exchanges. The answer
-// reaches the client unchanged and without delay.
+// Middleware returns a handler that calls next and records the exchanges. It does not change or delay the answers.
 func (r *Recorder) Middleware(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		var sent bytes.Buffer
@@ -77,21 +76,21 @@ func (r *Recorder) Middleware(next http.Handler) http.Handler {
 			outer.Body = readCloser{Reader: io.TeeReader(request.Body, &sent), Closer: request.Body}
 		}
 		response := &capture{ResponseWriter: w}
-		// A handler that panics (http.ErrAbortHandler drops the connection) gives no answer to record.
+		// If the handler panics, with http.ErrAbortHandler to drop the connection, there is no answer to record.
 		next.ServeHTTP(response, outer)
 		r.record(request, sent.Bytes(), response.code(), response.header(), response.body.Bytes())
 	})
 }
 
-// Transport returns a RoundTripper that sends requests by next (nil: http.DefaultTransport) and records
-// the exchanges. It reads the answer's body to its end before it returns; a body that breaks off
-// reaches the caller as it came, and is not recorded.
+// Transport returns a RoundTripper that sends requests with next (nil: http.DefaultTransport) and records the exchanges. It
+// reads the whole body of the answer before it returns. If the body breaks off, the caller gets the same broken body, and
+// the exchange is not recorded.
 func (r *Recorder) Transport(next http.RoundTripper) http.RoundTripper {
 	if next == nil {
 		next = http.DefaultTransport
 	}
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
-		// The body is read beforehand: a transport may go on sending it after RoundTrip has returned.
+		// The body is read before: a transport may still send it after RoundTrip has returned.
 		sent, outer, err := buffered(request)
 		if err != nil {
 			return nil, err
@@ -113,7 +112,7 @@ func (r *Recorder) Transport(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// buffered returns the body of a request, and the request with a body that can be read again.
+// buffered reads the body of a request. It returns the body and a request with the same body.
 func buffered(request *http.Request) ([]byte, *http.Request, error) {
 	if request.Body == nil || request.Body == http.NoBody {
 		return nil, request, nil
@@ -140,15 +139,15 @@ type failingReader struct{ err error }
 
 func (f failingReader) Read([]byte) (int, error) { return 0, f.err }
 
-// capture is a ResponseWriter that keeps a copy of what passes.
+// capture is a ResponseWriter that keeps a copy of the answer.
 type capture struct {
 	http.ResponseWriter
 	status int
-	sent   http.Header // as it was when the status went out
+	sent   http.Header // the header when the status was written
 	body   bytes.Buffer
 }
 
-// Unwrap lets http.ResponseController reach what the original writer can do besides.
+// Unwrap lets http.ResponseController use the original writer.
 func (c *capture) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
 // WriteHeader implements http.ResponseWriter.
@@ -182,7 +181,7 @@ func (c *capture) header() http.Header {
 	return c.sent
 }
 
-// record validates an exchange and adds it to what was seen.
+// record validates an exchange and records its answer.
 func (r *Recorder) record(request *http.Request, sent []byte, status int, header http.Header, body []byte) {
 	if r.ignore(request, status) {
 		return
@@ -197,7 +196,7 @@ func (r *Recorder) record(request *http.Request, sent []byte, status int, header
 
 	var instance any
 	if op != nil && status == op.Success && len(body) > 0 && decode(body, &instance) != nil {
-		instance = nil // which was complained about above
+		instance = nil // ValidateResponse has reported it
 	}
 
 	r.mu.Lock()
@@ -249,24 +248,23 @@ func (a *answers) add(status int, body []byte) {
 	}
 }
 
-// Violations returns the exchanges whose answers the document does not allow, in the order in which
-// they ended; at most the first 200.
+// Violations returns the exchanges whose answers the document does not allow, in the order of their ends. It returns at
+// most the first 200.
 func (r *Recorder) Violations() []Exchange {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.violations)
 }
 
-// Undocumented returns the exchanges in which the server accepted (2xx) a request body that the
-// document does not allow. Not each is a mistake: clients rely on leniencies of the real API.
+// Undocumented returns the exchanges in which the server accepted (2xx) a request body that the document does not allow.
+// This may be correct: the real API accepts some of them, and clients rely on it.
 func (r *Recorder) Undocumented() []Exchange {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.undocumented)
 }
 
-// Err returns all violations as one error, or nil if there are none. Equal complaints about the same
-// operation are told once.
+// Err returns all violations as one error, or nil if there are none. It has equal violations of one operation only once.
 func (r *Recorder) Err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -300,8 +298,8 @@ func (r *Recorder) Statuses(op *Operation) []int {
 	return statuses
 }
 
-// Saw tells whether an operation (nil: one that the API does not have) answered with an error code at
-// a status.
+// Saw reports whether an operation answered with a status and an error code. A nil op stands for requests without an
+// operation.
 func (r *Recorder) Saw(op *Operation, status int, code string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -319,18 +317,18 @@ func (r *Recorder) Exchanges() int {
 	return r.exchanges
 }
 
-// State says how far an operation was seen to work.
+// State says how far an operation works.
 type State string
 
 // The states of an operation.
 const (
 	Implemented    State = "implemented"   // it gave its successful answer (or 410, if it was removed)
-	NotImplemented State = "501"           // it only ever answered 501
+	NotImplemented State = "501"           // it answered 501
 	OnlyErrors     State = "only errors"   // it answered, but never successfully
-	NotExercised   State = "not exercised" // it was not asked
+	NotExercised   State = "not exercised" // it got no request
 )
 
-// State returns how far op was seen to work.
+// State returns how far op works, by the recorded answers.
 func (r *Recorder) State(op *Operation) State {
 	statuses := r.Statuses(op)
 	switch {

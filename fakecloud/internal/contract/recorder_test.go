@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// answering returns a handler that gives fixed answers by method and path; else 404.
+// answering returns a handler with fixed answers by method and path. Others are 404.
 func answering(t *testing.T, document *Document) http.Handler {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -60,7 +60,7 @@ func send(t *testing.T, client *http.Client, method, url, body string) (int, str
 	return response.StatusCode, string(content)
 }
 
-func TestARecorderSeesTheSameFromEitherSide(t *testing.T) {
+func TestARecorderRecordsTheSameOnBothSides(t *testing.T) {
 	t.Parallel()
 	document := ForTest(t)
 	pages := make(map[string]string)
@@ -76,7 +76,7 @@ func TestARecorderSeesTheSameFromEitherSide(t *testing.T) {
 			server := httptest.NewServer(handler)
 			defer server.Close()
 			if status, body := send(t, client, "GET", server.URL+"/v1/servers/1", ""); status != 200 || body != string(answer(t, document.Operation("get_server"))) {
-				t.Errorf("the answer was changed on its way: %d %s", status, body)
+				t.Errorf("the recorder changed the answer: %d %s", status, body)
 			}
 			send(t, client, "GET", server.URL+"/v1/servers/404", "")
 			send(t, client, "POST", server.URL+"/v1/networks", `{"name": "n", "ip_range": "10.0.0.0/8"}`)
@@ -144,7 +144,7 @@ func TestARecorderSeesTheSameFromEitherSide(t *testing.T) {
 		"| `get_volume` | `GET /volumes/{id}` | only errors | 404 `not_found` |",
 		"| `list_isos` | `GET /isos` | not exercised | none |",
 		"| `list_datacenters` | `GET /datacenters` | implemented, removed from the API | 410 `deprecated_api_endpoint` |",
-		"the API does not have: 404 `not_found`",
+		"unknown paths or methods: 404 `not_found`",
 		"| 2026-09-22 | GET /networks/{id}/members |",
 	} {
 		if !strings.Contains(pages["transport"], want) {
@@ -178,7 +178,7 @@ func TestARecorderIsUsedFromManyGoroutines(t *testing.T) {
 	}
 }
 
-func TestARecorderLeavesOutWhatItIsToldTo(t *testing.T) {
+func TestARecorderIgnoresExchanges(t *testing.T) {
 	t.Parallel()
 	document := ForTest(t)
 	recorder := NewRecorder(document)
@@ -188,11 +188,11 @@ func TestARecorderLeavesOutWhatItIsToldTo(t *testing.T) {
 		t.Error(err)
 	}
 	if got := recorder.State(document.Operation("list_ssh_keys")); got != NotExercised {
-		t.Errorf("an exchange that was left out counts as %s", got)
+		t.Errorf("an ignored exchange counts as %s", got)
 	}
 }
 
-func TestABodyThatBreaksOffReachesTheClientAsItCame(t *testing.T) {
+func TestTheClientGetsABodyThatBreaksOff(t *testing.T) {
 	t.Parallel()
 	document := ForTest(t)
 	recorder := NewRecorder(document)

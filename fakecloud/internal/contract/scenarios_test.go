@@ -16,25 +16,25 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
-// topic is what the tests of this package do with one collection of the API, or with another topic.
+// topic has the test functions for one collection of the API, or for another topic.
 type topic struct {
-	// scenario reaches the operations, successfully and with the errors of their own.
+	// scenario reaches the operations, with success and with their own errors.
 	scenario func(*world)
-	// walk reaches them by hcloud-go.
+	// walk reaches the operations with hcloud-go.
 	walk func(walk)
 	// simple returns the body of a request that creates a resource with a name.
 	simple func(w *world, name string) object
-	// busy is an action, with its body, that makes a resource busy.
+	// busy is an action that makes a resource busy, and with is its body.
 	busy string
 	with any
-	// updatable reports whether name and labels can be changed while an action is running: where the document
-	// does not speak of a conflict.
+	// updatable reports whether name and labels can be changed while an action is running. They can if the document does
+	// not have a conflict for the update.
 	updatable bool
 	// populate makes some resources, unless the populate of all makes them.
 	populate func(*world)
 }
 
-// topics is the list of them. Those that begin with / are collections.
+// topics are all topics. Names that begin with / are collections.
 var topics = map[string]topic{
 	"/actions":          {scenario: actionScenario, walk: walk.actions},
 	"/certificates":     {scenario: certificateScenario, walk: walk.certificates, simple: uploadedCertificate, updatable: true},
@@ -97,7 +97,7 @@ func actionScenario(w *world) {
 	w.do(200, "GET", "/actions?id=1&id=2", nil)
 	network := w.create("network", "/networks", fullNetwork)
 	id := idOf(w.do(201, "POST", "/networks/"+network+"/actions/change_ip_range", object{"ip_range": "10.0.0.0/12"})["action"])
-	for range 2 { // while it runs, and after it
+	for range 2 { // during and after the action
 		w.do(200, "GET", "/actions/"+id, nil)
 		w.do(200, "GET", "/actions?id="+id, nil)
 		w.do(200, "GET", "/networks/actions?status=running&sort=command:desc&sort=id", nil)
@@ -158,7 +158,7 @@ func networkScenario(w *world) {
 
 const otherKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIH6hVLxR1Vf1qBQphdT9WuOk6f02uWeEV5YCbiTVGnX7 other"
 
-// populate makes some of everything, with labels, states and times of creation that differ.
+// populate makes some resources of all kinds, with different labels, states and times of creation.
 func populate(w *world) {
 	w.Helper()
 	pause := func() { w.clock.Step(time.Second) }
@@ -239,7 +239,7 @@ func refuseWhileBusy(w *world, document *contract.Document) {
 		}
 		if busy[collection] == "" {
 			if strings.HasPrefix(rest, "/actions/") {
-				w.Errorf("%s: the topic %s has no action that makes it busy", op, collection)
+				w.Errorf("%s: the topic %s needs an action that makes a resource busy", op, collection)
 			}
 			continue
 		}
@@ -253,30 +253,30 @@ func refuseWhileBusy(w *world, document *contract.Document) {
 		}
 		response := w.send(op.Method, busy[collection]+rest, body)
 		if response.Code != http.StatusLocked && response.Code != http.StatusConflict {
-			w.Errorf("%s on what is busy: %d %s, want 423 locked or 409 conflict", op, response.Code, response.Body)
+			w.Errorf("%s on a busy resource: %d %s, want 423 locked or 409 conflict", op, response.Code, response.Body)
 		}
 	}
 }
 
-// refuseTakenNames gives each resource that has a name that of another.
+// refuseTakenNames tries to give each resource the name of another one.
 func refuseTakenNames(w *world, document *contract.Document) {
 	w.Helper()
 	populate(w)
 	w.create("ssh_key", "/ssh_keys", object{"name": "two", "public_key": otherKey})
 	for _, op := range document.Operations() {
 		key, _, _ := strings.Cut(strings.TrimPrefix(op.Path, "/"), "/")
-		if op.Method != http.MethodPut || !modelled(op) || key == "images" { // images are described, and have no names
+		if op.Method != http.MethodPut || !modelled(op) || key == "images" { // images have a description, but no name
 			continue
 		}
 		entries := w.list("/"+key, key)
 		taken, self := entries[0].(object), entries[1].(object)
 		path := "/" + key + "/" + idOf(self)
 		w.refuse(409, "uniqueness_error", "PUT", path, object{"name": taken["name"]})
-		w.do(200, "PUT", path, object{"name": self["name"]}) // its own name is not taken
+		w.do(200, "PUT", path, object{"name": self["name"]}) // its own name is allowed
 	}
 }
 
-// limitScenario has each kind of resource exceed its limit.
+// limitScenario exceeds the limit of each kind of resource.
 func limitScenario(t *testing.T, recorder *contract.Recorder, document *contract.Document) {
 	exceed := func(kind cloud.Kind, prepare func(w *world) (path string), body func(*world, string) object) {
 		w := newWorld(t, recorder, func(o *fakecloud.Options) { o.Limits = map[string]int{string(kind): 1} })
@@ -291,7 +291,7 @@ func limitScenario(t *testing.T, recorder *contract.Recorder, document *contract
 		}
 		body := topics[op.Path].simple
 		if body == nil {
-			t.Errorf("%s: its topic has no simple body to exceed the limit with", op)
+			t.Errorf("%s: its topic needs a simple body to exceed the limit", op)
 			continue
 		}
 		exceed(cloud.Kind(strings.TrimSuffix(op.Path[1:], "s")), func(*world) string { return op.Path }, body)
@@ -312,11 +312,11 @@ func eachCreation(w *world, visit func(route api.Route, body object)) {
 			visit(route, simple(w, "a"))
 			continue
 		}
-		w.Errorf("%s: its topic has no simple body", route.OperationID)
+		w.Errorf("%s: its topic needs a simple body", route.OperationID)
 	}
 }
 
-func TestTheJournalNamesWhatWasCreated(t *testing.T) {
+func TestTheJournalHasTheIDOfTheCreatedResource(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	eachCreation(w, func(route api.Route, body object) {

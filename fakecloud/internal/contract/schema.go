@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// Schema is a JSON schema (2020-12, with OpenAPI's additions) as decoded JSON, after these
-// simplifications: references are resolved, allOf is merged into one schema, nullable is a type, and
-// oneOf branches contain what stood beside them. Numbers are [json.Number].
+// Schema is a JSON schema (2020-12, with OpenAPI's additions) as decoded JSON. It is simplified: references are resolved,
+// allOf is merged into one schema, nullable is a type, and the branches of a oneOf contain the keywords next to it. Numbers
+// are [json.Number].
 type Schema = map[string]any
 
-// maxReferences bounds how deep references may nest, so that a document whose schemas contain
-// themselves is an error and no endless loop. The official one has no references at all.
+// maxReferences bounds how deep references may nest: a schema that contains itself is an error, not an endless loop. The
+// official document has no references.
 const maxReferences = 32
 
 // reader simplifies schemas of one document.
@@ -62,7 +62,7 @@ func (r reader) read(schema map[string]any) (Schema, error) {
 	return distribute(result, branches)
 }
 
-// readChildren replaces the schemas directly below by their simplified form.
+// readChildren simplifies the schemas directly below.
 func (r reader) readChildren(schema Schema) error {
 	if properties := properties(schema); properties != nil {
 		read := make(map[string]any, len(properties))
@@ -112,21 +112,21 @@ func (r reader) readAll(schemas []any, keyword string) ([]Schema, error) {
 	return result, nil
 }
 
-// distribute moves what stands beside a oneOf into each of its branches.
+// distribute moves the keywords next to a oneOf into each of its branches.
 func distribute(schema Schema, branches []Schema) (Schema, error) {
 	result := Schema{}
-	beside := Schema{}
+	common := Schema{}
 	for keyword, value := range schema {
 		switch keyword {
 		case "discriminator", "title", "description", "example", "default":
 			result[keyword] = value
 		case "oneOf":
 		default:
-			beside[keyword] = value
+			common[keyword] = value
 		}
 	}
 	for i, branch := range branches {
-		merged, err := merge(beside, branch)
+		merged, err := merge(common, branch)
 		if err != nil {
 			return nil, fmt.Errorf("oneOf/%d: %w", i, err)
 		}
@@ -268,8 +268,8 @@ func typesOf(schema Schema) []string {
 
 func hasType(schema Schema, name string) bool { return slices.Contains(typesOf(schema), name) }
 
-// closed tells whether the object has the listed properties and no others. It is where the checker
-// is stricter than JSON schema: a list of properties is taken for complete unless it says otherwise.
+// closed reports whether an object has only the listed properties. Here the checker is stricter than JSON schema: a list
+// of properties is complete unless additionalProperties allows others.
 func closed(schema Schema) bool {
 	additional, stated := schema["additionalProperties"]
 	if stated {
@@ -284,9 +284,8 @@ type choice struct {
 	schema Schema
 }
 
-// choices returns the branches of a oneOf with a discriminator, and the discriminator's name. The
-// values come from the branches themselves; the mapping of the document names components that are
-// not what the branches contain.
+// choices returns the branches of a oneOf with a discriminator, and the discriminator's name. The values come from the
+// branches, because the document's mapping names components that the branches do not have.
 func choices(schema Schema) (name string, result []choice) {
 	discriminator, _ := schema["discriminator"].(map[string]any)
 	name, _ = discriminator["propertyName"].(string)
@@ -304,7 +303,7 @@ func choices(schema Schema) (name string, result []choice) {
 	return name, result
 }
 
-// visit calls f for schema and for each schema within, parents first.
+// visit calls f for schema and for each schema in it, parents first.
 func visit(schema Schema, f func(Schema)) {
 	f(schema)
 	for _, name := range sortedKeys(properties(schema)) {

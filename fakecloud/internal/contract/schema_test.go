@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// body is the schema of a request or of a response, with the examples beside it.
+// body is the schema of a request or of a response, with its examples.
 type body struct {
 	name     string
 	schema   Schema
@@ -60,7 +60,7 @@ func TestEachSchemaAllowsTheInstancesMadeFromIt(t *testing.T) {
 	}
 }
 
-func TestEachSchemaRefusesInstancesWithOneThingWrong(t *testing.T) {
+func TestEachSchemaRefusesInstancesWithOneMistake(t *testing.T) {
 	t.Parallel()
 	refused := make(map[Kind]int)
 	for _, body := range bodies(ForTest(t)) {
@@ -73,29 +73,29 @@ func TestEachSchemaRefusesInstancesWithOneThingWrong(t *testing.T) {
 		for mutation := range mutations {
 			violations := validator.validate(mutation.Value)
 			if len(violations) == 0 {
-				t.Errorf("%s: allowed although %s %s", body.name, mutation.Pointer, mutation.Why)
+				t.Errorf("%s: allowed, but %s %s", body.name, mutation.Pointer, mutation.Why)
 			}
 			if !slices.ContainsFunc(violations, func(v Violation) bool { return touches(v.Pointer, mutation.Pointer) }) {
-				t.Errorf("%s: %s %s, but the complaints are elsewhere: %v", body.name, mutation.Pointer, mutation.Why, violations)
+				t.Errorf("%s: %s %s, but the violations are in other places: %v", body.name, mutation.Pointer, mutation.Why, violations)
 			}
 			refused[mutation.Kind]++
 		}
 	}
 	for _, kind := range []Kind{Missing, Null, WrongType, Unknown, BadEnum, OutOfRange, TooLong, TooShort, BadPattern, BadFormat} {
 		if refused[kind] == 0 {
-			t.Errorf("no instance is wrong by: %s", kind)
+			t.Errorf("no instance has this mistake: %s", kind)
 		}
 	}
 	t.Logf("refused: %v", refused)
 }
 
-// touches tells whether a complaint at one place is about another: the same, or one within the other.
-func touches(complaint, place string) bool {
-	return strings.HasPrefix(complaint+"/", place+"/") || strings.HasPrefix(place+"/", complaint+"/")
+// touches reports whether two places are the same, or one contains the other.
+func touches(a, b string) bool {
+	return strings.HasPrefix(a+"/", b+"/") || strings.HasPrefix(b+"/", a+"/")
 }
 
-// TestTheExamplesOfTheDocumentAreValid checks the checker with the examples that Hetzner wrote by hand, as
-// of the day of the document. Those that contradict their own schema are listed with what is wrong.
+// TestTheExamplesOfTheDocumentAreValid tests the checker with Hetzner's examples, on the day of the document. wrong lists
+// the examples that contradict their own schema.
 func TestTheExamplesOfTheDocumentAreValid(t *testing.T) {
 	t.Parallel()
 	path, err := Find()
@@ -106,8 +106,8 @@ func TestTheExamplesOfTheDocumentAreValid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A target of type server has no label_selector, ip or targets by its schema; the examples show a
-	// target with everything at once.
+	// By its schema, a target of type server has no label_selector, ip or targets. The examples show a target with all of
+	// them.
 	wrong := map[string][]string{
 		"update_load_balancer response": {"/load_balancer/targets/0/ip", "/load_balancer/targets/0/label_selector", "/load_balancer/targets/0/targets"},
 		"create_load_balancer response": {"/load_balancer/targets/0/targets"},
@@ -153,7 +153,7 @@ func TestInvalidBodiesAreRefusedAndNameTheirField(t *testing.T) {
 		}
 		for _, invalid := range cases {
 			if err := document.ValidateRequest(op, invalid.Body); err == nil {
-				t.Errorf("%s: allowed although %s", op, invalid)
+				t.Errorf("%s: allowed, but %s", op, invalid)
 			}
 		}
 		total += len(cases)
@@ -168,14 +168,14 @@ func TestInvalidBodiesAreRefusedAndNameTheirField(t *testing.T) {
 	for _, invalid := range cases {
 		got[invalid.String()] = true
 	}
-	for _, want := range []string{"/name is missing", "/name is null", "/ip_range is an integer", "body is a boolean", "/subnets/0/type is none of the allowed values"} {
+	for _, want := range []string{"/name is missing", "/name is null", "/ip_range is an integer", "body is a boolean", "/subnets/0/type is not one of the allowed values"} {
 		if !got[want] {
-			t.Errorf("create_network: no body in which %s; there are %v", want, slices.Sorted(maps.Keys(got)))
+			t.Errorf("create_network: no body in which %s, only %v", want, slices.Sorted(maps.Keys(got)))
 		}
 	}
 }
 
-func TestSynthesizeGivesWhatTheCallerMayChange(t *testing.T) {
+func TestTheCallerMayChangeASynthesizedInstance(t *testing.T) {
 	t.Parallel()
 	schema := Schema{"type": "object", "properties": map[string]any{
 		"labels": Schema{"type": "object", "additionalProperties": Schema{"type": "string"}, "example": map[string]any{"a": "b"}},
@@ -193,11 +193,11 @@ func TestSynthesizeGivesWhatTheCallerMayChange(t *testing.T) {
 		t.Errorf("the schema's example was changed through an instance: %v", got)
 	}
 	if _, err := Synthesize(Schema{}, Full); err == nil {
-		t.Error("a schema that says nothing gave an instance")
+		t.Error("an empty schema gave an instance")
 	}
 }
 
-func TestAComplaintNamesPlaceWantAndGot(t *testing.T) {
+func TestAViolationNamesPlaceWantAndGot(t *testing.T) {
 	t.Parallel()
 	schema := object(map[string]any{
 		"id":      Schema{"type": "integer", "minimum": number(1), "maximum": number(9)},
@@ -228,7 +228,7 @@ func TestAComplaintNamesPlaceWantAndGot(t *testing.T) {
 		if violations := validator.validate(instance); len(violations) == 1 {
 			got = violations[0].String()
 		} else if len(violations) > 1 {
-			t.Errorf("several complaints: %v", violations)
+			t.Errorf("several violations: %v", violations)
 		}
 		if got != want {
 			t.Errorf("%v:\n got %s\nwant %s", change, got, want)
@@ -254,7 +254,7 @@ func TestAComplaintNamesPlaceWantAndGot(t *testing.T) {
 	check(map[string]any{"state": strings.Repeat("x", 500)}, `/state: want one of ["on","off"], got "`+strings.Repeat("x", excerptLength-1)+"…")
 }
 
-func TestAChoiceComplainsAboutTheBranchThatWasMeant(t *testing.T) {
+func TestAChoiceReportsOnlyTheSelectedBranch(t *testing.T) {
 	t.Parallel()
 	document := ForTest(t)
 	validator := mustCompile(t, document.Operation("get_load_balancer").ResponseSchema())

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// publicKey is an SSH key that exists nowhere else.
+// publicKey is an SSH key for these tests only.
 const publicKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl test"
 
 func catalogueScenario(w *world) {
@@ -19,13 +19,13 @@ func catalogueScenario(w *world) {
 		w.do(200, "GET", path+"/"+idOf(entry), nil)
 		found := w.list(path+"?name="+url.QueryEscape(entry["name"].(string)), key)
 		if len(found) == 0 {
-			w.Errorf("%s: nothing is named %v", path, entry["name"])
+			w.Errorf("%s: not found by the name %v", path, entry["name"])
 		}
 		w.do(200, "GET", path+"?per_page=3&page=2", nil)
 		w.as(otherToken).do(200, "GET", path, nil)
 	}
 	w.do(200, "GET", "/pricing", nil)
-	// A retired type is in no list, and can be read.
+	// A retired type is not in the list, but can be read.
 	if retired := w.do(200, "GET", "/server_types/1", nil); at(retired, "server_type", "deprecation") == nil || at(retired, "server_type", "deprecated") != true {
 		w.Errorf("a retired server type: %v", retired)
 	}
@@ -63,7 +63,7 @@ func serverLifeScenario(w *world) {
 		w.Errorf("a server with an SSH key got the root password %v", created["root_password"])
 	}
 	path := "/servers/" + idOf(created["server"])
-	for range 2 { // while it is created, and after it
+	for range 2 { // during and after the creation
 		w.do(200, "GET", path, nil)
 		w.do(200, "GET", "/servers?status=running&status=initializing&label_selector=env&sort=created:desc", nil)
 		w.do(200, "GET", path+"/actions", nil)
@@ -98,12 +98,12 @@ func serverLifeScenario(w *world) {
 	w.do(200, "GET", path+"/metrics?type=cpu&step=60&start="+w.hoursAgo(1)+"&end="+w.hoursAgo(0), nil)
 	w.refuse(422, "invalid_input", "GET", path+"/metrics?type=cpu", nil)
 	w.do(200, "DELETE", path, nil)
-	w.send("GET", path, nil) // whether it can still be seen is not documented
+	w.send("GET", path, nil) // the document does not say whether it is still visible
 	w.finish()
 	w.refuse(404, "not_found", "GET", path, nil)
 }
 
-// hoursAgo returns a point in time for a query.
+// hoursAgo returns a time for a query.
 func (w *world) hoursAgo(n int) string {
 	return url.QueryEscape(w.clock.Now().Add(-time.Duration(n) * time.Hour).Format(time.RFC3339))
 }
@@ -118,7 +118,7 @@ func serverPowerScenario(w *world) {
 	w.act(path, "change_type", object{"server_type": "cx33", "upgrade_disk": false})
 	w.act(path, "enable_rescue", object{"type": "linux64"})
 	w.act(path, "disable_rescue", nil)
-	w.act(path, "poweroff", nil) // a change of type starts the server
+	w.act(path, "poweroff", nil) // a change of type has started the server
 	w.refuseAction("invalid_server_type", path, "change_type", object{"server_type": "cx33", "upgrade_disk": false})
 	w.refuseAction("invalid_server_type", path, "change_type", object{"server_type": "cax11", "upgrade_disk": false})
 	w.act(path, "poweron", nil)
@@ -200,7 +200,7 @@ func serverImageScenario(w *world) {
 		w.Errorf("flavor of an image of it: %v", of)
 	}
 	system := w.first("/images?type=system", "images")
-	w.send("DELETE", "/images/"+idOf(system), nil) // refused; with which code is not documented
+	w.send("DELETE", "/images/"+idOf(system), nil) // refused; the document does not say with which code
 	w.do(200, "GET", "/images/"+idOf(system), nil)
 }
 
@@ -246,7 +246,7 @@ func serverErrorScenario(w *world) {
 	w.refuseUnavailable()
 }
 
-// refuseUnavailable asks for a server type where it cannot be had at the moment.
+// refuseUnavailable requests a server type in a location where it is not available.
 func (w *world) refuseUnavailable() {
 	w.Helper()
 	for _, entry := range w.list("/server_types?per_page=50", "server_types") {
@@ -317,7 +317,7 @@ func primaryIPScenario(w *world) {
 	w.do(204, "DELETE", path, nil)
 }
 
-// assignedScenario goes on with a Primary IP that a server has, and which is unassigned at the end.
+// assignedScenario continues with the Primary IP of a server. At the end, the Primary IP is not assigned.
 func (w *world) assignedScenario(path string, server, other json.Number) {
 	w.Helper()
 	lb := w.loadBalancer(smallLoadBalancer(w, "lb"))
@@ -345,7 +345,7 @@ func (w *world) serverWithoutPublicIPs(name string) json.Number {
 	return json.Number(w.server(body))
 }
 
-// privateServerScenario: what providers and autoscalers read of a server that has a private address only.
+// privateServerScenario reads the fields that providers and autoscalers read of a server without public addresses.
 func privateServerScenario(w *world) {
 	network := w.create("network", "/networks", fullNetwork)
 	body := smallServer(w, "private")

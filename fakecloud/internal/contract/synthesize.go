@@ -7,22 +7,22 @@ import (
 	"strings"
 )
 
-// Extent says which properties [Synthesize] gives an object.
+// Extent selects the properties of objects in [Synthesize].
 type Extent int
 
 const (
-	// Minimal instances have the required properties only.
+	// Minimal instances have only the required properties.
 	Minimal Extent = iota
-	// Full instances have all properties; lists have one entry per kind that the schema knows.
+	// Full instances have all properties. Lists have one entry for each kind in the schema.
 	Full
 )
 
 // maxNesting bounds the depth of an instance. The deepest in the document is about 12.
 const maxNesting = 40
 
-// Synthesize returns an instance of the schema as decoded JSON (numbers are [json.Number]), made of
-// the schema's examples, defaults and allowed values. The result is the same at each call, and shares
-// nothing with the schema. It is an error if the schema gives no hint of a value that it allows.
+// Synthesize returns an instance of the schema as decoded JSON (numbers are [json.Number]). It uses the schema's examples,
+// defaults and allowed values. The result is the same at each call, and shares no memory with the schema. It returns an
+// error if the schema has no hint of an allowed value.
 func Synthesize(schema Schema, extent Extent) (any, error) {
 	instance, err := synthesize(schema, extent, 0)
 	if err != nil {
@@ -38,7 +38,7 @@ func synthesize(schema Schema, extent Extent, depth int) (any, error) {
 	if branches := list(schema["oneOf"]); len(branches) > 0 {
 		return synthesize(branches[0].(Schema), extent, depth+1)
 	}
-	// The example of an object may lack what an amendment has added, so objects are always built.
+	// The example of an object may lack the properties of amendments, so that objects are always built.
 	if len(properties(schema)) > 0 {
 		return synthesizeObject(schema, extent, depth)
 	}
@@ -108,7 +108,7 @@ func synthesizeArray(schema, items Schema, extent Extent, depth int) (any, error
 	return entries, nil
 }
 
-// alternatives returns the branches of a oneOf, of those within it too, or the schema itself.
+// alternatives returns the branches of a oneOf, also of nested ones, or the schema itself.
 func alternatives(schema Schema) []Schema {
 	branches := list(schema["oneOf"])
 	if len(branches) == 0 {
@@ -121,11 +121,11 @@ func alternatives(schema Schema) []Schema {
 	return all
 }
 
-// synthesizePlain makes a value from the type and its bounds, where the schema names none.
+// synthesizePlain makes a value from the type and its bounds, if the schema has no value.
 func synthesizePlain(schema Schema, extent Extent, depth int) (any, error) {
 	types := typesOf(schema)
 	if len(types) == 0 {
-		return nil, fmt.Errorf("a schema with neither type nor example: %s", excerpt(schema))
+		return nil, fmt.Errorf("schema without type and example: %s", excerpt(schema))
 	}
 	switch types[0] {
 	case "string":
@@ -180,8 +180,7 @@ func clone(value any) any {
 	return value
 }
 
-// RequestBody returns a body for a request to op that the document allows, or nil if op takes none.
-// It is well-formed; whether what it refers to exists is another matter.
+// RequestBody returns a body for a request to op that the document allows, or nil if op takes none. Its ids may not exist.
 func (d *Document) RequestBody(op *Operation, extent Extent) ([]byte, error) {
 	if op.request == nil {
 		return nil, nil

@@ -9,10 +9,9 @@ import (
 	"strings"
 )
 
-// Violation is one place where a body, a status or a header is not what the document says.
+// Violation is one place where a body, a status or a header is not as documented.
 type Violation struct {
-	// Pointer is the JSON pointer of the place in the body. Of what is not in the body it names
-	// the part: "status", "header Content-Type".
+	// Pointer is the JSON pointer of the place in the body. For other places it is a name: "status", "header Content-Type".
 	Pointer string
 	Want    string
 	Got     string
@@ -27,10 +26,10 @@ func (v Violation) String() string {
 	return fmt.Sprintf("%s: want %s, got %s", place, v.Want, v.Got)
 }
 
-// Error tells everything that is wrong with one request or answer.
+// Error has all violations of one request or answer.
 type Error struct {
-	Operation  *Operation // nil: a path that the API does not have
-	Subject    string     // what was checked: "request", "response 404"
+	Operation  *Operation // nil: the API does not have the path
+	Subject    string     // the checked part: "request", "response 404"
 	Violations []Violation
 }
 
@@ -56,9 +55,8 @@ func report(op *Operation, subject string, violations []Violation) error {
 	return &Error{Operation: op, Subject: subject, Violations: violations}
 }
 
-// ValidateRequest tells whether the document allows body as the body of a request to op. It returns
-// an [*Error] with all violations. An operation without a body takes an empty one, or an empty object:
-// clients send that too.
+// ValidateRequest returns an [*Error] with all violations if the document does not allow body in a request to op. For an
+// operation without a body, an empty body and an empty object are valid: clients send both.
 func (d *Document) ValidateRequest(op *Operation, body []byte) error {
 	const subject = "request"
 	schema, err := op.compiledRequest()
@@ -78,12 +76,11 @@ func (d *Document) ValidateRequest(op *Operation, body []byte) error {
 	return report(op, subject, schema.validate(instance))
 }
 
-// ValidateResponse tells whether an answer is one that the API would give to a request to op: its
-// status, its headers and its body, be it a success or an error. It returns an [*Error] with all
-// violations.
+// ValidateResponse returns an [*Error] with all violations if the document does not allow an answer to a request to op: the
+// status, the headers and the body of a success or an error.
 //
-// A nil op stands for a request which [Document.Match] finds no operation for; it must be an error.
-// 501 is how fakecloud says that it lacks an operation; of such an answer only the form is checked.
+// A nil op stands for a request without an operation, see [Document.Match]. Its answer must be an error. A 501 means that
+// fakecloud does not model the operation: only its form is checked.
 func (d *Document) ValidateResponse(op *Operation, status int, header http.Header, body []byte) error {
 	subject := "response " + strconv.Itoa(status)
 	violations := headerViolations(status, header)
@@ -125,7 +122,7 @@ func (d *Document) successViolations(op *Operation, header http.Header, body []b
 	}
 	violations := schema.validate(instance)
 	if len(violations) > 0 {
-		return violations, nil // what follows relies on the form
+		return violations, nil // the other checks need a valid form
 	}
 	violations = append(violations, pagingViolations(header, instance)...)
 	violations = append(violations, op.commandViolations(instance)...)
@@ -134,8 +131,8 @@ func (d *Document) successViolations(op *Operation, header http.Header, body []b
 
 var correlationID = regexp.MustCompile(`^[0-9a-f]+$`)
 
-// headerViolations checks the headers that each answer has. Clients lose error codes and paging
-// without the content type; X-Correlation-Id is what Hetzner's support asks for.
+// headerViolations checks the headers of each answer. Without the content type, clients lose error codes and paging.
+// Hetzner's support asks for X-Correlation-Id.
 func headerViolations(status int, header http.Header) []Violation {
 	var violations []Violation
 	contentType := header.Get("Content-Type")
@@ -148,8 +145,8 @@ func headerViolations(status int, header http.Header) []Violation {
 	return append(violations, rateLimitViolations(status, header)...)
 }
 
-// rateLimitViolations checks the chapter "Rate Limiting": three headers, all of them numbers. They
-// may be missing together, since a server's limit can be switched off, but not on a 429.
+// rateLimitViolations checks the three headers of the chapter "Rate Limiting". They must be numbers. All of them may be
+// missing, because a server may have no limit, but not with status 429.
 func rateLimitViolations(status int, header http.Header) []Violation {
 	names := []string{"RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"}
 	expected := status == http.StatusTooManyRequests

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// headers returns those of a proper answer.
+// headers returns the headers of a valid answer.
 func headers() http.Header {
 	return http.Header{
 		"Content-Type":     {"application/json"},
@@ -19,8 +19,7 @@ func headers() http.Header {
 	}
 }
 
-// answer returns a proper successful body for op: an instance of its schema in which the values that
-// depend on each other agree.
+// answer returns a valid successful body for op: an instance of its schema whose values agree with each other.
 func answer(t *testing.T, op *Operation) []byte {
 	t.Helper()
 	if op.response == nil {
@@ -65,7 +64,7 @@ func settle(value any) {
 	}
 }
 
-func TestAProperAnswerOfEachOperationConforms(t *testing.T) {
+func TestAValidAnswerOfEachOperationConforms(t *testing.T) {
 	t.Parallel()
 	document := ForTest(t)
 	for _, op := range document.Operations() {
@@ -93,12 +92,12 @@ func TestAnErrorConformsIfItsCodeIsDocumentedWithItsStatus(t *testing.T) {
 		name, operation string
 		status          int
 		body            string
-		want            string // part of the complaint; empty: none
+		want            string // a part of the error; empty: no error
 	}{
 		{"a general code", "get_server", 404, notFound, ""},
 		{"a general code on an unknown path", "", 404, notFound, ""},
 		{"a code with another status", "get_server", 422, notFound, "/error/code: want a code that is documented with status 422"},
-		{"a code that nobody knows", "get_server", 404, failure("gone_fishing", "null"), `got "gone_fishing"`},
+		{"an unknown code", "get_server", 404, failure("gone_fishing", "null"), `got "gone_fishing"`},
 		{"a code of the operation", "create_server", 422, failure("placement_error", "null"), ""},
 		{"a code of another operation", "get_server", 422, failure("placement_error", "null"), "/error/code"},
 		{"the right codes are named", "create_server", 412, failure("not_found", "null"), "(primary_ip_version_mismatch, resource_unavailable)"},
@@ -106,12 +105,12 @@ func TestAnErrorConformsIfItsCodeIsDocumentedWithItsStatus(t *testing.T) {
 		{"still in use", "delete_certificate", 422, failure("resource_in_use", "null"), ""},
 		{"still assigned", "delete_primary_ip", 422, failure("must_be_unassigned", "null"), ""},
 		{"a write with a read-only token", "create_server", 403, failure("forbidden", "null"), ""},
-		{"the same as it was before October 2026", "create_server", 401, failure("token_readonly", "null"), "/error/code"},
+		{"the code before October 2026", "create_server", 401, failure("token_readonly", "null"), "/error/code"},
 		{"no details", "get_server", 404, `{"error": {"code": "not_found", "message": "m"}}`, "/error/details: want present"},
 		{"details of a wrong type", "get_server", 404, failure("not_found", "[]"), "/error/details: want null or object"},
 		{"no message", "get_server", 404, `{"error": {"code": "not_found", "details": null}}`, "/error/message: want present"},
 		{"an empty message", "get_server", 404, `{"error": {"code": "not_found", "message": "", "details": null}}`, "/error/message"},
-		{"something beside the error", "get_server", 404, `{"error": {"code": "not_found", "message": "m", "details": null}, "server": null}`, "/server: want absent"},
+		{"another field next to the error", "get_server", 404, `{"error": {"code": "not_found", "message": "m", "details": null}, "server": null}`, "/server: want absent"},
 		{"no JSON", "get_server", 500, "Internal Server Error", "want an error in JSON"},
 		{"an empty body", "get_server", 500, "", "want an error in JSON"},
 		{"invalid input", "create_server", 422, failure("invalid_input", `{"fields": [{"name": "name", "messages": ["is too long"]}]}`), ""},
@@ -160,7 +159,7 @@ func TestStatusHeadersAndBodyOfASuccessAreChecked(t *testing.T) {
 		name, operation string
 		status          int
 		header          http.Header
-		body            string // "proper": what answer gives
+		body            string // "proper" stands for the result of answer
 		want            string
 	}{
 		{"all is well", "get_server", 200, headers(), "proper", ""},
@@ -201,14 +200,14 @@ func TestStatusHeadersAndBodyOfASuccessAreChecked(t *testing.T) {
 	}
 	rateLimited := `{"error": {"code": "rate_limit_exceeded", "message": "limit of 3600 requests per hour reached", "details": null}}`
 	if err := document.ValidateResponse(nil, 429, headers(), []byte(rateLimited)); err == nil {
-		t.Error("429 without the headers that tell the limit conforms")
+		t.Error("429 without the headers of the rate limit conforms")
 	}
 	if err := document.ValidateResponse(nil, 429, with(limits...), []byte(rateLimited)); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestPagingIsCheckedAgainstItself(t *testing.T) {
+func TestThePagesOfAListMustAgree(t *testing.T) {
 	t.Parallel()
 	document := ForTest(t)
 	op := document.Operation("list_networks")
@@ -273,7 +272,7 @@ func mustSynthesize(t *testing.T, schema Schema) any {
 	return instance
 }
 
-func TestAnActionIsFinishedOrFailedAsItsStatusSays(t *testing.T) {
+func TestAnActionMustAgreeWithItsStatus(t *testing.T) {
 	t.Parallel()
 	document := ForTest(t)
 	op := document.Operation("get_action")
@@ -309,7 +308,7 @@ func TestAnActionHasTheCommandOfTheExample(t *testing.T) {
 	}
 }
 
-func TestAddressesAreSome(t *testing.T) {
+func TestAddressesMustBeValid(t *testing.T) {
 	t.Parallel()
 	for text, wrong := range map[string]string{
 		`{"ip": "10.0.0.1", "gateway": "10.0.0.1", "ip_range": "10.0.0.0/16", "destination": "0.0.0.0/0", "subnet": "10.0.1.0/24"}`: "",
@@ -372,7 +371,7 @@ func TestAPrimaryIPIsUnassignedExactlyIfItHasNoAssignee(t *testing.T) {
 	}
 }
 
-func TestAnOperationWithoutABodyTakesNoneOrAnEmptyObject(t *testing.T) {
+func TestAnOperationWithoutABodyTakesNoBodyOrAnEmptyObject(t *testing.T) {
 	t.Parallel()
 	document := ForTest(t)
 	op := document.Operation("poweron_server")

@@ -17,17 +17,17 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/contract"
 )
 
-// Tokens of a world beside fakecloud.DefaultToken: another one of the same project, that may only read, and
-// one of another project.
+// The tokens of a world in addition to fakecloud.DefaultToken: a read-only token of the same project, and a token of
+// another project.
 const (
 	readToken  = "contract-test-read-only"
 	otherToken = "contract-test-other-project"
 )
 
-// actionTime is how long each action of a world takes, on its own clock.
+// actionTime is how long each action of a world takes, on the world's clock.
 const actionTime = 2 * time.Second
 
-// world is a cloud of its own for one scenario. Its clock stands still until the scenario steps it.
+// world is a new cloud for one scenario. Its clock stands still until the scenario steps it.
 type world struct {
 	*testing.T
 	cloud   *fakecloud.Cloud
@@ -36,7 +36,7 @@ type world struct {
 	token   string
 }
 
-// newWorld returns an empty cloud whose exchanges are recorded, unless recorder is nil.
+// newWorld returns an empty cloud. It records the exchanges, unless recorder is nil.
 func newWorld(t *testing.T, recorder *contract.Recorder, change ...func(*fakecloud.Options)) *world {
 	t.Helper()
 	clock := clocktesting.NewFakeClock(time.Date(2026, time.November, 20, 12, 0, 0, 0, time.UTC))
@@ -59,7 +59,7 @@ func newWorld(t *testing.T, recorder *contract.Recorder, change ...func(*fakeclo
 	return &world{T: t, cloud: simulated, handler: handler, clock: clock, token: fakecloud.DefaultToken}
 }
 
-// as returns the same world seen with another token.
+// as returns the same world with another token.
 func (w *world) as(token string) *world {
 	other := *w
 	other.token = token
@@ -69,7 +69,7 @@ func (w *world) as(token string) *world {
 // object is a decoded JSON object.
 type object = map[string]any
 
-// send makes a request and returns the answer as it is.
+// send makes a request and returns the answer.
 func (w *world) send(method, path string, body any) *httptest.ResponseRecorder {
 	w.Helper()
 	var content []byte
@@ -132,7 +132,7 @@ func (w *world) create(key, path string, body any) string {
 	return idOf(w.do(201, "POST", path, body)[key])
 }
 
-// act starts an action, looks at what it is done to while it runs, and lets it end.
+// act starts an action, reads its resource while it runs, and lets it end.
 func (w *world) act(path, name string, body any) {
 	w.Helper()
 	w.do(201, "POST", path+"/actions/"+name, body)
@@ -160,7 +160,7 @@ func (w *world) list(path, key string) []any {
 	return entries
 }
 
-// first returns the first entry of a list, which must have one.
+// first returns the first entry of a list. The list must not be empty.
 func (w *world) first(path, key string) object {
 	w.Helper()
 	entries := w.list(path, key)
@@ -170,7 +170,7 @@ func (w *world) first(path, key string) object {
 	return entries[0].(object)
 }
 
-// at returns what is found in an object along keys.
+// at returns the value at a path of keys in an object.
 func at(in object, keys ...string) any {
 	var value any = in
 	for _, key := range keys {
@@ -182,16 +182,16 @@ func at(in object, keys ...string) any {
 
 var pathParameter = regexp.MustCompile(`\{[^}]+\}`)
 
-// absentID is an id that nothing has.
+// absentID is an id that no resource has.
 const absentID = "4999999999999999"
 
-// absentPath returns the path of an operation on something that does not exist.
+// absentPath returns the path of an operation on a resource that does not exist.
 func absentPath(op *contract.Operation) string {
 	return pathParameter.ReplaceAllString(op.Path, absentID)
 }
 
-// existingPath returns the path of an operation on the first resource of its kind, with the latest action
-// of that resource; on something absent if there is none.
+// existingPath returns the path of an operation on the first resource of its kind, with the latest action of that resource.
+// If there is no such resource, it returns absentPath.
 func existingPath(w *world, op *contract.Operation) string {
 	w.Helper()
 	path := op.Path
@@ -217,7 +217,7 @@ func existingPath(w *world, op *contract.Operation) string {
 	return path
 }
 
-// withQuery adds the parameters that the document requires to the path of an operation.
+// withQuery adds the required query parameters to the path of an operation.
 func (w *world) withQuery(op *contract.Operation, path string) string {
 	var pairs []string
 	for _, parameter := range op.Query {
