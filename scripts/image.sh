@@ -16,6 +16,8 @@ arch=${ARCH:-$(go env GOARCH)}
 if [ -n "${OUT:-}" ]; then
 	out=$OUT
 	mkdir -p "$out"
+	# Files may be published: they must not depend on this folder. Other images share Go's cache with all other builds.
+	export GOFLAGS="${GOFLAGS:-} -trimpath"
 else
 	if ! command -v docker >/dev/null || ! docker version >/dev/null 2>&1; then
 		echo "no Docker answers: set OUT=folder to keep the images as files" >&2

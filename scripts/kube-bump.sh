@@ -62,6 +62,16 @@ etcd=$(constant DefaultEtcdVersion) coredns=$(constant CoreDNSVersion)
 go get "sigs.k8s.io/controller-runtime@v0.$((minor - 12))" \
 	$(sed -n -E "s#^[[:space:]]+(k8s\.io/[a-z-]+) v0\.[0-9]+\.[0-9]+( .*)?\$#\1@$libraries#p" go.mod)
 go mod tidy
+# Go compiles a library once for Kubernetes and for this repository if both use the same release of it.
+# Tidying raises what Kubernetes needs newer than this repository has it.
+go list -m -f '{{if not .Main}}-require={{.Path}}@{{.Version}}{{end}}' all >"$before/own"
+(
+	cd kind/nodeimage/modules/kubernetes
+	for library in $(awk '$1 ~ /[.].*\// && $2 ~ /^v[0-9]/ {print $1}' go.mod); do
+		same=$(grep "^-require=$library@" "$before/own") && go mod edit "$same"
+	done
+	go mod tidy
+)
 (cd kind/nodeimage && go get "sigs.k8s.io/controller-runtime/tools/setup-envtest@v0.$((minor - 12))" && go mod tidy)
 (cd scripts/chart && go get helm.sh/helm/v4@latest "k8s.io/api@$libraries" && go mod tidy)
 echo "Kubernetes $kubernetes, libraries $libraries, etcd $etcd, CoreDNS $coredns. Now run: make kubernetes && go test ./scripts/house ./e2e/framework/cluster"

@@ -1,6 +1,7 @@
 // Command image builds a container image FROM scratch that holds one static Go program, as a file for
 // `docker load`, `podman load` or `kind load image-archive`. It needs neither a container engine nor
-// a registry, and makes the same file of the same source, for any architecture that Go knows.
+// a registry. It builds for any architecture that Go knows. With GOFLAGS=-trimpath, the same source gives
+// the same file, whatever its folder is.
 //
 //	go run ./scripts/image -package ./fakecloud/cmd/fakecloud -tag fakecloud:dev -o fakecloud.tar
 package main
@@ -74,7 +75,7 @@ func run(ctx context.Context, pkg, out string, im *image) error {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	binary := filepath.Join(dir, "program")
-	cmd := exec.CommandContext(ctx, "go", "build", "-v", "-trimpath", "-ldflags=-s -w", "-o", binary, pkg)
+	cmd := exec.CommandContext(ctx, "go", "build", "-v", "-ldflags=-s -w", "-o", binary, pkg)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+im.arch)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	if err := cmd.Run(); err != nil {

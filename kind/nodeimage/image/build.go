@@ -154,7 +154,7 @@ func (b *build) make(ctx context.Context, tag, archive string) error {
 		}
 	}
 	err := b.progress.Go(ctx, b.Root, b.folder(), "compiling pause", "linux", b.Arch,
-		"build", "-v", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", filepath.Join(b.programs, "pause"), "./pause")
+		"build", "-v", "-buildvcs=false", "-ldflags=-s -w", "-o", filepath.Join(b.programs, "pause"), "./pause")
 	if err != nil {
 		return err
 	}

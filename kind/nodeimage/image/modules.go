@@ -56,7 +56,8 @@ func (m module) pinned(root string) (string, error) {
 }
 
 // args returns the arguments of the go command that builds the module's programs
-// into dir, static and reproducible.
+// into dir, static. They are built without -trimpath: so Go compiles the standard library once for them and for the
+// other programs of this repository.
 func (m module) args(version, dir string) []string {
 	linker := "-s -w"
 	if m.version != "" {
@@ -65,7 +66,7 @@ func (m module) args(version, dir string) []string {
 		}
 		linker += " -X " + m.version + "=" + version
 	}
-	args := []string{"build", "-v", "-mod=readonly", "-trimpath", "-buildvcs=false", "-tags=" + m.tags, "-ldflags=" + linker,
+	args := []string{"build", "-v", "-mod=readonly", "-buildvcs=false", "-tags=" + m.tags, "-ldflags=" + linker,
 		"-o", dir + string(filepath.Separator)}
 	return append(args, m.packages...)
 }
