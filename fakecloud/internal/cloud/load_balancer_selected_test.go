@@ -98,8 +98,8 @@ func TestScheduledHealthKeepsNoLoadBalancerInMemory(t *testing.T) {
 	}
 	measure(0) // allocate the memory that is needed once per process
 	none, one := measure(0), measure(1)
-	if more := (one - none) / servers; more > 4000 {
-		t.Errorf("a load balancer that selects %d servers takes %d bytes for each, want at most 4000", servers, more)
+	if more := (one - none) / servers; more > 1000 {
+		t.Errorf("a load balancer that selects %d servers takes %d bytes for each, want at most 1000", servers, more)
 	}
 }
 
