@@ -161,10 +161,11 @@ func (x *exchange) expire() {
 	if x.control == nil {
 		return
 	}
-	x.cancel(errIdle) // first, because an expired deadline could cancel with another cause
+	answered := x.answered.Load() // before cancel, which makes the handler begin an error answer
+	x.cancel(errIdle)             // before the deadlines, because an expired one could cancel with another cause
 	past := time.Unix(1, 0)
 	_ = x.control.SetReadDeadline(past) // the handler may wait for the body
-	if x.answered.Load() {
+	if answered {
 		_ = x.control.SetWriteDeadline(past) // the handler may wait for a client that does not read
 	}
 }

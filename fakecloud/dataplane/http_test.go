@@ -513,3 +513,27 @@ func TestInvalidRequestsAreAnsweredAndLeaveNothingBehind(t *testing.T) {
 		t.Errorf("afterwards %d", resp.StatusCode)
 	}
 }
+
+// deadlines is a ResponseWriter that reports whether the write deadline was set.
+type deadlines struct {
+	http.ResponseWriter
+	write bool
+}
+
+func (*deadlines) SetReadDeadline(time.Time) error    { return nil }
+func (d *deadlines) SetWriteDeadline(time.Time) error { d.write = true; return nil }
+
+func TestTheErrorAnswerOfAnIdleRequestIsNotCutOff(t *testing.T) {
+	t.Parallel()
+	var d deadlines
+	x := &exchange{control: http.NewResponseController(&d)}
+	x.cancel = func(error) { x.answered.Store(true) } // a handler that answers at once
+	x.expire()
+	if d.write {
+		t.Error("the error answer has a write deadline in the past")
+	}
+	x.expire()
+	if !d.write {
+		t.Error("an answer that a client does not read is not cut off")
+	}
+}

@@ -76,6 +76,7 @@ func TestAPersonIsToldThatItWorks(t *testing.T) {
 	go func() { done <- s.read(in, tick) }()
 	tick <- time.Time{}
 	_, _ = io.WriteString(feed, `{"Action":"pass","Package":"p"}`+"\n")
+	_, _ = io.WriteString(feed, "\n") // returns when the line before it was taken
 	tick <- time.Time{}
 	_ = feed.Close()
 	if err := <-done; err != nil {
