@@ -101,7 +101,23 @@ func (l *Lab) Join(name string, address netip.Prefix) *Namespace {
 	l.must("find eth0 in "+name, err)
 	n.AddAddress("eth0", address)
 	l.must("set eth0 up", n.handle.LinkSetUp(eth0))
+	l.Host.awaitUp(port)
+	n.awaitUp("eth0")
 	return n
+}
+
+// awaitUp waits until an interface has a carrier, of which the kernel takes note later. Before that, the bridge drops
+// frames.
+func (n *Namespace) awaitUp(device string) {
+	n.t.Helper()
+	for n.t.Context().Err() == nil {
+		l, err := n.handle.LinkByName(device)
+		must(n.t, "find "+device, err)
+		if l.Attrs().OperState == netlink.OperUp {
+			return
+		}
+		runtime.Gosched()
+	}
 }
 
 // AddAddress adds an address to an interface.
