@@ -3,7 +3,7 @@
 // the libraries of every other module. The replace lines are needed because
 // Kubernetes' own go.mod refers to folders of its repository: Kubernetes 1.X.Y
 // publishes these modules as v0.X.Y.
-module github.com/ccm-from-scratch/ccm-from-scratch/e2e/kubernetes
+module github.com/ccm-from-scratch/ccm-from-scratch/kind/nodeimage/modules/kubernetes
 
 go 1.26.0
 
