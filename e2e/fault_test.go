@@ -218,7 +218,7 @@ var _ = Describe("A CCM in a failing cloud", framework.Needs(framework.FaultTole
 			Expect(framework.TargetIDs(all[0])).To(Equal(framework.IDs(servers...)))
 		}, entries(true))
 
-	DescribeTable("creates and deletes the routes of nodes, and no others, despite", Label("route"),
+	DescribeTable("creates and deletes the routes of nodes, and no others, despite", framework.Needs(framework.NodeRoutes), Label("route"),
 		func(ctx SpecContext, m failure) {
 			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: shortTimeouts, RateLimit: m.rateLimit})
 			stays, goes := env.Servers.Create(ctx, "stays"), env.Servers.Create(ctx, "goes")
@@ -254,7 +254,7 @@ var _ = Describe("A CCM in a failing cloud", framework.Needs(framework.FaultTole
 })
 
 var _ = Describe("A CCM in a failing cloud", framework.Needs(framework.FaultTolerance), Label(framework.OwnCloud, "fault", "fake-only"), func() {
-	It("leaves everything as it is during an outage of the whole API, and does all the work that waits afterwards", Label("node", "service", "route", "dataplane"), func(ctx SpecContext) {
+	It("leaves everything as it is during an outage of the whole API, and does all the work that waits afterwards", framework.Needs(framework.NodeRoutes), Label("node", "service", "route", "dataplane"), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{CCM: shortTimeouts})
 		servers := env.Nodes.Create(ctx, "node-1", "node-2")
 		env.Services.Create(ctx, "stays")
@@ -322,7 +322,7 @@ var _ = Describe("A CCM in a failing cloud", framework.Needs(framework.FaultTole
 		Expect(framework.TargetIDs(env.LoadBalancers.List(ctx)[0])).To(Equal(framework.IDs(servers...)))
 	})
 
-	It("leaves nothing wrong after many kinds of random faults", Label("node", "service", "route"), func(ctx SpecContext) {
+	It("leaves nothing wrong after many kinds of random faults", framework.Needs(framework.NodeRoutes), Label("node", "service", "route"), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{CCM: shortTimeouts})
 		var removes []func()
 		var rules []string

@@ -200,7 +200,7 @@ var _ = Describe("A CCM that is killed", framework.Needs(framework.CrashSafety),
 		Entry("when the certificate is deleted, before the answer", crashPoint{request: deletingCertificate, carriedOut: certificates(0)}),
 	)
 
-	DescribeTable("leaves routes that the next CCM corrects, if it is killed", Label("route"),
+	DescribeTable("leaves routes that the next CCM corrects, if it is killed", framework.Needs(framework.NodeRoutes), Label("route"),
 		func(ctx SpecContext, m crashPoint) {
 			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: compareSoon})
 			stays, goes := env.Servers.Create(ctx, "stays"), env.Servers.Create(ctx, "goes")

@@ -21,7 +21,7 @@ import (
 )
 
 var _ = Describe("A CCM process", Label(framework.OwnCloud, "process"), func() {
-	It("catches up with the changes while it was down, during which traffic continued", Label("dataplane", "node", "service", "route"), func(ctx SpecContext) {
+	It("catches up with the changes while it was down, during which traffic continued", framework.Needs(framework.NodeRoutes), Label("dataplane", "node", "service", "route"), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{CCM: compareSoon})
 		servers := env.Nodes.Create(ctx, "leaves", "remains")
 		for _, name := range []string{"stays", "goes", "becomes-internal"} {
