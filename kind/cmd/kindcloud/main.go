@@ -19,6 +19,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"strings"
 	"os/signal"
 	"syscall"
 	"time"
@@ -78,7 +79,11 @@ func command() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return e.LoadImages(cmd.Context(), args...)
+				if err := e.LoadImages(cmd.Context(), args...); err != nil {
+					return err
+				}
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "all nodes have %s, and so will those of later servers\n", strings.Join(args, ", "))
+				return err
 			},
 		},
 		&cobra.Command{
