@@ -19,8 +19,8 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
-	"strings"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
