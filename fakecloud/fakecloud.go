@@ -191,7 +191,7 @@ func (c *Cloud) startPackets(o *Options) (err error) {
 func checkRanges(o *Options) error {
 	for _, r := range o.Reserved {
 		if !r.IsValid() {
-			return errors.New("Reserved: a range is not valid; make it with netip.ParsePrefix")
+			return errors.New("option Reserved: a range is not valid; make it with netip.ParsePrefix")
 		}
 	}
 	for _, r := range []struct {
