@@ -10,11 +10,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/ccms"
 )
 
 // EnvCCM is the environment variable with the path of the CCM's file (CCMDescription). Without it, our CCM is tested.
@@ -82,26 +83,11 @@ type Gap struct {
 
 // OurCCM is the CCM of this repository.
 func OurCCM() CCMDescription {
-	return CCMDescription{
-		Name: "ccm-from-scratch", Namespace: "kube-system", Workload: "ccm-from-scratch",
-		ProviderPrefix: "ccm-from-scratch://", OwnerLabel: "ccm-from-scratch/service-uid", UserAgent: "ccm-from-scratch",
-		CloudProvider: "ccm-from-scratch",
-		RegionLabel:   "{networkZone}", ZoneLabel: "{location}", HostName: "node",
-		Quiet: metav1.Duration{Duration: 2 * time.Second},
-		Env: map[string]string{
-			"HCLOUD_LOAD_BALANCERS_LOCATION": "{location}",
-			// The processes of parallel specs cannot share a port.
-			"HCLOUD_METRICS_ENABLED": "false",
-			// Short periods, so that specs do not wait for them.
-			"HCLOUD_INSTANCES_CACHE_TTL": "500ms",
-			"HCLOUD_RESYNC_INTERVAL":     "1s",
-			"HCLOUD_REQUEST_TIMEOUT":     "2s",
-			// The shortest that the API allows.
-			"HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL": "3s",
-			"HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT":  "2s",
-			"HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES":  "1",
-		},
+	s, err := parseCCM(ccms.Ours)
+	if err != nil {
+		panic(fmt.Sprintf("e2e/ccms/ccm-from-scratch.yaml: %v", err))
 	}
+	return s
 }
 
 // LoadCCM reads the description that EnvCCM names, or returns OurCCM.
