@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -316,6 +317,10 @@ func TestWarnsOfAddressesThatOtherMachinesReach(t *testing.T) {
 
 func TestASignalStopsTheProcessCleanly(t *testing.T) {
 	t.Parallel()
+	// Under nohup the processes would inherit that SIGHUP is ignored. They do not from a process that handles it.
+	handled := make(chan os.Signal, 1)
+	signal.Notify(handled, syscall.SIGHUP)
+	defer signal.Stop(handled)
 	for _, sig := range []os.Signal{syscall.SIGTERM, os.Interrupt, syscall.SIGHUP} {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0")
 		cmd.Env = append(os.Environ(), "TEST_RUN_FAKECLOUD=1")
