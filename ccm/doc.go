@@ -12,7 +12,8 @@
 //	lb_plan.go       Service + nodes + servers → the load balancer that should be (pure)
 //	lb_diff.go       difference between plan and actual state → ordered operations (pure)
 //	lb_apply.go      sends operations one at a time and waits for each action
-//	load_balancer.go cloudprovider.LoadBalancer, built on the three above
+//	lb_sync.go       one sync of one Service: input, plan, difference, apply
+//	load_balancer.go cloudprovider.LoadBalancer, built on the above
 //	routes.go        cloudprovider.Routes
 //	resync.go        repairs changes that were made outside of the CCM
 //
