@@ -41,6 +41,8 @@ type leaderFence struct {
 	clock  clock.PassiveClock
 	// host is the start of this process's identity. client-go generates it: <host name>_<random>.
 	host string
+	// since is the time at which this process began to lead. It had acquired the Lease before.
+	since time.Time
 
 	mu         sync.Mutex
 	identity   string
@@ -62,7 +64,8 @@ func (f *leaderFence) check(ctx context.Context) error {
 	if spec.HolderIdentity == nil || spec.RenewTime == nil || spec.LeaseDurationSeconds == nil {
 		return errNotLeader
 	}
-	if f.identity == "" && strings.HasPrefix(*spec.HolderIdentity, f.host+"_") {
+	// A successor on the same machine has the same host name, but acquired the Lease later.
+	if f.identity == "" && strings.HasPrefix(*spec.HolderIdentity, f.host+"_") && spec.AcquireTime != nil && !spec.AcquireTime.After(f.since) {
 		f.identity = *spec.HolderIdentity
 	}
 	until := spec.RenewTime.Add(time.Duration(*spec.LeaseDurationSeconds) * time.Second)

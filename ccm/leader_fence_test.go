@@ -22,7 +22,7 @@ func lease(holder string, renewed time.Time) *coordinationv1.Lease {
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "ccm"},
 		Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: &holder, RenewTime: &metav1.MicroTime{Time: renewed},
+			HolderIdentity: &holder, AcquireTime: &metav1.MicroTime{Time: renewed}, RenewTime: &metav1.MicroTime{Time: renewed},
 			LeaseDurationSeconds: ptr.To(int32(fenceDuration / time.Second)),
 		},
 	}
@@ -52,7 +52,7 @@ func TestOnlyTheLeaderWrites(t *testing.T) {
 			clk := clocktesting.NewFakePassiveClock(start)
 			kube := fake.NewClientset(lease("host_me", start))
 			leases := kube.CoordinationV1().Leases("kube-system")
-			f := &leaderFence{leases: leases, name: "ccm", clock: clk, host: "host"}
+			f := &leaderFence{leases: leases, name: "ccm", clock: clk, host: "host", since: start}
 			if err := f.check(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -75,9 +75,44 @@ func TestALeaseOfAnotherMachineIsForeign(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	f := &leaderFence{leases: fake.NewClientset(lease("elsewhere_x", now)).CoordinationV1().Leases("kube-system"), name: "ccm",
-		clock: clocktesting.NewFakePassiveClock(now), host: "host"}
+		clock: clocktesting.NewFakePassiveClock(now), host: "host", since: now}
 	if err := f.check(t.Context()); !errors.Is(err, errNotLeader) {
 		t.Error(err)
+	}
+}
+
+// Two processes on one machine have the same host name. The process did not see its own Lease when it began to lead.
+func TestASuccessorOnTheSameMachineIsForeign(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+	for name, tc := range map[string]struct {
+		acquired time.Time
+		want     error
+	}{
+		"its own Lease":     {start.Add(-time.Second), nil},
+		"the successor's":   {start.Add(20 * time.Second), errNotLeader},
+		"without this time": {time.Time{}, errNotLeader},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			clk := clocktesting.NewFakePassiveClock(start)
+			kube := fake.NewClientset()
+			f := &leaderFence{leases: kube.CoordinationV1().Leases("kube-system"), name: "ccm", clock: clk, host: "host", since: start}
+			if err := f.check(t.Context()); err == nil {
+				t.Fatal("the first look must fail")
+			}
+			clk.SetTime(start.Add(30 * time.Second))
+			l := lease("host_other", start.Add(29*time.Second))
+			if l.Spec.AcquireTime = nil; !tc.acquired.IsZero() {
+				l.Spec.AcquireTime = &metav1.MicroTime{Time: tc.acquired}
+			}
+			if _, err := f.leases.Create(t.Context(), l, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if err := f.check(t.Context()); !errors.Is(err, tc.want) {
+				t.Errorf("got %v, want %v", err, tc.want)
+			}
+		})
 	}
 }
 
