@@ -88,7 +88,7 @@ func New(cfg Config, options ...Option) *Cloud {
 		o(c)
 	}
 	c.client = newClient(cfg, c.clock, c.registry, c.roundTripper, c.jitter, c.mayWrite)
-	c.network = &networkResolver{client: c.client, idOrName: cfg.Network}
+	c.network = &networkResolver{client: c.client, clock: c.clock, idOrName: cfg.Network}
 	waiter := &actionWaiter{client: c.client, clock: c.clock, timeout: cmp.Or(cfg.ActionTimeout, defaultActionTimeout)}
 	servers := newServerCache(c.client, c.clock, cfg.ServerCacheTTL)
 	c.instances = &instances{servers: servers, network: c.network, family: cfg.AddressFamily, labels: &nodeLabelSync{}}
@@ -149,7 +149,7 @@ func (c *Cloud) raiseFence() {
 	if err != nil {
 		klog.ErrorS(err, "Could not get the host name; set one on this machine")
 	}
-	fence.host, fence.clock = host, c.clock
+	fence.host, fence.clock, fence.since = host, c.clock, c.clock.Now().Round(0)
 	c.fence.Store(fence)
 	ctx, cancel := context.WithTimeout(c.stop, 5*time.Second)
 	defer cancel()

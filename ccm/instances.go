@@ -69,6 +69,12 @@ func (i *instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*c
 	if err != nil {
 		return nil, err
 	}
+	if networkID != 0 && !privateIP(server, networkID).IsValid() {
+		// Without a network the Node would lose its internal address.
+		if networkID, err = i.network.confirm(ctx); err != nil {
+			return nil, err
+		}
+	}
 	meta := metadataOf(server, node.Name, networkID, i.family)
 	i.labels.sync(ctx, node, meta)
 	return meta, nil

@@ -33,6 +33,9 @@ func (l *loadBalancers) sync(ctx context.Context, svc *corev1.Service, nodes []*
 	if err == nil {
 		return result, nil
 	}
+	if hcloud.IsError(err, hcloud.ErrorCodeInvalidInput, hcloud.ErrorCodeNotFound) {
+		l.network.forget() // the network may be the object that the API did not find
+	}
 	var invalid settingsError
 	var pending *actionPendingError
 	switch {

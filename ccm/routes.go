@@ -1,7 +1,9 @@
 package ccm
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -61,19 +63,13 @@ var _ cloudprovider.Routes = (*routes)(nil)
 
 // readNetwork fetches the routes of the network for the cache.
 func (r *routes) readNetwork(ctx context.Context) ([]netRoute, error) {
-	id, err := r.network.ID(ctx)
+	network, err := r.getNetwork(ctx)
+	if _, gone := errors.AsType[*networkGoneError](err); gone {
+		r.network.forget() // another network may have its name now
+		network, err = r.getNetwork(ctx)
+	}
 	if err != nil {
 		return nil, err
-	}
-	network, _, err := r.client.Network.GetByID(ctx, id)
-	if err != nil {
-		return nil, fmt.Errorf("getting network %d: %w", id, err)
-	}
-	if network == nil {
-		return nil, fmt.Errorf("getting network %d (HCLOUD_NETWORK=%q): it does not exist any more", id, r.network.idOrName)
-	}
-	if network.ID != id {
-		return nil, fmt.Errorf("getting network %d: the answer is about network %d; check HCLOUD_ENDPOINT", id, network.ID)
 	}
 	var all []netRoute
 	for _, nr := range network.Routes {
@@ -84,6 +80,34 @@ func (r *routes) readNetwork(ctx context.Context) ([]netRoute, error) {
 		}
 	}
 	return all, nil
+}
+
+func (r *routes) getNetwork(ctx context.Context) (*hcloud.Network, error) {
+	id, err := r.network.ID(ctx)
+	if err != nil {
+		return nil, err
+	}
+	network, _, err := r.client.Network.GetByID(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("getting network %d: %w", id, err)
+	}
+	if network == nil {
+		return nil, &networkGoneError{id, r.network.idOrName}
+	}
+	if network.ID != id {
+		return nil, fmt.Errorf("getting network %d: the answer is about network %d; check HCLOUD_ENDPOINT", id, network.ID)
+	}
+	return network, nil
+}
+
+// networkGoneError reports that the API does not know the ID of a network any more.
+type networkGoneError struct {
+	id       int64
+	idOrName string
+}
+
+func (e *networkGoneError) Error() string {
+	return fmt.Sprintf("getting network %d (HCLOUD_NETWORK=%q): it does not exist any more", e.id, e.idOrName)
 }
 
 func prefixOf(nr hcloud.NetworkRoute) (netip.Prefix, bool) {
@@ -110,7 +134,7 @@ func (r *routes) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Rou
 	if err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(all, func(nr netRoute) bool { return gateways[nr.Gateway] == "" }) {
+	if slices.ContainsFunc(all, func(nr netRoute) bool { return len(gateways[nr.Gateway]) == 0 }) {
 		// The cached list may be older than the server: fetch it again before a route counts as stale.
 		r.servers.Forget()
 		if gateways, err = r.gateways(ctx); err != nil {
@@ -119,12 +143,12 @@ func (r *routes) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Rou
 	}
 	var managed []*cloudprovider.Route
 	for _, route := range all {
-		node, known := gateways[route.Gateway]
+		nodes := gateways[route.Gateway]
 		managed = append(managed, &cloudprovider.Route{
 			Name:            routeName(route),
-			TargetNode:      node,
+			TargetNode:      nodeOf(route.Destination, nodes),
 			DestinationCIDR: route.Destination.String(),
-			Blackhole:       !known,
+			Blackhole:       len(nodes) == 0,
 		})
 	}
 	return managed, nil
@@ -152,9 +176,28 @@ func (r *routes) foreignRanges() []string {
 // routeName returns the name by which DeleteRoute finds a route: its destination and gateway.
 func routeName(r netRoute) string { return r.String() }
 
-// gateways maps the private address of each server to the name of its Node. Without a Node with the
-// server's provider ID, that is the server's name.
-func (r *routes) gateways(ctx context.Context) (map[netip.Addr]types.NodeName, error) {
+// gatewayNode is a Node whose server is the gateway of its routes.
+type gatewayNode struct {
+	name     types.NodeName
+	podCIDRs []string
+}
+
+// nodeOf returns the Node to which a route belongs, of those with the route's gateway. A server can
+// have two Nodes after its machine has registered again under another name. The route then belongs to
+// the Node with that pod range, or else to the first one.
+func nodeOf(destination netip.Prefix, nodes []gatewayNode) types.NodeName {
+	if i := slices.IndexFunc(nodes, func(n gatewayNode) bool { return slices.Contains(n.podCIDRs, destination.String()) }); i >= 0 {
+		return nodes[i].name
+	}
+	if len(nodes) == 0 {
+		return ""
+	}
+	return nodes[0].name
+}
+
+// gateways maps the private address of each server to its Nodes. Without a Node with the server's
+// provider ID, the server's name counts as the name of its Node.
+func (r *routes) gateways(ctx context.Context) (map[netip.Addr][]gatewayNode, error) {
 	networkID, err := r.network.ID(ctx)
 	if err != nil {
 		return nil, err
@@ -163,29 +206,30 @@ func (r *routes) gateways(ctx context.Context) (map[netip.Addr]types.NodeName, e
 	if err != nil {
 		return nil, err
 	}
-	nodeOf := r.nodeNames()
-	result := map[netip.Addr]types.NodeName{}
+	byProviderID := r.nodesByProviderID()
+	result := map[netip.Addr][]gatewayNode{}
 	for _, s := range servers {
 		ip := privateIP(s, networkID)
 		if !ip.IsValid() {
 			continue
 		}
-		name, ok := nodeOf[providerID(s.ID)]
-		if !ok {
-			name = types.NodeName(s.Name)
+		if result[ip] = byProviderID[providerID(s.ID)]; len(result[ip]) == 0 {
+			result[ip] = []gatewayNode{{name: types.NodeName(s.Name)}}
 		}
-		result[ip] = name
 	}
 	return result, nil
 }
 
-// nodeNames maps provider IDs to the names of known Nodes.
-func (r *routes) nodeNames() map[string]types.NodeName {
-	result := map[string]types.NodeName{}
+// nodesByProviderID returns the known Nodes by provider ID, each list in the order of names.
+func (r *routes) nodesByProviderID() map[string][]gatewayNode {
+	result := map[string][]gatewayNode{}
 	for _, n := range listNodes(r.nodes) {
-		if n.Spec.ProviderID != "" {
-			result[n.Spec.ProviderID] = types.NodeName(n.Name)
+		if id := n.Spec.ProviderID; id != "" {
+			result[id] = append(result[id], gatewayNode{types.NodeName(n.Name), n.Spec.PodCIDRs})
 		}
+	}
+	for _, nodes := range result {
+		slices.SortFunc(nodes, func(a, b gatewayNode) int { return cmp.Compare(a.name, b.name) })
 	}
 	return result
 }

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -91,6 +92,40 @@ func TestListRoutesNamesNodesAndOmitsForeignRoutes(t *testing.T) {
 	}
 	if n := writes(w.wire.take()); len(n) != 0 {
 		t.Errorf("writes: %v", n)
+	}
+}
+
+// A machine that registered again under another name leaves a second Node with the same provider ID behind.
+func TestARouteBelongsToTheNodeWithItsPodRange(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	id := w.nodes[0].Spec.ProviderID
+	node := func(name, podCIDR string) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: id, PodCIDRs: []string{podCIDR}}}
+	}
+	w.nodes = nil
+	cloud := w.provider()
+	_, _ = w.resyncOf(cloud, node("dead", "10.244.7.0/24"), node("live", "10.244.8.0/24"))
+	server, _, err := w.api.Server.GetByName(t.Context(), "node-1")
+	w.must(err)
+	gateway := server.PrivateNet[0].IP.String()
+	want := map[string]types.NodeName{"10.244.7.0/24": "dead", "10.244.8.0/24": "live", "10.244.9.0/24": "dead"}
+	for destination := range want {
+		w.addRoute(destination, gateway)
+	}
+	routes, _ := cloud.Routes()
+	wrong := 0
+	for range 400 { // listers have the random order of a map
+		got, err := routes.ListRoutes(t.Context(), "")
+		if err != nil || len(got) != 3 {
+			t.Fatal(got, err)
+		}
+		if slices.ContainsFunc(got, func(r *cloudprovider.Route) bool { return want[r.DestinationCIDR] != r.TargetNode }) {
+			wrong++
+		}
+	}
+	if wrong != 0 {
+		t.Errorf("%d of 400 looks give a route to the wrong node", wrong)
 	}
 }
 
@@ -272,5 +307,61 @@ func TestARouteToAServerYoungerThanTheCacheIsNotStale(t *testing.T) {
 		if r.Blackhole {
 			t.Errorf("%s would be deleted", r.Name)
 		}
+	}
+}
+
+// A network can only be moved to another IP range by making it anew.
+func TestANetworkThatWasMadeAnewIsFoundByItsName(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	cloud := w.provider()
+	r, _ := w.resyncOf(cloud)
+	instances, _ := cloud.InstancesV2()
+	internalIP := func() string {
+		meta, err := instances.InstanceMetadata(t.Context(), w.nodes[0])
+		if err != nil {
+			return err.Error()
+		}
+		for _, a := range meta.NodeAddresses {
+			if a.Type == corev1.NodeInternalIP {
+				return a.Address
+			}
+		}
+		return "none"
+	}
+	svc := newService("web", map[string]string{"use-private-ip": "true"}, 80)
+	w.ensure(cloud, svc)
+	if !r.Routes(t.Context()) || internalIP() != w.privateIP(0) {
+		t.Fatal("before the change")
+	}
+
+	server, _, err := w.api.Server.GetByName(t.Context(), "node-1")
+	w.must(err)
+	_, _, err = w.api.LoadBalancer.RemoveServerTarget(t.Context(), w.theLoadBalancer(), server)
+	w.must(err)
+	_, _, err = w.api.LoadBalancer.DetachFromNetwork(t.Context(), w.theLoadBalancer(), hcloud.LoadBalancerDetachFromNetworkOpts{Network: w.network})
+	w.must(err)
+	_, _, err = w.api.Server.DetachFromNetwork(t.Context(), server, hcloud.ServerDetachFromNetworkOpts{Network: w.network})
+	w.must(err)
+	_, err = w.api.Network.Delete(t.Context(), w.network)
+	w.must(err)
+	if got := internalIP(); !strings.Contains(got, `HCLOUD_NETWORK="internal"`) {
+		t.Errorf("while there is no network, the internal address is %q; want an error, so that the Node keeps its address", got)
+	}
+	w.network, _, err = w.api.Network.Create(t.Context(), hcloud.NetworkCreateOpts{Name: "internal", IPRange: cidr("10.0.0.0/8"),
+		Subnets: []hcloud.NetworkSubnet{{Type: hcloud.NetworkSubnetTypeCloud, NetworkZone: hcloud.NetworkZoneEUCentral, IPRange: cidr("10.9.0.0/16")}}})
+	w.must(err)
+	_, _, err = w.api.Server.AttachToNetwork(t.Context(), server, hcloud.ServerAttachToNetworkOpts{Network: w.network})
+	w.must(err)
+
+	if got := internalIP(); got != w.privateIP(0) {
+		t.Errorf("the internal address is %s, want %s", got, w.privateIP(0))
+	}
+	if want := []string{"10.244.1.0/24 via " + w.privateIP(0)}; !r.Routes(t.Context()) || !slices.Equal(w.networkRoutes(), want) {
+		t.Errorf("routes %v, want %v", w.networkRoutes(), want)
+	}
+	w.ensure(cloud, svc)
+	if lb := w.theLoadBalancer(); len(lb.PrivateNet) != 1 || lb.PrivateNet[0].Network.ID != w.network.ID || len(lb.Targets) != 1 {
+		t.Errorf("the load balancer: %+v, targets %+v", lb.PrivateNet, lb.Targets)
 	}
 }
