@@ -3,7 +3,7 @@ package ccm
 import (
 	"errors"
 	"fmt"
-	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +14,13 @@ import (
 // stableError returns the text of err without hcloud-go's correlation ID. The text becomes part of an
 // event, and Kubernetes merges only events with equal texts.
 func stableError(err error) string {
+	if all := eachError(err); len(all) > 1 {
+		return partErrors(all).Error()
+	}
+	var part *partError
+	if errors.As(err, &part) {
+		return part.Error()
+	}
 	var apiErr hcloud.Error
 	if !errors.As(err, &apiErr) {
 		return err.Error()
@@ -29,20 +36,27 @@ func stableError(err error) string {
 }
 
 // retryAfter returns the fixed delay before a failed sync is repeated, or false for exponential
-// backoff. A fixed delay suits errors that disappear by themselves soon: another action is running,
-// or the rate limit is exhausted and refills one call per second.
-func retryAfter(err error) (time.Duration, bool) {
-	var stillRunning *actionPendingError
-	switch {
-	case errors.As(err, &stillRunning):
-		return 5 * time.Second, true
-	case hcloud.IsError(err, hcloud.ErrorCodeLocked, hcloud.ErrorCodeConflict):
-		return 5 * time.Second, true
-	case hcloud.IsError(err, hcloud.ErrorCodeRateLimitExceeded) || statusOf(err) == http.StatusTooManyRequests:
-		return 30 * time.Second, true
+// backoff. A fixed delay suits errors that disappear by themselves soon: another action is running, or a
+// certificate is being issued. Of several errors, the one that ends first decides.
+func retryAfter(err error) (shortest time.Duration, fixed bool) {
+	for _, e := range eachError(err) {
+		d := busyRetry
+		var retry *cloudapi.RetryError
+		switch {
+		case errors.As(e, &retry):
+			d = retry.RetryAfter()
+		case !isBusy(e):
+			continue
+		}
+		if !fixed || d < shortest {
+			shortest, fixed = d, true
+		}
 	}
-	return 0, false
+	return shortest, fixed
 }
+
+// busyRetry is the delay before a sync is repeated that met a running action.
+const busyRetry = 5 * time.Second
 
 // statusOf returns the HTTP status of an API error, or 0 if there was no answer.
 func statusOf(err error) int {
@@ -61,7 +75,8 @@ func statusOf(err error) int {
 	return 0
 }
 
-// toRetryError wraps err if the service controller should retry after a fixed delay (see retryAfter).
+// toRetryError wraps err if the service controller should retry after a fixed delay (see retryAfter). Under
+// a rate limit the delay grows instead: all clients of the project share the limit.
 func toRetryError(err error) error {
 	if err == nil {
 		return nil
@@ -69,5 +84,14 @@ func toRetryError(err error) error {
 	if d, ok := retryAfter(err); ok {
 		return cloudapi.NewRetryError(stableError(err), d)
 	}
+	if slices.ContainsFunc(eachError(err), isRateLimit) {
+		return &stableTextError{err}
+	}
 	return err
 }
+
+// stableTextError shows the stableError of an error.
+type stableTextError struct{ err error }
+
+func (e *stableTextError) Error() string { return stableError(e.err) }
+func (e *stableTextError) Unwrap() error { return e.err }

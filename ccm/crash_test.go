@@ -25,6 +25,12 @@ type crashScenario struct {
 	check func(w *world, lb *hcloud.LoadBalancer) error
 	// gone is set if the user deletes the Service.
 	gone bool
+	// floor is the number of targets that must be there after each call; 0 is not checked.
+	floor int
+	// hidden lists ports that must not be reachable from the internet after any call.
+	hidden []int
+	// moves is set if an address of the load balancer may change.
+	moves bool
 }
 
 func crashScenarios() []crashScenario {
@@ -49,13 +55,57 @@ func crashScenarios() []crashScenario {
 	}
 	return []crashScenario{
 		{name: "create", prepare: fresh(nil, 80, 443), change: nothing, check: ports(80, 443)},
-		{name: "create with a chosen private address and no public interface", change: nothing,
+		{name: "create with a chosen private address and no public interface", change: nothing, hidden: []int{80},
 			prepare: fresh(map[string]string{"private-ipv4": "10.0.200.1", "disable-public-network": "true", "name": "edge"}, 80),
 			check: func(w *world, lb *hcloud.LoadBalancer) error {
 				if lb.PublicNet.Enabled || len(lb.PrivateNet) != 1 || !lb.PrivateNet[0].IP.Equal(net.ParseIP("10.0.200.1")) {
 					return fmt.Errorf("networking %+v, %+v", lb.PublicNet, lb.PrivateNet)
 				}
 				return ports(80)(w, lb)
+			}},
+		{name: "create without a public interface", change: nothing, prepare: fresh(map[string]string{"disable-public-network": "true"}, 80), check: ports(80), hidden: []int{80}},
+		{name: "another private address without a public interface", moves: true, hidden: []int{80, 443},
+			prepare: there(map[string]string{"private-ipv4": "10.0.200.1", "disable-public-network": "true"}, 80),
+			change: func(_ *world, svc *corev1.Service) {
+				setPorts(svc, 80, 443)
+				annotate(svc, map[string]string{"private-ipv4": "10.0.200.2"})
+			},
+			check: func(w *world, lb *hcloud.LoadBalancer) error {
+				if lb.PublicNet.Enabled || len(lb.PrivateNet) != 1 || !lb.PrivateNet[0].IP.Equal(net.ParseIP("10.0.200.2")) {
+					return fmt.Errorf("networking %+v, %+v", lb.PublicNet, lb.PrivateNet)
+				}
+				return ports(80, 443)(w, lb)
+			}},
+		{name: "disable the public interface", moves: true, floor: 1, hidden: []int{443}, prepare: there(nil, 80), check: ports(80, 443),
+			change: func(_ *world, svc *corev1.Service) {
+				setPorts(svc, 80, 443)
+				annotate(svc, map[string]string{"disable-public-network": "true"})
+			}},
+		{name: "enable the public interface", floor: 1, prepare: there(map[string]string{"disable-public-network": "true"}, 80), check: ports(80),
+			change: func(_ *world, svc *corev1.Service) {
+				annotate(svc, map[string]string{"disable-public-network": "false"})
+			}},
+		{name: "replace all nodes where there is no room", floor: 2, check: ports(80),
+			prepare: func(w *world) *corev1.Service {
+				w.addServer("node-3")
+				svc := there(nil, 80)(w)
+				lb := w.theLoadBalancer()
+				for i := range lb.LoadBalancerType.MaxTargets - 3 {
+					_, _, err := w.api.LoadBalancer.AddIPTarget(w.t.Context(), lb, hcloud.LoadBalancerAddIPTargetOpts{IP: net.IPv4(203, 0, 113, byte(i+1))})
+					w.must(err)
+				}
+				return svc
+			},
+			change: func(w *world, _ *corev1.Service) {
+				w.nodes = nil
+				for i := range 3 {
+					w.addServer(fmt.Sprintf("new-%d", i+1))
+				}
+			}},
+		{name: "rename, and change reverse DNS and a node port", floor: 2, prepare: there(nil, 80, 443), check: ports(80, 443),
+			change: func(_ *world, svc *corev1.Service) {
+				svc.Spec.Ports[0].NodePort = 31111
+				annotate(svc, map[string]string{"name": "edge", "ipv4-rdns": "a.example.org", "ipv6-rdns": "b.example.org"})
 			}},
 		{name: "adopt", change: nothing, check: ports(80, 9000),
 			prepare: func(w *world) *corev1.Service {
@@ -65,7 +115,7 @@ func crashScenarios() []crashScenario {
 				w.must(err)
 				return newService("web", map[string]string{"name": "edge"}, 80)
 			}},
-		{name: "change ports, nodes, type and addresses", prepare: there(nil, 80, 443), check: ports(80, 8443),
+		{name: "change ports, nodes, type and addresses", floor: 1, prepare: there(nil, 80, 443), check: ports(80, 8443),
 			change: func(w *world, svc *corev1.Service) {
 				setPorts(svc, 80, 8443)
 				annotate(svc, map[string]string{"type": "lb21", "use-private-ip": "true", "algorithm-type": "least_connections"})
@@ -110,6 +160,7 @@ func (s *crashScenario) run(t *testing.T, actions string, cutAt int, after bool)
 	svc := s.prepare(w)
 	s.change(w, svc)
 
+	seen := w.watch()
 	w.wire.reset(cutAt, after)
 	mortal := w.provider()
 	lbs, _ := mortal.LoadBalancer()
@@ -131,6 +182,9 @@ func (s *crashScenario) run(t *testing.T, actions string, cutAt int, after bool)
 		lb := w.theLoadBalancer()
 		if err := s.check(w, lb); err != nil {
 			t.Fatalf("%s: %v", when, err)
+		}
+		if err := s.noticed(seen); err != nil {
+			t.Fatalf("%s: %v: %v", when, err, seen)
 		}
 		if lb.Labels[ccm.LabelServiceUID] != string(svc.UID) {
 			t.Fatalf("%s: labels %v", when, lb.Labels)
@@ -157,6 +211,22 @@ func (s *crashScenario) run(t *testing.T, actions string, cutAt int, after bool)
 	}
 	w.fake.Close()
 	return calls
+}
+
+// noticed returns an error if clients of the Service noticed more of the change than they must.
+func (s *crashScenario) noticed(seen *traffic) error {
+	if seen.fewest < s.floor {
+		return fmt.Errorf("%d targets were left, want at least %d", seen.fewest, s.floor)
+	}
+	for _, p := range s.hidden {
+		if slices.Contains(seen.ports, p) {
+			return fmt.Errorf("port %d was reachable from the internet", p)
+		}
+	}
+	if !s.moves && len(seen.lost) > 0 {
+		return fmt.Errorf("addresses were lost")
+	}
+	return nil
 }
 
 // TestARouteMayBeInterruptedAtAnyCall is the same for routes: one is stale, one missing, one foreign,

@@ -11,16 +11,25 @@
 //	annotations.go   every Service annotation, declared once
 //	lb_plan.go       Service + nodes + servers → the load balancer that should be (pure)
 //	lb_diff.go       difference between plan and actual state → ordered operations (pure)
-//	lb_apply.go      sends operations one at a time and waits for each action
+//	lb_apply.go      sends operations one at a time, waits for each action, goes on after an error
 //	lb_sync.go       one sync of one Service: input, plan, difference, apply
 //	load_balancer.go cloudprovider.LoadBalancer, built on the above
 //	routes.go        cloudprovider.Routes
 //	resync.go        repairs changes that were made outside of the CCM
 //
-// Two rules shape the package. Plan, then apply: pure functions compute the desired state and
-// compare it with the actual state; no difference means no write. Any step may be the last: the
-// process may die before or after any API call. So the call that creates a resource also records its
-// owner, and each sync starts from the state in the API, not from the memory of this process.
+// Three rules shape the package.
+//
+// What serves traffic keeps serving. Each part of a load balancer (its name, type, network, public
+// interface, each port, each target) converges on its own. An error in one part is reported, by an event
+// and by the error that the service controller retries, and holds up only the parts that need it. Nothing
+// is removed before its replacement is certain, and what is private is never reachable from the internet.
+//
+// Plan, then apply: pure functions compute the desired state and compare it with the actual state; no
+// difference means no write.
+//
+// Any step may be the last: the process may die before or after any API call. So the call that creates a
+// resource also records its owner, and each sync starts from the state in the API, not from the memory of
+// this process. After each call, the first rule holds.
 //
 // The package knows nothing of the simulated cloud that tests it: it sees an endpoint URL.
 package ccm

@@ -1,35 +1,69 @@
 package ccm
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 )
 
 // applyOps sends the operations one by one and waits for each action, because the API locks a load
-// balancer during an action. It stops at the first error; the next sync computes the rest.
-func (l *loadBalancers) applyOps(ctx context.Context, lb *hcloud.LoadBalancer, ops []lbOp) error {
-	for i, op := range ops {
-		action, err := l.send(ctx, lb, op)
-		if err == nil {
-			err = l.waiter.wait(ctx, action)
+// balancer during an action. An operation that fails holds up only what needs it (see lbOp); the error is
+// a partErrors. It returns the operations that succeeded, also with an error.
+func (l *loadBalancers) applyOps(ctx context.Context, lb *hcloud.LoadBalancer, ops []lbOp) (done []lbOp, err error) {
+	failed := map[lbPart]bool{}
+	var errs partErrors
+	for _, op := range ops {
+		if failed[op.Part] || slices.ContainsFunc(op.Needs, func(p lbPart) bool { return failed[p] }) {
+			failed[op.Part] = true
+			continue
 		}
-		if err != nil {
-			return fmt.Errorf("changing load balancer %d (%s), operation %d of %d, %v: %w", lb.ID, lb.Name, i+1, len(ops), op, err)
+		err := l.apply(ctx, lb, op)
+		if err == nil {
+			done = append(done, op)
+			continue
+		}
+		failed[op.Part] = true
+		errs = append(errs, &partError{lb: lb, op: op, err: err})
+		if endsSync(ctx, err) {
+			break
+		}
+		if op.Undo != nil {
+			if err := l.apply(ctx, lb, *op.Undo); err != nil {
+				errs = append(errs, &partError{lb: lb, op: *op.Undo, err: err})
+			}
 		}
 	}
-	return nil
+	if len(errs) == 0 {
+		return done, nil
+	}
+	return done, errs
+}
+
+// apply sends one operation and waits for its action. To remove what is gone already is no error.
+func (l *loadBalancers) apply(ctx context.Context, lb *hcloud.LoadBalancer, op lbOp) error {
+	action, err := l.send(ctx, lb, op)
+	if (op.Kind == opRemoveTarget || op.Kind == opDeleteService) && hcloud.IsError(err, hcloud.ErrorCodeNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return l.waiter.wait(ctx, action)
 }
 
 // send makes the API call of one operation. The action may be nil.
 func (l *loadBalancers) send(ctx context.Context, lb *hcloud.LoadBalancer, op lbOp) (action *hcloud.Action, err error) {
 	client := &l.client.LoadBalancer
 	switch op.Kind {
-	case opUpdate:
-		err = l.sendUpdate(ctx, lb.ID, op)
+	case opRecord:
+		err = l.sendRecord(ctx, lb.ID, op)
+	case opRename:
+		_, _, err = client.Update(ctx, lb, hcloud.LoadBalancerUpdateOpts{Name: op.Name})
 	case opChangeType:
 		action, _, err = client.ChangeType(ctx, lb, hcloud.LoadBalancerChangeTypeOpts{LoadBalancerType: &hcloud.LoadBalancerType{Name: op.Type}})
 	case opAlgorithm:
@@ -61,30 +95,30 @@ func (l *loadBalancers) send(ctx context.Context, lb *hcloud.LoadBalancer, op lb
 	return action, err
 }
 
-// sendUpdate reads the load balancer again before it writes. An update replaces all labels, and the
+// sendRecord reads the load balancer again before it writes. An update replaces all labels, and the
 // API has no conditional write: a label that another client has set since the sync read the load
-// balancer would be lost. A label that is set between the two calls of sendUpdate is still lost.
-func (l *loadBalancers) sendUpdate(ctx context.Context, id int64, op lbOp) error {
+// balancer would be lost. A label that is set between the two calls of sendRecord is still lost.
+func (l *loadBalancers) sendRecord(ctx context.Context, id int64, op lbOp) error {
 	now, err := l.get(ctx, id)
 	if err != nil {
 		return err
 	}
-	opts, err := updateOpts(now, op)
+	labels, err := recordedLabels(now, op)
 	if err != nil {
 		return err
 	}
-	_, _, err = l.client.LoadBalancer.Update(ctx, now, opts)
+	_, _, err = l.client.LoadBalancer.Update(ctx, now, hcloud.LoadBalancerUpdateOpts{Labels: labels})
 	return err
 }
 
-// updateOpts returns the request of an opUpdate, based on the load balancer's current state. It fails
-// if the load balancer does not have the Service's ownership label any more: a user who removes that
-// label wants to keep the load balancer.
-func updateOpts(now *hcloud.LoadBalancer, op lbOp) (hcloud.LoadBalancerUpdateOpts, error) {
+// recordedLabels returns the labels that an opRecord sets, based on the load balancer's current state. It
+// fails if the load balancer does not have the Service's ownership label any more: a user who removes
+// that label wants to keep the load balancer.
+func recordedLabels(now *hcloud.LoadBalancer, op lbOp) (map[string]string, error) {
 	if owner := now.Labels[labelServiceUID]; owner != op.UID {
-		return hcloud.LoadBalancerUpdateOpts{}, fmt.Errorf("the label %s was changed during the sync: it is %q, want %q", labelServiceUID, owner, op.UID)
+		return nil, fmt.Errorf("%w: the label %s is %q, want %q", errNotOwner, labelServiceUID, owner, op.UID)
 	}
-	return hcloud.LoadBalancerUpdateOpts{Name: op.Name, Labels: withOwnership(now.Labels, op.UID, op.Ports)}, nil
+	return withOwnership(now.Labels, op.UID, op.Ports), nil
 }
 
 func attachOpts(op lbOp) hcloud.LoadBalancerAttachToNetworkOpts {
@@ -103,18 +137,17 @@ func ipNet(p netip.Prefix) *net.IPNet {
 }
 
 // createOpts returns the request that creates the planned load balancer, with all settings if
-// possible. The request cannot choose an address in the network. If the plan has one, the network,
-// the public interface and the targets follow as operations.
+// possible. The request cannot choose an address in the network. If the plan has one, the network and the
+// targets that need it follow as operations. A private load balancer never has a public interface: the
+// API accepts that without a network.
 func createOpts(plan *lbPlan) hcloud.LoadBalancerCreateOpts {
 	opts := hcloud.LoadBalancerCreateOpts{
 		Name:             plan.CreateName,
-		LoadBalancerType: &hcloud.LoadBalancerType{Name: plan.Type},
-		Algorithm:        &hcloud.LoadBalancerAlgorithm{Type: plan.Algorithm},
+		LoadBalancerType: &hcloud.LoadBalancerType{Name: cmp.Or(plan.Type, defaultLoadBalancerType)},
+		Algorithm:        &hcloud.LoadBalancerAlgorithm{Type: cmp.Or(plan.Algorithm, hcloud.LoadBalancerAlgorithmTypeRoundRobin)},
 		NetworkZone:      hcloud.NetworkZone(plan.NetworkZone),
 		Labels:           withOwnership(nil, plan.UID, plan.ports()),
-	}
-	if plan.Type == "" {
-		opts.LoadBalancerType.Name = defaultLoadBalancerType
+		PublicInterface:  &plan.Public,
 	}
 	if plan.Location != "" {
 		opts.Location = &hcloud.Location{Name: plan.Location}
@@ -122,14 +155,14 @@ func createOpts(plan *lbPlan) hcloud.LoadBalancerCreateOpts {
 	for _, s := range plan.Services {
 		opts.Services = append(opts.Services, createServiceOpts(s))
 	}
-	if plan.PrivateIPv4.IsValid() || plan.PrivateSubnet.IsValid() {
-		return opts
-	}
-	if plan.NetworkID != 0 {
+	chosen := plan.PrivateIPv4.IsValid() || plan.PrivateSubnet.IsValid()
+	if plan.NetworkID != 0 && !chosen {
 		opts.Network = &hcloud.Network{ID: plan.NetworkID}
 	}
-	opts.PublicInterface = &plan.Public
 	for _, t := range plan.Targets {
+		if t.Private && opts.Network == nil {
+			continue
+		}
 		opts.Targets = append(opts.Targets, hcloud.LoadBalancerCreateOptsTarget{
 			Type:         hcloud.LoadBalancerTargetTypeServer,
 			Server:       hcloud.LoadBalancerCreateOptsTargetServer{Server: &hcloud.Server{ID: t.ServerID}},

@@ -3,6 +3,7 @@ package ccm
 import (
 	"fmt"
 	"maps"
+	"net"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -15,7 +16,8 @@ import (
 type lbOpKind string
 
 const (
-	opUpdate        lbOpKind = "update"
+	opRecord        lbOpKind = "update"
+	opRename        lbOpKind = "rename"
 	opChangeType    lbOpKind = "change_type"
 	opAlgorithm     lbOpKind = "change_algorithm"
 	opEnablePublic  lbOpKind = "enable_public_interface"
@@ -30,10 +32,34 @@ const (
 	opChangeReverse lbOpKind = "change_dns_ptr"
 )
 
+// lbPart is a part of a load balancer that converges on its own: "network", "port 443", "server 7".
+type lbPart string
+
+const (
+	partLabels    lbPart = "labels"
+	partName      lbPart = "name"
+	partType      lbPart = "type"
+	partAlgorithm lbPart = "algorithm"
+	partNetwork   lbPart = "network"
+	partPublic    lbPart = "public interface"
+)
+
+func partPort(port int) lbPart         { return lbPart("port " + strconv.Itoa(port)) }
+func partServer(id int64) lbPart       { return lbPart("server " + strconv.FormatInt(id, 10)) }
+func partReverse(ip netip.Addr) lbPart { return lbPart("reverse DNS of " + ip.String()) }
+
 // lbOp is one change of a load balancer: its kind, and the fields that this kind needs.
 type lbOp struct {
-	Kind      lbOpKind
-	Name      string // update: the new name; "" keeps the name
+	Kind lbOpKind
+	// Part is what the operation changes. If an operation fails, later ones of its part are not sent.
+	Part lbPart
+	// Needs lists parts without which the operation is wrong or useless. It is not sent if an earlier
+	// operation of such a part has failed.
+	Needs []lbPart
+	// Undo is sent if the operation fails: it returns the part to what served traffic before.
+	Undo *lbOp
+
+	Name      string // rename
 	UID       string // update: UID of the Service that owns the load balancer
 	Ports     []int  // update: ports to record as owned by the Service
 	Type      string
@@ -50,12 +76,10 @@ type lbOp struct {
 // String describes the operation for logs and events.
 func (o lbOp) String() string {
 	switch o.Kind {
-	case opUpdate:
-		text := "update (ports " + joinPorts(o.Ports)
-		if o.Name != "" {
-			text += fmt.Sprintf(", name %q", o.Name)
-		}
-		return text + ")"
+	case opRecord:
+		return "update (ports " + joinPorts(o.Ports) + ")"
+	case opRename:
+		return fmt.Sprintf("rename to %q", o.Name)
 	case opChangeType:
 		return "change_type to " + o.Type
 	case opAlgorithm:
@@ -78,45 +102,57 @@ func (o lbOp) String() string {
 // is no difference it returns none. The order is one that the API accepts and that disturbs traffic
 // least:
 //
-//   - the network before private targets, and private targets before the public interface is disabled;
-//   - new targets and ports before the removal of old ones, if the type has room for both.
+//   - A private load balancer is attached, then its targets become private, then its public interface
+//     is disabled, and only then it gets new ports: no new port is ever reachable from the internet.
+//   - A target is removed only after another one was added in its place, as far as the type has room.
+//   - What serves traffic comes before what does not, such as the name.
 func diffLoadBalancer(plan *lbPlan, lb *hcloud.LoadBalancer) []lbOp {
-	labelsFirst, labelsLast := diffIdentity(plan, lb)
-	typeFirst, typeLast := diffType(plan, lb)
-	network, reattach := diffNetwork(plan, lb)
-	targetsFirst, targets := diffTargets(plan, lb, reattach)
-
-	var enable, disable []lbOp
-	if plan.Public && !lb.PublicNet.Enabled || reattach && !lb.PublicNet.Enabled {
-		enable = append(enable, lbOp{Kind: opEnablePublic})
-	}
-	if !plan.Public && (lb.PublicNet.Enabled || reattach) {
-		disable = append(disable, lbOp{Kind: opDisablePublic})
-	}
-	var algorithm []lbOp
-	if plan.Algorithm != lb.Algorithm.Type {
-		algorithm = append(algorithm, lbOp{Kind: opAlgorithm, Algorithm: plan.Algorithm})
-	}
-	return slices.Concat(labelsFirst, typeFirst, algorithm, enable, targetsFirst, network, targets,
-		diffServices(plan, lb), disable, diffReverse(plan, lb), typeLast, labelsLast)
+	d := lbDiff{plan: plan, lb: lb}
+	record, forget := d.labels()
+	typeFirst, typeLast := d.loadBalancerType()
+	enable, disable := d.public()
+	network, detaches := d.network()
+	before, targets := d.targets(detaches)
+	return slices.Concat(record, typeFirst, enable, before, network, targets, disable, d.services(),
+		d.algorithm(), d.reverse(), d.name(), typeLast, forget)
 }
 
-// diffIdentity compares the name and the labels. A port is recorded before it is added, and its record
-// is removed after the port: every port of ours is recorded whenever the process dies.
-func diffIdentity(plan *lbPlan, lb *hcloud.LoadBalancer) (first, last []lbOp) {
-	name := plan.Name
-	if name == lb.Name {
-		name = ""
+// lbDiff compares a plan with a load balancer, part by part.
+type lbDiff struct {
+	plan *lbPlan
+	lb   *hcloud.LoadBalancer
+}
+
+// labels compares the labels. A port is recorded before it is added, and its record is removed after the
+// port: every port of ours is recorded whenever the process dies.
+func (d *lbDiff) labels() (first, last []lbOp) {
+	final, obsolete := d.plan.ports(), portsToDelete(d.plan, d.lb)
+	during := slices.Sorted(slices.Values(slices.Concat(final, obsolete)))
+	if !maps.Equal(withOwnership(d.lb.Labels, d.plan.UID, during), d.lb.Labels) {
+		first = append(first, lbOp{Kind: opRecord, Part: partLabels, UID: d.plan.UID, Ports: during})
 	}
-	final := plan.ports()
-	during := slices.Sorted(slices.Values(slices.Concat(final, portsToDelete(plan, lb))))
-	if name != "" || !maps.Equal(withOwnership(lb.Labels, plan.UID, during), lb.Labels) {
-		first = append(first, lbOp{Kind: opUpdate, Name: name, UID: plan.UID, Ports: during})
-	}
-	if len(during) != len(final) {
-		last = append(last, lbOp{Kind: opUpdate, UID: plan.UID, Ports: final})
+	if len(obsolete) > 0 {
+		op := lbOp{Kind: opRecord, Part: partLabels, UID: d.plan.UID, Ports: final}
+		for _, port := range obsolete {
+			op.Needs = append(op.Needs, partPort(port))
+		}
+		last = append(last, op)
 	}
 	return first, last
+}
+
+func (d *lbDiff) name() []lbOp {
+	if d.plan.Name == "" || d.plan.Name == d.lb.Name {
+		return nil
+	}
+	return []lbOp{{Kind: opRename, Part: partName, Name: d.plan.Name}}
+}
+
+func (d *lbDiff) algorithm() []lbOp {
+	if d.plan.Algorithm == "" || d.plan.Algorithm == d.lb.Algorithm.Type {
+		return nil
+	}
+	return []lbOp{{Kind: opAlgorithm, Part: partAlgorithm, Algorithm: d.plan.Algorithm}}
 }
 
 // portsToDelete returns the load balancer's recorded ports that the plan lacks.
@@ -131,13 +167,14 @@ func portsToDelete(plan *lbPlan, lb *hcloud.LoadBalancer) []int {
 	return slices.Sorted(slices.Values(ports))
 }
 
-// diffType compares the type. A change to a larger type comes first, because it makes room for targets
+// loadBalancerType compares the type. A change to a larger type comes first, because it makes room for targets
 // and ports; a change to a smaller type comes last. The number in the name (lb11, lb21, …) is the size.
-func diffType(plan *lbPlan, lb *hcloud.LoadBalancer) (first, last []lbOp) {
+func (d *lbDiff) loadBalancerType() (first, last []lbOp) {
+	plan, lb := d.plan, d.lb
 	if plan.Type == "" || lb.LoadBalancerType == nil || plan.Type == lb.LoadBalancerType.Name {
 		return nil, nil
 	}
-	op := []lbOp{{Kind: opChangeType, Type: plan.Type}}
+	op := []lbOp{{Kind: opChangeType, Part: partType, Type: plan.Type}}
 	size := func(name string) int {
 		n, err := strconv.Atoi(strings.TrimLeft(name, "abcdefghijklmnopqrstuvwxyz"))
 		if err != nil {
@@ -151,17 +188,36 @@ func diffType(plan *lbPlan, lb *hcloud.LoadBalancer) (first, last []lbOp) {
 	return nil, op
 }
 
-// diffNetwork compares the attachment to a network. reattach reports whether the operations detach the
-// load balancer.
-func diffNetwork(plan *lbPlan, lb *hcloud.LoadBalancer) (ops []lbOp, reattach bool) {
+// public compares the public interface. It is disabled after the last public target is gone, because the API
+// refuses it before.
+func (d *lbDiff) public() (enable, disable []lbOp) {
+	switch {
+	case d.plan.Public && !d.lb.PublicNet.Enabled:
+		enable = append(enable, lbOp{Kind: opEnablePublic, Part: partPublic})
+	case !d.plan.Public && d.lb.PublicNet.Enabled:
+		op := lbOp{Kind: opDisablePublic, Part: partPublic, Needs: []lbPart{partNetwork}}
+		for _, t := range serverTargets(d.lb) {
+			if !t.Private {
+				op.Needs = append(op.Needs, partServer(t.ServerID))
+			}
+		}
+		disable = append(disable, op)
+	}
+	return enable, disable
+}
+
+// network compares the attachment to a network. detaches reports whether the operations detach the load
+// balancer first. If it cannot be attached as planned, it returns to the address that it had.
+func (d *lbDiff) network() (ops []lbOp, detaches bool) {
+	plan := d.plan
 	if plan.NetworkID == 0 {
 		return nil, false
 	}
-	attach := lbOp{Kind: opAttach, NetworkID: plan.NetworkID, IP: plan.PrivateIPv4, IPRange: plan.PrivateSubnet}
-	if len(lb.PrivateNet) == 0 {
+	attach := lbOp{Kind: opAttach, Part: partNetwork, NetworkID: plan.NetworkID, IP: plan.PrivateIPv4, IPRange: plan.PrivateSubnet}
+	if len(d.lb.PrivateNet) == 0 {
 		return []lbOp{attach}, false
 	}
-	current := lb.PrivateNet[0] // the API allows one network
+	current := d.lb.PrivateNet[0] // the API allows one network
 	ip, _ := netip.AddrFromSlice(current.IP)
 	ip = ip.Unmap()
 	if current.Network.ID == plan.NetworkID &&
@@ -169,69 +225,41 @@ func diffNetwork(plan *lbPlan, lb *hcloud.LoadBalancer) (ops []lbOp, reattach bo
 		(!plan.PrivateSubnet.IsValid() || plan.PrivateSubnet.Contains(ip)) {
 		return nil, false
 	}
-	return []lbOp{{Kind: opDetach, NetworkID: current.Network.ID}, attach}, true
+	detach := lbOp{Kind: opDetach, Part: partNetwork, NetworkID: current.Network.ID}
+	for _, t := range serverTargets(d.lb) {
+		if t.Private {
+			detach.Needs = append(detach.Needs, partServer(t.ServerID))
+		}
+	}
+	attach.Undo = &lbOp{Kind: opAttach, Part: partNetwork, NetworkID: current.Network.ID, IP: ip}
+	return []lbOp{detach, attach}, true
 }
 
-// diffTargets compares the targets of type server. If a target changes between public and private
-// address it is removed and added again, one target at a time, so that the others continue to serve.
-// If the load balancer is detached from its network, first removes its private targets before that.
-func diffTargets(plan *lbPlan, lb *hcloud.LoadBalancer, reattach bool) (first, ops []lbOp) {
-	current := map[int64]bool{}
-	for _, t := range lb.Targets {
-		if t.Type == hcloud.LoadBalancerTargetTypeServer && t.Server != nil && t.Server.Server != nil {
-			current[t.Server.Server.ID] = t.UsePrivateIP
-		}
-	}
-	if reattach {
-		for _, id := range slices.Sorted(maps.Keys(current)) {
-			if current[id] {
-				first = append(first, lbOp{Kind: opRemoveTarget, Target: lbTarget{id, true}})
-				delete(current, id)
-			}
-		}
-	}
-	var adds, removes []lbOp
-	for _, want := range plan.Targets {
-		private, exists := current[want.ServerID]
-		delete(current, want.ServerID)
-		switch add := (lbOp{Kind: opAddTarget, Target: want}); {
-		case !exists:
-			adds = append(adds, add)
-		case private != want.Private:
-			ops = append(ops, lbOp{Kind: opRemoveTarget, Target: lbTarget{want.ServerID, private}}, add)
-		}
-	}
-	for _, id := range slices.Sorted(maps.Keys(current)) {
-		removes = append(removes, lbOp{Kind: opRemoveTarget, Target: lbTarget{id, current[id]}})
-	}
-	room := len(removes) == 0 || lb.LoadBalancerType == nil || len(lb.Targets)+len(adds) <= lb.LoadBalancerType.MaxTargets
-	if room {
-		return first, slices.Concat(ops, adds, removes)
-	}
-	return first, slices.Concat(ops, removes, adds)
-}
-
-// diffServices compares the services of the plan and removes recorded ones that the plan lacks.
-func diffServices(plan *lbPlan, lb *hcloud.LoadBalancer) []lbOp {
+// services compares the services of the plan and removes recorded ones that the plan lacks.
+func (d *lbDiff) services() []lbOp {
 	current := map[int]hcloud.LoadBalancerService{}
-	for _, s := range lb.Services {
+	for _, s := range d.lb.Services {
 		current[s.ListenPort] = s
 	}
 	var adds, updates, deletes []lbOp
-	for _, want := range plan.Services {
+	for _, want := range d.plan.Services {
 		have, exists := current[want.ListenPort]
+		op := lbOp{Kind: opUpdateService, Part: partPort(want.ListenPort), Service: want}
 		switch {
 		case !exists:
-			adds = append(adds, lbOp{Kind: opAddService, Service: want})
+			op.Kind, op.Needs = opAddService, []lbPart{partLabels}
+			if !d.plan.Public { // a private port must not be reachable from the internet
+				op.Needs = append(op.Needs, partPublic)
+			}
+			adds = append(adds, op)
 		case !sameService(want, have):
-			updates = append(updates, lbOp{Kind: opUpdateService, Service: want})
+			updates = append(updates, op)
 		}
 	}
-	for _, port := range portsToDelete(plan, lb) {
-		deletes = append(deletes, lbOp{Kind: opDeleteService, Port: port})
+	for _, port := range portsToDelete(d.plan, d.lb) {
+		deletes = append(deletes, lbOp{Kind: opDeleteService, Part: partPort(port), Port: port})
 	}
-	room := lb.LoadBalancerType == nil || len(lb.Services)+len(adds) <= lb.LoadBalancerType.MaxServices
-	if room {
+	if len(d.lb.Services)+len(adds) <= d.limit(maxServices) {
 		return slices.Concat(updates, adds, deletes)
 	}
 	return slices.Concat(deletes, updates, adds)
@@ -279,12 +307,14 @@ func certificateIDs(certs []*hcloud.Certificate) []int64 {
 	return slices.Compact(ids)
 }
 
-func diffReverse(plan *lbPlan, lb *hcloud.LoadBalancer) (ops []lbOp) {
-	if ip, ok := netip.AddrFromSlice(lb.PublicNet.IPv4.IP); ok && plan.IPv4RDNS != "" && plan.IPv4RDNS != lb.PublicNet.IPv4.DNSPtr {
-		ops = append(ops, lbOp{Kind: opChangeReverse, IP: ip.Unmap(), DNSPtr: plan.IPv4RDNS})
+func (d *lbDiff) reverse() (ops []lbOp) {
+	change := func(address net.IP, want, have string) {
+		if ip, ok := netip.AddrFromSlice(address); ok && want != "" && want != have {
+			ip = ip.Unmap()
+			ops = append(ops, lbOp{Kind: opChangeReverse, Part: partReverse(ip), IP: ip, DNSPtr: want})
+		}
 	}
-	if ip, ok := netip.AddrFromSlice(lb.PublicNet.IPv6.IP); ok && plan.IPv6RDNS != "" && plan.IPv6RDNS != lb.PublicNet.IPv6.DNSPtr {
-		ops = append(ops, lbOp{Kind: opChangeReverse, IP: ip, DNSPtr: plan.IPv6RDNS})
-	}
+	change(d.lb.PublicNet.IPv4.IP, d.plan.IPv4RDNS, d.lb.PublicNet.IPv4.DNSPtr)
+	change(d.lb.PublicNet.IPv6.IP, d.plan.IPv6RDNS, d.lb.PublicNet.IPv6.DNSPtr)
 	return ops
 }

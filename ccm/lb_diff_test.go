@@ -1,7 +1,6 @@
 package ccm
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -132,7 +131,7 @@ func TestDiff(t *testing.T) {
 			lb.Services = simple(nil, 80, 443).Services
 			lb.Labels = map[string]string{labelServiceUID: testUID, "team": "web"}
 		}, []string{`update (ports 80)`}},
-		{"renamed", simple(nil, 80), func(plan *lbPlan, _ *hcloud.LoadBalancer) { plan.Name = "edge" }, []string{`update (ports 80, name "edge")`}},
+		{"renamed", simple(nil, 80), func(plan *lbPlan, _ *hcloud.LoadBalancer) { plan.Name = "edge" }, []string{`rename to "edge"`}},
 		{"larger type, before the targets that need it", simple(public(1), 80), func(plan *lbPlan, lb *hcloud.LoadBalancer) { plan.Type, lb.Targets = "lb31", nil },
 			[]string{"change_type to lb31", "add_target server 1 (private false)"}},
 		{"smaller type, after the targets that exceed it", simple(nil, 80), func(plan *lbPlan, lb *hcloud.LoadBalancer) {
@@ -163,8 +162,7 @@ func TestDiff(t *testing.T) {
 			plan.NetworkID, plan.Public, plan.PrivateIPv4 = 5, false, netip.MustParseAddr("10.0.0.10")
 			lb.PublicNet.Enabled = false
 			lb.PrivateNet = []hcloud.LoadBalancerPrivateNet{{Network: &hcloud.Network{ID: 5}, IP: net.ParseIP("10.0.0.9")}}
-		}, []string{"enable_public_interface", "remove_target server 1 (private true)", "detach_from_network 5", "attach_to_network 5",
-			"add_target server 1 (private true)", "disable_public_interface"}},
+		}, []string{"remove_target server 1 (private true)", "detach_from_network 5", "attach_to_network 5", "add_target server 1 (private true)"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -191,12 +189,14 @@ func pretend(lb *hcloud.LoadBalancer, op lbOp) error {
 		return s.ListenPort == max(op.Service.ListenPort, op.Port)
 	})
 	switch op.Kind {
-	case opUpdate:
-		opts, err := updateOpts(lb, op)
+	case opRecord:
+		labels, err := recordedLabels(lb, op)
 		if err != nil {
 			return err
 		}
-		lb.Name, lb.Labels = cmp.Or(opts.Name, lb.Name), opts.Labels
+		lb.Labels = labels
+	case opRename:
+		lb.Name = op.Name
 	case opChangeType:
 		lb.LoadBalancerType.Name = op.Type
 	case opAlgorithm:
@@ -377,6 +377,43 @@ func TestOtherOwner(t *testing.T) {
 	} {
 		if got := otherOwner(tc.labels, "me"); got != tc.want {
 			t.Errorf("%v: %q, want %q", tc.labels, got, tc.want)
+		}
+	}
+}
+
+// The number of targets must not fall below the smallest of before, after and the limit, less one.
+func TestTargetsAreReplacedInTurns(t *testing.T) {
+	t.Parallel()
+	rnd := rand.New(rand.NewPCG(3, 4))
+	for range 2000 {
+		limit := 1 + rnd.IntN(9)
+		foreign := rnd.IntN(limit)
+		draw := func() (targets []lbTarget) {
+			for id := int64(1); id <= 12 && len(targets) < limit-foreign; id++ {
+				if rnd.IntN(2) == 0 {
+					targets = append(targets, lbTarget{id, rnd.IntN(2) == 0})
+				}
+			}
+			return targets
+		}
+		from, to := simple(draw(), 80), simple(draw(), 80)
+		from.NetworkID, to.NetworkID = 5, 5
+		lb := built(from)
+		lb.LoadBalancerType.MaxTargets = limit
+		for i := range foreign {
+			lb.Targets = append(lb.Targets, hcloud.LoadBalancerTarget{Type: "ip", IP: &hcloud.LoadBalancerTargetIP{IP: fmt.Sprintf("198.51.100.%d", i+1)}})
+		}
+		floor := min(len(from.Targets), len(to.Targets), limit-foreign) - 1
+		for _, op := range diffLoadBalancer(to, lb) {
+			if err := pretend(lb, op); err != nil {
+				t.Fatalf("from %v to %v, limit %d, %d foreign: %v is refused: %v", from.Targets, to.Targets, limit, foreign, op, err)
+			}
+			if n := len(serverTargets(lb)); n < floor {
+				t.Fatalf("from %v to %v, limit %d, %d foreign: %d targets after %v", from.Targets, to.Targets, limit, foreign, n, op)
+			}
+		}
+		if !slices.Equal(serverTargets(lb), to.Targets) {
+			t.Fatalf("from %v: got %v, want %v", from.Targets, serverTargets(lb), to.Targets)
 		}
 	}
 }

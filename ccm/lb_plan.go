@@ -61,6 +61,8 @@ type lbPlan struct {
 	// Targets are ordered by server ID, Services by port.
 	Targets  []lbTarget
 	Services []hcloud.LoadBalancerService
+	// Limits are those of Type; nil if unknown.
+	Limits *hcloud.LoadBalancerType
 }
 
 // ports returns the listen ports of the plan in ascending order.

@@ -162,7 +162,7 @@ func (l *loadBalancers) serversOf(ctx context.Context, nodes []*corev1.Node) (ma
 }
 
 // reconcile sends the difference between plan and lb, and returns the resulting load balancer and the
-// operations.
+// operations that succeeded, also with an error.
 func (l *loadBalancers) reconcile(ctx context.Context, svc *corev1.Service, plan *lbPlan, lb *hcloud.LoadBalancer) (*hcloud.LoadBalancer, []lbOp, error) {
 	ops := diffLoadBalancer(plan, lb)
 	if len(ops) == 0 {
@@ -170,15 +170,18 @@ func (l *loadBalancers) reconcile(ctx context.Context, svc *corev1.Service, plan
 	}
 	klog.InfoS("Updating load balancer", "service", klog.KObj(svc), "loadBalancer", lb.ID, "operations", describeOps(ops, len(ops)))
 	defer l.store.writing(plan.UID)()
-	if err := l.applyOps(ctx, lb, ops); err != nil {
-		return nil, nil, err
+	done, err := l.applyOps(ctx, lb, ops)
+	if len(done) > 0 {
+		l.events.normal(svc, EventUpdated, "Updated load balancer %d: %s", lb.ID, describeOps(done, 6))
 	}
-	l.events.normal(svc, EventUpdated, "Updated load balancer %d: %s", lb.ID, describeOps(ops, 6))
-	if !slices.ContainsFunc(ops, changesAddresses) {
-		return lb, ops, nil
+	if endsAll := err != nil && endsSync(ctx, err); endsAll || !slices.ContainsFunc(ops, changesAddresses) {
+		return lb, done, err
 	}
-	lb, err := l.get(ctx, lb.ID)
-	return lb, ops, err
+	now, getErr := l.get(ctx, lb.ID)
+	if getErr != nil {
+		return lb, done, errors.Join(err, getErr)
+	}
+	return now, done, err
 }
 
 // changesAddresses reports whether the operation may change the addresses in the Service's status.

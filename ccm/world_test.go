@@ -267,6 +267,8 @@ type wire struct {
 	cutAfter bool
 	// intercept, if set, may answer instead of the cloud.
 	intercept func(*http.Request) *http.Response
+	// observe, if set, is called after each call that reached the cloud.
+	observe func()
 }
 
 var errDead = errors.New("the process is dead")
@@ -275,7 +277,7 @@ var errDead = errors.New("the process is dead")
 func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	w.mu.Lock()
 	w.calls = append(w.calls, r.Method+" "+strings.TrimPrefix(r.URL.Path, "/v1"))
-	n, intercept := len(w.calls), w.intercept
+	n, intercept, observe := len(w.calls), w.intercept, w.observe
 	dead := w.cutAt > 0 && (n > w.cutAt || n == w.cutAt && !w.cutAfter)
 	lost := w.cutAt > 0 && n == w.cutAt && w.cutAfter
 	w.mu.Unlock()
@@ -288,6 +290,9 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 	}
 	resp, err := w.cloud.RoundTrip(r)
+	if observe != nil {
+		observe()
+	}
 	if lost {
 		if err == nil {
 			_ = resp.Body.Close()
@@ -318,6 +323,13 @@ func (w *wire) setIntercept(f func(*http.Request) *http.Response) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.intercept = f
+}
+
+// setObserve sets the function that is called after each call; nil removes it.
+func (w *wire) setObserve(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.observe = f
 }
 
 func writes(calls []string) (w []string) {
