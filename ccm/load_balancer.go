@@ -206,15 +206,9 @@ func (l *loadBalancers) managedServices() map[string]managedService {
 // find returns the Service's load balancer, or nil if there is none. It deletes further load
 // balancers with the Service's label, because nothing else would delete them.
 func (l *loadBalancers) find(ctx context.Context, svc *corev1.Service) (*hcloud.LoadBalancer, error) {
-	lbs, err := l.store.find(ctx, string(svc.UID))
+	lbs, err := l.findOwned(ctx, svc)
 	if err != nil {
 		return nil, err
-	}
-	if len(lbs) > 1 {
-		// Delete only load balancers that still have the label.
-		if lbs, err = l.store.findNow(ctx, string(svc.UID)); err != nil {
-			return nil, err
-		}
 	}
 	lb, rest := pickOwned(lbs, shownAddresses(svc))
 	for _, extra := range rest {
@@ -224,6 +218,19 @@ func (l *loadBalancers) find(ctx context.Context, svc *corev1.Service) (*hcloud.
 		l.events.warning(svc, EventDuplicate, "Deleted load balancer %d (%s): it had the ownership label of this Service, which load balancer %d has too", extra.ID, extra.Name, lb.ID)
 	}
 	return lb, nil
+}
+
+// findOwned returns the load balancers with the Service's label. Only an answer about this label proves
+// that there is none or more than one: the shared list may be some seconds old, and an entry that moves
+// to an earlier page while the list is read is missing in it. For a Service that shows no address, the
+// shared list would hardly help.
+func (l *loadBalancers) findOwned(ctx context.Context, svc *corev1.Service) ([]*hcloud.LoadBalancer, error) {
+	if len(svc.Status.LoadBalancer.Ingress) > 0 {
+		if lbs, err := l.store.find(ctx, string(svc.UID)); err != nil || len(lbs) == 1 {
+			return lbs, err
+		}
+	}
+	return l.store.findNow(ctx, string(svc.UID))
 }
 
 func shownAddresses(svc *corev1.Service) []string {

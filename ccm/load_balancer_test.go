@@ -486,6 +486,41 @@ func TestASecondLoadBalancerWithTheSameLabelIsDeleted(t *testing.T) {
 	}
 }
 
+// An entry moves to an earlier page when another one is deleted while the pages are read.
+func TestALoadBalancerThatMovesToAnotherPageIsFound(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	var others []*hcloud.LoadBalancer
+	for i := range 50 {
+		made, _, err := w.api.LoadBalancer.Create(t.Context(), hcloud.LoadBalancerCreateOpts{Name: fmt.Sprintf("other-%d", i),
+			LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: "fsn1"}, Labels: map[string]string{ccm.LabelServiceUID: fmt.Sprintf("other-%d", i)}})
+		w.must(err)
+		others = append(others, made.LoadBalancer)
+	}
+	svc := newService("web", nil, 80)
+	before := w.ensure(w.provider(), svc)
+	last := w.loadBalancers()[50]
+	_, _, err := w.api.LoadBalancer.Update(t.Context(), last, hcloud.LoadBalancerUpdateOpts{Name: "renamed by a person"})
+	w.must(err)
+
+	raced := false
+	w.wire.setIntercept(func(r *http.Request) *http.Response {
+		if r.URL.Query().Get("page") == "2" && !raced {
+			raced = true
+			_, _, err := w.api.LoadBalancer.DeleteWithResult(t.Context(), others[0])
+			w.must(err)
+		}
+		return nil
+	})
+	after := w.ensure(w.provider(), svc)
+	if len(w.loadBalancers()) != 50 || after.Ingress[0].IP != before.Ingress[0].IP {
+		t.Errorf("%d load balancers, want 50; address %s, was %s", len(w.loadBalancers()), after.Ingress[0].IP, before.Ingress[0].IP)
+	}
+	if !raced {
+		t.Error("there was no second page")
+	}
+}
+
 func TestCallsOfTypicalSyncs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 3)

@@ -8,7 +8,9 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"path"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -129,6 +131,9 @@ func (t *transport) attempt(req *http.Request, token string) (*http.Response, er
 	if err == nil {
 		err = bufferBody(resp)
 	}
+	if err == nil {
+		err = checkField(req, resp)
+	}
 	t.metrics.inFlight.Dec()
 	if err != nil {
 		t.metrics.observe(req, nil, 0)
@@ -152,6 +157,32 @@ func bufferBody(resp *http.Response) error {
 		return fmt.Errorf("reading the answer: it is longer than %d bytes", maxResponseBytes)
 	}
 	resp.Body = io.NopCloser(bytes.NewReader(body))
+	return nil
+}
+
+// checkField returns an error if the answer to a successful GET lacks the field that each such answer of
+// the API has: "servers" for /servers, "server" for /servers/7. hcloud-go accepts any JSON and takes {},
+// for example from a broken gateway, for an empty list. The body stays readable.
+func checkField(req *http.Request, resp *http.Response) error {
+	if req.Method != http.MethodGet || resp.StatusCode != http.StatusOK {
+		return nil
+	}
+	field := path.Base(req.URL.Path)
+	if _, err := strconv.ParseInt(field, 10, 64); err == nil {
+		field = strings.TrimSuffix(path.Base(path.Dir(req.URL.Path)), "s")
+	}
+	body, err := io.ReadAll(resp.Body)
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(body, &fields); err != nil {
+		return fmt.Errorf("the answer with status %d is not from the API: %w; check HCLOUD_ENDPOINT", resp.StatusCode, err)
+	}
+	if value := fields[field]; len(value) == 0 || string(value) == "null" {
+		return fmt.Errorf("the answer with status %d has no field %q; check HCLOUD_ENDPOINT", resp.StatusCode, field)
+	}
 	return nil
 }
 

@@ -307,3 +307,27 @@ func TestTransportReadsATokenFileAgainWhenItChanges(t *testing.T) {
 		t.Errorf("while the file is being replaced: %v", err)
 	}
 }
+
+// The answer of a gateway in front of the API is not an empty list, and not an object without values.
+func TestAnAnswerWithoutItsFieldIsAnError(t *testing.T) {
+	t.Parallel()
+	api := newTestAPI(t, func(w http.ResponseWriter, _ *http.Request) { reply(w, 200, `{}`) })
+	cloud, _ := api.cloud(Config{})
+	c, ctx := cloud.client, t.Context()
+	for name, ask := range map[string]func() error{
+		"load balancers":      func() error { _, err := c.LoadBalancer.All(ctx); return err },
+		"a load balancer":     func() error { _, _, err := c.LoadBalancer.GetByID(ctx, 1); return err },
+		"certificates":        func() error { _, err := c.Certificate.All(ctx); return err },
+		"a network":           func() error { _, _, err := c.Network.GetByName(ctx, "internal"); return err },
+		"a network by its ID": func() error { _, _, err := c.Network.GetByID(ctx, 1); return err },
+		"servers":             func() error { _, err := c.Server.All(ctx); return err },
+		"a server":            func() error { _, _, err := c.Server.GetByID(ctx, 1); return err },
+		"an action":           func() error { _, _, err := c.Action.GetByID(ctx, 1); return err },
+		"types":               func() error { _, err := c.LoadBalancerType.All(ctx); return err },
+		"locations":           func() error { _, err := c.Location.All(ctx); return err },
+	} {
+		if err := ask(); err == nil || !strings.Contains(err.Error(), "HCLOUD_ENDPOINT") {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
