@@ -35,8 +35,8 @@ const (
 	EventProtected = "CloudLoadBalancerProtected"
 	// EventCertificate: a managed certificate is being issued, or its issuance failed.
 	EventCertificate = "ManagedCertificate"
-	// EventDuplicate: a second load balancer with the Service's ownership label was deleted.
-	EventDuplicate = "DuplicateCloudLoadBalancerDeleted"
+	// EventSeveral: several load balancers have the Service's ownership label.
+	EventSeveral = "SeveralCloudLoadBalancers"
 	// EventRepaired: a load balancer was changed outside of the CCM and has been repaired.
 	EventRepaired = "CloudLoadBalancerRepaired"
 )

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // simple returns a plan with these targets and ports. The node port is the port plus 30000.
@@ -349,20 +350,27 @@ func checkPorts(t *testing.T, ports []int) {
 	}
 }
 
-func TestPickOwnedKeepsTheLoadBalancerThatTheServiceShows(t *testing.T) {
+func TestTheLoadBalancerInUseIsTheOnlyOneThatTheServiceShows(t *testing.T) {
 	t.Parallel()
-	lb := func(id int64, ip string) *hcloud.LoadBalancer {
-		return &hcloud.LoadBalancer{ID: id, PublicNet: hcloud.LoadBalancerPublicNet{IPv4: hcloud.LoadBalancerPublicNetIPv4{IP: net.ParseIP(ip)}}}
+	with := func(id int64, public, private string) *hcloud.LoadBalancer {
+		lb := &hcloud.LoadBalancer{ID: id}
+		lb.PublicNet.IPv4.IP = net.ParseIP(public)
+		if private != "" {
+			lb.PrivateNet = []hcloud.LoadBalancerPrivateNet{{IP: net.ParseIP(private)}}
+		}
+		return lb
 	}
-	lbs := []*hcloud.LoadBalancer{lb(7, "203.0.113.7"), lb(3, "203.0.113.3"), lb(9, "203.0.113.9")}
-	if keep, rest := pickOwned(lbs, []string{"203.0.113.9"}); keep.ID != 9 || len(rest) != 2 {
-		t.Errorf("kept %d", keep.ID)
-	}
-	if keep, rest := pickOwned(lbs, nil); keep.ID != 3 || len(rest) != 2 {
-		t.Errorf("kept %d", keep.ID)
-	}
-	if keep, rest := pickOwned(nil, nil); keep != nil || rest != nil {
-		t.Error("kept one of none")
+	lbs := []*hcloud.LoadBalancer{with(9, "203.0.113.9", ""), with(3, "203.0.113.3", "10.0.0.3"), with(5, "203.0.113.5", "10.0.0.3")}
+	for shown, want := range map[string]int64{"203.0.113.9": 9, "203.0.113.3": 3, "10.0.0.3": 0, "198.51.100.1": 0, "": 0} {
+		svc := &corev1.Service{}
+		svc.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: shown}}
+		var got int64
+		if lb := inUse(lbs, svc); lb != nil {
+			got = lb.ID
+		}
+		if got != want {
+			t.Errorf("the Service shows %q: got load balancer %d, want %d", shown, got, want)
+		}
 	}
 }
 

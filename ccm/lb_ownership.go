@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // Who owns what on a load balancer (hcloud-cloud-controller-manager#249):
@@ -15,6 +16,8 @@ import (
 //   - The load balancer belongs to the Service whose UID is in the label ccm-from-scratch/service-uid.
 //     The create request contains the label, so a load balancer never exists without its owner. The
 //     CCM changes and deletes only load balancers with this label.
+//   - If several load balancers have the label of one Service, a person has copied it. The CCM changes
+//     only the one with the address in the Service's status, and deletes none of them.
 //   - The CCM owns the services (listen ports) that the label ccm-from-scratch/ports lists. A port is
 //     added to the label before it is created, and removed from it after it is deleted. Other ports
 //     are foreign and stay, unless the Service uses the same port.
@@ -110,16 +113,28 @@ func decodePorts(labels map[string]string) map[int]bool {
 	return ports
 }
 
-// pickOwned chooses the load balancer of a Service among those with its label, and returns the others
-// as rest. It keeps the one whose address is in the Service's status, or else the oldest. There is more
-// than one only if a user copied labels, or changed the name annotation during a create request.
-func pickOwned(lbs []*hcloud.LoadBalancer, shown []string) (keep *hcloud.LoadBalancer, rest []*hcloud.LoadBalancer) {
-	if len(lbs) == 0 {
-		return nil, nil
+// inUse returns the only load balancer with an address that the Service's status shows, or nil if there
+// is none or more than one. A status with a hostname shows no address.
+func inUse(lbs []*hcloud.LoadBalancer, svc *corev1.Service) *hcloud.LoadBalancer {
+	var found []*hcloud.LoadBalancer
+	for _, lb := range lbs {
+		if showsAddressOf(svc, lb) {
+			found = append(found, lb)
+		}
 	}
-	sorted := slices.SortedFunc(slices.Values(lbs), func(a, b *hcloud.LoadBalancer) int { return int(a.ID - b.ID) })
-	chosen := max(0, slices.IndexFunc(sorted, func(lb *hcloud.LoadBalancer) bool {
-		return slices.Contains(shown, lb.PublicNet.IPv4.IP.String())
-	}))
-	return sorted[chosen], slices.Delete(slices.Clone(sorted), chosen, chosen+1)
+	if len(found) != 1 {
+		return nil
+	}
+	return found[0]
+}
+
+// showsAddressOf reports whether the Service's status shows an address of the load balancer.
+func showsAddressOf(svc *corev1.Service, lb *hcloud.LoadBalancer) bool {
+	addresses := []string{lb.PublicNet.IPv4.IP.String(), lb.PublicNet.IPv6.IP.String()}
+	for _, n := range lb.PrivateNet {
+		addresses = append(addresses, n.IP.String())
+	}
+	return slices.ContainsFunc(svc.Status.LoadBalancer.Ingress, func(i corev1.LoadBalancerIngress) bool {
+		return i.IP != "" && slices.Contains(addresses, i.IP)
+	})
 }

@@ -2,9 +2,11 @@ package ccm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -82,10 +84,12 @@ func (l *loadBalancers) GetLoadBalancer(ctx context.Context, _ string, svc *core
 	if err != nil {
 		return nil, false, err
 	}
-	lb, _ := pickOwned(lbs, shownAddresses(svc))
-	if lb != nil {
+	if len(lbs) > 1 {
+		return svc.Status.LoadBalancer.DeepCopy(), true, nil
+	}
+	if len(lbs) == 1 {
 		settings, _, _ := parseAnnotations(svc.Annotations, l.defaults)
-		return ingressStatus(lb, &settings), true, nil
+		return ingressStatus(lbs[0], &settings), true, nil
 	}
 	if !unwanted {
 		return nil, false, nil
@@ -140,6 +144,9 @@ func (l *loadBalancers) EnsureLoadBalancerDeleted(ctx context.Context, _ string,
 	lbs, err := l.store.findNow(ctx, string(svc.UID))
 	if err != nil {
 		return err
+	}
+	if len(lbs) > 1 {
+		return l.several(svc, lbs) // after the first deletion nothing would show that the others are foreign
 	}
 	for _, lb := range lbs {
 		if err := l.delete(ctx, svc, lb); err != nil {
@@ -203,21 +210,35 @@ func (l *loadBalancers) managedServices() map[string]managedService {
 	return maps.Clone(l.managed)
 }
 
-// find returns the Service's load balancer, or nil if there is none. It deletes further load
-// balancers with the Service's label, because nothing else would delete them.
+// find returns the Service's load balancer, or nil if there is none. If several have its label it
+// returns the one that is certainly in use, or else an error.
 func (l *loadBalancers) find(ctx context.Context, svc *corev1.Service) (*hcloud.LoadBalancer, error) {
 	lbs, err := l.findOwned(ctx, svc)
-	if err != nil {
+	switch {
+	case err != nil || len(lbs) == 0:
 		return nil, err
+	case len(lbs) == 1:
+		return lbs[0], nil
 	}
-	lb, rest := pickOwned(lbs, shownAddresses(svc))
-	for _, extra := range rest {
-		if err := l.delete(ctx, svc, extra); err != nil {
-			return nil, err
-		}
-		l.events.warning(svc, EventDuplicate, "Deleted load balancer %d (%s): it had the ownership label of this Service, which load balancer %d has too", extra.ID, extra.Name, lb.ID)
+	err = l.several(svc, lbs)
+	if lb := inUse(lbs, svc); lb != nil {
+		return lb, nil
 	}
-	return lb, nil
+	return nil, err
+}
+
+// several reports that more than one load balancer has the Service's label, and returns an error that
+// says so. One of them serves the Service, and a person may need the others.
+func (l *loadBalancers) several(svc *corev1.Service, lbs []*hcloud.LoadBalancer) error {
+	var names []string
+	for _, lb := range lbs {
+		names = append(names, fmt.Sprintf("%d (%s)", lb.ID, lb.Name))
+	}
+	slices.Sort(names)
+	text := fmt.Sprintf("the load balancers %s all have the label %s: none of them is deleted, and only one whose address the Service shows is changed; remove the label from those that do not belong to the Service",
+		strings.Join(names, ", "), ownerSelector(string(svc.UID)))
+	l.events.warning(svc, EventSeveral, "%s", text)
+	return errors.New(text)
 }
 
 // findOwned returns the load balancers with the Service's label. Only an answer about this label proves
@@ -231,14 +252,6 @@ func (l *loadBalancers) findOwned(ctx context.Context, svc *corev1.Service) ([]*
 		}
 	}
 	return l.store.findNow(ctx, string(svc.UID))
-}
-
-func shownAddresses(svc *corev1.Service) []string {
-	var shown []string
-	for _, i := range svc.Status.LoadBalancer.Ingress {
-		shown = append(shown, i.IP)
-	}
-	return shown
 }
 
 // obtain returns a load balancer for a Service that has none. It adopts a load balancer with the

@@ -470,19 +470,85 @@ func TestDeletingWorksWithTheAPIBeforeOctober2026(t *testing.T) {
 	}
 }
 
-func TestASecondLoadBalancerWithTheSameLabelIsDeleted(t *testing.T) {
+// A person may copy the labels of one load balancer to another.
+func TestALoadBalancerWithACopiedLabelIsLeftAlone(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "instant", 1)
-	cloud := w.provider()
-	svc := newService("web", nil, 80)
-	w.ensure(cloud, svc)
-	keep := w.theLoadBalancer()
-	_, _, err := w.api.LoadBalancer.Create(t.Context(), hcloud.LoadBalancerCreateOpts{Name: "late", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"},
-		Location: &hcloud.Location{Name: "fsn1"}, Labels: keep.Labels})
-	w.must(err)
-	w.ensure(w.provider(), svc)
-	if got := w.theLoadBalancer(); got.ID != keep.ID {
-		t.Errorf("kept %d, want %d", got.ID, keep.ID)
+	for name, tc := range map[string]struct {
+		annotations map[string]string
+		// status reports whether the Service's status shows which load balancer is in use.
+		status bool
+		// older makes the stranger the one with the lower ID.
+		older bool
+	}{
+		"a public address":              {nil, true, false},
+		"a public address, older":       {nil, true, true},
+		"only a private address":        {map[string]string{"disable-public-network": "true"}, true, false},
+		"only a private address, older": {map[string]string{"disable-public-network": "true"}, true, true},
+		"a hostname":                    {map[string]string{"hostname": "web.example.org"}, false, false},
+		"a hostname, older":             {map[string]string{"hostname": "web.example.org"}, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "instant", 1)
+			var stranger *hcloud.LoadBalancer
+			makeStranger := func() {
+				port, dest := 443, 30443
+				made, _, err := w.api.LoadBalancer.Create(t.Context(), hcloud.LoadBalancerCreateOpts{Name: "stranger", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"},
+					Location: &hcloud.Location{Name: "fsn1"}, Services: []hcloud.LoadBalancerCreateOptsService{{Protocol: "tcp", ListenPort: &port, DestinationPort: &dest}}})
+				w.must(err)
+				stranger = made.LoadBalancer
+			}
+			if tc.older {
+				makeStranger()
+			}
+			svc := newService("web", tc.annotations, 80)
+			w.ensure(w.provider(), svc)
+			if !tc.older {
+				makeStranger()
+			}
+			i := slices.IndexFunc(w.loadBalancers(), func(lb *hcloud.LoadBalancer) bool { return lb.ID != stranger.ID })
+			ours := w.loadBalancers()[i]
+			_, _, err := w.api.LoadBalancer.Update(t.Context(), stranger, hcloud.LoadBalancerUpdateOpts{Labels: ours.Labels})
+			w.must(err)
+			w.eventsSoFar()
+
+			cloud := w.provider()
+			lbs, _ := cloud.LoadBalancer()
+			setPorts(svc, 80, 81)
+			_, err = lbs.EnsureLoadBalancer(t.Context(), "", svc, w.nodes)
+			if (err == nil) != tc.status {
+				t.Errorf("got %v", err)
+			}
+			if events := strings.Join(w.eventsSoFar(), "\n"); !strings.Contains(events, "Warning SeveralCloudLoadBalancers") || !strings.Contains(events, itoa(stranger.ID)) {
+				t.Errorf("events: %s", events)
+			}
+			want := []int{80}
+			if tc.status { // it is certain which one serves the Service, so it follows the Service
+				want = []int{80, 81}
+			}
+			now, _, err := w.api.LoadBalancer.GetByID(t.Context(), ours.ID)
+			if err != nil || now == nil || !slices.Equal(listenPorts(now), want) {
+				t.Errorf("%v, the Service's own: %+v", err, now)
+			}
+			if now, _, err = w.api.LoadBalancer.GetByID(t.Context(), stranger.ID); err != nil || now == nil || !slices.Equal(listenPorts(now), []int{443}) || len(now.Targets) != 0 {
+				t.Errorf("%v, the stranger: %+v", err, now)
+			}
+
+			if _, exists, err := lbs.GetLoadBalancer(t.Context(), "", svc); !exists || err != nil {
+				t.Errorf("exists: %t, %v", exists, err)
+			}
+			if err := lbs.EnsureLoadBalancerDeleted(t.Context(), "", svc); err == nil || len(w.loadBalancers()) != 2 {
+				t.Errorf("deleting: %v, %d left", err, len(w.loadBalancers()))
+			}
+			// A person decides.
+			_, _, err = w.api.LoadBalancer.Update(t.Context(), stranger, hcloud.LoadBalancerUpdateOpts{Labels: map[string]string{}})
+			w.must(err)
+			w.ensure(cloud, svc)
+			w.remove(cloud, svc)
+			if left := w.loadBalancers(); len(left) != 1 || left[0].ID != stranger.ID {
+				t.Errorf("left: %v", left)
+			}
+		})
 	}
 }
 
