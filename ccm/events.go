@@ -27,6 +27,8 @@ const (
 	EventPending = "CloudLoadBalancerPending"
 	// EventNotAdoptable: the load balancer with the wanted name belongs to another Service.
 	EventNotAdoptable = "CloudLoadBalancerOwnedByAnother"
+	// EventNotOwned: the load balancer with the wanted name does not belong to the Service.
+	EventNotOwned = "CloudLoadBalancerNotOwned"
 	// EventImmutable: the location and network zone of a load balancer cannot change.
 	EventImmutable = "LocationCannotChange"
 	// EventSkippedNodes: some nodes cannot be targets.

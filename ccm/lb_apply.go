@@ -146,7 +146,7 @@ func createOpts(plan *lbPlan) hcloud.LoadBalancerCreateOpts {
 		LoadBalancerType: &hcloud.LoadBalancerType{Name: cmp.Or(plan.Type, defaultLoadBalancerType)},
 		Algorithm:        &hcloud.LoadBalancerAlgorithm{Type: cmp.Or(plan.Algorithm, hcloud.LoadBalancerAlgorithmTypeRoundRobin)},
 		NetworkZone:      hcloud.NetworkZone(plan.NetworkZone),
-		Labels:           withOwnership(nil, plan.UID, plan.ports()),
+		Labels:           withOwnership(map[string]string{labelLastOwner: plan.UID}, plan.UID, plan.ports()),
 		PublicInterface:  &plan.Public,
 	}
 	if plan.Location != "" {

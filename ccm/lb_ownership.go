@@ -16,6 +16,9 @@ import (
 //   - The load balancer belongs to the Service whose UID is in the label ccm-from-scratch/service-uid.
 //     The create request contains the label, so a load balancer never exists without its owner. The
 //     CCM changes and deletes only load balancers with this label.
+//   - A load balancer without that label is adopted only by its name, and only if the Service asks for
+//     the name with an annotation. One that has belonged to the Service is not adopted again: a person has
+//     removed the label to keep it.
 //   - If several load balancers have the label of one Service, a person has copied it. The CCM changes
 //     only the one with the address in the Service's status, and deletes none of them.
 //   - The CCM owns the services (listen ports) that the label ccm-from-scratch/ports lists. A port is
@@ -30,6 +33,10 @@ const (
 	labelPrefix     = "ccm-from-scratch/"
 	labelServiceUID = labelPrefix + "service-uid"
 	labelPorts      = labelPrefix + "ports"
+
+	// labelLastOwner remembers the Service after a person has removed labelServiceUID. It is set once the
+	// load balancer serves the Service: by the create request, and at the end of an adoption.
+	labelLastOwner = labelPrefix + "last-owner"
 
 	// labelServiceUIDHcloud is the ownership label of the production CCM. A load balancer on which it
 	// holds another Service's UID is never adopted.
@@ -51,6 +58,17 @@ func otherOwner(labels map[string]string, uid string) string {
 	}
 	return ""
 }
+
+// wasReleased reports whether the load balancer, which has no owner now, has belonged to the Service.
+// Then a person has removed its label to keep it. If the person has removed all labels, the address in
+// the Service's status still shows it, unless the Service has a hostname.
+func wasReleased(lb *hcloud.LoadBalancer, svc *corev1.Service) bool {
+	return lb.Labels[labelLastOwner] == string(svc.UID) || showsAddressOf(svc, lb)
+}
+
+// isSettled reports whether the load balancer serves the Service. Before that, an adoption must not take
+// away anything that a person has set up on it.
+func isSettled(lb *hcloud.LoadBalancer, uid string) bool { return lb.Labels[labelLastOwner] == uid }
 
 // withOwnership returns a copy of labels with the ownership labels for uid and ports.
 func withOwnership(labels map[string]string, uid string, ports []int) map[string]string {

@@ -107,6 +107,11 @@ func (l *loadBalancers) trySync(ctx context.Context, svc *corev1.Service, nodes 
 	if lb, result.ops, err = l.reconcile(ctx, svc, plan, lb); err != nil {
 		return result, err
 	}
+	if !isSettled(lb, plan.UID) {
+		if err := l.settle(ctx, lb.ID, plan.UID); err != nil {
+			return result, err
+		}
+	}
 	if err := l.deleteCertificates(ctx, obsolete); err != nil {
 		return result, err
 	}

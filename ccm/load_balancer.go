@@ -257,16 +257,14 @@ func (l *loadBalancers) findOwned(ctx context.Context, svc *corev1.Service) ([]*
 // obtain returns a load balancer for a Service that has none. It adopts a load balancer with the
 // planned name and no owner, or creates one.
 func (l *loadBalancers) obtain(ctx context.Context, svc *corev1.Service, plan *lbPlan) (lb *hcloud.LoadBalancer, created bool, err error) {
-	unplaced := plan.Location == "" && plan.NetworkZone == ""
-	// A name from an annotation may name an existing load balancer. The default name contains the
-	// Service's UID: a load balancer of that name exists only if it has lost its label, and then the
+	// A name from an annotation may name an existing load balancer. If the default name is taken, the
 	// create request fails with a uniqueness error.
-	if plan.Name != "" || unplaced {
+	if plan.Name != "" {
 		if lb, err = l.adopt(ctx, svc, plan); lb != nil || err != nil {
 			return lb, false, err
 		}
 	}
-	if unplaced {
+	if plan.Location == "" && plan.NetworkZone == "" {
 		return nil, false, invalidSettings(annotationError{annotationPrefix + "location", "", "is missing: set it to the name of a location, or set " +
 			annotationPrefix + "network-zone; HCLOUD_LOAD_BALANCERS_LOCATION or HCLOUD_LOAD_BALANCERS_NETWORK_ZONE is the default for all Services"})
 	}
@@ -309,8 +307,25 @@ func (l *loadBalancers) get(ctx context.Context, id int64) (*hcloud.LoadBalancer
 	return lb, nil
 }
 
+// settle records that the load balancer serves the Service, after an adoption.
+func (l *loadBalancers) settle(ctx context.Context, id int64, uid string) error {
+	lb, err := l.get(ctx, id)
+	if err != nil {
+		return err
+	}
+	if owner := lb.Labels[labelServiceUID]; owner != uid {
+		return fmt.Errorf("the label %s of load balancer %d (%s) was changed during the sync: it is %q, want %q", labelServiceUID, lb.ID, lb.Name, owner, uid)
+	}
+	lb.Labels[labelLastOwner] = uid
+	defer l.store.writing(uid)()
+	if _, _, err := l.client.LoadBalancer.Update(ctx, lb, hcloud.LoadBalancerUpdateOpts{Labels: lb.Labels}); err != nil {
+		return fmt.Errorf("setting the label %s of load balancer %d (%s): %w", labelLastOwner, lb.ID, lb.Name, err)
+	}
+	return nil
+}
+
 // adopt sets the Service's ownership label on the load balancer with the planned name. It returns nil
-// if no load balancer has that name, and an error if it belongs to another Service.
+// if no load balancer has that name, and an error if the Service must not have it.
 func (l *loadBalancers) adopt(ctx context.Context, svc *corev1.Service, plan *lbPlan) (*hcloud.LoadBalancer, error) {
 	l.adopting.Lock()
 	defer l.adopting.Unlock()
@@ -327,6 +342,12 @@ func (l *loadBalancers) adopt(ctx context.Context, svc *corev1.Service, plan *lb
 	if owner := otherOwner(lb.Labels, plan.UID); owner != "" {
 		l.events.warning(svc, EventNotAdoptable, "Load balancer %d (%s) belongs to the Service with UID %s: choose another name", lb.ID, lb.Name, owner)
 		return nil, fmt.Errorf("load balancer %d (%s) belongs to the Service with UID %s: choose another name", lb.ID, lb.Name, owner)
+	}
+	if plan.Name == "" || wasReleased(lb, svc) {
+		text := fmt.Sprintf("load balancer %d (%s) has the name of this Service's load balancer, but not the label %s: nothing was changed; set the label to give it to the Service, or rename it to get a new one",
+			lb.ID, lb.Name, ownerSelector(plan.UID))
+		l.events.warning(svc, EventNotOwned, "%s", text)
+		return nil, errors.New(text)
 	}
 	// Record no ports yet: the existing ports are foreign.
 	defer l.store.writing(plan.UID)()

@@ -311,17 +311,76 @@ func TestAdoption(t *testing.T) {
 	}
 }
 
-func TestALoadBalancerWhoseLabelWasLostIsFoundByItsName(t *testing.T) {
+// A person who removes the label wants to keep the load balancer.
+func TestALoadBalancerWhoseLabelWasRemovedIsNotAdoptedAgain(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "instant", 1)
-	svc := newService("web", nil, 80)
-	w.ensure(w.provider(), svc)
-	lb := w.theLoadBalancer()
-	_, _, err := w.api.LoadBalancer.Update(t.Context(), lb, hcloud.LoadBalancerUpdateOpts{Labels: map[string]string{}})
-	w.must(err)
-	w.ensure(w.provider(), svc)
-	if got := w.theLoadBalancer(); got.ID != lb.ID || got.Labels[ccm.LabelServiceUID] != "uid-web" {
-		t.Errorf("%+v", got)
+	for name, annotations := range map[string]map[string]string{
+		"with the default name": nil,
+		"with a name":           {"name": "edge"},
+		"with a hostname":       {"name": "edge", "hostname": "web.example.org"},
+		"without a location":    {"location": ""},
+	} {
+		for _, all := range []bool{false, true} {
+			if all && annotations["hostname"] != "" {
+				continue // nothing is left that shows who owned it
+			}
+			t.Run(fmt.Sprintf("%s, all labels: %t", name, all), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, "instant", 2)
+				svc := newService("web", nil, 80)
+				for k, v := range annotations {
+					if v != "" {
+						annotate(svc, map[string]string{k: v})
+					}
+				}
+				w.ensure(w.provider(), svc)
+				lb := w.theLoadBalancer()
+				kept := map[string]string{}
+				if !all {
+					kept = lb.Labels
+					delete(kept, ccm.LabelServiceUID)
+				}
+				_, _, err := w.api.LoadBalancer.Update(t.Context(), lb, hcloud.LoadBalancerUpdateOpts{Labels: kept})
+				w.must(err)
+				w.eventsSoFar()
+
+				cloud := w.provider(func(c *ccm.Config) {
+					if _, ok := annotations["location"]; ok {
+						c.LoadBalancerDefaults = nil
+					}
+				})
+				lbs, _ := cloud.LoadBalancer()
+				w.nodes = w.nodes[:1]
+				if _, err := lbs.EnsureLoadBalancer(t.Context(), "", svc, w.nodes); err == nil {
+					t.Error("no error")
+				}
+				if events := strings.Join(w.eventsSoFar(), "\n"); name != "without a location" && (!strings.Contains(events, "Warning CloudLoadBalancerNotOwned") || !strings.Contains(events, ccm.LabelServiceUID+"=uid-web")) {
+					t.Errorf("events: %s", events)
+				}
+				w.remove(cloud, svc.DeepCopy())
+				if got := w.theLoadBalancer(); got.ID != lb.ID || got.Labels[ccm.LabelServiceUID] != "" || len(got.Targets) != 2 {
+					t.Errorf("%+v", got)
+				}
+
+				// A new Service may ask for it by its name.
+				if annotations["name"] != "" {
+					next := newService("next", annotations, 80)
+					w.ensure(cloud, next)
+					if got := w.theLoadBalancer(); got.ID != lb.ID || got.Labels[ccm.LabelServiceUID] != "uid-next" {
+						t.Errorf("%+v", got)
+					}
+					return
+				}
+				// Or a person gives it back.
+				kept[ccm.LabelServiceUID] = "uid-web"
+				_, _, err = w.api.LoadBalancer.Update(t.Context(), lb, hcloud.LoadBalancerUpdateOpts{Labels: kept})
+				w.must(err)
+				w.ensure(cloud, svc)
+				if got := w.theLoadBalancer(); got.ID != lb.ID || len(got.Targets) != 1 {
+					t.Errorf("%+v", got)
+				}
+			})
+		}
 	}
 }
 
