@@ -169,7 +169,7 @@ func (l *loadBalancers) serversOf(ctx context.Context, nodes []*corev1.Node) (ma
 // reconcile sends the difference between plan and lb, and returns the resulting load balancer and the
 // operations that succeeded, also with an error.
 func (l *loadBalancers) reconcile(ctx context.Context, svc *corev1.Service, plan *lbPlan, lb *hcloud.LoadBalancer) (*hcloud.LoadBalancer, []lbOp, error) {
-	ops := diffLoadBalancer(plan, lb)
+	ops := giveFirst(diffLoadBalancer(plan, lb), lb, plan.UID)
 	if len(ops) == 0 {
 		return lb, nil, nil
 	}

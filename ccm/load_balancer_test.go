@@ -311,6 +311,48 @@ func TestAdoption(t *testing.T) {
 	}
 }
 
+// What a person has set up serves until the load balancer certainly serves the Service.
+func TestAnAdoptedLoadBalancerLosesNothingBeforeItServesTheService(t *testing.T) {
+	t.Parallel()
+	for name, refused := range map[string]string{"the port": "add_service", "the targets": "add_target", "the attachment": "attach_to_network"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "instant", 2)
+			machine, _ := w.addServer("not-a-node")
+			w.nodes = w.nodes[:2]
+			listen, dest := 80, 8080
+			made, _, err := w.api.LoadBalancer.Create(t.Context(), hcloud.LoadBalancerCreateOpts{Name: "edge", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"},
+				Location: &hcloud.Location{Name: "fsn1"}, Algorithm: &hcloud.LoadBalancerAlgorithm{Type: "least_connections"},
+				Services: []hcloud.LoadBalancerCreateOptsService{{Protocol: "tcp", ListenPort: &listen, DestinationPort: &dest}},
+				Targets:  []hcloud.LoadBalancerCreateOptsTarget{{Type: "server", Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: machine}}}})
+			w.must(err)
+			w.wire.setIntercept(func(r *http.Request) *http.Response {
+				if path.Base(r.URL.Path) == refused {
+					return apiError(422, "service_error")
+				}
+				return nil
+			})
+			svc := newService("web", map[string]string{"name": "edge", "algorithm-type": "round_robin", "use-private-ip": "true"}, 80, 443)
+			for range 3 { // also with another process, which does not know of the adoption
+				lbs, _ := w.provider().LoadBalancer()
+				if _, err := lbs.EnsureLoadBalancer(t.Context(), "", svc, w.nodes); err == nil {
+					t.Error("no error")
+				}
+			}
+			lb := w.theLoadBalancer()
+			if lb.Services[0].DestinationPort != dest || lb.Algorithm.Type != "least_connections" || !slices.Contains(targetIDs(lb), machine.ID) {
+				t.Errorf("services %+v, algorithm %v, targets %v", lb.Services, lb.Algorithm, targetIDs(lb))
+			}
+			w.wire.setIntercept(nil)
+			w.ensure(w.provider(), svc)
+			lb = w.theLoadBalancer()
+			if lb.ID != made.LoadBalancer.ID || !slices.Equal(listenPorts(lb), []int{80, 443}) || lb.Services[0].DestinationPort != 30080 || lb.Algorithm.Type != "round_robin" || !slices.Equal(targetIDs(lb), serverIDs(w.nodes)) {
+				t.Errorf("services %+v, algorithm %v, targets %v", lb.Services, lb.Algorithm, targetIDs(lb))
+			}
+		})
+	}
+}
+
 // A person who removes the label wants to keep the load balancer.
 func TestALoadBalancerWhoseLabelWasRemovedIsNotAdoptedAgain(t *testing.T) {
 	t.Parallel()
