@@ -140,12 +140,23 @@ func ptrTo[T any](parse func(string) (T, error)) func(string) (*T, error) {
 	}
 }
 
+// oneOf returns a parser for some words, in upper or lower case.
 func oneOf[T ~string](allowed ...T) func(string) (T, error) {
 	return func(v string) (T, error) {
+		v = strings.ToLower(v)
 		if !slices.Contains(allowed, T(v)) {
 			return "", errNotAllowed
 		}
 		return T(v), nil
+	}
+}
+
+func orEmpty(parse func(string) (string, error)) func(string) (string, error) {
+	return func(v string) (string, error) {
+		if v == "" {
+			return "", nil
+		}
+		return parse(v)
 	}
 }
 

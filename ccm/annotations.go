@@ -44,17 +44,17 @@ var annotations = []annotation{
 	{Name: "hostname", Allowed: "a DNS name",
 		Doc: "The Service's status contains this name and no address, so that traffic from inside the cluster passes through the load balancer too.",
 		set: into(func(s *lbSettings) *string { return &s.Hostname }, parseDNSName)},
-	{Name: "location", Env: "HCLOUD_LOAD_BALANCERS_LOCATION", Allowed: "the name of a location, for example fsn1",
-		Doc: "Location of a new load balancer. Either `location` or `network-zone` is required. It cannot change later: to move the load balancer, delete and create the Service.",
-		set: into(func(s *lbSettings) *string { return &s.Location }, parseAPIName)},
-	{Name: "network-zone", Env: "HCLOUD_LOAD_BALANCERS_NETWORK_ZONE", Allowed: "the name of a network zone, for example eu-central",
+	{Name: "location", Env: "HCLOUD_LOAD_BALANCERS_LOCATION", Allowed: "the name of a location, for example fsn1, or empty",
+		Doc: "Location of a new load balancer. Either `location` or `network-zone` is required; `location` takes precedence. An empty value removes the default. It cannot change later: to move the load balancer, delete and create the Service.",
+		set: into(func(s *lbSettings) *string { return &s.Location }, orEmpty(parseAPIName))},
+	{Name: "network-zone", Env: "HCLOUD_LOAD_BALANCERS_NETWORK_ZONE", Allowed: "the name of a network zone, for example eu-central, or empty",
 		Doc: "Network zone in which Hetzner chooses the location of a new load balancer. It cannot change later.",
-		set: into(func(s *lbSettings) *string { return &s.NetworkZone }, parseAPIName)},
+		set: into(func(s *lbSettings) *string { return &s.NetworkZone }, orEmpty(parseAPIName))},
 	{Name: "type", Env: "HCLOUD_LOAD_BALANCERS_TYPE", Default: defaultLoadBalancerType, Allowed: "the name of a load balancer type, for example lb11",
-		Doc: "Type of the load balancer. A change applies to the existing load balancer. The default applies only to new load balancers: without the annotation an existing load balancer keeps its type.",
+		Doc: "Type of the load balancer. A change applies to the existing load balancer. The default and the variable apply only to new load balancers: without the annotation an existing load balancer keeps its type.",
 		set: into(func(s *lbSettings) *string { return &s.Type }, parseAPIName)},
 	{Name: "algorithm-type", Env: "HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE", Default: "round_robin", Allowed: "round_robin or least_connections",
-		Doc: "How the load balancer distributes connections to targets.",
+		Doc: "How the load balancer distributes connections to targets. The default applies only to new load balancers: if neither the annotation nor the variable is set, an existing load balancer keeps its algorithm.",
 		set: into(func(s *lbSettings) *hcloud.LoadBalancerAlgorithmType { return &s.Algorithm },
 			oneOf(hcloud.LoadBalancerAlgorithmTypeRoundRobin, hcloud.LoadBalancerAlgorithmTypeLeastConnections))},
 	{Name: "ipv4-rdns", Allowed: "a DNS name", Doc: "Reverse DNS of the public IPv4 address. Without the annotation the entry does not change.",
@@ -113,8 +113,8 @@ var annotations = []annotation{
 	{Name: "http-managed-certificate-acme-staging", Default: "false", Allowed: "true or false",
 		Doc: "Orders the certificate from the issuer's staging environment (label `HC-Use-Staging-CA`).",
 		set: into(func(s *lbSettings) *bool { return &s.ManagedCertificateStaging }, parseBool)},
-	{Name: "health-check-protocol", Default: "tcp", Allowed: "tcp, http or https",
-		Doc: "Protocol of the health check; https is HTTP over TLS. If neither this nor `health-check-port` is set and the Service has `externalTrafficPolicy: Local`, the check is HTTP `/healthz` on the Service's health check node port, so that only nodes with an endpoint get traffic.",
+	{Name: "health-check-protocol", Allowed: "tcp, http or https",
+		Doc: "Protocol of the health check; https is HTTP over TLS. Default: tcp; http if the Service has `protocol: http` or `https` and another `health-check-` annotation or `http-status-codes`. If neither this nor `health-check-port` is set and the Service has `externalTrafficPolicy: Local`, the check is HTTP `/healthz` on the Service's health check node port, so that only nodes with an endpoint get traffic.",
 		set: into(func(s *lbSettings) *hcloud.LoadBalancerServiceProtocol { return &s.HealthCheckProtocol },
 			oneOf(hcloud.LoadBalancerServiceProtocolTCP, hcloud.LoadBalancerServiceProtocolHTTP, hcloud.LoadBalancerServiceProtocolHTTPS))},
 	{Name: "health-check-port", Allowed: "a port from 1 to 65535", Doc: "Port of the health check. Default: the node port of each Service port.",
@@ -154,7 +154,9 @@ func annotationByName(name string) annotation {
 type annotationError struct {
 	// Source is the full name of the annotation, or the name of the variable.
 	Source string
-	Value  string
+	// With is the name (without prefix) of another annotation that contradicts this one.
+	With  string
+	Value string
 	// Reason says what is wrong and what is allowed. The text of the error puts source and value
 	// before it.
 	Reason string
@@ -162,6 +164,18 @@ type annotationError struct {
 
 func (e annotationError) Error() string {
 	return fmt.Sprintf("%s: %q %s", e.Source, e.Value, e.Reason)
+}
+
+// setting returns the name of the annotation, without prefix.
+func (e annotationError) setting() string {
+	if name, ok := strings.CutPrefix(e.Source, annotationPrefix); ok {
+		return name
+	}
+	i := slices.IndexFunc(annotations, func(a annotation) bool { return a.Env != "" && a.Env == e.Source })
+	if i < 0 {
+		return ""
+	}
+	return annotations[i].Name
 }
 
 // settingsError holds all mistakes in the settings of a Service. Only a change of the Service, or of a
@@ -187,7 +201,7 @@ func parseAnnotations(set map[string]string, defaults map[string]string) (s lbSe
 		if !present {
 			// A network-zone annotation overrides a default location, and a location annotation a
 			// default network zone.
-			if _, other := set[annotationPrefix+exclusive[a.Name]]; other {
+			if other := exclusive[a.Name]; other != "" && strings.TrimSpace(set[annotationPrefix+other]) != "" {
 				continue
 			}
 			if value = defaults[a.Name]; value == "" {
@@ -195,7 +209,7 @@ func parseAnnotations(set map[string]string, defaults map[string]string) (s lbSe
 			}
 		}
 		if err := a.set(&s, value); err != nil {
-			mistakes = append(mistakes, annotationError{a.key(), value, "is not valid: must be " + a.Allowed})
+			mistakes = append(mistakes, annotationError{Source: a.key(), Value: value, Reason: "is not valid: must be " + a.Allowed})
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(set)) {
@@ -218,8 +232,10 @@ func AnnotationsMarkdown() string {
 		"Generated from `annotations.go`; run `go test ./ccm -run TestAnnotationsReference -update` after a change.\n\n" +
 		"All names start with `" + annotationPrefix + "`. The settings apply to all ports of the Service.\n" +
 		"Booleans have the format of Go's `strconv.ParseBool`, durations that of `time.ParseDuration`. An\n" +
-		"invalid value causes a Warning event on the Service, and the CCM changes nothing until the value is\n" +
-		"corrected. An environment variable, where there is one, sets the default for all Services.\n\n" +
+		"environment variable, where there is one, sets the default for all Services.\n\n" +
+		"An invalid value causes a Warning event on the Service. No load balancer is created until it is\n" +
+		"corrected. An existing load balancer keeps what it has for this setting, and follows the Service and\n" +
+		"the nodes in all others.\n\n" +
 		"| annotation | allowed | default | environment | meaning |\n|---|---|---|---|---|\n")
 	for _, a := range annotations {
 		doc := a.Doc

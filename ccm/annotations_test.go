@@ -16,10 +16,10 @@ var update = flag.Bool("update", false, "rewrite ANNOTATIONS.md")
 var annotationValues = map[string]struct{ good, bad []string }{
 	"name":                                   {[]string{"web", "my web", strings.Repeat("x", 128)}, []string{"", "  ", strings.Repeat("x", 129)}},
 	"hostname":                               {[]string{"lb.example.org", "LB.example.org"}, []string{"", "a b", "under_score.example.org"}},
-	"location":                               {[]string{"fsn1"}, []string{"", "fsn 1"}},
-	"network-zone":                           {[]string{"eu-central"}, []string{"", "eu/central"}},
+	"location":                               {[]string{"", "fsn1"}, []string{"fsn 1"}},
+	"network-zone":                           {[]string{"", "eu-central"}, []string{"eu/central"}},
 	"type":                                   {[]string{"lb11", "lb31"}, []string{"", "lb 11"}},
-	"algorithm-type":                         {[]string{"round_robin", "least_connections"}, []string{"", "random", "ROUND_ROBIN"}},
+	"algorithm-type":                         {[]string{"round_robin", "ROUND_ROBIN", "least_connections"}, []string{"", "random"}},
 	"ipv4-rdns":                              {[]string{"lb.example.org"}, []string{"", "-"}},
 	"ipv6-rdns":                              {[]string{"lb.example.org"}, []string{"", "-"}},
 	"ipv6-disabled":                          {[]string{"true", "false", "1", "T"}, []string{"", "yes"}},
@@ -29,14 +29,14 @@ var annotationValues = map[string]struct{ good, bad []string }{
 	"private-ipv4":                           {[]string{"10.0.0.7"}, []string{"", "10.0.0", "::1", "10.0.0.0/8"}},
 	"private-subnet-ip-range":                {[]string{"10.0.1.0/24"}, []string{"", "10.0.1.1/24", "10.0.1.0", "fd00::/64"}},
 	"node-selector":                          {[]string{"", "a=b", "a=b,c!=d", "x in (1,2)"}, []string{"a==b==c", "a in b"}},
-	"protocol":                               {[]string{"tcp", "http", "https"}, []string{"", "udp", "TCP"}},
+	"protocol":                               {[]string{"tcp", "TCP", "http", "https"}, []string{"", "udp"}},
 	"uses-proxyprotocol":                     {[]string{"true"}, []string{"", "v2"}},
 	"http-cookie-name":                       {[]string{"SESSION", "a_b-c"}, []string{"", "a b", "a;b"}},
 	"http-cookie-lifetime":                   {[]string{"30s", "24h", "1h30m"}, []string{"", "29s", "24h1s", "300", "30.5s"}},
 	"http-timeout-idle":                      {[]string{"30s", "5m"}, []string{"", "29s", "301s"}},
 	"http-sticky-sessions":                   {[]string{"true"}, []string{""}},
 	"http-redirect-http":                     {[]string{"true"}, []string{""}},
-	"certificate-type":                       {[]string{"uploaded", "managed"}, []string{"", "acme"}},
+	"certificate-type":                       {[]string{"uploaded", "Managed"}, []string{"", "acme"}},
 	"http-certificates":                      {[]string{"1", "my cert, 2"}, []string{"", "1,,2"}},
 	"http-managed-certificate-name":          {[]string{"web"}, []string{""}},
 	"http-managed-certificate-domains":       {[]string{"example.org", "*.example.org,example.org"}, []string{"", "exa mple.org", "a.example.org,"}},
@@ -128,6 +128,12 @@ func TestAnnotationsOverrideDefaults(t *testing.T) {
 	if s.Type != "lb31" || s.HealthCheckRetries != 2 || s.NetworkZone != "us-east" || s.Location != "" {
 		t.Errorf("got %+v", s)
 	}
+	if s, _, _ = parseAnnotations(map[string]string{annotationPrefix + "location": ""}, defaults); s.Location != "" {
+		t.Errorf("an empty location keeps the default: %+v", s)
+	}
+	if s, _, _ = parseAnnotations(map[string]string{annotationPrefix + "location": ""}, map[string]string{"network-zone": "us-east"}); s.NetworkZone != "us-east" {
+		t.Errorf("an empty location hides the default network zone: %+v", s)
+	}
 	if s, _, _ = parseAnnotations(nil, defaults); s.Type != "lb21" || s.Location != "fsn1" {
 		t.Errorf("defaults alone: %+v", s)
 	}
@@ -176,5 +182,28 @@ func TestAnnotationsReference(t *testing.T) {
 	}
 	if string(got) != AnnotationsMarkdown() {
 		t.Error("ANNOTATIONS.md differs from the declarations; run this test with -update")
+	}
+}
+
+// A wrong setting must not take away what serves traffic: each annotation says how it keeps what is there.
+func TestEveryAnnotationKeepsItsSettingInOnePlace(t *testing.T) {
+	t.Parallel()
+	for _, a := range annotations {
+		places := 0
+		if keptOnLoadBalancer[a.Name] != nil {
+			places++
+		}
+		if keptOnPort[a.Name] != nil {
+			places++
+		}
+		if keptElsewhere[a.Name] != "" {
+			places++
+		}
+		if places != 1 {
+			t.Errorf("%s is kept in %d places, want 1", a.Name, places)
+		}
+	}
+	if n := len(keptOnLoadBalancer) + len(keptOnPort) + len(keptElsewhere); n != len(annotations) {
+		t.Errorf("%d settings are kept, there are %d annotations", n, len(annotations))
 	}
 }

@@ -99,6 +99,7 @@ func New(cfg Config, options ...Option) *Cloud {
 			events: c.events, managed: map[string]managedService{}, issuances: map[int64]time.Time{},
 		}
 		lb.certs = newTTLCache(c.clock, maxLoadBalancerAge, lb.listCertificates)
+		lb.types = newTTLCache(c.clock, maxCatalogueAge, lb.listTypes)
 		c.loadBalancers = lb
 	}
 	if cfg.RoutesEnabled && cfg.Network != "" {
@@ -129,6 +130,9 @@ func (c *Cloud) Initialize(clients cloudprovider.ControllerClientBuilder, stop <
 	}
 	c.kube = kube
 	c.instances.labels.kube = kube
+	if c.loadBalancers != nil {
+		c.loadBalancers.kube = kube
+	}
 	c.raiseFence()
 	if c.events.recorder == nil {
 		broadcaster := record.NewBroadcaster(record.WithContext(c.stop))

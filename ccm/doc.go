@@ -11,7 +11,7 @@
 //	annotations.go   every Service annotation, declared once
 //	lb_plan.go       Service + nodes + servers → the load balancer that should be (pure)
 //	lb_diff.go       difference between plan and actual state → ordered operations (pure)
-//	lb_apply.go      sends operations one at a time, waits for each action, goes on after an error
+//	lb_apply.go      sends operations one at a time, waits for each action, continues after an error
 //	lb_sync.go       one sync of one Service: input, plan, difference, apply
 //	load_balancer.go cloudprovider.LoadBalancer, built on the above
 //	routes.go        cloudprovider.Routes

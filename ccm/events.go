@@ -9,8 +9,8 @@ import (
 // Reasons of the provider's events on Services, in addition to those of the service controller. They
 // say why a Service is pending or what the provider did to its load balancer.
 const (
-	// EventInvalidSettings: an annotation or the Service itself has an invalid setting. Nothing was
-	// changed.
+	// EventInvalidSettings: an annotation or the Service itself has an invalid setting. No load balancer
+	// was created, or the existing one keeps what it has for this setting.
 	EventInvalidSettings = "InvalidSettings"
 	// EventUnknownAnnotation: an unknown annotation with our prefix was ignored.
 	EventUnknownAnnotation = "UnknownAnnotation"
@@ -33,6 +33,10 @@ const (
 	EventImmutable = "LocationCannotChange"
 	// EventSkippedNodes: some nodes cannot be targets.
 	EventSkippedNodes = "NodesSkipped"
+	// EventSkippedPorts: some ports cannot be forwarded.
+	EventSkippedPorts = "PortsSkipped"
+	// EventTypeLimit: the type of the load balancer has no room for all targets, ports or certificates.
+	EventTypeLimit = "LoadBalancerTypeLimit"
 	// EventProtected: the load balancer is protected against deletion.
 	EventProtected = "CloudLoadBalancerProtected"
 	// EventCertificate: a managed certificate is being issued, or its issuance failed.

@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
 )
 
 // catalogueNames are names that only the API can validate. "" is not checked.
@@ -24,13 +27,13 @@ func (l *loadBalancers) checkNames(ctx context.Context, svc *corev1.Service, nam
 			return
 		}
 		slices.Sort(known)
-		mistakes = append(mistakes, annotationError{l.sourceOf(svc, annotation), value,
-			"does not exist: must be one of " + strings.Join(slices.Compact(known), ", ")})
+		mistakes = append(mistakes, annotationError{Source: l.sourceOf(svc, annotation), Value: value,
+			Reason: "does not exist: must be one of " + strings.Join(slices.Compact(known), ", ")})
 	}
 	if names.Type != "" {
-		types, err := l.client.LoadBalancerType.All(ctx)
+		types, err := l.types.get(ctx)
 		if err != nil {
-			return fmt.Errorf("listing load balancer types: %w", err)
+			return err
 		}
 		var known []string
 		for _, t := range types {
@@ -52,6 +55,39 @@ func (l *loadBalancers) checkNames(ctx context.Context, svc *corev1.Service, nam
 		check("network-zone", names.NetworkZone, zones)
 	}
 	return invalidSettings(mistakes...)
+}
+
+// maxCatalogueAge is the maximum age of cached load balancer types, which hardly ever change.
+const maxCatalogueAge = 10 * time.Minute
+
+// listTypes fetches all load balancer types for the cache.
+func (l *loadBalancers) listTypes(ctx context.Context) ([]*hcloud.LoadBalancerType, error) {
+	types, err := l.client.LoadBalancerType.All(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("listing load balancer types: %w", err)
+	}
+	return types, nil
+}
+
+// limitsOf returns the type with its limits, or nil if they cannot be read: then the API refuses what
+// exceeds them.
+func (l *loadBalancers) limitsOf(ctx context.Context, name string) *hcloud.LoadBalancerType {
+	types, err := l.types.get(ctx)
+	if err != nil {
+		klog.ErrorS(err, "Could not read the limits of a load balancer type", "type", name)
+		return nil
+	}
+	for _, t := range types {
+		if t.Name == name {
+			return t
+		}
+	}
+	return nil
+}
+
+// isSmaller reports whether the excess is the result of a change to a smaller type.
+func isSmaller(next, current *hcloud.LoadBalancerType, excess []lbExcess) bool {
+	return next != nil && current != nil && slices.ContainsFunc(excess, func(e lbExcess) bool { return e.limit(next) < e.limit(current) })
 }
 
 // sourceOf returns the source of a setting: the annotation's full name, or the name of the environment

@@ -40,26 +40,3 @@ func TestAnUnknownNameIsReportedWithTheValidNames(t *testing.T) {
 		})
 	}
 }
-
-func TestAnUnknownTypeDoesNotChangeALoadBalancer(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "instant", 1)
-	cloud := w.provider()
-	svc := newService("web", nil, 80)
-	w.ensure(cloud, svc)
-	w.wire.take()
-	svc.Spec.Ports = newService("web", nil, 81).Spec.Ports
-	annotate(svc, map[string]string{"type": "lb99"})
-	lbs, _ := cloud.LoadBalancer()
-	if _, err := lbs.EnsureLoadBalancer(t.Context(), "", svc, w.nodes); err == nil || !strings.Contains(err.Error(), "must be one of lb11, lb21, lb31") {
-		t.Errorf("got %v", err)
-	}
-	if n := writes(w.wire.take()); len(n) != 0 {
-		t.Errorf("writes: %v", n)
-	}
-	annotate(svc, map[string]string{"type": "lb21"})
-	w.ensure(cloud, svc)
-	if lb := w.theLoadBalancer(); lb.LoadBalancerType.Name != "lb21" {
-		t.Errorf("the type is %s", lb.LoadBalancerType.Name)
-	}
-}

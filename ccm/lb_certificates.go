@@ -75,8 +75,8 @@ func resolveCertificates(all []*hcloud.Certificate, refs []string) ([]int64, err
 			i = slices.IndexFunc(all, func(c *hcloud.Certificate) bool { return c.Name == ref })
 		}
 		if i < 0 {
-			errs = append(errs, annotationError{annotationPrefix + "http-certificates", ref,
-				"does not exist: must be the ID or name of a certificate in the project"})
+			errs = append(errs, annotationError{Source: annotationPrefix + "http-certificates", Value: ref,
+				Reason: "does not exist: must be the ID or name of a certificate in the project"})
 			continue
 		}
 		ids = append(ids, all[i].ID)
@@ -125,7 +125,7 @@ func (l *loadBalancers) orderCertificate(ctx context.Context, svc *corev1.Servic
 	if i := slices.IndexFunc(all, func(c *hcloud.Certificate) bool { return c.Name == name }); i >= 0 {
 		holder := all[i]
 		if !slices.Contains(mine, holder) {
-			return nil, invalidSettings(annotationError{annotationPrefix + "http-managed-certificate-name", name, fmt.Sprintf(
+			return nil, invalidSettings(annotationError{Source: annotationPrefix + "http-managed-certificate-name", Value: name, Reason: fmt.Sprintf(
 				"is the name of certificate %d, which does not belong to this Service: must be a free name; to use that certificate set http-certificates and certificate-type uploaded", holder.ID)})
 		}
 		// The name belongs to the Service's certificate for other domains. The load balancer still uses

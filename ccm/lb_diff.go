@@ -44,7 +44,10 @@ const (
 	partPublic    lbPart = "public interface"
 )
 
-func partPort(port int) lbPart         { return lbPart("port " + strconv.Itoa(port)) }
+const portPrefix = "port "
+
+func partPort(port int) lbPart         { return lbPart(portPrefix + strconv.Itoa(port)) }
+func (p lbPart) isPort() bool          { return strings.HasPrefix(string(p), portPrefix) }
 func partServer(id int64) lbPart       { return lbPart("server " + strconv.FormatInt(id, 10)) }
 func partReverse(ip netip.Addr) lbPart { return lbPart("reverse DNS of " + ip.String()) }
 

@@ -20,10 +20,6 @@ func serverTargets(lb *hcloud.LoadBalancer) (targets []lbTarget) {
 	return targets
 }
 
-// Limits of a load balancer's type.
-func maxTargets(t *hcloud.LoadBalancerType) int  { return t.MaxTargets }
-func maxServices(t *hcloud.LoadBalancerType) int { return t.MaxServices }
-
 // limit returns a limit of the load balancer's type. A change to a larger type has been made before.
 func (d *lbDiff) limit(of func(*hcloud.LoadBalancerType) int) int {
 	limit := math.MaxInt

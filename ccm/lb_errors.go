@@ -45,8 +45,22 @@ func (e partErrors) Error() string {
 
 func (e partErrors) Unwrap() []error { return e }
 
+// joinErrors returns nil, the only error, or all errors joined.
+func joinErrors(errs []error) error {
+	switch len(errs) {
+	case 0:
+		return nil
+	case 1:
+		return errs[0]
+	}
+	return partErrors(errs)
+}
+
 // eachError returns the errors that were joined, or err alone.
 func eachError(err error) []error {
+	if err == nil {
+		return nil
+	}
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
 		return []error{err}
@@ -65,8 +79,7 @@ func endsSync(ctx context.Context, err error) bool {
 		return true
 	}
 	return slices.ContainsFunc(eachError(err), func(e error) bool {
-		status := statusOf(e)
-		return isBusy(e) || status == http.StatusUnauthorized || status == http.StatusForbidden || isRateLimit(e)
+		return isBusy(e) || isRateLimit(e) || statusOf(e) == http.StatusUnauthorized || hcloud.IsError(e, hcloud.ErrorCodeForbidden)
 	})
 }
 

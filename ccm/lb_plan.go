@@ -49,7 +49,8 @@ type lbPlan struct {
 	Type string
 	// Location or NetworkZone of a new load balancer. Both may be empty for an existing one.
 	Location, NetworkZone string
-	Algorithm             hcloud.LoadBalancerAlgorithmType
+	// Algorithm; "" keeps the existing one.
+	Algorithm hcloud.LoadBalancerAlgorithmType
 	// NetworkID of the network to attach to; 0 keeps the existing attachment.
 	NetworkID int64
 	// PrivateIPv4 and PrivateSubnet restrict the address in the network; zero values do not.
@@ -61,8 +62,10 @@ type lbPlan struct {
 	// Targets are ordered by server ID, Services by port.
 	Targets  []lbTarget
 	Services []hcloud.LoadBalancerService
-	// Limits are those of Type; nil if unknown.
+	// Limits are those of the type that the load balancer has or gets; nil if unknown.
 	Limits *hcloud.LoadBalancerType
+	// Excess holds what the plan lacks because of the limits.
+	Excess []lbExcess
 }
 
 // ports returns the listen ports of the plan in ascending order.
@@ -76,56 +79,66 @@ func (p *lbPlan) ports() []int {
 
 // checkService returns all mistakes in the Service and its settings. It makes no API call.
 func checkService(svc *corev1.Service, s *lbSettings, haveNetwork bool) []error {
-	errs := slices.Concat(checkNetworking(s, haveNetwork), checkHTTP(s))
-	if len(svc.Spec.Ports) == 0 {
-		errs = append(errs, errors.New("the Service has no ports"))
-	}
+	_, _, mistakes := usablePorts(svc)
+	return slices.Concat(checkNetworking(s, haveNetwork), checkHTTP(s), mistakes)
+}
+
+// usablePorts returns the ports that the load balancer can forward, and those that it skips because they
+// are not TCP. It is a mistake if none is left.
+func usablePorts(svc *corev1.Service) (usable, skipped []corev1.ServicePort, mistakes []error) {
 	for _, p := range svc.Spec.Ports {
-		if p.Protocol != corev1.ProtocolTCP && p.Protocol != "" {
-			errs = append(errs, fmt.Errorf("port %d: protocol %s is not supported: Hetzner load balancers forward TCP only", p.Port, p.Protocol))
-		}
-		if p.NodePort == 0 {
-			errs = append(errs, fmt.Errorf("port %d has no node port, which the load balancer needs to reach the nodes: remove allocateLoadBalancerNodePorts: false from the Service", p.Port))
+		switch {
+		case p.Protocol != corev1.ProtocolTCP && p.Protocol != "":
+			skipped = append(skipped, p)
+		case p.NodePort == 0:
+			mistakes = append(mistakes, fmt.Errorf("port %d has no node port, which the load balancer needs to reach the nodes: remove allocateLoadBalancerNodePorts: false from the Service", p.Port))
+		default:
+			usable = append(usable, p)
 		}
 	}
-	return errs
+	if len(svc.Spec.Ports) == 0 {
+		mistakes = append(mistakes, errors.New("the Service has no ports"))
+	}
+	if len(usable) == 0 {
+		for _, p := range skipped {
+			mistakes = append(mistakes, fmt.Errorf("port %d: protocol %s is not supported: Hetzner load balancers forward TCP only", p.Port, p.Protocol))
+		}
+	}
+	return usable, skipped, mistakes
 }
 
 func checkNetworking(s *lbSettings, haveNetwork bool) (errs []error) {
-	invalid := func(name, value, reason string) {
-		errs = append(errs, annotationError{annotationPrefix + name, value, reason})
+	invalid := func(name, with, value, reason string) {
+		errs = append(errs, annotationError{Source: annotationPrefix + name, With: with, Value: value, Reason: reason})
 	}
 	usePrivate := s.UsePrivateIP != nil && *s.UsePrivateIP
 	if !haveNetwork {
 		const reason = "needs a private network: set HCLOUD_NETWORK of the cloud-controller-manager"
 		if usePrivate {
-			invalid("use-private-ip", "true", reason)
+			invalid("use-private-ip", "", "true", reason)
 		}
 		if s.DisablePublicNetwork {
-			invalid("disable-public-network", "true", reason)
+			invalid("disable-public-network", "", "true", reason)
 		}
 		if s.PrivateIPv4.IsValid() {
-			invalid("private-ipv4", s.PrivateIPv4.String(), reason)
+			invalid("private-ipv4", "", s.PrivateIPv4.String(), reason)
 		}
 		if s.PrivateSubnet.IsValid() {
-			invalid("private-subnet-ip-range", s.PrivateSubnet.String(), reason)
+			invalid("private-subnet-ip-range", "", s.PrivateSubnet.String(), reason)
 		}
 	}
 	if s.DisablePublicNetwork && s.UsePrivateIP != nil && !usePrivate {
-		invalid("use-private-ip", "false", "contradicts disable-public-network, which needs the private addresses of targets: must be true or absent")
+		invalid("use-private-ip", "disable-public-network", "false", "contradicts disable-public-network, which needs the private addresses of targets: must be true or absent")
 	}
 	if s.PrivateIPv4.IsValid() && s.PrivateSubnet.IsValid() && !s.PrivateSubnet.Contains(s.PrivateIPv4) {
-		invalid("private-ipv4", s.PrivateIPv4.String(), "is outside private-subnet-ip-range "+s.PrivateSubnet.String()+": must be an address inside it")
-	}
-	if s.Location != "" && s.NetworkZone != "" {
-		invalid("network-zone", s.NetworkZone, "contradicts location "+s.Location+": set only one of the two")
+		invalid("private-ipv4", "private-subnet-ip-range", s.PrivateIPv4.String(), "is outside private-subnet-ip-range "+s.PrivateSubnet.String()+": must be an address inside it")
 	}
 	return errs
 }
 
 func checkHTTP(s *lbSettings) (errs []error) {
 	invalid := func(name, value, reason string) {
-		errs = append(errs, annotationError{annotationPrefix + name, value, reason})
+		errs = append(errs, annotationError{Source: annotationPrefix + name, Value: value, Reason: reason})
 	}
 	https := s.Protocol == hcloud.LoadBalancerServiceProtocolHTTPS
 	if s.RedirectHTTP && !https {
@@ -148,21 +161,33 @@ func checkHTTP(s *lbSettings) (errs []error) {
 type lbPlanInput struct {
 	Service  *corev1.Service
 	Settings *lbSettings
+	// Wrong holds the names of annotations whose setting cannot be applied. The load balancer keeps what
+	// it has. It is empty for a new load balancer.
+	Wrong map[string]bool
+	// Current is the existing load balancer; nil for a new one.
+	Current *hcloud.LoadBalancer
+	// Limits are those of the type that the load balancer has or gets; nil if unknown.
+	Limits *hcloud.LoadBalancerType
 	// Nodes are the nodes that the service controller wants as targets. It excludes deleted nodes,
 	// nodes with the label node.kubernetes.io/exclude-from-external-load-balancers, and nodes that the
 	// cluster autoscaler is about to delete.
 	Nodes []*corev1.Node
 	// Servers of the Nodes, by ID.
 	Servers map[int64]*hcloud.Server
+	// Unread holds servers that could not be read. They stay targets if they are.
+	Unread map[int64]bool
 	// NetworkID of HCLOUD_NETWORK; 0 if there is none.
 	NetworkID int64
 	// CertificateIDs are the certificates for protocol https.
 	CertificateIDs []int64
 }
 
+// lbNote is a warning about a plan.
+type lbNote struct{ Reason, Text string }
+
 // planLoadBalancer computes the desired state of the Service's load balancer. The input has passed
-// checkService. Each sentence in skipped names nodes that cannot be targets, and the reason.
-func planLoadBalancer(in lbPlanInput) (plan *lbPlan, skipped []string) {
+// checkService, except for the settings in Wrong.
+func planLoadBalancer(in lbPlanInput) (plan *lbPlan, notes []lbNote) {
 	s := in.Settings
 	plan = &lbPlan{
 		UID:           string(in.Service.UID),
@@ -171,41 +196,67 @@ func planLoadBalancer(in lbPlanInput) (plan *lbPlan, skipped []string) {
 		Type:          s.Type,
 		Location:      s.Location,
 		NetworkZone:   s.NetworkZone,
-		Algorithm:     cmp.Or(s.Algorithm, hcloud.LoadBalancerAlgorithmTypeRoundRobin),
+		Algorithm:     s.Algorithm,
 		NetworkID:     in.NetworkID,
 		PrivateIPv4:   s.PrivateIPv4,
 		PrivateSubnet: s.PrivateSubnet,
 		Public:        !s.DisablePublicNetwork,
 		IPv4RDNS:      s.IPv4RDNS,
 		IPv6RDNS:      s.IPv6RDNS,
+		Limits:        in.Limits,
 	}
-	private := s.DisablePublicNetwork || (s.UsePrivateIP != nil && *s.UsePrivateIP)
-	plan.Targets, skipped = planTargets(in, private)
-	for _, p := range in.Service.Spec.Ports {
-		plan.Services = append(plan.Services, planService(in, p))
+	if plan.Location != "" {
+		plan.NetworkZone = ""
 	}
-	slices.SortFunc(plan.Services, func(a, b hcloud.LoadBalancerService) int { return cmp.Compare(a.ListenPort, b.ListenPort) })
-	return plan, skipped
+	keepLoadBalancerSettings(plan, in)
+	plan.Targets, notes = planTargets(in, usesPrivateIP(plan, in))
+	plan.Services = planServices(in)
+	notes = append(notes, portNotes(in)...)
+	fitToLimits(plan, in)
+	return plan, notes
 }
 
-func planTargets(in lbPlanInput, private bool) (targets []lbTarget, skipped []string) {
+// usesPrivateIP reports whether the load balancer uses the private addresses of targets.
+func usesPrivateIP(plan *lbPlan, in lbPlanInput) bool {
+	switch {
+	case !plan.Public:
+		return true
+	case in.Wrong["use-private-ip"] && in.Current != nil:
+		return slices.ContainsFunc(serverTargets(in.Current), func(t lbTarget) bool { return t.Private })
+	}
+	return in.Settings.UsePrivateIP != nil && *in.Settings.UsePrivateIP
+}
+
+func planTargets(in lbPlanInput, private bool) (targets []lbTarget, notes []lbNote) {
 	var noAddress []string
-	selector := in.Settings.NodeSelector
-	for _, node := range in.Nodes {
-		if selector != nil && !selector.Matches(labels.Set(node.Labels)) {
-			continue
+	network := in.NetworkID
+	current := map[int64]lbTarget{}
+	if in.Current != nil {
+		for _, t := range serverTargets(in.Current) {
+			current[t.ServerID] = t
 		}
+		if network == 0 && len(in.Current.PrivateNet) > 0 {
+			network = in.Current.PrivateNet[0].Network.ID // HCLOUD_NETWORK is not known
+		}
+	}
+	for _, node := range selectedNodes(in, current) {
 		// A Node without a provider ID is not initialized yet; its initialization causes another sync.
 		// A Node of another provider, or one whose server is gone, cannot be a target.
 		id, err := parseProviderID(node.Spec.ProviderID)
 		if err != nil {
 			continue
 		}
+		if in.Unread[id] {
+			if t, ok := current[id]; ok {
+				targets = append(targets, t)
+			}
+			continue
+		}
 		server := in.Servers[id]
 		if server == nil {
 			continue
 		}
-		if (private && !privateIP(server, in.NetworkID).IsValid()) || (!private && !publicIPv4(server).IsValid()) {
+		if (private && !privateIP(server, network).IsValid()) || (!private && !publicIPv4(server).IsValid()) {
 			noAddress = append(noAddress, node.Name)
 			continue
 		}
@@ -218,9 +269,33 @@ func planTargets(in lbPlanInput, private bool) (targets []lbTarget, skipped []st
 		if private {
 			why = "their servers are not attached to the network of HCLOUD_NETWORK"
 		}
-		skipped = append(skipped, fmt.Sprintf("%d nodes are not targets because %s: %s", len(noAddress), why, abbreviate(noAddress, 5)))
+		notes = append(notes, lbNote{EventSkippedNodes, fmt.Sprintf("%d nodes are not targets because %s: %s", len(noAddress), why, abbreviate(noAddress, 5))})
 	}
-	return targets, skipped
+	return targets, notes
+}
+
+// selectedNodes returns the nodes that match the node selector. If it is invalid, they are the nodes that
+// are targets already; if there is none, all nodes, because an endless wait for targets helps no client.
+func selectedNodes(in lbPlanInput, current map[int64]lbTarget) []*corev1.Node {
+	selector := in.Settings.NodeSelector
+	matches := func(n *corev1.Node) bool { return selector == nil || selector.Matches(labels.Set(n.Labels)) }
+	if in.Wrong["node-selector"] {
+		matches = func(n *corev1.Node) bool {
+			id, err := parseProviderID(n.Spec.ProviderID)
+			_, is := current[id]
+			return err == nil && is
+		}
+		if !slices.ContainsFunc(in.Nodes, matches) {
+			return in.Nodes
+		}
+	}
+	var nodes []*corev1.Node
+	for _, n := range in.Nodes {
+		if matches(n) {
+			nodes = append(nodes, n)
+		}
+	}
+	return nodes
 }
 
 // abbreviate joins at most n of the names.
@@ -230,6 +305,43 @@ func abbreviate(names []string, n int) string {
 		return strings.Join(names, ", ")
 	}
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:n], ", "), len(names)-n)
+}
+
+// planServices computes the load balancer's services, ordered by port.
+func planServices(in lbPlanInput) []hcloud.LoadBalancerService {
+	var services []hcloud.LoadBalancerService
+	ports, _, _ := usablePorts(in.Service)
+	for _, port := range ports {
+		service, ok := keepPortSettings(planService(in, port), in)
+		if ok {
+			services = append(services, service)
+		}
+	}
+	slices.SortFunc(services, func(a, b hcloud.LoadBalancerService) int { return cmp.Compare(a.ListenPort, b.ListenPort) })
+	return services
+}
+
+// portNotes reports ports that are skipped, and settings without an effect.
+func portNotes(in lbPlanInput) (notes []lbNote) {
+	usable, skipped, _ := usablePorts(in.Service)
+	if len(skipped) > 0 && len(usable) > 0 {
+		var texts []string
+		for _, p := range skipped {
+			texts = append(texts, fmt.Sprintf("%d/%s", p.Port, p.Protocol))
+		}
+		notes = append(notes, lbNote{EventSkippedPorts, "Skipped ports " + strings.Join(texts, ", ") + ": Hetzner load balancers forward TCP only"})
+	}
+	if len(usable) == 0 {
+		return notes
+	}
+	if check := planHealthCheck(in.Service, in.Settings, usable[0]); check.HTTP == nil {
+		for _, name := range httpCheckAnnotations {
+			if _, set := in.Service.Annotations[annotationPrefix+name]; set && !in.Wrong["protocol"] && !in.Wrong["health-check-protocol"] {
+				notes = append(notes, lbNote{EventIgnoredSetting, fmt.Sprintf("Ignored %s: the health check is TCP; set %shealth-check-protocol to http or https", annotationPrefix+name, annotationPrefix)})
+			}
+		}
+	}
+	return notes
 }
 
 // planService computes the load balancer's service for one port of the Kubernetes Service.
@@ -264,6 +376,10 @@ func planService(in lbPlanInput, port corev1.ServicePort) hcloud.LoadBalancerSer
 // nodes with an endpoint of the Service can serve it, and kube-proxy reports on the health check node
 // port whether a node has one. So that port is checked, unless the annotations choose another check.
 // A check of the Service's own node port would depend on kube-proxy's mode.
+//
+// Without a protocol of its own, the check has the Service's protocol if an annotation chooses anything
+// else about it, as with the production CCM. A Service without such an annotation has a TCP check: not
+// every HTTP server answers / with success.
 func planHealthCheck(svc *corev1.Service, s *lbSettings, port corev1.ServicePort) hcloud.LoadBalancerServiceHealthCheck {
 	check := hcloud.LoadBalancerServiceHealthCheck{
 		Protocol: s.HealthCheckProtocol,
@@ -277,6 +393,9 @@ func planHealthCheck(svc *corev1.Service, s *lbSettings, port corev1.ServicePort
 	if localPath, localPort := servicehelpers.GetServiceHealthCheckPathPort(svc); localPort != 0 && s.HealthCheckProtocol == "" && s.HealthCheckPort == 0 {
 		check.Protocol, check.Port = hcloud.LoadBalancerServiceProtocolHTTP, int(localPort)
 		path, tls = cmp.Or(s.HealthCheckHTTPPath, localPath), false
+	}
+	if check.Protocol == "" && choosesHealthCheck(svc) && s.Protocol != hcloud.LoadBalancerServiceProtocolTCP && s.Protocol != "" {
+		check.Protocol = hcloud.LoadBalancerServiceProtocolHTTP // also for https: the load balancer ends TLS
 	}
 	switch check.Protocol {
 	case "", hcloud.LoadBalancerServiceProtocolTCP:
@@ -293,4 +412,17 @@ func planHealthCheck(svc *corev1.Service, s *lbSettings, port corev1.ServicePort
 		Domain: s.HealthCheckHTTPDomain, Path: path, StatusCodes: codes, TLS: tls,
 	}
 	return check
+}
+
+// httpCheckAnnotations have an effect only on HTTP checks.
+var httpCheckAnnotations = []string{"health-check-http-domain", "health-check-http-path", "health-check-http-validate-certificate", "http-status-codes"}
+
+// choosesHealthCheck reports whether an annotation of the Service is about the health check.
+func choosesHealthCheck(svc *corev1.Service) bool {
+	for key := range svc.Annotations {
+		if strings.HasPrefix(key, annotationPrefix+"health-check-") || key == annotationPrefix+"http-status-codes" {
+			return true
+		}
+	}
+	return false
 }

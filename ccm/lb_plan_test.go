@@ -40,7 +40,12 @@ func planFor(t *testing.T, in lbPlanInput) (*lbPlan, []string) {
 		t.Fatal(mistakes)
 	}
 	in.Settings = &s
-	return planLoadBalancer(in)
+	plan, notes := planLoadBalancer(in)
+	var texts []string
+	for _, n := range notes {
+		texts = append(texts, n.Text)
+	}
+	return plan, texts
 }
 
 func server(id int64, public, private string) *hcloud.Server {
@@ -65,7 +70,7 @@ func TestPlanOfASimpleService(t *testing.T) {
 		return hcloud.LoadBalancerServiceHealthCheck{Protocol: "tcp", Port: port, Interval: 15 * time.Second, Timeout: 10 * time.Second, Retries: 3}
 	}
 	want := &lbPlan{
-		UID: testUID, CreateName: "a0d3a5b0e7c1f4a539d0c54b6f2b6a00", Algorithm: "round_robin", Public: true,
+		UID: testUID, CreateName: "a0d3a5b0e7c1f4a539d0c54b6f2b6a00", Public: true,
 		Targets: []lbTarget{{ServerID: 1}, {ServerID: 2}},
 		Services: []hcloud.LoadBalancerService{
 			{Protocol: "tcp", ListenPort: 80, DestinationPort: 30080, HealthCheck: check(30080)},
@@ -160,6 +165,12 @@ func TestHealthCheckFollowsTheTrafficPolicy(t *testing.T) {
 		{"Local, port chosen", true, map[string]string{"health-check-port": "9000"}, "tcp", 9000, "", false},
 		{"http", false, map[string]string{"health-check-protocol": "http"}, "http", 30080, "/", false},
 		{"https", false, map[string]string{"health-check-protocol": "https", "health-check-http-path": "/x"}, "http", 30080, "/x", true},
+		{"http Service", false, map[string]string{"protocol": "http"}, "tcp", 30080, "", false},
+		{"http Service, path", false, map[string]string{"protocol": "http", "health-check-http-path": "/up"}, "http", 30080, "/up", false},
+		{"http Service, interval", false, map[string]string{"protocol": "HTTP", "health-check-interval": "5s"}, "http", 30080, "/", false},
+		{"http Service, tcp check", false, map[string]string{"protocol": "http", "health-check-protocol": "tcp"}, "tcp", 30080, "", false},
+		{"https Service, path: the load balancer ends TLS", false, map[string]string{"protocol": "https", "http-certificates": "1", "health-check-http-path": "/up"}, "http", 30080, "/up", false},
+		{"tcp Service, path", false, map[string]string{"health-check-http-path": "/up"}, "tcp", 30080, "", false},
 		{"http over TLS", false, map[string]string{"health-check-protocol": "http", "health-check-http-validate-certificate": "true"}, "http", 30080, "/", true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -191,7 +202,6 @@ func TestUnsupportedSettingsAreRefusedBeforeAnyCall(t *testing.T) {
 		"no interface at all":       {testService(map[string]string{"disable-public-network": "true"}, [2]int32{80, 1}), false, []string{"disable-public-network", "HCLOUD_NETWORK"}},
 		"contradiction":             {testService(map[string]string{"disable-public-network": "true", "use-private-ip": "false"}, [2]int32{80, 1}), true, []string{"contradicts"}},
 		"address outside of subnet": {testService(map[string]string{"private-ipv4": "10.0.2.1", "private-subnet-ip-range": "10.0.1.0/24"}, [2]int32{80, 1}), true, []string{"10.0.2.1", "10.0.1.0/24"}},
-		"two places":                {testService(map[string]string{"location": "fsn1", "network-zone": "us-east"}, [2]int32{80, 1}), true, []string{"fsn1", "us-east"}},
 		"redirect without https":    {testService(map[string]string{"http-redirect-http": "true", "protocol": "http"}, [2]int32{80, 1}), true, []string{"http-redirect-http", "https"}},
 		"https without certificate": {testService(map[string]string{"protocol": "https"}, [2]int32{80, 1}), true, []string{"http-certificates"}},
 		"managed without domains":   {testService(map[string]string{"protocol": "https", "certificate-type": "managed"}, [2]int32{80, 1}), true, []string{"http-managed-certificate-domains"}},
@@ -215,6 +225,25 @@ func TestUnsupportedSettingsAreRefusedBeforeAnyCall(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestASettingWithoutAnEffectIsReported(t *testing.T) {
+	t.Parallel()
+	_, notes := planFor(t, lbPlanInput{Service: testService(map[string]string{"health-check-http-path": "/up"}, [2]int32{80, 30080})})
+	if want := "Ignored load-balancer.hetzner.cloud/health-check-http-path: the health check is TCP; set load-balancer.hetzner.cloud/health-check-protocol to http or https"; !slices.Equal(notes, []string{want}) {
+		t.Errorf("got %v", notes)
+	}
+	if _, notes = planFor(t, lbPlanInput{Service: testService(map[string]string{"health-check-http-path": "/up", "protocol": "http"}, [2]int32{80, 30080})}); len(notes) != 0 {
+		t.Errorf("got %v", notes)
+	}
+}
+
+func TestTheLocationTakesPrecedenceOverTheZone(t *testing.T) {
+	t.Parallel()
+	plan, _ := planFor(t, lbPlanInput{Service: testService(map[string]string{"location": "fsn1", "network-zone": "us-east"}, [2]int32{80, 30080})})
+	if plan.Location != "fsn1" || plan.NetworkZone != "" {
+		t.Errorf("got %q, %q", plan.Location, plan.NetworkZone)
 	}
 }
 

@@ -1,6 +1,7 @@
 package ccm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,117 +23,325 @@ type syncOptions struct {
 }
 
 type syncResult struct {
+	// status is set also with an error, if it is known: it shows what serves traffic.
 	status  *corev1.LoadBalancerStatus
 	created bool   // the sync created the load balancer
-	ops     []lbOp // the operations that the sync sent
+	ops     []lbOp // the operations that succeeded
 }
 
-// sync brings the load balancer of svc to its desired state. The caller holds the Service's lock.
+// sync brings the load balancer of svc to its desired state. The caller holds the Service's lock. The error
+// joins the errors of all parts that did not reach it.
 func (l *loadBalancers) sync(ctx context.Context, svc *corev1.Service, nodes []*corev1.Node, opts syncOptions) (syncResult, error) {
-	result, err := l.trySync(ctx, svc, nodes, opts)
+	s := &lbSync{loadBalancers: l, svc: svc, opts: opts}
+	err := s.run(ctx, nodes)
 	if err == nil {
-		return result, nil
+		return s.result, nil
 	}
-	if hcloud.IsError(err, hcloud.ErrorCodeInvalidInput, hcloud.ErrorCodeNotFound) {
-		l.network.forget() // the network may be the object that the API did not find
-	}
-	var invalid settingsError
-	var pending *actionPendingError
-	switch {
-	case errors.As(err, &invalid):
-		if !opts.quiet {
-			for _, mistake := range invalid.mistakes {
-				l.events.warning(svc, EventInvalidSettings, "%v; nothing was changed", mistake)
-			}
+	for _, e := range eachError(err) {
+		if hcloud.IsError(e, hcloud.ErrorCodeInvalidInput, hcloud.ErrorCodeNotFound) {
+			l.network.forget() // the network may be the object that the API did not find
 		}
-	case errors.As(err, &pending), hcloud.IsError(err, hcloud.ErrorCodeLocked, hcloud.ErrorCodeConflict):
-		l.events.normal(svc, EventPending, "Waiting for the cloud: %s", stableError(err))
-	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil:
-		err = cloudapi.NewRetryError(fmt.Sprintf("sync not finished within %v, will continue: %v", syncTimeout, err), time.Second)
+		var invalid settingsError
+		switch {
+		case errors.As(e, &invalid):
+			s.warnInvalid(invalid)
+		case isBusy(e):
+			l.events.normal(svc, EventPending, "Waiting for the cloud: %s", stableError(e))
+		case errors.Is(e, context.DeadlineExceeded) && ctx.Err() != nil:
+			err = cloudapi.NewRetryError(fmt.Sprintf("sync not finished within %v, will continue: %v", syncTimeout, err), time.Second)
+		}
 	}
-	return result, toRetryError(err)
+	return s.result, toRetryError(err)
 }
 
-func (l *loadBalancers) trySync(ctx context.Context, svc *corev1.Service, nodes []*corev1.Node, opts syncOptions) (result syncResult, err error) {
-	settings, unknown, mistakes := parseAnnotations(svc.Annotations, l.defaults)
-	mistakes = append(mistakes, checkService(svc, &settings, l.network.configured())...)
-	if err := invalidSettings(mistakes...); err != nil {
-		return result, err
-	}
-	networkID, err := l.network.ID(ctx)
+// lbSync is one sync of one Service.
+type lbSync struct {
+	*loadBalancers
+	svc  *corev1.Service
+	opts syncOptions
+
+	in       lbPlanInput
+	obsolete []*hcloud.Certificate // to delete when no port uses them
+	errs     []error
+	result   syncResult
+}
+
+// run makes the sync. A new load balancer is created only if all settings are right: a mistyped
+// disable-public-network must not expose a Service. An existing one gets all that is right.
+func (s *lbSync) run(ctx context.Context, nodes []*corev1.Node) error {
+	settings, unknown, mistakes := parseAnnotations(s.svc.Annotations, s.defaults)
+	mistakes = append(mistakes, checkService(s.svc, &settings, s.network.configured())...)
+	lb, err := s.find(ctx, s.svc)
 	if err != nil {
-		return result, err
+		return err
 	}
-	lb, err := l.find(ctx, svc)
+	if lb == nil && !s.opts.create {
+		return errors.New("the load balancer of the Service does not exist")
+	}
+	s.in = lbPlanInput{Service: s.svc, Settings: &settings, Nodes: nodes, Wrong: map[string]bool{}}
+	s.keep(invalidSettings(mistakes...))
+	plan, notes, err := s.prepare(ctx, lb)
 	if err != nil {
-		return result, err
-	}
-	if lb == nil && !opts.create {
-		return result, errors.New("the load balancer of the Service does not exist")
-	}
-	if lb != nil && settings.Type != "" && lb.LoadBalancerType != nil && settings.Type != lb.LoadBalancerType.Name {
-		// Find a wrong name before the first operation.
-		if err := l.checkNames(ctx, svc, catalogueNames{Type: settings.Type}); err != nil {
-			return result, err
-		}
-	}
-	servers, err := l.serversOf(ctx, nodes)
-	if err != nil {
-		return result, err
-	}
-	in := lbPlanInput{Service: svc, Settings: &settings, Nodes: nodes, Servers: servers, NetworkID: networkID}
-	var obsolete []*hcloud.Certificate
-	if settings.Protocol == hcloud.LoadBalancerServiceProtocolHTTPS {
-		if in.CertificateIDs, obsolete, err = l.certificates(ctx, svc, &settings); err != nil {
-			return result, err
-		}
-	} else if lb != nil && servesCertificates(lb) {
-		// This sync ends HTTPS, so its managed certificates are obsolete.
-		if obsolete, err = l.ownedCertificates(ctx, string(svc.UID)); err != nil {
-			return result, err
-		}
-	}
-	plan, skipped := planLoadBalancer(in)
-	if !opts.quiet {
-		l.warn(svc, unknown, skipped)
+		return err
 	}
 	if lb == nil {
-		if lb, result.created, err = l.obtain(ctx, svc, plan); err != nil {
-			return result, err
+		if lb, plan, notes, err = s.obtainLoadBalancer(ctx, plan, notes); err != nil {
+			return err
 		}
 	}
-	if !opts.quiet {
-		l.warnImmutable(svc, lb, plan)
+	s.warn(ctx, lb, plan, unknown, notes)
+	lb = s.reconcileAll(ctx, plan, lb)
+	err = joinErrors(s.errs)
+	if errors.Is(err, errNotOwner) {
+		return err
 	}
-	if lb, result.ops, err = l.reconcile(ctx, svc, plan, lb); err != nil {
-		return result, err
+	if findPart(err, lbPart.isPort) == nil {
+		s.keep(s.deleteCertificates(ctx, s.obsolete))
 	}
-	if !isSettled(lb, plan.UID) {
-		if err := l.settle(ctx, lb.ID, plan.UID); err != nil {
-			return result, err
+	if len(s.errs) == 0 && !isSettled(lb, plan.UID) {
+		s.keep(s.settle(ctx, lb.ID, plan.UID))
+	}
+	s.setStatus(lb)
+	return joinErrors(s.errs)
+}
+
+// keep notes an error of a part, and that the load balancer keeps what it has for these settings.
+func (s *lbSync) keep(err error, settings ...string) {
+	if err == nil {
+		return
+	}
+	s.errs = append(s.errs, err)
+	for _, name := range settings {
+		s.in.Wrong[name] = true
+	}
+	for _, e := range eachError(err) {
+		var invalid settingsError
+		if !errors.As(e, &invalid) {
+			continue
+		}
+		for _, mistake := range invalid.mistakes {
+			var a annotationError
+			if errors.As(mistake, &a) {
+				s.in.Wrong[a.setting()], s.in.Wrong[a.With] = true, true
+			}
 		}
 	}
-	if err := l.deleteCertificates(ctx, obsolete); err != nil {
-		return result, err
+}
+
+// prepare reads what the plan depends on, and returns the plan. lb is nil if there is no load balancer yet:
+// then any error ends the sync.
+func (s *lbSync) prepare(ctx context.Context, lb *hcloud.LoadBalancer) (plan *lbPlan, notes []lbNote, err error) {
+	s.in.Current = lb
+	for _, read := range []func(context.Context){
+		s.readNetwork, s.readType, s.readServers, s.readCertificates,
+	} {
+		if lb == nil && len(s.errs) > 0 {
+			break
+		}
+		read(ctx)
+		if err := context.Cause(ctx); err != nil {
+			return nil, nil, joinErrors(append(s.errs, err))
+		}
 	}
-	result.status = ingressStatus(lb, &settings)
-	if len(result.status.Ingress) == 0 {
-		return result, cloudapi.NewRetryError(fmt.Sprintf("load balancer %d (%s) has no address yet for the Service's status", lb.ID, lb.Name), 5*time.Second)
+	if lb == nil && len(s.errs) > 0 {
+		return nil, nil, joinErrors(s.errs)
 	}
-	return result, nil
+	plan, notes = planLoadBalancer(s.in)
+	if lb != nil && isSmaller(s.in.Limits, lb.LoadBalancerType, plan.Excess) {
+		s.keep(invalidSettings(annotationError{Source: s.sourceOf(s.svc, "type"), Value: plan.Type,
+			Reason: "is too small: " + excessText(plan.Type, plan.Excess, nil)}))
+		s.in.Limits = lb.LoadBalancerType
+		plan, notes = planLoadBalancer(s.in)
+	}
+	if err := s.checkAddress(ctx, s.svc, plan, lb); err != nil {
+		s.keep(err, "private-ipv4", "private-subnet-ip-range")
+		if lb == nil {
+			return nil, nil, joinErrors(s.errs)
+		}
+		plan, notes = planLoadBalancer(s.in)
+	}
+	return plan, notes, nil
+}
+
+func (s *lbSync) readNetwork(ctx context.Context) {
+	id, err := s.network.ID(ctx)
+	s.in.NetworkID = id
+	s.keep(err, "use-private-ip", "disable-public-network", "private-ipv4", "private-subnet-ip-range")
+}
+
+// readType checks a new type of an existing load balancer before the first operation. The default type is
+// only for new ones.
+func (s *lbSync) readType(ctx context.Context) {
+	lb, settings := s.in.Current, s.in.Settings
+	if lb == nil {
+		return
+	}
+	s.in.Limits = lb.LoadBalancerType
+	if _, chosen := s.svc.Annotations[annotationPrefix+"type"]; !chosen {
+		settings.Type = ""
+	}
+	if settings.Type == "" || lb.LoadBalancerType == nil || settings.Type == lb.LoadBalancerType.Name {
+		return
+	}
+	if err := s.checkNames(ctx, s.svc, catalogueNames{Type: settings.Type}); err != nil {
+		s.keep(err, "type")
+		return
+	}
+	s.in.Limits = s.limitsOf(ctx, settings.Type)
+}
+
+func (s *lbSync) readServers(ctx context.Context) {
+	var err error
+	s.in.Servers, s.in.Unread, err = s.serversOf(ctx, s.in.Nodes)
+	s.keep(err)
+}
+
+// readCertificates finds the certificates of the ports, and orders one if necessary.
+func (s *lbSync) readCertificates(ctx context.Context) {
+	lb, settings := s.in.Current, s.in.Settings
+	for name := range s.in.Wrong {
+		if strings.Contains(name, "certificate") && !strings.HasPrefix(name, "health-check-") {
+			return
+		}
+	}
+	var err error
+	switch {
+	case s.in.Wrong["protocol"]:
+	case settings.Protocol == hcloud.LoadBalancerServiceProtocolHTTPS:
+		s.in.CertificateIDs, s.obsolete, err = s.certificates(ctx, s.svc, settings)
+	case lb != nil && servesCertificates(lb):
+		// This sync ends HTTPS, so its managed certificates are obsolete.
+		s.obsolete, err = s.ownedCertificates(ctx, string(s.svc.UID))
+	}
+	s.keep(err, "http-certificates")
+}
+
+// serversOf returns the servers of the nodes that have one. unread holds those that could not be read.
+func (l *loadBalancers) serversOf(ctx context.Context, nodes []*corev1.Node) (servers map[int64]*hcloud.Server, unread map[int64]bool, err error) {
+	servers, unread = map[int64]*hcloud.Server{}, map[int64]bool{}
+	for _, node := range nodes {
+		id, parseErr := parseProviderID(node.Spec.ProviderID)
+		if parseErr != nil {
+			continue // not initialized, or of another provider
+		}
+		if err != nil {
+			unread[id] = true // each further question would wait for the same error
+			continue
+		}
+		server, readErr := l.servers.ByID(ctx, id)
+		switch {
+		case readErr != nil:
+			unread[id] = true
+			err = fmt.Errorf("finding the server of node %s: %w", node.Name, readErr)
+		case server != nil:
+			servers[id] = server
+		}
+	}
+	return servers, unread, err
+}
+
+// obtainLoadBalancer creates or adopts the load balancer. It returns the plan for what it is then.
+func (s *lbSync) obtainLoadBalancer(ctx context.Context, plan *lbPlan, notes []lbNote) (*hcloud.LoadBalancer, *lbPlan, []lbNote, error) {
+	lb, created, err := s.obtain(ctx, s.svc, plan)
+	if hcloud.IsError(err, hcloud.ErrorCodeResourceLimitExceeded) {
+		// Find out whether the type has too little room. Otherwise the project's limit is reached.
+		s.in.Limits = s.limitsOf(ctx, cmp.Or(plan.Type, defaultLoadBalancerType))
+		if plan, notes = planLoadBalancer(s.in); len(plan.Excess) > 0 {
+			lb, created, err = s.obtain(ctx, s.svc, plan)
+		}
+	}
+	s.result.created = created
+	if err == nil && !created { // adopted: it has settings of its own
+		plan, notes, err = s.prepare(ctx, lb)
+	}
+	return lb, plan, notes, err
+}
+
+// reconcileAll sends the difference between plan and lb, and returns the resulting load balancer. If the
+// API refuses the planned type, the load balancer gets what there is room for without it.
+func (s *lbSync) reconcileAll(ctx context.Context, plan *lbPlan, lb *hcloud.LoadBalancer) *hcloud.LoadBalancer {
+	lb, ops, err := s.reconcile(ctx, s.svc, plan, lb)
+	s.result.ops = ops
+	refused := findPart(err, func(p lbPart) bool { return p == partType })
+	if refused == nil || endsSync(ctx, err) {
+		s.keep(err)
+		return lb
+	}
+	s.keep(refused, "type")
+	now, err := s.get(ctx, lb.ID)
+	if err != nil {
+		s.keep(err)
+		return lb
+	}
+	s.in.Current, s.in.Limits = now, now.LoadBalancerType
+	plan, _ = planLoadBalancer(s.in)
+	lb, ops, err = s.reconcile(ctx, s.svc, plan, now)
+	s.result.ops = append(s.result.ops, ops...)
+	s.keep(err)
+	return lb
+}
+
+// findPart returns the error of a part, or nil.
+func findPart(err error, match func(lbPart) bool) error {
+	for _, e := range eachError(err) {
+		if part, ok := errors.AsType[*partError](e); ok && match(part.op.Part) {
+			return part
+		}
+	}
+	return nil
+}
+
+// setStatus sets what the Service shows. The settings may hide all addresses. If one of these settings is
+// wrong, the Service keeps what it shows.
+func (s *lbSync) setStatus(lb *hcloud.LoadBalancer) {
+	for _, name := range []string{"hostname", "ipv6-disabled", "disable-private-ingress", "uses-proxyprotocol"} {
+		if s.in.Wrong[name] {
+			return
+		}
+	}
+	s.result.status = ingressStatus(lb, s.in.Settings)
+	hidden := s.in.Settings.DisablePrivateIngress && !lb.PublicNet.Enabled
+	if len(s.result.status.Ingress) == 0 && !hidden && len(s.errs) == 0 {
+		s.keep(fmt.Errorf("load balancer %d (%s) has no address yet for the Service's status", lb.ID, lb.Name))
+	}
+}
+
+// warnInvalid reports invalid settings.
+func (s *lbSync) warnInvalid(invalid settingsError) {
+	if s.opts.quiet {
+		return
+	}
+	effect := "no load balancer is created until this is corrected"
+	if s.in.Current != nil {
+		effect = "the load balancer keeps what it has for this"
+	}
+	for _, mistake := range invalid.mistakes {
+		s.events.warning(s.svc, EventInvalidSettings, "%v; %s", mistake, effect)
+	}
 }
 
 // warn records warnings that do not stop the sync.
-func (l *loadBalancers) warn(svc *corev1.Service, unknown, skipped []string) {
+func (s *lbSync) warn(ctx context.Context, lb *hcloud.LoadBalancer, plan *lbPlan, unknown []string, notes []lbNote) {
+	if s.opts.quiet {
+		return
+	}
 	if len(unknown) > 0 {
-		l.events.warning(svc, EventUnknownAnnotation, "Ignored unknown annotations: %s", strings.Join(unknown, ", "))
+		s.events.warning(s.svc, EventUnknownAnnotation, "Ignored unknown annotations: %s", strings.Join(unknown, ", "))
 	}
-	if len(svc.Spec.LoadBalancerSourceRanges) > 0 {
-		l.events.warning(svc, EventIgnoredSetting, "Ignored spec.loadBalancerSourceRanges: Hetzner load balancers cannot filter by source address")
+	if len(s.svc.Spec.LoadBalancerSourceRanges) > 0 {
+		s.events.warning(s.svc, EventIgnoredSetting, "Ignored spec.loadBalancerSourceRanges: Hetzner load balancers cannot filter by source address")
 	}
-	for _, s := range skipped {
-		l.events.warning(svc, EventSkippedNodes, "%s", s)
+	for _, n := range notes {
+		s.events.warning(s.svc, n.Reason, "%s", n.Text)
 	}
+	if len(plan.Excess) > 0 {
+		types, err := s.types.get(ctx)
+		if err != nil {
+			klog.ErrorS(err, "Could not find a larger load balancer type", "service", klog.KObj(s.svc))
+		}
+		s.events.warning(s.svc, EventTypeLimit, "%s", excessText(s.in.Limits.Name, plan.Excess, types))
+	}
+	s.warnImmutable(s.svc, lb, plan)
 }
 
 func (l *loadBalancers) warnImmutable(svc *corev1.Service, lb *hcloud.LoadBalancer, plan *lbPlan) {
@@ -145,25 +354,6 @@ func (l *loadBalancers) warnImmutable(svc *corev1.Service, lb *hcloud.LoadBalanc
 	if plan.NetworkZone != "" && plan.NetworkZone != string(lb.Location.NetworkZone) {
 		l.events.warning(svc, EventImmutable, "Load balancer %d is in network zone %s and cannot move to %s: delete and create the Service to move it", lb.ID, lb.Location.NetworkZone, plan.NetworkZone)
 	}
-}
-
-// serversOf returns the servers of the nodes that have one.
-func (l *loadBalancers) serversOf(ctx context.Context, nodes []*corev1.Node) (map[int64]*hcloud.Server, error) {
-	servers := map[int64]*hcloud.Server{}
-	for _, node := range nodes {
-		id, err := parseProviderID(node.Spec.ProviderID)
-		if err != nil {
-			continue // not initialized, or of another provider
-		}
-		server, err := l.servers.ByID(ctx, id)
-		if err != nil {
-			return nil, fmt.Errorf("finding the server of node %s: %w", node.Name, err)
-		}
-		if server != nil {
-			servers[id] = server
-		}
-	}
-	return servers, nil
 }
 
 // reconcile sends the difference between plan and lb, and returns the resulting load balancer and the

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/klog/v2"
 )
@@ -23,8 +24,8 @@ const syncTimeout = 2 * time.Minute
 
 // loadBalancers implements cloudprovider.LoadBalancer: one cloud load balancer per Service.
 //
-// A sync checks the settings before its first API call. Then it finds the load balancer and the
-// servers, computes the plan, compares, and sends the difference. Syncs of one Service never overlap.
+// A sync (lb_sync.go) finds the load balancer, reads what the plan depends on, computes the plan, compares,
+// and sends the difference. Syncs of one Service never overlap.
 // The service controller selects the nodes and calls only for Services without a loadBalancerClass.
 //
 // Not supported: spec.loadBalancerSourceRanges (Hetzner load balancers have no firewall; the Service
@@ -36,8 +37,10 @@ type loadBalancers struct {
 	network  *networkResolver
 	store    *lbStore
 	certs    *ttlCache[[]*hcloud.Certificate]
+	types    *ttlCache[[]*hcloud.LoadBalancerType]
 	defaults map[string]string
 	events   *eventRecorder
+	kube     kubernetes.Interface // nil before the provider is initialized
 
 	services keyLock    // by UID
 	adopting sync.Mutex // two Services must not adopt the same load balancer
@@ -110,9 +113,21 @@ func (l *loadBalancers) EnsureLoadBalancer(ctx context.Context, _ string, svc *c
 	l.manage(svc, nodes)
 	result, err := l.sync(ctx, svc, nodes, syncOptions{create: true})
 	if err != nil {
+		l.publish(svc, result.status)
 		return nil, err
 	}
 	return result.status, nil
+}
+
+// publish writes the status of a Service whose sync has failed in some part, because the service controller
+// does not write it then: what serves traffic must be known.
+func (l *loadBalancers) publish(svc *corev1.Service, status *corev1.LoadBalancerStatus) {
+	if status == nil || len(status.Ingress) == 0 {
+		return
+	}
+	if err := patchStatus(l.kube, svc, status); err != nil {
+		klog.ErrorS(err, "Could not write the status of a Service; will try again", "service", klog.KObj(svc))
+	}
 }
 
 // UpdateLoadBalancer implements cloudprovider.LoadBalancer. It is called when the nodes have changed.
@@ -265,7 +280,7 @@ func (l *loadBalancers) obtain(ctx context.Context, svc *corev1.Service, plan *l
 		}
 	}
 	if plan.Location == "" && plan.NetworkZone == "" {
-		return nil, false, invalidSettings(annotationError{annotationPrefix + "location", "", "is missing: set it to the name of a location, or set " +
+		return nil, false, invalidSettings(annotationError{Source: annotationPrefix + "location", Reason: "is missing: set it to the name of a location, or set " +
 			annotationPrefix + "network-zone; HCLOUD_LOAD_BALANCERS_LOCATION or HCLOUD_LOAD_BALANCERS_NETWORK_ZONE is the default for all Services"})
 	}
 	l.events.normal(svc, EventCreating, "Creating load balancer %q", plan.CreateName)

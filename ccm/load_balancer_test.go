@@ -129,9 +129,9 @@ func TestChangesOfTheServiceReachTheLoadBalancer(t *testing.T) {
 				s := lb.Services[0]
 				return s.Protocol == "http" && s.HTTP.StickySessions && s.HealthCheck.HTTP.Domain == "example.org"
 			})
-			step("and all defaults again", func() { svc.Annotations = map[string]string{} }, func(lb *hcloud.LoadBalancer) bool {
+			step("and all defaults again, except for what has none for an existing load balancer", func() { svc.Annotations = map[string]string{} }, func(lb *hcloud.LoadBalancer) bool {
 				s := lb.Services[0]
-				return s.Protocol == "tcp" && s.HealthCheck.Protocol == "tcp" && lb.PublicNet.Enabled && !lb.Targets[0].UsePrivateIP && lb.Algorithm.Type == "round_robin"
+				return s.Protocol == "tcp" && s.HealthCheck.Protocol == "tcp" && lb.PublicNet.Enabled && !lb.Targets[0].UsePrivateIP && lb.Algorithm.Type == "least_connections" && lb.LoadBalancerType.Name == "lb31"
 			})
 			step("Local", func() {
 				svc.Spec.ExternalTrafficPolicy, svc.Spec.HealthCheckNodePort = corev1.ServiceExternalTrafficPolicyLocal, 32000
@@ -147,7 +147,7 @@ func TestChangesOfTheServiceReachTheLoadBalancer(t *testing.T) {
 	}
 }
 
-func TestInvalidSettingsChangeNothingAndAreReported(t *testing.T) {
+func TestNothingIsCreatedWithInvalidSettings(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 1)
 	cloud := w.provider()
@@ -157,8 +157,8 @@ func TestInvalidSettingsChangeNothingAndAreReported(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	if calls := w.wire.take(); len(calls) != 0 {
-		t.Errorf("calls: %v", calls)
+	if calls := w.wire.take(); len(calls) != 1 || len(writes(calls)) != 0 {
+		t.Errorf("calls: %v, want one to find the load balancer", calls)
 	}
 	events := strings.Join(w.eventsSoFar(), "\n")
 	for _, want := range []string{

@@ -112,11 +112,12 @@ func (r *resync) syncLoadBalancer(ctx context.Context, svc *corev1.Service) erro
 		return nil // released during the wait for the lock
 	}
 	result, err := r.lbs.sync(ctx, svc, r.freshNodes(managed.nodes), syncOptions{create: true, quiet: true})
-	if err != nil {
-		return err
-	}
 	if result.created || len(result.ops) > 0 {
 		r.events.normal(svc, EventRepaired, "Repaired the load balancer: it differed from the settings of this Service")
+	}
+	if err != nil {
+		r.lbs.publish(svc, result.status)
+		return err
 	}
 	return patchStatus(r.kube, svc, result.status)
 }

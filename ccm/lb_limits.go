@@ -1,0 +1,143 @@
+package ccm
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+)
+
+// lbExcess says what a load balancer's type has no room for. Want and Room include what is foreign.
+type lbExcess struct {
+	What       string
+	Want, Room int
+	limit      func(*hcloud.LoadBalancerType) int
+}
+
+// Limits of a load balancer type.
+func maxTargets(t *hcloud.LoadBalancerType) int      { return t.MaxTargets }
+func maxServices(t *hcloud.LoadBalancerType) int     { return t.MaxServices }
+func maxCertificates(t *hcloud.LoadBalancerType) int { return t.MaxAssignedCertificates }
+
+// fitToLimits removes from the plan what the type has no room for. What the load balancer has already
+// stays. What is foreign counts, and stays too.
+func fitToLimits(plan *lbPlan, in lbPlanInput) {
+	if in.Limits == nil {
+		return
+	}
+	current := in.Current
+	if current == nil {
+		current = &hcloud.LoadBalancer{}
+	}
+	// room returns the number of ours, of want, for which there is room.
+	room := func(what string, foreign, want int, limit func(*hcloud.LoadBalancerType) int) int {
+		most := limit(in.Limits)
+		if foreign+want > most {
+			plan.Excess = append(plan.Excess, lbExcess{what, foreign + want, most, limit})
+		}
+		return max(0, min(want, most-foreign))
+	}
+	has := serverTargets(current)
+	if n := room("targets", len(current.Targets)-len(has), len(plan.Targets), maxTargets); n < len(plan.Targets) {
+		plan.Targets = chooseTargets(plan.Targets, n, has, in.Servers)
+	}
+
+	var foreignPorts int
+	foreignCertificates := map[int64]bool{}
+	ours, wanted := decodePorts(current.Labels), plan.ports()
+	for _, s := range current.Services {
+		if !ours[s.ListenPort] && !slices.Contains(wanted, s.ListenPort) {
+			foreignPorts++
+			for _, c := range s.HTTP.Certificates {
+				foreignCertificates[c.ID] = true
+			}
+		}
+	}
+	if n := room("services", foreignPorts, len(plan.Services), maxServices); n < len(plan.Services) {
+		plan.Services = choosePorts(plan.Services, n, current)
+	}
+	for i := range plan.Services {
+		http := &plan.Services[i].HTTP
+		own := slices.DeleteFunc(slices.Clone(http.Certificates), func(c *hcloud.Certificate) bool { return foreignCertificates[c.ID] })
+		if len(foreignCertificates)+len(own) <= maxCertificates(in.Limits) {
+			continue
+		}
+		if i == 0 { // all ports have the same ones
+			room("certificates", len(foreignCertificates), len(own), maxCertificates)
+		}
+		have, _ := portToKeep(plan.Services[i].ListenPort, in.Current)
+		used := certificateIDs(have.HTTP.Certificates)
+		first := slices.DeleteFunc(slices.Clone(own), func(c *hcloud.Certificate) bool { return !slices.Contains(used, c.ID) })
+		rest := slices.DeleteFunc(own, func(c *hcloud.Certificate) bool { return slices.Contains(used, c.ID) })
+		http.Certificates = slices.Concat(first, rest)[:max(0, min(len(first)+len(rest), maxCertificates(in.Limits)-len(foreignCertificates)))]
+	}
+}
+
+// chooseTargets returns n of the targets. Those that the load balancer has stay. The others are spread over
+// locations, so that the load balancer survives the loss of one.
+func chooseTargets(all []lbTarget, n int, has []lbTarget, servers map[int64]*hcloud.Server) []lbTarget {
+	location := func(t lbTarget) string {
+		if s := servers[t.ServerID]; s != nil && s.Location != nil {
+			return s.Location.Name
+		}
+		return ""
+	}
+	is := map[int64]bool{}
+	for _, t := range has {
+		is[t.ServerID] = true
+	}
+	var chosen []lbTarget
+	perLocation := map[string]int{}
+	left := slices.Clone(all)
+	for len(chosen) < n {
+		best := slices.MinFunc(left, func(a, b lbTarget) int {
+			if is[a.ServerID] != is[b.ServerID] {
+				if is[a.ServerID] {
+					return -1
+				}
+				return 1
+			}
+			return cmp.Or(cmp.Compare(perLocation[location(a)], perLocation[location(b)]), cmp.Compare(location(a), location(b)), cmp.Compare(a.ServerID, b.ServerID))
+		})
+		chosen = append(chosen, best)
+		perLocation[location(best)]++
+		left = slices.DeleteFunc(left, func(t lbTarget) bool { return t.ServerID == best.ServerID })
+	}
+	slices.SortFunc(chosen, func(a, b lbTarget) int { return cmp.Compare(a.ServerID, b.ServerID) })
+	return chosen
+}
+
+// choosePorts returns n of the services. Those that the load balancer has stay; then the lowest ports come.
+func choosePorts(all []hcloud.LoadBalancerService, n int, lb *hcloud.LoadBalancer) []hcloud.LoadBalancerService {
+	rank := func(s hcloud.LoadBalancerService) int {
+		if slices.ContainsFunc(lb.Services, func(h hcloud.LoadBalancerService) bool { return h.ListenPort == s.ListenPort }) {
+			return s.ListenPort
+		}
+		return s.ListenPort + math.MaxUint16
+	}
+	chosen := slices.SortedFunc(slices.Values(all), func(a, b hcloud.LoadBalancerService) int { return cmp.Compare(rank(a), rank(b)) })[:n]
+	slices.SortFunc(chosen, func(a, b hcloud.LoadBalancerService) int { return cmp.Compare(a.ListenPort, b.ListenPort) })
+	return chosen
+}
+
+// excessText says what the type has no room for, and which of the types have it.
+func excessText(typeName string, excess []lbExcess, types []*hcloud.LoadBalancerType) string {
+	var parts, fits []string
+	for _, e := range excess {
+		parts = append(parts, fmt.Sprintf("%d %s of %d", e.Room, e.What, e.Want))
+	}
+	for _, t := range types {
+		if !slices.ContainsFunc(excess, func(e lbExcess) bool { return e.limit(t) < e.Want }) {
+			fits = append(fits, t.Name)
+		}
+	}
+	advice := "no type has room for all: use several Services"
+	if len(fits) > 0 {
+		slices.Sort(fits)
+		advice = fmt.Sprintf("room for all have %s: set %stype", strings.Join(fits, ", "), annotationPrefix)
+	}
+	return fmt.Sprintf("Load balancer type %s has room for %s; %s", typeName, strings.Join(parts, " and "), advice)
+}
