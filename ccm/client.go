@@ -25,7 +25,7 @@ func newClient(cfg Config, clk clock.Clock, reg prometheus.Registerer, base http
 	}
 	opts := []hcloud.ClientOption{
 		hcloud.WithEndpoint(cfg.Endpoint),
-		hcloud.WithApplication(ProviderName, version()),
+		hcloud.WithApplication(ProviderName, Version()),
 		hcloud.WithHTTPClient(&http.Client{Transport: t}),
 		hcloud.WithRetryOpts(hcloud.RetryOpts{MaxRetries: 0}), // transport retries
 	}
@@ -35,8 +35,8 @@ func newClient(cfg Config, clk clock.Clock, reg prometheus.Registerer, base http
 	return hcloud.NewClient(opts...)
 }
 
-// version returns the module's version, or the commit of the build.
-func version() string {
+// Version returns the version of this build: the module's version, or the commit.
+func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"

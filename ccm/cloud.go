@@ -78,7 +78,7 @@ func New(cfg Config, options ...Option) *Cloud {
 		cfg:          cfg,
 		clock:        clock.RealClock{},
 		registry:     prometheus.NewRegistry(),
-		events:       &eventRecorder{},
+		events:       newEventRecorder(),
 		stop:         context.Background(),
 		retryRoutes:  make(chan struct{}, 1),
 		roundTripper: http.DefaultTransport,
@@ -87,11 +87,12 @@ func New(cfg Config, options ...Option) *Cloud {
 	for _, o := range options {
 		o(c)
 	}
+	c.events.clock = c.clock
 	c.client = newClient(cfg, c.clock, c.registry, c.roundTripper, c.jitter, c.mayWrite)
 	c.network = &networkResolver{client: c.client, clock: c.clock, idOrName: cfg.Network}
 	waiter := &actionWaiter{client: c.client, clock: c.clock, timeout: cmp.Or(cfg.ActionTimeout, defaultActionTimeout)}
 	servers := newServerCache(c.client, c.clock, cfg.ServerCacheTTL)
-	c.instances = &instances{servers: servers, network: c.network, family: cfg.AddressFamily, labels: &nodeLabelSync{}}
+	c.instances = &instances{servers: servers, network: c.network, family: cfg.AddressFamily, labels: &nodeLabelSync{}, events: c.events}
 	if cfg.LoadBalancersEnabled {
 		lb := &loadBalancers{
 			client: c.client, waiter: waiter, servers: servers, network: c.network,
@@ -191,17 +192,32 @@ func (c *Cloud) SetInformers(factory informers.SharedInformerFactory) {
 	}()
 }
 
-// Check returns an error if the API is unreachable, refuses the token or does not know the network.
-// It exists to log such an error early. The provider works without it and recovers by itself.
+// Check returns an error if the API is unreachable, refuses the token or does not know the network, or
+// if the server of this node is not attached to the network. It exists to log such an error early. The
+// provider works without it and recovers by itself.
 func (c *Cloud) Check(ctx context.Context) error {
 	if c.network.configured() {
-		_, err := c.network.ID(ctx)
-		return err
+		id, err := c.network.ID(ctx)
+		if err != nil || c.cfg.NetworkCheckDisabled || c.cfg.NodeName == "" {
+			return err
+		}
+		return c.checkAttached(ctx, id)
 	}
 	if _, _, err := c.client.Location.List(ctx, hcloud.LocationListOpts{ListOpts: hcloud.ListOpts{PerPage: 1}}); err != nil {
 		return fmt.Errorf("listing locations at %s: %w", c.cfg.Endpoint, err)
 	}
 	return nil
+}
+
+// checkAttached returns an error if the server of this node is not attached to the network. The node
+// must have the name of its server; otherwise there is nothing to check.
+func (c *Cloud) checkAttached(ctx context.Context, networkID int64) error {
+	server, err := c.instances.servers.ByName(ctx, c.cfg.NodeName)
+	if err != nil || server == nil || privateIP(server, networkID).IsValid() {
+		return err
+	}
+	return fmt.Errorf("server %d (%s), on which this program runs, is not attached to network %d (HCLOUD_NETWORK=%q): attach it, or set HCLOUD_NETWORK to its network; "+
+		"HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK=true switches this check off", server.ID, server.Name, networkID, c.cfg.Network)
 }
 
 // Metrics returns the metrics of API calls.

@@ -39,6 +39,12 @@ type Config struct {
 	// Network is the ID or name of the private network. Its addresses become InternalIP addresses of
 	// Nodes, load balancers are attached to it, and routes are created in it. Empty means no network.
 	Network string
+	// NetworkCheckDisabled switches off the check that the server of this node (NodeName) is attached to
+	// Network.
+	NetworkCheckDisabled bool
+	// NodeName is the name of the Node on which the provider runs; "" if it is not known. It comes from
+	// the program, which gets it in NODE_NAME.
+	NodeName string
 	// RoutesEnabled makes the provider offer routes. It needs Network.
 	RoutesEnabled bool
 	// AddressFamily of ExternalIP addresses.
@@ -78,6 +84,7 @@ func ConfigFromEnv(lookup func(string) (string, bool)) (Config, error) {
 	cfg := Config{
 		Endpoint:             r.endpoint("HCLOUD_ENDPOINT", hcloud.Endpoint),
 		Network:              r.str("HCLOUD_NETWORK", ""),
+		NetworkCheckDisabled: r.boolean("HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK", false),
 		AddressFamily:        r.addressFamily("HCLOUD_INSTANCES_ADDRESS_FAMILY", AddressFamilyIPv4),
 		MetricsEnabled:       r.boolean("HCLOUD_METRICS_ENABLED", true),
 		MetricsAddress:       r.address("HCLOUD_METRICS_ADDRESS", ":8233"),

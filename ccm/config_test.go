@@ -3,6 +3,7 @@ package ccm
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -120,5 +121,36 @@ func TestConfigFromEnvChecksTheTokenFile(t *testing.T) {
 		if _, err := ConfigFromEnv(lookupIn(map[string]string{"HCLOUD_TOKEN_FILE": file})); err == nil || !strings.Contains(err.Error(), "HCLOUD_TOKEN_FILE=") {
 			t.Errorf("%s: got %v", file, err)
 		}
+	}
+}
+
+func TestUnknownVariablesAreReportedWithTheNearestName(t *testing.T) {
+	t.Parallel()
+	got := UnknownVariables([]string{"PATH=/bin", "HCLOUD_TOKEN=secret", "HCLOUD_TOKEN_FILE=/x", "HCLOUD_NETWORK=internal", "HCLOUD_LOAD_BALANCERS_TYPE=lb11",
+		"HCLOUD_NETWROK=internal", "HCLOUD_LOAD_BALANCER_LOCATION=fsn1", "HCLOUD_SOMETHING_ELSE_ENTIRELY=secret", "HCLOUD_METRICS_ENABLED"})
+	want := []string{
+		"HCLOUD_LOAD_BALANCER_LOCATION is set, but it is not a setting of ccm-from-scratch and has no effect: did you mean HCLOUD_LOAD_BALANCERS_LOCATION?",
+		"HCLOUD_NETWROK is set, but it is not a setting of ccm-from-scratch and has no effect: did you mean HCLOUD_NETWORK?",
+		"HCLOUD_SOMETHING_ELSE_ENTIRELY is set, but it is not a setting of ccm-from-scratch and has no effect",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestEveryVariableOfTheChartIsKnown(t *testing.T) {
+	t.Parallel()
+	values, err := os.ReadFile("chart/values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var environ []string
+	for line := range strings.Lines(string(values)) {
+		if name, _, ok := strings.Cut(strings.TrimSpace(line), ":"); ok && strings.HasPrefix(name, "HCLOUD_") {
+			environ = append(environ, name+"=x")
+		}
+	}
+	if unknown := UnknownVariables(environ); len(environ) < 20 || len(unknown) > 0 {
+		t.Errorf("%d variables, unknown: %v", len(environ), unknown)
 	}
 }

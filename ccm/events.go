@@ -1,9 +1,15 @@
 package ccm
 
 import (
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
 )
 
 // Reasons of the provider's events on Services, in addition to those of the service controller. They
@@ -47,8 +53,46 @@ const (
 	EventRepaired = "CloudLoadBalancerRepaired"
 )
 
+// Reasons of the provider's events on Nodes.
+const (
+	// EventForeignProviderID: the Node belongs to another provider, so nothing is done with it.
+	EventForeignProviderID = "ForeignProviderID"
+	// EventServerNotFound: the Node has no server.
+	EventServerNotFound = "ServerNotFound"
+	// EventNotAttached: the Node's server is not attached to the network of HCLOUD_NETWORK.
+	EventNotAttached = "ServerNotAttachedToNetwork"
+)
+
+// repeatAfter is the time after which an unchanged warning about a Node is repeated. The node
+// controllers ask about a Node every few seconds.
+const repeatAfter = time.Hour
+
 // eventRecorder records events. It drops them before the cloud is initialized.
-type eventRecorder struct{ recorder record.EventRecorder }
+type eventRecorder struct {
+	recorder record.EventRecorder
+	clock    clock.PassiveClock
+
+	mu   sync.Mutex
+	said map[string]time.Time // by Node, reason and text
+}
+
+func newEventRecorder() *eventRecorder { return &eventRecorder{said: map[string]time.Time{}} }
+
+// nodeWarning records a warning about a Node, but the same one at most once in repeatAfter.
+func (e *eventRecorder) nodeWarning(node *corev1.Node, reason, format string, args ...any) {
+	key := node.Name + "/" + reason + "/" + fmt.Sprintf(format, args...)
+	e.mu.Lock()
+	now := e.clock.Now()
+	maps.DeleteFunc(e.said, func(_ string, at time.Time) bool { return now.Sub(at) >= repeatAfter })
+	_, said := e.said[key]
+	if !said && e.recorder != nil {
+		e.said[key] = now
+	}
+	e.mu.Unlock()
+	if !said {
+		e.warning(node, reason, format, args...)
+	}
+}
 
 func (e *eventRecorder) normal(obj runtime.Object, reason, format string, args ...any) {
 	e.event(obj, corev1.EventTypeNormal, reason, format, args...)

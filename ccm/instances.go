@@ -21,7 +21,15 @@ type instances struct {
 	network *networkResolver
 	family  AddressFamily
 	labels  *nodeLabelSync
+	events  *eventRecorder
 }
+
+// The label by which other programs, such as the CSI driver, recognise a Node that is a server of the
+// cloud. The production CCM sets it too.
+const (
+	labelProvidedBy = "instance.hetzner.cloud/provided-by"
+	providedByCloud = "cloud"
+)
 
 var _ cloudprovider.InstancesV2 = (*instances)(nil)
 
@@ -63,7 +71,9 @@ func (i *instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*c
 		return nil, err
 	}
 	if server == nil {
-		return nil, notFound(node)
+		err := notFound(node)
+		i.events.nodeWarning(node, EventServerNotFound, "%s", err)
+		return nil, err
 	}
 	networkID, err := i.network.ID(ctx)
 	if err != nil {
@@ -74,6 +84,10 @@ func (i *instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*c
 		if networkID, err = i.network.confirm(ctx); err != nil {
 			return nil, err
 		}
+	}
+	if networkID != 0 && !privateIP(server, networkID).IsValid() {
+		i.events.nodeWarning(node, EventNotAttached, "Server %d (%s) is not attached to network %d (HCLOUD_NETWORK=%q), so the node has no internal address and no routes: attach the server",
+			server.ID, server.Name, networkID, i.network.idOrName)
 	}
 	meta := metadataOf(server, node.Name, networkID, i.family)
 	i.labels.sync(ctx, node, meta)
@@ -95,6 +109,7 @@ func (i *instances) serverOf(ctx context.Context, node *corev1.Node) (*hcloud.Se
 	}
 	id, err := parseProviderID(node.Spec.ProviderID)
 	if err != nil {
+		i.events.nodeWarning(node, EventForeignProviderID, "The node is ignored: %s", err)
 		return nil, fmt.Errorf("node %q: %w", node.Name, err)
 	}
 	return i.servers.ByID(ctx, id)
@@ -116,6 +131,8 @@ func metadataOf(s *hcloud.Server, nodeName string, networkID int64, family Addre
 	m := &cloudprovider.InstanceMetadata{
 		ProviderID:    providerID(s.ID),
 		NodeAddresses: nodeAddresses(s, nodeName, networkID, family),
+
+		AdditionalLabels: map[string]string{labelProvidedBy: providedByCloud},
 	}
 	if s.ServerType != nil {
 		m.InstanceType = s.ServerType.Name

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/record"
 	cloudprovider "k8s.io/cloud-provider"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 )
@@ -198,6 +199,7 @@ func TestInstanceMetadataDescribesTheServer(t *testing.T) {
 			{Type: corev1.NodeExternalIP, Address: "2001:db8:3::1"}, {Type: corev1.NodeInternalIP, Address: "10.0.0.3"},
 		},
 	}
+	want.AdditionalLabels = map[string]string{"instance.hetzner.cloud/provided-by": "cloud"}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
@@ -393,7 +395,7 @@ func TestAnAnswerAboutAnotherServerIsAnError(t *testing.T) {
 
 func TestLabelsFollowTheServerAfterInitialization(t *testing.T) {
 	t.Parallel()
-	meta := &cloudprovider.InstanceMetadata{InstanceType: "cx32", Zone: "fsn1", Region: "eu-central"}
+	meta := &cloudprovider.InstanceMetadata{InstanceType: "cx32", Zone: "fsn1", Region: "eu-central", AdditionalLabels: map[string]string{"instance.hetzner.cloud/provided-by": "cloud"}}
 	labelled := testNode("n", providerID(1))
 	labelled.Labels = map[string]string{corev1.LabelInstanceType: "cx22", corev1.LabelInstanceTypeStable: "cx22", corev1.LabelTopologyZone: "fsn1",
 		corev1.LabelFailureDomainBetaZone: "fsn1", corev1.LabelTopologyRegion: "eu-central", corev1.LabelFailureDomainBetaRegion: "eu-central", "mine": "kept"}
@@ -404,7 +406,7 @@ func TestLabelsFollowTheServerAfterInitialization(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Labels[corev1.LabelInstanceTypeStable] != "cx32" || got.Labels[corev1.LabelInstanceType] != "cx32" || got.Labels["mine"] != "kept" {
+	if got.Labels[corev1.LabelInstanceTypeStable] != "cx32" || got.Labels[corev1.LabelInstanceType] != "cx32" || got.Labels["mine"] != "kept" || got.Labels["instance.hetzner.cloud/provided-by"] != "cloud" {
 		t.Errorf("labels %v", got.Labels)
 	}
 	writes := len(kube.Actions())
@@ -416,5 +418,72 @@ func TestLabelsFollowTheServerAfterInitialization(t *testing.T) {
 	uninitialized.Spec.Taints = []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider}}
 	if stale := staleLabels(uninitialized, meta); len(stale) != 0 {
 		t.Errorf("labels of an uninitialized node: %v, want none", stale)
+	}
+}
+
+func TestWarningsAboutANodeAreEventsOnIt(t *testing.T) {
+	t.Parallel()
+	recorder := record.NewFakeRecorder(100)
+	api := newTestAPI(t, func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasPrefix(r.URL.Path, "/networks"):
+			reply(w, 200, `{"networks":[{"id":6,"name":"other"}],"meta":{"pagination":{"page":1}}}`)
+		case r.URL.Path == "/servers":
+			reply(w, 200, `{"servers":[`+serverJSON(1, "node-1", "running")+`],"meta":{"pagination":{"page":1}}}`)
+		default:
+			replyError(w, 404, "not_found")
+		}
+	})
+	cloud, clk := api.cloud(Config{Network: "other", ServerCacheTTL: time.Minute}, WithEventRecorder(recorder))
+	ask := func(node *corev1.Node) {
+		for range 100 {
+			_, _ = cloud.instances.InstanceMetadata(t.Context(), node)
+			_, _ = cloud.instances.InstanceExists(t.Context(), node)
+			clk.Step(5 * time.Second)
+		}
+	}
+	for name, tc := range map[string]struct {
+		node *corev1.Node
+		want string
+	}{
+		"of another provider":    {testNode("robot", "robot://1"), `Warning ForeignProviderID The node is ignored: provider ID "robot://1"`},
+		"without a server":       {testNode("nobody", ""), `Warning ServerNotFound node "nobody": no server has this name`},
+		"whose server is gone":   {testNode("gone", providerID(99)), `Warning ServerNotFound node "gone": no server for provider ID`},
+		"outside of the network": {testNode("node-1", providerID(1)), `Warning ServerNotAttachedToNetwork Server 1 (node-1) is not attached to network 6 (HCLOUD_NETWORK="other")`},
+	} {
+		ask(tc.node)
+		if len(recorder.Events) != 1 {
+			t.Errorf("a node %s: %d events in 8 minutes, want 1", name, len(recorder.Events))
+			continue
+		}
+		if event := <-recorder.Events; !strings.HasPrefix(event, tc.want) {
+			t.Errorf("a node %s: got %s\nwant %s", name, event, tc.want)
+		}
+	}
+}
+
+func TestCheckReportsThatThisNodeIsNotAttachedToTheNetwork(t *testing.T) {
+	t.Parallel()
+	api := newTestAPI(t, func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/networks") {
+			reply(w, 200, `{"networks":[{"id":`+strings.TrimPrefix(r.URL.Query().Get("name"), "n")+`,"name":"`+r.URL.Query().Get("name")+`"}],"meta":{"pagination":{"page":1}}}`)
+			return
+		}
+		reply(w, 200, `{"servers":[`+serverJSON(1, "node-1", "running")+`],"meta":{"pagination":{"page":1}}}`)
+	})
+	for name, tc := range map[string]struct {
+		cfg Config
+		bad bool
+	}{
+		"attached":       {Config{Network: "n5", NodeName: "node-1"}, false},
+		"not attached":   {Config{Network: "n6", NodeName: "node-1"}, true},
+		"switched off":   {Config{Network: "n6", NodeName: "node-1", NetworkCheckDisabled: true}, false},
+		"node not known": {Config{Network: "n6"}, false},
+		"not a server":   {Config{Network: "n6", NodeName: "laptop"}, false},
+	} {
+		cloud, _ := api.cloud(tc.cfg)
+		if err := cloud.Check(t.Context()); (err != nil) != tc.bad || tc.bad && !strings.Contains(err.Error(), `HCLOUD_NETWORK="n6"`) {
+			t.Errorf("%s: got %v", name, err)
+		}
 	}
 }

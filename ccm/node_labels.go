@@ -3,6 +3,7 @@ package ccm
 import (
 	"context"
 	"encoding/json"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,7 +55,7 @@ func staleLabels(node *corev1.Node, meta *cloudprovider.InstanceMetadata) map[st
 		}
 	}
 	stale := map[string]string{}
-	for label, value := range map[string]string{
+	wanted := map[string]string{
 		corev1.LabelInstanceType:          meta.InstanceType,
 		corev1.LabelInstanceTypeStable:    meta.InstanceType,
 		corev1.LabelFailureDomainBetaZone: meta.Zone,
@@ -62,7 +63,9 @@ func staleLabels(node *corev1.Node, meta *cloudprovider.InstanceMetadata) map[st
 		corev1.LabelTopologyRegion:        meta.Region,
 
 		corev1.LabelFailureDomainBetaRegion: meta.Region,
-	} {
+	}
+	maps.Copy(wanted, meta.AdditionalLabels)
+	for label, value := range wanted {
 		if value != "" && node.Labels[label] != value {
 			stale[label] = value
 		}

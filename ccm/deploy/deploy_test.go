@@ -93,7 +93,7 @@ func TestSettingsReplaceValuesOfTheManifest(t *testing.T) {
 	for _, e := range c.Env {
 		env[e.Name] = e
 	}
-	if len(c.Env) != 3 || env["HCLOUD_NETWORK"].Value != "n" || env["HCLOUD_NETWORK"].ValueFrom != nil ||
+	if len(c.Env) != 4 || env["NODE_NAME"].ValueFrom == nil || env["HCLOUD_NETWORK"].Value != "n" || env["HCLOUD_NETWORK"].ValueFrom != nil ||
 		env["HCLOUD_ENDPOINT"].Value != "http://e/v1" || env["HCLOUD_TOKEN_FILE"].Value == "" {
 		t.Errorf("%+v", c.Env)
 	}

@@ -70,7 +70,9 @@ func env(c corev1.Container) map[string]string {
 	values := map[string]string{}
 	for _, e := range c.Env {
 		values[e.Name] = e.Value
-		if e.ValueFrom != nil {
+		if e.ValueFrom != nil && e.ValueFrom.FieldRef != nil {
+			values[e.Name] = e.ValueFrom.FieldRef.FieldPath
+		} else if e.ValueFrom != nil {
 			values[e.Name] = e.ValueFrom.SecretKeyRef.Name + "/" + e.ValueFrom.SecretKeyRef.Key
 		}
 	}
@@ -114,7 +116,7 @@ func TestSettingsArriveAsTheyWereWritten(t *testing.T) {
 	}
 	want := map[string]string{
 		"HCLOUD_NETWORK": "12345678", "HCLOUD_RESYNC_INTERVAL": "0", "HCLOUD_DEBUG": "false", "HCLOUD_REQUEST_TIMEOUT": "5s",
-		"HCLOUD_TOKEN_FILE": "/etc/hcloud/token", "HCLOUD_METRICS_ADDRESS": "127.0.0.1:8233",
+		"HCLOUD_TOKEN_FILE": "/etc/hcloud/token", "HCLOUD_METRICS_ADDRESS": "127.0.0.1:8233", "NODE_NAME": "spec.nodeName",
 	}
 	for name, o := range map[string]options{
 		"from a file": {files: list{file}},

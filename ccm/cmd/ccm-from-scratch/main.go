@@ -10,10 +10,13 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"runtime"
+	"runtime/debug"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/cobra"
 	_ "golang.org/x/crypto/x509roots/fallback" // an image FROM scratch has no certificate authorities; a system's own take precedence
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -27,6 +30,7 @@ import (
 	_ "k8s.io/component-base/logs/json/register"          // --logging-format=json
 	_ "k8s.io/component-base/metrics/prometheus/clientgo" // metrics of the Kubernetes client
 	_ "k8s.io/component-base/metrics/prometheus/version"  // metric of the version
+	"k8s.io/component-base/version"
 	"k8s.io/controller-manager/pkg/features"
 	"k8s.io/klog/v2"
 
@@ -34,7 +38,11 @@ import (
 )
 
 func main() {
-	stop := genericapiserver.SetupSignalHandler()
+	os.Exit(cli.Run(newCommand(genericapiserver.SetupSignalHandler())))
+}
+
+// newCommand returns the command, which ends when stop is closed.
+func newCommand(stop <-chan struct{}) *cobra.Command {
 	opts, err := options.NewCloudControllerManagerOptions()
 	if err != nil {
 		exit(err)
@@ -46,11 +54,53 @@ func main() {
 	}
 	command := app.NewCloudControllerManagerCommand(opts, newCloud, app.DefaultInitFuncConstructors,
 		names.CCMControllerAliases(), cliflag.NamedFlagSets{}, stop)
+	reportVersion()
 	command.Use = ccm.ProviderName
 	command.Long = "ccm-from-scratch is a cloud-controller-manager for the Hetzner Cloud. Its flags are those of every\n" +
 		"cloud-controller-manager. Its own settings, such as HCLOUD_TOKEN and HCLOUD_NETWORK, are environment\n" +
 		"variables: see ccm/README.md."
-	os.Exit(cli.Run(command))
+	run := command.RunE
+	command.RunE = func(cmd *cobra.Command, args []string) error {
+		// The flag is the one of k8s.io/component-base, which prints its own version.
+		if v := cmd.Flags().Lookup("version").Value.String(); v == "true" || v == "raw" {
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), ccm.ProviderName, versions())
+			return err
+		}
+		return run(cmd, args)
+	}
+	return command
+}
+
+// versions returns the versions of this program and of what it is built from.
+func versions() string {
+	libraries := "unknown"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, dep := range info.Deps {
+			if dep.Path == "k8s.io/cloud-provider" {
+				libraries = dep.Version
+			}
+		}
+	}
+	return fmt.Sprintf("%s (k8s.io/cloud-provider %s, %s, %s/%s)", ccm.Version(), libraries, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+// reportVersion makes the libraries of Kubernetes report this program's version too, in their log line and
+// in the metric of the build. They accept only a version that starts with their own, which is v0.0.0.
+func reportVersion() {
+	own := strings.TrimPrefix(ccm.Version(), "v")
+	if err := version.SetDynamicVersion("v" + own); err != nil {
+		if err := version.SetDynamicVersion("v0.0.0-" + own); err != nil {
+			klog.V(2).InfoS("Could not set the version that the libraries of Kubernetes report", "version", own, "reason", err)
+		}
+	}
+}
+
+// logStart logs the version and the variables of the environment that have no effect.
+func logStart(environ []string) {
+	klog.InfoS("Starting "+ccm.ProviderName, "version", versions())
+	for _, sentence := range ccm.UnknownVariables(environ) {
+		klog.Warning(sentence)
+	}
 }
 
 func exit(err error) {
@@ -61,8 +111,10 @@ func exit(err error) {
 // newCloud builds the provider from the environment and the command line. If settings are invalid it
 // reports all mistakes together and ends the process.
 func newCloud(config *ccmconfig.CompletedConfig) cloudprovider.Interface {
+	logStart(os.Environ())
 	shared := config.ComponentConfig.KubeCloudShared
 	cfg, err := ccm.ConfigFromEnv(os.LookupEnv)
+	cfg.NodeName = os.Getenv("NODE_NAME")
 	errs := []error{err}
 	if name := shared.CloudProvider.Name; name != ccm.ProviderName {
 		errs = append(errs, fmt.Errorf("--cloud-provider=%q: must be %q; you can also omit the flag", name, ccm.ProviderName))

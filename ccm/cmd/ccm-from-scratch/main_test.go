@@ -1,11 +1,47 @@
 package main
 
 import (
+	"bytes"
 	"crypto/x509"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
+
+	"k8s.io/component-base/version"
+	"k8s.io/klog/v2"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 )
+
+func TestVersionIsTheProgramsOwn(t *testing.T) {
+	var out bytes.Buffer
+	command := newCommand(nil)
+	command.SetArgs([]string{"--version"})
+	command.SetOut(&out)
+	if err := command.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	if got := out.String(); !strings.HasPrefix(got, "ccm-from-scratch "+ccm.Version()+" (k8s.io/cloud-provider v") || strings.Contains(got, "$Format") {
+		t.Errorf("got %s", got)
+	}
+	if got := version.Get().GitVersion; !strings.Contains(got, strings.TrimPrefix(ccm.Version(), "v")) || strings.Contains(got, "$Format") {
+		t.Errorf("the libraries report %s", got)
+	}
+}
+
+func TestTheFirstLineOfTheLogHasTheVersion(t *testing.T) {
+	var log bytes.Buffer
+	klog.LogToStderr(false)
+	klog.SetOutput(&log)
+	logStart([]string{"HCLOUD_NETWROK=secret"})
+	klog.Flush()
+	klog.LogToStderr(true)
+	lines := strings.Split(log.String(), "\n")
+	if !strings.Contains(lines[0], `"Starting ccm-from-scratch" version="`+ccm.Version()) || !strings.Contains(lines[1], "did you mean HCLOUD_NETWORK?") || strings.Contains(log.String(), "secret") {
+		t.Errorf("got %s", log.String())
+	}
+}
 
 // The image contains only the program, and the API uses TLS.
 func TestTheProgramTrustsPublicCertificateAuthoritiesWithoutASystem(t *testing.T) {
