@@ -3,6 +3,7 @@ package ccm_test
 import (
 	"fmt"
 	"net"
+	"net/http"
 	"slices"
 	"testing"
 
@@ -208,6 +209,66 @@ func (s *crashScenario) run(t *testing.T, actions string, cutAt int, after bool)
 	}
 	if left, err := w.api.Certificate.All(t.Context()); err != nil || len(left) > 0 {
 		t.Fatalf("%s: certificates left: %v, %v", when, left, err)
+	}
+	w.fake.Close()
+	return calls
+}
+
+// TestAnyCallMayFail makes each API call fail once: refused, failed before its effect, and failed after it. The
+// same process must converge, and clients of the Service must notice no more of it than without the error.
+func TestAnyCallMayFail(t *testing.T) {
+	t.Parallel()
+	for _, s := range crashScenarios() {
+		if s.gone {
+			continue
+		}
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			calls := s.fail(t, 0, "")
+			for n := 1; n <= calls; n++ {
+				for _, kind := range []string{"refused", "failed", "lost"} {
+					s.fail(t, n, kind)
+				}
+			}
+		})
+	}
+}
+
+// fail runs the scenario with an error of call number n, and returns the number of calls of the first sync.
+func (s *crashScenario) fail(t *testing.T, n int, kind string) (calls int) {
+	t.Helper()
+	w := newWorld(t, "realistic", 2)
+	svc := s.prepare(w)
+	s.change(w, svc)
+	seen := w.watch()
+	w.wire.reset(0, false)
+	at, failed := 0, ""
+	w.wire.setIntercept(func(r *http.Request) *http.Response {
+		if at++; at != n {
+			return nil
+		}
+		failed = r.Method + " " + r.URL.Path
+		switch kind {
+		case "refused":
+			return apiError(http.StatusUnprocessableEntity, "invalid_input")
+		case "lost":
+			if resp, err := w.fake.Transport().RoundTrip(r); err == nil {
+				_ = resp.Body.Close()
+			}
+		}
+		return apiError(http.StatusInternalServerError, "server_error")
+	})
+	cloud := w.provider()
+	_, _ = w.tryEnsure(cloud, svc)
+	calls = len(w.wire.take())
+	w.ensure(cloud, svc)
+	when := fmt.Sprintf("call %d (%s) %s", n, failed, kind)
+	lb := w.theLoadBalancer()
+	if err := s.check(w, lb); err != nil {
+		t.Fatalf("%s: %v", when, err)
+	}
+	if err := s.noticed(seen); err != nil {
+		t.Fatalf("%s: %v: %v", when, err, seen)
 	}
 	w.fake.Close()
 	return calls

@@ -33,7 +33,7 @@ func (l *loadBalancers) applyOps(ctx context.Context, lb *hcloud.LoadBalancer, o
 			break
 		}
 		if op.Undo != nil {
-			if err := l.apply(ctx, lb, *op.Undo); err != nil {
+			if err := l.apply(ctx, lb, *op.Undo); err != nil && !hcloud.IsError(err, hcloud.ErrorCodeTargetAlreadyDefined) {
 				errs = append(errs, &partError{lb: lb, op: *op.Undo, err: err})
 			}
 		}

@@ -59,7 +59,8 @@ type lbOp struct {
 	// Needs lists parts without which the operation is wrong or useless. It is not sent if an earlier
 	// operation of such a part has failed.
 	Needs []lbPart
-	// Undo is sent if the operation fails: it returns the part to what served traffic before.
+	// Undo is sent if the operation fails, which may have had its effect nevertheless: the part must serve
+	// traffic as before, or as planned.
 	Undo *lbOp
 
 	Name      string // rename

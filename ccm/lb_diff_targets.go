@@ -60,7 +60,9 @@ func (d *lbDiff) targets(detaches bool) (before, ops []lbOp) {
 		case private != want.Private:
 			old := lbTarget{want.ServerID, private}
 			add.Undo = &lbOp{Kind: opAddTarget, Part: add.Part, Target: old}
-			swaps = append(swaps, lbOp{Kind: opRemoveTarget, Part: add.Part, Needs: add.Needs, Target: old}, add)
+			// A removal whose answer is lost may have had its effect.
+			remove := lbOp{Kind: opRemoveTarget, Part: add.Part, Needs: add.Needs, Target: old, Undo: &lbOp{Kind: opAddTarget, Part: add.Part, Target: want}}
+			swaps = append(swaps, remove, add)
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(current)) {

@@ -174,8 +174,8 @@ type lbPlanInput struct {
 	Nodes []*corev1.Node
 	// Servers of the Nodes, by ID.
 	Servers map[int64]*hcloud.Server
-	// Unread holds servers that could not be read. They stay targets if they are.
-	Unread map[int64]bool
+	// Unread is set if some servers could not be read. All targets stay then.
+	Unread bool
 	// NetworkID of HCLOUD_NETWORK; 0 if there is none.
 	NetworkID int64
 	// CertificateIDs are the certificates for protocol https.
@@ -246,12 +246,6 @@ func planTargets(in lbPlanInput, private bool) (targets []lbTarget, notes []lbNo
 		if err != nil {
 			continue
 		}
-		if in.Unread[id] {
-			if t, ok := current[id]; ok {
-				targets = append(targets, t)
-			}
-			continue
-		}
 		server := in.Servers[id]
 		if server == nil {
 			continue
@@ -261,6 +255,14 @@ func planTargets(in lbPlanInput, private bool) (targets []lbTarget, notes []lbNo
 			continue
 		}
 		targets = append(targets, lbTarget{ServerID: id, Private: private})
+	}
+	if in.Unread {
+		// It is not certain that anything replaces the targets whose nodes are gone.
+		for id, t := range current {
+			if !slices.ContainsFunc(targets, func(t lbTarget) bool { return t.ServerID == id }) {
+				targets = append(targets, t)
+			}
+		}
 	}
 	slices.SortFunc(targets, func(a, b lbTarget) int { return cmp.Compare(a.ServerID, b.ServerID) })
 	targets = slices.Compact(targets)
@@ -312,6 +314,9 @@ func planServices(in lbPlanInput) []hcloud.LoadBalancerService {
 	var services []hcloud.LoadBalancerService
 	ports, _, _ := usablePorts(in.Service)
 	for _, port := range ports {
+		if exposesPort(in, int(port.Port)) {
+			continue
+		}
 		service, ok := keepPortSettings(planService(in, port), in)
 		if ok {
 			services = append(services, service)
@@ -319,6 +324,16 @@ func planServices(in lbPlanInput) []hcloud.LoadBalancerService {
 	}
 	slices.SortFunc(services, func(a, b hcloud.LoadBalancerService) int { return cmp.Compare(a.ListenPort, b.ListenPort) })
 	return services
+}
+
+// exposesPort reports whether a new port would be reachable from the internet although it is not certain that
+// the Service wants that: disable-public-network is wrong or cannot be applied. The port has to wait.
+func exposesPort(in lbPlanInput, port int) bool {
+	lb := in.Current
+	if lb == nil || !in.Wrong["disable-public-network"] || !lb.PublicNet.Enabled {
+		return false
+	}
+	return !slices.ContainsFunc(lb.Services, func(s hcloud.LoadBalancerService) bool { return s.ListenPort == port })
 }
 
 // portNotes reports ports that are skipped, and settings without an effect.

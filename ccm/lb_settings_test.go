@@ -154,6 +154,30 @@ func TestAWrongSettingHoldsUpOnlyItself(t *testing.T) {
 	}
 }
 
+// As long as it is not certain that the Service wants to be public, no new port is.
+func TestAMistypedPublicNetworkExposesNoNewPort(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	svc := newService("web", nil, 80)
+	cloud := w.provider()
+	w.ensure(cloud, svc)
+	annotate(svc, map[string]string{"disable-public-network": "ture"})
+	setPorts(svc, 80, 443)
+	svc.Spec.Ports[0].NodePort = 31111
+	seen := w.watch()
+	if _, err := w.tryEnsure(cloud, svc); err == nil {
+		t.Error("no error")
+	}
+	if lb := w.theLoadBalancer(); !slices.Equal(listenPorts(lb), []int{80}) || lb.Services[0].DestinationPort != 31111 {
+		t.Errorf("ports %v, node port %d", listenPorts(lb), lb.Services[0].DestinationPort)
+	}
+	annotate(svc, map[string]string{"disable-public-network": "true"})
+	w.ensure(cloud, svc)
+	if lb := w.theLoadBalancer(); !slices.Equal(listenPorts(lb), []int{80, 443}) || slices.Contains(seen.ports, 443) {
+		t.Errorf("ports %v, %v", listenPorts(lb), seen)
+	}
+}
+
 func TestAPortThatIsNotTCPIsSkipped(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 1)

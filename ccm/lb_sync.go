@@ -192,7 +192,8 @@ func (s *lbSync) readType(ctx context.Context) {
 
 func (s *lbSync) readServers(ctx context.Context) {
 	var err error
-	s.in.Servers, s.in.Unread, err = s.serversOf(ctx, s.in.Nodes)
+	s.in.Servers, err = s.serversOf(ctx, s.in.Nodes)
+	s.in.Unread = err != nil
 	s.keep(err)
 }
 
@@ -216,28 +217,23 @@ func (s *lbSync) readCertificates(ctx context.Context) {
 	s.keep(err, "http-certificates")
 }
 
-// serversOf returns the servers of the nodes that have one. unread holds those that could not be read.
-func (l *loadBalancers) serversOf(ctx context.Context, nodes []*corev1.Node) (servers map[int64]*hcloud.Server, unread map[int64]bool, err error) {
-	servers, unread = map[int64]*hcloud.Server{}, map[int64]bool{}
+// serversOf returns the servers of the nodes that have one. With an error, some are missing.
+func (l *loadBalancers) serversOf(ctx context.Context, nodes []*corev1.Node) (map[int64]*hcloud.Server, error) {
+	servers := map[int64]*hcloud.Server{}
 	for _, node := range nodes {
-		id, parseErr := parseProviderID(node.Spec.ProviderID)
-		if parseErr != nil {
+		id, err := parseProviderID(node.Spec.ProviderID)
+		if err != nil {
 			continue // not initialized, or of another provider
 		}
-		if err != nil {
-			unread[id] = true // each further question would wait for the same error
-			continue
+		server, err := l.servers.ByID(ctx, id)
+		if err != nil { // each further question would wait for the same error
+			return servers, fmt.Errorf("finding the server of node %s: %w", node.Name, err)
 		}
-		server, readErr := l.servers.ByID(ctx, id)
-		switch {
-		case readErr != nil:
-			unread[id] = true
-			err = fmt.Errorf("finding the server of node %s: %w", node.Name, readErr)
-		case server != nil:
+		if server != nil {
 			servers[id] = server
 		}
 	}
-	return servers, unread, err
+	return servers, nil
 }
 
 // obtainLoadBalancer creates or adopts the load balancer. It returns the plan for what it is then.

@@ -145,26 +145,26 @@ var _ = Describe("A setting of a Service", Label("service"), func() {
 		Expect(env.LoadBalancers.Of(ctx, "web").Algorithm.Type).To(Equal(hcloud.LoadBalancerAlgorithmTypeRoundRobin))
 	})
 
-	DescribeTable("changes nothing, and a Warning event names it, until it is valid:", framework.Needs(framework.SettingEvents),
+	DescribeTable("stays as it is, and a Warning event names it, until it is valid:", framework.Needs(framework.SettingEvents),
 		func(ctx SpecContext, name, invalid, corrected, allowed string, companions map[string]string) {
 			env := framework.NewEnv(ctx, suite, framework.Options{})
 			env.Services.Create(ctx, "web", annotate(companions))
 			before := framework.Settings(env.LoadBalancers.Of(ctx, "web"))
-
-			// The update also contains a valid change.
-			env.Services.Update(ctx, "web", func(s *corev1.Service) {
-				annotate(map[string]string{name: invalid})(s)
-				s.Spec.Ports[0].Port = 9090
-			})
+			env.Services.Update(ctx, "web", annotate(map[string]string{name: invalid}))
 			event := env.Services.AwaitEvent(ctx, "web", "InvalidSettings", And(
 				ContainSubstring(framework.Annotation+name), ContainSubstring(fmt.Sprintf("%q", invalid)), ContainSubstring(allowed)))
 			Expect(event.Type).To(Equal(corev1.EventTypeWarning))
 			Expect(framework.Settings(env.LoadBalancers.Of(ctx, "web"))).To(Equal(before))
 
-			env.Services.Update(ctx, "web", annotate(map[string]string{name: corrected}))
+			By("changing a port, which does not have to wait")
+			env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Spec.Ports[0].Port = 9090 })
 			env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
 				g.Expect(framework.ListenPorts(lb)).To(ConsistOf(9090))
 			})
+
+			By("correcting the setting")
+			env.Services.Update(ctx, "web", annotate(map[string]string{name: corrected}))
+			env.Services.AwaitEvents(ctx, "web", "EnsuredLoadBalancer", 2)
 		},
 		Entry("a choice", "algorithm-type", "fastest", "least_connections", "round_robin or least_connections", nil),
 		Entry("another choice", "protocol", "udp", "http", "tcp, http or https", nil),

@@ -142,7 +142,7 @@ var _ = Describe("Service", Label("service"), func() {
 		env.Traffic.AwaitAnswer(ctx, "web", address, framework.Port)
 	})
 
-	It("says that it has more ports than the load balancer's type allows, and gets them with a larger type", framework.Needs(framework.CompleteCreation), func(ctx SpecContext) {
+	It("says that it has more ports than the load balancer's type has room for, and gets them with a larger type", framework.Needs(framework.TypeLimits), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
 		env.Services.Create(ctx, "web", func(s *corev1.Service) {
 			s.Spec.Ports = nil
@@ -150,12 +150,13 @@ var _ = Describe("Service", Label("service"), func() {
 				s.Spec.Ports = append(s.Spec.Ports, port(9000+n))
 			}
 		})
-		event := env.Services.AwaitEvent(ctx, "web", "SyncLoadBalancerFailed", ContainSubstring("resource_limit_exceeded"))
+		event := env.Services.AwaitEvent(ctx, "web", "LoadBalancerTypeLimit", And(ContainSubstring("5 services of 6"), ContainSubstring("lb21")))
 		Expect(event.Type).To(Equal(corev1.EventTypeWarning))
-		Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
+		Expect(framework.ListenPorts(env.LoadBalancers.Of(ctx, "web"))).To(ConsistOf(9000, 9001, 9002, 9003, 9004))
 		env.Services.Update(ctx, "web", annotate(map[string]string{"type": "lb21"}))
-		lb := env.LoadBalancers.Of(ctx, "web")
-		Expect(framework.ListenPorts(lb)).To(ConsistOf(9000, 9001, 9002, 9003, 9004, 9005))
+		env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
+			g.Expect(framework.ListenPorts(lb)).To(ConsistOf(9000, 9001, 9002, 9003, 9004, 9005))
+		})
 	})
 
 	It("says that UDP is not supported", framework.Needs(framework.SettingEvents), func(ctx SpecContext) {

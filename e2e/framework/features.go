@@ -39,10 +39,11 @@ const (
 	// Events: events report changes and problems of load balancers, with reasons such as CloudLoadBalancerRepaired.
 	Events Feature = "events"
 	// SettingEvents: events with the reasons InvalidSettings and UnknownAnnotation name invalid or unknown annotations,
-	// and nothing is changed while an annotation is invalid.
+	// and no load balancer is created while an annotation is invalid. An existing one keeps what it has for it.
 	SettingEvents Feature = "setting-events"
-	// CompleteCreation: a load balancer is created with all ports and targets, or not at all.
-	CompleteCreation Feature = "complete-creation"
+	// TypeLimits: what a load balancer's type has no room for is left out, and an event with the reason
+	// LoadBalancerTypeLimit says so.
+	TypeLimits Feature = "type-limits"
 	// SmoothPorts: ports are changed one by one in an order in which all others keep serving.
 	SmoothPorts Feature = "smooth-ports"
 	// IngressChoice: annotations choose which addresses, or which hostname, the Service's status shows.
@@ -88,7 +89,7 @@ const (
 func Features() []Feature {
 	return []Feature{
 		AddressFamily, AddressUpdates, TypeUpdates, ForeignNodes, ShutdownTaint, CarefulDeletion, NodeRoutes, Repair,
-		KeepForeign, AdoptByName, AdoptByLabel, OneOwner, Release, Events, SettingEvents, CompleteCreation, SmoothPorts,
+		KeepForeign, AdoptByName, AdoptByLabel, OneOwner, Release, Events, SettingEvents, TypeLimits, SmoothPorts,
 		IngressChoice, ReverseDNS, HealthChecks, LocalPolicy, NodeSelector, ProxyProtocol, PrivateNetwork, PrivateAddress,
 		HTTP, UploadedCertificates, ManagedCertificates, CallBudgets, FaultTolerance, CrashSafety, LeaderFence, SettingsCheck,
 		TokenFile, LeastPrivilege,
