@@ -116,6 +116,32 @@ func crashScenarios() []crashScenario {
 				w.must(err)
 				return newService("web", map[string]string{"name": "edge"}, 80)
 			}},
+		{name: "adopt without a public interface", change: nothing, hidden: []int{80}, moves: true,
+			check: func(w *world, lb *hcloud.LoadBalancer) error {
+				if lb.PublicNet.Enabled {
+					return fmt.Errorf("the public interface is enabled")
+				}
+				return ports(80, 9000)(w, lb)
+			},
+			prepare: func(w *world) *corev1.Service {
+				port, dest := 9000, 9001
+				_, _, err := w.api.LoadBalancer.Create(w.t.Context(), hcloud.LoadBalancerCreateOpts{Name: "edge", Location: &hcloud.Location{Name: "fsn1"},
+					LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Services: []hcloud.LoadBalancerCreateOptsService{{Protocol: "tcp", ListenPort: &port, DestinationPort: &dest}},
+					Targets: []hcloud.LoadBalancerCreateOptsTarget{{Type: "server", Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: &hcloud.Server{ID: serverIDs(w.nodes)[0]}}}}})
+				w.must(err)
+				return newService("web", map[string]string{"name": "edge", "disable-public-network": "true"}, 80)
+			}},
+		{name: "everything at once", floor: 1, moves: true, hidden: []int{8443, 9443},
+			prepare: there(map[string]string{"ipv4-rdns": "a.example.org"}, 80, 443), check: ports(443, 8443, 9443),
+			change: func(w *world, svc *corev1.Service) {
+				setPorts(svc, 443, 8443, 9443)
+				svc.Spec.Ports[0].NodePort = 31111
+				annotate(svc, map[string]string{"type": "lb31", "disable-public-network": "true", "algorithm-type": "least_connections", "name": "edge",
+					"ipv4-rdns": "b.example.org", "uses-proxyprotocol": "true"})
+				w.addServer("node-3")
+				w.addServer("node-4")
+				w.nodes = w.nodes[2:]
+			}},
 		{name: "change ports, nodes, type and addresses", floor: 1, prepare: there(nil, 80, 443), check: ports(80, 8443),
 			change: func(w *world, svc *corev1.Service) {
 				setPorts(svc, 80, 8443)
@@ -184,7 +210,7 @@ func (s *crashScenario) run(t *testing.T, actions string, cutAt int, after bool)
 		if err := s.check(w, lb); err != nil {
 			t.Fatalf("%s: %v", when, err)
 		}
-		if err := s.noticed(seen); err != nil {
+		if err := s.noticed(seen, lb); err != nil {
 			t.Fatalf("%s: %v: %v", when, err, seen)
 		}
 		if lb.Labels[ccm.LabelServiceUID] != string(svc.UID) {
@@ -267,7 +293,7 @@ func (s *crashScenario) fail(t *testing.T, n int, kind string) (calls int) {
 	if err := s.check(w, lb); err != nil {
 		t.Fatalf("%s: %v", when, err)
 	}
-	if err := s.noticed(seen); err != nil {
+	if err := s.noticed(seen, lb); err != nil {
 		t.Fatalf("%s: %v: %v", when, err, seen)
 	}
 	w.fake.Close()
@@ -275,7 +301,12 @@ func (s *crashScenario) fail(t *testing.T, n int, kind string) (calls int) {
 }
 
 // noticed returns an error if clients of the Service noticed more of the change than they must.
-func (s *crashScenario) noticed(seen *traffic) error {
+func (s *crashScenario) noticed(seen *traffic, final *hcloud.LoadBalancer) error {
+	for _, p := range seen.closed {
+		if slices.Contains(listenPorts(final), p) {
+			return fmt.Errorf("port %d was closed for some time", p)
+		}
+	}
 	if seen.fewest < s.floor {
 		return fmt.Errorf("%d targets were left, want at least %d", seen.fewest, s.floor)
 	}

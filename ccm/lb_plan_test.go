@@ -1,6 +1,7 @@
 package ccm
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"reflect"
@@ -280,5 +281,59 @@ func TestIngressStatus(t *testing.T) {
 		if strings.Join(got, " ") != tc.want {
 			t.Errorf("%s: got %v, want %s", tc.name, got, tc.want)
 		}
+	}
+}
+
+func TestTargetsThatExceedTheTypeAreChosenStablyAndSpread(t *testing.T) {
+	t.Parallel()
+	in := lbPlanInput{Limits: &hcloud.LoadBalancerType{Name: "lb11", MaxTargets: 6, MaxServices: 5, MaxAssignedCertificates: 10}, Servers: map[int64]*hcloud.Server{}, Service: testService(nil, [2]int32{80, 30080})}
+	add := func(location string, ids ...int64) {
+		for _, id := range ids {
+			s := server(id, fmt.Sprintf("203.0.113.%d", id), "")
+			s.Location = &hcloud.Location{Name: location}
+			in.Servers[id] = s
+			in.Nodes = append(in.Nodes, testNode(fmt.Sprint(id), providerID(id)))
+		}
+	}
+	add("fsn1", 1, 2, 3, 4, 5, 6)
+	add("nbg1", 7, 8)
+	add("hel1", 9, 10, 11)
+	plan, _ := planFor(t, in)
+	if want := public(1, 2, 7, 8, 9, 10); !slices.Equal(plan.Targets, want) || len(plan.Excess) != 1 || plan.Excess[0].Want != 11 || plan.Excess[0].Room != 6 {
+		t.Errorf("got %v, %+v, want %v", plan.Targets, plan.Excess, want)
+	}
+
+	slices.Reverse(in.Nodes)
+	in.Current = built(simple(public(3, 4, 5, 99), 80)) // 99 is the server of a node that is gone
+	in.Current.Targets = append(in.Current.Targets, hcloud.LoadBalancerTarget{Type: "ip", IP: &hcloud.LoadBalancerTargetIP{IP: "198.51.100.1"}})
+	plan, _ = planFor(t, in)
+	if want := public(3, 4, 5, 7, 9); !slices.Equal(plan.Targets, want) || plan.Excess[0].Want != 12 {
+		t.Errorf("got %v, %+v, want %v", plan.Targets, plan.Excess, want)
+	}
+	in.Current = built(plan)
+	add("ash", 20, 21)
+	if again, _ := planFor(t, in); !slices.Equal(again.Targets[:5], plan.Targets) {
+		t.Errorf("got %v, want %v to stay", again.Targets, plan.Targets)
+	}
+}
+
+func TestCertificatesThatExceedTheTypeAreLeftOut(t *testing.T) {
+	t.Parallel()
+	in := lbPlanInput{Limits: &hcloud.LoadBalancerType{Name: "lb11", MaxTargets: 6, MaxServices: 5, MaxAssignedCertificates: 3}, CertificateIDs: []int64{1, 2, 3, 4},
+		Service: testService(map[string]string{"protocol": "https", "http-certificates": "1,2,3,4"}, [2]int32{443, 30443}, [2]int32{8443, 30444})}
+	plan, _ := planFor(t, in)
+	for _, s := range plan.Services {
+		if got := certificateIDs(s.HTTP.Certificates); !slices.Equal(got, []int64{1, 2, 3}) {
+			t.Errorf("port %d has %v", s.ListenPort, got)
+		}
+	}
+	if len(plan.Excess) != 1 || plan.Excess[0].What != "certificates" || plan.Excess[0].Want != 4 {
+		t.Errorf("got %+v", plan.Excess)
+	}
+	in.Current = built(plan)
+	in.CertificateIDs = []int64{1, 2, 3, 0}
+	plan, _ = planFor(t, in)
+	if got := certificateIDs(plan.Services[0].HTTP.Certificates); !slices.Equal(got, []int64{1, 2, 3}) {
+		t.Errorf("a certificate in use has lost its place: %v", got)
 	}
 }

@@ -19,6 +19,7 @@ type traffic struct {
 	fewest  int           // smallest number of server targets
 	exposed time.Duration // how long a listening port was reachable from the internet
 	ports   []int         // ports that were reachable from the internet
+	closed  []int         // ports of start that did not exist at some time
 	lost    []string      // addresses of start that were missing
 
 	was     *hcloud.LoadBalancer
@@ -64,8 +65,13 @@ func (tr *traffic) look() {
 	}
 }
 
-// compare records the addresses that the load balancer has lost.
+// compare records the addresses and ports that the load balancer has lost.
 func (tr *traffic) compare(lb *hcloud.LoadBalancer) {
+	for _, p := range listenPorts(tr.start) {
+		if !slices.Contains(listenPorts(lb), p) && !slices.Contains(tr.closed, p) {
+			tr.closed = append(tr.closed, p)
+		}
+	}
 	lose := func(ip net.IP) {
 		if text := ip.String(); !slices.Contains(tr.lost, text) {
 			tr.lost = append(tr.lost, text)
