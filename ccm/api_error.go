@@ -42,7 +42,10 @@ func retryAfter(err error) (shortest time.Duration, fixed bool) {
 	for _, e := range eachError(err) {
 		d := busyRetry
 		var retry *cloudapi.RetryError
+		var doubt *doubtError
 		switch {
+		case errors.As(e, &doubt):
+			d = doubtRetry
 		case errors.As(e, &retry):
 			d = retry.RetryAfter()
 		case !isBusy(e):
@@ -54,6 +57,9 @@ func retryAfter(err error) (shortest time.Duration, fixed bool) {
 	}
 	return shortest, fixed
 }
+
+// doubtRetry is the delay before a sync is repeated that an implausible answer has stopped.
+const doubtRetry = 30 * time.Second
 
 // busyRetry is the delay before a sync is repeated that met a running action.
 const busyRetry = 5 * time.Second

@@ -13,10 +13,10 @@ import (
 
 // newClient returns the API client that all parts of the provider share. The same rules for metrics,
 // timeouts and retries apply to every call.
-func newClient(cfg Config, clk clock.Clock, reg prometheus.Registerer, base http.RoundTripper, jitter func() float64, mayWrite func(context.Context) error) *hcloud.Client {
+func newClient(cfg Config, token *tokenSource, clk clock.Clock, reg prometheus.Registerer, base http.RoundTripper, jitter func() float64, mayWrite func(context.Context) error) *hcloud.Client {
 	t := &transport{
 		next:           base,
-		token:          &tokenSource{static: cfg.Token, file: cfg.TokenFile},
+		token:          token,
 		clock:          clk,
 		metrics:        newAPIMetrics(reg),
 		attemptTimeout: cfg.RequestTimeout,

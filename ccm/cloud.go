@@ -36,6 +36,7 @@ type Cloud struct {
 	loadBalancers *loadBalancers
 	routes        *routes
 	events        *eventRecorder
+	evidence      *evidence
 	kube          kubernetes.Interface
 
 	election     *leaderFence                // nil: no leader election
@@ -88,24 +89,29 @@ func New(cfg Config, options ...Option) *Cloud {
 		o(c)
 	}
 	c.events.clock = c.clock
-	c.client = newClient(cfg, c.clock, c.registry, c.roundTripper, c.jitter, c.mayWrite)
+	token := &tokenSource{static: cfg.Token, file: cfg.TokenFile}
+	c.client = newClient(cfg, token, c.clock, c.registry, c.roundTripper, c.jitter, c.mayWrite)
 	c.network = &networkResolver{client: c.client, clock: c.clock, idOrName: cfg.Network}
 	waiter := &actionWaiter{client: c.client, clock: c.clock, timeout: cmp.Or(cfg.ActionTimeout, defaultActionTimeout)}
-	servers := newServerCache(c.client, c.clock, cfg.ServerCacheTTL)
+	c.evidence = newEvidence(c.clock, c.registry)
+	c.evidence.disabled, c.evidence.token = cfg.ProjectCheckDisabled, token.Token
+	servers := newServerCache(c.client, c.clock, cfg.ServerCacheTTL, c.evidence)
+	c.evidence.listServers = servers.refresh
 	c.instances = &instances{servers: servers, network: c.network, family: cfg.AddressFamily, labels: &nodeLabelSync{}, events: c.events}
 	if cfg.LoadBalancersEnabled {
 		lb := &loadBalancers{
 			client: c.client, waiter: waiter, servers: servers, network: c.network,
-			store: newLBStore(c.client, c.clock), defaults: cfg.LoadBalancerDefaults,
+			evidence: c.evidence, store: newLBStore(c.client, c.clock, c.evidence), defaults: cfg.LoadBalancerDefaults,
 			events: c.events, managed: map[string]managedService{}, issuances: map[int64]time.Time{},
 		}
 		lb.certs = newTTLCache(c.clock, maxLoadBalancerAge, lb.listCertificates)
 		lb.types = newTTLCache(c.clock, maxCatalogueAge, lb.listTypes)
+		c.evidence.ownedLoadBalancers = lb.store.refresh
 		c.loadBalancers = lb
 	}
 	if cfg.RoutesEnabled && cfg.Network != "" {
 		c.routes = &routes{
-			client: c.client, waiter: waiter, servers: servers, network: c.network,
+			client: c.client, waiter: waiter, servers: servers, network: c.network, evidence: c.evidence,
 			clusterCIDRs: cfg.ClusterCIDRs, changing: make(chan struct{}, 1), failed: c.routeFailed,
 		}
 		c.routes.state = newTTLCache(c.clock, maxRouteAge, c.routes.readNetwork)
@@ -177,6 +183,7 @@ func (c *Cloud) SetInformers(factory informers.SharedInformerFactory) {
 	nodes := factory.Core().V1().Nodes()
 	services := factory.Core().V1().Services()
 	synced := []cache.InformerSynced{nodes.Informer().HasSynced, services.Informer().HasSynced}
+	c.evidence.setListers(nodes.Lister(), services.Lister())
 	if c.routes != nil {
 		c.routes.nodes = nodes.Lister()
 	}
@@ -219,6 +226,10 @@ func (c *Cloud) checkAttached(ctx context.Context, networkID int64) error {
 	return fmt.Errorf("server %d (%s), on which this program runs, is not attached to network %d (HCLOUD_NETWORK=%q): attach it, or set HCLOUD_NETWORK to its network; "+
 		"HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK=true switches this check off", server.ID, server.Name, networkID, c.cfg.Network)
 }
+
+// Ready returns an error while the provider does not believe the API's answers, for example because the
+// token may belong to another project.
+func (c *Cloud) Ready() error { return c.evidence.ready() }
 
 // Metrics returns the metrics of API calls.
 func (c *Cloud) Metrics() prometheus.Gatherer { return c.registry }

@@ -45,6 +45,9 @@ type Config struct {
 	// NodeName is the name of the Node on which the provider runs; "" if it is not known. It comes from
 	// the program, which gets it in NODE_NAME.
 	NodeName string
+	// ProjectCheckDisabled makes the provider believe that servers and load balancers are gone even if
+	// none or few of the cluster's are visible. See evidence.
+	ProjectCheckDisabled bool
 	// RoutesEnabled makes the provider offer routes. It needs Network.
 	RoutesEnabled bool
 	// AddressFamily of ExternalIP addresses.
@@ -85,6 +88,7 @@ func ConfigFromEnv(lookup func(string) (string, bool)) (Config, error) {
 		Endpoint:             r.endpoint("HCLOUD_ENDPOINT", hcloud.Endpoint),
 		Network:              r.str("HCLOUD_NETWORK", ""),
 		NetworkCheckDisabled: r.boolean("HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK", false),
+		ProjectCheckDisabled: r.boolean("HCLOUD_DISABLE_PROJECT_CHECK", false),
 		AddressFamily:        r.addressFamily("HCLOUD_INSTANCES_ADDRESS_FAMILY", AddressFamilyIPv4),
 		MetricsEnabled:       r.boolean("HCLOUD_METRICS_ENABLED", true),
 		MetricsAddress:       r.address("HCLOUD_METRICS_ADDRESS", ":8233"),

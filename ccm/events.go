@@ -53,6 +53,10 @@ const (
 	EventRepaired = "CloudLoadBalancerRepaired"
 )
 
+// EventDoubted is the reason of an event on a Node or a Service: the provider does not believe that a
+// server or load balancer is gone. See evidence.
+const EventDoubted = "CloudAnswerDoubted"
+
 // Reasons of the provider's events on Nodes.
 const (
 	// EventForeignProviderID: the Node belongs to another provider, so nothing is done with it.

@@ -25,6 +25,7 @@ const (
 // NewResync returns the periodic comparison of a provider, for tests that call it directly.
 func NewResync(c *Cloud, kube kubernetes.Interface, nodes corelisters.NodeLister, services corelisters.ServiceLister) *Resync {
 	c.routes.nodes = nodes
+	c.evidence.setListers(nodes, services)
 	return &Resync{&resync{
 		clock: c.clock, kube: kube, lbs: c.loadBalancers, routes: c.routes, nodes: nodes, services: services,
 		events: c.events, routesOn: func() bool { return true }, retryRoutes: c.retryRoutes,

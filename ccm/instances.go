@@ -103,7 +103,14 @@ func notFound(node *corev1.Node) error {
 
 // serverOf returns the Node's server, or nil if the API says that there is none.
 func (i *instances) serverOf(ctx context.Context, node *corev1.Node) (*hcloud.Server, error) {
-	ctx = polling(ctx)
+	server, err := i.findServer(polling(ctx), node)
+	if d, ok := errors.AsType[*doubtError](err); ok {
+		i.events.nodeWarning(node, EventDoubted, "%s", d)
+	}
+	return server, err
+}
+
+func (i *instances) findServer(ctx context.Context, node *corev1.Node) (*hcloud.Server, error) {
 	if node.Spec.ProviderID == "" {
 		return i.servers.ByName(ctx, node.Name)
 	}

@@ -173,6 +173,7 @@ func TestAnUnknownServerLeavesTheNodeUninitialized(t *testing.T) {
 	if n := len(api.recorded()); n > 2 {
 		t.Errorf("asking 20 times for an unknown name cost %d calls", n)
 	}
+	cloud.evidence.sawOne("secret") // the project is the cluster's
 	if _, err := cloud.instances.InstanceMetadata(t.Context(), testNode("x", providerID(77))); !errors.Is(err, cloudprovider.InstanceNotFound) {
 		t.Errorf("got %v", err)
 	}
@@ -374,6 +375,7 @@ func TestTheListMustConfirmThatAServerDoesNotExist(t *testing.T) {
 				tc.list(w)
 			})
 			cloud, _ := api.cloud(Config{}) // without a cache the server is requested before the list
+			cloud.evidence.sawOne("secret") // the project is the cluster's
 			exists, err := cloud.instances.InstanceExists(t.Context(), testNode("node-1", providerID(1)))
 			if exists != tc.exists || (err != nil) != (tc.err != "") || err != nil && !strings.Contains(err.Error(), tc.err) {
 				t.Errorf("%v, %v", exists, err)
@@ -435,6 +437,7 @@ func TestWarningsAboutANodeAreEventsOnIt(t *testing.T) {
 		}
 	})
 	cloud, clk := api.cloud(Config{Network: "other", ServerCacheTTL: time.Minute}, WithEventRecorder(recorder))
+	cloud.evidence.sawOne("secret") // the project is the cluster's
 	ask := func(node *corev1.Node) {
 		for range 100 {
 			_, _ = cloud.instances.InstanceMetadata(t.Context(), node)
@@ -447,7 +450,7 @@ func TestWarningsAboutANodeAreEventsOnIt(t *testing.T) {
 		want string
 	}{
 		"of another provider":    {testNode("robot", "robot://1"), `Warning ForeignProviderID The node is ignored: provider ID "robot://1"`},
-		"without a server":       {testNode("nobody", ""), `Warning ServerNotFound node "nobody": no server has this name`},
+		"without a server":       {testNode("unknown", ""), `Warning ServerNotFound node "unknown": no server has this name`},
 		"whose server is gone":   {testNode("gone", providerID(99)), `Warning ServerNotFound node "gone": no server for provider ID`},
 		"outside of the network": {testNode("node-1", providerID(1)), `Warning ServerNotAttachedToNetwork Server 1 (node-1) is not attached to network 6 (HCLOUD_NETWORK="other")`},
 	} {

@@ -17,15 +17,16 @@ const maxLoadBalancerAge = 3 * time.Second
 // label serves all Services that are synced at the same time, for example because a node was added.
 // After a write for a Service, its load balancers are read again.
 type lbStore struct {
-	client *hcloud.Client
-	all    *ttlCache[map[string][]*hcloud.LoadBalancer] // by owner UID
+	client   *hcloud.Client
+	evidence *evidence
+	all      *ttlCache[map[string][]*hcloud.LoadBalancer] // by owner UID
 
 	mu      sync.Mutex
 	written map[string]bool // UIDs of Services with a write since the list was fetched
 }
 
-func newLBStore(client *hcloud.Client, clk clock.PassiveClock) *lbStore {
-	s := &lbStore{client: client, written: map[string]bool{}}
+func newLBStore(client *hcloud.Client, clk clock.PassiveClock, e *evidence) *lbStore {
+	s := &lbStore{client: client, evidence: e, written: map[string]bool{}}
 	s.all = newTTLCache(clk, maxLoadBalancerAge, s.listAll)
 	return s
 }
@@ -44,7 +45,14 @@ func (s *lbStore) listAll(ctx context.Context) (map[string][]*hcloud.LoadBalance
 		uid := lb.Labels[labelServiceUID]
 		byUID[uid] = append(byUID[uid], lb)
 	}
+	s.evidence.sawLoadBalancers(byUID)
 	return byUID, nil
+}
+
+// refresh fetches the list.
+func (s *lbStore) refresh(ctx context.Context) (map[string][]*hcloud.LoadBalancer, error) {
+	s.all.forget()
+	return s.all.get(ctx)
 }
 
 // find returns the load balancers with the Service's ownership label. The data are at most

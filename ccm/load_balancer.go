@@ -36,6 +36,7 @@ type loadBalancers struct {
 	servers  *serverCache
 	network  *networkResolver
 	store    *lbStore
+	evidence *evidence
 	certs    *ttlCache[[]*hcloud.Certificate]
 	types    *ttlCache[[]*hcloud.LoadBalancerType]
 	defaults map[string]string
@@ -96,6 +97,10 @@ func (l *loadBalancers) GetLoadBalancer(ctx context.Context, _ string, svc *core
 	}
 	if !unwanted {
 		return nil, false, nil
+	}
+	// Otherwise a load balancer in the right project would outlive its Service.
+	if err := l.doubt(svc, l.evidence.project(ctx)); err != nil {
+		return nil, false, err
 	}
 	certs, err := l.ownedCertificates(ctx, string(svc.UID))
 	return &corev1.LoadBalancerStatus{}, len(certs) > 0, err
@@ -159,6 +164,11 @@ func (l *loadBalancers) EnsureLoadBalancerDeleted(ctx context.Context, _ string,
 	lbs, err := l.store.findNow(ctx, string(svc.UID))
 	if err != nil {
 		return err
+	}
+	if len(lbs) == 0 {
+		if err := l.doubt(svc, l.evidence.project(ctx)); err != nil {
+			return err
+		}
 	}
 	if len(lbs) > 1 {
 		return l.several(svc, lbs) // after the first deletion nothing would show that the others are foreign
@@ -230,8 +240,10 @@ func (l *loadBalancers) managedServices() map[string]managedService {
 func (l *loadBalancers) find(ctx context.Context, svc *corev1.Service) (*hcloud.LoadBalancer, error) {
 	lbs, err := l.findOwned(ctx, svc)
 	switch {
-	case err != nil || len(lbs) == 0:
+	case err != nil:
 		return nil, err
+	case len(lbs) == 0:
+		return nil, l.doubt(svc, l.evidence.loadBalancerGone(ctx, svc))
 	case len(lbs) == 1:
 		return lbs[0], nil
 	}
@@ -240,6 +252,14 @@ func (l *loadBalancers) find(ctx context.Context, svc *corev1.Service) (*hcloud.
 		return lb, nil
 	}
 	return nil, err
+}
+
+// doubt reports err if it is a doubt, and returns it.
+func (l *loadBalancers) doubt(svc *corev1.Service, err error) error {
+	if d, ok := errors.AsType[*doubtError](err); ok {
+		l.events.warning(svc, EventDoubted, "%s", d)
+	}
+	return err
 }
 
 // several reports that more than one load balancer has the Service's label, and returns an error that

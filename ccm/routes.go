@@ -38,6 +38,7 @@ type routes struct {
 	waiter       *actionWaiter
 	servers      *serverCache
 	network      *networkResolver
+	evidence     *evidence
 	clusterCIDRs []netip.Prefix
 	nodes        corelisters.NodeLister // nil until SetInformers
 	state        *ttlCache[[]netRoute]
@@ -121,6 +122,9 @@ func prefixOf(nr hcloud.NetworkRoute) (netip.Prefix, bool) {
 
 // ListRoutes implements cloudprovider.Routes.
 func (r *routes) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Route, error) {
+	if err := r.evidence.project(ctx); err != nil {
+		return nil, err
+	}
 	r.state.forget()
 	all, err := r.state.get(ctx)
 	if err != nil {
@@ -142,8 +146,12 @@ func (r *routes) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Rou
 		}
 	}
 	var managed []*cloudprovider.Route
+	disappeared := r.evidence.disappeared()
 	for _, route := range all {
 		nodes := gateways[route.Gateway]
+		if len(nodes) == 0 && disappeared {
+			continue // not listed, so that it is not deleted
+		}
 		managed = append(managed, &cloudprovider.Route{
 			Name:            routeName(route),
 			TargetNode:      nodeOf(route.Destination, nodes),
@@ -257,6 +265,9 @@ func (r *routes) CreateRoute(ctx context.Context, _, _ string, route *cloudprovi
 }
 
 func (r *routes) create(ctx context.Context, node types.NodeName, destination netip.Prefix) error {
+	if err := r.evidence.project(ctx); err != nil {
+		return err
+	}
 	gateway, err := r.gatewayOf(ctx, node)
 	if err != nil {
 		return err
@@ -329,6 +340,9 @@ func (r *routes) providerIDOf(name types.NodeName) string {
 // DeleteRoute implements cloudprovider.Routes. It deletes exactly the route that ListRoutes returned,
 // with the same destination and gateway. If that route is gone or was replaced, it does nothing.
 func (r *routes) DeleteRoute(ctx context.Context, _ string, route *cloudprovider.Route) error {
+	if err := r.evidence.project(ctx); err != nil {
+		return err
+	}
 	if err := r.lock(ctx); err != nil {
 		return err
 	}

@@ -22,9 +22,10 @@ const serversPerPage = 50
 // checks that answers come from the real API: a list has paging data, a server has the requested ID,
 // and the list confirms a not_found.
 type serverCache struct {
-	client *hcloud.Client
-	clock  clock.PassiveClock
-	ttl    time.Duration
+	client   *hcloud.Client
+	clock    clock.PassiveClock
+	ttl      time.Duration
+	evidence *evidence
 
 	// fetching is held during a request; waiting for it respects a context.
 	fetching chan struct{}
@@ -40,9 +41,9 @@ type cachedServer struct {
 	at     time.Time
 }
 
-func newServerCache(client *hcloud.Client, clk clock.PassiveClock, ttl time.Duration) *serverCache {
+func newServerCache(client *hcloud.Client, clk clock.PassiveClock, ttl time.Duration, e *evidence) *serverCache {
 	return &serverCache{
-		client: client, clock: clk, ttl: ttl,
+		client: client, clock: clk, ttl: ttl, evidence: e,
 		fetching: make(chan struct{}, 1),
 		byID:     map[int64]cachedServer{},
 		absent:   map[string]time.Time{},
@@ -62,11 +63,13 @@ func (c *serverCache) ByID(ctx context.Context, id int64) (*hcloud.Server, error
 	if s := fresh(); s != nil { // another caller has fetched it
 		return s, nil
 	}
+	token := c.evidence.currentToken()
 	if c.listIsDue() {
 		if err := c.list(ctx); err != nil {
 			return nil, err
 		}
 		if s := fresh(); s != nil {
+			c.evidence.sawOne(token)
 			return s, nil
 		}
 	}
@@ -80,6 +83,7 @@ func (c *serverCache) ByID(ctx context.Context, id int64) (*hcloud.Server, error
 	if server.ID != id {
 		return nil, fmt.Errorf("getting server %d: the answer is about server %d; check HCLOUD_ENDPOINT", id, server.ID)
 	}
+	c.evidence.sawOne(token)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.byID[id] = cachedServer{server, c.clock.Now()}
@@ -97,14 +101,32 @@ func (c *serverCache) confirmAbsent(ctx context.Context, id int64) (*hcloud.Serv
 		}
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.byID[id].server, nil
+	server := c.byID[id].server
+	c.mu.Unlock()
+	if server == nil {
+		return nil, c.evidence.serverGone(ctx, id)
+	}
+	return server, nil
 }
 
 // ByName returns the server, or nil if no server has that name. An unknown name is cached for ttl,
 // because the node controller asks for it repeatedly. So nil means "not yet" and must never lead to
-// a deletion.
+// a deletion. Another project may have a server of that name: an error says so if it is not certain that
+// the token belongs to the cluster's project.
 func (c *serverCache) ByName(ctx context.Context, name string) (*hcloud.Server, error) {
+	token := c.evidence.currentToken()
+	server, err := c.byName(ctx, name)
+	if err != nil || server == nil {
+		return nil, err
+	}
+	if err := c.evidence.project(ctx); err != nil {
+		return nil, err
+	}
+	c.evidence.sawOne(token) // it becomes the cluster's
+	return server, nil
+}
+
+func (c *serverCache) byName(ctx context.Context, name string) (*hcloud.Server, error) {
 	fresh := func() *hcloud.Server {
 		return c.lookup(func(s *hcloud.Server) bool { return strings.EqualFold(s.Name, name) }, 0)
 	}
@@ -231,20 +253,33 @@ func (c *serverCache) listIsDue() bool {
 	return c.listedAt.IsZero() || recent >= pages-1
 }
 
+// refresh fetches the list of all servers.
+func (c *serverCache) refresh(ctx context.Context) error {
+	if err := c.lock(ctx); err != nil {
+		return err
+	}
+	defer c.unlock()
+	return c.list(ctx)
+}
+
 func (c *serverCache) list(ctx context.Context) error {
+	token := c.evidence.currentToken()
 	servers, err := c.fetch(ctx, hcloud.ServerListOpts{})
 	if err != nil {
 		return fmt.Errorf("listing servers: %w", err)
 	}
+	listed := map[int64]bool{}
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	now := c.clock.Now()
 	clear(c.byID)
 	clear(c.absent)
 	for _, s := range servers {
 		c.byID[s.ID] = cachedServer{s, now}
+		listed[s.ID] = true
 	}
 	c.listedAt = now
+	c.mu.Unlock()
+	c.evidence.sawServers(token, listed)
 	return nil
 }
 

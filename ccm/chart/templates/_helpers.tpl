@@ -84,3 +84,14 @@ httpGet:
   host: {{ $address | quote }}
   {{- end }}
 {{- end -}}
+
+{{- /* Readiness: fails while the CCM does not believe the API's answers, for example with a token of another project. */ -}}
+{{- define "ccm.readiness" -}}
+httpGet:
+  path: /readyz
+  port: metrics
+  {{- $host := include "ccm.metricsAddress" . | trimSuffix (printf ":%s" (include "ccm.metricsPort" .)) }}
+  {{- if not (has $host (list "" "0.0.0.0" "[::]")) }}
+  host: {{ $host | quote }}
+  {{- end }}
+{{- end -}}

@@ -165,10 +165,23 @@ func parseCIDRs(list string) ([]netip.Prefix, error) {
 	return prefixes, errors.Join(errs...)
 }
 
-// serveMetrics serves metrics of API calls. If it fails, the process continues without metrics.
+// serveMetrics serves metrics of API calls and readiness. If it fails, the process continues without them.
 func serveMetrics(address string, cloud *ccm.Cloud) {
+	server := &http.Server{Addr: address, Handler: handler(cloud), ReadHeaderTimeout: 5 * time.Second}
+	klog.ErrorS(server.ListenAndServe(), "Could not serve metrics; continuing without them; set HCLOUD_METRICS_ADDRESS to a free address", "HCLOUD_METRICS_ADDRESS", address)
+}
+
+// handler serves /metrics, and /readyz, which answers 503 while the provider does not believe the API's
+// answers.
+func handler(cloud *ccm.Cloud) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(cloud.Metrics(), promhttp.HandlerOpts{}))
-	server := &http.Server{Addr: address, Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	klog.ErrorS(server.ListenAndServe(), "Could not serve metrics; continuing without them; set HCLOUD_METRICS_ADDRESS to a free address", "HCLOUD_METRICS_ADDRESS", address)
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if err := cloud.Ready(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = fmt.Fprintln(w, "ok")
+	})
+	return mux
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"crypto/x509"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"strings"
@@ -59,5 +61,21 @@ func TestTheProgramTrustsPublicCertificateAuthoritiesWithoutASystem(t *testing.T
 	cmd.Env = append(os.Environ(), child+"=1", "SSL_CERT_FILE="+t.TempDir()+"/none", "SSL_CERT_DIR="+t.TempDir())
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func TestReadinessIsServedNextToTheMetrics(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(handler(ccm.New(ccm.Config{})))
+	defer server.Close()
+	for _, path := range []string{"/readyz", "/metrics"} {
+		resp, err := http.Get(server.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			t.Errorf("%s: %d", path, resp.StatusCode)
+		}
 	}
 }

@@ -1,0 +1,301 @@
+package ccm_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+)
+
+// evidenceWorld is a world whose CCM reads its token from a file, and another project.
+type evidenceWorld struct {
+	*world
+	file     string
+	other    string // token of the other project
+	otherAPI *hcloud.Client
+	services []*corev1.Service
+}
+
+func newEvidenceWorld(t *testing.T, servers, services int) *evidenceWorld {
+	t.Helper()
+	w := &evidenceWorld{world: newWorld(t, "instant", servers), file: filepath.Join(t.TempDir(), "token")}
+	w.rotate(fakecloud.DefaultToken)
+	var err error
+	_, w.other, err = w.fake.AddProject(t.Context(), "other", "")
+	w.must(err)
+	w.otherAPI = w.fake.Client(hcloud.WithToken(w.other))
+	// The other project has a network and a server with the same names.
+	network, _, err := w.otherAPI.Network.Create(t.Context(), hcloud.NetworkCreateOpts{Name: "internal", IPRange: cidr("10.0.0.0/8"),
+		Subnets: []hcloud.NetworkSubnet{{Type: hcloud.NetworkSubnetTypeCloud, NetworkZone: hcloud.NetworkZoneEUCentral, IPRange: cidr("10.0.0.0/16")}}})
+	w.must(err)
+	_, _, err = w.otherAPI.Server.Create(t.Context(), hcloud.ServerCreateOpts{Name: "node-1", ServerType: &hcloud.ServerType{Name: "cx23"},
+		Image: &hcloud.Image{Name: "ubuntu-24.04"}, Location: &hcloud.Location{Name: "fsn1"}, Networks: []*hcloud.Network{network}})
+	w.must(err)
+	cloud, _ := w.start()
+	for i := range services {
+		svc := newService(fmt.Sprintf("s%d", i), nil, int32(8000+i))
+		w.ensure(cloud, svc)
+		w.services = append(w.services, svc)
+	}
+	reconcileRoutes(t, w.world, cloud, true)
+	return w
+}
+
+// rotate writes the token to the file.
+func (w *evidenceWorld) rotate(token string) {
+	w.t.Helper()
+	if err := os.WriteFile(w.file, []byte(token), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	// The CCM compares the time and the size of the file, which may be equal for two quick writes.
+	at := time.Unix(1_700_000_000+int64(len(w.wire.calls)), int64(len(token)+int(token[0])))
+	if err := os.Chtimes(w.file, at, at); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// start returns a new CCM that knows the Nodes and Services.
+func (w *evidenceWorld) start(change ...func(*ccm.Config)) (*ccm.Cloud, *ccm.Resync) {
+	change = append(change, func(c *ccm.Config) { c.Token, c.TokenFile = "", w.file })
+	cloud := w.provider(change...)
+	var objects []runtime.Object
+	for _, svc := range w.services {
+		objects = append(objects, svc)
+	}
+	r, _ := w.resyncOf(cloud, objects...)
+	return cloud, r
+}
+
+// gone returns the names of the Nodes whose server the CCM says does not exist.
+func (w *evidenceWorld) gone(cloud *ccm.Cloud) (names []string) {
+	instances, _ := cloud.InstancesV2()
+	for _, n := range w.nodes {
+		if exists, err := instances.InstanceExists(w.t.Context(), n); err == nil && !exists {
+			names = append(names, n.Name)
+		}
+	}
+	return names
+}
+
+func TestTheTokenOfAnotherProjectDeletesAndCreatesNothing(t *testing.T) {
+	t.Parallel()
+	for _, restart := range []bool{false, true} {
+		t.Run(fmt.Sprintf("restart: %t", restart), func(t *testing.T) {
+			t.Parallel()
+			w := newEvidenceWorld(t, 3, 2)
+			cloud, r := w.start()
+			lbs, _ := cloud.LoadBalancer()
+			for _, svc := range w.services {
+				w.ensure(cloud, svc)
+			}
+			if gone := w.gone(cloud); len(gone) != 0 || cloud.Ready() != nil {
+				t.Fatal(gone, cloud.Ready())
+			}
+			w.rotate(w.other)
+			w.clock.Step(time.Minute)
+			if restart {
+				cloud, r = w.start()
+				lbs, _ = cloud.LoadBalancer()
+			}
+			w.wire.take()
+			w.eventsSoFar()
+
+			for range 20 {
+				if gone := w.gone(cloud); len(gone) != 0 {
+					t.Errorf("Nodes %v would be deleted", gone)
+				}
+				w.clock.Step(time.Minute) // the project never becomes right by waiting
+			}
+			for _, svc := range w.services {
+				if _, err := lbs.EnsureLoadBalancer(t.Context(), "", svc, w.nodes); err == nil {
+					t.Error("no error of EnsureLoadBalancer")
+				}
+				if err := lbs.EnsureLoadBalancerDeleted(t.Context(), "", svc); err == nil {
+					t.Error("a Service would be deleted without its load balancer")
+				}
+				deleted := svc.DeepCopy()
+				deleted.DeletionTimestamp = w.nowPtr()
+				if err := tryRemove(t.Context(), cloud, deleted); err == nil {
+					t.Error("a Service would be deleted without its load balancer")
+				}
+			}
+			if _, err := lbs.EnsureLoadBalancer(t.Context(), "", newService("new", nil, 80), w.nodes); err == nil {
+				t.Error("no error for a new Service")
+			}
+			r.LoadBalancers(t.Context())
+			routes, _ := cloud.Routes()
+			if r.Routes(t.Context()) || routes.CreateRoute(t.Context(), "", "", &cloudprovider.Route{TargetNode: "node-1", DestinationCIDR: "10.244.1.0/24"}) == nil {
+				t.Error("no error of routes")
+			}
+			newNode := w.nodes[0].DeepCopy()
+			newNode.Name, newNode.Spec.ProviderID = "node-1", ""
+			instances, _ := cloud.InstancesV2()
+			if meta, err := instances.InstanceMetadata(t.Context(), newNode); err == nil {
+				t.Errorf("a new Node becomes the other project's server: %+v", meta)
+			}
+
+			if calls := w.wire.take(); len(writes(calls)) != 0 {
+				t.Errorf("writes: %v", writes(calls))
+			} else {
+				t.Logf("%d reads in 20 minutes with 3 NotReady nodes", len(calls))
+			}
+			events := strings.Join(w.eventsSoFar(), "\n")
+			if strings.Count(events, "Warning CloudAnswerDoubted none of the cluster's 3 servers and 2 load balancers is visible with this token") < 3 {
+				t.Errorf("events: %s", events)
+			}
+			if err := cloud.Ready(); err == nil || !strings.Contains(err.Error(), "another project") {
+				t.Errorf("ready: %v", err)
+			}
+			if err := testutil.GatherAndCompare(cloud.Metrics(), strings.NewReader(doubtMetric(1, 0, 0)), "ccm_answers_doubted"); err != nil {
+				t.Error(err)
+			}
+
+			w.rotate(fakecloud.DefaultToken)
+			w.clock.Step(time.Minute)
+			if gone := w.gone(cloud); len(gone) != 0 || cloud.Ready() != nil {
+				t.Errorf("with the right token: %v, %v", gone, cloud.Ready())
+			}
+			for _, svc := range w.services {
+				before := svc.Status.LoadBalancer.Ingress[0].IP
+				if after := w.ensure(cloud, svc); after.Ingress[0].IP != before {
+					t.Errorf("the address changed from %s to %s", before, after.Ingress[0].IP)
+				}
+			}
+			if !r.Routes(t.Context()) || len(w.networkRoutes()) != 3 {
+				t.Errorf("routes %v", w.networkRoutes())
+			}
+		})
+	}
+}
+
+func doubtMetric(project, servers, loadBalancers int) string {
+	return fmt.Sprintf(`# HELP ccm_answers_doubted 1 while the provider does not believe that servers or load balancers are gone, by reason.
+# TYPE ccm_answers_doubted gauge
+ccm_answers_doubted{reason="load_balancers_disappeared"} %d
+ccm_answers_doubted{reason="other_project"} %d
+ccm_answers_doubted{reason="servers_disappeared"} %d
+`, loadBalancers, project, servers)
+}
+
+func TestTheLastServerOfAClusterMayDisappear(t *testing.T) {
+	t.Parallel()
+	w := newEvidenceWorld(t, 1, 0)
+	cloud, _ := w.start()
+	if gone := w.gone(cloud); len(gone) != 0 {
+		t.Fatal(gone)
+	}
+	_, _, err := w.api.Server.DeleteWithResult(t.Context(), &hcloud.Server{ID: serverIDs(w.nodes)[0]})
+	w.must(err)
+	if gone := w.gone(cloud); len(gone) != 1 {
+		t.Error("the token has shown the cluster's server before, so the Node must go")
+	}
+	cloud, _ = w.start() // does not know whether the token shows the right project
+	if gone := w.gone(cloud); len(gone) != 0 || cloud.Ready() == nil {
+		t.Errorf("%v, %v", gone, cloud.Ready())
+	}
+	cloud, _ = w.start(func(c *ccm.Config) { c.ProjectCheckDisabled = true })
+	if gone := w.gone(cloud); len(gone) != 1 || cloud.Ready() != nil {
+		t.Errorf("a person has switched the check off: %v, %v", gone, cloud.Ready())
+	}
+}
+
+// A load balancer shows the project, too.
+func TestAClusterWithoutServersIsRecognisedByItsLoadBalancers(t *testing.T) {
+	t.Parallel()
+	w := newEvidenceWorld(t, 1, 1)
+	_, _, err := w.api.Server.DeleteWithResult(t.Context(), &hcloud.Server{ID: serverIDs(w.nodes)[0]})
+	w.must(err)
+	cloud, _ := w.start()
+	if gone := w.gone(cloud); len(gone) != 1 || cloud.Ready() != nil {
+		t.Errorf("%v, %v", gone, cloud.Ready())
+	}
+}
+
+func TestManyServersThatDisappearAtOnceAreGoneAfterAWhile(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ servers, deleted, atOnce int }{
+		{9, 1, 1}, {9, 2, 2}, {9, 3, 0}, {12, 3, 3}, {12, 4, 0}, {2, 2, 2},
+	} {
+		t.Run(fmt.Sprintf("%d of %d", tc.deleted, tc.servers), func(t *testing.T) {
+			t.Parallel()
+			w := newEvidenceWorld(t, tc.servers, 0)
+			cloud, r := w.start()
+			if gone := w.gone(cloud); len(gone) != 0 {
+				t.Fatal(gone)
+			}
+			for _, id := range serverIDs(w.nodes)[:tc.deleted] {
+				_, _, err := w.api.Server.DeleteWithResult(t.Context(), &hcloud.Server{ID: id})
+				w.must(err)
+			}
+			held := tc.atOnce == 0
+			gone := w.gone(cloud)
+			if len(gone) != tc.atOnce || (cloud.Ready() != nil) != held {
+				t.Errorf("at once: %v, want %d; %v", gone, tc.atOnce, cloud.Ready())
+			}
+			if events := strings.Join(w.eventsSoFar(), "\n"); strings.Contains(events, "CloudAnswerDoubted") != held {
+				t.Errorf("events: %s", events)
+			}
+			r.Routes(t.Context())
+			if n := len(w.networkRoutes()); held && n != tc.servers {
+				t.Errorf("%d routes, want %d", n, tc.servers)
+			}
+			w.clock.Step(4 * time.Minute)
+			if gone := w.gone(cloud); len(gone) != tc.atOnce {
+				t.Errorf("after 4 minutes: %v, want %d", gone, tc.atOnce)
+			}
+			w.clock.Step(time.Minute + time.Second)
+			if gone := w.gone(cloud); len(gone) != tc.deleted || cloud.Ready() != nil {
+				t.Errorf("after 5 minutes: %v, want %d; %v", gone, tc.deleted, cloud.Ready())
+			}
+		})
+	}
+}
+
+func TestManyLoadBalancersThatDisappearAtOnceAreCreatedAgainAfterAWhile(t *testing.T) {
+	t.Parallel()
+	w := newEvidenceWorld(t, 1, 4)
+	cloud, r := w.start()
+	for _, svc := range w.services {
+		w.ensure(cloud, svc)
+	}
+	remove := func(n int) {
+		for _, lb := range w.loadBalancers()[:n] {
+			_, _, err := w.api.LoadBalancer.DeleteWithResult(t.Context(), lb)
+			w.must(err)
+		}
+	}
+	remove(2)
+	r.LoadBalancers(t.Context())
+	if n := len(w.loadBalancers()); n != 4 {
+		t.Fatalf("two of four: %d load balancers, want 4 at once", n)
+	}
+	w.clock.Step(time.Minute)
+	remove(3)
+	w.clock.Step(10 * time.Second)
+	r.LoadBalancers(t.Context())
+	if n := len(w.loadBalancers()); n != 1 || cloud.Ready() == nil {
+		t.Errorf("three of four: %d load balancers at once, want 1; %v", n, cloud.Ready())
+	}
+	lbs, _ := cloud.LoadBalancer()
+	if _, err := lbs.EnsureLoadBalancer(t.Context(), "", newService("new", nil, 80), w.nodes); err != nil {
+		t.Errorf("a new Service must not wait: %v", err)
+	}
+	w.clock.Step(5*time.Minute + time.Second)
+	r.LoadBalancers(t.Context())
+	w.clock.Step(10 * time.Second)
+	r.LoadBalancers(t.Context())
+	if n := len(w.loadBalancers()); n != 5 || cloud.Ready() != nil {
+		t.Errorf("%d load balancers after 5 minutes, want 5; %v", n, cloud.Ready())
+	}
+}
