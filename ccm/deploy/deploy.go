@@ -11,6 +11,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -104,6 +105,10 @@ func (s Settings) With(objects []*unstructured.Unstructured) error {
 			c.Env = append(c.Env, corev1.EnvVar{Name: name, Value: value})
 		}
 	}
+	if movesMetrics(s.Env) && c.ReadinessProbe != nil && c.LivenessProbe != nil {
+		// Readiness is served next to the metrics, and not where the manifest says any more.
+		c.ReadinessProbe.HTTPGet = c.LivenessProbe.HTTPGet.DeepCopy()
+	}
 	if len(s.NodeSelector) > 0 && pod.Spec.NodeSelector == nil {
 		pod.Spec.NodeSelector = map[string]string{}
 	}
@@ -119,6 +124,12 @@ func (s Settings) With(objects []*unstructured.Unstructured) error {
 	delete(changed, "status")
 	objects[i] = &unstructured.Unstructured{Object: changed}
 	return nil
+}
+
+// movesMetrics reports whether the variables change where metrics are served, or whether they are.
+func movesMetrics(env map[string]string) bool {
+	enabled, err := strconv.ParseBool(env["HCLOUD_METRICS_ENABLED"])
+	return err == nil && !enabled || env["HCLOUD_METRICS_ADDRESS"] != ""
 }
 
 // Text encodes objects as a YAML stream for `kubectl apply -f -`.

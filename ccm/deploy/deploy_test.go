@@ -99,6 +99,39 @@ func TestSettingsReplaceValuesOfTheManifest(t *testing.T) {
 	}
 }
 
+func TestReadinessNeedsTheMetrics(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		env  map[string]string
+		path string
+	}{
+		"as in the manifest": {nil, "/readyz"},
+		"switched on":        {map[string]string{"HCLOUD_METRICS_ENABLED": "true"}, "/readyz"},
+		"switched off":       {map[string]string{"HCLOUD_METRICS_ENABLED": "false"}, "/healthz"},
+		"on another port":    {map[string]string{"HCLOUD_METRICS_ADDRESS": ":9000"}, "/healthz"},
+	} {
+		objects, err := Objects(Manifest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := (Settings{Env: tc.env}).With(objects); err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range objects {
+			if o.GetKind() != "Deployment" {
+				continue
+			}
+			var d appsv1.Deployment
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &d); err != nil {
+				t.Fatal(err)
+			}
+			if got := d.Spec.Template.Spec.Containers[0].ReadinessProbe.HTTPGet.Path; got != tc.path {
+				t.Errorf("metrics %s: the readiness probe asks for %s, want %s", name, got, tc.path)
+			}
+		}
+	}
+}
+
 func TestSettingsNeedADeployment(t *testing.T) {
 	t.Parallel()
 	for _, manifest := range []string{
