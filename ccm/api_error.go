@@ -17,8 +17,7 @@ func stableError(err error) string {
 	if all := eachError(err); len(all) > 1 {
 		return partErrors(all).Error()
 	}
-	var part *partError
-	if errors.As(err, &part) {
+	if part, ok := errors.AsType[*partError](err); ok {
 		return part.Error()
 	}
 	var apiErr hcloud.Error

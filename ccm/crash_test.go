@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -13,6 +14,7 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 )
 
 // crashScenario is a change to a load balancer that the CCM or its successor must complete.
@@ -240,8 +242,8 @@ func (s *crashScenario) run(t *testing.T, actions string, cutAt int, after bool)
 	return calls
 }
 
-// TestAnyCallMayFail makes each API call fail once: refused, failed before its effect, and failed after it. The
-// same process must converge, and clients of the Service must notice no more of it than without the error.
+// TestAnyCallMayFail makes each API call fail once: refused, failed before its effect, and failed after it; or
+// with an action that fails, or does not end before the process stops to wait for it. The same process must converge, and clients of the Service must notice no more of it than without the error.
 func TestAnyCallMayFail(t *testing.T) {
 	t.Parallel()
 	for _, s := range crashScenarios() {
@@ -250,18 +252,24 @@ func TestAnyCallMayFail(t *testing.T) {
 		}
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			calls := s.fail(t, 0, "")
-			for n := 1; n <= calls; n++ {
-				for _, kind := range []string{"refused", "failed", "lost"} {
-					s.fail(t, n, kind)
+			for i, call := range s.fail(t, 0, "") {
+				kinds := []string{"refused", "failed", "lost", "action failed", "action hung"}
+				switch {
+				case strings.HasPrefix(call, "GET /actions/"):
+					kinds = kinds[1:2]
+				case strings.HasPrefix(call, "GET "):
+					kinds = kinds[:2]
+				}
+				for _, kind := range kinds {
+					s.fail(t, i+1, kind)
 				}
 			}
 		})
 	}
 }
 
-// fail runs the scenario with an error of call number n, and returns the number of calls of the first sync.
-func (s *crashScenario) fail(t *testing.T, n int, kind string) (calls int) {
+// fail runs the scenario with an error of call number n, and returns the calls of the first sync.
+func (s *crashScenario) fail(t *testing.T, n int, kind string) (calls []string) {
 	t.Helper()
 	w := newWorld(t, "realistic", 2)
 	svc := s.prepare(w)
@@ -277,6 +285,10 @@ func (s *crashScenario) fail(t *testing.T, n int, kind string) (calls int) {
 		switch kind {
 		case "refused":
 			return apiError(http.StatusUnprocessableEntity, "invalid_input")
+		case "action failed":
+			return w.injectFault(fault.FailAction("action_failed", "injected"))
+		case "action hung":
+			return w.injectFault(fault.HangAction())
 		case "lost":
 			if resp, err := w.fake.Transport().RoundTrip(r); err == nil {
 				_ = resp.Body.Close()
@@ -286,7 +298,10 @@ func (s *crashScenario) fail(t *testing.T, n int, kind string) (calls int) {
 	})
 	cloud := w.provider()
 	_, _ = w.tryEnsure(cloud, svc)
-	calls = len(w.wire.take())
+	calls = w.wire.take()
+	w.must(w.fake.Faults().Clear(t.Context()))
+	_, err := w.fake.ResumeActions(t.Context())
+	w.must(err)
 	w.ensure(cloud, svc)
 	when := fmt.Sprintf("call %d (%s) %s", n, failed, kind)
 	lb := w.theLoadBalancer()
@@ -298,6 +313,14 @@ func (s *crashScenario) fail(t *testing.T, n int, kind string) (calls int) {
 	}
 	w.fake.Close()
 	return calls
+}
+
+// injectFault gives the next write of the CCM the effect. It returns nil, so that the request goes to the cloud.
+func (w *world) injectFault(effect fault.Effect) *http.Response {
+	if _, err := w.fake.Faults().Add(w.t.Context(), fault.Rule{Writes: true, First: 1, Effect: effect}); err != nil {
+		w.t.Error(err)
+	}
+	return nil
 }
 
 // noticed returns an error if clients of the Service noticed more of the change than they must.

@@ -40,3 +40,6 @@ func (r *Resync) LoadBalancers(ctx context.Context) { r.syncLoadBalancers(ctx) }
 
 // Routes compares the routes.
 func (r *Resync) Routes(ctx context.Context) bool { return r.syncRoutes(ctx) }
+
+// SetKube sets the client with which the provider writes the status of Services, as Initialize does.
+func SetKube(c *Cloud, kube kubernetes.Interface) { c.loadBalancers.kube = kube }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
 	cloudapi "k8s.io/cloud-provider/api"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
@@ -91,6 +93,8 @@ func TestAWrongSettingHoldsUpOnlyItself(t *testing.T) {
 			func(lb *hcloud.LoadBalancer) any { return lb.Services[0].HTTP.Certificates[0].ID }},
 		"mistyped certificate type": {https, settings{"certificate-type": "acme"}, settings{"certificate-type": "uploaded", "http-certificates": "second"}, nil, "InvalidSettings",
 			func(lb *hcloud.LoadBalancer) any { return lb.Services[0].HTTP.Certificates[0].ID }},
+		"unknown certificate after a managed one": {managed("example.org"), settings{"certificate-type": "uploaded", "http-certificates": "third"}, settings{"http-certificates": "second"}, nil, "does not exist",
+			func(lb *hcloud.LoadBalancer) any { return lb.Services[0].HTTP.Certificates[0].ID }},
 		"mistyped selector": {nil, settings{"node-selector": "pool in (web"}, nil, nil, "InvalidSettings", nil},
 		"reverse DNS":       {settings{"ipv4-rdns": "a.example.org"}, settings{"ipv4-rdns": "under_score"}, settings{"ipv4-rdns": "b.example.org"}, nil, "InvalidSettings", func(lb *hcloud.LoadBalancer) any { return lb.PublicNet.IPv4.DNSPtr }},
 	} {
@@ -126,9 +130,15 @@ func TestAWrongSettingHoldsUpOnlyItself(t *testing.T) {
 			setPorts(svc, 80, 8443)
 			svc.Spec.Ports[0].NodePort = 31111
 			w.eventsSoFar()
+			w.wire.take()
 			for range 2 { // the second time with empty caches
 				if _, err := w.tryEnsure(w.provider(), svc); err == nil {
 					t.Error("the mistake is not an error")
+				}
+			}
+			for _, call := range w.wire.take() {
+				if strings.HasPrefix(call, "DELETE ") {
+					t.Errorf("the mistake leads to %s", call)
 				}
 			}
 			lb := own()
@@ -367,6 +377,46 @@ func TestAPrivateAddressThatIsLostInARaceIsGivenBack(t *testing.T) {
 	lb := w.theLoadBalancer()
 	if refused != 1 || len(lb.PrivateNet) != 1 || !lb.PrivateNet[0].IP.Equal(net.ParseIP("10.0.200.1")) || !slices.Equal(targetIDs(lb), serverIDs(w.nodes)) {
 		t.Errorf("refused %d times; network %+v, targets %v", refused, lb.PrivateNet, targetIDs(lb))
+	}
+}
+
+// The network of the CCM is not set any more: private targets follow the nodes nevertheless.
+func TestPrivateTargetsFollowNodesWithoutASetting(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 2)
+	svc := newService("web", map[string]string{"use-private-ip": "true"}, 80)
+	w.ensure(w.provider(), svc)
+	w.addServer("node-3")
+	w.nodes = w.nodes[1:]
+	w.eventsSoFar()
+	if _, err := w.tryEnsure(w.provider(func(c *ccm.Config) { c.Network, c.RoutesEnabled = "", false }), svc); err == nil {
+		t.Error("no error")
+	}
+	w.expectEvent("Warning InvalidSettings", "use-private-ip", "HCLOUD_NETWORK")
+	lb := w.theLoadBalancer()
+	if !slices.Equal(targetIDs(lb), serverIDs(w.nodes)) || !lb.Targets[0].UsePrivateIP || len(lb.PrivateNet) != 1 {
+		t.Errorf("targets %v (private %t), want %v; network %v", targetIDs(lb), lb.Targets[0].UsePrivateIP, serverIDs(w.nodes), lb.PrivateNet)
+	}
+}
+
+// The service controller writes no status after an error. A Service must show its address nevertheless.
+func TestAServiceShowsItsAddressAlthoughAPartHasFailed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	svc := newService("web", map[string]string{"ipv4-rdns": "a.example.org"}, 80)
+	kube := fake.NewClientset(svc.DeepCopy())
+	cloud := w.provider()
+	ccm.SetKube(cloud, kube)
+	w.refuse(func(r request) bool { return r.what == "POST change_dns_ptr" })
+	if _, err := w.tryEnsure(cloud, svc); err == nil {
+		t.Error("no error")
+	}
+	got, err := kube.CoreV1().Services(svc.Namespace).Get(t.Context(), svc.Name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if shown := got.Status.LoadBalancer.Ingress; len(shown) == 0 || shown[0].IP != w.theLoadBalancer().PublicNet.IPv4.IP.String() {
+		t.Errorf("the Service shows %+v", shown)
 	}
 }
 

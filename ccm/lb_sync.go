@@ -120,8 +120,7 @@ func (s *lbSync) keep(err error, settings ...string) {
 			continue
 		}
 		for _, mistake := range invalid.mistakes {
-			var a annotationError
-			if errors.As(mistake, &a) {
+			if a, ok := errors.AsType[annotationError](mistake); ok {
 				s.in.Wrong[a.setting()], s.in.Wrong[a.With] = true, true
 			}
 		}
@@ -213,6 +212,9 @@ func (s *lbSync) readCertificates(ctx context.Context) {
 	case lb != nil && servesCertificates(lb):
 		// This sync ends HTTPS, so its managed certificates are obsolete.
 		s.obsolete, err = s.ownedCertificates(ctx, string(s.svc.UID))
+	}
+	if err != nil {
+		s.obsolete = nil // the ports keep their certificates
 	}
 	s.keep(err, "http-certificates")
 }
