@@ -131,7 +131,8 @@ type document struct {
 
 // order is that of creation: what others refer to comes first. Other kinds are last.
 var order = []string{
-	"ServiceAccount", "Secret", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "PodDisruptionBudget", "Deployment",
+	"ServiceAccount", "Secret", "ConfigMap", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "PodDisruptionBudget",
+	"Deployment", "DaemonSet",
 }
 
 // split takes the rendered templates apart into objects, in order.

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/yaml"
 )
 
@@ -40,6 +42,7 @@ func objects(t *testing.T, o options) map[string]any {
 			"": nil, "ServiceAccount": &corev1.ServiceAccount{}, "Secret": &corev1.Secret{}, "Deployment": &appsv1.Deployment{},
 			"ClusterRole": &rbacv1.ClusterRole{}, "ClusterRoleBinding": &rbacv1.ClusterRoleBinding{},
 			"Role": &rbacv1.Role{}, "RoleBinding": &rbacv1.RoleBinding{}, "PodDisruptionBudget": &policyv1.PodDisruptionBudget{},
+			"DaemonSet": &appsv1.DaemonSet{}, "ConfigMap": &corev1.ConfigMap{}, "PodMonitor": &podMonitor{},
 		}
 		object, ok := kinds[meta.Kind]
 		if !ok {
@@ -54,6 +57,22 @@ func objects(t *testing.T, o options) map[string]any {
 		all[meta.Kind+" "+meta.Metadata.Name] = object
 	}
 	return all
+}
+
+// podMonitor has the fields of the Prometheus operator's PodMonitor that the chart uses.
+type podMonitor struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string
+	Metadata   struct {
+		Name, Namespace string
+		Labels          map[string]string
+	}
+	Spec struct {
+		Selector struct {
+			MatchLabels map[string]string `json:"matchLabels"`
+		}
+		PodMetricsEndpoints []struct{ Port, Path, Interval string } `json:"podMetricsEndpoints"`
+	}
 }
 
 // pod returns the pod of the Deployment, with its one container.
@@ -183,11 +202,107 @@ func TestSeveralReplicas(t *testing.T) {
 	t.Parallel()
 	two := objects(t, options{set: list{"replicaCount=2"}})
 	d := two["Deployment test-ccm-from-scratch"].(*appsv1.Deployment)
-	if *d.Spec.Replicas != 2 || len(d.Spec.Template.Spec.TopologySpreadConstraints) != 1 || two["PodDisruptionBudget test-ccm-from-scratch"] == nil {
+	if *d.Spec.Replicas != 2 || len(d.Spec.Template.Spec.TopologySpreadConstraints) != 1 {
 		t.Errorf("%+v", two)
+	}
+	budget, ok := two["PodDisruptionBudget test-ccm-from-scratch"].(*policyv1.PodDisruptionBudget)
+	if !ok || *budget.Spec.UnhealthyPodEvictionPolicy != policyv1.AlwaysAllow || budget.Spec.MaxUnavailable.IntValue() != 1 {
+		t.Errorf("%+v", budget)
 	}
 	if one := objects(t, options{}); one["PodDisruptionBudget test-ccm-from-scratch"] != nil {
 		t.Error("a budget for one replica, which could never be evicted")
+	}
+}
+
+func TestADaemonSetRunsOnEachControlPlaneNode(t *testing.T) {
+	t.Parallel()
+	all := objects(t, options{set: list{"kind=DaemonSet"}})
+	d, ok := all["DaemonSet test-ccm-from-scratch"].(*appsv1.DaemonSet)
+	if !ok || all["Deployment test-ccm-from-scratch"] != nil {
+		t.Fatalf("%v", all)
+	}
+	required := d.Spec.Template.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	if required == nil || required.NodeSelectorTerms[0].MatchExpressions[0].Key != "node-role.kubernetes.io/control-plane" {
+		t.Errorf("it would run on all nodes: %+v", required)
+	}
+	if u := d.Spec.UpdateStrategy.RollingUpdate; u == nil || u.MaxSurge.IntValue() != 0 || u.MaxUnavailable.IntValue() != 1 {
+		t.Errorf("two pods would listen on the same ports of a node: %+v", u)
+	}
+	// The disruption controller cannot compute maxUnavailable for a DaemonSet.
+	if all["PodDisruptionBudget test-ccm-from-scratch"] != nil {
+		t.Error("a budget for a DaemonSet")
+	}
+	deployment, _ := pod(t, options{})
+	if !equality.Semantic.DeepEqual(deployment.Containers, d.Spec.Template.Spec.Containers) {
+		t.Error("the container differs from the Deployment's")
+	}
+	if a := deployment.Affinity.NodeAffinity; a.RequiredDuringSchedulingIgnoredDuringExecution != nil || len(a.PreferredDuringSchedulingIgnoredDuringExecution) != 1 {
+		t.Errorf("a Deployment needs control plane nodes: %+v", a)
+	}
+	everywhere := objects(t, options{set: list{"kind=DaemonSet", "affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution=null"}})["DaemonSet test-ccm-from-scratch"].(*appsv1.DaemonSet)
+	if a := everywhere.Spec.Template.Spec.Affinity.NodeAffinity; a != nil && a.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+		t.Errorf("the value of affinity does not win: %+v", a)
+	}
+}
+
+func TestPrometheusReachesTheMetrics(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]string{ // the value of HCLOUD_METRICS_ADDRESS in the container
+		"env.HCLOUD_METRICS_ADDRESS=:8233":           ":8233",
+		"env.HCLOUD_METRICS_ADDRESS=$(HOST_IP):8233": "$(HOST_IP):8233",
+		"env.HCLOUD_METRICS_ADDRESS=10.0.0.2:9000":   "10.0.0.2:9000",
+		"hostNetwork=false":                          ":8233",
+	} {
+		o := options{set: list{"podMonitor.enabled=true", "podMonitor.interval=15s", "podMonitor.labels.release=prometheus", address}}
+		all := objects(t, o)
+		m, ok := all["PodMonitor test-ccm-from-scratch"].(*podMonitor)
+		if !ok || len(m.Spec.PodMetricsEndpoints) != 1 || m.Metadata.Labels["release"] != "prometheus" || m.Spec.PodMetricsEndpoints[0].Interval != "15s" {
+			t.Fatalf("%s: %+v", address, m)
+		}
+		d := all["Deployment test-ccm-from-scratch"].(*appsv1.Deployment)
+		for k, v := range m.Spec.Selector.MatchLabels {
+			if d.Spec.Template.Labels[k] != v {
+				t.Errorf("%s: the PodMonitor selects %s=%s, which the pods do not have: %v", address, k, v, d.Spec.Template.Labels)
+			}
+		}
+		c := d.Spec.Template.Spec.Containers[0]
+		port := slices.IndexFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.Name == m.Spec.PodMetricsEndpoints[0].Port })
+		if port < 0 || !strings.HasSuffix(want, ":"+strconv.Itoa(int(c.Ports[port].ContainerPort))) || env(c)["HCLOUD_METRICS_ADDRESS"] != want {
+			t.Errorf("%s: %+v, %v", address, c.Ports, env(c))
+		}
+		if host := c.ReadinessProbe.HTTPGet.Host; strings.Contains(host, "$") {
+			t.Errorf("%s: Kubernetes replaces no variable in a probe: %s", address, host)
+		}
+		// Kubernetes replaces $(NAME) only by a variable that comes before.
+		index := func(name string) int {
+			return slices.IndexFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == name })
+		}
+		if strings.Contains(want, "HOST_IP") != (index("HOST_IP") >= 0) || index("HOST_IP") > index("HCLOUD_METRICS_ADDRESS") {
+			t.Errorf("%s: %+v", address, c.Env)
+		}
+	}
+	if all := objects(t, options{}); all["PodMonitor test-ccm-from-scratch"] != nil {
+		t.Error("a PodMonitor for clusters that may not have its definition")
+	}
+}
+
+func TestTheDashboardIsInAConfigMap(t *testing.T) {
+	t.Parallel()
+	all := objects(t, options{set: list{"dashboard.enabled=true", "dashboard.namespace=monitoring", "dashboard.annotations.folder=Clusters"}})
+	m, ok := all["ConfigMap test-ccm-from-scratch-dashboard"].(*corev1.ConfigMap)
+	if !ok || m.Namespace != "monitoring" || m.Labels["grafana_dashboard"] != "1" || m.Annotations["folder"] != "Clusters" {
+		t.Fatalf("%+v", m)
+	}
+	// A test of the program compares this file with its metrics.
+	want, err := os.ReadFile(filepath.Join(chartFolder, "dashboard.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := m.Data["ccm-from-scratch.json"]; got != strings.TrimSpace(string(want)) {
+		t.Errorf("the dashboard is not the chart's file: %.200s", got)
+	}
+	if all := objects(t, options{}); all["ConfigMap test-ccm-from-scratch-dashboard"] != nil {
+		t.Error("a dashboard that was not asked for")
 	}
 }
 
@@ -230,6 +345,13 @@ func TestValuesThatCannotWorkAreRefused(t *testing.T) {
 		"replicaCount=2,leaderElection.enabled=false": "leaderElection.enabled",
 		"secureServing.port=0":                        "port",
 		"image.digest=latest":                         "digest",
+		"kind=StatefulSet":                            "kind",
+		"kind=DaemonSet,replicaCount=2":               "replicaCount",
+		"kind=DaemonSet,leaderElection.enabled=false": "leaderElection.enabled",
+		"podMonitor.enabled=true":                     "127.0.0.1:8233",
+		"podMonitor.enabled=true,hostNetwork=false,env.HCLOUD_METRICS_ENABLED=false": "HCLOUD_METRICS_ENABLED",
+		"podMonitor.enabled=true,env.HCLOUD_METRICS_ADDRESS=localhost:1":             "localhost:1",
+		"podMonitor.interval=often": "interval",
 	} {
 		_, err := render(options{chart: chartFolder, release: "test", namespace: "cloud", set: list{set}})
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -63,6 +63,32 @@ default
 {{ include "ccm.metricsAddress" . | splitList ":" | last }}
 {{- end -}}
 
+{{- /* Reports whether only the node itself reaches the metrics: "true" or empty. */ -}}
+{{- define "ccm.metricsOnLoopback" -}}
+{{- if regexMatch "^(127\\.|localhost:|\\[::1\\])" (include "ccm.metricsAddress" .) -}}
+true
+{{- end -}}
+{{- end -}}
+
+{{- /* Control plane nodes: an autoscaler does not remove them. A preference has no effect on a DaemonSet, so it requires them. */ -}}
+{{- define "ccm.controlPlane" -}}
+nodeAffinity:
+  {{- if eq .Values.kind "DaemonSet" }}
+  requiredDuringSchedulingIgnoredDuringExecution:
+    nodeSelectorTerms:
+      - matchExpressions:
+          - key: node-role.kubernetes.io/control-plane
+            operator: Exists
+  {{- else }}
+  preferredDuringSchedulingIgnoredDuringExecution:
+    - weight: 100
+      preference:
+        matchExpressions:
+          - key: node-role.kubernetes.io/control-plane
+            operator: Exists
+  {{- end }}
+{{- end -}}
+
 {{- define "ccm.bindAddress" -}}
 {{- if .Values.secureServing.bindAddress -}}
 {{ .Values.secureServing.bindAddress }}
@@ -91,7 +117,7 @@ httpGet:
   path: /readyz
   port: metrics
   {{- $host := include "ccm.metricsAddress" . | trimSuffix (printf ":%s" (include "ccm.metricsPort" .)) }}
-  {{- if not (has $host (list "" "0.0.0.0" "[::]")) }}
+  {{- if not (has $host (list "" "0.0.0.0" "[::]" "$(HOST_IP)" "[$(HOST_IP)]")) }}
   host: {{ $host | quote }}
   {{- end }}
 {{- end -}}

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 	_ "golang.org/x/crypto/x509roots/fallback" // an image FROM scratch has no certificate authorities; a system's own take precedence
@@ -27,7 +28,8 @@ import (
 	"k8s.io/cloud-provider/options"
 	"k8s.io/component-base/cli"
 	cliflag "k8s.io/component-base/cli/flag"
-	_ "k8s.io/component-base/logs/json/register"          // --logging-format=json
+	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
+	"k8s.io/component-base/metrics/legacyregistry"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo" // metrics of the Kubernetes client
 	_ "k8s.io/component-base/metrics/prometheus/version"  // metric of the version
 	"k8s.io/component-base/version"
@@ -165,7 +167,13 @@ func parseCIDRs(list string) ([]netip.Prefix, error) {
 	return prefixes, errors.Join(errs...)
 }
 
-// serveMetrics serves metrics of API calls and readiness. If it fails, the process continues without them.
+// metricsOf returns the metrics of API calls and those of the controllers. The secure port serves only the
+// latter, and only to clients that RBAC allows.
+func metricsOf(cloud *ccm.Cloud) prometheus.Gatherer {
+	return prometheus.Gatherers{cloud.Metrics(), legacyregistry.DefaultGatherer}
+}
+
+// serveMetrics serves metrics and readiness. If it fails, the process continues without them.
 func serveMetrics(address string, cloud *ccm.Cloud) {
 	server := &http.Server{Addr: address, Handler: handler(cloud), ReadHeaderTimeout: 5 * time.Second}
 	klog.ErrorS(server.ListenAndServe(), "Could not serve metrics; continuing without them; set HCLOUD_METRICS_ADDRESS to a free address", "HCLOUD_METRICS_ADDRESS", address)
@@ -175,7 +183,7 @@ func serveMetrics(address string, cloud *ccm.Cloud) {
 // answers.
 func handler(cloud *ccm.Cloud) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(cloud.Metrics(), promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(metricsOf(cloud), promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if err := cloud.Ready(); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
