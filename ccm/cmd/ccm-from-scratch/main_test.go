@@ -36,7 +36,7 @@ func TestTheFirstLineOfTheLogHasTheVersion(t *testing.T) {
 	var log bytes.Buffer
 	klog.LogToStderr(false)
 	klog.SetOutput(&log)
-	logStart([]string{"HCLOUD_NETWROK=secret"})
+	logStart([]string{"HCLOUD_NETWORKS=secret"})
 	klog.Flush()
 	klog.LogToStderr(true)
 	lines := strings.Split(log.String(), "\n")
