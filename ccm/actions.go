@@ -2,7 +2,9 @@ package ccm
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -10,7 +12,8 @@ import (
 )
 
 // defaultActionTimeout is the default of HCLOUD_ACTION_TIMEOUT.
-const defaultActionTimeout = 45 * time.Second
+// Most actions end sooner. While an action is waited for, a worker of a controller can do nothing else.
+const defaultActionTimeout = 10 * time.Second
 
 // actionWaiter waits for actions on an injected clock. hcloud-go's own waiter uses the wall clock and
 // polls twice per second.
@@ -30,7 +33,13 @@ type actionPendingError struct {
 }
 
 func (e *actionPendingError) Error() string {
-	return fmt.Sprintf("action %d (%s) is still running after %v", e.id, e.command, e.waited)
+	return fmt.Sprintf("action %d (%s) is still running", e.id, e.command)
+}
+
+// retryAfter returns the delay before the next question. It grows, so that an action that hangs costs
+// few calls.
+func (e *actionPendingError) retryAfter() time.Duration {
+	return min(max(busyRetry, e.waited/4), time.Minute)
 }
 
 // wait returns nil when the action has succeeded, the action's error when it has failed, and an
@@ -64,6 +73,49 @@ func (w *actionWaiter) wait(ctx context.Context, action *hcloud.Action) error {
 		}
 		action = updated
 	}
+}
+
+// slowActions remembers the actions that were still running after the timeout, by the resource that they
+// lock. A later sync of the resource asks for the action first: it would otherwise meet the lock and wait
+// again.
+type slowActions struct {
+	waiter *actionWaiter
+
+	mu  sync.Mutex
+	ids map[int64]int64
+}
+
+// wait is actionWaiter.wait for an action of the resource.
+func (s *slowActions) wait(ctx context.Context, resource int64, action *hcloud.Action) error {
+	err := s.waiter.wait(ctx, action)
+	if pending, ok := errors.AsType[*actionPendingError](err); ok {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.ids == nil {
+			s.ids = map[int64]int64{}
+		}
+		s.ids[resource] = pending.id
+	}
+	return err
+}
+
+// check returns an *actionPendingError if the resource's slow action is still running. An action that has
+// ended, also with an error, or cannot be read is forgotten: the resource itself shows its result.
+func (s *slowActions) check(ctx context.Context, resource int64) error {
+	s.mu.Lock()
+	id, slow := s.ids[resource]
+	s.mu.Unlock()
+	if !slow {
+		return nil
+	}
+	action, _, err := s.waiter.client.Action.GetByID(ctx, id)
+	if err == nil && action != nil && action.Status == hcloud.ActionStatusRunning {
+		return &actionPendingError{id: id, command: action.Command, waited: s.waiter.clock.Since(action.Started)}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.ids, resource)
+	return nil
 }
 
 // pollInterval returns the delay before a poll. It grows, because most actions take a second or two and

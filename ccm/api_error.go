@@ -42,7 +42,10 @@ func retryAfter(err error) (shortest time.Duration, fixed bool) {
 		d := busyRetry
 		var retry *cloudapi.RetryError
 		var doubt *doubtError
+		var pending *actionPendingError
 		switch {
+		case errors.As(e, &pending):
+			d = pending.retryAfter()
 		case errors.As(e, &doubt):
 			d = doubtRetry
 		case errors.As(e, &retry):

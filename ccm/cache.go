@@ -84,7 +84,31 @@ type keyLockEntry struct {
 
 // lock locks the key and returns the function that unlocks it.
 func (k *keyLock) lock(ctx context.Context, key string) (unlock func(), err error) {
+	e := k.entry(key)
+	select {
+	case e.sem <- struct{}{}:
+		return func() { <-e.sem; k.drop(key, e) }, nil
+	case <-ctx.Done():
+		k.drop(key, e)
+		return nil, context.Cause(ctx)
+	}
+}
+
+// tryLock locks the key if it is free.
+func (k *keyLock) tryLock(key string) (unlock func(), ok bool) {
+	e := k.entry(key)
+	select {
+	case e.sem <- struct{}{}:
+		return func() { <-e.sem; k.drop(key, e) }, true
+	default:
+		k.drop(key, e)
+		return nil, false
+	}
+}
+
+func (k *keyLock) entry(key string) *keyLockEntry {
 	k.mu.Lock()
+	defer k.mu.Unlock()
 	if k.locks == nil {
 		k.locks = map[string]*keyLockEntry{}
 	}
@@ -94,19 +118,13 @@ func (k *keyLock) lock(ctx context.Context, key string) (unlock func(), err erro
 		k.locks[key] = e
 	}
 	e.refs++
-	k.mu.Unlock()
-	drop := func() {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		if e.refs--; e.refs == 0 {
-			delete(k.locks, key)
-		}
-	}
-	select {
-	case e.sem <- struct{}{}:
-		return func() { <-e.sem; drop() }, nil
-	case <-ctx.Done():
-		drop()
-		return nil, context.Cause(ctx)
+	return e
+}
+
+func (k *keyLock) drop(key string, e *keyLockEntry) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if e.refs--; e.refs == 0 {
+		delete(k.locks, key)
 	}
 }

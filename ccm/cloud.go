@@ -100,7 +100,7 @@ func New(cfg Config, options ...Option) *Cloud {
 	c.instances = &instances{servers: servers, network: c.network, family: cfg.AddressFamily, labels: &nodeLabelSync{}, events: c.events}
 	if cfg.LoadBalancersEnabled {
 		lb := &loadBalancers{
-			client: c.client, waiter: waiter, servers: servers, network: c.network,
+			client: c.client, waiter: waiter, slow: &slowActions{waiter: waiter}, servers: servers, network: c.network,
 			evidence: c.evidence, store: newLBStore(c.client, c.clock, c.evidence), defaults: cfg.LoadBalancerDefaults,
 			events: c.events, managed: map[string]managedService{}, issuances: map[int64]time.Time{},
 		}

@@ -72,7 +72,7 @@ type Config struct {
 	// RequestTimeout limits one attempt of one API call.
 	RequestTimeout time.Duration
 	// ActionTimeout limits the wait for one action of the cloud. A slower action continues, and a
-	// later sync checks its result. 0 means 45 s.
+	// later sync checks its result. 0 means 10 s.
 	ActionTimeout time.Duration
 
 	// ClusterCIDRs are the pod ranges of the cluster (--cluster-cidr). Routes outside them are

@@ -2,6 +2,7 @@ package ccm
 
 import (
 	"context"
+	"time"
 
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -43,3 +44,12 @@ func (r *Resync) Routes(ctx context.Context) bool { return r.syncRoutes(ctx) }
 
 // SetKube sets the client with which the provider writes the status of Services, as Initialize does.
 func SetKube(c *Cloud, kube kubernetes.Interface) { c.loadBalancers.kube = kube }
+
+// Run compares periodically until ctx ends.
+func (r *Resync) Run(ctx context.Context, interval time.Duration) {
+	r.interval = interval
+	r.run(ctx)
+}
+
+// RouteFailed reports that a route operation has failed.
+func (c *Cloud) RouteFailed() { c.routeFailed() }

@@ -53,7 +53,7 @@ func (l *loadBalancers) apply(ctx context.Context, lb *hcloud.LoadBalancer, op l
 	if err != nil {
 		return err
 	}
-	return l.waiter.wait(ctx, action)
+	return l.slow.wait(ctx, lb.ID, action)
 }
 
 // send makes the API call of one operation. The action may be nil.

@@ -33,6 +33,7 @@ const syncTimeout = 2 * time.Minute
 type loadBalancers struct {
 	client   *hcloud.Client
 	waiter   *actionWaiter
+	slow     *slowActions
 	servers  *serverCache
 	network  *networkResolver
 	store    *lbStore
@@ -197,7 +198,7 @@ func (l *loadBalancers) delete(ctx context.Context, svc *corev1.Service, lb *hcl
 	result, resp, err := l.client.LoadBalancer.DeleteWithResult(ctx, lb)
 	switch {
 	case err == nil:
-		err = l.waiter.wait(ctx, result.Action)
+		err = l.slow.wait(ctx, lb.ID, result.Action)
 	case hcloud.IsError(err, hcloud.ErrorCodeNotFound):
 		err = nil
 	case resp != nil && resp.Response != nil && resp.StatusCode == http.StatusNoContent:
@@ -245,7 +246,7 @@ func (l *loadBalancers) find(ctx context.Context, svc *corev1.Service) (*hcloud.
 	case len(lbs) == 0:
 		return nil, l.doubt(svc, l.evidence.loadBalancerGone(ctx, svc))
 	case len(lbs) == 1:
-		return lbs[0], nil
+		return lbs[0], l.slow.check(ctx, lbs[0].ID)
 	}
 	err = l.several(svc, lbs)
 	if lb := inUse(lbs, svc); lb != nil {
@@ -321,7 +322,7 @@ func (l *loadBalancers) obtain(ctx context.Context, svc *corev1.Service, plan *l
 		return nil, false, fmt.Errorf("creating load balancer %q: %w", plan.CreateName, err)
 	}
 	klog.InfoS("Created load balancer", "service", klog.KObj(svc), "loadBalancer", result.LoadBalancer.ID, "name", plan.CreateName)
-	if err := l.waiter.wait(ctx, result.Action); err != nil {
+	if err := l.slow.wait(ctx, result.LoadBalancer.ID, result.Action); err != nil {
 		return nil, false, fmt.Errorf("creating load balancer %d (%s): %w", result.LoadBalancer.ID, plan.CreateName, err)
 	}
 	if lb, err = l.get(ctx, result.LoadBalancer.ID); err != nil {

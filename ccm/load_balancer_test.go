@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 )
 
 func TestAServiceGetsALoadBalancerWithOneWrite(t *testing.T) {
@@ -720,5 +721,62 @@ func TestCallsOfTypicalSyncs(t *testing.T) {
 		t.Errorf("deleting took %v", calls)
 	} else {
 		t.Logf("deleting: %v", calls)
+	}
+}
+
+// An action that hangs locks one load balancer. It must not keep a worker of the service controller.
+func TestAHangingActionDelaysNoOtherService(t *testing.T) {
+	t.Parallel()
+	for _, route := range []string{"POST /load_balancers", "POST /load_balancers/{id}/actions/add_service"} {
+		t.Run(route, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "instant", 1)
+			cloud := w.provider()
+			lbs, _ := cloud.LoadBalancer()
+			var services []*corev1.Service
+			for i := range 3 {
+				svc := newService(fmt.Sprintf("s%d", i), nil, int32(8000+i))
+				if route != "POST /load_balancers" {
+					w.ensure(cloud, svc)
+					setPorts(svc, int32(8000+i), int32(9000+i))
+				}
+				services = append(services, svc)
+			}
+			rule, err := w.fake.Faults().Add(t.Context(), fault.Rule{Method: http.MethodPost, Route: strings.TrimPrefix(route, "POST "), Effect: fault.HangAction()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			round := func() (took time.Duration, calls int) {
+				w.wire.take()
+				start := w.clock.Now()
+				for _, svc := range services {
+					if _, err := lbs.EnsureLoadBalancer(t.Context(), "", svc, w.nodes); err == nil {
+						t.Error("no error")
+					}
+				}
+				return w.clock.Since(start), len(w.wire.take())
+			}
+			first, _ := round()
+			later, calls := round()
+			t.Logf("three Services: %v, later %v with %d calls", first, later, calls)
+			if first > 40*time.Second || later > time.Second || calls > 6 {
+				t.Errorf("three hanging Services keep one worker for %v, later for %v (%d calls)", first, later, calls)
+			}
+			if _, err := w.fake.Faults().Remove(t.Context(), rule.Name); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := w.fake.ResumeActions(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			w.clock.Step(time.Minute)
+			for _, svc := range services {
+				w.ensure(cloud, svc)
+			}
+			for _, lb := range w.loadBalancers() {
+				if len(lb.Targets) != 1 || len(lb.Services) == 0 {
+					t.Errorf("%+v", lb)
+				}
+			}
+		})
 	}
 }

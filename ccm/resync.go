@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,6 +27,10 @@ const (
 	routeRetryMin = 10 * time.Second
 	routeRetryMax = 2 * time.Minute
 )
+
+// resyncWorkers is the number of load balancers that are compared at the same time. One that is locked or
+// slow must not delay the others.
+const resyncWorkers = 10
 
 // resync periodically compares load balancers and routes with their desired state and repairs them.
 // The controllers of k8s.io/cloud-provider act only on events of Kubernetes. They miss a load
@@ -61,12 +66,19 @@ func (r *resync) run(ctx context.Context) {
 	}
 	backoff := routeRetryMin
 	var retry <-chan time.Time
+	var running sync.WaitGroup
+	defer running.Wait()
+	idle := make(chan struct{}, 1)
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick:
-			r.syncLoadBalancers(ctx)
+			select {
+			case idle <- struct{}{}:
+				running.Go(func() { r.syncLoadBalancers(ctx); <-idle })
+			default: // the last comparison of load balancers has not ended; routes do not wait for it
+			}
 		case <-r.retryRoutes:
 			if retry == nil {
 				retry = r.clock.After(backoff)
@@ -88,28 +100,35 @@ func (r *resync) syncLoadBalancers(ctx context.Context) {
 	if r.lbs == nil {
 		return
 	}
+	var syncs sync.WaitGroup
+	defer syncs.Wait()
+	free := make(chan struct{}, resyncWorkers)
 	for uid, managed := range r.lbs.managedServices() {
 		svc, err := r.services.Services(managed.namespace).Get(managed.name)
 		if err != nil || string(svc.UID) != uid || svc.DeletionTimestamp != nil || svc.Spec.Type != corev1.ServiceTypeLoadBalancer {
 			continue // the service controller handles this change
 		}
-		if err := r.syncLoadBalancer(ctx, svc.DeepCopy()); err != nil {
-			klog.ErrorS(err, "Could not compare load balancer with its desired state; will try again", "service", klog.KObj(svc))
-		}
+		free <- struct{}{}
+		syncs.Go(func() {
+			defer func() { <-free }()
+			if err := r.syncLoadBalancer(ctx, svc.DeepCopy()); err != nil {
+				klog.ErrorS(err, "Could not compare load balancer with its desired state; will try again", "service", klog.KObj(svc))
+			}
+		})
 	}
 }
 
 func (r *resync) syncLoadBalancer(ctx context.Context, svc *corev1.Service) error {
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
-	unlock, err := r.lbs.services.lock(ctx, string(svc.UID))
-	if err != nil {
-		return err
+	unlock, free := r.lbs.services.tryLock(string(svc.UID))
+	if !free {
+		return nil // the service controller is at work on it
 	}
 	defer unlock()
 	managed, still := r.lbs.managedServices()[string(svc.UID)]
 	if !still {
-		return nil // released during the wait for the lock
+		return nil // released just now
 	}
 	result, err := r.lbs.sync(ctx, svc, r.freshNodes(managed.nodes), syncOptions{create: true, quiet: true})
 	if result.created || len(result.ops) > 0 {

@@ -2,6 +2,7 @@ package ccm_test
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -364,4 +366,60 @@ func TestANetworkThatWasMadeAnewIsFoundByItsName(t *testing.T) {
 	if lb := w.theLoadBalancer(); len(lb.PrivateNet) != 1 || lb.PrivateNet[0].Network.ID != w.network.ID || len(lb.Targets) != 1 {
 		t.Errorf("the load balancer: %+v, targets %+v", lb.PrivateNet, lb.Targets)
 	}
+}
+
+func TestLockedLoadBalancersDelayNoRoute(t *testing.T) {
+	t.Parallel()
+	g := gomega.NewWithT(t)
+	w := newWorld(t, "instant", 1)
+	cloud := w.provider()
+	var objects []runtime.Object
+	for i := range 5 {
+		svc := newService(fmt.Sprintf("s%d", i), nil, int32(8000+i))
+		w.ensure(cloud, svc)
+		svc = svc.DeepCopy()
+		setPorts(svc, int32(8000+i), int32(9000+i))
+		objects = append(objects, svc)
+	}
+	r, _ := w.resyncOf(cloud, objects...)
+	locked := func(req *http.Request) *http.Response {
+		if req.Method == http.MethodPost && strings.Contains(req.URL.Path, "/load_balancers/") {
+			return apiError(http.StatusLocked, "locked")
+		}
+		return nil
+	}
+	w.wire.setIntercept(locked)
+	start := w.clock.Now()
+	r.LoadBalancers(t.Context())
+	if took := w.clock.Since(start); took > 30*time.Second {
+		t.Errorf("five locked load balancers: %v of waiting", took)
+	} else {
+		t.Logf("five locked load balancers: %v of waiting", took)
+	}
+
+	// The comparison of load balancers gets no answer for a while.
+	release := make(chan struct{})
+	w.wire.setIntercept(func(req *http.Request) *http.Response {
+		if strings.HasPrefix(req.URL.Path, "/v1/load_balancers") {
+			<-release
+		}
+		return nil
+	})
+	w.clock.Step(time.Minute)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); r.Run(ctx, time.Minute) }()
+	g.Eventually(func() bool {
+		w.clock.Step(time.Minute)
+		return len(w.networkRoutes()) == 1
+	}).WithTimeout(10 * time.Second).Should(gomega.BeTrue())
+	w.addRoute("10.244.9.0/24", "10.0.99.99")
+	cloud.RouteFailed()
+	g.Eventually(func() bool {
+		w.clock.Step(time.Minute)
+		return len(w.networkRoutes()) == 1
+	}).WithTimeout(10 * time.Second).Should(gomega.BeTrue())
+	close(release)
+	cancel()
+	<-done
 }

@@ -25,6 +25,8 @@ const (
 	// pollAttempts is maxAttempts for questions that a controller soon asks again (see polling).
 	pollAttempts = 2
 	retryBudget  = 25 * time.Second
+	// lockedBudget is retryBudget for a resource that another action has locked. The action may take long.
+	lockedBudget = 5 * time.Second
 	backoffBase  = 400 * time.Millisecond
 	backoffCap   = 6 * time.Second
 
@@ -64,12 +66,19 @@ func attemptsFor(ctx context.Context) int {
 	return maxAttempts
 }
 
+func budgetFor(reason string) time.Duration {
+	if reason == "locked" || reason == "conflict" {
+		return lockedBudget
+	}
+	return retryBudget
+}
+
 func defaultJitter() float64 { return 0.5 + rand.Float64() }
 
 // RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
-	deadline := t.clock.Now().Add(retryBudget)
+	start := t.clock.Now()
 	lastToken := ""
 	for attempt := 0; ; attempt++ {
 		if req.Method != http.MethodGet && req.Method != http.MethodHead {
@@ -94,7 +103,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			lastToken = token
 		}
 		wait := t.backoff(attempt, resp)
-		if !ok || attempt+1 >= attemptsFor(ctx) || t.clock.Now().Add(wait).After(deadline) {
+		if !ok || attempt+1 >= attemptsFor(ctx) || t.clock.Since(start)+wait > budgetFor(reason) {
 			return resp, err
 		}
 		t.metrics.retries.WithLabelValues(reason, req.Method, endpointLabel(req)).Inc()

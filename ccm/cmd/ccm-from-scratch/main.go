@@ -39,6 +39,9 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 )
 
+// serviceWorkers is the default of --concurrent-service-syncs.
+const serviceWorkers = 10
+
 func main() {
 	os.Exit(cli.Run(newCommand(genericapiserver.SetupSignalHandler())))
 }
@@ -50,6 +53,8 @@ func newCommand(stop <-chan struct{}) *cobra.Command {
 		exit(err)
 	}
 	opts.KubeCloudShared.CloudProvider.Name = ccm.ProviderName
+	// With the default of 1, one Service whose load balancer is locked delays all others.
+	opts.ServiceController.ConcurrentServiceSyncs = serviceWorkers
 	// Reconcile routes when nodes change, not every ten seconds. --feature-gates can change this.
 	if err := utilfeature.DefaultMutableFeatureGate.OverrideDefault(features.CloudControllerManagerWatchBasedRoutesReconciliation, true); err != nil {
 		exit(err)

@@ -8,17 +8,22 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 )
 
+// A process can have the command only once, because of its feature gates.
+var theCommand = sync.OnceValue(func() *cobra.Command { return newCommand(nil) })
+
 func TestVersionIsTheProgramsOwn(t *testing.T) {
 	var out bytes.Buffer
-	command := newCommand(nil)
+	command := theCommand()
 	command.SetArgs([]string{"--version"})
 	command.SetOut(&out)
 	if err := command.Execute(); err != nil {
@@ -61,6 +66,12 @@ func TestTheProgramTrustsPublicCertificateAuthoritiesWithoutASystem(t *testing.T
 	cmd.Env = append(os.Environ(), child+"=1", "SSL_CERT_FILE="+t.TempDir()+"/none", "SSL_CERT_DIR="+t.TempDir())
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func TestOneServiceDoesNotBlockTheOthersByDefault(t *testing.T) {
+	if got := theCommand().Flags().Lookup("concurrent-service-syncs").Value.String(); got != "10" {
+		t.Errorf("--concurrent-service-syncs=%s, want 10", got)
 	}
 }
 
