@@ -4,7 +4,10 @@
 #
 #   scripts/image.sh                                    both: fakecloud:dev and ccm-from-scratch:dev
 #   IMAGE=registry.example/ccm:v1 scripts/image.sh ccm-from-scratch
-#   OUT=out/images ARCH=arm64 scripts/image.sh          as files, out/images/<name>.tar
+#   OUT=out/images ARCH=arm64 scripts/image.sh          as files, out/images/<name>.tar, with what each
+#                                                       program is built from, <name>.arm64.spdx.json
+#   OUT=out/images ARCH="amd64 arm64" TAG=v1 scripts/image.sh
+#                                                       one file for both: an OCI archive with an index
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ $# -gt 0 ] || set -- fakecloud ccm-from-scratch
@@ -12,13 +15,17 @@ if [ -n "${IMAGE:-}" ] && [ $# -gt 1 ]; then
 	echo "IMAGE=$IMAGE: which one? scripts/image.sh fakecloud, or scripts/image.sh ccm-from-scratch" >&2
 	exit 2
 fi
-arch=${ARCH:-$(go env GOARCH)}
+read -ra arches <<<"${ARCH:-$(go env GOARCH)}"
 if [ -n "${OUT:-}" ]; then
 	out=$OUT
 	mkdir -p "$out"
 	# Files may be published: they must not depend on this folder. Other images share Go's cache with all other builds.
 	export GOFLAGS="${GOFLAGS:-} -trimpath"
 else
+	if [ ${#arches[@]} -gt 1 ]; then
+		echo "ARCH=$ARCH: Docker takes one architecture: set OUT=folder for an archive of several" >&2
+		exit 2
+	fi
 	if ! command -v docker >/dev/null || ! docker version >/dev/null 2>&1; then
 		echo "no Docker answers: set OUT=folder to keep the images as files" >&2
 		exit 1
@@ -48,15 +55,18 @@ for name in "$@"; do
 		exit 2
 		;;
 	esac
-	image=${IMAGE:-$name:dev}
-	scripts/progress.sh "compiling $name" go run -v ./scripts/image "${special[@]}" -tag "$image" -arch "$arch" -o "$out/$name.tar" \
+	image=${IMAGE:-$name:${TAG:-dev}}
+	[ -z "${OUT:-}" ] || special+=(-sbom "$out/$name")
+	scripts/progress.sh "compiling $name" go run -v ./scripts/image "${special[@]}" -tag "$image" "${arches[@]/#/-arch=}" -o "$out/$name.tar" \
 		-label "org.opencontainers.image.title=$name" \
 		-label "org.opencontainers.image.description=$description" \
 		-label org.opencontainers.image.licenses=Apache-2.0 \
 		-label "org.opencontainers.image.source=$source" \
 		-label "org.opencontainers.image.revision=$revision"
 	if [ -n "${OUT:-}" ]; then
-		echo "$image for linux/$arch is in $out/$name.tar; docker load -i $out/$name.tar"
+		load="docker load -i $out/$name.tar"
+		[ ${#arches[@]} = 1 ] || load="skopeo copy --all oci-archive:$out/$name.tar docker://registry.example/$image"
+		echo "$image for ${arches[*]} is in $out/$name.tar; $load"
 	else
 		docker load -q -i "$out/$name.tar"
 		echo "$how $image"

@@ -140,7 +140,11 @@ func (im *image) layer() ([]byte, error) {
 }
 
 func (im *image) file(t *tar.Writer, name string, mode int64, content []byte) error {
-	h := &tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: mode, Size: int64(len(content)), ModTime: im.created}
+	return tarFile(t, name, mode, content, im.created)
+}
+
+func tarFile(t *tar.Writer, name string, mode int64, content []byte, modified time.Time) error {
+	h := &tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: mode, Size: int64(len(content)), ModTime: modified}
 	if err := t.WriteHeader(h); err != nil {
 		return err
 	}

@@ -1,7 +1,8 @@
 // Command image builds a container image FROM scratch that holds one static Go program, as a file for
 // `docker load`, `podman load` or `kind load image-archive`. It needs neither a container engine nor
 // a registry. It builds for any architecture that Go knows. With GOFLAGS=-trimpath, the same source gives
-// the same file, whatever its folder is.
+// the same file, whatever its folder is. For several architectures the file is an archive of an OCI image
+// layout with one index, which `skopeo copy --all` puts into a registry; the index's digest is printed.
 //
 //	go run ./scripts/image -package ./fakecloud/cmd/fakecloud -tag fakecloud:dev -o fakecloud.tar
 package main
@@ -11,6 +12,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -30,36 +32,48 @@ type list []string
 func (l *list) String() string     { return strings.Join(*l, " ") }
 func (l *list) Set(s string) error { *l = append(*l, s); return nil }
 
+// job is what the command line asks for.
+type job struct {
+	image  image // without architecture and program
+	pkg    string
+	arches []string
+	out    string // file of the image
+	sbom   string // beginning of the names of the bills of materials; none if empty
+}
+
 func main() {
-	var im image
-	var pkg, out, tag string
-	var labels list
-	flag.StringVar(&pkg, "package", "", "main `package` to build")
-	flag.StringVar(&tag, "tag", "", "`name:tag` of the image")
-	flag.StringVar(&out, "o", "", "`file` to write")
-	flag.StringVar(&im.arch, "arch", runtime.GOARCH, "architecture, as `GOARCH`")
-	flag.Var((*list)(&im.env), "env", "`NAME=value` in the image's environment; may be repeated")
-	flag.Var((*list)(&im.ports), "expose", "`port` that the program listens on; may be repeated")
+	var j job
+	var labels, arches list
+	j.image.labels = map[string]string{}
+	flag.StringVar(&j.pkg, "package", "", "main `package` to build")
+	flag.StringVar(&j.image.tag, "tag", "", "`name:tag` of the image")
+	flag.StringVar(&j.out, "o", "", "`file` to write")
+	flag.Var(&arches, "arch", "architecture, as `GOARCH`; may be repeated: the file is then an OCI archive with an index of all (default this machine's)")
+	flag.StringVar(&j.sbom, "sbom", "", "also write what the programs are built from, as SPDX, to the files `begin`.<architecture>.spdx.json")
+	flag.Var((*list)(&j.image.env), "env", "`NAME=value` in the image's environment; may be repeated")
+	flag.Var((*list)(&j.image.ports), "expose", "`port` that the program listens on; may be repeated")
 	flag.Var(&labels, "label", "`name=value`; may be repeated")
-	flag.StringVar(&im.health, "health", "", "the program's `argument` for a health check")
+	flag.StringVar(&j.image.health, "health", "", "the program's `argument` for a health check")
 	flag.Parse()
 	err := func() error {
 		// A signal ends the compiler, and what was made so far is removed.
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 		defer stop()
-		if pkg == "" || tag == "" || out == "" || flag.NArg() > 0 {
+		if j.pkg == "" || j.image.tag == "" || j.out == "" || flag.NArg() > 0 {
 			return errors.New("usage: image -package ./path/to/main -tag name:tag -o file.tar [flags]; -h lists them")
 		}
-		im.tag = tag
-		im.labels = map[string]string{}
 		for _, l := range labels {
 			k, v, ok := strings.Cut(l, "=")
 			if !ok {
-				return fmt.Errorf("-label %q: want name=value", l)
+				return fmt.Errorf("-label %q: must be name=value", l)
 			}
-			im.labels[k] = v
+			j.image.labels[k] = v
 		}
-		return run(ctx, pkg, out, &im)
+		j.arches = arches
+		if len(arches) == 0 {
+			j.arches = []string{runtime.GOARCH}
+		}
+		return j.run(ctx, ".")
 	}()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "image:", err)
@@ -67,26 +81,57 @@ func main() {
 	}
 }
 
-// run builds the program and writes the image.
-func run(ctx context.Context, pkg, out string, im *image) error {
+// run builds the program in a folder for each architecture and writes the image.
+func (j *job) run(ctx context.Context, folder string) error {
+	j.image.name = path.Base(filepath.ToSlash(j.pkg))
+	j.image.created = created()
+	var images []image
+	for _, arch := range j.arches {
+		im := j.image
+		im.arch = arch
+		var err error
+		if im.program, err = build(ctx, folder, j.pkg, arch); err != nil {
+			return err
+		}
+		if j.sbom != "" {
+			text, err := im.sbom()
+			if err != nil {
+				return err
+			}
+			if err := os.WriteFile(j.sbom+"."+arch+".spdx.json", text, 0o644); err != nil {
+				return err
+			}
+		}
+		images = append(images, im)
+	}
+	if len(images) == 1 {
+		return wholefile.Replace(j.out, 0o644, images[0].write)
+	}
+	return wholefile.Replace(j.out, 0o644, func(w io.Writer) error {
+		sum, err := writeIndex(w, images)
+		if err == nil {
+			_, err = fmt.Println("index", sum)
+		}
+		return err
+	})
+}
+
+// build returns the program of a package, for Linux.
+func build(ctx context.Context, folder, pkg, arch string) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "image-")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	binary := filepath.Join(dir, "program")
 	cmd := exec.CommandContext(ctx, "go", "build", "-v", "-ldflags=-s -w", "-o", binary, pkg)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+im.arch)
+	cmd.Dir = folder
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("go build %s: %w", pkg, err)
+		return nil, fmt.Errorf("go build %s for %s: %w", pkg, arch, err)
 	}
-	if im.program, err = os.ReadFile(binary); err != nil {
-		return err
-	}
-	im.name = path.Base(filepath.ToSlash(pkg))
-	im.created = created()
-	return wholefile.Replace(out, 0o644, im.write)
+	return os.ReadFile(binary)
 }
 
 // created returns the time of the source: that of SOURCE_DATE_EPOCH or of the last commit.
