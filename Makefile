@@ -19,7 +19,7 @@ run: ## Run the simulated cloud with its data plane on loopback (flags: ARGS="--
 	go tool fakecloud --data-plane $(ARGS)
 
 .PHONY: image
-image: ## Build fakecloud:dev and ccm-from-scratch:dev FROM scratch (pulls nothing; OUT=folder: files)
+image: ## Build fakecloud:dev and ccm-from-scratch:dev FROM scratch (pulls nothing; OUT=folder: files, ARCH="amd64 arm64": one for both)
 	scripts/image.sh
 
 .PHONY: up
@@ -95,6 +95,10 @@ fmt: ## Format the code
 .PHONY: manifests
 manifests: ## Render the Helm chart into ccm/deploy again, after a change of ccm/chart
 	scripts/manifests.sh
+
+.PHONY: release
+release: ## Make all files of a release from its tag, in out/release: VERSION=v1.2.3 (ARGS=--dry-run: only check)
+	scripts/release.sh $(ARGS) $(VERSION)
 
 .PHONY: kubernetes
 kubernetes: ## Build the control plane's programs that e2e needs (once; minutes)

@@ -4,6 +4,10 @@
 //
 //	go run . --chart ../../ccm/chart -f values.yaml --set image.tag=v1 >manifest.yaml
 //
+// With --package it makes the archive of a release, as `helm package` does:
+//
+//	go run . --chart ../../ccm/chart --version 1.2.3 --package out
+//
 // What it leaves out of `helm template`: dependencies of the chart, hooks, CRDs, `lookup`, --set-file
 // and its like. Objects say that they are managed by kubectl instead of Helm.
 package main
@@ -18,11 +22,14 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"helm.sh/helm/v4/pkg/chart/common"
 	"helm.sh/helm/v4/pkg/chart/common/util"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	chartutil "helm.sh/helm/v4/pkg/chart/v2/util"
 	"helm.sh/helm/v4/pkg/engine"
 	"helm.sh/helm/v4/pkg/strvals"
 	"sigs.k8s.io/yaml"
@@ -36,7 +43,7 @@ func (l *list) Set(s string) error { *l = append(*l, s); return nil }
 
 // options are what a chart is rendered with.
 type options struct {
-	chart     string // folder
+	chart     string // folder or archive
 	release   string
 	namespace string
 	files     list // of values, the last one wins
@@ -46,15 +53,23 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.chart, "chart", "", "`folder` of the chart")
+	var version, folder string
+	flag.StringVar(&folder, "package", "", "write the chart's archive into this `folder` instead of rendering; prints its name")
+	flag.StringVar(&version, "version", "", "the `version` of the archive; the program's version, which selects the image, has a v in front")
+	flag.StringVar(&o.chart, "chart", "", "`folder` or archive of the chart")
 	flag.StringVar(&o.release, "release", "ccm-from-scratch", "`name` of the release")
 	flag.StringVar(&o.namespace, "namespace", "kube-system", "`name` of the release's namespace")
 	flag.Var(&o.files, "f", "`file` of values; may be repeated")
 	flag.Var(&o.set, "set", "`name=value`, as Helm reads it; may be repeated")
 	flag.StringVar(&o.header, "header", "", "`comment` at the beginning")
 	flag.Parse()
-	text, err := "", errors.New("usage: chart --chart folder [-f values.yaml] [--set name=value]; -h lists all flags")
-	if o.chart != "" && flag.NArg() == 0 {
+	text, err := "", errors.New("usage: chart --chart folder [-f values.yaml] [--set name=value], or --package folder --version 1.2.3; -h lists all flags")
+	switch {
+	case o.chart == "" || flag.NArg() > 0 || (folder == "") != (version == ""):
+	case folder != "":
+		text, err = pack(o.chart, version, folder)
+		text += "\n"
+	default:
 		text, err = render(o)
 	}
 	if err == nil {
@@ -66,9 +81,27 @@ func main() {
 	}
 }
 
+// pack writes the archive of a chart with a version into a folder and returns the file's name. The time of its files is
+// SOURCE_DATE_EPOCH or 1970, so that the same chart gives the same bytes.
+func pack(folder, version, out string) (string, error) {
+	chart, err := loader.Load(folder)
+	if err != nil {
+		return "", err
+	}
+	var seconds int64
+	if text := os.Getenv("SOURCE_DATE_EPOCH"); text != "" {
+		if seconds, err = strconv.ParseInt(text, 10, 64); err != nil {
+			return "", fmt.Errorf("SOURCE_DATE_EPOCH=%q: must be a number of seconds since 1970", text)
+		}
+	}
+	chart.StampModTimes(time.Unix(seconds, 0).UTC())
+	chart.Metadata.Version, chart.Metadata.AppVersion = version, "v"+version
+	return chartutil.Save(chart, out)
+}
+
 // render returns the chart's objects as one YAML stream.
 func render(o options) (string, error) {
-	chart, err := loader.LoadDir(o.chart)
+	chart, err := loader.Load(o.chart)
 	if err != nil {
 		return "", err
 	}

@@ -361,3 +361,37 @@ func TestValuesThatCannotWorkAreRefused(t *testing.T) {
 	// Without routes a network needs no range of pods.
 	pod(t, options{set: list{"env.HCLOUD_NETWORK=internal", "env.HCLOUD_NETWORK_ROUTES_ENABLED=false"}})
 }
+
+func TestAReleasesChartHasItsVersionAndTheSameBytesTwice(t *testing.T) {
+	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
+	copied := filepath.Join(t.TempDir(), "chart") // with other times of the files
+	if err := os.CopyFS(copied, os.DirFS(chartFolder)); err != nil {
+		t.Fatal(err)
+	}
+	var archives []string
+	for _, folder := range []string{chartFolder, copied} {
+		name, err := pack(folder, "1.2.3-rc.1", t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if filepath.Base(name) != "ccm-from-scratch-1.2.3-rc.1.tgz" {
+			t.Error(name)
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		archives = append(archives, string(text))
+		manifest, err := render(options{chart: name, release: "test", namespace: "cloud", set: list{"dashboard.enabled=true"}})
+		if err != nil || !strings.Contains(manifest, `image: "ccm-from-scratch:v1.2.3-rc.1"`) ||
+			!strings.Contains(manifest, "helm.sh/chart: ccm-from-scratch-1.2.3-rc.1") || !strings.Contains(manifest, "hcloud_api_requests_total") {
+			t.Errorf("%v: the archive renders to\n%.300s", err, manifest)
+		}
+	}
+	if archives[0] != archives[1] {
+		t.Error("the same chart gives other bytes")
+	}
+	if _, err := pack(chartFolder, "newest", t.TempDir()); err == nil {
+		t.Error("a version that is no version was taken")
+	}
+}

@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# Makes all files of a release from its tag: images, bills of materials, the Helm chart, the manifest, the notes and the
+# checksums. It changes nothing else, and publishes nothing.
+#
+#   scripts/release.sh v1.2.3            writes out/release/v1.2.3 (OUT=folder: another one)
+#   scripts/release.sh --dry-run v1.2.3  checks the tag and the change log, and prints the commands
+#
+# The files are built from a clone of the tag, not from the files of this folder. With the same version of Go, the same
+# tag gives the same bytes.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+root=$PWD
+
+dry=
+if [ "${1:-}" = --dry-run ]; then
+	dry=1
+	shift
+fi
+if [ $# != 1 ]; then
+	echo "usage: scripts/release.sh [--dry-run] vX.Y.Z" >&2
+	exit 2
+fi
+tag=$1
+version=${tag#v}
+if ! [[ $tag =~ ^v(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Za-z.-]+)?$ ]]; then
+	echo "$tag: must be a version such as v1.2.3 or v1.2.3-rc.1" >&2
+	exit 2
+fi
+if ! git rev-parse -q --verify "refs/tags/$tag^{commit}" >/dev/null; then
+	echo "$tag: there is no such tag: make it with git tag -s $tag" >&2
+	exit 1
+fi
+# What stands below the version's heading, until the next version or the links.
+notes=$(git show "$tag:CHANGELOG.md" | awk -v heading="## [$version]" '
+	index($0, heading) == 1 {on = 1; next}
+	/^## / || /^\[[^]]*\]: / {on = 0}
+	on')
+if [ -z "${notes//[[:space:]]/}" ]; then
+	echo "$tag: CHANGELOG.md of the tag has nothing below \"## [$version]\": describe the version there and move the tag" >&2
+	exit 1
+fi
+out=${OUT:-$root/out/release/$tag}
+if [ -e "$out" ]; then
+	echo "$out exists: remove it first" >&2
+	exit 1
+fi
+
+run() {
+	echo "+ $*" >&2
+	[ -n "$dry" ] || "$@"
+}
+
+work=$(mktemp -d -t release.XXXXXX)
+trap 'rm -rf "$work"' EXIT
+new=$work/files
+mkdir "$new"
+run git clone --quiet --no-checkout "$root" "$work/source"
+run git -C "$work/source" checkout --quiet "$tag"
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct "$tag")
+# Only these settings decide what is built.
+export SOURCE_DATE_EPOCH GOFLAGS='' GOWORK=off
+run env OUT="$new" ARCH="amd64 arm64" TAG="$tag" "$work/source/scripts/image.sh"
+chart() { (cd "$work/source/scripts/chart" && go run . "$@"); }
+run chart --chart ../../ccm/chart --version "$version" --package "$new"
+manifest() { chart --chart "$new/ccm-from-scratch-$version.tgz" -f ../../ccm/deploy/values.yaml >"$new/ccm-from-scratch.yaml"; }
+run manifest
+describe() {
+	printf '%s\n\n' "$notes"
+	echo "Built with $(cd "$work/source" && go version). Put an image into your registry with"
+	echo "\`skopeo copy --all oci-archive:NAME.tar docker://registry.example/NAME:$tag\`; its digest then is:"
+	echo
+	local archive
+	for archive in "$new"/*.tar; do
+		echo "- $(basename "$archive" .tar): \`$(tar -xOf "$archive" index.json | grep -o 'sha256:[0-9a-f]*')\`"
+	done
+}
+write_notes() { describe >"$new/NOTES.md"; }
+run write_notes
+checksums() { (cd "$new" && sha256sum -- * >"$work/SHA256SUMS" && mv "$work/SHA256SUMS" .); }
+run checksums
+run mkdir -p "$(dirname "$out")"
+run mv "$new" "$out"
+if [ -n "$dry" ]; then
+	echo "nothing was made; without --dry-run the files will be in $out"
+else
+	chmod 755 "$out"
+	echo "the files of $tag are in $out:"
+	ls -l "$out"
+fi

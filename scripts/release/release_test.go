@@ -1,0 +1,115 @@
+// Package release tests scripts/release.sh without compiling anything: its checks, and what it would do.
+package release
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// repository makes a repository with the script, a change log and a tag.
+func repository(t *testing.T, changelog, tag string) string {
+	t.Helper()
+	script, err := os.ReadFile("../release.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	for name, text := range map[string][]byte{"scripts/release.sh": script, "CHANGELOG.md": []byte(changelog)} {
+		name = filepath.Join(folder, name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, text, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, args := range [][]string{
+		{"init", "-q"}, {"add", "."}, {"-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false", "commit", "-qm", "all"}, {"tag", tag},
+	} {
+		if out, err := exec.CommandContext(t.Context(), "git", append([]string{"-C", folder}, args...)...).CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v: %s", args, err, out)
+		}
+	}
+	return folder
+}
+
+// release runs the script and returns all that it prints.
+func release(t *testing.T, folder string, args ...string) (string, error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), filepath.Join(folder, "scripts/release.sh"), args...)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+const changelog = `# Changelog
+
+## [Unreleased]
+
+## [1.2.3] - 2026-11-22
+
+### Added
+
+- something
+
+## [1.2.2]
+
+[1.2.3]: https://example.org
+`
+
+func TestADryRunNamesEveryStepAndMakesNothing(t *testing.T) {
+	t.Parallel()
+	folder := repository(t, changelog, "v1.2.3")
+	out, err := release(t, folder, "--dry-run", "v1.2.3")
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	position := 0
+	for _, step := range []string{
+		"+ git clone", "checkout --quiet v1.2.3", "ARCH=amd64 arm64 TAG=v1.2.3", "scripts/image.sh", "--version 1.2.3 --package",
+		"+ manifest", "+ write_notes", "+ checksums", "+ mv", "nothing was made",
+	} {
+		i := strings.Index(out[position:], step)
+		if i < 0 {
+			t.Fatalf("no %q after\n%s\nin\n%s", step, out[:position], out)
+		}
+		position += i
+	}
+	if _, err := os.Stat(filepath.Join(folder, "out")); !os.IsNotExist(err) {
+		t.Errorf("a dry run has made files: %v", err)
+	}
+}
+
+// The message has to name what is wrong.
+func TestAReleaseThatCannotBeMadeIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ tag, argument, want string }{
+		"no version":          {"v1.2.3", "", "usage"},
+		"a malformed version": {"v1.2.3", "1.2.3", "must be a version"},
+		"a leading zero":      {"v1.2.3", "v1.02.3", "must be a version"},
+		"no tag":              {"v1.2.3", "v1.2.4", "there is no such tag"},
+		"not in the log":      {"v1.3.0", "v1.3.0", "CHANGELOG.md"},
+		"empty in the log":    {"v1.2.2", "v1.2.2", "CHANGELOG.md"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			args := []string{"--dry-run"}
+			if c.argument != "" {
+				args = append(args, c.argument)
+			}
+			out, err := release(t, repository(t, changelog, c.tag), args...)
+			if err == nil || !strings.Contains(out, c.want) {
+				t.Errorf("%v: %s", err, out)
+			}
+		})
+	}
+	folder := repository(t, changelog, "v1.2.3")
+	if err := os.MkdirAll(filepath.Join(folder, "out/release/v1.2.3"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := release(t, folder, "v1.2.3"); err == nil || !strings.Contains(out, "exists") {
+		t.Errorf("files of an earlier run: %v: %s", err, out)
+	}
+}
