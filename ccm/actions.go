@@ -23,6 +23,10 @@ type actionWaiter struct {
 	// timeout limits the wait for one action. A slower action continues, and the next sync checks its
 	// result.
 	timeout time.Duration
+
+	mu sync.Mutex
+	// lasted holds how long the last action of each command took in the cloud.
+	lasted map[string]time.Duration
 }
 
 // actionPendingError reports that an action is still running after the timeout. It has not failed.
@@ -57,7 +61,7 @@ func (w *actionWaiter) wait(ctx context.Context, action *hcloud.Action) error {
 		if waited := w.clock.Since(start); waited >= w.timeout {
 			return &actionPendingError{id: action.ID, command: action.Command, waited: waited}
 		}
-		timer := w.clock.NewTimer(pollInterval(poll))
+		timer := w.clock.NewTimer(w.delay(action.Command, poll))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
@@ -72,7 +76,37 @@ func (w *actionWaiter) wait(ctx context.Context, action *hcloud.Action) error {
 			return fmt.Errorf("getting action %d (%s): it does not exist any more", action.ID, action.Command)
 		}
 		action = updated
+		w.learn(action)
 	}
+}
+
+// delay returns the delay before a poll. The first poll comes when the last action of that command would
+// have ended: most actions of a command take equally long, and each poll counts against the rate limit.
+func (w *actionWaiter) delay(command string, poll int) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	lasted := w.lasted[command]
+	switch {
+	case lasted == 0:
+		return pollInterval(poll)
+	case poll == 0:
+		return lasted + 50*time.Millisecond
+	}
+	return pollInterval(poll - 1)
+}
+
+// learn notes how long an action took. Slow ones count only up to the longest interval between polls.
+func (w *actionWaiter) learn(action *hcloud.Action) {
+	lasted := action.Finished.Sub(action.Started)
+	if action.Status != hcloud.ActionStatusSuccess || lasted <= 0 {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.lasted == nil {
+		w.lasted = map[string]time.Duration{}
+	}
+	w.lasted[action.Command] = min(lasted, 3*time.Second)
 }
 
 // slowActions remembers the actions that were still running after the timeout, by the resource that they

@@ -97,7 +97,8 @@ func New(cfg Config, options ...Option) *Cloud {
 	c.evidence.disabled, c.evidence.token = cfg.ProjectCheckDisabled, token.Token
 	servers := newServerCache(c.client, c.clock, cfg.ServerCacheTTL, c.evidence)
 	c.evidence.listServers = servers.refresh
-	c.instances = &instances{servers: servers, network: c.network, family: cfg.AddressFamily, labels: &nodeLabelSync{}, events: c.events}
+	c.instances = &instances{servers: servers, network: c.network, family: cfg.AddressFamily, labels: &nodeLabelSync{}, events: c.events,
+		guard: &routeGuard{clock: c.clock, routesOn: c.routesAsked.Load}}
 	if cfg.LoadBalancersEnabled {
 		lb := &loadBalancers{
 			client: c.client, waiter: waiter, slow: &slowActions{waiter: waiter}, servers: servers, network: c.network,
@@ -137,6 +138,7 @@ func (c *Cloud) Initialize(clients cloudprovider.ControllerClientBuilder, stop <
 	}
 	c.kube = kube
 	c.instances.labels.kube = kube
+	c.instances.guard.kube = kube
 	if c.loadBalancers != nil {
 		c.loadBalancers.kube = kube
 	}
@@ -190,8 +192,9 @@ func (c *Cloud) SetInformers(factory informers.SharedInformerFactory) {
 	r := &resync{
 		clock: c.clock, interval: c.cfg.ResyncInterval, kube: c.kube, lbs: c.loadBalancers, routes: c.routes,
 		nodes: nodes.Lister(), services: services.Lister(), events: c.events, retryRoutes: c.retryRoutes,
-		routesOn: c.routesAsked.Load,
+		routesOn: c.routesAsked.Load, toRoute: newNodeQueue(), routed: make(chan struct{}, 1),
 	}
+	r.watch(nodes.Informer())
 	go func() {
 		if cache.WaitForCacheSync(c.stop.Done(), synced...) {
 			r.run(c.stop)

@@ -22,6 +22,7 @@ type instances struct {
 	family  AddressFamily
 	labels  *nodeLabelSync
 	events  *eventRecorder
+	guard   *routeGuard
 }
 
 // The label by which other programs, such as the CSI driver, recognise a Node that is a server of the
@@ -90,6 +91,9 @@ func (i *instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*c
 			server.ID, server.Name, networkID, i.network.idOrName)
 	}
 	meta := metadataOf(server, node.Name, networkID, i.family)
+	if err := i.guard.beforeInit(node); err != nil {
+		return nil, err
+	}
 	i.labels.sync(ctx, node, meta)
 	return meta, nil
 }

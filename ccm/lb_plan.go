@@ -228,7 +228,7 @@ func usesPrivateIP(plan *lbPlan, in lbPlanInput) bool {
 }
 
 func planTargets(in lbPlanInput, private bool) (targets []lbTarget, notes []lbNote) {
-	var noAddress []string
+	var noAddress, noRoute []string
 	network := in.NetworkID
 	current := map[int64]lbTarget{}
 	if in.Current != nil {
@@ -254,6 +254,10 @@ func planTargets(in lbPlanInput, private bool) (targets []lbTarget, notes []lbNo
 			noAddress = append(noAddress, node.Name)
 			continue
 		}
+		if _, is := current[id]; !is && lacksRoute(node) {
+			noRoute = append(noRoute, node.Name)
+			continue
+		}
 		targets = append(targets, lbTarget{ServerID: id, Private: private})
 	}
 	if in.Unread {
@@ -272,6 +276,9 @@ func planTargets(in lbPlanInput, private bool) (targets []lbTarget, notes []lbNo
 			why = "their servers are not attached to the network of HCLOUD_NETWORK"
 		}
 		notes = append(notes, lbNote{EventSkippedNodes, fmt.Sprintf("%d nodes are not targets because %s: %s", len(noAddress), why, abbreviate(noAddress, 5))})
+	}
+	if len(noRoute) > 0 {
+		notes = append(notes, lbNote{EventSkippedNodes, fmt.Sprintf("%d nodes are not targets yet because they have no route: %s", len(noRoute), abbreviate(noRoute, 5))})
 	}
 	return targets, notes
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,10 +50,8 @@ func (l *nodeLabelSync) sync(ctx context.Context, node *corev1.Node, meta *cloud
 // staleLabels returns the labels of node that differ from meta, with their correct values. It returns
 // none for a Node that is not initialized yet: the node controller sets its labels.
 func staleLabels(node *corev1.Node, meta *cloudprovider.InstanceMetadata) map[string]string {
-	for _, t := range node.Spec.Taints {
-		if t.Key == cloudproviderapi.TaintExternalCloudProvider {
-			return nil
-		}
+	if isUninitialized(node) {
+		return nil
 	}
 	stale := map[string]string{}
 	wanted := map[string]string{
@@ -71,4 +70,9 @@ func staleLabels(node *corev1.Node, meta *cloudprovider.InstanceMetadata) map[st
 		}
 	}
 	return stale
+}
+
+// isUninitialized reports whether the node controller has not initialized the Node yet.
+func isUninitialized(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == cloudproviderapi.TaintExternalCloudProvider })
 }

@@ -9,14 +9,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 	cloudprovider "k8s.io/cloud-provider"
 	servicehelpers "k8s.io/cloud-provider/service/helpers"
-	nodeutil "k8s.io/component-helpers/node/util"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 )
@@ -31,6 +31,13 @@ const (
 // resyncWorkers is the number of load balancers that are compared at the same time. One that is locked or
 // slow must not delay the others.
 const resyncWorkers = 10
+
+// routeWorkers is the number of Nodes whose routes are created at the same time.
+const routeWorkers = 4
+
+// targetDelay is the delay before Nodes that have got their routes become targets: one comparison serves
+// all Nodes that were added together.
+const targetDelay = time.Second
 
 // resync periodically compares load balancers and routes with their desired state and repairs them.
 // The controllers of k8s.io/cloud-provider act only on events of Kubernetes. They miss a load
@@ -54,6 +61,71 @@ type resync struct {
 	routesOn func() bool
 	// retryRoutes receives a signal when a route operation has failed.
 	retryRoutes chan struct{}
+	// toRoute holds the names of Nodes that may need a route now.
+	toRoute workqueue.TypedInterface[string]
+	// routed receives a signal when a Node has got its route, so that it can be a target.
+	routed chan struct{}
+}
+
+func newNodeQueue() workqueue.TypedInterface[string] { return workqueue.NewTyped[string]() }
+
+// watch makes a Node get its route as soon as it has a pod range, and become a target as soon as it has
+// its route. The route controller waits up to ten seconds, and the service controller does not look at
+// the condition.
+func (r *resync) watch(nodes cache.SharedIndexInformer) {
+	enqueue := func(node *corev1.Node) {
+		if len(node.Spec.PodCIDRs) > 0 && (networkCondition(node) == nil || lacksRoute(node)) {
+			r.toRoute.Add(node.Name)
+		}
+	}
+	_, err := nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) {
+			if node, ok := obj.(*corev1.Node); ok {
+				enqueue(node)
+			}
+		},
+		UpdateFunc: func(before, after any) {
+			was, ok1 := before.(*corev1.Node)
+			is, ok2 := after.(*corev1.Node)
+			if !ok1 || !ok2 {
+				return
+			}
+			if lacksRoute(was) && !lacksRoute(is) {
+				select {
+				case r.routed <- struct{}{}:
+				default: // a comparison is due already
+				}
+			}
+			if !slices.Equal(was.Spec.PodCIDRs, is.Spec.PodCIDRs) || was.Spec.ProviderID != is.Spec.ProviderID {
+				enqueue(is)
+			}
+		},
+	})
+	if err != nil {
+		klog.ErrorS(err, "Could not watch nodes; routes follow with the next comparison")
+	}
+}
+
+// routeNodes creates the routes of the Nodes in toRoute until the queue is shut down.
+func (r *resync) routeNodes(ctx context.Context) {
+	for {
+		name, down := r.toRoute.Get()
+		if down {
+			return
+		}
+		if err := r.routeNode(ctx, name); err != nil {
+			klog.ErrorS(err, "Could not create the routes of node; will try again", "node", name)
+		}
+		r.toRoute.Done(name)
+	}
+}
+
+func (r *resync) routeNode(ctx context.Context, name string) error {
+	node, err := r.nodes.Get(name)
+	if err != nil || r.routes == nil || !r.routesOn() || isForeign(node) {
+		return nil // it is gone, or has no routes
+	}
+	return r.syncNodeRoutes(ctx, node)
 }
 
 // run compares periodically until ctx ends.
@@ -69,16 +141,27 @@ func (r *resync) run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	idle := make(chan struct{}, 1)
+	for range routeWorkers {
+		running.Go(func() { r.routeNodes(ctx) })
+	}
+	defer r.toRoute.ShutDown()
+	var targets <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick:
-			select {
-			case idle <- struct{}{}:
-				running.Go(func() { r.syncLoadBalancers(ctx); <-idle })
-			default: // the last comparison of load balancers has not ended; routes do not wait for it
+		case <-r.routed:
+			if targets == nil {
+				targets = r.clock.After(targetDelay)
 			}
+			continue
+		case <-targets:
+			if targets = nil; !r.startLoadBalancers(ctx, idle, &running) {
+				targets = r.clock.After(targetDelay)
+			}
+			continue
+		case <-tick:
+			r.startLoadBalancers(ctx, idle, &running) // routes do not wait for it
 		case <-r.retryRoutes:
 			if retry == nil {
 				retry = r.clock.After(backoff)
@@ -91,6 +174,18 @@ func (r *resync) run(ctx context.Context) {
 		if r.syncRoutes(ctx) {
 			backoff = routeRetryMin
 		}
+	}
+}
+
+// startLoadBalancers starts a comparison of the load balancers. It reports false if the last one has not
+// ended.
+func (r *resync) startLoadBalancers(ctx context.Context, idle chan struct{}, running *sync.WaitGroup) bool {
+	select {
+	case idle <- struct{}{}:
+		running.Go(func() { r.syncLoadBalancers(ctx); <-idle })
+		return true
+	default:
+		return false
 	}
 }
 
@@ -209,17 +304,10 @@ func (r *resync) syncNodeRoutes(ctx context.Context, node *corev1.Node) error {
 			return err
 		}
 	}
-	_, condition := nodeutil.GetNodeCondition(&node.Status, corev1.NodeNetworkUnavailable)
-	if r.kube == nil || len(node.Spec.PodCIDRs) == 0 || condition == nil || condition.Status != corev1.ConditionTrue || condition.Reason != "NoRouteCreated" {
+	if r.kube == nil || !lacksRoute(node) || len(node.Spec.PodCIDRs) == 0 {
 		return nil
 	}
-	return nodeutil.SetNodeCondition(r.kube, name, corev1.NodeCondition{ // as the route controller does
-		Type:               corev1.NodeNetworkUnavailable,
-		Status:             corev1.ConditionFalse,
-		Reason:             "RouteCreated",
-		Message:            "RouteController created a route",
-		LastTransitionTime: metav1.NewTime(r.clock.Now()),
-	})
+	return setNetworkCondition(r.kube, r.clock, node, true)
 }
 
 // listNodes returns all known nodes, or none before the informers exist.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,10 +17,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	cloudprovider "k8s.io/cloud-provider"
+	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 )
@@ -422,4 +425,112 @@ func TestLockedLoadBalancersDelayNoRoute(t *testing.T) {
 	close(release)
 	cancel()
 	<-done
+}
+
+// Three servers at once: the first route shows how long an action takes.
+func TestRoutesOfNewNodesTakeAsLongAsTheirActions(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "realistic", 3)
+	cloud := w.provider()
+	start := w.clock.Now()
+	w.wire.take()
+	reconcileRoutes(t, w, cloud, true)
+	took, calls := w.clock.Since(start), w.wire.take()
+	polls := 0
+	for _, c := range calls {
+		if strings.HasPrefix(c, "GET /actions/") {
+			polls++
+		}
+	}
+	t.Logf("three routes: %v, %d calls, %d of them polls", took, len(calls), polls)
+	if took > 5*time.Second || polls > 6 || len(w.networkRoutes()) != 3 {
+		t.Errorf("three routes took %v and %d polls: %v", took, polls, w.networkRoutes())
+	}
+}
+
+// A node gets pods and traffic once its route exists.
+func TestANewNodeIsUnavailableUntilItsRouteExists(t *testing.T) {
+	t.Parallel()
+	g := gomega.NewWithT(t)
+	w := newWorld(t, "instant", 2)
+	old, fresh := w.nodes[0], w.nodes[1]
+	old.Spec.PodCIDRs, fresh.Spec.PodCIDRs = []string{"10.244.1.0/24"}, []string{"10.244.2.0/24"}
+	old.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionFalse, Reason: "RouteCreated"}}
+	fresh.Spec.Taints = []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider}}
+	w.nodes = w.nodes[:1]
+	svc := newService("web", nil, 80)
+	kube := fake.NewClientset(old.DeepCopy(), svc.DeepCopy())
+	cloud := w.provider()
+	factory := informers.NewSharedInformerFactory(kube, 0)
+	stop := make(chan struct{})
+	defer close(stop)
+	cloud.Initialize(clients{kube}, stop)
+	cloud.SetInformers(factory)
+	factory.Start(stop)
+	factory.WaitForCacheSync(stop)
+	_, _ = cloud.Routes()
+	w.ensure(cloud, svc)
+
+	var refuse atomic.Bool
+	refuse.Store(true)
+	w.wire.setIntercept(func(r *http.Request) *http.Response {
+		if refuse.Load() && strings.HasSuffix(r.URL.Path, "add_route") {
+			return apiError(http.StatusServiceUnavailable, "unavailable")
+		}
+		return nil
+	})
+	_, err := kube.CoreV1().Nodes().Create(t.Context(), fresh.DeepCopy(), metav1.CreateOptions{})
+	w.must(err)
+	condition := func() string {
+		n, err := kube.CoreV1().Nodes().Get(t.Context(), fresh.Name, metav1.GetOptions{})
+		if err != nil || len(n.Status.Conditions) == 0 {
+			return fmt.Sprint("none ", err)
+		}
+		return fmt.Sprint(n.Status.Conditions[0].Type, n.Status.Conditions[0].Status, n.Status.Conditions[0].Reason)
+	}
+	instances, _ := cloud.InstancesV2()
+	if _, err := instances.InstanceMetadata(t.Context(), fresh); err != nil {
+		t.Fatal(err)
+	}
+	if got := condition(); got != "NetworkUnavailableTrueNoRouteCreated" {
+		t.Errorf("when the node is initialized, its condition is %s", got)
+	}
+	unavailable, err := kube.CoreV1().Nodes().Get(t.Context(), fresh.Name, metav1.GetOptions{})
+	w.must(err)
+	lbs, _ := cloud.LoadBalancer()
+	if err := lbs.UpdateLoadBalancer(t.Context(), "", svc, []*corev1.Node{old, unavailable}); err != nil || len(w.theLoadBalancer().Targets) != 1 {
+		t.Errorf("%v, %d targets", err, len(w.theLoadBalancer().Targets))
+	}
+	if events := strings.Join(w.eventsSoFar(), "\n"); !strings.Contains(events, "NodesSkipped 1 nodes are not targets yet because they have no route") {
+		t.Errorf("events: %s", events)
+	}
+
+	refuse.Store(false)
+	cloud.RouteFailed()
+	g.Eventually(func() bool { // neither the route controller nor the periodic comparison runs here
+		w.clock.Step(10 * time.Second)
+		return len(w.networkRoutes()) == 2 && condition() == "NetworkUnavailableFalseRouteCreated" && len(w.theLoadBalancer().Targets) == 2
+	}).WithTimeout(10 * time.Second).Should(gomega.BeTrue())
+}
+
+func TestANodeGetsItsRouteAtOnce(t *testing.T) {
+	t.Parallel()
+	g := gomega.NewWithT(t)
+	w := newWorld(t, "instant", 3)
+	kube := fake.NewClientset()
+	cloud := w.provider()
+	factory := informers.NewSharedInformerFactory(kube, 0)
+	stop := make(chan struct{})
+	defer close(stop)
+	cloud.Initialize(clients{kube}, stop)
+	cloud.SetInformers(factory)
+	factory.Start(stop)
+	factory.WaitForCacheSync(stop)
+	_, _ = cloud.Routes()
+	for i, n := range w.nodes {
+		n.Spec.PodCIDRs = []string{fmt.Sprintf("10.244.%d.0/24", i+1)}
+		_, err := kube.CoreV1().Nodes().Create(t.Context(), n.DeepCopy(), metav1.CreateOptions{})
+		w.must(err)
+	}
+	g.Eventually(w.networkRoutes).WithTimeout(10 * time.Second).Should(gomega.HaveLen(3)) // the clock stands still
 }
