@@ -180,6 +180,36 @@ func TestNoTargetIsLostIfItsReplacementIsRefused(t *testing.T) {
 	}
 }
 
+// Errors that concern the whole load balancer end the sync: further calls would fail too, and each costs.
+func TestAnErrorOfTheWholeLoadBalancerEndsTheSync(t *testing.T) {
+	t.Parallel()
+	for code, status := range map[string]int{"locked": 423, "conflict": 409, "rate_limit_exceeded": 429, "unauthorized": 401, "forbidden": 403} {
+		t.Run(code, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "instant", 1)
+			cloud := w.provider()
+			svc := newService("web", nil, 80)
+			w.ensure(cloud, svc)
+			setPorts(svc, 81, 82, 83)
+			w.addServer("node-2")
+			kinds := map[string]bool{}
+			w.wire.setIntercept(func(r *http.Request) *http.Response {
+				if r.Method != http.MethodPost {
+					return nil
+				}
+				kinds[fmt.Sprint(readRequest(t, r))] = true
+				return apiError(status, code)
+			})
+			if _, err := w.tryEnsure(cloud, svc); err == nil {
+				t.Error("no error")
+			}
+			if len(kinds) != 1 {
+				t.Errorf("sent %v, want one operation", kinds)
+			}
+		})
+	}
+}
+
 // A pool of nodes is replaced by another one, which together are more than the type allows.
 func TestASwitchOfNodePoolsKeepsTargets(t *testing.T) {
 	t.Parallel()

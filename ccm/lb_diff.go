@@ -199,13 +199,7 @@ func (d *lbDiff) public() (enable, disable []lbOp) {
 	case d.plan.Public && !d.lb.PublicNet.Enabled:
 		enable = append(enable, lbOp{Kind: opEnablePublic, Part: partPublic})
 	case !d.plan.Public && d.lb.PublicNet.Enabled:
-		op := lbOp{Kind: opDisablePublic, Part: partPublic, Needs: []lbPart{partNetwork}}
-		for _, t := range serverTargets(d.lb) {
-			if !t.Private {
-				op.Needs = append(op.Needs, partServer(t.ServerID))
-			}
-		}
-		disable = append(disable, op)
+		disable = append(disable, lbOp{Kind: opDisablePublic, Part: partPublic, Needs: []lbPart{partNetwork}})
 	}
 	return enable, disable
 }
