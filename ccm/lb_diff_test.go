@@ -425,3 +425,27 @@ func TestTargetsAreReplacedInTurns(t *testing.T) {
 		}
 	}
 }
+
+// What an operation needs, so that an error before it does not make it wrong.
+func TestWhatOperationsNeed(t *testing.T) {
+	t.Parallel()
+	plan := simple([]lbTarget{{1, true}}, 80, 81)
+	plan.NetworkID, plan.Public, plan.PrivateIPv4 = 5, false, netip.MustParseAddr("10.0.0.10")
+	lb := built(plan)
+	lb.PublicNet.Enabled = true
+	lb.Services, lb.Labels = lb.Services[:1], withOwnership(nil, testUID, []int{80})
+	needs := map[lbOpKind][]lbPart{}
+	for _, op := range diffLoadBalancer(plan, lb) {
+		needs[op.Kind] = op.Needs
+	}
+	for kind, want := range map[lbOpKind][]lbPart{
+		opDetach:        {partServer(1)},          // its private targets would be lost
+		opAddService:    {partLabels, partPublic}, // a port is recorded before it exists, and never exposed
+		opDisablePublic: {partNetwork},            // it would have no address at all
+		opRecord:        nil,
+	} {
+		if got, sent := needs[kind]; !sent || !slices.Equal(got, want) {
+			t.Errorf("%s needs %v (sent: %t), want %v", kind, got, sent, want)
+		}
+	}
+}
