@@ -171,19 +171,20 @@ func TestAnyCallMayBeTheLast(t *testing.T) {
 		for _, actions := range []string{"instant", "realistic"} {
 			t.Run(s.name+", "+actions, func(t *testing.T) {
 				t.Parallel()
-				calls := s.run(t, actions, 0, false)
-				for n := 1; n <= calls; n++ {
-					s.run(t, actions, n, false)
-					s.run(t, actions, n, true)
+				for i, call := range s.run(t, actions, 0, false) {
+					s.run(t, actions, i+1, false)
+					if !strings.HasPrefix(call, "GET ") { // a read has no effect: to die after it is the same
+						s.run(t, actions, i+1, true)
+					}
 				}
 			})
 		}
 	}
 }
 
-// run runs the scenario and returns the number of calls of the first CCM. The CCM dies before call
+// run runs the scenario and returns the calls of the first CCM. The CCM dies before call
 // cutAt, or after it if after is set; with cutAt 0 it does not die.
-func (s *crashScenario) run(t *testing.T, actions string, cutAt int, after bool) (calls int) {
+func (s *crashScenario) run(t *testing.T, actions string, cutAt int, after bool) (calls []string) {
 	t.Helper()
 	w := newWorld(t, actions, 2)
 	svc := s.prepare(w)
@@ -201,7 +202,7 @@ func (s *crashScenario) run(t *testing.T, actions string, cutAt int, after bool)
 	} else {
 		_, _ = lbs.EnsureLoadBalancer(t.Context(), "", svc, w.nodes)
 	}
-	calls = len(w.wire.take())
+	calls = w.wire.take()
 	w.wire.reset(0, false)
 
 	when := fmt.Sprintf("died at call %d (answered: %t)", cutAt, after)
