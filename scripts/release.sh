@@ -57,16 +57,16 @@ mkdir "$new"
 run git clone --quiet --no-checkout "$root" "$work/source"
 run git -C "$work/source" checkout --quiet "$tag"
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct "$tag")
-# Only these settings decide what is built.
-export SOURCE_DATE_EPOCH GOFLAGS='' GOWORK=off
-run env OUT="$new" ARCH="amd64 arm64" TAG="$tag" "$work/source/scripts/image.sh"
+# Only these settings decide what is built. The version in the programs comes from the tag.
+export SOURCE_DATE_EPOCH GOFLAGS=-buildvcs=true GOWORK=off
+run env OUT="$new" ARCH="amd64 arm64" TAG="$tag" "$work/source/scripts/image.sh" >/dev/null
 chart() { (cd "$work/source/scripts/chart" && go run . "$@"); }
 run chart --chart ../../ccm/chart --version "$version" --package "$new"
 manifest() { chart --chart "$new/ccm-from-scratch-$version.tgz" -f ../../ccm/deploy/values.yaml >"$new/ccm-from-scratch.yaml"; }
 run manifest
 describe() {
 	printf '%s\n\n' "$notes"
-	echo "Built with $(cd "$work/source" && go version). Put an image into your registry with"
+	echo "Built with $(cd "$work/source" && go version | cut -d' ' -f3), with which the tag gives the same bytes again. Put an image into your registry with"
 	echo "\`skopeo copy --all oci-archive:NAME.tar docker://registry.example/NAME:$tag\`; its digest then is:"
 	echo
 	local archive

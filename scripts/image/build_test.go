@@ -37,8 +37,10 @@ func made(t *testing.T, folder string, arches ...string) map[string]string {
 	t.Helper()
 	out := t.TempDir()
 	j := job{
-		image: image{tag: "program:v1", labels: map[string]string{"org.opencontainers.image.licenses": "Apache-2.0"}},
-		pkg:   "./cmd/program", arches: arches, out: filepath.Join(out, "program.tar"), sbom: filepath.Join(out, "program"),
+		image: image{tag: "program:v1", labels: map[string]string{
+			"org.opencontainers.image.licenses": "Apache-2.0", "org.opencontainers.image.source": "https://example.org", "org.opencontainers.image.revision": "abc",
+		}},
+		pkg: "./cmd/program", arches: arches, out: filepath.Join(out, "program.tar"), sbom: filepath.Join(out, "program"),
 	}
 	if err := j.run(t.Context(), folder); err != nil {
 		t.Fatal(err)
@@ -108,6 +110,9 @@ func TestTheBillOfMaterialsNamesEachModule(t *testing.T) {
 	}
 	if want := []string{"example.org/program/cmd/program", "stdlib", "example.org/library"}; !slices.Equal(names, want) {
 		t.Errorf("got %v, want %v", names, want)
+	}
+	if p := d.Packages[0]; p.Version != "v1" || p.References[0].Locator != "pkg:golang/example.org/program@v1" || !strings.HasSuffix(p.SourceInfo, " from https://example.org@abc") {
+		t.Errorf("%+v", p)
 	}
 	if p := d.Packages[0]; p.LicenseDeclared != "Apache-2.0" || !strings.Contains(p.SourceInfo, "GOARCH=arm64") || !strings.Contains(p.SourceInfo, "-trimpath=true") {
 		t.Errorf("%+v", p)

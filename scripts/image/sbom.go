@@ -78,17 +78,22 @@ func (im *image) sbom() ([]byte, error) {
 	}
 	sum := digest(im.program)
 	platform := "linux/" + im.arch
+	// The program does not know its version if it is of another module of this repository.
+	version := im.tag[strings.LastIndex(im.tag, ":")+1:]
+	source := "built by " + info.GoVersion + settings(info)
+	if from := im.labels["org.opencontainers.image.source"]; from != "" {
+		source += fmt.Sprintf(" from %s@%s", from, im.labels["org.opencontainers.image.revision"])
+	}
 	d := spdxDocument{
 		Version: "SPDX-2.3", DataLicense: "CC0-1.0", ID: documentID, Name: im.tag + " " + platform,
 		// A namespace must be unique to the document: the digest of the program is in it.
 		Namespace: fmt.Sprintf("https://%s/spdx/%s-%s-%s", info.Main.Path, im.name, im.arch, sum),
 		Creation:  spdxCreation{im.created.Format(time.RFC3339), []string{"Tool: " + toolName}},
 		Packages: []spdxPackage{{
-			Name: info.Path, ID: programID, Version: info.Main.Version, DownloadLocation: noAssertion, Purpose: "APPLICATION",
+			Name: info.Path, ID: programID, Version: version, DownloadLocation: noAssertion, Purpose: "APPLICATION",
 			LicenseConcluded: noAssertion, LicenseDeclared: cmp.Or(im.labels["org.opencontainers.image.licenses"], noAssertion),
-			Copyright: noAssertion, SourceInfo: "built by " + info.GoVersion + settings(info),
-			Checksums:  []spdxChecksum{{"SHA256", sum}},
-			References: purl(info.Main.Path, info.Main.Version),
+			Copyright: noAssertion, SourceInfo: source, Checksums: []spdxChecksum{{"SHA256", sum}},
+			References: purl(info.Main.Path, version),
 		}},
 		Relationships: []spdxRelationship{{documentID, "DESCRIBES", programID}},
 	}
@@ -144,7 +149,7 @@ func settings(info *debug.BuildInfo) string {
 	var text strings.Builder
 	for _, s := range info.Settings {
 		switch s.Key {
-		case "-tags", "-trimpath", "CGO_ENABLED", "GOARCH", "GOOS", "GOAMD64", "GOARM64", "vcs.revision", "vcs.modified":
+		case "-tags", "-trimpath", "CGO_ENABLED", "GOARCH", "GOOS", "GOAMD64", "GOARM64", "vcs.modified":
 			fmt.Fprintf(&text, ", %s=%s", s.Key, s.Value)
 		}
 	}
