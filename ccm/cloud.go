@@ -70,8 +70,8 @@ func WithEventRecorder(r record.EventRecorder) Option {
 	return func(cloud *Cloud) { cloud.events.recorder = r }
 }
 
-// withJitter replaces the random factor of the backoff.
-func withJitter(j func() float64) Option { return func(cloud *Cloud) { cloud.jitter = j } }
+// WithJitter replaces the random factor, around 1, by which the delays between retries vary.
+func WithJitter(j func() float64) Option { return func(cloud *Cloud) { cloud.jitter = j } }
 
 // New returns the provider. It makes no API call: the CCM can start before the cloud is reachable.
 func New(cfg Config, options ...Option) *Cloud {

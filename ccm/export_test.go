@@ -14,7 +14,7 @@ import (
 func NewAutoClock() *autoClock { return newAutoClock() }
 
 // WithoutJitter makes backoff predictable.
-func WithoutJitter() Option { return withJitter(func() float64 { return 1 }) }
+func WithoutJitter() Option { return WithJitter(func() float64 { return 1 }) }
 
 // The labels and annotations that tests check.
 const (

@@ -72,7 +72,7 @@ func (a *testAPI) cloud(cfg Config, options ...Option) (*Cloud, *autoClock) {
 	if cfg.RequestTimeout == 0 {
 		cfg.RequestTimeout = 10 * time.Second
 	}
-	options = append([]Option{WithClock(clk), withJitter(func() float64 { return 1 })}, options...)
+	options = append([]Option{WithClock(clk), WithJitter(func() float64 { return 1 })}, options...)
 	return New(cfg, options...), clk
 }
 

@@ -44,8 +44,8 @@ type loadBalancers struct {
 	events   *eventRecorder
 	kube     kubernetes.Interface // nil before the provider is initialized
 
-	services keyLock    // by UID
-	adopting sync.Mutex // two Services must not adopt the same load balancer
+	services keyLock // by UID
+	adopting keyLock // by name: two Services must not adopt the same load balancer
 
 	mu      sync.Mutex
 	managed map[string]managedService // by UID: Services that resync compares
@@ -363,8 +363,11 @@ func (l *loadBalancers) settle(ctx context.Context, id int64, uid string) error 
 // adopt sets the Service's ownership label on the load balancer with the planned name. It returns nil
 // if no load balancer has that name, and an error if the Service must not have it.
 func (l *loadBalancers) adopt(ctx context.Context, svc *corev1.Service, plan *lbPlan) (*hcloud.LoadBalancer, error) {
-	l.adopting.Lock()
-	defer l.adopting.Unlock()
+	unlock, err := l.adopting.lock(ctx, plan.CreateName)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
 	lb, _, err := l.client.LoadBalancer.GetByName(ctx, plan.CreateName)
 	if err != nil {
 		return nil, fmt.Errorf("finding the load balancer %q: %w", plan.CreateName, err)

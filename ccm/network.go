@@ -22,6 +22,8 @@ type networkResolver struct {
 	clock    clock.PassiveClock
 	idOrName string
 
+	resolving keyLock // held during a request, with the empty key
+
 	mu sync.Mutex
 	id int64
 	at time.Time // time at which the API confirmed id
@@ -41,19 +43,27 @@ func (r *networkResolver) resolve(ctx context.Context, confirm bool) (int64, err
 	if !r.configured() {
 		return 0, nil
 	}
+	unlock, err := r.resolving.lock(ctx, "")
+	if err != nil {
+		return 0, err
+	}
+	defer unlock()
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.id != 0 && (!confirm || r.clock.Since(r.at) < maxNetworkAge) {
-		return r.id, nil
+	id, at := r.id, r.at
+	r.mu.Unlock()
+	if id != 0 && (!confirm || r.clock.Since(at) < maxNetworkAge) {
+		return id, nil
 	}
 	network, _, err := r.client.Network.Get(ctx, r.idOrName)
 	if err != nil {
 		return 0, fmt.Errorf("finding the network HCLOUD_NETWORK=%q: %w", r.idOrName, err)
 	}
 	if network == nil {
-		r.id = 0
+		r.forget()
 		return 0, fmt.Errorf("HCLOUD_NETWORK=%q: the project of this token has no network with that ID or name", r.idOrName)
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.id, r.at = network.ID, r.clock.Now()
 	return r.id, nil
 }

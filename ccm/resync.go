@@ -3,6 +3,7 @@ package ccm
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -198,7 +199,9 @@ func (r *resync) syncLoadBalancers(ctx context.Context) {
 	var syncs sync.WaitGroup
 	defer syncs.Wait()
 	free := make(chan struct{}, resyncWorkers)
-	for uid, managed := range r.lbs.managedServices() {
+	all := r.lbs.managedServices()
+	for _, uid := range slices.Sorted(maps.Keys(all)) {
+		managed := all[uid]
 		svc, err := r.services.Services(managed.namespace).Get(managed.name)
 		if err != nil || string(svc.UID) != uid || svc.DeletionTimestamp != nil || svc.Spec.Type != corev1.ServiceTypeLoadBalancer {
 			continue // the service controller handles this change
