@@ -74,6 +74,11 @@ e2e-hygiene: ## Prove that the suite leaves nothing behind: success, failure, ti
 bench: ## Benchmarks, each with its baseline
 	cd fakecloud && go test -run '^$$' -bench . -benchmem ./...
 
+.PHONY: sim
+sim: ## Simulate random histories of the CCM (SEEDS=10000; SEED=n prints one; FIRST= is the first seed)
+	go test ./ccm/sim -run '^TestSim$$' -count 1 -timeout 0 -v -args -seeds $(or $(SEEDS),1000) -first $(or $(FIRST),1) -seed $(or $(SEED),0) | \
+		grep -vE '^ *(=== |--- PASS)'
+
 .PHONY: fuzz
 fuzz: ## Fuzz every decoder for FUZZTIME each (default 30s)
 	scripts/fuzz.sh

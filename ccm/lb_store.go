@@ -74,12 +74,17 @@ func (s *lbStore) find(ctx context.Context, uid string) ([]*hcloud.LoadBalancer,
 	return byUID[uid], nil
 }
 
-// findNow is find without the cache.
+// findNow is find without the cache. If the token changes during the request, the answer may be about another
+// project, and nothing that is visible with the new token makes it true: that is an error.
 func (s *lbStore) findNow(ctx context.Context, uid string) ([]*hcloud.LoadBalancer, error) {
+	token := s.evidence.currentToken()
 	lbs, err := s.client.LoadBalancer.AllWithOpts(ctx, hcloud.LoadBalancerListOpts{
 		ListOpts: hcloud.ListOpts{LabelSelector: ownerSelector(uid)}})
 	if err != nil {
 		return nil, fmt.Errorf("listing load balancers with the label %s: %w", ownerSelector(uid), err)
+	}
+	if token != s.evidence.currentToken() {
+		return nil, fmt.Errorf("listing load balancers with the label %s: the token changed during the request; will try again", ownerSelector(uid))
 	}
 	return lbs, nil
 }

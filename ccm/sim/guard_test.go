@@ -1,0 +1,494 @@
+package sim
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+)
+
+// grace is how old what the CCM has read may be when it writes: one sync lasts up to two minutes.
+const grace = 3 * time.Minute
+
+// failure is a broken promise.
+type failure struct{ rule, text string }
+
+func (f *failure) Error() string { return f.rule + ": " + f.text }
+
+// guard knows the state of the cloud, and checks each request of the CCM and each change.
+type guard struct {
+	world *world
+
+	mu       sync.Mutex
+	failed   *failure
+	lbs      map[int64]*hcloud.LoadBalancer
+	servers  map[int64]*hcloud.Server
+	networks map[int64]*hcloud.Network
+
+	person   map[int64]time.Time // load balancers that a person made
+	released map[int64]time.Time // load balancers whose label a person has removed
+	opened   map[int64]time.Time // load balancers whose public interface a person has enabled
+	adopted  map[int64]bool      // load balancers of a person that the CCM may have
+	changed  map[string]time.Time
+	// deletedServer holds servers that a person deletes, lost also those that are detached: the cloud drops
+	// them as targets.
+	deletedServer, lost map[int64]bool
+	// open holds, by the Service's UID, ports that were reachable before the Service became private.
+	open map[string]map[int]bool
+	// low is the smallest number of targets that each load balancer had or should have had since all was quiet.
+	low map[int64]int
+}
+
+func newGuard(w *world) *guard {
+	return &guard{world: w, lbs: map[int64]*hcloud.LoadBalancer{}, servers: map[int64]*hcloud.Server{}, networks: map[int64]*hcloud.Network{},
+		person: map[int64]time.Time{}, released: map[int64]time.Time{}, opened: map[int64]time.Time{}, adopted: map[int64]bool{}, changed: map[string]time.Time{},
+		deletedServer: map[int64]bool{}, lost: map[int64]bool{}, open: map[string]map[int]bool{}, low: map[int64]int{}}
+}
+
+// fail records the first failure. The caller holds mu.
+func (g *guard) fail(rule, format string, args ...any) {
+	if g.failed == nil {
+		g.failed = &failure{rule, fmt.Sprintf(format, args...)}
+		g.world.poke()
+	}
+}
+
+func (g *guard) ok() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.failed == nil
+}
+
+// event is told of each change in the cloud.
+func (g *guard) event(e fakecloud.Event) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if e.Project != fakecloud.DefaultProject {
+		if e.Kind == "load_balancer" && e.Type == fakecloud.EventCreated {
+			g.fail("project", "load balancer %d was created in another project", e.ID)
+		}
+		return
+	}
+	if e.Type == fakecloud.EventDeleted {
+		delete(g.lbs, e.ID)
+		delete(g.servers, e.ID)
+		delete(g.networks, e.ID)
+		return
+	}
+	v, err := decode(e.Resource, e.Kind)
+	must(err)
+	switch v := v.(type) {
+	case *hcloud.LoadBalancer:
+		before := g.lbs[v.ID]
+		g.lbs[v.ID] = v
+		g.checkExposure(v)
+		if before != nil {
+			g.checkTargets(before, v)
+		}
+	case *hcloud.Server:
+		g.servers[v.ID] = v
+	case *hcloud.Network:
+		g.networks[v.ID] = v
+	}
+}
+
+// checkExposure makes sure that a private Service's ports are not reachable from the internet.
+func (g *guard) checkExposure(lb *hcloud.LoadBalancer) {
+	s := g.ownerOf(lb)
+	if s == nil {
+		return
+	}
+	if !lb.PublicNet.Enabled {
+		if g.long(g.changed[string(s.UID)]) { // a sync that began when the Service was public may still run
+			delete(g.open, string(s.UID))
+		}
+		return
+	}
+	if at, is := g.opened[lb.ID]; !isPrivate(s) || is && !g.long(at) {
+		return
+	}
+	for _, p := range s.Spec.Ports {
+		listens := slices.ContainsFunc(lb.Services, func(l hcloud.LoadBalancerService) bool { return l.ListenPort == int(p.Port) })
+		if listens && !g.open[string(s.UID)][int(p.Port)] {
+			g.fail("exposure", "port %d of the private Service %s is reachable from the internet on load balancer %d", p.Port, s.Name, lb.ID)
+		}
+	}
+}
+
+// checkTargets makes sure that there are never fewer targets than before, than wanted, or than fit, less one.
+func (g *guard) checkTargets(before, after *hcloud.LoadBalancer) {
+	low, known := g.low[after.ID]
+	had, has := serverTargets(before), serverTargets(after)
+	if s := g.ownerOf(after); !known || len(has) >= len(had) || s != nil && leavesNetwork(s, before) {
+		return
+	}
+	for _, id := range had {
+		if g.lost[id] && !slices.Contains(has, id) {
+			low--
+		}
+	}
+	g.low[after.ID] = low
+	slack := 1
+	if g.world.faulty { // an answer that is lost makes the CCM go on while the target is still being added
+		slack = 2
+	}
+	if len(has) < low-slack {
+		g.fail("targets", "load balancer %d has %d targets, and had %d; at least %d are possible", after.ID, len(has), len(had), low-slack)
+	}
+}
+
+// note remembers how many targets there are and should be.
+func (g *guard) note() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.noteAll(false)
+}
+
+func (g *guard) noteAll(anew bool) {
+	nodes := g.world.kube.nodes()
+	for id, lb := range g.lbs {
+		s := g.ownerOf(lb)
+		if s == nil {
+			continue
+		}
+		n := min(len(serverTargets(lb)), len(g.wantedTargets(s, lb, nodes)), room(lb))
+		if leavesNetwork(s, lb) {
+			n = 0
+		}
+		if low, known := g.low[id]; known && !anew {
+			n = min(n, low)
+		}
+		g.low[id] = n
+	}
+}
+
+// leavesNetwork reports whether the load balancer has to leave its network, with its private targets, because the
+// Service wants another private address. Also when the targets become public at the same time all private
+// ones go first, although that could be avoided.
+func leavesNetwork(s *corev1.Service, lb *hcloud.LoadBalancer) bool {
+	want := s.Annotations[prefix+"private-ipv4"]
+	private := slices.ContainsFunc(lb.Targets, func(t hcloud.LoadBalancerTarget) bool { return t.UsePrivateIP })
+	return private && want != "" && len(lb.PrivateNet) > 0 && lb.PrivateNet[0].IP.String() != want
+}
+
+// loses is called before the cloud itself takes all targets off a load balancer.
+func (g *guard) loses(lb *hcloud.LoadBalancer) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.low[lb.ID] = 0
+}
+
+// nodesChange is called before a user changes Nodes or servers.
+func (g *guard) nodesChange() { g.note() }
+
+// everythingChanges is called before a change that takes targets away by itself.
+func (g *guard) everythingChanges() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for id := range g.lbs {
+		g.low[id] = 0
+	}
+	for id := range g.servers {
+		g.lost[id] = true
+	}
+}
+
+// userChanges is called before a user changes a Service.
+func (g *guard) userChanges(s *corev1.Service) {
+	g.note()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.changed[string(s.UID)] = time.Now()
+	if isPrivate(s) {
+		return
+	}
+	for _, p := range s.Spec.Ports {
+		g.allow(s, int(p.Port))
+	}
+	for _, lb := range g.ownedLocked(s) {
+		g.allowPorts(s, lb)
+	}
+}
+
+// personChanges is called before a person changes a Service's load balancer.
+func (g *guard) personChanges(lb *hcloud.LoadBalancer) {
+	g.note()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.low[lb.ID]-- // it may be a target that goes
+	if s := g.ownerOf(lb); s != nil {
+		g.allowPorts(s, lb)
+		for _, p := range s.Spec.Ports {
+			g.allow(s, int(p.Port))
+		}
+	}
+}
+
+func (g *guard) allowPorts(s *corev1.Service, lb *hcloud.LoadBalancer) {
+	for _, l := range lb.Services {
+		g.allow(s, l.ListenPort)
+	}
+}
+
+func (g *guard) allow(s *corev1.Service, port int) {
+	ports := g.open[string(s.UID)]
+	if ports == nil {
+		ports = map[int]bool{}
+		g.open[string(s.UID)] = ports
+	}
+	ports[port] = true
+}
+
+// request checks a write of the CCM before it is sent.
+func (g *guard) request(c *call) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	parts := strings.Split(strings.Trim(strings.SplitN(c.path, "?", 2)[0], "/"), "/")
+	id := int64(0)
+	if len(parts) > 1 {
+		id, _ = strconv.ParseInt(parts[1], 10, 64)
+	}
+	switch {
+	case c.process != g.world.current:
+		g.fail("leader", "ccm %d writes %s %s although ccm %d leads", c.process.id, c.method, c.path, g.world.current.id)
+	case g.world.away: // the other project is watched by event
+	case parts[0] == "load_balancers" && id == 0:
+		g.checkCreate(c)
+	case parts[0] == "load_balancers":
+		g.checkChange(c, g.lbs[id])
+	case parts[0] == "networks" && len(parts) == 4 && parts[3] == "delete_route":
+		g.checkDeleteRoute(c, g.networks[id])
+	case parts[0] == "networks" && len(parts) == 4 && parts[3] == "add_route":
+	default:
+		g.fail("foreign", "the CCM must not send %s %s", c.method, c.path)
+	}
+}
+
+func (g *guard) checkCreate(c *call) {
+	var body struct{ Labels map[string]string }
+	must(json.Unmarshal(c.body, &body))
+	uid := body.Labels[uidLabel]
+	s := g.serviceByUID(uid)
+	switch {
+	case s == nil || s.Spec.Type != corev1.ServiceTypeLoadBalancer && g.long(g.changed[uid]):
+		g.fail("orphan", "a load balancer is created for %q, which wants none", uid)
+	case slices.ContainsFunc(g.ownedLocked(s), func(lb *hcloud.LoadBalancer) bool { return g.person[lb.ID].IsZero() }):
+		g.fail("second", "a second load balancer is created for the Service %s", s.Name)
+	}
+}
+
+// long reports whether something happened so long ago that the CCM must know of it.
+func (g *guard) long(at time.Time) bool { return at.IsZero() || time.Since(at) > grace }
+
+func (g *guard) checkChange(c *call, lb *hcloud.LoadBalancer) {
+	if lb == nil {
+		return
+	}
+	what := fmt.Sprintf("%s %s: load balancer %s, labels %v", c.method, c.path, lb.Name, lb.Labels)
+	made, isPersons := g.person[lb.ID]
+	s := g.ownerOf(lb)
+	if at, ok := g.released[lb.ID]; ok && g.long(at) {
+		g.fail("released", "%s: a person has removed the label", what)
+	}
+	if c.method == http.MethodPut && s == nil && bytes.Contains(c.body, []byte(uidLabel)) && g.asksFor(lb.Name) {
+		g.adopted[lb.ID] = true
+		return
+	}
+	switch {
+	case isPersons && !g.adopted[lb.ID] && g.long(made):
+		g.fail("foreign", "%s: a person made it", what)
+	case s == nil && !isPersons && g.long(g.changed[lb.Labels[uidLabel]]) && g.long(g.released[lb.ID]):
+		g.fail("foreign", "%s: it belongs to no Service", what)
+	}
+	if c.method != http.MethodDelete || s == nil {
+		return
+	}
+	if s.DeletionTimestamp == nil && s.Spec.Type == corev1.ServiceTypeLoadBalancer && g.long(g.changed[string(s.UID)]) {
+		g.fail("deletion", "%s: the Service %s needs it", what, s.Name)
+	}
+	for _, other := range g.ownedLocked(s) {
+		if other != lb && g.long(g.person[other.ID]) && g.long(g.released[other.ID]) {
+			g.fail("deletion", "%s: load balancer %d has the label of the Service %s, too", what, other.ID, s.Name)
+		}
+	}
+}
+
+// asksFor reports whether a Service asks for the load balancer of that name.
+func (g *guard) asksFor(name string) bool {
+	return slices.ContainsFunc(g.world.kube.services(), func(s *corev1.Service) bool {
+		return s.Annotations[prefix+"name"] == name || !g.long(g.changed[string(s.UID)])
+	})
+}
+
+// checkDeleteRoute makes sure that no route is deleted that a person made or that a Node needs.
+func (g *guard) checkDeleteRoute(c *call, network *hcloud.Network) {
+	var body struct{ Destination, Gateway string }
+	must(json.Unmarshal(c.body, &body))
+	if p, err := netip.ParsePrefix(body.Destination); err != nil || !podRange.Overlaps(p) {
+		g.fail("foreign", "the CCM deletes the route to %s, which a person made", body.Destination)
+	}
+	for _, n := range g.world.kube.nodes() {
+		s := g.servers[serverIDOf(n)]
+		if s == nil || network == nil || !slices.Contains(n.Spec.PodCIDRs, body.Destination) {
+			continue
+		}
+		if ip := privateIP(s, network); ip == body.Gateway && !g.deletedServer[s.ID] {
+			g.fail("route", "the CCM deletes the route of Node %s: %s via %s", n.Name, body.Destination, body.Gateway)
+		}
+	}
+}
+
+// kubeWrite checks a write of the CCM to Kubernetes. after is nil for a deletion.
+func (g *guard) kubeWrite(before, after runtime.Object) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch old := before.(type) {
+	case *corev1.Node:
+		if s := g.servers[serverIDOf(old)]; after == nil && s != nil && !g.deletedServer[s.ID] {
+			g.fail("node", "Node %s is deleted although its server %d exists", old.Name, s.ID)
+		}
+	case *corev1.Service:
+		if now, ok := after.(*corev1.Service); ok {
+			g.checkAddress(old, now)
+		}
+	}
+}
+
+// checkAddress makes sure that a Service keeps showing the address of a load balancer that serves it.
+func (g *guard) checkAddress(before, after *corev1.Service) {
+	shows := func(s *corev1.Service, ip string) bool {
+		return slices.ContainsFunc(s.Status.LoadBalancer.Ingress, func(i corev1.LoadBalancerIngress) bool { return i.IP == ip })
+	}
+	if isPrivate(after) || after.Annotations[prefix+"hostname"] != "" || after.DeletionTimestamp != nil || after.Spec.Type != corev1.ServiceTypeLoadBalancer ||
+		!g.long(g.changed[string(after.UID)]) {
+		return
+	}
+	for _, lb := range g.ownedLocked(after) {
+		ip := lb.PublicNet.IPv4.IP.String()
+		if lb.PublicNet.Enabled && shows(before, ip) && !shows(after, ip) {
+			g.fail("address", "the Service %s loses the address %s, which load balancer %d still has", after.Name, ip, lb.ID)
+		}
+	}
+}
+
+// What the guard knows of the cloud.
+
+func (g *guard) serverNamed(name string) *hcloud.Server {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, s := range g.servers {
+		if s.Name == name {
+			return s
+		}
+	}
+	return nil
+}
+
+func (g *guard) server(id int64) *hcloud.Server {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.servers[id]
+}
+
+func (g *guard) allServers() []*hcloud.Server {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.SortedFunc(maps.Values(g.servers), func(a, b *hcloud.Server) int { return cmp.Compare(a.ID, b.ID) })
+}
+
+func (g *guard) loadBalancers() []*hcloud.LoadBalancer {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.sortedLBs()
+}
+
+func (g *guard) sortedLBs() []*hcloud.LoadBalancer {
+	return slices.SortedFunc(maps.Values(g.lbs), func(a, b *hcloud.LoadBalancer) int { return cmp.Compare(a.ID, b.ID) })
+}
+
+// network returns the cluster's network, or nil.
+func (g *guard) network() *hcloud.Network {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.networkLocked()
+}
+
+func (g *guard) networkLocked() *hcloud.Network {
+	for _, n := range g.networks {
+		if n.Name == networkName {
+			return n
+		}
+	}
+	return nil
+}
+
+// owned returns the load balancers with the Service's label.
+func (g *guard) owned(s *corev1.Service) []*hcloud.LoadBalancer {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.ownedLocked(s)
+}
+
+func (g *guard) ownedLocked(s *corev1.Service) (all []*hcloud.LoadBalancer) {
+	for _, lb := range g.sortedLBs() {
+		if lb.Labels[uidLabel] == string(s.UID) {
+			all = append(all, lb)
+		}
+	}
+	return all
+}
+
+// ownerOf returns the Service whose label the load balancer has, or nil.
+func (g *guard) ownerOf(lb *hcloud.LoadBalancer) *corev1.Service {
+	return g.serviceByUID(lb.Labels[uidLabel])
+}
+
+func (g *guard) serviceByUID(uid string) *corev1.Service {
+	if uid == "" {
+		return nil
+	}
+	for _, s := range g.world.kube.services() {
+		if string(s.UID) == uid {
+			return s
+		}
+	}
+	return nil
+}
+
+func serverTargets(lb *hcloud.LoadBalancer) (ids []int64) {
+	for _, t := range lb.Targets {
+		if t.Server != nil {
+			ids = append(ids, t.Server.Server.ID)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// room returns the number of servers for which the type has room.
+func room(lb *hcloud.LoadBalancer) int {
+	return lb.LoadBalancerType.MaxTargets - (len(lb.Targets) - len(serverTargets(lb)))
+}
+
+func privateIP(s *hcloud.Server, network *hcloud.Network) string {
+	for _, n := range s.PrivateNet {
+		if network != nil && n.Network.ID == network.ID {
+			return n.IP.String()
+		}
+	}
+	return ""
+}

@@ -1,0 +1,28 @@
+package sim
+
+import (
+	"testing"
+	"time"
+)
+
+// TestRegressions plays the shortest histories of what the simulation has found in the CCM.
+func TestRegressions(t *testing.T) {
+	t.Parallel()
+	for name, h := range map[string]history{
+		// An empty answer to the old token counted as proof because the new token was the right one. During a sync,
+		// the same made a second load balancer.
+		"a token that returns during a deletion leaves no load balancer behind": {48, 2, []step{
+			{kind: "service", who: "a", n: 8, m: 1},
+			{time.Minute, 12, "token away", "", 0, 0},
+			{time.Minute, 15, "service delete", "a", 0, 0},
+			{kind: settle},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if w := play(t, h, true); w.guard.failed != nil {
+				report(t, h, w.guard.failed, false)
+			}
+		})
+	}
+}

@@ -1,0 +1,504 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	cloudproviderapi "k8s.io/cloud-provider/api"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
+)
+
+const (
+	prefix      = "load-balancer.hetzner.cloud/"
+	uidLabel    = "ccm-from-scratch/service-uid"
+	handmade    = "handmade" // name of a load balancer that a person made
+	foreignPort = 9000
+)
+
+// act is a step of a user: who says of what (a Service or a machine), n and m choose among variants. What
+// cannot be done now is not done.
+type act func(w *world, who string, n, m int)
+
+// people are the steps of users, on both sides.
+var people = map[string]act{
+	"service":        func(w *world, who string, n, m int) { w.putService(who, n, m) },
+	"service delete": func(w *world, who string, _, _ int) { w.withService(who, w.kube.deleteService) },
+	"service type":   toggleType,
+
+	"node add":     func(w *world, who string, _, _ int) { w.addServer(who, 20*time.Second) },
+	"node delete":  func(w *world, who string, _, _ int) { w.deleteNode(who) },
+	"node exclude": excludeNode,
+	"node twin":    func(w *world, who string, _, _ int) { w.register(who, who+"-twin") },
+	"pool switch":  switchPool,
+
+	"server delete": func(w *world, who string, _, _ int) { w.deleteServer(who) },
+	"server off": func(w *world, who string, _, _ int) {
+		w.withServer(who, func(s *hcloud.Server) error { _, _, err := w.api.Server.Poweroff(ctx, s); return err })
+	},
+	"server on": func(w *world, who string, _, _ int) {
+		w.withServer(who, func(s *hcloud.Server) error { _, _, err := w.api.Server.Poweron(ctx, s); return err })
+	},
+	"server detach": detachServer,
+	"server attach": func(w *world, who string, _, _ int) { w.withServer(who, w.attachServer) },
+
+	"lb delete": onLB(func(w *world, lb *hcloud.LoadBalancer, _ int) error {
+		_, err := w.api.LoadBalancer.Delete(ctx, lb)
+		return err
+	}),
+	"lb port delete": onLB(func(w *world, lb *hcloud.LoadBalancer, n int) error {
+		if len(lb.Services) == 0 {
+			return nil
+		}
+		_, _, err := w.api.LoadBalancer.DeleteService(ctx, lb, lb.Services[n%len(lb.Services)].ListenPort)
+		return err
+	}),
+	"lb port change": onLB(func(w *world, lb *hcloud.LoadBalancer, n int) error {
+		if len(lb.Services) == 0 {
+			return nil
+		}
+		dest := 29000 + n
+		_, _, err := w.api.LoadBalancer.UpdateService(ctx, lb, lb.Services[n%len(lb.Services)].ListenPort, hcloud.LoadBalancerUpdateServiceOpts{DestinationPort: &dest})
+		return err
+	}),
+	"lb port add": onLB(func(w *world, lb *hcloud.LoadBalancer, _ int) error {
+		port := foreignPort
+		_, _, err := w.api.LoadBalancer.AddService(ctx, lb, hcloud.LoadBalancerAddServiceOpts{Protocol: "tcp", ListenPort: &port, DestinationPort: &port})
+		return err
+	}),
+	"lb target remove": onLB(func(w *world, lb *hcloud.LoadBalancer, n int) error {
+		ids := serverTargets(lb)
+		if len(ids) == 0 {
+			return nil
+		}
+		_, _, err := w.api.LoadBalancer.RemoveServerTarget(ctx, lb, &hcloud.Server{ID: ids[n%len(ids)]})
+		return err
+	}),
+	"lb fill":    onLB(fillLB),
+	"lb private": onLB(togglePublic),
+	"lb detach": onLB(func(w *world, lb *hcloud.LoadBalancer, _ int) error {
+		if len(lb.PrivateNet) == 0 {
+			return nil
+		}
+		w.guard.loses(lb)
+		_, _, err := w.api.LoadBalancer.DetachFromNetwork(ctx, lb, hcloud.LoadBalancerDetachFromNetworkOpts{Network: lb.PrivateNet[0].Network})
+		return err
+	}),
+	"lb rename": onLB(func(w *world, lb *hcloud.LoadBalancer, n int) error {
+		_, _, err := w.api.LoadBalancer.Update(ctx, lb, hcloud.LoadBalancerUpdateOpts{Name: fmt.Sprintf("renamed-%d-%d", lb.ID, n)})
+		return err
+	}),
+	"lb protect": onLB(func(w *world, lb *hcloud.LoadBalancer, _ int) error {
+		on := !lb.Protection.Delete
+		_, _, err := w.api.LoadBalancer.ChangeProtection(ctx, lb, hcloud.LoadBalancerChangeProtectionOpts{Delete: &on})
+		return err
+	}),
+	"lb label remove": onLB(removeLabel),
+	"lb label copy":   onLB(copyLabel),
+
+	"route add":    func(w *world, _ string, n, _ int) { w.addRoute(fmt.Sprintf("192.168.%d.0/24", n), "10.0.77.7") },
+	"route stale":  func(w *world, _ string, n, _ int) { w.addRoute(fmt.Sprintf("10.244.%d.0/24", n), "10.0.88.8") },
+	"route delete": deleteRoute,
+	"network anew": func(w *world, _ string, _, _ int) { w.networkAnew() },
+
+	"handmade":      func(w *world, _ string, _, _ int) { w.try(w.createLB(handmade, nil, 0)) },
+	"pool split":    func(w *world, _ string, _, _ int) { w.splitPool() },
+	"other cluster": func(w *world, _ string, n, _ int) { w.otherCluster(n) },
+	"other delete":  func(w *world, _ string, n, _ int) { w.deleteOther(n) },
+}
+
+var ctx = context.Background()
+
+// try notes what the cloud says to a person. A refusal, such as locked, is no failure of the CCM.
+func (w *world) try(err error) {
+	if err != nil {
+		w.say("  refused: %v", err)
+	}
+}
+
+func (w *world) withService(name string, do func(*corev1.Service)) {
+	if s := w.kube.service(name); s != nil {
+		w.guard.userChanges(s)
+		do(s)
+	}
+}
+
+// variants are annotations of Services. The first are plain.
+var variants = []map[string]string{
+	{}, {},
+	{"use-private-ip": "true"},
+	{"disable-public-network": "true"},
+	{"disable-public-network": "true", "private-ipv4": "10.0.200.%d"},
+	{"disable-public-network": "true", "disable-private-ingress": "true"},
+	{"disable-public-network": "true", "hostname": "a.example.org"},
+	{"hostname": "a.example.org"},
+	{"private-ipv4": "10.0.200.%d"},
+	{"private-ipv4": "10.9.9.9"}, // in no subnet
+	{"name": "edge-%d"},
+	{"name": handmade},
+	{"type": "lb21", "algorithm-type": "least_connections"},
+	{"uses-proxyprotocol": "true"},
+	{"algorithm-type": "fastest"},      // mistyped
+	{"disable-public-network": "ture"}, // mistyped
+	{"name": "edge-%d", "hostname": "b.example.org", "disable-public-network": "true"},
+}
+
+var portSets = [][]int32{{80}, {80, 443}, {443, 8080}, {80, 443, 8080}, {8443}}
+
+// putService creates a Service or changes its settings.
+func (w *world) putService(name string, variant, ports int) {
+	s := w.kube.service(name)
+	fresh := s == nil
+	if fresh {
+		w.uids++
+		s = &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(fmt.Sprintf("uid-%s-%d", name, w.uids))},
+			Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}
+	} else if s.DeletionTimestamp != nil {
+		return
+	} else {
+		w.guard.userChanges(s)
+	}
+	number := int(name[0] - 'a' + 1)
+	s.Annotations = map[string]string{}
+	for key, value := range variants[variant%len(variants)] {
+		if strings.Contains(value, "%d") {
+			value = fmt.Sprintf(value, number)
+		}
+		s.Annotations[prefix+key] = value
+	}
+	s.Spec.Ports = nil
+	for _, p := range portSets[ports%len(portSets)] {
+		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: fmt.Sprintf("p%d", p), Protocol: corev1.ProtocolTCP, Port: p, NodePort: 20000 + p + int32(ports/len(portSets))})
+	}
+	if ports%7 == 3 {
+		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: "udp", Protocol: corev1.ProtocolUDP, Port: 53, NodePort: 30053})
+	}
+	if fresh {
+		must(w.kube.Create(servicesResource, s, namespace))
+		return
+	}
+	must(w.kube.Update(servicesResource, s, namespace))
+}
+
+func toggleType(w *world, who string, _, _ int) {
+	w.withService(who, func(s *corev1.Service) {
+		if s.DeletionTimestamp != nil {
+			return
+		}
+		if s.Spec.Type == corev1.ServiceTypeLoadBalancer {
+			s.Spec.Type = corev1.ServiceTypeClusterIP
+		} else {
+			s.Spec.Type = corev1.ServiceTypeLoadBalancer
+		}
+		must(w.kube.Update(servicesResource, s, namespace))
+	})
+}
+
+// addServer creates a server, which gets a Node after some time.
+func (w *world) addServer(name string, after time.Duration) {
+	if w.guard.serverNamed(name) != nil {
+		return
+	}
+	network := w.guard.network()
+	if network == nil {
+		return
+	}
+	_, _, err := w.api.Server.Create(ctx, hcloud.ServerCreateOpts{Name: name, ServerType: &hcloud.ServerType{Name: "cx23"},
+		Image: &hcloud.Image{Name: "ubuntu-24.04"}, Location: &hcloud.Location{Name: "fsn1"}, Networks: []*hcloud.Network{network}})
+	w.try(err)
+	w.joins = append(w.joins, join{time.Now().Add(after), name, name})
+}
+
+// register makes the Node of a server, as its kubelet does.
+func (w *world) register(server, name string) {
+	s := w.guard.serverNamed(server)
+	if s == nil || w.kube.node(name) != nil || s.Status != hcloud.ServerStatusRunning {
+		return
+	}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("node-" + name)},
+		Spec:   corev1.NodeSpec{PodCIDRs: []string{podRangeOf(name)}, PodCIDR: podRangeOf(name)},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
+	if server == name {
+		n.Spec.Taints = []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider, Effect: corev1.TaintEffectNoSchedule, Value: "true"}}
+	} else {
+		n.Spec.ProviderID = providerID(s.ID) // its machine says so
+	}
+	must(w.kube.Create(nodesResource, n, ""))
+}
+
+func providerID(id int64) string { return fmt.Sprintf("%s://%d", ccm.ProviderName, id) }
+
+func serverIDOf(n *corev1.Node) int64 {
+	id, _ := strconv.ParseInt(strings.TrimPrefix(n.Spec.ProviderID, ccm.ProviderName+"://"), 10, 64)
+	return id
+}
+
+// podRangeOf returns the pod range of a Node, which its name decides: n7 has 10.244.7.0/24.
+func podRangeOf(name string) string {
+	number, _ := strconv.Atoi(strings.TrimSuffix(name[1:], "-twin"))
+	if strings.HasSuffix(name, "-twin") {
+		number += 100
+	}
+	return fmt.Sprintf("10.244.%d.0/24", number)
+}
+
+// kubelets reports the state of servers on their Nodes: a Node is not ready 40 s after its server stopped. A
+// Node has a twin if its machine has registered again under another name: then the first one is not ready.
+func (w *world) kubelets(now time.Time) {
+	for _, n := range w.kube.nodes() {
+		server := w.guard.serverNamed(strings.TrimSuffix(n.Name, "-twin"))
+		if id := serverIDOf(n); id != 0 {
+			server = w.guard.server(id)
+		}
+		runs := server != nil && server.Status == hcloud.ServerStatusRunning && w.kube.node(n.Name+"-twin") == nil
+		want := corev1.ConditionTrue
+		if !runs {
+			if w.notReady[n.Name].IsZero() {
+				w.notReady[n.Name] = now
+			}
+			if now.Sub(w.notReady[n.Name]) < 40*time.Second {
+				continue
+			}
+			want = corev1.ConditionUnknown
+		} else {
+			delete(w.notReady, n.Name)
+		}
+		i := slices.IndexFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
+		if n.Status.Conditions[i].Status != want {
+			n.Status.Conditions[i].Status = want
+			must(w.kube.Update(nodesResource, n, ""))
+		}
+	}
+}
+
+func (w *world) deleteNode(name string) {
+	if n := w.kube.node(name); n != nil && name != "n1" {
+		w.guard.nodesChange()
+		must(w.kube.ObjectTracker.Delete(nodesResource, "", name))
+	}
+}
+
+func excludeNode(w *world, who string, _, _ int) {
+	n := w.kube.node(who)
+	if n == nil {
+		return
+	}
+	w.guard.nodesChange()
+	if _, is := n.Labels[corev1.LabelNodeExcludeBalancers]; is {
+		delete(n.Labels, corev1.LabelNodeExcludeBalancers)
+	} else {
+		n.Labels = maps.Clone(n.Labels)
+		if n.Labels == nil {
+			n.Labels = map[string]string{}
+		}
+		n.Labels[corev1.LabelNodeExcludeBalancers] = ""
+	}
+	must(w.kube.Update(nodesResource, n, ""))
+}
+
+// splitPool excludes every second Node, so that a switch has something to switch to.
+func (w *world) splitPool() {
+	for i, n := range w.kube.nodes() {
+		if i%2 == 1 {
+			excludeNode(w, n.Name, 0, 0)
+		}
+	}
+}
+
+// switchPool exchanges the Nodes that are excluded and those that are not.
+func switchPool(w *world, _ string, _, _ int) {
+	w.guard.nodesChange()
+	for _, n := range w.kube.nodes() {
+		_, excluded := n.Labels[corev1.LabelNodeExcludeBalancers]
+		n.Labels = maps.Clone(n.Labels)
+		if n.Labels == nil {
+			n.Labels = map[string]string{}
+		}
+		if excluded {
+			delete(n.Labels, corev1.LabelNodeExcludeBalancers)
+		} else {
+			n.Labels[corev1.LabelNodeExcludeBalancers] = ""
+		}
+		must(w.kube.Update(nodesResource, n, ""))
+	}
+	w.guard.nodesChange()
+}
+
+func (w *world) withServer(name string, do func(*hcloud.Server) error) {
+	if s := w.guard.serverNamed(name); s != nil {
+		w.guard.nodesChange()
+		w.try(do(s))
+	}
+}
+
+func (w *world) deleteServer(name string) {
+	if name == "n1" {
+		return // some server of the cluster always exists
+	}
+	w.withServer(name, func(s *hcloud.Server) error {
+		_, _, err := w.api.Server.DeleteWithResult(ctx, s)
+		if err == nil {
+			w.guard.deletedServer[s.ID], w.guard.lost[s.ID] = true, true
+		}
+		return err
+	})
+}
+
+func detachServer(w *world, who string, _, _ int) {
+	w.withServer(who, func(s *hcloud.Server) error {
+		if len(s.PrivateNet) == 0 {
+			return nil
+		}
+		w.guard.lost[s.ID] = true
+		_, _, err := w.api.Server.DetachFromNetwork(ctx, s, hcloud.ServerDetachFromNetworkOpts{Network: s.PrivateNet[0].Network})
+		return err
+	})
+}
+
+func (w *world) attachServer(s *hcloud.Server) error {
+	network := w.guard.network()
+	if len(s.PrivateNet) > 0 || network == nil {
+		return nil
+	}
+	_, _, err := w.api.Server.AttachToNetwork(ctx, s, hcloud.ServerAttachToNetworkOpts{Network: network})
+	return err
+}
+
+// onLB returns the act of a person on the load balancer of a Service.
+func onLB(do func(*world, *hcloud.LoadBalancer, int) error) act {
+	return func(w *world, who string, n, _ int) {
+		s := w.kube.service(who)
+		if s == nil {
+			return
+		}
+		if own := w.guard.owned(s); len(own) == 1 {
+			w.guard.personChanges(own[0])
+			w.try(do(w, own[0], n))
+		}
+	}
+}
+
+// fillLB adds targets of type ip, so that there is room for few servers.
+func fillLB(w *world, lb *hcloud.LoadBalancer, n int) error {
+	room := 2 + n%3
+	for i := range lb.LoadBalancerType.MaxTargets - len(serverTargets(lb)) - (len(lb.Targets) - len(serverTargets(lb))) {
+		if i >= lb.LoadBalancerType.MaxTargets-room-(len(lb.Targets)-len(serverTargets(lb))) {
+			break
+		}
+		for attempt := 0; ; attempt++ {
+			_, _, err := w.api.LoadBalancer.AddIPTarget(ctx, lb, hcloud.LoadBalancerAddIPTargetOpts{IP: net.IPv4(203, 0, 113, byte(len(lb.Targets)+i+1))})
+			if err == nil {
+				break
+			}
+			if attempt == 20 {
+				return err
+			}
+			w.pass(time.Second, 0)
+		}
+	}
+	return nil
+}
+
+func togglePublic(w *world, lb *hcloud.LoadBalancer, _ int) error {
+	if lb.PublicNet.Enabled {
+		_, _, err := w.api.LoadBalancer.DisablePublicInterface(ctx, lb)
+		return err
+	}
+	w.guard.opened[lb.ID] = time.Now()
+	_, _, err := w.api.LoadBalancer.EnablePublicInterface(ctx, lb)
+	return err
+}
+
+// removeLabel takes a load balancer away from its Service: only the label, or all of ours.
+func removeLabel(w *world, lb *hcloud.LoadBalancer, n int) error {
+	labels := maps.Clone(lb.Labels)
+	delete(labels, uidLabel)
+	if n%2 == 1 {
+		labels = map[string]string{}
+	}
+	_, _, err := w.api.LoadBalancer.Update(ctx, lb, hcloud.LoadBalancerUpdateOpts{Labels: labels})
+	if err == nil {
+		w.guard.released[lb.ID] = time.Now()
+	}
+	return err
+}
+
+// copyLabel makes a load balancer of a person's own, with the labels of another one.
+func copyLabel(w *world, lb *hcloud.LoadBalancer, n int) error {
+	name := fmt.Sprintf("copy-of-%d", lb.ID)
+	return w.createLB(name, lb.Labels, n)
+}
+
+// createLB makes a load balancer as a person does, with a port and a target.
+func (w *world) createLB(name string, labels map[string]string, n int) error {
+	port := foreignPort + 1 + n%2
+	opts := hcloud.LoadBalancerCreateOpts{Name: name, LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"},
+		Location: &hcloud.Location{Name: "fsn1"}, Labels: labels,
+		Services: []hcloud.LoadBalancerCreateOptsService{{Protocol: "tcp", ListenPort: &port, DestinationPort: &port}}}
+	r, _, err := w.api.LoadBalancer.Create(ctx, opts)
+	if err == nil {
+		w.guard.person[r.LoadBalancer.ID] = time.Now()
+	}
+	return err
+}
+
+func (w *world) addRoute(destination, gateway string) {
+	if network := w.guard.network(); network != nil {
+		_, _, err := w.api.Network.AddRoute(ctx, network, hcloud.NetworkAddRouteOpts{Route: hcloud.NetworkRoute{Destination: cidr(destination), Gateway: net.ParseIP(gateway)}})
+		w.try(err)
+	}
+}
+
+func deleteRoute(w *world, _ string, n, _ int) {
+	if network := w.guard.network(); network != nil && len(network.Routes) > 0 {
+		_, _, err := w.api.Network.DeleteRoute(ctx, network, hcloud.NetworkDeleteRouteOpts{Route: network.Routes[n%len(network.Routes)]})
+		w.try(err)
+	}
+}
+
+// networkAnew deletes the network and makes another one with its name, to which it attaches all servers.
+func (w *world) networkAnew() {
+	network := w.guard.network()
+	if network == nil {
+		return
+	}
+	w.guard.everythingChanges()
+	if _, err := w.api.Network.Delete(ctx, network); err != nil {
+		w.try(err)
+		return
+	}
+	_, _, err := w.api.Network.Create(ctx, networkOpts())
+	w.try(err)
+	w.pass(time.Second, 0)
+	for _, s := range w.guard.allServers() {
+		w.try(w.attachServer(s))
+		w.pass(5*time.Second, 0)
+	}
+}
+
+// otherCluster makes n load balancers of another cluster's CCM in the same project.
+func (w *world) otherCluster(n int) {
+	for i := range n {
+		w.try(w.createLB(fmt.Sprintf("other-%02d", i), map[string]string{uidLabel: fmt.Sprintf("uid-other-%02d", i)}, 0))
+	}
+	w.quietly(5 * time.Second)
+}
+
+func (w *world) deleteOther(n int) {
+	for _, lb := range w.guard.loadBalancers() {
+		if lb.Name == fmt.Sprintf("other-%02d", n) {
+			_, err := w.api.LoadBalancer.Delete(ctx, lb)
+			w.try(err)
+		}
+	}
+}
