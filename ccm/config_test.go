@@ -127,10 +127,10 @@ func TestConfigFromEnvChecksTheTokenFile(t *testing.T) {
 func TestUnknownVariablesAreReportedWithTheNearestName(t *testing.T) {
 	t.Parallel()
 	got := UnknownVariables([]string{"PATH=/bin", "HCLOUD_TOKEN=secret", "HCLOUD_TOKEN_FILE=/x", "HCLOUD_NETWORK=internal", "HCLOUD_LOAD_BALANCERS_TYPE=lb11",
-		"HCLOUD_NETWROK=internal", "HCLOUD_LOAD_BALANCER_LOCATION=fsn1", "HCLOUD_SOMETHING_ELSE_ENTIRELY=secret", "HCLOUD_METRICS_ENABLED"})
+		"HCLOUD_NETWOK=internal", "HCLOUD_LOAD_BALANCER_LOCATION=fsn1", "HCLOUD_SOMETHING_ELSE_ENTIRELY=secret", "HCLOUD_METRICS_ENABLED"})
 	want := []string{
 		"HCLOUD_LOAD_BALANCER_LOCATION is set, but it is not a setting of ccm-from-scratch and has no effect: did you mean HCLOUD_LOAD_BALANCERS_LOCATION?",
-		"HCLOUD_NETWROK is set, but it is not a setting of ccm-from-scratch and has no effect: did you mean HCLOUD_NETWORK?",
+		"HCLOUD_NETWOK is set, but it is not a setting of ccm-from-scratch and has no effect: did you mean HCLOUD_NETWORK?",
 		"HCLOUD_SOMETHING_ELSE_ENTIRELY is set, but it is not a setting of ccm-from-scratch and has no effect",
 	}
 	if !slices.Equal(got, want) {

@@ -123,8 +123,11 @@ func (r *resync) routeNodes(ctx context.Context) {
 
 func (r *resync) routeNode(ctx context.Context, name string) error {
 	node, err := r.nodes.Get(name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
 	if err != nil || r.routes == nil || !r.routesOn() || isForeign(node) {
-		return nil // it is gone, or has no routes
+		return err
 	}
 	return r.syncNodeRoutes(ctx, node)
 }

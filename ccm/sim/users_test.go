@@ -53,7 +53,7 @@ var people = map[string]act{
 	"server attach": func(w *world, who string, _, _ int) { w.withServer(who, w.attachServer) },
 
 	"lb delete": onLB(func(w *world, lb *hcloud.LoadBalancer, _ int) error {
-		_, err := w.api.LoadBalancer.Delete(ctx, lb)
+		_, _, err := w.api.LoadBalancer.DeleteWithResult(ctx, lb)
 		return err
 	}),
 	"lb port delete": onLB(func(w *world, lb *hcloud.LoadBalancer, n int) error {
@@ -159,13 +159,14 @@ var portSets = [][]int32{{80}, {80, 443}, {443, 8080}, {80, 443, 8080}, {8443}}
 func (w *world) putService(name string, variant, ports int) {
 	s := w.kube.service(name)
 	fresh := s == nil
-	if fresh {
+	switch {
+	case fresh:
 		w.uids++
 		s = &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(fmt.Sprintf("uid-%s-%d", name, w.uids))},
 			Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}
-	} else if s.DeletionTimestamp != nil {
+	case s.DeletionTimestamp != nil:
 		return
-	} else {
+	default:
 		w.guard.userChanges(s)
 	}
 	number := int(name[0] - 'a' + 1)
@@ -497,7 +498,7 @@ func (w *world) otherCluster(n int) {
 func (w *world) deleteOther(n int) {
 	for _, lb := range w.guard.loadBalancers() {
 		if lb.Name == fmt.Sprintf("other-%02d", n) {
-			_, err := w.api.LoadBalancer.Delete(ctx, lb)
+			_, _, err := w.api.LoadBalancer.DeleteWithResult(ctx, lb)
 			w.try(err)
 		}
 	}
