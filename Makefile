@@ -76,7 +76,7 @@ bench: ## Benchmarks, each with its baseline
 
 .PHONY: sim
 sim: ## Simulate random histories of the CCM (SEEDS=10000; SEED=n prints one; FIRST= is the first seed)
-	go test ./ccm/sim -run '^TestSim$$' -count 1 -timeout 0 -v -args -seeds $(or $(SEEDS),1000) -first $(or $(FIRST),1) -seed $(or $(SEED),0) | \
+	go test -tags sim ./ccm/sim -run '^TestSim$$' -count 1 -timeout 0 -v -args -seeds $(or $(SEEDS),1000) -first $(or $(FIRST),1) -seed $(or $(SEED),0) | \
 		grep -vE '^ *(=== |--- PASS)'
 
 .PHONY: fuzz

@@ -20,4 +20,9 @@
 //
 // Not modelled: certificates, several clusters' CCMs at the same time, a Kubernetes API that fails (except
 // for a leader that has lost it), and health checks of targets.
+//
+// The tests are behind the build tag sim, and not part of the gate yet: `make sim` runs them. With some seeds, two runs
+// still differ in the order of requests (TestTheSameSeedGivesTheSameHistory). And the race detector finds a race in the
+// service controller of k8s.io/cloud-provider v0.37.1: serviceCache.allServices reads the state of a Service that a
+// worker writes.
 package sim
