@@ -28,7 +28,7 @@ type crashPoint struct {
 // Annotations of Services whose load balancers are created in several steps.
 var (
 	// inSteps cannot be part of the creation of a load balancer: the network and the targets follow.
-	inSteps = map[string]string{framework.Annotation + "private-ipv4": "10.0.0.200"}
+	inSteps = map[string]string{framework.Annotation + "private-ipv4": "10.0.0.200", framework.Annotation + "use-private-ip": "true"}
 	// withCertificate needs a certificate before the load balancer.
 	withCertificate = map[string]string{
 		framework.Annotation + "protocol":                         "https",

@@ -72,8 +72,10 @@ var _ = Describe("A Service in a private network", Label("service", "dataplane")
 		env.Services.AwaitEvent(ctx, "web", "NodesSkipped", And(ContainSubstring("inside"), ContainSubstring("no public IPv4"), ContainSubstring("use-private-ip")))
 
 		env.Services.Update(ctx, "web", annotate(map[string]string{"use-private-ip": "true"}))
-		lb := env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("inside", "outside"))
-		Expect(lb.Targets).To(HaveEach(HaveField("UsePrivateIP", BeTrue())))
+		env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
+			g.Expect(lb.Targets).To(And(HaveLen(2), HaveEach(HaveField("UsePrivateIP", BeTrue()))))
+		})
+		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("inside", "outside"))
 		env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, "inside", "outside")
 	})
 

@@ -55,6 +55,9 @@ var _ = Describe("A Service's load balancer", Label("service", "dataplane"), fun
 		})
 
 		It("gets back settings that were changed", func(ctx SpecContext) {
+			// Without the annotation, the algorithm is anyone's.
+			env.Services.Update(ctx, "web", annotate(map[string]string{"algorithm-type": "round_robin"}))
+			env.CCM.AwaitIdle(ctx)
 			env.Cloud.Do(ctx)(env.Cloud.Client.LoadBalancer.ChangeAlgorithm(ctx, lb, hcloud.LoadBalancerChangeAlgorithmOpts{
 				Type: hcloud.LoadBalancerAlgorithmTypeLeastConnections}))
 			elsewhere := 31999
@@ -190,6 +193,7 @@ var _ = Describe("A Service's load balancer", Label("service", "dataplane"), fun
 
 	It("survives its Service if its owner label was removed", framework.Needs(framework.Release), Label(framework.OwnCloud), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
+		env.Nodes.Create(ctx, "node-1") // shows a CCM that starts that the token is that of the cluster's project
 		env.Services.Create(ctx, "web")
 		lb := env.LoadBalancers.Of(ctx, "web")
 		By("deleting the Service while the CCM is down, after removing the label")
