@@ -1,0 +1,90 @@
+//go:build sim
+
+package sim
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+)
+
+// onLB returns the act of a person on the load balancer of a Service.
+func onLB(do func(*world, *hcloud.LoadBalancer, int) error) act {
+	return func(w *world, who string, n, _ int) {
+		s := w.kube.service(who)
+		if s == nil {
+			return
+		}
+		if own := w.guard.owned(s); len(own) == 1 {
+			w.guard.personChanges(own[0])
+			w.try(do(w, own[0], n))
+		}
+	}
+}
+
+// fillLB adds targets of type ip, so that there is room for few servers.
+func fillLB(w *world, lb *hcloud.LoadBalancer, n int) error {
+	room := 2 + n%3
+	for i := range lb.LoadBalancerType.MaxTargets - len(serverTargets(lb)) - (len(lb.Targets) - len(serverTargets(lb))) {
+		if i >= lb.LoadBalancerType.MaxTargets-room-(len(lb.Targets)-len(serverTargets(lb))) {
+			break
+		}
+		for attempt := 0; ; attempt++ {
+			_, _, err := w.api.LoadBalancer.AddIPTarget(ctx, lb, hcloud.LoadBalancerAddIPTargetOpts{IP: net.IPv4(203, 0, 113, byte(len(lb.Targets)+i+1))})
+			if err == nil {
+				break
+			}
+			if attempt == 20 {
+				return err
+			}
+			w.pass(time.Second, 0)
+		}
+	}
+	return nil
+}
+
+func togglePublic(w *world, lb *hcloud.LoadBalancer, _ int) error {
+	if lb.PublicNet.Enabled {
+		_, _, err := w.api.LoadBalancer.DisablePublicInterface(ctx, lb)
+		return err
+	}
+	w.guard.opened[lb.ID] = time.Now()
+	_, _, err := w.api.LoadBalancer.EnablePublicInterface(ctx, lb)
+	return err
+}
+
+// removeLabel takes a load balancer away from its Service: only the label, or all of ours.
+func removeLabel(w *world, lb *hcloud.LoadBalancer, n int) error {
+	labels := maps.Clone(lb.Labels)
+	delete(labels, uidLabel)
+	if n%2 == 1 {
+		labels = map[string]string{}
+	}
+	_, _, err := w.api.LoadBalancer.Update(ctx, lb, hcloud.LoadBalancerUpdateOpts{Labels: labels})
+	if err == nil {
+		w.guard.released[lb.ID] = time.Now()
+	}
+	return err
+}
+
+// copyLabel makes a load balancer of a person's own, with the labels of another one.
+func copyLabel(w *world, lb *hcloud.LoadBalancer, n int) error {
+	name := fmt.Sprintf("copy-of-%d", lb.ID)
+	return w.createLB(name, lb.Labels, n)
+}
+
+// createLB makes a load balancer as a person does, with a port and a target.
+func (w *world) createLB(name string, labels map[string]string, n int) error {
+	port := foreignPort + 1 + n%2
+	opts := hcloud.LoadBalancerCreateOpts{Name: name, LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"},
+		Location: &hcloud.Location{Name: "fsn1"}, Labels: labels,
+		Services: []hcloud.LoadBalancerCreateOptsService{{Protocol: "tcp", ListenPort: &port, DestinationPort: &port}}}
+	r, _, err := w.api.LoadBalancer.Create(ctx, opts)
+	if err == nil {
+		w.guard.person[r.LoadBalancer.ID] = time.Now()
+	}
+	return err
+}
