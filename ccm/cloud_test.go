@@ -7,7 +7,6 @@ import (
 	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
@@ -34,14 +33,7 @@ func TestTheProviderComparesByItselfOnceItIsStarted(t *testing.T) {
 	svc := newService("web", nil, 80)
 	kube := fake.NewClientset(w.nodes[0].DeepCopy(), svc.DeepCopy())
 	cloud := w.provider(func(c *ccm.Config) { c.ResyncInterval = time.Minute })
-	factory := informers.NewSharedInformerFactory(kube, 0)
-	stop := make(chan struct{})
-	defer close(stop)
-	cloud.Initialize(clients{kube}, stop)
-	cloud.SetInformers(factory)
-	factory.Start(stop)
-	factory.WaitForCacheSync(stop)
-	_, _ = cloud.Routes()
+	w.lead(cloud, kube)
 
 	w.ensure(cloud, svc)
 	_, _, err := w.api.LoadBalancer.DeleteWithResult(t.Context(), w.theLoadBalancer())

@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -461,14 +460,7 @@ func TestANewNodeIsUnavailableUntilItsRouteExists(t *testing.T) {
 	svc := newService("web", nil, 80)
 	kube := fake.NewClientset(old.DeepCopy(), svc.DeepCopy())
 	cloud := w.provider()
-	factory := informers.NewSharedInformerFactory(kube, 0)
-	stop := make(chan struct{})
-	defer close(stop)
-	cloud.Initialize(clients{kube}, stop)
-	cloud.SetInformers(factory)
-	factory.Start(stop)
-	factory.WaitForCacheSync(stop)
-	_, _ = cloud.Routes()
+	w.lead(cloud, kube)
 	w.ensure(cloud, svc)
 
 	var refuse atomic.Bool
@@ -519,14 +511,7 @@ func TestANodeGetsItsRouteAtOnce(t *testing.T) {
 	w := newWorld(t, "instant", 3)
 	kube := fake.NewClientset()
 	cloud := w.provider()
-	factory := informers.NewSharedInformerFactory(kube, 0)
-	stop := make(chan struct{})
-	defer close(stop)
-	cloud.Initialize(clients{kube}, stop)
-	cloud.SetInformers(factory)
-	factory.Start(stop)
-	factory.WaitForCacheSync(stop)
-	_, _ = cloud.Routes()
+	w.lead(cloud, kube)
 	for i, n := range w.nodes {
 		n.Spec.PodCIDRs = []string{fmt.Sprintf("10.244.%d.0/24", i+1)}
 		_, err := kube.CoreV1().Nodes().Create(t.Context(), n.DeepCopy(), metav1.CreateOptions{})

@@ -27,6 +27,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
@@ -116,6 +118,19 @@ func (w *world) eventsSoFar() []string {
 			return all
 		}
 	}
+}
+
+// lead makes the provider work in the cluster, as a controller manager does that has become the leader. It returns when
+// the informers have synced.
+func (w *world) lead(cloud *ccm.Cloud, kube kubernetes.Interface) {
+	factory := informers.NewSharedInformerFactory(kube, 0)
+	stop := make(chan struct{})
+	w.t.Cleanup(func() { close(stop) })
+	cloud.Initialize(clients{kube}, stop)
+	cloud.SetInformers(factory)
+	factory.Start(stop)
+	factory.WaitForCacheSync(stop)
+	_, _ = cloud.Routes()
 }
 
 // ensure calls EnsureLoadBalancer until it succeeds, as the service controller does.

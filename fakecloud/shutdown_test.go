@@ -20,17 +20,7 @@ func TestShutdownEndsStreamsAndWaitsForRequests(t *testing.T) {
 	}
 	s := c.lines(t, "", "")
 	nextLine(t, s)
-	if err := c.SetSpeed(t.Context(), 0); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Faults().Add(t.Context(), fault.Rule{Name: "slow", Effect: fault.Latency(time.Hour)}); err != nil {
-		t.Fatal(err)
-	}
-	answers := make(chan answer)
-	go func() { answers <- (reach{endpoint, &http.Client{}}).do(t.Context(), "GET", "/ssh_keys", "") }()
-	if _, err := c.Faults().Await(t.Context(), "slow", 1); err != nil {
-		t.Fatal(err)
-	}
+	answers := slowRequest(t, c.Cloud, endpoint)
 	ended := make(chan error)
 	go func() { ended <- c.Shutdown(t.Context()) }()
 	if s.Scan() {
@@ -55,13 +45,10 @@ func TestShutdownEndsStreamsAndWaitsForRequests(t *testing.T) {
 	}
 }
 
-func TestShutdownCutsConnectionsWhenItsContextIsDone(t *testing.T) {
-	t.Parallel()
-	c := fakecloud.New(fakecloud.Options{})
-	endpoint, err := c.Start(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+// slowRequest sends a request whose answer takes an hour of the cloud's time, which stands still. It returns when the
+// request has arrived.
+func slowRequest(t *testing.T, c *fakecloud.Cloud, endpoint string) <-chan answer {
+	t.Helper()
 	if err := c.SetSpeed(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
@@ -73,6 +60,17 @@ func TestShutdownCutsConnectionsWhenItsContextIsDone(t *testing.T) {
 	if _, err := c.Faults().Await(t.Context(), "slow", 1); err != nil {
 		t.Fatal(err)
 	}
+	return answers
+}
+
+func TestShutdownCutsConnectionsWhenItsContextIsDone(t *testing.T) {
+	t.Parallel()
+	c := fakecloud.New(fakecloud.Options{})
+	endpoint, err := c.Start(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers := slowRequest(t, c, endpoint)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := c.Shutdown(ctx); !errors.Is(err, context.Canceled) {
