@@ -99,18 +99,24 @@ var _ = Describe("A CCM in two pods", framework.Alone(), Label(framework.RealNod
 })
 
 var _ = Describe("A CCM that starts", framework.Needs(framework.NodeRoutes), framework.Alone(), Label(framework.RealNodes, framework.FakeOnly, framework.Dataplane, "process"), func() {
-	// doesAll checks that a CCM does all the work that waits when start starts it: for a new server and a new Service.
-	doesAll := func(ctx context.Context, start func(env *framework.Env, node string)) {
-		GinkgoHelper()
+	It("does all the work that waits for a new server and a new Service as soon as the cloud answers", func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
-		names := env.Nodes.Workers(ctx, 1).Names()
+		names, name := env.Nodes.Workers(ctx, 1).Names(), env.Nodes.Name("early")
 		env.Services.Create(ctx, "web", local)
-		name := env.Cloud.Unique("early")
 		server := env.Servers.Create(ctx, name)
 		was := env.Nodes.AwaitReady(ctx, name, true)
 		Expect(was).To(framework.HaveTaint(cloudproviderapi.TaintExternalCloudProvider))
 
-		start(env, name)
+		if suite.CCM.Has(framework.SettingsCheck) { // else it may end when the cloud does not answer
+			fault, remove := env.Cloud.Faults.Add(fault.Rule{Effect: fault.DropConnection()})
+			env.CCM.Start(ctx, framework.CCMOptions{})
+			env.Cloud.Faults.Await(ctx, fault, 3)
+			Expect(env.Nodes.Get(ctx, name)).To(framework.HaveTaint(cloudproviderapi.TaintExternalCloudProvider))
+			Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
+			remove()
+		} else {
+			env.CCM.Start(ctx, framework.CCMOptions{})
+		}
 
 		n := env.Nodes.AwaitInitialized(ctx, name)
 		Expect(n.UID).To(Equal(was.UID))
@@ -122,29 +128,6 @@ var _ = Describe("A CCM that starts", framework.Needs(framework.NodeRoutes), fra
 		Eventually(func() []string { return env.Routes.List(ctx) }).WithContext(ctx).
 			WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(ContainElement(env.Routes.Of(ctx, name, server)))
 		Expect(env.LoadBalancers.List(ctx)).To(HaveLen(1))
-	}
-
-	It("does all the work that waits as soon as the cloud answers", framework.Needs(framework.SettingsCheck), func(ctx SpecContext) {
-		doesAll(ctx, func(env *framework.Env, node string) {
-			fault, remove := env.Cloud.Faults.Add(fault.Rule{Effect: fault.DropConnection()})
-			env.CCM.Start(ctx, framework.CCMOptions{})
-			env.Cloud.Faults.Await(ctx, fault, 3)
-			Expect(env.Nodes.Get(ctx, node)).To(framework.HaveTaint(cloudproviderapi.TaintExternalCloudProvider))
-			Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
-			remove()
-		})
-	})
-
-	It("does all the work that waits although the first requests fail", framework.Needs(framework.SettingsCheck), func(ctx SpecContext) {
-		doesAll(ctx, func(env *framework.Env, _ string) {
-			fault, _ := env.Cloud.Faults.Add(fault.Rule{Effect: fault.DropConnection(), First: 2})
-			env.CCM.Start(ctx, framework.CCMOptions{})
-			env.Cloud.Faults.Await(ctx, fault, 2)
-		})
-	})
-
-	It("does all the work that waits", func(ctx SpecContext) {
-		doesAll(ctx, func(env *framework.Env, _ string) { env.CCM.Start(ctx, framework.CCMOptions{}) })
 	})
 })
 

@@ -14,7 +14,7 @@ import (
 )
 
 var _ = Describe("Node lifecycle", Label("lifecycle"), func() {
-	It("taints and keeps a node while its server is off", framework.Needs(framework.ShutdownTaint), framework.Alone(), func(ctx SpecContext) {
+	powerOff := func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
 		workers := env.Nodes.Workers(ctx, 2)
 		name, server := workers[0].Name, workers[0].Server
@@ -37,7 +37,10 @@ var _ = Describe("Node lifecycle", Label("lifecycle"), func() {
 		})
 		Expect(n.UID).To(Equal(was.UID))
 		Expect(env.Nodes.Get(ctx, workers[1].Name)).NotTo(framework.HaveTaint(cloudproviderapi.TaintNodeShutdown))
-	})
+	}
+	if framework.CurrentKind() != framework.KindCluster { // where "A server's life" shows it, with a server of its own
+		It("taints and keeps a node while its server is off", framework.Needs(framework.ShutdownTaint), framework.Alone(), powerOff)
+	}
 
 	It("deletes the node of a server that was deleted, and no other", Label(framework.OwnCloud), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})

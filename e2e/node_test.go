@@ -23,16 +23,17 @@ import (
 const biggerType = "cx33"
 
 var _ = Describe("Node", Label("node"), func() {
-	It("initializes a node: provider ID, addresses, labels and no taint", framework.Alone(), func(ctx SpecContext) {
+	It("initializes a node: provider ID, addresses, labels and no taint", framework.BringsNodes(), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
-		server := env.Servers.Create(ctx, "node-1")
+		name := env.Nodes.Name("node")
+		server := env.Servers.Create(ctx, name)
 
-		n := env.Nodes.AwaitInitialized(ctx, "node-1")
+		n := env.Nodes.AwaitInitialized(ctx, name)
 		Expect(n.Spec.ProviderID).To(Equal(env.Servers.ProviderID(server)))
 		expectHostName(n, server.Name)
 		// The CCM writes them in a second request. A real kubelet has written one before.
-		awaitAddresses(ctx, env, "node-1", corev1.NodeExternalIP, server.PublicNet.IPv4.IP.String())
-		awaitAddresses(ctx, env, "node-1", corev1.NodeInternalIP, server.PrivateNet[0].IP.String())
+		awaitAddresses(ctx, env, name, corev1.NodeExternalIP, server.PublicNet.IPv4.IP.String())
+		awaitAddresses(ctx, env, name, corev1.NodeInternalIP, server.PrivateNet[0].IP.String())
 		Expect(n.Labels).To(And(
 			HaveKeyWithValue(corev1.LabelInstanceTypeStable, framework.ServerType),
 			HaveKeyWithValue(corev1.LabelInstanceType, framework.ServerType), // some manifests use the former name

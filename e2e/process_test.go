@@ -231,6 +231,18 @@ var _ = Describe("The settings of a CCM", Label(framework.OwnCloud, "process"), 
 		Expect(ccm.Done()).NotTo(BeClosed())
 	})
 
+	It("does all the work that waits although its first requests fail", Label("node", "service", "fake-only"), func(ctx SpecContext) {
+		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: shortTimeouts})
+		env.Servers.Create(ctx, "node-1")
+		env.Services.Create(ctx, "web")
+		fault, _ := env.Cloud.Faults.Add(fault.Rule{Effect: fault.DropConnection(), First: 2})
+		env.CCM.Start(ctx, framework.CCMOptions{})
+		env.Cloud.Faults.Await(ctx, fault, 2)
+		env.Nodes.AwaitInitialized(ctx, "node-1")
+		env.Traffic.AwaitServed(ctx, "web")
+		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1"))
+	})
+
 	It("continues without the network, names it in the log, and works when it is there", framework.Needs(framework.SettingsCheck), Label("node"), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: shortTimeouts})
 		env.Servers.Create(ctx, "node-1")

@@ -93,13 +93,13 @@ var _ = Describe("Service", Label("service"), func() {
 
 	It("shares nothing with a Service of the same ports", Label("dataplane"), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
-		env.Nodes.Workers(ctx, 2)
+		names := env.Nodes.Workers(ctx, 2).Names()
 		env.Services.Create(ctx, "web")
 		env.Services.Create(ctx, "api")
 		web, api := env.Traffic.AwaitServed(ctx, "web"), env.Traffic.AwaitServed(ctx, "api")
 		Expect(web).NotTo(Equal(api))
 		Expect(env.LoadBalancers.List(ctx)).To(HaveLen(2))
-		other := env.LoadBalancers.Of(ctx, "api")
+		other := env.LoadBalancers.AwaitTargets(ctx, "api", framework.Healthy(names...))
 
 		stream := env.Traffic.Stream(ctx, api, framework.Port)
 		env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Spec.Ports[0].Port++ })

@@ -2,6 +2,7 @@ package framework
 
 import (
 	"context"
+	"reflect"
 	"strings"
 	"sync"
 
@@ -53,7 +54,11 @@ func (c *podCCM) change(ctx context.Context, s podSettings) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.changed = true
-	return c.configure(ctx, s)
+	err := c.configure(ctx, s)
+	if err == nil && reflect.DeepEqual(s, c.usual) {
+		c.changed = false
+	}
+	return err
 }
 
 // restore applies the usual settings if they were changed.

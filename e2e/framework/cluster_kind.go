@@ -56,6 +56,16 @@ func Alone() []any {
 	return []any{Serial}
 }
 
+// BringsNodes is for specs that create servers, which become nodes of the cluster. On a kind cluster, these run alone if
+// the CCM lacks the node selector. With it, they run at the same time as others: the load balancers and pods of a spec
+// use only the nodes that the cluster had at first and those of the spec.
+func BringsNodes() []any {
+	if ccm, err := LoadCCM(); err == nil && ccm.Has(NodeSelector) { // Prepare reports an error
+		return nil
+	}
+	return Alone()
+}
+
 // notHere returns why a spec with these labels cannot run on a kind of cluster, "" if it can. simulated says
 // that the cloud is a simulated one that can be asked for its journal.
 func notHere(labels []string, kind ClusterKind, simulated bool) string {

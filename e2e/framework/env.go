@@ -10,6 +10,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,6 +35,8 @@ type Options struct {
 	NoCCM bool
 	// Spec decides what kind of node a server becomes. If nil, each server becomes an ordinary node.
 	Spec func(node.Server) (node.Spec, bool)
+	// Pods changes the pods behind Services before they are created, where nodes are real.
+	Pods func(*appsv1.DaemonSet)
 }
 
 // Env is what one spec works with, in groups. Everything that a spec makes is removed after it. If the spec
@@ -73,6 +76,10 @@ type setup interface {
 	startCCM(context.Context, CCMOptions) *Replica
 	// workers returns at least n nodes that can be targets of load balancers.
 	workers(ctx context.Context, n int) Workers
+	// confine makes the load balancer of a Service use only the spec's nodes, if other specs bring nodes too.
+	confine(*corev1.Service)
+	// brings makes the node with this name one of the spec's.
+	brings(node string)
 	// addPods has pods answer behind a new Service.
 	addPods(ctx context.Context, service string)
 	setEndpoints(ctx context.Context, service string, nodes []string)

@@ -25,6 +25,15 @@ type Nodes struct {
 // one after the other, with waits in between.
 const RebootTimeout = 4 * time.Minute
 
+// Name returns a name for a server and its node that no other spec uses. Load balancers of Services that the spec
+// creates afterwards have the node as a target, those of other specs do not.
+func (ns Nodes) Name(name string) string {
+	GinkgoHelper()
+	name = ns.env.Cloud.Unique(name)
+	ns.env.setup.brings(name)
+	return name
+}
+
 // Create creates servers and waits until their nodes are initialized.
 func (ns Nodes) Create(ctx context.Context, names ...string) []*hcloud.Server {
 	GinkgoHelper()

@@ -17,6 +17,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -171,6 +172,12 @@ func (s *ownSetup) workers(ctx context.Context, n int) Workers {
 	}
 	return workers
 }
+
+// confine implements setup: no other spec sees the spec's nodes.
+func (s *ownSetup) confine(*corev1.Service) {}
+
+// brings implements setup.
+func (s *ownSetup) brings(string) {}
 
 // addPods implements setup. Simulated nodes answer for the pods of all Services.
 func (s *ownSetup) addPods(context.Context, string) {}

@@ -28,7 +28,8 @@ const Annotation = "load-balancer.hetzner.cloud/"
 const Port = 8080
 
 // Create creates a Service of type LoadBalancer with the port 8080, changed by the functions. On a
-// cluster with real nodes it has a pod on each of them if the spec has the label Dataplane.
+// cluster with real nodes it has a pod on each of them if the spec has the label Dataplane. Specs on a kind cluster
+// see each other's nodes, so the Service gets a node selector there unless it has one.
 func (sc Services) Create(ctx context.Context, name string, change ...func(*corev1.Service)) *corev1.Service {
 	GinkgoHelper()
 	svc := &corev1.Service{
@@ -41,6 +42,7 @@ func (sc Services) Create(ctx context.Context, name string, change ...func(*core
 	for _, c := range change {
 		c(svc)
 	}
+	sc.env.setup.confine(svc)
 	created, err := sc.env.Kube.CoreV1().Services(sc.Namespace).Create(ctx, svc, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	sc.env.created.addService(string(created.UID))
@@ -58,6 +60,7 @@ func (sc Services) Update(ctx context.Context, name string, change func(*corev1.
 			svc.Annotations = map[string]string{}
 		}
 		change(svc)
+		sc.env.setup.confine(svc)
 		var err error
 		updated, err = sc.env.Kube.CoreV1().Services(sc.Namespace).Update(ctx, svc, metav1.UpdateOptions{})
 		return err

@@ -15,6 +15,9 @@ type sharedCluster struct {
 	endpoint, token string
 	// network is the name of the private network that the nodes are in, "" if they are in none.
 	network string
+	// nodes are the names of the nodes that can be targets and were there at first, if specs have only these and their own
+	// as targets; else nil.
+	nodes []string
 	// dial connects to an address of the cloud from outside of the cluster.
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// outside is the address of such a connection's client, as load balancers see it; "" if it is not known.

@@ -2,10 +2,12 @@ package framework
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -14,6 +16,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
@@ -22,6 +25,9 @@ import (
 type sharedSetup struct {
 	env    *Env
 	shared *sharedCluster
+
+	// brought are the names of the nodes that the spec brings.
+	brought []string
 }
 
 func newSharedSetup(ctx context.Context, e *Env) {
@@ -72,7 +78,44 @@ func (s *sharedSetup) startCCM(ctx context.Context, o CCMOptions) *Replica {
 	return &Replica{pods: pods}
 }
 
-// workers implements setup: the nodes that the cluster has.
+// targetNodes returns the names of the nodes that can be targets of load balancers.
+func targetNodes(ctx context.Context, client kubernetes.Interface) ([]string, error) {
+	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: "!" + corev1.LabelNodeExcludeBalancers})
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the cluster's nodes: %w", err)
+	}
+	var names []string
+	for _, n := range nodes.Items {
+		names = append(names, n.Name)
+	}
+	return names, nil
+}
+
+// own returns the names of the nodes that the spec's load balancers and pods use, nil for all nodes.
+func (s *sharedSetup) own() []string {
+	if s.shared.nodes == nil {
+		return nil
+	}
+	return slices.Concat(s.shared.nodes, s.brought)
+}
+
+// selectsOwn begins the node selector of Services that use only the spec's nodes.
+const selectsOwn = corev1.LabelHostname + " in ("
+
+// confine implements setup, by a node selector. One that the spec has set is kept.
+func (s *sharedSetup) confine(service *corev1.Service) {
+	const annotation = Annotation + "node-selector"
+	nodes, selector := s.own(), service.Annotations[annotation]
+	if nodes == nil || service.Spec.Type != corev1.ServiceTypeLoadBalancer || selector != "" && !strings.HasPrefix(selector, selectsOwn) {
+		return
+	}
+	metav1.SetMetaDataAnnotation(&service.ObjectMeta, annotation, selectsOwn+strings.Join(nodes, ",")+")")
+}
+
+// brings implements setup.
+func (s *sharedSetup) brings(node string) { s.brought = append(s.brought, node) }
+
+// workers implements setup: the nodes that the cluster has, without those of other specs.
 func (s *sharedSetup) workers(ctx context.Context, n int) Workers {
 	GinkgoHelper()
 	servers, err := s.env.Cloud.Client.Server.All(ctx)
@@ -82,6 +125,9 @@ func (s *sharedSetup) workers(ctx context.Context, n int) Workers {
 	var workers Workers
 	for _, node := range nodes.Items {
 		if _, excluded := node.Labels[corev1.LabelNodeExcludeBalancers]; excluded {
+			continue
+		}
+		if own := s.own(); own != nil && !slices.Contains(own, node.Name) {
 			continue
 		}
 		workers = append(workers, Worker{node.Name, s.env.Nodes.serverOf(&node, servers)})
@@ -98,23 +144,33 @@ func (s *sharedSetup) addPods(ctx context.Context, service string) {
 	if !slices.Contains(CurrentSpecReport().Labels(), Dataplane) {
 		return
 	}
-	_, err := s.env.Kube.AppsV1().DaemonSets(s.env.Services.Namespace).Create(ctx, s.env.Pods.daemonSet(service), metav1.CreateOptions{})
+	set := s.env.Pods.daemonSet(service)
+	if own := s.own(); own != nil {
+		placeOn(set, own)
+	}
+	if s.env.options.Pods != nil {
+		s.env.options.Pods(set)
+	}
+	_, err := s.env.Kube.AppsV1().DaemonSets(s.env.Services.Namespace).Create(ctx, set, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 }
 
 // setEndpoints implements setup.
 func (s *sharedSetup) setEndpoints(ctx context.Context, service string, nodes []string) {
 	GinkgoHelper()
-	s.env.Pods.Update(ctx, service, func(set *appsv1.DaemonSet) {
-		var terms []corev1.NodeSelectorTerm // one of them must hold
-		for _, n := range nodes {
-			terms = append(terms, corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{
-				{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{n}}}})
-		}
-		set.Spec.Template.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
-			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms},
-		}}
-	})
+	s.env.Pods.Update(ctx, service, func(set *appsv1.DaemonSet) { placeOn(set, nodes) })
+}
+
+// placeOn has the pods of a DaemonSet run on these nodes only.
+func placeOn(set *appsv1.DaemonSet, nodes []string) {
+	var terms []corev1.NodeSelectorTerm // one of them must hold
+	for _, n := range nodes {
+		terms = append(terms, corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{
+			{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{n}}}})
+	}
+	set.Spec.Template.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms},
+	}}
 }
 
 // setProxyProtocol implements setup. Real pods recognize the protocol.

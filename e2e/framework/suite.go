@@ -133,7 +133,12 @@ func (s *Suite) start(ctx context.Context, process int) error {
 	if err != nil {
 		return err
 	}
-	s.Cluster, err = cluster.Existing(s.shared.kubeconfig)
+	if s.Cluster, err = cluster.Existing(s.shared.kubeconfig); err != nil {
+		return err
+	}
+	if s.Kind == KindCluster && s.CCM.Has(NodeSelector) {
+		s.shared.nodes, err = targetNodes(ctx, s.Cluster.Client)
+	}
 	return err
 }
 

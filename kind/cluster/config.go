@@ -107,6 +107,11 @@ func (o Options) kubeletSettings(cgroupV1 bool) string {
 	if cgroupV1 {
 		settings = "failCgroupV1: false\n" // since 1.35 a kubelet refuses to run on cgroup v1 unless told
 	}
+	if o.NodeMonitorGracePeriod > 0 {
+		// Who wants to know soon that a node is dead wants it back soon, too: after a restart of all nodes, containers end
+		// until the API server answers, and a kubelet would let them wait for up to 5 minutes (KEP-4603).
+		settings += "crashLoopBackOff:\n  maxContainerRestartPeriod: 2s\n"
+	}
 	if o.NodeMonitorGracePeriod > 0 && o.NodeMonitorGracePeriod < defaultLease {
 		// A kubelet renews its Lease four times in its duration, and a Node that is silent for longer than the
 		// grace period is NotReady: several renewals must fit.

@@ -205,8 +205,9 @@ func TestFuseOverlayfsIsForRootlessDockerOnly(t *testing.T) {
 	}
 }
 
-func TestKubeletsRenewTheirLeasesWithinTheGracePeriod(t *testing.T) {
+func TestKubeletsNoticeAndRestartWithinTheGracePeriod(t *testing.T) {
 	t.Parallel()
+	const restart = "crashLoopBackOff:\n  maxContainerRestartPeriod: 2s\n"
 	for _, c := range []struct {
 		grace    time.Duration
 		cgroupV1 bool
@@ -214,9 +215,9 @@ func TestKubeletsRenewTheirLeasesWithinTheGracePeriod(t *testing.T) {
 	}{
 		{0, false, ""},
 		{0, true, "failCgroupV1: false\n"},
-		{50 * time.Second, false, ""},
-		{8 * time.Second, false, "nodeLeaseDurationSeconds: 8\nnodeStatusUpdateFrequency: 2s\n"},
-		{2 * time.Second, true, "failCgroupV1: false\nnodeLeaseDurationSeconds: 2\nnodeStatusUpdateFrequency: 1s\n"},
+		{50 * time.Second, false, restart},
+		{8 * time.Second, false, restart + "nodeLeaseDurationSeconds: 8\nnodeStatusUpdateFrequency: 2s\n"},
+		{2 * time.Second, true, "failCgroupV1: false\n" + restart + "nodeLeaseDurationSeconds: 2\nnodeStatusUpdateFrequency: 1s\n"},
 	} {
 		if got := (Options{NodeMonitorGracePeriod: c.grace}).kubeletSettings(c.cgroupV1); got != c.want {
 			t.Errorf("%s, %t: %q, want %q", c.grace, c.cgroupV1, got, c.want)
