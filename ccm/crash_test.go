@@ -88,6 +88,11 @@ func crashScenarios() []crashScenario {
 			change: func(_ *world, svc *corev1.Service) {
 				annotate(svc, map[string]string{"disable-public-network": "false"})
 			}},
+		{name: "enable the public interface, with another private address", moves: true, floor: 1, check: ports(80),
+			prepare: there(map[string]string{"disable-public-network": "true", "private-ipv4": "10.0.200.1"}, 80),
+			change: func(_ *world, svc *corev1.Service) {
+				annotate(svc, map[string]string{"disable-public-network": "false", "private-ipv4": "10.0.200.2"})
+			}},
 		{name: "replace all nodes where there is no room", floor: 2, check: ports(80),
 			prepare: func(w *world) *corev1.Service {
 				w.addServer("node-3")

@@ -107,7 +107,8 @@ func (o lbOp) String() string {
 // least:
 //
 //   - A private load balancer is attached, then its targets become private, then its public interface
-//     is disabled, and only then it gets new ports: no new port is ever reachable from the internet.
+//     is disabled, and only then it gets new ports: no new port is ever reachable from the internet. What
+//     can wait until it is hidden waits.
 //   - A target is removed only after another one was added in its place, as far as the type has room.
 //   - What serves traffic comes before what does not, such as the name.
 func diffLoadBalancer(plan *lbPlan, lb *hcloud.LoadBalancer) []lbOp {
@@ -116,8 +117,8 @@ func diffLoadBalancer(plan *lbPlan, lb *hcloud.LoadBalancer) []lbOp {
 	typeFirst, typeLast := d.loadBalancerType()
 	enable, disable := d.public()
 	network, detaches := d.network()
-	before, targets := d.targets(detaches)
-	return slices.Concat(record, typeFirst, enable, before, network, targets, disable, d.services(),
+	before, targets, hidden := d.targets(detaches)
+	return slices.Concat(record, typeFirst, enable, before, network, targets, disable, hidden, d.services(),
 		d.algorithm(), d.reverse(), d.name(), typeLast, forget)
 }
 

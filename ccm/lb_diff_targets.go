@@ -39,36 +39,59 @@ func (d *lbDiff) limit(of func(*hcloud.LoadBalancerType) int) int {
 //
 // If a target changes between public and private address it is removed and added again, one target at a
 // time, so that the others continue to serve. If the load balancer is detached from its network, before
-// holds the removal of its private targets.
-func (d *lbDiff) targets(detaches bool) (before, ops []lbOp) {
+// holds what comes first: its private targets leave it, and public ones replace them if all planned ones are
+// public. If the public interface will be disabled, hidden holds what can wait until then.
+func (d *lbDiff) targets(detaches bool) (before, ops, hidden []lbOp) {
 	current := map[int64]bool{}
 	for _, t := range serverTargets(d.lb) {
-		if detaches && t.Private {
-			before = append(before, lbOp{Kind: opRemoveTarget, Part: partServer(t.ServerID), Target: t})
-			continue
-		}
 		current[t.ServerID] = t.Private
 	}
-	var adds, swaps, removes []lbOp
+	var first, then targetChanges
+	changes := &then
+	public := !slices.ContainsFunc(d.plan.Targets, func(t lbTarget) bool { return t.Private })
+	if detaches && public {
+		changes = &first
+	}
 	for _, want := range d.plan.Targets {
 		private, exists := current[want.ServerID]
 		delete(current, want.ServerID)
-		add := d.addTarget(want)
 		switch {
 		case !exists:
-			adds = append(adds, add)
+			changes.adds = append(changes.adds, d.addTarget(want))
+		case private && detaches && !public:
+			first.removes = append(first.removes, removeTarget(lbTarget{want.ServerID, private}))
+			then.adds = append(then.adds, d.addTarget(want))
 		case private != want.Private:
-			old := lbTarget{want.ServerID, private}
-			add.Undo = &lbOp{Kind: opAddTarget, Part: add.Part, Target: old}
-			// A removal whose answer is lost may have had its effect.
-			remove := lbOp{Kind: opRemoveTarget, Part: add.Part, Needs: add.Needs, Target: old, Undo: &lbOp{Kind: opAddTarget, Part: add.Part, Target: want}}
-			swaps = append(swaps, remove, add)
+			changes.swaps = append(changes.swaps, d.swapTarget(want)...)
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(current)) {
-		removes = append(removes, lbOp{Kind: opRemoveTarget, Part: partServer(id), Target: lbTarget{id, current[id]}})
+		when := changes
+		if detaches && current[id] {
+			when = &first
+		}
+		when.removes = append(when.removes, removeTarget(lbTarget{id, current[id]}))
 	}
-	return before, interleave(adds, swaps, removes, len(d.lb.Targets)-len(before), d.limit(maxTargets))
+	if d.lb.PublicNet.Enabled && !d.plan.Public && len(then.removes) == 0 {
+		hidden = then.hideFirst()
+	}
+	before, count := first.interleave(len(d.lb.Targets), d.limit(maxTargets))
+	ops, _ = then.interleave(count, d.limit(maxTargets))
+	return before, ops, hidden
+}
+
+func removeTarget(t lbTarget) lbOp {
+	return lbOp{Kind: opRemoveTarget, Part: partServer(t.ServerID), Target: t}
+}
+
+// swapTarget returns the operations that change a target between its public and its private address.
+func (d *lbDiff) swapTarget(want lbTarget) []lbOp {
+	old := lbTarget{want.ServerID, !want.Private}
+	remove, add := removeTarget(old), d.addTarget(want)
+	add.Undo = &lbOp{Kind: opAddTarget, Part: add.Part, Target: old}
+	// A removal whose answer is lost may have had its effect.
+	remove.Needs, remove.Undo = add.Needs, &lbOp{Kind: opAddTarget, Part: add.Part, Target: want}
+	return []lbOp{remove, add}
 }
 
 // addTarget returns the operation that adds a target, with what it needs.
@@ -83,33 +106,49 @@ func (d *lbDiff) addTarget(t lbTarget) lbOp {
 	return op
 }
 
-// interleave orders changes of targets so that there are never fewer targets than before, than after, or
-// than the type allows, less one. count is the number of targets now, limit the largest number.
+// targetChanges are changes of targets that can be made in any order.
+type targetChanges struct{ adds, swaps, removes []lbOp }
+
+// hideFirst takes away, and returns, what can wait until the public interface is disabled. The API refuses
+// that while there are public targets, and until then the Service is exposed. But all targets except one must
+// serve all the time, also if an earlier process has died in between.
+func (c *targetChanges) hideFirst() (later []lbOp) {
+	if n := len(c.swaps); n > 0 {
+		later, c.swaps = c.swaps[n-1:], c.swaps[:n-1]
+		return later
+	}
+	later, c.adds = c.adds, nil
+	return later
+}
+
+// interleave orders the changes so that there are never fewer targets than before, than after, or than the
+// type allows, less one. count is the number of targets now, limit the largest number, and left the number
+// afterwards.
 //
 // Targets are added while there is room, then removed and added in turns. A target is removed only if
 // the targets that were added before it, one for each removal, are there: if none can be added, none is
 // lost. Targets that only change their address come when there are most targets.
-func interleave(adds, swaps, removes []lbOp, count, limit int) (ops []lbOp) {
+func (c targetChanges) interleave(count, limit int) (ops []lbOp, left int) {
 	var added []lbPart
 	add := func() {
-		op := adds[0]
-		adds, count = adds[1:], count+1
+		op := c.adds[0]
+		c.adds, count = c.adds[1:], count+1
 		ops, added = append(ops, op), append(added, op.Part)
 	}
-	for len(adds) > 0 && count < limit {
+	for len(c.adds) > 0 && count < limit {
 		add()
 	}
-	ops = append(ops, swaps...)
-	for removed := 0; len(removes) > 0; removed++ {
-		op := removes[0]
-		removes, count = removes[1:], count-1
+	ops = append(ops, c.swaps...)
+	for removed := 0; len(c.removes) > 0; removed++ {
+		op := c.removes[0]
+		c.removes, count = c.removes[1:], count-1
 		if i := min(removed, len(added)-1); i >= 0 {
 			op.Needs = append(op.Needs, added[i])
 		}
 		ops = append(ops, op)
-		if len(adds) > 0 && count < limit {
+		if len(c.adds) > 0 && count < limit {
 			add()
 		}
 	}
-	return append(ops, adds...) // more than fit: the API's answer says so
+	return append(ops, c.adds...), count // more than fit: the API's answer says so
 }

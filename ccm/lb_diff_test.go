@@ -147,7 +147,25 @@ func TestDiff(t *testing.T) {
 		{"network and no public interface, in the order that the API needs", simple([]lbTarget{{1, true}}, 80), func(plan *lbPlan, lb *hcloud.LoadBalancer) {
 			plan.NetworkID, plan.Public = 5, false
 			lb.Targets = []hcloud.LoadBalancerTarget{serverTarget(1, false)}
-		}, []string{"attach_to_network 5", "remove_target server 1 (private false)", "add_target server 1 (private true)", "disable_public_interface"}},
+		}, []string{"attach_to_network 5", "remove_target server 1 (private false)", "disable_public_interface", "add_target server 1 (private true)"}},
+		{"made private: what can wait until it is hidden waits", simple([]lbTarget{{1, true}, {2, true}, {3, true}}, 80), func(plan *lbPlan, lb *hcloud.LoadBalancer) {
+			plan.NetworkID, plan.Public = 5, false
+			lb.PrivateNet = []hcloud.LoadBalancerPrivateNet{{Network: &hcloud.Network{ID: 5}, IP: net.ParseIP("10.0.0.9")}}
+			lb.Targets = []hcloud.LoadBalancerTarget{serverTarget(1, false), serverTarget(2, false)}
+		}, []string{"add_target server 3 (private true)", "remove_target server 1 (private false)", "add_target server 1 (private true)",
+			"remove_target server 2 (private false)", "disable_public_interface", "add_target server 2 (private true)"}},
+		{"made private: no target is public any more", simple([]lbTarget{{1, true}, {2, true}}, 80), func(plan *lbPlan, lb *hcloud.LoadBalancer) {
+			plan.NetworkID, plan.Public = 5, false
+			lb.PrivateNet = []hcloud.LoadBalancerPrivateNet{{Network: &hcloud.Network{ID: 5}, IP: net.ParseIP("10.0.0.9")}}
+			lb.Targets = lb.Targets[:1]
+		}, []string{"disable_public_interface", "add_target server 2 (private true)"}},
+		{"made public with another private address: its targets become public first", simple(public(1, 2), 80), func(plan *lbPlan, lb *hcloud.LoadBalancer) {
+			plan.NetworkID, plan.PrivateIPv4 = 5, netip.MustParseAddr("10.0.0.10")
+			lb.PublicNet.Enabled = false
+			lb.PrivateNet = []hcloud.LoadBalancerPrivateNet{{Network: &hcloud.Network{ID: 5}, IP: net.ParseIP("10.0.0.9")}}
+			lb.Targets = []hcloud.LoadBalancerTarget{serverTarget(1, true), serverTarget(2, true)}
+		}, []string{"enable_public_interface", "remove_target server 1 (private true)", "add_target server 1 (private false)",
+			"remove_target server 2 (private true)", "add_target server 2 (private false)", "detach_from_network 5", "attach_to_network 5"}},
 		{"public interface enabled again", simple(public(1), 80), func(plan *lbPlan, lb *hcloud.LoadBalancer) {
 			lb.PublicNet.Enabled = false
 			lb.Targets = []hcloud.LoadBalancerTarget{serverTarget(1, true)}
@@ -406,6 +424,18 @@ func TestTargetsAreReplacedInTurns(t *testing.T) {
 		}
 		from, to := simple(draw(), 80), simple(draw(), 80)
 		from.NetworkID, to.NetworkID = 5, 5
+		from.PrivateIPv4, to.PrivateIPv4 = netip.MustParseAddr("10.0.0.9"), netip.MustParseAddr("10.0.0.9")
+		switch rnd.IntN(4) {
+		case 0: // made private
+			private(to, true)
+			to.Public = false
+		case 1: // made public
+			private(from, true)
+			from.Public = false
+		case 2: // another address: only public targets can stay
+			private(to, false)
+			to.PrivateIPv4 = netip.MustParseAddr("10.0.0.10")
+		}
 		lb := built(from)
 		lb.LoadBalancerType.MaxTargets = limit
 		for i := range foreign {
@@ -423,6 +453,13 @@ func TestTargetsAreReplacedInTurns(t *testing.T) {
 		if !slices.Equal(serverTargets(lb), to.Targets) {
 			t.Fatalf("from %v: got %v, want %v", from.Targets, serverTargets(lb), to.Targets)
 		}
+	}
+}
+
+// private makes all targets of the plan private or public.
+func private(plan *lbPlan, is bool) {
+	for i := range plan.Targets {
+		plan.Targets[i].Private = is
 	}
 }
 

@@ -209,6 +209,9 @@ func planLoadBalancer(in lbPlanInput) (plan *lbPlan, notes []lbNote) {
 		plan.NetworkZone = ""
 	}
 	keepLoadBalancerSettings(plan, in)
+	if in.Unread { // for another address, all private targets would have to leave before it is known what replaces them
+		plan.PrivateIPv4, plan.PrivateSubnet = netip.Addr{}, netip.Prefix{}
+	}
 	plan.Targets, notes = planTargets(in, usesPrivateIP(plan, in))
 	plan.Services = planServices(in)
 	notes = append(notes, portNotes(in)...)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"os"
 	"testing"
 	"time"
 
@@ -68,6 +69,67 @@ func TestOnlyTheLeaderWrites(t *testing.T) {
 				t.Errorf("%d requests to Kubernetes, want %d", n, tc.reads)
 			}
 		})
+	}
+}
+
+// A Lease is valid from its renewal on, not from when it was read: another process may take it earlier than that.
+func TestTheFenceCountsFromTheRenewal(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+	clk := clocktesting.NewFakePassiveClock(start.Add(fenceDuration - time.Second))
+	kube := fake.NewClientset(lease("host_me", start))
+	leases := kube.CoordinationV1().Leases("kube-system")
+	f := &leaderFence{leases: leases, name: "ccm", clock: clk, host: "host", since: start}
+	if err := f.check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := leases.Update(t.Context(), lease("host_other", start.Add(fenceDuration)), metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	clk.SetTime(start.Add(fenceDuration))
+	if err := f.check(t.Context()); !errors.Is(err, errNotLeader) {
+		t.Errorf("%v after the renewal: got %v, want %v", fenceDuration, err, errNotLeader)
+	}
+}
+
+// The fence and the rest of the provider have the same clock.
+func TestTheFenceHasTheClockOfTheProvider(t *testing.T) {
+	t.Parallel()
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	clk := newAutoClock()
+	held := lease(host+"_me", clk.Now())
+	leases := fake.NewClientset(held).CoordinationV1().Leases("kube-system")
+	cloud := New(Config{}, WithClock(clk), WithLeaderLease(leases, "ccm"))
+	cloud.raiseFence()
+	if err := cloud.mayWrite(t.Context()); err != nil {
+		t.Errorf("as the leader: %v", err)
+	}
+	clk.Step(fenceDuration)
+	if err := cloud.mayWrite(t.Context()); !errors.Is(err, errNotLeader) {
+		t.Errorf("after the Lease has expired: %v", err)
+	}
+}
+
+// The first look fails, and then the Lease is that of a successor on this machine.
+func TestASuccessorWhoseLeaseIsSeenFirstIsForeign(t *testing.T) {
+	t.Parallel()
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	clk := newAutoClock()
+	leases := fake.NewClientset().CoordinationV1().Leases("kube-system")
+	cloud := New(Config{}, WithClock(clk), WithLeaderLease(leases, "ccm"))
+	cloud.raiseFence()
+	clk.Step(time.Minute)
+	if _, err := leases.Create(t.Context(), lease(host+"_successor", clk.Now()), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := cloud.mayWrite(t.Context()); !errors.Is(err, errNotLeader) {
+		t.Errorf("got %v, want %v", err, errNotLeader)
 	}
 }
 

@@ -116,6 +116,7 @@ func (l *loadBalancers) EnsureLoadBalancer(ctx context.Context, _ string, svc *c
 		return nil, err
 	}
 	defer unlock()
+	svc = l.newest(svc)
 	l.manage(svc, nodes)
 	result, err := l.sync(ctx, svc, nodes, syncOptions{create: true})
 	if err != nil {
@@ -146,9 +147,25 @@ func (l *loadBalancers) UpdateLoadBalancer(ctx context.Context, _ string, svc *c
 		return err
 	}
 	defer unlock()
+	svc = l.newest(svc)
 	l.manage(svc, nodes)
 	_, err = l.sync(ctx, svc, nodes, syncOptions{})
 	return err
+}
+
+// newest returns the Service as it is now. A sync may have waited for another one, and the service controller
+// keeps a Service until it has synced it: the settings of svc may be older than those that another sync has
+// applied already. To return to them could expose a Service that is private now.
+func (l *loadBalancers) newest(svc *corev1.Service) *corev1.Service {
+	_, services := l.evidence.listers()
+	if services == nil {
+		return svc
+	}
+	now, err := services.Services(svc.Namespace).Get(svc.Name)
+	if err != nil || now.UID != svc.UID || now.DeletionTimestamp != nil || now.Spec.Type != corev1.ServiceTypeLoadBalancer {
+		return svc // what follows its deletion undoes this sync
+	}
+	return now.DeepCopy()
 }
 
 // EnsureLoadBalancerDeleted implements cloudprovider.LoadBalancer. It deletes only resources with the

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -316,6 +317,50 @@ func TestTransportReadsATokenFileAgainWhenItChanges(t *testing.T) {
 	}
 	if err := get(); err != nil {
 		t.Errorf("while the file is being replaced: %v", err)
+	}
+}
+
+// The token is rotated after the file was read, and before the API checks it. The request is sent again, once.
+func TestARequestSurvivesARotationOfTheToken(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		rotations int // each request finds the token rotated, so many times
+		works     bool
+		requests  int
+	}{"one rotation": {1, true, 2}, "no rotation": {0, false, 1}, "a token that is wrong, too": {2, true, 3}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "token")
+			write := func(n int) {
+				when := time.Date(2026, 11, 20, 12, 0, n, 0, time.UTC)
+				if err := os.WriteFile(file, []byte(strconv.Itoa(n)), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.Chtimes(file, when, when); err != nil {
+					t.Fatal(err)
+				}
+			}
+			write(0)
+			current, valid := 0, max(tc.rotations, 1)
+			api := newTestAPI(t, func(w http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("Authorization") == "Bearer "+strconv.Itoa(valid) {
+					reply(w, 200, `{"server":{"id":7}}`)
+					return
+				}
+				if current < tc.rotations {
+					current++
+					write(current)
+				}
+				replyError(w, 401, "unauthorized")
+			})
+			cloud, _ := api.cloud(Config{TokenFile: file})
+			if _, _, err := cloud.client.Server.GetByID(t.Context(), 7); (err == nil) != tc.works {
+				t.Errorf("got %v", err)
+			}
+			if n := len(api.recorded()); n != tc.requests {
+				t.Errorf("%d requests, want %d", n, tc.requests)
+			}
+		})
 	}
 }
 
