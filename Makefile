@@ -78,11 +78,18 @@ SEEDS ?= 1000
 .PHONY: sim
 sim: export GODEBUG = asyncpreemptoff=1
 sim: ## Simulate random histories of the CCM (SEEDS=10000; SEED=n: one, with all that happens)
-	@go test -tags sim -c -o "$${TMPDIR:-/tmp}/ccm-sim.test" ./ccm/sim
-	@cd ccm/sim && run() { "$${TMPDIR:-/tmp}/ccm-sim.test" -test.run '^TestSim$$' -test.timeout 0 "$$@"; }; \
+	@scripts/progress.sh "compiling the simulation" go test -tags sim -c -o "$${TMPDIR:-/tmp}/ccm-sim.test" ./ccm/sim
+	@cd ccm/sim && run() { "$${TMPDIR:-/tmp}/ccm-sim.test" -test.run '^(TestSim|TestRegressions)$$' -test.timeout 0 "$$@"; }; \
 	if [ -n "$(SEED)" ]; then run -test.v -seed "$(SEED)"; exit; fi; \
-	n=$$(nproc); for ((i = 0; i < n; i++)); do run -first $$((1 + i * ($(SEEDS) / n))) -seeds $$(($(SEEDS) / n)) & all+=($$!); done; \
+	n=$$(nproc) per=$$((($(SEEDS) + $$(nproc) - 1) / $$(nproc))); \
+	for ((i = 0; i < n; i++)); do run -first $$((1 + i * per)) -seeds $$per & all+=($$!); done; \
 	for p in "$${all[@]}"; do wait "$$p" || failed=1; done; exit "$${failed:-0}"
+
+SAMPLE ?= 0
+.PHONY: mutate
+mutate: ## Change the CCM's code in small ways and see whether its tests notice (hours; SAMPLE=200: some of them; NAMED=1: the named ones)
+	go run ./scripts/mutate -package ccm -named scripts/mutate/named.txt
+	$(if $(NAMED),,go run ./scripts/mutate -package ccm -sample $(SAMPLE) -jobs $$(nproc))
 
 .PHONY: fuzz
 fuzz: ## Fuzz every decoder for FUZZTIME each (default 30s)

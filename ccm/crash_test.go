@@ -1,12 +1,14 @@
 package ccm_test
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
@@ -17,203 +19,113 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 )
 
-// crashScenario is a change to a load balancer that the CCM or its successor must complete.
-type crashScenario struct {
-	name string
-	// prepare creates the initial state with a CCM that does not crash.
-	prepare func(w *world) *corev1.Service
-	// change makes the user's change.
-	change func(w *world, svc *corev1.Service)
-	// check checks the final load balancer.
-	check func(w *world, lb *hcloud.LoadBalancer) error
-	// gone is set if the user deletes the Service.
-	gone bool
-	// floor is the number of targets that must be there after each call; 0 is not checked.
-	floor int
-	// hidden lists ports that must not be reachable from the internet after any call.
-	hidden []int
-	// moves is set if an address of the load balancer may change.
-	moves bool
+// death is where a process ends: at a request, before the cloud gets it or after.
+type death struct {
+	call  int
+	after bool
 }
 
-func crashScenarios() []crashScenario {
-	fresh := func(annotations map[string]string, ports ...int32) func(*world) *corev1.Service {
-		return func(*world) *corev1.Service { return newService("web", annotations, ports...) }
-	}
-	there := func(annotations map[string]string, ports ...int32) func(*world) *corev1.Service {
-		return func(w *world) *corev1.Service {
-			svc := newService("web", annotations, ports...)
-			w.ensure(w.provider(), svc)
-			return svc
-		}
-	}
-	nothing := func(*world, *corev1.Service) {}
-	ports := func(want ...int) func(*world, *hcloud.LoadBalancer) error {
-		return func(w *world, lb *hcloud.LoadBalancer) error {
-			if !slices.Equal(listenPorts(lb), want) || !slices.Equal(targetIDs(lb), serverIDs(w.nodes)) {
-				return fmt.Errorf("ports %v, targets %v; want %v, %v", listenPorts(lb), targetIDs(lb), want, serverIDs(w.nodes))
-			}
-			return nil
-		}
-	}
-	return []crashScenario{
-		{name: "create", prepare: fresh(nil, 80, 443), change: nothing, check: ports(80, 443)},
-		{name: "create with a chosen private address and no public interface", change: nothing, hidden: []int{80},
-			prepare: fresh(map[string]string{"private-ipv4": "10.0.200.1", "disable-public-network": "true", "name": "edge"}, 80),
-			check: func(w *world, lb *hcloud.LoadBalancer) error {
-				if lb.PublicNet.Enabled || len(lb.PrivateNet) != 1 || !lb.PrivateNet[0].IP.Equal(net.ParseIP("10.0.200.1")) {
-					return fmt.Errorf("networking %+v, %+v", lb.PublicNet, lb.PrivateNet)
-				}
-				return ports(80)(w, lb)
-			}},
-		{name: "create without a public interface", change: nothing, prepare: fresh(map[string]string{"disable-public-network": "true"}, 80), check: ports(80), hidden: []int{80}},
-		{name: "another private address without a public interface", moves: true, hidden: []int{80, 443},
-			prepare: there(map[string]string{"private-ipv4": "10.0.200.1", "disable-public-network": "true"}, 80),
-			change: func(_ *world, svc *corev1.Service) {
-				setPorts(svc, 80, 443)
-				annotate(svc, map[string]string{"private-ipv4": "10.0.200.2"})
-			},
-			check: func(w *world, lb *hcloud.LoadBalancer) error {
-				if lb.PublicNet.Enabled || len(lb.PrivateNet) != 1 || !lb.PrivateNet[0].IP.Equal(net.ParseIP("10.0.200.2")) {
-					return fmt.Errorf("networking %+v, %+v", lb.PublicNet, lb.PrivateNet)
-				}
-				return ports(80, 443)(w, lb)
-			}},
-		{name: "disable the public interface", moves: true, floor: 1, hidden: []int{443}, prepare: there(nil, 80), check: ports(80, 443),
-			change: func(_ *world, svc *corev1.Service) {
-				setPorts(svc, 80, 443)
-				annotate(svc, map[string]string{"disable-public-network": "true"})
-			}},
-		{name: "enable the public interface", floor: 1, prepare: there(map[string]string{"disable-public-network": "true"}, 80), check: ports(80),
-			change: func(_ *world, svc *corev1.Service) {
-				annotate(svc, map[string]string{"disable-public-network": "false"})
-			}},
-		{name: "enable the public interface, with another private address", moves: true, floor: 1, check: ports(80),
-			prepare: there(map[string]string{"disable-public-network": "true", "private-ipv4": "10.0.200.1"}, 80),
-			change: func(_ *world, svc *corev1.Service) {
-				annotate(svc, map[string]string{"disable-public-network": "false", "private-ipv4": "10.0.200.2"})
-			}},
-		{name: "replace all nodes where there is no room", floor: 2, check: ports(80),
-			prepare: func(w *world) *corev1.Service {
-				w.addServer("node-3")
-				svc := there(nil, 80)(w)
-				lb := w.theLoadBalancer()
-				for i := range lb.LoadBalancerType.MaxTargets - 3 {
-					_, _, err := w.api.LoadBalancer.AddIPTarget(w.t.Context(), lb, hcloud.LoadBalancerAddIPTargetOpts{IP: net.IPv4(203, 0, 113, byte(i+1))})
-					w.must(err)
-				}
-				return svc
-			},
-			change: func(w *world, _ *corev1.Service) {
-				w.nodes = nil
-				for i := range 3 {
-					w.addServer(fmt.Sprintf("new-%d", i+1))
-				}
-			}},
-		{name: "rename, and change reverse DNS and a node port", floor: 2, prepare: there(nil, 80, 443), check: ports(80, 443),
-			change: func(_ *world, svc *corev1.Service) {
-				svc.Spec.Ports[0].NodePort = 31111
-				annotate(svc, map[string]string{"name": "edge", "ipv4-rdns": "a.example.org", "ipv6-rdns": "b.example.org"})
-			}},
-		{name: "adopt", change: nothing, check: ports(80, 9000),
-			prepare: func(w *world) *corev1.Service {
-				port, dest := 9000, 9001
-				_, _, err := w.api.LoadBalancer.Create(w.t.Context(), hcloud.LoadBalancerCreateOpts{Name: "edge", Location: &hcloud.Location{Name: "fsn1"},
-					LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Services: []hcloud.LoadBalancerCreateOptsService{{Protocol: "tcp", ListenPort: &port, DestinationPort: &dest}}})
-				w.must(err)
-				return newService("web", map[string]string{"name": "edge"}, 80)
-			}},
-		{name: "adopt without a public interface", change: nothing, hidden: []int{80}, moves: true,
-			check: func(w *world, lb *hcloud.LoadBalancer) error {
-				if lb.PublicNet.Enabled {
-					return fmt.Errorf("the public interface is enabled")
-				}
-				return ports(80, 9000)(w, lb)
-			},
-			prepare: func(w *world) *corev1.Service {
-				port, dest := 9000, 9001
-				_, _, err := w.api.LoadBalancer.Create(w.t.Context(), hcloud.LoadBalancerCreateOpts{Name: "edge", Location: &hcloud.Location{Name: "fsn1"},
-					LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Services: []hcloud.LoadBalancerCreateOptsService{{Protocol: "tcp", ListenPort: &port, DestinationPort: &dest}},
-					Targets: []hcloud.LoadBalancerCreateOptsTarget{{Type: "server", Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: &hcloud.Server{ID: serverIDs(w.nodes)[0]}}}}})
-				w.must(err)
-				return newService("web", map[string]string{"name": "edge", "disable-public-network": "true"}, 80)
-			}},
-		{name: "everything at once", floor: 1, moves: true, hidden: []int{8443, 9443},
-			prepare: there(map[string]string{"ipv4-rdns": "a.example.org"}, 80, 443), check: ports(443, 8443, 9443),
-			change: func(w *world, svc *corev1.Service) {
-				setPorts(svc, 443, 8443, 9443)
-				svc.Spec.Ports[0].NodePort = 31111
-				annotate(svc, map[string]string{"type": "lb31", "disable-public-network": "true", "algorithm-type": "least_connections", "name": "edge",
-					"ipv4-rdns": "b.example.org", "uses-proxyprotocol": "true"})
-				w.addServer("node-3")
-				w.addServer("node-4")
-				w.nodes = w.nodes[2:]
-			}},
-		{name: "change ports, nodes, type and addresses", floor: 1, prepare: there(nil, 80, 443), check: ports(80, 8443),
-			change: func(w *world, svc *corev1.Service) {
-				setPorts(svc, 80, 8443)
-				annotate(svc, map[string]string{"type": "lb21", "use-private-ip": "true", "algorithm-type": "least_connections"})
-				w.addServer("node-3")
-				w.nodes = w.nodes[1:]
-			}},
-		{name: "delete", prepare: there(nil, 80), change: nothing, gone: true},
-		{name: "order a certificate", change: nothing, prepare: fresh(managed("example.org"), 443), check: ports(443)},
-		{name: "replace a certificate", prepare: there(managed("example.org"), 443), check: ports(443),
-			change: func(_ *world, svc *corev1.Service) { annotate(svc, managed("example.org,www.example.org")) }},
-		{name: "delete with a certificate", prepare: there(managed("example.org"), 443), change: nothing, gone: true},
-	}
-}
-
-func managed(domains string) map[string]string {
-	return map[string]string{"protocol": "https", "certificate-type": "managed", "http-managed-certificate-domains": domains, "http-managed-certificate-name": "web"}
-}
-
-// TestAnyCallMayBeTheLast ends the process before and after each API call, then starts another one with
-// empty caches. The second process must converge and leave nothing behind.
+// TestAnyCallMayBeTheLast lets processes die before and after each API call, and their successors too: all states that
+// the cloud can be in when a process dies are found from the calls that are made, and from each one a process with
+// empty caches must converge and leave nothing behind. At no call may clients notice more than they must.
+//
+// To die twice in the same state is the same, so that the number of states bounds the number of runs.
 func TestAnyCallMayBeTheLast(t *testing.T) {
 	t.Parallel()
 	for _, s := range crashScenarios() {
-		for _, actions := range []string{"instant", "realistic"} {
-			t.Run(s.name+", "+actions, func(t *testing.T) {
-				t.Parallel()
-				for i, call := range s.run(t, actions, 0, false) {
-					s.run(t, actions, i+1, false)
-					if !strings.HasPrefix(call, "GET ") { // a read has no effect: to die after it is the same
-						s.run(t, actions, i+1, true)
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			states, most := map[string]bool{}, 0
+			for todo := [][]death{nil}; len(todo) > 0; todo = todo[1:] {
+				most = max(most, len(todo[0]))
+				for _, end := range s.run(t, todo[0]) {
+					if !states[end.state] {
+						states[end.state] = true
+						todo = append(todo, append(slices.Clip(todo[0]), end.death))
 					}
 				}
-			})
-		}
+			}
+			t.Logf("%d states, after up to %d deaths", len(states), most)
+		})
 	}
 }
 
-// run runs the scenario and returns the calls of the first CCM. The CCM dies before call
-// cutAt, or after it if after is set; with cutAt 0 it does not die.
-func (s *crashScenario) run(t *testing.T, actions string, cutAt int, after bool) (calls []string) {
+// possibleEnd is a death that was possible during a run, and the state of the cloud at that time.
+type possibleEnd struct {
+	death
+	state string
+}
+
+// run lets one process after the other die, and then one converge. It returns where this one could have died.
+func (s *crashScenario) run(t *testing.T, deaths []death) (ends []possibleEnd) {
 	t.Helper()
-	w := newWorld(t, actions, 2)
+	w := newWorld(t, "realistic", 2)
+	defer w.fake.Close()
 	svc := s.prepare(w)
+	process := w.provider()
+	var compare *ccm.Resync
+	if s.comparison {
+		w.ensure(process, svc) // it compares only what it has synced
+		compare, _ = w.resyncOf(process, svc)
+	}
 	s.change(w, svc)
 
 	seen := w.watch()
-	w.wire.reset(cutAt, after)
-	mortal := w.provider()
-	lbs, _ := mortal.LoadBalancer()
-	if s.gone {
-		deleted := svc.DeepCopy()
-		now := w.nowPtr()
-		deleted.DeletionTimestamp = now
-		_ = tryRemove(t.Context(), mortal, deleted)
-	} else {
-		_, _ = lbs.EnsureLoadBalancer(t.Context(), "", svc, w.nodes)
+	for i, d := range deaths {
+		w.wire.reset(d.call, d.after)
+		if s.comparison && i == 0 {
+			compare.LoadBalancers(t.Context())
+		} else {
+			for range 20 {
+				if s.once(w, process, svc) == nil || w.wire.isDead() {
+					break
+				}
+				w.clock.Step(15 * time.Second)
+			}
+		}
+		process = w.provider()
 	}
-	calls = w.wire.take()
 	w.wire.reset(0, false)
+	when := fmt.Sprintf("died at %+v", deaths)
+	calls := 0
+	w.wire.setIntercept(func(*http.Request) *http.Response {
+		calls++
+		ends = append(ends, possibleEnd{death{calls, false}, w.state()})
+		return nil
+	})
+	w.wire.setObserve(func() {
+		seen.look()
+		ends = append(ends, possibleEnd{death{calls, true}, w.state()})
+	})
+	switch {
+	case s.comparison && len(deaths) == 0:
+		compare.LoadBalancers(t.Context())
+	case s.gone:
+		w.remove(process, svc)
+	default:
+		w.ensure(process, svc)
+	}
+	w.wire.setIntercept(nil)
+	w.wire.setObserve(nil)
+	s.checkEnd(t, w, svc, seen, when)
+	return ends
+}
 
-	when := fmt.Sprintf("died at call %d (answered: %t)", cutAt, after)
-	successor := w.provider()
+// once makes the service controller's call once.
+func (s *crashScenario) once(w *world, process *ccm.Cloud, svc *corev1.Service) error {
 	if !s.gone {
-		w.ensure(successor, svc)
+		_, err := w.tryEnsure(process, svc)
+		return err
+	}
+	deleted := svc.DeepCopy()
+	deleted.DeletionTimestamp = w.nowPtr()
+	return tryRemove(w.t.Context(), process, deleted)
+}
+
+// checkEnd makes sure that the change is complete, and that nothing is left when the Service is deleted.
+func (s *crashScenario) checkEnd(t *testing.T, w *world, svc *corev1.Service, seen *traffic, when string) {
+	t.Helper()
+	if !s.gone {
 		lb := w.theLoadBalancer()
 		if err := s.check(w, lb); err != nil {
 			t.Fatalf("%s: %v", when, err)
@@ -236,16 +148,46 @@ func (s *crashScenario) run(t *testing.T, actions string, cutAt int, after bool)
 		if certs, err := w.api.Certificate.All(t.Context()); err != nil || len(certs) != want {
 			t.Fatalf("%s: %d certificates, want %d; %v", when, len(certs), want, err)
 		}
+		w.remove(w.provider(), svc)
 	}
-	w.remove(successor, svc)
 	if left := w.loadBalancers(); len(left) > 0 {
 		t.Fatalf("%s: load balancers left: %v", when, left)
 	}
 	if left, err := w.api.Certificate.All(t.Context()); err != nil || len(left) > 0 {
 		t.Fatalf("%s: certificates left: %v, %v", when, left, err)
 	}
-	w.fake.Close()
-	return calls
+}
+
+// state describes what a new process finds: load balancers, certificates, and whether an action is running. Identifiers
+// and times are left out.
+func (w *world) state() string {
+	var all []string
+	for _, lb := range w.loadBalancers() {
+		text := fmt.Sprint(lb.Name, lb.Labels, lb.LoadBalancerType.Name, lb.Algorithm.Type, lb.PublicNet.Enabled, lb.PublicNet.IPv4.DNSPtr, lb.PublicNet.IPv6.DNSPtr)
+		for _, n := range lb.PrivateNet {
+			text += fmt.Sprint(" ", n.IP)
+		}
+		for _, target := range lb.Targets {
+			if target.Server != nil {
+				text += fmt.Sprint(" ", target.Server.Server.ID, target.UsePrivateIP)
+			}
+		}
+		for _, l := range lb.Services {
+			text += fmt.Sprint(" ", l.Protocol, l.ListenPort, l.DestinationPort, l.Proxyprotocol, l.HealthCheck.Port, len(l.HTTP.Certificates))
+		}
+		all = append(all, text)
+	}
+	certs, err := w.api.Certificate.All(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, c := range certs {
+		all = append(all, fmt.Sprint(c.Name, c.DomainNames, c.Labels))
+	}
+	slices.Sort(all)
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	return fmt.Sprint(all, w.fake.AwaitIdle(ended) == nil)
 }
 
 // TestAnyCallMayFail makes each API call fail once: refused, failed before its effect, and failed after it; or
@@ -253,8 +195,8 @@ func (s *crashScenario) run(t *testing.T, actions string, cutAt int, after bool)
 func TestAnyCallMayFail(t *testing.T) {
 	t.Parallel()
 	for _, s := range crashScenarios() {
-		if s.gone {
-			continue
+		if s.comparison {
+			continue // its operations are those of a sync
 		}
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
@@ -303,13 +245,18 @@ func (s *crashScenario) fail(t *testing.T, n int, kind string) (calls []string) 
 		return apiError(http.StatusInternalServerError, "server_error")
 	})
 	cloud := w.provider()
-	_, _ = w.tryEnsure(cloud, svc)
+	_ = s.once(w, cloud, svc)
 	calls = w.wire.take()
 	w.must(w.fake.Faults().Clear(t.Context()))
 	_, err := w.fake.ResumeActions(t.Context())
 	w.must(err)
-	w.ensure(cloud, svc)
 	when := fmt.Sprintf("call %d (%s) %s", n, failed, kind)
+	if s.gone {
+		w.remove(cloud, svc)
+		s.checkEnd(t, w, svc, seen, when)
+		return calls
+	}
+	w.ensure(cloud, svc)
 	lb := w.theLoadBalancer()
 	if err := s.check(w, lb); err != nil {
 		t.Fatalf("%s: %v", when, err)

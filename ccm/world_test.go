@@ -324,6 +324,13 @@ func (w *wire) reset(cutAt int, after bool) {
 	w.calls, w.cutAt, w.cutAfter = nil, cutAt, after
 }
 
+// isDead reports whether the process has died.
+func (w *wire) isDead() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.cutAt > 0 && len(w.calls) >= w.cutAt
+}
+
 // take returns the calls since the last reset or take.
 func (w *wire) take() []string {
 	w.mu.Lock()

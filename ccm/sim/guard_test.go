@@ -144,12 +144,8 @@ func (g *guard) checkTargets(before, after *hcloud.LoadBalancer) {
 		}
 	}
 	g.low[after.ID] = low
-	slack := 1
-	if g.world.faulty { // an answer that is lost makes the CCM go on while the target is still being added
-		slack = 2
-	}
-	if len(has) < low-slack {
-		g.fail("targets", "load balancer %d has %d targets, and had %d; at least %d are possible", after.ID, len(has), len(had), low-slack)
+	if len(has) < low-1 {
+		g.fail("targets", "load balancer %d has %d targets, and had %d; at least %d are possible", after.ID, len(has), len(had), low-1)
 	}
 }
 
@@ -179,12 +175,11 @@ func (g *guard) noteAll(anew bool) {
 }
 
 // leavesNetwork reports whether the load balancer has to leave its network, with its private targets, because the
-// Service wants another private address. Also when the targets become public at the same time all private
-// ones go first, although that could be avoided.
+// Service wants another private address and private targets.
 func leavesNetwork(s *corev1.Service, lb *hcloud.LoadBalancer) bool {
 	want := s.Annotations[prefix+"private-ipv4"]
 	private := slices.ContainsFunc(lb.Targets, func(t hcloud.LoadBalancerTarget) bool { return t.UsePrivateIP })
-	return private && want != "" && len(lb.PrivateNet) > 0 && lb.PrivateNet[0].IP.String() != want
+	return private && usesPrivateIP(s, lb) && want != "" && len(lb.PrivateNet) > 0 && lb.PrivateNet[0].IP.String() != want
 }
 
 // loses is called before the cloud itself takes all targets off a load balancer.

@@ -114,12 +114,11 @@ func newStep(r *rand.Rand, kind string) (s step) {
 }
 
 // run makes the steps in the bubble of the caller. It returns the world at its end.
-func (h history) run(folder string, verbose bool) *world {
+func (h history) run(folder string) *world {
 	time.Sleep(time.Until(time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)))
 	time.Sleep(5713 * time.Microsecond) // no timer of the CCM fires at the times of this one's
 	w := newWorld(h.seed, h.nodes, folder)
 	defer w.close()
-	w.verbose = verbose
 	w.current = w.startProcess()
 	w.pass(time.Minute, 0)
 	for _, s := range h.steps {

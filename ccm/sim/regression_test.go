@@ -22,8 +22,8 @@ func TestRegressions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if w := play(t, h, true); w.guard.failed != nil {
-				report(t, h, w.guard.failed, false)
+			if w := play(t, h); w.guard.failed != nil {
+				report(t, h, w, false)
 			}
 		})
 	}

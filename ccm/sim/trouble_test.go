@@ -52,7 +52,6 @@ func (w *world) addFault(n, m int) {
 	}
 	_, err := w.fake.Faults().Add(ctx, r)
 	must(err)
-	w.faulty = true
 }
 
 // changeLeader cuts the leader off from the Kubernetes API until another one has led for some time. The old one
@@ -103,7 +102,6 @@ func (w *world) settle() {
 		if err == nil && w.crash == nil {
 			w.pass(4*time.Minute, 0)
 			if err = w.guard.quiet(); err == nil && w.writes.Load() == before {
-				w.faulty = false
 				return
 			}
 		}

@@ -49,15 +49,13 @@ type world struct {
 	joins     []join               // servers that will have a Node
 	notReady  map[string]time.Time // since when a Node's server does not run
 	uids      int
-	log       []string // what happened, for the report
-	verbose   bool
+	log       []string     // what happened, for the report
 	requests  int          // of the CCM, so far
 	writes    atomic.Int64 // of the CCM that the cloud has accepted, so far
 	trace     hash.Hash64  // of all requests of the CCM, with their times
 
 	// crash: the leader dies at a request.
-	crash  *crash
-	faulty bool // faults may have happened since all was quiet
+	crash *crash
 	// away: the token is one of another project, otherToken.
 	away       bool
 	otherToken string
@@ -271,7 +269,8 @@ func (w *world) grant(c *call) {
 	}
 	w.requests++
 	_, _ = fmt.Fprintln(w.trace, time.Now().UnixNano(), c.process.id, c.method, c.path, string(c.body))
-	g := grant{delay: time.Duration(5+w.random.IntN(120)) * time.Millisecond}
+	// To the nanosecond: two answers that come at the same instant would be handled in any order.
+	g := grant{delay: 5*time.Millisecond + time.Duration(w.random.Int64N(int64(120*time.Millisecond)))}
 	if c.process == w.current && w.crash != nil && w.crash.back.IsZero() {
 		if w.crash.in--; w.crash.in <= 0 {
 			g.dead, g.lost = !w.crash.after, w.crash.after
@@ -283,9 +282,7 @@ func (w *world) grant(c *call) {
 		if c.method != http.MethodGet {
 			w.guard.request(c)
 		}
-		if w.verbose {
-			w.say("  ccm %d: %s %s %s", c.process.id, c.method, c.path, bytes.TrimSpace(c.body))
-		}
+		w.say("  ccm %d: %s %s %s", c.process.id, c.method, c.path, bytes.TrimSpace(c.body))
 	}
 	c.granted <- g
 	if g.dead || g.lost {
