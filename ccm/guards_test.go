@@ -61,6 +61,42 @@ func TestSeveralLoadBalancersAreNotJudgedByAnOldList(t *testing.T) {
 	}
 }
 
+// The list that all Services share is up to three seconds old. It is not used after a write, also if it was fetched
+// while the write was on its way.
+func TestASyncSeesTheWritesOfTheLastOne(t *testing.T) {
+	t.Parallel()
+	for name, listed := range map[string]bool{"the list is older than the write": false, "the list is fetched during the write": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "instant", 1)
+			cloud := w.provider()
+			svc, other := newService("web", nil, 80), newService("other", nil, 81)
+			w.ensure(cloud, svc)
+			w.ensure(cloud, other)
+			w.clock.Step(5 * time.Second)
+			setPorts(svc, 80, 443)
+			var once sync.Once
+			w.wire.setIntercept(func(r *http.Request) *http.Response {
+				if listed && strings.HasSuffix(r.URL.Path, "/add_service") {
+					once.Do(func() {
+						w.clock.Step(5 * time.Second)
+						w.ensure(cloud, other)
+					})
+				}
+				return nil
+			})
+			w.ensure(cloud, svc)
+			w.wire.take()
+			if _, err := w.tryEnsure(cloud, svc); err != nil {
+				t.Error(err)
+			}
+			if extra := writes(w.wire.take()); len(extra) > 0 {
+				t.Errorf("a sync at once after another one writes %v", extra)
+			}
+		})
+	}
+}
+
 // Between the look at the routes and the deletion of a stale one, another worker has replaced it.
 func TestARouteThatWasReplacedIsNotDeleted(t *testing.T) {
 	t.Parallel()

@@ -94,7 +94,9 @@ func TestTheSameSeedGivesTheSameHistory(t *testing.T) {
 	different := 0
 	for seed := *firstFlag; seed < *firstFlag+*sameFlag; seed++ {
 		first, second := play(t, newHistory(seed)).log, play(t, newHistory(seed)).log
-		if at := slices.IndexFunc(first, func(line string) bool { return len(second) == 0 || line != second[0] || func() bool { second = second[1:]; return false }() }); at >= 0 {
+		if at := slices.IndexFunc(first, func(line string) bool {
+			return len(second) == 0 || line != second[0] || func() bool { second = second[1:]; return false }()
+		}); at >= 0 {
 			different++
 			t.Logf("seed %d differs:\n%s\nsecond:\n%s", seed, strings.Join(first[max(0, at-4):min(len(first), at+4)], "\n"), strings.Join(second[:min(4, len(second))], "\n"))
 		}
