@@ -31,7 +31,9 @@ type Options struct {
 	// TaskTimeout is the time, on the cloud's clock, after which the action of an unfinished task fails with the code
 	// timeout. Default: DefaultTaskTimeout.
 	TaskTimeout time.Duration `json:"-"`
-	// Grace is the time, on the cloud's clock, after which a suspended hypervisor is detached. Default: DefaultGrace.
+	// Grace is the time, on the cloud's clock, after which a suspended hypervisor is detached: the actions of its tasks
+	// fail. A task that Next never returned waits until its deadline for another hypervisor that has the server.
+	// Default: DefaultGrace.
 	Grace time.Duration `json:"-"`
 	// Ping is the longest silence of the cloud on a connection over the control API, in the machine's time. After
 	// three times as long the connection counts as lost. Default: DefaultPing.

@@ -151,7 +151,7 @@ func TestStatusSaysWhatIsDeadAndHowToRestartIt(t *testing.T) {
 		"API":                {e.clusterPart(nil, http.ErrServerClosed), []string{"does not answer", "make up"}},
 		"cloud":              {e.cloudPart(http.ErrServerClosed, nil, nodes), []string{"x-cloud", "docker logs", "make up"}},
 		"cloud, restarted":   {e.cloudPart(nil, nil, nodes), []string{"EMPTY", "make down"}},
-		"hypervisor":         {e.hypervisorPart(t.Context()), []string{"stay initializing", "make up", "hypervisor.log"}},
+		"hypervisor":         {e.hypervisorPart(t.Context()), []string{"no server gets", "make up", "hypervisor.log"}},
 		"CCM":                {e.ccmPart(t.Context()), []string{"not found", "make dev"}},
 		"the cloud, at work": {e.cloudPart(nil, []*hcloud.Server{{}}, nodes), nil},
 	} {

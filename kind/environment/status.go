@@ -127,7 +127,7 @@ func (e *Environment) hypervisorPart(ctx context.Context) part {
 	}
 	pid, err := hypervisorProcess(ctx, e.Name)
 	if err != nil || pid == 0 {
-		p.dead = "its process does not run, so servers that are created stay initializing, and none starts or stops; make up starts it; its log: " + log
+		p.dead = "its process does not run, so no server gets, starts or stops its machine; make up starts it; its log: " + log
 		return p
 	}
 	p.state = fmt.Sprintf("process %d, log %s", pid, log)

@@ -227,6 +227,29 @@ func TestASuccessorTakesOverWhatIsThere(t *testing.T) {
 	}
 }
 
+func TestASuccessorMakesTheServersThatWereCreatedMeanwhile(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.run(w.options())
+	if err := w.stop(); err != nil {
+		t.Fatal(err)
+	}
+	res, _, err := w.client.Server.Create(t.Context(), w.createOpts("node"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.cloud.Step(t.Context(), 2*hypervisor.DefaultGrace); err != nil { // longer than the cloud waits for the first
+		t.Fatal(err)
+	}
+	w.run(w.options())
+	w.wait(append(res.NextActions, res.Action)...)
+	w.driver.awaitCall(t, "boot node")
+	if got := w.driver.called(); !slices.Equal(got, []string{"create node", "start node", "boot node"}) {
+		t.Errorf("%v", got)
+	}
+	w.awaitStatus(res.Server, hcloud.ServerStatusRunning)
+}
+
 func TestServersThatWereThereBefore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, machines.Container{Name: "kinds", Running: true}, machines.Container{Name: "off"},

@@ -72,6 +72,7 @@ type Cloud struct {
 	events  eventHub
 	// hypervisors are the attached ones, in the order of attachment.
 	hypervisors []*attachment
+	waiting     []*task // for a hypervisor: those of detached ones that were never handed out
 
 	healthRule HealthRule
 
@@ -238,6 +239,7 @@ func (c *Cloud) Reset() {
 		d.state.Store(after)
 		c.events.publish(c.Now(), d.id, after, log.changes)
 	}
+	c.waiting = nil
 	c.rescheduleDetaches()
 	c.ips.reset()
 	c.lbIPs.reset()

@@ -22,7 +22,8 @@ var hypervisorName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,63}$`)
 // apply. An action does not become a task if a fault rule decides how it ends.
 //
 // A hypervisor is detached when it is closed, or when it was suspended for longer than its grace. The result of its
-// unfinished tasks is then unknown, so their actions fail. A server that was shutting down is off when the profile
+// unfinished tasks is then unknown, so their actions fail. Exception: after the grace, a task that was never handed out
+// waits until its deadline for a hypervisor that has the server. A server that was shutting down is off when the profile
 // says. Later actions follow the profile, also those of servers that had a machine. Actions that run while a
 // hypervisor attaches do not become tasks; Machines returns the servers.
 type HypervisorSession struct {
@@ -70,8 +71,10 @@ func (c *Cloud) AttachHypervisor(o hypervisor.Options) (*HypervisorSession, erro
 	}
 	if h.session != nil {
 		h.session.finish(hypervisor.ErrReplaced)
+		h.session = nil
 	}
 	h.Options, h.selector = o, selector
+	c.assignWaiting()
 	s := &HypervisorSession{cloud: c, attached: h, signal: make(chan struct{}, 1)}
 	for _, id := range slices.Sorted(maps.Keys(h.tasks)) {
 		s.queue = append(s.queue, hypervisor.Task{Action: id})
@@ -145,7 +148,7 @@ func (c *Cloud) ReportMachine(name string, server int64, running bool) error {
 
 // DetachHypervisor is [HypervisorSession.Close] for the hypervisor of this name. Error: ErrDetached.
 func (c *Cloud) DetachHypervisor(name string) error {
-	return c.onHypervisor(name, func(h *attachment) error { c.detach(h); return nil })
+	return c.onHypervisor(name, func(h *attachment) error { c.detach(h, false); return nil })
 }
 
 func (c *Cloud) onHypervisor(name string, do func(*attachment) error) error {
@@ -200,6 +203,7 @@ func (h *HypervisorSession) take() (hypervisor.Task, bool, error) {
 		}
 		if t, ok := h.attached.tasks[next.Action]; ok {
 			if out, ok := t.describe(); ok {
+				t.begun = true
 				return out, true, nil
 			}
 		}
@@ -231,7 +235,7 @@ func (h *HypervisorSession) Suspend() {
 
 // Close implements hypervisor.Session.
 func (h *HypervisorSession) Close() {
-	_ = h.do(func() error { h.cloud.detach(h.attached); return nil })
+	_ = h.do(func() error { h.cloud.detach(h.attached, false); return nil })
 }
 
 // do runs fn with Cloud.mu held, unless the hypervisor is no longer attached.
@@ -334,13 +338,14 @@ func (c *Cloud) scheduleDetach(h *attachment) {
 	suspension := h.suspensions
 	c.scheduleLocked(h.Grace, func() {
 		if h.session == nil && h.suspensions == suspension {
-			c.detach(h)
+			c.detach(h, true)
 		}
 	})
 }
 
-// detach removes a hypervisor and fails the actions that wait for it.
-func (c *Cloud) detach(h *attachment) {
+// detach removes a hypervisor and fails the actions that wait for it. With keep, tasks that were never handed out wait
+// for another hypervisor.
+func (c *Cloud) detach(h *attachment, keep bool) {
 	i := slices.Index(c.hypervisors, h)
 	if i < 0 {
 		return
@@ -369,6 +374,10 @@ func (c *Cloud) detach(h *attachment) {
 	c.hypervisors = slices.Delete(slices.Clone(c.hypervisors), i, i+1)
 	for _, id := range slices.Sorted(maps.Keys(h.tasks)) {
 		t := h.tasks[id]
+		if keep && !t.begun {
+			c.waiting = append(c.waiting, t)
+			continue
+		}
 		if !t.take() {
 			continue
 		}
@@ -377,6 +386,26 @@ func (c *Cloud) detach(h *attachment) {
 			return nil
 		})
 	}
+	c.assignWaiting()
+}
+
+// assignWaiting gives the waiting tasks to the hypervisors that have their servers now.
+func (c *Cloud) assignWaiting() {
+	c.waiting = slices.DeleteFunc(c.waiting, func(t *task) bool {
+		s, ok := t.project.state.Load().Servers.Get(t.run.Machine.Server)
+		if !ok {
+			return true
+		}
+		h := c.hypervisorOf(t.project, s)
+		if h == nil {
+			return false
+		}
+		if t.take() { // its deadline has not passed
+			t.hypervisor = h
+			h.add(t)
+		}
+		return true
+	})
 }
 
 // forgetMachines drops the tasks of a project that is reset, and tells hypervisors to forget its servers.

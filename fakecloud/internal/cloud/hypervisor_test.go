@@ -392,6 +392,8 @@ func TestDetachingAHypervisorFailsItsUnfinishedTasks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			nextTask(t, h, "create_server")
+			nextTask(t, h, "stop_server")
 			leave(h, clk.Step)
 			wantAction(t, p, action, "stop_server", ActionFailed)
 			wantStatus(t, p, working, ServerRunning, false)

@@ -73,6 +73,7 @@ type task struct {
 	project    *projectData
 	run        *actionRun
 	deadline   time.Time
+	begun      bool // it was handed out
 }
 
 // describe returns the task for the hypervisor; false if the server no longer exists.
