@@ -321,6 +321,12 @@ func heap() uint64 {
 // BenchmarkDueActions steps the clock over the ends of 10,000 actions: create_server and start_server of 5,000 servers. It
 // also reports the cost of a request that creates a server, for comparison.
 func BenchmarkDueActions(b *testing.B) {
+	for name, subscribe := range map[string]bool{"no subscriber": false, "a subscriber": true} {
+		b.Run(name, func(b *testing.B) { dueActions(b, subscribe) })
+	}
+}
+
+func dueActions(b *testing.B, subscribe bool) {
 	const servers = 5000
 	var create, due time.Duration
 	for b.Loop() {
@@ -333,6 +339,9 @@ func BenchmarkDueActions(b *testing.B) {
 			createServer(b, c, i)
 		}
 		created := cpu(b)
+		if subscribe {
+			defer c.Subscribe().Close()
+		}
 		if err := c.Step(b.Context(), time.Hour); err != nil {
 			b.Fatal(err)
 		}

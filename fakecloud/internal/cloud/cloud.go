@@ -325,8 +325,27 @@ func (c *Cloud) transact(d *projectData, now time.Time, o *ActionOutcome, fn fun
 	return nil
 }
 
-// commit publishes the result of a transaction as the project's state.
-func (c *Cloud) commit(tx *Tx) {
+// commit ends transactions of one project, each of which began with the state of the one before. It publishes
+// the last state, and the events of each with its own state.
+func (c *Cloud) commit(all ...*Tx) {
+	last := all[len(all)-1]
+	c.seal(last)
+	changed := false
+	for _, tx := range all {
+		changed = changed || len(tx.log.changes) > 0
+	}
+	if !changed {
+		return
+	}
+	last.project.state.Store(last.State)
+	for _, tx := range all {
+		c.events.publish(tx.now, tx.project.id, tx.State, tx.log.changes)
+	}
+	c.broadcast()
+}
+
+// seal ends the writing of a transaction and hands on what it has scheduled. Its state may not change any more.
+func (c *Cloud) seal(tx *Tx) {
 	for _, t := range tx.tables() {
 		t.publish()
 	}
@@ -338,11 +357,6 @@ func (c *Cloud) commit(tx *Tx) {
 		t.hypervisor.add(t)
 	}
 	c.enqueue(tx)
-	if len(tx.log.changes) > 0 {
-		d.state.Store(tx.State)
-		c.events.publish(tx.now, d.id, tx.State, tx.log.changes)
-		c.broadcast()
-	}
 }
 
 func (c *Cloud) broadcast() {

@@ -1,6 +1,7 @@
 package cloud
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -49,14 +50,8 @@ func TestAReadDoesNotWaitForDueWork(t *testing.T) {
 func TestDueWorkIsDoneInBatches(t *testing.T) {
 	t.Parallel()
 	const jobs = maxBatch + 1
-	for name, want := range map[string]struct {
-		subscribe bool
-		batches   int
-	}{
-		"no subscriber": {false, 2},
-		"a subscriber, which sees each job's state": {true, jobs},
-	} {
-		t.Run(name, func(t *testing.T) {
+	for _, subscribe := range []bool{false, true} {
+		t.Run(fmt.Sprintf("with a subscriber: %v", subscribe), func(t *testing.T) {
 			t.Parallel()
 			p, clk := clockedCloud(t)
 			var times []time.Time
@@ -68,26 +63,73 @@ func TestDueWorkIsDoneInBatches(t *testing.T) {
 					})
 				}
 			})
-			if want.subscribe {
-				sub, _ := p.cloud.Subscribe()
+			var sub *Subscription
+			if subscribe {
+				sub, _ = p.cloud.Subscribe()
 				defer sub.Close()
 			}
-			p.cloud.mu.Lock()
-			defer p.cloud.mu.Unlock()
 			batches := 0
+			p.cloud.mu.Lock()
 			for p.cloud.isDue(clk.Now().Add(time.Hour)) {
 				p.cloud.settleBatch(clk.Now().Add(time.Hour))
 				batches++
 			}
-			if batches != want.batches {
-				t.Errorf("%d jobs took %d transactions, want %d", jobs, batches, want.batches)
+			p.cloud.mu.Unlock()
+			if batches != 2 {
+				t.Errorf("%d jobs took %d batches, want 2", jobs, batches)
 			}
 			for i, at := range times {
 				if got := at.Sub(times[0]); got != time.Duration(i) {
 					t.Fatalf("job %d ran %v after the first, want %v, its due time", i, got, time.Duration(i))
 				}
 			}
+			if subscribe {
+				wantStateOfEachJob(t, sub, times)
+			}
 		})
+	}
+}
+
+// wantStateOfEachJob checks the events of jobs that each create a key: an event has the time and the state of its job.
+func wantStateOfEachJob(t *testing.T, sub *Subscription, times []time.Time) {
+	t.Helper()
+	events, err := sub.NextAll(t.Context())
+	if err != nil || len(events) != len(times) {
+		t.Fatalf("%d events, want %d, %v", len(events), len(times), err)
+	}
+	for i, e := range events {
+		if !e.Time.Equal(times[i]) || e.State.SSHKeys.Len() != i+1 {
+			t.Fatalf("event %d: %v, %d keys; want %v, %d keys", i, e.Time, e.State.SSHKeys.Len(), times[i], i+1)
+		}
+		if _, ok := e.State.SSHKeys.Get(e.ID); !ok {
+			t.Fatalf("event %d: its state does not have its key", i)
+		}
+	}
+}
+
+// A subscriber that reads after an event must not see an older state.
+func TestTheStateIsPublishedBeforeItsEvents(t *testing.T) {
+	t.Parallel()
+	p, clk := steppedCloud(t)
+	must(t, p, func(tx *Tx) {
+		for range 100 {
+			tx.schedule(time.Minute, func(tx *Tx) { putKey(tx, "") })
+		}
+	})
+	sub, _ := p.cloud.Subscribe()
+	defer sub.Close()
+	if err := clk.Step(time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	go p.cloud.Settle()
+	for range 100 {
+		e, err := sub.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now := p.View().SSHKeys.Len(); now < e.State.SSHKeys.Len() {
+			t.Fatalf("the event's state has %d keys, a later read %d", e.State.SSHKeys.Len(), now)
+		}
 	}
 }
 
