@@ -84,6 +84,7 @@ func (t *ActionTable) init(kind Kind) {
 		}, opts),
 		locks: btree.NewBTreeGOptions(func(a, b lock) bool { return compareRef(a.Ref, b.Ref) < 0 }, opts),
 	}
+	t.names = nil
 }
 
 func (t *ActionTable) begin(l *changeLog) { t.Table.begin(l); t.owned = false }
@@ -159,6 +160,8 @@ type ActionSpec struct {
 	// Done makes the action's effect visible. If it returns an error, its changes are dropped and the
 	// action fails. The code and message are those of the error, if it is an *Error.
 	Done func(*Tx) error
+	// Effect is Done for an effect that cannot fail. It costs less, because its changes need not be dropped.
+	Effect func(*Tx)
 	// Failed, if set, runs after the action has failed. It reverts what was done in advance.
 	Failed func(*Tx)
 }
@@ -292,6 +295,8 @@ func (r *actionRun) end(tx *Tx) {
 			Code:    cmp.Or(r.outcome.FailCode, ActionFailedCode),
 			Message: cmp.Or(r.outcome.FailMessage, "Action failed"),
 		}
+	case r.Effect != nil:
+		r.Effect(tx)
 	case r.Done != nil:
 		failure = tx.attempt(r.Done)
 	}

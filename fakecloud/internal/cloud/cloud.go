@@ -62,14 +62,15 @@ type Cloud struct {
 	ca        authority
 	stepped   bool // whether a test may step the clock without a call of Settle
 
-	mu      sync.Mutex // serializes all writes; guards the fields below
-	queue   jobQueue
-	jobSeq  uint64
-	ips     *addressPool
-	lbIPs   *addressPool  // the same as ips unless configured
-	private reservations  // in networks
-	changed chan struct{} // closed and replaced by every commit
-	events  eventHub
+	mu       sync.Mutex // serializes all writes; guards the fields below
+	queue    jobQueue
+	jobSeq   uint64
+	ips      *addressPool
+	lbIPs    *addressPool  // the same as ips unless configured
+	private  reservations  // in networks
+	changed  chan struct{} // closed and replaced by every commit
+	spareLog *changeLog    // empty, for the next transaction
+	events   eventHub
 	// hypervisors are the attached ones, in the order of attachment.
 	hypervisors []*attachment
 	waiting     []*task // for a hypervisor: those of detached ones that were never handed out
@@ -239,7 +240,6 @@ func (c *Cloud) Reset() {
 		d.state.Store(after)
 		c.events.publish(c.Now(), d.id, after, log.changes)
 	}
-	c.waiting = nil
 	c.rescheduleDetaches()
 	c.ips.reset()
 	c.lbIPs.reset()
@@ -298,24 +298,38 @@ func (p Project) update(fn func(*Tx) error) (*State, error) {
 	defer p.cloud.mu.Unlock()
 	now := p.cloud.Now()
 	p.cloud.settleUntil(now)
-	if err := p.cloud.transact(p.data, now, p.outcome, fn); err != nil {
+	tx := p.cloud.begin(p.data, p.data.state.Load(), now, p.outcome)
+	if err := fn(tx); err != nil {
+		tx.rollback()
 		return p.data.state.Load(), err
 	}
+	tx.outcome = nil // it is only for the actions of fn
+	p.cloud.commitWithDue(tx, now)
 	p.cloud.settleUntil(now)
 	return p.data.state.Load(), nil
 }
 
 func (c *Cloud) begin(d *projectData, from *State, now time.Time, o *ActionOutcome) *Tx {
 	next := *from
-	tx := &Tx{State: &next, cloud: c, project: d, now: now, log: &changeLog{}, outcome: o}
+	tx := &Tx{State: &next, cloud: c, project: d, now: now, log: c.newLog(), outcome: o}
 	for _, t := range tx.tables() {
 		t.begin(tx.log)
 	}
 	return tx
 }
 
-func (c *Cloud) transact(d *projectData, now time.Time, o *ActionOutcome, fn func(*Tx) error) error {
-	tx := c.begin(d, d.state.Load(), now, o)
+// newLog returns an empty log, if possible the one of the last transaction: a new one has to grow.
+func (c *Cloud) newLog() *changeLog {
+	log := c.spareLog
+	c.spareLog = nil
+	if log == nil {
+		log = &changeLog{}
+	}
+	return log
+}
+
+func (c *Cloud) transact(d *projectData, now time.Time, fn func(*Tx) error) error {
+	tx := c.begin(d, d.state.Load(), now, nil)
 	if err := fn(tx); err != nil {
 		tx.rollback()
 		return err
@@ -330,6 +344,10 @@ func (c *Cloud) transact(d *projectData, now time.Time, o *ActionOutcome, fn fun
 func (c *Cloud) commit(all ...*Tx) {
 	last := all[len(all)-1]
 	c.seal(last)
+	defer func() {
+		c.spareLog = last.log
+		c.spareLog.clear()
+	}()
 	changed := false
 	for _, tx := range all {
 		changed = changed || len(tx.log.changes) > 0

@@ -304,7 +304,7 @@ func (c *Cloud) complete(h *attachment, action int64, failure error) error {
 	if !ok || !t.take() {
 		return fmt.Errorf("action %d: %w", action, hypervisor.ErrNoTask)
 	}
-	return c.transact(t.project, c.Now(), nil, func(tx *Tx) error {
+	return c.transact(t.project, c.Now(), func(tx *Tx) error {
 		switch e := (*hypervisor.Error)(nil); {
 		case failure == nil:
 			t.run.end(tx)
@@ -328,7 +328,7 @@ func (c *Cloud) report(h *attachment, server int64, running bool) error {
 				return nil
 			}
 		}
-		return c.transact(p.data, c.Now(), nil, func(tx *Tx) error { tx.reportMachine(s, running); return nil })
+		return c.transact(p.data, c.Now(), func(tx *Tx) error { tx.reportMachine(s, running); return nil })
 	}
 	return fmt.Errorf("server %d: %w", server, hypervisor.ErrNoMachine)
 }
@@ -363,7 +363,7 @@ func (c *Cloud) detach(h *attachment, keep bool) {
 				stopping = append(stopping, s)
 			}
 		}
-		_ = c.transact(p.data, c.Now(), nil, func(tx *Tx) error { // the function returns no error
+		_ = c.transact(p.data, c.Now(), func(tx *Tx) error { // the function returns no error
 			for _, s := range stopping {
 				tx.guestShutsDown(s.ID)
 			}
@@ -381,7 +381,7 @@ func (c *Cloud) detach(h *attachment, keep bool) {
 		if !t.take() {
 			continue
 		}
-		_ = c.transact(t.project, c.Now(), nil, func(tx *Tx) error {
+		_ = c.transact(t.project, c.Now(), func(tx *Tx) error {
 			t.fail(tx, ActionFailedCode, "the hypervisor "+h.Name+" is gone")
 			return nil
 		})

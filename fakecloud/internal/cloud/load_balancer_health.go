@@ -32,7 +32,7 @@ func (c *Cloud) SetHealthRule(r HealthRule) {
 	defer c.mu.Unlock()
 	c.healthRule = r
 	for _, d := range *c.projects.Load() {
-		_ = c.transact(d, c.Now(), nil, func(tx *Tx) error { // the function returns no error
+		_ = c.transact(d, c.Now(), func(tx *Tx) error { // the function returns no error
 			for lb := range tx.LoadBalancers.All() {
 				tx.scheduleAllHealth(lb)
 			}
@@ -129,7 +129,7 @@ func (lb *LoadBalancer) withServerHealth(server int64, shared *sharedTargets, f 
 			targets = slices.Clone(lb.Targets)
 		}
 		if selector {
-			targets[i].Targets = shared.add(targets[i].Targets, checked)
+			targets[i].Targets = shared.add(lb, &targets[i], checked)
 		} else {
 			targets[i] = *checked
 		}

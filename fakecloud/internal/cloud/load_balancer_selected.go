@@ -73,17 +73,35 @@ type sharedTargets struct {
 	sets []sharedSet
 }
 
+// sharedSet is the change of the set of one label selector.
 type sharedSet struct {
 	before, after Selected
 	target        *LoadBalancerTarget
+	selector      string
+	network       int64
 }
 
 // maxSharedSets limits the search in sharedTargets.
 const maxSharedSets = 8
 
-// add returns a set with a target added, which may be shared.
-func (all *sharedTargets) add(before Selected, t *LoadBalancerTarget) Selected {
-	for _, s := range all.sets {
+// find returns the set after the server was added, if another load balancer has had the same set, selector and
+// services.
+func (all *sharedTargets) find(lb *LoadBalancer, t *LoadBalancerTarget) (Selected, bool) {
+	for i := range all.sets {
+		s := &all.sets[i]
+		if s.before == t.Targets && s.selector == t.Selector && s.target.UsePrivateIP == t.UsePrivateIP && s.network == lb.network() &&
+			slices.EqualFunc(s.target.Health, lb.Services, func(h TargetHealth, s LoadBalancerService) bool { return h.ListenPort == s.ListenPort }) {
+			return s.after, true
+		}
+	}
+	return Selected{}, false
+}
+
+// add returns the set of a label selector with a target added, which may be shared.
+func (all *sharedTargets) add(lb *LoadBalancer, selector *LoadBalancerTarget, t *LoadBalancerTarget) Selected {
+	before := selector.Targets
+	for i := range all.sets {
+		s := &all.sets[i]
 		if s.target.IP == t.IP && s.target.UsePrivateIP == t.UsePrivateIP && slices.Equal(s.target.Health, t.Health) {
 			t = s.target
 			if s.before == before {
@@ -93,7 +111,7 @@ func (all *sharedTargets) add(before Selected, t *LoadBalancerTarget) Selected {
 	}
 	after := before.with(t)
 	if len(all.sets) < maxSharedSets {
-		all.sets = append(all.sets, sharedSet{before, after, t})
+		all.sets = append(all.sets, sharedSet{before, after, t, selector.Selector, lb.network()})
 	}
 	return after
 }

@@ -382,6 +382,11 @@ func (tx *Tx) resolveServer(old *LoadBalancer, server int64, s *Server, shared *
 				matchHealth(&lb.Targets[i], lb.Services, tx.now)
 			}
 		case t.Type == "label_selector":
+			if after, ok := shared.find(old, t); ok {
+				change()
+				lb.Targets[i].Targets = after
+				continue
+			}
 			known, found := t.Targets.get(server)
 			var nested *LoadBalancerTarget
 			if s != nil {
@@ -392,7 +397,7 @@ func (tx *Tx) resolveServer(old *LoadBalancer, server int64, s *Server, shared *
 			case nested != nil:
 				change()
 				matchHealth(nested, lb.Services, tx.now)
-				lb.Targets[i].Targets = shared.add(t.Targets, nested)
+				lb.Targets[i].Targets = shared.add(old, t, nested)
 			case found:
 				change()
 				lb.Targets[i].Targets = t.Targets.without(server)

@@ -70,9 +70,6 @@ func (c *Cloud) settleUntil(now time.Time) {
 }
 
 // settleBatch runs some of the work that is due by now, and reports whether there may be more.
-// Consecutive jobs of one project share a transaction, which copies each changed part of the trees only
-// once. If there are subscribers, each job has a transaction of its own, because its events show the state
-// between two jobs. These transactions are published together.
 func (c *Cloud) settleBatch(now time.Time) (more bool) {
 	defer c.rearm()
 	if !c.isDue(now) {
@@ -84,8 +81,17 @@ func (c *Cloud) settleBatch(now time.Time) (more bool) {
 		return true
 	}
 	tx := c.begin(first.project, first.project.state.Load(), first.due.UTC(), nil)
-	batch := []*Tx{tx}
 	first.run(tx)
+	c.commitWithDue(tx, now)
+	return true
+}
+
+// commitWithDue commits a transaction together with the next jobs that are due by now, if they are of the same
+// project. They share the transaction, which copies each changed part of the trees only once. If there are
+// subscribers, each job has a transaction of its own, because its events show the state between two jobs. These
+// transactions are published together.
+func (c *Cloud) commitWithDue(tx *Tx, now time.Time) {
+	batch := []*Tx{tx}
 	for range maxBatch - 1 {
 		// A job may schedule another that is due before the next one. A task ends the batch: a hypervisor
 		// gets it when the transaction ends, and a later job may be its deadline.
@@ -96,14 +102,13 @@ func (c *Cloud) settleBatch(now time.Time) (more bool) {
 		next := heap.Pop(&c.queue).(job)
 		if len(c.events.subs) > 0 && len(tx.log.changes) > 0 {
 			c.seal(tx)
-			tx = c.begin(tx.project, tx.State, next.due.UTC(), nil)
+			tx = c.begin(tx.project, tx.State, tx.now, nil)
 			batch = append(batch, tx)
 		}
 		tx.now = next.due.UTC()
 		next.run(tx)
 	}
 	c.commit(batch...)
-	return true
 }
 
 func (c *Cloud) isDue(now time.Time) bool { return len(c.queue) > 0 && !c.queue[0].due.After(now) }

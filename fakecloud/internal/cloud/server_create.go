@@ -338,7 +338,7 @@ func (tx *Tx) startServerCreation(s *Server, plan *serverPlan) CreatedServer {
 		Command: "create_server", Resources: locks, Locks: locks, Machine: &MachineWork{Server: s.ID}, Failed: off,
 	}
 	if !plan.StartAfterCreate {
-		create.Done = func(tx *Tx) error { off(tx); return nil }
+		create.Effect = off
 	}
 	out := CreatedServer{Action: tx.Start(create).ID}
 	last := out.Action
@@ -359,7 +359,7 @@ func (tx *Tx) startServerCreation(s *Server, plan *serverPlan) CreatedServer {
 	for _, network := range plan.Networks {
 		next(ActionSpec{
 			Command: "attach_to_network", Resources: []Ref{ref, {KindNetwork, network}},
-			Done:   func(tx *Tx) error { tx.joined(ref, network); return nil },
+			Effect: func(tx *Tx) { tx.joined(ref, network) },
 			Failed: func(tx *Tx) { tx.leaveNetwork(ref, network) },
 		})
 	}

@@ -13,7 +13,7 @@ func (p Project) DeleteServer(id int64) (int64, *State, error) {
 		return ActionSpec{
 			Command: "delete_server", Machine: &MachineWork{Server: id},
 			Begin:  func(tx *Tx) { tx.setServerStatus(id, ServerDeleting) },
-			Done:   func(tx *Tx) error { tx.removeServer(id); return nil },
+			Effect: func(tx *Tx) { tx.removeServer(id) },
 			Failed: func(tx *Tx) { tx.setServerStatus(id, was) },
 		}, nil
 	})

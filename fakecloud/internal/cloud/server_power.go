@@ -18,7 +18,7 @@ func startServerSpec(id int64, was ServerStatus, resources []Ref) ActionSpec {
 				tx.setServerStatus(id, ServerStarting)
 			}
 		},
-		Done:   func(tx *Tx) error { tx.bootServer(id); return nil },
+		Effect: func(tx *Tx) { tx.bootServer(id) },
 		Failed: func(tx *Tx) { tx.setServerStatus(id, was) },
 	}
 }
@@ -60,7 +60,7 @@ func (p Project) PowerOffServer(id int64) (int64, *State, error) {
 		was := s.Status
 		spec.Machine = &MachineWork{Server: id}
 		spec.Begin = func(tx *Tx) { tx.setServerStatus(id, ServerStopping) }
-		spec.Done = func(tx *Tx) error { tx.setServerStatus(id, ServerOff); return nil }
+		spec.Effect = func(tx *Tx) { tx.setServerStatus(id, ServerOff) }
 		spec.Failed = func(tx *Tx) { tx.setServerStatus(id, was) }
 		return spec, nil
 	})
@@ -117,7 +117,7 @@ func (p Project) ResetServer(id int64) (int64, *State, error) {
 		return ActionSpec{
 			Command: "reset_server", Machine: &MachineWork{Server: id, Runs: true},
 			Begin:  func(tx *Tx) { tx.setServerStatus(id, ServerStarting) },
-			Done:   func(tx *Tx) error { tx.bootServer(id); return nil },
+			Effect: func(tx *Tx) { tx.bootServer(id) },
 			Failed: func(tx *Tx) { tx.setServerStatus(id, was) },
 		}, requireInterface(s)
 	})

@@ -71,8 +71,8 @@ func (e *Entry[T]) EncodedOnce(encode func(T) []byte) []byte {
 type Table[T Object[T]] struct {
 	kind  Kind
 	ids   *btree.BTreeG[*Entry[T]]
-	names *btree.BTreeG[*Entry[T]]
-	keys  *sync.Pool // search keys: entries with only an id
+	names *btree.BTreeG[*Entry[T]] // nil if the resources have no names
+	keys  *sync.Pool               // search keys: entries with only an id
 	pages *pageCache
 	log   *changeLog // nil in a published table
 	owned bool       // whether ids and names are this transaction's own copies
@@ -254,32 +254,51 @@ type encodedPage struct {
 
 // Put stores a new resource or a new version of one.
 func (t *Table[T]) Put(v T) {
+	old, _ := t.Entry(v.Header().ID)
+	t.put(old, v)
+}
+
+// put is Put with the entry of the version before, nil for a new resource.
+func (t *Table[T]) put(old *Entry[T], v T) {
 	t.own()
-	e := &Entry[T]{Value: v, meta: v.Header()}
-	old, replaced := t.ids.Set(e)
-	if replaced {
-		if old.meta.Name != e.meta.Name {
-			t.names.Delete(old)
+	m := v.Header()
+	if old == nil {
+		e := &Entry[T]{Value: v, meta: m}
+		t.ids.Set(e)
+		if t.names != nil {
+			t.names.Set(e)
 		}
-		t.names.Set(e)
-		t.log.record(t.kind, e.meta.ID, old.Value, v)
+		t.log.record(t.kind, m.ID, nil, v)
 		return
 	}
-	t.names.Set(e)
-	t.log.record(t.kind, e.meta.ID, nil, v)
+	before := old.Value
+	if old.meta.Name == m.Name && t.log.has(m.ID) {
+		// This transaction has made the entry, so that no reader has it yet.
+		old.Value, old.meta = v, m
+	} else {
+		e := &Entry[T]{Value: v, meta: m}
+		t.ids.Set(e)
+		if t.names != nil {
+			if old.meta.Name != m.Name {
+				t.names.Delete(old)
+			}
+			t.names.Set(e)
+		}
+	}
+	t.log.record(t.kind, m.ID, before, v)
 }
 
 // Update stores a changed copy of a resource and returns it. If the resource does not exist, it does
 // nothing and returns false.
 func (t *Table[T]) Update(id int64, change func(T)) (T, bool) {
-	old, ok := t.Get(id)
+	e, ok := t.Entry(id)
 	if !ok {
 		var zero T
 		return zero, false
 	}
-	v := old.Clone()
+	v := e.Value.Clone()
 	change(v)
-	t.Put(v)
+	t.put(e, v)
 	return v, true
 }
 
@@ -295,7 +314,9 @@ func (t *Table[T]) Delete(id int64) {
 	}
 	t.own()
 	t.ids.Delete(old)
-	t.names.Delete(old)
+	if t.names != nil {
+		t.names.Delete(old)
+	}
 	t.log.record(t.kind, id, old.Value, nil)
 }
 
@@ -305,7 +326,10 @@ func (t *Table[T]) own() {
 		panic("cloud: write to a published table of " + string(t.kind))
 	}
 	if !t.owned {
-		t.ids, t.names, t.owned = t.ids.Copy(), t.names.Copy(), true
+		t.ids, t.owned = t.ids.Copy(), true
+		if t.names != nil {
+			t.names = t.names.Copy()
+		}
 		t.pages = &pageCache{}
 	}
 }
@@ -336,28 +360,42 @@ type change struct {
 	old, new any
 }
 
-type changeKey struct {
-	kind Kind
-	id   int64
-}
-
 // changeLog collects the changes of a transaction: one record per resource, in the order of the first
 // changes.
 type changeLog struct {
 	changes []change
-	index   map[changeKey]int
+	index   map[int64]int // by id, which is unique over all kinds
+}
+
+// maxSpareChanges limits the memory of an empty log.
+const maxSpareChanges = 1000
+
+// clear empties the log.
+func (l *changeLog) clear() {
+	if len(l.changes) > maxSpareChanges {
+		*l = changeLog{}
+		return
+	}
+	clear(l.changes)
+	l.changes = l.changes[:0]
+	clear(l.index)
+}
+
+func (l *changeLog) has(id int64) bool {
+	_, ok := l.index[id]
+	return ok
 }
 
 func (l *changeLog) record(kind Kind, id int64, before, after any) {
-	key := changeKey{kind, id}
-	if i, ok := l.index[key]; ok {
+	if i, ok := l.index[id]; ok {
 		l.changes[i].new = after
 		return
 	}
 	if l.index == nil {
-		l.index = make(map[changeKey]int, 8)
+		l.index = make(map[int64]int, 8)
+		l.changes = make([]change, 0, 8)
 	}
-	l.index[key] = len(l.changes)
+	l.index[id] = len(l.changes)
 	l.changes = append(l.changes, change{kind, id, before, after})
 }
 
