@@ -232,8 +232,10 @@ func (c *Cloud) Reset() {
 	for _, d := range *c.projects.Load() {
 		before, after := d.state.Load(), newState(c.catalogue)
 		log := &changeLog{}
-		for _, t := range before.tables() {
-			t.recordGone(log)
+		if len(c.events.subs) > 0 { // to visit all resources takes seconds if there are many
+			for _, t := range before.tables() {
+				t.recordGone(log)
+			}
 		}
 		clear(d.followers)
 		c.forgetMachines(d, before)

@@ -23,8 +23,7 @@ func newAddressPool(v4, v6 netip.Prefix) *addressPool {
 }
 
 func (p *addressPool) reset() {
-	clear(p.v4.used)
-	clear(p.v6.used)
+	p.v4.used, p.v6.used = map[netip.Addr]struct{}{}, map[netip.Addr]struct{}{}
 }
 
 // prefixPool hands out the networks of `bits` bits inside a prefix, except the first, the last and the
