@@ -122,19 +122,19 @@ func listImages(r *Request) (Response, error) {
 		return Response{}, err
 	}
 	st := r.Project.View()
-	match, err := images.matcher(st, q)
+	f, err := images.filters(st, q)
 	if err != nil {
 		return Response{}, err
 	}
 	now := r.api.cloud.Now()
 	var found []shownImage
 	for _, i := range st.Catalogue.Images {
-		if match(i) && !i.Deprecation.Retired(now) && (withDeprecated || !deprecated(i, now)) {
+		if f.match(i) && !i.Deprecation.Retired(now) && (withDeprecated || !deprecated(i, now)) {
 			found = append(found, shownImage{i, func() []byte { return systemImages.json(r, i) }})
 		}
 	}
 	for e := range st.Images.Entries() {
-		if match(e.Value) {
+		if f.match(e.Value) {
 			found = append(found, shownImage{e.Value, func() []byte { return images.json(st, e) }})
 		}
 	}

@@ -3,6 +3,7 @@ package api
 import (
 	"net/http"
 	"net/url"
+	"slices"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
@@ -26,11 +27,12 @@ func (d *resource[T]) json(st *cloud.State, e *cloud.Entry[T]) []byte {
 	return e.Encoded(func(v T) []byte { return marshal(d.encode(st, v)) })
 }
 
-// part returns a resource as a member of a response. If the resource does not exist any more, because the write deleted
-// it at once, it returns last instead.
+// part returns a resource as a member of the response of a write. If the resource does not exist any more, because the
+// write deleted it at once, it returns last instead. It does not keep the JSON, which is larger than the resource: many
+// resources are created and never read.
 func (d *resource[T]) part(st *cloud.State, id int64, last T) Part {
 	if e, ok := d.table(st).Entry(id); ok {
-		return Part{d.singular, d.json(st, e)}
+		return Part{d.singular, e.EncodedOnce(func(v T) []byte { return marshal(d.encode(st, v)) })}
 	}
 	return Part{d.singular, marshal(d.encode(st, last))}
 }
@@ -61,15 +63,16 @@ func (d *resource[T]) list(r *Request) (Response, error) {
 		return Response{}, err
 	}
 	st := r.Project.View()
-	match, err := d.matcher(st, q)
+	f, err := d.filters(st, q)
 	if err != nil {
 		return Response{}, err
 	}
 	table := d.table(st)
-	if match == nil {
+	order, desc, ordered := indexed(keys)
+	if len(f.tests) == 0 {
 		// A page after the last one is not cached: the key does not have its number.
 		first := p.first(table.Len())
-		if order, desc, ok := indexed(keys); ok && first < table.Len() {
+		if ordered && first < table.Len() {
 			m := p.of(table.Len())
 			body := table.EncodedPage(cloud.Page{Order: order, Desc: desc, First: first, N: p.size}, func(page []*cloud.Entry[T]) []byte {
 				resp := listResponse(r, d.plural, p, table.Len(), func(i int) []byte { return d.json(st, page[i-first]) })
@@ -78,8 +81,18 @@ func (d *resource[T]) list(r *Request) (Response, error) {
 			return Response{Status: http.StatusOK, Chunks: [][]byte{body}, Link: m.link(r)}, nil
 		}
 	}
-	entries := d.collect(table, q, match)
-	sortEntries(entries, keys, d.sort)
+	if candidates, ok := table.Candidates(f.selector); ok && candidates.Exact && len(f.tests) == 1 && ordered && order == cloud.ByID && !desc {
+		first := p.first(candidates.Len())
+		ids := candidates.IDs(first, p.size)
+		return listResponse(r, d.plural, p, candidates.Len(), func(i int) []byte {
+			e, _ := table.Entry(ids[i-first])
+			return d.json(st, e)
+		}), nil
+	}
+	entries := d.collect(table, f)
+	if len(keys) > 0 {
+		sortEntries(entries, keys, d.sort)
+	}
 	return listResponse(r, d.plural, p, len(entries), func(i int) []byte { return d.json(st, entries[i]) }), nil
 }
 
@@ -97,59 +110,71 @@ func indexed(keys []sortKey) (o cloud.Order, desc, ok bool) {
 	return 0, false, false
 }
 
-// matcher combines all filters of a list, or returns nil if there are none.
-func (d *resource[T]) matcher(st *cloud.State, q url.Values) (func(T) bool, error) {
-	var tests []func(T) bool
-	if names := q["name"]; len(names) > 0 {
-		test, err := oneOf(q, "name")
-		if err != nil {
-			return nil, err
+// filters are the filters of a list.
+type filters[T any] struct {
+	names    []string
+	selector cloud.Selector
+	tests    []func(T) bool // one for each kind of filter in the query
+}
+
+func (f *filters[T]) match(v T) bool {
+	for _, test := range f.tests {
+		if !test(v) {
+			return false
 		}
-		tests = append(tests, func(v T) bool { return test(v.Header().Name) })
+	}
+	return true
+}
+
+// filters reads all filters of a list.
+func (d *resource[T]) filters(st *cloud.State, q url.Values) (f filters[T], err error) {
+	if f.names = q["name"]; len(f.names) > 0 {
+		f.tests = append(f.tests, func(v T) bool { return slices.Contains(f.names, v.Header().Name) })
 	}
 	if s := q.Get("label_selector"); s != "" {
-		sel, err := cloud.ParseSelector(s)
-		if err != nil {
-			return nil, cloud.ErrField("label_selector", err.Error())
+		if f.selector, err = cloud.ParseSelector(s); err != nil {
+			return f, cloud.ErrField("label_selector", err.Error())
 		}
-		tests = append(tests, func(v T) bool { return sel.Matches(v.Header().Labels) })
+		if !f.selector.Empty() {
+			f.tests = append(f.tests, func(v T) bool { return f.selector.Matches(v.Header().Labels) })
+		}
 	}
 	if d.filter != nil {
 		own, err := d.filter(q)
 		if err != nil {
-			return nil, err
+			return f, err
 		}
 		if own != nil {
-			tests = append(tests, func(v T) bool { return own(st, v) })
+			f.tests = append(f.tests, func(v T) bool { return own(st, v) })
 		}
 	}
-	if len(tests) == 0 {
-		return nil, nil
-	}
-	return func(v T) bool {
-		for _, t := range tests {
-			if !t(v) {
-				return false
-			}
-		}
-		return true
-	}, nil
+	return f, nil
 }
 
-// collect returns the entries that match, by id. For a filter by one name, it uses the table's index: clients often look a
-// resource up by name.
-func (d *resource[T]) collect(t *cloud.Table[T], q url.Values, match func(T) bool) []*cloud.Entry[T] {
+// collect returns the entries that match, by id. It uses the table's indexes of names and labels, so that the cost depends
+// on how many resources have these, not on how many exist.
+func (d *resource[T]) collect(t *cloud.Table[T], f filters[T]) []*cloud.Entry[T] {
 	var out []*cloud.Entry[T]
-	if names := q["name"]; len(names) == 1 {
-		if e, ok := t.EntryByName(names[0]); ok && match(e.Value) {
+	add := func(e *cloud.Entry[T], ok bool) {
+		if ok && f.match(e.Value) {
 			out = append(out, e)
+		}
+	}
+	if len(f.names) > 0 {
+		for _, name := range slices.Compact(slices.Sorted(slices.Values(f.names))) {
+			add(t.EntryByName(name))
+		}
+		slices.SortFunc(out, func(a, b *cloud.Entry[T]) int { return compareID(a.Value, b.Value) })
+		return out
+	}
+	if candidates, ok := t.Candidates(f.selector); ok {
+		for _, id := range candidates.IDs(0, candidates.Len()) {
+			add(t.Entry(id))
 		}
 		return out
 	}
 	for e := range t.Entries() {
-		if match == nil || match(e.Value) {
-			out = append(out, e)
-		}
+		add(e, true)
 	}
 	return out
 }

@@ -57,7 +57,7 @@ func (e *Entry[T]) Encoded(encode func(T) []byte) []byte {
 	return b
 }
 
-// EncodedOnce is Encoded for a caller that reads all resources: it uses a cached form, but adds none
+// EncodedOnce is Encoded for writes and for a caller that reads all resources: it uses a cached form, but adds none
 // to the cache.
 func (e *Entry[T]) EncodedOnce(encode func(T) []byte) []byte {
 	if b := e.encoded.Load(); b != nil {
@@ -72,10 +72,12 @@ type Table[T Object[T]] struct {
 	kind  Kind
 	ids   *btree.BTreeG[*Entry[T]]
 	names *btree.BTreeG[*Entry[T]] // nil if the resources have no names
-	keys  *sync.Pool               // search keys: entries with only an id
-	pages *pageCache
-	log   *changeLog // nil in a published table
-	owned bool       // whether ids and names are this transaction's own copies
+	// labels finds ids by label.
+	labels *btree.BTreeG[labelled]
+	keys   *sync.Pool // search keys: entries with only an id
+	pages  *pageCache
+	log    *changeLog // nil in a published table
+	owned  bool       // whether ids and names are this transaction's own copies
 }
 
 // treeDegree is small because a write copies the nodes that it changes. Measured: creating servers
@@ -86,7 +88,7 @@ func newTable[T Object[T]](kind Kind) Table[T] {
 	opts := btree.Options{NoLocks: true, Degree: treeDegree}
 	return Table[T]{
 		kind: kind,
-		keys: &sync.Pool{}, pages: &pageCache{},
+		keys: &sync.Pool{}, pages: &pageCache{}, labels: newLabelIndex(),
 		ids: btree.NewBTreeGOptions(func(a, b *Entry[T]) bool {
 			return a.meta.ID < b.meta.ID
 		}, opts),
@@ -268,10 +270,12 @@ func (t *Table[T]) put(old *Entry[T], v T) {
 		if t.names != nil {
 			t.names.Set(e)
 		}
+		t.relabel(m.ID, nil, m.Labels)
 		t.log.record(t.kind, m.ID, nil, v)
 		return
 	}
 	before := old.Value
+	t.relabel(m.ID, old.meta.Labels, m.Labels)
 	if old.meta.Name == m.Name && t.log.has(m.ID) {
 		// This transaction has made the entry, so that no reader has it yet.
 		old.Value, old.meta = v, m
@@ -317,6 +321,7 @@ func (t *Table[T]) Delete(id int64) {
 	if t.names != nil {
 		t.names.Delete(old)
 	}
+	t.relabel(id, old.meta.Labels, nil)
 	t.log.record(t.kind, id, old.Value, nil)
 }
 

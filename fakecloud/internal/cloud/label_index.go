@@ -1,0 +1,126 @@
+package cloud
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tidwall/btree"
+)
+
+// labelled are the ids of the resources of a table that have a label, "key=value".
+type labelled struct {
+	label string
+	ids   *btree.BTreeG[int64]
+}
+
+// newLabelIndex returns an index from labels to ids. Its versions share what has not changed.
+func newLabelIndex() *btree.BTreeG[labelled] {
+	return btree.NewBTreeGOptions(func(a, b labelled) bool { return a.label < b.label },
+		btree.Options{NoLocks: true, Degree: treeDegree})
+}
+
+func newIDSet() *btree.BTreeG[int64] {
+	return btree.NewBTreeGOptions(func(a, b int64) bool { return a < b }, btree.Options{NoLocks: true, Degree: treeDegree})
+}
+
+// relabel updates the index after the labels of a resource changed.
+func (t *Table[T]) relabel(id int64, before, after map[string]string) {
+	if len(before)+len(after) == 0 || maps.Equal(before, after) {
+		return
+	}
+	t.labels = t.labels.Copy()
+	change := func(label string, do func(ids *btree.BTreeG[int64])) {
+		set, ok := t.labels.Get(labelled{label: label})
+		if ok {
+			set.ids = set.ids.Copy()
+		} else {
+			set = labelled{label, newIDSet()}
+		}
+		if do(set.ids); set.ids.Len() == 0 {
+			t.labels.Delete(set)
+		} else {
+			t.labels.Set(set)
+		}
+	}
+	for k, v := range before {
+		if now, ok := after[k]; !ok || now != v {
+			change(k+"="+v, func(ids *btree.BTreeG[int64]) { ids.Delete(id) })
+		}
+	}
+	for k, v := range after {
+		if was, ok := before[k]; !ok || was != v {
+			change(k+"="+v, func(ids *btree.BTreeG[int64]) { ids.Set(id) })
+		}
+	}
+}
+
+// Candidates are the resources that have a label that a selector requires.
+type Candidates struct {
+	// Exact is whether the selector selects all of them.
+	Exact bool
+	sets  []*btree.BTreeG[int64] // without common ids: a resource has one value for a key
+}
+
+// Candidates returns the resources that a selector may select, by the requirement that leaves the fewest. ok is false if
+// the selector requires no label: it may select every resource.
+func (t *Table[T]) Candidates(s Selector) (best Candidates, ok bool) {
+	for _, r := range s.requirements {
+		if r.op != opIn && r.op != opExists {
+			continue
+		}
+		c := Candidates{Exact: len(s.requirements) == 1}
+		if r.op == opExists {
+			prefix := r.key + "="
+			t.labels.Ascend(labelled{label: prefix}, func(l labelled) bool {
+				if !strings.HasPrefix(l.label, prefix) {
+					return false
+				}
+				c.sets = append(c.sets, l.ids)
+				return true
+			})
+		} else {
+			for _, v := range slices.Compact(slices.Sorted(slices.Values(r.values))) {
+				if l, ok := t.labels.Get(labelled{label: r.key + "=" + v}); ok {
+					c.sets = append(c.sets, l.ids)
+				}
+			}
+		}
+		if !ok || c.Len() < best.Len() {
+			best, ok = c, true
+		}
+	}
+	return best, ok
+}
+
+// Len returns the number of candidates.
+func (c Candidates) Len() int {
+	n := 0
+	for _, ids := range c.sets {
+		n += ids.Len()
+	}
+	return n
+}
+
+// IDs returns n ids of the candidates in ascending order, after the first ones.
+func (c Candidates) IDs(first, n int) []int64 {
+	n = min(n, c.Len()-first)
+	if n <= 0 {
+		return nil
+	}
+	if len(c.sets) == 1 {
+		out := make([]int64, 0, n)
+		start, _ := c.sets[0].GetAt(first)
+		c.sets[0].Ascend(start, func(id int64) bool {
+			out = append(out, id)
+			return len(out) < n
+		})
+		return out
+	}
+	var all []int64
+	for _, ids := range c.sets {
+		all = append(all, ids.Items()...)
+	}
+	slices.Sort(all)
+	return all[first : first+n]
+}
