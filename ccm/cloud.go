@@ -97,17 +97,19 @@ func New(cfg Config, options ...Option) *Cloud {
 	c.evidence.disabled, c.evidence.token = cfg.ProjectCheckDisabled, token.Token
 	servers := newServerCache(c.client, c.clock, cfg.ServerCacheTTL, c.evidence)
 	c.evidence.listServers = servers.refresh
-	c.instances = &instances{servers: servers, network: c.network, family: cfg.AddressFamily, labels: &nodeLabelSync{}, events: c.events,
-		guard: &routeGuard{clock: c.clock, routesOn: c.routesAsked.Load}}
+	c.instances = &instances{servers: servers, network: c.network, labels: &nodeLabelSync{}, events: c.events,
+		show:  nodeSettings{family: cfg.AddressFamily, providerIDs: cfg.ProviderIDPrefix, topology: cfg.TopologyLabels, noZone: cfg.ZoneLabelDisabled},
+		guard: &routeGuard{clock: c.clock, routesOn: c.routesAsked.Load}, from: &fromServer{labels: cfg.NodeLabels, taints: cfg.NodeTaints}}
 	if cfg.LoadBalancersEnabled {
 		lb := &loadBalancers{
 			client: c.client, waiter: waiter, slow: &slowActions{waiter: waiter}, servers: servers, network: c.network,
 			evidence: c.evidence, store: newLBStore(c.client, c.clock, c.evidence), defaults: cfg.LoadBalancerDefaults,
 			events: c.events, managed: map[string]managedService{}, issuances: map[int64]time.Time{},
+			own: ownership{clusterID: cfg.ClusterID, both: !cfg.OwnLabelsOnly},
 		}
 		lb.certs = newTTLCache(c.clock, maxLoadBalancerAge, lb.listCertificates)
 		lb.types = newTTLCache(c.clock, maxCatalogueAge, lb.listTypes)
-		c.evidence.ownedLoadBalancers = lb.store.refresh
+		c.evidence.visibleServices, c.evidence.allLoadBalancers = lb.store.refresh, lb.store.everything
 		c.loadBalancers = lb
 	}
 	if cfg.RoutesEnabled && cfg.Network != "" {
@@ -139,6 +141,7 @@ func (c *Cloud) Initialize(clients cloudprovider.ControllerClientBuilder, stop <
 	c.kube = kube
 	c.instances.labels.kube = kube
 	c.instances.guard.kube = kube
+	c.instances.from.kube = kube
 	if c.loadBalancers != nil {
 		c.loadBalancers.kube = kube
 	}
@@ -240,8 +243,8 @@ func (c *Cloud) Metrics() prometheus.Gatherer { return c.registry }
 // ProviderName implements cloudprovider.Interface.
 func (c *Cloud) ProviderName() string { return ProviderName }
 
-// HasClusterID implements cloudprovider.Interface. It returns true although there is no cluster ID:
-// ownership is by Service UID, which is unique across clusters.
+// HasClusterID implements cloudprovider.Interface. It returns true also without HCLOUD_CLUSTER_ID: ownership is by
+// Service UID, which only a cluster that was made from a backup of another one shares.
 func (c *Cloud) HasClusterID() bool { return true }
 
 // InstancesV2 implements cloudprovider.Interface.

@@ -52,6 +52,16 @@ type Config struct {
 	RoutesEnabled bool
 	// AddressFamily of ExternalIP addresses.
 	AddressFamily AddressFamily
+	// ProviderIDPrefix is the convention for the provider IDs of new Nodes. Those of all conventions are
+	// understood.
+	ProviderIDPrefix Convention
+	// TopologyLabels is the convention for the regions and zones of new Nodes.
+	TopologyLabels Convention
+	// ZoneLabelDisabled leaves the zone labels of new Nodes away.
+	ZoneLabelDisabled bool
+	// NodeLabels and NodeTaints select labels of servers that their Nodes get as labels and taints.
+	NodeLabels []LabelPattern
+	NodeTaints []TaintPattern
 	// MetricsEnabled serves metrics of API calls on MetricsAddress.
 	MetricsEnabled bool
 	MetricsAddress string
@@ -59,6 +69,11 @@ type Config struct {
 	Debug bool
 	// LoadBalancersEnabled makes the provider offer load balancers.
 	LoadBalancersEnabled bool
+	// ClusterID is written to load balancers and managed certificates, which then belong to this cluster only. A
+	// cluster that was made from a backup of another one has the same Service UIDs and needs an ID of its own.
+	ClusterID string
+	// OwnLabelsOnly leaves the production CCM's ownership label away from load balancers and certificates.
+	OwnLabelsOnly bool
 	// LoadBalancerDefaults holds the defaults of annotations, by the annotation's name without
 	// prefix. The values are valid.
 	LoadBalancerDefaults map[string]string
@@ -90,10 +105,17 @@ func ConfigFromEnv(lookup func(string) (string, bool)) (Config, error) {
 		NetworkCheckDisabled: r.boolean("HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK", false),
 		ProjectCheckDisabled: r.boolean("HCLOUD_DISABLE_PROJECT_CHECK", false),
 		AddressFamily:        r.addressFamily("HCLOUD_INSTANCES_ADDRESS_FAMILY", AddressFamilyIPv4),
+		ProviderIDPrefix:     r.convention("HCLOUD_INSTANCES_PROVIDER_ID_PREFIX"),
+		TopologyLabels:       r.convention("HCLOUD_INSTANCES_TOPOLOGY_LABELS"),
+		ZoneLabelDisabled:    !r.boolean("HCLOUD_INSTANCES_ZONE_LABEL_ENABLED", true),
+		NodeLabels:           r.nodeLabels("HCLOUD_INSTANCES_NODE_LABELS"),
+		NodeTaints:           r.nodeTaints("HCLOUD_INSTANCES_NODE_TAINTS"),
 		MetricsEnabled:       r.boolean("HCLOUD_METRICS_ENABLED", true),
 		MetricsAddress:       r.address("HCLOUD_METRICS_ADDRESS", ":8233"),
 		Debug:                r.boolean("HCLOUD_DEBUG", false),
 		LoadBalancersEnabled: r.boolean("HCLOUD_LOAD_BALANCERS_ENABLED", true),
+		ClusterID:            r.clusterID("HCLOUD_CLUSTER_ID"),
+		OwnLabelsOnly:        r.ownLabelsOnly("HCLOUD_OWNERSHIP_LABELS"),
 		ServerCacheTTL:       r.duration("HCLOUD_INSTANCES_CACHE_TTL", 10*time.Second, 0),
 		ResyncInterval:       r.duration("HCLOUD_RESYNC_INTERVAL", 2*time.Minute, 0),
 		RequestTimeout:       r.duration("HCLOUD_REQUEST_TIMEOUT", 10*time.Second, 100*time.Millisecond),

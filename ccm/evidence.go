@@ -39,10 +39,11 @@ type evidence struct {
 	disabled bool
 	clock    clock.PassiveClock
 	token    func() (string, error)
-	// listServers fetches all servers, which calls sawServers. ownedLoadBalancers fetches the load balancers
-	// with an ownership label, by the Service's UID; nil: load balancers are disabled.
-	listServers        func(context.Context) error
-	ownedLoadBalancers func(context.Context) (map[string][]*hcloud.LoadBalancer, error)
+	// listServers fetches all servers, which calls sawServers. visibleServices returns the UIDs of Services whose
+	// load balancers are visible, and allLoadBalancers all load balancers; nil: load balancers are disabled.
+	listServers      func(context.Context) error
+	visibleServices  func(context.Context) (map[string]bool, error)
+	allLoadBalancers func(context.Context) ([]*hcloud.LoadBalancer, error)
 
 	doubted *prometheus.GaugeVec
 
@@ -147,11 +148,11 @@ func (e *evidence) sawServers(token string, listed map[int64]bool) {
 	e.setDoubt(doubtServers, doubtOf(doubtServers, "servers", e.missing, len(known), e.clock.Now()))
 }
 
-// sawLoadBalancers is told of each list of all load balancers with an ownership label.
-func (e *evidence) sawLoadBalancers(owned map[string][]*hcloud.LoadBalancer) {
-	known, listed := e.knownServices(), map[string]bool{}
-	for uid := range owned {
-		listed[uid] = true
+// sawLoadBalancers is told, with each list, the UIDs of all Services whose load balancers are visible.
+func (e *evidence) sawLoadBalancers(listed map[string]bool) {
+	known := map[string]bool{}
+	for uid := range e.knownServices() {
+		known[uid] = true
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -205,11 +206,11 @@ func (e *evidence) knownServers() map[int64]bool {
 	return known
 }
 
-// knownServices returns the UIDs of the Services that show the address of a load balancer.
-func (e *evidence) knownServices() map[string]bool {
-	known := map[string]bool{}
+// knownServices returns the Services that show a load balancer, by their UIDs.
+func (e *evidence) knownServices() map[string]*corev1.Service {
+	known := map[string]*corev1.Service{}
 	_, lister := e.listers()
-	if lister == nil || e.ownedLoadBalancers == nil {
+	if lister == nil || e.visibleServices == nil {
 		return known
 	}
 	services, err := lister.List(labels.Everything())
@@ -218,7 +219,7 @@ func (e *evidence) knownServices() map[string]bool {
 	}
 	for _, svc := range services {
 		if svc.Spec.Type == corev1.ServiceTypeLoadBalancer && svc.Spec.LoadBalancerClass == nil && len(svc.Status.LoadBalancer.Ingress) > 0 {
-			known[string(svc.UID)] = true
+			known[string(svc.UID)] = svc
 		}
 	}
 	return known
@@ -288,14 +289,12 @@ func (e *evidence) recognise(ctx context.Context, servers int, list func(context
 		}
 	}
 	if !isRecognised() && len(services) > 0 {
-		owned, err := e.ownedLoadBalancers(ctx)
+		visible, err := e.showsOne(ctx, services)
 		if err != nil {
 			return err
 		}
-		for uid := range services {
-			if len(owned[uid]) > 0 && token == e.currentToken() {
-				e.sawOne(token)
-			}
+		if visible && token == e.currentToken() {
+			e.sawOne(token)
 		}
 	}
 	if isRecognised() {
@@ -311,6 +310,29 @@ func (e *evidence) recognise(ctx context.Context, servers int, list func(context
 	return d
 }
 
+// showsOne reports whether a load balancer of one of the Services is visible: by its label, or else by its
+// address, because a person may have removed all labels to keep the load balancers.
+func (e *evidence) showsOne(ctx context.Context, services map[string]*corev1.Service) (bool, error) {
+	visible, err := e.visibleServices(ctx)
+	if err != nil {
+		return false, err
+	}
+	for uid := range services {
+		if visible[uid] {
+			return true, nil
+		}
+	}
+	all, err := e.allLoadBalancers(ctx)
+	for _, lb := range all {
+		for _, svc := range services {
+			if showsPublicAddressOf(svc, lb) {
+				return true, nil
+			}
+		}
+	}
+	return false, err
+}
+
 // loadBalancerGone returns nil if a Service without a visible load balancer may get a new one.
 func (e *evidence) loadBalancerGone(ctx context.Context, svc *corev1.Service) error {
 	if e.disabled {
@@ -320,10 +342,10 @@ func (e *evidence) loadBalancerGone(ctx context.Context, svc *corev1.Service) er
 		return err
 	}
 	known := e.knownServices()
-	if !known[string(svc.UID)] || len(known) < massDisappearance {
+	if known[string(svc.UID)] == nil || len(known) < massDisappearance {
 		return nil
 	}
-	if _, err := e.ownedLoadBalancers(ctx); err != nil {
+	if _, err := e.visibleServices(ctx); err != nil {
 		return err
 	}
 	e.mu.Lock()

@@ -222,6 +222,28 @@ func TestAClusterWithoutServersIsRecognisedByItsLoadBalancers(t *testing.T) {
 	}
 }
 
+// All Nodes are gone, and a person has removed all labels to keep the load balancers: their addresses show the
+// project, and other Services are not held up.
+func TestAClusterWithoutNodesAndLabelsIsRecognisedByAddresses(t *testing.T) {
+	t.Parallel()
+	w := newEvidenceWorld(t, 1, 2)
+	for _, lb := range w.loadBalancers() {
+		_, _, err := w.api.LoadBalancer.Update(t.Context(), lb, hcloud.LoadBalancerUpdateOpts{Labels: map[string]string{}})
+		w.must(err)
+	}
+	w.nodes = nil
+	cloud, _ := w.start()
+	w.ensure(cloud, newService("new", nil, 80))
+	if err := cloud.Ready(); err != nil {
+		t.Error(err)
+	}
+	w.rotate(w.other)
+	cloud, _ = w.start()
+	if _, err := w.tryEnsure(cloud, newService("newer", nil, 80)); err == nil || cloud.Ready() == nil {
+		t.Errorf("with the token of another project: %v", err)
+	}
+}
+
 func TestManyServersThatDisappearAtOnceAreGoneAfterAWhile(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ servers, deleted, atOnce int }{

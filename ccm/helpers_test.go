@@ -87,3 +87,6 @@ func reply(w http.ResponseWriter, status int, body string) {
 func replyError(w http.ResponseWriter, status int, code string) {
 	reply(w, status, `{"error":{"code":"`+code+`","message":"as the test wants","details":null}}`)
 }
+
+// providerID returns the provider ID of a server by the default convention.
+func providerID(serverID int64) string { return ConventionOwn.providerID(serverID) }

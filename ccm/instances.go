@@ -19,18 +19,12 @@ import (
 type instances struct {
 	servers *serverCache
 	network *networkResolver
-	family  AddressFamily
+	show    nodeSettings
 	labels  *nodeLabelSync
 	events  *eventRecorder
 	guard   *routeGuard
+	from    *fromServer
 }
-
-// The label by which other programs, such as the CSI driver, recognise a Node that is a server of the
-// cloud. The production CCM sets it too.
-const (
-	labelProvidedBy = "instance.hetzner.cloud/provided-by"
-	providedByCloud = "cloud"
-)
 
 var _ cloudprovider.InstancesV2 = (*instances)(nil)
 
@@ -90,8 +84,11 @@ func (i *instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*c
 		i.events.nodeWarning(node, EventNotAttached, "Server %d (%s) is not attached to network %d (HCLOUD_NETWORK=%q), so the node has no internal address and no routes: attach the server",
 			server.ID, server.Name, networkID, i.network.idOrName)
 	}
-	meta := metadataOf(server, node.Name, networkID, i.family)
+	meta := i.show.metadata(server, node, networkID)
 	if err := i.guard.beforeInit(node); err != nil {
+		return nil, err
+	}
+	if err := i.from.sync(ctx, node, server); err != nil {
 		return nil, err
 	}
 	i.labels.sync(ctx, node, meta)
@@ -134,52 +131,4 @@ func isForeign(node *corev1.Node) bool {
 	var foreign *foreignProviderIDError
 	_, err := parseProviderID(node.Spec.ProviderID)
 	return errors.As(err, &foreign)
-}
-
-// metadataOf returns the metadata of a server for Kubernetes. The region is the network zone, the
-// zone is the location.
-func metadataOf(s *hcloud.Server, nodeName string, networkID int64, family AddressFamily) *cloudprovider.InstanceMetadata {
-	m := &cloudprovider.InstanceMetadata{
-		ProviderID:    providerID(s.ID),
-		NodeAddresses: nodeAddresses(s, nodeName, networkID, family),
-
-		AdditionalLabels: map[string]string{labelProvidedBy: providedByCloud},
-	}
-	if s.ServerType != nil {
-		m.InstanceType = s.ServerType.Name
-	}
-	if s.Location != nil {
-		m.Zone = s.Location.Name
-		m.Region = string(s.Location.NetworkZone)
-	}
-	return m
-}
-
-// nodeAddresses returns the Node's addresses: its hostname, its public addresses of the given family
-// and its address in the configured network. The hostname is the name of the Node, because a server
-// can be renamed while the machine keeps its host name.
-//
-// Without a configured network, private addresses are returned only if the server has no public
-// interface: then they are the only way to reach it.
-func nodeAddresses(s *hcloud.Server, nodeName string, networkID int64, family AddressFamily) []corev1.NodeAddress {
-	addrs := []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: nodeName}}
-	v4, v6 := publicIPv4(s), publicIPv6(s)
-	if family != AddressFamilyIPv6 && v4.IsValid() {
-		addrs = append(addrs, corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: v4.String()})
-	}
-	if family != AddressFamilyIPv4 && v6.IsValid() {
-		addrs = append(addrs, corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: v6.String()})
-	}
-	if networkID != 0 {
-		if ip := privateIP(s, networkID); ip.IsValid() {
-			addrs = append(addrs, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: ip.String()})
-		}
-		return addrs
-	}
-	if !v4.IsValid() && !v6.IsValid() {
-		for _, n := range s.PrivateNet {
-			addrs = append(addrs, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: n.IP.String()})
-		}
-	}
-	return addrs
 }

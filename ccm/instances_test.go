@@ -131,8 +131,11 @@ func TestInstanceExistsFollowsTheProviderID(t *testing.T) {
 		{"renamed", providerID(1), true, ""},
 		{"node-2", "", true, ""},
 		{"node-1", providerID(99), false, ""},
-		{"node-1", "aws:///eu-central-1a/i-0", false, `provider ID "aws:///eu-central-1a/i-0" does not start with "ccm-from-scratch://"`},
-		{"node-1", "hcloud://1", false, `"ccm-from-scratch://"`},
+		{"node-1", "aws:///eu-central-1a/i-0", false, `provider ID "aws:///eu-central-1a/i-0" starts neither with "ccm-from-scratch://" nor with "hcloud://"`},
+		{"node-1", "hcloud://1", true, ""},
+		{"node-1", "hcloud://99", false, ""},
+		{"node-1", "hcloud://one", false, "malformed"},
+		{"node-1", "hrobot://1", false, "another provider"},
 		{"node-1", "ccm-from-scratch://one", false, "malformed"},
 		{"node-1", "ccm-from-scratch://-1", false, "malformed"},
 		{"unknown", "", false, "never a server of this project"},
@@ -230,25 +233,40 @@ func TestNodeAddressesByFamilyAndNetwork(t *testing.T) {
 	v6 := hcloud.ServerPublicNetIPv6{IP: net.ParseIP("2001:db8::")}
 	private := []hcloud.ServerPrivateNet{
 		{Network: &hcloud.Network{ID: 5}, IP: net.ParseIP("10.0.0.7")}, {Network: &hcloud.Network{ID: 6}, IP: net.ParseIP("10.1.0.7")}}
+	both := hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4, IPv6: v6}}
+	bothPrivate := both
+	bothPrivate.PrivateNet = private
 	for _, tc := range []struct {
-		name    string
-		server  hcloud.Server
-		network int64
-		family  AddressFamily
-		want    string
+		name        string
+		server      hcloud.Server
+		network     int64
+		family      AddressFamily
+		want        string
+		annotations map[string]string
 	}{
-		{"IPv4", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4, IPv6: v6}}, 0, AddressFamilyIPv4, "ExternalIP=203.0.113.7"},
-		{"IPv6", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4, IPv6: v6}}, 0, AddressFamilyIPv6, "ExternalIP=2001:db8::1"},
-		{"dual stack", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4, IPv6: v6}}, 0, AddressFamilyDualStack, "ExternalIP=203.0.113.7 ExternalIP=2001:db8::1"},
-		{"dual stack without IPv4", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv6: v6}}, 0, AddressFamilyDualStack, "ExternalIP=2001:db8::1"},
-		{"the configured network", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4}, PrivateNet: private}, 6, AddressFamilyIPv4, "ExternalIP=203.0.113.7 InternalIP=10.1.0.7"},
-		{"not attached", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4}, PrivateNet: private}, 9, AddressFamilyIPv4, "ExternalIP=203.0.113.7"},
-		{"no network configured", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4}, PrivateNet: private}, 0, AddressFamilyIPv4, "ExternalIP=203.0.113.7"},
-		{"private only", hcloud.Server{PrivateNet: private}, 5, AddressFamilyIPv4, "InternalIP=10.0.0.7"},
-		{"private only, no network configured", hcloud.Server{PrivateNet: private[:1]}, 0, AddressFamilyIPv4, "InternalIP=10.0.0.7"},
+		{"IPv4", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4, IPv6: v6}}, 0, AddressFamilyIPv4, "ExternalIP=203.0.113.7", nil},
+		{"IPv6", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4, IPv6: v6}}, 0, AddressFamilyIPv6, "ExternalIP=2001:db8::1", nil},
+		{"dual stack", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4, IPv6: v6}}, 0, AddressFamilyDualStack, "ExternalIP=203.0.113.7 ExternalIP=2001:db8::1", nil},
+		{"dual stack without IPv4", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv6: v6}}, 0, AddressFamilyDualStack, "ExternalIP=2001:db8::1", nil},
+		{"the configured network", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4}, PrivateNet: private}, 6, AddressFamilyIPv4, "ExternalIP=203.0.113.7 InternalIP=10.1.0.7", nil},
+		{"not attached", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4}, PrivateNet: private}, 9, AddressFamilyIPv4, "ExternalIP=203.0.113.7", nil},
+		{"no network configured", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4}, PrivateNet: private}, 0, AddressFamilyIPv4, "ExternalIP=203.0.113.7", nil},
+		{"private only", hcloud.Server{PrivateNet: private}, 5, AddressFamilyIPv4, "InternalIP=10.0.0.7", nil},
+		{"private only, no network configured", hcloud.Server{PrivateNet: private[:1]}, 0, AddressFamilyIPv4, "InternalIP=10.0.0.7", nil},
+		{"IPv6 only, with the default family", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv6: v6}}, 0, AddressFamilyIPv4, "ExternalIP=2001:db8::1", nil},
+		{"IPv6 only, in the network", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv6: v6}, PrivateNet: private}, 5, AddressFamilyIPv4, "InternalIP=10.0.0.7", nil},
+		{"IPv4 only, with family ipv6", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4}}, 0, AddressFamilyIPv6, "ExternalIP=203.0.113.7", nil},
+		{"another address of the IPv6 network", both, 0, AddressFamilyDualStack, "ExternalIP=203.0.113.7 ExternalIP=2001:db8::42", map[string]string{annotationIPv6: "2001:db8::42"}},
+		{"an address of another server", both, 0, AddressFamilyDualStack, "ExternalIP=203.0.113.7 ExternalIP=2001:db8::1", map[string]string{annotationIPv6: "2001:db8:1::42"}},
+		{"the kubelet's own IPv6 address", both, 0, AddressFamilyIPv4, "ExternalIP=203.0.113.7 ExternalIP=2001:db8::9", map[string]string{cloudproviderapi.AnnotationAlphaProvidedIPAddr: "2001:db8::9"}},
+		{"the kubelet's two addresses", bothPrivate, 5, AddressFamilyIPv6, "ExternalIP=2001:db8::9 InternalIP=10.0.0.7", map[string]string{cloudproviderapi.AnnotationAlphaProvidedIPAddr: "10.0.0.7,2001:db8::9"}},
+		{"the kubelet's address in another network", bothPrivate, 5, AddressFamilyIPv4, "ExternalIP=203.0.113.7 InternalIP=10.0.0.7 InternalIP=10.1.0.7", map[string]string{cloudproviderapi.AnnotationAlphaProvidedIPAddr: "10.1.0.7"}},
+		{"the kubelet's IPv4 address", both, 0, AddressFamilyIPv6, "ExternalIP=203.0.113.7 ExternalIP=2001:db8::1", map[string]string{cloudproviderapi.AnnotationAlphaProvidedIPAddr: "203.0.113.7"}},
 	} {
 		var got []string
-		for _, a := range nodeAddresses(&tc.server, "n", tc.network, tc.family) {
+		node := testNode("n", "")
+		node.Annotations = tc.annotations
+		for _, a := range (nodeSettings{family: tc.family}).addresses(&tc.server, node, tc.network) {
 			if a.Type != corev1.NodeHostName {
 				got = append(got, string(a.Type)+"="+a.Address)
 			}

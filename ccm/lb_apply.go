@@ -118,7 +118,7 @@ func recordedLabels(now *hcloud.LoadBalancer, op lbOp) (map[string]string, error
 	if owner := now.Labels[labelServiceUID]; owner != op.UID {
 		return nil, fmt.Errorf("%w: the label %s is %q, want %q", errNotOwner, labelServiceUID, owner, op.UID)
 	}
-	return withOwnership(now.Labels, op.UID, op.Ports), nil
+	return withOwnership(now.Labels, op.UID, op.Ports, op.Marks), nil
 }
 
 func attachOpts(op lbOp) hcloud.LoadBalancerAttachToNetworkOpts {
@@ -146,7 +146,7 @@ func createOpts(plan *lbPlan) hcloud.LoadBalancerCreateOpts {
 		LoadBalancerType: &hcloud.LoadBalancerType{Name: cmp.Or(plan.Type, defaultLoadBalancerType)},
 		Algorithm:        &hcloud.LoadBalancerAlgorithm{Type: cmp.Or(plan.Algorithm, hcloud.LoadBalancerAlgorithmTypeRoundRobin)},
 		NetworkZone:      hcloud.NetworkZone(plan.NetworkZone),
-		Labels:           withOwnership(map[string]string{labelLastOwner: plan.UID}, plan.UID, plan.ports()),
+		Labels:           withOwnership(map[string]string{labelLastOwner: plan.UID}, plan.UID, plan.ports(), plan.Marks),
 		PublicInterface:  &plan.Public,
 	}
 	if plan.Location != "" {

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,13 +37,10 @@ func (l *loadBalancers) certificates(ctx context.Context, svc *corev1.Service, s
 	if err != nil {
 		return nil, nil, err
 	}
-	var mine []*hcloud.Certificate
-	for _, c := range all {
-		if c.Labels[labelServiceUID] == string(svc.UID) && c.Type == hcloud.CertificateTypeManaged {
-			mine = append(mine, c)
-		}
-	}
-	slices.SortFunc(mine, func(a, b *hcloud.Certificate) int { return cmp.Compare(a.ID, b.ID) })
+	byID := slices.SortedFunc(slices.Values(all), func(a, b *hcloud.Certificate) int { return cmp.Compare(a.ID, b.ID) })
+	mine := slices.DeleteFunc(byID, func(c *hcloud.Certificate) bool {
+		return c.Type != hcloud.CertificateTypeManaged || !l.own.owns(c.Labels, string(svc.UID))
+	})
 	if s.CertificateType != hcloud.CertificateTypeManaged {
 		ids, err = resolveCertificates(all, s.Certificates)
 		return ids, mine, err
@@ -89,10 +87,19 @@ func resolveCertificates(all []*hcloud.Certificate, refs []string) ([]int64, err
 // none. It returns an error until the certificate is issued.
 func (l *loadBalancers) managedCertificate(ctx context.Context, svc *corev1.Service, s *lbSettings, mine, all []*hcloud.Certificate) (*hcloud.Certificate, error) {
 	i := slices.IndexFunc(mine, func(c *hcloud.Certificate) bool { return servesDomains(c, s) })
-	if i < 0 {
+	var cert *hcloud.Certificate
+	if i >= 0 {
+		cert = mine[i]
+	} else if i = slices.IndexFunc(all, func(c *hcloud.Certificate) bool {
+		return c.Type == hcloud.CertificateTypeManaged && l.own.inherits(c.Labels, string(svc.UID)) && servesDomains(c, s)
+	}); i >= 0 {
+		cert = all[i] // the production CCM has ordered it
+	} else {
 		return l.orderCertificate(ctx, svc, s, mine, all)
 	}
-	cert := mine[i]
+	if err := l.markCertificate(ctx, svc, cert); err != nil {
+		return nil, err
+	}
 	if cert.Status == nil {
 		return cert, nil
 	}
@@ -104,6 +111,29 @@ func (l *loadBalancers) managedCertificate(ctx context.Context, svc *corev1.Serv
 		return nil, l.retryIssuance(ctx, svc, cert)
 	}
 	return cert, nil
+}
+
+// certificateLabels returns a copy of labels with the ownership labels of the Service's certificates.
+func (l *loadBalancers) certificateLabels(svc *corev1.Service, labels map[string]string) map[string]string {
+	uid := string(svc.UID)
+	result := map[string]string{}
+	maps.Copy(result, labels)
+	maps.Copy(result, l.own.marks(uid))
+	result[labelServiceUID], result[labelLastOwner] = uid, uid
+	return result
+}
+
+// markCertificate gives a certificate the ownership labels that it lacks.
+func (l *loadBalancers) markCertificate(ctx context.Context, svc *corev1.Service, cert *hcloud.Certificate) error {
+	labels := l.certificateLabels(svc, cert.Labels)
+	if maps.Equal(labels, cert.Labels) {
+		return nil
+	}
+	l.certs.forget()
+	if _, _, err := l.client.Certificate.Update(ctx, cert, hcloud.CertificateUpdateOpts{Labels: labels}); err != nil {
+		return fmt.Errorf("setting the ownership labels of certificate %d (%s): %w", cert.ID, cert.Name, err)
+	}
+	return nil
 }
 
 // servesDomains reports whether the certificate was ordered for these domains, in any order.
@@ -121,7 +151,7 @@ func servesDomains(c *hcloud.Certificate, s *lbSettings) bool {
 }
 
 func (l *loadBalancers) orderCertificate(ctx context.Context, svc *corev1.Service, s *lbSettings, mine, all []*hcloud.Certificate) (*hcloud.Certificate, error) {
-	name := cmp.Or(s.ManagedCertificateName, defaultCertificateName(svc, s))
+	name := cmp.Or(s.ManagedCertificateName, l.defaultCertificateName(svc, s))
 	if i := slices.IndexFunc(all, func(c *hcloud.Certificate) bool { return c.Name == name }); i >= 0 {
 		holder := all[i]
 		if !slices.Contains(mine, holder) {
@@ -135,7 +165,7 @@ func (l *loadBalancers) orderCertificate(ctx context.Context, svc *corev1.Servic
 			return nil, fmt.Errorf("renaming certificate %d: %w", holder.ID, err)
 		}
 	}
-	labels := map[string]string{labelServiceUID: string(svc.UID)}
+	labels := l.certificateLabels(svc, nil)
 	if s.ManagedCertificateStaging {
 		labels[labelStaging] = "true"
 	}
@@ -160,10 +190,15 @@ func (l *loadBalancers) orderCertificate(ctx context.Context, svc *corev1.Servic
 	return result.Certificate, nil
 }
 
-func defaultCertificateName(svc *corev1.Service, s *lbSettings) string {
+// defaultCertificateName returns a name that is free in the project, like ownership.defaultName.
+func (l *loadBalancers) defaultCertificateName(svc *corev1.Service, s *lbSettings) string {
 	domains := slices.Sorted(slices.Values(s.ManagedCertificateDomains))
 	sum := sha256.Sum256([]byte(strings.ToLower(strings.Join(domains, ",")) + strconv.FormatBool(s.ManagedCertificateStaging)))
-	return fmt.Sprintf("ccm-%s-%x", svc.UID, sum[:4])
+	name := fmt.Sprintf("ccm-%s-%x", svc.UID, sum[:4])
+	if l.own.clusterID != "" {
+		name += "-" + l.own.clusterID
+	}
+	return name
 }
 
 // issuanceIsDue reports whether to repeat a failed issuance now. If so it records the attempt.
@@ -220,9 +255,13 @@ func servesCertificates(lb *hcloud.LoadBalancer) bool {
 
 // ownedCertificates fetches the managed certificates of the Service.
 func (l *loadBalancers) ownedCertificates(ctx context.Context, uid string) ([]*hcloud.Certificate, error) {
-	certs, err := l.client.Certificate.AllWithOpts(ctx, hcloud.CertificateListOpts{ListOpts: hcloud.ListOpts{LabelSelector: ownerSelector(uid)}})
+	return l.certificatesWith(ctx, ownerSelector(uid), func(labels map[string]string) bool { return l.own.owns(labels, uid) })
+}
+
+func (l *loadBalancers) certificatesWith(ctx context.Context, selector string, match func(map[string]string) bool) ([]*hcloud.Certificate, error) {
+	certs, err := l.client.Certificate.AllWithOpts(ctx, hcloud.CertificateListOpts{ListOpts: hcloud.ListOpts{LabelSelector: selector}})
 	if err != nil {
-		return nil, fmt.Errorf("listing certificates with the label %s: %w", ownerSelector(uid), err)
+		return nil, fmt.Errorf("listing certificates with the label %s: %w", selector, err)
 	}
-	return certs, nil
+	return slices.DeleteFunc(certs, func(c *hcloud.Certificate) bool { return c.Type != hcloud.CertificateTypeManaged || !match(c.Labels) }), nil
 }

@@ -63,9 +63,10 @@ type lbOp struct {
 	// traffic as before, or as planned.
 	Undo *lbOp
 
-	Name      string // rename
-	UID       string // update: UID of the Service that owns the load balancer
-	Ports     []int  // update: ports to record as owned by the Service
+	Name      string            // rename
+	UID       string            // update: UID of the Service that owns the load balancer
+	Ports     []int             // update: ports to record as owned by the Service
+	Marks     map[string]string // update: see ownership.marks
 	Type      string
 	Algorithm hcloud.LoadBalancerAlgorithmType
 	NetworkID int64
@@ -133,11 +134,11 @@ type lbDiff struct {
 func (d *lbDiff) labels() (first, last []lbOp) {
 	final, obsolete := d.plan.ports(), portsToDelete(d.plan, d.lb)
 	during := slices.Sorted(slices.Values(slices.Concat(final, obsolete)))
-	if !maps.Equal(withOwnership(d.lb.Labels, d.plan.UID, during), d.lb.Labels) {
-		first = append(first, lbOp{Kind: opRecord, Part: partLabels, UID: d.plan.UID, Ports: during})
+	if !maps.Equal(withOwnership(d.lb.Labels, d.plan.UID, during, d.plan.Marks), d.lb.Labels) {
+		first = append(first, lbOp{Kind: opRecord, Part: partLabels, UID: d.plan.UID, Ports: during, Marks: d.plan.Marks})
 	}
 	if len(obsolete) > 0 {
-		op := lbOp{Kind: opRecord, Part: partLabels, UID: d.plan.UID, Ports: final}
+		op := lbOp{Kind: opRecord, Part: partLabels, UID: d.plan.UID, Ports: final, Marks: d.plan.Marks}
 		for _, port := range obsolete {
 			op.Needs = append(op.Needs, partPort(port))
 		}

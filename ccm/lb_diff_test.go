@@ -28,7 +28,7 @@ func simple(targets []lbTarget, ports ...int) *lbPlan {
 // built returns the planned load balancer in the API's representation.
 func built(plan *lbPlan) *hcloud.LoadBalancer {
 	lb := &hcloud.LoadBalancer{
-		ID: 1, Name: "a-name", Labels: withOwnership(nil, plan.UID, plan.ports()), Algorithm: hcloud.LoadBalancerAlgorithm{Type: plan.Algorithm},
+		ID: 1, Name: "a-name", Labels: withOwnership(nil, plan.UID, plan.ports(), nil), Algorithm: hcloud.LoadBalancerAlgorithm{Type: plan.Algorithm},
 		LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11", MaxServices: 5, MaxTargets: 25},
 		PublicNet: hcloud.LoadBalancerPublicNet{Enabled: plan.Public, IPv4: hcloud.LoadBalancerPublicNetIPv4{IP: net.ParseIP("203.0.113.9"), DNSPtr: "default."},
 			IPv6: hcloud.LoadBalancerPublicNetIPv6{IP: net.ParseIP("2001:db8::9")}},
@@ -392,17 +392,34 @@ func TestTheLoadBalancerInUseIsTheOnlyOneThatTheServiceShows(t *testing.T) {
 	}
 }
 
-func TestOtherOwner(t *testing.T) {
+func TestWhoseALoadBalancerIs(t *testing.T) {
 	t.Parallel()
+	type labels = map[string]string
 	for _, tc := range []struct {
-		labels map[string]string
-		want   string
+		cluster        string // HCLOUD_CLUSTER_ID
+		labels         labels
+		owns, inherits bool
+		other          string
 	}{
-		{nil, ""}, {map[string]string{labelServiceUID: "me"}, ""}, {map[string]string{labelServiceUID: "you"}, "you"},
-		{map[string]string{labelServiceUIDHcloud: "you"}, "you"}, {map[string]string{labelServiceUIDHcloud: "me", "team": "you"}, ""},
+		{"", nil, false, false, ""},
+		{"", labels{labelServiceUID: "me"}, true, false, ""},
+		{"", labels{labelServiceUID: "you"}, false, false, "UID you"},
+		{"", labels{labelServiceUIDHcloud: "you"}, false, false, "UID you"},
+		{"", labels{labelServiceUIDHcloud: "me", "team": "you"}, false, true, ""},
+		{"", labels{labelServiceUIDHcloud: "me", labelServiceUID: "me"}, true, false, ""},
+		{"", labels{labelServiceUIDHcloud: "me", labelServiceUID: "you"}, false, false, "UID you"},
+		{"", labels{labelServiceUIDHcloud: "me", labelLastOwner: "me"}, false, false, ""}, // a person has removed our label
+		{"", labels{labelServiceUIDHcloud: "you", labelLastOwner: "you"}, false, false, ""},
+		{"a", labels{labelServiceUID: "me"}, true, false, ""}, // made before the ID was set
+		{"a", labels{labelServiceUID: "me", labelCluster: "a"}, true, false, ""},
+		{"b", labels{labelServiceUID: "me", labelCluster: "a"}, false, false, `HCLOUD_CLUSTER_ID="a"`},
+		{"", labels{labelServiceUID: "me", labelCluster: "a"}, false, false, `HCLOUD_CLUSTER_ID="a"`},
+		{"b", labels{labelServiceUIDHcloud: "me", labelCluster: "a"}, false, false, `HCLOUD_CLUSTER_ID="a"`},
 	} {
-		if got := otherOwner(tc.labels, "me"); got != tc.want {
-			t.Errorf("%v: %q, want %q", tc.labels, got, tc.want)
+		o := ownership{clusterID: tc.cluster}
+		other := o.otherOwner(tc.labels, "me")
+		if o.owns(tc.labels, "me") != tc.owns || o.inherits(tc.labels, "me") != tc.inherits || (other == "") != (tc.other == "") || !strings.Contains(other, tc.other) {
+			t.Errorf("cluster %q, %v: owns %t, inherits %t, other %q", tc.cluster, tc.labels, o.owns(tc.labels, "me"), o.inherits(tc.labels, "me"), other)
 		}
 	}
 }
@@ -470,7 +487,7 @@ func TestWhatOperationsNeed(t *testing.T) {
 	plan.NetworkID, plan.Public, plan.PrivateIPv4 = 5, false, netip.MustParseAddr("10.0.0.10")
 	lb := built(plan)
 	lb.PublicNet.Enabled = true
-	lb.Services, lb.Labels = lb.Services[:1], withOwnership(nil, testUID, []int{80})
+	lb.Services, lb.Labels = lb.Services[:1], withOwnership(nil, testUID, []int{80}, nil)
 	needs := map[lbOpKind][]lbPart{}
 	for _, op := range diffLoadBalancer(plan, lb) {
 		needs[op.Kind] = op.Needs

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
+	cloudprovider "k8s.io/cloud-provider"
 )
 
 // Who owns what on a load balancer (hcloud-cloud-controller-manager#249):
@@ -16,9 +17,13 @@ import (
 //   - The load balancer belongs to the Service whose UID is in the label ccm-from-scratch/service-uid.
 //     The create request contains the label, so a load balancer never exists without its owner. The
 //     CCM changes and deletes only load balancers with this label.
-//   - A load balancer without that label is adopted only by its name, and only if the Service asks for
+//   - A load balancer of the production CCM, whose label hcloud-ccm/service-uid has the Service's UID, is taken
+//     over as it is (lb_takeover.go).
+//   - Any other load balancer without our label is adopted only by its name, and only if the Service asks for
 //     the name with an annotation. One that has belonged to the Service is not adopted again: a person has
 //     removed the label to keep it.
+//   - A resource with the label ccm-from-scratch/cluster belongs to the cluster with that HCLOUD_CLUSTER_ID only:
+//     a cluster that was made from a backup of another one has the same UIDs.
 //   - If several load balancers have the label of one Service, a person has copied it. The CCM changes
 //     only the one with the address in the Service's status, and deletes none of them.
 //   - The CCM owns the services (listen ports) that the label ccm-from-scratch/ports lists. A port is
@@ -38,8 +43,12 @@ const (
 	// load balancer serves the Service: by the create request, and at the end of an adoption.
 	labelLastOwner = labelPrefix + "last-owner"
 
+	// labelCluster holds HCLOUD_CLUSTER_ID, if it is set.
+	labelCluster = labelPrefix + "cluster"
+
 	// labelServiceUIDHcloud is the ownership label of the production CCM. A load balancer on which it
-	// holds another Service's UID is never adopted.
+	// holds another Service's UID is never adopted. We write it too, so that an operator can return to
+	// the production CCM at any time.
 	labelServiceUIDHcloud = "hcloud-ccm/service-uid"
 
 	maxLabelValue = 63
@@ -48,30 +57,98 @@ const (
 // ownerSelector returns the label selector for resources of the Service.
 func ownerSelector(uid string) string { return labelServiceUID + "=" + uid }
 
-// otherOwner returns the UID of another Service that owns the resource with these labels, or "" if
-// there is none.
-func otherOwner(labels map[string]string, uid string) string {
+// ownership decides for one cluster which resources belong to it.
+type ownership struct {
+	// clusterID is HCLOUD_CLUSTER_ID; "" if it is not set.
+	clusterID string
+	// both makes the CCM write the label of the production CCM too.
+	both bool
+}
+
+// marks returns the labels, in addition to labelServiceUID, that each resource of the Service must have; nil if
+// there are none.
+func (o ownership) marks(uid string) map[string]string {
+	if o.clusterID == "" && !o.both {
+		return nil
+	}
+	marks := map[string]string{}
+	if o.clusterID != "" {
+		marks[labelCluster] = o.clusterID
+	}
+	if o.both {
+		marks[labelServiceUIDHcloud] = uid
+	}
+	return marks
+}
+
+// isHere reports whether a resource does not belong to another cluster. One without labelCluster was made before
+// the operator has set HCLOUD_CLUSTER_ID, and gets the label.
+func (o ownership) isHere(labels map[string]string) bool {
+	id := labels[labelCluster]
+	return id == "" || id == o.clusterID
+}
+
+// owns reports whether a resource with these labels belongs to the Service.
+func (o ownership) owns(labels map[string]string, uid string) bool {
+	return labels[labelServiceUID] == uid && o.isHere(labels)
+}
+
+// inherits reports whether a resource belongs to the Service because the production CCM made it. If a person has
+// removed our label from a resource that was ours, it does not.
+func (o ownership) inherits(labels map[string]string, uid string) bool {
+	return labels[labelServiceUIDHcloud] == uid && labels[labelServiceUID] == "" && labels[labelLastOwner] != uid && o.isHere(labels)
+}
+
+// otherOwner says which other Service or cluster owns the resource with these labels. It returns "" if there
+// is none.
+func (o ownership) otherOwner(labels map[string]string, uid string) string {
+	if !o.isHere(labels) {
+		return fmt.Sprintf("the cluster with HCLOUD_CLUSTER_ID=%q", labels[labelCluster])
+	}
 	for _, key := range []string{labelServiceUID, labelServiceUIDHcloud} {
-		if owner := labels[key]; owner != "" && owner != uid {
-			return owner
+		owner := labels[key]
+		released := key == labelServiceUIDHcloud && owner == labels[labelLastOwner] // we wrote it, and our label was removed
+		if owner != "" && owner != uid && !released {
+			return "the Service with UID " + owner
 		}
 	}
 	return ""
 }
 
+// ownedBy returns those of the load balancers that belong to the Service.
+func (o ownership) ownedBy(lbs []*hcloud.LoadBalancer, uid string) (owned []*hcloud.LoadBalancer) {
+	for _, lb := range lbs {
+		if o.owns(lb.Labels, uid) {
+			owned = append(owned, lb)
+		}
+	}
+	return owned
+}
+
+// defaultName returns the name of a new load balancer without the annotation. Names are unique in a project,
+// and a cluster that was made from a backup has the same UIDs.
+func (o ownership) defaultName(svc *corev1.Service) string {
+	name := cloudprovider.DefaultLoadBalancerName(svc)
+	if o.clusterID != "" {
+		name += "-" + o.clusterID
+	}
+	return name
+}
+
 // wasReleased reports whether the load balancer, which has no owner now, has belonged to the Service.
 // Then a person has removed its label to keep it. If the person has removed all labels, the address in
-// the Service's status still shows it, unless the Service has a hostname.
+// the Service's status still shows it. A status with a hostname shows only that the Service had one: this may be it.
 func wasReleased(lb *hcloud.LoadBalancer, svc *corev1.Service) bool {
-	return lb.Labels[labelLastOwner] == string(svc.UID) || showsAddressOf(svc, lb)
+	return lb.Labels[labelLastOwner] == string(svc.UID) || showsAddressOf(svc, lb) ||
+		len(svc.Status.LoadBalancer.Ingress) > 0 && !showsAnyAddress(svc)
 }
 
 // isSettled reports whether the load balancer serves the Service. Before that, an adoption must not take
 // away anything that a person has set up on it.
 func isSettled(lb *hcloud.LoadBalancer, uid string) bool { return lb.Labels[labelLastOwner] == uid }
 
-// withOwnership returns a copy of labels with the ownership labels for uid and ports.
-func withOwnership(labels map[string]string, uid string, ports []int) map[string]string {
+// withOwnership returns a copy of labels with the ownership labels for uid and ports, and with marks.
+func withOwnership(labels map[string]string, uid string, ports []int, marks map[string]string) map[string]string {
 	result := map[string]string{}
 	for k, v := range labels {
 		if k != labelPorts && !strings.HasPrefix(k, labelPorts+"-") {
@@ -79,6 +156,7 @@ func withOwnership(labels map[string]string, uid string, ports []int) map[string
 		}
 	}
 	result[labelServiceUID] = uid
+	maps.Copy(result, marks)
 	maps.Copy(result, encodePorts(ports))
 	return result
 }
@@ -146,12 +224,27 @@ func inUse(lbs []*hcloud.LoadBalancer, svc *corev1.Service) *hcloud.LoadBalancer
 	return found[0]
 }
 
+// showsAnyAddress reports whether the Service's status shows an address, and not only a hostname.
+func showsAnyAddress(svc *corev1.Service) bool {
+	return slices.ContainsFunc(svc.Status.LoadBalancer.Ingress, func(i corev1.LoadBalancerIngress) bool { return i.IP != "" })
+}
+
 // showsAddressOf reports whether the Service's status shows an address of the load balancer.
 func showsAddressOf(svc *corev1.Service, lb *hcloud.LoadBalancer) bool {
-	addresses := []string{lb.PublicNet.IPv4.IP.String(), lb.PublicNet.IPv6.IP.String()}
+	var private []string
 	for _, n := range lb.PrivateNet {
-		addresses = append(addresses, n.IP.String())
+		private = append(private, n.IP.String())
 	}
+	return showsPublicAddressOf(svc, lb) || showsOneOf(svc, private)
+}
+
+// showsPublicAddressOf is showsAddressOf for public addresses, which are unique: two projects may have the same
+// private ones.
+func showsPublicAddressOf(svc *corev1.Service, lb *hcloud.LoadBalancer) bool {
+	return showsOneOf(svc, []string{lb.PublicNet.IPv4.IP.String(), lb.PublicNet.IPv6.IP.String()})
+}
+
+func showsOneOf(svc *corev1.Service, addresses []string) bool {
 	return slices.ContainsFunc(svc.Status.LoadBalancer.Ingress, func(i corev1.LoadBalancerIngress) bool {
 		return i.IP != "" && slices.Contains(addresses, i.IP)
 	})

@@ -12,7 +12,6 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	cloudprovider "k8s.io/cloud-provider"
 	servicehelpers "k8s.io/cloud-provider/service/helpers"
 )
 
@@ -43,6 +42,8 @@ type lbTarget struct {
 type lbPlan struct {
 	// UID of the Service that owns the load balancer.
 	UID string
+	// Marks are its other ownership labels: see ownership.marks.
+	Marks map[string]string
 	// Name of the load balancer; "" keeps the existing name. CreateName is the name of a new one.
 	Name, CreateName string
 	// Type of the load balancer; "" keeps the existing type.
@@ -161,6 +162,7 @@ func checkHTTP(s *lbSettings) (errs []error) {
 type lbPlanInput struct {
 	Service  *corev1.Service
 	Settings *lbSettings
+	Own      ownership
 	// Wrong holds the names of annotations whose setting cannot be applied. The load balancer keeps what
 	// it has. It is empty for a new load balancer.
 	Wrong map[string]bool
@@ -191,8 +193,9 @@ func planLoadBalancer(in lbPlanInput) (plan *lbPlan, notes []lbNote) {
 	s := in.Settings
 	plan = &lbPlan{
 		UID:           string(in.Service.UID),
+		Marks:         in.Own.marks(string(in.Service.UID)),
 		Name:          s.Name,
-		CreateName:    cmp.Or(s.Name, cloudprovider.DefaultLoadBalancerName(in.Service)),
+		CreateName:    cmp.Or(s.Name, in.Own.defaultName(in.Service)),
 		Type:          s.Type,
 		Location:      s.Location,
 		NetworkZone:   s.NetworkZone,

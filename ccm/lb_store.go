@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 )
 
@@ -23,10 +24,13 @@ type lbStore struct {
 
 	mu      sync.Mutex
 	written map[string]bool // UIDs of Services with a write since the list was fetched
+	// asked holds the UIDs of the Services for which visible has asked for load balancers of the production CCM,
+	// inherited those of the ones that have one.
+	asked, inherited map[string]bool
 }
 
 func newLBStore(client *hcloud.Client, clk clock.PassiveClock, e *evidence) *lbStore {
-	s := &lbStore{client: client, evidence: e, written: map[string]bool{}}
+	s := &lbStore{client: client, evidence: e, written: map[string]bool{}, asked: map[string]bool{}, inherited: map[string]bool{}}
 	s.all = newTTLCache(clk, maxLoadBalancerAge, s.listAll)
 	return s
 }
@@ -45,14 +49,79 @@ func (s *lbStore) listAll(ctx context.Context) (map[string][]*hcloud.LoadBalance
 		uid := lb.Labels[labelServiceUID]
 		byUID[uid] = append(byUID[uid], lb)
 	}
-	s.evidence.sawLoadBalancers(byUID)
+	visible, err := s.visible(ctx, byUID)
+	if err != nil {
+		return nil, err
+	}
+	s.evidence.sawLoadBalancers(visible)
 	return byUID, nil
 }
 
-// refresh fetches the list.
-func (s *lbStore) refresh(ctx context.Context) (map[string][]*hcloud.LoadBalancer, error) {
+// visible returns the UIDs of the Services whose load balancers are visible: those with our label, and those
+// that the production CCM made and that we have not taken over yet. The latter cost one call for all Services that lack
+// a load balancer for the first time.
+func (s *lbStore) visible(ctx context.Context, byUID map[string][]*hcloud.LoadBalancer) (map[string]bool, error) {
+	visible := map[string]bool{}
+	for uid := range byUID {
+		visible[uid] = true
+	}
+	if known := s.evidence.knownServices(); s.asksFor(known, visible) {
+		lbs, err := s.client.LoadBalancer.AllWithOpts(ctx, hcloud.LoadBalancerListOpts{
+			ListOpts: hcloud.ListOpts{LabelSelector: labelServiceUIDHcloud, PerPage: 50}})
+		if err != nil {
+			return nil, fmt.Errorf("listing load balancers of the production CCM: %w", err)
+		}
+		s.mu.Lock()
+		for uid := range known {
+			s.asked[uid] = true
+		}
+		for _, lb := range lbs {
+			if lb.Labels[labelServiceUID] == "" {
+				s.inherited[lb.Labels[labelServiceUIDHcloud]] = true
+			}
+		}
+		s.mu.Unlock()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for uid := range s.inherited {
+		if visible[uid] {
+			delete(s.inherited, uid) // taken over
+		}
+		visible[uid] = true
+	}
+	return visible, nil
+}
+
+// asksFor reports whether a known Service is neither visible nor asked for yet.
+func (s *lbStore) asksFor(known map[string]*corev1.Service, visible map[string]bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for uid := range known {
+		if !visible[uid] && !s.asked[uid] {
+			return true
+		}
+	}
+	return false
+}
+
+// refresh fetches the list, and returns the UIDs of the Services whose load balancers are visible.
+func (s *lbStore) refresh(ctx context.Context) (map[string]bool, error) {
 	s.all.forget()
-	return s.all.get(ctx)
+	byUID, err := s.all.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.visible(ctx, byUID)
+}
+
+// everything fetches all load balancers of the project.
+func (s *lbStore) everything(ctx context.Context) ([]*hcloud.LoadBalancer, error) {
+	lbs, err := s.client.LoadBalancer.AllWithOpts(ctx, hcloud.LoadBalancerListOpts{ListOpts: hcloud.ListOpts{PerPage: 50}})
+	if err != nil {
+		return nil, fmt.Errorf("listing all load balancers: %w", err)
+	}
+	return lbs, nil
 }
 
 // find returns the load balancers with the Service's ownership label. The data are at most

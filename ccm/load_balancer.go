@@ -38,6 +38,7 @@ type loadBalancers struct {
 	network  *networkResolver
 	store    *lbStore
 	evidence *evidence
+	own      ownership
 	certs    *ttlCache[[]*hcloud.Certificate]
 	types    *ttlCache[[]*hcloud.LoadBalancerType]
 	defaults map[string]string
@@ -66,7 +67,7 @@ func (l *loadBalancers) GetLoadBalancerName(_ context.Context, _ string, svc *co
 	if name := strings.TrimSpace(svc.Annotations[annotationPrefix+"name"]); name != "" {
 		return name
 	}
-	return cloudprovider.DefaultLoadBalancerName(svc)
+	return l.own.defaultName(svc)
 }
 
 // GetLoadBalancer implements cloudprovider.LoadBalancer. If the Service wants no load balancer any
@@ -85,9 +86,14 @@ func (l *loadBalancers) GetLoadBalancer(ctx context.Context, _ string, svc *core
 	if unwanted {
 		l.release(svc)
 	}
-	lbs, err := l.store.findNow(ctx, string(svc.UID))
+	lbs, err := l.ownedNow(ctx, svc)
 	if err != nil {
 		return nil, false, err
+	}
+	if len(lbs) == 0 && unwanted {
+		if lb, err := l.inherited(ctx, svc); lb != nil || err != nil {
+			return &corev1.LoadBalancerStatus{}, lb != nil, err
+		}
 	}
 	if len(lbs) > 1 {
 		return svc.Status.LoadBalancer.DeepCopy(), true, nil
@@ -179,11 +185,14 @@ func (l *loadBalancers) EnsureLoadBalancerDeleted(ctx context.Context, _ string,
 	}
 	defer unlock()
 	l.release(svc)
-	lbs, err := l.store.findNow(ctx, string(svc.UID))
+	lbs, err := l.ownedNow(ctx, svc)
 	if err != nil {
 		return err
 	}
 	if len(lbs) == 0 {
+		if lb, err := l.inherited(ctx, svc); lb != nil || err != nil {
+			return l.deleteInherited(ctx, svc, lb, err)
+		}
 		if err := l.doubt(svc, l.evidence.project(ctx)); err != nil {
 			return err
 		}
@@ -256,11 +265,15 @@ func (l *loadBalancers) managedServices() map[string]managedService {
 // find returns the Service's load balancer, or nil if there is none. If several have its label it
 // returns the one that is certainly in use, or else an error.
 func (l *loadBalancers) find(ctx context.Context, svc *corev1.Service) (*hcloud.LoadBalancer, error) {
-	lbs, err := l.findOwned(ctx, svc)
+	all, err := l.findOwned(ctx, svc)
+	lbs := l.own.ownedBy(all, string(svc.UID))
 	switch {
 	case err != nil:
 		return nil, err
 	case len(lbs) == 0:
+		if lb, err := l.findElsewhere(ctx, svc, all); lb != nil || err != nil {
+			return lb, err
+		}
 		return nil, l.doubt(svc, l.evidence.loadBalancerGone(ctx, svc))
 	case len(lbs) == 1:
 		return lbs[0], l.slow.check(ctx, lbs[0].ID)
@@ -294,13 +307,19 @@ func (l *loadBalancers) several(svc *corev1.Service, lbs []*hcloud.LoadBalancer)
 	return errors.New(text)
 }
 
-// findOwned returns the load balancers with the Service's label. Only an answer about this label proves
+// ownedNow returns the Service's load balancers, from an answer about its label.
+func (l *loadBalancers) ownedNow(ctx context.Context, svc *corev1.Service) ([]*hcloud.LoadBalancer, error) {
+	lbs, err := l.store.findNow(ctx, string(svc.UID))
+	return l.own.ownedBy(lbs, string(svc.UID)), err
+}
+
+// findOwned returns the load balancers with the Service's label, of all clusters. Only an answer about this label proves
 // that there is none or more than one: the shared list may be some seconds old, and an entry that moves
 // to an earlier page while the list is read is missing in it. For a Service that shows no address, the
 // shared list would hardly help.
 func (l *loadBalancers) findOwned(ctx context.Context, svc *corev1.Service) ([]*hcloud.LoadBalancer, error) {
 	if len(svc.Status.LoadBalancer.Ingress) > 0 {
-		if lbs, err := l.store.find(ctx, string(svc.UID)); err != nil || len(lbs) == 1 {
+		if lbs, err := l.store.find(ctx, string(svc.UID)); err != nil || len(l.own.ownedBy(lbs, string(svc.UID))) == 1 {
 			return lbs, err
 		}
 	}
@@ -392,12 +411,15 @@ func (l *loadBalancers) adopt(ctx context.Context, svc *corev1.Service, plan *lb
 	if lb == nil {
 		return nil, nil
 	}
-	if lb.Labels[labelServiceUID] == plan.UID {
+	if l.own.owns(lb.Labels, plan.UID) {
 		return lb, nil // created by an earlier request whose answer was lost
 	}
-	if owner := otherOwner(lb.Labels, plan.UID); owner != "" {
-		l.events.warning(svc, EventNotAdoptable, "Load balancer %d (%s) belongs to the Service with UID %s: choose another name", lb.ID, lb.Name, owner)
-		return nil, fmt.Errorf("load balancer %d (%s) belongs to the Service with UID %s: choose another name", lb.ID, lb.Name, owner)
+	if owner := l.own.otherOwner(lb.Labels, plan.UID); owner != "" {
+		l.events.warning(svc, EventNotAdoptable, "Load balancer %d (%s) belongs to %s: choose another name", lb.ID, lb.Name, owner)
+		return nil, fmt.Errorf("load balancer %d (%s) belongs to %s: choose another name", lb.ID, lb.Name, owner)
+	}
+	if l.own.inherits(lb.Labels, plan.UID) {
+		return l.takeOver(ctx, svc, lb)
 	}
 	if plan.Name == "" || wasReleased(lb, svc) {
 		text := fmt.Sprintf("load balancer %d (%s) has the name of this Service's load balancer, but not the label %s: nothing was changed; set the label to give it to the Service, or rename it to get a new one",
@@ -407,7 +429,7 @@ func (l *loadBalancers) adopt(ctx context.Context, svc *corev1.Service, plan *lb
 	}
 	// Record no ports yet: the existing ports are foreign.
 	defer l.store.writing(plan.UID)()
-	updated, _, err := l.client.LoadBalancer.Update(ctx, lb, hcloud.LoadBalancerUpdateOpts{Labels: withOwnership(lb.Labels, plan.UID, nil)})
+	updated, _, err := l.client.LoadBalancer.Update(ctx, lb, hcloud.LoadBalancerUpdateOpts{Labels: withOwnership(lb.Labels, plan.UID, nil, plan.Marks)})
 	if err != nil {
 		return nil, fmt.Errorf("adopting load balancer %d (%s): %w", lb.ID, lb.Name, err)
 	}

@@ -364,9 +364,6 @@ func TestALoadBalancerWhoseLabelWasRemovedIsNotAdoptedAgain(t *testing.T) {
 		"without a location":    {"location": ""},
 	} {
 		for _, all := range []bool{false, true} {
-			if all && annotations["hostname"] != "" {
-				continue // nothing is left that shows who owned it
-			}
 			t.Run(fmt.Sprintf("%s, all labels: %t", name, all), func(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t, "instant", 2)

@@ -1,6 +1,7 @@
 package ccm
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -49,19 +50,24 @@ func (l *nodeLabelSync) sync(ctx context.Context, node *corev1.Node, meta *cloud
 
 // staleLabels returns the labels of node that differ from meta, with their correct values. It returns
 // none for a Node that is not initialized yet: the node controller sets its labels.
+//
+// A server never moves, so topology labels are added, but never changed: volumes and workloads depend on them. A
+// Node that another CCM has initialized keeps that one's labels.
 func staleLabels(node *corev1.Node, meta *cloudprovider.InstanceMetadata) map[string]string {
 	if isUninitialized(node) {
 		return nil
 	}
+	zone := cmp.Or(node.Labels[corev1.LabelTopologyZone], meta.Zone)
+	region := cmp.Or(node.Labels[corev1.LabelTopologyRegion], meta.Region)
 	stale := map[string]string{}
 	wanted := map[string]string{
 		corev1.LabelInstanceType:          meta.InstanceType,
 		corev1.LabelInstanceTypeStable:    meta.InstanceType,
-		corev1.LabelFailureDomainBetaZone: meta.Zone,
-		corev1.LabelTopologyZone:          meta.Zone,
-		corev1.LabelTopologyRegion:        meta.Region,
+		corev1.LabelFailureDomainBetaZone: zone,
+		corev1.LabelTopologyZone:          zone,
+		corev1.LabelTopologyRegion:        region,
 
-		corev1.LabelFailureDomainBetaRegion: meta.Region,
+		corev1.LabelFailureDomainBetaRegion: region,
 	}
 	maps.Copy(wanted, meta.AdditionalLabels)
 	for label, value := range wanted {

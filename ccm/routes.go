@@ -214,25 +214,25 @@ func (r *routes) gateways(ctx context.Context) (map[netip.Addr][]gatewayNode, er
 	if err != nil {
 		return nil, err
 	}
-	byProviderID := r.nodesByProviderID()
+	byServer := r.nodesByServer()
 	result := map[netip.Addr][]gatewayNode{}
 	for _, s := range servers {
 		ip := privateIP(s, networkID)
 		if !ip.IsValid() {
 			continue
 		}
-		if result[ip] = byProviderID[providerID(s.ID)]; len(result[ip]) == 0 {
+		if result[ip] = byServer[s.ID]; len(result[ip]) == 0 {
 			result[ip] = []gatewayNode{{name: types.NodeName(s.Name)}}
 		}
 	}
 	return result, nil
 }
 
-// nodesByProviderID returns the known Nodes by provider ID, each list in the order of names.
-func (r *routes) nodesByProviderID() map[string][]gatewayNode {
-	result := map[string][]gatewayNode{}
+// nodesByServer returns the known Nodes by the ID of their server, each list in the order of names.
+func (r *routes) nodesByServer() map[int64][]gatewayNode {
+	result := map[int64][]gatewayNode{}
 	for _, n := range listNodes(r.nodes) {
-		if id := n.Spec.ProviderID; id != "" {
+		if id, err := parseProviderID(n.Spec.ProviderID); err == nil {
 			result[id] = append(result[id], gatewayNode{types.NodeName(n.Name), n.Spec.PodCIDRs})
 		}
 	}

@@ -80,7 +80,7 @@ var _ = Describe("Node", Label("node"), func() {
 	})
 
 	DescribeTable("does not touch a node with a provider ID that is not its own", framework.Needs(framework.ForeignNodes), Label(framework.OwnCloud), foreignNode,
-		Entry("of another provider, although a server has that number", func(server int64) string { return fmt.Sprintf("%s%d", otherPrefix(), server) }),
+		Entry("of another provider, although a server has that number", func(server int64) string { return fmt.Sprintf("%s%d", otherPrefix, server) }),
 		Entry("malformed", func(server int64) string { return fmt.Sprintf("%sserver-%d", suite.CCM.ProviderPrefix, server) }),
 	)
 
@@ -282,13 +282,8 @@ func foreignNode(ctx SpecContext, providerIDOf func(server int64) string) {
 	Expect(n).NotTo(framework.HaveTaint(cloudproviderapi.TaintNodeShutdown))
 }
 
-// otherPrefix returns how the provider IDs of another cloud-controller-manager for the same cloud begin.
-func otherPrefix() string {
-	if suite.CCM.ProviderPrefix == "hcloud://" {
-		return "ccm-from-scratch://"
-	}
-	return "hcloud://"
-}
+// otherPrefix is how the provider IDs of a cloud-controller-manager for another cloud begin.
+const otherPrefix = "another-cloud://"
 
 // complaint returns the first line of the log in which the node lifecycle controller says that it cannot check whether a
 // node's server exists, or "".

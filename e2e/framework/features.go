@@ -32,6 +32,8 @@ const (
 	AdoptByName Feature = "adopt-by-name"
 	// AdoptByLabel: a load balancer that has the Service's UID in the owner label is the Service's.
 	AdoptByLabel Feature = "adopt-by-label"
+	// TakeOver: nodes and load balancers of Hetzner's own CCM are used as they are, and it finds them again.
+	TakeOver Feature = "take-over"
 	// OneOwner: a load balancer of another Service is not taken, and an event says so.
 	OneOwner Feature = "one-owner"
 	// Release: a load balancer that has lost the owner label outlives its Service.
@@ -89,7 +91,7 @@ const (
 func Features() []Feature {
 	return []Feature{
 		AddressFamily, AddressUpdates, TypeUpdates, ForeignNodes, ShutdownTaint, CarefulDeletion, NodeRoutes, Repair,
-		KeepForeign, AdoptByName, AdoptByLabel, OneOwner, Release, Events, SettingEvents, TypeLimits, SmoothPorts,
+		KeepForeign, AdoptByName, AdoptByLabel, TakeOver, OneOwner, Release, Events, SettingEvents, TypeLimits, SmoothPorts,
 		IngressChoice, ReverseDNS, HealthChecks, LocalPolicy, NodeSelector, ProxyProtocol, PrivateNetwork, PrivateAddress,
 		HTTP, UploadedCertificates, ManagedCertificates, CallBudgets, FaultTolerance, CrashSafety, LeaderFence, SettingsCheck,
 		TokenFile, LeastPrivilege,

@@ -123,7 +123,8 @@ func newCloud(config *ccmconfig.CompletedConfig) cloudprovider.Interface {
 	cfg, err := ccm.ConfigFromEnv(os.LookupEnv)
 	cfg.NodeName = os.Getenv("NODE_NAME")
 	errs := []error{err}
-	if name := shared.CloudProvider.Name; name != ccm.ProviderName {
+	// Manifests of the production CCM have its name.
+	if name := shared.CloudProvider.Name; name != ccm.ProviderName && name != string(ccm.ConventionHcloud) {
 		errs = append(errs, fmt.Errorf("--cloud-provider=%q: must be %q; you can also omit the flag", name, ccm.ProviderName))
 	}
 	cfg.ClusterCIDRs, err = parseCIDRs(shared.ClusterCIDR)

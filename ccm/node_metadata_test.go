@@ -1,0 +1,144 @@
+package ccm
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	cloudprovider "k8s.io/cloud-provider"
+	cloudproviderapi "k8s.io/cloud-provider/api"
+)
+
+func TestProviderIDAndTopologyFollowTheConvention(t *testing.T) {
+	t.Parallel()
+	in := func(location string) *hcloud.Server {
+		return &hcloud.Server{ID: 7, Location: &hcloud.Location{Name: location, NetworkZone: "eu-central"}}
+	}
+	for name, tc := range map[string]struct {
+		settings     nodeSettings
+		server       *hcloud.Server
+		node         *corev1.Node
+		id           string
+		region, zone string
+	}{
+		"default":                       {nodeSettings{}, in("fsn1"), testNode("n", ""), "ccm-from-scratch://7", "eu-central", "fsn1"},
+		"own":                           {nodeSettings{providerIDs: ConventionOwn, topology: ConventionOwn}, in("fsn1"), testNode("n", ""), "ccm-from-scratch://7", "eu-central", "fsn1"},
+		"production":                    {nodeSettings{providerIDs: ConventionHcloud, topology: ConventionHcloud}, in("fsn1"), testNode("n", ""), "hcloud://7", "fsn1", "fsn1-dc14"},
+		"production, a later location":  {nodeSettings{topology: ConventionHcloud}, in("zrh1"), testNode("n", ""), "ccm-from-scratch://7", "zrh1", "zrh1"},
+		"without zones":                 {nodeSettings{noZone: true}, in("nbg1"), testNode("n", ""), "ccm-from-scratch://7", "eu-central", ""},
+		"a Node of the production CCM":  {nodeSettings{}, in("fsn1"), testNode("n", "hcloud://7"), "hcloud://7", "eu-central", "fsn1"},
+		"a Node of ours, going back":    {nodeSettings{providerIDs: ConventionHcloud}, in("fsn1"), testNode("n", "ccm-from-scratch://7"), "ccm-from-scratch://7", "eu-central", "fsn1"},
+		"production, without zones too": {nodeSettings{topology: ConventionHcloud, noZone: true}, in("hel1"), testNode("n", ""), "ccm-from-scratch://7", "hel1", ""},
+	} {
+		got := tc.settings.metadata(tc.server, tc.node, 0)
+		if got.ProviderID != tc.id || got.Region != tc.region || got.Zone != tc.zone {
+			t.Errorf("%s: %s in %q, %q; want %s in %q, %q", name, got.ProviderID, got.Region, got.Zone, tc.id, tc.region, tc.zone)
+		}
+	}
+}
+
+// A Node that another CCM has initialized keeps its topology labels: volumes and workloads depend on them.
+func TestTopologyLabelsAreAddedButNeverChanged(t *testing.T) {
+	t.Parallel()
+	meta := &cloudprovider.InstanceMetadata{InstanceType: "cx32", Region: "eu-central", Zone: "fsn1"}
+	moved := testNode("n", "hcloud://1")
+	moved.Labels = map[string]string{corev1.LabelTopologyRegion: "fsn1", corev1.LabelTopologyZone: "fsn1-dc14", corev1.LabelInstanceTypeStable: "cx22"}
+	want := map[string]string{
+		corev1.LabelInstanceType: "cx32", corev1.LabelInstanceTypeStable: "cx32",
+		corev1.LabelFailureDomainBetaRegion: "fsn1", corev1.LabelFailureDomainBetaZone: "fsn1-dc14",
+	}
+	if got := staleLabels(moved, meta); !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	bare := testNode("n", "hcloud://1")
+	if got := staleLabels(bare, meta); got[corev1.LabelTopologyRegion] != "eu-central" || got[corev1.LabelTopologyZone] != "fsn1" {
+		t.Errorf("missing labels: %v", got)
+	}
+}
+
+func TestNodesGetLabelsAndTaintsOfTheirServers(t *testing.T) {
+	t.Parallel()
+	node := testNode("n", providerID(1))
+	node.Labels = map[string]string{"by-hand": "kept", "pool": "old", "kubernetes.io/hostname": "n"}
+	node.Spec.Taints = []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider, Effect: corev1.TaintEffectNoSchedule}, {Key: "other", Effect: corev1.TaintEffectNoExecute}}
+	kube := fake.NewClientset(node)
+	f := &fromServer{kube: kube, labels: []LabelPattern{"pool", "example.org/*", "node-role.kubernetes.io/*"},
+		taints: []TaintPattern{{"dedicated", corev1.TaintEffectNoSchedule}}}
+	server := &hcloud.Server{ID: 1, Name: "n", Labels: map[string]string{
+		"pool": "web", "example.org/rack": "7", "node-role.kubernetes.io/web": "", "dedicated": "gpu", "private": "x", "kubernetes.io/hostname": "stolen"}}
+	sync := func() *corev1.Node {
+		t.Helper()
+		now, err := kube.CoreV1().Nodes().Get(t.Context(), "n", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.sync(t.Context(), now, server); err != nil {
+			t.Fatal(err)
+		}
+		now, _ = kube.CoreV1().Nodes().Get(t.Context(), "n", metav1.GetOptions{})
+		return now
+	}
+	texts := func(n *corev1.Node) (all []string) {
+		for _, taint := range n.Spec.Taints {
+			all = append(all, taint.ToString())
+		}
+		slices.Sort(all)
+		return all
+	}
+	got := sync()
+	wantLabels := map[string]string{"by-hand": "kept", "kubernetes.io/hostname": "n", "pool": "web", "example.org/rack": "7", "node-role.kubernetes.io/web": ""}
+	if !maps.Equal(got.Labels, wantLabels) {
+		t.Errorf("labels %v, want %v", got.Labels, wantLabels)
+	}
+	if want := []string{"dedicated=gpu:NoSchedule", "node.cloudprovider.kubernetes.io/uninitialized:NoSchedule", "other:NoExecute"}; !slices.Equal(texts(got), want) {
+		t.Errorf("taints %v, want %v", texts(got), want)
+	}
+	before := len(kube.Actions())
+	sync()
+	for _, a := range kube.Actions()[before:] {
+		if a.GetVerb() != "get" {
+			t.Errorf("a write without a difference: %v", a)
+		}
+	}
+
+	server.Labels = map[string]string{"pool": "db"}
+	got = sync()
+	if want := map[string]string{"by-hand": "kept", "kubernetes.io/hostname": "n", "pool": "db"}; !maps.Equal(got.Labels, want) || len(texts(got)) != 2 {
+		t.Errorf("the server has lost its labels, the node has %v, %v", got.Labels, texts(got))
+	}
+	f.labels, f.taints = nil, nil // switched off
+	got = sync()
+	if want := map[string]string{"by-hand": "kept", "kubernetes.io/hostname": "n"}; !maps.Equal(got.Labels, want) || len(got.Annotations) != 0 {
+		t.Errorf("switched off, the node has %v, %v", got.Labels, got.Annotations)
+	}
+}
+
+func TestSettingsAboutNodesAreChecked(t *testing.T) {
+	t.Parallel()
+	cfg, err := ConfigFromEnv(lookupIn(map[string]string{"HCLOUD_TOKEN": "x", "HCLOUD_INSTANCES_PROVIDER_ID_PREFIX": "hcloud", "HCLOUD_INSTANCES_TOPOLOGY_LABELS": "hcloud",
+		"HCLOUD_INSTANCES_ZONE_LABEL_ENABLED": "false", "HCLOUD_INSTANCES_NODE_LABELS": "pool, example.org/*", "HCLOUD_INSTANCES_NODE_TAINTS": "dedicated:NoSchedule"}))
+	if err != nil || cfg.ProviderIDPrefix != ConventionHcloud || cfg.TopologyLabels != ConventionHcloud || !cfg.ZoneLabelDisabled ||
+		!slices.Equal(cfg.NodeLabels, []LabelPattern{"pool", "example.org/*"}) || !slices.Equal(cfg.NodeTaints, []TaintPattern{{"dedicated", "NoSchedule"}}) {
+		t.Errorf("%v, %+v", err, cfg)
+	}
+	if cfg, _ := ConfigFromEnv(lookupIn(nil)); cfg.ProviderIDPrefix != ConventionOwn || cfg.TopologyLabels != ConventionOwn || cfg.ZoneLabelDisabled || len(cfg.NodeLabels)+len(cfg.NodeTaints) != 0 {
+		t.Errorf("defaults: %+v", cfg)
+	}
+	_, err = ConfigFromEnv(lookupIn(map[string]string{"HCLOUD_TOKEN": "x", "HCLOUD_INSTANCES_PROVIDER_ID_PREFIX": "aws", "HCLOUD_INSTANCES_TOPOLOGY_LABELS": "dc",
+		"HCLOUD_INSTANCES_NODE_LABELS": "kubernetes.io/hostname,a b,instance.hetzner.cloud/provided-by", "HCLOUD_INSTANCES_NODE_TAINTS": "dedicated,x:Never,node.kubernetes.io/*:NoExecute"}))
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, want := range []string{`HCLOUD_INSTANCES_PROVIDER_ID_PREFIX="aws": must be ccm-from-scratch or hcloud`, `HCLOUD_INSTANCES_TOPOLOGY_LABELS="dc"`,
+		`HCLOUD_INSTANCES_NODE_LABELS="kubernetes.io/hostname": is reserved`, `HCLOUD_INSTANCES_NODE_LABELS="a b": must be`, `="instance.hetzner.cloud/provided-by": is reserved`,
+		`HCLOUD_INSTANCES_NODE_TAINTS="dedicated": must be`, `HCLOUD_INSTANCES_NODE_TAINTS="x:Never": must be`, `HCLOUD_INSTANCES_NODE_TAINTS="node.kubernetes.io/*:NoExecute": is reserved`} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("missing in the error: %s\n%v", want, err)
+		}
+	}
+}
