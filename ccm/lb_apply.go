@@ -77,10 +77,13 @@ func (l *loadBalancers) send(ctx context.Context, lb *hcloud.LoadBalancer, op lb
 	case opDetach:
 		action, _, err = client.DetachFromNetwork(ctx, lb, hcloud.LoadBalancerDetachFromNetworkOpts{Network: &hcloud.Network{ID: op.NetworkID}})
 	case opAddTarget:
+		if op.IP.IsValid() {
+			return l.changeIPv6Target(ctx, lb, "add_target", op.Target.ServerID, op.IP)
+		}
 		action, _, err = client.AddServerTarget(ctx, lb, hcloud.LoadBalancerAddServerTargetOpts{
 			Server: &hcloud.Server{ID: op.Target.ServerID}, UsePrivateIP: &op.Target.Private})
 	case opRemoveTarget:
-		action, _, err = client.RemoveServerTarget(ctx, lb, &hcloud.Server{ID: op.Target.ServerID})
+		return l.removeTarget(ctx, lb, op.Target)
 	case opAddService:
 		action, _, err = client.AddService(ctx, lb, addServiceOpts(op.Service))
 	case opUpdateService:
@@ -138,7 +141,7 @@ func ipNet(p netip.Prefix) *net.IPNet {
 
 // createOpts returns the request that creates the planned load balancer, with all settings if
 // possible. The request cannot choose an address in the network. If the plan has one, the network and the
-// targets that need it follow as operations. A private load balancer never has a public interface: the
+// targets that need it follow as operations, and so do targets over IPv6. A private load balancer never has a public interface: the
 // API accepts that without a network.
 func createOpts(plan *lbPlan) hcloud.LoadBalancerCreateOpts {
 	opts := hcloud.LoadBalancerCreateOpts{
@@ -160,7 +163,7 @@ func createOpts(plan *lbPlan) hcloud.LoadBalancerCreateOpts {
 		opts.Network = &hcloud.Network{ID: plan.NetworkID}
 	}
 	for _, t := range plan.Targets {
-		if t.Private && opts.Network == nil {
+		if t.Private && opts.Network == nil || plan.IPv6[t.ServerID].IsValid() {
 			continue
 		}
 		opts.Targets = append(opts.Targets, hcloud.LoadBalancerCreateOptsTarget{

@@ -97,7 +97,7 @@ func (l *loadBalancers) managedCertificate(ctx context.Context, svc *corev1.Serv
 	} else {
 		return l.orderCertificate(ctx, svc, s, mine, all)
 	}
-	if err := l.markCertificate(ctx, svc, cert); err != nil {
+	if err := l.updateCertificate(ctx, svc, cert, s.ManagedCertificateName); err != nil {
 		return nil, err
 	}
 	if cert.Status == nil {
@@ -123,15 +123,19 @@ func (l *loadBalancers) certificateLabels(svc *corev1.Service, labels map[string
 	return result
 }
 
-// markCertificate gives a certificate the ownership labels that it lacks.
-func (l *loadBalancers) markCertificate(ctx context.Context, svc *corev1.Service, cert *hcloud.Certificate) error {
+// updateCertificate gives a certificate the ownership labels that it lacks, and the name if one is wanted.
+func (l *loadBalancers) updateCertificate(ctx context.Context, svc *corev1.Service, cert *hcloud.Certificate, name string) error {
 	labels := l.certificateLabels(svc, cert.Labels)
-	if maps.Equal(labels, cert.Labels) {
+	if maps.Equal(labels, cert.Labels) && (name == "" || name == cert.Name) {
 		return nil
 	}
 	l.certs.forget()
-	if _, _, err := l.client.Certificate.Update(ctx, cert, hcloud.CertificateUpdateOpts{Labels: labels}); err != nil {
-		return fmt.Errorf("setting the ownership labels of certificate %d (%s): %w", cert.ID, cert.Name, err)
+	_, _, err := l.client.Certificate.Update(ctx, cert, hcloud.CertificateUpdateOpts{Labels: labels, Name: name})
+	if hcloud.IsError(err, hcloud.ErrorCodeUniquenessError) {
+		return invalidSettings(annotationError{Source: annotationPrefix + "http-managed-certificate-name", Value: name, Reason: "is the name of another certificate: must be a free name"})
+	}
+	if err != nil {
+		return fmt.Errorf("setting name and ownership labels of certificate %d (%s): %w", cert.ID, cert.Name, err)
 	}
 	return nil
 }

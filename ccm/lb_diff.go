@@ -70,7 +70,7 @@ type lbOp struct {
 	Type      string
 	Algorithm hcloud.LoadBalancerAlgorithmType
 	NetworkID int64
-	IP        netip.Addr   // attach_to_network; change_dns_ptr
+	IP        netip.Addr   // attach_to_network; change_dns_ptr; add_target over IPv6
 	IPRange   netip.Prefix // attach_to_network
 	Target    lbTarget
 	Service   hcloud.LoadBalancerService // add_service, update_service

@@ -101,7 +101,7 @@ func (d *lbDiff) addTarget(t lbTarget) lbOp {
 	case t.Private && len(d.lb.PrivateNet) == 0:
 		op.Needs = []lbPart{partNetwork}
 	case !t.Private:
-		op.Needs = []lbPart{partPublic}
+		op.Needs, op.IP = []lbPart{partPublic}, d.plan.IPv6[t.ServerID]
 	}
 	return op
 }

@@ -61,7 +61,9 @@ type lbPlan struct {
 	// IPv4RDNS and IPv6RDNS are reverse DNS entries; "" keeps the existing entry.
 	IPv4RDNS, IPv6RDNS string
 	// Targets are ordered by server ID, Services by port.
-	Targets  []lbTarget
+	Targets []lbTarget
+	// IPv6 holds the addresses of public targets that the load balancer reaches over IPv6, by server ID.
+	IPv6     map[int64]netip.Addr
 	Services []hcloud.LoadBalancerService
 	// Limits are those of the type that the load balancer has or gets; nil if unknown.
 	Limits *hcloud.LoadBalancerType
@@ -215,9 +217,9 @@ func planLoadBalancer(in lbPlanInput) (plan *lbPlan, notes []lbNote) {
 	if in.Unread { // for another address, all private targets would have to leave before it is known what replaces them
 		plan.PrivateIPv4, plan.PrivateSubnet = netip.Addr{}, netip.Prefix{}
 	}
-	plan.Targets, notes = planTargets(in, usesPrivateIP(plan, in))
+	plan.Targets, plan.IPv6, notes = planTargets(in, usesPrivateIP(plan, in))
 	plan.Services = planServices(in)
-	notes = append(notes, portNotes(in)...)
+	notes = slices.Concat(notes, familyNotes(in, plan.Targets), portNotes(in))
 	fitToLimits(plan, in)
 	return plan, notes
 }
@@ -233,7 +235,7 @@ func usesPrivateIP(plan *lbPlan, in lbPlanInput) bool {
 	return in.Settings.UsePrivateIP != nil && *in.Settings.UsePrivateIP
 }
 
-func planTargets(in lbPlanInput, private bool) (targets []lbTarget, notes []lbNote) {
+func planTargets(in lbPlanInput, private bool) (targets []lbTarget, ipv6 map[int64]netip.Addr, notes []lbNote) {
 	var noAddress, noRoute []string
 	network := in.NetworkID
 	current := map[int64]lbTarget{}
@@ -256,7 +258,8 @@ func planTargets(in lbPlanInput, private bool) (targets []lbTarget, notes []lbNo
 		if server == nil {
 			continue
 		}
-		if (private && !privateIP(server, network).IsValid()) || (!private && !publicIPv4(server).IsValid()) {
+		target, address := chooseAddress(in, node, server, network, private)
+		if target.ServerID == 0 {
 			noAddress = append(noAddress, node.Name)
 			continue
 		}
@@ -264,7 +267,13 @@ func planTargets(in lbPlanInput, private bool) (targets []lbTarget, notes []lbNo
 			noRoute = append(noRoute, node.Name)
 			continue
 		}
-		targets = append(targets, lbTarget{ServerID: id, Private: private})
+		targets = append(targets, target)
+		if address.IsValid() {
+			if ipv6 == nil {
+				ipv6 = map[int64]netip.Addr{}
+			}
+			ipv6[id] = address
+		}
 	}
 	if in.Unread {
 		// It is not certain that anything replaces the targets whose nodes are gone.
@@ -277,7 +286,7 @@ func planTargets(in lbPlanInput, private bool) (targets []lbTarget, notes []lbNo
 	slices.SortFunc(targets, func(a, b lbTarget) int { return cmp.Compare(a.ServerID, b.ServerID) })
 	targets = slices.Compact(targets)
 	if len(noAddress) > 0 {
-		why := "their servers have no public IPv4 address (set use-private-ip to use private addresses)"
+		why := "their servers have no public address of the Service's IP family (set use-private-ip to use private addresses)"
 		if private {
 			why = "their servers are not attached to the network of HCLOUD_NETWORK"
 		}
@@ -286,7 +295,7 @@ func planTargets(in lbPlanInput, private bool) (targets []lbTarget, notes []lbNo
 	if len(noRoute) > 0 {
 		notes = append(notes, lbNote{EventSkippedNodes, fmt.Sprintf("%d nodes are not targets yet because they have no route: %s", len(noRoute), abbreviate(noRoute, 5))})
 	}
-	return targets, notes
+	return targets, ipv6, notes
 }
 
 // selectedNodes returns the nodes that match the node selector. If it is invalid, they are the nodes that

@@ -129,7 +129,8 @@ func TestPlanTargets(t *testing.T) {
 		want        []lbTarget
 		skipped     string
 	}{
-		{"public addresses", nil, []lbTarget{{1, false}, {3, false}}, "private-only"},
+		{"public addresses, and private ones where there is no other", nil, []lbTarget{{1, false}, {2, true}, {3, false}}, ""},
+		{"only public addresses", map[string]string{"use-private-ip": "false"}, []lbTarget{{1, false}, {3, false}}, "private-only"},
 		{"private addresses", map[string]string{"use-private-ip": "true"}, []lbTarget{{2, true}, {3, true}}, "public"},
 		{"no public interface", map[string]string{"disable-public-network": "true"}, []lbTarget{{2, true}, {3, true}}, "public"},
 		{"node selector", map[string]string{"node-selector": "pool=web"}, []lbTarget{{3, false}}, ""},

@@ -67,14 +67,16 @@ func TestALoadBalancerOfTheProductionCCMIsTakenOverInPlace(t *testing.T) {
 		status      []corev1.LoadBalancerIngress // what the Service shows instead of the addresses
 		noStatus    bool
 	}{
-		"with the default name":                   {},
-		"with a name":                             {annotations: map[string]string{"name": "front"}, change: func(o *hcloud.LoadBalancerCreateOpts) { o.Name = "front" }},
-		"renamed by a person":                     {change: func(o *hcloud.LoadBalancerCreateOpts) { o.Name = "renamed" }},
-		"with a hostname":                         {annotations: map[string]string{"hostname": "web.example.org"}, status: []corev1.LoadBalancerIngress{{Hostname: "web.example.org"}}},
-		"with a hostname and a name":              {annotations: map[string]string{"hostname": "web.example.org", "name": "front"}, change: func(o *hcloud.LoadBalancerCreateOpts) { o.Name = "front" }, status: []corev1.LoadBalancerIngress{{Hostname: "web.example.org"}}},
-		"made just now, without a status":         {noStatus: true},
-		"made just now with a name, no status":    {noStatus: true, annotations: map[string]string{"name": "front"}, change: func(o *hcloud.LoadBalancerCreateOpts) { o.Name = "front" }},
-		"with another type and algorithm":         {change: func(o *hcloud.LoadBalancerCreateOpts) { o.LoadBalancerType.Name, o.Algorithm = "lb21", &hcloud.LoadBalancerAlgorithm{Type: hcloud.LoadBalancerAlgorithmTypeLeastConnections} }},
+		"with the default name":                {},
+		"with a name":                          {annotations: map[string]string{"name": "front"}, change: func(o *hcloud.LoadBalancerCreateOpts) { o.Name = "front" }},
+		"renamed by a person":                  {change: func(o *hcloud.LoadBalancerCreateOpts) { o.Name = "renamed" }},
+		"with a hostname":                      {annotations: map[string]string{"hostname": "web.example.org"}, status: []corev1.LoadBalancerIngress{{Hostname: "web.example.org"}}},
+		"with a hostname and a name":           {annotations: map[string]string{"hostname": "web.example.org", "name": "front"}, change: func(o *hcloud.LoadBalancerCreateOpts) { o.Name = "front" }, status: []corev1.LoadBalancerIngress{{Hostname: "web.example.org"}}},
+		"made just now, without a status":      {noStatus: true},
+		"made just now with a name, no status": {noStatus: true, annotations: map[string]string{"name": "front"}, change: func(o *hcloud.LoadBalancerCreateOpts) { o.Name = "front" }},
+		"with another type and algorithm": {change: func(o *hcloud.LoadBalancerCreateOpts) {
+			o.LoadBalancerType.Name, o.Algorithm = "lb21", &hcloud.LoadBalancerAlgorithm{Type: hcloud.LoadBalancerAlgorithmTypeLeastConnections}
+		}},
 		"with private targets, as the Service":    {annotations: map[string]string{"use-private-ip": "true"}, change: func(o *hcloud.LoadBalancerCreateOpts) { usePrivate(o.Targets) }},
 		"without a target that is a new Node":     {change: func(o *hcloud.LoadBalancerCreateOpts) { o.Targets = o.Targets[1:] }},
 		"that listens on a port of a person, too": {change: func(o *hcloud.LoadBalancerCreateOpts) { o.Services = append(o.Services, tcp(9999, 31999)) }},
