@@ -100,12 +100,13 @@ func New(cfg Config, options ...Option) *Cloud {
 	c.instances = &instances{servers: servers, network: c.network, labels: &nodeLabelSync{}, events: c.events,
 		show:  nodeSettings{family: cfg.AddressFamily, providerIDs: cfg.ProviderIDPrefix, topology: cfg.TopologyLabels, noZone: cfg.ZoneLabelDisabled},
 		guard: &routeGuard{clock: c.clock, routesOn: c.routesAsked.Load}, from: &fromServer{labels: cfg.NodeLabels, taints: cfg.NodeTaints}}
+	own := ownership{clusterID: cfg.ClusterID, both: !cfg.OwnLabelsOnly}
 	if cfg.LoadBalancersEnabled {
 		lb := &loadBalancers{
 			client: c.client, waiter: waiter, slow: &slowActions{waiter: waiter}, servers: servers, network: c.network,
 			evidence: c.evidence, store: newLBStore(c.client, c.clock, c.evidence), defaults: cfg.LoadBalancerDefaults,
 			events: c.events, managed: map[string]managedService{}, issuances: map[int64]time.Time{},
-			own: ownership{clusterID: cfg.ClusterID, both: !cfg.OwnLabelsOnly},
+			own: own,
 		}
 		lb.certs = newTTLCache(c.clock, maxLoadBalancerAge, lb.listCertificates)
 		lb.types = newTTLCache(c.clock, maxCatalogueAge, lb.listTypes)
@@ -114,7 +115,7 @@ func New(cfg Config, options ...Option) *Cloud {
 	}
 	if cfg.RoutesEnabled && cfg.Network != "" {
 		c.routes = &routes{
-			client: c.client, waiter: waiter, servers: servers, network: c.network, evidence: c.evidence,
+			client: c.client, waiter: waiter, servers: servers, network: c.network, evidence: c.evidence, own: own,
 			clusterCIDRs: cfg.ClusterCIDRs, changing: make(chan struct{}, 1), failed: c.routeFailed,
 		}
 		c.routes.state = newTTLCache(c.clock, maxRouteAge, c.routes.readNetwork)

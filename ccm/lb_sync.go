@@ -219,7 +219,8 @@ func (s *lbSync) readCertificates(ctx context.Context) {
 	s.keep(err, "http-certificates")
 }
 
-// serversOf returns the servers of the nodes that have one. With an error, some are missing.
+// serversOf returns the servers of the nodes that have one in this cluster: a copy of a cluster also has the
+// original's Nodes. With an error, some are missing.
 func (l *loadBalancers) serversOf(ctx context.Context, nodes []*corev1.Node) (map[int64]*hcloud.Server, error) {
 	servers := map[int64]*hcloud.Server{}
 	for _, node := range nodes {
@@ -231,7 +232,7 @@ func (l *loadBalancers) serversOf(ctx context.Context, nodes []*corev1.Node) (ma
 		if err != nil { // each further question would wait for the same error
 			return servers, fmt.Errorf("finding the server of node %s: %w", node.Name, err)
 		}
-		if server != nil {
+		if server != nil && l.own.isHere(server.Labels) {
 			servers[id] = server
 		}
 	}

@@ -332,3 +332,36 @@ func TestAClonedClusterNeverTouchesTheOriginals(t *testing.T) {
 	}
 	w.ensure(w.provider(id("a")), svc)
 }
+
+// The label on servers shows to which cluster a route belongs: a copy of the original has its Nodes, or has deleted them.
+func TestRoutesAndTargetsOfAnotherClustersServersStay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 2)
+	_, _, err := w.api.Server.Update(t.Context(), &hcloud.Server{ID: w.ids()[0]}, hcloud.ServerUpdateOpts{Labels: map[string]string{"ccm-from-scratch/cluster": "a"}})
+	w.must(err)
+	w.addRoute("10.244.9.0/24", w.privateIP(0)) // no Node of the copy has this range
+	w.addRoute("10.244.2.0/24", w.privateIP(0)) // the copy gave it to its own node-2
+	cloud := w.provider(func(c *ccm.Config) { c.ClusterID = "b" })
+	theirs := w.nodes[0]
+	w.nodes = w.nodes[1:]
+	r, _ := w.resyncOf(cloud)
+	w.nodes[0].Spec.PodCIDRs = []string{"10.244.2.0/24"}
+	before := w.networkRoutes()
+	if r.Routes(t.Context()) {
+		t.Error("no error although the pod range is taken")
+	}
+	if got := w.networkRoutes(); !slices.Equal(got, before) {
+		t.Errorf("routes %v, were %v", got, before)
+	}
+	w.nodes = append(w.nodes, theirs)
+	w.ensure(cloud, newService("web", nil, 80))
+	if got := targetIDs(w.theLoadBalancer()); !slices.Equal(got, w.ids()[1:]) {
+		t.Errorf("targets %v, want %v", got, w.ids()[1:])
+	}
+
+	original := w.provider(func(c *ccm.Config) { c.ClusterID = "a" })
+	routes, _ := original.Routes()
+	if all, err := routes.ListRoutes(t.Context(), ""); err != nil || len(all) != 2 {
+		t.Errorf("the original sees the routes %v, %v", all, err)
+	}
+}

@@ -39,6 +39,7 @@ type routes struct {
 	servers      *serverCache
 	network      *networkResolver
 	evidence     *evidence
+	own          ownership
 	clusterCIDRs []netip.Prefix
 	nodes        corelisters.NodeLister // nil until SetInformers
 	state        *ttlCache[[]netRoute]
@@ -145,6 +146,9 @@ func (r *routes) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Rou
 			return nil, err
 		}
 	}
+	if all, err = r.withoutOtherClusters(ctx, all); err != nil {
+		return nil, err
+	}
 	var managed []*cloudprovider.Route
 	disappeared := r.evidence.disappeared()
 	for _, route := range all {
@@ -160,6 +164,26 @@ func (r *routes) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Rou
 		})
 	}
 	return managed, nil
+}
+
+// withoutOtherClusters removes the routes whose gateway is a server of another cluster. Routes have no labels, so
+// labelCluster on the server, which an operator sets, must show that.
+func (r *routes) withoutOtherClusters(ctx context.Context, all []netRoute) ([]netRoute, error) {
+	networkID, err := r.network.ID(ctx)
+	if err != nil {
+		return nil, err
+	}
+	servers, err := r.servers.All(ctx)
+	if err != nil {
+		return nil, err
+	}
+	elsewhere := map[netip.Addr]bool{}
+	for _, s := range servers {
+		if ip := privateIP(s, networkID); ip.IsValid() && !r.own.isHere(s.Labels) {
+			elsewhere[ip] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(nr netRoute) bool { return elsewhere[nr.Gateway] }), nil
 }
 
 // isClusterRoute reports whether a route to destination belongs to the cluster.
@@ -287,6 +311,9 @@ func (r *routes) create(ctx context.Context, node types.NodeName, destination ne
 	for _, stale := range all {
 		if stale.Destination != destination {
 			continue
+		}
+		if ours, err := r.withoutOtherClusters(ctx, []netRoute{stale}); err != nil || len(ours) == 0 {
+			return cmp.Or(err, fmt.Errorf("the route %v belongs to a server of another cluster (label %s): give the two clusters different pod ranges or networks", stale, labelCluster))
 		}
 		klog.InfoS("Replacing a route because its gateway is not the node's address", "node", node, "route", stale, "gateway", gateway)
 		if err := r.change(ctx, stale, false); err != nil {
