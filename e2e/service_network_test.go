@@ -26,6 +26,25 @@ var _ = Describe("A Service in a private network", Label("service", "dataplane")
 		env = framework.NewEnv(ctx, suite, framework.Options{})
 	})
 
+	It("is served by nodes without public addresses, without an annotation", framework.Needs(framework.PrivateNodes), Label(framework.OwnCloud), func(ctx SpecContext) {
+		for _, name := range []string{"node-1", "node-2"} {
+			env.Servers.Create(ctx, name, publicNet(false, false))
+			env.Nodes.AwaitInitialized(ctx, name)
+		}
+		env.Services.Create(ctx, "web")
+		address := env.Traffic.AwaitServed(ctx, "web")
+		lb := env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
+		Expect(lb.Targets).To(HaveEach(HaveField("UsePrivateIP", BeTrue())))
+		Expect(address).To(Equal(lb.PublicNet.IPv4.IP.String()))
+		env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, "node-1", "node-2")
+
+		By("adding a node with public addresses, which does not change the others")
+		env.Nodes.Create(ctx, "node-3")
+		lb = env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2", "node-3"))
+		Expect(lb.Targets).To(ContainElements(HaveField("UsePrivateIP", BeTrue()), HaveField("UsePrivateIP", BeTrue()), HaveField("UsePrivateIP", BeFalse())))
+		env.CCM.ExpectNoServiceWrites(ctx)
+	})
+
 	It("can be private only: no public address, private targets, and answers inside the network", framework.Needs(framework.PrivateNetwork), Label(framework.OwnCloud), func(ctx SpecContext) {
 		env.Nodes.Create(ctx, "node-1", "node-2")
 		env.Services.Create(ctx, "web", annotate(map[string]string{"disable-public-network": "true"}))

@@ -62,6 +62,8 @@ const (
 	ProxyProtocol Feature = "proxy-protocol"
 	// PrivateNetwork: annotations make targets, or all of a load balancer, private.
 	PrivateNetwork Feature = "private-network"
+	// PrivateNodes: nodes without public addresses are private targets without an annotation.
+	PrivateNodes Feature = "private-nodes"
 	// PrivateAddress: annotations choose the load balancer's private address or subnet.
 	PrivateAddress Feature = "private-address"
 	// HTTP: the annotations for HTTP: timeouts and sticky sessions.
@@ -92,7 +94,7 @@ func Features() []Feature {
 	return []Feature{
 		AddressFamily, AddressUpdates, TypeUpdates, ForeignNodes, ShutdownTaint, CarefulDeletion, NodeRoutes, Repair,
 		KeepForeign, AdoptByName, AdoptByLabel, TakeOver, OneOwner, Release, Events, SettingEvents, TypeLimits, SmoothPorts,
-		IngressChoice, ReverseDNS, HealthChecks, LocalPolicy, NodeSelector, ProxyProtocol, PrivateNetwork, PrivateAddress,
+		IngressChoice, ReverseDNS, HealthChecks, LocalPolicy, NodeSelector, ProxyProtocol, PrivateNetwork, PrivateNodes, PrivateAddress,
 		HTTP, UploadedCertificates, ManagedCertificates, CallBudgets, FaultTolerance, CrashSafety, LeaderFence, SettingsCheck,
 		TokenFile, LeastPrivilege,
 	}
