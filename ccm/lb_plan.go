@@ -275,7 +275,12 @@ func planTargets(in lbPlanInput, private bool) (targets []lbTarget, ipv6 map[int
 			ipv6[id] = address
 		}
 	}
-	if in.Unread {
+	foreign := len(in.Nodes) > 0 && !slices.ContainsFunc(in.Nodes, func(n *corev1.Node) bool { return !isForeign(n) })
+	if foreign {
+		notes = append(notes, lbNote{EventSkippedNodes, fmt.Sprintf("All %d nodes have provider IDs of another provider, such as %q: targets are neither added nor removed until a node begins with %s or %s",
+			len(in.Nodes), in.Nodes[0].Spec.ProviderID, ConventionOwn.prefix(), ConventionHcloud.prefix())})
+	}
+	if in.Unread || foreign {
 		// It is not certain that anything replaces the targets whose nodes are gone.
 		for id, t := range current {
 			if !slices.ContainsFunc(targets, func(t lbTarget) bool { return t.ServerID == id }) {
@@ -285,6 +290,11 @@ func planTargets(in lbPlanInput, private bool) (targets []lbTarget, ipv6 map[int
 	}
 	slices.SortFunc(targets, func(a, b lbTarget) int { return cmp.Compare(a.ServerID, b.ServerID) })
 	targets = slices.Compact(targets)
+	return targets, ipv6, append(notes, skippedNotes(noAddress, noRoute, private)...)
+}
+
+// skippedNotes warns about nodes that are not targets.
+func skippedNotes(noAddress, noRoute []string, private bool) (notes []lbNote) {
 	if len(noAddress) > 0 {
 		why := "their servers have no public address of the Service's IP family (set use-private-ip to use private addresses)"
 		if private {
@@ -295,7 +305,7 @@ func planTargets(in lbPlanInput, private bool) (targets []lbTarget, ipv6 map[int
 	if len(noRoute) > 0 {
 		notes = append(notes, lbNote{EventSkippedNodes, fmt.Sprintf("%d nodes are not targets yet because they have no route: %s", len(noRoute), abbreviate(noRoute, 5))})
 	}
-	return targets, ipv6, notes
+	return notes
 }
 
 // selectedNodes returns the nodes that match the node selector. If it is invalid, they are the nodes that

@@ -365,3 +365,28 @@ func TestRoutesAndTargetsOfAnotherClustersServersStay(t *testing.T) {
 		t.Errorf("the original sees the routes %v, %v", all, err)
 	}
 }
+
+// A sync must not take every target off a load balancer because it knows none of the nodes.
+func TestTargetsStayIfAllNodesAreOfAnotherProvider(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 2)
+	svc := newService("web", nil, 80)
+	w.ensure(w.provider(), svc)
+	want := targetIDs(w.theLoadBalancer())
+	known := w.nodes[0].Spec.ProviderID
+	for _, n := range w.nodes {
+		n.Spec.ProviderID = strings.Replace(n.Spec.ProviderID, "ccm-from-scratch", "another-cloud", 1)
+	}
+	setPorts(svc, 80, 443) // other parts follow the Service
+	w.eventsSoFar()
+	w.ensure(w.provider(), svc)
+	if lb := w.theLoadBalancer(); !slices.Equal(targetIDs(lb), want) || len(lb.Services) != 2 {
+		t.Errorf("targets %v, want %v; %d ports", targetIDs(lb), want, len(lb.Services))
+	}
+	w.expectEvent("Warning NodesSkipped", `"another-cloud://`, "ccm-from-scratch:// or hcloud://")
+	w.nodes[0].Spec.ProviderID = known // one is ours: the other is really another provider's
+	w.ensure(w.provider(), svc)
+	if lb := w.theLoadBalancer(); len(lb.Targets) != 1 {
+		t.Errorf("targets %v", targetIDs(lb))
+	}
+}
