@@ -176,15 +176,14 @@ func (tx *Tx) settleHealth(lb *LoadBalancer) {
 type dueTimes []time.Time
 
 // nextHealth returns the next status of a target by HealthFollowsPower, and its time; false if the target
-// already has that status.
-func (tx *Tx) nextHealth(lb *LoadBalancer, t *LoadBalancerTarget, h TargetHealth) (status string, at time.Time, ok bool) {
+// already has that status. s is the target's server, nil if it has none.
+func nextHealth(lb *LoadBalancer, t *LoadBalancerTarget, h TargetHealth, s *Server) (status string, at time.Time, ok bool) {
 	status, at = HealthHealthy, h.since
 	if t.Type != "ip" {
-		s, exists := tx.Servers.Get(t.Server)
-		if !exists || s.Status != ServerRunning {
+		if s == nil || s.Status != ServerRunning {
 			status = HealthUnhealthy
 		}
-		if exists && s.powered.After(at) {
+		if s != nil && s.powered.After(at) {
 			at = s.powered
 		}
 	}
@@ -199,13 +198,14 @@ func (tx *Tx) nextHealth(lb *LoadBalancer, t *LoadBalancerTarget, h TargetHealth
 	return status, at.Add(wait), true
 }
 
-// addDue adds the times at which a target's health changes. It adds none unless HealthFollowsPower is set.
-func (tx *Tx) addDue(due *dueTimes, lb *LoadBalancer, t *LoadBalancerTarget) {
+// addDue adds the times at which the health of a target changes, which is that of server s. It adds none unless
+// HealthFollowsPower is set.
+func (tx *Tx) addDue(due *dueTimes, lb *LoadBalancer, t *LoadBalancerTarget, s *Server) {
 	if tx.cloud.healthRule != HealthFollowsPower {
 		return
 	}
 	for _, h := range t.Health {
-		if _, at, ok := tx.nextHealth(lb, t, h); ok && !slices.ContainsFunc(*due, at.Equal) {
+		if _, at, ok := nextHealth(lb, t, h, s); ok && !slices.ContainsFunc(*due, at.Equal) {
 			*due = append(*due, at)
 		}
 	}
@@ -221,7 +221,7 @@ func (tx *Tx) followPower(server int64) {
 	for _, id := range s.LoadBalancers {
 		if lb, ok := tx.LoadBalancers.Get(id); ok {
 			for t := range lb.targetsOf(server) {
-				tx.addDue(&due, lb, t)
+				tx.addDue(&due, lb, t, s)
 			}
 		}
 	}
@@ -253,7 +253,8 @@ func (tx *Tx) scheduleHealth(due dueTimes, server int64) {
 func (tx *Tx) scheduleAllHealth(lb *LoadBalancer) {
 	var due dueTimes
 	for t := range lb.Backends() {
-		tx.addDue(&due, lb, t)
+		s, _ := tx.Servers.Get(t.Server)
+		tx.addDue(&due, lb, t, s)
 	}
 	id := lb.ID
 	for _, at := range due {
@@ -273,7 +274,8 @@ func (tx *Tx) healthNow(lb *LoadBalancer) func(*LoadBalancerTarget, TargetHealth
 		if tx.cloud.healthRule != HealthFollowsPower {
 			return h
 		}
-		if status, at, ok := tx.nextHealth(lb, t, h); ok && !at.After(tx.now) {
+		s, _ := tx.Servers.Get(t.Server)
+		if status, at, ok := nextHealth(lb, t, h, s); ok && !at.After(tx.now) {
 			h.report(HealthReport{Status: status, Detail: "layer4_no_connection"})
 		}
 		return h

@@ -318,21 +318,21 @@ func (tx *Tx) refreshTargets(server int64) {
 	var due dueTimes
 	var shared sharedTargets
 	for _, id := range affected {
-		old, ok := tx.LoadBalancers.Get(id)
+		entry, ok := tx.LoadBalancers.Entry(id)
 		if !ok {
 			continue
 		}
-		lb := old
-		if changed, ok := tx.resolveServer(old, server, s, &shared); ok {
+		lb := entry.Value
+		if changed, ok := tx.resolveServer(lb, server, s, &shared); ok {
 			changed.Revision++
-			tx.LoadBalancers.Put(changed)
+			tx.LoadBalancers.put(entry, changed)
 			lb = changed
 		}
 		for t := range lb.targetsOf(server) {
 			if len(now) == 0 || now[len(now)-1] != id {
 				now = append(now, id)
 			}
-			tx.addDue(&due, lb, t)
+			tx.addDue(&due, lb, t, s)
 		}
 	}
 	if exists && !slices.Equal(s.LoadBalancers, now) {
