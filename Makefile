@@ -77,6 +77,10 @@ e2e-hygiene: ## Prove that the suite leaves nothing behind: success, failure, ti
 bench: ## Benchmarks, each with its baseline
 	cd fakecloud && go test -run '^$$' -bench . -benchmem ./...
 
+.PHONY: bench-ccm
+bench-ccm: ## Measure what the CCM costs: the tables of ccm/README.md
+	@cd ccm/budget && go test -run 'TestTable|TestScale' -count=1 -timeout=60m -args -table
+
 SEEDS ?= 1000
 .PHONY: sim
 sim: export GODEBUG = asyncpreemptoff=1

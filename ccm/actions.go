@@ -1,9 +1,12 @@
 package ccm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,8 +18,16 @@ import (
 // Most actions end sooner. While an action is waited for, a worker of a controller can do nothing else.
 const defaultActionTimeout = 10 * time.Second
 
+// maxActionsPerPoll is the number of actions of one page: one call asks for so many.
+const maxActionsPerPoll = 50
+
+// pollSpacing is the least time between two polls. Actions that end within it share the second one.
+const pollSpacing = 200 * time.Millisecond
+
 // actionWaiter waits for actions on an injected clock. hcloud-go's own waiter uses the wall clock and
-// polls twice per second.
+// polls twice per second for each of its callers.
+//
+// All waits share their polls: one call asks for all actions that have probably ended.
 type actionWaiter struct {
 	client *hcloud.Client
 	clock  clock.Clock
@@ -24,9 +35,32 @@ type actionWaiter struct {
 	// result.
 	timeout time.Duration
 
-	mu sync.Mutex
-	// lasted holds how long the last action of each command took in the cloud.
-	lasted map[string]time.Duration
+	polling keyLock // held during a poll, with the empty key
+
+	mu       sync.Mutex
+	waits    map[int64]*actionWait
+	timings  map[string]*actionTiming
+	polledAt time.Time
+}
+
+// actionWait is an action that at least one caller waits for.
+type actionWait struct {
+	callers  int
+	polls    int // polls that were made for it
+	started  time.Time
+	probable time.Time // when it has probably ended
+	latest   *hcloud.Action
+	missing  bool          // a poll did not find it
+	ended    chan struct{} // closed when latest has ended, or it is missing
+}
+
+// actionTiming is what is known about the duration of the actions of one command. The API reports times in whole
+// seconds, so it is learned from polls.
+type actionTiming struct {
+	expected time.Duration // a little more than the duration; 0: not known
+	floor    time.Duration // one was still running after it
+	ended    time.Duration // the last one was seen to have ended after it
+	hits     int           // first polls that came late enough
 }
 
 // actionPendingError reports that an action is still running after the timeout. It has not failed.
@@ -50,63 +84,259 @@ func (e *actionPendingError) retryAfter() time.Duration {
 // *actionPendingError when it still runs after the timeout. A nil action counts as success: some
 // operations of some API versions return none.
 func (w *actionWaiter) wait(ctx context.Context, action *hcloud.Action) error {
-	start := w.clock.Now()
-	for poll := 0; ; poll++ {
-		switch {
-		case action == nil || action.ID == 0 || action.Status == hcloud.ActionStatusSuccess:
-			return nil
-		case action.Status == hcloud.ActionStatusError:
-			return fmt.Errorf("action %d (%s) failed: %w", action.ID, action.Command, action.Error())
-		}
-		if waited := w.clock.Since(start); waited >= w.timeout {
+	return w.waitPatiently(ctx, action, 0)
+}
+
+// waitPatiently is wait for an action whose end another poll will probably notice: its own first poll comes later by
+// patience.
+func (w *actionWaiter) waitPatiently(ctx context.Context, action *hcloud.Action, patience time.Duration) error {
+	if action == nil || action.ID == 0 || hasEnded(action) {
+		return resultOf(action)
+	}
+	wait, leave := w.join(action)
+	defer leave()
+	delay := wait.probable.Sub(w.clock.Now()) + patience
+	for {
+		waited := w.clock.Since(wait.started)
+		if waited >= w.timeout {
 			return &actionPendingError{id: action.ID, command: action.Command, waited: waited}
 		}
-		timer := w.clock.NewTimer(w.delay(action.Command, poll))
+		timer := w.clock.NewTimer(min(delay, w.timeout-waited))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
 			return fmt.Errorf("waiting for action %d (%s): %w", action.ID, action.Command, context.Cause(ctx))
 		case <-timer.C():
+		case <-wait.ended:
+			timer.Stop()
 		}
-		updated, _, err := w.client.Action.GetByID(ctx, action.ID)
-		if err != nil {
+		var err error
+		if delay, err = w.poll(ctx, action.ID, wait); err != nil {
 			return fmt.Errorf("getting action %d (%s): %w", action.ID, action.Command, err)
 		}
-		if updated == nil {
-			return fmt.Errorf("getting action %d (%s): it does not exist any more", action.ID, action.Command)
+		if delay == 0 {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return resultOf(wait.latest)
 		}
-		action = updated
-		w.learn(action)
 	}
 }
 
-// delay returns the delay before a poll. The first poll comes when the last action of that command would
-// have ended: most actions of a command take equally long, and each poll counts against the rate limit.
-func (w *actionWaiter) delay(command string, poll int) time.Duration {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	lasted := w.lasted[command]
-	switch {
-	case lasted == 0:
-		return pollInterval(poll)
-	case poll == 0:
-		return lasted + 50*time.Millisecond
-	}
-	return pollInterval(poll - 1)
+func hasEnded(action *hcloud.Action) bool {
+	return action.Status == hcloud.ActionStatusSuccess || action.Status == hcloud.ActionStatusError
 }
 
-// learn notes how long an action took. Slow ones count only up to the longest interval between polls.
-func (w *actionWaiter) learn(action *hcloud.Action) {
-	lasted := action.Finished.Sub(action.Started)
-	if action.Status != hcloud.ActionStatusSuccess || lasted <= 0 {
-		return
+// resultOf returns the error of an action that has ended.
+func resultOf(action *hcloud.Action) error {
+	if action != nil && action.Status == hcloud.ActionStatusError {
+		return fmt.Errorf("action %d (%s) failed: %w", action.ID, action.Command, action.Error())
+	}
+	return nil
+}
+
+// join returns the wait for an action, which all its callers share. leave must be called at the end.
+func (w *actionWaiter) join(action *hcloud.Action) (wait *actionWait, leave func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	wait = w.waits[action.ID]
+	if wait == nil {
+		now := w.clock.Now()
+		wait = &actionWait{started: now, probable: now.Add(w.timingOf(action.Command).next()), latest: action, ended: make(chan struct{})}
+		if w.waits == nil {
+			w.waits = map[int64]*actionWait{}
+		}
+		w.waits[action.ID] = wait
+	}
+	wait.callers++
+	return wait, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if wait.callers--; wait.callers == 0 {
+			delete(w.waits, action.ID)
+		}
+	}
+}
+
+// poll asks for the action, and for all others that have probably ended. It returns the delay before the next
+// poll, or 0 if the action has ended. Shortly after another poll, it only returns a delay.
+func (w *actionWaiter) poll(ctx context.Context, id int64, wait *actionWait) (time.Duration, error) {
+	unlock, err := w.polling.lock(ctx, "")
+	if err != nil {
+		return 0, err
+	}
+	defer unlock()
+	ids, delay := w.due(id, wait)
+	if len(ids) > 0 {
+		if err := w.ask(waiting(ctx), ids); err != nil {
+			return 0, err
+		}
+		delay = w.afterPoll(wait)
+	}
+	select {
+	case <-wait.ended:
+		if wait.missing {
+			return 0, errors.New("it does not exist any more")
+		}
+		return 0, nil
+	default:
+		return max(delay, time.Millisecond), nil
+	}
+}
+
+// due returns the actions to ask for, or the delay until the next poll may be made.
+func (w *actionWaiter) due(id int64, wait *actionWait) (ids []int64, delay time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	select {
+	case <-wait.ended:
+		return nil, 0
+	default:
+	}
+	now := w.clock.Now()
+	if delay := w.polledAt.Add(pollSpacing).Sub(now); delay > 0 {
+		return nil, delay
+	}
+	ids = []int64{id}
+	for _, other := range slices.Sorted(maps.Keys(w.waits)) {
+		if other != id && len(ids) < maxActionsPerPoll && !w.waits[other].probable.After(now) {
+			ids = append(ids, other)
+		}
+	}
+	w.polledAt = now
+	return ids, 0
+}
+
+// ask fetches actions and notes what the answer says.
+func (w *actionWaiter) ask(ctx context.Context, ids []int64) error {
+	var actions []*hcloud.Action
+	var err error
+	if len(ids) == 1 {
+		var one *hcloud.Action
+		if one, _, err = w.client.Action.GetByID(ctx, ids[0]); one != nil {
+			actions = []*hcloud.Action{one}
+		}
+	} else {
+		actions, _, err = w.client.Action.List(ctx, hcloud.ActionListOpts{ID: ids, ListOpts: hcloud.ListOpts{PerPage: maxActionsPerPoll}})
+	}
+	if err != nil {
+		return err
+	}
+	answers := map[int64]*hcloud.Action{}
+	for _, a := range actions {
+		answers[a.ID] = a
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.lasted == nil {
-		w.lasted = map[string]time.Duration{}
+	for i, id := range ids {
+		wait, answer := w.waits[id], answers[id]
+		if wait == nil || isClosed(wait.ended) {
+			continue
+		}
+		if answer == nil {
+			wait.missing = true
+			close(wait.ended)
+			continue
+		}
+		wait.latest = answer
+		if i == 0 { // the others were asked for by the way
+			w.learn(wait)
+		}
+		if hasEnded(answer) {
+			close(wait.ended)
+		}
 	}
-	w.lasted[action.Command] = min(lasted, 3*time.Second)
+	return nil
+}
+
+// learn notes what a poll says about the duration of the command. The caller holds mu.
+func (w *actionWaiter) learn(wait *actionWait) {
+	timing, after := w.timingOf(wait.latest.Command), w.clock.Since(wait.started)
+	switch first := wait.polls == 0; {
+	case first && !hasEnded(wait.latest):
+		timing.early(after)
+	case first && after < timing.next()+pollSpacing: // else the poll came late, and says nothing
+		timing.hit(after)
+	case !first && hasEnded(wait.latest):
+		timing.late(after)
+	}
+	wait.polls++
+}
+
+func isClosed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// afterPoll returns the delay before the next poll for an action that was still running. It grows.
+func (w *actionWaiter) afterPoll(wait *actionWait) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ran := w.clock.Since(wait.started)
+	delay := min(max(ran/4, pollSpacing), 3*time.Second)
+	if ended := cmp.Or(w.timingOf(wait.latest.Command).ended, usualAction); ended > ran {
+		delay = ended - ran
+	}
+	wait.probable = w.clock.Now().Add(delay)
+	return delay
+}
+
+// expected returns how long actions of a command probably take, or 0 if none has ended yet.
+func (w *actionWaiter) expected(command string) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.timingOf(command).expected
+}
+
+// timingOf returns what is known about a command. The caller holds mu.
+func (w *actionWaiter) timingOf(command string) *actionTiming {
+	if w.timings == nil {
+		w.timings = map[string]*actionTiming{}
+	}
+	if w.timings[command] == nil {
+		w.timings[command] = &actionTiming{}
+	}
+	return w.timings[command]
+}
+
+const (
+	// firstPoll is the delay before the very first poll, and usualAction that before the second one: it is a little more
+	// than the duration of most actions.
+	firstPoll   = 350 * time.Millisecond
+	usualAction = 1050 * time.Millisecond
+	// longestFirstPoll limits the delay of a first poll, also after very slow actions.
+	longestFirstPoll = 3 * time.Second
+	// timingPrecision is the precision with which durations are learned.
+	timingPrecision = 50 * time.Millisecond
+	// floorHits is the number of first polls after which an earlier one is tried again.
+	floorHits = 16
+)
+
+// next returns the delay before the first poll.
+func (t *actionTiming) next() time.Duration { return cmp.Or(t.expected, firstPoll) }
+
+// early notes that an action was still running at its first poll.
+func (t *actionTiming) early(after time.Duration) { t.floor = after }
+
+// late notes when an action had ended that was still running at its first poll. One slow action does not delay all
+// later ones.
+func (t *actionTiming) late(after time.Duration) {
+	t.ended = after
+	t.expected = min(after, max(t.expected, usualAction)*3/2, longestFirstPoll)
+}
+
+// hit notes that an action had ended at its first poll: the next one comes earlier.
+func (t *actionTiming) hit(after time.Duration) {
+	t.ended = after
+	if t.hits++; t.hits%floorHits == 0 {
+		t.floor = 0
+	}
+	if t.expected = t.next(); t.expected-t.floor > timingPrecision {
+		t.expected = max(t.expected*3/4, (t.expected+t.floor)/2)
+	}
 }
 
 // slowActions remembers the actions that were still running after the timeout, by the resource that they
@@ -142,7 +372,7 @@ func (s *slowActions) check(ctx context.Context, resource int64) error {
 	if !slow {
 		return nil
 	}
-	action, _, err := s.waiter.client.Action.GetByID(ctx, id)
+	action, _, err := s.waiter.client.Action.GetByID(waiting(ctx), id)
 	if err == nil && action != nil && action.Status == hcloud.ActionStatusRunning {
 		return &actionPendingError{id: id, command: action.Command, waited: s.waiter.clock.Since(action.Started)}
 	}
@@ -150,10 +380,4 @@ func (s *slowActions) check(ctx context.Context, resource int64) error {
 	defer s.mu.Unlock()
 	delete(s.ids, resource)
 	return nil
-}
-
-// pollInterval returns the delay before a poll. It grows, because most actions take a second or two and
-// each poll counts against the rate limit.
-func pollInterval(poll int) time.Duration {
-	return min(300*time.Millisecond<<min(poll, 4), 3*time.Second)
 }

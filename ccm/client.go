@@ -19,6 +19,7 @@ func newClient(cfg Config, token *tokenSource, clk clock.Clock, reg prometheus.R
 		token:          token,
 		clock:          clk,
 		metrics:        newAPIMetrics(reg),
+		limit:          &rateLimit{clock: clk},
 		attemptTimeout: cfg.RequestTimeout,
 		jitter:         jitter,
 		mayWrite:       mayWrite,

@@ -116,7 +116,7 @@ func New(cfg Config, options ...Option) *Cloud {
 	if cfg.RoutesEnabled && cfg.Network != "" {
 		c.routes = &routes{
 			client: c.client, waiter: waiter, servers: servers, network: c.network, evidence: c.evidence, own: own,
-			clusterCIDRs: cfg.ClusterCIDRs, changing: make(chan struct{}, 1), failed: c.routeFailed,
+			clusterCIDRs: cfg.ClusterCIDRs, changing: make(chan struct{}, 1), unconfirmed: map[netRoute]*routeChange{}, failed: c.routeFailed,
 		}
 		c.routes.state = newTTLCache(c.clock, maxRouteAge, c.routes.readNetwork)
 	}
@@ -226,7 +226,7 @@ func (c *Cloud) Check(ctx context.Context) error {
 // checkAttached returns an error if the server of this node is not attached to the network. The node
 // must have the name of its server; otherwise there is nothing to check.
 func (c *Cloud) checkAttached(ctx context.Context, networkID int64) error {
-	server, err := c.instances.servers.ByName(ctx, c.cfg.NodeName)
+	server, err := c.instances.servers.ByName(ctx, serverAsk{name: c.cfg.NodeName})
 	if err != nil || server == nil || privateIP(server, networkID).IsValid() {
 		return err
 	}

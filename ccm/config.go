@@ -18,6 +18,10 @@ import (
 // ProviderName is the name of the provider and the scheme of its provider IDs.
 const ProviderName = "ccm-from-scratch"
 
+// NodeRefresh is the program's default of --node-status-update-frequency. Each refresh of all Nodes lists all servers;
+// their addresses and types hardly ever change.
+const NodeRefresh = 15 * time.Minute
+
 // AddressFamily selects the public addresses of a server that become ExternalIP addresses of its Node.
 type AddressFamily string
 
@@ -78,8 +82,8 @@ type Config struct {
 	// prefix. The values are valid.
 	LoadBalancerDefaults map[string]string
 
-	// ServerCacheTTL is the maximum age of cached data about servers. A shorter one costs more API
-	// calls; a longer one delays the detection of a powered-off server.
+	// ServerCacheTTL is the maximum age of data about servers on which a change is based. A shorter one costs
+	// more API calls; a longer one delays the detection of a powered-off server. 0 switches the cache off.
 	ServerCacheTTL time.Duration
 	// ResyncInterval is the interval of the periodic comparison, which repairs load balancers and
 	// routes without an event from Kubernetes. 0 switches it off.

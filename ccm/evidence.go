@@ -252,22 +252,25 @@ func (e *evidence) disappeared() bool {
 // project returns nil if the token belongs to the cluster's project, or if the cluster has no servers and
 // load balancers that could show that.
 func (e *evidence) project(ctx context.Context) error {
-	if e.disabled {
+	if e.disabled || e.isRecognised(e.currentToken()) {
 		return nil
 	}
 	return e.recognise(ctx, len(e.knownServers()), e.listServers)
 }
 
+// isRecognised reports whether something of the cluster was visible with the token. What was asked with a token counts with
+// that one only, also if it changes meanwhile.
+func (e *evidence) isRecognised(token string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.recognised == token && token != ""
+}
+
 // recognise returns nil if something of the cluster is visible with the token, or if nothing is known.
 func (e *evidence) recognise(ctx context.Context, servers int, list func(context.Context) error) error {
 	token := e.currentToken()
-	isRecognised := func() bool {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		return e.recognised == token && token != ""
-	}
 	services := e.knownServices()
-	if isRecognised() {
+	if e.isRecognised(token) {
 		return nil
 	}
 	if servers+len(services) == 0 {
@@ -288,7 +291,7 @@ func (e *evidence) recognise(ctx context.Context, servers int, list func(context
 			return err
 		}
 	}
-	if !isRecognised() && len(services) > 0 {
+	if !e.isRecognised(token) && len(services) > 0 {
 		visible, err := e.showsOne(ctx, services)
 		if err != nil {
 			return err
@@ -297,7 +300,7 @@ func (e *evidence) recognise(ctx context.Context, servers int, list func(context
 			e.sawOne(token)
 		}
 	}
-	if isRecognised() {
+	if e.isRecognised(token) {
 		return nil
 	}
 	d := &doubtError{doubtProject, fmt.Sprintf(

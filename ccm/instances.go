@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
+	nodeutil "k8s.io/component-helpers/node/util"
 )
 
 // instances implements cloudprovider.InstancesV2: each Node is a server.
@@ -34,7 +36,7 @@ var _ cloudprovider.InstancesV2 = (*instances)(nil)
 // no proof that the Node's machine is gone. The Node stays uninitialized until a server of that name
 // exists or a person deletes the Node.
 func (i *instances) InstanceExists(ctx context.Context, node *corev1.Node) (bool, error) {
-	server, err := i.serverOf(ctx, node)
+	server, err := i.notReadyServerOf(ctx, node)
 	if err != nil {
 		return false, err
 	}
@@ -47,7 +49,7 @@ func (i *instances) InstanceExists(ctx context.Context, node *corev1.Node) (bool
 
 // InstanceShutdown implements cloudprovider.InstancesV2. It reports whether the server's status is off.
 func (i *instances) InstanceShutdown(ctx context.Context, node *corev1.Node) (bool, error) {
-	server, err := i.serverOf(ctx, node)
+	server, err := i.notReadyServerOf(ctx, node)
 	if err != nil {
 		return false, err
 	}
@@ -61,7 +63,8 @@ func (i *instances) InstanceShutdown(ctx context.Context, node *corev1.Node) (bo
 // cloudprovider.InstanceNotFound if the Node has no server. The node controller then leaves the Node
 // uninitialized and asks again.
 func (i *instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
-	server, err := i.serverOf(ctx, node)
+	ctx, ask := i.askForMetadata(ctx, node)
+	server, err := i.serverOf(ctx, node, ask)
 	if err != nil {
 		return nil, err
 	}
@@ -102,25 +105,103 @@ func notFound(node *corev1.Node) error {
 	return fmt.Errorf("node %q: no server has this name: %w", node.Name, cloudprovider.InstanceNotFound)
 }
 
+// notReadyServerOf returns the server of a Node that is not Ready. The node lifecycle controller asks for each of
+// them every five seconds. What has been so for long is asked less often: after a minute every half minute, after
+// 20 minutes every maxNotReadyAge.
+func (i *instances) notReadyServerOf(ctx context.Context, node *corev1.Node) (*hcloud.Server, error) {
+	return i.serverOf(periodically(ctx, controllerLifecycle, "exists"), node, serverAsk{
+		maxAge: i.notReadyAge(node),
+		likely: func() []serverAsk {
+			return i.asks(func(n *corev1.Node) (time.Duration, bool) { return i.notReadyAge(n), !isReady(n) })
+		},
+	})
+}
+
+// notReadyAge returns the maximum age of the data of a server whose Node is not Ready: half of the time that it
+// has been so.
+func (i *instances) notReadyAge(node *corev1.Node) time.Duration {
+	since := node.CreationTimestamp.Time
+	if _, c := nodeutil.GetNodeCondition(&node.Status, corev1.NodeReady); c != nil {
+		since = c.LastTransitionTime.Time
+	}
+	if since.IsZero() {
+		return 0
+	}
+	return max(min(i.servers.clock.Since(since)/2, maxNotReadyAge), i.servers.ttl)
+}
+
+func isReady(node *corev1.Node) bool {
+	_, c := nodeutil.GetNodeCondition(&node.Status, corev1.NodeReady)
+	return c != nil && c.Status == corev1.ConditionTrue
+}
+
+// askForMetadata returns the question for a Node's metadata. A Node that is not initialized yet runs on a server
+// that existed when the Node was created: data from later than that are good enough. (The clocks of the API
+// server and of this machine may differ by a few seconds.) All other Nodes are refreshed together.
+func (i *instances) askForMetadata(ctx context.Context, node *corev1.Node) (context.Context, serverAsk) {
+	initAge := func(n *corev1.Node) time.Duration {
+		if n.CreationTimestamp.IsZero() {
+			return 0
+		}
+		return max(min(i.servers.clock.Since(n.CreationTimestamp.Time)-maxClockSkew, maxInitAge), i.servers.ttl)
+	}
+	if isUninitialized(node) {
+		return urgently(ctx, controllerNode, "initialize"), serverAsk{maxAge: initAge(node), likely: func() []serverAsk {
+			return i.asks(func(n *corev1.Node) (time.Duration, bool) { return initAge(n), isUninitialized(n) })
+		}}
+	}
+	return periodically(ctx, controllerNode, "refresh"), serverAsk{likely: func() []serverAsk {
+		return i.asks(func(n *corev1.Node) (time.Duration, bool) { return 0, !isUninitialized(n) })
+	}}
+}
+
+// maxClockSkew is how much the clocks of the API server and of this machine may differ.
+const maxClockSkew = 10 * time.Second
+
+// asks returns the questions about the servers of all Nodes that choose accepts, with their maximum age. It returns
+// nil before the Nodes are known.
+func (i *instances) asks(choose func(*corev1.Node) (maxAge time.Duration, ok bool)) []serverAsk {
+	nodes, _ := i.servers.evidence.listers()
+	var all []serverAsk
+	for _, n := range listNodes(nodes) {
+		maxAge, ok := choose(n)
+		if ask, err := askFor(n, serverAsk{maxAge: maxAge}); ok && err == nil {
+			all = append(all, ask)
+		}
+	}
+	return all
+}
+
+// askFor completes a question by the Node's server: by its provider ID, or by its name if it has none.
+func askFor(node *corev1.Node, ask serverAsk) (serverAsk, error) {
+	if node.Spec.ProviderID == "" {
+		ask.name = node.Name
+		return ask, nil
+	}
+	var err error
+	ask.id, err = parseProviderID(node.Spec.ProviderID)
+	return ask, err
+}
+
 // serverOf returns the Node's server, or nil if the API says that there is none.
-func (i *instances) serverOf(ctx context.Context, node *corev1.Node) (*hcloud.Server, error) {
-	server, err := i.findServer(polling(ctx), node)
+func (i *instances) serverOf(ctx context.Context, node *corev1.Node, ask serverAsk) (*hcloud.Server, error) {
+	server, err := i.findServer(polling(ctx), node, ask)
 	if d, ok := errors.AsType[*doubtError](err); ok {
 		i.events.nodeWarning(node, EventDoubted, "%s", d)
 	}
 	return server, err
 }
 
-func (i *instances) findServer(ctx context.Context, node *corev1.Node) (*hcloud.Server, error) {
-	if node.Spec.ProviderID == "" {
-		return i.servers.ByName(ctx, node.Name)
-	}
-	id, err := parseProviderID(node.Spec.ProviderID)
-	if err != nil {
+func (i *instances) findServer(ctx context.Context, node *corev1.Node, ask serverAsk) (*hcloud.Server, error) {
+	ask, err := askFor(node, ask)
+	switch {
+	case err != nil:
 		i.events.nodeWarning(node, EventForeignProviderID, "The node is ignored: %s", err)
 		return nil, fmt.Errorf("node %q: %w", node.Name, err)
+	case ask.id == 0:
+		return i.servers.ByName(ctx, ask)
 	}
-	return i.servers.ByID(ctx, id)
+	return i.servers.ByID(ctx, ask)
 }
 
 // isForeign reports whether the Node belongs to another provider.

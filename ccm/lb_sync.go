@@ -189,13 +189,6 @@ func (s *lbSync) readType(ctx context.Context) {
 	s.in.Limits = s.limitsOf(ctx, settings.Type)
 }
 
-func (s *lbSync) readServers(ctx context.Context) {
-	var err error
-	s.in.Servers, err = s.serversOf(ctx, s.in.Nodes)
-	s.in.Unread = err != nil
-	s.keep(err)
-}
-
 // readCertificates finds the certificates of the ports, and orders one if necessary.
 func (s *lbSync) readCertificates(ctx context.Context) {
 	lb, settings := s.in.Current, s.in.Settings
@@ -217,26 +210,6 @@ func (s *lbSync) readCertificates(ctx context.Context) {
 		s.obsolete = nil // the ports keep their certificates
 	}
 	s.keep(err, "http-certificates")
-}
-
-// serversOf returns the servers of the nodes that have one in this cluster: a copy of a cluster also has the
-// original's Nodes. With an error, some are missing.
-func (l *loadBalancers) serversOf(ctx context.Context, nodes []*corev1.Node) (map[int64]*hcloud.Server, error) {
-	servers := map[int64]*hcloud.Server{}
-	for _, node := range nodes {
-		id, err := parseProviderID(node.Spec.ProviderID)
-		if err != nil {
-			continue // not initialized, or of another provider
-		}
-		server, err := l.servers.ByID(ctx, id)
-		if err != nil { // each further question would wait for the same error
-			return servers, fmt.Errorf("finding the server of node %s: %w", node.Name, err)
-		}
-		if server != nil && l.own.isHere(server.Labels) {
-			servers[id] = server
-		}
-	}
-	return servers, nil
 }
 
 // obtainLoadBalancer creates or adopts the load balancer. It returns the plan for what it is then.

@@ -75,7 +75,7 @@ func (l *loadBalancers) GetLoadBalancerName(_ context.Context, _ string, svc *co
 // EnsureLoadBalancerDeleted only if something exists, and after a crash a certificate may be the only
 // thing left.
 func (l *loadBalancers) GetLoadBalancer(ctx context.Context, _ string, svc *corev1.Service) (*corev1.LoadBalancerStatus, bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
+	ctx, cancel := context.WithTimeout(urgently(ctx, controllerService, "find"), syncTimeout)
 	defer cancel()
 	unlock, err := l.services.lock(ctx, string(svc.UID))
 	if err != nil {
@@ -115,7 +115,7 @@ func (l *loadBalancers) GetLoadBalancer(ctx context.Context, _ string, svc *core
 
 // EnsureLoadBalancer implements cloudprovider.LoadBalancer.
 func (l *loadBalancers) EnsureLoadBalancer(ctx context.Context, _ string, svc *corev1.Service, nodes []*corev1.Node) (*corev1.LoadBalancerStatus, error) {
-	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
+	ctx, cancel := context.WithTimeout(urgently(ctx, controllerService, "ensure"), syncTimeout)
 	defer cancel()
 	unlock, err := l.services.lock(ctx, string(svc.UID))
 	if err != nil {
@@ -146,7 +146,7 @@ func (l *loadBalancers) publish(svc *corev1.Service, status *corev1.LoadBalancer
 // UpdateLoadBalancer implements cloudprovider.LoadBalancer. It is called when the nodes have changed.
 // It never creates a load balancer, because it cannot write the address to the Service.
 func (l *loadBalancers) UpdateLoadBalancer(ctx context.Context, _ string, svc *corev1.Service, nodes []*corev1.Node) error {
-	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
+	ctx, cancel := context.WithTimeout(urgently(ctx, controllerService, "nodes"), syncTimeout)
 	defer cancel()
 	unlock, err := l.services.lock(ctx, string(svc.UID))
 	if err != nil {
@@ -177,7 +177,7 @@ func (l *loadBalancers) newest(svc *corev1.Service) *corev1.Service {
 // EnsureLoadBalancerDeleted implements cloudprovider.LoadBalancer. It deletes only resources with the
 // Service's ownership label.
 func (l *loadBalancers) EnsureLoadBalancerDeleted(ctx context.Context, _ string, svc *corev1.Service) error {
-	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
+	ctx, cancel := context.WithTimeout(urgently(ctx, controllerService, "delete"), syncTimeout)
 	defer cancel()
 	unlock, err := l.services.lock(ctx, string(svc.UID))
 	if err != nil {

@@ -1,6 +1,7 @@
 package ccm
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 	"time"
@@ -19,6 +20,8 @@ type apiMetrics struct {
 	retries   *prometheus.CounterVec
 	failures  *prometheus.CounterVec
 	remaining prometheus.Gauge
+	purposes  *prometheus.CounterVec
+	held      *prometheus.CounterVec
 }
 
 func newAPIMetrics(reg prometheus.Registerer) *apiMetrics {
@@ -49,8 +52,28 @@ func newAPIMetrics(reg prometheus.Registerer) *apiMetrics {
 			Help: "Remaining requests of the rate limit according to the last answer.",
 		}),
 	}
-	reg.MustRegister(m.requests, m.duration, m.inFlight, m.retries, m.failures, m.remaining)
+	m.purposes = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "ccm_api_requests_total",
+		Help: "Requests to the Hetzner Cloud API, answered or not, by the controller that needed them and the purpose.",
+	}, []string{"controller", "purpose"})
+	m.held = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "ccm_api_requests_held_back_total",
+		Help: "Requests of periodic work that were not sent because little of the rate limit remains, by controller and purpose.",
+	}, []string{"controller", "purpose"})
+	reg.MustRegister(m.requests, m.duration, m.inFlight, m.retries, m.failures, m.remaining, m.purposes, m.held)
 	return m
+}
+
+// sent counts a request that is sent.
+func (m *apiMetrics) sent(ctx context.Context) {
+	p := purposeOf(ctx)
+	m.purposes.WithLabelValues(p.controller, p.name).Inc()
+}
+
+// heldBack counts a request that is not sent because of the reserve.
+func (m *apiMetrics) heldBack(ctx context.Context) {
+	p := purposeOf(ctx)
+	m.held.WithLabelValues(p.controller, p.name).Inc()
 }
 
 // endpointLabel returns the path of the operation without identifiers, so that the label has few

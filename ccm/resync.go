@@ -33,8 +33,9 @@ const (
 // slow must not delay the others.
 const resyncWorkers = 10
 
-// routeWorkers is the number of Nodes whose routes are created at the same time.
-const routeWorkers = 4
+// routeWorkers is the number of Nodes whose routes are created at the same time. The results of so many changes can be
+// asked for together (see routes).
+const routeWorkers = 2 * maxUnconfirmed
 
 // targetDelay is the delay before Nodes that have got their routes become targets: one comparison serves
 // all Nodes that were added together.
@@ -160,7 +161,7 @@ func (r *resync) run(ctx context.Context) {
 			}
 			continue
 		case <-targets:
-			if targets = nil; !r.startLoadBalancers(ctx, idle, &running) {
+			if targets = nil; !r.startLoadBalancers(urgently(ctx, controllerComparison, "targets"), idle, &running) {
 				targets = r.clock.After(targetDelay)
 			}
 			continue
@@ -199,6 +200,7 @@ func (r *resync) syncLoadBalancers(ctx context.Context) {
 	if r.lbs == nil {
 		return
 	}
+	ctx = periodically(ctx, controllerComparison, "load_balancers")
 	var syncs sync.WaitGroup
 	defer syncs.Wait()
 	free := make(chan struct{}, resyncWorkers)
@@ -276,6 +278,7 @@ func (r *resync) syncRoutes(ctx context.Context) bool {
 	if r.routes == nil || !r.routesOn() {
 		return true
 	}
+	ctx = periodically(ctx, controllerComparison, "routes")
 	existing, err := r.routes.ListRoutes(ctx, "")
 	if err != nil {
 		klog.ErrorS(err, "Could not compare routes with their desired state; will try again")
@@ -283,22 +286,39 @@ func (r *resync) syncRoutes(ctx context.Context) bool {
 		return false
 	}
 	// Read the nodes after the routes: the node of a listed route then is in the list of nodes.
+	nodes := listNodes(r.nodes)
 	var wanted []string
-	var errs []error
-	for _, node := range listNodes(r.nodes) {
-		errs = append(errs, r.syncNodeRoutes(ctx, node))
+	for _, node := range nodes {
 		wanted = append(wanted, node.Spec.PodCIDRs...)
 	}
-	for _, route := range existing {
-		if !slices.Contains(wanted, route.DestinationCIDR) { // a wanted route is correct, or was replaced above
-			errs = append(errs, r.routes.DeleteRoute(ctx, "", route))
-		}
-	}
+	errs := sideBySide(nodes, routeWorkers, func(node *corev1.Node) error { return r.syncNodeRoutes(ctx, node) })
+	existing = slices.DeleteFunc(existing, func(route *cloudprovider.Route) bool {
+		return slices.Contains(wanted, route.DestinationCIDR) // it is correct, or was replaced above
+	})
+	errs = append(errs, sideBySide(existing, routeWorkers, func(route *cloudprovider.Route) error {
+		return r.routes.DeleteRoute(ctx, "", route)
+	})...)
 	if err := errors.Join(errs...); err != nil {
 		klog.ErrorS(err, "Could not repair routes; will try again")
 		return false
 	}
 	return true
+}
+
+// sideBySide calls do for all items, so many at a time, and returns the errors in the order of the items.
+func sideBySide[T any](items []T, most int, do func(T) error) []error {
+	errs := make([]error, len(items))
+	var all sync.WaitGroup
+	free := make(chan struct{}, most)
+	for i, item := range items {
+		free <- struct{}{}
+		all.Go(func() {
+			errs[i] = do(item)
+			<-free
+		})
+	}
+	all.Wait()
+	return errs
 }
 
 // syncNodeRoutes creates the missing routes of one node. Then it clears the node's

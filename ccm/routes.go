@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -17,8 +19,8 @@ import (
 )
 
 // maxRouteAge is the maximum age of cached routes. One read of the network serves a burst of
-// CreateRoute calls.
-const maxRouteAge = 5 * time.Second
+// CreateRoute calls. ListRoutes always reads; what it finds to be missing is created from then on.
+const maxRouteAge = time.Minute
 
 // routes implements cloudprovider.Routes: one route in the network per Node and pod range. The gateway
 // is the private address of the Node's server.
@@ -29,8 +31,12 @@ const maxRouteAge = 5 * time.Second
 // route whose destination starts or ends in the pod range.)
 //
 // A route of the cluster is stale if its gateway is not the address of a server. It is listed as a
-// black hole, which the controller deletes, unless CreateRoute has replaced it before. Changes of the
-// network are sent one at a time, because the API refuses concurrent changes with conflict.
+// black hole, which the controller deletes, unless CreateRoute has replaced it before.
+//
+// The API may refuse a change with conflict while the action of another one runs. So the limit is one action per
+// network at a time, about one second per route: several requests in flight only cost calls. The order that costs
+// least uses that: the next change is sent when the last one has probably ended, and to be accepted is the proof that
+// it has. Results are asked for together, one call for up to maxUnconfirmed changes.
 //
 // Not supported: IPv6 pod ranges, because Hetzner networks are IPv4 only. CreateRoute ignores them.
 type routes struct {
@@ -43,7 +49,13 @@ type routes struct {
 	clusterCIDRs []netip.Prefix
 	nodes        corelisters.NodeLister // nil until SetInformers
 	state        *ttlCache[[]netRoute]
-	changing     chan struct{} // held while the network is changed
+	changing     chan struct{} // held while a change is sent
+	queued       atomic.Int32  // changes that wait for changing
+	freeAt       time.Time     // when the action of the last change has probably ended; guarded by changing
+
+	mu          sync.Mutex
+	unconfirmed map[netRoute]*routeChange
+
 	// failed is called when a route could not be created or deleted. The route controller in its
 	// watch-based mode does not try again.
 	failed func()
@@ -123,6 +135,7 @@ func prefixOf(nr hcloud.NetworkRoute) (netip.Prefix, bool) {
 
 // ListRoutes implements cloudprovider.Routes.
 func (r *routes) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Route, error) {
+	ctx = urgently(ctx, controllerRoute, "list")
 	if err := r.evidence.project(ctx); err != nil {
 		return nil, err
 	}
@@ -140,8 +153,10 @@ func (r *routes) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Rou
 		return nil, err
 	}
 	if slices.ContainsFunc(all, func(nr netRoute) bool { return len(gateways[nr.Gateway]) == 0 }) {
-		// The cached list may be older than the server: fetch it again before a route counts as stale.
-		r.servers.Forget()
+		// The cached data may be older than the server: fetch all before a route counts as stale.
+		if err := r.servers.refresh(ctx); err != nil {
+			return nil, err
+		}
 		if gateways, err = r.gateways(ctx); err != nil {
 			return nil, err
 		}
@@ -173,7 +188,7 @@ func (r *routes) withoutOtherClusters(ctx context.Context, all []netRoute) ([]ne
 	if err != nil {
 		return nil, err
 	}
-	servers, err := r.servers.All(ctx)
+	servers, err := r.servers.All(ctx, calmServerAge)
 	if err != nil {
 		return nil, err
 	}
@@ -234,7 +249,7 @@ func (r *routes) gateways(ctx context.Context) (map[netip.Addr][]gatewayNode, er
 	if err != nil {
 		return nil, err
 	}
-	servers, err := r.servers.All(ctx)
+	servers, err := r.servers.All(ctx, calmServerAge)
 	if err != nil {
 		return nil, err
 	}
@@ -269,6 +284,7 @@ func (r *routes) nodesByServer() map[int64][]gatewayNode {
 // CreateRoute implements cloudprovider.Routes. It is idempotent: it keeps an existing route and
 // replaces one with another gateway.
 func (r *routes) CreateRoute(ctx context.Context, _, _ string, route *cloudprovider.Route) error {
+	ctx = urgently(ctx, controllerRoute, "create")
 	destination, err := netip.ParsePrefix(route.DestinationCIDR)
 	if err != nil {
 		return fmt.Errorf("creating the route to %q: %w", route.DestinationCIDR, err)
@@ -292,7 +308,14 @@ func (r *routes) create(ctx context.Context, node types.NodeName, destination ne
 	if err := r.evidence.project(ctx); err != nil {
 		return err
 	}
-	gateway, err := r.gatewayOf(ctx, node)
+	all, err := r.state.get(ctx)
+	if err != nil {
+		return err
+	}
+	if gateway, err := r.gatewayOf(ctx, node, calmServerAge); err == nil && slices.Contains(all, netRoute{destination, gateway}) {
+		return nil
+	}
+	gateway, err := r.gatewayOf(ctx, node, 0)
 	if err != nil {
 		return err
 	}
@@ -300,13 +323,16 @@ func (r *routes) create(ctx context.Context, node types.NodeName, destination ne
 	if err := r.lock(ctx); err != nil {
 		return err
 	}
-	defer r.unlock()
-	all, err := r.state.get(ctx)
-	if err != nil {
-		return err
+	if before := r.changeTo(destination); before != nil {
+		r.unlock()
+		if err := before.wait(ctx); err != nil || before.route == want && before.add {
+			return err
+		}
+		return r.create(ctx, node, destination)
 	}
-	if slices.Contains(all, want) {
-		return nil
+	if all, err = r.state.get(ctx); err != nil || slices.Contains(all, want) {
+		r.unlock()
+		return err
 	}
 	for _, stale := range all {
 		if stale.Destination != destination {
@@ -319,12 +345,13 @@ func (r *routes) create(ctx context.Context, node types.NodeName, destination ne
 		if err := r.change(ctx, stale, false); err != nil {
 			return err
 		}
+		return r.create(ctx, node, destination)
 	}
 	return r.change(ctx, want, true)
 }
 
 // gatewayOf returns the private address of the Node's server, which is the gateway of its routes.
-func (r *routes) gatewayOf(ctx context.Context, name types.NodeName) (netip.Addr, error) {
+func (r *routes) gatewayOf(ctx context.Context, name types.NodeName, maxAge time.Duration) (netip.Addr, error) {
 	networkID, err := r.network.ID(ctx)
 	if err != nil {
 		return netip.Addr{}, err
@@ -335,11 +362,11 @@ func (r *routes) gatewayOf(ctx context.Context, name types.NodeName) (netip.Addr
 		if err != nil {
 			return netip.Addr{}, fmt.Errorf("node %q: %w", name, err)
 		}
-		server, err = r.servers.ByID(ctx, serverID)
+		server, err = r.servers.ByID(ctx, serverAsk{id: serverID, maxAge: maxAge})
 		if err != nil {
 			return netip.Addr{}, err
 		}
-	} else if server, err = r.servers.ByName(ctx, string(name)); err != nil {
+	} else if server, err = r.servers.ByName(ctx, serverAsk{name: string(name)}); err != nil {
 		return netip.Addr{}, err
 	}
 	if server == nil {
@@ -347,7 +374,7 @@ func (r *routes) gatewayOf(ctx context.Context, name types.NodeName) (netip.Addr
 	}
 	ip := privateIP(server, networkID)
 	if !ip.IsValid() {
-		r.servers.Forget() // the server may have been attached just now
+		r.servers.ForgetOne(server.ID) // it may have been attached just now
 		return netip.Addr{}, fmt.Errorf("server %d (%s) is not attached to network %d (HCLOUD_NETWORK=%q), so it cannot be the gateway of a route: attach it", server.ID, server.Name, networkID, r.network.idOrName)
 	}
 	return ip, nil
@@ -367,21 +394,27 @@ func (r *routes) providerIDOf(name types.NodeName) string {
 // DeleteRoute implements cloudprovider.Routes. It deletes exactly the route that ListRoutes returned,
 // with the same destination and gateway. If that route is gone or was replaced, it does nothing.
 func (r *routes) DeleteRoute(ctx context.Context, _ string, route *cloudprovider.Route) error {
+	ctx = urgently(ctx, controllerRoute, "delete")
 	if err := r.evidence.project(ctx); err != nil {
 		return err
 	}
 	if err := r.lock(ctx); err != nil {
 		return err
 	}
-	defer r.unlock()
 	all, err := r.state.get(ctx)
 	if err != nil {
+		r.unlock()
 		r.failed()
 		return err
 	}
 	i := slices.IndexFunc(all, func(nr netRoute) bool { return routeName(nr) == route.Name })
 	if i < 0 {
+		r.unlock()
 		return nil
+	}
+	if before := r.changeTo(all[i].Destination); before != nil {
+		r.unlock()
+		return before.wait(ctx)
 	}
 	if err := r.change(ctx, all[i], false); err != nil {
 		r.failed()
@@ -389,49 +422,3 @@ func (r *routes) DeleteRoute(ctx context.Context, _ string, route *cloudprovider
 	}
 	return nil
 }
-
-// change adds or deletes one route and waits for the action. The caller holds the lock. If the request
-// fails, change reads the network: it succeeds if the network already has the wanted state.
-func (r *routes) change(ctx context.Context, route netRoute, add bool) error {
-	id, err := r.network.ID(ctx)
-	if err != nil {
-		return err
-	}
-	network := &hcloud.Network{ID: id}
-	var action *hcloud.Action
-	verb := "deleting"
-	if add {
-		verb = "adding"
-		action, _, err = r.client.Network.AddRoute(ctx, network, hcloud.NetworkAddRouteOpts{Route: route.hcloud()})
-	} else {
-		action, _, err = r.client.Network.DeleteRoute(ctx, network, hcloud.NetworkDeleteRouteOpts{Route: route.hcloud()})
-	}
-	if err == nil {
-		err = r.waiter.wait(ctx, action)
-	}
-	if err == nil {
-		r.state.update(func(all []netRoute) []netRoute {
-			if add {
-				return append(slices.Clone(all), route)
-			}
-			return slices.DeleteFunc(slices.Clone(all), func(nr netRoute) bool { return nr == route })
-		})
-		return nil
-	}
-	r.state.forget()
-	if current, readErr := r.readNetwork(ctx); readErr == nil && slices.Contains(current, route) == add {
-		return nil
-	}
-	return fmt.Errorf("%s the route %v in network %d: %w", verb, route, id, err)
-}
-
-func (r *routes) lock(ctx context.Context) error {
-	select {
-	case r.changing <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-func (r *routes) unlock() { <-r.changing }

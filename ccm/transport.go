@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -43,6 +44,7 @@ type transport struct {
 	token          *tokenSource
 	clock          clock.Clock
 	metrics        *apiMetrics
+	limit          *rateLimit
 	attemptTimeout time.Duration
 	// mayWrite is called before each request that changes something. The request fails with its error.
 	mayWrite func(context.Context) error
@@ -64,6 +66,13 @@ func attemptsFor(ctx context.Context) int {
 		return pollAttempts
 	}
 	return maxAttempts
+}
+
+type conflictKey struct{}
+
+// withoutConflictRetries marks requests that the caller itself repeats after conflict and locked.
+func withoutConflictRetries(ctx context.Context) context.Context {
+	return context.WithValue(ctx, conflictKey{}, true)
 }
 
 func budgetFor(reason string) time.Duration {
@@ -90,6 +99,12 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		if err != nil {
 			return nil, err
 		}
+		if err := t.limit.admit(ctx, req.Method == http.MethodGet); err != nil {
+			if _, held := errors.AsType[*heldBackError](err); held {
+				t.metrics.heldBack(ctx)
+			}
+			return nil, err
+		}
 		resp, err := t.attempt(req, token)
 		if ctx.Err() != nil {
 			return resp, err
@@ -101,6 +116,9 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 				reason, ok = "token_rotated", true
 			}
 			lastToken = token
+		}
+		if (reason == "locked" || reason == "conflict") && ctx.Value(conflictKey{}) != nil {
+			return resp, err
 		}
 		wait := t.backoff(attempt, resp)
 		if !ok || attempt+1 >= attemptsFor(ctx) || t.clock.Since(start)+wait > budgetFor(reason) {
@@ -134,6 +152,7 @@ func (t *transport) attempt(req *http.Request, token string) (*http.Response, er
 		clone.Header.Set("Authorization", "Bearer "+token)
 	}
 
+	t.metrics.sent(ctx)
 	t.metrics.inFlight.Inc()
 	start := t.clock.Now()
 	resp, err := t.next.RoundTrip(clone)
@@ -151,6 +170,7 @@ func (t *transport) attempt(req *http.Request, token string) (*http.Response, er
 		}
 		return nil, err
 	}
+	t.limit.observe(resp.Header)
 	t.metrics.observe(req, resp, t.clock.Since(start))
 	return resp, nil
 }

@@ -55,6 +55,7 @@ func newCommand(stop <-chan struct{}) *cobra.Command {
 	opts.KubeCloudShared.CloudProvider.Name = ccm.ProviderName
 	// With the default of 1, one Service whose load balancer is locked delays all others.
 	opts.ServiceController.ConcurrentServiceSyncs = serviceWorkers
+	opts.NodeStatusUpdateFrequency.Duration = ccm.NodeRefresh
 	// Reconcile routes when nodes change, not every ten seconds. --feature-gates can change this.
 	if err := utilfeature.DefaultMutableFeatureGate.OverrideDefault(features.CloudControllerManagerWatchBasedRoutesReconciliation, true); err != nil {
 		exit(err)

@@ -1,0 +1,177 @@
+package ccm
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	"k8s.io/utils/clock"
+)
+
+// actionsAPI answers questions about actions, each of which ends at a time.
+type actionsAPI struct {
+	mu    sync.Mutex
+	ends  map[int64]time.Time
+	calls []string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (a *actionsAPI) RoundTrip(r *http.Request) (*http.Response, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.calls = append(a.calls, r.URL.RequestURI())
+	describe := func(text string) string {
+		id, _ := strconv.ParseInt(text, 10, 64)
+		status := "success"
+		if time.Now().Before(a.ends[id]) {
+			status = "running"
+		}
+		return fmt.Sprintf(`{"id":%d,"command":"add_route","status":%q,"progress":0,"started":"2026-11-20T12:00:00Z","finished":null,"resources":[],"error":null}`, id, status)
+	}
+	var body string
+	if ids := r.URL.Query()["id"]; len(ids) > 0 {
+		var all []string
+		for _, id := range ids {
+			all = append(all, describe(id))
+		}
+		body = `{"actions":[` + strings.Join(all, ",") + `]}`
+	} else {
+		body = `{"action":` + describe(r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]) + `}`
+	}
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+}
+
+// newWaiter returns a waiter on the clock of the bubble.
+func newWaiter() (*actionWaiter, *actionsAPI) {
+	api := &actionsAPI{ends: map[int64]time.Time{}}
+	cloud := New(Config{Token: "secret", Endpoint: "http://cloud.invalid/v1", RequestTimeout: time.Second}, WithRoundTripper(api))
+	return &actionWaiter{client: cloud.client, clock: clock.RealClock{}, timeout: 10 * time.Second}, api
+}
+
+// start starts an action that takes so long.
+func (a *actionsAPI) start(id int64, d time.Duration) *hcloud.Action {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ends[id] = time.Now().Add(d)
+	return &hcloud.Action{ID: id, Command: "add_route", Status: hcloud.ActionStatusRunning}
+}
+
+func TestTheEndOfAnActionIsNoticedSoonWithFewCalls(t *testing.T) {
+	t.Parallel()
+	for _, lasts := range []time.Duration{200 * time.Millisecond, 500 * time.Millisecond, time.Second, 1700 * time.Millisecond, 4 * time.Second} {
+		t.Run(lasts.String(), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w, api := newWaiter()
+				const rounds = 100
+				var first, last, total time.Duration
+				firstCalls := 0
+				for i := range rounds {
+					start := time.Now()
+					if err := w.wait(t.Context(), api.start(int64(i+1), lasts)); err != nil {
+						t.Fatal(err)
+					}
+					late := time.Since(start) - lasts
+					if i == 0 {
+						first, firstCalls = late, len(api.calls)
+					}
+					if i >= rounds/2 {
+						last = max(last, late)
+					}
+					total += late
+				}
+				t.Logf("the first one: %v late, %d calls; %d: on average %v late, %.2f calls", first, firstCalls, rounds, total/rounds, float64(len(api.calls))/rounds)
+				if lasts == time.Second && (first > 100*time.Millisecond || firstCalls > 2) {
+					t.Errorf("an action of a second was noticed %v late, with %d calls", first, firstCalls)
+				}
+				if lasts <= 2*time.Second && (last > 300*time.Millisecond || len(api.calls) > rounds*3/2) {
+					t.Errorf("later ones: up to %v late, %d calls for %d", last, len(api.calls), rounds)
+				}
+			})
+		})
+	}
+}
+
+func TestWaitsForActionsShareTheirCalls(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, api := newWaiter()
+		const n = 60
+		start := time.Now()
+		var all sync.WaitGroup
+		for i := range n {
+			time.Sleep(5 * time.Millisecond)
+			all.Go(func() {
+				if err := w.wait(t.Context(), api.start(int64(i+1), time.Second)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if took := time.Since(start); len(api.calls) > 6 || took > 1800*time.Millisecond {
+			t.Errorf("%d waits took %v and %d calls: %.300s", n, took, len(api.calls), api.calls)
+		}
+		if len(w.waits) != 0 {
+			t.Errorf("%d waits are left", len(w.waits))
+		}
+	})
+}
+
+// One caller gives up; the other one still gets the result.
+func TestTwoCallersWaitForOneAction(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, api := newWaiter()
+		action := api.start(1, 2*time.Second)
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var all sync.WaitGroup
+		all.Go(func() {
+			if err := w.wait(short, action); err == nil {
+				t.Error("no error")
+			}
+		})
+		all.Go(func() {
+			if err := w.wait(t.Context(), action); err != nil {
+				t.Error(err)
+			}
+		})
+		all.Wait()
+	})
+}
+
+// A wait that trusts in the polls of others ends with the first of them, or polls by itself after a while.
+func TestAPatientWaitEndsWithTheNextPoll(t *testing.T) {
+	t.Parallel()
+	for others, want := range map[bool]time.Duration{true: 2300 * time.Millisecond, false: 7 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			w, api := newWaiter()
+			start := time.Now()
+			var all sync.WaitGroup
+			all.Go(func() {
+				if err := w.waitPatiently(t.Context(), api.start(1, time.Second), 5*time.Second); err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(start); took > want {
+					t.Errorf("others: %t, took %v, want at most %v", others, took, want)
+				}
+			})
+			if others {
+				time.Sleep(time.Second)
+				all.Go(func() { _ = w.wait(t.Context(), api.start(2, time.Second)) })
+			}
+			all.Wait()
+			if len(api.calls) > 2 || others != strings.Contains(api.calls[0], "id=1&") {
+				t.Errorf("others: %t, %d calls: %v", others, len(api.calls), api.calls)
+			}
+		})
+	}
+}

@@ -1,0 +1,188 @@
+package budget
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+)
+
+// budget fails the test if the CCM made more requests than it may.
+func (c *cluster) budget(what string, most int, do func()) {
+	c.t.Helper()
+	all := c.during(do)
+	c.t.Logf("%s: %d requests: %v", what, len(all), summary(all))
+	if len(all) > most {
+		c.t.Errorf("%s: %d requests, want at most %d: %v", what, len(all), most, summary(all))
+	}
+}
+
+func hour() { time.Sleep(time.Hour) }
+
+// The limit of the API is 3600 requests an hour, for everything that runs in the project.
+func TestABigClusterLeavesTheRateLimitToOthers(t *testing.T) {
+	t.Parallel()
+	inBubble(t, 1000, false, func(c *cluster) {
+		c.budget("cold start of 1,000 nodes", 200, func() {
+			c.start(false)
+			time.Sleep(10 * time.Minute)
+		})
+		if n := c.initialized(); n != 1000 {
+			t.Fatalf("%d nodes are initialized", n)
+		}
+		c.ensure(c.addServices(20, nil))
+		time.Sleep(5 * time.Minute)
+		var steady int
+		c.budget("steady state of 1,000 nodes and 20 Services, per hour", 360, func() { steady = len(c.during(hour)) })
+		sum := 0.0
+		for _, n := range c.metric("ccm_api_requests_total") {
+			sum += n
+		}
+		if n := len(c.requests(0)); int(sum) != n {
+			t.Errorf("the metric counts %v requests, the cloud %d: %v", sum, n, c.metric("ccm_api_requests_total"))
+		}
+		t.Log(c.metric("ccm_api_requests_total"))
+		c.notReady(10)
+		c.budget("the same with 10 nodes that have become NotReady, in their first hour", steady+120, hour)
+		c.notReady(200)
+		c.budget("the first look at 200 nodes that have become NotReady: one list", 20, func() { time.Sleep(6 * time.Second) })
+	})
+}
+
+// Most servers of the project are not the cluster's: a list of all would cost 13 requests.
+func TestOtherServersOfTheProjectCostNothing(t *testing.T) {
+	t.Parallel()
+	inBubble(t, 5, false, func(c *cluster) {
+		for i := range 600 {
+			_, _, err := c.api.Server.Create(t.Context(), hcloud.ServerCreateOpts{Name: fmt.Sprintf("other-%d", i), ServerType: &hcloud.ServerType{Name: "cx23"},
+				Image: &hcloud.Image{Name: "ubuntu-24.04"}, Location: &hcloud.Location{Name: "fsn1"}, Labels: map[string]string{"cluster": "other"}})
+			c.must(err)
+		}
+		time.Sleep(time.Minute)
+		c.budget("cold start of 5 nodes", 8, func() {
+			c.start(false)
+			time.Sleep(10 * time.Minute)
+		})
+		if n := c.initialized(); n != 5 {
+			t.Fatalf("%d nodes are initialized", n)
+		}
+		c.budget("an hour: each refresh is one list by the label that the cluster's servers share", 6, hour)
+	})
+}
+
+func TestASyncWithoutAChangeReadsOnce(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{10, 1000} {
+		inBubble(t, n, false, func(c *cluster) {
+			c.start(false)
+			time.Sleep(10 * time.Minute)
+			services := c.addServices(20, nil)
+			c.ensure(services)
+			time.Sleep(7 * time.Minute) // not when a comparison has just read
+			for _, some := range []int{1, 20} {
+				time.Sleep(5 * time.Second)
+				all := c.during(func() { c.ensure(services[:some]) })
+				t.Logf("%d nodes, %d Services: %v", n, some, summary(all))
+				if len(all) > 1 || len(all) == 1 && all[0].Operation != "list_load_balancers" {
+					t.Errorf("%d nodes: the sync of %d Services without a change made %v", n, some, summary(all))
+				}
+			}
+		})
+	}
+}
+
+func TestANewNodeTouchesEachLoadBalancerOnce(t *testing.T) {
+	t.Parallel()
+	inBubble(t, 5, false, func(c *cluster) {
+		c.start(false)
+		time.Sleep(time.Minute)
+		services := c.addServices(20, nil)
+		c.ensure(services)
+		time.Sleep(5 * time.Minute)
+		c.addServer()
+		time.Sleep(time.Minute)
+		all := c.during(func() {
+			c.addNode()
+			time.Sleep(10 * time.Second)
+			c.nodesChanged(services)
+			time.Sleep(10 * time.Second)
+			c.nodesChanged(services)
+		})
+		t.Logf("%v", summary(all))
+		touched := map[string]int{}
+		for _, e := range all {
+			if e.Method != "GET" {
+				touched[e.Path]++
+			}
+		}
+		for path, n := range touched {
+			if n != 1 || !strings.HasSuffix(path, "/actions/add_target") {
+				t.Errorf("%d times POST %s", n, path)
+			}
+		}
+		if len(touched) != 20 || len(all) > 35 {
+			t.Errorf("%d load balancers were changed, want 20; %d requests, want at most 35: %v", len(touched), len(all), summary(all))
+		}
+	})
+}
+
+// The cloud drops a server that is deleted from all load balancers. The Node is still there, and the CCM must not
+// try to restore its targets.
+func TestATargetThatTheCloudHasDroppedIsNotAddedAgain(t *testing.T) {
+	t.Parallel()
+	inBubble(t, 5, false, func(c *cluster) {
+		c.start(false)
+		time.Sleep(time.Minute)
+		services := c.addServices(5, nil)
+		c.ensure(services)
+		time.Sleep(time.Minute)
+		server, _, err := c.api.Server.GetByName(t.Context(), "node-1")
+		c.must(err)
+		_, _, err = c.api.Server.DeleteWithResult(t.Context(), server)
+		c.must(err)
+		time.Sleep(30 * time.Second)
+		all := c.during(func() { c.nodesChanged(services) })
+		t.Logf("%v", summary(all))
+		for _, e := range all {
+			if e.Method != "GET" {
+				t.Errorf("useless: %s %s", e.Method, e.Path)
+			}
+		}
+		if len(all) > 4 {
+			t.Errorf("%d requests, want at most 4: %v", len(all), summary(all))
+		}
+	})
+}
+
+// 90 routes one after the other: the API allows no more.
+func TestManyRoutesCostLittleMoreThanTheirRequests(t *testing.T) {
+	t.Parallel()
+	const n = 90
+	inBubble(t, n, true, func(c *cluster) {
+		start := time.Now()
+		took := time.Duration(0)
+		all := c.during(func() {
+			c.start(false)
+			for len(c.networkRoutes()) < n && time.Since(start) < 10*time.Minute {
+				time.Sleep(time.Second)
+			}
+			took = time.Since(start)
+		})
+		t.Logf("%d routes: %v, %d requests: %v", n, took, len(all), summary(all))
+		if len(all) > n+40 || took > 110*time.Second || len(c.networkRoutes()) != n {
+			t.Errorf("%d of %d routes after %v with %d requests: %v", len(c.networkRoutes()), n, took, len(all), summary(all))
+		}
+	})
+}
+
+func (c *cluster) networkRoutes() []string {
+	network, _, err := c.api.Network.GetByID(c.t.Context(), c.network.ID)
+	c.must(err)
+	var all []string
+	for _, r := range network.Routes {
+		all = append(all, r.Destination.String())
+	}
+	return all
+}

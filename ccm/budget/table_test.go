@@ -1,0 +1,193 @@
+package budget
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/metrics"
+	"slices"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
+)
+
+// table makes TestTable and TestScale print what they measure (make bench-ccm).
+var table = flag.Bool("table", false, "measure the tables of ccm/README.md")
+
+// row is a row of the table, with the figures that were measured of the production CCM (v1.35), side by side with an
+// earlier version of this one, on the same cloud and control plane.
+func row(what, nodes, ours, production string) {
+	_, _ = fmt.Fprintf(os.Stderr, "| %s | %s | %s | %s |\n", what, nodes, ours, production)
+}
+
+// TestTable measures what typical operations cost, in requests and in the bubble's time.
+func TestTable(t *testing.T) {
+	if !*table {
+		t.Skip("measures nothing that is checked: make bench-ccm")
+	}
+	row("", "nodes", "ours", "production")
+	row("---", "--:", "--:", "--:")
+	front := map[string]string{"load-balancer.hetzner.cloud/type": "lb31", "load-balancer.hetzner.cloud/node-selector": "pool=front"}
+	for i, n := range []int{10, 100} {
+		inBubble(t, n, false, func(c *cluster) {
+			c.settle()
+			all, took := c.until(func() { c.addServices(1, map[string]string{"load-balancer.hetzner.cloud/type": "lb31"}) }, func() bool { return c.targets() == n && c.addressed() })
+			row("first Service, 2 ports, until it has targets and an address", fmt.Sprint(n), cost(all, took), []string{"42, 11 s", "214, 54 s"}[i])
+		})
+	}
+	for i, n := range []int{10, 1000} {
+		inBubble(t, n, false, func(c *cluster) {
+			c.settle()
+			services := c.addServices(5, front)
+			time.Sleep(7 * time.Minute)
+			c.ensure(services) // as a change of metadata does
+			time.Sleep(time.Minute)
+			all := c.during(func() { c.ensure(services[:1]) })
+			row("sync of a Service without a change", fmt.Sprint(n), fmt.Sprint(len(all)), "6, 2 of them writes")
+			before := c.targets()
+			c.addServer()
+			time.Sleep(time.Minute)
+			all, took := c.until(func() { c.label(c.addNode()) }, func() bool { return c.targets() == before+5 })
+			row("one node more, 5 Services with 10 nodes each", fmt.Sprint(n), cost(all, took), []string{"43", "61"}[i])
+		})
+	}
+	inBubble(t, 90, true, func(c *cluster) {
+		all, took := c.until(func() { c.start(true) }, func() bool { return len(c.networkRoutes()) == 90 })
+		row("cold start with routes", "90", cost(all, took), "1,665, 124 s")
+	})
+	inBubble(t, 1000, false, func(c *cluster) {
+		all, _ := c.until(func() { c.start(true) }, func() bool { return c.initialized() == 1000 })
+		row("cold start", "1,000", fmt.Sprint(len(all)), "301")
+	})
+	for i, n := range []int{10, 100, 1000} {
+		inBubble(t, n, n < 100, func(c *cluster) {
+			c.settle()
+			c.addServices(5, front)
+			time.Sleep(40 * time.Minute)
+			all := c.during(hour)
+			t.Log(summary(all), c.metric("ccm_api_requests_total"))
+			row("steady, 5 Services, per hour", fmt.Sprint(n), fmt.Sprint(len(all)), []string{"12", "24", "240"}[i])
+			if n < 100 {
+				return
+			}
+			c.notReady(1)
+			row("the same with 1 node that has become NotReady", fmt.Sprint(n), fmt.Sprint(len(c.during(hour))), []string{"", "720", "7,200"}[i])
+			c.ready(1)
+			time.Sleep(time.Minute)
+			c.notReady(10)
+			row("the same with 10", fmt.Sprint(n), fmt.Sprint(len(c.during(hour))), []string{"", "720", "7,200"}[i])
+		})
+	}
+}
+
+// TestScale measures the cold start of large clusters: the CPU time and the memory of the CCM, of the Kubernetes API and of the
+// cloud, which all run in this process.
+func TestScale(t *testing.T) {
+	if !*table {
+		t.Skip("measures nothing that is checked: make bench-ccm")
+	}
+	_, _ = fmt.Fprintln(os.Stderr, "\n| nodes | requests | CPU time | heap before, peak |\n|--:|--:|--:|--:|")
+	for _, n := range []int{1000, 5000} {
+		heap, peak, stop := watchHeap()
+		inBubble(t, n, false, func(c *cluster) {
+			runtime.GC()
+			before, cpu := heap(), cpuTime()
+			peak.Store(before)
+			all, _ := c.until(func() { c.start(true) }, func() bool { return c.initialized() == n })
+			_, _ = fmt.Fprintf(os.Stderr, "| %d | %d | %.1f s | %d MiB, %d MiB |\n", n, len(all), (cpuTime() - cpu).Seconds(), before>>20, peak.Load()>>20)
+		})
+		stop()
+	}
+}
+
+// settle starts the CCM and waits until it has initialized all Nodes. The first ten get a label.
+func (c *cluster) settle() {
+	for _, n := range c.currentNodes()[:10] {
+		c.label(n)
+	}
+	c.start(true)
+	time.Sleep(10 * time.Minute)
+}
+
+// until returns the requests that the CCM makes after do until done is true, and the time.
+func (c *cluster) until(do func(), done func() bool) ([]journal.Entry, time.Duration) {
+	c.t.Helper()
+	start, took := time.Now(), time.Duration(0)
+	all := c.during(func() {
+		do()
+		for !done() {
+			if took = time.Since(start); took > 15*time.Minute {
+				c.t.Fatal("it takes more than 15 minutes")
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		took = time.Since(start)
+	})
+	return all, took
+}
+
+// targets returns the number of targets of all load balancers.
+func (c *cluster) targets() (n int) {
+	all, err := c.api.LoadBalancer.All(c.t.Context())
+	c.must(err)
+	for _, lb := range all {
+		n += len(lb.Targets)
+	}
+	return n
+}
+
+// addressed reports whether all Services show the address of their load balancer.
+func (c *cluster) addressed() bool {
+	list, err := c.kube.CoreV1().Services("").List(c.t.Context(), metav1.ListOptions{})
+	c.must(err)
+	return !slices.ContainsFunc(list.Items, func(s corev1.Service) bool { return len(s.Status.LoadBalancer.Ingress) == 0 })
+}
+
+func cost(all []journal.Entry, took time.Duration) string {
+	return fmt.Sprintf("%d, %.1f s", len(all), took.Seconds())
+}
+
+// label gives a Node the label of the Services' node selector.
+func (c *cluster) label(n *corev1.Node) {
+	n.Labels = map[string]string{"pool": "front"}
+	_, err := c.kube.CoreV1().Nodes().Update(c.t.Context(), n, metav1.UpdateOptions{})
+	c.must(err)
+}
+
+func cpuTime() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		panic(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// watchHeap follows the size of the heap in real time, until stop is called. read returns it, and peak the largest so far.
+func watchHeap() (read func() uint64, peak *atomic.Uint64, stop func()) {
+	read = func() uint64 {
+		samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+		metrics.Read(samples)
+		return samples[0].Value.Uint64()
+	}
+	peak = &atomic.Uint64{}
+	done := make(chan struct{})
+	go func() {
+		for ticker := time.NewTicker(20 * time.Millisecond); ; {
+			select {
+			case <-ticker.C:
+				peak.Store(max(peak.Load(), read()))
+			case <-done:
+				ticker.Stop()
+				return
+			}
+		}
+	}()
+	return read, peak, func() { close(done) }
+}

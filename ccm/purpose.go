@@ -1,0 +1,57 @@
+package ccm
+
+import "context"
+
+// purpose says for which controller a request is made, and why. The metric shows it, and the rate limit's
+// reserve depends on it.
+type purpose struct {
+	controller, name string
+	// periodic work can wait: nothing has changed, and it is made again later.
+	periodic bool
+}
+
+// The controllers: values of the metric's label.
+const (
+	controllerNode       = "node"
+	controllerLifecycle  = "node-lifecycle"
+	controllerService    = "service"
+	controllerRoute      = "route"
+	controllerComparison = "comparison"
+	controllerNone       = "none" // the check at the start
+)
+
+type purposeKey struct{}
+
+// urgently marks the requests of a controller that acts on a change in the cluster. Work inside other work
+// keeps the purpose of the outer one.
+func urgently(ctx context.Context, controller, name string) context.Context {
+	return withPurpose(ctx, purpose{controller: controller, name: name})
+}
+
+// periodically marks the requests of work that is repeated without a change. Below the reserve of the rate
+// limit, its reads are held back.
+func periodically(ctx context.Context, controller, name string) context.Context {
+	return withPurpose(ctx, purpose{controller: controller, name: name, periodic: true})
+}
+
+func withPurpose(ctx context.Context, p purpose) context.Context {
+	if _, set := ctx.Value(purposeKey{}).(purpose); set {
+		return ctx
+	}
+	return context.WithValue(ctx, purposeKey{}, p)
+}
+
+// waiting marks the questions about an action, whose number depends on the cloud's speed.
+func waiting(ctx context.Context) context.Context {
+	p := purposeOf(ctx)
+	p.name, p.periodic = "action", false
+	return context.WithValue(ctx, purposeKey{}, p)
+}
+
+func purposeOf(ctx context.Context) purpose {
+	p, set := ctx.Value(purposeKey{}).(purpose)
+	if !set {
+		return purpose{controller: controllerNone, name: "check"}
+	}
+	return p
+}

@@ -1,0 +1,165 @@
+package ccm
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+)
+
+const (
+	// maxUnconfirmed is the number of changes of the network that are sent before their results are asked for.
+	maxUnconfirmed = 8
+	// conflictDelay is the delay before a change is sent again that met another one.
+	conflictDelay = 150 * time.Millisecond
+)
+
+// routeChange is a change that was sent, and whose result is not known yet.
+type routeChange struct {
+	route netRoute
+	add   bool
+	done  chan struct{} // closed when err is set
+	err   error
+}
+
+// wait returns the result of the change.
+func (c *routeChange) wait(ctx context.Context) error {
+	select {
+	case <-c.done:
+		return c.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// changeTo returns the unconfirmed change of a route to destination, or nil.
+func (r *routes) changeTo(destination netip.Prefix) *routeChange {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for route, c := range r.unconfirmed {
+		if route.Destination == destination {
+			return c
+		}
+	}
+	return nil
+}
+
+// change adds or deletes one route and waits for the action. The caller holds the lock, and change releases it. If the
+// request or the action fails, change reads the network: it succeeds if the network already has the wanted state.
+func (r *routes) change(ctx context.Context, route netRoute, add bool) error {
+	c := &routeChange{route: route, add: add, done: make(chan struct{})}
+	unlock := sync.OnceFunc(r.unlock)
+	defer unlock()
+	id, action, err := r.send(ctx, route, add)
+	if err == nil {
+		r.mu.Lock()
+		r.unconfirmed[route] = c
+		others := len(r.unconfirmed)
+		r.mu.Unlock()
+		var patience time.Duration
+		switch {
+		case action == nil || r.waiter.expected(action.Command) == 0: // the first one shows how long it takes
+		case r.queued.Load() > 0 && others < maxUnconfirmed:
+			patience = r.waiter.timeout / 2 // a later change asks for all
+			fallthrough
+		default:
+			unlock()
+		}
+		err = r.waiter.waitPatiently(ctx, action, patience)
+	}
+	c.err = r.conclude(ctx, id, c, err)
+	r.mu.Lock()
+	delete(r.unconfirmed, route)
+	r.mu.Unlock()
+	close(c.done)
+	return c.err
+}
+
+// conclude returns the result of a change, given the error of its request or its action.
+func (r *routes) conclude(ctx context.Context, id int64, c *routeChange, err error) error {
+	if err == nil {
+		r.state.update(func(all []netRoute) []netRoute {
+			all = slices.DeleteFunc(slices.Clone(all), func(nr netRoute) bool { return nr == c.route })
+			if c.add {
+				all = append(all, c.route)
+			}
+			return all
+		})
+		return nil
+	}
+	r.state.forget()
+	if current, readErr := r.readNetwork(ctx); readErr == nil && slices.Contains(current, c.route) == c.add {
+		return nil
+	}
+	verb := "deleting"
+	if c.add {
+		verb = "adding"
+	}
+	return fmt.Errorf("%s the route %v in network %d: %w", verb, c.route, id, err)
+}
+
+// send sends a change once the last one has probably ended, and again as long as the network refuses it because of
+// another one. The caller holds the lock.
+func (r *routes) send(ctx context.Context, route netRoute, add bool) (id int64, action *hcloud.Action, err error) {
+	if id, err = r.network.ID(ctx); err != nil {
+		return id, nil, err
+	}
+	network, command := &hcloud.Network{ID: id}, "delete_route"
+	request := func(ctx context.Context) (*hcloud.Action, *hcloud.Response, error) {
+		return r.client.Network.DeleteRoute(ctx, network, hcloud.NetworkDeleteRouteOpts{Route: route.hcloud()})
+	}
+	if add {
+		command = "add_route"
+		request = func(ctx context.Context) (*hcloud.Action, *hcloud.Response, error) {
+			return r.client.Network.AddRoute(ctx, network, hcloud.NetworkAddRouteOpts{Route: route.hcloud()})
+		}
+	}
+	for start := r.waiter.clock.Now(); ; {
+		now := r.waiter.clock.Now()
+		if delay := r.freeAt.Sub(now); delay > 0 {
+			if err := r.pause(ctx, delay); err != nil {
+				return id, nil, err
+			}
+		}
+		action, _, err = request(withoutConflictRetries(ctx))
+		now = r.waiter.clock.Now()
+		if err == nil {
+			if r.freeAt = now; action != nil && !hasEnded(action) {
+				r.freeAt = now.Add(r.waiter.expected(command)) // the very first one is waited for
+			}
+			return id, action, nil
+		}
+		if !isBusy(err) || now.Sub(start) > lockedBudget {
+			return id, nil, err
+		}
+		r.freeAt = now.Add(conflictDelay) // the last change takes longer, or the conflict is with another client's
+	}
+}
+
+func (r *routes) pause(ctx context.Context, d time.Duration) error {
+	timer := r.waiter.clock.NewTimer(d)
+	select {
+	case <-ctx.Done():
+		timer.Stop()
+		return context.Cause(ctx)
+	case <-timer.C():
+		return nil
+	}
+}
+
+func (r *routes) lock(ctx context.Context) error {
+	r.queued.Add(1)
+	defer r.queued.Add(-1)
+	select {
+	case r.changing <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (r *routes) unlock() { <-r.changing }
