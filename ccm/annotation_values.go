@@ -30,6 +30,14 @@ type lbSettings struct {
 	PrivateIPv4           ipAddr
 	PrivateSubnet         ipPrefix
 	NodeSelector          labels.Selector
+	Shared                bool
+	Adopt                 string
+	PrimaryIPv4           string
+	PrimaryIPv6           string
+	ServerSelector        string
+	Labels                map[string]string
+	DeleteProtection      *bool
+	KeepOnDelete          *bool
 
 	Protocol       hcloud.LoadBalancerServiceProtocol
 	ProxyProtocol  bool
@@ -54,6 +62,40 @@ type lbSettings struct {
 	HealthCheckHTTPPath        string
 	HealthCheckHTTPTLS         bool
 	HealthCheckHTTPStatusCodes []string
+
+	// ByPort holds all settings of the ports for which an annotation of their own exists.
+	ByPort map[int]*lbSettings
+}
+
+// forPort returns the settings of a port.
+func (s *lbSettings) forPort(port int) *lbSettings {
+	if own := s.ByPort[port]; own != nil {
+		return own
+	}
+	return s
+}
+
+// ownPort returns the settings of a port that has its own. At first they are the general ones.
+func (s *lbSettings) ownPort(port int) *lbSettings {
+	if s.ByPort[port] == nil {
+		own := *s
+		own.ByPort = nil
+		if s.ByPort == nil {
+			s.ByPort = map[int]*lbSettings{}
+		}
+		s.ByPort[port] = &own
+	}
+	return s.ByPort[port]
+}
+
+// usesProxyProtocol reports whether any port sends the PROXY protocol header.
+func (s *lbSettings) usesProxyProtocol() bool {
+	for _, own := range s.ByPort {
+		if own.ProxyProtocol {
+			return true
+		}
+	}
+	return s.ProxyProtocol
 }
 
 type (
@@ -111,6 +153,15 @@ func isDNSName(v string) bool {
 }
 
 func parseBool(v string) (bool, error) { return strconv.ParseBool(v) }
+
+// parseServerSelector accepts what the API does: a label selector of at most 1000 characters.
+func parseServerSelector(v string) (string, error) {
+	selector, err := labels.Parse(v)
+	if err != nil || selector.Empty() || len([]rune(v)) > 1000 {
+		return "", errNotAllowed
+	}
+	return v, nil
+}
 
 func parseSelector(v string) (labels.Selector, error) { return labels.Parse(v) }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -36,11 +37,27 @@ type annotation struct {
 // key returns the annotation's full name.
 func (a annotation) key() string { return annotationPrefix + a.Name }
 
+// perPort reports whether the annotation concerns a service of the load balancer. Such an annotation can be
+// set for one port: see portSetting.
+func (a annotation) perPort() bool { return keptOnPort[a.Name] != nil }
+
 // annotations lists every annotation, in the order of the documentation.
 var annotations = []annotation{
 	{Name: "name", Allowed: "1 to 128 characters that neither start nor end with a space",
 		Doc: "Name of the load balancer; changing it renames it. Without it the name of a new load balancer is `a` + the Service's UID. An existing load balancer with that name is adopted, unless another Service owns it.",
 		set: into(func(s *lbSettings) *string { return &s.Name }, parseLBName)},
+	{Name: "shared", Default: "false", Allowed: "true or false",
+		Doc: "Services with this annotation and the same `name` share one load balancer. The first one owns it and decides about all settings and targets; each of the others has its ports and the settings of these. A port belongs to the Service that had it first: an event says which one. When the owner is deleted, the load balancer passes to another Service, whose settings apply then; with the last one it is deleted. `disable-public-network` must be the same for all. A Service that shares a load balancer stays on it until the Service is deleted.",
+		set: into(func(s *lbSettings) *bool { return &s.Shared }, parseBool)},
+	{Name: "adopt", Allowed: "the ID or name of an existing load balancer",
+		Doc: "Uses this load balancer instead of a new one, unless another Service owns it. Its ports, its targets and, without an annotation that says otherwise, all its settings stay; the Service's ports and nodes are added. When the Service is deleted, the load balancer loses these and is kept, unless `keep-on-delete` is `false`.",
+		set: into(func(s *lbSettings) *string { return &s.Adopt }, parseNonEmpty)},
+	{Name: "primary-ipv4", Allowed: "the ID or name of a Primary IP of type ipv4 that is not assigned",
+		Doc: "Public IPv4 address of a new load balancer, for its whole life. It must be in the load balancer's location. It outlives the load balancer, unless its `auto_delete` is set.",
+		set: into(func(s *lbSettings) *string { return &s.PrimaryIPv4 }, parseNonEmpty)},
+	{Name: "primary-ipv6", Allowed: "the ID or name of a Primary IP of type ipv6 that is not assigned",
+		Doc: "Public IPv6 address of a new load balancer, as `primary-ipv4`.",
+		set: into(func(s *lbSettings) *string { return &s.PrimaryIPv6 }, parseNonEmpty)},
 	{Name: "hostname", Allowed: "a DNS name",
 		Doc: "The Service's status contains this name and no address, so that traffic from inside the cluster passes through the load balancer too.",
 		set: into(func(s *lbSettings) *string { return &s.Hostname }, parseDNSName)},
@@ -79,14 +96,26 @@ var annotations = []annotation{
 	{Name: "private-subnet-ip-range", Env: "HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE", Allowed: "the IP range of a subnet, for example 10.0.1.0/24", NeedsNetwork: true,
 		Doc: "Subnet of the load balancer's private address. A change detaches and attaches the load balancer; private targets do not serve meanwhile.",
 		set: into(func(s *lbSettings) *ipPrefix { return &s.PrivateSubnet }, parseIPv4Prefix)},
+	{Name: "labels", Allowed: "labels separated by commas, for example team=web,env=prod, without the prefixes of others",
+		Doc: "Labels of the load balancer. A label that is removed from the annotation is removed from the load balancer; those of others stay.",
+		set: into(func(s *lbSettings) *map[string]string { return &s.Labels }, parseLabels)},
+	{Name: "delete-protection", Allowed: "true or false",
+		Doc: "Protects the load balancer against deletion, also by the deletion of the Service, which waits until this is `false`. Without the annotation the protection does not change.",
+		set: into(func(s *lbSettings) **bool { return &s.DeleteProtection }, ptrTo(parseBool))},
+	{Name: "keep-on-delete", Default: "false", Allowed: "true or false",
+		Doc: "Keeps the load balancer, with its addresses, when the Service is deleted. It loses the Service's ports and belongs to no Service then. The annotation `name` gives it to another Service.",
+		set: into(func(s *lbSettings) **bool { return &s.KeepOnDelete }, ptrTo(parseBool))},
 	{Name: "node-selector", Allowed: "a label selector, for example pool=web,zone!=b",
 		Doc: "Only nodes with matching labels become targets.",
 		set: into(func(s *lbSettings) *labels.Selector { return &s.NodeSelector }, parseSelector)},
-	{Name: "protocol", Default: "tcp", Allowed: "tcp, http or https", Doc: "Protocol of the load balancer on all ports of the Service.",
+	{Name: "server-selector", Env: "HCLOUD_LOAD_BALANCERS_SERVER_SELECTOR", Allowed: "a label selector for servers, for example pool=web, or empty",
+		Doc: "For large clusters: the load balancer gets one target for all servers with matching labels in the cloud. It counts once towards the limit of the type, and a new node costs no API call. The CCM does not label servers: the program that creates them must, such as Terraform or the cluster autoscaler (`hcloud/node-group`). Nodes whose servers do not match are targets of their own. The selector is not used while it matches servers of nodes that `node-selector` or the label `node.kubernetes.io/exclude-from-external-load-balancers` excludes. A server is a target as soon as it has the label; the health check keeps traffic away until it serves. An empty value removes the default.",
+		set: into(func(s *lbSettings) *string { return &s.ServerSelector }, orEmpty(parseServerSelector))},
+	{Name: "protocol", Default: "tcp", Allowed: "tcp, http or https", Doc: "Protocol of the load balancer.",
 		set: into(func(s *lbSettings) *hcloud.LoadBalancerServiceProtocol { return &s.Protocol },
 			oneOf(hcloud.LoadBalancerServiceProtocolTCP, hcloud.LoadBalancerServiceProtocolHTTP, hcloud.LoadBalancerServiceProtocolHTTPS))},
 	{Name: "uses-proxyprotocol", Env: "HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL", Default: "false", Allowed: "true or false",
-		Doc: "Sends the PROXY protocol header to targets. The status has `ipMode: Proxy`, so that traffic from inside the cluster passes through the load balancer too.",
+		Doc: "Sends the PROXY protocol header to targets. If it is set for any port, the status has `ipMode: Proxy`, so that traffic from inside the cluster passes through the load balancer too.",
 		set: into(func(s *lbSettings) *bool { return &s.ProxyProtocol }, parseBool)},
 	{Name: "http-cookie-name", Default: defaultCookieName, Allowed: "a cookie name: letters, digits and -_", Doc: "Name of the cookie of sticky sessions.",
 		set: into(func(s *lbSettings) *string { return &s.CookieName }, parseCookieName)},
@@ -193,8 +222,9 @@ func invalidSettings(mistakes ...error) error {
 }
 
 // parseAnnotations returns the settings of a Service with these annotations. Defaults, which
-// ConfigFromEnv has checked, replace absent annotations. mistakes holds an annotationError per invalid
-// annotation; unknown holds the annotations with our prefix that do not exist.
+// ConfigFromEnv has checked, replace absent annotations. A port with settings of its own gets the general
+// ones for all others. mistakes holds an annotationError per invalid annotation; unknown holds the
+// annotations with our prefix that do not exist.
 func parseAnnotations(set map[string]string, defaults map[string]string) (s lbSettings, unknown []string, mistakes []error) {
 	for _, a := range annotations {
 		value, present := set[a.key()]
@@ -214,12 +244,36 @@ func parseAnnotations(set map[string]string, defaults map[string]string) (s lbSe
 	}
 	for _, key := range slices.Sorted(maps.Keys(set)) {
 		name, ours := strings.CutPrefix(key, annotationPrefix)
-		if ours && !slices.Contains(outputAnnotations, name) &&
-			!slices.ContainsFunc(annotations, func(a annotation) bool { return a.Name == name }) {
+		if !ours || slices.Contains(outputAnnotations, name) ||
+			slices.ContainsFunc(annotations, func(a annotation) bool { return a.Name == name }) {
+			continue
+		}
+		a, port, ok := cutPort(name)
+		if !ok {
 			unknown = append(unknown, key)
+			continue
+		}
+		if err := a.set(s.ownPort(port), set[key]); err != nil {
+			mistakes = append(mistakes, annotationError{Source: key, Value: set[key], Reason: "is not valid: must be " + a.Allowed})
 		}
 	}
 	return s, unknown, mistakes
+}
+
+// portSetting returns the name of the annotation that sets an annotation for one port: protocol.443. The
+// port is its number, not its name: the number is what the load balancer listens on, and is unique.
+func portSetting(name string, port int) string { return name + "." + strconv.Itoa(port) }
+
+// cutPort splits the name of an annotation for one port. It returns false if there is no such annotation.
+func cutPort(name string) (a annotation, port int, ok bool) {
+	for _, a := range annotations {
+		text, found := strings.CutPrefix(name, a.Name+".")
+		port, err := strconv.Atoi(text)
+		if found && a.perPort() && err == nil && port >= 1 && port <= 65535 && portSetting(a.Name, port) == name {
+			return a, port, true
+		}
+	}
+	return a, 0, false
 }
 
 // exclusive maps an annotation to the one that excludes it.
@@ -230,19 +284,26 @@ func AnnotationsMarkdown() string {
 	var b strings.Builder
 	b.WriteString("# Service annotations\n\n" +
 		"Generated from `annotations.go`; run `go test ./ccm -run TestAnnotationsReference -update` after a change.\n\n" +
-		"All names start with `" + annotationPrefix + "`. The settings apply to all ports of the Service.\n" +
+		"All names start with `" + annotationPrefix + "`. The settings apply to all ports of the Service. Those with\n" +
+		"\"yes\" in the column *per port* can also be set for one port, by its number: `protocol.443` is the protocol of port 443,\n" +
+		"and `protocol` that of all ports without such an annotation. A port with settings of its own has the general ones\n" +
+		"for everything else. A setting for a port that the Service does not have causes a Warning event.\n\n" +
 		"Booleans have the format of Go's `strconv.ParseBool`, durations that of `time.ParseDuration`. An\n" +
 		"environment variable, where there is one, sets the default for all Services.\n\n" +
 		"An invalid value causes a Warning event on the Service. No load balancer is created until it is\n" +
 		"corrected. An existing load balancer keeps what it has for this setting, and follows the Service and\n" +
 		"the nodes in all others.\n\n" +
-		"| annotation | allowed | default | environment | meaning |\n|---|---|---|---|---|\n")
+		"| annotation | allowed | default | environment | per port | meaning |\n|---|---|---|---|---|---|\n")
 	for _, a := range annotations {
 		doc := a.Doc
 		if a.NeedsNetwork {
 			doc += " Needs `HCLOUD_NETWORK`."
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", a.Name, a.Allowed, code(a.Default), code(a.Env), doc)
+		perPort := ""
+		if a.perPort() {
+			perPort = "yes"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", a.Name, a.Allowed, code(a.Default), code(a.Env), perPort, doc)
 	}
 	return b.String()
 }

@@ -111,6 +111,7 @@ func New(cfg Config, options ...Option) *Cloud {
 		lb.certs = newTTLCache(c.clock, maxLoadBalancerAge, lb.listCertificates)
 		lb.types = newTTLCache(c.clock, maxCatalogueAge, lb.listTypes)
 		c.evidence.visibleServices, c.evidence.allLoadBalancers = lb.store.refresh, lb.store.everything
+		lb.primaryIPs = newTTLCache(c.clock, maxCatalogueAge, lb.listPrimaryIPs)
 		c.loadBalancers = lb
 	}
 	if cfg.RoutesEnabled && cfg.Network != "" {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
@@ -27,6 +28,10 @@ const (
 	EventCreated  = "CreatedCloudLoadBalancer"
 	// EventAdopted: the Service uses an existing load balancer with the wanted name.
 	EventAdopted = "AdoptedCloudLoadBalancer"
+	// EventJoined: the Service shares the load balancer of another one.
+	EventJoined = "JoinedCloudLoadBalancer"
+	// EventPortTaken: a port of a shared load balancer belongs to another Service.
+	EventPortTaken = "PortTaken"
 	// EventUpdated: the load balancer was changed to its desired state.
 	EventUpdated = "UpdatedCloudLoadBalancer"
 	// EventPending: an action of the cloud is running, or a resource is locked by one.
@@ -37,6 +42,8 @@ const (
 	EventNotOwned = "CloudLoadBalancerNotOwned"
 	// EventImmutable: the location and network zone of a load balancer cannot change.
 	EventImmutable = "LocationCannotChange"
+	// EventAddressImmutable: the public addresses of a load balancer cannot change.
+	EventAddressImmutable = "AddressCannotChange"
 	// EventSkippedNodes: some nodes cannot be targets.
 	EventSkippedNodes = "NodesSkipped"
 	// EventSkippedPorts: some ports cannot be forwarded.
@@ -45,6 +52,8 @@ const (
 	EventTypeLimit = "LoadBalancerTypeLimit"
 	// EventProtected: the load balancer is protected against deletion.
 	EventProtected = "CloudLoadBalancerProtected"
+	// EventKept: the Service is gone, and its load balancer was kept.
+	EventKept = "KeptCloudLoadBalancer"
 	// EventCertificate: a managed certificate is being issued, or its issuance failed.
 	EventCertificate = "ManagedCertificate"
 	// EventSeveral: several load balancers have the Service's ownership label.
@@ -67,8 +76,8 @@ const (
 	EventNotAttached = "ServerNotAttachedToNetwork"
 )
 
-// repeatAfter is the time after which an unchanged warning about a Node is repeated. The node
-// controllers ask about a Node every few seconds.
+// repeatAfter is the time after which an unchanged warning about a Node, or about a field of a Service, is
+// repeated. The node controllers ask about a Node every few seconds.
 const repeatAfter = time.Hour
 
 // eventRecorder records events. It drops them before the cloud is initialized.
@@ -77,14 +86,23 @@ type eventRecorder struct {
 	clock    clock.PassiveClock
 
 	mu   sync.Mutex
-	said map[string]time.Time // by Node, reason and text
+	said map[string]time.Time // by object, reason and text
 }
 
 func newEventRecorder() *eventRecorder { return &eventRecorder{said: map[string]time.Time{}} }
 
 // nodeWarning records a warning about a Node, but the same one at most once in repeatAfter.
 func (e *eventRecorder) nodeWarning(node *corev1.Node, reason, format string, args ...any) {
-	key := node.Name + "/" + reason + "/" + fmt.Sprintf(format, args...)
+	e.seldom(node, reason, format, args...)
+}
+
+// seldom records a warning, but the same one at most once in repeatAfter.
+func (e *eventRecorder) seldom(obj metav1.Object, reason, format string, args ...any) {
+	about, ok := obj.(runtime.Object)
+	if !ok {
+		return // every object of the API is one
+	}
+	key := obj.GetNamespace() + "/" + obj.GetName() + "/" + reason + "/" + fmt.Sprintf(format, args...)
 	e.mu.Lock()
 	now := e.clock.Now()
 	maps.DeleteFunc(e.said, func(_ string, at time.Time) bool { return now.Sub(at) >= repeatAfter })
@@ -94,7 +112,7 @@ func (e *eventRecorder) nodeWarning(node *corev1.Node, reason, format string, ar
 	}
 	e.mu.Unlock()
 	if !said {
-		e.warning(node, reason, format, args...)
+		e.warning(about, reason, format, args...)
 	}
 }
 

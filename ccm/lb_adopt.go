@@ -37,5 +37,5 @@ func giveFirst(ops []lbOp, lb *hcloud.LoadBalancer, uid string) []lbOp {
 
 // gives reports whether the operation only adds to a load balancer.
 func gives(op lbOp) bool {
-	return slices.Contains([]lbOpKind{opRecord, opAttach, opEnablePublic, opAddTarget, opAddService}, op.Kind)
+	return slices.Contains([]lbOpKind{opRecord, opAttach, opEnablePublic, opAddTarget, opAddSelector, opAddService}, op.Kind)
 }

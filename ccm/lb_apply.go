@@ -47,7 +47,7 @@ func (l *loadBalancers) applyOps(ctx context.Context, lb *hcloud.LoadBalancer, o
 // apply sends one operation and waits for its action. To remove what is gone already is no error.
 func (l *loadBalancers) apply(ctx context.Context, lb *hcloud.LoadBalancer, op lbOp) error {
 	action, err := l.send(ctx, lb, op)
-	if (op.Kind == opRemoveTarget || op.Kind == opDeleteService) && hcloud.IsError(err, hcloud.ErrorCodeNotFound) {
+	if slices.Contains([]lbOpKind{opRemoveTarget, opRemoveSelector, opDeleteService}, op.Kind) && hcloud.IsError(err, hcloud.ErrorCodeNotFound) {
 		return nil
 	}
 	if err != nil {
@@ -60,8 +60,8 @@ func (l *loadBalancers) apply(ctx context.Context, lb *hcloud.LoadBalancer, op l
 func (l *loadBalancers) send(ctx context.Context, lb *hcloud.LoadBalancer, op lbOp) (action *hcloud.Action, err error) {
 	client := &l.client.LoadBalancer
 	switch op.Kind {
-	case opRecord:
-		err = l.sendRecord(ctx, lb.ID, op)
+	case opRecord, opLabel:
+		err = l.sendLabels(ctx, lb.ID, op)
 	case opRename:
 		_, _, err = client.Update(ctx, lb, hcloud.LoadBalancerUpdateOpts{Name: op.Name})
 	case opChangeType:
@@ -92,36 +92,44 @@ func (l *loadBalancers) send(ctx context.Context, lb *hcloud.LoadBalancer, op lb
 		action, _, err = client.DeleteService(ctx, lb, op.Port)
 	case opChangeReverse:
 		action, _, err = client.ChangeDNSPtr(ctx, lb, op.IP.String(), &op.DNSPtr)
+	case opAddSelector:
+		action, _, err = client.AddLabelSelectorTarget(ctx, lb, hcloud.LoadBalancerAddLabelSelectorTargetOpts{
+			Selector: op.Selector.Selector, UsePrivateIP: &op.Selector.Private})
+	case opRemoveSelector:
+		action, _, err = client.RemoveLabelSelectorTarget(ctx, lb, op.Selector.Selector)
+	case opProtect:
+		action, _, err = client.ChangeProtection(ctx, lb, hcloud.LoadBalancerChangeProtectionOpts{Delete: &op.Protect})
 	default:
 		err = fmt.Errorf("unknown operation %q", op.Kind)
 	}
 	return action, err
 }
 
-// sendRecord reads the load balancer again before it writes. An update replaces all labels, and the
+// sendLabels reads the load balancer again before it writes. An update replaces all labels, and the
 // API has no conditional write: a label that another client has set since the sync read the load
-// balancer would be lost. A label that is set between the two calls of sendRecord is still lost.
-func (l *loadBalancers) sendRecord(ctx context.Context, id int64, op lbOp) error {
-	now, err := l.get(ctx, id)
-	if err != nil {
-		return err
-	}
-	labels, err := recordedLabels(now, op)
-	if err != nil {
-		return err
-	}
-	_, _, err = l.client.LoadBalancer.Update(ctx, now, hcloud.LoadBalancerUpdateOpts{Labels: labels})
+// balancer would be lost. A label that is set between the two calls of sendLabels is still lost.
+func (l *loadBalancers) sendLabels(ctx context.Context, id int64, op lbOp) error {
+	_, err := l.changeLabels(ctx, op.UID, id, func(now *hcloud.LoadBalancer) (map[string]string, error) { return labelsAfter(now, op) })
 	return err
 }
 
-// recordedLabels returns the labels that an opRecord sets, based on the load balancer's current state. It
+// labelsAfter returns the labels after an opRecord or opLabel, based on the load balancer's current state. It
 // fails if the load balancer does not have the Service's ownership label any more: a user who removes
 // that label wants to keep the load balancer.
-func recordedLabels(now *hcloud.LoadBalancer, op lbOp) (map[string]string, error) {
-	if owner := now.Labels[labelServiceUID]; owner != op.UID {
+func labelsAfter(now *hcloud.LoadBalancer, op lbOp) (map[string]string, error) {
+	if owner := now.Labels[labelServiceUID]; owner != op.UID && (!op.Guest || !isGuest(now, op.UID)) {
 		return nil, fmt.Errorf("%w: the label %s is %q, want %q", errNotOwner, labelServiceUID, owner, op.UID)
 	}
-	return withOwnership(now.Labels, op.UID, op.Ports, op.Marks), nil
+	taken := portsOfOthers(now, op.UID)
+	for _, port := range op.Ports {
+		if owner := taken[port]; owner != "" {
+			return nil, fmt.Errorf("port %d belongs to the Service with UID %s since a moment ago: will choose again", port, owner)
+		}
+	}
+	if op.Kind == opLabel {
+		return withUserLabels(now.Labels, op.Labels), nil
+	}
+	return recordedIn(now.Labels, op), nil
 }
 
 func attachOpts(op lbOp) hcloud.LoadBalancerAttachToNetworkOpts {
@@ -144,13 +152,17 @@ func ipNet(p netip.Prefix) *net.IPNet {
 // targets that need it follow as operations, and so do targets over IPv6. A private load balancer never has a public interface: the
 // API accepts that without a network.
 func createOpts(plan *lbPlan) hcloud.LoadBalancerCreateOpts {
+	record := lbOp{UID: plan.UID, Ports: plan.ports(), Marks: plan.Marks, Selectors: []selectorTarget{plan.Selector}, Shared: plan.Shared}
 	opts := hcloud.LoadBalancerCreateOpts{
 		Name:             plan.CreateName,
 		LoadBalancerType: &hcloud.LoadBalancerType{Name: cmp.Or(plan.Type, defaultLoadBalancerType)},
 		Algorithm:        &hcloud.LoadBalancerAlgorithm{Type: cmp.Or(plan.Algorithm, hcloud.LoadBalancerAlgorithmTypeRoundRobin)},
 		NetworkZone:      hcloud.NetworkZone(plan.NetworkZone),
-		Labels:           withOwnership(map[string]string{labelLastOwner: plan.UID}, plan.UID, plan.ports(), plan.Marks),
+		Labels:           withUserLabels(recordedIn(map[string]string{labelLastOwner: plan.UID}, record), plan.Labels),
 		PublicInterface:  &plan.Public,
+	}
+	if plan.PrimaryIPv4 != nil || plan.PrimaryIPv6 != nil {
+		opts.PublicNet = &hcloud.LoadBalancerCreateOptsPublicNet{IPv4: plan.PrimaryIPv4, IPv6: plan.PrimaryIPv6}
 	}
 	if plan.Location != "" {
 		opts.Location = &hcloud.Location{Name: plan.Location}
@@ -170,6 +182,13 @@ func createOpts(plan *lbPlan) hcloud.LoadBalancerCreateOpts {
 			Type:         hcloud.LoadBalancerTargetTypeServer,
 			Server:       hcloud.LoadBalancerCreateOptsTargetServer{Server: &hcloud.Server{ID: t.ServerID}},
 			UsePrivateIP: &t.Private,
+		})
+	}
+	if s := plan.Selector; s.Selector != "" && (!s.Private || opts.Network != nil) {
+		opts.Targets = append(opts.Targets, hcloud.LoadBalancerCreateOptsTarget{
+			Type:          hcloud.LoadBalancerTargetTypeLabelSelector,
+			LabelSelector: hcloud.LoadBalancerCreateOptsTargetLabelSelector{Selector: s.Selector},
+			UsePrivateIP:  &s.Private,
 		})
 	}
 	return opts

@@ -249,9 +249,9 @@ func (l *loadBalancers) deleteCertificates(ctx context.Context, certs []*hcloud.
 	return errors.Join(errs...)
 }
 
-// servesCertificates reports whether a recorded port of the load balancer has certificates.
-func servesCertificates(lb *hcloud.LoadBalancer) bool {
-	ours := decodePorts(lb.Labels)
+// servesCertificates reports whether a recorded port of the Service has certificates.
+func servesCertificates(lb *hcloud.LoadBalancer, uid string) bool {
+	ours := portsOf(lb, uid)
 	return slices.ContainsFunc(lb.Services, func(s hcloud.LoadBalancerService) bool {
 		return ours[s.ListenPort] && len(s.HTTP.Certificates) > 0
 	})

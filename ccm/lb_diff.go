@@ -10,38 +10,46 @@ import (
 	"strings"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // lbOpKind is a kind of change to a load balancer. Each change is one API call.
 type lbOpKind string
 
 const (
-	opRecord        lbOpKind = "update"
-	opRename        lbOpKind = "rename"
-	opChangeType    lbOpKind = "change_type"
-	opAlgorithm     lbOpKind = "change_algorithm"
-	opEnablePublic  lbOpKind = "enable_public_interface"
-	opDisablePublic lbOpKind = "disable_public_interface"
-	opAttach        lbOpKind = "attach_to_network"
-	opDetach        lbOpKind = "detach_from_network"
-	opAddTarget     lbOpKind = "add_target"
-	opRemoveTarget  lbOpKind = "remove_target"
-	opAddService    lbOpKind = "add_service"
-	opUpdateService lbOpKind = "update_service"
-	opDeleteService lbOpKind = "delete_service"
-	opChangeReverse lbOpKind = "change_dns_ptr"
+	opRecord         lbOpKind = "update"
+	opRename         lbOpKind = "rename"
+	opChangeType     lbOpKind = "change_type"
+	opAlgorithm      lbOpKind = "change_algorithm"
+	opEnablePublic   lbOpKind = "enable_public_interface"
+	opDisablePublic  lbOpKind = "disable_public_interface"
+	opAttach         lbOpKind = "attach_to_network"
+	opDetach         lbOpKind = "detach_from_network"
+	opAddTarget      lbOpKind = "add_target"
+	opRemoveTarget   lbOpKind = "remove_target"
+	opAddService     lbOpKind = "add_service"
+	opUpdateService  lbOpKind = "update_service"
+	opDeleteService  lbOpKind = "delete_service"
+	opChangeReverse  lbOpKind = "change_dns_ptr"
+	opAddSelector    lbOpKind = "add_target by label"
+	opRemoveSelector lbOpKind = "remove_target by label"
+	opLabel          lbOpKind = "change labels"
+	opProtect        lbOpKind = "change_protection"
 )
 
 // lbPart is a part of a load balancer that converges on its own: "network", "port 443", "server 7".
 type lbPart string
 
 const (
-	partLabels    lbPart = "labels"
+	partLabels    lbPart = "ownership labels"
 	partName      lbPart = "name"
 	partType      lbPart = "type"
 	partAlgorithm lbPart = "algorithm"
 	partNetwork   lbPart = "network"
 	partPublic    lbPart = "public interface"
+
+	partUserLabels lbPart = "labels"
+	partProtection lbPart = "protection"
 )
 
 const portPrefix = "port "
@@ -64,7 +72,7 @@ type lbOp struct {
 	Undo *lbOp
 
 	Name      string            // rename
-	UID       string            // update: UID of the Service that owns the load balancer
+	UID       string            // update, change labels: UID of the Service that owns the load balancer
 	Ports     []int             // update: ports to record as owned by the Service
 	Marks     map[string]string // update: see ownership.marks
 	Type      string
@@ -76,6 +84,12 @@ type lbOp struct {
 	Service   hcloud.LoadBalancerService // add_service, update_service
 	Port      int                        // delete_service
 	DNSPtr    string
+	Selector  selectorTarget    // add_target, remove_target by label
+	Selectors []selectorTarget  // update: selectors to record as owned by the Service
+	Labels    map[string]string // change labels
+	// Shared and Guest: update: the Service allows guests, or is one.
+	Shared, Guest bool
+	Protect       bool // change_protection: against deletion
 }
 
 // String describes the operation for logs and events.
@@ -99,6 +113,13 @@ func (o lbOp) String() string {
 		return fmt.Sprintf("delete_service %d", o.Port)
 	case opChangeReverse:
 		return fmt.Sprintf("change_dns_ptr of %s to %s", o.IP, o.DNSPtr)
+	case opAddSelector, opRemoveSelector:
+		verb, _, _ := strings.Cut(string(o.Kind), " ")
+		return verb + " " + o.Selector.String()
+	case opLabel:
+		return "change labels to " + labels.FormatLabels(o.Labels)
+	case opProtect:
+		return fmt.Sprintf("change_protection against deletion to %t", o.Protect)
 	}
 	return string(o.Kind)
 }
@@ -115,12 +136,15 @@ func (o lbOp) String() string {
 func diffLoadBalancer(plan *lbPlan, lb *hcloud.LoadBalancer) []lbOp {
 	d := lbDiff{plan: plan, lb: lb}
 	record, forget := d.labels()
+	if plan.Guest {
+		return slices.Concat(record, d.services(), forget)
+	}
 	typeFirst, typeLast := d.loadBalancerType()
 	enable, disable := d.public()
 	network, detaches := d.network()
 	before, targets, hidden := d.targets(detaches)
 	return slices.Concat(record, typeFirst, enable, before, network, targets, disable, hidden, d.services(),
-		d.algorithm(), d.reverse(), d.name(), typeLast, forget)
+		d.algorithm(), d.reverse(), d.name(), d.userLabels(), d.protection(), typeLast, forget)
 }
 
 // lbDiff compares a plan with a load balancer, part by part.
@@ -129,22 +153,42 @@ type lbDiff struct {
 	lb   *hcloud.LoadBalancer
 }
 
-// labels compares the labels. A port is recorded before it is added, and its record is removed after the
-// port: every port of ours is recorded whenever the process dies.
+// labels compares the labels. A port or selector is recorded before it is added, and its record is removed
+// after it: all that is ours is recorded whenever the process dies.
 func (d *lbDiff) labels() (first, last []lbOp) {
-	final, obsolete := d.plan.ports(), portsToDelete(d.plan, d.lb)
-	during := slices.Sorted(slices.Values(slices.Concat(final, obsolete)))
-	if !maps.Equal(withOwnership(d.lb.Labels, d.plan.UID, during, d.plan.Marks), d.lb.Labels) {
-		first = append(first, lbOp{Kind: opRecord, Part: partLabels, UID: d.plan.UID, Ports: during, Marks: d.plan.Marks})
+	ports := portsToDelete(d.plan, d.lb)
+	selectors := d.obsoleteSelectors()
+	kept := slices.DeleteFunc(ownSelectors(d.lb), func(s selectorTarget) bool { return slices.Contains(selectors, s) })
+	final := lbOp{Kind: opRecord, Part: partLabels, UID: d.plan.UID, Ports: d.plan.ports(), Marks: d.plan.Marks, Selectors: append(kept, d.plan.Selector), Shared: d.plan.Shared, Guest: d.plan.Guest}
+	during := final
+	during.Ports = slices.Sorted(slices.Values(slices.Concat(final.Ports, ports)))
+	during.Selectors = slices.Concat(final.Selectors, ownSelectors(d.lb))
+	if !maps.Equal(recordedIn(d.lb.Labels, during), d.lb.Labels) {
+		first = append(first, during)
 	}
-	if len(obsolete) > 0 {
-		op := lbOp{Kind: opRecord, Part: partLabels, UID: d.plan.UID, Ports: final, Marks: d.plan.Marks}
-		for _, port := range obsolete {
-			op.Needs = append(op.Needs, partPort(port))
-		}
-		last = append(last, op)
+	for _, port := range ports {
+		final.Needs = append(final.Needs, partPort(port))
+	}
+	for _, s := range selectors {
+		final.Needs = append(final.Needs, s.part())
+	}
+	if len(final.Needs) > 0 {
+		last = append(last, final)
 	}
 	return first, last
+}
+
+// recordedIn returns a copy of labels with what an opRecord records.
+func recordedIn(labels map[string]string, op lbOp) map[string]string {
+	if op.Guest {
+		return withGuest(labels, op.UID, op.Ports)
+	}
+	result := withSelectors(withOwnership(labels, op.UID, op.Ports, op.Marks), op.Selectors)
+	delete(result, labelShared)
+	if op.Shared {
+		result[labelShared] = "true"
+	}
+	return result
 }
 
 func (d *lbDiff) name() []lbOp {
@@ -152,6 +196,21 @@ func (d *lbDiff) name() []lbOp {
 		return nil
 	}
 	return []lbOp{{Kind: opRename, Part: partName, Name: d.plan.Name}}
+}
+
+func (d *lbDiff) userLabels() []lbOp {
+	if d.plan.Labels == nil || maps.Equal(withUserLabels(d.lb.Labels, d.plan.Labels), d.lb.Labels) {
+		return nil
+	}
+	return []lbOp{{Kind: opLabel, Part: partUserLabels, UID: d.plan.UID, Labels: d.plan.Labels}}
+}
+
+func (d *lbDiff) protection() []lbOp {
+	want := d.plan.DeleteProtection
+	if want == nil || *want == d.lb.Protection.Delete {
+		return nil
+	}
+	return []lbOp{{Kind: opProtect, Part: partProtection, Protect: *want}}
 }
 
 func (d *lbDiff) algorithm() []lbOp {
@@ -163,7 +222,7 @@ func (d *lbDiff) algorithm() []lbOp {
 
 // portsToDelete returns the load balancer's recorded ports that the plan lacks.
 func portsToDelete(plan *lbPlan, lb *hcloud.LoadBalancer) []int {
-	recorded, wanted := decodePorts(lb.Labels), plan.ports()
+	recorded, wanted := portsOf(lb, plan.UID), plan.ports()
 	var ports []int
 	for _, s := range lb.Services {
 		if recorded[s.ListenPort] && !slices.Contains(wanted, s.ListenPort) {

@@ -9,10 +9,11 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 )
 
-// serverTargets returns the load balancer's targets of type server, ordered by server ID.
+// serverTargets returns the load balancer's targets of type server, ordered by server ID, without those that
+// were there before an adoption.
 func serverTargets(lb *hcloud.LoadBalancer) (targets []lbTarget) {
 	for _, t := range lb.Targets {
-		if t.Type == hcloud.LoadBalancerTargetTypeServer && t.Server != nil && t.Server.Server != nil {
+		if t.Type == hcloud.LoadBalancerTargetTypeServer && t.Server != nil && t.Server.Server != nil && !isForeignServer(lb, t.Server.Server.ID) {
 			targets = append(targets, lbTarget{t.Server.Server.ID, t.UsePrivateIP})
 		}
 	}
@@ -35,7 +36,7 @@ func (d *lbDiff) limit(of func(*hcloud.LoadBalancerType) int) int {
 	return limit
 }
 
-// targets compares the targets of type server.
+// targets compares the targets: those of type server, then the selectors.
 //
 // If a target changes between public and private address it is removed and added again, one target at a
 // time, so that the others continue to serve. If the load balancer is detached from its network, before
@@ -72,12 +73,17 @@ func (d *lbDiff) targets(detaches bool) (before, ops, hidden []lbOp) {
 		}
 		when.removes = append(when.removes, removeTarget(lbTarget{id, current[id]}))
 	}
-	if d.lb.PublicNet.Enabled && !d.plan.Public && len(then.removes) == 0 {
+	var added []lbPart
+	for _, op := range slices.Concat(first.adds, then.adds) {
+		added = append(added, op.Part)
+	}
+	removeSelectors, addSelectors := d.selectors(added)
+	if d.lb.PublicNet.Enabled && !d.plan.Public && len(then.removes)+len(removeSelectors) == 0 {
 		hidden = then.hideFirst()
 	}
 	before, count := first.interleave(len(d.lb.Targets), d.limit(maxTargets))
 	ops, _ = then.interleave(count, d.limit(maxTargets))
-	return before, ops, hidden
+	return before, slices.Concat(ops, removeSelectors, addSelectors), hidden
 }
 
 func removeTarget(t lbTarget) lbOp {
@@ -96,14 +102,22 @@ func (d *lbDiff) swapTarget(want lbTarget) []lbOp {
 
 // addTarget returns the operation that adds a target, with what it needs.
 func (d *lbDiff) addTarget(t lbTarget) lbOp {
-	op := lbOp{Kind: opAddTarget, Part: partServer(t.ServerID), Target: t}
-	switch {
-	case t.Private && len(d.lb.PrivateNet) == 0:
-		op.Needs = []lbPart{partNetwork}
-	case !t.Private:
-		op.Needs, op.IP = []lbPart{partPublic}, d.plan.IPv6[t.ServerID]
+	op := lbOp{Kind: opAddTarget, Part: partServer(t.ServerID), Target: t, Needs: d.addressNeeds(t.Private)}
+	if !t.Private {
+		op.IP = d.plan.IPv6[t.ServerID]
 	}
 	return op
+}
+
+// addressNeeds returns what a target with a private or public address needs.
+func (d *lbDiff) addressNeeds(private bool) []lbPart {
+	switch {
+	case private && len(d.lb.PrivateNet) == 0:
+		return []lbPart{partNetwork}
+	case !private:
+		return []lbPart{partPublic}
+	}
+	return nil
 }
 
 // targetChanges are changes of targets that can be made in any order.

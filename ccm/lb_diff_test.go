@@ -127,6 +127,18 @@ func TestDiff(t *testing.T) {
 			delete(lb.Labels, labelPorts)
 			lb.Services[0].DestinationPort = 9
 		}, []string{`update (ports 80)`, "update_service tcp 80 to 30080"}},
+		{"labels of the annotation", simple(nil, 80), func(plan *lbPlan, lb *hcloud.LoadBalancer) {
+			lb.Labels = withUserLabels(lb.Labels, map[string]string{"team": "web", "env": "prod"})
+			lb.Labels["owner"] = "me"
+			plan.Labels = map[string]string{"team": "db"}
+		}, []string{"change labels to team=db"}},
+		{"labels that are kept", simple(nil, 80), func(_ *lbPlan, lb *hcloud.LoadBalancer) {
+			lb.Labels = withUserLabels(lb.Labels, map[string]string{"team": "web"})
+		}, nil},
+		{"no protection any more", simple(nil, 80), func(plan *lbPlan, lb *hcloud.LoadBalancer) {
+			lb.Protection.Delete, plan.DeleteProtection = true, new(bool)
+		}, []string{"change_protection against deletion to false"}},
+		{"protection is kept", simple(nil, 80), func(_ *lbPlan, lb *hcloud.LoadBalancer) { lb.Protection.Delete = true }, nil},
 		{"foreign labels stay", simple(nil, 80), func(_ *lbPlan, lb *hcloud.LoadBalancer) { lb.Labels["team"] = "web" }, nil},
 		{"our port labels were lost", simple(nil, 80), func(_ *lbPlan, lb *hcloud.LoadBalancer) {
 			lb.Services = simple(nil, 80, 443).Services
@@ -208,12 +220,14 @@ func pretend(lb *hcloud.LoadBalancer, op lbOp) error {
 		return s.ListenPort == max(op.Service.ListenPort, op.Port)
 	})
 	switch op.Kind {
-	case opRecord:
-		labels, err := recordedLabels(lb, op)
+	case opRecord, opLabel:
+		labels, err := labelsAfter(lb, op)
 		if err != nil {
 			return err
 		}
 		lb.Labels = labels
+	case opProtect:
+		lb.Protection.Delete = op.Protect
 	case opRename:
 		lb.Name = op.Name
 	case opChangeType:
@@ -258,6 +272,8 @@ func pretend(lb *hcloud.LoadBalancer, op lbOp) error {
 			return fmt.Errorf("no such target")
 		}
 		lb.Targets = slices.Delete(lb.Targets, index, index+1)
+	case opAddSelector, opRemoveSelector:
+		return pretendSelector(lb, op)
 	case opAddService:
 		if service >= 0 || len(lb.Services) >= lb.LoadBalancerType.MaxServices {
 			return fmt.Errorf("source_port_already_used or resource_limit_exceeded")

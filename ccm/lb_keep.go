@@ -2,6 +2,7 @@ package ccm
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 )
@@ -17,6 +18,8 @@ var keptOnLoadBalancer = map[string]func(plan *lbPlan, lb *hcloud.LoadBalancer){
 	"algorithm-type":          func(p *lbPlan, _ *hcloud.LoadBalancer) { p.Algorithm = "" },
 	"ipv4-rdns":               func(p *lbPlan, _ *hcloud.LoadBalancer) { p.IPv4RDNS = "" },
 	"ipv6-rdns":               func(p *lbPlan, _ *hcloud.LoadBalancer) { p.IPv6RDNS = "" },
+	"labels":                  func(p *lbPlan, _ *hcloud.LoadBalancer) { p.Labels = nil },
+	"delete-protection":       func(p *lbPlan, _ *hcloud.LoadBalancer) { p.DeleteProtection = nil },
 	"disable-public-network":  func(p *lbPlan, lb *hcloud.LoadBalancer) { p.Public = lb.PublicNet.Enabled },
 	"private-ipv4":            func(p *lbPlan, _ *hcloud.LoadBalancer) { p.PrivateIPv4 = netip.Addr{} },
 	"private-subnet-ip-range": func(p *lbPlan, _ *hcloud.LoadBalancer) { p.PrivateSubnet = netip.Prefix{} },
@@ -73,8 +76,14 @@ var keptOnPort = map[string]func(want *hcloud.LoadBalancerService, have hcloud.L
 var keptElsewhere = map[string]string{
 	"location":                "cannot change",
 	"network-zone":            "cannot change",
+	"adopt":                   "cannot change",
+	"shared":                  "the load balancer's labels: guests stay",
+	"primary-ipv4":            "cannot change",
+	"primary-ipv6":            "cannot change",
 	"use-private-ip":          "usesPrivateIP",
 	"node-selector":           "selectedNodes",
+	"server-selector":         "planSelector",
+	"keep-on-delete":          "deletionSettings",
 	"hostname":                "the Service's status",
 	"ipv6-disabled":           "the Service's status",
 	"disable-private-ingress": "the Service's status",
@@ -121,35 +130,42 @@ func keepLoadBalancerSettings(plan *lbPlan, in lbPlanInput) {
 	}
 }
 
-// keepPortSettings applies keptOnPort to a port. All ports of a Service have the same settings: a new port
-// gets what another one of the Service has. It returns false if there is none: then the port has to wait
-// until the settings are corrected.
+// keepPortSettings applies keptOnPort to a port. Ports without settings of their own have the same settings:
+// a new one gets what another one of the Service has. It returns false if there is none: then the port has
+// to wait until the settings are corrected.
 func keepPortSettings(want hcloud.LoadBalancerService, in lbPlanInput) (hcloud.LoadBalancerService, bool) {
-	have, found := portToKeep(want.ListenPort, in.Current)
-	for name := range keptOnPort { // a wrong protocol keeps the most, and comes first
-		if in.Wrong[name] && !found {
-			return want, false
+	var wrong []string
+	for name := range keptOnPort {
+		switch {
+		case !in.isWrong(name, want.ListenPort):
+		case name == "protocol": // keeps the most, and comes first
+			wrong = slices.Insert(wrong, 0, name)
+		default:
+			wrong = append(wrong, name)
 		}
 	}
-	if in.Wrong["protocol"] {
-		keptOnPort["protocol"](&want, have)
+	have, found := portToKeep(want.ListenPort, in)
+	if len(wrong) > 0 && !found {
+		return want, false
 	}
-	for name, keep := range keptOnPort {
-		if in.Wrong[name] && name != "protocol" {
-			keep(&want, have)
-		}
+	for _, name := range wrong {
+		keptOnPort[name](&want, have)
 	}
 	return want, true
 }
 
-// portToKeep returns the Service's port on the load balancer: this one, or else any other.
-func portToKeep(port int, lb *hcloud.LoadBalancer) (have hcloud.LoadBalancerService, found bool) {
-	if lb == nil {
+// portToKeep returns the Service's port on the load balancer: this one, or else one with the same settings.
+func portToKeep(port int, in lbPlanInput) (have hcloud.LoadBalancerService, found bool) {
+	if in.Current == nil {
 		return have, false
 	}
-	ours := decodePorts(lb.Labels)
-	for _, s := range lb.Services {
-		if ours[s.ListenPort] && (!found || s.ListenPort == port) {
+	ours, own := portsOf(in.Current, string(in.Service.UID)), in.Settings.ByPort
+	for _, s := range in.Current.Services {
+		switch {
+		case !ours[s.ListenPort]:
+		case s.ListenPort == port:
+			return s, true
+		case own[port] == nil && own[s.ListenPort] == nil:
 			have, found = s, true
 		}
 	}

@@ -41,13 +41,18 @@ func fitToLimits(plan *lbPlan, in lbPlanInput) {
 		return max(0, min(want, most-foreign))
 	}
 	has := serverTargets(current)
-	if n := room("targets", len(current.Targets)-len(has), len(plan.Targets), maxTargets); n < len(plan.Targets) {
+	// A selector that the plan lacks needs its room until the targets in its place are there.
+	foreign := len(current.Targets) - len(has)
+	if plan.Selector.Selector != "" && !slices.ContainsFunc(ownSelectors(current), func(s selectorTarget) bool { return s.Selector == plan.Selector.Selector }) {
+		foreign++
+	}
+	if n := room("targets", foreign, len(plan.Targets), maxTargets); n < len(plan.Targets) {
 		plan.Targets = chooseTargets(plan.Targets, n, has, in.Servers)
 	}
 
 	var foreignPorts int
 	foreignCertificates := map[int64]bool{}
-	ours, wanted := decodePorts(current.Labels), plan.ports()
+	ours, wanted := portsOf(current, plan.UID), plan.ports()
 	for _, s := range current.Services {
 		if !ours[s.ListenPort] && !slices.Contains(wanted, s.ListenPort) {
 			foreignPorts++
@@ -59,21 +64,47 @@ func fitToLimits(plan *lbPlan, in lbPlanInput) {
 	if n := room("services", foreignPorts, len(plan.Services), maxServices); n < len(plan.Services) {
 		plan.Services = choosePorts(plan.Services, n, current)
 	}
-	for i := range plan.Services {
-		http := &plan.Services[i].HTTP
-		own := slices.DeleteFunc(slices.Clone(http.Certificates), func(c *hcloud.Certificate) bool { return foreignCertificates[c.ID] })
-		if len(foreignCertificates)+len(own) <= maxCertificates(in.Limits) {
+	var wantedCertificates []*hcloud.Certificate
+	for _, s := range plan.Services {
+		wantedCertificates = append(wantedCertificates, s.HTTP.Certificates...)
+	}
+	own := slices.DeleteFunc(certificateIDs(wantedCertificates), func(id int64) bool { return foreignCertificates[id] })
+	if n := room("certificates", len(foreignCertificates), len(own), maxCertificates); n < len(own) {
+		plan.Services = chooseCertificates(plan.Services, own, n, in)
+	}
+}
+
+// chooseCertificates returns the services with n of the certificates own, and with those of foreign ports.
+// First come those in use, then those for existing ports. A port that gets none keeps what it has, or has to
+// wait.
+func chooseCertificates(services []hcloud.LoadBalancerService, own []int64, n int, in lbPlanInput) (chosen []hcloud.LoadBalancerService) {
+	rank := map[int64]int{}
+	for _, s := range services {
+		have, found := portToKeep(s.ListenPort, in)
+		if !found {
 			continue
 		}
-		if i == 0 { // all ports have the same ones
-			room("certificates", len(foreignCertificates), len(own), maxCertificates)
+		for _, c := range s.HTTP.Certificates {
+			rank[c.ID] = min(rank[c.ID], -1)
 		}
-		have, _ := portToKeep(plan.Services[i].ListenPort, in.Current)
-		used := certificateIDs(have.HTTP.Certificates)
-		first := slices.DeleteFunc(slices.Clone(own), func(c *hcloud.Certificate) bool { return !slices.Contains(used, c.ID) })
-		rest := slices.DeleteFunc(own, func(c *hcloud.Certificate) bool { return slices.Contains(used, c.ID) })
-		http.Certificates = slices.Concat(first, rest)[:max(0, min(len(first)+len(rest), maxCertificates(in.Limits)-len(foreignCertificates)))]
+		for _, c := range have.HTTP.Certificates {
+			rank[c.ID] = -2
+		}
 	}
+	slices.SortStableFunc(own, func(a, b int64) int { return cmp.Compare(rank[a], rank[b]) })
+	for _, s := range services {
+		wanted := len(s.HTTP.Certificates)
+		s.HTTP.Certificates = slices.DeleteFunc(slices.Clone(s.HTTP.Certificates), func(c *hcloud.Certificate) bool { return slices.Contains(own[n:], c.ID) })
+		if wanted > 0 && len(s.HTTP.Certificates) == 0 {
+			have, found := portToKeep(s.ListenPort, in)
+			if !found || have.ListenPort != s.ListenPort {
+				continue
+			}
+			keepCertificates(&s, have)
+		}
+		chosen = append(chosen, s)
+	}
+	return chosen
 }
 
 // chooseTargets returns n of the targets. Those that the load balancer has stay. The others are spread over

@@ -115,10 +115,10 @@ func (o ownership) otherOwner(labels map[string]string, uid string) string {
 	return ""
 }
 
-// ownedBy returns those of the load balancers that belong to the Service.
+// ownedBy returns those of the load balancers that belong to the Service, or on which it is a guest.
 func (o ownership) ownedBy(lbs []*hcloud.LoadBalancer, uid string) (owned []*hcloud.LoadBalancer) {
 	for _, lb := range lbs {
-		if o.owns(lb.Labels, uid) {
+		if o.owns(lb.Labels, uid) || o.isHere(lb.Labels) && isGuest(lb, uid) {
 			owned = append(owned, lb)
 		}
 	}
@@ -151,7 +151,7 @@ func isSettled(lb *hcloud.LoadBalancer, uid string) bool { return lb.Labels[labe
 func withOwnership(labels map[string]string, uid string, ports []int, marks map[string]string) map[string]string {
 	result := map[string]string{}
 	for k, v := range labels {
-		if k != labelPorts && !strings.HasPrefix(k, labelPorts+"-") {
+		if !isListLabel(k, labelPorts) {
 			result[k] = v
 		}
 	}
@@ -161,26 +161,16 @@ func withOwnership(labels map[string]string, uid string, ports []int, marks map[
 	return result
 }
 
-// encodePorts encodes ports as labels: ports=80.443, ports-2=8080.… The value of a label can have 63
-// characters and no comma, so several labels may be needed.
+// encodePorts encodes ports as labels: ports=80.443, ports-2=8080.…
 func encodePorts(ports []int) map[string]string {
-	result := map[string]string{}
-	key, value := labelPorts, ""
+	return encodeList(labelPorts, portWords(ports))
+}
+
+func portWords(ports []int) (words []string) {
 	for _, p := range slices.Sorted(slices.Values(ports)) {
-		text := strconv.Itoa(p)
-		if value != "" && len(value)+1+len(text) > maxLabelValue {
-			result[key] = value
-			key, value = fmt.Sprintf("%s-%d", labelPorts, len(result)+1), ""
-		}
-		if value != "" {
-			value += "."
-		}
-		value += text
+		words = append(words, strconv.Itoa(p))
 	}
-	if value != "" {
-		result[key] = value
-	}
-	return result
+	return words
 }
 
 // joinPorts formats ports like the value of a label.
@@ -195,15 +185,14 @@ func joinPorts(ports []int) string {
 // decodePorts decodes the labels of encodePorts. It ignores values that are not numbers: a port that
 // is not recorded counts as foreign and stays.
 func decodePorts(labels map[string]string) map[int]bool {
+	return parsePorts(decodeList(labels, labelPorts))
+}
+
+func parsePorts(words []string) map[int]bool {
 	ports := map[int]bool{}
-	for k, v := range labels {
-		if k != labelPorts && !strings.HasPrefix(k, labelPorts+"-") {
-			continue
-		}
-		for text := range strings.SplitSeq(v, ".") {
-			if p, err := strconv.Atoi(text); err == nil {
-				ports[p] = true
-			}
+	for _, text := range words {
+		if p, err := strconv.Atoi(text); err == nil {
+			ports[p] = true
 		}
 	}
 	return ports

@@ -71,7 +71,7 @@ func TestPlanOfASimpleService(t *testing.T) {
 		return hcloud.LoadBalancerServiceHealthCheck{Protocol: "tcp", Port: port, Interval: 15 * time.Second, Timeout: 10 * time.Second, Retries: 3}
 	}
 	want := &lbPlan{
-		UID: testUID, CreateName: "a0d3a5b0e7c1f4a539d0c54b6f2b6a00", Public: true,
+		UID: testUID, CreateName: "a0d3a5b0e7c1f4a539d0c54b6f2b6a00", Public: true, Labels: map[string]string{},
 		Targets: []lbTarget{{ServerID: 1}, {ServerID: 2}},
 		Services: []hcloud.LoadBalancerService{
 			{Protocol: "tcp", ListenPort: 80, DestinationPort: 30080, HealthCheck: check(30080)},
@@ -86,12 +86,12 @@ func TestPlanOfASimpleService(t *testing.T) {
 func TestPlanTakesEverySettingFromTheAnnotations(t *testing.T) {
 	t.Parallel()
 	plan, _ := planFor(t, lbPlanInput{
-		NetworkID: 5, CertificateIDs: []int64{8, 9},
+		NetworkID: 5, Certificates: map[int][]int64{443: {8, 9}},
 		Nodes:   []*corev1.Node{testNode("a", providerID(1))},
 		Servers: map[int64]*hcloud.Server{1: server(1, "", "10.0.1.1")},
 		Service: testService(map[string]string{
 			"name": "edge", "location": "fsn1", "type": "lb31", "algorithm-type": "least_connections", "ipv4-rdns": "a.example.org", "ipv6-rdns": "b.example.org",
-			"disable-public-network": "true", "private-ipv4": "10.0.1.99", "private-subnet-ip-range": "10.0.1.0/24", "protocol": "https", "uses-proxyprotocol": "true",
+			"disable-public-network": "true", "labels": "team=web", "delete-protection": "true", "private-ipv4": "10.0.1.99", "private-subnet-ip-range": "10.0.1.0/24", "protocol": "https", "uses-proxyprotocol": "true",
 			"http-cookie-name": "C", "http-cookie-lifetime": "1m", "http-timeout-idle": "40s", "http-sticky-sessions": "true", "http-redirect-http": "true",
 			"http-certificates": "8,9", "health-check-protocol": "https", "health-check-port": "9000", "health-check-interval": "5s", "health-check-timeout": "4s",
 			"health-check-retries": "2", "health-check-http-domain": "example.org", "health-check-http-path": "/up", "http-status-codes": "200,204",
@@ -100,6 +100,7 @@ func TestPlanTakesEverySettingFromTheAnnotations(t *testing.T) {
 	want := &lbPlan{
 		UID: testUID, Name: "edge", CreateName: "edge", Type: "lb31", Location: "fsn1", Algorithm: "least_connections", NetworkID: 5,
 		PrivateIPv4: netip.MustParseAddr("10.0.1.99"), PrivateSubnet: netip.MustParsePrefix("10.0.1.0/24"), Public: false,
+		Labels: map[string]string{"team": "web"}, DeleteProtection: new(true),
 		IPv4RDNS: "a.example.org", IPv6RDNS: "b.example.org", Targets: []lbTarget{{1, true}},
 		Services: []hcloud.LoadBalancerService{{
 			Protocol: "https", ListenPort: 443, DestinationPort: 30443, Proxyprotocol: true,
@@ -320,7 +321,7 @@ func TestTargetsThatExceedTheTypeAreChosenStablyAndSpread(t *testing.T) {
 
 func TestCertificatesThatExceedTheTypeAreLeftOut(t *testing.T) {
 	t.Parallel()
-	in := lbPlanInput{Limits: &hcloud.LoadBalancerType{Name: "lb11", MaxTargets: 6, MaxServices: 5, MaxAssignedCertificates: 3}, CertificateIDs: []int64{1, 2, 3, 4},
+	in := lbPlanInput{Limits: &hcloud.LoadBalancerType{Name: "lb11", MaxTargets: 6, MaxServices: 5, MaxAssignedCertificates: 3}, Certificates: map[int][]int64{443: {1, 2, 3, 4}, 8443: {1, 2, 3, 4}},
 		Service: testService(map[string]string{"protocol": "https", "http-certificates": "1,2,3,4"}, [2]int32{443, 30443}, [2]int32{8443, 30444})}
 	plan, _ := planFor(t, in)
 	for _, s := range plan.Services {
@@ -332,7 +333,7 @@ func TestCertificatesThatExceedTheTypeAreLeftOut(t *testing.T) {
 		t.Errorf("got %+v", plan.Excess)
 	}
 	in.Current = built(plan)
-	in.CertificateIDs = []int64{1, 2, 3, 0}
+	in.Certificates = map[int][]int64{443: {1, 2, 3, 0}, 8443: {1, 2, 3, 0}}
 	plan, _ = planFor(t, in)
 	if got := certificateIDs(plan.Services[0].HTTP.Certificates); !slices.Equal(got, []int64{1, 2, 3}) {
 		t.Errorf("a certificate in use has lost its place: %v", got)

@@ -13,8 +13,14 @@ import (
 // readServers finds the servers of the nodes. Of targets only the existence matters, which the load balancer itself
 // proves, so that old data will do.
 func (s *lbSync) readServers(ctx context.Context) {
+	nodes := s.in.Nodes
+	if s.in.Settings.ServerSelector != "" {
+		all, _ := s.evidence.listers()
+		s.in.Excluded = excludedBy(listNodes(all))
+		nodes = slices.Concat(nodes, s.in.Excluded)
+	}
 	var err error
-	s.in.Servers, err = s.serversOf(ctx, s.in.Nodes)
+	s.in.Servers, err = s.serversOf(ctx, nodes)
 	if err == nil {
 		err = s.confirmTargets(ctx)
 	}

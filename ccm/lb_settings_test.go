@@ -95,6 +95,10 @@ func TestAWrongSettingHoldsUpOnlyItself(t *testing.T) {
 			func(lb *hcloud.LoadBalancer) any { return lb.Services[0].HTTP.Certificates[0].ID }},
 		"unknown certificate after a managed one": {managed("example.org"), settings{"certificate-type": "uploaded", "http-certificates": "third"}, settings{"http-certificates": "second"}, nil, "does not exist",
 			func(lb *hcloud.LoadBalancer) any { return lb.Services[0].HTTP.Certificates[0].ID }},
+		"mistyped protocol of a port": {settings{"protocol.80": "http"}, settings{"protocol.80": "htttp"}, settings{"protocol.80": "tcp"}, nil, "protocol.80",
+			func(lb *hcloud.LoadBalancer) any { return lb.Services[0].Protocol }},
+		"unknown certificate of a port": {settings{"protocol.80": "https", "http-certificates.80": "first"}, settings{"http-certificates.80": "third"}, settings{"http-certificates.80": "second"}, nil, "http-certificates.80",
+			func(lb *hcloud.LoadBalancer) any { return lb.Services[0].HTTP.Certificates[0].ID }},
 		"mistyped selector": {nil, settings{"node-selector": "pool in (web"}, nil, nil, "InvalidSettings", nil},
 		"reverse DNS":       {settings{"ipv4-rdns": "a.example.org"}, settings{"ipv4-rdns": "under_score"}, settings{"ipv4-rdns": "b.example.org"}, nil, "InvalidSettings", func(lb *hcloud.LoadBalancer) any { return lb.PublicNet.IPv4.DNSPtr }},
 	} {

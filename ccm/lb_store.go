@@ -46,8 +46,9 @@ func (s *lbStore) listAll(ctx context.Context) (map[string][]*hcloud.LoadBalance
 	}
 	byUID := map[string][]*hcloud.LoadBalancer{}
 	for _, lb := range lbs {
-		uid := lb.Labels[labelServiceUID]
-		byUID[uid] = append(byUID[uid], lb)
+		for _, uid := range append(guestsOf(lb), lb.Labels[labelServiceUID]) {
+			byUID[uid] = append(byUID[uid], lb)
+		}
 	}
 	visible, err := s.visible(ctx, byUID)
 	if err != nil {
@@ -146,16 +147,25 @@ func (s *lbStore) find(ctx context.Context, uid string) ([]*hcloud.LoadBalancer,
 // findNow is find without the cache. If the token changes during the request, the answer may be about another
 // project, and nothing that is visible with the new token makes it true: that is an error.
 func (s *lbStore) findNow(ctx context.Context, uid string) ([]*hcloud.LoadBalancer, error) {
+	return s.findBy(ctx, ownerSelector(uid))
+}
+
+func (s *lbStore) findBy(ctx context.Context, selector string) ([]*hcloud.LoadBalancer, error) {
 	token := s.evidence.currentToken()
 	lbs, err := s.client.LoadBalancer.AllWithOpts(ctx, hcloud.LoadBalancerListOpts{
-		ListOpts: hcloud.ListOpts{LabelSelector: ownerSelector(uid)}})
+		ListOpts: hcloud.ListOpts{LabelSelector: selector}})
 	if err != nil {
-		return nil, fmt.Errorf("listing load balancers with the label %s: %w", ownerSelector(uid), err)
+		return nil, fmt.Errorf("listing load balancers with the label %s: %w", selector, err)
 	}
 	if token != s.evidence.currentToken() {
-		return nil, fmt.Errorf("listing load balancers with the label %s: the token changed during the request; will try again", ownerSelector(uid))
+		return nil, fmt.Errorf("listing load balancers with the label %s: the token changed during the request; will try again", selector)
 	}
 	return lbs, nil
+}
+
+// findGuest is findNow for the load balancer on which the Service is a guest.
+func (s *lbStore) findGuest(ctx context.Context, uid string) ([]*hcloud.LoadBalancer, error) {
+	return s.findBy(ctx, labelGuest+uid)
 }
 
 // writing must be called before a write for the Service, and the returned function after the write,

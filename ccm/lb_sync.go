@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -34,6 +35,7 @@ type syncResult struct {
 func (l *loadBalancers) sync(ctx context.Context, svc *corev1.Service, nodes []*corev1.Node, opts syncOptions) (syncResult, error) {
 	s := &lbSync{loadBalancers: l, svc: svc, opts: opts}
 	err := s.run(ctx, nodes)
+	l.setCondition(ctx, svc, err)
 	if err == nil {
 		return s.result, nil
 	}
@@ -98,7 +100,11 @@ func (s *lbSync) run(ctx context.Context, nodes []*corev1.Node) error {
 	if findPart(err, lbPart.isPort) == nil {
 		s.keep(s.deleteCertificates(ctx, s.obsolete))
 	}
-	if len(s.errs) == 0 && !isSettled(lb, plan.UID) {
+	if plan.Guest && len(plan.Services) == 0 {
+		s.keep(fmt.Errorf("load balancer %d (%s) is shared and has none of the Service's ports: %s", lb.ID, lb.Name, describeNotes(notes)))
+		return joinErrors(s.errs)
+	}
+	if len(s.errs) == 0 && !plan.Guest && !isSettled(lb, plan.UID) {
 		s.keep(s.settle(ctx, lb.ID, plan.UID))
 	}
 	s.setStatus(lb)
@@ -132,7 +138,7 @@ func (s *lbSync) keep(err error, settings ...string) {
 func (s *lbSync) prepare(ctx context.Context, lb *hcloud.LoadBalancer) (plan *lbPlan, notes []lbNote, err error) {
 	s.in.Current = lb
 	for _, read := range []func(context.Context){
-		s.readNetwork, s.readType, s.readServers, s.readCertificates,
+		s.readNetwork, s.readType, s.readPrimaryIPs, s.readServers, s.readCertificates,
 	} {
 		if lb == nil && len(s.errs) > 0 {
 			break
@@ -176,6 +182,9 @@ func (s *lbSync) readType(ctx context.Context) {
 		return
 	}
 	s.in.Limits = lb.LoadBalancerType
+	if isGuest(lb, string(s.svc.UID)) {
+		return
+	}
 	if _, chosen := s.svc.Annotations[annotationPrefix+"type"]; !chosen {
 		settings.Type = ""
 	}
@@ -189,27 +198,75 @@ func (s *lbSync) readType(ctx context.Context) {
 	s.in.Limits = s.limitsOf(ctx, settings.Type)
 }
 
-// readCertificates finds the certificates of the ports, and orders one if necessary.
+// readCertificates finds the certificates of the ports, and orders those that are missing. The Service's
+// managed certificates that no port uses are obsolete, if the certificates of all ports are known.
 func (s *lbSync) readCertificates(ctx context.Context) {
-	lb, settings := s.in.Current, s.in.Settings
-	for name := range s.in.Wrong {
-		if strings.Contains(name, "certificate") && !strings.HasPrefix(name, "health-check-") {
-			return
+	s.in.Certificates, s.obsolete = map[int][]int64{}, nil
+	var unused []*hcloud.Certificate
+	var used []int64
+	type found struct {
+		ids []int64
+		err error
+	}
+	bySettings := map[*lbSettings]found{} // ports without settings of their own share one answer
+	known, https := true, false
+	ports, _, _ := usablePorts(s.svc)
+	for _, p := range ports {
+		port, settings := int(p.Port), s.in.Settings.forPort(int(p.Port))
+		if s.wrongCertificates(port) {
+			known = false
+			continue
+		}
+		if settings.Protocol != hcloud.LoadBalancerServiceProtocolHTTPS {
+			continue
+		}
+		https = true
+		answer, asked := bySettings[settings]
+		if !asked {
+			var others []*hcloud.Certificate
+			answer.ids, others, answer.err = s.certificates(ctx, s.svc, settings)
+			at := settingAt(s.svc, s.in.Settings, "http-certificates", port)
+			s.keep(atPort(answer.err, s.svc, s.in.Settings, port), at)
+			bySettings[settings], unused, used = answer, append(unused, others...), append(used, answer.ids...)
+		}
+		s.in.Certificates[port], known = answer.ids, known && answer.err == nil
+	}
+	if !https && known && s.in.Current != nil && servesCertificates(s.in.Current, string(s.svc.UID)) {
+		// This sync ends HTTPS, so its managed certificates are obsolete.
+		var err error
+		unused, err = s.ownedCertificates(ctx, string(s.svc.UID))
+		s.keep(err)
+	}
+	if known {
+		s.obsolete = slices.DeleteFunc(unused, func(c *hcloud.Certificate) bool { return slices.Contains(used, c.ID) })
+	}
+}
+
+// wrongCertificates reports whether a setting that decides about the certificates of a port is wrong.
+func (s *lbSync) wrongCertificates(port int) bool {
+	for _, a := range annotations {
+		about := a.Name == "protocol" || strings.Contains(a.Name, "certificate") && !strings.HasPrefix(a.Name, "health-check-")
+		if about && s.in.isWrong(a.Name, port) {
+			return true
 		}
 	}
-	var err error
-	switch {
-	case s.in.Wrong["protocol"]:
-	case settings.Protocol == hcloud.LoadBalancerServiceProtocolHTTPS:
-		s.in.CertificateIDs, s.obsolete, err = s.certificates(ctx, s.svc, settings)
-	case lb != nil && servesCertificates(lb):
-		// This sync ends HTTPS, so its managed certificates are obsolete.
-		s.obsolete, err = s.ownedCertificates(ctx, string(s.svc.UID))
+	return false
+}
+
+// atPort makes mistakes in settings name the annotations from which the port has them.
+func atPort(err error, svc *corev1.Service, settings *lbSettings, port int) error {
+	invalid, ok := errors.AsType[settingsError](err)
+	if !ok {
+		return err
 	}
-	if err != nil {
-		s.obsolete = nil // the ports keep their certificates
+	mistakes := slices.Clone(invalid.mistakes)
+	for i, m := range mistakes {
+		if a, ok := errors.AsType[annotationError](m); ok && a.setting() != "" {
+			a.Source = annotationPrefix + settingAt(svc, settings, a.setting(), port)
+			mistakes[i] = a
+		}
 	}
-	s.keep(err, "http-certificates")
+	return invalidSettings(mistakes...)
 }
 
 // obtainLoadBalancer creates or adopts the load balancer. It returns the plan for what it is then.
@@ -266,8 +323,9 @@ func findPart(err error, match func(lbPart) bool) error {
 // setStatus sets what the Service shows. The settings may hide all addresses. If one of these settings is
 // wrong, the Service keeps what it shows.
 func (s *lbSync) setStatus(lb *hcloud.LoadBalancer) {
-	for _, name := range []string{"hostname", "ipv6-disabled", "disable-private-ingress", "uses-proxyprotocol"} {
-		if s.in.Wrong[name] {
+	for name := range s.in.Wrong {
+		general, _, _ := strings.Cut(name, ".")
+		if slices.Contains([]string{"hostname", "ipv6-disabled", "disable-private-ingress", "uses-proxyprotocol"}, general) {
 			return
 		}
 	}
@@ -300,8 +358,8 @@ func (s *lbSync) warn(ctx context.Context, lb *hcloud.LoadBalancer, plan *lbPlan
 	if len(unknown) > 0 {
 		s.events.warning(s.svc, EventUnknownAnnotation, "Ignored unknown annotations: %s", strings.Join(unknown, ", "))
 	}
-	if len(s.svc.Spec.LoadBalancerSourceRanges) > 0 {
-		s.events.warning(s.svc, EventIgnoredSetting, "Ignored spec.loadBalancerSourceRanges: Hetzner load balancers cannot filter by source address")
+	for _, text := range unsupported(s.svc) {
+		s.events.seldom(s.svc, EventIgnoredSetting, "%s", text)
 	}
 	for _, n := range notes {
 		s.events.warning(s.svc, n.Reason, "%s", n.Text)
@@ -314,6 +372,7 @@ func (s *lbSync) warn(ctx context.Context, lb *hcloud.LoadBalancer, plan *lbPlan
 		s.events.warning(s.svc, EventTypeLimit, "%s", excessText(s.in.Limits.Name, plan.Excess, types))
 	}
 	s.warnImmutable(s.svc, lb, plan)
+	s.warnExisting(ctx, lb)
 }
 
 func (l *loadBalancers) warnImmutable(svc *corev1.Service, lb *hcloud.LoadBalancer, plan *lbPlan) {
@@ -331,9 +390,19 @@ func (l *loadBalancers) warnImmutable(svc *corev1.Service, lb *hcloud.LoadBalanc
 // reconcile sends the difference between plan and lb, and returns the resulting load balancer and the
 // operations that succeeded, also with an error.
 func (l *loadBalancers) reconcile(ctx context.Context, svc *corev1.Service, plan *lbPlan, lb *hcloud.LoadBalancer) (*hcloud.LoadBalancer, []lbOp, error) {
-	ops := giveFirst(diffLoadBalancer(plan, lb), lb, plan.UID)
+	ops := diffLoadBalancer(plan, lb)
+	if !plan.Guest {
+		ops = giveFirst(ops, lb, plan.UID)
+	}
 	if len(ops) == 0 {
 		return lb, nil, nil
+	}
+	if plan.Guest || len(guestsOf(lb)) > 0 {
+		unlock, err := l.sharing.lock(ctx, strconv.FormatInt(lb.ID, 10))
+		if err != nil {
+			return lb, nil, err
+		}
+		defer unlock()
 	}
 	klog.InfoS("Updating load balancer", "service", klog.KObj(svc), "loadBalancer", lb.ID, "operations", describeOps(ops, len(ops)))
 	defer l.store.writing(plan.UID)()
@@ -354,6 +423,14 @@ func (l *loadBalancers) reconcile(ctx context.Context, svc *corev1.Service, plan
 // changesAddresses reports whether the operation may change the addresses in the Service's status.
 func changesAddresses(op lbOp) bool {
 	return slices.Contains([]lbOpKind{opEnablePublic, opDisablePublic, opAttach, opDetach}, op.Kind)
+}
+
+func describeNotes(notes []lbNote) string {
+	var texts []string
+	for _, n := range notes {
+		texts = append(texts, n.Text)
+	}
+	return strings.Join(texts, "; ")
 }
 
 // describeOps describes at most n of the operations.

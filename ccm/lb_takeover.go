@@ -88,13 +88,24 @@ func (l *loadBalancers) takeOver(ctx context.Context, svc *corev1.Service, lb *h
 	return updated, nil
 }
 
-// deleteInherited deletes a load balancer and the managed certificates that the production CCM made for a Service that
-// is deleted before it was taken over. It returns err if that is not nil.
-func (l *loadBalancers) deleteInherited(ctx context.Context, svc *corev1.Service, lb *hcloud.LoadBalancer, err error) error {
+// endInherited deletes a load balancer and the managed certificates that the production CCM made for a Service that
+// is deleted before it was taken over. With keep-on-delete, the load balancer stays. It returns err if that is not nil.
+func (l *loadBalancers) endInherited(ctx context.Context, svc *corev1.Service, lb *hcloud.LoadBalancer, err error) error {
 	if err != nil {
 		return err
 	}
-	if err := l.delete(ctx, svc, lb); err != nil {
+	settings, err := l.deletionSettings(svc)
+	if err != nil {
+		return err
+	}
+	if keepsOnDelete(&settings, lb) {
+		if lb, err = l.takeOver(ctx, svc, lb); err == nil {
+			err = l.keepWithoutService(ctx, svc, lb)
+		}
+	} else {
+		err = l.delete(ctx, svc, &settings, lb)
+	}
+	if err != nil {
 		return err
 	}
 	uid := string(svc.UID)

@@ -29,7 +29,7 @@ const syncTimeout = 2 * time.Minute
 // The service controller selects the nodes and calls only for Services without a loadBalancerClass.
 //
 // Not supported: spec.loadBalancerSourceRanges (Hetzner load balancers have no firewall; the Service
-// gets a warning), spec.loadBalancerIP, one load balancer for several Services, settings per port.
+// gets a warning), spec.loadBalancerIP.
 type loadBalancers struct {
 	client   *hcloud.Client
 	waiter   *actionWaiter
@@ -41,12 +41,17 @@ type loadBalancers struct {
 	own      ownership
 	certs    *ttlCache[[]*hcloud.Certificate]
 	types    *ttlCache[[]*hcloud.LoadBalancerType]
-	defaults map[string]string
-	events   *eventRecorder
-	kube     kubernetes.Interface // nil before the provider is initialized
+
+	primaryIPs *ttlCache[[]*hcloud.PrimaryIP]
+	defaults   map[string]string
+	events     *eventRecorder
+	kube       kubernetes.Interface // nil before the provider is initialized
 
 	services keyLock // by UID
 	adopting keyLock // by name: two Services must not adopt the same load balancer
+
+	sharing   keyLock // by ID: Services that share a load balancer change it one after the other
+	labelling keyLock // by ID: the labels of a load balancer are replaced as a whole
 
 	mu      sync.Mutex
 	managed map[string]managedService // by UID: Services that resync compares
@@ -175,7 +180,7 @@ func (l *loadBalancers) newest(svc *corev1.Service) *corev1.Service {
 }
 
 // EnsureLoadBalancerDeleted implements cloudprovider.LoadBalancer. It deletes only resources with the
-// Service's ownership label.
+// Service's ownership label. With keep-on-delete, the load balancer loses its owner instead.
 func (l *loadBalancers) EnsureLoadBalancerDeleted(ctx context.Context, _ string, svc *corev1.Service) error {
 	ctx, cancel := context.WithTimeout(urgently(ctx, controllerService, "delete"), syncTimeout)
 	defer cancel()
@@ -191,7 +196,7 @@ func (l *loadBalancers) EnsureLoadBalancerDeleted(ctx context.Context, _ string,
 	}
 	if len(lbs) == 0 {
 		if lb, err := l.inherited(ctx, svc); lb != nil || err != nil {
-			return l.deleteInherited(ctx, svc, lb, err)
+			return l.endInherited(ctx, svc, lb, err)
 		}
 		if err := l.doubt(svc, l.evidence.project(ctx)); err != nil {
 			return err
@@ -200,8 +205,12 @@ func (l *loadBalancers) EnsureLoadBalancerDeleted(ctx context.Context, _ string,
 	if len(lbs) > 1 {
 		return l.several(svc, lbs) // after the first deletion nothing would show that the others are foreign
 	}
+	settings, err := l.deletionSettings(svc)
+	if err != nil {
+		return err
+	}
 	for _, lb := range lbs {
-		if err := l.delete(ctx, svc, lb); err != nil {
+		if err := l.end(ctx, svc, &settings, lb); err != nil {
 			return err
 		}
 	}
@@ -212,13 +221,32 @@ func (l *loadBalancers) EnsureLoadBalancerDeleted(ctx context.Context, _ string,
 	return l.deleteCertificates(ctx, certs)
 }
 
-func (l *loadBalancers) delete(ctx context.Context, svc *corev1.Service, lb *hcloud.LoadBalancer) error {
-	warnProtected := func() {
-		l.events.warning(svc, EventProtected, "Load balancer %d (%s) is protected against deletion: remove the protection, or the label %s to keep it", lb.ID, lb.Name, labelServiceUID)
+// end ends the Service's use of the load balancer.
+func (l *loadBalancers) end(ctx context.Context, svc *corev1.Service, settings *lbSettings, lb *hcloud.LoadBalancer) error {
+	if lb.Labels[labelShared] != "" {
+		unlock, err := l.adopting.lock(ctx, lb.Name) // no Service may join now
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		if lb, err = l.get(ctx, lb.ID); err != nil {
+			return err
+		}
 	}
+	if shared, err := l.endShare(ctx, svc, lb); shared || err != nil {
+		return err
+	}
+	if keepsOnDelete(settings, lb) {
+		return l.keepWithoutService(ctx, svc, lb)
+	}
+	return l.delete(ctx, svc, settings, lb)
+}
+
+func (l *loadBalancers) delete(ctx context.Context, svc *corev1.Service, settings *lbSettings, lb *hcloud.LoadBalancer) error {
 	if lb.Protection.Delete {
-		warnProtected()
-		return fmt.Errorf("load balancer %d (%s) is protected against deletion", lb.ID, lb.Name)
+		if err := l.unprotect(ctx, svc, settings, lb); err != nil {
+			return err
+		}
 	}
 	defer l.store.writing(string(svc.UID))()
 	result, resp, err := l.client.LoadBalancer.DeleteWithResult(ctx, lb)
@@ -230,7 +258,7 @@ func (l *loadBalancers) delete(ctx context.Context, svc *corev1.Service, lb *hcl
 	case resp != nil && resp.Response != nil && resp.StatusCode == http.StatusNoContent:
 		err = nil // the API's answer until October 2026: no action, and no body that hcloud-go could read
 	case hcloud.IsError(err, hcloud.ErrorCodeProtected):
-		warnProtected()
+		l.warnProtected(svc, lb)
 	}
 	if err != nil {
 		return fmt.Errorf("deleting load balancer %d (%s): %w", lb.ID, lb.Name, err)
@@ -309,7 +337,7 @@ func (l *loadBalancers) several(svc *corev1.Service, lbs []*hcloud.LoadBalancer)
 
 // ownedNow returns the Service's load balancers, from an answer about its label.
 func (l *loadBalancers) ownedNow(ctx context.Context, svc *corev1.Service) ([]*hcloud.LoadBalancer, error) {
-	lbs, err := l.store.findNow(ctx, string(svc.UID))
+	lbs, err := l.lookUp(ctx, svc)
 	return l.own.ownedBy(lbs, string(svc.UID)), err
 }
 
@@ -323,7 +351,7 @@ func (l *loadBalancers) findOwned(ctx context.Context, svc *corev1.Service) ([]*
 			return lbs, err
 		}
 	}
-	return l.store.findNow(ctx, string(svc.UID))
+	return l.lookUp(ctx, svc)
 }
 
 // obtain returns a load balancer for a Service that has none. It adopts a load balancer with the
@@ -331,7 +359,7 @@ func (l *loadBalancers) findOwned(ctx context.Context, svc *corev1.Service) ([]*
 func (l *loadBalancers) obtain(ctx context.Context, svc *corev1.Service, plan *lbPlan) (lb *hcloud.LoadBalancer, created bool, err error) {
 	// A name from an annotation may name an existing load balancer. If the default name is taken, the
 	// create request fails with a uniqueness error.
-	if plan.Name != "" {
+	if plan.Name != "" || plan.Adopt != "" {
 		if lb, err = l.adopt(ctx, svc, plan); lb != nil || err != nil {
 			return lb, false, err
 		}
@@ -381,38 +409,44 @@ func (l *loadBalancers) get(ctx context.Context, id int64) (*hcloud.LoadBalancer
 
 // settle records that the load balancer serves the Service, after an adoption.
 func (l *loadBalancers) settle(ctx context.Context, id int64, uid string) error {
-	lb, err := l.get(ctx, id)
+	_, err := l.changeLabels(ctx, uid, id, func(lb *hcloud.LoadBalancer) (map[string]string, error) {
+		if owner := lb.Labels[labelServiceUID]; owner != uid {
+			return nil, fmt.Errorf("the label %s was changed during the sync: it is %q, want %q", labelServiceUID, owner, uid)
+		}
+		lb.Labels[labelLastOwner] = uid
+		return lb.Labels, nil
+	})
 	if err != nil {
-		return err
-	}
-	if owner := lb.Labels[labelServiceUID]; owner != uid {
-		return fmt.Errorf("the label %s of load balancer %d (%s) was changed during the sync: it is %q, want %q", labelServiceUID, lb.ID, lb.Name, owner, uid)
-	}
-	lb.Labels[labelLastOwner] = uid
-	defer l.store.writing(uid)()
-	if _, _, err := l.client.LoadBalancer.Update(ctx, lb, hcloud.LoadBalancerUpdateOpts{Labels: lb.Labels}); err != nil {
-		return fmt.Errorf("setting the label %s of load balancer %d (%s): %w", labelLastOwner, lb.ID, lb.Name, err)
+		return fmt.Errorf("setting the label %s of load balancer %d: %w", labelLastOwner, id, err)
 	}
 	return nil
 }
 
-// adopt sets the Service's ownership label on the load balancer with the planned name. It returns nil
+// adopt sets the Service's ownership label on the load balancer that the plan names. It returns nil
 // if no load balancer has that name, and an error if the Service must not have it.
 func (l *loadBalancers) adopt(ctx context.Context, svc *corev1.Service, plan *lbPlan) (*hcloud.LoadBalancer, error) {
-	unlock, err := l.adopting.lock(ctx, plan.CreateName)
+	name := plan.CreateName
+	if plan.Adopt != "" { // may be an ID: the lock is by name
+		lb, err := l.candidate(ctx, plan)
+		if err != nil {
+			return nil, err
+		}
+		name = lb.Name
+	}
+	unlock, err := l.adopting.lock(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	lb, _, err := l.client.LoadBalancer.GetByName(ctx, plan.CreateName)
-	if err != nil {
-		return nil, fmt.Errorf("finding the load balancer %q: %w", plan.CreateName, err)
-	}
-	if lb == nil {
-		return nil, nil
+	lb, err := l.candidate(ctx, plan)
+	if lb == nil || err != nil {
+		return nil, err
 	}
 	if l.own.owns(lb.Labels, plan.UID) {
 		return lb, nil // created by an earlier request whose answer was lost
+	}
+	if l.own.isHere(lb.Labels) && lb.Labels[labelServiceUID] != "" && lb.Labels[labelShared] != "" && plan.Shared {
+		return l.join(ctx, svc, plan, lb)
 	}
 	if owner := l.own.otherOwner(lb.Labels, plan.UID); owner != "" {
 		l.events.warning(svc, EventNotAdoptable, "Load balancer %d (%s) belongs to %s: choose another name", lb.ID, lb.Name, owner)
@@ -421,15 +455,18 @@ func (l *loadBalancers) adopt(ctx context.Context, svc *corev1.Service, plan *lb
 	if l.own.inherits(lb.Labels, plan.UID) {
 		return l.takeOver(ctx, svc, lb)
 	}
-	if plan.Name == "" || wasReleased(lb, svc) {
+	if plan.Name == "" && plan.Adopt == "" || wasReleased(lb, svc) {
 		text := fmt.Sprintf("load balancer %d (%s) has the name of this Service's load balancer, but not the label %s: nothing was changed; set the label to give it to the Service, or rename it to get a new one",
 			lb.ID, lb.Name, ownerSelector(plan.UID))
 		l.events.warning(svc, EventNotOwned, "%s", text)
 		return nil, errors.New(text)
 	}
-	// Record no ports yet: the existing ports are foreign.
+	labels := withOwnership(lb.Labels, plan.UID, nil, plan.Marks) // records no ports yet: the existing ones are foreign
+	if plan.Adopt != "" {
+		labels = withLoan(labels, lb, l.clusterServers(plan))
+	}
 	defer l.store.writing(plan.UID)()
-	updated, _, err := l.client.LoadBalancer.Update(ctx, lb, hcloud.LoadBalancerUpdateOpts{Labels: withOwnership(lb.Labels, plan.UID, nil, plan.Marks)})
+	updated, _, err := l.client.LoadBalancer.Update(ctx, lb, hcloud.LoadBalancerUpdateOpts{Labels: labels})
 	if err != nil {
 		return nil, fmt.Errorf("adopting load balancer %d (%s): %w", lb.ID, lb.Name, err)
 	}

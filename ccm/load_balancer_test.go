@@ -60,6 +60,8 @@ func TestASyncWithoutAChangeWritesNothing(t *testing.T) {
 			"http-cookie-lifetime": "1h", "http-timeout-idle": "1m", "health-check-protocol": "https", "health-check-port": "9000", "health-check-interval": "5s",
 			"health-check-timeout": "3s", "health-check-retries": "2", "health-check-http-domain": "example.org", "health-check-http-path": "/up", "http-status-codes": "204,3??"},
 		"subnet": {"private-subnet-ip-range": "10.0.0.0/16"},
+		"labels": {"labels": "team=web,env=prod", "delete-protection": "true", "keep-on-delete": "true"},
+		"ports":  {"protocol.443": "http", "http-cookie-name.443": "C", "uses-proxyprotocol.80": "true", "health-check-retries.80": "5"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -142,6 +142,28 @@ var _ = Describe("A Service with HTTP or HTTPS", Label("service", "dataplane"), 
 		Expect(env.Cloud.Certificates(ctx)).To(ConsistOf(HaveField("ID", first.ID), HaveField("ID", second.ID)))
 	})
 
+	It("is served on one port with HTTPS and on another with TCP", framework.Needs(framework.UploadedCertificates, framework.PortSettings, framework.SettingEvents), func(ctx SpecContext) {
+		ca := newAuthority()
+		ca.upload(ctx, env, env.Cloud.Unique("shop"), domain)
+		env.Services.Create(ctx, "web", func(s *corev1.Service) {
+			s.Spec.Ports = append(s.Spec.Ports, port(443))
+			annotate(map[string]string{"protocol.443": "https", "http-certificates.443": env.Cloud.Unique("shop"), "protocol.444": "http"})(s)
+		})
+		awaitHTTPS(ctx, "web", domain, ca.roots())
+		address := env.Services.AwaitIngress(ctx, "web")
+		Expect(env.Traffic.AwaitAnswer(ctx, "web", address, framework.Port).Headers).NotTo(HaveKey("X-Forwarded-Proto"))
+		env.Services.AwaitEvent(ctx, "web", "IgnoredSetting", And(ContainSubstring("protocol.444"), ContainSubstring("8080, 443")))
+
+		By("mistyping the settings of the HTTPS port while a port is added")
+		env.Services.Update(ctx, "web", func(s *corev1.Service) {
+			s.Spec.Ports = append(s.Spec.Ports, port(8081))
+			annotate(map[string]string{"protocol.443": "htps"})(s)
+		})
+		env.Traffic.AwaitAnswer(ctx, "web", address, 8081)
+		env.Services.AwaitEvent(ctx, "web", "InvalidSettings", And(ContainSubstring("protocol.443"), ContainSubstring(`"htps"`)))
+		awaitHTTPS(ctx, "web", domain, ca.roots())
+	})
+
 	It("is served with several certificates, chosen by the client's server name", framework.Needs(framework.UploadedCertificates), func(ctx SpecContext) {
 		ca := newAuthority()
 		ca.upload(ctx, env, env.Cloud.Unique("shop"), domain)

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"net"
+	"strconv"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	. "github.com/onsi/ginkgo/v2"
@@ -188,6 +189,113 @@ var _ = Describe("A Service's load balancer", Label("service", "dataplane"), fun
 
 		protect(false)
 		env.Services.AwaitGone(ctx, "web")
+		Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
+	})
+
+	It("is shared by Services, passes from one to the next, and goes with the last", framework.Needs(framework.Sharing, framework.Events), func(ctx SpecContext) {
+		env := framework.NewEnv(ctx, suite, framework.Options{})
+		env.Nodes.Workers(ctx, 1)
+		share := annotate(map[string]string{"name": env.Cloud.Unique("front"), "shared": "true"})
+		env.Services.Create(ctx, "first", share)
+		address := env.Traffic.AwaitServed(ctx, "first")
+		lb := env.LoadBalancers.Of(ctx, "first")
+
+		env.Services.Create(ctx, "second", share, func(s *corev1.Service) { s.Spec.Ports = []corev1.ServicePort{port(8081), port(framework.Port)} })
+		Expect(env.Services.AwaitIngress(ctx, "second")).To(Equal(address))
+		env.Traffic.AwaitAnswer(ctx, "second", address, 8081)
+		env.Services.AwaitEvent(ctx, "second", "PortTaken", And(ContainSubstring("Port 8080"), ContainSubstring(string(env.Services.Get(ctx, "first").UID))))
+		env.Traffic.AwaitAnswer(ctx, "first", address, framework.Port)
+		env.CCM.ExpectNoServiceWrites(ctx)
+
+		By("deleting the owner")
+		env.Services.Delete(ctx, "first")
+		env.Services.AwaitGone(ctx, "first")
+		env.Traffic.AwaitAnswer(ctx, "second", address, 8081)
+		env.Traffic.AwaitAnswer(ctx, "second", address, framework.Port)
+		Expect(env.LoadBalancers.List(ctx)).To(HaveExactElements(HaveField("ID", lb.ID)))
+		env.Services.Delete(ctx, "second")
+		env.Services.AwaitGone(ctx, "second")
+		Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
+	})
+
+	It("is lent to the Service by its ID, and given back with all that was on it", framework.Needs(framework.Lending, framework.KeepForeign), func(ctx SpecContext) {
+		env := framework.NewEnv(ctx, suite, framework.Options{})
+		env.Nodes.Workers(ctx, 1)
+		listen, to := 9999, 31999
+		lent := env.LoadBalancers.Create(ctx, env.Cloud.Unique("front"), func(o *hcloud.LoadBalancerCreateOpts) {
+			o.Labels = map[string]string{"team": "edge"}
+			o.Services = []hcloud.LoadBalancerCreateOptsService{{
+				Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: &listen, DestinationPort: &to}}
+			o.Targets = []hcloud.LoadBalancerCreateOptsTarget{{Type: hcloud.LoadBalancerTargetTypeLabelSelector,
+				LabelSelector: hcloud.LoadBalancerCreateOptsTargetLabelSelector{Selector: "role=spare"}}}
+		})
+		env.Services.Create(ctx, "web", annotate(map[string]string{"adopt": strconv.FormatInt(lent.ID, 10)}))
+		Expect(env.Traffic.AwaitServed(ctx, "web")).To(Equal(lent.PublicNet.IPv4.IP.String()))
+		lb := env.LoadBalancers.Of(ctx, "web")
+		Expect(lb.Name).To(Equal(lent.Name))
+		Expect(framework.ListenPorts(lb)).To(ConsistOf(framework.Port, listen))
+		env.CCM.ExpectNoServiceWrites(ctx)
+
+		env.Services.Delete(ctx, "web")
+		env.Services.AwaitGone(ctx, "web")
+		back, _, err := env.Cloud.Client.LoadBalancer.GetByID(ctx, lent.ID)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(back).NotTo(BeNil())
+		Expect(framework.ListenPorts(back)).To(ConsistOf(listen))
+		Expect(back.Labels).To(HaveKeyWithValue("team", "edge"))
+		Expect(back.Labels).NotTo(HaveKey(suite.CCM.OwnerLabel))
+		Expect(back.Targets).To(ContainElement(HaveField("Type", hcloud.LoadBalancerTargetTypeLabelSelector)))
+	})
+
+	It("has the Primary IP that the Service names, also after the Service was made anew", Label(framework.OwnCloud), framework.Needs(framework.Lending, framework.SettingEvents), func(ctx SpecContext) {
+		env := framework.NewEnv(ctx, suite, framework.Options{})
+		env.Nodes.Create(ctx, "node-1")
+		env.Services.Create(ctx, "web", annotate(map[string]string{"primary-ipv4": "edge"}))
+		env.Services.AwaitEvent(ctx, "web", "InvalidSettings", And(ContainSubstring("primary-ipv4"), ContainSubstring("does not exist")))
+		Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
+
+		By("making the Primary IP")
+		result, _, err := env.Cloud.Client.PrimaryIP.Create(ctx, hcloud.PrimaryIPCreateOpts{
+			Name: "edge", Type: hcloud.PrimaryIPTypeIPv4, Location: framework.Location, AutoDelete: new(false)})
+		Expect(err).NotTo(HaveOccurred())
+		address := result.PrimaryIP.IP.String()
+		Expect(env.Traffic.AwaitServed(ctx, "web")).To(Equal(address))
+
+		env.Services.Delete(ctx, "web")
+		env.Services.AwaitGone(ctx, "web")
+		env.Services.Create(ctx, "web", annotate(map[string]string{"primary-ipv4": "edge"}))
+		Expect(env.Traffic.AwaitServed(ctx, "web")).To(Equal(address))
+	})
+
+	It("is kept without its Service, and gives the next one its address", framework.Needs(framework.Retention, framework.AdoptByName, framework.KeepForeign, framework.Events), func(ctx SpecContext) {
+		env := framework.NewEnv(ctx, suite, framework.Options{})
+		env.Nodes.Workers(ctx, 1)
+		name := env.Cloud.Unique("front")
+		env.Services.Create(ctx, "web", annotate(map[string]string{
+			"name": name, "keep-on-delete": "true", "labels": "team=edge", "delete-protection": "true",
+		}))
+		address := env.Traffic.AwaitServed(ctx, "web")
+		lb := env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
+			g.Expect(lb.Labels).To(HaveKeyWithValue("team", "edge"))
+			g.Expect(lb.Protection.Delete).To(BeTrue())
+		})
+		env.CCM.ExpectNoServiceWrites(ctx)
+
+		env.Services.Delete(ctx, "web")
+		env.Services.AwaitGone(ctx, "web")
+		kept, _, err := env.Cloud.Client.LoadBalancer.GetByID(ctx, lb.ID)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(kept).NotTo(BeNil())
+		Expect(kept.Services).To(BeEmpty(), "the node ports may belong to another Service")
+		Expect(kept.Labels).NotTo(HaveKey(suite.CCM.OwnerLabel))
+		Expect(kept.Labels).To(HaveKeyWithValue("team", "edge"))
+
+		By("creating another Service that asks for it")
+		env.Services.Create(ctx, "next", annotate(map[string]string{"name": name, "delete-protection": "false"}))
+		Expect(env.Traffic.AwaitServed(ctx, "next")).To(Equal(address))
+		env.LoadBalancers.Await(ctx, "next", func(g Gomega, lb *hcloud.LoadBalancer) { g.Expect(lb.Protection.Delete).To(BeFalse()) })
+		env.Services.Delete(ctx, "next")
+		env.Services.AwaitGone(ctx, "next")
 		Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
 	})
 

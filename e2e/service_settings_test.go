@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
 )
@@ -26,6 +27,30 @@ func annotate(values map[string]string) func(*corev1.Service) {
 }
 
 var _ = Describe("A setting of a Service", Label("service"), func() {
+	It("is named in a condition of the Service while it is wrong, and in an event if the cloud cannot do it", framework.Needs(framework.Conditions), func(ctx SpecContext) {
+		env := framework.NewEnv(ctx, suite, framework.Options{})
+		awaitReady := func(status metav1.ConditionStatus, message string) {
+			GinkgoHelper()
+			env.Services.Await(ctx, "web", func(g Gomega, s *corev1.Service) {
+				g.Expect(s.Status.Conditions).To(ContainElement(And(HaveField("Type", framework.Annotation+"Ready"),
+					HaveField("Status", status), HaveField("Message", ContainSubstring(message)))))
+			})
+		}
+		env.Services.Create(ctx, "web", annotate(map[string]string{"algorithm-type": "fastest"}), func(s *corev1.Service) {
+			s.Spec.SessionAffinity, s.Spec.LoadBalancerIP = corev1.ServiceAffinityClientIP, "192.0.2.1"
+			s.Spec.LoadBalancerSourceRanges = []string{"192.0.2.0/24"}
+			s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: "dns", Port: 53, Protocol: corev1.ProtocolUDP})
+		})
+		awaitReady(metav1.ConditionFalse, "must be round_robin or least_connections")
+		env.Services.Update(ctx, "web", annotate(map[string]string{"algorithm-type": ""}))
+		env.Services.AwaitIngress(ctx, "web")
+		awaitReady(metav1.ConditionTrue, "")
+		for _, field := range []string{"sessionAffinity", "loadBalancerIP", "loadBalancerSourceRanges"} {
+			env.Services.AwaitEvent(ctx, "web", "IgnoredSetting", ContainSubstring(field))
+		}
+		env.Services.AwaitEvent(ctx, "web", "PortsSkipped", ContainSubstring("53/UDP"))
+	})
+
 	It("takes effect without disturbing traffic: type, algorithm, name and reverse DNS", framework.Needs(framework.ReverseDNS), Label("dataplane", framework.FakeOnly), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
 		env.Nodes.Workers(ctx, 1)

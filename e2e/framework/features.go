@@ -85,6 +85,18 @@ const (
 	SettingsCheck Feature = "settings-check"
 	// TokenFile: HCLOUD_TOKEN_FILE is read again when it changes.
 	TokenFile Feature = "token-file"
+	// PortSettings: annotations with the number of a port, such as protocol.443, are for this port only.
+	PortSettings Feature = "port-settings"
+	// Retention: annotations keep a load balancer when its Service is deleted, protect it, and label it.
+	Retention Feature = "retention"
+	// SelectorTargets: an annotation makes all servers with a label targets of a load balancer at once.
+	SelectorTargets Feature = "selector-targets"
+	// Lending: annotations make a Service use a load balancer or Primary IPs that a user has made, and give them back.
+	Lending Feature = "lending"
+	// Sharing: several Services share a load balancer; a port belongs to the Service that had it first.
+	Sharing Feature = "sharing"
+	// Conditions: a condition in a Service's status says why it is pending, and events name fields without an effect.
+	Conditions Feature = "conditions"
 	// LeastPrivilege: the manifest asks for the rights that are needed in the cluster and on the node, and for no others.
 	LeastPrivilege Feature = "least-privilege"
 )
@@ -96,7 +108,7 @@ func Features() []Feature {
 		KeepForeign, AdoptByName, AdoptByLabel, TakeOver, OneOwner, Release, Events, SettingEvents, TypeLimits, SmoothPorts,
 		IngressChoice, ReverseDNS, HealthChecks, LocalPolicy, NodeSelector, ProxyProtocol, PrivateNetwork, PrivateNodes, PrivateAddress,
 		HTTP, UploadedCertificates, ManagedCertificates, CallBudgets, FaultTolerance, CrashSafety, LeaderFence, SettingsCheck,
-		TokenFile, LeastPrivilege,
+		TokenFile, PortSettings, Retention, SelectorTargets, Lending, Sharing, Conditions, LeastPrivilege,
 	}
 }
 

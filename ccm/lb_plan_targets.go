@@ -1,0 +1,135 @@
+package ccm
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// usesPrivateIP reports whether the load balancer uses the private addresses of targets.
+func usesPrivateIP(plan *lbPlan, in lbPlanInput) bool {
+	switch {
+	case !plan.Public:
+		return true
+	case in.Wrong["use-private-ip"] && in.Current != nil:
+		return slices.ContainsFunc(serverTargets(in.Current), func(t lbTarget) bool { return t.Private }) ||
+			slices.ContainsFunc(ownSelectors(in.Current), func(s selectorTarget) bool { return s.Private })
+	}
+	return in.Settings.UsePrivateIP != nil && *in.Settings.UsePrivateIP
+}
+
+func planTargets(in lbPlanInput, private bool) (targets []lbTarget, ipv6 map[int64]netip.Addr, notes []lbNote) {
+	var noAddress, noRoute []string
+	network := in.NetworkID
+	current := map[int64]lbTarget{}
+	if in.Current != nil {
+		for _, t := range serverTargets(in.Current) {
+			current[t.ServerID] = t
+		}
+		if (network == 0 || isLent(in.Current)) && len(in.Current.PrivateNet) > 0 {
+			network = in.Current.PrivateNet[0].Network.ID // HCLOUD_NETWORK is not known, or another one
+		}
+	}
+	for _, node := range selectedNodes(in, current) {
+		// A Node without a provider ID is not initialized yet; its initialization causes another sync.
+		// A Node of another provider, or one whose server is gone, cannot be a target.
+		id, err := parseProviderID(node.Spec.ProviderID)
+		if err != nil {
+			continue
+		}
+		server := in.Servers[id]
+		if server == nil {
+			continue
+		}
+		target, address := chooseAddress(in, node, server, network, private)
+		if target.ServerID == 0 {
+			noAddress = append(noAddress, node.Name)
+			continue
+		}
+		if _, is := current[id]; !is && lacksRoute(node) {
+			noRoute = append(noRoute, node.Name)
+			continue
+		}
+		if isForeignServer(in.Current, id) {
+			continue // a target already, and not ours
+		}
+		targets = append(targets, target)
+		if address.IsValid() {
+			if ipv6 == nil {
+				ipv6 = map[int64]netip.Addr{}
+			}
+			ipv6[id] = address
+		}
+	}
+	foreign := len(in.Nodes) > 0 && !slices.ContainsFunc(in.Nodes, func(n *corev1.Node) bool { return !isForeign(n) })
+	if foreign {
+		notes = append(notes, lbNote{EventSkippedNodes, fmt.Sprintf("All %d nodes have provider IDs of another provider, such as %q: targets are neither added nor removed until a node begins with %s or %s",
+			len(in.Nodes), in.Nodes[0].Spec.ProviderID, ConventionOwn.prefix(), ConventionHcloud.prefix())})
+	}
+	if in.Unread || foreign {
+		// It is not certain that anything replaces the targets whose nodes are gone.
+		for id, t := range current {
+			if !slices.ContainsFunc(targets, func(t lbTarget) bool { return t.ServerID == id }) {
+				targets = append(targets, t)
+			}
+		}
+	}
+	slices.SortFunc(targets, compareTargets)
+	targets = slices.Compact(targets)
+	return targets, ipv6, append(notes, skippedNotes(noAddress, noRoute, private)...)
+}
+
+// skippedNotes warns about nodes that are not targets.
+func skippedNotes(noAddress, noRoute []string, private bool) (notes []lbNote) {
+	if len(noAddress) > 0 {
+		why := "their servers have no public address of the Service's IP family (set use-private-ip to use private addresses)"
+		if private {
+			why = "their servers are not attached to the network of HCLOUD_NETWORK"
+		}
+		notes = append(notes, lbNote{EventSkippedNodes, fmt.Sprintf("%d nodes are not targets because %s: %s", len(noAddress), why, abbreviate(noAddress, 5))})
+	}
+	if len(noRoute) > 0 {
+		notes = append(notes, lbNote{EventSkippedNodes, fmt.Sprintf("%d nodes are not targets yet because they have no route: %s", len(noRoute), abbreviate(noRoute, 5))})
+	}
+	return notes
+}
+
+func compareTargets(a, b lbTarget) int { return cmp.Compare(a.ServerID, b.ServerID) }
+
+// selectedNodes returns the nodes that match the node selector. If it is invalid, they are the nodes that
+// are targets already; if there is none, all nodes, because an endless wait for targets helps no client.
+func selectedNodes(in lbPlanInput, current map[int64]lbTarget) []*corev1.Node {
+	selector := in.Settings.NodeSelector
+	matches := func(n *corev1.Node) bool { return selector == nil || selector.Matches(labels.Set(n.Labels)) }
+	if in.Wrong["node-selector"] {
+		matches = func(n *corev1.Node) bool {
+			id, err := parseProviderID(n.Spec.ProviderID)
+			_, is := current[id]
+			return err == nil && is
+		}
+		if !slices.ContainsFunc(in.Nodes, matches) {
+			return in.Nodes
+		}
+	}
+	var nodes []*corev1.Node
+	for _, n := range in.Nodes {
+		if matches(n) {
+			nodes = append(nodes, n)
+		}
+	}
+	return nodes
+}
+
+// abbreviate joins at most n of the names.
+func abbreviate(names []string, n int) string {
+	slices.Sort(names)
+	if len(names) <= n {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:n], ", "), len(names)-n)
+}

@@ -1,0 +1,347 @@
+package ccm_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
+)
+
+var share = map[string]string{"name": "edge", "shared": "true"}
+
+// shared returns two Services that share a load balancer: the first owns it.
+func (w *world) shared() (first, second *corev1.Service) {
+	w.t.Helper()
+	first, second = newService("first", share, 80), newService("second", share, 443)
+	w.ensure(w.provider(), first)
+	w.ensure(w.provider(), second)
+	return first, second
+}
+
+// expectPorts fails the test if the only load balancer does not have these ports, or not this owner.
+func (w *world) expectPorts(owner *corev1.Service, ports ...int) {
+	w.t.Helper()
+	lb := w.theLoadBalancer()
+	if !slices.Equal(listenPorts(lb), ports) || lb.Labels[ccm.LabelServiceUID] != string(owner.UID) {
+		w.t.Errorf("ports %v, labels %v; want %v, owner %s", listenPorts(lb), lb.Labels, ports, owner.UID)
+	}
+}
+
+func TestServicesShareALoadBalancer(t *testing.T) {
+	t.Parallel()
+	for _, actions := range []string{"instant", "realistic"} {
+		t.Run(actions, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, actions, 2)
+			first, second := w.shared()
+			before := w.theLoadBalancer()
+			w.expectPorts(first, 80, 443)
+			if a, b := first.Status.LoadBalancer.Ingress, second.Status.LoadBalancer.Ingress; len(a) == 0 || fmt.Sprint(a[0].IP) != fmt.Sprint(b[0].IP) {
+				t.Errorf("the Services show %v and %v", a, b)
+			}
+			for _, svc := range []*corev1.Service{first, second} {
+				cloud := w.provider()
+				w.ensure(cloud, svc)
+				w.wire.take()
+				w.ensure(cloud, svc)
+				if calls := w.wire.take(); len(calls) > 1 || len(writes(calls)) > 0 {
+					t.Errorf("%s: a sync without a change takes %v", svc.Name, calls)
+				}
+			}
+			w.addServer("node-3")
+			w.wire.take()
+			w.ensure(w.provider(), second)
+			if calls := writes(w.wire.take()); len(calls) > 0 {
+				t.Errorf("a guest changes the targets: %v", calls)
+			}
+			w.ensure(w.provider(), first)
+			if got := targetIDs(w.theLoadBalancer()); !slices.Equal(got, serverIDs(w.nodes)) {
+				t.Errorf("targets %v", got)
+			}
+
+			// The guest changes its ports, and the settings of these.
+			setPorts(second, 8443)
+			annotate(second, map[string]string{"protocol": "http"})
+			w.ensure(w.provider(), second)
+			w.expectPorts(first, 80, 8443)
+			if s := w.theLoadBalancer().Services; s[slices.IndexFunc(s, func(s hcloud.LoadBalancerService) bool { return s.ListenPort == 8443 })].Protocol != "http" {
+				t.Errorf("services %+v", s)
+			}
+
+			// The owner goes, and the guest inherits.
+			third := newService("third", share, 9000)
+			w.ensure(w.provider(), third)
+			w.remove(w.provider(), first)
+			w.expectPorts(second, 8443, 9000)
+			w.wire.take()
+			w.ensure(w.provider(), second)
+			w.ensure(w.provider(), third)
+			if calls := writes(w.wire.take()); len(calls) > 0 {
+				t.Errorf("the new owner and its guest write %v", calls)
+			}
+			w.addServer("node-4")
+			w.ensure(w.provider(), second)
+			if got := targetIDs(w.theLoadBalancer()); !slices.Equal(got, serverIDs(w.nodes)) {
+				t.Errorf("targets %v", got)
+			}
+			w.remove(w.provider(), third)
+			w.expectPorts(second, 8443)
+			if lb := w.theLoadBalancer(); lb.ID != before.ID {
+				t.Errorf("load balancer %d, want %d", lb.ID, before.ID)
+			}
+			w.remove(w.provider(), second)
+			if left := w.loadBalancers(); len(left) != 0 {
+				t.Errorf("left: %v", left)
+			}
+		})
+	}
+}
+
+func TestAPortBelongsToTheServiceThatHadItFirst(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	first, second := w.shared()
+	w.addForeignPort(w.theLoadBalancer(), 9000)
+	nodePort := func(port int) int {
+		s := w.theLoadBalancer().Services
+		return s[slices.IndexFunc(s, func(s hcloud.LoadBalancerService) bool { return s.ListenPort == port })].DestinationPort
+	}
+	setPorts(second, 80, 443, 444, 9000)
+	second.Spec.Ports[0].NodePort, second.Spec.Ports[3].NodePort = 31111, 31112
+	w.eventsSoFar()
+	w.ensure(w.provider(), second)
+	w.expectEvent("Warning PortTaken", "Port 80", "uid-first", "choose another port")
+	w.ensure(w.provider(), second)
+	w.expectEvent("Warning PortTaken", "Port 9000", "no Service")
+
+	setPorts(first, 80, 443)
+	first.Spec.Ports[1].NodePort = 31113
+	w.ensure(w.provider(), first)
+	w.expectEvent("Warning PortTaken", "Port 443", "uid-second")
+	w.expectPorts(first, 80, 443, 444, 9000)
+	if got := []int{nodePort(80), nodePort(443), nodePort(9000)}; !slices.Equal(got, []int{30080, 30443, 9001}) {
+		t.Errorf("node ports %v", got)
+	}
+
+	// A Service that gets no port at all is pending, until its port is free.
+	third := newService("third", share, 80)
+	if status, err := w.tryEnsure(w.provider(), third); err == nil || status != nil || !strings.Contains(err.Error(), "uid-first") {
+		t.Errorf("got %v, %v", status, err)
+	}
+	setPorts(first, 81)
+	w.ensure(w.provider(), first)
+	w.ensure(w.provider(), third)
+	w.expectPorts(first, 80, 81, 443, 444, 9000)
+	for _, svc := range []*corev1.Service{third, first, second} {
+		w.remove(w.provider(), svc)
+	}
+	if left := w.loadBalancers(); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// Each change of a shared load balancer may end at any call; the others on it notice nothing.
+func TestSharingMayBeInterruptedAtAnyCall(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		change func(first, second, third *corev1.Service) (changed *corev1.Service)
+		gone   bool
+		owner  string
+		ports  []int
+	}{
+		"a Service joins":         {func(_, _, third *corev1.Service) *corev1.Service { return third }, false, "uid-first", []int{80, 443, 9000}},
+		"a guest changes":         {func(_, second, _ *corev1.Service) *corev1.Service { setPorts(second, 8443, 8444); return second }, false, "uid-first", []int{80, 8443, 8444}},
+		"a guest goes":            {func(_, second, _ *corev1.Service) *corev1.Service { return second }, true, "uid-first", []int{80}},
+		"the owner changes ports": {func(first, _, _ *corev1.Service) *corev1.Service { setPorts(first, 81); return first }, false, "uid-first", []int{81, 443}},
+		"the owner goes":          {func(first, _, _ *corev1.Service) *corev1.Service { return first }, true, "uid-second", []int{443}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			eachDeath(func(cutAt int, after bool) []string {
+				w := newWorld(t, "instant", 2)
+				first, second := w.shared()
+				svc := tc.change(first, second, newService("third", share, 9000))
+				stays := 80
+				if svc == first {
+					stays = 443
+				}
+				w.wire.setObserve(func() {
+					if !slices.Contains(listenPorts(w.theLoadBalancer()), stays) {
+						t.Errorf("died at call %d (answered: %t): port %d is closed", cutAt, after, stays)
+					}
+				})
+				w.wire.reset(cutAt, after)
+				if tc.gone {
+					svc.DeletionTimestamp = w.nowPtr()
+					_ = tryRemove(t.Context(), w.provider(), svc)
+				} else {
+					_, _ = w.tryEnsure(w.provider(), svc)
+				}
+				calls := w.wire.take()
+				w.wire.reset(0, false)
+				left := []*corev1.Service{first, second}
+				if tc.gone {
+					w.remove(w.provider(), svc)
+					left = slices.DeleteFunc(left, func(s *corev1.Service) bool { return s == svc })
+				} else {
+					w.ensure(w.provider(), svc)
+				}
+				for _, s := range left {
+					w.ensure(w.provider(), s)
+				}
+				w.wire.setObserve(nil)
+				lb := w.theLoadBalancer()
+				if !slices.Equal(listenPorts(lb), tc.ports) || lb.Labels[ccm.LabelServiceUID] != tc.owner || !slices.Equal(targetIDs(lb), serverIDs(w.nodes)) {
+					t.Fatalf("died at call %d (answered: %t): ports %v, labels %v, targets %v", cutAt, after, listenPorts(lb), lb.Labels, targetIDs(lb))
+				}
+				if !tc.gone && !slices.Contains(left, svc) {
+					left = append(left, svc)
+				}
+				for _, s := range left {
+					w.remove(w.provider(), s)
+				}
+				if all := w.loadBalancers(); len(all) != 0 {
+					t.Fatalf("died at call %d (answered: %t): left %v", cutAt, after, all)
+				}
+				w.fake.Close()
+				return calls
+			})
+		})
+	}
+}
+
+// Services of one process change their load balancer at the same time.
+func TestServicesShareAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 2)
+	cloud := w.provider()
+	lbs, _ := cloud.LoadBalancer()
+	var services []*corev1.Service
+	var ports []int
+	for i := range 5 {
+		services = append(services, newService(fmt.Sprintf("s%c", 'a'+i), share, int32(80+i)))
+		ports = append(ports, 80+i)
+	}
+	each := func(do func(*corev1.Service) error) {
+		var all sync.WaitGroup
+		defer all.Wait()
+		for _, svc := range services {
+			all.Go(func() {
+				var err error
+				for range 50 {
+					if err = do(svc); err == nil {
+						return
+					}
+				}
+				t.Errorf("%s: %v", svc.Name, err)
+			})
+		}
+	}
+	each(func(svc *corev1.Service) error {
+		status, err := lbs.EnsureLoadBalancer(t.Context(), "", svc, w.nodes)
+		if err == nil {
+			svc.Status.LoadBalancer = *status
+		}
+		return err
+	})
+	if got := listenPorts(w.theLoadBalancer()); !slices.Equal(got, ports) {
+		t.Errorf("ports %v", got)
+	}
+	for _, svc := range services {
+		svc.DeletionTimestamp = w.nowPtr()
+	}
+	each(func(svc *corev1.Service) error { return tryRemove(t.Context(), cloud, svc) })
+	if left := w.loadBalancers(); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+func TestSharingNeedsTheConsentOfBoth(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		first, second map[string]string
+		event         []string
+	}{
+		"the owner":  {map[string]string{"shared": "false"}, nil, []string{"Warning CloudLoadBalancerOwnedByAnother", "uid-first"}},
+		"the guest":  {nil, map[string]string{"shared": "false"}, []string{"Warning CloudLoadBalancerOwnedByAnother", "uid-first"}},
+		"no name":    {nil, map[string]string{"name": ""}, []string{"Warning InvalidSettings", "shared", "needs the annotation name"}},
+		"public":     {map[string]string{"disable-public-network": "true"}, nil, []string{"Warning InvalidSettings", "disable-public-network", "must be true"}},
+		"not public": {nil, map[string]string{"disable-public-network": "true"}, []string{"Warning InvalidSettings", "disable-public-network", "must be false"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "instant", 1)
+			cloud := w.provider()
+			first, second := newService("first", share, 80), newService("second", share, 443)
+			annotate(first, tc.first)
+			annotate(second, tc.second)
+			if tc.second["name"] == "" && tc.second != nil && name == "no name" {
+				delete(second.Annotations, ccm.AnnotationPrefix+"name")
+			}
+			w.ensure(cloud, first)
+			w.eventsSoFar()
+			if _, err := w.tryEnsure(cloud, second); err == nil {
+				t.Error("no error")
+			}
+			w.expectEvent(tc.event...)
+			w.expectPorts(first, 80)
+		})
+	}
+}
+
+// The next owner would make the load balancer public, but a guest relies on its being private.
+func TestASharedLoadBalancerIsNotExposed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	private := map[string]string{"name": "edge", "shared": "true", "disable-public-network": "true"}
+	first, second, third := newService("first", private, 80), newService("second", private, 443), newService("third", private, 9000)
+	for _, svc := range []*corev1.Service{first, second, third} {
+		w.ensure(w.provider(), svc)
+	}
+	seen := w.watch()
+	annotate(second, map[string]string{"disable-public-network": "false"})
+	w.ensure(w.provider(), second)
+	w.expectEvent("Warning IgnoredSetting", "settings for public interface, targets have no effect")
+	w.remove(w.provider(), first)
+	w.ensure(w.provider(), second)
+	w.expectEvent("Warning IgnoredSetting", "stays without a public interface")
+	if len(seen.ports) > 0 {
+		t.Errorf("%v", seen)
+	}
+	w.expectPorts(second, 443, 9000)
+	w.remove(w.provider(), third)
+	w.ensure(w.provider(), second) // it is alone now
+	if !w.theLoadBalancer().PublicNet.Enabled {
+		t.Error("it is not public")
+	}
+}
+
+// A person removes the label of a guest, who does not come back by itself.
+func TestAGuestThatAPersonRemovedDoesNotJoinAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	_, second := w.shared()
+	lb := w.theLoadBalancer()
+	for key := range lb.Labels {
+		if strings.Contains(key, "uid-second") {
+			delete(lb.Labels, key)
+		}
+	}
+	_, _, err := w.api.LoadBalancer.Update(t.Context(), lb, hcloud.LoadBalancerUpdateOpts{Labels: lb.Labels})
+	w.must(err)
+	w.eventsSoFar()
+	if _, err := w.tryEnsure(w.provider(), second); err == nil {
+		t.Error("no error")
+	}
+	w.expectEvent("Warning CloudLoadBalancerNotOwned", "guest-uid-second")
+	w.remove(w.provider(), second)
+	if got := listenPorts(w.theLoadBalancer()); !slices.Equal(got, []int{80, 443}) {
+		t.Errorf("ports %v", got)
+	}
+}
