@@ -79,16 +79,12 @@ var _ = Describe("A Service in a private network", Label("service", "dataplane")
 		env.Traffic.AwaitAnsweringNodes(ctx, private, framework.Port, "node-1", "node-2")
 	})
 
-	It("reaches nodes without a public address through their private ones", framework.Needs(framework.PrivateNetwork, framework.Events), Label(framework.OwnCloud), func(ctx SpecContext) {
-		env.Servers.Create(ctx, "inside", func(o *hcloud.ServerCreateOpts) {
-			o.PublicNet = &hcloud.ServerCreatePublicNet{EnableIPv4: false, EnableIPv6: false}
-		})
+	It("reaches all nodes through their private addresses with the annotation, those without a public one included", framework.Needs(framework.PrivateNetwork), Label(framework.OwnCloud), func(ctx SpecContext) {
+		env.Servers.Create(ctx, "inside", publicNet(false, false))
 		env.Nodes.AwaitInitialized(ctx, "inside")
 		env.Nodes.Create(ctx, "outside")
 		env.Services.Create(ctx, "web")
 		address := env.Traffic.AwaitServed(ctx, "web")
-		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("outside"))
-		env.Services.AwaitEvent(ctx, "web", "NodesSkipped", And(ContainSubstring("inside"), ContainSubstring("no public IPv4"), ContainSubstring("use-private-ip")))
 
 		env.Services.Update(ctx, "web", annotate(map[string]string{"use-private-ip": "true"}))
 		env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
