@@ -13,12 +13,14 @@ import (
 
 // applyOps sends the operations one by one and waits for each action, because the API locks a load
 // balancer during an action. An operation that fails holds up only what needs it (see lbOp); the error is
-// a partErrors. It returns the operations that succeeded, also with an error.
+// a partErrors. If what should bring a target back fails too, a target may be missing: then no other one is
+// removed. It returns the operations that succeeded, also with an error.
 func (l *loadBalancers) applyOps(ctx context.Context, lb *hcloud.LoadBalancer, ops []lbOp) (done []lbOp, err error) {
 	failed := map[lbPart]bool{}
+	missing := false
 	var errs partErrors
 	for _, op := range ops {
-		if failed[op.Part] || slices.ContainsFunc(op.Needs, func(p lbPart) bool { return failed[p] }) {
+		if failed[op.Part] || slices.ContainsFunc(op.Needs, func(p lbPart) bool { return failed[p] }) || missing && op.Kind == opRemoveTarget {
 			failed[op.Part] = true
 			continue
 		}
@@ -35,6 +37,7 @@ func (l *loadBalancers) applyOps(ctx context.Context, lb *hcloud.LoadBalancer, o
 		if op.Undo != nil {
 			if err := l.apply(ctx, lb, *op.Undo); err != nil && !hcloud.IsError(err, hcloud.ErrorCodeTargetAlreadyDefined) {
 				errs = append(errs, &partError{lb: lb, op: *op.Undo, err: err})
+				missing = missing || op.Undo.Kind == opAddTarget
 			}
 		}
 	}

@@ -180,6 +180,40 @@ func TestNoTargetIsLostIfItsReplacementIsRefused(t *testing.T) {
 	}
 }
 
+// The answer to a removal is lost, and the target does not come back. Until it is known what is there, no other target
+// is removed.
+func TestNoOtherTargetIsRemovedWhileOneMayBeMissing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 3)
+	svc := newService("web", nil, 80)
+	w.ensure(w.provider(), svc)
+	annotate(svc, map[string]string{"use-private-ip": "true"})
+	w.wire.setIntercept(func(r *http.Request) *http.Response {
+		switch path.Base(r.URL.Path) {
+		case "remove_target":
+			if resp, err := w.fake.Transport().RoundTrip(r); err == nil {
+				_ = resp.Body.Close()
+			}
+		case "add_target":
+		default:
+			return nil
+		}
+		return apiError(http.StatusBadGateway, "bad_gateway")
+	})
+	cloud := w.provider()
+	if _, err := w.tryEnsure(cloud, svc); err == nil {
+		t.Error("the error is not reported")
+	}
+	if got := targetIDs(w.theLoadBalancer()); len(got) != 2 {
+		t.Errorf("targets %v are left, want 2 of 3", got)
+	}
+	w.wire.setIntercept(nil)
+	w.ensure(cloud, svc)
+	if got := targetIDs(w.theLoadBalancer()); !slices.Equal(got, serverIDs(w.nodes)) {
+		t.Errorf("afterwards %v, want %v", got, serverIDs(w.nodes))
+	}
+}
+
 // Errors that concern the whole load balancer end the sync: further calls would fail too, and each costs.
 func TestAnErrorOfTheWholeLoadBalancerEndsTheSync(t *testing.T) {
 	t.Parallel()
