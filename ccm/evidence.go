@@ -2,6 +2,7 @@ package ccm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -125,6 +126,18 @@ func (e *evidence) currentToken() string {
 		return ""
 	}
 	return token
+}
+
+// sameToken returns a function that returns an error if the token has changed in between. Then what was not found
+// with the old token may exist, although something of the cluster is visible with the new one.
+func (e *evidence) sameToken() func() error {
+	token := e.currentToken()
+	return func() error {
+		if token != e.currentToken() {
+			return errors.New("the token changed during the search for the load balancer; will try again")
+		}
+		return nil
+	}
 }
 
 // sawOne is told that one of the cluster's servers or load balancers was visible with the token.

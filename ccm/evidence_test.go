@@ -2,6 +2,7 @@ package ccm_test
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -319,5 +320,45 @@ func TestManyLoadBalancersThatDisappearAtOnceAreCreatedAgainAfterAWhile(t *testi
 	r.LoadBalancers(t.Context())
 	if n := len(w.loadBalancers()); n != 5 || cloud.Ready() != nil {
 		t.Errorf("%d load balancers after 5 minutes, want 5; %v", n, cloud.Ready())
+	}
+}
+
+// The old token's answers are empty, and the right token is back before the search ends.
+func TestATokenThatReturnsDuringASearchProvesNothing(t *testing.T) {
+	t.Parallel()
+	for name, act := range map[string]func(*evidenceWorld, cloudprovider.LoadBalancer) error{
+		"sync": func(w *evidenceWorld, lbs cloudprovider.LoadBalancer) error {
+			_, err := lbs.EnsureLoadBalancer(w.t.Context(), "", w.services[0], w.nodes)
+			return err
+		},
+		"look before a deletion": func(w *evidenceWorld, lbs cloudprovider.LoadBalancer) error {
+			deleted := w.services[0].DeepCopy()
+			deleted.DeletionTimestamp = w.nowPtr()
+			_, _, err := lbs.GetLoadBalancer(w.t.Context(), "", deleted)
+			return err
+		},
+		"deletion": func(w *evidenceWorld, lbs cloudprovider.LoadBalancer) error {
+			return lbs.EnsureLoadBalancerDeleted(w.t.Context(), "", w.services[0])
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newEvidenceWorld(t, 1, 1)
+			cloud, _ := w.start()
+			lbs, _ := cloud.LoadBalancer()
+			w.rotate(w.other)
+			w.wire.setIntercept(func(r *http.Request) *http.Response {
+				if strings.HasPrefix(r.URL.Query().Get("label_selector"), "hcloud-ccm/service-uid=") {
+					w.rotate(fakecloud.DefaultToken)
+				}
+				return nil
+			})
+			if err := act(w, lbs); err == nil {
+				t.Error("no error, so that the Service's load balancer counts as gone")
+			}
+			if n := len(w.loadBalancers()); n != 1 {
+				t.Errorf("%d load balancers, want 1", n)
+			}
+		})
 	}
 }

@@ -1,6 +1,7 @@
 package ccm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -91,6 +92,7 @@ func (l *loadBalancers) GetLoadBalancer(ctx context.Context, _ string, svc *core
 	if unwanted {
 		l.release(svc)
 	}
+	sameToken := l.evidence.sameToken()
 	lbs, err := l.ownedNow(ctx, svc)
 	if err != nil {
 		return nil, false, err
@@ -111,7 +113,7 @@ func (l *loadBalancers) GetLoadBalancer(ctx context.Context, _ string, svc *core
 		return nil, false, nil
 	}
 	// Otherwise a load balancer in the right project would outlive its Service.
-	if err := l.doubt(svc, l.evidence.project(ctx)); err != nil {
+	if err := cmp.Or(l.doubt(svc, l.evidence.project(ctx)), sameToken()); err != nil {
 		return nil, false, err
 	}
 	certs, err := l.ownedCertificates(ctx, string(svc.UID))
@@ -190,6 +192,7 @@ func (l *loadBalancers) EnsureLoadBalancerDeleted(ctx context.Context, _ string,
 	}
 	defer unlock()
 	l.release(svc)
+	sameToken := l.evidence.sameToken()
 	lbs, err := l.ownedNow(ctx, svc)
 	if err != nil {
 		return err
@@ -198,7 +201,7 @@ func (l *loadBalancers) EnsureLoadBalancerDeleted(ctx context.Context, _ string,
 		if lb, err := l.inherited(ctx, svc); lb != nil || err != nil {
 			return l.endInherited(ctx, svc, lb, err)
 		}
-		if err := l.doubt(svc, l.evidence.project(ctx)); err != nil {
+		if err := cmp.Or(l.doubt(svc, l.evidence.project(ctx)), sameToken()); err != nil {
 			return err
 		}
 	}
@@ -293,6 +296,7 @@ func (l *loadBalancers) managedServices() map[string]managedService {
 // find returns the Service's load balancer, or nil if there is none. If several have its label it
 // returns the one that is certainly in use, or else an error.
 func (l *loadBalancers) find(ctx context.Context, svc *corev1.Service) (*hcloud.LoadBalancer, error) {
+	sameToken := l.evidence.sameToken()
 	all, err := l.findOwned(ctx, svc)
 	lbs := l.own.ownedBy(all, string(svc.UID))
 	switch {
@@ -302,7 +306,7 @@ func (l *loadBalancers) find(ctx context.Context, svc *corev1.Service) (*hcloud.
 		if lb, err := l.findElsewhere(ctx, svc, all); lb != nil || err != nil {
 			return lb, err
 		}
-		return nil, l.doubt(svc, l.evidence.loadBalancerGone(ctx, svc))
+		return nil, cmp.Or(l.doubt(svc, l.evidence.loadBalancerGone(ctx, svc)), sameToken())
 	case len(lbs) == 1:
 		return lbs[0], l.slow.check(ctx, lbs[0].ID)
 	}
