@@ -83,14 +83,11 @@ bench-ccm: ## Measure what the CCM costs: the tables of ccm/README.md
 
 SEEDS ?= 1000
 .PHONY: sim
-sim: export GODEBUG = asyncpreemptoff=1
-sim: ## Simulate random histories of the CCM (SEEDS=10000; SEED=n: one, with all that happens)
-	@scripts/progress.sh "compiling the simulation" go test -tags sim -c -o "$${TMPDIR:-/tmp}/ccm-sim.test" ./ccm/sim
-	@cd ccm/sim && run() { "$${TMPDIR:-/tmp}/ccm-sim.test" -test.run '^(TestSim|TestRegressions)$$' -test.timeout 0 "$$@"; }; \
-	if [ -n "$(SEED)" ]; then run -test.v -seed "$(SEED)"; exit; fi; \
-	n=$$(nproc) per=$$((($(SEEDS) + $$(nproc) - 1) / $$(nproc))); \
-	for ((i = 0; i < n; i++)); do run -first $$((1 + i * per)) -seeds $$per & all+=($$!); done; \
-	for p in "$${all[@]}"; do wait "$$p" || failed=1; done; exit "$${failed:-0}"
+sim: ## Simulate random histories of the CCM (SEEDS=10000; SEED=n: one, with all that happens; KEEP=0,3: some of its steps)
+	@overlay=$$(scripts/sim-runtime.sh) && scripts/progress.sh "compiling the simulation, with Go's own packages (minutes the first time)" \
+		go test -v -overlay "$$overlay" -tags sim -c -o "$${TMPDIR:-/tmp}/ccm-sim.test" ./ccm/sim
+	@cd ccm/sim && "$${TMPDIR:-/tmp}/ccm-sim.test" -test.run '^(TestSim|TestRegressions)$$' -test.timeout 0 \
+		$(if $(SEED),-test.v -seed $(SEED) $(if $(KEEP),-keep $(KEEP)),-seeds $(SEEDS))
 
 SAMPLE ?= 0
 .PHONY: mutate

@@ -17,13 +17,16 @@
 // How the same seed gives the same history: the steps are made from the seed before the run. A request of the
 // CCM waits until everything in the bubble is blocked. Then one of those that wait is chosen with the seed,
 // and takes effect; its answer takes a time that also comes from the seed. So the order of requests does not
-// depend on the scheduler, with two exceptions: the service controller visits Services in the order of a map,
-// and goroutines that wake up at the same instant reach a lock in any order. Therefore the tests run on one
-// processor, where about one seed of seven differs in some request between two runs, and a failing seed is
-// tried up to four times before it is shrunk.
+// depend on the scheduler.
 //
-// The tests are behind the build tag sim and not part of the gate yet, since not every history can be repeated.
-// `make sim` runs them, without the race detector: it reports races of k8s.io/cloud-provider's own service
+// testing/synctest alone does not suffice. It leaves to chance which of two timers fires first at the same
+// instant, which case a select takes and in which order a map is visited (k8s.io/cloud-provider visits Services so),
+// and on a busy machine the runtime interrupts a goroutine anywhere. Therefore the simulation is compiled with
+// some lines of Go's runtime replaced (scripts/sim-runtime.sh), and each seed runs in a process of its own with one
+// processor: client-go visits a map whose keys are pointers, and addresses depend on what has run before.
+//
+// `make sim` runs it, behind the build tag sim. A seed that fails is shrunk to the steps that it needs, and
+// SEED= and KEEP= replay them. There is no race detector: it reports races of k8s.io/cloud-provider's own service
 // controller (v0.37.1 writes cachedService.state without the lock with which allServices reads it).
 //
 // Not modelled: certificates, several clusters' CCMs at the same time, a Kubernetes API that fails (except

@@ -3,6 +3,7 @@
 package sim
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -23,7 +24,7 @@ func TestRegressions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if w := play(t, h); w.guard.failed != nil {
-				report(t, h, w, false)
+				t.Errorf("%v\n%s", w.guard.failed, strings.Join(w.log, "\n"))
 			}
 		})
 	}

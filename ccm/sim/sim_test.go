@@ -3,14 +3,17 @@
 package sim
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,17 +27,16 @@ import (
 
 var (
 	seedFlag   = flag.Uint64("seed", 0, "run only this seed, and print what happens")
-	seedsFlag  = flag.Uint64("seeds", 300, "run so many seeds, from 1 on")
-	sameFlag   = flag.Uint64("same", 0, "play so many seeds twice, and count those whose requests differ")
-	shrinkFlag = flag.Int64("shrink", 3, "shrink so many failures")
+	keepFlag   = flag.String("keep", "", "make only these steps of the seed, such as 0,3,4")
+	seedsFlag  = flag.Uint64("seeds", 300, "run so many seeds")
 	firstFlag  = flag.Uint64("first", 1, "the first seed")
+	sameFlag   = flag.Uint64("same", 0, "play so many seeds twice, and count those that differ")
+	shrinkFlag = flag.Int("shrink", 3, "shrink so many failures")
+	outFlag    = flag.String("out", "", "play the seed in this process, and write the outcome to this file")
 )
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	runtime.GOMAXPROCS(1) // then the scheduler decides less: see doc.go
-	debug.SetGCPercent(-1)
-	debug.SetMemoryLimit(4 << 30)
 	klog.SetLogger(logr.Discard())
 	utilruntime.ErrorHandlers = nil // they remember the time of the last error, of whatever bubble
 	// As k8s.io/cloud-provider/app and the program do.
@@ -47,137 +49,177 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// play runs a history in a bubble of its own. Memory is collected only before: the collector would interrupt the CCM
-// at times that no seed decides.
+// play runs a history in a bubble of its own.
 func play(t *testing.T, h history) (w *world) {
 	t.Helper()
 	folder := t.TempDir()
-	runtime.GC()
 	synctest.Test(t, func(*testing.T) { w = h.run(folder) })
 	return w
 }
 
-// TestSim runs the histories of many seeds. A failing one is shrunk.
-func TestSim(t *testing.T) {
-	if *seedFlag != 0 {
-		report(t, newHistory(*seedFlag), nil, true)
-		return
-	}
-	var requests, writes, failures int64
-	start := time.Now()
-	shown := start
-	for n := range *seedsFlag {
-		h := newHistory(*firstFlag + n)
-		w := play(t, h)
-		requests, writes = requests+int64(w.requests), writes+w.writes.Load()
-		if w.guard.failed != nil {
-			failures++
-			report(t, h, w, failures > *shrinkFlag)
-		}
-		if last := n+1 == *seedsFlag; last || time.Since(shown) > 15*time.Second {
-			shown = time.Now()
-			fmt.Fprintf(os.Stderr, "sim: seeds %d to %d: %d done, %d failed, %d requests, %d of them writes, %v\n", *firstFlag,
-				*firstFlag+*seedsFlag-1, n+1, failures, requests, writes, time.Since(start).Round(time.Second))
-		}
-	}
+// outcome is what became of a history.
+type outcome struct {
+	Rule, Text string // the broken promise; empty: none
+	Nodes      int
+	Steps      []string
+	Requests   int
+	Writes     int64
+	Log        []string
 }
 
-// TestTheSameSeedGivesTheSameHistory compares the steps of each seed, and with -same also the requests of the CCM
-// with their times. The latter differ for some seeds: see doc.go.
+// TestPlay plays one history for another process: see playAlone.
+func TestPlay(t *testing.T) {
+	if *outFlag == "" {
+		return
+	}
+	h := newHistory(*seedFlag)
+	if *keepFlag != "" {
+		var steps []step
+		for text := range strings.SplitSeq(*keepFlag, ",") {
+			i, err := strconv.Atoi(text)
+			must(err)
+			steps = append(steps, h.steps[i])
+		}
+		h.steps = steps
+	}
+	w := play(t, h)
+	o := outcome{Nodes: h.nodes, Requests: w.requests, Writes: w.writes.Load(), Log: w.log}
+	for _, s := range h.steps {
+		o.Steps = append(o.Steps, s.String())
+	}
+	if f := w.guard.failed; f != nil {
+		o.Rule, o.Text = f.rule, f.text
+	}
+	text, err := json.Marshal(o)
+	must(err)
+	must(os.WriteFile(*outFlag, text, 0o600))
+}
+
+// playAlone plays a seed, or the steps of it that are kept, in a process of its own with one processor. In one that has
+// played others before, or has collected memory, addresses differ, and with them the order of maps whose keys are pointers.
+func playAlone(t *testing.T, seed uint64, keep []int) (o outcome) {
+	t.Helper()
+	folder := t.TempDir()
+	file := filepath.Join(folder, "outcome.json")
+	args := []string{"-test.run", "^TestPlay$", "-test.timeout", "10m", "-seed", fmt.Sprint(seed), "-out", file}
+	if keep != nil {
+		args = append(args, "-keep", strings.Trim(strings.ReplaceAll(fmt.Sprint(keep), " ", ","), "[]"))
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
+	cmd.Env = []string{"GOMAXPROCS=1", "GOGC=off", "GOMEMLIMIT=4GiB", "GODEBUG=asyncpreemptoff=1", "TMPDIR=" + folder}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return outcome{Rule: "crash", Text: fmt.Sprintf("the process of seed %d ended: %v\n%s", seed, err, out)}
+	}
+	text, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(text, &o)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	_ = os.RemoveAll(folder)
+	return o
+}
+
+// TestSim runs the histories of many seeds, as many at the same time as there are processors. A failing one is shrunk.
+func TestSim(t *testing.T) {
+	if *seedFlag != 0 {
+		keep := []int(nil)
+		for text := range strings.SplitSeq(*keepFlag, ",") {
+			if i, err := strconv.Atoi(text); err == nil {
+				keep = append(keep, i)
+			}
+		}
+		o := playAlone(t, *seedFlag, keep)
+		t.Log(strings.Join(o.Log, "\n"))
+		if o.Rule != "" {
+			t.Errorf("seed %d: %s: %s", *seedFlag, o.Rule, o.Text)
+		}
+		return
+	}
+	var mu sync.Mutex
+	var requests, done, failures int
+	var writes int64
+	start := time.Now()
+	shown := start
+	each(*firstFlag, *seedsFlag, func(seed uint64) {
+		o := playAlone(t, seed, nil)
+		mu.Lock()
+		done, requests, writes = done+1, requests+o.Requests, writes+o.Writes
+		if o.Rule != "" {
+			failures++
+		}
+		brief := failures > *shrinkFlag
+		if done == int(*seedsFlag) || time.Since(shown) > 15*time.Second {
+			shown = time.Now()
+			fmt.Fprintf(os.Stderr, "sim: %d of %d seeds have run, %d failed, %d requests, %d of them writes, %v\n",
+				done, *seedsFlag, failures, requests, writes, time.Since(start).Round(time.Second))
+		}
+		mu.Unlock()
+		if o.Rule != "" {
+			report(t, seed, o, brief)
+		}
+	})
+}
+
+// each calls do for n seeds, as many at the same time as there are processors.
+func each(first, n uint64, do func(seed uint64)) {
+	var running sync.WaitGroup
+	free := make(chan struct{}, runtime.NumCPU())
+	for seed := first; seed < first+n; seed++ {
+		free <- struct{}{}
+		running.Go(func() { defer func() { <-free }(); do(seed) })
+	}
+	running.Wait()
+}
+
+// TestTheSameSeedGivesTheSameHistory compares the steps of each seed. With -same it plays seeds twice and compares all that
+// happens.
 func TestTheSameSeedGivesTheSameHistory(t *testing.T) {
-	t.Parallel()
 	for seed := uint64(1); seed <= 300; seed++ {
 		if first, second := newHistory(seed), newHistory(seed); !slices.Equal(first.steps, second.steps) || first.nodes != second.nodes {
 			t.Errorf("seed %d: %v and %v", seed, first, second)
 		}
 	}
-	different := 0
-	for seed := *firstFlag; seed < *firstFlag+*sameFlag; seed++ {
-		first, second := play(t, newHistory(seed)).log, play(t, newHistory(seed)).log
-		if at := slices.IndexFunc(first, func(line string) bool {
-			return len(second) == 0 || line != second[0] || func() bool { second = second[1:]; return false }()
-		}); at >= 0 {
-			different++
-			t.Logf("seed %d differs:\n%s\nsecond:\n%s", seed, strings.Join(first[max(0, at-4):min(len(first), at+4)], "\n"), strings.Join(second[:min(4, len(second))], "\n"))
-		}
-	}
-	if *sameFlag > 0 {
-		t.Logf("the requests of %d of %d seeds differ between two runs", different, *sameFlag)
-	}
-}
-
-// report prints a history that has failed in the world was, and its shortest form. If was is nil, it plays the
-// history and prints all that happens.
-func report(t *testing.T, h history, was *world, brief bool) {
-	t.Helper()
-	w := was
-	if w == nil {
-		w = play(t, h)
-		t.Log(strings.Join(w.log, "\n"))
-	}
-	if w.guard.failed == nil {
-		return
-	}
-	record := w.record(h.seed)
-	if brief {
-		t.Errorf("seed %d: %v (not shrunk: make sim SEED=%d; all that happened: %s)", h.seed, w.guard.failed, h.seed, record)
-		return
-	}
-	short := h
-	if again(t, h, w.guard.failed.rule) != nil {
-		short = shrink(t, h, w.guard.failed.rule)
-		if shorter := again(t, short, w.guard.failed.rule); shorter != nil {
-			w = shorter
-		}
-	} else {
-		t.Errorf("seed %d failed once, and not in four more runs: this is its record", h.seed)
-	}
-	var steps []string
-	for _, s := range short.steps {
-		steps = append(steps, "    "+s.String())
-	}
-	log := w.log[max(0, len(w.log)-60):]
-	t.Errorf("seed %d: %v\n%d nodes, and these steps (make sim SEED=%d; all that happened: %s):\n%s\nthe end of what happened:\n%s",
-		h.seed, w.guard.failed, short.nodes, h.seed, record, strings.Join(steps, "\n"), strings.Join(log, "\n"))
-}
-
-// record writes all that happened into a file, and returns its name.
-func (w *world) record(seed uint64) string {
-	file := filepath.Join(os.TempDir(), fmt.Sprintf("ccm-sim-%d.log", seed))
-	if err := os.WriteFile(file, []byte(strings.Join(w.log, "\n")+"\n"+w.guard.failed.Error()+"\n"), 0o600); err != nil {
-		return err.Error()
-	}
-	return file
-}
-
-// again plays a history until it breaks the same promise, at most four times. It returns nil if it does not.
-func again(t *testing.T, h history, rule string) *world {
-	t.Helper()
-	for range 4 { // a few orders are the scheduler's
-		if w := play(t, h); w.guard.failed != nil && w.guard.failed.rule == rule {
-			return w
-		}
-	}
-	return nil
-}
-
-// shrink leaves out steps as long as the same promise is broken.
-func shrink(t *testing.T, h history, rule string) history {
-	t.Helper()
-	fails := func(steps []step) bool {
-		for range 2 {
-			if f := play(t, history{h.seed, h.nodes, steps}).guard.failed; f != nil && f.rule == rule {
-				return true
+	each(*firstFlag, *sameFlag, func(seed uint64) {
+		first, second := playAlone(t, seed, nil).Log, playAlone(t, seed, nil).Log
+		for i, line := range first {
+			if i >= len(second) || line != second[i] {
+				t.Errorf("seed %d differs at line %d:\n%s\nand:\n%s", seed, i, line, strings.Join(second[min(i, len(second)):min(i+1, len(second))], ""))
+				break
 			}
 		}
-		return false
+	})
+}
+
+// report prints a seed that has failed, and its shortest history.
+func report(t *testing.T, seed uint64, o outcome, brief bool) {
+	t.Helper()
+	if brief || o.Rule == "crash" {
+		t.Errorf("seed %d: %s: %s (not shrunk: make sim SEED=%d)", seed, o.Rule, o.Text, seed)
+		return
 	}
-	for size := len(h.steps) / 2; size > 0; {
+	keep := shrink(t, seed, len(o.Steps), o.Rule)
+	if short := playAlone(t, seed, keep); short.Rule != "" {
+		o = short
+	}
+	list := strings.Trim(strings.ReplaceAll(fmt.Sprint(keep), " ", ","), "[]")
+	t.Errorf("seed %d: %s: %s\n%d nodes, and these steps (make sim SEED=%d KEEP=%s):\n    %s\nthe end of what happened:\n%s",
+		seed, o.Rule, o.Text, o.Nodes, seed, list, strings.Join(o.Steps, "\n    "), strings.Join(o.Log[max(0, len(o.Log)-60):], "\n"))
+}
+
+// shrink leaves out steps as long as the same promise is broken. It returns the steps that remain.
+func shrink(t *testing.T, seed uint64, steps int, rule string) (keep []int) {
+	t.Helper()
+	for i := range steps {
+		keep = append(keep, i)
+	}
+	for size := len(keep) / 2; size > 0; {
 		shorter := false
-		for i := 0; i+size <= len(h.steps); {
-			without := slices.Delete(slices.Clone(h.steps), i, i+size)
-			if fails(without) {
-				h.steps, shorter = without, true
+		for i := 0; i+size <= len(keep) && len(keep) > size; {
+			without := slices.Delete(slices.Clone(keep), i, i+size)
+			if playAlone(t, seed, without).Rule == rule {
+				keep, shorter = without, true
 				continue
 			}
 			i++
@@ -186,5 +228,5 @@ func shrink(t *testing.T, h history, rule string) history {
 			size /= 2
 		}
 	}
-	return h
+	return keep
 }

@@ -4,6 +4,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -124,6 +125,10 @@ var ctx = context.Background()
 // try notes what the cloud says to a person. A refusal, such as locked, is no failure of the CCM.
 func (w *world) try(err error) {
 	if err != nil {
+		var refusal hcloud.Error
+		if errors.As(err, &refusal) {
+			err = errors.New(string(refusal.Code)) // its correlation ID is another one each time
+		}
 		w.say("  refused: %v", err)
 	}
 }

@@ -9,8 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash"
-	"hash/fnv"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -52,7 +50,6 @@ type world struct {
 	log       []string     // what happened, for the report
 	requests  int          // of the CCM, so far
 	writes    atomic.Int64 // of the CCM that the cloud has accepted, so far
-	trace     hash.Hash64  // of all requests of the CCM, with their times
 
 	// crash: the leader dies at a request.
 	crash *crash
@@ -177,7 +174,7 @@ func (w *world) next() *call {
 
 // newWorld makes a cloud with a network and n servers, and a cluster with their Nodes.
 func newWorld(seed uint64, n int, folder string) *world {
-	w := &world{random: rand.New(rand.NewPCG(seed, 1)), kube: newKube(), trace: fnv.New64a(), arrived: make(chan struct{}, 1), notReady: map[string]time.Time{},
+	w := &world{random: rand.New(rand.NewPCG(seed, 1)), kube: newKube(), arrived: make(chan struct{}, 1), notReady: map[string]time.Time{},
 		ticker: time.NewTicker(10 * time.Second), tokenFile: folder + "/token"}
 	w.fake = fakecloud.New(fakecloud.Options{Clock: clock.RealClock{}, Actions: "realistic", RandomSeed: seed})
 	w.api = w.fake.Client()
@@ -268,7 +265,6 @@ func (w *world) grant(c *call) {
 		return
 	}
 	w.requests++
-	_, _ = fmt.Fprintln(w.trace, time.Now().UnixNano(), c.process.id, c.method, c.path, string(c.body))
 	// To the nanosecond: two answers that come at the same instant would be handled in any order.
 	g := grant{delay: 5*time.Millisecond + time.Duration(w.random.Int64N(int64(120*time.Millisecond)))}
 	if c.process == w.current && w.crash != nil && w.crash.back.IsZero() {
