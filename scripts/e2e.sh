@@ -68,7 +68,7 @@ embedded)
 	fi
 	;;
 kind)
-	cannot='!own-cloud' procs=4
+	cannot='!own-cloud' procs=6 # they wait far more than they compute
 	run=(scripts/with-docker.sh)
 	# Not those of `make up`, which may be there at the same time.
 	export KIND_NAME=${KIND_NAME:-e2e} KIND_SUBNET=${KIND_SUBNET:-172.29.0.0/16}
