@@ -1,6 +1,7 @@
 package ccm_test
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -363,6 +364,15 @@ func TestRoutesAndTargetsOfAnotherClustersServersStay(t *testing.T) {
 	routes, _ := original.Routes()
 	if all, err := routes.ListRoutes(t.Context(), ""); err != nil || len(all) != 2 {
 		t.Errorf("the original sees the routes %v, %v", all, err)
+	}
+
+	// The refusal holds up no other change of routes.
+	w.nodes = w.nodes[:1]
+	w.nodes[0].Spec.PodCIDRs = []string{"10.244.3.0/24"}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if !r.Routes(ctx) || len(w.networkRoutes()) != 3 {
+		t.Errorf("with a pod range of its own, the routes are %v", w.networkRoutes())
 	}
 }
 

@@ -152,7 +152,7 @@ func (r *routes) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Rou
 	if err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(all, func(nr netRoute) bool { return len(gateways[nr.Gateway]) == 0 }) {
+	if slices.ContainsFunc(all, func(nr netRoute) bool { return gateways[nr.Gateway] == nil }) {
 		// The cached data may be older than the server: fetch all before a route counts as stale.
 		if err := r.servers.refresh(ctx); err != nil {
 			return nil, err
@@ -161,13 +161,14 @@ func (r *routes) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Rou
 			return nil, err
 		}
 	}
-	if all, err = r.withoutOtherClusters(ctx, all); err != nil {
-		return nil, err
-	}
 	var managed []*cloudprovider.Route
-	disappeared := r.evidence.disappeared()
+	byServer, disappeared := r.nodesByServer(), r.evidence.disappeared()
 	for _, route := range all {
-		nodes := gateways[route.Gateway]
+		gateway := gateways[route.Gateway]
+		if r.isElsewhere(gateway) {
+			continue
+		}
+		nodes := nodesOf(gateway, byServer)
 		if len(nodes) == 0 && disappeared {
 			continue // not listed, so that it is not deleted
 		}
@@ -181,24 +182,10 @@ func (r *routes) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Rou
 	return managed, nil
 }
 
-// withoutOtherClusters removes the routes whose gateway is a server of another cluster. Routes have no labels, so
-// labelCluster on the server, which an operator sets, must show that.
-func (r *routes) withoutOtherClusters(ctx context.Context, all []netRoute) ([]netRoute, error) {
-	networkID, err := r.network.ID(ctx)
-	if err != nil {
-		return nil, err
-	}
-	servers, err := r.servers.All(ctx, calmServerAge)
-	if err != nil {
-		return nil, err
-	}
-	elsewhere := map[netip.Addr]bool{}
-	for _, s := range servers {
-		if ip := privateIP(s, networkID); ip.IsValid() && !r.own.isHere(s.Labels) {
-			elsewhere[ip] = true
-		}
-	}
-	return slices.DeleteFunc(slices.Clone(all), func(nr netRoute) bool { return elsewhere[nr.Gateway] }), nil
+// isElsewhere reports whether a gateway is a server of another cluster. Routes have no labels, so labelCluster on the
+// server, which an operator sets, must show that.
+func (r *routes) isElsewhere(gateway *hcloud.Server) bool {
+	return gateway != nil && !r.own.isHere(gateway.Labels)
 }
 
 // isClusterRoute reports whether a route to destination belongs to the cluster.
@@ -242,9 +229,8 @@ func nodeOf(destination netip.Prefix, nodes []gatewayNode) types.NodeName {
 	return nodes[0].name
 }
 
-// gateways maps the private address of each server to its Nodes. Without a Node with the server's
-// provider ID, the server's name counts as the name of its Node.
-func (r *routes) gateways(ctx context.Context) (map[netip.Addr][]gatewayNode, error) {
+// gateways returns the servers in the network by their private addresses.
+func (r *routes) gateways(ctx context.Context) (map[netip.Addr]*hcloud.Server, error) {
 	networkID, err := r.network.ID(ctx)
 	if err != nil {
 		return nil, err
@@ -253,18 +239,25 @@ func (r *routes) gateways(ctx context.Context) (map[netip.Addr][]gatewayNode, er
 	if err != nil {
 		return nil, err
 	}
-	byServer := r.nodesByServer()
-	result := map[netip.Addr][]gatewayNode{}
+	result := map[netip.Addr]*hcloud.Server{}
 	for _, s := range servers {
-		ip := privateIP(s, networkID)
-		if !ip.IsValid() {
-			continue
-		}
-		if result[ip] = byServer[s.ID]; len(result[ip]) == 0 {
-			result[ip] = []gatewayNode{{name: types.NodeName(s.Name)}}
+		if ip := privateIP(s, networkID); ip.IsValid() {
+			result[ip] = s
 		}
 	}
 	return result, nil
+}
+
+// nodesOf returns the Nodes of a gateway, none if it is nil. Without a Node with the server's provider ID, the server's
+// name counts as the name of its Node.
+func nodesOf(gateway *hcloud.Server, byServer map[int64][]gatewayNode) []gatewayNode {
+	if gateway == nil {
+		return nil
+	}
+	if nodes := byServer[gateway.ID]; len(nodes) > 0 {
+		return nodes
+	}
+	return []gatewayNode{{name: types.NodeName(gateway.Name)}}
 }
 
 // nodesByServer returns the known Nodes by the ID of their server, each list in the order of names.
@@ -338,7 +331,8 @@ func (r *routes) create(ctx context.Context, node types.NodeName, destination ne
 		if stale.Destination != destination {
 			continue
 		}
-		if ours, err := r.withoutOtherClusters(ctx, []netRoute{stale}); err != nil || len(ours) == 0 {
+		if gateways, err := r.gateways(ctx); err != nil || r.isElsewhere(gateways[stale.Gateway]) {
+			r.unlock()
 			return cmp.Or(err, fmt.Errorf("the route %v belongs to a server of another cluster (label %s): give the two clusters different pod ranges or networks", stale, labelCluster))
 		}
 		klog.InfoS("Replacing a route because its gateway is not the node's address", "node", node, "route", stale, "gateway", gateway)
