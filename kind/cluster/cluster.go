@@ -37,8 +37,6 @@ type Options struct {
 	Subnet netip.Prefix
 	// PodCIDR is the pods' range; each node gets a /24 of it. Zero means DefaultPodCIDR.
 	PodCIDR netip.Prefix
-	// ServiceCIDR is the range of ClusterIPs. Zero means DefaultServiceCIDR.
-	ServiceCIDR netip.Prefix
 	// NodeMonitorGracePeriod is how long a Node may be silent before it is called
 	// NotReady, in whole seconds. Zero means Kubernetes' own 50 s.
 	NodeMonitorGracePeriod time.Duration
@@ -57,7 +55,6 @@ var validName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$`)
 func (o Options) complete() (Options, error) {
 	o.Subnet = cmp.Or(o.Subnet, DefaultSubnet)
 	o.PodCIDR = cmp.Or(o.PodCIDR, DefaultPodCIDR)
-	o.ServiceCIDR = cmp.Or(o.ServiceCIDR, DefaultServiceCIDR)
 	if o.Kubeconfig == "" {
 		path, err := KubeconfigPath(o.Name)
 		if err != nil {
@@ -76,8 +73,8 @@ func (o Options) complete() (Options, error) {
 	if err := o.network().validate(); err != nil {
 		return o, err
 	}
-	if o.ServiceCIDR.Overlaps(o.PodCIDR) || o.ServiceCIDR.Overlaps(o.Subnet) {
-		return o, fmt.Errorf("the Services' range %s overlaps the pods' %s or the nodes' %s", o.ServiceCIDR, o.PodCIDR, o.Subnet)
+	if serviceCIDR.Overlaps(o.PodCIDR) || serviceCIDR.Overlaps(o.Subnet) {
+		return o, fmt.Errorf("the Services' range %s overlaps the pods' %s or the nodes' %s", serviceCIDR, o.PodCIDR, o.Subnet)
 	}
 	return o, nil
 }

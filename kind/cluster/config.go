@@ -70,7 +70,7 @@ func (o Options) kindConfig(cgroupV1 bool) (*v1alpha4.Cluster, error) {
 		Name:     o.Name,
 		Networking: v1alpha4.Networking{
 			IPFamily: v1alpha4.IPv4Family, DisableDefaultCNI: true,
-			PodSubnet: o.PodCIDR.String(), ServiceSubnet: o.ServiceCIDR.String(),
+			PodSubnet: o.PodCIDR.String(), ServiceSubnet: serviceCIDR.String(),
 		},
 		Nodes: []v1alpha4.Node{{Role: v1alpha4.ControlPlaneRole, Image: o.Image}},
 	}

@@ -114,6 +114,25 @@ esac`)
 	}
 }
 
+func TestContainersAreListedWhileOneIsRemoved(t *testing.T) {
+	fakeDocker(t, `case "$*" in
+"ps "*) test -e "$0.removed" && echo a || echo a b ;;
+"inspect a b") touch "$0.removed"; echo '[{"Name": "/a"}]'; echo 'Error: No such object: b' >&2; exit 1 ;;
+"inspect a") echo '[{"Name": "/a", "NetworkSettings": {"Networks": {"x": {"IPAMConfig": {"IPv4Address": "172.30.1.2"}}}}}]' ;;
+esac`)
+	found, err := (&Cluster{Network: Network{Name: "x"}}).Containers(t.Context())
+	if err != nil || len(found) != 1 || found[0].Name != "a" {
+		t.Errorf("got %v, %v", found, err)
+	}
+}
+
+func TestAContainerThatIsListedButNeverFoundIsAnError(t *testing.T) {
+	fakeDocker(t, `test "$1" = ps && echo a && exit 0; echo 'Error: No such object: a' >&2; exit 1`)
+	if found, err := (&Cluster{Network: Network{Name: "x"}}).Containers(t.Context()); err == nil {
+		t.Errorf("got %v", found)
+	}
+}
+
 func TestASecondClusterIsNotOpenedByAnothersNetwork(t *testing.T) {
 	fakeDocker(t, "echo '<no value> <no value> <no value> 172.30.0.0/16'")
 	if _, err := Open(t.Context(), "x"); !errors.Is(err, ErrNotFound) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"math/big"
@@ -37,7 +36,16 @@ func (c *Cluster) LoadImage(ctx context.Context, archive string) error {
 			names = append(names, container.Name)
 		}
 	}
-	return each(names, func(name string) error { return c.CopyImages(ctx, name) })
+	return each(names, func(name string) error {
+		err := c.awaitContainerd(ctx, name)
+		if err == nil {
+			err = c.CopyImages(ctx, name)
+		}
+		if err != nil && c.isOff(ctx, name) {
+			return nil // it gets them when it starts
+		}
+		return err
+	})
 }
 
 // keepImage keeps an archive on the control plane's node as the one that was loaded last.
@@ -105,6 +113,8 @@ func later(a, b string) bool {
 
 // copyImage sends an archive from the control plane's node to another.
 func (c *Cluster) copyImage(ctx context.Context, node, archive string) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	source := exec.CommandContext(ctx, "docker", "exec", c.ControlPlane(), "cat", archive)
 	stream, err := source.StdoutPipe()
 	if err != nil {
@@ -113,5 +123,10 @@ func (c *Cluster) copyImage(ctx context.Context, node, archive string) error {
 	if err := source.Start(); err != nil {
 		return err
 	}
-	return errors.Join(importImages(ctx, node, stream), source.Wait())
+	if err := importImages(ctx, node, stream); err != nil {
+		stop() // else it waits until its output is read, which never happens
+		_ = source.Wait()
+		return err
+	}
+	return source.Wait()
 }

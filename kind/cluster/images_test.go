@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +18,10 @@ func fakeNodes(t *testing.T) string {
 case $1 in
 ps) cat `+root+`/running | tr '\n' ' ' ;;
 inspect)
+	if [ "$2" = --format ]; then
+		[ ! -e `+root+`/$4/gone ] || { echo "Error: No such object: $4" >&2; exit 1; }
+		echo true; exit
+	fi
 	shift; echo '['; first=yes
 	for n; do
 		[ -n "$first" ] || echo ,
@@ -29,7 +34,7 @@ exec)
 	while [ "${1#-}" != "$1" ]; do shift; done
 	node=`+root+`/$1; shift; mkdir -p "$node/kind"
 	case $1 in
-	ctr) cat >>"$node/imported"; echo >>"$node/imported" ;;
+	ctr) [ ! -e "$node/broken" ] || exit 1; cat >>"$node/imported"; echo >>"$node/imported" ;;
 	cat) cat "$node/$2" ;;
 	sh) exec sh "$2" "$(echo "$3" | sed "s#/kind/#$node/kind/#g")" | sed "s#$node##g" ;;
 	esac ;;
@@ -89,4 +94,26 @@ func TestImagesReachAllNodesAndThoseThatComeLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect("last", "two", "one")
+}
+
+func TestImagesAreLoadedThoughANodeGoesAwayMeanwhile(t *testing.T) {
+	root := fakeNodes(t)
+	c := &Cluster{Network: Network{Name: "c", Subnet: DefaultSubnet}}
+	archive := filepath.Join(root, "a.tar")
+	// More than a pipe holds, so that a source that is not read waits.
+	for name, content := range map[string]string{"a.tar": strings.Repeat("x", 1<<20), "running": "c-control-plane\nleaving", "leaving/broken": ""} {
+		path := filepath.Join(root, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.LoadImage(t.Context(), archive); err == nil {
+		t.Error("a node that runs and takes no image is no error")
+	}
+	if err := os.WriteFile(filepath.Join(root, "leaving", "gone"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.LoadImage(t.Context(), archive); err != nil {
+		t.Errorf("a node that was removed: %v", err)
+	}
 }

@@ -7,10 +7,12 @@ import (
 
 // Defaults of Options.
 var (
-	DefaultSubnet      = netip.MustParsePrefix("172.30.0.0/16")
-	DefaultPodCIDR     = netip.MustParsePrefix("10.244.0.0/16")
-	DefaultServiceCIDR = netip.MustParsePrefix("10.96.0.0/16")
+	DefaultSubnet  = netip.MustParsePrefix("172.30.0.0/16")
+	DefaultPodCIDR = netip.MustParsePrefix("10.244.0.0/16")
 )
+
+// serviceCIDR is the range of ClusterIPs.
+var serviceCIDR = netip.MustParsePrefix("10.96.0.0/16")
 
 // Metadata is the address of a server's metadata service at Hetzner.
 var Metadata = netip.MustParseAddr("169.254.169.254")

@@ -40,15 +40,30 @@ type NodeContainer struct {
 // Containers returns the cluster's node containers, by name, also those that
 // have not joined.
 func (c *Cluster) Containers(ctx context.Context) ([]NodeContainer, error) {
-	ids, err := containersWith(ctx, labelKindCluster, c.Name)
-	if err != nil || len(ids) == 0 {
-		return nil, err
+	var last []string
+	for {
+		ids, err := containersWith(ctx, labelKindCluster, c.Name)
+		if err != nil || len(ids) == 0 {
+			return nil, err
+		}
+		out, err := docker(ctx, append([]string{"inspect"}, ids...)...)
+		switch {
+		case err == nil:
+			return parseContainers([]byte(out), c.Name)
+		case !isGone(err) || slices.Equal(ids, last):
+			return nil, err
+		}
+		last = ids // a container was removed between the two commands
 	}
-	out, err := docker(ctx, append([]string{"inspect"}, ids...)...)
-	if err != nil {
-		return nil, err
+}
+
+// isGone reports whether Docker says that there is no such container.
+func isGone(err error) bool {
+	if err == nil {
+		return false
 	}
-	return parseContainers([]byte(out), c.Name)
+	said := strings.ToLower(err.Error())
+	return strings.Contains(said, "no such container") || strings.Contains(said, "no such object")
 }
 
 // parseContainers reads what docker inspect says of node containers.
@@ -177,27 +192,38 @@ func (c *Cluster) Define(ctx context.Context, name string, address netip.Addr, l
 // AwaitBooted returns when containerd answers in a node that was powered on, and
 // has installed the pod network's service. It fails when the container ends.
 func (c *Cluster) AwaitBooted(ctx context.Context, name string) error {
-	err := await(ctx, "containerd runs on "+name, func(ctx context.Context) error {
-		if _, err := onNode(ctx, name, "crictl", "version"); err != nil {
-			return errors.Join(err, c.stillRuns(ctx, name))
-		}
-		return nil
-	})
-	if err != nil {
+	if err := c.awaitContainerd(ctx, name); err != nil {
 		return err
 	}
-	return c.installPodNetwork(ctx, name)
+	return c.awaitOn(ctx, name, "the pod network's service is installed", func(ctx context.Context) error {
+		return c.installPodNetwork(ctx, name)
+	})
 }
 
-// stillRuns returns a hopeless error that holds the end of its log if a container
-// has ended.
-func (c *Cluster) stillRuns(ctx context.Context, name string) error {
-	running, err := docker(ctx, "inspect", "--format", "{{.State.Running}}", name)
-	if err != nil || running == "true" {
+// awaitContainerd returns when containerd answers in a node that was powered on. It fails when the container ends.
+func (c *Cluster) awaitContainerd(ctx context.Context, name string) error {
+	return c.awaitOn(ctx, name, "containerd runs", func(ctx context.Context) error {
+		_, err := onNode(ctx, name, "crictl", "version")
 		return err
-	}
-	log, _ := docker(ctx, "logs", "--tail=20", name)
-	return hopeless{fmt.Errorf("%s has ended; its log ends with\n%s", name, log)}
+	})
+}
+
+// awaitOn calls try until it succeeds on a node, or the container ends.
+func (c *Cluster) awaitOn(ctx context.Context, name, what string, try func(context.Context) error) error {
+	return await(ctx, what+" on "+name, func(ctx context.Context) error {
+		err := try(ctx)
+		if err == nil || !c.isOff(ctx, name) {
+			return err
+		}
+		log, _ := docker(ctx, "logs", "--tail=20", name)
+		return errors.Join(err, hopeless{fmt.Errorf("%s has ended; its log ends with\n%s", name, log)})
+	})
+}
+
+// isOff reports whether Docker says that a container does not run, or does not exist.
+func (c *Cluster) isOff(ctx context.Context, name string) bool {
+	running, err := docker(ctx, "inspect", "--format", "{{.State.Running}}", name)
+	return isGone(err) || err == nil && running != "true"
 }
 
 // inherited returns the variables that kind gave to the control plane's node and
@@ -291,7 +317,7 @@ func Ready(node *corev1.Node) bool {
 // stays: removing it is what the CCM does. It is no error if there is none.
 func (c *Cluster) Remove(ctx context.Context, name string) error {
 	_, err := docker(ctx, "rm", "--force", "--volumes", name)
-	if err != nil && strings.Contains(err.Error(), "No such container") {
+	if isGone(err) {
 		return nil
 	}
 	return err

@@ -59,7 +59,7 @@ func TestOptionsAreCheckedBeforeAnythingIsMade(t *testing.T) {
 		"is not an IPv4 /16":             func(o *Options) { o.Subnet = netip.MustParsePrefix("10.0.0.0/8") },
 		"pods' range 172.30.0.0/16 over": func(o *Options) { o.PodCIDR = DefaultSubnet },
 		"room for a /24":                 func(o *Options) { o.PodCIDR = netip.MustParsePrefix("10.0.0.0/24") },
-		"the Services' range":            func(o *Options) { o.ServiceCIDR = DefaultPodCIDR },
+		"the Services' range":            func(o *Options) { o.PodCIDR = serviceCIDR },
 	} {
 		o := Options{Name: "x", Image: "y", Workers: 1}
 		if _, err := o.complete(); err != nil {

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	cloudproviderapi "k8s.io/cloud-provider/api"
+	nodeutil "k8s.io/component-helpers/node/util"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/deploy"
 )
@@ -269,7 +270,7 @@ func (o Options) awaitUsable(ctx context.Context, e *Environment) error {
 }
 
 // AwaitUsable returns when the CCM has initialized each node, the cloud has a route to each
-// node's pods, and the cluster's DNS runs.
+// node's pods and the Node says so, and the cluster's DNS runs.
 func (e *Environment) AwaitUsable(ctx context.Context) error {
 	for _, condition := range []struct {
 		name    string
@@ -324,7 +325,8 @@ func (e *Environment) nodesMissing(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// routesMissing names a node without a route to its pods.
+// routesMissing names a node without a route to its pods, or whose status does not show the route: a CCM may keep such a
+// node out of load balancers.
 func (e *Environment) routesMissing(ctx context.Context) (string, error) {
 	nodes, err := e.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -344,6 +346,9 @@ func (e *Environment) routesMissing(ctx context.Context) (string, error) {
 		}
 		if !found {
 			return fmt.Sprintf("no route to %s, the pods of %s", n.Spec.PodCIDR, n.Name), nil
+		}
+		if _, c := nodeutil.GetNodeCondition(&n.Status, corev1.NodeNetworkUnavailable); c == nil || c.Status != corev1.ConditionFalse {
+			return fmt.Sprintf("%s does not show its route: its condition %s is not False", n.Name, corev1.NodeNetworkUnavailable), nil
 		}
 	}
 	return "", nil

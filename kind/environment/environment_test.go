@@ -4,17 +4,23 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/deploy"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/cluster"
 )
 
@@ -22,7 +28,11 @@ import (
 func fakeDocker(t *testing.T, script string) {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "docker"), []byte("#!/bin/sh\n"+script), 0o755); err != nil {
+	// A process that a parallel test starts meanwhile would hold the file open for writing, so that it could not be run.
+	syscall.ForkLock.RLock()
+	err := os.WriteFile(filepath.Join(dir, "docker"), []byte("#!/bin/sh\n"+script), 0o755)
+	syscall.ForkLock.RUnlock()
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
@@ -233,5 +243,39 @@ esac`)
 	}
 	if asked, _ := os.ReadFile(filepath.Join(dir, "asked")); string(asked) != "fakecloud:kind\nprobe:kind\n" {
 		t.Errorf("asked to remove %q", asked)
+	}
+}
+
+func TestANodeIsUsableWhenItsStatusShowsItsRoute(t *testing.T) {
+	t.Parallel()
+	cloud := fakecloud.New(fakecloud.Options{})
+	t.Cleanup(cloud.Close)
+	ctx := t.Context()
+	e := sample()
+	e.Cloud = cloud.Client()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}, Spec: corev1.NodeSpec{PodCIDR: "10.244.1.0/24"}}
+	e.Client = fake.NewClientset(node)
+	expect := func(want string) {
+		t.Helper()
+		if missing, err := e.routesMissing(ctx); err != nil || !strings.Contains(missing, want) || (missing == "") != (want == "") {
+			t.Errorf("missing %q, %v, want %q", missing, err, want)
+		}
+	}
+	network, _, err := e.Cloud.Network.Create(ctx, hcloud.NetworkCreateOpts{Name: NetworkName, IPRange: &net.IPNet{IP: net.IPv4(10, 0, 0, 0), Mask: net.CIDRMask(8, 32)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect("no route to 10.244.1.0/24")
+	_, pods, _ := net.ParseCIDR(node.Spec.PodCIDR)
+	if _, _, err := e.Cloud.Network.AddRoute(ctx, network, hcloud.NetworkAddRouteOpts{Route: hcloud.NetworkRoute{Destination: pods, Gateway: net.IPv4(10, 0, 0, 2)}}); err != nil {
+		t.Fatal(err)
+	}
+	expect("node-1 does not show its route")
+	for status, want := range map[corev1.ConditionStatus]string{corev1.ConditionTrue: "node-1 does not show its route", corev1.ConditionFalse: ""} {
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeNetworkUnavailable, Status: status}}
+		if _, err := e.Client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		expect(want)
 	}
 }

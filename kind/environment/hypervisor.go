@@ -86,6 +86,16 @@ func (o Options) hypervisor(ctx context.Context, e *Environment) error {
 	})
 }
 
+// HypervisorLog returns what the hypervisor has logged since it was started.
+func (e *Environment) HypervisorLog() (string, error) {
+	path, _, err := hypervisorFiles(e.Name)
+	if err != nil {
+		return "", err
+	}
+	text, err := os.ReadFile(path)
+	return string(text), err
+}
+
 // hypervisorProcess returns the process id of the cluster's hypervisor, 0 if it does not run.
 func hypervisorProcess(ctx context.Context, cluster string) (int, error) {
 	_, pidPath, err := hypervisorFiles(cluster)

@@ -22,9 +22,10 @@ type program struct {
 }
 
 var (
-	cloudProgram = program{"fakecloud", build.Module + "/fakecloud/cmd/fakecloud", "fakecloud:kind"}
-	ccmProgram   = program{"ccm", build.Module + "/ccm/cmd/ccm-from-scratch", "ccm-from-scratch:kind"}
-	probeProgram = program{"probe", build.Module + "/kind/cmd/probe", ProbeImage}
+	cloudProgram   = program{"fakecloud", build.Module + "/fakecloud/cmd/fakecloud", "fakecloud:kind"}
+	ccmProgram     = program{"ccm", build.Module + "/ccm/cmd/ccm-from-scratch", "ccm-from-scratch:kind"}
+	machineProgram = program{"machine-controller", build.Module + "/ccm/cmd/machine-controller", "machine-controller:kind"}
+	probeProgram   = program{"probe", build.Module + "/kind/cmd/probe", ProbeImage}
 )
 
 // ProbeImage is the name of the image of kind/cmd/probe, which all nodes have: pods that say what has reached

@@ -3,6 +3,7 @@ package machines
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,7 +33,7 @@ type Docker struct {
 	Room int
 	// Logger logs attempts to join that fail. If nil, it is slog.Default.
 	Logger *slog.Logger
-	// RetryJoin is the time between two attempts to join without user data. Default: 5 s.
+	// RetryJoin is the time between two attempts to join, or to prepare that. Default: 5 s.
 	RetryJoin time.Duration
 }
 
@@ -223,7 +224,7 @@ func (d *Docker) Boot(ctx context.Context, name string, m hypervisor.Machine) ([
 		return nil, err
 	}
 	// User data may have all that it needs to join, so that it is run without this, too.
-	if err := d.prepare(ctx, name); err != nil {
+	if err := d.prepareSoon(ctx, name); err != nil {
 		script.Notes = append(script.Notes, fmt.Sprintf("there is no %s: %v", cluster.JoinConfigurationPath, err))
 	}
 	if _, err := d.run(ctx, bytes.NewReader(script.Text), name, "sh"); err != nil {
@@ -247,10 +248,6 @@ func (d *Docker) join(ctx context.Context, name string) error {
 	if log == nil {
 		log = slog.Default()
 	}
-	pause := d.RetryJoin
-	if pause == 0 {
-		pause = 5 * time.Second
-	}
 	for {
 		err := d.prepare(ctx, name)
 		if err == nil {
@@ -262,10 +259,33 @@ func (d *Docker) join(ctx context.Context, name string) error {
 		if ctx.Err() != nil {
 			return err
 		}
-		log.Warn("cannot join a machine to the cluster, trying again", "container", name, "in", pause, "error", err)
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		log.Warn("cannot join a machine to the cluster, trying again", "container", name, "in", d.retryJoin(), "error", err)
+		if !d.pause(ctx) {
+			return err
+		}
+	}
+}
+
+func (d *Docker) retryJoin() time.Duration { return cmp.Or(d.RetryJoin, 5*time.Second) }
+
+// pause waits before another attempt. It returns false if the context has ended.
+func (d *Docker) pause(ctx context.Context) bool {
+	select {
+	case <-time.After(d.retryJoin()):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// prepareAttempts is how often prepareSoon tries.
+const prepareAttempts = 5
+
+// prepareSoon is prepare, tried again for a short time: a busy control plane may not answer at once.
+func (d *Docker) prepareSoon(ctx context.Context, name string) error {
+	for attempt := 1; ; attempt++ {
+		err := d.prepare(ctx, name)
+		if err == nil || attempt == prepareAttempts || !d.pause(ctx) {
 			return err
 		}
 	}

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	certutil "k8s.io/client-go/util/cert"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/cluster"
@@ -53,6 +56,34 @@ func TestTheAddressOfAContainerIsThatOfItsServer(t *testing.T) {
 		if err == nil && got.String() != c.want || err != nil && (!errors.As(err, &e) || e.Code != CodeUnavailable || !strings.Contains(e.Message, c.want)) {
 			t.Errorf("%s: %s, %v; want %s", name, got, err, c.want)
 		}
+	}
+}
+
+func TestPreparingUserDataIsTriedAgain(t *testing.T) {
+	dir := t.TempDir()
+	// The control plane answers from the third time on.
+	script := `#!/bin/sh
+case "$*" in
+ps*) echo id ;;
+inspect*) echo '[{"Name": "/node", "NetworkSettings": {"Networks": {"c": {"IPAMConfig": {"IPv4Address": "172.30.1.3"}}}}}]' ;;
+*"token create"*) echo x >>` + dir + `/asked; test $(wc -l <` + dir + `/asked) -ge 3 || exit 1 ;;
+*"cat /etc/kubernetes"*) cat ` + dir + `/ca.crt ;;
+*"cp /dev/stdin"*) cat >` + dir + `/join.yaml ;;
+esac`
+	certificate, _, err := certutil.GenerateSelfSignedCertKey("node", nil, nil)
+	if err := errors.Join(err, os.WriteFile(filepath.Join(dir, "ca.crt"), certificate, 0o600), os.WriteFile(filepath.Join(dir, "docker"), []byte(script), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	d := &Docker{Cluster: &cluster.Cluster{Network: cluster.Network{Name: "c"}}, RetryJoin: time.Millisecond}
+	if err := d.prepareSoon(t.Context(), "node"); err != nil {
+		t.Fatal(err)
+	}
+	if join, err := os.ReadFile(filepath.Join(dir, "join.yaml")); err != nil || !strings.Contains(string(join), "node-ip") {
+		t.Errorf("the configuration: %s, %v", join, err)
+	}
+	if err := d.prepareSoon(t.Context(), "another"); err == nil {
+		t.Error("a container that is gone is prepared")
 	}
 }
 

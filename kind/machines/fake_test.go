@@ -106,6 +106,8 @@ func (f *fakeDriver) List(context.Context) ([]machines.Container, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.fail["list"]; err != nil {
+		f.calls = append(f.calls, "list failed")
+		f.touchLocked()
 		return nil, err
 	}
 	var out []machines.Container

@@ -349,6 +349,34 @@ func TestWhatIsLostIsTriedAgain(t *testing.T) {
 	w.awaitStatus(s, hcloud.ServerStatusOff)
 }
 
+func TestAMachineBootsThoughDockerDidNotAnswerWhenItStarted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	start := make(chan struct{})
+	w.driver.hang["start"] = start
+	o := w.options()
+	clk := newSteppingClock()
+	o.Clock = clk
+	w.run(o)
+	res, _, err := w.client.Server.Create(t.Context(), w.createOpts("node"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.driver.awaitCall(t, "start node")
+	list := func(err error) {
+		w.driver.mu.Lock()
+		defer w.driver.mu.Unlock()
+		w.driver.fail["list"] = err
+	}
+	list(errors.New("the daemon is busy"))
+	close(start)
+	w.driver.awaitCall(t, "list failed")
+	list(nil)
+	clk.stepOverNextWait(t)
+	w.driver.awaitCall(t, "boot node")
+	w.wait(append(res.NextActions, res.Action)...)
+}
+
 func TestContainersBecomeServers(t *testing.T) {
 	t.Parallel()
 	addr := netip.MustParseAddr

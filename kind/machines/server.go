@@ -280,7 +280,8 @@ func (s *server) lookAtContainer(ctx context.Context) {
 		var err error
 		if c, ok, err = h.find(ctx, name); err != nil {
 			if ctx.Err() == nil {
-				h.log.Warn("cannot inspect a container", "container", name, "error", err)
+				h.log.Warn("cannot inspect a container, trying again", "container", name, "error", err)
+				s.lookLater(ctx)
 			}
 			return
 		}
@@ -310,6 +311,19 @@ func (s *server) lookAtContainer(ctx context.Context) {
 	case own && !s.booted && s.boot == nil:
 		s.startBooting(ctx, name, m)
 	}
+}
+
+// lookLater has the container looked at again after a pause: it may never change again, so that nothing else would.
+func (s *server) lookLater(ctx context.Context) {
+	h := s.hypervisor
+	h.work.Go(func() {
+		h.pause(ctx)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if ctx.Err() == nil && !s.forgotten {
+			s.enqueueLocked(ctx, nil)
+		}
+	})
 }
 
 func (h *Hypervisor) report(ctx context.Context, session hypervisor.Session, server int64, running bool) {

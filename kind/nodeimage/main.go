@@ -1,8 +1,10 @@
 // Command nodeimage builds what a machine cannot get that reaches no container registry. It prints the name of an image
-// for kind's nodes, which it has handed to Docker, or the folder of a Kubernetes control plane's programs:
+// for kind's nodes, which it has handed to Docker, or the folder of a Kubernetes control plane's programs. It also builds
+// the image of the pods of Kubernetes' own specs (scripts/conformance.sh):
 //
 //	scripts/gorun.sh kind/nodeimage image        or: go -C kind/nodeimage run . image
 //	scripts/gorun.sh kind/nodeimage kubernetes
+//	scripts/gorun.sh kind/nodeimage agnhost NAME
 //
 // What takes minutes is done once and kept in the user's cache; progress is shown on standard error.
 package main
@@ -82,8 +84,19 @@ func command() *cobra.Command {
 			return err
 		},
 	}
+	agnhost := &cobra.Command{
+		Use: "agnhost NAME", Short: "Build the image that Kubernetes' own specs run, and hand it to Docker under a name that they know", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			at, err := checkout(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return image.EnsureAgnhost(cmd.Context(), args[0], image.Options{Root: at, Mirror: mirror, Progress: progress})
+		},
+	}
+	agnhost.Flags().AddFlag(node.Flags().Lookup("mirror"))
 	plane.Flags().BoolVar(&check, "check", false, "print nothing instead of downloading or building")
-	root.AddCommand(node, plane)
+	root.AddCommand(node, plane, agnhost)
 	return root
 }
 

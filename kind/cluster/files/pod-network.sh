@@ -4,7 +4,7 @@
 # routes are lost when its container stops) and at every start of the kubelet (a
 # Node that was deleted and registers again may get another pod CIDR).
 #
-# CLUSTER_CIDR, ROUTER and METADATA come from /etc/default/pod-network.
+# CLUSTER_CIDR, SERVICE_CIDR, ROUTER and METADATA come from /etc/default/pod-network.
 set -euo pipefail
 
 # Other nodes' pods and the metadata service lie behind the router. Nothing needs
@@ -35,6 +35,12 @@ iptables -w -t nat -A POD-NETWORK -d "$CLUSTER_CIDR" -j RETURN
 iptables -w -t nat -A POD-NETWORK -j MASQUERADE
 iptables -w -t nat -C POSTROUTING -s "$CLUSTER_CIDR" -j POD-NETWORK 2>/dev/null ||
 	iptables -w -t nat -A POSTROUTING -s "$CLUSTER_CIDR" -j POD-NETWORK
+
+# kube-proxy has replaced the addresses of Services before. What is left is for a port that no Service has. It would leave
+# the host, and whatever answers there would look like the Service.
+for chain in FORWARD OUTPUT; do
+	iptables -w -C "$chain" -d "$SERVICE_CIDR" -j REJECT 2>/dev/null || iptables -w -A "$chain" -d "$SERVICE_CIDR" -j REJECT
+done
 
 # Last, for the kubelet says that the node is ready as soon as this file is there.
 # The addresses that are in use are noted in /run, which is empty after a restart

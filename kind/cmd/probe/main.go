@@ -37,7 +37,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	var err error
 	if *proxy != "" {
-		err = serve(ctx, []string{*proxy}, http.HandlerFunc(connect), 0, nil)
+		err = listenAndServe(ctx, []string{*proxy}, http.HandlerFunc(connect), 0, nil)
 	} else {
 		err = runPod(ctx)
 	}
@@ -54,22 +54,31 @@ func runPod(ctx context.Context) error {
 		return err
 	}
 	p := newPod(settings)
-	return serve(ctx, settings.addresses(), p.handler(), settings.grace, p.end)
+	return listenAndServe(ctx, settings.addresses(), p.handler(), settings.grace, p.end)
 }
 
-// serve answers at all addresses until the context is done, then for the time of grace, and then ends gently. ending
-// is called when the context is done.
-func serve(ctx context.Context, addresses []string, h http.Handler, grace time.Duration, ending func()) error {
+// listenAndServe is serve at all addresses.
+func listenAndServe(ctx context.Context, addresses []string, h http.Handler, grace time.Duration, ending func()) error {
+	var listeners []net.Listener
+	for _, address := range addresses {
+		l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+		if err != nil {
+			return err // the program ends
+		}
+		listeners = append(listeners, l)
+	}
+	return serve(ctx, listeners, h, grace, ending)
+}
+
+// serve answers all listeners until the context is done, then for the time of grace, and then ends gently. ending is
+// called when the context is done.
+func serve(ctx context.Context, listeners []net.Listener, h http.Handler, grace time.Duration, ending func()) error {
 	server := &http.Server{
 		Handler: h, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute,
 		ConnContext: whoami.ConnContext,
 	}
-	failed := make(chan error, len(addresses))
-	for _, address := range addresses {
-		l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
-		if err != nil {
-			return errors.Join(err, server.Close())
-		}
+	failed := make(chan error, len(listeners))
+	for _, l := range listeners {
 		go func() { failed <- server.Serve(&proxyproto.Listener{Listener: l, ConnPolicy: anyHeader}) }()
 	}
 	select {

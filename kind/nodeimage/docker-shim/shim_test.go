@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -39,7 +40,11 @@ func newMachine(t *testing.T, processes map[string]string) machine {
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+	// A process that a parallel test starts meanwhile would hold the file open for writing, so that it could not be run.
+	syscall.ForkLock.RLock()
+	err := os.WriteFile(path, []byte(text), 0o755)
+	syscall.ForkLock.RUnlock()
+	if err != nil {
 		t.Fatal(err)
 	}
 }

@@ -50,6 +50,7 @@ type image struct {
 type containerConfig struct {
 	Env        []string          `json:",omitempty"`
 	Entrypoint []string          `json:",omitempty"`
+	Cmd        []string          `json:",omitempty"`
 	StopSignal string            `json:",omitempty"`
 	Labels     map[string]string `json:",omitempty"`
 }

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	// Its module has the files of kind's nodes, which are put into the image: see findKind.
 	_ "sigs.k8s.io/kind/pkg/apis/config/defaults"
 
@@ -139,8 +140,24 @@ func hashFile(w io.Writer, name string) error {
 	return err
 }
 
-// make builds the image and writes it to archive, under the name tag.
+// make builds the image and writes it to archive, under the name tag. Debian is installed while the programs compile:
+// it mostly waits for downloads, they for the processor. The first error ends both.
 func (b *build) make(ctx context.Context, tag, archive string) error {
+	var debian string
+	both, bothCtx := errgroup.WithContext(ctx)
+	both.Go(func() (err error) {
+		debian, err = b.debian(bothCtx, packages)
+		return err
+	})
+	both.Go(func() error { return b.compile(bothCtx) })
+	if err := both.Wait(); err != nil {
+		return err
+	}
+	return b.progress.Step("putting the image together", func() error { return b.assemble(ctx, debian, tag, archive) })
+}
+
+// compile builds the programs of the nested modules and pause.
+func (b *build) compile(ctx context.Context) error {
 	if err := os.Mkdir(b.programs, 0o755); err != nil {
 		return err
 	}
@@ -153,21 +170,12 @@ func (b *build) make(ctx context.Context, tag, archive string) error {
 			return err
 		}
 	}
-	err := b.progress.Go(ctx, b.Root, b.folder(), "compiling pause", "linux", b.Arch,
+	return b.progress.Go(ctx, b.Root, b.folder(), "compiling pause", "linux", b.Arch,
 		"build", "-v", "-buildvcs=false", "-ldflags=-s -w", "-o", filepath.Join(b.programs, "pause"), "./pause")
-	if err != nil {
-		return err
-	}
-	debian, err := b.debian(ctx)
-	if err != nil {
-		return err
-	}
-	return b.progress.Step("putting the image together", func() error { return b.assemble(ctx, debian, tag, archive) })
 }
 
-// debian returns an archive with a Debian file system, made once per list of
-// packages.
-func (b *build) debian(ctx context.Context) (string, error) {
+// debian returns an archive with a Debian file system that has the packages, made once per list of them.
+func (b *build) debian(ctx context.Context, packages []string) (string, error) {
 	sum := sha256.Sum256([]byte(strings.Join(packages, ",")))
 	archive := filepath.Join(b.cache, fmt.Sprintf("debian-%s-%s-%x.tar", suite, b.Arch, sum[:4]))
 	if _, err := os.Stat(archive); err == nil {
@@ -175,7 +183,7 @@ func (b *build) debian(ctx context.Context) (string, error) {
 		return archive, nil
 	}
 	return archive, b.progress.Step("installing Debian "+suite+" into a folder", func() error {
-		return debootstrap(ctx, b.work, b.mirror, archive)
+		return debootstrap(ctx, b.work, b.mirror, archive, packages)
 	})
 }
 

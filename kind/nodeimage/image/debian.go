@@ -29,7 +29,7 @@ var errNoDebootstrap = errors.New("building a node image needs root and debootst
 
 // debootstrap makes a Debian file system below work and writes it as an archive.
 // An empty mirror is the one that debootstrap knows.
-func debootstrap(ctx context.Context, work, mirror, archive string) (err error) {
+func debootstrap(ctx context.Context, work, mirror, archive string, packages []string) (err error) {
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("%w (this user is not root)", errNoDebootstrap)
 	}

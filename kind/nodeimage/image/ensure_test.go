@@ -12,6 +12,8 @@ import (
 
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/nodeimage/job"
 )
 
 // fakeDocker puts a docker first in PATH that knows images by name, in the file
@@ -120,5 +122,46 @@ func TestOldImagesAreForgotten(t *testing.T) {
 	}
 	if images := said(t, known); strings.Contains(images, ":old") || strings.Contains(images, ":third") || !strings.Contains(images, ":young") || !strings.Contains(images, tag) {
 		t.Errorf("Docker has %s", images)
+	}
+}
+
+// building is a build of an empty cache that compiles with the go and installs with the debootstrap of these scripts.
+func building(t *testing.T, goScript, debootstrapScript string) *build {
+	t.Helper()
+	dir := t.TempDir()
+	program(t, dir, "go", goScript)
+	program(t, dir, "debootstrap", debootstrapScript)
+	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	o := checkout(t)
+	s := Source{Root: o.Root, Kubernetes: o.Kubernetes, Arch: runtime.GOARCH}
+	b := &build{Source: s, modules: filepath.Join(s.folder(), "modules"), cache: o.CacheDir, work: t.TempDir(), epoch: epoch, progress: &job.Progress{}}
+	b.programs = filepath.Join(b.work, "programs")
+	return b
+}
+
+func TestDebianIsInstalledWhileTheProgramsCompile(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root installs a Debian into a folder")
+	}
+	dir := t.TempDir()
+	meets := func(own, other string) string {
+		return "touch " + filepath.Join(dir, own) + "; i=0; until [ -e " + filepath.Join(dir, other) + " ]; do " +
+			"i=$((i+1)); [ $i -lt 300 ] || { echo " + own + " runs alone >&2; exit 1; }; sleep 0.1; done; "
+	}
+	b := building(t, meets("go", "debootstrap"), meets("debootstrap", "go")+"echo no Debian today >&2; exit 1")
+	err := b.make(t.Context(), "tag", filepath.Join(b.work, archiveName))
+	if err == nil || !strings.HasSuffix(err.Error(), "no Debian today") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAFailedInstallationOfDebianEndsTheCompilation(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root installs a Debian into a folder")
+	}
+	b := building(t, "sleep 1000", "echo no Debian today >&2; exit 1")
+	err := b.make(t.Context(), "tag", filepath.Join(b.work, archiveName))
+	if err == nil || !strings.HasSuffix(err.Error(), "no Debian today") {
+		t.Errorf("got %v", err)
 	}
 }

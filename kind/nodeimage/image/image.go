@@ -65,6 +65,11 @@ func present(ctx context.Context, name string) bool {
 	return job.Command(ctx, "docker", "image", "inspect", name) == nil
 }
 
+// load hands the images of an archive to Docker.
+func load(ctx context.Context, p *job.Progress, archive string) error {
+	return p.Step("handing the image to Docker", func() error { return job.Command(ctx, "docker", "load", "--quiet", "--input", archive) })
+}
+
 // cacheDir returns the cache's folder and makes sure that there is one.
 func (o Options) cacheDir() (string, error) {
 	dir := o.CacheDir
@@ -125,8 +130,7 @@ func Ensure(ctx context.Context, o Options) (string, error) {
 	}
 	touch()
 	if !present(ctx, tag) {
-		err := p.Step("handing the image to Docker", func() error { return job.Command(ctx, "docker", "load", "--quiet", "--input", archive) })
-		if err != nil {
+		if err := load(ctx, p, archive); err != nil {
 			return "", err
 		}
 	}
@@ -140,20 +144,25 @@ func (o Options) prepare(ctx context.Context) (*build, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	cache, err := o.cacheDir()
+	b, err := o.build(programs)
 	if err != nil {
 		return nil, "", err
 	}
-	s := Source{Root: o.Root, Kubernetes: programs, Arch: runtime.GOARCH}
-	b := &build{Source: s, modules: filepath.Join(s.folder(), "modules"), mirror: o.Mirror, cache: cache, epoch: epoch, progress: o.Progress}
 	if b.version, err = kubernetesVersion(ctx, programs); err != nil {
 		return nil, "", err
 	}
-	if b.kind, err = findKind(ctx, s.folder()); err != nil {
+	if b.kind, err = findKind(ctx, b.folder()); err != nil {
 		return nil, "", err
 	}
-	key, err := s.key(ctx, b.kind, runtime.Version())
+	key, err := b.key(ctx, b.kind, runtime.Version())
 	return b, key, err
+}
+
+// build returns a build with Kubernetes' program in the folder programs, "" where that is not needed.
+func (o Options) build(programs string) (*build, error) {
+	cache, err := o.cacheDir()
+	s := Source{Root: o.Root, Kubernetes: programs, Arch: runtime.GOARCH}
+	return &build{Source: s, modules: filepath.Join(s.folder(), "modules"), mirror: o.Mirror, cache: cache, epoch: epoch, progress: o.Progress}, err
 }
 
 // programs returns the folder of Kubernetes' program, built if need be.

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -172,7 +173,11 @@ func TestTheRuntimeSpecificationGetsKindsHook(t *testing.T) {
 // program writes a shell script as a program.
 func program(t *testing.T, dir, name, script string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script), 0o755); err != nil {
+	// A process that a parallel test starts meanwhile would hold the file open for writing, so that it could not be run.
+	syscall.ForkLock.RLock()
+	err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script), 0o755)
+	syscall.ForkLock.RUnlock()
+	if err != nil {
 		t.Fatal(err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/mod/modfile"
@@ -73,7 +74,11 @@ func TestASourceMustNameReleases(t *testing.T) {
 
 func write(t *testing.T, dir, name, text string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+	// A process that a parallel test starts meanwhile would hold the file open for writing, so that it could not be run.
+	syscall.ForkLock.RLock()
+	err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755)
+	syscall.ForkLock.RUnlock()
+	if err != nil {
 		t.Fatal(err)
 	}
 }
