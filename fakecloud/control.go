@@ -172,6 +172,13 @@ func (c *Cloud) AddToken(_ context.Context, project int64, token string, readOnl
 	return c.controller.AddToken(project, token, readOnly)
 }
 
+// SetTokenDate gives a token an API date of its own, a day such as "2026-06-01". The token sees the API as it was then, and
+// other tokens see that of [Options].APIDate. "" takes the token's date away. It returns an error if the token is not
+// valid or the date is not a day.
+func (c *Cloud) SetTokenDate(_ context.Context, token, date string) error {
+	return c.controller.SetTokenDate(token, date)
+}
+
 // RevokeToken makes a token invalid. It returns an error if the token is not valid.
 func (c *Cloud) RevokeToken(_ context.Context, token string) error {
 	return c.controller.RevokeToken(token)

@@ -64,6 +64,7 @@ type DataPlane struct {
 
 	mu     sync.Mutex
 	states map[int64]*cloud.State // by project: the state of the latest event
+	behind map[int64]filtered     // by load balancer: its targets that firewalls may protect
 
 	applying sync.Mutex                     // held while load balancers are applied, so that an older state is not applied after a newer one
 	failed   map[int64]error                // by load balancer: the error of the latest attempt to apply it
@@ -79,14 +80,14 @@ type addressKeeper interface {
 const statsInterval = 5 * time.Second
 
 func startDataPlane(core *cloud.Cloud, o DataPlaneOptions) *DataPlane {
-	d := &DataPlane{core: core, log: o.Logger, failed: map[int64]error{}, shown: map[int64][]dataplane.Endpoint{}}
+	d := &DataPlane{core: core, log: o.Logger, failed: map[int64]error{}, shown: map[int64][]dataplane.Endpoint{}, behind: map[int64]filtered{}}
 	if d.log == nil {
 		d.log = slog.Default()
 	}
 	d.keeper, _ = o.Binder.(addressKeeper)
 	core.SetHealthRule(cloud.HealthReported)
 	d.engine = dataplane.New(dataplane.Options{
-		Binder: o.Binder, Resolver: o.Resolver, Health: dataplane.HealthSinkFunc(d.report),
+		Binder: o.Binder, Resolver: o.Resolver, Filter: d.passes, Health: dataplane.HealthSinkFunc(d.report),
 		Clock: core.Clock(), Logger: d.log, ProxyProtocolVersion: o.ProxyProtocolVersion,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -159,6 +160,7 @@ func (d *DataPlane) follow(events []cloud.Event) {
 			d.engine.Remove(c.ID)
 			delete(d.failed, c.ID)
 			delete(d.shown, c.ID)
+			d.forgetFiltered(c.ID)
 		}
 	}
 }
@@ -208,6 +210,7 @@ func (d *DataPlane) apply(project int64, st *cloud.State, lb *cloud.LoadBalancer
 		return
 	}
 	model := loadBalancerModel(st, lb)
+	d.setFiltered(project, lb)
 	err := d.engine.Apply(model)
 	if err == nil && d.keeper != nil {
 		err = d.keeper.Keep(lb.ID, model.Addresses)

@@ -68,30 +68,40 @@ func (b balanced) server(t *testing.T, name string) *hcloud.Server {
 	return result.Server
 }
 
-// awaitHealth steps the cloud's clock until the targets have the wanted statuses.
-func (b balanced) awaitHealth(t *testing.T, lb *hcloud.LoadBalancer, want string) {
+// health returns the statuses of the targets that label selectors select.
+func (b balanced) health(t *testing.T, lb *hcloud.LoadBalancer) string {
 	t.Helper()
-	for {
-		got, _, err := b.client.LoadBalancer.GetByID(t.Context(), lb.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var have []string
-		for _, target := range got.Targets {
-			for _, nested := range target.Targets {
-				for _, h := range nested.HealthStatus {
-					have = append(have, string(h.Status))
-				}
+	got, _, err := b.client.LoadBalancer.GetByID(t.Context(), lb.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var have []string
+	for _, target := range got.Targets {
+		for _, nested := range target.Targets {
+			for _, h := range nested.HealthStatus {
+				have = append(have, string(h.Status))
 			}
 		}
-		if strings.Join(have, " ") == want {
+	}
+	return strings.Join(have, " ")
+}
+
+// awaitHealth steps the cloud's clock until the targets have the wanted statuses. It calls meanwhile after each step.
+func (b balanced) awaitHealth(t *testing.T, lb *hcloud.LoadBalancer, want string, meanwhile ...func()) {
+	t.Helper()
+	for {
+		have := b.health(t, lb)
+		if have == want {
 			return
 		}
 		if err := b.Step(t.Context(), time.Second); err != nil {
 			t.Fatal(err)
 		}
+		for _, f := range meanwhile {
+			f()
+		}
 		if t.Context().Err() != nil {
-			t.Fatalf("health %v, want %s", have, want)
+			t.Fatalf("health %s, want %s", have, want)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -60,6 +61,32 @@ func ExampleCloud_Faults() {
 	// Output:
 	// create failed: true
 	// the server exists: true <nil>
+}
+
+// One cloud shows two sides of a change: Primary IPs lost their datacenter on 2026-07-01.
+func ExampleCloud_SetTokenDate() {
+	ctx := context.Background()
+	cloud := fakecloud.New(fakecloud.Options{})
+	defer cloud.Close()
+	old, err := cloud.AddToken(ctx, fakecloud.DefaultProject, "", false)
+	if err != nil {
+		panic(err)
+	}
+	if err := cloud.SetTokenDate(ctx, old, "2026-06-30"); err != nil {
+		panic(err)
+	}
+
+	createExample(ctx, cloud, "web-1")
+	for _, token := range []string{old, cloud.Token()} {
+		request := httptest.NewRequestWithContext(ctx, http.MethodGet, "/v1/primary_ips", nil)
+		request.Header.Set("Authorization", "Bearer "+token)
+		answer := httptest.NewRecorder()
+		cloud.Handler().ServeHTTP(answer, request)
+		fmt.Println(strings.Contains(answer.Body.String(), `"datacenter":`))
+	}
+	// Output:
+	// true
+	// false
 }
 
 // Actions take a minute of the cloud's time, which passes only in steps.

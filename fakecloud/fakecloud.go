@@ -47,7 +47,8 @@ type Options struct {
 	Actions string
 	// RateLimit is the number of requests per hour and project. 0 means no limit. The real API has RealRateLimit.
 	RateLimit int
-	// APIDate is a day such as "2026-06-01": the cloud shows the API as it was then. If empty, it is today.
+	// APIDate is a day such as "2026-06-01": the cloud shows the API as it was then. If empty, all changes that the cloud
+	// knows are in force. [Cloud.SetTokenDate] gives one token another day.
 	APIDate string
 	// Tokens are the tokens of the default project. If nil, it has DefaultToken. Client uses the first.
 	Tokens []string
@@ -95,6 +96,7 @@ type Cloud struct {
 	router     *router    // nil without one
 	network    string     // Options.Router.Network
 	token      string
+	apiDate    string // Options.APIDate
 	ready      atomic.Bool
 	// readTimeout is how long a request may take to arrive, in the machine's time. It is constant after the first
 	// listener.
@@ -148,7 +150,7 @@ func Open(o Options) (*Cloud, error) {
 			return nil, err
 		}
 	}
-	c := &Cloud{readTimeout: readTimeout, journal: &requestlog.Log{Capacity: o.JournalSize, MaxBytes: o.JournalBytes}}
+	c := &Cloud{readTimeout: readTimeout, apiDate: o.APIDate, journal: &requestlog.Log{Capacity: o.JournalSize, MaxBytes: o.JournalBytes}}
 	c.cloud = cloud.New(cloud.Options{
 		Clock: o.Clock, Profile: profile, Limits: limits, Seed: o.RandomSeed, FirstID: o.FirstID,
 		PublicIPv4: o.PublicIPv4, PublicIPv6: o.PublicIPv6, LoadBalancerIPv4: o.LoadBalancerIPv4,

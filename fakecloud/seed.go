@@ -40,7 +40,7 @@ func (c *Cloud) Seed(ctx context.Context, name string, data []byte) (created int
 	if err != nil {
 		return 0, err
 	}
-	if err := checkFields(ctx, docs); err != nil {
+	if err := c.checkFields(ctx, docs); err != nil {
 		return 0, err
 	}
 	for _, doc := range docs {
@@ -54,9 +54,9 @@ func (c *Cloud) Seed(ctx context.Context, name string, data []byte) (created int
 }
 
 // checkFields returns an error for each field of the documents that the API does not know. The API itself ignores such
-// fields. It asks a second cloud, so that c does not change.
-func checkFields(ctx context.Context, docs []seed.Document) error {
-	scratch := New(Options{})
+// fields. It asks a second cloud of the same API date, so that c does not change.
+func (c *Cloud) checkFields(ctx context.Context, docs []seed.Document) error {
+	scratch := New(Options{APIDate: c.apiDate})
 	defer scratch.Close()
 	ctx = api.OnlyUnknownFields(ctx)
 	var errs []error

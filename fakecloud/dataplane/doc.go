@@ -11,8 +11,8 @@
 // TCP, HTTP and HTTPS services, redirect from HTTP to HTTPS, certificates selected by server name,
 // sticky sessions by cookie, X-Forwarded headers, the PROXY protocol, WebSocket and other upgrades,
 // HTTP/2 towards the client, idle timeouts, round robin and least connections over the healthy
-// targets, health checks over TCP, HTTP and HTTPS, the connection limit of the load balancer's
-// type, and the figures behind the metrics endpoint.
+// targets, firewalls that drop packets to targets ([Filter]), health checks over TCP, HTTP and HTTPS,
+// the connection limit of the load balancer's type, and the figures behind the metrics endpoint.
 //
 // # What is known of the real load balancer, and what is inferred
 //

@@ -28,6 +28,11 @@ var (
 // error counts as a refused connection.
 type Resolver func(t Target, port uint16) (string, error)
 
+// Filter reports whether a firewall lets a load balancer's packets through to a port of a target. It is called at the
+// start of each connection and each probe, which time out if it returns false. Established connections continue. It must
+// not block for long.
+type Filter func(loadBalancer int64, t Target, port uint16) bool
+
 // Defaults of Options.
 const (
 	DefaultConnectTimeout = 5 * time.Second
@@ -40,6 +45,8 @@ type Options struct {
 	Binder Binder
 	// Resolver locates targets. If nil, the target's address is used unchanged.
 	Resolver Resolver
+	// Filter decides whether packets reach a target's port. If nil, all do.
+	Filter Filter
 	// Health receives the results of probes. If nil, they are discarded.
 	Health HealthSink
 	// Clock drives probes, timeouts, cookies and rates. If nil, it is the real clock.

@@ -191,7 +191,7 @@ func (b *backend) monitor(ctx context.Context, serial int, conf *serviceConf) {
 	ticker := e.clock.NewTicker(conf.HealthCheck.Interval)
 	defer ticker.Stop()
 	for {
-		result := e.probe(ctx, b.target, conf)
+		result := e.probe(ctx, b.service.lb.id, b.target, conf)
 		if ctx.Err() != nil {
 			return
 		}

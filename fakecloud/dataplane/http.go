@@ -276,7 +276,8 @@ func (p *httpProxy) roundTrip(r *http.Request) (*http.Response, error) {
 			b.active.Add(1)
 			r.URL.Host = address
 			var resp *http.Response
-			if resp, err = transport.RoundTrip(r); err == nil {
+			ctx := context.WithValue(r.Context(), attemptKey{}, attempt{b.target, conf.DestinationPort})
+			if resp, err = transport.RoundTrip(r.WithContext(ctx)); err == nil {
 				x.backend = b
 				x.tunnel.Store(resp.StatusCode == http.StatusSwitchingProtocols)
 				countUntilClosed(resp, b)
@@ -292,6 +293,14 @@ func (p *httpProxy) roundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
+// attempt is where roundTrip tries to send a request. It is in the context of the attempt.
+type attempt struct {
+	target Target
+	port   uint16
+}
+
+type attemptKey struct{}
+
 // dial connects the transports to a target. With the PROXY protocol the connection serves only one
 // request, whose client is in the context.
 func (p *httpProxy) dial(ctx context.Context, _, address string) (net.Conn, error) {
@@ -300,7 +309,14 @@ func (p *httpProxy) dial(ctx context.Context, _, address string) (net.Conn, erro
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(p.service.lb.ctx, cancel)()
-	c, err := e.dialTarget(ctx, address)
+	ctx, cancel = withTimeout(ctx, e.clock, e.opts.ConnectTimeout)
+	defer cancel()
+	a := ctx.Value(attemptKey{}).(attempt)
+	if err := e.filter(ctx, p.service.lb.id, a.target, a.port); err != nil {
+		return nil, dialError{err}
+	}
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, dialError{err}
 	}

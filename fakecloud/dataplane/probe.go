@@ -26,17 +26,12 @@ type probeResult struct {
 func (r probeResult) ok() bool { return r.detail == "" }
 
 // probe checks one target once, within the health check's timeout.
-func (e *Engine) probe(ctx context.Context, t Target, conf *serviceConf) probeResult {
+func (e *Engine) probe(ctx context.Context, loadBalancer int64, t Target, conf *serviceConf) probeResult {
 	hc := conf.HealthCheck
 	ctx, cancel := withTimeout(ctx, e.clock, hc.Timeout)
 	defer cancel()
 
-	address, err := e.opts.Resolver(t, hc.Port)
-	if err != nil {
-		return probeResult{detail: DetailNoConnection, err: err}
-	}
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "tcp", address)
+	c, err := e.dialTarget(ctx, loadBalancer, t, hc.Port)
 	if err != nil {
 		return probeResult{detail: timeoutOr(ctx, DetailConnectTimeout, DetailNoConnection), err: err}
 	}

@@ -3,6 +3,7 @@ package dataplane
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"sync"
@@ -76,11 +77,9 @@ func (s *service) connect(ctx context.Context, conf *serviceConf, client *client
 // dial opens a connection to b's destination port. It sends the PROXY header if conf has ProxyProtocol.
 func (s *service) dial(ctx context.Context, conf *serviceConf, b *backend, client *clientConn) (net.Conn, error) {
 	e := s.lb.engine
-	address, err := e.opts.Resolver(b.target, conf.DestinationPort)
-	if err != nil {
-		return nil, err
-	}
-	c, err := e.dialTarget(ctx, address)
+	connecting, cancel := withTimeout(ctx, e.clock, e.opts.ConnectTimeout)
+	defer cancel()
+	c, err := e.dialTarget(connecting, s.lb.id, b.target, conf.DestinationPort)
 	if err != nil {
 		return nil, err
 	}
@@ -93,10 +92,24 @@ func (s *service) dial(ctx context.Context, conf *serviceConf, b *backend, clien
 	return c, nil
 }
 
-// dialTarget connects within the connect timeout.
-func (e *Engine) dialTarget(ctx context.Context, address string) (net.Conn, error) {
-	ctx, cancel := withTimeout(ctx, e.clock, e.opts.ConnectTimeout)
-	defer cancel()
+// dialTarget connects to a port of a target until ctx ends.
+func (e *Engine) dialTarget(ctx context.Context, loadBalancer int64, t Target, port uint16) (net.Conn, error) {
+	if err := e.filter(ctx, loadBalancer, t, port); err != nil {
+		return nil, err
+	}
+	address, err := e.opts.Resolver(t, port)
+	if err != nil {
+		return nil, err
+	}
 	var d net.Dialer
 	return d.DialContext(ctx, "tcp", address)
+}
+
+// filter waits until ctx ends if the packets to a target are dropped: an answer never comes.
+func (e *Engine) filter(ctx context.Context, loadBalancer int64, t Target, port uint16) error {
+	if e.opts.Filter == nil || e.opts.Filter(loadBalancer, t, port) {
+		return nil
+	}
+	<-ctx.Done()
+	return fmt.Errorf("connect to port %d of target %s: %w; permit it in the firewall", port, t.Key, context.Cause(ctx))
 }

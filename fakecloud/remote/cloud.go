@@ -144,6 +144,11 @@ func (c *Client) AddToken(ctx context.Context, project int64, token string, read
 	return out.Token, err
 }
 
+// SetTokenDate gives a token an API date of its own, and "" takes it away: see fakecloud.Cloud.SetTokenDate.
+func (c *Client) SetTokenDate(ctx context.Context, token, date string) error {
+	return c.call(ctx, http.MethodPut, "/tokens/"+url.PathEscape(token), nil, map[string]string{"api_date": date}, nil)
+}
+
 // RevokeToken makes a token invalid. It returns an error if the token is not valid.
 func (c *Client) RevokeToken(ctx context.Context, token string) error {
 	return c.call(ctx, http.MethodDelete, "/tokens/"+url.PathEscape(token), nil, nil, nil)

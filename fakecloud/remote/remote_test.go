@@ -42,6 +42,7 @@ type controls interface {
 	Projects(context.Context) ([]fakecloud.Project, error)
 	AddProject(context.Context, string, string) (int64, string, error)
 	AddToken(context.Context, int64, string, bool) (string, error)
+	SetTokenDate(context.Context, string, string) error
 	RevokeToken(context.Context, string) error
 }
 
@@ -235,6 +236,8 @@ func TestTheClockAndActionsAreTheSame(t *testing.T) {
 			"profile":        is.SetProfile(ctx, "quick"),
 			"rate limit":     is.SetRateLimit(ctx, -1),
 			"revoked twice":  is.RevokeToken(ctx, "unknown"),
+			"date's token":   is.SetTokenDate(ctx, "unknown", "2026-06-01"),
+			"token's date":   is.SetTokenDate(ctx, c.Token(), "June"),
 			"project's name": errorOf(is.AddProject(ctx, "", "")),
 		} {
 			if err == nil {
@@ -258,6 +261,10 @@ func TestProjectsAndResetAreTheSame(t *testing.T) {
 		reader := must[string](t)(is.AddToken(ctx, id, "a/token%", true))
 		if err := createServer(ctx, c, "two", hcloud.WithToken(reader)); !hcloud.IsError(err, hcloud.ErrorCodeForbidden) {
 			t.Errorf("a read-only token: %v", err)
+		}
+		ok(t, is.SetTokenDate(ctx, reader, "2026-10-04"))
+		if err := createServer(ctx, c, "two", hcloud.WithToken(reader)); !hcloud.IsError(err, "token_readonly") {
+			t.Errorf("a read-only token of an earlier day: %v", err)
 		}
 		ok(t, is.RevokeToken(ctx, reader))
 		if err := createServer(ctx, c, "two", hcloud.WithToken(reader)); !hcloud.IsError(err, hcloud.ErrorCodeUnauthorized) {

@@ -89,8 +89,8 @@ what it can do. The control API has no authentication: keep it on a loopback add
 	f.StringVar(&s.routerInterface, "router-interface", "", "`name` of a network interface, such as eth0: make this machine the router of the cloud's network on\nit (Linux, CAP_NET_ADMIN)")
 	f.StringVar(&s.routerNetwork, "router-network", "", "`name or id` of the network to route (default: the oldest)")
 	f.StringVar(&s.metadata, "metadata", off, "address of the servers' metadata service, `host:port` such as 169.254.169.254:80, or off; a link-local\naddress is given to the interface lo (Linux, CAP_NET_ADMIN)")
-	f.StringVar(&s.apiDate, "api-date", "", "`day` such as 2026-06-01: show the API as it was then")
-	f.StringArrayVar(&s.tokens, "token", nil, "valid token, `[project=]token[:ro]`; :ro makes it read-only; may be repeated (in the variable, separate\nthem by commas)")
+	f.StringVar(&s.apiDate, "api-date", "", "`day` such as 2026-06-01: show the API as it was then, to tokens without a day of their own")
+	f.StringArrayVar(&s.tokens, "token", nil, "valid token, `[project=]token[:ro][:day]`; :ro makes it read-only, a day such as :2026-06-01 shows it the API\nas it was then; may be repeated (in the variable, separate them by commas)")
 	f.StringVar(&s.seed, "seed", "", "YAML `file` with the resources that exist at the start")
 	f.Float64Var(&s.speed, "speed", 1, "how fast the cloud's clock runs: 60 makes a minute pass in a second, 0 stops it")
 	f.BoolVar(&s.newIDs, "new-ids", false, "take the first id from the time of the start, so that a restarted cloud does not give out an id twice")
@@ -165,6 +165,7 @@ func warnUnknown(log *slog.Logger, cmd *cobra.Command, environ []string) {
 type token struct {
 	project, text string
 	readOnly      bool
+	apiDate       string
 }
 
 // defaultProject is the name of the project that every cloud begins with.
@@ -177,9 +178,14 @@ func (s *settings) parseTokens() ([]token, error) {
 		if project, rest, ok := strings.Cut(v, "="); ok {
 			t.project, t.text = project, rest
 		}
-		t.text, t.readOnly = strings.CutSuffix(t.text, ":ro")
+		var suffix string
+		t.text, suffix, _ = strings.Cut(t.text, ":")
+		if suffix == "ro" || strings.HasPrefix(suffix, "ro:") {
+			t.readOnly, suffix = true, strings.TrimPrefix(suffix[len("ro"):], ":")
+		}
+		t.apiDate = suffix
 		if t.project == "" || t.text == "" {
-			return nil, fmt.Errorf("--token %q: must have the form [project=]token[:ro]", v)
+			return nil, fmt.Errorf("--token %q: must have the form [project=]token[:ro][:day]", v)
 		}
 		if slices.ContainsFunc(out, func(o token) bool { return o.text == t.text }) {
 			return nil, fmt.Errorf("--token %q: another --token has the same token; remove one", v)

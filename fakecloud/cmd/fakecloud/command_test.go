@@ -181,9 +181,9 @@ func TestFlagsOverrideVariablesAndVariablesOverrideDefaults(t *testing.T) {
 	}
 }
 
-func TestTokensBelongToProjectsAndMayBeReadOnly(t *testing.T) {
+func TestTokensBelongToProjectsAndMayBeReadOnlyOrOfAnEarlierDay(t *testing.T) {
 	t.Parallel()
-	p := start(t, nil, "--token", "reader:ro", "--token", "writer", "--token", "staging=other", "--token", "watched=spy:ro")
+	p := start(t, nil, "--token", "reader:ro", "--token", "writer", "--token", "staging=other", "--token", "watched=spy:ro", "--token", "past:ro:2026-10-04")
 	if p.token != "writer" {
 		t.Errorf("printed the token %q, want the first one that may write", p.token)
 	}
@@ -198,6 +198,9 @@ func TestTokensBelongToProjectsAndMayBeReadOnly(t *testing.T) {
 		if err := create(token); !hcloud.IsError(err, hcloud.ErrorCodeForbidden) {
 			t.Errorf("%s: %v", token, err)
 		}
+	}
+	if err := create("past"); !hcloud.IsError(err, "token_readonly") {
+		t.Errorf("a token of an earlier day: %v", err)
 	}
 	for token, want := range map[string]int{"reader": 1, "other": 0, "spy": 0} {
 		if groups, err := p.client(hcloud.WithToken(token)).PlacementGroup.All(t.Context()); err != nil || len(groups) != want {
@@ -259,10 +262,12 @@ func TestWrongSettingsAreExplained(t *testing.T) {
 		"rate limit -1":           {nil, []string{"--rate-limit", "-1"}},
 		"must be a day":           {nil, []string{"--api-date", "June"}},
 		"--speed: clock speed -1": {nil, []string{"--speed", "-1"}},
-		`--token "a=": must have the form [project=]token[:ro]`:   {nil, []string{"--token", "a="}},
-		"another --token has the same token":                      {nil, []string{"--token", "x", "--token", "b=x"}},
-		"--data-plane-interface eth0: needs --load-balancer-ipv4": {nil, []string{"--data-plane-interface", "eth0"}},
-		"opening the interface for load balancers: ":              {nil, []string{"--data-plane-interface", "none7", "--load-balancer-ipv4", "172.30.100.0/24"}},
+		`--token "a=": must have the form [project=]token[:ro][:day]`: {nil, []string{"--token", "a="}},
+		`--token: API date "June": must be a day such as 2026-06-01`:  {nil, []string{"--token", "x:ro:June"}},
+		`--token: API date "b": must be a day`:                        {nil, []string{"--token", "a:b"}},
+		"another --token has the same token":                          {nil, []string{"--token", "x", "--token", "b=x"}},
+		"--data-plane-interface eth0: needs --load-balancer-ipv4":     {nil, []string{"--data-plane-interface", "eth0"}},
+		"opening the interface for load balancers: ":                  {nil, []string{"--data-plane-interface", "none7", "--load-balancer-ipv4", "172.30.100.0/24"}},
 		"netdev: router: ":                                                            {nil, []string{"--router-interface", "none7"}},
 		"--router-network: needs --router-interface":                                  {nil, []string{"--router-network", "x"}},
 		`--reserved "x": must be a range or an address`:                               {nil, []string{"--reserved", "10.0.0.1", "--reserved", "x"}},

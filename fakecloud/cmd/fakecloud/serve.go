@@ -135,6 +135,9 @@ func (s *settings) open(ctx context.Context, devices *devices, log *slog.Logger)
 		if _, err = cloud.AddToken(ctx, id, t.text, t.readOnly); err != nil {
 			break
 		}
+		if err = cloud.SetTokenDate(ctx, t.text, t.apiDate); err != nil {
+			break
+		}
 	}
 	if err != nil {
 		cloud.Close()

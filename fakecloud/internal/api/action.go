@@ -192,19 +192,19 @@ func actionRoutesOf[T cloud.Object[T]](d *resource[T]) []Route {
 		{http.MethodGet, base + "/actions/{id}", "get_" + d.plural + "_action", func(r *Request) (Response, error) {
 			return oneAction(r, "id", targets(d.kind))
 		}},
-		{http.MethodGet, base + "/{id}/actions", "list_" + d.singular + "_actions", func(r *Request) (Response, error) {
-			id, err := r.ID(d.kind)
+		{http.MethodGet, d.path() + "/actions", "list_" + d.singular + "_actions", func(r *Request) (Response, error) {
+			st := r.Project.View()
+			id, err := d.idOf(r, st)
 			if err != nil {
 				return Response{}, err
 			}
-			st := r.Project.View()
 			if _, err := d.table(st).Find(id); err != nil {
 				return Response{}, err
 			}
 			return listActions(r, st.Actions.Of(cloud.Ref{Kind: d.kind, ID: id}))
 		}},
-		{http.MethodGet, base + "/{id}/actions/{action_id}", "get_" + d.singular + "_action", func(r *Request) (Response, error) {
-			id, err := r.ID(d.kind)
+		{http.MethodGet, d.path() + "/actions/{action_id}", "get_" + d.singular + "_action", func(r *Request) (Response, error) {
+			id, err := d.idOf(r, r.Project.View())
 			if err != nil {
 				return Response{}, err
 			}

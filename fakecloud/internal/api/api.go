@@ -24,7 +24,7 @@ type Options struct {
 	Journal *requestlog.Log
 	// RateLimit is how many requests per hour each project may make. 0 means no limit.
 	RateLimit int
-	// Date is the day whose behaviour the API shows. The zero value is today.
+	// Date is the day whose behaviour the API shows to tokens without a date of their own. The zero value is today.
 	Date Date
 	// AllowedHosts are names that a listener on a loopback address accepts in addition to loopback names.
 	AllowedHosts []string
@@ -54,7 +54,7 @@ func New(o Options) *API {
 		faults: faults.NewSet(operations(routes)),
 	}
 	for _, route := range routes {
-		chain := a.chain(a.serveRoute, a.correlate, a.record, a.checkHost, a.limitRate, a.authenticate, a.injectFaults)
+		chain := a.chain(a.serveRoute, a.correlate, a.record, a.checkHost, a.limitRate, existsSince(since[route.OperationID]), a.authenticate, a.injectFaults)
 		a.mux.Method(route.Method, Prefix+route.Pattern, a.entry(&route, chain))
 	}
 	// The route is resolved before the token: an unknown path is 404 without a valid token, too.
@@ -90,7 +90,7 @@ func (a *API) chain(h Handler, middlewares ...Middleware) Handler {
 func (a *API) entry(route *Route, h Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		req := requests.Get().(*Request)
-		*req = Request{HTTP: r, Route: route, api: a, arrived: a.cloud.Now(), values: &headerValues{}}
+		*req = Request{HTTP: r, Route: route, api: a, date: a.date, arrived: a.cloud.Now(), values: &headerValues{}}
 		req.writer.ResponseWriter = w
 		h(&req.writer, req)
 		// A panic skips this: another goroutine may still use the request.
@@ -106,7 +106,7 @@ func (a *API) serveRoute(w http.ResponseWriter, r *Request) {
 		writeError(w, r, err)
 		return
 	}
-	resp, err := r.Route.handle(r)
+	resp, err := r.Route.Handle(r)
 	if err != nil {
 		writeError(w, r, err)
 		return

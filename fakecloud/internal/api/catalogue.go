@@ -18,20 +18,23 @@ type staticList[T any] struct {
 	items            func(*cloud.Catalogue) []*T
 	id               func(*T) int64
 	name             func(*T) string
-	// encode returns the value that is encoded as JSON.
-	encode func(*T) any
+	// encode returns the value that is encoded as JSON on a date.
+	encode func(Date, *T) any
 	// retired, if set, reports whether an item has left the list. It can still be read by id.
 	retired func(*T, time.Time) bool
 	// filter, if set, reads the list's own query parameters and returns a test, or nil.
 	filter func(url.Values) (func(*T) bool, error)
 }
 
-// json returns the item's JSON, which is encoded once per API.
+// json returns the item's JSON on the request's date. For the date of the API, it is encoded once.
 func (l *staticList[T]) json(r *Request, item *T) []byte {
+	if !r.cached() {
+		return marshal(l.encode(r.date, item))
+	}
 	if b, ok := r.api.static.Load(item); ok {
 		return b.([]byte)
 	}
-	b := marshal(l.encode(item))
+	b := marshal(l.encode(r.date, item))
 	r.api.static.Store(item, b)
 	return b
 }

@@ -49,7 +49,7 @@ func encodeCertificate(c *cloud.Certificate) certificateJSON {
 var certificates = &resource[*cloud.Certificate]{
 	singular: "certificate", plural: "certificates", kind: cloud.KindCertificate,
 	table:  func(st *cloud.State) *cloud.Table[*cloud.Certificate] { return &st.Certificates },
-	encode: func(_ *cloud.State, c *cloud.Certificate) any { return encodeCertificate(c) },
+	encode: func(_ Date, _ *cloud.State, c *cloud.Certificate) any { return encodeCertificate(c) },
 	sort: map[string]func(a, b *cloud.Certificate) int{
 		"id": compareID[*cloud.Certificate], "name": compareName[*cloud.Certificate], "created": compareCreated[*cloud.Certificate],
 	},
@@ -93,7 +93,7 @@ func createCertificate(r *Request) (Response, error) {
 		if err != nil {
 			return Response{}, err
 		}
-		return created(c.ID, certificates.part(st, c.ID, c), actionPart(st, action)), nil
+		return created(c.ID, certificates.part(r, st, c.ID, c), actionPart(st, action)), nil
 	}
 	var missing []cloud.FieldError
 	if body.Certificate == nil {
@@ -111,7 +111,7 @@ func createCertificate(r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	return created(c.ID, certificates.part(st, c.ID, c), Part{"action", []byte("null")}), nil
+	return created(c.ID, certificates.part(r, st, c.ID, c), Part{"action", []byte("null")}), nil
 }
 
 func retryCertificate(r *Request) (Response, error) {

@@ -7,10 +7,13 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
-// identify looks up the request's token.
+// identify looks up the request's token. The token's API date, if it has one, is the request's.
 func (r *Request) identify() {
 	if text := r.bearer(); text != "" {
 		r.token, r.known = r.api.cloud.Token(text)
+	}
+	if !r.token.APIDate.IsZero() {
+		r.date = Date{r.token.APIDate}
 	}
 }
 
@@ -34,7 +37,7 @@ func (a *API) authenticate(next Handler) Handler {
 			return
 		}
 		if r.token.ReadOnly && r.HTTP.Method != http.MethodGet && r.HTTP.Method != http.MethodHead {
-			if a.date.Before(ReadonlyTokenForbidden) {
+			if r.date.Before(ReadonlyTokenForbidden) {
 				writeError(w, r, cloud.ErrTokenReadonly())
 			} else {
 				writeError(w, r, cloud.ErrForbidden("the token is only allowed to perform GET requests"))

@@ -149,7 +149,6 @@ func TestTheGeneralErrors(t *testing.T) {
 		"too large":                      {"one", "POST", "/v1/ssh_keys", `{"name":"` + strings.Repeat("a", MaxBodyBytes) + `"}`, 400, "json_error", ""},
 		"missing fields":                 {"one", "POST", "/v1/ssh_keys", "{}", 422, "invalid_input", ""},
 		"a read-only token that writes":  {"one-readonly", "POST", "/v1/ssh_keys", "{}", 403, "forbidden", ""},
-		"not modelled":                   {"one", "GET", "/v1/volumes", "", 501, "not_implemented", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -316,19 +315,12 @@ func TestRequestsWithoutATokenAreLimitedToo(t *testing.T) {
 func TestRoutesAreDeclaredOnce(t *testing.T) {
 	t.Parallel()
 	var ids, paths []string
-	notModelled := len(notModelledRoutes())
 	for _, r := range Routes() {
-		if r.OperationID == "" || !strings.HasPrefix(r.Pattern, "/") {
+		if r.OperationID == "" || r.Handle == nil || !strings.HasPrefix(r.Pattern, "/") {
 			t.Errorf("incomplete route %+v", r)
-		}
-		if r.Handle == nil {
-			notModelled--
 		}
 		ids = append(ids, r.OperationID)
 		paths = append(paths, r.Method+" "+r.Pattern)
-	}
-	if notModelled != 0 {
-		t.Errorf("%d routes have no handler but are not in notModelledRoutes", -notModelled)
 	}
 	for _, list := range [][]string{ids, paths} {
 		slices.Sort(list)

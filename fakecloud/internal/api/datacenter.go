@@ -1,8 +1,11 @@
 package api
 
 import (
+	"fmt"
 	"net/http"
+	"strconv"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/bind"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
@@ -48,12 +51,29 @@ func datacentersOf(c *cloud.Catalogue) *staticList[cloud.Location] {
 		items:  func(c *cloud.Catalogue) []*cloud.Location { return c.Locations },
 		id:     func(l *cloud.Location) int64 { return l.Datacenter.ID },
 		name:   func(l *cloud.Location) string { return l.Datacenter.Name },
-		encode: func(l *cloud.Location) any { return encodeDatacenter(c, l) },
+		encode: func(_ Date, l *cloud.Location) any { return encodeDatacenter(c, l) },
 	}
 }
 
+// locationOf returns the location that a request names: its location, or the location of its datacenter. Requests have a
+// datacenter until DatacenterGone.
+func locationOf(r *Request, location, datacenter bind.IDOrName) (string, error) {
+	if datacenter == "" {
+		return string(location), nil
+	}
+	if location != "" {
+		return "", cloud.ErrField("datacenter", "must not be given together with location")
+	}
+	for _, l := range r.Project.View().Catalogue.Locations {
+		if string(datacenter) == l.Datacenter.Name || string(datacenter) == strconv.FormatInt(l.Datacenter.ID, 10) {
+			return l.Name, nil
+		}
+	}
+	return "", cloud.ErrField("datacenter", fmt.Sprintf("datacenter '%s' not found", abbreviate(string(datacenter))))
+}
+
 func listDatacenters(r *Request) (Response, error) {
-	if !r.api.date.Before(DatacentersGone) {
+	if !r.date.Before(DatacentersGone) {
 		return Response{}, cloud.ErrDeprecatedEndpoint(datacentersAnnouncement)
 	}
 	c := r.Project.View().Catalogue
@@ -66,7 +86,7 @@ func listDatacenters(r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	resp := listResponse(r, list.plural, p, len(found), func(i int) []byte { return marshal(list.encode(found[i])) })
+	resp := listResponse(r, list.plural, p, len(found), func(i int) []byte { return marshal(list.encode(r.date, found[i])) })
 	if len(c.Locations) > 0 {
 		resp.Chunks[len(resp.Chunks)-1] = append([]byte(`,"recommendation":`), append(marshal(c.Locations[0].Datacenter.ID), '}')...)
 	}
@@ -74,7 +94,7 @@ func listDatacenters(r *Request) (Response, error) {
 }
 
 func getDatacenter(r *Request) (Response, error) {
-	if !r.api.date.Before(DatacentersGone) {
+	if !r.date.Before(DatacentersGone) {
 		return Response{}, cloud.ErrDeprecatedEndpoint(datacentersAnnouncement)
 	}
 	id, err := r.ID("datacenter")
@@ -90,7 +110,7 @@ func getDatacenter(r *Request) (Response, error) {
 	return Response{}, cloud.ErrNotFound("datacenter", id)
 }
 
-// datacenterRoutes are the operations that were removed on 2026-10-01. They work with an earlier API date.
+// datacenterRoutes are the operations that DatacentersGone removed. They work with an earlier API date.
 func datacenterRoutes() []Route {
 	return []Route{
 		{http.MethodGet, "/datacenters", "list_datacenters", listDatacenters},

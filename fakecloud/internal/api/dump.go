@@ -21,23 +21,32 @@ type Shown interface {
 // ShownResources returns all kinds that a project owns, in the order of a dump and in the form of the API's date.
 func (a *API) ShownResources() []Shown {
 	var all []Shown
-	for _, l := range resources(a.date) {
+	for _, l := range resources() {
 		if l.shown != nil {
-			all = append(all, l.shown)
+			all = append(all, l.shown(a.date))
 		}
 	}
 	return all
 }
 
+// shownResource is a resource in the form of the API's date.
+type shownResource[T cloud.Object[T]] struct {
+	*resource[T]
+	date Date
+}
+
+// on returns the resource in the form of the API's date.
+func (d *resource[T]) on(date Date) Shown { return shownResource[T]{d, date} }
+
 // Kind implements Shown.
-func (d *resource[T]) Kind() cloud.Kind { return d.kind }
+func (s shownResource[T]) Kind() cloud.Kind { return s.kind }
 
 // Plural implements Shown.
-func (d *resource[T]) Plural() string { return d.plural }
+func (s shownResource[T]) Plural() string { return s.plural }
 
 // All implements Shown.
-func (d *resource[T]) All(st *cloud.State) iter.Seq2[int64, json.RawMessage] {
-	return eachOnce(d.table(st), func(v T) []byte { return marshal(d.encode(st, v)) })
+func (s shownResource[T]) All(st *cloud.State) iter.Seq2[int64, json.RawMessage] {
+	return eachOnce(s.table(st), func(v T) []byte { return marshal(s.encode(s.date, st, v)) })
 }
 
 func eachOnce[T cloud.Object[T]](t *cloud.Table[T], encode func(T) []byte) iter.Seq2[int64, json.RawMessage] {
@@ -51,12 +60,12 @@ func eachOnce[T cloud.Object[T]](t *cloud.Table[T], encode func(T) []byte) iter.
 }
 
 // One implements Shown.
-func (d *resource[T]) One(st *cloud.State, id int64) (json.RawMessage, bool) {
-	e, ok := d.table(st).Entry(id)
+func (s shownResource[T]) One(st *cloud.State, id int64) (json.RawMessage, bool) {
+	e, ok := s.table(st).Entry(id)
 	if !ok {
 		return nil, false
 	}
-	return d.json(st, e), true
+	return e.Encoded(func(v T) []byte { return marshal(s.encode(s.date, st, v)) }), true
 }
 
 // shownActions shows actions. They are not a resource[T], because clients cannot create or change them.

@@ -26,7 +26,7 @@ type floatingIPJSON struct {
 var floatingIPs = &resource[*cloud.FloatingIP]{
 	singular: "floating_ip", plural: "floating_ips", kind: cloud.KindFloatingIP,
 	table: func(st *cloud.State) *cloud.Table[*cloud.FloatingIP] { return &st.FloatingIPs },
-	encode: func(_ *cloud.State, f *cloud.FloatingIP) any {
+	encode: func(_ Date, _ *cloud.State, f *cloud.FloatingIP) any {
 		return floatingIPJSON{
 			f.ID, f.Name, f.Description, encodeAddress(f.IP), f.Type, nullable(f.Server), encodeDNSPtrs(f.DNSPtr),
 			encodeLocation(f.HomeLocation), f.Blocked, protectionJSON{f.DeleteProtection}, f.Labels, timeJSON(f.Created),
@@ -71,7 +71,7 @@ func createFloatingIP(r *Request) (Response, error) {
 		return Response{}, err
 	}
 	// Without a server, the action is null.
-	return created(f.ID, floatingIPs.part(st, f.ID, f), actionPart(st, action)), nil
+	return created(f.ID, floatingIPs.part(r, st, f.ID, f), actionPart(st, action)), nil
 }
 
 func updateFloatingIP(r *Request) (Response, error) {
@@ -90,7 +90,7 @@ func updateFloatingIP(r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	return object(http.StatusOK, floatingIPs.part(st, id, nil)), nil
+	return object(http.StatusOK, floatingIPs.part(r, st, id, nil)), nil
 }
 
 func deleteFloatingIP(r *Request) (Response, error) {
@@ -98,7 +98,7 @@ func deleteFloatingIP(r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	if err := r.Project.DeleteFloatingIP(id, r.api.date.Before(MustBeUnassigned)); err != nil {
+	if err := r.Project.DeleteFloatingIP(id, r.date.Before(MustBeUnassigned)); err != nil {
 		return Response{}, err
 	}
 	return noContent(), nil

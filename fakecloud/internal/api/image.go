@@ -11,25 +11,30 @@ import (
 )
 
 type imageJSON struct {
-	ID           int64             `json:"id"`
-	Type         string            `json:"type"`
-	Status       string            `json:"status"`
-	Name         *string           `json:"name"`
-	Description  string            `json:"description"`
-	ImageSize    *float64          `json:"image_size"`
-	DiskSize     float64           `json:"disk_size"`
-	Created      timeJSON          `json:"created"`
-	CreatedFrom  *createdFromJSON  `json:"created_from"`
-	BoundTo      *int64            `json:"bound_to"`
-	OSFlavor     string            `json:"os_flavor"`
-	OSVersion    *string           `json:"os_version"`
-	RapidDeploy  bool              `json:"rapid_deploy"`
-	Protection   protectionJSON    `json:"protection"`
-	Deprecated   timeJSON          `json:"deprecated"`
-	Deprecation  *deprecationJSON  `json:"deprecation"`
+	ID          int64            `json:"id"`
+	Type        string           `json:"type"`
+	Status      string           `json:"status"`
+	Name        *string          `json:"name"`
+	Description string           `json:"description"`
+	ImageSize   *float64         `json:"image_size"`
+	DiskSize    float64          `json:"disk_size"`
+	Created     timeJSON         `json:"created"`
+	CreatedFrom *createdFromJSON `json:"created_from"`
+	BoundTo     *int64           `json:"bound_to"`
+	OSFlavor    string           `json:"os_flavor"`
+	OSVersion   *string          `json:"os_version"`
+	RapidDeploy bool             `json:"rapid_deploy"`
+	Protection  protectionJSON   `json:"protection"`
+	Deprecated  timeJSON         `json:"deprecated"`
+	*imageDeprecationJSON
 	Deleted      timeJSON          `json:"deleted"`
 	Labels       map[string]string `json:"labels"`
 	Architecture string            `json:"architecture"`
+}
+
+// imageDeprecationJSON is the field of the change ImageDeprecation.
+type imageDeprecationJSON struct {
+	Deprecation *deprecationJSON `json:"deprecation"`
 }
 
 type createdFromJSON struct {
@@ -37,19 +42,21 @@ type createdFromJSON struct {
 	Name string `json:"name"`
 }
 
-// encodeImage shows a deprecation in both forms: clients from before 2026-09-11 read `deprecated`, newer ones
+// encodeImage shows a deprecation in both forms: clients from before ImageDeprecation read `deprecated`, newer ones
 // `deprecation`.
-func encodeImage(i *cloud.Image) imageJSON {
+func encodeImage(d Date, i *cloud.Image) imageJSON {
 	out := imageJSON{
 		ID: i.ID, Type: i.Type, Status: i.Status, Name: nullable(i.Name), Description: i.Description,
 		ImageSize: nullable(i.ImageSize), DiskSize: i.DiskSize, Created: timeJSON(i.Created),
 		BoundTo: nullable(i.BoundTo), OSFlavor: i.OSFlavor, OSVersion: nullable(i.OSVersion),
 		RapidDeploy: i.RapidDeploy, Protection: protectionJSON{i.DeleteProtection},
-		Deprecated: deprecatedSince(i.Deprecation), Deprecation: encodeDeprecation(i.Deprecation),
-		Deleted: timeJSON(i.Deleted), Labels: i.Labels, Architecture: i.Architecture,
+		Deprecated: deprecatedSince(i.Deprecation), Deleted: timeJSON(i.Deleted), Labels: i.Labels, Architecture: i.Architecture,
 	}
 	if i.CreatedFrom.ID != 0 {
 		out.CreatedFrom = &createdFromJSON{i.CreatedFrom.ID, i.CreatedFromName}
+	}
+	if !d.Before(ImageDeprecation) {
+		out.imageDeprecationJSON = &imageDeprecationJSON{encodeDeprecation(i.Deprecation)}
 	}
 	return out
 }
@@ -58,7 +65,7 @@ func encodeImage(i *cloud.Image) imageJSON {
 var images = &resource[*cloud.Image]{
 	singular: "image", plural: "images", kind: cloud.KindImage,
 	table:  func(st *cloud.State) *cloud.Table[*cloud.Image] { return &st.Images },
-	encode: func(_ *cloud.State, i *cloud.Image) any { return encodeImage(i) },
+	encode: func(d Date, _ *cloud.State, i *cloud.Image) any { return encodeImage(d, i) },
 	sort: map[string]func(a, b *cloud.Image) int{
 		"id": compareID[*cloud.Image], "name": compareName[*cloud.Image], "created": compareCreated[*cloud.Image],
 	},
@@ -71,7 +78,7 @@ var systemImages = &staticList[cloud.Image]{
 	items:  func(c *cloud.Catalogue) []*cloud.Image { return c.Images },
 	id:     func(i *cloud.Image) int64 { return i.ID },
 	name:   func(i *cloud.Image) string { return i.Name },
-	encode: func(i *cloud.Image) any { return encodeImage(i) },
+	encode: func(d Date, i *cloud.Image) any { return encodeImage(d, i) },
 }
 
 // imageFilter reads type, status, architecture and bound_to.
@@ -135,7 +142,7 @@ func listImages(r *Request) (Response, error) {
 	}
 	for e := range st.Images.Entries() {
 		if f.match(e.Value) {
-			found = append(found, shownImage{e.Value, func() []byte { return images.json(st, e) }})
+			found = append(found, shownImage{e.Value, func() []byte { return images.json(r, st, e) }})
 		}
 	}
 	keys = append(keys, sortKey{field: "id"})
@@ -177,7 +184,7 @@ func updateImage(r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	return object(http.StatusOK, images.part(st, id, nil)), nil
+	return object(http.StatusOK, images.part(r, st, id, nil)), nil
 }
 
 // listImageActions answers with an image's actions. The list is empty for an image of the catalogue.

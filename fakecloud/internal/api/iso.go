@@ -30,7 +30,7 @@ var isos = &staticList[cloud.ISO]{
 	items:   func(c *cloud.Catalogue) []*cloud.ISO { return c.ISOs },
 	id:      func(i *cloud.ISO) int64 { return i.ID },
 	name:    func(i *cloud.ISO) string { return i.Name },
-	encode:  func(i *cloud.ISO) any { return encodeISO(i) },
+	encode:  func(_ Date, i *cloud.ISO) any { return encodeISO(i) },
 	retired: func(i *cloud.ISO, now time.Time) bool { return i.Deprecation.Retired(now) },
 	filter:  isoFilter,
 }

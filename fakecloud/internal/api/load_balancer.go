@@ -58,7 +58,7 @@ func createLoadBalancer(r *Request) (Response, error) {
 		PublicNet       struct {
 			IPv4 *int64 `json:"ipv4" check:"min=1"`
 			IPv6 *int64 `json:"ipv6" check:"min=1"`
-		} `json:"public_net"`
+		} `json:"public_net" since:"2026-10-05"`
 	}
 	if err := r.Bind(&body); err != nil {
 		return Response{}, err
@@ -66,13 +66,10 @@ func createLoadBalancer(r *Request) (Response, error) {
 	in := cloud.CreateLoadBalancer{
 		Name: body.Name, Type: string(body.Type), Location: string(body.Location), NetworkZone: body.NetworkZone,
 		Labels: body.Labels, Network: value(body.Network), PublicInterface: body.PublicInterface,
+		IPv4: value(body.PublicNet.IPv4), IPv6: value(body.PublicNet.IPv6),
 	}
 	if body.Algorithm != nil {
 		in.Algorithm = body.Algorithm.Type
-	}
-	if !r.api.date.Before(LoadBalancerDeleteAction) {
-		// The field came on the same day.
-		in.IPv4, in.IPv6 = value(body.PublicNet.IPv4), value(body.PublicNet.IPv6)
 	}
 	for _, s := range body.Services {
 		in.Services = append(in.Services, s.input())
@@ -84,7 +81,7 @@ func createLoadBalancer(r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	return created(lb.ID, loadBalancers.part(st, lb.ID, lb), actionPart(st, action)), nil
+	return created(lb.ID, loadBalancers.part(r, st, lb.ID, lb), actionPart(st, action)), nil
 }
 
 func value[T any](p *T) T {
@@ -101,7 +98,7 @@ func deleteLoadBalancer(r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	atOnce := r.api.date.Before(LoadBalancerDeleteAction)
+	atOnce := r.date.Before(LoadBalancerDeleteAction)
 	action, st, err := r.Project.DeleteLoadBalancer(id, atOnce)
 	if err == nil && atOnce {
 		return noContent(), nil

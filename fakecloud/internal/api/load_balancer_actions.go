@@ -20,7 +20,7 @@ type serviceRequest struct {
 type serviceHTTPRequest struct {
 	CookieName     *string `json:"cookie_name" check:"len=1:100"`
 	CookieLifetime *int    `json:"cookie_lifetime" check:"min=30,max=86400"`
-	TimeoutIdle    *int    `json:"timeout_idle" check:"min=30,max=300"`
+	TimeoutIdle    *int    `json:"timeout_idle" check:"min=30,max=300" since:"2026-04-30"`
 	Certificates   []int64 `json:"certificates" check:"each.min=1"`
 	RedirectHTTP   *bool   `json:"redirect_http"`
 	StickySessions *bool   `json:"sticky_sessions"`

@@ -30,12 +30,17 @@ type loadBalancerPublicJSON struct {
 	IPv6    loadBalancerIPJSON `json:"ipv6"`
 }
 
-// loadBalancerIPJSON is an address. The id is null if the address is not a Primary IP.
 type loadBalancerIPJSON struct {
-	ID      *int64  `json:"id"`
-	IP      string  `json:"ip"`
-	Blocked bool    `json:"blocked"`
-	DNSPtr  *string `json:"dns_ptr"`
+	*loadBalancerPrimaryIPJSON
+	IP     string  `json:"ip"`
+	DNSPtr *string `json:"dns_ptr"`
+}
+
+// loadBalancerPrimaryIPJSON are the fields of the change LoadBalancerPrimaryIPs. The id is null if the address is not a
+// Primary IP.
+type loadBalancerPrimaryIPJSON struct {
+	ID      *int64 `json:"id"`
+	Blocked bool   `json:"blocked"`
 }
 
 type loadBalancerNetJSON struct {
@@ -61,7 +66,7 @@ type serviceJSON struct {
 type serviceHTTPJSON struct {
 	CookieName     string  `json:"cookie_name"`
 	CookieLifetime int     `json:"cookie_lifetime"`
-	TimeoutIdle    int     `json:"timeout_idle"`
+	TimeoutIdle    int     `json:"timeout_idle,omitempty"` // since LoadBalancerIdleTimeout
 	StickySessions bool    `json:"sticky_sessions"`
 	Certificates   []int64 `json:"certificates"`
 	RedirectHTTP   bool    `json:"redirect_http"`
@@ -117,7 +122,7 @@ type targetIPJSON struct {
 	IP string `json:"ip"`
 }
 
-// targetHealthJSON has detail and http_status_code only while the target is unhealthy.
+// targetHealthJSON has detail and http_status_code only while the target is unhealthy, since LoadBalancerHealthDetail.
 type targetHealthJSON struct {
 	ListenPort     int    `json:"listen_port"`
 	Status         string `json:"status"`
@@ -125,10 +130,10 @@ type targetHealthJSON struct {
 	HTTPStatusCode int    `json:"http_status_code,omitempty"`
 }
 
-func encodeLoadBalancer(st *cloud.State, lb *cloud.LoadBalancer) any {
+func encodeLoadBalancer(d Date, st *cloud.State, lb *cloud.LoadBalancer) any {
 	out := loadBalancerJSON{
 		ID: lb.ID, Name: lb.Name,
-		PublicNet:  loadBalancerPublicJSON{lb.PublicEnabled, encodeLoadBalancerIP(st, lb.IPv4), encodeLoadBalancerIP(st, lb.IPv6)},
+		PublicNet:  loadBalancerPublicJSON{lb.PublicEnabled, encodeLoadBalancerIP(d, st, lb.IPv4), encodeLoadBalancerIP(d, st, lb.IPv6)},
 		PrivateNet: []loadBalancerNetJSON{}, Location: encodeLocation(lb.Location), Type: encodeLoadBalancerType(lb.Type),
 		Protection: protectionJSON{lb.DeleteProtection}, Labels: lb.Labels, Created: timeJSON(lb.Created),
 		Services: []serviceJSON{}, Targets: []any{}, Algorithm: algorithmJSON{lb.Algorithm},
@@ -137,10 +142,10 @@ func encodeLoadBalancer(st *cloud.State, lb *cloud.LoadBalancer) any {
 		out.PrivateNet = append(out.PrivateNet, loadBalancerNetJSON{n.Network, n.IP.String()})
 	}
 	for _, s := range lb.Services {
-		out.Services = append(out.Services, encodeService(s))
+		out.Services = append(out.Services, encodeService(d, s))
 	}
 	for _, t := range lb.Targets {
-		out.Targets = append(out.Targets, encodeTarget(t))
+		out.Targets = append(out.Targets, encodeTarget(d, t))
 	}
 	for _, p := range lb.Type.Prices {
 		if p.Location == lb.Location.Name {
@@ -150,11 +155,15 @@ func encodeLoadBalancer(st *cloud.State, lb *cloud.LoadBalancer) any {
 	return out
 }
 
-func encodeLoadBalancerIP(st *cloud.State, a cloud.LoadBalancerIP) loadBalancerIPJSON {
-	return loadBalancerIPJSON{nullable(a.PrimaryIP), a.Addr.String(), a.Blocked, nullable(st.PublicDNSPtr(a))}
+func encodeLoadBalancerIP(d Date, st *cloud.State, a cloud.LoadBalancerIP) loadBalancerIPJSON {
+	out := loadBalancerIPJSON{IP: a.Addr.String(), DNSPtr: nullable(st.PublicDNSPtr(a))}
+	if !d.Before(LoadBalancerPrimaryIPs) {
+		out.loadBalancerPrimaryIPJSON = &loadBalancerPrimaryIPJSON{nullable(a.PrimaryIP), a.Blocked}
+	}
+	return out
 }
 
-func encodeService(s cloud.LoadBalancerService) serviceJSON {
+func encodeService(d Date, s cloud.LoadBalancerService) serviceJSON {
 	out := serviceJSON{
 		Protocol: s.Protocol, ListenPort: s.ListenPort, DestinationPort: s.DestinationPort, ProxyProtocol: s.ProxyProtocol,
 		HealthCheck: healthCheckJSON{
@@ -169,34 +178,40 @@ func encodeService(s cloud.LoadBalancerService) serviceJSON {
 		out.HTTP = &serviceHTTPJSON{
 			h.CookieName, seconds(h.CookieLifetime), seconds(h.TimeoutIdle), h.StickySessions, nonNil(h.Certificates), h.RedirectHTTP,
 		}
+		if d.Before(LoadBalancerIdleTimeout) {
+			out.HTTP.TimeoutIdle = 0
+		}
 	}
 	return out
 }
 
 func seconds(d time.Duration) int { return int(d / time.Second) }
 
-func encodeTarget(t cloud.LoadBalancerTarget) any {
+func encodeTarget(d Date, t cloud.LoadBalancerTarget) any {
 	switch t.Type {
 	case "server":
-		return encodeServerTarget(t)
+		return encodeServerTarget(d, t)
 	case "ip":
-		return ipTargetJSON{t.Type, targetIPJSON{t.IP.String()}, encodeHealth(t.Health)}
+		return ipTargetJSON{t.Type, targetIPJSON{t.IP.String()}, encodeHealth(d, t.Health)}
 	}
 	nested := make([]serverTargetJSON, 0, t.Targets.Len())
 	for n := range t.Targets.All() {
-		nested = append(nested, encodeServerTarget(*n))
+		nested = append(nested, encodeServerTarget(d, *n))
 	}
 	return selectorTargetJSON{t.Type, targetSelectorJSON{t.Selector}, nested, t.UsePrivateIP}
 }
 
-func encodeServerTarget(t cloud.LoadBalancerTarget) serverTargetJSON {
-	return serverTargetJSON{t.Type, targetServerJSON{t.Server, t.IP.String()}, encodeHealth(t.Health), t.UsePrivateIP}
+func encodeServerTarget(d Date, t cloud.LoadBalancerTarget) serverTargetJSON {
+	return serverTargetJSON{t.Type, targetServerJSON{t.Server, t.IP.String()}, encodeHealth(d, t.Health), t.UsePrivateIP}
 }
 
-func encodeHealth(health []cloud.TargetHealth) []targetHealthJSON {
+func encodeHealth(d Date, health []cloud.TargetHealth) []targetHealthJSON {
 	out := make([]targetHealthJSON, len(health))
 	for i, h := range health {
-		out[i] = targetHealthJSON{h.ListenPort, h.Status, h.Detail, h.HTTPStatusCode}
+		out[i] = targetHealthJSON{ListenPort: h.ListenPort, Status: h.Status}
+		if !d.Before(LoadBalancerHealthDetail) {
+			out[i].Detail, out[i].HTTPStatusCode = h.Detail, h.HTTPStatusCode
+		}
 	}
 	return out
 }

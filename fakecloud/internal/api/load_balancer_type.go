@@ -35,7 +35,7 @@ var loadBalancerTypes = &staticList[cloud.LoadBalancerType]{
 	items:   func(c *cloud.Catalogue) []*cloud.LoadBalancerType { return c.LoadBalancerTypes },
 	id:      func(t *cloud.LoadBalancerType) int64 { return t.ID },
 	name:    func(t *cloud.LoadBalancerType) string { return t.Name },
-	encode:  func(t *cloud.LoadBalancerType) any { return encodeLoadBalancerType(t) },
+	encode:  func(_ Date, t *cloud.LoadBalancerType) any { return encodeLoadBalancerType(t) },
 	retired: func(t *cloud.LoadBalancerType, now time.Time) bool { return t.Deprecation.Retired(now) },
 }
 

@@ -26,7 +26,7 @@ var locations = &staticList[cloud.Location]{
 	items:  func(c *cloud.Catalogue) []*cloud.Location { return c.Locations },
 	id:     func(l *cloud.Location) int64 { return l.ID },
 	name:   func(l *cloud.Location) string { return l.Name },
-	encode: func(l *cloud.Location) any { return encodeLocation(l) },
+	encode: func(_ Date, l *cloud.Location) any { return encodeLocation(l) },
 }
 
 func locationRoutes() []Route {

@@ -55,7 +55,7 @@ var networks = &resource[*cloud.Network]{
 }
 
 // encodeNetwork shows members from the end of their attaching to the end of their detaching.
-func encodeNetwork(_ *cloud.State, n *cloud.Network) any {
+func encodeNetwork(_ Date, _ *cloud.State, n *cloud.Network) any {
 	out := networkJSON{
 		ID: n.ID, Name: n.Name, IPRange: n.IPRange.String(),
 		Subnets: []subnetJSON{}, Routes: []routeJSON{}, Servers: []int64{}, LoadBalancers: []int64{},
@@ -145,7 +145,7 @@ func createNetwork(r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	return created(n.ID, networks.part(st, n.ID, n)), nil
+	return created(n.ID, networks.part(r, st, n.ID, n)), nil
 }
 
 func updateNetwork(r *Request) (Response, error) {
@@ -168,7 +168,7 @@ func updateNetwork(r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	return object(http.StatusOK, networks.part(st, id, nil)), nil
+	return object(http.StatusOK, networks.part(r, st, id, nil)), nil
 }
 
 func addSubnet(r *Request) (Response, error) {
@@ -225,7 +225,7 @@ var memberSort = map[string]func(a, b cloud.NetworkMember) int{
 	"ip":     func(a, b cloud.NetworkMember) int { return a.IP.Compare(b.IP) },
 }
 
-// listNetworkMembers answers GET /networks/{id}/members. The real API has it since 2026-09-22.
+// listNetworkMembers answers GET /networks/{id}/members.
 func listNetworkMembers(r *Request) (Response, error) {
 	id, err := r.ID(cloud.KindNetwork)
 	if err != nil {

@@ -22,7 +22,10 @@ const (
 type page struct{ number, size int }
 
 // parsePage reads page and per_page.
-func parsePage(q url.Values) (page, error) {
+func parsePage(q url.Values) (page, error) { return parsePageUpTo(q, MaxPerPage) }
+
+// parsePageUpTo is parsePage with another largest size.
+func parsePageUpTo(q url.Values, most int) (page, error) {
 	p := page{1, DefaultPerPage}
 	for _, f := range []struct {
 		name string
@@ -38,7 +41,7 @@ func parsePage(q url.Values) (page, error) {
 		}
 		*f.dst = n
 	}
-	p.size = min(p.size, MaxPerPage)
+	p.size = min(p.size, most)
 	return p, nil
 }
 
@@ -126,7 +129,9 @@ func (m *pagination) link(r *Request) string {
 	return string(b)
 }
 
-// listResponse returns one page of a list of total entries. at returns the JSON of the i-th entry.
+// listResponse returns one page of a list of total entries. The document promises nothing about pages while others write:
+// each page is a part of the list at the time of its request, so that a deletion moves entries to earlier pages. at returns
+// the JSON of the i-th entry.
 func listResponse(r *Request, key string, p page, total int, at func(int) []byte) Response {
 	first := p.first(total)
 	end := min(first+p.size, total)

@@ -23,7 +23,7 @@ func encodePlacementGroup(g *cloud.PlacementGroup) placementGroupJSON {
 var placementGroups = &resource[*cloud.PlacementGroup]{
 	singular: "placement_group", plural: "placement_groups", kind: cloud.KindPlacementGroup,
 	table:  func(st *cloud.State) *cloud.Table[*cloud.PlacementGroup] { return &st.PlacementGroups },
-	encode: func(_ *cloud.State, g *cloud.PlacementGroup) any { return encodePlacementGroup(g) },
+	encode: func(_ Date, _ *cloud.State, g *cloud.PlacementGroup) any { return encodePlacementGroup(g) },
 	sort: map[string]func(a, b *cloud.PlacementGroup) int{
 		"id": compareID[*cloud.PlacementGroup], "name": compareName[*cloud.PlacementGroup],
 		"created": compareCreated[*cloud.PlacementGroup],
@@ -61,5 +61,5 @@ func createPlacementGroup(r *Request) (Response, error) {
 		return Response{}, err
 	}
 	// The group exists at once, without an action.
-	return created(g.ID, placementGroups.part(st, g.ID, g), Part{"action", []byte("null")}), nil
+	return created(g.ID, placementGroups.part(r, st, g.ID, g), Part{"action", []byte("null")}), nil
 }

@@ -17,7 +17,7 @@ type primaryIPJSON struct {
 	Labels       map[string]string `json:"labels"`
 	Created      timeJSON          `json:"created"`
 	Blocked      bool              `json:"blocked"`
-	Datacenter   *datacenterJSON   `json:"datacenter,omitempty"` // until 2026-07-01
+	Datacenter   *datacenterJSON   `json:"datacenter,omitempty"` // until DatacenterGone
 	Location     locationJSON      `json:"location"`
 	IP           string            `json:"ip"`
 	DNSPtr       []dnsPtrJSON      `json:"dns_ptr"`
@@ -31,15 +31,22 @@ type primaryIPJSON struct {
 // assigneeUnassigned is the assignee_type of a Primary IP without an assignee.
 const assigneeUnassigned cloud.Kind = "unassigned"
 
-func encodePrimaryIP(ip *cloud.PrimaryIP) primaryIPJSON {
+func encodePrimaryIP(d Date, st *cloud.State, ip *cloud.PrimaryIP) any {
 	out := primaryIPJSON{
 		ID: ip.ID, Name: ip.Name, Labels: ip.Labels, Created: timeJSON(ip.Created), Blocked: ip.Blocked,
 		Location: encodeLocation(ip.Location), IP: encodeAddress(ip.IP), DNSPtr: encodeDNSPtrs(ip.DNSPtr),
 		Protection: protectionJSON{ip.DeleteProtection}, Type: ip.Type, AutoDelete: ip.AutoDelete,
 		AssigneeType: assigneeUnassigned, AssigneeID: nullable(ip.Assignee.ID),
 	}
-	if ip.Assigned() {
+	switch {
+	case ip.Assigned():
 		out.AssigneeType = ip.Assignee.Kind
+	case d.Before(UnassignedAssigneeType):
+		out.AssigneeType = cloud.KindServer
+	}
+	if d.Before(DatacenterGone) {
+		datacenter := encodeDatacenter(st.Catalogue, ip.Location)
+		out.Datacenter = &datacenter
 	}
 	return out
 }
@@ -61,28 +68,14 @@ func encodeAddress(p netip.Prefix) string {
 	return p.String()
 }
 
-// newPrimaryIPs returns the resource of Primary IPs. datacenter adds the field of that name, which was removed on
-// 2026-07-01. alwaysServer sets assignee_type to server even without an assignee, as before 2026-09-23.
-func newPrimaryIPs(datacenter, alwaysServer bool) *resource[*cloud.PrimaryIP] {
-	return &resource[*cloud.PrimaryIP]{
-		singular: "primary_ip", plural: "primary_ips", kind: cloud.KindPrimaryIP,
-		table: func(st *cloud.State) *cloud.Table[*cloud.PrimaryIP] { return &st.PrimaryIPs },
-		encode: func(st *cloud.State, ip *cloud.PrimaryIP) any {
-			out := encodePrimaryIP(ip)
-			if datacenter {
-				d := encodeDatacenter(st.Catalogue, ip.Location)
-				out.Datacenter = &d
-			}
-			if alwaysServer && out.AssigneeType == assigneeUnassigned {
-				out.AssigneeType = cloud.KindServer
-			}
-			return out
-		},
-		sort: map[string]func(a, b *cloud.PrimaryIP) int{
-			"id": compareID[*cloud.PrimaryIP], "created": compareCreated[*cloud.PrimaryIP],
-		},
-		filter: primaryIPFilter,
-	}
+var primaryIPs = &resource[*cloud.PrimaryIP]{
+	singular: "primary_ip", plural: "primary_ips", kind: cloud.KindPrimaryIP,
+	table:  func(st *cloud.State) *cloud.Table[*cloud.PrimaryIP] { return &st.PrimaryIPs },
+	encode: encodePrimaryIP,
+	sort: map[string]func(a, b *cloud.PrimaryIP) int{
+		"id": compareID[*cloud.PrimaryIP], "created": compareCreated[*cloud.PrimaryIP],
+	},
+	filter: primaryIPFilter,
 }
 
 // primaryIPFilter reads the parameter ip: a network, or an address. An address also finds the IPv6 network around it.
@@ -98,36 +91,18 @@ func primaryIPFilter(q url.Values) (func(*cloud.State, *cloud.PrimaryIP) bool, e
 	}, nil
 }
 
-var (
-	primaryIPsNow            = newPrimaryIPs(false, false)
-	primaryIPsAlwaysServer   = newPrimaryIPs(false, true)
-	primaryIPsWithDatacenter = newPrimaryIPs(true, true)
-)
-
-// primaryIPs returns the resource of Primary IPs on a date.
-func primaryIPs(d Date) *resource[*cloud.PrimaryIP] {
-	switch {
-	case d.Before(DatacenterGone):
-		return primaryIPsWithDatacenter
-	case d.Before(UnassignedAssigneeType):
-		return primaryIPsAlwaysServer
-	}
-	return primaryIPsNow
-}
-
 func primaryIPRoutes() []Route {
-	type ips = resource[*cloud.PrimaryIP]
 	return slices.Concat([]Route{
-		{http.MethodGet, "/primary_ips", "list_primary_ips", dated(primaryIPs, (*ips).list)},
+		{http.MethodGet, "/primary_ips", "list_primary_ips", primaryIPs.list},
 		{http.MethodPost, "/primary_ips", "create_primary_ip", createPrimaryIP},
-		{http.MethodGet, "/primary_ips/{id}", "get_primary_ip", dated(primaryIPs, (*ips).get)},
+		{http.MethodGet, "/primary_ips/{id}", "get_primary_ip", primaryIPs.get},
 		{http.MethodPut, "/primary_ips/{id}", "update_primary_ip", updatePrimaryIP},
 		{http.MethodDelete, "/primary_ips/{id}", "delete_primary_ip", deletePrimaryIP},
 		{http.MethodPost, "/primary_ips/{id}/actions/assign", "assign_primary_ip", assignPrimaryIP},
 		{http.MethodPost, "/primary_ips/{id}/actions/unassign", "unassign_primary_ip", unassignPrimaryIP},
 		{http.MethodPost, "/primary_ips/{id}/actions/change_dns_ptr", "change_primary_ip_dns_ptr", changePrimaryIPDNSPtr},
 		{http.MethodPost, "/primary_ips/{id}/actions/change_protection", "change_primary_ip_protection", setProtection(cloud.KindPrimaryIP, cloud.Project.ChangePrimaryIPProtection)},
-	}, actionRoutesOf(primaryIPsNow))
+	}, actionRoutesOf(primaryIPs))
 }
 
 func createPrimaryIP(r *Request) (Response, error) {
@@ -135,6 +110,7 @@ func createPrimaryIP(r *Request) (Response, error) {
 		Name         string            `json:"name" check:"required,notblank"`
 		Type         string            `json:"type" check:"required,oneof=ipv4|ipv6"`
 		Location     bind.IDOrName     `json:"location"`
+		Datacenter   bind.IDOrName     `json:"datacenter" until:"2026-07-01"`
 		AssigneeType *string           `json:"assignee_type" check:"oneof=server"`
 		AssigneeID   *int64            `json:"assignee_id" check:"min=1"`
 		AutoDelete   bool              `json:"auto_delete"`
@@ -143,18 +119,25 @@ func createPrimaryIP(r *Request) (Response, error) {
 	if err := r.Bind(&body); err != nil {
 		return Response{}, err
 	}
+	if body.AssigneeType == nil && r.date.Before(AssigneeTypeOptional) {
+		return Response{}, cloud.ErrField("assignee_type", "is required")
+	}
 	if body.AssigneeID != nil && body.AssigneeType == nil {
 		return Response{}, cloud.ErrField("assignee_type", "is required with assignee_id")
 	}
+	location, err := locationOf(r, body.Location, body.Datacenter)
+	if err != nil {
+		return Response{}, err
+	}
 	ip, action, st, err := r.Project.CreatePrimaryIP(cloud.CreatePrimaryIP{
-		Name: body.Name, Type: cloud.IPType(body.Type), Location: string(body.Location),
+		Name: body.Name, Type: cloud.IPType(body.Type), Location: location,
 		Assignee: deref(body.AssigneeID, 0), AutoDelete: body.AutoDelete, Labels: body.Labels,
 	})
 	if err != nil {
 		return Response{}, err
 	}
 	// Without an assignee, the action is null, not absent.
-	return created(ip.ID, primaryIPs(r.api.date).part(st, ip.ID, ip), actionPart(st, action)), nil
+	return created(ip.ID, primaryIPs.part(r, st, ip.ID, ip), actionPart(st, action)), nil
 }
 
 func updatePrimaryIP(r *Request) (Response, error) {
@@ -173,7 +156,7 @@ func updatePrimaryIP(r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	return object(http.StatusOK, primaryIPs(r.api.date).part(st, id, nil)), nil
+	return object(http.StatusOK, primaryIPs.part(r, st, id, nil)), nil
 }
 
 func deletePrimaryIP(r *Request) (Response, error) {
@@ -181,7 +164,7 @@ func deletePrimaryIP(r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	if err := r.Project.DeletePrimaryIP(id, r.api.date.Before(MustBeUnassigned)); err != nil {
+	if err := r.Project.DeletePrimaryIP(id, r.date.Before(MustBeUnassigned)); err != nil {
 		return Response{}, err
 	}
 	return noContent(), nil

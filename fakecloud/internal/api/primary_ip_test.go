@@ -117,7 +117,7 @@ func TestEarlierDatesOfTheAPI(t *testing.T) {
 		opts := serverOpts("a")
 		opts.StartAfterCreate = &no
 		s := must(client.Server.Create(ctx, opts))(t).Server
-		ip := must(client.PrimaryIP.Create(ctx, hcloud.PrimaryIPCreateOpts{Name: "ip", Type: hcloud.PrimaryIPTypeIPv6, Location: "fsn1"}))(t).PrimaryIP
+		ip := must(client.PrimaryIP.Create(ctx, hcloud.PrimaryIPCreateOpts{Name: "ip", Type: hcloud.PrimaryIPTypeIPv6, Location: "fsn1", AssigneeType: "server"}))(t).PrimaryIP
 		shown := w.get(fmt.Sprintf("/primary_ips/%d", ip.ID))["primary_ip"].(map[string]any)
 		server := w.get(fmt.Sprintf("/servers/%d", s.ID))["server"].(map[string]any)
 		for what, object := range map[string]map[string]any{"primary IP": shown, "server": server} {

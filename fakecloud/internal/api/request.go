@@ -33,6 +33,7 @@ type Request struct {
 	arrived time.Time // on the cloud's clock
 	values  *headerValues
 
+	date   Date // the day whose behaviour the request gets: its token's or the API's
 	token  cloud.Token
 	known  bool // the token is known
 	writer responseWriter
@@ -121,6 +122,15 @@ func (r *Request) resourceID() int64 {
 	return r.resource
 }
 
+// param returns a part of the path.
+func (r *Request) param(name string) string {
+	text := chi.URLParam(r.HTTP, name)
+	if plain, err := url.PathUnescape(text); err == nil {
+		return plain
+	}
+	return text
+}
+
 func (r *Request) pathID(kind cloud.Kind, param string) (int64, error) {
 	text := chi.URLParam(r.HTTP, param)
 	id, ok := cloud.ParseID(text)
@@ -129,6 +139,9 @@ func (r *Request) pathID(kind cloud.Kind, param string) (int64, error) {
 	}
 	return id, nil
 }
+
+// cached reports whether the form of the request's date is in the caches. They have only the form of the API's own date.
+func (r *Request) cached() bool { return r.date == r.api.date }
 
 // Bind decodes the body into out, a pointer to a struct with bind's tags.
 func (r *Request) Bind(out any) error {
@@ -144,12 +157,12 @@ func (r *Request) Bind(out any) error {
 	}
 	r.writer.bytesIn = int64(len(body))
 	if r.HTTP.Context().Value(onlyUnknownFields{}) != nil {
-		if err := bind.Unknown(body, out); err != nil {
+		if err := bind.Unknown(body, out, r.date.day()); err != nil {
 			return err
 		}
 		return cloud.ErrServiceError("the body was only checked for unknown fields")
 	}
-	return bind.JSON(body, out)
+	return bind.JSON(body, out, r.date.day())
 }
 
 type onlyUnknownFields struct{}

@@ -13,42 +13,73 @@ type resource[T cloud.Object[T]] struct {
 	singular, plural string // keys in the JSON of responses
 	kind             cloud.Kind
 	table            func(*cloud.State) *cloud.Table[T]
-	// encode returns the value that is encoded as JSON.
-	encode func(*cloud.State, T) any
+	// encode returns the value that is encoded as JSON on a date.
+	encode func(Date, *cloud.State, T) any
 	// sort has a comparison for each field of the list's `sort` parameter.
 	sort map[string]func(a, b T) int
 	// filter, if set, reads the list's own query parameters (beyond name and label_selector) and
 	// returns a test, or nil if the query has none of them.
 	filter func(url.Values) (func(*cloud.State, T) bool, error)
+	// find, if set, finds a resource by the path's {id_or_name}. Otherwise the path has an {id}.
+	find func(st *cloud.State, idOrName string) (T, error)
 }
 
-// json returns the encoded form of one version of a resource.
-func (d *resource[T]) json(st *cloud.State, e *cloud.Entry[T]) []byte {
-	return e.Encoded(func(v T) []byte { return marshal(d.encode(st, v)) })
+// idOf returns the id of the resource in the path. Only a resource with find must exist.
+func (d *resource[T]) idOf(r *Request, st *cloud.State) (int64, error) {
+	if d.find == nil {
+		return r.ID(d.kind)
+	}
+	v, err := d.find(st, r.param("id_or_name"))
+	if err != nil {
+		return 0, err
+	}
+	return v.Header().ID, nil
+}
+
+// path returns the path of one resource.
+func (d *resource[T]) path() string {
+	if d.find != nil {
+		return "/" + d.plural + "/{id_or_name}"
+	}
+	return "/" + d.plural + "/{id}"
+}
+
+// json returns the encoded form of one version of a resource on the request's date.
+func (d *resource[T]) json(r *Request, st *cloud.State, e *cloud.Entry[T]) []byte {
+	encode := func(v T) []byte { return marshal(d.encode(r.date, st, v)) }
+	if !r.cached() {
+		return encode(e.Value)
+	}
+	return e.Encoded(encode)
 }
 
 // part returns a resource as a member of the response of a write. If the resource does not exist any more, because the
 // write deleted it at once, it returns last instead. It does not keep the JSON, which is larger than the resource: many
 // resources are created and never read.
-func (d *resource[T]) part(st *cloud.State, id int64, last T) Part {
-	if e, ok := d.table(st).Entry(id); ok {
-		return Part{d.singular, e.EncodedOnce(func(v T) []byte { return marshal(d.encode(st, v)) })}
+func (d *resource[T]) part(r *Request, st *cloud.State, id int64, last T) Part {
+	encode := func(v T) []byte { return marshal(d.encode(r.date, st, v)) }
+	e, ok := d.table(st).Entry(id)
+	switch {
+	case ok && r.cached():
+		return Part{d.singular, e.EncodedOnce(encode)}
+	case ok:
+		return Part{d.singular, encode(e.Value)}
 	}
-	return Part{d.singular, marshal(d.encode(st, last))}
+	return Part{d.singular, encode(last)}
 }
 
 // get answers GET /<resource>/{id}.
 func (d *resource[T]) get(r *Request) (Response, error) {
-	id, err := r.ID(d.kind)
+	st := r.Project.View()
+	id, err := d.idOf(r, st)
 	if err != nil {
 		return Response{}, err
 	}
-	st := r.Project.View()
 	e, ok := d.table(st).Entry(id)
 	if !ok {
 		return Response{}, cloud.ErrNotFound(d.kind, id)
 	}
-	return object(http.StatusOK, Part{d.singular, d.json(st, e)}), nil
+	return object(http.StatusOK, Part{d.singular, d.json(r, st, e)}), nil
 }
 
 // list answers GET /<resource>.
@@ -72,10 +103,10 @@ func (d *resource[T]) list(r *Request) (Response, error) {
 	if len(f.tests) == 0 {
 		// A page after the last one is not cached: the key does not have its number.
 		first := p.first(table.Len())
-		if ordered && first < table.Len() {
+		if ordered && first < table.Len() && r.cached() {
 			m := p.of(table.Len())
 			body := table.EncodedPage(cloud.Page{Order: order, Desc: desc, First: first, N: p.size}, func(page []*cloud.Entry[T]) []byte {
-				resp := listResponse(r, d.plural, p, table.Len(), func(i int) []byte { return d.json(st, page[i-first]) })
+				resp := listResponse(r, d.plural, p, table.Len(), func(i int) []byte { return d.json(r, st, page[i-first]) })
 				return resp.append(nil)
 			})
 			return Response{Status: http.StatusOK, Chunks: [][]byte{body}, Link: m.link(r)}, nil
@@ -86,14 +117,14 @@ func (d *resource[T]) list(r *Request) (Response, error) {
 		ids := candidates.IDs(first, p.size)
 		return listResponse(r, d.plural, p, candidates.Len(), func(i int) []byte {
 			e, _ := table.Entry(ids[i-first])
-			return d.json(st, e)
+			return d.json(r, st, e)
 		}), nil
 	}
 	entries := d.collect(table, f)
 	if len(keys) > 0 {
 		sortEntries(entries, keys, d.sort)
 	}
-	return listResponse(r, d.plural, p, len(entries), func(i int) []byte { return d.json(st, entries[i]) }), nil
+	return listResponse(r, d.plural, p, len(entries), func(i int) []byte { return d.json(r, st, entries[i]) }), nil
 }
 
 // indexed returns the table's order that the sort keys ask for, and reports in ok whether the table maintains it. Then a
@@ -201,7 +232,7 @@ func (d *resource[T]) update(do func(cloud.Project, int64, cloud.UpdateResource)
 			return Response{}, err
 		}
 		var none T
-		return object(http.StatusOK, d.part(st, id, none)), nil
+		return object(http.StatusOK, d.part(r, st, id, none)), nil
 	}
 }
 

@@ -1,7 +1,5 @@
 package api
 
-import "github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
-
 // Route is one operation of the API.
 type Route struct {
 	Method string
@@ -9,54 +7,48 @@ type Route struct {
 	Pattern string
 	// OperationID is the operation's name in the API document.
 	OperationID string
-	// Handle answers a request. If nil, the operation is not modelled and answers 501.
+	// Handle answers a request.
 	Handle func(*Request) (Response, error)
 }
 
 // listed is a part of the API: a kind of resource and its operations.
 type listed struct {
-	// shown is nil if projects do not own the resource.
-	shown  Shown
+	// shown returns the resource in the form of a date. It is nil if projects do not own the resource.
+	shown  func(Date) Shown
 	routes func() []Route
 }
 
-// resources is the one list of the API's parts, in the form of a date and in the order of a dump. Tests compare it with
-// the cloud's resources and with the API document.
-func resources(d Date) []listed {
+// resources is the one list of the API's parts, in the order of a dump. Tests compare it with the cloud's resources and
+// with the API document.
+func resources() []listed {
 	return []listed{
-		{servers(d), serverRoutes},
-		{networks, networkRoutes},
-		{loadBalancers, loadBalancerRoutes},
-		{certificates, certificateRoutes},
-		{primaryIPs(d), primaryIPRoutes},
-		{floatingIPs, floatingIPRoutes},
-		{placementGroups, placementGroupRoutes},
-		{sshKeys, sshKeyRoutes},
-		{images, imageRoutes},
-		{shownActions{}, actionRoutes},
+		{servers.on, serverRoutes},
+		{networks.on, networkRoutes},
+		{loadBalancers.on, loadBalancerRoutes},
+		{certificates.on, certificateRoutes},
+		{primaryIPs.on, primaryIPRoutes},
+		{floatingIPs.on, floatingIPRoutes},
+		{volumes.on, volumeRoutes},
+		{firewalls.on, firewallRoutes},
+		{zones.on, zoneRoutes},
+		{placementGroups.on, placementGroupRoutes},
+		{sshKeys.on, sshKeyRoutes},
+		{images.on, imageRoutes},
+		{func(Date) Shown { return shownActions{} }, actionRoutes},
 		{nil, locationRoutes},
 		{nil, datacenterRoutes},
 		{nil, serverTypeRoutes},
 		{nil, loadBalancerTypeRoutes},
 		{nil, isoRoutes},
 		{nil, pricingRoutes},
-		{nil, notModelledRoutes},
 	}
 }
 
 // Routes returns every operation of the API document.
 func Routes() []Route {
 	var all []Route
-	for _, l := range resources(Date{}) {
+	for _, l := range resources() {
 		all = append(all, l.routes()...)
 	}
 	return all
-}
-
-// handle runs the operation.
-func (r *Route) handle(req *Request) (Response, error) {
-	if r.Handle == nil {
-		return Response{}, cloud.ErrNotModelled(r.OperationID)
-	}
-	return r.Handle(req)
 }

@@ -17,7 +17,7 @@ type serverJSON struct {
 	PublicNet       publicNetJSON        `json:"public_net"`
 	PrivateNet      []privateNetJSON     `json:"private_net"`
 	ServerType      serverTypeJSON       `json:"server_type"`
-	Datacenter      *datacenterJSON      `json:"datacenter,omitempty"` // until 2026-07-01
+	Datacenter      *datacenterJSON      `json:"datacenter,omitempty"` // until DatacenterGone
 	Location        locationJSON         `json:"location"`
 	Image           *imageJSON           `json:"image"`
 	ISO             *isoJSON             `json:"iso"`
@@ -35,11 +35,16 @@ type serverJSON struct {
 	PlacementGroup  *placementGroupJSON  `json:"placement_group"`
 }
 
+type serverFirewallJSON struct {
+	ID     int64  `json:"id"`
+	Status string `json:"status"`
+}
+
 type publicNetJSON struct {
-	IPv4        *publicIPv4JSON `json:"ipv4"`
-	IPv6        *publicIPv6JSON `json:"ipv6"`
-	FloatingIPs []int64         `json:"floating_ips"`
-	Firewalls   []struct{}      `json:"firewalls"` // not modelled: always empty
+	IPv4        *publicIPv4JSON      `json:"ipv4"`
+	IPv6        *publicIPv6JSON      `json:"ipv6"`
+	FloatingIPs []int64              `json:"floating_ips"`
+	Firewalls   []serverFirewallJSON `json:"firewalls"`
 }
 
 type publicIPv4JSON struct {
@@ -73,15 +78,15 @@ type serverProtectionJSON struct {
 	Rebuild bool `json:"rebuild"`
 }
 
-func encodeServer(st *cloud.State, s *cloud.Server) serverJSON {
+func encodeServer(d Date, st *cloud.State, s *cloud.Server) any {
 	out := serverJSON{
 		ID: s.ID, Name: s.Name, Status: s.Status, Created: timeJSON(s.Created),
 		PublicNet:  encodePublicNet(st, s),
 		PrivateNet: make([]privateNetJSON, len(s.PrivateNets)),
-		ServerType: encodeServerType(s.Type), Location: encodeLocation(s.Location),
+		ServerType: encodeServerType(d, s.Type), Location: encodeLocation(s.Location),
 		RescueEnabled: s.RescueEnabled, Locked: st.Actions.Locked(s.Ref()), BackupWindow: nullable(s.BackupWindow),
 		Protection: serverProtectionJSON{s.DeleteProtection, s.RebuildProtection},
-		Labels:     s.Labels, Volumes: []int64{}, LoadBalancers: nonNil(s.LoadBalancers), PrimaryDiskSize: s.PrimaryDisk,
+		Labels:     s.Labels, Volumes: nonNil(s.Volumes), LoadBalancers: nonNil(s.LoadBalancers), PrimaryDiskSize: s.PrimaryDisk,
 	}
 	for i, n := range s.PrivateNets {
 		out.PrivateNet[i] = privateNetJSON{n.Network, n.IP, nonNil(n.AliasIPs), n.MAC}
@@ -92,7 +97,7 @@ func encodeServer(st *cloud.State, s *cloud.Server) serverJSON {
 		}
 	}
 	if s.Image != nil {
-		image := encodeImage(s.Image)
+		image := encodeImage(d, s.Image)
 		out.Image = &image
 	}
 	if s.ISO != nil {
@@ -103,11 +108,22 @@ func encodeServer(st *cloud.State, s *cloud.Server) serverJSON {
 		group := encodePlacementGroup(g)
 		out.PlacementGroup = &group
 	}
+	if d.Before(DatacenterGone) {
+		datacenter := encodeDatacenter(st.Catalogue, s.Location)
+		out.Datacenter = &datacenter
+	}
 	return out
 }
 
 func encodePublicNet(st *cloud.State, s *cloud.Server) publicNetJSON {
-	out := publicNetJSON{FloatingIPs: nonNil(s.FloatingIPs), Firewalls: []struct{}{}}
+	out := publicNetJSON{FloatingIPs: nonNil(s.FloatingIPs), Firewalls: []serverFirewallJSON{}}
+	for _, f := range s.Firewalls {
+		status := "applied"
+		if f.Pending {
+			status = "pending"
+		}
+		out.Firewalls = append(out.Firewalls, serverFirewallJSON{f.ID, status})
+	}
 	if ip, ok := st.PrimaryIPs.Get(s.PublicIPv4); ok {
 		out.IPv4 = &publicIPv4JSON{ip.ID, ip.IP.Addr().String(), ip.Blocked, ip.DNSPtr[ip.IP.Addr()]}
 	}
@@ -117,60 +133,35 @@ func encodePublicNet(st *cloud.State, s *cloud.Server) publicNetJSON {
 	return out
 }
 
-// newServers returns the resource of servers. datacenter adds the field of that name, which was removed on 2026-07-01.
-func newServers(datacenter bool) *resource[*cloud.Server] {
-	return &resource[*cloud.Server]{
-		singular: "server", plural: "servers", kind: cloud.KindServer,
-		table: func(st *cloud.State) *cloud.Table[*cloud.Server] { return &st.Servers },
-		encode: func(st *cloud.State, s *cloud.Server) any {
-			out := encodeServer(st, s)
-			if datacenter {
-				d := encodeDatacenter(st.Catalogue, s.Location)
-				out.Datacenter = &d
-			}
-			return out
-		},
-		sort: map[string]func(a, b *cloud.Server) int{
-			"id": compareID[*cloud.Server], "name": compareName[*cloud.Server], "created": compareCreated[*cloud.Server],
-		},
-		filter: func(q url.Values) (func(*cloud.State, *cloud.Server) bool, error) {
-			status, err := oneOf(q, "status", serverStatuses...)
-			if err != nil || len(q["status"]) == 0 {
-				return nil, err
-			}
-			return func(_ *cloud.State, s *cloud.Server) bool { return status(string(s.Status)) }, nil
-		},
-	}
+var servers = &resource[*cloud.Server]{
+	singular: "server", plural: "servers", kind: cloud.KindServer,
+	table:  func(st *cloud.State) *cloud.Table[*cloud.Server] { return &st.Servers },
+	encode: encodeServer,
+	sort: map[string]func(a, b *cloud.Server) int{
+		"id": compareID[*cloud.Server], "name": compareName[*cloud.Server], "created": compareCreated[*cloud.Server],
+	},
+	filter: func(q url.Values) (func(*cloud.State, *cloud.Server) bool, error) {
+		status, err := oneOf(q, "status", serverStatuses...)
+		if err != nil || len(q["status"]) == 0 {
+			return nil, err
+		}
+		return func(_ *cloud.State, s *cloud.Server) bool { return status(string(s.Status)) }, nil
+	},
 }
 
 var serverStatuses = []string{
 	"running", "initializing", "starting", "stopping", "off", "deleting", "migrating", "rebuilding", "unknown",
 }
 
-var serversNow, serversWithDatacenter = newServers(false), newServers(true)
-
-// servers returns the resource of servers on a date.
-func servers(d Date) *resource[*cloud.Server] {
-	if d.Before(DatacenterGone) {
-		return serversWithDatacenter
-	}
-	return serversNow
-}
-
-// dated returns a handler that uses the resource of the API's date.
-func dated[T cloud.Object[T]](of func(Date) *resource[T], handle func(*resource[T], *Request) (Response, error)) func(*Request) (Response, error) {
-	return func(r *Request) (Response, error) { return handle(of(r.api.date), r) }
-}
-
 func serverRoutes() []Route {
 	return slices.Concat([]Route{
-		{http.MethodGet, "/servers", "list_servers", dated(servers, (*resource[*cloud.Server]).list)},
+		{http.MethodGet, "/servers", "list_servers", servers.list},
 		{http.MethodPost, "/servers", "create_server", createServer},
-		{http.MethodGet, "/servers/{id}", "get_server", dated(servers, (*resource[*cloud.Server]).get)},
+		{http.MethodGet, "/servers/{id}", "get_server", servers.get},
 		{http.MethodPut, "/servers/{id}", "update_server", updateServer},
 		{http.MethodDelete, "/servers/{id}", "delete_server", deleteServer},
 		{http.MethodGet, "/servers/{id}/metrics", "get_server_metrics", getServerMetrics},
-	}, actionRoutesOf(serversNow), serverActionRoutes(), serverNetworkRoutes())
+	}, actionRoutesOf(servers), serverActionRoutes(), serverNetworkRoutes())
 }
 
 func updateServer(r *Request) (Response, error) {
@@ -189,7 +180,7 @@ func updateServer(r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	return object(http.StatusOK, servers(r.api.date).part(st, id, nil)), nil
+	return object(http.StatusOK, servers.part(r, st, id, nil)), nil
 }
 
 // deleteServer answers 200 with an action. Other deletions answer 204 or 201.

@@ -104,7 +104,7 @@ func createServerImage(r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	return startedWith(st, action, nil, images.part(st, image.ID, image))
+	return startedWith(st, action, nil, images.part(r, st, image.ID, image))
 }
 
 func rebuildServer(r *Request) (Response, error) {

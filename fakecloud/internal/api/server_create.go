@@ -10,6 +10,7 @@ type createServerRequest struct {
 	Image            bind.IDOrName     `json:"image" check:"required"`
 	ServerType       bind.IDOrName     `json:"server_type" check:"required"`
 	Location         bind.IDOrName     `json:"location"`
+	Datacenter       bind.IDOrName     `json:"datacenter" until:"2026-07-01"`
 	StartAfterCreate *bool             `json:"start_after_create"`
 	PlacementGroup   *int64            `json:"placement_group" check:"min=1"`
 	SSHKeys          []bind.IDOrName   `json:"ssh_keys"`
@@ -44,8 +45,12 @@ func createServer(r *Request) (Response, error) {
 	if err := r.Bind(&body); err != nil {
 		return Response{}, err
 	}
+	location, err := locationOf(r, body.Location, body.Datacenter)
+	if err != nil {
+		return Response{}, err
+	}
 	in := cloud.CreateServer{
-		Name: body.Name, ServerType: string(body.ServerType), Image: string(body.Image), Location: string(body.Location),
+		Name: body.Name, ServerType: string(body.ServerType), Image: string(body.Image), Location: location,
 		Networks: body.Networks, Volumes: body.Volumes, Labels: body.Labels, UserData: body.UserData,
 		PlacementGroup: deref(body.PlacementGroup, 0), StartAfterCreate: deref(body.StartAfterCreate, true),
 		IPv4: cloud.ServerPublicIP{Enabled: deref(body.PublicNet.EnableIPv4, true), PrimaryIP: deref(body.PublicNet.IPv4, 0)},
@@ -62,7 +67,7 @@ func createServer(r *Request) (Response, error) {
 		return Response{}, err
 	}
 	return created(out.Server.ID,
-		servers(r.api.date).part(st, out.Server.ID, out.Server),
+		servers.part(r, st, out.Server.ID, out.Server),
 		actionPart(st, out.Action),
 		actionsPart("next_actions", st, out.NextActions),
 		rootPassword(out.RootPassword),

@@ -20,29 +20,38 @@ type serverTypeJSON struct {
 	Prices       []locationPriceJSON      `json:"prices"`
 	Deprecated   bool                     `json:"deprecated"`
 	Deprecation  *deprecationJSON         `json:"deprecation"`
-	Locations    []serverTypeLocationJSON `json:"locations"`
+	Locations    []serverTypeLocationJSON `json:"locations,omitempty"`
 }
 
 type serverTypeLocationJSON struct {
 	ID          int64            `json:"id"`
 	Name        string           `json:"name"`
 	Deprecation *deprecationJSON `json:"deprecation"`
-	Available   bool             `json:"available"`
-	Recommended bool             `json:"recommended"`
+	*serverTypeAvailabilityJSON
 }
 
-func encodeServerType(t *cloud.ServerType) serverTypeJSON {
+// serverTypeAvailabilityJSON are the fields of the change ServerTypeAvailability.
+type serverTypeAvailabilityJSON struct {
+	Available   bool `json:"available"`
+	Recommended bool `json:"recommended"`
+}
+
+func encodeServerType(d Date, t *cloud.ServerType) serverTypeJSON {
 	out := serverTypeJSON{
 		ID: t.ID, Name: t.Name, Description: t.Description, Category: t.Category,
 		Cores: t.Cores, Memory: t.Memory, Disk: t.Disk,
 		StorageType: t.StorageType, CPUType: t.CPUType, Architecture: t.Architecture,
 		Prices:     encodeLocationPrices(t.Prices),
 		Deprecated: t.Deprecation != nil, Deprecation: encodeDeprecation(t.Deprecation),
-		Locations: make([]serverTypeLocationJSON, len(t.Locations)),
 	}
+	if d.Before(ServerTypeLocations) {
+		return out
+	}
+	out.Locations = make([]serverTypeLocationJSON, len(t.Locations))
 	for i, l := range t.Locations {
-		out.Locations[i] = serverTypeLocationJSON{
-			l.Location.ID, l.Location.Name, encodeDeprecation(l.Deprecation), l.Available, l.Recommended,
+		out.Locations[i] = serverTypeLocationJSON{ID: l.Location.ID, Name: l.Location.Name, Deprecation: encodeDeprecation(l.Deprecation)}
+		if !d.Before(ServerTypeAvailability) {
+			out.Locations[i].serverTypeAvailabilityJSON = &serverTypeAvailabilityJSON{l.Available, l.Recommended}
 		}
 	}
 	return out
@@ -54,7 +63,7 @@ var serverTypes = &staticList[cloud.ServerType]{
 	items:   func(c *cloud.Catalogue) []*cloud.ServerType { return c.ServerTypes },
 	id:      func(t *cloud.ServerType) int64 { return t.ID },
 	name:    func(t *cloud.ServerType) string { return t.Name },
-	encode:  func(t *cloud.ServerType) any { return encodeServerType(t) },
+	encode:  func(d Date, t *cloud.ServerType) any { return encodeServerType(d, t) },
 	retired: (*cloud.ServerType).Retired,
 }
 

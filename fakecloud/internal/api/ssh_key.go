@@ -19,7 +19,7 @@ type sshKeyJSON struct {
 var sshKeys = &resource[*cloud.SSHKey]{
 	singular: "ssh_key", plural: "ssh_keys", kind: cloud.KindSSHKey,
 	table: func(st *cloud.State) *cloud.Table[*cloud.SSHKey] { return &st.SSHKeys },
-	encode: func(_ *cloud.State, k *cloud.SSHKey) any {
+	encode: func(_ Date, _ *cloud.State, k *cloud.SSHKey) any {
 		return sshKeyJSON{k.ID, k.Name, k.Fingerprint, k.PublicKey, k.Labels, timeJSON(k.Created)}
 	},
 	sort: map[string]func(a, b *cloud.SSHKey) int{
@@ -59,5 +59,5 @@ func createSSHKey(r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	return created(key.ID, sshKeys.part(st, key.ID, key)), nil
+	return created(key.ID, sshKeys.part(r, st, key.ID, key)), nil
 }

@@ -13,7 +13,8 @@
 //
 // A field is optional unless it is `required`. JSON null counts as absent, but a required field may not be null. [Opt]
 // distinguishes absent and null. Unknown fields are ignored like in the real API, because old clients send removed
-// fields. [Unknown] finds them.
+// fields. [Unknown] finds them. A field with the tag since:"2026-10-05" is unknown before that day, and one with the tag
+// until:"2026-07-01" from that day on.
 //
 // Checks: required; min=N, max=N for numbers; len=A:B for strings (characters) and arrays (items);
 // oneof=a|b|c; hostname (RFC 1123); port; notblank. The prefix each. applies a check to the items of an array. A field of
@@ -67,13 +68,14 @@ type optional interface {
 const maxDepth = 64
 
 // JSON decodes body into out, a pointer to a struct. An empty body counts as {}. The error is a *cloud.Error: json_error
-// if the body is not a JSON object, or invalid_input with all wrong fields.
-func JSON(body []byte, out any) error { return decode(body, out, &binder{}) }
+// if the body is not a JSON object, or invalid_input with all wrong fields. day is a day such as "2026-06-01", or "" for
+// the day after all changes.
+func JSON(body []byte, out any, day string) error { return decode(body, out, &binder{day: day}) }
 
 // Unknown returns a *cloud.Error, invalid_input, with the fields of body that the struct of out does not have, or nil. It
 // does not report the errors that [JSON] finds.
-func Unknown(body []byte, out any) error {
-	b := binder{findUnknown: true}
+func Unknown(body []byte, out any, day string) error {
+	b := binder{day: day, findUnknown: true}
 	_ = decode(body, out, &b)
 	if len(b.unknown) > 0 {
 		return cloud.ErrInvalidInput(b.unknown...)
@@ -115,6 +117,7 @@ func decode(body []byte, out any, b *binder) error {
 }
 
 type binder struct {
+	day         string
 	fields      []cloud.FieldError
 	findUnknown bool
 	unknown     []cloud.FieldError
@@ -135,9 +138,19 @@ func (b *binder) fail(path, format string, args ...any) {
 type field struct {
 	index    int
 	name     string
+	since    string // the first day with the field, or ""
+	until    string // the first day without the field, or ""
 	required bool
 	checks   []check
 	each     []check
+}
+
+// on reports whether the field exists on a day. Days in this form have the order of their texts.
+func (f *field) on(day string) bool {
+	if day == "" {
+		return f.until == ""
+	}
+	return day >= f.since && (f.until == "" || day < f.until)
 }
 
 type check struct{ name, arg string }
@@ -155,7 +168,7 @@ func fieldsOf(t reflect.Type) []field {
 		if name == "" || name == "-" {
 			continue
 		}
-		f := field{index: i, name: name}
+		f := field{index: i, name: name, since: sf.Tag.Get("since"), until: sf.Tag.Get("until")}
 		for c := range strings.SplitSeq(sf.Tag.Get("check"), ",") {
 			if c == "" {
 				continue
@@ -178,9 +191,11 @@ func fieldsOf(t reflect.Type) []field {
 
 // noteUnknown records the fields of an object that its struct does not have.
 func (b *binder) noteUnknown(path string, obj map[string]any, fields []field) {
-	known := make([]string, len(fields))
-	for i, f := range fields {
-		known[i] = f.name
+	var known []string
+	for _, f := range fields {
+		if f.on(b.day) {
+			known = append(known, f.name)
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(obj)) {
 		if !slices.Contains(known, name) {
@@ -197,6 +212,9 @@ func (b *binder) object(path string, obj map[string]any, out reflect.Value, dept
 		b.noteUnknown(path, obj, fieldsOf(out.Type()))
 	}
 	for _, f := range fieldsOf(out.Type()) {
+		if !f.on(b.day) {
+			continue
+		}
 		at := join(path, f.name)
 		v, present := obj[f.name]
 		dst := out.Field(f.index)

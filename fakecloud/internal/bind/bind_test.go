@@ -38,7 +38,7 @@ func TestAllFieldsArrive(t *testing.T) {
 	err := JSON([]byte(`{
 		"name": "a.b", "type": 7, "count": 5.0, "flag": false, "labels": {"a": "b"}, "ids": [1, 2],
 		"inner": {"port": 80, "kind": "tcp"}, "list": [{"port": 1}], "ip": "10.0.0.1", "range": "10.0.0.0/8",
-		"text": "äöüß", "dns_ptr": null, "unknown": {"is": "ignored"}, "ignored": 1}`), &got)
+		"text": "äöüß", "dns_ptr": null, "unknown": {"is": "ignored"}, "ignored": 1}`), &got, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func TestTheErrorNamesEveryWrongField(t *testing.T) {
 			maps.Copy(in, ok)
 			maps.Copy(in, tc.set)
 			body, _ := json.Marshal(in)
-			err := JSON(body, new(request))
+			err := JSON(body, new(request), "")
 			var e *cloud.Error
 			if err != nil && !errors.As(err, &e) {
 				t.Fatalf("not an API error: %v", err)
@@ -113,12 +113,12 @@ func TestOtherBodiesThanObjectsAreJSONErrors(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{`{`, `[]`, `1`, `"a"`, `null`, `{"name": "a"} {}`, `{"name":}`, "\xff", `{"a":1,}`, strings.Repeat("[", 1<<16)} {
 		var e *cloud.Error
-		if err := JSON([]byte(body), new(request)); !errors.As(err, &e) || e.Code != "json_error" || e.Status != 400 {
+		if err := JSON([]byte(body), new(request), ""); !errors.As(err, &e) || e.Code != "json_error" || e.Status != 400 {
 			t.Errorf("%.20q: %v", body, err)
 		}
 	}
 	var e *cloud.Error
-	if err := JSON(nil, new(request)); !errors.As(err, &e) || e.Code != "invalid_input" {
+	if err := JSON(nil, new(request), ""); !errors.As(err, &e) || e.Code != "invalid_input" {
 		t.Errorf("no body: %v, want the required fields", err)
 	}
 }
@@ -136,12 +136,37 @@ func TestHostnames(t *testing.T) {
 	}
 }
 
+// Days are compared as texts: the first day with a field is its since, the last day is the one before its until.
+func TestAFieldIsUnknownOutsideOfItsDays(t *testing.T) {
+	t.Parallel()
+	type request struct {
+		Came int `json:"came" since:"2026-10-05" check:"required"`
+		Went int `json:"went" until:"2026-07-01"`
+	}
+	for day, want := range map[string]request{
+		"2026-06-30": {0, 2}, "2026-07-01": {0, 0}, "2026-10-04": {0, 0}, "2026-10-05": {1, 0}, "": {1, 0},
+	} {
+		var got request
+		body := []byte(`{"came": 1, "went": 2}`)
+		if err := JSON(body, &got, day); err != nil || got != want {
+			t.Errorf("%q: %+v, %v; want %+v", day, got, err, want)
+		}
+		var unknown *cloud.Error
+		if err := Unknown(body, new(request), day); !errors.As(err, &unknown) {
+			t.Errorf("%q: no field is unknown", day)
+		}
+		if err := JSON([]byte(`{"came": "text"}`), new(request), day); (err != nil) != (want.Came != 0) {
+			t.Errorf("%q: a wrong value: %v", day, err)
+		}
+	}
+}
+
 func FuzzJSON(f *testing.F) {
 	f.Add([]byte(`{"name":"a","type":1,"inner":{"port":1},"list":[{"port":2}],"ids":[1]}`))
 	f.Add([]byte(`{"list":[[[[]]]],"labels":{"a":{}}}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var e *cloud.Error
-		if err := JSON(body, new(request)); err != nil && !errors.As(err, &e) {
+		if err := JSON(body, new(request), ""); err != nil && !errors.As(err, &e) {
 			t.Errorf("%q: %v is not an API error", body, err)
 		}
 	})

@@ -41,7 +41,7 @@ type Options struct {
 	// DedicatedServers are the public addresses of the owner's dedicated servers. Load balancers take
 	// only these as ip targets. Nil allows any address that the cloud has not given out.
 	DedicatedServers []netip.Prefix
-	// TargetHealth says where the health of load balancers' targets comes from. Default: HealthFollowsPower.
+	// TargetHealth says where the health of load balancers' targets comes from. Default: HealthFollowsReach.
 	TargetHealth HealthRule
 	// Seed makes generated values (passwords, MAC addresses) reproducible.
 	Seed uint64
@@ -97,6 +97,8 @@ type projectData struct {
 type Token struct {
 	Project  int64
 	ReadOnly bool
+	// APIDate, if not zero, is the day whose API the token sees. Otherwise it sees the cloud's.
+	APIDate time.Time
 }
 
 // Project is a handle on one project of a cloud.

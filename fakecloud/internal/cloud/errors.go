@@ -166,15 +166,6 @@ func ErrServer(message string) *Error {
 	return &Error{Code: "server_error", Status: 500, Message: message}
 }
 
-// ErrNotModelled is 501: the API has this operation, but the simulation does not. The real API never
-// answers 501, so the author of a client notices it.
-func ErrNotModelled(operation string) *Error {
-	return &Error{
-		Code: "not_implemented", Status: 501,
-		Message: "fakecloud does not model the operation " + operation + " yet; the coverage page lists what it models",
-	}
-}
-
 // ErrOperation is an operation specific 422 error, with one of the codes that the API document
 // lists for the operation: server_not_stopped, ip_not_available, target_already_defined, …
 func ErrOperation(code Code, message string) *Error {

@@ -26,6 +26,17 @@ const KindLoadBalancer Kind = "load_balancer"
 //   - a load balancer whose create action fails stays, without its network.
 type LoadBalancer struct {
 	Meta
+	*LoadBalancerSettings
+	Targets []LoadBalancerTarget // in the order of adding
+
+	// Revision changes with everything that routes traffic: services, the addresses of targets,
+	// interfaces, algorithm, type. It stays the same when the health of targets changes.
+	Revision int64
+}
+
+// LoadBalancerSettings is all of a load balancer that changes seldom. Versions that differ only in their targets share
+// it: Clone makes a copy, which may be changed.
+type LoadBalancerSettings struct {
 	Type     *LoadBalancerType
 	Location *Location
 	// PublicEnabled is whether the public interface is enabled. The addresses stay allocated, and
@@ -36,14 +47,9 @@ type LoadBalancer struct {
 	PrivateNets      []LoadBalancerPrivateNet // at most one
 	Algorithm        string                   // round_robin or least_connections
 	Services         []LoadBalancerService    // by ascending listen port
-	Targets          []LoadBalancerTarget     // in the order of adding
 	DeleteProtection bool
 	// Deleting is set while the delete action runs.
 	Deleting bool
-
-	// Revision changes with everything that routes traffic: services, the addresses of targets,
-	// interfaces, algorithm, type. It stays the same when the health of targets changes.
-	Revision int64
 
 	// joining is the network to which the create action attaches the load balancer, 0 otherwise. Private
 	// targets already have their addresses of that network.
@@ -117,7 +123,7 @@ type LoadBalancerTarget struct {
 	// Targets are the servers that a label selector selects.
 	Targets Selected
 
-	selector Selector // Selector, parsed
+	selector *Selector // Selector, parsed; nil for other types
 }
 
 // TargetHealth is the health of one target by the health checks of one service.
@@ -134,7 +140,8 @@ type TargetHealth struct {
 
 // Clone implements Object.
 func (lb *LoadBalancer) Clone() *LoadBalancer {
-	c := *lb
+	c, settings := *lb, *lb.LoadBalancerSettings
+	c.LoadBalancerSettings = &settings
 	c.PrivateNets = slices.Clone(lb.PrivateNets)
 	c.Services = slices.Clone(lb.Services)
 	for i := range c.Services {
@@ -264,13 +271,13 @@ func (tx *Tx) refreshLoadBalancer(id int64) {
 func (tx *Tx) relinkServers(lb int64, before, after []int64) {
 	for _, id := range missingFrom(after, before) {
 		tx.Servers.Update(id, func(s *Server) {
-			s.LoadBalancers = slices.DeleteFunc(s.LoadBalancers, func(other int64) bool { return other == lb })
+			s.LoadBalancers = slices.DeleteFunc(slices.Clone(s.LoadBalancers), func(other int64) bool { return other == lb })
 		})
 	}
 	for _, id := range missingFrom(before, after) {
 		tx.Servers.Update(id, func(s *Server) {
 			if i, found := slices.BinarySearch(s.LoadBalancers, lb); !found {
-				s.LoadBalancers = slices.Insert(s.LoadBalancers, i, lb)
+				s.LoadBalancers = slices.Insert(slices.Clone(s.LoadBalancers), i, lb)
 			}
 		})
 	}

@@ -112,8 +112,10 @@ func (tx *Tx) newLoadBalancer(in CreateLoadBalancer) (*LoadBalancer, error) {
 		return nil, err
 	}
 	lb := &LoadBalancer{
-		Meta: tx.NewMeta(in.Name, in.Labels), Type: kind, Location: location,
-		Algorithm: in.Algorithm, PublicEnabled: true, joining: in.Network,
+		Meta: tx.NewMeta(in.Name, in.Labels),
+		LoadBalancerSettings: &LoadBalancerSettings{
+			Type: kind, Location: location, Algorithm: in.Algorithm, PublicEnabled: true, joining: in.Network,
+		},
 	}
 	if lb.Algorithm == "" {
 		lb.Algorithm = "round_robin"

@@ -17,11 +17,12 @@ const (
 type HealthRule int32
 
 const (
-	// HealthFollowsPower derives health from the state of the cloud and sends no packets. A server answers
-	// all health checks while it runs, else none (layer4_no_connection). An ip target always answers. A
-	// target is unknown at first, and becomes healthy after one interval of the service's health check. All
-	// other changes take as many intervals as the health check has retries. This is the default.
-	HealthFollowsPower HealthRule = iota
+	// HealthFollowsReach derives health from the state of the cloud and sends no packets. A server answers
+	// all health checks while it runs, else none (layer4_no_connection). If its firewalls drop the packets of the health
+	// check, it answers none, either (layer4_timeout): a client that forgets a rule finds out without a data plane, too.
+	// An ip target always answers. A target is unknown at first, and becomes healthy after one interval of the service's
+	// health check. All other changes take as many intervals as the health check has retries. This is the default.
+	HealthFollowsReach HealthRule = iota
 	// HealthReported takes health only from ReportTargetHealth. It is for a data plane that probes.
 	HealthReported
 )
@@ -158,7 +159,7 @@ func (t *LoadBalancerTarget) withHealth(f func(*LoadBalancerTarget, TargetHealth
 }
 
 // settleHealth gives each target a health for each service, and schedules the changes of
-// HealthFollowsPower.
+// HealthFollowsReach.
 func (tx *Tx) settleHealth(lb *LoadBalancer) {
 	for i := range lb.Targets {
 		t := &lb.Targets[i]
@@ -175,52 +176,62 @@ func (tx *Tx) settleHealth(lb *LoadBalancer) {
 // dueTimes are the unique times at which the health of some targets changes.
 type dueTimes []time.Time
 
-// nextHealth returns the next status of a target by HealthFollowsPower, and its time; false if the target
-// already has that status. s is the target's server, nil if it has none.
-func nextHealth(lb *LoadBalancer, t *LoadBalancerTarget, h TargetHealth, s *Server) (status string, at time.Time, ok bool) {
-	status, at = HealthHealthy, h.since
-	if t.Type != "ip" {
-		if s == nil || s.Status != ServerRunning {
-			status = HealthUnhealthy
-		}
-		if s != nil && s.powered.After(at) {
-			at = s.powered
-		}
-	}
+// nextHealth returns the next health of a target by HealthFollowsReach, and its time; false if the target already has
+// it. s is the target's server, nil if it has none.
+func (st *State) nextHealth(lb *LoadBalancer, t *LoadBalancerTarget, h TargetHealth, s *Server) (next HealthReport, at time.Time, ok bool) {
 	service, exists := lb.Service(h.ListenPort)
-	if status == h.Status || !exists {
-		return "", time.Time{}, false
+	if !exists {
+		return HealthReport{}, time.Time{}, false
+	}
+	next, at = HealthReport{Status: HealthHealthy}, h.since
+	switch {
+	case t.Type == "ip":
+	case s == nil || s.Status != ServerRunning:
+		next.Status, next.Detail = HealthUnhealthy, "layer4_no_connection"
+	case !st.Reaches(lb, t, service.HealthCheck.Port):
+		next.Status, next.Detail = HealthUnhealthy, "layer4_timeout"
+	}
+	if next.Status == h.Status && next.Detail == h.Detail {
+		return HealthReport{}, time.Time{}, false
+	}
+	if s != nil && s.powered.After(at) {
+		at = s.powered
+	}
+	if s != nil && !t.UsePrivateIP && s.filtered.After(at) {
+		at = s.filtered
 	}
 	wait := service.HealthCheck.Interval
-	if h.Status != HealthUnknown || status == HealthUnhealthy {
+	if h.Status != HealthUnknown || next.Status == HealthUnhealthy {
 		wait *= time.Duration(service.HealthCheck.Retries)
 	}
-	return status, at.Add(wait), true
+	return next, at.Add(wait), true
 }
 
 // addDue adds the times at which the health of a target changes, which is that of server s. It adds none unless
-// HealthFollowsPower is set.
+// HealthFollowsReach is set.
 func (tx *Tx) addDue(due *dueTimes, lb *LoadBalancer, t *LoadBalancerTarget, s *Server) {
-	if tx.cloud.healthRule != HealthFollowsPower {
+	if tx.cloud.healthRule != HealthFollowsReach {
 		return
 	}
 	for _, h := range t.Health {
-		if _, at, ok := nextHealth(lb, t, h, s); ok && !slices.ContainsFunc(*due, at.Equal) {
+		if _, at, ok := tx.nextHealth(lb, t, h, s); ok && !slices.ContainsFunc(*due, at.Equal) {
 			*due = append(*due, at)
 		}
 	}
 }
 
-// followPower schedules the health of a server's targets after the server was switched on or off.
-func (tx *Tx) followPower(server int64) {
+// followReach schedules the health of a server's targets after the server was switched on or off, or after other packets
+// pass its firewalls.
+func (tx *Tx) followReach(server int64) {
 	s, ok := tx.Servers.Get(server)
-	if !ok || !s.powered.Equal(tx.now) {
+	if !ok || !s.powered.Equal(tx.now) && !s.filtered.Equal(tx.now) {
 		return
 	}
 	var due dueTimes
+	finder := targetFinder{server: server}
 	for _, id := range s.LoadBalancers {
 		if lb, ok := tx.LoadBalancers.Get(id); ok {
-			for t := range lb.targetsOf(server) {
+			for t := range lb.targetsOf(&finder) {
 				tx.addDue(&due, lb, t, s)
 			}
 		}
@@ -271,12 +282,12 @@ func (tx *Tx) scheduleAllHealth(lb *LoadBalancer) {
 // healthNow returns a function for withHealth that returns the health that is due by now.
 func (tx *Tx) healthNow(lb *LoadBalancer) func(*LoadBalancerTarget, TargetHealth) TargetHealth {
 	return func(t *LoadBalancerTarget, h TargetHealth) TargetHealth {
-		if tx.cloud.healthRule != HealthFollowsPower {
+		if tx.cloud.healthRule != HealthFollowsReach {
 			return h
 		}
 		s, _ := tx.Servers.Get(t.Server)
-		if status, at, ok := nextHealth(lb, t, h, s); ok && !at.After(tx.now) {
-			h.report(HealthReport{Status: status, Detail: "layer4_no_connection"})
+		if next, at, ok := tx.nextHealth(lb, t, h, s); ok && !at.After(tx.now) {
+			h.report(next)
 		}
 		return h
 	}

@@ -131,7 +131,7 @@ func TestReportedHealth(t *testing.T) {
 	}
 	p.ReportTargetHealth(5, []HealthReport{{Addr: ip, ListenPort: 80, Status: HealthHealthy}})
 
-	p.cloud.SetHealthRule(HealthFollowsPower)
+	p.cloud.SetHealthRule(HealthFollowsReach)
 	clk.Step(45 * time.Second)
 	if got := healthOf(getLB(t, p, lb.ID)); strings.Contains(got, "un") {
 		t.Errorf("after the rule was changed: %s", got)

@@ -45,6 +45,22 @@ func (s Selected) get(server int64) (*LoadBalancerTarget, bool) {
 	return n.target, ok
 }
 
+// targetFinder finds a server's target in the sets of label selectors. It remembers the last one, because load
+// balancers share sets.
+type targetFinder struct {
+	server int64
+	set    Selected
+	target *LoadBalancerTarget // in set; nil if it is not there
+}
+
+func (f *targetFinder) find(s Selected) *LoadBalancerTarget {
+	if s != f.set {
+		f.set = s
+		f.target, _ = s.get(f.server)
+	}
+	return f.target
+}
+
 // with returns the set with a target added. It replaces the target of the same server.
 func (s Selected) with(t *LoadBalancerTarget) Selected {
 	if s.tree == nil {

@@ -128,7 +128,7 @@ func (lb *LoadBalancer) selectorTarget(in TargetInput, t *LoadBalancerTarget, pr
 	case !in.UsePrivateIP && !lb.PublicEnabled:
 		return errPublicDisabled()
 	}
-	t.Selector, t.selector = in.Selector, selector
+	t.Selector, t.selector = in.Selector, &selector
 	return nil
 }
 
@@ -307,7 +307,7 @@ func (t *LoadBalancerTarget) sendTo(ip netip.Addr) {
 // balancers by the index of label selectors; only for a deleted server it visits all of them.
 func (tx *Tx) refreshTargets(server int64) {
 	s, exists := tx.Servers.Get(server)
-	var affected, now []int64
+	var affected []int64
 	if exists {
 		affected = tx.loadBalancersFor(s)
 	} else {
@@ -317,6 +317,8 @@ func (tx *Tx) refreshTargets(server int64) {
 	}
 	var due dueTimes
 	var shared sharedTargets
+	finder := targetFinder{server: server}
+	now := make([]int64, 0, len(affected))
 	for _, id := range affected {
 		entry, ok := tx.LoadBalancers.Entry(id)
 		if !ok {
@@ -328,7 +330,7 @@ func (tx *Tx) refreshTargets(server int64) {
 			tx.LoadBalancers.put(entry, changed)
 			lb = changed
 		}
-		for t := range lb.targetsOf(server) {
+		for t := range lb.targetsOf(&finder) {
 			if len(now) == 0 || now[len(now)-1] != id {
 				now = append(now, id)
 			}
@@ -341,18 +343,15 @@ func (tx *Tx) refreshTargets(server int64) {
 	tx.scheduleHealth(due, server)
 }
 
-// targetsOf yields the targets of a server.
-func (lb *LoadBalancer) targetsOf(server int64) iter.Seq[*LoadBalancerTarget] {
+// targetsOf yields the targets of the finder's server.
+func (lb *LoadBalancer) targetsOf(f *targetFinder) iter.Seq[*LoadBalancerTarget] {
 	return func(yield func(*LoadBalancerTarget) bool) {
 		for i := range lb.Targets {
 			t := &lb.Targets[i]
 			if t.Type == "label_selector" {
-				var ok bool
-				if t, ok = t.Targets.get(server); !ok {
-					continue
-				}
+				t = f.find(t.Targets)
 			}
-			if t.Server == server && !yield(t) {
+			if t != nil && t.Server == f.server && !yield(t) {
 				return
 			}
 		}

@@ -7,7 +7,7 @@ import "fmt"
 func (tx *Tx) assignPrimaryIP(ip *PrimaryIP, to Ref) {
 	tx.linkPrimaryIP(ip, to)
 	if to.Kind == KindServer {
-		tx.refreshTargets(to.ID)
+		tx.followServer(to.ID)
 	}
 }
 
@@ -28,7 +28,7 @@ func (tx *Tx) unassignPrimaryIP(id int64) {
 	tx.PrimaryIPs.Update(id, func(p *PrimaryIP) { p.Assignee = Ref{} })
 	if ip.Assignee.Kind == KindServer {
 		tx.setServerIP(ip.Assignee.ID, ip.Type, 0)
-		tx.refreshTargets(ip.Assignee.ID)
+		tx.followServer(ip.Assignee.ID)
 	}
 }
 
@@ -138,12 +138,13 @@ func (tx *Tx) checkUnassignable(ip *PrimaryIP) error {
 
 // isPublicTarget reports whether a load balancer uses a server's public IPv4 address.
 func (tx *Tx) isPublicTarget(s *Server) bool {
+	finder := targetFinder{server: s.ID}
 	for _, id := range s.LoadBalancers {
 		lb, ok := tx.LoadBalancers.Get(id)
 		if !ok {
 			continue
 		}
-		for t := range lb.targetsOf(s.ID) {
+		for t := range lb.targetsOf(&finder) {
 			if !t.UsePrivateIP && !t.IP.Is6() {
 				return true
 			}

@@ -33,7 +33,7 @@ const KindServer Kind = "server"
 // of type, backups, images, ISOs, reverse DNS, placement groups, protection; the release of all attached
 // resources when a server is deleted.
 //
-// Left out: volumes and firewalls (a request that names one is refused, because none exists); traffic
+// Left out: traffic
 // counters (null, as for a server that has not sent anything); daily backups (they are made only on
 // request); a console (nothing listens at its address); guests, unless a hypervisor runs them. Without a
 // guest, a shutdown always succeeds.
@@ -47,10 +47,13 @@ type Server struct {
 	PrimaryDisk int // GB; a change of type without an upgrade of the disk keeps it
 	// PublicIPv4 and PublicIPv6 are ids of Primary IPs, 0 for none.
 	PublicIPv4, PublicIPv6 int64
-	FloatingIPs            []int64 // by ascending id
-	PrivateNets            []ServerPrivateNet
-	PlacementGroup         int64 // 0 for none
-	// LoadBalancers are the ascending ids of the load balancers that have the server as a target.
+	FloatingIPs, Volumes   []int64 // by ascending id
+	// Firewalls are those on the public interface, by ascending id. It is replaced as a whole.
+	Firewalls      []ServerFirewall
+	PrivateNets    []ServerPrivateNet
+	PlacementGroup int64 // 0 for none
+	// LoadBalancers are the ascending ids of the load balancers that have the server as a target. It is replaced as a whole,
+	// never changed in place.
 	LoadBalancers     []int64
 	RescueEnabled     bool
 	BackupWindow      string // "" when backups are disabled
@@ -65,6 +68,8 @@ type Server struct {
 	// powered is when the server last started or stopped to run, zero for never. The health of load
 	// balancers' targets follows it.
 	powered time.Time
+	// filtered is when other packets last began to pass the firewalls, zero for never. Health follows it, too.
+	filtered time.Time
 	// epoch counts the changes of Status, so that delayed work notices that it is outdated.
 	epoch uint64
 }
@@ -84,8 +89,7 @@ func (s *Server) Clone() *Server {
 	for i := range c.PrivateNets {
 		c.PrivateNets[i].AliasIPs = slices.Clone(c.PrivateNets[i].AliasIPs)
 	}
-	c.FloatingIPs = slices.Clone(s.FloatingIPs)
-	c.LoadBalancers = slices.Clone(s.LoadBalancers)
+	c.FloatingIPs, c.Volumes = slices.Clone(s.FloatingIPs), slices.Clone(s.Volumes)
 	c.SSHKeys = slices.Clone(s.SSHKeys)
 	return &c
 }
@@ -120,7 +124,14 @@ func (s *Server) setStatus(status ServerStatus, now time.Time) {
 // setServerStatus changes a server's status, and schedules the health of its targets.
 func (tx *Tx) setServerStatus(id int64, status ServerStatus) {
 	tx.Servers.Update(id, func(s *Server) { s.setStatus(status, tx.now) })
-	tx.followPower(id)
+	tx.followReach(id)
+}
+
+// followServer updates load balancers and firewalls after a server was created or deleted, or after its labels or addresses
+// changed.
+func (tx *Tx) followServer(id int64) {
+	tx.refreshTargets(id)
+	tx.refreshFirewallsOf(id)
 }
 
 // hasInterface reports whether the server has a public or private interface. It cannot be powered on
@@ -144,7 +155,7 @@ func (p Project) UpdateServer(id int64, in UpdateResource) (*State, error) {
 		if err := setMeta(&tx.Servers, id, in); err != nil {
 			return err
 		}
-		tx.refreshTargets(id)
+		tx.followServer(id)
 		return nil
 	})
 }

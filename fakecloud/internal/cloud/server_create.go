@@ -21,8 +21,9 @@ type CreateServer struct {
 	PlacementGroup   int64
 	StartAfterCreate bool
 	IPv4, IPv6       ServerPublicIP
-	Volumes          []int64
-	Firewalls        []int64
+	// Volumes are ids of volumes to attach. The input field automount has no effect: see Volume.
+	Volumes   []int64
+	Firewalls []int64
 }
 
 // ServerPublicIP is the public address of one version for a new server.
@@ -49,18 +50,21 @@ type serverPlan struct {
 	image      *Image
 	sshKeys    []int64
 	ipv4, ipv6 *PrimaryIP // existing ones, or nil
+	volumes    []*Volume
 }
 
 // CreateServer creates a server. A refused request leaves nothing behind.
 //
-// The server is initializing until create_server has ended. The next actions are start_server and
-// attach_to_network. They run one after the other, and lock the server until the last one has ended. A
+// The server is initializing until create_server has ended. The next actions are attach_volume, start_server
+// and attach_to_network. They run one after the other, and lock the server until the last one has ended. Volumes are
+// there when the server starts (terraform-provider-hcloud issue 647). A
 // server without a public interface needs its networks to start, so it is attached first. If
 // create_server fails, the server stays and is off. The client must delete it.
 //
 // Errors: invalid_input, uniqueness_error, resource_limit_exceeded, resource_unavailable,
 // placement_error, primary_ip_version_mismatch, primary_ip_assigned,
-// primary_ip_datacenter_mismatch, and those of attaching to a network.
+// primary_ip_datacenter_mismatch, volume_already_attached, service_error (a volume in another location),
+// limit_exceeded_error, locked (a volume), conflict (a firewall), and those of attaching to a network.
 func (p Project) CreateServer(in CreateServer) (CreatedServer, *State, error) {
 	var out CreatedServer
 	st, err := p.update(func(tx *Tx) error {
@@ -76,7 +80,7 @@ func (p Project) CreateServer(in CreateServer) (CreatedServer, *State, error) {
 		if len(plan.sshKeys) == 0 {
 			out.RootPassword = tx.newPassword()
 		}
-		tx.refreshTargets(s.ID)
+		tx.followServer(s.ID)
 		out.Server, _ = tx.Servers.Get(s.ID)
 		return nil
 	})
@@ -87,8 +91,6 @@ func (tx *Tx) planServer(in CreateServer) (*serverPlan, error) {
 	if err := cmp.Or(
 		ValidateLabels(in.Labels),
 		checkUserData(in.UserData),
-		refuseUnmodelled("volumes", "volume", in.Volumes),
-		refuseUnmodelled("firewalls", "firewall", in.Firewalls),
 		tx.checkLimit(&tx.Servers),
 		RequireUniqueName(&tx.Servers, in.Name, 0),
 	); err != nil {
@@ -100,21 +102,13 @@ func (tx *Tx) planServer(in CreateServer) (*serverPlan, error) {
 		return nil, ErrField("server_type", fmt.Sprintf("server type '%s' not found", in.ServerType))
 	}
 	for _, step := range []func(*Tx) error{
-		plan.findSSHKeys, plan.findPrimaryIPs, plan.findNetworks, plan.findLocation, plan.findImage, plan.checkPlacement,
+		plan.findSSHKeys, plan.findPrimaryIPs, plan.findNetworks, plan.findVolumes, plan.findLocation, plan.findImage, plan.checkPlacement, plan.findFirewalls,
 	} {
 		if err := step(tx); err != nil {
 			return nil, err
 		}
 	}
 	return plan, nil
-}
-
-// refuseUnmodelled refuses ids of resources that are not modelled.
-func refuseUnmodelled(field, what string, ids []int64) error {
-	if len(ids) == 0 {
-		return nil
-	}
-	return ErrField(field, fmt.Sprintf("%s with ID %d not found (fakecloud does not model %ss yet)", what, ids[0], what))
 }
 
 func (s *serverPlan) findSSHKeys(tx *Tx) error {
@@ -178,6 +172,46 @@ func (s *serverPlan) findNetworks(tx *Tx) error {
 	return nil
 }
 
+// findVolumes finds the volumes, which must be free: none may be attached, or locked.
+func (s *serverPlan) findVolumes(tx *Tx) error {
+	for i, id := range s.Volumes {
+		v, ok := tx.Volumes.Get(id)
+		switch {
+		case !ok:
+			return ErrField(fmt.Sprintf("volumes.%d", i), fmt.Sprintf("volume with ID %d not found", id))
+		case v.Server != 0:
+			return errVolumeAttached()
+		case slices.Contains(s.Volumes[:i], id):
+			return ErrField(fmt.Sprintf("volumes.%d", i), fmt.Sprintf("volume with ID %d is named twice", id))
+		}
+		if err := tx.RequireUnlocked(v.Ref()); err != nil {
+			return err
+		}
+		s.volumes = append(s.volumes, v)
+	}
+	return checkVolumesPerServer(len(s.Volumes))
+}
+
+// findFirewalls finds the firewalls, which need a public interface.
+func (s *serverPlan) findFirewalls(tx *Tx) error {
+	for i, id := range s.Firewalls {
+		field := fmt.Sprintf("firewalls.%d.firewall", i)
+		f, ok := tx.Firewalls.Get(id)
+		switch {
+		case !ok:
+			return ErrField(field, fmt.Sprintf("firewall with ID %d not found", id))
+		case slices.Contains(s.Firewalls[:i], id):
+			return ErrField(field, fmt.Sprintf("firewall with ID %d is named twice", id))
+		case !s.IPv4.Enabled && !s.IPv6.Enabled:
+			return ErrField(field, "a firewall needs a public interface")
+		}
+		if err := tx.RequireNoConflict(f.Ref()); err != nil {
+			return err
+		}
+	}
+	return checkFirewallsOf(&Server{Firewalls: make([]ServerFirewall, max(0, len(s.Firewalls)-1))})
+}
+
 // findLocation checks the wanted location. If there is none, it picks the first possible location of the
 // catalogue.
 func (s *serverPlan) findLocation(tx *Tx) error {
@@ -200,6 +234,11 @@ func (s *serverPlan) findLocation(tx *Tx) error {
 				fmt.Sprintf("Primary IP %d is in location %s, the server would be in %s", ip.ID, ip.Location.Name, l.Name))
 		}
 	}
+	for _, v := range s.volumes {
+		if v.Location.ID != l.ID {
+			return errOtherLocation()
+		}
+	}
 	s.location = l
 	return orderable(s.serverType, l, tx.now)
 }
@@ -208,6 +247,11 @@ func (s *serverPlan) findLocation(tx *Tx) error {
 func (s *serverPlan) fits(tx *Tx, l *Location) bool {
 	for _, ip := range []*PrimaryIP{s.ipv4, s.ipv6} {
 		if ip != nil && ip.Location.ID != l.ID {
+			return false
+		}
+	}
+	for _, v := range s.volumes {
+		if v.Location.ID != l.ID {
 			return false
 		}
 	}
@@ -341,9 +385,17 @@ func (tx *Tx) startServerCreation(s *Server, plan *serverPlan) CreatedServer {
 		create.Effect = off
 	}
 	out := CreatedServer{Action: tx.Start(create).ID}
+	for _, id := range plan.Firewalls {
+		t := FirewallTarget{Server: s.ID, pending: true}
+		tx.Firewalls.Update(id, func(f *Firewall) { f.AppliedTo = append(f.AppliedTo, t) })
+		tx.startApplying(id, t, out.Action)
+	}
 	last := out.Action
 	next := func(spec ActionSpec) {
-		spec.After, spec.Locks = last, locks
+		spec.After = last
+		if len(spec.Locks) == 0 {
+			spec.Locks = locks
+		}
 		last = tx.Start(spec).ID
 		out.NextActions = append(out.NextActions, last)
 	}
@@ -351,6 +403,9 @@ func (tx *Tx) startServerCreation(s *Server, plan *serverPlan) CreatedServer {
 		if plan.StartAfterCreate {
 			next(startServerSpec(s.ID, ServerOff, locks))
 		}
+	}
+	for _, v := range plan.volumes {
+		next(attachVolumeSpec(v.ID, s.ID))
 	}
 	public := plan.IPv4.Enabled || plan.IPv6.Enabled
 	if public {

@@ -1,7 +1,7 @@
 package cloud
 
 // DeleteServer deletes a server with its backups and its auto-delete Primary IPs. It leaves its networks, load
-// balancers and placement group. Other Primary IPs and Floating IPs stay and are unassigned. Snapshots stay.
+// balancers and placement group. Other Primary IPs, Floating IPs and volumes stay and are unassigned. Snapshots stay.
 // The server is deleting while the action runs.
 // Errors: not_found, locked, protected.
 func (p Project) DeleteServer(id int64) (int64, *State, error) {
@@ -26,7 +26,8 @@ func (tx *Tx) removeServer(id int64) {
 	tx.leavePlacementGroup(id)
 	tx.releasePrimaryIPs(ref)
 	tx.releaseFloatingIPs(id)
+	tx.releaseVolumes(id)
 	tx.deleteBackups(id)
 	tx.Servers.Delete(id)
-	tx.refreshTargets(id)
+	tx.followServer(id)
 }

@@ -55,6 +55,8 @@ func checkInvariants(t *testing.T, st *State, c *Cloud) {
 		checkLoadBalancer(t, st, lb)
 	}
 	checkFloatingIPs(t, st, held)
+	checkVolumes(t, st)
+	checkFirewalls(t, st)
 	if used := len(c.ips.v4.used) + len(c.ips.v6.used); used != len(held) {
 		t.Errorf("%d public addresses are taken, %d are held", used, len(held))
 	}
@@ -183,6 +185,8 @@ type model struct {
 	clk *testclock.FakeClock
 	rnd *rand.Rand
 	n   int
+	// uploads are the certificates that the model uploads. They are only for certificateOperations.
+	uploads []UploadCertificate
 }
 
 // one returns one of the ids, or at times an unknown id.
@@ -326,7 +330,7 @@ func TestReferencesAgreeAfterRandomOperations(t *testing.T) {
 			testNetwork(t, p, "one", "10.0.0.0/24")
 			testNetwork(t, p, "two", "10.1.0.0/24")
 			m := &model{Project: p, clk: clk, rnd: rand.New(rand.NewPCG(seed, 1))}
-			operations := append(m.operations(), m.floatingIPOperations()...)
+			operations := slices.Concat(m.operations(), m.floatingIPOperations(), m.volumeOperations(), m.firewallOperations())
 			for i := range 1500 {
 				op := m.rnd.IntN(len(operations))
 				operations[op]()

@@ -29,7 +29,7 @@ func (tx *Tx) bootServer(id int64) {
 		s.setStatus(ServerRunning, tx.now)
 		s.RescueEnabled = false
 	})
-	tx.followPower(id)
+	tx.followReach(id)
 }
 
 func requireInterface(s *Server) error {

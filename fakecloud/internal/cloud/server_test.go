@@ -50,7 +50,7 @@ func serverCatalogue() *Catalogue {
 			image(101, "debian", "x86", 5), image(102, "debian", "arm", 5), image(103, "onlyx86", "x86", 5),
 			image(104, "huge", "x86", 60), old,
 		},
-		LoadBalancerTypes: []*LoadBalancerType{{ID: 301, Name: "lb", MaxServices: 5, MaxTargets: 25}},
+		LoadBalancerTypes: []*LoadBalancerType{{ID: 301, Name: "lb", MaxServices: 5, MaxTargets: 25, MaxAssignedCertificates: 10}},
 		ISOs: []*ISO{
 			{ID: 201, Name: "any.iso", Type: "public"}, {ID: 202, Name: "arm.iso", Type: "public", Architecture: "arm"},
 			{ID: 203, Name: "gone.iso", Type: "public", Deprecation: &Deprecation{UnavailableAfter: testNow.Add(-time.Hour)}},

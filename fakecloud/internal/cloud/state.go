@@ -11,6 +11,9 @@ type State struct {
 	Certificates    Table[*Certificate]
 	PrimaryIPs      Table[*PrimaryIP]
 	FloatingIPs     Table[*FloatingIP]
+	Volumes         Table[*Volume]
+	Firewalls       Table[*Firewall]
+	Zones           Table[*Zone]
 	PlacementGroups Table[*PlacementGroup]
 	SSHKeys         Table[*SSHKey]
 	// Images holds the project's own snapshots and backups. System images are in the Catalogue.
@@ -34,6 +37,9 @@ var resources = [...]struct {
 	{KindCertificate, func(st *State) table { return &st.Certificates }},
 	{KindPrimaryIP, func(st *State) table { return &st.PrimaryIPs }},
 	{KindFloatingIP, func(st *State) table { return &st.FloatingIPs }},
+	{KindVolume, func(st *State) table { return &st.Volumes }},
+	{KindFirewall, func(st *State) table { return &st.Firewalls }},
+	{KindZone, func(st *State) table { return &st.Zones }},
 	{KindPlacementGroup, func(st *State) table { return &st.PlacementGroups }},
 	{KindSSHKey, func(st *State) table { return &st.SSHKeys }},
 	{KindImage, func(st *State) table { return &st.Images }},

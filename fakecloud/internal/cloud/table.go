@@ -69,15 +69,15 @@ func (e *Entry[T]) EncodedOnce(encode func(T) []byte) []byte {
 // Table holds the resources of one kind of one project, ordered by id and by name. A published
 // table is read-only; writing to it is possible only through a [Tx].
 type Table[T Object[T]] struct {
-	kind  Kind
-	ids   *btree.BTreeG[*Entry[T]]
-	names *btree.BTreeG[*Entry[T]] // nil if the resources have no names
-	// labels finds ids by label.
+	kind Kind
+	ids  *btree.BTreeG[*Entry[T]]
+	// names and labels find ids. A new version of a resource seldom changes them.
+	names  *btree.BTreeG[nameEntry] // nil if the resources have no names
 	labels *btree.BTreeG[labelled]
 	keys   *sync.Pool // search keys: entries with only an id
 	pages  *pageCache
 	log    *changeLog // nil in a published table
-	owned  bool       // whether ids and names are this transaction's own copies
+	owned  bool       // whether ids is this transaction's own copy
 }
 
 // treeDegree is small because a write copies the nodes that it changes. Measured: creating servers
@@ -92,10 +92,16 @@ func newTable[T Object[T]](kind Kind) Table[T] {
 		ids: btree.NewBTreeGOptions(func(a, b *Entry[T]) bool {
 			return a.meta.ID < b.meta.ID
 		}, opts),
-		names: btree.NewBTreeGOptions(func(a, b *Entry[T]) bool {
-			return cmp.Or(cmp.Compare(a.meta.Name, b.meta.Name), cmp.Compare(a.meta.ID, b.meta.ID)) < 0
+		names: btree.NewBTreeGOptions(func(a, b nameEntry) bool {
+			return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.id, b.id)) < 0
 		}, opts),
 	}
+}
+
+// nameEntry is the id of a resource with a name, which may be empty.
+type nameEntry struct {
+	name string
+	id   int64
 }
 
 // Kind returns the kind of the resources in the table.
@@ -146,14 +152,14 @@ func (t *Table[T]) ByName(name string) (T, bool) {
 
 // EntryByName returns the published version of the resource with exactly this name.
 func (t *Table[T]) EntryByName(name string) (*Entry[T], bool) {
-	var found *Entry[T]
-	t.names.Ascend(&Entry[T]{meta: &Meta{Name: name}}, func(e *Entry[T]) bool {
-		if e.meta.Name == name {
-			found = e
+	id := int64(0)
+	t.names.Ascend(nameEntry{name: name}, func(n nameEntry) bool {
+		if n.name == name {
+			id = n.id
 		}
 		return false
 	})
-	return found, found != nil
+	return t.Entry(id)
 }
 
 // All yields all resources by ascending id, for reading only.
@@ -180,7 +186,8 @@ const (
 // At returns the i-th entry (from 0) in the given order, in logarithmic time.
 func (t *Table[T]) At(o Order, i int) (*Entry[T], bool) {
 	if o == ByName {
-		return t.names.GetAt(i)
+		n, _ := t.names.GetAt(i)
+		return t.Entry(n.id)
 	}
 	return t.ids.GetAt(i)
 }
@@ -195,17 +202,24 @@ type Page struct {
 
 // Page returns the entries of a page. Its cost depends on the size of the page, not of the table.
 func (t *Table[T]) Page(p Page) []*Entry[T] {
-	tree := t.ids
-	if p.Order == ByName {
-		tree = t.names
-	}
-	n := min(p.N, tree.Len()-p.First)
+	n := min(p.N, t.Len()-p.First)
 	if p.First < 0 || n <= 0 {
 		return nil
 	}
-	page := make([]*Entry[T], 0, n)
-	add := func(e *Entry[T]) bool {
-		page = append(page, e)
+	if p.Order == ByName {
+		return pageOf(t.names, p, n, func(n nameEntry) *Entry[T] {
+			e, _ := t.Entry(n.id)
+			return e
+		})
+	}
+	return pageOf(t.ids, p, n, func(e *Entry[T]) *Entry[T] { return e })
+}
+
+// pageOf returns n entries of a page in the order of a tree.
+func pageOf[Item, E any](tree *btree.BTreeG[Item], p Page, n int, entry func(Item) E) []E {
+	page := make([]E, 0, n)
+	add := func(i Item) bool {
+		page = append(page, entry(i))
 		return len(page) < n
 	}
 	if p.Desc {
@@ -265,29 +279,20 @@ func (t *Table[T]) put(old *Entry[T], v T) {
 	t.own()
 	m := v.Header()
 	if old == nil {
-		e := &Entry[T]{Value: v, meta: m}
-		t.ids.Set(e)
-		if t.names != nil {
-			t.names.Set(e)
-		}
+		t.ids.Set(&Entry[T]{Value: v, meta: m})
+		t.rename(m.ID, nil, m)
 		t.relabel(m.ID, nil, m.Labels)
 		t.log.record(t.kind, m.ID, nil, v)
 		return
 	}
 	before := old.Value
+	t.rename(m.ID, old.meta, m)
 	t.relabel(m.ID, old.meta.Labels, m.Labels)
-	if old.meta.Name == m.Name && t.log.has(m.ID) {
+	if t.log.has(m.ID) {
 		// This transaction has made the entry, so that no reader has it yet.
 		old.Value, old.meta = v, m
 	} else {
-		e := &Entry[T]{Value: v, meta: m}
-		t.ids.Set(e)
-		if t.names != nil {
-			if old.meta.Name != m.Name {
-				t.names.Delete(old)
-			}
-			t.names.Set(e)
-		}
+		t.ids.Set(&Entry[T]{Value: v, meta: m})
 	}
 	t.log.record(t.kind, m.ID, before, v)
 }
@@ -318,23 +323,32 @@ func (t *Table[T]) Delete(id int64) {
 	}
 	t.own()
 	t.ids.Delete(old)
-	if t.names != nil {
-		t.names.Delete(old)
-	}
+	t.rename(id, old.meta, nil)
 	t.relabel(id, old.meta.Labels, nil)
 	t.log.record(t.kind, id, old.Value, nil)
 }
 
-// own gives the transaction its own copy of the trees. This is O(1): nodes are copied when they change.
+// rename updates the index of names after a resource changed. before or after is nil if the resource did not exist.
+func (t *Table[T]) rename(id int64, before, after *Meta) {
+	if t.names == nil || before != nil && after != nil && before.Name == after.Name {
+		return
+	}
+	t.names = t.names.Copy()
+	if before != nil {
+		t.names.Delete(nameEntry{before.Name, id})
+	}
+	if after != nil {
+		t.names.Set(nameEntry{after.Name, id})
+	}
+}
+
+// own gives the transaction its own copy of the tree. This is O(1): nodes are copied when they change.
 func (t *Table[T]) own() {
 	if t.log == nil {
 		panic("cloud: write to a published table of " + string(t.kind))
 	}
 	if !t.owned {
 		t.ids, t.owned = t.ids.Copy(), true
-		if t.names != nil {
-			t.names = t.names.Copy()
-		}
 		t.pages = &pageCache{}
 	}
 }

@@ -54,6 +54,19 @@ func Amendments() []Amendment {
 			apply:  addHTTPServiceFields,
 		},
 		{
+			Source: "hcloud-go, hcloud/error.go; the API's changelog of 2025-08-04, which it names",
+			What:   "removing a firewall from a resource that it is not applied to: 422 firewall_already_removed",
+			apply:  addCode("firewall_already_removed", http.StatusUnprocessableEntity, "remove_firewall_from_resources"),
+		},
+		{
+			Source: "hcloud-go, hcloud/error.go (volume_already_attached); hetznercloud/csi-driver, internal/api/volume.go, expects both",
+			What:   "a volume that is attached already: 422 volume_already_attached; one too many for a server: 422 limit_exceeded_error",
+			apply: func(d *Document) int {
+				return addCode("volume_already_attached", http.StatusUnprocessableEntity, "attach_volume", "create_server")(d) +
+					addCode("limit_exceeded_error", http.StatusUnprocessableEntity, "attach_volume", "create_volume", "create_server")(d)
+			},
+		},
+		{
 			Since: in2026(time.May, 1), Source: fromFacts,
 			What:  "deleting an assigned Primary or Floating IP: 422 must_be_unassigned",
 			apply: addCode("must_be_unassigned", http.StatusUnprocessableEntity, "delete_primary_ip", "delete_floating_ip"),

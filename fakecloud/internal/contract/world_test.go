@@ -149,6 +149,9 @@ func (w *world) refuseAction(code, path, name string, body any) {
 
 func idOf(resource any) string {
 	fields, _ := resource.(object)
+	if text, ok := fields["id"].(string); ok {
+		return text
+	}
 	id, _ := fields["id"].(float64)
 	return fmt.Sprintf("%.0f", id)
 }
@@ -198,6 +201,7 @@ func existingPath(w *world, op *contract.Operation) string {
 	for strings.Contains(path, "{") {
 		parent, rest, _ := strings.Cut(path, "/{")
 		_, rest, _ = strings.Cut(rest, "}")
+		rest = strings.TrimPrefix(rest, "/{rr_type}") // the id of an RRSet has its name and type
 		collection := parent
 		if collection == "/actions" {
 			collection = "/servers/actions"

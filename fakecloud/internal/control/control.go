@@ -225,10 +225,29 @@ func CheckToken(token string) error {
 
 // RevokeToken makes a token invalid.
 func (c *Controller) RevokeToken(token string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if _, ok := c.Cloud.Token(token); !ok {
 		return fmt.Errorf("token %w", ErrNotFound)
 	}
 	c.Cloud.RevokeToken(token)
+	return nil
+}
+
+// SetTokenDate gives a token an API date of its own. "" takes it away.
+func (c *Controller) SetTokenDate(token, date string) error {
+	d, err := api.ParseDate(date)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t, ok := c.Cloud.Token(token)
+	if !ok {
+		return fmt.Errorf("token %w", ErrNotFound)
+	}
+	t.APIDate = d.Time()
+	c.Cloud.AddToken(token, t)
 	return nil
 }
 

@@ -350,6 +350,22 @@ func addToken(c *Controller, r *http.Request) (any, error) {
 	return map[string]any{"token": token, "project": in.Project, "read_only": in.ReadOnly}, nil
 }
 
+func setTokenDate(c *Controller, r *http.Request) (any, error) {
+	var in struct {
+		APIDate *string `json:"api_date"`
+	}
+	if err := decode(r, &in); err != nil {
+		return nil, err
+	}
+	if in.APIDate == nil {
+		return nil, errors.New(`api_date: is required, such as {"api_date": "2026-06-01"}; "" is the cloud's`)
+	}
+	if err := c.SetTokenDate(pathParam(r, "token"), *in.APIDate); err != nil {
+		return nil, err
+	}
+	return map[string]any{"api_date": *in.APIDate}, nil
+}
+
 func deleteToken(c *Controller, r *http.Request) (any, error) {
 	return done, c.RevokeToken(pathParam(r, "token"))
 }

@@ -68,6 +68,7 @@ func Endpoints() []Endpoint {
 		{Method: "GET", Path: "/projects", Summary: "all projects", handle: listProjects},
 		{Method: "POST", Path: "/projects", Summary: `create a project and a token for it: {"name": "staging"}; "token" sets the token`, handle: addProject},
 		{Method: "POST", Path: "/tokens", Summary: `make a token: {"project": 1, "read_only": true}; "token" sets the token`, handle: addToken},
+		{Method: "PUT", Path: "/tokens/{token}", Summary: `give a token an API date of its own: {"api_date": "2026-06-01"}; "" is the cloud's`, handle: setTokenDate},
 		{Method: "DELETE", Path: "/tokens/{token}", Summary: "make a token invalid", handle: deleteToken},
 	}
 }

@@ -1,0 +1,206 @@
+package api
+
+import (
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+)
+
+type zoneJSON struct {
+	ID                 int64             `json:"id"`
+	Name               string            `json:"name"`
+	Mode               string            `json:"mode"`
+	Status             string            `json:"status"`
+	TTL                int               `json:"ttl"`
+	RecordCount        int               `json:"record_count"`
+	Labels             map[string]string `json:"labels"`
+	Created            timeJSON          `json:"created"`
+	Protection         protectionJSON    `json:"protection"`
+	Registrar          string            `json:"registrar"`
+	PrimaryNameservers []nameserverJSON  `json:"primary_nameservers"`
+	Authoritative      struct {
+		Assigned  []string `json:"assigned"`
+		Delegated []string `json:"delegated"`
+		LastCheck timeJSON `json:"delegation_last_check"`
+		Status    string   `json:"delegation_status"`
+	} `json:"authoritative_nameservers"`
+}
+
+type nameserverJSON struct {
+	Address       netip.Addr `json:"address"`
+	Port          int        `json:"port"`
+	TSIGKey       string     `json:"tsig_key,omitempty"`
+	TSIGAlgorithm string     `json:"tsig_algorithm,omitempty"`
+}
+
+func encodeZone(_ Date, _ *cloud.State, z *cloud.Zone) any {
+	out := zoneJSON{
+		ID: z.ID, Name: z.Name, Mode: z.Mode, Status: z.Status(), TTL: z.TTL, RecordCount: z.RecordCount(), Labels: z.Labels,
+		Created: timeJSON(z.Created), Protection: protectionJSON{z.DeleteProtection}, Registrar: "unknown",
+		PrimaryNameservers: []nameserverJSON{},
+	}
+	for _, s := range z.PrimaryNameservers {
+		out.PrimaryNameservers = append(out.PrimaryNameservers, nameserverJSON(s))
+	}
+	a := &out.Authoritative
+	a.Assigned, a.Delegated = cloud.AuthoritativeNameservers, cloud.AuthoritativeNameservers
+	a.LastCheck, a.Status = timeJSON(z.Created), "valid"
+	return out
+}
+
+var zones = &resource[*cloud.Zone]{
+	singular: "zone", plural: "zones", kind: cloud.KindZone,
+	table:  func(st *cloud.State) *cloud.Table[*cloud.Zone] { return &st.Zones },
+	encode: encodeZone, find: (*cloud.State).FindZone,
+	sort: map[string]func(a, b *cloud.Zone) int{
+		"id": compareID[*cloud.Zone], "name": compareName[*cloud.Zone], "created": compareCreated[*cloud.Zone],
+	},
+	filter: func(q url.Values) (func(*cloud.State, *cloud.Zone) bool, error) {
+		mode, err := oneOf(q, "mode", cloud.ZonePrimary, cloud.ZoneSecondary)
+		if err != nil || len(q["mode"]) == 0 {
+			return nil, err
+		}
+		return func(_ *cloud.State, z *cloud.Zone) bool { return mode(z.Mode) }, nil
+	},
+}
+
+func zoneRoutes() []Route {
+	one := zones.path()
+	return slices.Concat([]Route{
+		{http.MethodGet, "/zones", "list_zones", zones.list},
+		{http.MethodPost, "/zones", "create_zone", createZone},
+		{http.MethodGet, one, "get_zone", zones.get},
+		{http.MethodPut, one, "update_zone", updateZone},
+		{http.MethodDelete, one, "delete_zone", func(r *Request) (Response, error) {
+			action, st, err := r.Project.DeleteZone(r.zone())
+			return started(st, action, err)
+		}},
+		{http.MethodGet, one + "/zonefile", "get_zone_zonefile", exportZonefile},
+		{http.MethodPost, one + "/actions/change_primary_nameservers", "change_zone_primary_nameservers", changePrimaryNameservers},
+		{http.MethodPost, one + "/actions/change_protection", "change_zone_protection", changeZoneProtection},
+		{http.MethodPost, one + "/actions/change_ttl", "change_zone_ttl", changeZoneTTL},
+		{http.MethodPost, one + "/actions/import_zonefile", "import_zone_zonefile", importZonefile},
+	}, rrsetRoutes(), actionRoutesOf(zones))
+}
+
+// zone returns the id or name of the zone in the path.
+func (r *Request) zone() string { return r.param("id_or_name") }
+
+type nameserverRequest struct {
+	Address       netip.Addr `json:"address" check:"required"`
+	Port          *int       `json:"port" check:"port"`
+	TSIGKey       string     `json:"tsig_key"`
+	TSIGAlgorithm string     `json:"tsig_algorithm" check:"oneof=hmac-md5|hmac-sha1|hmac-sha256"`
+}
+
+func nameserversOf(requests []nameserverRequest) []cloud.PrimaryNameserver {
+	var all []cloud.PrimaryNameserver
+	for _, n := range requests {
+		all = append(all, cloud.PrimaryNameserver{Address: n.Address, Port: deref(n.Port, 53), TSIGKey: n.TSIGKey, TSIGAlgorithm: n.TSIGAlgorithm})
+	}
+	return all
+}
+
+func createZone(r *Request) (Response, error) {
+	var body struct {
+		Name               string              `json:"name" check:"required"`
+		Mode               string              `json:"mode" check:"required,oneof=primary|secondary"`
+		TTL                *int                `json:"ttl" check:"min=60,max=2147483647"`
+		Labels             map[string]string   `json:"labels"`
+		PrimaryNameservers []nameserverRequest `json:"primary_nameservers"`
+		RRSets             []rrsetRequest      `json:"rrsets"`
+		Zonefile           string              `json:"zonefile"`
+	}
+	if err := r.Bind(&body); err != nil {
+		return Response{}, err
+	}
+	in := cloud.CreateZone{
+		Name: body.Name, Mode: body.Mode, TTL: deref(body.TTL, 0), Labels: body.Labels,
+		PrimaryNameservers: nameserversOf(body.PrimaryNameservers), Zonefile: body.Zonefile,
+	}
+	for _, s := range body.RRSets {
+		in.RRSets = append(in.RRSets, s.input())
+	}
+	z, action, st, err := r.Project.CreateZone(in)
+	if err != nil {
+		return Response{}, err
+	}
+	return created(z.ID, zones.part(r, st, z.ID, z), actionPart(st, action)), nil
+}
+
+func updateZone(r *Request) (Response, error) {
+	var body struct {
+		Labels map[string]string `json:"labels"`
+	}
+	if err := r.Bind(&body); err != nil {
+		return Response{}, err
+	}
+	st, err := r.Project.UpdateZone(r.zone(), body.Labels)
+	if err != nil {
+		return Response{}, err
+	}
+	z, err := st.FindZone(r.zone())
+	if err != nil {
+		return Response{}, err
+	}
+	return object(http.StatusOK, zones.part(r, st, z.ID, z)), nil
+}
+
+func exportZonefile(r *Request) (Response, error) {
+	z, err := r.Project.View().FindZone(r.zone())
+	if err != nil {
+		return Response{}, err
+	}
+	text, err := z.Zonefile()
+	if err != nil {
+		return Response{}, err
+	}
+	return object(http.StatusOK, Part{"zonefile", marshal(text)}), nil
+}
+
+func changePrimaryNameservers(r *Request) (Response, error) {
+	var body struct {
+		PrimaryNameservers []nameserverRequest `json:"primary_nameservers" check:"required"`
+	}
+	if err := r.Bind(&body); err != nil {
+		return Response{}, err
+	}
+	action, st, err := r.Project.ChangePrimaryNameservers(r.zone(), nameserversOf(body.PrimaryNameservers))
+	return started(st, action, err)
+}
+
+func changeZoneProtection(r *Request) (Response, error) {
+	var body struct {
+		Delete bool `json:"delete" check:"required"`
+	}
+	if err := r.Bind(&body); err != nil {
+		return Response{}, err
+	}
+	action, st, err := r.Project.ChangeZoneProtection(r.zone(), body.Delete)
+	return started(st, action, err)
+}
+
+func changeZoneTTL(r *Request) (Response, error) {
+	var body struct {
+		TTL int `json:"ttl" check:"required,min=60,max=2147483647"`
+	}
+	if err := r.Bind(&body); err != nil {
+		return Response{}, err
+	}
+	action, st, err := r.Project.ChangeZoneTTL(r.zone(), body.TTL)
+	return started(st, action, err)
+}
+
+func importZonefile(r *Request) (Response, error) {
+	var body struct {
+		Zonefile string `json:"zonefile" check:"required"`
+	}
+	if err := r.Bind(&body); err != nil {
+		return Response{}, err
+	}
+	action, st, err := r.Project.ImportZonefile(r.zone(), body.Zonefile)
+	return started(st, action, err)
+}

@@ -1,0 +1,241 @@
+package api
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/bind"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+)
+
+type rrsetJSON struct {
+	ID         string            `json:"id"`
+	Name       string            `json:"name"`
+	Type       string            `json:"type"`
+	TTL        *int              `json:"ttl"`
+	Labels     map[string]string `json:"labels"`
+	Protection struct {
+		Change bool `json:"change"`
+	} `json:"protection"`
+	Records []recordJSON `json:"records"`
+	Zone    int64        `json:"zone"`
+}
+
+type recordJSON struct {
+	Value   string `json:"value" check:"required"`
+	Comment string `json:"comment"`
+}
+
+func encodeRRSet(z *cloud.Zone, s *cloud.RRSet) []byte {
+	out := rrsetJSON{ID: s.ID(), Name: s.Name, Type: s.Type, TTL: s.TTL, Labels: s.Labels, Records: []recordJSON{}, Zone: z.ID}
+	if out.Labels == nil {
+		out.Labels = map[string]string{}
+	}
+	out.Protection.Change = s.ChangeProtection
+	for _, r := range s.Records {
+		out.Records = append(out.Records, recordJSON(r))
+	}
+	return marshal(out)
+}
+
+type rrsetRequest struct {
+	Name    string            `json:"name" check:"required"`
+	Type    string            `json:"type" check:"required,oneof=A|AAAA|CAA|CNAME|DS|HINFO|HTTPS|MX|NS|PTR|RP|SOA|SRV|SVCB|TLSA|TXT"`
+	TTL     *int              `json:"ttl" check:"min=60,max=2147483647"`
+	Labels  map[string]string `json:"labels"`
+	Records []recordJSON      `json:"records" check:"required,len=1:50"`
+}
+
+func (s rrsetRequest) input() cloud.RRSet {
+	return cloud.RRSet{Name: s.Name, Type: s.Type, TTL: s.TTL, Labels: s.Labels, Records: recordsOf(s.Records)}
+}
+
+func recordsOf(requests []recordJSON) (all []cloud.Record) {
+	for _, r := range requests {
+		all = append(all, cloud.Record(r))
+	}
+	return all
+}
+
+// maxRRSetsPerPage is larger than MaxPerPage (API document, list_zone_rrsets).
+const maxRRSetsPerPage = 100
+
+var rrsetSort = map[string]func(a, b *cloud.RRSet) int{
+	"id":      func(a, b *cloud.RRSet) int { return cmp.Compare(a.ID(), b.ID()) },
+	"name":    func(a, b *cloud.RRSet) int { return cmp.Compare(a.Name, b.Name) },
+	"created": func(a, b *cloud.RRSet) int { return a.Created().Compare(b.Created()) },
+}
+
+func rrsetRoutes() []Route {
+	all := zones.path() + "/rrsets"
+	one := all + "/{rr_name}/{rr_type}"
+	return []Route{
+		{http.MethodGet, all, "list_zone_rrsets", listRRSets},
+		{http.MethodPost, all, "create_zone_rrset", createRRSet},
+		{http.MethodGet, one, "get_zone_rrset", getRRSet},
+		{http.MethodPut, one, "update_zone_rrset", updateRRSet},
+		{http.MethodDelete, one, "delete_zone_rrset", func(r *Request) (Response, error) {
+			action, st, err := r.Project.DeleteRRSet(r.zone(), r.rrName(), r.rrType())
+			return started(st, action, err)
+		}},
+		{http.MethodPost, one + "/actions/change_protection", "change_zone_rrset_protection", changeRRSetProtection},
+		{http.MethodPost, one + "/actions/change_ttl", "change_zone_rrset_ttl", changeRRSetTTL},
+		{http.MethodPost, one + "/actions/set_records", "set_zone_rrset_records", changeRecords(cloud.Project.SetRecords)},
+		{http.MethodPost, one + "/actions/add_records", "add_zone_rrset_records", addRecords},
+		{http.MethodPost, one + "/actions/remove_records", "remove_zone_rrset_records", changeRecords(cloud.Project.RemoveRecords)},
+		{http.MethodPost, one + "/actions/update_records", "update_zone_rrset_records", updateRecords},
+	}
+}
+
+func (r *Request) rrName() string { return r.param("rr_name") }
+func (r *Request) rrType() string { return r.param("rr_type") }
+
+func listRRSets(r *Request) (Response, error) {
+	q := r.Query()
+	p, err := parsePageUpTo(q, maxRRSetsPerPage)
+	if err != nil {
+		return Response{}, err
+	}
+	keys, err := parseSort(q, func(f string) bool { return rrsetSort[f] != nil })
+	if err != nil {
+		return Response{}, err
+	}
+	types, err := oneOf(q, "type", cloud.RRTypes...)
+	if err != nil {
+		return Response{}, err
+	}
+	names, err := oneOf(q, "name")
+	if err != nil {
+		return Response{}, err
+	}
+	selector, err := cloud.ParseSelector(q.Get("label_selector"))
+	if err != nil {
+		return Response{}, cloud.ErrField("label_selector", err.Error())
+	}
+	z, err := r.Project.View().FindZone(r.zone())
+	if err != nil {
+		return Response{}, err
+	}
+	all, err := z.ListRRSets()
+	if err != nil {
+		return Response{}, err
+	}
+	all = slices.DeleteFunc(all, func(s *cloud.RRSet) bool {
+		return !types(s.Type) || !names(s.Name) || !selector.Empty() && !selector.Matches(s.Labels)
+	})
+	slices.SortStableFunc(all, func(a, b *cloud.RRSet) int { return compareBy(a, b, keys, rrsetSort) })
+	return listResponse(r, "rrsets", p, len(all), func(i int) []byte { return encodeRRSet(z, all[i]) }), nil
+}
+
+// rrsetPart returns a set as a member of the response.
+func rrsetPart(st *cloud.State, zone, name, kind string) (Part, error) {
+	z, err := st.FindZone(zone)
+	if err != nil {
+		return Part{}, err
+	}
+	s, err := z.FindRRSet(name, kind)
+	if err != nil {
+		return Part{}, err
+	}
+	return Part{"rrset", encodeRRSet(z, s)}, nil
+}
+
+func getRRSet(r *Request) (Response, error) {
+	part, err := rrsetPart(r.Project.View(), r.zone(), r.rrName(), r.rrType())
+	if err != nil {
+		return Response{}, err
+	}
+	return object(http.StatusOK, part), nil
+}
+
+func createRRSet(r *Request) (Response, error) {
+	var body rrsetRequest
+	if err := r.Bind(&body); err != nil {
+		return Response{}, err
+	}
+	action, st, err := r.Project.CreateRRSet(r.zone(), body.input())
+	if err != nil {
+		return Response{}, err
+	}
+	part, err := rrsetPart(st, r.zone(), body.Name, body.Type)
+	return startedWith(st, action, err, part)
+}
+
+func updateRRSet(r *Request) (Response, error) {
+	var body struct {
+		Labels map[string]string `json:"labels"`
+	}
+	if err := r.Bind(&body); err != nil {
+		return Response{}, err
+	}
+	st, err := r.Project.UpdateRRSet(r.zone(), r.rrName(), r.rrType(), body.Labels)
+	if err != nil {
+		return Response{}, err
+	}
+	part, err := rrsetPart(st, r.zone(), r.rrName(), r.rrType())
+	if err != nil {
+		return Response{}, err
+	}
+	return object(http.StatusOK, part), nil
+}
+
+func changeRRSetProtection(r *Request) (Response, error) {
+	var body struct {
+		Change bool `json:"change" check:"required"`
+	}
+	if err := r.Bind(&body); err != nil {
+		return Response{}, err
+	}
+	action, st, err := r.Project.ChangeRRSetProtection(r.zone(), r.rrName(), r.rrType(), body.Change)
+	return started(st, action, err)
+}
+
+func changeRRSetTTL(r *Request) (Response, error) {
+	var body struct {
+		TTL bind.Opt[int] `json:"ttl" check:"min=60,max=2147483647"`
+	}
+	if err := r.Bind(&body); err != nil {
+		return Response{}, err
+	}
+	if !body.TTL.Present {
+		return Response{}, cloud.ErrField("ttl", "is required; null is the TTL of the zone")
+	}
+	action, st, err := r.Project.ChangeRRSetTTL(r.zone(), r.rrName(), r.rrType(), body.TTL.Ptr())
+	return started(st, action, err)
+}
+
+// changeRecords answers the actions whose body is a list of records.
+func changeRecords(do func(cloud.Project, string, string, string, []cloud.Record) (int64, *cloud.State, error)) func(*Request) (Response, error) {
+	return func(r *Request) (Response, error) {
+		var body struct {
+			Records []recordJSON `json:"records" check:"required,len=1:50"`
+		}
+		if err := r.Bind(&body); err != nil {
+			return Response{}, err
+		}
+		action, st, err := do(r.Project, r.zone(), r.rrName(), r.rrType(), recordsOf(body.Records))
+		return started(st, action, err)
+	}
+}
+
+// updateRecords answers with 200, unlike all other actions (API document, update_zone_rrset_records).
+func updateRecords(r *Request) (Response, error) {
+	resp, err := changeRecords(cloud.Project.UpdateRecords)(r)
+	if err == nil {
+		resp.Status = http.StatusOK
+	}
+	return resp, err
+}
+
+func addRecords(r *Request) (Response, error) {
+	var body struct {
+		TTL     *int         `json:"ttl" check:"min=60,max=2147483647"`
+		Records []recordJSON `json:"records" check:"required,len=1:50"`
+	}
+	if err := r.Bind(&body); err != nil {
+		return Response{}, err
+	}
+	action, st, err := r.Project.AddRecords(r.zone(), r.rrName(), r.rrType(), body.TTL, recordsOf(body.Records))
+	return started(st, action, err)
+}

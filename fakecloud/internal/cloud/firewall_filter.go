@@ -1,0 +1,90 @@
+package cloud
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Reaches reports whether packets of a load balancer to a port of one of its targets pass the firewalls of the target's
+// server. Firewalls filter the public interface only (docs.hetzner.com, "Can Firewalls secure traffic to my private
+// Hetzner Cloud Networks?"), and ip targets are outside of the cloud. The packets come from the load balancer's public
+// address of the target's family.
+func (st *State) Reaches(lb *LoadBalancer, t *LoadBalancerTarget, port int) bool {
+	s, ok := st.Servers.Get(t.Server)
+	if !ok || t.UsePrivateIP {
+		return true
+	}
+	from := lb.IPv4.Addr
+	if t.IP.Is6() {
+		from = lb.IPv6.Addr
+	}
+	return st.accepts(s, from, port)
+}
+
+// accepts reports whether a server's firewalls accept a TCP connection. A server without firewalls accepts all. With
+// firewalls, a rule of any of them must permit it (API document, "Firewalls": the default for in is DROP). While an action
+// runs, what was in force before it still is.
+func (st *State) accepts(s *Server, from netip.Addr, port int) bool {
+	ids := filtering(s.Firewalls)
+	for _, id := range ids {
+		f, ok := st.Firewalls.Get(id)
+		if ok && slices.ContainsFunc(f.Rules, func(r FirewallRule) bool { return r.permitsTCP(from, port) }) {
+			return true
+		}
+	}
+	return len(ids) == 0
+}
+
+// permitsTCP reports whether the rule permits an inbound TCP connection.
+func (r FirewallRule) permitsTCP(from netip.Addr, port int) bool {
+	return r.Direction == "in" && r.Protocol == "tcp" && inPortRange(port, r.Port) &&
+		slices.ContainsFunc(r.SourceIPs, func(n netip.Prefix) bool { return n.Contains(from) })
+}
+
+// inPortRange reports whether a range that isPortRange accepts has a port. An empty range means all ports.
+func inPortRange(port int, ports string) bool {
+	if ports == "" || ports == "any" {
+		return true
+	}
+	lower, upper, isRange := strings.Cut(ports, "-")
+	if !isRange {
+		upper = lower
+	}
+	first, err := strconv.Atoi(lower)
+	last, err2 := strconv.Atoi(upper)
+	return err == nil && err2 == nil && first <= port && port <= last
+}
+
+// filtering returns the ids of the firewalls whose rules are in force.
+func filtering(all []ServerFirewall) []int64 {
+	var ids []int64
+	for _, f := range all {
+		if f.filters {
+			ids = append(ids, f.ID)
+		}
+	}
+	return ids
+}
+
+// refilterAll is refilter for all servers on which the rules of a firewall are in force.
+func (tx *Tx) refilterAll(firewall int64) {
+	f, ok := tx.Firewalls.Get(firewall)
+	if !ok {
+		return
+	}
+	for _, t := range f.AppliedTo {
+		for _, id := range append(t.Servers(), t.Server) {
+			if s, ok := tx.Servers.Get(id); ok && slices.Contains(filtering(s.Firewalls), firewall) {
+				tx.refilter(id)
+			}
+		}
+	}
+}
+
+// refilter schedules the health of a server's targets after other packets pass its firewalls.
+func (tx *Tx) refilter(server int64) {
+	tx.Servers.Update(server, func(s *Server) { s.filtered = tx.now })
+	tx.followReach(server)
+}

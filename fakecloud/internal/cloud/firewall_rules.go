@@ -1,0 +1,87 @@
+package cloud
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// FirewallRule permits traffic.
+type FirewallRule struct {
+	Direction      string // in or out
+	Protocol       string // tcp, udp, icmp, esp, gre
+	Port           string // "80" or "1024-5000"; "" unless the protocol is tcp or udp
+	SourceIPs      []netip.Prefix
+	DestinationIPs []netip.Prefix
+	Description    *string
+}
+
+// checkFirewallRules returns an invalid_input error with all mistakes, or nil.
+func checkFirewallRules(rules []FirewallRule) error {
+	if len(rules) > MaxRulesPerFirewall {
+		return ErrField("rules", fmt.Sprintf("must have at most %d items", MaxRulesPerFirewall))
+	}
+	var wrong []FieldError
+	for i, r := range rules {
+		r.check(func(field, message string) {
+			wrong = append(wrong, FieldError{Name: fmt.Sprintf("rules.%d.%s", i, field), Messages: []string{message}})
+		})
+	}
+	if len(wrong) > 0 {
+		return ErrInvalidInput(wrong...)
+	}
+	return nil
+}
+
+func (r FirewallRule) check(fail func(field, message string)) {
+	wanted, other := "source_ips", "destination_ips"
+	ips, others := r.SourceIPs, r.DestinationIPs
+	if r.Direction == "out" {
+		wanted, other, ips, others = other, wanted, others, ips
+	}
+	switch {
+	case len(ips) == 0:
+		fail(wanted, fmt.Sprintf("is required for the direction %s", r.Direction))
+	case len(ips) > MaxIPsPerFirewallRule:
+		fail(wanted, fmt.Sprintf("must have at most %d items", MaxIPsPerFirewallRule))
+	}
+	for i, ip := range ips {
+		if ip != ip.Masked() {
+			fail(fmt.Sprintf("%s.%d", wanted, i), fmt.Sprintf("%s has host bits set: must be a network such as %s, or a single host", ip, ip.Masked()))
+		}
+	}
+	if len(others) > 0 {
+		fail(other, fmt.Sprintf("is not possible for the direction %s", r.Direction))
+	}
+	switch ports := r.Protocol == "tcp" || r.Protocol == "udp"; {
+	case ports && r.Port == "":
+		fail("port", "is required for the protocols tcp and udp")
+	case ports && !isPortRange(r.Port):
+		fail("port", "must be a port such as 80, a range such as 1024-5000, or any")
+	case !ports && r.Port != "":
+		fail("port", "is only possible for the protocols tcp and udp")
+	}
+	if r.Description != nil && utf8.RuneCountInString(*r.Description) > 255 {
+		fail("description", "must have at most 255 characters")
+	}
+}
+
+// isPortRange reports whether s is a port, or two with a dash, the lower one first, or "any", which the API takes and shows for all
+// ports although the document does not say so (terraform-provider-hcloud #335).
+func isPortRange(s string) bool {
+	if s == "any" {
+		return true
+	}
+	lower, upper, isRange := strings.Cut(s, "-")
+	from, err := strconv.ParseUint(lower, 10, 16)
+	if err != nil || from == 0 {
+		return false
+	}
+	if !isRange {
+		return true
+	}
+	to, err := strconv.ParseUint(upper, 10, 16)
+	return err == nil && to >= from
+}

@@ -1,0 +1,228 @@
+package cloud
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// checkFirewalls checks that firewalls and servers agree.
+func checkFirewalls(t *testing.T, st *State) {
+	t.Helper()
+	for s := range st.Servers.All() {
+		var want []ServerFirewall
+		for f := range st.Firewalls.All() {
+			filters := slices.ContainsFunc(f.AppliedTo, func(a FirewallTarget) bool {
+				return a.filters && (a.Server == s.ID || a.Server == 0 && a.selector.Matches(s.Labels))
+			})
+			for _, a := range f.AppliedTo {
+				if a.Server == s.ID || a.selects(s.ID) {
+					want = append(want, ServerFirewall{f.ID, f.setting || a.pending, filters})
+					break
+				}
+			}
+		}
+		if !slices.Equal(s.Firewalls, want) || len(want) > MaxFirewallsPerServer {
+			t.Errorf("server %d shows the firewalls %v, which are %v", s.ID, s.Firewalls, want)
+		}
+	}
+	for f := range st.Firewalls.All() {
+		for i, a := range f.AppliedTo {
+			if _, ok := st.Servers.Get(a.Server); a.Server != 0 && !ok || f.target(a) != i {
+				t.Errorf("firewall %d is applied to %+v", f.ID, f.AppliedTo)
+			}
+			for _, id := range a.Servers() {
+				if s, ok := st.Servers.Get(id); !ok || !a.selector.Matches(s.Labels) || !s.hasPublicInterface() || f.target(FirewallTarget{Server: id}) >= 0 {
+					t.Errorf("firewall %d selects server %d by %q: %+v", f.ID, id, a.Selector, s)
+				}
+			}
+		}
+	}
+}
+
+// firewallOperations are the operations of the model on firewalls.
+func (m *model) firewallOperations() []func() {
+	id := func() int64 { st := m.View(); return m.one(idsOf(&st.Firewalls)) }
+	target := func() FirewallTarget {
+		if m.coin() {
+			return FirewallTarget{Selector: []string{"role=web", "role", "!role"}[m.rnd.IntN(3)]}
+		}
+		return FirewallTarget{Server: m.server()}
+	}
+	return []func(){
+		func() {
+			in := CreateFirewall{Name: fmt.Sprintf("f%d", m.rnd.IntN(8)), Rules: []FirewallRule{anyIn("80")}}
+			if m.coin() {
+				in.ApplyTo = []FirewallTarget{target()}
+			}
+			_, _, _, _ = m.CreateFirewall(in)
+		},
+		func() { _, _, _ = m.ApplyFirewall(id(), []FirewallTarget{target()}) },
+		func() { _, _, _ = m.RemoveFirewall(id(), []FirewallTarget{target()}) },
+		func() { _, _, _ = m.SetFirewallRules(id(), nil) },
+		func() { _ = m.DeleteFirewall(id()) },
+	}
+}
+
+// anyIn permits everything that comes in on a TCP port.
+func anyIn(port string) FirewallRule {
+	return FirewallRule{Direction: "in", Protocol: "tcp", Port: port, SourceIPs: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}}
+}
+
+func TestRulesOfFirewalls(t *testing.T) {
+	t.Parallel()
+	p, _ := serverCloud(t, Options{})
+	many := slices.Repeat([]netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, MaxIPsPerFirewallRule+1)
+	for name, tc := range map[string]struct {
+		change func(*FirewallRule)
+		field  string // "" if the rule is valid
+	}{
+		"a port":                         {func(*FirewallRule) {}, ""},
+		"a range":                        {func(r *FirewallRule) { r.Port = "1024-5000" }, ""},
+		"the highest port":               {func(r *FirewallRule) { r.Port = "65535" }, ""},
+		"any port":                       {func(r *FirewallRule) { r.Port = "any" }, ""},
+		"port 0":                         {func(r *FirewallRule) { r.Port = "0" }, "port"},
+		"a port that is too high":        {func(r *FirewallRule) { r.Port = "65536" }, "port"},
+		"a range of no ports":            {func(r *FirewallRule) { r.Port = "90-80" }, "port"},
+		"half a range":                   {func(r *FirewallRule) { r.Port = "80-" }, "port"},
+		"no port":                        {func(r *FirewallRule) { r.Port = "" }, "port"},
+		"icmp":                           {func(r *FirewallRule) { r.Protocol, r.Port = "icmp", "" }, ""},
+		"icmp with a port":               {func(r *FirewallRule) { r.Protocol = "icmp" }, "port"},
+		"no source":                      {func(r *FirewallRule) { r.SourceIPs = nil }, "source_ips"},
+		"out, with a source":             {func(r *FirewallRule) { r.Direction = "out" }, "destination_ips"},
+		"in, with a destination":         {func(r *FirewallRule) { r.DestinationIPs = r.SourceIPs }, "destination_ips"},
+		"out":                            {func(r *FirewallRule) { r.Direction, r.DestinationIPs, r.SourceIPs = "out", r.SourceIPs, nil }, ""},
+		"too many sources":               {func(r *FirewallRule) { r.SourceIPs = many }, "source_ips"},
+		"as many sources as possible":    {func(r *FirewallRule) { r.SourceIPs = many[1:] }, ""},
+		"a source with host bits":        {func(r *FirewallRule) { r.SourceIPs = []netip.Prefix{netip.MustParsePrefix("192.0.2.1/24")} }, "source_ips.0"},
+		"a description that is long":     {func(r *FirewallRule) { r.Description = new(strings.Repeat("ü", 255)) }, ""},
+		"a description that is too long": {func(r *FirewallRule) { r.Description = new(strings.Repeat("ü", 256)) }, "description"},
+	} {
+		rule := anyIn("80")
+		tc.change(&rule)
+		_, _, _, err := p.CreateFirewall(CreateFirewall{Name: name, Rules: []FirewallRule{rule}})
+		if tc.field == "" && err != nil || tc.field != "" && codeOf(err) != "rules.0."+tc.field {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	_, _, _, err := p.CreateFirewall(CreateFirewall{Name: "rules", Rules: slices.Repeat([]FirewallRule{anyIn("80")}, MaxRulesPerFirewall+1)})
+	wantCode(t, "51 rules", err, "rules")
+}
+
+func TestFirewallsFollowLabelsAndServers(t *testing.T) {
+	t.Parallel()
+	p, clk := serverCloud(t, Options{})
+	web := smallServer("web")
+	web.Labels = map[string]string{"role": "web"}
+	a := runningServer(t, p, clk, web).ID
+	f, actions, _, err := p.CreateFirewall(CreateFirewall{Name: "f", Rules: []FirewallRule{anyIn("80")}, ApplyTo: []FirewallTarget{{Selector: "role=web"}}})
+	if err != nil || len(actions) != 2 {
+		t.Fatal(actions, err)
+	}
+	expect := func(when string, server int64, want ...ServerFirewall) {
+		t.Helper()
+		st := p.View()
+		if s, _ := st.Servers.Get(server); !slices.Equal(s.Firewalls, want) {
+			t.Errorf("%s: server shows %v, want %v", when, s.Firewalls, want)
+		}
+		checkFirewalls(t, st)
+	}
+	expect("at once", a, ServerFirewall{f.ID, true, false})
+	_, err = p.UpdateFirewall(f.ID, UpdateResource{Name: new("g")})
+	wantCode(t, "while actions run", err, "conflict")
+	clk.Step(time.Second)
+	expect("applied", a, ServerFirewall{f.ID, false, true})
+
+	_, _, err = p.ApplyFirewall(f.ID, []FirewallTarget{{Selector: "role=web"}})
+	wantCode(t, "the same selector", err, "firewall_already_applied")
+	_, _, err = p.RemoveFirewall(f.ID, []FirewallTarget{{Server: a}})
+	wantCode(t, "a server that the selector selects", err, "firewall_managed_by_label_selector")
+	if _, err := p.UpdateServer(a, UpdateResource{Labels: map[string]string{}}); err != nil {
+		t.Fatal(err)
+	}
+	expect("without the label", a)
+	_, _, err = p.RemoveFirewall(f.ID, []FirewallTarget{{Server: a}})
+	wantCode(t, "a server without the firewall", err, "firewall_already_removed")
+
+	in := smallServer("b")
+	in.Firewalls, in.Labels = []int64{f.ID}, map[string]string{"role": "web"}
+	created, _, err := p.CreateServer(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := created.Server.ID
+	expect("new server", b, ServerFirewall{f.ID, true, true})
+	clk.Step(time.Minute)
+	expect("created server, directly and not by its label", b, ServerFirewall{f.ID, false, true})
+	wantCode(t, "in use", p.DeleteFirewall(f.ID), "resource_in_use")
+	if _, _, err := p.DeleteServer(b); err != nil {
+		t.Fatal(err)
+	}
+	clk.Step(time.Minute)
+	if got, _ := p.View().Firewalls.Get(f.ID); len(got.AppliedTo) != 1 || len(got.AppliedTo[0].Servers()) != 0 {
+		t.Errorf("after the deletion: %+v", got.AppliedTo)
+	}
+	if _, _, err := p.RemoveFirewall(f.ID, []FirewallTarget{{Selector: "role=web"}}); err != nil {
+		t.Fatal(err)
+	}
+	clk.Step(time.Second)
+	if err := p.DeleteFirewall(f.ID); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAServerHasAtMostFiveFirewalls(t *testing.T) {
+	t.Parallel()
+	p, clk := serverCloud(t, Options{})
+	in := smallServer("web")
+	in.Labels = map[string]string{"role": "web"}
+	s := runningServer(t, p, clk, in).ID
+	for i := range MaxFirewallsPerServer {
+		if _, _, _, err := p.CreateFirewall(CreateFirewall{Name: fmt.Sprint(i), ApplyTo: []FirewallTarget{{Server: s}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, _, _, err := p.CreateFirewall(CreateFirewall{Name: "sixth", ApplyTo: []FirewallTarget{{Server: s}}})
+	wantCode(t, "directly", err, "resource_limit_exceeded")
+	f, _, _, err := p.CreateFirewall(CreateFirewall{Name: "by label", ApplyTo: []FirewallTarget{{Selector: "role=web"}}})
+	if err != nil || len(f.AppliedTo[0].Servers()) != 0 {
+		t.Errorf("%+v, %v", f, err)
+	}
+	checkFirewalls(t, p.View())
+}
+
+// An application that fails is undone; a removal that fails leaves the firewall where it was.
+func TestFirewallActionsThatFail(t *testing.T) {
+	t.Parallel()
+	p, clk := serverCloud(t, Options{})
+	s := runningServer(t, p, clk, smallServer("web")).ID
+	failing := p.WithOutcome(&ActionOutcome{Fail: true})
+	f, _, _, err := failing.CreateFirewall(CreateFirewall{Name: "f", ApplyTo: []FirewallTarget{{Server: s}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	applied := func() int {
+		clk.Step(time.Second)
+		checkFirewalls(t, p.View())
+		now, _ := p.View().Firewalls.Get(f.ID)
+		return len(now.AppliedTo)
+	}
+	if n := applied(); n != 0 {
+		t.Errorf("applied to %d resources", n)
+	}
+	if _, _, err := p.ApplyFirewall(f.ID, []FirewallTarget{{Server: s}}); err != nil || applied() != 1 {
+		t.Fatal(err)
+	}
+	if _, _, err := failing.RemoveFirewall(f.ID, []FirewallTarget{{Server: s}}); err != nil || applied() != 1 {
+		t.Errorf("after a removal that failed: %v", err)
+	}
+	if _, _, err := failing.SetFirewallRules(f.ID, []FirewallRule{anyIn("80")}); err != nil || applied() != 1 {
+		t.Error(err)
+	}
+	if now, _ := p.View().Firewalls.Get(f.ID); len(now.Rules) != 0 {
+		t.Errorf("rules %v", now.Rules)
+	}
+}

@@ -1,0 +1,96 @@
+package cloud
+
+import "fmt"
+
+// attachVolumeSpec returns the action that attaches a volume to a server. Both are locked.
+func attachVolumeSpec(id, server int64) ActionSpec {
+	both := []Ref{{KindServer, server}, {KindVolume, id}}
+	return ActionSpec{
+		Command: "attach_volume", Resources: both, Locks: both,
+		Effect: func(tx *Tx) { tx.setVolumeServer(id, server) },
+	}
+}
+
+// onVolume starts an action on a volume. plan returns the action and, in Resources, the server that is locked too.
+// Errors: not_found, locked, and those of plan.
+func (p Project) onVolume(id int64, plan func(*Tx, *Volume) (ActionSpec, error)) (action int64, st *State, err error) {
+	st, err = p.update(func(tx *Tx) error {
+		v, err := tx.freeVolume(id)
+		if err != nil {
+			return err
+		}
+		spec, err := plan(tx, v)
+		if err != nil {
+			return err
+		}
+		if len(spec.Locks) == 0 {
+			spec.Resources = append(spec.Resources, v.Ref())
+			spec.Locks = spec.Resources
+		}
+		action = tx.Start(spec).ID
+		return nil
+	})
+	return action, st, err
+}
+
+// AttachVolume attaches a volume to a server in its location.
+// Errors: not_found, locked (the volume or the server), invalid_input, volume_already_attached, service_error (another
+// location), limit_exceeded_error.
+func (p Project) AttachVolume(id, server int64) (int64, *State, error) {
+	return p.onVolume(id, func(tx *Tx, v *Volume) (ActionSpec, error) {
+		if v.Server != 0 {
+			return ActionSpec{}, errVolumeAttached()
+		}
+		s, err := tx.serverForVolume(server)
+		switch {
+		case err != nil:
+			return ActionSpec{}, err
+		case s.Location.ID != v.Location.ID:
+			return ActionSpec{}, errOtherLocation()
+		}
+		return attachVolumeSpec(id, server), nil
+	})
+}
+
+// errVolumeAttached has the message that users of the CSI driver report (hetznercloud/csi-driver issue 41), and the code
+// of hcloud-go.
+func errVolumeAttached() error {
+	return ErrOperation("volume_already_attached", "volume is already attached to a server, please detach it first")
+}
+
+// DetachVolume detaches a volume from its server. The message for a volume without a server is the one that users report
+// (hetznercloud/csi-driver issue 41).
+// Errors: not_found, locked (the volume or the server), service_error.
+func (p Project) DetachVolume(id int64) (int64, *State, error) {
+	return p.onVolume(id, func(tx *Tx, v *Volume) (ActionSpec, error) {
+		if v.Server == 0 {
+			return ActionSpec{}, ErrServiceError("volume not attached to a server")
+		}
+		server := Ref{KindServer, v.Server}
+		return ActionSpec{
+			Command: "detach_volume", Resources: []Ref{server},
+			Effect: func(tx *Tx) { tx.setVolumeServer(id, 0) },
+		}, tx.RequireUnlocked(server)
+	})
+}
+
+// ResizeVolume makes a volume larger, attached or not. Errors: not_found, locked, invalid_input.
+func (p Project) ResizeVolume(id int64, size int) (int64, *State, error) {
+	return p.onVolume(id, func(_ *Tx, v *Volume) (ActionSpec, error) {
+		if size <= v.Size {
+			return ActionSpec{}, ErrField("size", fmt.Sprintf("must be greater than the current size of %d", v.Size))
+		}
+		return ActionSpec{Command: "resize_volume", Effect: func(tx *Tx) {
+			tx.Volumes.Update(id, func(v *Volume) { v.Size = size })
+		}}, checkVolumeSize(size)
+	})
+}
+
+// ChangeVolumeProtection sets the delete protection. Errors: not_found, locked.
+func (p Project) ChangeVolumeProtection(id int64, del bool) (int64, *State, error) {
+	return p.onVolume(id, func(*Tx, *Volume) (ActionSpec, error) {
+		return ActionSpec{Command: "change_protection", Effect: func(tx *Tx) {
+			tx.Volumes.Update(id, func(v *Volume) { v.DeleteProtection = del })
+		}}, nil
+	})
+}

@@ -1,0 +1,332 @@
+package cloud
+
+import (
+	"cmp"
+	"encoding/base64"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/tidwall/btree"
+)
+
+// KindZone is the kind of DNS zones.
+const KindZone Kind = "zone"
+
+// The modes of a zone (API document, Zone Modes).
+const (
+	ZonePrimary   = "primary"
+	ZoneSecondary = "secondary"
+)
+
+// Limits of zones (API document, create_zone).
+const (
+	MinTTL     = 60
+	MaxTTL     = 1<<31 - 1
+	DefaultTTL = 3600
+)
+
+// AuthoritativeNameservers are the name servers of every zone.
+var AuthoritativeNameservers = []string{"hydrogen.ns.hetzner.com.", "oxygen.ns.hetzner.com.", "helium.ns.hetzner.de."}
+
+// Zone is a DNS zone.
+//
+// Reproduced: both modes, record sets of all types with their rules, zone files, the serial number, protection. A change is
+// visible at once; its action is the publication, while which the status is updating. If that fails, it is error until
+// the next one succeeds. Left out: answers to DNS queries, transfers from primary name servers, a list of public
+// suffixes (a zone's name needs two labels). Every domain is delegated correctly, by an unknown registrar.
+type Zone struct {
+	Meta
+	Mode               string
+	TTL                int // seconds
+	PrimaryNameservers []PrimaryNameserver
+	DeleteProtection   bool
+	Serial             uint32 // YYYYMMDDnn; 0 in secondary mode
+
+	rrsets     *btree.BTreeG[*RRSet] // by name and type; replaced when it changes
+	publishing int                   // actions that are running
+	failed     bool                  // the last publication
+}
+
+// PrimaryNameserver is where the zones of secondary mode come from.
+type PrimaryNameserver struct {
+	Address       netip.Addr
+	Port          int
+	TSIGKey       string // base64
+	TSIGAlgorithm string
+}
+
+// Clone implements Object.
+func (z *Zone) Clone() *Zone {
+	c := *z
+	return &c
+}
+
+// Ref returns the reference to the zone.
+func (z *Zone) Ref() Ref { return Ref{KindZone, z.ID} }
+
+// Status is ok, updating or error.
+func (z *Zone) Status() string {
+	switch {
+	case z.publishing > 0:
+		return "updating"
+	case z.failed:
+		return "error"
+	}
+	return "ok"
+}
+
+// RecordCount returns the number of records.
+func (z *Zone) RecordCount() (n int) {
+	for _, s := range z.RRSets() {
+		n += len(s.Records)
+	}
+	return n
+}
+
+// FindZone returns the zone with an id or a name. An id takes precedence, because no name is a number.
+func (st *State) FindZone(idOrName string) (*Zone, error) {
+	if id, ok := ParseID(idOrName); ok {
+		return st.Zones.Find(id)
+	}
+	if z, ok := st.Zones.ByName(idOrName); ok {
+		return z, nil
+	}
+	return nil, &Error{Code: "not_found", Status: 404, Message: fmt.Sprintf("zone with name '%s' not found", idOrName)}
+}
+
+// CreateZone is the input of POST /zones.
+type CreateZone struct {
+	Name               string
+	Mode               string
+	TTL                int // 0 for DefaultTTL
+	Labels             map[string]string
+	PrimaryNameservers []PrimaryNameserver // for secondary mode
+	RRSets             []RRSet             // for primary mode
+	Zonefile           string              // for primary mode, instead of RRSets
+}
+
+// domainLabel is a label of a host name, in lower case.
+const domainLabel = `[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?`
+
+var zoneName = regexp.MustCompile(`^` + domainLabel + `(\.` + domainLabel + `)+$`)
+
+// CreateZone creates a zone. In primary mode, it gets a SOA record and the NS records of the name servers.
+// Errors: invalid_input, uniqueness_error, resource_limit_exceeded.
+func (p Project) CreateZone(in CreateZone) (z *Zone, action int64, st *State, err error) {
+	st, err = p.update(func(tx *Tx) error {
+		if len(in.Name) > 255 || !zoneName.MatchString(in.Name) {
+			return ErrField("name", "must be a domain in lower case, without an ending dot, such as example.com")
+		}
+		if err := cmp.Or(ValidateLabels(in.Labels), checkNameservers(in.PrimaryNameservers), RequireUniqueName(&tx.Zones, in.Name, 0), tx.checkLimit(&tx.Zones)); err != nil {
+			return err
+		}
+		z = &Zone{Meta: tx.NewMeta(in.Name, in.Labels), Mode: in.Mode, TTL: cmp.Or(in.TTL, DefaultTTL)}
+		if in.Mode == ZoneSecondary {
+			z.PrimaryNameservers = in.PrimaryNameservers
+		} else if err := z.fill(tx, in); err != nil {
+			return err
+		}
+		tx.Zones.Put(z)
+		action = tx.publish(z.ID, "create_zone")
+		z, _ = tx.Zones.Get(z.ID)
+		return nil
+	})
+	return z, action, st, err
+}
+
+// fill gives a new zone its record sets.
+func (z *Zone) fill(tx *Tx, in CreateZone) error {
+	z.Serial = nextSerial(0, tx.now)
+	z.setDefaults(tx)
+	if in.Zonefile != "" {
+		if len(in.RRSets) > 0 {
+			return ErrField("zonefile", "and rrsets are mutually exclusive")
+		}
+		return z.load(tx, in.Zonefile)
+	}
+	for i, s := range in.RRSets {
+		prefix := fmt.Sprintf("rrsets.%d.", i)
+		if _, ok := z.RRSet(s.Name, s.Type); ok {
+			return ErrField(prefix+"name", fmt.Sprintf("the RRSet %s/%s is there already", s.Name, s.Type))
+		}
+		if err := z.put(tx, s, prefix); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setDefaults adds the SOA record and the NS records of a new zone.
+func (z *Zone) setDefaults(tx *Tx) {
+	ns := RRSet{Name: "@", Type: "NS", created: tx.now}
+	for _, name := range AuthoritativeNameservers {
+		ns.Records = append(ns.Records, Record{Value: name})
+	}
+	soa := fmt.Sprintf("%s dns.hetzner.com. %d 86400 10800 3600000 3600", AuthoritativeNameservers[0], z.Serial)
+	z.replace(nil, &RRSet{Name: "@", Type: "SOA", Records: []Record{{Value: soa}}, created: tx.now})
+	z.replace(nil, &ns)
+}
+
+// checkNameservers checks the primary name servers of a zone.
+func checkNameservers(all []PrimaryNameserver) error {
+	for i, s := range all {
+		field := fmt.Sprintf("primary_nameservers.%d.", i)
+		if a := s.Address; !a.IsValid() || a.IsPrivate() || a.IsLoopback() || a.IsUnspecified() || a.IsMulticast() || a.IsLinkLocalUnicast() {
+			return ErrField(field+"address", "must be a public IPv4 or IPv6 address")
+		}
+		if slices.ContainsFunc(all[:i], func(o PrimaryNameserver) bool { return o.Address == s.Address }) {
+			return ErrField(field+"address", "must be unique")
+		}
+		if _, err := base64.StdEncoding.DecodeString(s.TSIGKey); err != nil {
+			return ErrField(field+"tsig_key", "must be base64 encoded")
+		}
+		if (s.TSIGKey == "") != (s.TSIGAlgorithm == "") {
+			return ErrField(field+"tsig_algorithm", "and tsig_key need each other")
+		}
+	}
+	return nil
+}
+
+// onZone changes a zone at once and starts the action that publishes it. Errors: not_found, locked, and those of change.
+func (p Project) onZone(idOrName, command string, change func(*Tx, *Zone) error) (action int64, st *State, err error) {
+	st, err = p.update(func(tx *Tx) error {
+		z, err := tx.freeZone(idOrName)
+		if err != nil {
+			return err
+		}
+		z = z.Clone()
+		if err := change(tx, z); err != nil {
+			return err
+		}
+		tx.Zones.Put(z)
+		action = tx.publish(z.ID, command)
+		return nil
+	})
+	return action, st, err
+}
+
+// freeZone returns a zone that is not being deleted. Errors: not_found, locked.
+func (tx *Tx) freeZone(idOrName string) (*Zone, error) {
+	z, err := tx.FindZone(idOrName)
+	if err != nil {
+		return nil, err
+	}
+	return z, tx.RequireUnlocked(z.Ref())
+}
+
+// publish starts the action that brings a zone to the name servers. Others may start while it runs: clients such as
+// Terraform change many record sets of one zone at the same time.
+func (tx *Tx) publish(id int64, command string) int64 {
+	tx.Zones.Update(id, func(z *Zone) { z.publishing++ })
+	end := func(failed bool) func(*Tx) {
+		return func(tx *Tx) { tx.Zones.Update(id, func(z *Zone) { z.publishing--; z.failed = failed }) }
+	}
+	return tx.Start(ActionSpec{Command: command, Resources: []Ref{{KindZone, id}}, Effect: end(false), Failed: end(true)}).ID
+}
+
+// requirePrimary returns incorrect_zone_mode if the zone's records are not managed here.
+func (z *Zone) requirePrimary() error {
+	if z.Mode != ZonePrimary {
+		return ErrOperation("incorrect_zone_mode", "operation is not supported for zones in secondary mode")
+	}
+	return nil
+}
+
+// UpdateZone changes labels. Errors: not_found, locked, invalid_input.
+func (p Project) UpdateZone(idOrName string, labels map[string]string) (*State, error) {
+	return p.update(func(tx *Tx) error {
+		z, err := tx.freeZone(idOrName)
+		if err != nil {
+			return err
+		}
+		return setMeta(&tx.Zones, z.ID, UpdateResource{Labels: labels})
+	})
+}
+
+// DeleteZone deletes a zone with its records. Errors: not_found, locked, protected.
+func (p Project) DeleteZone(idOrName string) (action int64, st *State, err error) {
+	st, err = p.update(func(tx *Tx) error {
+		z, err := tx.freeZone(idOrName)
+		if err != nil {
+			return err
+		}
+		if z.DeleteProtection {
+			return ErrProtected("zone deletion is protected")
+		}
+		ref := []Ref{z.Ref()}
+		action = tx.Start(ActionSpec{Command: "delete_zone", Resources: ref, Locks: ref, Effect: func(tx *Tx) { tx.Zones.Delete(z.ID) }}).ID
+		return nil
+	})
+	return action, st, err
+}
+
+// ChangeZoneProtection sets the delete protection. Errors: not_found, locked.
+func (p Project) ChangeZoneProtection(idOrName string, del bool) (int64, *State, error) {
+	return p.onZone(idOrName, "change_protection", func(_ *Tx, z *Zone) error {
+		z.DeleteProtection = del
+		return nil
+	})
+}
+
+// ChangeZoneTTL sets the default TTL in seconds. Errors: not_found, locked, incorrect_zone_mode.
+func (p Project) ChangeZoneTTL(idOrName string, ttl int) (int64, *State, error) {
+	return p.onZone(idOrName, "change_ttl", func(tx *Tx, z *Zone) error {
+		z.TTL = ttl
+		z.bump(tx)
+		return z.requirePrimary()
+	})
+}
+
+// ChangePrimaryNameservers replaces the primary name servers. Errors: not_found, locked, invalid_input, incorrect_zone_mode.
+func (p Project) ChangePrimaryNameservers(idOrName string, all []PrimaryNameserver) (int64, *State, error) {
+	return p.onZone(idOrName, "change_primary_nameservers", func(_ *Tx, z *Zone) error {
+		if z.Mode != ZoneSecondary {
+			return ErrOperation("incorrect_zone_mode", "operation is not supported for zones in primary mode")
+		}
+		z.PrimaryNameservers = all
+		return checkNameservers(all)
+	})
+}
+
+// ImportZonefile replaces all record sets. Errors: not_found, locked, invalid_input, incorrect_zone_mode, protected.
+func (p Project) ImportZonefile(idOrName, text string) (int64, *State, error) {
+	return p.onZone(idOrName, "import_zonefile", func(tx *Tx, z *Zone) error {
+		if err := z.requirePrimary(); err != nil {
+			return err
+		}
+		for _, s := range z.RRSets() {
+			if s.ChangeProtection {
+				return ErrProtected(fmt.Sprintf("RRSet %s/%s is protected", s.Name, s.Type))
+			}
+		}
+		return z.load(tx, text)
+	})
+}
+
+// load replaces all record sets by those of a zone file.
+func (z *Zone) load(tx *Tx, text string) error {
+	ttl, sets, err := parseZonefile(z.Name, text)
+	if err != nil {
+		return ErrField("zonefile", err.Error())
+	}
+	z.rrsets, z.TTL = nil, cmp.Or(ttl, z.TTL)
+	for _, s := range sets {
+		if err := z.put(tx, s, ""); err != nil {
+			return ErrField("zonefile", fmt.Sprintf("%s/%s: %s", s.Name, s.Type, strings.TrimPrefix(err.Error(), "invalid_input: ")))
+		}
+	}
+	if _, ok := z.RRSet("@", "SOA"); !ok {
+		return ErrField("zonefile", "has no SOA record")
+	}
+	ns, ok := z.RRSet("@", "NS")
+	for _, name := range AuthoritativeNameservers {
+		if !ok || !slices.ContainsFunc(ns.Records, func(r Record) bool { return r.Value == name }) {
+			return ErrField("zonefile", "has no NS record of "+name)
+		}
+	}
+	z.bump(tx)
+	return nil
+}

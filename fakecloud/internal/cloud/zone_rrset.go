@@ -1,0 +1,308 @@
+package cloud
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tidwall/btree"
+)
+
+// MaxRecordsPerRRSet is the maximum number of records in one request (API document, set_zone_rrset_records).
+const MaxRecordsPerRRSet = 50
+
+// RRSet is the set of a zone's records with one name and type. A published one never changes.
+type RRSet struct {
+	Name             string // "@" for the zone itself
+	Type             string
+	TTL              *int // seconds; nil for the zone's
+	Labels           map[string]string
+	ChangeProtection bool
+	Records          []Record
+	created          time.Time
+}
+
+// Record is one record of a set.
+type Record struct {
+	Value   string
+	Comment string
+}
+
+// ID identifies the set in its zone.
+func (s *RRSet) ID() string { return s.Name + "/" + s.Type }
+
+// Created is when the set was created.
+func (s *RRSet) Created() time.Time { return s.created }
+
+// RRSets returns all record sets by name and type.
+func (z *Zone) RRSets() []*RRSet {
+	if z.rrsets == nil {
+		return nil
+	}
+	return z.rrsets.Items()
+}
+
+// RRSet returns a record set.
+func (z *Zone) RRSet(name, kind string) (*RRSet, bool) {
+	if z.rrsets == nil {
+		return nil, false
+	}
+	return z.rrsets.Get(&RRSet{Name: name, Type: kind})
+}
+
+// FindRRSet returns a record set of a zone in primary mode. Errors: incorrect_zone_mode, not_found.
+func (z *Zone) FindRRSet(name, kind string) (*RRSet, error) {
+	if err := z.requirePrimary(); err != nil {
+		return nil, err
+	}
+	if s, ok := z.RRSet(name, kind); ok {
+		return s, nil
+	}
+	return nil, &Error{Code: "not_found", Status: 404, Message: fmt.Sprintf("RRSet '%s/%s' not found in zone %s", name, kind, z.Name)}
+}
+
+// replace stores a new version of a set, or removes it if now is nil. The zone's versions share the others.
+func (z *Zone) replace(before, now *RRSet) {
+	if z.rrsets == nil {
+		z.rrsets = btree.NewBTreeGOptions(func(a, b *RRSet) bool {
+			return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Type, b.Type)) < 0
+		}, btree.Options{NoLocks: true, Degree: treeDegree})
+	} else {
+		z.rrsets = z.rrsets.Copy()
+	}
+	if now == nil {
+		z.rrsets.Delete(before)
+	} else {
+		z.rrsets.Set(now)
+	}
+}
+
+// ListRRSets returns all record sets of a zone in primary mode, by name and type. Errors: incorrect_zone_mode.
+func (z *Zone) ListRRSets() ([]*RRSet, error) { return z.RRSets(), z.requirePrimary() }
+
+// bump increases the serial number in the SOA record, as every change of a zone in primary mode does.
+func (z *Zone) bump(tx *Tx) {
+	soa, ok := z.RRSet("@", "SOA")
+	if !ok {
+		return
+	}
+	fields := strings.Fields(soa.Records[0].Value)
+	if has, err := strconv.ParseUint(fields[2], 10, 32); err == nil {
+		z.Serial = max(z.Serial, uint32(has))
+	}
+	z.Serial = nextSerial(z.Serial, tx.now)
+	fields[2] = strconv.FormatUint(uint64(z.Serial), 10)
+	next := *soa
+	next.Records = []Record{{Value: strings.Join(fields, " "), Comment: soa.Records[0].Comment}}
+	z.replace(nil, &next)
+}
+
+// nextSerial returns the serial number after one, in the form YYYYMMDDnn (API document, SOA Serial).
+func nextSerial(serial uint32, now time.Time) uint32 {
+	y, m, d := now.Date()
+	return max(serial+1, uint32(((y*100+int(m))*100+d)*100)) //nolint:gosec // fits until the year 42949
+}
+
+var rrsetName = regexp.MustCompile(`^(@|(\*|` + domainLabel + `)(\.` + domainLabel + `)*)$`)
+
+// put checks a set and stores it. prefix is the path of its fields.
+func (z *Zone) put(tx *Tx, s RRSet, prefix string) error {
+	switch {
+	case !isRRType(s.Type):
+		return ErrField(prefix+"type", "must be one of "+strings.Join(RRTypes, ", "))
+	case !rrsetName.MatchString(s.Name) || len(s.Name)+1+len(z.Name) > 253:
+		return ErrField(prefix+"name", "must be @, or a name in lower case without the zone and without an ending dot")
+	case s.Name == z.Name || strings.HasSuffix(s.Name, "."+z.Name):
+		return ErrField(prefix+"name", "must not end with the zone's name")
+	case len(s.Records) == 0 || len(s.Records) > MaxRecordsPerRRSet:
+		return ErrField(prefix+"records", fmt.Sprintf("must have between 1 and %d items", MaxRecordsPerRRSet))
+	case s.Type == "CNAME" && s.Name == "@":
+		return ErrField(prefix+"type", "must not be CNAME for the zone itself")
+	case s.Type == "SOA" && s.Name != "@":
+		return ErrField(prefix+"type", "must be SOA only for the zone itself")
+	case (s.Type == "CNAME" || s.Type == "SOA") && len(s.Records) > 1:
+		return ErrField(prefix+"records", fmt.Sprintf("must have one item for the type %s", s.Type))
+	}
+	if err := ValidateLabels(s.Labels); err != nil {
+		return err
+	}
+	for i, r := range s.Records {
+		field := fmt.Sprintf("%srecords.%d.value", prefix, i)
+		value, problem := recordValue(s.Type, r.Value)
+		if problem != "" {
+			return ErrField(field, problem)
+		}
+		if slices.ContainsFunc(s.Records[:i], func(o Record) bool { return o.Value == value }) {
+			return ErrField(field, "must be unique")
+		}
+		s.Records[i].Value = value
+	}
+	for _, o := range z.RRSets() {
+		if o.Name == s.Name && (o.Type == "CNAME") != (s.Type == "CNAME") {
+			return ErrField(prefix+"type", fmt.Sprintf("is not possible next to the RRSet %s: a name with a CNAME record has no other records", o.ID()))
+		}
+	}
+	if s.created.IsZero() {
+		s.created = tx.now
+	}
+	s.Labels = cloneLabels(s.Labels)
+	z.replace(nil, &s)
+	return nil
+}
+
+// CreateRRSet creates a record set. Errors: not_found, locked, invalid_input, incorrect_zone_mode, uniqueness_error.
+func (p Project) CreateRRSet(zone string, s RRSet) (int64, *State, error) {
+	return p.onZone(zone, "create_rrset", func(tx *Tx, z *Zone) error {
+		if err := z.requirePrimary(); err != nil {
+			return err
+		}
+		if _, ok := z.RRSet(s.Name, s.Type); ok {
+			return ErrUniqueness("name", fmt.Sprintf("the RRSet %s is there already", s.ID()))
+		}
+		err := z.put(tx, s, "")
+		z.bump(tx)
+		return err
+	})
+}
+
+// UpdateRRSet changes labels. Errors: not_found, locked, invalid_input, incorrect_zone_mode.
+func (p Project) UpdateRRSet(zone, name, kind string, labels map[string]string) (*State, error) {
+	return p.update(func(tx *Tx) error {
+		z, err := tx.freeZone(zone)
+		if err != nil {
+			return err
+		}
+		s, err := z.FindRRSet(name, kind)
+		if err := cmp.Or(err, ValidateLabels(labels)); err != nil || labels == nil {
+			return err
+		}
+		next, changed := *s, z.Clone()
+		next.Labels = cloneLabels(labels)
+		changed.replace(s, &next)
+		tx.Zones.Put(changed)
+		return nil
+	})
+}
+
+// onRRSet changes a record set that is there and not protected. change returns nil to delete it.
+// Errors: not_found, locked, incorrect_zone_mode, protected, and those of change.
+func (p Project) onRRSet(zone, name, kind, command string, change func(*Tx, *Zone, RRSet) (*RRSet, error)) (int64, *State, error) {
+	return p.onZone(zone, command, func(tx *Tx, z *Zone) error {
+		s, err := z.FindRRSet(name, kind)
+		switch {
+		case err != nil:
+			return err
+		case s.ChangeProtection && command != "change_rrset_protection":
+			return ErrProtected(fmt.Sprintf("RRSet %s is protected", s.ID()))
+		}
+		next := *s
+		next.Records = slices.Clone(s.Records)
+		now, err := change(tx, z, next)
+		switch {
+		case err != nil:
+			return err
+		case now != nil:
+			err = z.put(tx, *now, "")
+		case kind == "SOA":
+			return ErrField("records", "must not be empty: a zone needs its SOA record")
+		default:
+			z.replace(s, nil)
+		}
+		z.bump(tx)
+		return err
+	})
+}
+
+// DeleteRRSet deletes a record set. Errors: those of onRRSet, invalid_input (SOA).
+func (p Project) DeleteRRSet(zone, name, kind string) (int64, *State, error) {
+	return p.onRRSet(zone, name, kind, "delete_rrset", func(*Tx, *Zone, RRSet) (*RRSet, error) { return nil, nil })
+}
+
+// ChangeRRSetProtection sets the protection against changes. Errors: those of onRRSet.
+func (p Project) ChangeRRSetProtection(zone, name, kind string, on bool) (int64, *State, error) {
+	return p.onRRSet(zone, name, kind, "change_rrset_protection", func(_ *Tx, _ *Zone, s RRSet) (*RRSet, error) {
+		s.ChangeProtection = on
+		return &s, nil
+	})
+}
+
+// ChangeRRSetTTL sets the TTL in seconds, nil for the zone's. Errors: those of onRRSet.
+func (p Project) ChangeRRSetTTL(zone, name, kind string, ttl *int) (int64, *State, error) {
+	return p.onRRSet(zone, name, kind, "change_rrset_ttl", func(_ *Tx, _ *Zone, s RRSet) (*RRSet, error) {
+		s.TTL = ttl
+		return &s, nil
+	})
+}
+
+// SetRecords replaces the records. Errors: those of onRRSet, invalid_input.
+func (p Project) SetRecords(zone, name, kind string, records []Record) (int64, *State, error) {
+	return p.onRRSet(zone, name, kind, "set_rrset_records", func(_ *Tx, _ *Zone, s RRSet) (*RRSet, error) {
+		s.Records = records
+		return &s, nil
+	})
+}
+
+// AddRecords adds records to a set, and creates the set if it is missing. A TTL must be the one of the set.
+// Errors: those of onRRSet, invalid_input.
+func (p Project) AddRecords(zone, name, kind string, ttl *int, records []Record) (int64, *State, error) {
+	return p.onZone(zone, "add_rrset_records", func(tx *Tx, z *Zone) error {
+		if err := z.requirePrimary(); err != nil {
+			return err
+		}
+		next := RRSet{Name: name, Type: kind, TTL: ttl}
+		if s, ok := z.RRSet(name, kind); ok {
+			if s.ChangeProtection {
+				return ErrProtected(fmt.Sprintf("RRSet %s is protected", s.ID()))
+			}
+			if ttl != nil && s.TTL != nil && *ttl != *s.TTL {
+				return ErrField("ttl", fmt.Sprintf("must be the TTL of the RRSet, %d", *s.TTL))
+			}
+			next = *s
+			next.TTL = cmp.Or(s.TTL, ttl)
+		}
+		next.Records = slices.Concat(next.Records, records)
+		err := z.put(tx, next, "")
+		z.bump(tx)
+		return err
+	})
+}
+
+// RemoveRecords removes records from a set, and deletes the set with the last one. Errors: those of onRRSet,
+// invalid_input.
+func (p Project) RemoveRecords(zone, name, kind string, records []Record) (int64, *State, error) {
+	return p.onRRSet(zone, name, kind, "remove_rrset_records", func(_ *Tx, _ *Zone, s RRSet) (*RRSet, error) {
+		err := eachKnown(&s, records, func(i int, _ Record) { s.Records = slices.Delete(s.Records, i, i+1) })
+		if err != nil || len(s.Records) == 0 {
+			return nil, err
+		}
+		return &s, nil
+	})
+}
+
+// UpdateRecords changes the comments of records. Errors: those of onRRSet, invalid_input.
+func (p Project) UpdateRecords(zone, name, kind string, records []Record) (int64, *State, error) {
+	return p.onRRSet(zone, name, kind, "update_rrset_records", func(_ *Tx, _ *Zone, s RRSet) (*RRSet, error) {
+		err := eachKnown(&s, records, func(i int, r Record) { s.Records[i].Comment = r.Comment })
+		return &s, err
+	})
+}
+
+// eachKnown calls do for the records, which must be in the set, with their number in it.
+func eachKnown(s *RRSet, records []Record, do func(int, Record)) error {
+	if len(records) == 0 || len(records) > MaxRecordsPerRRSet {
+		return ErrField("records", fmt.Sprintf("must have between 1 and %d items", MaxRecordsPerRRSet))
+	}
+	for n, r := range records {
+		value, _ := recordValue(s.Type, r.Value)
+		i := slices.IndexFunc(s.Records, func(has Record) bool { return has.Value == value })
+		if i < 0 {
+			return ErrField(fmt.Sprintf("records.%d.value", n), "is not in the RRSet")
+		}
+		do(i, r)
+	}
+	return nil
+}
