@@ -1,0 +1,151 @@
+// Package controller makes MachineDeployments, MachineSets and Machines true.
+//
+// A MachineDeployment has a MachineSet for each template, and moves Machines from old ones to the new one. A MachineSet
+// makes and deletes Machines. A Machine has a server, which a provider of package machine makes, and the Node that the
+// server becomes.
+//
+// The process may end after any request: every step can be made again. Before it makes objects, a controller reads those
+// that exist from the API server, not from a cache, so that it never makes one twice. Before a server is made, the Machine
+// has a finalizer, so that no server outlives its Machine.
+//
+// That a server is gone must be proven: the API says so twice, some seconds apart, and the Node is not ready.
+package controller
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/v1alpha1"
+)
+
+// Options are the settings of the controllers.
+type Options struct {
+	// Resolver reads configuration values.
+	Resolver *machine.Resolver
+	// Workers is the number of Machines that are worked on at the same time. If 0, 10.
+	Workers int
+	// Interval is the time between two looks at a server of which nothing is heard. If 0, 15 minutes: each look is one request.
+	Interval time.Duration
+	// Poll is the time between two looks at something that is on its way. If 0, 5 seconds.
+	Poll time.Duration
+}
+
+// common is what the controllers share.
+type common struct {
+	Options
+	client.Client               // reads from a cache, except for what is unstructured
+	api           client.Reader // reads from the API server
+	events        events.EventRecorder
+	clock         clock.PassiveClock
+
+	mu        sync.Mutex
+	providers map[string]machine.Provider
+}
+
+func newCommon(c client.Client, api client.Reader, recorder events.EventRecorder, clk clock.PassiveClock, o Options) *common {
+	if o.Workers == 0 {
+		o.Workers = 10
+	}
+	if o.Interval == 0 {
+		o.Interval = 15 * time.Minute
+	}
+	if o.Poll == 0 {
+		o.Poll = 5 * time.Second
+	}
+	return &common{Options: o, Client: c, api: api, events: recorder, clock: clk, providers: map[string]machine.Provider{}}
+}
+
+// provider returns the provider of a Machine.
+func (c *common) provider(m *v1alpha1.Machine) (machine.Provider, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	name := m.Spec.ProviderSpec.CloudProvider
+	if p := c.providers[name]; p != nil {
+		return p, nil
+	}
+	p, err := machine.ForProvider(name, c.Resolver)
+	if err != nil {
+		return nil, &machine.TerminalError{Reason: machine.ReasonInvalidConfiguration, Message: err.Error(), Err: err}
+	}
+	c.providers[name] = p
+	return p, nil
+}
+
+// Add adds the controllers to a manager.
+func Add(mgr ctrl.Manager, o Options) error {
+	c := newCommon(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("machine-controller"), clock.RealClock{}, o)
+	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &corev1.Node{}, providerIDField, nodeProviderID); err != nil {
+		return err
+	}
+	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.Machine{}, providerIDField, machineProviderID); err != nil {
+		return err
+	}
+	workers := controller.Options{MaxConcurrentReconciles: c.Workers}
+	if err := ctrl.NewControllerManagedBy(mgr).For(&v1alpha1.Machine{}).WithOptions(workers).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(c.machinesOfNode), builder.WithPredicates(nodeChanges())).
+		Complete(&machines{c}); err != nil {
+		return err
+	}
+	if err := ctrl.NewControllerManagedBy(mgr).For(&v1alpha1.MachineSet{}).Owns(&v1alpha1.Machine{}).WithOptions(workers).Complete(&machineSets{c}); err != nil {
+		return err
+	}
+	if err := ctrl.NewControllerManagedBy(mgr).For(&v1alpha1.MachineDeployment{}).Owns(&v1alpha1.MachineSet{}).WithOptions(workers).Complete(&machineDeployments{c}); err != nil {
+		return err
+	}
+	return mgr.Add(&metricsUpdater{c})
+}
+
+const providerIDField = "spec.providerID"
+
+func nodeProviderID(o client.Object) []string { return nonEmpty(o.(*corev1.Node).Spec.ProviderID) }
+
+func machineProviderID(o client.Object) []string {
+	return nonEmpty(o.(*v1alpha1.Machine).Spec.ProviderID)
+}
+
+func nonEmpty(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return []string{s}
+}
+
+// machinesOfNode returns the Machine of a Node.
+func (c *common) machinesOfNode(ctx context.Context, o client.Object) (all []reconcile.Request) {
+	id := o.(*corev1.Node).Spec.ProviderID
+	if id == "" {
+		return nil
+	}
+	var list v1alpha1.MachineList
+	if err := c.List(ctx, &list, client.MatchingFields{providerIDField: id}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Cannot list Machines of a Node", "node", o.GetName())
+	}
+	for _, m := range list.Items {
+		all = append(all, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&m)})
+	}
+	return all
+}
+
+// nodeChanges lets pass what concerns a Machine, not the Node's heartbeats.
+func nodeChanges() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
+		return before.Spec.ProviderID != after.Spec.ProviderID || isReady(before) != isReady(after) ||
+			!sameMetadata(before, after) || len(before.Spec.Taints) != len(after.Spec.Taints)
+	}}
+}

@@ -1,0 +1,79 @@
+package controller
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/v1alpha1"
+)
+
+// metricsInterval is the time between two updates of the metrics.
+const metricsInterval = 15 * time.Second
+
+var (
+	machinesByPhase = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "machine_controller_machines", Help: "Number of Machines, by provider, type of the instance and phase.",
+	}, []string{"provider", "size", "phase"})
+)
+
+func init() { metrics.Registry.MustRegister(machinesByPhase) }
+
+// metricsUpdater sets the metrics about Machines from time to time, in the process that leads.
+type metricsUpdater struct{ *common }
+
+// Start runs until the context ends.
+func (u *metricsUpdater) Start(ctx context.Context) error {
+	ticker := time.NewTicker(metricsInterval)
+	defer ticker.Stop()
+	for {
+		if err := u.update(ctx); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Cannot update the metrics of Machines")
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+func (u *metricsUpdater) update(ctx context.Context) error {
+	var list v1alpha1.MachineList
+	if err := u.List(ctx, &list); err != nil {
+		return err
+	}
+	byProvider := map[string]*v1alpha1.MachineList{}
+	machinesByPhase.Reset()
+	for i := range list.Items {
+		m := &list.Items[i]
+		name, size := m.Spec.ProviderSpec.CloudProvider, "unknown"
+		p, err := u.provider(m)
+		if err != nil {
+			continue // its status says so
+		}
+		if labels, err := p.MachineMetricsLabels(m); err == nil {
+			size = labels["size"]
+		}
+		machinesByPhase.WithLabelValues(name, size, string(m.Status.Phase)).Inc()
+		if byProvider[name] == nil {
+			byProvider[name] = &v1alpha1.MachineList{}
+		}
+		byProvider[name].Items = append(byProvider[name].Items, *m)
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for name, p := range u.providers {
+		of := byProvider[name]
+		if of == nil {
+			of = &v1alpha1.MachineList{}
+		}
+		if err := p.SetMetricsForMachines(*of); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Cannot set a provider's metrics", "provider", name)
+		}
+	}
+	return nil
+}

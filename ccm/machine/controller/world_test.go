@@ -1,0 +1,526 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	testingclock "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/hetzner"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/v1alpha1"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+)
+
+const namespace = "default"
+
+// refusal is an answer of the cloud instead of its own.
+type refusal struct {
+	status int
+	body   string
+}
+
+func (r *refusal) Error() string { return r.body }
+
+var errDead = errors.New("the process is dead")
+
+// world is a cloud, a Kubernetes API and a process of the controllers. Servers become Nodes.
+type world struct {
+	*testing.T
+	clock   *testingclock.FakeClock
+	cloud   *fakecloud.Cloud
+	api     *hcloud.Client   // of a person
+	objects client.WithWatch // a person's and the cluster's
+	process *common          // the controllers
+	events  *events.FakeRecorder
+	front   *httptest.Server // between the process and the cloud
+	uids    int
+	// lag is the number of passes after which the cache of the process learns what has changed. If 0, it always knows.
+	lag    int
+	passes int
+	cache  client.WithWatch
+	// lists holds what was listed since the last change. Without it, a sweep would decode the same objects most of its time.
+	listing sync.Mutex
+	lists   map[string]any
+	// broken holds Nodes whose kubelet is silent.
+	broken map[string]bool
+	// protected says that a PodDisruptionBudget allows no eviction.
+	protected bool
+	// hook is called before and after each write to Kubernetes and each request to the cloud. An error of it is the answer.
+	mu   sync.Mutex
+	hook func(after bool, what string) error
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{T: t, clock: testingclock.NewFakeClock(time.Now()), events: events.NewFakeRecorder(100000), broken: map[string]bool{}, lists: map[string]any{}}
+	w.cloud = fakecloud.New(fakecloud.Options{})
+	w.api = w.cloud.Client()
+	w.front = httptest.NewServer(http.HandlerFunc(w.serveCloud))
+	t.Cleanup(w.end)
+	w.objects = w.noticing(newClient(t))
+	w.start()
+	return w
+}
+
+// newClient returns a Kubernetes API with these objects.
+func newClient(t *testing.T, objects ...client.Object) client.WithWatch {
+	t.Helper()
+	scheme := runtime.NewScheme() // a small one: the client's time grows with it
+	if err := errors.Join(corev1.AddToScheme(scheme), policyv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	return fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.Machine{}, &v1alpha1.MachineSet{}, &v1alpha1.MachineDeployment{}).
+		WithIndex(&corev1.Node{}, providerIDField, nodeProviderID).WithIndex(&v1alpha1.Machine{}, providerIDField, machineProviderID).
+		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return nonEmpty(o.(*corev1.Pod).Spec.NodeName) }).
+		WithObjects(objects...).Build()
+}
+
+// noticing returns a client whose writes are seen by the lists of the world.
+func (w *world) noticing(c client.WithWatch) client.WithWatch {
+	return interceptor.NewClient(c, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			defer w.changed()
+			return c.Create(ctx, o, opts...)
+		},
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+			defer w.changed()
+			return c.Update(ctx, o, opts...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			defer w.changed()
+			return c.Patch(ctx, o, p, opts...)
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			defer w.changed()
+			return c.Delete(ctx, o, opts...)
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			defer w.changed()
+			return c.SubResource(sub).Patch(ctx, o, p, opts...)
+		},
+		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+			defer w.changed()
+			return c.SubResource(sub).Update(ctx, o, opts...)
+		},
+		SubResourceCreate: func(ctx context.Context, c client.Client, sub string, o, of client.Object, opts ...client.SubResourceCreateOption) error {
+			if w.protected && sub == "eviction" {
+				return apierrors.NewTooManyRequests("the pod's disruption budget needs it", 0)
+			}
+			defer w.changed()
+			return c.SubResource(sub).Create(ctx, o, of, opts...)
+		},
+	})
+}
+
+// changed forgets the lists. All that changes the cloud or the cluster calls it.
+func (w *world) changed() {
+	w.listing.Lock()
+	defer w.listing.Unlock()
+	w.lists = map[string]any{}
+}
+
+// listed returns what list returned at its first call since the last change.
+func listed[T any](w *world, what string, list func() []T) []T {
+	w.listing.Lock()
+	defer w.listing.Unlock()
+	all, has := w.lists[what].([]T)
+	if !has {
+		all = list()
+		w.lists[what] = all
+	}
+	return slices.Clone(all)
+}
+
+// remember makes the process's cache show what is there now, until the next call.
+func (w *world) remember() {
+	w.Helper()
+	var all []client.Object
+	for _, d := range w.deployments() {
+		all = append(all, &d)
+	}
+	for _, s := range w.sets() {
+		all = append(all, &s)
+	}
+	for _, m := range w.machines() {
+		all = append(all, &m)
+	}
+	for _, n := range w.nodes() {
+		all = append(all, &n)
+	}
+	w.cache = newClient(w.T, all...)
+}
+
+// end ends the cloud. Without it, worlds live until their test ends.
+func (w *world) end() {
+	w.front.Close()
+	w.cloud.Close()
+}
+
+func (w *world) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// start starts a process, which knows nothing of earlier ones.
+func (w *world) start() {
+	env := map[string]string{"HCLOUD_TOKEN": w.cloud.Token(), "HCLOUD_ENDPOINT": w.front.URL + "/v1"}
+	resolver := &machine.Resolver{Client: w.objects, Namespace: namespace, Getenv: func(name string) string { return env[name] }}
+	c := w.intercepted()
+	w.process = newCommon(c, w.objects, w.events, w.clock, Options{Resolver: resolver})
+}
+
+// intercepted returns the client of the process.
+func (w *world) intercepted() client.Client {
+	write := func(what string, do func() error) error {
+		if err := w.call(false, what); err != nil {
+			return err
+		}
+		if err := do(); err != nil {
+			return err
+		}
+		return w.call(true, what)
+	}
+	cached := func(c client.WithWatch) client.WithWatch {
+		if w.cache != nil {
+			return w.cache
+		}
+		return c
+	}
+	return interceptor.NewClient(w.objects, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			return cached(c).Get(ctx, key, o, opts...)
+		},
+		List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+			return cached(c).List(ctx, l, opts...)
+		},
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if i := strings.LastIndex(o.GetName(), "-"); kindOf(o) == "Machine" {
+				o.SetName(fmt.Sprintf("%s-%05d", o.GetName()[:i], w.uids)) // the same in each run, so that a death can be repeated
+			}
+			return write("create "+kindOf(o), func() error { return w.create(ctx, o) })
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			return write("delete "+kindOf(o), func() error { return c.Delete(ctx, o) })
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			return write("patch "+kindOf(o), func() error { return c.Patch(ctx, o, p, opts...) })
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			return write("patch "+sub+" of "+kindOf(o), func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
+		},
+	})
+}
+
+func kindOf(o client.Object) string { return strings.TrimPrefix(fmt.Sprintf("%T", o), "*v1alpha1.") }
+
+// create makes an object, as the API server does.
+func (w *world) create(ctx context.Context, o client.Object) error {
+	w.uids++
+	o.SetUID(types.UID(fmt.Sprintf("uid-%d", w.uids)))
+	o.SetCreationTimestamp(metav1.NewTime(w.clock.Now()))
+	return w.objects.Create(ctx, o)
+}
+
+// setHook sets the hook, nil for none.
+func (w *world) setHook(hook func(after bool, what string) error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.hook = hook
+}
+
+func (w *world) call(after bool, what string) error {
+	w.mu.Lock() // of an aborted request, the handler may still run
+	defer w.mu.Unlock()
+	if w.hook == nil {
+		return nil
+	}
+	return w.hook(after, what)
+}
+
+// serveCloud passes a request on to the cloud. If the process is dead, the connection ends.
+func (w *world) serveCloud(rw http.ResponseWriter, r *http.Request) {
+	what := "cloud: " + r.Method + " " + r.URL.Path
+	var refusal *refusal
+	switch err := w.call(false, what); {
+	case errors.As(err, &refusal):
+		rw.Header().Set("Content-Type", "application/json")
+		rw.WriteHeader(refusal.status)
+		_, _ = rw.Write([]byte(refusal.body))
+		return
+	case err != nil:
+		panic(http.ErrAbortHandler)
+	}
+	answer := httptest.NewRecorder()
+	w.cloud.Handler().ServeHTTP(answer, r)
+	if r.Method != http.MethodGet {
+		w.changed()
+	}
+	if err := w.call(true, what); err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	maps.Copy(rw.Header(), answer.Header())
+	rw.WriteHeader(answer.Code)
+	_, _ = rw.Write(answer.Body.Bytes())
+}
+
+// pass lets all controllers look once at everything, and the cluster's own parts do their work.
+func (w *world) pass() {
+	w.Helper()
+	ctx := w.Context()
+	if w.lag > 0 && w.passes%w.lag == 0 {
+		w.remember()
+	}
+	w.passes++
+	for _, d := range w.deployments() {
+		w.reconcile(&machineDeployments{w.process}, &d)
+	}
+	for _, s := range w.sets() {
+		w.reconcile(&machineSets{w.process}, &s)
+	}
+	for _, m := range w.machines() {
+		w.reconcile(&machines{w.process}, &m)
+	}
+	w.kubelets(ctx)
+	w.collectGarbage(ctx)
+	w.clock.Step(6 * time.Second)
+	w.changed()
+}
+
+func (w *world) reconcile(r reconcile.Reconciler, o client.Object) {
+	_, _ = r.Reconcile(w.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(o)})
+}
+
+// settle passes until nothing changes any more, with time.
+func (w *world) settle() {
+	w.Helper()
+	w.settleFor(4 * max(w.lag, 1))
+}
+
+// settleFor passes until so many passes in a row have changed nothing.
+func (w *world) settleFor(passes int) {
+	w.Helper()
+	for quiet, before := 0, ""; quiet < passes; {
+		w.pass()
+		if now := w.state(); now == before {
+			quiet++
+		} else {
+			quiet, before = 0, now
+		}
+		if w.clock.Since(time.Now()) > 24*time.Hour {
+			w.Fatalf("it does not settle:\n%s", w.state())
+		}
+	}
+}
+
+// kubelets makes servers Nodes, reports whether they are ready, and deletes Nodes without servers, as the CCM does.
+func (w *world) kubelets(ctx context.Context) {
+	w.Helper()
+	servers := map[string]*hcloud.Server{}
+	for _, s := range w.servers() {
+		servers[fmt.Sprintf("ccm-from-scratch://%d", s.ID)] = s
+	}
+	nodes := w.nodes()
+	for _, n := range nodes {
+		s := servers[n.Spec.ProviderID]
+		if s == nil {
+			w.must(client.IgnoreNotFound(w.objects.Delete(ctx, &n)))
+			continue
+		}
+		ready := corev1.ConditionTrue
+		if w.broken[n.Name] || s.Status != hcloud.ServerStatusRunning {
+			ready = corev1.ConditionUnknown
+		}
+		if isReady(&n) != (ready == corev1.ConditionTrue) {
+			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}
+			w.must(w.objects.Status().Update(ctx, &n))
+		}
+	}
+	for id, s := range servers {
+		if s.Status == hcloud.ServerStatusRunning && !slices.ContainsFunc(nodes, func(n corev1.Node) bool { return n.Spec.ProviderID == id }) {
+			n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.Name}, Spec: corev1.NodeSpec{ProviderID: id},
+				Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
+			w.must(w.create(ctx, n))
+		}
+	}
+}
+
+// collectGarbage deletes objects whose owner is gone, as kube-controller-manager does.
+func (w *world) collectGarbage(ctx context.Context) {
+	w.Helper()
+	owners := map[types.UID]bool{}
+	for _, d := range w.deployments() {
+		owners[d.UID] = true
+	}
+	collect := func(o client.Object) {
+		if owner := metav1.GetControllerOf(o); owner != nil && !owners[owner.UID] && o.GetDeletionTimestamp() == nil {
+			w.must(client.IgnoreNotFound(w.objects.Delete(ctx, o)))
+		}
+	}
+	for _, s := range w.sets() {
+		collect(&s)
+	}
+	for _, s := range w.sets() {
+		owners[s.UID] = true
+	}
+	for _, m := range w.machines() {
+		collect(&m)
+	}
+}
+
+func (w *world) deployments() []v1alpha1.MachineDeployment {
+	w.Helper()
+	return listed(w, "deployments", func() []v1alpha1.MachineDeployment {
+		var l v1alpha1.MachineDeploymentList
+		w.must(w.objects.List(w.Context(), &l))
+		return l.Items
+	})
+}
+
+func (w *world) sets() []v1alpha1.MachineSet {
+	w.Helper()
+	return listed(w, "sets", func() []v1alpha1.MachineSet {
+		var l v1alpha1.MachineSetList
+		w.must(w.objects.List(w.Context(), &l))
+		return l.Items
+	})
+}
+
+func (w *world) machines() []v1alpha1.Machine {
+	w.Helper()
+	return listed(w, "machines", func() []v1alpha1.Machine {
+		var l v1alpha1.MachineList
+		w.must(w.objects.List(w.Context(), &l))
+		return l.Items
+	})
+}
+
+func (w *world) nodes() []corev1.Node {
+	w.Helper()
+	return listed(w, "nodes", func() []corev1.Node {
+		var l corev1.NodeList
+		w.must(w.objects.List(w.Context(), &l))
+		return l.Items
+	})
+}
+
+func (w *world) servers() []*hcloud.Server {
+	w.Helper()
+	return listed(w, "servers", func() []*hcloud.Server {
+		all, err := w.api.Server.All(context.Background())
+		w.must(err)
+		return all
+	})
+}
+
+// state describes everything that a process reads, without names, identifiers and times: states that differ in nothing else
+// are the same for a process that starts. What is only for people is left out, such as the status of a MachineDeployment.
+func (w *world) state() string {
+	w.Helper()
+	var all []string
+	for _, d := range w.deployments() {
+		all = append(all, fmt.Sprint("deployment ", replicas(d.Spec.Replicas)))
+	}
+	for _, s := range w.sets() {
+		all = append(all, fmt.Sprint("set ", replicas(s.Spec.Replicas), " ", s.Status.Replicas, s.Status.AvailableReplicas, revision(&s), s.Spec.Template.Spec.ProviderSpec.CloudProviderSpec))
+	}
+	servers := w.servers()
+	uids := map[string]bool{}
+	for _, m := range w.machines() {
+		uids[string(m.UID)] = true
+		all = append(all, fmt.Sprint("machine ", string(m.Spec.ProviderSpec.CloudProviderSpec.Raw), len(m.Finalizers), m.DeletionTimestamp != nil, m.Spec.ProviderID != "",
+			m.Status.Phase == v1alpha1.PhaseFailed, m.Status.NodeRef != nil, m.Status.FailureReason == reasonGone, conditions(m.Status.Conditions),
+			slices.ContainsFunc(servers, func(s *hcloud.Server) bool { return s.Labels[hetzner.LabelUID] == string(m.UID) })))
+	}
+	for _, s := range servers {
+		all = append(all, fmt.Sprint("server ", s.ServerType.Name, s.Status, uids[s.Labels[hetzner.LabelUID]]))
+	}
+	for _, n := range w.nodes() {
+		all = append(all, fmt.Sprint("node ", isReady(&n), n.Spec.Unschedulable, n.Labels, n.Annotations[annotationMachine] != "", len(n.Spec.Taints)))
+	}
+	slices.Sort(all)
+	return strings.Join(all, "\n")
+}
+
+func conditions(all []metav1.Condition) (text []string) {
+	for _, c := range all {
+		if c.Type == v1alpha1.ConditionNodeReady || c.Reason == reasonGone {
+			text = append(text, c.Type+"="+string(c.Status))
+		}
+	}
+	return text
+}
+
+// deployment returns a MachineDeployment.
+func deployment(n int32, serverType string) *v1alpha1.MachineDeployment {
+	pool := map[string]string{"pool": "a"}
+	return &v1alpha1.MachineDeployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pool-a"},
+		Spec: v1alpha1.MachineDeploymentSpec{Replicas: &n, HealthCheck: v1alpha1.HealthCheck{UnhealthyTimeout: &metav1.Duration{Duration: 15 * time.Second}}, Selector: v1alpha1.LabelSelector{MatchLabels: pool}, Template: v1alpha1.MachineTemplate{
+			Metadata: v1alpha1.ObjectMeta{Labels: pool},
+			Spec: v1alpha1.MachineSpec{
+				Metadata: v1alpha1.ObjectMeta{Labels: map[string]string{"example.org/pool": "a"}}, Taints: []corev1.Taint{{Key: "fresh", Effect: corev1.TaintEffectNoSchedule}},
+				ProviderSpec: v1alpha1.ProviderSpec{CloudProvider: hetzner.Name, CloudProviderSpec: runtime.RawExtension{Raw: fmt.Appendf(nil, `{"serverType":%q}`, serverType)}},
+			},
+		}},
+	}
+}
+
+// change changes the only MachineDeployment, as a person does.
+func (w *world) change(do func(*v1alpha1.MachineDeployment)) {
+	w.Helper()
+	d := w.deployments()[0]
+	do(&d)
+	w.must(w.objects.Update(w.Context(), &d))
+}
+
+// expect makes sure that there are n Machines, and that each has a server of the type and a ready Node.
+func (w *world) expect(n int, serverType string) {
+	w.Helper()
+	ms, servers, nodes := w.machines(), w.servers(), w.nodes()
+	if len(ms) != n || len(servers) != n || len(nodes) != n {
+		w.Fatalf("%d Machines, %d servers and %d Nodes, want %d:\n%s", len(ms), len(servers), len(nodes), n, w.state())
+	}
+	for _, m := range ms {
+		i := slices.IndexFunc(servers, func(s *hcloud.Server) bool { return s.Labels[hetzner.LabelUID] == string(m.UID) })
+		if m.Status.Phase != v1alpha1.PhaseRunning || !isMachineReady(&m) || i < 0 || servers[i].ServerType.Name != serverType || servers[i].Name != m.Name {
+			w.Fatalf("Machine %s: %+v\n%s", m.Name, m.Status, w.state())
+		}
+	}
+	for _, node := range nodes {
+		if !isReady(&node) || node.Spec.Unschedulable || node.Labels["example.org/pool"] != "a" || len(node.Spec.Taints) != 1 {
+			w.Fatalf("Node %+v", node)
+		}
+	}
+	for _, d := range w.deployments() {
+		if s := d.Status; int(s.Replicas) != n || int(s.AvailableReplicas) != n || int(s.UpdatedReplicas) != n {
+			w.Fatalf("status %+v", s)
+		}
+	}
+}
+
+func keyOf(o client.Object) client.ObjectKey { return client.ObjectKeyFromObject(o) }

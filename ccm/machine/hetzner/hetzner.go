@@ -1,0 +1,370 @@
+// Package hetzner makes servers in the Hetzner Cloud for Machines. It is the provider "hetzner" of package machine.
+//
+// A server carries the UID of its Machine as a label. Only a server with that label is the Machine's: one whose label a
+// person has removed is left alone, and one that has the Machine's name by chance is never touched.
+//
+// Not modelled: volumes, Primary IPs that exist already, rebuilding or changing a server in place.
+package hetzner
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/v1alpha1"
+)
+
+// Name is the name of the provider.
+const Name = "hetzner"
+
+// Labels of servers.
+const (
+	// LabelUID is the UID of the Machine whose server it is.
+	LabelUID = "machine.ccm-from-scratch.dev/uid"
+	// LabelName is the name of the Machine, for people.
+	LabelName = "machine.ccm-from-scratch.dev/name"
+)
+
+// creationTimeout is how long Create waits for the actions of a creation. A slower server is found later.
+const creationTimeout = 30 * time.Second
+
+// releaseTimeout is how long Cleanup waits until no load balancer sends requests to the server. The controller has told the
+// cloud-controller-manager so when the deletion began; a load balancer of someone else may never let go.
+const releaseTimeout = 2 * time.Minute
+
+func init() { machine.Register(Name, New) }
+
+// machines is the provider's own metric. It cannot be told from the Machines of another controller that runs in the same process.
+var machines = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	Name: "machine_controller_hetzner_machines", Help: "Number of Machines in the Hetzner Cloud.",
+}, []string{"size", "location"})
+
+func init() { metrics.Registry.MustRegister(machines) }
+
+type provider struct {
+	resolver *machine.Resolver
+	// prefix is the beginning of provider IDs.
+	prefix string
+
+	mu      sync.Mutex
+	clients map[[2]string]*hcloud.Client // by endpoint and token
+}
+
+// New returns the provider. Its provider IDs are those that the CCM writes: HCLOUD_INSTANCES_PROVIDER_ID_PREFIX chooses the
+// prefix for both.
+func New(r *machine.Resolver) machine.Provider {
+	getenv := r.Getenv
+	if getenv == nil {
+		getenv = os.Getenv
+	}
+	return &provider{resolver: r, prefix: cmp.Or(getenv("HCLOUD_INSTANCES_PROVIDER_ID_PREFIX"), ccm.ProviderName) + "://", clients: map[[2]string]*hcloud.Client{}}
+}
+
+// client returns the settings of a spec, and a client for them. Clients are kept, so that they keep connections.
+func (p *provider) client(ctx context.Context, spec v1alpha1.MachineSpec) (*hcloud.Client, settings, error) {
+	s, err := p.read(ctx, spec)
+	if err != nil {
+		return nil, s, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	key := [2]string{s.endpoint, s.token}
+	c := p.clients[key]
+	if c == nil {
+		opts := []hcloud.ClientOption{hcloud.WithToken(s.token), hcloud.WithApplication("machine-controller", ccm.Version()),
+			hcloud.WithRetryOpts(hcloud.RetryOpts{MaxRetries: 1, BackoffFunc: hcloud.ConstantBackoff(200 * time.Millisecond)})} // the controller tries again, with growing delays
+		if s.endpoint != "" {
+			opts = append(opts, hcloud.WithEndpoint(s.endpoint))
+		}
+		c = hcloud.NewClient(opts...)
+		p.clients[key] = c
+	}
+	return c, s, nil
+}
+
+// servers returns the servers that carry the UID of the Machine and are not copies: they have its name or its provider ID. An
+// answer without the list is an error. It also returns the client and the settings of the Machine.
+func (p *provider) servers(ctx context.Context, m *v1alpha1.Machine) (own []*hcloud.Server, c *hcloud.Client, s settings, err error) {
+	if c, s, err = p.client(ctx, m.Spec); err != nil {
+		return nil, nil, s, err
+	}
+	if m.UID == "" {
+		return nil, nil, s, errors.New("the Machine has no UID")
+	}
+	all, resp, err := c.Server.List(ctx, hcloud.ServerListOpts{ListOpts: hcloud.ListOpts{LabelSelector: LabelUID + "=" + string(m.UID), PerPage: 50}})
+	if err != nil {
+		return nil, nil, s, fmt.Errorf("cannot list servers: %w", err)
+	}
+	if resp.Meta.Pagination == nil {
+		return nil, nil, s, errors.New("cannot list servers: the answer lacks the pagination")
+	}
+	for _, server := range all {
+		if server.Name == m.Name || p.providerID(server.ID) == m.Spec.ProviderID {
+			own = append(own, server)
+		}
+	}
+	return own, c, s, nil
+}
+
+func (p *provider) providerID(id int64) string { return p.prefix + strconv.FormatInt(id, 10) }
+
+// Get implements [machine.Provider].
+func (p *provider) Get(ctx context.Context, m *v1alpha1.Machine) (machine.Instance, error) {
+	own, c, _, err := p.servers(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	if len(own) > 0 {
+		return p.instance(own), nil
+	}
+	// A person may have removed the label.
+	id, err := strconv.ParseInt(strings.TrimPrefix(m.Spec.ProviderID, p.prefix), 10, 64)
+	if err != nil {
+		return nil, machine.ErrInstanceNotFound
+	}
+	s, resp, err := c.Server.GetByID(ctx, id)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("cannot get server %d: %w", id, err)
+	case s == nil && resp.StatusCode != http.StatusNotFound, s != nil && s.ID != id:
+		return nil, fmt.Errorf("cannot get server %d: the answer lacks the server", id)
+	case s == nil:
+		return nil, machine.ErrInstanceNotFound
+	case s.Labels[LabelUID] == string(m.UID): // it got the label back in between
+		return p.instance([]*hcloud.Server{s}), nil
+	}
+	return nil, &machine.TerminalError{Reason: machine.ReasonInvalidConfiguration, Message: fmt.Sprintf(
+		"server %d no longer has the label %s=%s: put it back, or delete the Machine, which leaves the server alone", id, LabelUID, m.UID)}
+}
+
+// instance returns the oldest of the servers.
+func (p *provider) instance(own []*hcloud.Server) machine.Instance {
+	oldest := slices.MinFunc(own, func(a, b *hcloud.Server) int { return cmp.Compare(a.ID, b.ID) })
+	return &instance{oldest, p.providerID(oldest.ID)}
+}
+
+// GetCloudConfig implements [machine.Provider]. A cloud-controller-manager does the work, so that the kubelet needs no
+// configuration.
+func (p *provider) GetCloudConfig(context.Context, v1alpha1.MachineSpec) (config, name string, err error) {
+	return "", "external", nil
+}
+
+// Create implements [machine.Provider].
+func (p *provider) Create(ctx context.Context, m *v1alpha1.Machine, _ *machine.Data, userData string) (machine.Instance, error) {
+	own, c, s, err := p.servers(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	if len(own) > 0 {
+		return p.instance(own), nil
+	}
+	found, err := lookUp(ctx, c, s)
+	if err != nil {
+		return nil, err
+	}
+	labels := map[string]string{}
+	maps.Copy(labels, s.labels)
+	maps.Copy(labels, map[string]string{LabelUID: string(m.UID), LabelName: m.Name})
+	opts := hcloud.ServerCreateOpts{
+		Name: m.Name, Labels: labels, UserData: userData, ServerType: &hcloud.ServerType{Name: s.serverType}, Image: imageOf(s.image),
+		Networks: found.networks, Firewalls: found.firewalls, SSHKeys: found.keys, PlacementGroup: found.group,
+		PublicNet: &hcloud.ServerCreatePublicNet{EnableIPv4: s.assignPublicIPv4, EnableIPv6: s.assignPublicIP6},
+	}
+	if s.location != "" {
+		opts.Location = &hcloud.Location{Name: s.location}
+	}
+	created, _, err := c.Server.Create(ctx, opts)
+	if err != nil {
+		return nil, createError(m, err)
+	}
+	if created.Server == nil || created.Server.ID == 0 {
+		return nil, errors.New("cannot create the server: the answer lacks the server") // the next attempt finds it
+	}
+	waiting, cancel := context.WithTimeout(ctx, creationTimeout)
+	defer cancel()
+	err = c.Action.WaitFor(waiting, created.Action) // first: the others fail with it, and say less
+	if err == nil {
+		err = c.Action.WaitFor(waiting, created.NextActions...)
+	}
+	if _, failed := errors.AsType[hcloud.ActionError](err); failed {
+		// It never becomes a Node. The next attempt makes another one.
+		_, _, deletion := c.Server.DeleteWithResult(ctx, created.Server)
+		return nil, errors.Join(fmt.Errorf("cannot create server %d (%s): %w", created.Server.ID, m.Name, err), deletion)
+	}
+	// An action that takes longer, or whose state cannot be read now, may still succeed: Get tells.
+	if s, _, err := c.Server.GetByID(ctx, created.Server.ID); err == nil && s != nil && s.ID == created.Server.ID {
+		return p.instance([]*hcloud.Server{s}), nil
+	}
+	return p.instance([]*hcloud.Server{created.Server}), nil
+}
+
+// imageOf returns an image by its name or its ID. The API takes the one of the server type's architecture.
+func imageOf(nameOrID string) *hcloud.Image {
+	if id, err := strconv.ParseInt(nameOrID, 10, 64); err == nil {
+		return &hcloud.Image{ID: id}
+	}
+	return &hcloud.Image{Name: nameOrID}
+}
+
+// createError explains why the API refused to create a server.
+func createError(m *v1alpha1.Machine, err error) error {
+	switch {
+	case hcloud.IsError(err, hcloud.ErrorCodeInvalidInput, hcloud.ErrorCodeInvalidServerType, hcloud.ErrorCodeNetworksOverlap):
+		return &machine.TerminalError{Reason: machine.ReasonCreateFailed, Err: err,
+			Message: fmt.Sprintf("the API refuses to create the server: %v: change the Machine's spec", err)}
+	case hcloud.IsError(err, hcloud.ErrorCodeUniquenessError):
+		return fmt.Errorf("cannot create the server: another server of the project has the name %s: rename or delete it: %w", m.Name, err)
+	}
+	return fmt.Errorf("cannot create the server: %w", err)
+}
+
+// Cleanup implements [machine.Provider]. It waits until the server is no target of a load balancer, for a limited time.
+func (p *provider) Cleanup(ctx context.Context, m *v1alpha1.Machine, _ *machine.Data) (bool, error) {
+	own, c, _, err := p.servers(ctx, m)
+	if err != nil {
+		return false, err
+	}
+	if len(own) > 0 && m.DeletionTimestamp != nil && time.Since(m.DeletionTimestamp.Time) < releaseTimeout {
+		used, err := isTarget(ctx, c, own)
+		if err != nil || used {
+			return false, err
+		}
+	}
+	var errs []error
+	for _, s := range own {
+		if s.Status == hcloud.ServerStatusDeleting {
+			continue
+		}
+		_, _, err := c.Server.DeleteWithResult(ctx, s)
+		switch {
+		case hcloud.IsError(err, hcloud.ErrorCodeProtected):
+			errs = append(errs, fmt.Errorf("cannot delete server %d: it is protected: remove its delete protection: %w", s.ID, err))
+		case err != nil && !hcloud.IsError(err, hcloud.ErrorCodeNotFound):
+			errs = append(errs, fmt.Errorf("cannot delete server %d: %w", s.ID, err))
+		}
+	}
+	return len(own) == 0, errors.Join(errs...)
+}
+
+// isTarget reports whether a load balancer has one of the servers as a target, by its ID. One that selects servers by a label is
+// not looked at: it loses the server with its deletion.
+func isTarget(ctx context.Context, c *hcloud.Client, own []*hcloud.Server) (bool, error) {
+	all, err := c.LoadBalancer.All(ctx)
+	if err != nil {
+		return false, fmt.Errorf("cannot list load balancers: %w", err)
+	}
+	for _, lb := range all {
+		for _, t := range lb.Targets {
+			if t.Server != nil && slices.ContainsFunc(own, func(s *hcloud.Server) bool { return s.ID == t.Server.Server.ID }) {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+// MachineMetricsLabels implements [machine.Provider]. A size that is not written inline is "unknown".
+func (p *provider) MachineMetricsLabels(m *v1alpha1.Machine) (map[string]string, error) {
+	c, err := decode(m.Spec)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]string{
+		"size":     cmp.Or(c.ServerType.Value, "unknown"),
+		"location": cmp.Or(c.Location.Value, "unknown"),
+		"image":    cmp.Or(c.Image.Value, "unknown"),
+	}, nil
+}
+
+// MigrateUID implements [machine.Provider].
+func (p *provider) MigrateUID(ctx context.Context, m *v1alpha1.Machine, newUID types.UID) error {
+	own, c, _, err := p.servers(ctx, m)
+	if err != nil {
+		return err
+	}
+	for _, s := range own {
+		labels := maps.Clone(s.Labels)
+		labels[LabelUID] = string(newUID)
+		if _, _, err := c.Server.Update(ctx, s, hcloud.ServerUpdateOpts{Labels: labels}); err != nil {
+			return fmt.Errorf("cannot change the label %s of server %d: %w", LabelUID, s.ID, err)
+		}
+	}
+	return nil
+}
+
+// SetMetricsForMachines implements [machine.Provider].
+func (p *provider) SetMetricsForMachines(list v1alpha1.MachineList) error {
+	counts := map[[2]string]float64{}
+	var errs []error
+	for i := range list.Items {
+		labels, err := p.MachineMetricsLabels(&list.Items[i])
+		errs = append(errs, err)
+		counts[[2]string{labels["size"], labels["location"]}]++
+	}
+	machines.Reset()
+	for key, n := range counts {
+		machines.WithLabelValues(key[0], key[1]).Set(n)
+	}
+	return errors.Join(errs...)
+}
+
+// instance is a server.
+type instance struct {
+	*hcloud.Server
+	providerID string
+}
+
+func (i *instance) Name() string       { return i.Server.Name }
+func (i *instance) ID() string         { return strconv.FormatInt(i.Server.ID, 10) }
+func (i *instance) ProviderID() string { return i.providerID }
+
+// Addresses returns the private addresses first, as the CCM does.
+func (i *instance) Addresses() (all []corev1.NodeAddress) {
+	add := func(kind corev1.NodeAddressType, ip net.IP) {
+		if len(ip) > 0 && !ip.IsUnspecified() {
+			all = append(all, corev1.NodeAddress{Type: kind, Address: ip.String()})
+		}
+	}
+	for _, n := range i.PrivateNet {
+		add(corev1.NodeInternalIP, n.IP)
+	}
+	add(corev1.NodeExternalIP, i.PublicNet.IPv4.IP)
+	if v6 := i.PublicNet.IPv6.IP.To16(); len(v6) > 0 && !v6.IsUnspecified() {
+		host := slices.Clone(v6) // the API names the network; its first address is the server's
+		host[15] |= 1
+		add(corev1.NodeExternalIP, host)
+	}
+	return append(all, corev1.NodeAddress{Type: corev1.NodeHostName, Address: i.Server.Name})
+}
+
+func (i *instance) Status() machine.Status {
+	switch i.Server.Status {
+	case hcloud.ServerStatusInitializing, hcloud.ServerStatusStarting:
+		return machine.StatusCreating
+	case hcloud.ServerStatusRunning:
+		return machine.StatusRunning
+	case hcloud.ServerStatusOff, hcloud.ServerStatusStopping:
+		return machine.StatusStopped
+	case hcloud.ServerStatusDeleting:
+		return machine.StatusDeleting
+	}
+	return machine.StatusUnknown
+}

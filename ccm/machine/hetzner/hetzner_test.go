@@ -1,0 +1,418 @@
+package hetzner_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/hetzner"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/v1alpha1"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
+)
+
+// world is a cloud and a provider for it.
+type world struct {
+	*testing.T
+	ctx   context.Context
+	cloud *fakecloud.Cloud
+	api   *hcloud.Client // of a person
+	p     machine.Provider
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{T: t, ctx: t.Context(), cloud: fakecloud.New(fakecloud.Options{})}
+	t.Cleanup(w.cloud.Close)
+	endpoint, err := w.cloud.Start(w.ctx, "127.0.0.1:0")
+	w.must(err)
+	w.api = w.cloud.Client()
+	env := map[string]string{"HCLOUD_TOKEN": w.cloud.Token(), "HCLOUD_ENDPOINT": endpoint}
+	w.p = hetzner.New(&machine.Resolver{Getenv: func(name string) string { return env[name] }})
+	return w
+}
+
+func (w *world) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// machineWith returns a Machine with defaults, whose cloudProviderSpec is JSON.
+func (w *world) machineWith(config string) *v1alpha1.Machine {
+	w.Helper()
+	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "worker-1", Namespace: "default", UID: "uid-1"}}
+	m.Spec.ProviderSpec = v1alpha1.ProviderSpec{CloudProvider: hetzner.Name, CloudProviderSpec: runtime.RawExtension{Raw: []byte(config)}}
+	var err error
+	m.Spec, err = w.p.AddDefaults(w.ctx, m.Spec)
+	w.must(err)
+	return m
+}
+
+func (w *world) create(m *v1alpha1.Machine) machine.Instance {
+	w.Helper()
+	i, err := w.p.Create(w.ctx, m, &machine.Data{}, "#!/bin/sh\n")
+	w.must(err)
+	return i
+}
+
+func (w *world) servers() []*hcloud.Server {
+	w.Helper()
+	all, err := w.api.Server.All(w.ctx)
+	w.must(err)
+	return all
+}
+
+func (w *world) fault(r fault.Rule) {
+	w.Helper()
+	r.Client = "machine-controller"
+	_, err := w.cloud.Faults().Add(w.ctx, r)
+	w.must(err)
+}
+
+func TestCreateMakesTheServerThatTheSpecDescribes(t *testing.T) {
+	w := newWorld(t)
+	network, _, err := w.api.Network.Create(w.ctx, hcloud.NetworkCreateOpts{Name: "internal", IPRange: cidr("10.0.0.0/8"),
+		Subnets: []hcloud.NetworkSubnet{{Type: hcloud.NetworkSubnetTypeCloud, NetworkZone: hcloud.NetworkZoneEUCentral, IPRange: cidr("10.0.0.0/16")}}})
+	w.must(err)
+	wall, _, err := w.api.Firewall.Create(w.ctx, hcloud.FirewallCreateOpts{Name: "wall"})
+	w.must(err)
+	group, _, err := w.api.PlacementGroup.Create(w.ctx, hcloud.PlacementGroupCreateOpts{Name: "apart", Type: hcloud.PlacementGroupTypeSpread})
+	w.must(err)
+	m := w.machineWith(`{"serverType": "cx23", "location": "nbg1", "networks": ["internal"], "firewalls": ["wall"], "placementGroup": "apart",
+		"labels": {"pool": "web"}, "assignPublicIPv6": false}`)
+	w.must(w.p.Validate(w.ctx, m.Spec))
+	i := w.create(m)
+	s, _, err := w.api.Server.GetByName(w.ctx, "worker-1")
+	w.must(err)
+	if want := map[string]string{"pool": "web", hetzner.LabelUID: "uid-1", hetzner.LabelName: "worker-1"}; !maps.Equal(s.Labels, want) {
+		t.Errorf("labels %v, want %v", s.Labels, want)
+	}
+	if s.ServerType.Name != "cx23" || s.Location.Name != "nbg1" || s.Image.Name != "ubuntu-24.04" || s.PlacementGroup.ID != group.PlacementGroup.ID ||
+		len(s.PrivateNet) != 1 || s.PrivateNet[0].Network.ID != network.ID || len(s.PublicNet.Firewalls) != 1 || s.PublicNet.Firewalls[0].Firewall.ID != wall.Firewall.ID ||
+		s.PublicNet.IPv4.IsUnspecified() || !s.PublicNet.IPv6.IsUnspecified() {
+		t.Errorf("server %+v", s)
+	}
+	want := []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: s.PrivateNet[0].IP.String()},
+		{Type: corev1.NodeExternalIP, Address: s.PublicNet.IPv4.IP.String()}, {Type: corev1.NodeHostName, Address: "worker-1"}}
+	if !slices.Equal(i.Addresses(), want) || i.Status() != machine.StatusRunning || i.Name() != "worker-1" || i.ProviderID() != "ccm-from-scratch://"+i.ID() {
+		t.Errorf("instance %s, %s, %s, %v, want addresses %v", i.Name(), i.ProviderID(), i.Status(), i.Addresses(), want)
+	}
+}
+
+func TestCreateNeverMakesASecondServer(t *testing.T) {
+	for name, effect := range map[string]fault.Effect{"lost answer": fault.LoseAnswer(), "503 after": fault.CutBody(3)} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			m := w.machineWith(`{"serverType": "cx23"}`)
+			w.fault(fault.Rule{Operation: "create_server", First: 1, Effect: effect})
+			for range 5 {
+				if _, err := w.p.Create(w.ctx, m, &machine.Data{}, ""); err != nil {
+					t.Log(err)
+				}
+			}
+			if n := len(w.servers()); n != 1 {
+				t.Errorf("%d servers, want 1", n)
+			}
+		})
+	}
+}
+
+func TestAnAnswerWithoutAServerIsNoServer(t *testing.T) {
+	for _, operation := range []string{"create_server", "get_server"} {
+		w := newWorld(t)
+		m := w.machineWith(`{"serverType": "cx23"}`)
+		w.fault(fault.Rule{Operation: operation, First: 1, Effect: fault.Effect{Kind: fault.KindHTTPStatus, Status: http.StatusOK, Body: "{}"}})
+		if i, err := w.p.Create(w.ctx, m, &machine.Data{}, ""); err == nil && i.ID() == "0" {
+			t.Errorf("%s: instance %s", operation, i.ProviderID())
+		}
+		if id := w.create(m).ID(); id == "0" || len(w.servers()) != 1 {
+			t.Errorf("%s: server %s of %d", operation, id, len(w.servers()))
+		}
+	}
+}
+
+func TestCreateRemovesAServerThatCannotStart(t *testing.T) {
+	w := newWorld(t)
+	m := w.machineWith(`{"serverType": "cx23"}`)
+	w.fault(fault.Rule{Operation: "create_server", First: 1, Effect: fault.FailAction("resource_unavailable", "no room")})
+	_, err := w.p.Create(w.ctx, m, &machine.Data{}, "")
+	if err == nil || !strings.Contains(err.Error(), "no room") || errors.As(err, new(*machine.TerminalError)) {
+		t.Errorf("error %v", err)
+	}
+	if n := len(w.servers()); n != 0 {
+		t.Errorf("%d servers are left", n)
+	}
+	w.create(m)
+}
+
+func TestOnlyTheAPICanSayThatAnInstanceIsGone(t *testing.T) {
+	for name, effect := range map[string]fault.Effect{
+		"429": fault.APIError("rate_limit_exceeded"), "500": fault.HTTPStatus(500), "503": fault.HTTPStatus(503), "401": fault.APIError("unauthorized"),
+		"lost answer": fault.LoseAnswer(), "half an answer": fault.CutBody(20), "empty object": {Kind: fault.KindHTTPStatus, Status: http.StatusOK, Body: "{}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			m := w.machineWith(`{"serverType": "cx23"}`)
+			m.Spec.ProviderID = w.create(m).ProviderID()
+			w.fault(fault.Rule{Method: "GET", Effect: effect})
+			if i, err := w.p.Get(w.ctx, m); err == nil || errors.Is(err, machine.ErrInstanceNotFound) {
+				t.Errorf("Get: %v, %v", i, err)
+			}
+			if gone, err := w.p.Cleanup(w.ctx, m, &machine.Data{}); err == nil || gone {
+				t.Errorf("Cleanup: %t, %v", gone, err)
+			}
+		})
+	}
+	w := newWorld(t)
+	m := w.machineWith(`{"serverType": "cx23"}`)
+	if _, err := w.p.Get(w.ctx, m); !errors.Is(err, machine.ErrInstanceNotFound) {
+		t.Errorf("before the creation: %v", err)
+	}
+	m.Spec.ProviderID = w.create(m).ProviderID()
+	_, _, err := w.api.Server.DeleteWithResult(w.ctx, w.servers()[0])
+	w.must(err)
+	if _, err := w.p.Get(w.ctx, m); !errors.Is(err, machine.ErrInstanceNotFound) {
+		t.Errorf("after the deletion: %v", err)
+	}
+}
+
+func TestAServerWithoutTheLabelIsLeftAlone(t *testing.T) {
+	w := newWorld(t)
+	m := w.machineWith(`{"serverType": "cx23"}`)
+	m.Spec.ProviderID = w.create(m).ProviderID()
+	s := w.servers()[0]
+	_, _, err := w.api.Server.Update(w.ctx, s, hcloud.ServerUpdateOpts{Labels: map[string]string{}})
+	w.must(err)
+	var terminal *machine.TerminalError
+	if _, err := w.p.Get(w.ctx, m); !errors.As(err, &terminal) {
+		t.Errorf("Get: %v, want a terminal error", err)
+	}
+	if gone, err := w.p.Cleanup(w.ctx, m, &machine.Data{}); !gone || err != nil {
+		t.Errorf("Cleanup: %t, %v", gone, err)
+	}
+	if len(w.servers()) != 1 {
+		t.Error("the server was deleted")
+	}
+}
+
+func TestAStrangerWithTheNameOrACopiedLabelIsLeftAlone(t *testing.T) {
+	w := newWorld(t)
+	m := w.machineWith(`{"serverType": "cx23"}`)
+	for _, o := range []hcloud.ServerCreateOpts{{Name: "worker-1"}, {Name: "copy", Labels: map[string]string{hetzner.LabelUID: "uid-1"}}} {
+		o.ServerType, o.Image = &hcloud.ServerType{Name: "cx23"}, &hcloud.Image{Name: "ubuntu-24.04"}
+		_, _, err := w.api.Server.Create(w.ctx, o)
+		w.must(err)
+	}
+	if i, err := w.p.Get(w.ctx, m); !errors.Is(err, machine.ErrInstanceNotFound) {
+		t.Errorf("Get: %v, %v", i, err)
+	}
+	if _, err := w.p.Create(w.ctx, m, &machine.Data{}, ""); err == nil || !strings.Contains(err.Error(), "has the name worker-1") {
+		t.Errorf("Create: %v", err)
+	}
+	if gone, err := w.p.Cleanup(w.ctx, m, &machine.Data{}); !gone || err != nil {
+		t.Errorf("Cleanup: %t, %v", gone, err)
+	}
+	if len(w.servers()) != 2 {
+		t.Error("a server was deleted")
+	}
+}
+
+func TestCleanupIsTrueWhenTheServerIsGone(t *testing.T) {
+	w := newWorld(t)
+	m := w.machineWith(`{"serverType": "cx23"}`)
+	w.create(m)
+	_, _, err := w.api.Server.ChangeProtection(w.ctx, w.servers()[0], hcloud.ServerChangeProtectionOpts{Delete: new(true), Rebuild: new(true)})
+	w.must(err)
+	if gone, err := w.p.Cleanup(w.ctx, m, &machine.Data{}); gone || err == nil || !strings.Contains(err.Error(), "remove its delete protection") {
+		t.Errorf("of a protected server: %t, %v", gone, err)
+	}
+	_, _, err = w.api.Server.ChangeProtection(w.ctx, w.servers()[0], hcloud.ServerChangeProtectionOpts{Delete: new(false), Rebuild: new(false)})
+	w.must(err)
+	if gone, err := w.p.Cleanup(w.ctx, m, &machine.Data{}); gone || err != nil {
+		t.Errorf("first: %t, %v", gone, err)
+	}
+	if gone, err := w.p.Cleanup(w.ctx, m, &machine.Data{}); !gone || err != nil {
+		t.Errorf("second: %t, %v", gone, err)
+	}
+	if len(w.servers()) != 0 {
+		t.Error("the server is there")
+	}
+}
+
+func TestCleanupWaitsUntilLoadBalancersLetTheServerGo(t *testing.T) {
+	w := newWorld(t)
+	m := w.machineWith(`{"serverType": "cx23", "location": "fsn1"}`)
+	w.create(m)
+	lb, _, err := w.api.LoadBalancer.Create(w.ctx, hcloud.LoadBalancerCreateOpts{Name: "lb", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: "fsn1"},
+		Targets: []hcloud.LoadBalancerCreateOptsTarget{{Type: hcloud.LoadBalancerTargetTypeServer, Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: w.servers()[0]}}}})
+	w.must(err)
+	m.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	if gone, err := w.p.Cleanup(w.ctx, m, &machine.Data{}); gone || err != nil || len(w.servers()) != 1 {
+		t.Errorf("while it is a target: %t, %v, %d servers", gone, err, len(w.servers()))
+	}
+	_, _, err = w.api.LoadBalancer.RemoveServerTarget(w.ctx, lb.LoadBalancer, w.servers()[0])
+	w.must(err)
+	if _, err := w.p.Cleanup(w.ctx, m, &machine.Data{}); err != nil || len(w.servers()) != 0 {
+		t.Errorf("afterwards: %v, %d servers", err, len(w.servers()))
+	}
+}
+
+func TestCleanupDoesNotWaitForEverForLoadBalancers(t *testing.T) {
+	w := newWorld(t)
+	m := w.machineWith(`{"serverType": "cx23", "location": "fsn1"}`)
+	w.create(m)
+	_, _, err := w.api.LoadBalancer.Create(w.ctx, hcloud.LoadBalancerCreateOpts{Name: "lb", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: "fsn1"},
+		Targets: []hcloud.LoadBalancerCreateOptsTarget{{Type: hcloud.LoadBalancerTargetTypeServer, Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: w.servers()[0]}}}})
+	w.must(err)
+	m.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(-3 * time.Minute)}
+	if _, err := w.p.Cleanup(w.ctx, m, &machine.Data{}); err != nil || len(w.servers()) != 0 {
+		t.Errorf("%v, %d servers", err, len(w.servers()))
+	}
+}
+
+func TestMigrateUIDMovesTheServer(t *testing.T) {
+	w := newWorld(t)
+	m := w.machineWith(`{"serverType": "cx23"}`)
+	id := w.create(m).ID()
+	w.must(w.p.MigrateUID(w.ctx, m, "uid-2"))
+	if _, err := w.p.Get(w.ctx, m); !errors.Is(err, machine.ErrInstanceNotFound) {
+		t.Errorf("by the old UID: %v", err)
+	}
+	m.UID = types.UID("uid-2")
+	if i, err := w.p.Get(w.ctx, m); err != nil || i.ID() != id {
+		t.Errorf("by the new UID: %v, %v", i, err)
+	}
+}
+
+func TestValidateSaysWhatToChange(t *testing.T) {
+	w := newWorld(t)
+	for config, want := range map[string]string{
+		`{}`:                     "serverType is missing",
+		`{"serverType": "cx99"}`: `no server type "cx99"`,
+		`{"serverTyp": "cx23"}`:  "serverTyp",
+		`{"serverType": "cx23", "location": "moon"}`:                                      `no location "moon"`,
+		`{"serverType": "cx23", "location": "ash"}`:                                       "not available in ash",
+		`{"serverType": "cx23", "image": "debian-13"}`:                                    "debian-13 is debian, and operatingSystem is ubuntu",
+		`{"serverType": "cx23", "image": "nothing"}`:                                      `no image "nothing"`,
+		`{"serverType": "cx23", "networks": ["nothing"]}`:                                 `no network "nothing"`,
+		`{"serverType": "cx23", "firewalls": ["nothing"]}`:                                `no firewall "nothing"`,
+		`{"serverType": "cx23", "sshKeys": ["nothing"]}`:                                  `no SSH key "nothing"`,
+		`{"serverType": "cx23", "placementGroup": "nothing"}`:                             `no placement group "nothing"`,
+		`{"serverType": "cx23", "labels": {"machine.ccm-from-scratch.dev/uid": "other"}}`: "reserved",
+		`{"serverType": "cx23", "labels": {"a b": "c"}}`:                                  "labels",
+		`{"serverType": "cx23", "assignPublicIPv4": false, "assignPublicIPv6": false}`:    "no address",
+	} {
+		m := &v1alpha1.Machine{}
+		m.Spec.ProviderSpec.CloudProviderSpec.Raw = []byte(config)
+		spec, err := w.p.AddDefaults(w.ctx, m.Spec)
+		if err == nil {
+			err = w.p.Validate(w.ctx, spec)
+		}
+		var terminal *machine.TerminalError
+		if !errors.As(err, &terminal) || !strings.Contains(err.Error(), want) || terminal.Reason != machine.ReasonInvalidConfiguration {
+			t.Errorf("%s: %v, want a terminal error with %q", config, err, want)
+		}
+	}
+	w.fault(fault.Rule{Effect: fault.APIError("rate_limit_exceeded")})
+	if err := w.p.Validate(w.ctx, w.machineWith(`{"serverType": "cx23"}`).Spec); err == nil || errors.As(err, new(*machine.TerminalError)) {
+		t.Errorf("an API that refuses requests: %v, want an error that is not terminal", err)
+	}
+}
+
+func TestOperatingSystems(t *testing.T) {
+	w := newWorld(t)
+	for _, os := range []v1alpha1.OperatingSystem{v1alpha1.Ubuntu, v1alpha1.Debian, v1alpha1.Fedora, v1alpha1.CentOS, v1alpha1.RockyLinux, v1alpha1.AlmaLinux, v1alpha1.OpenSUSE} {
+		for _, kind := range []string{"cx23", "cax11"} {
+			var spec v1alpha1.MachineSpec
+			spec.ProviderSpec.OperatingSystem = os
+			spec.ProviderSpec.CloudProviderSpec.Raw = []byte(`{"serverType": "` + kind + `"}`)
+			spec, err := w.p.AddDefaults(w.ctx, spec)
+			w.must(err)
+			if err := w.p.Validate(w.ctx, spec); err != nil {
+				t.Errorf("%s on %s: %v", os, kind, err)
+			}
+		}
+	}
+	for _, os := range []v1alpha1.OperatingSystem{v1alpha1.Flatcar, v1alpha1.RHEL, v1alpha1.AmazonLinux, "plan9"} {
+		var spec v1alpha1.MachineSpec
+		spec.ProviderSpec.OperatingSystem = os
+		spec, err := w.p.AddDefaults(w.ctx, spec)
+		w.must(err)
+		if err := w.p.Validate(w.ctx, spec); !errors.Is(err, machine.ErrOSNotSupported) || !errors.As(err, new(*machine.TerminalError)) {
+			t.Errorf("%s: %v", os, err)
+		}
+	}
+}
+
+func TestAddDefaultsKeepsWhatIsSet(t *testing.T) {
+	w := newWorld(t)
+	for config, want := range map[string]string{
+		`{"serverType": "cx23"}`:   `{"serverType":"cx23","image":"ubuntu-24.04"}`,
+		`{"image": "my-snapshot"}`: `{"image": "my-snapshot"}`,
+		`{"token": {"secretKeyRef": {"name": "hcloud", "key": "token"}}}`:             `{"token":{"secretKeyRef":{"name":"hcloud","key":"token"}},"image":"ubuntu-24.04"}`,
+		`{"image": {"configMapKeyRef": {"name": "c", "key": "image"}}}`:               `{"image": {"configMapKeyRef": {"name": "c", "key": "image"}}}`,
+		`{"labels": {"a": "b"}, "assignPublicIPv4": false, "networks": ["internal"]}`: `{"image":"ubuntu-24.04","networks":["internal"],"labels":{"a":"b"},"assignPublicIPv4":false}`,
+	} {
+		m := w.machineWith(config)
+		var a, b any
+		w.must(json.Unmarshal(m.Spec.ProviderSpec.CloudProviderSpec.Raw, &a))
+		w.must(json.Unmarshal([]byte(want), &b))
+		if text, other := mustJSON(a), mustJSON(b); text != other {
+			t.Errorf("%s: %s, want %s", config, text, other)
+		}
+		if again, err := w.p.AddDefaults(w.ctx, m.Spec); err != nil || string(again.ProviderSpec.CloudProviderSpec.Raw) != string(m.Spec.ProviderSpec.CloudProviderSpec.Raw) {
+			t.Errorf("%s: the second time %s, %v", config, again.ProviderSpec.CloudProviderSpec.Raw, err)
+		}
+	}
+}
+
+func TestMetricsLabelsAlwaysHaveTheSizeAndCostNoRequest(t *testing.T) {
+	w := newWorld(t)
+	for config, want := range map[string]string{`{"serverType": "cx33"}`: "cx33", `{"serverType": {"secretKeyRef": {"name": "a", "key": "b"}}}`: "unknown"} {
+		before := w.requests()
+		labels, err := w.p.MachineMetricsLabels(w.machineWith(config))
+		if err != nil || labels["size"] != want || w.requests() != before {
+			t.Errorf("%s: %v, %v", config, labels, err)
+		}
+	}
+}
+
+func (w *world) requests() int {
+	w.Helper()
+	n, err := w.cloud.Journal().Count(w.ctx, journal.Filter{})
+	w.must(err)
+	return n
+}
+
+func mustJSON(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+func cidr(s string) *net.IPNet {
+	_, n, err := net.ParseCIDR(s)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}

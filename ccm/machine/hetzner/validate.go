@@ -1,0 +1,153 @@
+package hetzner
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/v1alpha1"
+)
+
+// Validate implements [machine.Provider]. It asks the API whether all that the spec names exists and fits.
+func (p *provider) Validate(ctx context.Context, spec v1alpha1.MachineSpec) error {
+	if err := checkOS(spec.ProviderSpec.OperatingSystem); err != nil {
+		return err
+	}
+	c, s, err := p.client(ctx, spec)
+	if err != nil {
+		return err
+	}
+	if bad := checkLabels(s.labels); bad != nil {
+		return bad
+	}
+	kind, _, err := c.ServerType.Get(ctx, s.serverType)
+	switch {
+	case err != nil:
+		return fmt.Errorf("cannot get the server type %s: %w", s.serverType, err)
+	case kind == nil:
+		return machine.Invalid("cloudProviderSpec.serverType: there is no server type %q: choose one of the project's, such as cx23", s.serverType)
+	}
+	if err := checkLocation(ctx, c, s.location, kind); err != nil {
+		return err
+	}
+	if err := checkImage(ctx, c, s.image, kind, spec.ProviderSpec.OperatingSystem); err != nil {
+		return err
+	}
+	_, err = lookUp(ctx, c, s)
+	return err
+}
+
+func checkLabels(labels map[string]string) error {
+	for key := range labels {
+		if strings.HasPrefix(key, "machine.ccm-from-scratch.dev/") {
+			return machine.Invalid("cloudProviderSpec.labels: %s is reserved: remove it", key)
+		}
+	}
+	if _, err := hcloud.ValidateResourceLabels(toAny(labels)); err != nil {
+		return machine.Invalid("cloudProviderSpec.labels: %w", err)
+	}
+	return nil
+}
+
+func toAny(labels map[string]string) map[string]any {
+	all := make(map[string]any, len(labels))
+	for key, value := range labels {
+		all[key] = value
+	}
+	return all
+}
+
+func checkLocation(ctx context.Context, c *hcloud.Client, name string, kind *hcloud.ServerType) error {
+	if name == "" {
+		return nil
+	}
+	location, _, err := c.Location.Get(ctx, name)
+	switch {
+	case err != nil:
+		return fmt.Errorf("cannot get the location %s: %w", name, err)
+	case location == nil:
+		return machine.Invalid("cloudProviderSpec.location: there is no location %q", name)
+	}
+	var names []string
+	for _, l := range kind.Locations {
+		if l.Deprecation != nil && l.Deprecation.UnavailableAfter.Before(time.Now()) {
+			continue
+		}
+		names = append(names, l.Location.Name)
+	}
+	if len(names) > 0 && !slices.Contains(names, name) {
+		return machine.Invalid("cloudProviderSpec.serverType: %s is not available in %s, but in %s", kind.Name, name, strings.Join(names, ", "))
+	}
+	return nil
+}
+
+func checkImage(ctx context.Context, c *hcloud.Client, name string, kind *hcloud.ServerType, os v1alpha1.OperatingSystem) error {
+	image, _, err := c.Image.GetForArchitecture(ctx, name, kind.Architecture)
+	switch {
+	case err != nil:
+		return fmt.Errorf("cannot get the image %s: %w", name, err)
+	case image == nil:
+		return machine.Invalid("cloudProviderSpec.image: there is no image %q for the architecture %s", name, kind.Architecture)
+	case image.Architecture != kind.Architecture:
+		return machine.Invalid("cloudProviderSpec.image: %s is for the architecture %s, and server type %s has %s", name, image.Architecture, kind.Name, kind.Architecture)
+	case image.Type == hcloud.ImageTypeSystem && image.OSFlavor != cmp.Or(flavors[os], string(os)):
+		return machine.Invalid("cloudProviderSpec.image: %s is %s, and operatingSystem is %s", name, image.OSFlavor, os)
+	}
+	return nil
+}
+
+// found holds what a spec names, with IDs.
+type found struct {
+	networks  []*hcloud.Network
+	firewalls []*hcloud.ServerCreateFirewall
+	keys      []*hcloud.SSHKey
+	group     *hcloud.PlacementGroup
+}
+
+// lookUp finds what the settings name.
+func lookUp(ctx context.Context, c *hcloud.Client, s settings) (f found, err error) {
+	for _, name := range s.networks {
+		n, _, err := c.Network.Get(ctx, name)
+		if err := exists(n != nil, err, "networks", "network", name); err != nil {
+			return f, err
+		}
+		f.networks = append(f.networks, n)
+	}
+	for _, name := range s.firewalls {
+		w, _, err := c.Firewall.Get(ctx, name)
+		if err := exists(w != nil, err, "firewalls", "firewall", name); err != nil {
+			return f, err
+		}
+		f.firewalls = append(f.firewalls, &hcloud.ServerCreateFirewall{Firewall: *w})
+	}
+	for _, name := range s.keys {
+		k, _, err := c.SSHKey.Get(ctx, name)
+		if err := exists(k != nil, err, "sshKeys", "SSH key", name); err != nil {
+			return f, err
+		}
+		f.keys = append(f.keys, k)
+	}
+	if s.placementGroup != "" {
+		f.group, _, err = c.PlacementGroup.Get(ctx, s.placementGroup)
+		if err := exists(f.group != nil, err, "placementGroup", "placement group", s.placementGroup); err != nil {
+			return f, err
+		}
+	}
+	return f, nil
+}
+
+func exists(is bool, err error, field, kind, name string) error {
+	switch {
+	case err != nil:
+		return fmt.Errorf("cannot get the %s %s: %w", kind, name, err)
+	case !is:
+		return machine.Invalid("cloudProviderSpec.%s: there is no %s %q: create it, or correct the name", field, kind, name)
+	}
+	return nil
+}

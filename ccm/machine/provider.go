@@ -1,0 +1,144 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/v1alpha1"
+)
+
+// Provider makes, finds and removes the instances of Machines in one cloud. All methods may be called at the same time
+// for different Machines, and are called again after an error, or after the program has died at any point.
+type Provider interface {
+	// AddDefaults returns the spec with the provider's defaults for what is not set. It must not change what is set,
+	// and must not call the cloud's API.
+	AddDefaults(ctx context.Context, spec v1alpha1.MachineSpec) (v1alpha1.MachineSpec, error)
+
+	// Validate returns an error if no instance can be made of the spec. If a person has to change the spec, that is a
+	// [TerminalError]; if the operating system is not available, it wraps [ErrOSNotSupported].
+	Validate(ctx context.Context, spec v1alpha1.MachineSpec) error
+
+	// Get returns the instance of a Machine. It returns [ErrInstanceNotFound] only if the cloud has said that there is none. An
+	// error of the API, or an answer that lacks something, is another error.
+	Get(ctx context.Context, m *v1alpha1.Machine) (Instance, error)
+
+	// GetCloudConfig returns the configuration and the name of the cloud provider for the kubelet. The name is "external" where
+	// a cloud-controller-manager does the work.
+	GetCloudConfig(ctx context.Context, spec v1alpha1.MachineSpec) (config, name string, err error)
+
+	// Create makes the instance of a Machine, or returns the one that an earlier call has made: it never makes a second
+	// one. The instance need not run yet.
+	Create(ctx context.Context, m *v1alpha1.Machine, data *Data, userData string) (Instance, error)
+
+	// Cleanup removes the instance of a Machine, and everything that was made for it. It returns true when all of that
+	// is gone, and false if it has to be called again.
+	Cleanup(ctx context.Context, m *v1alpha1.Machine, data *Data) (bool, error)
+
+	// MachineMetricsLabels returns labels of the Machine for metrics. The label size, the type of the instance, is always
+	// there. It must not call the cloud's API.
+	MachineMetricsLabels(m *v1alpha1.Machine) (map[string]string, error)
+
+	// MigrateUID makes everything that is found by the Machine's UID be found by the new one. Machines that are restored from
+	// a backup have new UIDs.
+	MigrateUID(ctx context.Context, m *v1alpha1.Machine, newUID types.UID) error
+
+	// SetMetricsForMachines sets the provider's own metrics. It is called from time to time with all Machines of the
+	// provider.
+	SetMetricsForMachines(machines v1alpha1.MachineList) error
+}
+
+// Data is what a provider needs of the cluster.
+type Data struct {
+	// Client reads and writes objects of the cluster.
+	Client client.Client
+}
+
+// Instance is what a cloud has made for a Machine.
+type Instance interface {
+	Name() string
+	// ID is the cloud's identifier.
+	ID() string
+	// ProviderID is the provider ID that the cloud-controller-manager gives the Node.
+	ProviderID() string
+	Addresses() []corev1.NodeAddress
+	Status() Status
+}
+
+// Status is the state of an instance.
+type Status string
+
+// The states of an instance.
+const (
+	StatusCreating Status = "creating" // it is being made
+	StatusRunning  Status = "running"
+	StatusStopped  Status = "stopped"
+	StatusDeleting Status = "deleting"
+	StatusUnknown  Status = "unknown" // the cloud says something else
+)
+
+var (
+	// ErrInstanceNotFound is returned by Get if the Machine has no instance. It is the only error that says so.
+	ErrInstanceNotFound = errors.New("instance not found")
+	// ErrOSNotSupported is returned by Validate if the cloud has no image of the operating system.
+	ErrOSNotSupported = errors.New("operating system not supported")
+	// ErrProviderNotFound is returned by [ForProvider] for a name that no provider has.
+	ErrProviderNotFound = errors.New("provider not found")
+)
+
+// TerminalError is an error that does not go away by itself: a person has to change the Machine's spec.
+type TerminalError struct {
+	// Reason is one word, such as InvalidConfiguration.
+	Reason string
+	// Message says what is wrong and what to change.
+	Message string
+	// Err is the cause. It may be nil.
+	Err error
+}
+
+// The reasons of terminal errors.
+const (
+	ReasonInvalidConfiguration = "InvalidConfiguration"
+	ReasonCreateFailed         = "CreateFailed"
+)
+
+// Error returns the message.
+func (e *TerminalError) Error() string { return e.Message }
+
+// Unwrap returns the cause.
+func (e *TerminalError) Unwrap() error { return e.Err }
+
+// Invalid returns a TerminalError about the configuration. The arguments are those of fmt.Errorf.
+func Invalid(format string, args ...any) error {
+	err := fmt.Errorf(format, args...)
+	return &TerminalError{Reason: ReasonInvalidConfiguration, Message: err.Error(), Err: errors.Unwrap(err)}
+}
+
+var providers = map[string]func(*Resolver) Provider{}
+
+// Register makes a provider known under a name. newProvider gets what reads configuration values. Register panics if the name
+// is taken. It is called from init functions.
+func Register(name string, newProvider func(*Resolver) Provider) {
+	if _, taken := providers[name]; taken {
+		panic("provider " + name + " is registered twice")
+	}
+	providers[name] = newProvider
+}
+
+// ForProvider returns a new value of the provider with that name. The caller keeps it, since providers keep connections. It
+// returns an error that wraps [ErrProviderNotFound] for a name that no provider has.
+func ForProvider(name string, r *Resolver) (Provider, error) {
+	newProvider := providers[name]
+	if newProvider == nil {
+		return nil, fmt.Errorf("%w: cloudProvider %q must be one of %s", ErrProviderNotFound, name,
+			strings.Join(slices.Sorted(maps.Keys(providers)), ", "))
+	}
+	return newProvider(r), nil
+}
