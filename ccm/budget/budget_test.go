@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // budget fails the test if the CCM made more requests than it may.
@@ -69,6 +70,19 @@ func TestOtherServersOfTheProjectCostNothing(t *testing.T) {
 			t.Fatalf("%d nodes are initialized", n)
 		}
 		c.budget("an hour: each refresh is one list by the label that the cluster's servers share", 6, hour)
+	})
+}
+
+// One look by label, one page of servers, the creation, three questions about its action, and the result.
+func TestTheFirstServiceCostsSevenRequests(t *testing.T) {
+	t.Parallel()
+	inBubble(t, 10, false, func(c *cluster) {
+		c.start(false)
+		time.Sleep(10 * time.Minute)
+		c.budget("the first Service", 8, func() { c.ensure(c.addServices(1, nil)) })
+		if n := c.targets(); n != 10 {
+			t.Errorf("%d targets, want 10", n)
+		}
 	})
 }
 
@@ -152,6 +166,49 @@ func TestATargetThatTheCloudHasDroppedIsNotAddedAgain(t *testing.T) {
 		}
 		if len(all) > 4 {
 			t.Errorf("%d requests, want at most 4: %v", len(all), summary(all))
+		}
+	})
+}
+
+// The production CCM makes 12 requests an hour here, and repairs nothing.
+func TestAQuietClusterIsSeldomComparedAndYetRepaired(t *testing.T) {
+	t.Parallel()
+	inBubble(t, 10, true, func(c *cluster) {
+		c.start(false)
+		time.Sleep(time.Minute)
+		services := c.addServices(5, nil)
+		c.ensure(services)
+		time.Sleep(time.Hour)
+		c.budget("steady state of 10 nodes with routes and 5 Services, per hour", 11, hour)
+		repaired := func() time.Duration {
+			all, err := c.api.LoadBalancer.All(t.Context())
+			c.must(err)
+			_, _, err = c.api.LoadBalancer.DeleteService(t.Context(), all[0], 80)
+			c.must(err)
+			start := time.Now()
+			for {
+				time.Sleep(time.Second) // as long as the action takes, or less
+				lb, _, err := c.api.LoadBalancer.GetByID(t.Context(), all[0].ID)
+				c.must(err)
+				if took := time.Since(start); len(lb.Services) == 2 || took > time.Hour {
+					return took
+				}
+			}
+		}
+		if took := repaired(); took > 21*time.Minute {
+			t.Errorf("a port that is deleted in a quiet cluster came back after %v", took)
+		}
+		time.Sleep(time.Minute)
+		if took := repaired(); took > 3*time.Minute {
+			t.Errorf("one that is deleted soon afterwards came back after %v", took)
+		}
+		time.Sleep(2 * time.Hour)
+		node, err := c.kube.CoreV1().Nodes().Get(t.Context(), "node-1", metav1.GetOptions{})
+		c.must(err)
+		c.label(node)
+		time.Sleep(time.Second)
+		if took := repaired(); took > 3*time.Minute {
+			t.Errorf("one that is deleted after a change of a node's labels came back after %v", took)
 		}
 	})
 }

@@ -195,7 +195,7 @@ func (c *cluster) start(services bool) {
 	c.cloud.SetInformers(factory)
 	metrics := controllers.NewControllerManagerMetrics(ccm.ProviderName)
 	nodes, all := factory.Core().V1().Nodes(), factory.Core().V1().Services()
-	nodeController, err := node.NewCloudNodeController(nodes, c.kube, c.cloud, ccm.NodeRefresh, 1, 1)
+	nodeController, err := node.NewCloudNodeController(nodes, c.kube, c.cloud, ccm.NodeRefresh, 10, 10)
 	c.must(err)
 	lifecycle, err := nodelifecycle.NewCloudNodeLifecycleController(nodes, c.kube, c.cloud, 5*time.Second, 1)
 	c.must(err)

@@ -4,11 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"runtime"
-	"runtime/metrics"
 	"slices"
-	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -18,8 +14,8 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
-// table makes TestTable and TestScale print what they measure (make bench-ccm).
-var table = flag.Bool("table", false, "measure the tables of ccm/README.md")
+// table makes TestTable print what it measures (make bench-ccm).
+var table = flag.Bool("table", false, "measure the table of ccm/README.md")
 
 // row is a row of the table, with the figures that were measured of the production CCM (v1.35), side by side with an
 // earlier version of this one, on the same cloud and control plane.
@@ -87,26 +83,6 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestScale measures the cold start of large clusters: the CPU time and the memory of the CCM, of the Kubernetes API and of the
-// cloud, which all run in this process.
-func TestScale(t *testing.T) {
-	if !*table {
-		t.Skip("measures nothing that is checked: make bench-ccm")
-	}
-	_, _ = fmt.Fprintln(os.Stderr, "\n| nodes | requests | CPU time | heap before, peak |\n|--:|--:|--:|--:|")
-	for _, n := range []int{1000, 5000} {
-		heap, peak, stop := watchHeap()
-		inBubble(t, n, false, func(c *cluster) {
-			runtime.GC()
-			before, cpu := heap(), cpuTime()
-			peak.Store(before)
-			all, _ := c.until(func() { c.start(true) }, func() bool { return c.initialized() == n })
-			_, _ = fmt.Fprintf(os.Stderr, "| %d | %d | %.1f s | %d MiB, %d MiB |\n", n, len(all), (cpuTime() - cpu).Seconds(), before>>20, peak.Load()>>20)
-		})
-		stop()
-	}
-}
-
 // settle starts the CCM and waits until it has initialized all Nodes. The first ten get a label.
 func (c *cluster) settle() {
 	for _, n := range c.currentNodes()[:10] {
@@ -159,35 +135,4 @@ func (c *cluster) label(n *corev1.Node) {
 	n.Labels = map[string]string{"pool": "front"}
 	_, err := c.kube.CoreV1().Nodes().Update(c.t.Context(), n, metav1.UpdateOptions{})
 	c.must(err)
-}
-
-func cpuTime() time.Duration {
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		panic(err)
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
-}
-
-// watchHeap follows the size of the heap in real time, until stop is called. read returns it, and peak the largest so far.
-func watchHeap() (read func() uint64, peak *atomic.Uint64, stop func()) {
-	read = func() uint64 {
-		samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
-		metrics.Read(samples)
-		return samples[0].Value.Uint64()
-	}
-	peak = &atomic.Uint64{}
-	done := make(chan struct{})
-	go func() {
-		for ticker := time.NewTicker(20 * time.Millisecond); ; {
-			select {
-			case <-ticker.C:
-				peak.Store(max(peak.Load(), read()))
-			case <-done:
-				ticker.Stop()
-				return
-			}
-		}
-	}()
-	return read, peak, func() { close(done) }
 }

@@ -4,10 +4,8 @@ package sim
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -40,15 +38,21 @@ type guard struct {
 	lbs      map[int64]*hcloud.LoadBalancer
 	servers  map[int64]*hcloud.Server
 	networks map[int64]*hcloud.Network
+	certs    map[int64]*hcloud.Certificate
 
-	person   map[int64]time.Time // load balancers that a person made
-	released map[int64]time.Time // load balancers whose label a person has removed
-	opened   map[int64]time.Time // load balancers whose public interface a person has enabled
-	adopted  map[int64]bool      // load balancers of a person that the CCM may have
-	changed  map[string]time.Time
+	person   map[int64]time.Time  // load balancers that a person made
+	released map[int64]time.Time  // load balancers whose label a person has removed
+	opened   map[int64]bool       // load balancers whose public interface a person has enabled
+	adopted  map[int64]bool       // load balancers of a person that the CCM may have
+	changed  map[string]time.Time // Services that a user has changed
+	put      map[string]time.Time // Services whose settings a user has changed
 	// deletedServer holds servers that a person deletes, lost also those that are detached: the cloud drops
 	// them as targets.
 	deletedServer, lost map[int64]bool
+	// routed holds the servers that have been the gateway of a route.
+	routed map[int64]bool
+	// moved is when each load balancer has got its private address.
+	moved map[int64]time.Time
 	// open holds, by the Service's UID, ports that were reachable before the Service became private.
 	open map[string]map[int]bool
 	// low is the smallest number of targets that each load balancer had or should have had since all was quiet.
@@ -57,7 +61,8 @@ type guard struct {
 
 func newGuard(w *world) *guard {
 	return &guard{world: w, lbs: map[int64]*hcloud.LoadBalancer{}, servers: map[int64]*hcloud.Server{}, networks: map[int64]*hcloud.Network{},
-		person: map[int64]time.Time{}, released: map[int64]time.Time{}, opened: map[int64]time.Time{}, adopted: map[int64]bool{}, changed: map[string]time.Time{},
+		person: map[int64]time.Time{}, released: map[int64]time.Time{}, opened: map[int64]bool{}, adopted: map[int64]bool{}, changed: map[string]time.Time{}, put: map[string]time.Time{},
+		certs: map[int64]*hcloud.Certificate{}, routed: map[int64]bool{}, moved: map[int64]time.Time{},
 		deletedServer: map[int64]bool{}, lost: map[int64]bool{}, open: map[string]map[int]bool{}, low: map[int64]int{}}
 }
 
@@ -89,22 +94,59 @@ func (g *guard) event(e fakecloud.Event) {
 		delete(g.lbs, e.ID)
 		delete(g.servers, e.ID)
 		delete(g.networks, e.ID)
+		delete(g.certs, e.ID)
 		return
 	}
 	v, err := decode(e.Resource, e.Kind)
 	must(err)
 	switch v := v.(type) {
 	case *hcloud.LoadBalancer:
-		before := g.lbs[v.ID]
-		g.lbs[v.ID] = v
-		g.checkExposure(v)
-		if before != nil {
-			g.checkTargets(before, v)
-		}
+		g.loadBalancerChanged(v)
 	case *hcloud.Server:
 		g.servers[v.ID] = v
+	case *hcloud.Certificate:
+		g.certs[v.ID] = v
+	case *hcloud.Action:
+		g.actionChanged(v)
 	case *hcloud.Network:
 		g.networks[v.ID] = v
+		for _, r := range v.Routes {
+			for _, s := range g.servers {
+				g.routed[s.ID] = g.routed[s.ID] || privateIP(s, v) == r.Gateway.String()
+			}
+		}
+	}
+}
+
+// actionChanged allows one target less where the cloud has failed to add one: the next sync starts from what there is.
+func (g *guard) actionChanged(a *hcloud.Action) {
+	if a.Command != "add_target" || a.Status != hcloud.ActionStatusError {
+		return
+	}
+	for _, r := range a.Resources {
+		if r.Type == hcloud.ActionResourceTypeLoadBalancer {
+			g.low[r.ID]--
+		}
+	}
+}
+
+func (g *guard) loadBalancerChanged(v *hcloud.LoadBalancer) {
+	before := g.lbs[v.ID]
+	g.lbs[v.ID] = v
+	if len(v.PrivateNet) > 0 && (before == nil || len(before.PrivateNet) == 0) {
+		g.moved[v.ID] = time.Now()
+	}
+	if before != nil && before.PublicNet.Enabled && !v.PublicNet.Enabled {
+		delete(g.opened, v.ID)
+	}
+	if s := g.ownerOf(v); s != nil && before != nil && before.Labels[uidLabel] != string(s.UID) {
+		g.changed[string(s.UID)] = time.Now() // a guest is the owner now: its settings apply
+		g.allowPorts(s, v)
+		delete(g.low, v.ID)
+	}
+	g.checkExposure(v)
+	if before != nil {
+		g.checkTargets(before, v)
 	}
 }
 
@@ -120,10 +162,13 @@ func (g *guard) checkExposure(lb *hcloud.LoadBalancer) {
 		}
 		return
 	}
-	if at, is := g.opened[lb.ID]; !isPrivate(s) || is && !g.long(at) {
+	if !isPrivate(s) || g.opened[lb.ID] {
 		return
 	}
 	for _, p := range s.Spec.Ports {
+		if isRecorded(lb, guestPortsLabel, int(p.Port)) {
+			continue // a guest's port, which is public
+		}
 		listens := slices.ContainsFunc(lb.Services, func(l hcloud.LoadBalancerService) bool { return l.ListenPort == int(p.Port) })
 		if listens && !g.open[string(s.UID)][int(p.Port)] {
 			g.fail("exposure", "port %d of the private Service %s is reachable from the internet on load balancer %d", p.Port, s.Name, lb.ID)
@@ -134,9 +179,12 @@ func (g *guard) checkExposure(lb *hcloud.LoadBalancer) {
 // checkTargets makes sure that there are never fewer targets than before, than wanted, or than fit, less one.
 func (g *guard) checkTargets(before, after *hcloud.LoadBalancer) {
 	low, known := g.low[after.ID]
-	had, has := serverTargets(before), serverTargets(after)
-	if s := g.ownerOf(after); !known || len(has) >= len(had) || s != nil && leavesNetwork(s, before) {
+	had, has := served(before), served(after)
+	if s := g.ownerOf(after); !known || len(has) >= len(had) || s != nil && g.leavesNetwork(s, before) {
 		return
+	}
+	if len(has) == 0 && time.Since(after.Created) < time.Minute {
+		return // its creation has failed in the cloud
 	}
 	for _, id := range had {
 		if g.lost[id] && !slices.Contains(has, id) {
@@ -163,8 +211,8 @@ func (g *guard) noteAll(anew bool) {
 		if s == nil {
 			continue
 		}
-		n := min(len(serverTargets(lb)), len(g.wantedTargets(s, lb, nodes)), room(lb))
-		if leavesNetwork(s, lb) {
+		n := min(len(served(lb)), len(g.wantedTargets(s, lb, nodes)), room(s, lb))
+		if g.leavesNetwork(s, lb) {
 			n = 0
 		}
 		if low, known := g.low[id]; known && !anew {
@@ -175,9 +223,12 @@ func (g *guard) noteAll(anew bool) {
 }
 
 // leavesNetwork reports whether the load balancer has to leave its network, with its private targets, because the
-// Service wants another private address and private targets.
-func leavesNetwork(s *corev1.Service, lb *hcloud.LoadBalancer) bool {
-	want := s.Annotations[prefix+"private-ipv4"]
+// Service wants another private address and private targets. It must not leave for an address that it cannot have.
+func (g *guard) leavesNetwork(s *corev1.Service, lb *hcloud.LoadBalancer) bool {
+	want := setting(s, "private-ipv4")
+	if want == noAddress || slices.ContainsFunc(g.sortedLBs(), func(o *hcloud.LoadBalancer) bool { return o != lb && hasAddress(o, want) && g.long(g.moved[o.ID]) }) {
+		return false
+	}
 	private := slices.ContainsFunc(lb.Targets, func(t hcloud.LoadBalancerTarget) bool { return t.UsePrivateIP })
 	return private && usesPrivateIP(s, lb) && want != "" && len(lb.PrivateNet) > 0 && lb.PrivateNet[0].IP.String() != want
 }
@@ -219,6 +270,13 @@ func (g *guard) userChanges(s *corev1.Service) {
 	for _, lb := range g.ownedLocked(s) {
 		g.allowPorts(s, lb)
 	}
+}
+
+// puts is called before a user changes the settings of a Service.
+func (g *guard) puts(s *corev1.Service) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.put[string(s.UID)] = time.Now()
 }
 
 // personChanges is called before a person changes a Service's load balancer.
@@ -267,17 +325,25 @@ func (g *guard) request(c *call) {
 		g.checkCreate(c)
 	case parts[0] == "load_balancers":
 		g.checkChange(c, g.lbs[id])
+		g.checkUnasked(parts[len(parts)-1], g.lbs[id])
+		g.checkNewTarget(parts[len(parts)-1], c.body)
 	case parts[0] == "networks" && len(parts) == 4 && parts[3] == "delete_route":
 		g.checkDeleteRoute(c, g.networks[id])
-	case parts[0] == "networks" && len(parts) == 4 && parts[3] == "add_route":
+	case parts[0] == "networks" && len(parts) == 4 && parts[3] == "add_route", parts[0] == "certificates":
 	default:
 		g.fail("foreign", "the CCM must not send %s %s", c.method, c.path)
 	}
 }
 
 func (g *guard) checkCreate(c *call) {
-	var body struct{ Labels map[string]string }
+	var body struct {
+		Labels  map[string]string
+		Targets []json.RawMessage
+	}
 	must(json.Unmarshal(c.body, &body))
+	for _, target := range body.Targets {
+		g.checkNewTarget("add_target", target)
+	}
 	uid := body.Labels[uidLabel]
 	s := g.serviceByUID(uid)
 	switch {
@@ -285,6 +351,30 @@ func (g *guard) checkCreate(c *call) {
 		g.fail("orphan", "a load balancer is created for %q, which wants none", uid)
 	case slices.ContainsFunc(g.ownedLocked(s), func(lb *hcloud.LoadBalancer) bool { return g.person[lb.ID].IsZero() }):
 		g.fail("second", "a second load balancer is created for the Service %s", s.Name)
+	}
+}
+
+// checkNewTarget makes sure that a server becomes a target only after its Node has got a route. Nothing marks the second
+// Node of a machine, which registers with a provider ID.
+func (g *guard) checkNewTarget(action string, body []byte) {
+	var target struct{ Server struct{ ID int64 } }
+	if action != "add_target" {
+		return
+	}
+	must(json.Unmarshal(body, &target))
+	if id := target.Server.ID; id != 0 && !g.routed[id] && !g.twinned(id) {
+		g.fail("route", "server %d becomes a target before its Node has a route", id)
+	}
+}
+
+// checkUnasked makes sure that what no annotation chooses stays as it is.
+func (g *guard) checkUnasked(action string, lb *hcloud.LoadBalancer) {
+	name := map[string]string{"change_type": "type", "change_algorithm": "algorithm-type", "change_protection": "delete-protection"}[action]
+	if name == "" || lb == nil {
+		return
+	}
+	if s := g.ownerOf(lb); s != nil && setting(s, name) == "" && g.long(g.changed[string(s.UID)]) {
+		g.fail("unasked", "%s of load balancer %d (%s), although the Service %s has no annotation %s", action, lb.ID, lb.Name, s.Name, name)
 	}
 }
 
@@ -298,21 +388,33 @@ func (g *guard) checkChange(c *call, lb *hcloud.LoadBalancer) {
 	what := fmt.Sprintf("%s %s: load balancer %s, labels %v", c.method, c.path, lb.Name, lb.Labels)
 	made, isPersons := g.person[lb.ID]
 	s := g.ownerOf(lb)
-	if at, ok := g.released[lb.ID]; ok && g.long(at) {
+	guests := g.guestsOf(lb)
+	adopts := c.method == http.MethodPut && s == nil && bytes.Contains(c.body, []byte(uidLabel)) && g.asksFor(lb.Name)
+	again := bytes.Contains(c.body, fmt.Appendf(nil, "%q:%q", uidLabel, lb.Labels["ccm-from-scratch/last-owner"]))
+	if at, ok := g.released[lb.ID]; ok && g.long(at) && len(guests) == 0 && !(adopts && !again) {
 		g.fail("released", "%s: a person has removed the label", what)
 	}
-	if c.method == http.MethodPut && s == nil && bytes.Contains(c.body, []byte(uidLabel)) && g.asksFor(lb.Name) {
+	if adopts { // by its first Service, or by another one that asks for it by name
 		g.adopted[lb.ID] = true
+		delete(g.released, lb.ID)
 		return
 	}
 	switch {
-	case isPersons && !g.adopted[lb.ID] && g.long(made):
+	case isPersons && !g.adopted[lb.ID] && g.long(made) && (s == nil || len(g.ownedLocked(s)) > 1): // else the person has deleted the other one
 		g.fail("foreign", "%s: a person made it", what)
-	case s == nil && !isPersons && g.long(g.changed[lb.Labels[uidLabel]]) && g.long(g.released[lb.ID]):
+	case s == nil && !isPersons && len(guests) == 0 && g.long(g.changed[lb.Labels[uidLabel]]) && g.long(g.released[lb.ID]):
 		g.fail("foreign", "%s: it belongs to no Service", what)
 	}
 	if c.method != http.MethodDelete || s == nil {
 		return
+	}
+	for _, guest := range guests {
+		if guest.DeletionTimestamp == nil && guest.Spec.Type == corev1.ServiceTypeLoadBalancer && g.long(g.changed[string(guest.UID)]) {
+			g.fail("deletion", "%s: the Service %s shares it", what, guest.Name)
+		}
+	}
+	if g.long(g.put[string(s.UID)]) && (setting(s, "keep-on-delete") == "true" || lb.Labels[adoptedLabel] != "") {
+		g.fail("deletion", "%s: the Service %s has to leave it behind", what, s.Name)
 	}
 	if s.DeletionTimestamp == nil && s.Spec.Type == corev1.ServiceTypeLoadBalancer && g.long(g.changed[string(s.UID)]) {
 		g.fail("deletion", "%s: the Service %s needs it", what, s.Name)
@@ -327,7 +429,7 @@ func (g *guard) checkChange(c *call, lb *hcloud.LoadBalancer) {
 // asksFor reports whether a Service asks for the load balancer of that name.
 func (g *guard) asksFor(name string) bool {
 	return slices.ContainsFunc(g.world.kube.services(), func(s *corev1.Service) bool {
-		return s.Annotations[prefix+"name"] == name || !g.long(g.changed[string(s.UID)])
+		return setting(s, "name") == name || setting(s, "adopt") == name || !g.long(g.changed[string(s.UID)])
 	})
 }
 
@@ -380,112 +482,4 @@ func (g *guard) checkAddress(before, after *corev1.Service) {
 			g.fail("address", "the Service %s loses the address %s, which load balancer %d still has", after.Name, ip, lb.ID)
 		}
 	}
-}
-
-// What the guard knows of the cloud.
-
-func (g *guard) serverNamed(name string) *hcloud.Server {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, s := range g.servers {
-		if s.Name == name {
-			return s
-		}
-	}
-	return nil
-}
-
-func (g *guard) server(id int64) *hcloud.Server {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.servers[id]
-}
-
-func (g *guard) allServers() []*hcloud.Server {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return slices.SortedFunc(maps.Values(g.servers), func(a, b *hcloud.Server) int { return cmp.Compare(a.ID, b.ID) })
-}
-
-func (g *guard) loadBalancers() []*hcloud.LoadBalancer {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.sortedLBs()
-}
-
-func (g *guard) sortedLBs() []*hcloud.LoadBalancer {
-	return slices.SortedFunc(maps.Values(g.lbs), func(a, b *hcloud.LoadBalancer) int { return cmp.Compare(a.ID, b.ID) })
-}
-
-// network returns the cluster's network, or nil.
-func (g *guard) network() *hcloud.Network {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.networkLocked()
-}
-
-func (g *guard) networkLocked() *hcloud.Network {
-	for _, n := range g.networks {
-		if n.Name == networkName {
-			return n
-		}
-	}
-	return nil
-}
-
-// owned returns the load balancers with the Service's label.
-func (g *guard) owned(s *corev1.Service) []*hcloud.LoadBalancer {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.ownedLocked(s)
-}
-
-func (g *guard) ownedLocked(s *corev1.Service) (all []*hcloud.LoadBalancer) {
-	for _, lb := range g.sortedLBs() {
-		if lb.Labels[uidLabel] == string(s.UID) {
-			all = append(all, lb)
-		}
-	}
-	return all
-}
-
-// ownerOf returns the Service whose label the load balancer has, or nil.
-func (g *guard) ownerOf(lb *hcloud.LoadBalancer) *corev1.Service {
-	return g.serviceByUID(lb.Labels[uidLabel])
-}
-
-func (g *guard) serviceByUID(uid string) *corev1.Service {
-	if uid == "" {
-		return nil
-	}
-	for _, s := range g.world.kube.services() {
-		if string(s.UID) == uid {
-			return s
-		}
-	}
-	return nil
-}
-
-func serverTargets(lb *hcloud.LoadBalancer) (ids []int64) {
-	for _, t := range lb.Targets {
-		if t.Server != nil {
-			ids = append(ids, t.Server.Server.ID)
-		}
-	}
-	slices.Sort(ids)
-	return ids
-}
-
-// room returns the number of servers for which the type has room.
-func room(lb *hcloud.LoadBalancer) int {
-	return lb.LoadBalancerType.MaxTargets - (len(lb.Targets) - len(serverTargets(lb)))
-}
-
-func privateIP(s *hcloud.Server, network *hcloud.Network) string {
-	for _, n := range s.PrivateNet {
-		if network != nil && n.Network.ID == network.ID {
-			return n.IP.String()
-		}
-	}
-	return ""
 }

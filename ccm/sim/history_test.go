@@ -41,14 +41,18 @@ type history struct {
 const settle = "settle"
 
 // weights say how often a kind of step is chosen; the default is 2.
-var weights = map[string]int{"service": 14, "fault": 8, "crash": 4, "network anew": 1, "handmade": 0, "pool split": 0, "other cluster": 0, "other delete": 0, "pool switch": 4, "lb fill": 3}
+var weights = map[string]int{"service": 14, "fault": 8, "crash": 4, "network anew": 1, "handmade": 0, "pool split": 0, "other cluster": 0, "other delete": 0, "pool switch": 4, "lb fill": 3,
+	"pool full": 1, "others hang": 1, "rate limited": 1}
 
 // newHistory returns the history of a seed. It uses only some kinds of steps, so that these meet each other more
 // often.
 func newHistory(seed uint64) history {
 	r := rand.New(rand.NewPCG(seed, 0))
 	h := history{seed: seed, nodes: 2 + r.IntN(5)}
-	kinds := chooseKinds(r)
+	if r.IntN(24) == 0 {
+		h.nodes = 26 + r.IntN(3) // lb11 has room for 25
+	}
+	kinds, few := chooseKinds(r), chooseVariants(r)
 	if r.IntN(16) == 0 {
 		h.steps = append(h.steps, step{kind: "other cluster", n: 52})
 		kinds = append(kinds, slices.Repeat([]string{"other delete"}, len(kinds)/3)...)
@@ -60,14 +64,14 @@ func newHistory(seed uint64) history {
 		h.steps = append(h.steps, step{kind: "pool split"})
 	}
 	for _, name := range []string{"a", "b", "c"}[:1+r.IntN(3)] {
-		h.steps = append(h.steps, step{kind: "service", who: name, n: r.IntN(len(variants)), m: r.IntN(20)})
+		h.steps = append(h.steps, step{kind: "service", who: name, n: few[r.IntN(len(few))], m: r.IntN(20)})
 	}
 	for range 2 + r.IntN(3) {
 		if r.IntN(4) > 0 {
 			h.steps = append(h.steps, step{kind: settle})
 		}
 		for range 2 + r.IntN(6) {
-			h.steps = append(h.steps, newStep(r, kinds[r.IntN(len(kinds))]))
+			h.steps = append(h.steps, newStep(r, kinds[r.IntN(len(kinds))], few))
 		}
 	}
 	h.steps = append(h.steps, step{kind: settle})
@@ -90,8 +94,21 @@ func chooseKinds(r *rand.Rand) (kinds []string) {
 	return kinds
 }
 
-func newStep(r *rand.Rand, kind string) (s step) {
+// chooseVariants returns some variants of Services, so that Services with the same ones meet more often. Sometimes they are
+// those that share a load balancer.
+func chooseVariants(r *rand.Rand) []int {
+	all := r.Perm(len(variants))
+	if r.IntN(6) == 0 {
+		return slices.DeleteFunc(all, func(i int) bool { return variants[i]["shared"] == "" })
+	}
+	return all[:8]
+}
+
+func newStep(r *rand.Rand, kind string, few []int) (s step) {
 	s = step{kind: kind, n: r.IntN(60), m: r.IntN(60)}
+	if kind == "service" {
+		s.n = few[r.IntN(len(few))]
+	}
 	switch strings.Fields(kind)[0] {
 	case "service", "lb":
 		s.who = []string{"a", "b", "c"}[r.IntN(3)]
@@ -119,7 +136,7 @@ func (h history) run(folder string) *world {
 	time.Sleep(5713 * time.Microsecond) // no timer of the CCM fires at the times of this one's
 	w := newWorld(h.seed, h.nodes, folder)
 	defer w.close()
-	w.current = w.startProcess()
+	w.current = w.startProcess(false)
 	w.pass(time.Minute, 0)
 	for _, s := range h.steps {
 		w.pass(s.wait, s.requests)

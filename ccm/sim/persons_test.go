@@ -25,9 +25,11 @@ func onLB(do func(*world, *hcloud.LoadBalancer, int) error) act {
 	}
 }
 
-// fillLB adds targets of type ip, so that there is room for few servers.
-func fillLB(w *world, lb *hcloud.LoadBalancer, n int) error {
-	room := 2 + n%3
+// fillLB adds targets of type ip, so that there is room for so many servers.
+func fillLB(w *world, lb *hcloud.LoadBalancer, room int) error {
+	if s := w.guard.ownerOf(lb); s == nil || setting(s, "server-selector") != "" || len(served(lb)) > len(serverTargets(lb)) {
+		return nil // a change from a label selector to servers, or to another address, needs room
+	}
 	for i := range lb.LoadBalancerType.MaxTargets - len(serverTargets(lb)) - (len(lb.Targets) - len(serverTargets(lb))) {
 		if i >= lb.LoadBalancerType.MaxTargets-room-(len(lb.Targets)-len(serverTargets(lb))) {
 			break
@@ -51,7 +53,7 @@ func togglePublic(w *world, lb *hcloud.LoadBalancer, _ int) error {
 		_, _, err := w.api.LoadBalancer.DisablePublicInterface(ctx, lb)
 		return err
 	}
-	w.guard.opened[lb.ID] = time.Now()
+	w.guard.opened[lb.ID] = true
 	_, _, err := w.api.LoadBalancer.EnablePublicInterface(ctx, lb)
 	return err
 }

@@ -41,7 +41,9 @@ type process struct {
 	acquired time.Time
 	// dead: it has ended. cut: it has lost the Kubernetes API, except for its informers, and so its Lease.
 	dead, cut atomic.Bool
-	lost      time.Time // time of the last renewal of a process that is cut
+	// blind: it cannot read its Lease.
+	blind atomic.Bool
+	lost  time.Time // time of the last renewal of a process that is cut
 }
 
 // renewed returns the time of the last renewal of the Lease.
@@ -55,17 +57,20 @@ func (p *process) renewed() time.Time {
 // Sizes of the CCM's work queues. As many workers as objects: then no order of a map decides what comes first.
 const workers = 10
 
-// startProcess starts a CCM that leads.
-func (w *world) startProcess() *process {
+// startProcess starts a CCM that leads, and that cannot read its Lease if blind.
+func (w *world) startProcess(blind bool) *process {
 	ctx, cancel := context.WithCancel(context.Background())
 	w.processes++
 	p := &process{id: w.processes, world: w, cancel: cancel, acquired: time.Now()}
+	p.blind.Store(blind)
 	p.client = w.kube.client(p)
 	w.kube.setLeader(p)
 	cloud := ccm.New(ccm.Config{
 		TokenFile: w.tokenFile, Endpoint: "http://cloud.invalid/v1", Network: networkName, RoutesEnabled: true,
-		AddressFamily: ccm.AddressFamilyIPv4, LoadBalancersEnabled: true, LoadBalancerDefaults: map[string]string{"location": "fsn1"},
-		ServerCacheTTL: 10 * time.Second, ResyncInterval: 2 * time.Minute, RequestTimeout: 10 * time.Second,
+		AddressFamily: ccm.AddressFamilyIPv4, LoadBalancersEnabled: true,
+		// The default type is only for new load balancers: each second process has another one.
+		LoadBalancerDefaults: map[string]string{"location": "fsn1", "type": []string{"lb21", "lb11"}[p.id%2]},
+		ServerCacheTTL:       10 * time.Second, ResyncInterval: 2 * time.Minute, ResyncMaxInterval: 20 * time.Minute, RequestTimeout: 10 * time.Second,
 		ClusterCIDRs: []netip.Prefix{podRange},
 	}, ccm.WithRoundTripper(&wire{p}), ccm.WithJitter(func() float64 { return 1 }), ccm.WithEventRecorder(&record.FakeRecorder{}),
 		ccm.WithLeaderLease(p.client.CoordinationV1().Leases("kube-system"), ccm.ProviderName))

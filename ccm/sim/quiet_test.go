@@ -3,47 +3,49 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cloudprovider "k8s.io/cloud-provider"
 	cloudproviderapi "k8s.io/cloud-provider/api"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 )
 
 // This file says what the state must be when nothing has happened for some minutes. It is written from the
 // documentation of the settings, not from the CCM's plan.
 
-func isPrivate(s *corev1.Service) bool {
-	value, set := s.Annotations[prefix+"disable-public-network"]
-	return set && value != "false"
-}
-
-// isMistyped reports whether a setting of the Service is wrong. Then only what is right must converge.
-func isMistyped(s *corev1.Service) bool {
-	return s.Annotations[prefix+"disable-public-network"] == "ture" || s.Annotations[prefix+"algorithm-type"] == "fastest" ||
-		s.Annotations[prefix+"private-ipv4"] == "10.9.9.9"
-}
-
 func usesPrivateIP(s *corev1.Service, lb *hcloud.LoadBalancer) bool {
-	if s.Annotations[prefix+"disable-public-network"] == "ture" {
-		return !lb.PublicNet.Enabled
+	if setting(s, "disable-public-network") == "ture" || keepsInterface(s, lb) {
+		return !lb.PublicNet.Enabled || setting(s, "use-private-ip") == "true"
 	}
-	return isPrivate(s) || s.Annotations[prefix+"use-private-ip"] == "true"
+	return isPrivate(s) || setting(s, "use-private-ip") == "true"
+}
+
+// keepsInterface reports whether the public interface stays as it is: a person has lent the load balancer, or other
+// Services share it.
+func keepsInterface(s *corev1.Service, lb *hcloud.LoadBalancer) bool {
+	lent := lb.Labels[adoptedLabel] != "" && setting(s, "disable-public-network") == ""
+	shared := slices.ContainsFunc(slices.Collect(maps.Keys(lb.Labels)), func(key string) bool { return strings.HasPrefix(key, guestLabel) })
+	return lent || shared && !lb.PublicNet.Enabled
 }
 
 // wantedTargets returns the servers that the Service's load balancer should have if there is room.
 func (g *guard) wantedTargets(s *corev1.Service, lb *hcloud.LoadBalancer, nodes []*corev1.Node) (ids []int64) {
 	for _, n := range nodes {
 		server := g.servers[serverIDOf(n)]
-		_, excluded := n.Labels[corev1.LabelNodeExcludeBalancers]
-		if server == nil || excluded || n.DeletionTimestamp != nil {
+		if server == nil || isExcluded(n) || n.DeletionTimestamp != nil {
 			continue
 		}
-		if lacksRoute(n) && !slices.Contains(serverTargets(lb), server.ID) {
+		if lacksRoute(n) && !slices.Contains(served(lb), server.ID) {
 			continue // it becomes a target once its route exists; as a target it stays
 		}
 		if usesPrivateIP(s, lb) && privateIP(server, g.networkLocked()) == "" {
@@ -74,6 +76,11 @@ func (g *guard) quiet() error {
 		uid := lb.Labels[uidLabel]
 		if uid != "" && g.person[lb.ID].IsZero() && g.serviceByUID(uid) == nil && !lb.Protection.Delete {
 			return fmt.Errorf("load balancer %d (%s) is an orphan of %s", lb.ID, lb.Name, uid)
+		}
+	}
+	for id, c := range g.certs {
+		if uid := c.Labels[uidLabel]; uid != "" && g.serviceByUID(uid) == nil {
+			return fmt.Errorf("certificate %d is an orphan of %s", id, uid)
 		}
 	}
 	if err := g.quietNodes(); err != nil {
@@ -112,8 +119,14 @@ func (g *guard) quietService(s *corev1.Service) error {
 	if !g.person[lb.ID].IsZero() && !g.adopted[lb.ID] {
 		return nil // a person has copied the label, and deleted the other one
 	}
-	checks := []func(*corev1.Service, *hcloud.LoadBalancer) error{g.quietTargets, quietPorts, g.quietSettings, g.quietNetwork, quietStatus}
-	if isPrivate(s) && lb.PublicNet.Enabled && len(lb.Targets) > len(serverTargets(lb)) {
+	checks := []func(*corev1.Service, *hcloud.LoadBalancer) error{g.quietTargets, g.quietPorts, g.quietSettings, g.quietNetwork, quietStatus, g.quietCondition}
+	if isGuest(lb, s) {
+		if lb.Labels[uidLabel] == "" {
+			return nil // a person has taken the owner's label away
+		}
+		checks = []func(*corev1.Service, *hcloud.LoadBalancer) error{g.quietPorts}
+	}
+	if isPrivate(s) && lb.PublicNet.Enabled && slices.ContainsFunc(lb.Targets, func(t hcloud.LoadBalancerTarget) bool { return t.IP != nil }) {
 		checks = checks[:1] // a person's targets of type ip keep the public interface, and new ports wait
 	}
 	for _, check := range checks {
@@ -126,15 +139,32 @@ func (g *guard) quietService(s *corev1.Service) error {
 
 // mayHaveNone reports whether something that a person has to change stands in the way of a load balancer.
 func (g *guard) mayHaveNone(s *corev1.Service) bool {
-	name := s.Annotations[prefix+"name"]
-	if name == "" {
-		name = cloudprovider.DefaultLoadBalancerName(s)
+	name, chosen := setting(s, "name"), true
+	if adopt := setting(s, "adopt"); adopt != "" {
+		name = adopt
+		if !g.nameTaken(adopt) {
+			return true
+		}
+	} else if name == "" {
+		name, chosen = cloudprovider.DefaultLoadBalancerName(s), false
 	}
 	taken := slices.ContainsFunc(g.sortedLBs(), func(lb *hcloud.LoadBalancer) bool {
 		_, released := g.released[lb.ID]
-		return lb.Name == name && (released || lb.Labels[uidLabel] != "" || name != s.Annotations[prefix+"name"])
+		joins := isShared(s) && lb.Labels[sharedLabel] != "" && lb.PublicNet.Enabled != isPrivate(s) && !mayBeIts(s, lb)
+		return lb.Name == name && (released || lb.Labels[uidLabel] != "" && !joins || !chosen || mayBeIts(s, lb))
 	})
 	return taken || isMistyped(s) || g.addressTaken(s)
+}
+
+// mayBeIts reports whether the Service's status shows a public address of this load balancer, or nothing that is certainly of another
+// one. Then a person may have removed a label from it.
+func mayBeIts(s *corev1.Service, lb *hcloud.LoadBalancer) bool {
+	public := func(i corev1.LoadBalancerIngress) bool {
+		return i.IP != "" && (i.IP == lb.PublicNet.IPv4.IP.String() || i.IP == lb.PublicNet.IPv6.IP.String())
+	}
+	other := func(i corev1.LoadBalancerIngress) bool { return i.IP != "" && !public(i) && !hasAddress(lb, i.IP) }
+	shown := s.Status.LoadBalancer.Ingress
+	return slices.ContainsFunc(shown, public) || len(shown) > 0 && !slices.ContainsFunc(shown, other)
 }
 
 func (g *guard) nameTaken(name string) bool {
@@ -143,21 +173,34 @@ func (g *guard) nameTaken(name string) bool {
 
 // addressTaken reports whether another load balancer has the private address that the Service asks for.
 func (g *guard) addressTaken(s *corev1.Service) bool {
-	want := s.Annotations[prefix+"private-ipv4"]
-	return want != "" && slices.ContainsFunc(g.sortedLBs(), func(lb *hcloud.LoadBalancer) bool {
-		return len(lb.PrivateNet) > 0 && lb.PrivateNet[0].IP.String() == want && lb.Labels[uidLabel] != string(s.UID)
+	return slices.ContainsFunc(g.sortedLBs(), func(lb *hcloud.LoadBalancer) bool {
+		return hasAddress(lb, setting(s, "private-ipv4")) && lb.Labels[uidLabel] != string(s.UID)
 	})
 }
 
+func hasAddress(lb *hcloud.LoadBalancer, private string) bool {
+	return private != "" && len(lb.PrivateNet) > 0 && lb.PrivateNet[0].IP.String() == private
+}
+
 func (g *guard) quietTargets(s *corev1.Service, lb *hcloud.LoadBalancer) error {
-	want, has := g.wantedTargets(s, lb, g.world.kube.nodes()), serverTargets(lb)
+	nodes := g.world.kube.nodes()
+	want, has, own := g.wantedTargets(s, lb, nodes), served(lb), serverTargets(lb)
 	for _, id := range has {
-		if !slices.Contains(want, id) {
+		excluded := slices.ContainsFunc(nodes, func(n *corev1.Node) bool {
+			return isExcluded(n) && serverIDOf(n) == id
+		})
+		if excluded && !slices.Contains(own, id) && len(want) > lb.LoadBalancerType.MaxTargets {
+			continue // a label selects it, and there is no room for a target per Node
+		}
+		// A label selects more than Nodes, and an adoption leaves what was there.
+		if !slices.Contains(want, id) && (excluded || slices.Contains(own, id)) && !g.adopted[lb.ID] {
 			return fmt.Errorf("targets %v, want %v", has, want)
 		}
 	}
-	if len(has) != min(len(want), room(lb)) {
-		return fmt.Errorf("targets %v, want %v, room %d", has, want, room(lb))
+	for _, id := range want {
+		if !slices.Contains(has, id) && len(lb.Targets) < lb.LoadBalancerType.MaxTargets {
+			return fmt.Errorf("targets %v, want %v, room %d", has, want, room(s, lb))
+		}
 	}
 	for _, t := range lb.Targets {
 		if t.Server != nil && t.UsePrivateIP != usesPrivateIP(s, lb) && !isMistyped(s) {
@@ -167,50 +210,100 @@ func (g *guard) quietTargets(s *corev1.Service, lb *hcloud.LoadBalancer) error {
 	return nil
 }
 
-// quietPorts compares the ports. A port that a mistyped setting keeps waiting may be missing.
-func quietPorts(s *corev1.Service, lb *hcloud.LoadBalancer) error {
-	has, want := map[int]hcloud.LoadBalancerService{}, map[int]bool{}
+// quietPorts compares the ports. One that a mistyped setting keeps waiting may be missing, and so may one for which there is no
+// room or that another Service has.
+func (g *guard) quietPorts(s *corev1.Service, lb *hcloud.LoadBalancer) error {
+	wanted := func(s *corev1.Service, port int) bool {
+		return slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.Protocol == corev1.ProtocolTCP && int(p.Port) == port })
+	}
+	others := slices.DeleteFunc(append(g.guestsOf(lb), g.ownerOf(lb)), func(o *corev1.Service) bool { return o == nil || o.UID == s.UID })
+	byOther := func(port int) bool {
+		return slices.ContainsFunc(others, func(o *corev1.Service) bool { return wanted(o, port) })
+	}
+	has := map[int]hcloud.LoadBalancerService{}
 	for _, l := range lb.Services {
 		has[l.ListenPort] = l
 	}
 	for _, p := range s.Spec.Ports {
-		if p.Protocol != corev1.ProtocolTCP {
+		if p.Protocol != corev1.ProtocolTCP || byOther(int(p.Port)) {
 			continue
 		}
-		want[int(p.Port)] = true
 		l, there := has[int(p.Port)]
-		switch {
-		case !there && !isMistyped(s):
+		if !there && !isMistyped(s) && len(has) < lb.LoadBalancerType.MaxServices {
 			return fmt.Errorf("port %d is missing", p.Port)
-		case there && l.DestinationPort != int(p.NodePort):
-			return fmt.Errorf("port %d goes to %d, want %d", p.Port, l.DestinationPort, p.NodePort)
-		case there && l.Proxyprotocol != (s.Annotations[prefix+"uses-proxyprotocol"] == "true"):
-			return fmt.Errorf("port %d: PROXY protocol %t", p.Port, l.Proxyprotocol)
+		}
+		if there && (isRecorded(lb, "", int(p.Port)) || !isGuest(lb, s)) { // a guest must not take a port that no Service has recorded
+			if err := quietPort(s, p, l); err != nil {
+				return err
+			}
 		}
 	}
 	for port := range has {
-		if !want[port] && port < foreignPort {
+		if !wanted(s, port) && !byOther(port) && port < foreignPort && !g.adopted[lb.ID] { // what was there stays
 			return fmt.Errorf("port %d is not wanted", port)
 		}
 	}
 	return nil
 }
 
-func (g *guard) quietSettings(s *corev1.Service, lb *hcloud.LoadBalancer) error {
-	setting := func(name string) string { return s.Annotations[prefix+name] }
+func quietPort(s *corev1.Service, p corev1.ServicePort, has hcloud.LoadBalancerService) error {
+	protocol := cmp.Or(portSetting(s, "protocol", p.Port), "tcp")
+	path := portSetting(s, "health-check-http-path", p.Port)
 	switch {
-	case setting("name") != "" && setting("name") != lb.Name && !g.nameTaken(setting("name")):
-		return fmt.Errorf("name %s, want %s", lb.Name, setting("name"))
-	case setting("type") != "" && setting("type") != lb.LoadBalancerType.Name:
-		return fmt.Errorf("type %s, want %s", lb.LoadBalancerType.Name, setting("type"))
-	case setting("algorithm-type") != "" && !isMistyped(s) && setting("algorithm-type") != string(lb.Algorithm.Type):
-		return fmt.Errorf("algorithm %s, want %s", lb.Algorithm.Type, setting("algorithm-type"))
+	case has.DestinationPort != int(p.NodePort):
+		return fmt.Errorf("port %d goes to %d, want %d", p.Port, has.DestinationPort, p.NodePort)
+	case has.Proxyprotocol != (setting(s, "uses-proxyprotocol") == "true"):
+		return fmt.Errorf("port %d: PROXY protocol %t", p.Port, has.Proxyprotocol)
+	case isMistyped(s):
+	case string(has.Protocol) != protocol:
+		return fmt.Errorf("port %d: protocol %s, want %s", p.Port, has.Protocol, protocol)
+	case protocol == "https" && len(has.HTTP.Certificates) != 1:
+		return fmt.Errorf("port %d has %d certificates, want 1", p.Port, len(has.HTTP.Certificates))
+	case protocol != "tcp" && path != "" && (has.HealthCheck.HTTP == nil || has.HealthCheck.HTTP.Path != path):
+		return fmt.Errorf("port %d: health check %+v, want HTTP %s", p.Port, has.HealthCheck, path)
+	}
+	return nil
+}
+
+func (g *guard) quietSettings(s *corev1.Service, lb *hcloud.LoadBalancer) error {
+	kind, algorithm, protection := setting(s, "type"), strings.ToLower(setting(s, "algorithm-type")), setting(s, "delete-protection")
+	switch name := setting(s, "name"); {
+	case name != "" && name != lb.Name && !g.nameTaken(name):
+		return fmt.Errorf("name %s, want %s", lb.Name, name)
+	case kind != "" && !isMistyped(s) && kind != lb.LoadBalancerType.Name:
+		return fmt.Errorf("type %s, want %s", lb.LoadBalancerType.Name, kind)
+	case algorithm != "" && !isMistyped(s) && algorithm != string(lb.Algorithm.Type):
+		return fmt.Errorf("algorithm %s, want %s", lb.Algorithm.Type, algorithm)
+	case protection != "" && protection != strconv.FormatBool(lb.Protection.Delete):
+		return fmt.Errorf("protection %t, want %s", lb.Protection.Delete, protection)
+	}
+	want := map[string]string{}
+	for label := range strings.SplitSeq(setting(s, "labels"), ",") {
+		key, value, _ := strings.Cut(label, "=")
+		want[key] = value
+	}
+	for _, key := range []string{"team", "env"} {
+		if lb.Labels[key] != want[key] {
+			return fmt.Errorf("label %s=%q, want %q", key, lb.Labels[key], want[key])
+		}
+	}
+	return nil
+}
+
+// quietCondition makes sure that a Service whose load balancer has all that it asks for says so.
+func (g *guard) quietCondition(s *corev1.Service, lb *hcloud.LoadBalancer) error {
+	name := setting(s, "name")
+	if isMistyped(s) || g.addressTaken(s) || name != "" && name != lb.Name {
+		return nil
+	}
+	if c := meta.FindStatusCondition(s.Status.Conditions, ccm.ConditionReady); c == nil || c.Status != metav1.ConditionTrue {
+		return fmt.Errorf("condition %+v", c)
 	}
 	return nil
 }
 
 func (g *guard) quietNetwork(s *corev1.Service, lb *hcloud.LoadBalancer) error {
-	if setting := s.Annotations[prefix+"disable-public-network"]; setting != "ture" && lb.PublicNet.Enabled == isPrivate(s) {
+	if setting(s, "disable-public-network") != "ture" && !keepsInterface(s, lb) && lb.PublicNet.Enabled == isPrivate(s) {
 		return fmt.Errorf("public interface %t", lb.PublicNet.Enabled)
 	}
 	network := g.networkLocked()
@@ -220,7 +313,7 @@ func (g *guard) quietNetwork(s *corev1.Service, lb *hcloud.LoadBalancer) error {
 	if len(lb.PrivateNet) != 1 || lb.PrivateNet[0].Network.ID != network.ID {
 		return fmt.Errorf("networks %+v, want %d", lb.PrivateNet, network.ID)
 	}
-	if want := s.Annotations[prefix+"private-ipv4"]; want != "" && !isMistyped(s) && !g.addressTaken(s) && lb.PrivateNet[0].IP.String() != want {
+	if want := setting(s, "private-ipv4"); want != "" && !isMistyped(s) && !g.addressTaken(s) && lb.PrivateNet[0].IP.String() != want {
 		return fmt.Errorf("private address %s, want %s", lb.PrivateNet[0].IP, want)
 	}
 	return nil
@@ -231,13 +324,13 @@ func quietStatus(s *corev1.Service, lb *hcloud.LoadBalancer) error {
 	for _, i := range s.Status.LoadBalancer.Ingress {
 		has = append(has, i.IP+i.Hostname)
 	}
-	if hostname := s.Annotations[prefix+"hostname"]; hostname != "" {
+	if hostname := setting(s, "hostname"); hostname != "" {
 		want = []string{hostname}
 	} else {
 		if lb.PublicNet.Enabled {
 			want = append(want, lb.PublicNet.IPv4.IP.String(), lb.PublicNet.IPv6.IP.String())
 		}
-		if s.Annotations[prefix+"disable-private-ingress"] != "true" {
+		if setting(s, "disable-private-ingress") != "true" {
 			want = append(want, lb.PrivateNet[0].IP.String())
 		}
 	}
@@ -262,11 +355,19 @@ func (g *guard) quietNodes() error {
 			return fmt.Errorf("Node %s: it has no server (provider ID %q)", n.Name, n.Spec.ProviderID)
 		case tainted(cloudproviderapi.TaintExternalCloudProvider):
 			return fmt.Errorf("Node %s is not initialized", n.Name)
+		case n.Labels["instance.hetzner.cloud/provided-by"] != "cloud":
+			return fmt.Errorf("Node %s has no label of its provider", n.Name)
+		case !showsInternal(n, privateIP(server, g.networkLocked())):
+			return fmt.Errorf("Node %s has the addresses %v, and its server has %s", n.Name, n.Status.Addresses, privateIP(server, g.networkLocked()))
 		case !ready && server.Status == hcloud.ServerStatusOff && !tainted(cloudproviderapi.TaintNodeShutdown):
 			return fmt.Errorf("Node %s is off and has no taint", n.Name)
 		}
 	}
 	return nil
+}
+
+func showsInternal(n *corev1.Node, ip string) bool {
+	return ip == "" || slices.Contains(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: ip})
 }
 
 func (g *guard) sortedServers() (all []*hcloud.Server) {
@@ -281,7 +382,7 @@ func (g *guard) quietRoutes() error {
 	if network == nil {
 		return nil
 	}
-	possible := map[string]bool{}
+	possible, attached := map[string]bool{}, map[string]bool{} // ranges of Nodes, and of those whose server is in the network
 	for _, n := range g.world.kube.nodes() {
 		for _, r := range n.Spec.PodCIDRs {
 			possible[r] = true
@@ -293,6 +394,7 @@ func (g *guard) quietRoutes() error {
 			if ip == "" {
 				continue
 			}
+			attached[r] = true
 			if !slices.ContainsFunc(network.Routes, func(have hcloud.NetworkRoute) bool {
 				return have.Destination.String() == r && have.Gateway.String() == ip
 			}) {
@@ -302,7 +404,7 @@ func (g *guard) quietRoutes() error {
 	}
 	for _, r := range network.Routes {
 		to, has := r.Destination.String(), func(s *hcloud.Server) bool { return privateIP(s, network) == r.Gateway.String() }
-		if strings.HasPrefix(to, "10.244.") && (!possible[to] || !slices.ContainsFunc(g.sortedServers(), has)) {
+		if strings.HasPrefix(to, "10.244.") && (!possible[to] || attached[to] && !slices.ContainsFunc(g.sortedServers(), has)) {
 			return fmt.Errorf("the route %s via %s belongs to no Node", to, r.Gateway)
 		}
 	}

@@ -32,6 +32,7 @@ var (
 	firstFlag  = flag.Uint64("first", 1, "the first seed")
 	sameFlag   = flag.Uint64("same", 0, "play so many seeds twice, and count those that differ")
 	shrinkFlag = flag.Int("shrink", 3, "shrink so many failures")
+	untilFlag  = flag.Bool("until", false, "run no more seeds once one has failed")
 	outFlag    = flag.String("out", "", "play the seed in this process, and write the outcome to this file")
 )
 
@@ -106,7 +107,7 @@ func playAlone(t *testing.T, seed uint64, keep []int) (o outcome) {
 		args = append(args, "-keep", strings.Trim(strings.ReplaceAll(fmt.Sprint(keep), " ", ","), "[]"))
 	}
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
-	cmd.Env = []string{"GOMAXPROCS=1", "GOGC=off", "GOMEMLIMIT=4GiB", "GODEBUG=asyncpreemptoff=1", "TMPDIR=" + folder}
+	cmd.Env = []string{"GOMAXPROCS=1", "GOGC=off", "GOMEMLIMIT=4GiB", "GODEBUG=asyncpreemptoff=1", "TMPDIR=" + folder, "MUTANT=" + os.Getenv("MUTANT")}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return outcome{Rule: "crash", Text: fmt.Sprintf("the process of seed %d ended: %v\n%s", seed, err, out)}
 	}
@@ -143,6 +144,12 @@ func TestSim(t *testing.T) {
 	start := time.Now()
 	shown := start
 	each(*firstFlag, *seedsFlag, func(seed uint64) {
+		mu.Lock()
+		enough := *untilFlag && failures > 0
+		mu.Unlock()
+		if enough {
+			return
+		}
 		o := playAlone(t, seed, nil)
 		mu.Lock()
 		done, requests, writes = done+1, requests+o.Requests, writes+o.Writes

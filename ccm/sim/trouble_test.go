@@ -5,7 +5,11 @@ package sim
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
@@ -20,9 +24,14 @@ var troubles = map[string]act{
 			w.crash = &crash{in: 1 + n, after: m%2 == 0, rest: time.Duration(m) * time.Second}
 		}
 	},
-	"leader":     func(w *world, _ string, _, _ int) { w.changeLeader() },
-	"token away": func(w *world, _ string, _, _ int) { w.useProject(true) },
-	"token back": func(w *world, _ string, _, _ int) { w.useProject(false) },
+	"delete blind":  func(w *world, _ string, n, _ int) { w.deleteBlind([]string{"a", "b", "c"}[n%3]) },
+	"leader":        func(w *world, _ string, n, _ int) { w.changeLeader(n%3 == 0) },
+	"pool full":     func(w *world, _ string, _, _ int) { w.fillPool() },
+	"others hang":   func(w *world, _ string, n, _ int) { w.othersHang(n) },
+	"rate limited":  func(w *world, _ string, _, _ int) { w.rateLimited() },
+	"server vanish": vanish,
+	"token away":    func(w *world, _ string, _, _ int) { w.useProject(true) },
+	"token back":    func(w *world, _ string, _, _ int) { w.useProject(false) },
 }
 
 var effects = []fault.Effect{
@@ -54,11 +63,17 @@ func (w *world) addFault(n, m int) {
 	must(err)
 }
 
-// changeLeader cuts the leader off from the Kubernetes API until another one has led for some time. The old one
-// works on until then, as a process does that was frozen.
-func (w *world) changeLeader() {
+// changeLeader cuts the leader off from the Kubernetes API, except for its informers and the Lease, until another one has
+// led for some time. The old one works on until then, as a process does that was frozen. If blind, the old one has been
+// replaced by one that could not read its Lease.
+func (w *world) changeLeader(blind bool) {
 	if w.crash != nil {
 		return
+	}
+	if blind {
+		w.current.die()
+		w.current = w.startProcess(true)
+		w.pass(10*time.Second, 0)
 	}
 	old := w.current
 	old.lost = old.renewed()
@@ -67,9 +82,56 @@ func (w *world) changeLeader() {
 	if w.crash != nil {
 		return
 	}
-	w.current = w.startProcess()
+	w.current = w.startProcess(false)
+	old.blind.Store(false)
+	w.changeNodePorts() // the old one sees these changes, too
 	w.pass(20*time.Second, 0)
 	old.die()
+}
+
+// changeNodePorts gives all Services other node ports, as a user does who creates them anew.
+func (w *world) changeNodePorts() {
+	for _, s := range w.kube.services() {
+		w.changeNodePort(s.Name)
+	}
+}
+
+func (w *world) changeNodePort(service string) {
+	s := w.kube.service(service)
+	if s == nil || s.DeletionTimestamp != nil {
+		return
+	}
+	for i := range s.Spec.Ports {
+		s.Spec.Ports[i].NodePort += 1000
+	}
+	w.guard.userChanges(s)
+	must(w.kube.Update(servicesResource, s, namespace))
+}
+
+// deleteBlind deletes a Service while all answers of the cloud lack their fields.
+func (w *world) deleteBlind(service string) {
+	_, err := w.fake.Faults().Add(ctx, fault.Rule{Client: ccm.ProviderName, Method: http.MethodGet, Max: 20,
+		Effect: fault.Effect{Kind: fault.KindHTTPStatus, Status: http.StatusOK, Body: "{}"}})
+	must(err)
+	w.withService(service, w.kube.deleteService)
+	w.pass(10*time.Second, 0)
+}
+
+// fillPool switches to another pool of Nodes when the load balancers have room for just one of them.
+func (w *world) fillPool() {
+	if !slices.ContainsFunc(w.kube.nodes(), isExcluded) {
+		w.splitPool()
+	}
+	w.settle()
+	for _, s := range w.kube.services() {
+		if own := w.guard.owned(s); len(own) == 1 && w.guard.ok() {
+			w.guard.personChanges(own[0])
+			w.try(fillLB(w, own[0], max(1, len(serverTargets(own[0])))))
+		}
+	}
+	w.settle()
+	switchPool(w, "", 0, 0)
+	w.pass(time.Minute, 0)
 }
 
 // useProject rotates the token to one of another project, or back.
@@ -85,6 +147,89 @@ func (w *world) useProject(away bool) {
 	w.useToken(token)
 }
 
+// othersHang makes the changes of all load balancers hang except for that of one Service, changes all Services, and makes
+// sure that this one does not wait for the others.
+func (w *world) othersHang(n int) {
+	w.settle()
+	own := map[*corev1.Service]*hcloud.LoadBalancer{}
+	all := slices.DeleteFunc(w.kube.services(), func(s *corev1.Service) bool {
+		lbs := w.guard.owned(s)
+		if len(lbs) != 1 || lbs[0].Labels[uidLabel] != string(s.UID) || !w.guard.person[lbs[0].ID].IsZero() ||
+			s.DeletionTimestamp != nil || s.Spec.Type != corev1.ServiceTypeLoadBalancer || isMistyped(s) {
+			return true
+		}
+		own[s] = lbs[0]
+		return false
+	})
+	if len(all) < 2 || !w.guard.ok() {
+		return
+	}
+	served := all[n%len(all)]
+	for _, s := range append(slices.DeleteFunc(slices.Clone(all), func(s *corev1.Service) bool { return s == served }), served) {
+		if s != served {
+			_, err := w.fake.Faults().Add(ctx, fault.Rule{Client: ccm.ProviderName,
+				Path: fmt.Sprintf("/load_balancers/%d/actions/update_service", own[s].ID), Effect: fault.HangAction()})
+			must(err)
+		}
+		w.changeNodePort(s.Name)
+		w.pass(time.Second, 0)
+	}
+	w.pass(15*time.Second, 0)
+	w.guard.mu.Lock()
+	defer w.guard.mu.Unlock()
+	if lb := w.guard.lbs[own[served].ID]; lb != nil {
+		if err := w.guard.quietPorts(w.kube.service(served.Name), lb); err != nil {
+			w.guard.fail("waits", "15 s after a change of the Service %s, while other load balancers hang: %v", served.Name, err)
+		}
+	}
+}
+
+// rateLimited makes the cloud refuse all requests for half an hour, and counts them.
+func (w *world) rateLimited() {
+	w.settle()
+	_, err := w.fake.Faults().Add(ctx, fault.Rule{Name: "429", Client: ccm.ProviderName, Effect: fault.APIError("rate_limit_exceeded")})
+	must(err)
+	w.changeNodePorts()
+	w.pass(10*time.Minute, 0)
+	before := w.requests
+	w.pass(20*time.Minute, 0)
+	if n := w.requests - before; n > 600 && len(w.notReady) == 0 { // a Node that is not ready is asked for every five seconds
+		w.failNow("requests", fmt.Sprintf("%d requests in 20 minutes in which each is refused with 429", n))
+	}
+	_, err = w.fake.Faults().Remove(ctx, "429")
+	must(err)
+}
+
+// vanish powers a server off, and then answers for some minutes that there are no servers.
+func vanish(w *world, who string, n, _ int) {
+	known := map[int64]bool{}
+	for _, node := range w.kube.nodes() {
+		if id := serverIDOf(node); w.guard.server(id) != nil {
+			known[id] = true
+		}
+	}
+	if len(known) < 3 || len(known) < len(w.kube.nodes()) || w.away {
+		return
+	}
+	w.withServer(who, func(s *hcloud.Server) error { _, _, err := w.api.Server.Poweroff(ctx, s); return err })
+	w.pass(time.Minute, 0)
+	none := `{"servers":[],"meta":{"pagination":{"page":1,"per_page":50,"previous_page":null,"next_page":null,"last_page":1,"total_entries":0}}}`
+	for _, r := range []fault.Rule{
+		{Name: "no list", Route: "/servers", Effect: fault.Effect{Kind: fault.KindHTTPStatus, Status: http.StatusOK, Body: none}},
+		{Name: "no server", Route: "/servers/{id}", Effect: fault.APIError("not_found")},
+	} {
+		r.Method, r.Client = http.MethodGet, ccm.ProviderName
+		_, err := w.fake.Faults().Add(ctx, r)
+		must(err)
+	}
+	w.pass(2*time.Minute+time.Duration(n)*time.Second, 0)
+	for _, name := range []string{"no list", "no server"} {
+		_, err := w.fake.Faults().Remove(ctx, name)
+		must(err)
+	}
+	w.withServer(who, func(s *hcloud.Server) error { _, _, err := w.api.Server.Poweron(ctx, s); return err })
+}
+
 // settle ends all trouble and waits until everything is as it should be. Then nothing must change any more.
 func (w *world) settle() {
 	must(w.fake.Faults().Clear(ctx))
@@ -98,10 +243,14 @@ func (w *world) settle() {
 	for w.guard.ok() {
 		w.pass(30*time.Second, 0)
 		err := w.guard.quiet()
-		before := w.writes.Load()
+		before, requests := w.writes.Load(), w.requests
 		if err == nil && w.crash == nil {
 			w.pass(4*time.Minute, 0)
 			if err = w.guard.quiet(); err == nil && w.writes.Load() == before {
+				// Three Services that a person has to correct are tried six times each, with growing delays.
+				if n := w.requests - requests; n > 250 {
+					w.failNow("requests", fmt.Sprintf("%d requests in 4 minutes in which nothing happens", n))
+				}
 				return
 			}
 		}

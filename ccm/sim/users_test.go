@@ -23,10 +23,8 @@ import (
 )
 
 const (
-	prefix      = "load-balancer.hetzner.cloud/"
-	uidLabel    = "ccm-from-scratch/service-uid"
 	handmade    = "handmade" // name of a load balancer that a person made
-	foreignPort = 9000
+	foreignPort = 19000
 )
 
 // act is a step of a user: who says of what (a Service or a machine), n and m choose among variants. What
@@ -42,8 +40,13 @@ var people = map[string]act{
 	"node add":     func(w *world, who string, _, _ int) { w.addServer(who, 20*time.Second) },
 	"node delete":  func(w *world, who string, _, _ int) { w.deleteNode(who) },
 	"node exclude": excludeNode,
-	"node twin":    func(w *world, who string, _, _ int) { w.register(who, who+"-twin") },
-	"pool switch":  switchPool,
+	"node brief": func(w *world, who string, n, _ int) { // its machine is gone when, or before, it is initialized
+		w.addServer(who, 20*time.Second)
+		w.pass(time.Duration(20+n%20)*time.Second, 0)
+		w.deleteServer(who)
+	},
+	"node twin":   func(w *world, who string, _, _ int) { w.register(who, who+"-twin") },
+	"pool switch": switchPool,
 
 	"server delete": func(w *world, who string, _, _ int) { w.deleteServer(who) },
 	"server off": func(w *world, who string, _, _ int) {
@@ -87,7 +90,7 @@ var people = map[string]act{
 		_, _, err := w.api.LoadBalancer.RemoveServerTarget(ctx, lb, &hcloud.Server{ID: ids[n%len(ids)]})
 		return err
 	}),
-	"lb fill":    onLB(fillLB),
+	"lb fill":    onLB(func(w *world, lb *hcloud.LoadBalancer, n int) error { return fillLB(w, lb, 2+n%3) }),
 	"lb private": onLB(togglePublic),
 	"lb detach": onLB(func(w *world, lb *hcloud.LoadBalancer, _ int) error {
 		if len(lb.PrivateNet) == 0 {
@@ -95,6 +98,11 @@ var people = map[string]act{
 		}
 		w.guard.loses(lb)
 		_, _, err := w.api.LoadBalancer.DetachFromNetwork(ctx, lb, hcloud.LoadBalancerDetachFromNetworkOpts{Network: lb.PrivateNet[0].Network})
+		return err
+	}),
+	"lb algorithm": onLB(func(w *world, lb *hcloud.LoadBalancer, n int) error {
+		kinds := []hcloud.LoadBalancerAlgorithmType{hcloud.LoadBalancerAlgorithmTypeRoundRobin, hcloud.LoadBalancerAlgorithmTypeLeastConnections}
+		_, _, err := w.api.LoadBalancer.ChangeAlgorithm(ctx, lb, hcloud.LoadBalancerChangeAlgorithmOpts{Type: kinds[n%2]})
 		return err
 	}),
 	"lb rename": onLB(func(w *world, lb *hcloud.LoadBalancer, n int) error {
@@ -140,78 +148,6 @@ func (w *world) withService(name string, do func(*corev1.Service)) {
 	}
 }
 
-// variants are annotations of Services. The first are plain.
-var variants = []map[string]string{
-	{}, {},
-	{"use-private-ip": "true"},
-	{"disable-public-network": "true"},
-	{"disable-public-network": "true", "private-ipv4": "10.0.200.%d"},
-	{"disable-public-network": "true", "disable-private-ingress": "true"},
-	{"disable-public-network": "true", "hostname": "a.example.org"},
-	{"hostname": "a.example.org"},
-	{"private-ipv4": "10.0.200.%d"},
-	{"private-ipv4": "10.9.9.9"}, // in no subnet
-	{"name": "edge-%d"},
-	{"name": handmade},
-	{"type": "lb21", "algorithm-type": "least_connections"},
-	{"uses-proxyprotocol": "true"},
-	{"algorithm-type": "fastest"},      // mistyped
-	{"disable-public-network": "ture"}, // mistyped
-	{"name": "edge-%d", "hostname": "b.example.org", "disable-public-network": "true"},
-}
-
-var portSets = [][]int32{{80}, {80, 443}, {443, 8080}, {80, 443, 8080}, {8443}}
-
-// putService creates a Service or changes its settings.
-func (w *world) putService(name string, variant, ports int) {
-	s := w.kube.service(name)
-	fresh := s == nil
-	switch {
-	case fresh:
-		w.uids++
-		s = &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(fmt.Sprintf("uid-%s-%d", name, w.uids))},
-			Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}
-	case s.DeletionTimestamp != nil:
-		return
-	default:
-		w.guard.userChanges(s)
-	}
-	number := int(name[0] - 'a' + 1)
-	s.Annotations = map[string]string{}
-	for key, value := range variants[variant%len(variants)] {
-		if strings.Contains(value, "%d") {
-			value = fmt.Sprintf(value, number)
-		}
-		s.Annotations[prefix+key] = value
-	}
-	s.Spec.Ports = nil
-	for _, p := range portSets[ports%len(portSets)] {
-		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: fmt.Sprintf("p%d", p), Protocol: corev1.ProtocolTCP, Port: p, NodePort: 20000 + p + int32(ports/len(portSets))})
-	}
-	if ports%7 == 3 {
-		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: "udp", Protocol: corev1.ProtocolUDP, Port: 53, NodePort: 30053})
-	}
-	if fresh {
-		must(w.kube.Create(servicesResource, s, namespace))
-		return
-	}
-	must(w.kube.Update(servicesResource, s, namespace))
-}
-
-func toggleType(w *world, who string, _, _ int) {
-	w.withService(who, func(s *corev1.Service) {
-		if s.DeletionTimestamp != nil {
-			return
-		}
-		if s.Spec.Type == corev1.ServiceTypeLoadBalancer {
-			s.Spec.Type = corev1.ServiceTypeClusterIP
-		} else {
-			s.Spec.Type = corev1.ServiceTypeLoadBalancer
-		}
-		must(w.kube.Update(servicesResource, s, namespace))
-	})
-}
-
 // addServer creates a server, which gets a Node after some time.
 func (w *world) addServer(name string, after time.Duration) {
 	if w.guard.serverNamed(name) != nil {
@@ -221,7 +157,11 @@ func (w *world) addServer(name string, after time.Duration) {
 	if network == nil {
 		return
 	}
-	_, _, err := w.api.Server.Create(ctx, hcloud.ServerCreateOpts{Name: name, ServerType: &hcloud.ServerType{Name: "cx23"},
+	labels := map[string]string{}
+	if number, _ := strconv.Atoi(name[1:]); number%2 == 0 {
+		labels["pool"] = "web"
+	}
+	_, _, err := w.api.Server.Create(ctx, hcloud.ServerCreateOpts{Name: name, Labels: labels, ServerType: &hcloud.ServerType{Name: "cx23"},
 		Image: &hcloud.Image{Name: "ubuntu-24.04"}, Location: &hcloud.Location{Name: "fsn1"}, Networks: []*hcloud.Network{network}})
 	w.try(err)
 	w.joins = append(w.joins, join{time.Now().Add(after), name, name})
@@ -296,13 +236,19 @@ func (w *world) deleteNode(name string) {
 	}
 }
 
+// isExcluded reports whether a Node is kept out of load balancers.
+func isExcluded(n *corev1.Node) bool {
+	_, is := n.Labels[corev1.LabelNodeExcludeBalancers]
+	return is
+}
+
 func excludeNode(w *world, who string, _, _ int) {
 	n := w.kube.node(who)
 	if n == nil {
 		return
 	}
 	w.guard.nodesChange()
-	if _, is := n.Labels[corev1.LabelNodeExcludeBalancers]; is {
+	if isExcluded(n) {
 		delete(n.Labels, corev1.LabelNodeExcludeBalancers)
 	} else {
 		n.Labels = maps.Clone(n.Labels)
@@ -327,7 +273,7 @@ func (w *world) splitPool() {
 func switchPool(w *world, _ string, _, _ int) {
 	w.guard.nodesChange()
 	for _, n := range w.kube.nodes() {
-		_, excluded := n.Labels[corev1.LabelNodeExcludeBalancers]
+		excluded := isExcluded(n)
 		n.Labels = maps.Clone(n.Labels)
 		if n.Labels == nil {
 			n.Labels = map[string]string{}

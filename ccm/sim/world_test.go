@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -23,7 +22,6 @@ import (
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
-	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 	"k8s.io/utils/clock"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
@@ -305,29 +303,10 @@ func (w *world) tick() {
 	w.kubelets(now)
 	if w.crash != nil && !w.crash.back.IsZero() && !w.crash.back.After(now) {
 		w.crash = nil
-		w.current = w.startProcess()
+		w.current = w.startProcess(false)
 		w.say("ccm %d leads", w.current.id)
 	}
 	if w.current != nil {
 		w.current.client.ClearActions()
 	}
-}
-
-// decode reads a resource of the cloud as a client would.
-func decode(raw json.RawMessage, kind string) (any, error) {
-	switch kind {
-	case "load_balancer":
-		var s schema.LoadBalancer
-		err := json.Unmarshal(raw, &s)
-		return hcloud.LoadBalancerFromSchema(s), err
-	case "server":
-		var s schema.Server
-		err := json.Unmarshal(raw, &s)
-		return hcloud.ServerFromSchema(s), err
-	case "network":
-		var s schema.Network
-		err := json.Unmarshal(raw, &s)
-		return hcloud.NetworkFromSchema(s), err
-	}
-	return nil, nil
 }

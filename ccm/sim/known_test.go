@@ -1,0 +1,216 @@
+//go:build sim
+
+package sim
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// This file is what the guard knows of the cloud.
+
+const (
+	uidLabel        = "ccm-from-scratch/service-uid"
+	guestLabel      = "ccm-from-scratch/guest-" // + the UID of a Service that shares the load balancer
+	sharedLabel     = "ccm-from-scratch/shared"
+	guestPortsLabel = "ccm-from-scratch/guestports-" // + the UID of a Service that shares the load balancer
+	adoptedLabel    = "ccm-from-scratch/adopted"
+)
+
+// decode reads a resource of the cloud as a client would.
+func decode(raw json.RawMessage, kind string) (any, error) {
+	switch kind {
+	case "load_balancer":
+		var s schema.LoadBalancer
+		err := json.Unmarshal(raw, &s)
+		return hcloud.LoadBalancerFromSchema(s), err
+	case "server":
+		var s schema.Server
+		err := json.Unmarshal(raw, &s)
+		return hcloud.ServerFromSchema(s), err
+	case "network":
+		var s schema.Network
+		err := json.Unmarshal(raw, &s)
+		return hcloud.NetworkFromSchema(s), err
+	case "certificate":
+		var s schema.Certificate
+		err := json.Unmarshal(raw, &s)
+		return hcloud.CertificateFromSchema(s), err
+	case "action":
+		var s schema.Action
+		err := json.Unmarshal(raw, &s)
+		return hcloud.ActionFromSchema(s), err
+	}
+	return nil, nil
+}
+
+func (g *guard) serverNamed(name string) *hcloud.Server {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, s := range g.servers {
+		if s.Name == name {
+			return s
+		}
+	}
+	return nil
+}
+
+func (g *guard) server(id int64) *hcloud.Server {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.servers[id]
+}
+
+func (g *guard) allServers() []*hcloud.Server {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.SortedFunc(maps.Values(g.servers), func(a, b *hcloud.Server) int { return cmp.Compare(a.ID, b.ID) })
+}
+
+func (g *guard) loadBalancers() []*hcloud.LoadBalancer {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.sortedLBs()
+}
+
+func (g *guard) sortedLBs() []*hcloud.LoadBalancer {
+	return slices.SortedFunc(maps.Values(g.lbs), func(a, b *hcloud.LoadBalancer) int { return cmp.Compare(a.ID, b.ID) })
+}
+
+// network returns the cluster's network, or nil.
+func (g *guard) network() *hcloud.Network {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.networkLocked()
+}
+
+func (g *guard) networkLocked() *hcloud.Network {
+	for _, n := range g.networks {
+		if n.Name == networkName {
+			return n
+		}
+	}
+	return nil
+}
+
+// owned returns the load balancers with the Service's label, as their owner or as a guest.
+func (g *guard) owned(s *corev1.Service) []*hcloud.LoadBalancer {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.ownedLocked(s)
+}
+
+func (g *guard) ownedLocked(s *corev1.Service) (all []*hcloud.LoadBalancer) {
+	for _, lb := range g.sortedLBs() {
+		if lb.Labels[uidLabel] == string(s.UID) || isGuest(lb, s) {
+			all = append(all, lb)
+		}
+	}
+	return all
+}
+
+// ownerOf returns the Service whose label the load balancer has, or nil.
+func (g *guard) ownerOf(lb *hcloud.LoadBalancer) *corev1.Service {
+	return g.serviceByUID(lb.Labels[uidLabel])
+}
+
+func (g *guard) serviceByUID(uid string) *corev1.Service {
+	if uid == "" {
+		return nil
+	}
+	for _, s := range g.world.kube.services() {
+		if string(s.UID) == uid {
+			return s
+		}
+	}
+	return nil
+}
+
+// isGuest reports whether the Service shares the load balancer of another one.
+func isGuest(lb *hcloud.LoadBalancer, s *corev1.Service) bool {
+	_, is := lb.Labels[guestLabel+string(s.UID)]
+	return is && lb.Labels[uidLabel] != string(s.UID)
+}
+
+// guestsOf returns the Services that share the load balancer, except for its owner.
+func (g *guard) guestsOf(lb *hcloud.LoadBalancer) (guests []*corev1.Service) {
+	for _, s := range g.world.kube.services() {
+		if isGuest(lb, s) {
+			guests = append(guests, s)
+		}
+	}
+	return guests
+}
+
+// isRecorded reports whether a label that begins so lists the port: that of its owner, or of a guest.
+func isRecorded(lb *hcloud.LoadBalancer, prefix string, port int) bool {
+	for key, value := range lb.Labels {
+		if strings.HasPrefix(key, prefix) && strings.Contains(key, "ports") && slices.Contains(strings.Split(value, "."), strconv.Itoa(port)) {
+			return true
+		}
+	}
+	return false
+}
+
+// served returns the servers that the load balancer reaches, as targets or by a label selector.
+func served(lb *hcloud.LoadBalancer) []int64 {
+	ids := serverTargets(lb)
+	for _, t := range lb.Targets {
+		for _, selected := range t.Targets {
+			if selected.Server != nil {
+				ids = append(ids, selected.Server.Server.ID)
+			}
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+func serverTargets(lb *hcloud.LoadBalancer) (ids []int64) {
+	for _, t := range lb.Targets {
+		if t.Server != nil {
+			ids = append(ids, t.Server.Server.ID)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// room returns the number of servers for which the type has room. A label selector stands for all that it selects, as long as the
+// Service wants it.
+func room(s *corev1.Service, lb *hcloud.LoadBalancer) int {
+	own := serverTargets(lb)
+	selected := len(served(lb)) - len(own)
+	if setting(s, "server-selector") == "" {
+		return lb.LoadBalancerType.MaxTargets - (len(lb.Targets) - len(own))
+	}
+	return lb.LoadBalancerType.MaxTargets - (len(lb.Targets) - len(own)) + selected
+}
+
+// twinned reports whether the machine of a server has registered twice.
+func (g *guard) twinned(id int64) bool {
+	nodes := 0
+	for _, n := range g.world.kube.nodes() {
+		if serverIDOf(n) == id {
+			nodes++
+		}
+	}
+	return nodes > 1
+}
+
+func privateIP(s *hcloud.Server, network *hcloud.Network) string {
+	for _, n := range s.PrivateNet {
+		if network != nil && n.Network.ID == network.ID {
+			return n.IP.String()
+		}
+	}
+	return ""
+}
