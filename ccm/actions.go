@@ -43,7 +43,8 @@ type actionWaiter struct {
 	polledAt time.Time
 }
 
-// actionWait is an action that at least one caller waits for.
+// actionWait is an action that at least one caller waits for. All but started is guarded by the waiter's mu; missing may be
+// read when ended is closed.
 type actionWait struct {
 	callers  int
 	polls    int // polls that were made for it
@@ -93,9 +94,9 @@ func (w *actionWaiter) waitPatiently(ctx context.Context, action *hcloud.Action,
 	if action == nil || action.ID == 0 || hasEnded(action) {
 		return resultOf(action)
 	}
-	wait, leave := w.join(action)
+	wait, probable, leave := w.join(action)
 	defer leave()
-	delay := wait.probable.Sub(w.clock.Now()) + patience
+	delay := probable.Sub(w.clock.Now()) + patience
 	for {
 		waited := w.clock.Since(wait.started)
 		if waited >= w.timeout {
@@ -134,8 +135,9 @@ func resultOf(action *hcloud.Action) error {
 	return nil
 }
 
-// join returns the wait for an action, which all its callers share. leave must be called at the end.
-func (w *actionWaiter) join(action *hcloud.Action) (wait *actionWait, leave func()) {
+// join returns the wait for an action, which all its callers share, and when the action has probably ended. leave must be
+// called at the end.
+func (w *actionWaiter) join(action *hcloud.Action) (wait *actionWait, probable time.Time, leave func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	wait = w.waits[action.ID]
@@ -148,7 +150,7 @@ func (w *actionWaiter) join(action *hcloud.Action) (wait *actionWait, leave func
 		w.waits[action.ID] = wait
 	}
 	wait.callers++
-	return wait, func() {
+	return wait, wait.probable, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if wait.callers--; wait.callers == 0 {
@@ -275,9 +277,13 @@ func isClosed(c chan struct{}) bool {
 func (w *actionWaiter) afterPoll(wait *actionWait) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	ran := w.clock.Since(wait.started)
-	delay := min(max(ran/4, pollSpacing), 3*time.Second)
-	if ended := cmp.Or(w.timingOf(wait.latest.Command).ended, usualAction); ended > ran {
+	ran, ended := w.clock.Since(wait.started), w.timingOf(wait.latest.Command).ended
+	delay := max(ran/4, pollSpacing)
+	if ended == 0 {
+		delay = ran // none has ended yet: it may take any time
+	}
+	delay = min(delay, 3*time.Second)
+	if ended = cmp.Or(ended, usualAction); ended > ran {
 		delay = ended - ran
 	}
 	wait.probable = w.clock.Now().Add(delay)
@@ -364,20 +370,21 @@ func (s *slowActions) wait(ctx context.Context, resource int64, action *hcloud.A
 }
 
 // check returns an *actionPendingError if the resource's slow action is still running. An action that has
-// ended, also with an error, or cannot be read is forgotten: the resource itself shows its result.
-func (s *slowActions) check(ctx context.Context, resource int64) error {
+// ended, also with an error, or cannot be read is forgotten: the resource itself shows its result, but one that was read
+// before may not. ended reports that.
+func (s *slowActions) check(ctx context.Context, resource int64) (ended bool, err error) {
 	s.mu.Lock()
 	id, slow := s.ids[resource]
 	s.mu.Unlock()
 	if !slow {
-		return nil
+		return false, nil
 	}
 	action, _, err := s.waiter.client.Action.GetByID(waiting(ctx), id)
 	if err == nil && action != nil && action.Status == hcloud.ActionStatusRunning {
-		return &actionPendingError{id: id, command: action.Command, waited: s.waiter.clock.Since(action.Started)}
+		return false, &actionPendingError{id: id, command: action.Command, waited: s.waiter.clock.Since(action.Started)}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.ids, resource)
-	return nil
+	return true, nil
 }

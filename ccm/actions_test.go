@@ -2,6 +2,7 @@ package ccm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -20,11 +21,14 @@ import (
 type actionsAPI struct {
 	mu    sync.Mutex
 	ends  map[int64]time.Time
+	gone  map[int64]bool // actions that the API does not know
+	takes time.Duration  // until the API answers
 	calls []string
 }
 
 // RoundTrip implements http.RoundTripper.
 func (a *actionsAPI) RoundTrip(r *http.Request) (*http.Response, error) {
+	time.Sleep(a.takes)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.calls = append(a.calls, r.URL.RequestURI())
@@ -39,10 +43,15 @@ func (a *actionsAPI) RoundTrip(r *http.Request) (*http.Response, error) {
 	var body string
 	if ids := r.URL.Query()["id"]; len(ids) > 0 {
 		var all []string
-		for _, id := range ids {
-			all = append(all, describe(id))
+		for _, text := range ids {
+			if id, _ := strconv.ParseInt(text, 10, 64); !a.gone[id] {
+				all = append(all, describe(text))
+			}
 		}
 		body = `{"actions":[` + strings.Join(all, ",") + `]}`
+	} else if id, _ := strconv.ParseInt(r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:], 10, 64); a.gone[id] {
+		return &http.Response{StatusCode: http.StatusNotFound, Header: http.Header{"Content-Type": {"application/json"}},
+			Body: io.NopCloser(strings.NewReader(`{"error":{"code":"not_found","message":"not found"}}`)), Request: r}, nil
 	} else {
 		body = `{"action":` + describe(r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]) + `}`
 	}
@@ -66,7 +75,7 @@ func (a *actionsAPI) start(id int64, d time.Duration) *hcloud.Action {
 
 func TestTheEndOfAnActionIsNoticedSoonWithFewCalls(t *testing.T) {
 	t.Parallel()
-	for _, lasts := range []time.Duration{200 * time.Millisecond, 500 * time.Millisecond, time.Second, 1700 * time.Millisecond, 4 * time.Second} {
+	for _, lasts := range []time.Duration{200 * time.Millisecond, 500 * time.Millisecond, time.Second, 1700 * time.Millisecond, 2 * time.Second, 4 * time.Second} {
 		t.Run(lasts.String(), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -91,6 +100,9 @@ func TestTheEndOfAnActionIsNoticedSoonWithFewCalls(t *testing.T) {
 				t.Logf("the first one: %v late, %d calls; %d: on average %v late, %.2f calls", first, firstCalls, rounds, total/rounds, float64(len(api.calls))/rounds)
 				if lasts == time.Second && (first > 100*time.Millisecond || firstCalls > 2) {
 					t.Errorf("an action of a second was noticed %v late, with %d calls", first, firstCalls)
+				}
+				if lasts == 2*time.Second && (first > 200*time.Millisecond || firstCalls > 3) {
+					t.Errorf("the first action of two seconds was noticed %v late, with %d calls", first, firstCalls)
 				}
 				if lasts <= 2*time.Second && (last > 300*time.Millisecond || len(api.calls) > rounds*3/2) {
 					t.Errorf("later ones: up to %v late, %d calls for %d", last, len(api.calls), rounds)
@@ -148,6 +160,51 @@ func TestTwoCallersWaitForOneAction(t *testing.T) {
 	})
 }
 
+// The race detector sees whether a caller may begin to wait while the poll of another one ends.
+func TestACallerMayJoinDuringAPoll(t *testing.T) {
+	t.Parallel()
+	for range 100 {
+		synctest.Test(t, func(t *testing.T) {
+			w, api := newWaiter()
+			action := api.start(1, time.Second)
+			var all sync.WaitGroup
+			for _, after := range []time.Duration{0, firstPoll, firstPoll, firstPoll} {
+				all.Go(func() {
+					time.Sleep(after)
+					if err := w.wait(t.Context(), action); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+		})
+	}
+}
+
+// A caller gives up while the API is asked for its action together with another one's.
+func TestACallerMayGiveUpDuringAPoll(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, api := newWaiter()
+		api.takes = 100 * time.Millisecond
+		short, cancel := context.WithTimeout(t.Context(), firstPoll+50*time.Millisecond)
+		defer cancel()
+		var all sync.WaitGroup
+		all.Go(func() {
+			if err := w.wait(t.Context(), api.start(1, time.Second)); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		all.Go(func() {
+			if err := w.wait(short, api.start(2, time.Second)); err == nil {
+				t.Error("no error")
+			}
+		})
+		all.Wait()
+	})
+}
+
 // A wait that trusts in the polls of others ends with the first of them, or polls by itself after a while.
 func TestAPatientWaitEndsWithTheNextPoll(t *testing.T) {
 	t.Parallel()
@@ -173,5 +230,85 @@ func TestAPatientWaitEndsWithTheNextPoll(t *testing.T) {
 				t.Errorf("others: %t, %d calls: %v", others, len(api.calls), api.calls)
 			}
 		})
+	}
+}
+
+// Nothing is known about the result of an action that the API has forgotten: the next sync sees it.
+func TestAnActionThatIsGoneIsAnError(t *testing.T) {
+	t.Parallel()
+	for name, others := range map[string]int{"alone": 0, "with others": 2} {
+		synctest.Test(t, func(t *testing.T) {
+			w, api := newWaiter()
+			api.gone = map[int64]bool{1: true}
+			var all sync.WaitGroup
+			all.Go(func() {
+				if err := w.wait(t.Context(), api.start(1, time.Second)); err == nil || !strings.Contains(err.Error(), "action 1 (add_route): it does not exist any more") {
+					t.Errorf("%s: %v", name, err)
+				}
+			})
+			for i := range others {
+				all.Go(func() {
+					if err := w.wait(t.Context(), api.start(int64(i+2), time.Second)); err != nil {
+						t.Errorf("%s: %v", name, err)
+					}
+				})
+			}
+			all.Wait()
+		})
+	}
+}
+
+// An action that hangs costs few calls: while it is waited for, and when the next syncs ask for it.
+func TestAnActionThatHangsIsAskedForByTheNextSync(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, api := newWaiter()
+		slow := &slowActions{waiter: w}
+		expect := func(when string, calls int, err error, waits bool) {
+			t.Helper()
+			_, pending := errors.AsType[*actionPendingError](err)
+			if pending != waits || err != nil && !pending || len(api.calls) > calls {
+				t.Errorf("%s: %v, %d calls: %v", when, err, len(api.calls), api.calls)
+			}
+			api.calls = nil
+		}
+		start := time.Now()
+		expect("the wait", 15, slow.wait(t.Context(), 7, api.start(1, time.Minute)), true)
+		if took := time.Since(start); took != w.timeout {
+			t.Errorf("the wait took %v, want %v", took, w.timeout)
+		}
+		check := func(when string, resource int64, calls int, waits, ends bool) {
+			t.Helper()
+			ended, err := slow.check(t.Context(), resource)
+			if expect(when, calls, err, waits); ended != ends {
+				t.Errorf("%s: ended: %t", when, ended)
+			}
+		}
+		check("another resource", 8, 0, false, false)
+		check("the next sync", 7, 1, true, false)
+		time.Sleep(time.Minute)
+		check("the sync after its end", 7, 1, false, true)
+		check("a later sync", 7, 0, false, false)
+	})
+}
+
+func TestOneSlowActionHardlyDelaysLaterOnes(t *testing.T) {
+	t.Parallel()
+	timing := &actionTiming{}
+	timing.late(9 * time.Second)
+	if got := timing.next(); got != usualAction*3/2 {
+		t.Errorf("after one slow action the first poll comes after %v", got)
+	}
+	for range 10 {
+		timing.late(9 * time.Second)
+	}
+	if got := timing.next(); got != longestFirstPoll {
+		t.Errorf("after many, it comes after %v, want %v", got, longestFirstPoll)
+	}
+	for range 100 {
+		timing.hit(500 * time.Millisecond)
+	}
+	if got := timing.next(); got > time.Second {
+		t.Errorf("after many quick ones, it comes after %v", got)
 	}
 }

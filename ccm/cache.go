@@ -36,11 +36,10 @@ func (c *ttlCache[T]) get(ctx context.Context) (T, error) {
 	case <-ctx.Done():
 		return none, context.Cause(ctx)
 	}
-	c.mu.Lock()
-	if c.valid && c.clock.Since(c.at) < c.ttl {
-		defer c.mu.Unlock()
-		return c.value, nil
+	if value, known := c.peek(); known {
+		return value, nil
 	}
+	c.mu.Lock()
 	c.valid = true // forget resets it, also during the fetch
 	c.mu.Unlock()
 
@@ -53,6 +52,16 @@ func (c *ttlCache[T]) get(ctx context.Context) (T, error) {
 	}
 	c.value, c.at = value, c.clock.Now()
 	return value, nil
+}
+
+// peek returns the value if it is known and at most ttl old.
+func (c *ttlCache[T]) peek() (value T, known bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.valid && c.clock.Since(c.at) < c.ttl {
+		return c.value, true
+	}
+	return value, false
 }
 
 // forget makes the next get fetch.

@@ -55,6 +55,25 @@ func TestAManagedCertificateIsOrderedReusedReplacedAndRemoved(t *testing.T) {
 	}
 }
 
+// A person keeps the load balancer by removing our label: the deletion of the Service must not wait for its certificate.
+func TestACertificateStaysWithALoadBalancerThatAPersonKeeps(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	svc := newService("web", managed("example.org"), 443)
+	w.ensure(w.provider(), svc)
+	lb := w.theLoadBalancer()
+	if _, _, err := w.api.LoadBalancer.Update(t.Context(), lb, hcloud.LoadBalancerUpdateOpts{Labels: map[string]string{}}); err != nil {
+		t.Fatal(err)
+	}
+	w.eventsSoFar()
+	w.remove(w.provider(), svc)
+	w.expectEvent("Normal KeptCloudLoadBalancer", "Kept certificate")
+	certs, err := w.api.Certificate.All(t.Context())
+	if err != nil || len(certs) != 1 || len(certs[0].Labels) != 0 || len(w.loadBalancers()) != 1 {
+		t.Errorf("certificates %+v, %v, %d load balancers", certs, err, len(w.loadBalancers()))
+	}
+}
+
 func TestAManagedCertificateIsRemovedWhenHTTPSEnds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "realistic", 1)

@@ -44,6 +44,7 @@ type Cloud struct {
 	stop         context.Context             // ends when the process must stop
 	routesAsked  atomic.Bool                 // the route controller runs
 	retryRoutes  chan struct{}
+	unrest       atomic.Int64 // see resync
 	roundTripper http.RoundTripper
 	jitter       func() float64
 }
@@ -178,6 +179,7 @@ func (c *Cloud) raiseFence() {
 
 // mayWrite returns an error if this process must not change the cloud now.
 func (c *Cloud) mayWrite(ctx context.Context) error {
+	c.unrest.Add(1)
 	if fence := c.fence.Load(); fence != nil {
 		return fence.check(ctx)
 	}
@@ -195,7 +197,7 @@ func (c *Cloud) SetInformers(factory informers.SharedInformerFactory) {
 		c.routes.nodes = nodes.Lister()
 	}
 	r := &resync{
-		clock: c.clock, interval: c.cfg.ResyncInterval, kube: c.kube, lbs: c.loadBalancers, routes: c.routes,
+		clock: c.clock, interval: c.cfg.ResyncInterval, maxInterval: c.cfg.ResyncMaxInterval, unrest: &c.unrest, kube: c.kube, lbs: c.loadBalancers, routes: c.routes,
 		nodes: nodes.Lister(), services: services.Lister(), events: c.events, retryRoutes: c.retryRoutes,
 		routesOn: c.routesAsked.Load, toRoute: newNodeQueue(), routed: make(chan struct{}, 1),
 	}

@@ -36,12 +36,14 @@ func TestTheProviderComparesByItselfOnceItIsStarted(t *testing.T) {
 	w.lead(cloud, kube)
 
 	w.ensure(cloud, svc)
-	_, _, err := w.api.LoadBalancer.DeleteWithResult(t.Context(), w.theLoadBalancer())
-	w.must(err)
-	g.Eventually(func() bool { // the comparison starts once the informers have synced
-		w.clock.Step(time.Minute)
-		return len(w.loadBalancers()) == 1 && len(w.networkRoutes()) == 1
-	}).WithTimeout(30 * time.Second).Should(gomega.BeTrue())
+	for range 2 { // the second comparison is one of its own
+		_, _, err := w.api.LoadBalancer.DeleteWithResult(t.Context(), w.theLoadBalancer())
+		w.must(err)
+		g.Eventually(func() bool { // the comparison starts once the informers have synced
+			w.clock.Step(time.Minute)
+			return len(w.loadBalancers()) == 1 && len(w.networkRoutes()) == 1
+		}).WithTimeout(30 * time.Second).Should(gomega.BeTrue())
+	}
 
 	instances, _ := cloud.InstancesV2()
 	if _, err := instances.InstanceMetadata(t.Context(), w.nodes[0]); err != nil {

@@ -88,6 +88,9 @@ type Config struct {
 	// ResyncInterval is the interval of the periodic comparison, which repairs load balancers and
 	// routes without an event from Kubernetes. 0 switches it off.
 	ResyncInterval time.Duration
+	// ResyncMaxInterval is what the interval grows to while nothing changes. If it is less than ResyncInterval, the
+	// interval does not grow.
+	ResyncMaxInterval time.Duration
 	// RequestTimeout limits one attempt of one API call.
 	RequestTimeout time.Duration
 	// ActionTimeout limits the wait for one action of the cloud. A slower action continues, and a
@@ -125,6 +128,12 @@ func ConfigFromEnv(lookup func(string) (string, bool)) (Config, error) {
 		RequestTimeout:       r.duration("HCLOUD_REQUEST_TIMEOUT", 10*time.Second, 100*time.Millisecond),
 		ActionTimeout:        r.duration("HCLOUD_ACTION_TIMEOUT", defaultActionTimeout, time.Second),
 	}
+	// An interval that an operator sets is what it is.
+	growsTo := time.Duration(0)
+	if r.str("HCLOUD_RESYNC_INTERVAL", "") == "" {
+		growsTo = 20 * time.Minute
+	}
+	cfg.ResyncMaxInterval = r.duration("HCLOUD_RESYNC_MAX_INTERVAL", growsTo, 0)
 	cfg.Token, cfg.TokenFile = r.token()
 	cfg.RoutesEnabled = r.boolean("HCLOUD_NETWORK_ROUTES_ENABLED", cfg.Network != "")
 	if cfg.RoutesEnabled && cfg.Network == "" {

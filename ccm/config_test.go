@@ -20,7 +20,7 @@ func TestConfigFromEnvUsesDefaultsForUnsetVariables(t *testing.T) {
 		t.Fatal(err)
 	}
 	if cfg.Endpoint != "https://api.hetzner.cloud/v1" || cfg.AddressFamily != AddressFamilyIPv4 || cfg.RoutesEnabled ||
-		!cfg.LoadBalancersEnabled || !cfg.MetricsEnabled || cfg.MetricsAddress != ":8233" || cfg.Debug || len(cfg.LoadBalancerDefaults) != 0 {
+		cfg.ResyncInterval != 2*time.Minute || cfg.ResyncMaxInterval != 20*time.Minute || !cfg.LoadBalancersEnabled || !cfg.MetricsEnabled || cfg.MetricsAddress != ":8233" || cfg.Debug || len(cfg.LoadBalancerDefaults) != 0 {
 		t.Errorf("unexpected defaults: %+v", cfg)
 	}
 }
@@ -37,6 +37,7 @@ func TestConfigFromEnvReadsEverySetting(t *testing.T) {
 		"HCLOUD_METRICS_ADDRESS":                        "127.0.0.1:0",
 		"HCLOUD_DEBUG":                                  "1",
 		"HCLOUD_RESYNC_INTERVAL":                        "0",
+		"HCLOUD_RESYNC_MAX_INTERVAL":                    "1h",
 		"HCLOUD_REQUEST_TIMEOUT":                        "3s",
 		"HCLOUD_ACTION_TIMEOUT":                         "20s",
 		"HCLOUD_LOAD_BALANCERS_ENABLED":                 "false",
@@ -50,7 +51,7 @@ func TestConfigFromEnvReadsEverySetting(t *testing.T) {
 	}
 	if cfg.Token != "abc" || cfg.Endpoint != "http://127.0.0.1:8080/v1" || cfg.Network != "internal" || !cfg.RoutesEnabled ||
 		cfg.AddressFamily != AddressFamilyDualStack || cfg.ServerCacheTTL != time.Second || cfg.MetricsEnabled ||
-		cfg.MetricsAddress != "127.0.0.1:0" || !cfg.Debug || cfg.ResyncInterval != 0 || cfg.RequestTimeout != 3*time.Second || cfg.ActionTimeout != 20*time.Second ||
+		cfg.MetricsAddress != "127.0.0.1:0" || !cfg.Debug || cfg.ResyncInterval != 0 || cfg.ResyncMaxInterval != time.Hour || cfg.RequestTimeout != 3*time.Second || cfg.ActionTimeout != 20*time.Second ||
 		cfg.LoadBalancersEnabled || cfg.LoadBalancerDefaults["location"] != "fsn1" || cfg.LoadBalancerDefaults["use-private-ip"] != "true" ||
 		cfg.LoadBalancerDefaults["health-check-interval"] != "3s" {
 		t.Errorf("not as set: %+v", cfg)
@@ -152,5 +153,31 @@ func TestEveryVariableOfTheChartIsKnown(t *testing.T) {
 	}
 	if unknown := UnknownVariables(environ); len(environ) < 20 || len(unknown) > 0 {
 		t.Errorf("%d variables, unknown: %v", len(environ), unknown)
+	}
+}
+
+func TestEachValueOfASettingIsChecked(t *testing.T) {
+	t.Parallel()
+	for name, values := range map[string]struct{ good, bad []string }{
+		"HCLOUD_TOKEN":                         {[]string{"abc", "!~"}, []string{"a b", "a\tb", "a\x7f", "ä"}},
+		"HCLOUD_ENDPOINT":                      {[]string{"http://localhost", "https://api.example.org/v1/"}, []string{"api.example.org", "ftp://example.org", "https://", "https://a b"}},
+		"HCLOUD_METRICS_ADDRESS":               {[]string{":0", ":65535", "[::1]:8233"}, []string{"8233", ":65536", ":http", "host:"}},
+		"HCLOUD_INSTANCES_CACHE_TTL":           {[]string{"0s", "1m"}, []string{"-1ns", "10"}},
+		"HCLOUD_REQUEST_TIMEOUT":               {[]string{"100ms", "1m"}, []string{"99ms", "soon"}},
+		"HCLOUD_ACTION_TIMEOUT":                {[]string{"1s"}, []string{"999ms"}},
+		"HCLOUD_CLUSTER_ID":                    {[]string{"berlin-1"}, []string{"Berlin", "a.b", strings.Repeat("a", 64)}},
+		"HCLOUD_OWNERSHIP_LABELS":              {[]string{"both", "ccm-from-scratch"}, []string{"hcloud", "none"}},
+		"HCLOUD_NETWORK_ROUTES_ENABLED":        {[]string{"false"}, []string{"true"}}, // there is no network
+		"HCLOUD_INSTANCES_NODE_LABELS":         {[]string{"pool", " a/* , b,"}, []string{"*/a", "kubernetes.io/*"}},
+		"HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP": {[]string{"false"}, []string{"true"}}, // nor here
+		"HCLOUD_LOAD_BALANCERS_LOCATION":       {[]string{"fsn1"}, []string{"fsn 1"}},
+	} {
+		for _, v := range slices.Concat(values.good, values.bad) {
+			env := map[string]string{"HCLOUD_TOKEN": "x"}
+			env[name] = v
+			if _, err := ConfigFromEnv(lookupIn(env)); (err != nil) != slices.Contains(values.bad, v) || err != nil && !strings.Contains(err.Error(), name) {
+				t.Errorf("%s=%q: %v", name, v, err)
+			}
+		}
 	}
 }

@@ -16,48 +16,25 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/crash"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 )
-
-// death is where a process ends: at a request, before the cloud gets it or after.
-type death struct {
-	call  int
-	after bool
-}
 
 // TestAnyCallMayBeTheLast lets processes die before and after each API call, and their successors too: all states that
 // the cloud can be in when a process dies are found from the calls that are made, and from each one a process with
 // empty caches must converge and leave nothing behind. At no call may clients notice more than they must.
-//
-// To die twice in the same state is the same, so that the number of states bounds the number of runs.
 func TestAnyCallMayBeTheLast(t *testing.T) {
 	t.Parallel()
 	for _, s := range crashScenarios() {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			states, most := map[string]bool{}, 0
-			for todo := [][]death{nil}; len(todo) > 0; todo = todo[1:] {
-				most = max(most, len(todo[0]))
-				for _, end := range s.run(t, todo[0]) {
-					if !states[end.state] {
-						states[end.state] = true
-						todo = append(todo, append(slices.Clip(todo[0]), end.death))
-					}
-				}
-			}
-			t.Logf("%d states, after up to %d deaths", len(states), most)
+			crash.Sweep(t, s.run)
 		})
 	}
 }
 
-// possibleEnd is a death that was possible during a run, and the state of the cloud at that time.
-type possibleEnd struct {
-	death
-	state string
-}
-
 // run lets one process after the other die, and then one converge. It returns where this one could have died.
-func (s *crashScenario) run(t *testing.T, deaths []death) (ends []possibleEnd) {
+func (s *crashScenario) run(t *testing.T, deaths []crash.Death) (ends []crash.End) {
 	t.Helper()
 	w := newWorld(t, "realistic", 2)
 	defer w.fake.Close()
@@ -72,7 +49,7 @@ func (s *crashScenario) run(t *testing.T, deaths []death) (ends []possibleEnd) {
 
 	seen := w.watch()
 	for i, d := range deaths {
-		w.wire.reset(d.call, d.after)
+		w.wire.reset(d.Call, d.After)
 		if s.comparison && i == 0 {
 			compare.LoadBalancers(t.Context())
 		} else {
@@ -90,12 +67,12 @@ func (s *crashScenario) run(t *testing.T, deaths []death) (ends []possibleEnd) {
 	calls := 0
 	w.wire.setIntercept(func(*http.Request) *http.Response {
 		calls++
-		ends = append(ends, possibleEnd{death{calls, false}, w.state()})
+		ends = append(ends, crash.End{Death: crash.Death{Call: calls}, State: w.state()})
 		return nil
 	})
 	w.wire.setObserve(func() {
 		seen.look()
-		ends = append(ends, possibleEnd{death{calls, true}, w.state()})
+		ends = append(ends, crash.End{Death: crash.Death{Call: calls, After: true}, State: w.state()})
 	})
 	switch {
 	case s.comparison && len(deaths) == 0:

@@ -2,6 +2,7 @@ package ccm_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -242,6 +243,37 @@ func TestAClusterWithoutNodesAndLabelsIsRecognisedByAddresses(t *testing.T) {
 	cloud, _ = w.start()
 	if _, err := w.tryEnsure(cloud, newService("newer", nil, 80)); err == nil || cloud.Ready() == nil {
 		t.Errorf("with the token of another project: %v", err)
+	}
+}
+
+// What was visible with one token says nothing about another one: a load balancer that only the production CCM's label shows.
+func TestAnInheritedLoadBalancerProvesNothingForAnotherToken(t *testing.T) {
+	t.Parallel()
+	w := newEvidenceWorld(t, 2, 1)
+	for _, lb := range w.loadBalancers() {
+		labels := maps.Clone(lb.Labels)
+		delete(labels, ccm.LabelServiceUID)
+		_, _, err := w.api.LoadBalancer.Update(t.Context(), lb, hcloud.LoadBalancerUpdateOpts{Labels: labels})
+		w.must(err)
+	}
+	cloud, r := w.start()
+	if _, err := w.tryEnsure(cloud, w.services[0]); err == nil {
+		t.Fatal("a load balancer without our label is used")
+	}
+	w.clock.Step(time.Minute)
+	r.LoadBalancers(t.Context())
+	w.rotate(w.other)
+	for range 10 {
+		w.clock.Step(time.Minute)
+		r.LoadBalancers(t.Context())
+		if gone := w.gone(cloud); len(gone) != 0 {
+			t.Fatalf("Nodes %v would be deleted", gone)
+		}
+	}
+	w.rotate(fakecloud.DefaultToken)
+	w.clock.Step(time.Minute)
+	if gone := w.gone(cloud); len(gone) != 0 || cloud.Ready() != nil {
+		t.Errorf("with the right token again: %v, %v", gone, cloud.Ready())
 	}
 }
 

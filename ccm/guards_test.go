@@ -401,3 +401,67 @@ func TestARouteWhoseAnswerIsLostIsReadAgain(t *testing.T) {
 		}
 	}
 }
+
+// A change of a route waits for the one before it to the same destination, and does not repeat it.
+func TestChangesOfOneRouteWaitForEachOther(t *testing.T) {
+	t.Parallel()
+	const destination = "10.244.2.0/24"
+	create := func(ctx context.Context, routes cloudprovider.Routes, _ *cloudprovider.Route) error {
+		return routes.CreateRoute(ctx, "", "", &cloudprovider.Route{TargetNode: "node-2", DestinationCIDR: destination})
+	}
+	remove := func(ctx context.Context, routes cloudprovider.Routes, seen *cloudprovider.Route) error {
+		return routes.DeleteRoute(ctx, "", seen)
+	}
+	for name, tc := range map[string]struct {
+		exists        bool // before
+		first, second func(context.Context, cloudprovider.Routes, *cloudprovider.Route) error
+		writes        int
+		left          bool
+	}{
+		"it is created twice":            {false, create, create, 1, true},
+		"it is deleted twice":            {true, remove, remove, 1, false},
+		"it is created while it goes":    {true, remove, create, 2, true},
+		"it is deleted and was replaced": {false, create, remove, 1, true}, // what was seen is another route
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, "realistic", 2)
+				routes, _ := w.provider().Routes()
+				w.must(create(t.Context(), routes, nil)) // shows how long such actions take
+				all, err := routes.ListRoutes(t.Context(), "")
+				w.must(err)
+				seen := *all[0]
+				w.must(remove(t.Context(), routes, &seen))
+				if tc.exists {
+					w.must(create(t.Context(), routes, nil))
+				}
+				if name == "it is deleted and was replaced" {
+					seen.Name = destination + " via 10.0.99.99"
+				}
+				w.wire.take()
+				held := make(chan struct{})
+				w.wire.setIntercept(func(r *http.Request) *http.Response {
+					if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/actions") {
+						<-held
+					}
+					return nil
+				})
+				done := make(chan error, 2)
+				go func() { done <- tc.first(t.Context(), routes, &seen) }()
+				synctest.Wait()
+				go func() { done <- tc.second(t.Context(), routes, &seen) }()
+				synctest.Wait()
+				close(held)
+				for range 2 {
+					if err := <-done; err != nil {
+						t.Error(err)
+					}
+				}
+				if sent := writes(w.wire.take()); len(sent) != tc.writes || (len(w.networkRoutes()) == 1) != tc.left {
+					t.Errorf("sent %v, want %d requests; routes %v", sent, tc.writes, w.networkRoutes())
+				}
+			})
+		})
+	}
+}

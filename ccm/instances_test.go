@@ -483,6 +483,16 @@ func TestWarningsAboutANodeAreEventsOnIt(t *testing.T) {
 	}
 }
 
+// Without HCLOUD_NETWORK, no server has to be attached to one.
+func TestANodeWithoutANetworkIsNoReasonForAWarning(t *testing.T) {
+	t.Parallel()
+	recorder := record.NewFakeRecorder(100)
+	cloud, _ := serversAPI(t, 1, running).cloud(Config{}, WithEventRecorder(recorder))
+	if _, err := cloud.instances.InstanceMetadata(t.Context(), testNode("node-1", providerID(1))); err != nil || len(recorder.Events) > 0 {
+		t.Errorf("%v, %d events", err, len(recorder.Events))
+	}
+}
+
 func TestCheckReportsThatThisNodeIsNotAttachedToTheNetwork(t *testing.T) {
 	t.Parallel()
 	api := newTestAPI(t, func(w http.ResponseWriter, r *http.Request) {
@@ -505,6 +515,55 @@ func TestCheckReportsThatThisNodeIsNotAttachedToTheNetwork(t *testing.T) {
 		cloud, _ := api.cloud(tc.cfg)
 		if err := cloud.Check(t.Context()); (err != nil) != tc.bad || tc.bad && !strings.Contains(err.Error(), `HCLOUD_NETWORK="n6"`) {
 			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
+// What has been so for long is asked less often.
+func TestTheAgeOfDataAboutANodeGrowsWithTheNodesState(t *testing.T) {
+	t.Parallel()
+	api := serversAPI(t, 1, running)
+	cloud, clk := api.cloud(Config{ServerCacheTTL: 10 * time.Second})
+	node := func(created, notReady time.Duration, taints ...corev1.Taint) *corev1.Node {
+		n := testNode("node-1", providerID(1))
+		n.Spec.Taints = taints
+		if created > 0 {
+			n.CreationTimestamp = metav1.NewTime(clk.Now().Add(-created))
+		}
+		if notReady > 0 {
+			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(clk.Now().Add(-notReady))}}
+		}
+		return n
+	}
+	for name, tc := range map[string]struct {
+		node *corev1.Node
+		want time.Duration
+	}{
+		"NotReady for a moment":       {node(time.Hour, 5*time.Second), 10 * time.Second},
+		"NotReady for a minute":       {node(time.Hour, time.Minute), 30 * time.Second},
+		"NotReady for an hour":        {node(2*time.Hour, time.Hour), maxNotReadyAge},
+		"without a condition":         {node(time.Minute, 0), 30 * time.Second},
+		"nothing is known about when": {node(0, 0), 0},
+	} {
+		if got := cloud.instances.notReadyAge(tc.node); got != tc.want {
+			t.Errorf("a Node %s: %v, want %v", name, got, tc.want)
+		}
+	}
+	fresh := corev1.Taint{Key: cloudproviderapi.TaintExternalCloudProvider}
+	for name, tc := range map[string]struct {
+		node     *corev1.Node
+		want     time.Duration
+		periodic bool
+	}{
+		"new":                                 {node(15*time.Second, 0, fresh), 10 * time.Second, false},
+		"a minute old":                        {node(time.Minute, 0, fresh), 50 * time.Second, false}, // the clocks may differ
+		"a day old and never initialized":     {node(24*time.Hour, 0, fresh), maxInitAge, false},
+		"whose creation is not known":         {node(0, 0, fresh), 0, false},
+		"initialized, with a taint of a user": {node(time.Minute, 0, corev1.Taint{Key: "dedicated"}), 0, true},
+	} {
+		ctx, ask := cloud.instances.askForMetadata(t.Context(), tc.node)
+		if ask.maxAge != tc.want || purposeOf(ctx).periodic != tc.periodic {
+			t.Errorf("a Node %s: %v, %+v; want %v, periodic %t", name, ask.maxAge, purposeOf(ctx), tc.want, tc.periodic)
 		}
 	}
 }

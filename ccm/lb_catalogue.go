@@ -77,6 +77,11 @@ func (l *loadBalancers) limitsOf(ctx context.Context, name string) *hcloud.LoadB
 		klog.ErrorS(err, "Could not read the limits of a load balancer type", "type", name)
 		return nil
 	}
+	return typeNamed(types, name)
+}
+
+// typeNamed returns the type of this name, or nil.
+func typeNamed(types []*hcloud.LoadBalancerType, name string) *hcloud.LoadBalancerType {
 	for _, t := range types {
 		if t.Name == name {
 			return t

@@ -210,7 +210,7 @@ func (l *loadBalancers) issuanceIsDue(id int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.waiter.clock.Now()
-	if at, ok := l.issuances[id]; ok && now.Sub(at) < issuanceRetry {
+	if now.Sub(l.issuances[id]) < issuanceRetry {
 		return false
 	}
 	l.issuances[id] = now
@@ -247,6 +247,21 @@ func (l *loadBalancers) deleteCertificates(ctx context.Context, certs []*hcloud.
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// leaveCertificates makes certificates ones without an owner.
+func (l *loadBalancers) leaveCertificates(ctx context.Context, svc *corev1.Service, certs []*hcloud.Certificate) error {
+	for _, c := range certs {
+		_, _, err := l.client.Certificate.Update(ctx, c, hcloud.CertificateUpdateOpts{Labels: withoutOurs(c.Labels)})
+		switch {
+		case hcloud.IsError(err, hcloud.ErrorCodeNotFound):
+			continue
+		case err != nil:
+			return fmt.Errorf("keeping certificate %d (%s): removing its ownership labels: %w", c.ID, c.Name, err)
+		}
+		l.events.normal(svc, EventKept, "Kept certificate %d (%s), which a load balancer uses that does not belong to this Service: delete it when it is not needed any more", c.ID, c.Name)
+	}
+	return nil
 }
 
 // servesCertificates reports whether a recorded port of the Service has certificates.

@@ -183,7 +183,7 @@ func recordedIn(labels map[string]string, op lbOp) map[string]string {
 	if op.Guest {
 		return withGuest(labels, op.UID, op.Ports)
 	}
-	result := withSelectors(withOwnership(labels, op.UID, op.Ports, op.Marks), op.Selectors)
+	result := withSelectors(withOwnership(withoutGuest(labels, op.UID), op.UID, op.Ports, op.Marks), op.Selectors)
 	delete(result, labelShared)
 	if op.Shared {
 		result[labelShared] = "true"

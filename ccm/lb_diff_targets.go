@@ -78,6 +78,9 @@ func (d *lbDiff) targets(detaches bool) (before, ops, hidden []lbOp) {
 		added = append(added, op.Part)
 	}
 	removeSelectors, addSelectors := d.selectors(added)
+	if len(addSelectors) > 0 && addSelectors[0].Undo == nil { // it is a target like others, and serves before they are removed
+		then.adds, addSelectors = append(addSelectors, then.adds...), nil
+	}
 	if d.lb.PublicNet.Enabled && !d.plan.Public && len(then.removes)+len(removeSelectors) == 0 {
 		hidden = then.hideFirst()
 	}

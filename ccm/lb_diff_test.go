@@ -99,6 +99,9 @@ func TestDiff(t *testing.T) {
 			lb.Targets = []hcloud.LoadBalancerTarget{serverTarget(1, false)}
 		},
 			[]string{"add_target server 2 (private false)", "remove_target server 1 (private false)"}},
+		{"a private node was replaced: the new one is added first", simple([]lbTarget{{2, true}}, 80), func(_ *lbPlan, lb *hcloud.LoadBalancer) {
+			lb.Targets = []hcloud.LoadBalancerTarget{serverTarget(1, true)}
+		}, []string{"add_target server 2 (private true)", "remove_target server 1 (private true)"}},
 		{"a node was replaced, no room: the old one is removed first", simple(public(2), 80), func(_ *lbPlan, lb *hcloud.LoadBalancer) {
 			lb.Targets, lb.LoadBalancerType.MaxTargets = []hcloud.LoadBalancerTarget{serverTarget(1, false)}, 1
 		}, []string{"remove_target server 1 (private false)", "add_target server 2 (private false)"}},
@@ -516,6 +519,71 @@ func TestWhatOperationsNeed(t *testing.T) {
 	} {
 		if got, sent := needs[kind]; !sent || !slices.Equal(got, want) {
 			t.Errorf("%s needs %v (sent: %t), want %v", kind, got, sent, want)
+		}
+	}
+}
+
+// Each setting of a port that differs is one update of the port, also if only the user notices it: the kind of check, a cookie.
+func TestEachSettingOfAPortIsCompared(t *testing.T) {
+	t.Parallel()
+	type service = hcloud.LoadBalancerService
+	check := hcloud.LoadBalancerServiceHealthCheckHTTP{Domain: "example.org", Path: "/up", StatusCodes: []string{"200", "3??"}, TLS: true}
+	full := func() service {
+		http := check
+		http.StatusCodes = slices.Clone(check.StatusCodes)
+		return service{Protocol: "https", ListenPort: 443, DestinationPort: 30443,
+			HTTP:        hcloud.LoadBalancerServiceHTTP{CookieName: "C", CookieLifetime: time.Minute, TimeoutIdle: time.Minute, Certificates: []*hcloud.Certificate{{ID: 8}, {ID: 9}}},
+			HealthCheck: hcloud.LoadBalancerServiceHealthCheck{Protocol: "http", Port: 30443, Interval: 5 * time.Second, Timeout: 4 * time.Second, Retries: 2, HTTP: &http}}
+	}
+	for name, tc := range map[string]struct {
+		change func(*service)
+		same   bool
+	}{
+		"nothing":                       {func(*service) {}, true},
+		"protocol":                      {func(s *service) { s.Protocol = "http" }, false},
+		"destination port":              {func(s *service) { s.DestinationPort = 1 }, false},
+		"PROXY protocol":                {func(s *service) { s.Proxyprotocol = true }, false},
+		"name of the cookie":            {func(s *service) { s.HTTP.CookieName = "D" }, false},
+		"lifetime of the cookie":        {func(s *service) { s.HTTP.CookieLifetime++ }, false},
+		"idle timeout":                  {func(s *service) { s.HTTP.TimeoutIdle++ }, false},
+		"sticky sessions":               {func(s *service) { s.HTTP.StickySessions = true }, false},
+		"redirect":                      {func(s *service) { s.HTTP.RedirectHTTP = true }, false},
+		"a certificate less":            {func(s *service) { s.HTTP.Certificates = s.HTTP.Certificates[:1] }, false},
+		"the order of the certificates": {func(s *service) { slices.Reverse(s.HTTP.Certificates) }, true},
+		"protocol of the check":         {func(s *service) { s.HealthCheck.Protocol = "tcp" }, false},
+		"port of the check":             {func(s *service) { s.HealthCheck.Port = 1 }, false},
+		"interval of the check":         {func(s *service) { s.HealthCheck.Interval++ }, false},
+		"timeout of the check":          {func(s *service) { s.HealthCheck.Timeout++ }, false},
+		"retries of the check":          {func(s *service) { s.HealthCheck.Retries++ }, false},
+		"domain of the check":           {func(s *service) { s.HealthCheck.HTTP.Domain = "" }, false},
+		"path of the check":             {func(s *service) { s.HealthCheck.HTTP.Path = "/" }, false},
+		"TLS of the check":              {func(s *service) { s.HealthCheck.HTTP.TLS = false }, false},
+		"status codes of the check":     {func(s *service) { s.HealthCheck.HTTP.StatusCodes[0] = "204" }, false},
+		"their order":                   {func(s *service) { slices.Reverse(s.HealthCheck.HTTP.StatusCodes) }, true},
+		"no HTTP check":                 {func(s *service) { s.HealthCheck.HTTP = nil }, false},
+		"the expected response":         {func(s *service) { s.HealthCheck.HTTP.Response = "ok" }, true}, // has no annotation
+	} {
+		have := full()
+		if tc.change(&have); sameService(full(), have) != tc.same {
+			t.Errorf("%s: same %t, want %t", name, !tc.same, tc.same)
+		}
+	}
+	for name, tc := range map[string]struct {
+		protocol hcloud.LoadBalancerServiceProtocol
+		change   func(*service)
+	}{
+		"HTTP settings of a TCP port":         {"tcp", func(s *service) { s.HTTP = hcloud.LoadBalancerServiceHTTP{CookieName: "D"} }},
+		"certificates of an HTTP port":        {"http", func(s *service) { s.HTTP.Certificates = nil }},
+		"the redirect of an HTTP port":        {"http", func(s *service) { s.HTTP.RedirectHTTP = true }},
+		"the settings of a check that is TCP": {"tcp", func(s *service) { s.HealthCheck.HTTP = &hcloud.LoadBalancerServiceHealthCheckHTTP{Path: "/old"} }},
+	} {
+		want, have := full(), full()
+		want.Protocol, have.Protocol = tc.protocol, tc.protocol
+		if strings.Contains(name, "check") {
+			want.HealthCheck.HTTP = nil
+		}
+		if tc.change(&have); !sameService(want, have) {
+			t.Errorf("%s: not the same", name)
 		}
 	}
 }

@@ -139,7 +139,7 @@ func (o ownership) defaultName(svc *corev1.Service) string {
 // Then a person has removed its label to keep it. If the person has removed all labels, the address in
 // the Service's status still shows it. A status with a hostname shows only that the Service had one: this may be it.
 func wasReleased(lb *hcloud.LoadBalancer, svc *corev1.Service) bool {
-	return lb.Labels[labelLastOwner] == string(svc.UID) || showsAddressOf(svc, lb) ||
+	return lb.Labels[labelLastOwner] == string(svc.UID) || showsPublicAddressOf(svc, lb) || showsOnly(svc, lb) ||
 		len(svc.Status.LoadBalancer.Ingress) > 0 && !showsAnyAddress(svc)
 }
 
@@ -216,6 +216,16 @@ func inUse(lbs []*hcloud.LoadBalancer, svc *corev1.Service) *hcloud.LoadBalancer
 // showsAnyAddress reports whether the Service's status shows an address, and not only a hostname.
 func showsAnyAddress(svc *corev1.Service) bool {
 	return slices.ContainsFunc(svc.Status.LoadBalancer.Ingress, func(i corev1.LoadBalancerIngress) bool { return i.IP != "" })
+}
+
+// showsOnly reports whether the Service's status shows addresses, and all are the load balancer's. One of several
+// proves nothing: a new load balancer gets the private address of one that was deleted.
+func showsOnly(svc *corev1.Service, lb *hcloud.LoadBalancer) bool {
+	foreign := func(i corev1.LoadBalancerIngress) bool {
+		one := &corev1.Service{Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{i}}}}
+		return !showsAddressOf(one, lb)
+	}
+	return len(svc.Status.LoadBalancer.Ingress) > 0 && !slices.ContainsFunc(svc.Status.LoadBalancer.Ingress, foreign)
 }
 
 // showsAddressOf reports whether the Service's status shows an address of the load balancer.

@@ -200,8 +200,8 @@ func TestUnsupportedSettingsAreRefusedBeforeAnyCall(t *testing.T) {
 		network bool
 		want    []string
 	}{
-		"private addresses without network": {testService(map[string]string{"use-private-ip": "true", "private-ipv4": "10.0.0.1"}, [2]int32{80, 1}), false,
-			[]string{"use-private-ip", "private-ipv4", "HCLOUD_NETWORK"}},
+		"private addresses without network": {testService(map[string]string{"use-private-ip": "true", "private-ipv4": "10.0.0.1", "private-subnet-ip-range": "10.0.0.0/24"}, [2]int32{80, 1}), false,
+			[]string{"use-private-ip", "private-ipv4", "private-subnet-ip-range", "HCLOUD_NETWORK"}},
 		"no interface at all":       {testService(map[string]string{"disable-public-network": "true"}, [2]int32{80, 1}), false, []string{"disable-public-network", "HCLOUD_NETWORK"}},
 		"contradiction":             {testService(map[string]string{"disable-public-network": "true", "use-private-ip": "false"}, [2]int32{80, 1}), true, []string{"contradicts"}},
 		"address outside of subnet": {testService(map[string]string{"private-ipv4": "10.0.2.1", "private-subnet-ip-range": "10.0.1.0/24"}, [2]int32{80, 1}), true, []string{"10.0.2.1", "10.0.1.0/24"}},
@@ -239,6 +239,10 @@ func TestASettingWithoutAnEffectIsReported(t *testing.T) {
 	}
 	if _, notes = planFor(t, lbPlanInput{Service: testService(map[string]string{"health-check-http-path": "/up", "protocol": "http"}, [2]int32{80, 30080})}); len(notes) != 0 {
 		t.Errorf("got %v", notes)
+	}
+	oneOfTwo := testService(map[string]string{"health-check-http-path": "/up", "protocol.80": "http"}, [2]int32{80, 30080}, [2]int32{443, 30443})
+	if _, notes = planFor(t, lbPlanInput{Service: oneOfTwo}); len(notes) != 0 {
+		t.Errorf("with an effect on the first of two ports: %v", notes)
 	}
 }
 
@@ -337,5 +341,33 @@ func TestCertificatesThatExceedTheTypeAreLeftOut(t *testing.T) {
 	plan, _ = planFor(t, in)
 	if got := certificateIDs(plan.Services[0].HTTP.Certificates); !slices.Equal(got, []int64{1, 2, 3}) {
 		t.Errorf("a certificate in use has lost its place: %v", got)
+	}
+
+	// A port of another owner has its certificates on the load balancer too. One that both use counts once.
+	foreign := hcloud.LoadBalancerService{Protocol: "https", ListenPort: 9443, HTTP: hcloud.LoadBalancerServiceHTTP{Certificates: []*hcloud.Certificate{{ID: 1}, {ID: 7}}}}
+	in.Current.Services = append(in.Current.Services, foreign)
+	in.Certificates = map[int][]int64{443: {1, 2, 3}, 8443: {1, 2, 3}}
+	plan, _ = planFor(t, in)
+	if got := certificateIDs(plan.Services[0].HTTP.Certificates); !slices.Equal(got, []int64{1, 2}) || len(plan.Excess) != 1 || plan.Excess[0].Want != 4 || plan.Excess[0].Room != 3 {
+		t.Errorf("next to a port of another owner: %v, %+v", got, plan.Excess)
+	}
+}
+
+// A server that was a target of a lent load balancer before, and has a Node now, is not ours to remove.
+func TestAForeignServerThatBecomesANodeStaysForeign(t *testing.T) {
+	t.Parallel()
+	lb := built(simple(public(1, 2), 80))
+	lb.Labels = withLoan(lb.Labels, lb, map[int64]bool{1: true})
+	in := lbPlanInput{Service: testService(nil, [2]int32{80, 30080}), Current: lb, Servers: map[int64]*hcloud.Server{1: server(1, "203.0.113.1", ""), 2: server(2, "203.0.113.2", "")},
+		Nodes: []*corev1.Node{testNode("a", providerID(1)), testNode("b", providerID(2))}}
+	for range 2 {
+		plan, _ := planFor(t, in)
+		if ops := diffLoadBalancer(plan, lb); len(ops) != 0 && !slices.ContainsFunc(ops, func(op lbOp) bool { return op.Kind == opRemoveTarget && op.Target.ServerID == 1 }) {
+			t.Errorf("with %d nodes: %v", len(in.Nodes), ops)
+		}
+		if slices.Contains(plan.Targets, lbTarget{ServerID: 2}) {
+			t.Errorf("targets %v", plan.Targets)
+		}
+		in.Nodes = in.Nodes[1:] // the Node of the server that is ours is gone
 	}
 }

@@ -57,12 +57,17 @@ func (l *loadBalancers) keepWithoutService(ctx context.Context, svc *corev1.Serv
 		return nil // a person has removed the label, which has the same effect
 	}
 	// Without labelLastOwner, the same Service may adopt it again.
-	labels := maps.Clone(now.Labels)
-	maps.DeleteFunc(labels, func(k, _ string) bool { return strings.HasPrefix(k, labelPrefix) || k == labelServiceUIDHcloud })
-	if _, _, err := l.client.LoadBalancer.Update(ctx, now, hcloud.LoadBalancerUpdateOpts{Labels: labels}); err != nil {
+	if _, _, err := l.client.LoadBalancer.Update(ctx, now, hcloud.LoadBalancerUpdateOpts{Labels: withoutOurs(now.Labels)}); err != nil {
 		return fmt.Errorf("keeping load balancer %d (%s): removing its ownership labels: %w", lb.ID, lb.Name, err)
 	}
 	klog.InfoS("Kept load balancer without its Service", "service", klog.KObj(svc), "loadBalancer", lb.ID)
 	l.events.normal(svc, EventKept, "Kept load balancer %d (%s), which belongs to no Service any more: the annotation %sname: %q gives it to another one", lb.ID, lb.Name, annotationPrefix, lb.Name)
 	return nil
+}
+
+// withoutOurs returns a copy of labels without those that make something a Service's.
+func withoutOurs(labels map[string]string) map[string]string {
+	result := maps.Clone(labels)
+	maps.DeleteFunc(result, func(k, _ string) bool { return strings.HasPrefix(k, labelPrefix) || k == labelServiceUIDHcloud })
+	return result
 }

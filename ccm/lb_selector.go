@@ -187,8 +187,8 @@ func isHealthy(t hcloud.LoadBalancerTarget) bool {
 	})
 }
 
-// selectors compares the targets of type label_selector that belong to the Service. The operations come after
-// those of the server targets, which serve meanwhile: a selector is removed only if added, the parts of the
+// selectors compares the targets of type label_selector that belong to the Service. The removals come after the
+// operations of the server targets, which serve meanwhile: a selector is removed only if added, the parts of the
 // added ones, are there. A change between public and private addresses needs a removal, because the API
 // allows each selector once.
 func (d *lbDiff) selectors(added []lbPart) (removes, adds []lbOp) {
@@ -217,7 +217,7 @@ func (d *lbDiff) selectors(added []lbPart) (removes, adds []lbOp) {
 
 // obsoleteSelectors returns the Service's selectors that the plan lacks.
 func (d *lbDiff) obsoleteSelectors() []selectorTarget {
-	if d.plan.KeepSelectors {
+	if d.plan.KeepSelectors || d.plan.Guest { // a guest's plan has none, and the owner's stays
 		return nil
 	}
 	return slices.DeleteFunc(ownSelectors(d.lb), func(s selectorTarget) bool { return s.Selector == d.plan.Selector.Selector })

@@ -160,6 +160,20 @@ func TestPlanSelector(t *testing.T) {
 	}
 }
 
+// After a change of the node pool, the selector serves all nodes and no target is planned.
+func TestASelectorComesBeforeTheTargetsThatItReplaces(t *testing.T) {
+	t.Parallel()
+	in := withPools(map[string]string{"server-selector": "pool=web"}, "web", "web", "db")
+	in.Nodes, in.Current = in.Nodes[:2], built(simple(public(3), 80))
+	plan, _ := planFor(t, in)
+	ops := diffLoadBalancer(plan, in.Current)
+	index := func(kind lbOpKind) int { return slices.IndexFunc(ops, func(op lbOp) bool { return op.Kind == kind }) }
+	add, remove := index(opAddSelector), index(opRemoveTarget)
+	if add < 0 || remove < add || !slices.Contains(ops[remove].Needs, ops[add].Part) {
+		t.Errorf("operations %v: want the selector before the target is removed", ops)
+	}
+}
+
 func TestSelectorsOfOthersStay(t *testing.T) {
 	t.Parallel()
 	plan := simple(public(1), 80)

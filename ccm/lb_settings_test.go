@@ -282,6 +282,46 @@ func TestWhatExceedsTheTypeIsLeftOut(t *testing.T) {
 	}
 }
 
+// The API refuses with the same error what exceeds the type and what exceeds the project's limit. What exceeds the type
+// is left out, once that is known: another create request would be refused too.
+func TestAnAttemptAtTheProjectsLimitSendsOneCreateRequest(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		nodes int
+		want  []int // create requests of each attempt
+	}{
+		"what the type has room for":      {nodes: 1, want: []int{1, 1, 1}},
+		"more than the type has room for": {nodes: 26, want: []int{2, 1, 1}}, // the second request asks for less
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "instant", tc.nodes)
+			w.wire.setIntercept(func(r *http.Request) *http.Response {
+				if r.Method == http.MethodPost {
+					return apiError(http.StatusForbidden, "resource_limit_exceeded")
+				}
+				return nil
+			})
+			cloud, svc := w.provider(), newService("web", nil, 80)
+			for i, want := range tc.want {
+				w.wire.take()
+				if _, err := w.tryEnsure(cloud, svc); !hcloud.IsError(err, hcloud.ErrorCodeResourceLimitExceeded) {
+					t.Errorf("attempt %d: %v", i+1, err)
+				}
+				if sent := writes(w.wire.take()); len(sent) != want {
+					t.Errorf("attempt %d sends %v, want %d requests", i+1, sent, want)
+				}
+				w.clock.Step(time.Minute)
+			}
+			w.wire.setIntercept(nil)
+			w.ensure(cloud, svc)
+			if got := len(w.theLoadBalancer().Targets); got != min(tc.nodes, 25) {
+				t.Errorf("%d targets", got)
+			}
+		})
+	}
+}
+
 // The API refuses the type that would have room: what fits without it is there.
 func TestATypeThatIsRefusedDoesNotHoldUpTargets(t *testing.T) {
 	t.Parallel()
@@ -356,6 +396,25 @@ func TestAPrivateAddressThatCannotBeHad(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// The API can list the members of a network since September 2026. Before, the address is checked without them.
+func TestAPrivateAddressNeedsNoListOfMembers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	w.wire.setIntercept(func(r *http.Request) *http.Response {
+		if path.Base(r.URL.Path) == "members" {
+			return apiError(http.StatusNotFound, "not_found")
+		}
+		return nil
+	})
+	svc := newService("web", map[string]string{"private-ipv4": "10.0.200.1"}, 80)
+	if _, err := w.tryEnsure(w.provider(), svc); err != nil {
+		t.Error(err)
+	}
+	if lb := w.theLoadBalancer(); len(lb.PrivateNet) != 1 || !lb.PrivateNet[0].IP.Equal(net.ParseIP("10.0.200.1")) {
+		t.Errorf("network %+v", lb.PrivateNet)
 	}
 }
 

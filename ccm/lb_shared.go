@@ -150,6 +150,10 @@ func planGuest(plan *lbPlan, in lbPlanInput) (notes []lbNote) {
 		notes = append(notes, lbNote{EventIgnoredSetting, fmt.Sprintf("Load balancer %d (%s) is shared, and the Service with UID %s decides about it: this Service's settings for %s have no effect",
 			lb.ID, lb.Name, lb.Labels[labelServiceUID], strings.Join(parts, ", "))})
 	}
+	if !in.Settings.Shared && !in.Wrong["shared"] {
+		notes = append(notes, lbNote{EventIgnoredSetting, fmt.Sprintf("Load balancer %d (%s) stays shared, although %sshared is not true any more: delete and create the Service to give it a load balancer of its own",
+			lb.ID, lb.Name, annotationPrefix)})
+	}
 	*plan = lbPlan{UID: uid, Guest: true, CreateName: plan.CreateName, Public: lb.PublicNet.Enabled, Limits: plan.Limits, Services: plan.Services}
 	return notes
 }
@@ -162,13 +166,10 @@ func checkShared(s *lbSettings) (errs []error) {
 	return errs
 }
 
-// lookUp returns the load balancers with the Service's label, as their owner or as a guest. It costs a second
-// call for a Service that may be a guest.
+// lookUp returns the load balancers with the Service's label, as their owner or as a guest. A Service without a load balancer
+// of its own costs a second call: it may be a guest that shows no address yet and is no longer shared.
 func (l *loadBalancers) lookUp(ctx context.Context, svc *corev1.Service) ([]*hcloud.LoadBalancer, error) {
-	lbs, err := l.store.findNow(ctx, string(svc.UID))
-	settings, _, _ := parseAnnotations(svc.Annotations, l.defaults)
-	unwanted := svc.DeletionTimestamp != nil || svc.Spec.Type != corev1.ServiceTypeLoadBalancer
-	if err != nil || len(lbs) > 0 || !settings.Shared && !unwanted && len(svc.Status.LoadBalancer.Ingress) == 0 {
+	if lbs, err := l.store.findNow(ctx, string(svc.UID)); err != nil || len(lbs) > 0 {
 		return lbs, err
 	}
 	return l.store.findGuest(ctx, string(svc.UID))
@@ -248,7 +249,9 @@ func (l *loadBalancers) endShare(ctx context.Context, svc *corev1.Service, lb *h
 	_, err := l.changeLabels(ctx, uid, lb.ID, func(now *hcloud.LoadBalancer) (map[string]string, error) {
 		if guests := guestsOf(now); now.Labels[labelServiceUID] == uid && len(guests) > 0 {
 			heir = guests[0]
-			labels := withOwnership(withoutGuest(now.Labels, heir), heir, slices.Sorted(maps.Keys(portsOf(now, heir))), l.own.marks(heir))
+			others := withoutGuest(withoutGuest(now.Labels, uid), heir)
+			labels := withOwnership(others, heir, slices.Sorted(maps.Keys(portsOf(now, heir))), l.own.marks(heir))
+			labels[labelGuest+heir] = "" // lookUp may ask for the owner before this write, and for the guest after it
 			labels[labelLastOwner] = heir
 			return labels, nil
 		}

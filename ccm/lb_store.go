@@ -25,8 +25,9 @@ type lbStore struct {
 	mu      sync.Mutex
 	written map[string]bool // UIDs of Services with a write since the list was fetched
 	// asked holds the UIDs of the Services for which visible has asked for load balancers of the production CCM,
-	// inherited those of the ones that have one.
+	// inherited those of the ones that have one, both with the token askedWith.
 	asked, inherited map[string]bool
+	askedWith        string
 }
 
 func newLBStore(client *hcloud.Client, clk clock.PassiveClock, e *evidence) *lbStore {
@@ -66,6 +67,13 @@ func (s *lbStore) visible(ctx context.Context, byUID map[string][]*hcloud.LoadBa
 	for uid := range byUID {
 		visible[uid] = true
 	}
+	s.mu.Lock()
+	if token := s.evidence.currentToken(); token != s.askedWith { // it may be that of another project
+		clear(s.asked)
+		clear(s.inherited)
+		s.askedWith = token
+	}
+	s.mu.Unlock()
 	if known := s.evidence.knownServices(); s.asksFor(known, visible) {
 		lbs, err := s.client.LoadBalancer.AllWithOpts(ctx, hcloud.LoadBalancerListOpts{
 			ListOpts: hcloud.ListOpts{LabelSelector: labelServiceUIDHcloud, PerPage: 50}})

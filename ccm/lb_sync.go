@@ -178,7 +178,9 @@ func (s *lbSync) readNetwork(ctx context.Context) {
 // only for new ones.
 func (s *lbSync) readType(ctx context.Context) {
 	lb, settings := s.in.Current, s.in.Settings
-	if lb == nil {
+	if lb == nil { // to ask costs a call, which few new load balancers need: see obtainLoadBalancer
+		types, _ := s.types.peek()
+		s.in.Limits = typeNamed(types, cmp.Or(settings.Type, defaultLoadBalancerType))
 		return
 	}
 	s.in.Limits = lb.LoadBalancerType
@@ -272,7 +274,7 @@ func atPort(err error, svc *corev1.Service, settings *lbSettings, port int) erro
 // obtainLoadBalancer creates or adopts the load balancer. It returns the plan for what it is then.
 func (s *lbSync) obtainLoadBalancer(ctx context.Context, plan *lbPlan, notes []lbNote) (*hcloud.LoadBalancer, *lbPlan, []lbNote, error) {
 	lb, created, err := s.obtain(ctx, s.svc, plan)
-	if hcloud.IsError(err, hcloud.ErrorCodeResourceLimitExceeded) {
+	if hcloud.IsError(err, hcloud.ErrorCodeResourceLimitExceeded) && s.in.Limits == nil {
 		// Find out whether the type has too little room. Otherwise the project's limit is reached.
 		s.in.Limits = s.limitsOf(ctx, cmp.Or(plan.Type, defaultLoadBalancerType))
 		if plan, notes = planLoadBalancer(s.in); len(plan.Excess) > 0 {

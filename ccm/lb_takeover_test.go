@@ -220,6 +220,18 @@ func TestTheLoadBalancerOfTheProductionCCMIsDeletedWithItsService(t *testing.T) 
 	}
 }
 
+// A Service that wants to keep its load balancer is deleted before we have taken over that one.
+func TestTheLoadBalancerOfTheProductionCCMIsKeptOnDelete(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	svc := newService("web", map[string]string{"keep-on-delete": "true"}, 443)
+	lb := w.production(svc)
+	w.remove(w.provider(), svc)
+	if now := w.theLoadBalancer(); now.ID != lb.ID || now.Labels[productionLabel] != "" || now.Labels[ccm.LabelServiceUID] != "" || now.Labels["team"] != "edge" || !slices.Equal(targetIDs(now), w.ids()) {
+		t.Errorf("labels %v, targets %v", now.Labels, targetIDs(now))
+	}
+}
+
 // orderAsProduction orders a managed certificate as the production CCM does.
 func (w *world) orderAsProduction(svc *corev1.Service, domain string) int64 {
 	w.t.Helper()

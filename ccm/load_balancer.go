@@ -221,7 +221,12 @@ func (l *loadBalancers) EnsureLoadBalancerDeleted(ctx context.Context, _ string,
 	if err != nil {
 		return err
 	}
-	return l.deleteCertificates(ctx, certs)
+	err = l.deleteCertificates(ctx, certs)
+	if len(lbs) == 0 && hcloud.IsError(err, hcloud.ErrorCodeResourceInUse) {
+		// A person has removed the label of the load balancer to keep it: its certificates stay with it.
+		return l.leaveCertificates(ctx, svc, certs)
+	}
+	return err
 }
 
 // end ends the Service's use of the load balancer.
@@ -308,7 +313,11 @@ func (l *loadBalancers) find(ctx context.Context, svc *corev1.Service) (*hcloud.
 		}
 		return nil, cmp.Or(l.doubt(svc, l.evidence.loadBalancerGone(ctx, svc)), sameToken())
 	case len(lbs) == 1:
-		return lbs[0], l.slow.check(ctx, lbs[0].ID)
+		ended, err := l.slow.check(ctx, lbs[0].ID)
+		if ended {
+			return l.get(ctx, lbs[0].ID) // it was read before the action ended
+		}
+		return lbs[0], err
 	}
 	err = l.several(svc, lbs)
 	if lb := inUse(lbs, svc); lb != nil {

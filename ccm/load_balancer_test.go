@@ -28,7 +28,7 @@ func TestAServiceGetsALoadBalancerWithOneWrite(t *testing.T) {
 	if len(writes(calls)) != 1 {
 		t.Errorf("writes: %v", writes(calls))
 	}
-	if len(calls) > 6 {
+	if len(calls) > 7 {
 		t.Errorf("%d calls: %v", len(calls), calls)
 	}
 	if !slices.Equal(targetIDs(lb), serverIDs(w.nodes)) || !slices.Equal(listenPorts(lb), []int{80, 443}) || lb.Name != "web" ||
@@ -160,8 +160,8 @@ func TestNothingIsCreatedWithInvalidSettings(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	if calls := w.wire.take(); len(calls) != 1 || len(writes(calls)) != 0 {
-		t.Errorf("calls: %v, want one to find the load balancer", calls)
+	if calls := w.wire.take(); len(calls) != 2 || len(writes(calls)) != 0 {
+		t.Errorf("calls: %v, want two to find the load balancer", calls)
 	}
 	events := strings.Join(w.eventsSoFar(), "\n")
 	for _, want := range []string{
@@ -470,6 +470,38 @@ func TestDeleteProtectionIsRespectedAndReported(t *testing.T) {
 	}
 }
 
+// A person protects the load balancer after it was read.
+func TestALoadBalancerThatIsProtectedAtTheLastMomentIsReported(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	cloud := w.provider()
+	svc := newService("web", nil, 80)
+	w.ensure(cloud, svc)
+	w.eventsSoFar()
+	w.wire.setIntercept(func(r *http.Request) *http.Response {
+		if r.Method == http.MethodDelete {
+			return apiError(http.StatusLocked, "protected")
+		}
+		return nil
+	})
+	lbs, _ := cloud.LoadBalancer()
+	if err := lbs.EnsureLoadBalancerDeleted(t.Context(), "", svc); err == nil {
+		t.Error("no error")
+	}
+	w.expectEvent("Warning CloudLoadBalancerProtected", "delete-protection to false")
+}
+
+func TestTheNameOfALoadBalancer(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{"": "auidweb", " edge ": "edge", " ": "auidweb"} {
+		cloud := newWorld(t, "instant", 0).provider()
+		lbs, _ := cloud.LoadBalancer()
+		if got := lbs.GetLoadBalancerName(t.Context(), "", newService("web", map[string]string{"name": name}, 80)); got != want {
+			t.Errorf("%q: %q, want %q", name, got, want)
+		}
+	}
+}
+
 func TestManyServicesShareOneList(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 2)
@@ -704,7 +736,7 @@ func TestCallsOfTypicalSyncs(t *testing.T) {
 		}
 		w.clock.Step(5 * time.Second)
 	}
-	budget("the first Service (network, load balancers, servers, create, read)", 5)
+	budget("the first Service (network, load balancers twice, servers, create, read)", 6)
 	budget("no change, servers cached", 1)
 	setPorts(svc, 80, 443, 8080)
 	budget("a port more (find, servers, read and record, add)", 5)
@@ -777,5 +809,34 @@ func TestAHangingActionDelaysNoOtherService(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// An action that hung ends after the load balancer was read. The port that it adds is known to belong to the Service.
+func TestAPortThatASlowActionAddsIsNotForgotten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	cloud := w.provider()
+	svc := newService("web", nil, 80)
+	w.ensure(cloud, svc)
+	rule, err := w.fake.Faults().Add(t.Context(), fault.Rule{Method: http.MethodPost, Route: "/load_balancers/{id}/actions/add_service", Effect: fault.HangAction()})
+	w.must(err)
+	setPorts(svc, 80, 81)
+	if _, err := w.tryEnsure(cloud, svc); err == nil {
+		t.Fatal("no error while the action hangs")
+	}
+	_, err = w.fake.Faults().Remove(t.Context(), rule.Name)
+	w.must(err)
+	w.wire.intercept = func(r *http.Request) *http.Response {
+		if strings.Contains(r.URL.Path, "/actions/") && r.Method == http.MethodGet {
+			_, err := w.fake.ResumeActions(t.Context())
+			w.must(err)
+		}
+		return nil
+	}
+	setPorts(svc, 80, 82)
+	w.ensure(cloud, svc)
+	if got := listenPorts(w.theLoadBalancer()); !slices.Equal(got, []int{80, 82}) {
+		t.Errorf("ports %v, want 80 and 82", got)
 	}
 }

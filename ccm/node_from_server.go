@@ -66,7 +66,7 @@ type fromServer struct {
 // sync changes the Node if it differs from the server. An error counts only before the Node is initialized;
 // later it is logged, and the next refresh tries again.
 func (f *fromServer) sync(ctx context.Context, node *corev1.Node, server *hcloud.Server) error {
-	if f == nil || f.kube == nil || !f.apply(node.DeepCopy(), server.Labels) {
+	if f.kube == nil || !f.apply(node.DeepCopy(), server.Labels) {
 		return nil
 	}
 	nodes := f.kube.CoreV1().Nodes()

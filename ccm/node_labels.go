@@ -30,7 +30,7 @@ type nodeLabelSync struct {
 // sync patches the labels of an initialized Node that differ from meta. An error is logged, and the
 // next refresh tries again.
 func (l *nodeLabelSync) sync(ctx context.Context, node *corev1.Node, meta *cloudprovider.InstanceMetadata) {
-	if l == nil || l.kube == nil {
+	if l.kube == nil {
 		return
 	}
 	changed := staleLabels(node, meta)

@@ -44,7 +44,7 @@ type routeGuard struct {
 
 // beforeInit must be called before an uninitialized Node is initialized.
 func (g *routeGuard) beforeInit(node *corev1.Node) error {
-	if g == nil || g.kube == nil || !g.routesOn() || !isUninitialized(node) || len(node.Spec.PodCIDRs) == 0 || networkCondition(node) != nil {
+	if g.kube == nil || !g.routesOn() || !isUninitialized(node) || len(node.Spec.PodCIDRs) == 0 || networkCondition(node) != nil {
 		return nil
 	}
 	return setNetworkCondition(g.kube, g.clock, node, false)

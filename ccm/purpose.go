@@ -1,6 +1,9 @@
 package ccm
 
-import "context"
+import (
+	"context"
+	"sync"
+)
 
 // purpose says for which controller a request is made, and why. The metric shows it, and the rate limit's
 // reserve depends on it.
@@ -8,6 +11,35 @@ type purpose struct {
 	controller, name string
 	// periodic work can wait: nothing has changed, and it is made again later.
 	periodic bool
+	token    *workToken
+}
+
+// workToken is the token with which one piece of work, such as a sync, has read.
+type workToken struct {
+	mu    sync.Mutex
+	token string
+}
+
+// read notes the token of a successful request.
+func (w *workToken) read(token string) {
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.token == "" {
+		w.token = token
+	}
+}
+
+// mayWrite reports whether the work may write with the token: what it has read with another one may be about another project.
+func (w *workToken) mayWrite(token string) bool {
+	if w == nil {
+		return true
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.token == "" || w.token == token
 }
 
 // The controllers: values of the metric's label.
@@ -38,6 +70,7 @@ func withPurpose(ctx context.Context, p purpose) context.Context {
 	if _, set := ctx.Value(purposeKey{}).(purpose); set {
 		return ctx
 	}
+	p.token = &workToken{}
 	return context.WithValue(ctx, purposeKey{}, p)
 }
 

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -51,8 +52,11 @@ const targetDelay = time.Second
 // One comparison costs one call for all load balancers and one for the routes; no call if there are
 // none.
 type resync struct {
-	clock    clock.WithTicker
-	interval time.Duration
+	clock clock.WithTicker
+	// interval is the delay between two comparisons, maxInterval the one while nothing happens (see pace).
+	interval, maxInterval time.Duration
+	// unrest counts requests that change something, comparisons that have failed, and changes of Nodes' labels.
+	unrest   *atomic.Int64
 	kube     kubernetes.Interface
 	lbs      *loadBalancers // nil: disabled
 	routes   *routes        // nil: disabled
@@ -75,36 +79,43 @@ func newNodeQueue() workqueue.TypedInterface[string] { return workqueue.NewTyped
 // its route. The route controller waits up to ten seconds, and the service controller does not look at
 // the condition.
 func (r *resync) watch(nodes cache.SharedIndexInformer) {
-	enqueue := func(node *corev1.Node) {
-		if len(node.Spec.PodCIDRs) > 0 && (networkCondition(node) == nil || lacksRoute(node)) {
-			r.toRoute.Add(node.Name)
-		}
-	}
 	_, err := nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {
 			if node, ok := obj.(*corev1.Node); ok {
-				enqueue(node)
+				r.nodeSeen(node)
 			}
 		},
 		UpdateFunc: func(before, after any) {
 			was, ok1 := before.(*corev1.Node)
 			is, ok2 := after.(*corev1.Node)
-			if !ok1 || !ok2 {
-				return
-			}
-			if lacksRoute(was) && !lacksRoute(is) {
-				select {
-				case r.routed <- struct{}{}:
-				default: // a comparison is due already
-				}
-			}
-			if !slices.Equal(was.Spec.PodCIDRs, is.Spec.PodCIDRs) || was.Spec.ProviderID != is.Spec.ProviderID {
-				enqueue(is)
+			if ok1 && ok2 {
+				r.nodeChanged(was, is)
 			}
 		},
 	})
 	if err != nil {
 		klog.ErrorS(err, "Could not watch nodes; routes follow with the next comparison")
+	}
+}
+
+func (r *resync) nodeSeen(node *corev1.Node) {
+	if len(node.Spec.PodCIDRs) > 0 && (networkCondition(node) == nil || lacksRoute(node)) {
+		r.toRoute.Add(node.Name)
+	}
+}
+
+func (r *resync) nodeChanged(was, is *corev1.Node) {
+	if lacksRoute(was) && !lacksRoute(is) {
+		select {
+		case r.routed <- struct{}{}:
+		default: // a comparison is due already
+		}
+	}
+	if !maps.Equal(was.Labels, is.Labels) {
+		r.unrest.Add(1) // a node selector may choose it now
+	}
+	if !slices.Equal(was.Spec.PodCIDRs, is.Spec.PodCIDRs) || was.Spec.ProviderID != is.Spec.ProviderID {
+		r.nodeSeen(is)
 	}
 }
 
@@ -136,6 +147,7 @@ func (r *resync) routeNode(ctx context.Context, name string) error {
 // run compares periodically until ctx ends.
 func (r *resync) run(ctx context.Context) {
 	var tick <-chan time.Time
+	var pace pace
 	if r.interval > 0 {
 		ticker := r.clock.NewTicker(r.interval)
 		defer ticker.Stop()
@@ -166,6 +178,9 @@ func (r *resync) run(ctx context.Context) {
 			}
 			continue
 		case <-tick:
+			if !pace.due(r.unrest.Load(), int(r.maxInterval/r.interval)) {
+				continue
+			}
 			r.startLoadBalancers(ctx, idle, &running) // routes do not wait for it
 		case <-r.retryRoutes:
 			if retry == nil {
@@ -180,6 +195,27 @@ func (r *resync) run(ctx context.Context) {
 			backoff = routeRetryMin
 		}
 	}
+}
+
+// pace says which ticks are for a comparison: each one while something changes or fails, and every second, fourth, eighth
+// and so on while nothing does.
+type pace struct {
+	unrest     int64 // at the last tick
+	wait, left int   // ticks from one comparison to the next, and to the next from now
+}
+
+// due reports whether a tick is for a comparison. most is the largest number of ticks from one to the next.
+func (p *pace) due(unrest int64, most int) bool {
+	if unrest != p.unrest {
+		*p = pace{unrest: unrest}
+	}
+	if p.left > 0 {
+		p.left--
+		return false
+	}
+	p.wait = max(1, min(2*p.wait, most))
+	p.left = p.wait - 1
+	return true
 }
 
 // startLoadBalancers starts a comparison of the load balancers. It reports false if the last one has not
@@ -215,6 +251,7 @@ func (r *resync) syncLoadBalancers(ctx context.Context) {
 		syncs.Go(func() {
 			defer func() { <-free }()
 			if err := r.syncLoadBalancer(ctx, svc.DeepCopy()); err != nil {
+				r.unrest.Add(1)
 				klog.ErrorS(err, "Could not compare load balancer with its desired state; will try again", "service", klog.KObj(svc))
 			}
 		})
@@ -282,6 +319,7 @@ func (r *resync) syncRoutes(ctx context.Context) bool {
 	existing, err := r.routes.ListRoutes(ctx, "")
 	if err != nil {
 		klog.ErrorS(err, "Could not compare routes with their desired state; will try again")
+		r.unrest.Add(1)
 		r.routes.failed()
 		return false
 	}
@@ -300,6 +338,7 @@ func (r *resync) syncRoutes(ctx context.Context) bool {
 	})...)
 	if err := errors.Join(errs...); err != nil {
 		klog.ErrorS(err, "Could not repair routes; will try again")
+		r.unrest.Add(1)
 		return false
 	}
 	return true

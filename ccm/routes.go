@@ -305,7 +305,7 @@ func (r *routes) create(ctx context.Context, node types.NodeName, destination ne
 	if err != nil {
 		return err
 	}
-	if gateway, err := r.gatewayOf(ctx, node, calmServerAge); err == nil && slices.Contains(all, netRoute{destination, gateway}) {
+	if gateway, err := r.gatewayOf(ctx, node, calmServerAge); err == nil && slices.Contains(all, netRoute{destination, gateway}) && r.changeTo(destination) == nil {
 		return nil
 	}
 	gateway, err := r.gatewayOf(ctx, node, 0)

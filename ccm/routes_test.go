@@ -519,3 +519,45 @@ func TestANodeGetsItsRouteAtOnce(t *testing.T) {
 	}
 	g.Eventually(w.networkRoutes).WithTimeout(10 * time.Second).Should(gomega.HaveLen(3)) // the clock stands still
 }
+
+// Routes of many nodes are in flight together, and their results are asked for together.
+func TestRoutesOfManyNodesShareTheirQuestions(t *testing.T) {
+	t.Parallel()
+	const n = 20
+	w := newWorld(t, "realistic", n)
+	r, _ := w.resyncOf(w.provider())
+	w.wire.take()
+	for range 5 {
+		if r.Routes(t.Context()) {
+			break
+		}
+	}
+	calls := w.wire.take()
+	if got := w.networkRoutes(); len(got) != n {
+		t.Errorf("%d routes, want %d; calls %v", len(got), n, calls)
+	}
+	polls := slices.DeleteFunc(calls, func(c string) bool { return !strings.HasPrefix(c, "GET /actions") })
+	if len(polls) > 3*n {
+		t.Errorf("%d questions about %d routes", len(polls), n)
+	}
+}
+
+// More Services than are compared at the same time.
+func TestOneComparisonServesManyServices(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	cloud := w.provider()
+	var services []runtime.Object
+	for i := range 25 {
+		svc := newService(fmt.Sprintf("s%d", i), nil, int32(8000+i))
+		w.ensure(cloud, svc)
+		services = append(services, svc)
+	}
+	w.clock.Step(time.Minute)
+	r, _ := w.resyncOf(cloud, services...)
+	w.wire.take()
+	r.LoadBalancers(t.Context())
+	if calls := w.wire.take(); len(calls) != 1 {
+		t.Errorf("a comparison without a difference takes %v", calls)
+	}
+}

@@ -323,8 +323,7 @@ func (c *serverCache) listIsFresh(maxAge time.Duration) bool {
 func (c *serverCache) knownAbsent(ask serverAsk) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	at, ok := c.absent[ask.name]
-	return ok && c.clock.Since(at) < c.age(ask.maxAge)
+	return c.clock.Since(c.absent[ask.name]) < c.age(ask.maxAge)
 }
 
 // listIsDue reports whether to fetch a list instead of one server, and for how many questions: the list costs

@@ -84,18 +84,33 @@ func budgetFor(reason string) time.Duration {
 
 func defaultJitter() float64 { return 0.5 + rand.Float64() }
 
+// errTokenChanged is the error of a write that is based on what was read with another token, which may be that of another project.
+var errTokenChanged = errors.New("the token changed since the work began: nothing was written; will try again")
+
+// permit returns the token for a request, or an error if a write must not be sent now.
+func (t *transport) permit(ctx context.Context, isWrite bool) (token string, err error) {
+	if isWrite {
+		if err := t.mayWrite(ctx); err != nil {
+			return "", err
+		}
+	}
+	if token, err = t.token.Token(); err != nil {
+		return "", err
+	}
+	if isWrite && !purposeOf(ctx).token.mayWrite(token) {
+		return "", errTokenChanged
+	}
+	return token, nil
+}
+
 // RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
 	start := t.clock.Now()
 	lastToken := ""
+	isWrite := req.Method != http.MethodGet && req.Method != http.MethodHead
 	for attempt := 0; ; attempt++ {
-		if req.Method != http.MethodGet && req.Method != http.MethodHead {
-			if err := t.mayWrite(ctx); err != nil {
-				return nil, err
-			}
-		}
-		token, err := t.token.Token()
+		token, err := t.permit(ctx, isWrite)
 		if err != nil {
 			return nil, err
 		}
@@ -106,6 +121,9 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 		resp, err := t.attempt(req, token)
+		if err == nil && resp.StatusCode != http.StatusUnauthorized {
+			purposeOf(ctx).token.read(token)
+		}
 		if ctx.Err() != nil {
 			return resp, err
 		}

@@ -2,6 +2,7 @@ package ccm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -232,7 +233,7 @@ func TestTransportCountsEveryAttempt(t *testing.T) {
 		}
 	})
 	cloud, _ := api.cloud(Config{})
-	if _, _, err := cloud.client.Server.GetByID(t.Context(), 7); err != nil {
+	if _, _, err := cloud.client.Server.GetByID(urgently(t.Context(), controllerService, "ensure"), 7); err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]float64{
@@ -243,6 +244,8 @@ func TestTransportCountsEveryAttempt(t *testing.T) {
 		`hcloud_api_retries_total{api_endpoint=/servers/-,method=GET,reason=no_answer}`: 1,
 		`hcloud_api_rate_limit_remaining{}`:                                             42,
 		`hcloud_api_in_flight_requests{}`:                                               0,
+		`hcloud_api_request_duration_seconds{method=GET}`:                               2,
+		`ccm_api_requests_total{controller=service,purpose=ensure}`:                     3,
 	}
 	got := gather(t, cloud)
 	for name, value := range want {
@@ -252,7 +255,7 @@ func TestTransportCountsEveryAttempt(t *testing.T) {
 	}
 }
 
-// gather returns the values of counters and gauges by name and labels.
+// gather returns the values of counters and gauges, and the counts of histograms, by name and labels.
 func gather(t *testing.T, cloud *Cloud) map[string]float64 {
 	t.Helper()
 	families, err := cloud.Metrics().Gather()
@@ -272,6 +275,8 @@ func gather(t *testing.T, cloud *Cloud) map[string]float64 {
 				values[name] = m.GetCounter().GetValue()
 			case dto.MetricType_GAUGE:
 				values[name] = m.GetGauge().GetValue()
+			case dto.MetricType_HISTOGRAM:
+				values[name] = float64(m.GetHistogram().GetSampleCount())
 			}
 		}
 	}
@@ -361,6 +366,49 @@ func TestARequestSurvivesARotationOfTheToken(t *testing.T) {
 				t.Errorf("%d requests, want %d", n, tc.requests)
 			}
 		})
+	}
+}
+
+// What was read with one token may be about another project than the one that a later token belongs to.
+func TestAWriteNeedsTheTokenOfItsReads(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "token")
+	write := func(token string, second int) {
+		when := time.Date(2026, 11, 20, 12, 0, second, 0, time.UTC)
+		if err := errors.Join(os.WriteFile(file, []byte(token), 0o600), os.Chtimes(file, when, when)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("old", 0)
+	api := newTestAPI(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			reply(w, 200, `{"server":{"id":7}}`)
+			return
+		}
+		reply(w, 200, `{"action":{"id":1,"status":"success"}}`)
+	})
+	cloud, _ := api.cloud(Config{TokenFile: file})
+	read := func(ctx context.Context) error { _, _, err := cloud.client.Server.GetByID(ctx, 7); return err }
+	change := func(ctx context.Context) error {
+		_, _, err := cloud.client.Server.Poweron(ctx, &hcloud.Server{ID: 7})
+		return err
+	}
+	work := urgently(t.Context(), controllerService, "ensure")
+	if err := errors.Join(read(work), change(work)); err != nil {
+		t.Errorf("with the same token: %v", err)
+	}
+	write("new", 1)
+	if err := change(waiting(work)); !errors.Is(err, errTokenChanged) {
+		t.Errorf("with another token: %v", err)
+	}
+	for _, r := range api.recorded() {
+		if r.Method == http.MethodPost && r.Token == "Bearer new" {
+			t.Error("the request was sent")
+		}
+	}
+	next := urgently(t.Context(), controllerService, "ensure")
+	if err := errors.Join(read(next), change(next)); err != nil {
+		t.Errorf("the next work: %v", err)
 	}
 }
 

@@ -290,6 +290,11 @@ var errDead = errors.New("the process is dead")
 
 // RoundTrip implements http.RoundTripper.
 func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
+	return w.send(r, w.cloud.RoundTrip)
+}
+
+// send counts the request, and calls do with it if the process lives.
+func (w *wire) send(r *http.Request, do func(*http.Request) (*http.Response, error)) (*http.Response, error) {
 	w.mu.Lock()
 	w.calls = append(w.calls, r.Method+" "+strings.TrimPrefix(r.URL.Path, "/v1"))
 	n, intercept, observe := len(w.calls), w.intercept, w.observe
@@ -304,12 +309,12 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 			return resp, nil
 		}
 	}
-	resp, err := w.cloud.RoundTrip(r)
+	resp, err := do(r)
 	if observe != nil {
 		observe()
 	}
 	if lost {
-		if err == nil {
+		if resp != nil {
 			_ = resp.Body.Close()
 		}
 		return nil, errDead

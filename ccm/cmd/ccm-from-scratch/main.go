@@ -39,8 +39,13 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 )
 
-// serviceWorkers is the default of --concurrent-service-syncs.
-const serviceWorkers = 10
+// workers is the default of --concurrent-service-syncs and --concurrent-node-syncs; that of k8s.io/cloud-provider is 1.
+const workers = 10
+
+// kubeQPS and kubeBurst are the defaults of --kube-api-qps and --kube-api-burst. A new Node costs three requests to the
+// Kubernetes API, so that the 20 per second of k8s.io/cloud-provider are 7 Nodes. The API server protects itself by
+// priority and fairness.
+const kubeQPS, kubeBurst = 100, 200
 
 func main() {
 	os.Exit(cli.Run(newCommand(genericapiserver.SetupSignalHandler())))
@@ -54,7 +59,9 @@ func newCommand(stop <-chan struct{}) *cobra.Command {
 	}
 	opts.KubeCloudShared.CloudProvider.Name = ccm.ProviderName
 	// With the default of 1, one Service whose load balancer is locked delays all others.
-	opts.ServiceController.ConcurrentServiceSyncs = serviceWorkers
+	opts.ServiceController.ConcurrentServiceSyncs = workers
+	opts.NodeController.ConcurrentNodeSyncs = workers
+	opts.Generic.ClientConnection.QPS, opts.Generic.ClientConnection.Burst = kubeQPS, kubeBurst
 	opts.NodeStatusUpdateFrequency.Duration = ccm.NodeRefresh
 	// Reconcile routes when nodes change, not every ten seconds. --feature-gates can change this.
 	if err := utilfeature.DefaultMutableFeatureGate.OverrideDefault(features.CloudControllerManagerWatchBasedRoutesReconciliation, true); err != nil {

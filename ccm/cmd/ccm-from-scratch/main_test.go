@@ -69,9 +69,15 @@ func TestTheProgramTrustsPublicCertificateAuthoritiesWithoutASystem(t *testing.T
 	}
 }
 
-func TestOneServiceDoesNotBlockTheOthersByDefault(t *testing.T) {
-	if got := theCommand().Flags().Lookup("concurrent-service-syncs").Value.String(); got != "10" {
-		t.Errorf("--concurrent-service-syncs=%s, want 10", got)
+// With the defaults of k8s.io/cloud-provider, one locked load balancer would delay all Services, and 5,000 new nodes would
+// wait for 13 minutes.
+func TestManyNodesAndServicesAreHandledAtOnceByDefault(t *testing.T) {
+	for name, want := range map[string]string{
+		"concurrent-service-syncs": "10", "concurrent-node-syncs": "10", "kube-api-qps": "100", "kube-api-burst": "200",
+	} {
+		if got := theCommand().Flags().Lookup(name).Value.String(); got != want {
+			t.Errorf("--%s=%s, want %s", name, got, want)
+		}
 	}
 }
 

@@ -1,0 +1,123 @@
+package ccm
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	cloudapi "k8s.io/cloud-provider/api"
+)
+
+func TestWhenASyncIsRepeatedAfterAnError(t *testing.T) {
+	t.Parallel()
+	locked, limited := hcloud.Error{Code: hcloud.ErrorCodeLocked}, hcloud.Error{Code: hcloud.ErrorCodeRateLimitExceeded}
+	invalid := hcloud.Error{Code: hcloud.ErrorCodeInvalidInput}
+	pending := func(waited time.Duration) error { return &actionPendingError{waited: waited} }
+	for name, tc := range map[string]struct {
+		err  error
+		want time.Duration // 0: the delay grows
+	}{
+		"an invalid request":                    {invalid, 0},
+		"a rate limit":                          {limited, 0},
+		"a lock":                                {fmt.Errorf("adding a target: %w", locked), 5 * time.Second},
+		"a conflict":                            {hcloud.Error{Code: hcloud.ErrorCodeConflict}, 5 * time.Second},
+		"an action of ten seconds":              {pending(10 * time.Second), 5 * time.Second},
+		"an action of a minute":                 {pending(time.Minute), 15 * time.Second},
+		"an action of an hour":                  {pending(time.Hour), time.Minute},
+		"a doubt":                               {&doubtError{}, 30 * time.Second},
+		"a certificate that is being issued":    {cloudapi.NewRetryError("issuing", 15*time.Second), 15 * time.Second},
+		"a lock and something that needs time":  {joinErrors([]error{cloudapi.NewRetryError("issuing", time.Minute), locked}), 5 * time.Second},
+		"something that needs time, and a lock": {joinErrors([]error{locked, &doubtError{}, invalid}), 5 * time.Second},
+		"an invalid request and a rate limit":   {joinErrors([]error{invalid, limited}), 0},
+	} {
+		got := toRetryError(tc.err)
+		retry, fixed := errors.AsType[*cloudapi.RetryError](got)
+		if fixed != (tc.want != 0) || fixed && retry.RetryAfter() != tc.want {
+			t.Errorf("%s: %v, want a delay of %v", name, got, tc.want)
+		}
+	}
+	if err := toRetryError(nil); err != nil {
+		t.Errorf("no error: %v", err)
+	}
+}
+
+// Kubernetes merges only events with equal texts, so an error's text never has an ID of its request.
+func TestTheTextOfAnErrorIsTheSameEachTime(t *testing.T) {
+	t.Parallel()
+	api := newTestAPI(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Correlation-Id", "different-each-time")
+		reply(w, http.StatusUnprocessableEntity, `{"error":{"code":"invalid_input","message":"invalid input","details":{"fields":[{"name":"ip","messages":["is taken"]}]}}}`)
+	})
+	cloud, _ := api.cloud(Config{})
+	_, _, err := cloud.client.Server.GetByID(t.Context(), 7)
+	if !strings.Contains(fmt.Sprint(err), "different-each-time") {
+		t.Fatalf("the test needs an ID in %v", err)
+	}
+	text := "invalid input (invalid_input); ip: [is taken]"
+	part := &partError{lb: &hcloud.LoadBalancer{ID: 5, Name: "web"}, op: lbOp{Kind: opRename, Name: "edge"}, err: err}
+	partText := `load balancer 5 (web): rename to "edge": ` + text
+	for name, tc := range map[string]struct {
+		err  error
+		want string
+	}{
+		"of the API":        {err, text},
+		"with more words":   {fmt.Errorf("getting: %w", err), text},
+		"of a part":         {part, partText},
+		"of two parts":      {joinErrors([]error{part, part}), partText + "; " + partText},
+		"of three parts":    {partErrors{part, part, part}, strings.Join([]string{partText, partText, partText}, "; ")},
+		"of five parts":     {partErrors{part, part, part, part, part}, strings.Join([]string{partText, partText, partText, "and 2 more errors"}, "; ")},
+		"of something else": {errors.New("no token"), "no token"},
+	} {
+		if got := stableError(tc.err); got != tc.want {
+			t.Errorf("an error %s: %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
+func TestTheStatusOfAnError(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		answer func(http.ResponseWriter)
+		want   int
+	}{
+		"with a code":    {status(http.StatusForbidden, "forbidden"), http.StatusForbidden},
+		"without a code": {bare(http.StatusUnauthorized), http.StatusUnauthorized},
+		"no answer":      {abort, 0},
+	} {
+		api := newTestAPI(t, func(w http.ResponseWriter, _ *http.Request) { tc.answer(w) })
+		cloud, _ := api.cloud(Config{})
+		_, _, err := cloud.client.Server.GetByID(t.Context(), 7)
+		if got := statusOf(err); err == nil || got != tc.want {
+			t.Errorf("%s: %d, want %d; %v", name, got, tc.want, err)
+		}
+	}
+}
+
+// What concerns the whole load balancer or this process ends a sync: each further request would fail too.
+func TestWhatEndsASync(t *testing.T) {
+	t.Parallel()
+	code := func(c hcloud.ErrorCode) error { return hcloud.Error{Code: c} }
+	for name, tc := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"the process is not the leader":         {errNotLeader, true},
+		"the load balancer has another owner":   {fmt.Errorf("labels: %w", errNotOwner), true},
+		"a lock":                                {code(hcloud.ErrorCodeLocked), true},
+		"an action that runs":                   {&actionPendingError{}, true},
+		"a rate limit":                          {code(hcloud.ErrorCodeRateLimitExceeded), true},
+		"a request that is forbidden":           {code(hcloud.ErrorCodeForbidden), true},
+		"one part that is wrong, and one lock":  {partErrors{code(hcloud.ErrorCodeInvalidInput), code(hcloud.ErrorCodeLocked)}, true},
+		"a request that is wrong":               {code(hcloud.ErrorCodeInvalidInput), false},
+		"a limit of the project":                {code(hcloud.ErrorCodeResourceLimitExceeded), false},
+		"a target that is gone in the meantime": {code(hcloud.ErrorCodeNotFound), false},
+	} {
+		if got := endsSync(t.Context(), tc.err); got != tc.want {
+			t.Errorf("%s: %t, want %t", name, got, tc.want)
+		}
+	}
+}

@@ -1,0 +1,280 @@
+package ccm
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// labelledAPI answers for servers 1 to n, of which the first few have the labels cluster=ours and role=node, and the others
+// role=node. It answers lists by the selectors of the provider.
+func labelledAPI(t *testing.T, n, ours int, also func(id int) bool) *testAPI {
+	t.Helper()
+	server := func(id int) string {
+		labels := `{"role":"node"}`
+		if id <= ours {
+			labels = fmt.Sprintf(`{"cluster":"ours","role":"node","name":"n%d"}`, id)
+		}
+		return strings.Replace(serverJSON(id, fmt.Sprintf("node-%d", id), "running"), `{`, `{"labels":`+labels+`,`, 1)
+	}
+	return newTestAPI(t, func(w http.ResponseWriter, r *http.Request) {
+		var id int
+		if _, err := fmt.Sscanf(r.URL.Path, "/servers/%d", &id); err == nil {
+			reply(w, 200, `{"server":`+server(id)+`}`)
+			return
+		}
+		page, selector := 1, r.URL.Query().Get("label_selector")
+		_, _ = fmt.Sscan(r.URL.Query().Get("page"), &page)
+		var list []string
+		for id := 1; id <= n; id++ {
+			if selector == "" || strings.Contains(selector, "cluster=ours") && (id <= ours || also != nil && also(id)) {
+				list = append(list, server(id))
+			}
+		}
+		from, pages := min((page-1)*serversPerPage, len(list)), (len(list)+serversPerPage-1)/serversPerPage
+		next := "null"
+		if page < pages {
+			next = fmt.Sprint(page + 1)
+		}
+		reply(w, 200, fmt.Sprintf(`{"servers":[%s],"meta":{"pagination":{"page":%d,"per_page":50,"next_page":%s,"last_page":%d}}}`,
+			strings.Join(list[from:min(from+serversPerPage, len(list))], ","), page, next, pages))
+	})
+}
+
+// knowNodes makes a provider know the Nodes of the servers 1 to n.
+func knowNodes(cloud *Cloud, n int) {
+	nodes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	for id := 1; id <= n; id++ {
+		_ = nodes.Add(testNode(fmt.Sprintf("node-%d", id), providerID(int64(id)))) // the index takes any Node
+	}
+	cloud.evidence.setListers(corelisters.NewNodeLister(nodes), nil)
+}
+
+// lists returns the requests for lists of servers, without the size of a page.
+func lists(api *testAPI) (all []string) {
+	for _, c := range api.recorded() {
+		all = append(all, strings.NewReplacer("per_page=50", "", "page=", "", "label_selector=", "", "%3D", "=", "%2C", ",", "&", " ").Replace(c.Path))
+	}
+	return all
+}
+
+// A cluster of 60 servers in a project of 400: their common labels select them, in 2 pages instead of 8.
+func TestOtherServersOfTheProjectAreNotListed(t *testing.T) {
+	t.Parallel()
+	api := labelledAPI(t, 400, 60, nil)
+	cloud, clk := api.cloud(Config{ServerCacheTTL: 10 * time.Second})
+	knowNodes(cloud, 60)
+	ask := func() int {
+		before := len(api.recorded())
+		likely := func() (all []serverAsk) {
+			for id := range int64(60) {
+				all = append(all, serverAsk{id: id + 1})
+			}
+			return all
+		}
+		for id := range int64(60) {
+			if s, err := cloud.instances.servers.ByID(t.Context(), serverAsk{id: id + 1, likely: likely}); err != nil || s == nil || s.ID != id+1 {
+				t.Fatal(s, err)
+			}
+		}
+		return len(api.recorded()) - before
+	}
+	if n := ask(); n != 8 { // shows how large the project is, and what the labels are
+		t.Errorf("the first round takes %d calls: %v", n, lists(api))
+	}
+	for range 3 {
+		clk.Step(time.Minute)
+		if n := ask(); n != 2 {
+			all := lists(api)
+			t.Fatalf("a later round takes %d calls: %v", n, all[len(all)-n:])
+		}
+	}
+	if last := api.recorded()[len(api.recorded())-1].Path; !strings.Contains(last, "label_selector=cluster%3Dours%2Crole%3Dnode") {
+		t.Errorf("the last list is %s, want one by the common labels", last)
+	}
+	// What the list by label lacks is still known.
+	if all, err := cloud.instances.servers.All(t.Context(), time.Hour); err != nil || len(all) != 400 || all[0].ID != 1 {
+		t.Errorf("%d servers are known; %v", len(all), err)
+	}
+	if all, err := cloud.instances.servers.All(t.Context(), 0); err != nil || len(all) != 60 {
+		t.Errorf("%d servers are known whose data are young, want the cluster's 60; %v", len(all), err)
+	}
+}
+
+// Servers of other clusters have the same labels: the selector saves nothing, and the list of all serves better.
+func TestASelectorThatSavesNothingIsNotUsed(t *testing.T) {
+	t.Parallel()
+	api := labelledAPI(t, 200, 60, func(int) bool { return true })
+	cloud, clk := api.cloud(Config{ServerCacheTTL: 10 * time.Second})
+	knowNodes(cloud, 60)
+	ask := func() {
+		likely := func() (all []serverAsk) {
+			for id := range int64(60) {
+				all = append(all, serverAsk{id: id + 1})
+			}
+			return all
+		}
+		if s, err := cloud.instances.servers.ByID(t.Context(), serverAsk{id: 60, likely: likely}); err != nil || s == nil {
+			t.Fatal(s, err)
+		}
+		clk.Step(time.Minute)
+	}
+	ask() // all
+	ask() // by label: 4 pages too
+	ask() // all again
+	if last := api.recorded()[len(api.recorded())-1].Path; strings.Contains(last, "label_selector") {
+		t.Errorf("the last list is %s: %v", last, lists(api))
+	}
+}
+
+// One question is not worth a list of many pages: the first page shows how many there are.
+func TestOneQuestionCostsOneCall(t *testing.T) {
+	t.Parallel()
+	api := labelledAPI(t, 200, 200, nil)
+	cloud, clk := api.cloud(Config{ServerCacheTTL: 10 * time.Second})
+	ask := func(id int64) {
+		likely := func() []serverAsk { return []serverAsk{{id: id}} }
+		if s, err := cloud.instances.servers.ByID(t.Context(), serverAsk{id: id, likely: likely}); err != nil || s == nil || s.ID != id {
+			t.Fatal(s, err)
+		}
+		clk.Step(time.Minute)
+	}
+	ask(150)
+	if calls := lists(api); len(calls) != 2 || calls[1] != "/servers/150" {
+		t.Errorf("the first question: %v, want a page and the server", calls)
+	}
+	ask(150)
+	if calls := lists(api); len(calls) != 3 || calls[2] != "/servers/150" {
+		t.Errorf("the second question: %v, want the server only", calls)
+	}
+}
+
+func TestWhatIsForgottenIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	api := serversAPI(t, 2, running)
+	cloud, _ := api.cloud(Config{ServerCacheTTL: time.Hour})
+	servers := cloud.instances.servers
+	get := func() int {
+		before := len(api.recorded())
+		if s, err := servers.ByID(t.Context(), serverAsk{id: 1}); err != nil || s == nil {
+			t.Fatal(s, err)
+		}
+		return len(api.recorded()) - before
+	}
+	get()
+	if n := get(); n != 0 {
+		t.Errorf("a known server costs %d calls", n)
+	}
+	servers.ForgetOne(1)
+	servers.ForgetOne(99) // is not known
+	if n := get(); n != 1 {
+		t.Errorf("a forgotten server costs %d calls, want 1", n)
+	}
+}
+
+// A server that has got another one's name: the old name leads nowhere.
+func TestANameFollowsARenamedServer(t *testing.T) {
+	t.Parallel()
+	name := "node-1"
+	api := newTestAPI(t, func(w http.ResponseWriter, r *http.Request) {
+		want := r.URL.Query().Get("name")
+		list := serverJSON(1, name, "running")
+		if want != "" && want != name {
+			list = ""
+		}
+		reply(w, 200, `{"servers":[`+list+`],"meta":{"pagination":{"page":1}}}`)
+	})
+	cloud, clk := api.cloud(Config{ServerCacheTTL: time.Minute})
+	find := func(name string) bool {
+		t.Helper()
+		s, err := cloud.instances.servers.ByName(t.Context(), serverAsk{name: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s != nil
+	}
+	if !find("node-1") || !find("NODE-1") || find("other") {
+		t.Error("before")
+	}
+	name = "other"
+	clk.Step(2 * time.Minute)
+	if !find("other") || find("node-1") {
+		t.Error("after the server was renamed")
+	}
+	servers := cloud.instances.servers
+	renamed, err := servers.ByID(t.Context(), serverAsk{id: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	another := *renamed
+	another.Name = "third"
+	servers.keep([]*hcloud.Server{&another}) // the answer to a question about this server only
+	if servers.lookup(serverAsk{name: "other"}) != nil || servers.lookup(serverAsk{name: "third"}) == nil {
+		t.Error("the old name leads to the renamed server")
+	}
+}
+
+func TestAFetchEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	api := serversAPI(t, 1, running)
+	cloud, _ := api.cloud(Config{})
+	servers := cloud.instances.servers
+	if err := servers.lock(t.Context()); err != nil { // another caller's fetch hangs
+		t.Fatal(err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, errByID := servers.ByID(ended, serverAsk{id: 1})
+	_, errByName := servers.findByName(ended, serverAsk{name: "node-1"})
+	_, errAll := servers.All(ended, 0)
+	if slices.Contains([]error{errByID, errByName, errAll, servers.refresh(ended)}, nil) {
+		t.Error("a caller that gives up gets no error")
+	}
+}
+
+// The answer that a server is gone serves the load balancers that are compared together, and no later ones.
+func TestThatAServerIsGoneIsKnownForAMoment(t *testing.T) {
+	t.Parallel()
+	api := serversAPI(t, 1, running)
+	cloud, clk := api.cloud(Config{ServerCacheTTL: time.Minute})
+	cloud.evidence.sawOne("secret") // the project is the cluster's
+	ask := func(when string, asks bool) {
+		t.Helper()
+		before := len(api.recorded())
+		if s, err := cloud.instances.servers.ByID(t.Context(), serverAsk{id: 2}); err != nil || s != nil {
+			t.Errorf("%s: %v, %v", when, s, err)
+		}
+		if n := len(api.recorded()) - before; (n > 0) != asks {
+			t.Errorf("%s: %d calls", when, n)
+		}
+	}
+	ask("the first time", true)
+	ask("at once", false)
+	clk.Step(maxLoadBalancerAge - time.Millisecond)
+	ask("a moment later", false)
+	clk.Step(time.Millisecond)
+	ask("later", true)
+}
+
+// New Nodes have no provider ID yet: one list answers for all of them.
+func TestOneListAnswersForAllNames(t *testing.T) {
+	t.Parallel()
+	api := serversAPI(t, 40, running)
+	cloud, _ := api.cloud(Config{ServerCacheTTL: time.Minute})
+	for id := 1; id <= 40; id++ {
+		if s, err := cloud.instances.servers.ByName(t.Context(), serverAsk{name: fmt.Sprintf("node-%d", id)}); err != nil || s == nil {
+			t.Fatal(s, err)
+		}
+	}
+	if calls := lists(api); len(calls) != 1 {
+		t.Errorf("got %v, want one list", calls)
+	}
+}
