@@ -104,6 +104,7 @@ var _ = Describe("A CCM that starts", framework.Needs(framework.NodeRoutes), fra
 		names, name := env.Nodes.Workers(ctx, 1).Names(), env.Nodes.Name("early")
 		env.Services.Create(ctx, "web", local)
 		server := env.Servers.Create(ctx, name)
+		env.Nodes.AwaitJoined(ctx, name)
 		was := env.Nodes.AwaitReady(ctx, name, true)
 		Expect(was).To(framework.HaveTaint(cloudproviderapi.TaintExternalCloudProvider))
 

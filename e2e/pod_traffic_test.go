@@ -151,6 +151,7 @@ var _ = Describe("A server's life", framework.Needs(framework.NodeRoutes, framew
 	It("begins with a node that joins by itself, becomes Ready and gets a target and a route", func(ctx SpecContext) {
 		begin := time.Now()
 		server = env.Servers.Create(ctx, name)
+		env.Nodes.AwaitJoined(ctx, name)
 		env.Nodes.AwaitInitialized(ctx, name)
 		joined = env.Nodes.AwaitReady(ctx, name, true)
 		Expect(joined.Spec.ProviderID).To(Equal(env.Servers.ProviderID(server)))

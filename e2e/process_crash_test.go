@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/http"
 
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -94,6 +95,15 @@ func (m crashPoint) killsCCM(ctx context.Context, env *framework.Env, act func()
 	ccm.Crash(ctx)
 }
 
+// idleNodes creates two nodes. It returns when the CCM has done all that it does for them, such as routes: then the next
+// requests are about the Service.
+func idleNodes(ctx context.Context, env *framework.Env) []*hcloud.Server {
+	GinkgoHelper()
+	servers := env.Nodes.Create(ctx, "node-1", "node-2")
+	env.CCM.AwaitIdle(ctx)
+	return servers
+}
+
 // service creates the Service "web" with the annotations.
 func (m crashPoint) service(ctx context.Context, env *framework.Env) {
 	GinkgoHelper()
@@ -144,7 +154,7 @@ var _ = Describe("A CCM that is killed", framework.Needs(framework.CrashSafety),
 		func(ctx SpecContext, m crashPoint) {
 			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: compareSoon})
 			mortal := env.CCM.Start(ctx, longTimeout)
-			servers := env.Nodes.Create(ctx, "node-1", "node-2")
+			servers := idleNodes(ctx, env)
 			m.killsCCM(ctx, env, func() *framework.Replica {
 				m.service(ctx, env)
 				return mortal
@@ -161,7 +171,7 @@ var _ = Describe("A CCM that is killed", framework.Needs(framework.CrashSafety),
 		func(ctx SpecContext, m crashPoint) {
 			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: compareSoon})
 			mortal := env.CCM.Start(ctx, longTimeout)
-			env.Nodes.Create(ctx, "node-1", "node-2")
+			idleNodes(ctx, env)
 			m.killsCCM(ctx, env, func() *framework.Replica {
 				m.service(ctx, env)
 				return mortal
@@ -178,7 +188,7 @@ var _ = Describe("A CCM that is killed", framework.Needs(framework.CrashSafety),
 		func(ctx SpecContext, m crashPoint) {
 			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: compareSoon})
 			mortal := env.CCM.Start(ctx, longTimeout)
-			servers := env.Nodes.Create(ctx, "node-1", "node-2")
+			servers := idleNodes(ctx, env)
 			m.annotations = withCertificate
 			m.service(ctx, env)
 			m.expectComplete(ctx, env, framework.IDs(servers...))

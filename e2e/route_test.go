@@ -60,7 +60,9 @@ var _ = Describe("The route controller", framework.Needs(framework.NodeRoutes), 
 
 		By("adding routes that no node needs")
 		n := env.Nodes.Get(ctx, "node-1")
+		// One after the other: while a route is added, the network is locked and the CCM's request is refused.
 		env.Routes.Add(ctx, otherRange(n, 64), "10.0.0.200")
+		env.Routes.Await(ctx, one, two)
 		env.Routes.Add(ctx, otherRange(n, 128), "10.0.0.99")
 		env.Routes.Await(ctx, one, two)
 		expectCalls(3, 3)

@@ -62,6 +62,8 @@ type Env struct {
 	Routes Routes
 	// Traffic sends requests from outside of the cluster.
 	Traffic Traffic
+	// Machines are the Machines of the machine controller.
+	Machines MachineObjects
 
 	suite   *Suite
 	options Options
@@ -94,6 +96,10 @@ type setup interface {
 	dial(ctx context.Context, address string, from netip.Addr) (net.Conn, error)
 	// outsideAddress returns the address of clients outside of the cluster, as load balancers see it.
 	outsideAddress() string
+	// startMachines starts one more process of the machine controller, with these flags in addition to the usual ones.
+	startMachines(ctx context.Context, flags ...string) *Replica
+	// machineLog returns the last lines that are logged about a server's machine, "" where no log tells.
+	machineLog(server string) string
 	// report adds what explains a failure to the spec's report.
 	report(context.Context)
 }
@@ -116,7 +122,7 @@ func NewEnv(ctx context.Context, s *Suite, options Options) *Env {
 	e := &Env{suite: s, options: options, Kube: s.Cluster.Client}
 	e.Cloud.env, e.Cloud.Faults.env, e.CCM.env = e, e, e
 	e.Nodes.env, e.Servers.env, e.Services.env, e.Pods.env = e, e, e, e
-	e.LoadBalancers.env, e.Routes.env, e.Traffic.env = e, e, e
+	e.LoadBalancers.env, e.Routes.env, e.Traffic.env, e.Machines.env = e, e, e, e
 	if s.shared == nil {
 		newOwnSetup(ctx, e)
 	} else {

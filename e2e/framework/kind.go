@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"os"
+	"strings"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/remote"
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/environment"
@@ -41,6 +42,11 @@ func openKind(ctx context.Context, ccm CCMDescription) (*sharedCluster, error) {
 		kubeconfig: e.Kubeconfig, endpoint: e.Endpoint, token: e.Token, network: environment.NetworkName,
 		dial: proxyDialer{e.OutsideProxy.Host}.DialContext, outside: e.OutsideAddress.String(), podImage: environment.ProbeImage,
 		control: remote.New(e.Control),
+		startMachines: func(ctx context.Context) error {
+			return e.DeployMachineController(ctx, strings.TrimSuffix(ccm.ProviderPrefix, "://"))
+		},
+		stopMachines:  e.StopMachineController,
+		hypervisorLog: e.HypervisorLog,
 		ccm: &podCCM{
 			configure: func(ctx context.Context, s podSettings) error {
 				return e.DeployCCM(ctx, environmentCCM(ccm, s))

@@ -96,6 +96,16 @@ func (ns Nodes) Await(ctx context.Context, name string, check func(Gomega, *core
 	return found
 }
 
+// AwaitJoined waits until a server that was just made is a node: until its machine has started and its kubelet has registered
+// itself, which takes minutes on a busy computer. All that a CCM does begins afterwards.
+func (ns Nodes) AwaitJoined(ctx context.Context, name string) {
+	GinkgoHelper()
+	Eventually(func() *corev1.Node { return ns.Get(ctx, name) }).
+		WithContext(ctx).WithTimeout(RebootTimeout).WithPolling(Polling).ShouldNot(BeNil(), func() string {
+		return fmt.Sprintf("node %s has not joined; the log of its machine ends with\n%s", name, ns.env.setup.machineLog(name))
+	})
+}
+
 // AwaitInitialized waits until the CCM has initialized a node, whose server must have an address of the
 // configured family.
 func (ns Nodes) AwaitInitialized(ctx context.Context, name string) *corev1.Node {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -103,10 +104,6 @@ func (s *ownSetup) removeFromCluster(ctx context.Context) {
 func (s *ownSetup) startCCM(_ context.Context, o CCMOptions) *Replica {
 	GinkgoHelper()
 	suite := s.env.suite
-	s.mu.Lock()
-	number := len(s.replicas) + 1
-	s.mu.Unlock()
-	r := &Replica{name: fmt.Sprintf("spec-%03d-ccm-%d", suite.specs, number)}
 	args := append([]string{
 		"--kubeconfig=" + suite.Kubeconfig,
 		"--cloud-provider=" + suite.CCM.CloudProvider,
@@ -117,12 +114,41 @@ func (s *ownSetup) startCCM(_ context.Context, o CCMOptions) *Replica {
 		"--secure-port=0",
 		"--webhook-secure-port=0",
 	}, ccmArgs(o.LeaderElect)...)
+	return s.run("ccm", cluster.Command{Path: suite.CCMBinary, Args: slices.Concat(args, suite.CCM.Args, o.Args), Env: s.ccmEnv(o.Env)})
+}
+
+// startMachines implements setup.
+func (s *ownSetup) startMachines(ctx context.Context, flags ...string) *Replica {
+	GinkgoHelper()
+	suite := s.env.suite
+	Expect(suite.prepareMachines(ctx)).To(Succeed())
+	return s.run("machine-controller", cluster.Command{
+		Path: suite.machines.binary,
+		Args: append([]string{
+			"--kubeconfig=" + suite.machines.kubeconfig, "--metrics-bind-address=0", "--health-probe-bind-address=0", "--leader-elect=false",
+			"--poll=200ms", "--interval=2s", "--kube-api-qps=200",
+		}, flags...),
+		Env: []string{
+			"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "GOCOVERDIR=" + filepath.Join(suite.Out, "coverage"),
+			"HCLOUD_ENDPOINT=" + s.cloud.Endpoint(), "HCLOUD_TOKEN=" + s.cloud.Token(),
+			"HCLOUD_INSTANCES_PROVIDER_ID_PREFIX=" + strings.TrimSuffix(suite.CCM.ProviderPrefix, "://"),
+		},
+	})
+}
+
+// run starts a program next to the control plane. It ends with the spec.
+func (s *ownSetup) run(kind string, command cluster.Command) *Replica {
+	GinkgoHelper()
+	suite := s.env.suite
+	s.mu.Lock()
+	number := len(s.replicas) + 1
+	s.mu.Unlock()
+	r := &Replica{name: fmt.Sprintf("spec-%03d-%s-%d", suite.specs, kind, number)}
 	if info, err := os.Stat(filepath.Join(suite.Cluster.LogDir, r.name+".log")); err == nil {
 		r.logFrom = info.Size()
 	}
-	process, err := suite.Cluster.Run(cluster.Command{
-		Name: r.name, Path: suite.CCMBinary, Args: slices.Concat(args, suite.CCM.Args, o.Args), Env: s.ccmEnv(o.Env),
-	})
+	command.Name = r.name
+	process, err := suite.Cluster.Run(command)
 	Expect(err).NotTo(HaveOccurred())
 	r.Process = process
 	s.mu.Lock()
@@ -132,7 +158,7 @@ func (s *ownSetup) startCCM(_ context.Context, o CCMOptions) *Replica {
 		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
 		Expect(process.Stop(ctx)).To(Succeed())
-		Expect(r.Denied()).To(BeEmpty(), "the CCM's manifest lacks RBAC rules")
+		Expect(r.Denied()).To(BeEmpty(), "the manifest of %s lacks RBAC rules", kind)
 	})
 	return r
 }
@@ -222,6 +248,9 @@ func (s *ownSetup) dial(ctx context.Context, address string, from netip.Addr) (n
 
 // outsideAddress implements setup: any loopback address can be a client's.
 func (s *ownSetup) outsideAddress() string { return "127.200.3.4" }
+
+// machineLog implements setup: servers have no machines here.
+func (s *ownSetup) machineLog(string) string { return "" }
 
 // report implements setup: the logs of all CCM processes and the cloud's state.
 func (s *ownSetup) report(ctx context.Context) {

@@ -26,6 +26,10 @@ type sharedCluster struct {
 	podImage string
 	// control is that of a simulated cloud, nil for a real one.
 	control control
+	// startMachines runs the machine controller in the cluster, and stopMachines ends it. They are nil if the suite may not do so.
+	startMachines, stopMachines func(context.Context) error
+	// hypervisorLog returns the log of what makes servers into nodes, nil if that is not a process of ours.
+	hypervisorLog func() (string, error)
 	// ccm is the CCM that runs in the cluster, nil if the suite may not change it.
 	ccm *podCCM
 }

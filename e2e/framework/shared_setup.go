@@ -242,8 +242,47 @@ func (s *sharedSetup) outsideAddress() string {
 	return s.shared.outside
 }
 
-// report implements setup: the log of the CCM's pods.
+// startMachines implements setup. The flags are those of the manifest.
+func (s *sharedSetup) startMachines(ctx context.Context, flags ...string) *Replica {
+	GinkgoHelper()
+	if len(flags) > 0 {
+		Skip("needs a machine controller with flags of its own: runs with E2E_CLUSTER=embedded")
+	}
+	if s.shared.startMachines == nil {
+		Skip("needs the machine controller in this cluster: runs with E2E_CLUSTER=embedded and kind")
+	}
+	Expect(s.shared.startMachines(ctx)).To(Succeed())
+	if suite := s.env.suite; suite.machines.client == nil {
+		var err error
+		suite.machines.client, err = suite.machineClient(ctx)
+		Expect(err).NotTo(HaveOccurred())
+	}
+	return &Replica{}
+}
+
+// machineLog implements setup: what the hypervisor says of a server's machine.
+func (s *sharedSetup) machineLog(server string) string {
+	if s.shared.hypervisorLog == nil {
+		return ""
+	}
+	text, err := s.shared.hypervisorLog()
+	if err != nil {
+		return err.Error()
+	}
+	var about strings.Builder
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, server) {
+			about.WriteString(line)
+		}
+	}
+	return lastLines(about.String(), 60)
+}
+
+// report implements setup: the log of the CCM's pods, and the hypervisor's.
 func (s *sharedSetup) report(ctx context.Context) {
+	if s.shared.hypervisorLog != nil {
+		AddReportEntry("log of the hypervisor", ReportEntryVisibilityFailureOrVerbose, s.machineLog(""))
+	}
 	if s.shared.ccm == nil {
 		return
 	}

@@ -18,7 +18,9 @@ import (
 	"strings"
 	"time"
 
+	. "github.com/onsi/ginkgo/v2"
 	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/cluster"
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/build"
@@ -45,6 +47,8 @@ type Suite struct {
 	specs   int
 	// shared is the cluster that all specs share, nil on the embedded one.
 	shared *sharedCluster
+	// machines is the machine controller's program, empty before the first spec that needs it.
+	machines machineController
 	// temporary says that Out is a temporary folder.
 	temporary bool
 }
@@ -98,6 +102,7 @@ func Prepare(ctx context.Context) error {
 // StartSuite starts a control plane and builds the CCM, if its file names no program; or it connects to the cluster that
 // the specs share. Stop the suite that it returns, also after an error.
 func StartSuite(ctx context.Context, process int) (*Suite, error) {
+	log.SetLogger(GinkgoLogr) // of controller-runtime's client, which complains without one
 	s := &Suite{Kind: CurrentKind(), Out: os.Getenv(EnvOut), CCMBinary: os.Getenv(EnvBinary)}
 	return s, s.start(ctx, process)
 }
@@ -147,7 +152,7 @@ func (s *Suite) startEmbedded(ctx context.Context, process int) error {
 	s.CCMBinary = cmp.Or(s.CCMBinary, s.CCM.Binary)
 	if s.CCMBinary == "" {
 		s.CCMBinary = filepath.Join(s.Out, fmt.Sprintf("ccm-%d", process))
-		if err := buildCCM(ctx, s.CCMBinary); err != nil {
+		if err := buildProgram(ctx, s.CCMBinary, "ccm-from-scratch"); err != nil {
 			return err
 		}
 	}
@@ -161,7 +166,7 @@ func (s *Suite) startEmbedded(ctx context.Context, process int) error {
 	if err != nil {
 		return err
 	}
-	return s.createAccount(ctx)
+	return s.createCCMAccount(ctx)
 }
 
 // Stop ends the control plane, and deletes the folder for logs and coverage if it is a temporary one.
@@ -176,10 +181,11 @@ func (s *Suite) Stop() error {
 	return errors.Join(errs...)
 }
 
-func buildCCM(ctx context.Context, to string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-cover", "-coverpkg=../ccm/...", "-o", to, "../ccm/cmd/ccm-from-scratch")
+// buildProgram compiles a program of ccm/cmd.
+func buildProgram(ctx context.Context, to, name string) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-cover", "-coverpkg=../ccm/...", "-o", to, "../ccm/cmd/"+name)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("building the CCM: %w\n%s", err, strings.TrimSpace(string(out)))
+		return fmt.Errorf("building %s: %w\n%s", name, err, strings.TrimSpace(string(out)))
 	}
 	return nil
 }

@@ -1,0 +1,258 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/deploy"
+	machinedeploy "github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/deploy"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/v1alpha1"
+)
+
+// MachineController is a part of the User-Agent of the machine controller's requests.
+const MachineController = "machine-controller"
+
+// EnvMachineController is the path of the machine controller's program. Without it, the suite builds one.
+const EnvMachineController = "E2E_MACHINE_CONTROLLER"
+
+// machineController is what all specs of a process share of the machine controller.
+type machineController struct {
+	binary, kubeconfig string
+	client             client.Client // an administrator's, which knows Machines
+}
+
+// MachineObjects are the Machines of the machine controller.
+type MachineObjects struct {
+	env *Env
+}
+
+// prepareMachines installs the CRDs and builds the machine controller, once.
+func (s *Suite) prepareMachines(ctx context.Context) error {
+	if s.machines.client != nil {
+		return nil
+	}
+	if err := s.installCRDs(ctx); err != nil {
+		return err
+	}
+	c, err := s.machineClient(ctx)
+	if err != nil {
+		return err
+	}
+	binary := os.Getenv(EnvMachineController)
+	if binary == "" {
+		binary = filepath.Join(s.Out, fmt.Sprintf("machine-controller-%d", s.Process))
+		if err := buildProgram(ctx, binary, "machine-controller"); err != nil {
+			return err
+		}
+	}
+	kubeconfig, err := s.createAccount(ctx, machinedeploy.Manifest, "ccm/machine/deploy", &appsv1.Deployment{})
+	if err != nil {
+		return err
+	}
+	s.machines = machineController{binary, kubeconfig, c}
+	return nil
+}
+
+func (s *Suite) installCRDs(ctx context.Context) error {
+	plain, err := client.New(s.Cluster.RESTConfig, client.Options{})
+	if err != nil {
+		return err
+	}
+	objects, err := deploy.Objects(machinedeploy.CRDs())
+	if err != nil {
+		return err
+	}
+	for _, o := range objects {
+		if err := plain.Create(ctx, o, client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
+			return fmt.Errorf("creating the CRD %s: %w", o.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// machineClient returns an administrator's client that knows Machines, as soon as the API server does.
+func (s *Suite) machineClient(ctx context.Context) (c client.Client, err error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(v1alpha1.AddToScheme(scheme), autoscalingv1.AddToScheme(scheme)); err != nil {
+		return nil, err
+	}
+	Eventually(func(g Gomega) {
+		c, err = client.New(s.Cluster.RESTConfig, client.Options{Scheme: scheme})
+		g.Expect(err).NotTo(HaveOccurred())
+		for _, list := range []client.ObjectList{&v1alpha1.MachineDeploymentList{}, &v1alpha1.MachineSetList{}, &v1alpha1.MachineList{}} {
+			g.Expect(c.List(ctx, list)).To(Succeed())
+		}
+	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(Succeed(), "the CRDs are not served")
+	return c, nil
+}
+
+// Client returns an administrator's client that knows Machines. The CRDs are there.
+func (ms MachineObjects) Client(ctx context.Context) client.Client {
+	GinkgoHelper()
+	if ms.env.suite.shared != nil { // Start has installed the CRDs
+		return ms.env.suite.machines.client
+	}
+	Expect(ms.env.suite.prepareMachines(ctx)).To(Succeed())
+	return ms.env.suite.machines.client
+}
+
+// Start starts the machine controller, with these flags in addition to the usual ones. It ends with the spec, and what it has made goes.
+func (ms MachineObjects) Start(ctx context.Context, flags ...string) *Replica {
+	GinkgoHelper()
+	DeferCleanup(ms.remove)
+	return ms.env.setup.startMachines(ctx, flags...)
+}
+
+// remove removes all objects of the spec, and the machine controller of a shared cluster.
+func (ms MachineObjects) remove(ctx context.Context) {
+	c, in, shared := ms.env.suite.machines.client, client.InNamespace(ms.env.Services.Namespace), ms.env.suite.shared
+	if c == nil {
+		return
+	}
+	Expect(c.DeleteAllOf(ctx, &v1alpha1.MachineDeployment{}, in)).To(Succeed())
+	Expect(c.DeleteAllOf(ctx, &v1alpha1.MachineSet{}, in)).To(Succeed())
+	Expect(c.DeleteAllOf(ctx, &v1alpha1.Machine{}, in)).To(Succeed())
+	if shared != nil { // its cloud does not end with the spec
+		defer func() { Expect(shared.stopMachines(ctx)).To(Succeed()) }()
+		ms.awaitNone(ctx)
+	}
+	for _, m := range ms.List(ctx) {
+		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
+		Expect(client.IgnoreNotFound(c.Patch(ctx, &m, patch))).To(Succeed())
+	}
+}
+
+// Deployment returns a MachineDeployment of the spec, which is not created yet.
+func (ms MachineObjects) Deployment(name string, n int32) *v1alpha1.MachineDeployment {
+	labels := map[string]string{"pool": name}
+	d := &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: ms.env.Services.Namespace, Name: name}}
+	d.Spec.Replicas, d.Spec.Selector.MatchLabels, d.Spec.Template.Metadata.Labels = &n, labels, labels
+	d.Spec.Template.Spec.Metadata.Labels = map[string]string{"example.org/pool": name}
+	d.Spec.Template.Spec.ProviderSpec.CloudProvider = "hetzner"
+	ms.SetServerType(d, ServerType)
+	return d
+}
+
+// Example returns the MachineDeployment of an example's file, in the namespace of the spec. It is not created yet.
+func (ms MachineObjects) Example(file string) *v1alpha1.MachineDeployment {
+	GinkgoHelper()
+	text, err := os.ReadFile(file)
+	Expect(err).NotTo(HaveOccurred())
+	var d v1alpha1.MachineDeployment
+	Expect(yaml.UnmarshalStrict(text, &d)).To(Succeed())
+	d.Namespace = ms.env.Services.Namespace
+	return &d
+}
+
+// SetServerType changes the server type of a MachineDeployment.
+func (ms MachineObjects) SetServerType(d *v1alpha1.MachineDeployment, serverType string) {
+	d.Spec.Template.Spec.ProviderSpec.CloudProviderSpec.Raw = fmt.Appendf(nil, `{"serverType": %q, "location": %q, "networks": [%q]}`,
+		serverType, Location, ms.env.Cloud.Network.Name)
+}
+
+// Create creates a MachineDeployment.
+func (ms MachineObjects) Create(ctx context.Context, d *v1alpha1.MachineDeployment) {
+	GinkgoHelper()
+	Expect(ms.Client(ctx).Create(ctx, d)).To(Succeed())
+}
+
+// Change changes a MachineDeployment.
+func (ms MachineObjects) Change(ctx context.Context, name string, change func(*v1alpha1.MachineDeployment)) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		var d v1alpha1.MachineDeployment
+		g.Expect(ms.Client(ctx).Get(ctx, ms.key(name), &d)).To(Succeed())
+		change(&d)
+		g.Expect(ms.Client(ctx).Update(ctx, &d)).To(Succeed())
+	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).Should(Succeed())
+}
+
+// Scale asks for n Machines as `kubectl scale` does.
+func (ms MachineObjects) Scale(ctx context.Context, name string, n int32) {
+	GinkgoHelper()
+	d := &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: ms.env.Services.Namespace, Name: name}}
+	scale := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: n}}
+	Expect(ms.Client(ctx).SubResource("scale").Update(ctx, d, client.WithSubResourceBody(scale))).To(Succeed())
+}
+
+// Delete deletes a MachineDeployment, and waits until nothing is left of it.
+func (ms MachineObjects) Delete(ctx context.Context, name string) {
+	GinkgoHelper()
+	d := &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: ms.env.Services.Namespace, Name: name}}
+	Expect(ms.Client(ctx).Delete(ctx, d)).To(Succeed())
+	ms.awaitNone(ctx)
+}
+
+func (ms MachineObjects) awaitNone(ctx context.Context) {
+	GinkgoHelper()
+	// Kubernetes' garbage collector asks each 30 s which resources there are.
+	Eventually(func() []v1alpha1.Machine { return ms.List(ctx) }).WithContext(ctx).WithTimeout(ms.timeout()).WithPolling(Polling).Should(BeEmpty(), "Machines are left")
+}
+
+// timeout is how long Machines may take to come and to go.
+func (ms MachineObjects) timeout() time.Duration {
+	if ms.env.suite.shared != nil {
+		return RebootTimeout // real machines
+	}
+	return 2 * Timeout
+}
+
+// List returns the Machines of the spec, by name.
+func (ms MachineObjects) List(ctx context.Context) []v1alpha1.Machine {
+	GinkgoHelper()
+	var list v1alpha1.MachineList
+	Expect(ms.Client(ctx).List(ctx, &list, client.InNamespace(ms.env.Services.Namespace))).To(Succeed())
+	slices.SortFunc(list.Items, func(a, b v1alpha1.Machine) int { return strings.Compare(a.Name, b.Name) })
+	return list.Items
+}
+
+// Await waits until a MachineDeployment has n Machines from its template and no others, whose Nodes are ready, initialized and
+// have their routes. It returns the names of the Machines, which are those of servers and Nodes.
+func (ms MachineObjects) Await(ctx context.Context, name string, n int) (names []string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		var d v1alpha1.MachineDeployment
+		g.Expect(ms.Client(ctx).Get(ctx, ms.key(name), &d)).To(Succeed())
+		g.Expect(d.Status.ObservedGeneration).To(Equal(d.Generation))
+		g.Expect([]int32{d.Status.Replicas, d.Status.UpdatedReplicas, d.Status.AvailableReplicas}).To(HaveEach(int32(n)), "all, updated and available Machines: %+v", ms.List(ctx))
+		g.Expect(meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.ConditionUpdated)).To(BeTrue())
+		all := ms.List(ctx)
+		g.Expect(all).To(HaveLen(n))
+		names = nil
+		for _, m := range all {
+			g.Expect(m.Status.NodeRef).NotTo(BeNil())
+			names = append(names, m.Name)
+		}
+	}).WithContext(ctx).WithTimeout(ms.timeout()).WithPolling(Polling).Should(Succeed())
+	for _, m := range names {
+		ms.env.Nodes.AwaitInitialized(ctx, m)
+		ms.env.Nodes.Await(ctx, m, func(g Gomega, node *corev1.Node) {
+			g.Expect(IsReady(node)).To(BeTrue())
+			if ms.env.suite.CCM.Has(NodeRoutes) { // a node without a route is no target
+				g.Expect(node.Status.Conditions).NotTo(ContainElement(And(HaveField("Type", corev1.NodeNetworkUnavailable), HaveField("Status", corev1.ConditionTrue))))
+			}
+		})
+	}
+	return names
+}
+
+func (ms MachineObjects) key(name string) client.ObjectKey {
+	return client.ObjectKey{Namespace: ms.env.Services.Namespace, Name: name}
+}
