@@ -10,10 +10,10 @@ RACE := $(shell scripts/race-flag.sh)
 # All other builds are without cgo, as the images are: so Go compiles each package once for all of them.
 export CGO_ENABLED := 0
 # The Go modules whose tests run, each in its own folder. e2e is a suite of its own (make e2e).
-MODULES := . fakecloud kind/nodeimage scripts/chart
+MODULES := . fakecloud kind/nodeimage scripts/chart scripts/crds scripts/dev-env
 # Go repeats the result of a test until a file changes that the test has read, but looks only at files of the test's own
 # module. The tests of these modules read others.
-UNCACHED := kind/nodeimage scripts/chart
+UNCACHED := kind/nodeimage scripts/chart scripts/crds
 
 ##@ Use
 
@@ -22,7 +22,7 @@ run: ## Run the simulated cloud with its data plane on loopback (flags: ARGS="--
 	go tool fakecloud --data-plane $(ARGS)
 
 .PHONY: image
-image: ## Build fakecloud:dev and ccm-from-scratch:dev FROM scratch (pulls nothing; OUT=folder: files, ARCH="amd64 arm64": one for both)
+image: ## Build fakecloud:dev, ccm-from-scratch:dev and machine-controller:dev FROM scratch (pulls nothing; OUT=folder: files, ARCH="amd64 arm64": one for both)
 	scripts/image.sh
 
 .PHONY: up
@@ -49,6 +49,14 @@ down: ## Remove what `make up` made
 dev: ## Rebuild the CCM and have the cluster of `make up` run it
 	@scripts/up.sh dev
 
+.PHONY: dev-env-up
+dev-env-up: ## A cluster on the real cloud, without a CCM, by Terraform: eval "$$(make -s dev-env-up)" (ARGS="-var=workers=3"; HCLOUD_TOKEN)
+	@scripts/dev-env.sh up $(ARGS)
+
+.PHONY: dev-env-down
+dev-env-down: ## Remove what `make dev-env-up` made
+	@scripts/dev-env.sh down $(ARGS)
+
 ##@ Test
 
 .PHONY: test
@@ -73,13 +81,18 @@ e2e-clean: ## Remove what runs on an existing cluster left there and in its clou
 e2e-hygiene: ## Prove that the suite leaves nothing behind: success, failure, time out, Ctrl-C, SIGTERM, SIGKILL (minutes)
 	scripts/e2e-hygiene.sh
 
+.PHONY: conformance
+conformance: ## Kubernetes' own specs of load balancers and networking, on kind; writes e2e/CONFORMANCE.md (half an hour; FOCUS=, PROCS=)
+	scripts/conformance.sh
+
 .PHONY: bench
 bench: ## Benchmarks, each with its baseline
 	cd fakecloud && go test -run '^$$' -bench . -benchmem ./...
 
 .PHONY: bench-ccm
-bench-ccm: ## Measure what the CCM costs: the tables of ccm/README.md
-	@cd ccm/budget && go test -run 'TestTable|TestScale' -count=1 -timeout=60m -args -table
+bench-ccm: ## Measure what the CCM costs: the tables of ccm/README.md (half an hour)
+	@cd ccm/budget && go test -run TestTable -count=1 -timeout=60m -args -table
+	@cd e2e/scale && go test -run TestColdStart -count=1 -timeout=60m -args -table
 
 SEEDS ?= 1000
 .PHONY: sim
@@ -89,11 +102,16 @@ sim: ## Simulate random histories of the CCM (SEEDS=10000; SEED=n: one, with all
 	@cd ccm/sim && "$${TMPDIR:-/tmp}/ccm-sim.test" -test.run '^(TestSim|TestRegressions)$$' -test.timeout 0 \
 		$(if $(SEED),-test.v -seed $(SEED) $(if $(KEEP),-keep $(KEEP)),-seeds $(SEEDS))
 
+.PHONY: sim-reverted
+sim-reverted: ## Revert the fixes of scripts/mutate/reverted.txt one by one: after how many seeds does the simulation notice? (ONLY=text)
+	overlay=$$(scripts/sim-runtime.sh) && go run ./scripts/mutate -package ccm -named scripts/mutate/reverted.txt -simulate "$$overlay" -only "$(ONLY)"
+
 SAMPLE ?= 0
+LEAST ?= 0
 .PHONY: mutate
-mutate: ## Change the CCM's code in small ways and see whether its tests notice (hours; SAMPLE=200: some of them; NAMED=1: the named ones)
+mutate: ## Change the CCM's code in small ways and see whether its tests notice (hours; SAMPLE=200: some of them, drawn by SEED; LEAST=80: fail below 80 %; NAMED=1: the named ones)
 	go run ./scripts/mutate -package ccm -named scripts/mutate/named.txt
-	$(if $(NAMED),,go run ./scripts/mutate -package ccm -sample $(SAMPLE) -jobs $$(nproc))
+	$(if $(NAMED),,go run ./scripts/mutate -package ccm -sample $(SAMPLE) $(if $(SEED),-seed $(SEED)) -least $(LEAST) -jobs $$(nproc))
 
 .PHONY: fuzz
 fuzz: ## Fuzz every decoder for FUZZTIME each (default 30s)
@@ -116,6 +134,10 @@ fmt: ## Format the code
 .PHONY: manifests
 manifests: ## Render the Helm chart into ccm/deploy again, after a change of ccm/chart
 	scripts/manifests.sh
+
+.PHONY: generate
+generate: ## Write the CRDs and the methods DeepCopy again, after a change of ccm/machine/v1alpha1
+	scripts/generate.sh
 
 .PHONY: release
 release: ## Make all files of a release from its tag, in out/release: VERSION=v1.2.3 (ARGS=--dry-run: only check)

@@ -66,6 +66,8 @@ embedded)
 		export E2E_CCM=$E2E_OUT/ccm-from-scratch
 		scripts/progress.sh "compiling the CCM" go build -v -cover -coverpkg=./ccm/... -o "$E2E_CCM" ./ccm/cmd/ccm-from-scratch
 	fi
+	export E2E_MACHINE_CONTROLLER=$E2E_OUT/machine-controller
+	scripts/progress.sh "compiling the machine controller" go build -v -cover -coverpkg=./ccm/... -o "$E2E_MACHINE_CONTROLLER" ./ccm/cmd/machine-controller
 	;;
 kind)
 	cannot='!own-cloud' procs=6 # they wait far more than they compute

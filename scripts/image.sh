@@ -2,7 +2,7 @@
 # Builds the container images FROM scratch, without pulling anything, and hands them to Docker where
 # there is one.
 #
-#   scripts/image.sh                                    both: fakecloud:dev and ccm-from-scratch:dev
+#   scripts/image.sh                                    fakecloud:dev, ccm-from-scratch:dev, machine-controller:dev
 #   IMAGE=registry.example/ccm:v1 scripts/image.sh ccm-from-scratch
 #   OUT=out/images ARCH=arm64 scripts/image.sh          as files, out/images/<name>.tar, with what each
 #                                                       program is built from, <name>.arm64.spdx.json
@@ -10,9 +10,9 @@
 #                                                       one file for both: an OCI archive with an index
 set -euo pipefail
 cd "$(dirname "$0")/.."
-[ $# -gt 0 ] || set -- fakecloud ccm-from-scratch
+[ $# -gt 0 ] || set -- fakecloud ccm-from-scratch machine-controller
 if [ -n "${IMAGE:-}" ] && [ $# -gt 1 ]; then
-	echo "IMAGE=$IMAGE: which one? scripts/image.sh fakecloud, or scripts/image.sh ccm-from-scratch" >&2
+	echo "IMAGE=$IMAGE: which one? scripts/image.sh ccm-from-scratch, or another one" >&2
 	exit 2
 fi
 read -ra arches <<<"${ARCH:-$(go env GOARCH)}"
@@ -50,8 +50,13 @@ for name in "$@"; do
 		how="deploy it as ccm/deploy/README.md says:"
 		special=(-package ./ccm/cmd/ccm-from-scratch -expose 10258 -expose 8233)
 		;;
+	machine-controller)
+		description="A machine controller for Kubernetes on the Hetzner Cloud"
+		how="deploy it as ccm/machine/README.md says:"
+		special=(-package ./ccm/cmd/machine-controller -expose 8080 -expose 8081)
+		;;
 	*)
-		echo "$name: want fakecloud or ccm-from-scratch" >&2
+		echo "$name: must be one of fakecloud, ccm-from-scratch, machine-controller" >&2
 		exit 2
 		;;
 	esac

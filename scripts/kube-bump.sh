@@ -22,7 +22,7 @@ export GOFLAGS=-mod=mod
 
 before=$(mktemp -d)
 moved=
-for module in . scripts/chart kind/nodeimage kind/nodeimage/modules/kubernetes kind/nodeimage/modules/coredns; do
+for module in . scripts/chart scripts/crds kind/nodeimage kind/nodeimage/modules/kubernetes kind/nodeimage/modules/coredns; do
 	moved="$moved $module/go.mod $module/go.sum"
 done
 # shellcheck disable=SC2086 # a list of files
@@ -73,5 +73,6 @@ go list -m -f '{{if not .Main}}-require={{.Path}}@{{.Version}}{{end}}' all >"$be
 	go mod tidy
 )
 (cd kind/nodeimage && go get "sigs.k8s.io/controller-runtime/tools/setup-envtest@v0.$((minor - 12))" && go mod tidy)
+(cd scripts/crds && go get sigs.k8s.io/controller-tools@latest && go mod tidy)
 (cd scripts/chart && go get helm.sh/helm/v4@latest "k8s.io/api@$libraries" && go mod tidy)
 echo "Kubernetes $kubernetes, libraries $libraries, etcd $etcd, CoreDNS $coredns. Now run: make kubernetes && go test ./scripts/house ./e2e/framework/cluster"

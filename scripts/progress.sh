@@ -11,8 +11,11 @@ what=$1 every=${PROGRESS_EVERY:-10}
 shift
 echo "$what ... (Ctrl-C stops it; what is compiled stays in Go's cache)" >&2
 
+# `go test -c` names no package; then there is none to count.
 report() {
-	echo "$what: $1, $compiled packages compiled, $downloaded modules downloaded" >&2
+	local packages=''
+	[ "$compiled" -eq 0 ] || packages=", $compiled packages compiled"
+	echo "$what: $1$packages, $downloaded modules downloaded" >&2
 }
 
 count() {

@@ -33,7 +33,8 @@ type insertion struct {
 //   - a comparison includes, or excludes, the limit;
 //   - a statement that calls, assigns, defers, continues or breaks is left out.
 //
-// Not changed: constants, declarations with :=, and returns, which could not be left out.
+// Not changed: constants, declarations with :=, and returns, which could not be left out. Nor what no test could see:
+// log lines, the conditions of nothing but log lines, and calls that give back a timer or a context early.
 type instrumenter struct {
 	next    int
 	mutants []mutant
@@ -46,7 +47,7 @@ func (in *instrumenter) instrument(name string, source []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &fileMutants{instrumenter: in, files: files}
+	f := &fileMutants{instrumenter: in, files: files, unseen: map[ast.Expr]bool{}}
 	depth := 0
 	ast.Inspect(file, func(n ast.Node) bool {
 		if n == nil {
@@ -82,11 +83,16 @@ type fileMutants struct {
 	*instrumenter
 	files      *token.FileSet
 	insertions []insertion
+	unseen     map[ast.Expr]bool // conditions of log lines
 }
 
 func (f *fileMutants) visit(n ast.Node, depth int) {
 	switch n := n.(type) {
 	case *ast.IfStmt:
+		if n.Else == nil && !slices.ContainsFunc(n.Body.List, func(s ast.Stmt) bool { return !isLog(s) }) {
+			f.unseen[n.Cond] = true
+			return
+		}
 		f.wrap(n.Cond, depth, "the condition is negated", "(mutant(%d) != (", "))")
 	case *ast.ReturnStmt:
 		for _, r := range n.Results {
@@ -117,6 +123,10 @@ func isBool(e ast.Expr) bool {
 }
 
 func (f *fileMutants) binary(n *ast.BinaryExpr, depth int) {
+	if f.unseen[n] {
+		f.unseen[n.X], f.unseen[n.Y] = true, true
+		return
+	}
 	switch n.Op {
 	case token.LAND:
 		for _, side := range []ast.Expr{n.X, n.Y} {
@@ -174,9 +184,13 @@ func text(e ast.Expr) string {
 func (f *fileMutants) statements(list []ast.Stmt, depth int) {
 	for _, s := range list {
 		switch s := s.(type) {
-		case *ast.DeferStmt, *ast.GoStmt, *ast.IncDecStmt, *ast.SendStmt:
+		case *ast.DeferStmt:
+			if givesBack(s.Call) {
+				continue
+			}
+		case *ast.GoStmt, *ast.IncDecStmt, *ast.SendStmt:
 		case *ast.ExprStmt:
-			if isPanic(s.X) {
+			if isPanic(s.X) || isLog(s) || givesBack(s.X) {
 				continue
 			}
 		case *ast.AssignStmt:
@@ -201,6 +215,41 @@ func isPanic(e ast.Expr) bool {
 	}
 	name, ok := call.Fun.(*ast.Ident)
 	return ok && name.Name == "panic"
+}
+
+// isLog reports whether a statement writes a log line.
+func isLog(s ast.Stmt) bool {
+	expr, ok := s.(*ast.ExprStmt)
+	if !ok {
+		return false
+	}
+	for e := expr.X; ; {
+		switch x := e.(type) {
+		case *ast.CallExpr:
+			e = x.Fun
+		case *ast.SelectorExpr:
+			e = x.X
+		case *ast.Ident:
+			return x.Name == "klog"
+		default:
+			return false
+		}
+	}
+}
+
+// givesBack reports whether a call is cancel() or timer.Stop(): without it, a context or a timer ends later by itself.
+func givesBack(e ast.Expr) bool {
+	call, ok := e.(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	switch fun := call.Fun.(type) {
+	case *ast.Ident:
+		return fun.Name == "cancel"
+	case *ast.SelectorExpr:
+		return fun.Sel.Name == "Stop"
+	}
+	return false
 }
 
 func isBlank(names []ast.Expr) bool {

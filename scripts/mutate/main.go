@@ -4,11 +4,13 @@
 //	go run ./scripts/mutate -package ccm             all mutants, hours
 //	go run ./scripts/mutate -package ccm -sample 200  so many, drawn with -seed
 //	go run ./scripts/mutate -package ccm -named scripts/mutate/named.txt
+//	go run ./scripts/mutate -package ccm -named scripts/mutate/reverted.txt -simulate "$(scripts/sim-runtime.sh)"
 //
 // All mutants are compiled once and switched on by their number (see instrumenter). Only tests that reach a mutant
 // run for it, the quick ones first. A mutant that no test reaches survives. One that never ends counts as noticed.
 //
-// The third form replays mutants that a person has written down; each must make a test fail.
+// The third form replays mutants that a person has written down; each must make a test fail. In the fourth form, the
+// simulation must notice each; the program prints by which rule and after how many seeds.
 package main
 
 import (
@@ -29,6 +31,9 @@ func main() {
 	var m mutation
 	flag.StringVar(&m.folder, "package", "ccm", "the folder of the package")
 	named := flag.String("named", "", "replay the mutants of this file")
+	only := flag.String("only", "", "replay only the named mutants whose names contain this text")
+	flag.StringVar(&m.simulate, "simulate", "", "the simulation judges the named mutants: the overlay with which it is compiled")
+	flag.IntVar(&m.seeds, "seeds", 300, "so many seeds of the simulation")
 	sample := flag.Int("sample", 0, "try so many mutants; 0: all")
 	seed := flag.Uint64("seed", 1, "draws the sample")
 	least := flag.Float64("least", 0, "fail if less than this percentage is noticed")
@@ -36,7 +41,7 @@ func main() {
 	flag.Parse()
 	run := func(ctx context.Context) error {
 		if *named != "" {
-			return m.replay(ctx, *named)
+			return m.replay(ctx, *named, *only)
 		}
 		score, err := m.measure(ctx, *sample, *seed)
 		if err == nil && score < *least {
@@ -58,7 +63,10 @@ type mutation struct {
 	folder string // of the package
 	jobs   int
 	tmp    string
-	tests  []testCost // the quick ones first
+	// simulate is the overlay with which the simulation is compiled, which judges then; "": the package's tests do.
+	simulate string
+	seeds    int
+	tests    []testCost // the quick ones first
 }
 
 // slowTest is how long a test takes that runs only for mutants which the quick tests do not notice.

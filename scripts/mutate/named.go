@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -16,10 +18,18 @@ import (
 //	- lines that are replaced, exactly once in the file
 //	+ lines in their place; none: the lines are left out
 //	! TestThatMustFail
+//
+// More files with lines may follow the first ones. If the simulation judges, ! names a rule by which it notices the mutant.
 type namedMutant struct {
-	name, file string
-	old, with  []string
-	tests      []string
+	name    string
+	changes []textChange
+	judges  []string
+}
+
+// textChange is a change in one file.
+type textChange struct {
+	file      string
+	old, with []string
 }
 
 // parseNamed reads the text of a file of named mutants. Lines that begin with # are comments.
@@ -37,39 +47,64 @@ func parseNamed(text string) (all []namedMutant, err error) {
 			return nil, fmt.Errorf("line %d: %q comes before the first name: start with =", number+1, line)
 		}
 		m := &all[len(all)-1]
+		if len(m.changes) == 0 || !slices.Contains([]string{"-", "+", "!"}, kind) {
+			m.changes = append(m.changes, textChange{})
+		}
+		c := &m.changes[len(m.changes)-1]
 		switch kind {
 		case "-":
-			m.old = append(m.old, rest)
+			c.old = append(c.old, rest)
 		case "+":
-			m.with = append(m.with, rest)
+			c.with = append(c.with, rest)
 		case "!":
-			m.tests = append(m.tests, rest)
+			m.judges = append(m.judges, rest)
 		default:
-			m.file = line
+			c.file = line
 		}
 	}
 	for _, m := range all {
-		if m.file == "" || len(m.old) == 0 || len(m.tests) == 0 {
-			return nil, fmt.Errorf("%q must have a file, lines with \"-\" and a test with \"!\"", m.name)
+		incomplete := func(c textChange) bool { return c.file == "" || len(c.old) == 0 }
+		if len(m.changes) == 0 || slices.ContainsFunc(m.changes, incomplete) || len(m.judges) == 0 {
+			return nil, fmt.Errorf("%q must have files, each with lines with \"-\", and a test or rule with \"!\"", m.name)
 		}
 	}
 	return all, nil
 }
 
-// apply returns the source with the mutant.
-func (n *namedMutant) apply(source string) (string, error) {
-	old, with := strings.Join(n.old, "\n")+"\n", ""
-	if len(n.with) > 0 {
-		with = strings.Join(n.with, "\n") + "\n"
+// apply returns the source with the change.
+func (c *textChange) apply(source string) (string, error) {
+	old, with := strings.Join(c.old, "\n")+"\n", ""
+	if len(c.with) > 0 {
+		with = strings.Join(c.with, "\n") + "\n"
 	}
 	if count := strings.Count(source, old); count != 1 {
-		return "", fmt.Errorf("%s has the lines of %q %d times, want once: correct them", n.file, n.name, count)
+		return "", fmt.Errorf("%s has the lines %q %d times, want once: correct them", c.file, c.old[0], count)
 	}
 	return strings.Replace(source, old, with, 1), nil
 }
 
-// replay makes sure that each named mutant is noticed by each test that it names.
-func (m *mutation) replay(ctx context.Context, list string) (err error) {
+// apply changes the texts of the files that the mutant changes. REVERTED in them becomes the switch with the number id.
+func (n *namedMutant) apply(folder string, id int, texts map[string]string) error {
+	for _, c := range n.changes {
+		file := filepath.Join(folder, c.file)
+		if _, again := texts[file]; !again {
+			source, err := os.ReadFile(file)
+			if err != nil {
+				return err
+			}
+			texts[file] = string(source)
+		}
+		text, err := c.apply(texts[file])
+		if err != nil {
+			return err
+		}
+		texts[file] = strings.ReplaceAll(text, "REVERTED", fmt.Sprintf("mutant(%d)", id))
+	}
+	return nil
+}
+
+// replay makes sure that each named mutant is noticed by each test that it names, or by the simulation.
+func (m *mutation) replay(ctx context.Context, list string, only string) (err error) {
 	if m.tmp, err = os.MkdirTemp("", "mutate"); err != nil {
 		return err
 	}
@@ -82,9 +117,17 @@ func (m *mutation) replay(ctx context.Context, list string) (err error) {
 	if err != nil {
 		return fmt.Errorf("%s: %w", list, err)
 	}
+	if m.simulate != "" {
+		if err := m.compileAll(ctx, all); err != nil {
+			return err
+		}
+	}
 	wrong := 0
-	for _, n := range all {
-		problem := m.try(ctx, n)
+	for i, n := range all {
+		if !strings.Contains(n.name, only) {
+			continue
+		}
+		by, problem := m.try(ctx, i+1, n)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -93,7 +136,7 @@ func (m *mutation) replay(ctx context.Context, list string) (err error) {
 			fmt.Printf("%s: %v\n", n.name, problem)
 			continue
 		}
-		fmt.Printf("noticed: %s (%s)\n", n.name, strings.Join(n.tests, ", "))
+		fmt.Printf("noticed: %s (%s)\n", n.name, by)
 	}
 	if wrong > 0 {
 		return fmt.Errorf("%d of %d named mutants are not noticed as they should be", wrong, len(all))
@@ -102,31 +145,63 @@ func (m *mutation) replay(ctx context.Context, list string) (err error) {
 	return nil
 }
 
-// try returns an error if a test that should notice the mutant does not.
-func (m *mutation) try(ctx context.Context, n namedMutant) error {
-	file := filepath.Join(m.folder, n.file)
-	source, err := os.ReadFile(file)
-	if err != nil {
-		return err
+// compileAll compiles all mutants at once, each with its switch.
+func (m *mutation) compileAll(ctx context.Context, all []namedMutant) error {
+	texts := map[string]string{filepath.Join(m.folder, "mutant_switch.go"): fmt.Sprintf(switchSource, filepath.Base(m.folder), len(all)+1)}
+	for i, n := range all {
+		if err := n.apply(m.folder, i+1, texts); err != nil {
+			return err
+		}
 	}
-	changed, err := n.apply(string(source))
-	if err != nil {
-		return err
+	return m.compile(ctx, texts)
+}
+
+// try returns what notices the mutant with the number id, and an error if something that should does not.
+func (m *mutation) try(ctx context.Context, id int, n namedMutant) (by string, err error) {
+	if m.simulate != "" {
+		return m.simulated(ctx, id, n)
 	}
-	if err := m.compile(ctx, map[string]string{file: changed}); err != nil {
-		return err
+	texts := map[string]string{}
+	if err := n.apply(m.folder, id, texts); err != nil {
+		return "", err
+	}
+	if err := m.compile(ctx, texts); err != nil {
+		return "", err
 	}
 	listed, err := m.command(ctx, "-test.list", ".").Output()
 	if err != nil {
-		return err
+		return "", err
 	}
-	for _, test := range n.tests {
+	for _, test := range n.judges {
 		if !slices.Contains(strings.Fields(string(listed)), test) {
-			return fmt.Errorf("there is no test %s", test)
+			return "", fmt.Errorf("there is no test %s", test)
 		}
 		if m.pass(ctx, 0, []testCost{{name: test, took: slowTest}}) {
-			return fmt.Errorf("SURVIVES: %s does not fail", test)
+			return "", fmt.Errorf("SURVIVES: %s does not fail", test)
 		}
 	}
-	return nil
+	return strings.Join(n.judges, ", "), nil
+}
+
+// failedSeed is a line of the simulation about a seed that has failed.
+var failedSeed = regexp.MustCompile(`seed (\d+): ([a-z ]+): `)
+
+// simulated runs seeds of the simulation until one fails, and returns the rule that was broken and the number of seeds.
+func (m *mutation) simulated(ctx context.Context, id int, n namedMutant) (by string, err error) {
+	cmd := m.command(ctx, "-test.run", "^TestSim$", "-test.timeout", "0", "-seeds", strconv.Itoa(m.seeds), "-shrink", "0", "-until")
+	cmd.Env = append(cmd.Env, "MUTANT="+strconv.Itoa(id))
+	out, err := cmd.CombinedOutput()
+	if err == nil {
+		return "", fmt.Errorf("SURVIVES: no rule is broken in %d seeds", m.seeds)
+	}
+	first, rule := 0, ""
+	for _, match := range failedSeed.FindAllStringSubmatch(string(out), -1) {
+		if seed, err := strconv.Atoi(match[1]); err == nil && (first == 0 || seed < first) {
+			first, rule = seed, match[2]
+		}
+	}
+	if !slices.Contains(n.judges, rule) {
+		return "", fmt.Errorf("seed %d breaks the rule %q, want one of %q:\n%s", first, rule, n.judges, out)
+	}
+	return fmt.Sprintf("rule %q, %d seeds", rule, first), nil
 }

@@ -66,6 +66,15 @@ func packageName(source []byte) (string, error) {
 // compile builds the package's tests with these texts instead of the files.
 func (m *mutation) compile(ctx context.Context, changed map[string]string) error {
 	overlay := struct{ Replace map[string]string }{map[string]string{}}
+	if m.simulate != "" {
+		list, err := os.ReadFile(m.simulate)
+		if err != nil {
+			return err
+		}
+		if err := json.Unmarshal(list, &overlay); err != nil {
+			return fmt.Errorf("%s: %w", m.simulate, err)
+		}
+	}
 	for file, text := range changed {
 		full, err := filepath.Abs(file)
 		if err != nil {
@@ -87,7 +96,7 @@ func (m *mutation) compile(ctx context.Context, changed map[string]string) error
 	if _, err := os.Stat(m.binary()); err == nil {
 		_ = os.Remove(m.binary())
 	}
-	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay", filepath.Join(m.tmp, "overlay.json"), "-o", m.binary(), "./"+m.folder)
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags", "-s -w", "-tags", m.tags(), "-overlay", filepath.Join(m.tmp, "overlay.json"), "-o", m.binary(), "./"+m.tested())
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("compiling the tests: %w\n%s", err, out)
 	}
@@ -96,10 +105,25 @@ func (m *mutation) compile(ctx context.Context, changed map[string]string) error
 
 func (m *mutation) binary() string { return filepath.Join(m.tmp, "package.test") }
 
+// tested is the folder whose tests judge, and tags are their build tags.
+func (m *mutation) tested() string {
+	if m.simulate != "" {
+		return filepath.Join(m.folder, "sim")
+	}
+	return m.folder
+}
+
+func (m *mutation) tags() string {
+	if m.simulate != "" {
+		return "sim"
+	}
+	return ""
+}
+
 // command runs the compiled tests with these arguments, as go test does.
 func (m *mutation) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, m.binary(), args...)
-	cmd.Dir = m.folder
+	cmd.Dir = m.tested()
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
 	return cmd
 }

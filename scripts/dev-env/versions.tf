@@ -1,0 +1,21 @@
+terraform {
+  required_version = ">= 1.6"
+
+  # scripts/dev-env.sh says where: outside of the checkout.
+  backend "local" {}
+
+  required_providers {
+    hcloud = {
+      source  = "hetznercloud/hcloud"
+      version = ">= 1.58.0, < 2.0.0"
+    }
+    # Makes the certificate authorities, so that the kubeconfig is known without a login on any server.
+    tls = {
+      source  = "hashicorp/tls"
+      version = ">= 4.0.5, < 5.0.0"
+    }
+  }
+}
+
+# HCLOUD_TOKEN and HCLOUD_ENDPOINT are read from the environment: neither is in a file, nor in the state.
+provider "hcloud" {}
