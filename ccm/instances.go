@@ -112,7 +112,7 @@ func (i *instances) notReadyServerOf(ctx context.Context, node *corev1.Node) (*h
 	return i.serverOf(periodically(ctx, controllerLifecycle, "exists"), node, serverAsk{
 		maxAge: i.notReadyAge(node),
 		likely: func() []serverAsk {
-			return i.asks(func(n *corev1.Node) (time.Duration, bool) { return i.notReadyAge(n), !isReady(n) })
+			return i.asks(func(n *corev1.Node) serverAsk { return serverAsk{maxAge: i.notReadyAge(n)} }, func(n *corev1.Node) bool { return !isReady(n) })
 		},
 	})
 }
@@ -136,36 +136,45 @@ func isReady(node *corev1.Node) bool {
 }
 
 // askForMetadata returns the question for a Node's metadata. A Node that is not initialized yet runs on a server
-// that existed when the Node was created: data from later than that are good enough. (The clocks of the API
-// server and of this machine may differ by a few seconds.) All other Nodes are refreshed together.
+// that existed when the Node was created: data from later than that are good enough. Older data may be about a former
+// server of that name, and the Node would keep its provider ID for ever. (The clocks of the API server and of this machine
+// may differ by a few seconds.) All other Nodes are refreshed together.
 func (i *instances) askForMetadata(ctx context.Context, node *corev1.Node) (context.Context, serverAsk) {
-	initAge := func(n *corev1.Node) time.Duration {
-		if n.CreationTimestamp.IsZero() {
-			return 0
-		}
-		return max(min(i.servers.clock.Since(n.CreationTimestamp.Time)-maxClockSkew, maxInitAge), i.servers.ttl)
-	}
 	if isUninitialized(node) {
-		return urgently(ctx, controllerNode, "initialize"), serverAsk{maxAge: initAge(node), likely: func() []serverAsk {
-			return i.asks(func(n *corev1.Node) (time.Duration, bool) { return initAge(n), isUninitialized(n) })
-		}}
+		ask := i.askForInit(node)
+		ask.likely = func() []serverAsk { return i.asks(i.askForInit, isUninitialized) }
+		return urgently(ctx, controllerNode, "initialize"), ask
 	}
 	return periodically(ctx, controllerNode, "refresh"), serverAsk{likely: func() []serverAsk {
-		return i.asks(func(n *corev1.Node) (time.Duration, bool) { return 0, !isUninitialized(n) })
+		return i.asks(func(*corev1.Node) serverAsk { return serverAsk{} }, func(n *corev1.Node) bool { return !isUninitialized(n) })
 	}}
+}
+
+// askForInit returns how old data may be that initialize a Node.
+func (i *instances) askForInit(n *corev1.Node) serverAsk {
+	created, now := n.CreationTimestamp.Time, i.servers.clock.Now()
+	if created.IsZero() {
+		return serverAsk{}
+	}
+	ask := serverAsk{maxAge: max(min(now.Sub(created)-maxClockSkew, maxInitAge), i.servers.ttl), notBefore: created.Add(maxClockSkew)}
+	if ask.notBefore.After(now) {
+		ask.notBefore = now
+	}
+	return ask
 }
 
 // maxClockSkew is how much the clocks of the API server and of this machine may differ.
 const maxClockSkew = 10 * time.Second
 
-// asks returns the questions about the servers of all Nodes that choose accepts, with their maximum age. It returns
-// nil before the Nodes are known.
-func (i *instances) asks(choose func(*corev1.Node) (maxAge time.Duration, ok bool)) []serverAsk {
+// asks returns the questions about the servers of all Nodes that choose accepts. It returns nil before the Nodes are known.
+func (i *instances) asks(question func(*corev1.Node) serverAsk, choose func(*corev1.Node) bool) []serverAsk {
 	nodes, _ := i.servers.evidence.listers()
 	var all []serverAsk
 	for _, n := range listNodes(nodes) {
-		maxAge, ok := choose(n)
-		if ask, err := askFor(n, serverAsk{maxAge: maxAge}); ok && err == nil {
+		if !choose(n) {
+			continue
+		}
+		if ask, err := askFor(n, question(n)); err == nil {
 			all = append(all, ask)
 		}
 	}

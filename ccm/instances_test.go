@@ -519,6 +519,47 @@ func TestCheckReportsThatThisNodeIsNotAttachedToTheNetwork(t *testing.T) {
 	}
 }
 
+// A server that is made anew under its name shortly after the cache saw the former one: the provider ID of a Node cannot be
+// changed, so data that are older than the Node must not decide it.
+func TestANewNodeIsNotTakenForTheFormerServerOfItsName(t *testing.T) {
+	t.Parallel()
+	id := 1
+	api := newTestAPI(t, func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, 200, `{"servers":[`+serverJSON(id, "node-1", "running")+`],"meta":{"pagination":{"page":1}}}`)
+	})
+	cloud, clk := api.cloud(Config{ServerCacheTTL: 10 * time.Second})
+	register := func() *corev1.Node {
+		n := testNode("node-1", "")
+		n.CreationTimestamp = metav1.NewTime(clk.Now().Truncate(time.Second)) // as the API server writes it
+		n.Spec.Taints = []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider}}
+		return n
+	}
+	providerIDOf := func(n *corev1.Node) string {
+		t.Helper()
+		meta, err := cloud.instances.InstanceMetadata(t.Context(), n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return meta.ProviderID
+	}
+	if got := providerIDOf(register()); got != providerID(1) {
+		t.Fatal(got)
+	}
+	id = 2
+	clk.Step(200 * time.Millisecond)
+	n := register()
+	if got := providerIDOf(n); got != providerID(2) {
+		t.Errorf("the Node has the provider ID %s, want that of the server that there is now", got)
+	}
+	calls := len(api.recorded())
+	clk.Step(maxClockSkew)
+	providerIDOf(n)
+	clk.Step(time.Minute)
+	if providerIDOf(n); len(api.recorded()) != calls+1 {
+		t.Errorf("%d calls, want that data from after the creation serve", len(api.recorded())-calls)
+	}
+}
+
 // What has been so for long is asked less often.
 func TestTheAgeOfDataAboutANodeGrowsWithTheNodesState(t *testing.T) {
 	t.Parallel()

@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 )
@@ -45,10 +46,10 @@ func (c *serverCache) listWith(ctx context.Context, selector string, most int) e
 	c.mu.Lock()
 	if all {
 		c.clear()
-		c.listedAt, c.listedWith = c.clock.Now(), token
+		c.listedAt, c.listedWith = list.at, token
 	}
-	c.keep(list.servers)
-	c.askedAt = c.clock.Now()
+	c.keep(list.servers, list.at)
+	c.askedAt = list.at
 	if selector == "" {
 		c.pages = list.pages
 	} else {
@@ -109,17 +110,17 @@ func (c *serverCache) commonLabels(known map[int64]bool) string {
 
 // serverList is a list of servers, or only its first page.
 type serverList struct {
+	at       time.Time // before the request: the servers are not older than that
 	servers  []*hcloud.Server
 	pages    int
 	complete bool
 }
 
 // fetch returns a list. If it has more pages than most after the first one, it ends with that. hcloud-go's own
-// loop accepts any JSON as a list, and {} as an
-// empty one: the answer of a broken gateway would then remove all servers from routes and load
-// balancers.
+// loop accepts any JSON as a list, and {} as an empty one: the answer of a broken gateway would then remove all
+// servers from routes and load balancers.
 func (c *serverCache) fetch(ctx context.Context, opts hcloud.ServerListOpts, most int) (list serverList, err error) {
-	opts.PerPage = serversPerPage
+	list.at, opts.PerPage = c.clock.Now(), serversPerPage
 	for opts.Page = 1; ; {
 		servers, resp, err := c.client.Server.List(ctx, opts)
 		if err != nil {

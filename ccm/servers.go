@@ -73,6 +73,8 @@ type serverAsk struct {
 	name string
 	// maxAge is the maximum age of the answer; 0: the cache's ttl.
 	maxAge time.Duration
+	// notBefore is the time that the answer must not be older than; zero: any.
+	notBefore time.Time
 	// likely returns the questions that will probably follow; nil: not known.
 	likely func() []serverAsk
 }
@@ -113,6 +115,7 @@ func (c *serverCache) ByID(ctx context.Context, ask serverAsk) (*hcloud.Server, 
 			return s, nil
 		}
 	}
+	at := c.clock.Now()
 	server, _, err := c.client.Server.GetByID(ctx, ask.id)
 	if err != nil {
 		return nil, fmt.Errorf("getting server %d: %w", ask.id, err)
@@ -126,7 +129,7 @@ func (c *serverCache) ByID(ctx context.Context, ask serverAsk) (*hcloud.Server, 
 	c.evidence.sawOne(token)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.keep([]*hcloud.Server{server})
+	c.keep([]*hcloud.Server{server}, at)
 	return server, nil
 }
 
@@ -223,7 +226,7 @@ func (c *serverCache) findByName(ctx context.Context, ask serverAsk) (*hcloud.Se
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.keep(named.servers)
+	c.keep(named.servers, named.at)
 	i := slices.IndexFunc(named.servers, func(s *hcloud.Server) bool { return strings.EqualFold(s.Name, ask.name) })
 	if i < 0 {
 		c.absent[ask.name] = c.clock.Now()
@@ -308,7 +311,7 @@ func (c *serverCache) cached(ask serverAsk, maxAge time.Duration) *hcloud.Server
 	if id == 0 {
 		id = c.byName[strings.ToLower(ask.name)]
 	}
-	if e, ok := c.byID[id]; ok && c.clock.Since(e.at) < maxAge {
+	if e, ok := c.byID[id]; ok && c.clock.Since(e.at) < maxAge && !e.at.Before(ask.notBefore) {
 		return e.server
 	}
 	return nil
@@ -363,14 +366,13 @@ func (c *serverCache) listIsDue(ask serverAsk) (demand int, due bool) {
 	return demand, demand >= pages
 }
 
-// keep stores what the API has said about servers just now. The caller holds mu.
-func (c *serverCache) keep(servers []*hcloud.Server) {
-	now := c.clock.Now()
+// keep stores the API's answer to a question that was asked at that time. The caller holds mu.
+func (c *serverCache) keep(servers []*hcloud.Server, at time.Time) {
 	for _, s := range servers {
 		if before := c.byID[s.ID].server; before != nil && before.Name != s.Name {
 			delete(c.byName, strings.ToLower(before.Name))
 		}
-		c.byID[s.ID] = cachedServer{s, now}
+		c.byID[s.ID] = cachedServer{s, at}
 		c.byName[strings.ToLower(s.Name)] = s.ID
 		delete(c.gone, s.ID)
 	}

@@ -216,7 +216,7 @@ func TestANameFollowsARenamedServer(t *testing.T) {
 	}
 	another := *renamed
 	another.Name = "third"
-	servers.keep([]*hcloud.Server{&another}) // the answer to a question about this server only
+	servers.keep([]*hcloud.Server{&another}, clk.Now()) // the answer to a question about this server only
 	if servers.lookup(serverAsk{name: "other"}) != nil || servers.lookup(serverAsk{name: "third"}) == nil {
 		t.Error("the old name leads to the renamed server")
 	}
