@@ -133,7 +133,7 @@ func (p *provider) Get(ctx context.Context, m *v1alpha1.Machine) (machine.Instan
 		return nil, err
 	}
 	if len(own) > 0 {
-		return p.instance(own), nil
+		return p.instance(m, own)
 	}
 	// A person may have removed the label.
 	id, err := strconv.ParseInt(strings.TrimPrefix(m.Spec.ProviderID, p.prefix), 10, 64)
@@ -149,16 +149,20 @@ func (p *provider) Get(ctx context.Context, m *v1alpha1.Machine) (machine.Instan
 	case s == nil:
 		return nil, machine.ErrInstanceNotFound
 	case s.Labels[LabelUID] == string(m.UID): // it got the label back in between
-		return p.instance([]*hcloud.Server{s}), nil
+		return p.instance(m, []*hcloud.Server{s})
 	}
 	return nil, &machine.TerminalError{Reason: machine.ReasonInvalidConfiguration, Message: fmt.Sprintf(
 		"server %d no longer has the label %s=%s: put it back, or delete the Machine, which leaves the server alone", id, LabelUID, m.UID)}
 }
 
-// instance returns the oldest of the servers.
-func (p *provider) instance(own []*hcloud.Server) machine.Instance {
+// instance returns the oldest of the servers. It is an error if that is being deleted and the Machine has no provider ID yet: the
+// Machine gets another one when this one and its name are gone.
+func (p *provider) instance(m *v1alpha1.Machine, own []*hcloud.Server) (machine.Instance, error) {
 	oldest := slices.MinFunc(own, func(a, b *hcloud.Server) int { return cmp.Compare(a.ID, b.ID) })
-	return &instance{oldest, p.providerID(oldest.ID)}
+	if m.Spec.ProviderID == "" && oldest.Status == hcloud.ServerStatusDeleting {
+		return nil, fmt.Errorf("server %d (%s) could not be created and is being deleted: will create another one when it is gone", oldest.ID, oldest.Name)
+	}
+	return &instance{oldest, p.providerID(oldest.ID)}, nil
 }
 
 // GetCloudConfig implements [machine.Provider]. A cloud-controller-manager does the work, so that the kubelet needs no
@@ -174,7 +178,7 @@ func (p *provider) Create(ctx context.Context, m *v1alpha1.Machine, _ *machine.D
 		return nil, err
 	}
 	if len(own) > 0 {
-		return p.instance(own), nil
+		return p.instance(m, own)
 	}
 	found, err := lookUp(ctx, c, s)
 	if err != nil {
@@ -211,9 +215,9 @@ func (p *provider) Create(ctx context.Context, m *v1alpha1.Machine, _ *machine.D
 	}
 	// An action that takes longer, or whose state cannot be read now, may still succeed: Get tells.
 	if s, _, err := c.Server.GetByID(ctx, created.Server.ID); err == nil && s != nil && s.ID == created.Server.ID {
-		return p.instance([]*hcloud.Server{s}), nil
+		return p.instance(m, []*hcloud.Server{s})
 	}
-	return p.instance([]*hcloud.Server{created.Server}), nil
+	return p.instance(m, []*hcloud.Server{created.Server})
 }
 
 // imageOf returns an image by its name or its ID. The API takes the one of the server type's architecture.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -160,6 +161,29 @@ func TestCreateRemovesAServerThatCannotStart(t *testing.T) {
 		t.Errorf("%d servers are left", n)
 	}
 	w.create(m)
+}
+
+// The deletion of a server whose creation failed takes a few seconds. The Machine must not get its provider ID.
+func TestAServerThatIsBeingDeletedIsNoInstanceOfANewMachine(t *testing.T) {
+	w := newWorld(t)
+	m := w.machineWith(`{"serverType": "cx23"}`)
+	w.fault(fault.Rule{Operation: "create_server", First: 1, Effect: fault.FailAction("resource_unavailable", "no room")})
+	w.fault(fault.Rule{Operation: "delete_server", First: 1, Effect: fault.HangAction()})
+	if _, err := w.p.Create(w.ctx, m, &machine.Data{}, ""); err == nil {
+		t.Fatal("no error although the creation failed")
+	}
+	for name, find := range map[string]func() (machine.Instance, error){
+		"Get":    func() (machine.Instance, error) { return w.p.Get(w.ctx, m) },
+		"Create": func() (machine.Instance, error) { return w.p.Create(w.ctx, m, &machine.Data{}, "") },
+	} {
+		if i, err := find(); err == nil || !strings.Contains(err.Error(), "is being deleted") {
+			t.Errorf("%s: %v, %v", name, i, err)
+		}
+	}
+	m.Spec.ProviderID = "ccm-from-scratch://" + strconv.FormatInt(w.servers()[0].ID, 10) // it worked before
+	if i, err := w.p.Get(w.ctx, m); err != nil || i.Status() != machine.StatusDeleting {
+		t.Errorf("the server that the Machine had: %v, %v", i, err)
+	}
 }
 
 func TestOnlyTheAPICanSayThatAnInstanceIsGone(t *testing.T) {
