@@ -16,10 +16,10 @@ func source(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
 	for name, text := range map[string]string{
-		"go.mod":              "module example.org/program\n\ngo 1.26\n\nrequire example.org/library v1.2.3\n\nreplace example.org/library => ./library\n",
-		"cmd/program/main.go": "package main\n\nimport \"example.org/library\"\n\nfunc main() {\n\tlibrary.F()\n\tpanic(\"the text of a panic has the name of this file\")\n}\n",
-		"library/go.mod":      "module example.org/library\n\ngo 1.26\n",
-		"library/library.go":  "package library\n\n// F does nothing.\n//\n//go:noinline\nfunc F() {}\n",
+		"go.mod":               "module example.org/program\n\ngo 1.26\n\nrequire k8s.io/component-base v1.2.3\n\nreplace k8s.io/component-base => ./library\n",
+		"cmd/program/main.go":  "package main\n\nimport \"k8s.io/component-base/version\"\n\nfunc main() {\n\tversion.F()\n\tpanic(\"the text of a panic has the name of this file\")\n}\n",
+		"library/go.mod":       "module k8s.io/component-base\n\ngo 1.26\n",
+		"library/version/v.go": "package version\n\nvar gitCommit string\n\n// F prints the commit.\nfunc F() { println(gitCommit) }\n",
 	} {
 		name = filepath.Join(folder, name)
 		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
@@ -38,7 +38,7 @@ func made(t *testing.T, folder string, arches ...string) map[string]string {
 	out := t.TempDir()
 	j := job{
 		image: image{tag: "program:v1", labels: map[string]string{
-			"org.opencontainers.image.licenses": "Apache-2.0", "org.opencontainers.image.source": "https://example.org", "org.opencontainers.image.revision": "abc",
+			"org.opencontainers.image.licenses": "Apache-2.0", "org.opencontainers.image.source": "https://example.org", "org.opencontainers.image.revision": "the-revision",
 		}},
 		pkg: "./cmd/program", arches: arches, out: filepath.Join(out, "program.tar"), sbom: filepath.Join(out, "program"),
 	}
@@ -88,6 +88,17 @@ func TestTwoFoldersWithTheSameSourceMakeTheSameFiles(t *testing.T) {
 	}
 }
 
+func TestTheProgramKnowsTheRevisionThatItWasBuiltFrom(t *testing.T) {
+	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
+	t.Setenv("GOFLAGS", "-trimpath")
+	t.Setenv("GOWORK", "off")
+	archive := made(t, source(t), runtime.GOARCH)["program.tar"]
+	program := archive[strings.Index(archive, "\x7fELF"):]
+	if end := strings.LastIndex(program, ".shstrtab"); end < 0 || !strings.Contains(program[:end], "the-revision") {
+		t.Error("the program does not hold the revision; the metric kubernetes_build_info has none")
+	}
+}
+
 func TestTheBillOfMaterialsNamesEachModule(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
 	t.Setenv("GOFLAGS", "-trimpath")
@@ -108,10 +119,10 @@ func TestTheBillOfMaterialsNamesEachModule(t *testing.T) {
 		}
 		ids[p.ID] = true
 	}
-	if want := []string{"example.org/program/cmd/program", "stdlib", "example.org/library"}; !slices.Equal(names, want) {
+	if want := []string{"example.org/program/cmd/program", "stdlib", "k8s.io/component-base"}; !slices.Equal(names, want) {
 		t.Errorf("got %v, want %v", names, want)
 	}
-	if p := d.Packages[0]; p.Version != "v1" || p.References[0].Locator != "pkg:golang/example.org/program@v1" || !strings.HasSuffix(p.SourceInfo, " from https://example.org@abc") {
+	if p := d.Packages[0]; p.Version != "v1" || p.References[0].Locator != "pkg:golang/example.org/program@v1" || !strings.HasSuffix(p.SourceInfo, " from https://example.org@the-revision") {
 		t.Errorf("%+v", p)
 	}
 	if p := d.Packages[0]; p.LicenseDeclared != "Apache-2.0" || !strings.Contains(p.SourceInfo, "GOARCH=arm64") || !strings.Contains(p.SourceInfo, "-trimpath=true") {

@@ -8,6 +8,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -90,7 +91,7 @@ func (j *job) run(ctx context.Context, folder string) error {
 		im := j.image
 		im.arch = arch
 		var err error
-		if im.program, err = build(ctx, folder, j.pkg, arch); err != nil {
+		if im.program, err = build(ctx, folder, j.pkg, arch, cmp.Or(im.labels["org.opencontainers.image.revision"], "unknown")); err != nil {
 			return err
 		}
 		if j.sbom != "" {
@@ -116,15 +117,16 @@ func (j *job) run(ctx context.Context, folder string) error {
 	})
 }
 
-// build returns the program of a package, for Linux.
-func build(ctx context.Context, folder, pkg, arch string) ([]byte, error) {
+// build returns the program of a package, for Linux. The libraries of Kubernetes report the revision in the metric
+// kubernetes_build_info.
+func build(ctx context.Context, folder, pkg, arch, revision string) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "image-")
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	binary := filepath.Join(dir, "program")
-	cmd := exec.CommandContext(ctx, "go", "build", "-v", "-ldflags=-s -w", "-o", binary, pkg)
+	cmd := exec.CommandContext(ctx, "go", "build", "-v", "-ldflags=-s -w -X k8s.io/component-base/version.gitCommit="+revision, "-o", binary, pkg)
 	cmd.Dir = folder
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
