@@ -71,6 +71,8 @@ type Cloud struct {
 	changed  chan struct{} // closed and replaced by every commit
 	spareLog *changeLog    // empty, for the next transaction
 	events   eventHub
+	// passwords is how many were made. Each is another one, also if nothing else happens in between.
+	passwords uint64
 	// hypervisors are the attached ones, in the order of attachment.
 	hypervisors []*attachment
 	waiting     []*task // for a hypervisor: those of detached ones that were never handed out

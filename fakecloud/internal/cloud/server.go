@@ -201,9 +201,10 @@ func checkUserData(data string) error {
 // passwordAlphabet leaves out characters that look alike.
 const passwordAlphabet = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 
-// newPassword returns a password that is not secret: it follows from the cloud's seed and last id.
+// newPassword returns a password that is not secret: it follows from the cloud's seed and the number of passwords before.
 func (tx *Tx) newPassword() string {
-	r := rand.New(rand.NewPCG(tx.cloud.seed, uint64(tx.cloud.lastID.Load())))
+	tx.cloud.passwords++
+	r := rand.New(rand.NewPCG(tx.cloud.seed, tx.cloud.passwords))
 	b := make([]byte, 20)
 	for i := range b {
 		b[i] = passwordAlphabet[r.IntN(len(passwordAlphabet))]
