@@ -129,7 +129,7 @@ func TestContractEveryAnswerConformsToTheDocument(t *testing.T) {
 	})
 	t.Run("every operation on a busy resource", func(t *testing.T) { refuseWhileBusy(newWorld(t, recorder), document) })
 	t.Run("every name", func(t *testing.T) { refuseTakenNames(newWorld(t, recorder), document) })
-	t.Run("every list", func(t *testing.T) {
+	t.Run("every list is filtered, sorted and paged", func(t *testing.T) {
 		w := newWorld(t, recorder)
 		populate(w)
 		for _, op := range document.Operations() {

@@ -48,6 +48,8 @@ type Operation struct {
 	ID      string // operationId: get_server
 	Tag     string // Servers
 	Summary string
+	// Description is Markdown.
+	Description string
 
 	// Success is the one status of a successful answer. For a removed operation it is 410.
 	Success    int
@@ -291,12 +293,13 @@ func (d *Document) finish() error {
 // operation returns the Operation of a raw operation.
 func (r reader) operation(method, path string, raw rawOperation) (*Operation, error) {
 	op := &Operation{
-		Method:     strings.ToUpper(method),
-		Path:       path,
-		ID:         raw.OperationID,
-		Summary:    raw.Summary,
-		Deprecated: raw.Deprecated,
-		codes:      parseErrorTable(raw.Description),
+		Method:      strings.ToUpper(method),
+		Path:        path,
+		ID:          raw.OperationID,
+		Summary:     raw.Summary,
+		Description: raw.Description,
+		Deprecated:  raw.Deprecated,
+		codes:       parseErrorTable(raw.Description),
 	}
 	if len(raw.Tags) > 0 {
 		op.Tag = raw.Tags[0]

@@ -1,0 +1,125 @@
+package contract
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Rule is a row of the table of behaviour: one sentence of the document, in our own words, and what guards it.
+type Rule struct {
+	Topic     string // the name of the file: servers
+	Operation string // operationId
+	ID        string // see [Sentence]
+	Says      string
+	// Guard names tests, or is a reason that begins with one of [Reasons].
+	Guard string
+}
+
+// Reasons are the beginnings of a guard that names no test.
+var Reasons = []string{"no behaviour: ", "not modelled: ", "not tested: "}
+
+// Tests returns the names of the tests that guard a rule: "TestName", or "TestName/case".
+func (r Rule) Tests() []string {
+	if r.Reason() != "" {
+		return nil
+	}
+	return strings.Split(r.Guard, " + ")
+}
+
+// Reason returns the beginning of the reason why no test guards a rule, or "".
+func (r Rule) Reason() string {
+	i := slices.IndexFunc(Reasons, func(reason string) bool { return strings.HasPrefix(r.Guard, reason) })
+	if i < 0 {
+		return ""
+	}
+	return Reasons[i]
+}
+
+// ReadRules reads the table of behaviour: the files of a folder, one for each topic. A line has the operation, the id, our
+// words and the guard, separated by tabs.
+func ReadRules(folder string) ([]Rule, error) {
+	files, err := filepath.Glob(filepath.Join(folder, "*.tsv"))
+	if err != nil {
+		return nil, err
+	}
+	var rules []Rule
+	for _, path := range files {
+		file, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		topic := strings.TrimSuffix(filepath.Base(path), ".tsv")
+		read, err := readTopic(file, topic)
+		if err := file.Close(); err != nil {
+			return nil, err
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		rules = append(rules, read...)
+	}
+	return rules, nil
+}
+
+func readTopic(file io.Reader, topic string) ([]Rule, error) {
+	var rules []Rule
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		cells := strings.Split(lines.Text(), "\t")
+		if len(cells) != 4 || slices.Contains(cells, "") {
+			return nil, fmt.Errorf("want operation, id, words and guard, separated by tabs: %q", lines.Text())
+		}
+		rules = append(rules, Rule{topic, cells[0], cells[1], cells[2], cells[3]})
+	}
+	return rules, lines.Err()
+}
+
+// WriteBehaviour writes the page of behaviour in Markdown. file returns the file of a test, relative to the page.
+func WriteBehaviour(w io.Writer, rules []Rule, file func(test string) string) error {
+	var page strings.Builder
+	counts := make(map[string]int)
+	for _, rule := range rules {
+		counts[rule.Reason()]++
+	}
+	fmt.Fprintf(&page, "# What the API document says, and which test guards it\n\n"+
+		"The descriptions of the operations in the official document have %d sentences, entries of lists and rows of tables.\n"+
+		"Tests guard %d of them, %d state no behaviour, %d are not modelled, and %d are not tested. The words are ours.\n\n"+
+		"`make behaviour` writes this page from [the table](internal/contract/testdata/behaviour). A test fails if the document has a\n"+
+		"sentence that the table lacks, or if a test of the table does not exist.\n",
+		len(rules), counts[""], counts[Reasons[0]], counts[Reasons[1]], counts[Reasons[2]])
+	topic := ""
+	for _, rule := range rules {
+		if rule.Topic != topic {
+			topic = rule.Topic
+			fmt.Fprintf(&page, "\n## %s\n\n| Operation | What the document says | Guard |\n| --- | --- | --- |\n", heading(topic))
+		}
+		fmt.Fprintf(&page, "| `%s` | %s | %s |\n", rule.Operation, rule.Says, rule.guardCell(file))
+	}
+	_, err := io.WriteString(w, page.String())
+	return err
+}
+
+func heading(topic string) string {
+	return strings.ToUpper(topic[:1]) + strings.ReplaceAll(topic[1:], "_", " ")
+}
+
+func (r Rule) guardCell(file func(test string) string) string {
+	var links []string
+	for _, test := range r.Tests() {
+		name, part, _ := strings.Cut(test, "/")
+		link := fmt.Sprintf("[%s](%s)", name, file(name))
+		if part != "" {
+			link += ": " + part
+		}
+		links = append(links, link)
+	}
+	if links == nil {
+		return r.Guard
+	}
+	return strings.Join(links, ", ")
+}

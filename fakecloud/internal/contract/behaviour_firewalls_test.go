@@ -1,0 +1,164 @@
+package contract_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+func (w *world) firewall(body object) string {
+	w.Helper()
+	path := "/firewalls/" + w.create("firewall", "/firewalls", body)
+	w.finish()
+	return path
+}
+
+// privateServer makes a server in a new network, without public addresses.
+func (w *world) privateServer(name string) json.Number {
+	w.Helper()
+	body := smallServer(w, name)
+	body["networks"] = []json.Number{json.Number(w.create("network", "/networks", fullNetwork))}
+	body["public_net"] = object{"enable_ipv4": false, "enable_ipv6": false}
+	return json.Number(w.server(body))
+}
+
+func applyTo(resources ...object) object    { return object{"apply_to": resources} }
+func removeFrom(resources ...object) object { return object{"remove_from": resources} }
+
+func TestErrorsOfFirewalls(t *testing.T) {
+	t.Parallel()
+	refuseNew := func(code string, resources ...object) func(*world) {
+		return func(w *world) {
+			body := applyTo(resources...)
+			body["name"] = "new"
+			w.refuse(422, code, "POST", "/firewalls", body)
+		}
+	}
+	unknown := toServer(json.Number(absentID))
+	refusals{
+		"a new firewall for an unknown server": refuseNew("firewall_resource_not_found", unknown),
+		"a server twice in a new firewall": func(w *world) {
+			server := toServer(w.runningServer("a"))
+			refuseNew("server_already_added", server, server)(w)
+		},
+		"a new firewall for a server without a public interface": func(w *world) {
+			refuseNew("incompatible_network_type", toServer(w.privateServer("a")))(w)
+		},
+		"an applied firewall is deleted": func(w *world) {
+			path := w.firewall(object{"name": "a", "apply_to": []object{toSelector("env=test")}})
+			w.refuse(422, "resource_in_use", "DELETE", path, nil)
+		},
+		"an unknown server": func(w *world) {
+			path := w.firewall(smallFirewall(w, "a")) + "/actions/apply_to_resources"
+			w.refuse(404, "firewall_resource_not_found", "POST", path, applyTo(unknown))
+		},
+		"removed from an unknown server": func(w *world) {
+			path := w.firewall(smallFirewall(w, "a")) + "/actions/remove_from_resources"
+			w.refuse(404, "firewall_resource_not_found", "POST", path, removeFrom(unknown))
+		},
+		"a server that has the firewall": func(w *world) {
+			server := toServer(w.runningServer("a"))
+			path := w.firewall(object{"name": "a", "apply_to": []object{server}})
+			w.refuseAction("firewall_already_applied", path, "apply_to_resources", applyTo(server))
+		},
+		"a server without a public interface": func(w *world) {
+			path := w.firewall(smallFirewall(w, "a"))
+			w.refuseAction("private_net_only_server", path, "apply_to_resources", applyTo(toServer(w.privateServer("a"))))
+		},
+		"removed from a server that a selector selects": func(w *world) {
+			server := toServer(w.runningServer("a"))
+			path := w.firewall(object{"name": "a", "apply_to": []object{toSelector("env=test")}})
+			w.refuseAction("firewall_managed_by_label_selector", path, "remove_from_resources", removeFrom(server))
+		},
+	}.run(t)
+}
+
+func TestAFirewallIsAppliedToServersAndSelectorsWhenItsActionEnds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	direct, other := smallServer(w, "direct"), w.runningServer("selected")
+	direct["labels"] = object{}
+	server := json.Number(w.server(direct))
+	path := w.firewall(smallFirewall(w, "a"))
+	actions := w.do(201, "POST", path+"/actions/apply_to_resources", applyTo(toServer(server), toSelector("env=test")))["actions"].([]any)
+	for _, action := range actions {
+		if command := at(action.(object), "command"); command != "apply_firewall" {
+			t.Errorf("action %v", command)
+		}
+	}
+	w.expectFirewall(server, "pending", path)
+	w.finish()
+	w.expectFirewall(server, "applied", path)
+	w.expectFirewall(other, "applied", path)
+	if got := at(w.do(200, "GET", path, nil), "firewall", "applied_to").([]any); len(got) != 2 || len(actions) != 2 {
+		t.Errorf("%d actions, applied to %v", len(actions), got)
+	}
+}
+
+func TestAFirewallIsRemovedWhenItsActionEnds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	one, two := w.runningServer("one"), w.runningServer("two")
+	path := w.firewall(object{"name": "a", "apply_to": []object{toServer(one), toServer(two)}})
+	actions := w.do(201, "POST", path+"/actions/remove_from_resources", removeFrom(toServer(one), toServer(two)))["actions"].([]any)
+	if command := at(actions[0].(object), "command"); command != "remove_firewall" {
+		t.Errorf("action %v", command)
+	}
+	w.expectFirewall(one, "pending", path)
+	w.finish()
+	w.expectFirewall(one, "")
+	w.expectFirewall(two, "")
+}
+
+func TestAFirewallFollowsTheLabelsOfAServer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	path := w.firewall(object{"name": "a", "apply_to": []object{toSelector("role=web")}})
+	server := w.runningServer("a")
+	w.expectFirewall(server, "")
+	w.do(200, "PUT", "/servers/"+server.String(), object{"labels": object{"role": "web"}})
+	w.clock.Step(5 * time.Second)
+	w.expectFirewall(server, "applied", path)
+	w.do(200, "PUT", "/servers/"+server.String(), object{"labels": object{}})
+	w.clock.Step(5 * time.Second)
+	w.expectFirewall(server, "")
+}
+
+func (w *world) rulesOf(firewall string) []any {
+	w.Helper()
+	return at(w.do(200, "GET", firewall, nil), "firewall", "rules").([]any)
+}
+
+func TestNewRulesReplaceAllRules(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	path := w.firewall(object{"name": "a", "rules": []any{sshRule}})
+	w.act(path, "set_rules", object{"rules": []any{pingRule}})
+	if got := w.rulesOf(path); len(got) != 1 || at(got[0].(object), "protocol") != "icmp" {
+		t.Errorf("rules %v", got)
+	}
+	w.act(path, "set_rules", object{"rules": []any{}})
+	if got := w.rulesOf(path); len(got) != 0 {
+		t.Errorf("rules %v, want none", got)
+	}
+}
+
+func TestAFirewallHasAtMostFiftyRules(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	var rules []any
+	for i := range 51 {
+		rules = append(rules, object{"direction": "in", "protocol": "tcp", "port": fmt.Sprint(1000 + i), "source_ips": []any{"0.0.0.0/0"}})
+	}
+	path := w.firewall(smallFirewall(w, "a"))
+	w.act(path, "set_rules", object{"rules": rules[:50]})
+	if got := w.rulesOf(path); len(got) != 50 {
+		t.Errorf("%d rules", len(got))
+	}
+	response := w.send("POST", path+"/actions/set_rules", object{"rules": rules})
+	if response.Code/100 != 4 || !strings.Contains(response.Body.String(), "rule") {
+		t.Errorf("51 rules: %d %s", response.Code, response.Body)
+	}
+}

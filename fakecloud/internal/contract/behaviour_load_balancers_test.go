@@ -1,0 +1,200 @@
+package contract_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+)
+
+func TestErrorsOfLoadBalancers(t *testing.T) {
+	t.Parallel()
+	small := func(w *world) string { return w.loadBalancer(smallLoadBalancer(w, "lb")) }
+	net := func(w *world) object { return object{"network": idIn(w.network(fullNetwork))} }
+	refusals{
+		"a new one with a port twice": func(w *world) {
+			body := smallLoadBalancer(w, "new")
+			body["services"] = []object{tcpService(80), tcpService(80)}
+			w.refuse(412, "source_port_already_used", "POST", "/load_balancers", body)
+		},
+		"a port that has a service": func(w *world) {
+			path := small(w)
+			w.act(path, "add_service", tcpService(80))
+			w.refuse(412, "source_port_already_used", "POST", path+"/actions/add_service", tcpService(80))
+		},
+		"attached twice": func(w *world) {
+			path, body := small(w), net(w)
+			w.act(path, "attach_to_network", body)
+			w.refuseAction("load_balancer_already_attached", path, "attach_to_network", body)
+		},
+		"an address that is taken": func(w *world) {
+			body := net(w)
+			body["ip"] = "10.0.1.5"
+			w.act(serverPath(w.runningServer("a")), "attach_to_network", body)
+			w.refuseAction("ip_not_available", small(w), "attach_to_network", body)
+		},
+		"a network without a subnet": func(w *world) {
+			empty := object{"network": idIn(w.network(smallNetwork(w, "empty")))}
+			w.refuseAction("no_subnet_available", small(w), "attach_to_network", empty)
+		},
+		"a type that is too small": func(w *world) {
+			body := smallLoadBalancer(w, "large")
+			body["load_balancer_type"] = "lb21"
+			var services []object
+			for port := range 6 { // lb11 allows five
+				services = append(services, tcpService(1+port))
+			}
+			body["services"] = services
+			w.refuseAction("invalid_load_balancer_type", w.loadBalancer(body), "change_type", object{"load_balancer_type": "lb11"})
+		},
+		"no network and no public interface": func(w *world) {
+			w.refuseAction("load_balancer_not_attached_to_network", small(w), "disable_public_interface", nil)
+		},
+		"public targets and no public interface": func(w *world) {
+			path := small(w)
+			w.act(path, "attach_to_network", net(w))
+			w.act(path, "add_target", toSelector("env=test"))
+			w.refuseAction("targets_without_use_private_ip", path, "disable_public_interface", nil)
+		},
+	}.run(t)
+}
+
+// targetCase is a target that must be refused. network is that of the load balancer, if it has one.
+type targetCase struct {
+	code    string
+	network func(*world) string
+	private bool // the load balancer has no public interface
+	target  func(*world) object
+}
+
+func dedicated(ip string) func(*world) object {
+	return func(*world) object { return object{"type": "ip", "ip": object{"ip": ip}} }
+}
+
+func private(target object) object {
+	target["use_private_ip"] = true
+	return target
+}
+
+var targetCases = map[string]targetCase{
+	"an address that is not a dedicated server's": {code: "ip_not_owned", target: func(w *world) object {
+		server := w.do(200, "GET", serverPath(w.runningServer("a")), nil)
+		return dedicated(at(server, "server", "public_net", "ipv4", "ip").(string))(w)
+	}},
+	"a private target without a network": {code: "load_balancer_not_attached_to_network", target: func(*world) object {
+		return private(toSelector("env=test"))
+	}},
+	"a private target outside of the network": {
+		code: "resolve_cloud_private_targets_error", network: func(w *world) string { return w.network(fullNetwork) },
+		target: func(w *world) object { return private(toServer(w.runningServer("a"))) },
+	},
+	"a public target without an IPv4": {code: "resolve_cloud_public_targets_error", target: func(w *world) object {
+		return toServer(w.runningServerWithoutIPv4())
+	}},
+	"a public target without a public interface": {
+		code: "load_balancer_public_interface_disabled", network: func(w *world) string { return w.network(fullNetwork) }, private: true,
+		target: func(w *world) object { return toServer(w.runningServer("a")) },
+	},
+	"an address that is not the server's": {code: "ip_not_assigned_to_server", target: func(w *world) object {
+		return object{"type": "server", "server": object{"id": w.runningServer("a"), "ip": "192.0.2.1"}}
+	}},
+	"a private address without a vSwitch": {
+		code: "network_has_no_vswitch_subnet", network: func(w *world) string { return w.network(fullNetwork) }, target: dedicated("10.0.7.9"),
+	},
+	"a private address outside of the vSwitch": {code: "ip_not_in_vswitch_subnet", network: func(w *world) string {
+		path := w.network(fullNetwork)
+		w.act(path, "add_subnet", object{"type": "vswitch", "ip_range": "10.0.8.0/24", "network_zone": "eu-central", "vswitch_id": 1000})
+		return path
+	}, target: dedicated("10.0.7.9")},
+	"a target twice": {code: "target_already_defined"},
+}
+
+// TestErrorsOfTargets adds each target to an existing load balancer and to a new one.
+func TestErrorsOfTargets(t *testing.T) {
+	t.Parallel()
+	for name, c := range targetCases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, nil)
+			body := smallLoadBalancer(w, "old")
+			if c.network != nil {
+				body["network"] = idIn(c.network(w))
+			}
+			body["public_interface"] = !c.private
+			path := w.loadBalancer(body)
+			body["name"] = "new"
+			if c.target == nil {
+				target := toSelector("env=test")
+				w.act(path, "add_target", target)
+				w.refuseAction(c.code, path, "add_target", target)
+				w.refuse(422, c.code, "POST", "/load_balancers", withTargets(body, target, target))
+				return
+			}
+			target := c.target(w)
+			w.refuseAction(c.code, path, "add_target", target)
+			w.refuse(422, c.code, "POST", "/load_balancers", withTargets(body, target))
+		})
+	}
+}
+
+func (w *world) loadBalancerField(path, field string) []any {
+	w.Helper()
+	return at(w.do(200, "GET", path, nil), "load_balancer", field).([]any)
+}
+
+func TestServicesAreAddedUpdatedAndDeleted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	path := w.loadBalancer(smallLoadBalancer(w, "lb"))
+	w.act(path, "add_service", tcpService(80))
+	w.act(path, "add_service", tcpService(81))
+	w.act(path, "update_service", object{"listen_port": 80, "destination_port": 8080})
+	services := w.loadBalancerField(path, "services")
+	if len(services) != 2 || at(services[0].(object), "destination_port") != 8080.0 || at(services[1].(object), "destination_port") != 30081.0 {
+		t.Errorf("services: %v", services)
+	}
+	w.act(path, "delete_service", object{"listen_port": 80})
+	if left := w.loadBalancerField(path, "services"); len(left) != 1 || at(left[0].(object), "listen_port") != 81.0 {
+		t.Errorf("services: %v", left)
+	}
+}
+
+func TestATargetIsAddedAndRemoved(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	path := w.loadBalancer(smallLoadBalancer(w, "lb"))
+	for _, target := range []object{toServer(w.runningServer("a")), toSelector("env=test"), dedicated("203.0.113.1")(w)} {
+		w.act(path, "add_target", target)
+		if got := w.loadBalancerField(path, "targets"); len(got) != 1 || at(got[0].(object), "type") != target["type"] {
+			t.Errorf("targets: %v", got)
+		}
+		w.act(path, "remove_target", target)
+		if got := w.loadBalancerField(path, "targets"); len(got) != 0 {
+			t.Errorf("targets: %v", got)
+		}
+	}
+}
+
+func TestTheAlgorithmOfALoadBalancerChanges(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	path := w.loadBalancer(smallLoadBalancer(w, "lb"))
+	for _, algorithm := range []string{"least_connections", "round_robin"} {
+		w.act(path, "change_algorithm", object{"type": algorithm})
+		if got := at(w.do(200, "GET", path, nil), "load_balancer", "algorithm", "type"); got != algorithm {
+			t.Errorf("algorithm %v, want %s", got, algorithm)
+		}
+	}
+}
+
+func TestThePublicInterfaceOfALoadBalancerIsSwitchedOffAndOn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	path := w.loadBalancer(smallLoadBalancer(w, "lb"))
+	w.act(path, "attach_to_network", object{"network": json.Number(w.create("network", "/networks", fullNetwork))})
+	for name, want := range map[string]bool{"disable_public_interface": false, "enable_public_interface": true} {
+		w.act(path, name, nil)
+		if got := at(w.do(200, "GET", path, nil), "load_balancer", "public_net", "enabled"); fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%s: enabled is %v", name, got)
+		}
+	}
+}

@@ -1,0 +1,200 @@
+package contract_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+)
+
+// expectStatus compares the status of a server.
+func (w *world) expectStatus(path, want string) {
+	w.Helper()
+	if got := at(w.do(200, "GET", path, nil), "server", "status"); got != want {
+		w.Errorf("%s is %v, want %s", path, got, want)
+	}
+}
+
+func serverPath(id json.Number) string { return "/servers/" + id.String() }
+
+// startAction starts an action and returns its path.
+func (w *world) startAction(path, name string, body any) string {
+	w.Helper()
+	return "/actions/" + idOf(w.do(201, "POST", path+"/actions/"+name, body)["action"])
+}
+
+func (w *world) expectAction(path, want string) {
+	w.Helper()
+	if got := at(w.do(200, "GET", path, nil), "action", "status"); got != want {
+		w.Errorf("%s: %v, want %s", path, got, want)
+	}
+}
+
+func TestPowerOffStopsTheServerWhenItsActionEnds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	path := serverPath(w.runningServer("a"))
+	action := w.startAction(path, "poweroff", nil)
+	w.expectStatus(path, "stopping")
+	w.clock.Step(actionTime)
+	w.expectAction(action, "success")
+	w.expectStatus(path, "off") // at once: the guest has no time to stop
+}
+
+func TestPowerOnStartsAServer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	path := serverPath(w.offServer("a"))
+	w.expectStatus(path, "off")
+	action := w.startAction(path, "poweron", nil)
+	w.expectStatus(path, "starting")
+	w.clock.Step(actionTime)
+	w.expectAction(action, "success")
+	w.expectStatus(path, "running")
+}
+
+func TestAShutdownEndsAfterItsAction(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	path := serverPath(w.runningServer("a"))
+	action := w.startAction(path, "shutdown", nil)
+	w.expectStatus(path, "running")
+	w.clock.Step(actionTime)
+	w.expectAction(action, "success")
+	w.expectStatus(path, "stopping")
+	w.clock.Step(time.Minute)
+	w.expectStatus(path, "off")
+}
+
+func TestARebootKeepsTheMachineRunning(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	path := serverPath(w.runningServer("a"))
+	action := w.startAction(path, "reboot", nil)
+	for range 3 {
+		w.expectStatus(path, "running")
+		w.clock.Step(actionTime)
+	}
+	w.expectAction(action, "success")
+}
+
+func TestAServerThatIsOffIgnoresAReboot(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	path := serverPath(w.offServer("a"))
+	w.act(path, "reboot", nil)
+	w.expectStatus(path, "off")
+}
+
+func TestAResetStartsTheServerAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	for _, path := range []string{serverPath(w.runningServer("running")), serverPath(w.offServer("off"))} {
+		w.startAction(path, "reset", nil)
+		w.expectStatus(path, "starting")
+		w.clock.Step(actionTime)
+		w.expectStatus(path, "running")
+	}
+}
+
+func TestRescueModeDoesNotReboot(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	path := serverPath(w.runningServer("a"))
+	for name, want := range map[string]bool{"enable_rescue": true, "disable_rescue": false} {
+		if name == "disable_rescue" {
+			w.act(path, "enable_rescue", nil)
+		}
+		w.startAction(path, name, nil)
+		w.expectStatus(path, "running")
+		w.finish()
+		w.expectStatus(path, "running")
+		if got := at(w.do(200, "GET", path, nil), "server", "rescue_enabled"); got != want {
+			t.Errorf("%s: rescue_enabled is %v", name, got)
+		}
+	}
+}
+
+func TestEachRequestForAConsoleHasANewURLAndPassword(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	path := serverPath(w.runningServer("a")) + "/actions/request_console"
+	seen := make(map[string]bool)
+	for range 2 {
+		console := w.do(201, "POST", path, nil)
+		address, password := console["wss_url"].(string), console["password"].(string)
+		if seen[address], seen[password] = true, true; strings.Contains(address, password) {
+			t.Errorf("the URL %s has the password %s", address, password)
+		}
+		w.finish()
+	}
+	if len(seen) != 4 || seen[""] {
+		t.Errorf("URLs and passwords: %v", seen)
+	}
+}
+
+func TestANewRootPasswordNeedsARunningServer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	created := w.do(201, "POST", "/servers", smallServer(w, "a"))
+	w.finish()
+	path := "/servers/" + idOf(created["server"])
+	password := w.do(201, "POST", path+"/actions/reset_password", nil)["root_password"]
+	if password == "" || password == nil || password == created["root_password"] {
+		t.Errorf("the new password is %v, the first one was %v", password, created["root_password"])
+	}
+	w.refuseAction("unsupported_error", serverPath(w.offServer("off")), "reset_password", nil)
+}
+
+func TestARebuildTakesAnySystemImageSnapshotOrBackup(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	path := serverPath(w.runningServer("a"))
+	w.act(path, "enable_backup", nil)
+	debian := w.first("/images?name=debian-13&architecture=x86", "images")
+	images := []string{"/images/" + idOf(debian), w.imageOf(path, "snapshot"), w.imageOf(path, "backup")}
+	for _, image := range images {
+		id := image[len("/images/"):]
+		w.act(path, "rebuild", object{"image": id})
+		if got := idOf(at(w.do(200, "GET", path, nil), "server", "image")); got != id {
+			t.Errorf("image %s, want %s", got, id)
+		}
+	}
+}
+
+func TestAServerIsRebuildingAndThenRunsAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	path := serverPath(w.runningServer("a"))
+	w.startAction(path, "rebuild", object{"image": "debian-13"})
+	w.expectStatus(path, "rebuilding") // it does not run
+	w.clock.Step(actionTime)
+	w.expectStatus(path, "running")
+}
+
+func TestAnISOReplacesTheAttachedOne(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	path := serverPath(w.runningServer("a"))
+	for _, iso := range w.list("/isos?architecture=x86&per_page=2", "isos") {
+		w.act(path, "attach_iso", object{"iso": iso.(object)["name"]})
+		if got := at(w.do(200, "GET", path, nil), "server", "iso", "name"); got != iso.(object)["name"] {
+			t.Errorf("ISO %v, want %v", got, iso)
+		}
+	}
+}
+
+func TestDetachingNoISOSucceedsAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	path := serverPath(w.runningServer("a"))
+	w.act(path, "attach_iso", object{"iso": w.first("/isos?architecture=x86", "isos")["name"]})
+	w.expectAction(w.startAction(path, "detach_iso", nil), "running")
+	w.finish()
+	if left := at(w.do(200, "GET", path, nil), "server", "iso"); left != nil {
+		t.Errorf("ISO %v", left)
+	}
+	if got := at(w.do(201, "POST", path+"/actions/detach_iso", nil), "action", "status"); got != "success" {
+		t.Errorf("detaching nothing: %v", got)
+	}
+}

@@ -1,0 +1,185 @@
+package contract
+
+import (
+	"bytes"
+	"flag"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const (
+	behaviourTable = "testdata/behaviour"
+	behaviourPage  = "../../BEHAVIOUR.md"
+	moduleRoot     = "../.."
+)
+
+func rulesForTest(t *testing.T) []Rule {
+	t.Helper()
+	rules, err := ReadRules(behaviourTable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(rules) == 0 {
+		t.Fatalf("%s has no rules", behaviourTable)
+	}
+	return rules
+}
+
+// TestTheTableOfBehaviourHasEachSentenceOfTheDocument fails if the document has changed, so that a person reads the sentence.
+func TestTheTableOfBehaviourHasEachSentenceOfTheDocument(t *testing.T) {
+	t.Parallel()
+	document := ForTest(t)
+	known := make(map[string]Rule)
+	for _, rule := range rulesForTest(t) {
+		key := rule.Operation + " " + rule.ID
+		if _, twice := known[key]; twice {
+			t.Errorf("%s: %s is in the table twice", rule.Topic, key)
+		}
+		known[key] = rule
+	}
+	seen := make(map[string]bool)
+	for _, sentence := range document.Sentences() {
+		key := sentence.Operation + " " + sentence.ID
+		if _, ok := known[key]; !ok {
+			t.Errorf("the table lacks %s: %s", key, sentence.Text)
+		}
+		seen[key] = true
+	}
+	for key, rule := range known {
+		if !seen[key] {
+			t.Errorf("%s: the document no longer says %s: %s", rule.Topic, key, rule.Says)
+		}
+	}
+}
+
+// source is a test file: what a guard can name.
+type source struct {
+	path     string // relative to the root of the module
+	literals map[string]bool
+}
+
+// sourcesOfTests returns the file of each test function of the module.
+func sourcesOfTests(t *testing.T) map[string]*source {
+	t.Helper()
+	functions := make(map[string]*source)
+	err := filepath.WalkDir(moduleRoot, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		relative, err := filepath.Rel(moduleRoot, path)
+		found := &source{path: filepath.ToSlash(relative), literals: make(map[string]bool)}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if literal, ok := n.(*ast.BasicLit); ok && literal.Kind == token.STRING {
+				value, err := strconv.Unquote(literal.Value)
+				found.literals[value] = err == nil
+			}
+			return true
+		})
+		for _, declaration := range file.Decls {
+			if f, ok := declaration.(*ast.FuncDecl); ok && f.Recv == nil && strings.HasPrefix(f.Name.Name, "Test") && f.Name.Name != "TestMain" {
+				if functions[f.Name.Name] != nil {
+					t.Errorf("two tests have the name %s: a guard could mean either", f.Name.Name)
+				}
+				functions[f.Name.Name] = found
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return functions
+}
+
+func TestTheTestsOfTheTableOfBehaviourExist(t *testing.T) {
+	t.Parallel()
+	functions := sourcesOfTests(t)
+	for _, rule := range rulesForTest(t) {
+		for _, test := range rule.Tests() {
+			name, part, _ := strings.Cut(test, "/")
+			switch file := functions[name]; {
+			case file == nil:
+				t.Errorf("%s %s: no test has the name %q", rule.Operation, rule.ID, name)
+			case part != "" && !file.literals[part]:
+				t.Errorf("%s %s: %s has no case %q", rule.Operation, rule.ID, file.path, part)
+			}
+		}
+	}
+}
+
+func TestThePageOfBehaviourIsUpToDate(t *testing.T) {
+	t.Parallel()
+	functions := sourcesOfTests(t)
+	var page bytes.Buffer
+	err := WriteBehaviour(&page, rulesForTest(t), func(test string) string {
+		if file := functions[test]; file != nil {
+			return file.path
+		}
+		return ""
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if flag.Lookup("update").Value.String() == "true" {
+		if err := os.WriteFile(behaviourPage, page.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	written, err := os.ReadFile(behaviourPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(written, page.Bytes()) {
+		t.Errorf("%s is out of date: run `make behaviour` and commit it", behaviourPage)
+	}
+}
+
+func TestATextIsSplitIntoSentences(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string][]string{
+		"":                                    nil,
+		"One. Two.":                           {"One.", "Two."},
+		"One\nline.\n\nNo full stop":          {"One line.", "No full stop"},
+		"Names, e.g. `a.b`, or i.e. B. Next.": {"Names, e.g. `a.b`, or i.e. B.", "Next."},
+		"See [the page](https://x.example). More.":                                     {"See the page.", "More."},
+		"**Bold** (as here.) `code` follows.":                                          {"Bold (as here.)", "`code` follows."},
+		"Either:\n- one\n  line\n- two":                                                {"Either:", "one line", "two"},
+		"#### Head\n\n| A | B |\n| --- | --- |\n| `1` | [x](y) |\n| 2 | z |\n\nAfter.": {"| `1` | x |", "| 2 | z |", "After."},
+	} {
+		if got := split(text); !slices.Equal(got, want) {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestARuleHasTestsOrAReason(t *testing.T) {
+	t.Parallel()
+	for guard, want := range map[string][]string{
+		"TestA":                       {"TestA"},
+		"TestA/a case + TestB":        {"TestA/a case", "TestB"},
+		"no behaviour: introduction":  nil,
+		"not modelled: DIFFERENCES":   nil,
+		"not tested: yet":             nil,
+		"not a reason that is listed": {"not a reason that is listed"},
+	} {
+		if got := (Rule{Guard: guard}).Tests(); !slices.Equal(got, want) {
+			t.Errorf("%q: %q, want %q", guard, got, want)
+		}
+	}
+	if _, err := readTopic(strings.NewReader("create_server\t0123\t\tTestA\n"), "servers"); err == nil {
+		t.Error("a line without words is accepted")
+	}
+}
