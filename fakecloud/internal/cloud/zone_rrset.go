@@ -291,13 +291,18 @@ func (p Project) UpdateRecords(zone, name, kind string, records []Record) (int64
 	})
 }
 
-// eachKnown calls do for the records, which must be in the set, with their number in it.
+// eachKnown calls do for the records, which must be distinct and in the set, with their number in it.
 func eachKnown(s *RRSet, records []Record, do func(int, Record)) error {
 	if len(records) == 0 || len(records) > MaxRecordsPerRRSet {
 		return ErrField("records", fmt.Sprintf("must have between 1 and %d items", MaxRecordsPerRRSet))
 	}
+	given := make(map[string]bool)
 	for n, r := range records {
 		value, _ := recordValue(s.Type, r.Value)
+		if given[value] {
+			return ErrField(fmt.Sprintf("records.%d.value", n), "must be unique")
+		}
+		given[value] = true
 		i := slices.IndexFunc(s.Records, func(has Record) bool { return has.Value == value })
 		if i < 0 {
 			return ErrField(fmt.Sprintf("records.%d.value", n), "is not in the RRSet")
