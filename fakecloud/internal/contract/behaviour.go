@@ -20,6 +20,10 @@ type Rule struct {
 	Guard string
 }
 
+// TopicFields has the rules about fields of requests. It has only those that state behaviour that the descriptions of the
+// operations do not state.
+const TopicFields = "fields"
+
 // Reasons are the beginnings of a guard that names no test.
 var Reasons = []string{"no behaviour: ", "not modelled: ", "not tested: "}
 
@@ -84,14 +88,19 @@ func WriteBehaviour(w io.Writer, rules []Rule, file func(test string) string) er
 	var page strings.Builder
 	counts := make(map[string]int)
 	for _, rule := range rules {
-		counts[rule.Reason()]++
+		if rule.Topic == TopicFields {
+			counts[TopicFields]++
+		} else {
+			counts[rule.Reason()]++
+		}
 	}
 	fmt.Fprintf(&page, "# What the API document says, and which test guards it\n\n"+
 		"The descriptions of the operations in the official document have %d sentences, entries of lists and rows of tables.\n"+
-		"Tests guard %d of them, %d state no behaviour, %d are not modelled, and %d are not tested. The words are ours.\n\n"+
+		"Tests guard %d of them, %d state no behaviour, %d are not modelled, and %d are not tested.\n"+
+		"What %d sentences about single fields of requests say is in the chapter Fields. The words are ours.\n\n"+
 		"`make behaviour` writes this page from [the table](internal/contract/testdata/behaviour). A test fails if the document has a\n"+
 		"sentence that the table lacks, or if a test of the table does not exist.\n",
-		len(rules), counts[""], counts[Reasons[0]], counts[Reasons[1]], counts[Reasons[2]])
+		len(rules)-counts[TopicFields], counts[""], counts[Reasons[0]], counts[Reasons[1]], counts[Reasons[2]], counts[TopicFields])
 	topic := ""
 	for _, rule := range rules {
 		if rule.Topic != topic {

@@ -26,6 +26,27 @@ func (d *Document) Sentences() []Sentence {
 	return all
 }
 
+// FieldSentences returns the sentences about the fields of the requests, each once for an operation.
+func (d *Document) FieldSentences() []Sentence {
+	var all []Sentence
+	for _, op := range d.operations {
+		if op.request == nil {
+			continue
+		}
+		seen := make(map[string]bool)
+		visit(op.request, func(schema Schema) {
+			description, _ := schema["description"].(string)
+			for _, text := range split(description) {
+				if !seen[text] {
+					all = append(all, Sentence{Operation: op.ID, ID: sentenceID(text), Text: text})
+				}
+				seen[text] = true
+			}
+		})
+	}
+	return all
+}
+
 func sentenceID(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:4])
