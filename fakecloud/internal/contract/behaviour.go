@@ -25,7 +25,7 @@ type Rule struct {
 const TopicFields = "fields"
 
 // Reasons are the beginnings of a guard that names no test.
-var Reasons = []string{"no behaviour: ", "not modelled: ", "not tested: "}
+var Reasons = []string{"no behaviour: ", "left out: ", "not tested: "}
 
 // Tests returns the names of the tests that guard a rule: "TestName", or "TestName/case".
 func (r Rule) Tests() []string {
@@ -96,7 +96,7 @@ func WriteBehaviour(w io.Writer, rules []Rule, file func(test string) string) er
 	}
 	fmt.Fprintf(&page, "# What the API document says, and which test guards it\n\n"+
 		"The descriptions of the operations in the official document have %d sentences, entries of lists and rows of tables.\n"+
-		"Tests guard %d of them, %d state no behaviour, %d are not modelled, and %d are not tested.\n"+
+		"Tests guard %d of them, %d state no behaviour, %d are left out of the simulation, and %d are not tested.\n"+
 		"What %d sentences about single fields of requests say is in the chapter Fields. The words are ours.\n\n"+
 		"`make behaviour` writes this page from [the table](internal/contract/testdata/behaviour). A test fails if the document has a\n"+
 		"sentence that the table lacks, or if a test of the table does not exist.\n",
