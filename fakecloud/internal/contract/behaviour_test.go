@@ -175,7 +175,7 @@ func TestARuleHasTestsOrAReason(t *testing.T) {
 		"TestA":                       {"TestA"},
 		"TestA/a case + TestB":        {"TestA/a case", "TestB"},
 		"no behaviour: introduction":  nil,
-		"left out: DIFFERENCES":   nil,
+		"left out: DIFFERENCES":       nil,
 		"not tested: yet":             nil,
 		"not a reason that is listed": {"not a reason that is listed"},
 	} {
