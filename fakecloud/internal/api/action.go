@@ -122,11 +122,15 @@ func listActions(r *Request, seq func(yield func(*cloud.Entry[*cloud.Action]) bo
 	}), nil
 }
 
+// maxID is the largest id (API document).
+const maxID = 1<<53 - 1
+
+// actionIDs reads the parameter id.
 func actionIDs(q url.Values) ([]int64, error) {
 	var ids []int64
 	for _, s := range q["id"] {
 		id, ok := cloud.ParseID(s)
-		if !ok {
+		if !ok || id > maxID {
 			return nil, cloud.ErrField("id", "must be the id of an action")
 		}
 		ids = append(ids, id)

@@ -188,11 +188,7 @@ func changeLoadBalancerType(r *Request) (Response, error) {
 }
 
 func changeLoadBalancerDNSPtr(r *Request) (Response, error) {
-	type request struct {
-		IP     netip.Addr       `json:"ip" check:"required"`
-		DNSPtr bind.Opt[string] `json:"dns_ptr"`
-	}
-	return withBody(r, func(id int64, body request) (int64, *cloud.State, error) {
-		return r.Project.ChangeLoadBalancerDNSPtr(id, cloud.ChangeDNSPtr{IP: body.IP, Ptr: body.DNSPtr.Ptr()})
+	return withBody(r, func(id int64, body dnsPtrRequest) (int64, *cloud.State, error) {
+		return r.Project.ChangeLoadBalancerDNSPtr(id, body.change())
 	})
 }

@@ -146,14 +146,14 @@ func changeServerProtection(r *Request) (Response, error) {
 	return started(st, action, err)
 }
 
-// dnsPtrRequest is the body of the actions change_dns_ptr.
+// dnsPtrRequest is the body of the actions change_dns_ptr. An absent dns_ptr counts as null: the default again.
 type dnsPtrRequest struct {
-	IP     netip.Addr       `json:"ip" check:"required"`
-	DNSPtr bind.Opt[string] `json:"dns_ptr" check:"required"`
+	IP     netip.Addr `json:"ip" check:"required"`
+	DNSPtr *string    `json:"dns_ptr"`
 }
 
 func (b dnsPtrRequest) change() cloud.ChangeDNSPtr {
-	return cloud.ChangeDNSPtr{IP: b.IP, Ptr: b.DNSPtr.Ptr()}
+	return cloud.ChangeDNSPtr{IP: b.IP, Ptr: b.DNSPtr}
 }
 
 func changeServerDNSPtr(r *Request) (Response, error) {

@@ -174,7 +174,7 @@ func changePrimaryNameservers(r *Request) (Response, error) {
 
 func changeZoneProtection(r *Request) (Response, error) {
 	var body struct {
-		Delete bool `json:"delete" check:"required"`
+		Delete *bool `json:"delete"`
 	}
 	if err := r.Bind(&body); err != nil {
 		return Response{}, err

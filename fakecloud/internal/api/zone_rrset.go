@@ -51,7 +51,13 @@ func (s rrsetRequest) input() cloud.RRSet {
 	return cloud.RRSet{Name: s.Name, Type: s.Type, TTL: s.TTL, Labels: s.Labels, Records: recordsOf(s.Records)}
 }
 
-func recordsOf(requests []recordJSON) (all []cloud.Record) {
+// commentedRecord is a record of update_records, which changes comments.
+type commentedRecord struct {
+	Value   string `json:"value" check:"required"`
+	Comment string `json:"comment" check:"required"`
+}
+
+func recordsOf[R recordJSON | commentedRecord](requests []R) (all []cloud.Record) {
 	for _, r := range requests {
 		all = append(all, cloud.Record(r))
 	}
@@ -81,9 +87,9 @@ func rrsetRoutes() []Route {
 		}},
 		{http.MethodPost, one + "/actions/change_protection", "change_zone_rrset_protection", changeRRSetProtection},
 		{http.MethodPost, one + "/actions/change_ttl", "change_zone_rrset_ttl", changeRRSetTTL},
-		{http.MethodPost, one + "/actions/set_records", "set_zone_rrset_records", changeRecords(cloud.Project.SetRecords)},
+		{http.MethodPost, one + "/actions/set_records", "set_zone_rrset_records", changeRecords[recordJSON](cloud.Project.SetRecords)},
 		{http.MethodPost, one + "/actions/add_records", "add_zone_rrset_records", addRecords},
-		{http.MethodPost, one + "/actions/remove_records", "remove_zone_rrset_records", changeRecords(cloud.Project.RemoveRecords)},
+		{http.MethodPost, one + "/actions/remove_records", "remove_zone_rrset_records", changeRecords[recordJSON](cloud.Project.RemoveRecords)},
 		{http.MethodPost, one + "/actions/update_records", "update_zone_rrset_records", updateRecords},
 	}
 }
@@ -206,10 +212,10 @@ func changeRRSetTTL(r *Request) (Response, error) {
 }
 
 // changeRecords answers the actions whose body is a list of records.
-func changeRecords(do func(cloud.Project, string, string, string, []cloud.Record) (int64, *cloud.State, error)) func(*Request) (Response, error) {
+func changeRecords[R recordJSON | commentedRecord](do func(cloud.Project, string, string, string, []cloud.Record) (int64, *cloud.State, error)) func(*Request) (Response, error) {
 	return func(r *Request) (Response, error) {
 		var body struct {
-			Records []recordJSON `json:"records" check:"required,len=1:50"`
+			Records []R `json:"records" check:"required,len=1:50"`
 		}
 		if err := r.Bind(&body); err != nil {
 			return Response{}, err
@@ -221,7 +227,7 @@ func changeRecords(do func(cloud.Project, string, string, string, []cloud.Record
 
 // updateRecords answers with 200, unlike all other actions (API document, update_zone_rrset_records).
 func updateRecords(r *Request) (Response, error) {
-	resp, err := changeRecords(cloud.Project.UpdateRecords)(r)
+	resp, err := changeRecords[commentedRecord](cloud.Project.UpdateRecords)(r)
 	if err == nil {
 		resp.Status = http.StatusOK
 	}

@@ -86,11 +86,13 @@ func (p Project) ResizeVolume(id int64, size int) (int64, *State, error) {
 	})
 }
 
-// ChangeVolumeProtection sets the delete protection. Errors: not_found, locked.
-func (p Project) ChangeVolumeProtection(id int64, del bool) (int64, *State, error) {
+// ChangeVolumeProtection sets the delete protection; nil changes nothing. Errors: not_found, locked.
+func (p Project) ChangeVolumeProtection(id int64, protect *bool) (int64, *State, error) {
 	return p.onVolume(id, func(*Tx, *Volume) (ActionSpec, error) {
 		return ActionSpec{Command: "change_protection", Effect: func(tx *Tx) {
-			tx.Volumes.Update(id, func(v *Volume) { v.DeleteProtection = del })
+			if protect != nil {
+				tx.Volumes.Update(id, func(v *Volume) { v.DeleteProtection = *protect })
+			}
 		}}, nil
 	})
 }

@@ -263,10 +263,12 @@ func (p Project) DeleteZone(idOrName string) (action int64, st *State, err error
 	return action, st, err
 }
 
-// ChangeZoneProtection sets the delete protection. Errors: not_found, locked.
-func (p Project) ChangeZoneProtection(idOrName string, del bool) (int64, *State, error) {
+// ChangeZoneProtection sets the delete protection; nil changes nothing. Errors: not_found, locked.
+func (p Project) ChangeZoneProtection(idOrName string, protect *bool) (int64, *State, error) {
 	return p.onZone(idOrName, "change_protection", func(_ *Tx, z *Zone) error {
-		z.DeleteProtection = del
+		if protect != nil {
+			z.DeleteProtection = *protect
+		}
 		return nil
 	})
 }
