@@ -13,7 +13,9 @@
 // field that the real API does not send is as wrong as a missing one.
 //
 // From the same schemas, the package makes valid instances ([Synthesize]) and instances with one mistake ([Mutations],
-// [Document.InvalidBodies]), for tests of the checker and of the server.
+// [Document.InvalidBodies]), for tests of the checker and of the server. From a valid body it makes those with one field at
+// the edge of what is allowed ([Operation.Edges]), beyond it ([Operation.Breaks]), and with its default
+// ([Operation.Defaults]).
 //
 // Not checked: which of several documented codes fits a situation, the text of messages, and the document's prose, except
 // for the rules in consistency.go.

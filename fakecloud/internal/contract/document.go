@@ -80,6 +80,7 @@ type Parameter struct {
 	Array    bool     // may be given several times
 	Type     string   // of one value: string, integer …
 	Enum     []string // the allowed values; empty: any
+	Schema   Schema   // of one value; nil for a parameter that is newer than the document
 }
 
 // String returns the operation as method and path template.
@@ -347,6 +348,7 @@ func newParameter(raw rawParameter) Parameter {
 	if items, ok := schema["items"].(map[string]any); ok {
 		parameter.Array, schema = true, items
 	}
+	parameter.Schema = schema
 	parameter.Type, _ = schema["type"].(string)
 	for _, value := range list(schema["enum"]) {
 		parameter.Enum = append(parameter.Enum, fmt.Sprint(value))

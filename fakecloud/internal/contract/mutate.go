@@ -44,10 +44,15 @@ func Mutations(schema Schema) (iter.Seq[Mutation], error) {
 	if err != nil {
 		return nil, err
 	}
+	return MutationsOf(schema, instance), nil
+}
+
+// MutationsOf is [Mutations] with another valid instance.
+func MutationsOf(schema Schema, instance any) iter.Seq[Mutation] {
 	return func(yield func(Mutation) bool) {
 		m := mutator{yield: yield}
 		m.mutate(schema, instance, "", func(value any) any { return value })
-	}, nil
+	}
 }
 
 // mutator walks over a schema and its instance in parallel.
@@ -274,13 +279,18 @@ func (d *Document) InvalidBodies(op *Operation) ([]Case, error) {
 	if err != nil {
 		return nil, fmt.Errorf("request of %s: %w", op, err)
 	}
-	var cases []Case
+	return cases(mutations)
+}
+
+// cases returns mutations as bodies.
+func cases(mutations iter.Seq[Mutation]) ([]Case, error) {
+	var all []Case
 	for mutation := range mutations {
 		body, err := json.Marshal(mutation.Value)
 		if err != nil {
-			return nil, fmt.Errorf("request of %s, %s: %w", op, mutation.Pointer, err)
+			return nil, fmt.Errorf("%s: %w", mutation.Pointer, err)
 		}
-		cases = append(cases, Case{Field: mutation.Pointer, Kind: mutation.Kind, Why: mutation.Why, Body: body})
+		all = append(all, Case{Field: mutation.Pointer, Kind: mutation.Kind, Why: mutation.Why, Body: body})
 	}
-	return cases, nil
+	return all, nil
 }
