@@ -109,6 +109,28 @@ func TestAnUploadedCertificateIsDescribed(t *testing.T) {
 	}
 }
 
+func TestAnUploadedRSAKeyHasAtLeast2048Bits(t *testing.T) {
+	t.Parallel()
+	p, clock := certificateProject(t, Options{})
+	for bits, want := range map[int]string{1024: "invalid_input", 2048: ""} {
+		key, err := rsa.GenerateKey(rand.Reader, bits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"example.com"}, NotAfter: clock.Now().Add(time.Hour)}
+		der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, err = p.UploadCertificate(UploadCertificate{
+			Name: "rsa", Certificate: string(encodePEM("CERTIFICATE", der)), PrivateKey: string(encodePEM("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(key))),
+		})
+		if codeOf(err) != want {
+			t.Errorf("%d bits: %v, want %q", bits, err, want)
+		}
+	}
+}
+
 func TestUploadsAreChecked(t *testing.T) {
 	t.Parallel()
 	p, _ := certificateProject(t, Options{})

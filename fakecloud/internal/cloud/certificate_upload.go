@@ -3,6 +3,7 @@ package cloud
 import (
 	"bytes"
 	"crypto"
+	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/pem"
@@ -16,6 +17,10 @@ const (
 	MaxCertificateChain      = 5
 	MaxCertificateChainBytes = 30_000
 )
+
+// MinRSABits is the size of the smallest RSA key of a certificate (hcloud-go #507 has the error, terraform-provider-hcloud
+// #261 a size that is accepted).
+const MinRSABits = 2048
 
 // parseUpload reads a chain and its key. The error is an invalid_input with all wrong fields.
 func parseUpload(chainPEM, keyPEM string) (*Certificate, error) {
@@ -33,6 +38,9 @@ func parseUpload(chainPEM, keyPEM string) (*Certificate, error) {
 	}
 	if len(fields) > 0 {
 		return nil, ErrInvalidInput(fields...)
+	}
+	if public, ok := key.Public().(*rsa.PublicKey); ok && public.N.BitLen() < MinRSABits {
+		return nil, &Error{Code: "invalid_input", Status: 422, Message: "certificate must use larger key size"} // without details
 	}
 	c := &Certificate{Certificate: chainPEM, PrivateKey: keyPEM}
 	c.describe(chain[0])
