@@ -13,7 +13,8 @@ const KindNetwork Kind = "network"
 //
 // Reproduced: subnets, routes and IP range with the checks of the API document, the reserved addresses,
 // the statuses of members, protection, conflict while an action runs. Left out: Robot vSwitches. A
-// subnet of type vswitch is accepted if its vswitch_id is at least [MinVSwitchID], and connects nothing.
+// subnet of type vswitch is accepted if its vswitch_id is at least [MinVSwitchID], and connects nothing. It does not begin
+// with the first IP of its network (ansible-collections/hetzner.hcloud #359).
 type Network struct {
 	Meta
 	IPRange               netip.Prefix

@@ -58,6 +58,9 @@ func checkNetworkRange(r netip.Prefix) error {
 	return nil
 }
 
+// vSwitchZone is the only network zone with vSwitches (docs.hetzner.com, FAQ of Networks).
+const vSwitchZone = "eu-central"
+
 // addSubnet checks a subnet and adds it. In errors, prefix precedes the names of fields.
 func (n *Network) addSubnet(s Subnet, zones []string, prefix string) error {
 	fail := func(field, format string, args ...any) error {
@@ -75,8 +78,11 @@ func (n *Network) addSubnet(s Subnet, zones []string, prefix string) error {
 	if (s.Type == SubnetVSwitch) != (s.VSwitchID != 0) {
 		return fail("vswitch_id", "must be given for subnets of type vswitch, and only for those")
 	}
+	if s.Type == SubnetVSwitch && s.NetworkZone != vSwitchZone {
+		return fail("network_zone", "vSwitches are only in the network zone %s", vSwitchZone)
+	}
 	if !s.IPRange.IsValid() {
-		free, ok := n.freeSubnet()
+		free, ok := n.freeSubnet(s.Type)
 		if !ok {
 			return fail("ip_range", "is not given, and the network has no free /24 range")
 		}
@@ -87,6 +93,9 @@ func (n *Network) addSubnet(s Subnet, zones []string, prefix string) error {
 	}
 	if !contains(n.IPRange, s.IPRange) {
 		return fail("ip_range", "must be a part of the network's range %s", n.IPRange)
+	}
+	if s.Type == SubnetVSwitch && s.IPRange.Addr() == n.IPRange.Addr() {
+		return fail("ip_range", "must not begin with the first IP of the network, if the subnet is a vSwitch's")
 	}
 	if other, ok := n.overlappingSubnet(s.IPRange); ok {
 		return fail("ip_range", "overlaps with the subnet %s", other)
@@ -122,15 +131,15 @@ func (n *Network) overlappingRoute(r netip.Prefix) (netip.Prefix, bool) {
 	return n.Routes[i].Destination, true
 }
 
-// freeSubnet returns the first /24 of the network that no subnet and no route overlaps.
-func (n *Network) freeSubnet() (netip.Prefix, bool) {
+// freeSubnet returns the first /24 of the network that no subnet and no route overlaps, for a subnet of the given type.
+func (n *Network) freeSubnet(kind string) (netip.Prefix, bool) {
 	for i := range 1 << (24 - n.IPRange.Bits()) {
 		var b [4]byte
 		binary.BigEndian.PutUint32(b[:], binary.BigEndian.Uint32(n.IPRange.Addr().AsSlice())+uint32(i)<<8)
 		candidate := netip.PrefixFrom(netip.AddrFrom4(b), 24)
 		_, subnet := n.overlappingSubnet(candidate)
 		_, route := n.overlappingRoute(candidate)
-		if !subnet && !route {
+		if !subnet && !route && (kind != SubnetVSwitch || candidate.Addr() != n.IPRange.Addr()) {
 			return candidate, true
 		}
 	}

@@ -91,6 +91,7 @@ func TestInvalidSubnetsAreRefused(t *testing.T) {
 		"unknown zone":               {Subnet{Type: "cloud", NetworkZone: "mars"}, "network_zone"},
 		"another zone":               {Subnet{Type: "cloud", NetworkZone: "us-east"}, "network_zone"},
 		"vswitch without id":         {Subnet{Type: "vswitch", NetworkZone: "eu-central"}, "vswitch_id"},
+		"vswitch in another zone":    {Subnet{Type: "vswitch", NetworkZone: "us-east", VSwitchID: 1000}, "network_zone"},
 		"id without being a vswitch": {Subnet{Type: "cloud", NetworkZone: "eu-central", VSwitchID: 1}, "vswitch_id"},
 	} {
 		if _, _, err := p.AddSubnet(n.ID, tc.s); codeOf(err) != tc.want {
@@ -99,6 +100,32 @@ func TestInvalidSubnetsAreRefused(t *testing.T) {
 	}
 	if got, _ := p.View().Networks.Get(n.ID); len(got.Subnets) != 1 || p.View().Actions.Len() != 0 {
 		t.Errorf("refused subnets left something: %+v", got)
+	}
+}
+
+func TestTheSubnetOfAVSwitchDoesNotBeginWithItsNetwork(t *testing.T) {
+	t.Parallel()
+	p, _, _ := networkCloud(t)
+	create := func(name string, subnets ...Subnet) (*Network, error) {
+		n, _, err := p.CreateNetwork(CreateNetwork{Name: name, IPRange: netip.MustParsePrefix("10.0.0.0/16"), Subnets: subnets})
+		return n, err
+	}
+	vSwitch := Subnet{Type: SubnetVSwitch, NetworkZone: "eu-central", VSwitchID: MinVSwitchID}
+	for _, first := range []string{"10.0.0.0/16", "10.0.0.0/24"} {
+		vSwitch.IPRange = netip.MustParsePrefix(first)
+		if _, err := create("first", vSwitch); codeOf(err) != "subnets.0.ip_range" {
+			t.Errorf("%s: %v", first, err)
+		}
+	}
+	vSwitch.IPRange = netip.Prefix{}
+	n, err := create("free", vSwitch)
+	if err != nil || n.Subnets[0].IPRange.String() != "10.0.1.0/24" {
+		t.Errorf("without a range: %+v, %v", n, err)
+	}
+	other := vSwitch
+	other.NetworkZone = "us-east"
+	if _, err := create("other", other); codeOf(err) != "subnets.0.network_zone" {
+		t.Errorf("in another zone: %v", err)
 	}
 }
 
