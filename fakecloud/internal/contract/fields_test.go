@@ -245,7 +245,7 @@ func (f *fieldTest) defaults() {
 		w, path, _ := f.prepare()
 		response := w.send(f.op.Method, path, body)
 		if response.Code >= 300 {
-			f.Errorf("%s: %d %s", body, response.Code, response.Body)
+			return "" // breaks has checked that
 		}
 		var all strings.Builder
 		for line := range strings.Lines(everything(w, f.document)) {
@@ -256,11 +256,12 @@ func (f *fieldTest) defaults() {
 		return response.Body.String() + "\n" + all.String()
 	}
 	for _, d := range all {
-		if d.Required {
+		given, omitted := after(d.Given), after(d.Absent)
+		if d.Required && omitted == "" {
 			continue // a client cannot leave it out
 		}
 		f.results.defaults++
-		if given, omitted := after(d.Given), after(d.Absent); given != omitted && !f.excused(contract.Case{Field: d.Field, Why: "is its default"}) {
+		if (given == "" || given != omitted) && !f.excused(contract.Case{Field: d.Field, Why: "is its default"}) {
 			f.Errorf("%s is its default, but that is not what an absent field means: %s", d.Field, firstDifference(given, omitted))
 		}
 	}
