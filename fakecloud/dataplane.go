@@ -295,23 +295,40 @@ func (d *DataPlane) report(r dataplane.HealthReport) {
 func (d *DataPlane) recordStats(ctx context.Context) {
 	ticker := d.core.Clock().NewTicker(statsInterval)
 	defer ticker.Stop()
+	var totals map[int64]dataplane.Stats
 	for {
 		select {
 		case <-ticker.C():
 		case <-ctx.Done():
 			return
 		}
-		for _, p := range d.core.Projects() {
-			for lb := range p.View().LoadBalancers.All() {
-				if s, err := d.engine.Stats(lb.ID); err == nil {
-					p.ReportLoadBalancerStats(lb.ID, cloud.LoadBalancerStats{
-						OpenConnections: float64(s.OpenConnections), ConnectionsPerSecond: s.ConnectionsPerSecond,
-						RequestsPerSecond: s.RequestsPerSecond, BandwidthIn: s.BandwidthIn, BandwidthOut: s.BandwidthOut,
-					})
-				}
+		totals = d.reportStats(totals)
+	}
+}
+
+// reportStats reports the figures of all load balancers, and the bytes since the last report. It returns the figures for the
+// next report.
+func (d *DataPlane) reportStats(last map[int64]dataplane.Stats) map[int64]dataplane.Stats {
+	totals := make(map[int64]dataplane.Stats, len(last))
+	for _, p := range d.core.Projects() {
+		for lb := range p.View().LoadBalancers.All() {
+			s, err := d.engine.Stats(lb.ID)
+			if err != nil {
+				continue
 			}
+			totals[lb.ID] = s
+			p.ReportLoadBalancerStats(lb.ID, cloud.LoadBalancerStats{
+				OpenConnections: float64(s.OpenConnections), ConnectionsPerSecond: s.ConnectionsPerSecond,
+				RequestsPerSecond: s.RequestsPerSecond, BandwidthIn: s.BandwidthIn, BandwidthOut: s.BandwidthOut,
+			})
+			before := last[lb.ID]
+			if s.BytesIn < before.BytesIn || s.BytesOut < before.BytesOut {
+				before = dataplane.Stats{} // the engine has begun to count again
+			}
+			p.AddLoadBalancerTraffic(lb.ID, s.BytesIn-before.BytesIn, s.BytesOut-before.BytesOut)
 		}
 	}
+	return totals
 }
 
 // loadBalancerModel translates a load balancer for the engine. A target's key is its address: targets with the same

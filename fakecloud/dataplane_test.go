@@ -149,6 +149,7 @@ func TestALoadBalancerCreatedThroughTheAPIForwardsToItsTargets(t *testing.T) {
 	if !seen["200 web-0"] || !seen["200 web-1"] || len(seen) != 2 {
 		t.Errorf("answers %v", seen)
 	}
+	b.awaitTraffic(t, lb)
 
 	// A third server becomes a target by its label. It is unhealthy, because no program answers for it.
 	b.server(t, "web-2")
@@ -166,6 +167,22 @@ func TestALoadBalancerCreatedThroughTheAPIForwardsToItsTargets(t *testing.T) {
 	for len(b.DataPlane().Endpoints(lb.ID)) > 0 { // until the data plane has removed it, or the test times out
 		if err := t.Context().Err(); err != nil {
 			t.Fatal(err)
+		}
+		runtime.Gosched()
+	}
+}
+
+// awaitTraffic waits until a load balancer has counted bytes in both directions.
+func (b balanced) awaitTraffic(t *testing.T, lb *hcloud.LoadBalancer) {
+	t.Helper()
+	for {
+		b.DataPlane().reportStats(nil)
+		got, _, err := b.client.LoadBalancer.GetByID(t.Context(), lb.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.IngoingTraffic > 0 && got.OutgoingTraffic > 0 {
+			return
 		}
 		runtime.Gosched()
 	}

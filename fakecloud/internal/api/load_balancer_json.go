@@ -147,6 +147,9 @@ func encodeLoadBalancer(d Date, st *cloud.State, lb *cloud.LoadBalancer) any {
 	for _, t := range lb.Targets {
 		out.Targets = append(out.Targets, encodeTarget(d, t))
 	}
+	if t := lb.Traffic; t != nil {
+		out.IngoingTraffic, out.OutgoingTraffic = &t.In, &t.Out
+	}
 	for _, p := range lb.Type.Prices {
 		if p.Location == lb.Location.Name {
 			out.IncludedTraffic = p.IncludedTraffic

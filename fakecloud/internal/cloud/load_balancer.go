@@ -18,7 +18,7 @@ const KindLoadBalancer Kind = "load_balancer"
 // Certificate.UsedBy). While an action runs, other actions are refused with conflict. The changes of an
 // action are visible when it has succeeded.
 //
-// Left out: traffic counters (ingoing and outgoing traffic are null), abuse blocking except that of a
+// Left out: traffic counters without a data plane (they are null), abuse blocking except that of a
 // Primary IP, availability of a type by location. In three cases the documents do not say what happens.
 // The simulation decides:
 //   - a private target is removed when the load balancer or its server leaves the network;
@@ -28,6 +28,8 @@ type LoadBalancer struct {
 	Meta
 	*LoadBalancerSettings
 	Targets []LoadBalancerTarget // in the order of adding
+	// Traffic is nil until there is some. It may not be changed, only replaced.
+	Traffic *LoadBalancerTraffic
 
 	// Revision changes with everything that routes traffic: services, the addresses of targets,
 	// interfaces, algorithm, type. It stays the same when the health of targets changes.
