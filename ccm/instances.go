@@ -137,7 +137,7 @@ func isReady(node *corev1.Node) bool {
 
 // askForMetadata returns the question for a Node's metadata. A Node that is not initialized yet runs on a server
 // that existed when the Node was created: data from later than that are good enough. Older data may be about a former
-// server of that name, and the Node would keep its provider ID for ever. (The clocks of the API server and of this machine
+// server of that name, and nothing can change a provider ID that a Node has. (The clocks of the API server and of this machine
 // may differ by a few seconds.) All other Nodes are refreshed together.
 func (i *instances) askForMetadata(ctx context.Context, node *corev1.Node) (context.Context, serverAsk) {
 	if isUninitialized(node) {
