@@ -15,15 +15,6 @@ func (w *world) firewall(body object) string {
 	return path
 }
 
-// privateServer makes a server in a new network, without public addresses.
-func (w *world) privateServer(name string) json.Number {
-	w.Helper()
-	body := smallServer(w, name)
-	body["networks"] = []json.Number{json.Number(w.create("network", "/networks", fullNetwork))}
-	body["public_net"] = object{"enable_ipv4": false, "enable_ipv6": false}
-	return json.Number(w.server(body))
-}
-
 func applyTo(resources ...object) object    { return object{"apply_to": resources} }
 func removeFrom(resources ...object) object { return object{"remove_from": resources} }
 
@@ -44,7 +35,7 @@ func TestErrorsOfFirewalls(t *testing.T) {
 			refuseNew("server_already_added", server, server)(w)
 		},
 		"a new firewall for a server without a public interface": func(w *world) {
-			refuseNew("incompatible_network_type", toServer(w.privateServer("a")))(w)
+			refuseNew("incompatible_network_type", toServer(w.privateServer()))(w)
 		},
 		"an applied firewall is deleted": func(w *world) {
 			path := w.firewall(object{"name": "a", "apply_to": []object{toSelector("env=test")}})
@@ -65,7 +56,7 @@ func TestErrorsOfFirewalls(t *testing.T) {
 		},
 		"a server without a public interface": func(w *world) {
 			path := w.firewall(smallFirewall(w, "a"))
-			w.refuseAction("private_net_only_server", path, "apply_to_resources", applyTo(toServer(w.privateServer("a"))))
+			w.refuseAction("private_net_only_server", path, "apply_to_resources", applyTo(toServer(w.privateServer())))
 		},
 		"removed from a server that a selector selects": func(w *world) {
 			server := toServer(w.runningServer("a"))
