@@ -3,6 +3,7 @@ package contract_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 )
@@ -11,9 +12,7 @@ import (
 
 func ruleWith(changes object) []any {
 	rule := object{"direction": "in", "protocol": "tcp", "port": "22", "source_ips": []any{"192.0.2.1/32"}}
-	for name, value := range changes {
-		rule[name] = value
-	}
+	maps.Copy(rule, changes)
 	return []any{rule}
 }
 
@@ -100,9 +99,9 @@ func TestAutoDeleteDeletesAPrimaryIPWithItsServer(t *testing.T) {
 	kept["name"], kept["auto_delete"] = "kept", false
 	follows := newPrimaryIP("ipv6", server)
 	follows["auto_delete"] = true
-	a, b := "/primary_ips/"+w.create("primary_ip", "/primary_ips", kept), ""
+	a := "/primary_ips/" + w.create("primary_ip", "/primary_ips", kept)
 	w.finish()
-	b = "/primary_ips/" + w.create("primary_ip", "/primary_ips", follows)
+	b := "/primary_ips/" + w.create("primary_ip", "/primary_ips", follows)
 	w.finish()
 	w.do(200, "DELETE", serverPath(server), nil)
 	w.finish()
