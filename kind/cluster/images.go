@@ -37,14 +37,20 @@ func (c *Cluster) LoadImage(ctx context.Context, archive string) error {
 		}
 	}
 	return each(names, func(name string) error {
-		err := c.awaitContainerd(ctx, name)
-		if err == nil {
-			err = c.CopyImages(ctx, name)
+		for {
+			started := c.startOf(ctx, name)
+			if started == "" {
+				return nil // it gets them when it starts
+			}
+			err := c.awaitContainerd(ctx, name)
+			if err == nil {
+				err = c.CopyImages(ctx, name)
+			}
+			if err == nil || c.startOf(ctx, name) == started {
+				return err
+			}
+			// It was powered off meanwhile, and perhaps on again.
 		}
-		if err != nil && c.isOff(ctx, name) {
-			return nil // it gets them when it starts
-		}
-		return err
 	})
 }
 

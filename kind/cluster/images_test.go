@@ -20,7 +20,7 @@ ps) cat `+root+`/running | tr '\n' ' ' ;;
 inspect)
 	if [ "$2" = --format ]; then
 		[ ! -e `+root+`/$4/gone ] || { echo "Error: No such object: $4" >&2; exit 1; }
-		echo true; exit
+		cat `+root+`/$4/started 2>/dev/null || echo earlier; exit
 	fi
 	shift; echo '['; first=yes
 	for n; do
@@ -34,7 +34,12 @@ exec)
 	while [ "${1#-}" != "$1" ]; do shift; done
 	node=`+root+`/$1; shift; mkdir -p "$node/kind"
 	case $1 in
-	ctr) [ ! -e "$node/broken" ] || exit 1; cat >>"$node/imported"; echo >>"$node/imported" ;;
+	ctr)
+		if [ -e "$node/broken" ]; then
+			[ ! -e "$node/restarts" ] || { rm "$node/broken"; echo later >"$node/started"; }
+			exit 137
+		fi
+		cat >>"$node/imported"; echo >>"$node/imported" ;;
 	cat) cat "$node/$2" ;;
 	sh) exec sh "$2" "$(echo "$3" | sed "s#/kind/#$node/kind/#g")" | sed "s#$node##g" ;;
 	esac ;;
@@ -110,8 +115,21 @@ func TestImagesAreLoadedThoughANodeGoesAwayMeanwhile(t *testing.T) {
 	if err := c.LoadImage(t.Context(), archive); err == nil {
 		t.Error("a node that runs and takes no image is no error")
 	}
-	if err := os.WriteFile(filepath.Join(root, "leaving", "gone"), nil, 0o600); err != nil {
-		t.Fatal(err)
+	write := func(name string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(root, "leaving", name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("restarts")
+	if err := c.LoadImage(t.Context(), archive); err != nil {
+		t.Errorf("a node that was powered off and on: %v", err)
+	}
+	if got, err := os.ReadFile(filepath.Join(root, "leaving", "imported")); err != nil || len(got) != 1<<20+1 {
+		t.Errorf("a node that was powered off and on has %d bytes of images, %v", len(got), err)
+	}
+	for _, name := range []string{"kind/images-loaded", "broken", "gone"} {
+		write(name)
 	}
 	if err := c.LoadImage(t.Context(), archive); err != nil {
 		t.Errorf("a node that was removed: %v", err)

@@ -212,7 +212,7 @@ func (c *Cluster) awaitContainerd(ctx context.Context, name string) error {
 func (c *Cluster) awaitOn(ctx context.Context, name, what string, try func(context.Context) error) error {
 	return await(ctx, what+" on "+name, func(ctx context.Context) error {
 		err := try(ctx)
-		if err == nil || !c.isOff(ctx, name) {
+		if err == nil || c.startOf(ctx, name) != "" {
 			return err
 		}
 		log, _ := docker(ctx, "logs", "--tail=20", name)
@@ -220,10 +220,14 @@ func (c *Cluster) awaitOn(ctx context.Context, name, what string, try func(conte
 	})
 }
 
-// isOff reports whether Docker says that a container does not run, or does not exist.
-func (c *Cluster) isOff(ctx context.Context, name string) bool {
-	running, err := docker(ctx, "inspect", "--format", "{{.State.Running}}", name)
-	return isGone(err) || err == nil && running != "true"
+// startOf returns when a container was started last, as Docker writes it. It returns "" if Docker says that the container does
+// not run, or does not exist, and something else if Docker does not answer.
+func (c *Cluster) startOf(ctx context.Context, name string) string {
+	started, err := docker(ctx, "inspect", "--format", "{{if .State.Running}}{{.State.StartedAt}}{{end}}", name)
+	if err != nil && !isGone(err) {
+		return "unknown"
+	}
+	return strings.TrimSpace(started)
 }
 
 // inherited returns the variables that kind gave to the control plane's node and
