@@ -237,7 +237,12 @@ func (ms MachineObjects) Await(ctx context.Context, name string, n int) (names [
 		g.Expect(all).To(HaveLen(n))
 		names = nil
 		for _, m := range all {
+			g.Expect(m.DeletionTimestamp).To(BeNil(), "%s is being deleted", m.Name)
 			g.Expect(m.Status.NodeRef).NotTo(BeNil())
+			// Of a server that someone has just deleted, all status may be as before.
+			node, err := ms.env.Kube.CoreV1().Nodes().Get(ctx, m.Status.NodeRef.Name, metav1.GetOptions{})
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(string(node.UID)).To(Equal(m.Status.NodeRef.UID))
 			names = append(names, m.Name)
 		}
 	}).WithContext(ctx).WithTimeout(ms.timeout()).WithPolling(Polling).Should(Succeed())
