@@ -114,22 +114,30 @@ esac`)
 	}
 }
 
+// Docker still lists a container for a moment that it no longer shows.
 func TestContainersAreListedWhileOneIsRemoved(t *testing.T) {
 	fakeDocker(t, `case "$*" in
-"ps "*) test -e "$0.removed" && echo a || echo a b ;;
-"inspect a b") touch "$0.removed"; echo '[{"Name": "/a"}]'; echo 'Error: No such object: b' >&2; exit 1 ;;
-"inspect a") echo '[{"Name": "/a", "NetworkSettings": {"Networks": {"x": {"IPAMConfig": {"IPv4Address": "172.30.1.2"}}}}}]' ;;
+"ps "*) echo b a c ;;
+"inspect b a c") echo '[{"Name": "/a"}]'; echo 'Error: No such object: c' >&2; exit 1 ;;
+"inspect c") echo 'Error: No such object: c' >&2; exit 1 ;;
+"inspect "*) echo '[{"Name": "/'$2'", "NetworkSettings": {"Networks": {"x": {"IPAMConfig": {"IPv4Address": "172.30.1.2"}}}}}]' ;;
 esac`)
 	found, err := (&Cluster{Network: Network{Name: "x"}}).Containers(t.Context())
-	if err != nil || len(found) != 1 || found[0].Name != "a" {
+	if err != nil || len(found) != 2 || found[0].Name != "a" || found[1].Name != "b" {
 		t.Errorf("got %v, %v", found, err)
 	}
 }
 
-func TestAContainerThatIsListedButNeverFoundIsAnError(t *testing.T) {
-	fakeDocker(t, `test "$1" = ps && echo a && exit 0; echo 'Error: No such object: a' >&2; exit 1`)
-	if found, err := (&Cluster{Network: Network{Name: "x"}}).Containers(t.Context()); err == nil {
-		t.Errorf("got %v", found)
+func TestADockerThatFailsIsNoReasonToListNothing(t *testing.T) {
+	for _, fails := range []string{"inspect a b", "inspect b"} {
+		fakeDocker(t, `case "$*" in
+"ps "*) echo a b ;;
+"`+fails+`") echo 'permission denied' >&2; exit 1 ;;
+*) echo 'Error: No such object: a' >&2; exit 1 ;;
+esac`)
+		if found, err := (&Cluster{Network: Network{Name: "x"}}).Containers(t.Context()); err == nil {
+			t.Errorf("%s fails: got %v", fails, found)
+		}
 	}
 }
 

@@ -40,22 +40,38 @@ type NodeContainer struct {
 // Containers returns the cluster's node containers, by name, also those that
 // have not joined.
 func (c *Cluster) Containers(ctx context.Context) ([]NodeContainer, error) {
-	var last []string
-	for {
-		ids, err := containersWith(ctx, labelKindCluster, c.Name)
-		if err != nil || len(ids) == 0 {
-			return nil, err
-		}
-		out, err := docker(ctx, append([]string{"inspect"}, ids...)...)
-		switch {
-		case err == nil:
-			return parseContainers([]byte(out), c.Name)
-		case !isGone(err) || slices.Equal(ids, last):
-			return nil, err
-		}
-		last = ids // a container was removed between the two commands
+	ids, err := containersWith(ctx, labelKindCluster, c.Name)
+	if err != nil || len(ids) == 0 {
+		return nil, err
 	}
+	out, err := docker(ctx, append([]string{"inspect"}, ids...)...)
+	if err == nil {
+		return parseContainers([]byte(out), c.Name)
+	}
+	if !isGone(err) {
+		return nil, err
+	}
+	// One is being removed: Docker may list it for some time although it no longer shows it. The others are asked for one by one.
+	var containers []NodeContainer
+	for _, id := range ids {
+		out, err := docker(ctx, "inspect", id)
+		if isGone(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		one, err := parseContainers([]byte(out), c.Name)
+		if err != nil {
+			return nil, err
+		}
+		containers = append(containers, one...)
+	}
+	slices.SortFunc(containers, byName)
+	return containers, nil
 }
+
+func byName(a, b NodeContainer) int { return strings.Compare(a.Name, b.Name) }
 
 // isGone reports whether Docker says that there is no such container.
 func isGone(err error) bool {
@@ -93,7 +109,7 @@ func parseContainers(text []byte, network string) ([]NodeContainer, error) {
 		n.Address = address
 		containers = append(containers, n)
 	}
-	slices.SortFunc(containers, func(a, b NodeContainer) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(containers, byName)
 	return containers, nil
 }
 
