@@ -83,17 +83,7 @@ func (s *nodeScenario) run(t *testing.T, deaths []crash.Death) (ends []crash.End
 		}
 		process = w.start()
 	}
-	w.wire.reset(0, false)
-	calls := 0
-	w.wire.setIntercept(func(*http.Request) *http.Response {
-		calls++
-		ends = append(ends, crash.End{Death: crash.Death{Call: calls}, State: w.state()})
-		return nil
-	})
-	w.wire.setObserve(func() {
-		w.check()
-		ends = append(ends, crash.End{Death: crash.Death{Call: calls, After: true}, State: w.state()})
-	})
+	w.wire.recordEnds(&ends, w.state, w.check)
 	w.finish(process, fmt.Sprintf("died at %+v", deaths))
 	return ends
 }

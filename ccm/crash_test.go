@@ -62,18 +62,8 @@ func (s *crashScenario) run(t *testing.T, deaths []crash.Death) (ends []crash.En
 		}
 		process = w.provider()
 	}
-	w.wire.reset(0, false)
 	when := fmt.Sprintf("died at %+v", deaths)
-	calls := 0
-	w.wire.setIntercept(func(*http.Request) *http.Response {
-		calls++
-		ends = append(ends, crash.End{Death: crash.Death{Call: calls}, State: w.state()})
-		return nil
-	})
-	w.wire.setObserve(func() {
-		seen.look()
-		ends = append(ends, crash.End{Death: crash.Death{Call: calls, After: true}, State: w.state()})
-	})
+	w.wire.recordEnds(&ends, w.state, seen.look)
 	switch {
 	case s.comparison && len(deaths) == 0:
 		compare.LoadBalancers(t.Context())
@@ -86,6 +76,21 @@ func (s *crashScenario) run(t *testing.T, deaths []crash.Death) (ends []crash.En
 	w.wire.setObserve(nil)
 	s.checkEnd(t, w, svc, seen, when)
 	return ends
+}
+
+// recordEnds adds to ends where a process can die from now on: before and after each call. It calls look after each.
+func (w *wire) recordEnds(ends *[]crash.End, state func() string, look func()) {
+	w.reset(0, false)
+	calls := 0
+	w.setIntercept(func(*http.Request) *http.Response {
+		calls++
+		*ends = append(*ends, crash.End{Death: crash.Death{Call: calls}, State: state()})
+		return nil
+	})
+	w.setObserve(func() {
+		look()
+		*ends = append(*ends, crash.End{Death: crash.Death{Call: calls, After: true}, State: state()})
+	})
 }
 
 // once makes the service controller's call once.
