@@ -26,10 +26,13 @@ type RouteTable interface {
 //
 // Reproduced: a packet goes to the gateway of the most specific route and keeps its source address. A packet to a member
 // of a subnet goes there directly. A destination is unreachable if it has no route, or if the gateway is not a server of
-// the network. A route counts once its action has succeeded.
+// the network. A route counts once its action has succeeded. A packet to a Floating IP goes to the server that has it,
+// whose machine must have configured the address. It is unreachable while no server has it. For that, machines must send
+// packets for PublicIPv4 to the router: the range must lie outside of the interface's network.
 //
 // Not modelled: the interface stands for one network. The other networks of the cloud are not routed, and all machines
-// on the interface's network count as members. vSwitches connect nothing. The sender of a packet without a route gets
+// on the interface's network count as members. A Floating IP goes by this network, too: it is unreachable if its server
+// is in no network or in another one. The server's firewalls do not filter its packets. IPv6 is not routed. vSwitches connect nothing. The sender of a packet without a route gets
 // ICMP; the document does not say what the real router sends. The router does not look at the status of a gateway: one
 // that is powered off is unreachable because its machine does not answer.
 type RouterOptions struct {
@@ -75,7 +78,7 @@ func startRouter(core *cloud.Cloud, o RouterOptions) (*router, error) {
 				return
 			}
 			r.states[e.Project] = e.State
-			if e.Kind == cloud.KindNetwork {
+			if e.Kind == cloud.KindNetwork || e.Kind == cloud.KindFloatingIP {
 				r.reconcile()
 			}
 		}
@@ -106,7 +109,8 @@ func (r *router) networks(yield func(*cloud.Network) bool) {
 	}
 }
 
-// reconcile sets the network's routes in the table. After an error, the next change of a network tries again.
+// reconcile sets the routes of the network and of Floating IPs in the table. After an error, the next change of one of them
+// tries again.
 func (r *router) reconcile() {
 	n, others := chooseNetwork(r.networks, r.want)
 	var id int64
@@ -122,8 +126,8 @@ func (r *router) reconcile() {
 		r.current = id
 		r.announce(n)
 	}
-	if err := r.table.Set(routingTable(n)); err != nil {
-		r.log.Error("cannot set the routes of this machine; will retry at the next change of a network", "error", err)
+	if err := r.table.Set(append(routingTable(n), r.floatingRoutes()...)); err != nil {
+		r.log.Error("cannot set the routes of this machine; will retry at the next change of a network or a Floating IP", "error", err)
 	}
 }
 
@@ -173,6 +177,27 @@ func routingTable(n *cloud.Network) []dataplane.Route {
 			entry.Kind, entry.Gateway = dataplane.Via, route.Gateway
 		}
 		table = append(table, entry)
+	}
+	return table
+}
+
+// floatingRoutes returns the routes to the Floating IPs of all projects. Each has one, because the network's own routes, such
+// as a default route, are not for Floating IPs.
+func (r *router) floatingRoutes() []dataplane.Route {
+	var table []dataplane.Route
+	for _, st := range r.states {
+		for f := range st.FloatingIPs.All() {
+			if !f.IP.Addr().Is4() {
+				continue
+			}
+			route := dataplane.Route{Destination: f.IP, Kind: dataplane.Unreachable}
+			if s, ok := st.Servers.Get(f.Server); ok {
+				if in, ok := s.PrivateNet(r.current); ok {
+					route.Kind, route.Gateway = dataplane.Via, in.IP
+				}
+			}
+			table = append(table, route)
+		}
 	}
 	return table
 }

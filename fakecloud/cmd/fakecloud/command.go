@@ -86,7 +86,7 @@ what it can do. The control API has no authentication: keep it on a loopback add
 	f.StringVar(&s.lbIPv4, "load-balancer-ipv4", "", "address `range` for the IPv4 addresses of load balancers (default: the range of --public-ipv4)")
 	f.StringArrayVar(&s.reserved, "reserved", nil, "`range` or address that the cloud does not give out by itself; may be repeated")
 	f.StringVar(&s.lbInterface, "data-plane-interface", "", "`name` of the network interface that gets the load balancers' addresses, such as eth0; implies\n--data-plane and needs --load-balancer-ipv4 (Linux, CAP_NET_ADMIN)")
-	f.StringVar(&s.routerInterface, "router-interface", "", "`name` of a network interface, such as eth0: make this machine the router of the cloud's network on\nit (Linux, CAP_NET_ADMIN)")
+	f.StringVar(&s.routerInterface, "router-interface", "", "`name` of a network interface, such as eth0: make this machine the router of the cloud's network on\nit, and of Floating IPs (Linux, CAP_NET_ADMIN)")
 	f.StringVar(&s.routerNetwork, "router-network", "", "`name or id` of the network to route (default: the oldest)")
 	f.StringVar(&s.metadata, "metadata", off, "address of the servers' metadata service, `host:port` such as 169.254.169.254:80, or off; a link-local\naddress is given to the interface lo (Linux, CAP_NET_ADMIN)")
 	f.StringVar(&s.apiDate, "api-date", "", "`day` such as 2026-06-01: show the API as it was then, to tokens without a day of their own")

@@ -37,6 +37,8 @@ var (
 	cloudAddr = netip.MustParsePrefix("172.30.0.10/16")
 	nodeAddrs = []netip.Prefix{netip.MustParsePrefix("172.30.0.11/16"), netip.MustParsePrefix("172.30.0.12/16")}
 	podAddrs  = []netip.Addr{netip.MustParseAddr("10.244.1.1"), netip.MustParseAddr("10.244.2.1")}
+	// publicIPv4 is the program's default.
+	publicIPv4 = netip.MustParsePrefix("198.18.0.0/15")
 )
 
 // newClusterNetwork starts the program with the flags of a container on Docker's network.
@@ -49,13 +51,13 @@ func newClusterNetwork(t *testing.T) *clusterNetwork {
 	for i, a := range nodeAddrs {
 		n := lab.Join(fmt.Sprintf("node-%d", i+1), a)
 		n.AddAddress("lo", netip.PrefixFrom(podAddrs[i], 32))
-		for _, d := range []string{"10.244.0.0/16", "169.254.169.254/32"} {
+		for _, d := range []string{"10.244.0.0/16", "169.254.169.254/32", publicIPv4.String()} {
 			n.AddRoute(netip.MustParsePrefix(d), cloudAddr.Addr())
 		}
 		c.nodes = append(c.nodes, n)
 	}
 	c.process = exec.CommandContext(t.Context(), os.Args[0], "--listen", "172.30.0.10:4242", "--control", off, "--actions", "instant", "--speed", "20",
-		"--data-plane-interface", "eth0", "--load-balancer-ipv4", "172.30.100.0/24", "--public-ipv4", "172.30.64.0/18", "--reserved", "172.30.0.0/24",
+		"--data-plane-interface", "eth0", "--load-balancer-ipv4", "172.30.100.0/24", "--reserved", "172.30.0.0/24",
 		"--router-interface", "eth0", "--router-network", "cluster", "--metadata", "169.254.169.254:80")
 	c.process.Env = append(os.Environ(), "TEST_RUN_FAKECLOUD=1")
 	c.process.Stderr = c.logs
@@ -158,6 +160,18 @@ func answerSource(l net.Listener) {
 	}
 }
 
+// answer answers every connection with a text.
+func answer(l net.Listener, text string) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		_, _ = io.WriteString(c, text)
+		_ = c.Close()
+	}
+}
+
 // ask connects and returns the answer.
 func ask(ctx context.Context, from *netlab.Namespace, source netip.Addr, at netip.AddrPort) (string, error) {
 	c, err := from.Dial(ctx, source, at)
@@ -207,6 +221,42 @@ func TestPodsReachEachOtherOnlyOverTheCloudsRoutes(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.await("a route whose gateway is gone", fails(syscall.EHOSTUNREACH))
+}
+
+func TestAFloatingIPLeadsToTheMachineOfTheServerThatHasIt(t *testing.T) {
+	t.Parallel()
+	c := newClusterNetwork(t)
+	_, servers := c.seed()
+	c.host.AddRoute(publicIPv4, cloudAddr.Addr())
+	created, _, err := c.client.FloatingIP.Create(t.Context(), hcloud.FloatingIPCreateOpts{
+		Type: hcloud.FloatingIPTypeIPv4, HomeLocation: &hcloud.Location{Name: "fsn1"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	floating, _ := netip.AddrFromSlice(created.FloatingIP.IP.To4())
+	at := netip.AddrPortFrom(floating, 80)
+	for i, n := range c.nodes { // both have configured it, as for a failover
+		n.AddAddress("eth0", netip.PrefixFrom(floating, 32))
+		go answer(n.Listen(at), servers[i].Name)
+	}
+	unreachable := func(ctx context.Context) error {
+		if got, err := ask(ctx, c.host, netip.Addr{}, at); !errors.Is(err, syscall.EHOSTUNREACH) {
+			return fmt.Errorf("answer %q, error %w; want %w", got, err, syscall.EHOSTUNREACH)
+		}
+		return nil
+	}
+	c.await("new", unreachable)
+	for _, s := range servers {
+		if _, _, err := c.client.FloatingIP.Assign(t.Context(), created.FloatingIP, s); err != nil {
+			t.Fatal(err)
+		}
+		c.await("assigned to "+s.Name, answers(c.host, netip.Addr{}, at, s.Name))
+	}
+	if _, _, err := c.client.FloatingIP.Unassign(t.Context(), created.FloatingIP); err != nil {
+		t.Fatal(err)
+	}
+	c.await("unassigned", unreachable)
 }
 
 func TestALoadBalancerHasAddressesOfTheNodesNetwork(t *testing.T) {

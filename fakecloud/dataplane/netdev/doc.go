@@ -10,13 +10,13 @@
 //	docker network create --subnet 172.30.0.0/16 --ip-range 172.30.200.0/24 --gateway 172.30.255.254 cluster
 //	docker run --network cluster --ip 172.30.0.1 --user 0 --cap-drop ALL --cap-add NET_ADMIN --cap-add NET_RAW \
 //	    --sysctl net.ipv4.conf.all.send_redirects=0 fakecloud:dev --listen 172.30.0.1:4242 \
-//	    --reserved 172.30.0.0/24 --reserved 172.30.200.0/24 --public-ipv4 172.30.64.0/18 \
-//	    --data-plane-interface eth0 --load-balancer-ipv4 172.30.100.0/24 --router-interface eth0 \
-//	    --metadata 169.254.169.254:80
+//	    --reserved 172.30.0.0/24 --reserved 172.30.200.0/24 --data-plane-interface eth0 \
+//	    --load-balancer-ipv4 172.30.100.0/24 --router-interface eth0 --metadata 169.254.169.254:80
 //
 // Docker's own gateway gets another address, so that the router has the first address of the network, as
 // in the cloud's networks. NET_RAW is optional: it is for announcing addresses. Servers need routes via
-// the router to the routed ranges (10.244.0.0/16) and to 169.254.169.254/32.
+// the router to the routed ranges (10.244.0.0/16), to 169.254.169.254/32, and to the public addresses
+// (198.18.0.0/15), to which Floating IPs belong.
 //
 // The package marks what it adds to the kernel: addresses by their label, routes by their table and
 // protocol. It removes only marked addresses and routes, also those of a process that was killed.

@@ -20,9 +20,8 @@ const MaxDNSPtrsPerFloatingIP = 100
 //
 // Reproduced: the home location, which may differ from the server's; moves from one server to another;
 // protection; reverse DNS with the default of an IPv4; one action at a time (locked). Left out:
-// blocking by an abuse department; packets. A Floating IP leads to every port of its server, and only if
-// the guest has configured the address: the cloud does not know guests, and the data plane listens only
-// on the ports of load balancers' services.
+// blocking by an abuse department. Packets follow where this machine is the servers' router: see
+// fakecloud.RouterOptions.
 type FloatingIP struct {
 	Meta
 	Type        IPType
