@@ -238,6 +238,7 @@ func checkNodes(t *testing.T, c *Cluster, names []string) {
 		wants := []string{
 			fmt.Sprintf("%s via %s", c.PodCIDR, c.Router()),
 			fmt.Sprintf("%s via %s", Metadata, c.Router()),
+			fmt.Sprintf("%s via %s", PublicIPv4, c.Router()),
 			"unreachable " + node.Spec.PodCIDR,
 			"src " + want.String(),
 		}

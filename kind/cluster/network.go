@@ -17,6 +17,10 @@ var serviceCIDR = netip.MustParsePrefix("10.96.0.0/16")
 // Metadata is the address of a server's metadata service at Hetzner.
 var Metadata = netip.MustParseAddr("169.254.169.254")
 
+// PublicIPv4 is the range of the cloud's public addresses, to which Floating IPs belong. It lies outside of every cluster's
+// network: nodes that were neighbours of a Floating IP would not ask the router where it leads.
+var PublicIPv4 = netip.MustParsePrefix("198.18.0.0/15")
+
 // subnetBits is the size of the network that the plan below divides.
 const subnetBits = 16
 
@@ -42,7 +46,7 @@ type Network struct {
 // Host is the host's address in the network, on Linux.
 func (n Network) Host() netip.Addr { return n.at(0, 1) }
 
-// Router is the address that nodes send packets to other nodes' pods to.
+// Router is the address that nodes send packets to other nodes' pods and to PublicIPv4 to.
 func (n Network) Router() netip.Addr { return n.at(0, 10) }
 
 // Outside is the address of a client that is on the network but not of the cluster.
@@ -77,6 +81,8 @@ func (n Network) validate() error {
 		return fmt.Errorf("the subnet %s is not an IPv4 /%d", n.Subnet, subnetBits)
 	case !n.PodCIDR.Addr().Is4() || n.PodCIDR != n.PodCIDR.Masked() || n.PodCIDR.Bits() > 23:
 		return fmt.Errorf("the pods' range %s is not an IPv4 range with room for a /24 per node", n.PodCIDR)
+	case n.PodCIDR.Overlaps(PublicIPv4) || n.Subnet.Overlaps(PublicIPv4):
+		return fmt.Errorf("the pods' range %s or the nodes' %s overlaps the cloud's public addresses %s", n.PodCIDR, n.Subnet, PublicIPv4)
 	case n.PodCIDR.Overlaps(n.Subnet):
 		return fmt.Errorf("the pods' range %s overlaps the nodes' %s", n.PodCIDR, n.Subnet)
 	}

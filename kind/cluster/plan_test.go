@@ -58,6 +58,7 @@ func TestOptionsAreCheckedBeforeAnythingIsMade(t *testing.T) {
 		"0 to 252 workers":               func(o *Options) { o.Workers = -1 },
 		"is not an IPv4 /16":             func(o *Options) { o.Subnet = netip.MustParsePrefix("10.0.0.0/8") },
 		"pods' range 172.30.0.0/16 over": func(o *Options) { o.PodCIDR = DefaultSubnet },
+		"or the nodes' 198.18.0.0/16":    func(o *Options) { o.Subnet = netip.MustParsePrefix("198.18.0.0/16") },
 		"room for a /24":                 func(o *Options) { o.PodCIDR = netip.MustParsePrefix("10.0.0.0/24") },
 		"the Services' range":            func(o *Options) { o.PodCIDR = serviceCIDR },
 	} {

@@ -39,7 +39,8 @@ func (n Network) installPodNetwork(ctx context.Context, node string) error {
 
 // podNetworkFiles returns an archive of the files to unpack in a node's root.
 func (n Network) podNetworkFiles() ([]byte, error) {
-	settings := fmt.Appendf(nil, "CLUSTER_CIDR=%s\nSERVICE_CIDR=%s\nROUTER=%s\nMETADATA=%s\n", n.PodCIDR, serviceCIDR, n.Router(), Metadata)
+	settings := fmt.Appendf(nil, "CLUSTER_CIDR=%s\nSERVICE_CIDR=%s\nROUTER=%s\nMETADATA=%s\nPUBLIC=%s\n",
+		n.PodCIDR, serviceCIDR, n.Router(), Metadata, PublicIPv4)
 	var buf bytes.Buffer
 	archive := tar.NewWriter(&buf)
 	for _, file := range []struct {

@@ -61,7 +61,7 @@ func (o Options) startCloud(ctx context.Context, c *cluster.Cluster) error {
 		"--new-ids",
 		// Until the nodes are servers: what is there already takes no time.
 		"--actions=instant", fmt.Sprintf("--rate-limit=%d", o.RateLimit),
-		"--data-plane-interface=eth0", "--load-balancer-ipv4=" + c.LoadBalancers().String(),
+		"--data-plane-interface=eth0", "--load-balancer-ipv4=" + c.LoadBalancers().String(), "--public-ipv4=" + cluster.PublicIPv4.String(),
 		"--router-interface=eth0", "--router-network=" + NetworkName, "--metadata=" + cluster.Metadata.String() + ":80",
 	}
 	_, err := docker(ctx, args...)

@@ -7,8 +7,9 @@
 //   - The nodes' image (cluster.EnsureImage), the images of fakecloud and of the CCM
 //     (scripts/image: one static program each, nothing pulled).
 //   - The cluster, on a Docker network with fixed addresses.
-//   - The cloud, at Network.Router: its routes route, its load balancers have
-//     addresses of Network.LoadBalancers, it serves metadata at
+//   - The cloud, at Network.Router: its routes route, its Floating IPs lead to
+//     nodes, its load balancers have addresses of Network.LoadBalancers, it serves
+//     metadata at
 //     169.254.169.254. Its API and its control API are published on this host's
 //     loopback.
 //   - A network of the cloud, which is the Docker network, and a server for each
@@ -18,9 +19,9 @@
 //     containers that are. Its log and its process id are in Folder.
 //   - The CCM, on the control plane's node.
 //
-// What it leaves out: servers have no public addresses, since nothing on a
-// Docker network could be one next to the private address; load balancers
-// therefore reach servers by the private network. The cloud keeps all in memory: when its
+// What it leaves out: servers have no public addresses but Floating IPs, since
+// nothing on a Docker network could be one next to the private address; load
+// balancers therefore reach servers by the private network. The cloud keeps all in memory: when its
 // container is stopped, the environment has to be made anew. Load balancers' addresses
 // are reached from the host on Linux only; elsewhere, from a container on the network.
 //

@@ -224,6 +224,12 @@ func Down(ctx context.Context, name string) error {
 	return errors.Join(cluster.Delete(ctx, name), removeImages(ctx), removeFolder(name))
 }
 
+// Exec runs a command on a node.
+func (e *Environment) Exec(ctx context.Context, node string, command ...string) error {
+	_, err := docker(ctx, append([]string{"exec", node}, command...)...)
+	return err
+}
+
 // Exports returns lines for a shell that make clients use the environment.
 func (e *Environment) Exports() string {
 	return fmt.Sprintf("export KUBECONFIG=%s\nexport HCLOUD_ENDPOINT=%s HCLOUD_TOKEN=%s\nexport HCLOUD_NETWORK=%s FAKECLOUD_CONTROL_URL=%s\n",

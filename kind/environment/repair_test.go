@@ -95,6 +95,26 @@ func TestTheCloudKeepsItsPortsAndBeginsWithNewIDs(t *testing.T) {
 	}
 }
 
+func TestTheOutsideReachesFloatingIPsAlsoAfterARestart(t *testing.T) {
+	for _, state := range []string{"", "exited"} {
+		log := filepath.Join(t.TempDir(), "log")
+		fakeDocker(t, `echo "$*" >>`+log+`; case "$1" in ps) echo '`+state+`' ;; port) echo 127.0.0.1:3333 ;; esac`)
+		e := sample()
+		e.Image = "node:1"
+		e.Client = fake.NewClientset()
+		if err := (Options{ProbeArchive: writeFile(t, "")}).outside(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+		asked, err := os.ReadFile(log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !regexp.MustCompile(`(?s)x-outside\s.*container:x-outside .* node:1 route replace 198\.18\.0\.0/15 via 172\.30\.0\.10\n`).Match(asked) {
+			t.Errorf("a container that was %q gets no route:\n%s", state, asked)
+		}
+	}
+}
+
 // node is a Node that was a server.
 func node(name string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: "ccm-from-scratch://1"}}

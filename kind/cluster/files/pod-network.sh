@@ -4,13 +4,14 @@
 # routes are lost when its container stops) and at every start of the kubelet (a
 # Node that was deleted and registers again may get another pod CIDR).
 #
-# CLUSTER_CIDR, SERVICE_CIDR, ROUTER and METADATA come from /etc/default/pod-network.
+# CLUSTER_CIDR, SERVICE_CIDR, ROUTER, METADATA and PUBLIC come from /etc/default/pod-network.
 set -euo pipefail
 
-# Other nodes' pods and the metadata service lie behind the router. Nothing needs
-# to answer there yet.
-ip route replace "$CLUSTER_CIDR" via "$ROUTER"
-ip route replace "$METADATA" via "$ROUTER"
+# Other nodes' pods, the metadata service and Floating IPs lie behind the router.
+# Nothing needs to answer there yet.
+for range in "$CLUSTER_CIDR" "$METADATA" "$PUBLIC"; do
+	ip route replace "$range" via "$ROUTER"
+done
 
 # The node IPAM controller says which part of the pods' range is this node's.
 kubeconfig=/etc/kubernetes/kubelet.conf
