@@ -47,6 +47,7 @@ func openKind(ctx context.Context, ccm CCMDescription) (*sharedCluster, error) {
 		},
 		stopMachines:  e.StopMachineController,
 		hypervisorLog: e.HypervisorLog,
+		exec:          e.Exec,
 		ccm: &podCCM{
 			configure: func(ctx context.Context, s podSettings) error {
 				return e.DeployCCM(ctx, environmentCCM(ccm, s))

@@ -222,6 +222,21 @@ func (ns Nodes) Cordon(ctx context.Context) (uncordon func(context.Context)) {
 	return uncordon
 }
 
+// AddAddress configures an address on the interface of nodes, as administrators do for a Floating IP, until the spec ends.
+func (ns Nodes) AddAddress(ctx context.Context, address string, names ...string) {
+	GinkgoHelper()
+	exec := ns.env.suite.shared.exec
+	if exec == nil {
+		Skip("needs to configure an address on nodes: runs with E2E_CLUSTER=kind")
+	}
+	for _, name := range names {
+		Expect(exec(ctx, name, "ip", "address", "add", address+"/32", "dev", "eth0")).To(Succeed())
+		DeferCleanup(func(ctx context.Context) error {
+			return exec(ctx, name, "ip", "address", "del", address+"/32", "dev", "eth0")
+		})
+	}
+}
+
 // IsReady reports whether a node's Ready condition is True.
 func IsReady(n *corev1.Node) bool {
 	for _, c := range n.Status.Conditions {

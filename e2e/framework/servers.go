@@ -109,6 +109,26 @@ func (sv Servers) Detach(ctx context.Context, server *hcloud.Server) {
 	sv.env.Cloud.Do(ctx)(sv.env.Cloud.Client.Server.DetachFromNetwork(ctx, server, hcloud.ServerDetachFromNetworkOpts{Network: sv.env.Cloud.Network}))
 }
 
+// CreateFloatingIP creates an IPv4 address without a server. It is deleted when the spec ends.
+func (sv Servers) CreateFloatingIP(ctx context.Context) *hcloud.FloatingIP {
+	GinkgoHelper()
+	cloud := sv.env.Cloud.Client.FloatingIP
+	created, _, err := cloud.Create(ctx, hcloud.FloatingIPCreateOpts{
+		Type: hcloud.FloatingIPTypeIPv4, HomeLocation: &hcloud.Location{Name: Location}, Labels: tagged(nil),
+	})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func(ctx context.Context) {
+		now, _, err := cloud.GetByID(ctx, created.FloatingIP.ID)
+		Expect(err).NotTo(HaveOccurred())
+		if now.Server != nil {
+			sv.env.Cloud.Do(ctx)(cloud.Unassign(ctx, now))
+		}
+		_, err = cloud.Delete(ctx, now)
+		Expect(err).NotTo(HaveOccurred())
+	})
+	return created.FloatingIP
+}
+
 // PrivateIP returns the address that a server has in the cluster's network now.
 func (sv Servers) PrivateIP(ctx context.Context, server *hcloud.Server) string {
 	GinkgoHelper()

@@ -30,6 +30,8 @@ type sharedCluster struct {
 	startMachines, stopMachines func(context.Context) error
 	// hypervisorLog returns the log of what makes servers into nodes, nil if that is not a process of ours.
 	hypervisorLog func() (string, error)
+	// exec runs a command on a node, nil if the suite may not do so.
+	exec func(ctx context.Context, node string, command ...string) error
 	// ccm is the CCM that runs in the cluster, nil if the suite may not change it.
 	ccm *podCCM
 }
