@@ -80,6 +80,7 @@ func serve(ctx context.Context, s *settings, out io.Writer, log *slog.Logger) er
 		log.Warn("the cloud starts empty: it keeps nothing of an earlier run")
 	}
 	log.Info("serving", "endpoint", endpoint, "control", controlURL, "actions", s.actions, "rate_limit", s.rateLimit)
+	go saveMemory(ctx)
 	if log.Enabled(ctx, slog.LevelDebug) {
 		go logRequests(ctx, cloud, log)
 	}

@@ -49,12 +49,13 @@ func actionPart(st *cloud.State, id int64) Part {
 	return Part{"action", actionBytes(st, id)}
 }
 
+// actionBytes does not keep the JSON, which is larger than the action: most actions are never read.
 func actionBytes(st *cloud.State, id int64) []byte {
 	e, ok := st.Actions.Entry(id)
 	if !ok {
 		return []byte("null")
 	}
-	return e.Encoded(encodeAction)
+	return e.EncodedOnce(encodeAction)
 }
 
 // actionsPart returns several actions as a member of a response.
@@ -165,12 +166,11 @@ func oneAction(r *Request, param string, allowed func(*cloud.Action) bool) (Resp
 	if err != nil {
 		return Response{}, err
 	}
-	st := r.Project.View()
-	a, err := st.Actions.Find(id)
-	if err != nil || !allowed(a) {
+	e, ok := r.Project.View().Actions.Entry(id)
+	if !ok || !allowed(e.Value) {
 		return Response{}, cloud.ErrNotFound(cloud.KindAction, id)
 	}
-	return object(http.StatusOK, actionPart(st, id)), nil
+	return object(http.StatusOK, Part{"action", e.Encoded(encodeAction)}), nil
 }
 
 func actionRoutes() []Route {

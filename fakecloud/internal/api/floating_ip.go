@@ -28,7 +28,7 @@ var floatingIPs = &resource[*cloud.FloatingIP]{
 	table: func(st *cloud.State) *cloud.Table[*cloud.FloatingIP] { return &st.FloatingIPs },
 	encode: func(_ Date, _ *cloud.State, f *cloud.FloatingIP) any {
 		return floatingIPJSON{
-			f.ID, f.Name, f.Description, encodeAddress(f.IP), f.Type, nullable(f.Server), encodeDNSPtrs(f.DNSPtr),
+			f.ID, f.Name, f.Description, encodeAddress(f.IP), f.Type, nullable(f.Server), encodeDNSPtrs(f.IP, f.DNSPtr),
 			encodeLocation(f.HomeLocation), f.Blocked, protectionJSON{f.DeleteProtection}, f.Labels, timeJSON(f.Created),
 		}
 	},

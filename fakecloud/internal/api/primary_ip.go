@@ -34,7 +34,7 @@ const assigneeUnassigned cloud.Kind = "unassigned"
 func encodePrimaryIP(d Date, st *cloud.State, ip *cloud.PrimaryIP) any {
 	out := primaryIPJSON{
 		ID: ip.ID, Name: ip.Name, Labels: ip.Labels, Created: timeJSON(ip.Created), Blocked: ip.Blocked,
-		Location: encodeLocation(ip.Location), IP: encodeAddress(ip.IP), DNSPtr: encodeDNSPtrs(ip.DNSPtr),
+		Location: encodeLocation(ip.Location), IP: encodeAddress(ip.IP), DNSPtr: encodeDNSPtrs(ip.IP, ip.DNSPtr),
 		Protection: protectionJSON{ip.DeleteProtection}, Type: ip.Type, AutoDelete: ip.AutoDelete,
 		AssigneeType: assigneeUnassigned, AssigneeID: nullable(ip.Assignee.ID),
 	}
@@ -51,8 +51,11 @@ func encodePrimaryIP(d Date, st *cloud.State, ip *cloud.PrimaryIP) any {
 	return out
 }
 
-// encodeDNSPtrs returns the reverse DNS entries by address.
-func encodeDNSPtrs(entries map[netip.Addr]string) []dnsPtrJSON {
+// encodeDNSPtrs returns the reverse DNS entries of an address or network. An IPv4 address always has one.
+func encodeDNSPtrs(ip netip.Prefix, entries cloud.ReverseDNS) []dnsPtrJSON {
+	if a := ip.Addr(); a.Is4() {
+		return []dnsPtrJSON{{a.String(), entries.Of(a)}}
+	}
 	out := make([]dnsPtrJSON, 0, len(entries))
 	for _, a := range slices.SortedFunc(maps.Keys(entries), netip.Addr.Compare) {
 		out = append(out, dnsPtrJSON{a.String(), entries[a]})

@@ -125,10 +125,10 @@ func encodePublicNet(st *cloud.State, s *cloud.Server) publicNetJSON {
 		out.Firewalls = append(out.Firewalls, serverFirewallJSON{f.ID, status})
 	}
 	if ip, ok := st.PrimaryIPs.Get(s.PublicIPv4); ok {
-		out.IPv4 = &publicIPv4JSON{ip.ID, ip.IP.Addr().String(), ip.Blocked, ip.DNSPtr[ip.IP.Addr()]}
+		out.IPv4 = &publicIPv4JSON{ip.ID, ip.IP.Addr().String(), ip.Blocked, ip.DNSPtr.Of(ip.IP.Addr())}
 	}
 	if ip, ok := st.PrimaryIPs.Get(s.PublicIPv6); ok {
-		out.IPv6 = &publicIPv6JSON{ip.ID, ip.IP.String(), ip.Blocked, encodeDNSPtrs(ip.DNSPtr)}
+		out.IPv6 = &publicIPv6JSON{ip.ID, ip.IP.String(), ip.Blocked, encodeDNSPtrs(ip.IP, ip.DNSPtr)}
 	}
 	return out
 }

@@ -28,6 +28,10 @@ type Ref struct {
 	ID   int64
 }
 
+func compareRef(a, b Ref) int {
+	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.ID, b.ID))
+}
+
 // KindAction is the kind of actions.
 const KindAction Kind = "action"
 
@@ -40,7 +44,7 @@ type Action struct {
 	Status    ActionStatus
 	Progress  int // percent
 	Finished  time.Time
-	Resources []Ref
+	Resources []Ref // never changed
 	// ErrorCode and ErrorMessage are set when Status is "error".
 	ErrorCode    Code
 	ErrorMessage string
@@ -49,7 +53,6 @@ type Action struct {
 // Clone implements Object.
 func (a *Action) Clone() *Action {
 	c := *a
-	c.Resources = slices.Clone(a.Resources)
 	return &c
 }
 
@@ -61,28 +64,30 @@ type ActionTable struct {
 	owned      bool
 }
 
+// resourceAction and lock name a resource by its key.
 type resourceAction struct {
-	Ref
-	action int64
+	resource uint64
+	action   int64
 }
 
-type lock struct {
-	Ref
-	action int64
+type lock resourceAction
+
+// key orders references by kind and id. It has no pointers: these make large trees expensive to copy and to collect.
+func (r Ref) key() uint64 {
+	kind := slices.IndexFunc(resources[:], func(d resourceKind) bool { return d.kind == r.Kind })
+	return uint64(kind+1)<<kindShift | uint64(r.ID)
 }
 
-func compareRef(a, b Ref) int {
-	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.ID, b.ID))
-}
+const kindShift = 56 // ids are below 2^53
 
 func (t *ActionTable) init(kind Kind) {
 	opts := btree.Options{NoLocks: true, Degree: treeDegree}
 	*t = ActionTable{
 		Table: newTable[*Action](kind),
 		byResource: btree.NewBTreeGOptions(func(a, b resourceAction) bool {
-			return cmp.Or(compareRef(a.Ref, b.Ref), cmp.Compare(a.action, b.action)) < 0
+			return cmp.Or(cmp.Compare(a.resource, b.resource), cmp.Compare(a.action, b.action)) < 0
 		}, opts),
-		locks: btree.NewBTreeGOptions(func(a, b lock) bool { return compareRef(a.Ref, b.Ref) < 0 }, opts),
+		locks: btree.NewBTreeGOptions(func(a, b lock) bool { return a.resource < b.resource }, opts),
 	}
 	t.names = nil
 }
@@ -104,19 +109,21 @@ func (t *ActionTable) ownIndexes() {
 
 // OfKind yields the actions that target any resource of a kind, by resource and then by id.
 func (t *ActionTable) OfKind(kind Kind) iter.Seq[*Entry[*Action]] {
-	return t.from(Ref{Kind: kind}, func(r Ref) bool { return r.Kind == kind })
+	start := Ref{Kind: kind}.key()
+	return t.from(start, func(resource uint64) bool { return resource>>kindShift == start>>kindShift })
 }
 
 // Of yields the actions that target one resource, by ascending id. They stay after the resource is
 // deleted.
 func (t *ActionTable) Of(ref Ref) iter.Seq[*Entry[*Action]] {
-	return t.from(ref, func(r Ref) bool { return r == ref })
+	start := ref.key()
+	return t.from(start, func(resource uint64) bool { return resource == start })
 }
 
-func (t *ActionTable) from(start Ref, while func(Ref) bool) iter.Seq[*Entry[*Action]] {
+func (t *ActionTable) from(start uint64, while func(resource uint64) bool) iter.Seq[*Entry[*Action]] {
 	return func(yield func(*Entry[*Action]) bool) {
-		t.byResource.Ascend(resourceAction{Ref: start}, func(ra resourceAction) bool {
-			if !while(ra.Ref) {
+		t.byResource.Ascend(resourceAction{resource: start}, func(ra resourceAction) bool {
+			if !while(ra.resource) {
 				return false
 			}
 			e, ok := t.Entry(ra.action)
@@ -127,7 +134,7 @@ func (t *ActionTable) from(start Ref, while func(Ref) bool) iter.Seq[*Entry[*Act
 
 // LockedBy returns the id of the running action that locks a resource.
 func (t *ActionTable) LockedBy(ref Ref) (int64, bool) {
-	l, ok := t.locks.Get(lock{Ref: ref})
+	l, ok := t.locks.Get(lock{resource: ref.key()})
 	return l.action, ok
 }
 
@@ -140,7 +147,7 @@ func (t *ActionTable) Locked(ref Ref) bool {
 // ActionSpec describes an action to start.
 type ActionSpec struct {
 	Command   string
-	Resources []Ref
+	Resources []Ref // not changed afterwards
 	// Locks are the resources that refuse other actions until this one has ended. None of them may be
 	// locked: call [Tx.RequireUnlocked] first.
 	Locks []Ref
@@ -188,15 +195,15 @@ func (tx *Tx) Start(spec ActionSpec) *Action {
 		Meta:      Meta{ID: tx.cloud.newID(), Created: tx.now},
 		Command:   spec.Command,
 		Status:    ActionRunning,
-		Resources: slices.Clone(spec.Resources),
+		Resources: spec.Resources,
 	}
 	tx.Actions.Put(a)
 	tx.Actions.ownIndexes()
 	for _, r := range spec.Resources {
-		tx.Actions.byResource.Set(resourceAction{r, a.ID})
+		tx.Actions.byResource.Set(resourceAction{r.key(), a.ID})
 	}
 	for _, r := range spec.Locks {
-		tx.Actions.locks.Set(lock{r, a.ID})
+		tx.Actions.locks.Set(lock{r.key(), a.ID})
 		tx.touch(r)
 	}
 	run := &actionRun{ActionSpec: spec, id: a.ID, outcome: tx.outcome}
@@ -285,7 +292,7 @@ func (r *actionRun) end(tx *Tx) {
 	tx.Actions.ownIndexes()
 	for _, ref := range r.Locks {
 		if by, ok := tx.Actions.LockedBy(ref); ok && by == r.id {
-			tx.Actions.locks.Delete(lock{Ref: ref})
+			tx.Actions.locks.Delete(lock{resource: ref.key()})
 		}
 	}
 	var failure *Error

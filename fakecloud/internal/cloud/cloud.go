@@ -70,7 +70,9 @@ type Cloud struct {
 	private  reservations  // in networks
 	changed  chan struct{} // closed and replaced by every commit
 	spareLog *changeLog    // empty, for the next transaction
-	events   eventHub
+	// lastLabels are those of the resource that was made last.
+	lastLabels map[string]string
+	events     eventHub
 	// passwords is how many were made. Each is another one, also if nothing else happens in between.
 	passwords uint64
 	// hypervisors are the attached ones, in the order of attachment.
@@ -127,7 +129,7 @@ func New(o Options) *Cloud {
 	c := &Cloud{
 		clock: o.Clock, catalogue: o.Catalogue, limits: o.Limits, seed: o.Seed,
 		changed: make(chan struct{}), wake: make(chan struct{}, 1), closed: make(chan struct{}),
-		ca:         authority{seed: o.Seed},
+		ca: authority{seed: o.Seed}, lastLabels: noLabels,
 		healthRule: o.TargetHealth, dedicated: slices.Clone(o.DedicatedServers),
 	}
 	switch o.Clock.(type) {

@@ -3,7 +3,6 @@ package cloud
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 )
@@ -28,18 +27,16 @@ type FloatingIP struct {
 	IP          netip.Prefix // of 32 or 64 bits
 	Description *string
 	// Server is the id of the server that has the address, 0 for none.
-	Server       int64
-	HomeLocation *Location
-	Blocked      bool
-	// DNSPtr maps addresses to their reverse DNS entry.
-	DNSPtr           map[netip.Addr]string
+	Server           int64
+	HomeLocation     *Location
+	Blocked          bool
+	DNSPtr           ReverseDNS
 	DeleteProtection bool
 }
 
 // Clone implements Object.
 func (f *FloatingIP) Clone() *FloatingIP {
 	c := *f
-	c.DNSPtr = maps.Clone(f.DNSPtr)
 	return &c
 }
 
@@ -69,7 +66,7 @@ func (p Project) CreateFloatingIP(in CreateFloatingIP) (f *FloatingIP, action in
 			return err
 		}
 		f = &FloatingIP{Meta: tx.NewMeta(in.Name, in.Labels), Type: in.Type, Description: in.Description, HomeLocation: home}
-		if f.IP, f.DNSPtr, err = tx.takeAddress(in.Type); err != nil {
+		if f.IP, err = tx.takeAddress(in.Type); err != nil {
 			return err
 		}
 		if f.Name == "" {

@@ -68,7 +68,7 @@ func TestAFloatingIPMovesBetweenServersAndOutlivesThem(t *testing.T) {
 	a := runningServer(t, p, clk, smallServer("a")).ID
 	b := runningServer(t, p, clk, smallServer("b")).ID
 	f := mustFloatingIP(t, p, CreateFloatingIP{Type: IPv4, Server: a})
-	if f.HomeLocation.Name != "fsn1" || f.Name == "" || f.IP.Bits() != 32 || f.DNSPtr[f.IP.Addr()] != DefaultDNSPtr(f.IP.Addr()) {
+	if f.HomeLocation.Name != "fsn1" || f.Name == "" || f.IP.Bits() != 32 || f.DNSPtr.Of(f.IP.Addr()) != DefaultDNSPtr(f.IP.Addr()) {
 		t.Errorf("new Floating IP: %+v", f)
 	}
 	_, _, err := p.AssignFloatingIP(f.ID, b)
@@ -97,7 +97,7 @@ func TestAFloatingIPMovesBetweenServersAndOutlivesThem(t *testing.T) {
 	if err := p.DeleteFloatingIP(f.ID, false); err != nil {
 		t.Fatal(err)
 	}
-	if _, taken := p.cloud.ips.v4.used[f.IP.Addr()]; taken {
+	if _, taken := p.cloud.ips.v4.inUse(f.IP.Addr()); taken {
 		t.Errorf("%s was not given back", f.IP)
 	}
 }

@@ -97,7 +97,7 @@ func (p Project) UpdateImage(id int64, in UpdateImage) (*State, error) {
 				i.Type, i.BoundTo = ImageSnapshot, 0
 			}
 			if in.Labels != nil {
-				i.Labels = cloneLabels(in.Labels)
+				i.Labels = labelsOrNone(in.Labels)
 			}
 		})
 		return nil

@@ -23,7 +23,7 @@ func newAddressPool(v4, v6 netip.Prefix) *addressPool {
 }
 
 func (p *addressPool) reset() {
-	p.v4.used, p.v6.used = map[netip.Addr]struct{}{}, map[netip.Addr]struct{}{}
+	p.v4.used, p.v6.used = map[uint64]struct{}{}, map[uint64]struct{}{}
 }
 
 // prefixPool hands out the networks of `bits` bits inside a prefix, except the first, the last and the
@@ -33,7 +33,7 @@ type prefixPool struct {
 	bits     int
 	size     uint64
 	next     uint64
-	used     map[netip.Addr]struct{}
+	used     map[uint64]struct{} // the numbers of networks: see at
 	reserved reservations
 }
 
@@ -76,14 +76,14 @@ func newPrefixPool(base netip.Prefix, bits int) *prefixPool {
 	return &prefixPool{
 		base: base.Masked(), bits: bits,
 		size: uint64(1) << min(62, max(0, bits-base.Bits())),
-		next: 1, used: map[netip.Addr]struct{}{},
+		next: 1, used: map[uint64]struct{}{},
 	}
 }
 
-// take returns a network that is not in use.
-func (p *prefixPool) take() (netip.Prefix, bool) {
+// take returns the number of a network that was not in use.
+func (p *prefixPool) take() (i uint64, ok bool) {
 	for range p.size {
-		i := p.next
+		i = p.next
 		p.next++
 		if p.next >= p.size-1 {
 			p.next = 1
@@ -91,20 +91,15 @@ func (p *prefixPool) take() (netip.Prefix, bool) {
 		if i == 0 || i >= p.size-1 {
 			continue
 		}
-		n := p.at(i)
-		if p.reserved.overlap(n) {
-			continue
-		}
-		if _, taken := p.used[n.Addr()]; !taken {
-			p.used[n.Addr()] = struct{}{}
-			return n, true
+		if _, taken := p.used[i]; !taken && !p.reserved.overlap(p.at(i)) {
+			p.used[i] = struct{}{}
+			return i, true
 		}
 	}
-	return netip.Prefix{}, false
+	return 0, false
 }
 
-func (p *prefixPool) give(a netip.Addr) { delete(p.used, a) }
-
+// at returns the network with a number.
 func (p *prefixPool) at(i uint64) netip.Prefix {
 	if p.base.Addr().Is4() {
 		b := p.base.Addr().As4()
@@ -115,6 +110,22 @@ func (p *prefixPool) at(i uint64) netip.Prefix {
 	// The networks have 64 bits, so only the upper half of the address matters.
 	binary.BigEndian.PutUint64(b[:8], binary.BigEndian.Uint64(b[:8])+i<<(64-p.bits))
 	return netip.PrefixFrom(netip.AddrFrom16(b), p.bits)
+}
+
+// inUse reports whether an address is the first one of a network in use, and returns the network's number.
+func (p *prefixPool) inUse(a netip.Addr) (i uint64, ok bool) {
+	if !p.base.Contains(a) {
+		return 0, false
+	}
+	if b := p.base.Addr(); b.Is4() {
+		from, to := b.As4(), a.As4()
+		i = uint64(binary.BigEndian.Uint32(to[:])-binary.BigEndian.Uint32(from[:])) >> (32 - p.bits)
+	} else {
+		from, to := b.As16(), a.As16()
+		i = (binary.BigEndian.Uint64(to[:8]) - binary.BigEndian.Uint64(from[:8])) >> (64 - p.bits)
+	}
+	_, used := p.used[i]
+	return i, used && p.at(i).Addr() == a
 }
 
 // TakeIPv4 takes a public IPv4 address out of the pool. If the transaction fails, the address returns.
@@ -133,20 +144,20 @@ func (tx *Tx) TakeLoadBalancerIPv4() (netip.Addr, error) {
 }
 
 func (tx *Tx) take(p *prefixPool, family string) (netip.Prefix, error) {
-	n, ok := p.take()
+	i, ok := p.take()
 	if !ok {
-		return n, ErrResourceUnavailable("no public " + family + " address is available")
+		return netip.Prefix{}, ErrResourceUnavailable("no public " + family + " address is available")
 	}
-	tx.onFailure(func() { p.give(n.Addr()) })
-	return n, nil
+	tx.onFailure(func() { delete(p.used, i) })
+	return p.at(i), nil
 }
 
 // GiveBack returns a public address, or the first address of an IPv6 network, to its pool.
 func (tx *Tx) GiveBack(a netip.Addr) {
 	for _, p := range []*prefixPool{tx.cloud.ips.v4, tx.cloud.ips.v6, tx.cloud.lbIPs.v4} {
-		if _, taken := p.used[a]; taken && p.base.Contains(a) {
-			p.give(a)
-			tx.onFailure(func() { p.used[a] = struct{}{} })
+		if i, ok := p.inUse(a); ok {
+			delete(p.used, i)
+			tx.onFailure(func() { p.used[i] = struct{}{} })
 			return
 		}
 	}

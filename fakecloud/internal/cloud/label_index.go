@@ -29,7 +29,9 @@ func (t *Table[T]) relabel(id int64, before, after map[string]string) {
 	if len(before)+len(after) == 0 || maps.Equal(before, after) {
 		return
 	}
-	t.labels = t.labels.Copy()
+	if !t.owned.labels {
+		t.labels, t.owned.labels = t.labels.Copy(), true
+	}
 	change := func(label string, do func(ids *btree.BTreeG[int64])) {
 		set, ok := t.labels.Get(labelled{label: label})
 		if ok {

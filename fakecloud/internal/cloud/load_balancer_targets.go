@@ -178,10 +178,9 @@ func (lb *LoadBalancer) checkVSwitchIP(st *State, ip netip.Addr) error {
 func (c *Cloud) belongsToCloud(ip netip.Addr) bool {
 	network := netip.PrefixFrom(ip, 64).Masked().Addr()
 	for _, p := range []*addressPool{c.ips, c.lbIPs} {
-		if _, used := p.v4.used[ip]; used {
-			return true
-		}
-		if _, used := p.v6.used[network]; used {
+		_, used4 := p.v4.inUse(ip)
+		_, used6 := p.v6.inUse(network)
+		if used4 || used6 {
 			return true
 		}
 	}

@@ -2,6 +2,7 @@ package cloud
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -40,7 +41,7 @@ func setMachineImage(m *hypervisor.Machine, i *Image) {
 // machine describes the machine of a server.
 func (st *State) machine(project int64, s *Server) hypervisor.Machine {
 	m := hypervisor.Machine{
-		Project: project, Server: s.ID, Name: s.Name, Status: string(s.Status), Labels: cloneLabels(s.Labels),
+		Project: project, Server: s.ID, Name: s.Name, Status: string(s.Status), Labels: maps.Clone(s.Labels),
 		Location: s.Location.Name, NetworkZone: s.Location.NetworkZone, DiskGB: s.PrimaryDisk, UserData: s.UserData,
 		Networks: []hypervisor.Network{}, SSHKeys: []string{},
 	}

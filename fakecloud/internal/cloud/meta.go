@@ -39,7 +39,7 @@ func setMeta[T Object[T]](t *Table[T], id int64, in UpdateResource) error {
 			m.Name = *in.Name
 		}
 		if in.Labels != nil {
-			m.Labels = cloneLabels(in.Labels)
+			m.Labels = labelsOrNone(in.Labels)
 		}
 	})
 	return nil

@@ -32,18 +32,16 @@ type PrimaryIP struct {
 	IP       netip.Prefix // of 32 or 64 bits
 	Location *Location
 	// Assignee is the server or load balancer that has the address. The zero value means none.
-	Assignee   Ref
-	AutoDelete bool
-	Blocked    bool
-	// DNSPtr maps addresses to their reverse DNS entry.
-	DNSPtr           map[netip.Addr]string
+	Assignee         Ref
+	AutoDelete       bool
+	Blocked          bool
+	DNSPtr           ReverseDNS
 	DeleteProtection bool
 }
 
 // Clone implements Object.
 func (p *PrimaryIP) Clone() *PrimaryIP {
 	c := *p
-	c.DNSPtr = maps.Clone(p.DNSPtr)
 	return &c
 }
 
@@ -52,6 +50,18 @@ func (p *PrimaryIP) Ref() Ref { return Ref{KindPrimaryIP, p.ID} }
 
 // Assigned reports whether a resource has the address.
 func (p *PrimaryIP) Assigned() bool { return p.Assignee != Ref{} }
+
+// ReverseDNS holds the reverse DNS entries of a public address that a client has set. It is replaced as a whole, never
+// changed in place.
+type ReverseDNS map[netip.Addr]string
+
+// Of returns the entry of an address, or "" for none.
+func (r ReverseDNS) Of(a netip.Addr) string {
+	if ptr, ok := r[a]; ok {
+		return ptr
+	}
+	return DefaultDNSPtr(a)
+}
 
 // DefaultDNSPtr returns the default reverse DNS entry of an IPv4 address. IPv6 addresses have none: it
 // returns "".
@@ -80,20 +90,16 @@ func (c ChangeDNSPtr) check() error {
 }
 
 // apply returns the entries after the change.
-func (c ChangeDNSPtr) apply(entries map[netip.Addr]string) map[netip.Addr]string {
+func (c ChangeDNSPtr) apply(entries ReverseDNS) ReverseDNS {
 	entries = maps.Clone(entries)
-	if entries == nil {
-		entries = map[netip.Addr]string{}
-	}
-	ptr := DefaultDNSPtr(c.IP)
-	if c.Ptr != nil {
-		ptr = strings.TrimSuffix(*c.Ptr, ".")
-	}
-	if ptr == "" {
+	if c.Ptr == nil {
 		delete(entries, c.IP)
-	} else {
-		entries[c.IP] = ptr
+		return entries
 	}
+	if entries == nil {
+		entries = ReverseDNS{}
+	}
+	entries[c.IP] = strings.TrimSuffix(*c.Ptr, ".")
 	return entries
 }
 
@@ -131,7 +137,7 @@ func (p Project) CreatePrimaryIP(in CreatePrimaryIP) (ip *PrimaryIP, action int6
 		if err != nil {
 			return err
 		}
-		if ip, err = tx.newPrimaryIP(in, l); err != nil || server == nil {
+		if ip, err = tx.newPrimaryIP(in, l, Ref{}); err != nil || server == nil {
 			return err
 		}
 		if err := checkAssignable(ip, server); err != nil {
@@ -180,17 +186,17 @@ func (tx *Tx) assigneeServer(id int64) (*Server, error) {
 	return s, tx.RequireUnlocked(s.Ref())
 }
 
-// newPrimaryIP takes an address from the pool and stores it as an unassigned Primary IP.
+// newPrimaryIP takes an address from the pool and stores it as a Primary IP of a resource, or of none.
 // Errors: resource_limit_exceeded, resource_unavailable.
-func (tx *Tx) newPrimaryIP(in CreatePrimaryIP, l *Location) (*PrimaryIP, error) {
+func (tx *Tx) newPrimaryIP(in CreatePrimaryIP, l *Location, assignee Ref) (*PrimaryIP, error) {
 	if err := tx.checkLimit(&tx.PrimaryIPs); err != nil {
 		return nil, err
 	}
 	ip := &PrimaryIP{
-		Meta: tx.NewMeta(in.Name, in.Labels), Type: in.Type, Location: l, AutoDelete: in.AutoDelete,
+		Meta: tx.NewMeta(in.Name, in.Labels), Type: in.Type, Location: l, Assignee: assignee, AutoDelete: in.AutoDelete,
 	}
 	var err error
-	if ip.IP, ip.DNSPtr, err = tx.takeAddress(in.Type); err != nil {
+	if ip.IP, err = tx.takeAddress(in.Type); err != nil {
 		return nil, err
 	}
 	if ip.Name == "" {
@@ -204,15 +210,13 @@ func (tx *Tx) newPrimaryIP(in CreatePrimaryIP, l *Location) (*PrimaryIP, error) 
 	return ip, nil
 }
 
-// takeAddress takes an address from the pool and returns it with its default reverse DNS entries. The
-// address is an IPv4 network of 32 bits or an IPv6 network of 64 bits.
-func (tx *Tx) takeAddress(t IPType) (netip.Prefix, map[netip.Addr]string, error) {
+// takeAddress takes an address from the pool: an IPv4 network of 32 bits or an IPv6 network of 64 bits.
+func (tx *Tx) takeAddress(t IPType) (netip.Prefix, error) {
 	if t == IPv6 {
-		n, err := tx.TakeIPv6()
-		return n, map[netip.Addr]string{}, err
+		return tx.TakeIPv6()
 	}
 	a, err := tx.TakeIPv4()
-	return netip.PrefixFrom(a, 32), map[netip.Addr]string{a: DefaultDNSPtr(a)}, err
+	return netip.PrefixFrom(a, 32), err
 }
 
 // UpdatePrimaryIP is the input of PUT /primary_ips/{id}.

@@ -33,13 +33,15 @@ func (tx *Tx) unassignPrimaryIP(id int64) {
 }
 
 func (tx *Tx) setServerIP(server int64, t IPType, ip int64) {
-	tx.Servers.Update(server, func(s *Server) {
-		if t == IPv4 {
-			s.PublicIPv4 = ip
-		} else {
-			s.PublicIPv6 = ip
-		}
-	})
+	tx.Servers.Update(server, func(s *Server) { s.setPrimaryIP(t, ip) })
+}
+
+func (s *Server) setPrimaryIP(t IPType, ip int64) {
+	if t == IPv4 {
+		s.PublicIPv4 = ip
+	} else {
+		s.PublicIPv6 = ip
+	}
 }
 
 // releasePrimaryIPs unassigns the Primary IPs of a resource that is about to be deleted. It deletes

@@ -173,7 +173,7 @@ func TestReverseDNS(t *testing.T) {
 	one, two := v4.IP.Addr(), v6.IP.Addr().Next()
 	entry := func(ip *PrimaryIP, a netip.Addr) string {
 		ip, _ = p.View().PrimaryIPs.Get(ip.ID)
-		return ip.DNSPtr[a]
+		return ip.DNSPtr.Of(a)
 	}
 	if got := entry(v4, one); got != "static.1.113.0.203.clients.your-server.de" {
 		t.Errorf("default: %q", got)

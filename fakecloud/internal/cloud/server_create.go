@@ -355,13 +355,15 @@ func (tx *Tx) putServer(plan *serverPlan) (*Server, error) {
 		if !want.in.Enabled {
 			continue
 		}
-		if want.ip == nil {
+		if want.ip != nil {
+			tx.PrimaryIPs.Update(want.ip.ID, func(p *PrimaryIP) { p.Assignee = s.Ref() })
+		} else {
 			var err error
-			if want.ip, err = tx.newPrimaryIP(CreatePrimaryIP{Type: want.t, AutoDelete: true}, plan.location); err != nil {
+			if want.ip, err = tx.newPrimaryIP(CreatePrimaryIP{Type: want.t, AutoDelete: true}, plan.location, s.Ref()); err != nil {
 				return nil, err
 			}
 		}
-		tx.linkPrimaryIP(want.ip, s.Ref())
+		s.setPrimaryIP(want.t, want.ip.ID) // no reader has the server yet
 	}
 	if plan.PlacementGroup != 0 {
 		tx.joinPlacementGroup(s.ID, plan.PlacementGroup)

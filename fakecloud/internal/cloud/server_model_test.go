@@ -25,7 +25,7 @@ func checkInvariants(t *testing.T, st *State, c *Cloud) {
 		if ip.Type == IPv6 {
 			pool = c.ips.v6
 		}
-		if _, taken := pool.used[ip.IP.Addr()]; !taken {
+		if _, taken := pool.inUse(ip.IP.Addr()); !taken {
 			t.Errorf("%s of primary IP %d could be handed out again", ip.IP, ip.ID)
 		}
 		if !ip.Assigned() {
@@ -78,7 +78,7 @@ func checkInvariants(t *testing.T, st *State, c *Cloud) {
 	}
 	st.Actions.locks.Scan(func(l lock) bool {
 		if a, ok := st.Actions.Get(l.action); !ok || a.Status != ActionRunning {
-			t.Errorf("%v is locked by action %d, which does not run", l.Ref, l.action)
+			t.Errorf("%x is locked by action %d, which does not run", l.resource, l.action)
 		}
 		return true
 	})

@@ -27,10 +27,7 @@ type State struct {
 
 // resources lists all kinds of resources. Reset, locks, limits and transactions use it. A test compares
 // it with the fields of State.
-var resources = [...]struct {
-	kind  Kind
-	table func(*State) table
-}{
+var resources = [...]resourceKind{
 	{KindServer, func(st *State) table { return &st.Servers }},
 	{KindNetwork, func(st *State) table { return &st.Networks }},
 	{KindLoadBalancer, func(st *State) table { return &st.LoadBalancers }},
@@ -44,6 +41,11 @@ var resources = [...]struct {
 	{KindSSHKey, func(st *State) table { return &st.SSHKeys }},
 	{KindImage, func(st *State) table { return &st.Images }},
 	{KindAction, func(st *State) table { return &st.Actions }},
+}
+
+type resourceKind struct {
+	kind  Kind
+	table func(*State) table
 }
 
 // table has the methods of a Table that do not depend on its type parameter.

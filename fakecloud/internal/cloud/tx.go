@@ -1,6 +1,7 @@
 package cloud
 
 import (
+	"maps"
 	"slices"
 	"time"
 )
@@ -26,9 +27,16 @@ type Tx struct {
 // Now returns the time of the write, in UTC. For scheduled work, it is the due time.
 func (tx *Tx) Now() time.Time { return tx.now }
 
-// NewMeta returns the Meta of a new resource.
+// NewMeta returns the Meta of a new resource. The caller may not change the labels afterwards.
 func (tx *Tx) NewMeta(name string, labels map[string]string) Meta {
-	return Meta{ID: tx.cloud.newID(), Name: name, Labels: cloneLabels(labels), Created: tx.now}
+	labels = labelsOrNone(labels)
+	// Resources that are made one after the other often have the same labels. To share them saves a tenth of a server.
+	if c := tx.cloud; maps.Equal(c.lastLabels, labels) {
+		labels = c.lastLabels
+	} else {
+		c.lastLabels = labels
+	}
+	return Meta{ID: tx.cloud.newID(), Name: name, Labels: labels, Created: tx.now}
 }
 
 // schedule runs fn when d has passed. fn may share its transaction with other jobs.

@@ -149,7 +149,7 @@ func (z *Zone) put(tx *Tx, s RRSet, prefix string) error {
 	if s.created.IsZero() {
 		s.created = tx.now
 	}
-	s.Labels = cloneLabels(s.Labels)
+	s.Labels = labelsOrNone(s.Labels)
 	z.replace(nil, &s)
 	return nil
 }
@@ -181,7 +181,7 @@ func (p Project) UpdateRRSet(zone, name, kind string, labels map[string]string) 
 			return err
 		}
 		next, changed := *s, z.Clone()
-		next.Labels = cloneLabels(labels)
+		next.Labels = labelsOrNone(labels)
 		changed.replace(s, &next)
 		tx.Zones.Put(changed)
 		return nil
