@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -12,81 +13,117 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
 )
 
-// The MachineDeployment is the documented example, with its server types, its user data and its names.
-var _ = Describe("Machines of the example", framework.Needs(framework.NodeRoutes, framework.NodeSelector), Ordered, framework.BringsNodes(), Label(framework.RealNodes, framework.Dataplane, "machine"), func() {
-	const pool = "workers"
-	var (
-		env     *framework.Env
-		names   []string
-		address string
-	)
-	// answer waits until these Machines, and nothing else, are healthy targets with routes, and answer.
-	answer := func(ctx SpecContext, n int) {
-		GinkgoHelper()
-		names = env.Machines.Await(ctx, pool, n)
-		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names...))
-		address = env.Traffic.AwaitServed(ctx, "web")
-		env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, names...)
-		for _, name := range names {
-			server, _, err := env.Cloud.Client.Server.GetByName(ctx, name)
-			Expect(err).NotTo(HaveOccurred())
-			Expect(env.Routes.List(ctx)).To(ContainElement(env.Routes.Of(ctx, name, server)))
-		}
-	}
+// machinePool is a MachineDeployment that is the documented example, with its server types and its user data, and a Service with
+// pods on its Machines only.
+type machinePool struct {
+	env     *framework.Env
+	name    string
+	names   []string // of the Machines, as answer has found them
+	address string   // of the Service
+}
 
-	BeforeAll(func(ctx SpecContext) {
-		env = framework.NewEnv(ctx, suite, framework.Options{Pods: func(set *appsv1.DaemonSet) {
-			set.Spec.Template.Spec.Affinity, set.Spec.Template.Spec.NodeSelector = nil, map[string]string{"example.org/pool": pool}
-		}})
-		env.Machines.Start(ctx)
-		env.Services.Create(ctx, "web", local, func(s *corev1.Service) {
-			s.Annotations[framework.Annotation+"node-selector"] = "example.org/pool=" + pool
-		})
+// newMachinePool makes the Service. Pools of different names can be there at the same time.
+func newMachinePool(ctx context.Context, name string) *machinePool {
+	GinkgoHelper()
+	p := &machinePool{name: name}
+	p.env = framework.NewEnv(ctx, suite, framework.Options{Pods: func(set *appsv1.DaemonSet) {
+		set.Spec.Template.Spec.Affinity, set.Spec.Template.Spec.NodeSelector = nil, map[string]string{"example.org/pool": name}
+	}})
+	p.env.Machines.Start(ctx)
+	p.env.Services.Create(ctx, "web", local, func(s *corev1.Service) {
+		s.Annotations[framework.Annotation+"node-selector"] = "example.org/pool=" + name
 	})
+	return p
+}
+
+// create creates the MachineDeployment.
+func (p *machinePool) create(ctx context.Context, n int32) {
+	GinkgoHelper()
+	d := p.env.Machines.Example("../ccm/machine/examples/hetzner-machinedeployment.yaml")
+	d.Name, d.Spec.Replicas = p.name, &n
+	d.Spec.Template.Spec.Metadata.Labels["example.org/pool"] = p.name
+	p.env.Machines.Create(ctx, d)
+}
+
+// answer waits until n Machines, and nothing else, are healthy targets with routes, and answer.
+func (p *machinePool) answer(ctx context.Context, n int) {
+	GinkgoHelper()
+	env := p.env
+	p.names = env.Machines.Await(ctx, p.name, n)
+	env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(p.names...))
+	p.address = env.Traffic.AwaitServed(ctx, "web")
+	env.Traffic.AwaitAnsweringNodes(ctx, p.address, framework.Port, p.names...)
+	for _, name := range p.names {
+		server, _, err := env.Cloud.Client.Server.GetByName(ctx, name)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(env.Routes.List(ctx)).To(ContainElement(env.Routes.Of(ctx, name, server)))
+	}
+}
+
+// exampleMachines are the decorators of the specs below. They begin first and run at the same time, since each waits for nodes that
+// join one after the other.
+func exampleMachines() []any {
+	return []any{
+		framework.Needs(framework.NodeRoutes, framework.NodeSelector), framework.BringsNodes(), framework.Long,
+		Label(framework.RealNodes, framework.Dataplane, "machine"),
+	}
+}
+
+var _ = Describe("Machines of the example", exampleMachines(), Ordered, func() {
+	var p *machinePool
+	BeforeAll(func(ctx SpecContext) { p = newMachinePool(ctx, "workers") })
 
 	It("become nodes, routes and targets that answer", func(ctx SpecContext) {
-		env.Machines.Create(ctx, env.Machines.Example("../ccm/machine/examples/hetzner-machinedeployment.yaml"))
-		answer(ctx, 2)
+		p.create(ctx, 2)
+		p.answer(ctx, 2)
 	})
 
 	It("are as many as kubectl scale wants", func(ctx SpecContext) {
-		env.Machines.Scale(ctx, pool, 3)
-		answer(ctx, 3)
-		env.Machines.Scale(ctx, pool, 1)
-		answer(ctx, 1)
-	})
-
-	It("are replaced when someone deletes their server", func(ctx SpecContext) {
-		gone := names[0]
-		server, _, err := env.Cloud.Client.Server.GetByName(ctx, gone)
-		Expect(err).NotTo(HaveOccurred())
-		env.Servers.Delete(ctx, server)
-		env.Nodes.AwaitGone(ctx, gone)
-		answer(ctx, 1)
-		Expect(names).NotTo(ContainElement(gone))
-	})
-
-	It("are replaced without a lost request when their server type changes", func(ctx SpecContext) {
-		before := names
-		load, begin := env.Traffic.Load(ctx, address, framework.Port), time.Now()
-		env.Machines.Change(ctx, pool, func(d *v1alpha1.MachineDeployment) { env.Machines.SetServerType(d, otherType) })
-		answer(ctx, 1)
-		load.AwaitAnswers(ctx, time.Now(), 20)
-		Expect(load.Since(ctx, begin, "during the change").Lost).To(BeEmpty())
-		Expect(names).NotTo(ContainElements(before))
-		server, _, err := env.Cloud.Client.Server.GetByName(ctx, names[0])
-		Expect(err).NotTo(HaveOccurred())
-		Expect(server.ServerType.Name).To(Equal(otherType))
+		p.env.Machines.Scale(ctx, p.name, 3)
+		p.answer(ctx, 3)
+		p.env.Machines.Scale(ctx, p.name, 1)
+		p.answer(ctx, 1)
 	})
 
 	It("leave no server, node and route when the MachineDeployment is deleted", func(ctx SpecContext) {
-		server, _, err := env.Cloud.Client.Server.GetByName(ctx, names[0])
+		server, _, err := p.env.Cloud.Client.Server.GetByName(ctx, p.names[0])
 		Expect(err).NotTo(HaveOccurred())
-		route := env.Routes.Of(ctx, names[0], server)
-		env.Machines.Delete(ctx, pool)
-		Expect(serverNames(ctx, env)).NotTo(ContainElement(names[0]))
-		env.Nodes.AwaitGone(ctx, names[0])
-		Eventually(func() []string { return env.Routes.List(ctx) }).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).
+		route := p.env.Routes.Of(ctx, p.names[0], server)
+		p.env.Machines.Delete(ctx, p.name)
+		Expect(serverNames(ctx, p.env)).NotTo(ContainElement(p.names[0]))
+		p.env.Nodes.AwaitGone(ctx, p.names[0])
+		Eventually(func() []string { return p.env.Routes.List(ctx) }).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).
 			ShouldNot(ContainElement(route))
+	})
+})
+
+var _ = Describe("Machines of the example", exampleMachines(), func() {
+	It("are replaced when someone deletes their server", func(ctx SpecContext) {
+		p := newMachinePool(ctx, "deleted")
+		p.create(ctx, 1)
+		p.answer(ctx, 1)
+		gone := p.names[0]
+		server, _, err := p.env.Cloud.Client.Server.GetByName(ctx, gone)
+		Expect(err).NotTo(HaveOccurred())
+		p.env.Servers.Delete(ctx, server)
+		p.env.Nodes.AwaitGone(ctx, gone)
+		p.answer(ctx, 1)
+		Expect(p.names).NotTo(ContainElement(gone))
+	})
+
+	It("are replaced without a lost request when their server type changes", func(ctx SpecContext) {
+		p := newMachinePool(ctx, "changed")
+		p.create(ctx, 1)
+		p.answer(ctx, 1)
+		before := p.names
+		load, begin := p.env.Traffic.Load(ctx, p.address, framework.Port), time.Now()
+		p.env.Machines.Change(ctx, p.name, func(d *v1alpha1.MachineDeployment) { p.env.Machines.SetServerType(d, otherType) })
+		p.answer(ctx, 1)
+		load.AwaitAnswers(ctx, time.Now(), 20)
+		Expect(load.Since(ctx, begin, "during the change").Lost).To(BeEmpty())
+		Expect(p.names).NotTo(ContainElements(before))
+		server, _, err := p.env.Cloud.Client.Server.GetByName(ctx, p.names[0])
+		Expect(err).NotTo(HaveOccurred())
+		Expect(server.ServerType.Name).To(Equal(otherType))
 	})
 })

@@ -28,6 +28,7 @@ var _ = Describe("Node", Label("node"), func() {
 		name := env.Nodes.Name("node")
 		server := env.Servers.Create(ctx, name)
 
+		env.Nodes.AwaitJoined(ctx, name) // which takes minutes while several nodes join on a busy computer
 		n := env.Nodes.AwaitInitialized(ctx, name)
 		Expect(n.Spec.ProviderID).To(Equal(env.Servers.ProviderID(server)))
 		expectHostName(n, server.Name)

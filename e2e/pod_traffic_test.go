@@ -121,7 +121,7 @@ func entrancesOf(ctx context.Context, env *framework.Env) func(address string) s
 	}
 }
 
-var _ = Describe("A server's life", framework.Needs(framework.NodeRoutes, framework.ShutdownTaint), Ordered, framework.BringsNodes(), Label(framework.RealNodes, framework.FakeOnly, framework.Dataplane, "lifecycle", "node", "service", "route"), func() {
+var _ = Describe("A server's life", framework.Needs(framework.NodeRoutes, framework.ShutdownTaint), Ordered, framework.BringsNodes(), framework.Long, Label(framework.RealNodes, framework.FakeOnly, framework.Dataplane, "lifecycle", "node", "service", "route"), func() {
 	var (
 		env     *framework.Env
 		others  []string

@@ -56,6 +56,9 @@ func Alone() []any {
 	return []any{Serial}
 }
 
+// Long is for specs that take the longest: they begin before the others, so that a run does not end with one of them.
+const Long = SpecPriority(1)
+
 // BringsNodes is for specs that create servers, which become nodes of the cluster. On a kind cluster, these run alone if
 // the CCM lacks the node selector. With it, they run at the same time as others: the load balancers and pods of a spec
 // use only the nodes that the cluster had at first and those of the spec.

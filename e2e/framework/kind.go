@@ -26,8 +26,16 @@ func prepareKind(ctx context.Context, ccm CCMDescription) error {
 	if err := e.DeployCCM(ctx, environmentCCM(ccm, usualPods(ccm))); err != nil {
 		return err
 	}
+	if runsMachines(ccm) {
+		if err := e.DeployMachineController(ctx, strings.TrimSuffix(ccm.ProviderPrefix, "://")); err != nil {
+			return err
+		}
+	}
 	return e.AwaitUsable(ctx)
 }
+
+// runsMachines reports whether the machine controller runs, too, for all specs about Machines.
+func runsMachines(ccm CCMDescription) bool { return ccm.Has(NodeRoutes) && ccm.Has(NodeSelector) }
 
 // openKind uses the cluster that prepareKind has prepared.
 func openKind(ctx context.Context, ccm CCMDescription) (*sharedCluster, error) {
@@ -41,13 +49,7 @@ func openKind(ctx context.Context, ccm CCMDescription) (*sharedCluster, error) {
 	return &sharedCluster{
 		kubeconfig: e.Kubeconfig, endpoint: e.Endpoint, token: e.Token, network: environment.NetworkName,
 		dial: proxyDialer{e.OutsideProxy.Host}.DialContext, outside: e.OutsideAddress.String(), podImage: environment.ProbeImage,
-		control: remote.New(e.Control),
-		startMachines: func(ctx context.Context) error {
-			return e.DeployMachineController(ctx, strings.TrimSuffix(ccm.ProviderPrefix, "://"))
-		},
-		stopMachines:  e.StopMachineController,
-		hypervisorLog: e.HypervisorLog,
-		exec:          e.Exec,
+		control: remote.New(e.Control), machines: runsMachines(ccm), hypervisorLog: e.HypervisorLog, exec: e.Exec,
 		ccm: &podCCM{
 			configure: func(ctx context.Context, s podSettings) error {
 				return e.DeployCCM(ctx, environmentCCM(ccm, s))

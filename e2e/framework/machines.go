@@ -113,14 +113,15 @@ func (ms MachineObjects) Client(ctx context.Context) client.Client {
 	return ms.env.suite.machines.client
 }
 
-// Start starts the machine controller, with these flags in addition to the usual ones. It ends with the spec, and what it has made goes.
+// Start starts the machine controller, with these flags in addition to the usual ones. What it has made goes with the spec, and
+// so does the controller on the embedded cluster; on a kind cluster it runs for all specs.
 func (ms MachineObjects) Start(ctx context.Context, flags ...string) *Replica {
 	GinkgoHelper()
 	DeferCleanup(ms.remove)
 	return ms.env.setup.startMachines(ctx, flags...)
 }
 
-// remove removes all objects of the spec, and the machine controller of a shared cluster.
+// remove removes all objects of the spec.
 func (ms MachineObjects) remove(ctx context.Context) {
 	c, in, shared := ms.env.suite.machines.client, client.InNamespace(ms.env.Services.Namespace), ms.env.suite.shared
 	if c == nil {
@@ -130,7 +131,6 @@ func (ms MachineObjects) remove(ctx context.Context) {
 	Expect(c.DeleteAllOf(ctx, &v1alpha1.MachineSet{}, in)).To(Succeed())
 	Expect(c.DeleteAllOf(ctx, &v1alpha1.Machine{}, in)).To(Succeed())
 	if shared != nil { // its cloud does not end with the spec
-		defer func() { Expect(shared.stopMachines(ctx)).To(Succeed()) }()
 		ms.awaitNone(ctx)
 	}
 	for _, m := range ms.List(ctx) {

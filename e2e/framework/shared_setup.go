@@ -242,16 +242,15 @@ func (s *sharedSetup) outsideAddress() string {
 	return s.shared.outside
 }
 
-// startMachines implements setup. The flags are those of the manifest.
+// startMachines implements setup: the machine controller runs already, with the flags of its manifest, for all specs.
 func (s *sharedSetup) startMachines(ctx context.Context, flags ...string) *Replica {
 	GinkgoHelper()
 	if len(flags) > 0 {
 		Skip("needs a machine controller with flags of its own: runs with E2E_CLUSTER=embedded")
 	}
-	if s.shared.startMachines == nil {
+	if !s.shared.machines {
 		Skip("needs the machine controller in this cluster: runs with E2E_CLUSTER=embedded and kind")
 	}
-	Expect(s.shared.startMachines(ctx)).To(Succeed())
 	if suite := s.env.suite; suite.machines.client == nil {
 		var err error
 		suite.machines.client, err = suite.machineClient(ctx)

@@ -5,9 +5,6 @@ import (
 	"context"
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/deploy"
 	machinedeploy "github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/deploy"
 )
@@ -16,7 +13,7 @@ import (
 const machineControllerName = "machine-controller"
 
 // DeployMachineController has the cluster run the machine controller of this module, whose provider IDs begin with prefix, such as
-// hcloud. It returns when its pod is ready. It needs the Secret that DeployCCM makes.
+// hcloud. It stays with the cluster. It returns when its pod is ready. It needs the Secret that DeployCCM makes.
 func (e *Environment) DeployMachineController(ctx context.Context, prefix string) error {
 	archive, err := machineProgram.build(ctx, e.Name, e.Progress)
 	if err != nil {
@@ -49,9 +46,4 @@ func (e *Environment) DeployMachineController(ctx context.Context, prefix string
 	return e.await(ctx, "the machine controller is available", func(ctx context.Context) (string, error) {
 		return e.deploymentMissing(ctx, ccmNamespace, machineControllerName)
 	})
-}
-
-// StopMachineController ends the machine controller. The CRDs stay.
-func (e *Environment) StopMachineController(ctx context.Context) error {
-	return client.IgnoreNotFound(e.Client.AppsV1().Deployments(ccmNamespace).Delete(ctx, machineControllerName, metav1.DeleteOptions{}))
 }
