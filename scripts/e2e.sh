@@ -74,24 +74,26 @@ kind)
 	run=(scripts/with-docker.sh)
 	# Not those of `make up`, which may be there at the same time.
 	export KIND_NAME=${KIND_NAME:-e2e} KIND_SUBNET=${KIND_SUBNET:-172.29.0.0/16}
+	scripts/progress.sh "compiling kind/cmd/kindcloud" go build -v -o "$E2E_OUT/kindcloud" ./kind/cmd/kindcloud
+	kindcloud() { scripts/with-docker.sh "$E2E_OUT/kindcloud" "$@"; }
 	cleanup() {
 		if [ -n "${E2E_KEEP:-}" ]; then
 			echo "kept: eval \"\$(KIND_NAME=$KIND_NAME scripts/up.sh env)\"; kubectl get nodes; remove it: KIND_NAME=$KIND_NAME make down"
 			return
 		fi
 		echo "removing the kind cluster $KIND_NAME"
-		scripts/up.sh down
+		kindcloud down
 	}
 	failed() {
 		[ -n "${E2E_KEEP:-}" ] || echo "to look inside the cluster after a failure: E2E_KEEP=1 make e2e FOCUS='…'"
 	}
 	cleanup=cleanup failed=failed
-	if [ -n "${E2E_KEEP:-}" ] && scripts/up.sh env >/dev/null 2>&1; then
+	if [ -n "${E2E_KEEP:-}" ] && kindcloud env >/dev/null 2>&1; then
 		echo "uses the kind cluster $KIND_NAME that was kept"
 	else
 		trap cleanup EXIT # also what is half there
-		scripts/up.sh down # what a killed run has left
-		scripts/up.sh up --without-ccm --actions=20ms --rate-limit=0 --node-monitor-grace-period=8s >/dev/null
+		kindcloud down # what a killed run has left
+		kindcloud up --without-ccm --actions=20ms --rate-limit=0 --node-monitor-grace-period=8s >/dev/null
 	fi
 	;;
 existing)
@@ -114,7 +116,8 @@ filter=$cannot${LABELS:+" && ($LABELS)"}
 
 # Not by `go tool ginkgo`: that passes a Ctrl-C on to ginkgo, which gets it from the terminal as well, and
 # takes the second one for the order to skip cleaning up.
-scripts/progress.sh "compiling the suite" go build -v ./e2e/... github.com/onsi/ginkgo/v2/ginkgo
+# Only what the suite imports: of several programs go build would link each, and throw it away.
+scripts/progress.sh "compiling the suite" go build -v ./e2e/framework
 ginkgo=$(go tool -n ginkgo)
 
 # In a process group of its own, to which every signal is passed on once, whether it comes from a terminal
