@@ -21,6 +21,7 @@ status=0
 scripts/plain-english.sh || status=1
 for module in . fakecloud kind/nodeimage; do
 	echo "linting the module $module (minutes the first time; Ctrl-C stops it)" >&2
-	(cd "$module" && "$bin" run --allow-parallel-runners "$@") || status=1
+	# With less garbage collection it takes a quarter less of the processors, and up to twice the memory.
+	(cd "$module" && GOGC=${GOGC:-400} "$bin" run --allow-parallel-runners "$@") || status=1
 done
 exit $status
