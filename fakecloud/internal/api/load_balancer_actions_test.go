@@ -26,7 +26,13 @@ func TestAllActionsOfALoadBalancer(t *testing.T) {
 	if _, _, err := lbs.ChangeProtection(ctx, lb, hcloud.LoadBalancerChangeProtectionOpts{}); !hcloud.IsError(err, hcloud.ErrorCodeConflict) {
 		t.Errorf("an action while another runs: %v, want conflict", err)
 	}
+	if net := lb.PublicNet; net.IPv4.IP != nil || net.IPv6.IP != nil || net.IPv4.DNSPtr != "" {
+		t.Errorf("it shows its addresses before the end of its creation: %+v", net)
+	}
 	w.clock.Step(time.Second)
+	if lb = w.loadBalancer(t, lb); lb.PublicNet.IPv4.IP == nil || lb.PublicNet.IPv6.IP == nil {
+		t.Errorf("after the creation it shows %+v", lb.PublicNet)
+	}
 	server := w.server(t, "s", nil)
 	for range 10 { // create, start
 		w.clock.Step(time.Second)

@@ -32,7 +32,7 @@ type loadBalancerPublicJSON struct {
 
 type loadBalancerIPJSON struct {
 	*loadBalancerPrimaryIPJSON
-	IP     string  `json:"ip"`
+	IP     *string `json:"ip"` // null while the load balancer is created
 	DNSPtr *string `json:"dns_ptr"`
 }
 
@@ -133,7 +133,7 @@ type targetHealthJSON struct {
 func encodeLoadBalancer(d Date, st *cloud.State, lb *cloud.LoadBalancer) any {
 	out := loadBalancerJSON{
 		ID: lb.ID, Name: lb.Name,
-		PublicNet:  loadBalancerPublicJSON{lb.PublicEnabled, encodeLoadBalancerIP(d, st, lb.IPv4), encodeLoadBalancerIP(d, st, lb.IPv6)},
+		PublicNet:  loadBalancerPublicJSON{lb.PublicEnabled, encodeLoadBalancerIP(d, st, lb, lb.IPv4), encodeLoadBalancerIP(d, st, lb, lb.IPv6)},
 		PrivateNet: []loadBalancerNetJSON{}, Location: encodeLocation(lb.Location), Type: encodeLoadBalancerType(lb.Type),
 		Protection: protectionJSON{lb.DeleteProtection}, Labels: lb.Labels, Created: timeJSON(lb.Created),
 		Services: []serviceJSON{}, Targets: []any{}, Algorithm: algorithmJSON{lb.Algorithm},
@@ -158,8 +158,13 @@ func encodeLoadBalancer(d Date, st *cloud.State, lb *cloud.LoadBalancer) any {
 	return out
 }
 
-func encodeLoadBalancerIP(d Date, st *cloud.State, a cloud.LoadBalancerIP) loadBalancerIPJSON {
-	out := loadBalancerIPJSON{IP: a.Addr.String(), DNSPtr: nullable(st.PublicDNSPtr(a))}
+func encodeLoadBalancerIP(d Date, st *cloud.State, lb *cloud.LoadBalancer, a cloud.LoadBalancerIP) loadBalancerIPJSON {
+	var out loadBalancerIPJSON
+	if lb.Creating {
+		a = cloud.LoadBalancerIP{}
+	} else {
+		out.IP, out.DNSPtr = new(a.Addr.String()), nullable(st.PublicDNSPtr(a))
+	}
 	if !d.Before(LoadBalancerPrimaryIPs) {
 		out.loadBalancerPrimaryIPJSON = &loadBalancerPrimaryIPJSON{nullable(a.PrimaryIP), a.Blocked}
 	}

@@ -53,6 +53,9 @@ type LoadBalancerSettings struct {
 	// Deleting is set while the delete action runs.
 	Deleting bool
 
+	// Creating is set while the create action runs.
+	Creating bool
+
 	// joining is the network to which the create action attaches the load balancer, 0 otherwise. Private
 	// targets already have their addresses of that network.
 	joining int64

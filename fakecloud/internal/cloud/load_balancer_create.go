@@ -37,7 +37,8 @@ func checkLoadBalancerName(name string) error {
 }
 
 // CreateLoadBalancer creates a load balancer and starts create_load_balancer. The load balancer has its
-// addresses, services and targets at once. Its private address is shown when the action has succeeded.
+// addresses, services and targets at once. Its addresses are shown when the action has ended
+// (https://github.com/hetznercloud/hcloud-go/issues/153).
 // If the action fails, the load balancer stays, without its network: the document does not cover this.
 //
 // Errors: invalid_input, uniqueness_error, resource_limit_exceeded, source_port_already_used (412),
@@ -82,7 +83,7 @@ func (p Project) CreateLoadBalancer(in CreateLoadBalancer) (lb *LoadBalancer, ac
 }
 
 func (tx *Tx) createEnded(id int64) {
-	tx.LoadBalancers.Update(id, func(lb *LoadBalancer) { lb.joining = 0 })
+	tx.LoadBalancers.Update(id, func(lb *LoadBalancer) { lb.joining, lb.Creating = 0, false })
 	tx.refreshLoadBalancer(id)
 }
 
@@ -114,7 +115,7 @@ func (tx *Tx) newLoadBalancer(in CreateLoadBalancer) (*LoadBalancer, error) {
 	lb := &LoadBalancer{
 		Meta: tx.NewMeta(in.Name, in.Labels),
 		LoadBalancerSettings: &LoadBalancerSettings{
-			Type: kind, Location: location, Algorithm: in.Algorithm, PublicEnabled: true, joining: in.Network,
+			Type: kind, Location: location, Algorithm: in.Algorithm, PublicEnabled: true, joining: in.Network, Creating: true,
 		},
 	}
 	if lb.Algorithm == "" {
