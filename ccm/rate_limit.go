@@ -18,6 +18,12 @@ const (
 	// heldBackInterval is the least time between two requests of periodic work below the reserve. One of them
 	// from time to time shows whether others still use up the limit.
 	heldBackInterval = 10 * time.Second
+	// firstRefusal is how long all requests wait after the first answer 429 that does not say what remains. The time
+	// doubles up to longestRefusal, which an urgent request can wait for.
+	firstRefusal   = backoffBase
+	longestRefusal = 20 * time.Second
+	// longestRetryAfter limits what such an answer may ask for.
+	longestRetryAfter = time.Minute
 )
 
 // rateLimit follows the project's rate limit by the headers of the answers. Everything that runs in the
@@ -35,24 +41,95 @@ type rateLimit struct {
 	at        time.Time // time of remaining
 	waiting   int       // requests that wait for their turn
 	periodic  time.Time // time of the last request of periodic work below the reserve
+
+	refused  time.Duration // how long requests wait after the last refusal; 0: none
+	nextTry  time.Time     // when the next request may be sent
+	trying   bool          // one was sent since the last refusal
+	answered chan struct{} // closed by the answer that ends the refusals
 }
 
-// observe reads the headers of an answer.
-func (l *rateLimit) observe(h http.Header) {
+// observe reads the status and the headers of an answer.
+func (l *rateLimit) observe(status int, h http.Header) {
 	limit, err := strconv.Atoi(h.Get("RateLimit-Limit"))
 	remaining, err2 := strconv.Atoi(h.Get("RateLimit-Remaining"))
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err != nil || err2 != nil || limit <= 0 {
 		l.limit = 0
-		return
+	} else {
+		l.limit, l.remaining, l.at = limit, float64(remaining), l.clock.Now()
 	}
-	l.limit, l.remaining, l.at = limit, float64(remaining), l.clock.Now()
+	switch {
+	case status == http.StatusTooManyRequests && (l.limit == 0 || remaining > 0):
+		l.refuse(h)
+	case status != http.StatusTooManyRequests && l.refused > 0:
+		l.refused = 0
+		close(l.answered)
+	}
+}
+
+// refuse notes a refusal. The caller holds mu.
+func (l *rateLimit) refuse(h http.Header) {
+	switch {
+	case l.refused == 0:
+		l.refused, l.answered = firstRefusal, make(chan struct{})
+	case l.trying:
+		l.refused = min(2*l.refused, longestRefusal)
+	default:
+		return // it was sent before the last refusal
+	}
+	seconds, _ := strconv.Atoi(h.Get("Retry-After")) // 0 if there is none
+	wait := max(l.refused, min(time.Duration(seconds)*time.Second, longestRetryAfter))
+	l.trying, l.nextTry = false, l.clock.Now().Add(wait)
+}
+
+// refusal returns how long a request has to wait after a refusal, and a channel that is closed when the refusals end. With
+// 0 it may be sent: it shows whether the API still refuses, and the others go on waiting.
+func (l *rateLimit) refusal(periodic bool) (wait time.Duration, answered <-chan struct{}, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.clock.Now()
+	switch wait = l.nextTry.Sub(now); {
+	case l.refused == 0:
+		return 0, nil, nil
+	case wait <= 0:
+		l.trying, l.nextTry = true, now.Add(l.refused)
+		return 0, nil, nil
+	case periodic:
+		return 0, nil, &heldBackError{hcloud.Error{Code: hcloud.ErrorCodeRateLimitExceeded, Message: "held back: the API answers 429; will try again"}}
+	}
+	return wait, l.answered, nil
+}
+
+// awaitRefusals returns when the request may be sent, after refusals of others.
+func (l *rateLimit) awaitRefusals(ctx context.Context, periodic bool) error {
+	for start := l.clock.Now(); ; {
+		wait, answered, err := l.refusal(periodic)
+		if err != nil || wait == 0 {
+			return err
+		}
+		if l.clock.Since(start)+wait > retryBudget {
+			return hcloud.Error{Code: hcloud.ErrorCodeRateLimitExceeded, Message: "the API answers 429, and other requests wait already; will try again"}
+		}
+		timer := l.clock.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		case <-answered:
+			timer.Stop()
+		case <-timer.C():
+		}
+	}
 }
 
 // admit returns when the request may be sent. The error is a rate limit's, as that of the API.
 func (l *rateLimit) admit(ctx context.Context, read bool) error {
-	wait, err := l.take(purposeOf(ctx).periodic && read)
+	periodic := purposeOf(ctx).periodic && read
+	if err := l.awaitRefusals(ctx, periodic); err != nil {
+		return err
+	}
+	wait, err := l.take(periodic)
 	if err != nil || wait <= 0 {
 		return err
 	}

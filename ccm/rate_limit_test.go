@@ -5,9 +5,12 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
 )
 
@@ -20,7 +23,7 @@ func headers(limit, remaining string) http.Header {
 func newRateLimit(remaining int) (*rateLimit, *testingclock.FakeClock) {
 	clk := testingclock.NewFakeClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
 	l := &rateLimit{clock: clk}
-	l.observe(headers("3600", strconv.Itoa(remaining)))
+	l.observe(http.StatusOK, headers("3600", strconv.Itoa(remaining)))
 	return l, clk
 }
 
@@ -53,7 +56,7 @@ func TestBelowTheReservePeriodicReadsAreHeldBack(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	l.observe(headers("3600", "100")) // others use it up too
+	l.observe(http.StatusOK, headers("3600", "100")) // others use it up too
 	clk.Step(heldBackInterval - time.Second)
 	if err := l.admit(periodic, true); !isHeld(err) {
 		t.Errorf("before the interval has passed: %v", err)
@@ -95,7 +98,7 @@ func TestWithNothingLeftEachRequestWaitsForItsTurn(t *testing.T) {
 
 	auto := newAutoClock()
 	l = &rateLimit{clock: auto}
-	l.observe(headers("3600", "0"))
+	l.observe(http.StatusOK, headers("3600", "0"))
 	start := auto.Now()
 	for range 3 {
 		if err := l.admit(t.Context(), true); err != nil {
@@ -129,7 +132,7 @@ func TestAnAnswerWithoutARateLimitEndsIt(t *testing.T) {
 	for name, h := range map[string]http.Header{"no headers": {}, "no number": headers("many", "0"), "remaining is no number": headers("3600", "few"), "none per hour": headers("0", "0"),
 		"a negative limit": headers("-1", "0")} {
 		l, _ := newRateLimit(0)
-		l.observe(h)
+		l.observe(http.StatusOK, h)
 		if wait, err := l.take(true); wait != 0 || err != nil {
 			t.Errorf("%s: %v, %v", name, wait, err)
 		}
@@ -165,4 +168,99 @@ func TestARequestThatIsHeldBackIsNotSent(t *testing.T) {
 			t.Errorf("%s is %v, want %v", name, got, want)
 		}
 	}
+}
+
+// A proxy or another limit than the project's answers 429 without saying what remains.
+func TestARefusalWithoutHeadersHoldsAllRequestsBackForLongerAndLonger(t *testing.T) {
+	t.Parallel()
+	for name, h := range map[string]http.Header{"no headers": {}, "headers that say that enough remains": headers("3600", "3000")} {
+		clk := testingclock.NewFakeClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
+		l := &rateLimit{clock: clk}
+		urgent := func() time.Duration {
+			t.Helper()
+			wait, _, err := l.refusal(false)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			return wait
+		}
+		refuse := func() { l.observe(http.StatusTooManyRequests, h) }
+		refuse()
+		refuse() // a request that was sent before the first answer
+		want := firstRefusal
+		for range 10 {
+			if got := urgent(); got != want {
+				t.Errorf("%s: a request waits for %v, want %v", name, got, want)
+			}
+			if _, _, err := l.refusal(true); !isRateLimit(err) {
+				t.Errorf("%s: a periodic read: %v", name, err)
+			}
+			clk.Step(want)
+			if got := urgent(); got != 0 {
+				t.Errorf("%s: after that it waits for %v", name, got)
+			}
+			if got := urgent(); got != want {
+				t.Errorf("%s: while another one shows whether the API still refuses, it waits for %v, want %v", name, got, want)
+			}
+			refuse()
+			want = min(2*want, longestRefusal)
+		}
+		l.observe(http.StatusNotFound, h)
+		if got := urgent(); got != 0 {
+			t.Errorf("%s: after an answer it waits for %v", name, got)
+		}
+		refuse()
+		if got := urgent(); got != firstRefusal {
+			t.Errorf("%s: after the next refusal it waits for %v", name, got)
+		}
+		h := h.Clone()
+		h.Set("Retry-After", "15")
+		l.observe(http.StatusOK, h)
+		l.observe(http.StatusTooManyRequests, h)
+		if got := urgent(); got != 15*time.Second {
+			t.Errorf("%s: with Retry-After: 15 it waits for %v", name, got)
+		}
+	}
+	l, _ := newRateLimit(0)
+	l.observe(http.StatusTooManyRequests, headers("3600", "0"))
+	if wait, _, err := l.refusal(false); wait != 0 || err != nil {
+		t.Errorf("with nothing left, the turns alone decide: %v, %v", wait, err)
+	}
+}
+
+func TestRequestsWaitTogetherForTheEndOfRefusals(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := &rateLimit{clock: clock.RealClock{}}
+		for range 5 {
+			l.observe(http.StatusTooManyRequests, nil)
+			time.Sleep(longestRefusal)
+			if err := l.admit(t.Context(), true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l.observe(http.StatusTooManyRequests, nil)
+		var sent []time.Duration
+		start := time.Now()
+		var all sync.WaitGroup
+		var mu sync.Mutex
+		for range 5 {
+			all.Go(func() {
+				if err := l.admit(t.Context(), true); err != nil {
+					return // it has waited for long enough
+				}
+				mu.Lock()
+				sent = append(sent, time.Since(start))
+				first := len(sent) == 1
+				mu.Unlock()
+				if first {
+					l.observe(http.StatusOK, nil)
+				}
+			})
+		}
+		all.Wait()
+		if len(sent) != 5 || sent[4]-sent[0] > time.Second {
+			t.Errorf("after the first answer the others are sent too: %v", sent)
+		}
+	})
 }

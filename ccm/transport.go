@@ -188,7 +188,7 @@ func (t *transport) attempt(req *http.Request, token string) (*http.Response, er
 		}
 		return nil, err
 	}
-	t.limit.observe(resp.Header)
+	t.limit.observe(resp.StatusCode, resp.Header)
 	t.metrics.observe(req, resp, t.clock.Since(start))
 	return resp, nil
 }

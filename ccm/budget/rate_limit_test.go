@@ -2,10 +2,13 @@ package budget
 
 import (
 	"net/http"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
@@ -99,6 +102,41 @@ func TestWithNothingLeftNothingSpins(t *testing.T) {
 		}
 		if seconds := int(took / time.Second); len(all) > seconds+2*first {
 			t.Errorf("%d requests in %v: more than one per second", len(all), took)
+		}
+	})
+}
+
+// A proxy in front of the API may answer so, and the limit of requests at the same time.
+func TestUnder429WithoutHeadersNothingSpins(t *testing.T) {
+	t.Parallel()
+	inBubble(t, 5, false, func(c *cluster) {
+		c.start(false)
+		time.Sleep(time.Minute)
+		services := c.addServices(5, nil)
+		c.ensure(services)
+		_, err := c.fake.Faults().Add(c.t.Context(), fault.Rule{Name: "429", Client: ccm.ProviderName, Effect: fault.APIError("rate_limit_exceeded")})
+		c.must(err)
+		c.notReady(5)
+		all := c.during(func() {
+			lbs, _ := c.cloud.LoadBalancer()
+			for end := time.Now().Add(20 * time.Minute); time.Now().Before(end); time.Sleep(5 * time.Second) {
+				var work sync.WaitGroup
+				for _, svc := range services {
+					work.Go(func() { _, _ = lbs.EnsureLoadBalancer(c.t.Context(), "kubernetes", svc, c.currentNodes()) })
+				}
+				work.Wait()
+			}
+		})
+		t.Logf("in 20 minutes: %v", summary(all))
+		if n := len(all); n > 70 {
+			t.Errorf("%d requests in 20 minutes in which each is refused", n)
+		}
+		_, err = c.fake.Faults().Remove(c.t.Context(), "429")
+		c.must(err)
+		start := time.Now()
+		c.ensure(c.addServices(1, nil))
+		if took := time.Since(start); took > 25*time.Second {
+			t.Errorf("after the end of the refusals a new Service took %v", took)
 		}
 	})
 }

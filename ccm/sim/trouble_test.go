@@ -193,7 +193,7 @@ func (w *world) rateLimited() {
 	w.pass(10*time.Minute, 0)
 	before := w.requests
 	w.pass(20*time.Minute, 0)
-	if n := w.requests - before; n > 600 && len(w.notReady) == 0 { // a Node that is not ready is asked for every five seconds
+	if n := w.requests - before; n > 80 { // one in 20 s shows whether it still refuses
 		w.failNow("requests", fmt.Sprintf("%d requests in 20 minutes in which each is refused with 429", n))
 	}
 	_, err = w.fake.Faults().Remove(ctx, "429")
