@@ -51,9 +51,25 @@ type actionWait struct {
 	started  time.Time
 	probable time.Time // when it has probably ended
 	latest   *hcloud.Action
+	look     look
 	missing  bool          // a poll did not find it
 	ended    chan struct{} // closed when latest has ended, or it is missing
 }
+
+// look asks the resource of an action, instead of the action, how far it is. The last look then shows what the action has made.
+type look func(context.Context) (progress, error)
+
+// progress is what a look shows. If it is unknown, the action itself is asked.
+type progress int
+
+const (
+	progressUnknown progress = iota
+	progressRunning
+	progressEnded
+)
+
+// maxLooks is the number of polls that may be looks. Only the action shows that it has failed.
+const maxLooks = 2
 
 // actionTiming is what is known about the duration of the actions of one command. The API reports times in whole
 // seconds, so it is learned from polls.
@@ -85,16 +101,21 @@ func (e *actionPendingError) retryAfter() time.Duration {
 // *actionPendingError when it still runs after the timeout. A nil action counts as success: some
 // operations of some API versions return none.
 func (w *actionWaiter) wait(ctx context.Context, action *hcloud.Action) error {
-	return w.waitPatiently(ctx, action, 0)
+	return w.waitFor(ctx, action, 0, nil)
 }
 
 // waitPatiently is wait for an action whose end another poll will probably notice: its own first poll comes later by
 // patience.
 func (w *actionWaiter) waitPatiently(ctx context.Context, action *hcloud.Action, patience time.Duration) error {
+	return w.waitFor(ctx, action, patience, nil)
+}
+
+// waitFor is waitPatiently with a look, or nil. The look is called before waitFor returns, and never later.
+func (w *actionWaiter) waitFor(ctx context.Context, action *hcloud.Action, patience time.Duration, l look) error {
 	if action == nil || action.ID == 0 || hasEnded(action) {
 		return resultOf(action)
 	}
-	wait, probable, leave := w.join(action)
+	wait, probable, leave := w.join(action, l)
 	defer leave()
 	delay := probable.Sub(w.clock.Now()) + patience
 	for {
@@ -137,13 +158,13 @@ func resultOf(action *hcloud.Action) error {
 
 // join returns the wait for an action, which all its callers share, and when the action has probably ended. leave must be
 // called at the end.
-func (w *actionWaiter) join(action *hcloud.Action) (wait *actionWait, probable time.Time, leave func()) {
+func (w *actionWaiter) join(action *hcloud.Action, l look) (wait *actionWait, probable time.Time, leave func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	wait = w.waits[action.ID]
 	if wait == nil {
 		now := w.clock.Now()
-		wait = &actionWait{started: now, probable: now.Add(w.timingOf(action.Command).next()), latest: action, ended: make(chan struct{})}
+		wait = &actionWait{started: now, probable: now.Add(w.timingOf(action.Command).next()), latest: action, look: l, ended: make(chan struct{})}
 		if w.waits == nil {
 			w.waits = map[int64]*actionWait{}
 		}
@@ -214,7 +235,7 @@ func (w *actionWaiter) ask(ctx context.Context, ids []int64) error {
 	var err error
 	if len(ids) == 1 {
 		var one *hcloud.Action
-		if one, _, err = w.client.Action.GetByID(ctx, ids[0]); one != nil {
+		if one, err = w.askOne(ctx, ids[0]); one != nil {
 			actions = []*hcloud.Action{one}
 		}
 	} else {
@@ -248,6 +269,29 @@ func (w *actionWaiter) ask(ctx context.Context, ids []int64) error {
 		}
 	}
 	return nil
+}
+
+// askOne fetches an action, or looks at what it changes. It returns nil if the API does not know the action.
+func (w *actionWaiter) askOne(ctx context.Context, id int64) (*hcloud.Action, error) {
+	w.mu.Lock()
+	wait := w.waits[id]
+	looks := wait.look != nil && wait.polls < maxLooks
+	seen := *wait.latest
+	w.mu.Unlock()
+	if looks {
+		now, err := wait.look(ctx)
+		switch {
+		case err != nil:
+			return nil, err
+		case now == progressEnded:
+			seen.Status = hcloud.ActionStatusSuccess
+			return &seen, nil
+		case now == progressRunning:
+			return &seen, nil
+		}
+	}
+	action, _, err := w.client.Action.GetByID(ctx, id)
+	return action, err
 }
 
 // learn notes what a poll says about the duration of the command. The caller holds mu.
@@ -303,7 +347,7 @@ func (w *actionWaiter) timingOf(command string) *actionTiming {
 		w.timings = map[string]*actionTiming{}
 	}
 	if w.timings[command] == nil {
-		w.timings[command] = &actionTiming{}
+		w.timings[command] = &actionTiming{expected: usually[command]}
 	}
 	return w.timings[command]
 }
@@ -320,6 +364,9 @@ const (
 	// floorHits is the number of first polls after which an earlier one is tried again.
 	floorHits = 16
 )
+
+// usually is how long actions take at least that are known to take longer than others.
+var usually = map[string]time.Duration{"create_load_balancer": usualAction}
 
 // next returns the delay before the first poll.
 func (t *actionTiming) next() time.Duration { return cmp.Or(t.expected, firstPoll) }
@@ -357,7 +404,12 @@ type slowActions struct {
 
 // wait is actionWaiter.wait for an action of the resource.
 func (s *slowActions) wait(ctx context.Context, resource int64, action *hcloud.Action) error {
-	err := s.waiter.wait(ctx, action)
+	return s.waitLooking(ctx, resource, action, nil)
+}
+
+// waitLooking is wait with a look at the resource.
+func (s *slowActions) waitLooking(ctx context.Context, resource int64, action *hcloud.Action, l look) error {
+	err := s.waiter.waitFor(ctx, action, 0, l)
 	if pending, ok := errors.AsType[*actionPendingError](err); ok {
 		s.mu.Lock()
 		defer s.mu.Unlock()

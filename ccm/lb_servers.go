@@ -11,7 +11,8 @@ import (
 )
 
 // readServers finds the servers of the nodes. Of targets only the existence matters, which the load balancer itself
-// proves, so that old data will do.
+// proves, so that old data will do. For a new one, the cloud proves it: it refuses a target that does not exist
+// (lbSync.obtainConfirmed).
 func (s *lbSync) readServers(ctx context.Context) {
 	nodes := s.in.Nodes
 	if s.in.Settings.ServerSelector != "" {
@@ -21,7 +22,7 @@ func (s *lbSync) readServers(ctx context.Context) {
 	}
 	var err error
 	s.in.Servers, err = s.serversOf(ctx, nodes)
-	if err == nil {
+	if err == nil && s.in.Current != nil {
 		err = s.confirmTargets(ctx)
 	}
 	s.in.Unread = err != nil

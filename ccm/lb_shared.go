@@ -166,9 +166,14 @@ func checkShared(s *lbSettings) (errs []error) {
 	return errs
 }
 
-// lookUp returns the load balancers with the Service's label, as their owner or as a guest. A Service without a load balancer
-// of its own costs a second call: it may be a guest that shows no address yet and is no longer shared.
+// lookUp returns the load balancers with the Service's label, as their owner or as a guest. A Service that shows no address
+// is probably new, and may yet be a guest that is no longer shared: one page of all load balancers answers both.
 func (l *loadBalancers) lookUp(ctx context.Context, svc *corev1.Service) ([]*hcloud.LoadBalancer, error) {
+	if len(svc.Status.LoadBalancer.Ingress) == 0 {
+		if lbs, complete, err := l.store.findOnPage(ctx, string(svc.UID)); complete || err != nil {
+			return lbs, err
+		}
+	}
 	if lbs, err := l.store.findNow(ctx, string(svc.UID)); err != nil || len(lbs) > 0 {
 		return lbs, err
 	}

@@ -2,6 +2,7 @@ package ccm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -28,6 +29,7 @@ type lbStore struct {
 	// inherited those of the ones that have one, both with the token askedWith.
 	asked, inherited map[string]bool
 	askedWith        string
+	crowded          bool // there were more load balancers than one page shows
 }
 
 func newLBStore(client *hcloud.Client, clk clock.PassiveClock, e *evidence) *lbStore {
@@ -169,6 +171,42 @@ func (s *lbStore) findBy(ctx context.Context, selector string) ([]*hcloud.LoadBa
 		return nil, fmt.Errorf("listing load balancers with the label %s: the token changed during the request; will try again", selector)
 	}
 	return lbs, nil
+}
+
+// findOnPage is findNow, or else findGuest, with one request. It reports false if the project has more load balancers than
+// one page shows: a list of several pages proves nothing, because what moves to an earlier page meanwhile is missing.
+func (s *lbStore) findOnPage(ctx context.Context, uid string) (lbs []*hcloud.LoadBalancer, complete bool, err error) {
+	s.mu.Lock()
+	crowded := s.crowded
+	s.mu.Unlock()
+	if crowded {
+		return nil, false, nil
+	}
+	token := s.evidence.currentToken()
+	all, resp, err := s.client.LoadBalancer.List(ctx, hcloud.LoadBalancerListOpts{ListOpts: hcloud.ListOpts{PerPage: 50}})
+	switch {
+	case err != nil:
+		return nil, false, fmt.Errorf("listing load balancers: %w", err)
+	case token != s.evidence.currentToken():
+		return nil, false, errors.New("listing load balancers: the token changed during the request; will try again")
+	case resp.Meta.Pagination == nil || resp.Meta.Pagination.NextPage != 0:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.crowded = true
+		return nil, false, nil
+	}
+	var guest []*hcloud.LoadBalancer
+	for _, lb := range all {
+		if lb.Labels[labelServiceUID] == uid {
+			lbs = append(lbs, lb)
+		} else if isGuest(lb, uid) {
+			guest = append(guest, lb)
+		}
+	}
+	if len(lbs) == 0 {
+		lbs = guest
+	}
+	return lbs, true, nil
 }
 
 // findGuest is findNow for the load balancer on which the Service is a guest.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -281,11 +282,35 @@ func (s *lbSync) obtainLoadBalancer(ctx context.Context, plan *lbPlan, notes []l
 			lb, created, err = s.obtain(ctx, s.svc, plan)
 		}
 	}
+	if refusesTargets(err) && len(plan.Targets) > 0 {
+		if lb, created, plan, notes, err = s.obtainConfirmed(ctx, plan, err); err != nil {
+			return nil, plan, notes, err
+		}
+	}
 	s.result.created = created
 	if err == nil && !created { // adopted: it has settings of its own
 		plan, notes, err = s.prepare(ctx, lb)
 	}
 	return lb, plan, notes, err
+}
+
+// refusesTargets reports whether the cloud may have refused a new load balancer because of its targets.
+func refusesTargets(err error) bool {
+	return hcloud.IsError(err, hcloud.ErrorCodeInvalidInput, hcloud.ErrorCodeNotFound, "resolve_cloud_public_targets_error", "resolve_cloud_private_targets_error")
+}
+
+// obtainConfirmed is obtain after the cloud has refused the plan, if the servers are not what they seemed to be. What was
+// known about them may be old.
+func (s *lbSync) obtainConfirmed(ctx context.Context, refused *lbPlan, refusal error) (lb *hcloud.LoadBalancer, created bool, plan *lbPlan, notes []lbNote, err error) {
+	if err := s.confirmTargets(ctx); err != nil {
+		return nil, false, refused, nil, err
+	}
+	plan, notes = planLoadBalancer(s.in)
+	if slices.Equal(plan.Targets, refused.Targets) && maps.Equal(plan.IPv6, refused.IPv6) {
+		return nil, false, refused, nil, refusal
+	}
+	lb, created, err = s.obtain(ctx, s.svc, plan)
+	return lb, created, plan, notes, err
 }
 
 // reconcileAll sends the difference between plan and lb, and returns the resulting load balancer. If the

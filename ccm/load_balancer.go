@@ -367,48 +367,6 @@ func (l *loadBalancers) findOwned(ctx context.Context, svc *corev1.Service) ([]*
 	return l.lookUp(ctx, svc)
 }
 
-// obtain returns a load balancer for a Service that has none. It adopts a load balancer with the
-// planned name and no owner, or creates one.
-func (l *loadBalancers) obtain(ctx context.Context, svc *corev1.Service, plan *lbPlan) (lb *hcloud.LoadBalancer, created bool, err error) {
-	// A name from an annotation may name an existing load balancer. If the default name is taken, the
-	// create request fails with a uniqueness error.
-	if plan.Name != "" || plan.Adopt != "" {
-		if lb, err = l.adopt(ctx, svc, plan); lb != nil || err != nil {
-			return lb, false, err
-		}
-	}
-	if plan.Location == "" && plan.NetworkZone == "" {
-		return nil, false, invalidSettings(annotationError{Source: annotationPrefix + "location", Reason: "is missing: set it to the name of a location, or set " +
-			annotationPrefix + "network-zone; HCLOUD_LOAD_BALANCERS_LOCATION or HCLOUD_LOAD_BALANCERS_NETWORK_ZONE is the default for all Services"})
-	}
-	l.events.normal(svc, EventCreating, "Creating load balancer %q", plan.CreateName)
-	defer l.store.writing(string(svc.UID))()
-	result, _, err := l.client.LoadBalancer.Create(ctx, createOpts(plan))
-	if hcloud.IsError(err, hcloud.ErrorCodeUniquenessError) {
-		if lb, adoptErr := l.adopt(ctx, svc, plan); lb != nil || adoptErr != nil {
-			return lb, false, adoptErr
-		}
-	}
-	if hcloud.IsError(err, hcloud.ErrorCodeInvalidInput, hcloud.ErrorCodeNotFound) {
-		names := catalogueNames{Type: plan.Type, Location: plan.Location, NetworkZone: plan.NetworkZone}
-		if wrong := l.checkNames(ctx, svc, names); wrong != nil {
-			return nil, false, wrong
-		}
-	}
-	if err != nil {
-		return nil, false, fmt.Errorf("creating load balancer %q: %w", plan.CreateName, err)
-	}
-	klog.InfoS("Created load balancer", "service", klog.KObj(svc), "loadBalancer", result.LoadBalancer.ID, "name", plan.CreateName)
-	if err := l.slow.wait(ctx, result.LoadBalancer.ID, result.Action); err != nil {
-		return nil, false, fmt.Errorf("creating load balancer %d (%s): %w", result.LoadBalancer.ID, plan.CreateName, err)
-	}
-	if lb, err = l.get(ctx, result.LoadBalancer.ID); err != nil {
-		return nil, false, err
-	}
-	l.events.normal(svc, EventCreated, "Created load balancer %d (%s)", lb.ID, lb.Name)
-	return lb, true, nil
-}
-
 func (l *loadBalancers) get(ctx context.Context, id int64) (*hcloud.LoadBalancer, error) {
 	lb, _, err := l.client.LoadBalancer.GetByID(ctx, id)
 	if err != nil {

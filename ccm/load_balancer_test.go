@@ -160,8 +160,8 @@ func TestNothingIsCreatedWithInvalidSettings(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	if calls := w.wire.take(); len(calls) != 2 || len(writes(calls)) != 0 {
-		t.Errorf("calls: %v, want two to find the load balancer", calls)
+	if calls := w.wire.take(); len(calls) != 1 || len(writes(calls)) != 0 {
+		t.Errorf("calls: %v, want one to find the load balancer", calls)
 	}
 	events := strings.Join(w.eventsSoFar(), "\n")
 	for _, want := range []string{

@@ -73,15 +73,44 @@ func TestOtherServersOfTheProjectCostNothing(t *testing.T) {
 	})
 }
 
-// One look by label, one page of servers, the creation, three questions about its action, and the result.
-func TestTheFirstServiceCostsSevenRequests(t *testing.T) {
+// One look at the load balancers, the creation, and two looks at its result. The second Service costs one look less: by then
+// it is known how long a creation takes.
+func TestTheFirstServiceCostsFourRequests(t *testing.T) {
+	t.Parallel()
+	inBubble(t, 100, false, func(c *cluster) {
+		c.start(false)
+		time.Sleep(10 * time.Minute)
+		large := map[string]string{"load-balancer.hetzner.cloud/type": "lb31"}
+		start := time.Now()
+		c.budget("the first Service", 4, func() { c.ensure(c.addServices(1, large)) })
+		if took := time.Since(start); took > 2300*time.Millisecond {
+			t.Errorf("it took %v; the creation alone takes 2 s", took)
+		}
+		if n := c.targets(); n != 100 || !c.addressed() {
+			t.Errorf("%d targets, want 100; addressed: %t", n, c.addressed())
+		}
+		for range 5 {
+			c.ensure(c.addServices(1, large))
+		}
+		c.budget("a later Service", 3, func() { c.ensure(c.addServices(1, large)) })
+	})
+}
+
+// A server that is deleted while its Node is still there: the cloud refuses it as a target, and is asked which servers there are.
+func TestAServerThatIsGoneIsNoTargetOfANewService(t *testing.T) {
 	t.Parallel()
 	inBubble(t, 10, false, func(c *cluster) {
 		c.start(false)
 		time.Sleep(10 * time.Minute)
-		c.budget("the first Service", 8, func() { c.ensure(c.addServices(1, nil)) })
-		if n := c.targets(); n != 10 {
-			t.Errorf("%d targets, want 10", n)
+		server, _, err := c.api.Server.GetByName(t.Context(), "node-1")
+		c.must(err)
+		_, _, err = c.api.Server.DeleteWithResult(t.Context(), server)
+		c.must(err)
+		time.Sleep(10 * time.Second)
+		all := c.during(func() { c.ensure(c.addServices(1, nil)) })
+		t.Logf("%v", summary(all))
+		if n := summary(all)["create_load_balancer"]; n != 2 || c.targets() != 9 || len(all) > 12 {
+			t.Errorf("%d creations, %d targets, want 9: %v", n, c.targets(), summary(all))
 		}
 	})
 }
