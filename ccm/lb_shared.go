@@ -21,9 +21,11 @@ import (
 const (
 	// labelShared is the owner's consent to guests.
 	labelShared = labelPrefix + "shared"
-	// labelGuest + UID marks a guest; labelGuestPorts + UID lists its ports as labelPorts does.
+	// labelGuest + UID marks a guest; labelGuestPorts + UID lists its ports as labelPorts does. labelLastGuest + UID stays
+	// when a person removes these two.
 	labelGuest      = labelPrefix + "guest-"
 	labelGuestPorts = labelPrefix + "guestports-"
+	labelLastGuest  = labelPrefix + "last-guest-"
 )
 
 // isGuest reports whether the Service is a guest on the load balancer.
@@ -52,14 +54,14 @@ func guestsOf(lb *hcloud.LoadBalancer) (uids []string) {
 // withGuest returns a copy of labels with the Service as a guest that has these ports.
 func withGuest(labels map[string]string, uid string, ports []int) map[string]string {
 	result := withoutGuest(labels, uid)
-	result[labelGuest+uid] = ""
+	result[labelGuest+uid], result[labelLastGuest+uid] = "", ""
 	maps.Copy(result, encodeList(labelGuestPorts+uid, portWords(ports)))
 	return result
 }
 
 func withoutGuest(labels map[string]string, uid string) map[string]string {
 	result := maps.Clone(labels)
-	maps.DeleteFunc(result, func(k, _ string) bool { return k == labelGuest+uid || isListLabel(k, labelGuestPorts+uid) })
+	maps.DeleteFunc(result, func(k, _ string) bool { return k == labelGuest+uid || k == labelLastGuest+uid || isListLabel(k, labelGuestPorts+uid) })
 	return result
 }
 
@@ -180,13 +182,20 @@ func (l *loadBalancers) lookUp(ctx context.Context, svc *corev1.Service) ([]*hcl
 	return l.store.findGuest(ctx, string(svc.UID))
 }
 
+// wasGuest reports whether the Service, which is no guest on the load balancer now, has been one. Private addresses prove
+// nothing: a load balancer that replaces a deleted one gets the same.
+func wasGuest(lb *hcloud.LoadBalancer, svc *corev1.Service) bool {
+	_, marked := lb.Labels[labelLastGuest+string(svc.UID)]
+	return marked || lb.Labels[labelLastOwner] == string(svc.UID) || showsPublicAddressOf(svc, lb)
+}
+
 // join makes the Service a guest on a load balancer of another Service. Both must have the annotation shared.
 func (l *loadBalancers) join(ctx context.Context, svc *corev1.Service, plan *lbPlan, lb *hcloud.LoadBalancer) (*hcloud.LoadBalancer, error) {
 	if isGuest(lb, plan.UID) {
 		return lb, nil // recorded by an earlier request whose answer was lost
 	}
-	if wasReleased(lb, svc) {
-		text := fmt.Sprintf("load balancer %d (%s) shows this Service's address, but not the label %s: nothing was changed; set the label to give it to the Service again", lb.ID, lb.Name, labelGuest+plan.UID)
+	if wasGuest(lb, svc) {
+		text := fmt.Sprintf("load balancer %d (%s) was this Service's, but lacks the label %s: nothing was changed; set the label to give it to the Service again", lb.ID, lb.Name, labelGuest+plan.UID)
 		l.events.warning(svc, EventNotOwned, "%s", text)
 		return nil, errors.New(text)
 	}

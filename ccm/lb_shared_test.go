@@ -2,6 +2,7 @@ package ccm_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -19,7 +20,15 @@ var share = map[string]string{"name": "edge", "shared": "true"}
 // shared returns two Services that share a load balancer: the first owns it.
 func (w *world) shared() (first, second *corev1.Service) {
 	w.t.Helper()
-	first, second = newService("first", share, 80), newService("second", share, 443)
+	return w.sharedWith(nil)
+}
+
+// sharedWith is shared with more settings of both.
+func (w *world) sharedWith(more map[string]string) (first, second *corev1.Service) {
+	w.t.Helper()
+	settings := maps.Clone(share)
+	maps.Copy(settings, more)
+	first, second = newService("first", settings, 80), newService("second", settings, 443)
 	w.ensure(w.provider(), first)
 	w.ensure(w.provider(), second)
 	return first, second
@@ -402,43 +411,69 @@ func TestASharedLoadBalancerIsNotExposed(t *testing.T) {
 	}
 }
 
-// The new load balancer has the private address of the old one, which the guest still shows.
+// The new load balancer has the private address of the old one, which the guest still shows: it may be all that the guest
+// shows.
 func TestAGuestJoinsTheLoadBalancerThatReplacesADeletedOne(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "instant", 1)
-	first, second := w.shared()
-	old := w.theLoadBalancer()
-	_, _, err := w.api.LoadBalancer.DeleteWithResult(t.Context(), old)
-	w.must(err)
-	w.ensure(w.provider(), first)
-	if lb := w.theLoadBalancer(); !lb.PrivateNet[0].IP.Equal(old.PrivateNet[0].IP) {
-		t.Fatalf("private address %s, want %s again", lb.PrivateNet[0].IP, old.PrivateNet[0].IP)
+	for name, more := range map[string]map[string]string{
+		"public": {}, "private": {"disable-public-network": "true"}, "with a hostname": {"hostname": "edge.example.com"},
+	} {
+		w := newWorld(t, "instant", 1)
+		first, second := w.sharedWith(more)
+		old := w.theLoadBalancer()
+		_, _, err := w.api.LoadBalancer.DeleteWithResult(t.Context(), old)
+		w.must(err)
+		w.ensure(w.provider(), first)
+		if lb := w.theLoadBalancer(); !lb.PrivateNet[0].IP.Equal(old.PrivateNet[0].IP) {
+			t.Fatalf("%s: private address %s, want %s again", name, lb.PrivateNet[0].IP, old.PrivateNet[0].IP)
+		}
+		if _, err := w.tryEnsure(w.provider(), second); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		w.expectPorts(first, 80, 443)
 	}
-	w.ensure(w.provider(), second)
-	w.expectPorts(first, 80, 443)
 }
 
-// A person removes the label of a guest, who does not come back by itself.
+// A person removes the labels of a guest, who does not come back by itself. On a private load balancer, the label last-guest
+// shows what the guest was.
 func TestAGuestThatAPersonRemovedDoesNotJoinAgain(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		more    map[string]string
+		removed func(key string) bool
+	}{
+		"public":          {nil, func(key string) bool { return strings.Contains(key, "uid-second") }},
+		"private":         {map[string]string{"disable-public-network": "true"}, func(key string) bool { return strings.HasPrefix(key, "ccm-from-scratch/guest") }},
+		"with a hostname": {map[string]string{"hostname": "edge.example.com"}, func(key string) bool { return strings.HasPrefix(key, "ccm-from-scratch/guest") }},
+	} {
+		w := newWorld(t, "instant", 1)
+		_, second := w.sharedWith(tc.more)
+		lb := w.theLoadBalancer()
+		maps.DeleteFunc(lb.Labels, func(key, _ string) bool { return tc.removed(key) })
+		_, _, err := w.api.LoadBalancer.Update(t.Context(), lb, hcloud.LoadBalancerUpdateOpts{Labels: lb.Labels})
+		w.must(err)
+		w.eventsSoFar()
+		if _, err := w.tryEnsure(w.provider(), second); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+		w.expectEvent("Warning CloudLoadBalancerNotOwned", "guest-uid-second")
+		w.remove(w.provider(), second)
+		if got := listenPorts(w.theLoadBalancer()); !slices.Equal(got, []int{80, 443}) {
+			t.Errorf("%s: ports %v", name, got)
+		}
+	}
+}
+
+// A guest that leaves by itself may come back.
+func TestAGuestThatHasLeftLeavesNoLabel(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 1)
 	_, second := w.shared()
-	lb := w.theLoadBalancer()
-	for key := range lb.Labels {
-		if strings.Contains(key, "uid-second") {
-			delete(lb.Labels, key)
-		}
-	}
-	_, _, err := w.api.LoadBalancer.Update(t.Context(), lb, hcloud.LoadBalancerUpdateOpts{Labels: lb.Labels})
-	w.must(err)
-	w.eventsSoFar()
-	if _, err := w.tryEnsure(w.provider(), second); err == nil {
-		t.Error("no error")
-	}
-	w.expectEvent("Warning CloudLoadBalancerNotOwned", "guest-uid-second")
 	w.remove(w.provider(), second)
-	if got := listenPorts(w.theLoadBalancer()); !slices.Equal(got, []int{80, 443}) {
-		t.Errorf("ports %v", got)
+	for key := range w.theLoadBalancer().Labels {
+		if strings.Contains(key, "uid-second") {
+			t.Errorf("label %s is left", key)
+		}
 	}
 }
 
