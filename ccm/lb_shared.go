@@ -61,7 +61,9 @@ func withGuest(labels map[string]string, uid string, ports []int) map[string]str
 
 func withoutGuest(labels map[string]string, uid string) map[string]string {
 	result := maps.Clone(labels)
-	maps.DeleteFunc(result, func(k, _ string) bool { return k == labelGuest+uid || k == labelLastGuest+uid || isListLabel(k, labelGuestPorts+uid) })
+	maps.DeleteFunc(result, func(k, _ string) bool {
+		return k == labelGuest+uid || k == labelLastGuest+uid || isListLabel(k, labelGuestPorts+uid)
+	})
 	return result
 }
 

@@ -139,7 +139,7 @@ var _ = Describe("A CCM that is killed", framework.Needs(framework.CrashSafety),
 	creating := []TableEntry{
 		Entry("before the request that creates it arrives", crashPoint{request: creatingLoadBalancer}),
 		Entry("when it is created, before the answer", crashPoint{request: creatingLoadBalancer, carriedOut: loadBalancers(1)}),
-		Entry("while it waits for the creation", crashPoint{request: askingForAction}),
+		Entry("while it waits for an action of what it created", crashPoint{request: askingForAction, annotations: inSteps}),
 		Entry("before it reads the address of what it created", crashPoint{request: readingLoadBalancer}),
 		Entry("before the load balancer is attached to the network", crashPoint{request: attaching, annotations: inSteps}),
 		Entry("when the load balancer is attached, before the answer", crashPoint{request: attaching, carriedOut: attached, annotations: inSteps}),
