@@ -331,10 +331,17 @@ func TestAClonedClusterNeverTouchesTheOriginals(t *testing.T) {
 		}
 	}
 
-	// Without a status it gets a load balancer and a certificate of its own.
+	// Without a status it gets a load balancer and, for domains of its own, a certificate.
 	copied := svc.DeepCopy()
 	copied.Status.LoadBalancer.Ingress = nil
 	clone := w.provider(id("b"))
+	if _, err := w.tryEnsure(clone, copied); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("are those of certificate %d", certificate.ID)) {
+		t.Errorf("a certificate for the original's domains: %v", err)
+	}
+	if n := len(w.certificates()); n != 1 {
+		t.Errorf("%d certificates", n)
+	}
+	copied.Annotations[ccm.AnnotationPrefix+"http-managed-certificate-domains"] = "clone.example.org"
 	w.ensure(clone, copied)
 	if len(w.loadBalancers()) != 2 || len(w.certificates()) != 2 || copied.Status.LoadBalancer.Ingress[0].IP == svc.Status.LoadBalancer.Ingress[0].IP {
 		t.Errorf("%d load balancers, %d certificates", len(w.loadBalancers()), len(w.certificates()))

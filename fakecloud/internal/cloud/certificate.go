@@ -83,6 +83,16 @@ func (tx *Tx) newCertificate(name string, labels map[string]string) (Meta, error
 	return tx.NewMeta(name, labels), nil
 }
 
+// requireNew returns an error if a certificate of the type is the same as another one.
+func (tx *Tx) requireNew(kind, message string, same func(*Certificate) bool) error {
+	for c := range tx.Certificates.All() {
+		if c.Type == kind && same(c) {
+			return &Error{Code: "uniqueness_error", Status: 409, Message: message} // without details: hcloud-python #411
+		}
+	}
+	return nil
+}
+
 // UploadCertificate is the input of POST /certificates for the type uploaded.
 type UploadCertificate struct {
 	Name   string
@@ -93,7 +103,8 @@ type UploadCertificate struct {
 }
 
 // UploadCertificate stores a certificate with its key.
-// Errors: invalid_input, uniqueness_error (name), resource_limit_exceeded.
+// Errors: invalid_input, uniqueness_error (of the name, or of the certificate: terraform-provider-hcloud #409),
+// resource_limit_exceeded.
 func (p Project) UploadCertificate(in UploadCertificate) (*Certificate, *State, error) {
 	parsed, err := parseUpload(in.Certificate, in.PrivateKey)
 	if err != nil {
@@ -101,6 +112,10 @@ func (p Project) UploadCertificate(in UploadCertificate) (*Certificate, *State, 
 	}
 	st, err := p.update(func(tx *Tx) error {
 		meta, err := tx.newCertificate(in.Name, in.Labels)
+		if err != nil {
+			return err
+		}
+		err = tx.requireNew(CertificateUploaded, "certificate already exists", func(c *Certificate) bool { return c.Fingerprint == parsed.Fingerprint })
 		if err != nil {
 			return err
 		}

@@ -17,6 +17,10 @@ const (
 	maxDomainNameLength = 253
 )
 
+// stagingLabel asks for a certificate of the issuer's staging environment, which the production CCM uses in its tests.
+// Certificates of the two environments may be for the same domains: a choice, the document does not know the label.
+const stagingLabel = "HC-Use-Staging-CA"
+
 // CreateManagedCertificate is the input of POST /certificates for the type managed.
 type CreateManagedCertificate struct {
 	Name        string
@@ -27,7 +31,8 @@ type CreateManagedCertificate struct {
 // CreateManagedCertificate starts to issue a certificate for some domains. Load balancers can use it
 // when the action has succeeded. If the action fails, the certificate stays and shows the error until
 // it is retried or deleted.
-// Errors: invalid_input, uniqueness_error (name), resource_limit_exceeded.
+// Errors: invalid_input, uniqueness_error (of the name, or of the set of domains: terraform-provider-hcloud #822),
+// resource_limit_exceeded.
 func (p Project) CreateManagedCertificate(in CreateManagedCertificate) (c *Certificate, action int64, st *State, err error) {
 	domains, err := checkDomains(in.DomainNames)
 	if err != nil {
@@ -35,6 +40,13 @@ func (p Project) CreateManagedCertificate(in CreateManagedCertificate) (c *Certi
 	}
 	st, err = p.update(func(tx *Tx) error {
 		meta, err := tx.newCertificate(in.Name, in.Labels)
+		if err != nil {
+			return err
+		}
+		set := slices.Sorted(slices.Values(domains))
+		err = tx.requireNew(CertificateManaged, "certificate with exact set of domains already exists", func(c *Certificate) bool {
+			return slices.Equal(slices.Sorted(slices.Values(c.DomainNames)), set) && c.Labels[stagingLabel] == in.Labels[stagingLabel]
+		})
 		if err != nil {
 			return err
 		}

@@ -11,6 +11,8 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
+	"fmt"
 	"math/big"
 	"slices"
 	"strings"
@@ -175,13 +177,16 @@ func TestUploadsAreChecked(t *testing.T) {
 		{"encrypted key", leaf.pem(), string(encodePEM("ENCRYPTED PRIVATE KEY", []byte("x"))), "private_key"},
 		{"too large a key", leaf.pem(), key + strings.Repeat("\n", MaxPrivateKeyBytes), "private_key"},
 	} {
-		_, _, err := p.UploadCertificate(UploadCertificate{Name: tt.name, Certificate: tt.chain, PrivateKey: tt.key})
+		c, _, err := p.UploadCertificate(UploadCertificate{Name: tt.name, Certificate: tt.chain, PrivateKey: tt.key})
 		if got := codeOf(err); got != tt.want {
 			t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
 		}
-	}
-	if n := p.View().Certificates.Len(); n != 3 {
-		t.Errorf("%d certificates exist", n)
+		if err == nil {
+			err = p.DeleteCertificate(c.ID) // the next may be the same one
+		}
+		if n := p.View().Certificates.Len(); n != 0 {
+			t.Errorf("%s: %d certificates are left: %v", tt.name, n, err)
+		}
 	}
 }
 
@@ -203,6 +208,42 @@ func TestCertificateNamesAreUniqueAndLimited(t *testing.T) {
 	}
 	if _, _, _, err := p.CreateManagedCertificate(CreateManagedCertificate{Name: "c", DomainNames: []string{"example.com"}}); codeOf(err) != "resource_limit_exceeded" {
 		t.Errorf("third: %v", err)
+	}
+}
+
+func TestACertificateIsThereOnlyOnce(t *testing.T) {
+	t.Parallel()
+	p, _ := certificateProject(t, Options{})
+	ca := newTestCA(t)
+	leaf := ca.issue(t, named("example.com"))
+	upload := func(chain string) error {
+		_, _, err := p.UploadCertificate(UploadCertificate{Name: fmt.Sprint(p.View().Certificates.Len()), Certificate: chain, PrivateKey: leaf.keyPEM(t)})
+		return err
+	}
+	order := func(domains ...string) error {
+		_, _, _, err := p.CreateManagedCertificate(CreateManagedCertificate{Name: fmt.Sprint(p.View().Certificates.Len()), DomainNames: domains})
+		return err
+	}
+	for _, tt := range []struct {
+		what, want string
+		err        error
+	}{
+		{"an upload", "", upload(leaf.pem())},
+		{"the same with another chain", "certificate already exists", upload(leaf.pem() + ca.pem())},
+		{"an order for the domain of an upload", "", order("example.com")},
+		{"an order for more domains", "", order("example.com", "www.example.com")},
+		{"an order for the same domains", "certificate with exact set of domains already exists", order("www.example.com", "example.com")},
+	} {
+		if tt.want == "" {
+			if tt.err != nil {
+				t.Errorf("%s: %v", tt.what, tt.err)
+			}
+			continue
+		}
+		e, ok := errors.AsType[*Error](tt.err)
+		if !ok || e.Code != "uniqueness_error" || e.Status != 409 || e.Message != tt.want || e.Fields != nil {
+			t.Errorf("%s: %v, want %s", tt.what, tt.err, tt.want)
+		}
 	}
 }
 

@@ -24,7 +24,7 @@ func (w walk) loadBalancers() {
 		}},
 	})).must(w)
 	w.wait(created.Action)
-	lb := created.LoadBalancer
+	lb := of(w.LoadBalancer.GetByID(w.ctx, created.LoadBalancer.ID)).must(w) // with its addresses
 	read[hcloud.LoadBalancer](w, &w.LoadBalancer, lb.ID, "lb")
 	if !lb.PublicNet.IPv4.IP.Equal(kept.IP) || lb.PublicNet.IPv4.ID != kept.ID {
 		w.Errorf("public net: %+v, want the Primary IP %s", lb.PublicNet, kept.IP)
