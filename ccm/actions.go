@@ -110,7 +110,8 @@ func (w *actionWaiter) waitPatiently(ctx context.Context, action *hcloud.Action,
 	return w.waitFor(ctx, action, patience, nil)
 }
 
-// waitFor is waitPatiently with a look, or nil. The look is called before waitFor returns, and never later.
+// waitFor is waitPatiently with a look, or nil. All that wait for the action share the first one's look, so it may be called
+// after waitFor has returned.
 func (w *actionWaiter) waitFor(ctx context.Context, action *hcloud.Action, patience time.Duration, l look) error {
 	if action == nil || action.ID == 0 || hasEnded(action) {
 		return resultOf(action)

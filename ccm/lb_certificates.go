@@ -155,7 +155,9 @@ func servesDomains(c *hcloud.Certificate, s *lbSettings) bool {
 }
 
 func (l *loadBalancers) orderCertificate(ctx context.Context, svc *corev1.Service, s *lbSettings, mine, all []*hcloud.Certificate) (*hcloud.Certificate, error) {
-	if i := slices.IndexFunc(all, func(c *hcloud.Certificate) bool { return c.Type == hcloud.CertificateTypeManaged && servesDomains(c, s) }); i >= 0 {
+	if i := slices.IndexFunc(all, func(c *hcloud.Certificate) bool {
+		return c.Type == hcloud.CertificateTypeManaged && servesDomains(c, s)
+	}); i >= 0 {
 		return nil, invalidSettings(annotationError{Source: annotationPrefix + "http-managed-certificate-domains", Value: strings.Join(s.ManagedCertificateDomains, ","), Reason: fmt.Sprintf(
 			"are those of certificate %d, which does not belong to this Service: a project has one managed certificate for the same domains; to use that certificate set http-certificates and certificate-type uploaded", all[i].ID)})
 	}

@@ -3,6 +3,7 @@ package ccm
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
@@ -51,7 +52,7 @@ func (l *loadBalancers) obtain(ctx context.Context, svc *corev1.Service, plan *l
 // awaitCreated returns the new load balancer when it has been created. The answer to the creation lacks its addresses, so
 // one that is waited for alone is looked at instead of its action: the look that sees the end is the last request.
 func (l *loadBalancers) awaitCreated(ctx context.Context, plan *lbPlan, id int64, action *hcloud.Action) (*hcloud.LoadBalancer, error) {
-	var made *hcloud.LoadBalancer
+	var made atomic.Pointer[hcloud.LoadBalancer]
 	err := l.slow.waitLooking(ctx, id, action, func(ctx context.Context) (progress, error) {
 		lb, err := l.get(ctx, id)
 		if err != nil {
@@ -59,12 +60,12 @@ func (l *loadBalancers) awaitCreated(ctx context.Context, plan *lbPlan, id int64
 		}
 		p := progressOf(plan, lb)
 		if p == progressEnded {
-			made = lb
+			made.Store(lb)
 		}
 		return p, nil
 	})
-	if err != nil || made != nil {
-		return made, err
+	if lb := made.Load(); err != nil || lb != nil {
+		return lb, err
 	}
 	return l.get(ctx, id)
 }

@@ -32,9 +32,10 @@ type RouteTable interface {
 //
 // Not modelled: the interface stands for one network. The other networks of the cloud are not routed, and all machines
 // on the interface's network count as members. A Floating IP goes by this network, too: it is unreachable if its server
-// is in no network or in another one. The server's firewalls do not filter its packets. IPv6 is not routed. vSwitches connect nothing. The sender of a packet without a route gets
-// ICMP; the document does not say what the real router sends. The router does not look at the status of a gateway: one
-// that is powered off is unreachable because its machine does not answer.
+// is in no network or in another one. The server's firewalls do not filter its packets. IPv6 is not routed. vSwitches
+// connect nothing. The sender of a packet without a route gets ICMP; the document does not say what the real router sends.
+// The router does not look at the status of a gateway: one that is powered off is unreachable because its machine does not
+// answer.
 type RouterOptions struct {
 	// Table holds the routes of this machine. It is required. Close it after the cloud.
 	Table RouteTable
