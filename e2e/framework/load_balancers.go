@@ -38,7 +38,9 @@ func (lbs LoadBalancers) Create(ctx context.Context, name string, change ...func
 	Expect(err).NotTo(HaveOccurred())
 	lbs.env.created.addLoadBalancer(result.LoadBalancer.ID)
 	lbs.env.Cloud.Wait(ctx, result.Action)
-	return result.LoadBalancer
+	lb, _, err := lbs.env.Cloud.Client.LoadBalancer.GetByID(ctx, result.LoadBalancer.ID) // now it has its addresses
+	Expect(err).NotTo(HaveOccurred())
+	return lb
 }
 
 // Of returns the load balancer that has the address of a Service's status.
