@@ -1,6 +1,7 @@
 package cloud
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"regexp"
@@ -228,14 +229,10 @@ func (tx *Tx) claimPrimaryIP(lb *LoadBalancer, id int64, want IPType) (*PrimaryI
 // PublicDNSPtr returns the reverse DNS entry of a public address, or "" for none. A Primary IP has the entry
 // itself. An IPv4 address without an entry has the default one.
 func (st *State) PublicDNSPtr(a LoadBalancerIP) string {
-	ptr := a.DNSPtr
 	if ip, ok := st.PrimaryIPs.Get(a.PrimaryIP); ok {
-		ptr = ip.DNSPtr[a.Addr]
+		return ip.DNSPtr.Of(a.Addr)
 	}
-	if ptr == "" {
-		return DefaultDNSPtr(a.Addr)
-	}
-	return ptr
+	return cmp.Or(a.DNSPtr, DefaultDNSPtr(a.Addr))
 }
 
 // UpdateLoadBalancer changes name and labels. Errors: not_found, invalid_input, uniqueness_error.
