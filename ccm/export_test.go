@@ -53,3 +53,9 @@ func (r *Resync) Run(ctx context.Context, interval time.Duration) {
 
 // RouteFailed reports that a route operation has failed.
 func (c *Cloud) RouteFailed() { c.routeFailed() }
+
+// LockRoutes keeps the routes from being changed until unlock is called. queued returns the number of changes that wait.
+func LockRoutes(c *Cloud) (queued func() int32, unlock func()) {
+	c.routes.changing <- struct{}{}
+	return c.routes.queued.Load, c.routes.unlock
+}

@@ -54,7 +54,7 @@ func (r *routes) change(ctx context.Context, route netRoute, add bool) error {
 	c := &routeChange{route: route, add: add, done: make(chan struct{})}
 	unlock := sync.OnceFunc(r.unlock)
 	defer unlock()
-	id, action, err := r.send(ctx, route, add)
+	action, err := r.send(ctx, route, add)
 	if err == nil {
 		r.mu.Lock()
 		r.unconfirmed[route] = c
@@ -71,7 +71,7 @@ func (r *routes) change(ctx context.Context, route netRoute, add bool) error {
 		}
 		err = r.waiter.waitPatiently(ctx, action, patience)
 	}
-	c.err = r.conclude(ctx, id, c, err)
+	c.err = r.conclude(ctx, c, err)
 	r.mu.Lock()
 	delete(r.unconfirmed, route)
 	r.mu.Unlock()
@@ -80,7 +80,7 @@ func (r *routes) change(ctx context.Context, route netRoute, add bool) error {
 }
 
 // conclude returns the result of a change, given the error of its request or its action.
-func (r *routes) conclude(ctx context.Context, id int64, c *routeChange, err error) error {
+func (r *routes) conclude(ctx context.Context, c *routeChange, err error) error {
 	if err == nil {
 		r.state.update(func(all []netRoute) []netRoute {
 			all = slices.DeleteFunc(slices.Clone(all), func(nr netRoute) bool { return nr == c.route })
@@ -99,16 +99,13 @@ func (r *routes) conclude(ctx context.Context, id int64, c *routeChange, err err
 	if c.add {
 		verb = "adding"
 	}
-	return fmt.Errorf("%s the route %v in network %d: %w", verb, c.route, id, err)
+	return fmt.Errorf("%s the route %v: %w", verb, c.route, err)
 }
 
 // send sends a change once the last one has probably ended, and again as long as the network refuses it because of
 // another one. The caller holds the lock.
-func (r *routes) send(ctx context.Context, route netRoute, add bool) (id int64, action *hcloud.Action, err error) {
-	if id, err = r.network.ID(ctx); err != nil {
-		return id, nil, err
-	}
-	network, command := &hcloud.Network{ID: id}, "delete_route"
+func (r *routes) send(ctx context.Context, route netRoute, add bool) (action *hcloud.Action, err error) {
+	network, command := &hcloud.Network{ID: route.NetworkID}, "delete_route"
 	request := func(ctx context.Context) (*hcloud.Action, *hcloud.Response, error) {
 		return r.client.Network.DeleteRoute(ctx, network, hcloud.NetworkDeleteRouteOpts{Route: route.hcloud()})
 	}
@@ -122,7 +119,7 @@ func (r *routes) send(ctx context.Context, route netRoute, add bool) (id int64, 
 		now := r.waiter.clock.Now()
 		if delay := r.freeAt.Sub(now); delay > 0 {
 			if err := r.pause(ctx, delay); err != nil {
-				return id, nil, err
+				return nil, err
 			}
 		}
 		action, _, err = request(withoutConflictRetries(ctx))
@@ -131,10 +128,10 @@ func (r *routes) send(ctx context.Context, route netRoute, add bool) (id int64, 
 			if r.freeAt = now; action != nil && !hasEnded(action) {
 				r.freeAt = now.Add(r.waiter.expected(command)) // the very first one is waited for
 			}
-			return id, action, nil
+			return action, nil
 		}
 		if !isBusy(err) || now.Sub(start) > lockedBudget {
-			return id, nil, err
+			return nil, err
 		}
 		r.freeAt = now.Add(conflictDelay) // the last change takes longer, or the conflict is with another client's
 	}

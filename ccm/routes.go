@@ -61,13 +61,17 @@ type routes struct {
 	failed func()
 }
 
-// netRoute is a route of the network.
+// netRoute is a route of a network. The gateway is an address of that network only: one that is made anew under its name
+// may give it to another server.
 type netRoute struct {
+	NetworkID   int64
 	Destination netip.Prefix
 	Gateway     netip.Addr
 }
 
-func (r netRoute) String() string { return fmt.Sprintf("%s via %s", r.Destination, r.Gateway) }
+func (r netRoute) String() string {
+	return fmt.Sprintf("%s via %s in network %d", r.Destination, r.Gateway, r.NetworkID)
+}
 
 func (r netRoute) hcloud() hcloud.NetworkRoute {
 	return hcloud.NetworkRoute{Destination: ipNet(r.Destination), Gateway: r.Gateway.AsSlice()}
@@ -90,7 +94,7 @@ func (r *routes) readNetwork(ctx context.Context) ([]netRoute, error) {
 		gateway, ok := netip.AddrFromSlice(nr.Gateway)
 		destination, ok2 := prefixOf(nr)
 		if ok && ok2 {
-			all = append(all, netRoute{destination, gateway.Unmap()})
+			all = append(all, netRoute{network.ID, destination, gateway.Unmap()})
 		}
 	}
 	return all, nil
@@ -207,7 +211,7 @@ func (r *routes) foreignRanges() []string {
 	return ranges
 }
 
-// routeName returns the name by which DeleteRoute finds a route: its destination and gateway.
+// routeName returns the name by which DeleteRoute finds a route: its destination, gateway and network.
 func routeName(r netRoute) string { return r.String() }
 
 // gatewayNode is a Node whose server is the gateway of its routes.
@@ -305,14 +309,13 @@ func (r *routes) create(ctx context.Context, node types.NodeName, destination ne
 	if err != nil {
 		return err
 	}
-	if gateway, err := r.gatewayOf(ctx, node, calmServerAge); err == nil && slices.Contains(all, netRoute{destination, gateway}) && r.changeTo(destination) == nil {
+	if want, err := r.routeTo(ctx, node, destination, calmServerAge); err == nil && slices.Contains(all, want) && r.changeTo(destination) == nil {
 		return nil
 	}
-	gateway, err := r.gatewayOf(ctx, node, 0)
+	want, err := r.routeTo(ctx, node, destination, 0)
 	if err != nil {
 		return err
 	}
-	want := netRoute{destination, gateway}
 	if err := r.lock(ctx); err != nil {
 		return err
 	}
@@ -328,14 +331,14 @@ func (r *routes) create(ctx context.Context, node types.NodeName, destination ne
 		return err
 	}
 	for _, stale := range all {
-		if stale.Destination != destination {
+		if stale.NetworkID != want.NetworkID || stale.Destination != destination {
 			continue
 		}
 		if gateways, err := r.gateways(ctx); err != nil || r.isElsewhere(gateways[stale.Gateway]) {
 			r.unlock()
 			return cmp.Or(err, fmt.Errorf("the route %v belongs to a server of another cluster (label %s): give the two clusters different pod ranges or networks", stale, labelCluster))
 		}
-		klog.InfoS("Replacing a route because its gateway is not the node's address", "node", node, "route", stale, "gateway", gateway)
+		klog.InfoS("Replacing a route because its gateway is not the node's address", "node", node, "route", stale, "gateway", want.Gateway)
 		if err := r.change(ctx, stale, false); err != nil {
 			return err
 		}
@@ -344,34 +347,34 @@ func (r *routes) create(ctx context.Context, node types.NodeName, destination ne
 	return r.change(ctx, want, true)
 }
 
-// gatewayOf returns the private address of the Node's server, which is the gateway of its routes.
-func (r *routes) gatewayOf(ctx context.Context, name types.NodeName, maxAge time.Duration) (netip.Addr, error) {
+// routeTo returns the route to a pod range of a Node. The private address of the Node's server is its gateway.
+func (r *routes) routeTo(ctx context.Context, name types.NodeName, destination netip.Prefix, maxAge time.Duration) (netRoute, error) {
 	networkID, err := r.network.ID(ctx)
 	if err != nil {
-		return netip.Addr{}, err
+		return netRoute{}, err
 	}
 	var server *hcloud.Server
 	if id := r.providerIDOf(name); id != "" {
 		serverID, err := parseProviderID(id)
 		if err != nil {
-			return netip.Addr{}, fmt.Errorf("node %q: %w", name, err)
+			return netRoute{}, fmt.Errorf("node %q: %w", name, err)
 		}
 		server, err = r.servers.ByID(ctx, serverAsk{id: serverID, maxAge: maxAge})
 		if err != nil {
-			return netip.Addr{}, err
+			return netRoute{}, err
 		}
 	} else if server, err = r.servers.ByName(ctx, serverAsk{name: string(name)}); err != nil {
-		return netip.Addr{}, err
+		return netRoute{}, err
 	}
 	if server == nil {
-		return netip.Addr{}, fmt.Errorf("node %q has no server: %w", name, cloudprovider.InstanceNotFound)
+		return netRoute{}, fmt.Errorf("node %q has no server: %w", name, cloudprovider.InstanceNotFound)
 	}
 	ip := privateIP(server, networkID)
 	if !ip.IsValid() {
 		r.servers.ForgetOne(server.ID) // it may have been attached just now
-		return netip.Addr{}, fmt.Errorf("server %d (%s) is not attached to network %d (HCLOUD_NETWORK=%q), so it cannot be the gateway of a route: attach it", server.ID, server.Name, networkID, r.network.idOrName)
+		return netRoute{}, fmt.Errorf("server %d (%s) is not attached to network %d (HCLOUD_NETWORK=%q), so it cannot be the gateway of a route: attach it", server.ID, server.Name, networkID, r.network.idOrName)
 	}
-	return ip, nil
+	return netRoute{networkID, destination, ip}, nil
 }
 
 func (r *routes) providerIDOf(name types.NodeName) string {
@@ -386,7 +389,7 @@ func (r *routes) providerIDOf(name types.NodeName) string {
 }
 
 // DeleteRoute implements cloudprovider.Routes. It deletes exactly the route that ListRoutes returned,
-// with the same destination and gateway. If that route is gone or was replaced, it does nothing.
+// with the same destination and gateway in the same network. If that route is gone or was replaced, it does nothing.
 func (r *routes) DeleteRoute(ctx context.Context, _ string, route *cloudprovider.Route) error {
 	ctx = urgently(ctx, controllerRoute, "delete")
 	if err := r.evidence.project(ctx); err != nil {

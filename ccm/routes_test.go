@@ -48,6 +48,15 @@ func (w *world) addRoute(destination, gateway string) {
 	w.must(err)
 }
 
+// deleteNetwork deletes the world's network, of which the server is the last one.
+func (w *world) deleteNetwork(server *hcloud.Server) {
+	w.t.Helper()
+	_, _, err := w.api.Server.DetachFromNetwork(w.t.Context(), server, hcloud.ServerDetachFromNetworkOpts{Network: w.network})
+	w.must(err)
+	_, err = w.api.Network.Delete(w.t.Context(), w.network)
+	w.must(err)
+}
+
 // resyncOf returns the periodic comparison of a provider that knows the world's nodes, with pod ranges
 // 10.244.N.0/24, and these other objects.
 func (w *world) resyncOf(cloud *ccm.Cloud, others ...runtime.Object) (*ccm.Resync, *fake.Clientset) {
@@ -314,6 +323,36 @@ func TestARouteToAServerYoungerThanTheCacheIsNotStale(t *testing.T) {
 	}
 }
 
+// The address was read in the former network. A server of the new one may have it, or none.
+func TestARouteNeverUsesAnAddressOfAFormerNetwork(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	cloud := w.provider()
+	_, _ = w.resyncOf(cloud)
+	routes, _ := cloud.Routes()
+	server, _, err := w.api.Server.GetByName(t.Context(), "node-1")
+	w.must(err)
+	route := &cloudprovider.Route{TargetNode: "node-1", DestinationCIDR: "10.244.1.0/24"}
+	queued, unlock := ccm.LockRoutes(cloud)
+	created := make(chan error)
+	go func() { created <- routes.CreateRoute(t.Context(), "", "", route) }()
+	gomega.NewWithT(t).Eventually(queued).Should(gomega.Equal(int32(1))) // it has read the address
+	w.deleteNetwork(server)
+	w.createNetwork("10.9.0.0/16")
+	_, err = routes.ListRoutes(t.Context(), "") // finds the new network
+	w.must(err)
+	unlock()
+	if err := <-created; err == nil || len(w.networkRoutes()) != 0 {
+		t.Errorf("while the server is not attached: error %v, routes %v; want an error and no route", err, w.networkRoutes())
+	}
+	_, _, err = w.api.Server.AttachToNetwork(t.Context(), server, hcloud.ServerAttachToNetworkOpts{Network: w.network})
+	w.must(err)
+	w.must(routes.CreateRoute(t.Context(), "", "", route))
+	if want := []string{"10.244.1.0/24 via " + w.privateIP(0)}; !slices.Equal(w.networkRoutes(), want) {
+		t.Errorf("routes %v, want %v", w.networkRoutes(), want)
+	}
+}
+
 // A network can only be moved to another IP range by making it anew.
 func TestANetworkThatWasMadeAnewIsFoundByItsName(t *testing.T) {
 	t.Parallel()
@@ -345,16 +384,11 @@ func TestANetworkThatWasMadeAnewIsFoundByItsName(t *testing.T) {
 	w.must(err)
 	_, _, err = w.api.LoadBalancer.DetachFromNetwork(t.Context(), w.theLoadBalancer(), hcloud.LoadBalancerDetachFromNetworkOpts{Network: w.network})
 	w.must(err)
-	_, _, err = w.api.Server.DetachFromNetwork(t.Context(), server, hcloud.ServerDetachFromNetworkOpts{Network: w.network})
-	w.must(err)
-	_, err = w.api.Network.Delete(t.Context(), w.network)
-	w.must(err)
+	w.deleteNetwork(server)
 	if got := internalIP(); !strings.Contains(got, `HCLOUD_NETWORK="internal"`) {
 		t.Errorf("while there is no network, the internal address is %q; want an error, so that the Node keeps its address", got)
 	}
-	w.network, _, err = w.api.Network.Create(t.Context(), hcloud.NetworkCreateOpts{Name: "internal", IPRange: cidr("10.0.0.0/8"),
-		Subnets: []hcloud.NetworkSubnet{{Type: hcloud.NetworkSubnetTypeCloud, NetworkZone: hcloud.NetworkZoneEUCentral, IPRange: cidr("10.9.0.0/16")}}})
-	w.must(err)
+	w.createNetwork("10.9.0.0/16")
 	_, _, err = w.api.Server.AttachToNetwork(t.Context(), server, hcloud.ServerAttachToNetworkOpts{Network: w.network})
 	w.must(err)
 

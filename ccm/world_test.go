@@ -60,17 +60,20 @@ func newWorld(t *testing.T, actions string, n int) *world {
 	t.Cleanup(w.fake.Close)
 	w.api = w.fake.Client()
 	w.wire = &wire{cloud: w.fake.Transport()}
-	ctx := t.Context()
-	network, _, err := w.api.Network.Create(ctx, hcloud.NetworkCreateOpts{Name: "internal", IPRange: cidr("10.0.0.0/8"),
-		Subnets: []hcloud.NetworkSubnet{{Type: hcloud.NetworkSubnetTypeCloud, NetworkZone: hcloud.NetworkZoneEUCentral, IPRange: cidr("10.0.0.0/16")}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.network = network
+	w.createNetwork("10.0.0.0/16")
 	for i := range n {
 		w.addServer(fmt.Sprintf("node-%d", i+1))
 	}
 	return w
+}
+
+// createNetwork creates the network with one subnet.
+func (w *world) createNetwork(subnet string) {
+	w.t.Helper()
+	network, _, err := w.api.Network.Create(w.t.Context(), hcloud.NetworkCreateOpts{Name: "internal", IPRange: cidr("10.0.0.0/8"),
+		Subnets: []hcloud.NetworkSubnet{{Type: hcloud.NetworkSubnetTypeCloud, NetworkZone: hcloud.NetworkZoneEUCentral, IPRange: cidr(subnet)}}})
+	w.must(err)
+	w.network = network
 }
 
 // addServer creates a server in the network and a Node for it.
