@@ -279,3 +279,20 @@ func TestANodeIsUsableWhenItsStatusShowsItsRoute(t *testing.T) {
 		expect(want)
 	}
 }
+
+func TestTheStatusShowsWhereALoadBalancerIsReached(t *testing.T) {
+	t.Parallel()
+	public := func(ip string) hcloud.LoadBalancerPublicNet {
+		return hcloud.LoadBalancerPublicNet{Enabled: ip != "", IPv4: hcloud.LoadBalancerPublicNetIPv4{IP: net.ParseIP(ip)}}
+	}
+	private := []hcloud.LoadBalancerPrivateNet{{IP: net.ParseIP("10.0.0.9")}}
+	for want, lb := range map[string]*hcloud.LoadBalancer{
+		"203.0.113.5:80":          {PublicNet: public("203.0.113.5"), PrivateNet: private},
+		"10.0.0.9:80":             {PublicNet: public(""), PrivateNet: private},
+		"no address yet, port 80": {PublicNet: hcloud.LoadBalancerPublicNet{Enabled: true}, PrivateNet: private},
+	} {
+		if got := endpoint(lb, 80); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

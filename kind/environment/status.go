@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -201,7 +203,20 @@ func (e *Environment) showLoadBalancers(ctx context.Context, w io.Writer) {
 	fmt.Fprintln(w, "\nLOAD BALANCER\tENDPOINT\tTARGETS")
 	for _, lb := range all {
 		for _, s := range lb.Services {
-			fmt.Fprintf(w, "%s\t%s:%d\t%d\n", lb.Name, lb.PublicNet.IPv4.IP, s.ListenPort, len(lb.Targets))
+			fmt.Fprintf(w, "%s\t%s\t%d\n", lb.Name, endpoint(lb, s.ListenPort), len(lb.Targets))
 		}
 	}
+}
+
+// endpoint returns where a port of a load balancer is reached: its public address, or its first private one. A load balancer
+// that is being created has no address yet.
+func endpoint(lb *hcloud.LoadBalancer, port int) string {
+	ip := lb.PublicNet.IPv4.IP
+	if len(lb.PrivateNet) > 0 && !lb.PublicNet.Enabled {
+		ip = lb.PrivateNet[0].IP
+	}
+	if ip == nil {
+		return fmt.Sprintf("no address yet, port %d", port)
+	}
+	return net.JoinHostPort(ip.String(), strconv.Itoa(port))
 }
