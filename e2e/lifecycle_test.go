@@ -128,8 +128,8 @@ var _ = Describe("Node lifecycle", Label("lifecycle"), func() {
 		Entry("404 of a proxy, with an empty object", jsonBody(http.StatusNotFound, `{}`)),
 		Entry("410 gone", fault.APIError("deprecated_api_endpoint")),
 		Entry("423 locked", fault.APIError("locked")),
-		Entry("429 rate_limit_exceeded", fault.APIError("rate_limit_exceeded")),
-		Entry("429 without the API's code", fault.HTTPStatus(http.StatusTooManyRequests)),
+		Entry("429 rate_limit_exceeded", framework.Long, fault.APIError("rate_limit_exceeded")), // the CCM waits ever longer
+		Entry("429 without the API's code", framework.Long, fault.HTTPStatus(http.StatusTooManyRequests)),
 		Entry("500 server_error", fault.APIError("server_error")),
 		Entry("500 without the API's code", fault.HTTPStatus(http.StatusInternalServerError)),
 		Entry("502 bad_gateway", fault.APIError("bad_gateway")),

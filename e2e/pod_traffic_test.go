@@ -58,7 +58,7 @@ var _ = Describe("Traffic to pods", Label(framework.RealNodes, framework.Datapla
 		}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
 	})
 
-	DescribeTable("loses no request while the pods are replaced one by one", func(ctx SpecContext, policy corev1.ServiceExternalTrafficPolicy, grace time.Duration, minReady int32) {
+	DescribeTable("loses no request while the pods are replaced one by one", framework.Long, func(ctx SpecContext, policy corev1.ServiceExternalTrafficPolicy, grace time.Duration, minReady int32) {
 		env := framework.NewEnv(ctx, suite, framework.Options{Pods: func(set *appsv1.DaemonSet) {
 			seconds := int64(60)
 			set.Spec.MinReadySeconds = minReady
