@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/remote"
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/environment"
 )
@@ -23,13 +25,15 @@ func prepareKind(ctx context.Context, ccm CCMDescription) error {
 	if err != nil {
 		return err
 	}
-	if err := e.DeployCCM(ctx, environmentCCM(ccm, usualPods(ccm))); err != nil {
-		return err
-	}
+	both, bothCtx := errgroup.WithContext(ctx)
+	both.Go(func() error { return e.DeployCCM(bothCtx, environmentCCM(ccm, usualPods(ccm))) })
 	if runsMachines(ccm) {
-		if err := e.DeployMachineController(ctx, strings.TrimSuffix(ccm.ProviderPrefix, "://")); err != nil {
-			return err
-		}
+		both.Go(func() error {
+			return e.DeployMachineController(bothCtx, strings.TrimSuffix(ccm.ProviderPrefix, "://"))
+		})
+	}
+	if err := both.Wait(); err != nil {
+		return err
 	}
 	return e.AwaitUsable(ctx)
 }

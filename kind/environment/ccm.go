@@ -100,10 +100,7 @@ func (e *Environment) DeployCCM(ctx context.Context, c CCM) error {
 	}
 	sum := ""
 	if c.Archive != "" {
-		if sum, err = checksum(c.Archive); err != nil {
-			return err
-		}
-		if err := e.LoadImage(ctx, c.Archive); err != nil {
+		if sum, err = e.loadWithChecksum(ctx, c.Archive); err != nil {
 			return err
 		}
 	}

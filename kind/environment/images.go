@@ -98,6 +98,15 @@ func (e *Environment) LoadImages(ctx context.Context, names ...string) (err erro
 	return e.LoadImage(ctx, archive)
 }
 
+// loadWithChecksum is LoadImage, and returns the archive's SHA-256.
+func (e *Environment) loadWithChecksum(ctx context.Context, archive string) (string, error) {
+	sum, err := checksum(archive)
+	if err != nil {
+		return "", err
+	}
+	return sum, e.LoadImage(ctx, archive)
+}
+
 // checksum returns a file's SHA-256.
 func checksum(path string) (string, error) {
 	file, err := os.Open(path)

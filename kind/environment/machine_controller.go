@@ -13,17 +13,14 @@ import (
 const machineControllerName = "machine-controller"
 
 // DeployMachineController has the cluster run the machine controller of this module, whose provider IDs begin with prefix, such as
-// hcloud. It stays with the cluster. It returns when its pod is ready. It needs the Secret that DeployCCM makes.
+// hcloud. It stays with the cluster. It returns when its pod is ready, for which it needs the Secret that DeployCCM makes.
 func (e *Environment) DeployMachineController(ctx context.Context, prefix string) error {
 	archive, err := machineProgram.build(ctx, e.Name, e.Progress)
 	if err != nil {
 		return err
 	}
-	sum, err := checksum(archive)
+	sum, err := e.loadWithChecksum(ctx, archive)
 	if err != nil {
-		return err
-	}
-	if err := e.LoadImage(ctx, archive); err != nil {
 		return err
 	}
 	objects, err := deploy.Objects(machinedeploy.Manifest)
