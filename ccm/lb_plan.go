@@ -71,8 +71,8 @@ type lbPlan struct {
 	Labels map[string]string
 	// DeleteProtection against deletion; nil keeps it as it is.
 	DeleteProtection *bool
-	// Selector stands for servers that are not in Targets. If it does not serve them yet, KeepSelectors is set
-	// and earlier selectors stay.
+	// Selector stands for servers that are not in Targets. If it does not serve them yet, or it is not known what would
+	// replace other selectors, KeepSelectors is set and earlier selectors stay.
 	Selector      selectorTarget
 	KeepSelectors bool
 	// Targets are ordered by server ID, Services by port.

@@ -66,13 +66,11 @@ func planTargets(in lbPlanInput, private bool) (targets []lbTarget, ipv6 map[int
 			ipv6[id] = address
 		}
 	}
-	foreign := len(in.Nodes) > 0 && !slices.ContainsFunc(in.Nodes, func(n *corev1.Node) bool { return !isForeign(n) })
-	if foreign {
+	if in.allForeign() {
 		notes = append(notes, lbNote{EventSkippedNodes, fmt.Sprintf("All %d nodes have provider IDs of another provider, such as %q: targets are neither added nor removed until a node begins with %s or %s",
 			len(in.Nodes), in.Nodes[0].Spec.ProviderID, ConventionOwn.prefix(), ConventionHcloud.prefix())})
 	}
-	if in.Unread || foreign {
-		// It is not certain that anything replaces the targets whose nodes are gone.
+	if in.unsure() {
 		for id, t := range current {
 			if !slices.ContainsFunc(targets, func(t lbTarget) bool { return t.ServerID == id }) {
 				targets = append(targets, t)
@@ -83,6 +81,14 @@ func planTargets(in lbPlanInput, private bool) (targets []lbTarget, ipv6 map[int
 	targets = slices.Compact(targets)
 	return targets, ipv6, append(notes, skippedNotes(noAddress, noRoute, private)...)
 }
+
+// allForeign reports whether all nodes belong to another provider.
+func (in lbPlanInput) allForeign() bool {
+	return len(in.Nodes) > 0 && !slices.ContainsFunc(in.Nodes, func(n *corev1.Node) bool { return !isForeign(n) })
+}
+
+// unsure reports whether it is not known what would replace a target or a selector that is removed. Then all stay.
+func (in lbPlanInput) unsure() bool { return in.Unread || in.allForeign() }
 
 // skippedNotes warns about nodes that are not targets.
 func skippedNotes(noAddress, noRoute []string, private bool) (notes []lbNote) {

@@ -78,6 +78,7 @@ func withSelectors(labels map[string]string, selectors []selectorTarget) map[str
 
 // planSelector sets the plan's selector, and removes from its targets those that the selector serves.
 func planSelector(plan *lbPlan, in lbPlanInput, private bool) (notes []lbNote) {
+	plan.KeepSelectors = in.unsure()
 	text := in.Settings.ServerSelector
 	now := ownSelectors(in.Current)
 	if in.Wrong["server-selector"] && len(now) > 0 {
@@ -104,14 +105,14 @@ func planSelector(plan *lbPlan, in lbPlanInput, private bool) (notes []lbNote) {
 			return notes
 		}
 	}
-	if in.Unread && !isTarget {
+	if in.unsure() && !isTarget {
 		return notes // it is not certain that it matches what it should
 	}
 	plan.Selector = selectorTarget{text, private}
 	covers := func(t lbTarget) bool { // a server without the right address is reached in another way
 		return matches(t.ServerID) && t.Private == private && !plan.IPv6[t.ServerID].IsValid()
 	}
-	plan.KeepSelectors = slices.ContainsFunc(plan.Targets, func(t lbTarget) bool {
+	plan.KeepSelectors = plan.KeepSelectors || slices.ContainsFunc(plan.Targets, func(t lbTarget) bool {
 		return in.Current != nil && covers(t) && !selectorServes(in.Current, plan.Selector, t.ServerID)
 	})
 	plan.Targets = targetsOutside(plan, in, covers)

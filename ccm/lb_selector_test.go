@@ -174,6 +174,31 @@ func TestASelectorComesBeforeTheTargetsThatItReplaces(t *testing.T) {
 	}
 }
 
+// It is not known what replaces it: the servers cannot be read, or all nodes seem to be another provider's.
+func TestASelectorStaysWhileItsReplacementIsUnknown(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*lbPlanInput){
+		"servers that cannot be read": func(in *lbPlanInput) { in.Unread, in.Servers = true, nil },
+		"nodes of another provider": func(in *lbPlanInput) {
+			for _, n := range in.Nodes {
+				n.Spec.ProviderID = "robot://" + n.Name
+			}
+		},
+	} {
+		for _, selector := range []string{"", "pool=db"} {
+			in := withPools(map[string]string{"server-selector": selector}, "web", "web", "web", "db")
+			in.Current = built(simple(public(4), 80))
+			in.Current.Targets = append(in.Current.Targets, bySelector("pool=web", false, serverTarget(1, false), serverTarget(2, false), serverTarget(3, false)))
+			in.Current.Labels = withSelectors(in.Current.Labels, []selectorTarget{{"pool=web", false}})
+			change(&in)
+			plan, _ := planFor(t, in)
+			if ops := diffLoadBalancer(plan, in.Current); slices.ContainsFunc(ops, func(op lbOp) bool { return op.Kind == opRemoveSelector || op.Kind == opRemoveTarget }) {
+				t.Errorf("%s, server-selector %q: operations %v; want no target removed", name, selector, describeOps(ops, 9))
+			}
+		}
+	}
+}
+
 func TestSelectorsOfOthersStay(t *testing.T) {
 	t.Parallel()
 	plan := simple(public(1), 80)
