@@ -108,10 +108,8 @@ func (g *guard) quietService(s *corev1.Service) error {
 		}
 		return fmt.Errorf("it has no load balancer")
 	case len(own) > 1:
-		for _, lb := range own {
-			if !g.person[lb.ID].IsZero() {
-				return nil // a person has copied the label, and decides
-			}
+		if g.waitsForPerson(s) {
+			return nil
 		}
 		return fmt.Errorf("it has %d load balancers", len(own))
 	}
@@ -135,6 +133,13 @@ func (g *guard) quietService(s *corev1.Service) error {
 		}
 	}
 	return nil
+}
+
+// waitsForPerson reports whether a person has copied the label of the Service's load balancer. Then the person decides, and
+// nothing follows the Service meanwhile.
+func (g *guard) waitsForPerson(s *corev1.Service) bool {
+	own := g.ownedLocked(s)
+	return len(own) > 1 && slices.ContainsFunc(own, func(lb *hcloud.LoadBalancer) bool { return !g.person[lb.ID].IsZero() })
 }
 
 // mayHaveNone reports whether something that a person has to change stands in the way of a load balancer.
@@ -218,7 +223,9 @@ func (g *guard) quietPorts(s *corev1.Service, lb *hcloud.LoadBalancer) error {
 	}
 	others := slices.DeleteFunc(append(g.guestsOf(lb), g.ownerOf(lb)), func(o *corev1.Service) bool { return o == nil || o.UID == s.UID })
 	byOther := func(port int) bool {
-		return slices.ContainsFunc(others, func(o *corev1.Service) bool { return wanted(o, port) })
+		return slices.ContainsFunc(others, func(o *corev1.Service) bool {
+			return wanted(o, port) || g.waitsForPerson(o) && isRecorded(lb, guestPortsLabel+string(o.UID), port)
+		})
 	}
 	has := map[int]hcloud.LoadBalancerService{}
 	for _, l := range lb.Services {
