@@ -33,7 +33,7 @@ type load struct {
 // loadResult is the time of all rounds, the CPU time of the process and the durations of the requests in them.
 type loadResult struct {
 	total, cpu time.Duration
-	durations []time.Duration
+	durations  []time.Duration
 }
 
 func (r *loadResult) p99() time.Duration {
