@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
 )
@@ -167,6 +169,34 @@ func TestARequestThatIsHeldBackIsNotSent(t *testing.T) {
 		if got := gather(t, cloud)[name]; got != want {
 			t.Errorf("%s is %v, want %v", name, got, want)
 		}
+	}
+}
+
+// The wait may be longer than the Lease.
+func TestAfterItsWaitARequestIsSentOnlyByTheLeader(t *testing.T) {
+	t.Parallel()
+	api := newTestAPI(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("RateLimit-Limit", "180") // one in 20 s
+		w.Header().Set("RateLimit-Remaining", "0")
+		reply(w, 200, `{"server":{"id":7}}`)
+	})
+	clk := newAutoClock()
+	start := clk.Now()
+	leads := func(context.Context) error {
+		if clk.Since(start) > fenceDuration {
+			return errNotLeader
+		}
+		return nil
+	}
+	client := newClient(Config{Endpoint: api.URL, RequestTimeout: time.Second}, &tokenSource{static: "secret"}, clk, prometheus.NewRegistry(), http.DefaultTransport, defaultJitter, leads)
+	if _, _, err := client.Server.GetByID(t.Context(), 7); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Network.Delete(t.Context(), &hcloud.Network{ID: 5}); !errors.Is(err, errNotLeader) {
+		t.Errorf("a write after %v: %v, want %v", clk.Since(start), err, errNotLeader)
+	}
+	if n := len(api.recorded()); n != 1 {
+		t.Errorf("%d requests were sent, want 1", n)
 	}
 }
 

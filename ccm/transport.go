@@ -110,14 +110,14 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	lastToken := ""
 	isWrite := req.Method != http.MethodGet && req.Method != http.MethodHead
 	for attempt := 0; ; attempt++ {
-		token, err := t.permit(ctx, isWrite)
-		if err != nil {
-			return nil, err
-		}
 		if err := t.limit.admit(ctx, req.Method == http.MethodGet); err != nil {
 			if _, held := errors.AsType[*heldBackError](err); held {
 				t.metrics.heldBack(ctx)
 			}
+			return nil, err
+		}
+		token, err := t.permit(ctx, isWrite) // after all waits: meanwhile another CCM may lead, and the token may change
+		if err != nil {
 			return nil, err
 		}
 		resp, err := t.attempt(req, token)
