@@ -122,11 +122,12 @@ func (m *mutation) replay(ctx context.Context, list string, only string) (err er
 			return err
 		}
 	}
-	wrong := 0
+	tried, wrong := 0, 0
 	for i, n := range all {
 		if !strings.Contains(n.name, only) {
 			continue
 		}
+		tried++
 		by, problem := m.try(ctx, i+1, n)
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -138,10 +139,13 @@ func (m *mutation) replay(ctx context.Context, list string, only string) (err er
 		}
 		fmt.Printf("noticed: %s (%s)\n", n.name, by)
 	}
-	if wrong > 0 {
-		return fmt.Errorf("%d of %d named mutants are not noticed as they should be", wrong, len(all))
+	if tried == 0 {
+		return fmt.Errorf("no named mutant's name contains %q: choose a part of one in %s", only, list)
 	}
-	fmt.Printf("all %d named mutants are noticed\n", len(all))
+	if wrong > 0 {
+		return fmt.Errorf("%d of %d named mutants are not noticed as they should be", wrong, tried)
+	}
+	fmt.Printf("all %d named mutants that were tried are noticed\n", tried)
 	return nil
 }
 
