@@ -93,8 +93,9 @@ func serve(b *testing.B, h http.Handler) *httptest.Server {
 	return s
 }
 
-// BenchmarkLoad is BenchmarkRead with several clients, and with requests that create servers. The baseline reads their
-// bodies and writes the bytes of one such answer. "p99-of-baseline" is the API's 99th percentile divided by the baseline's.
+// BenchmarkLoad is BenchmarkRead with several clients, and with requests that create servers. It compares the time of all
+// rounds, because the fastest one varies more between runs. The baseline reads the bodies of creations and writes the bytes of
+// one such answer. "p99-of-baseline" is the API's 99th percentile divided by the baseline's.
 // "cpu-of-baseline" compares the CPU time of a request, with that of the client: other work of the machine affects it less
 // than it affects the rate.
 func BenchmarkLoad(b *testing.B) {
