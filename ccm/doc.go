@@ -14,6 +14,7 @@
 //	lb_plan.go       Service + nodes + servers → the load balancer that should be (pure); lb_plan_targets.go
 //	                 chooses the targets, lb_check.go finds mistakes in settings
 //	lb_diff.go       difference between plan and actual state → ordered operations (pure)
+//	lb_leaving.go    targets that leave when another one is healthy
 //	lb_selector.go   one target for all servers with a label; lb_shared.go several Services on one load
 //	                 balancer; lb_existing.go, lb_retain.go what is a user's before and after the Service
 //	lb_apply.go      sends operations one at a time, waits for each action, continues after an error

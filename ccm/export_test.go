@@ -29,7 +29,7 @@ func NewResync(c *Cloud, kube kubernetes.Interface, nodes corelisters.NodeLister
 	c.evidence.setListers(nodes, services)
 	return &Resync{&resync{
 		clock: c.clock, unrest: &c.unrest, kube: kube, lbs: c.loadBalancers, routes: c.routes, nodes: nodes, services: services,
-		events: c.events, routesOn: func() bool { return true }, retryRoutes: c.retryRoutes, toRoute: newNodeQueue(), routed: make(chan struct{}, 1),
+		events: c.events, routesOn: func() bool { return true }, retryRoutes: c.retryRoutes, toRoute: newNodeQueue(), routed: make(chan struct{}, 1), waits: c.targetsWait,
 	}}
 }
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
@@ -172,7 +173,10 @@ func TestNoTargetIsLostIfItsReplacementIsRefused(t *testing.T) {
 				t.Errorf("targets %v, want %v", got, before)
 			}
 			w.wire.setIntercept(nil)
-			w.ensure(cloud, svc)
+			for range 2 { // the old targets leave when a new one is healthy
+				w.ensure(cloud, svc)
+				w.clock.Step(30 * time.Second)
+			}
 			if got := targetIDs(w.theLoadBalancer()); !slices.Equal(got, serverIDs(w.nodes)) {
 				t.Errorf("afterwards %v, want %v", got, serverIDs(w.nodes))
 			}
@@ -247,17 +251,25 @@ func TestAnErrorOfTheWholeLoadBalancerEndsTheSync(t *testing.T) {
 // A pool of nodes is replaced by another one, which together are more than the type allows.
 func TestASwitchOfNodePoolsKeepsTargets(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "realistic", 13)
-	cloud := w.provider()
-	svc := newService("web", map[string]string{"use-private-ip": "true"}, 80)
-	w.ensure(cloud, svc)
-	w.nodes = nil
-	for i := range 13 {
-		w.addServer(fmt.Sprintf("new-%d", i+1))
-	}
-	seen := w.watch()
-	w.ensure(cloud, svc)
-	if seen.fewest < 12 || !slices.Equal(targetIDs(w.theLoadBalancer()), serverIDs(w.nodes)) {
-		t.Errorf("%v; targets %v", seen, targetIDs(w.theLoadBalancer()))
+	for name, n := range map[string]int{"13 and 13 nodes": 13, "25 and 25 nodes": 25} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "realistic", n)
+			cloud := w.provider()
+			svc := newService("web", map[string]string{"use-private-ip": "true"}, 80)
+			w.ensure(cloud, svc)
+			w.nodes = nil
+			for i := range n {
+				w.addServer(fmt.Sprintf("new-%d", i+1))
+			}
+			seen := w.watch()
+			for range 2 { // the last old targets leave when a new one is healthy
+				w.ensure(cloud, svc)
+				w.clock.Step(30 * time.Second)
+			}
+			if seen.fewest < n-1 || seen.healthy < 1 || !slices.Equal(targetIDs(w.theLoadBalancer()), serverIDs(w.nodes)) {
+				t.Errorf("%v; targets %v", seen, targetIDs(w.theLoadBalancer()))
+			}
+		})
 	}
 }

@@ -41,12 +41,7 @@ func fitToLimits(plan *lbPlan, in lbPlanInput) {
 		return max(0, min(want, most-foreign))
 	}
 	has := serverTargets(current)
-	// A selector that the plan lacks needs its room until the targets in its place are there.
-	foreign := len(current.Targets) - len(has)
-	if plan.Selector.Selector != "" && !slices.ContainsFunc(ownSelectors(current), func(s selectorTarget) bool { return s.Selector == plan.Selector.Selector }) {
-		foreign++
-	}
-	if n := room("targets", foreign, len(plan.Targets), maxTargets); n < len(plan.Targets) {
+	if n := room("targets", foreignTargets(plan, current), len(plan.Targets), maxTargets); n < len(plan.Targets) {
 		plan.Targets = chooseTargets(plan.Targets, n, has, in.Servers)
 	}
 
@@ -72,6 +67,16 @@ func fitToLimits(plan *lbPlan, in lbPlanInput) {
 	if n := room("certificates", len(foreignCertificates), len(own), maxCertificates); n < len(own) {
 		plan.Services = chooseCertificates(plan.Services, own, n, in)
 	}
+}
+
+// foreignTargets returns the number of targets that need room in addition to the plan's servers: those of others, and selectors. A
+// selector that the plan lacks needs its room until the targets in its place are there.
+func foreignTargets(plan *lbPlan, lb *hcloud.LoadBalancer) int {
+	n := len(lb.Targets) - len(serverTargets(lb))
+	if plan.Selector.Selector != "" && !slices.ContainsFunc(ownSelectors(lb), func(s selectorTarget) bool { return s.Selector == plan.Selector.Selector }) {
+		n++
+	}
+	return n
 }
 
 // chooseCertificates returns the services with n of the certificates own, and with those of foreign ports.

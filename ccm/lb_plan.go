@@ -75,8 +75,9 @@ type lbPlan struct {
 	// replace other selectors, KeepSelectors is set and earlier selectors stay.
 	Selector      selectorTarget
 	KeepSelectors bool
-	// Targets are ordered by server ID, Services by port.
-	Targets []lbTarget
+	// Targets are ordered by server ID, Services by port. Leaving are servers that have to leave although no other one is
+	// healthy: unless lbPlanInput.LeaveNow is set, Targets has them, too.
+	Targets, Leaving []lbTarget
 	// IPv6 holds the addresses of public targets that the load balancer reaches over IPv6, by server ID.
 	IPv6     map[int64]netip.Addr
 	Services []hcloud.LoadBalancerService
@@ -117,6 +118,8 @@ type lbPlanInput struct {
 	Servers map[int64]*hcloud.Server
 	// Unread is set if some servers could not be read. All targets stay then.
 	Unread bool
+	// LeaveNow is set if targets have waited long enough for another one to be healthy.
+	LeaveNow bool
 	// NetworkID of HCLOUD_NETWORK; 0 if there is none.
 	NetworkID int64
 	// PrimaryIPv4 and PrimaryIPv6 are those of a new load balancer, if the Service chooses them.
@@ -181,7 +184,7 @@ func planLoadBalancer(in lbPlanInput) (plan *lbPlan, notes []lbNote) {
 	plan.Services = planServices(in)
 	notes = slices.Concat(notes, portNotes(in), planGuest(plan, in))
 	fitToLimits(plan, in)
-	return plan, notes
+	return plan, append(notes, keepLeaving(plan, in, private)...)
 }
 
 // planServices computes the load balancer's services, ordered by port.

@@ -81,7 +81,7 @@ func (s *lbSync) run(ctx context.Context, nodes []*corev1.Node) error {
 	if lb == nil && !s.opts.create {
 		return errors.New("the load balancer of the Service does not exist")
 	}
-	s.in = lbPlanInput{Service: s.svc, Settings: &settings, Own: s.own, Nodes: nodes, Wrong: map[string]bool{}}
+	s.in = lbPlanInput{Service: s.svc, Settings: &settings, Own: s.own, Nodes: nodes, Wrong: map[string]bool{}, LeaveNow: s.leaveNow(string(s.svc.UID))}
 	s.keep(invalidSettings(mistakes...))
 	plan, notes, err := s.prepare(ctx, lb)
 	if err != nil {
@@ -92,6 +92,7 @@ func (s *lbSync) run(ctx context.Context, nodes []*corev1.Node) error {
 			return err
 		}
 	}
+	s.noteLeaving(plan)
 	s.warn(ctx, lb, plan, unknown, notes)
 	lb = s.reconcileAll(ctx, plan, lb)
 	err = joinErrors(s.errs)

@@ -58,6 +58,10 @@ type loadBalancers struct {
 	managed map[string]managedService // by UID: Services that resync compares
 	// issuances holds the time of the last attempt for each certificate whose issuance failed.
 	issuances map[int64]time.Time
+	// leaving holds by UID since when targets wait before they leave.
+	leaving map[string]time.Time
+	// waits receives a signal when targets wait for another one to be healthy.
+	waits chan struct{}
 }
 
 // managedService is a Service for which the service controller wants a load balancer.
@@ -289,6 +293,7 @@ func (l *loadBalancers) release(svc *corev1.Service) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.managed, string(svc.UID))
+	delete(l.leaving, string(svc.UID))
 }
 
 // managedServices returns the Services that want load balancers, by UID.

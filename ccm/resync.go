@@ -71,6 +71,8 @@ type resync struct {
 	toRoute workqueue.TypedInterface[string]
 	// routed receives a signal when a Node has got its route, so that it can be a target.
 	routed chan struct{}
+	// waits receives a signal when targets wait for another one to be healthy.
+	waits chan struct{}
 }
 
 func newNodeQueue() workqueue.TypedInterface[string] { return workqueue.NewTyped[string]() }
@@ -162,7 +164,7 @@ func (r *resync) run(ctx context.Context) {
 		running.Go(func() { r.routeNodes(ctx) })
 	}
 	defer r.toRoute.ShutDown()
-	var targets <-chan time.Time
+	var targets, healthy <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -171,6 +173,14 @@ func (r *resync) run(ctx context.Context) {
 			if targets == nil {
 				targets = r.clock.After(targetDelay)
 			}
+			continue
+		case <-r.waits:
+			if healthy == nil {
+				healthy = r.clock.After(leavePoll)
+			}
+			continue
+		case <-healthy:
+			healthy, targets = nil, r.clock.After(targetDelay)
 			continue
 		case <-targets:
 			if targets = nil; !r.startLoadBalancers(urgently(ctx, controllerComparison, "targets"), idle, &running) {

@@ -17,6 +17,7 @@ type traffic struct {
 	start *hcloud.LoadBalancer // nil: the load balancer is created while we watch
 
 	fewest  int           // smallest number of server targets
+	healthy int           // smallest number of healthy server targets
 	exposed time.Duration // how long a listening port was reachable from the internet
 	ports   []int         // ports that were reachable from the internet
 	closed  []int         // ports of start that did not exist at some time
@@ -29,7 +30,7 @@ type traffic struct {
 
 // watch starts to watch. The returned value is complete at any time.
 func (w *world) watch() *traffic {
-	tr := &traffic{w: w, fewest: 1 << 30}
+	tr := &traffic{w: w, fewest: 1 << 30, healthy: 1 << 30}
 	if all := w.loadBalancers(); len(all) > 0 {
 		tr.start = all[0]
 	}
@@ -48,6 +49,7 @@ func (tr *traffic) look() {
 	}
 	tr.was, tr.wasAt = lb, now
 	tr.fewest = min(tr.fewest, len(targetIDs(lb)))
+	tr.healthy = min(tr.healthy, len(healthyTargets(lb)))
 	if reachable(lb) {
 		for _, p := range listenPorts(lb) {
 			if !slices.Contains(tr.ports, p) {
@@ -87,12 +89,25 @@ func (tr *traffic) compare(lb *hcloud.LoadBalancer) {
 	}
 }
 
+// healthyTargets returns the servers that are healthy on all ports.
+func healthyTargets(lb *hcloud.LoadBalancer) (ids []int64) {
+	for _, t := range lb.Targets {
+		bad := func(h hcloud.LoadBalancerTargetHealthStatus) bool {
+			return h.Status != hcloud.LoadBalancerTargetHealthStatusStatusHealthy
+		}
+		if t.Server != nil && len(t.HealthStatus) > 0 && !slices.ContainsFunc(t.HealthStatus, bad) {
+			ids = append(ids, t.Server.Server.ID)
+		}
+	}
+	return ids
+}
+
 // reachable reports whether a port of the load balancer is open to the internet.
 func reachable(lb *hcloud.LoadBalancer) bool {
 	return lb.PublicNet.Enabled && len(lb.Services) > 0
 }
 
 func (tr *traffic) String() string {
-	return fmt.Sprintf("exposed for %v on ports %v, at least %d targets, lost [%s], private addresses [%s]",
-		tr.exposed, tr.ports, tr.fewest, strings.Join(tr.lost, " "), strings.Join(tr.private, " "))
+	return fmt.Sprintf("exposed for %v on ports %v, at least %d targets of which %d healthy, lost [%s], private addresses [%s]",
+		tr.exposed, tr.ports, tr.fewest, tr.healthy, strings.Join(tr.lost, " "), strings.Join(tr.private, " "))
 }

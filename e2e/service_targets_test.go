@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	. "github.com/onsi/ginkgo/v2"
@@ -154,6 +155,27 @@ var _ = Describe("The load balancer of a Service", Label("service", "dataplane")
 
 		env.Services.Update(ctx, "web", func(s *corev1.Service) { delete(s.Annotations, framework.Annotation+"node-selector") })
 		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names...))
+	})
+
+	It("loses no request when the node selector chooses another node", framework.Needs(framework.NodeSelector, framework.SmoothTargets), func(ctx SpecContext) {
+		names := env.Nodes.Workers(ctx, 2).Names()
+		for i, pool := range []string{"old", "new"} {
+			labelNode(ctx, env, names[i], "pool", &pool)
+		}
+		selector := func(pool string) func(s *corev1.Service) {
+			return func(s *corev1.Service) { s.Annotations[framework.Annotation+"node-selector"] = "pool=" + pool }
+		}
+		env.Services.Create(ctx, "web", selector("old"))
+		address := env.Traffic.AwaitServed(ctx, "web")
+		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names[0]))
+
+		begin := time.Now()
+		load := env.Traffic.Load(ctx, address, framework.Port)
+		load.AwaitAnswers(ctx, begin, 10)
+		env.Services.Update(ctx, "web", selector("new"))
+		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names[1]))
+		load.AwaitAnswers(ctx, time.Now(), 10)
+		Expect(load.Since(ctx, begin, "during the change").Lost).To(BeEmpty())
 	})
 
 	It("sends traffic only to nodes with an endpoint with externalTrafficPolicy Local", framework.Needs(framework.LocalPolicy), func(ctx SpecContext) {

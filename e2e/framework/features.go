@@ -48,6 +48,8 @@ const (
 	TypeLimits Feature = "type-limits"
 	// SmoothPorts: ports are changed one by one in an order in which all others keep serving.
 	SmoothPorts Feature = "smooth-ports"
+	// SmoothTargets: targets that have to leave serve until another one is healthy.
+	SmoothTargets Feature = "smooth-targets"
 	// IngressChoice: annotations choose which addresses, or which hostname, the Service's status shows.
 	IngressChoice Feature = "ingress-choice"
 	// ReverseDNS: annotations set the names of the load balancer's addresses.
@@ -105,7 +107,7 @@ const (
 func Features() []Feature {
 	return []Feature{
 		AddressFamily, AddressUpdates, TypeUpdates, ForeignNodes, ShutdownTaint, CarefulDeletion, NodeRoutes, Repair,
-		KeepForeign, AdoptByName, AdoptByLabel, TakeOver, OneOwner, Release, Events, SettingEvents, TypeLimits, SmoothPorts,
+		KeepForeign, AdoptByName, AdoptByLabel, TakeOver, OneOwner, Release, Events, SettingEvents, TypeLimits, SmoothPorts, SmoothTargets,
 		IngressChoice, ReverseDNS, HealthChecks, LocalPolicy, NodeSelector, ProxyProtocol, PrivateNetwork, PrivateNodes, PrivateAddress,
 		HTTP, UploadedCertificates, ManagedCertificates, CallBudgets, FaultTolerance, CrashSafety, LeaderFence, SettingsCheck,
 		TokenFile, PortSettings, Retention, SelectorTargets, Lending, Sharing, Conditions, LeastPrivilege,
