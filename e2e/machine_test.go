@@ -65,9 +65,11 @@ var _ = Describe("Machines", framework.Needs(framework.NodeRoutes), Label(framew
 		env.Nodes.AwaitGone(ctx, before[0])
 	}, SpecTimeout(3*time.Minute))
 
-	It("are replaced without a lost request when their server type changes", framework.Needs(framework.SmoothTargets), func(ctx SpecContext) {
+	It("are replaced without a lost request when their server type changes", func(ctx SpecContext) {
 		env.Services.Create(ctx, "web")
-		env.Machines.Create(ctx, env.Machines.Deployment("pool", 2)) // a new Machine counts as soon as its Node is ready
+		d := env.Machines.Deployment("pool", 2)
+		d.Spec.MinReadySeconds = 5 // as long as the health check of a load balancer needs
+		env.Machines.Create(ctx, d)
 		before := env.Machines.Await(ctx, "pool", 2)
 		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(before...))
 		address := env.Traffic.AwaitServed(ctx, "web")

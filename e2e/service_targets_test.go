@@ -157,7 +157,7 @@ var _ = Describe("The load balancer of a Service", Label("service", "dataplane")
 		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names...))
 	})
 
-	It("loses no request when the node selector chooses another node", framework.Needs(framework.NodeSelector, framework.SmoothTargets), func(ctx SpecContext) {
+	It("loses no request when the node selector chooses a node that does not serve yet", framework.Needs(framework.NodeSelector, framework.LocalPolicy, framework.SmoothTargets), Label(framework.OwnCloud), func(ctx SpecContext) {
 		names := env.Nodes.Workers(ctx, 2).Names()
 		for i, pool := range []string{"old", "new"} {
 			labelNode(ctx, env, names[i], "pool", &pool)
@@ -165,7 +165,8 @@ var _ = Describe("The load balancer of a Service", Label("service", "dataplane")
 		selector := func(pool string) func(s *corev1.Service) {
 			return func(s *corev1.Service) { s.Annotations[framework.Annotation+"node-selector"] = "pool=" + pool }
 		}
-		env.Services.Create(ctx, "web", selector("old"))
+		env.Services.Create(ctx, "web", local, selector("old"))
+		env.Pods.SetEndpoints(ctx, "web", names[0])
 		address := env.Traffic.AwaitServed(ctx, "web")
 		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names[0]))
 
@@ -173,6 +174,8 @@ var _ = Describe("The load balancer of a Service", Label("service", "dataplane")
 		load := env.Traffic.Load(ctx, address, framework.Port)
 		load.AwaitAnswers(ctx, begin, 10)
 		env.Services.Update(ctx, "web", selector("new"))
+		env.LoadBalancers.AwaitTargets(ctx, "web", map[string]string{names[0]: "healthy", names[1]: "unhealthy"})
+		env.Pods.SetEndpoints(ctx, "web", names...)
 		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names[1]))
 		load.AwaitAnswers(ctx, time.Now(), 10)
 		Expect(load.Since(ctx, begin, "during the change").Lost).To(BeEmpty())
