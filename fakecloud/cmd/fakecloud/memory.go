@@ -8,8 +8,14 @@ import (
 	"time"
 )
 
-// largeHeap is the number of bytes above which memory counts more than speed. It is the heap of about 60,000 servers.
-const largeHeap = 128 << 20
+const (
+	// largeHeap is the number of bytes above which memory counts more than speed. It is the heap of about 60,000 servers.
+	largeHeap = 128 << 20
+	// quietAfter is the number of seconds without work after which a large heap gives what it does not use to the system.
+	quietAfter = 3
+	// quietBytes is how much is allocated in a second without work, such as by health checks and clients that poll.
+	quietBytes = 1 << 20
+)
 
 // gcPercent returns how much garbage there may be, in percent of what is in use. A small heap has Go's default. For a
 // large one, half of it saves a third of the memory, and costs about a tenth of the speed of creations.
@@ -20,20 +26,43 @@ func gcPercent(live uint64) int {
 	return 100
 }
 
-// saveMemory keeps the garbage collector's percentage at gcPercent until the context is done. The environment variable GOGC
-// overrides it.
+// memory decides, once a second, what saves memory.
+type memory struct {
+	allocated uint64 // since the start of the program
+	quiet     int    // seconds without work
+}
+
+// look takes the bytes that are in use, and those that were allocated since the start of the program. It reports whether to give
+// memory to the system: once, when the work has ended, since that costs a garbage collection.
+func (m *memory) look(live, allocated uint64) (release bool) {
+	if allocated-m.allocated > quietBytes {
+		m.quiet = 0
+	} else {
+		m.quiet++
+	}
+	m.allocated = allocated
+	return m.quiet == quietAfter && live > largeHeap
+}
+
+// saveMemory keeps the garbage collector's percentage at gcPercent until the context is done, and gives memory to the system after
+// work. The environment variable GOGC overrides it.
 func saveMemory(ctx context.Context) {
 	if os.Getenv("GOGC") != "" {
 		return
 	}
-	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	now := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/allocs:bytes"}}
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
+	var m memory
 	for current := 100; ; {
-		metrics.Read(live)
-		if wanted := gcPercent(live[0].Value.Uint64()); wanted != current {
+		metrics.Read(now)
+		live, allocated := now[0].Value.Uint64(), now[1].Value.Uint64()
+		if wanted := gcPercent(live); wanted != current {
 			current = wanted
 			debug.SetGCPercent(current)
+		}
+		if m.look(live, allocated) {
+			debug.FreeOSMemory()
 		}
 		select {
 		case <-ticker.C:

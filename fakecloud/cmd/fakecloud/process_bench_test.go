@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// process is the program as a process of its own.
+type process struct {
+	*exec.Cmd
+	endpoint, token string
+}
+
+// startProcess starts the program, and returns when it has printed where it listens.
+func startProcess(b *testing.B, args ...string) process {
+	b.Helper()
+	cmd := exec.CommandContext(b.Context(), os.Args[0], append([]string{"--listen", "127.0.0.1:0", "--control", "127.0.0.1:0"}, args...)...)
+	cmd.Env = append(os.Environ(), "TEST_RUN_FAKECLOUD=1")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		if m := exports.FindStringSubmatch(lines.Text()); m != nil {
+			go func() { _, _ = io.Copy(io.Discard, out) }() // until the program ends
+			return process{cmd, m[1], m[2]}
+		}
+	}
+	b.Fatal("the program has not printed where it listens: ", lines.Err())
+	return process{}
+}
+
+// kill ends the process, and returns its CPU time.
+func (p process) kill() time.Duration {
+	_ = p.Process.Kill()
+	_ = p.Wait() // it was killed
+	return p.ProcessState.UserTime() + p.ProcessState.SystemTime()
+}
+
+// create sends a request that creates something.
+func (p process) create(b *testing.B, path, body string) {
+	b.Helper()
+	r, err := http.NewRequestWithContext(b.Context(), http.MethodPost, p.endpoint+path, strings.NewReader(body))
+	if err != nil {
+		b.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+p.token)
+	r.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		b.Fatal(err)
+	}
+	text, err := io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusCreated {
+		b.Fatalf("POST %s: %s, %s, %v", path, resp.Status, text, err)
+	}
+}
+
+// BenchmarkStart measures the time from the start of the program as a process until it prints where it listens.
+func BenchmarkStart(b *testing.B) {
+	best := time.Hour
+	for b.Loop() {
+		start := time.Now()
+		p := startProcess(b)
+		best = min(best, time.Since(start))
+		p.kill()
+	}
+	b.ReportMetric(float64(best.Microseconds())/1000, "best-ms")
+}
+
+// BenchmarkSelectedServersOverHTTP creates 1,000 servers, one after the other, that no load balancer selects or that 100 do, and
+// compares the CPU time of the program. The baseline is in the same round, and its share of the start is taken off.
+func BenchmarkSelectedServersOverHTTP(b *testing.B) {
+	const servers = 1000
+	spent := map[int]time.Duration{}
+	for b.Loop() {
+		for _, balancers := range []int{0, 100} {
+			for _, n := range []int{0, servers} {
+				p := startProcess(b, "--rate-limit", "0")
+				for i := range balancers {
+					p.create(b, "/load_balancers", fmt.Sprintf(`{"name": "lb-%d", "load_balancer_type": "lb11", "location": "fsn1",
+						"services": [{"protocol": "tcp", "listen_port": 80, "destination_port": 80}],
+						"targets": [{"type": "label_selector", "label_selector": {"selector": "role=web"}}]}`, i))
+				}
+				for i := range n {
+					p.create(b, "/servers", fmt.Sprintf(`{"name": "server-%d", "server_type": "cx23", "image": "ubuntu-24.04", "location": "fsn1", "labels": {"role": "web"}}`, i))
+				}
+				if n == 0 {
+					spent[balancers] -= p.kill()
+				} else {
+					spent[balancers] += p.kill()
+				}
+			}
+		}
+	}
+	for _, balancers := range []int{0, 100} {
+		b.ReportMetric(float64(spent[balancers].Microseconds())/float64(b.N*servers), fmt.Sprintf("cpu-µs/server-%d-lbs", balancers))
+	}
+	b.ReportMetric(float64(spent[100])/float64(spent[0]), "ratio")
+}
