@@ -1,9 +1,9 @@
 package ccm
 
 import (
-	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -11,8 +11,8 @@ import (
 
 // A new target serves only when its health check has succeeded, 15 s later by default. If all healthy targets left earlier, no
 // client would be served: when another pool of nodes or another node-selector is chosen, or when a node is drained as soon as the
-// next one is ready. So they leave when another target is healthy, at the latest after leaveAfter: to exclude a node is a
-// person's right.
+// next one is ready. So they leave when others are healthy on the same ports. They leave after leaveAfter in any case, since to
+// exclude a node is a person's right.
 //
 // Not kept: a selector that targets of their own replace leaves before they are healthy.
 
@@ -26,30 +26,17 @@ const (
 
 // keepLeaving keeps targets in the plan that have to wait before they leave. It runs when the plan fits the type's limits, and
 // targets that wait take the place of new ones rather than none waits.
-func keepLeaving(plan *lbPlan, in lbPlanInput, private bool) (notes []lbNote) {
+func keepLeaving(plan *lbPlan, in lbPlanInput, private bool) {
 	lb := in.Current
 	if lb == nil || plan.Guest || len(plan.Targets) == 0 && plan.Selector.Selector == "" && !slices.ContainsFunc(in.Nodes, lacksRoute) {
-		return nil
+		return
 	}
 	if _, detaches := (&lbDiff{plan: plan, lb: lb}).network(); detaches {
-		return nil // its private targets have to leave
+		return // its private targets have to leave
 	}
-	has := serverTargets(lb)
-	for _, t := range lb.Targets {
-		isServer := func(s lbTarget) bool {
-			return t.Server != nil && t.Server.Server != nil && s.ServerID == t.Server.Server.ID
-		}
-		switch {
-		case !serves(t):
-		case !slices.ContainsFunc(has, isServer), slices.ContainsFunc(plan.Targets, isServer):
-			plan.Leaving = nil
-			return nil
-		case t.UsePrivateIP == private: // others have to leave before the public interface or the network can
-			plan.Leaving = append(plan.Leaving, lbTarget{t.Server.Server.ID, private})
-		}
-	}
+	plan.Leaving = neededTargets(plan, lb, private)
 	if len(plan.Leaving) == 0 || in.LeaveNow {
-		return nil
+		return
 	}
 	waiting, room := plan.Leaving, math.MaxInt
 	if in.Limits != nil {
@@ -57,19 +44,49 @@ func keepLeaving(plan *lbPlan, in lbPlanInput, private bool) (notes []lbNote) {
 		waiting = waiting[:min(len(waiting), max(1, room-len(plan.Targets)))]
 	}
 	if plan.Targets = slices.Concat(plan.Targets, waiting); len(plan.Targets) > room {
-		plan.Targets = chooseTargets(plan.Targets, room, has, in.Servers)
+		plan.Targets = chooseTargets(plan.Targets, room, serverTargets(lb), in.Servers)
 	}
 	slices.SortFunc(plan.Targets, compareTargets)
-	var servers []string
-	for _, t := range waiting {
-		servers = append(servers, fmt.Sprint(t.ServerID))
-	}
-	return []lbNote{{EventPending, fmt.Sprintf("No other target is healthy yet: servers %s leave when one is, at the latest after %v", abbreviate(servers, 5), leaveAfter)}}
 }
 
-// serves reports whether a target, or a server that it selects, is healthy on all ports.
-func serves(t hcloud.LoadBalancerTarget) bool {
-	return len(t.HealthStatus) > 0 && isHealthy(t) || slices.ContainsFunc(t.Targets, serves)
+// neededTargets returns the Service's targets that the plan lacks, and that are healthy on a port on which no other target is. Those
+// with another kind of address are not among them: they have to leave before the public interface or the network can.
+func neededTargets(plan *lbPlan, lb *hcloud.LoadBalancer, private bool) (needed []lbTarget) {
+	own := serverTargets(lb)
+	served := map[int]bool{} // ports
+	var leaving []hcloud.LoadBalancerTarget
+	for _, t := range lb.Targets {
+		isServer := func(s lbTarget) bool {
+			return t.Server != nil && t.Server.Server != nil && s.ServerID == t.Server.Server.ID
+		}
+		switch {
+		case !slices.ContainsFunc(own, isServer), slices.ContainsFunc(plan.Targets, isServer):
+			for _, port := range healthyPorts(t) {
+				served[port] = true
+			}
+		case t.UsePrivateIP == private:
+			leaving = append(leaving, t)
+		}
+	}
+	for _, t := range leaving {
+		if slices.ContainsFunc(healthyPorts(t), func(port int) bool { return !served[port] }) {
+			needed = append(needed, lbTarget{t.Server.Server.ID, private})
+		}
+	}
+	return needed
+}
+
+// healthyPorts returns the ports on which a target, or a server that it selects, is healthy.
+func healthyPorts(t hcloud.LoadBalancerTarget) (ports []int) {
+	for _, h := range t.HealthStatus {
+		if h.Status == hcloud.LoadBalancerTargetHealthStatusStatusHealthy {
+			ports = append(ports, h.ListenPort)
+		}
+	}
+	for _, selected := range t.Targets {
+		ports = append(ports, healthyPorts(selected)...)
+	}
+	return ports
 }
 
 // leaveNow reports whether the Service's targets have waited long enough.
@@ -81,18 +98,26 @@ func (l *loadBalancers) leaveNow(uid string) bool {
 }
 
 // noteLeaving remembers since when targets wait, and has the comparison look again.
-func (l *loadBalancers) noteLeaving(plan *lbPlan) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(plan.Leaving) == 0 {
-		delete(l.leaving, plan.UID)
+func (s *lbSync) noteLeaving(plan *lbPlan) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, waits := s.leaving[plan.UID]
+	switch {
+	case len(plan.Leaving) == 0:
+		delete(s.leaving, plan.UID)
 		return
-	}
-	if _, waits := l.leaving[plan.UID]; !waits {
-		l.leaving[plan.UID] = l.waiter.clock.Now()
+	case s.in.LeaveNow:
+		return
+	case !waits:
+		s.leaving[plan.UID] = s.waiter.clock.Now()
+		var servers []string
+		for _, t := range plan.Leaving {
+			servers = append(servers, strconv.FormatInt(t.ServerID, 10))
+		}
+		s.events.normal(s.svc, EventPending, "Targets leave when another one is healthy, at the latest after %v: servers %s", leaveAfter, abbreviate(servers, 5))
 	}
 	select {
-	case l.waits <- struct{}{}:
+	case s.waits <- struct{}{}:
 	default: // a look is due already
 	}
 }

@@ -54,7 +54,7 @@ func TestTargetsLeaveWhenAnotherOneIsHealthy(t *testing.T) {
 				w.clock.Step(time.Second)
 			}
 			events := strings.Join(w.eventsSoFar(), "\n")
-			if waited := len(tc.at) > 1; waited != strings.Contains(events, "No other target is healthy yet: servers ") {
+			if waited := len(tc.at) > 1; waited != strings.Contains(events, "Targets leave when another one is healthy") {
 				t.Errorf("events: %s", events)
 			}
 		})

@@ -76,7 +76,7 @@ type lbPlan struct {
 	Selector      selectorTarget
 	KeepSelectors bool
 	// Targets are ordered by server ID, Services by port. Leaving are servers that have to leave although no other one is
-	// healthy: unless lbPlanInput.LeaveNow is set, Targets has them, too.
+	// healthy on a port: unless lbPlanInput.LeaveNow is set, Targets has them, too.
 	Targets, Leaving []lbTarget
 	// IPv6 holds the addresses of public targets that the load balancer reaches over IPv6, by server ID.
 	IPv6     map[int64]netip.Addr
@@ -184,7 +184,8 @@ func planLoadBalancer(in lbPlanInput) (plan *lbPlan, notes []lbNote) {
 	plan.Services = planServices(in)
 	notes = slices.Concat(notes, portNotes(in), planGuest(plan, in))
 	fitToLimits(plan, in)
-	return plan, append(notes, keepLeaving(plan, in, private)...)
+	keepLeaving(plan, in, private)
+	return plan, notes
 }
 
 // planServices computes the load balancer's services, ordered by port.

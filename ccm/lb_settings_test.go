@@ -139,6 +139,7 @@ func TestAWrongSettingHoldsUpOnlyItself(t *testing.T) {
 				if _, err := w.tryEnsure(w.provider(), svc); err == nil {
 					t.Error("the mistake is not an error")
 				}
+				w.clock.Step(30 * time.Second) // the new target is healthy, and the old ones may leave
 			}
 			for _, call := range w.wire.take() {
 				if strings.HasPrefix(call, "DELETE ") {
