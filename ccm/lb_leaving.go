@@ -114,7 +114,7 @@ func (s *lbSync) noteLeaving(plan *lbPlan) {
 		for _, t := range plan.Leaving {
 			servers = append(servers, strconv.FormatInt(t.ServerID, 10))
 		}
-		s.events.normal(s.svc, EventPending, "Targets leave when another one is healthy, at the latest after %v: servers %s", leaveAfter, abbreviate(servers, 5))
+		s.events.normal(s.svc, EventPending, "Targets leave when another one is healthy, at the latest after %v: servers %s", leaveAfter, abbreviate(servers))
 	}
 	select {
 	case s.waits <- struct{}{}:

@@ -97,10 +97,10 @@ func skippedNotes(noAddress, noRoute []string, private bool) (notes []lbNote) {
 		if private {
 			why = "their servers are not attached to the network of HCLOUD_NETWORK"
 		}
-		notes = append(notes, lbNote{EventSkippedNodes, fmt.Sprintf("%d nodes are not targets because %s: %s", len(noAddress), why, abbreviate(noAddress, 5))})
+		notes = append(notes, lbNote{EventSkippedNodes, fmt.Sprintf("%d nodes are not targets because %s: %s", len(noAddress), why, abbreviate(noAddress))})
 	}
 	if len(noRoute) > 0 {
-		notes = append(notes, lbNote{EventSkippedNodes, fmt.Sprintf("%d nodes are not targets yet because they have no route: %s", len(noRoute), abbreviate(noRoute, 5))})
+		notes = append(notes, lbNote{EventSkippedNodes, fmt.Sprintf("%d nodes are not targets yet because they have no route: %s", len(noRoute), abbreviate(noRoute))})
 	}
 	return notes
 }
@@ -131,11 +131,12 @@ func selectedNodes(in lbPlanInput, current map[int64]lbTarget) []*corev1.Node {
 	return nodes
 }
 
-// abbreviate joins at most n of the names.
-func abbreviate(names []string, n int) string {
+// abbreviate joins at most five of the names.
+func abbreviate(names []string) string {
+	const most = 5
 	slices.Sort(names)
-	if len(names) <= n {
+	if len(names) <= most {
 		return strings.Join(names, ", ")
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:n], ", "), len(names)-n)
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }

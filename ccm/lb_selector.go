@@ -100,7 +100,7 @@ func planSelector(plan *lbPlan, in lbPlanInput, private bool) (notes []lbNote) {
 			effect = "these nodes are targets, because the load balancer's type has no room for a target per node"
 		}
 		notes = append(notes, lbNote{EventIgnoredSetting, fmt.Sprintf("%sserver-selector %q also matches the servers of nodes that the Service excludes (%s): remove the label from these servers; until then %s",
-			annotationPrefix, text, abbreviate(excluded, 5), effect)})
+			annotationPrefix, text, abbreviate(excluded), effect)})
 		if fits || !isTarget {
 			return notes
 		}
