@@ -6,8 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
 )
 
 // A load balancer has the targets 1 and 2, which are healthy. Then its nodes are others, or it has other settings.
@@ -59,4 +61,26 @@ func TestTargetsLeaveWhenAnotherOneIsHealthy(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Nothing else has the service controller call again.
+func TestTheComparisonLooksAgainAtTargetsThatWait(t *testing.T) {
+	t.Parallel()
+	g := gomega.NewWithT(t)
+	w := newWorld(t, "instant", 2)
+	before, after := w.nodes[:1], w.nodes[1:]
+	svc := newService("web", nil, 80)
+	cloud := w.provider() // without a periodic comparison
+	w.lead(cloud, fake.NewClientset(svc.DeepCopy(), before[0].DeepCopy(), after[0].DeepCopy()))
+	w.nodes = before
+	w.ensure(cloud, svc)
+	w.clock.Step(time.Minute) // health checks
+	lbs, _ := cloud.LoadBalancer()
+	if err := lbs.UpdateLoadBalancer(t.Context(), "", svc, after); err != nil || len(w.theLoadBalancer().Targets) != 2 {
+		t.Errorf("%v, %d targets", err, len(w.theLoadBalancer().Targets))
+	}
+	g.Eventually(func() []int64 {
+		w.clock.Step(time.Second)
+		return targetIDs(w.theLoadBalancer())
+	}).WithTimeout(10 * time.Second).Should(gomega.Equal(serverIDs(after)))
 }
