@@ -138,6 +138,7 @@ func TestInstanceExistsFollowsTheProviderID(t *testing.T) {
 		{"node-1", "hrobot://1", false, "another provider"},
 		{"node-1", "ccm-from-scratch://one", false, "malformed"},
 		{"node-1", "ccm-from-scratch://-1", false, "malformed"},
+		{"node-1", "ccm-from-scratch://99999999999999999999", false, "malformed"},
 		{"unknown", "", false, "never a server of this project"},
 	} {
 		exists, err := cloud.instances.InstanceExists(t.Context(), testNode(tc.name, tc.providerID))
