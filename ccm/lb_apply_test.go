@@ -251,10 +251,19 @@ func TestAnErrorOfTheWholeLoadBalancerEndsTheSync(t *testing.T) {
 // A pool of nodes is replaced by another one, which together are more than the type allows.
 func TestASwitchOfNodePoolsKeepsTargets(t *testing.T) {
 	t.Parallel()
-	for name, n := range map[string]int{"13 and 13 nodes": 13, "25 and 25 nodes": 25} {
+	for name, tc := range map[string]struct {
+		nodes   int
+		actions string
+	}{
+		"13 and 13 nodes":          {13, "realistic"},
+		"25 and 25 nodes":          {25, "realistic"},
+		"13 and 13 nodes, at once": {13, "instant"}, // no new target is healthy when the last change ends
+		"25 and 25 nodes, at once": {25, "instant"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, "realistic", n)
+			n := tc.nodes
+			w := newWorld(t, tc.actions, n)
 			cloud := w.provider()
 			svc := newService("web", map[string]string{"use-private-ip": "true"}, 80)
 			w.ensure(cloud, svc)
