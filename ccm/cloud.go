@@ -44,7 +44,6 @@ type Cloud struct {
 	stop         context.Context             // ends when the process must stop
 	routesAsked  atomic.Bool                 // the route controller runs
 	retryRoutes  chan struct{}
-	targetsWait  chan struct{}
 	unrest       atomic.Int64 // see resync
 	roundTripper http.RoundTripper
 	jitter       func() float64
@@ -84,7 +83,6 @@ func New(cfg Config, options ...Option) *Cloud {
 		events:       newEventRecorder(),
 		stop:         context.Background(),
 		retryRoutes:  make(chan struct{}, 1),
-		targetsWait:  make(chan struct{}, 1),
 		roundTripper: http.DefaultTransport,
 		jitter:       defaultJitter,
 	}
@@ -109,7 +107,7 @@ func New(cfg Config, options ...Option) *Cloud {
 			client: c.client, waiter: waiter, slow: &slowActions{waiter: waiter}, servers: servers, network: c.network,
 			evidence: c.evidence, store: newLBStore(c.client, c.clock, c.evidence), defaults: cfg.LoadBalancerDefaults,
 			events: c.events, managed: map[string]managedService{}, issuances: map[int64]time.Time{},
-			leaving: map[string]time.Time{}, waits: c.targetsWait, own: own,
+			leaving: map[string]time.Time{}, waits: make(chan struct{}, 1), own: own,
 		}
 		lb.certs = newTTLCache(c.clock, maxLoadBalancerAge, lb.listCertificates)
 		lb.types = newTTLCache(c.clock, maxCatalogueAge, lb.listTypes)
@@ -201,7 +199,7 @@ func (c *Cloud) SetInformers(factory informers.SharedInformerFactory) {
 	r := &resync{
 		clock: c.clock, interval: c.cfg.ResyncInterval, maxInterval: c.cfg.ResyncMaxInterval, unrest: &c.unrest, kube: c.kube, lbs: c.loadBalancers, routes: c.routes,
 		nodes: nodes.Lister(), services: services.Lister(), events: c.events, retryRoutes: c.retryRoutes,
-		routesOn: c.routesAsked.Load, toRoute: newNodeQueue(), routed: make(chan struct{}, 1), waits: c.targetsWait,
+		routesOn: c.routesAsked.Load, toRoute: newNodeQueue(), routed: make(chan struct{}, 1),
 	}
 	r.watch(nodes.Informer())
 	go func() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 )
@@ -23,13 +24,16 @@ const (
 	LabelPorts       = labelPorts
 )
 
+// IsHealthy reports whether a target is healthy on all ports.
+func IsHealthy(t hcloud.LoadBalancerTarget) bool { return isHealthy(t) }
+
 // NewResync returns the periodic comparison of a provider, for tests that call it directly.
 func NewResync(c *Cloud, kube kubernetes.Interface, nodes corelisters.NodeLister, services corelisters.ServiceLister) *Resync {
 	c.routes.nodes = nodes
 	c.evidence.setListers(nodes, services)
 	return &Resync{&resync{
 		clock: c.clock, unrest: &c.unrest, kube: kube, lbs: c.loadBalancers, routes: c.routes, nodes: nodes, services: services,
-		events: c.events, routesOn: func() bool { return true }, retryRoutes: c.retryRoutes, toRoute: newNodeQueue(), routed: make(chan struct{}, 1), waits: c.targetsWait,
+		events: c.events, routesOn: func() bool { return true }, retryRoutes: c.retryRoutes, toRoute: newNodeQueue(), routed: make(chan struct{}, 1),
 	}}
 }
 

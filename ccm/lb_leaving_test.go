@@ -17,7 +17,7 @@ func TestTargetsLeaveWhenAnotherOneIsHealthy(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		settings map[string]string
-		routes   bool // the new nodes have none
+		routes   bool // the new nodes have theirs
 		nodes    []int
 		at       map[time.Duration][]int // what the targets are at a time after the change
 	}{

@@ -71,8 +71,6 @@ type resync struct {
 	toRoute workqueue.TypedInterface[string]
 	// routed receives a signal when a Node has got its route, so that it can be a target.
 	routed chan struct{}
-	// waits receives a signal when targets wait for another one to be healthy.
-	waits chan struct{}
 }
 
 func newNodeQueue() workqueue.TypedInterface[string] { return workqueue.NewTyped[string]() }
@@ -165,6 +163,10 @@ func (r *resync) run(ctx context.Context) {
 	}
 	defer r.toRoute.ShutDown()
 	var targets, healthy <-chan time.Time
+	var waits <-chan struct{}
+	if r.lbs != nil {
+		waits = r.lbs.waits
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -174,7 +176,7 @@ func (r *resync) run(ctx context.Context) {
 				targets = r.clock.After(targetDelay)
 			}
 			continue
-		case <-r.waits:
+		case <-waits:
 			if healthy == nil {
 				healthy = r.clock.After(leavePoll)
 			}

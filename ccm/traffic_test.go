@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 )
 
 // traffic watches the project's load balancer after each API call of the CCM. It says what clients of the
@@ -92,10 +94,7 @@ func (tr *traffic) compare(lb *hcloud.LoadBalancer) {
 // healthyTargets returns the servers that are healthy on all ports.
 func healthyTargets(lb *hcloud.LoadBalancer) (ids []int64) {
 	for _, t := range lb.Targets {
-		bad := func(h hcloud.LoadBalancerTargetHealthStatus) bool {
-			return h.Status != hcloud.LoadBalancerTargetHealthStatusStatusHealthy
-		}
-		if t.Server != nil && len(t.HealthStatus) > 0 && !slices.ContainsFunc(t.HealthStatus, bad) {
+		if t.Server != nil && len(t.HealthStatus) > 0 && ccm.IsHealthy(t) {
 			ids = append(ids, t.Server.Server.ID)
 		}
 	}
