@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -33,55 +32,45 @@ var lists = []listed{
 	{"certificates", `{"name": "%s", "type": "managed", "domain_names": ["%[1]s.example.org"]}`},
 }
 
-// create creates one, and returns its path.
-func (l listed) create(t *testing.T, h http.Handler, name string) string {
+// create creates one, and returns its id.
+func (l listed) create(t *testing.T, h http.Handler, name string) int64 {
 	t.Helper()
 	code, body := request(t, h, http.MethodPost, "/v1/"+l.name, fmt.Sprintf(l.body, name))
 	var answer map[string]json.RawMessage
-	if err := json.Unmarshal(body, &answer); code != http.StatusCreated || err != nil {
-		t.Errorf("POST /%s: %d %s", l.name, code, body)
-		return ""
-	}
 	var made struct{ ID int64 }
-	_ = json.Unmarshal(answer[l.name[:len(l.name)-1]], &made) // an ID of 0 fails below
-	return fmt.Sprintf("/v1/%s/%d", l.name, made.ID)
+	if code != http.StatusCreated || json.Unmarshal(body, &answer) != nil || json.Unmarshal(answer[l.name[:len(l.name)-1]], &made) != nil {
+		t.Errorf("POST /%s: %d %s", l.name, code, body)
+	}
+	return made.ID
 }
 
-// shows reports whether the list begins with a page that has the resource with this path, when the newest come first.
-func (l listed) shows(t *testing.T, h http.Handler, path string) bool {
+// page reads one page of the list. next is the number of the page after it, 0 for the last one.
+func (l listed) page(t *testing.T, h http.Handler, query string) (ids []int64, next int) {
 	t.Helper()
-	code, body := request(t, h, http.MethodGet, "/v1/"+l.name+"?sort=id:desc&per_page=50", "")
-	var entries map[string]json.RawMessage
+	code, body := request(t, h, http.MethodGet, "/v1/"+l.name+"?"+query, "")
+	var answer map[string]json.RawMessage
 	var found []struct{ ID int64 }
-	if code != http.StatusOK || json.Unmarshal(body, &entries) != nil || json.Unmarshal(entries[l.name], &found) != nil {
-		t.Errorf("GET /%s: %d %s", l.name, code, body)
+	var meta struct {
+		Pagination struct {
+			Next int `json:"next_page"`
+		}
 	}
-	return slices.ContainsFunc(found, func(f struct{ ID int64 }) bool { return strings.HasSuffix(path, fmt.Sprintf("/%d", f.ID)) })
+	if code != http.StatusOK || json.Unmarshal(body, &answer) != nil || json.Unmarshal(answer["meta"], &meta) != nil || json.Unmarshal(answer[l.name], &found) != nil {
+		t.Errorf("GET /%s?%s: %d %s", l.name, query, code, body)
+	}
+	for _, f := range found {
+		ids = append(ids, f.ID)
+	}
+	return ids, meta.Pagination.Next
 }
 
 // ids reads the list in pages, in the order of ids.
 func (l listed) ids(t *testing.T, h http.Handler, perPage int) (ids []int64) {
 	t.Helper()
-	for page := 1; page != 0; {
-		code, body := request(t, h, http.MethodGet, fmt.Sprintf("/v1/%s?sort=id:asc&page=%d&per_page=%d", l.name, page, perPage), "")
-		var answer struct {
-			Meta struct {
-				Pagination struct {
-					Next *int `json:"next_page"`
-				}
-			}
-		}
-		var entries map[string]json.RawMessage
-		var found []struct{ ID int64 }
-		if code != http.StatusOK || json.Unmarshal(body, &answer) != nil || json.Unmarshal(body, &entries) != nil || json.Unmarshal(entries[l.name], &found) != nil {
-			t.Fatalf("GET /%s: %d %s", l.name, code, body)
-		}
-		for _, f := range found {
-			ids = append(ids, f.ID)
-		}
-		if page = 0; answer.Meta.Pagination.Next != nil {
-			page = *answer.Meta.Pagination.Next
-		}
+	for next := 1; next != 0; {
+		var more []int64
+		more, next = l.page(t, h, fmt.Sprintf("sort=id:asc&page=%d&per_page=%d", next, perPage))
+		ids = append(ids, more...)
 	}
 	return ids
 }
@@ -99,11 +88,11 @@ func write(t *testing.T, h http.Handler, client int, stop chan struct{}) {
 		}
 		if len(paths) < 3 || rnd.IntN(2) == 0 {
 			l := lists[rnd.IntN(len(lists))]
-			path := l.create(t, h, fmt.Sprintf("new-%d-%d", client, i))
-			if !l.shows(t, h, path) {
-				t.Errorf("%s was created and is not listed", path)
+			id := l.create(t, h, fmt.Sprintf("new-%d-%d", client, i))
+			if newest, _ := l.page(t, h, "sort=id:desc&per_page=50"); !slices.Contains(newest, id) {
+				t.Errorf("%s: %d was created and is not listed", l.name, id)
 			}
-			paths = append(paths, path)
+			paths = append(paths, fmt.Sprintf("/v1/%s/%d", l.name, id))
 			continue
 		}
 		n := rnd.IntN(len(paths))

@@ -297,6 +297,39 @@ func TestWrongSettingsAreExplained(t *testing.T) {
 	}
 }
 
+// process is the program as a process of its own.
+type process struct {
+	*exec.Cmd
+	endpoint, token string
+	logs            *lockedBuffer
+}
+
+// startProcess starts the program on free ports, and returns when it has printed where it listens.
+func startProcess(tb testing.TB, args ...string) process {
+	tb.Helper()
+	p := process{Cmd: exec.CommandContext(tb.Context(), os.Args[0], append([]string{"--listen", "127.0.0.1:0", "--control", "127.0.0.1:0"}, args...)...), logs: &lockedBuffer{}}
+	p.Env, p.Stderr = append(os.Environ(), "TEST_RUN_FAKECLOUD=1"), p.logs
+	out, err := p.StdoutPipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := p.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		if m := exports.FindStringSubmatch(lines.Text()); m != nil {
+			p.endpoint, p.token = m[1], m[2]
+		}
+		if strings.HasPrefix(lines.Text(), "# control") { // the last line
+			go func() { _, _ = io.Copy(io.Discard, out) }() // until the program ends
+			return p
+		}
+	}
+	tb.Fatalf("the program has not printed where it listens: %v\n%s", lines.Err(), p.logs)
+	return process{}
+}
+
 func TestHealthAsksTheControlAPI(t *testing.T) {
 	t.Parallel()
 	p := start(t, nil)
@@ -327,27 +360,12 @@ func TestASignalStopsTheProcessCleanly(t *testing.T) {
 	signal.Notify(handled, syscall.SIGHUP)
 	defer signal.Stop(handled)
 	for _, sig := range []os.Signal{syscall.SIGTERM, os.Interrupt, syscall.SIGHUP} {
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0")
-		cmd.Env = append(os.Environ(), "TEST_RUN_FAKECLOUD=1")
-		var logs lockedBuffer
-		cmd.Stderr = &logs
-		out, err := cmd.StdoutPipe()
-		if err != nil {
+		p := startProcess(t)
+		if err := p.Process.Signal(sig); err != nil {
 			t.Fatal(err)
 		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		lines := bufio.NewScanner(out)
-		for lines.Scan() && !strings.HasPrefix(lines.Text(), "# control") {
-			continue
-		}
-		if err := cmd.Process.Signal(sig); err != nil {
-			t.Fatal(err)
-		}
-		_, _ = io.Copy(io.Discard, out)
-		if err := cmd.Wait(); err != nil || !strings.Contains(logs.String(), "msg=stopped") {
-			t.Errorf("%v: %v\n%s", sig, err, logs.String())
+		if err := p.Wait(); err != nil || !strings.Contains(p.logs.String(), "msg=stopped") {
+			t.Errorf("%v: %v\n%s", sig, err, p.logs.String())
 		}
 	}
 }

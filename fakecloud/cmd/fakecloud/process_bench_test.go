@@ -1,45 +1,13 @@
 package main
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
 )
-
-// process is the program as a process of its own.
-type process struct {
-	*exec.Cmd
-	endpoint, token string
-}
-
-// startProcess starts the program, and returns when it has printed where it listens.
-func startProcess(b *testing.B, args ...string) process {
-	b.Helper()
-	cmd := exec.CommandContext(b.Context(), os.Args[0], append([]string{"--listen", "127.0.0.1:0", "--control", "127.0.0.1:0"}, args...)...)
-	cmd.Env = append(os.Environ(), "TEST_RUN_FAKECLOUD=1")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
-	lines := bufio.NewScanner(out)
-	for lines.Scan() {
-		if m := exports.FindStringSubmatch(lines.Text()); m != nil {
-			go func() { _, _ = io.Copy(io.Discard, out) }() // until the program ends
-			return process{cmd, m[1], m[2]}
-		}
-	}
-	b.Fatal("the program has not printed where it listens: ", lines.Err())
-	return process{}
-}
 
 // kill ends the process, and returns its CPU time.
 func (p process) kill() time.Duration {
