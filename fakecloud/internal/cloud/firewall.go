@@ -16,14 +16,17 @@ const (
 	MaxRulesPerFirewall   = 50
 	MaxIPsPerFirewallRule = 100
 	MaxFirewallsPerServer = 5
+	// MaxEffectiveRules applies to one firewall (https://docs.hetzner.com/cloud/firewalls/faq). No source says how they are
+	// counted or what the error is: here, each IP of a rule is an effective rule, and more are invalid_input.
+	MaxEffectiveRules = 500
 )
 
 // Firewall limits the traffic of the servers that it is applied to, directly or by a label selector.
 //
 // Reproduced: the rules and their limits, the resources and their expansion as labels and public addresses change, the
 // status of the firewall on each server (pending while an action runs), one change at a time (conflict), and what
-// load balancers reach ([State.Reaches]). Left out: the limit of 500 effective rules, the rules for outbound traffic, and
-// all packets that no load balancer sends.
+// load balancers reach ([State.Reaches]). Left out: the rules for outbound traffic, and all packets that no load balancer
+// sends.
 type Firewall struct {
 	Meta
 	Rules []FirewallRule // replaced as a whole

@@ -24,13 +24,18 @@ func checkFirewallRules(rules []FirewallRule) error {
 		return ErrField("rules", fmt.Sprintf("must have at most %d items", MaxRulesPerFirewall))
 	}
 	var wrong []FieldError
+	effective := 0
 	for i, r := range rules {
+		effective += len(r.SourceIPs) + len(r.DestinationIPs)
 		r.check(func(field, message string) {
 			wrong = append(wrong, FieldError{Name: fmt.Sprintf("rules.%d.%s", i, field), Messages: []string{message}})
 		})
 	}
 	if len(wrong) > 0 {
 		return ErrInvalidInput(wrong...)
+	}
+	if effective > MaxEffectiveRules {
+		return ErrField("rules", fmt.Sprintf("has %d effective rules, one for each IP of a rule: must have at most %d", effective, MaxEffectiveRules))
 	}
 	return nil
 }

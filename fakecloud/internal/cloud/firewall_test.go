@@ -110,6 +110,16 @@ func TestRulesOfFirewalls(t *testing.T) {
 	}
 	_, _, _, err := p.CreateFirewall(CreateFirewall{Name: "rules", Rules: slices.Repeat([]FirewallRule{anyIn("80")}, MaxRulesPerFirewall+1)})
 	wantCode(t, "51 rules", err, "rules")
+
+	in := anyIn("80")
+	in.SourceIPs = many[:MaxIPsPerFirewallRule]
+	out := FirewallRule{Direction: "out", Protocol: "icmp", DestinationIPs: in.SourceIPs}
+	effective := []FirewallRule{in, out, in, out, in}
+	_, _, _, err = p.CreateFirewall(CreateFirewall{Name: "effective", Rules: append(effective, anyIn("80"))})
+	wantCode(t, "501 effective rules", err, "rules")
+	if _, _, _, err := p.CreateFirewall(CreateFirewall{Name: "effective", Rules: effective}); err != nil {
+		t.Error("500 effective rules:", err)
+	}
 }
 
 func TestFirewallsFollowLabelsAndServers(t *testing.T) {

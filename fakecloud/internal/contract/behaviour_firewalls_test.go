@@ -2,7 +2,7 @@ package contract_test
 
 import (
 	"encoding/json"
-	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -136,20 +136,24 @@ func TestNewRulesReplaceAllRules(t *testing.T) {
 	}
 }
 
-func TestAFirewallHasAtMostFiftyRules(t *testing.T) {
+func TestAFirewallHasAtMostFiftyRulesAnd500EffectiveOnes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	var rules []any
-	for i := range 51 {
-		rules = append(rules, object{"direction": "in", "protocol": "tcp", "port": fmt.Sprint(1000 + i), "source_ips": []any{"0.0.0.0/0"}})
+	rules := func(count, ips int) object {
+		rule := object{"direction": "in", "protocol": "tcp", "port": "80", "source_ips": slices.Repeat([]any{"192.0.2.0/24"}, ips)}
+		return object{"rules": slices.Repeat([]any{rule}, count)}
 	}
 	path := w.firewall(smallFirewall(w, "a"))
-	w.act(path, "set_rules", object{"rules": rules[:50]})
-	if got := w.rulesOf(path); len(got) != 50 {
-		t.Errorf("%d rules", len(got))
+	for _, possible := range []object{rules(50, 10), rules(5, 100)} {
+		w.act(path, "set_rules", possible)
+		if got, want := w.rulesOf(path), possible["rules"].([]any); len(got) != len(want) {
+			t.Errorf("%d rules, want %d", len(got), len(want))
+		}
 	}
-	response := w.send("POST", path+"/actions/set_rules", object{"rules": rules})
-	if response.Code/100 != 4 || !strings.Contains(response.Body.String(), "rule") {
-		t.Errorf("51 rules: %d %s", response.Code, response.Body)
+	for name, impossible := range map[string]object{"51 rules": rules(51, 1), "504 effective rules": rules(6, 84)} {
+		response := w.send("POST", path+"/actions/set_rules", impossible)
+		if response.Code/100 != 4 || !strings.Contains(response.Body.String(), "rule") {
+			t.Errorf("%s: %d %s", name, response.Code, response.Body)
+		}
 	}
 }
