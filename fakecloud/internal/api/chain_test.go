@@ -329,3 +329,16 @@ func TestRoutesAreDeclaredOnce(t *testing.T) {
 		}
 	}
 }
+
+// The real API leaves details out of one error (hcloud-go pull request 507), which clients must survive.
+func TestDetailsOfErrorsWithoutAny(t *testing.T) {
+	t.Parallel()
+	for want, err := range map[string]*cloud.Error{
+		`{"code":"invalid_input","message":"certificate must use larger key size"}`: {Code: "invalid_input", Message: "certificate must use larger key size"},
+		`{"code":"locked","message":"m","details":null}`:                            {Code: "locked", Message: "m"},
+	} {
+		if got := string(marshal(errorJSON{err.Code, err.Message, errorDetails(err)})); strings.TrimSpace(got) != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}

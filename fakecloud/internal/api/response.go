@@ -122,7 +122,9 @@ type errorBody struct {
 type errorJSON struct {
 	Code    cloud.Code `json:"code"`
 	Message string     `json:"message"`
-	Details any        `json:"details"`
+	// The real API leaves details out of an invalid_input that concerns no field (hcloud-go pull request 507). In other errors
+	// without details, it is null.
+	Details any `json:"details,omitzero"`
 }
 
 type fieldJSON struct {
@@ -146,8 +148,10 @@ func writeError(w http.ResponseWriter, r *Request, err error) {
 	}})}})
 }
 
-// errorDetails returns the details in the form that clients expect for the code. Without details, it returns nil, which
-// is encoded as null.
+// noDetails is encoded as null.
+var noDetails = json.RawMessage("null")
+
+// errorDetails returns the details in the form that clients expect for the code, and nil if there is to be no such field.
 func errorDetails(e *cloud.Error) any {
 	switch {
 	case len(e.Fields) > 0:
@@ -164,8 +168,10 @@ func errorDetails(e *cloud.Error) any {
 		return map[string]any{"limits": limits}
 	case e.Announcement != "":
 		return map[string]any{"announcement": e.Announcement}
+	case e.Code == "invalid_input":
+		return nil
 	}
-	return nil
+	return noDetails
 }
 
 // timeJSON is a time in the format of the API: RFC 3339 in UTC with seconds.

@@ -87,7 +87,9 @@ func (t *ActionTable) init(kind Kind) {
 		byResource: btree.NewBTreeGOptions(func(a, b resourceAction) bool {
 			return cmp.Or(cmp.Compare(a.resource, b.resource), cmp.Compare(a.action, b.action)) < 0
 		}, opts),
-		locks: btree.NewBTreeGOptions(func(a, b lock) bool { return a.resource < b.resource }, opts),
+		locks: btree.NewBTreeGOptions(func(a, b lock) bool {
+			return cmp.Or(cmp.Compare(a.resource, b.resource), cmp.Compare(a.action, b.action)) < 0
+		}, opts),
 	}
 	t.names = nil
 }
@@ -132,10 +134,13 @@ func (t *ActionTable) from(start uint64, while func(resource uint64) bool) iter.
 	}
 }
 
-// LockedBy returns the id of the running action that locks a resource.
-func (t *ActionTable) LockedBy(ref Ref) (int64, bool) {
-	l, ok := t.locks.Get(lock{resource: ref.key()})
-	return l.action, ok
+// LockedBy returns the id of the running action that locks a resource: the first one, if there are several.
+func (t *ActionTable) LockedBy(ref Ref) (id int64, ok bool) {
+	t.locks.Ascend(lock{resource: ref.key()}, func(l lock) bool {
+		id, ok = l.action, l.resource == ref.key()
+		return false
+	})
+	return id, ok
 }
 
 // Locked reports whether a running action locks a resource.
@@ -148,8 +153,8 @@ func (t *ActionTable) Locked(ref Ref) bool {
 type ActionSpec struct {
 	Command   string
 	Resources []Ref // not changed afterwards
-	// Locks are the resources that refuse other actions until this one has ended. None of them may be
-	// locked: call [Tx.RequireUnlocked] first.
+	// Locks are the resources that refuse other actions until this one has ended. Call [Tx.RequireUnlocked] first, unless
+	// the action may run while another one locks the resource.
 	Locks []Ref
 	// Parallel leaves the action's own resource unlocked: other actions may start on it while this one runs.
 	Parallel bool
@@ -291,9 +296,7 @@ func (r *actionRun) end(tx *Tx) {
 	}
 	tx.Actions.ownIndexes()
 	for _, ref := range r.Locks {
-		if by, ok := tx.Actions.LockedBy(ref); ok && by == r.id {
-			tx.Actions.locks.Delete(lock{resource: ref.key()})
-		}
+		tx.Actions.locks.Delete(lock{ref.key(), r.id})
 	}
 	var failure *Error
 	switch {
@@ -346,7 +349,7 @@ func (tx *Tx) attempt(effect func(*Tx) error) *Error {
 func (tx *Tx) RequireUnlocked(refs ...Ref) error {
 	for _, r := range refs {
 		if tx.Actions.Locked(r) {
-			return ErrLocked(r.Kind, r.ID)
+			return ErrLocked(r.Kind)
 		}
 	}
 	return nil

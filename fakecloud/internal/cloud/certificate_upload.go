@@ -89,8 +89,8 @@ func parseChain(text string) (chain []*x509.Certificate, problem string) {
 		return nil, fmt.Sprintf("has more than %d certificates", MaxCertificateChain)
 	}
 	for i, cert := range chain[1:] {
-		if err := chain[i].CheckSignatureFrom(cert); err != nil {
-			return nil, fmt.Sprintf("certificate %d of the chain does not certify the one before it: %v", i+2, err)
+		if chain[i].CheckSignatureFrom(cert) != nil {
+			return nil, fmt.Sprintf("certificate %d of the chain does not certify the one before it", i+2)
 		}
 	}
 	return chain, ""

@@ -140,11 +140,12 @@ func ErrResourceInUse(message string) *Error {
 	return &Error{Code: "resource_in_use", Status: 422, Message: message}
 }
 
-// ErrLocked is 423 locked: an action is running on the resource.
-func ErrLocked(kind Kind, id int64) *Error {
+// ErrLocked is 423 locked: an action is running on the resource. The real API's message about a server is in
+// terraform-provider-hcloud issues 492 and 734.
+func ErrLocked(kind Kind) *Error {
 	return &Error{
 		Code: "locked", Status: 423,
-		Message: fmt.Sprintf("%s %d is locked: another action is running on it", strings.ReplaceAll(string(kind), "_", " "), id),
+		Message: fmt.Sprintf("cannot perform operation because %s is locked", strings.ReplaceAll(string(kind), "_", " ")),
 	}
 }
 

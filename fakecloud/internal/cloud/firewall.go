@@ -44,7 +44,8 @@ type FirewallTarget struct {
 	pending  bool // an action that applies or removes it is running
 	filters  bool // the rules are in force: from the end of the action that applies it to the end of the one that removes it
 	selector *Selector
-	selected *btree.BTreeG[int64] // nil for none
+	selected *btree.BTreeG[int64] // the servers that the selector selects; nil for none
+	coming   *btree.BTreeG[int64] // the servers to which an action of their own has yet to apply the firewall; nil for none
 }
 
 // Servers returns the ascending ids of the servers that the selector selects.
@@ -56,26 +57,30 @@ func (t FirewallTarget) Servers() []int64 {
 }
 
 // selects reports whether the selector selects the server.
-func (t FirewallTarget) selects(server int64) bool {
-	if t.selected == nil {
+func (t FirewallTarget) selects(server int64) bool { return has(t.selected, server) }
+
+// has reports whether a set, which may be nil, has the id.
+func has(set *btree.BTreeG[int64], id int64) bool {
+	if set == nil {
 		return false
 	}
-	_, ok := t.selected.Get(server)
+	_, ok := set.Get(id)
 	return ok
 }
 
-// set changes whether the selector selects the server. Versions of the firewall share what has not changed.
-func (t *FirewallTarget) set(server int64, selects bool) {
-	if t.selected == nil {
-		t.selected = newIDSet()
+// with returns a copy of a set, which may be nil, with or without the id. The copy shares what has not changed.
+func with(set *btree.BTreeG[int64], id int64, in bool) *btree.BTreeG[int64] {
+	if set == nil {
+		set = newIDSet()
 	} else {
-		t.selected = t.selected.Copy()
+		set = set.Copy()
 	}
-	if selects {
-		t.selected.Set(server)
+	if in {
+		set.Set(id)
 	} else {
-		t.selected.Delete(server)
+		set.Delete(id)
 	}
+	return set
 }
 
 // ServerFirewall is a firewall on a server's public interface.
@@ -104,7 +109,7 @@ func (f *Firewall) target(t FirewallTarget) int {
 // filters reports whether the rules are in force on a server that shows the firewall.
 func (f *Firewall) filters(s *Server) bool {
 	return slices.ContainsFunc(f.AppliedTo, func(t FirewallTarget) bool {
-		return t.filters && (t.Server == s.ID || t.Server == 0 && t.selector.Matches(s.Labels))
+		return t.filters && (t.Server == s.ID || t.Server == 0 && t.selector.Matches(s.Labels) && !has(t.coming, s.ID))
 	})
 }
 
@@ -267,31 +272,8 @@ func (tx *Tx) refreshFirewallsOf(server int64) {
 		}
 	}
 	for f := range tx.Firewalls.All() {
-		direct := f.target(FirewallTarget{Server: server})
-		var changed *Firewall
-		for i, t := range f.AppliedTo {
-			if t.Server != 0 {
-				continue
-			}
-			selects := exists && direct < 0 && s.hasPublicInterface() && t.selector.Matches(s.Labels)
-			if selects && !slices.ContainsFunc(now, func(has ServerFirewall) bool { return has.ID == f.ID }) {
-				if selects = len(now) < MaxFirewallsPerServer; selects {
-					now = append(now, ServerFirewall{f.ID, f.setting || t.pending, f.filters(s)})
-				}
-			}
-			if selects != t.selects(server) {
-				if changed == nil {
-					changed = f.Clone()
-				}
-				changed.AppliedTo[i].set(server, selects)
-			}
-		}
-		if direct >= 0 && !exists {
-			changed = f.Clone() // no selector selects the server
-			changed.AppliedTo = slices.Delete(changed.AppliedTo, direct, direct+1)
-		}
-		if changed != nil {
-			tx.Firewalls.Put(changed)
+		if shown, ok := tx.refreshSelected(f, server, len(now) < MaxFirewallsPerServer); ok {
+			now = append(now, shown)
 		}
 	}
 	slices.SortFunc(now, func(a, b ServerFirewall) int { return cmp.Compare(a.ID, b.ID) })
@@ -302,4 +284,41 @@ func (tx *Tx) refreshFirewallsOf(server int64) {
 			tx.refilter(server)
 		}
 	}
+}
+
+// refreshSelected updates what the label selectors of a firewall select of a server, and drops the server if it is gone.
+// If one of them selects it, it returns what the server shows of the firewall.
+func (tx *Tx) refreshSelected(f *Firewall, server int64, room bool) (shown ServerFirewall, selected bool) {
+	s, exists := tx.Servers.Get(server)
+	direct := f.target(FirewallTarget{Server: server})
+	selectable := exists && direct < 0 && s.hasPublicInterface() && room
+	changed := f // cloned before it is changed
+	for i, t := range f.AppliedTo {
+		if t.Server != 0 {
+			continue
+		}
+		selects := selectable && t.selector.Matches(s.Labels)
+		if selects != t.selects(server) {
+			if changed == f {
+				changed = f.Clone()
+			}
+			t.selected = with(t.selected, server, selects)
+			if selects && !t.pending && !slices.Contains(filtering(s.Firewalls), f.ID) {
+				t.coming = with(t.coming, server, true)
+				tx.startSelected(f.ID, s, t.Selector)
+			}
+			changed.AppliedTo[i] = t
+		}
+		if selects && !selected {
+			shown, selected = ServerFirewall{f.ID, f.setting || t.pending || has(t.coming, server), changed.filters(s)}, true
+		}
+	}
+	if direct >= 0 && !exists {
+		changed = f.Clone() // no selector selects the server
+		changed.AppliedTo = slices.Delete(changed.AppliedTo, direct, direct+1)
+	}
+	if changed != f {
+		tx.Firewalls.Put(changed)
+	}
+	return shown, selected
 }

@@ -19,13 +19,23 @@ func (p Project) onFirewall(id int64, start func(*Tx, *Firewall) ([]int64, error
 	return actions, st, err
 }
 
-// SetFirewallRules replaces the rules. Errors: not_found, conflict, invalid_input.
+// SetFirewallRules replaces the rules. It starts an action for the rules, and one for each server that has the firewall, as
+// in the API document's example. Errors: not_found, conflict, invalid_input.
 func (p Project) SetFirewallRules(id int64, rules []FirewallRule) ([]int64, *State, error) {
 	return p.onFirewall(id, func(tx *Tx, _ *Firewall) ([]int64, error) {
 		if err := checkFirewallRules(rules); err != nil {
 			return nil, err
 		}
-		return []int64{tx.startSettingRules(id, rules)}, nil
+		set := tx.startSettingRules(id, rules)
+		actions := []int64{set}
+		for s := range tx.Servers.All() {
+			if slices.ContainsFunc(s.Firewalls, func(has ServerFirewall) bool { return has.ID == id }) {
+				actions = append(actions, tx.Start(ActionSpec{
+					Command: "apply_firewall", Resources: []Ref{{KindFirewall, id}, s.Ref()}, Locks: []Ref{s.Ref()}, After: set,
+				}).ID)
+			}
+		}
+		return actions, nil
 	})
 }
 
@@ -70,13 +80,35 @@ func (tx *Tx) startApplying(id int64, t FirewallTarget, after int64) int64 {
 	return tx.startOnFirewall("apply_firewall", id, t, after, true)
 }
 
+// startSelected starts the action that applies a firewall to a server which one of its label selectors has begun to select.
+// That of a new server waits for its creation. If it fails, the server shows the firewall as pending from then on.
+func (tx *Tx) startSelected(id int64, s *Server, selector string) {
+	var after int64
+	if s.Status == ServerInitializing {
+		after, _ = tx.Actions.LockedBy(s.Ref())
+	}
+	tx.Start(ActionSpec{
+		Command: "apply_firewall", Resources: []Ref{s.Ref(), {KindFirewall, id}}, Locks: []Ref{s.Ref()}, After: after,
+		Effect: func(tx *Tx) {
+			tx.Firewalls.Update(id, func(f *Firewall) {
+				if i := f.target(FirewallTarget{Selector: selector}); i >= 0 {
+					f.AppliedTo[i].coming = with(f.AppliedTo[i].coming, s.ID, false)
+				}
+			})
+			tx.refreshFirewallsOf(s.ID)
+		},
+	})
+}
+
 // startOnFirewall starts an action on a firewall and one of its resources. If keeps, the resource stays when the action
-// succeeds, and goes when it fails; else it is the other way round.
+// succeeds, and goes when it fails; else it is the other way round. Meanwhile, other actions of a server are locked
+// (packer-plugin-hcloud pull request 209). Actions of one firewall on several servers run at the same time.
 func (tx *Tx) startOnFirewall(command string, id int64, t FirewallTarget, after int64, keeps bool) int64 {
-	firewall := Ref{KindFirewall, id}
-	resources := []Ref{firewall}
+	resources := []Ref{{KindFirewall, id}}
+	var locks []Ref
 	if t.Server != 0 {
-		resources = []Ref{{KindServer, t.Server}, firewall}
+		locks = []Ref{{KindServer, t.Server}}
+		resources = slices.Concat(locks, resources)
 	}
 	end := func(stays bool) func(*Tx) {
 		return func(tx *Tx) {
@@ -94,7 +126,7 @@ func (tx *Tx) startOnFirewall(command string, id int64, t FirewallTarget, after 
 		}
 	}
 	return tx.Start(ActionSpec{
-		Command: command, Resources: resources, Locks: []Ref{firewall}, After: after,
+		Command: command, Resources: resources, Locks: locks, After: after,
 		Effect: end(keeps), Failed: end(!keeps),
 	}).ID
 }
@@ -109,6 +141,9 @@ func (p Project) RemoveFirewall(id int64, from []FirewallTarget) ([]int64, *Stat
 			i := f.target(t)
 			if i < 0 {
 				return nil, tx.errNotApplied(f, t)
+			}
+			if f.AppliedTo[i].pending {
+				return nil, ErrConflict("firewall has changed during request")
 			}
 			f.AppliedTo[i].pending = true
 			actions = append(actions, tx.startOnFirewall("remove_firewall", id, t, 0, false))

@@ -143,7 +143,7 @@ func TestAFirewallFiltersFromTheEndOfItsAction(t *testing.T) {
 	change("apply to the server, too", false, false, apply(direct))
 	change("remove from the server, not by label", false, false, remove(direct))
 	change("take the label away", true, true, labels("db"))
-	change("give the label back", false, false, labels("web"))
+	change("give the label back", true, false, labels("web"))
 	change("remove by label", false, true, remove(byLabel))
 }
 
@@ -195,6 +195,7 @@ func TestHealthFollowsFirewallsWithoutADataPlane(t *testing.T) {
 	if _, err := p.UpdateServer(s.ID, UpdateResource{Labels: map[string]string{"role": "web"}}); err != nil {
 		t.Fatal(err)
 	}
+	clk.Step(time.Second) // the firewall is applied
 	expect(5*time.Second, up)
 	expect(time.Second, dropped)
 	must(t, p, func(tx *Tx) { tx.setServerStatus(s.ID, ServerOff) })

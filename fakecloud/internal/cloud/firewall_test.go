@@ -16,11 +16,11 @@ func checkFirewalls(t *testing.T, st *State) {
 		var want []ServerFirewall
 		for f := range st.Firewalls.All() {
 			filters := slices.ContainsFunc(f.AppliedTo, func(a FirewallTarget) bool {
-				return a.filters && (a.Server == s.ID || a.Server == 0 && a.selector.Matches(s.Labels))
+				return a.filters && (a.Server == s.ID || a.Server == 0 && a.selector.Matches(s.Labels) && !has(a.coming, s.ID))
 			})
 			for _, a := range f.AppliedTo {
 				if a.Server == s.ID || a.selects(s.ID) {
-					want = append(want, ServerFirewall{f.ID, f.setting || a.pending, filters})
+					want = append(want, ServerFirewall{f.ID, f.setting || a.pending || has(a.coming, s.ID), filters})
 					break
 				}
 			}
@@ -181,6 +181,124 @@ func TestFirewallsFollowLabelsAndServers(t *testing.T) {
 	clk.Step(time.Second)
 	if err := p.DeleteFirewall(f.ID); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestServersGetTheSameFirewallAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	p, clk := serverCloud(t, Options{})
+	s := runningServer(t, p, clk, smallServer("old")).ID
+	f, _, _, err := p.CreateFirewall(CreateFirewall{Name: "f"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		in := smallServer(name)
+		in.Firewalls = []int64{f.ID}
+		if _, _, err := p.CreateServer(in); err != nil {
+			t.Errorf("create %s: %v", name, err)
+		}
+	}
+	if _, _, err := p.ApplyFirewall(f.ID, []FirewallTarget{{Server: s}}); err != nil {
+		t.Errorf("apply to a server: %v", err)
+	}
+	_, _, err = p.PowerOffServer(s)
+	wantCode(t, "power off a server while a firewall is applied to it", err, "locked")
+	_, _, err = p.RemoveFirewall(f.ID, []FirewallTarget{{Server: s}})
+	wantCode(t, "remove the firewall from that server", err, "conflict")
+	clk.Step(time.Minute)
+	checkFirewalls(t, p.View())
+	for s := range p.View().Servers.All() {
+		if want := []ServerFirewall{{f.ID, false, true}}; !slices.Equal(s.Firewalls, want) {
+			t.Errorf("%s shows the firewalls %v, want %v", s.Name, s.Firewalls, want)
+		}
+		if p.View().Actions.Locked(s.Ref()) {
+			t.Errorf("%s is still locked", s.Name)
+		}
+	}
+}
+
+// The action of a server that a label selector begins to select is the server's (packer-plugin-hcloud pull request 209).
+func TestALabelSelectorAppliesAFirewallByAnActionOfTheServer(t *testing.T) {
+	t.Parallel()
+	p, clk := serverCloud(t, Options{})
+	f, _, _, err := p.CreateFirewall(CreateFirewall{Name: "f", ApplyTo: []FirewallTarget{{Selector: "role=web"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	clk.Step(time.Second)
+	in := smallServer("new")
+	in.Labels = map[string]string{"role": "web"}
+	created, st, err := p.CreateServer(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := created.Server.Ref()
+	var apply *Action
+	for e := range st.Actions.Of(server) {
+		if a := e.Value; a.Command == "apply_firewall" {
+			apply = a
+		}
+	}
+	if apply == nil || !slices.Equal(apply.Resources, []Ref{server, f.Ref()}) {
+		t.Fatalf("the action of the new server: %+v", apply)
+	}
+	pending, applied := []ServerFirewall{{f.ID, true, false}}, []ServerFirewall{{f.ID, false, true}}
+	for s, _ := p.View().Servers.Get(server.ID); s.Status == ServerInitializing; s, _ = p.View().Servers.Get(server.ID) {
+		if !slices.Equal(s.Firewalls, pending) {
+			t.Fatalf("a server that is being created shows the firewalls %v", s.Firewalls)
+		}
+		clk.Step(100 * time.Millisecond)
+	}
+	_, _, err = p.PowerOffServer(server.ID)
+	wantCode(t, "power off the created server", err, "locked")
+	clk.Step(time.Minute)
+	if s, _ := p.View().Servers.Get(server.ID); !slices.Equal(s.Firewalls, applied) {
+		t.Errorf("in the end, the server shows the firewalls %v", s.Firewalls)
+	}
+
+	// Neither a second selector nor the direct application leaves the server unprotected for a moment.
+	if _, _, err := p.ApplyFirewall(f.ID, []FirewallTarget{{Server: server.ID}}); err != nil {
+		t.Fatal(err)
+	}
+	clk.Step(time.Second)
+	if _, _, err := p.RemoveFirewall(f.ID, []FirewallTarget{{Server: server.ID}}); err != nil {
+		t.Fatal(err)
+	}
+	clk.Step(time.Second)
+	if s, _ := p.View().Servers.Get(server.ID); !slices.Equal(s.Firewalls, applied) {
+		t.Errorf("when only the selector is left, the server shows the firewalls %v", s.Firewalls)
+	}
+}
+
+func TestNewRulesAreAppliedToEachServerByAnAction(t *testing.T) {
+	t.Parallel()
+	p, clk := serverCloud(t, Options{})
+	direct := runningServer(t, p, clk, smallServer("direct")).Ref()
+	in := smallServer("selected")
+	in.Labels = map[string]string{"role": "web"}
+	selected := runningServer(t, p, clk, in).Ref()
+	runningServer(t, p, clk, smallServer("other"))
+	f, _, _, err := p.CreateFirewall(CreateFirewall{Name: "f", ApplyTo: []FirewallTarget{{Server: direct.ID}, {Selector: "role=web"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	clk.Step(time.Second)
+	ids, st, err := p.SetFirewallRules(f.ID, []FirewallRule{anyIn("80")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, id := range ids {
+		a, _ := st.Actions.Get(id)
+		got = append(got, fmt.Sprint(a.Command, a.Resources))
+	}
+	want := []string{
+		fmt.Sprint("set_firewall_rules", []Ref{f.Ref()}),
+		fmt.Sprint("apply_firewall", []Ref{f.Ref(), direct}), fmt.Sprint("apply_firewall", []Ref{f.Ref(), selected}),
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
 

@@ -103,7 +103,7 @@ func (n *Network) pick(j Join, reserved reservations) (netip.Addr, netip.Prefix,
 		}
 		if s.IPRange.Contains(j.IP) {
 			if n.taken(j.IP) || j.IP == s.IPRange.Addr() || j.IP == lastAddr(s.IPRange) {
-				return fail(ErrOperation("ip_not_available", fmt.Sprintf("the IP %s is not available", j.IP)))
+				return fail(ErrOperation("ip_not_available", "IP not available"))
 			}
 			return j.IP, s.IPRange, nil
 		}

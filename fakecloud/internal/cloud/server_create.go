@@ -64,7 +64,7 @@ type serverPlan struct {
 // Errors: invalid_input, uniqueness_error, resource_limit_exceeded, resource_unavailable,
 // placement_error, primary_ip_version_mismatch, primary_ip_assigned,
 // primary_ip_datacenter_mismatch, volume_already_attached, service_error (a volume in another location),
-// limit_exceeded_error, locked (a volume), conflict (a firewall), and those of attaching to a network.
+// limit_exceeded_error, locked (a volume), and those of attaching to a network.
 func (p Project) CreateServer(in CreateServer) (CreatedServer, *State, error) {
 	var out CreatedServer
 	st, err := p.update(func(tx *Tx) error {
@@ -196,7 +196,7 @@ func (s *serverPlan) findVolumes(tx *Tx) error {
 func (s *serverPlan) findFirewalls(tx *Tx) error {
 	for i, id := range s.Firewalls {
 		field := fmt.Sprintf("firewalls.%d.firewall", i)
-		f, ok := tx.Firewalls.Get(id)
+		_, ok := tx.Firewalls.Get(id)
 		switch {
 		case !ok:
 			return ErrField(field, fmt.Sprintf("firewall with ID %d not found", id))
@@ -204,9 +204,6 @@ func (s *serverPlan) findFirewalls(tx *Tx) error {
 			return ErrField(field, fmt.Sprintf("firewall with ID %d is named twice", id))
 		case !s.IPv4.Enabled && !s.IPv6.Enabled:
 			return ErrField(field, "a firewall needs a public interface")
-		}
-		if err := tx.RequireNoConflict(f.Ref()); err != nil {
-			return err
 		}
 	}
 	return checkFirewallsOf(&Server{Firewalls: make([]ServerFirewall, max(0, len(s.Firewalls)-1))})

@@ -278,7 +278,7 @@ func TestCodesAgreeWithTheErrorCatalogue(t *testing.T) {
 		cloud.ErrJSON(""), cloud.ErrUnauthorized(""), cloud.ErrTokenReadonly(), cloud.ErrForbidden(""), cloud.ErrMaintenance(),
 		cloud.ErrLimitExceeded("", ""), cloud.ErrNoRoute(), cloud.ErrMethodNotAllowed(""), cloud.ErrUniqueness("", ""),
 		cloud.ErrConflict(""), cloud.ErrDeprecatedEndpoint(""), cloud.ErrResourceUnavailable(""), cloud.ErrField("", ""),
-		cloud.ErrServiceError(""), cloud.ErrUnsupported(""), cloud.ErrResourceInUse(""), cloud.ErrLocked("", 0),
+		cloud.ErrServiceError(""), cloud.ErrUnsupported(""), cloud.ErrResourceInUse(""), cloud.ErrLocked(""),
 		cloud.ErrProtected(""), cloud.ErrRateLimit(0), cloud.ErrServer(""),
 	} {
 		if fault.Codes[string(e.Code)] != e.Status {
