@@ -24,7 +24,7 @@ const (
 // Firewall limits the traffic of the servers that it is applied to, directly or by a label selector.
 //
 // Reproduced: the rules and their limits, the resources and their expansion as labels and public addresses change, the
-// status of the firewall on each server (pending while an action runs), one change at a time (conflict), and what
+// status of the firewall on each server (pending while an action runs), no change while rules are set (conflict), and what
 // load balancers reach ([State.Reaches]). Left out: the rules for outbound traffic, and all packets that no load balancer
 // sends.
 type Firewall struct {
