@@ -137,7 +137,7 @@ func (t *injected) remove() {
 	}
 }
 
-var _ = Describe("A CCM in a failing cloud", framework.Needs(framework.FaultTolerance), Label(framework.OwnCloud, "fault", "fake-only"), func() {
+var _ = Describe("A CCM in a failing cloud", framework.Needs(framework.FaultTolerance), framework.Long, Label(framework.OwnCloud, "fault", "fake-only"), func() {
 	DescribeTable("leaves a new node as it is, and initializes it when the cloud has recovered from", Label("node"),
 		func(ctx SpecContext, m failure) {
 			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: shortTimeouts, RateLimit: m.rateLimit})
@@ -253,7 +253,7 @@ var _ = Describe("A CCM in a failing cloud", framework.Needs(framework.FaultTole
 		}, entries(true))
 })
 
-var _ = Describe("A CCM in a failing cloud", framework.Needs(framework.FaultTolerance), Label(framework.OwnCloud, "fault", "fake-only"), func() {
+var _ = Describe("A CCM in a failing cloud", framework.Needs(framework.FaultTolerance), framework.Long, Label(framework.OwnCloud, "fault", "fake-only"), func() {
 	It("leaves everything as it is during an outage of the whole API, and does all the work that waits afterwards", framework.Needs(framework.NodeRoutes), Label("node", "service", "route", "dataplane"), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{CCM: shortTimeouts})
 		servers := env.Nodes.Create(ctx, "node-1", "node-2")

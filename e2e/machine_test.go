@@ -28,7 +28,7 @@ func serverNames(ctx context.Context, env *framework.Env) (names []string) {
 // otherType is a server type that the Machines of a spec do not have at first.
 const otherType = "cx33"
 
-var _ = Describe("Machines", framework.Needs(framework.NodeRoutes), Label(framework.OwnCloud, "machine", "dataplane"), func() {
+var _ = Describe("Machines", framework.Needs(framework.NodeRoutes), framework.Long, Label(framework.OwnCloud, "machine", "dataplane"), func() {
 	var env *framework.Env
 
 	BeforeEach(func(ctx SpecContext) {

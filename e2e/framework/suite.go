@@ -14,8 +14,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -160,6 +162,11 @@ func (s *Suite) startEmbedded(ctx context.Context, process int) error {
 	if err != nil {
 		return err
 	}
+	started, err := s.awaitTurn(process)
+	if err != nil {
+		return err
+	}
+	defer started()
 	s.Cluster, err = cluster.Start(ctx, cluster.Options{
 		Programs: programs, LogDir: filepath.Join(s.Out, fmt.Sprintf("control-plane-%d", process)),
 	})
@@ -167,6 +174,22 @@ func (s *Suite) startEmbedded(ctx context.Context, process int) error {
 		return err
 	}
 	return s.createCCMAccount(ctx)
+}
+
+// awaitTurn waits until this process may start its control plane, and returns what ends its turn. To start one is computing
+// most of the time: if all processes did it at once, no spec would begin before all of them are there.
+func (s *Suite) awaitTurn(process int) (end func(), err error) {
+	turn := process % (2 * runtime.NumCPU())
+	lock, err := os.Create(filepath.Join(s.Out, fmt.Sprintf("start-%d.lock", turn)))
+	if err != nil {
+		return nil, err
+	}
+	end = func() { _ = lock.Close() } // and with it the lock, also when the process is killed
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		end()
+		return nil, fmt.Errorf("cannot lock %s: %w", lock.Name(), err)
+	}
+	return end, nil
 }
 
 // Stop ends the control plane, and deletes the folder for logs and coverage if it is a temporary one.
