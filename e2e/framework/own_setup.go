@@ -79,8 +79,8 @@ func (s *ownSetup) startFleet(ctx context.Context) {
 // CCM, which may be gone: it removes the finalizers itself. The namespace stays: to delete one takes some 70 requests, which
 // was a quarter of all requests of a run, and the control plane ends with the specs.
 func (s *ownSetup) removeFromCluster(ctx context.Context) {
-	kube, namespace := s.env.Kube, s.env.Services.Namespace
-	services := kube.CoreV1().Services(namespace)
+	kube := s.env.Kube
+	services := kube.CoreV1().Services(s.env.Services.Namespace)
 	list, err := services.List(ctx, metav1.ListOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	for _, service := range list.Items {

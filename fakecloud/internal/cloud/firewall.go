@@ -57,31 +57,7 @@ func (t FirewallTarget) Servers() []int64 {
 }
 
 // selects reports whether the selector selects the server.
-func (t FirewallTarget) selects(server int64) bool { return has(t.selected, server) }
-
-// has reports whether a set, which may be nil, has the id.
-func has(set *btree.BTreeG[int64], id int64) bool {
-	if set == nil {
-		return false
-	}
-	_, ok := set.Get(id)
-	return ok
-}
-
-// with returns a copy of a set, which may be nil, with or without the id. The copy shares what has not changed.
-func with(set *btree.BTreeG[int64], id int64, in bool) *btree.BTreeG[int64] {
-	if set == nil {
-		set = newIDSet()
-	} else {
-		set = set.Copy()
-	}
-	if in {
-		set.Set(id)
-	} else {
-		set.Delete(id)
-	}
-	return set
-}
+func (t FirewallTarget) selects(server int64) bool { return hasID(t.selected, server) }
 
 // ServerFirewall is a firewall on a server's public interface.
 type ServerFirewall struct {
@@ -109,8 +85,13 @@ func (f *Firewall) target(t FirewallTarget) int {
 // filters reports whether the rules are in force on a server that shows the firewall.
 func (f *Firewall) filters(s *Server) bool {
 	return slices.ContainsFunc(f.AppliedTo, func(t FirewallTarget) bool {
-		return t.filters && (t.Server == s.ID || t.Server == 0 && t.selector.Matches(s.Labels) && !has(t.coming, s.ID))
+		return t.filters && (t.Server == s.ID || t.Server == 0 && t.selector.Matches(s.Labels) && !hasID(t.coming, s.ID))
 	})
+}
+
+// shows reports whether the server shows a firewall, which is applied or pending.
+func (s *Server) shows(firewall int64) bool {
+	return slices.ContainsFunc(s.Firewalls, func(f ServerFirewall) bool { return f.ID == firewall })
 }
 
 // hasPublicInterface reports whether a firewall can be applied to the server.
@@ -253,7 +234,7 @@ func (tx *Tx) refreshFirewall(id int64) {
 		return
 	}
 	for s := range tx.Servers.All() {
-		if slices.ContainsFunc(s.Firewalls, func(has ServerFirewall) bool { return has.ID == id }) || f.target(FirewallTarget{Server: s.ID}) >= 0 {
+		if s.shows(id) || f.target(FirewallTarget{Server: s.ID}) >= 0 {
 			tx.refreshFirewallsOf(s.ID)
 		}
 	}
@@ -302,15 +283,15 @@ func (tx *Tx) refreshSelected(f *Firewall, server int64, room bool) (shown Serve
 			if changed == f {
 				changed = f.Clone()
 			}
-			t.selected = with(t.selected, server, selects)
+			t.selected = withID(t.selected, server, selects)
 			if selects && !t.pending && !slices.Contains(filtering(s.Firewalls), f.ID) {
-				t.coming = with(t.coming, server, true)
+				t.coming = withID(t.coming, server, true)
 				tx.startSelected(f.ID, s, t.Selector)
 			}
 			changed.AppliedTo[i] = t
 		}
 		if selects && !selected {
-			shown, selected = ServerFirewall{f.ID, f.setting || t.pending || has(t.coming, server), changed.filters(s)}, true
+			shown, selected = ServerFirewall{f.ID, f.setting || t.pending || hasID(t.coming, server), changed.filters(s)}, true
 		}
 	}
 	if direct >= 0 && !exists {

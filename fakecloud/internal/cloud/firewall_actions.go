@@ -29,7 +29,7 @@ func (p Project) SetFirewallRules(id int64, rules []FirewallRule) ([]int64, *Sta
 		set := tx.startSettingRules(id, rules)
 		actions := []int64{set}
 		for s := range tx.Servers.All() {
-			if slices.ContainsFunc(s.Firewalls, func(has ServerFirewall) bool { return has.ID == id }) {
+			if s.shows(id) {
 				actions = append(actions, tx.Start(ActionSpec{
 					Command: "apply_firewall", Resources: []Ref{{KindFirewall, id}, s.Ref()}, Locks: []Ref{s.Ref()}, After: set,
 				}).ID)
@@ -92,7 +92,7 @@ func (tx *Tx) startSelected(id int64, s *Server, selector string) {
 		Effect: func(tx *Tx) {
 			tx.Firewalls.Update(id, func(f *Firewall) {
 				if i := f.target(FirewallTarget{Selector: selector}); i >= 0 {
-					f.AppliedTo[i].coming = with(f.AppliedTo[i].coming, s.ID, false)
+					f.AppliedTo[i].coming = withID(f.AppliedTo[i].coming, s.ID, false)
 				}
 			})
 			tx.refreshFirewallsOf(s.ID)
@@ -160,12 +160,8 @@ func (tx *Tx) errNotApplied(f *Firewall, t FirewallTarget) error {
 	if t.Server != 0 && !ok {
 		return errNoFirewallResource(t.Server, false)
 	}
-	if t.Server != 0 {
-		for _, has := range s.Firewalls {
-			if has.ID == f.ID {
-				return ErrOperation("firewall_managed_by_label_selector", "firewall is applied via a label selector and cannot be removed manually")
-			}
-		}
+	if t.Server != 0 && s.shows(f.ID) {
+		return ErrOperation("firewall_managed_by_label_selector", "firewall is applied via a label selector and cannot be removed manually")
 	}
 	return ErrOperation("firewall_already_removed", "firewall was already removed from the resource")
 }

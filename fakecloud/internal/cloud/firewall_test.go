@@ -16,11 +16,11 @@ func checkFirewalls(t *testing.T, st *State) {
 		var want []ServerFirewall
 		for f := range st.Firewalls.All() {
 			filters := slices.ContainsFunc(f.AppliedTo, func(a FirewallTarget) bool {
-				return a.filters && (a.Server == s.ID || a.Server == 0 && a.selector.Matches(s.Labels) && !has(a.coming, s.ID))
+				return a.filters && (a.Server == s.ID || a.Server == 0 && a.selector.Matches(s.Labels) && !hasID(a.coming, s.ID))
 			})
 			for _, a := range f.AppliedTo {
 				if a.Server == s.ID || a.selects(s.ID) {
-					want = append(want, ServerFirewall{f.ID, f.setting || a.pending || has(a.coming, s.ID), filters})
+					want = append(want, ServerFirewall{f.ID, f.setting || a.pending || hasID(a.coming, s.ID), filters})
 					break
 				}
 			}

@@ -24,6 +24,30 @@ func newIDSet() *btree.BTreeG[int64] {
 	return btree.NewBTreeGOptions(func(a, b int64) bool { return a < b }, btree.Options{NoLocks: true, Degree: treeDegree})
 }
 
+// hasID reports whether a set, which may be nil, has the id.
+func hasID(set *btree.BTreeG[int64], id int64) bool {
+	if set == nil {
+		return false
+	}
+	_, ok := set.Get(id)
+	return ok
+}
+
+// withID returns a copy of a set, which may be nil, with or without the id. The copy shares what has not changed.
+func withID(set *btree.BTreeG[int64], id int64, in bool) *btree.BTreeG[int64] {
+	if set == nil {
+		set = newIDSet()
+	} else {
+		set = set.Copy()
+	}
+	if in {
+		set.Set(id)
+	} else {
+		set.Delete(id)
+	}
+	return set
+}
+
 // relabel updates the index after the labels of a resource changed.
 func (t *Table[T]) relabel(id int64, before, after map[string]string) {
 	if len(before)+len(after) == 0 || maps.Equal(before, after) {
@@ -32,27 +56,22 @@ func (t *Table[T]) relabel(id int64, before, after map[string]string) {
 	if !t.owned.labels {
 		t.labels, t.owned.labels = t.labels.Copy(), true
 	}
-	change := func(label string, do func(ids *btree.BTreeG[int64])) {
-		set, ok := t.labels.Get(labelled{label: label})
-		if ok {
-			set.ids = set.ids.Copy()
+	change := func(label string, has bool) {
+		old, _ := t.labels.Get(labelled{label: label})
+		if now := (labelled{label, withID(old.ids, id, has)}); now.ids.Len() == 0 {
+			t.labels.Delete(now)
 		} else {
-			set = labelled{label, newIDSet()}
-		}
-		if do(set.ids); set.ids.Len() == 0 {
-			t.labels.Delete(set)
-		} else {
-			t.labels.Set(set)
+			t.labels.Set(now)
 		}
 	}
 	for k, v := range before {
 		if now, ok := after[k]; !ok || now != v {
-			change(k+"="+v, func(ids *btree.BTreeG[int64]) { ids.Delete(id) })
+			change(k+"="+v, false)
 		}
 	}
 	for k, v := range after {
 		if was, ok := before[k]; !ok || was != v {
-			change(k+"="+v, func(ids *btree.BTreeG[int64]) { ids.Set(id) })
+			change(k+"="+v, true)
 		}
 	}
 }
