@@ -35,6 +35,13 @@ func (c *Cloud) AttachHypervisor(_ context.Context, o hypervisor.Options) (hyper
 	return c.cloud.AttachHypervisor(o)
 }
 
+// ReportServerUsage reports what a server uses, for its metrics. From a server's first report on, its metrics show the
+// reports and nothing that is made up. It returns an error if the server does not exist, or if a value is negative,
+// infinite or not a number.
+func (c *Cloud) ReportServerUsage(_ context.Context, server int64, u hypervisor.Usage) error {
+	return c.controller.ReportServerUsage(server, u)
+}
+
 // Ready returns nil while clients can use the API, and an error before [Cloud.Start].
 func (c *Cloud) Ready(context.Context) error {
 	if !c.ready.Load() {

@@ -430,3 +430,34 @@ func TestABrowserCannotControlTheCloud(t *testing.T) {
 		}
 	}
 }
+
+func TestTheControlAPITakesReportsOfUsage(t *testing.T) {
+	t.Parallel()
+	c := startControlled(t, fakecloud.Options{})
+	created, _, err := c.Client().Server.Create(t.Context(), hcloud.ServerCreateOpts{
+		Name: "one", ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-13"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := fmt.Sprintf("/servers/%d/usage", created.Server.ID)
+	for body, status := range map[string]int{
+		`{"cpu": 150, "bytes_in": 1e4}`:         200,
+		`{}`:                                    200,
+		`{"cpu": -1}`:                           400,
+		`{"cpu": 1e999}`:                        400,
+		`{"cpu": "1"}`:                          400,
+		`{"cpu": 1, "disk": 1}`:                 400,
+		`{"cpu": 1, "bytes_in": 1, "cpu": -0}`:  400,
+		`[1]`:                                   400,
+		`{"cpu": 1} {"cpu": 1}`:                 400,
+		`{"cpu": 1, "packets_in": 1` + "\x00}":  400,
+		strings.Repeat(`{"cpu": `, 1000) + `1}`: 400,
+	} {
+		c.call(t, "PUT", path, body, status)
+	}
+	c.call(t, "PUT", "/servers/x/usage", `{"cpu": 1}`, 400)
+	if e := c.call(t, "PUT", "/servers/1/usage", `{"cpu": 1}`, 404)["error"].(string); !strings.Contains(e, "server 1 does not exist") {
+		t.Errorf("an unknown server: %s", e)
+	}
+}

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
 )
 
 // Ready returns nil when the cloud's API can be used, and an error before.
@@ -111,6 +113,14 @@ func (c *Client) CARoots(ctx context.Context) ([]byte, error) {
 	var out []byte
 	err := c.call(ctx, http.MethodGet, "/ca_roots", nil, nil, &out)
 	return out, err
+}
+
+// ReportServerUsage reports what a server uses, for its metrics: see fakecloud.Cloud.ReportServerUsage.
+func (c *Client) ReportServerUsage(ctx context.Context, server int64, u hypervisor.Usage) error {
+	if err := u.Check(); err != nil { // JSON has no such numbers
+		return fmt.Errorf("usage of server %d: %w", server, err)
+	}
+	return c.call(ctx, http.MethodPut, "/servers/"+strconv.FormatInt(server, 10)+"/usage", nil, u, nil)
 }
 
 // Projects returns all projects.

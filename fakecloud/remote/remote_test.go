@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -25,6 +26,7 @@ type controls interface {
 	Journal() journal.Journal
 	Faults() fault.Rules
 	AttachHypervisor(context.Context, hypervisor.Options) (hypervisor.Session, error)
+	ReportServerUsage(context.Context, int64, hypervisor.Usage) error
 	Ready(context.Context) error
 	State(context.Context, fakecloud.Selection) (json.RawMessage, error)
 	Reset(context.Context, ...string) error
@@ -242,6 +244,43 @@ func TestTheClockAndActionsAreTheSame(t *testing.T) {
 		} {
 			if err == nil {
 				t.Errorf("%s: no error", name)
+			}
+		}
+	})
+}
+
+func TestReportsOfUsageAreTheSame(t *testing.T) {
+	each(t, func(t *testing.T, c *fakecloud.Cloud, is controls) {
+		ctx := t.Context()
+		ok(t, c.SetSpeed(ctx, 0))
+		ok(t, createServer(ctx, c, "one"))
+		server, _, err := c.Client().Server.GetByName(ctx, "one")
+		ok(t, err)
+		start := must[time.Time](t)(c.Now(ctx))
+		ok(t, is.ReportServerUsage(ctx, server.ID, hypervisor.Usage{
+			CPU: 150.5, DiskReadOps: 1, DiskWriteOps: 2, DiskReadBytes: 3, DiskWriteBytes: 4, PacketsIn: 5, PacketsOut: 6, BytesIn: 7, BytesOut: 8,
+		}))
+		for name, err := range map[string]error{
+			"cpu: NaN":       is.ReportServerUsage(ctx, server.ID, hypervisor.Usage{CPU: math.NaN(), BytesIn: 9}),
+			"bytes_in: -1":   is.ReportServerUsage(ctx, server.ID, hypervisor.Usage{CPU: 9, BytesIn: -1}),
+			"does not exist": is.ReportServerUsage(ctx, 5, hypervisor.Usage{}),
+		} {
+			if err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		ok(t, c.Step(ctx, 10*time.Second))
+		metrics, _, err := c.Client().Server.GetMetrics(ctx, server, hcloud.ServerGetMetricsOpts{
+			Types: []hcloud.ServerMetricType{hcloud.ServerMetricCPU, hcloud.ServerMetricDisk, hcloud.ServerMetricNetwork},
+			Start: start.Add(2 * time.Second), End: start.Add(3 * time.Second), Step: 1,
+		})
+		ok(t, err)
+		for series, want := range map[string]string{
+			"cpu": "150.5", "disk.0.iops.read": "1", "disk.0.iops.write": "2", "disk.0.bandwidth.read": "3", "disk.0.bandwidth.write": "4",
+			"network.0.pps.in": "5", "network.0.pps.out": "6", "network.0.bandwidth.in": "7", "network.0.bandwidth.out": "8",
+		} {
+			if got := metrics.TimeSeries[series]; len(got) != 1 || got[0].Value != want {
+				t.Errorf("%s is %v, want %s", series, got, want)
 			}
 		}
 	})

@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/simclock"
 )
 
@@ -81,8 +82,12 @@ type Cloud struct {
 
 	healthRule HealthRule
 
-	dedicated         []netip.Prefix
-	loadBalancerStats statsHistory
+	dedicated []netip.Prefix
+
+	loadBalancerStats statsHistory[LoadBalancerStats]
+	serverUsage       statsHistory[hypervisor.Usage]
+	serverTraffic     statsHistory[serverTraffic]
+	countsTraffic     atomic.Bool // whether serverTraffic has all traffic of all servers
 
 	wake   chan struct{} // tells the runner that the earliest job has changed
 	closed chan struct{}
@@ -252,6 +257,8 @@ func (c *Cloud) Reset() {
 	c.ips.reset()
 	c.lbIPs.reset()
 	c.loadBalancerStats.reset()
+	c.serverUsage.reset()
+	c.serverTraffic.reset()
 	c.broadcast()
 }
 

@@ -643,11 +643,11 @@ func TestMetricsShowTheLatestReports(t *testing.T) {
 	if _, err := p.LoadBalancerMetrics(5, nil, MetricRange{Step: time.Second}); codeOf(err) != "not_found" {
 		t.Errorf("metrics of an unknown load balancer: %v", err)
 	}
-	for range 2 * maxStatsPerLoadBalancer {
+	for range 2 * maxStats {
 		clk.Step(time.Millisecond)
 		p.ReportLoadBalancerStats(lb.ID, LoadBalancerStats{})
 	}
-	if n := len(p.cloud.loadBalancerStats.samples[lb.ID]); n > maxStatsPerLoadBalancer {
+	if n := len(p.cloud.loadBalancerStats.samples[lb.ID]); n > maxStats {
 		t.Errorf("%d samples are kept", n)
 	}
 	p.ReportLoadBalancerStats(5, LoadBalancerStats{OpenConnections: 1})

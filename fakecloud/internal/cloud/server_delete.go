@@ -29,5 +29,7 @@ func (tx *Tx) removeServer(id int64) {
 	tx.releaseVolumes(id)
 	tx.deleteBackups(id)
 	tx.Servers.Delete(id)
+	tx.cloud.serverUsage.forget(id)
+	tx.cloud.serverTraffic.forget(id)
 	tx.followServer(id)
 }

@@ -3,6 +3,8 @@ package cloud
 import (
 	"math"
 	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
 )
 
 // The limits of a query for metrics (API document, get metrics for a server).
@@ -64,40 +66,59 @@ type MetricSeries struct {
 	Values []float64
 }
 
-// serverSeries are the series of each type of metric. mean is the average of a running server, in the
-// document's units.
+// serverSeries are the series of each type of metric, in the document's units. value is the series' part of a report.
+// mean is the average of what is made up for a running server.
 var serverSeries = map[string][]struct {
-	name string
-	mean float64
+	name  string
+	value func(hypervisor.Usage) float64
+	mean  float64
 }{
-	"cpu": {{"cpu", 12}},
+	"cpu": {{"cpu", func(u hypervisor.Usage) float64 { return u.CPU }, 12}},
 	"disk": {
-		{"disk.0.iops.read", 4}, {"disk.0.iops.write", 18},
-		{"disk.0.bandwidth.read", 40_000}, {"disk.0.bandwidth.write", 210_000},
+		{"disk.0.iops.read", func(u hypervisor.Usage) float64 { return u.DiskReadOps }, 4},
+		{"disk.0.iops.write", func(u hypervisor.Usage) float64 { return u.DiskWriteOps }, 18},
+		{"disk.0.bandwidth.read", func(u hypervisor.Usage) float64 { return u.DiskReadBytes }, 40_000},
+		{"disk.0.bandwidth.write", func(u hypervisor.Usage) float64 { return u.DiskWriteBytes }, 210_000},
 	},
 	"network": {
-		{"network.0.pps.in", 35}, {"network.0.pps.out", 30},
-		{"network.0.bandwidth.in", 21_000}, {"network.0.bandwidth.out", 17_000},
+		{"network.0.pps.in", func(u hypervisor.Usage) float64 { return u.PacketsIn }, 35},
+		{"network.0.pps.out", func(u hypervisor.Usage) float64 { return u.PacketsOut }, 30},
+		{"network.0.bandwidth.in", func(u hypervisor.Usage) float64 { return u.BytesIn }, 21_000},
+		{"network.0.bandwidth.out", func(u hypervisor.Usage) float64 { return u.BytesOut }, 17_000},
 	},
 }
 
-// ServerMetrics returns the metrics of the given types (cpu, disk, network).
+// ServerMetrics returns the metrics of the given types (cpu, disk, network). The first of these that is there decides
+// about a point:
 //
-// Not modelled: no guest runs, so the values are made up. They depend only on the server, the series and
-// the time, so that the same query has the same answer. They are 0 before the server was last powered on,
-// and after it was powered off. Errors: not_found.
+//   - Reports, from the server's first one on: the point has the latest report before it, or zeros if that is older than
+//     both a step and a minute.
+//   - For the network: the traffic of load balancers, if a data plane counts it.
+//   - Not modelled: what no one reports is made up. Such values depend only on the server, the series and the time, so that
+//     the same query has the same answer. They are 0 before the server was last powered on, and after it was powered off.
+//
+// Errors: not_found.
 func (p Project) ServerMetrics(id int64, types []string, r MetricRange) ([]MetricSeries, error) {
 	s, err := p.View().Servers.Find(id)
 	if err != nil {
 		return nil, err
 	}
 	times := r.Times(p.cloud.Now(), s.Created)
+	first, ever := p.cloud.serverUsage.since(id)
+	reports := p.cloud.serverUsage.at(id, times, r.Step)
+	traffic := p.cloud.serverTraffic.at(id, times, r.Step)
 	var out []MetricSeries
 	for _, t := range types {
+		counted := t == "network" && p.cloud.countsTraffic.Load()
 		for i, series := range serverSeries[t] {
 			values := make([]float64, len(times))
 			for k, at := range times {
-				if s.ranAt(at) {
+				switch {
+				case ever && !at.Before(first):
+					values[k] = series.value(reports[k])
+				case counted:
+					values[k] = series.value(traffic[k].usage())
+				case s.ranAt(at):
 					values[k] = wave(series.mean, uint64(id)*31+uint64(i)+uint64(len(t)), at)
 				}
 			}

@@ -15,6 +15,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/api"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/requestlog"
@@ -254,6 +255,15 @@ func (c *Controller) SetTokenDate(token, date string) error {
 // newToken returns 64 letters and digits, like a real token.
 func newToken() string {
 	return (rand.Text() + rand.Text() + rand.Text())[:64]
+}
+
+// ReportServerUsage records what a server uses, for its metrics.
+func (c *Controller) ReportServerUsage(server int64, u hypervisor.Usage) error {
+	err := c.Cloud.ReportServerUsage(server, u)
+	if e := (*cloud.Error)(nil); errors.As(err, &e) {
+		return fmt.Errorf("server %d %w; GET /state?kind=server lists them", server, ErrNotFound)
+	}
+	return err
 }
 
 // AwaitIdle returns when no action is running in any project.

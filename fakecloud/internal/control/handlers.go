@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/api"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/faults"
@@ -264,6 +265,18 @@ func setProfile(c *Controller, r *http.Request) (any, error) {
 
 func resumeActions(c *Controller, _ *http.Request) (any, error) {
 	return map[string]int{"resumed": c.Cloud.ResumeActions()}, nil
+}
+
+func reportServerUsage(c *Controller, r *http.Request) (any, error) {
+	server, err := idParam(r, "server")
+	if err != nil {
+		return nil, err
+	}
+	var in hypervisor.Usage
+	if err := decode(r, &in); err != nil {
+		return nil, err
+	}
+	return done, c.ReportServerUsage(server, in)
 }
 
 func getRateLimit(c *Controller, _ *http.Request) (any, error) {

@@ -1,0 +1,87 @@
+package cloud
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// minStatsAge is the minimum time for which a reported figure counts. It counts longer if the step is longer.
+const minStatsAge = time.Minute
+
+// maxStats limits the memory per resource to one hour of a report per second.
+const maxStats = 3600
+
+// statsHistory keeps reports about resources. They are not in the state because they change all the time and do not
+// change the resource.
+type statsHistory[S any] struct {
+	mu      sync.Mutex
+	samples map[int64][]statsSample[S] // by resource, by time
+	first   map[int64]time.Time        // of the first report, which may be dropped
+}
+
+type statsSample[S any] struct {
+	at    time.Time
+	stats S
+}
+
+func (h *statsHistory[S]) add(id int64, at time.Time, s S) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.samples == nil {
+		h.samples, h.first = map[int64][]statsSample[S]{}, map[int64]time.Time{}
+	}
+	all, known := h.samples[id]
+	if !known {
+		h.first[id] = at
+	}
+	if n := len(all); n > 0 && !all[n-1].at.Before(at) {
+		all = all[:n-1] // of several reports at one time, the last one counts
+	}
+	if len(all) >= maxStats {
+		all = slices.Delete(all, 0, len(all)/2)
+	}
+	h.samples[id] = append(all, statsSample[S]{at, s})
+}
+
+// at returns the latest report before each time, or zeros if it is older than both a step and a minute.
+func (h *statsHistory[S]) at(id int64, times []time.Time, step time.Duration) []S {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := h.samples[id]
+	out := make([]S, len(times))
+	for i, t := range times {
+		after, _ := slices.BinarySearchFunc(all, t, func(s statsSample[S], t time.Time) int {
+			if s.at.After(t) {
+				return 1
+			}
+			return -1
+		})
+		if after > 0 && t.Sub(all[after-1].at) <= max(minStatsAge, step) {
+			out[i] = all[after-1].stats
+		}
+	}
+	return out
+}
+
+// since returns the time of the first report; false if there was none.
+func (h *statsHistory[S]) since(id int64) (time.Time, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t, ok := h.first[id]
+	return t, ok
+}
+
+func (h *statsHistory[S]) forget(id int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.samples, id)
+	delete(h.first, id)
+}
+
+func (h *statsHistory[S]) reset() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	clear(h.samples)
+	clear(h.first)
+}
