@@ -62,9 +62,10 @@ type DataPlane struct {
 	done   sync.WaitGroup
 	once   sync.Once
 
-	mu     sync.Mutex
-	states map[int64]*cloud.State // by project: the state of the latest event
-	behind map[int64]filtered     // by load balancer: its targets that firewalls may protect
+	mu      sync.Mutex
+	states  map[int64]*cloud.State   // by project: the state of the latest event
+	behind  map[int64]publicTargets  // by load balancer: its targets that firewalls may protect
+	traffic map[int64]*serverTraffic // by server: what load balancers move at its public address
 
 	applying sync.Mutex                     // held while load balancers are applied, so that an older state is not applied after a newer one
 	failed   map[int64]error                // by load balancer: the error of the latest attempt to apply it
@@ -80,12 +81,13 @@ type addressKeeper interface {
 const statsInterval = 5 * time.Second
 
 func startDataPlane(core *cloud.Cloud, o DataPlaneOptions) *DataPlane {
-	d := &DataPlane{core: core, log: o.Logger, failed: map[int64]error{}, shown: map[int64][]dataplane.Endpoint{}, behind: map[int64]filtered{}}
+	d := &DataPlane{core: core, log: o.Logger, failed: map[int64]error{}, shown: map[int64][]dataplane.Endpoint{}, behind: map[int64]publicTargets{}, traffic: map[int64]*serverTraffic{}}
 	if d.log == nil {
 		d.log = slog.Default()
 	}
 	d.keeper, _ = o.Binder.(addressKeeper)
 	core.SetHealthRule(cloud.HealthReported)
+	core.CountServerTraffic()
 	d.engine = dataplane.New(dataplane.Options{
 		Binder: o.Binder, Resolver: o.Resolver, Filter: d.passes, Health: dataplane.HealthSinkFunc(d.report),
 		Clock: core.Clock(), Logger: d.log, ProxyProtocolVersion: o.ProxyProtocolVersion,
@@ -160,9 +162,10 @@ func (d *DataPlane) follow(events []cloud.Event) {
 			d.engine.Remove(c.ID)
 			delete(d.failed, c.ID)
 			delete(d.shown, c.ID)
-			d.forgetFiltered(c.ID)
+			d.forgetPublic(c.ID)
 		}
 	}
+	d.forgetTraffic(events)
 }
 
 // rerouted returns an event with the ID and the last state of the project for each load balancer whose traffic changes,
@@ -210,7 +213,8 @@ func (d *DataPlane) apply(project int64, st *cloud.State, lb *cloud.LoadBalancer
 		return
 	}
 	model := loadBalancerModel(st, lb)
-	d.setFiltered(project, lb)
+	d.setPublic(project, lb)
+	d.meter(&model)
 	err := d.engine.Apply(model)
 	if err == nil && d.keeper != nil {
 		err = d.keeper.Keep(lb.ID, model.Addresses)
@@ -296,6 +300,7 @@ func (d *DataPlane) recordStats(ctx context.Context) {
 	ticker := d.core.Clock().NewTicker(statsInterval)
 	defer ticker.Stop()
 	var totals map[int64]dataplane.Stats
+	at := d.core.Now()
 	for {
 		select {
 		case <-ticker.C():
@@ -303,6 +308,7 @@ func (d *DataPlane) recordStats(ctx context.Context) {
 			return
 		}
 		totals = d.reportStats(totals)
+		at = d.reportTraffic(at)
 	}
 }
 

@@ -7,14 +7,14 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
-// filtered are the targets of a load balancer that are servers with a public address, by that address.
-type filtered struct {
+// publicTargets are the targets of a load balancer that are servers with a public address, by that address.
+type publicTargets struct {
 	project int64
 	targets map[netip.Addr]*cloud.LoadBalancerTarget
 }
 
-func (d *DataPlane) setFiltered(project int64, lb *cloud.LoadBalancer) {
-	f := filtered{project, map[netip.Addr]*cloud.LoadBalancerTarget{}}
+func (d *DataPlane) setPublic(project int64, lb *cloud.LoadBalancer) {
+	f := publicTargets{project, map[netip.Addr]*cloud.LoadBalancerTarget{}}
 	for t := range lb.Backends() {
 		if t.Server != 0 && !t.UsePrivateIP {
 			f.targets[t.IP] = t
@@ -25,7 +25,7 @@ func (d *DataPlane) setFiltered(project int64, lb *cloud.LoadBalancer) {
 	d.behind[lb.ID] = f
 }
 
-func (d *DataPlane) forgetFiltered(loadBalancer int64) {
+func (d *DataPlane) forgetPublic(loadBalancer int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.behind, loadBalancer)

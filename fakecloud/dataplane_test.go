@@ -25,6 +25,9 @@ type balanced struct {
 	web    *http.Client
 }
 
+// privateBackend is another address of the first web server, for a test that gives it to a server.
+const privateBackend = "10.0.1.9"
+
 func newBalanced(t *testing.T) balanced {
 	t.Helper()
 	backends := map[netip.Addr]string{}
@@ -52,6 +55,9 @@ func newBalanced(t *testing.T) balanced {
 		t.Cleanup(func() { _ = s.Close() })
 		// The cloud gives out public addresses in order, from the second of the range.
 		backends[netip.MustParseAddr(fmt.Sprintf("198.18.0.%d", i+1))] = l.Addr().String()
+		if i == 0 {
+			backends[netip.MustParseAddr(privateBackend)] = l.Addr().String()
+		}
 	}
 	return b
 }

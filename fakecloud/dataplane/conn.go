@@ -100,7 +100,10 @@ func closeWrite(c net.Conn) error {
 // abort closes a connection with a reset.
 func abort(c net.Conn) {
 	inner := c
-	if cc, ok := c.(*clientConn); ok {
+	switch cc := c.(type) {
+	case *clientConn:
+		inner = cc.Conn
+	case *targetConn:
 		inner = cc.Conn
 	}
 	if tcp, ok := inner.(*net.TCPConn); ok {

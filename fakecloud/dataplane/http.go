@@ -320,6 +320,7 @@ func (p *httpProxy) dial(ctx context.Context, _, address string) (net.Conn, erro
 	if err != nil {
 		return nil, dialError{err}
 	}
+	c = a.target.counted(c)
 	if x, ok := ctx.Value(exchangeKey).(*exchange); ok && x.conf.ProxyProtocol {
 		if err := writeHeader(c, e.opts.ProxyProtocolVersion, x.client.RemoteAddr(), x.client.front); err != nil {
 			closeQuietly(c)

@@ -139,6 +139,9 @@ type Target struct {
 	// Address is the target's public or private address in the cloud. The engine's Resolver maps it to
 	// an address on this machine.
 	Address netip.Addr
+	// Traffic counts the bytes to and from the target. If nil, they are not counted. Give a target the same one in each
+	// Apply: a target with another one is new, with unknown health.
+	Traffic *Traffic
 }
 
 // serviceConf is a valid Service with its defaults and prepared data. It is immutable once published.

@@ -83,6 +83,7 @@ func (s *service) dial(ctx context.Context, conf *serviceConf, b *backend, clien
 	if err != nil {
 		return nil, err
 	}
+	c = b.target.counted(c)
 	if conf.ProxyProtocol {
 		if err := writeHeader(c, e.opts.ProxyProtocolVersion, client.RemoteAddr(), client.front); err != nil {
 			closeQuietly(c)

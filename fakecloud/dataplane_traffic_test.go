@@ -1,0 +1,238 @@
+package fakecloud
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"runtime"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+)
+
+// metrics returns a server's metrics at the cloud's present.
+func (b balanced) metrics(t *testing.T, s *hcloud.Server) map[string]float64 {
+	t.Helper()
+	now, _ := b.Now(t.Context())
+	now = now.Truncate(time.Second)
+	m, _, err := b.client.Server.GetMetrics(t.Context(), s, hcloud.ServerGetMetricsOpts{
+		Types: []hcloud.ServerMetricType{hcloud.ServerMetricCPU, hcloud.ServerMetricDisk, hcloud.ServerMetricNetwork},
+		Start: now, End: now.Add(time.Second), Step: 1,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]float64{}
+	for name, values := range m.TimeSeries {
+		if len(values) != 1 {
+			t.Fatalf("%s has %d values", name, len(values))
+		}
+		if out[name], err = strconv.ParseFloat(values[0].Value, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out
+}
+
+// awaitTrafficOf steps the cloud's clock until all metrics of a server's network are positive. It sends
+// traffic before each step.
+func (b balanced) awaitTrafficOf(t *testing.T, s *hcloud.Server, send func()) {
+	t.Helper()
+	for {
+		m := b.metrics(t, s)
+		if !slices.ContainsFunc(networkSeries, func(series string) bool { return m[series] == 0 }) {
+			return
+		}
+		send()
+		if err := b.Step(t.Context(), time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if t.Context().Err() != nil {
+			t.Fatalf("metrics of the network are %v, want them positive", m)
+		}
+	}
+}
+
+func (b balanced) balance(t *testing.T, name string, network *hcloud.Network, targets ...hcloud.LoadBalancerCreateOptsTarget) *hcloud.LoadBalancer {
+	t.Helper()
+	result, _, err := b.client.LoadBalancer.Create(t.Context(), hcloud.LoadBalancerCreateOpts{
+		Name: name, LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: "fsn1"}, Network: network,
+		Targets: targets, Services: []hcloud.LoadBalancerCreateOptsService{{
+			Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: new(8080), DestinationPort: new(80),
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result.LoadBalancer
+}
+
+func target(s *hcloud.Server, private bool) hcloud.LoadBalancerCreateOptsTarget {
+	return hcloud.LoadBalancerCreateOptsTarget{
+		Type: hcloud.LoadBalancerTargetTypeServer, Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: s}, UsePrivateIP: &private,
+	}
+}
+
+// awaitAnswer steps the cloud's clock until a load balancer forwards to a healthy target.
+func (b balanced) awaitAnswer(t *testing.T, lb *hcloud.LoadBalancer, want string) {
+	t.Helper()
+	url := fmt.Sprintf("http://%s/", net.JoinHostPort(lb.PublicNet.IPv4.IP.String(), "8080"))
+	for b.get(t.Context(), t, url) != want {
+		if err := b.Step(t.Context(), time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if t.Context().Err() != nil {
+			t.Fatalf("no answer %s", want)
+		}
+	}
+}
+
+var networkSeries = []string{"network.0.bandwidth.in", "network.0.bandwidth.out", "network.0.pps.in", "network.0.pps.out"}
+
+func TestMetricsOfAServerFollowTheTrafficToItsPublicAddress(t *testing.T) {
+	t.Parallel()
+	b := newBalanced(t)
+	if err := b.SetSpeed(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	busy, idle := b.server(t, "web-0"), b.server(t, "web-1")
+	lb := b.balance(t, "lb", nil, target(busy, false))
+	other := b.balance(t, "other", nil, target(idle, false))
+	b.awaitAnswer(t, lb, "200 web-0")
+	b.awaitTrafficOf(t, busy, func() { b.awaitAnswer(t, lb, "200 web-0") })
+	m := b.metrics(t, idle)
+	for _, series := range networkSeries {
+		if m[series] != 0 {
+			t.Errorf("%s of a server without traffic is %v", series, m[series])
+		}
+	}
+	if m["cpu"] <= 0 || m["disk.0.iops.read"] <= 0 {
+		t.Errorf("%v: want made-up values of the CPU and the disk", m)
+	}
+	// A hypervisor sees the server's interface: what it reports is all.
+	if err := b.ReportServerUsage(t.Context(), idle.ID, hypervisor.Usage{CPU: 7, BytesOut: 3}); err != nil {
+		t.Fatal(err)
+	}
+	for range 15 { // time for three reports of traffic
+		b.awaitAnswer(t, other, "200 web-1")
+		if err := b.Step(t.Context(), time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m = b.metrics(t, idle)
+	if m["cpu"] != 7 || m["network.0.bandwidth.in"] != 0 || m["network.0.bandwidth.out"] != 3 {
+		t.Errorf("with a report: %v", m)
+	}
+
+	if _, _, err := b.client.Server.DeleteWithResult(t.Context(), busy); err != nil {
+		t.Fatal(err)
+	}
+	for b.counts(busy) { // until the data plane has seen it, or the test times out
+		if err := t.Context().Err(); err != nil {
+			t.Fatal(err)
+		}
+		runtime.Gosched()
+	}
+}
+
+// counts reports whether the data plane has a counter for a server.
+func (b balanced) counts(s *hcloud.Server) bool {
+	d := b.DataPlane()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.traffic[s.ID] != nil
+}
+
+func TestTrafficIsReportedOnceAndItsEndToo(t *testing.T) {
+	t.Parallel()
+	clk := clocktesting.NewFakeClock(time.Unix(1_790_000_000, 0))
+	core := cloud.New(cloud.Options{Clock: clk})
+	t.Cleanup(core.Close)
+	core.CountServerTraffic()
+	p, _ := core.Project(1)
+	created, _, err := p.CreateServer(cloud.CreateServer{
+		Name: "a", ServerType: "cx23", Image: "debian-13", Location: "fsn1", StartAfterCreate: true, IPv4: cloud.ServerPublicIP{Enabled: true},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, traffic := created.Server.ID, &serverTraffic{}
+	d := &DataPlane{core: core, traffic: map[int64]*serverTraffic{server: traffic}}
+	last := core.Now()
+	for _, c := range []struct {
+		what   string
+		bytes  int64
+		step   time.Duration
+		wantIn float64
+	}{
+		{"nothing yet", 0, 5 * time.Second, 0},
+		{"traffic", 5000, 5 * time.Second, 1000},
+		{"over a longer time", 5000, 10 * time.Second, 500},
+		{"while the clock stands still", 5000, 0, 500},
+		{"all since the last report", 5000, 10 * time.Second, 1000},
+		{"the end", 0, 5 * time.Second, 0},
+	} {
+		traffic.In.Add(c.bytes)
+		traffic.Out.Add(2 * c.bytes)
+		clk.Step(c.step)
+		last = d.reportTraffic(last)
+		r, err := cloud.NewMetricRange(core.Now(), core.Now().Add(time.Second), time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := p.ServerMetrics(server, []string{"network"}, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if in, out := got[2].Values[0], got[3].Values[0]; in != c.wantIn || out != 2*c.wantIn {
+			t.Errorf("%s: %v bytes per second in and %v out, want %v and twice that", c.what, in, out, c.wantIn)
+		}
+	}
+}
+
+func TestTrafficToAPrivateAddressDoesNotCount(t *testing.T) {
+	t.Parallel()
+	b := newBalanced(t)
+	if err := b.SetSpeed(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	network, _, err := b.client.Network.Create(t.Context(), hcloud.NetworkCreateOpts{
+		Name: "n", IPRange: ipNet("10.0.0.0/16"), Subnets: []hcloud.NetworkSubnet{{
+			Type: hcloud.NetworkSubnetTypeCloud, NetworkZone: hcloud.NetworkZoneEUCentral, IPRange: ipNet("10.0.1.0/24"),
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, public := b.server(t, "web-0"), b.server(t, "web-1")
+	if _, _, err := b.client.Server.AttachToNetwork(t.Context(), private, hcloud.ServerAttachToNetworkOpts{
+		Network: network, IP: net.ParseIP(privateBackend),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	inside := b.balance(t, "inside", network, target(private, true))
+	outside := b.balance(t, "outside", nil, target(public, false))
+	b.awaitAnswer(t, inside, "200 web-0")
+	b.awaitTrafficOf(t, public, func() { // it could have counted
+		b.awaitAnswer(t, inside, "200 web-0")
+		b.awaitAnswer(t, outside, "200 web-1")
+	})
+	m := b.metrics(t, private)
+	for _, series := range networkSeries {
+		if m[series] != 0 {
+			t.Errorf("%s is %v", series, m[series])
+		}
+	}
+}
+
+func ipNet(s string) *net.IPNet {
+	p := netip.MustParsePrefix(s)
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}
