@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -27,13 +28,20 @@ const hypervisorName = "kind"
 func (e *Environment) RunHypervisor(ctx context.Context, log *slog.Logger) error {
 	driver := e.driver()
 	driver.Logger = log
+	// It is another one after each attachment, and the hypervisor reports only while it is attached.
+	var cloud atomic.Pointer[remote.Client]
 	return machines.New(machines.Options{
 		Attach: func(ctx context.Context) (hypervisor.Session, error) {
 			// Docker publishes at another port after a restart.
 			if err := e.connect(ctx); err != nil {
 				return nil, err
 			}
-			return remote.New(e.Control).AttachHypervisor(ctx, hypervisor.Options{Name: hypervisorName, Selector: machines.Selector})
+			c := remote.New(e.Control)
+			cloud.Store(c)
+			return c.AttachHypervisor(ctx, hypervisor.Options{Name: hypervisorName, Selector: machines.Selector})
+		},
+		ReportUsage: func(ctx context.Context, server int64, u hypervisor.Usage) error {
+			return cloud.Load().ReportServerUsage(ctx, server, u)
 		},
 		Driver: driver, Logger: log,
 	}).Run(ctx)

@@ -28,6 +28,9 @@
 //
 //	kubeadm join --config=/kind/kubeadm.conf
 //
+// Every 10 seconds, the counters of each container that runs are read, and the cloud is told what the server uses, for its
+// metrics.
+//
 // Containers that were there before, which kind made, become machines of servers by [Adopt].
 //
 // Left out: images (all nodes run the cluster's node image, whatever the server's is), rescue systems, ISOs,

@@ -58,6 +58,8 @@ type Driver interface {
 	// the machine is up, and runs user data or joins the cluster if that was not done yet. Notes
 	// say what of the user data is not honoured.
 	Boot(ctx context.Context, name string, m hypervisor.Machine) (notes []string, err error)
+	// Counters reads what a container that runs has used since it was started.
+	Counters(ctx context.Context, name string) (Counters, error)
 	// Watch calls changed with the name of each container that was made, started, died or
 	// was removed, and with "" when it begins to watch, as anything may have happened before. It returns
 	// when it sees nothing any more.

@@ -29,6 +29,7 @@ type fakeDriver struct {
 	watched    int // how often Watch was called
 	starts     int
 	boots      map[string]string // user data of finished boots
+	counters   machines.Counters // of all containers
 }
 
 func newFakeDriver(containers ...machines.Container) *fakeDriver {
@@ -173,6 +174,13 @@ func (f *fakeDriver) Boot(ctx context.Context, name string, m hypervisor.Machine
 	}
 	f.touchLocked()
 	return []string{"a note"}, err
+}
+
+func (f *fakeDriver) Counters(ctx context.Context, name string) (machines.Counters, error) {
+	err := f.call(ctx, "counters", name)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.counters, err
 }
 
 func (f *fakeDriver) Watch(ctx context.Context, changed func(string)) error {

@@ -25,7 +25,11 @@ type Options struct {
 	// TaskTimeout bounds what is done for one task, in the machine's time. Default: 3 minutes, less
 	// than the cloud's patience.
 	TaskTimeout time.Duration
-	// Clock is for the time between attempts to reach the cloud and Docker. Default: the machine's.
+	// ReportUsage tells the cloud what a server uses, every 10 seconds for each container that runs: the
+	// method ReportServerUsage of a remote.Client, or of a cloud in this process. If nil, nothing is measured.
+	ReportUsage func(ctx context.Context, server int64, u hypervisor.Usage) error
+	// Clock is for the time between attempts to reach the cloud and Docker, and between measurements.
+	// Default: the machine's.
 	Clock clock.Clock
 }
 
@@ -82,6 +86,9 @@ func (h *Hypervisor) Run(ctx context.Context) error {
 	defer h.work.Wait()
 	defer stop()
 	h.work.Go(func() { h.watch(ctx) })
+	if h.o.ReportUsage != nil {
+		h.work.Go(func() { h.measure(ctx) })
+	}
 	for ctx.Err() == nil {
 		err := h.attached(ctx)
 		switch {
@@ -96,12 +103,17 @@ func (h *Hypervisor) Run(ctx context.Context) error {
 }
 
 // pause waits before something is tried again.
-func (h *Hypervisor) pause(ctx context.Context) {
-	timer := h.o.Clock.NewTimer(retryAfter)
+func (h *Hypervisor) pause(ctx context.Context) { h.wait(ctx, retryAfter) }
+
+// wait waits for a time. It returns false if the context has ended.
+func (h *Hypervisor) wait(ctx context.Context, d time.Duration) bool {
+	timer := h.o.Clock.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C():
+		return true
 	case <-ctx.Done():
+		return false
 	}
 }
 
