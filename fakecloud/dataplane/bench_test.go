@@ -34,7 +34,6 @@ func BenchmarkTraffic(b *testing.B) {
 	l := newLab(b, Options{})
 	balanced := func(name, at string, id int64, p Protocol) string {
 		tg := l.place(name, at)
-		tg.Traffic = new(Traffic)
 		address := netip.AddrFrom4([4]byte{198, 51, 100, byte(id)})
 		l.apply(LoadBalancer{ID: id, Addresses: []netip.Addr{address}, Targets: []Target{tg}, Services: []Service{
 			{Protocol: p, ListenPort: 8080, DestinationPort: 80, HealthCheck: HealthCheck{Retries: 1}},

@@ -97,12 +97,13 @@ type lab struct {
 
 	mu      sync.Mutex
 	places  map[string]string // target key to host:port
+	traffic map[string]*Traffic
 	reports []HealthReport
 }
 
 func newLab(t testing.TB, opts Options) *lab {
 	t.Helper()
-	l := &lab{t: t, clock: clocktesting.NewFakeClock(time.Unix(1_790_000_000, 0)), places: map[string]string{}}
+	l := &lab{t: t, clock: clocktesting.NewFakeClock(time.Unix(1_790_000_000, 0)), places: map[string]string{}, traffic: map[string]*Traffic{}}
 	opts.Clock = l.clock
 	if opts.Resolver == nil {
 		opts.Resolver = func(tg Target, _ uint16) (string, error) {
@@ -139,7 +140,10 @@ func (l *lab) place(key, at string) Target {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.places[key] = at
-	return Target{Key: key, Address: netip.MustParseAddr("10.0.0.2")}
+	if l.traffic[key] == nil {
+		l.traffic[key] = new(Traffic) // all tests run with counting
+	}
+	return Target{Key: key, Address: netip.MustParseAddr("10.0.0.2"), Traffic: l.traffic[key]}
 }
 
 func (l *lab) apply(lb LoadBalancer) {

@@ -81,7 +81,6 @@ func TestTheTrafficOfATargetIsWhatItGetsAndSends(t *testing.T) {
 			l := newLab(t, Options{})
 			busy := newMeteredTarget(t, "busy")
 			target := l.place("busy", busy.at())
-			target.Traffic = new(Traffic)
 			probed := c.service
 			probed.HealthCheck = HealthCheck{Protocol: HTTP, Port: 81} // without a PROXY header
 			l.apply(balance([]Service{probed}, target))
@@ -103,7 +102,6 @@ func TestTheTrafficOfARemovedTargetIsCountedWhileItsConnectionsLast(t *testing.T
 	t.Parallel()
 	l := newLab(t, Options{})
 	target := l.place("a", newMeteredTarget(t, "a").at())
-	target.Traffic = new(Traffic)
 	l.apply(balance([]Service{tcpService(80)}, target))
 	l.awaitHealth(Healthy, 80, target)
 	c := l.dial(80)
