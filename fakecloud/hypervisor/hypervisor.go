@@ -7,7 +7,8 @@
 // themselves.
 //
 // A program attaches with the method AttachHypervisor: of a fakecloud.Cloud in the same process, or of a
-// remote.Client, over the control API. Both return a [Session].
+// remote.Client, over the control API. Both return a [Session]. Both also have the method ReportServerUsage, by which a
+// hypervisor, or another program, says what a server uses: see [Usage].
 package hypervisor
 
 import (

@@ -96,3 +96,25 @@ func FuzzCounters(f *testing.F) {
 		}
 	})
 }
+
+func TestUsageNeedsTimeAndCountersThatGrow(t *testing.T) {
+	t.Parallel()
+	before := Counters{Uptime: time.Minute, CPU: time.Minute, DiskWriteOps: 5, BytesOut: 5}
+	for name, c := range map[string]struct {
+		change func(*Counters)
+		ok     bool
+	}{
+		"time and nothing used": {func(c *Counters) { c.Uptime++ }, true},
+		"no time":               {func(c *Counters) { c.BytesOut++ }, false},
+		"time goes back":        {func(c *Counters) { c.Uptime-- }, false},
+		"less CPU":              {func(c *Counters) { c.Uptime++; c.CPU-- }, false},
+		"fewer operations":      {func(c *Counters) { c.Uptime++; c.DiskWriteOps-- }, false},
+		"fewer bytes":           {func(c *Counters) { c.Uptime++; c.BytesOut-- }, false},
+	} {
+		after := before
+		c.change(&after)
+		if u, ok := usage(before, after); ok != c.ok || !ok && u.Check() != nil {
+			t.Errorf("%s: %+v, %t", name, u, ok)
+		}
+	}
+}
