@@ -278,16 +278,29 @@ func (r *actionRun) begin(tx *Tx) {
 			d = r.outcome.Duration
 		}
 	}
+	quarters := 1
 	if d >= time.Second {
-		for _, percent := range []int{25, 50, 75} {
-			tx.schedule(d*time.Duration(percent)/100, func(tx *Tx) {
-				if a, ok := tx.Actions.Get(r.id); ok && a.Status == ActionRunning {
-					tx.Actions.Update(r.id, func(a *Action) { a.Progress = percent })
-				}
-			})
-		}
+		quarters = 4
 	}
-	tx.schedule(d, r.end)
+	r.advance(tx, d, quarters)
+}
+
+// advance waits for the next step of an action that takes a duration: an equal part of it, for as many parts as are left. It
+// schedules one step after the other, because there may be very many actions.
+func (r *actionRun) advance(tx *Tx, d time.Duration, left int) {
+	if left == 1 {
+		tx.schedule(d, r.end)
+		return
+	}
+	step := d / time.Duration(left)
+	tx.schedule(step, func(tx *Tx) {
+		if a, ok := tx.Actions.Get(r.id); !ok || a.Status != ActionRunning {
+			return
+		}
+		left := left - 1
+		tx.Actions.Update(r.id, func(a *Action) { a.Progress = 100 - 25*left })
+		r.advance(tx, d-step, left)
+	})
 }
 
 func (r *actionRun) end(tx *Tx) {

@@ -71,7 +71,7 @@ type Cloud struct {
 	private  reservations  // in networks
 	changed  chan struct{} // closed and replaced by every commit
 	spareLog *changeLog    // empty, for the next transaction
-	// lastLabels are those of the resource that was made last.
+	// lastLabels are those of the last resource that was made with labels.
 	lastLabels map[string]string
 	events     eventHub
 	// passwords is how many were made. Each is another one, also if nothing else happens in between.

@@ -28,11 +28,17 @@ func (q jobQueue) Less(i, j int) bool {
 	return q[i].seq < q[j].seq
 }
 
+// minShrink is the capacity up to which the queue keeps its memory.
+const minShrink = 1024
+
 func (q *jobQueue) Pop() any {
 	old := *q
 	j := old[len(old)-1]
 	old[len(old)-1] = job{}
 	*q = old[:len(old)-1]
+	if cap(old) > minShrink && len(*q) < cap(old)/4 {
+		*q = append(make(jobQueue, 0, cap(old)/2), *q...)
+	}
 	return j
 }
 

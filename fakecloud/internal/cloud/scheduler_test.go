@@ -150,3 +150,25 @@ func TestABatchRunsJobsInTheOrderOfTheirTimes(t *testing.T) {
 		t.Errorf("order %q, want abc", order)
 	}
 }
+
+func TestAnActionHasOneJobAtATime(t *testing.T) {
+	t.Parallel()
+	p, clk := steppedCloud(t)
+	const n = 5000
+	for range n {
+		must(t, p, func(tx *Tx) { tx.Start(ActionSpec{Command: "wait"}) })
+	}
+	c := p.cloud
+	for passed := 0; passed < 60; passed += 15 {
+		if len(c.queue) != n {
+			t.Errorf("after %d seconds, %d actions have %d jobs; want one each", passed, n, len(c.queue))
+		}
+		if err := clk.Step(15 * time.Second); err != nil {
+			t.Fatal(err)
+		}
+		c.Settle()
+	}
+	if len(c.queue) != 0 || cap(c.queue) > minShrink {
+		t.Errorf("the queue has %d jobs and room for %d after all actions have ended", len(c.queue), cap(c.queue))
+	}
+}
