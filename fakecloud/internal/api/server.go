@@ -84,9 +84,12 @@ func encodeServer(d Date, st *cloud.State, s *cloud.Server) any {
 		PublicNet:  encodePublicNet(st, s),
 		PrivateNet: make([]privateNetJSON, len(s.PrivateNets)),
 		ServerType: encodeServerType(d, s.Type), Location: encodeLocation(s.Location),
-		RescueEnabled: s.RescueEnabled, Locked: st.Actions.Locked(s.Ref()), BackupWindow: nullable(s.BackupWindow),
+		RescueEnabled: s.RescueEnabled, Locked: st.Actions.Locked(s.Ref()),
 		Protection: serverProtectionJSON{s.DeleteProtection, s.RebuildProtection},
 		Labels:     s.Labels, Volumes: nonNil(s.Volumes), LoadBalancers: nonNil(s.LoadBalancers), PrimaryDiskSize: s.PrimaryDisk,
+	}
+	if s.Backups != nil {
+		out.BackupWindow = &s.Backups.Window
 	}
 	for i, n := range s.PrivateNets {
 		out.PrivateNet[i] = privateNetJSON{n.Network, n.IP, nonNil(n.AliasIPs), n.MAC}

@@ -33,10 +33,8 @@ const KindServer Kind = "server"
 // of type, backups, images, ISOs, reverse DNS, placement groups, protection; the release of all attached
 // resources when a server is deleted.
 //
-// Left out: traffic
-// counters (null, as for a server that has not sent anything); daily backups (they are made only on
-// request); a console (nothing listens at its address); guests, unless a hypervisor runs them. Without a
-// guest, a shutdown always succeeds.
+// Left out: traffic counters (null, as for a server that has not sent anything); a console (nothing listens at its address);
+// guests, unless a hypervisor runs them. Without a guest, a shutdown always succeeds.
 type Server struct {
 	Meta
 	Status      ServerStatus
@@ -56,7 +54,7 @@ type Server struct {
 	// never changed in place.
 	LoadBalancers     []int64
 	RescueEnabled     bool
-	BackupWindow      string // "" when backups are disabled
+	Backups           *Backups // nil when they are disabled
 	DeleteProtection  bool
 	RebuildProtection bool
 	SSHKeys           []int64
@@ -174,14 +172,19 @@ func (p Project) onServer(id int64, plan func(*Tx, *Server) (ActionSpec, error))
 		if err != nil {
 			return err
 		}
-		spec.Resources = append([]Ref{s.Ref()}, spec.Resources...)
-		if !spec.Parallel {
-			spec.Locks = append([]Ref{s.Ref()}, spec.Locks...)
-		}
-		action = tx.Start(spec).ID
+		action = tx.startOn(s, spec)
 		return nil
 	})
 	return action, st, err
+}
+
+// startOn starts an action on a server, which it locks unless the action is parallel.
+func (tx *Tx) startOn(s *Server, spec ActionSpec) int64 {
+	spec.Resources = append([]Ref{s.Ref()}, spec.Resources...)
+	if !spec.Parallel {
+		spec.Locks = append([]Ref{s.Ref()}, spec.Locks...)
+	}
+	return tx.Start(spec).ID
 }
 
 func requireStopped(s *Server) error {

@@ -175,7 +175,7 @@ func TestImagesOfAServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	clk.Step(time.Second)
-	if server(t, p, id).BackupWindow == "" {
+	if server(t, p, id).Backups == nil {
 		t.Fatal("backups are not enabled")
 	}
 	for range MaxBackupsPerServer + 2 {
@@ -202,7 +202,7 @@ func TestImagesOfAServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	clk.Step(time.Second)
-	if got := backups(); len(got) != 0 || server(t, p, id).BackupWindow != "" {
+	if got := backups(); len(got) != 0 || server(t, p, id).Backups != nil {
 		t.Errorf("after disabling: %v", got)
 	}
 

@@ -294,6 +294,6 @@ func TestServersWithEqualLabelsShareThem(t *testing.T) {
 		labels[i] = server(t, p, mustCreate(t, p, in).Server.ID).Labels // its Primary IPs have no labels
 	}
 	if reflect.ValueOf(labels[0]).Pointer() != reflect.ValueOf(labels[1]).Pointer() {
-		t.Error("each server has its own copy of the labels; they take a seventh of its memory")
+		t.Error("each server has its own copy of the labels; they take a sixth of its memory")
 	}
 }

@@ -5,56 +5,6 @@ import (
 	"time"
 )
 
-// MaxBackupsPerServer is the number of slots for backups of one server (API document, enable backups).
-const MaxBackupsPerServer = 7
-
-// backupWindows are the four-hour windows (UTC) in which a backup may be made.
-var backupWindows = []string{"22-02", "02-06", "06-10", "10-14", "14-18", "18-22"}
-
-// EnableServerBackup allows backups of a server. The cloud chooses the window.
-// Errors: not_found, locked.
-func (p Project) EnableServerBackup(id int64) (int64, *State, error) {
-	return p.onServer(id, func(*Tx, *Server) (ActionSpec, error) {
-		return ActionSpec{Command: "enable_backup", Done: func(tx *Tx) error {
-			tx.Servers.Update(id, func(s *Server) {
-				if s.BackupWindow == "" {
-					s.BackupWindow = backupWindows[id%int64(len(backupWindows))]
-				}
-			})
-			return nil
-		}}, nil
-	})
-}
-
-// DisableServerBackup ends backups of a server and deletes the existing ones.
-// Errors: not_found, locked.
-func (p Project) DisableServerBackup(id int64) (int64, *State, error) {
-	return p.onServer(id, func(*Tx, *Server) (ActionSpec, error) {
-		return ActionSpec{Command: "disable_backup", Done: func(tx *Tx) error {
-			tx.Servers.Update(id, func(s *Server) { s.BackupWindow = "" })
-			tx.deleteBackups(id)
-			return nil
-		}}, nil
-	})
-}
-
-// backupsOf returns the ids of a server's backups, oldest first.
-func (tx *Tx) backupsOf(server int64) []int64 {
-	var ids []int64
-	for i := range tx.Images.All() {
-		if i.Type == ImageBackup && i.BoundTo == server {
-			ids = append(ids, i.ID)
-		}
-	}
-	return ids
-}
-
-func (tx *Tx) deleteBackups(server int64) {
-	for _, id := range tx.backupsOf(server) {
-		tx.deleteImage(id)
-	}
-}
-
 // deleteImage deletes an image. Servers that were made from it show no image.
 func (tx *Tx) deleteImage(id int64) {
 	tx.Images.Delete(id)
@@ -72,27 +22,33 @@ type CreateServerImage struct {
 // succeeded, and is deleted if it fails. If all slots are in use, a new backup replaces the oldest.
 // Errors: not_found, locked, invalid_input, resource_limit_exceeded.
 func (p Project) CreateServerImage(id int64, in CreateServerImage) (image *Image, action int64, st *State, err error) {
-	action, st, err = p.onServer(id, func(tx *Tx, s *Server) (ActionSpec, error) {
-		if err := ValidateLabels(in.Labels); err != nil {
-			return ActionSpec{}, err
-		}
-		if in.Type == ImageBackup && s.BackupWindow == "" {
-			return ActionSpec{}, ErrField("type", "backups are not enabled for this server")
-		}
-		if err := tx.checkLimit(&tx.Images); err != nil {
-			return ActionSpec{}, err
-		}
-		image = tx.newServerImage(s, in)
-		tx.Images.Put(image)
-		newID := image.ID
-		return ActionSpec{
-			// The image is locked, too, so that it cannot be deleted before it is complete.
-			Command: "create_image", Locks: []Ref{image.Ref()},
-			Done:   func(tx *Tx) error { tx.imageCreated(newID, id); return nil },
-			Failed: func(tx *Tx) { tx.deleteImage(newID) },
-		}, nil
+	action, st, err = p.onServer(id, func(tx *Tx, s *Server) (spec ActionSpec, err error) {
+		image, spec, err = tx.planImage(s, in)
+		return spec, err
 	})
 	return image, action, st, err
+}
+
+// planImage adds the new image, and returns the action that completes it.
+func (tx *Tx) planImage(s *Server, in CreateServerImage) (*Image, ActionSpec, error) {
+	if err := ValidateLabels(in.Labels); err != nil {
+		return nil, ActionSpec{}, err
+	}
+	if in.Type == ImageBackup && s.Backups == nil {
+		return nil, ActionSpec{}, ErrField("type", "backups are not enabled for this server")
+	}
+	if err := tx.checkLimit(&tx.Images); err != nil {
+		return nil, ActionSpec{}, err
+	}
+	image := tx.newServerImage(s, in)
+	tx.Images.Put(image)
+	id, server := image.ID, s.ID
+	return image, ActionSpec{
+		// The image is locked, too, so that it cannot be deleted before it is complete.
+		Command: "create_image", Locks: []Ref{image.Ref()},
+		Done:   func(tx *Tx) error { tx.imageCreated(id, server); return nil },
+		Failed: func(tx *Tx) { tx.deleteImage(id) },
+	}, nil
 }
 
 func (tx *Tx) newServerImage(s *Server, in CreateServerImage) *Image {

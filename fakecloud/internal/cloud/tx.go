@@ -30,7 +30,7 @@ func (tx *Tx) Now() time.Time { return tx.now }
 // NewMeta returns the Meta of a new resource. The caller may not change the labels afterwards.
 func (tx *Tx) NewMeta(name string, labels map[string]string) Meta {
 	labels = labelsOrNone(labels)
-	// Resources that are made one after the other often have the same labels. To share them saves a seventh of a server.
+	// Resources that are made one after the other often have the same labels. To share them saves a sixth of a server.
 	// The Primary IPs in between have none.
 	switch c := tx.cloud; {
 	case maps.Equal(c.lastLabels, labels):

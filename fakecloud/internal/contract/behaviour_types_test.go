@@ -102,6 +102,19 @@ func TestDisablingBackupsDeletesThem(t *testing.T) {
 	}
 }
 
+func TestABackupIsMadeEachDay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	path := serverPath(w.runningServer("a"))
+	w.act(path, "enable_backup", nil)
+	for day := 1; day <= 3; day++ {
+		w.clock.Step(24 * time.Hour)
+		if made := w.list("/images?type=backup&status=available", "images"); len(made) != day {
+			t.Errorf("after %d days, there are %d backups", day, len(made))
+		}
+	}
+}
+
 // metricsOf makes a resource that is a day old, and returns the path of its metrics and the types of them.
 func (w *world) metricsOf(kind string) (path string, types []string) {
 	w.Helper()

@@ -1,0 +1,104 @@
+package cloud
+
+import "time"
+
+// MaxBackupsPerServer is the number of slots for backups of one server (API document, enable backups).
+const MaxBackupsPerServer = 7
+
+// Backups says when the daily backups of a server are made. It is replaced as a whole, never changed in place.
+type Backups struct {
+	// Window is one of backupWindows.
+	Window string
+	// at is the time of a backup: after midnight, in UTC.
+	at time.Duration
+}
+
+// backupWindow is the length of a window.
+const backupWindow = 4 * time.Hour
+
+// backupWindows are the windows (UTC) in which a backup may be made. The first one begins at 22:00.
+var backupWindows = [...]string{"22-02", "02-06", "06-10", "10-14", "14-18", "18-22"}
+
+// newBackups chooses the window, and the minute in it. How the real cloud chooses is not known. Here they follow from the
+// server's id, so that the backups of many servers are spread over the day.
+func newBackups(server int64) *Backups {
+	window := server % int64(len(backupWindows))
+	minute := server % int64(backupWindow/time.Minute)
+	return &Backups{
+		Window: backupWindows[window],
+		at:     (22*time.Hour + time.Duration(window)*backupWindow + time.Duration(minute)*time.Minute) % (24 * time.Hour),
+	}
+}
+
+// next returns the time of the first backup after a time.
+func (b *Backups) next(after time.Time) time.Time {
+	next := after.UTC().Truncate(24 * time.Hour).Add(b.at)
+	if !next.After(after) {
+		next = next.Add(24 * time.Hour)
+	}
+	return next
+}
+
+// EnableServerBackup begins daily backups of a server. The cloud chooses the window.
+// Errors: not_found, locked.
+func (p Project) EnableServerBackup(id int64) (int64, *State, error) {
+	return p.onServer(id, func(*Tx, *Server) (ActionSpec, error) {
+		return ActionSpec{Command: "enable_backup", Done: func(tx *Tx) error {
+			b := newBackups(id)
+			tx.Servers.Update(id, func(s *Server) { s.Backups = b })
+			tx.scheduleBackup(id, b, b.next(tx.now))
+			return nil
+		}}, nil
+	})
+}
+
+// DisableServerBackup ends backups of a server and deletes the existing ones.
+// Errors: not_found, locked.
+func (p Project) DisableServerBackup(id int64) (int64, *State, error) {
+	return p.onServer(id, func(*Tx, *Server) (ActionSpec, error) {
+		return ActionSpec{Command: "disable_backup", Done: func(tx *Tx) error {
+			tx.Servers.Update(id, func(s *Server) { s.Backups = nil })
+			tx.deleteBackups(id)
+			return nil
+		}}, nil
+	})
+}
+
+// backupRetry is how long a backup waits for the end of another action of its server. The real value is not known.
+const backupRetry = time.Minute
+
+// scheduleBackup makes a backup of a server at a time, and then one each day, until its backups are disabled. Like a request,
+// it needs a server that no action has locked. It leaves out a day on which the project has no room for another image.
+func (tx *Tx) scheduleBackup(server int64, b *Backups, at time.Time) {
+	tx.schedule(at.Sub(tx.now), func(tx *Tx) {
+		s, ok := tx.Servers.Get(server)
+		if !ok || s.Backups != b {
+			return
+		}
+		if tx.Actions.Locked(s.Ref()) {
+			tx.scheduleBackup(server, b, tx.now.Add(backupRetry))
+			return
+		}
+		if _, spec, err := tx.planImage(s, CreateServerImage{Type: ImageBackup}); err == nil {
+			tx.startOn(s, spec)
+		}
+		tx.scheduleBackup(server, b, b.next(tx.now))
+	})
+}
+
+// backupsOf returns the ids of a server's backups, oldest first.
+func (st *State) backupsOf(server int64) []int64 {
+	var ids []int64
+	for i := range st.Images.All() {
+		if i.Type == ImageBackup && i.BoundTo == server {
+			ids = append(ids, i.ID)
+		}
+	}
+	return ids
+}
+
+func (tx *Tx) deleteBackups(server int64) {
+	for _, id := range tx.backupsOf(server) {
+		tx.deleteImage(id)
+	}
+}
