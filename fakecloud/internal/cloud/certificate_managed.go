@@ -112,16 +112,20 @@ func (tx *Tx) issue(c *Certificate, command string) (action int64) {
 	return action
 }
 
-// signManaged is the effect of issuing: a new key and a new certificate. It fails if a domain asks for
-// a failure.
+// signManaged is the effect of issuing: a new key and a new certificate. It fails if a domain asks for a failure, or if one of
+// the project's zones is against it.
 func (tx *Tx) signManaged(id int64) error {
 	c, err := tx.Certificates.Find(id)
 	if err != nil {
 		return err
 	}
 	for _, d := range c.DomainNames {
+		problem := tx.issuanceProblem(d)
 		if f, ok := IssuanceFailure(d); ok && f.applies(c) {
-			return &Error{Code: f.Code, Status: 422, Message: fmt.Sprintf("%s: %s", d, issuanceErrors[f.Code])}
+			problem = f.Code
+		}
+		if problem != "" {
+			return &Error{Code: problem, Status: 422, Message: fmt.Sprintf("%s: %s", d, issuanceErrors[problem])}
 		}
 	}
 	issued, err := tx.cloud.ca.issue(c, tx.now)

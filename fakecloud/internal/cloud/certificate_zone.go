@@ -1,0 +1,66 @@
+package cloud
+
+import (
+	"slices"
+	"strings"
+)
+
+// managedIssuer is the name of the authority of managed certificates in CAA records. The API document names Let's Encrypt.
+const managedIssuer = "letsencrypt.org"
+
+// issuanceProblem returns the code of what the project's zones have against a certificate for a domain, or "". A domain without
+// a zone has no problem: the real API has them in Hetzner DNS. CNAME records on the way to CAA records are not followed.
+func (st *State) issuanceProblem(domain string) Code {
+	name, wildcard := strings.CutPrefix(domain, "*.")
+	z, ok := st.zoneOf(name)
+	switch {
+	case !ok:
+		return ""
+	case z.Mode == ZoneSecondary:
+		return "dns_zone_is_secondary_zone"
+	}
+	// The first CAA records on the way to the root decide (RFC 8659, section 3).
+	for ; ok; _, name, ok = strings.Cut(name, ".") {
+		z, found := st.zoneOf(name)
+		if !found {
+			continue
+		}
+		label := strings.TrimSuffix(strings.TrimSuffix(name, z.Name), ".")
+		if label == "" {
+			label = "@"
+		}
+		if set, ok := z.RRSet(label, "CAA"); ok {
+			if !permitsIssuer(set.Records, wildcard) {
+				return "caa_record_does_not_allow_ca"
+			}
+			return ""
+		}
+	}
+	return ""
+}
+
+// zoneOf returns the zone that a domain belongs to: of those that end its name, the longest.
+func (st *State) zoneOf(domain string) (*Zone, bool) {
+	for name, ok := domain, true; ok; _, name, ok = strings.Cut(name, ".") {
+		if z, found := st.Zones.ByName(name); found {
+			return z, true
+		}
+	}
+	return nil, false
+}
+
+// permitsIssuer reports whether CAA records permit the authority of managed certificates (RFC 8659, sections 4.2 and 4.3).
+// Properties for a wildcard replace the others. Without a property, all authorities are permitted.
+func permitsIssuer(records []Record, wildcard bool) bool {
+	issuers := map[string][]string{}
+	for _, r := range records {
+		fields := strings.SplitN(r.Value, " ", 3) // flags, tag, value
+		issuer, _, _ := strings.Cut(strings.Trim(fields[2], `"`), ";")
+		issuers[fields[1]] = append(issuers[fields[1]], strings.ToLower(strings.TrimSpace(issuer)))
+	}
+	named := issuers["issue"]
+	if wild := issuers["issuewild"]; wildcard && len(wild) > 0 {
+		named = wild
+	}
+	return len(named) == 0 || slices.Contains(named, managedIssuer)
+}
