@@ -197,7 +197,7 @@ func TestACertificateThatALoadBalancerUsesCannotBeDeleted(t *testing.T) {
 	if err != nil || len(used.UsedBy) != 1 || used.UsedBy[0].ID != lb.ID || used.UsedBy[0].Type != hcloud.CertificateUsedByRefTypeLoadBalancer {
 		t.Errorf("used by %+v, %v", used.UsedBy, err)
 	}
-	if _, err := w.Certificate.Delete(ctx, cert); !hcloud.IsError(err, hcloud.ErrorCodeResourceInUse) {
+	if _, err := w.Certificate.Delete(ctx, cert); !hcloud.IsError(err, hcloud.ErrorCodeServiceError) {
 		t.Errorf("delete a certificate in use: %v", err)
 	}
 	if _, _, err := w.LoadBalancer.DeleteService(ctx, lb, 443); err != nil {

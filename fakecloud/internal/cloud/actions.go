@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/tidwall/btree"
@@ -374,7 +373,7 @@ func (tx *Tx) RequireUnlocked(refs ...Ref) error {
 func (tx *Tx) RequireNoConflict(refs ...Ref) error {
 	for _, r := range refs {
 		if tx.Actions.Locked(r) {
-			return ErrConflict(strings.ReplaceAll(string(r.Kind), "_", " ") + " has changed during request")
+			return ErrConflict(r.Kind.words() + " has changed during request")
 		}
 	}
 	return nil

@@ -131,8 +131,8 @@ func (p Project) UpdateCertificate(id int64, in UpdateResource) (*State, error) 
 	return updateMeta(p, func(tx *Tx) *Table[*Certificate] { return &tx.Certificates }, id, in)
 }
 
-// DeleteCertificate deletes a certificate. Errors: not_found, locked (it is being issued),
-// resource_in_use.
+// DeleteCertificate deletes a certificate. Errors: not_found, locked (it is being issued), service_error (it is used by a load
+// balancer).
 func (p Project) DeleteCertificate(id int64) error {
 	_, err := p.update(func(tx *Tx) error {
 		c, err := tx.Certificates.Find(id)
@@ -143,7 +143,7 @@ func (p Project) DeleteCertificate(id int64) error {
 			return err
 		}
 		if len(c.UsedBy) > 0 {
-			return ErrResourceInUse("the certificate is used by a load balancer")
+			return ErrServiceError("certificate still in use") // terraform-provider-hcloud issue 1065
 		}
 		tx.Certificates.Delete(id)
 		return nil

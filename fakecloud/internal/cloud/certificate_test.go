@@ -496,7 +496,7 @@ func TestAUsedCertificateIsNotDeleted(t *testing.T) {
 		}
 	}
 	use(Ref{KindLoadBalancer, 4711})
-	if err := p.DeleteCertificate(c.ID); codeOf(err) != "resource_in_use" {
+	if err := p.DeleteCertificate(c.ID); codeOf(err) != "service_error" {
 		t.Errorf("delete: %v", err)
 	}
 	if _, _, err := p.RetryCertificate(c.ID); codeOf(err) != "unsupported_error" {

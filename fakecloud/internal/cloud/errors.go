@@ -106,16 +106,24 @@ func ErrResourceUnavailable(message string) *Error {
 	return &Error{Code: "resource_unavailable", Status: 412, Message: message}
 }
 
-// ErrInvalidInput is 422 invalid_input. The message names the first field and its problem, as in the
-// real API. A list of allowed values is only in the details: scripts match
-// "invalid input in field 'type'".
+// ErrInvalidInput is 422 invalid_input. The message names the field and its problem, as in the API document's example. A list
+// of allowed values is only in the details: scripts match "invalid input in field 'type'". It names several fields without their
+// problems (terraform-provider-hcloud issue 173).
 func ErrInvalidInput(fields ...FieldError) *Error {
 	e := &Error{Code: "invalid_input", Status: 422, Message: "invalid input", Fields: fields}
-	if len(fields) > 0 {
-		e.Message = fmt.Sprintf("invalid input in field '%s'", fields[0].Name)
-		if len(fields[0].Messages) > 0 && !strings.HasPrefix(fields[0].Messages[0], "must be one of ") {
-			e.Message += ": " + fields[0].Messages[0]
+	names := make([]string, len(fields))
+	for i, f := range fields {
+		names[i] = "'" + f.Name + "'"
+	}
+	switch len(fields) {
+	case 0:
+	case 1:
+		e.Message = "invalid input in field " + names[0]
+		if m := fields[0].Messages; len(m) > 0 && !strings.HasPrefix(m[0], "must be one of ") {
+			e.Message += ": " + m[0]
 		}
+	default:
+		e.Message = "invalid input in fields " + strings.Join(names, ", ")
 	}
 	return e
 }
@@ -135,7 +143,7 @@ func ErrUnsupported(message string) *Error {
 	return &Error{Code: "unsupported_error", Status: 422, Message: message}
 }
 
-// ErrResourceInUse is 422 resource_in_use: a certificate or network that is in use cannot be deleted.
+// ErrResourceInUse is 422 resource_in_use: a firewall that is applied cannot be deleted.
 func ErrResourceInUse(message string) *Error {
 	return &Error{Code: "resource_in_use", Status: 422, Message: message}
 }
@@ -145,7 +153,7 @@ func ErrResourceInUse(message string) *Error {
 func ErrLocked(kind Kind) *Error {
 	return &Error{
 		Code: "locked", Status: 423,
-		Message: fmt.Sprintf("cannot perform operation because %s is locked", strings.ReplaceAll(string(kind), "_", " ")),
+		Message: fmt.Sprintf("cannot perform operation because %s is locked", kind.words()),
 	}
 }
 

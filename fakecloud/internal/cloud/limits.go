@@ -41,7 +41,7 @@ const MinVSwitchID = 1000
 func (tx *Tx) checkLimit(t table) error {
 	kind := t.Kind()
 	if limit := tx.cloud.limits[kind]; limit > 0 && t.Len() >= limit {
-		return ErrLimitExceeded(string(kind)+"_limit", fmt.Sprintf("%s limit exceeded", kind))
+		return ErrLimitExceeded(string(kind)+"_limit", kind.words()+" limit exceeded")
 	}
 	return nil
 }
@@ -54,10 +54,11 @@ func RequireUniqueName[T Object[T]](t *Table[T], name string, self int64) error 
 		return ErrField("name", "must not contain control characters")
 	}
 	if v, ok := t.ByName(name); ok && v.Header().ID != self {
-		if t.kind == KindNetwork { // the real API's message: scripts match it
+		// The real API's messages: scripts match them. That of placement groups is in terraform-hcloud-kube-hetzner issue 388.
+		if t.kind == KindNetwork || t.kind == KindPlacementGroup {
 			return ErrUniqueness("name", "name is already used")
 		}
-		return ErrUniqueness("name", fmt.Sprintf("%s name is already used", t.kind))
+		return ErrUniqueness("name", t.kind.words()+" name is already used")
 	}
 	return nil
 }

@@ -312,6 +312,38 @@ func invalidService(prefix string, problems []FieldError) error {
 	return ErrInvalidInput(problems...)
 }
 
+const (
+	sourcePortUsed Code = "source_port_already_used"
+	// redirectPort is the port of clients that redirect_http redirects.
+	redirectPort = 80
+)
+
+// portProblem returns what other services have against the ports of a service, or "". A service that redirects uses port 80,
+// too (hcloud-cloud-controller-manager issues 291, 333 and 916).
+func (lb *LoadBalancer) portProblem(s *LoadBalancerService) string {
+	for i := range lb.Services {
+		o := &lb.Services[i]
+		switch {
+		case o == s:
+		case o.ListenPort == s.ListenPort, o.ListenPort == redirectPort && s.redirects():
+			return fmt.Sprintf("source port %d is already in use", o.ListenPort)
+		case o.redirects() && (s.ListenPort == redirectPort || s.redirects()):
+			return "port 80 is busy, redirect_http is enabled on another service"
+		}
+	}
+	return ""
+}
+
+func (s *LoadBalancerService) redirects() bool { return s.HTTP != nil && s.HTTP.RedirectHTTP }
+
+// errNoService is the error for a port without a service (terraform-provider-hcloud pull request 185).
+func errNoService(lb *LoadBalancer, port int) error {
+	return &Error{
+		Code: "not_found", Status: 404,
+		Message: fmt.Sprintf("service with listen port %d for load balancer with ID %d not found", port, lb.ID),
+	}
+}
+
 // addService adds a service. Errors: invalid_input, source_port_already_used (412),
 // resource_limit_exceeded.
 func (lb *LoadBalancer) addService(st *State, in ServiceInput, prefix string) error {
@@ -319,8 +351,8 @@ func (lb *LoadBalancer) addService(st *State, in ServiceInput, prefix string) er
 	if err := invalidService(prefix, problems); err != nil {
 		return err
 	}
-	if _, taken := lb.Service(s.ListenPort); taken {
-		return ErrPrecondition("source_port_already_used", fmt.Sprintf("source port %d is already in use", s.ListenPort))
+	if problem := lb.portProblem(&s); problem != "" {
+		return ErrPrecondition(sourcePortUsed, problem)
 	}
 	if len(lb.Services) >= lb.Type.MaxServices {
 		return ErrLimitExceeded("load_balancer_service_limit",
@@ -332,19 +364,21 @@ func (lb *LoadBalancer) addService(st *State, in ServiceInput, prefix string) er
 }
 
 // updateService changes the service on the input's listen port.
-// Errors: not_found, invalid_input, resource_limit_exceeded. It never returns the document's
-// source_port_already_used, because the port itself cannot change.
+// Errors: not_found, invalid_input, resource_limit_exceeded, source_port_already_used (422, of a new redirect).
 func (lb *LoadBalancer) updateService(st *State, in ServiceInput) error {
 	if in.ListenPort == nil {
 		return ErrField("listen_port", "is required")
 	}
 	s, ok := lb.Service(*in.ListenPort)
 	if !ok {
-		return ErrNotFound("load_balancer_service", *in.ListenPort)
+		return errNoService(lb, *in.ListenPort)
 	}
 	s.patch(in)
 	if err := invalidService("", s.problems(in)); err != nil {
 		return err
+	}
+	if problem := lb.portProblem(s); problem != "" {
+		return ErrOperation(sourcePortUsed, problem)
 	}
 	return lb.checkCertificates(st, *s, "")
 }
@@ -352,7 +386,7 @@ func (lb *LoadBalancer) updateService(st *State, in ServiceInput) error {
 // deleteService removes the service on a listen port. Errors: not_found.
 func (lb *LoadBalancer) deleteService(port int) error {
 	if _, ok := lb.Service(port); !ok {
-		return ErrNotFound("load_balancer_service", port)
+		return errNoService(lb, port)
 	}
 	lb.Services = slices.DeleteFunc(lb.Services, func(s LoadBalancerService) bool { return s.ListenPort == port })
 	return nil

@@ -207,3 +207,46 @@ func TestCertificatesAreLimitedByTheType(t *testing.T) {
 		t.Errorf("delete it again: %v", err)
 	}
 }
+
+func TestARedirectUsesPort80(t *testing.T) {
+	t.Parallel()
+	const redirected = "port 80 is busy, redirect_http is enabled on another service"
+	const taken = "source port 80 is already in use"
+	p, _, clk := lbCloud(t)
+	cert := putCertificate(t, p, "cert")
+	https := func(port int, redirects bool) ServiceInput {
+		return ServiceInput{Protocol: new("https"), ListenPort: new(port), HTTP: &ServiceHTTPInput{Certificates: []int64{cert}, RedirectHTTP: new(redirects)}}
+	}
+	for name, tt := range map[string]struct {
+		have   []ServiceInput
+		in     ServiceInput
+		update bool
+		want   string
+	}{
+		"a service on port 80 after the redirect":        {[]ServiceInput{https(443, true)}, tcp(80, 80), false, redirected},
+		"a service on another port":                      {[]ServiceInput{https(443, true)}, tcp(81, 80), false, ""},
+		"a service on port 80 without a redirect":        {[]ServiceInput{https(443, false)}, tcp(80, 80), false, ""},
+		"the redirect after a service on port 80":        {[]ServiceInput{tcp(80, 80)}, https(443, true), false, taken},
+		"a second redirect":                              {[]ServiceInput{https(443, true)}, https(444, true), false, redirected},
+		"a second service without a redirect":            {[]ServiceInput{https(443, true)}, https(444, false), false, ""},
+		"a redirect that is switched on":                 {[]ServiceInput{https(443, false), tcp(80, 80)}, https(443, true), true, taken},
+		"a redirect that is switched on, port 80 free":   {[]ServiceInput{https(443, false)}, https(443, true), true, ""},
+		"a second redirect that is switched on":          {[]ServiceInput{https(443, false), https(444, true)}, https(443, true), true, redirected},
+		"another change of the service that redirects":   {[]ServiceInput{https(443, true), tcp(22, 22)}, ServiceInput{ListenPort: new(443), ProxyProtocol: new(true)}, true, ""},
+		"another change of a service next to a redirect": {[]ServiceInput{https(443, true), tcp(22, 22)}, ServiceInput{ListenPort: new(22), ProxyProtocol: new(true)}, true, ""},
+	} {
+		lb := newLB(t, p, clk, CreateLoadBalancer{Name: strings.ReplaceAll(name, " ", "-"), Services: tt.have})
+		change, status := p.AddLoadBalancerService, 412
+		if tt.update {
+			change, status = p.UpdateLoadBalancerService, 422
+		}
+		_, _, err := change(lb.ID, tt.in)
+		e, _ := errors.AsType[*Error](err)
+		switch {
+		case tt.want == "" && err != nil, tt.want != "" && (e == nil || e.Code != sourcePortUsed || e.Status != status || e.Message != tt.want):
+			t.Errorf("%s: %v", name, err)
+		case tt.want != "" && !reflect.DeepEqual(getLB(t, p, lb.ID).Services, lb.Services):
+			t.Errorf("%s: refused, but the services are now %+v", name, getLB(t, p, lb.ID).Services)
+		}
+	}
+}

@@ -89,7 +89,10 @@ func (lb *LoadBalancer) serverTarget(st *State, in TargetInput, t *LoadBalancerT
 		return ErrField(prefix+"server", "is required for a target of type server")
 	}
 	if _, ok := st.Servers.Get(in.Server); !ok {
-		return ErrField(prefix+"server.id", fmt.Sprintf("server with ID '%d' not found", in.Server))
+		// hcloud-cloud-controller-manager issue 1074 has the message.
+		e := ErrField(prefix+"server.id", fmt.Sprintf("server with ID '%d' not found", in.Server))
+		e.Message = "cloud target was not found"
+		return e
 	}
 	if in.UsePrivateIP && in.ServerIP.IsValid() {
 		return ErrField(prefix+"server.ip", "is only valid for public targets")

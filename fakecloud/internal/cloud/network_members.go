@@ -112,8 +112,7 @@ func (n *Network) pick(j Join, reserved reservations) (netip.Addr, netip.Prefix,
 		return fail(ErrOperation("ip_not_available", fmt.Sprintf(
 			"the IP %s is in no subnet of the network in network zone %s", j.IP, j.Zone)))
 	}
-	return fail(ErrOperation("no_subnet_available", fmt.Sprintf(
-		"the network has no subnet with a free IP in network zone %s", j.Zone)))
+	return fail(ErrOperation("no_subnet_available", "no subnet or IP available")) // terraform-provider-hcloud pull request 394
 }
 
 // checkAliases checks the wanted alias IPs of a member whose own address is ip.

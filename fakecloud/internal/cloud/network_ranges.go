@@ -146,6 +146,13 @@ func (n *Network) freeSubnet(kind string) (netip.Prefix, bool) {
 	return netip.Prefix{}, false
 }
 
+// errRouteOverlaps has the message of the real API (hcloud-cloud-controller-manager pull request 577).
+func errRouteOverlaps(prefix, problem string) error {
+	e := ErrField(prefix+"destination", problem)
+	e.Message = "network route destination overlaps with another subnetwork or network route"
+	return e
+}
+
 // checkRoute checks a new route. In errors, prefix precedes the names of fields.
 func (n *Network) checkRoute(r Route, prefix string) error {
 	fail := func(field, format string, args ...any) error {
@@ -165,11 +172,11 @@ func (n *Network) checkRoute(r Route, prefix string) error {
 			return fail("destination", "must not overlap with %s", gatewayOfPublicNet)
 		}
 		if other, ok := n.overlappingSubnet(r.Destination); ok {
-			return fail("destination", "overlaps with the subnet %s", other)
+			return errRouteOverlaps(prefix, fmt.Sprintf("overlaps with the subnet %s", other))
 		}
 	}
 	if other, ok := n.overlappingRoute(r.Destination); ok {
-		return fail("destination", "overlaps with the route to %s", other)
+		return errRouteOverlaps(prefix, fmt.Sprintf("overlaps with the route to %s", other))
 	}
 	switch {
 	case !r.Gateway.Is4():

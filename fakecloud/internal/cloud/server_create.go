@@ -163,10 +163,12 @@ func (s *serverPlan) findPrimaryIPs(tx *Tx) error {
 	return nil
 }
 
+// findNetworks and its siblings name a list's field without an index, as the real API does (docker-machine-driver-hetzner issue
+// 126, ansible-collections/hetzner.hcloud issue 585).
 func (s *serverPlan) findNetworks(tx *Tx) error {
-	for i, id := range s.Networks {
+	for _, id := range s.Networks {
 		if _, ok := tx.Networks.Get(id); !ok {
-			return ErrField(fmt.Sprintf("networks.%d", i), fmt.Sprintf("network with ID %d not found", id))
+			return ErrField("networks", fmt.Sprintf("network with ID %d not found", id))
 		}
 	}
 	return nil
@@ -178,11 +180,11 @@ func (s *serverPlan) findVolumes(tx *Tx) error {
 		v, ok := tx.Volumes.Get(id)
 		switch {
 		case !ok:
-			return ErrField(fmt.Sprintf("volumes.%d", i), fmt.Sprintf("volume with ID %d not found", id))
+			return ErrField("volumes", fmt.Sprintf("volume with ID %d not found", id))
 		case v.Server != 0:
 			return errVolumeAttached()
 		case slices.Contains(s.Volumes[:i], id):
-			return ErrField(fmt.Sprintf("volumes.%d", i), fmt.Sprintf("volume with ID %d is named twice", id))
+			return ErrField("volumes", fmt.Sprintf("volume with ID %d is named twice", id))
 		}
 		if err := tx.RequireUnlocked(v.Ref()); err != nil {
 			return err
@@ -195,7 +197,7 @@ func (s *serverPlan) findVolumes(tx *Tx) error {
 // findFirewalls finds the firewalls, which need a public interface.
 func (s *serverPlan) findFirewalls(tx *Tx) error {
 	for i, id := range s.Firewalls {
-		field := fmt.Sprintf("firewalls.%d.firewall", i)
+		const field = "firewalls"
 		_, ok := tx.Firewalls.Get(id)
 		switch {
 		case !ok:

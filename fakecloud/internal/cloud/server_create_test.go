@@ -99,10 +99,10 @@ func TestARefusedServerLeavesNothingBehind(t *testing.T) {
 		"type sold out":           {func(in *CreateServer) { in.ServerType = "soldout" }, "resource_unavailable"},
 		"type retired":            {func(in *CreateServer) { in.ServerType = "retired" }, "server_type"},
 		"no such SSH key":         {func(in *CreateServer) { in.SSHKeys = []string{"none"} }, "ssh_keys.0"},
-		"no such network":         {func(in *CreateServer) { in.Networks = []int64{1} }, "networks.0"},
+		"no such network":         {func(in *CreateServer) { in.Networks = []int64{1} }, "networks"},
 		"no such placement group": {func(in *CreateServer) { in.PlacementGroup = 1 }, "placement_group"},
-		"volumes":                 {func(in *CreateServer) { in.Volumes = []int64{1} }, "volumes.0"},
-		"firewalls":               {func(in *CreateServer) { in.Firewalls = []int64{1} }, "firewalls.0.firewall"},
+		"volumes":                 {func(in *CreateServer) { in.Volumes = []int64{1} }, "volumes"},
+		"firewalls":               {func(in *CreateServer) { in.Firewalls = []int64{1} }, "firewalls"},
 		"no interface": {func(in *CreateServer) {
 			in.IPv4.Enabled, in.IPv6.Enabled = false, false
 		}, "public_net"},

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"iter"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,6 +15,19 @@ import (
 // Kind is a type of resource, such as "server". It is the `type` in an action's `resources`. Each
 // resource's file declares its own.
 type Kind string
+
+// words returns the kind as the real API's messages write it.
+func (k Kind) words() string {
+	switch k {
+	case KindPrimaryIP:
+		return "Primary IP" // OpenRouterLabs/spawn issue 2902
+	case KindFloatingIP:
+		return "Floating IP"
+	case KindSSHKey:
+		return "SSH key" // snowdrop/k8s-infra issue 214
+	}
+	return strings.ReplaceAll(string(k), "_", " ")
+}
 
 // Meta is what every resource has. Resources embed it.
 type Meta struct {

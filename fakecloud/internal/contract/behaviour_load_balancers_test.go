@@ -21,6 +21,14 @@ func TestErrorsOfLoadBalancers(t *testing.T) {
 			w.act(path, "add_service", tcpService(80))
 			w.refuse(412, "source_port_already_used", "POST", path+"/actions/add_service", tcpService(80))
 		},
+		"a redirect of HTTP from a port that has a service": func(w *world) {
+			path := small(w)
+			w.act(path, "add_service", tcpService(80))
+			https := httpService("https", 443, json.Number(w.create("certificate", "/certificates", uploadedCertificate(w, "web"))))
+			https["http"].(object)["redirect_http"] = false
+			w.act(path, "add_service", https)
+			w.refuseAction("source_port_already_used", path, "update_service", object{"listen_port": 443, "http": object{"redirect_http": true}})
+		},
 		"attached twice": func(w *world) {
 			path, body := small(w), net(w)
 			w.act(path, "attach_to_network", body)

@@ -30,7 +30,6 @@ const coveragePage = "../../COVERAGE.md"
 var unreachable = map[string]string{
 	"apply_firewall_to_resources incompatible_network_type": "a server without a public interface has a code of its own, and there is no other reason",
 	"create_volume no_space_left_in_location":               "the space in a location is not counted; a fault rule answers it",
-	"update_load_balancer_service source_port_already_used": "the port selects the service, and cannot be changed",
 }
 
 // neverShown are documented values that no answer has, and the reason.

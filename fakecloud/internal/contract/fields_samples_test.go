@@ -186,7 +186,7 @@ func balancerSample(w *world, without string) sample {
 	return sample{"", object{
 		without: absent, "/network": json.Number(w.create("network", "/networks", fullNetwork)),
 		"/public_net/ipv4": w.id("primary_ip"), "/public_net/ipv6": w.idWith("primary_ip", object{"type": "ipv6"}),
-		"/services/0/listen_port": 22, "/services/1/listen_port": 80, "/services/2/http/certificates/0": w.id("certificate"),
+		"/services/0/listen_port": 22, "/services/1/listen_port": 8080, "/services/2/http/certificates/0": w.id("certificate"),
 		"/targets/0/server/id": server, "/targets/0/server/ip": w.address(server), "/targets/0/use_private_ip": false,
 	}}
 }

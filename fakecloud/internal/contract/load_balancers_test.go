@@ -188,9 +188,12 @@ func loadBalancerServiceScenario(w *world) {
 	w.act(path, "add_service", httpService("http", 8080))
 	w.act(path, "add_service", httpService("https", 443, json.Number(certificate)))
 	w.refuse(412, "source_port_already_used", "POST", path+"/actions/add_service", tcpService(22))
+	w.refuse(412, "source_port_already_used", "POST", path+"/actions/add_service", tcpService(80)) // the redirect uses it
 	w.act(path, "update_service", object{"listen_port": 22, "destination_port": 2222, "proxyprotocol": true})
 	w.act(path, "update_service", object{"listen_port": 443, "http": object{"sticky_sessions": false, "redirect_http": false}})
-	w.refuse(422, "resource_in_use", "DELETE", "/certificates/"+certificate, nil)
+	w.act(path, "add_service", tcpService(80))
+	w.refuseAction("source_port_already_used", path, "update_service", object{"listen_port": 443, "http": object{"redirect_http": true}})
+	w.refuse(422, "service_error", "DELETE", "/certificates/"+certificate, nil)
 	w.do(200, "GET", "/certificates/"+certificate, nil)
 	w.act(path, "delete_service", object{"listen_port": 443})
 	w.do(204, "DELETE", "/certificates/"+certificate, nil)

@@ -198,7 +198,7 @@ func populate(w *world) {
 	for _, name := range []string{"lb-b", "lb-a"} {
 		body := smallLoadBalancer(w, name)
 		body["labels"] = object{"env": name}
-		body["services"] = []object{tcpService(80), httpService("https", 443, json.Number(managed))}
+		body["services"] = []object{tcpService(8022), httpService("https", 443, json.Number(managed))}
 		body["targets"] = []object{{"type": "label_selector", "label_selector": object{"selector": "env=test"}}}
 		body["network"] = json.Number(network)
 		w.create("load_balancer", "/load_balancers", body)
