@@ -125,7 +125,7 @@ var annotations = []annotation{
 		set: into(func(s *lbSettings) *seconds { return &s.TimeoutIdle }, secondsBetween(30, 300))},
 	{Name: "http-sticky-sessions", Default: "false", Allowed: "true or false", Doc: "Sends all requests of a client to the same target, by means of a cookie.",
 		set: into(func(s *lbSettings) *bool { return &s.StickySessions }, parseBool)},
-	{Name: "http-redirect-http", Default: "false", Allowed: "true or false", Doc: "Redirects HTTP requests to HTTPS. Needs `protocol: https`.",
+	{Name: "http-redirect-http", Default: "false", Allowed: "true or false", Doc: "Redirects HTTP requests on port 80 to HTTPS. Needs `protocol: https`; the Service may not have port 80.",
 		set: into(func(s *lbSettings) *bool { return &s.RedirectHTTP }, parseBool)},
 	{Name: "certificate-type", Default: "uploaded", Allowed: "uploaded or managed",
 		Doc: "`uploaded` uses the existing certificates of `http-certificates`; `managed` orders a certificate for `http-managed-certificate-domains`.",

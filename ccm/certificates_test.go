@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 )
@@ -165,6 +166,26 @@ func TestUploadedCertificatesAreFoundByIDOrName(t *testing.T) {
 	w.remove(cloud, svc)
 	if n := len(w.certificates()); n != 2 {
 		t.Errorf("%d certificates are left, want the two uploaded ones", n)
+	}
+}
+
+func TestARedirectTakesPort80InOneSync(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	cert, key := selfSigned(t, "web")
+	_, _, err := w.api.Certificate.Create(t.Context(), hcloud.CertificateCreateOpts{Name: "web", Certificate: cert, PrivateKey: key})
+	w.must(err)
+	cloud := w.provider()
+	two := newService("web", map[string]string{"protocol.443": "https", "http-certificates.443": "web"}, 80, 443)
+	redirecting := newService("web", map[string]string{"protocol.443": "https", "http-certificates.443": "web", "http-redirect-http.443": "true"}, 443)
+	other := newService("web", map[string]string{"protocol": "https", "http-certificates": "web", "http-redirect-http.444": "true"}, 443, 444)
+	first := newService("web", map[string]string{"protocol": "https", "http-certificates": "web", "http-redirect-http.443": "true"}, 443, 444)
+	w.ensure(cloud, two)
+	balancers, _ := cloud.LoadBalancer()
+	for i, svc := range []*corev1.Service{redirecting, two, first, other, first} {
+		if _, err := balancers.EnsureLoadBalancer(t.Context(), "kubernetes", svc, w.nodes); err != nil {
+			t.Errorf("change %d: %v", i+1, err)
+		}
 	}
 }
 

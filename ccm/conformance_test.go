@@ -131,7 +131,7 @@ func TestEveryAnnotationOfTheProductionCCM(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			w := conformanceWorld(t)
-			svc := newService("web", tc.with, 80)
+			svc := newService("web", tc.with, 443)
 			annotate(svc, map[string]string{tc.name: tc.from})
 			cloud := w.provider()
 			status := w.ensure(cloud, svc)
@@ -203,7 +203,7 @@ func TestEveryDefaultOfTheProductionCCM(t *testing.T) {
 			}
 			w := conformanceWorld(t)
 			cloud := ccm.New(cfg, ccm.WithClock(w.auto), ccm.WithRoundTripper(w.wire), ccm.WithoutJitter(), ccm.WithEventRecorder(w.events))
-			svc := newService("web", tc.with, 80)
+			svc := newService("web", tc.with, 443)
 			status := w.ensure(cloud, svc)
 			if got := tc.look(seen{w, w.theLoadBalancer(), status}); got != tc.want[0] {
 				t.Errorf("by default: got %v, want %v", got, tc.want[0])

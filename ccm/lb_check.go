@@ -84,15 +84,22 @@ func checkNetworking(s *lbSettings, haveNetwork bool) (errs []error) {
 	return errs
 }
 
+// redirectPort is the port of the load balancer that http-redirect-http occupies: the API refuses another service on it, and a
+// second redirect (source_port_already_used).
+const redirectPort = 80
+
 // checkHTTP returns the mistakes in the HTTP settings of the Service's ports, each once. A general
-// http-redirect-http is for the HTTPS ports of a Service that has other ports too.
+// http-redirect-http is for the HTTPS port of a Service that has other ports too.
 func checkHTTP(svc *corev1.Service, s *lbSettings) (errs []error) {
 	ports, _, _ := usablePorts(svc)
 	isHTTPS := func(s *lbSettings) bool { return s.Protocol == hcloud.LoadBalancerServiceProtocolHTTPS }
-	redirects := slices.ContainsFunc(ports, func(p corev1.ServicePort) bool {
-		own := s.forPort(int(p.Port))
-		return own.RedirectHTTP && isHTTPS(own)
-	})
+	redirects := 0
+	for _, p := range ports {
+		if own := s.forPort(int(p.Port)); own.RedirectHTTP && isHTTPS(own) {
+			redirects++
+		}
+	}
+	hasPort80 := slices.ContainsFunc(ports, func(p corev1.ServicePort) bool { return p.Port == redirectPort })
 	for _, p := range ports {
 		own := s.forPort(int(p.Port))
 		invalid := func(name, value, reason string) {
@@ -102,8 +109,16 @@ func checkHTTP(svc *corev1.Service, s *lbSettings) (errs []error) {
 			}
 		}
 		_, ownRedirect := svc.Annotations[annotationPrefix+portSetting("http-redirect-http", int(p.Port))]
-		if own.RedirectHTTP && !isHTTPS(own) && (ownRedirect || !redirects) {
-			invalid("http-redirect-http", "true", "is allowed only with protocol https")
+		switch {
+		case !own.RedirectHTTP:
+		case !isHTTPS(own):
+			if ownRedirect || redirects == 0 {
+				invalid("http-redirect-http", "true", "is allowed only with protocol https")
+			}
+		case hasPort80:
+			invalid("http-redirect-http", "true", "needs port 80 of the load balancer: remove port 80 from the Service, or this setting")
+		case redirects > 1:
+			invalid("http-redirect-http", "true", "is allowed for one port only: remove it, and set http-redirect-http.<port> for the port to redirect to")
 		}
 		switch {
 		case !isHTTPS(own):

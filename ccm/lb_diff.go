@@ -300,7 +300,7 @@ func (d *lbDiff) services() []lbOp {
 	for _, s := range d.lb.Services {
 		current[s.ListenPort] = s
 	}
-	var adds, updates, deletes []lbOp
+	var adds, updates, redirecting, deletes []lbOp
 	for _, want := range d.plan.Services {
 		have, exists := current[want.ListenPort]
 		op := lbOp{Kind: opUpdateService, Part: partPort(want.ListenPort), Service: want}
@@ -311,14 +311,21 @@ func (d *lbDiff) services() []lbOp {
 				op.Needs = append(op.Needs, partPublic)
 			}
 			adds = append(adds, op)
-		case !sameService(want, have):
+		case sameService(want, have):
+		case want.HTTP.RedirectHTTP:
+			redirecting = append(redirecting, op)
+		default:
 			updates = append(updates, op)
 		}
 	}
 	for _, port := range portsToDelete(d.plan, d.lb) {
 		deletes = append(deletes, lbOp{Kind: opDeleteService, Part: partPort(port), Port: port})
 	}
-	if len(d.lb.Services)+len(adds) <= d.limit(maxServices) {
+	// A redirect begins after no other service redirects, and after port 80 is free.
+	updates = append(updates, redirecting...)
+	freesPort80 := slices.ContainsFunc(deletes, func(op lbOp) bool { return op.Port == redirectPort }) &&
+		slices.ContainsFunc(slices.Concat(updates, adds), func(op lbOp) bool { return op.Service.HTTP.RedirectHTTP })
+	if len(d.lb.Services)+len(adds) <= d.limit(maxServices) && !freesPort80 {
 		return slices.Concat(updates, adds, deletes)
 	}
 	return slices.Concat(deletes, updates, adds)

@@ -50,9 +50,9 @@ func TestGeneralSettingsAreThoseOfPortsWithoutTheirOwn(t *testing.T) {
 	set := map[string]string{
 		"protocol": "http", "protocol.443": "https", "http-certificates": "8", "http-redirect-http": "true", "protocol.5432": "tcp",
 		"uses-proxyprotocol.5432": "true", "health-check-interval": "5s", "health-check-interval.5432": "9s", "health-check-http-path.443": "/up",
-		"http-timeout-idle": "40s", "http-timeout-idle.80": "60s",
+		"http-timeout-idle": "40s", "http-timeout-idle.8080": "60s",
 	}
-	plan, notes := planFor(t, lbPlanInput{Service: testService(set, [2]int32{80, 30080}, [2]int32{443, 30443}, [2]int32{5432, 30432}), Certificates: map[int][]int64{443: {8}}})
+	plan, notes := planFor(t, lbPlanInput{Service: testService(set, [2]int32{8080, 30080}, [2]int32{443, 30443}, [2]int32{5432, 30432}), Certificates: map[int][]int64{443: {8}}})
 	http := hcloud.LoadBalancerServiceHTTP{CookieName: "HCLBSTICKY", CookieLifetime: 5 * time.Minute, TimeoutIdle: time.Minute, RedirectHTTP: true}
 	https := http
 	https.TimeoutIdle, https.Certificates = 40*time.Second, []*hcloud.Certificate{{ID: 8}}
@@ -64,9 +64,9 @@ func TestGeneralSettingsAreThoseOfPortsWithoutTheirOwn(t *testing.T) {
 		return c
 	}
 	want := []hcloud.LoadBalancerService{
-		{Protocol: "http", ListenPort: 80, DestinationPort: 30080, HTTP: http, HealthCheck: check(30080, "http", 5*time.Second, "/")},
 		{Protocol: "https", ListenPort: 443, DestinationPort: 30443, HTTP: https, HealthCheck: check(30443, "http", 5*time.Second, "/up")},
 		{Protocol: "tcp", ListenPort: 5432, DestinationPort: 30432, Proxyprotocol: true, HealthCheck: check(30432, "tcp", 9*time.Second, "")},
+		{Protocol: "http", ListenPort: 8080, DestinationPort: 30080, HTTP: http, HealthCheck: check(30080, "http", 5*time.Second, "/")},
 	}
 	if !reflect.DeepEqual(plan.Services, want) || len(notes) != 0 {
 		t.Errorf("got  %+v, %v\nwant %+v", plan.Services, notes, want)
@@ -88,12 +88,12 @@ func TestMistakesInSettingsOfPortsNameTheirAnnotation(t *testing.T) {
 		set  map[string]string
 		want []string
 	}{
-		"https without a certificate":           {map[string]string{"protocol.443": "https"}, []string{"http-certificates.443"}},
-		"https on all ports":                    {map[string]string{"protocol": "https"}, []string{"http-certificates"}},
-		"managed without domains":               {map[string]string{"protocol.443": "https", "certificate-type": "managed", "http-managed-certificate-domains.80": "example.org"}, []string{"http-managed-certificate-domains.443"}},
-		"redirect on a port without https":      {map[string]string{"protocol": "http", "http-redirect-http.80": "true"}, []string{"http-redirect-http.80"}},
-		"redirect without any https":            {map[string]string{"protocol": "http", "http-redirect-http": "true"}, []string{"http-redirect-http"}},
-		"general redirect, one port with https": {map[string]string{"protocol": "http", "protocol.443": "https", "http-certificates": "1", "http-redirect-http": "true"}, nil},
+		"https without a certificate":          {map[string]string{"protocol.443": "https"}, []string{"http-certificates.443"}},
+		"https on all ports":                   {map[string]string{"protocol": "https"}, []string{"http-certificates"}},
+		"managed without domains":              {map[string]string{"protocol.443": "https", "certificate-type": "managed", "http-managed-certificate-domains.80": "example.org"}, []string{"http-managed-certificate-domains.443"}},
+		"redirect on a port without https":     {map[string]string{"protocol": "http", "http-redirect-http.80": "true"}, []string{"http-redirect-http.80"}},
+		"redirect without any https":           {map[string]string{"protocol": "http", "http-redirect-http": "true"}, []string{"http-redirect-http"}},
+		"redirect from the Service's own port": {map[string]string{"protocol": "http", "protocol.443": "https", "http-certificates": "1", "http-redirect-http": "true"}, []string{"http-redirect-http"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -108,6 +108,32 @@ func TestMistakesInSettingsOfPortsNameTheirAnnotation(t *testing.T) {
 				t.Errorf("got %v, want %v", got, tc.want)
 			}
 		})
+	}
+}
+
+func TestOnePortRedirectsHTTP(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		set  map[string]string
+		want []string
+	}{
+		"of two ports, one has https":           {map[string]string{"protocol": "http", "protocol.443": "https", "http-redirect-http": "true"}, nil},
+		"two ports with https":                  {map[string]string{"protocol": "https", "http-redirect-http": "true"}, []string{"http-redirect-http"}},
+		"two ports with https, one redirects":   {map[string]string{"protocol": "https", "http-redirect-http.443": "true"}, nil},
+		"two ports with https, both redirect":   {map[string]string{"protocol": "https", "http-redirect-http.443": "true", "http-redirect-http.8443": "true"}, []string{"http-redirect-http.443", "http-redirect-http.8443"}},
+		"two ports with https, one is excepted": {map[string]string{"protocol": "https", "http-redirect-http": "true", "http-redirect-http.8443": "false"}, nil},
+	} {
+		tc.set["http-certificates"] = "1"
+		svc := testService(tc.set, [2]int32{443, 30443}, [2]int32{8443, 30444})
+		s, _, mistakes := parseAnnotations(svc.Annotations, nil)
+		var got []string
+		for _, m := range append(mistakes, checkService(svc, &s, false)...) {
+			a, _ := errors.AsType[annotationError](m)
+			got = append(got, a.setting())
+		}
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("%s: got %v, want %v", name, got, tc.want)
+		}
 	}
 }
 

@@ -226,8 +226,10 @@ func (l *loadBalancers) EnsureLoadBalancerDeleted(ctx context.Context, _ string,
 		return err
 	}
 	err = l.deleteCertificates(ctx, certs)
-	if len(lbs) == 0 && hcloud.IsError(err, hcloud.ErrorCodeResourceInUse) {
-		// A person has removed the label of the load balancer to keep it: its certificates stay with it.
+	inUse := slices.ContainsFunc(certs, func(c *hcloud.Certificate) bool { return len(c.UsedBy) > 0 })
+	if len(lbs) == 0 && inUse && hcloud.IsError(err, hcloud.ErrorCodeServiceError, hcloud.ErrorCodeResourceInUse) {
+		// A person has removed the label of the load balancer to keep it: its certificates stay with it. service_error is the
+		// API's answer (terraform-provider-hcloud issue 1065), and has other causes, too.
 		return l.leaveCertificates(ctx, svc, certs)
 	}
 	return err
