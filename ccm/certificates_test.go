@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 )
 
 func (w *world) certificates() []*hcloud.Certificate {
@@ -72,6 +73,20 @@ func TestACertificateStaysWithALoadBalancerThatAPersonKeeps(t *testing.T) {
 	certs, err := w.api.Certificate.All(t.Context())
 	if err != nil || len(certs) != 1 || len(certs[0].Labels) != 0 || len(w.loadBalancers()) != 1 {
 		t.Errorf("certificates %+v, %v, %d load balancers", certs, err, len(w.loadBalancers()))
+	}
+}
+
+func TestAnErrorOfTheServiceLeavesNoCertificateBehind(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	svc := newService("web", managed("example.org"), 443)
+	w.ensure(w.provider(), svc)
+	// The load balancer is deleted first. Its certificates are then tried, fail, and are tried again without a load balancer.
+	_, err := w.fake.Faults().Add(t.Context(), fault.Rule{Operation: "delete_certificate", First: 2, Effect: fault.APIError("service_error")})
+	w.must(err)
+	w.remove(w.provider(), svc)
+	if left := w.certificates(); len(left) != 0 {
+		t.Errorf("left: %+v", left)
 	}
 }
 
