@@ -145,10 +145,7 @@ func TestUploadedCertificatesAreFoundByIDOrName(t *testing.T) {
 	w := newWorld(t, "instant", 1)
 	var ids []int64
 	for _, name := range []string{"first cert", "second"} {
-		cert, key := selfSigned(t, name)
-		result, _, err := w.api.Certificate.Create(t.Context(), hcloud.CertificateCreateOpts{Name: name, Certificate: cert, PrivateKey: key})
-		w.must(err)
-		ids = append(ids, result.ID)
+		ids = append(ids, w.uploadCertificate(name).ID)
 	}
 	cloud := w.provider()
 	svc := newService("web", map[string]string{"protocol": "https", "http-certificates": "first cert", "http-redirect-http": "true"}, 443)
@@ -187,9 +184,7 @@ func TestUploadedCertificatesAreFoundByIDOrName(t *testing.T) {
 func TestARedirectTakesPort80InOneSync(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 1)
-	cert, key := selfSigned(t, "web")
-	_, _, err := w.api.Certificate.Create(t.Context(), hcloud.CertificateCreateOpts{Name: "web", Certificate: cert, PrivateKey: key})
-	w.must(err)
+	w.uploadCertificate("web")
 	cloud := w.provider()
 	two := newService("web", map[string]string{"protocol.443": "https", "http-certificates.443": "web"}, 80, 443)
 	redirecting := newService("web", map[string]string{"protocol.443": "https", "http-certificates.443": "web", "http-redirect-http.443": "true"}, 443)
@@ -207,9 +202,7 @@ func TestARedirectTakesPort80InOneSync(t *testing.T) {
 func TestATakenCertificateNameIsReported(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 1)
-	cert, key := selfSigned(t, "x")
-	_, _, err := w.api.Certificate.Create(t.Context(), hcloud.CertificateCreateOpts{Name: "web", Certificate: cert, PrivateKey: key})
-	w.must(err)
+	w.uploadCertificate("web")
 	lbs, _ := w.provider().LoadBalancer()
 	if _, err := lbs.EnsureLoadBalancer(t.Context(), "", newService("web", managed("example.org"), 443), w.nodes); err == nil || !strings.Contains(err.Error(), "http-managed-certificate-name") {
 		t.Errorf("got %v", err)

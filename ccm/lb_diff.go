@@ -324,7 +324,7 @@ func (d *lbDiff) services() []lbOp {
 	// A redirect begins after no other service redirects, and after port 80 is free.
 	updates = append(updates, redirecting...)
 	freesPort80 := slices.ContainsFunc(deletes, func(op lbOp) bool { return op.Port == redirectPort }) &&
-		slices.ContainsFunc(slices.Concat(updates, adds), func(op lbOp) bool { return op.Service.HTTP.RedirectHTTP })
+		slices.ContainsFunc(slices.Concat(redirecting, adds), func(op lbOp) bool { return op.Service.HTTP.RedirectHTTP })
 	if len(d.lb.Services)+len(adds) <= d.limit(maxServices) && !freesPort80 {
 		return slices.Concat(updates, adds, deletes)
 	}

@@ -82,6 +82,16 @@ func TestAHealthCheckOfOnePortIsNoneOfAnother(t *testing.T) {
 	}
 }
 
+// settingsWithMistakes returns the names of a Service's wrong annotations, in the order of the mistakes.
+func settingsWithMistakes(svc *corev1.Service) (names []string) {
+	s, _, mistakes := parseAnnotations(svc.Annotations, nil)
+	for _, m := range append(mistakes, checkService(svc, &s, false)...) {
+		a, _ := errors.AsType[annotationError](m)
+		names = append(names, a.setting())
+	}
+	return names
+}
+
 func TestMistakesInSettingsOfPortsNameTheirAnnotation(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -98,13 +108,7 @@ func TestMistakesInSettingsOfPortsNameTheirAnnotation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			svc := testService(tc.set, [2]int32{80, 30080}, [2]int32{443, 30443})
-			s, _, mistakes := parseAnnotations(svc.Annotations, nil)
-			var got []string
-			for _, m := range append(mistakes, checkService(svc, &s, false)...) {
-				a, _ := errors.AsType[annotationError](m)
-				got = append(got, a.setting())
-			}
-			if !slices.Equal(got, tc.want) {
+			if got := settingsWithMistakes(svc); !slices.Equal(got, tc.want) {
 				t.Errorf("got %v, want %v", got, tc.want)
 			}
 		})
@@ -125,13 +129,7 @@ func TestOnePortRedirectsHTTP(t *testing.T) {
 	} {
 		tc.set["http-certificates"] = "1"
 		svc := testService(tc.set, [2]int32{443, 30443}, [2]int32{8443, 30444})
-		s, _, mistakes := parseAnnotations(svc.Annotations, nil)
-		var got []string
-		for _, m := range append(mistakes, checkService(svc, &s, false)...) {
-			a, _ := errors.AsType[annotationError](m)
-			got = append(got, a.setting())
-		}
-		if !slices.Equal(got, tc.want) {
+		if got := settingsWithMistakes(svc); !slices.Equal(got, tc.want) {
 			t.Errorf("%s: got %v, want %v", name, got, tc.want)
 		}
 	}

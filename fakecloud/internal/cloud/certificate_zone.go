@@ -1,6 +1,7 @@
 package cloud
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -13,28 +14,20 @@ const managedIssuer = "letsencrypt.org"
 func (st *State) issuanceProblem(domain string) Code {
 	name, wildcard := strings.CutPrefix(domain, "*.")
 	z, ok := st.zoneOf(name)
-	switch {
-	case !ok:
-		return ""
-	case z.Mode == ZoneSecondary:
+	if ok && z.Mode == ZoneSecondary {
 		return "dns_zone_is_secondary_zone"
 	}
 	// The first CAA records on the way to the root decide (RFC 8659, section 3).
-	for ; ok; _, name, ok = strings.Cut(name, ".") {
-		z, found := st.zoneOf(name)
-		if !found {
-			continue
-		}
-		label := strings.TrimSuffix(strings.TrimSuffix(name, z.Name), ".")
-		if label == "" {
-			label = "@"
-		}
-		if set, ok := z.RRSet(label, "CAA"); ok {
-			if !permitsIssuer(set.Records, wildcard) {
-				return "caa_record_does_not_allow_ca"
-			}
+	for ; ok; z, ok = st.zoneOf(name) {
+		label := cmp.Or(strings.TrimSuffix(strings.TrimSuffix(name, z.Name), "."), "@")
+		set, found := z.RRSet(label, "CAA")
+		switch {
+		case found && permitsIssuer(set.Records, wildcard):
 			return ""
+		case found:
+			return "caa_record_does_not_allow_ca"
 		}
+		_, name, _ = strings.Cut(name, ".")
 	}
 	return ""
 }

@@ -86,8 +86,8 @@ type Cloud struct {
 
 	loadBalancerStats statsHistory[LoadBalancerStats]
 	serverUsage       statsHistory[hypervisor.Usage]
-	serverTraffic     statsHistory[serverTraffic]
-	countsTraffic     atomic.Bool // whether serverTraffic has all traffic of all servers
+	serverTraffic     statsHistory[hypervisor.Usage] // what load balancers move; of the network only
+	countsTraffic     atomic.Bool                    // whether serverTraffic has all traffic of all servers
 
 	wake   chan struct{} // tells the runner that the earliest job has changed
 	closed chan struct{}

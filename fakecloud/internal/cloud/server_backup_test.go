@@ -23,6 +23,13 @@ func enableBackups(t *testing.T, p Project, server int64) {
 	}
 }
 
+func wantNoBackups(t *testing.T, p Project, when string) {
+	t.Helper()
+	if got := backupTimes(p); len(got) != 0 {
+		t.Fatalf("%s, there are backups of %s", when, got)
+	}
+}
+
 // backupTimes returns when the backups were made, oldest first.
 func backupTimes(p Project) (times []time.Time) {
 	for i := range p.View().Images.All() {
@@ -55,9 +62,7 @@ func TestTheLatestSevenDailyBackupsStay(t *testing.T) {
 		t.Fatal(err)
 	}
 	step(48 * time.Hour)
-	if got := backupTimes(p); len(got) != 0 {
-		t.Errorf("after backups were disabled, there are backups of %s", got)
-	}
+	wantNoBackups(t, p, "after backups were disabled")
 }
 
 func TestABackupLiesInItsWindow(t *testing.T) {
@@ -84,9 +89,7 @@ func TestADailyBackupWaitsForTheServersAction(t *testing.T) {
 		t.Fatal(err)
 	}
 	step(4 * time.Minute)
-	if got := backupTimes(p); len(got) != 0 {
-		t.Fatalf("backups of %s while an action locks the server", got)
-	}
+	wantNoBackups(t, p, "while an action locks the server")
 	step(2 * time.Minute)
 	if got := backupTimes(p); len(got) != 1 || got[0].Before(due) {
 		t.Fatalf("after the action, there are backups of %s; want one after %s", got, due)
@@ -121,9 +124,7 @@ func TestADailyBackupNeedsRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	step(24 * time.Hour)
-	if got := backupTimes(p); len(got) != 0 {
-		t.Fatalf("backups of %s in a project without room for another image", got)
-	}
+	wantNoBackups(t, p, "in a project without room for another image")
 	if err := p.DeleteImage(snapshot.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +141,8 @@ func TestADeletedServerHasNoMoreBackups(t *testing.T) {
 		t.Fatal(err)
 	}
 	step(48 * time.Hour)
-	if got := backupTimes(p); len(got) != 0 || len(p.cloud.queue) != 0 {
-		t.Errorf("backups of %s, and %d jobs wait", got, len(p.cloud.queue))
+	wantNoBackups(t, p, "after the server was deleted")
+	if n := len(p.cloud.queue); n != 0 {
+		t.Errorf("%d jobs wait", n)
 	}
 }

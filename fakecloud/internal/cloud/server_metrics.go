@@ -117,7 +117,7 @@ func (p Project) ServerMetrics(id int64, types []string, r MetricRange) ([]Metri
 				case ever && !at.Before(first):
 					values[k] = series.value(reports[k])
 				case counted:
-					values[k] = series.value(traffic[k].usage())
+					values[k] = series.value(traffic[k])
 				case s.ranAt(at):
 					values[k] = wave(series.mean, uint64(id)*31+uint64(i)+uint64(len(t)), at)
 				}

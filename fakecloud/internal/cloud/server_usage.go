@@ -16,16 +16,6 @@ func (c *Cloud) ReportServerUsage(id int64, u hypervisor.Usage) error {
 	return c.ifServer(id, func() { c.serverUsage.add(id, c.Now(), u) })
 }
 
-// serverTraffic is what load balancers have sent to a server's public address and got from there, per second.
-type serverTraffic struct {
-	bytesIn, bytesOut     float64
-	packetsIn, packetsOut float64
-}
-
-func (t serverTraffic) usage() hypervisor.Usage {
-	return hypervisor.Usage{BytesIn: t.bytesIn, BytesOut: t.bytesOut, PacketsIn: t.packetsIn, PacketsOut: t.packetsOut}
-}
-
 // CountServerTraffic says that from now on a data plane calls ReportServerTraffic for all traffic of servers. It is for
 // the time before the first request: the metrics of servers then show this traffic, and no made-up one.
 func (c *Cloud) CountServerTraffic() { c.countsTraffic.Store(true) }
@@ -42,8 +32,10 @@ func (c *Cloud) ReportServerTraffic(id, in, out int64, during time.Duration) {
 	}
 	seconds := during.Seconds()
 	packets := func(n int64) float64 { return float64((n+maxSegment-1)/maxSegment) / seconds }
-	t := serverTraffic{float64(in) / seconds, float64(out) / seconds, packets(in), packets(out)}
-	_ = c.ifServer(id, func() { c.serverTraffic.add(id, c.Now(), t) })
+	u := hypervisor.Usage{
+		BytesIn: float64(in) / seconds, BytesOut: float64(out) / seconds, PacketsIn: packets(in), PacketsOut: packets(out),
+	}
+	_ = c.ifServer(id, func() { c.serverTraffic.add(id, c.Now(), u) })
 }
 
 // ifServer calls do if a server exists. It is not deleted meanwhile. Error: not_found.
