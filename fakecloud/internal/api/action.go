@@ -46,7 +46,7 @@ func encodeAction(a *cloud.Action) []byte {
 
 // actionPart returns an action as the member `action` of a response.
 func actionPart(st *cloud.State, id int64) Part {
-	return Part{"action", actionBytes(st, id)}
+	return Part{Key: "action", JSON: actionBytes(st, id)}
 }
 
 // actionBytes does not keep the JSON, which is larger than the action: most actions are never read.
@@ -67,7 +67,7 @@ func actionsPart(key string, st *cloud.State, ids []int64) Part {
 		}
 		list = append(list, actionBytes(st, id)...)
 	}
-	return Part{key, append(list, ']')}
+	return Part{Key: key, JSON: append(list, ']')}
 }
 
 // started answers an operation that started one action: 201.
@@ -170,7 +170,7 @@ func oneAction(r *Request, param string, allowed func(*cloud.Action) bool) (Resp
 	if !ok || !allowed(e.Value) {
 		return Response{}, cloud.ErrNotFound(cloud.KindAction, id)
 	}
-	return object(http.StatusOK, Part{"action", e.Encoded(encodeAction)}), nil
+	return object(http.StatusOK, Part{Key: "action", JSON: e.Encoded(encodeAction)}), nil
 }
 
 func actionRoutes() []Route {

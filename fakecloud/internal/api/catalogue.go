@@ -26,16 +26,16 @@ type staticList[T any] struct {
 	filter func(url.Values) (func(*T) bool, error)
 }
 
-// json returns the item's JSON on the request's date. For the date of the API, it is encoded once.
-func (l *staticList[T]) json(r *Request, item *T) []byte {
-	if !r.cached() {
-		return marshal(l.encode(r.date, item))
+// json returns the item's JSON on a date. For the date of the API, it is encoded once.
+func (l *staticList[T]) json(a *API, date Date, item *T) []byte {
+	if date != a.date {
+		return marshal(l.encode(date, item))
 	}
-	if b, ok := r.api.static.Load(item); ok {
+	if b, ok := a.static.Load(item); ok {
 		return b.([]byte)
 	}
-	b := marshal(l.encode(r.date, item))
-	r.api.static.Store(item, b)
+	b := marshal(l.encode(date, item))
+	a.static.Store(item, b)
 	return b
 }
 
@@ -51,7 +51,7 @@ func (l *staticList[T]) get(r *Request) (Response, error) {
 	if i < 0 {
 		return Response{}, cloud.ErrNotFound(kind, id)
 	}
-	return object(http.StatusOK, Part{l.singular, l.json(r, items[i])}), nil
+	return object(http.StatusOK, Part{Key: l.singular, JSON: l.json(r.api, r.date, items[i])}), nil
 }
 
 // list answers GET /<list>.
@@ -64,7 +64,7 @@ func (l *staticList[T]) list(r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	return listResponse(r, l.plural, p, len(found), func(i int) []byte { return l.json(r, found[i]) }), nil
+	return listResponse(r, l.plural, p, len(found), func(i int) []byte { return l.json(r.api, r.date, found[i]) }), nil
 }
 
 // find returns the items that the query selects, in the query's order or by id.

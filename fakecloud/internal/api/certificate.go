@@ -111,7 +111,7 @@ func createCertificate(r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	return created(c.ID, certificates.part(r, st, c.ID, c), Part{"action", []byte("null")}), nil
+	return created(c.ID, certificates.part(r, st, c.ID, c), Part{Key: "action", JSON: []byte("null")}), nil
 }
 
 func retryCertificate(r *Request) (Response, error) {

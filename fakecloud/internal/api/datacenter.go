@@ -104,7 +104,7 @@ func getDatacenter(r *Request) (Response, error) {
 	c := r.Project.View().Catalogue
 	for _, l := range c.Locations {
 		if l.Datacenter.ID == id {
-			return object(http.StatusOK, Part{"datacenter", marshal(encodeDatacenter(c, l))}), nil
+			return object(http.StatusOK, Part{Key: "datacenter", JSON: marshal(encodeDatacenter(c, l))}), nil
 		}
 	}
 	return Response{}, cloud.ErrNotFound("datacenter", id)

@@ -23,7 +23,7 @@ func (a *API) ShownResources() []Shown {
 	var all []Shown
 	for _, l := range resources() {
 		if l.shown != nil {
-			all = append(all, l.shown(a.date))
+			all = append(all, l.shown(a))
 		}
 	}
 	return all
@@ -32,11 +32,11 @@ func (a *API) ShownResources() []Shown {
 // shownResource is a resource in the form of the API's date.
 type shownResource[T cloud.Object[T]] struct {
 	*resource[T]
-	date Date
+	api *API
 }
 
 // on returns the resource in the form of the API's date.
-func (d *resource[T]) on(date Date) Shown { return shownResource[T]{d, date} }
+func (d *resource[T]) on(a *API) Shown { return shownResource[T]{d, a} }
 
 // Kind implements Shown.
 func (s shownResource[T]) Kind() cloud.Kind { return s.kind }
@@ -46,7 +46,7 @@ func (s shownResource[T]) Plural() string { return s.plural }
 
 // All implements Shown.
 func (s shownResource[T]) All(st *cloud.State) iter.Seq2[int64, json.RawMessage] {
-	return eachOnce(s.table(st), func(v T) []byte { return marshal(s.encode(s.date, st, v)) })
+	return eachOnce(s.table(st), func(v T) []byte { return s.bytes(s.api, s.api.date, st, v) })
 }
 
 func eachOnce[T cloud.Object[T]](t *cloud.Table[T], encode func(T) []byte) iter.Seq2[int64, json.RawMessage] {
@@ -65,7 +65,7 @@ func (s shownResource[T]) One(st *cloud.State, id int64) (json.RawMessage, bool)
 	if !ok {
 		return nil, false
 	}
-	return e.Encoded(func(v T) []byte { return marshal(s.encode(s.date, st, v)) }), true
+	return e.Encoded(func(v T) []byte { return s.bytes(s.api, s.api.date, st, v) }), true
 }
 
 // shownActions shows actions. They are not a resource[T], because clients cannot create or change them.

@@ -61,5 +61,5 @@ func createPlacementGroup(r *Request) (Response, error) {
 		return Response{}, err
 	}
 	// The group exists at once, without an action.
-	return created(g.ID, placementGroups.part(r, st, g.ID, g), Part{"action", []byte("null")}), nil
+	return created(g.ID, placementGroups.part(r, st, g.ID, g), Part{Key: "action", JSON: []byte("null")}), nil
 }

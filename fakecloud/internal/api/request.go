@@ -81,6 +81,9 @@ func (r *Request) Query() url.Values { return r.query }
 // read, and a list would lose its filter.
 func (r *Request) parseQuery() (err error) {
 	raw := r.HTTP.URL.RawQuery
+	if raw == "" {
+		return nil
+	}
 	if r.query, err = url.ParseQuery(raw); err == nil {
 		return nil
 	}

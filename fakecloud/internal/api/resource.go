@@ -15,6 +15,8 @@ type resource[T cloud.Object[T]] struct {
 	table            func(*cloud.State) *cloud.Table[T]
 	// encode returns the value that is encoded as JSON on a date.
 	encode func(Date, *cloud.State, T) any
+	// items, if set, returns the members of the JSON that are items of the catalogue. They are not encoded with each version.
+	items func(*API, Date, T) []Part
 	// sort has a comparison for each field of the list's `sort` parameter.
 	sort map[string]func(a, b T) int
 	// filter, if set, reads the list's own query parameters (beyond name and label_selector) and
@@ -44,9 +46,27 @@ func (d *resource[T]) path() string {
 	return "/" + d.plural + "/{id}"
 }
 
+// member returns one version of a resource on a date as a member of a response.
+func (d *resource[T]) member(a *API, date Date, st *cloud.State, v T) Part {
+	p := Part{Key: d.singular, JSON: marshal(d.encode(date, st, v))}
+	if d.items != nil {
+		p.Items = d.items(a, date, v)
+	}
+	return p
+}
+
+// bytes encodes one version of a resource on a date.
+func (d *resource[T]) bytes(a *API, date Date, st *cloud.State, v T) []byte {
+	p := d.member(a, date, st, v)
+	if len(p.Items) == 0 {
+		return p.JSON
+	}
+	return p.appendJSON(make([]byte, 0, p.size()))
+}
+
 // json returns the encoded form of one version of a resource on the request's date.
 func (d *resource[T]) json(r *Request, st *cloud.State, e *cloud.Entry[T]) []byte {
-	encode := func(v T) []byte { return marshal(d.encode(r.date, st, v)) }
+	encode := func(v T) []byte { return d.bytes(r.api, r.date, st, v) }
 	if !r.cached() {
 		return encode(e.Value)
 	}
@@ -57,15 +77,10 @@ func (d *resource[T]) json(r *Request, st *cloud.State, e *cloud.Entry[T]) []byt
 // write deleted it at once, it returns last instead. It does not keep the JSON, which is larger than the resource: many
 // resources are created and never read.
 func (d *resource[T]) part(r *Request, st *cloud.State, id int64, last T) Part {
-	encode := func(v T) []byte { return marshal(d.encode(r.date, st, v)) }
-	e, ok := d.table(st).Entry(id)
-	switch {
-	case ok && r.cached():
-		return Part{d.singular, e.EncodedOnce(encode)}
-	case ok:
-		return Part{d.singular, encode(e.Value)}
+	if now, ok := d.table(st).Get(id); ok {
+		last = now
 	}
-	return Part{d.singular, encode(last)}
+	return d.member(r.api, r.date, st, last)
 }
 
 // get answers GET /<resource>/{id}.
@@ -79,7 +94,7 @@ func (d *resource[T]) get(r *Request) (Response, error) {
 	if !ok {
 		return Response{}, cloud.ErrNotFound(d.kind, id)
 	}
-	return object(http.StatusOK, Part{d.singular, d.json(r, st, e)}), nil
+	return object(http.StatusOK, Part{Key: d.singular, JSON: d.json(r, st, e)}), nil
 }
 
 // list answers GET /<resource>.

@@ -28,6 +28,37 @@ type Response struct {
 type Part struct {
 	Key  string
 	JSON []byte
+	// Items are more members of JSON, which is an object then.
+	Items []Part
+}
+
+// append appends the member after the text that opens it.
+func (p Part) append(b []byte, open string) []byte {
+	b = append(b, open...)
+	b = append(b, p.Key...)
+	b = append(b, `":`...)
+	return p.appendJSON(b)
+}
+
+// appendJSON appends the member's value.
+func (p Part) appendJSON(b []byte) []byte {
+	if len(p.Items) == 0 {
+		return append(b, p.JSON...)
+	}
+	b = append(b, p.JSON[:len(p.JSON)-1]...)
+	for _, item := range p.Items {
+		b = item.append(b, `,"`)
+	}
+	return append(b, '}')
+}
+
+// size returns the number of bytes of the member in an object.
+func (p Part) size() int {
+	n := len(p.Key) + len(p.JSON) + len(`,"":`)
+	for _, item := range p.Items {
+		n += item.size()
+	}
+	return n
 }
 
 // object returns a response whose body is a JSON object with the given members.
@@ -86,9 +117,9 @@ func writeBody(w http.ResponseWriter, r *Request, status int, body []byte) {
 
 // append appends the body.
 func (resp *Response) append(b []byte) []byte {
-	size := 2
+	size := 1
 	for _, p := range resp.Parts {
-		size += len(p.Key) + len(p.JSON) + len(`,"":`)
+		size += p.size()
 	}
 	for _, c := range resp.Chunks {
 		size += len(c)
@@ -99,10 +130,7 @@ func (resp *Response) append(b []byte) []byte {
 		if i == 0 {
 			open = `{"`
 		}
-		b = append(b, open...)
-		b = append(b, p.Key...)
-		b = append(b, `":`...)
-		b = append(b, p.JSON...)
+		b = p.append(b, open)
 	}
 	if len(resp.Parts) > 0 {
 		b = append(b, '}')
@@ -182,7 +210,8 @@ func (t timeJSON) MarshalJSON() ([]byte, error) {
 	if time.Time(t).IsZero() {
 		return []byte("null"), nil
 	}
-	return time.Time(t).UTC().AppendFormat(nil, `"2006-01-02T15:04:05Z"`), nil
+	b := append(make([]byte, 0, len(`"2006-01-02T15:04:05Z"`)), '"')
+	return append(time.Time(t).UTC().AppendFormat(b, time.RFC3339), '"'), nil
 }
 
 // nullable returns nil, which is encoded as null, for a zero value.

@@ -13,8 +13,8 @@ type Route struct {
 
 // listed is a part of the API: a kind of resource and its operations.
 type listed struct {
-	// shown returns the resource in the form of a date. It is nil if projects do not own the resource.
-	shown  func(Date) Shown
+	// shown returns the resource in the form of the API's date. It is nil if projects do not own the resource.
+	shown  func(*API) Shown
 	routes func() []Route
 }
 
@@ -34,7 +34,7 @@ func resources() []listed {
 		{placementGroups.on, placementGroupRoutes},
 		{sshKeys.on, sshKeyRoutes},
 		{images.on, imageRoutes},
-		{func(Date) Shown { return shownActions{} }, actionRoutes},
+		{func(*API) Shown { return shownActions{} }, actionRoutes},
 		{nil, locationRoutes},
 		{nil, datacenterRoutes},
 		{nil, serverTypeRoutes},

@@ -9,6 +9,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
+// serverJSON has all fields of a server but those of serverItems.
 type serverJSON struct {
 	ID              int64                `json:"id"`
 	Name            string               `json:"name"`
@@ -16,10 +17,7 @@ type serverJSON struct {
 	Created         timeJSON             `json:"created"`
 	PublicNet       publicNetJSON        `json:"public_net"`
 	PrivateNet      []privateNetJSON     `json:"private_net"`
-	ServerType      serverTypeJSON       `json:"server_type"`
 	Datacenter      *datacenterJSON      `json:"datacenter,omitempty"` // until DatacenterGone
-	Location        locationJSON         `json:"location"`
-	Image           *imageJSON           `json:"image"`
 	ISO             *isoJSON             `json:"iso"`
 	RescueEnabled   bool                 `json:"rescue_enabled"`
 	Locked          bool                 `json:"locked"`
@@ -81,9 +79,8 @@ type serverProtectionJSON struct {
 func encodeServer(d Date, st *cloud.State, s *cloud.Server) any {
 	out := serverJSON{
 		ID: s.ID, Name: s.Name, Status: s.Status, Created: timeJSON(s.Created),
-		PublicNet:  encodePublicNet(st, s),
-		PrivateNet: make([]privateNetJSON, len(s.PrivateNets)),
-		ServerType: encodeServerType(d, s.Type), Location: encodeLocation(s.Location),
+		PublicNet:     encodePublicNet(st, s),
+		PrivateNet:    make([]privateNetJSON, len(s.PrivateNets)),
 		RescueEnabled: s.RescueEnabled, Locked: st.Actions.Locked(s.Ref()),
 		Protection: serverProtectionJSON{s.DeleteProtection, s.RebuildProtection},
 		Labels:     s.Labels, Volumes: nonNil(s.Volumes), LoadBalancers: nonNil(s.LoadBalancers), PrimaryDiskSize: s.PrimaryDisk,
@@ -99,10 +96,6 @@ func encodeServer(d Date, st *cloud.State, s *cloud.Server) any {
 			out.IncludedTraffic = p.IncludedTraffic
 		}
 	}
-	if s.Image != nil {
-		image := encodeImage(d, s.Image)
-		out.Image = &image
-	}
 	if s.ISO != nil {
 		iso := encodeISO(s.ISO)
 		out.ISO = &iso
@@ -116,6 +109,23 @@ func encodeServer(d Date, st *cloud.State, s *cloud.Server) any {
 		out.Datacenter = &datacenter
 	}
 	return out
+}
+
+// serverItems returns the items of the catalogue in a server's JSON, which are two thirds of it.
+func serverItems(a *API, d Date, s *cloud.Server) []Part {
+	image := []byte("null")
+	switch i := s.Image; {
+	case i == nil:
+	case i.Type == cloud.ImageSnapshot, i.Type == cloud.ImageBackup:
+		image = marshal(encodeImage(d, i)) // the project's own, which change
+	default:
+		image = systemImages.json(a, d, i)
+	}
+	return []Part{
+		{Key: "server_type", JSON: serverTypes.json(a, d, s.Type)},
+		{Key: "location", JSON: locations.json(a, d, s.Location)},
+		{Key: "image", JSON: image},
+	}
 }
 
 func encodePublicNet(st *cloud.State, s *cloud.Server) publicNetJSON {
@@ -139,7 +149,7 @@ func encodePublicNet(st *cloud.State, s *cloud.Server) publicNetJSON {
 var servers = &resource[*cloud.Server]{
 	singular: "server", plural: "servers", kind: cloud.KindServer,
 	table:  func(st *cloud.State) *cloud.Table[*cloud.Server] { return &st.Servers },
-	encode: encodeServer,
+	encode: encodeServer, items: serverItems,
 	sort: map[string]func(a, b *cloud.Server) int{
 		"id": compareID[*cloud.Server], "name": compareName[*cloud.Server], "created": compareCreated[*cloud.Server],
 	},

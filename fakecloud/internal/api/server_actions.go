@@ -184,7 +184,7 @@ func requestServerConsole(r *Request) (Response, error) {
 		return Response{}, err
 	}
 	console, action, st, err := r.Project.RequestServerConsole(id)
-	return startedWith(st, action, err, Part{"wss_url", marshal(console.URL)}, Part{"password", marshal(console.Password)})
+	return startedWith(st, action, err, Part{Key: "wss_url", JSON: marshal(console.URL)}, Part{Key: "password", JSON: marshal(console.Password)})
 }
 
 func addServerToPlacementGroup(r *Request) (Response, error) {

@@ -75,4 +75,4 @@ func createServer(r *Request) (Response, error) {
 }
 
 // rootPassword is null if the server has SSH keys and therefore no password.
-func rootPassword(p string) Part { return Part{"root_password", marshal(nullable(p))} }
+func rootPassword(p string) Part { return Part{Key: "root_password", JSON: marshal(nullable(p))} }

@@ -95,7 +95,7 @@ func metricsPart(r cloud.MetricRange, series []cloud.MetricSeries) Part {
 		}
 		out.TimeSeries[s.Name] = timeSeriesJSON{values}
 	}
-	return Part{"metrics", marshal(out)}
+	return Part{Key: "metrics", JSON: marshal(out)}
 }
 
 func getServerMetrics(r *Request) (Response, error) {

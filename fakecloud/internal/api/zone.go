@@ -158,7 +158,7 @@ func exportZonefile(r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	return object(http.StatusOK, Part{"zonefile", marshal(text)}), nil
+	return object(http.StatusOK, Part{Key: "zonefile", JSON: marshal(text)}), nil
 }
 
 func changePrimaryNameservers(r *Request) (Response, error) {

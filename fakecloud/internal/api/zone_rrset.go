@@ -144,7 +144,7 @@ func rrsetPart(st *cloud.State, zone, name, kind string) (Part, error) {
 	if err != nil {
 		return Part{}, err
 	}
-	return Part{"rrset", encodeRRSet(z, s)}, nil
+	return Part{Key: "rrset", JSON: encodeRRSet(z, s)}, nil
 }
 
 func getRRSet(r *Request) (Response, error) {
