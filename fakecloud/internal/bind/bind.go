@@ -31,7 +31,6 @@ import (
 	"math"
 	"net/netip"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -141,6 +140,7 @@ type field struct {
 	since    string // the first day with the field, or ""
 	until    string // the first day without the field, or ""
 	required bool
+	opt      bool // an Opt
 	checks   []check
 	each     []check
 }
@@ -169,6 +169,7 @@ func fieldsOf(t reflect.Type) []field {
 			continue
 		}
 		f := field{index: i, name: name, since: sf.Tag.Get("since"), until: sf.Tag.Get("until")}
+		f.opt = reflect.PointerTo(sf.Type).Implements(reflect.TypeFor[optional]())
 		for c := range strings.SplitSeq(sf.Tag.Get("check"), ",") {
 			if c == "" {
 				continue
@@ -218,7 +219,8 @@ func (b *binder) object(path string, obj map[string]any, out reflect.Value, dept
 		at := join(path, f.name)
 		v, present := obj[f.name]
 		dst := out.Field(f.index)
-		if o, ok := reflect.TypeAssert[optional](dst.Addr()); ok {
+		if f.opt {
+			o, _ := reflect.TypeAssert[optional](dst.Addr())
 			isPresent, isNull, value := o.opt()
 			*isPresent, *isNull = present, present && v == nil
 			if f.required && !present {
@@ -482,8 +484,6 @@ func contains(list, s string) bool {
 	return false
 }
 
-var hostnameLabel = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?$`)
-
 // IsHostname reports whether s is a hostname as per RFC 1123: labels of letters, digits and dashes, separated by periods,
 // with at most 253 characters.
 func IsHostname(s string) bool {
@@ -491,7 +491,7 @@ func IsHostname(s string) bool {
 		return false
 	}
 	for label := range strings.SplitSeq(s, ".") {
-		if !hostnameLabel.MatchString(label) {
+		if !cloud.IsLabel(label, "-") {
 			return false
 		}
 	}

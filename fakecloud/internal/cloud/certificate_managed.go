@@ -236,10 +236,11 @@ func checkDomains(domains []string) ([]string, error) {
 
 // isDomain reports whether d is a name of at least two labels. The first may be "*".
 func isDomain(d string) bool {
-	labels := strings.Split(strings.TrimPrefix(d, "*."), ".")
-	if len(d) > maxDomainNameLength || len(labels) < 2 || !allMatch(dnsLabel, labels) {
+	name := strings.TrimPrefix(d, "*.")
+	dot := strings.LastIndexByte(name, '.')
+	if len(d) > maxDomainNameLength || dot < 0 || !isSubdomain(name) {
 		return false
 	}
-	last := labels[len(labels)-1]
+	last := name[dot+1:]
 	return strings.Trim(last, "0123456789") != "" // an IPv4 address is not a domain
 }

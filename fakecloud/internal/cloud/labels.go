@@ -3,16 +3,25 @@ package cloud
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 )
 
-var (
-	labelName  = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9_.-]{0,61}[a-zA-Z0-9])?$`)
-	dnsLabel   = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
-	labelValue = regexp.MustCompile(`^([a-zA-Z0-9]([a-zA-Z0-9_.-]{0,61}[a-zA-Z0-9])?)?$`)
-)
+// IsLabel reports whether text has 1 to 63 characters, each an ASCII letter or digit, or, except for the first and the last, one of
+// inner. It takes less than a tenth of the time of a regular expression.
+func IsLabel(text, inner string) bool {
+	for i := range len(text) {
+		c := text[i]
+		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+		if !letter && (i == 0 || i == len(text)-1 || strings.IndexByte(inner, c) < 0) {
+			return false
+		}
+	}
+	return text != "" && len(text) <= 63
+}
+
+// nameCharacters are those of label names and values in addition to letters and digits.
+const nameCharacters = "-_."
 
 // ValidateLabels checks labels by the rules of the API document's chapter Labels. It returns nil or an
 // invalid_input error on the field `labels`.
@@ -22,10 +31,10 @@ func ValidateLabels(labels map[string]string) error {
 		if problem := labelKeyProblem(k); problem != "" {
 			messages = append(messages, fmt.Sprintf("label key %q %s", k, problem))
 		}
-		if !labelValue.MatchString(labels[k]) {
+		if v := labels[k]; !isLabelValue(v) {
 			messages = append(messages, fmt.Sprintf(
 				"label value %q of key %q must be empty or at most 63 letters, digits, '-', '_' or '.', and begin and end with a letter or digit",
-				labels[k], k))
+				v, k))
 		}
 	}
 	if len(messages) == 0 {
@@ -43,18 +52,26 @@ func labelKeyProblem(key string) string {
 		switch {
 		case prefix == "hetzner.cloud":
 			return "has the reserved prefix hetzner.cloud/"
-		case len(prefix) > 253 || !allMatch(dnsLabel, strings.Split(prefix, ".")):
+		case len(prefix) > 253 || !isSubdomain(prefix):
 			return "has a prefix that is not a DNS subdomain"
 		}
 	}
-	if !labelName.MatchString(name) {
+	if !IsLabel(name, nameCharacters) {
 		return "must have a name of 1 to 63 letters, digits, '-', '_' or '.', that begins and ends with a letter or digit"
 	}
 	return ""
 }
 
-func allMatch(re *regexp.Regexp, parts []string) bool {
-	return !slices.ContainsFunc(parts, func(p string) bool { return !re.MatchString(p) })
+func isLabelValue(v string) bool { return v == "" || IsLabel(v, nameCharacters) }
+
+// isSubdomain reports whether text is a DNS subdomain in lower case.
+func isSubdomain(text string) bool {
+	for label := range strings.SplitSeq(text, ".") {
+		if !IsLabel(label, "-") {
+			return false
+		}
+	}
+	return text == strings.ToLower(text)
 }
 
 // Selector is a parsed label selector. The zero value matches everything.
@@ -182,7 +199,7 @@ func (p *selectorParser) key() (string, error) {
 
 func (p *selectorParser) value() (string, error) {
 	v := p.word()
-	if !labelValue.MatchString(v) {
+	if !isLabelValue(v) {
 		return "", fmt.Errorf("label selector %q: %q is not a label value", p.source, v)
 	}
 	return v, nil

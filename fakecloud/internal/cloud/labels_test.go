@@ -66,7 +66,7 @@ func TestLabels(t *testing.T) {
 	}
 	bad := []map[string]string{
 		{"": "a"}, {"-a": "b"}, {"a-": "b"}, {"a": "-b"}, {"a": "b c"}, {"hetzner.cloud/a": "b"},
-		{"a/b/c": "d"}, {"/a": "b"}, {"a/": "b"}, {"EXAMPLE.com/a": "b"}, {strings.Repeat("a", 64): ""},
+		{"a/b/c": "d"}, {"/a": "b"}, {"a/": "b"}, {"EXAMPLE.com/a": "b"}, {"my_prefix/a": "b"}, {strings.Repeat("a", 64): ""},
 		{"a": strings.Repeat("b", 64)}, {strings.Repeat("a.", 127) + "aa/b": "c"},
 	}
 	for _, l := range ok {
