@@ -7,8 +7,6 @@ import (
 	"iter"
 	"slices"
 	"time"
-
-	"github.com/tidwall/btree"
 )
 
 // ActionStatus is the status of an action.
@@ -58,9 +56,8 @@ func (a *Action) Clone() *Action {
 // ActionTable holds a project's actions and the locks of the running ones.
 type ActionTable struct {
 	Table[*Action]
-	byResource *btree.BTreeG[resourceAction]
-	locks      *btree.BTreeG[lock]
-	owned      bool
+	byResource ascending[resourceAction]
+	locks      ascending[lock]
 }
 
 // resourceAction and lock name a resource by its key.
@@ -71,41 +68,33 @@ type resourceAction struct {
 
 type lock resourceAction
 
-// key orders references by kind and id. It has no pointers: these make large trees expensive to copy and to collect.
+// key orders references by kind and id. It has no pointers: these make large trees expensive to copy and to collect. Servers are
+// last, because most new actions are those of new servers: see ascending.
 func (r Ref) key() uint64 {
 	kind := slices.IndexFunc(resources[:], func(d resourceKind) bool { return d.kind == r.Kind })
-	return uint64(kind+1)<<kindShift | uint64(r.ID)
+	return uint64(len(resources)-kind)<<kindShift | uint64(r.ID)
 }
 
 const kindShift = 56 // ids are below 2^53
 
 func (t *ActionTable) init(kind Kind) {
-	opts := btree.Options{NoLocks: true, Degree: treeDegree}
 	*t = ActionTable{
 		Table: newTable[*Action](kind),
-		byResource: btree.NewBTreeGOptions(func(a, b resourceAction) bool {
+		byResource: newAscending(func(a, b resourceAction) bool {
 			return cmp.Or(cmp.Compare(a.resource, b.resource), cmp.Compare(a.action, b.action)) < 0
-		}, opts),
-		locks: btree.NewBTreeGOptions(func(a, b lock) bool {
+		}),
+		locks: newAscending(func(a, b lock) bool {
 			return cmp.Or(cmp.Compare(a.resource, b.resource), cmp.Compare(a.action, b.action)) < 0
-		}, opts),
+		}),
 	}
-	t.names = nil
+	t.nameless = true
 }
 
-func (t *ActionTable) begin(l *changeLog) { t.Table.begin(l); t.owned = false }
-func (t *ActionTable) publish()           { t.Table.publish(); t.owned = false }
-
-func (t *ActionTable) join(outer table) {
-	o := outer.(*ActionTable)
-	t.Table.join(&o.Table)
-	t.owned = t.owned || o.owned
-}
-
-func (t *ActionTable) ownIndexes() {
-	if !t.owned {
-		t.byResource, t.locks, t.owned = t.byResource.Copy(), t.locks.Copy(), true
-	}
+func (t *ActionTable) publish() { t.begin(nil) }
+func (t *ActionTable) begin(l *changeLog) {
+	t.Table.begin(l)
+	t.byResource.share()
+	t.locks.share()
 }
 
 // OfKind yields the actions that target any resource of a kind, by resource and then by id.
@@ -202,7 +191,6 @@ func (tx *Tx) Start(spec ActionSpec) *Action {
 		Resources: spec.Resources,
 	}
 	tx.Actions.Put(a)
-	tx.Actions.ownIndexes()
 	for _, r := range spec.Resources {
 		tx.Actions.byResource.Set(resourceAction{r.key(), a.ID})
 	}
@@ -306,7 +294,6 @@ func (r *actionRun) end(tx *Tx) {
 	if a, ok := tx.Actions.Get(r.id); !ok || a.Status != ActionRunning {
 		return
 	}
-	tx.Actions.ownIndexes()
 	for _, ref := range r.Locks {
 		tx.Actions.locks.Delete(lock{ref.key(), r.id})
 	}

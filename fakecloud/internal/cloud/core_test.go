@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -84,6 +86,59 @@ func TestAStateThatWasReadNeverChanges(t *testing.T) {
 	}
 }
 
+// TestTheIndexesOfAStateThatWasReadNeverChange writes at random. Each state must keep its orders, labels and actions.
+func TestTheIndexesOfAStateThatWasReadNeverChange(t *testing.T) {
+	t.Parallel()
+	p, _ := clockedCloud(t)
+	r := rand.New(rand.NewPCG(1, 0))
+	random := func() string { return strconv.Itoa(r.IntN(1000)) }
+	show := func(st *State) (text string) {
+		for _, o := range []Order{ByID, ByName} {
+			for _, e := range st.SSHKeys.Page(Page{Order: o, N: 1000}) {
+				text += e.Value.Name + " "
+			}
+		}
+		for _, selector := range []string{"a", "b=1"} {
+			s, _ := ParseSelector(selector)
+			c, _ := st.SSHKeys.Candidates(s)
+			text += fmt.Sprintln(selector, c.IDs(0, c.Len()))
+		}
+		for e := range st.Actions.OfKind(KindSSHKey) {
+			text += fmt.Sprintln(e.Value.ID, e.Value.Resources, st.Actions.Locked(e.Value.Resources[0]))
+		}
+		return text
+	}
+	states := map[*State]string{}
+	for range 200 {
+		fails := r.IntN(4) == 0
+		st, _ := p.update(func(tx *Tx) error {
+			for range r.IntN(4) {
+				k := &SSHKey{Meta: tx.NewMeta(random(), map[string]string{"a": random(), "b": strconv.Itoa(r.IntN(3))})}
+				tx.SSHKeys.Put(k)
+				tx.Start(ActionSpec{Command: "x", Resources: []Ref{{KindSSHKey, k.ID}}, Locks: []Ref{{KindSSHKey, k.ID}}})
+			}
+			if n := tx.SSHKeys.Len(); n > 0 {
+				id := tx.SSHKeys.Page(Page{First: r.IntN(n), N: 1})[0].Value.ID
+				tx.SSHKeys.Update(id, func(k *SSHKey) { k.Name, k.Labels = random(), map[string]string{"a": random()} })
+				tx.SSHKeys.Delete(tx.SSHKeys.Page(Page{First: r.IntN(n), N: 1})[0].Value.ID)
+			}
+			if fails {
+				return errors.New("boom")
+			}
+			return nil
+		})
+		if want, known := states[st]; known && show(st) != want {
+			t.Fatal("a failed write changed the state")
+		}
+		states[st] = show(st)
+	}
+	for st, want := range states {
+		if got := show(st); got != want {
+			t.Fatalf("a later write changed a state from\n%s\nto\n%s", want, got)
+		}
+	}
+}
+
 func TestWritingToAPublishedTablePanics(t *testing.T) {
 	t.Parallel()
 	p, _ := clockedCloud(t)
@@ -144,10 +199,10 @@ func TestATableKeepsBothOrders(t *testing.T) {
 		return nil
 	})
 	var byID, byName string
-	for i := range st.SSHKeys.Len() {
-		e, _ := st.SSHKeys.At(ByID, i)
+	for _, e := range st.SSHKeys.Page(Page{Order: ByID, N: 9}) {
 		byID += e.Value.Name
-		e, _ = st.SSHKeys.At(ByName, i)
+	}
+	for _, e := range st.SSHKeys.Page(Page{Order: ByName, N: 9}) {
 		byName += e.Value.Name
 	}
 	if byID != "cdb" || byName != "bcd" {

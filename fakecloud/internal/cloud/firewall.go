@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-
-	"github.com/tidwall/btree"
 )
 
 // KindFirewall is the kind of firewalls.
@@ -44,8 +42,8 @@ type FirewallTarget struct {
 	pending  bool // an action that applies or removes it is running
 	filters  bool // the rules are in force: from the end of the action that applies it to the end of the one that removes it
 	selector *Selector
-	selected *btree.BTreeG[int64] // the servers that the selector selects; nil for none
-	coming   *btree.BTreeG[int64] // the servers to which an action of their own has yet to apply the firewall; nil for none
+	selected *idSet // the servers that the selector selects; nil for none
+	coming   *idSet // the servers to which an action of their own has yet to apply the firewall; nil for none
 }
 
 // Servers returns the ascending ids of the servers that the selector selects.

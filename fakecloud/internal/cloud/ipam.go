@@ -33,6 +33,7 @@ type prefixPool struct {
 	bits     int
 	size     uint64
 	next     uint64
+	fresh    uint64              // larger than the numbers of all networks that were ever taken
 	used     map[uint64]struct{} // the numbers of networks: see at
 	reserved reservations
 }
@@ -91,8 +92,14 @@ func (p *prefixPool) take() (i uint64, ok bool) {
 		if i == 0 || i >= p.size-1 {
 			continue
 		}
-		if _, taken := p.used[i]; !taken && !p.reserved.overlap(p.at(i)) {
+		if i < p.fresh {
+			if _, taken := p.used[i]; taken {
+				continue
+			}
+		}
+		if !p.reserved.overlap(p.at(i)) {
 			p.used[i] = struct{}{}
+			p.fresh = max(p.fresh, i+1)
 			return i, true
 		}
 	}

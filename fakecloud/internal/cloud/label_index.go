@@ -4,28 +4,19 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	"github.com/tidwall/btree"
 )
 
 // labelled are the ids of the resources of a table that have a label, "key=value".
 type labelled struct {
 	label string
-	ids   *btree.BTreeG[int64]
+	ids   *idSet
 }
 
-// newLabelIndex returns an index from labels to ids. Its versions share what has not changed.
-func newLabelIndex() *btree.BTreeG[labelled] {
-	return btree.NewBTreeGOptions(func(a, b labelled) bool { return a.label < b.label },
-		btree.Options{NoLocks: true, Degree: treeDegree})
-}
-
-func newIDSet() *btree.BTreeG[int64] {
-	return btree.NewBTreeGOptions(func(a, b int64) bool { return a < b }, btree.Options{NoLocks: true, Degree: treeDegree})
-}
+// idSet is a set of ids, which does not change.
+type idSet struct{ ascending[int64] }
 
 // hasID reports whether a set, which may be nil, has the id.
-func hasID(set *btree.BTreeG[int64], id int64) bool {
+func hasID(set *idSet, id int64) bool {
 	if set == nil {
 		return false
 	}
@@ -34,27 +25,26 @@ func hasID(set *btree.BTreeG[int64], id int64) bool {
 }
 
 // withID returns a copy of a set, which may be nil, with or without the id. The copy shares what has not changed.
-func withID(set *btree.BTreeG[int64], id int64, in bool) *btree.BTreeG[int64] {
+func withID(set *idSet, id int64, in bool) *idSet {
+	var s idSet
 	if set == nil {
-		set = newIDSet()
+		s.ascending = newAscending(func(a, b int64) bool { return a < b })
 	} else {
-		set = set.Copy()
+		s = *set
 	}
 	if in {
-		set.Set(id)
+		s.Set(id)
 	} else {
-		set.Delete(id)
+		s.Delete(id)
 	}
-	return set
+	s.share()
+	return &s
 }
 
 // relabel updates the index after the labels of a resource changed.
 func (t *Table[T]) relabel(id int64, before, after map[string]string) {
 	if len(before)+len(after) == 0 || maps.Equal(before, after) {
 		return
-	}
-	if !t.owned.labels {
-		t.labels, t.owned.labels = t.labels.Copy(), true
 	}
 	change := func(label string, has bool) {
 		old, _ := t.labels.Get(labelled{label: label})
@@ -80,7 +70,7 @@ func (t *Table[T]) relabel(id int64, before, after map[string]string) {
 type Candidates struct {
 	// Exact is whether the selector selects all of them.
 	Exact bool
-	sets  []*btree.BTreeG[int64] // without common ids: a resource has one value for a key
+	sets  []*idSet // without common ids: a resource has one value for a key
 }
 
 // Candidates returns the resources that a selector may select, by the requirement that leaves the fewest. ok is false if

@@ -64,8 +64,7 @@ func (f *targetFinder) find(s Selected) *LoadBalancerTarget {
 // with returns the set with a target added. It replaces the target of the same server.
 func (s Selected) with(t *LoadBalancerTarget) Selected {
 	if s.tree == nil {
-		s.tree = btree.NewBTreeGOptions(func(a, b selectedServer) bool { return a.id < b.id },
-			btree.Options{NoLocks: true, Degree: treeDegree})
+		s.tree = newTree(func(a, b selectedServer) bool { return a.id < b.id })
 	} else {
 		s.tree = s.tree.Copy()
 	}
@@ -140,9 +139,9 @@ type selectorTerm struct {
 }
 
 func newSelectorIndex() *btree.BTreeG[selectorTerm] {
-	return btree.NewBTreeGOptions(func(a, b selectorTerm) bool {
+	return newTree(func(a, b selectorTerm) bool {
 		return cmp.Or(cmp.Compare(a.term, b.term), cmp.Compare(a.lb, b.lb)) < 0
-	}, btree.Options{NoLocks: true, Degree: treeDegree})
+	})
 }
 
 // terms returns the terms of a selector in the index. All labels that match have at least one of them.

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -200,7 +201,7 @@ func (tx *Tx) newPrimaryIP(in CreatePrimaryIP, l *Location, assignee Ref) (*Prim
 		return nil, err
 	}
 	if ip.Name == "" {
-		ip.Name = fmt.Sprintf("primary_ip-%d", ip.ID)
+		ip.Name = "primary_ip-" + strconv.FormatInt(ip.ID, 10)
 		// Another Primary IP may have the name.
 		for RequireUniqueName(&tx.PrimaryIPs, ip.Name, ip.ID) != nil {
 			ip.Name += "-1"

@@ -57,7 +57,6 @@ type table interface {
 	begin(*changeLog)
 	publish()
 	recordGone(*changeLog)
-	join(outer table)
 }
 
 func newState(c *Catalogue) *State {

@@ -1,15 +1,12 @@
 package cloud
 
 import (
-	"cmp"
 	"iter"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/tidwall/btree"
 )
 
 // Kind is a type of resource, such as "server". It is the `type` in an action's `resources`. Each
@@ -55,7 +52,7 @@ type Object[T any] interface {
 // Entry is one published version of a resource. It never changes.
 type Entry[T any] struct {
 	Value   T
-	meta    *Meta
+	id      int64 // that of Value, which a search would have to load
 	encoded atomic.Pointer[[]byte]
 }
 
@@ -82,39 +79,40 @@ func (e *Entry[T]) EncodedOnce(encode func(T) []byte) []byte {
 // Table holds the resources of one kind of one project, ordered by id and by name. A published
 // table is read-only; writing to it is possible only through a [Tx].
 type Table[T Object[T]] struct {
-	kind Kind
-	ids  *btree.BTreeG[*Entry[T]]
+	*version[T]
+	log   *changeLog // nil in a published table
+	owned bool       // whether the version is the transaction's own; false in a published table
+}
+
+// version is what a table holds. Transactions that do not change it share it.
+type version[T Object[T]] struct {
+	kind     Kind
+	nameless bool // the resources have no names
+	ids      ascending[*Entry[T]]
 	// names and labels find ids. A new version of a resource seldom changes them.
-	names  *btree.BTreeG[nameEntry] // nil if the resources have no names
-	labels *btree.BTreeG[labelled]
+	names  ascending[*nameEntry]
+	labels ascending[labelled]
 	keys   *sync.Pool // search keys: entries with only an id
 	pages  *pageCache
-	log    *changeLog // nil in a published table
-	owned  ownedTrees // none in a published table
 }
-
-// ownedTrees says which trees of a table are the transaction's own copies.
-type ownedTrees struct{ ids, names, labels bool }
-
-// treeDegree is small because a write copies the nodes that it changes. It is a power of two because nodes have room for
-// twice as many items then: others get room for up to four times as many.
-const treeDegree = 8
 
 func newTable[T Object[T]](kind Kind) Table[T] {
-	opts := btree.Options{NoLocks: true, Degree: treeDegree}
-	return Table[T]{
+	return Table[T]{version: &version[T]{
 		kind: kind,
-		keys: &sync.Pool{}, pages: &pageCache{}, labels: newLabelIndex(),
-		ids: btree.NewBTreeGOptions(func(a, b *Entry[T]) bool {
-			return a.meta.ID < b.meta.ID
-		}, opts),
-		names: btree.NewBTreeGOptions(func(a, b nameEntry) bool {
-			return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.id, b.id)) < 0
-		}, opts),
-	}
+		keys: &sync.Pool{}, pages: &pageCache{},
+		labels: newAscending(func(a, b labelled) bool { return a.label < b.label }),
+		ids:    newAscending(func(a, b *Entry[T]) bool { return a.id < b.id }),
+		names: newAscending(func(a, b *nameEntry) bool {
+			if a.name != b.name {
+				return a.name < b.name
+			}
+			return a.id < b.id
+		}),
+	}}
 }
 
-// nameEntry is the id of a resource with a name, which may be empty.
+// nameEntry is the id of a resource with a name, which may be empty. It never changes. The index has pointers to such entries,
+// because it copies nodes.
 type nameEntry struct {
 	name string
 	id   int64
@@ -131,9 +129,9 @@ func (t *Table[T]) Entry(id int64) (*Entry[T], bool) {
 	// The search key is reused: to allocate it would cost more than the lookup.
 	key, _ := t.keys.Get().(*Entry[T])
 	if key == nil {
-		key = &Entry[T]{meta: &Meta{}}
+		key = &Entry[T]{}
 	}
-	key.meta.ID = id
+	key.id = id
 	e, ok := t.ids.Get(key)
 	t.keys.Put(key)
 	return e, ok
@@ -168,14 +166,15 @@ func (t *Table[T]) ByName(name string) (T, bool) {
 
 // EntryByName returns the published version of the resource with exactly this name.
 func (t *Table[T]) EntryByName(name string) (*Entry[T], bool) {
-	id := int64(0)
-	t.names.Ascend(nameEntry{name: name}, func(n nameEntry) bool {
-		if n.name == name {
-			id = n.id
-		}
+	var found *nameEntry
+	t.names.Ascend(&nameEntry{name: name}, func(n *nameEntry) bool {
+		found = n
 		return false
 	})
-	return t.Entry(id)
+	if found == nil || found.name != name {
+		return nil, false
+	}
+	return t.Entry(found.id)
 }
 
 // All yields all resources by ascending id, for reading only.
@@ -199,15 +198,6 @@ const (
 	ByName
 )
 
-// At returns the i-th entry (from 0) in the given order, in logarithmic time.
-func (t *Table[T]) At(o Order, i int) (*Entry[T], bool) {
-	if o == ByName {
-		n, _ := t.names.GetAt(i)
-		return t.Entry(n.id)
-	}
-	return t.ids.GetAt(i)
-}
-
 // Page is a part of a table: up to N entries, starting with number First (from 0), in an order or its
 // reverse.
 type Page struct {
@@ -223,27 +213,35 @@ func (t *Table[T]) Page(p Page) []*Entry[T] {
 		return nil
 	}
 	if p.Order == ByName {
-		return pageOf(t.names, p, n, func(n nameEntry) *Entry[T] {
+		return pageOf(&t.names, p, n, func(n *nameEntry) *Entry[T] {
 			e, _ := t.Entry(n.id)
 			return e
 		})
 	}
-	return pageOf(t.ids, p, n, func(e *Entry[T]) *Entry[T] { return e })
+	return pageOf(&t.ids, p, n, func(e *Entry[T]) *Entry[T] { return e })
 }
 
-// pageOf returns n entries of a page in the order of a tree.
-func pageOf[Item, E any](tree *btree.BTreeG[Item], p Page, n int, entry func(Item) E) []E {
+// ordered is an ordered set.
+type ordered[Item any] interface {
+	Len() int
+	GetAt(i int) (Item, bool)
+	Ascend(from Item, yield func(Item) bool)
+	Descend(from Item, yield func(Item) bool)
+}
+
+// pageOf returns n entries of a page of a set.
+func pageOf[Item, E any](set ordered[Item], p Page, n int, entry func(Item) E) []E {
 	page := make([]E, 0, n)
 	add := func(i Item) bool {
 		page = append(page, entry(i))
 		return len(page) < n
 	}
 	if p.Desc {
-		first, _ := tree.GetAt(tree.Len() - 1 - p.First)
-		tree.Descend(first, add)
+		first, _ := set.GetAt(set.Len() - 1 - p.First)
+		set.Descend(first, add)
 	} else {
-		first, _ := tree.GetAt(p.First)
-		tree.Ascend(first, add)
+		first, _ := set.GetAt(p.First)
+		set.Ascend(first, add)
 	}
 	return page
 }
@@ -295,20 +293,20 @@ func (t *Table[T]) put(old *Entry[T], v T) {
 	t.own()
 	m := v.Header()
 	if old == nil {
-		t.ids.Set(&Entry[T]{Value: v, meta: m})
+		t.ids.Set(&Entry[T]{Value: v, id: m.ID})
 		t.rename(m.ID, nil, m)
 		t.relabel(m.ID, nil, m.Labels)
 		t.log.record(t.kind, m.ID, nil, v)
 		return
 	}
 	before := old.Value
-	t.rename(m.ID, old.meta, m)
-	t.relabel(m.ID, old.meta.Labels, m.Labels)
+	t.rename(m.ID, before.Header(), m)
+	t.relabel(m.ID, before.Header().Labels, m.Labels)
 	if t.log.has(m.ID) {
 		// This transaction has made the entry, so that no reader has it yet.
-		old.Value, old.meta = v, m
+		old.Value = v
 	} else {
-		t.ids.Set(&Entry[T]{Value: v, meta: m})
+		t.ids.Set(&Entry[T]{Value: v, id: m.ID})
 	}
 	t.log.record(t.kind, m.ID, before, v)
 }
@@ -343,55 +341,49 @@ func (t *Table[T]) Delete(id int64) {
 	}
 	t.own()
 	t.ids.Delete(old)
-	t.rename(id, old.meta, nil)
-	t.relabel(id, old.meta.Labels, nil)
+	t.rename(id, old.Value.Header(), nil)
+	t.relabel(id, old.Value.Header().Labels, nil)
 	t.log.record(t.kind, id, old.Value, nil)
 }
 
 // rename updates the index of names after a resource changed. before or after is nil if the resource did not exist.
 func (t *Table[T]) rename(id int64, before, after *Meta) {
-	if t.names == nil || before != nil && after != nil && before.Name == after.Name {
+	if t.nameless || before != nil && after != nil && before.Name == after.Name {
 		return
 	}
-	if !t.owned.names {
-		t.names, t.owned.names = t.names.Copy(), true
-	}
 	if before != nil {
-		t.names.Delete(nameEntry{before.Name, id})
+		t.names.Delete(&nameEntry{before.Name, id})
 	}
 	if after != nil {
-		t.names.Set(nameEntry{after.Name, id})
+		t.names.Set(&nameEntry{after.Name, id})
 	}
 }
 
-// own gives the transaction its own copy of the tree. This is O(1): nodes are copied when they change.
+// own begins a write. It gives the transaction its own version, which shares what does not change.
 func (t *Table[T]) own() {
 	if t.log == nil {
 		panic("cloud: write to a published table of " + string(t.kind))
 	}
-	if !t.owned.ids {
-		t.ids, t.owned.ids = t.ids.Copy(), true
-		t.pages = &pageCache{}
+	if t.owned {
+		return
 	}
+	v := *t.version
+	v.pages = &pageCache{}
+	v.ids.share()
+	v.names.share()
+	v.labels.share()
+	t.version, t.owned = &v, true
 }
 
 func (t *Table[T]) init(kind Kind)       { *t = newTable[T](kind) }
-func (t *Table[T]) begin(log *changeLog) { t.log, t.owned = log, ownedTrees{} }
-func (t *Table[T]) publish()             { t.log, t.owned = nil, ownedTrees{} }
+func (t *Table[T]) begin(log *changeLog) { t.log, t.owned = log, false }
+func (t *Table[T]) publish()             { t.begin(nil) }
 
 // recordGone records the deletion of everything in the table.
 func (t *Table[T]) recordGone(log *changeLog) {
 	for v := range t.All() {
 		log.record(t.kind, v.Header().ID, v, nil)
 	}
-}
-
-// join turns a nested transaction's table into a table of the outer transaction. Trees that either of
-// the two has copied are not copied again.
-func (t *Table[T]) join(outer table) {
-	o := outer.(*Table[T])
-	t.log = o.log
-	t.owned = ownedTrees{t.owned.ids || o.owned.ids, t.owned.names || o.owned.names, t.owned.labels || o.owned.labels}
 }
 
 // change is the change of one resource in one transaction: its value before and after. A value is nil

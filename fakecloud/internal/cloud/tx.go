@@ -74,9 +74,9 @@ func (tx *Tx) rollback() {
 
 // touch makes a new version of a resource of any kind: see [Table.Touch].
 func (tx *Tx) touch(r Ref) {
-	for _, t := range tx.tables() {
-		if t.Kind() == r.Kind {
-			t.Touch(r.ID)
+	for i := range resources {
+		if resources[i].kind == r.Kind {
+			resources[i].table(tx.State).Touch(r.ID)
 		}
 	}
 }
@@ -93,9 +93,8 @@ func (tx *Tx) nested(fn func(*Tx) error) (*Tx, error) {
 
 // adopt adds the changes of a nested transaction to this one.
 func (tx *Tx) adopt(inner *Tx) {
-	outer := tx.tables()
-	for i, t := range inner.tables() {
-		t.join(outer[i])
+	for _, t := range inner.tables() {
+		t.begin(tx.log)
 	}
 	*tx.State = *inner.State
 	for _, c := range inner.log.changes {

@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/tidwall/btree"
 )
 
 // MaxRecordsPerRRSet is the maximum number of records in one request (API document, set_zone_rrset_records).
@@ -68,9 +66,9 @@ func (z *Zone) FindRRSet(name, kind string) (*RRSet, error) {
 // replace stores a new version of a set, or removes it if now is nil. The zone's versions share the others.
 func (z *Zone) replace(before, now *RRSet) {
 	if z.rrsets == nil {
-		z.rrsets = btree.NewBTreeGOptions(func(a, b *RRSet) bool {
+		z.rrsets = newTree(func(a, b *RRSet) bool {
 			return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Type, b.Type)) < 0
-		}, btree.Options{NoLocks: true, Degree: treeDegree})
+		})
 	} else {
 		z.rrsets = z.rrsets.Copy()
 	}

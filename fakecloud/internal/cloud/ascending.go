@@ -1,0 +1,168 @@
+package cloud
+
+import (
+	"slices"
+
+	"github.com/tidwall/btree"
+)
+
+// treeDegree is small because a write copies the nodes that it changes. It is a power of two because nodes have room for
+// twice as many items then: others get room for up to four times as many.
+const treeDegree = 8
+
+func newTree[T any](less func(a, b T) bool) *btree.BTreeG[T] {
+	return btree.NewBTreeGOptions(less, btree.Options{NoLocks: true, Degree: treeDegree})
+}
+
+// maxNewest is the number of items that an ascending set keeps outside its tree. It is small because the change of one of them
+// copies all.
+const maxNewest = 32
+
+// ascending is an ordered set to which mostly larger items than all others are added, such as new ids. These stay in a slice
+// at first: to append one copies nothing, while to add one to the tree copies a node of each level.
+//
+// A copy of the struct is a version of the set. Versions share what they have in common. Only the last one may be changed, and
+// only after a call of share when others may read it.
+type ascending[T any] struct {
+	tree     *btree.BTreeG[T]
+	newest   []T  // larger than all items of the tree, in order; the next version may use the array behind the end
+	ownsTree bool // no other version has the tree
+}
+
+func newAscending[T any](less func(a, b T) bool) ascending[T] {
+	return ascending[T]{tree: newTree(less)}
+}
+
+// share ends the changes of this version. Its copies may be changed, and do not change it.
+func (s *ascending[T]) share() { s.ownsTree = false }
+
+// Len returns the number of items.
+func (s *ascending[T]) Len() int { return s.tree.Len() + len(s.newest) }
+
+// position returns how many of the newest items are smaller than key, and reports whether the next one equals it.
+func (s *ascending[T]) position(key T) (i int, found bool) {
+	low, high := 0, len(s.newest)
+	for low < high {
+		mid := int(uint(low+high) >> 1)
+		if s.tree.Less(s.newest[mid], key) {
+			low = mid + 1
+		} else {
+			high = mid
+		}
+	}
+	return low, low < len(s.newest) && !s.tree.Less(key, s.newest[low])
+}
+
+// inTree reports whether an item like key is in the tree, if it is in the set.
+func (s *ascending[T]) inTree(key T) bool { return len(s.newest) == 0 || s.tree.Less(key, s.newest[0]) }
+
+// Get returns the item that equals key.
+func (s *ascending[T]) Get(key T) (item T, ok bool) {
+	if s.inTree(key) {
+		return s.tree.Get(key)
+	}
+	i, ok := s.position(key)
+	if !ok {
+		return item, false
+	}
+	return s.newest[i], true
+}
+
+// GetAt returns the i-th item (from 0).
+func (s *ascending[T]) GetAt(i int) (item T, ok bool) {
+	if i < s.tree.Len() {
+		return s.tree.GetAt(i)
+	}
+	if i -= s.tree.Len(); i >= len(s.newest) {
+		return item, false
+	}
+	return s.newest[i], true
+}
+
+// Items returns all items in order, in a slice of their own.
+func (s *ascending[T]) Items() []T { return append(s.tree.Items(), s.newest...) }
+
+// Scan yields all items in order.
+func (s *ascending[T]) Scan(yield func(T) bool) {
+	more := true
+	s.tree.Scan(func(item T) bool {
+		more = yield(item)
+		return more
+	})
+	for i := 0; more && i < len(s.newest); i++ {
+		more = yield(s.newest[i])
+	}
+}
+
+// Ascend yields the items that are not smaller than pivot, in order.
+func (s *ascending[T]) Ascend(pivot T, yield func(T) bool) {
+	more := true
+	if s.inTree(pivot) {
+		s.tree.Ascend(pivot, func(item T) bool {
+			more = yield(item)
+			return more
+		})
+	}
+	for i, _ := s.position(pivot); more && i < len(s.newest); i++ {
+		more = yield(s.newest[i])
+	}
+}
+
+// Descend yields the items that are not larger than pivot, in the opposite order.
+func (s *ascending[T]) Descend(pivot T, yield func(T) bool) {
+	i, found := s.position(pivot)
+	if found {
+		i++
+	}
+	for _, item := range slices.Backward(s.newest[:i]) {
+		if !yield(item) {
+			return
+		}
+	}
+	s.tree.Descend(pivot, yield)
+}
+
+// Set adds an item. It replaces the one that equals it.
+func (s *ascending[T]) Set(item T) {
+	if s.inTree(item) {
+		if last, ok := s.tree.Max(); ok && !s.tree.Less(last, item) {
+			s.own().Set(item)
+			return
+		}
+	}
+	i, found := s.position(item)
+	switch {
+	case found:
+		s.newest = slices.Clone(s.newest)
+		s.newest[i] = item
+	case len(s.newest) == maxNewest:
+		for _, v := range s.newest {
+			s.own().Set(v)
+		}
+		s.newest = nil
+		s.Set(item)
+	case i == len(s.newest):
+		s.newest = append(s.newest, item)
+	default:
+		s.newest = slices.Insert(slices.Clone(s.newest), i, item)
+	}
+}
+
+// Delete removes the item that equals key, if there is one.
+func (s *ascending[T]) Delete(key T) {
+	if s.inTree(key) {
+		s.own().Delete(key)
+		return
+	}
+	if i, found := s.position(key); found {
+		s.newest = slices.Delete(slices.Clone(s.newest), i, i+1)
+	}
+}
+
+// own returns the tree, which it copies if another version has it, too. This is O(1): nodes are copied when they change.
+func (s *ascending[T]) own() *btree.BTreeG[T] {
+	if !s.ownsTree {
+		s.tree, s.ownsTree = s.tree.Copy(), true
+	}
+	return s.tree
+}
