@@ -418,7 +418,7 @@ func (b *binder) checkString(path, s string, checks []check) {
 				b.fail(path, "must be one of %s", strings.ReplaceAll(c.arg, "|", ", "))
 			}
 		case "hostname":
-			if !IsHostname(s) {
+			if !cloud.IsHostname(s) {
 				b.fail(path, "must be a valid hostname as per RFC 1123")
 			}
 		case "notblank":
@@ -482,20 +482,6 @@ func contains(list, s string) bool {
 		}
 	}
 	return false
-}
-
-// IsHostname reports whether s is a hostname as per RFC 1123: labels of letters, digits and dashes, separated by periods,
-// with at most 253 characters.
-func IsHostname(s string) bool {
-	if s == "" || len(s) > 253 {
-		return false
-	}
-	for label := range strings.SplitSeq(s, ".") {
-		if !cloud.IsLabel(label, "-") {
-			return false
-		}
-	}
-	return true
 }
 
 // abbreviate shortens a value for an error message.

@@ -2,6 +2,7 @@ package cloud
 
 import (
 	"slices"
+	"sort"
 
 	"github.com/tidwall/btree"
 )
@@ -41,16 +42,8 @@ func (s *ascending[T]) Len() int { return s.tree.Len() + len(s.newest) }
 
 // position returns how many of the newest items are smaller than key, and reports whether the next one equals it.
 func (s *ascending[T]) position(key T) (i int, found bool) {
-	low, high := 0, len(s.newest)
-	for low < high {
-		mid := int(uint(low+high) >> 1)
-		if s.tree.Less(s.newest[mid], key) {
-			low = mid + 1
-		} else {
-			high = mid
-		}
-	}
-	return low, low < len(s.newest) && !s.tree.Less(key, s.newest[low])
+	i = sort.Search(len(s.newest), func(i int) bool { return !s.tree.Less(s.newest[i], key) })
+	return i, i < len(s.newest) && !s.tree.Less(key, s.newest[i])
 }
 
 // inTree reports whether an item like key is in the tree, if it is in the set.

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// IsLabel reports whether text has 1 to 63 characters, each an ASCII letter or digit, or, except for the first and the last, one of
+// isLabel reports whether text has 1 to 63 characters, each an ASCII letter or digit, or, except for the first and the last, one of
 // inner. It takes less than a tenth of the time of a regular expression.
-func IsLabel(text, inner string) bool {
+func isLabel(text, inner string) bool {
 	for i := range len(text) {
 		c := text[i]
 		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
@@ -52,27 +52,31 @@ func labelKeyProblem(key string) string {
 		switch {
 		case prefix == "hetzner.cloud":
 			return "has the reserved prefix hetzner.cloud/"
-		case len(prefix) > 253 || !isSubdomain(prefix):
+		case !isSubdomain(prefix):
 			return "has a prefix that is not a DNS subdomain"
 		}
 	}
-	if !IsLabel(name, nameCharacters) {
+	if !isLabel(name, nameCharacters) {
 		return "must have a name of 1 to 63 letters, digits, '-', '_' or '.', that begins and ends with a letter or digit"
 	}
 	return ""
 }
 
-func isLabelValue(v string) bool { return v == "" || IsLabel(v, nameCharacters) }
+func isLabelValue(v string) bool { return v == "" || isLabel(v, nameCharacters) }
 
-// isSubdomain reports whether text is a DNS subdomain in lower case.
-func isSubdomain(text string) bool {
-	for label := range strings.SplitSeq(text, ".") {
-		if !IsLabel(label, "-") {
+// IsHostname reports whether s is a hostname as per RFC 1123: labels of letters, digits and dashes, separated by periods,
+// with at most 253 characters.
+func IsHostname(s string) bool {
+	for label := range strings.SplitSeq(s, ".") {
+		if !isLabel(label, "-") {
 			return false
 		}
 	}
-	return text == strings.ToLower(text)
+	return len(s) <= 253
 }
+
+// isSubdomain reports whether text is a DNS subdomain in lower case, with at most 253 characters.
+func isSubdomain(text string) bool { return IsHostname(text) && text == strings.ToLower(text) }
 
 // Selector is a parsed label selector. The zero value matches everything.
 type Selector struct {
