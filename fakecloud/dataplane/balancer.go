@@ -19,6 +19,7 @@ type balancer struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	stats  stats
+	spare  spareLinks
 
 	fronts   map[netip.AddrPort]*front
 	services map[uint16]*service
@@ -39,6 +40,7 @@ func newBalancer(e *Engine, id int64) *balancer {
 		services:  map[uint16]*service{},
 		conns:     map[*clientConn]struct{}{},
 		exchanges: map[*exchange]struct{}{},
+		spare:     spareLinks{links: map[*backend][]*link{}},
 		freed:     make(chan struct{}),
 	}
 	lb.ctx, lb.cancel = context.WithCancel(e.ctx)
@@ -156,6 +158,7 @@ func (lb *balancer) close() {
 	for _, s := range lb.services {
 		s.close()
 	}
+	lb.spare.close()
 	lb.mu.Lock()
 	lb.closed = true
 	conns := make([]*clientConn, 0, len(lb.conns))
@@ -269,6 +272,34 @@ func (lb *balancer) wakeLocked() {
 	lb.freed = make(chan struct{})
 }
 
+// enter registers an exchange until leave.
+func (lb *balancer) enter(x *exchange) {
+	lb.mu.Lock()
+	defer lb.mu.Unlock()
+	lb.exchanges[x] = struct{}{}
+}
+
+func (lb *balancer) leave(x *exchange) {
+	lb.mu.Lock()
+	defer lb.mu.Unlock()
+	delete(lb.exchanges, x)
+}
+
+// closeWaiting closes the HTTP/1 connections of a server that wait for a request.
+func (lb *balancer) closeWaiting(w *webServer) {
+	lb.mu.Lock()
+	var waiting []*clientConn
+	for x := range lb.exchanges {
+		if x.web == w && x.client.requests.Load() == 0 {
+			waiting = append(waiting, x.client)
+		}
+	}
+	lb.mu.Unlock()
+	for _, c := range waiting {
+		closeQuietly(c)
+	}
+}
+
 // sweep ends idle connections and exchanges.
 func (lb *balancer) sweep(now time.Time) {
 	lb.mu.Lock()
@@ -285,8 +316,9 @@ func (lb *balancer) sweep(now time.Time) {
 		}
 	}
 	lb.mu.Unlock()
+	lb.spare.sweep(now)
 	for _, x := range exchanges {
-		x.expire()
+		x.expire(now)
 	}
 	for _, c := range conns {
 		closeQuietly(c)

@@ -2,6 +2,7 @@ package dataplane
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -23,6 +24,7 @@ type clientConn struct {
 	last     atomic.Int64 // time of the last data, in nanoseconds of the engine's clock
 	waiting  atomic.Int64 // start of the wait for a request or for the rest of its header
 	requests atomic.Int32 // running requests
+	ended    atomic.Bool  // a read failed: the client sends no more
 
 	once sync.Once
 	err  error
@@ -48,6 +50,9 @@ func (c *clientConn) Read(p []byte) (int, error) {
 		c.lb.stats.in.Add(int64(n))
 		c.touch()
 	}
+	if err != nil {
+		c.ended.Store(true)
+	}
 	return n, err
 }
 
@@ -60,6 +65,9 @@ func (c *clientConn) Write(p []byte) (int, error) {
 	}
 	return n, err
 }
+
+// NetConn returns the connection.
+func (c *clientConn) NetConn() net.Conn { return c.Conn }
 
 // CloseWrite tells the client that no more data follow.
 func (c *clientConn) CloseWrite() error { return closeWrite(c.Conn) }
@@ -99,15 +107,28 @@ func closeWrite(c net.Conn) error {
 
 // abort closes a connection with a reset.
 func abort(c net.Conn) {
-	inner := c
-	switch cc := c.(type) {
-	case *clientConn:
-		inner = cc.Conn
-	case *targetConn:
-		inner = cc.Conn
-	}
-	if tcp, ok := inner.(*net.TCPConn); ok {
+	if tcp, ok := innermost(c).(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)
 	}
 	closeQuietly(c)
+}
+
+// innermost returns the connection that c wraps.
+func innermost(c net.Conn) net.Conn {
+	for {
+		outer, ok := c.(interface{ NetConn() net.Conn })
+		if !ok {
+			return c
+		}
+		c = outer.NetConn()
+	}
+}
+
+// clientOf returns the client's connection in a TLS connection.
+func clientOf(c net.Conn) *clientConn { return c.(*tls.Conn).NetConn().(*clientConn) }
+
+// ip returns the client's address.
+func (c *clientConn) ip() string {
+	ip, _, _ := net.SplitHostPort(c.RemoteAddr().String())
+	return ip
 }

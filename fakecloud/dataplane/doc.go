@@ -29,6 +29,10 @@
 //     no traffic; in 2020 users saw such a target get some (issue 109 there).
 //   - A target that is removed or becomes unhealthy keeps its connections and gets no new ones
 //     (inferred: HAProxy's default, no shutdown of sessions).
+//   - Requests that are invalid, incomplete or unusual have HAProxy 2.6's outcome: the status, and whether the connection
+//     continues. A test compares about a hundred of them with HAProxy where it is installed.
+//   - A client that half-closes its connection gets its answer (HAProxy without option abortonclose). So the request to
+//     the target continues when a client with HTTP/1 leaves, until a write to the client fails.
 //   - A service that is removed stops listening at once. Its TCP connections continue until one side
 //     closes them, its HTTP connections until the current request is answered (inferred: HAProxy's
 //     soft stop). Deleting the load balancer closes all its connections.
@@ -37,6 +41,9 @@
 //
 // # What is not modelled
 //
+//   - HTTP/2 without TLS, which HAProxy recognises by its first bytes, and the method CONNECT (405).
+//   - Some requests with flaws that HAProxy 2.6 lets through and net/http's parser refuses with 400: see the rows of
+//     rawRequests with a reason. HAProxy's limits of 15 kB and 100 fields for a head are those of its defaults.
 //   - Throughput limits of the load balancer types, DDoS protection, HTTP/3 (the real load balancer
 //     has none either).
 //   - Reuse of connections to targets by services with both HTTP and the PROXY protocol: each request

@@ -34,6 +34,9 @@ const patience = 30 * time.Second
 
 // TestMain fails if goroutines of this package are still running after the tests.
 func TestMain(m *testing.M) {
+	if conf := os.Getenv(proxyEnv); conf != "" {
+		runProxy(conf)
+	}
 	code := m.Run()
 	if code == 0 {
 		deadline := time.Now().Add(patience)

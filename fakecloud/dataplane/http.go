@@ -3,335 +3,211 @@ package dataplane
 import (
 	"context"
 	"errors"
-	"io"
-	"log/slog"
+	"fmt"
 	"net"
 	"net/http"
-	"net/http/httputil"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
+
+	"golang.org/x/net/http/httpguts"
 )
 
-// httpProxy forwards the HTTP requests of one service with httputil.ReverseProxy. It chooses a target
-// for each request, also for several requests on one connection.
+// httpProxy forwards the HTTP requests of one service. It chooses a target for each request, also for several requests on
+// one connection.
+//
+// It does without net/http's Server, Transport and ReverseProxy, except for clients with HTTP/2: those hand each request
+// and each answer from one goroutine to another, which costs more than all the rest. It parses with net/http's functions.
 type httpProxy struct {
 	service *service
-	reverse httputil.ReverseProxy
-	// shared reuses connections to targets for requests of all clients. single opens a connection per
-	// request; it is for services with the PROXY protocol, where a connection belongs to one client.
-	shared, single *http.Transport
+	port    []string // the listen port, for X-Forwarded-Port
 }
-
-// idleTargetConns is the maximum number of idle connections to one target.
-const idleTargetConns = 64
 
 func newHTTPProxy(s *service) *httpProxy {
-	p := &httpProxy{service: s}
-	p.shared = p.newTransport()
-	p.single = p.newTransport()
-	p.single.DisableKeepAlives = true
-	p.reverse = httputil.ReverseProxy{
-		Rewrite:        p.rewrite,
-		Transport:      roundTripperFunc(p.roundTrip),
-		FlushInterval:  -1, // forward data as soon as it arrives
-		BufferPool:     bufferPool{},
-		ErrorHandler:   p.fail,
-		ModifyResponse: p.stick,
-		ErrorLog:       slog.NewLogLogger(s.lb.engine.log.Handler(), slog.LevelDebug),
-	}
-	return p
-}
-
-func (p *httpProxy) newTransport() *http.Transport {
-	return &http.Transport{
-		DialContext:            p.dial,
-		DisableCompression:     true, // forward bodies unchanged
-		MaxIdleConnsPerHost:    idleTargetConns,
-		IdleConnTimeout:        DefaultIdleTimeout,
-		MaxResponseHeaderBytes: maxHeaderBytes,
-	}
-}
-
-// closeIdle closes idle connections to targets.
-func (p *httpProxy) closeIdle() {
-	p.shared.CloseIdleConnections()
-	p.single.CloseIdleConnections()
-}
-
-// exchange is one request and its answer.
-type exchange struct {
-	client   *clientConn
-	conf     *serviceConf // at the start of the request
-	cancel   context.CancelCauseFunc
-	last     atomic.Int64 // time of the last data, in nanoseconds of the engine's clock
-	received atomic.Bool  // the request is complete
-	answered atomic.Bool  // the answer's header was sent
-	tunnel   atomic.Bool  // upgraded: clientConn.idle decides about idleness
-
-	backend *backend     // the backend that got the request
-	sticky  stickyCookie // the client's cookie, if valid
-
-	mu      sync.Mutex
-	control *http.ResponseController // nil after the handler: it must not be used any more
+	return &httpProxy{service: s, port: []string{strconv.Itoa(int(s.port))}}
 }
 
 var (
-	errIdle        = errors.New("idle timeout")
-	exchangeKey    = new(byte)
+	errStopped     = errors.New("the request was given up")
 	errUnsupported = errors.New("method CONNECT is not supported")
+	errUpgrade     = errors.New("the target switches to a protocol that the client did not ask for")
 	errorTexts     = map[int]string{
+		http.StatusBadRequest:         "Your browser sent an invalid request.",
 		http.StatusServiceUnavailable: "No server is available to handle this request.",
 		http.StatusGatewayTimeout:     "The server did not respond in time.",
 		http.StatusRequestTimeout:     "The request did not arrive in time.",
 		http.StatusBadGateway:         "The server's response was invalid or incomplete.",
+		http.StatusMethodNotAllowed:   "Method CONNECT is not supported.",
 	}
 )
 
-// ServeHTTP answers one request.
-func (p *httpProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s := p.service
-	client := r.Context().Value(clientConnKey{}).(*clientConn)
-	conf := s.conf.Load()
-	s.lb.stats.requests.Add(1)
-	if conf.Protocol == redirect {
-		redirectToHTTPS(w, r, conf.DestinationPort)
+// errorPage returns the body of an error answer, in HAProxy's form.
+func errorPage(code int) string {
+	return "<html><body><h1>" + statusLine(code) + "</h1>\n" + errorTexts[code] + "\n</body></html>\n"
+}
+
+// invalid returns why HAProxy refuses a request that net/http accepts.
+func invalid(r *http.Request) error {
+	if r.Method == "PRI" {
+		return errors.New("a client with HTTP/2 needs TLS here")
+	}
+	if strings.ContainsFunc(r.RequestURI, func(c rune) bool { return c <= ' ' || c >= 0x7f || c == '#' }) {
+		return errors.New("the URI has a character that must be escaped")
+	}
+	for name := range r.Header {
+		if !httpguts.ValidHeaderFieldName(name) { // such as a space before the colon
+			return fmt.Errorf("%q is not a field's name", name)
+		}
+	}
+	if isUpgrade(r) && strings.EqualFold(r.Header.Get("Upgrade"), "websocket") && r.Header.Get("Sec-Websocket-Key") == "" {
+		return errors.New("the request for a WebSocket has no key")
+	}
+	return nil
+}
+
+// isUpgrade reports whether the client asks for another protocol. As with HAProxy, a request with a body cannot.
+func isUpgrade(r *http.Request) bool {
+	return r.Header["Upgrade"] != nil && r.ContentLength == 0 &&
+		httpguts.HeaderValuesContainsToken(r.Header["Connection"], "upgrade")
+}
+
+// endToEnd removes from a header what one of the two connections says about itself. Like HAProxy it keeps other headers
+// that RFC 9110 does not forward, such as TE and Keep-Alive.
+func endToEnd(h http.Header) {
+	values, ok := h["Connection"]
+	if !ok {
 		return
 	}
-	if r.Method == http.MethodConnect {
-		http.Error(w, errUnsupported.Error(), http.StatusMethodNotAllowed)
+	var kept []string
+	for _, v := range values {
+		for token := range strings.SplitSeq(v, ",") {
+			token = strings.TrimSpace(token)
+			if !strings.EqualFold(token, "close") && !strings.EqualFold(token, "keep-alive") {
+				kept = append(kept, token)
+			}
+		}
+	}
+	if len(kept) == 0 {
+		delete(h, "Connection")
 		return
 	}
-	ctx, cancel := context.WithCancelCause(r.Context())
-	x := &exchange{client: client, conf: conf, cancel: cancel, control: http.NewResponseController(w)}
-	// Targets may answer before they have read the whole request.
-	_ = x.control.EnableFullDuplex()
-	x.begin()
-	defer x.end()
-	// The request's context does not end when a hijacked connection is closed.
-	defer context.AfterFunc(client.ctx, func() { cancel(net.ErrClosed) })()
-
-	r = r.WithContext(context.WithValue(ctx, exchangeKey, x))
-	if r.ContentLength == 0 { // -1 means an unknown length
-		x.received.Store(true)
-	} else {
-		r.Body = &requestBody{ReadCloser: r.Body, x: x}
-	}
-	p.reverse.ServeHTTP(&responseWriter{ResponseWriter: w, x: x}, r)
+	h["Connection"] = []string{strings.Join(kept, ", ")}
 }
 
-func (x *exchange) touch() { x.last.Store(x.client.lb.engine.clock.Now().UnixNano()) }
-
-func (x *exchange) begin() {
-	x.touch()
-	x.client.requests.Add(1)
-	lb := x.client.lb
-	lb.engine.tasks.start()
-	lb.mu.Lock()
-	defer lb.mu.Unlock()
-	lb.exchanges[x] = struct{}{}
-}
-
-func (x *exchange) end() {
-	lb := x.client.lb
-	lb.mu.Lock()
-	delete(lb.exchanges, x)
-	lb.mu.Unlock()
-	x.mu.Lock()
-	x.control = nil
-	x.mu.Unlock()
-	x.cancel(context.Canceled)
-	x.client.wait()
-	x.client.requests.Add(-1)
-	lb.engine.tasks.done()
-}
-
-func (x *exchange) idle(now time.Time) bool {
-	return !x.tunnel.Load() && now.Sub(time.Unix(0, x.last.Load())) >= x.conf.HTTP.TimeoutIdle
-}
-
-// expire ends an idle exchange. If no answer was begun, fail sends an error; otherwise the answer is cut
-// off.
-func (x *exchange) expire() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.control == nil {
-		return
-	}
-	answered := x.answered.Load() // before cancel, which makes the handler begin an error answer
-	x.cancel(errIdle)             // before the deadlines, because an expired one could cancel with another cause
-	past := time.Unix(1, 0)
-	_ = x.control.SetReadDeadline(past) // the handler may wait for the body
-	if answered {
-		_ = x.control.SetWriteDeadline(past) // the handler may wait for a client that does not read
-	}
-}
-
-// requestBody records when data of the request's body arrive and when the body ends.
-type requestBody struct {
-	io.ReadCloser
-	x *exchange
-}
-
-func (b *requestBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if n > 0 {
-		b.x.touch()
-	}
-	if errors.Is(err, io.EOF) {
-		b.x.received.Store(true)
-	}
-	return n, err
-}
-
-// responseWriter records when data of the answer are sent.
-type responseWriter struct {
-	http.ResponseWriter
-	x *exchange
-}
-
-// Unwrap gives http.ResponseController access to the wrapped writer.
-func (w *responseWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-func (w *responseWriter) WriteHeader(code int) {
-	w.x.touch()
-	if code >= 200 { // not for informational answers
-		w.x.answered.Store(true)
-	}
-	w.ResponseWriter.WriteHeader(code)
-}
-
-func (w *responseWriter) Write(p []byte) (int, error) {
-	w.x.answered.Store(true)
-	w.x.touch()
-	n, err := w.ResponseWriter.Write(p)
-	w.x.touch()
-	return n, err
-}
-
-// rewrite prepares the request to the target. It keeps the client's host, path and query.
+// prepare makes the header of a client's request that of the request to the target.
 //
 // The real load balancer adds X-Forwarded-For according to its FAQ, section "Do Load Balancers forward
 // special HTTP headers?" (linked by the maintainers in hcloud-cloud-controller-manager issues 92 and
 // 171; the page itself could not be read here). The client's own X-Forwarded-For comes first, as with
 // HAProxy's option forwardfor. X-Forwarded-Proto and X-Forwarded-Port are replaced.
-func (p *httpProxy) rewrite(r *httputil.ProxyRequest) {
-	x := r.In.Context().Value(exchangeKey).(*exchange)
-	r.Out.URL.Scheme = "http"
-	r.Out.URL.Host = "target" // roundTrip sets the address
-	r.Out.URL.RawQuery = r.In.URL.RawQuery
-	r.Out.Host = r.In.Host
-	for _, name := range []string{"Forwarded", "X-Forwarded-Host"} { // ReverseProxy has removed them
-		if v, ok := r.In.Header[name]; ok {
-			r.Out.Header[name] = v
-		}
+func (p *httpProxy) prepare(x *exchange, r *http.Request) {
+	h := r.Header
+	endToEnd(h)
+	if r.ContentLength != 0 {
+		delete(h, "Upgrade")
 	}
-	forwarded := slices.Clone(r.In.Header["X-Forwarded-For"])
-	if ip, _, err := net.SplitHostPort(r.In.RemoteAddr); err == nil {
-		forwarded = append(forwarded, ip)
-	}
-	r.Out.Header.Set("X-Forwarded-For", strings.Join(forwarded, ", "))
-	r.Out.Header.Set("X-Forwarded-Proto", string(x.conf.Protocol))
-	r.Out.Header.Set("X-Forwarded-Port", strconv.Itoa(int(p.service.port)))
+	h["X-Forwarded-For"] = []string{strings.Join(append(h["X-Forwarded-For"], x.ip), ", ")}
+	h["X-Forwarded-Proto"] = []string{string(x.conf.Protocol)}
+	h["X-Forwarded-Port"] = p.port
 }
-
-type roundTripperFunc func(*http.Request) (*http.Response, error)
-
-func (f roundTripperFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // dialError is a failure to connect. After it the request can go to another target.
 type dialError struct{ error }
 
 func (e dialError) Unwrap() error { return e.error }
 
-// roundTrip sends the request to the target in the client's cookie, or to one that the algorithm
-// chooses. It skips unreachable targets.
-func (p *httpProxy) roundTrip(r *http.Request) (*http.Response, error) {
-	x := r.Context().Value(exchangeKey).(*exchange)
-	s, conf := p.service, x.conf
-	transport := p.shared
-	if conf.ProxyProtocol {
-		transport = p.single
-	}
-	if r.Body != nil {
-		// A transport closes the body of a request that it could not send, but the next attempt needs the
-		// body. The server closes it.
-		r.Body = io.NopCloser(r.Body)
-	}
+// forward sends the request to the target in the client's cookie, or to one that the algorithm chooses, and returns the
+// head of its answer. It skips unreachable targets. The caller passes the body on and calls x.finish.
+func (p *httpProxy) forward(x *exchange, r *http.Request) (*http.Response, error) {
 	var tried []*backend
 	errs := []error{errNoTarget}
-	b := p.stuckTo(x, r)
-	for ; ; b = nil {
+	x.received.Store(r.ContentLength == 0)
+	p.prepare(x, r)
+	for b := p.stuckTo(x, r); ; b = nil {
 		if b == nil {
-			b = s.pick(conf, tried)
+			b = p.service.pick(x.conf, tried)
 		}
 		if b == nil {
 			return nil, errors.Join(errs...)
 		}
-		address, err := s.lb.engine.opts.Resolver(b.target, conf.DestinationPort)
+		b.active.Add(1)
+		resp, err := p.try(x, b, r)
 		if err == nil {
-			b.active.Add(1)
-			r.URL.Host = address
-			var resp *http.Response
-			ctx := context.WithValue(r.Context(), attemptKey{}, attempt{b.target, conf.DestinationPort})
-			if resp, err = transport.RoundTrip(r.WithContext(ctx)); err == nil {
-				x.backend = b
-				x.tunnel.Store(resp.StatusCode == http.StatusSwitchingProtocols)
-				countUntilClosed(resp, b)
-				return resp, nil
-			}
-			b.active.Add(-1)
-			if !errors.As(err, &dialError{}) || r.Context().Err() != nil {
-				return nil, err
-			}
+			x.backend = b
+			p.stick(x, resp)
+			return resp, nil
+		}
+		b.active.Add(-1)
+		if _, ok := errors.AsType[dialError](err); !ok || x.stopped() {
+			return nil, err
 		}
 		errs = append(errs, err)
 		tried = append(tried, b)
 	}
 }
 
-// attempt is where roundTrip tries to send a request. It is in the context of the attempt.
-type attempt struct {
-	target Target
-	port   uint16
-}
-
-type attemptKey struct{}
-
-// dial connects the transports to a target. With the PROXY protocol the connection serves only one
-// request, whose client is in the context.
-func (p *httpProxy) dial(ctx context.Context, _, address string) (net.Conn, error) {
-	e := p.service.lb.engine
-	// The transport continues to dial after the request has ended; stop when the load balancer is removed.
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(p.service.lb.ctx, cancel)()
-	ctx, cancel = withTimeout(ctx, e.clock, e.opts.ConnectTimeout)
-	defer cancel()
-	a := ctx.Value(attemptKey{}).(attempt)
-	if err := e.filter(ctx, p.service.lb.id, a.target, a.port); err != nil {
-		return nil, dialError{err}
-	}
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "tcp", address)
+// try sends the request to one target, by a spare connection if there is one.
+func (p *httpProxy) try(x *exchange, b *backend, r *http.Request) (*http.Response, error) {
+	s := p.service
+	address, err := s.lb.engine.opts.Resolver(b.target, x.conf.DestinationPort)
 	if err != nil {
 		return nil, dialError{err}
 	}
-	c = a.target.counted(c)
-	if x, ok := ctx.Value(exchangeKey).(*exchange); ok && x.conf.ProxyProtocol {
-		if err := writeHeader(c, e.opts.ProxyProtocolVersion, x.client.RemoteAddr(), x.client.front); err != nil {
-			closeQuietly(c)
-			return nil, dialError{err}
+	for {
+		var t *link
+		if !x.conf.ProxyProtocol {
+			t = s.lb.spare.take(b, address, !repeatable(r))
 		}
+		if t == nil {
+			if t, err = p.dial(x, b, address); err != nil {
+				return nil, dialError{err}
+			}
+		}
+		if !x.hold(t) {
+			closeQuietly(t)
+			return nil, errStopped
+		}
+		resp, err := x.ask(t, r)
+		if err == nil {
+			x.target = t
+			return resp, nil
+		}
+		closeQuietly(t)
+		if !t.stale || !repeatable(r) || x.stopped() {
+			return nil, err
+		}
+		s.lb.spare.drop(b) // the target has closed one of them, perhaps all
 	}
-	return c, nil
+}
+
+// repeatable reports whether the request can be sent again if the target closes a spare connection at the same time.
+func repeatable(r *http.Request) bool {
+	return r.ContentLength == 0 && (r.Method == http.MethodGet || r.Method == http.MethodHead ||
+		r.Method == http.MethodOptions || r.Method == http.MethodTrace)
+}
+
+// stopFunc ends an attempt to connect.
+type stopFunc func()
+
+func (f stopFunc) stop() { f() }
+
+// dial connects to a target. With the PROXY protocol the connection serves only one request.
+func (p *httpProxy) dial(x *exchange, b *backend, address string) (*link, error) {
+	ctx, cancel := context.WithCancel(p.service.lb.ctx)
+	defer cancel()
+	if !x.hold(stopFunc(cancel)) {
+		return nil, errStopped
+	}
+	c, err := p.service.dial(ctx, x.conf, b, x.client)
+	if err != nil {
+		return nil, err
+	}
+	return newLink(c, address), nil
 }
 
 // stuckTo returns the target in the client's cookie, or nil without a valid cookie and healthy target.
 func (p *httpProxy) stuckTo(x *exchange, r *http.Request) *backend {
+	x.sticky = stickyCookie{}
 	if !x.conf.HTTP.StickySessions {
 		return nil
 	}
@@ -353,10 +229,9 @@ func (p *httpProxy) stuckTo(x *exchange, r *http.Request) *backend {
 
 // stick adds the cookie that sends the client's next request to the same target, unless the client
 // already has an equal cookie.
-func (p *httpProxy) stick(resp *http.Response) error {
-	x := resp.Request.Context().Value(exchangeKey).(*exchange)
+func (p *httpProxy) stick(x *exchange, resp *http.Response) {
 	if !x.conf.HTTP.StickySessions {
-		return nil
+		return
 	}
 	now := p.service.lb.engine.clock.Now()
 	c := stickyCookie{target: x.backend.cookie, last: now, first: now}
@@ -367,70 +242,54 @@ func (p *httpProxy) stick(resp *http.Response) error {
 		// http.SetCookie would quote some of these characters.
 		resp.Header.Add("Set-Cookie", x.conf.HTTP.CookieName+"="+c.String()+"; path=/")
 	}
-	return nil
 }
 
-// fail sends an error answer for a request that no target has answered.
-func (p *httpProxy) fail(w http.ResponseWriter, r *http.Request, err error) {
-	x := r.Context().Value(exchangeKey).(*exchange)
+// failure returns the status of the answer to a request that no target has answered, or 0 for none: the client has left in
+// the middle of its request.
+func (p *httpProxy) failure(x *exchange, err error) int {
 	code := http.StatusBadGateway
 	switch {
-	case errors.Is(context.Cause(r.Context()), errIdle) && x.received.Load():
+	case x.expired.Load() && x.received.Load():
 		code = http.StatusGatewayTimeout
-	case errors.Is(context.Cause(r.Context()), errIdle):
+	case x.expired.Load():
 		code = http.StatusRequestTimeout
+	case x.bodyFailed.Load() && x.client.ended.Load():
+		return 0
+	case x.bodyFailed.Load():
+		code = http.StatusBadRequest
 	case errors.Is(err, errNoTarget):
 		code = http.StatusServiceUnavailable
 	}
-	p.service.lb.engine.log.Debug("HTTP request failed", "load_balancer", p.service.lb.id, "listen_port", p.service.port, "status", code, "error", err)
-	h := w.Header()
-	h.Set("Content-Type", "text/html")
-	h.Set("Cache-Control", "no-cache")
-	h.Set("Connection", "close")
-	w.WriteHeader(code)
-	_, _ = io.WriteString(w, "<html><body><h1>"+statusLine(code)+"</h1>\n"+errorTexts[code]+"\n</body></html>\n")
+	p.logFailure(code, err)
+	return code
 }
 
-// countUntilClosed counts the request as active until its answer's body is closed.
-func countUntilClosed(resp *http.Response, b *backend) {
-	done := sync.OnceFunc(func() { b.active.Add(-1) })
-	if rw, ok := resp.Body.(io.ReadWriteCloser); ok {
-		resp.Body = &countedTunnel{ReadWriteCloser: rw, done: done} // an upgraded connection
-		return
+func (p *httpProxy) logFailure(code int, err error) {
+	p.service.lb.engine.log.Debug("HTTP request failed", "load_balancer", p.service.lb.id, "listen_port", p.service.port,
+		"status", code, "error", err)
+}
+
+// redirectToHTTPS returns where a request on port 80 of an https service with RedirectHTTP is sent. The API document does
+// not name the status of the redirect. 301 is an inference: browsers cache it.
+func redirectToHTTPS(r *http.Request, httpsPort uint16) (string, error) {
+	host := r.Host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+		if strings.Contains(h, ":") {
+			host = "[" + h + "]"
+		}
 	}
-	resp.Body = &countedBody{ReadCloser: resp.Body, done: done}
-}
-
-type countedBody struct {
-	io.ReadCloser
-	done func()
-}
-
-func (b *countedBody) Close() error {
-	defer b.done()
-	return b.ReadCloser.Close()
-}
-
-type countedTunnel struct {
-	io.ReadWriteCloser
-	done func()
-}
-
-// CloseWrite tells the target that the client sends no more data.
-func (t *countedTunnel) CloseWrite() error {
-	if cw, ok := t.ReadWriteCloser.(interface{ CloseWrite() error }); ok {
-		return cw.CloseWrite()
+	if host == "" {
+		return "", fmt.Errorf("%s: a Host header is needed to redirect", statusLine(http.StatusBadRequest))
 	}
-	return nil
+	if httpsPort != 443 {
+		host += ":" + strconv.Itoa(int(httpsPort))
+	}
+	target := r.URL.RequestURI()
+	if !strings.HasPrefix(target, "/") {
+		target = "/"
+	}
+	return "https://" + host + target, nil
 }
 
-func (t *countedTunnel) Close() error {
-	defer t.done()
-	return t.ReadWriteCloser.Close()
-}
-
-// bufferPool shares the buffers with TCP services.
-type bufferPool struct{}
-
-func (bufferPool) Get() []byte  { return *copyBuffers.Get().(*[]byte) }
-func (bufferPool) Put(b []byte) { copyBuffers.Put(&b) }
+var past = time.Unix(1, 0) // a deadline that ends a Read

@@ -66,9 +66,7 @@ func (s *service) reconcile(old, conf *serviceConf, targets []Target) []*backend
 	}
 	for _, b := range gone {
 		b.unwatch()
-	}
-	if len(gone) > 0 {
-		s.proxy.closeIdle()
+		s.lb.spare.drop(b)
 	}
 	return backends
 }
@@ -107,6 +105,7 @@ func (s *service) webForLocked(conf *serviceConf) *webServer {
 func (s *service) retire() {
 	for _, b := range s.conf.Load().backends {
 		b.unwatch()
+		s.lb.spare.drop(b)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,7 +135,6 @@ func (s *service) close() {
 			w.close()
 		}
 	}
-	s.proxy.closeIdle()
 }
 
 // errNoTarget means that no healthy target is reachable.

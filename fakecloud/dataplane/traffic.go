@@ -9,8 +9,7 @@ import (
 // targets may share one.
 //
 // The PROXY header and the headers of HTTP count. Left to other counters: health probes, and what frames the bytes on the
-// wire, such as the headers of TCP. If two targets of an HTTP service have the same address on this machine, they share
-// connections, and the bytes count for the target for which the connection was made.
+// wire, such as the headers of TCP.
 type Traffic struct {
 	In  atomic.Int64 // to the target
 	Out atomic.Int64 // from the target
@@ -48,6 +47,9 @@ func (c *targetConn) Write(p []byte) (int, error) {
 	}
 	return n, err
 }
+
+// NetConn returns the connection.
+func (c *targetConn) NetConn() net.Conn { return c.Conn }
 
 // CloseWrite tells the target that no more data follow.
 func (c *targetConn) CloseWrite() error { return closeWrite(c.Conn) }

@@ -1,84 +1,71 @@
 package dataplane
 
 import (
-	"context"
 	"crypto/tls"
-	"log/slog"
 	"net"
 	"net/http"
-	"strconv"
-	"strings"
 	"sync"
+	"sync/atomic"
 )
 
-// maxHeaderBytes limits the size of the header of a request or an answer. The limit of the real load
-// balancer is not published.
-const maxHeaderBytes = 64 << 10
-
-// webServer serves HTTP to the clients of one service, with or without TLS. It passes each connection to
-// a server of net/http.
+// webServer serves HTTP to the clients of one service, with or without TLS.
 type webServer struct {
 	service *service
-	in      *handoff
-	server  *http.Server
-}
+	tls     *tls.Config // nil without TLS
+	retired atomic.Bool
 
-type clientConnKey struct{}
+	// With TLS, a server of net/http serves the clients that choose HTTP/2.
+	in    *handoff
+	http2 *http.Server
+}
 
 func newWebServer(s *service, overTLS bool) *webServer {
-	w := &webServer{service: s, in: newHandoff()}
-	w.server = &http.Server{
-		Handler:        s.proxy,
-		MaxHeaderBytes: maxHeaderBytes,
-		ErrorLog:       slog.NewLogLogger(s.lb.engine.log.Handler(), slog.LevelDebug),
-		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return context.WithValue(ctx, clientConnKey{}, innerConn(c))
-		},
-		// Timeouts use the engine's clock: a client must complete the header of each request within the
-		// idle timeout.
-		ConnState: func(c net.Conn, state http.ConnState) {
-			cc := innerConn(c)
-			switch state {
-			case http.StateNew, http.StateActive, http.StateIdle:
-				cc.wait()
-			case http.StateHijacked:
-				cc.touch()
-				cc.tunnel.Store(true)
-			case http.StateClosed:
-				closeQuietly(cc)
-			}
-		},
-	}
-	var l net.Listener = w.in
+	w := &webServer{service: s}
 	if overTLS {
-		l = tls.NewListener(l, s.listenerTLS())
+		w.tls, w.in, w.http2 = s.listenerTLS(), newHandoff(), newHTTP2Server(s)
+		s.lb.engine.tasks.run(func() { _ = w.http2.Serve(w.in) })
 	}
-	s.lb.engine.tasks.run(func() { _ = w.server.Serve(l) })
 	return w
-}
-
-// innerConn returns the clientConn, which may be inside a TLS connection.
-func innerConn(c net.Conn) *clientConn {
-	if t, ok := c.(*tls.Conn); ok {
-		c = t.NetConn()
-	}
-	return c.(*clientConn)
 }
 
 // take serves a connection.
 func (w *webServer) take(c *clientConn) {
-	if !w.in.put(c) {
-		closeQuietly(c)
-	}
+	w.service.lb.engine.tasks.run(func() {
+		if w.tls == nil {
+			w.serveHTTP1(c, c)
+			return
+		}
+		conn := tls.Server(c, w.tls)
+		if err := conn.HandshakeContext(c.ctx); err != nil {
+			w.service.lb.engine.log.Debug("TLS handshake failed", "load_balancer", w.service.lb.id, "listen_port", w.service.port,
+				"error", err)
+			closeQuietly(c)
+			return
+		}
+		if conn.ConnectionState().NegotiatedProtocol != "h2" {
+			w.serveHTTP1(c, conn)
+		} else if !w.in.put(conn) {
+			closeQuietly(c)
+		}
+	})
 }
 
 // retire stops new connections. Existing connections end after their current request.
 func (w *webServer) retire() {
-	w.service.lb.engine.tasks.run(func() { _ = w.server.Shutdown(w.service.lb.ctx) })
+	w.retired.Store(true)
+	w.service.lb.closeWaiting(w)
+	if w.http2 != nil {
+		w.service.lb.engine.tasks.run(func() { _ = w.http2.Shutdown(w.service.lb.ctx) })
+	}
 }
 
-// close closes all connections.
-func (w *webServer) close() { closeQuietly(w.server) }
+// close closes the connections with HTTP/2. The load balancer closes all others.
+func (w *webServer) close() {
+	w.retired.Store(true)
+	if w.http2 != nil {
+		closeQuietly(w.http2)
+	}
+}
 
 // handoff is a net.Listener whose connections were accepted elsewhere.
 type handoff struct {
@@ -119,28 +106,3 @@ func (h *handoff) Close() error {
 
 // Addr returns a zero address, because the listener has none.
 func (h *handoff) Addr() net.Addr { return &net.TCPAddr{} }
-
-// redirectToHTTPS answers a request on port 80 of an https service with RedirectHTTP. The API document
-// does not name the status of the redirect. 301 is an inference: browsers cache it.
-func redirectToHTTPS(w http.ResponseWriter, r *http.Request, httpsPort uint16) {
-	host := r.Host
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-		if strings.Contains(h, ":") {
-			host = "[" + h + "]"
-		}
-	}
-	if host == "" {
-		http.Error(w, statusLine(http.StatusBadRequest)+": a Host header is needed to redirect", http.StatusBadRequest)
-		return
-	}
-	if httpsPort != 443 {
-		host += ":" + strconv.Itoa(int(httpsPort))
-	}
-	target := r.URL.RequestURI()
-	if !strings.HasPrefix(target, "/") {
-		target = "/"
-	}
-	w.Header().Set("Location", "https://"+host+target)
-	w.WriteHeader(http.StatusMovedPermanently)
-}
