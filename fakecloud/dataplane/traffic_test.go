@@ -108,7 +108,7 @@ func TestTheTrafficOfARemovedTargetIsCountedWhileItsConnectionsLast(t *testing.T
 	echo(t, c, "first")
 	l.apply(balance([]Service{tcpService(80)}))
 	echo(t, c, "second")
-	if in, out := target.Traffic.In.Load(), target.Traffic.Out.Load(); in != 11 || out != 11 {
-		t.Errorf("%d in, %d out, want 11 each", in, out)
-	}
+	await(t, "11 bytes are counted in each direction", func() bool { // after they were sent
+		return target.Traffic.In.Load() == 11 && target.Traffic.Out.Load() == 11
+	})
 }
