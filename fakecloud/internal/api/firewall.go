@@ -51,7 +51,7 @@ func encodeFirewall(_ Date, _ *cloud.State, f *cloud.Firewall) any {
 			r.Description, r.Direction, nonNil(r.SourceIPs), nonNil(r.DestinationIPs), r.Protocol, nullable(r.Port),
 		})
 	}
-	for _, t := range f.AppliedTo {
+	for _, t := range f.AppliedTo() {
 		if t.Server != 0 {
 			out.AppliedTo = append(out.AppliedTo, firewallServer(t.Server))
 			continue

@@ -17,6 +17,11 @@ const (
 	// MaxEffectiveRules applies to one firewall (https://docs.hetzner.com/cloud/firewalls/faq). No source says how they are
 	// counted or what the error is: here, each IP of a rule is an effective rule, and more are invalid_input.
 	MaxEffectiveRules = 500
+	// MaxSelectorsPerFirewall and MaxFirewallSelector are limits of the simulation: the document and the product's pages name
+	// none. They bound what one firewall costs a server. Labels as long as possible still fit into a selector of ten
+	// requirements.
+	MaxSelectorsPerFirewall = 50
+	MaxFirewallSelector     = 4096 // bytes
 )
 
 // Firewall limits the traffic of the servers that it is applied to, directly or by a label selector.
@@ -27,35 +32,14 @@ const (
 // sends.
 type Firewall struct {
 	Meta
-	Rules []FirewallRule // replaced as a whole
-	// AppliedTo is in the order of applying.
-	AppliedTo []FirewallTarget
-	// setting is whether an action that sets the rules is running.
-	setting bool
+	// Rules are those that the firewall shows: those for `in` before those for `out`. They are replaced as a whole.
+	Rules []FirewallRule
+
+	inForce []FirewallRule // the rules that filter: while an action sets Rules, those before it
+	setting bool           // whether an action that sets the rules is running
+	targets ascending[FirewallTarget]
+	applied int // how many targets there have been
 }
-
-// FirewallTarget is a server or a label selector that a firewall is applied to.
-type FirewallTarget struct {
-	Server   int64 // 0 for a label selector
-	Selector string
-
-	pending  bool // an action that applies or removes it is running
-	filters  bool // the rules are in force: from the end of the action that applies it to the end of the one that removes it
-	selector *Selector
-	selected *idSet // the servers that the selector selects; nil for none
-	coming   *idSet // the servers to which an action of their own has yet to apply the firewall; nil for none
-}
-
-// Servers returns the ascending ids of the servers that the selector selects.
-func (t FirewallTarget) Servers() []int64 {
-	if t.selected == nil {
-		return nil
-	}
-	return t.selected.Items()
-}
-
-// selects reports whether the selector selects the server.
-func (t FirewallTarget) selects(server int64) bool { return hasID(t.selected, server) }
 
 // ServerFirewall is a firewall on a server's public interface.
 type ServerFirewall struct {
@@ -68,23 +52,16 @@ type ServerFirewall struct {
 // Clone implements Object.
 func (f *Firewall) Clone() *Firewall {
 	c := *f
-	c.AppliedTo = slices.Clone(f.AppliedTo)
+	c.targets.share()
 	return &c
 }
 
 // Ref returns the reference to the firewall.
 func (f *Firewall) Ref() Ref { return Ref{KindFirewall, f.ID} }
 
-// target returns the number of the target that names the same resource, or -1.
-func (f *Firewall) target(t FirewallTarget) int {
-	return slices.IndexFunc(f.AppliedTo, func(has FirewallTarget) bool { return has.Server == t.Server && has.Selector == t.Selector })
-}
-
-// filters reports whether the rules are in force on a server that shows the firewall.
-func (f *Firewall) filters(s *Server) bool {
-	return slices.ContainsFunc(f.AppliedTo, func(t FirewallTarget) bool {
-		return t.filters && (t.Server == s.ID || t.Server == 0 && t.selector.Matches(s.Labels) && !hasID(t.coming, s.ID))
-	})
+// filteredBy reports whether the rules of a firewall are in force on the server.
+func (s *Server) filteredBy(firewall int64) bool {
+	return slices.ContainsFunc(s.Firewalls, func(f ServerFirewall) bool { return f.ID == firewall && f.filters })
 }
 
 // shows reports whether the server shows a firewall, which is applied or pending.
@@ -113,40 +90,68 @@ func (p Project) CreateFirewall(in CreateFirewall) (f *Firewall, actions []int64
 		); err != nil {
 			return err
 		}
-		f = &Firewall{Meta: tx.NewMeta(in.Name, in.Labels), Rules: in.Rules}
-		for i, t := range in.ApplyTo {
-			t, err := tx.findFirewallTarget(f, t, fmt.Sprintf("apply_to.%d.", i), true)
-			if err != nil {
-				return err
-			}
-			f.AppliedTo = append(f.AppliedTo, t)
+		f = &Firewall{Meta: tx.NewMeta(in.Name, in.Labels), targets: newAscending(lessTarget)}
+		added, err := tx.addTargets(f, in.ApplyTo, true)
+		if err != nil {
+			return err
 		}
 		tx.Firewalls.Put(f)
 		if len(in.Rules) > 0 {
 			actions = append(actions, tx.startSettingRules(f.ID, in.Rules))
 		}
-		for _, t := range f.AppliedTo {
-			actions = append(actions, tx.startApplying(f.ID, t, 0))
+		for _, t := range added {
+			actions = append(actions, tx.startApplying(f.ID, t))
 		}
-		tx.refreshFirewall(f.ID)
+		tx.refreshFirewall(f.ID, added)
 		f, _ = tx.Firewalls.Get(f.ID)
 		return nil
 	})
 	return f, actions, st, err
 }
 
-// findFirewallTarget checks a resource that a firewall is to be applied to. prefix is the path of its fields. The creation
-// of a firewall has errors of its own.
+// addTargets adds the resources that a firewall is to be applied to, and returns them. The creation of a firewall has errors of
+// its own.
+func (tx *Tx) addTargets(f *Firewall, to []FirewallTarget, creating bool) ([]FirewallTarget, error) {
+	selectors := 0
+	for range f.selectors() {
+		selectors++
+	}
+	for _, t := range to {
+		if t.Server == 0 {
+			selectors++
+		}
+	}
+	if selectors > MaxSelectorsPerFirewall {
+		return nil, ErrLimitExceeded("firewall_selector_limit",
+			fmt.Sprintf("the firewall would have %d label selectors: must have at most %d", selectors, MaxSelectorsPerFirewall))
+	}
+	added := make([]FirewallTarget, len(to))
+	for i, t := range to {
+		t, err := tx.findFirewallTarget(f, t, fmt.Sprintf("apply_to.%d.", i), creating)
+		if err != nil {
+			return nil, err
+		}
+		added[i] = f.add(t)
+		tx.indexTarget(f.ID, t, true)
+	}
+	return added, nil
+}
+
+// findFirewallTarget checks a resource that a firewall is to be applied to. prefix is the path of its fields.
 func (tx *Tx) findFirewallTarget(f *Firewall, t FirewallTarget, prefix string, creating bool) (FirewallTarget, error) {
 	t.pending = true
 	if t.Server == 0 {
+		field := prefix + "label_selector.selector"
+		if len(t.Selector) > MaxFirewallSelector {
+			return t, ErrField(field, fmt.Sprintf("has %d bytes: must have at most %d", len(t.Selector), MaxFirewallSelector))
+		}
 		selector, err := ParseSelector(t.Selector)
 		if err != nil {
-			return t, ErrField(prefix+"label_selector.selector", err.Error())
+			return t, ErrField(field, err.Error())
 		}
 		t.selector = &selector
 	}
-	if f.target(t) >= 0 {
+	if _, ok := f.targets.Get(t); ok {
 		if creating {
 			return t, ErrOperation("server_already_added", "the resource is named more than once")
 		}
@@ -167,12 +172,18 @@ func (tx *Tx) findFirewallTarget(f *Firewall, t FirewallTarget, prefix string, c
 	return t, checkFirewallsOf(s)
 }
 
-// checkFirewallsOf returns an error if a server cannot have one more firewall. The document has no code for it.
+// checkFirewallsOf returns an error if a server cannot have one more firewall.
 func checkFirewallsOf(s *Server) error {
-	if len(s.Firewalls) >= MaxFirewallsPerServer {
-		return ErrLimitExceeded("firewall_server_limit", fmt.Sprintf("server %d has %d firewalls, which is the maximum", s.ID, MaxFirewallsPerServer))
+	if n := len(s.Firewalls) + 1; n > MaxFirewallsPerServer {
+		return errTooManyFirewalls(fmt.Sprintf("server %d", s.ID), n)
 	}
 	return nil
+}
+
+// errTooManyFirewalls is the error of a server that would have too many firewalls. The document has no code for it.
+func errTooManyFirewalls(server string, n int) error {
+	return ErrLimitExceeded("firewall_server_limit",
+		fmt.Sprintf("%s would have %d firewalls: must have at most %d", server, n, MaxFirewallsPerServer))
 }
 
 // errNoFirewallResource is firewall_resource_not_found: 422 for a new firewall, else 404 (API document).
@@ -201,7 +212,7 @@ func (p Project) DeleteFirewall(id int64) error {
 		if err != nil {
 			return err
 		}
-		if len(f.AppliedTo) > 0 {
+		if f.targets.Len() > 0 {
 			return ErrResourceInUse(fmt.Sprintf("firewall with ID %d is still in use", id)) // the real API's message
 		}
 		tx.Firewalls.Delete(id)
@@ -217,87 +228,4 @@ func (tx *Tx) freeFirewall(id int64) (*Firewall, error) {
 		return nil, err
 	}
 	return f, tx.RequireNoConflict(f.Ref())
-}
-
-// refreshFirewall updates all servers after a firewall has changed.
-func (tx *Tx) refreshFirewall(id int64) {
-	f, ok := tx.Firewalls.Get(id)
-	if !ok {
-		return
-	}
-	if slices.ContainsFunc(f.AppliedTo, func(t FirewallTarget) bool { return t.Server == 0 }) {
-		for s := range tx.Servers.All() {
-			tx.refreshFirewallsOf(s.ID)
-		}
-		return
-	}
-	for s := range tx.Servers.All() {
-		if s.shows(id) || f.target(FirewallTarget{Server: s.ID}) >= 0 {
-			tx.refreshFirewallsOf(s.ID)
-		}
-	}
-}
-
-// refreshFirewallsOf updates what firewalls and a server show of each other, after the server was created or deleted, or
-// after its labels or public addresses changed. What is applied directly precedes what a label selector selects. A
-// server that has the maximum of firewalls is not selected by more.
-func (tx *Tx) refreshFirewallsOf(server int64) {
-	s, exists := tx.Servers.Get(server)
-	var now []ServerFirewall
-	for f := range tx.Firewalls.All() {
-		direct := f.target(FirewallTarget{Server: server})
-		if direct >= 0 && exists {
-			now = append(now, ServerFirewall{f.ID, f.setting || f.AppliedTo[direct].pending, f.filters(s)})
-		}
-	}
-	for f := range tx.Firewalls.All() {
-		if shown, ok := tx.refreshSelected(f, server, len(now) < MaxFirewallsPerServer); ok {
-			now = append(now, shown)
-		}
-	}
-	slices.SortFunc(now, func(a, b ServerFirewall) int { return cmp.Compare(a.ID, b.ID) })
-	if exists && !slices.Equal(s.Firewalls, now) {
-		other := !slices.Equal(filtering(s.Firewalls), filtering(now))
-		tx.Servers.Update(server, func(s *Server) { s.Firewalls = now })
-		if other {
-			tx.refilter(server)
-		}
-	}
-}
-
-// refreshSelected updates what the label selectors of a firewall select of a server, and drops the server if it is gone.
-// If one of them selects it, it returns what the server shows of the firewall.
-func (tx *Tx) refreshSelected(f *Firewall, server int64, room bool) (shown ServerFirewall, selected bool) {
-	s, exists := tx.Servers.Get(server)
-	direct := f.target(FirewallTarget{Server: server})
-	selectable := exists && direct < 0 && s.hasPublicInterface() && room
-	changed := f // cloned before it is changed
-	for i, t := range f.AppliedTo {
-		if t.Server != 0 {
-			continue
-		}
-		selects := selectable && t.selector.Matches(s.Labels)
-		if selects != t.selects(server) {
-			if changed == f {
-				changed = f.Clone()
-			}
-			t.selected = withID(t.selected, server, selects)
-			if selects && !t.pending && !slices.Contains(filtering(s.Firewalls), f.ID) {
-				t.coming = withID(t.coming, server, true)
-				tx.startSelected(f.ID, s, t.Selector)
-			}
-			changed.AppliedTo[i] = t
-		}
-		if selects && !selected {
-			shown, selected = ServerFirewall{f.ID, f.setting || t.pending || hasID(t.coming, server), changed.filters(s)}, true
-		}
-	}
-	if direct >= 0 && !exists {
-		changed = f.Clone() // no selector selects the server
-		changed.AppliedTo = slices.Delete(changed.AppliedTo, direct, direct+1)
-	}
-	if changed != f {
-		tx.Firewalls.Put(changed)
-	}
-	return shown, selected
 }

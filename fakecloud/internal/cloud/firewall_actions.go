@@ -1,9 +1,6 @@
 package cloud
 
-import (
-	"fmt"
-	"slices"
-)
+import "slices"
 
 // onFirewall starts actions on a firewall. start returns their ids. Errors: not_found, conflict, and those of start.
 func (p Project) onFirewall(id int64, start func(*Tx, *Firewall) ([]int64, error)) (actions []int64, st *State, err error) {
@@ -13,46 +10,49 @@ func (p Project) onFirewall(id int64, start func(*Tx, *Firewall) ([]int64, error
 			return err
 		}
 		actions, err = start(tx, f)
-		tx.refreshFirewall(id)
 		return err
 	})
 	return actions, st, err
 }
 
-// SetFirewallRules replaces the rules. It starts an action for the rules, and one for each server that has the firewall, as
-// in the API document's example. Errors: not_found, conflict, invalid_input.
+// SetFirewallRules replaces the rules. The firewall shows the new ones at once; they are in force when the action has ended. It
+// starts an action for the rules, and one for each server that has the firewall, as in the API document's example.
+// Errors: not_found, conflict, invalid_input.
 func (p Project) SetFirewallRules(id int64, rules []FirewallRule) ([]int64, *State, error) {
-	return p.onFirewall(id, func(tx *Tx, _ *Firewall) ([]int64, error) {
+	return p.onFirewall(id, func(tx *Tx, f *Firewall) ([]int64, error) {
 		if err := checkFirewallRules(rules); err != nil {
 			return nil, err
 		}
 		set := tx.startSettingRules(id, rules)
-		actions := []int64{set}
-		for s := range tx.Servers.All() {
-			if s.shows(id) {
-				actions = append(actions, tx.Start(ActionSpec{
-					Command: "apply_firewall", Resources: []Ref{{KindFirewall, id}, s.Ref()}, Locks: []Ref{s.Ref()}, After: set,
-				}).ID)
-			}
+		actions, servers := []int64{set}, f.servers()
+		for _, server := range servers {
+			ref := Ref{KindServer, server}
+			actions = append(actions, tx.Start(ActionSpec{
+				Command: "apply_firewall", Resources: []Ref{{KindFirewall, id}, ref}, Locks: []Ref{ref}, After: set,
+			}).ID)
 		}
+		tx.refreshServers(servers, id)
 		return actions, nil
 	})
 }
 
+// startSettingRules starts the action that sets the rules. The caller updates the firewall's servers. If the action fails, the
+// firewall shows the rules before it again.
 func (tx *Tx) startSettingRules(id int64, rules []FirewallRule) int64 {
-	set := func(tx *Tx, change func(*Firewall)) {
-		tx.Firewalls.Update(id, change)
-		tx.refreshFirewall(id)
+	rules = inBeforeOut(rules)
+	tx.Firewalls.Update(id, func(f *Firewall) { f.Rules, f.setting = rules, true })
+	end := func(tx *Tx, change func(*Firewall)) {
+		if f, ok := tx.Firewalls.Update(id, change); ok {
+			servers := f.servers()
+			tx.refreshServers(servers, id)
+			tx.refilterAll(servers, id)
+		}
 	}
-	tx.Firewalls.Update(id, func(f *Firewall) { f.setting = true })
 	ref := []Ref{{KindFirewall, id}}
 	return tx.Start(ActionSpec{
 		Command: "set_firewall_rules", Resources: ref, Locks: ref,
-		Effect: func(tx *Tx) {
-			set(tx, func(f *Firewall) { f.Rules, f.setting = rules, false })
-			tx.refilterAll(id)
-		},
-		Failed: func(tx *Tx) { set(tx, func(f *Firewall) { f.setting = false }) },
+		Effect: func(tx *Tx) { end(tx, func(f *Firewall) { f.inForce, f.setting = f.Rules, false }) },
+		Failed: func(tx *Tx) { end(tx, func(f *Firewall) { f.Rules, f.setting = f.inForce, false }) },
 	}).ID
 }
 
@@ -62,40 +62,51 @@ func (tx *Tx) startSettingRules(id int64, rules []FirewallRule) int64 {
 func (p Project) ApplyFirewall(id int64, to []FirewallTarget) ([]int64, *State, error) {
 	return p.onFirewall(id, func(tx *Tx, f *Firewall) (actions []int64, err error) {
 		f = f.Clone()
-		for i, t := range to {
-			if t, err = tx.findFirewallTarget(f, t, fmt.Sprintf("apply_to.%d.", i), false); err != nil {
-				return nil, err
-			}
-			f.AppliedTo = append(f.AppliedTo, t)
-			actions = append(actions, tx.startApplying(id, t, 0))
+		added, err := tx.addTargets(f, to, false)
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range added {
+			actions = append(actions, tx.startApplying(id, t))
 		}
 		tx.Firewalls.Put(f)
+		tx.refreshFirewall(id, added)
 		return actions, nil
 	})
 }
 
-// startApplying starts the action that applies a firewall to a resource, which the firewall has already. after is the id
-// of an action that must end first, 0 for none.
-func (tx *Tx) startApplying(id int64, t FirewallTarget, after int64) int64 {
-	return tx.startOnFirewall("apply_firewall", id, t, after, true)
+// startApplying starts the action that applies a firewall to a resource, which the firewall has already.
+func (tx *Tx) startApplying(id int64, t FirewallTarget) int64 {
+	return tx.startOnFirewall("apply_firewall", id, t, true)
 }
 
-// startSelected starts the action that applies a firewall to a server which one of its label selectors has begun to select.
-// That of a new server waits for its creation. If it fails, the server shows the firewall as pending from then on.
-func (tx *Tx) startSelected(id int64, s *Server, selector string) {
-	var after int64
-	if s.Status == ServerInitializing {
-		after, _ = tx.Actions.LockedBy(s.Ref())
+// applyToNewServer applies firewalls to a server that is being created, and returns the actions. They begin with its creation,
+// and lock the server until they have ended, so that clients must wait for them as for the other next actions.
+func (tx *Tx) applyToNewServer(server int64, firewalls []int64) (actions []int64) {
+	for _, id := range firewalls {
+		t := FirewallTarget{Server: server, pending: true}
+		tx.Firewalls.Update(id, func(f *Firewall) { t = f.add(t) })
+		actions = append(actions, tx.startApplying(id, t))
 	}
+	tx.refreshFirewallsOf(server, firewalls...)
+	return actions
+}
+
+// startSelected starts the action that applies a firewall to a server which one of its label selectors has begun to select. It
+// locks the server (packer-plugin-hcloud pull request 209). That of a new server begins with the creation of the server and
+// usually ends before it, because a client does not know that there is anything else to wait for: released clients attach and
+// delete a server as soon as its creation has ended. If the action fails, the server shows the firewall as pending from then on.
+func (tx *Tx) startSelected(id int64, server Ref, selector string) {
 	tx.Start(ActionSpec{
-		Command: "apply_firewall", Resources: []Ref{s.Ref(), {KindFirewall, id}}, Locks: []Ref{s.Ref()}, After: after,
+		Command: "apply_firewall", Resources: []Ref{server, {KindFirewall, id}}, Locks: []Ref{server},
 		Effect: func(tx *Tx) {
 			tx.Firewalls.Update(id, func(f *Firewall) {
-				if i := f.target(FirewallTarget{Selector: selector}); i >= 0 {
-					f.AppliedTo[i].coming = withID(f.AppliedTo[i].coming, s.ID, false)
+				if t, ok := f.targets.Get(FirewallTarget{Selector: selector}); ok {
+					t.coming = withID(t.coming, server.ID, false)
+					f.targets.Set(t)
 				}
 			})
-			tx.refreshFirewallsOf(s.ID)
+			tx.refreshFirewallsOf(server.ID, id)
 		},
 	})
 }
@@ -103,32 +114,42 @@ func (tx *Tx) startSelected(id int64, s *Server, selector string) {
 // startOnFirewall starts an action on a firewall and one of its resources. If keeps, the resource stays when the action
 // succeeds, and goes when it fails; else it is the other way round. Meanwhile, other actions of a server are locked
 // (packer-plugin-hcloud pull request 209). Actions of one firewall on several servers run at the same time.
-func (tx *Tx) startOnFirewall(command string, id int64, t FirewallTarget, after int64, keeps bool) int64 {
+func (tx *Tx) startOnFirewall(command string, id int64, t FirewallTarget, keeps bool) int64 {
 	resources := []Ref{{KindFirewall, id}}
 	var locks []Ref
 	if t.Server != 0 {
 		locks = []Ref{{KindServer, t.Server}}
 		resources = slices.Concat(locks, resources)
 	}
-	end := func(stays bool) func(*Tx) {
-		return func(tx *Tx) {
-			tx.Firewalls.Update(id, func(f *Firewall) {
-				i := f.target(t)
-				switch {
-				case i < 0: // the server is gone
-				case stays:
-					f.AppliedTo[i].pending, f.AppliedTo[i].filters = false, true
-				default:
-					f.AppliedTo = slices.Delete(f.AppliedTo, i, i+1)
-				}
-			})
-			tx.refreshFirewall(id)
-		}
-	}
+	end := func(stays bool) func(*Tx) { return func(tx *Tx) { tx.endOnFirewall(id, t, stays) } }
 	return tx.Start(ActionSpec{
-		Command: command, Resources: resources, Locks: locks, After: after,
+		Command: command, Resources: resources, Locks: locks,
 		Effect: end(keeps), Failed: end(!keeps),
 	}).ID
+}
+
+// endOnFirewall ends an action on a firewall and one of its resources.
+func (tx *Tx) endOnFirewall(id int64, target FirewallTarget, stays bool) {
+	f, ok := tx.Firewalls.Get(id)
+	if !ok {
+		return
+	}
+	t, ok := f.targets.Get(target)
+	if !ok {
+		return // the server is gone
+	}
+	tx.Firewalls.Update(id, func(f *Firewall) {
+		if stays {
+			t.pending, t.filters = false, true
+			f.targets.Set(t)
+		} else {
+			f.targets.Delete(t)
+		}
+	})
+	if !stays {
+		tx.indexTarget(id, t, false)
+	}
+	tx.refreshFirewall(id, []FirewallTarget{t})
 }
 
 // RemoveFirewall removes a firewall from resources, each with an action of its own.
@@ -137,18 +158,22 @@ func (tx *Tx) startOnFirewall(command string, id int64, t FirewallTarget, after 
 func (p Project) RemoveFirewall(id int64, from []FirewallTarget) ([]int64, *State, error) {
 	return p.onFirewall(id, func(tx *Tx, f *Firewall) (actions []int64, err error) {
 		f = f.Clone()
-		for _, t := range from {
-			i := f.target(t)
-			if i < 0 {
+		removed := make([]FirewallTarget, len(from))
+		for i, t := range from {
+			has, ok := f.targets.Get(t)
+			if !ok {
 				return nil, tx.errNotApplied(f, t)
 			}
-			if f.AppliedTo[i].pending {
+			if has.pending {
 				return nil, ErrConflict("firewall has changed during request")
 			}
-			f.AppliedTo[i].pending = true
-			actions = append(actions, tx.startOnFirewall("remove_firewall", id, t, 0, false))
+			has.pending = true
+			f.targets.Set(has)
+			removed[i] = has
+			actions = append(actions, tx.startOnFirewall("remove_firewall", id, has, false))
 		}
 		tx.Firewalls.Put(f)
+		tx.refreshFirewall(id, removed)
 		return actions, nil
 	})
 }

@@ -30,7 +30,7 @@ func (st *State) accepts(s *Server, from netip.Addr, port int) bool {
 	ids := filtering(s.Firewalls)
 	for _, id := range ids {
 		f, ok := st.Firewalls.Get(id)
-		if ok && slices.ContainsFunc(f.Rules, func(r FirewallRule) bool { return r.permitsTCP(from, port) }) {
+		if ok && slices.ContainsFunc(f.inForce, func(r FirewallRule) bool { return r.permitsTCP(from, port) }) {
 			return true
 		}
 	}
@@ -68,17 +68,11 @@ func filtering(all []ServerFirewall) []int64 {
 	return ids
 }
 
-// refilterAll is refilter for all servers on which the rules of a firewall are in force.
-func (tx *Tx) refilterAll(firewall int64) {
-	f, ok := tx.Firewalls.Get(firewall)
-	if !ok {
-		return
-	}
-	for _, t := range f.AppliedTo {
-		for _, id := range append(t.Servers(), t.Server) {
-			if s, ok := tx.Servers.Get(id); ok && slices.Contains(filtering(s.Firewalls), firewall) {
-				tx.refilter(id)
-			}
+// refilterAll is refilter for those of a firewall's servers on which its rules are in force.
+func (tx *Tx) refilterAll(servers []int64, firewall int64) {
+	for _, id := range servers {
+		if s, ok := tx.Servers.Get(id); ok && s.filteredBy(firewall) {
+			tx.refilter(id)
 		}
 	}
 }

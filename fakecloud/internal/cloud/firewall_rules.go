@@ -1,8 +1,10 @@
 package cloud
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -51,10 +53,15 @@ func (r FirewallRule) check(fail func(field, message string)) {
 		fail(wanted, fmt.Sprintf("is required for the direction %s", r.Direction))
 	case len(ips) > MaxIPsPerFirewallRule:
 		fail(wanted, fmt.Sprintf("must have at most %d items", MaxIPsPerFirewallRule))
+		ips = nil // one mistake is enough
 	}
 	for i, ip := range ips {
-		if ip != ip.Masked() {
-			fail(fmt.Sprintf("%s.%d", wanted, i), fmt.Sprintf("%s has host bits set: must be a network such as %s, or a single host", ip, ip.Masked()))
+		switch field := fmt.Sprintf("%s.%d", wanted, i); {
+		case ip.Addr().Is4In6():
+			// No packet has such an address: the rule would permit nothing, although its author means IPv4.
+			fail(field, fmt.Sprintf("%s is an IPv4 network in the form of IPv6: must be written as IPv4", ip))
+		case ip != ip.Masked():
+			fail(field, fmt.Sprintf("%s has host bits set: must be a network such as %s, or a single host", ip, ip.Masked()))
 		}
 	}
 	if len(others) > 0 {
@@ -73,6 +80,14 @@ func (r FirewallRule) check(fail func(field, message string)) {
 	}
 }
 
+// inBeforeOut returns the rules in the order in which the API shows them: those for `in` before those for `out`, each in the
+// order of the request.
+func inBeforeOut(rules []FirewallRule) []FirewallRule {
+	rules = slices.Clone(rules)
+	slices.SortStableFunc(rules, func(a, b FirewallRule) int { return cmp.Compare(a.Direction, b.Direction) })
+	return rules
+}
+
 // isPortRange reports whether s is a port, or two with a dash, the lower one first, or "any", which the API takes and shows for all
 // ports although the document does not say so (terraform-provider-hcloud #335).
 func isPortRange(s string) bool {
@@ -80,13 +95,16 @@ func isPortRange(s string) bool {
 		return true
 	}
 	lower, upper, isRange := strings.Cut(s, "-")
-	from, err := strconv.ParseUint(lower, 10, 16)
-	if err != nil || from == 0 {
-		return false
+	from, ok := parsePort(lower)
+	if !ok || !isRange {
+		return ok
 	}
-	if !isRange {
-		return true
-	}
-	to, err := strconv.ParseUint(upper, 10, 16)
-	return err == nil && to >= from
+	to, ok := parsePort(upper)
+	return ok && to >= from
+}
+
+// parsePort reads a port in its canonical form. "080" would be shown as it was written, but compared as another text than "80".
+func parsePort(s string) (port uint64, ok bool) {
+	port, err := strconv.ParseUint(s, 10, 16)
+	return port, err == nil && port > 0 && s[0] != '0'
 }

@@ -1,6 +1,7 @@
 package cloud
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -9,38 +10,86 @@ import (
 	"time"
 )
 
-// checkFirewalls checks that firewalls and servers agree.
+// checkFirewalls checks that firewalls and servers agree, and that both are what a look at all of them finds: the indexes and
+// what follows changes of single servers must lead to the same.
 func checkFirewalls(t *testing.T, st *State) {
 	t.Helper()
+	selected := map[[2]any][]int64{} // the servers by firewall and selector
 	for s := range st.Servers.All() {
-		var want []ServerFirewall
-		for f := range st.Firewalls.All() {
-			filters := slices.ContainsFunc(f.AppliedTo, func(a FirewallTarget) bool {
-				return a.filters && (a.Server == s.ID || a.Server == 0 && a.selector.Matches(s.Labels) && !hasID(a.coming, s.ID))
-			})
-			for _, a := range f.AppliedTo {
-				if a.Server == s.ID || a.selects(s.ID) {
-					want = append(want, ServerFirewall{f.ID, f.setting || a.pending || hasID(a.coming, s.ID), filters})
-					break
-				}
-			}
-		}
+		want := wantFirewalls(st, s)
 		if !slices.Equal(s.Firewalls, want) || len(want) > MaxFirewallsPerServer {
-			t.Errorf("server %d shows the firewalls %v, which are %v", s.ID, s.Firewalls, want)
+			t.Errorf("server %d, %v, shows the firewalls %v, which are %v", s.ID, s.Labels, s.Firewalls, want)
 		}
-	}
-	for f := range st.Firewalls.All() {
-		for i, a := range f.AppliedTo {
-			if _, ok := st.Servers.Get(a.Server); a.Server != 0 && !ok || f.target(a) != i {
-				t.Errorf("firewall %d is applied to %+v", f.ID, f.AppliedTo)
-			}
-			for _, id := range a.Servers() {
-				if s, ok := st.Servers.Get(id); !ok || !a.selector.Matches(s.Labels) || !s.hasPublicInterface() || f.target(FirewallTarget{Server: id}) >= 0 {
-					t.Errorf("firewall %d selects server %d by %q: %+v", f.ID, id, a.Selector, s)
+		for _, shown := range want {
+			f, _ := st.Firewalls.Get(shown.ID)
+			for _, a := range f.AppliedTo() {
+				if a.Server == 0 && !isDirect(f, s) && a.selector.Matches(s.Labels) {
+					key := [2]any{f.ID, a.Selector}
+					selected[key] = append(selected[key], s.ID)
 				}
 			}
 		}
 	}
+	terms := map[selectorTerm]bool{}
+	for f := range st.Firewalls.All() {
+		for i, a := range f.AppliedTo() {
+			if i > 0 && f.AppliedTo()[i-1].order >= a.order {
+				t.Errorf("firewall %d: %+v is not in the order of applying", f.ID, a)
+			}
+			if a.Server != 0 {
+				if _, ok := st.Servers.Get(a.Server); !ok {
+					t.Errorf("firewall %d is applied to server %d, which is gone", f.ID, a.Server)
+				}
+				continue
+			}
+			if want := selected[[2]any{f.ID, a.Selector}]; !slices.Equal(a.Servers(), want) {
+				t.Errorf("firewall %d selects %v by %q, want %v", f.ID, a.Servers(), a.Selector, want)
+			}
+			for _, term := range a.selector.terms() {
+				terms[selectorTerm{KindFirewall, term, f.ID, a.Selector}] = true
+			}
+		}
+	}
+	st.selectors.Scan(func(e selectorTerm) bool {
+		if e.kind == KindFirewall && !terms[e] {
+			t.Errorf("the index has %+v, which no firewall has", e)
+		}
+		delete(terms, e)
+		return true
+	})
+	if len(terms) > 0 {
+		t.Errorf("the index lacks %v", terms)
+	}
+}
+
+func isDirect(f *Firewall, s *Server) bool {
+	return slices.ContainsFunc(f.AppliedTo(), func(a FirewallTarget) bool { return a.Server == s.ID })
+}
+
+// wantFirewalls returns the firewalls that a server must show: those that are applied to it directly, and as many of the oldest
+// ones that a label selector selects as it has room for.
+func wantFirewalls(st *State, s *Server) (want []ServerFirewall) {
+	for _, direct := range []bool{true, false} {
+		for f := range st.Firewalls.All() {
+			shown := ServerFirewall{ID: f.ID, Pending: true}
+			found := false
+			for _, a := range f.AppliedTo() {
+				matches := a.Server == 0 && a.selector.Matches(s.Labels)
+				coming := hasID(a.coming, s.ID)
+				shown.filters = shown.filters || a.filters && (a.Server == s.ID || matches && !coming)
+				if direct && a.Server == s.ID || !direct && matches && !isDirect(f, s) {
+					found = true
+					shown.Pending = shown.Pending && (a.pending || coming)
+				}
+			}
+			shown.Pending = shown.Pending || f.setting
+			if found && (direct || len(want) < MaxFirewallsPerServer && s.hasPublicInterface()) {
+				want = append(want, shown)
+			}
+		}
+	}
+	slices.SortFunc(want, func(a, b ServerFirewall) int { return cmp.Compare(a.ID, b.ID) })
+	return want
 }
 
 // firewallOperations are the operations of the model on firewalls.
@@ -48,7 +97,7 @@ func (m *model) firewallOperations() []func() {
 	id := func() int64 { st := m.View(); return m.one(idsOf(&st.Firewalls)) }
 	target := func() FirewallTarget {
 		if m.coin() {
-			return FirewallTarget{Selector: []string{"role=web", "role", "!role"}[m.rnd.IntN(3)]}
+			return FirewallTarget{Selector: []string{"role=a", "role", "!role"}[m.rnd.IntN(3)]}
 		}
 		return FirewallTarget{Server: m.server()}
 	}
@@ -172,8 +221,8 @@ func TestFirewallsFollowLabelsAndServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	clk.Step(time.Minute)
-	if got, _ := p.View().Firewalls.Get(f.ID); len(got.AppliedTo) != 1 || len(got.AppliedTo[0].Servers()) != 0 {
-		t.Errorf("after the deletion: %+v", got.AppliedTo)
+	if got, _ := p.View().Firewalls.Get(f.ID); len(got.AppliedTo()) != 1 || len(got.AppliedTo()[0].Servers()) != 0 {
+		t.Errorf("after the deletion: %+v", got.AppliedTo())
 	}
 	if _, _, err := p.RemoveFirewall(f.ID, []FirewallTarget{{Selector: "role=web"}}); err != nil {
 		t.Fatal(err)
@@ -316,7 +365,7 @@ func TestAServerHasAtMostFiveFirewalls(t *testing.T) {
 	_, _, _, err := p.CreateFirewall(CreateFirewall{Name: "sixth", ApplyTo: []FirewallTarget{{Server: s}}})
 	wantCode(t, "directly", err, "resource_limit_exceeded")
 	f, _, _, err := p.CreateFirewall(CreateFirewall{Name: "by label", ApplyTo: []FirewallTarget{{Selector: "role=web"}}})
-	if err != nil || len(f.AppliedTo[0].Servers()) != 0 {
+	if err != nil || len(f.AppliedTo()[0].Servers()) != 0 {
 		t.Errorf("%+v, %v", f, err)
 	}
 	checkFirewalls(t, p.View())
@@ -336,7 +385,7 @@ func TestFirewallActionsThatFail(t *testing.T) {
 		clk.Step(time.Second)
 		checkFirewalls(t, p.View())
 		now, _ := p.View().Firewalls.Get(f.ID)
-		return len(now.AppliedTo)
+		return len(now.AppliedTo())
 	}
 	if n := applied(); n != 0 {
 		t.Errorf("applied to %d resources", n)

@@ -1,7 +1,6 @@
 package cloud
 
 import (
-	"cmp"
 	"iter"
 	"slices"
 
@@ -131,36 +130,6 @@ func (all *sharedTargets) add(lb *LoadBalancer, selector *LoadBalancerTarget, t 
 	return after
 }
 
-// selectorTerm is an entry of the index from labels to load balancers. term is a label ("key=value"), a
-// key, or "" for a selector that requires no label.
-type selectorTerm struct {
-	term string
-	lb   int64
-}
-
-func newSelectorIndex() *btree.BTreeG[selectorTerm] {
-	return newTree(func(a, b selectorTerm) bool {
-		return cmp.Or(cmp.Compare(a.term, b.term), cmp.Compare(a.lb, b.lb)) < 0
-	})
-}
-
-// terms returns the terms of a selector in the index. All labels that match have at least one of them.
-func (s Selector) terms() []string {
-	for _, r := range s.requirements {
-		switch r.op {
-		case opIn:
-			terms := make([]string, len(r.values))
-			for i, v := range r.values {
-				terms[i] = r.key + "=" + v
-			}
-			return terms
-		case opExists:
-			return []string{r.key}
-		}
-	}
-	return []string{""}
-}
-
 // selectorTerms returns the terms of all label selectors, sorted and unique.
 func (lb *LoadBalancer) selectorTerms() []string {
 	var terms []string
@@ -175,15 +144,8 @@ func (lb *LoadBalancer) selectorTerms() []string {
 
 // relinkSelectors updates the index after the targets of a load balancer changed.
 func (tx *Tx) relinkSelectors(lb int64, before, after []string) {
-	if slices.Equal(before, after) {
-		return
-	}
-	tx.selectors = tx.selectors.Copy()
-	for _, term := range before {
-		tx.selectors.Delete(selectorTerm{term, lb})
-	}
-	for _, term := range after {
-		tx.selectors.Set(selectorTerm{term, lb})
+	if !slices.Equal(before, after) {
+		tx.indexSelectors(selectorTerm{kind: KindLoadBalancer, owner: lb}, before, after)
 	}
 }
 
@@ -191,19 +153,14 @@ func (tx *Tx) relinkSelectors(lb int64, before, after []string) {
 // the server is a target, or a label selector may select it now.
 func (st *State) loadBalancersFor(s *Server) []int64 {
 	ids := slices.Clone(s.LoadBalancers)
-	find := func(term string) {
-		st.selectors.Ascend(selectorTerm{term: term}, func(e selectorTerm) bool {
-			if e.term != term {
+	for _, term := range labelTerms(s.Labels) {
+		st.selectors.Ascend(selectorTerm{kind: KindLoadBalancer, term: term}, func(e selectorTerm) bool {
+			if e.kind != KindLoadBalancer || e.term != term {
 				return false
 			}
-			ids = append(ids, e.lb)
+			ids = append(ids, e.owner)
 			return true
 		})
-	}
-	find("")
-	for k, v := range s.Labels {
-		find(k)
-		find(k + "=" + v)
 	}
 	slices.Sort(ids)
 	return slices.Compact(ids)

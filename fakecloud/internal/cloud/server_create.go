@@ -55,9 +55,9 @@ type serverPlan struct {
 
 // CreateServer creates a server. A refused request leaves nothing behind.
 //
-// The server is initializing until create_server has ended. The next actions are attach_volume, start_server
-// and attach_to_network. They run one after the other, and lock the server until the last one has ended. Volumes are
-// there when the server starts (terraform-provider-hcloud issue 647). A
+// The server is initializing until create_server has ended. The next actions are apply_firewall, attach_volume, start_server
+// and attach_to_network. They lock the server until the last one has ended. Firewalls are applied while the server is created;
+// the others follow it one after the other. Volumes are there when the server starts (terraform-provider-hcloud issue 647). A
 // server without a public interface needs its networks to start, so it is attached first. If
 // create_server fails, the server stays and is off. The client must delete it.
 //
@@ -196,6 +196,9 @@ func (s *serverPlan) findVolumes(tx *Tx) error {
 
 // findFirewalls finds the firewalls, which need a public interface.
 func (s *serverPlan) findFirewalls(tx *Tx) error {
+	if n := len(s.Firewalls); n > MaxFirewallsPerServer {
+		return errTooManyFirewalls("the server", n)
+	}
 	for i, id := range s.Firewalls {
 		const field = "firewalls"
 		_, ok := tx.Firewalls.Get(id)
@@ -208,7 +211,7 @@ func (s *serverPlan) findFirewalls(tx *Tx) error {
 			return ErrField(field, "a firewall needs a public interface")
 		}
 	}
-	return checkFirewallsOf(&Server{Firewalls: make([]ServerFirewall, max(0, len(s.Firewalls)-1))})
+	return nil
 }
 
 // findLocation checks the wanted location. If there is none, it picks the first possible location of the
@@ -386,11 +389,7 @@ func (tx *Tx) startServerCreation(s *Server, plan *serverPlan) CreatedServer {
 		create.Effect = off
 	}
 	out := CreatedServer{Action: tx.Start(create).ID}
-	for _, id := range plan.Firewalls {
-		t := FirewallTarget{Server: s.ID, pending: true}
-		tx.Firewalls.Update(id, func(f *Firewall) { f.AppliedTo = append(f.AppliedTo, t) })
-		tx.startApplying(id, t, out.Action)
-	}
+	out.NextActions = tx.applyToNewServer(s.ID, plan.Firewalls)
 	last := out.Action
 	next := func(spec ActionSpec) {
 		spec.After = last

@@ -28,6 +28,7 @@ func (tx *Tx) removeServer(id int64) {
 	tx.releaseFloatingIPs(id)
 	tx.releaseVolumes(id)
 	tx.deleteBackups(id)
+	tx.leaveFirewalls(id)
 	tx.Servers.Delete(id)
 	tx.cloud.serverUsage.forget(id)
 	tx.cloud.serverTraffic.forget(id)

@@ -22,7 +22,7 @@ type State struct {
 	// Catalogue is what Hetzner offers. All projects share it.
 	Catalogue *Catalogue
 
-	selectors *btree.BTreeG[selectorTerm] // from labels to load balancers
+	selectors *btree.BTreeG[selectorTerm] // from labels to load balancers and firewalls
 }
 
 // resources lists all kinds of resources. Reset, locks, limits and transactions use it. A test compares

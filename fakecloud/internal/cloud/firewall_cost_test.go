@@ -1,0 +1,282 @@
+package cloud
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"syscall"
+	"testing"
+	"time"
+
+	testclock "k8s.io/utils/clock/testing"
+)
+
+// The tests of this file measure the whole process, so that none of them is parallel. They count allocated bytes, and the CPU
+// time, because a walk allocates nothing. Of several measurements, the smallest counts.
+
+// cost is what some work takes.
+type cost struct {
+	cpu   time.Duration // user and system time of the process
+	bytes uint64        // allocated
+}
+
+func (c cost) String() string {
+	return fmt.Sprintf("%v, %d kB", c.cpu.Round(time.Microsecond), c.bytes>>10)
+}
+
+func costOf(t *testing.T, work func()) cost {
+	t.Helper()
+	cpu := func() time.Duration {
+		var u syscall.Rusage
+		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+			t.Fatal(err)
+		}
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	var before, after runtime.MemStats
+	runtime.GC()
+	// A collection costs by what lives, not by the work.
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	runtime.ReadMemStats(&before)
+	start := cpu()
+	work()
+	used := cpu() - start
+	runtime.ReadMemStats(&after)
+	return cost{used, after.TotalAlloc - before.TotalAlloc}
+}
+
+// cheapest returns the smallest costs of five runs. prepare returns the work to measure.
+func cheapest(t *testing.T, prepare func() func()) cost {
+	t.Helper()
+	best := costOf(t, prepare())
+	for range 4 {
+		c := costOf(t, prepare())
+		best = cost{min(best.cpu, c.cpu), min(best.bytes, c.bytes)}
+	}
+	return best
+}
+
+// linear fails if the cost of work on n things grows by more than 2.5 per doubling, from n to 8n. A linear cost doubles. The CPU
+// time may grow threefold: it also depends on the caches, which others use, too.
+func linear(t *testing.T, what string, n int, prepare func(n int) func()) {
+	t.Helper()
+	var all [4]cost
+	for i := range all {
+		all[i] = cheapest(t, func() func() { return prepare(n << i) })
+	}
+	t.Logf("%s: %d: %v; %d: %v; %d: %v; %d: %v", what, n, all[0], 2*n, all[1], 4*n, all[2], 8*n, all[3])
+	first, last := all[0], all[3]
+	if float64(last.cpu) > 3*3*3*float64(first.cpu) || float64(last.bytes) > 2.5*2.5*2.5*float64(first.bytes) {
+		t.Errorf("%s: %v for %d and %v for %d: the cost grows faster than the number", what, first, n, last, 8*n)
+	}
+}
+
+// constant fails if the cost of the same work with the most of other things is more than twice the one with the fewest.
+func constant(t *testing.T, what string, sizes []int, prepare func(others int) func()) {
+	t.Helper()
+	var all []cost
+	for _, n := range sizes {
+		all = append(all, cheapest(t, func() func() { return prepare(n) }))
+		t.Logf("%s, %d others: %v", what, n, all[len(all)-1])
+	}
+	few, many := all[0], all[len(all)-1]
+	if many.cpu > 2*few.cpu || many.bytes > few.bytes+few.bytes/2 {
+		t.Errorf("%s: %v with %d others and %v with %d: the cost grows with them", what, few, sizes[0], many, sizes[len(sizes)-1])
+	}
+}
+
+// costCloud returns a project whose actions end at once.
+func costCloud(t *testing.T) Project {
+	t.Helper()
+	c := New(Options{Clock: testclock.NewFakeClock(testNow), Catalogue: serverCatalogue()})
+	t.Cleanup(c.Close)
+	p, _ := c.Project(1)
+	return p
+}
+
+// labelledServers creates n servers with a label and returns their ids.
+func labelledServers(t *testing.T, p Project, n int, label, value string) []int64 {
+	t.Helper()
+	ids := make([]int64, n)
+	for i := range ids {
+		in := smallServer(fmt.Sprintf("%s-%s-%d", label, value, i))
+		in.Labels, in.IPv6.Enabled = map[string]string{label: value}, false
+		ids[i] = mustCreate(t, p, in).Server.ID
+	}
+	return ids
+}
+
+func selectorTargets(n int, format string) []FirewallTarget {
+	targets := make([]FirewallTarget, n)
+	for i := range targets {
+		targets[i].Selector = fmt.Sprintf(format, i)
+	}
+	return targets
+}
+
+func serverTargets(ids []int64) []FirewallTarget {
+	targets := make([]FirewallTarget, len(ids))
+	for i, id := range ids {
+		targets[i].Server = id
+	}
+	return targets
+}
+
+func mustFirewall(t *testing.T, p Project, name string, to ...FirewallTarget) int64 {
+	t.Helper()
+	f, _, _, err := p.CreateFirewall(CreateFirewall{Name: name, Rules: []FirewallRule{anyIn("80")}, ApplyTo: to})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f.ID
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestTheCostOfAServerDoesNotGrowWithFirewalls creates, labels and deletes servers.
+//
+//nolint:paralleltest // it measures the process
+func TestTheCostOfAServerDoesNotGrowWithFirewalls(t *testing.T) {
+	constant(t, "100 servers", []int{1, 1000}, func(others int) func() {
+		p := costCloud(t)
+		other := labelledServers(t, p, 1, "role", "other")
+		for i := range others {
+			mustFirewall(t, p, fmt.Sprint("f", i), FirewallTarget{Selector: fmt.Sprintf("role=other,nr=%d", i)})
+		}
+		mustFirewall(t, p, "direct", serverTargets(other)...)
+		return func() {
+			for i, id := range labelledServers(t, p, 100, "role", "web") {
+				_, err := p.UpdateServer(id, UpdateResource{Labels: map[string]string{"role": "web", "nr": fmt.Sprint(i)}})
+				check(t, err)
+				_, _, err = p.DeleteServer(id)
+				check(t, err)
+			}
+		}
+	})
+}
+
+// TestTheCostOfAFirewallDoesNotGrowWithServers creates firewalls of five servers, changes and deletes them.
+//
+//nolint:paralleltest // it measures the process
+func TestTheCostOfAFirewallDoesNotGrowWithServers(t *testing.T) {
+	constant(t, "30 firewalls", []int{10, 100, 1000, 3000}, func(others int) func() {
+		p := costCloud(t)
+		labelledServers(t, p, others, "role", "other")
+		web, direct := labelledServers(t, p, 5, "role", "web"), labelledServers(t, p, 5, "role", "direct")
+		mustFirewall(t, p, "unrelated", FirewallTarget{Selector: "role=other"})
+		return func() {
+			for i := range 30 {
+				to := append(serverTargets(direct), FirewallTarget{Selector: "role=web"})
+				id := mustFirewall(t, p, fmt.Sprint(i), to...)
+				_, _, err := p.SetFirewallRules(id, []FirewallRule{anyIn("81")})
+				check(t, err)
+				if s := server(t, p, web[0]); len(s.Firewalls) != 1 {
+					t.Fatalf("%+v", s.Firewalls)
+				}
+				_, _, err = p.RemoveFirewall(id, to)
+				check(t, err)
+				check(t, p.DeleteFirewall(id))
+			}
+		}
+	})
+}
+
+//nolint:paralleltest // it measures the process
+func TestARequestOfManyServersIsLinear(t *testing.T) {
+	linear(t, "servers of one firewall", 100, func(n int) func() {
+		p := costCloud(t)
+		targets := serverTargets(labelledServers(t, p, n, "role", "web"))
+		return func() {
+			id := mustFirewall(t, p, "f", targets...)
+			_, _, err := p.SetFirewallRules(id, []FirewallRule{anyIn("81")})
+			check(t, err)
+			_, _, err = p.RemoveFirewall(id, targets)
+			check(t, err)
+			_, _, err = p.ApplyFirewall(id, targets)
+			check(t, err)
+		}
+	})
+	linear(t, "servers with the same label", 100, func(n int) func() {
+		p := costCloud(t)
+		labelledServers(t, p, n, "role", "web")
+		return func() {
+			id := mustFirewall(t, p, "f", FirewallTarget{Selector: "role=web"})
+			_, _, err := p.RemoveFirewall(id, []FirewallTarget{{Selector: "role=web"}})
+			check(t, err)
+		}
+	})
+	linear(t, "new servers with one firewall", 100, func(n int) func() {
+		p := costCloud(t)
+		f := mustFirewall(t, p, "f")
+		return func() {
+			for i := range n {
+				in := smallServer(fmt.Sprint(i))
+				in.Firewalls = []int64{f}
+				mustCreate(t, p, in)
+			}
+		}
+	})
+}
+
+//nolint:paralleltest // it measures the process
+func TestARequestOfManySelectorsIsLinear(t *testing.T) {
+	linear(t, "selectors of one firewall, 5 servers", 6, func(n int) func() {
+		p := costCloud(t)
+		labelledServers(t, p, 5, "role", "web")
+		return func() {
+			for _, format := range []string{"role,nr!=%d", "role=web,nr=%d"} {
+				targets := selectorTargets(n, format)
+				id := mustFirewall(t, p, format, targets...)
+				_, _, err := p.SetFirewallRules(id, []FirewallRule{anyIn("81")})
+				check(t, err)
+				_, _, err = p.RemoveFirewall(id, targets)
+				check(t, err)
+			}
+		}
+	})
+	linear(t, "too many selectors", 1000, func(n int) func() {
+		p := costCloud(t)
+		return func() {
+			if _, _, _, err := p.CreateFirewall(CreateFirewall{Name: "f", ApplyTo: selectorTargets(n, "nr=%d")}); err == nil {
+				t.Errorf("%d selectors are accepted", n)
+			}
+		}
+	})
+}
+
+// TestManyFirewallsAndServersAreLinear builds n firewalls and n servers that each belong to one of them.
+//
+//nolint:paralleltest // it measures the process
+func TestManyFirewallsAndServersAreLinear(t *testing.T) {
+	linear(t, "firewalls and servers", 125, func(n int) func() {
+		p := costCloud(t)
+		return func() {
+			for i := range n {
+				mustFirewall(t, p, fmt.Sprint("f", i), FirewallTarget{Selector: fmt.Sprintf("nr=%d", i)})
+			}
+			for i := range n {
+				labelledServers(t, p, 1, "nr", fmt.Sprint(i))
+			}
+			for i := range n {
+				_, err := p.UpdateFirewall(mustFirewall(t, p, fmt.Sprint("later", i), FirewallTarget{Selector: fmt.Sprintf("nr=%d", i)}),
+					UpdateResource{Name: new(fmt.Sprint("renamed", i))})
+				check(t, err)
+			}
+		}
+	})
+	// A server has five of them: the others must not be looked at.
+	linear(t, "firewalls that select the same servers", 125, func(n int) func() {
+		p := costCloud(t)
+		return func() {
+			for i := range n {
+				mustFirewall(t, p, fmt.Sprint("f", i), FirewallTarget{Selector: "role=web"})
+			}
+			labelledServers(t, p, n, "role", "web")
+		}
+	})
+}
