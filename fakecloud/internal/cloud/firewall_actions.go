@@ -121,7 +121,8 @@ func (tx *Tx) startOnFirewall(command string, id int64, t FirewallTarget, keeps 
 		locks = []Ref{{KindServer, t.Server}}
 		resources = slices.Concat(locks, resources)
 	}
-	end := func(stays bool) func(*Tx) { return func(tx *Tx) { tx.endOnFirewall(id, t, stays) } }
+	key := FirewallTarget{Server: t.Server, Selector: t.Selector} // not the sets of t: a queued closure keeps them in memory
+	end := func(stays bool) func(*Tx) { return func(tx *Tx) { tx.endOnFirewall(id, key, stays) } }
 	return tx.Start(ActionSpec{
 		Command: command, Resources: resources, Locks: locks,
 		Effect: end(keeps), Failed: end(!keeps),

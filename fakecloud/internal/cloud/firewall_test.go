@@ -125,6 +125,14 @@ func TestRulesOfFirewalls(t *testing.T) {
 	t.Parallel()
 	p, _ := serverCloud(t, Options{})
 	many := slices.Repeat([]netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, MaxIPsPerFirewallRule+1)
+	sources := func(networks ...string) func(*FirewallRule) {
+		return func(r *FirewallRule) {
+			r.SourceIPs = nil
+			for _, n := range networks {
+				r.SourceIPs = append(r.SourceIPs, netip.MustParsePrefix(n))
+			}
+		}
+	}
 	for name, tc := range map[string]struct {
 		change func(*FirewallRule)
 		field  string // "" if the rule is valid
@@ -137,6 +145,12 @@ func TestRulesOfFirewalls(t *testing.T) {
 		"a port that is too high":        {func(r *FirewallRule) { r.Port = "65536" }, "port"},
 		"a range of no ports":            {func(r *FirewallRule) { r.Port = "90-80" }, "port"},
 		"half a range":                   {func(r *FirewallRule) { r.Port = "80-" }, "port"},
+		"a port with a leading zero":     {func(r *FirewallRule) { r.Port = "080" }, "port"},
+		"a range from a leading zero":    {func(r *FirewallRule) { r.Port = "080-90" }, "port"},
+		"a range to a leading zero":      {func(r *FirewallRule) { r.Port = "80-090" }, "port"},
+		"a port with a plus sign":        {func(r *FirewallRule) { r.Port = "+80" }, "port"},
+		"a port with a space":            {func(r *FirewallRule) { r.Port = " 80" }, "port"},
+		"a range of three ports":         {func(r *FirewallRule) { r.Port = "80-90-99" }, "port"},
 		"no port":                        {func(r *FirewallRule) { r.Port = "" }, "port"},
 		"icmp":                           {func(r *FirewallRule) { r.Protocol, r.Port = "icmp", "" }, ""},
 		"icmp with a port":               {func(r *FirewallRule) { r.Protocol = "icmp" }, "port"},
@@ -147,6 +161,9 @@ func TestRulesOfFirewalls(t *testing.T) {
 		"too many sources":               {func(r *FirewallRule) { r.SourceIPs = many }, "source_ips"},
 		"as many sources as possible":    {func(r *FirewallRule) { r.SourceIPs = many[1:] }, ""},
 		"a source with host bits":        {func(r *FirewallRule) { r.SourceIPs = []netip.Prefix{netip.MustParsePrefix("192.0.2.1/24")} }, "source_ips.0"},
+		"all of IPv4 as IPv6":            {sources("::ffff:0:0/96"), "source_ips.0"},
+		"an address of IPv4 as IPv6":     {sources("::1/128", "::ffff:192.0.2.1/128"), "source_ips.1"},
+		"all of IPv6":                    {sources("::/0"), ""},
 		"a description that is long":     {func(r *FirewallRule) { r.Description = new(strings.Repeat("ü", 255)) }, ""},
 		"a description that is too long": {func(r *FirewallRule) { r.Description = new(strings.Repeat("ü", 256)) }, "description"},
 	} {
@@ -267,7 +284,8 @@ func TestServersGetTheSameFirewallAtTheSameTime(t *testing.T) {
 	}
 }
 
-// The action of a server that a label selector begins to select is the server's (packer-plugin-hcloud pull request 209).
+// The action of a server that a label selector begins to select is the server's (packer-plugin-hcloud pull request 209). That of
+// a new server runs while the server is created.
 func TestALabelSelectorAppliesAFirewallByAnActionOfTheServer(t *testing.T) {
 	t.Parallel()
 	p, clk := serverCloud(t, Options{})
@@ -277,34 +295,49 @@ func TestALabelSelectorAppliesAFirewallByAnActionOfTheServer(t *testing.T) {
 	}
 	clk.Step(time.Second)
 	in := smallServer("new")
-	in.Labels = map[string]string{"role": "web"}
-	created, st, err := p.CreateServer(in)
+	in.Labels, in.StartAfterCreate = map[string]string{"role": "web"}, false
+	created, _, err := p.CreateServer(in)
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := created.Server.Ref()
-	var apply *Action
-	for e := range st.Actions.Of(server) {
-		if a := e.Value; a.Command == "apply_firewall" {
-			apply = a
-		}
-	}
-	if apply == nil || !slices.Equal(apply.Resources, []Ref{server, f.Ref()}) {
-		t.Fatalf("the action of the new server: %+v", apply)
-	}
 	pending, applied := []ServerFirewall{{f.ID, true, false}}, []ServerFirewall{{f.ID, false, true}}
-	for s, _ := p.View().Servers.Get(server.ID); s.Status == ServerInitializing; s, _ = p.View().Servers.Get(server.ID) {
-		if !slices.Equal(s.Firewalls, pending) {
-			t.Fatalf("a server that is being created shows the firewalls %v", s.Firewalls)
+	wantShown := func(when string, want []ServerFirewall) {
+		t.Helper()
+		if s, _ := p.View().Servers.Get(server.ID); !slices.Equal(s.Firewalls, want) {
+			t.Errorf("%s, the server shows the firewalls %v, want %v", when, s.Firewalls, want)
 		}
-		clk.Step(100 * time.Millisecond)
 	}
-	_, _, err = p.PowerOffServer(server.ID)
-	wantCode(t, "power off the created server", err, "locked")
+	wantApplying := func(when string, actions int) {
+		t.Helper()
+		n := 0
+		for e := range p.View().Actions.Of(server) {
+			if a := e.Value; a.Command == "apply_firewall" && slices.Equal(a.Resources, []Ref{server, f.Ref()}) {
+				n++
+			}
+		}
+		if n != actions {
+			t.Errorf("%s, the server has had %d actions that apply the firewall, want %d", when, n, actions)
+		}
+	}
+	wantShown("during its creation", pending)
+	wantApplying("during its creation", 1)
+	clk.Step(time.Second)
+	wantShown("after its creation", applied)
+	if p.View().Actions.Locked(server) {
+		t.Error("a new server is still locked although its creation has ended")
+	}
+	for _, labels := range []map[string]string{{}, {"role": "web"}} {
+		if _, err := p.UpdateServer(server.ID, UpdateResource{Labels: labels}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantShown("after it got the label again", pending)
+	wantApplying("after it got the label again", 2)
+	_, _, err = p.PowerOnServer(server.ID)
+	wantCode(t, "power on a server that has got the label", err, "locked")
 	clk.Step(time.Minute)
-	if s, _ := p.View().Servers.Get(server.ID); !slices.Equal(s.Firewalls, applied) {
-		t.Errorf("in the end, the server shows the firewalls %v", s.Firewalls)
-	}
+	wantShown("in the end", applied)
 
 	// Neither a second selector nor the direct application leaves the server unprotected for a moment.
 	if _, _, err := p.ApplyFirewall(f.ID, []FirewallTarget{{Server: server.ID}}); err != nil {
@@ -402,4 +435,27 @@ func TestFirewallActionsThatFail(t *testing.T) {
 	if now, _ := p.View().Firewalls.Get(f.ID); len(now.Rules) != 0 {
 		t.Errorf("rules %v", now.Rules)
 	}
+}
+
+func TestAFirewallHasFewAndShortSelectors(t *testing.T) {
+	t.Parallel()
+	p, clk := serverCloud(t, Options{})
+	value := strings.Repeat("v", 63) + ","
+	longest := "key in (" + strings.Repeat(value, (MaxFirewallSelector-9)/len(value)-1) + "v)"
+	longest += strings.Repeat(" ", MaxFirewallSelector-len(longest))
+	f, _, _, err := p.CreateFirewall(CreateFirewall{Name: "f", ApplyTo: []FirewallTarget{{Selector: longest}}})
+	if err != nil {
+		t.Fatal("the longest selector:", err)
+	}
+	clk.Step(time.Second)
+	_, _, err = p.ApplyFirewall(f.ID, []FirewallTarget{{Selector: longest + " "}})
+	wantCode(t, "a selector that is too long", err, "apply_to.0.label_selector.selector")
+	_, _, err = p.ApplyFirewall(f.ID, selectorTargets(MaxSelectorsPerFirewall, "nr=%d"))
+	wantCode(t, "one selector too many", err, "resource_limit_exceeded")
+	if _, _, err = p.ApplyFirewall(f.ID, selectorTargets(MaxSelectorsPerFirewall-1, "nr=%d")); err != nil {
+		t.Error("as many selectors as possible:", err)
+	}
+	_, _, _, err = p.CreateFirewall(CreateFirewall{Name: "g", ApplyTo: selectorTargets(MaxSelectorsPerFirewall+1, "nr=%d")})
+	wantCode(t, "a new firewall with one selector too many", err, "resource_limit_exceeded")
+	checkFirewalls(t, p.View())
 }

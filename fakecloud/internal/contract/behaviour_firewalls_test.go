@@ -2,10 +2,14 @@ package contract_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 )
 
 func (w *world) firewall(body object) string {
@@ -133,6 +137,90 @@ func TestNewRulesReplaceAllRules(t *testing.T) {
 	w.act(path, "set_rules", object{"rules": []any{}})
 	if got := w.rulesOf(path); len(got) != 0 {
 		t.Errorf("rules %v, want none", got)
+	}
+}
+
+// Clients read without waiting for the action, and the CLI's output has the rules for `in` first.
+func TestNewRulesAreShownAtOnceAndInboundOnesFirst(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	web := object{"direction": "in", "protocol": "tcp", "port": "80", "source_ips": []any{"0.0.0.0/0"}}
+	all := object{"direction": "out", "protocol": "gre", "destination_ips": []any{"0.0.0.0/0"}}
+	rules, want := []any{pingRule, web, all, sshRule}, "[tcp 80] [tcp 22] [icmp <nil>] [gre <nil>]"
+	expect := func(when string, shown []any) {
+		t.Helper()
+		var got []string
+		for _, r := range shown {
+			got = append(got, fmt.Sprint([]any{at(r.(object), "protocol"), at(r.(object), "port")}))
+		}
+		if text := strings.Join(got, " "); text != want {
+			t.Errorf("%s: rules %s, want %s", when, text, want)
+		}
+	}
+	created := w.do(201, "POST", "/firewalls", object{"name": "a", "rules": rules})
+	expect("created", at(created, "firewall", "rules").([]any))
+	path := "/firewalls/" + idOf(created["firewall"])
+	w.finish()
+	w.act(path, "set_rules", object{"rules": []any{}})
+	w.do(201, "POST", path+"/actions/set_rules", object{"rules": rules})
+	expect("set", w.rulesOf(path))
+	w.finish()
+	expect("when the action has ended", w.rulesOf(path))
+}
+
+// cluster-autoscaler 1.36 (hetzner) waits for the action and all next actions of a new server, attaches it to its network at
+// once, and deletes it at once when that fails. It knows nothing of the firewalls that label selectors apply.
+func TestANewServerWithFirewallsIsFreeWhenItsActionsHaveEnded(t *testing.T) {
+	t.Parallel()
+	for _, started := range []bool{true, false} {
+		for kind, body := range map[string]object{"direct": {}, "by label": {"labels": object{"role": "web"}}} {
+			t.Run(fmt.Sprintf("%s, start_after_create %t", kind, started), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, nil, func(o *fakecloud.Options) { o.Actions = "realistic" })
+				network := json.Number(w.create("network", "/networks", fullNetwork))
+				f := w.firewall(object{"name": "a", "rules": []any{sshRule}, "apply_to": []object{toSelector("role=web")}})
+				maps.Copy(body, object{"server_type": "cx23", "image": "ubuntu-24.04", "location": "fsn1", "start_after_create": started})
+				if kind == "direct" {
+					body["firewalls"] = []object{{"firewall": json.Number(idOf(w.do(200, "GET", f, nil)["firewall"]))}}
+				}
+				var created []object
+				for i := range 12 {
+					body["name"] = fmt.Sprint("node-", i)
+					created = append(created, w.do(201, "POST", "/servers", body))
+				}
+				for i, c := range created {
+					w.await(slices.Concat([]any{c["action"]}, c["next_actions"].([]any)))
+					server := json.Number(idOf(c["server"]))
+					if i%2 == 0 {
+						attached := w.do(201, "POST", "/servers/"+server.String()+"/actions/attach_to_network", object{"network": network})
+						w.await([]any{attached["action"]})
+					}
+					w.expectFirewall(server, "applied", f)
+					w.await([]any{w.do(200, "DELETE", "/servers/"+server.String(), nil)["action"]})
+				}
+				if left := w.list("/servers", "servers"); len(left) > 0 {
+					t.Errorf("%d servers are left", len(left))
+				}
+			})
+		}
+	}
+}
+
+// await steps the clock in small steps until actions have succeeded.
+func (w *world) await(actions []any) {
+	w.Helper()
+	for _, a := range actions {
+		path := "/actions/" + idOf(a)
+		for range 1000 {
+			status := at(w.do(200, "GET", path, nil), "action", "status")
+			if status == "success" {
+				break
+			}
+			if status != "running" {
+				w.Fatalf("%s: %v", path, status)
+			}
+			w.clock.Step(100 * time.Millisecond)
+		}
 	}
 }
 

@@ -73,6 +73,9 @@ func firewallScenario(w *world) {
 		{"name": "a", "rules": []any{object{"direction": "up", "protocol": "tcp", "port": "80", "source_ips": []any{"0.0.0.0/0"}}}},
 		{"name": "a", "rules": []any{object{"direction": "in", "protocol": "sctp", "source_ips": []any{"0.0.0.0/0"}}}},
 		{"name": "a", "rules": []any{object{"direction": "in", "protocol": "icmp", "source_ips": []any{"192.0.2.1"}}}},
+		{"name": "a", "rules": []any{object{"direction": "in", "protocol": "tcp", "port": "080", "source_ips": []any{"0.0.0.0/0"}}}},
+		{"name": "a", "rules": []any{object{"direction": "in", "protocol": "icmp", "source_ips": []any{"::ffff:0:0/96"}}}},
+		{"name": "a", "rules": []any{object{"direction": "out", "protocol": "icmp", "destination_ips": []any{"::ffff:0:0/96"}}}},
 		{"name": "a", "apply_to": []any{object{"type": "server"}}}, {"name": "a", "apply_to": []any{toSelector("a=b=c")}},
 		{"name": "a", "apply_to": []any{object{"type": "network"}}},
 	} {
