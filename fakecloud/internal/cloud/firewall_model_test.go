@@ -125,7 +125,8 @@ func TestFirewallsAreWhatALookAtAllOfThemFinds(t *testing.T) {
 				}
 			}
 			if full < 100 || several < 100 {
-				t.Errorf("%d times a server had all possible firewalls, %d times a selector several servers: this tests too little", full, several)
+				t.Errorf("this tests too little: %d times a server had all possible firewalls, %d times a selector several servers",
+					full, several)
 			}
 		})
 	}
