@@ -45,11 +45,11 @@ func costOf(t *testing.T, work func()) cost {
 	return cost{used, after.TotalAlloc - before.TotalAlloc}
 }
 
-// cheapest returns the smallest costs of five runs. prepare returns the work to measure.
+// cheapest returns the smallest costs of three runs. prepare returns the work to measure.
 func cheapest(t *testing.T, prepare func() func()) cost {
 	t.Helper()
 	best := costOf(t, prepare())
-	for range 4 {
+	for range 2 {
 		c := costOf(t, prepare())
 		best = cost{min(best.cpu, c.cpu), min(best.bytes, c.bytes)}
 	}
