@@ -293,7 +293,6 @@ var _ = Describe("The route controller", framework.Needs(framework.NodeRoutes), 
 		env.Routes.Await(ctx, env.Routes.Of(ctx, "node-1", server))
 		env.CCM.Crash(ctx)
 		env.CCM.Start(ctx, framework.CCMOptions{})
-		env.CCM.AwaitRequests(ctx, 1, journal.Filter{})
 		env.CCM.AwaitIdle(ctx)
 		env.Routes.Await(ctx, env.Routes.Of(ctx, "node-1", server))
 	})

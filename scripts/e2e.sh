@@ -10,6 +10,7 @@
 #   E2E_KEEP     1 keeps the kind cluster, and uses one that was kept
 #   E2E_OUT      where reports, logs and coverage go (default: out/e2e-$E2E_CLUSTER)
 #   E2E_CCM      the program of a cloud-controller-manager to test instead of ours (embedded)
+#   E2E_CCM_DELAY  seconds by which each start of the CCM is delayed, to find specs that look too early (embedded)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -18,6 +18,8 @@ import (
 type CCM struct {
 	*Replica
 	env *Env
+	// start is the last start after which the CCM was not idle yet, else nil.
+	start *start
 }
 
 // Replica is one cloud-controller-manager: a process on the embedded cluster, else what runs in the cluster's
@@ -27,6 +29,10 @@ type Replica struct {
 	// pods is where it runs, nil if it is a process, or if the suite may not change it.
 	pods *podCCM
 	name string
+	// ccm is whose replica it is, nil for a machine controller.
+	ccm *CCM
+	// elects says that the CCM elects a leader.
+	elects bool
 	// logFrom is where the process's output begins in its log file, to which an earlier run of the suite may
 	// have written.
 	logFrom int64
@@ -42,11 +48,15 @@ type CCMOptions struct {
 	Env map[string]string
 }
 
-// Start starts a CCM. It does not wait until the CCM works: specs wait for what they want to see. The CCM ends
-// with the spec. On a shared cluster, the CCM's pods run with these options until the spec ends.
+// Start starts a CCM. It does not wait until the CCM works: specs wait for what they want to see, and AwaitIdle waits until
+// the CCM has begun. The CCM ends with the spec. On a shared cluster, the CCM's pods run with these options until the spec
+// ends.
 func (c *CCM) Start(ctx context.Context, o CCMOptions) *Replica {
 	GinkgoHelper()
+	renewed := c.renewed(ctx)
 	c.Replica = c.env.setup.startCCM(ctx, o)
+	c.ccm = c
+	c.noteStart(ctx, c.elects, renewed)
 	return c.Replica
 }
 
@@ -88,9 +98,12 @@ func (r *Replica) Crash(ctx context.Context) {
 	GinkgoHelper()
 	if r.Process != nil {
 		Expect(r.Kill()).To(Succeed())
-		return
+	} else {
+		Expect(r.pods.alone().kill(ctx)).To(Succeed())
 	}
-	Expect(r.pods.alone().kill(ctx)).To(Succeed())
+	if r.ccm != nil {
+		r.ccm.noteStart(ctx, r.elects, r.ccm.renewed(ctx))
+	}
 }
 
 // Log returns what the CCM has printed so far, without its flags.

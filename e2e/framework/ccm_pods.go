@@ -103,6 +103,7 @@ func (c *CCM) awaitPodGone(ctx context.Context, pod corev1.Pod) {
 		}
 		return now.GetUID(), err
 	}).WithContext(ctx).WithTimeout(Timeout).WithPolling(Polling).ShouldNot(Equal(pod.UID), "the pod %s is still there", pod.Name)
+	c.noteStart(ctx, c.elects, c.renewed(ctx))
 }
 
 // AwaitPods waits until the CCM runs in exactly n pods, which are ready, and returns them.

@@ -90,10 +90,13 @@ func (c *CCM) ExpectNoWrites(ctx context.Context) {
 }
 
 // AwaitIdle waits until the CCM has changed nothing of the spec's for the quiet time of its file: it has done what it
-// had to do.
+// had to do. The quiet time of a CCM that was started, or replaces one that was killed, counts from when it has begun, and
+// anew when it asks the cloud for something that it has not asked for since.
 func (c *CCM) AwaitIdle(ctx context.Context) {
 	GinkgoHelper()
+	c.awaitBegin(ctx)
 	c.awaitQuiet(ctx, anyWrite, func() {})
+	c.start = nil
 }
 
 func anyWrite(journal.Entry) bool { return true }
@@ -113,9 +116,12 @@ func (c *CCM) awaitQuiet(ctx context.Context, selected func(journal.Entry) bool,
 		}
 		return last
 	}
-	before, since := look(), c.env.Cloud.now(ctx)
+	before, operations, since := look(), c.operationsSinceStart(), c.env.Cloud.now(ctx)
 	Eventually(func() time.Duration {
 		current, now := look(), c.env.Cloud.now(ctx)
+		if n := c.operationsSinceStart(); n != operations {
+			operations, since = n, now
+		}
 		if !reflect.DeepEqual(current, before) {
 			before, since = current, now
 			changed()

@@ -114,7 +114,21 @@ func (s *ownSetup) startCCM(_ context.Context, o CCMOptions) *Replica {
 		"--secure-port=0",
 		"--webhook-secure-port=0",
 	}, ccmArgs(o.LeaderElect)...)
-	return s.run("ccm", cluster.Command{Path: suite.CCMBinary, Args: slices.Concat(args, suite.CCM.Args, o.Args), Env: s.ccmEnv(o.Env)})
+	args = slices.Concat(args, suite.CCM.Args, o.Args)
+	r := s.run("ccm", delayed(cluster.Command{Path: suite.CCMBinary, Args: args, Env: s.ccmEnv(o.Env)}))
+	r.elects = ElectsLeader(args)
+	return r
+}
+
+// delayed returns a command that waits as long as EnvDelay says and then becomes the given one.
+func delayed(c cluster.Command) cluster.Command {
+	delay := os.Getenv(EnvDelay)
+	if delay == "" {
+		return c
+	}
+	c.Args = slices.Concat([]string{"-c", `sleep "$0" && exec "$@"`, delay, c.Path}, c.Args)
+	c.Path = "/bin/sh"
+	return c
 }
 
 // startMachines implements setup.

@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	. "github.com/onsi/ginkgo/v2"
@@ -86,6 +87,8 @@ func (sv Servers) Reset(ctx context.Context, servers ...*hcloud.Server) {
 		actions = append(actions, action)
 	}
 	sv.env.Cloud.Wait(ctx, actions...)
+	// With all servers the CCM starts anew. Whether it holds its Lease is not known before the API server answers.
+	sv.env.CCM.noteStart(ctx, false, time.Time{})
 }
 
 // Rename renames a server.

@@ -51,7 +51,7 @@ func newSharedSetup(ctx context.Context, e *Env) {
 	}
 	e.createNamespace(ctx)
 	DeferCleanup(s.remove)
-	e.CCM.Replica = &Replica{pods: s.shared.ccm}
+	e.CCM.Replica = &Replica{pods: s.shared.ccm, ccm: &e.CCM}
 	if o.NoCCM {
 		Expect(e.CCM.Stop(ctx)).To(Succeed())
 	} else if len(o.CCM) > 0 {
@@ -75,7 +75,7 @@ func (s *sharedSetup) startCCM(ctx context.Context, o CCMOptions) *Replica {
 	}
 	settings.Args = append(settings.Args, o.Args...)
 	Expect(pods.change(ctx, settings)).To(Succeed())
-	return &Replica{pods: pods}
+	return &Replica{pods: pods, elects: ElectsLeader(settings.Args)}
 }
 
 // targetNodes returns the names of the nodes that can be targets of load balancers.

@@ -75,6 +75,9 @@ const (
 	// EnvOffset is added to the number of the parallel process, so that several runs on one machine do not share
 	// loopback addresses. A machine has room for 16 processes.
 	EnvOffset = "E2E_OFFSET"
+	// EnvDelay is a whole number of seconds by which each start of the CCM is delayed on the embedded cluster. It shows
+	// specs that look before the CCM has begun.
+	EnvDelay = "E2E_CCM_DELAY"
 )
 
 // Prepare does once, before all processes start their suites, what concerns all: it checks the CCM's file and
@@ -83,6 +86,9 @@ const (
 func Prepare(ctx context.Context) error {
 	ccm, err := LoadCCM()
 	if err != nil {
+		return err
+	}
+	if err := checkDelay(os.Getenv(EnvDelay), CurrentKind()); err != nil {
 		return err
 	}
 	switch CurrentKind() {
@@ -97,6 +103,20 @@ func Prepare(ctx context.Context) error {
 		return checkBinary(path)
 	case KindCluster:
 		return prepareKind(ctx, ccm)
+	}
+	return nil
+}
+
+// checkDelay returns what is wrong with a value of EnvDelay.
+func checkDelay(delay string, kind ClusterKind) error {
+	if delay == "" {
+		return nil
+	}
+	if _, err := strconv.ParseUint(delay, 10, 16); err != nil {
+		return fmt.Errorf("%s=%s: must be a whole number of seconds, such as 2", EnvDelay, delay)
+	}
+	if kind != Embedded {
+		return fmt.Errorf("%s=%s: works with %s=%s only", EnvDelay, delay, EnvCluster, Embedded)
 	}
 	return nil
 }
