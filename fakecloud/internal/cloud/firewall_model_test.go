@@ -50,9 +50,9 @@ func (m *firewallModel) createServer() {
 func (m *firewallModel) firewall() int64 { st := m.View(); return m.one(idsOf(&st.Firewalls)) }
 
 func (m *firewallModel) createFirewall() {
-	in := CreateFirewall{Name: m.name(), Rules: []FirewallRule{anyIn("80")}}
+	in := CreateFirewall{Name: m.name()} // without actions, so that two firewalls can have consecutive ids
 	if m.coin() {
-		in.ApplyTo = m.targets()
+		in.Rules, in.ApplyTo = []FirewallRule{anyIn("80")}, m.targets()
 	}
 	_, _, _, _ = m.project().CreateFirewall(in)
 }
@@ -94,8 +94,18 @@ func (m *firewallModel) operations() []func() {
 	}
 }
 
+// appliedTo describes what the firewalls of a state are applied to.
+func appliedTo(st *State) (text string) {
+	for f := range st.Firewalls.All() {
+		for _, a := range f.AppliedTo() {
+			text += fmt.Sprintln(f.ID, a.Server, a.Selector, a.pending, a.filters, a.Servers())
+		}
+	}
+	return text
+}
+
 // Firewalls and servers follow each change of one of them. After any history, they must be what checkFirewalls finds by looking
-// at all of them.
+// at all of them. A state that was read before never changes.
 func TestFirewallsAreWhatALookAtAllOfThemFinds(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(8) {
@@ -107,9 +117,14 @@ func TestFirewallsAreWhatALookAtAllOfThemFinds(t *testing.T) {
 			full, several := 0, 0
 			for i := range 1000 {
 				op := m.rnd.IntN(len(operations))
+				before := p.View()
+				was := appliedTo(before)
 				operations[op]()
 				st := p.View()
 				checkFirewalls(t, st)
+				if now := appliedTo(before); now != was {
+					t.Errorf("the state before became\n%s; it was\n%s", now, was)
+				}
 				if t.Failed() {
 					t.Fatalf("after step %d, operation %d of seed %d", i, op, seed)
 				}
