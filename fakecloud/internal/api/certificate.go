@@ -79,8 +79,8 @@ func createCertificate(r *Request) (Response, error) {
 		Name        string            `json:"name" check:"required,notblank"`
 		Labels      map[string]string `json:"labels"`
 		Type        string            `json:"type" check:"oneof=uploaded|managed"`
-		Certificate *string           `json:"certificate"`
-		PrivateKey  *string           `json:"private_key"`
+		Certificate *string           `json:"certificate" check:"len=0:65536"`
+		PrivateKey  *string           `json:"private_key" check:"len=0:65536"`
 		DomainNames []string          `json:"domain_names"`
 	}
 	if err := r.Bind(&body); err != nil {

@@ -306,7 +306,7 @@ func TestErrorsOfALoadBalancerNameTheFields(t *testing.T) {
 		"targets":           {`{"name": "a", "load_balancer_type": "lb11", ` + place + `, "targets": [{"type": "dns"}, {"type": "server", "server": {}}, {"type": "label_selector", "label_selector": {"selector": ""}}, {"type": "ip", "ip": {"ip": "1.2.3"}}]}`, "targets.0.type targets.1.server.id targets.2.label_selector.selector targets.3.ip.ip"},
 		"a missing object":  {`{"name": "a", "load_balancer_type": "lb11", ` + place + `, "targets": [{"type": "server"}]}`, "targets.0.server"},
 		"algorithm":         {`{"name": "a", "load_balancer_type": "lb11", ` + place + `, "algorithm": {"type": "random"}}`, "algorithm.type"},
-		"public_net":        {`{"name": "a", "load_balancer_type": "lb11", ` + place + `, "public_net": {"ipv4": "1", "ipv6": 0}}`, "public_net.ipv4 public_net.ipv6"},
+		"public_net":        {`{"name": "a", "load_balancer_type": "lb11", ` + place + `, "public_net": {"ipv4": "a", "ipv6": 0}}`, "public_net.ipv4 public_net.ipv6"},
 	} {
 		status, body := w.call(t, http.MethodPost, "/load_balancers", tc.body)
 		if got := fieldsOf(body); status != http.StatusUnprocessableEntity || got != tc.want {

@@ -160,12 +160,12 @@ func (r *Request) Bind(out any) error {
 	}
 	r.writer.bytesIn = int64(len(body))
 	if r.HTTP.Context().Value(onlyUnknownFields{}) != nil {
-		if err := bind.Unknown(body, out, r.date.day()); err != nil {
+		if err := bind.Unknown(r.HTTP.Context(), body, out, r.date.day()); err != nil {
 			return err
 		}
 		return cloud.ErrServiceError("the body was only checked for unknown fields")
 	}
-	return bind.JSON(body, out, r.date.day())
+	return bind.JSON(r.HTTP.Context(), body, out, r.date.day())
 }
 
 type onlyUnknownFields struct{}

@@ -110,7 +110,7 @@ func createServerImage(r *Request) (Response, error) {
 func rebuildServer(r *Request) (Response, error) {
 	var body struct {
 		Image    bind.IDOrName `json:"image" check:"required"`
-		UserData *string       `json:"user_data"`
+		UserData *string       `json:"user_data" check:"len=0:32768"`
 	}
 	id, err := bindWithID(r, cloud.KindServer, &body)
 	if err != nil {

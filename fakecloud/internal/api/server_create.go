@@ -17,7 +17,7 @@ type createServerRequest struct {
 	Volumes          []int64           `json:"volumes" check:"each.min=1"`
 	Networks         []int64           `json:"networks" check:"each.min=1"`
 	Firewalls        []firewallRef     `json:"firewalls"`
-	UserData         string            `json:"user_data"`
+	UserData         string            `json:"user_data" check:"len=0:32768"`
 	Labels           map[string]string `json:"labels"`
 	Automount        *bool             `json:"automount"`
 	PublicNet        struct {

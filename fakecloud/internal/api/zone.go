@@ -112,7 +112,7 @@ func createZone(r *Request) (Response, error) {
 		Labels             map[string]string   `json:"labels"`
 		PrimaryNameservers []nameserverRequest `json:"primary_nameservers"`
 		RRSets             []rrsetRequest      `json:"rrsets"`
-		Zonefile           string              `json:"zonefile"`
+		Zonefile           string              `json:"zonefile" check:"len=0:1048576"`
 	}
 	if err := r.Bind(&body); err != nil {
 		return Response{}, err
@@ -196,7 +196,7 @@ func changeZoneTTL(r *Request) (Response, error) {
 
 func importZonefile(r *Request) (Response, error) {
 	var body struct {
-		Zonefile string `json:"zonefile" check:"required"`
+		Zonefile string `json:"zonefile" check:"required,len=0:1048576"`
 	}
 	if err := r.Bind(&body); err != nil {
 		return Response{}, err

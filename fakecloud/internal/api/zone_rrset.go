@@ -23,7 +23,7 @@ type rrsetJSON struct {
 }
 
 type recordJSON struct {
-	Value   string `json:"value" check:"required"`
+	Value   string `json:"value" check:"required,len=0:262144"`
 	Comment string `json:"comment"`
 }
 
@@ -53,7 +53,7 @@ func (s rrsetRequest) input() cloud.RRSet {
 
 // commentedRecord is a record of update_records, which changes comments.
 type commentedRecord struct {
-	Value   string `json:"value" check:"required"`
+	Value   string `json:"value" check:"required,len=0:262144"`
 	Comment string `json:"comment" check:"required"`
 }
 

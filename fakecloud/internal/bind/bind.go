@@ -18,21 +18,25 @@
 //
 // Checks: required; min=N, max=N for numbers; len=A:B for strings (characters) and arrays (items);
 // oneof=a|b|c; hostname (RFC 1123); port; notblank. The prefix each. applies a check to the items of an array. A field of
-// type netip.Addr or netip.Prefix is parsed from a string.
+// type netip.Addr or netip.Prefix is parsed from a string. A string has at most [MaxText] characters if len does not say more.
+//
+// An int64 is the id of a resource, and also accepts the id as text, such as "123": hcloud-python 1.18 passes on what its
+// caller has. An int is a number, and does not.
+//
+// The cost follows the size of the body. It ends after the first mistakes that an error has room for, and when the client
+// has left.
 package bind
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
-	"math"
-	"net/netip"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -67,22 +71,28 @@ type optional interface {
 const maxDepth = 64
 
 // JSON decodes body into out, a pointer to a struct. An empty body counts as {}. The error is a *cloud.Error: json_error
-// if the body is not a JSON object, or invalid_input with all wrong fields. day is a day such as "2026-06-01", or "" for
-// the day after all changes.
-func JSON(body []byte, out any, day string) error { return decode(body, out, &binder{day: day}) }
+// if the body is not a JSON object or the client has left, or invalid_input with the wrong fields. day is a day such as
+// "2026-06-01", or "" for the day after all changes.
+func JSON(ctx context.Context, body []byte, out any, day string) error {
+	b := binder{day: day, left: ctx.Done()}
+	if err := b.decode(body, out); err != nil {
+		return err
+	}
+	return b.err()
+}
 
 // Unknown returns a *cloud.Error, invalid_input, with the fields of body that the struct of out does not have, or nil. It
 // does not report the errors that [JSON] finds.
-func Unknown(body []byte, out any, day string) error {
-	b := binder{day: day, findUnknown: true}
-	_ = decode(body, out, &b)
-	if len(b.unknown) > 0 {
-		return cloud.ErrInvalidInput(b.unknown...)
+func Unknown(ctx context.Context, body []byte, out any, day string) error {
+	b := binder{day: day, left: ctx.Done(), findUnknown: true}
+	if b.decode(body, out) != nil {
+		return nil
 	}
-	return nil
+	return b.err()
 }
 
-func decode(body []byte, out any, b *binder) error {
+// decode returns an error if the body is not a JSON object. It notes all other mistakes.
+func (b *binder) decode(body []byte, out any) error {
 	if len(bytes.TrimSpace(body)) == 0 {
 		body = []byte("{}")
 	}
@@ -108,29 +118,64 @@ func decode(body []byte, out any, b *binder) error {
 	if !ok {
 		return cloud.ErrJSON("it is not an object")
 	}
-	b.object("", obj, reflect.ValueOf(out).Elem(), 0)
-	if len(b.fields) > 0 {
-		return cloud.ErrInvalidInput(b.fields...)
+	if at := loneSurrogate(body); at >= 0 {
+		return cloud.ErrJSON(fmt.Sprintf(`the half of a surrogate pair at byte %d is not a character; send both halves, such as \ud83d\ude00`, at))
 	}
+	b.object("", obj, reflect.ValueOf(out).Elem(), 0)
 	return nil
 }
 
 type binder struct {
 	day         string
+	findUnknown bool // note unknown fields instead of mistakes
 	fields      []cloud.FieldError
-	findUnknown bool
-	unknown     []cloud.FieldError
+	mistakes    int             // the messages in fields
+	left        <-chan struct{} // closed when the client has left
+	hasLeft     bool
+	steps       int
+}
+
+// err returns the error for what was noted, or nil.
+func (b *binder) err() error {
+	switch {
+	case b.hasLeft:
+		return cloud.ErrJSON("the client has left")
+	case len(b.fields) > 0:
+		return cloud.ErrInvalidInput(b.fields...)
+	}
+	return nil
 }
 
 func (b *binder) fail(path, format string, args ...any) {
-	msg := fmt.Sprintf(format, args...)
-	for i := range b.fields {
-		if b.fields[i].Name == path {
-			b.fields[i].Messages = append(b.fields[i].Messages, msg)
-			return
+	if !b.findUnknown {
+		b.note(path, fmt.Sprintf(format, args...))
+	}
+}
+
+// note adds a mistake. The mistakes of one field come one after the other.
+func (b *binder) note(path, message string) {
+	b.mistakes++
+	if last := len(b.fields) - 1; last >= 0 && b.fields[last].Name == path {
+		b.fields[last].Messages = append(b.fields[last].Messages, message)
+		return
+	}
+	b.fields = append(b.fields, cloud.FieldError{Name: path, Messages: []string{message}})
+}
+
+// stepsPerLook is how many items are bound before the binder looks whether the client has left. Most bodies have fewer items:
+// a client that has only closed its half of the connection gets its answer.
+const stepsPerLook = 1024
+
+// ends reports whether the rest of the body need not be bound.
+func (b *binder) ends() bool {
+	if b.steps++; b.steps%stepsPerLook == 0 {
+		select {
+		case <-b.left:
+			b.hasLeft = true
+		default:
 		}
 	}
-	b.fields = append(b.fields, cloud.FieldError{Name: path, Messages: []string{msg}})
+	return b.hasLeft || b.mistakes > cloud.MaxMistakes
 }
 
 // field is one field of a request's struct, with its checks.
@@ -198,12 +243,10 @@ func (b *binder) noteUnknown(path string, obj map[string]any, fields []field) {
 			known = append(known, f.name)
 		}
 	}
+	message := "is unknown: must be one of " + strings.Join(known, ", ")
 	for _, name := range slices.Sorted(maps.Keys(obj)) {
-		if !slices.Contains(known, name) {
-			b.unknown = append(b.unknown, cloud.FieldError{
-				Name:     join(path, name),
-				Messages: []string{"is unknown: must be one of " + strings.Join(known, ", ")},
-			})
+		if !slices.Contains(known, name) && !b.ends() {
+			b.note(join(path, abbreviate(name)), message)
 		}
 	}
 }
@@ -247,247 +290,4 @@ func join(path, name string) string {
 		return name
 	}
 	return path + "." + name
-}
-
-var (
-	typeIDOrName = reflect.TypeFor[IDOrName]()
-	typeAddr     = reflect.TypeFor[netip.Addr]()
-	typePrefix   = reflect.TypeFor[netip.Prefix]()
-)
-
-// value stores v in dst, or records why it cannot. v is not nil.
-func (b *binder) value(path string, v any, dst reflect.Value, f field, depth int) {
-	if depth > maxDepth {
-		b.fail(path, "is nested too deeply")
-		return
-	}
-	switch {
-	case dst.Kind() == reflect.Pointer:
-		p := reflect.New(dst.Type().Elem())
-		b.value(path, v, p.Elem(), f, depth)
-		dst.Set(p)
-		return
-	case dst.Type() == typeIDOrName:
-		b.idOrName(path, v, dst)
-		return
-	case dst.Type() == typeAddr, dst.Type() == typePrefix:
-		b.address(path, v, dst)
-		return
-	}
-	switch dst.Kind() {
-	case reflect.String:
-		s, ok := v.(string)
-		if !ok {
-			b.fail(path, "must be a string")
-			return
-		}
-		dst.SetString(s)
-		b.checkString(path, s, f.checks)
-	case reflect.Bool:
-		x, ok := v.(bool)
-		if !ok {
-			b.fail(path, "must be a boolean")
-			return
-		}
-		dst.SetBool(x)
-	case reflect.Int, reflect.Int64:
-		n, ok := integer(v)
-		if !ok {
-			b.fail(path, "must be an integer")
-			return
-		}
-		dst.SetInt(n)
-		b.checkNumber(path, n, f.checks)
-	case reflect.Slice:
-		b.slice(path, v, dst, f, depth)
-	case reflect.Map:
-		b.stringMap(path, v, dst)
-	case reflect.Struct:
-		obj, ok := v.(map[string]any)
-		if !ok {
-			b.fail(path, "must be an object")
-			return
-		}
-		b.object(path, obj, dst, depth+1)
-	default:
-		panic("bind: unsupported type " + dst.Type().String() + " of field " + path)
-	}
-}
-
-// integer accepts numbers without a fraction, also in the forms 80.0 and 8e1.
-func integer(v any) (int64, bool) {
-	num, ok := v.(json.Number)
-	if !ok {
-		return 0, false
-	}
-	if n, err := num.Int64(); err == nil {
-		return n, true
-	}
-	x, err := num.Float64()
-	if err != nil || x != math.Trunc(x) || math.Abs(x) >= 1<<53 {
-		return 0, false
-	}
-	return int64(x), true
-}
-
-func (b *binder) idOrName(path string, v any, dst reflect.Value) {
-	switch x := v.(type) {
-	case string:
-		if strings.TrimSpace(x) == "" {
-			b.fail(path, "must not be empty")
-			return
-		}
-		dst.SetString(x)
-	default:
-		n, ok := integer(v)
-		if !ok {
-			b.fail(path, "must be an id or a name")
-			return
-		}
-		dst.SetString(strconv.FormatInt(n, 10))
-	}
-}
-
-func (b *binder) address(path string, v any, dst reflect.Value) {
-	s, ok := v.(string)
-	if !ok {
-		b.fail(path, "must be a string")
-		return
-	}
-	if dst.Type() == typeAddr {
-		a, err := netip.ParseAddr(s)
-		if err != nil || a.Zone() != "" {
-			b.fail(path, "%q is not an IP address", abbreviate(s))
-			return
-		}
-		dst.Set(reflect.ValueOf(a.Unmap()))
-		return
-	}
-	p, err := netip.ParsePrefix(s)
-	if err != nil {
-		b.fail(path, "%q is not an IP range in CIDR notation", abbreviate(s))
-		return
-	}
-	dst.Set(reflect.ValueOf(p))
-}
-
-func (b *binder) slice(path string, v any, dst reflect.Value, f field, depth int) {
-	items, ok := v.([]any)
-	if !ok {
-		b.fail(path, "must be an array")
-		return
-	}
-	b.checkLength(path, len(items), "items", f.checks)
-	out := reflect.MakeSlice(dst.Type(), len(items), len(items))
-	for i, item := range items {
-		at := join(path, strconv.Itoa(i))
-		if item == nil {
-			b.fail(at, "may not be null")
-			continue
-		}
-		b.value(at, item, out.Index(i), field{checks: f.each}, depth+1)
-	}
-	dst.Set(out)
-}
-
-func (b *binder) stringMap(path string, v any, dst reflect.Value) {
-	obj, ok := v.(map[string]any)
-	if !ok {
-		b.fail(path, "must be an object")
-		return
-	}
-	out := make(map[string]string, len(obj))
-	for k, item := range obj {
-		s, ok := item.(string)
-		if !ok {
-			b.fail(path, "the value of %q must be a string", abbreviate(k))
-			continue
-		}
-		out[k] = s
-	}
-	dst.Set(reflect.ValueOf(out))
-}
-
-func (b *binder) checkString(path, s string, checks []check) {
-	for _, c := range checks {
-		switch c.name {
-		case "len":
-			b.checkLength(path, utf8.RuneCountInString(s), "characters", []check{c})
-		case "oneof":
-			if !contains(c.arg, s) {
-				b.fail(path, "must be one of %s", strings.ReplaceAll(c.arg, "|", ", "))
-			}
-		case "hostname":
-			if !cloud.IsHostname(s) {
-				b.fail(path, "must be a valid hostname as per RFC 1123")
-			}
-		case "notblank":
-			if strings.TrimSpace(s) == "" {
-				b.fail(path, "must not be empty")
-			}
-		default:
-			panic("bind: unknown check " + c.name + " of string " + path)
-		}
-	}
-}
-
-func (b *binder) checkNumber(path string, n int64, checks []check) {
-	for _, c := range checks {
-		switch c.name {
-		case "min":
-			if lo := mustInt(c.arg); n < lo {
-				b.fail(path, "must be at least %d", lo)
-			}
-		case "max":
-			if hi := mustInt(c.arg); n > hi {
-				b.fail(path, "must be at most %d", hi)
-			}
-		case "port":
-			if n < 1 || n > 65535 {
-				b.fail(path, "must be a port from 1 to 65535")
-			}
-		default:
-			panic("bind: unknown check " + c.name + " of number " + path)
-		}
-	}
-}
-
-func (b *binder) checkLength(path string, n int, unit string, checks []check) {
-	for _, c := range checks {
-		if c.name != "len" {
-			continue
-		}
-		lo, hi, _ := strings.Cut(c.arg, ":")
-		switch {
-		case int64(n) < mustInt(lo):
-			b.fail(path, "must have at least %s %s", lo, unit)
-		case hi != "" && int64(n) > mustInt(hi):
-			b.fail(path, "must have at most %s %s", hi, unit)
-		}
-	}
-}
-
-func mustInt(s string) int64 {
-	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil {
-		panic("bind: bad number in a check: " + s)
-	}
-	return n
-}
-
-func contains(list, s string) bool {
-	for item := range strings.SplitSeq(list, "|") {
-		if item == s {
-			return true
-		}
-	}
-	return false
-}
-
-// abbreviate shortens a value for an error message.
-func abbreviate(s string) string {
-	if r := []rune(s); len(r) > 64 {
-		return string(r[:64]) + "…"
-	}
-	return s
 }

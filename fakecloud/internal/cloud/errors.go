@@ -2,6 +2,7 @@ package cloud
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -19,6 +20,8 @@ type Error struct {
 	Limits []string
 	// Announcement is the details of deprecated_api_endpoint: a URL.
 	Announcement string
+	// Nearest are the details of a path or method that the API does not have: operations, such as "GET /v1/servers".
+	Nearest []string
 }
 
 // FieldError is a problem of one field of a request. Name is the path of the field, such as
@@ -72,14 +75,15 @@ func ErrNotFound(kind Kind, id any) *Error {
 	}
 }
 
-// ErrNoRoute is 404 not_found for a path that the API does not have.
-func ErrNoRoute() *Error {
-	return &Error{Code: "not_found", Status: 404, Message: "not found"}
+// ErrNoRoute is 404 not_found for a path that the API does not have. nearest are the operations of the most similar path. The
+// API document says that details are an object whose form depends on the code, and shows no form for this code.
+func ErrNoRoute(nearest ...string) *Error {
+	return &Error{Code: "not_found", Status: 404, Message: "api route not found", Nearest: nearest}
 }
 
-// ErrMethodNotAllowed is 405 method_not_allowed.
-func ErrMethodNotAllowed(method string) *Error {
-	return &Error{Code: "method_not_allowed", Status: 405, Message: "method " + method + " is not allowed here"}
+// ErrMethodNotAllowed is 405 method_not_allowed. nearest are the operations of the path.
+func ErrMethodNotAllowed(method string, nearest ...string) *Error {
+	return &Error{Code: "method_not_allowed", Status: 405, Message: "method " + method + " is not allowed here", Nearest: nearest}
 }
 
 // ErrUniqueness is 409 uniqueness_error; field is the request's field that must be unique.
@@ -106,10 +110,14 @@ func ErrResourceUnavailable(message string) *Error {
 	return &Error{Code: "resource_unavailable", Status: 412, Message: message}
 }
 
+// MaxMistakes is how many mistakes an invalid_input names. It bounds the answer; the limit is ours.
+const MaxMistakes = 100
+
 // ErrInvalidInput is 422 invalid_input. The message names the field and its problem, as in the API document's example. A list
 // of allowed values is only in the details: scripts match "invalid input in field 'type'". It names several fields without their
-// problems (terraform-provider-hcloud issue 173).
+// problems (terraform-provider-hcloud issue 173). The details have no place for "there is more", so that the message says it.
 func ErrInvalidInput(fields ...FieldError) *Error {
+	fields, cut := firstMistakes(fields)
 	e := &Error{Code: "invalid_input", Status: 422, Message: "invalid input", Fields: fields}
 	names := make([]string, len(fields))
 	for i, f := range fields {
@@ -125,7 +133,27 @@ func ErrInvalidInput(fields ...FieldError) *Error {
 	default:
 		e.Message = "invalid input in fields " + strings.Join(names, ", ")
 	}
+	if cut {
+		e.Message += fmt.Sprintf("; only the first %d mistakes are named", MaxMistakes)
+	}
 	return e
+}
+
+// firstMistakes returns the fields with the first MaxMistakes messages, and reports whether there are more.
+func firstMistakes(fields []FieldError) (first []FieldError, cut bool) {
+	room := MaxMistakes
+	for i, f := range fields {
+		if len(f.Messages) <= room {
+			room -= len(f.Messages)
+			continue
+		}
+		first = slices.Clone(fields[:i])
+		if room > 0 {
+			first = append(first, FieldError{Name: f.Name, Messages: f.Messages[:room]})
+		}
+		return first, true
+	}
+	return fields, false
 }
 
 // ErrField is ErrInvalidInput for one field.

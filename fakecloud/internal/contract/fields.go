@@ -191,6 +191,22 @@ func (o *Operation) Edges(body []byte) ([]Case, error) {
 	})
 }
 
+// LongTexts returns bodies that differ from body in one field, which has n characters. They are made for each text of body.
+func (o *Operation) LongTexts(body []byte, n int) ([]Case, error) {
+	var instance any
+	if err := decode(body, &instance); err != nil {
+		return nil, err
+	}
+	return cases(func(yield func(Mutation) bool) {
+		for _, p := range places(o.request, instance) {
+			_, isText := p.value.(string)
+			if isText && !yield(Mutation{p.at, TooLong, fmt.Sprintf("has %d characters", n), p.with(strings.Repeat("a", n))}) {
+				return
+			}
+		}
+	})
+}
+
 // Default is a field with a default: one body with the default, and one without the field.
 type Default struct {
 	Field         string // JSON pointer

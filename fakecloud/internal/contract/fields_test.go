@@ -33,6 +33,7 @@ type fieldTest struct {
 type fieldResults struct {
 	fields   map[string]bool
 	broken   int
+	long     int
 	allowed  int
 	defaults int
 	used     map[string]bool
@@ -233,6 +234,30 @@ func (f *fieldTest) breaks(optional map[string]bool) {
 	}
 }
 
+// bounds sends the requests in which one text is very long. Where the document has no limit, ours is in package bind. Labels have
+// rules of their own.
+func (f *fieldTest) bounds() {
+	f.Helper()
+	w, path, body := f.prepare()
+	cases, err := f.op.LongTexts(body, 300_000)
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, c := range cases {
+		if strings.Contains(c.Field, "labels/") {
+			continue
+		}
+		response := w.send(f.op.Method, path, c.Body)
+		f.results.long++
+		if _, refused := refuses(response, c.Field); !refused && !f.excused(c) {
+			f.Errorf("%s: %d, want the field refused", c, response.Code)
+		}
+		if response.Code < 300 {
+			w, path, _ = f.prepare()
+		}
+	}
+}
+
 // defaults compares requests with the document's default of a field, and without the field.
 func (f *fieldTest) defaults() {
 	f.Helper()
@@ -283,6 +308,7 @@ func TestContractEveryFieldOfEveryBody(t *testing.T) {
 				f := &fieldTest{T: t, document: document, recorder: recorder, op: op, sample: makeSample, results: results}
 				f.base()
 				f.breaks(f.edges())
+				f.bounds()
 				f.defaults()
 			})
 		}
@@ -304,7 +330,8 @@ func TestContractEveryFieldOfEveryBody(t *testing.T) {
 			t.Errorf("%s is not needed: remove it from exceptions", pattern)
 		}
 	}
-	t.Logf("%d fields, %d broken rules, %d allowed edges, %d defaults", len(results.fields), results.broken, results.allowed, results.defaults)
+	t.Logf("%d fields, %d broken rules, %d allowed edges, %d long texts, %d defaults",
+		len(results.fields), results.broken, results.allowed, results.long, results.defaults)
 }
 
 func samplesOf(op *contract.Operation) []func(*world) sample {
