@@ -61,11 +61,12 @@ func New(o Options) *API {
 	outside := func(h Handler) http.Handler {
 		return a.entry(&Route{}, a.chain(h, a.correlate, a.record, a.checkHost, a.limitRate))
 	}
+	known := knownPaths(routes)
 	a.mux.NotFound(outside(func(w http.ResponseWriter, r *Request) {
-		writeError(w, r, cloud.ErrNoRoute())
+		writeError(w, r, cloud.ErrNoRoute(nearest(known, r.HTTP.URL.Path)...))
 	}).ServeHTTP)
 	a.mux.MethodNotAllowed(outside(func(w http.ResponseWriter, r *Request) {
-		writeError(w, r, cloud.ErrMethodNotAllowed(r.HTTP.Method))
+		writeError(w, r, cloud.ErrMethodNotAllowed(r.HTTP.Method, nearest(known, r.HTTP.URL.Path)...))
 	}).ServeHTTP)
 	return a
 }

@@ -196,6 +196,8 @@ func errorDetails(e *cloud.Error) any {
 		return map[string]any{"limits": limits}
 	case e.Announcement != "":
 		return map[string]any{"announcement": e.Announcement}
+	case len(e.Nearest) > 0:
+		return map[string]any{"nearest": e.Nearest}
 	case e.Code == "invalid_input":
 		return nil
 	}

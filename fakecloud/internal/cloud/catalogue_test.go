@@ -189,6 +189,9 @@ func TestTheCatalogueAgreesWithTheRealAPI(t *testing.T) {
 			t.Errorf("ISO %s: %+v", id, iso)
 		}
 	}
+	if _, ok := c.ISO("SW_DVD9_Win_Server_STD_CORE_2022__64Bit_German_DC_STD_MLF_X22-74292.iso"); !ok {
+		t.Error("ISO 8638 does not have the name that the CLI uses")
+	}
 	if iso, _ := c.ISO("122898"); iso == nil || iso.Name != "systemrescue-12.02-amd64.iso" {
 		t.Errorf("ISO 122898: %+v", iso)
 	}

@@ -85,11 +85,12 @@ func (p Project) CreateFloatingIP(in CreateFloatingIP) (f *FloatingIP, action in
 	return f, action, st, err
 }
 
-// homeOfFloatingIP returns the home location of a new Floating IP: the given one, or the server's.
+// homeOfFloatingIP returns the home location of a new Floating IP: the given one, or the server's. Of the fields of an error,
+// server is first: a maintained client asserts the order.
 func (tx *Tx) homeOfFloatingIP(in CreateFloatingIP) (*Location, error) {
 	both := func(message string) error {
 		return ErrInvalidInput(
-			FieldError{Name: "home_location", Messages: []string{message}}, FieldError{Name: "server", Messages: []string{message}})
+			FieldError{Name: "server", Messages: []string{message}}, FieldError{Name: "home_location", Messages: []string{message}})
 	}
 	switch {
 	case in.Server == 0 && in.HomeLocation == "":

@@ -47,11 +47,11 @@ func (tx *Tx) checkLimit(t table) error {
 }
 
 // RequireUniqueName checks the name of a new or renamed resource. self is the id of the renamed
-// resource, 0 for a new one. Errors: invalid_input if the name has control characters,
-// uniqueness_error if another resource of the table has it.
+// resource, 0 for a new one. Errors: invalid_input if the name has characters that change how the text around it is
+// shown, uniqueness_error if another resource of the table has it.
 func RequireUniqueName[T Object[T]](t *Table[T], name string, self int64) error {
-	if strings.ContainsFunc(name, unicode.IsControl) {
-		return ErrField("name", "must not contain control characters")
+	if strings.ContainsFunc(name, isControl) {
+		return ErrField("name", "must not contain control characters, such as line breaks and changes of the writing direction")
 	}
 	if v, ok := t.ByName(name); ok && v.Header().ID != self {
 		// The real API's messages: scripts match them. That of placement groups is in terraform-hcloud-kube-hetzner issue 388.
@@ -61,4 +61,11 @@ func RequireUniqueName[T Object[T]](t *Table[T], name string, self int64) error 
 		return ErrUniqueness("name", t.kind.words()+" name is already used")
 	}
 	return nil
+}
+
+// isControl reports whether a character is not shown itself, and changes how a terminal or a page shows its neighbours: control
+// characters, line and paragraph separators, and marks of the writing direction such as U+202E. Joiners are allowed: scripts and
+// emoji need them.
+func isControl(r rune) bool {
+	return unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp, unicode.Bidi_Control)
 }

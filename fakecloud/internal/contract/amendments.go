@@ -54,6 +54,11 @@ func Amendments() []Amendment {
 			apply:  addHTTPServiceFields,
 		},
 		{
+			Source: "api-facts.md, \"What unmodified clients showed in the second round\": hcloud-python 1.18, of Debian stable, sends them",
+			What:   "an id in a request may be a text of digits",
+			apply:  acceptIDsAsTexts,
+		},
+		{
 			Source: "hcloud-go, hcloud/error.go; the API's changelog of 2025-08-04, which it names",
 			What:   "removing a firewall from a resource that it is not applied to: 422 firewall_already_removed",
 			apply:  addCode("firewall_already_removed", http.StatusUnprocessableEntity, "remove_firewall_from_resources"),
@@ -276,6 +281,41 @@ func extendAssigneeType(value string, then func(*Document)) func(*Document) int 
 	}
 }
 
+// idText is the pattern of an id that is a text.
+const idText = "^[1-9][0-9]*$"
+
+// acceptIDsAsTexts changes the fields of requests that hold the id of a resource: integers of 64 bits, and the Primary IPs of a new
+// server. Where the document allows an id or a name, it allows texts already.
+func acceptIDsAsTexts(d *Document) int {
+	changed := 0
+	accept := func(schema Schema) {
+		types := list(schema["type"])
+		if len(types) == 0 {
+			types = []any{schema["type"]}
+		}
+		if !hasType(schema, "integer") || hasType(schema, "string") || schema["maximum"] != nil {
+			return
+		}
+		schema["type"], schema["pattern"] = append(slices.Clone(types), "string"), idText
+		changed++
+	}
+	for _, op := range d.operations {
+		if op.request == nil {
+			continue
+		}
+		visit(op.request, func(schema Schema) {
+			if schema["format"] == "int64" {
+				accept(schema)
+			}
+			if public := property(schema, "public_net"); public != nil {
+				accept(property(public, "ipv4"))
+				accept(property(public, "ipv6"))
+			}
+		})
+	}
+	return changed
+}
+
 func addHTTPServiceFields(d *Document) int {
 	changed := 0
 	ids := Schema{"type": "array", "items": Schema{"type": "integer", "format": "int64", "example": number(42)}}
@@ -436,7 +476,7 @@ func addLoadBalancerPublicNet(d *Document) int {
 	if op == nil {
 		return 0
 	}
-	id := Schema{"type": "integer", "format": "int64", "minimum": number(1), "example": number(42)}
+	id := Schema{"type": []any{"integer", "string"}, "pattern": idText, "format": "int64", "minimum": number(1), "example": number(42)}
 	return setProperty(op.request, "public_net", Schema{
 		"type":       "object",
 		"properties": map[string]any{"ipv4": id, "ipv6": id},

@@ -10,13 +10,16 @@ import (
 	"strings"
 )
 
-// Rule is a row of the table of behaviour: one sentence of the document, in our own words, and what guards it.
+// Rule is a row of the table of behaviour: one sentence of the document, in our own words, and what guards it. A sentence that
+// clients deny has no test, but a reason that names their assertion (see [Assertion]): otherwise, the table would keep an error of
+// the document.
 type Rule struct {
 	Topic     string // the name of the file: servers
 	Operation string // operationId
 	ID        string // see [Sentence]
 	Says      string
-	// Guard names tests, or is a reason that begins with one of [Reasons].
+	// Guard names tests, or is a reason that begins with one of [Reasons]. "clients deny it: " is followed by the words of the
+	// assertion.
 	Guard string
 }
 
@@ -25,7 +28,7 @@ type Rule struct {
 const TopicFields = "fields"
 
 // Reasons are the beginnings of a guard that names no test.
-var Reasons = []string{"no behaviour: ", "left out: ", "not tested: "}
+var Reasons = []string{"no behaviour: ", "left out: ", "not tested: ", "clients deny it: "}
 
 // Tests returns the names of the tests that guard a rule: "TestName", or "TestName/case".
 func (r Rule) Tests() []string {
@@ -84,7 +87,7 @@ func readTopic(file io.Reader, topic string) ([]Rule, error) {
 }
 
 // WriteBehaviour writes the page of behaviour in Markdown. file returns the file of a test, relative to the page.
-func WriteBehaviour(w io.Writer, rules []Rule, file func(test string) string) error {
+func WriteBehaviour(w io.Writer, rules []Rule, assertions []Assertion, file func(test string) string) error {
 	var page strings.Builder
 	counts := make(map[string]int)
 	for _, rule := range rules {
@@ -94,13 +97,18 @@ func WriteBehaviour(w io.Writer, rules []Rule, file func(test string) string) er
 			counts[rule.Reason()]++
 		}
 	}
-	fmt.Fprintf(&page, "# What the API document says, and which test guards it\n\n"+
+	fmt.Fprintf(&page, "# What clients and the API document say, and which test guards it\n\n"+
+		"Maintained clients assert, read or wait for %d things that the first two chapters list. They outrank the document.\n\n"+
 		"The descriptions of the operations in the official document have %d sentences, entries of lists and rows of tables.\n"+
-		"Tests guard %d of them, %d state no behaviour, %d are left out of the simulation, and %d are not tested.\n"+
+		"Tests guard %d of them, %d state no behaviour, %d are left out of the simulation, %d are denied by clients,\n"+
+		"and %d are not tested.\n"+
 		"What %d sentences about single fields of requests say is in the chapter Fields. The words are ours.\n\n"+
-		"`make behaviour` writes this page from [the table](internal/contract/testdata/behaviour). A test fails if the document has a\n"+
-		"sentence that the table lacks, or if a test of the table does not exist.\n",
-		len(rules)-counts[TopicFields], counts[""], counts[Reasons[0]], counts[Reasons[1]], counts[Reasons[2]], counts[TopicFields])
+		"`make behaviour` writes this page from [the table](internal/contract/testdata/behaviour) and the\n"+
+		"[list of assertions](internal/contract/testdata/clients.tsv). A test fails if the document has a sentence that the table lacks,\n"+
+		"or if a test of the table or the list does not exist.\n",
+		len(assertions), len(rules)-counts[TopicFields],
+		counts[""], counts[Reasons[0]], counts[Reasons[1]], counts[Reasons[3]], counts[Reasons[2]], counts[TopicFields])
+	writeAssertions(&page, assertions, file)
 	topic := ""
 	for _, rule := range rules {
 		if rule.Topic != topic {

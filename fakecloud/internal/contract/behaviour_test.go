@@ -18,6 +18,7 @@ import (
 const (
 	behaviourTable = "testdata/behaviour"
 	behaviourPage  = "../../BEHAVIOUR.md"
+	assertionList  = "testdata/clients.tsv"
 	moduleRoot     = "../.."
 )
 
@@ -31,6 +32,18 @@ func rulesForTest(t *testing.T) []Rule {
 		t.Fatalf("%s has no rules", behaviourTable)
 	}
 	return rules
+}
+
+func assertionsForTest(t *testing.T) []Assertion {
+	t.Helper()
+	assertions, err := ReadAssertions(assertionList)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(assertions) == 0 {
+		t.Fatalf("%s has no assertions", assertionList)
+	}
+	return assertions
 }
 
 // TestTheTableOfBehaviourHasEachSentenceOfTheDocument fails if the document has changed, so that a person reads the sentence.
@@ -110,7 +123,11 @@ func sourcesOfTests(t *testing.T) map[string]*source {
 func TestTheTestsOfTheTableOfBehaviourExist(t *testing.T) {
 	t.Parallel()
 	functions := sourcesOfTests(t)
-	for _, rule := range rulesForTest(t) {
+	rules := rulesForTest(t)
+	for i, a := range assertionsForTest(t) {
+		rules = append(rules, Rule{Operation: assertionList, ID: strconv.Itoa(i + 1), Says: a.Says, Guard: a.Guard})
+	}
+	for _, rule := range rules {
 		for _, test := range rule.Tests() {
 			name, part, _ := strings.Cut(test, "/")
 			switch file := functions[name]; {
@@ -123,11 +140,23 @@ func TestTheTestsOfTheTableOfBehaviourExist(t *testing.T) {
 	}
 }
 
+// TestASentenceThatClientsDenyNamesTheirAssertion fails if the table calls a sentence denied, and the list of assertions does not.
+func TestASentenceThatClientsDenyNamesTheirAssertion(t *testing.T) {
+	t.Parallel()
+	assertions := assertionsForTest(t)
+	for _, rule := range rulesForTest(t) {
+		words, denied := strings.CutPrefix(rule.Guard, "clients deny it: ")
+		if denied && !slices.ContainsFunc(assertions, func(a Assertion) bool { return a.Says == words && a.Document != "" }) {
+			t.Errorf("%s %s: %s has no assertion against the document with the words %q", rule.Operation, rule.ID, assertionList, words)
+		}
+	}
+}
+
 func TestThePageOfBehaviourIsUpToDate(t *testing.T) {
 	t.Parallel()
 	functions := sourcesOfTests(t)
 	var page bytes.Buffer
-	err := WriteBehaviour(&page, rulesForTest(t), func(test string) string {
+	err := WriteBehaviour(&page, rulesForTest(t), assertionsForTest(t), func(test string) string {
 		if file := functions[test]; file != nil {
 			return file.path
 		}

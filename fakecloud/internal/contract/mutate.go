@@ -245,6 +245,11 @@ func (m *mutator) mutateNumber(schema Schema, at string, replace put) {
 	if !hasType(schema, "number") {
 		m.emit(at, WrongType, "is not whole", replace(json.Number("1.5")))
 	}
+	if pattern, ok := schema["pattern"].(string); ok && hasType(schema, "string") { // an id, which may be a text
+		for _, candidate := range []string{"wrong", "0", "1.0"} {
+			m.emit(at, BadPattern, fmt.Sprintf("is the text %q, which does not match %s", candidate, pattern), replace(candidate))
+		}
+	}
 	switch schema["format"] {
 	case "int32", "int64":
 		m.emit(at, BadFormat, "does not fit into 64 bits", replace(json.Number("9223372036854775808")))

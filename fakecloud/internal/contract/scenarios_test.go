@@ -338,7 +338,7 @@ func TestControlCharactersInTheNamesOfNewResourcesAreRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	eachCreation(w, func(route api.Route, body object) {
-		for _, control := range []string{"\x00", "\x1b[31m", "\n", "\x7f", "\u0085"} {
+		for _, control := range []string{"\x00", "\x1b[31m", "\n", "\x7f", "\u0085", "\u202e", "\u2066", "\u2028", "\u200f"} {
 			body["name"] = "a" + control
 			w.refuse(422, "invalid_input", "POST", route.Pattern, body)
 		}
