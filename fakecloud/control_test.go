@@ -424,9 +424,11 @@ func TestABrowserCannotControlTheCloud(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		var answer struct{ Error string }
+		err = json.NewDecoder(resp.Body).Decode(&answer)
 		_ = resp.Body.Close()
-		if resp.StatusCode != tc.status {
-			t.Errorf("%s: %d, want %d", name, resp.StatusCode, tc.status)
+		if refused := answer.Error != ""; err != nil || resp.StatusCode != tc.status || refused != (tc.status != 200) {
+			t.Errorf("%s: %d %+v %v, want %d, and an error in JSON", name, resp.StatusCode, answer, err, tc.status)
 		}
 	}
 }

@@ -14,6 +14,8 @@ package fakecloud
 import (
 	"errors"
 	"fmt"
+	"log"
+	"log/slog"
 	"net/http"
 	"net/netip"
 	"sync"
@@ -84,6 +86,8 @@ type Options struct {
 	DataPlane *DataPlaneOptions
 	// Router, if set, makes this machine the router of one of the cloud's networks.
 	Router *RouterOptions
+	// Logger gets what the listeners report, such as TLS handshakes that fail. If nil, it is slog.Default().
+	Logger *slog.Logger
 }
 
 // Cloud is a simulated Hetzner Cloud. Close it after use. All its methods may be called from several goroutines.
@@ -101,6 +105,7 @@ type Cloud struct {
 	// readTimeout is how long a request may take to arrive, in the machine's time. It is constant after the first
 	// listener.
 	readTimeout time.Duration
+	errorLog    *log.Logger // of the listeners
 
 	mu         sync.Mutex // guards what follows
 	listeners  []*listener
@@ -150,7 +155,13 @@ func Open(o Options) (*Cloud, error) {
 			return nil, err
 		}
 	}
-	c := &Cloud{readTimeout: readTimeout, apiDate: o.APIDate, journal: &requestlog.Log{Capacity: o.JournalSize, MaxBytes: o.JournalBytes}}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	c := &Cloud{
+		readTimeout: readTimeout, errorLog: slog.NewLogLogger(o.Logger.Handler(), slog.LevelWarn),
+		apiDate: o.APIDate, journal: &requestlog.Log{Capacity: o.JournalSize, MaxBytes: o.JournalBytes},
+	}
 	c.cloud = cloud.New(cloud.Options{
 		Clock: o.Clock, Profile: profile, Limits: limits, Seed: o.RandomSeed, FirstID: o.FirstID,
 		PublicIPv4: o.PublicIPv4, PublicIPv6: o.PublicIPv6, LoadBalancerIPv4: o.LoadBalancerIPv4,

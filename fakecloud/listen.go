@@ -100,6 +100,7 @@ func (c *Cloud) listen(ctx context.Context, address string, h http.Handler, conf
 	l := &listener{stop: stop, done: make(chan struct{}), server: &http.Server{
 		Handler: h, TLSConfig: config, ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: c.readTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeaderBytes,
+		ErrorLog:       c.errorLog, // without it, lines of another format stand between those of the program's log
 		BaseContext:    func(net.Listener) context.Context { return base },
 	}}
 	if h != http.Handler(c.api) {

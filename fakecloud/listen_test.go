@@ -3,8 +3,11 @@ package fakecloud
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
+	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -181,5 +184,42 @@ func TestStartExplainsWhyItCannotListen(t *testing.T) {
 	}
 	if _, err := c.Start(t.Context(), "192.0.2.1:0"); err == nil || !strings.Contains(err.Error(), "does not have that address") {
 		t.Errorf("%v", err)
+	}
+}
+
+// logged is a writer of a log that tells each line.
+type logged chan string
+
+func (l logged) Write(line []byte) (int, error) {
+	l <- string(line)
+	return len(line), nil
+}
+
+// net/http would write its own lines to standard error, between the lines of the program's log.
+func TestTheListenersReportToTheLog(t *testing.T) {
+	t.Parallel()
+	lines := make(logged, 1)
+	c := New(Options{Logger: slog.New(slog.NewJSONHandler(lines, nil))})
+	t.Cleanup(c.Close)
+	endpoint, err := c.StartTLS(t.Context(), "", &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{{}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimSuffix(strings.TrimPrefix(endpoint, "https://"), "/v1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "this is not a TLS handshake\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	var line struct{ Level, Msg string }
+	select {
+	case text := <-lines:
+		if err := json.Unmarshal([]byte(text), &line); err != nil || line.Level != "WARN" || !strings.Contains(line.Msg, "TLS handshake error") {
+			t.Errorf("%s: %v", text, err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("the log got no line")
 	}
 }

@@ -107,7 +107,7 @@ func (s *settings) open(ctx context.Context, devices *devices, log *slog.Logger)
 	if err != nil {
 		return nil, "", err
 	}
-	o := fakecloud.Options{Actions: s.actions, RateLimit: s.rateLimit, APIDate: s.apiDate, AllowedHosts: s.allowedHosts}
+	o := fakecloud.Options{Actions: s.actions, RateLimit: s.rateLimit, APIDate: s.apiDate, AllowedHosts: s.allowedHosts, Logger: log}
 	if err := s.networkOptions(&o, devices, log); err != nil {
 		return nil, "", err
 	}

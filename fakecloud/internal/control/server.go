@@ -96,7 +96,11 @@ func (c *Controller) Handler() http.Handler {
 	mux.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusMethodNotAllowed, errorBody{"method " + r.Method + " is not allowed here; GET / lists all methods"})
 	})
-	return http.NewCrossOriginProtection().Handler(c.guard(mux))
+	protection := http.NewCrossOriginProtection()
+	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, http.StatusForbidden, errorBody{"web pages of another origin may not use the control API; send the request without the headers Origin and Sec-Fetch-Site"})
+	}))
+	return protection.Handler(c.guard(mux))
 }
 
 // guard refuses the requests that a browser sends for a foreign web page. Such a request has no JSON content type, or its
