@@ -64,7 +64,7 @@ type CreateVolume struct {
 	Location string // id or name
 	Server   int64  // id of the server to attach it to, 0 for none
 	Format   string // xfs, ext4 or ""
-	// Automount has no effect, but needs a server.
+	// Automount has no effect, but needs a server and a format.
 	Automount bool
 	Labels    map[string]string
 }
@@ -141,6 +141,10 @@ func (tx *Tx) placeOfVolume(in CreateVolume) (location *Location, server *Server
 	switch {
 	case in.Server == 0 && in.Automount:
 		return nil, nil, ErrField("automount", "needs a server")
+	case in.Automount && in.Format == "": // terraform-provider-hcloud issue 337
+		const message = "automount needs a format"
+		return nil, nil, ErrInvalidInput(
+			FieldError{Name: "format", Messages: []string{message}}, FieldError{Name: "automount", Messages: []string{message}})
 	case in.Server == 0 && location == nil:
 		const message = "either location or server is required"
 		return nil, nil, ErrInvalidInput(

@@ -72,6 +72,16 @@ func TestAnUnknownPathNamesTheNearestOne(t *testing.T) {
 	}
 }
 
+// terraform-provider-hcloud issue 337.
+func TestAutomountOfANewVolumeNeedsAFormat(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil, instant)
+	body := object{"name": "v", "size": 10, "server": w.create("server", "/servers", smallServer(w, "node")), "automount": true}
+	w.refuseWith(422, "invalid_input", "invalid input in fields 'format', 'automount'", "POST", "/volumes", body)
+	body["format"] = "ext4"
+	w.do(201, "POST", "/volumes", body)
+}
+
 // The CLI's default.
 func TestAnISOHasTheNameThatTheCLIUses(t *testing.T) {
 	t.Parallel()
