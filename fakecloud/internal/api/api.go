@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/go-chi/chi/v5"
 
@@ -40,8 +41,10 @@ type API struct {
 	limits       *rateLimits
 	faults       *faults.Set
 	date         Date
-	mux          *chi.Mux
+	mux          *chi.Mux // finds routes, and answers 404 and 405
+	endpoints    map[endpointKey]endpoint
 	allowedHosts []string
+	lastQuery    atomic.Pointer[parsedQuery]
 	static       sync.Map // the JSON of the catalogue's items, by the item
 }
 
@@ -50,29 +53,54 @@ func New(o Options) *API {
 	routes := Routes()
 	a := &API{
 		cloud: o.Cloud, journal: o.Journal, date: o.Date, allowedHosts: o.AllowedHosts,
-		limits: newRateLimits(o.RateLimit), mux: chi.NewRouter(),
+		limits: newRateLimits(o.RateLimit), mux: chi.NewRouter(), endpoints: map[endpointKey]endpoint{},
 		faults: faults.NewSet(operations(routes)),
 	}
 	for _, route := range routes {
 		chain := a.chain(a.serveRoute, a.correlate, a.record, a.checkHost, a.limitRate, existsSince(since[route.OperationID]), a.authenticate, a.injectFaults)
-		a.mux.Method(route.Method, Prefix+route.Pattern, a.entry(&route, chain))
+		pattern := Prefix + route.Pattern
+		a.endpoints[endpointKey{route.Method, pattern}] = endpoint{&route, chain}
+		a.mux.Method(route.Method, pattern, a) // never called
 	}
 	// The route is resolved before the token: an unknown path is 404 without a valid token, too.
-	outside := func(h Handler) http.Handler {
-		return a.entry(&Route{}, a.chain(h, a.correlate, a.record, a.checkHost, a.limitRate))
+	outside := func(h Handler) http.HandlerFunc {
+		e := endpoint{&Route{}, a.chain(h, a.correlate, a.record, a.checkHost, a.limitRate)}
+		return func(w http.ResponseWriter, r *http.Request) { a.serve(w, r, newRequest(), e) }
 	}
 	known := knownPaths(routes)
 	a.mux.NotFound(outside(func(w http.ResponseWriter, r *Request) {
 		writeError(w, r, cloud.ErrNoRoute(nearest(known, r.HTTP.URL.Path)...))
-	}).ServeHTTP)
+	}))
 	a.mux.MethodNotAllowed(outside(func(w http.ResponseWriter, r *Request) {
 		writeError(w, r, cloud.ErrMethodNotAllowed(r.HTTP.Method, nearest(known, r.HTTP.URL.Path)...))
-	}).ServeHTTP)
+	}))
 	return a
 }
 
-// ServeHTTP implements http.Handler.
-func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTTP(w, r) }
+// endpointKey has the pattern with Prefix.
+type endpointKey struct{ method, pattern string }
+
+// endpoint is a route with its chain.
+type endpoint struct {
+	route *Route
+	serve Handler
+}
+
+// ServeHTTP implements http.Handler. It looks up the route by itself: chi would copy the request, to add the parts of its path.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	req := newRequest()
+	path := r.URL.Path
+	if r.URL.RawPath != "" {
+		path = r.URL.RawPath
+	}
+	e, ok := a.endpoints[endpointKey{r.Method, a.mux.Find(req.path, r.Method, path)}]
+	if !ok {
+		requests.Put(req)
+		a.mux.ServeHTTP(w, r)
+		return
+	}
+	a.serve(w, r, req, e)
+}
 
 // Handler answers a request.
 type Handler func(w http.ResponseWriter, r *Request)
@@ -88,18 +116,23 @@ func (a *API) chain(h Handler, middlewares ...Middleware) Handler {
 	return h
 }
 
-func (a *API) entry(route *Route, h Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		req := requests.Get().(*Request)
-		*req = Request{HTTP: r, Route: route, api: a, date: a.date, arrived: a.cloud.Now(), values: &headerValues{}}
-		req.writer.ResponseWriter = w
-		h(&req.writer, req)
-		// A panic skips this: another goroutine may still use the request.
-		requests.Put(req)
-	})
+// serve answers a request with a chain.
+func (a *API) serve(w http.ResponseWriter, r *http.Request, req *Request, e endpoint) {
+	*req = Request{HTTP: r, Route: e.route, path: req.path, api: a, date: a.date, arrived: a.cloud.Now(), values: &headerValues{}}
+	req.writer.ResponseWriter = w
+	e.serve(&req.writer, req)
+	// A panic skips this: another goroutine may still use the request.
+	requests.Put(req)
 }
 
-var requests = sync.Pool{New: func() any { return new(Request) }}
+var requests = sync.Pool{New: func() any { return &Request{path: chi.NewRouteContext()} }}
+
+// newRequest returns a request without anything but the memory for the parts of its path.
+func newRequest() *Request {
+	r := requests.Get().(*Request)
+	r.path.Reset()
+	return r
+}
 
 // serveRoute is the end of the chain: it parses the query, runs the operation and writes what it returns.
 func (a *API) serveRoute(w http.ResponseWriter, r *Request) {

@@ -30,7 +30,8 @@ type Request struct {
 	Handled   int
 
 	api     *API
-	arrived time.Time // on the cloud's clock
+	path    *chi.Context // the parts of the path
+	arrived time.Time    // on the cloud's clock
 	values  *headerValues
 
 	date   Date // the day whose behaviour the request gets: its token's or the API's
@@ -77,14 +78,28 @@ const MaxBodyBytes = 1 << 20
 // Query returns the parsed query.
 func (r *Request) Query() url.Values { return r.query }
 
-// parseQuery parses the query. A malformed query is invalid_input. url.URL.Query would drop the parameters that it cannot
+// parsedQuery is a query with its values, which are not changed.
+type parsedQuery struct {
+	raw    string
+	values url.Values
+}
+
+// parseQuery parses the query, unless it is that of the last request: most clients poll. A malformed query is invalid_input. url.URL.Query would drop the parameters that it cannot
 // read, and a list would lose its filter.
 func (r *Request) parseQuery() (err error) {
 	raw := r.HTTP.URL.RawQuery
 	if raw == "" {
 		return nil
 	}
+	last := r.api.lastQuery.Load()
+	if last != nil && last.raw == raw {
+		r.query = last.values
+		return nil
+	}
 	if r.query, err = url.ParseQuery(raw); err == nil {
+		if len(raw) <= maxLinkURL {
+			r.api.lastQuery.Store(&parsedQuery{strings.Clone(raw), r.query})
+		}
 		return nil
 	}
 	for pair := range strings.SplitSeq(raw, "&") {
@@ -119,7 +134,7 @@ func (r *Request) resourceID() int64 {
 		return r.resource
 	}
 	r.resourceParsed = true
-	if text := chi.URLParam(r.HTTP, "id"); text != "" {
+	if text := r.path.URLParam("id"); text != "" {
 		r.resource, _ = cloud.ParseID(text)
 	}
 	return r.resource
@@ -127,7 +142,7 @@ func (r *Request) resourceID() int64 {
 
 // param returns a part of the path.
 func (r *Request) param(name string) string {
-	text := chi.URLParam(r.HTTP, name)
+	text := r.path.URLParam(name)
 	if plain, err := url.PathUnescape(text); err == nil {
 		return plain
 	}
@@ -135,7 +150,7 @@ func (r *Request) param(name string) string {
 }
 
 func (r *Request) pathID(kind cloud.Kind, param string) (int64, error) {
-	text := chi.URLParam(r.HTTP, param)
+	text := r.path.URLParam(param)
 	id, ok := cloud.ParseID(text)
 	if !ok {
 		return 0, cloud.ErrNotFound(kind, abbreviate(text))

@@ -111,3 +111,24 @@ func TestTheLinkHeaderIsBounded(t *testing.T) {
 		t.Errorf("Link of a long query: %d bytes", len(link))
 	}
 }
+
+// Pages of lists without filters are cached until the list changes.
+func TestACachedPageIsThatOfTheRequest(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, nil)
+	for i, add := range []string{"a", "b"} {
+		f.addKeys(t, add)
+		for _, host := range []string{"one.example", "two.example"} {
+			for range 3 {
+				all := f.do(t, "one", http.MethodGet, "http://"+host+"/v1/ssh_keys?per_page=1", "")
+				if len(all.SSHKeys) != 1 || *all.Meta.Pagination.TotalEntries != i+1 || !strings.Contains(all.header.Get("Link"), "<http://"+host+"/v1/ssh_keys?") {
+					t.Errorf("page 1 of %d keys at %s: %+v, %s", i+1, host, all.Meta, all.header.Get("Link"))
+				}
+				named := f.do(t, "one", http.MethodGet, "http://"+host+"/v1/ssh_keys?per_page=1&name="+add, "")
+				if len(named.SSHKeys) != 1 || named.SSHKeys[0].Name != add {
+					t.Errorf("the key %s at %s: %+v", add, host, named.SSHKeys)
+				}
+			}
+		}
+	}
+}

@@ -97,8 +97,35 @@ func (d *resource[T]) get(r *Request) (Response, error) {
 	return object(http.StatusOK, Part{Key: d.singular, JSON: d.json(r, st, e)}), nil
 }
 
-// list answers GET /<resource>.
+// list answers GET /<resource>. Most clients poll lists without filters: these are cached until the table changes.
 func (d *resource[T]) list(r *Request) (Response, error) {
+	st := r.Project.View()
+	key := cloud.PageKey{Host: r.HTTP.Host, Query: r.HTTP.URL.RawQuery, TLS: r.HTTP.TLS != nil}
+	cacheable := r.cached() && len(key.Host)+len(key.Query) <= maxLinkURL
+	if cacheable {
+		if page := d.table(st).CachedPage(key); page != nil {
+			return Response{Status: http.StatusOK, Chunks: [][]byte{page.Body}, Link: page.Link}, nil
+		}
+	}
+	resp, err := d.page(r, st)
+	if cacheable && err == nil && unfiltered(r.Query()) {
+		d.table(st).CachePage(key, func() cloud.EncodedPage { return cloud.EncodedPage{Body: resp.append(nil), Link: resp.Link} })
+	}
+	return resp, err
+}
+
+// unfiltered reports whether a query only chooses a page of a list. Then its answer depends on nothing but the list's table.
+func unfiltered(q url.Values) bool {
+	for name := range q {
+		if name != "page" && name != "per_page" && name != "sort" {
+			return false
+		}
+	}
+	return true
+}
+
+// page returns the page of the list that the request asks for.
+func (d *resource[T]) page(r *Request, st *cloud.State) (Response, error) {
 	q := r.Query()
 	p, err := parsePage(q)
 	if err != nil {
@@ -108,24 +135,16 @@ func (d *resource[T]) list(r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	st := r.Project.View()
 	f, err := d.filters(st, q)
 	if err != nil {
 		return Response{}, err
 	}
 	table := d.table(st)
 	order, desc, ordered := indexed(keys)
-	if len(f.tests) == 0 {
-		// A page after the last one is not cached: the key does not have its number.
+	if len(f.tests) == 0 && ordered {
 		first := p.first(table.Len())
-		if ordered && first < table.Len() && r.cached() {
-			m := p.of(table.Len())
-			body := table.EncodedPage(cloud.Page{Order: order, Desc: desc, First: first, N: p.size}, func(page []*cloud.Entry[T]) []byte {
-				resp := listResponse(r, d.plural, p, table.Len(), func(i int) []byte { return d.json(r, st, page[i-first]) })
-				return resp.append(nil)
-			})
-			return Response{Status: http.StatusOK, Chunks: [][]byte{body}, Link: m.link(r)}, nil
-		}
+		page := table.Page(cloud.Page{Order: order, Desc: desc, First: first, N: p.size})
+		return listResponse(r, d.plural, p, table.Len(), func(i int) []byte { return d.json(r, st, page[i-first]) }), nil
 	}
 	if candidates, ok := table.Candidates(f.selector); ok && candidates.Exact && len(f.tests) == 1 && ordered && order == cloud.ByID && !desc {
 		first := p.first(candidates.Len())

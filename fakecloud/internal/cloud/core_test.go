@@ -484,56 +484,80 @@ func TestProjectsDoNotSeeEachOther(t *testing.T) {
 	}
 }
 
-func TestAPageIsEncodedOncePerVersionOfItsTable(t *testing.T) {
+func TestPages(t *testing.T) {
 	t.Parallel()
 	c := New(Options{})
 	defer c.Close()
 	p, _ := c.Project(1)
-	add := func(names ...string) {
+	page := func(want string, page Page) {
 		t.Helper()
-		if _, err := p.update(func(tx *Tx) error {
-			for _, n := range names {
-				tx.PlacementGroups.Put(&PlacementGroup{Meta: tx.NewMeta(n, nil)})
-			}
-			return nil
-		}); err != nil {
-			t.Fatal(err)
+		got := ""
+		for _, e := range p.View().PlacementGroups.Page(page) {
+			got += e.Value.Name
 		}
-	}
-	encoded := 0
-	page := func(want string, p2 Page) {
-		t.Helper()
-		st := p.View()
-		got := st.PlacementGroups.EncodedPage(p2, func(entries []*Entry[*PlacementGroup]) []byte {
-			encoded++
-			var b []byte
-			for _, e := range entries {
-				b = append(b, e.Value.Name...)
-			}
-			return b
-		})
-		if string(got) != want {
-			t.Errorf("%+v: %s, want %s", p2, got, want)
+		if got != want {
+			t.Errorf("%+v: %s, want %s", page, got, want)
 		}
 	}
 	page("", Page{N: 2})
-	add("c", "a", "b")
-	for range 3 {
-		page("ca", Page{N: 2})
-		page("b", Page{First: 2, N: 2})
-		page("bac", Page{Desc: true, N: 5})
-		page("abc", Page{Order: ByName, N: 3})
-		page("ba", Page{Order: ByName, Desc: true, First: 1, N: 9})
-		page("", Page{First: 3, N: 1})
+	addGroups(t, p, "c", "a", "b")
+	page("ca", Page{N: 2})
+	page("b", Page{First: 2, N: 2})
+	page("bac", Page{Desc: true, N: 5})
+	page("abc", Page{Order: ByName, N: 3})
+	page("ba", Page{Order: ByName, Desc: true, First: 1, N: 9})
+	page("", Page{First: 3, N: 1})
+}
+
+func addGroups(t *testing.T, p Project, names ...string) {
+	t.Helper()
+	if _, err := p.update(func(tx *Tx) error {
+		for _, n := range names {
+			tx.PlacementGroups.Put(&PlacementGroup{Meta: tx.NewMeta(n, nil)})
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
 	}
-	if encoded != 7 {
-		t.Errorf("encoded %d times, want once each: 7", encoded)
+}
+
+// The second request for a page keeps it until the table changes.
+func TestAPageIsKeptUntilItsTableChanges(t *testing.T) {
+	t.Parallel()
+	c := New(Options{})
+	defer c.Close()
+	p, _ := c.Project(1)
+	encoded := 0
+	ask := func(key PageKey) (cached bool) {
+		groups := &p.View().PlacementGroups
+		if groups.CachedPage(key) != nil {
+			return true
+		}
+		groups.CachePage(key, func() EncodedPage {
+			encoded++
+			return EncodedPage{}
+		})
+		return false
 	}
-	add("d")
-	page("cabd", Page{N: 4})
-	for i := range 3 * maxCachedPages { // more than the cache keeps
-		page("a", Page{Order: ByName, N: 1, First: 0})
-		page("", Page{First: 4 + i, N: 1})
+	key := PageKey{Host: "a", Query: "page=2"}
+	for i, add := range []string{"a", "b"} {
+		addGroups(t, p, add)
+		for request, want := range []bool{false, false, true, true} {
+			if got := ask(key); got != want {
+				t.Errorf("version %d, request %d: cached is %v", i, request, got)
+			}
+		}
+	}
+	if encoded != 2 {
+		t.Errorf("encoded %d times, want once for each version", encoded)
+	}
+	for _, other := range []PageKey{{"b", "page=2", false}, {"a", "page=3", false}, {"a", "page=2", true}} {
+		if ask(other) {
+			t.Errorf("%v got the page of another request", other)
+		}
+	}
+	for i := range 3 * maxCachedPages {
+		ask(PageKey{Query: fmt.Sprint(i)})
 	}
 	if kept := len(*p.View().PlacementGroups.pages.list.Load()); kept != maxCachedPages {
 		t.Errorf("%d pages are kept, want %d", kept, maxCachedPages)

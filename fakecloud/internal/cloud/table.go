@@ -246,28 +246,47 @@ func pageOf[Item, E any](set ordered[Item], p Page, n int, entry func(Item) E) [
 	return page
 }
 
-// EncodedPage returns the encoded form of a page. It caches the first pages that are asked for until
-// the table changes. The result of encode must depend only on the table.
-func (t *Table[T]) EncodedPage(p Page, encode func([]*Entry[T]) []byte) []byte {
-	known := t.pages.list.Load()
-	if known != nil {
+// PageKey is what an encoded page of a table depends on, in addition to the table: parts of a request.
+type PageKey struct {
+	Host, Query string
+	TLS         bool
+}
+
+// EncodedPage is the answer to a request for a page.
+type EncodedPage struct {
+	Body []byte
+	Link string
+}
+
+// CachedPage returns a page of [Table.CachePage], or nil.
+func (t *Table[T]) CachedPage(key PageKey) *EncodedPage {
+	if known := t.pages.list.Load(); known != nil {
 		for i := range *known {
-			if (*known)[i].page == p {
-				return (*known)[i].encoded
+			if (*known)[i].key == key {
+				return (*known)[i].page
 			}
 		}
 	}
-	b := encode(t.Page(p))
-	var more []encodedPage
+	return nil
+}
+
+// CachePage keeps a page until the table changes, if it is asked for twice and is one of the first: while others write, most
+// pages are asked for once, and to keep them would cost more than to encode them.
+func (t *Table[T]) CachePage(key PageKey, encode func() EncodedPage) {
+	known := t.pages.list.Load()
+	var all []cachedPage
 	if known != nil {
-		more = *known
+		all = slices.Clone(*known)
 	}
-	if len(more) < maxCachedPages {
-		// If two readers add a page at the same time, one of the two is not cached.
-		more = append(slices.Clip(more), encodedPage{p, b})
-		t.pages.list.CompareAndSwap(known, &more)
+	if i := slices.IndexFunc(all, func(c cachedPage) bool { return c.key == key }); i >= 0 {
+		page := encode()
+		all[i].page = &page
+	} else if len(all) == maxCachedPages {
+		return
+	} else {
+		all = append(all, cachedPage{key: key})
 	}
-	return b
+	t.pages.list.CompareAndSwap(known, &all) // if two readers do this at the same time, one is not kept
 }
 
 // maxCachedPages limits the memory of one version of a table. It is small because clients poll the
@@ -275,11 +294,11 @@ func (t *Table[T]) EncodedPage(p Page, encode func([]*Entry[T]) []byte) []byte {
 const maxCachedPages = 8
 
 // pageCache holds encoded pages of one version of a table.
-type pageCache struct{ list atomic.Pointer[[]encodedPage] }
+type pageCache struct{ list atomic.Pointer[[]cachedPage] }
 
-type encodedPage struct {
-	page    Page
-	encoded []byte
+type cachedPage struct {
+	key  PageKey
+	page *EncodedPage // nil after the first request
 }
 
 // Put stores a new resource or a new version of one.
