@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -14,23 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-chi/chi/v5"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 )
-
-// The benchmarks of reading compare the API with a baseline: a bare chi router that writes the same header and body from
-// memory. They do so over TCP on loopback, with hcloud-go over the in-process transport, over that transport alone, and
-// with calls of the handlers alone.
-
-// bench is a cloud with servers and its baseline.
-type bench struct {
-	cloud    *fakecloud.Cloud
-	baseline http.Handler
-	paths    map[string]string // name → path
-	server   int64
-}
 
 // request sends one API request to a cloud within the process.
 func request(b testing.TB, h http.Handler, method, path, body string) (int, []byte) {
@@ -75,40 +61,6 @@ func firstServer(b *testing.B, c *fakecloud.Cloud) int64 {
 	return servers[0].ID
 }
 
-// newBench returns a cloud with 100 servers and the baseline for its answers.
-func newBench(b *testing.B) *bench {
-	b.Helper()
-	// There is a limit, like in the binary, but it is never reached.
-	c := fakecloud.New(fakecloud.Options{RateLimit: 1_000_000_000})
-	b.Cleanup(c.Close)
-	for i := range 100 {
-		createServer(b, c, i)
-	}
-	id := firstServer(b, c)
-	x := &bench{cloud: c, server: id, paths: map[string]string{
-		"GET one server":  "/v1/servers/" + strconv.FormatInt(id, 10),
-		"list 50 servers": "/v1/servers?per_page=50",
-	}}
-	mux := chi.NewRouter()
-	ready := func(path string) http.HandlerFunc {
-		w := httptest.NewRecorder()
-		c.Handler().ServeHTTP(w, apiRequest(b, "GET", path, ""))
-		if w.Code != 200 {
-			b.Fatalf("%s: %d %s", path, w.Code, w.Body)
-		}
-		header, body := w.Result().Header, w.Body.Bytes()
-		return func(w http.ResponseWriter, _ *http.Request) {
-			h := w.Header()
-			maps.Copy(h, header)
-			_, _ = w.Write(body)
-		}
-	}
-	mux.Get("/v1/servers/{id}", ready(x.paths["GET one server"]))
-	mux.Get("/v1/servers", ready(x.paths["list 50 servers"]))
-	x.baseline = mux
-	return x
-}
-
 // discard is a cheap http.ResponseWriter: the benchmark measures the handler.
 type discard struct {
 	header http.Header
@@ -122,101 +74,6 @@ func (d *discard) reset()              { clear(d.header); d.n = 0 }
 func (d *discard) Write(b []byte) (int, error) {
 	d.n += len(b)
 	return len(b), nil
-}
-
-// BenchmarkRead compares the fastest rounds of the API and the baseline. Short rounds of the two take turns, so that other
-// work of the machine affects both. The metric "of-baseline" is the API's rate divided by the baseline's.
-func BenchmarkRead(b *testing.B) {
-	x := newBench(b)
-	for _, name := range []string{"GET one server", "list 50 servers"} {
-		b.Run(name+"/connection", func(b *testing.B) {
-			x.compare(b, func(h http.Handler) func() {
-				s := httptest.NewServer(h)
-				b.Cleanup(s.Close)
-				return func() { fetch(b, s.Client(), s.URL+x.paths[name]) }
-			})
-		})
-		b.Run(name+"/hcloud-go in process", func(b *testing.B) {
-			x.compare(b, func(h http.Handler) func() {
-				client := x.cloud.Client(hcloud.WithHTTPClient(&http.Client{Transport: fakecloud.InProcess(h)}))
-				return func() { x.callClient(b, client, name) }
-			})
-		})
-		b.Run(name+"/in process", func(b *testing.B) {
-			x.compare(b, func(h http.Handler) func() {
-				client := &http.Client{Transport: fakecloud.InProcess(h)}
-				return func() { fetch(b, client, "http://fakecloud.invalid"+x.paths[name]) }
-			})
-		})
-		b.Run(name+"/handler", func(b *testing.B) {
-			x.compare(b, func(h http.Handler) func() {
-				r := apiRequest(b, "GET", x.paths[name], "")
-				w := &discard{header: http.Header{}}
-				return func() {
-					w.reset()
-					h.ServeHTTP(w, r)
-					if w.n < 500 {
-						b.Fatalf("only %d bytes were written", w.n)
-					}
-				}
-			})
-		})
-	}
-}
-
-func (x *bench) callClient(b *testing.B, client *hcloud.Client, name string) {
-	var err error
-	if name == "list 50 servers" {
-		_, _, err = client.Server.List(b.Context(), hcloud.ServerListOpts{ListOpts: hcloud.ListOpts{PerPage: 50}})
-	} else {
-		_, _, err = client.Server.GetByID(b.Context(), x.server)
-	}
-	if err != nil {
-		b.Fatal(err)
-	}
-}
-
-// compare runs one request after the other, in rounds.
-func (x *bench) compare(b *testing.B, request func(http.Handler) func()) {
-	const round = 200
-	api, baseline := request(x.cloud.Handler()), request(x.baseline)
-	fastest := func(best time.Duration, do func()) time.Duration {
-		start := time.Now()
-		for range round {
-			do()
-		}
-		if d := time.Since(start); best == 0 || d < best {
-			return d
-		}
-		return best
-	}
-	var bestAPI, bestBaseline time.Duration
-	for b.Loop() {
-		// An iteration is a round of each, so that -benchtime=100x is 100 rounds.
-		bestBaseline = fastest(bestBaseline, baseline)
-		bestAPI = fastest(bestAPI, api)
-	}
-	b.ReportMetric(0, "ns/op") // means nothing here
-	b.ReportMetric(float64(bestBaseline.Nanoseconds())/round, "baseline-ns")
-	b.ReportMetric(float64(bestAPI.Nanoseconds())/round, "fakecloud-ns")
-	b.ReportMetric(float64(bestBaseline)/float64(bestAPI), "of-baseline")
-}
-
-func fetch(b *testing.B, client *http.Client, url string) {
-	r, err := http.NewRequestWithContext(b.Context(), "GET", url, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
-	r.Header.Set("Authorization", "Bearer "+fakecloud.DefaultToken)
-	resp, err := client.Do(r)
-	if err != nil {
-		b.Fatal(err)
-	}
-	_, _ = io.Copy(io.Discard, resp.Body)
-	_ = resp.Body.Close()
-	if resp.StatusCode != 200 {
-		b.Fatal(resp.Status)
-	}
 }
 
 // crowd returns a cloud with n servers. It makes it once for all benchmarks.

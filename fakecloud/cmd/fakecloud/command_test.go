@@ -24,9 +24,13 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 )
 
-// TestMain lets a test run this program as a process of its own.
+// TestMain lets a test run this program, or the baseline of BenchmarkLoad, as a process of its own.
 func TestMain(m *testing.M) {
 	if os.Getenv("TEST_RUN_FAKECLOUD") != "" {
+		if file, ok := strings.CutPrefix(os.Args[len(os.Args)-1], baselinePrefix); ok {
+			fmt.Fprintln(os.Stderr, serveBaseline(file))
+			os.Exit(1)
+		}
 		main()
 		os.Exit(0)
 	}

@@ -2,9 +2,7 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 )
@@ -14,26 +12,6 @@ func (p process) kill() time.Duration {
 	_ = p.Process.Kill()
 	_ = p.Wait() // it was killed
 	return p.ProcessState.UserTime() + p.ProcessState.SystemTime()
-}
-
-// create sends a request that creates something.
-func (p process) create(b *testing.B, path, body string) {
-	b.Helper()
-	r, err := http.NewRequestWithContext(b.Context(), http.MethodPost, p.endpoint+path, strings.NewReader(body))
-	if err != nil {
-		b.Fatal(err)
-	}
-	r.Header.Set("Authorization", "Bearer "+p.token)
-	r.Header.Set("Content-Type", "application/json")
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		b.Fatal(err)
-	}
-	text, err := io.ReadAll(resp.Body)
-	_ = resp.Body.Close()
-	if resp.StatusCode != http.StatusCreated {
-		b.Fatalf("POST %s: %s, %s, %v", path, resp.Status, text, err)
-	}
 }
 
 // BenchmarkStart measures the time from the start of the program as a process until it prints where it listens.
@@ -58,12 +36,12 @@ func BenchmarkSelectedServersOverHTTP(b *testing.B) {
 			for _, n := range []int{0, servers} {
 				p := startProcess(b, "--rate-limit", "0")
 				for i := range balancers {
-					p.create(b, "/load_balancers", fmt.Sprintf(`{"name": "lb-%d", "load_balancer_type": "lb11", "location": "fsn1",
+					p.ask(b, http.MethodPost, "/load_balancers", fmt.Sprintf(`{"name": "lb-%d", "load_balancer_type": "lb11", "location": "fsn1",
 						"services": [{"protocol": "tcp", "listen_port": 80, "destination_port": 80}],
 						"targets": [{"type": "label_selector", "label_selector": {"selector": "role=web"}}]}`, i))
 				}
 				for i := range n {
-					p.create(b, "/servers", fmt.Sprintf(`{"name": "server-%d", "server_type": "cx23", "image": "ubuntu-24.04", "location": "fsn1", "labels": {"role": "web"}}`, i))
+					p.ask(b, http.MethodPost, "/servers", fmt.Sprintf(`{"name": "server-%d", "server_type": "cx23", "image": "ubuntu-24.04", "location": "fsn1", "labels": {"role": "web"}}`, i))
 				}
 				if n == 0 {
 					spent[balancers] -= p.kill()
