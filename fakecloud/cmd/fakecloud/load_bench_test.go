@@ -145,7 +145,8 @@ const (
 // nextServer returns the body of a request for one more server.
 func (s *side) nextServer() string {
 	s.created++
-	return fmt.Sprintf(`{"name": "server-%d", "server_type": "cx23", "image": "ubuntu-24.04", "location": "fsn1", "labels": {"role": "web"}}`, s.created)
+	return fmt.Sprintf(`{"name": "server-%d", "server_type": "cx23", "image": "ubuntu-24.04", "location": "fsn1",
+		"labels": {"role": "web"}}`, s.created)
 }
 
 // ask sends a request and returns the answer.
@@ -292,8 +293,8 @@ func ratios(over, under []time.Duration) []float64 {
 	return all
 }
 
-// BenchmarkLoad compares the program with a baseline: a bare chi handler that answers the same bytes. Each is a process of its own,
-// and so is the client, as for a user. Rounds of the two take turns. For each load, it shows the program's rate divided by the
+// BenchmarkLoad compares the program with a baseline: a bare chi handler that answers the same bytes. Each is a process of its
+// own, and so is the client, as for a user. Rounds of the two take turns. For each load, it shows the program's rate divided by the
 // baseline's, the baseline's CPU time divided by the program's, and how long requests took. Other work of the machine changes the
 // CPU time less than the rate: the least, the middle and the greatest ratio of a round show how much.
 func BenchmarkLoad(b *testing.B) {
