@@ -78,11 +78,8 @@ func (c *Cloud) AwaitEvent(ctx context.Context, match func(Event) bool) (Event, 
 
 // event returns an event of the core in the public form. Its resource is in the state right after the event.
 func (c *Cloud) event(e cloud.Event) Event {
-	out := Event{Seq: e.Seq, Time: e.Time, Project: e.Project, Type: string(e.Type), Kind: string(e.Kind), ID: e.ID}
-	for _, shown := range c.api.ShownResources() {
-		if shown.Kind() == e.Kind {
-			out.Resource, _ = shown.One(e.State, e.ID)
-		}
+	return Event{
+		Seq: e.Seq, Time: e.Time, Project: e.Project, Type: string(e.Type), Kind: string(e.Kind), ID: e.ID,
+		Resource: c.api.EventResource(&e),
 	}
-	return out
 }

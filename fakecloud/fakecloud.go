@@ -39,6 +39,9 @@ const DefaultToken = "fakecloudfakecloudfakecloudfakecloudfakecloudfakecloudfake
 // RealRateLimit is the rate limit of the real API, in requests per hour and project: one request per second.
 const RealRateLimit = api.RealRateLimit
 
+// DefaultKeepActions is the default of Options.KeepActions: 30 days.
+const DefaultKeepActions = cloud.DefaultKeepActions
+
 // Options configure a Cloud. The zero value works.
 type Options struct {
 	// Clock is where all time comes from. If nil, the cloud has its own clock. It shows the machine's time until Step
@@ -47,6 +50,10 @@ type Options struct {
 	// Actions says how long actions take: "instant", "realistic", or a duration such as "250ms".
 	// If empty, they take no time.
 	Actions string
+	// KeepActions is how long the cloud keeps actions after their end, on its clock. Then they are not found any more, and their
+	// events are EventDeleted. 0 means 720h. It keeps at most the latest 100,000, whatever this says; running actions are always
+	// kept. The real API forgets actions, too; after which time is not known.
+	KeepActions time.Duration
 	// RateLimit is the number of requests per hour and project. 0 means no limit. The real API has RealRateLimit.
 	RateLimit int
 	// APIDate is a day such as "2026-06-01": the cloud shows the API as it was then. If empty, all changes that the cloud
@@ -141,6 +148,9 @@ func Open(o Options) (*Cloud, error) {
 	for kind, n := range o.Limits {
 		limits[cloud.Kind(kind)] = n
 	}
+	if o.KeepActions < 0 {
+		return nil, fmt.Errorf("option KeepActions %v: must be more than 0, or 0 for %v", o.KeepActions, cloud.DefaultKeepActions)
+	}
 	if err := errors.Join(limits.Check(), checkRanges(&o)); err != nil {
 		return nil, err
 	}
@@ -163,7 +173,7 @@ func Open(o Options) (*Cloud, error) {
 		apiDate: o.APIDate, journal: &requestlog.Log{Capacity: o.JournalSize, MaxBytes: o.JournalBytes},
 	}
 	c.cloud = cloud.New(cloud.Options{
-		Clock: o.Clock, Profile: profile, Limits: limits, Seed: o.RandomSeed, FirstID: o.FirstID,
+		Clock: o.Clock, Profile: profile, KeepActions: o.KeepActions, Limits: limits, Seed: o.RandomSeed, FirstID: o.FirstID,
 		PublicIPv4: o.PublicIPv4, PublicIPv6: o.PublicIPv6, LoadBalancerIPv4: o.LoadBalancerIPv4,
 		Reserved: o.Reserved,
 	})

@@ -264,6 +264,7 @@ func TestWrongSettingsAreExplained(t *testing.T) {
 		"--control: listen on " + taken + ": another program uses that port": {nil, []string{"--listen", "127.0.0.1:0", "--control", taken}},
 		"must be instant, realistic or a duration":                           {nil, []string{"--actions", "fast"}},
 		"rate limit -1":           {nil, []string{"--rate-limit", "-1"}},
+		"--keep-actions 0s: must": {nil, []string{"--keep-actions", "0s"}},
 		"must be a day":           {nil, []string{"--api-date", "June"}},
 		"--speed: clock speed -1": {nil, []string{"--speed", "-1"}},
 		`--token "a=": must have the form [project=]token[:ro][:day]`: {nil, []string{"--token", "a="}},

@@ -107,7 +107,12 @@ func (s *settings) open(ctx context.Context, devices *devices, log *slog.Logger)
 	if err != nil {
 		return nil, "", err
 	}
-	o := fakecloud.Options{Actions: s.actions, RateLimit: s.rateLimit, APIDate: s.apiDate, AllowedHosts: s.allowedHosts, Logger: log}
+	if s.keepActions <= 0 {
+		return nil, "", fmt.Errorf("--keep-actions %v: must be more than 0", s.keepActions)
+	}
+	o := fakecloud.Options{
+		Actions: s.actions, KeepActions: s.keepActions, RateLimit: s.rateLimit, APIDate: s.apiDate, AllowedHosts: s.allowedHosts, Logger: log,
+	}
 	if err := s.networkOptions(&o, devices, log); err != nil {
 		return nil, "", err
 	}

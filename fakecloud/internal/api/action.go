@@ -2,6 +2,7 @@ package api
 
 import (
 	"cmp"
+	"iter"
 	"net/http"
 	"net/url"
 	"slices"
@@ -86,8 +87,34 @@ var actionSort = map[string]func(a, b *cloud.Action) int{
 	"finished": func(a, b *cloud.Action) int { return a.Finished.Compare(b.Finished) },
 }
 
-// listActions answers with one page of the actions in seq.
-func listActions(r *Request, seq func(yield func(*cloud.Entry[*cloud.Action]) bool)) (Response, error) {
+// actionList is the actions that one operation lists.
+type actionList struct {
+	all func(running bool) iter.Seq[*cloud.Entry[*cloud.Action]] // by id; if running is set, it may leave out others
+	has func(*cloud.Action) bool
+	// kind, if set, is the kind of resource whose actions these are: there are pages of them.
+	kind cloud.Kind
+}
+
+// actionsOfKind returns the actions that target any resource of a kind.
+func actionsOfKind(st *cloud.State, kind cloud.Kind) actionList {
+	all := func(running bool) iter.Seq[*cloud.Entry[*cloud.Action]] { return st.Actions.OfKind(kind, running) }
+	return actionList{all: all, has: targetsKind(kind), kind: kind}
+}
+
+func targetsKind(kind cloud.Kind) func(*cloud.Action) bool {
+	return func(a *cloud.Action) bool {
+		return slices.ContainsFunc(a.Resources, func(r cloud.Ref) bool { return r.Kind == kind })
+	}
+}
+
+// actionsOf returns the actions that target one resource.
+func actionsOf(st *cloud.State, ref cloud.Ref) actionList {
+	all := func(bool) iter.Seq[*cloud.Entry[*cloud.Action]] { return st.Actions.Of(ref) }
+	return actionList{all: all, has: func(a *cloud.Action) bool { return slices.Contains(a.Resources, ref) }}
+}
+
+// listActions answers with one page of actions.
+func listActions(r *Request, st *cloud.State, list actionList) (Response, error) {
 	q := r.Query()
 	p, err := parsePage(q)
 	if err != nil {
@@ -105,17 +132,23 @@ func listActions(r *Request, seq func(yield func(*cloud.Entry[*cloud.Action]) bo
 	if err != nil {
 		return Response{}, err
 	}
-	var entries []*cloud.Entry[*cloud.Action]
-	seen := map[int64]bool{}
-	for e := range seq {
-		if seen[e.Value.ID] || !status(string(e.Value.Status)) || len(ids) > 0 && !slices.Contains(ids, e.Value.ID) {
-			continue
-		}
-		seen[e.Value.ID] = true
-		entries = append(entries, e)
+	desc, ordered := orderOfActions(keys)
+	running := len(q["status"]) > 0 && !slices.ContainsFunc(q["status"], func(s string) bool { return s != string(cloud.ActionRunning) })
+	if list.kind != "" && len(ids) == 0 && ordered && (running || len(q["status"]) == 0) {
+		total := st.Actions.CountOfKind(list.kind, running)
+		first := p.first(total)
+		entries := st.Actions.PageOfKind(list.kind, running, cloud.Page{Desc: desc, First: first, N: p.size})
+		return listResponse(r, "actions", p, total, func(i int) []byte { return entries[i-first].Encoded(encodeAction) }), nil
 	}
-	if len(keys) == 0 {
-		keys = []sortKey{{field: "id"}}
+	var entries []*cloud.Entry[*cloud.Action]
+	all := list.all(running)
+	if len(ids) > 0 {
+		all = withIDs(st, ids)
+	}
+	for e := range all {
+		if list.has(e.Value) && status(string(e.Value.Status)) {
+			entries = append(entries, e)
+		}
 	}
 	sortEntries(entries, keys, actionSort)
 	return listResponse(r, "actions", p, len(entries), func(i int) []byte {
@@ -123,10 +156,29 @@ func listActions(r *Request, seq func(yield func(*cloud.Entry[*cloud.Action]) bo
 	}), nil
 }
 
+// orderOfActions reports whether the sort keys ask for the order of ids, ascending or descending.
+func orderOfActions(keys []sortKey) (desc, ok bool) {
+	if len(keys) == 0 {
+		return false, true
+	}
+	return keys[0].desc, len(keys) == 1 && (keys[0].field == "id" || keys[0].field == "started")
+}
+
+// withIDs yields the actions with some ids, in their order.
+func withIDs(st *cloud.State, ids []int64) iter.Seq[*cloud.Entry[*cloud.Action]] {
+	return func(yield func(*cloud.Entry[*cloud.Action]) bool) {
+		for _, id := range ids {
+			if e, ok := st.Actions.Entry(id); ok && !yield(e) {
+				return
+			}
+		}
+	}
+}
+
 // maxID is the largest id (API document).
 const maxID = 1<<53 - 1
 
-// actionIDs reads the parameter id.
+// actionIDs reads the parameter id. The ids are sorted, without duplicates.
 func actionIDs(q url.Values) ([]int64, error) {
 	var ids []int64
 	for _, s := range q["id"] {
@@ -136,7 +188,8 @@ func actionIDs(q url.Values) ([]int64, error) {
 		}
 		ids = append(ids, id)
 	}
-	return ids, nil
+	slices.Sort(ids)
+	return slices.Compact(ids), nil
 }
 
 // getActions answers GET /actions. It needs at least one id and has no pages. The answer has those actions that exist.
@@ -149,8 +202,7 @@ func getActions(r *Request) (Response, error) {
 		return Response{}, cloud.ErrField("id", "at least one id is required")
 	}
 	st := r.Project.View()
-	slices.Sort(ids)
-	ids = slices.DeleteFunc(slices.Compact(ids), func(id int64) bool {
+	ids = slices.DeleteFunc(ids, func(id int64) bool {
 		_, ok := st.Actions.Entry(id)
 		return !ok
 	})
@@ -183,18 +235,14 @@ func actionRoutes() []Route {
 // actionRoutesOf returns the four routes of the actions of a kind of resource. The operationIds have its plural and its
 // singular: list_servers_actions, get_server_action.
 func actionRoutesOf[T cloud.Object[T]](d *resource[T]) []Route {
-	targets := func(kind cloud.Kind) func(*cloud.Action) bool {
-		return func(a *cloud.Action) bool {
-			return slices.ContainsFunc(a.Resources, func(r cloud.Ref) bool { return r.Kind == kind })
-		}
-	}
 	base := "/" + d.plural
 	return []Route{
 		{http.MethodGet, base + "/actions", "list_" + d.plural + "_actions", func(r *Request) (Response, error) {
-			return listActions(r, r.Project.View().Actions.OfKind(d.kind))
+			st := r.Project.View()
+			return listActions(r, st, actionsOfKind(st, d.kind))
 		}},
 		{http.MethodGet, base + "/actions/{id}", "get_" + d.plural + "_action", func(r *Request) (Response, error) {
-			return oneAction(r, "id", targets(d.kind))
+			return oneAction(r, "id", targetsKind(d.kind))
 		}},
 		{http.MethodGet, d.path() + "/actions", "list_" + d.singular + "_actions", func(r *Request) (Response, error) {
 			st := r.Project.View()
@@ -205,7 +253,7 @@ func actionRoutesOf[T cloud.Object[T]](d *resource[T]) []Route {
 			if _, err := d.table(st).Find(id); err != nil {
 				return Response{}, err
 			}
-			return listActions(r, st.Actions.Of(cloud.Ref{Kind: d.kind, ID: id}))
+			return listActions(r, st, actionsOf(st, cloud.Ref{Kind: d.kind, ID: id}))
 		}},
 		{http.MethodGet, d.path() + "/actions/{action_id}", "get_" + d.singular + "_action", func(r *Request) (Response, error) {
 			id, err := d.idOf(r, r.Project.View())

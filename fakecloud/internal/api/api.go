@@ -46,6 +46,7 @@ type API struct {
 	allowedHosts []string
 	lastQuery    atomic.Pointer[parsedQuery]
 	static       sync.Map // the JSON of the catalogue's items, by the item
+	shown        map[cloud.Kind]Shown
 }
 
 // New returns the API of a cloud.
@@ -54,7 +55,10 @@ func New(o Options) *API {
 	a := &API{
 		cloud: o.Cloud, journal: o.Journal, date: o.Date, allowedHosts: o.AllowedHosts,
 		limits: newRateLimits(o.RateLimit), mux: chi.NewRouter(), endpoints: map[endpointKey]endpoint{},
-		faults: faults.NewSet(operations(routes)),
+		faults: faults.NewSet(operations(routes)), shown: map[cloud.Kind]Shown{},
+	}
+	for _, s := range a.ShownResources() {
+		a.shown[s.Kind()] = s
 	}
 	for _, route := range routes {
 		chain := a.chain(a.serveRoute, a.correlate, a.record, a.checkHost, a.limitRate, existsSince(since[route.OperationID]), a.authenticate, a.injectFaults)

@@ -14,7 +14,7 @@ type Shown interface {
 	Plural() string
 	// All yields the id and the JSON of all resources in a state, by id.
 	All(*cloud.State) iter.Seq2[int64, json.RawMessage]
-	// One returns the JSON of one resource and reports whether it exists.
+	// One returns the JSON of one resource and reports whether it exists. It is not kept: see [API.Event].
 	One(st *cloud.State, id int64) (json.RawMessage, bool)
 }
 
@@ -65,7 +65,7 @@ func (s shownResource[T]) One(st *cloud.State, id int64) (json.RawMessage, bool)
 	if !ok {
 		return nil, false
 	}
-	return e.Encoded(func(v T) []byte { return s.bytes(s.api, s.api.date, st, v) }), true
+	return e.EncodedOnce(func(v T) []byte { return s.bytes(s.api, s.api.date, st, v) }), true
 }
 
 // shownActions shows actions. They are not a resource[T], because clients cannot create or change them.
@@ -83,5 +83,5 @@ func (shownActions) One(st *cloud.State, id int64) (json.RawMessage, bool) {
 	if !ok {
 		return nil, false
 	}
-	return e.Encoded(encodeAction), true
+	return e.EncodedOnce(encodeAction), true
 }

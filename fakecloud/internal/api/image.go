@@ -196,7 +196,7 @@ func listImageActions(own func(*Request) (Response, error)) func(*Request) (Resp
 		}
 		st := r.Project.View()
 		if _, ok := st.Catalogue.Image(id); ok {
-			return listActions(r, st.Actions.Of(cloud.Ref{Kind: cloud.KindImage, ID: id}))
+			return listActions(r, st, actionsOf(st, cloud.Ref{Kind: cloud.KindImage, ID: id}))
 		}
 		return own(r)
 	}

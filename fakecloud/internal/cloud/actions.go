@@ -33,8 +33,7 @@ func compareRef(a, b Ref) int {
 const KindAction Kind = "action"
 
 // Action is an asynchronous task that targets one or more resources.
-//
-// Not modelled: the real API forgets actions after a while. Here they stay for the life of the cloud.
+// It is forgotten some time after its end: see finishedAction.
 type Action struct {
 	Meta
 	Command   string
@@ -57,7 +56,58 @@ func (a *Action) Clone() *Action {
 type ActionTable struct {
 	Table[*Action]
 	byResource ascending[resourceAction]
+	all        kindIndex
+	running    kindIndex
+	unfinished int // the number of running actions
 	locks      ascending[lock]
+}
+
+// kindIndex orders actions by the kinds of their resources, and then by id.
+type kindIndex struct {
+	keys   ascending[uint64] // see Ref.key; the ids are those of actions
+	counts [kindSlots]uint32 // of keys, by kind
+}
+
+const kindSlots = 16 // more than there are kinds
+
+func newKindIndex() kindIndex {
+	return kindIndex{keys: newAscending(func(a, b uint64) bool { return a < b })}
+}
+
+// change adds or removes an action.
+func (x *kindIndex) change(a *Action, add bool) {
+	for i, r := range a.Resources {
+		if slices.ContainsFunc(a.Resources[:i], func(other Ref) bool { return other.Kind == r.Kind }) {
+			continue
+		}
+		key := Ref{r.Kind, a.ID}.key()
+		if add {
+			x.keys.Set(key)
+			x.counts[key>>kindShift]++
+		} else {
+			x.keys.Delete(key)
+			x.counts[key>>kindShift]--
+		}
+	}
+}
+
+// page returns the ids of a page of the actions of a kind.
+func (x *kindIndex) page(kind Kind, p Page) []int64 {
+	slot := Ref{Kind: kind}.key() >> kindShift
+	before, count := 0, int(x.counts[slot])
+	for _, n := range x.counts[:slot] {
+		before += int(n)
+	}
+	n := min(p.N, count-p.First)
+	if n <= 0 {
+		return nil
+	}
+	if p.Desc {
+		p.First += x.keys.Len() - before - count
+	} else {
+		p.First += before
+	}
+	return pageOf(&x.keys, p, n, func(key uint64) int64 { return int64(key & (1<<kindShift - 1)) })
 }
 
 // resourceAction and lock name a resource by its key.
@@ -87,6 +137,7 @@ func (t *ActionTable) init(kind Kind) {
 			return cmp.Or(cmp.Compare(a.resource, b.resource), cmp.Compare(a.action, b.action)) < 0
 		}),
 	}
+	t.all, t.running = newKindIndex(), newKindIndex()
 	t.nameless = true
 }
 
@@ -94,26 +145,89 @@ func (t *ActionTable) publish() { t.begin(nil) }
 func (t *ActionTable) begin(l *changeLog) {
 	t.Table.begin(l)
 	t.byResource.share()
+	t.all.keys.share()
+	t.running.keys.share()
 	t.locks.share()
 }
 
-// OfKind yields the actions that target any resource of a kind, by resource and then by id.
-func (t *ActionTable) OfKind(kind Kind) iter.Seq[*Entry[*Action]] {
+// start records a new action.
+func (t *ActionTable) start(a *Action) {
+	t.Put(a)
+	for _, r := range a.Resources {
+		t.byResource.Set(resourceAction{r.key(), a.ID})
+	}
+	t.all.change(a, true)
+	t.running.change(a, true)
+	t.unfinished++
+}
+
+// finish records the end of a running action.
+func (t *ActionTable) finish(id int64, change func(*Action)) {
+	if a, ok := t.Update(id, change); ok {
+		t.running.change(a, false)
+		t.unfinished--
+	}
+}
+
+// forget removes a finished action.
+func (t *ActionTable) forget(id int64) {
+	a, ok := t.Get(id)
+	if !ok {
+		return
+	}
+	t.Delete(id)
+	for _, r := range a.Resources {
+		t.byResource.Delete(resourceAction{r.key(), id})
+	}
+	t.all.change(a, false)
+}
+
+// Unfinished returns the number of running actions.
+func (t *ActionTable) Unfinished() int { return t.unfinished }
+
+// CountOfKind returns how many actions target any resource of a kind. With running, it counts only those that have not ended.
+func (t *ActionTable) CountOfKind(kind Kind, running bool) int {
+	return int(t.index(running).counts[Ref{Kind: kind}.key()>>kindShift])
+}
+
+// PageOfKind returns a page of the actions that CountOfKind counts. Its cost depends on the size of the page. The order is by id.
+func (t *ActionTable) PageOfKind(kind Kind, running bool, p Page) []*Entry[*Action] {
+	ids := t.index(running).page(kind, p)
+	page := make([]*Entry[*Action], len(ids))
+	for i, id := range ids {
+		page[i], _ = t.Entry(id)
+	}
+	return page
+}
+
+func (t *ActionTable) index(running bool) *kindIndex {
+	if running {
+		return &t.running
+	}
+	return &t.all
+}
+
+// OfKind yields the actions that CountOfKind counts, by ascending id.
+func (t *ActionTable) OfKind(kind Kind, running bool) iter.Seq[*Entry[*Action]] {
 	start := Ref{Kind: kind}.key()
-	return t.from(start, func(resource uint64) bool { return resource>>kindShift == start>>kindShift })
+	return func(yield func(*Entry[*Action]) bool) {
+		t.index(running).keys.Ascend(start, func(key uint64) bool {
+			if key>>kindShift != start>>kindShift {
+				return false
+			}
+			e, ok := t.Entry(int64(key - start))
+			return !ok || yield(e)
+		})
+	}
 }
 
 // Of yields the actions that target one resource, by ascending id. They stay after the resource is
 // deleted.
 func (t *ActionTable) Of(ref Ref) iter.Seq[*Entry[*Action]] {
-	start := ref.key()
-	return t.from(start, func(resource uint64) bool { return resource == start })
-}
-
-func (t *ActionTable) from(start uint64, while func(resource uint64) bool) iter.Seq[*Entry[*Action]] {
+	resource := ref.key()
 	return func(yield func(*Entry[*Action]) bool) {
-		t.byResource.Ascend(resourceAction{resource: start}, func(ra resourceAction) bool {
-			if !while(ra.resource) {
+		t.byResource.Ascend(resourceAction{resource: resource}, func(ra resourceAction) bool {
+			if ra.resource != resource {
 				return false
 			}
 			e, ok := t.Entry(ra.action)
@@ -190,10 +304,7 @@ func (tx *Tx) Start(spec ActionSpec) *Action {
 		Status:    ActionRunning,
 		Resources: spec.Resources,
 	}
-	tx.Actions.Put(a)
-	for _, r := range spec.Resources {
-		tx.Actions.byResource.Set(resourceAction{r.key(), a.ID})
-	}
+	tx.Actions.start(a)
 	for _, r := range spec.Locks {
 		tx.Actions.locks.Set(lock{r.key(), a.ID})
 		tx.touch(r)
@@ -309,7 +420,8 @@ func (r *actionRun) end(tx *Tx) {
 	case r.Done != nil:
 		failure = tx.attempt(r.Done)
 	}
-	tx.Actions.Update(r.id, func(a *Action) {
+	tx.finished = append(tx.finished, finishedAction{tx.project, r.id, tx.now})
+	tx.Actions.finish(r.id, func(a *Action) {
 		a.Finished, a.Progress, a.Status = tx.now, 100, ActionSuccess
 		if failure != nil {
 			a.Status, a.ErrorCode, a.ErrorMessage = ActionFailed, failure.Code, failure.Message

@@ -1,6 +1,7 @@
 package cloud
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"net/netip"
@@ -25,6 +26,9 @@ type Options struct {
 	Catalogue *Catalogue
 	// FirstID is less than all ids that the cloud gives out. Default and minimum: 1,000,000.
 	FirstID int64
+	// KeepActions is how long finished actions are kept at least, unless they are too many: see maxFinished. Default:
+	// DefaultKeepActions.
+	KeepActions time.Duration
 	// Limits of each project. Default: none.
 	Limits Limits
 	// PublicIPv4 and PublicIPv6 are the pools that public addresses are taken from: single
@@ -62,14 +66,19 @@ type Cloud struct {
 	seed      uint64
 	ca        authority
 	stepped   bool // whether a test may step the clock without a call of Settle
+	// keepActions is how long finished actions are kept at least, unless there are more than maxFinished.
+	keepActions time.Duration
+	maxFinished int
 
 	mu       sync.Mutex // serializes all writes; guards the fields below
 	queue    jobQueue
 	jobSeq   uint64
+	backlog  bool             // more work is due than a write runs
+	finished []finishedAction // not forgotten yet, in the order of their ends
 	ips      *addressPool
 	lbIPs    *addressPool  // the same as ips unless configured
 	private  reservations  // in networks
-	changed  chan struct{} // closed and replaced by every commit
+	changed  chan struct{} // closed by the next commit; nil if no call of Await waits for it
 	spareLog *changeLog    // empty, for the next transaction
 	// lastLabels are those of the last resource that was made with labels.
 	lastLabels map[string]string
@@ -132,9 +141,11 @@ func New(o Options) *Cloud {
 		o.Profile = ProfileInstant
 	}
 	c := &Cloud{
-		clock: o.Clock, catalogue: o.Catalogue, limits: o.Limits, seed: o.Seed,
-		changed: make(chan struct{}), wake: make(chan struct{}, 1), closed: make(chan struct{}),
+		events: eventHub{last: newEventBatch()},
+		clock:  o.Clock, catalogue: o.Catalogue, limits: o.Limits, seed: o.Seed,
+		wake: make(chan struct{}, 1), closed: make(chan struct{}),
 		ca: authority{seed: o.Seed}, lastLabels: noLabels,
+		keepActions: cmp.Or(o.KeepActions, DefaultKeepActions), maxFinished: maxFinished,
 		healthRule: o.TargetHealth, dedicated: slices.Clone(o.DedicatedServers),
 	}
 	switch o.Clock.(type) {
@@ -238,20 +249,20 @@ func (c *Cloud) Token(text string) (Token, bool) {
 func (c *Cloud) Reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.queue = nil
+	c.queue, c.finished, c.backlog = nil, nil, false
 	c.nextDue.Store(noJob)
 	for _, d := range *c.projects.Load() {
 		before, after := d.state.Load(), newState(c.catalogue)
-		log := &changeLog{}
-		if len(c.events.subs) > 0 { // to visit all resources takes seconds if there are many
+		tx := &Tx{State: after, project: d, now: c.Now(), log: &changeLog{}}
+		if c.events.subscribers > 0 { // to visit all resources takes seconds if there are many
 			for _, t := range before.tables() {
-				t.recordGone(log)
+				t.recordGone(tx.log)
 			}
 		}
 		clear(d.followers)
 		c.forgetMachines(d, before)
 		d.state.Store(after)
-		c.events.publish(c.Now(), d.id, after, log.changes)
+		c.events.publish(tx)
 	}
 	c.rescheduleDetaches()
 	c.ips.reset()
@@ -291,6 +302,9 @@ func (p Project) View() *State {
 func (p Project) Await(ctx context.Context, cond func(*State) bool) error {
 	for {
 		p.cloud.mu.Lock()
+		if p.cloud.changed == nil {
+			p.cloud.changed = make(chan struct{})
+		}
 		changed := p.cloud.changed
 		p.cloud.mu.Unlock()
 		if cond(p.View()) {
@@ -305,23 +319,32 @@ func (p Project) Await(ctx context.Context, cond func(*State) bool) error {
 }
 
 // update runs one write and returns the new state. It reads the clock once. Work that is due at that
-// time runs before fn; work that fn makes due at once runs after it. Work that becomes due later
-// waits, so that the returned state contains what fn stored. If fn returns an error, update drops
+// time runs before fn, but not more than a batch: see catchUp. Work that fn makes due at once runs after it. Work that becomes
+// due later waits, so that the returned state contains what fn stored. If fn returns an error, update drops
 // fn's changes and returns the error.
 func (p Project) update(fn func(*Tx) error) (*State, error) {
+	if p.cloud.stepped {
+		p.cloud.Settle()
+	}
 	p.cloud.mu.Lock()
 	defer p.cloud.mu.Unlock()
-	now := p.cloud.Now()
-	p.cloud.settleUntil(now)
-	tx := p.cloud.begin(p.data, p.data.state.Load(), now, p.outcome)
+	err := p.cloud.write(p.data, p.cloud.catchUp(), p.outcome, fn)
+	return p.data.state.Load(), err
+}
+
+// write runs fn in a transaction, and then what it makes due at once. The caller holds Cloud.mu.
+func (c *Cloud) write(d *projectData, now time.Time, o *ActionOutcome, fn func(*Tx) error) error {
+	tx := c.begin(d, d.state.Load(), now, o)
+	tx.own = true
 	if err := fn(tx); err != nil {
 		tx.rollback()
-		return p.data.state.Load(), err
+		return err
 	}
 	tx.outcome = nil // it is only for the actions of fn
-	p.cloud.commitWithDue(tx, now)
-	p.cloud.settleUntil(now)
-	return p.data.state.Load(), nil
+	c.commitWithDue(tx, now)
+	c.settleOwn()
+	c.rearm()
+	return nil
 }
 
 func (c *Cloud) begin(d *projectData, from *State, now time.Time, o *ActionOutcome) *Tx {
@@ -343,17 +366,6 @@ func (c *Cloud) newLog() *changeLog {
 	return log
 }
 
-func (c *Cloud) transact(d *projectData, now time.Time, fn func(*Tx) error) error {
-	tx := c.begin(d, d.state.Load(), now, nil)
-	if err := fn(tx); err != nil {
-		tx.rollback()
-		return err
-	}
-	c.commit(tx)
-	c.rearm()
-	return nil
-}
-
 // commit ends transactions of one project, each of which began with the state of the one before. It publishes
 // the last state, and the events of each with its own state.
 func (c *Cloud) commit(all ...*Tx) {
@@ -371,9 +383,7 @@ func (c *Cloud) commit(all ...*Tx) {
 		return
 	}
 	last.project.state.Store(last.State)
-	for _, tx := range all {
-		c.events.publish(tx.now, tx.project.id, tx.State, tx.log.changes)
-	}
+	c.events.publish(all...)
 	c.broadcast()
 }
 
@@ -389,10 +399,13 @@ func (c *Cloud) seal(tx *Tx) {
 	for _, t := range tx.tasks {
 		t.hypervisor.add(t)
 	}
+	c.finished = append(c.finished, tx.finished...)
 	c.enqueue(tx)
 }
 
 func (c *Cloud) broadcast() {
-	close(c.changed)
-	c.changed = make(chan struct{})
+	if c.changed != nil {
+		close(c.changed)
+		c.changed = nil
+	}
 }

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"strconv"
 	"sync"
 	"testing"
 	"time"
+	"weak"
 
 	testclock "k8s.io/utils/clock/testing"
 )
@@ -54,8 +56,8 @@ func TestAFailedWriteChangesNothing(t *testing.T) {
 	if p.cloud.nextDue.Load() != noJob {
 		t.Error("the action of the failed write is still scheduled")
 	}
-	if len(sub.queue) != 0 {
-		t.Errorf("events of a failed write: %v", sub.queue)
+	if events, _, _ := sub.poll(1); len(events) != 0 {
+		t.Errorf("events of a failed write: %v", events)
 	}
 }
 
@@ -103,7 +105,7 @@ func TestTheIndexesOfAStateThatWasReadNeverChange(t *testing.T) {
 			c, _ := st.SSHKeys.Candidates(s)
 			text += fmt.Sprintln(selector, c.IDs(0, c.Len()))
 		}
-		for e := range st.Actions.OfKind(KindSSHKey) {
+		for e := range st.Actions.OfKind(KindSSHKey, false) {
 			text += fmt.Sprintln(e.Value.ID, e.Value.Resources, st.Actions.Locked(e.Value.Resources[0]))
 		}
 		return text
@@ -397,6 +399,41 @@ func TestEachChangeIsOneEventInOrder(t *testing.T) {
 	p.cloud.Close()
 	if _, err := sub.Next(t.Context()); !errors.Is(err, ErrClosed) {
 		t.Errorf("after Close: %v", err)
+	}
+}
+
+func TestAllSubscribersShareTheTextOfAnEvent(t *testing.T) {
+	t.Parallel()
+	p, _ := clockedCloud(t)
+	var subs []*Subscription
+	for range 5 {
+		sub, _ := p.cloud.Subscribe()
+		defer sub.Close()
+		subs = append(subs, sub)
+	}
+	must(t, p, func(tx *Tx) { putKey(tx, "a") })
+	encoded := 0
+	var text weak.Pointer[eventText]
+	for _, sub := range subs {
+		e, err := sub.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = weak.Make(e.text)
+		if got := e.Encoded(func(*Event) []byte { encoded++; return []byte("x") }); string(got) != "x" || encoded != 1 {
+			t.Errorf("%q, encoded %d times, want once", got, encoded)
+		}
+	}
+	if runtime.GC(); text.Value() != nil {
+		t.Error("all subscribers have taken the event, and its text is still in memory")
+	}
+	subs[0].Close()
+	must(t, p, func(tx *Tx) { putKey(tx, "b") })
+	if _, err := subs[0].Next(t.Context()); !errors.Is(err, ErrClosed) {
+		t.Errorf("a closed subscription: %v", err)
+	}
+	if e, err := subs[1].Next(t.Context()); err != nil || e.Seq != 2 {
+		t.Errorf("another subscription: %+v, %v", e, err)
 	}
 }
 

@@ -22,6 +22,6 @@
 //
 // All time comes from the clock in [Options]. Work for later is in a queue ordered by its due time.
 // Work sees its due time as the current time. The cloud's goroutine runs it when it is due, and a
-// write runs all due work first. A read runs due work only if a test steps the clock: see
-// [Project.View].
+// write runs due work first, but not more than a batch: if more is due, the write happens at the time of the next job, before it.
+// A read runs due work only if a test steps the clock: see [Project.View].
 package cloud

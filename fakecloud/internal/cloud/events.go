@@ -33,6 +33,22 @@ type Event struct {
 	// State is the whole project after the transaction. It needs little memory: states share what has not
 	// changed.
 	State *State
+
+	text *eventText
+}
+
+// eventText is an event's encoded form, which all subscribers share. It is garbage with the event, when the last of them has
+// taken it.
+type eventText struct {
+	once    sync.Once
+	encoded []byte
+}
+
+// Encoded returns the event's encoded form. It calls encode once for all subscribers: all must use the same function. The result
+// must not be changed.
+func (e *Event) Encoded(encode func(*Event) []byte) []byte {
+	e.text.once.Do(func() { e.text.encoded = encode(e) })
+	return e.text.encoded
 }
 
 // ErrClosed is returned by Subscription.Next when the subscription or the cloud is closed.
@@ -40,51 +56,78 @@ var ErrClosed = errors.New("cloud: subscription closed")
 
 // eventHub hands events to subscribers. It is guarded by Cloud.mu.
 type eventHub struct {
-	seq    uint64
-	subs   map[*Subscription]struct{}
-	closed bool
+	seq         uint64
+	subscribers int
+	closed      bool
+	last        *eventBatch // the one that the next events will be in
 }
 
-func (h *eventHub) publish(now time.Time, project int64, after *State, changes []change) {
-	if len(changes) == 0 || len(h.subs) == 0 {
+// eventBatch is what was published at once. Batches are a list that all subscribers share: a subscriber has only a place in it,
+// so that events cost the same for any number of subscribers, and those that all have taken are garbage.
+type eventBatch struct {
+	events []Event
+	next   *eventBatch
+	ready  chan struct{} // closed when the fields above are set
+}
+
+func newEventBatch() *eventBatch { return &eventBatch{ready: make(chan struct{})} }
+
+// publish hands on the changes of transactions.
+func (h *eventHub) publish(all ...*Tx) {
+	n := 0
+	for _, tx := range all {
+		n += len(tx.log.changes)
+	}
+	if n == 0 || h.subscribers == 0 || h.closed {
 		return
 	}
-	batch := make([]Event, 0, len(changes))
-	for _, c := range changes {
-		if c.old == nil && c.new == nil { // created and deleted in one transaction
-			continue
+	events, texts := make([]Event, 0, n), make([]eventText, n)
+	for _, tx := range all {
+		for _, c := range tx.log.changes {
+			if c.old == nil && c.new == nil { // created and deleted in one transaction
+				continue
+			}
+			h.seq++
+			e := Event{
+				Seq: h.seq, Time: tx.now, Project: tx.project.id, Kind: c.kind, ID: c.id, Old: c.old, New: c.new, State: tx.State,
+				Type: EventUpdated, text: &texts[len(events)],
+			}
+			switch {
+			case c.old == nil:
+				e.Type = EventCreated
+			case c.new == nil:
+				e.Type = EventDeleted
+			}
+			events = append(events, e)
 		}
-		h.seq++
-		e := Event{Seq: h.seq, Time: now, Project: project, Kind: c.kind, ID: c.id, Old: c.old, New: c.new, State: after, Type: EventUpdated}
-		switch {
-		case c.old == nil:
-			e.Type = EventCreated
-		case c.new == nil:
-			e.Type = EventDeleted
-		}
-		batch = append(batch, e)
 	}
-	for s := range h.subs {
-		s.push(batch)
+	if len(events) == 0 {
+		return
 	}
+	b := h.last
+	b.events, b.next = events, newEventBatch()
+	h.last = b.next
+	close(b.ready)
 }
 
+// close ends all subscriptions: the last batch stays empty.
 func (h *eventHub) close() {
-	h.closed = true
-	for s := range h.subs {
-		s.end()
+	if !h.closed {
+		h.closed = true
+		close(h.last.ready)
 	}
-	h.subs = nil
 }
 
 // Subscription is a queue of events. It never loses an event and never makes the cloud wait, so it
 // grows while the subscriber does not read.
 type Subscription struct {
 	cloud  *Cloud
-	mu     sync.Mutex
-	queue  []Event
-	signal chan struct{}
-	ended  bool
+	once   sync.Once
+	closed chan struct{}
+
+	mu    sync.Mutex  // guards the fields below
+	at    *eventBatch // nil after Close, so that it keeps no events in memory
+	taken int         // how many events of that batch were taken
 }
 
 // Subscribe returns a subscription to all changes from now on, and the current states of all projects
@@ -92,13 +135,8 @@ type Subscription struct {
 func (c *Cloud) Subscribe() (*Subscription, map[int64]*State) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := &Subscription{cloud: c, signal: make(chan struct{}, 1), ended: c.events.closed}
-	if c.events.subs == nil {
-		c.events.subs = map[*Subscription]struct{}{}
-	}
-	if !s.ended {
-		c.events.subs[s] = struct{}{}
-	}
+	s := &Subscription{cloud: c, closed: make(chan struct{}), at: c.events.last}
+	c.events.subscribers++
 	states := map[int64]*State{}
 	for id, d := range *c.projects.Load() {
 		states[id] = d.state.Load()
@@ -106,71 +144,93 @@ func (c *Cloud) Subscribe() (*Subscription, map[int64]*State) {
 	return s, states
 }
 
-// Next waits for the next event and returns it. It returns ErrClosed after the last event of a closed
-// subscription. If the context ends first, it returns the context's error.
+// Next waits for the next event and returns it. It returns ErrClosed if the subscription is closed, or after the last event of a
+// closed cloud. If the context ends first, it returns the context's error.
 func (s *Subscription) Next(ctx context.Context) (Event, error) {
-	events, err := s.take(ctx, 1)
+	events, _, err := s.take(ctx, 1)
 	if err != nil {
 		return Event{}, err
 	}
 	return events[0], nil
 }
 
-// NextAll waits for at least one event and returns all events that have happened. With it, a subscriber
-// can skip to the last state of a resource.
-func (s *Subscription) NextAll(ctx context.Context) ([]Event, error) {
+// NextBatch waits for at least one event and returns the next ones, which must not be changed. more reports whether others have
+// happened already.
+func (s *Subscription) NextBatch(ctx context.Context) (events []Event, more bool, err error) {
 	return s.take(ctx, math.MaxInt)
 }
 
-// take waits for an event and returns up to n.
-func (s *Subscription) take(ctx context.Context, n int) ([]Event, error) {
+// NextAll waits for at least one event and returns all events that have happened. With it, a subscriber
+// can skip to the last state of a resource.
+func (s *Subscription) NextAll(ctx context.Context) ([]Event, error) {
+	events, more, err := s.NextBatch(ctx)
+	all := slices.Clip(events)
+	for more {
+		events, more, _ = s.poll(math.MaxInt)
+		all = append(all, events...)
+	}
+	return all, err
+}
+
+// take waits for an event and returns up to n of its batch.
+func (s *Subscription) take(ctx context.Context, n int) (events []Event, more bool, err error) {
 	for {
-		s.mu.Lock()
-		if n := min(n, len(s.queue)); n > 0 {
-			events := slices.Clone(s.queue[:n])
-			clear(s.queue[:n]) // an event keeps a state in memory
-			s.queue = s.queue[n:]
-			s.mu.Unlock()
-			return events, nil
+		events, more, wait := s.poll(n)
+		if len(events) > 0 {
+			return events, more, nil
 		}
-		ended := s.ended
-		s.mu.Unlock()
-		if ended {
-			return nil, ErrClosed
+		if wait == nil {
+			return nil, false, ErrClosed
 		}
 		select {
-		case <-s.signal:
+		case <-wait:
+		case <-s.closed:
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return nil, false, context.Cause(ctx)
 		}
+	}
+}
+
+// poll returns up to n of the events that have happened, all of one batch, and reports whether there are more. If there are none,
+// it returns what to wait for, or nil if there will be none.
+func (s *Subscription) poll(n int) (events []Event, more bool, wait <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.at == nil {
+		return nil, false, nil
+	}
+	if !isClosed(s.at.ready) {
+		return nil, false, s.at.ready
+	}
+	if s.at.next == nil { // the cloud is closed
+		return nil, false, nil
+	}
+	events = s.at.events[s.taken:]
+	events = events[:min(n, len(events))]
+	if s.taken += len(events); s.taken == len(s.at.events) {
+		s.at, s.taken = s.at.next, 0
+	}
+	return events, s.taken > 0 || isClosed(s.at.ready) && s.at.next != nil, nil
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }
 
 // Close ends the subscription.
 func (s *Subscription) Close() {
-	s.cloud.mu.Lock()
-	delete(s.cloud.events.subs, s)
-	s.cloud.mu.Unlock()
-	s.end()
-}
-
-func (s *Subscription) push(batch []Event) {
-	s.mu.Lock()
-	s.queue = append(s.queue, batch...)
-	s.mu.Unlock()
-	s.notify()
-}
-
-func (s *Subscription) end() {
-	s.mu.Lock()
-	s.ended = true
-	s.mu.Unlock()
-	s.notify()
-}
-
-func (s *Subscription) notify() {
-	select {
-	case s.signal <- struct{}{}:
-	default:
-	}
+	s.once.Do(func() {
+		s.cloud.mu.Lock()
+		s.cloud.events.subscribers--
+		s.cloud.mu.Unlock()
+		s.mu.Lock()
+		s.at = nil
+		s.mu.Unlock()
+		close(s.closed)
+	})
 }

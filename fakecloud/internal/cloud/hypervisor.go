@@ -63,7 +63,7 @@ func (c *Cloud) AttachHypervisor(o hypervisor.Options) (*HypervisorSession, erro
 	if c.events.closed {
 		return nil, hypervisor.ErrClosed
 	}
-	c.settleLocked()
+	c.catchUp()
 	h := c.hypervisorNamed(o.Name)
 	if h == nil {
 		h = &attachment{tasks: map[int64]*task{}}
@@ -124,7 +124,7 @@ type HypervisorStatus struct {
 func (c *Cloud) Hypervisors() []HypervisorStatus {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.settleLocked()
+	c.catchUp()
 	out := []HypervisorStatus{}
 	for _, h := range c.hypervisors {
 		tasks := slices.AppendSeq([]int64{}, maps.Keys(h.tasks))
@@ -154,8 +154,7 @@ func (c *Cloud) DetachHypervisor(name string) error {
 func (c *Cloud) onHypervisor(name string, do func(*attachment) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.settleLocked()
-	defer c.settleLocked()
+	c.catchUp()
 	h := c.hypervisorNamed(name)
 	if h == nil {
 		return fmt.Errorf("%.64q: %w", name, hypervisor.ErrDetached)
@@ -242,8 +241,7 @@ func (h *HypervisorSession) Close() {
 func (h *HypervisorSession) do(fn func() error) error {
 	h.cloud.mu.Lock()
 	defer h.cloud.mu.Unlock()
-	h.cloud.settleLocked()
-	defer h.cloud.settleLocked()
+	h.cloud.catchUp()
 	h.mu.Lock()
 	end := h.end
 	h.mu.Unlock()
@@ -304,7 +302,7 @@ func (c *Cloud) complete(h *attachment, action int64, failure error) error {
 	if !ok || !t.take() {
 		return fmt.Errorf("action %d: %w", action, hypervisor.ErrNoTask)
 	}
-	return c.transact(t.project, c.Now(), func(tx *Tx) error {
+	return c.write(t.project, c.writeTime(c.Now()), nil, func(tx *Tx) error {
 		switch e := (*hypervisor.Error)(nil); {
 		case failure == nil:
 			t.run.end(tx)
@@ -328,7 +326,7 @@ func (c *Cloud) report(h *attachment, server int64, running bool) error {
 				return nil
 			}
 		}
-		return c.transact(p.data, c.Now(), func(tx *Tx) error { tx.reportMachine(s, running); return nil })
+		return c.write(p.data, c.writeTime(c.Now()), nil, func(tx *Tx) error { tx.reportMachine(s, running); return nil })
 	}
 	return fmt.Errorf("server %d: %w", server, hypervisor.ErrNoMachine)
 }
@@ -363,7 +361,7 @@ func (c *Cloud) detach(h *attachment, keep bool) {
 				stopping = append(stopping, s)
 			}
 		}
-		_ = c.transact(p.data, c.Now(), func(tx *Tx) error { // the function returns no error
+		_ = c.write(p.data, c.writeTime(c.Now()), nil, func(tx *Tx) error { // the function returns no error
 			for _, s := range stopping {
 				tx.guestShutsDown(s.ID)
 			}
@@ -381,7 +379,7 @@ func (c *Cloud) detach(h *attachment, keep bool) {
 		if !t.take() {
 			continue
 		}
-		_ = c.transact(t.project, c.Now(), func(tx *Tx) error {
+		_ = c.write(t.project, c.writeTime(c.Now()), nil, func(tx *Tx) error {
 			t.fail(tx, ActionFailedCode, "the hypervisor "+h.Name+" is gone")
 			return nil
 		})

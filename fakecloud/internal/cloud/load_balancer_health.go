@@ -33,7 +33,7 @@ func (c *Cloud) SetHealthRule(r HealthRule) {
 	defer c.mu.Unlock()
 	c.healthRule = r
 	for _, d := range *c.projects.Load() {
-		_ = c.transact(d, c.Now(), func(tx *Tx) error { // the function returns no error
+		_ = c.write(d, c.writeTime(c.Now()), nil, func(tx *Tx) error { // the function returns no error
 			for lb := range tx.LoadBalancers.All() {
 				tx.scheduleAllHealth(lb)
 			}

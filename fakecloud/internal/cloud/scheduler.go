@@ -1,7 +1,6 @@
 package cloud
 
 import (
-	"container/heap"
 	"math"
 	"time"
 )
@@ -9,6 +8,7 @@ import (
 // job is work that is due at a time.
 type job struct {
 	due     time.Time
+	own     bool   // a write has made it due at once, and does not end before it
 	seq     uint64 // orders jobs that are due at the same time
 	project *projectData
 	run     func(*Tx)
@@ -16,105 +16,166 @@ type job struct {
 	outside func()
 }
 
+func (j *job) before(k *job) bool {
+	if !j.due.Equal(k.due) {
+		return j.due.Before(k.due)
+	}
+	if j.own != k.own {
+		return j.own
+	}
+	return j.seq < k.seq
+}
+
+// jobQueue is a binary heap: the first job is the earliest. It is not a container/heap, which allocates memory for each job
+// that it takes or returns.
 type jobQueue []job
 
-func (q jobQueue) Len() int      { return len(q) }
-func (q jobQueue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
-func (q *jobQueue) Push(x any)   { *q = append(*q, x.(job)) }
-func (q jobQueue) Less(i, j int) bool {
-	if !q[i].due.Equal(q[j].due) {
-		return q[i].due.Before(q[j].due)
+func (q *jobQueue) push(j job) {
+	all := append(*q, j)
+	*q = all
+	i := len(all) - 1
+	for i > 0 {
+		parent := (i - 1) / 2
+		if !j.before(&all[parent]) {
+			break
+		}
+		all[i] = all[parent]
+		i = parent
 	}
-	return q[i].seq < q[j].seq
+	all[i] = j
 }
 
 // minShrink is the capacity up to which the queue keeps its memory.
 const minShrink = 1024
 
-func (q *jobQueue) Pop() any {
-	old := *q
-	j := old[len(old)-1]
-	old[len(old)-1] = job{}
-	*q = old[:len(old)-1]
-	if cap(old) > minShrink && len(*q) < cap(old)/4 {
-		*q = append(make(jobQueue, 0, cap(old)/2), *q...)
+// pop removes the earliest job and returns it. The queue must not be empty.
+func (q *jobQueue) pop() job {
+	all := *q
+	first, last := all[0], all[len(all)-1]
+	all[len(all)-1] = job{}
+	all = all[:len(all)-1]
+	for i := 0; len(all) > 0; {
+		child := 2*i + 1
+		if child+1 < len(all) && all[child+1].before(&all[child]) {
+			child++
+		}
+		if child >= len(all) || !all[child].before(&last) {
+			all[i] = last
+			break
+		}
+		all[i] = all[child]
+		i = child
 	}
-	return j
+	if cap(all) > minShrink && len(all) < cap(all)/4 {
+		all = append(make(jobQueue, 0, cap(all)/2), all...)
+	}
+	*q = all
+	return first
 }
 
 // scheduleLocked runs fn when d has passed, with Cloud.mu held. The caller holds it, too.
 func (c *Cloud) scheduleLocked(d time.Duration, fn func()) {
 	c.jobSeq++
-	heap.Push(&c.queue, job{due: c.clock.Now().Add(d), seq: c.jobSeq, outside: fn})
+	c.queue.push(job{due: c.clock.Now().Add(d), seq: c.jobSeq, outside: fn})
 	c.rearm()
 }
 
 const noJob = math.MaxInt64
 
-// maxBatch is the maximum number of jobs in one transaction. It limits how long others wait for
-// Cloud.mu while Settle runs.
-const maxBatch = 1000
+// maxBatch is the maximum number of jobs in one transaction, and of those that a write runs before it begins. It limits how
+// long others wait for Cloud.mu.
+const maxBatch = 500
 
 // Settle runs all work that is due now. Call it after you step the clock. Before a write and while the
-// clock runs, the cloud does so by itself.
+// clock runs, the cloud does so by itself. Others can read and write between its batches.
 func (c *Cloud) Settle() {
 	now := c.clock.Now()
 	for more := true; more && now.UnixNano() >= c.nextDue.Load(); {
 		c.mu.Lock()
-		more = c.settleBatch(now)
+		more = c.settleBatch(now) > 0
+		c.backlog = c.backlog && c.isDue(now)
 		c.mu.Unlock()
 	}
 }
 
-func (c *Cloud) settleLocked() { c.settleUntil(c.clock.Now()) }
+// catchUp runs the work that is due, and returns the time for a write. If more is due than a batch, it leaves the rest to the
+// cloud's goroutine: the time is then that of the next job, because the write happens before it. The caller holds Cloud.mu.
+//
+// While such a backlog lasts, no write runs a part of it: the last of many waiting writes would wait for all their parts.
+func (c *Cloud) catchUp() time.Time {
+	now := c.Now()
+	for left := maxBatch; left > 0 && !c.backlog; {
+		done := c.settleBatch(now)
+		if done == 0 {
+			break
+		}
+		left -= done
+	}
+	c.backlog = c.isDue(now)
+	return c.writeTime(now)
+}
 
-// settleUntil runs all work that is due by now, including work that it schedules itself. The caller
-// holds Cloud.mu.
-func (c *Cloud) settleUntil(now time.Time) {
-	for c.settleBatch(now) {
+// writeTime returns the time of a write: now, or that of the next job if that is due.
+func (c *Cloud) writeTime(now time.Time) time.Time {
+	if c.isDue(now) {
+		return c.queue[0].due.UTC()
+	}
+	return now
+}
+
+// settleOwn runs what a write has made due at once, and what that makes due at once. The caller holds Cloud.mu.
+func (c *Cloud) settleOwn() {
+	for len(c.queue) > 0 && c.queue[0].own {
+		c.settleBatch(c.queue[0].due)
 	}
 }
 
-// settleBatch runs some of the work that is due by now, and reports whether there may be more.
-func (c *Cloud) settleBatch(now time.Time) (more bool) {
+// settleBatch runs some of the work that is due by now, and returns how much: 0 if nothing is due.
+func (c *Cloud) settleBatch(now time.Time) (done int) {
 	defer c.rearm()
-	if !c.isDue(now) {
-		return false
+	if c.forgets(now) {
+		return c.forgetActions(now)
 	}
-	first := heap.Pop(&c.queue).(job)
+	if !c.isDue(now) {
+		return 0
+	}
+	first := c.queue.pop()
 	if first.outside != nil {
 		first.outside()
-		return true
+		return 1
 	}
 	tx := c.begin(first.project, first.project.state.Load(), first.due.UTC(), nil)
+	tx.own = first.own
 	first.run(tx)
-	c.commitWithDue(tx, now)
-	return true
+	return 1 + c.commitWithDue(tx, now)
 }
 
 // commitWithDue commits a transaction together with the next jobs that are due by now, if they are of the same
 // project. They share the transaction, which copies each changed part of the trees only once. If there are
 // subscribers, each job has a transaction of its own, because its events show the state between two jobs. These
-// transactions are published together.
-func (c *Cloud) commitWithDue(tx *Tx, now time.Time) {
+// transactions are published together. It returns the number of these jobs. After a job of a write come only others of that write.
+func (c *Cloud) commitWithDue(tx *Tx, now time.Time) (jobs int) {
 	batch := []*Tx{tx}
-	for range maxBatch - 1 {
+	own := tx.own
+	for jobs < maxBatch-1 {
 		// A job may schedule another that is due before the next one. A task ends the batch: a hypervisor
 		// gets it when the transaction ends, and a later job may be its deadline.
 		c.enqueue(tx)
-		if len(tx.tasks) > 0 || !c.isDue(now) || c.queue[0].project != tx.project {
+		if len(tx.tasks) > 0 || !c.isDue(now) || c.queue[0].project != tx.project || own && !c.queue[0].own {
 			break
 		}
-		next := heap.Pop(&c.queue).(job)
-		if len(c.events.subs) > 0 && len(tx.log.changes) > 0 {
+		next := c.queue.pop()
+		jobs++
+		if c.events.subscribers > 0 && len(tx.log.changes) > 0 {
 			c.seal(tx)
 			tx = c.begin(tx.project, tx.State, tx.now, nil)
 			batch = append(batch, tx)
 		}
-		tx.now = next.due.UTC()
+		tx.now, tx.own = next.due.UTC(), next.own
 		next.run(tx)
 	}
 	c.commit(batch...)
+	return jobs
 }
 
 func (c *Cloud) isDue(now time.Time) bool { return len(c.queue) > 0 && !c.queue[0].due.After(now) }
@@ -123,8 +184,8 @@ func (c *Cloud) isDue(now time.Time) bool { return len(c.queue) > 0 && !c.queue[
 func (c *Cloud) enqueue(tx *Tx) {
 	for _, j := range tx.jobs {
 		c.jobSeq++
-		j.seq = c.jobSeq
-		heap.Push(&c.queue, j)
+		j.seq, j.own = c.jobSeq, tx.own && !j.due.After(tx.now)
+		c.queue.push(j)
 	}
 	tx.jobs = tx.jobs[:0]
 }
@@ -133,6 +194,9 @@ func (c *Cloud) rearm() {
 	next := int64(noJob)
 	if len(c.queue) > 0 {
 		next = c.queue[0].due.UnixNano()
+	}
+	if at, ok := c.forgetDue(); ok {
+		next = min(next, at.UnixNano())
 	}
 	if c.nextDue.Swap(next) != next {
 		select {

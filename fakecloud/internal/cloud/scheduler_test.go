@@ -172,3 +172,48 @@ func TestAnActionHasOneJobAtATime(t *testing.T) {
 		t.Errorf("the queue has %d jobs and room for %d after all actions have ended", len(c.queue), cap(c.queue))
 	}
 }
+
+// A write waits for one batch of due work at most, and its own work at once does not wait for the rest.
+func TestAWriteRunsAtMostABatchOfDueWork(t *testing.T) {
+	t.Parallel()
+	p, clk := steppedCloud(t)
+	const n = 100_000
+	c, ran := p.cloud, 0
+	must(t, p, func(tx *Tx) {
+		for range n {
+			tx.schedule(time.Minute, func(*Tx) { ran++ })
+		}
+	})
+	c.SetProfile(ProfileInstant)
+	c.mu.Lock() // the cloud's goroutine runs no batch meanwhile
+	if err := clk.Step(time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []int{maxBatch, maxBatch} { // the second write does not run another batch
+		at := c.catchUp()
+		if ran != want || !at.Equal(testNow.Add(time.Minute)) {
+			t.Errorf("write %d: %d jobs ran before it, want %d; its time is %v, want that of the next job", i, ran, want, at)
+		}
+		var ids []int64
+		err := c.write(p.data, at, nil, func(tx *Tx) error {
+			first := tx.Start(ActionSpec{Command: "first"})
+			ids = append(ids, first.ID, tx.Start(ActionSpec{Command: "then", After: first.ID}).ID)
+			return nil
+		})
+		if err != nil || ran != want {
+			t.Errorf("write %d: %v, %d jobs ran, want none with it", i, err, ran-want)
+		}
+		for _, id := range ids {
+			if a, _ := p.data.state.Load().Actions.Get(id); a.Status != ActionSuccess || !a.Finished.Equal(at) {
+				t.Errorf("write %d: an action that takes no time: %+v", i, a)
+			}
+		}
+	}
+	c.mu.Unlock()
+	c.Settle()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if ran != n || c.backlog || !c.catchUp().Equal(testNow.Add(time.Hour)) {
+		t.Errorf("after Settle, %d of %d jobs have run; backlog %t, time %v", ran, n, c.backlog, c.catchUp())
+	}
+}

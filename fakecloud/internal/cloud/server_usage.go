@@ -42,7 +42,7 @@ func (c *Cloud) ReportServerTraffic(id, in, out int64, during time.Duration) {
 func (c *Cloud) ifServer(id int64, do func()) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.settleLocked()
+	c.catchUp()
 	for _, d := range *c.projects.Load() {
 		if _, ok := d.state.Load().Servers.Get(id); ok {
 			do()

@@ -15,11 +15,13 @@ type Tx struct {
 	now     time.Time
 	log     *changeLog
 	outcome *ActionOutcome
+	own     bool // it is a write, or work that a write has made due at once
 
 	// commit makes these effective.
 	jobs      []job
 	followers map[int64][]*actionRun // actions that wait for the end of another, by its id
 	tasks     []*task                // for hypervisors
+	finished  []finishedAction
 	// rollback runs undo, which reverts changes of data that projects share.
 	undo []func()
 }
@@ -107,5 +109,6 @@ func (tx *Tx) adopt(inner *Tx) {
 		}
 	}
 	tx.tasks = append(tx.tasks, inner.tasks...)
+	tx.finished = append(tx.finished, inner.finished...)
 	tx.undo = append(tx.undo, inner.undo...)
 }

@@ -281,11 +281,4 @@ func (c *Controller) AwaitIdle(ctx context.Context) error {
 	}
 }
 
-func idle(st *cloud.State) bool {
-	for a := range st.Actions.All() {
-		if a.Status == cloud.ActionRunning {
-			return false
-		}
-	}
-	return true
-}
+func idle(st *cloud.State) bool { return st.Actions.Unfinished() == 0 }

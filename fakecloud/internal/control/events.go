@@ -1,7 +1,6 @@
 package control
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -60,27 +59,23 @@ func parseSelection(kinds []cloud.Kind, q url.Values, more ...string) (selection
 	return s, nil
 }
 
-// eventJSON is one line of the event stream.
-type eventJSON struct {
-	// Type is created, updated or deleted. Before these events, the stream has existing for each resource of a snapshot,
-	// and then one synced. After synced, the stream has every change.
-	Type    string     `json:"type"`
-	Seq     uint64     `json:"seq,omitempty"`
-	Time    time.Time  `json:"time"`
-	Project int64      `json:"project,omitempty"`
-	Kind    cloud.Kind `json:"kind,omitempty"`
-	ID      int64      `json:"id,omitempty"`
-	// Resource is the resource right after the change. It is absent for deleted.
-	Resource json.RawMessage `json:"resource,omitempty"`
-}
-
-// writeTimeout ends the stream of a client that does not read, so that its events do not fill the memory. It is in the
-// machine's time, like all times of the network.
+// writeTimeout ends the stream of a client that has not read, in this time, what had happened before: its events would fill the
+// memory. It is in the machine's time, like all times of the network.
 const writeTimeout = 30 * time.Second
 
-// events streams changes until the client leaves or the cloud is closed.
+// maxWrite is how many bytes of lines a stream collects before it writes them.
+const maxWrite = 32 << 10
+
+// events streams changes until the client leaves or the cloud is closed. A line is the JSON of an [api.EventJSON] with the resource
+// right after the change. Before the changes, the stream has the type existing for each resource of a snapshot, and then one synced.
+// After synced, the stream has every change.
 func events(c *Controller, w http.ResponseWriter, r *http.Request) {
 	sel, err := parseSelection(c.kinds(), r.URL.Query(), "snapshot")
+	for _, id := range sel.projects { // a stream of nothing would not tell the client that the id is wrong
+		if _, ok := c.Cloud.Project(id); !ok && err == nil {
+			err = fmt.Errorf("parameter project=%d: must be the id of a project; GET /projects lists them", id)
+		}
+	}
 	if err != nil {
 		writeJSON(w, http.StatusBadRequest, errorBody{err.Error()})
 		return
@@ -88,45 +83,40 @@ func events(c *Controller, w http.ResponseWriter, r *http.Request) {
 	s := newStream(w, r)
 	sub, states := c.Cloud.Subscribe()
 	defer sub.Close()
-	shown := map[cloud.Kind]api.Shown{}
-	for _, sh := range c.API.ShownResources() {
-		shown[sh.Kind()] = sh
-	}
 	if sel.snapshot {
 		for _, project := range slices.Sorted(maps.Keys(states)) {
-			if !sel.project(project) {
-				continue
-			}
-			if s.existing(c, &sel, project, states[project]) != nil {
-				return
+			if sel.project(project) {
+				s.existing(c, &sel, project, states[project])
 			}
 		}
 	}
-	if s.send(eventJSON{Type: "synced", Time: c.Cloud.Now()}) != nil {
-		return
-	}
-	for {
-		e, err := sub.Next(r.Context())
+	synced := api.EventJSON{Type: "synced", Time: c.Cloud.Now()}
+	s.add(synced.Type, 0, synced.WithResource(nil))
+	s.flush()
+	for s.err == nil {
+		batch, more, err := sub.NextBatch(r.Context())
 		if err != nil {
 			return
 		}
-		sh, ok := shown[e.Kind]
-		if !ok || !sel.project(e.Project) || !sel.kind(e.Kind) {
-			continue
+		for i := range batch {
+			if e := &batch[i]; sel.project(e.Project) && sel.kind(e.Kind) {
+				s.add(string(e.Type), e.Seq, c.API.Event(e))
+			}
 		}
-		line := eventJSON{Type: string(e.Type), Seq: e.Seq, Time: e.Time, Project: e.Project, Kind: e.Kind, ID: e.ID}
-		line.Resource, _ = sh.One(e.State, e.ID) // nil for a deletion
-		if s.send(line) != nil {
-			return
+		if !more {
+			s.flush()
 		}
 	}
 }
 
 // stream writes JSON lines or server-sent events.
 type stream struct {
-	w   http.ResponseWriter
-	rc  *http.ResponseController
-	sse bool
+	w     http.ResponseWriter
+	rc    *http.ResponseController
+	sse   bool
+	lines []byte    // not yet written
+	limit time.Time // when the client must have read what is to be written now; zero if nothing is
+	err   error     // of the first write that failed: then the client is gone
 }
 
 func newStream(w http.ResponseWriter, r *http.Request) *stream {
@@ -142,40 +132,55 @@ func newStream(w http.ResponseWriter, r *http.Request) *stream {
 	return s
 }
 
-func (s *stream) send(e eventJSON) error {
-	line, err := json.Marshal(e)
-	if err != nil {
-		return err
-	}
+// add adds an event to what the next write sends.
+func (s *stream) add(eventType string, seq uint64, line []byte) {
 	if s.sse {
-		line = fmt.Appendf(nil, "event: %s\nid: %d\ndata: %s\n", e.Type, e.Seq, line)
+		s.lines = append(append(s.lines, "event: "...), eventType...)
+		s.lines = strconv.AppendUint(append(s.lines, "\nid: "...), seq, 10)
+		s.lines = append(append(append(s.lines, "\ndata: "...), line...), '\n')
+	} else {
+		s.lines = append(s.lines, line...)
 	}
-	return s.write(line)
+	s.lines = append(s.lines, '\n')
+	if len(s.lines) >= maxWrite {
+		s.write()
+	}
 }
 
-// write sends a line at once.
-func (s *stream) write(line []byte) error {
-	// A writer without a connection has no deadline, but does not block.
-	_ = s.rc.SetWriteDeadline(time.Now().Add(writeTimeout))
-	if _, err := s.w.Write(append(line, '\n')); err != nil {
-		return err
+// flush sends what was added. The client has caught up then, and may take writeTimeout for what follows.
+func (s *stream) flush() {
+	s.write()
+	if s.err == nil {
+		s.err = s.rc.Flush()
 	}
-	return s.rc.Flush()
+	s.limit = time.Time{}
 }
 
-// existing sends a project's resources.
-func (s *stream) existing(c *Controller, sel *selection, project int64, st *cloud.State) error {
+func (s *stream) write() {
+	if len(s.lines) > 0 && s.err == nil {
+		if s.limit.IsZero() {
+			s.limit = time.Now().Add(writeTimeout)
+		}
+		// A writer without a connection has no deadline, but does not block.
+		_ = s.rc.SetWriteDeadline(s.limit)
+		_, s.err = s.w.Write(s.lines)
+	}
+	s.lines = s.lines[:0]
+}
+
+// existing adds a project's resources.
+func (s *stream) existing(c *Controller, sel *selection, project int64, st *cloud.State) {
 	for _, sh := range c.API.ShownResources() {
 		if !sel.kind(sh.Kind()) {
 			continue
 		}
 		for id, resource := range sh.All(st) {
-			if err := s.send(eventJSON{
-				Type: "existing", Time: c.Cloud.Now(), Project: project, Kind: sh.Kind(), ID: id, Resource: resource,
-			}); err != nil {
-				return err
+			if s.err != nil {
+				return
 			}
+			e := api.EventJSON{Type: "existing", Time: c.Cloud.Now(), Project: project, Kind: sh.Kind(), ID: id}
+			s.add(e.Type, 0, e.WithResource(resource))
+			s.limit = time.Time{} // the snapshot does not grow
 		}
 	}
-	return nil
 }

@@ -89,7 +89,9 @@ func (s *stream) message(m hypervisor.Message) error {
 	if err != nil {
 		return err
 	}
-	return s.write(line)
+	s.add("", 0, line)
+	s.flush()
+	return s.err
 }
 
 func detachHypervisor(c *Controller, r *http.Request) (any, error) {

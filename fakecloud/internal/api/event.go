@@ -1,0 +1,54 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+)
+
+// EventJSON is an event without its resource.
+type EventJSON struct {
+	// Type is created, updated or deleted. A stream of the control API has others: see there.
+	Type    string     `json:"type"`
+	Seq     uint64     `json:"seq,omitempty"`
+	Time    time.Time  `json:"time"`
+	Project int64      `json:"project,omitempty"`
+	Kind    cloud.Kind `json:"kind,omitempty"`
+	ID      int64      `json:"id,omitempty"`
+}
+
+// WithResource returns the event as JSON, with the member resource unless that is empty.
+func (e EventJSON) WithResource(resource json.RawMessage) []byte {
+	line := marshal(e)
+	if len(resource) == 0 {
+		return line
+	}
+	line = append(line[:len(line)-1], resourceMember...)
+	return append(append(line, resource...), '}')
+}
+
+var resourceMember = []byte(`,"resource":`)
+
+// Event returns an event as JSON, in the form of the API's date. All subscribers share it: it is encoded once. It must not be
+// changed.
+func (a *API) Event(e *cloud.Event) []byte {
+	return e.Encoded(func(e *cloud.Event) []byte {
+		line := EventJSON{Type: string(e.Type), Seq: e.Seq, Time: e.Time, Project: e.Project, Kind: e.Kind, ID: e.ID}
+		var resource json.RawMessage
+		if shown, ok := a.shown[e.Kind]; ok {
+			resource, _ = shown.One(e.State, e.ID) // nil for a deletion
+		}
+		return line.WithResource(resource)
+	})
+}
+
+// EventResource returns the JSON of an event's resource after the event, or nil if it was deleted. It is a part of what Event returns.
+func (a *API) EventResource(e *cloud.Event) json.RawMessage {
+	_, resource, ok := bytes.Cut(a.Event(e), resourceMember)
+	if !ok {
+		return nil
+	}
+	return json.RawMessage(resource[: len(resource)-1 : len(resource)-1])
+}
