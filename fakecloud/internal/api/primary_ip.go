@@ -73,25 +73,31 @@ func encodeAddress(p netip.Prefix) string {
 
 var primaryIPs = &resource[*cloud.PrimaryIP]{
 	singular: "primary_ip", plural: "primary_ips", kind: cloud.KindPrimaryIP,
-	table:  func(st *cloud.State) *cloud.Table[*cloud.PrimaryIP] { return &st.PrimaryIPs },
+	table:  func(st *cloud.State) *cloud.Table[*cloud.PrimaryIP] { return &st.PrimaryIPs.Table },
 	encode: encodePrimaryIP,
 	sort: map[string]func(a, b *cloud.PrimaryIP) int{
 		"id": compareID[*cloud.PrimaryIP], "created": compareCreated[*cloud.PrimaryIP],
 	},
-	filter: primaryIPFilter,
+	lookup: primaryIPsByAddress,
 }
 
-// primaryIPFilter reads the parameter ip: a network, or an address. An address also finds the IPv6 network around it.
-func primaryIPFilter(q url.Values) (func(*cloud.State, *cloud.PrimaryIP) bool, error) {
+// primaryIPsByAddress reads the parameter ip: a network, or an address. An address also finds the IPv6 network around it.
+func primaryIPsByAddress(st *cloud.State, q url.Values) (ids []int64, ok bool) {
 	text := q.Get("ip")
 	if text == "" {
-		return nil, nil
+		return nil, false
 	}
-	addr, addrErr := netip.ParseAddr(text)
-	network, networkErr := netip.ParsePrefix(text)
-	return func(_ *cloud.State, ip *cloud.PrimaryIP) bool {
-		return addrErr == nil && ip.IP.Contains(addr) || networkErr == nil && ip.IP == network
-	}, nil
+	var ip *cloud.PrimaryIP
+	var found bool
+	if addr, err := netip.ParseAddr(text); err == nil {
+		ip, found = st.PrimaryIPs.ByAddress(addr)
+	} else if network, err := netip.ParsePrefix(text); err == nil {
+		ip, found = st.PrimaryIPs.ByNetwork(network)
+	}
+	if found {
+		ids = []int64{ip.ID}
+	}
+	return ids, true
 }
 
 func primaryIPRoutes() []Route {

@@ -22,6 +22,9 @@ type resource[T cloud.Object[T]] struct {
 	// filter, if set, reads the list's own query parameters (beyond name and label_selector) and
 	// returns a test, or nil if the query has none of them.
 	filter func(url.Values) (func(*cloud.State, T) bool, error)
+	// lookup, if set, reads a query parameter of the list for which there is an index. It returns the only ids that the parameter
+	// selects, in order, or false if the query does not have it.
+	lookup func(*cloud.State, url.Values) ([]int64, bool)
 	// find, if set, finds a resource by the path's {id_or_name}. Otherwise the path has an {id}.
 	find func(st *cloud.State, idOrName string) (T, error)
 }
@@ -141,12 +144,12 @@ func (d *resource[T]) page(r *Request, st *cloud.State) (Response, error) {
 	}
 	table := d.table(st)
 	order, desc, ordered := indexed(keys)
-	if len(f.tests) == 0 && ordered {
+	if len(f.tests) == 0 && !f.looked && ordered {
 		first := p.first(table.Len())
 		page := table.Page(cloud.Page{Order: order, Desc: desc, First: first, N: p.size})
 		return listResponse(r, d.plural, p, table.Len(), func(i int) []byte { return d.json(r, st, page[i-first]) }), nil
 	}
-	if candidates, ok := table.Candidates(f.selector); ok && candidates.Exact && len(f.tests) == 1 && ordered && order == cloud.ByID && !desc {
+	if candidates, ok := table.Candidates(f.selector); ok && candidates.Exact && len(f.tests) == 1 && !f.looked && ordered && order == cloud.ByID && !desc {
 		first := p.first(candidates.Len())
 		ids := candidates.IDs(first, p.size)
 		return listResponse(r, d.plural, p, candidates.Len(), func(i int) []byte {
@@ -180,6 +183,8 @@ type filters[T any] struct {
 	names    []string
 	selector cloud.Selector
 	tests    []func(T) bool // one for each kind of filter in the query
+	ids      []int64        // of resource.lookup
+	looked   bool           // whether only ids match
 }
 
 func (f *filters[T]) match(v T) bool {
@@ -204,6 +209,9 @@ func (d *resource[T]) filters(st *cloud.State, q url.Values) (f filters[T], err 
 			f.tests = append(f.tests, func(v T) bool { return f.selector.Matches(v.Header().Labels) })
 		}
 	}
+	if d.lookup != nil {
+		f.ids, f.looked = d.lookup(st, q)
+	}
 	if d.filter != nil {
 		own, err := d.filter(q)
 		if err != nil {
@@ -224,6 +232,12 @@ func (d *resource[T]) collect(t *cloud.Table[T], f filters[T]) []*cloud.Entry[T]
 		if ok && f.match(e.Value) {
 			out = append(out, e)
 		}
+	}
+	if f.looked {
+		for _, id := range f.ids {
+			add(t.Entry(id))
+		}
+		return out
 	}
 	if len(f.names) > 0 {
 		for _, name := range slices.Compact(slices.Sorted(slices.Values(f.names))) {

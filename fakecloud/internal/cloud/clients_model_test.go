@@ -20,7 +20,7 @@ func checkOthers(t *testing.T, st *State) {
 	checkNames(t, &st.Networks)
 	checkNames(t, &st.LoadBalancers)
 	checkNames(t, &st.Certificates)
-	checkNames(t, &st.PrimaryIPs)
+	checkNames(t, &st.PrimaryIPs.Table)
 	checkNames(t, &st.FloatingIPs)
 	checkNames(t, &st.Volumes)
 	checkNames(t, &st.Firewalls)

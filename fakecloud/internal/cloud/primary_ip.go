@@ -1,6 +1,7 @@
 package cloud
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -38,6 +39,69 @@ type PrimaryIP struct {
 	Blocked          bool
 	DNSPtr           ReverseDNS
 	DeleteProtection bool
+}
+
+// PrimaryIPTable holds a project's Primary IPs.
+type PrimaryIPTable struct {
+	Table[*PrimaryIP]
+	byNetwork ascending[networkID]
+}
+
+// networkID is the network of a Primary IP, which does not change, and the id.
+type networkID struct {
+	network netip.Prefix
+	id      int64
+}
+
+func (t *PrimaryIPTable) init(kind Kind) {
+	*t = PrimaryIPTable{
+		Table: newTable[*PrimaryIP](kind),
+		byNetwork: newAscending(func(a, b networkID) bool {
+			return cmp.Or(a.network.Addr().Compare(b.network.Addr()), cmp.Compare(a.network.Bits(), b.network.Bits())) < 0
+		}),
+	}
+}
+
+func (t *PrimaryIPTable) publish() { t.begin(nil) }
+func (t *PrimaryIPTable) begin(l *changeLog) {
+	t.Table.begin(l)
+	t.byNetwork.share()
+}
+
+// Put stores a new Primary IP.
+func (t *PrimaryIPTable) Put(p *PrimaryIP) {
+	t.Table.Put(p)
+	t.byNetwork.Set(networkID{p.IP, p.ID})
+}
+
+// Delete removes a Primary IP, if it is there.
+func (t *PrimaryIPTable) Delete(id int64) {
+	if p, ok := t.Get(id); ok {
+		t.byNetwork.Delete(networkID{network: p.IP})
+		t.Table.Delete(id)
+	}
+}
+
+// ByNetwork returns the Primary IP with exactly this address or IPv6 network.
+func (t *PrimaryIPTable) ByNetwork(n netip.Prefix) (*PrimaryIP, bool) {
+	found, ok := t.byNetwork.Get(networkID{network: n})
+	if !ok {
+		return nil, false
+	}
+	return t.Get(found.id)
+}
+
+// ByAddress returns the Primary IP that has an address or the IPv6 network around it.
+func (t *PrimaryIPTable) ByAddress(a netip.Addr) (*PrimaryIP, bool) {
+	bits := 64
+	if a.Is4() {
+		bits = 32
+	}
+	n, err := a.Prefix(bits)
+	if err != nil || a.Zone() != "" {
+		return nil, false
+	}
+	return t.ByNetwork(n)
 }
 
 // Clone implements Object.
@@ -131,7 +195,7 @@ func (p Project) CreatePrimaryIP(in CreatePrimaryIP) (ip *PrimaryIP, action int6
 		if err := ValidateLabels(in.Labels); err != nil {
 			return err
 		}
-		if err := RequireUniqueName(&tx.PrimaryIPs, in.Name, 0); err != nil {
+		if err := RequireUniqueName(&tx.PrimaryIPs.Table, in.Name, 0); err != nil {
 			return err
 		}
 		l, server, err := tx.placeOfPrimaryIP(in)
@@ -190,7 +254,7 @@ func (tx *Tx) assigneeServer(id int64) (*Server, error) {
 // newPrimaryIP takes an address from the pool and stores it as a Primary IP of a resource, or of none.
 // Errors: resource_limit_exceeded, resource_unavailable.
 func (tx *Tx) newPrimaryIP(in CreatePrimaryIP, l *Location, assignee Ref) (*PrimaryIP, error) {
-	if err := tx.checkLimit(&tx.PrimaryIPs); err != nil {
+	if err := tx.checkLimit(&tx.PrimaryIPs.Table); err != nil {
 		return nil, err
 	}
 	ip := &PrimaryIP{
@@ -203,7 +267,7 @@ func (tx *Tx) newPrimaryIP(in CreatePrimaryIP, l *Location, assignee Ref) (*Prim
 	if ip.Name == "" {
 		ip.Name = "primary_ip-" + strconv.FormatInt(ip.ID, 10)
 		// Another Primary IP may have the name.
-		for RequireUniqueName(&tx.PrimaryIPs, ip.Name, ip.ID) != nil {
+		for RequireUniqueName(&tx.PrimaryIPs.Table, ip.Name, ip.ID) != nil {
 			ip.Name += "-1"
 		}
 	}
@@ -237,7 +301,7 @@ func (p Project) UpdatePrimaryIP(id int64, in UpdatePrimaryIP) (*State, error) {
 		if in.AutoDelete != nil && *in.AutoDelete && ip.DeleteProtection {
 			return ErrField("auto_delete", "cannot be enabled while the Primary IP is protected against deletion")
 		}
-		if err := setMeta(&tx.PrimaryIPs, id, in.UpdateResource); err != nil {
+		if err := setMeta(&tx.PrimaryIPs.Table, id, in.UpdateResource); err != nil {
 			return err
 		}
 		if in.AutoDelete != nil {

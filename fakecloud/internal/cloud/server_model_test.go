@@ -206,7 +206,7 @@ func idsOf[T Object[T]](t *Table[T]) []int64 {
 }
 
 func (m *model) server() int64 { st := m.View(); return m.one(idsOf(&st.Servers)) }
-func (m *model) ip() int64     { st := m.View(); return m.one(idsOf(&st.PrimaryIPs)) }
+func (m *model) ip() int64     { st := m.View(); return m.one(idsOf(&st.PrimaryIPs.Table)) }
 func (m *model) group() int64  { st := m.View(); return m.one(idsOf(&st.PlacementGroups)) }
 func (m *model) net() int64    { st := m.View(); return m.one(idsOf(&st.Networks)) }
 func (m *model) lb() int64     { st := m.View(); return m.one(idsOf(&st.LoadBalancers)) }

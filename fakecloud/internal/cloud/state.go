@@ -9,7 +9,7 @@ type State struct {
 	Networks        Table[*Network]
 	LoadBalancers   Table[*LoadBalancer]
 	Certificates    Table[*Certificate]
-	PrimaryIPs      Table[*PrimaryIP]
+	PrimaryIPs      PrimaryIPTable
 	FloatingIPs     Table[*FloatingIP]
 	Volumes         Table[*Volume]
 	Firewalls       Table[*Firewall]
