@@ -82,7 +82,7 @@ what it can do. The control API has no authentication: keep it on a loopback add
 	f.StringVar(&s.control, "control", "127.0.0.1:4243", "address of the control API, `host:port`, or off")
 	f.StringSliceVar(&s.allowedHosts, "allowed-hosts", nil, "host `names` that the API and the control API accept, separated by commas, in addition to localhost and\ntheir own addresses (on an address that is not a loopback address, the API accepts every name)")
 	f.StringVar(&s.actions, "actions", "realistic", "how long actions take: instant, realistic, or a `duration` such as 250ms")
-	f.DurationVar(&s.keepActions, "keep-actions", fakecloud.DefaultKeepActions, "`duration` for which actions are kept after their end, on the cloud's clock; at most the latest 100,000 are kept")
+	f.DurationVar(&s.keepActions, "keep-actions", fakecloud.DefaultKeepActions, "`duration` for which actions are kept after their end, on the cloud's clock; at most the latest\n100,000 are kept")
 	f.IntVar(&s.rateLimit, "rate-limit", fakecloud.RealRateLimit, "requests per hour and project; 0 means no limit, and no RateLimit headers")
 	f.BoolVar(&s.dataPlane, "data-plane", false, "make load balancers listen on this machine and forward to their targets; on Linux, this changes the\ndefault address ranges: 127.65.0.0/16 for servers, 127.66.0.0/16 for load balancers")
 	f.StringVar(&s.publicIPv4, "public-ipv4", "", "address `range` for public IPv4 addresses (default 198.18.0.0/15)")

@@ -133,7 +133,7 @@ func listActions(r *Request, st *cloud.State, list actionList) (Response, error)
 		return Response{}, err
 	}
 	desc, ordered := orderOfActions(keys)
-	running := len(q["status"]) > 0 && !slices.ContainsFunc(q["status"], func(s string) bool { return s != string(cloud.ActionRunning) })
+	running := status("running") && !status("success") && !status("error")
 	if list.kind != "" && len(ids) == 0 && ordered && (running || len(q["status"]) == 0) {
 		total := st.Actions.CountOfKind(list.kind, running)
 		first := p.first(total)

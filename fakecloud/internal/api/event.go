@@ -44,7 +44,8 @@ func (a *API) Event(e *cloud.Event) []byte {
 	})
 }
 
-// EventResource returns the JSON of an event's resource after the event, or nil if it was deleted. It is a part of what Event returns.
+// EventResource returns the JSON of an event's resource after the event, or nil if it was deleted. It is a part of what Event
+// returns.
 func (a *API) EventResource(e *cloud.Event) json.RawMessage {
 	_, resource, ok := bytes.Cut(a.Event(e), resourceMember)
 	if !ok {

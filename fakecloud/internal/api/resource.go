@@ -149,7 +149,8 @@ func (d *resource[T]) page(r *Request, st *cloud.State) (Response, error) {
 		page := table.Page(cloud.Page{Order: order, Desc: desc, First: first, N: p.size})
 		return listResponse(r, d.plural, p, table.Len(), func(i int) []byte { return d.json(r, st, page[i-first]) }), nil
 	}
-	if candidates, ok := table.Candidates(f.selector); ok && candidates.Exact && len(f.tests) == 1 && !f.looked && ordered && order == cloud.ByID && !desc {
+	selected := len(f.tests) == 1 && !f.looked && ordered && order == cloud.ByID && !desc
+	if candidates, ok := table.Candidates(f.selector); ok && candidates.Exact && selected {
 		first := p.first(candidates.Len())
 		ids := candidates.IDs(first, p.size)
 		return listResponse(r, d.plural, p, candidates.Len(), func(i int) []byte {

@@ -10,6 +10,9 @@ const DefaultKeepActions = 30 * 24 * time.Hour
 // thousand actions a second are 2.6 billion in 30 days.
 const maxFinished = 100_000
 
+// maxKeepActions is small enough that times do not overflow.
+const maxKeepActions = 100 * 365 * 24 * time.Hour
+
 // forgetBatch is how many actions one transaction forgets at most.
 const forgetBatch = 250
 
@@ -20,8 +23,8 @@ type finishedAction struct {
 	at      time.Time
 }
 
-// forgetDue returns when the oldest action is to be forgotten, if all are kept for a time. It is a hundredth of that time later, so that one
-// transaction forgets many.
+// forgetDue returns when the oldest finished action is to be forgotten, and reports whether there is one. It is a hundredth of
+// keepActions later than needed, so that one transaction forgets many.
 func (c *Cloud) forgetDue() (time.Time, bool) {
 	f, keep := c.finished, c.keepActions
 	switch {
@@ -39,8 +42,8 @@ func (c *Cloud) forgets(now time.Time) bool {
 	return ok && !at.After(now) && (len(c.queue) == 0 || !at.After(c.queue[0].due))
 }
 
-// forgetActions forgets the oldest finished actions of one project, and returns their number. Each is an event, because who follows
-// the events keeps a copy of the state.
+// forgetActions forgets the oldest finished actions of one project, and returns their number. Each is an event, because a
+// subscriber may keep a copy of the state.
 func (c *Cloud) forgetActions(now time.Time) (n int) {
 	now = c.writeTime(now.UTC()) // times of events do not go back
 	surplus := len(c.finished) - c.maxFinished

@@ -145,7 +145,7 @@ func New(o Options) *Cloud {
 		clock:  o.Clock, catalogue: o.Catalogue, limits: o.Limits, seed: o.Seed,
 		wake: make(chan struct{}, 1), closed: make(chan struct{}),
 		ca: authority{seed: o.Seed}, lastLabels: noLabels,
-		keepActions: cmp.Or(o.KeepActions, DefaultKeepActions), maxFinished: maxFinished,
+		keepActions: min(cmp.Or(o.KeepActions, DefaultKeepActions), maxKeepActions), maxFinished: maxFinished,
 		healthRule: o.TargetHealth, dedicated: slices.Clone(o.DedicatedServers),
 	}
 	switch o.Clock.(type) {
