@@ -66,6 +66,10 @@ const writeTimeout = 30 * time.Second
 // maxWrite is how many bytes of lines a stream collects before it writes them.
 const maxWrite = 32 << 10
 
+// writeInterval is the least time between two writes of a stream, in the machine's time. A change after a quiet time is written at
+// once. With many changes and many clients, most of the cost is that of the writes.
+const writeInterval = 10 * time.Millisecond
+
 // events streams changes until the client leaves or the cloud is closed. A line is the JSON of an [api.EventJSON] with the resource
 // right after the change. Before the changes, the stream has the type existing for each resource of a snapshot, and then one synced.
 // After synced, the stream has every change.
@@ -103,8 +107,14 @@ func events(c *Controller, w http.ResponseWriter, r *http.Request) {
 				s.add(string(e.Type), e.Seq, c.API.Event(e))
 			}
 		}
-		if !more {
-			s.flush()
+		if more {
+			continue
+		}
+		s.flush()
+		select {
+		case <-time.After(writeInterval):
+		case <-r.Context().Done():
+			return
 		}
 	}
 }
