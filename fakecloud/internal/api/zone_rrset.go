@@ -107,31 +107,44 @@ func listRRSets(r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	types, err := oneOf(q, "type", cloud.RRTypes...)
-	if err != nil {
+	if _, err := oneOf(q, "type", cloud.RRTypes...); err != nil {
 		return Response{}, err
 	}
-	names, err := oneOf(q, "name")
-	if err != nil {
-		return Response{}, err
-	}
-	selector, err := cloud.ParseSelector(q.Get("label_selector"))
-	if err != nil {
+	f := cloud.RRSetFilter{Names: q["name"], Types: q["type"]}
+	if f.Labels, err = cloud.ParseSelector(q.Get("label_selector")); err != nil {
 		return Response{}, cloud.ErrField("label_selector", err.Error())
 	}
 	z, err := r.Project.View().FindZone(r.zone())
 	if err != nil {
 		return Response{}, err
 	}
-	all, err := z.ListRRSets()
-	if err != nil {
+	if err := z.RequirePrimary(); err != nil {
 		return Response{}, err
 	}
-	all = slices.DeleteFunc(all, func(s *cloud.RRSet) bool {
-		return !types(s.Type) || !names(s.Name) || !selector.Empty() && !selector.Matches(s.Labels)
-	})
+	if order, desc, ok := rrsetOrder(keys); ok {
+		// The number of the page may be beyond the end, which only the total tells.
+		_, total, ok := z.RRSetPage(f, cloud.Page{Order: order})
+		if ok {
+			first := p.first(total)
+			page, _, _ := z.RRSetPage(f, cloud.Page{Order: order, Desc: desc, First: first, N: p.size})
+			return listResponse(r, "rrsets", p, total, func(i int) []byte { return encodeRRSet(z, page[i-first]) }), nil
+		}
+	}
+	all := z.SelectRRSets(f)
 	slices.SortStableFunc(all, func(a, b *cloud.RRSet) int { return compareBy(a, b, keys, rrsetSort) })
 	return listResponse(r, "rrsets", p, len(all), func(i int) []byte { return encodeRRSet(z, all[i]) }), nil
+}
+
+// rrsetOrder returns the order that the sort keys ask for, and reports in ok whether zones maintain it.
+func rrsetOrder(keys []sortKey) (o cloud.Order, desc, ok bool) {
+	switch len(keys) {
+	case 0:
+		return cloud.ByName, false, true
+	case 1:
+		o, ok = map[string]cloud.Order{"name": cloud.ByName, "id": cloud.ByRRSetID, "created": cloud.ByAge}[keys[0].field]
+		return o, keys[0].desc, ok
+	}
+	return 0, false, false
 }
 
 // rrsetPart returns a set as a member of the response.

@@ -41,17 +41,24 @@ func withID(set *idSet, id int64, in bool) *idSet {
 	return &s
 }
 
+// labelIndex finds the ids of what has a label.
+type labelIndex struct{ ascending[labelled] }
+
+func newLabelIndex() labelIndex {
+	return labelIndex{newAscending(func(a, b labelled) bool { return a.label < b.label })}
+}
+
 // relabel updates the index after the labels of a resource changed.
-func (t *Table[T]) relabel(id int64, before, after map[string]string) {
+func (x *labelIndex) relabel(id int64, before, after map[string]string) {
 	if len(before)+len(after) == 0 || maps.Equal(before, after) {
 		return
 	}
 	change := func(label string, has bool) {
-		old, _ := t.labels.Get(labelled{label: label})
+		old, _ := x.Get(labelled{label: label})
 		if now := (labelled{label, withID(old.ids, id, has)}); now.ids.Len() == 0 {
-			t.labels.Delete(now)
+			x.Delete(now)
 		} else {
-			t.labels.Set(now)
+			x.Set(now)
 		}
 	}
 	for k, v := range before {
@@ -75,7 +82,9 @@ type Candidates struct {
 
 // Candidates returns the resources that a selector may select, by the requirement that leaves the fewest. ok is false if
 // the selector requires no label: it may select every resource.
-func (t *Table[T]) Candidates(s Selector) (best Candidates, ok bool) {
+func (t *Table[T]) Candidates(s Selector) (Candidates, bool) { return t.labels.candidates(s) }
+
+func (x *labelIndex) candidates(s Selector) (best Candidates, ok bool) {
 	for _, r := range s.requirements {
 		if r.op != opIn && r.op != opExists {
 			continue
@@ -83,7 +92,7 @@ func (t *Table[T]) Candidates(s Selector) (best Candidates, ok bool) {
 		c := Candidates{Exact: len(s.requirements) == 1}
 		if r.op == opExists {
 			prefix := r.key + "="
-			t.labels.Ascend(labelled{label: prefix}, func(l labelled) bool {
+			x.Ascend(labelled{label: prefix}, func(l labelled) bool {
 				if !strings.HasPrefix(l.label, prefix) {
 					return false
 				}
@@ -92,7 +101,7 @@ func (t *Table[T]) Candidates(s Selector) (best Candidates, ok bool) {
 			})
 		} else {
 			for _, v := range slices.Compact(slices.Sorted(slices.Values(r.values))) {
-				if l, ok := t.labels.Get(labelled{label: r.key + "=" + v}); ok {
+				if l, ok := x.Get(labelled{label: r.key + "=" + v}); ok {
 					c.sets = append(c.sets, l.ids)
 				}
 			}

@@ -91,7 +91,7 @@ type version[T Object[T]] struct {
 	ids      ascending[*Entry[T]]
 	// names and labels find ids. A new version of a resource seldom changes them.
 	names  ascending[*nameEntry]
-	labels ascending[labelled]
+	labels labelIndex
 	keys   *sync.Pool // search keys: entries with only an id
 	pages  *pageCache
 }
@@ -100,7 +100,7 @@ func newTable[T Object[T]](kind Kind) Table[T] {
 	return Table[T]{version: &version[T]{
 		kind: kind,
 		keys: &sync.Pool{}, pages: &pageCache{},
-		labels: newAscending(func(a, b labelled) bool { return a.label < b.label }),
+		labels: newLabelIndex(),
 		ids:    newAscending(func(a, b *Entry[T]) bool { return a.id < b.id }),
 		names: newAscending(func(a, b *nameEntry) bool {
 			if a.name != b.name {
@@ -314,13 +314,13 @@ func (t *Table[T]) put(old *Entry[T], v T) {
 	if old == nil {
 		t.ids.Set(&Entry[T]{Value: v, id: m.ID})
 		t.rename(m.ID, nil, m)
-		t.relabel(m.ID, nil, m.Labels)
+		t.labels.relabel(m.ID, nil, m.Labels)
 		t.log.record(t.kind, m.ID, nil, v)
 		return
 	}
 	before := old.Value
 	t.rename(m.ID, before.Header(), m)
-	t.relabel(m.ID, before.Header().Labels, m.Labels)
+	t.labels.relabel(m.ID, before.Header().Labels, m.Labels)
 	if t.log.has(m.ID) {
 		// This transaction has made the entry, so that no reader has it yet.
 		old.Value = v
@@ -361,7 +361,7 @@ func (t *Table[T]) Delete(id int64) {
 	t.own()
 	t.ids.Delete(old)
 	t.rename(id, old.Value.Header(), nil)
-	t.relabel(id, old.Value.Header().Labels, nil)
+	t.labels.relabel(id, old.Value.Header().Labels, nil)
 	t.log.record(t.kind, id, old.Value, nil)
 }
 

@@ -8,8 +8,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/tidwall/btree"
 )
 
 // KindZone is the kind of DNS zones.
@@ -45,9 +43,9 @@ type Zone struct {
 	DeleteProtection   bool
 	Serial             uint32 // YYYYMMDDnn; 0 in secondary mode
 
-	rrsets     *btree.BTreeG[*RRSet] // by name and type; replaced when it changes
-	publishing int                   // actions that are running
-	failed     bool                  // the last publication
+	sets       recordSets
+	publishing int  // actions that are running
+	failed     bool // the last publication
 }
 
 // PrimaryNameserver is where the zones of secondary mode come from.
@@ -61,6 +59,7 @@ type PrimaryNameserver struct {
 // Clone implements Object.
 func (z *Zone) Clone() *Zone {
 	c := *z
+	c.sets.owned = false
 	return &c
 }
 
@@ -79,12 +78,7 @@ func (z *Zone) Status() string {
 }
 
 // RecordCount returns the number of records.
-func (z *Zone) RecordCount() (n int) {
-	for _, s := range z.RRSets() {
-		n += len(s.Records)
-	}
-	return n
-}
+func (z *Zone) RecordCount() int { return z.sets.records }
 
 // FindZone returns the zone with an id or a name. An id takes precedence, because no name is a number.
 func (st *State) FindZone(idOrName string) (*Zone, error) {
@@ -166,8 +160,8 @@ func (z *Zone) setDefaults(tx *Tx) {
 		ns.Records = append(ns.Records, Record{Value: name})
 	}
 	soa := fmt.Sprintf("%s dns.hetzner.com. %d 86400 10800 3600000 3600", AuthoritativeNameservers[0], z.Serial)
-	z.replace(nil, &RRSet{Name: "@", Type: "SOA", Records: []Record{{Value: soa}}, created: tx.now})
-	z.replace(nil, &ns)
+	z.sets.put(&RRSet{Name: "@", Type: "SOA", Records: []Record{{Value: soa}}, created: tx.now})
+	z.sets.put(&ns)
 }
 
 // checkNameservers checks the primary name servers of a zone.
@@ -227,8 +221,8 @@ func (tx *Tx) publish(id int64, command string) int64 {
 	return tx.Start(ActionSpec{Command: command, Resources: []Ref{{KindZone, id}}, Effect: end(false), Failed: end(true)}).ID
 }
 
-// requirePrimary returns incorrect_zone_mode if the zone's records are not managed here.
-func (z *Zone) requirePrimary() error {
+// RequirePrimary returns incorrect_zone_mode if the records of the zone are not managed here.
+func (z *Zone) RequirePrimary() error {
 	if z.Mode != ZonePrimary {
 		return ErrOperation("incorrect_zone_mode", "operation is not supported for zones in secondary mode")
 	}
@@ -278,7 +272,7 @@ func (p Project) ChangeZoneTTL(idOrName string, ttl int) (int64, *State, error) 
 	return p.onZone(idOrName, "change_ttl", func(tx *Tx, z *Zone) error {
 		z.TTL = ttl
 		z.bump(tx)
-		return z.requirePrimary()
+		return z.RequirePrimary()
 	})
 }
 
@@ -296,7 +290,7 @@ func (p Project) ChangePrimaryNameservers(idOrName string, all []PrimaryNameserv
 // ImportZonefile replaces all record sets. Errors: not_found, locked, invalid_input, incorrect_zone_mode, protected.
 func (p Project) ImportZonefile(idOrName, text string) (int64, *State, error) {
 	return p.onZone(idOrName, "import_zonefile", func(tx *Tx, z *Zone) error {
-		if err := z.requirePrimary(); err != nil {
+		if err := z.RequirePrimary(); err != nil {
 			return err
 		}
 		for _, s := range z.RRSets() {
@@ -314,7 +308,7 @@ func (z *Zone) load(tx *Tx, text string) error {
 	if err != nil {
 		return ErrField("zonefile", err.Error())
 	}
-	z.rrsets, z.TTL = nil, cmp.Or(ttl, z.TTL)
+	z.sets, z.TTL = recordSets{}, cmp.Or(ttl, z.TTL)
 	for _, s := range sets {
 		if err := z.put(tx, s, ""); err != nil {
 			return ErrField("zonefile", fmt.Sprintf("%s/%s: %s", s.Name, s.Type, strings.TrimPrefix(err.Error(), "invalid_input: ")))

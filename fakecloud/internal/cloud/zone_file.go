@@ -9,7 +9,7 @@ import (
 
 // Zonefile returns the zone in the form of RFC 1035. Errors: incorrect_zone_mode.
 func (z *Zone) Zonefile() (string, error) {
-	if err := z.requirePrimary(); err != nil {
+	if err := z.RequirePrimary(); err != nil {
 		return "", err
 	}
 	var out strings.Builder
@@ -48,6 +48,7 @@ func parseZonefile(zone, text string) (ttl int, sets []RRSet, err error) {
 		return 0, nil, err
 	}
 	owner := ""
+	known := map[[2]string]int{} // the place in sets, by name and type
 	for _, l := range lines {
 		switch l.fields[0] {
 		case "$ORIGIN":
@@ -66,8 +67,10 @@ func parseZonefile(zone, text string) (ttl int, sets []RRSet, err error) {
 			return 0, nil, fmt.Errorf("line %d: %w", l.number, err)
 		}
 		owner = s.Name
-		i := slices.IndexFunc(sets, func(o RRSet) bool { return o.ID() == s.ID() })
-		if i < 0 {
+		key := [2]string{s.Name, s.Type}
+		i, ok := known[key]
+		if !ok {
+			known[key] = len(sets)
 			sets = append(sets, s)
 			continue
 		}

@@ -22,6 +22,7 @@ type RRSet struct {
 	ChangeProtection bool
 	Records          []Record
 	created          time.Time
+	age              int64 // grows with each new set of the zone
 }
 
 // Record is one record of a set.
@@ -37,24 +38,14 @@ func (s *RRSet) ID() string { return s.Name + "/" + s.Type }
 func (s *RRSet) Created() time.Time { return s.created }
 
 // RRSets returns all record sets by name and type.
-func (z *Zone) RRSets() []*RRSet {
-	if z.rrsets == nil {
-		return nil
-	}
-	return z.rrsets.Items()
-}
+func (z *Zone) RRSets() []*RRSet { return z.sets.all() }
 
 // RRSet returns a record set.
-func (z *Zone) RRSet(name, kind string) (*RRSet, bool) {
-	if z.rrsets == nil {
-		return nil, false
-	}
-	return z.rrsets.Get(&RRSet{Name: name, Type: kind})
-}
+func (z *Zone) RRSet(name, kind string) (*RRSet, bool) { return z.sets.get(name, kind) }
 
 // FindRRSet returns a record set of a zone in primary mode. Errors: incorrect_zone_mode, not_found.
 func (z *Zone) FindRRSet(name, kind string) (*RRSet, error) {
-	if err := z.requirePrimary(); err != nil {
+	if err := z.RequirePrimary(); err != nil {
 		return nil, err
 	}
 	if s, ok := z.RRSet(name, kind); ok {
@@ -62,25 +53,6 @@ func (z *Zone) FindRRSet(name, kind string) (*RRSet, error) {
 	}
 	return nil, &Error{Code: "not_found", Status: 404, Message: fmt.Sprintf("RRSet '%s/%s' not found in zone %s", name, kind, z.Name)}
 }
-
-// replace stores a new version of a set, or removes it if now is nil. The zone's versions share the others.
-func (z *Zone) replace(before, now *RRSet) {
-	if z.rrsets == nil {
-		z.rrsets = newTree(func(a, b *RRSet) bool {
-			return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Type, b.Type)) < 0
-		})
-	} else {
-		z.rrsets = z.rrsets.Copy()
-	}
-	if now == nil {
-		z.rrsets.Delete(before)
-	} else {
-		z.rrsets.Set(now)
-	}
-}
-
-// ListRRSets returns all record sets of a zone in primary mode, by name and type. Errors: incorrect_zone_mode.
-func (z *Zone) ListRRSets() ([]*RRSet, error) { return z.RRSets(), z.requirePrimary() }
 
 // bump increases the serial number in the SOA record, as every change of a zone in primary mode does.
 func (z *Zone) bump(tx *Tx) {
@@ -96,7 +68,7 @@ func (z *Zone) bump(tx *Tx) {
 	fields[2] = strconv.FormatUint(uint64(z.Serial), 10)
 	next := *soa
 	next.Records = []Record{{Value: strings.Join(fields, " "), Comment: soa.Records[0].Comment}}
-	z.replace(nil, &next)
+	z.sets.put(&next)
 }
 
 // nextSerial returns the serial number after one, in the form YYYYMMDDnn (API document, SOA Serial).
@@ -139,8 +111,8 @@ func (z *Zone) put(tx *Tx, s RRSet, prefix string) error {
 		}
 		s.Records[i].Value = value
 	}
-	for _, o := range z.RRSets() {
-		if o.Name == s.Name && (o.Type == "CNAME") != (s.Type == "CNAME") {
+	for _, o := range z.sets.named(s.Name) {
+		if (o.Type == "CNAME") != (s.Type == "CNAME") {
 			return ErrField(prefix+"type", fmt.Sprintf("is not possible next to the RRSet %s: a name with a CNAME record has no other records", o.ID()))
 		}
 	}
@@ -148,14 +120,14 @@ func (z *Zone) put(tx *Tx, s RRSet, prefix string) error {
 		s.created = tx.now
 	}
 	s.Labels = labelsOrNone(s.Labels)
-	z.replace(nil, &s)
+	z.sets.put(&s)
 	return nil
 }
 
 // CreateRRSet creates a record set. Errors: not_found, locked, invalid_input, incorrect_zone_mode, uniqueness_error.
 func (p Project) CreateRRSet(zone string, s RRSet) (int64, *State, error) {
 	return p.onZone(zone, "create_rrset", func(tx *Tx, z *Zone) error {
-		if err := z.requirePrimary(); err != nil {
+		if err := z.RequirePrimary(); err != nil {
 			return err
 		}
 		if _, ok := z.RRSet(s.Name, s.Type); ok {
@@ -180,7 +152,7 @@ func (p Project) UpdateRRSet(zone, name, kind string, labels map[string]string) 
 		}
 		next, changed := *s, z.Clone()
 		next.Labels = labelsOrNone(labels)
-		changed.replace(s, &next)
+		changed.sets.put(&next)
 		tx.Zones.Put(changed)
 		return nil
 	})
@@ -208,7 +180,7 @@ func (p Project) onRRSet(zone, name, kind, command string, change func(*Tx, *Zon
 		case kind == "SOA":
 			return ErrField("records", "must not be empty: a zone needs its SOA record")
 		default:
-			z.replace(s, nil)
+			z.sets.remove(s)
 		}
 		z.bump(tx)
 		return err
@@ -248,7 +220,7 @@ func (p Project) SetRecords(zone, name, kind string, records []Record) (int64, *
 // Errors: those of onRRSet, invalid_input.
 func (p Project) AddRecords(zone, name, kind string, ttl *int, records []Record) (int64, *State, error) {
 	return p.onZone(zone, "add_rrset_records", func(tx *Tx, z *Zone) error {
-		if err := z.requirePrimary(); err != nil {
+		if err := z.RequirePrimary(); err != nil {
 			return err
 		}
 		next := RRSet{Name: name, Type: kind, TTL: ttl}
