@@ -20,7 +20,8 @@ func (a *API) record(next Handler) Handler {
 			e := &journal.Entry{
 				Time: r.arrived, Duration: a.cloud.Clock().Since(r.arrived), CorrelationID: r.CorrelationID,
 				Method: r.HTTP.Method, Route: r.Route.Pattern, Operation: r.Route.OperationID,
-				ResourceID: r.resourceID(), Path: r.HTTP.URL.Path, Query: redact(r.HTTP.URL.RawQuery),
+				ResourceID: r.resourceID(), Path: r.withoutToken(r.HTTP.URL.Path),
+				Query:  r.withoutToken(redact(r.HTTP.URL.RawQuery)),
 				Status: r.writer.status, Handled: r.Handled, ErrorCode: r.ErrorCode, Fault: r.Fault,
 				Client: first(r.HTTP.Header["User-Agent"]), Remote: r.HTTP.RemoteAddr,
 				BytesIn: r.writer.bytesIn, BytesOut: r.writer.bytesOut,
@@ -38,9 +39,22 @@ func (a *API) record(next Handler) Handler {
 	}
 }
 
+// minSecretToken is the length of a token that is looked for in texts. A shorter one may be there by chance.
+const minSecretToken = 16
+
+// withoutToken removes the request's token from a part of its URL, where a client has put it by mistake.
+func (r *Request) withoutToken(text string) string {
+	if token := r.bearer(); len(token) >= minSecretToken {
+		return strings.ReplaceAll(text, token, redacted)
+	}
+	return text
+}
+
+const redacted = "REDACTED"
+
 // secretParameter matches the names of query parameters that hold a secret. The API has no such parameter: a client sends
 // one by mistake.
-var secretParameter = regexp.MustCompile(`(?i)token|secret|passw|pwd|credential|auth|bearer|api[-_.]?key|signature`)
+var secretParameter = regexp.MustCompile(`(?i)token|secret|passw|pwd|credential|auth|bearer|key|user[-_.]?data|signature`)
 
 // redact removes the values of secret parameters from a query. It drops the part that is too long for the journal.
 func redact(query string) string {
@@ -49,8 +63,8 @@ func redact(query string) string {
 		pair, _, _ := strings.Cut(query[at:], "&")
 		name, value, _ := strings.Cut(pair, "=")
 		if value != "" && isSecret(name) {
-			query = query[:at] + name + "=REDACTED" + query[at+len(pair):]
-			pair = name + "=REDACTED"
+			query = query[:at] + name + "=" + redacted + query[at+len(pair):]
+			pair = name + "=" + redacted
 		}
 		at += len(pair) + 1
 	}

@@ -7,7 +7,8 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
-// Shown shows one kind of resource like the API. The control API's dump and its event stream use it.
+// Shown shows one kind of resource like the API, but without secrets. The control API's dump and its event stream use it, which
+// need no token.
 type Shown interface {
 	Kind() cloud.Kind
 	// Plural is the kind's name in paths and lists.
@@ -46,17 +47,24 @@ func (s shownResource[T]) Plural() string { return s.plural }
 
 // All implements Shown.
 func (s shownResource[T]) All(st *cloud.State) iter.Seq2[int64, json.RawMessage] {
-	return eachOnce(s.table(st), func(v T) []byte { return s.bytes(s.api, s.api.date, st, v) })
-}
-
-func eachOnce[T cloud.Object[T]](t *cloud.Table[T], encode func(T) []byte) iter.Seq2[int64, json.RawMessage] {
 	return func(yield func(int64, json.RawMessage) bool) {
-		for e := range t.Entries() {
-			if !yield(e.Value.Header().ID, e.EncodedOnce(encode)) {
+		for e := range s.table(st).Entries() {
+			if !yield(e.Value.Header().ID, s.json(st, e)) {
 				return
 			}
 		}
 	}
+}
+
+// json returns the JSON of one version, without secrets.
+func (s shownResource[T]) json(st *cloud.State, e *cloud.Entry[T]) []byte {
+	encode := func(v T) []byte { return s.bytes(s.api, s.api.date, st, v) }
+	if s.public != nil {
+		if v, ok := s.public(e.Value); ok {
+			return encode(v)
+		}
+	}
+	return e.EncodedOnce(encode)
 }
 
 // One implements Shown.
@@ -65,7 +73,7 @@ func (s shownResource[T]) One(st *cloud.State, id int64) (json.RawMessage, bool)
 	if !ok {
 		return nil, false
 	}
-	return e.EncodedOnce(func(v T) []byte { return s.bytes(s.api, s.api.date, st, v) }), true
+	return s.json(st, e), true
 }
 
 // shownActions shows actions. They are not a resource[T], because clients cannot create or change them.
@@ -75,7 +83,13 @@ func (shownActions) Kind() cloud.Kind { return cloud.KindAction }
 func (shownActions) Plural() string   { return "actions" }
 
 func (shownActions) All(st *cloud.State) iter.Seq2[int64, json.RawMessage] {
-	return eachOnce(&st.Actions.Table, encodeAction)
+	return func(yield func(int64, json.RawMessage) bool) {
+		for e := range st.Actions.Entries() {
+			if !yield(e.Value.ID, e.EncodedOnce(encodeAction)) {
+				return
+			}
+		}
+	}
 }
 
 func (shownActions) One(st *cloud.State, id int64) (json.RawMessage, bool) {

@@ -25,6 +25,8 @@ type resource[T cloud.Object[T]] struct {
 	// lookup, if set, reads a query parameter of the list for which there is an index. It returns the only ids that the parameter
 	// selects, in order, or false if the query does not have it.
 	lookup func(*cloud.State, url.Values) ([]int64, bool)
+	// public, if set, returns a copy without the secrets that the API shows, and reports whether there are any.
+	public func(T) (T, bool)
 	// find, if set, finds a resource by the path's {id_or_name}. Otherwise the path has an {id}.
 	find func(st *cloud.State, idOrName string) (T, error)
 }

@@ -56,6 +56,19 @@ type PrimaryNameserver struct {
 	TSIGAlgorithm string
 }
 
+// WithoutKeys returns a copy without the TSIG keys of the primary name servers, and reports whether there are any.
+func (z *Zone) WithoutKeys() (*Zone, bool) {
+	if !slices.ContainsFunc(z.PrimaryNameservers, func(s PrimaryNameserver) bool { return s.TSIGKey != "" }) {
+		return z, false
+	}
+	c := z.Clone()
+	c.PrimaryNameservers = slices.Clone(c.PrimaryNameservers)
+	for i := range c.PrimaryNameservers {
+		c.PrimaryNameservers[i].TSIGKey = ""
+	}
+	return c, true
+}
+
 // Clone implements Object.
 func (z *Zone) Clone() *Zone {
 	c := *z
