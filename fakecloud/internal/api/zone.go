@@ -39,15 +39,15 @@ type nameserverJSON struct {
 func encodeZone(_ Date, _ *cloud.State, z *cloud.Zone) any {
 	out := zoneJSON{
 		ID: z.ID, Name: z.Name, Mode: z.Mode, Status: z.Status(), TTL: z.TTL, RecordCount: z.RecordCount(), Labels: z.Labels,
-		Created: timeJSON(z.Created), Protection: protectionJSON{z.DeleteProtection}, Registrar: "unknown",
+		Created: timeJSON(z.Created), Protection: protectionJSON{z.DeleteProtection}, Registrar: "other",
 		PrimaryNameservers: []nameserverJSON{},
 	}
 	for _, s := range z.PrimaryNameservers {
 		out.PrimaryNameservers = append(out.PrimaryNameservers, nameserverJSON(s))
 	}
 	a := &out.Authoritative
-	a.Assigned, a.Delegated = cloud.AuthoritativeNameservers, cloud.AuthoritativeNameservers
-	a.LastCheck, a.Status = timeJSON(z.Created), "valid"
+	a.Assigned, a.Delegated = cloud.AuthoritativeNameservers, append([]string{}, z.Delegation.Nameservers...)
+	a.LastCheck, a.Status = timeJSON(z.Delegation.LastCheck), z.Delegation.Status
 	return out
 }
 

@@ -183,9 +183,16 @@ func createRRSet(r *Request) (Response, error) {
 
 func updateRRSet(r *Request) (Response, error) {
 	var body struct {
-		Labels map[string]string `json:"labels"`
+		Labels  map[string]string      `json:"labels"`
+		Records bind.Opt[[]recordJSON] `json:"records"`
 	}
 	if err := r.Bind(&body); err != nil {
+		return Response{}, err
+	}
+	// An error, because many clients expect this to change the records. null counts as absent, as for all fields.
+	if body.Records.Present && !body.Records.Null {
+		err := cloud.ErrInvalidInput() // without details (ddclient issue 871, opnsense/plugins issue 5243)
+		err.Message = "can't update records with this endpoint"
 		return Response{}, err
 	}
 	st, err := r.Project.UpdateRRSet(r.zone(), r.rrName(), r.rrType(), body.Labels)

@@ -130,8 +130,8 @@ func (s Selector) String() string { return s.source }
 // Empty reports whether the selector matches everything.
 func (s Selector) Empty() bool { return len(s.requirements) == 0 }
 
-// Matches reports whether labels fulfil all requirements. As in Kubernetes, != and notin also match
-// labels without the key.
+// Matches reports whether labels fulfil all requirements. Unlike in Kubernetes, != and notin need the key: a maintained
+// client asserts so for RRSets, and no source tells that other resources are different.
 func (s Selector) Matches(labels map[string]string) bool {
 	for _, r := range s.requirements {
 		v, ok := labels[r.key]
@@ -149,7 +149,7 @@ func (s Selector) Matches(labels map[string]string) bool {
 				return false
 			}
 		case opNotIn:
-			if ok && slices.Contains(r.values, v) {
+			if !ok || slices.Contains(r.values, v) {
 				return false
 			}
 		}

@@ -32,6 +32,13 @@ const (
 	MaxUserDataBytes            = 32 << 10
 )
 
+// Limits of zones that no document states. They are far above what zones have.
+const (
+	MaxPrimaryNameservers = 16
+	MaxTSIGKeyBytes       = 512 // in base64. A longer key of HMAC is not stronger
+	MaxCommentCharacters  = 1024
+)
+
 // MinVSwitchID is the smallest id of a vSwitch that exists. vSwitches belong to Robot, which is not
 // modelled: all larger ids exist, too. Smaller ids are for tests of the error.
 const MinVSwitchID = 1000

@@ -34,7 +34,7 @@ var AuthoritativeNameservers = []string{"hydrogen.ns.hetzner.com.", "oxygen.ns.h
 // Reproduced: both modes, record sets of all types with their rules, zone files, the serial number, protection. A change is
 // visible at once; its action is the publication, while which the status is updating. If that fails, it is error until
 // the next one succeeds. Left out: answers to DNS queries, transfers from primary name servers, a list of public
-// suffixes (a zone's name needs two labels). Every domain is delegated correctly, by an unknown registrar.
+// suffixes (a zone's name needs two labels). The name decides how the domain is delegated, see [Delegation].
 type Zone struct {
 	Meta
 	Mode               string
@@ -42,6 +42,9 @@ type Zone struct {
 	PrimaryNameservers []PrimaryNameserver
 	DeleteProtection   bool
 	Serial             uint32 // YYYYMMDDnn; 0 in secondary mode
+
+	// Delegation is how the parent zone delegates the domain, as far as the last check has found out.
+	Delegation Delegation
 
 	sets       recordSets
 	publishing int  // actions that are running
@@ -115,10 +118,13 @@ type CreateZone struct {
 	Zonefile           string              // for primary mode, instead of RRSets
 }
 
-// domainLabel is a label of a host name, in lower case.
-const domainLabel = `[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?`
+// domainLabel is a label of a host name, in lower case. topLevel is the last one: no public suffix ends with a number.
+const (
+	domainLabel = `[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?`
+	topLevel    = `[a-z]([a-z0-9-]{0,61}[a-z0-9])?`
+)
 
-var zoneName = regexp.MustCompile(`^` + domainLabel + `(\.` + domainLabel + `)+$`)
+var zoneName = regexp.MustCompile(`^(` + domainLabel + `\.)+` + topLevel + `$`)
 
 // CreateZone creates a zone. In primary mode, it gets a SOA record and the NS records of the name servers.
 // Errors: invalid_input, uniqueness_error, resource_limit_exceeded.
@@ -130,7 +136,7 @@ func (p Project) CreateZone(in CreateZone) (z *Zone, action int64, st *State, er
 		if err := cmp.Or(ValidateLabels(in.Labels), checkNameservers(in.PrimaryNameservers), RequireUniqueName(&tx.Zones, in.Name, 0), tx.checkLimit(&tx.Zones)); err != nil {
 			return err
 		}
-		z = &Zone{Meta: tx.NewMeta(in.Name, in.Labels), Mode: in.Mode, TTL: cmp.Or(in.TTL, DefaultTTL)}
+		z = &Zone{Meta: tx.NewMeta(in.Name, in.Labels), Mode: in.Mode, TTL: cmp.Or(in.TTL, DefaultTTL), Delegation: notChecked}
 		if in.Mode == ZoneSecondary {
 			z.PrimaryNameservers = in.PrimaryNameservers
 		} else if err := z.fill(tx, in); err != nil {
@@ -138,6 +144,7 @@ func (p Project) CreateZone(in CreateZone) (z *Zone, action int64, st *State, er
 		}
 		tx.Zones.Put(z)
 		action = tx.publish(z.ID, "create_zone")
+		tx.checkDelegationLater(z.ID)
 		z, _ = tx.Zones.Get(z.ID)
 		return nil
 	})
@@ -147,12 +154,17 @@ func (p Project) CreateZone(in CreateZone) (z *Zone, action int64, st *State, er
 // fill gives a new zone its record sets.
 func (z *Zone) fill(tx *Tx, in CreateZone) error {
 	z.Serial = nextSerial(0, tx.now)
-	z.setDefaults(tx)
 	if in.Zonefile != "" {
 		if len(in.RRSets) > 0 {
 			return ErrField("zonefile", "and rrsets are mutually exclusive")
 		}
-		return z.load(tx, in.Zonefile)
+		if err := z.load(tx, in.Zonefile); err != nil {
+			return err
+		}
+	}
+	z.setDefaults(tx)
+	if in.Zonefile != "" {
+		z.bump(tx)
 	}
 	for i, s := range in.RRSets {
 		prefix := fmt.Sprintf("rrsets.%d.", i)
@@ -166,19 +178,25 @@ func (z *Zone) fill(tx *Tx, in CreateZone) error {
 	return nil
 }
 
-// setDefaults adds the SOA record and the NS records of a new zone.
+// setDefaults adds the SOA record and the NS records of a new zone, if its zone file has none.
 func (z *Zone) setDefaults(tx *Tx) {
 	ns := RRSet{Name: "@", Type: "NS", created: tx.now}
 	for _, name := range AuthoritativeNameservers {
 		ns.Records = append(ns.Records, Record{Value: name})
 	}
 	soa := fmt.Sprintf("%s dns.hetzner.com. %d 86400 10800 3600000 3600", AuthoritativeNameservers[0], z.Serial)
-	z.sets.put(&RRSet{Name: "@", Type: "SOA", Records: []Record{{Value: soa}}, created: tx.now})
-	z.sets.put(&ns)
+	for _, s := range []RRSet{{Name: "@", Type: "SOA", Records: []Record{{Value: soa}}, created: tx.now}, ns} {
+		if _, ok := z.RRSet(s.Name, s.Type); !ok {
+			z.sets.put(&s)
+		}
+	}
 }
 
 // checkNameservers checks the primary name servers of a zone.
 func checkNameservers(all []PrimaryNameserver) error {
+	if len(all) > MaxPrimaryNameservers {
+		return ErrField("primary_nameservers", fmt.Sprintf("must have at most %d items", MaxPrimaryNameservers))
+	}
 	for i, s := range all {
 		field := fmt.Sprintf("primary_nameservers.%d.", i)
 		if a := s.Address; !a.IsValid() || a.IsPrivate() || a.IsLoopback() || a.IsUnspecified() || a.IsMulticast() || a.IsLinkLocalUnicast() {
@@ -187,8 +205,8 @@ func checkNameservers(all []PrimaryNameserver) error {
 		if slices.ContainsFunc(all[:i], func(o PrimaryNameserver) bool { return o.Address == s.Address }) {
 			return ErrField(field+"address", "must be unique")
 		}
-		if _, err := base64.StdEncoding.DecodeString(s.TSIGKey); err != nil {
-			return ErrField(field+"tsig_key", "must be base64 encoded")
+		if _, err := base64.StdEncoding.DecodeString(s.TSIGKey); err != nil || len(s.TSIGKey) > MaxTSIGKeyBytes {
+			return ErrField(field+"tsig_key", fmt.Sprintf("must be base64 encoded, with at most %d characters", MaxTSIGKeyBytes))
 		}
 		if (s.TSIGKey == "") != (s.TSIGAlgorithm == "") {
 			return ErrField(field+"tsig_algorithm", "and tsig_key need each other")
@@ -263,6 +281,9 @@ func (p Project) DeleteZone(idOrName string) (action int64, st *State, err error
 		if z.DeleteProtection {
 			return ErrProtected("zone deletion is protected")
 		}
+		if z.sets.protected > 0 {
+			return errRRSetProtected()
+		}
 		ref := []Ref{z.Ref()}
 		action = tx.Start(ActionSpec{Command: "delete_zone", Resources: ref, Locks: ref, Effect: func(tx *Tx) { tx.Zones.Delete(z.ID) }}).ID
 		return nil
@@ -280,12 +301,13 @@ func (p Project) ChangeZoneProtection(idOrName string, protect *bool) (int64, *S
 	})
 }
 
-// ChangeZoneTTL sets the default TTL in seconds. Errors: not_found, locked, incorrect_zone_mode.
+// ChangeZoneTTL sets the default TTL in seconds, also of a secondary zone: the document denies that, a maintained client
+// asserts it (COVERAGE.md, amendments). Errors: not_found, locked.
 func (p Project) ChangeZoneTTL(idOrName string, ttl int) (int64, *State, error) {
 	return p.onZone(idOrName, "change_ttl", func(tx *Tx, z *Zone) error {
 		z.TTL = ttl
 		z.bump(tx)
-		return z.RequirePrimary()
+		return nil
 	})
 }
 
@@ -306,13 +328,29 @@ func (p Project) ImportZonefile(idOrName, text string) (int64, *State, error) {
 		if err := z.RequirePrimary(); err != nil {
 			return err
 		}
-		for _, s := range z.RRSets() {
-			if s.ChangeProtection {
-				return ErrProtected(fmt.Sprintf("RRSet %s/%s is protected", s.Name, s.Type))
-			}
+		if z.sets.protected > 0 {
+			return errRRSetProtected()
 		}
-		return z.load(tx, text)
+		if err := z.load(tx, text); err != nil {
+			return err
+		}
+		z.bump(tx)
+		return z.checkImported()
 	})
+}
+
+// checkImported checks that a zone has what an import must have. A new zone made from a zone file gets it.
+func (z *Zone) checkImported() error {
+	if _, ok := z.RRSet("@", "SOA"); !ok {
+		return ErrField("zonefile", "has no SOA record")
+	}
+	ns, ok := z.RRSet("@", "NS")
+	for _, name := range AuthoritativeNameservers {
+		if !ok || !slices.ContainsFunc(ns.Records, func(r Record) bool { return r.Value == name }) {
+			return ErrField("zonefile", "has no NS record of "+name)
+		}
+	}
+	return nil
 }
 
 // load replaces all record sets by those of a zone file.
@@ -327,15 +365,5 @@ func (z *Zone) load(tx *Tx, text string) error {
 			return ErrField("zonefile", fmt.Sprintf("%s/%s: %s", s.Name, s.Type, strings.TrimPrefix(err.Error(), "invalid_input: ")))
 		}
 	}
-	if _, ok := z.RRSet("@", "SOA"); !ok {
-		return ErrField("zonefile", "has no SOA record")
-	}
-	ns, ok := z.RRSet("@", "NS")
-	for _, name := range AuthoritativeNameservers {
-		if !ok || !slices.ContainsFunc(ns.Records, func(r Record) bool { return r.Value == name }) {
-			return ErrField("zonefile", "has no NS record of "+name)
-		}
-	}
-	z.bump(tx)
 	return nil
 }

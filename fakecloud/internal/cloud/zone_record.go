@@ -35,7 +35,7 @@ func recordValue(kind, value string) (canonical, problem string) {
 	if err != "" {
 		return "", err
 	}
-	wanted := rdata[kind]
+	wanted, length := rdata[kind], 0
 	for i, f := range fields {
 		n := min(i, len(wanted)-1)
 		if wanted[n] == "..." {
@@ -44,8 +44,12 @@ func recordValue(kind, value string) (canonical, problem string) {
 			return "", fmt.Sprintf("has more than the %d fields of the type %s", len(wanted), kind)
 		}
 		if fields[i], problem = recordField(wanted[n], f); problem != "" {
-			return "", fmt.Sprintf("%q %s", f, problem)
+			return "", fmt.Sprintf("%.64q %s", f, problem)
 		}
+		length += wireLength(wanted[n], f)
+	}
+	if length > maxRData {
+		return "", fmt.Sprintf("must have at most %d bytes", maxRData)
 	}
 	least := len(wanted)
 	if wanted[least-1] == "..." {
@@ -58,6 +62,20 @@ func recordValue(kind, value string) (canonical, problem string) {
 		return "", fmt.Sprintf("has %d of the %d fields of the type %s", len(fields), least, kind)
 	}
 	return strings.Join(fields, " "), ""
+}
+
+// maxRData is the length of a record's data in bytes (RFC 1035, section 3.2.1: RDLENGTH has 16 bits).
+const maxRData = 1<<16 - 1
+
+// wireLength returns how many bytes a field has in a DNS message. It is too large by a few for those that are short anyway.
+func wireLength(kind, f string) int {
+	switch kind {
+	case "hex":
+		return len(f) / 2
+	case "quoted":
+		return len(f) - 1 // one byte has the length, the quotes have none
+	}
+	return len(f) + 4
 }
 
 // recordField checks one field and returns its canonical form.

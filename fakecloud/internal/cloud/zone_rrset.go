@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // MaxRecordsPerRRSet is the maximum number of records in one request (API document, set_zone_rrset_records).
@@ -30,6 +31,10 @@ type Record struct {
 	Value   string
 	Comment string
 }
+
+// errRRSetProtected is the answer to each change of a protected set. The message is the real API's: libdns/hetzner issue 14,
+// caddy-dns/hetzner issue 28.
+func errRRSetProtected() *Error { return ErrProtected("RRSet(s) is/are change protected") }
 
 // ID identifies the set in its zone.
 func (s *RRSet) ID() string { return s.Name + "/" + s.Type }
@@ -106,6 +111,9 @@ func (z *Zone) put(tx *Tx, s RRSet, prefix string) error {
 		if problem != "" {
 			return ErrField(field, problem)
 		}
+		if utf8.RuneCountInString(r.Comment) > MaxCommentCharacters {
+			return ErrField(fmt.Sprintf("%srecords.%d.comment", prefix, i), fmt.Sprintf("must have at most %d characters", MaxCommentCharacters))
+		}
 		if slices.ContainsFunc(s.Records[:i], func(o Record) bool { return o.Value == value }) {
 			return ErrField(field, "must be unique")
 		}
@@ -167,7 +175,7 @@ func (p Project) onRRSet(zone, name, kind, command string, change func(*Tx, *Zon
 		case err != nil:
 			return err
 		case s.ChangeProtection && command != "change_rrset_protection":
-			return ErrProtected(fmt.Sprintf("RRSet %s is protected", s.ID()))
+			return errRRSetProtected()
 		}
 		next := *s
 		next.Records = slices.Clone(s.Records)
@@ -226,7 +234,7 @@ func (p Project) AddRecords(zone, name, kind string, ttl *int, records []Record)
 		next := RRSet{Name: name, Type: kind, TTL: ttl}
 		if s, ok := z.RRSet(name, kind); ok {
 			if s.ChangeProtection {
-				return ErrProtected(fmt.Sprintf("RRSet %s is protected", s.ID()))
+				return errRRSetProtected()
 			}
 			if ttl != nil && s.TTL != nil && *ttl != *s.TTL {
 				return ErrField("ttl", fmt.Sprintf("must be the TTL of the RRSet, %d", *s.TTL))

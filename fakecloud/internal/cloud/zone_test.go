@@ -96,7 +96,7 @@ func FuzzZonefile(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		p, _ := serverCloud(t, Options{})
 		z, _, _, err := p.CreateZone(CreateZone{Name: "example.com", Mode: ZonePrimary, Zonefile: text})
-		if err != nil {
+		if err != nil || z.checkImported() != nil { // a new zone needs less than an import
 			return
 		}
 		exported, err := z.Zonefile()

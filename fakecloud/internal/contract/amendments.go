@@ -24,6 +24,8 @@ const (
 	fromFacts     = "api-facts.md, \"Newer than the document\""
 	fromDelta     = "delta-2026-09.json (excerpt of the document of September 2026)"
 	fromChangelog = "hcloud-go, CHANGELOG.md, "
+
+	fromSecondRound = "api-facts.md, \"What unmodified clients showed in the second round\""
 )
 
 // Amendments returns the changes that [Parse] adds to the document, oldest first.
@@ -70,6 +72,21 @@ func Amendments() []Amendment {
 				return addCode("volume_already_attached", http.StatusUnprocessableEntity, "attach_volume", "create_server")(d) +
 					addCode("limit_exceeded_error", http.StatusUnprocessableEntity, "attach_volume", "create_volume", "create_server")(d)
 			},
+		},
+		{
+			Source: fromSecondRound + ": assertion of a client",
+			What:   "the TTL of a secondary zone can be changed",
+			apply:  removeCode("incorrect_zone_mode", "change_zone_ttl"),
+		},
+		{
+			Source: fromSecondRound + "; ddclient issue 871, opnsense/plugins issue 5243",
+			What:   "PUT of a record set with records: 422 invalid_input \"can't update records with this endpoint\", without details",
+			apply:  addCode("invalid_input", http.StatusUnprocessableEntity, "update_zone_rrset"),
+		},
+		{
+			Source: fromSecondRound + ": assertion of a client; the message: libdns/hetzner issue 14, caddy-dns/hetzner issue 28",
+			What:   "deleting a zone with a protected record set: 423 protected",
+			apply:  addCode("protected", http.StatusLocked, "delete_zone"),
 		},
 		{
 			Since: in2026(time.May, 1), Source: fromFacts,
@@ -215,6 +232,20 @@ func addCode(code string, status int, operations ...string) func(*Document) int 
 			}
 			op.codes[code] = append(op.codes[code], status)
 			changed++
+		}
+		return changed
+	}
+}
+
+// removeCode removes an error code from operations.
+func removeCode(code string, operations ...string) func(*Document) int {
+	return func(d *Document) int {
+		changed := 0
+		for _, id := range operations {
+			if op := d.find(id); op != nil && op.codes[code] != nil {
+				delete(op.codes, code)
+				changed++
+			}
 		}
 		return changed
 	}

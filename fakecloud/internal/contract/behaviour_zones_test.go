@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // zone makes a zone and returns its path.
@@ -43,7 +44,6 @@ func TestOperationsThatNeedTheOtherModeOfAZone(t *testing.T) {
 	w.refuseAction("incorrect_zone_mode", w.zone("primary"), "change_primary_nameservers", object{"primary_nameservers": []any{}})
 	for operation, body := range map[string]any{
 		"GET " + zone + "/zonefile":                  nil,
-		"POST " + zone + "/actions/change_ttl":       object{"ttl": 600},
 		"POST " + zone + "/actions/import_zonefile":  object{"zonefile": "x"},
 		"GET " + zone + "/rrsets":                    nil,
 		"POST " + zone + "/rrsets":                   object{"name": "www", "type": "A", "records": one},
@@ -263,4 +263,136 @@ func TestAProtectedRecordSetIsNotChanged(t *testing.T) {
 	w.refuse(423, "protected", "DELETE", set, nil)
 	w.act(set, "change_protection", object{"change": false})
 	w.act(set, "set_records", object{"records": records("198.51.100.2")})
+}
+
+// What clients assert against the document, or where it is silent (api-facts.md, "What unmodified clients showed in the second
+// round").
+
+func TestTheTTLOfASecondaryZoneChanges(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	zone := w.zone("secondary")
+	w.act(zone, "change_ttl", object{"ttl": 600})
+	if got := at(w.do(200, "GET", zone, nil), "zone", "ttl"); got != 600.0 {
+		t.Errorf("TTL %v", got)
+	}
+}
+
+func TestAnUpdateOfARecordSetDoesNotTakeRecords(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	set := w.recordSet(w.zone("primary"), "198.51.100.1")
+	for _, wrong := range []any{records("198.51.100.2"), []any{}} {
+		got := w.do(422, "PUT", set, object{"records": wrong})["error"].(object)
+		if got["code"] != "invalid_input" || got["message"] != "can't update records with this endpoint" || got["details"] != nil {
+			t.Errorf("%v: %v", wrong, got)
+		}
+	}
+	w.do(200, "PUT", set, object{"labels": object{"a": "b"}, "records": nil})
+	if got := w.valuesOf(set); !slices.Equal(got, []string{"198.51.100.1"}) {
+		t.Errorf("records: %v", got)
+	}
+}
+
+func TestANewZoneGetsWhatItsZoneFileLacks(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	const www, mail = "www A 198.51.100.1\n", "@ NS ns.example.net.\n"
+	for name, file := range map[string]string{"a.example": www, "b.example": www + mail} {
+		w.do(201, "POST", "/zones", object{"name": name, "mode": "primary", "zonefile": file})
+		w.finish()
+		soa := w.valuesOf("/zones/" + name + "/rrsets/@/SOA")
+		if ns := w.valuesOf("/zones/" + name + "/rrsets/@/NS"); len(soa) != 1 || (name == "a.example") != (len(ns) == 3) {
+			t.Errorf("%s: SOA %v, NS %v", name, soa, ns)
+		}
+		w.refuseAction("invalid_input", "/zones/"+name, "import_zonefile", object{"zonefile": file})
+	}
+}
+
+func TestAZoneWithAProtectedRecordSetIsNotDeleted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	zone := w.zone("primary")
+	set := w.recordSet(zone, "198.51.100.1")
+	w.act(set, "change_protection", object{"change": true})
+	for _, path := range []string{zone, set} {
+		w.refuse(423, "protected", "DELETE", path, nil)
+		if got := at(w.do(423, "DELETE", path, nil), "error", "message"); got != "RRSet(s) is/are change protected" {
+			t.Errorf("%s: %v", path, got)
+		}
+	}
+	w.act(set, "change_protection", object{"change": false})
+	w.do(201, "DELETE", zone, nil)
+}
+
+func TestADelegationIsCheckedAfterTheCreation(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	for name, want := range map[string]string{
+		"shop.example": "unregistered []", "valid-shop.example": "valid [hydrogen.ns.hetzner.com. oxygen.ns.hetzner.com. helium.ns.hetzner.de.]",
+		"invalid.example": "invalid [ns1.example.net. ns2.example.net.]", "unknown.example": "unknown []",
+	} {
+		w.do(201, "POST", "/zones", object{"name": name, "mode": "primary"})
+		w.finish()
+		show := func() (status string, last any) {
+			zone := w.do(200, "GET", "/zones/"+name, nil)["zone"].(object)
+			if zone["registrar"] != "other" {
+				t.Errorf("%s: registrar %v", name, zone["registrar"])
+			}
+			a := zone["authoritative_nameservers"].(object)
+			return fmt.Sprint(a["delegation_status"], " ", a["delegated"]), a["delegation_last_check"]
+		}
+		if status, last := show(); status != "unknown []" || last != nil {
+			t.Errorf("new zone %s: %s, last check %v", name, status, last)
+		}
+		w.clock.Step(time.Hour)
+		if status, last := show(); status != want || last == nil {
+			t.Errorf("%s: %s, last check %v, want %s", name, status, last, want)
+		}
+	}
+}
+
+func TestANegativeSelectorNeedsTheKey(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	zone := w.zone("primary")
+	for name, labels := range map[string]object{"without": {}, "one": {"k": "1"}, "two": {"k": "2"}} {
+		w.do(201, "POST", zone+"/rrsets", object{"name": name, "type": "A", "labels": labels, "records": records("198.51.100.1")})
+		w.finish()
+	}
+	for _, selector := range []string{"k!=1", "k+notin+(1)", "k+notin+(1,3)"} {
+		if got := idsIn(w.list(zone+"/rrsets?label_selector="+selector, "rrsets")); !slices.Equal(got, []string{"two/A"}) {
+			t.Errorf("%s: %v", selector, got)
+		}
+	}
+}
+
+func TestNamesAndTextsOfZonesHaveLimits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	set := func(kind, value, comment string) object {
+		r := []any{object{"value": value, "comment": comment}}
+		return object{"name": "limits.example", "mode": "primary", "rrsets": []any{object{"name": "x", "type": kind, "records": r}}}
+	}
+	servers := func(n int, key string) object {
+		var all []any
+		for i := range n {
+			all = append(all, object{"address": fmt.Sprint("198.51.100.", i), "tsig_key": key, "tsig_algorithm": "hmac-md5"})
+		}
+		return object{"name": "limits.example", "mode": "secondary", "primary_nameservers": all}
+	}
+	texts := func(n int) string { return strings.Repeat(`"`+strings.Repeat("x", 254)+`" `, n) } // 255 bytes each
+	for _, wrong := range []object{
+		{"name": "1.2.3.4", "mode": "primary"}, {"name": "example.1", "mode": "primary"},
+		set("A", "198.51.100.1", strings.Repeat("c", 1025)), set("TXT", texts(257)+`"x"`, ""), set("TLSA", "3 1 1 "+strings.Repeat("ab", 1<<16), ""),
+		servers(17, "c2VjcmV0"), servers(1, strings.Repeat("c2VjcmV0", 65)),
+	} {
+		w.refuse(422, "invalid_input", "POST", "/zones", wrong)
+	}
+	for _, right := range []object{set("TXT", texts(257), strings.Repeat("c", 1024)), servers(16, strings.Repeat("c2VjcmV0", 64))} {
+		path := "/zones/" + w.create("zone", "/zones", right)
+		w.finish()
+		w.do(201, "DELETE", path, nil)
+		w.finish()
+	}
 }

@@ -151,7 +151,9 @@ func (l lister) checkSpecial(p contract.Parameter) {
 	case "label_selector":
 		l.expect("label_selector="+url.QueryEscape("env=test"), func(entry object) bool { return at(entry, "labels", "env") == "test" })
 		l.expect("label_selector="+url.QueryEscape("env in (test,other),!absent"), func(entry object) bool { return at(entry, "labels", "env") == "test" })
-		l.expect("label_selector="+url.QueryEscape("env!=test"), func(entry object) bool { return at(entry, "labels", "env") != "test" })
+		l.expect("label_selector="+url.QueryEscape("env!=test"), func(entry object) bool {
+			return at(entry, "labels", "env") != nil && at(entry, "labels", "env") != "test"
+		})
 		l.expect("label_selector="+url.QueryEscape("!env"), func(entry object) bool { return at(entry, "labels", "env") == nil })
 		l.refused("label_selector=" + url.QueryEscape("a in ("))
 	case "include_deprecated":

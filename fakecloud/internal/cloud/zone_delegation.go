@@ -1,0 +1,58 @@
+package cloud
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// Delegation is how the parent zone delegates a domain (API document, authoritative_nameservers).
+type Delegation struct {
+	Status      string
+	Nameservers []string  // those of the parent zone
+	LastCheck   time.Time // zero before the first check
+}
+
+// notChecked is what a new zone shows. Two maintained clients assert it.
+var notChecked = Delegation{Status: "unknown"}
+
+// delegationCheckAfter is when a new zone's delegation is checked, on the cloud's clock. The real time is not known.
+const delegationCheckAfter = 10 * time.Minute
+
+// foreignNameservers are name servers that are not Hetzner's.
+var foreignNameservers = []string{"ns1.example.net.", "ns2.example.net."}
+
+// delegations are the results of a check, with what the parent zone has.
+var delegations = []Delegation{
+	{Status: "valid", Nameservers: AuthoritativeNameservers},
+	{Status: "partially-valid", Nameservers: slices.Concat(AuthoritativeNameservers, []string{"ns1.first-ns.de."})},
+	{Status: "invalid", Nameservers: foreignNameservers},
+	{Status: "lame", Nameservers: foreignNameservers},
+	{Status: "unregistered"},
+	{Status: "unknown"},
+}
+
+// delegationOf returns what a check finds out. No name server of the real world is asked. A domain whose name is one of the
+// statuses, or begins with one and a dash, has this status:
+//
+//	valid.example, valid-shop.example  are delegated to the assigned name servers
+//	lame-shop.example                  is delegated to name servers that do not know the zone
+//	shop.example                       is not registered, as all others
+func delegationOf(domain string, now time.Time) Delegation {
+	label, _, _ := strings.Cut(domain, ".")
+	found := Delegation{Status: "unregistered"}
+	for _, d := range delegations {
+		if label == d.Status || strings.HasPrefix(label, d.Status+"-") {
+			found = d
+		}
+	}
+	found.LastCheck = now
+	return found
+}
+
+// checkDelegationLater schedules the check of a new zone. It is the only one: the result would not change.
+func (tx *Tx) checkDelegationLater(zone int64) {
+	tx.schedule(delegationCheckAfter, func(tx *Tx) {
+		tx.Zones.Update(zone, func(z *Zone) { z.Delegation = delegationOf(z.Name, tx.Now()) })
+	})
+}
