@@ -3,6 +3,7 @@ package contract_test
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 )
