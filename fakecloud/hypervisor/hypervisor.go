@@ -88,8 +88,8 @@ type Network struct {
 
 // The commands of tasks. They are those of the actions that wait for them, except for CommandForget.
 const (
-	// CommandCreate makes the machine without starting it. CommandStart follows, unless the server is created
-	// powered off.
+	// CommandCreate makes the machine without starting it, or leaves that to the first CommandStart, when the server may have
+	// more networks. CommandStart follows, unless the server is created powered off.
 	CommandCreate = "create_server"
 	CommandStart  = "start_server"
 	CommandStop   = "stop_server"
@@ -100,6 +100,9 @@ const (
 	CommandRebuild    = "rebuild_server"
 	CommandChangeType = "change_server_type"
 	CommandDelete     = "delete_server"
+	// CommandAttach is for a server that is on: it gets an interface in one more network. While it is off there is no
+	// task, nor is there one for an interface that is removed: each task describes all networks that the server has then.
+	CommandAttach = "attach_to_network"
 	// CommandForget removes the machine of a server that a reset of the cloud removed. No action waits for it.
 	CommandForget = "forget_server"
 )

@@ -143,15 +143,19 @@ func TestActionsThatDoNotChangeAMachineAreNotTasks(t *testing.T) {
 	if _, _, err := p.PowerOffServer(off); err != nil {
 		t.Fatal(err)
 	}
+	if _, _, err := p.AttachServerToNetwork(on, AttachServerToNetwork{Network: n.ID}); err != nil {
+		t.Fatal(err)
+	}
 	h := attach(t, p, hypervisor.Options{})
 	for name, do := range map[string]func() (int64, *State, error){
 		"power on when on":   func() (int64, *State, error) { return p.PowerOnServer(on) },
 		"power off when off": func() (int64, *State, error) { return p.PowerOffServer(off) },
 		"shutdown when off":  func() (int64, *State, error) { return p.ShutdownServer(off) },
 		"reboot when off":    func() (int64, *State, error) { return p.RebootServer(off) },
-		"attach": func() (int64, *State, error) {
-			return p.AttachServerToNetwork(on, AttachServerToNetwork{Network: n.ID})
+		"attach when off": func() (int64, *State, error) {
+			return p.AttachServerToNetwork(off, AttachServerToNetwork{Network: n.ID})
 		},
+		"detach when on":              func() (int64, *State, error) { return p.DetachServerFromNetwork(on, n.ID) },
 		"power off with a fault rule": func() (int64, *State, error) { return p.WithOutcome(&ActionOutcome{Fail: true}).PowerOffServer(on) },
 	} {
 		action, _, err := do()
@@ -162,6 +166,35 @@ func TestActionsThatDoNotChangeAMachineAreNotTasks(t *testing.T) {
 			t.Errorf("%s: the action waits for a task", name)
 		}
 		noTask(t, h)
+	}
+}
+
+// The guest gets the interface, or the hypervisor says why not.
+func TestTheHypervisorAttachesAServerThatIsOn(t *testing.T) {
+	t.Parallel()
+	p, _ := serverCloud(t, Options{Profile: ProfileInstant})
+	n := testNetwork(t, p, "n", "10.0.0.0/24")
+	id := mustCreate(t, p, smallServer("a")).Server.ID
+	h := attach(t, p, hypervisor.Options{})
+	for _, failure := range []error{&hypervisor.Error{Code: "resource_unavailable", Message: "no room"}, nil} {
+		action, _, err := p.AttachServerToNetwork(id, AttachServerToNetwork{Network: n.ID})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantStatus(t, p, id, ServerRunning, true)
+		task := nextTask(t, h, hypervisor.CommandAttach)
+		net, _ := p.View().Networks.Get(n.ID)
+		if m, in := net.Member(server(t, p, id).Ref()); !in || !task.Runs || len(task.Machine.Networks) != 1 || task.Machine.Networks[0].IP != m.IP {
+			t.Errorf("%+v", task)
+		}
+		if err := h.Complete(t.Context(), action, failure); err != nil {
+			t.Fatal(err)
+		}
+		wantAction(t, p, action, "attach_to_network", map[bool]ActionStatus{true: ActionSuccess, false: ActionFailed}[failure == nil])
+		if _, attached := server(t, p, id).PrivateNet(n.ID); attached != (failure == nil) {
+			t.Errorf("after %v, the server is attached: %v", failure, attached)
+		}
+		checkInvariants(t, p.View(), p.cloud)
 	}
 }
 
@@ -310,9 +343,8 @@ func TestAReportDuringAnActionThatIsNotATask(t *testing.T) {
 	t.Parallel()
 	p, clk := serverCloud(t, Options{})
 	id := runningServer(t, p, clk, smallServer("a")).ID
-	n := testNetwork(t, p, "n", "10.0.0.0/24")
 	h := attach(t, p, hypervisor.Options{})
-	if _, _, err := p.AttachServerToNetwork(id, AttachServerToNetwork{Network: n.ID}); err != nil {
+	if _, _, _, err := p.ResetServerPassword(id); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.Report(t.Context(), id, false); err != nil {

@@ -32,7 +32,7 @@ func (tx *Tx) startOnServerAndNetwork(s *Server, network int64, command string, 
 }
 
 // AttachServerToNetwork gives a server an interface in a network. Its addresses are reserved at once, and
-// shown when the action has succeeded.
+// shown when the action has succeeded. If the server is on and has a hypervisor, that ends the action.
 // Errors: not_found, locked, and those of joining a network.
 func (p Project) AttachServerToNetwork(id int64, in AttachServerToNetwork) (action int64, st *State, err error) {
 	st, err = p.update(func(tx *Tx) error {
@@ -47,10 +47,12 @@ func (p Project) AttachServerToNetwork(id int64, in AttachServerToNetwork) (acti
 		if err != nil {
 			return err
 		}
-		action = tx.startOnServerAndNetwork(s, in.Network, "attach_to_network", func(tx *Tx) error {
-			tx.joined(s.Ref(), in.Network)
-			return nil
-		}, func(tx *Tx) { tx.leaveNetwork(s.Ref(), in.Network) })
+		action = tx.Start(ActionSpec{
+			Command: "attach_to_network", Resources: []Ref{s.Ref(), {KindNetwork, in.Network}}, Locks: []Ref{s.Ref()},
+			Machine: workIfOn(s, true),
+			Effect:  func(tx *Tx) { tx.joined(s.Ref(), in.Network) },
+			Failed:  func(tx *Tx) { tx.leaveNetwork(s.Ref(), in.Network) },
+		}).ID
 		return nil
 	})
 	return action, st, err
