@@ -27,7 +27,7 @@ type NodeContainer struct {
 	Name string
 	// Role is "control-plane" or "worker".
 	Role string
-	// Address in the cluster's network, which is kept while the container is stopped.
+	// Address in the cluster's network, which is kept while the container is stopped. It is zero if Move was interrupted.
 	Address netip.Addr
 	// Running reports whether it runs.
 	Running bool
@@ -102,11 +102,13 @@ func parseContainers(text []byte, network string) ([]NodeContainer, error) {
 	for _, f := range found {
 		n := NodeContainer{Name: strings.TrimPrefix(f.Name, "/"), Role: f.Config.Labels[labelKindRole], Running: f.State.Running, Started: f.State.StartedAt, Labels: f.Config.Labels}
 		// The address that was asked for: the one in use is empty while it is stopped.
-		address, err := netip.ParseAddr(f.NetworkSettings.Networks[network].IPAMConfig.IPv4Address)
-		if err != nil {
-			return nil, fmt.Errorf("the container %s has no fixed address in the network %s", n.Name, network)
+		if in, connected := f.NetworkSettings.Networks[network]; connected {
+			address, err := netip.ParseAddr(in.IPAMConfig.IPv4Address)
+			if err != nil {
+				return nil, fmt.Errorf("the container %s has no fixed address in the network %s", n.Name, network)
+			}
+			n.Address = address
 		}
-		n.Address = address
 		containers = append(containers, n)
 	}
 	slices.SortFunc(containers, byName)
@@ -203,6 +205,16 @@ func (c *Cluster) Define(ctx context.Context, name string, address netip.Addr, l
 		return fmt.Errorf("making %s: %w", name, err)
 	}
 	return nil
+}
+
+// Move gives a node's container that is powered off another address of the network. kind's image notices at the next start,
+// and changes the kubelet's settings.
+func (c *Cluster) Move(ctx context.Context, name string, to netip.Addr) error {
+	if _, err := docker(ctx, "network", "disconnect", c.Name, name); err != nil && !strings.Contains(err.Error(), "is not connected") {
+		return err
+	}
+	_, err := docker(ctx, "network", "connect", "--ip", to.String(), c.Name, name)
+	return err
 }
 
 // AwaitBooted returns when containerd answers in a node that was powered on, and

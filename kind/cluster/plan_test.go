@@ -183,6 +183,11 @@ func TestContainersAreReadWithTheAddressTheyAskedFor(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, %v", got, err)
 	}
+	// It was being moved.
+	want[0].Address = netip.Addr{}
+	if got, err := parseContainers(inspected("172.30.1.4"), "other"); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, %v", got, err)
+	}
 	if _, err := parseContainers(inspected(""), "net"); err == nil || !strings.Contains(err.Error(), "no fixed address") {
 		t.Errorf("got %v", err)
 	}

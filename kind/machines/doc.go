@@ -4,8 +4,9 @@
 //
 // What a server's actions do to its container:
 //
-//	create_server       docker create; it is started by start_server, which follows
-//	start_server        docker start; a server without a container gets one
+//	create_server       nothing, or a look for the container that the server's label names
+//	start_server        docker create at the first start, then docker start
+//	attach_to_network   what start_server does, if the server is on without a container
 //	stop_server         docker kill: the power is cut
 //	shutdown_server     systemd is asked to shut down, as by ACPI; the server is off when it has
 //	reboot_server       docker restart: systemd is asked, and the container started again
@@ -18,8 +19,9 @@
 //
 // A container has its server's name, and its address is the server's: the private one in the
 // network that the cluster's Docker network plays, else the public IPv4, if the cloud takes
-// those from that network too. A server with neither, and one for which there is no image, no free address or no
-// room, cannot be backed: create_server fails with the code resource_unavailable and says why.
+// those from that network too. A server with neither is on without a container, until it is attached to the network. One for
+// which there is no image, no free address or no room cannot be backed: start_server, or attach_to_network, fails with the
+// code resource_unavailable and says why. A server that has another address at its next start gets its container there.
 //
 // When a container has started for the first time, and its containerd answers, the server's user
 // data is run in it (package cloudinit says how much of it); a server without user data joins the
@@ -34,6 +36,6 @@
 // Containers that were there before, which kind made, become machines of servers by [Adopt].
 //
 // Left out: images (all nodes run the cluster's node image, whatever the server's is), rescue systems, ISOs,
-// snapshots, consoles; disks, cores and memory of server types; addresses that a server gets or loses while it
-// has a container: a container's address never changes; IPv6.
+// snapshots, consoles; disks, cores and memory of server types; interfaces that a server gets or loses while its
+// container runs: it keeps its address until it is off; interfaces in other networks; IPv6.
 package machines

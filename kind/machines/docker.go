@@ -73,8 +73,11 @@ func (d *Docker) Create(ctx context.Context, m hypervisor.Machine) error {
 	if err != nil {
 		return err
 	}
-	address, err := d.address(m, all)
-	if err != nil {
+	address, ok := d.Address(m)
+	if !ok {
+		return unavailable(fmt.Sprintf("the server has no address in the cluster's network %s: attach it to the network with this range", d.Cluster.Subnet))
+	}
+	if err := checkFree(address, all); err != nil {
 		return err
 	}
 	if d.Room > 0 && len(all) >= d.Room {
@@ -90,26 +93,36 @@ func (d *Docker) Create(ctx context.Context, m hypervisor.Machine) error {
 	return err
 }
 
-// address returns the address that a server's container gets.
-func (d *Docker) address(m hypervisor.Machine, all []Container) (netip.Addr, error) {
-	var candidates []netip.Addr
+// Address implements Driver: the private address in the cluster's network, else the public one if it is in there.
+func (d *Docker) Address(m hypervisor.Machine) (netip.Addr, bool) {
 	for _, n := range m.Networks {
-		candidates = append(candidates, n.IP)
-	}
-	candidates = append(candidates, m.PublicIPv4)
-	for _, a := range candidates {
-		if !d.Cluster.Subnet.Contains(a) {
-			continue
+		if d.Cluster.Subnet.Contains(n.IP) {
+			return n.IP, true
 		}
-		for _, c := range all {
-			if c.Address == a {
-				return a, unavailable(fmt.Sprintf("the address %s is that of the container %s", a, c.Name))
-			}
-		}
-		return a, nil
 	}
-	return netip.Addr{}, unavailable(fmt.Sprintf(
-		"the server has no address in the cluster's network %s: create it with the network that has this range", d.Cluster.Subnet))
+	return m.PublicIPv4, d.Cluster.Subnet.Contains(m.PublicIPv4)
+}
+
+// checkFree returns an error if a container has the address.
+func checkFree(a netip.Addr, all []Container) error {
+	for _, c := range all {
+		if c.Address == a {
+			return unavailable(fmt.Sprintf("the address %s is that of the container %s", a, c.Name))
+		}
+	}
+	return nil
+}
+
+// Move implements Driver.
+func (d *Docker) Move(ctx context.Context, name string, to netip.Addr) error {
+	all, err := d.List(ctx)
+	if err != nil {
+		return err
+	}
+	if err := checkFree(to, all); err != nil {
+		return err
+	}
+	return d.Cluster.Move(ctx, name, to)
 }
 
 // Start implements Driver. It returns when systemd listens, so that a machine that this host has

@@ -39,23 +39,31 @@ func TestTheAddressOfAContainerIsThatOfItsServer(t *testing.T) {
 		}
 		return out
 	}
-	taken := []Container{{Name: "other", Address: netip.MustParseAddr("172.30.1.2")}}
 	for name, c := range map[string]struct {
 		machine hypervisor.Machine
-		want    string // an address, or a part of the error
+		want    string // "" for none
 	}{
 		"private":           {hypervisor.Machine{Networks: networks("172.30.1.3")}, "172.30.1.3"},
 		"in second network": {hypervisor.Machine{Networks: networks("10.0.0.2", "172.30.1.3")}, "172.30.1.3"},
 		"public":            {hypervisor.Machine{Networks: networks("10.0.0.2"), PublicIPv4: netip.MustParseAddr("172.30.2.1")}, "172.30.2.1"},
-		"elsewhere":         {hypervisor.Machine{Networks: networks("10.0.0.2"), PublicIPv4: netip.MustParseAddr("198.18.0.1")}, "no address in the cluster's network 172.30.0.0/16"},
-		"nowhere":           {hypervisor.Machine{}, "no address"},
-		"taken":             {hypervisor.Machine{Networks: networks("172.30.1.2")}, "that of the container other"},
+		"elsewhere":         {hypervisor.Machine{Networks: networks("10.0.0.2"), PublicIPv4: netip.MustParseAddr("198.18.0.1")}, ""},
+		"nowhere":           {hypervisor.Machine{}, ""},
 	} {
-		got, err := d.address(c.machine, taken)
-		e := (*hypervisor.Error)(nil)
-		if err == nil && got.String() != c.want || err != nil && (!errors.As(err, &e) || e.Code != CodeUnavailable || !strings.Contains(e.Message, c.want)) {
-			t.Errorf("%s: %s, %v; want %s", name, got, err, c.want)
+		if got, ok := d.Address(c.machine); ok != (c.want != "") || ok && got.String() != c.want {
+			t.Errorf("%s: %s, %v; want %q", name, got, ok, c.want)
 		}
+	}
+}
+
+func TestAnAddressThatIsTakenIsNotGivenTwice(t *testing.T) {
+	t.Parallel()
+	a := netip.MustParseAddr("172.30.1.2")
+	err, e := checkFree(a, []Container{{Name: "other", Address: a}}), (*hypervisor.Error)(nil)
+	if !errors.As(err, &e) || e.Code != CodeUnavailable || !strings.Contains(e.Message, "that of the container other") {
+		t.Errorf("%v", err)
+	}
+	if err := checkFree(a, []Container{{Name: "moving"}}); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -109,7 +117,7 @@ runcmd:
 - kubeadm join --config=/kind/kubeadm.conf
 `}
 	for i := 100; ; i++ { // an address that is free
-		if _, err := d.address(m, mustList(t, d)); err == nil {
+		if checkFree(m.PublicIPv4, mustList(t, d)) == nil {
 			break
 		}
 		m.PublicIPv4 = c.Server(i)

@@ -41,9 +41,14 @@ type Container struct {
 type Driver interface {
 	// List returns all containers of the cluster, running or not.
 	List(ctx context.Context) ([]Container, error)
+	// Address returns the address that a server's container gets. It returns false if the server has none that a container
+	// can have.
+	Address(m hypervisor.Machine) (netip.Addr, bool)
 	// Create makes a container for a server without starting it. An *hypervisor.Error says why it
 	// cannot be.
 	Create(ctx context.Context, m hypervisor.Machine) error
+	// Move gives a container that is off another address. An *hypervisor.Error says why it cannot be.
+	Move(ctx context.Context, name string, to netip.Addr) error
 	// Start powers on. What runs keeps running.
 	Start(ctx context.Context, name string) error
 	// Kill cuts the power. What is off stays off.

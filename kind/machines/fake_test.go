@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"sync"
 	"testing"
@@ -30,6 +31,7 @@ type fakeDriver struct {
 	starts     int
 	boots      map[string]string // user data of finished boots
 	counters   machines.Counters // of all containers
+	subnet     netip.Prefix      // of the containers' addresses; zero for any address
 }
 
 func newFakeDriver(containers ...machines.Container) *fakeDriver {
@@ -122,11 +124,32 @@ func (f *fakeDriver) Create(ctx context.Context, m hypervisor.Machine) error {
 	if err := f.call(ctx, "create", m.Name); err != nil {
 		return err
 	}
-	c := machines.Container{Name: m.Name, Server: m.Server, Address: m.PublicIPv4}
-	if len(m.Networks) > 0 {
-		c.Address = m.Networks[0].IP
+	address, ok := f.Address(m)
+	if !ok {
+		return &hypervisor.Error{Code: machines.CodeUnavailable, Message: "the server has no address"}
 	}
-	f.set(m.Name, &c)
+	f.set(m.Name, &machines.Container{Name: m.Name, Server: m.Server, Address: address})
+	return nil
+}
+
+func (f *fakeDriver) Address(m hypervisor.Machine) (netip.Addr, bool) {
+	for _, n := range m.Networks {
+		if f.subnet == (netip.Prefix{}) || f.subnet.Contains(n.IP) {
+			return n.IP, true
+		}
+	}
+	return m.PublicIPv4, m.PublicIPv4.IsValid() && f.subnet == (netip.Prefix{})
+}
+
+func (f *fakeDriver) Move(ctx context.Context, name string, to netip.Addr) error {
+	if err := f.call(ctx, "move", name); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := *f.containers[name]
+	c.Address = to
+	f.setLocked(name, &c)
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -162,9 +163,15 @@ func (h *Hypervisor) begin(ctx context.Context, session hypervisor.Session, cont
 	}
 	bound := 0
 	for _, m := range machines {
+		_, known := h.servers[m.Server]
 		s := h.serverLocked(m)
 		if s.container == "" {
 			s.container, s.own = findContainer(m, containers)
+		}
+		if !known { // its predecessor may have left it so
+			_, addressed := h.o.Driver.Address(m)
+			runs := slices.ContainsFunc(containers, func(c Container) bool { return c.Name == s.container && c.Running })
+			s.waits = m.Status == "running" && !addressed && !runs
 		}
 		if s.container != "" {
 			bound++

@@ -131,7 +131,7 @@ func TestAServerThatCannotBeBackedEndsInAnActionError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = w.client.Action.WaitFor(t.Context(), res.Action)
+	err = w.client.Action.WaitFor(t.Context(), append(res.NextActions, res.Action)...)
 	if e := (hcloud.ActionError{}); !errors.As(err, &e) || e.Code != "resource_unavailable" || e.Message != "no image" {
 		t.Errorf("%v", err)
 	}

@@ -28,6 +28,7 @@ type server struct {
 	forgotten bool
 
 	// What follows belongs to the worker.
+	waits   bool               // the server is on without its container, until it has an address
 	boot    context.CancelFunc // of the boot under way, nil for none
 	booting chan struct{}      // closed when that has ended
 	booted  bool
@@ -124,14 +125,17 @@ func (s *server) do(ctx context.Context, t hypervisor.Task) {
 func (s *server) carryOut(ctx context.Context, t hypervisor.Task) error {
 	machines := s.hypervisor.o.Driver
 	name, own := s.bound()
+	s.waits = s.waits && t.Runs
 	switch t.Command {
 	case hypervisor.CommandCreate:
-		return s.create(ctx, t.Machine)
+		return s.adopt(ctx, t.Machine)
 	case hypervisor.CommandStart, hypervisor.CommandChangeType:
 		if !t.Runs {
 			return nil
 		}
 		return s.start(ctx, t.Machine)
+	case hypervisor.CommandAttach:
+		return s.attach(ctx, t.Machine)
 	case hypervisor.CommandStop:
 		s.stopBooting()
 		return s.ifRunning(ctx, machines.Kill)
@@ -154,7 +158,7 @@ func (s *server) carryOut(ctx context.Context, t hypervisor.Task) error {
 			return err
 		}
 		if !t.Runs {
-			return s.create(ctx, t.Machine)
+			return nil
 		}
 		return s.start(ctx, t.Machine)
 	case hypervisor.CommandDelete:
@@ -182,8 +186,8 @@ func (s *server) bind(name string, own bool) {
 	s.container, s.own = name, own
 }
 
-// create gives the server a container, unless it has one.
-func (s *server) create(ctx context.Context, m hypervisor.Machine) error {
+// adopt gives the server the container that is there for it, if there is one.
+func (s *server) adopt(ctx context.Context, m hypervisor.Machine) error {
 	h := s.hypervisor
 	containers, err := h.o.Driver.List(ctx)
 	if err != nil {
@@ -208,12 +212,6 @@ func (s *server) create(ctx context.Context, m hypervisor.Machine) error {
 	if wanted := m.Labels[ContainerLabel]; name == "" && wanted != "" {
 		return unavailable(fmt.Sprintf("there is no container %q, which the label %s names", wanted, ContainerLabel))
 	}
-	if name == "" {
-		if err := h.o.Driver.Create(ctx, m); err != nil {
-			return err
-		}
-		name, own = m.Name, true
-	}
 	s.bind(name, own)
 	return nil
 }
@@ -231,15 +229,61 @@ func checkAddress(m hypervisor.Machine, name string, containers []Container) err
 	return unavailable(fmt.Sprintf("the container %s has the address %s, the server has another", name, at))
 }
 
-// start powers the server on, with a container that is made if there is none.
+// start powers the server on. Its container is made if there is none, and has the address that the server has now. A server
+// without an address is on without its container.
 func (s *server) start(ctx context.Context, m hypervisor.Machine) error {
+	machines := s.hypervisor.o.Driver
 	if name, _ := s.bound(); name == "" {
-		if err := s.create(ctx, m); err != nil {
+		if err := s.adopt(ctx, m); err != nil {
 			return err
 		}
 	}
+	name, own := s.bound()
+	if name == "" || own {
+		c, _, err := s.hypervisor.find(ctx, name)
+		if err != nil {
+			return err
+		}
+		address, ok := machines.Address(m)
+		switch {
+		case c.Running:
+		case !ok:
+			s.waits = true
+			s.hypervisor.log.Warn("a server is on without a container, because it has no address in the cluster's network: attach it to that network",
+				"server", m.Name, "id", s.id)
+			return nil
+		case name == "":
+			name, err = m.Name, machines.Create(ctx, m)
+		case c.Address != address:
+			err = machines.Move(ctx, name, address)
+		}
+		if err != nil {
+			return err
+		}
+		s.bind(name, true)
+	}
+	if err := machines.Start(ctx, name); err != nil {
+		return err
+	}
+	s.waits = false
+	return nil
+}
+
+// attach starts a server that is on without its container. The address of a container that runs cannot change.
+func (s *server) attach(ctx context.Context, m hypervisor.Machine) error {
 	name, _ := s.bound()
-	return s.hypervisor.o.Driver.Start(ctx, name)
+	c, _, err := s.hypervisor.find(ctx, name)
+	if err != nil {
+		return err
+	}
+	if !c.Running {
+		return s.start(ctx, m)
+	}
+	if address, ok := s.hypervisor.o.Driver.Address(m); ok && address != c.Address {
+		return unavailable(fmt.Sprintf("the container %s keeps the address %s while it runs: power the server off, attach it with the address %s, and power it on",
+			name, c.Address, address))
+	}
+	return nil
 }
 
 // ifRunning does something to a container that runs.
@@ -295,7 +339,7 @@ func (s *server) lookAtContainer(ctx context.Context) {
 	session, m := h.session, s.machine
 	h.mu.Unlock()
 	restarted := c.Running && !s.started.IsZero() && !s.started.Equal(c.Started)
-	s.started = c.Started
+	s.started, s.waits = c.Started, s.waits && !c.Running
 	if restarted {
 		s.stopBooting()
 	}
@@ -303,7 +347,7 @@ func (s *server) lookAtContainer(ctx context.Context) {
 		if restarted { // it was off, too quickly to be seen
 			h.report(ctx, session, s.id, false)
 		}
-		h.report(ctx, session, s.id, c.Running)
+		h.report(ctx, session, s.id, c.Running || s.waits)
 	}
 	switch {
 	case !c.Running:
