@@ -128,6 +128,20 @@ esac`)
 	}
 }
 
+func TestAMoveThatWasInterruptedIsFinished(t *testing.T) {
+	c := &Cluster{Network: Network{Name: "x"}}
+	for said, fails := range map[string]bool{"container 0f1 is not connected to the network x": false, "permission denied": true} {
+		fakeDocker(t, `case "$*" in
+"network disconnect x node") echo 'Error response from daemon: `+said+`' >&2; exit 1 ;;
+"network connect --ip 172.30.1.9 x node") ;;
+*) exit 2 ;;
+esac`)
+		if err := c.Move(t.Context(), "node", netip.MustParseAddr("172.30.1.9")); (err != nil) != fails {
+			t.Errorf("%s: %v", said, err)
+		}
+	}
+}
+
 func TestADockerThatFailsIsNoReasonToListNothing(t *testing.T) {
 	for _, fails := range []string{"inspect a b", "inspect b"} {
 		fakeDocker(t, `case "$*" in
