@@ -120,7 +120,9 @@ func TestAServerThatIsOnGetsItsContainerWhenItIsAttached(t *testing.T) {
 	n.wantCalls("create node", "start node", "boot node")
 	n.wantAddress("172.30.0.2")
 	n.awaitStatus(s, hcloud.ServerStatusRunning)
-	n.act(n.client.Server.Poweroff(t.Context(), s))
+	if err := n.driver.power("node", false); err != nil { // it dies
+		t.Fatal(err)
+	}
 	n.awaitStatus(s, hcloud.ServerStatusOff)
 }
 

@@ -240,7 +240,7 @@ func (s *server) start(ctx context.Context, m hypervisor.Machine) error {
 	}
 	name, own := s.bound()
 	if name == "" || own {
-		c, _, err := s.hypervisor.find(ctx, name)
+		c, there, err := s.hypervisor.find(ctx, name)
 		if err != nil {
 			return err
 		}
@@ -252,7 +252,7 @@ func (s *server) start(ctx context.Context, m hypervisor.Machine) error {
 			s.hypervisor.log.Warn("a server is on without a container, because it has no address in the cluster's network: attach it to that network",
 				"server", m.Name, "id", s.id)
 			return nil
-		case name == "":
+		case !there:
 			name, err = m.Name, machines.Create(ctx, m)
 		case c.Address != address:
 			err = machines.Move(ctx, name, address)
@@ -262,11 +262,7 @@ func (s *server) start(ctx context.Context, m hypervisor.Machine) error {
 		}
 		s.bind(name, true)
 	}
-	if err := machines.Start(ctx, name); err != nil {
-		return err
-	}
-	s.waits = false
-	return nil
+	return machines.Start(ctx, name)
 }
 
 // attach starts a server that is on without its container. The address of a container that runs cannot change.
