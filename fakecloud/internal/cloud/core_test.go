@@ -521,7 +521,7 @@ func TestProjectsDoNotSeeEachOther(t *testing.T) {
 	}
 }
 
-func TestPages(t *testing.T) {
+func TestPagesOfATable(t *testing.T) {
 	t.Parallel()
 	c := New(Options{})
 	defer c.Close()

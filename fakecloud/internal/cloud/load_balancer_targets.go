@@ -304,19 +304,17 @@ func (t *LoadBalancerTarget) sendTo(ip netip.Addr) {
 	}
 }
 
-// refreshTargets updates the targets of load balancers after a server was created or deleted, or after
-// its labels, addresses or networks changed. It also updates Server.LoadBalancers. It finds the load
-// balancers by the index of label selectors; only for a deleted server it visits all of them.
+// refreshTargets updates the targets of load balancers after a server was created, or after its labels, addresses or
+// networks changed. It also updates Server.LoadBalancers. It finds the load balancers by the index of label selectors.
 func (tx *Tx) refreshTargets(server int64) {
-	s, exists := tx.Servers.Get(server)
-	var affected []int64
-	if exists {
-		affected = tx.loadBalancersFor(s)
-	} else {
-		for lb := range tx.LoadBalancers.All() {
-			affected = append(affected, lb.ID)
-		}
+	if s, ok := tx.Servers.Get(server); ok {
+		tx.refreshTargetsIn(tx.loadBalancersFor(s), server)
 	}
+}
+
+// refreshTargetsIn is refreshTargets for some load balancers. The server may be deleted.
+func (tx *Tx) refreshTargetsIn(affected []int64, server int64) {
+	s, exists := tx.Servers.Get(server)
 	var due dueTimes
 	var shared sharedTargets
 	finder := targetFinder{server: server}

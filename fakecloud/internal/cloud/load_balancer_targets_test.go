@@ -248,7 +248,7 @@ func TestLabelSelectorTargetsFollowTheLabels(t *testing.T) {
 	expect("a is labelled otherwise", "b c", "b/private")
 	must(t, p, func(tx *Tx) { tx.leaveNetwork(b.Ref(), n.ID) })
 	expect("b leaves the network", "b c", "")
-	must(t, p, func(tx *Tx) { tx.Servers.Delete(b.ID); tx.refreshTargets(b.ID) })
+	must(t, p, func(tx *Tx) { tx.removeServer(b.ID) })
 	expect("b is deleted", "c", "")
 }
 
@@ -259,11 +259,7 @@ func TestDeletingAServerRemovesItFromItsLoadBalancers(t *testing.T) {
 	lb := newLB(t, p, clk, CreateLoadBalancer{Network: n.ID, Targets: []TargetInput{serverTarget(a), privateTarget(b)}})
 	sub, _ := p.cloud.Subscribe()
 	defer sub.Close()
-	must(t, p, func(tx *Tx) {
-		tx.leaveAllNetworks(a.Ref())
-		tx.Servers.Delete(a.ID)
-		tx.refreshTargets(a.ID)
-	})
+	must(t, p, func(tx *Tx) { tx.removeServer(a.ID) })
 	if got := describe(p, getLB(t, p, lb.ID).Targets); got != "b/private" {
 		t.Errorf("targets %s", got)
 	}

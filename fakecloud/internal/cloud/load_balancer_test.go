@@ -388,7 +388,7 @@ func TestTheChangesOfAnActionAreVisibleWhenItHasSucceeded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	must(t, p, func(tx *Tx) { tx.Servers.Delete(s.ID); tx.refreshTargets(s.ID) })
+	must(t, p, func(tx *Tx) { tx.removeServer(s.ID) })
 	ended(t, p, clk, add, "invalid_input")
 }
 

@@ -125,7 +125,7 @@ func (tx *Tx) setServerStatus(id int64, status ServerStatus) {
 	tx.followReach(id)
 }
 
-// followServer updates load balancers and firewalls after a server was created or deleted, or after its labels or addresses
+// followServer updates load balancers and firewalls after a server was created, or after its labels or addresses
 // changed.
 func (tx *Tx) followServer(id int64) {
 	tx.refreshTargets(id)

@@ -21,7 +21,11 @@ func (p Project) DeleteServer(id int64) (int64, *State, error) {
 
 // removeServer deletes a server and all references to it.
 func (tx *Tx) removeServer(id int64) {
-	ref := Ref{KindServer, id}
+	s, ok := tx.Servers.Get(id)
+	if !ok {
+		return
+	}
+	ref, targets := Ref{KindServer, id}, s.LoadBalancers
 	tx.leaveAllNetworks(ref)
 	tx.leavePlacementGroup(id)
 	tx.releasePrimaryIPs(ref)
@@ -32,5 +36,5 @@ func (tx *Tx) removeServer(id int64) {
 	tx.Servers.Delete(id)
 	tx.cloud.serverUsage.forget(id)
 	tx.cloud.serverTraffic.forget(id)
-	tx.followServer(id)
+	tx.refreshTargetsIn(targets, id)
 }

@@ -125,9 +125,9 @@ var serverSamples = map[string][]func(*world) sample{
 
 func serverSample(w *world) sample {
 	return sample{"", object{
-		"/location": "fsn1", "/server_type": "cx23", "/ssh_keys/0": "xssh-key", "/placement_group": w.id("placement_group"),
+		"/location": "fsn1", "/server_type": "cx23", "/ssh_keys/0": string(w.id("ssh_key")), "/placement_group": w.id("placement_group"),
 		"/networks/0": json.Number(w.create("network", "/networks", fullNetwork)), "/volumes/0": w.id("volume"), "/firewalls/0/firewall": w.id("firewall"),
-		"/public_net/ipv4": w.id("primary_ip"), "/public_net/ipv6": w.idWith("primary_ip", object{"type": "ipv6"}), "/labels/key": string(w.id("ssh_key")),
+		"/public_net/ipv4": w.id("primary_ip"), "/public_net/ipv6": w.idWith("primary_ip", object{"type": "ipv6"}),
 	}}
 }
 

@@ -1,12 +1,12 @@
 package contract_test
 
 import (
-	"net/http/httptest"
-	"regexp"
-
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,6 +27,7 @@ type fieldTest struct {
 	op       *contract.Operation
 	sample   func(*world) sample
 	results  *fieldResults
+	parented bool // the path of the last request names a resource that differs in nothing from a simple one
 }
 
 // fieldResults counts what was checked, and collects the exceptions that were needed.
@@ -82,9 +83,20 @@ func (f *fieldTest) excused(c contract.Case) bool {
 func (f *fieldTest) prepare() (w *world, path string, body []byte) {
 	f.Helper()
 	w = newWorld(f.T, f.recorder, instant)
+	path, body = f.prepareIn(w)
+	return w, path, body
+}
+
+// prepareIn returns the path and body of a valid request in a world.
+func (f *fieldTest) prepareIn(w *world) (path string, body []byte) {
+	f.Helper()
 	s := f.sample(w)
-	if s.id == "" {
+	if f.parented = s.id == ""; f.parented {
 		s.id = f.parent(w)
+	}
+	path = strings.NewReplacer("{id}", s.id, "{id_or_name}", s.id, "{rr_name}", "www", "{rr_type}", "A").Replace(f.op.Path)
+	if f.op.RequestSchema() == nil {
+		return path, nil
 	}
 	full, err := f.document.RequestBody(f.op, contract.Full)
 	if err != nil {
@@ -94,14 +106,16 @@ func (f *fieldTest) prepare() (w *world, path string, body []byte) {
 	if err := json.Unmarshal(full, &instance); err != nil {
 		f.Fatal(err)
 	}
+	if fields, ok := instance.(object); ok && f.op.Method == http.MethodPost && !strings.Contains(f.op.Path, "{") {
+		instance = w.distinct(strings.Trim(f.op.Path, "/s"), fields)
+	}
 	for _, pointer := range slices.Sorted(maps.Keys(s.fields)) {
 		instance = edit(instance, strings.Split(pointer, "/")[1:], s.fields[pointer])
 	}
 	if body, err = json.Marshal(instance); err != nil {
 		f.Fatal(err)
 	}
-	path = strings.NewReplacer("{id}", s.id, "{id_or_name}", s.id, "{rr_name}", "www", "{rr_type}", "A").Replace(f.op.Path)
-	return w, path, body
+	return path, body
 }
 
 // parent makes the resource that the path names, and returns its id.

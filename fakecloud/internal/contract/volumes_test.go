@@ -154,6 +154,6 @@ func (w walk) volumes() {
 	w.done(w.Volume.ChangeProtection(w.ctx, v, hcloud.VolumeChangeProtectionOpts{Delete: new(false)}))
 	actionsOf(w, w.Volume.Action.All, w.Volume.Action.AllFor, w.Volume.Action.GetByID, v)
 	w.gone(w.Volume.Delete(w.ctx, v))
-	second := of(w.Volume.Create(w.ctx, hcloud.VolumeCreateOpts{Name: "two", Size: 10, Server: server, Automount: new(true)})).must(w)
+	second := of(w.Volume.Create(w.ctx, hcloud.VolumeCreateOpts{Name: "two", Size: 10, Server: server, Automount: new(true), Format: new("ext4")})).must(w)
 	w.waitAll(append(second.NextActions, second.Action))
 }

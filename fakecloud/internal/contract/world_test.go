@@ -2,8 +2,11 @@ package contract_test
 
 import (
 	"bytes"
+	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -34,6 +37,10 @@ type world struct {
 	handler http.Handler
 	clock   *clocktesting.FakeClock
 	token   string
+	// serial, if not 0, makes the names and keys of new resources different from those of other serials.
+	serial int
+	// related are properties that all new resources of a kind get.
+	related map[string]object
 }
 
 // newWorld returns an empty cloud. It records the exchanges, unless recorder is nil.
@@ -129,7 +136,37 @@ func (w *world) finish() {
 // create makes a resource and returns its id.
 func (w *world) create(key, path string, body any) string {
 	w.Helper()
+	if fields, ok := body.(object); ok {
+		body = w.distinct(key, fields)
+	}
 	return idOf(w.do(201, "POST", path, body)[key])
+}
+
+// distinct returns the body with the world's serial in its name, and with what relates it to others.
+func (w *world) distinct(kind string, body object) object {
+	if w.serial == 0 && w.related == nil {
+		return body
+	}
+	body = maps.Clone(body)
+	if w.serial != 0 {
+		if name, ok := body["name"].(string); ok && kind == "zone" {
+			body["name"] = fmt.Sprintf("s%d.%s", w.serial, name)
+		} else if ok {
+			body["name"] = fmt.Sprintf("%s-%d", name, w.serial)
+		}
+		if kind == "ssh_key" {
+			body["public_key"] = keyOf(w.serial)
+		}
+	}
+	maps.Copy(body, w.related[kind])
+	return body
+}
+
+// keyOf returns a public key. Each number has another one.
+func keyOf(serial int) string {
+	key := append([]byte("\x00\x00\x00\x0bssh-ed25519\x00\x00\x00\x20"), make([]byte, 32)...)
+	binary.BigEndian.PutUint64(key[len(key)-8:], uint64(serial))
+	return "ssh-ed25519 " + base64.StdEncoding.EncodeToString(key)
 }
 
 // act starts an action, reads its resource while it runs, and lets it end.

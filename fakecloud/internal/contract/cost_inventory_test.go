@@ -1,0 +1,172 @@
+//go:build unix
+
+package contract_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/contract"
+)
+
+// inventory is a world with as many resources of each kind. The collector is off, so that no request pays for it.
+type inventory struct {
+	*world
+	document *contract.Document
+	hub      map[string]string // the resource of a kind that all servers are related to; empty for an unrelated inventory
+}
+
+// kindsOf lists the kinds of an inventory in the order in which they can be made.
+var kindsOf = []string{
+	"network", "ssh_key", "placement_group", "primary_ip", "certificate", "firewall", "load_balancer", "server", "volume", "floating_ip", "zone",
+}
+
+// newInventory makes n resources of each kind. If related, one firewall and one load balancer
+// select all servers by a label, one zone has n record sets, and one server has had n actions.
+func newInventory(t *testing.T, document *contract.Document, n int, related bool) *inventory {
+	t.Helper()
+	in := &inventory{world: newWorld(t, nil, instant), document: document}
+	in.serial = 1
+	if related {
+		in.relate(n)
+	}
+	for _, kind := range kindsOf {
+		for range n {
+			in.serial++
+			if related && in.hub[kind] != "" && kind != "server" {
+				break // the hub is enough
+			}
+			in.id(kind)
+		}
+	}
+	for range n {
+		in.do(201, "POST", "/servers/"+in.hubOr("server")+"/actions/change_protection", object{"delete": false, "rebuild": false})
+	}
+	return in
+}
+
+// relate makes what all others are related to. A network has at most 100 members, so that it is not among these.
+func (in *inventory) relate(n int) {
+	in.Helper()
+	in.hub = map[string]string{
+		"firewall": in.create("firewall", "/firewalls", object{"name": "hub", "rules": []any{sshRule}, "apply_to": []any{toSelector("hub=x")}}),
+	}
+	balancer := smallLoadBalancer(in.world, "hub")
+	balancer["services"] = []object{tcpService(8022)}
+	balancer["targets"] = []object{{"type": "label_selector", "label_selector": object{"selector": "hub=x"}}}
+	in.hub["load_balancer"] = in.create("load_balancer", "/load_balancers", balancer)
+	in.related = map[string]object{"server": {"labels": object{"hub": "x"}}}
+	sets := []object{{"name": "www", "type": "A", "records": records("198.51.100.1")}}
+	for i := range n {
+		sets = append(sets, object{"name": fmt.Sprint("host", i), "type": "A", "records": records("198.51.100.1")})
+	}
+	in.hub["zone"] = in.create("zone", "/zones", object{"name": "hub.example", "mode": "primary", "rrsets": sets})
+	in.hub["server"] = string(in.id("server"))
+}
+
+func (in *inventory) hubOr(kind string) string {
+	if in.hub[kind] == "" {
+		in.serial++
+		return string(in.id(kind))
+	}
+	return in.hub[kind]
+}
+
+// request returns a valid request of an operation among all others, and how to send it.
+func (in *inventory) request(op *contract.Operation, makeSample func(*world) sample) func() int {
+	in.Helper()
+	in.serial++
+	f := &fieldTest{T: in.T, document: in.document, op: op, sample: makeSample}
+	collection, rest, one := strings.Cut(op.Path, "/{id}")
+	if before, _, _ := strings.Cut(op.Path, "/{"); op.RequestSchema() == nil && topics[before].simple == nil { // of the catalogue, or an action
+		path := in.withQuery(op, existingPath(in.world, op))
+		return func() int { return in.send(op.Method, path, nil).Code }
+	}
+	path, body := f.prepareIn(in.world)
+	if id := in.hub[strings.TrimSuffix(collection[1:], "s")]; one && id != "" && f.parented && op.Method != http.MethodDelete {
+		path = collection + "/" + id + rest
+	}
+	return func() int { return in.send(op.Method, in.withQuery(op, path), body).Code }
+}
+
+// measure returns the least cost of some requests of an operation, and their last status.
+func (in *inventory) measure(send func(*inventory) func() int) (c cost, status int) {
+	for i := range 5 {
+		request := send(in)
+		now := costOf(func() { status = request() })
+		if c = least(now, c); i == 0 {
+			c = now
+		}
+	}
+	return c, status
+}
+
+// noticeable is what a request among many may cost more than among few, for example for a longer way through a tree.
+var noticeable = cost{cpu: 300 * time.Microsecond, allocs: 300, bytes: 64 << 10}
+
+const (
+	fewOthers  = 50
+	manyOthers = 1500
+)
+
+// TestCostAmongOthers compares the cost of each operation, and of each filter of a list, on one resource with few and with
+// many others of each kind, first unrelated ones, then those that share a firewall, a load balancer and a zone. It has to be
+// about the same. costExceptions has the others, whose answer or change grows.
+func TestCostAmongOthers(t *testing.T) {
+	document := contract.ForTest(t)
+	for _, related := range []bool{false, true} {
+		name := map[bool]string{false: "unrelated", true: "related"}[related]
+		t.Run(name, func(t *testing.T) {
+			few, many := newInventory(t, document, fewOthers, related), newInventory(t, document, manyOthers, related)
+			withoutCollector(t)
+			var covered []string
+			compare := func(what string, send func(*inventory) func() int) {
+				t.Helper()
+				was, status := few.measure(send)
+				now, _ := many.measure(send)
+				grew := now.exceeds(was, 1.5, noticeable)
+				if grew != "" && !excusedCost(name+" "+what) { // again: the machine may have been busy
+					was2, _ := few.measure(send)
+					now2, _ := many.measure(send)
+					was, now = least(was, was2), least(now, now2)
+					if grew = now.exceeds(was, 1.5, noticeable); grew != "" {
+						t.Errorf("%s (%d): with %d instead of %d others: %s", what, status, manyOthers, fewOthers, grew)
+					}
+				}
+				covered = append(covered, fmt.Sprintf("%s: %d, %v → %v, %.0f → %.0f allocations", what, status, was.cpu, now.cpu, was.allocs, now.allocs))
+			}
+			for _, op := range document.Operations() {
+				if op.Removed {
+					continue
+				}
+				for i, makeSample := range samplesOf(op) {
+					compare(fmt.Sprintf("%s %d", op.ID, i), func(in *inventory) func() int { return in.request(op, makeSample) })
+				}
+				for _, p := range op.Query {
+					compare(op.ID+" "+p.Name, func(in *inventory) func() int { return in.filtered(op, p) })
+				}
+			}
+			t.Logf("%d cases:\n%s", len(covered), strings.Join(covered, "\n"))
+		})
+	}
+}
+
+// filtered returns a request of a list with one parameter that few entries match.
+func (in *inventory) filtered(op *contract.Operation, p contract.Parameter) func() int {
+	in.Helper()
+	value := "198.51.100.77"
+	switch {
+	case len(p.Enum) > 0:
+		value = p.Enum[0]
+	case p.Type == "integer":
+		value = "7"
+	case p.Name == "label_selector":
+		value = "none=such"
+	}
+	path := in.withQuery(op, existingPath(in.world, op))
+	separator := map[bool]string{false: "?", true: "&"}[strings.Contains(path, "?")]
+	return func() int { return in.send(op.Method, path+separator+p.Name+"="+value, nil).Code }
+}

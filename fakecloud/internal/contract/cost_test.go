@@ -1,0 +1,388 @@
+//go:build unix
+
+package contract_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/api"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/contract"
+)
+
+// cost is what a request took of the process: its CPU time, allocations and allocated bytes.
+type cost struct {
+	cpu           time.Duration
+	allocs, bytes float64
+}
+
+// negligible is a cost that no client notices in others, also with the race detector. Growth below it is noise.
+var negligible = cost{cpu: 20 * time.Millisecond, allocs: 20_000, bytes: 8 << 20}
+
+// costOf runs f, which is one request, without a garbage collection.
+func costOf(f func()) cost {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	started := cpuTime()
+	f()
+	used := cpuTime() - started
+	runtime.ReadMemStats(&after)
+	return cost{used, float64(after.Mallocs - before.Mallocs), float64(after.TotalAlloc - before.TotalAlloc)}
+}
+
+func cpuTime() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		panic(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// exceeds returns in what c is more than factor times the base, and more than the least that counts.
+func (c cost) exceeds(base cost, factor float64, least cost) string {
+	var all []string
+	for _, m := range []struct {
+		of              string
+		now, was, least float64
+	}{
+		{"µs of CPU", float64(c.cpu.Microseconds()), float64(base.cpu.Microseconds()), float64(least.cpu.Microseconds())},
+		{"allocations", c.allocs, base.allocs, least.allocs},
+		{"bytes", c.bytes, base.bytes, least.bytes},
+	} {
+		if m.now > factor*m.was && m.now-m.was > m.least {
+			all = append(all, fmt.Sprintf("%.0f → %.0f %s", m.was, m.now, m.of))
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+func least(a, b cost) cost {
+	return cost{min(a.cpu, b.cpu), min(a.allocs, b.allocs), min(a.bytes, b.bytes)}
+}
+
+// doubling measures requests that are built of n parts, for growing n.
+type doubling struct {
+	*testing.T
+	of      string
+	covered []string
+}
+
+// growthPerDoubling is the most that a request may cost if it has twice as many parts. Linear work is 2.
+const growthPerDoubling = 2.5
+
+// check measures one request. send makes a request of n parts in a world of its own, and returns how to send it.
+func (d *doubling) check(name string, n int, send func(n int) func() int) {
+	d.Helper()
+	var status int
+	measure := func(n int) cost {
+		request := send(n)
+		return costOf(func() { status = request() })
+	}
+	most := measure(8 * n)
+	d.covered = append(d.covered, fmt.Sprintf("%s: %d parts, answer %d: %v", name, 8*n, status, most.cpu.Round(time.Microsecond)))
+	if most.exceeds(cost{}, 1, negligible) == "" || excusedCost(d.of+" "+name) {
+		return
+	}
+	// Over two doublings, so that a fixed cost does not decide, and again, so that a busy machine does not.
+	few, grew := measure(2*n), ""
+	for range 3 {
+		if grew = most.exceeds(few, growthPerDoubling*growthPerDoubling, negligible); grew == "" {
+			return
+		}
+		most, few = least(most, measure(8*n)), least(few, measure(2*n))
+	}
+	d.Errorf("%s: from %d to %d parts (answer %d): %s", name, 2*n, 8*n, status, grew)
+}
+
+// costExceptions are requests whose cost may grow, as expressions for the names of the cases, with the reason.
+var costExceptions = map[string]string{
+	`.* list_\w+ (status|mode|type|bound_to|architecture|include_\w+|sort)`:       "fields without an index: a list looks at this field of each resource",
+	`related (get|update|list)_(firewalls?|load_balancers?|zone_zonefile)( \w+)?`: "the answer names all servers or records",
+	`related list_\w+_actions \w+`:                                                "a list of one resource's actions looks at all of these",
+	`related set_firewall_rules \d+`:                                              "an action for each server (the document's example)",
+	// Not mended yet.
+	`related .*_load_balancer_\w+ \d+`: "a change of a load balancer finds the addresses of all its targets again",
+}
+
+func excusedCost(name string) bool {
+	for pattern := range costExceptions {
+		if regexp.MustCompile("^" + pattern + "$").MatchString(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// withoutCollector keeps garbage up to 2 GiB until the test ends: a collection would be counted in another request than its own.
+func withoutCollector(t *testing.T) {
+	t.Helper()
+	percent, limit := debug.SetGCPercent(-1), debug.SetMemoryLimit(2<<30)
+	t.Cleanup(func() {
+		debug.SetGCPercent(percent)
+		debug.SetMemoryLimit(limit)
+	})
+}
+
+// part is a list, object or text of a body: a place that can have any number of parts.
+type part struct {
+	pointer string
+	most    int // how many parts to make
+	make    func(w *world, n int) any
+}
+
+// The number of parts of the largest request: about as many as the largest allowed body has, and fewer if each names a resource of
+// its own.
+const (
+	maxParts     = 8000
+	maxResources = 800
+)
+
+// partsOf returns all parts of a body.
+func partsOf(at string, value any) (all []part) {
+	add := func(most int, make func(*world, int) any) { all = append(all, part{at, most, make}) }
+	switch value := value.(type) {
+	case []any:
+		add(maxParts, func(_ *world, n int) any { return slices.Repeat([]any{nil}, n) })
+		add(maxParts, func(_ *world, n int) any { return slices.Repeat([]any{object{}}, n) })
+		for i, entry := range value {
+			most := maxParts
+			if refers(at, entry) {
+				most = maxResources
+			}
+			add(most, func(w *world, n int) any { return entries(w, at, entry, n) })
+			all = append(all, partsOf(fmt.Sprintf("%s/%d", at, i), entry)...)
+		}
+	case object:
+		add(maxParts, func(_ *world, n int) any {
+			more := maps.Clone(value)
+			for i := range n {
+				more[fmt.Sprint("more", i)] = fmt.Sprint("value", i)
+			}
+			return more
+		})
+		for _, name := range slices.Sorted(maps.Keys(value)) {
+			all = append(all, partsOf(at+"/"+name, value[name])...)
+		}
+	case string:
+		add(maxParts, func(_ *world, n int) any { return longText(at, value, n) })
+	}
+	return all
+}
+
+// longText returns a text of n parts: records of a zone file, terms of a selector, or repetitions.
+func longText(at, value string, n int) string {
+	var b strings.Builder
+	switch {
+	case strings.HasSuffix(at, "/zonefile"):
+		b.WriteString(value)
+		for i := range n {
+			fmt.Fprintf(&b, "\nhost%d 3600 IN A 198.51.%d.%d", i, i>>8&255, i&255)
+		}
+	case strings.HasSuffix(at, "/selector"):
+		for i := range n {
+			fmt.Fprintf(&b, "key%d=value,", i)
+		}
+		b.WriteString(value)
+	default:
+		b.WriteString(strings.Repeat(value+"x", n))
+	}
+	return b.String()
+}
+
+// entries returns a list of n different entries like the given one.
+func entries(w *world, at string, entry any, n int) []any {
+	w.Helper()
+	list := make([]any, n)
+	for i := range list {
+		list[i] = vary(w, at, entry, i)
+	}
+	return list
+}
+
+// referred says which kind of resource a number names, by the end of its path.
+var referred = []struct{ suffix, kind string }{
+	{"/server/id", "server"}, {"/networks", "network"}, {"/volumes", "volume"}, {"/firewalls/firewall", "firewall"},
+	{"/ssh_keys", "ssh_key"}, {"/certificates", "certificate"},
+}
+
+// kindAt returns the kind of resource that a number names, or "".
+func kindAt(at string) string {
+	for _, r := range referred {
+		if strings.HasSuffix(at, r.suffix) {
+			return r.kind
+		}
+	}
+	return ""
+}
+
+// refers reports whether a value names a resource.
+func refers(at string, value any) bool {
+	switch value := value.(type) {
+	case object:
+		return slices.ContainsFunc(slices.Collect(maps.Keys(value)), func(name string) bool { return refers(at+"/"+name, value[name]) })
+	case []any:
+		return slices.ContainsFunc(value, func(v any) bool { return refers(at, v) })
+	case float64:
+		return kindAt(at) != ""
+	}
+	return false
+}
+
+// vary returns a value that differs from others in its number. What names a resource names a new one.
+func vary(w *world, at string, value any, i int) any {
+	w.Helper()
+	switch value := value.(type) {
+	case object:
+		other := make(object, len(value))
+		for name, v := range value {
+			other[name] = vary(w, at+"/"+name, v, i)
+		}
+		return other
+	case []any:
+		other := make([]any, len(value))
+		for j, v := range value {
+			other[j] = vary(w, at, v, i)
+		}
+		return other
+	case float64:
+		if kind := kindAt(at); kind != "" {
+			w.serial++
+			return w.id(kind)
+		}
+		return value + float64(i)
+	case string:
+		return varyText(at, value, i)
+	}
+	return value
+}
+
+func varyText(at, value string, i int) string {
+	name := at[strings.LastIndex(at, "/")+1:]
+	if address, err := netip.ParseAddr(value); err == nil {
+		return nextAddress(address, i).String()
+	}
+	if network, err := netip.ParsePrefix(value); err == nil {
+		return netip.PrefixFrom(nextAddress(network.Addr(), i), network.Addr().BitLen()).String()
+	}
+	switch name {
+	case "type", "protocol", "direction", "mode", "network_zone", "tsig_algorithm", "tsig_key":
+		return value
+	case "port":
+		return strconv.Itoa(1 + i)
+	case "domain_names":
+		return fmt.Sprintf("d%d.%s", i, value)
+	case "selector":
+		return fmt.Sprintf("key%d=%d", i, i)
+	}
+	return value + strconv.Itoa(i)
+}
+
+func nextAddress(a netip.Addr, i int) netip.Addr {
+	b := a.AsSlice()
+	for at := len(b) - 1; at >= 0 && i > 0; at-- {
+		sum := int(b[at]) + i&255
+		b[at] = byte(sum)
+		i = i>>8 + sum>>8
+	}
+	next, _ := netip.AddrFromSlice(b)
+	return next
+}
+
+// TestCostOfEveryList sends each request with 2,000 and 8,000 parts in each of its lists, objects and texts: valid ones,
+// wrong ones and unknown ones. The cost may at most be linear. The cases follow from the table of routes and from the API
+// document, so that a new field is covered by itself.
+func TestCostOfEveryList(t *testing.T) {
+	document := contract.ForTest(t)
+	withoutCollector(t)
+	d := &doubling{T: t, of: "list"}
+	for _, op := range document.Operations() {
+		if op.RequestSchema() == nil {
+			continue
+		}
+		for i, makeSample := range samplesOf(op) {
+			f := &fieldTest{T: t, document: document, op: op, sample: makeSample}
+			_, _, body := f.prepare()
+			for j, p := range partsOf("", decoded(t, body)) {
+				most := p.most
+				for _, _, body := f.with(p, most); len(body) > api.MaxBodyBytes; _, _, body = f.with(p, most) {
+					most /= 2
+				}
+				d.check(fmt.Sprintf("%s %s %d.%d", op.ID, p.pointer, i, j), most/8, func(n int) func() int {
+					w, path, body := f.with(p, n)
+					return func() int { return w.send(op.Method, path, body).Code }
+				})
+			}
+		}
+	}
+	t.Logf("%d cases:\n%s", len(d.covered), strings.Join(d.covered, "\n"))
+}
+
+// with returns a new world, and the path and body of a request in it that has n of a part.
+func (f *fieldTest) with(p part, n int) (w *world, path string, body []byte) {
+	f.Helper()
+	w, path, body = f.prepare()
+	w.serial = 1
+	value := p.make(w, n)
+	if p.pointer != "" {
+		value = edit(decoded(f.T, body), strings.Split(p.pointer, "/")[1:], value)
+	}
+	body, err := json.Marshal(value)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return w, path, body
+}
+
+func decoded(t *testing.T, body []byte) (instance any) {
+	t.Helper()
+	if err := json.Unmarshal(body, &instance); err != nil {
+		t.Fatal(err)
+	}
+	return instance
+}
+
+// TestCostOfEveryQuery sends each parameter of each query 1,000 and 4,000 times, and selectors of as many terms.
+func TestCostOfEveryQuery(t *testing.T) {
+	document := contract.ForTest(t)
+	w := newWorld(t, nil)
+	populate(w)
+	withoutCollector(t)
+	d := &doubling{T: t, of: "query"}
+	for _, op := range document.Operations() {
+		if op.Removed {
+			continue
+		}
+		path := existingPath(w, op)
+		for _, p := range op.Query {
+			values := func(i int) string {
+				if len(p.Enum) > 0 {
+					return p.Enum[i%len(p.Enum)]
+				}
+				return strconv.Itoa(1_000_000 + i)
+			}
+			d.check(op.ID+" "+p.Name, 500, func(n int) func() int {
+				query := make(url.Values)
+				for i := range n {
+					query.Add(p.Name, values(i))
+				}
+				if p.Name == "label_selector" {
+					query.Set(p.Name, longText("/selector", "key=value", n))
+				}
+				return func() int { return w.send(op.Method, path+"?"+query.Encode(), nil).Code }
+			})
+		}
+	}
+	t.Logf("%d cases:\n%s", len(d.covered), strings.Join(d.covered, "\n"))
+}
