@@ -34,6 +34,9 @@ func populateZones(w *world) {
 	for kind, value := range zoneRecords {
 		sets = append(sets, object{"name": strings.ToLower(kind), "type": kind, "ttl": 300, "labels": object{"env": "test"}, "records": []any{object{"value": value, "comment": "the only one"}}})
 	}
+	for _, status := range []string{"valid", "partially-valid", "invalid", "lame"} {
+		w.create("zone", "/zones", object{"name": status + ".example", "mode": "primary"})
+	}
 	w.create("zone", "/zones", object{"name": "secondary.example", "mode": "secondary", "primary_nameservers": []any{
 		object{"address": "198.51.100.1", "port": 5353}, object{"address": "2001:db8::1"},
 		object{"address": "198.51.100.2", "tsig_key": "c2VjcmV0", "tsig_algorithm": "hmac-sha256"},
@@ -41,9 +44,6 @@ func populateZones(w *world) {
 		object{"address": "198.51.100.4", "tsig_key": "c2VjcmV0", "tsig_algorithm": "hmac-md5"},
 	}})
 	w.create("zone", "/zones", object{"name": "example.com", "mode": "primary", "ttl": 7200, "labels": object{"env": "test"}, "rrsets": sets})
-	for _, status := range []string{"valid", "partially-valid", "invalid", "lame"} {
-		w.create("zone", "/zones", object{"name": status + ".example", "mode": "primary"})
-	}
 	w.finish()
 	w.clock.Step(time.Hour) // the delegations are checked
 	w.act("/zones/example.com", "change_protection", object{"delete": true})
