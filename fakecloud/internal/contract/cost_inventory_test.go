@@ -105,7 +105,7 @@ func (in *inventory) measure(send func(*inventory) func() int) (c cost, status i
 }
 
 // noticeable is what a request among many may cost more than among few, for example for a longer way through a tree.
-var noticeable = cost{cpu: 300 * time.Microsecond, allocs: 300, bytes: 64 << 10}
+var noticeable = cost{cpu: time.Millisecond, allocs: 300, bytes: 64 << 10}
 
 const (
 	fewOthers  = 50
@@ -127,14 +127,16 @@ func TestCostAmongOthers(t *testing.T) {
 				t.Helper()
 				was, status := few.measure(send)
 				now, _ := many.measure(send)
-				grew := now.exceeds(was, 1.5, noticeable)
-				if grew != "" && !excusedCost(name+" "+what) { // again: the machine may have been busy
+				for range 3 { // again, so that a busy machine does not decide
+					if now.exceeds(was, 1.5, noticeable) == "" || excusedCost(name+" "+what) {
+						break
+					}
 					was2, _ := few.measure(send)
 					now2, _ := many.measure(send)
 					was, now = least(was, was2), least(now, now2)
-					if grew = now.exceeds(was, 1.5, noticeable); grew != "" {
-						t.Errorf("%s (%d): with %d instead of %d others: %s", what, status, manyOthers, fewOthers, grew)
-					}
+				}
+				if grew := now.exceeds(was, 1.5, noticeable); grew != "" && !excusedCost(name+" "+what) {
+					t.Errorf("%s (%d): with %d instead of %d others: %s", what, status, manyOthers, fewOthers, grew)
 				}
 				covered = append(covered, fmt.Sprintf("%s: %d, %v → %v, %.0f → %.0f allocations", what, status, was.cpu, now.cpu, was.allocs, now.allocs))
 			}

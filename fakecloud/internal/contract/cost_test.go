@@ -29,7 +29,7 @@ type cost struct {
 }
 
 // negligible is a cost that no client notices in others, also with the race detector. Growth below it is noise.
-var negligible = cost{cpu: 20 * time.Millisecond, allocs: 20_000, bytes: 8 << 20}
+var negligible = cost{cpu: 60 * time.Millisecond, allocs: 20_000, bytes: 8 << 20}
 
 // costOf runs f, which is one request, without a garbage collection.
 func costOf(f func()) cost {
@@ -97,7 +97,7 @@ func (d *doubling) check(name string, n int, send func(n int) func() int) {
 	}
 	// Over two doublings, so that a fixed cost does not decide, and again, so that a busy machine does not.
 	few, grew := measure(2*n), ""
-	for range 3 {
+	for range 5 {
 		if grew = most.exceeds(few, growthPerDoubling*growthPerDoubling, negligible); grew == "" {
 			return
 		}
