@@ -48,17 +48,16 @@ func (c *Cloud) forgetActions(now time.Time) (n int) {
 	now = c.writeTime(now.UTC()) // times of events do not go back
 	surplus := len(c.finished) - c.maxFinished
 	project := c.finished[0].project
-	_ = c.write(project, now, nil, func(tx *Tx) error { // the function returns no error
-		for n < min(forgetBatch, len(c.finished)) {
-			f := c.finished[n]
-			if f.project != project || n >= surplus && now.Sub(f.at) < c.keepActions {
-				break
-			}
-			tx.Actions.forget(f.id)
-			n++
+	tx := c.begin(project, project.state.Load(), now, nil)
+	for n < min(forgetBatch, len(c.finished)) {
+		f := c.finished[n]
+		if f.project != project || n >= surplus && now.Sub(f.at) < c.keepActions {
+			break
 		}
-		return nil
-	})
+		tx.Actions.forget(f.id)
+		n++
+	}
 	c.finished = c.finished[n:]
+	c.commit(tx)
 	return n
 }
