@@ -32,6 +32,8 @@ var _ = Describe("A CCM process", Label(framework.OwnCloud, "process"), func() {
 		env.Traffic.AwaitServed(ctx, "becomes-internal")
 		stays := env.LoadBalancers.Of(ctx, "stays").ID
 		env.Routes.AwaitExactly(ctx, servers...)
+		// One target would do to be served, and it may be that of the node that leaves.
+		env.LoadBalancers.AwaitTargets(ctx, "stays", framework.Healthy("leaves", "remains"))
 		env.CCM.Crash(ctx)
 
 		seen := env.CCM.Requests()
