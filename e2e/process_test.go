@@ -1,9 +1,11 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -174,7 +176,7 @@ var _ = Describe("A CCM with a second replica", framework.Needs(framework.Leader
 	It("takes over from a frozen leader, which does not write when it wakes up", Label("service"), func(ctx SpecContext) {
 		first := holder(ctx)
 		address := env.Services.AwaitIngress(ctx, "web")
-		Expect(leader.Signal(syscall.SIGSTOP)).To(Succeed())
+		freeze(ctx, leader)
 		before := leaderWrites()
 		env.Services.Update(ctx, "web", func(svc *corev1.Service) { svc.Spec.Ports[0].Port = 9090 })
 		env.Traffic.AwaitAnswer(ctx, "web", address, 9090)
@@ -185,6 +187,23 @@ var _ = Describe("A CCM with a second replica", framework.Needs(framework.Leader
 		Expect(secondWrites()).To(BeNumerically(">", 0))
 	})
 })
+
+// freeze stops a process. It waits until all threads have stopped: on a busy machine, some still run after the signal. Without
+// /proc, it only sends the signal.
+func freeze(ctx context.Context, r *framework.Replica) {
+	GinkgoHelper()
+	Expect(r.Signal(syscall.SIGSTOP)).To(Succeed())
+	Eventually(ctx, func() (running []string) {
+		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", r.PID()))
+		for _, path := range threads {
+			stat, _ := os.ReadFile(path)
+			if _, state, ok := strings.Cut(string(stat), ") "); ok && state[0] != 'T' {
+				running = append(running, path)
+			}
+		}
+		return running
+	}).Should(BeEmpty())
+}
 
 var _ = Describe("The settings of a CCM", Label(framework.OwnCloud, "process"), func() {
 	It("names every mistake at once and ends before it asks the cloud for anything", framework.Needs(framework.SettingsCheck), func(ctx SpecContext) {
