@@ -122,7 +122,7 @@ func (c *http1Conn) serve(r *http.Request, err error) bool {
 		return c.refuse(r, http.StatusMethodNotAllowed)
 	}
 	keep := !r.Close
-	resp, err := p.forward(&c.exchange, r)
+	resp, err := p.forward(&c.exchange, r) //nolint:bodyclose // finish or tunnel ends it
 	if err != nil {
 		code := p.failure(&c.exchange, err)
 		return code != 0 && c.refuse(r, code) && keep

@@ -61,7 +61,7 @@ func (p *httpProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer.refuse(http.StatusMethodNotAllowed)
 		return
 	}
-	resp, err := p.forward(x, r)
+	resp, err := p.forward(x, r) //nolint:bodyclose // finish ends it
 	if err != nil {
 		code := p.failure(x, err)
 		if code == 0 {

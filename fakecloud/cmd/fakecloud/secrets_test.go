@@ -287,7 +287,7 @@ func (v *vault) outputs() {
 		}
 		v.search("GET "+path, text)
 	}
-	resp, err := http.Get(v.control + "/events?snapshot=true") //nolint:noctx // it ends below
+	resp, err := http.Get(v.control + "/events?snapshot=true")
 	if err != nil {
 		v.Fatal(err)
 	}

@@ -86,7 +86,7 @@ func JSON(ctx context.Context, body []byte, out any, day string) error {
 func Unknown(ctx context.Context, body []byte, out any, day string) error {
 	b := binder{day: day, left: ctx.Done(), findUnknown: true}
 	if b.decode(body, out) != nil {
-		return nil
+		return nil //nolint:nilerr // JSON reports it
 	}
 	return b.err()
 }

@@ -139,7 +139,7 @@ func withoutCollector(t *testing.T) {
 type part struct {
 	pointer string
 	most    int // how many parts to make
-	make    func(w *world, n int) any
+	build   func(w *world, n int) any
 }
 
 // The number of parts of the largest request: about as many as the largest allowed body has, and fewer if each names a resource of
@@ -151,7 +151,7 @@ const (
 
 // partsOf returns all parts of a body.
 func partsOf(at string, value any) (all []part) {
-	add := func(most int, make func(*world, int) any) { all = append(all, part{at, most, make}) }
+	add := func(most int, build func(*world, int) any) { all = append(all, part{at, most, build}) }
 	switch value := value.(type) {
 	case []any:
 		add(maxParts, func(_ *world, n int) any { return slices.Repeat([]any{nil}, n) })
@@ -334,7 +334,7 @@ func (f *fieldTest) with(p part, n int) (w *world, path string, body []byte) {
 	f.Helper()
 	w, path, body = f.prepare()
 	w.serial = 1
-	value := p.make(w, n)
+	value := p.build(w, n)
 	if p.pointer != "" {
 		value = edit(decoded(f.T, body), strings.Split(p.pointer, "/")[1:], value)
 	}
