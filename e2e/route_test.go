@@ -230,7 +230,7 @@ var _ = Describe("The route controller", framework.Needs(framework.NodeRoutes), 
 		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: compareOften})
 		servers := env.Servers.CreateAll(ctx, "node-1", "node-2")
 		one, two := env.Routes.Of(ctx, "node-1", servers[0]), env.Routes.Of(ctx, "node-2", servers[1])
-		Expect(env.Cloud.Fake.SetProfile(ctx, "3s")).To(Succeed())
+		Expect(env.Cloud.Fake.SetProfile(ctx, "10s")).To(Succeed())
 		_, _, err := env.Cloud.Client.Network.AddSubnet(ctx, env.Cloud.Network, hcloud.NetworkAddSubnetOpts{Subnet: hcloud.NetworkSubnet{
 			Type: hcloud.NetworkSubnetTypeCloud, NetworkZone: framework.NetworkZone,
 		}})
