@@ -53,7 +53,8 @@ type Options struct {
 	// NotReady. Zero means 8 s: eight heartbeats of a simulated node, which is
 	// enough for a busy machine. (A real cluster waits 50 s, five heartbeats.)
 	NodeMonitorGracePeriod time.Duration
-	// StartTimeout bounds the wait for each program. Zero means a minute.
+	// StartTimeout bounds the wait for each program. Zero means three minutes: beside twelve control planes at work, a slow
+	// machine needs more than one.
 	StartTimeout time.Duration
 }
 
@@ -71,7 +72,7 @@ func (o Options) complete(ctx context.Context) (Options, error) {
 		o.NodeMonitorGracePeriod = 8 * time.Second
 	}
 	if o.StartTimeout == 0 {
-		o.StartTimeout = time.Minute
+		o.StartTimeout = 3 * time.Minute
 	}
 	if o.PodCIDR.Overlaps(o.ServiceCIDR) {
 		return o, fmt.Errorf("the pod CIDR %s and the service CIDR %s overlap", o.PodCIDR, o.ServiceCIDR)
