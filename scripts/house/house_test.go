@@ -74,7 +74,7 @@ var inTests = map[string][]string{
 }
 
 // testHelpers are packages that all tests of their module may import.
-var testHelpers = []string{"fakecloud/internal/netlab"}
+var testHelpers = []string{"fakecloud/internal/netlab", "fakecloud/internal/contract"}
 
 // within reports whether a package is another one or lies below it.
 func within(pkg, folder string) bool { return pkg == folder || strings.HasPrefix(pkg, folder+"/") }
