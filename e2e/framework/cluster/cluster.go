@@ -53,7 +53,7 @@ type Options struct {
 	// NotReady. Zero means 8 s: eight heartbeats of a simulated node, which is
 	// enough for a busy machine. (A real cluster waits 50 s, five heartbeats.)
 	NodeMonitorGracePeriod time.Duration
-	// StartTimeout bounds the wait for each program. Zero means three minutes: beside twelve control planes at work, a slow
+	// StartTimeout bounds the wait for each program. Zero means three minutes: while twelve control planes work, a slow
 	// machine needs more than one.
 	StartTimeout time.Duration
 }
