@@ -23,7 +23,7 @@ type serverOrder struct {
 	twice bool
 }
 
-var _ = Describe("A server that is attached to its networks after it was created", framework.BringsNodes(), framework.Long, Label(framework.RealNodes, framework.FakeOnly, "node"), func() {
+var _ = Describe("A server that is attached to its networks after it was created", framework.BringsNodes(), framework.Long, Serial, Label(framework.RealNodes, framework.FakeOnly, "node"), func() {
 	DescribeTable("becomes a node", serverBecomesNode,
 		Entry("created off, attached, started", serverOrder{}),
 		Entry("created off without public addresses, attached, started", serverOrder{private: true, chosen: true}),
