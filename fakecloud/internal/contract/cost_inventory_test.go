@@ -163,6 +163,8 @@ func (in *inventory) filtered(op *contract.Operation, p contract.Parameter) func
 	switch {
 	case len(p.Enum) > 0:
 		value = p.Enum[0]
+	case p.Name == "page":
+		value = "2" // which fewOthers fill, too
 	case p.Type == "integer":
 		value = "7"
 	case p.Name == "label_selector":
