@@ -44,7 +44,8 @@ type PrimaryIP struct {
 // PrimaryIPTable holds a project's Primary IPs.
 type PrimaryIPTable struct {
 	Table[*PrimaryIP]
-	byNetwork ascending[networkID]
+	// The two types are apart, so that a new address is mostly the largest of its index.
+	ipv4, ipv6 ascending[networkID]
 }
 
 // networkID is the network of a Primary IP, which does not change, and the id.
@@ -54,37 +55,44 @@ type networkID struct {
 }
 
 func (t *PrimaryIPTable) init(kind Kind) {
-	*t = PrimaryIPTable{
-		Table: newTable[*PrimaryIP](kind),
-		byNetwork: newAscending(func(a, b networkID) bool {
-			return cmp.Or(a.network.Addr().Compare(b.network.Addr()), cmp.Compare(a.network.Bits(), b.network.Bits())) < 0
-		}),
+	less := func(a, b networkID) bool {
+		return cmp.Or(a.network.Addr().Compare(b.network.Addr()), cmp.Compare(a.network.Bits(), b.network.Bits())) < 0
 	}
+	*t = PrimaryIPTable{Table: newTable[*PrimaryIP](kind), ipv4: newAscending(less), ipv6: newAscending(less)}
+}
+
+// byNetwork returns the index of the networks of the same type.
+func (t *PrimaryIPTable) byNetwork(n netip.Prefix) *ascending[networkID] {
+	if n.Addr().Is4() {
+		return &t.ipv4
+	}
+	return &t.ipv6
 }
 
 func (t *PrimaryIPTable) publish() { t.begin(nil) }
 func (t *PrimaryIPTable) begin(l *changeLog) {
 	t.Table.begin(l)
-	t.byNetwork.share()
+	t.ipv4.share()
+	t.ipv6.share()
 }
 
 // Put stores a new Primary IP.
 func (t *PrimaryIPTable) Put(p *PrimaryIP) {
 	t.Table.Put(p)
-	t.byNetwork.Set(networkID{p.IP, p.ID})
+	t.byNetwork(p.IP).Set(networkID{p.IP, p.ID})
 }
 
 // Delete removes a Primary IP, if it is there.
 func (t *PrimaryIPTable) Delete(id int64) {
 	if p, ok := t.Get(id); ok {
-		t.byNetwork.Delete(networkID{network: p.IP})
+		t.byNetwork(p.IP).Delete(networkID{network: p.IP})
 		t.Table.Delete(id)
 	}
 }
 
 // ByNetwork returns the Primary IP with exactly this address or IPv6 network.
 func (t *PrimaryIPTable) ByNetwork(n netip.Prefix) (*PrimaryIP, bool) {
-	found, ok := t.byNetwork.Get(networkID{network: n})
+	found, ok := t.byNetwork(n).Get(networkID{network: n})
 	if !ok {
 		return nil, false
 	}
