@@ -229,11 +229,11 @@ func (lb *LoadBalancer) Backends() iter.Seq[*LoadBalancerTarget] {
 	}
 }
 
-// servers returns the ids of all servers that are targets, directly or by a label selector. They are
+// serversOf returns the ids of all servers that are targets, directly or by a label selector. They are
 // sorted and unique.
-func (lb *LoadBalancer) servers() []int64 {
+func serversOf(targets []LoadBalancerTarget) []int64 {
 	var ids []int64
-	for _, t := range lb.Targets {
+	for _, t := range targets {
 		if t.Server != 0 {
 			ids = append(ids, t.Server)
 		}
@@ -250,13 +250,14 @@ func (tx *Tx) storeLoadBalancer(lb *LoadBalancer) {
 	old, existed := tx.LoadBalancers.Get(lb.ID)
 	lb.Revision++
 	tx.LoadBalancers.Put(lb)
-	var servers, certificates []int64
+	var targets []LoadBalancerTarget
+	var certificates []int64
 	var selectors []string
 	if existed {
-		servers, certificates, selectors = old.servers(), old.certificates(), old.selectorTerms()
+		targets, certificates, selectors = old.Targets, old.certificates(), old.selectorTerms()
 	}
 	tx.relinkSelectors(lb.ID, selectors, lb.selectorTerms())
-	tx.relinkServers(lb.ID, servers, lb.servers())
+	tx.relinkServers(lb, targets)
 	tx.relinkCertificates(lb.Ref(), certificates, lb.certificates())
 }
 
@@ -268,24 +269,50 @@ func (tx *Tx) refreshLoadBalancer(id int64) {
 		return
 	}
 	lb = lb.Clone()
-	tx.resolveTargets(lb)
-	tx.settleHealth(lb)
+	tx.resolveTargets(lb, 0)
+	tx.settleHealth(lb, 0)
 	tx.storeLoadBalancer(lb)
 }
 
-func (tx *Tx) relinkServers(lb int64, before, after []int64) {
-	for _, id := range missingFrom(after, before) {
+// relinkServers updates Server.LoadBalancers after the targets of a load balancer changed. Targets with the same servers, at
+// both ends of the two lists, cost nothing.
+func (tx *Tx) relinkServers(lb *LoadBalancer, before []LoadBalancerTarget) {
+	after := lb.Targets
+	for len(before) > 0 && len(after) > 0 && before[0].sameServers(after[0]) {
+		before, after = before[1:], after[1:]
+	}
+	for len(before) > 0 && len(after) > 0 && before[len(before)-1].sameServers(after[len(after)-1]) {
+		before, after = before[:len(before)-1], after[:len(after)-1]
+	}
+	was, is := serversOf(before), serversOf(after)
+	for _, id := range missingFrom(is, was) {
+		if lb.hasServer(id) {
+			continue // by a target of the ends
+		}
 		tx.Servers.Update(id, func(s *Server) {
-			s.LoadBalancers = slices.DeleteFunc(slices.Clone(s.LoadBalancers), func(other int64) bool { return other == lb })
+			s.LoadBalancers = slices.DeleteFunc(slices.Clone(s.LoadBalancers), func(other int64) bool { return other == lb.ID })
 		})
 	}
-	for _, id := range missingFrom(before, after) {
+	for _, id := range missingFrom(was, is) {
 		tx.Servers.Update(id, func(s *Server) {
-			if i, found := slices.BinarySearch(s.LoadBalancers, lb); !found {
-				s.LoadBalancers = slices.Insert(slices.Clone(s.LoadBalancers), i, lb)
+			if i, found := slices.BinarySearch(s.LoadBalancers, lb.ID); !found {
+				s.LoadBalancers = slices.Insert(slices.Clone(s.LoadBalancers), i, lb.ID)
 			}
 		})
 	}
+}
+
+// sameServers reports whether two targets stand for the same servers. Sets that differ only in the servers' health are not the same.
+func (t LoadBalancerTarget) sameServers(o LoadBalancerTarget) bool {
+	return t.Server == o.Server && t.Targets == o.Targets
+}
+
+// hasServer reports whether a server is a target, directly or by a label selector.
+func (lb *LoadBalancer) hasServer(id int64) bool {
+	for range lb.targetsOf(&targetFinder{server: id}) {
+		return true
+	}
+	return false
 }
 
 func (tx *Tx) relinkCertificates(lb Ref, before, after []int64) {

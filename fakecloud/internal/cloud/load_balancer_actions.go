@@ -3,6 +3,7 @@ package cloud
 import (
 	"fmt"
 	"net/netip"
+	"reflect"
 )
 
 // unlockedLoadBalancer returns a load balancer on which an action may start.
@@ -36,17 +37,23 @@ func (p Project) changeLoadBalancer(id int64, command string, change func(*State
 	return action, st, err
 }
 
+// applyToLoadBalancer makes a change. It visits only the targets that the change adds, at the end of the list, or all if the
+// services change, because each target has a health for each of them.
 func (tx *Tx) applyToLoadBalancer(id int64, change func(*State, *LoadBalancer) error) error {
-	lb, err := tx.LoadBalancers.Find(id)
+	old, err := tx.LoadBalancers.Find(id)
 	if err != nil {
 		return err
 	}
-	lb = lb.Clone()
+	lb := old.Clone()
 	if err := change(tx.State, lb); err != nil {
 		return err
 	}
-	tx.resolveTargets(lb)
-	tx.settleHealth(lb)
+	first := min(len(old.Targets), len(lb.Targets))
+	tx.resolveTargets(lb, first)
+	if !reflect.DeepEqual(old.Services, lb.Services) {
+		first = 0
+	}
+	tx.settleHealth(lb, first)
 	tx.storeLoadBalancer(lb)
 	return nil
 }

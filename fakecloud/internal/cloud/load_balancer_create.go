@@ -53,8 +53,8 @@ func (p Project) CreateLoadBalancer(in CreateLoadBalancer) (lb *LoadBalancer, ac
 		if err := tx.takeLoadBalancerAddresses(lb, in); err != nil {
 			return err
 		}
-		tx.resolveTargets(lb)
-		tx.settleHealth(lb)
+		tx.resolveTargets(lb, 0)
+		tx.settleHealth(lb, 0)
 		tx.storeLoadBalancer(lb)
 		if in.Network != 0 {
 			err := tx.joinNetwork(Join{Member: lb.Ref(), Zone: lb.Location.NetworkZone, Network: in.Network})
@@ -288,7 +288,7 @@ func (tx *Tx) removeLoadBalancer(id int64) {
 	if !ok {
 		return
 	}
-	tx.relinkServers(id, lb.servers(), nil)
+	tx.relinkServers(lb.withTargets(nil), lb.Targets)
 	tx.relinkCertificates(lb.Ref(), lb.certificates(), nil)
 	tx.relinkSelectors(id, lb.selectorTerms(), nil)
 	if lb.IPv4.PrimaryIP == 0 {

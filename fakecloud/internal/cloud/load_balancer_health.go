@@ -35,7 +35,7 @@ func (c *Cloud) SetHealthRule(r HealthRule) {
 	for _, d := range *c.projects.Load() {
 		_ = c.write(d, c.writeTime(c.Now()), nil, func(tx *Tx) error { // the function returns no error
 			for lb := range tx.LoadBalancers.All() {
-				tx.scheduleAllHealth(lb)
+				tx.scheduleAllHealth(lb, 0)
 			}
 			return nil
 		})
@@ -158,10 +158,10 @@ func (t *LoadBalancerTarget) withHealth(f func(*LoadBalancerTarget, TargetHealth
 	return changed, changed != nil
 }
 
-// settleHealth gives each target a health for each service, and schedules the changes of
+// settleHealth gives each target, from the one with number first, a health for each service, and schedules the changes of
 // HealthFollowsReach.
-func (tx *Tx) settleHealth(lb *LoadBalancer) {
-	for i := range lb.Targets {
+func (tx *Tx) settleHealth(lb *LoadBalancer, first int) {
+	for i := first; i < len(lb.Targets); i++ {
 		t := &lb.Targets[i]
 		matchHealth(t, lb.Services, tx.now)
 		for n := range lb.Targets[i].Targets.All() {
@@ -170,7 +170,7 @@ func (tx *Tx) settleHealth(lb *LoadBalancer) {
 			t.Targets = t.Targets.with(&c)
 		}
 	}
-	tx.scheduleAllHealth(lb)
+	tx.scheduleAllHealth(lb, first)
 }
 
 // dueTimes are the unique times at which the health of some targets changes.
@@ -260,10 +260,10 @@ func (tx *Tx) scheduleHealth(due dueTimes, server int64) {
 	}
 }
 
-// scheduleAllHealth is scheduleHealth for all targets of a load balancer.
-func (tx *Tx) scheduleAllHealth(lb *LoadBalancer) {
+// scheduleAllHealth is scheduleHealth for all targets of a load balancer from the one with number first.
+func (tx *Tx) scheduleAllHealth(lb *LoadBalancer, first int) {
 	var due dueTimes
-	for t := range lb.Backends() {
+	for t := range lb.withTargets(lb.Targets[first:]).Backends() {
 		s, _ := tx.Servers.Get(t.Server)
 		tx.addDue(&due, lb, t, s)
 	}

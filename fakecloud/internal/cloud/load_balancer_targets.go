@@ -248,9 +248,10 @@ func (st *State) serverAddress(lb *LoadBalancer, t LoadBalancerTarget) (netip.Ad
 	return ip.IP.Addr(), true
 }
 
-// resolveTargets updates all targets of a load balancer.
-func (tx *Tx) resolveTargets(lb *LoadBalancer) {
-	lb.Targets = slices.DeleteFunc(lb.Targets, func(t LoadBalancerTarget) bool {
+// resolveTargets updates the targets of a load balancer, from the one with number first. refreshTargets has updated those that
+// it had before.
+func (tx *Tx) resolveTargets(lb *LoadBalancer, first int) {
+	kept := slices.DeleteFunc(lb.Targets[first:], func(t LoadBalancerTarget) bool {
 		switch t.Type {
 		case "server":
 			_, ok := tx.serverAddress(lb, t)
@@ -260,8 +261,9 @@ func (tx *Tx) resolveTargets(lb *LoadBalancer) {
 		}
 		return false
 	})
-	for i := range lb.Targets {
-		t := &lb.Targets[i]
+	lb.Targets = lb.Targets[:first+len(kept)]
+	for i := range kept {
+		t := &kept[i]
 		switch t.Type {
 		case "server":
 			ip, _ := tx.serverAddress(lb, *t)

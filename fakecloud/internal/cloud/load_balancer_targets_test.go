@@ -214,7 +214,7 @@ func TestLabelSelectorTargetsFollowTheLabels(t *testing.T) {
 			}
 			var want []int64
 			for _, lb := range []*LoadBalancer{public, private} {
-				if slices.Contains(getLB(t, p, lb.ID).servers(), s.ID) {
+				if getLB(t, p, lb.ID).hasServer(s.ID) {
 					want = append(want, lb.ID)
 				}
 			}

@@ -86,7 +86,7 @@ func checkInvariants(t *testing.T, st *State, c *Cloud) {
 
 func checkLoadBalancer(t *testing.T, st *State, lb *LoadBalancer) {
 	t.Helper()
-	for _, id := range lb.servers() {
+	for _, id := range serversOf(lb.Targets) {
 		if s, ok := st.Servers.Get(id); !ok || !slices.Contains(s.LoadBalancers, lb.ID) {
 			t.Errorf("load balancer %d has the target server %d, which does not show it", lb.ID, id)
 		}
@@ -135,7 +135,7 @@ func checkServer(t *testing.T, st *State, s *Server) {
 		}
 	}
 	for _, id := range s.LoadBalancers {
-		if lb, ok := st.LoadBalancers.Get(id); !ok || !slices.Contains(lb.servers(), s.ID) {
+		if lb, ok := st.LoadBalancers.Get(id); !ok || !lb.hasServer(s.ID) {
 			t.Errorf("server %d shows load balancer %d, which does not have it as a target", s.ID, id)
 		}
 	}

@@ -112,8 +112,6 @@ var costExceptions = map[string]string{
 	`related (get|update|list)_(firewalls?|load_balancers?|zone_zonefile)( \w+)?`: "the answer names all servers or records",
 	`related list_\w+_actions \w+`:                                                "a list of one resource's actions looks at all of these",
 	`related set_firewall_rules \d+`:                                              "an action for each server (the document's example)",
-	// Not mended yet.
-	`related .*_load_balancer_\w+ \d+`: "a change of a load balancer finds the addresses of all its targets again",
 }
 
 func excusedCost(name string) bool {
