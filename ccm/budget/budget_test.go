@@ -57,7 +57,7 @@ func TestOtherServersOfTheProjectCostNothing(t *testing.T) {
 	t.Parallel()
 	inBubble(t, 5, false, func(c *cluster) {
 		for i := range 600 {
-			_, _, err := c.api.Server.Create(t.Context(), hcloud.ServerCreateOpts{Name: fmt.Sprintf("other-%d", i), ServerType: &hcloud.ServerType{Name: "cx23"},
+			_, _, err := c.api.Server.Create(c.t.Context(), hcloud.ServerCreateOpts{Name: fmt.Sprintf("other-%d", i), ServerType: &hcloud.ServerType{Name: "cx23"},
 				Image: &hcloud.Image{Name: "ubuntu-24.04"}, Location: &hcloud.Location{Name: "fsn1"}, Labels: map[string]string{"cluster": "other"}})
 			c.must(err)
 		}
@@ -102,9 +102,9 @@ func TestAServerThatIsGoneIsNoTargetOfANewService(t *testing.T) {
 	inBubble(t, 10, false, func(c *cluster) {
 		c.start(false)
 		time.Sleep(10 * time.Minute)
-		server, _, err := c.api.Server.GetByName(t.Context(), "node-1")
+		server, _, err := c.api.Server.GetByName(c.t.Context(), "node-1")
 		c.must(err)
-		_, _, err = c.api.Server.DeleteWithResult(t.Context(), server)
+		_, _, err = c.api.Server.DeleteWithResult(c.t.Context(), server)
 		c.must(err)
 		time.Sleep(10 * time.Second)
 		all := c.during(func() { c.ensure(c.addServices(1, nil)) })
@@ -181,9 +181,9 @@ func TestATargetThatTheCloudHasDroppedIsNotAddedAgain(t *testing.T) {
 		services := c.addServices(5, nil)
 		c.ensure(services)
 		time.Sleep(time.Minute)
-		server, _, err := c.api.Server.GetByName(t.Context(), "node-1")
+		server, _, err := c.api.Server.GetByName(c.t.Context(), "node-1")
 		c.must(err)
-		_, _, err = c.api.Server.DeleteWithResult(t.Context(), server)
+		_, _, err = c.api.Server.DeleteWithResult(c.t.Context(), server)
 		c.must(err)
 		time.Sleep(30 * time.Second)
 		all := c.during(func() { c.nodesChanged(services) })
@@ -210,14 +210,14 @@ func TestAQuietClusterIsSeldomComparedAndYetRepaired(t *testing.T) {
 		time.Sleep(time.Hour)
 		c.budget("steady state of 10 nodes with routes and 5 Services, per hour", 11, hour)
 		repaired := func() time.Duration {
-			all, err := c.api.LoadBalancer.All(t.Context())
+			all, err := c.api.LoadBalancer.All(c.t.Context())
 			c.must(err)
-			_, _, err = c.api.LoadBalancer.DeleteService(t.Context(), all[0], 80)
+			_, _, err = c.api.LoadBalancer.DeleteService(c.t.Context(), all[0], 80)
 			c.must(err)
 			start := time.Now()
 			for {
 				time.Sleep(time.Second) // as long as the action takes, or less
-				lb, _, err := c.api.LoadBalancer.GetByID(t.Context(), all[0].ID)
+				lb, _, err := c.api.LoadBalancer.GetByID(c.t.Context(), all[0].ID)
 				c.must(err)
 				if took := time.Since(start); len(lb.Services) == 2 || took > time.Hour {
 					return took
@@ -232,7 +232,7 @@ func TestAQuietClusterIsSeldomComparedAndYetRepaired(t *testing.T) {
 			t.Errorf("one that is deleted soon afterwards came back after %v", took)
 		}
 		time.Sleep(2 * time.Hour)
-		node, err := c.kube.CoreV1().Nodes().Get(t.Context(), "node-1", metav1.GetOptions{})
+		node, err := c.kube.CoreV1().Nodes().Get(c.t.Context(), "node-1", metav1.GetOptions{})
 		c.must(err)
 		c.label(node)
 		time.Sleep(time.Second)
