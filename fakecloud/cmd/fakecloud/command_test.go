@@ -306,6 +306,7 @@ func TestWrongSettingsAreExplained(t *testing.T) {
 type process struct {
 	*exec.Cmd
 	endpoint, token string
+	control         string // the address of the control API, without a path
 	logs            *lockedBuffer
 }
 
@@ -327,6 +328,7 @@ func startProcess(tb testing.TB, args ...string) process {
 			p.endpoint, p.token = m[1], m[2]
 		}
 		if strings.HasPrefix(lines.Text(), "# control") { // the last line
+			_, p.control, _ = strings.Cut(lines.Text(), "curl ")
 			go func() { _, _ = io.Copy(io.Discard, out) }() // until the program ends
 			return p
 		}

@@ -169,19 +169,20 @@ func (p process) ask(b *testing.B, method, path, body string) reply {
 	return reply{resp.StatusCode, resp.Header, text}
 }
 
-// load is what the clients send: of ten requests, so many create a server, so many list 50, and the others get one.
+// load is what the clients send: of ten requests, so many create a server, so many list 50, so many change the labels of one, and
+// the others get one.
 type load struct {
-	name           string
-	creates, lists int
-	perRound       int // number of requests
+	name                    string
+	creates, lists, changes int
+	perRound                int // number of requests
 }
 
 var loads = []load{
-	{"GET one server", 0, 0, 8000},
-	{"list 50 servers", 0, 10, 4000},
-	{"create servers", 10, 0, 2000},
-	{"80 % GET, 20 % create", 2, 0, 5000},
-	{"40 % GET, 40 % list, 20 % create", 2, 4, 3000},
+	{name: "GET one server", perRound: 8000},
+	{name: "list 50 servers", lists: 10, perRound: 4000},
+	{name: "create servers", creates: 10, perRound: 2000},
+	{name: "80 % GET, 20 % create", creates: 2, perRound: 5000},
+	{name: "40 % GET, 40 % list, 20 % create", creates: 2, lists: 4, perRound: 3000},
 }
 
 // requests returns what each client sends in a round.
@@ -200,6 +201,8 @@ func (s *side) requests(l load, clients int, get string) [][][]byte {
 			r = request(http.MethodPost, "/servers", s.nextServer())
 		case n < l.creates+l.lists:
 			r = list
+		case n < l.creates+l.lists+l.changes:
+			r = request(http.MethodPut, get, fmt.Sprintf(`{"labels": {"change": "%d"}}`, i))
 		}
 		all[i%clients] = append(all[i%clients], r)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"testing"
 	"time"
@@ -55,4 +56,46 @@ func BenchmarkSelectedServersOverHTTP(b *testing.B) {
 		b.ReportMetric(float64(spent[balancers].Microseconds())/float64(b.N*servers), fmt.Sprintf("cpu-µs/server-%d-lbs", balancers))
 	}
 	b.ReportMetric(float64(spent[100])/float64(spent[0]), "ratio")
+}
+
+// BenchmarkSubscribers changes the labels of a server while no client reads /events, one does, or 100 do. It shows what a change
+// costs the program with 100 of them, as a multiple of one, and how long it takes. Rounds take turns.
+func BenchmarkSubscribers(b *testing.B) {
+	const rounds, clients = 7, 16
+	changes := load{changes: 10, perRound: 2000}
+	counts := []int{0, 1, 100}
+	sides, paths := map[int]*side{}, map[int]string{}
+	for _, n := range counts {
+		sides[n], _, paths[n] = newSides(b, 1)
+		for range n {
+			sides[n].subscribe(b)
+		}
+	}
+	for range rounds {
+		for _, n := range counts {
+			sides[n].round(b, changes, clients, paths[n])
+		}
+	}
+	one, many := sides[1], sides[100]
+	b.ReportMetric(0, "ns/op") // means nothing here
+	b.ReportMetric(many.cpuPerRequest()/one.cpuPerRequest(), "cpu-of-100/of-1")
+	b.ReportMetric(ratios(many.wall, one.wall)[rounds/2], "time-of-100/of-1")
+	b.Logf("CPU per change with 0, 1 and 100: %.0f, %.0f, %.0f µs", sides[0].cpuPerRequest(), one.cpuPerRequest(), many.cpuPerRequest())
+}
+
+// subscribe reads /events until the benchmark ends.
+func (p process) subscribe(b *testing.B) {
+	b.Helper()
+	r, err := http.NewRequestWithContext(b.Context(), http.MethodGet, p.control+"/events", nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		b.Fatal(err)
+	}
+	go func() {
+		_, _ = io.Copy(io.Discard, resp.Body) // until the program is killed
+		_ = resp.Body.Close()
+	}()
 }
