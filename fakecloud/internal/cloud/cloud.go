@@ -61,6 +61,7 @@ type Cloud struct {
 	durations atomic.Pointer[Profile]
 	lastID    atomic.Int64
 	nextDue   atomic.Int64 // Unix nanoseconds of the earliest job; maxInt64 when there is none
+	armed     atomic.Int64 // when the runner wakes up by itself, as nextDue
 	tokens    atomic.Pointer[map[string]Token]
 	projects  atomic.Pointer[map[int64]*projectData] // replaced, never changed
 	seed      uint64
@@ -98,7 +99,7 @@ type Cloud struct {
 	serverTraffic     statsHistory[hypervisor.Usage] // what load balancers move; of the network only
 	countsTraffic     atomic.Bool                    // whether serverTraffic has all traffic of all servers
 
-	wake   chan struct{} // tells the runner that the earliest job has changed
+	wake   chan struct{} // tells the runner that a job is due before it wakes up
 	closed chan struct{}
 	once   sync.Once
 }

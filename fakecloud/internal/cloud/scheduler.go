@@ -198,7 +198,8 @@ func (c *Cloud) rearm() {
 	if at, ok := c.forgetDue(); ok {
 		next = min(next, at.UnixNano())
 	}
-	if c.nextDue.Swap(next) != next {
+	c.nextDue.Store(next)
+	if next < c.armed.Load() {
 		select {
 		case c.wake <- struct{}{}:
 		default:
@@ -206,10 +207,21 @@ func (c *Cloud) rearm() {
 	}
 }
 
+// runnerPause is the least time between two rounds of the runner, in the machine's time. Jobs that become due meanwhile share a
+// transaction and a wakeup, so that a busy cloud needs less of both.
+const runnerPause = time.Millisecond
+
+// awake is the value of Cloud.armed while the runner does not wait, so that nothing has to wake it.
+const awake = math.MinInt64
+
 // runner runs work when it is due.
 func (c *Cloud) runner() {
 	for {
 		next := c.nextDue.Load()
+		c.armed.Store(next)
+		if c.nextDue.Load() < next {
+			continue // this change has not seen the new value
+		}
 		if next == noJob {
 			select {
 			case <-c.wake:
@@ -221,7 +233,9 @@ func (c *Cloud) runner() {
 		timer := c.clock.NewTimer(time.Unix(0, next).Sub(c.clock.Now()))
 		select {
 		case <-timer.C():
+			c.armed.Store(awake)
 			c.Settle()
+			time.Sleep(runnerPause)
 		case <-c.wake:
 		case <-c.closed:
 			timer.Stop()
