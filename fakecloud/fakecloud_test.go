@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
@@ -65,6 +66,35 @@ func TestWrongOptionsAreErrors(t *testing.T) {
 		if c, err := fakecloud.Open(o); err == nil || !strings.Contains(err.Error(), say) {
 			t.Errorf("%+v: %v, want %q", o, err, say)
 			c.Close()
+		}
+	}
+}
+
+func TestAClientSeesARunningActionProgress(t *testing.T) {
+	t.Parallel()
+	c := fakecloud.New(fakecloud.Options{Actions: "60s"})
+	defer c.Close()
+	if err := c.SetSpeed(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	client := c.Client()
+	server, _, err := client.Server.Create(t.Context(), hcloud.ServerCreateOpts{
+		Name: "one", ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-13"},
+	})
+	if err != nil || server.Action.Progress != 0 {
+		t.Fatalf("%+v, %v", server.Action, err)
+	}
+	for _, want := range []int{0, 25, 50, 75, 100} {
+		one, _, err := client.Server.Action.GetByID(t.Context(), server.Action.ID)
+		if err != nil || one.Progress != want {
+			t.Errorf("an action at %d %%: %+v, %v", want, one, err)
+		}
+		all, err := client.Server.Action.All(t.Context(), hcloud.ActionListOpts{})
+		if err != nil || len(all) == 0 || all[0].Progress != want {
+			t.Errorf("a list at %d %%: %+v, %v", want, all[0], err)
+		}
+		if err := c.Step(t.Context(), 15*time.Second); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

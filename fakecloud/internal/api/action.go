@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"time"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
@@ -31,9 +32,21 @@ type actionErrorJSON struct {
 	Message string     `json:"message"`
 }
 
-func encodeAction(a *cloud.Action) []byte {
+// encodeAction returns the JSON of an action at a time. keep is whether it may be kept: that of a running action changes.
+func encodeAction(e *cloud.Entry[*cloud.Action], now time.Time, keep bool) []byte {
+	encode := func(a *cloud.Action) []byte { return marshalAction(a, now) }
+	switch {
+	case e.Value.Status == cloud.ActionRunning:
+		return encode(e.Value)
+	case keep:
+		return e.Encoded(encode)
+	}
+	return e.EncodedOnce(encode)
+}
+
+func marshalAction(a *cloud.Action, now time.Time) []byte {
 	out := actionJSON{
-		ID: a.ID, Command: a.Command, Status: a.Status, Progress: a.Progress,
+		ID: a.ID, Command: a.Command, Status: a.Status, Progress: a.Progress(now),
 		Started: timeJSON(a.Created), Finished: timeJSON(a.Finished), Resources: []refJSON{},
 	}
 	for _, r := range a.Resources {
@@ -45,28 +58,33 @@ func encodeAction(a *cloud.Action) []byte {
 	return marshal(out)
 }
 
-// actionPart returns an action as the member `action` of a response.
+// actionPart returns an action that has just started as the member `action` of a response.
 func actionPart(st *cloud.State, id int64) Part {
-	return Part{Key: "action", JSON: actionBytes(st, id)}
+	return Part{Key: "action", JSON: actionBytes(st, id, time.Time{})}
 }
 
 // actionBytes does not keep the JSON, which is larger than the action: most actions are never read.
-func actionBytes(st *cloud.State, id int64) []byte {
+func actionBytes(st *cloud.State, id int64, now time.Time) []byte {
 	e, ok := st.Actions.Entry(id)
 	if !ok {
 		return []byte("null")
 	}
-	return e.EncodedOnce(encodeAction)
+	return encodeAction(e, now, false)
 }
 
-// actionsPart returns several actions as a member of a response.
-func actionsPart(key string, st *cloud.State, ids []int64) Part {
+// startedPart returns several actions that have just started as a member of a response.
+func startedPart(key string, st *cloud.State, ids []int64) Part {
+	return actionsPart(key, st, ids, time.Time{})
+}
+
+// actionsPart returns several actions at a time as a member of a response.
+func actionsPart(key string, st *cloud.State, ids []int64, now time.Time) Part {
 	list := []byte{'['}
 	for i, id := range ids {
 		if i > 0 {
 			list = append(list, ',')
 		}
-		list = append(list, actionBytes(st, id)...)
+		list = append(list, actionBytes(st, id, now)...)
 	}
 	return Part{Key: key, JSON: append(list, ']')}
 }
@@ -138,7 +156,7 @@ func listActions(r *Request, st *cloud.State, list actionList) (Response, error)
 		total := st.Actions.CountOfKind(list.kind, running)
 		first := p.first(total)
 		entries := st.Actions.PageOfKind(list.kind, running, cloud.Page{Desc: desc, First: first, N: p.size})
-		return listResponse(r, "actions", p, total, func(i int) []byte { return entries[i-first].Encoded(encodeAction) }), nil
+		return listResponse(r, "actions", p, total, func(i int) []byte { return encodeAction(entries[i-first], r.arrived, true) }), nil
 	}
 	var entries []*cloud.Entry[*cloud.Action]
 	all := list.all(running)
@@ -152,7 +170,7 @@ func listActions(r *Request, st *cloud.State, list actionList) (Response, error)
 	}
 	sortEntries(entries, keys, actionSort)
 	return listResponse(r, "actions", p, len(entries), func(i int) []byte {
-		return entries[i].Encoded(encodeAction)
+		return encodeAction(entries[i], r.arrived, true)
 	}), nil
 }
 
@@ -206,7 +224,7 @@ func getActions(r *Request) (Response, error) {
 		_, ok := st.Actions.Entry(id)
 		return !ok
 	})
-	return object(http.StatusOK, actionsPart("actions", st, ids)), nil
+	return object(http.StatusOK, actionsPart("actions", st, ids, r.arrived)), nil
 }
 
 func getAction(r *Request) (Response, error) {
@@ -222,7 +240,7 @@ func oneAction(r *Request, param string, allowed func(*cloud.Action) bool) (Resp
 	if !ok || !allowed(e.Value) {
 		return Response{}, cloud.ErrNotFound(cloud.KindAction, id)
 	}
-	return object(http.StatusOK, Part{Key: "action", JSON: e.Encoded(encodeAction)}), nil
+	return object(http.StatusOK, Part{Key: "action", JSON: encodeAction(e, r.arrived, true)}), nil
 }
 
 func actionRoutes() []Route {

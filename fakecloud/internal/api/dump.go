@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"iter"
+	"time"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
@@ -13,10 +14,10 @@ type Shown interface {
 	Kind() cloud.Kind
 	// Plural is the kind's name in paths and lists.
 	Plural() string
-	// All yields the id and the JSON of all resources in a state, by id.
-	All(*cloud.State) iter.Seq2[int64, json.RawMessage]
-	// One returns the JSON of one resource and reports whether it exists. It is not kept: see [API.Event].
-	One(st *cloud.State, id int64) (json.RawMessage, bool)
+	// All yields the id and the JSON of all resources in a state, at a time, by id.
+	All(st *cloud.State, now time.Time) iter.Seq2[int64, json.RawMessage]
+	// One returns the JSON of one resource at a time and reports whether it exists. It is not kept: see [API.Event].
+	One(st *cloud.State, id int64, now time.Time) (json.RawMessage, bool)
 }
 
 // ShownResources returns all kinds that a project owns, in the order of a dump and in the form of the API's date.
@@ -46,7 +47,7 @@ func (s shownResource[T]) Kind() cloud.Kind { return s.kind }
 func (s shownResource[T]) Plural() string { return s.plural }
 
 // All implements Shown.
-func (s shownResource[T]) All(st *cloud.State) iter.Seq2[int64, json.RawMessage] {
+func (s shownResource[T]) All(st *cloud.State, _ time.Time) iter.Seq2[int64, json.RawMessage] {
 	return func(yield func(int64, json.RawMessage) bool) {
 		for e := range s.table(st).Entries() {
 			if !yield(e.Value.Header().ID, s.json(st, e)) {
@@ -68,7 +69,7 @@ func (s shownResource[T]) json(st *cloud.State, e *cloud.Entry[T]) []byte {
 }
 
 // One implements Shown.
-func (s shownResource[T]) One(st *cloud.State, id int64) (json.RawMessage, bool) {
+func (s shownResource[T]) One(st *cloud.State, id int64, _ time.Time) (json.RawMessage, bool) {
 	e, ok := s.table(st).Entry(id)
 	if !ok {
 		return nil, false
@@ -82,20 +83,20 @@ type shownActions struct{}
 func (shownActions) Kind() cloud.Kind { return cloud.KindAction }
 func (shownActions) Plural() string   { return "actions" }
 
-func (shownActions) All(st *cloud.State) iter.Seq2[int64, json.RawMessage] {
+func (shownActions) All(st *cloud.State, now time.Time) iter.Seq2[int64, json.RawMessage] {
 	return func(yield func(int64, json.RawMessage) bool) {
 		for e := range st.Actions.Entries() {
-			if !yield(e.Value.ID, e.EncodedOnce(encodeAction)) {
+			if !yield(e.Value.ID, encodeAction(e, now, false)) {
 				return
 			}
 		}
 	}
 }
 
-func (shownActions) One(st *cloud.State, id int64) (json.RawMessage, bool) {
+func (shownActions) One(st *cloud.State, id int64, now time.Time) (json.RawMessage, bool) {
 	e, ok := st.Actions.Entry(id)
 	if !ok {
 		return nil, false
 	}
-	return e.EncodedOnce(encodeAction), true
+	return encodeAction(e, now, false), true
 }

@@ -38,7 +38,7 @@ func (a *API) Event(e *cloud.Event) []byte {
 		line := EventJSON{Type: string(e.Type), Seq: e.Seq, Time: e.Time, Project: e.Project, Kind: e.Kind, ID: e.ID}
 		var resource json.RawMessage
 		if shown, ok := a.shown[e.Kind]; ok {
-			resource, _ = shown.One(e.State, e.ID) // nil for a deletion
+			resource, _ = shown.One(e.State, e.ID, e.Time) // nil for a deletion
 		}
 		return line.WithResource(resource)
 	})

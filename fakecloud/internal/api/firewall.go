@@ -150,7 +150,7 @@ func createFirewall(r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	return created(f.ID, firewalls.part(r, st, f.ID, f), actionsPart("actions", st, actions)), nil
+	return created(f.ID, firewalls.part(r, st, f.ID, f), startedPart("actions", st, actions)), nil
 }
 
 // updateFirewall is resource.update with a longest name.
@@ -175,7 +175,7 @@ func startedAll(actions []int64, st *cloud.State, err error) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	return object(http.StatusCreated, actionsPart("actions", st, actions)), nil
+	return object(http.StatusCreated, startedPart("actions", st, actions)), nil
 }
 
 func setFirewallRules(r *Request) (Response, error) {

@@ -69,7 +69,7 @@ func createServer(r *Request) (Response, error) {
 	return created(out.Server.ID,
 		servers.part(r, st, out.Server.ID, out.Server),
 		actionPart(st, out.Action),
-		actionsPart("next_actions", st, out.NextActions),
+		startedPart("next_actions", st, out.NextActions),
 		rootPassword(out.RootPassword),
 	), nil
 }

@@ -79,7 +79,7 @@ func createVolume(r *Request) (Response, error) {
 		return Response{}, err
 	}
 	return created(out.Volume.ID, volumes.part(r, st, out.Volume.ID, out.Volume), actionPart(st, out.Action),
-		actionsPart("next_actions", st, out.NextActions)), nil
+		startedPart("next_actions", st, out.NextActions)), nil
 }
 
 func attachVolume(r *Request) (Response, error) {

@@ -38,12 +38,26 @@ type Action struct {
 	Meta
 	Command   string
 	Status    ActionStatus
-	Progress  int // percent
 	Finished  time.Time
 	Resources []Ref // never changed
 	// ErrorCode and ErrorMessage are set when Status is "error".
 	ErrorCode    Code
 	ErrorMessage string
+
+	waited, takes time.Duration // before it began, and from then to its end; takes is 0 if nobody knows
+}
+
+// Progress returns the progress at a time, in percent. While the action runs, it is the quarters that have passed, so that
+// clients see it grow; 0 for an action of less than a second. It is not stored: to change it costs nothing.
+func (a *Action) Progress(now time.Time) int {
+	switch {
+	case a.Status != ActionRunning:
+		return 100
+	case a.takes < time.Second:
+		return 0
+	}
+	passed := now.Sub(a.Created) - a.waited
+	return 25 * int(min(max(passed, 0)/(a.takes/4), 3))
 }
 
 // Clone implements Object.
@@ -376,29 +390,8 @@ func (r *actionRun) begin(tx *Tx) {
 			d = r.outcome.Duration
 		}
 	}
-	quarters := 1
-	if d >= time.Second {
-		quarters = 4
-	}
-	r.advance(tx, d, quarters)
-}
-
-// advance waits for the next step of an action that takes a duration: an equal part of it, for as many parts as are left. It
-// schedules one step after the other, because there may be very many actions.
-func (r *actionRun) advance(tx *Tx, d time.Duration, left int) {
-	if left == 1 {
-		tx.schedule(d, r.end)
-		return
-	}
-	step := d / time.Duration(left)
-	tx.schedule(step, func(tx *Tx) {
-		if a, ok := tx.Actions.Get(r.id); !ok || a.Status != ActionRunning {
-			return
-		}
-		left := left - 1
-		tx.Actions.Update(r.id, func(a *Action) { a.Progress = 100 - 25*left })
-		r.advance(tx, d-step, left)
-	})
+	tx.Actions.Update(r.id, func(a *Action) { a.waited, a.takes = tx.now.Sub(a.Created), d })
+	tx.schedule(d, r.end)
 }
 
 func (r *actionRun) end(tx *Tx) {
@@ -422,7 +415,7 @@ func (r *actionRun) end(tx *Tx) {
 	}
 	tx.finished = append(tx.finished, finishedAction{tx.project, r.id, tx.now})
 	tx.Actions.finish(r.id, func(a *Action) {
-		a.Finished, a.Progress, a.Status = tx.now, 100, ActionSuccess
+		a.Finished, a.Status = tx.now, ActionSuccess
 		if failure != nil {
 			a.Status, a.ErrorCode, a.ErrorMessage = ActionFailed, failure.Code, failure.Message
 		}

@@ -238,16 +238,17 @@ func TestAnActionRunsUntilItsTimeHasPassed(t *testing.T) {
 		locked   bool
 	}{
 		{0, ActionRunning, 0, true},
-		{15 * time.Second, ActionRunning, 25, true},
+		{14 * time.Second, ActionRunning, 0, true},
+		{time.Second, ActionRunning, 25, true},
 		{44 * time.Second, ActionRunning, 75, true},
 		{time.Second, ActionSuccess, 100, false},
 	} {
 		clk.Step(step.after)
 		st := p.View()
 		got, _ := st.Actions.Get(a.ID)
-		if got.Status != step.status || got.Progress != step.progress || st.Actions.Locked(ref) != step.locked {
+		if got.Status != step.status || got.Progress(clk.Now()) != step.progress || st.Actions.Locked(ref) != step.locked {
 			t.Errorf("after %s more: %s, %d%%, locked %t; want %s, %d%%, %t",
-				step.after, got.Status, got.Progress, st.Actions.Locked(ref), step.status, step.progress, step.locked)
+				step.after, got.Status, got.Progress(clk.Now()), st.Actions.Locked(ref), step.status, step.progress, step.locked)
 		}
 	}
 	got, _ := p.View().Actions.Get(a.ID)

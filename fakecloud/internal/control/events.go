@@ -186,7 +186,7 @@ func (s *stream) existing(c *Controller, sel *selection, project int64, st *clou
 		if !sel.kind(sh.Kind()) {
 			continue
 		}
-		for id, resource := range sh.All(st) {
+		for id, resource := range sh.All(st, c.Cloud.Now()) {
 			if s.err != nil {
 				return
 			}

@@ -78,7 +78,7 @@ func (c *Controller) streamProject(w *listWriter, p cloud.Project, sel *selectio
 		}
 		w.next()
 		w.open(``, s.Plural(), `:[`)
-		for _, resource := range s.All(st) {
+		for _, resource := range s.All(st, c.Cloud.Now()) {
 			w.next()
 			w.raw(resource)
 		}
