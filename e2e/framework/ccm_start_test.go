@@ -83,19 +83,20 @@ func TestQuietCountsFromWhenTheCCMHasBegun(t *testing.T) {
 		switch happened = append(happened, step); len(happened) {
 		case 4:
 			ask("/networks")
-		case 6:
+		case 7:
 			ask("/servers")
 		}
-		if len(happened) != 7 {
-			Expect(cloud.Step(t.Context(), time.Minute)).To(Succeed())
+		if len(happened) != 8 {
+			Expect(cloud.Step(t.Context(), 2*time.Second)).To(Succeed())
 		}
 	}}
 	env.CCM.AwaitIdle(t.Context())
 	Expect(happened).To(Equal([]string{
 		"looked for a request", "looked for a request", "looked for a request", "looked for a request", // and found the first one
-		"looked for writes", "looked for writes", // a minute later, but there is a request of another kind
+		"looked for writes", "looked for writes", // two seconds later, but it has asked for one thing only
+		"looked for writes", // there is a request of another kind
 		"looked for writes", // no time has passed
-		"looked for writes", // a minute later
+		"looked for writes", // two seconds later
 	}))
 }
 
