@@ -60,11 +60,11 @@ func (p *machinePool) answer(ctx context.Context, n int) {
 	}
 }
 
-// exampleMachines are the decorators of the specs below. They begin first and run at the same time, since each waits for nodes that
-// join one after the other.
+// exampleMachines are the decorators of the specs below. They run one after the other: nodes that join at the same time need more of a
+// laptop than it has.
 func exampleMachines() []any {
 	return []any{
-		framework.Needs(framework.NodeRoutes, framework.NodeSelector), framework.BringsNodes(), framework.Long,
+		framework.Needs(framework.NodeRoutes, framework.NodeSelector), framework.BringsNodes(), Serial,
 		Label(framework.RealNodes, framework.Dataplane, "machine"),
 	}
 }

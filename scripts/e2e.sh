@@ -71,7 +71,7 @@ embedded)
 	scripts/progress.sh "compiling the machine controller" go build -v -cover -coverpkg=./ccm/... -o "$E2E_MACHINE_CONTROLLER" ./ccm/cmd/machine-controller
 	;;
 kind)
-	cannot='!own-cloud' procs=6 # they wait far more than they compute
+	cannot='!own-cloud' procs=4 # they wait more than they compute, but some start whole nodes
 	run=(scripts/with-docker.sh)
 	# Not those of `make up`, which may be there at the same time.
 	export KIND_NAME=${KIND_NAME:-e2e} KIND_SUBNET=${KIND_SUBNET:-172.29.0.0/16}
