@@ -270,7 +270,8 @@ func (tx *Tx) resolveTargets(lb *LoadBalancer, first int) {
 			t.sendTo(ip)
 		case "label_selector":
 			var all Selected
-			for s := range tx.Servers.All() {
+			for _, id := range tx.serversWith(t.selector) {
+				s, _ := tx.Servers.Get(id)
 				if nested, ok := tx.selected(lb, t, s); ok {
 					all = all.with(nested)
 				}

@@ -104,7 +104,8 @@ func (in *inventory) measure(send func(*inventory) func() int) (c cost, status i
 	return c, status
 }
 
-// noticeable is what a request among many may cost more than among few, for example for a longer way through a tree.
+// noticeable is what a request among many may cost more than among few, for example for a longer way through a tree. A walk through all
+// others takes about so much CPU time with the race detector.
 var noticeable = cost{cpu: time.Millisecond, allocs: 300, bytes: 64 << 10}
 
 const (
