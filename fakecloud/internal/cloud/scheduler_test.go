@@ -3,7 +3,10 @@ package cloud
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"k8s.io/utils/clock"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/simclock"
 )
@@ -216,4 +219,19 @@ func TestAWriteRunsAtMostABatchOfDueWork(t *testing.T) {
 	if ran != n || c.backlog || !c.catchUp().Equal(testNow.Add(time.Hour)) {
 		t.Errorf("after Settle, %d of %d jobs have run; backlog %t, time %v", ran, n, c.backlog, c.catchUp())
 	}
+}
+
+// A test in a bubble may close the cloud at any time: no goroutine may sleep then, because time stands still when the test has ended.
+func TestAClosedCloudLeavesABubbleAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := New(Options{Clock: clock.RealClock{}})
+		p, _ := c.Project(1)
+		must(t, p, func(tx *Tx) { tx.schedule(time.Second, func(tx *Tx) { putKey(tx, "due") }) })
+		time.Sleep(time.Second + runnerPause/2)
+		if got := p.View().SSHKeys.Len(); got != 1 {
+			t.Errorf("%d keys, want that of the due work", got)
+		}
+		c.Close()
+	})
 }
