@@ -82,5 +82,5 @@ func TestTheComparisonLooksAgainAtTargetsThatWait(t *testing.T) {
 	g.Eventually(func() []int64 {
 		w.clock.Step(time.Second)
 		return targetIDs(w.theLoadBalancer())
-	}).WithTimeout(10 * time.Second).Should(gomega.Equal(serverIDs(after)))
+	}).WithTimeout(time.Minute).Should(gomega.Equal(serverIDs(after)))
 }

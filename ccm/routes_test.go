@@ -448,13 +448,13 @@ func TestLockedLoadBalancersDelayNoRoute(t *testing.T) {
 	g.Eventually(func() bool {
 		w.clock.Step(time.Minute)
 		return len(w.networkRoutes()) == 1
-	}).WithTimeout(10 * time.Second).Should(gomega.BeTrue())
+	}).WithTimeout(time.Minute).Should(gomega.BeTrue())
 	w.addRoute("10.244.9.0/24", "10.0.99.99")
 	cloud.RouteFailed()
 	g.Eventually(func() bool {
 		w.clock.Step(time.Minute)
 		return len(w.networkRoutes()) == 1
-	}).WithTimeout(10 * time.Second).Should(gomega.BeTrue())
+	}).WithTimeout(time.Minute).Should(gomega.BeTrue())
 	close(release)
 	cancel()
 	<-done
@@ -536,7 +536,7 @@ func TestANewNodeIsUnavailableUntilItsRouteExists(t *testing.T) {
 	g.Eventually(func() bool { // neither the route controller nor the periodic comparison runs here
 		w.clock.Step(10 * time.Second)
 		return len(w.networkRoutes()) == 2 && condition() == "NetworkUnavailableFalseRouteCreated" && len(w.theLoadBalancer().Targets) == 2
-	}).WithTimeout(10 * time.Second).Should(gomega.BeTrue())
+	}).WithTimeout(time.Minute).Should(gomega.BeTrue())
 }
 
 func TestANodeGetsItsRouteAtOnce(t *testing.T) {
@@ -551,7 +551,7 @@ func TestANodeGetsItsRouteAtOnce(t *testing.T) {
 		_, err := kube.CoreV1().Nodes().Create(t.Context(), n.DeepCopy(), metav1.CreateOptions{})
 		w.must(err)
 	}
-	g.Eventually(w.networkRoutes).WithTimeout(10 * time.Second).Should(gomega.HaveLen(3)) // the clock stands still
+	g.Eventually(w.networkRoutes).WithTimeout(time.Minute).Should(gomega.HaveLen(3)) // the clock stands still
 }
 
 // Routes of many nodes are in flight together, and their results are asked for together.
