@@ -44,7 +44,7 @@ type Action struct {
 	ErrorCode    Code
 	ErrorMessage string
 
-	waited, takes time.Duration // before it began, and from then to its end; takes is 0 if nobody knows
+	waited, takes time.Duration // before it began, and from then to its end; takes is 0 if it is not known
 }
 
 // Progress returns the progress at a time, in percent. While the action runs, it is the quarters that have passed, so that
