@@ -68,7 +68,7 @@ func BenchmarkSubscribers(b *testing.B) {
 	for _, n := range counts {
 		sides[n], _, paths[n] = newSides(b, 1)
 		for range n {
-			sides[n].subscribe(b)
+			followEvents(b, sides[n].control, io.Discard)
 		}
 	}
 	for range rounds {
@@ -81,21 +81,4 @@ func BenchmarkSubscribers(b *testing.B) {
 	b.ReportMetric(many.cpuPerRequest()/one.cpuPerRequest(), "cpu-of-100/of-1")
 	b.ReportMetric(ratios(many.wall, one.wall)[rounds/2], "time-of-100/of-1")
 	b.Logf("CPU per change with 0, 1 and 100: %.0f, %.0f, %.0f µs", sides[0].cpuPerRequest(), one.cpuPerRequest(), many.cpuPerRequest())
-}
-
-// subscribe reads /events until the benchmark ends.
-func (p process) subscribe(b *testing.B) {
-	b.Helper()
-	r, err := http.NewRequestWithContext(b.Context(), http.MethodGet, p.control+"/events", nil)
-	if err != nil {
-		b.Fatal(err)
-	}
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		b.Fatal(err)
-	}
-	go func() {
-		_, _ = io.Copy(io.Discard, resp.Body) // until the program is killed
-		_ = resp.Body.Close()
-	}()
 }

@@ -110,19 +110,19 @@ func (v *vault) do(method, path string, body any, key string) string {
 	return fmt.Sprintf("%.0f", resource["id"])
 }
 
-// follow collects the stream of events until the test ends.
-func (v *vault) follow() {
-	v.Helper()
-	req, err := http.NewRequestWithContext(v.Context(), "GET", v.control+"/events", nil)
+// followEvents copies the stream of events of a control API until the test ends.
+func followEvents(tb testing.TB, control string, to io.Writer) {
+	tb.Helper()
+	req, err := http.NewRequestWithContext(tb.Context(), http.MethodGet, control+"/events", nil)
 	if err != nil {
-		v.Fatal(err)
+		tb.Fatal(err)
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		v.Fatal(err)
+		tb.Fatal(err)
 	}
 	go func() {
-		_, _ = io.Copy(&v.events, resp.Body)
+		_, _ = io.Copy(to, resp.Body)
 		_ = resp.Body.Close()
 	}()
 }
@@ -169,7 +169,7 @@ func TestSecretsAreInNoOutput(t *testing.T) {
 	const token = "first-secret-token-0123456789"
 	v := &vault{T: t, running: start(t, environment{}, "--log-level", "debug", "--log-format", "json", "--actions", "instant", "--token", token)}
 	v.secrets = map[string]string{}
-	v.follow()
+	followEvents(v.T, v.control, &v.events)
 	v.keep("token", token)
 	certificate, key := keyPair(t)
 	v.keep("private key", key)
