@@ -91,7 +91,7 @@ func TestAClientSeesARunningActionProgress(t *testing.T) {
 		}
 		all, err := client.Server.Action.All(t.Context(), hcloud.ActionListOpts{})
 		if err != nil || len(all) == 0 || all[0].Progress != want {
-			t.Errorf("a list at %d %%: %+v, %v", want, all[0], err)
+			t.Errorf("a list at %d %%: %+v, %v", want, all, err)
 		}
 		if err := c.Step(t.Context(), 15*time.Second); err != nil {
 			t.Fatal(err)

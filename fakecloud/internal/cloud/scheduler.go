@@ -220,7 +220,7 @@ func (c *Cloud) runner() {
 		next := c.nextDue.Load()
 		c.armed.Store(next)
 		if c.nextDue.Load() < next {
-			continue // this change has not seen the new value
+			continue // rearm may have compared it with the old value of armed
 		}
 		if next == noJob {
 			select {
