@@ -152,7 +152,7 @@ func TestCostAmongOthers(t *testing.T) {
 					compare(op.ID+" "+p.Name, func(in *inventory) func() int { return in.filtered(op, p) })
 				}
 			}
-			t.Logf("%d cases:\n%s", len(covered), strings.Join(covered, "\n"))
+			logCovered(t, covered)
 		})
 	}
 }

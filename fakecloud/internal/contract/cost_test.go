@@ -95,15 +95,25 @@ func (d *doubling) check(name string, n int, send func(n int) func() int) {
 	if most.exceeds(cost{}, 1, negligible) == "" || excusedCost(d.of+" "+name) {
 		return
 	}
-	// Over two doublings, so that a fixed cost does not decide, and again, so that a busy machine does not.
+	// Over two doublings, so that a fixed cost does not decide, and again, so that a busy machine or a collection does not.
 	few, grew := measure(2*n), ""
 	for range 5 {
+		runtime.GC()
 		if grew = most.exceeds(few, growthPerDoubling*growthPerDoubling, negligible); grew == "" {
 			return
 		}
 		most, few = least(most, measure(8*n)), least(few, measure(2*n))
 	}
 	d.Errorf("%s: from %d to %d parts (answer %d): %s", name, 2*n, 8*n, status, grew)
+}
+
+// logCovered prints all cases if asked for. Among so many lines, nobody would find the failure.
+func logCovered(t *testing.T, covered []string) {
+	t.Helper()
+	t.Logf("%d cases", len(covered))
+	if testing.Verbose() {
+		t.Log("\n" + strings.Join(covered, "\n"))
+	}
 }
 
 // costExceptions are requests whose cost may grow, as expressions for the names of the cases, with the reason.
@@ -310,22 +320,32 @@ func TestCostOfEveryList(t *testing.T) {
 		if op.RequestSchema() == nil {
 			continue
 		}
-		for i, makeSample := range samplesOf(op) {
-			f := &fieldTest{T: t, document: document, op: op, sample: makeSample}
-			_, _, body := f.prepare()
-			for j, p := range partsOf("", decoded(t, body)) {
-				most := p.most
-				for _, _, body := f.with(p, most); len(body) > api.MaxBodyBytes; _, _, body = f.with(p, most) {
-					most /= 2
-				}
-				d.check(fmt.Sprintf("%s %s %d.%d", op.ID, p.pointer, i, j), most/8, func(n int) func() int {
-					w, path, body := f.with(p, n)
-					return func() int { return w.send(op.Method, path, body).Code }
-				})
+		// A test of its own, at whose end its worlds are forgotten: a thousand of them would fill the heap.
+		t.Run(op.ID, func(t *testing.T) {
+			d.T = t
+			for i, makeSample := range samplesOf(op) {
+				f := &fieldTest{T: t, document: document, op: op, sample: makeSample}
+				d.checkParts(f, i)
 			}
-		}
+		})
 	}
-	t.Logf("%d cases:\n%s", len(d.covered), strings.Join(d.covered, "\n"))
+	logCovered(t, d.covered)
+}
+
+// checkParts measures a request with each of its parts. sample is the number of the request's sample.
+func (d *doubling) checkParts(f *fieldTest, sample int) {
+	d.Helper()
+	_, _, body := f.prepare()
+	for j, p := range partsOf("", decoded(d.T, body)) {
+		most := p.most
+		for _, _, body := f.with(p, most); len(body) > api.MaxBodyBytes; _, _, body = f.with(p, most) {
+			most /= 2
+		}
+		d.check(fmt.Sprintf("%s %s %d.%d", f.op.ID, p.pointer, sample, j), most/8, func(n int) func() int {
+			w, path, body := f.with(p, n)
+			return func() int { return w.send(f.op.Method, path, body).Code }
+		})
+	}
 }
 
 // with returns a new world, and the path and body of a request in it that has n of a part.
@@ -383,5 +403,5 @@ func TestCostOfEveryQuery(t *testing.T) {
 			})
 		}
 	}
-	t.Logf("%d cases:\n%s", len(d.covered), strings.Join(d.covered, "\n"))
+	logCovered(t, d.covered)
 }
