@@ -14,6 +14,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -138,10 +139,14 @@ func (s *summary) packageEnded(e event) {
 		fmt.Fprintf(s.out, "ok    %-8s %s\n", took, e.Package)
 	case "fail":
 		s.broken = true
-		fmt.Fprint(s.out, strings.Join(s.output[test{pkg: e.Package}], ""))
+		for key, output := range s.output { // the package's own, and that of tests which a panic has kept from ending
+			if key.pkg == e.Package {
+				fmt.Fprint(s.out, strings.Join(output, ""))
+			}
+		}
 		fmt.Fprintf(s.out, "FAIL  %-8s %s\n", took, e.Package)
 	}
-	delete(s.output, test{pkg: e.Package})
+	maps.DeleteFunc(s.output, func(key test, _ []string) bool { return key.pkg == e.Package })
 }
 
 // reason returns what a skipped test said, without the lines that go test adds.

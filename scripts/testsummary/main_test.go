@@ -44,6 +44,13 @@ func TestSummary(t *testing.T) {
 {"Action":"fail","Package":"p"}`,
 			[]string{"panic: boom\n"}, false,
 		},
+		"a panic while a test runs, which then never ends": {
+			`{"Action":"pass","Package":"p","Test":"TestA"}
+{"Action":"output","Package":"p","Test":"TestB","Output":"panic: boom\n"}
+{"Action":"output","Package":"q","Test":"TestB","Output":"of another\n"}
+{"Action":"fail","Package":"p"}`,
+			[]string{"panic: boom\nFAIL"}, false,
+		},
 		"nothing": {``, []string{"x: 0 passed, 0 failed, 0 skipped"}, false},
 		"no JSON": {"go: something\n", []string{"go: something\n"}, false},
 	} {
