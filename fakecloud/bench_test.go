@@ -203,7 +203,14 @@ func dueActions(b *testing.B, subscribe bool) {
 		}
 		created := cpu(b)
 		if subscribe {
-			defer c.Subscribe().Close()
+			events := c.Subscribe()
+			go func() {
+				for {
+					if _, err := events.Next(b.Context()); err != nil { // the cloud is closed
+						return
+					}
+				}
+			}()
 		}
 		if err := c.Step(b.Context(), time.Hour); err != nil {
 			b.Fatal(err)

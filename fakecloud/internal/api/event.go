@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
@@ -25,6 +26,7 @@ func (e EventJSON) WithResource(resource json.RawMessage) []byte {
 	if len(resource) == 0 {
 		return line
 	}
+	line = slices.Grow(line, len(resourceMember)+len(resource))
 	line = append(line[:len(line)-1], resourceMember...)
 	return append(append(line, resource...), '}')
 }
