@@ -29,6 +29,9 @@ func (c controlled) lines(t *testing.T, query, accept string) *bufio.Scanner {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = resp.Body.Close() })
+	if len(resp.TransferEncoding) > 0 {
+		t.Errorf("the stream is sent in parts (%v), which take three writes each", resp.TransferEncoding)
+	}
 	return bufio.NewScanner(resp.Body)
 }
 

@@ -127,7 +127,7 @@ func (c *CCM) awaitQuiet(ctx context.Context, selected func(journal.Entry) bool,
 			changed()
 		}
 		return c.quiet(operations) - now.Sub(since)
-	}).WithContext(ctx).WithTimeout(Timeout+c.env.suite.quiet()).WithPolling(Polling).Should(BeNumerically("<=", 0), func() string {
+	}).WithContext(ctx).WithTimeout(Timeout+c.quiet(0)).WithPolling(Polling).Should(BeNumerically("<=", 0), func() string {
 		return "the CCM does not stop writing:\n" + c.env.Cloud.journalText(c.writes())
 	})
 }
