@@ -107,7 +107,7 @@ func (d *doubling) check(name string, n int, send func(n int) func() int) {
 	d.Errorf("%s: from %d to %d parts (answer %d): %s", name, 2*n, 8*n, status, grew)
 }
 
-// logCovered prints all cases if asked for. Among so many lines, nobody would find the failure.
+// logCovered prints all cases if the tests are verbose. Otherwise a failure would be hard to find among hundreds of lines.
 func logCovered(t *testing.T, covered []string) {
 	t.Helper()
 	t.Logf("%d cases", len(covered))
