@@ -69,7 +69,7 @@ const maxWrite = 256 << 10
 
 // writeInterval is the least time between two writes of a stream, in the machine's time. A change after a quiet time is written at
 // once.
-const writeInterval = 10 * time.Millisecond
+const writeInterval = 20 * time.Millisecond
 
 // events streams changes until the client leaves or the cloud is closed. A line is the JSON of an [api.EventJSON] with the resource
 // right after the change. Before the changes, the stream has the type existing for each resource of a snapshot, and then one synced.
