@@ -64,7 +64,7 @@ dev-env-down: ## Remove what `make dev-env-up` made
 .PHONY: test
 test: ## Unit and contract tests, with the race detector where there is a C compiler
 	@echo "compiling and testing $(MODULES): minutes the first time (Ctrl-C stops it)"
-	{ for m in $(MODULES); do (cd $$m && CGO_ENABLED=$(if $(RACE),1,0) go test -json $(RACE) $$([[ " $(VETTED) " != *" $$m "* ]] || echo -vet=off) $$([[ " $(UNCACHED) " != *" $$m "* ]] || echo -count=1) $$(go list ./... | grep -v '/e2e$$')) || failed=1; done; exit $${failed:-0}; } | \
+	{ for m in $(MODULES); do (cd $$m && export GOWORK=$$([ $$m = . ] || echo off) && CGO_ENABLED=$(if $(RACE),1,0) go test -json $(RACE) $$([[ " $(VETTED) " != *" $$m "* ]] || echo -vet=off) $$([[ " $(UNCACHED) " != *" $$m "* ]] || echo -count=1) $$(go list ./... | grep -v '/e2e$$')) || failed=1; done; exit $${failed:-0}; } | \
 		go run ./scripts/testsummary -name unit
 
 .PHONY: e2e
@@ -114,6 +114,14 @@ LEAST ?= 0
 mutate: ## Change the CCM's code in small ways and see whether its tests notice (hours; SAMPLE=200: some of them, drawn by SEED; LEAST=80: fail below 80 %; NAMED=1: the named ones)
 	go run ./scripts/mutate -package ccm -named scripts/mutate/named.txt
 	$(if $(NAMED),,go run ./scripts/mutate -package ccm -sample $(SAMPLE) $(if $(SEED),-seed $(SEED)) -least $(LEAST) -jobs $$(nproc))
+
+.PHONY: tidy
+tidy: ## go mod tidy in all modules, with the fakecloud of this checkout
+	scripts/tidy.sh
+
+.PHONY: outside
+outside: ## Install all programs, and test two modules that import ours, as from outside: with an empty module cache (minutes)
+	OUTSIDE_COMPILE=1 go test -count=1 -v ./scripts/modproxy
 
 .PHONY: fuzz
 fuzz: ## Fuzz every decoder for FUZZTIME each (default 30s)

@@ -65,7 +65,7 @@ require (
 	github.com/antlr4-go/antlr/v4 v4.13.1 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/blang/semver/v4 v4.0.0 // indirect
-	github.com/ccm-from-scratch/ccm-from-scratch/fakecloud v0.0.0-00010101000000-000000000000
+	github.com/ccm-from-scratch/ccm-from-scratch/fakecloud v0.1.0
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/coreos/go-semver v0.3.1 // indirect
@@ -146,5 +146,3 @@ tool (
 	github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/cmd/fakecloud
 	github.com/onsi/ginkgo/v2/ginkgo
 )
-
-replace github.com/ccm-from-scratch/ccm-from-scratch/fakecloud => ./fakecloud

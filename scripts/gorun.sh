@@ -5,6 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=$1
 shift
+[ ! -e "$folder/go.mod" ] || export GOWORK=off # a module of its own: see go.work
 program=$(mktemp -d -t gorun.XXXXXX)
 trap 'rm -rf "$program"' EXIT
 scripts/progress.sh "compiling $folder" go -C "$folder" build -v -o "$program/$(basename "$folder")" .

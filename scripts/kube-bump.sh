@@ -18,9 +18,9 @@ fail() {
 kubernetes=v$1 libraries=v0.${1#*.}
 minor=${1#*.} minor=${minor%.*}
 cd "$(dirname "$0")/.."
-export GOFLAGS=-mod=mod
-
 before=$(mktemp -d)
+eval "$(go run ./scripts/modproxy "$before/proxy")"
+export GOFLAGS=-mod=mod
 moved=
 for module in . scripts/chart scripts/crds kind/nodeimage kind/nodeimage/modules/kubernetes kind/nodeimage/modules/coredns; do
 	moved="$moved $module/go.mod $module/go.sum"
@@ -62,6 +62,7 @@ etcd=$(constant DefaultEtcdVersion) coredns=$(constant CoreDNSVersion)
 go get "sigs.k8s.io/controller-runtime@v0.$((minor - 12))" \
 	$(sed -n -E "s#^[[:space:]]+(k8s\.io/[a-z-]+) v0\.[0-9]+\.[0-9]+( .*)?\$#\1@$libraries#p" go.mod)
 go mod tidy
+scripts/tidy.sh # go.sum does not name the fakecloud of this checkout
 # Go compiles a library once for Kubernetes and for this repository if both use the same release of it.
 # Tidying raises what Kubernetes needs newer than this repository has it.
 go list -m -f '{{if not .Main}}-require={{.Path}}@{{.Version}}{{end}}' all >"$before/own"

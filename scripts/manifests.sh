@@ -12,7 +12,7 @@ root=$PWD
 manifest=ccm/deploy/ccm-from-scratch.yaml
 
 # The tool is a module of its own: Helm's libraries are no dependency of this one.
-render() { (cd "$root/scripts/chart" && go run . --chart "$root/ccm/chart" "$@"); }
+render() { (cd "$root/scripts/chart" && GOWORK=off go run . --chart "$root/ccm/chart" "$@"); }
 
 case ${1:-} in
 '' | --check)

@@ -30,6 +30,16 @@ if ! git rev-parse -q --verify "refs/tags/$tag^{commit}" >/dev/null; then
 	echo "$tag: there is no such tag: make it with git tag -s $tag" >&2
 	exit 1
 fi
+# The module fakecloud is released with the root module, which requires it at the same version.
+if [ "$(git rev-parse -q --verify "refs/tags/fakecloud/$tag^{commit}")" != "$(git rev-parse "refs/tags/$tag^{commit}")" ]; then
+	echo "fakecloud/$tag: must be a tag of the same commit: make it with git tag -s fakecloud/$tag $tag^{}" >&2
+	exit 1
+fi
+required=$(git show "$tag:go.mod" | awk '$1 == "github.com/ccm-from-scratch/ccm-from-scratch/fakecloud" {print $2}')
+if [ "$required" != "$tag" ]; then
+	echo "$tag: its go.mod requires fakecloud $required, must be $tag: change go.mod and go.work, and move the tags" >&2
+	exit 1
+fi
 # What stands below the version's heading, until the next version or the links.
 notes=$(git show "$tag:CHANGELOG.md" | awk -v heading="## [$version]" '
 	index($0, heading) == 1 {on = 1; next}
@@ -58,9 +68,9 @@ run git clone --quiet --no-checkout "$root" "$work/source"
 run git -C "$work/source" checkout --quiet "$tag"
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct "$tag")
 # Only these settings decide what is built. The version in the programs comes from the tag.
-export SOURCE_DATE_EPOCH GOFLAGS=-buildvcs=true GOWORK=off
+export SOURCE_DATE_EPOCH GOFLAGS=-buildvcs=true GOWORK="$work/source/go.work"
 run env OUT="$new" ARCH="amd64 arm64" TAG="$tag" "$work/source/scripts/image.sh" >/dev/null
-chart() { (cd "$work/source/scripts/chart" && go run . "$@"); }
+chart() { (cd "$work/source/scripts/chart" && GOWORK=off go run . "$@"); }
 run chart --chart ../../ccm/chart --version "$version" --package "$new"
 manifest() { chart --chart "$new/ccm-from-scratch-$version.tgz" -f ../../ccm/deploy/values.yaml >"$new/ccm-from-scratch.yaml"; }
 run manifest

@@ -2,7 +2,7 @@
 // for kind's nodes, which it has handed to Docker, or the folder of a Kubernetes control plane's programs. It also builds
 // the image of the pods of Kubernetes' own specs (scripts/conformance.sh):
 //
-//	scripts/gorun.sh kind/nodeimage image        or: go -C kind/nodeimage run . image
+//	scripts/gorun.sh kind/nodeimage image        or: GOWORK=off go -C kind/nodeimage run . image
 //	scripts/gorun.sh kind/nodeimage kubernetes
 //	scripts/gorun.sh kind/nodeimage agnhost NAME
 //

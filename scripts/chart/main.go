@@ -2,11 +2,11 @@
 // objects in the order in which they can be created. It is a separate module, so that users of the
 // repository's packages do not get Helm's dependencies. scripts/manifests.sh runs it.
 //
-//	go run . --chart ../../ccm/chart -f values.yaml --set image.tag=v1 >manifest.yaml
+//	GOWORK=off go run . --chart ../../ccm/chart -f values.yaml --set image.tag=v1 >manifest.yaml
 //
 // With --package it makes the archive of a release, as `helm package` does:
 //
-//	go run . --chart ../../ccm/chart --version 1.2.3 --package out
+//	GOWORK=off go run . --chart ../../ccm/chart --version 1.2.3 --package out
 //
 // What it leaves out of `helm template`: dependencies of the chart, hooks, CRDs, `lookup`, --set-file
 // and its like. Objects say that they are managed by kubectl instead of Helm.

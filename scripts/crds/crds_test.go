@@ -35,6 +35,7 @@ func run(t *testing.T, dir, program string, args ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program, args...)
 	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOWORK=off")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s %v: %v\n%s", program, args, err, text)
 	}

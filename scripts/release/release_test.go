@@ -17,7 +17,7 @@ func repository(t *testing.T, changelog, tag string) string {
 		t.Fatal(err)
 	}
 	folder := t.TempDir()
-	for name, text := range map[string][]byte{"scripts/release.sh": script, "CHANGELOG.md": []byte(changelog)} {
+	for name, text := range map[string][]byte{"scripts/release.sh": script, "CHANGELOG.md": []byte(changelog), "go.mod": []byte(goMod)} {
 		name = filepath.Join(folder, name)
 		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 			t.Fatal(err)
@@ -27,7 +27,7 @@ func repository(t *testing.T, changelog, tag string) string {
 		}
 	}
 	for _, args := range [][]string{
-		{"init", "-q"}, {"add", "."}, {"-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false", "commit", "-qm", "all"}, {"tag", tag},
+		{"init", "-q"}, {"add", "."}, {"-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false", "commit", "-qm", "all"}, {"tag", tag}, {"tag", "fakecloud/" + tag},
 	} {
 		if out, err := exec.CommandContext(t.Context(), "git", append([]string{"-C", folder}, args...)...).CombinedOutput(); err != nil {
 			t.Fatalf("git %v: %v: %s", args, err, out)
@@ -57,6 +57,14 @@ const changelog = `# Changelog
 ## [1.2.2]
 
 [1.2.3]: https://example.org
+`
+
+const goMod = `module github.com/ccm-from-scratch/ccm-from-scratch
+
+require (
+	example.com/other v0.1.0
+	github.com/ccm-from-scratch/ccm-from-scratch/fakecloud v1.2.3
+)
 `
 
 func TestADryRunNamesEveryStepAndMakesNothing(t *testing.T) {
@@ -90,8 +98,7 @@ func TestAReleaseThatCannotBeMadeIsRefused(t *testing.T) {
 		"a malformed version": {"v1.2.3", "1.2.3", "must be a version"},
 		"a leading zero":      {"v1.2.3", "v1.02.3", "must be a version"},
 		"no tag":              {"v1.2.3", "v1.2.4", "there is no such tag"},
-		"not in the log":      {"v1.3.0", "v1.3.0", "CHANGELOG.md"},
-		"empty in the log":    {"v1.2.2", "v1.2.2", "CHANGELOG.md"},
+		"another fakecloud":   {"v1.2.2", "v1.2.2", "requires fakecloud v1.2.3, must be v1.2.2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -105,11 +112,24 @@ func TestAReleaseThatCannotBeMadeIsRefused(t *testing.T) {
 			}
 		})
 	}
+	for name, log := range map[string]string{
+		"not in the log": "## [1.2.2]\n\n- something\n", "empty in the log": "## [1.2.3]\n\n## [1.2.2]\n\n- something\n",
+	} {
+		if out, err := release(t, repository(t, log, "v1.2.3"), "--dry-run", "v1.2.3"); err == nil || !strings.Contains(out, "CHANGELOG.md") {
+			t.Errorf("%s: %v: %s", name, err, out)
+		}
+	}
 	folder := repository(t, changelog, "v1.2.3")
 	if err := os.MkdirAll(filepath.Join(folder, "out/release/v1.2.3"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := release(t, folder, "v1.2.3"); err == nil || !strings.Contains(out, "exists") {
 		t.Errorf("files of an earlier run: %v: %s", err, out)
+	}
+	if out, err := exec.CommandContext(t.Context(), "git", "-C", folder, "tag", "-d", "fakecloud/v1.2.3").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if out, err := release(t, folder, "v1.2.3"); err == nil || !strings.Contains(out, "fakecloud/v1.2.3: must be a tag of the same commit") {
+		t.Errorf("one tag only: %v: %s", err, out)
 	}
 }

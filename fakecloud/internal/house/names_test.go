@@ -21,6 +21,7 @@ func goList(t *testing.T, args ...string) []string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list"}, args...)...)
 	cmd.Dir, cmd.Stderr = filepath.Join("..", ".."), os.Stderr
+	cmd.Env = append(os.Environ(), "GOWORK=off") // the module alone, as its importers see it
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("go list %v: %v", args, err)

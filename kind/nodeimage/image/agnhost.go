@@ -3,6 +3,7 @@ package image
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -45,7 +46,7 @@ func (b *build) agnhost(ctx context.Context, name string) error {
 		return err
 	}
 	list := exec.CommandContext(ctx, "go", "list", "-f", "{{.Dir}}", agnhostProgram)
-	list.Dir = filepath.Join(b.modules, "kubernetes")
+	list.Dir, list.Env = filepath.Join(b.modules, "kubernetes"), append(os.Environ(), "GOWORK=off")
 	out, err := list.Output()
 	if err != nil {
 		return fmt.Errorf("finding the sources of agnhost: %w", err)

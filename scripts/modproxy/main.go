@@ -1,0 +1,131 @@
+// Command modproxy writes the released modules of this checkout as the files of a Go module proxy, so that what a release gives
+// to others can be tried before there is its tag.
+//
+//	eval "$(go run ./scripts/modproxy FOLDER)"    in the root; at the version of fakecloud that go.mod requires
+//
+// It prints the settings with which go uses them.
+//
+//	GOPROXY=file://FOLDER,direct GONOSUMDB=github.com/ccm-from-scratch GOFLAGS=-mod=mod go install …@version
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/mod/modfile"
+	"golang.org/x/mod/module"
+	"golang.org/x/mod/zip"
+)
+
+// The released modules, by their folders. Both have the same version.
+const (
+	root      = "github.com/ccm-from-scratch/ccm-from-scratch"
+	fakecloud = root + "/fakecloud"
+)
+
+var released = map[string]string{root: "", fakecloud: "fakecloud"}
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: modproxy FOLDER")
+		os.Exit(2)
+	}
+	to, err := filepath.Abs(os.Args[1])
+	if err == nil {
+		err = write(context.Background(), ".", to)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "modproxy:", err)
+		os.Exit(1)
+	}
+	// The checksum database does not know a release that is yet to be made.
+	fmt.Printf("export GOWORK=off GOPROXY=\"file://%s,$(go env GOPROXY)\" GONOSUMDB=%s\n", to, root)
+}
+
+// write writes the modules of the checkout in the folder from.
+func write(ctx context.Context, from, to string) error {
+	tmp, err := os.MkdirTemp("", "modproxy-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	if err := copyCheckout(ctx, from, tmp); err != nil {
+		return err
+	}
+	version, err := requiredVersion(filepath.Join(tmp, "files"))
+	if err != nil {
+		return err
+	}
+	for path, folder := range released {
+		m := module.Version{Path: path, Version: version}
+		if err := writeModule(filepath.Join(tmp, "files", folder), filepath.Join(to, path, "@v"), m); err != nil {
+			return fmt.Errorf("%s: %w", m, err)
+		}
+	}
+	return nil
+}
+
+// copyCheckout copies all files of a checkout that git does not ignore to the folder files. It uses an index of its own.
+func copyCheckout(ctx context.Context, from, to string) error {
+	for _, args := range [][]string{{"add", "-A"}, {"checkout-index", "-a", "--prefix=" + filepath.Join(to, "files") + "/"}} {
+		cmd := exec.CommandContext(ctx, "git", append([]string{"-C", from}, args...)...)
+		cmd.Env = append(os.Environ(), "GIT_INDEX_FILE="+filepath.Join(to, "index"))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("git %v in %s: %w: %s", args, from, err, out)
+		}
+	}
+	return nil
+}
+
+// requiredVersion returns the version of fakecloud that the root module requires. It is that of the next release.
+func requiredVersion(folder string) (string, error) {
+	name := filepath.Join(folder, "go.mod")
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return "", err
+	}
+	file, err := modfile.Parse(name, text, nil)
+	if err != nil {
+		return "", err
+	}
+	for _, r := range file.Require {
+		if r.Mod.Path == fakecloud {
+			return r.Mod.Version, nil
+		}
+	}
+	return "", errors.New("go.mod does not require " + fakecloud)
+}
+
+// writeModule writes the four files of one version: its zip, its go.mod, its time and the list of versions.
+func writeModule(from, to string, m module.Version) error {
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		return err
+	}
+	archive, err := os.Create(filepath.Join(to, m.Version+".zip"))
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(zip.CreateFromDir(archive, m, from), archive.Close()); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(filepath.Join(from, "go.mod"))
+	if err != nil {
+		return err
+	}
+	info, err := json.Marshal(map[string]any{"Version": m.Version, "Time": time.Unix(0, 0).UTC()})
+	if err != nil {
+		return err
+	}
+	for suffix, text := range map[string][]byte{m.Version + ".mod": text, m.Version + ".info": info, "list": []byte(m.Version + "\n")} {
+		if err := os.WriteFile(filepath.Join(to, suffix), text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// outsider is a user without a checkout: with an empty module cache, and a module proxy that has the released modules.
+type outsider struct {
+	*testing.T
+	env     []string
+	bin     string // where go install puts programs
+	version string
+	compile bool // else go only says what it would do, which needs all modules, but takes seconds instead of minutes
+}
+
+func newOutsider(t *testing.T) *outsider {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("downloads all modules")
+	}
+	proxy, cache, bin := t.TempDir(), t.TempDir(), t.TempDir()
+	if err := write(t.Context(), filepath.Join("..", ".."), proxy); err != nil {
+		t.Fatal(err)
+	}
+	version, err := requiredVersion(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	known, err := exec.CommandContext(t.Context(), "go", "env", "GOMODCACHE", "GOPROXY").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mods, upstream, _ := strings.Cut(strings.TrimSpace(string(known)), "\n")
+	return &outsider{T: t, bin: bin, version: version, compile: os.Getenv("OUTSIDE_COMPILE") != "", env: append(os.Environ(),
+		"GOWORK=off", "GOMODCACHE="+cache, "GOBIN="+bin, "CGO_ENABLED=0",
+		"GOFLAGS=-modcacherw -trimpath", // so that the cache can be removed, and Go's build cache does not depend on its name
+		// What this machine has downloaded is downloaded from there. The checksum database does not know a release that is yet to be made.
+		"GOPROXY=file://"+proxy+",file://"+filepath.Join(mods, "cache", "download")+","+upstream, "GONOSUMDB="+root,
+	)}
+}
+
+// run runs a command in a folder and returns what it prints.
+func (o *outsider) run(dir, program string, args ...string) string {
+	o.Helper()
+	cmd := exec.CommandContext(o.Context(), program, args...)
+	cmd.Dir, cmd.Env = dir, o.env
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		o.Fatalf("%s %v: %v\n%s", program, args, err, out[max(0, len(out)-4000):])
+	}
+	return string(out)
+}
+
+// build runs a go command that compiles.
+func (o *outsider) build(dir, command string, args ...string) {
+	o.Helper()
+	if !o.compile {
+		args = append([]string{"-n"}, args...)
+	}
+	o.run(dir, "go", append([]string{command}, args...)...)
+}
+
+// module makes the module of a user, with one file, and returns its folder.
+func (o *outsider) module(file, text string, requires ...string) string {
+	o.Helper()
+	dir := o.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+		o.Fatal(err)
+	}
+	o.run(dir, "go", "mod", "init", "example.com/user")
+	for _, r := range requires {
+		o.run(dir, "go", "mod", "edit", "-require="+r)
+	}
+	o.run(dir, "go", "mod", "tidy")
+	return dir
+}
+
+func TestProgramsAreInstalledFromOutside(t *testing.T) {
+	t.Parallel()
+	o := newOutsider(t)
+	for path, folder := range released {
+		// Not path/...@version: the pattern of the root module would match packages of the other, which is an error.
+		list := exec.CommandContext(t.Context(), "go", "list", "-f", `{{if eq .Name "main"}}{{.ImportPath}}{{end}}`, "./...")
+		list.Dir = filepath.Join("..", "..", folder)
+		programs, err := list.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := strings.Fields(string(programs))
+		if len(all) == 0 {
+			t.Errorf("%s has no programs", path)
+		}
+		for i := range all {
+			all[i] += "@" + o.version
+		}
+		o.build(t.TempDir(), "install", all...)
+	}
+	if !o.compile {
+		return
+	}
+	for _, name := range []string{"fakecloud", "ccm-from-scratch", "machine-controller"} {
+		o.run(t.TempDir(), filepath.Join(o.bin, name), "--help")
+	}
+}
+
+// older is a Kubernetes minor that other controllers still use.
+const older = "v0.34.1"
+
+func TestAUserOfFakecloudKeepsItsKubernetesMinor(t *testing.T) {
+	t.Parallel()
+	o := newOutsider(t)
+	dir := o.module("controller_test.go", `package controller
+
+import (
+	"testing"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
+)
+
+func TestController(t *testing.T) {
+	cloud := fakecloud.New(fakecloud.Options{})
+	defer cloud.Close()
+	if _, err := cloud.Faults().Add(t.Context(), fault.Rule{Method: "POST", First: 1, Effect: fault.APIError("conflict")}); err != nil {
+		t.Fatal(err)
+	}
+	server, _, err := cloud.Client().Server.Create(t.Context(), hcloud.ServerCreateOpts{
+		Name: "a", ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-13"}, Labels: labels.Set{"a": "b"},
+	})
+	if err != nil || server.Server.ID == 0 {
+		t.Fatal(server, err)
+	}
+}
+`, fakecloud+"@"+o.version, "k8s.io/apimachinery@"+older)
+	o.build(dir, "test", "./...")
+	modules := strings.Split(o.run(dir, "go", "list", "-m", "all"), "\n")
+	if !slices.Contains(modules, "k8s.io/apimachinery "+older) {
+		t.Errorf("k8s.io/apimachinery is no longer %s: %v", older, modules)
+	}
+	for _, m := range modules {
+		for _, unwanted := range []string{"sigs.k8s.io/controller-runtime ", "sigs.k8s.io/kind ", "k8s.io/cloud-provider "} {
+			if strings.HasPrefix(m, unwanted) {
+				t.Errorf("the user gets %s", m)
+			}
+		}
+	}
+}
+
+func TestAUserOfTheCCM(t *testing.T) {
+	t.Parallel()
+	o := newOutsider(t)
+	dir := o.module("main_test.go", `package main
+
+import (
+	"testing"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
+)
+
+func TestCCM(t *testing.T) {
+	if _, err := ccm.ConfigFromEnv(func(string) (string, bool) { return "", false }); err == nil {
+		t.Error("no token, and no error")
+	}
+	if ccm.New(ccm.Config{Token: "t"}).ProviderName() != ccm.ProviderName {
+		t.Error("another name")
+	}
+}
+`, root+"@"+o.version)
+	o.build(dir, "test", "./...")
+}
