@@ -117,7 +117,7 @@ mutate: ## Change the CCM's code in small ways and see whether its tests notice 
 
 .PHONY: tidy
 tidy: ## go mod tidy in all modules, with the fakecloud of this checkout
-	scripts/tidy.sh
+	scripts/tidy.sh $(MODULES)
 
 .PHONY: outside
 outside: ## Install all programs, and test two modules that import ours, as from outside: with an empty module cache (minutes)

@@ -18,9 +18,8 @@ fail() {
 kubernetes=v$1 libraries=v0.${1#*.}
 minor=${1#*.} minor=${minor%.*}
 cd "$(dirname "$0")/.."
+
 before=$(mktemp -d)
-eval "$(go run ./scripts/modproxy "$before/proxy")"
-export GOFLAGS=-mod=mod
 moved=
 for module in . scripts/chart scripts/crds kind/nodeimage kind/nodeimage/modules/kubernetes kind/nodeimage/modules/coredns; do
 	moved="$moved $module/go.mod $module/go.sum"
@@ -36,6 +35,9 @@ undo() {
 	exit $code
 }
 trap undo EXIT
+settings=$(go run ./scripts/modproxy "$before/modproxy")
+eval "$settings"
+export GOFLAGS="$GOFLAGS -mod=mod"
 
 (
 	cd kind/nodeimage/modules/kubernetes
@@ -62,7 +64,6 @@ etcd=$(constant DefaultEtcdVersion) coredns=$(constant CoreDNSVersion)
 go get "sigs.k8s.io/controller-runtime@v0.$((minor - 12))" \
 	$(sed -n -E "s#^[[:space:]]+(k8s\.io/[a-z-]+) v0\.[0-9]+\.[0-9]+( .*)?\$#\1@$libraries#p" go.mod)
 go mod tidy
-scripts/tidy.sh # go.sum does not name the fakecloud of this checkout
 # Go compiles a library once for Kubernetes and for this repository if both use the same release of it.
 # Tidying raises what Kubernetes needs newer than this repository has it.
 go list -m -f '{{if not .Main}}-require={{.Path}}@{{.Version}}{{end}}' all >"$before/own"
@@ -76,4 +77,5 @@ go list -m -f '{{if not .Main}}-require={{.Path}}@{{.Version}}{{end}}' all >"$be
 (cd kind/nodeimage && go get "sigs.k8s.io/controller-runtime/tools/setup-envtest@v0.$((minor - 12))" && go mod tidy)
 (cd scripts/crds && go get sigs.k8s.io/controller-tools@latest && go mod tidy)
 (cd scripts/chart && go get helm.sh/helm/v4@latest "k8s.io/api@$libraries" && go mod tidy)
+sed -i.orig '/^github.com\/ccm-from-scratch\//d' go.sum && rm go.sum.orig # as scripts/tidy.sh says
 echo "Kubernetes $kubernetes, libraries $libraries, etcd $etcd, CoreDNS $coredns. Now run: make kubernetes && go test ./scripts/house ./e2e/framework/cluster"

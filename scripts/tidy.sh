@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Tidies the go.mod of each module. That of the root names a release of fakecloud: it is tidied with the fakecloud of this
-# checkout, which has no checksum in go.sum, since that would change with each line.
+# Tidies the go.mod of modules: scripts/tidy.sh FOLDER… That of the root names a release of fakecloud: it is tidied with the
+# fakecloud of this checkout, which has no checksum in go.sum, since that would change with each line.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-proxy=$(mktemp -d)
-trap 'rm -rf "$proxy"' EXIT
-eval "$(GOFLAGS= go run ./scripts/modproxy "$proxy")"
-for module in . fakecloud kind/nodeimage scripts/chart scripts/crds scripts/dev-env; do
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+settings=$(go run ./scripts/modproxy "$tmp")
+eval "$settings"
+for module in "$@"; do
 	echo "go mod tidy in $module" >&2
 	(cd "$module" && go mod tidy)
 done
-grep -v '^github.com/ccm-from-scratch/' go.sum >"$proxy/go.sum"
-cat "$proxy/go.sum" >go.sum
+sed -i.orig '/^github.com\/ccm-from-scratch\//d' go.sum && rm go.sum.orig

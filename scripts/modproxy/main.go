@@ -1,11 +1,9 @@
 // Command modproxy writes the released modules of this checkout as the files of a Go module proxy, so that what a release gives
 // to others can be tried before there is its tag.
 //
-//	eval "$(go run ./scripts/modproxy FOLDER)"    in the root; at the version of fakecloud that go.mod requires
+//	go run ./scripts/modproxy FOLDER    in the root; at the version of fakecloud that go.mod requires
 //
-// It prints the settings with which go uses them.
-//
-//	GOPROXY=file://FOLDER,direct GONOSUMDB=github.com/ccm-from-scratch GOFLAGS=-mod=mod go install …@version
+// It prints the settings with which go uses them, for the shell.
 package main
 
 import (
@@ -16,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/mod/modfile"
@@ -36,16 +35,38 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: modproxy FOLDER")
 		os.Exit(2)
 	}
-	to, err := filepath.Abs(os.Args[1])
-	if err == nil {
-		err = write(context.Background(), ".", to)
-	}
+	env, err := proxy(context.Background(), ".", os.Args[1])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "modproxy:", err)
 		os.Exit(1)
 	}
-	// The checksum database does not know a release that is yet to be made.
-	fmt.Printf("export GOWORK=off GOPROXY=\"file://%s,$(go env GOPROXY)\" GONOSUMDB=%s\n", to, root)
+	for _, setting := range env {
+		name, value, _ := strings.Cut(setting, "=")
+		fmt.Printf("export %s='%s'\n", name, value)
+	}
+}
+
+// proxy writes the modules of the checkout in the folder from, and returns the settings of the environment with which go uses them.
+// Go's module cache is a new one in the folder to: the user's must not keep a release that is yet to be made. What that cache has
+// downloaded is taken from there.
+func proxy(ctx context.Context, from, to string) (env []string, err error) {
+	if to, err = filepath.Abs(to); err != nil {
+		return nil, err
+	}
+	known, err := exec.CommandContext(ctx, "go", "env", "GOMODCACHE", "GOPROXY").Output()
+	if err != nil {
+		return nil, fmt.Errorf("go env: %w", err)
+	}
+	modules, upstream, _ := strings.Cut(strings.TrimSpace(string(known)), "\n")
+	if err := write(ctx, from, filepath.Join(to, "proxy")); err != nil {
+		return nil, err
+	}
+	return []string{
+		"GOWORK=off", "GOMODCACHE=" + filepath.Join(to, "cache"),
+		"GOFLAGS=-modcacherw", // so that the folder can be removed
+		"GOPROXY=file://" + filepath.Join(to, "proxy") + ",file://" + filepath.Join(modules, "cache", "download") + "," + upstream,
+		"GONOSUMDB=" + root, // the checksum database does not know a release that is yet to be made
+	}, nil
 }
 
 // write writes the modules of the checkout in the folder from.

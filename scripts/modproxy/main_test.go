@@ -18,30 +18,33 @@ type outsider struct {
 	compile bool // else go only says what it would do, which needs all modules, but takes seconds instead of minutes
 }
 
-func newOutsider(t *testing.T) *outsider {
-	t.Helper()
+func TestFromOutside(t *testing.T) {
 	if testing.Short() {
 		t.Skip("downloads all modules")
 	}
-	proxy, cache, bin := t.TempDir(), t.TempDir(), t.TempDir()
-	if err := write(t.Context(), filepath.Join("..", ".."), proxy); err != nil {
-		t.Fatal(err)
-	}
-	version, err := requiredVersion(filepath.Join("..", ".."))
+	checkout, bin := filepath.Join("..", ".."), t.TempDir()
+	env, err := proxy(t.Context(), checkout, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	known, err := exec.CommandContext(t.Context(), "go", "env", "GOMODCACHE", "GOPROXY").Output()
+	version, err := requiredVersion(checkout)
 	if err != nil {
 		t.Fatal(err)
 	}
-	mods, upstream, _ := strings.Cut(strings.TrimSpace(string(known)), "\n")
-	return &outsider{T: t, bin: bin, version: version, compile: os.Getenv("OUTSIDE_COMPILE") != "", env: append(os.Environ(),
-		"GOWORK=off", "GOMODCACHE="+cache, "GOBIN="+bin, "CGO_ENABLED=0",
-		"GOFLAGS=-modcacherw -trimpath", // so that the cache can be removed, and Go's build cache does not depend on its name
-		// What this machine has downloaded is downloaded from there. The checksum database does not know a release that is yet to be made.
-		"GOPROXY=file://"+proxy+",file://"+filepath.Join(mods, "cache", "download")+","+upstream, "GONOSUMDB="+root,
-	)}
+	env = slices.Concat(os.Environ(), env, []string{
+		"GOBIN=" + bin, "CGO_ENABLED=0",
+		"GOFLAGS=-modcacherw -trimpath", // so that Go's build cache does not depend on the name of the module cache
+	})
+	for name, test := range map[string]func(*outsider){
+		"programs are installed":                         (*outsider).programsAreInstalled,
+		"a user of fakecloud keeps its Kubernetes minor": (*outsider).userOfFakecloud,
+		"a user of the CCM":                              (*outsider).userOfTheCCM,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(&outsider{T: t, env: env, bin: bin, version: version, compile: os.Getenv("OUTSIDE_COMPILE") != ""})
+		})
+	}
 }
 
 // run runs a command in a folder and returns what it prints.
@@ -80,40 +83,36 @@ func (o *outsider) module(file, text string, requires ...string) string {
 	return dir
 }
 
-func TestProgramsAreInstalledFromOutside(t *testing.T) {
-	t.Parallel()
-	o := newOutsider(t)
+func (o *outsider) programsAreInstalled() {
 	for path, folder := range released {
 		// Not path/...@version: the pattern of the root module would match packages of the other, which is an error.
-		list := exec.CommandContext(t.Context(), "go", "list", "-f", `{{if eq .Name "main"}}{{.ImportPath}}{{end}}`, "./...")
+		list := exec.CommandContext(o.Context(), "go", "list", "-f", `{{if eq .Name "main"}}{{.ImportPath}}{{end}}`, "./...")
 		list.Dir = filepath.Join("..", "..", folder)
 		programs, err := list.Output()
 		if err != nil {
-			t.Fatal(err)
+			o.Fatal(err)
 		}
 		all := strings.Fields(string(programs))
 		if len(all) == 0 {
-			t.Errorf("%s has no programs", path)
+			o.Errorf("%s has no programs", path)
 		}
 		for i := range all {
 			all[i] += "@" + o.version
 		}
-		o.build(t.TempDir(), "install", all...)
+		o.build(o.TempDir(), "install", all...)
 	}
 	if !o.compile {
 		return
 	}
 	for _, name := range []string{"fakecloud", "ccm-from-scratch", "machine-controller"} {
-		o.run(t.TempDir(), filepath.Join(o.bin, name), "--help")
+		o.run(o.TempDir(), filepath.Join(o.bin, name), "--help")
 	}
 }
 
 // older is a Kubernetes minor that other controllers still use.
 const older = "v0.34.1"
 
-func TestAUserOfFakecloudKeepsItsKubernetesMinor(t *testing.T) {
-	t.Parallel()
-	o := newOutsider(t)
+func (o *outsider) userOfFakecloud() {
 	dir := o.module("controller_test.go", `package controller
 
 import (
@@ -143,20 +142,18 @@ func TestController(t *testing.T) {
 	o.build(dir, "test", "./...")
 	modules := strings.Split(o.run(dir, "go", "list", "-m", "all"), "\n")
 	if !slices.Contains(modules, "k8s.io/apimachinery "+older) {
-		t.Errorf("k8s.io/apimachinery is no longer %s: %v", older, modules)
+		o.Errorf("k8s.io/apimachinery is no longer %s: %v", older, modules)
 	}
 	for _, m := range modules {
 		for _, unwanted := range []string{"sigs.k8s.io/controller-runtime ", "sigs.k8s.io/kind ", "k8s.io/cloud-provider "} {
 			if strings.HasPrefix(m, unwanted) {
-				t.Errorf("the user gets %s", m)
+				o.Errorf("the user gets %s", m)
 			}
 		}
 	}
 }
 
-func TestAUserOfTheCCM(t *testing.T) {
-	t.Parallel()
-	o := newOutsider(t)
+func (o *outsider) userOfTheCCM() {
 	dir := o.module("main_test.go", `package main
 
 import (
