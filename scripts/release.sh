@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Makes all files of a release from its tag: images, bills of materials, the Helm chart, the manifest, the notes and the
-# checksums. It changes nothing else, and publishes nothing.
+# Makes all files of a release from its tag: images, programs, bills of materials, the Helm chart, the manifest, the notes
+# and the checksums. It changes nothing else; scripts/publish.sh publishes the files.
 #
-#   scripts/release.sh v1.2.3            writes out/release/v1.2.3 (OUT=folder: another one)
-#   scripts/release.sh --dry-run v1.2.3  checks the tag and the change log, and prints the commands
+#   scripts/release.sh v1.2.3          writes out/release/v1.2.3 (OUT=folder: another one)
+#   scripts/release.sh --check v1.2.3  checks the tag and the change log, and prints the commands
 #
 # The files are built from a clone of the tag, not from the files of this folder. With the same version of Go, the same
 # tag gives the same bytes.
@@ -11,13 +11,13 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
 
-dry=
-if [ "${1:-}" = --dry-run ]; then
-	dry=1
+check=
+if [ "${1:-}" = --check ]; then
+	check=1
 	shift
 fi
 if [ $# != 1 ]; then
-	echo "usage: scripts/release.sh [--dry-run] vX.Y.Z" >&2
+	echo "usage: scripts/release.sh [--check] vX.Y.Z" >&2
 	exit 2
 fi
 tag=$1
@@ -50,14 +50,14 @@ if [ -z "${notes//[[:space:]]/}" ]; then
 	exit 1
 fi
 out=${OUT:-$root/out/release/$tag}
-if [ -e "$out" ]; then
+if [ -z "$check" ] && [ -e "$out" ]; then
 	echo "$out exists: remove it first" >&2
 	exit 1
 fi
 
 run() {
 	echo "+ $*" >&2
-	[ -n "$dry" ] || "$@"
+	[ -n "$check" ] || "$@"
 }
 
 work=$(mktemp -d -t release.XXXXXX)
@@ -70,6 +70,20 @@ SOURCE_DATE_EPOCH=$(git log -1 --format=%ct "$tag")
 # Only these settings decide what is built. The version in the programs comes from the tag.
 export SOURCE_DATE_EPOCH GOFLAGS=-buildvcs=true GOWORK="$work/source/go.work"
 run env OUT="$new" ARCH="amd64 arm64" TAG="$tag" "$work/source/scripts/image.sh" >/dev/null
+# programs are for those who have no Go: NAME-SYSTEM-ARCHITECTURE.
+programs() {
+	local system arch name
+	for system in linux darwin windows; do
+		for arch in amd64 arm64; do
+			for name in ccm/cmd/ccm-from-scratch fakecloud/cmd/fakecloud; do
+				echo "compiling $(basename $name) for $system, $arch" >&2
+				GOOS=$system GOARCH=$arch CGO_ENABLED=0 go -C "$work/source" build -trimpath -ldflags='-s -w' \
+					-o "$new/$(basename $name)-$system-$arch$([ $system != windows ] || echo .exe)" "./$name"
+			done
+		done
+	done
+}
+run programs
 chart() { (cd "$work/source/scripts/chart" && GOWORK=off go run . "$@"); }
 run chart --chart ../../ccm/chart --version "$version" --package "$new"
 manifest() { chart --chart "$new/ccm-from-scratch-$version.tgz" -f ../../ccm/deploy/values.yaml >"$new/ccm-from-scratch.yaml"; }
@@ -90,8 +104,8 @@ checksums() { (cd "$new" && sha256sum -- * >"$work/SHA256SUMS" && mv "$work/SHA2
 run checksums
 run mkdir -p "$(dirname "$out")"
 run mv "$new" "$out"
-if [ -n "$dry" ]; then
-	echo "nothing was made; without --dry-run the files will be in $out"
+if [ -n "$check" ]; then
+	echo "nothing was made; without --check the files will be in $out"
 else
 	chmod 755 "$out"
 	echo "the files of $tag are in $out:"

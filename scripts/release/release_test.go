@@ -1,4 +1,4 @@
-// Package release tests scripts/release.sh without compiling anything: its checks, and what it would do.
+// Package release tests scripts/release.sh and scripts/publish.sh without compiling what they release.
 package release
 
 import (
@@ -12,12 +12,16 @@ import (
 // repository makes a repository with the script, a change log and a tag.
 func repository(t *testing.T, changelog, tag string) string {
 	t.Helper()
-	script, err := os.ReadFile("../release.sh")
-	if err != nil {
-		t.Fatal(err)
-	}
 	folder := t.TempDir()
-	for name, text := range map[string][]byte{"scripts/release.sh": script, "CHANGELOG.md": []byte(changelog), "go.mod": []byte(goMod)} {
+	files := map[string][]byte{"CHANGELOG.md": []byte(changelog), "go.mod": []byte(goMod)}
+	for _, script := range []string{"release.sh", "publish.sh"} {
+		text, err := os.ReadFile("../" + script)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files["scripts/"+script] = text
+	}
+	for name, text := range files {
 		name = filepath.Join(folder, name)
 		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 			t.Fatal(err)
@@ -67,16 +71,16 @@ require (
 )
 `
 
-func TestADryRunNamesEveryStepAndMakesNothing(t *testing.T) {
+func TestACheckNamesEveryStepAndMakesNothing(t *testing.T) {
 	t.Parallel()
 	folder := repository(t, changelog, "v1.2.3")
-	out, err := release(t, folder, "--dry-run", "v1.2.3")
+	out, err := release(t, folder, "--check", "v1.2.3")
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	position := 0
 	for _, step := range []string{
-		"+ git clone", "checkout --quiet v1.2.3", "ARCH=amd64 arm64 TAG=v1.2.3", "scripts/image.sh", "--version 1.2.3 --package",
+		"+ git clone", "checkout --quiet v1.2.3", "ARCH=amd64 arm64 TAG=v1.2.3", "scripts/image.sh", "+ programs", "--version 1.2.3 --package",
 		"+ manifest", "+ write_notes", "+ checksums", "+ mv", "nothing was made",
 	} {
 		i := strings.Index(out[position:], step)
@@ -86,7 +90,7 @@ func TestADryRunNamesEveryStepAndMakesNothing(t *testing.T) {
 		position += i
 	}
 	if _, err := os.Stat(filepath.Join(folder, "out")); !os.IsNotExist(err) {
-		t.Errorf("a dry run has made files: %v", err)
+		t.Errorf("a check has made files: %v", err)
 	}
 }
 
@@ -102,7 +106,7 @@ func TestAReleaseThatCannotBeMadeIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			args := []string{"--dry-run"}
+			args := []string{"--check"}
 			if c.argument != "" {
 				args = append(args, c.argument)
 			}
@@ -115,7 +119,7 @@ func TestAReleaseThatCannotBeMadeIsRefused(t *testing.T) {
 	for name, log := range map[string]string{
 		"not in the log": "## [1.2.2]\n\n- something\n", "empty in the log": "## [1.2.3]\n\n## [1.2.2]\n\n- something\n",
 	} {
-		if out, err := release(t, repository(t, log, "v1.2.3"), "--dry-run", "v1.2.3"); err == nil || !strings.Contains(out, "CHANGELOG.md") {
+		if out, err := release(t, repository(t, log, "v1.2.3"), "--check", "v1.2.3"); err == nil || !strings.Contains(out, "CHANGELOG.md") {
 			t.Errorf("%s: %v: %s", name, err, out)
 		}
 	}
