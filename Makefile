@@ -154,8 +154,12 @@ generate: ## Write the CRDs and the methods DeepCopy again, after a change of cc
 	scripts/generate.sh
 
 .PHONY: release
-release: ## Make all files of a release from its tag, in out/release: VERSION=v1.2.3 (ARGS=--dry-run: only check)
+release: ## Make all files of a release from its tag, in out/release: VERSION=v1.2.3 (ARGS=--check)
 	scripts/release.sh $(ARGS) $(VERSION)
+
+.PHONY: publish
+publish: ## Publish a release, which CI does for each tag: VERSION=v1.2.3 (ARGS=--dry-run)
+	scripts/publish.sh $(ARGS) $(VERSION)
 
 .PHONY: kubernetes
 kubernetes: ## Build the control plane's programs that e2e needs (once; minutes)
