@@ -127,6 +127,10 @@ outside: ## Install all programs, and test two modules that import ours, as from
 fuzz: ## Fuzz every decoder for FUZZTIME each (default 30s)
 	scripts/fuzz.sh
 
+.PHONY: api-document
+api-document: ## Download Hetzner's API document into your cache, for the contract tests
+	@cd fakecloud && GOWORK=off go run ./internal/contract/api-document $(ARGS)
+
 .PHONY: coverage
 coverage: ## Write the page of what the API models: fakecloud/COVERAGE.md (needs the API document)
 	cd fakecloud && REQUIRE_API_DOCUMENT=1 go test -run '^TestContractEveryAnswer' ./internal/contract -update

@@ -104,8 +104,8 @@ func AsOf(day time.Time) Option {
 }
 
 // Find returns the path of the API document. It is the value of [EnvDocument] if that is set (a file, or a folder with the
-// file). Otherwise it is ../shared/hetzner/cloud.spec.json, relative to the root of the module of the working directory. The
-// error wraps [ErrNoDocument] if there is no such file.
+// file). Otherwise it is ../shared/hetzner/cloud.spec.json, relative to the root of the module of the working directory, or
+// else [CachePath]. The error wraps [ErrNoDocument] if there is no such file.
 func Find() (string, error) {
 	if path := os.Getenv(EnvDocument); path != "" {
 		if info, err := os.Stat(path); err != nil {
@@ -129,10 +129,24 @@ func Find() (string, error) {
 			}
 		}
 		if dir == filepath.Dir(dir) {
-			return "", fmt.Errorf("%w: %s is not set, and ../shared/hetzner/%s does not exist",
-				ErrNoDocument, EnvDocument, documentFile)
+			break
 		}
 	}
+	path, err := CachePath()
+	if err == nil {
+		_, err = os.Stat(path)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%w: %s is not set, and ../shared/hetzner/%s does not exist: make api-document downloads it",
+			ErrNoDocument, EnvDocument, documentFile)
+	}
+	return path, nil
+}
+
+// CachePath returns the path of the document in the user's cache, where `make api-document` puts it.
+func CachePath() (string, error) {
+	cache, err := os.UserCacheDir()
+	return filepath.Join(cache, "ccm-from-scratch", "hetzner", documentFile), err
 }
 
 // Load reads the document at path and applies the amendments.
@@ -171,10 +185,9 @@ func stopWithout(tb testing.TB, err error) {
 	switch required := os.Getenv(EnvRequire) != ""; {
 	case err == nil:
 	case errors.Is(err, ErrNoDocument) && !required:
-		tb.Skipf("not checked against the API document: %v. Put the document there, or set %s to its path. "+
-			"Set %s to make this a failure", err, EnvDocument, EnvRequire)
+		tb.Skipf("not checked against the API document: %v. Set %s to make this a failure", err, EnvRequire)
 	case errors.Is(err, ErrNoDocument):
-		tb.Fatalf("%v, and %s is set: put the document there, or set %s to its path", err, EnvRequire, EnvDocument)
+		tb.Fatalf("%v, and %s is set", err, EnvRequire)
 	default:
 		tb.Fatal(err)
 	}

@@ -123,7 +123,7 @@ func TestErrorTablesAreReadFromTheProse(t *testing.T) {
 	}
 }
 
-func TestTheDocumentIsFoundByTheEnvironmentOrNextToTheModule(t *testing.T) {
+func TestTheDocumentIsFoundByTheEnvironmentNextToTheModuleOrInTheCache(t *testing.T) {
 	dir := t.TempDir()
 	module := filepath.Join(dir, "checkout")
 	nested := filepath.Join(module, "tools", "inner")
@@ -162,8 +162,21 @@ func TestTheDocumentIsFoundByTheEnvironmentOrNextToTheModule(t *testing.T) {
 	}
 	t.Setenv(EnvDocument, "")
 	t.Chdir(t.TempDir())
+	for _, variable := range []string{"XDG_CACHE_HOME", "HOME", "LocalAppData"} { // of Linux, macOS, Windows
+		t.Setenv(variable, dir)
+	}
 	if _, err := Find(); !errors.Is(err, ErrNoDocument) {
 		t.Errorf("without a document: %v, want ErrNoDocument", err)
+	}
+	cached, err := CachePath()
+	if err == nil {
+		err = errors.Join(os.MkdirAll(filepath.Dir(cached), 0o755), os.WriteFile(cached, []byte("{}"), 0o600))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Find(); err != nil || got != cached {
+		t.Errorf("in the user's cache: %s, %v", got, err)
 	}
 }
 
@@ -190,7 +203,7 @@ func TestAMissingDocumentSkipsATestUnlessItIsRequired(t *testing.T) {
 		want     []string
 	}{
 		"there":                    {"", nil, []string{""}},
-		"missing":                  {"", missing, []string{"skipped: ", "looked everywhere", "set HETZNER_API_DOCUMENT"}},
+		"missing":                  {"", missing, []string{"skipped: ", "looked everywhere", "Set REQUIRE_API_DOCUMENT"}},
 		"missing, though required": {"1", missing, []string{"failed: ", "looked everywhere", "REQUIRE_API_DOCUMENT is set"}},
 		"broken":                   {"", errors.New("not JSON"), []string{"failed: not JSON"}},
 	} {
