@@ -128,11 +128,11 @@ fuzz: ## Fuzz every decoder for FUZZTIME each (default 30s)
 	scripts/fuzz.sh
 
 .PHONY: coverage
-coverage: ## Write the page of what the API models: fakecloud/COVERAGE.md (needs the API document)
+coverage: ## Write the page of what is modelled of the API: fakecloud/COVERAGE.md (needs the API document)
 	cd fakecloud && REQUIRE_API_DOCUMENT=1 go test -run '^TestContractEveryAnswer' ./internal/contract -update
 
 .PHONY: behaviour
-behaviour: ## Write the page of which test guards which sentence of the API document: fakecloud/BEHAVIOUR.md
+behaviour: ## Write the page of which test guards which sentence of the API document, which each release has: out/BEHAVIOUR.md
 	cd fakecloud && go test -run '^TestThePageOfBehaviour' ./internal/contract -update
 
 ##@ Develop
