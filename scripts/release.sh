@@ -70,9 +70,11 @@ SOURCE_DATE_EPOCH=$(git log -1 --format=%ct "$tag")
 # Only these settings decide what is built. The version in the programs comes from the tag.
 export SOURCE_DATE_EPOCH GOFLAGS=-buildvcs=true GOWORK="$work/source/go.work"
 run env OUT="$new" ARCH="amd64 arm64" TAG="$tag" "$work/source/scripts/image.sh" >/dev/null
-chart() { (cd "$work/source/scripts/chart" && GOWORK=off go run . "$@"); }
-run chart --chart ../../ccm/chart --version "$version" --package "$new"
-manifest() { chart --chart "$new/ccm-from-scratch-$version.tgz" -f ../../ccm/deploy/values.yaml >"$new/ccm-from-scratch.yaml"; }
+helm() { "$("$work/source/scripts/tool.sh" helm)" "$@"; }
+run helm package "$work/source/ccm/chart" --version "$version" --app-version "$tag" --destination "$new"
+manifest() {
+	CHART="$new/ccm-from-scratch-$version.tgz" "$work/source/scripts/manifests.sh" -f "$work/source/ccm/deploy/values.yaml" >"$new/ccm-from-scratch.yaml"
+}
 run manifest
 describe() {
 	printf '%s\n\n' "$notes"

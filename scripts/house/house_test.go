@@ -43,8 +43,6 @@ var allowed = map[string][]string{
 	"kind/nodeimage": {},
 	"e2e":            {"kind", "fakecloud", "ccm"},
 	"scripts":        {"kind/wholefile"},
-	"scripts/chart":  {},
-	"scripts/crds":   {},
 }
 
 // never are packages that no other part may import, although a longer list of allowed ones would cover them.
@@ -70,7 +68,6 @@ var inTests = map[string][]string{
 	"fakecloud/internal/contract": {"fakecloud"},
 	"fakecloud/internal/api":      {"fakecloud"},
 	"fakecloud/internal":          {"fakecloud/internal"},
-	"scripts/chart":               {"ccm/deploy"},
 }
 
 // testHelpers are packages that all tests of their module may import.
