@@ -1,3 +1,4 @@
+// Package house tests that versions and generated files agree, and that each module is vetted once.
 package house
 
 import (
