@@ -17,6 +17,10 @@ VETTED := . fakecloud kind/nodeimage
 # module. The tests of these modules read others.
 UNCACHED := kind/nodeimage
 
+# What gotestsum runs at the end: it says what was tested, and fails if nothing was.
+COUNT = echo unit: \$$((TESTS_TOTAL-TESTS_FAILED-TESTS_SKIPPED)) passed, \$$TESTS_FAILED failed, \$$TESTS_SKIPPED skipped; \
+	test \$$TESTS_TOTAL -gt 0
+
 ##@ Use
 
 .PHONY: run
@@ -63,10 +67,10 @@ dev-env-down: ## Remove what `make dev-env-up` made
 
 .PHONY: test
 test: ## Unit and contract tests, with the race detector where there is a C compiler
-	@scripts/tool.sh helm controller-gen >/dev/null # tests call them, and would not show that they are compiled
+	@scripts/tool.sh gotestsum helm controller-gen >/dev/null # tests call Helm and controller-gen, and would not show that they are compiled
 	@echo "compiling and testing $(MODULES): minutes the first time (Ctrl-C stops it)"
 	{ for m in $(MODULES); do (cd $$m && export GOWORK=$$([ $$m = . ] || echo off) && CGO_ENABLED=$(if $(RACE),1,0) go test -json $(RACE) $$([[ " $(VETTED) " != *" $$m "* ]] || echo -vet=off) $$([[ " $(UNCACHED) " != *" $$m "* ]] || echo -count=1) $$(go list ./... | grep -v '/e2e$$')) || failed=1; done; exit $${failed:-0}; } | \
-		go run ./scripts/testsummary -name unit
+		"$$(scripts/tool.sh gotestsum)" --format=pkgname --format-icons=text --ignore-non-json-output-lines --post-run-command='sh -c "$(COUNT)"' --raw-command -- cat
 
 .PHONY: e2e
 e2e: ## The end-to-end suite: API server, CCM and simulated cloud (LABELS=, FOCUS=, PROCS=, E2E_CLUSTER=, CCM=)
