@@ -10,12 +10,16 @@ RACE := $(shell scripts/race-flag.sh)
 # All other builds are without cgo, as the images are: so Go compiles each package once for all of them.
 export CGO_ENABLED := 0
 # The Go modules whose tests run, each in its own folder. e2e is a suite of its own (make e2e).
-MODULES := . fakecloud kind/nodeimage scripts/chart scripts/crds scripts/dev-env
+MODULES := . fakecloud kind/nodeimage scripts/dev-env
 # scripts/lint.sh runs vet on these. go test would run it once more, on them and on each package that they import.
 VETTED := . fakecloud kind/nodeimage
 # Go repeats the result of a test until a file changes that the test has read, but looks only at files of the test's own
 # module. The tests of these modules read others.
-UNCACHED := kind/nodeimage scripts/chart scripts/crds
+UNCACHED := kind/nodeimage
+
+# What gotestsum runs at the end: it says what was tested, and fails if nothing was.
+COUNT = echo unit: \$$((TESTS_TOTAL-TESTS_FAILED-TESTS_SKIPPED)) passed, \$$TESTS_FAILED failed, \$$TESTS_SKIPPED skipped; \
+	test \$$TESTS_TOTAL -gt 0
 
 ##@ Use
 
@@ -63,9 +67,10 @@ dev-env-down: ## Remove what `make dev-env-up` made
 
 .PHONY: test
 test: ## Unit and contract tests, with the race detector where there is a C compiler
+	@scripts/tool.sh gotestsum helm controller-gen >/dev/null # tests call Helm and controller-gen, and would not show that they are compiled
 	@echo "compiling and testing $(MODULES): minutes the first time (Ctrl-C stops it)"
 	{ for m in $(MODULES); do (cd $$m && export GOWORK=$$([ $$m = . ] || echo off) && CGO_ENABLED=$(if $(RACE),1,0) go test -json $(RACE) $$([[ " $(VETTED) " != *" $$m "* ]] || echo -vet=off) $$([[ " $(UNCACHED) " != *" $$m "* ]] || echo -count=1) $$(go list ./... | grep -v '/e2e$$')) || failed=1; done; exit $${failed:-0}; } | \
-		go run ./scripts/testsummary -name unit
+		"$$(scripts/tool.sh gotestsum)" --format=pkgname --format-icons=text --ignore-non-json-output-lines --post-run-command='sh -c "$(COUNT)"' --raw-command -- cat
 
 .PHONY: e2e
 e2e: ## The end-to-end suite: API server, CCM and simulated cloud (LABELS=, FOCUS=, PROCS=, E2E_CLUSTER=, CCM=)
@@ -132,11 +137,11 @@ api-document: ## Download Hetzner's API document into your cache, for the contra
 	@cd fakecloud && GOWORK=off go run ./internal/contract/api-document $(ARGS)
 
 .PHONY: coverage
-coverage: ## Write the page of what the API models: fakecloud/COVERAGE.md (needs the API document)
+coverage: ## Write the page of what is modelled of the API: fakecloud/COVERAGE.md (needs the API document)
 	cd fakecloud && REQUIRE_API_DOCUMENT=1 go test -run '^TestContractEveryAnswer' ./internal/contract -update
 
 .PHONY: behaviour
-behaviour: ## Write the page of which test guards which sentence of the API document: fakecloud/BEHAVIOUR.md
+behaviour: ## Write the page of which test guards which sentence of the API document, which each release has: out/BEHAVIOUR.md
 	cd fakecloud && go test -run '^TestThePageOfBehaviour' ./internal/contract -update
 
 ##@ Develop

@@ -21,9 +21,10 @@ cd "$(dirname "$0")/.."
 
 before=$(mktemp -d)
 moved=
-for module in . scripts/chart scripts/crds kind/nodeimage kind/nodeimage/modules/kubernetes kind/nodeimage/modules/coredns; do
+for module in . kind/nodeimage kind/nodeimage/modules/kubernetes kind/nodeimage/modules/coredns; do
 	moved="$moved $module/go.mod $module/go.sum"
 done
+moved="$moved scripts/tool.sh"
 # shellcheck disable=SC2086 # a list of files
 tar -cf "$before/modules.tar" $moved
 undo() {
@@ -75,7 +76,9 @@ go list -m -f '{{if not .Main}}-require={{.Path}}@{{.Version}}{{end}}' all >"$be
 	go mod tidy
 )
 (cd kind/nodeimage && go get "sigs.k8s.io/controller-runtime/tools/setup-envtest@v0.$((minor - 12))" && go mod tidy)
-(cd scripts/crds && go get sigs.k8s.io/controller-tools@latest && go mod tidy)
-(cd scripts/chart && go get helm.sh/helm/v4@latest "k8s.io/api@$libraries" && go mod tidy)
+for module in helm.sh/helm/v4 sigs.k8s.io/controller-tools; do
+	newest=$(go list -m -f '{{.Version}}' "$module@latest")
+	sed -i.orig -E "s#($module/cmd/[a-z-]+)@v[0-9.]+#\1@$newest#" scripts/tool.sh && rm scripts/tool.sh.orig
+done
 sed -i.orig '/^github.com\/ccm-from-scratch\//d' go.sum && rm go.sum.orig # as scripts/tidy.sh says
 echo "Kubernetes $kubernetes, libraries $libraries, etcd $etcd, CoreDNS $coredns. Now run: make kubernetes && go test ./scripts/house ./e2e/framework/cluster"

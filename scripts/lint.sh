@@ -1,21 +1,9 @@
 #!/usr/bin/env bash
-# Checks texts with plain-english.sh and code with golangci-lint. The pinned version of golangci-lint is
-# built from source through the Go module proxy and kept in the user's cache: nothing needs to be
-# installed by hand.
+# Checks texts with plain-english.sh and code with golangci-lint.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-version=v2.15.0
-cache=${XDG_CACHE_HOME:-$HOME/.cache}/ccm-from-scratch/tools
-bin=$cache/golangci-lint-$version-$(go env GOVERSION)
-
-if [ ! -x "$bin" ]; then
-	tmp=$(mktemp -d)
-	trap 'rm -rf "$tmp"' EXIT
-	GOBIN=$tmp GOFLAGS= scripts/progress.sh "compiling golangci-lint $version (once; one to five minutes)" go install -v "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$version"
-	mkdir -p "$cache"
-	mv "$tmp/golangci-lint" "$bin"
-fi
+bin=$(scripts/tool.sh golangci-lint)
 # golangci-lint looks at one module at a time.
 status=0
 scripts/plain-english.sh || status=1

@@ -29,8 +29,8 @@ fi
 
 work=$(mktemp -d -t publish.XXXXXX)
 trap 'rm -rf "$work"' EXIT
-crane() { GOWORK=off go run github.com/google/go-containerregistry/cmd/crane@v0.22.1 "$@"; }
-helm() { GOWORK=off go run helm.sh/helm/v4/cmd/helm@v4.3.1 "$@"; }
+crane() { "$(scripts/tool.sh crane)" "$@"; }
+helm() { "$(scripts/tool.sh helm)" "$@"; }
 seen() {
 	echo "+ $*" >&2
 	[ -n "$dry" ] || "$@"

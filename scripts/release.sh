@@ -84,9 +84,11 @@ programs() {
 	done
 }
 run programs
-chart() { (cd "$work/source/scripts/chart" && GOWORK=off go run . "$@"); }
-run chart --chart ../../ccm/chart --version "$version" --package "$new"
-manifest() { chart --chart "$new/ccm-from-scratch-$version.tgz" -f ../../ccm/deploy/values.yaml >"$new/ccm-from-scratch.yaml"; }
+helm() { "$("$work/source/scripts/tool.sh" helm)" "$@"; }
+run helm package "$work/source/ccm/chart" --version "$version" --app-version "$tag" --destination "$new"
+manifest() {
+	CHART="$new/ccm-from-scratch-$version.tgz" "$work/source/scripts/manifests.sh" -f "$work/source/ccm/deploy/values.yaml" >"$new/ccm-from-scratch.yaml"
+}
 run manifest
 describe() {
 	printf '%s\n\n' "$notes"

@@ -3,13 +3,19 @@ package main
 import (
 	"archive/tar"
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
 // user is who the program runs as: the number that distroless images use for "nonroot".
@@ -28,101 +34,67 @@ type image struct {
 	created time.Time
 }
 
-// The image's configuration, as in Docker's image specification v1.2, which has a health check where
-// OCI's has none.
-type config struct {
-	Created      time.Time       `json:"created"`
-	Architecture string          `json:"architecture"`
-	Variant      string          `json:"variant,omitempty"`
-	OS           string          `json:"os"`
-	Config       containerConfig `json:"config"`
-	RootFS       rootFS          `json:"rootfs"`
-	History      []history       `json:"history"`
-}
-
-type containerConfig struct {
-	User         string              `json:"User"`
-	ExposedPorts map[string]struct{} `json:"ExposedPorts,omitempty"`
-	Env          []string            `json:"Env,omitempty"`
-	Entrypoint   []string            `json:"Entrypoint"`
-	WorkingDir   string              `json:"WorkingDir"`
-	Labels       map[string]string   `json:"Labels,omitempty"`
-	Healthcheck  *healthcheck        `json:"Healthcheck,omitempty"`
-}
-
-type healthcheck struct {
-	Test        []string      `json:"Test"`
-	Interval    time.Duration `json:"Interval"`
-	Timeout     time.Duration `json:"Timeout"`
-	StartPeriod time.Duration `json:"StartPeriod"`
-	Retries     int           `json:"Retries"`
-}
-
-type rootFS struct {
-	Type    string   `json:"type"`
-	DiffIDs []string `json:"diff_ids"`
-}
-
-type history struct {
-	Created   time.Time `json:"created"`
-	CreatedBy string    `json:"created_by"`
-}
-
-type manifest struct {
-	Config   string
-	RepoTags []string
-	Layers   []string
-}
-
-// write writes the image in the format of `docker save`.
+// write writes the image in the format of `docker save`. Its layer is not compressed: it is loaded on the machine that has made it.
 func (im *image) write(w io.Writer) error {
-	layer, err := im.layer()
+	tag, err := name.NewTag(im.tag)
 	if err != nil {
 		return err
 	}
-	conf, err := json.Marshal(im.config(layer))
+	content, err := im.layer()
 	if err != nil {
 		return err
 	}
-	confName := digest(conf) + ".json"
-	man, err := json.Marshal([]manifest{{Config: confName, RepoTags: []string{im.tag}, Layers: []string{"layer.tar"}}})
+	img, err := im.with(static.NewLayer(content, types.OCIUncompressedLayer))
 	if err != nil {
 		return err
 	}
-	t := tar.NewWriter(w)
-	return errors.Join(
-		im.file(t, confName, 0o644, conf),
-		im.file(t, "layer.tar", 0o644, layer),
-		im.file(t, "manifest.json", 0o644, man),
-		t.Close(),
-	)
+	return tarball.Write(tag, img, w)
 }
 
-func (im *image) config(layer []byte) config {
-	c := config{
-		Created: im.created, Architecture: im.arch, OS: "linux",
-		RootFS:  rootFS{Type: "layers", DiffIDs: []string{"sha256:" + digest(layer)}},
-		History: []history{{im.created, "static " + im.name + " FROM scratch"}},
-		Config: containerConfig{
+// compressed returns the image with its layer as small as possible.
+func (im *image) compressed() (v1.Image, error) {
+	content, err := im.layer()
+	if err != nil {
+		return nil, err
+	}
+	opener := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil }
+	layer, err := tarball.LayerFromOpener(opener, tarball.WithMediaType(types.OCILayer),
+		tarball.WithCompressionLevel(gzip.BestCompression), tarball.WithCompressedCaching)
+	if err != nil {
+		return nil, err
+	}
+	return im.with(layer)
+}
+
+// with returns the image with its one layer.
+func (im *image) with(layer v1.Layer) (v1.Image, error) {
+	c := &v1.ConfigFile{
+		Created: v1.Time{Time: im.created}, Architecture: im.arch, OS: "linux", RootFS: v1.RootFS{Type: "layers"},
+		Config: v1.Config{
 			User: user + ":" + user, Env: im.env, Labels: im.labels, Entrypoint: []string{"/" + im.name}, WorkingDir: "/tmp",
+			ExposedPorts: map[string]struct{}{},
 		},
 	}
 	if im.arch == "arm64" {
 		c.Variant = "v8"
 	}
 	for _, p := range im.ports {
-		if c.Config.ExposedPorts == nil {
-			c.Config.ExposedPorts = map[string]struct{}{}
-		}
 		c.Config.ExposedPorts[p+"/tcp"] = struct{}{}
 	}
 	if im.health != "" {
-		c.Config.Healthcheck = &healthcheck{
+		c.Config.Healthcheck = &v1.HealthConfig{
 			Test: []string{"CMD", "/" + im.name, im.health}, Interval: 10 * time.Second, Timeout: 5 * time.Second,
 			StartPeriod: 5 * time.Second, Retries: 3,
 		}
 	}
-	return c
+	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	base, err := mutate.ConfigFile(base, c)
+	if err != nil {
+		return nil, err
+	}
+	return mutate.Append(base, mutate.Addendum{
+		Layer: layer, History: v1.History{Created: c.Created, CreatedBy: "static " + im.name + " FROM scratch"},
+	})
 }
 
 // layer is the whole file system: the program, a name for its user, and a folder to write to.
@@ -150,9 +122,4 @@ func tarFile(t *tar.Writer, name string, mode int64, content []byte, modified ti
 	}
 	_, err := t.Write(content)
 	return err
-}
-
-func digest(b []byte) string {
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:])
 }

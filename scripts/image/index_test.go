@@ -5,16 +5,18 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"io"
-	"strings"
 	"testing"
 	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
 // content returns what a descriptor refers to, and fails if its digest or size is wrong.
-func content(t *testing.T, blobs map[string][]byte, d descriptor) []byte {
+func content(t *testing.T, blobs map[string][]byte, d v1.Descriptor) []byte {
 	t.Helper()
-	b, ok := blobs["blobs/"+strings.Replace(d.Digest, ":", "/", 1)]
-	if !ok || "sha256:"+digest(b) != d.Digest || len(b) != d.Size {
+	b, ok := blobs["blobs/"+d.Digest.Algorithm+"/"+d.Digest.Hex]
+	if !ok || digest(b) != d.Digest.String() || int64(len(b)) != d.Size {
 		t.Fatalf("%+v: found %t, %d bytes", d, ok, len(b))
 	}
 	return b
@@ -41,21 +43,21 @@ func TestAnIndexLeadsToTheProgramOfEachArchitecture(t *testing.T) {
 		t.Fatalf("%v, %v, %s, %s: the same source makes another file", err, err2, sum, sum2)
 	}
 	blobs := files(t, archive.Bytes())
-	if string(blobs["oci-layout"]) != `{"imageLayoutVersion":"1.0.0"}` {
+	if decode[map[string]string](t, blobs["oci-layout"])["imageLayoutVersion"] != "1.0.0" {
 		t.Errorf("%s", blobs["oci-layout"])
 	}
-	entry := decode[ociIndex](t, blobs["index.json"])
-	if len(entry.Manifests) != 1 || entry.Manifests[0].Digest != sum || entry.Manifests[0].MediaType != mediaIndex ||
+	entry := decode[v1.IndexManifest](t, blobs["index.json"])
+	if len(entry.Manifests) != 1 || entry.Manifests[0].Digest.String() != sum || entry.Manifests[0].MediaType != types.OCIImageIndex ||
 		entry.Manifests[0].Annotations["org.opencontainers.image.ref.name"] != "x:v1" {
 		t.Fatalf("%+v", entry)
 	}
-	index := decode[ociIndex](t, content(t, blobs, entry.Manifests[0]))
+	index := decode[v1.IndexManifest](t, content(t, blobs, entry.Manifests[0]))
 	if len(index.Manifests) != len(images) || index.Annotations["l"] != "v" {
 		t.Fatalf("%+v", index)
 	}
 	for i, d := range index.Manifests {
-		m := decode[ociManifest](t, content(t, blobs, d))
-		c := decode[config](t, content(t, blobs, m.Config))
+		m := decode[v1.Manifest](t, content(t, blobs, d))
+		c := decode[v1.ConfigFile](t, content(t, blobs, m.Config))
 		arch := images[i].arch
 		if d.Platform.Architecture != arch || c.Architecture != arch || d.Platform.Variant != c.Variant || d.Platform.OS != "linux" {
 			t.Errorf("%s: %+v, %+v", arch, d.Platform, c)
@@ -65,7 +67,7 @@ func TestAnIndexLeadsToTheProgramOfEachArchitecture(t *testing.T) {
 			t.Fatal(err)
 		}
 		layer, err := io.ReadAll(z)
-		if err != nil || c.RootFS.DiffIDs[0] != "sha256:"+digest(layer) || string(files(t, layer)["x"]) != "for "+arch {
+		if err != nil || c.RootFS.DiffIDs[0].String() != digest(layer) || string(files(t, layer)["x"]) != "for "+arch {
 			t.Errorf("%s: %v, %+v", arch, err, c.RootFS)
 		}
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
 	"debug/buildinfo"
 	"encoding/json"
 	"fmt"
@@ -76,7 +77,7 @@ func (im *image) sbom() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading what the program is built from: %w", err)
 	}
-	sum := digest(im.program)
+	sum := fmt.Sprintf("%x", sha256.Sum256(im.program))
 	platform := "linux/" + im.arch
 	// The program does not know its version if it is of another module of this repository.
 	version := im.tag[strings.LastIndex(im.tag, ":")+1:]

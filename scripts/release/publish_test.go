@@ -151,14 +151,15 @@ func startRegistry(t *testing.T) string {
 	}
 	address := listener.Addr().String()
 	_ = listener.Close()
-	cmd := exec.CommandContext(t.Context(), "go", "run", "github.com/google/go-containerregistry/cmd/crane@v0.22.1", "registry", "serve", "--address", address)
-	cmd.Env = append(os.Environ(), "GOWORK=off")
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // go passes it on to crane
-	cmd.WaitDelay = 10 * time.Second
+	crane, err := exec.CommandContext(t.Context(), "../tool.sh", "crane").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), strings.TrimSpace(string(crane)), "registry", "serve", "--address", address)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cmd.Process.Signal(os.Interrupt); _ = cmd.Wait() })
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	for t.Context().Err() == nil {
 		if resp, err := http.Get("http://" + address + "/v2/"); err == nil {
 			_ = resp.Body.Close()

@@ -14,7 +14,7 @@ func repository(t *testing.T, changelog, tag string) string {
 	t.Helper()
 	folder := t.TempDir()
 	files := map[string][]byte{"CHANGELOG.md": []byte(changelog), "go.mod": []byte(goMod)}
-	for _, script := range []string{"release.sh", "publish.sh"} {
+	for _, script := range []string{"release.sh", "publish.sh", "tool.sh", "progress.sh"} {
 		text, err := os.ReadFile("../" + script)
 		if err != nil {
 			t.Fatal(err)
@@ -80,7 +80,7 @@ func TestACheckNamesEveryStepAndMakesNothing(t *testing.T) {
 	}
 	position := 0
 	for _, step := range []string{
-		"+ git clone", "checkout --quiet v1.2.3", "ARCH=amd64 arm64 TAG=v1.2.3", "scripts/image.sh", "+ programs", "--version 1.2.3 --package",
+		"+ git clone", "checkout --quiet v1.2.3", "ARCH=amd64 arm64 TAG=v1.2.3", "scripts/image.sh", "+ programs", "--version 1.2.3 --app-version v1.2.3",
 		"+ manifest", "+ write_notes", "+ checksums", "+ mv", "nothing was made",
 	} {
 		i := strings.Index(out[position:], step)

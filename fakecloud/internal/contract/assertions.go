@@ -45,7 +45,7 @@ func ReadAssertions(path string) ([]Assertion, error) {
 // writeAssertions writes the chapters of assertions: those that the document denies, and the others.
 func writeAssertions(page *strings.Builder, all []Assertion, file func(test string) string) {
 	page.WriteString("\n## Where clients and the document disagree\n\n" +
-		"Clients win. [COVERAGE.md](COVERAGE.md#amendments-of-the-document) has the corrections of schemas.\n\n" +
+		"Clients win. [COVERAGE.md](" + sourceOf + "COVERAGE.md#amendments-of-the-document) has the corrections of schemas.\n\n" +
 		"| Topic | What the document says | What clients assert, and what is so here | Source | Guard |\n| --- | --- | --- | --- | --- |\n")
 	for _, a := range all {
 		if a.Document != "" {

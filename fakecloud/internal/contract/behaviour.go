@@ -86,7 +86,10 @@ func readTopic(file io.Reader, topic string) ([]Rule, error) {
 	return rules, lines.Err()
 }
 
-// WriteBehaviour writes the page of behaviour in Markdown. file returns the file of a test, relative to the page.
+// sourceOf is where the links of the page lead: it is read outside of the repository, as a file of a release.
+const sourceOf = "https://github.com/ccm-from-scratch/ccm-from-scratch/blob/main/fakecloud/"
+
+// WriteBehaviour writes the page of behaviour in Markdown. file returns the file of a test, relative to the root of the module.
 func WriteBehaviour(w io.Writer, rules []Rule, assertions []Assertion, file func(test string) string) error {
 	var page strings.Builder
 	counts := make(map[string]int)
@@ -103,8 +106,8 @@ func WriteBehaviour(w io.Writer, rules []Rule, assertions []Assertion, file func
 		"Tests guard %d of them, %d state no behaviour, %d are left out of the simulation, %d are denied by clients,\n"+
 		"and %d are not tested.\n"+
 		"What %d sentences about single fields of requests say is in the chapter Fields. The words are ours.\n\n"+
-		"`make behaviour` writes this page from [the table](internal/contract/testdata/behaviour) and the\n"+
-		"[list of assertions](internal/contract/testdata/clients.tsv). A test fails if the document has a sentence that the table lacks,\n"+
+		"`make behaviour` writes this page from [the table]("+sourceOf+"internal/contract/testdata/behaviour) and the\n"+
+		"[list of assertions]("+sourceOf+"internal/contract/testdata/clients.tsv). A test fails if the document has a sentence that the table lacks,\n"+
 		"or if a test of the table or the list does not exist.\n",
 		len(assertions), len(rules)-counts[TopicFields],
 		counts[""], counts[Reasons[0]], counts[Reasons[1]], counts[Reasons[3]], counts[Reasons[2]], counts[TopicFields])
@@ -129,7 +132,7 @@ func (r Rule) guardCell(file func(test string) string) string {
 	var links []string
 	for _, test := range r.Tests() {
 		name, part, _ := strings.Cut(test, "/")
-		link := fmt.Sprintf("[%s](%s)", name, file(name))
+		link := fmt.Sprintf("[%s](%s)", name, sourceOf+file(name))
 		if part != "" {
 			link += ": " + part
 		}

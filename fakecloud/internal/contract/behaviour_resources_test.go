@@ -13,7 +13,7 @@ import (
 )
 
 // The tests of the files behaviour_….go are named after the sentences of the API document that they guard; see
-// BEHAVIOUR.md. Here are those of sentences that several kinds of resources share.
+// the page of `make behaviour`. Here are those of sentences that several kinds of resources share.
 
 // each creates a resource of each kind with labels. visit gets its collection, path and key.
 func each(w *world, visit func(collection, path, key string)) {

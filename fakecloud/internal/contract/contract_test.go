@@ -21,9 +21,9 @@ import (
 // The contract tests (TestContract…) compare fakecloud with the official API document, see contract.Find. Without the
 // document they are skipped, or fail if REQUIRE_API_DOCUMENT is set.
 
-var update = flag.Bool("update", false, "write the coverage page "+coveragePage+" instead of comparing it")
+var update = flag.Bool("update", false, "write the coverage page "+coveragePage+" instead of comparing it, and the page of behaviour")
 
-// coveragePage lists the operations of the API: whether they are modelled, and which of their answers were checked.
+// coveragePage says how many operations of each resource are modelled, and what was corrected in the API document.
 const coveragePage = "../../COVERAGE.md"
 
 // unreachable are documented errors, "operation code", that no request can cause, and the reason.

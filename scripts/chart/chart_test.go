@@ -1,15 +1,15 @@
-package main
+// Package chart tests what Helm makes of ccm/chart.
+package chart
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
-	"helm.sh/helm/v4/pkg/chart/v2/lint"
-	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -20,14 +20,42 @@ import (
 
 const chartFolder = "../../ccm/chart"
 
+// helm runs Helm and returns what it prints, errors included. It reads the chart's files itself, too: go test repeats a result until a
+// file changes that the test has read.
+func helm(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	if err := os.CopyFS(t.TempDir(), os.DirFS(chartFolder)); err != nil {
+		t.Fatal(err)
+	}
+	path, err := exec.CommandContext(t.Context(), "../tool.sh", "helm").Output()
+	if err != nil {
+		t.Fatalf("compiling Helm: %v", err)
+	}
+	text, err := exec.CommandContext(t.Context(), strings.TrimSpace(string(path)), args...).CombinedOutput()
+	return string(text), err
+}
+
+// template renders a chart, with values as --set and -f take them.
+func template(t *testing.T, chart string, values ...string) (string, error) {
+	t.Helper()
+	return helm(t, append([]string{"template", "test", chart, "--namespace", "cloud"}, values...)...)
+}
+
+// set returns the arguments that set values.
+func set(values ...string) (args []string) {
+	for _, v := range values {
+		args = append(args, "--set", v)
+	}
+	return args
+}
+
 // objects renders the chart and reads the objects as an API server with strict validation does: a
 // field that does not exist is an error.
-func objects(t *testing.T, o options) map[string]any {
+func objects(t *testing.T, values ...string) map[string]any {
 	t.Helper()
-	o.chart, o.release, o.namespace = chartFolder, "test", "cloud"
-	text, err := render(o)
+	text, err := template(t, chartFolder, values...)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatal(err, text)
 	}
 	all := map[string]any{}
 	for document := range strings.SplitSeq(text, "---\n") {
@@ -76,9 +104,9 @@ type podMonitor struct {
 }
 
 // pod returns the pod of the Deployment, with its one container.
-func pod(t *testing.T, o options) (corev1.PodSpec, corev1.Container) {
+func pod(t *testing.T, values ...string) (corev1.PodSpec, corev1.Container) {
 	t.Helper()
-	d, ok := objects(t, o)["Deployment test-ccm-from-scratch"].(*appsv1.Deployment)
+	d, ok := objects(t, values...)["Deployment test-ccm-from-scratch"].(*appsv1.Deployment)
 	if !ok || len(d.Spec.Template.Spec.Containers) != 1 {
 		t.Fatalf("%+v", d)
 	}
@@ -98,31 +126,10 @@ func env(c corev1.Container) map[string]string {
 	return values
 }
 
-func TestTheCommittedManifestIsCurrent(t *testing.T) {
-	t.Parallel()
-	want, err := render(options{
-		chart: chartFolder, release: "ccm-from-scratch", namespace: "kube-system",
-		files: list{"../../ccm/deploy/values.yaml"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := os.ReadFile("../../ccm/deploy/ccm-from-scratch.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, body, _ := strings.Cut(string(got), "\n") // the first line says where it comes from
-	if body != want {
-		t.Error("ccm/deploy/ccm-from-scratch.yaml is not what the chart renders to; run scripts/manifests.sh")
-	}
-}
-
 func TestHelmHasNothingToSayAgainstTheChart(t *testing.T) {
 	t.Parallel()
-	for _, m := range lint.RunAll(chartFolder, map[string]any{}, "kube-system").Messages {
-		if m.Severity >= support.WarningSev {
-			t.Error(m)
-		}
+	if text, err := helm(t, "lint", "--strict", chartFolder); err != nil || strings.Contains(text, "[WARNING]") {
+		t.Errorf("%v: %s", err, text)
 	}
 }
 
@@ -137,12 +144,12 @@ func TestSettingsArriveAsTheyWereWritten(t *testing.T) {
 		"HCLOUD_NETWORK": "12345678", "HCLOUD_RESYNC_INTERVAL": "0", "HCLOUD_DEBUG": "false", "HCLOUD_REQUEST_TIMEOUT": "5s",
 		"HCLOUD_TOKEN_FILE": "/etc/hcloud/token", "HCLOUD_METRICS_ADDRESS": "127.0.0.1:8233", "NODE_NAME": "spec.nodeName",
 	}
-	for name, o := range map[string]options{
-		"from a file": {files: list{file}},
-		"by --set": {set: list{"clusterCIDR=10.0.0.0/8", "env.HCLOUD_NETWORK=12345678",
-			"env.HCLOUD_RESYNC_INTERVAL=0", "env.HCLOUD_DEBUG=false", "env.HCLOUD_REQUEST_TIMEOUT=5s"}},
+	for name, values := range map[string][]string{
+		"from a file": {"-f", file},
+		"by --set": set("clusterCIDR=10.0.0.0/8", "env.HCLOUD_NETWORK=12345678",
+			"env.HCLOUD_RESYNC_INTERVAL=0", "env.HCLOUD_DEBUG=false", "env.HCLOUD_REQUEST_TIMEOUT=5s"),
 	} {
-		_, c := pod(t, o)
+		_, c := pod(t, values...)
 		got := env(c)
 		if len(got) != len(want) {
 			t.Errorf("%s: %v", name, got)
@@ -160,18 +167,18 @@ func TestSettingsArriveAsTheyWereWritten(t *testing.T) {
 
 func TestTheTokenIsAFileOrAVariable(t *testing.T) {
 	t.Parallel()
-	spec, c := pod(t, options{})
+	spec, c := pod(t)
 	if _, ok := env(c)["HCLOUD_TOKEN"]; ok || env(c)["HCLOUD_TOKEN_FILE"] == "" || len(spec.Volumes) != 1 || spec.Volumes[0].Secret.SecretName != "hcloud" {
 		t.Errorf("as a file: %v, %+v", env(c), spec.Volumes)
 	}
 	if c.VolumeMounts[0].MountPath+"/"+spec.Volumes[0].Secret.Items[0].Path != env(c)["HCLOUD_TOKEN_FILE"] {
 		t.Errorf("the file is elsewhere: %+v, %+v", c.VolumeMounts, spec.Volumes)
 	}
-	spec, c = pod(t, options{set: list{"token.as=env", "token.secretName=s", "token.secretKey=k"}})
+	spec, c = pod(t, set("token.as=env", "token.secretName=s", "token.secretKey=k")...)
 	if env(c)["HCLOUD_TOKEN"] != "s/k" || env(c)["HCLOUD_TOKEN_FILE"] != "" || len(spec.Volumes) != 0 || len(c.VolumeMounts) != 0 {
 		t.Errorf("as a variable: %v, %+v", env(c), spec.Volumes)
 	}
-	secret, ok := objects(t, options{set: list{"token.value=abc"}})["Secret hcloud"].(*corev1.Secret)
+	secret, ok := objects(t, set("token.value=abc")...)["Secret hcloud"].(*corev1.Secret)
 	if !ok || secret.StringData["token"] != "abc" {
 		t.Errorf("with a value: %+v", secret)
 	}
@@ -179,20 +186,20 @@ func TestTheTokenIsAFileOrAVariable(t *testing.T) {
 
 func TestNothingListensOnTheNodesAddressesUnlessTold(t *testing.T) {
 	t.Parallel()
-	spec, c := pod(t, options{})
+	spec, c := pod(t)
 	if !spec.HostNetwork || env(c)["HCLOUD_METRICS_ADDRESS"] != "127.0.0.1:8233" ||
 		!slices.Contains(c.Args, "--bind-address=127.0.0.1") || c.LivenessProbe.HTTPGet.Host != "127.0.0.1" {
 		t.Errorf("on the node's network: %v, %v, %+v", c.Args, env(c), c.LivenessProbe)
 	}
-	_, c = pod(t, options{set: list{"hostNetwork=false"}})
+	_, c = pod(t, set("hostNetwork=false")...)
 	if env(c)["HCLOUD_METRICS_ADDRESS"] != ":8233" || !slices.Contains(c.Args, "--bind-address=0.0.0.0") || c.LivenessProbe.HTTPGet.Host != "" {
 		t.Errorf("on the pods' network: %v, %v, %+v", c.Args, env(c), c.LivenessProbe)
 	}
-	_, c = pod(t, options{set: list{"env.HCLOUD_METRICS_ADDRESS=10.0.0.2:9000"}})
+	_, c = pod(t, set("env.HCLOUD_METRICS_ADDRESS=10.0.0.2:9000")...)
 	if len(c.Ports) != 2 || c.Ports[1].ContainerPort != 9000 {
 		t.Errorf("with an address: %+v", c.Ports)
 	}
-	_, c = pod(t, options{set: list{"env.HCLOUD_METRICS_ENABLED=false"}})
+	_, c = pod(t, set("env.HCLOUD_METRICS_ENABLED=false")...)
 	if len(c.Ports) != 1 || env(c)["HCLOUD_METRICS_ADDRESS"] != "" {
 		t.Errorf("switched off: %+v, %v", c.Ports, env(c))
 	}
@@ -200,7 +207,7 @@ func TestNothingListensOnTheNodesAddressesUnlessTold(t *testing.T) {
 
 func TestSeveralReplicas(t *testing.T) {
 	t.Parallel()
-	two := objects(t, options{set: list{"replicaCount=2"}})
+	two := objects(t, set("replicaCount=2")...)
 	d := two["Deployment test-ccm-from-scratch"].(*appsv1.Deployment)
 	if *d.Spec.Replicas != 2 || len(d.Spec.Template.Spec.TopologySpreadConstraints) != 1 {
 		t.Errorf("%+v", two)
@@ -209,14 +216,14 @@ func TestSeveralReplicas(t *testing.T) {
 	if !ok || *budget.Spec.UnhealthyPodEvictionPolicy != policyv1.AlwaysAllow || budget.Spec.MaxUnavailable.IntValue() != 1 {
 		t.Errorf("%+v", budget)
 	}
-	if one := objects(t, options{}); one["PodDisruptionBudget test-ccm-from-scratch"] != nil {
+	if one := objects(t); one["PodDisruptionBudget test-ccm-from-scratch"] != nil {
 		t.Error("a budget for one replica, which could never be evicted")
 	}
 }
 
 func TestADaemonSetRunsOnEachControlPlaneNode(t *testing.T) {
 	t.Parallel()
-	all := objects(t, options{set: list{"kind=DaemonSet"}})
+	all := objects(t, set("kind=DaemonSet")...)
 	d, ok := all["DaemonSet test-ccm-from-scratch"].(*appsv1.DaemonSet)
 	if !ok || all["Deployment test-ccm-from-scratch"] != nil {
 		t.Fatalf("%v", all)
@@ -232,14 +239,14 @@ func TestADaemonSetRunsOnEachControlPlaneNode(t *testing.T) {
 	if all["PodDisruptionBudget test-ccm-from-scratch"] != nil {
 		t.Error("a budget for a DaemonSet")
 	}
-	deployment, _ := pod(t, options{})
+	deployment, _ := pod(t)
 	if !equality.Semantic.DeepEqual(deployment.Containers, d.Spec.Template.Spec.Containers) {
 		t.Error("the container differs from the Deployment's")
 	}
 	if a := deployment.Affinity.NodeAffinity; a.RequiredDuringSchedulingIgnoredDuringExecution != nil || len(a.PreferredDuringSchedulingIgnoredDuringExecution) != 1 {
 		t.Errorf("a Deployment needs control plane nodes: %+v", a)
 	}
-	everywhere := objects(t, options{set: list{"kind=DaemonSet", "affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution=null"}})["DaemonSet test-ccm-from-scratch"].(*appsv1.DaemonSet)
+	everywhere := objects(t, set("kind=DaemonSet", "affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution=null")...)["DaemonSet test-ccm-from-scratch"].(*appsv1.DaemonSet)
 	if a := everywhere.Spec.Template.Spec.Affinity.NodeAffinity; a != nil && a.RequiredDuringSchedulingIgnoredDuringExecution != nil {
 		t.Errorf("the value of affinity does not win: %+v", a)
 	}
@@ -253,8 +260,7 @@ func TestPrometheusReachesTheMetrics(t *testing.T) {
 		"env.HCLOUD_METRICS_ADDRESS=10.0.0.2:9000":   "10.0.0.2:9000",
 		"hostNetwork=false":                          ":8233",
 	} {
-		o := options{set: list{"podMonitor.enabled=true", "podMonitor.interval=15s", "podMonitor.labels.release=prometheus", address}}
-		all := objects(t, o)
+		all := objects(t, set("podMonitor.enabled=true", "podMonitor.interval=15s", "podMonitor.labels.release=prometheus", address)...)
 		m, ok := all["PodMonitor test-ccm-from-scratch"].(*podMonitor)
 		if !ok || len(m.Spec.PodMetricsEndpoints) != 1 || m.Metadata.Labels["release"] != "prometheus" || m.Spec.PodMetricsEndpoints[0].Interval != "15s" {
 			t.Fatalf("%s: %+v", address, m)
@@ -281,14 +287,14 @@ func TestPrometheusReachesTheMetrics(t *testing.T) {
 			t.Errorf("%s: %+v", address, c.Env)
 		}
 	}
-	if all := objects(t, options{}); all["PodMonitor test-ccm-from-scratch"] != nil {
+	if all := objects(t); all["PodMonitor test-ccm-from-scratch"] != nil {
 		t.Error("a PodMonitor for clusters that may not have its definition")
 	}
 }
 
 func TestTheDashboardIsInAConfigMap(t *testing.T) {
 	t.Parallel()
-	all := objects(t, options{set: list{"dashboard.enabled=true", "dashboard.namespace=monitoring", "dashboard.annotations.folder=Clusters"}})
+	all := objects(t, set("dashboard.enabled=true", "dashboard.namespace=monitoring", "dashboard.annotations.folder=Clusters")...)
 	m, ok := all["ConfigMap test-ccm-from-scratch-dashboard"].(*corev1.ConfigMap)
 	if !ok || m.Namespace != "monitoring" || m.Labels["grafana_dashboard"] != "1" || m.Annotations["folder"] != "Clusters" {
 		t.Fatalf("%+v", m)
@@ -301,18 +307,18 @@ func TestTheDashboardIsInAConfigMap(t *testing.T) {
 	if got := m.Data["ccm-from-scratch.json"]; got != strings.TrimSpace(string(want)) {
 		t.Errorf("the dashboard is not the chart's file: %.200s", got)
 	}
-	if all := objects(t, options{}); all["ConfigMap test-ccm-from-scratch-dashboard"] != nil {
+	if all := objects(t); all["ConfigMap test-ccm-from-scratch-dashboard"] != nil {
 		t.Error("a dashboard that was not asked for")
 	}
 }
 
 func TestRBACAndItsAccountCanBeManagedElsewhere(t *testing.T) {
 	t.Parallel()
-	none := objects(t, options{set: list{"rbac.create=false", "serviceAccount.create=false", "serviceAccount.name=theirs"}})
+	none := objects(t, set("rbac.create=false", "serviceAccount.create=false", "serviceAccount.name=theirs")...)
 	if len(none) != 1 || none["Deployment test-ccm-from-scratch"].(*appsv1.Deployment).Spec.Template.Spec.ServiceAccountName != "theirs" {
 		t.Errorf("%v", none)
 	}
-	theirs := objects(t, options{set: list{"serviceAccount.create=false", "serviceAccount.name=theirs", "leaderElection.enabled=false"}})
+	theirs := objects(t, set("serviceAccount.create=false", "serviceAccount.name=theirs", "leaderElection.enabled=false")...)
 	for name, o := range theirs {
 		var subjects []rbacv1.Subject
 		switch o := o.(type) {
@@ -334,7 +340,7 @@ func TestRBACAndItsAccountCanBeManagedElsewhere(t *testing.T) {
 // The message has to name what is wrong.
 func TestValuesThatCannotWorkAreRefused(t *testing.T) {
 	t.Parallel()
-	for set, want := range map[string]string{
+	for value, want := range map[string]string{
 		"env.HCLOUD_NET=internal":                     "HCLOUD_NET",
 		"env.HCLOUD_NETWORK=internal":                 "clusterCIDR",
 		"env.HCLOUD_NETWORK_ROUTES_ENABLED=maybe":     "HCLOUD_NETWORK_ROUTES_ENABLED",
@@ -353,13 +359,12 @@ func TestValuesThatCannotWorkAreRefused(t *testing.T) {
 		"podMonitor.enabled=true,env.HCLOUD_METRICS_ADDRESS=localhost:1":             "localhost:1",
 		"podMonitor.interval=often": "interval",
 	} {
-		_, err := render(options{chart: chartFolder, release: "test", namespace: "cloud", set: list{set}})
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("--set %s: %v", set, err)
+		if text, err := template(t, chartFolder, set(value)...); err == nil || !strings.Contains(text, want) {
+			t.Errorf("--set %s: %v: %s", value, err, text)
 		}
 	}
 	// Without routes a network needs no range of pods.
-	pod(t, options{set: list{"env.HCLOUD_NETWORK=internal", "env.HCLOUD_NETWORK_ROUTES_ENABLED=false"}})
+	pod(t, set("env.HCLOUD_NETWORK=internal", "env.HCLOUD_NETWORK_ROUTES_ENABLED=false")...)
 }
 
 func TestAReleasesChartHasItsVersionAndTheSameBytesTwice(t *testing.T) {
@@ -370,19 +375,17 @@ func TestAReleasesChartHasItsVersionAndTheSameBytesTwice(t *testing.T) {
 	}
 	var archives []string
 	for _, folder := range []string{chartFolder, copied} {
-		name, err := pack(folder, "1.2.3-rc.1", t.TempDir())
-		if err != nil {
-			t.Fatal(err)
+		out := t.TempDir()
+		if text, err := helm(t, "package", folder, "--version", "1.2.3-rc.1", "--app-version", "v1.2.3-rc.1", "--destination", out); err != nil {
+			t.Fatal(err, text)
 		}
-		if filepath.Base(name) != "ccm-from-scratch-1.2.3-rc.1.tgz" {
-			t.Error(name)
-		}
+		name := filepath.Join(out, "ccm-from-scratch-1.2.3-rc.1.tgz")
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		archives = append(archives, string(text))
-		manifest, err := render(options{chart: name, release: "test", namespace: "cloud", set: list{"dashboard.enabled=true"}})
+		manifest, err := template(t, name, set("dashboard.enabled=true")...)
 		if err != nil || !strings.Contains(manifest, `image: "ccm-from-scratch:v1.2.3-rc.1"`) ||
 			!strings.Contains(manifest, "helm.sh/chart: ccm-from-scratch-1.2.3-rc.1") || !strings.Contains(manifest, "hcloud_api_requests_total") {
 			t.Errorf("%v: the archive renders to\n%.300s", err, manifest)
@@ -390,8 +393,5 @@ func TestAReleasesChartHasItsVersionAndTheSameBytesTwice(t *testing.T) {
 	}
 	if archives[0] != archives[1] {
 		t.Error("the same chart gives other bytes")
-	}
-	if _, err := pack(chartFolder, "newest", t.TempDir()); err == nil {
-		t.Error("a version that is no version was taken")
 	}
 }
