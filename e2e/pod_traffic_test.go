@@ -85,7 +85,7 @@ var _ = Describe("Traffic to pods", Label(framework.RealNodes, framework.Datapla
 	},
 		Entry("with the policy Cluster, where a node forwards requests to another node's pod", corev1.ServiceExternalTrafficPolicyCluster, 4*time.Second, int32(0)),
 		// An old pod serves until the health check, which runs every 3 s, has noticed its end; the next pod is replaced
-		// when the check has noticed the new one. The times leave room for a machine that is busy with other specs.
+		// when the check has noticed the new one. The times leave room for a host that is busy with other specs.
 		Entry("with the policy Local, where the load balancer avoids a node without a pod", corev1.ServiceExternalTrafficPolicyLocal, 12*time.Second, int32(9)),
 	)
 })

@@ -109,7 +109,7 @@ var _ = Describe("A CCM process", Label(framework.OwnCloud, "process"), func() {
 	})
 })
 
-// patientElection are times that a busy machine keeps. A leader that cannot renew its Lease within 3 s, which are the suite's
+// patientElection are times that a busy host keeps. A leader that cannot renew its Lease within 3 s, which are the suite's
 // usual deadline, ends, and the specs below need to know which replica leads.
 var patientElection = []string{"--leader-elect-lease-duration=10s", "--leader-elect-renew-deadline=8s"}
 
@@ -188,7 +188,7 @@ var _ = Describe("A CCM with a second replica", framework.Needs(framework.Leader
 	})
 })
 
-// freeze stops a process. It waits until all threads have stopped: on a busy machine, some still run after the signal. Without
+// freeze stops a process. It waits until all threads have stopped: on a busy host, some still run after the signal. Without
 // /proc, it only sends the signal.
 func freeze(ctx context.Context, r *framework.Replica) {
 	GinkgoHelper()

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the end-to-end suite: scripts/e2e.sh [flags of ginkgo run]. Environment:
 #   E2E_CLUSTER  kind: a kind cluster whose nodes are servers of a simulated cloud; the default where Docker answers
-#                embedded: a control plane of real programs on this machine, without Docker; else the default
+#                embedded: a control plane of real programs on this host, without Docker; else the default
 #                existing: the cluster of KUBECONFIG, with E2E_CLOUD=hcloud and HCLOUD_TOKEN (e2e/README.md)
 #   LABELS       a Ginkgo label filter, as "service && !fault"
 #   FOCUS        a regular expression on the specs' names

@@ -13,7 +13,7 @@ import (
 )
 
 // beginTimeout is how long AwaitIdle waits until a CCM that was started has begun. It ends the wait for one that has nothing
-// to ask the cloud for, and is long for one that starts on a busy machine.
+// to ask the cloud for, and is long for one that starts on a busy host.
 const beginTimeout = 30 * time.Second
 
 // start is the last start of the CCM, or the end of a process that another one replaces. As long as the CCM has not begun, no

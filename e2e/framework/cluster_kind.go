@@ -14,7 +14,7 @@ type ClusterKind string
 
 // The kinds of clusters. The environment variable EnvCluster selects one.
 const (
-	// Embedded is a control plane of real programs on this machine, with simulated nodes. Each spec has a
+	// Embedded is a control plane of real programs on this host, with simulated nodes. Each spec has a
 	// cloud, nodes and a CCM process for itself.
 	Embedded ClusterKind = "embedded"
 	// KindCluster is a kind cluster whose nodes are the servers of a simulated cloud in a container. All

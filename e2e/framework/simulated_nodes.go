@@ -13,9 +13,9 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/node"
 )
 
-// Machines returns a value for Options.Spec from a function that may change the node of a server. If the function
+// NodeSpec returns a value for Options.Spec from a function that may change the node of a server. If the function
 // returns false, the server runs no kubelet.
-func Machines(change func(node.Server, *node.Spec) bool) func(node.Server) (node.Spec, bool) {
+func NodeSpec(change func(node.Server, *node.Spec) bool) func(node.Server) (node.Spec, bool) {
 	return func(s node.Server) (node.Spec, bool) {
 		spec := node.Spec{Name: s.Name, Addresses: s.Addresses}
 		isNode := change(s, &spec)

@@ -49,8 +49,8 @@ type Suite struct {
 	specs   int
 	// shared is the cluster that all specs share, nil on the embedded one.
 	shared *sharedCluster
-	// machines is the machine controller's program, empty before the first spec that needs it.
-	machines machineController
+	// machineController is empty before the first spec that needs it.
+	machineController machineController
 	// temporary says that Out is a temporary folder.
 	temporary bool
 }
@@ -72,8 +72,8 @@ const (
 	EnvBinary = "E2E_CCM"
 	// EnvOut is the folder for logs and coverage. Without it the suite uses a temporary one.
 	EnvOut = "E2E_OUT"
-	// EnvOffset is added to the number of the parallel process, so that several runs on one machine do not share
-	// loopback addresses. A machine has room for 16 processes.
+	// EnvOffset is added to the number of the parallel process, so that several runs on one host do not share
+	// loopback addresses. A host has room for 16 processes.
 	EnvOffset = "E2E_OFFSET"
 	// EnvDelay is a whole number of seconds by which each start of the CCM is delayed on the embedded cluster. It shows
 	// specs that look before the CCM has begun.

@@ -1,5 +1,5 @@
 // Package build runs what compiles programs of this repository, with its progress shown: kind/nodeimage, which builds what
-// a machine cannot pull, and scripts/image, which makes images of this module's programs.
+// a host cannot pull, and scripts/image, which makes images of this module's programs.
 package build
 
 import (

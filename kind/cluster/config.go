@@ -54,7 +54,7 @@ func externalProvider() []operation {
 }
 
 // apiPatience is how long kubeadm waits for the API server where it would wait a
-// minute. On a busy machine with two cores a first start can take longer: every
+// minute. On a busy host with two cores a first start can take longer: every
 // image is unpacked then.
 const apiPatience = 4 * time.Minute
 

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/kind/pkg/exec"
 )
 
-// host is what matters of the machine that Docker runs on.
+// host is what matters of the computer that Docker runs on.
 type host struct {
 	CgroupVersion   string // "1" or "2"
 	Driver          string // Docker's storage driver

@@ -316,7 +316,7 @@ func joinConfiguration(name string, address netip.Addr, endpoint, token, caHash 
 			"apiServerEndpoint": endpoint, "token": token, "caCertHashes": []string{caHash},
 		}},
 		"timeouts": map[string]string{"kubernetesAPICall": apiPatience.String()},
-		// A container fails checks of the machine, as with kind.
+		// A container fails kubeadm's checks of the host, as with kind.
 		"skipPhases": []string{"preflight"},
 	})
 	return string(text), err

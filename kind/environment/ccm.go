@@ -165,7 +165,7 @@ func (e *Environment) endingMissing(ctx context.Context, c CCM) (string, error) 
 	return "", err
 }
 
-// KillCCM ends the CCM's processes without warning, as a failing machine does. Kubelets start them again.
+// KillCCM ends the CCM's processes without warning, as a failing host does. Kubelets start them again.
 func (e *Environment) KillCCM(ctx context.Context, c CCM) error {
 	pods, err := e.ccmPods(ctx, c)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/remote"
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/cluster"
-	"github.com/ccm-from-scratch/ccm-from-scratch/kind/machines"
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/nodes"
 )
 
 // Ports of the cloud in its container.
@@ -158,8 +158,8 @@ func (o Options) adopt(ctx context.Context, e *Environment) error {
 		return err
 	}
 	// Those that were made for a server belong to it.
-	containers = slices.DeleteFunc(containers, func(c machines.Container) bool { return c.Server != 0 })
-	adopted, err := machines.Adopt(ctx, machines.Adoption{
+	containers = slices.DeleteFunc(containers, func(c nodes.Container) bool { return c.Server != 0 })
+	adopted, err := nodes.Adopt(ctx, nodes.Adoption{
 		Client: e.Cloud, Network: NetworkName, IPRange: e.Subnet, Subnet: e.Cluster.Servers(),
 	}, containers)
 	e.CloudNetwork, e.NodeServers = adopted.Network, adopted.Servers

@@ -14,7 +14,7 @@
 //     loopback.
 //   - A network of the cloud, which is the Docker network, and a server for each
 //     node, with the node's address.
-//   - The hypervisor (package kind/machines), a process in the background of
+//   - The hypervisor (package kind/nodes), a process in the background of
 //     this host: servers that are created, deleted, switched on or off are
 //     containers that are. Its log and its process id are in Folder.
 //   - The CCM, on the control plane's node.

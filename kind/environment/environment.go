@@ -14,7 +14,7 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/cluster"
-	"github.com/ccm-from-scratch/ccm-from-scratch/kind/machines"
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/nodes"
 )
 
 // Options say what environment Up makes. Cluster.Name must be set.
@@ -239,6 +239,6 @@ func (e *Environment) Exports() string {
 // DefaultRateLimit is that of the real cloud.
 const DefaultRateLimit = fakecloud.RealRateLimit
 
-func (e *Environment) driver() *machines.Docker {
-	return &machines.Docker{Cluster: e.Cluster}
+func (e *Environment) driver() *nodes.Docker {
+	return &nodes.Docker{Cluster: e.Cluster}
 }

@@ -17,7 +17,7 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/remote"
-	"github.com/ccm-from-scratch/ccm-from-scratch/kind/machines"
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/nodes"
 )
 
 // hypervisorName is what the cloud knows the hypervisor by.
@@ -30,7 +30,7 @@ func (e *Environment) RunHypervisor(ctx context.Context, log *slog.Logger) error
 	driver.Logger = log
 	// It is another one after each attachment, and the hypervisor reports only while it is attached.
 	var cloud atomic.Pointer[remote.Client]
-	return machines.New(machines.Options{
+	return nodes.New(nodes.Options{
 		Attach: func(ctx context.Context) (hypervisor.Session, error) {
 			// Docker publishes at another port after a restart.
 			if err := e.connect(ctx); err != nil {
@@ -38,7 +38,7 @@ func (e *Environment) RunHypervisor(ctx context.Context, log *slog.Logger) error
 			}
 			c := remote.New(e.Control)
 			cloud.Store(c)
-			return c.AttachHypervisor(ctx, hypervisor.Options{Name: hypervisorName, Selector: machines.Selector})
+			return c.AttachHypervisor(ctx, hypervisor.Options{Name: hypervisorName, Selector: nodes.Selector})
 		},
 		ReportUsage: func(ctx context.Context, server int64, u hypervisor.Usage) error {
 			return cloud.Load().ReportServerUsage(ctx, server, u)

@@ -195,7 +195,7 @@ func TestTheRulesForbidWhatTheyAreFor(t *testing.T) {
 		{pkg: "fakecloud/dataplane/netdev", imported: "fakecloud/internal/netlab", test: true, may: true},
 		{pkg: "fakecloud/internal/cloud", imported: "fakecloud/internal/api"},
 		{pkg: "fakecloud/internal/api", imported: "fakecloud/internal/control"},
-		{pkg: "fakecloud/remote", imported: "kind/machines"},
+		{pkg: "fakecloud/remote", imported: "kind/nodes"},
 		{pkg: "fakecloud/remote", imported: "fakecloud", may: true},
 		{pkg: "fakecloud/remote", imported: "fakecloud/internal/control"},
 		{pkg: "fakecloud/hypervisor", imported: "fakecloud/internal/cloud"},

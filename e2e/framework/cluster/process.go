@@ -131,7 +131,7 @@ func (p *Process) Stop(ctx context.Context) error {
 	}
 }
 
-// Kill ends the process without warning (SIGKILL), as a crash of its machine
+// Kill ends the process without warning (SIGKILL), as a crash of its host
 // would, with the processes that it started, and waits until it is gone.
 func (p *Process) Kill() error {
 	if exited(p) {

@@ -258,7 +258,7 @@ func (b *backend) listen(at socket) (*listener, error) {
 
 // close ends a listener, so that new connections are refused when it returns.
 // Requests under way may end when a port is removed, since a real node continues
-// to translate connections that it knows, but not when the machine is powered off. The
+// to translate connections that it knows, but not when the node is powered off. The
 // lock must be held.
 func (b *backend) close(l *listener) {
 	if !b.up {

@@ -28,7 +28,7 @@ import (
 
 var web = types.NamespacedName{Namespace: "default", Name: "web"}
 
-// loopback returns an address of this machine that no other test uses.
+// loopback returns an address of this host that no other test uses.
 func loopback(t *testing.T) netip.Addr {
 	t.Helper()
 	if runtime.GOOS != "linux" {

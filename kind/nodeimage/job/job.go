@@ -26,7 +26,7 @@ const heartbeat = 20 * time.Second
 type Progress struct {
 	// Out is where the lines go. If nil, nothing is shown.
 	Out io.Writer
-	// Clock measures how long a step has taken. If nil, it is the machine's.
+	// Clock measures how long a step has taken. If nil, it is the host's.
 	Clock clock.WithTicker
 
 	mu sync.Mutex

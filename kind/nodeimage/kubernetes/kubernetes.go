@@ -39,7 +39,7 @@ type Options struct {
 	Build bool
 	// Progress shows what happens. If nil, nothing is shown.
 	Progress *job.Progress
-	// Clock measures elapsed time. If nil, it is the machine's.
+	// Clock measures elapsed time. If nil, it is the host's.
 	Clock clock.WithTicker
 
 	publisher publisher

@@ -1,4 +1,4 @@
-package machines
+package nodes
 
 import (
 	"context"
@@ -18,7 +18,7 @@ type server struct {
 	id         int64
 
 	// What follows is guarded by hypervisor.mu.
-	machine   hypervisor.Machine
+	guest     hypervisor.Machine
 	container string // "" while there is none
 	own       bool   // the container was made for the server
 	queue     []*hypervisor.Task
@@ -123,7 +123,7 @@ func (s *server) do(ctx context.Context, t hypervisor.Task) {
 
 // carryOut does what a task says. Done twice it does no harm.
 func (s *server) carryOut(ctx context.Context, t hypervisor.Task) error {
-	machines := s.hypervisor.o.Driver
+	driver := s.hypervisor.o.Driver
 	name, own := s.bound()
 	s.waits = s.waits && t.Runs
 	switch t.Command {
@@ -138,15 +138,15 @@ func (s *server) carryOut(ctx context.Context, t hypervisor.Task) error {
 		return s.attach(ctx, t.Machine)
 	case hypervisor.CommandStop:
 		s.stopBooting()
-		return s.ifRunning(ctx, machines.Kill)
+		return s.ifRunning(ctx, driver.Kill)
 	case hypervisor.CommandShutdown:
-		return s.ifRunning(ctx, machines.Shutdown)
+		return s.ifRunning(ctx, driver.Shutdown)
 	case hypervisor.CommandReboot:
 		s.stopBooting()
-		return s.ifRunning(ctx, machines.Restart)
+		return s.ifRunning(ctx, driver.Restart)
 	case hypervisor.CommandReset:
 		s.stopBooting()
-		if err := s.ifRunning(ctx, machines.Kill); err != nil {
+		if err := s.ifRunning(ctx, driver.Kill); err != nil {
 			return err
 		}
 		return s.start(ctx, t.Machine)
@@ -201,7 +201,7 @@ func (s *server) adopt(ctx context.Context, m hypervisor.Machine) error {
 		h.mu.Lock()
 		for _, other := range h.servers {
 			if other != s && other.container == name {
-				err = unavailable(fmt.Sprintf("the container %s is the machine of server %d", name, other.id))
+				err = unavailable(fmt.Sprintf("the container %s belongs to server %d", name, other.id))
 			}
 		}
 		h.mu.Unlock()
@@ -232,7 +232,7 @@ func checkAddress(m hypervisor.Machine, name string, containers []Container) err
 // start powers the server on. Its container is made if there is none, and has the address that the server has now. A server
 // without an address is on without its container.
 func (s *server) start(ctx context.Context, m hypervisor.Machine) error {
-	machines := s.hypervisor.o.Driver
+	driver := s.hypervisor.o.Driver
 	if name, _ := s.bound(); name == "" {
 		if err := s.adopt(ctx, m); err != nil {
 			return err
@@ -244,7 +244,7 @@ func (s *server) start(ctx context.Context, m hypervisor.Machine) error {
 		if err != nil {
 			return err
 		}
-		address, ok := machines.Address(m)
+		address, ok := driver.Address(m)
 		switch {
 		case c.Running:
 		case !ok:
@@ -253,16 +253,16 @@ func (s *server) start(ctx context.Context, m hypervisor.Machine) error {
 				"server", m.Name, "id", s.id)
 			return nil
 		case !there:
-			name, err = m.Name, machines.Create(ctx, m)
+			name, err = m.Name, driver.Create(ctx, m)
 		case c.Address != address:
-			err = machines.Move(ctx, name, address)
+			err = driver.Move(ctx, name, address)
 		}
 		if err != nil {
 			return err
 		}
 		s.bind(name, true)
 	}
-	return machines.Start(ctx, name)
+	return driver.Start(ctx, name)
 }
 
 // attach starts a server that is on without its container. The address of a container that runs cannot change.
@@ -332,7 +332,7 @@ func (s *server) lookAtContainer(ctx context.Context) {
 		}
 	}
 	h.mu.Lock()
-	session, m := h.session, s.machine
+	session, m := h.session, s.guest
 	h.mu.Unlock()
 	restarted := c.Running && !s.started.IsZero() && !s.started.Equal(c.Started)
 	s.started, s.waits = c.Started, s.waits && !c.Running
@@ -373,11 +373,11 @@ func (h *Hypervisor) report(ctx context.Context, session hypervisor.Session, ser
 	// A server that is gone or moved has nothing to be told, and a session that has ended begins anew
 	// with a look at all.
 	if err != nil && !errors.Is(err, hypervisor.ErrNoMachine) && ctx.Err() == nil {
-		h.log.Debug("the state of a machine could not be told", "server", server, "running", running, "error", err)
+		h.log.Debug("cannot tell the cloud the state of a server, which it learns with the next session", "server", server, "running", running, "error", err)
 	}
 }
 
-// startBooting boots the machine while other things happen to it.
+// startBooting boots the node while other things happen to it.
 func (s *server) startBooting(ctx context.Context, name string, m hypervisor.Machine) {
 	h := s.hypervisor
 	ctx, s.boot = context.WithCancel(ctx)

@@ -1,4 +1,4 @@
-package machines
+package nodes
 
 import (
 	"cmp"
@@ -23,14 +23,14 @@ type Options struct {
 	Driver Driver
 	// Logger logs what happens. If nil, it is slog.Default.
 	Logger *slog.Logger
-	// TaskTimeout bounds what is done for one task, in the machine's time. Default: 3 minutes, less
+	// TaskTimeout bounds what is done for one task, on the host's clock. Default: 3 minutes, less
 	// than the cloud's patience.
 	TaskTimeout time.Duration
 	// ReportUsage tells the cloud what a server uses, every 10 seconds for each container that runs: the
 	// method ReportServerUsage of a remote.Client, or of a cloud in this process. If nil, nothing is measured.
 	ReportUsage func(ctx context.Context, server int64, u hypervisor.Usage) error
 	// Clock is for the time between attempts to reach the cloud and Docker, and between measurements.
-	// Default: the machine's.
+	// Default: the host's.
 	Clock clock.Clock
 }
 
@@ -147,22 +147,22 @@ func (h *Hypervisor) attached(ctx context.Context) error {
 
 // begin binds the servers that there are to containers, and tells the cloud which of them run.
 func (h *Hypervisor) begin(ctx context.Context, session hypervisor.Session, containers []Container) {
-	machines := session.Machines()
+	guests := session.Machines()
 	h.mu.Lock()
 	h.session = session
 	exists := map[int64]hypervisor.Machine{}
-	for _, m := range machines {
+	for _, m := range guests {
 		exists[m.Server] = m
 	}
 	for id, s := range h.servers {
 		// A server of another name under this id is perhaps another cloud's.
-		if m, ok := exists[id]; !ok || m.Name != s.machine.Name {
+		if m, ok := exists[id]; !ok || m.Name != s.guest.Name {
 			s.forgetLocked()
 			delete(h.servers, id)
 		}
 	}
 	bound := 0
-	for _, m := range machines {
+	for _, m := range guests {
 		_, known := h.servers[m.Server]
 		s := h.serverLocked(m)
 		if s.container == "" {
@@ -183,10 +183,10 @@ func (h *Hypervisor) begin(ctx context.Context, session hypervisor.Session, cont
 		}
 	}
 	h.mu.Unlock()
-	if len(machines) == 0 && len(containers) > 0 {
+	if len(guests) == 0 && len(containers) > 0 {
 		h.log.Error("the cloud is EMPTY, although there are containers: it was started again and keeps nothing; start over with make down, then make up", "containers", len(containers))
 	}
-	h.log.Info("attached to the cloud", "servers", len(machines), "with_container", bound)
+	h.log.Info("attached to the cloud", "servers", len(guests), "with_container", bound)
 	h.checkAll(ctx)
 }
 
@@ -211,7 +211,7 @@ func (h *Hypervisor) serverLocked(m hypervisor.Machine) *server {
 		s = &server{hypervisor: h, id: m.Server}
 		h.servers[m.Server] = s
 	}
-	s.machine = m
+	s.guest = m
 	return s
 }
 

@@ -1,5 +1,5 @@
 // Package cloudinit does what a server's user data says at its first boot, as far as it takes to
-// join a cluster. [Compile] turns user data into one shell script that a machine runs; nothing of
+// join a cluster. [Compile] turns user data into one shell script that a node runs; nothing of
 // cloud-init has to be installed there.
 //
 // Honoured:
@@ -45,7 +45,7 @@ type Instance struct {
 
 // Script is user data made ready.
 type Script struct {
-	// Text is for sh. It does its work once: run again on the same machine it does nothing and
+	// Text is for sh. It does its work once: run again on the same node it does nothing and
 	// succeeds. It fails when something in it failed.
 	Text []byte
 	// Notes say what of the user data is not honoured.
@@ -158,7 +158,7 @@ func (i Instance) variable(name string) (string, bool) {
 func (p *plan) script(userData string, i Instance) []byte {
 	var b bytes.Buffer
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	line("# Written by kind/machines: user data of server %d, at its first boot.", i.ID)
+	line("# Written by kind/nodes: user data of server %d, at its first boot.", i.ID)
 	line("dir=%s log=%s failed=0", quote(i.Dir), quote(i.Log))
 	line(`mkdir -p "$dir/scripts" "${log%%/*}" && mkdir "$dir/started" 2>/dev/null || exit 0`)
 	line(`exec </dev/null >>"$log" 2>&1`)

@@ -1,4 +1,4 @@
-package machines
+package nodes
 
 import (
 	"cmp"
@@ -130,7 +130,7 @@ func ipNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
-// serverOf returns the server whose machine a container is, nil for none.
+// serverOf returns the server that a container belongs to, nil for none.
 func serverOf(c Container, servers []*hcloud.Server) *hcloud.Server {
 	i := slices.IndexFunc(servers, func(s *hcloud.Server) bool {
 		return cmp.Or(s.Labels[ContainerLabel], s.Name) == c.Name
