@@ -77,7 +77,7 @@ e2e-probe: ## Find out what a cloud-controller-manager lacks, and write it into 
 
 .PHONY: e2e-clean
 e2e-clean: ## Remove what runs on an existing cluster left there and in its cloud (RUN=name: one run)
-	go run ./e2e/cmd/e2e-clean
+	go run ./e2e/cmd/e2e clean
 
 .PHONY: e2e-hygiene
 e2e-hygiene: ## Prove that the suite leaves nothing behind: success, failure, time out, Ctrl-C, SIGTERM, SIGKILL (minutes)

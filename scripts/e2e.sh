@@ -107,7 +107,7 @@ existing)
 			echo "kept; remove it: make e2e-clean RUN=$E2E_RUN"
 			return
 		fi
-		RUN=$E2E_RUN go run ./e2e/cmd/e2e-clean
+		RUN=$E2E_RUN go run ./e2e/cmd/e2e clean
 	}
 	cleanup=cleanup
 	;;
@@ -147,7 +147,7 @@ if [ -e "$E2E_OUT/specs.md" ]; then
 	sed -n '1s/^# //p; /^\*\*/p' "$E2E_OUT/specs.md"
 fi
 if [ -e "$E2E_OUT/specs.json" ] && [ "$(dirname "$E2E_OUT")" = "$PWD/out" ]; then
-	go run ./e2e/cmd/speclist out # all runs in one table: out/specs.md
+	go run ./e2e/cmd/e2e speclist out # all runs in one table: out/specs.md
 fi
 echo "reports: $E2E_OUT/specs.md, junit.xml, report.json; logs: $E2E_OUT/control-plane-*"
 if [ -n "$(ls -A "$E2E_OUT/coverage" 2>/dev/null)" ]; then
