@@ -113,6 +113,7 @@ existing)
 	;;
 esac
 trap '$cleanup' EXIT
+procs=${PROCS:-$procs}
 filter=$cannot${LABELS:+" && ($LABELS)"}
 
 # Not by `go tool ginkgo`: that passes a Ctrl-C on to ginkgo, which gets it from the terminal as well, and
@@ -121,18 +122,37 @@ filter=$cannot${LABELS:+" && ($LABELS)"}
 scripts/progress.sh "compiling the suite" go build -v ./e2e/framework
 ginkgo=$(go tool -n ginkgo)
 
+# progress says in one line what the specs wait for, until they begin.
+progress() {
+	local files
+	while sleep "${PROGRESS_EVERY:-10}" && kill -0 "$suite" 2>/dev/null; do
+		files=("$E2E_OUT"/control-plane-*/kube-controller-manager.log)
+		if ! [ -d "$E2E_OUT/control-plane-1" ]; then
+			echo "compiling the specs: $SECONDS s so far"
+		elif ! [ -e "${files[0]}" ] || [ "${#files[@]}" -lt "$procs" ]; then
+			echo "starting the control planes, which takes longest the first time: $SECONDS s so far"
+		else
+			break
+		fi
+	done
+}
+
 # In a process group of its own, to which every signal is passed on once, whether it comes from a terminal
 # or was sent to this script alone.
 color=()
 [ -t 1 ] || color=(--no-color)
 set -m
 ${run[@]+"${run[@]}"} "$ginkgo" run ${color[@]+"${color[@]}"} --silence-skips \
-	--procs="${PROCS:-$procs}" --randomize-all --poll-progress-after=60s --timeout=40m \
+	--procs="$procs" --randomize-all --poll-progress-after=3m --timeout=40m \
 	--label-filter="$filter" --focus="${FOCUS:-}" \
 	--junit-report=junit.xml --json-report=report.json --output-dir="$E2E_OUT" --keep-going \
 	"$@" ./e2e </dev/null &
 suite=$!
 set +m
+case $E2E_CLUSTER in
+embedded) progress >&2 & ;;
+kind) echo "first, the CCM is deployed and all nodes become usable" ;;
+esac
 trap 'kill -INT -- "-$suite" 2>/dev/null' INT
 trap 'kill -TERM -- "-$suite" 2>/dev/null' TERM HUP
 status=0
