@@ -56,7 +56,7 @@ var _ = Describe("A Service's load balancer", Label("service", "dataplane"), fun
 		})
 
 		It("gets back settings that were changed", func(ctx SpecContext) {
-			// Without the annotation, the algorithm is anyone's.
+			// Without the annotation, any client may set the algorithm.
 			env.Services.Update(ctx, "web", annotate(map[string]string{"algorithm-type": "round_robin"}))
 			env.CCM.AwaitIdle(ctx)
 			env.Cloud.Do(ctx)(env.Cloud.Client.LoadBalancer.ChangeAlgorithm(ctx, lb, hcloud.LoadBalancerChangeAlgorithmOpts{

@@ -3,7 +3,7 @@
 #   E2E_CLUSTER  kind: a kind cluster whose nodes are servers of a simulated cloud; the default where Docker answers
 #                embedded: a control plane of real programs on this host, without Docker; else the default
 #                existing: the cluster of KUBECONFIG, with E2E_CLOUD=hcloud and HCLOUD_TOKEN (e2e/README.md)
-#   LABELS       a Ginkgo label filter, as "service && !fault"
+#   LABELS       a Ginkgo label filter, such as "service && !fault"
 #   FOCUS        a regular expression on the specs' names
 #   PROCS        how many specs run at a time
 #   CCM          a file that describes the cloud-controller-manager to test instead of ours (e2e/README.md)
@@ -29,7 +29,7 @@ choose() {
 	embedded) echo "e2e on an embedded control plane ($why)" ;;
 	existing) echo "e2e on the cluster of KUBECONFIG=${KUBECONFIG:-} ($why)" ;;
 	*)
-		echo "E2E_CLUSTER=$E2E_CLUSTER: want kind, embedded or existing" >&2
+		echo "E2E_CLUSTER=$E2E_CLUSTER: must be one of kind, embedded, existing" >&2
 		exit 2
 		;;
 	esac

@@ -28,7 +28,7 @@ const (
 // EnvCluster is the environment variable with the kind of the cluster.
 const EnvCluster = "E2E_CLUSTER"
 
-// CurrentKind returns the kind of the cluster of this run. It is known while the specs are declared.
+// CurrentKind returns the kind of the cluster of this run. It is known before the specs run.
 func CurrentKind() ClusterKind { return ClusterKind(cmp.Or(os.Getenv(EnvCluster), string(Embedded))) }
 
 // The labels that say where a spec can run. Without one of these, it runs everywhere. scripts/e2e.sh and NewEnv leave out

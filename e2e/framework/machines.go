@@ -239,7 +239,7 @@ func (ms Machines) Await(ctx context.Context, name string, n int) (names []strin
 		for _, m := range all {
 			g.Expect(m.DeletionTimestamp).To(BeNil(), "%s is being deleted", m.Name)
 			g.Expect(m.Status.NodeRef).NotTo(BeNil())
-			// Of a server that someone has just deleted, all status may be as before.
+			// Just after its server was deleted, a Machine's status may still be the old one.
 			node, err := ms.env.Kube.CoreV1().Nodes().Get(ctx, m.Status.NodeRef.Name, metav1.GetOptions{})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(string(node.UID)).To(Equal(m.Status.NodeRef.UID))
@@ -250,7 +250,7 @@ func (ms Machines) Await(ctx context.Context, name string, n int) (names []strin
 		ms.env.Nodes.AwaitInitialized(ctx, m)
 		ms.env.Nodes.Await(ctx, m, func(g Gomega, node *corev1.Node) {
 			g.Expect(IsReady(node)).To(BeTrue())
-			if ms.env.suite.CCM.Has(NodeRoutes) { // a node without a route is no target
+			if ms.env.suite.CCM.Has(NodeRoutes) { // a node without a route cannot be a target
 				g.Expect(node.Status.Conditions).NotTo(ContainElement(And(HaveField("Type", corev1.NodeNetworkUnavailable), HaveField("Status", corev1.ConditionTrue))))
 			}
 		})

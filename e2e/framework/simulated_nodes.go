@@ -41,7 +41,7 @@ func (ns Nodes) Simulated(name string) *node.Node {
 // Start starts a node that has no server in the cloud. It ends with the spec.
 func (ns Nodes) Start(ctx context.Context, spec node.Spec) *node.Node {
 	GinkgoHelper()
-	// The node lives longer than the context of the node of the spec tree.
+	// The node outlives the context of the Ginkgo node that starts it.
 	n, err := node.Start(context.WithoutCancel(ctx), ns.env.Kube, spec)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(n.Stop)

@@ -55,7 +55,7 @@ type Suite struct {
 	temporary bool
 }
 
-// quiet returns the time without a change after which the CCM has done what it had to do.
+// quiet returns the time without a change after which the CCM has done its work.
 func (s *Suite) quiet() time.Duration {
 	if s.Kind == Existing {
 		return Quiet
@@ -196,8 +196,8 @@ func (s *Suite) startEmbedded(ctx context.Context, process int) error {
 	return s.createCCMAccount(ctx)
 }
 
-// awaitTurn waits until this process may start its control plane, and returns what ends its turn. To start one is computing
-// most of the time: if all processes did it at once, no spec would begin before all of them are there.
+// awaitTurn waits until this process may start its control plane, and returns what ends its turn. A start mostly computes: if
+// all processes did it at once, no spec would begin before all control planes are up.
 func (s *Suite) awaitTurn(process int) (end func(), err error) {
 	turn := process % (2 * runtime.NumCPU())
 	lock, err := os.Create(filepath.Join(s.Out, fmt.Sprintf("start-%d.lock", turn)))

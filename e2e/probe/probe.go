@@ -116,8 +116,8 @@ func find(run speclist.Run, before Findings) Findings {
 	return found
 }
 
-// lackingFeatures returns the fewest features, found greedily, that explain failed specs: a feature of which one spec
-// passes is there. A failed spec that needs several is explained by one.
+// lackingFeatures returns the fewest features, found greedily, that explain failed specs: the CCM has a feature if one spec
+// that needs it passes. One missing feature explains a failed spec that needs several.
 func lackingFeatures(ran []speclist.Spec) []string {
 	there := map[string]bool{}
 	for _, s := range ran {

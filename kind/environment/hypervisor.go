@@ -20,11 +20,11 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/nodes"
 )
 
-// hypervisorName is what the cloud knows the hypervisor by.
+// hypervisorName is the hypervisor's name in the cloud.
 const hypervisorName = "kind"
 
-// RunHypervisor makes the environment's servers and containers follow each other,
-// until the context is done. It returns an error only if another hypervisor has taken its place.
+// RunHypervisor keeps the environment's servers and containers in step until the context is done. It returns an error only if
+// another hypervisor has taken its place.
 func (e *Environment) RunHypervisor(ctx context.Context, log *slog.Logger) error {
 	driver := e.driver()
 	driver.Logger = log
@@ -142,8 +142,7 @@ func stopHypervisor(ctx context.Context, cluster string) error {
 	return nil
 }
 
-// isHypervisor reports whether a process is the cluster's hypervisor, and not another that
-// has got the number of one that is gone.
+// isHypervisor reports whether a process is the cluster's hypervisor, and not a later process with the same number.
 func isHypervisor(ctx context.Context, pid int, cluster string) bool {
 	arguments, err := run(ctx, "ps", "-o", "args=", "-p", strconv.Itoa(pid))
 	return err == nil && strings.Contains(arguments, " hypervisor ") && strings.HasSuffix(arguments, "--name="+cluster)

@@ -25,7 +25,7 @@
 //
 // When a container has started for the first time, and its containerd answers, the server's user
 // data is run in it (package cloudinit says how much of it); a server without user data joins the
-// cluster by itself. Joining is no part of an action, as in the cloud: a server is running when its power is on. A
+// cluster by itself. No action waits for the join, as in the cloud: a server is running when its power is on. A
 // configuration for kubeadm lies ready in every node, so that user data may join with
 //
 //	kubeadm join --config=/kind/kubeadm.conf

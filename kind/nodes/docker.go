@@ -144,8 +144,7 @@ func (d *Docker) Kill(ctx context.Context, name string) error {
 }
 
 // Shutdown implements Driver. systemd shuts down on this signal, which kind's image names as the
-// one to stop it. Before systemd listens the signal would be lost, as a key is that is pressed while
-// a computer tests its memory, and the server would never be off.
+// one to stop it. Before systemd listens the signal would be lost, and the server would never be off.
 func (d *Docker) Shutdown(ctx context.Context, name string) error {
 	if err := d.awaitSystemd(ctx, name); err != nil {
 		return ctx.Err() // it is off already, or the caller has stopped waiting
@@ -236,7 +235,7 @@ func (d *Docker) Boot(ctx context.Context, name string, m hypervisor.Machine) ([
 	if err != nil {
 		return nil, err
 	}
-	// User data may have all that it needs to join, so that it is run without this, too.
+	// User data may bring all that it needs to join, so it runs even if this fails.
 	if err := d.prepareSoon(ctx, name); err != nil {
 		script.Notes = append(script.Notes, fmt.Sprintf("there is no %s: %v", cluster.JoinConfigurationPath, err))
 	}

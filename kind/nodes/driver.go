@@ -36,8 +36,8 @@ type Container struct {
 	ControlPlane bool
 }
 
-// Driver makes containers and does to them what a computer's switches do. All methods return when
-// it is done, and may be called for different containers at the same time.
+// Driver makes containers, and switches them on and off. All methods return when that is done, and may be called for
+// different containers at the same time.
 type Driver interface {
 	// List returns all containers of the cluster, running or not.
 	List(ctx context.Context) ([]Container, error)
@@ -57,7 +57,7 @@ type Driver interface {
 	Shutdown(ctx context.Context, name string) error
 	// Restart asks the node to shut down and starts it again.
 	Restart(ctx context.Context, name string) error
-	// Remove takes the container away with all that it holds. It is no error if there is none.
+	// Remove takes the container away with all that it holds. It succeeds if there is none.
 	Remove(ctx context.Context, name string) error
 	// Boot does what a server does when it boots, in a container that was started: it waits until
 	// the node is up, and runs user data or joins the cluster if that was not done yet. Notes
@@ -66,8 +66,8 @@ type Driver interface {
 	// Counters reads what a container that runs has used since it was started.
 	Counters(ctx context.Context, name string) (Counters, error)
 	// Watch calls changed with the name of each container that was made, started, died or
-	// was removed, and with "" when it begins to watch, as anything may have happened before. It returns
-	// when it sees nothing any more.
+	// was removed, and with "" when it begins to watch, as anything may have happened before. It returns when it can no
+	// longer watch.
 	Watch(ctx context.Context, changed func(name string)) error
 }
 

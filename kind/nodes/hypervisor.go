@@ -42,7 +42,7 @@ const (
 	requestTimeout = 10 * time.Second
 )
 
-// Hypervisor keeps servers and containers the same.
+// Hypervisor keeps servers and containers in step.
 type Hypervisor struct {
 	o   Options
 	log *slog.Logger
@@ -219,7 +219,7 @@ func (h *Hypervisor) dispatch(ctx context.Context, t hypervisor.Task) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if r, done := h.results[t.Action]; done && r.of(t) {
-		// It was done, but the cloud could not be told.
+		// It was done, but could not be reported to the cloud.
 		session := h.session
 		h.work.Go(func() { h.tell(ctx, session, t, r.err) })
 		return
@@ -227,8 +227,7 @@ func (h *Hypervisor) dispatch(ctx context.Context, t hypervisor.Task) {
 	h.serverLocked(t.Machine).enqueueLocked(ctx, &t)
 }
 
-// complete tells the cloud what has become of a task. What cannot be told is kept until the cloud
-// asks again.
+// complete reports the result of a task to the cloud. A result that it cannot report is kept until the cloud asks again.
 func (h *Hypervisor) complete(ctx context.Context, t hypervisor.Task, failure error) {
 	h.mu.Lock()
 	session := h.session

@@ -10,9 +10,8 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
 )
 
-// server is one server and its container. What happens to it happens one after the other, in the
-// order in which it was asked for; a look at the container is part of that, so that what is
-// told is what is so.
+// server is one server and its container. Its tasks, and looks at its container, run one after the other in the order in
+// which they were asked for, so that each report is true when it is sent.
 type server struct {
 	hypervisor *Hypervisor
 	id         int64
@@ -35,12 +34,12 @@ type server struct {
 	started time.Time // of the container, when it was looked at; zero after a task has changed it
 }
 
-// enqueueLocked has a task done, or, with nil, the container looked at.
+// enqueueLocked queues a task or, with nil, a look at the container.
 func (s *server) enqueueLocked(ctx context.Context, t *hypervisor.Task) {
 	if t == nil {
 		s.look = true
 	} else {
-		// A task that is handed out again while it is known.
+		// The cloud may hand out a task again that is queued already.
 		if t.Action != 0 && t.Action == s.current {
 			return
 		}
@@ -57,7 +56,7 @@ func (s *server) enqueueLocked(ctx context.Context, t *hypervisor.Task) {
 	}
 }
 
-// forgetLocked makes a server of which nothing is to be done any more.
+// forgetLocked drops all that is queued for a server, for good.
 func (s *server) forgetLocked() { s.queue, s.look, s.forgotten = nil, false, true }
 
 // run does what is queued, and ends.
@@ -121,7 +120,7 @@ func (s *server) do(ctx context.Context, t hypervisor.Task) {
 	s.look = !s.forgotten
 }
 
-// carryOut does what a task says. Done twice it does no harm.
+// carryOut carries out a task. Doing it twice does no harm.
 func (s *server) carryOut(ctx context.Context, t hypervisor.Task) error {
 	driver := s.hypervisor.o.Driver
 	name, own := s.bound()
@@ -170,7 +169,7 @@ func (s *server) carryOut(ctx context.Context, t hypervisor.Task) error {
 		s.stopBooting()
 		return nil
 	}
-	return fmt.Errorf("the hypervisor knows no %s", t.Command)
+	return fmt.Errorf("the hypervisor does not know the command %s", t.Command)
 }
 
 // bound returns the server's container, "" for none, and whether it was made for it.
@@ -353,7 +352,7 @@ func (s *server) lookAtContainer(ctx context.Context) {
 	}
 }
 
-// lookLater has the container looked at again after a pause: it may never change again, so that nothing else would.
+// lookLater has the container looked at again after a pause: if it never changes again, nothing else looks at it.
 func (s *server) lookLater(ctx context.Context) {
 	h := s.hypervisor
 	h.work.Go(func() {
@@ -370,8 +369,8 @@ func (h *Hypervisor) report(ctx context.Context, session hypervisor.Session, ser
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	err := session.Report(ctx, server, running)
-	// A server that is gone or moved has nothing to be told, and a session that has ended begins anew
-	// with a look at all.
+	// A server that is gone, or belongs to another hypervisor, needs no report, and a new session begins with a look at all
+	// containers.
 	if err != nil && !errors.Is(err, hypervisor.ErrNoMachine) && ctx.Err() == nil {
 		h.log.Debug("cannot tell the cloud the state of a server, which it learns with the next session", "server", server, "running", running, "error", err)
 	}

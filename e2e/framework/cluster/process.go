@@ -108,7 +108,7 @@ func (p *Process) ExitCode() int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// Signal sends the process a signal. A process that has ended is no error.
+// Signal sends the process a signal. It succeeds if the process has ended.
 func (p *Process) Signal(signal os.Signal) error {
 	err := p.cmd.Process.Signal(signal)
 	if errors.Is(err, os.ErrProcessDone) {

@@ -3,9 +3,8 @@
 // server, containers or pods.
 //
 // A Node registers and keeps its Node object alive as kubelet does with
-// --cloud-provider=external (kubelet.go), and answers on the node ports of all
-// Services as kube-proxy with a pod behind each of them does (backend.go). A
-// Fleet keeps one Node per cloud server (fleet.go). The package knows no cloud:
+// --cloud-provider=external (kubelet.go), and answers on the node ports of all Services like kube-proxy with a pod behind
+// each of them (backend.go). A Fleet keeps one Node per cloud server (fleet.go). The package knows no cloud:
 // it is told about servers.
 //
 // What was read for this in Kubernetes 1.37.1, where intuition is wrong:

@@ -1,6 +1,5 @@
-// Package cloudinit does what a server's user data says at its first boot, as far as it takes to
-// join a cluster. [Compile] turns user data into one shell script that a node runs; nothing of
-// cloud-init has to be installed there.
+// Package cloudinit runs the parts of a server's user data that joining a cluster needs, at the first boot. [Compile] turns
+// user data into one shell script that a node runs; nothing of cloud-init has to be installed there.
 //
 // Honoured:
 //
@@ -35,8 +34,8 @@ import (
 type Instance struct {
 	ID               int64
 	Hostname         string
-	AvailabilityZone string // the location and a number at Hetzner, as fsn1-dc14
-	Region           string // the network zone, as eu-central
+	AvailabilityZone string // the location and a number at Hetzner, such as fsn1-dc14
+	Region           string // the network zone, such as eu-central
 	// Dir is where user data and scripts are put. "" is /var/lib/cloud/instance.
 	Dir string
 	// Log is the file that output goes to. "" is /var/log/cloud-init-output.log.
