@@ -237,7 +237,7 @@ func TestUserDataThatCannotBeRead(t *testing.T) {
 		config("{"):                           "#cloud-config",
 		config("- a"):                         "#cloud-config",
 		config("runcmd: a"):                   "runcmd",
-		config("runcmd: [{a: b}]"):            "a command is",
+		config("runcmd: [{a: b}]"):            "a command must be",
 		config("runcmd: [[[a]]]"):             "a word of a command",
 		config("write_files: [{path: a}]"):    "write_files.0: path",
 		config("write_files: [{content: a}]"): "write_files.0: path",
