@@ -47,11 +47,11 @@ type Hypervisor struct {
 	o   Options
 	log *slog.Logger
 
-	mu      sync.Mutex
-	session hypervisor.Session // nil while there is none
-	servers map[int64]*server
-	results map[int64]result // of tasks that could not be told, by action
-	work    sync.WaitGroup
+	mu         sync.Mutex
+	session    hypervisor.Session // nil while there is none
+	servers    map[int64]*server
+	results    map[int64]result // of tasks that could not be told, by action
+	background sync.WaitGroup
 }
 
 // result is what has become of a task.
@@ -84,11 +84,11 @@ func New(o Options) *Hypervisor {
 // not finished to its successor. It returns an error only if another hypervisor has taken its place.
 func (h *Hypervisor) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
-	defer h.work.Wait()
+	defer h.background.Wait()
 	defer stop()
-	h.work.Go(func() { h.watch(ctx) })
+	h.background.Go(func() { h.watch(ctx) })
 	if h.o.ReportUsage != nil {
-		h.work.Go(func() { h.measure(ctx) })
+		h.background.Go(func() { h.measure(ctx) })
 	}
 	for ctx.Err() == nil {
 		err := h.attached(ctx)
@@ -221,7 +221,7 @@ func (h *Hypervisor) dispatch(ctx context.Context, t hypervisor.Task) {
 	if r, done := h.results[t.Action]; done && r.of(t) {
 		// It was done, but could not be reported to the cloud.
 		session := h.session
-		h.work.Go(func() { h.tell(ctx, session, t, r.err) })
+		h.background.Go(func() { h.tell(ctx, session, t, r.err) })
 		return
 	}
 	h.serverLocked(t.Machine).enqueueLocked(ctx, &t)

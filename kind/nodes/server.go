@@ -26,7 +26,7 @@ type server struct {
 	current   int64 // action of the task under way
 	forgotten bool
 
-	// What follows belongs to the worker.
+	// Only the goroutine of work uses what follows.
 	waits   bool               // the server is on without its container, until it has an address
 	boot    context.CancelFunc // of the boot under way, nil for none
 	booting chan struct{}      // closed when that has ended
@@ -52,15 +52,15 @@ func (s *server) enqueueLocked(ctx context.Context, t *hypervisor.Task) {
 	}
 	if !s.working {
 		s.working = true
-		s.hypervisor.work.Go(func() { s.run(ctx) })
+		s.hypervisor.background.Go(func() { s.work(ctx) })
 	}
 }
 
 // forgetLocked drops all that is queued for a server, for good.
 func (s *server) forgetLocked() { s.queue, s.look, s.forgotten = nil, false, true }
 
-// run does what is queued, and ends.
-func (s *server) run(ctx context.Context) {
+// work carries out what is queued, and ends.
+func (s *server) work(ctx context.Context) {
 	h := s.hypervisor
 	for {
 		h.mu.Lock()
@@ -282,7 +282,7 @@ func (s *server) attach(ctx context.Context, m hypervisor.Machine) error {
 }
 
 // ifRunning does something to a container that runs.
-func (s *server) ifRunning(ctx context.Context, do func(context.Context, string) error) error {
+func (s *server) ifRunning(ctx context.Context, work func(context.Context, string) error) error {
 	name, _ := s.bound()
 	if name == "" {
 		return nil
@@ -291,7 +291,7 @@ func (s *server) ifRunning(ctx context.Context, do func(context.Context, string)
 	if err != nil || !ok || !c.Running {
 		return err
 	}
-	return do(ctx, name)
+	return work(ctx, name)
 }
 
 // remove takes the container away, if there is one.
@@ -355,7 +355,7 @@ func (s *server) lookAtContainer(ctx context.Context) {
 // lookLater has the container looked at again after a pause: if it never changes again, nothing else looks at it.
 func (s *server) lookLater(ctx context.Context) {
 	h := s.hypervisor
-	h.work.Go(func() {
+	h.background.Go(func() {
 		h.pause(ctx)
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -383,7 +383,7 @@ func (s *server) startBooting(ctx context.Context, name string, m hypervisor.Mac
 	done := make(chan struct{})
 	s.booting = done
 	s.booted = true // it is not tried again before the next start
-	h.work.Go(func() {
+	h.background.Go(func() {
 		defer close(done)
 		begin := h.o.Clock.Now()
 		notes, err := h.o.Driver.Boot(ctx, name, m)
