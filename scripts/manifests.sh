@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 root=$PWD
 manifest=ccm/deploy/ccm-from-scratch.yaml
 
-# The tool is a module of its own: Helm's libraries are no dependency of this one.
+# The tool is a module of its own: this one does not depend on Helm's libraries.
 render() { (cd "$root/scripts/chart" && GOWORK=off go run . --chart "$root/ccm/chart" "$@"); }
 
 case ${1:-} in

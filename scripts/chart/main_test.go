@@ -392,6 +392,6 @@ func TestAReleasesChartHasItsVersionAndTheSameBytesTwice(t *testing.T) {
 		t.Error("the same chart gives other bytes")
 	}
 	if _, err := pack(chartFolder, "newest", t.TempDir()); err == nil {
-		t.Error("a version that is no version was taken")
+		t.Error("a version that is not a version was taken")
 	}
 }

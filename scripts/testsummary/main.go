@@ -60,7 +60,7 @@ func main() {
 	}
 }
 
-// read reads events until the input ends, and shows that it waits whenever tick does. A line that is no event is shown as it
+// read reads events until the input ends, and shows that it waits whenever tick does. A line that is not an event is shown as it
 // is.
 func (s *summary) read(r io.Reader, tick <-chan time.Time) error {
 	lines := make(chan []byte)

@@ -4,7 +4,7 @@
 //
 // A Node registers and keeps its Node object alive as kubelet does with
 // --cloud-provider=external (kubelet.go), and answers on the node ports of all Services like kube-proxy with a pod behind
-// each of them (backend.go). A Fleet keeps one Node per cloud server (fleet.go). The package knows no cloud:
+// each of them (backend.go). A Fleet keeps one Node per cloud server (fleet.go). The package does not know a cloud:
 // it is told about servers.
 //
 // What was read for this in Kubernetes 1.37.1, where intuition is wrong:

@@ -94,7 +94,7 @@ func (p *pod) handler() http.Handler {
 	mux.HandleFunc("PUT /ready", func(w http.ResponseWriter, r *http.Request) {
 		status, err := strconv.Atoi(r.FormValue("status"))
 		if err != nil || status < 200 || status > 599 {
-			http.Error(w, "status: want a number from 200 to 599", http.StatusBadRequest)
+			http.Error(w, "status: must be a number from 200 to 599", http.StatusBadRequest)
 			return
 		}
 		p.ready.Store(int64(status))

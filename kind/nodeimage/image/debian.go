@@ -86,7 +86,7 @@ func unmount(root string) error {
 	return nil
 }
 
-// installDebootstrap installs debootstrap where it is missing and can be had.
+// installDebootstrap installs debootstrap where it is missing and available.
 func installDebootstrap(ctx context.Context) error {
 	if _, err := exec.LookPath("debootstrap"); err == nil {
 		return nil

@@ -12,7 +12,7 @@
 //
 // The order is cloud-init's: bootcmd, write_files, then scripts, then runcmd. A command that fails
 // does not keep the next from running. What they print is in /var/log/cloud-init-output.log, the user data and
-// what was made of it in /var/lib/cloud/instance, where boot-finished tells that it is over.
+// what was made of it in /var/lib/cloud/instance, where the file boot-finished shows that it has ended.
 //
 // Left out: every other module (packages, users, ssh_authorized_keys, ntp, …), which is said in
 // Script.Notes; that bootcmd runs at every boot, not just the first; the merging of keys that are in
