@@ -6,7 +6,7 @@
 //	kube-apiserver -> kubernetes     a symbolic link, the usual way
 //	kubernetes kube-apiserver …      or named as first argument
 //
-// It exists for hosts that reach only a Go module proxy: no container registry
+// It exists for machines that reach only a Go module proxy: no container registry
 // and no dl.k8s.io. It does not change the commands. Only go.mod in this folder
 // names the release; package kind/nodeimage/kubernetes reads it from there.
 //
