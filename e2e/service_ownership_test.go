@@ -301,7 +301,7 @@ var _ = Describe("A Service's load balancer", Label("service", "dataplane"), fun
 
 	It("survives its Service if its owner label was removed", framework.Needs(framework.Release), Label(framework.OwnCloud), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
-		env.Nodes.Create(ctx, "node-1") // shows a CCM that starts that the token is that of the cluster's project
+		env.Nodes.Create(ctx, "node-1") // by this server, a CCM that starts sees that its token belongs to the cluster's project
 		env.Services.Create(ctx, "web")
 		lb := env.LoadBalancers.Of(ctx, "web")
 		By("deleting the Service while the CCM is down, after removing the label")

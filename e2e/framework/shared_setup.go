@@ -221,7 +221,7 @@ func (s *sharedSetup) untagged(labels map[string]string) bool {
 // ownRequests implements setup.
 func (s *sharedSetup) ownRequests(ctx context.Context, all []journal.Entry) []journal.Entry {
 	GinkgoHelper()
-	// Looking at what the CCM has created is how the spec learns what belongs to it.
+	// The spec learns what belongs to it by looking at what the CCM has created.
 	s.env.LoadBalancers.List(ctx)
 	s.env.Cloud.Certificates(ctx)
 	return slices.DeleteFunc(all, func(r journal.Entry) bool { return !s.env.created.contains(r) })

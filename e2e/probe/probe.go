@@ -14,7 +14,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/speclist"
 )
 
-// Unexplained begins the reason of what was found and what no person has looked at.
+// Unexplained begins the reason of a finding that no person has explained yet.
 const Unexplained = "NOT EXPLAINED YET"
 
 // needsPrefix begins the labels of specs that name a feature.

@@ -63,7 +63,7 @@ func nodeimage(ctx context.Context, out io.Writer, args ...string) (string, erro
 	return Run(ctx, out, filepath.Join(root, "scripts", "gorun.sh"), append([]string{"kind/nodeimage"}, args...)...)
 }
 
-// Go runs a go command that compiles. It shows on out what is compiled, as the argument what says, and how far it is.
+// Go runs a go command that compiles. It shows the progress on out; the argument what says what is compiled.
 func Go(ctx context.Context, out io.Writer, what string, args ...string) (string, error) {
 	root, err := Root(ctx)
 	if err != nil {

@@ -43,7 +43,7 @@ type Options struct {
 	// Kubeconfig is the file to write. Empty means KubeconfigPath(Name). The
 	// user's own kubeconfig is never touched.
 	Kubeconfig string
-	// Retain keeps what there is of a cluster whose creation failed.
+	// Retain keeps the remains of a cluster whose creation failed.
 	Retain bool
 	// Progress shows what happens. If nil, nothing is shown.
 	Progress io.Writer
@@ -225,7 +225,7 @@ func CheckFree(ctx context.Context, name string) error {
 	return nil
 }
 
-// State is what there is of a cluster.
+// State says how much of a cluster exists.
 type State string
 
 // The states of a cluster.
@@ -238,7 +238,7 @@ const (
 	Whole State = "whole"
 )
 
-// Look returns what there is of a cluster that Create made.
+// Look returns how much exists of a cluster that Create made.
 func Look(ctx context.Context, name string) (State, error) {
 	out, err := docker(ctx, "network", "ls", "--quiet", "--filter", "label="+LabelCluster+"="+name)
 	if err != nil || out == "" {

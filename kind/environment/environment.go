@@ -78,8 +78,8 @@ var ErrNoCloud = errors.New("the cluster has no cloud")
 // Up makes an environment and returns when it can be used: each node is initialized by the CCM, the cluster's DNS runs, and
 // the cloud has a route to each node's pods. If it fails, what it made is removed, unless Cluster.Retain is set.
 //
-// Where there is an environment of the name already, Up repairs it: what is missing or dead is made or started again, what
-// works stays, and a failure removes nothing.
+// If an environment of the name exists, Up repairs it: it makes or starts what is missing or dead, and keeps what works. A
+// failure then removes nothing.
 func Up(ctx context.Context, o Options) (_ *Environment, err error) {
 	o.Actions = cmp.Or(o.Actions, "realistic")
 	s := &steps{out: o.Progress, begin: time.Now()}

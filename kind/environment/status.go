@@ -31,7 +31,7 @@ type part struct {
 	dead        string // why it does not work, and how to restart it; "" if it works
 }
 
-// Status writes what there is of an environment: the cluster, the cloud, the hypervisor, the CCM, the nodes and the endpoints.
+// Status describes an environment: the cluster, the cloud, the hypervisor, the CCM, the nodes and the endpoints.
 // What is dead says so, with how to restart it, and makes Status return an error.
 func Status(ctx context.Context, name string, out io.Writer) error {
 	state, err := cluster.Look(ctx, name)

@@ -50,18 +50,17 @@ type Hypervisor struct {
 	mu         sync.Mutex
 	session    hypervisor.Session // nil while there is none
 	servers    map[int64]*server
-	results    map[int64]result // of tasks that could not be told, by action
+	results    map[int64]result // that could not be reported, by action
 	background sync.WaitGroup
 }
 
-// result is what has become of a task.
+// result is the outcome of a task.
 type result struct {
 	task hypervisor.Task
 	err  error
 }
 
-// of reports whether it is the result of this task, and not of one of another cloud's that happens to
-// have the same ids.
+// of reports whether it is the result of this task, and not of another cloud's task with the same ids.
 func (r result) of(t hypervisor.Task) bool {
 	return r.task.Command == t.Command && r.task.Machine.Server == t.Machine.Server && r.task.Machine.Name == t.Machine.Name
 }

@@ -104,7 +104,7 @@ func TestNodePortsFollowServices(t *testing.T) {
 	g.Eventually(open(n)).WithContext(patience(t)).Should(BeEmpty())
 }
 
-func TestAnAnswerTellsWhoWasReachedAndWhatArrived(t *testing.T) {
+func TestAnAnswerSaysWhoWasReachedAndWhatArrived(t *testing.T) {
 	t.Parallel()
 	g, address := NewWithT(t), loopback(t)
 	client := api(service(corev1.ServiceTypeLoadBalancer, 30080, 30443))

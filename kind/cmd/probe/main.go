@@ -1,5 +1,5 @@
-// Command probe is what the e2e suite has inside and outside of a cluster: a pod behind Services that says what has
-// reached it, and, with -proxy, a way into the cluster's network from outside.
+// Command probe runs inside and outside of the clusters of the e2e suite: as a pod behind Services that says what has reached
+// it and, with -proxy, as a way into the cluster's network from outside.
 //
 // As a pod it answers HTTP on all PORTS ("80,8080-8099,9000-9099"), with a PROXY protocol header before the
 // request or without:
