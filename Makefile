@@ -27,12 +27,8 @@ COUNT = echo unit: \$$((TESTS_TOTAL-TESTS_FAILED-TESTS_SKIPPED)) passed, \$$TEST
 run: ## Run the simulated cloud with its data plane on loopback (flags: ARGS="--help")
 	go tool fakecloud --data-plane $(ARGS)
 
-.PHONY: image
-image: ## Build fakecloud:dev, ccm-from-scratch:dev and machine-controller:dev FROM scratch (pulls nothing; OUT=folder: files, ARCH="amd64 arm64": one for both)
-	scripts/image.sh
-
 .PHONY: up
-up: ## A kind cluster that is a Hetzner cluster, with cloud and CCM; repairs one that is there (KIND_NAME=, KIND_SUBNET=, ARGS="--help")
+up: ## A kind cluster that is a Hetzner cluster; repairs an existing one (ARGS="--help")
 	@scripts/up.sh up $(ARGS)
 
 .PHONY: env
@@ -40,23 +36,27 @@ env: ## Print the exports of `make up` again: eval "$$(make -s env)"
 	@scripts/up.sh env
 
 .PHONY: status
-status: ## What works of `make up` and what does not, with how to restart that
+status: ## What of `make up` works, what does not, and how to restart that
 	@scripts/up.sh status
 
+.PHONY: dev
+dev: ## Rebuild the CCM and have the cluster of `make up` run it
+	@scripts/up.sh dev
+
 .PHONY: load
-load: ## Put IMAGE=name, which Docker has, into all nodes of `make up`, and into those of later servers
+load: ## Put IMAGE=name, which Docker has, into all nodes of `make up`, later ones too
 	@scripts/up.sh load $(IMAGE)
 
 .PHONY: down
 down: ## Remove what `make up` made
 	@scripts/up.sh down
 
-.PHONY: dev
-dev: ## Rebuild the CCM and have the cluster of `make up` run it
-	@scripts/up.sh dev
+.PHONY: image
+image: ## Build the images FROM scratch, without a pull (OUT=folder, ARCH="amd64 arm64")
+	scripts/image.sh
 
 .PHONY: dev-env-up
-dev-env-up: ## A cluster on the real cloud, without a CCM, by Terraform: eval "$$(make -s dev-env-up)" (ARGS="-var=workers=3"; HCLOUD_TOKEN)
+dev-env-up: ## A cluster on the real cloud, without a CCM (scripts/dev-env/README.md)
 	@scripts/dev-env.sh up $(ARGS)
 
 .PHONY: dev-env-down
@@ -72,24 +72,24 @@ test: ## Unit and contract tests, with the race detector where there is a C comp
 	{ for m in $(MODULES); do (cd $$m && export GOWORK=$$([ $$m = . ] || echo off) && CGO_ENABLED=$(if $(RACE),1,0) go test -json $(RACE) $$([[ " $(VETTED) " != *" $$m "* ]] || echo -vet=off) $$([[ " $(UNCACHED) " != *" $$m "* ]] || echo -count=1) $$(go list ./... | grep -v '/e2e$$')) || failed=1; done; exit $${failed:-0}; } | \
 		"$$(scripts/tool.sh gotestsum)" --format=pkgname --format-icons=text --ignore-non-json-output-lines --post-run-command='sh -c "$(COUNT)"' --raw-command -- cat
 
+.PHONY: lint
+lint: ## Plain English and golangci-lint, in the pinned version
+	scripts/lint.sh
+
 .PHONY: e2e
-e2e: ## The end-to-end suite: API server, CCM and simulated cloud (LABELS=, FOCUS=, PROCS=, E2E_CLUSTER=, CCM=)
+e2e: ## The end-to-end suite (E2E_CLUSTER=, LABELS=, FOCUS=, PROCS=, CCM=: scripts/e2e.sh)
 	scripts/e2e.sh
 
 .PHONY: e2e-probe
-e2e-probe: ## Find out what a cloud-controller-manager lacks, and write it into its file (CCM=, and the settings of e2e)
+e2e-probe: ## Find out what a cloud-controller-manager lacks, and write it into its file (CCM=)
 	scripts/e2e-probe.sh
 
 .PHONY: e2e-clean
-e2e-clean: ## Remove what runs on an existing cluster left there and in its cloud (RUN=name: one run)
-	go run ./e2e/cmd/e2e-clean
-
-.PHONY: e2e-hygiene
-e2e-hygiene: ## Prove that the suite leaves nothing behind: success, failure, time out, Ctrl-C, SIGTERM, SIGKILL (minutes)
-	scripts/e2e-hygiene.sh
+e2e-clean: ## Remove what runs on an existing cluster left there and in its cloud (RUN=name)
+	go run ./e2e/cmd/e2e clean
 
 .PHONY: conformance
-conformance: ## Kubernetes' own specs of load balancers and networking, on kind; writes e2e/CONFORMANCE.md (half an hour; FOCUS=, PROCS=)
+conformance: ## Kubernetes' own specs, on kind; writes e2e/CONFORMANCE.md (half an hour; FOCUS=)
 	scripts/conformance.sh
 
 .PHONY: bench
@@ -103,20 +103,26 @@ bench-ccm: ## Measure what the CCM costs: the tables of ccm/README.md (half an h
 
 SEEDS ?= 1000
 .PHONY: sim
-sim: ## Simulate random histories of the CCM (SEEDS=10000; SEED=n: one, with all that happens; KEEP=0,3: some of its steps)
+sim: ## Simulate random histories of the CCM (SEEDS=10000; SEED=n KEEP=0,3 replays one)
 	@overlay=$$(scripts/sim-runtime.sh) && scripts/progress.sh "compiling the simulation, with Go's own packages (minutes the first time)" \
 		go test -v -overlay "$$overlay" -tags sim -c -o "$${TMPDIR:-/tmp}/ccm-sim.test" ./ccm/sim
 	@cd ccm/sim && "$${TMPDIR:-/tmp}/ccm-sim.test" -test.run '^(TestSim|TestRegressions)$$' -test.timeout 0 \
 		$(if $(SEED),-test.v -seed $(SEED) $(if $(KEEP),-keep $(KEEP)),-seeds $(SEEDS))
 
+##@ Maintain
+
+.PHONY: fmt
+fmt: ## Format the code
+	gofmt -w $$(git ls-files '*.go')
+
 .PHONY: sim-reverted
-sim-reverted: ## Revert the fixes of scripts/mutate/reverted.txt one by one: after how many seeds does the simulation notice? (ONLY=text)
+sim-reverted: ## Revert fixes of the CCM one by one; the simulation must notice each (ONLY=text)
 	overlay=$$(scripts/sim-runtime.sh) && go run ./scripts/mutate -package ccm -named scripts/mutate/reverted.txt -simulate "$$overlay" -only "$(ONLY)"
 
 SAMPLE ?= 0
 LEAST ?= 0
 .PHONY: mutate
-mutate: ## Change the CCM's code in small ways and see whether its tests notice (hours; SAMPLE=200: some of them, drawn by SEED; LEAST=80: fail below 80 %; NAMED=1: the named ones)
+mutate: ## Change the CCM's code in small ways; its tests must notice (hours; SAMPLE=200)
 	go run ./scripts/mutate -package ccm -named scripts/mutate/named.txt
 	$(if $(NAMED),,go run ./scripts/mutate -package ccm -sample $(SAMPLE) $(if $(SEED),-seed $(SEED)) -least $(LEAST) -jobs $$(nproc))
 
@@ -125,8 +131,12 @@ tidy: ## go mod tidy in all modules, with the fakecloud of this checkout
 	scripts/tidy.sh $(MODULES)
 
 .PHONY: outside
-outside: ## Install all programs, and test two modules that import ours, as from outside: with an empty module cache (minutes)
+outside: ## Install the programs and use both modules as from outside (minutes)
 	OUTSIDE_COMPILE=1 go test -count=1 -v ./scripts/modproxy
+
+.PHONY: e2e-hygiene
+e2e-hygiene: ## Prove that the suite leaves nothing behind, however it ends (minutes)
+	scripts/e2e-hygiene.sh
 
 .PHONY: fuzz
 fuzz: ## Fuzz every decoder for FUZZTIME each (default 30s)
@@ -137,37 +147,27 @@ api-document: ## Download Hetzner's API document into your cache, for the contra
 	@cd fakecloud && GOWORK=off go run ./internal/contract/api-document $(ARGS)
 
 .PHONY: coverage
-coverage: ## Write the page of what is modelled of the API: fakecloud/COVERAGE.md (needs the API document)
+coverage: ## Write fakecloud/COVERAGE.md: what the API models (needs the API document)
 	cd fakecloud && REQUIRE_API_DOCUMENT=1 go test -run '^TestContractEveryAnswer' ./internal/contract -update
 
 .PHONY: behaviour
-behaviour: ## Write the page of which test guards which sentence of the API document, which each release has: out/BEHAVIOUR.md
+behaviour: ## Write out/BEHAVIOUR.md: which test guards which sentence of the document
 	cd fakecloud && go test -run '^TestThePageOfBehaviour' ./internal/contract -update
-
-##@ Develop
-
-.PHONY: lint
-lint: ## Plain English (scripts/plain-english.sh) and golangci-lint in the pinned version
-	scripts/lint.sh
-
-.PHONY: fmt
-fmt: ## Format the code
-	gofmt -w $$(git ls-files '*.go')
 
 .PHONY: manifests
 manifests: ## Render the Helm chart into ccm/deploy again, after a change of ccm/chart
 	scripts/manifests.sh
 
 .PHONY: generate
-generate: ## Write the CRDs and the methods DeepCopy again, after a change of ccm/machine/v1alpha1
+generate: ## Write the CRDs and DeepCopy again, after a change of ccm/machine/v1alpha1
 	scripts/generate.sh
 
 .PHONY: release
-release: ## Make all files of a release from its tag, in out/release: VERSION=v1.2.3 (ARGS=--check)
+release: ## Make a release's files from its tag, in out/release (VERSION=v1.2.3)
 	scripts/release.sh $(ARGS) $(VERSION)
 
 .PHONY: publish
-publish: ## Publish a release, which CI does for each tag: VERSION=v1.2.3 (ARGS=--dry-run)
+publish: ## Publish a release, as CI does for a tag (VERSION=v1.2.3, ARGS=--dry-run)
 	scripts/publish.sh $(ARGS) $(VERSION)
 
 .PHONY: kubernetes
@@ -176,7 +176,7 @@ kubernetes: ## Build the control plane's programs that e2e needs (once; minutes)
 	scripts/gorun.sh kind/nodeimage kubernetes
 
 .PHONY: node-image
-node-image: ## The node image for `make up`: kind's own, or one built from source (once; minutes)
+node-image: ## The node image for `make up`: kind's own, or built from source (once; minutes)
 	scripts/node-image.sh
 
 .PHONY: ci
@@ -185,4 +185,4 @@ ci: ## What CI runs
 
 .PHONY: help
 help: ## This help
-	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {gsub(/\$$\$$/, "$$"); printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

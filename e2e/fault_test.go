@@ -322,7 +322,7 @@ var _ = Describe("A CCM in a failing cloud", framework.Needs(framework.FaultTole
 		Expect(framework.TargetIDs(env.LoadBalancers.List(ctx)[0])).To(Equal(framework.IDs(servers...)))
 	})
 
-	It("leaves nothing wrong after many kinds of random faults", framework.Needs(framework.NodeRoutes), Label("node", "service", "route"), func(ctx SpecContext) {
+	It("ends in the right state after random faults of many kinds", framework.Needs(framework.NodeRoutes), Label("node", "service", "route"), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{CCM: shortTimeouts})
 		var removes []func()
 		var rules []string

@@ -104,7 +104,7 @@ var _ = Describe("Node lifecycle", Label("lifecycle"), func() {
 		Expect(env.CCM.ServerReads()-before).To(BeNumerically("<=", 1+int(time.Since(start)/ttl)), "calls in %v", time.Since(start))
 	})
 
-	It("deletes a node only if the API says of its server that it does not exist", framework.Needs(framework.CarefulDeletion), Label("fault", "fake-only", framework.OwnCloud), func(ctx SpecContext) {
+	It("deletes a node only if the API says that its server does not exist", framework.Needs(framework.CarefulDeletion), Label("fault", "fake-only", framework.OwnCloud), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
 		server := env.Servers.Create(ctx, "node-1")
 		env.CCM.Start(ctx, framework.CCMOptions{Args: framework.OnlyNodes})

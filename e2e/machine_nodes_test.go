@@ -13,8 +13,8 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
 )
 
-// machinePool is a MachineDeployment that is the documented example, with its server types and its user data, and a Service with
-// pods on its Machines only.
+// machinePool is a MachineDeployment that is the documented example, with its server types and its user data, and a Service
+// with pods on its Machines only.
 type machinePool struct {
 	env     *framework.Env
 	name    string
@@ -60,8 +60,8 @@ func (p *machinePool) answer(ctx context.Context, n int) {
 	}
 }
 
-// exampleMachines are the decorators of the specs below. They run one after the other: nodes that join at the same time need more of a
-// laptop than it has.
+// exampleMachines are the decorators of the specs below. They run one after the other: nodes that join at the same time are
+// too much for a laptop.
 func exampleMachines() []any {
 	return []any{
 		framework.Needs(framework.NodeRoutes, framework.NodeSelector), framework.BringsNodes(), Serial,
@@ -69,23 +69,23 @@ func exampleMachines() []any {
 	}
 }
 
-var _ = Describe("Machines of the example", exampleMachines(), Ordered, func() {
+var _ = Describe("The MachineDeployment of the example", exampleMachines(), Ordered, func() {
 	var p *machinePool
 	BeforeAll(func(ctx SpecContext) { p = newMachinePool(ctx, "workers") })
 
-	It("become nodes, routes and targets that answer", func(ctx SpecContext) {
+	It("makes Machines that become nodes, routes and targets that answer", func(ctx SpecContext) {
 		p.create(ctx, 2)
 		p.answer(ctx, 2)
 	})
 
-	It("are as many as kubectl scale wants", func(ctx SpecContext) {
+	It("has as many Machines as kubectl scale asks for", func(ctx SpecContext) {
 		p.env.Machines.Scale(ctx, p.name, 3)
 		p.answer(ctx, 3)
 		p.env.Machines.Scale(ctx, p.name, 1)
 		p.answer(ctx, 1)
 	})
 
-	It("leave no server, node and route when the MachineDeployment is deleted", func(ctx SpecContext) {
+	It("leaves no server, node or route when it is deleted", func(ctx SpecContext) {
 		server, _, err := p.env.Cloud.Client.Server.GetByName(ctx, p.names[0])
 		Expect(err).NotTo(HaveOccurred())
 		route := p.env.Routes.Of(ctx, p.names[0], server)
@@ -97,8 +97,8 @@ var _ = Describe("Machines of the example", exampleMachines(), Ordered, func() {
 	})
 })
 
-var _ = Describe("Machines of the example", exampleMachines(), func() {
-	It("are replaced when someone deletes their server", func(ctx SpecContext) {
+var _ = Describe("The MachineDeployment of the example", exampleMachines(), func() {
+	It("replaces a Machine whose server was deleted", func(ctx SpecContext) {
 		p := newMachinePool(ctx, "deleted")
 		p.create(ctx, 1)
 		p.answer(ctx, 1)
@@ -111,7 +111,7 @@ var _ = Describe("Machines of the example", exampleMachines(), func() {
 		Expect(p.names).NotTo(ContainElement(gone))
 	})
 
-	It("are replaced without a lost request when their server type changes", func(ctx SpecContext) {
+	It("replaces its Machines without a lost request when their server type changes", func(ctx SpecContext) {
 		p := newMachinePool(ctx, "changed")
 		p.create(ctx, 1)
 		p.answer(ctx, 1)

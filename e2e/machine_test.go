@@ -28,7 +28,7 @@ func serverNames(ctx context.Context, env *framework.Env) (names []string) {
 // otherType is a server type that the Machines of a spec do not have at first.
 const otherType = "cx33"
 
-var _ = Describe("Machines", framework.Needs(framework.NodeRoutes), framework.Long, Label(framework.OwnCloud, "machine", "dataplane"), func() {
+var _ = Describe("A MachineDeployment", framework.Needs(framework.NodeRoutes), framework.Long, Label(framework.OwnCloud, "machine", "dataplane"), func() {
 	var env *framework.Env
 
 	BeforeEach(func(ctx SpecContext) {
@@ -36,7 +36,7 @@ var _ = Describe("Machines", framework.Needs(framework.NodeRoutes), framework.Lo
 		env.Machines.Start(ctx)
 	})
 
-	It("become nodes, routes and targets, as many as are wanted", func(ctx SpecContext) {
+	It("makes as many Machines as are wanted, which become nodes, routes and targets", func(ctx SpecContext) {
 		env.Services.Create(ctx, "web")
 		env.Machines.Create(ctx, env.Machines.Deployment("pool", 2))
 		for _, n := range []int{2, 3, 1} {
@@ -53,7 +53,7 @@ var _ = Describe("Machines", framework.Needs(framework.NodeRoutes), framework.Lo
 		Expect(serverNames(ctx, env)).To(BeEmpty())
 	}, SpecTimeout(5*time.Minute))
 
-	It("are replaced when someone deletes their server", func(ctx SpecContext) {
+	It("replaces a Machine whose server was deleted", func(ctx SpecContext) {
 		env.Machines.Create(ctx, env.Machines.Deployment("pool", 2))
 		before := env.Machines.Await(ctx, "pool", 2)
 		server, _, err := env.Cloud.Client.Server.GetByName(ctx, before[0])
@@ -65,7 +65,7 @@ var _ = Describe("Machines", framework.Needs(framework.NodeRoutes), framework.Lo
 		env.Nodes.AwaitGone(ctx, before[0])
 	}, SpecTimeout(3*time.Minute))
 
-	It("are replaced without a lost request when their server type changes", func(ctx SpecContext) {
+	It("replaces its Machines without a lost request when their server type changes", func(ctx SpecContext) {
 		env.Services.Create(ctx, "web")
 		d := env.Machines.Deployment("pool", 2)
 		d.Spec.MinReadySeconds = 5 // as long as the health check of a load balancer needs
@@ -87,11 +87,11 @@ var _ = Describe("Machines", framework.Needs(framework.NodeRoutes), framework.Lo
 		Expect(servers).To(And(HaveLen(2), HaveEach(HaveField("ServerType.Name", otherType))))
 	}, SpecTimeout(5*time.Minute))
 
-	DescribeTable("come and go although the cloud fails", func(ctx SpecContext, operation string, effect fault.Effect) {
+	DescribeTable("makes and removes its Machines although the cloud fails", func(ctx SpecContext, operation string, effect fault.Effect) {
 		name, _ := env.Cloud.Faults.Of(framework.MachineController).Add(fault.Rule{Operation: operation, First: 3, Effect: effect})
 		env.Machines.Create(ctx, env.Machines.Deployment("pool", 2))
 		names := env.Machines.Await(ctx, "pool", 2)
-		Expect(serverNames(ctx, env)).To(ConsistOf(names), "a server has leaked")
+		Expect(serverNames(ctx, env)).To(ConsistOf(names), "a server is left")
 		env.Machines.Scale(ctx, "pool", 0)
 		env.Machines.Await(ctx, "pool", 0)
 		Expect(serverNames(ctx, env)).To(BeEmpty())
@@ -108,7 +108,7 @@ var _ = Describe("Machines", framework.Needs(framework.NodeRoutes), framework.Lo
 })
 
 var _ = Describe("A machine controller that is killed", framework.Needs(framework.NodeRoutes), Label(framework.OwnCloud, "machine", "process", "fake-only"), func() {
-	DescribeTable("leaves nothing that its successor does not find", func(ctx SpecContext, operation string, carriedOut bool) {
+	DescribeTable("leaves only what its successor finds", func(ctx SpecContext, operation string, carriedOut bool) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
 		first := env.Machines.Start(ctx)
 		arrived := env.Cloud.Faults.Of(framework.MachineController).Hold(fault.Rule{Operation: operation}, 1, carriedOut)
@@ -125,7 +125,7 @@ var _ = Describe("A machine controller that is killed", framework.Needs(framewor
 			env.Machines.Scale(ctx, "pool", 1)
 		}
 		names := env.Machines.Await(ctx, "pool", 1)
-		Expect(serverNames(ctx, env)).To(ConsistOf(names), "a server has leaked")
+		Expect(serverNames(ctx, env)).To(ConsistOf(names), "a server is left")
 	},
 		Entry("before it creates a server", "create_server", false, SpecTimeout(3*time.Minute)),
 		Entry("when it has created a server", "create_server", true, SpecTimeout(3*time.Minute)),
@@ -194,7 +194,7 @@ var _ = Describe("The API of Machines", Label(framework.OwnCloud, "machine"), fu
 		}, "at most 46 characters"),
 	)
 
-	It("refuses changes of what must not change", func(ctx SpecContext) {
+	It("refuses to change immutable fields", func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
 		c := env.Machines.Client(ctx)
 		d := env.Machines.Deployment("pool", 0)

@@ -58,7 +58,7 @@ var _ = Describe("Node", Label("node"), func() {
 
 	It("leaves a node without a server uninitialized until there is one", Label(framework.OwnCloud), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{
-			Spec: framework.Machines(func(node.Server, *node.Spec) bool { return false }),
+			Spec: framework.NodeSpec(func(node.Server, *node.Spec) bool { return false }),
 		})
 		env.Nodes.Start(ctx, node.Spec{Name: "late"})
 		n := env.Nodes.ExpectStays(ctx, "late", 4)
@@ -87,24 +87,24 @@ var _ = Describe("Node", Label("node"), func() {
 
 	It("matches a node by its provider ID although another server has the node's name", Label(framework.OwnCloud), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{
-			Spec: framework.Machines(func(s node.Server, spec *node.Spec) bool {
+			Spec: framework.NodeSpec(func(s node.Server, spec *node.Spec) bool {
 				spec.Name, spec.ProviderID = "worker-1", suite.CCM.ProviderPrefix+s.ID
-				return s.Name == "machine-1"
+				return s.Name == "host-1"
 			}), NoCCM: true,
 		})
 		decoy := env.Servers.Create(ctx, "worker-1")
-		server := env.Servers.Create(ctx, "machine-1")
+		server := env.Servers.Create(ctx, "host-1")
 		env.CCM.Start(ctx, framework.CCMOptions{})
 		n := env.Nodes.AwaitInitialized(ctx, "worker-1")
 		Expect(n.Spec.ProviderID).To(Equal(env.Servers.ProviderID(server)), "the decoy is %d", decoy.ID)
 		awaitAddresses(ctx, env, "worker-1", corev1.NodeExternalIP, server.PublicNet.IPv4.IP.String())
-		expectHostName(n, "machine-1")
+		expectHostName(n, "host-1")
 	})
 
 	It("follows a renamed server although another took its name", framework.Needs(framework.AddressUpdates), Label(framework.OwnCloud), func(ctx SpecContext) {
 		var decoys atomic.Bool
 		env := framework.NewEnv(ctx, suite, framework.Options{
-			Spec: framework.Machines(func(node.Server, *node.Spec) bool { return !decoys.Load() }),
+			Spec: framework.NodeSpec(func(node.Server, *node.Spec) bool { return !decoys.Load() }),
 		})
 		server := env.Nodes.Create(ctx, "node-1")[0]
 		decoys.Store(true)
@@ -152,7 +152,7 @@ var _ = Describe("Node", Label("node"), func() {
 
 	It("initializes a node whose kubelet has a fixed address as soon as its server has that address", Label(framework.OwnCloud), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{
-			Spec: framework.Machines(func(_ node.Server, spec *node.Spec) bool {
+			Spec: framework.NodeSpec(func(_ node.Server, spec *node.Spec) bool {
 				spec.NodeIPs = []netip.Addr{netip.MustParseAddr("10.0.0.77")}
 				return true
 			}),
@@ -265,7 +265,7 @@ func awaitAddresses(ctx context.Context, env *framework.Env, name string, kind c
 // server with the node's name exists, and the provider ID has its number.
 func foreignNode(ctx SpecContext, providerIDOf func(server int64) string) {
 	env := framework.NewEnv(ctx, suite, framework.Options{
-		Spec: framework.Machines(func(s node.Server, _ *node.Spec) bool { return s.Name == "node-1" }),
+		Spec: framework.NodeSpec(func(s node.Server, _ *node.Spec) bool { return s.Name == "node-1" }),
 	})
 	providerID := providerIDOf(env.Servers.Create(ctx, "foreign").ID)
 	env.Nodes.Create(ctx, "node-1")

@@ -18,7 +18,7 @@ import (
 )
 
 var _ = Describe("Traffic to pods", Label(framework.RealNodes, framework.Dataplane, "service"), func() {
-	It("reaches pods on all nodes: from the address of a node with the policy Cluster, of the load balancer with Local", func(ctx SpecContext) {
+	It("reaches pods on all nodes, from a node's address with the policy Cluster, and from the load balancer's with Local", func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
 		names := env.Nodes.Workers(ctx, 2).Names()
 		env.Services.Create(ctx, "web")
@@ -81,11 +81,11 @@ var _ = Describe("Traffic to pods", Label(framework.RealNodes, framework.Datapla
 		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names...))
 		load.AwaitAnswers(ctx, time.Now(), 10)
 		Expect(load.Since(ctx, begin, "during the rolling update").Lost).To(BeEmpty())
-		Expect(framework.Settings(env.LoadBalancers.Of(ctx, "web"))).To(Equal(before), "pods are not the CCM's business")
+		Expect(framework.Settings(env.LoadBalancers.Of(ctx, "web"))).To(Equal(before), "pods must not change the load balancer")
 	},
 		Entry("with the policy Cluster, where a node forwards requests to another node's pod", corev1.ServiceExternalTrafficPolicyCluster, 4*time.Second, int32(0)),
 		// An old pod serves until the health check, which runs every 3 s, has noticed its end; the next pod is replaced
-		// when the check has noticed the new one. The times leave room for a machine that is busy with other specs.
+		// when the check has noticed the new one. The times leave room for a host that is busy with other specs.
 		Entry("with the policy Local, where the load balancer avoids a node without a pod", corev1.ServiceExternalTrafficPolicyLocal, 12*time.Second, int32(9)),
 	)
 })
@@ -176,7 +176,7 @@ var _ = Describe("A server's life", framework.Needs(framework.NodeRoutes, framew
 		Expect(env.Pods.Fetch(ctx, pod, framework.MetadataURL+"hostname")).To(Equal(name))
 	})
 
-	It("loses only the requests before the health check notices when it loses its power", func(ctx SpecContext) {
+	It("loses only the requests until the health check notices that it lost its power", func(ctx SpecContext) {
 		off := time.Now()
 		env.Servers.PowerOff(ctx, server)
 		targets(ctx, "unhealthy")
@@ -197,7 +197,7 @@ var _ = Describe("A server's life", framework.Needs(framework.NodeRoutes, framew
 		AddReportEntry("time from the power-off until the health check noticed", noticed.Sub(off).String())
 	})
 
-	It("is the same node when it has its power back, and loses no request", func(ctx SpecContext) {
+	It("keeps its identity after a power cycle, and loses no request", func(ctx SpecContext) {
 		on := time.Now()
 		env.Servers.PowerOn(ctx, server)
 		env.Nodes.AwaitReady(ctx, name, true)

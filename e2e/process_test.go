@@ -23,7 +23,7 @@ import (
 )
 
 var _ = Describe("A CCM process", Label(framework.OwnCloud, "process"), func() {
-	It("catches up with the changes while it was down, during which traffic continued", framework.Needs(framework.NodeRoutes), Label("dataplane", "node", "service", "route"), func(ctx SpecContext) {
+	It("catches up with what changed while it was down, and traffic continued meanwhile", framework.Needs(framework.NodeRoutes), Label("dataplane", "node", "service", "route"), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{CCM: compareSoon})
 		servers := env.Nodes.Create(ctx, "leaves", "remains")
 		for _, name := range []string{"stays", "goes", "becomes-internal"} {
@@ -109,7 +109,7 @@ var _ = Describe("A CCM process", Label(framework.OwnCloud, "process"), func() {
 	})
 })
 
-// patientElection are times that a busy machine keeps. A leader that cannot renew its Lease within 3 s, which are the suite's
+// patientElection are times that a busy host keeps. A leader that cannot renew its Lease within 3 s, which are the suite's
 // usual deadline, ends, and the specs below need to know which replica leads.
 var patientElection = []string{"--leader-elect-lease-duration=10s", "--leader-elect-renew-deadline=8s"}
 
@@ -188,7 +188,7 @@ var _ = Describe("A CCM with a second replica", framework.Needs(framework.Leader
 	})
 })
 
-// freeze stops a process. It waits until all threads have stopped: on a busy machine, some still run after the signal. Without
+// freeze stops a process. It waits until all threads have stopped: on a busy host, some still run after the signal. Without
 // /proc, it only sends the signal.
 func freeze(ctx context.Context, r *framework.Replica) {
 	GinkgoHelper()
@@ -301,7 +301,7 @@ var _ = Describe("The settings of a CCM", Label(framework.OwnCloud, "process"), 
 		env.Services.Create(ctx, "web")
 		env.CCM.AwaitRequests(ctx, 5, journal.Filter{ErrorCode: "unauthorized"})
 		Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
-		Expect(env.Nodes.Get(ctx, "node-1")).To(HaveField("UID", before.UID), "a node was deleted on the word of an API that refused to answer")
+		Expect(env.Nodes.Get(ctx, "node-1")).To(HaveField("UID", before.UID), "a node was deleted although the API refused to answer")
 
 		secret.replace(replaced)
 		env.Services.AwaitIngress(ctx, "web")

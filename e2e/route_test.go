@@ -77,7 +77,7 @@ var _ = Describe("The route controller", framework.Needs(framework.NodeRoutes), 
 	It("clears the NetworkUnavailable condition with which a node has registered", func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{
 			NoCCM: true, CCM: compareOften,
-			Spec: framework.Machines(func(_ node.Server, spec *node.Spec) bool {
+			Spec: framework.NodeSpec(func(_ node.Server, spec *node.Spec) bool {
 				spec.NetworkUnavailable = true
 				return true
 			}),
@@ -137,14 +137,14 @@ var _ = Describe("The route controller", framework.Needs(framework.NodeRoutes), 
 	It("finds a node's server by the provider ID, not by the name", func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{
 			CCM: compareOften,
-			Spec: framework.Machines(func(s node.Server, spec *node.Spec) bool {
+			Spec: framework.NodeSpec(func(s node.Server, spec *node.Spec) bool {
 				spec.Name = "worker-of-" + s.Name
 				spec.ProviderID = suite.CCM.ProviderPrefix + s.ID
 				return true
 			}),
 		})
-		server := env.Servers.Create(ctx, "machine-1")
-		env.Routes.Await(ctx, env.Routes.Of(ctx, "worker-of-machine-1", server))
+		server := env.Servers.Create(ctx, "host-1")
+		env.Routes.Await(ctx, env.Routes.Of(ctx, "worker-of-host-1", server))
 	})
 
 	It("never touches routes outside of the cluster's pod range", func(ctx SpecContext) {

@@ -56,7 +56,7 @@ var _ = Describe("A Service's load balancer", Label("service", "dataplane"), fun
 		})
 
 		It("gets back settings that were changed", func(ctx SpecContext) {
-			// Without the annotation, the algorithm is anyone's.
+			// Without the annotation, any client may set the algorithm.
 			env.Services.Update(ctx, "web", annotate(map[string]string{"algorithm-type": "round_robin"}))
 			env.CCM.AwaitIdle(ctx)
 			env.Cloud.Do(ctx)(env.Cloud.Client.LoadBalancer.ChangeAlgorithm(ctx, lb, hcloud.LoadBalancerChangeAlgorithmOpts{
@@ -301,7 +301,7 @@ var _ = Describe("A Service's load balancer", Label("service", "dataplane"), fun
 
 	It("survives its Service if its owner label was removed", framework.Needs(framework.Release), Label(framework.OwnCloud), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
-		env.Nodes.Create(ctx, "node-1") // shows a CCM that starts that the token is that of the cluster's project
+		env.Nodes.Create(ctx, "node-1") // by this server, a CCM that starts sees that its token belongs to the cluster's project
 		env.Services.Create(ctx, "web")
 		lb := env.LoadBalancers.Of(ctx, "web")
 		By("deleting the Service while the CCM is down, after removing the label")

@@ -106,7 +106,7 @@ var _ = Describe("A port of a Service", Label("service", "dataplane"), func() {
 		Expect(service.HealthCheck.Port).To(BeEquivalentTo(changed), "the health check still uses the old port")
 	})
 
-	It("can change places with another", framework.Needs(framework.SmoothPorts), func(ctx SpecContext) {
+	It("can swap its number with another port", framework.Needs(framework.SmoothPorts), func(ctx SpecContext) {
 		stream.Stop() // this spec changes both ports
 		env.Services.Update(ctx, "web", func(s *corev1.Service) {
 			s.Spec.Ports[0].Port, s.Spec.Ports[1].Port = s.Spec.Ports[1].Port, s.Spec.Ports[0].Port
@@ -121,7 +121,7 @@ var _ = Describe("A port of a Service", Label("service", "dataplane"), func() {
 		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names...))
 	})
 
-	It("can be replaced together with all others, more than fit in addition to the old ones", framework.Needs(framework.SmoothPorts), func(ctx SpecContext) {
+	It("can be replaced together with all others, although old and new ones do not fit at the same time", framework.Needs(framework.SmoothPorts), func(ctx SpecContext) {
 		stream.Stop()
 		// An lb11 has five services: the old ones must be deleted before all new ones fit.
 		var ports []corev1.ServicePort

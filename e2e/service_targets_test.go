@@ -199,7 +199,7 @@ var _ = Describe("The load balancer of a Service", Label("service", "dataplane")
 		env.Pods.SetEndpoints(ctx, "web", second)
 		env.LoadBalancers.AwaitTargets(ctx, "web", map[string]string{first: "unhealthy", second: "healthy"})
 		Expect(env.Traffic.AnsweringNodes(ctx, address, framework.Port, 6)).To(Equal(map[string]int{second: 6}))
-		Expect(framework.Settings(env.LoadBalancers.Of(ctx, "web"))).To(Equal(before), "endpoints are the health check's business")
+		Expect(framework.Settings(env.LoadBalancers.Of(ctx, "web"))).To(Equal(before), "endpoints must not change the load balancer")
 
 		By("changing to the policy Cluster")
 		env.Services.Update(ctx, "web", func(s *corev1.Service) {

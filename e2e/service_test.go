@@ -46,7 +46,7 @@ var _ = Describe("Service", Label("service"), func() {
 		}
 	})
 
-	It("loses its load balancer as ClusterIP, and gets another one as LoadBalancer", Label("dataplane"), func(ctx SpecContext) {
+	It("loses its load balancer when its type becomes ClusterIP, and gets another one when it is LoadBalancer again", Label("dataplane"), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
 		env.Nodes.Workers(ctx, 1)
 		env.Services.Create(ctx, "web")
@@ -113,7 +113,7 @@ var _ = Describe("Service", Label("service"), func() {
 		Expect(framework.Settings(left[0])).To(Equal(framework.Settings(other)), "the other Service's load balancer has changed")
 	})
 
-	It("is left alone with the class of another implementation", func(ctx SpecContext) {
+	It("is left alone if its class belongs to another implementation", func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
 		class := "example.com/other"
 		env.Services.Create(ctx, "foreign", func(s *corev1.Service) { s.Spec.LoadBalancerClass = &class })
@@ -132,7 +132,7 @@ var _ = Describe("Service", Label("service"), func() {
 		Expect(env.LoadBalancers.List(ctx)).To(HaveLen(1))
 	})
 
-	It("has a load balancer without nodes, and targets as soon as there are nodes", Label("dataplane", framework.OwnCloud), func(ctx SpecContext) {
+	It("has a load balancer while there are no nodes, and targets as soon as there are some", Label("dataplane", framework.OwnCloud), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
 		env.Services.Create(ctx, "web")
 		address := env.Services.AwaitIngress(ctx, "web")

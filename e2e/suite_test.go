@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"testing"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -19,7 +20,8 @@ func TestE2E(t *testing.T) {
 	RunSpecs(t, "ccm-from-scratch")
 }
 
-// The first process prepares what all processes share.
+// The first process prepares what all processes share. scripts/e2e.sh says in one line what a slow start waits for; Ginkgo shows
+// goroutines only of one that hangs.
 var _ = SynchronizedBeforeSuite(func(ctx SpecContext) {
 	Expect(framework.Prepare(ctx)).To(Succeed())
 }, func(ctx SpecContext) {
@@ -27,7 +29,7 @@ var _ = SynchronizedBeforeSuite(func(ctx SpecContext) {
 	suite, err = framework.StartSuite(ctx, GinkgoParallelProcess())
 	DeferCleanup(suite.Stop)
 	Expect(err).NotTo(HaveOccurred())
-})
+}, PollProgressAfter(5*time.Minute))
 
 var _ = ReportAfterSuite("writes the table of all specs", func(report Report) {
 	Expect(framework.WriteSummary(report)).To(Succeed())

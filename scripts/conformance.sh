@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if [ "$(uname)" != Linux ]; then
-	echo "conformance: needs Linux, since the specs connect to addresses of Docker's network from this computer; run it in a Linux VM" >&2
+	echo "conformance: needs Linux, since the specs connect to addresses of Docker's network from this host; run it in a Linux VM" >&2
 	exit 2
 fi
 out=$PWD/out/conformance module=kind/nodeimage/modules/kubernetes page=e2e/CONFORMANCE.md
@@ -34,7 +34,7 @@ if [ -z "${E2E_KEEP:-}" ] || ! scripts/up.sh env >/dev/null 2>&1; then
 fi
 eval "$(scripts/up.sh env)"
 
-# The images of the specs' pods: the nodes pull them where this computer can, else they are built from source.
+# The images of the specs' pods: the nodes pull them where this host can, else they are built from source.
 for image in $("$out/conformance.test" --list-images); do
 	echo "pulling $image ... (Ctrl-C stops it)" >&2
 	if ! docker pull --quiet "$image"; then
@@ -55,4 +55,4 @@ status=0
 	</dev/null >"$out/log.txt" 2>&1 || status=$? # specs that are not supported fail, too
 kill "$progress"
 [ -s "$out/report.json" ] || { tail -n 50 "$out/log.txt" >&2; echo "conformance: the specs did not run (status $status); see $out/log.txt" >&2; exit 1; }
-go run ./e2e/cmd/conformance "$out/report.json" e2e/conformance/unsupported.yaml "$page"
+go run ./e2e/cmd/e2e conformance "$out/report.json" e2e/conformance/unsupported.yaml "$page"

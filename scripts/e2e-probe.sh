@@ -15,4 +15,4 @@ E2E_PROBE=1 scripts/e2e.sh "$@" || status=$?
 if [ "$status" -gt 1 ]; then # ginkgo says 1 for failed specs
 	exit "$status"
 fi
-go run ./e2e/cmd/e2e-probe "$CCM" "$E2E_OUT"
+go run ./e2e/cmd/e2e probe "$CCM" "$E2E_OUT"

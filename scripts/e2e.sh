@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Runs the end-to-end suite: scripts/e2e.sh [flags of ginkgo run]. Environment:
 #   E2E_CLUSTER  kind: a kind cluster whose nodes are servers of a simulated cloud; the default where Docker answers
-#                embedded: a control plane of real programs on this machine, without Docker; else the default
+#                embedded: a control plane of real programs on this host, without Docker; else the default
 #                existing: the cluster of KUBECONFIG, with E2E_CLOUD=hcloud and HCLOUD_TOKEN (e2e/README.md)
-#   LABELS       a Ginkgo label filter, as "service && !fault"
+#   LABELS       a Ginkgo label filter, such as "service && !fault"
 #   FOCUS        a regular expression on the specs' names
 #   PROCS        how many specs run at a time
 #   CCM          a file that describes the cloud-controller-manager to test instead of ours (e2e/README.md)
@@ -29,7 +29,7 @@ choose() {
 	embedded) echo "e2e on an embedded control plane ($why)" ;;
 	existing) echo "e2e on the cluster of KUBECONFIG=${KUBECONFIG:-} ($why)" ;;
 	*)
-		echo "E2E_CLUSTER=$E2E_CLUSTER: want kind, embedded or existing" >&2
+		echo "E2E_CLUSTER=$E2E_CLUSTER: must be one of kind, embedded, existing" >&2
 		exit 2
 		;;
 	esac
@@ -107,12 +107,13 @@ existing)
 			echo "kept; remove it: make e2e-clean RUN=$E2E_RUN"
 			return
 		fi
-		RUN=$E2E_RUN go run ./e2e/cmd/e2e-clean
+		RUN=$E2E_RUN go run ./e2e/cmd/e2e clean
 	}
 	cleanup=cleanup
 	;;
 esac
 trap '$cleanup' EXIT
+procs=${PROCS:-$procs}
 filter=$cannot${LABELS:+" && ($LABELS)"}
 
 # Not by `go tool ginkgo`: that passes a Ctrl-C on to ginkgo, which gets it from the terminal as well, and
@@ -121,18 +122,37 @@ filter=$cannot${LABELS:+" && ($LABELS)"}
 scripts/progress.sh "compiling the suite" go build -v ./e2e/framework
 ginkgo=$(go tool -n ginkgo)
 
+# progress says in one line what the specs wait for, until they begin.
+progress() {
+	local files
+	while sleep "${PROGRESS_EVERY:-10}" && kill -0 "$suite" 2>/dev/null; do
+		files=("$E2E_OUT"/control-plane-*/kube-controller-manager.log)
+		if ! [ -d "$E2E_OUT/control-plane-1" ]; then
+			echo "compiling the specs: $SECONDS s so far"
+		elif ! [ -e "${files[0]}" ] || [ "${#files[@]}" -lt "$procs" ]; then
+			echo "starting the control planes, which takes longest the first time: $SECONDS s so far"
+		else
+			break
+		fi
+	done
+}
+
 # In a process group of its own, to which every signal is passed on once, whether it comes from a terminal
 # or was sent to this script alone.
 color=()
 [ -t 1 ] || color=(--no-color)
 set -m
 ${run[@]+"${run[@]}"} "$ginkgo" run ${color[@]+"${color[@]}"} --silence-skips \
-	--procs="${PROCS:-$procs}" --randomize-all --poll-progress-after=60s --timeout=40m \
+	--procs="$procs" --randomize-all --poll-progress-after=3m --timeout=40m \
 	--label-filter="$filter" --focus="${FOCUS:-}" \
 	--junit-report=junit.xml --json-report=report.json --output-dir="$E2E_OUT" --keep-going \
 	"$@" ./e2e </dev/null &
 suite=$!
 set +m
+case $E2E_CLUSTER in
+embedded) progress >&2 & ;;
+kind) echo "first, the CCM is deployed and all nodes become usable" ;;
+esac
 trap 'kill -INT -- "-$suite" 2>/dev/null' INT
 trap 'kill -TERM -- "-$suite" 2>/dev/null' TERM HUP
 status=0
@@ -147,7 +167,7 @@ if [ -e "$E2E_OUT/specs.md" ]; then
 	sed -n '1s/^# //p; /^\*\*/p' "$E2E_OUT/specs.md"
 fi
 if [ -e "$E2E_OUT/specs.json" ] && [ "$(dirname "$E2E_OUT")" = "$PWD/out" ]; then
-	go run ./e2e/cmd/speclist out # all runs in one table: out/specs.md
+	go run ./e2e/cmd/e2e speclist out # all runs in one table: out/specs.md
 fi
 echo "reports: $E2E_OUT/specs.md, junit.xml, report.json; logs: $E2E_OUT/control-plane-*"
 if [ -n "$(ls -A "$E2E_OUT/coverage" 2>/dev/null)" ]; then

@@ -119,7 +119,7 @@ func TestTheCloudLosesWhatRunsHaveLeft(t *testing.T) {
 	}
 }
 
-func TestACloudThatRefusesIsTold(t *testing.T) {
+func TestARefusalOfTheCloudIsReported(t *testing.T) {
 	t.Parallel()
 	cloud := fakecloud.New(fakecloud.Options{Actions: "instant"})
 	t.Cleanup(cloud.Close)

@@ -93,7 +93,7 @@ func (r *Replica) Stop(ctx context.Context) error {
 	return r.pods.change(ctx, s)
 }
 
-// Crash ends the CCM without warning, as a failing machine does. The kubelet starts one in a pod again.
+// Crash ends the CCM without warning, as a failing host does. The kubelet starts one in a pod again.
 func (r *Replica) Crash(ctx context.Context) {
 	GinkgoHelper()
 	if r.Process != nil {
@@ -139,7 +139,7 @@ func (r *Replica) ExpectEnd(ctx context.Context) int {
 	return r.ExitCode()
 }
 
-// UnusedAddress returns an address on this machine where nothing listens, and where no other program will: that
+// UnusedAddress returns an address on this host where nothing listens, and where no other program will: that
 // part of the loopback network belongs to this process.
 func (c *CCM) UnusedAddress() string {
 	s := c.env.suite

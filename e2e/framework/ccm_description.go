@@ -64,8 +64,8 @@ type CCMDescription struct {
 	// HostName says whose name is the address of type Hostname of a node: "node" or "server". If empty, specs do
 	// not look at that address.
 	HostName string `json:"hostName,omitempty"`
-	// Quiet is the time without a change in the cloud after which specs take it that the CCM has done what it had
-	// to do, such as 2s: longer than its period of comparing the cloud with the cluster. If zero, 6s.
+	// Quiet is the time without a change in the cloud after which specs assume that the CCM has done its work, such as 2s:
+	// longer than its period of comparing the cloud with the cluster. If zero, 6s.
 	Quiet metav1.Duration `json:"quiet,omitzero"`
 	// Lacks are the features that it does not have, each with the reason. Specs that need one are unsupported.
 	Lacks map[Feature]string `json:"lacks,omitempty"`

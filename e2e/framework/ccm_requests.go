@@ -89,9 +89,9 @@ func (c *CCM) ExpectNoWrites(ctx context.Context) {
 	})
 }
 
-// AwaitIdle waits until the CCM has changed nothing of the spec's for the quiet time of its file: it has done what it
-// had to do. The quiet time of a CCM that was started, or replaces one that was killed, counts from when it has begun, and
-// anew when it asks the cloud for something that it has not asked for since.
+// AwaitIdle waits until the CCM has changed nothing of the spec's for the quiet time of its file: it has done its work. The
+// quiet time of a CCM that was started, or replaces one that was killed, counts from when it has begun, and anew when it asks
+// the cloud for something that it has not asked for since.
 func (c *CCM) AwaitIdle(ctx context.Context) {
 	GinkgoHelper()
 	c.awaitBegin(ctx)
@@ -132,8 +132,9 @@ func (c *CCM) awaitQuiet(ctx context.Context, selected func(journal.Entry) bool,
 	})
 }
 
-// quiet returns the time without a change after which the CCM has done what it had to do. It is five times as long for a CCM that has
-// asked for one thing only since its start: many read their network when the process starts, and all else when their controllers run.
+// quiet returns the time without a change after which the CCM has done its work. It is five times as long for a CCM that has
+// asked for one thing only since its start: many read their network when the process starts, and all else when their
+// controllers run.
 func (c *CCM) quiet(operations int) time.Duration {
 	if c.start != nil && operations < 2 {
 		return 5 * c.env.suite.quiet()

@@ -13,11 +13,11 @@ import (
 )
 
 // beginTimeout is how long AwaitIdle waits until a CCM that was started has begun. It ends the wait for one that has nothing
-// to ask the cloud for, and is long for one that starts on a busy machine.
+// to ask the cloud for, and is long for one that starts on a busy host.
 const beginTimeout = 30 * time.Second
 
-// start is the last start of the CCM, or the end of a process that another one replaces. As long as the CCM has not begun, no
-// change in the cloud does not mean that the CCM has done what it had to do.
+// start is the last start of the CCM, or the end of a process that another one replaces. Until the CCM has begun, a cloud
+// without changes does not show that the CCM has done its work.
 //
 // A CCM has begun when a request of it has arrived at the cloud since the start and, if it elects a leader, its Lease was
 // renewed since the start. That holds for any CCM, whatever it asks for first.
@@ -45,7 +45,7 @@ func (c *CCM) noteStart(ctx context.Context, elects bool, renewed time.Time) {
 	}
 }
 
-// awaitBegin waits until a CCM that was started has begun, unless it has ended. After beginTimeout, it takes it that the CCM
+// awaitBegin waits until a CCM that was started has begun, unless it has ended. After beginTimeout, it assumes that the CCM
 // has nothing to ask for, and says so in the report of the spec.
 func (c *CCM) awaitBegin(ctx context.Context) {
 	GinkgoHelper()
@@ -65,9 +65,9 @@ func (c *CCM) awaitBegin(ctx context.Context) {
 	}
 }
 
-// operationsSinceStart returns the number of different operations of the cloud's API that the CCM has asked for since its start;
-// 0 if it was idle since. The controllers of a CCM start one after the other: one that asks for something for the first time
-// still begins.
+// operationsSinceStart returns the number of different operations of the cloud's API that the CCM has asked for since its
+// start; 0 if it was idle since. The controllers of a CCM start one after the other: one that asks for something for the
+// first time still begins.
 func (c *CCM) operationsSinceStart() int {
 	GinkgoHelper()
 	if c.start == nil {

@@ -30,7 +30,7 @@ func TestACCMHasBegunWithItsFirstRequestAndItsLease(t *testing.T) {
 		"a request":                          {alone, at(time.Second), time.Time{}, true},
 		"a request, no Lease":                {elects, at(time.Second), time.Time{}, false},
 		"a request, a dead leader's Lease":   {elects, at(time.Second), elects.renewed, false},
-		"a request, a Lease":                 {elects, at(time.Second), now.Add(-time.Second), true}, // another machine's clock
+		"a request, a Lease":                 {elects, at(time.Second), now.Add(-time.Second), true}, // another host's clock
 		"a Lease, no request":                {elects, nil, now, false},
 		"a request, the cluster's 1st Lease": {start{since: now, elects: true}, at(time.Second), now, true},
 	} {

@@ -60,7 +60,7 @@ func (cl *Cloud) Unique(name string) string {
 }
 
 // Roots returns the authorities that have signed the certificates that the cloud manages. If nil, they are the
-// machine's own.
+// host's own.
 func (cl *Cloud) Roots(ctx context.Context) *x509.CertPool {
 	GinkgoHelper()
 	if cl.control == nil {

@@ -14,7 +14,7 @@ type ClusterKind string
 
 // The kinds of clusters. The environment variable EnvCluster selects one.
 const (
-	// Embedded is a control plane of real programs on this machine, with simulated nodes. Each spec has a
+	// Embedded is a control plane of real programs on this host, with simulated nodes. Each spec has a
 	// cloud, nodes and a CCM process for itself.
 	Embedded ClusterKind = "embedded"
 	// KindCluster is a kind cluster whose nodes are the servers of a simulated cloud in a container. All
@@ -28,7 +28,7 @@ const (
 // EnvCluster is the environment variable with the kind of the cluster.
 const EnvCluster = "E2E_CLUSTER"
 
-// CurrentKind returns the kind of the cluster of this run. It is known while the specs are declared.
+// CurrentKind returns the kind of the cluster of this run. It is known before the specs run.
 func CurrentKind() ClusterKind { return ClusterKind(cmp.Or(os.Getenv(EnvCluster), string(Embedded))) }
 
 // The labels that say where a spec can run. Without one of these, it runs everywhere. scripts/e2e.sh and NewEnv leave out

@@ -13,8 +13,8 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
-// EnvRun is the environment variable with the run's name: a label value that everything has which the suite
-// creates in an existing cluster and cloud. `make e2e-clean` finds by it what a crash left.
+// EnvRun is the environment variable with the run's name, a label value of everything that the suite creates in an existing
+// cluster and cloud. `make e2e-clean` finds by it what a crash left.
 const EnvRun = "E2E_RUN"
 
 // LabelRun is the label with the run's name, of namespaces and of the cloud's resources.

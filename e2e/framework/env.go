@@ -63,7 +63,7 @@ type Env struct {
 	// Traffic sends requests from outside of the cluster.
 	Traffic Traffic
 	// Machines are the Machines of the machine controller.
-	Machines MachineObjects
+	Machines Machines
 
 	suite   *Suite
 	options Options
@@ -96,10 +96,10 @@ type setup interface {
 	dial(ctx context.Context, address string, from netip.Addr) (net.Conn, error)
 	// outsideAddress returns the address of clients outside of the cluster, as load balancers see it.
 	outsideAddress() string
-	// startMachines starts one more process of the machine controller, with these flags in addition to the usual ones.
-	startMachines(ctx context.Context, flags ...string) *Replica
-	// machineLog returns the last lines that are logged about a server's machine, "" where no log tells.
-	machineLog(server string) string
+	// startMachineController starts one more process of the machine controller, with these flags in addition to the usual ones.
+	startMachineController(ctx context.Context, flags ...string) *Replica
+	// hypervisorLog returns the last lines that the hypervisor has logged about a server, "" if there is no hypervisor.
+	hypervisorLog(server string) string
 	// report adds what explains a failure to the spec's report.
 	report(context.Context)
 }

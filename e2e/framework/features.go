@@ -20,7 +20,7 @@ const (
 	ForeignNodes Feature = "foreign-nodes"
 	// ShutdownTaint: a node whose server is off is tainted and kept.
 	ShutdownTaint Feature = "shutdown-taint"
-	// CarefulDeletion: a node is deleted only if the API says of its server that it does not exist.
+	// CarefulDeletion: a node is deleted only if the API says that its server does not exist.
 	CarefulDeletion Feature = "careful-deletion"
 	// NodeRoutes: each node has a route in the network, and its NetworkUnavailable condition reports that.
 	NodeRoutes Feature = "routes"

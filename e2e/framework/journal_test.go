@@ -10,7 +10,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
-func TestWhatIsCountedDoesNotBecomeFewerWhenTheJournalForgetsWhatWasBefore(t *testing.T) {
+func TestCountsDoNotDecreaseWhenTheJournalDropsOldEntries(t *testing.T) {
 	RegisterTestingT(t) // cloudJournal fails the spec if the cloud does not answer
 	cloud := fakecloud.New(fakecloud.Options{JournalSize: 6})
 	defer cloud.Close()

@@ -27,7 +27,7 @@ func prepareKind(ctx context.Context, ccm CCMDescription) error {
 	}
 	both, bothCtx := errgroup.WithContext(ctx)
 	both.Go(func() error { return e.DeployCCM(bothCtx, environmentCCM(ccm, usualPods(ccm))) })
-	if runsMachines(ccm) {
+	if runsMachineController(ccm) {
 		both.Go(func() error {
 			return e.DeployMachineController(bothCtx, strings.TrimSuffix(ccm.ProviderPrefix, "://"))
 		})
@@ -38,8 +38,10 @@ func prepareKind(ctx context.Context, ccm CCMDescription) error {
 	return e.AwaitUsable(ctx)
 }
 
-// runsMachines reports whether the machine controller runs, too, for all specs about Machines.
-func runsMachines(ccm CCMDescription) bool { return ccm.Has(NodeRoutes) && ccm.Has(NodeSelector) }
+// runsMachineController reports whether the machine controller runs, too, for all specs about Machines.
+func runsMachineController(ccm CCMDescription) bool {
+	return ccm.Has(NodeRoutes) && ccm.Has(NodeSelector)
+}
 
 // openKind uses the cluster that prepareKind has prepared.
 func openKind(ctx context.Context, ccm CCMDescription) (*sharedCluster, error) {
@@ -53,7 +55,7 @@ func openKind(ctx context.Context, ccm CCMDescription) (*sharedCluster, error) {
 	return &sharedCluster{
 		kubeconfig: e.Kubeconfig, endpoint: e.Endpoint, token: e.Token, network: environment.NetworkName,
 		dial: proxyDialer{e.OutsideProxy.Host}.DialContext, outside: e.OutsideAddress.String(), podImage: environment.ProbeImage,
-		control: remote.New(e.Control), machines: runsMachines(ccm), hypervisorLog: e.HypervisorLog, exec: e.Exec,
+		control: remote.New(e.Control), machineController: runsMachineController(ccm), hypervisorLog: e.HypervisorLog, exec: e.Exec,
 		ccm: &podCCM{
 			configure: func(ctx context.Context, s podSettings) error {
 				return e.DeployCCM(ctx, environmentCCM(ccm, s))

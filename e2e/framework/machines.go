@@ -38,14 +38,14 @@ type machineController struct {
 	client             client.Client // an administrator's, which knows Machines
 }
 
-// MachineObjects are the Machines of the machine controller.
-type MachineObjects struct {
+// Machines are the Machines of the machine controller.
+type Machines struct {
 	env *Env
 }
 
-// prepareMachines installs the CRDs and builds the machine controller, once.
-func (s *Suite) prepareMachines(ctx context.Context) error {
-	if s.machines.client != nil {
+// prepareMachineController installs the CRDs and builds the machine controller, once.
+func (s *Suite) prepareMachineController(ctx context.Context) error {
+	if s.machineController.client != nil {
 		return nil
 	}
 	if err := s.installCRDs(ctx); err != nil {
@@ -66,7 +66,7 @@ func (s *Suite) prepareMachines(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.machines = machineController{binary, kubeconfig, c}
+	s.machineController = machineController{binary, kubeconfig, c}
 	return nil
 }
 
@@ -104,26 +104,26 @@ func (s *Suite) machineClient(ctx context.Context) (c client.Client, err error) 
 }
 
 // Client returns an administrator's client that knows Machines. The CRDs are there.
-func (ms MachineObjects) Client(ctx context.Context) client.Client {
+func (ms Machines) Client(ctx context.Context) client.Client {
 	GinkgoHelper()
 	if ms.env.suite.shared != nil { // Start has installed the CRDs
-		return ms.env.suite.machines.client
+		return ms.env.suite.machineController.client
 	}
-	Expect(ms.env.suite.prepareMachines(ctx)).To(Succeed())
-	return ms.env.suite.machines.client
+	Expect(ms.env.suite.prepareMachineController(ctx)).To(Succeed())
+	return ms.env.suite.machineController.client
 }
 
 // Start starts the machine controller, with these flags in addition to the usual ones. What it has made goes with the spec, and
 // so does the controller on the embedded cluster; on a kind cluster it runs for all specs.
-func (ms MachineObjects) Start(ctx context.Context, flags ...string) *Replica {
+func (ms Machines) Start(ctx context.Context, flags ...string) *Replica {
 	GinkgoHelper()
 	DeferCleanup(ms.remove)
-	return ms.env.setup.startMachines(ctx, flags...)
+	return ms.env.setup.startMachineController(ctx, flags...)
 }
 
 // remove removes all objects of the spec.
-func (ms MachineObjects) remove(ctx context.Context) {
-	c, in, shared := ms.env.suite.machines.client, client.InNamespace(ms.env.Services.Namespace), ms.env.suite.shared
+func (ms Machines) remove(ctx context.Context) {
+	c, in, shared := ms.env.suite.machineController.client, client.InNamespace(ms.env.Services.Namespace), ms.env.suite.shared
 	if c == nil {
 		return
 	}
@@ -140,7 +140,7 @@ func (ms MachineObjects) remove(ctx context.Context) {
 }
 
 // Deployment returns a MachineDeployment of the spec, which is not created yet.
-func (ms MachineObjects) Deployment(name string, n int32) *v1alpha1.MachineDeployment {
+func (ms Machines) Deployment(name string, n int32) *v1alpha1.MachineDeployment {
 	labels := map[string]string{"pool": name}
 	d := &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: ms.env.Services.Namespace, Name: name}}
 	d.Spec.Replicas, d.Spec.Selector.MatchLabels, d.Spec.Template.Metadata.Labels = &n, labels, labels
@@ -151,7 +151,7 @@ func (ms MachineObjects) Deployment(name string, n int32) *v1alpha1.MachineDeplo
 }
 
 // Example returns the MachineDeployment of an example's file, in the namespace of the spec. It is not created yet.
-func (ms MachineObjects) Example(file string) *v1alpha1.MachineDeployment {
+func (ms Machines) Example(file string) *v1alpha1.MachineDeployment {
 	GinkgoHelper()
 	text, err := os.ReadFile(file)
 	Expect(err).NotTo(HaveOccurred())
@@ -162,19 +162,19 @@ func (ms MachineObjects) Example(file string) *v1alpha1.MachineDeployment {
 }
 
 // SetServerType changes the server type of a MachineDeployment.
-func (ms MachineObjects) SetServerType(d *v1alpha1.MachineDeployment, serverType string) {
+func (ms Machines) SetServerType(d *v1alpha1.MachineDeployment, serverType string) {
 	d.Spec.Template.Spec.ProviderSpec.CloudProviderSpec.Raw = fmt.Appendf(nil, `{"serverType": %q, "location": %q, "networks": [%q]}`,
 		serverType, Location, ms.env.Cloud.Network.Name)
 }
 
 // Create creates a MachineDeployment.
-func (ms MachineObjects) Create(ctx context.Context, d *v1alpha1.MachineDeployment) {
+func (ms Machines) Create(ctx context.Context, d *v1alpha1.MachineDeployment) {
 	GinkgoHelper()
 	Expect(ms.Client(ctx).Create(ctx, d)).To(Succeed())
 }
 
 // Change changes a MachineDeployment.
-func (ms MachineObjects) Change(ctx context.Context, name string, change func(*v1alpha1.MachineDeployment)) {
+func (ms Machines) Change(ctx context.Context, name string, change func(*v1alpha1.MachineDeployment)) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		var d v1alpha1.MachineDeployment
@@ -185,7 +185,7 @@ func (ms MachineObjects) Change(ctx context.Context, name string, change func(*v
 }
 
 // Scale asks for n Machines as `kubectl scale` does.
-func (ms MachineObjects) Scale(ctx context.Context, name string, n int32) {
+func (ms Machines) Scale(ctx context.Context, name string, n int32) {
 	GinkgoHelper()
 	d := &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: ms.env.Services.Namespace, Name: name}}
 	scale := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: n}}
@@ -193,29 +193,29 @@ func (ms MachineObjects) Scale(ctx context.Context, name string, n int32) {
 }
 
 // Delete deletes a MachineDeployment, and waits until nothing is left of it.
-func (ms MachineObjects) Delete(ctx context.Context, name string) {
+func (ms Machines) Delete(ctx context.Context, name string) {
 	GinkgoHelper()
 	d := &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: ms.env.Services.Namespace, Name: name}}
 	Expect(ms.Client(ctx).Delete(ctx, d)).To(Succeed())
 	ms.awaitNone(ctx)
 }
 
-func (ms MachineObjects) awaitNone(ctx context.Context) {
+func (ms Machines) awaitNone(ctx context.Context) {
 	GinkgoHelper()
 	// Kubernetes' garbage collector asks each 30 s which resources there are.
 	Eventually(func() []v1alpha1.Machine { return ms.List(ctx) }).WithContext(ctx).WithTimeout(ms.timeout()).WithPolling(Polling).Should(BeEmpty(), "Machines are left")
 }
 
 // timeout is how long Machines may take to come and to go.
-func (ms MachineObjects) timeout() time.Duration {
+func (ms Machines) timeout() time.Duration {
 	if ms.env.suite.shared != nil {
-		return RebootTimeout // real machines
+		return RebootTimeout // real nodes
 	}
 	return 2 * Timeout
 }
 
 // List returns the Machines of the spec, by name.
-func (ms MachineObjects) List(ctx context.Context) []v1alpha1.Machine {
+func (ms Machines) List(ctx context.Context) []v1alpha1.Machine {
 	GinkgoHelper()
 	var list v1alpha1.MachineList
 	Expect(ms.Client(ctx).List(ctx, &list, client.InNamespace(ms.env.Services.Namespace))).To(Succeed())
@@ -225,7 +225,7 @@ func (ms MachineObjects) List(ctx context.Context) []v1alpha1.Machine {
 
 // Await waits until a MachineDeployment has n Machines from its template and no others, whose Nodes are ready, initialized and
 // have their routes. It returns the names of the Machines, which are those of servers and Nodes.
-func (ms MachineObjects) Await(ctx context.Context, name string, n int) (names []string) {
+func (ms Machines) Await(ctx context.Context, name string, n int) (names []string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		var d v1alpha1.MachineDeployment
@@ -239,7 +239,7 @@ func (ms MachineObjects) Await(ctx context.Context, name string, n int) (names [
 		for _, m := range all {
 			g.Expect(m.DeletionTimestamp).To(BeNil(), "%s is being deleted", m.Name)
 			g.Expect(m.Status.NodeRef).NotTo(BeNil())
-			// Of a server that someone has just deleted, all status may be as before.
+			// Just after its server was deleted, a Machine's status may still be the old one.
 			node, err := ms.env.Kube.CoreV1().Nodes().Get(ctx, m.Status.NodeRef.Name, metav1.GetOptions{})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(string(node.UID)).To(Equal(m.Status.NodeRef.UID))
@@ -250,7 +250,7 @@ func (ms MachineObjects) Await(ctx context.Context, name string, n int) (names [
 		ms.env.Nodes.AwaitInitialized(ctx, m)
 		ms.env.Nodes.Await(ctx, m, func(g Gomega, node *corev1.Node) {
 			g.Expect(IsReady(node)).To(BeTrue())
-			if ms.env.suite.CCM.Has(NodeRoutes) { // a node without a route is no target
+			if ms.env.suite.CCM.Has(NodeRoutes) { // a node without a route cannot be a target
 				g.Expect(node.Status.Conditions).NotTo(ContainElement(And(HaveField("Type", corev1.NodeNetworkUnavailable), HaveField("Status", corev1.ConditionTrue))))
 			}
 		})
@@ -258,6 +258,6 @@ func (ms MachineObjects) Await(ctx context.Context, name string, n int) (names [
 	return names
 }
 
-func (ms MachineObjects) key(name string) client.ObjectKey {
+func (ms Machines) key(name string) client.ObjectKey {
 	return client.ObjectKey{Namespace: ms.env.Services.Namespace, Name: name}
 }

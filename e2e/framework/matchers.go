@@ -10,7 +10,7 @@ import (
 )
 
 // Timeout is how long specs wait for something, Polling how often they look, and Quiet how long they watch that
-// something does not happen if the CCM's file does not say. They are bounds for a busy machine, not expectations.
+// something does not happen if the CCM's file does not say. They are bounds for a busy host, not expectations.
 var (
 	Timeout = 60 * time.Second
 	Polling = 100 * time.Millisecond

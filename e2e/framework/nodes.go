@@ -96,13 +96,13 @@ func (ns Nodes) Await(ctx context.Context, name string, check func(Gomega, *core
 	return found
 }
 
-// AwaitJoined waits until a server that was just made is a node: until its machine has started and its kubelet has registered
-// itself, which takes minutes on a busy computer. All that a CCM does begins afterwards.
+// AwaitJoined waits until a new server is a node: until its container has started and its kubelet has registered itself, which
+// takes minutes on a busy host. All that a CCM does begins afterwards.
 func (ns Nodes) AwaitJoined(ctx context.Context, name string) {
 	GinkgoHelper()
 	Eventually(func() *corev1.Node { return ns.Get(ctx, name) }).
 		WithContext(ctx).WithTimeout(RebootTimeout).WithPolling(Polling).ShouldNot(BeNil(), func() string {
-		return fmt.Sprintf("node %s has not joined; the log of its machine ends with\n%s", name, ns.env.setup.machineLog(name))
+		return fmt.Sprintf("node %s has not joined; the hypervisor's log about it ends with\n%s", name, ns.env.setup.hypervisorLog(name))
 	})
 }
 

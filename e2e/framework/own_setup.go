@@ -131,15 +131,15 @@ func delayed(c cluster.Command) cluster.Command {
 	return c
 }
 
-// startMachines implements setup.
-func (s *ownSetup) startMachines(ctx context.Context, flags ...string) *Replica {
+// startMachineController implements setup.
+func (s *ownSetup) startMachineController(ctx context.Context, flags ...string) *Replica {
 	GinkgoHelper()
 	suite := s.env.suite
-	Expect(suite.prepareMachines(ctx)).To(Succeed())
+	Expect(suite.prepareMachineController(ctx)).To(Succeed())
 	return s.run("machine-controller", cluster.Command{
-		Path: suite.machines.binary,
+		Path: suite.machineController.binary,
 		Args: append([]string{
-			"--kubeconfig=" + suite.machines.kubeconfig, "--metrics-bind-address=0", "--health-probe-bind-address=0", "--leader-elect=false",
+			"--kubeconfig=" + suite.machineController.kubeconfig, "--metrics-bind-address=0", "--health-probe-bind-address=0", "--leader-elect=false",
 			"--poll=200ms", "--interval=2s", "--kube-api-qps=200",
 		}, flags...),
 		Env: []string{
@@ -263,8 +263,8 @@ func (s *ownSetup) dial(ctx context.Context, address string, from netip.Addr) (n
 // outsideAddress implements setup: any loopback address can be a client's.
 func (s *ownSetup) outsideAddress() string { return "127.200.3.4" }
 
-// machineLog implements setup: servers have no machines here.
-func (s *ownSetup) machineLog(string) string { return "" }
+// hypervisorLog implements setup: there is no hypervisor here.
+func (s *ownSetup) hypervisorLog(string) string { return "" }
 
 // report implements setup: the logs of all CCM processes and the cloud's state.
 func (s *ownSetup) report(ctx context.Context) {

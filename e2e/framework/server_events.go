@@ -14,7 +14,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/dataplane"
 )
 
-// resolve returns the address of a target on this machine for the data plane. Public addresses are loopback addresses;
+// resolve returns the address of a target on this host for the data plane. Public addresses are loopback addresses;
 // for a private one it returns the address of its server.
 func (s *ownSetup) resolve(t dataplane.Target, port uint16) (string, error) {
 	address := t.Address
@@ -28,7 +28,7 @@ func (s *ownSetup) resolve(t dataplane.Target, port uint16) (string, error) {
 	return netip.AddrPortFrom(address, port).String(), nil
 }
 
-// localOf returns the address on this machine of the server with a private address.
+// localOf returns the address on this host of the server with a private address.
 func (s *ownSetup) localOf(private netip.Addr) (netip.Addr, bool) {
 	raw, err := s.cloud.State(context.Background(), fakecloud.Selection{
 		Projects: []int64{fakecloud.DefaultProject}, Kinds: []string{"server"},
@@ -81,7 +81,7 @@ func (s serverEvents) WatchServers(ctx context.Context) (<-chan node.ServerEvent
 	return out, nil
 }
 
-// translate returns the events of a machine for an event of the cloud. known are the servers before the event.
+// translate returns the events of simulated nodes for an event of the cloud. known are the servers before the event.
 func (s serverEvents) translate(event fakecloud.Event, known map[int64]*schema.Server) []node.ServerEvent {
 	if event.Kind != "server" {
 		return nil
@@ -90,33 +90,33 @@ func (s serverEvents) translate(event fakecloud.Event, known map[int64]*schema.S
 	switch {
 	case event.Type == fakecloud.EventDeleted && before != nil:
 		delete(known, event.ID)
-		return []node.ServerEvent{{Type: node.ServerDeleted, Server: s.setup.machine(before)}}
+		return []node.ServerEvent{{Type: node.ServerDeleted, Server: s.setup.nodeServer(before)}}
 	case json.Unmarshal(event.Resource, after) != nil:
 		return nil
 	}
 	known[event.ID] = after
-	machine := s.setup.machine(after)
+	server := s.setup.nodeServer(after)
 	var events []node.ServerEvent
 	if before == nil {
-		events = append(events, node.ServerEvent{Type: node.ServerCreated, Server: machine})
+		events = append(events, node.ServerEvent{Type: node.ServerCreated, Server: server})
 	}
 	wasUp, isUp := before != nil && before.Status == "running", after.Status == "running"
 	switch {
 	case isUp && !wasUp:
-		events = append(events, node.ServerEvent{Type: node.ServerStarted, Server: machine})
+		events = append(events, node.ServerEvent{Type: node.ServerStarted, Server: server})
 	case wasUp && !isUp:
-		events = append(events, node.ServerEvent{Type: node.ServerStopped, Server: machine})
+		events = append(events, node.ServerEvent{Type: node.ServerStopped, Server: server})
 	case before != nil:
-		events = append(events, node.ServerEvent{Type: node.ServerChanged, Server: machine})
+		events = append(events, node.ServerEvent{Type: node.ServerChanged, Server: server})
 	}
 	return events
 }
 
-func (s *ownSetup) machine(server *schema.Server) node.Server {
+func (s *ownSetup) nodeServer(server *schema.Server) node.Server {
 	return node.Server{ID: strconv.FormatInt(server.ID, 10), Name: server.Name, Addresses: []netip.Addr{s.local(server)}}
 }
 
-// local returns the address of a server on this machine: its public IPv4 address or, without one, an address with its
+// local returns the address of a server on this host: its public IPv4 address or, without one, an address with its
 // id.
 func (s *ownSetup) local(server *schema.Server) netip.Addr {
 	if ip, err := netip.ParseAddr(server.PublicNet.IPv4.IP); err == nil {

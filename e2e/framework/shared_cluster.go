@@ -26,8 +26,8 @@ type sharedCluster struct {
 	podImage string
 	// control is that of a simulated cloud, nil for a real one.
 	control control
-	// machines says that the machine controller runs in the cluster.
-	machines bool
+	// machineController reports whether the machine controller runs in the cluster.
+	machineController bool
 	// hypervisorLog returns the log of what makes servers into nodes, nil if that is not a process of ours.
 	hypervisorLog func() (string, error)
 	// exec runs a command on a node, nil if the suite may not do so.

@@ -221,7 +221,7 @@ func (s *sharedSetup) untagged(labels map[string]string) bool {
 // ownRequests implements setup.
 func (s *sharedSetup) ownRequests(ctx context.Context, all []journal.Entry) []journal.Entry {
 	GinkgoHelper()
-	// Looking at what the CCM has created is how the spec learns what belongs to it.
+	// The spec learns what belongs to it by looking at what the CCM has created.
 	s.env.LoadBalancers.List(ctx)
 	s.env.Cloud.Certificates(ctx)
 	return slices.DeleteFunc(all, func(r journal.Entry) bool { return !s.env.created.contains(r) })
@@ -242,25 +242,25 @@ func (s *sharedSetup) outsideAddress() string {
 	return s.shared.outside
 }
 
-// startMachines implements setup: the machine controller runs already, with the flags of its manifest, for all specs.
-func (s *sharedSetup) startMachines(ctx context.Context, flags ...string) *Replica {
+// startMachineController implements setup: the machine controller runs already, with the flags of its manifest, for all specs.
+func (s *sharedSetup) startMachineController(ctx context.Context, flags ...string) *Replica {
 	GinkgoHelper()
 	if len(flags) > 0 {
 		Skip("needs a machine controller with flags of its own: runs with E2E_CLUSTER=embedded")
 	}
-	if !s.shared.machines {
+	if !s.shared.machineController {
 		Skip("needs the machine controller in this cluster: runs with E2E_CLUSTER=embedded and kind")
 	}
-	if suite := s.env.suite; suite.machines.client == nil {
+	if suite := s.env.suite; suite.machineController.client == nil {
 		var err error
-		suite.machines.client, err = suite.machineClient(ctx)
+		suite.machineController.client, err = suite.machineClient(ctx)
 		Expect(err).NotTo(HaveOccurred())
 	}
 	return &Replica{}
 }
 
-// machineLog implements setup: what the hypervisor says of a server's machine.
-func (s *sharedSetup) machineLog(server string) string {
+// hypervisorLog implements setup.
+func (s *sharedSetup) hypervisorLog(server string) string {
 	if s.shared.hypervisorLog == nil {
 		return ""
 	}
@@ -280,7 +280,7 @@ func (s *sharedSetup) machineLog(server string) string {
 // report implements setup: the log of the CCM's pods, and the hypervisor's.
 func (s *sharedSetup) report(ctx context.Context) {
 	if s.shared.hypervisorLog != nil {
-		AddReportEntry("log of the hypervisor", ReportEntryVisibilityFailureOrVerbose, s.machineLog(""))
+		AddReportEntry("log of the hypervisor", ReportEntryVisibilityFailureOrVerbose, s.hypervisorLog(""))
 	}
 	if s.shared.ccm == nil {
 		return

@@ -13,9 +13,9 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework/node"
 )
 
-// Machines returns a value for Options.Spec from a function that may change the node of a server. If the function
+// NodeSpec returns a value for Options.Spec from a function that may change the node of a server. If the function
 // returns false, the server runs no kubelet.
-func Machines(change func(node.Server, *node.Spec) bool) func(node.Server) (node.Spec, bool) {
+func NodeSpec(change func(node.Server, *node.Spec) bool) func(node.Server) (node.Spec, bool) {
 	return func(s node.Server) (node.Spec, bool) {
 		spec := node.Spec{Name: s.Name, Addresses: s.Addresses}
 		isNode := change(s, &spec)
@@ -41,7 +41,7 @@ func (ns Nodes) Simulated(name string) *node.Node {
 // Start starts a node that has no server in the cloud. It ends with the spec.
 func (ns Nodes) Start(ctx context.Context, spec node.Spec) *node.Node {
 	GinkgoHelper()
-	// The node lives longer than the context of the node of the spec tree.
+	// The node outlives the context of the Ginkgo node that starts it.
 	n, err := node.Start(context.WithoutCancel(ctx), ns.env.Kube, spec)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(n.Stop)

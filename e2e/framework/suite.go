@@ -49,13 +49,13 @@ type Suite struct {
 	specs   int
 	// shared is the cluster that all specs share, nil on the embedded one.
 	shared *sharedCluster
-	// machines is the machine controller's program, empty before the first spec that needs it.
-	machines machineController
+	// machineController is empty before the first spec that needs it.
+	machineController machineController
 	// temporary says that Out is a temporary folder.
 	temporary bool
 }
 
-// quiet returns the time without a change after which the CCM has done what it had to do.
+// quiet returns the time without a change after which the CCM has done its work.
 func (s *Suite) quiet() time.Duration {
 	if s.Kind == Existing {
 		return Quiet
@@ -72,8 +72,8 @@ const (
 	EnvBinary = "E2E_CCM"
 	// EnvOut is the folder for logs and coverage. Without it the suite uses a temporary one.
 	EnvOut = "E2E_OUT"
-	// EnvOffset is added to the number of the parallel process, so that several runs on one machine do not share
-	// loopback addresses. A machine has room for 16 processes.
+	// EnvOffset is added to the number of the parallel process, so that several runs on one host do not share
+	// loopback addresses. A host has room for 16 processes.
 	EnvOffset = "E2E_OFFSET"
 	// EnvDelay is a whole number of seconds by which each start of the CCM is delayed on the embedded cluster. It shows
 	// specs that look before the CCM has begun.
@@ -196,8 +196,8 @@ func (s *Suite) startEmbedded(ctx context.Context, process int) error {
 	return s.createCCMAccount(ctx)
 }
 
-// awaitTurn waits until this process may start its control plane, and returns what ends its turn. To start one is computing
-// most of the time: if all processes did it at once, no spec would begin before all of them are there.
+// awaitTurn waits until this process may start its control plane, and returns what ends its turn. A start mostly computes: if
+// all processes did it at once, no spec would begin before all control planes are up.
 func (s *Suite) awaitTurn(process int) (end func(), err error) {
 	turn := process % (2 * runtime.NumCPU())
 	lock, err := os.Create(filepath.Join(s.Out, fmt.Sprintf("start-%d.lock", turn)))

@@ -18,12 +18,12 @@ import (
 // SummaryFile is the name of the summary in the folder that EnvOut names.
 const SummaryFile = "specs.md"
 
-// FailuresFile is the name of the file next to the summary that says what failed and why. A run without a failure
-// writes none.
+// FailuresFile is the name of the file next to the summary that says what failed and why. A run without a failure does not
+// write it.
 const FailuresFile = "failures.txt"
 
 // GapsFile is the name of the file next to the summary that says which known gaps the CCM still has, and which are
-// closed. A run without one writes none.
+// closed. A run without one does not write it.
 const GapsFile = "known-gaps.txt"
 
 // WriteSummary writes a table of all specs with their results and times into the folder EnvOut, as Markdown and as JSON

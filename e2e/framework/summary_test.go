@@ -87,7 +87,7 @@ other on embedded, 2 at a time, seed 42.
 	}
 }
 
-func TestFailuresAreSaidWithTheirPlaceAndReason(t *testing.T) {
+func TestFailuresAreListedWithTheirPlaceAndReason(t *testing.T) {
 	t.Parallel()
 	failed := func(line int, message string) types.Failure {
 		return types.Failure{
@@ -118,7 +118,7 @@ panicked: AfterSuite
 	}
 }
 
-func TestKnownGapsAreNoFailuresAndEveryOtherFailureIs(t *testing.T) {
+func TestAKnownGapDoesNotFailARunAndEveryOtherFailureDoes(t *testing.T) {
 	t.Parallel()
 	spec := func(text string, state types.SpecState) types.SpecReport {
 		return types.SpecReport{LeafNodeType: types.NodeTypeIt, LeafNodeText: text, State: state, Failure: types.Failure{Message: "no"}}

@@ -122,7 +122,7 @@ func (t Traffic) Closed(ctx context.Context, address string, port int) bool {
 type ClientOptions struct {
 	// Address replaces the address of the URL, as a DNS entry would. If empty, the URL's.
 	Address string
-	// Roots are the trusted authorities. If nil, the machine's.
+	// Roots are the trusted authorities. If nil, the host's.
 	Roots *x509.CertPool
 	// Cookies makes the client keep cookies.
 	Cookies bool

@@ -23,10 +23,10 @@ import (
 )
 
 const (
-	// offset keeps these runs apart from others on this machine: see E2E_OFFSET.
+	// offset keeps these runs apart from others on this host: see E2E_OFFSET.
 	offset = 12
 	procs  = 2
-	// patience is a time limit for a busy machine.
+	// patience is a time limit for a busy host.
 	patience = 3 * time.Minute
 )
 
@@ -182,7 +182,7 @@ func ports(also func(netip.Addr) bool) []string {
 		if len(fields) < 4 || fields[3] != listening {
 			continue
 		}
-		// Address and port are hexadecimal, the address in the order of the machine's bytes.
+		// Address and port are hexadecimal, the address in the order of the host's bytes.
 		address, port, _ := strings.Cut(fields[1], ":")
 		b, err := hex.DecodeString(address)
 		n, portErr := strconv.ParseUint(port, 16, 16)

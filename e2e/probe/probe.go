@@ -14,7 +14,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/speclist"
 )
 
-// Unexplained begins the reason of what was found and what no person has looked at.
+// Unexplained begins the reason of a finding that no person has explained yet.
 const Unexplained = "NOT EXPLAINED YET"
 
 // needsPrefix begins the labels of specs that name a feature.
@@ -116,8 +116,8 @@ func find(run speclist.Run, before Findings) Findings {
 	return found
 }
 
-// lackingFeatures returns the fewest features, found greedily, that explain failed specs: a feature of which one spec
-// passes is there. A failed spec that needs several is explained by one.
+// lackingFeatures returns the fewest features, found greedily, that explain failed specs: the CCM has a feature if one spec
+// that needs it passes. One missing feature explains a failed spec that needs several.
 func lackingFeatures(ran []speclist.Spec) []string {
 	there := map[string]bool{}
 	for _, s := range ran {

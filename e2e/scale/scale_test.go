@@ -173,7 +173,7 @@ func newNode(i int, version string) *corev1.Node {
 // awaitInitialised returns a channel that is closed when n Nodes are initialised.
 func awaitInitialised(t *testing.T, plane *cluster.Cluster, n int) <-chan struct{} {
 	config := rest.CopyConfig(plane.RESTConfig)
-	config.ContentType = kruntime.ContentTypeProtobuf // costs the machine that is measured less than JSON
+	config.ContentType = kruntime.ContentTypeProtobuf // costs the host that is measured less than JSON
 	client, err := kubernetes.NewForConfig(config)
 	must(t, err)
 	ctx, stop := context.WithCancel(t.Context())

@@ -52,7 +52,7 @@ func TestRunsAreMergedIntoOneTable(t *testing.T) {
 	}
 }
 
-func TestAFileThatIsNoneIsNamed(t *testing.T) {
+func TestABrokenFileIsNamed(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	if err := os.Mkdir(filepath.Join(folder, "broken"), 0o755); err != nil {

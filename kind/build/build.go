@@ -1,5 +1,5 @@
-// Package build runs what compiles programs of this repository, with its progress shown: kind/nodeimage, which builds what
-// a machine cannot pull, and scripts/image, which makes images of this module's programs.
+// Package build compiles programs of this repository and shows the progress. It runs kind/nodeimage, which builds what a host
+// cannot pull, and scripts/image, which makes images of this module's programs.
 package build
 
 import (
@@ -63,7 +63,7 @@ func nodeimage(ctx context.Context, out io.Writer, args ...string) (string, erro
 	return Run(ctx, out, filepath.Join(root, "scripts", "gorun.sh"), append([]string{"kind/nodeimage"}, args...)...)
 }
 
-// Go runs a go command that compiles. What says what it is for; how much is downloaded and compiled is shown on out.
+// Go runs a go command that compiles. It shows the progress on out; the argument what says what is compiled.
 func Go(ctx context.Context, out io.Writer, what string, args ...string) (string, error) {
 	root, err := Root(ctx)
 	if err != nil {
@@ -84,8 +84,8 @@ func Root(ctx context.Context) (string, error) {
 // stopGrace is how long a program has to end when its context does.
 const stopGrace = 10 * time.Second
 
-// Run runs a program in a process group of its own, which ends with the context, and returns what it prints. What it says
-// on standard error goes to out if that is not nil, and else into the error.
+// Run runs a program in a process group of its own, which ends with the context, and returns its standard output. Its
+// standard error goes to out or, if that is nil, into the error.
 func Run(ctx context.Context, out io.Writer, program string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestAWaitOutlastsErrorsAndTellsTheLast(t *testing.T) {
+func TestAWaitOutlastsErrorsAndReturnsTheLast(t *testing.T) {
 	t.Parallel()
 	tries := 0
 	if err := await(t.Context(), "x", func(context.Context) error {

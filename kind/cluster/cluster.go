@@ -43,7 +43,7 @@ type Options struct {
 	// Kubeconfig is the file to write. Empty means KubeconfigPath(Name). The
 	// user's own kubeconfig is never touched.
 	Kubeconfig string
-	// Retain keeps what there is of a cluster whose creation failed.
+	// Retain keeps the remains of a cluster whose creation failed.
 	Retain bool
 	// Progress shows what happens. If nil, nothing is shown.
 	Progress io.Writer
@@ -51,7 +51,7 @@ type Options struct {
 
 var validName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$`)
 
-// complete fills in what was left to be chosen, and validates.
+// complete sets the defaults, and validates.
 func (o Options) complete() (Options, error) {
 	o.Subnet = cmp.Or(o.Subnet, DefaultSubnet)
 	o.PodCIDR = cmp.Or(o.PodCIDR, DefaultPodCIDR)
@@ -119,8 +119,8 @@ func Create(ctx context.Context, o Options) (_ *Cluster, err error) {
 	if _, err := docker(ctx, "image", "inspect", o.Image); err != nil {
 		return nil, fmt.Errorf("the image of the nodes: %w", err)
 	}
-	// A cluster that kind's own command made may have the name. It must be found
-	// out before anything is made here that a failure would clean up.
+	// A cluster that kind's own command made may have the name. Look before anything is made here: a failure would remove
+	// that cluster.
 	if err := CheckFree(ctx, o.Name); err != nil {
 		return nil, err
 	}
@@ -140,7 +140,7 @@ func Create(ctx context.Context, o Options) (_ *Cluster, err error) {
 	}
 	defer func() {
 		if err != nil && !o.Retain {
-			// Also when ctx is what ended.
+			// Also if the error is that ctx has ended.
 			err = errors.Join(err, Delete(context.WithoutCancel(ctx), o.Name))
 		}
 	}()
@@ -157,7 +157,7 @@ func Create(ctx context.Context, o Options) (_ *Cluster, err error) {
 			kind.CreateWithDisplayUsage(false), kind.CreateWithDisplaySalutation(false))
 	})
 	if ctx.Err() != nil {
-		// What kind says is that a step has failed, which is not the reason.
+		// kind's error says only that a step has failed, not why.
 		return nil, fmt.Errorf("creating the cluster was stopped: %w", ctx.Err())
 	}
 	if err != nil {
@@ -171,7 +171,7 @@ func Create(ctx context.Context, o Options) (_ *Cluster, err error) {
 	if err := each(names, func(name string) error { return c.installPodNetwork(ctx, name) }); err != nil {
 		return nil, err
 	}
-	// kubeadm has ended well, so this is about a second; but it must end.
+	// kubeadm has succeeded, so this takes about a second. The limit is for a hang.
 	ready, cancel := context.WithTimeout(ctx, readyPatience)
 	defer cancel()
 	for _, name := range names {
@@ -225,7 +225,7 @@ func CheckFree(ctx context.Context, name string) error {
 	return nil
 }
 
-// State is what there is of a cluster.
+// State says how much of a cluster exists.
 type State string
 
 // The states of a cluster.
@@ -238,7 +238,7 @@ const (
 	Whole State = "whole"
 )
 
-// Look returns what there is of a cluster that Create made.
+// Look returns how much exists of a cluster that Create made.
 func Look(ctx context.Context, name string) (State, error) {
 	out, err := docker(ctx, "network", "ls", "--quiet", "--filter", "label="+LabelCluster+"="+name)
 	if err != nil || out == "" {
@@ -326,7 +326,7 @@ func containersWith(ctx context.Context, label, value string) ([]string, error) 
 
 // Delete removes a cluster that Create made: its nodes, those that joined later,
 // every other container with LabelCluster, the network, and the kubeconfig
-// in its default place. It is no error if there is none of them. A cluster that
+// in its default place. It succeeds if none of them exists. A cluster that
 // kind's own command made is left alone, whatever its name.
 func Delete(ctx context.Context, name string) error {
 	out, err := docker(ctx, "network", "ls", "--quiet", "--filter", "label="+LabelCluster+"="+name)
@@ -346,7 +346,7 @@ func Delete(ctx context.Context, name string) error {
 		if len(ids) == 0 {
 			continue
 		}
-		// With their volumes: each node has its /var in one that has no name.
+		// With their volumes: each node's /var is in an anonymous volume.
 		if _, err := docker(ctx, append([]string{"rm", "--force", "--volumes"}, ids...)...); err != nil {
 			return fmt.Errorf("removing the containers of %s: %w", name, err)
 		}
@@ -378,14 +378,14 @@ const readyPatience = 3 * time.Minute
 // pollInterval is how often a wait looks again. A wait ends with its context.
 const pollInterval = 200 * time.Millisecond
 
-// hopeless marks an error that no waiting changes.
+// hopeless marks an error that waiting cannot change.
 type hopeless struct{ error }
 
 func (h hopeless) Unwrap() error { return h.error }
 
-// await calls try until it returns nil, or a hopeless error, or ctx ends. What it
-// returned last is why: an API server that has just started forbids, refuses and
-// forgets things that it allows a second later. The error says what was awaited.
+// await calls try until it returns nil or a hopeless error, or until ctx ends. Other errors are not final: an API server that
+// has just started refuses things that it allows a second later. The error says what was awaited, and holds the last error of
+// try.
 func await(ctx context.Context, what string, try func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
@@ -393,7 +393,7 @@ func await(ctx context.Context, what string, try func(context.Context) error) er
 		if errors.As(err, &hopeless{}) {
 			return false, err
 		}
-		if last == nil || ctx.Err() == nil { // else it may say no more than that ctx has ended
+		if last == nil || ctx.Err() == nil { // otherwise it may only say that ctx has ended
 			last = err
 		}
 		return err == nil, nil

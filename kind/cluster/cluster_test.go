@@ -19,8 +19,7 @@ import (
 // uninitialized is the taint of a Node that waits for a CCM.
 const uninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
 
-// inventory lists what Docker has of the cluster, and the volumes, which bear no
-// name that says whose they are.
+// inventory lists what Docker has of the cluster, and all volumes: their names do not say whose they are.
 func inventory(t *testing.T, cluster string) (own, volumes []string) {
 	t.Helper()
 	list := func(args ...string) []string {

@@ -53,9 +53,8 @@ func externalProvider() []operation {
 	}
 }
 
-// apiPatience is how long kubeadm waits for the API server where it would wait a
-// minute. On a busy machine with two cores a first start can take longer: every
-// image is unpacked then.
+// apiPatience is how long kubeadm waits for the API server, instead of a minute. On a busy host with two cores a first start
+// can take longer: every image is unpacked then.
 const apiPatience = 4 * time.Minute
 
 // patient makes kubeadm wait that long.
@@ -108,7 +107,7 @@ func (o Options) kubeletSettings(cgroupV1 bool) string {
 		settings = "failCgroupV1: false\n" // since 1.35 a kubelet refuses to run on cgroup v1 unless told
 	}
 	if o.NodeMonitorGracePeriod > 0 {
-		// Who wants to know soon that a node is dead wants it back soon, too: after a restart of all nodes, containers end
+		// A short grace period asks for a quick recovery, too: after a restart of all nodes, containers end
 		// until the API server answers, and a kubelet would let them wait for up to 5 minutes (KEP-4603).
 		settings += "crashLoopBackOff:\n  maxContainerRestartPeriod: 2s\n"
 	}

@@ -22,6 +22,6 @@
 // line, as kind does. Nothing is kept on disk but a kubeconfig: a cluster that
 // another process made is found by labels in Docker (Open).
 //
-// A host whose Docker cannot run privileged containers is no business of this
-// package: scripts/with-docker.sh puts a docker that can be used there into PATH.
+// A host whose Docker cannot run privileged containers needs scripts/with-docker.sh, which puts a docker that can be used
+// there into PATH.
 package cluster

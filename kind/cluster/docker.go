@@ -12,7 +12,7 @@ import (
 
 // Labels. The first two are kind's own: containers that bear them are nodes of a
 // kind cluster, for kind's commands too. The third marks the cluster's network
-// and whatever other container belongs to the cluster; Delete removes those.
+// and every other container of the cluster; Delete removes those.
 const (
 	labelKindCluster = "io.x-k8s.kind.cluster"
 	labelKindRole    = "io.x-k8s.kind.role"
@@ -38,7 +38,7 @@ func (e *dockerError) Error() string {
 	return text + hint(e.said)
 }
 
-// hint returns what a person can do about something that Docker says.
+// hint returns advice about an error message of Docker.
 func hint(said string) string {
 	for part, advice := range map[string]string{
 		"unable to apply caps":       "this Docker daemon cannot run privileged containers: run the command through scripts/with-docker.sh",

@@ -59,7 +59,7 @@ func TestNodesGetTheirAddressesWhileKindWorks(t *testing.T) {
 	}
 }
 
-func TestWorksErrorIsReturnedAndTheEnvironmentPutBack(t *testing.T) {
+func TestTheErrorOfWorkIsReturnedAndTheEnvironmentRestored(t *testing.T) {
 	fakeDocker(t, "exit 0")
 	before, failure := os.Getenv("PATH"), errors.New("x")
 	if err := withAddresses("net", "", nil, func() error { return failure }); !errors.Is(err, failure) {
@@ -142,7 +142,7 @@ esac`)
 	}
 }
 
-func TestADockerThatFailsIsNoReasonToListNothing(t *testing.T) {
+func TestAFailingDockerIsAnErrorNotAnEmptyList(t *testing.T) {
 	for _, fails := range []string{"inspect a b", "inspect b"} {
 		fakeDocker(t, `case "$*" in
 "ps "*) echo a b ;;

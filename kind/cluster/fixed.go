@@ -24,10 +24,8 @@ const networkVariable = "KIND_EXPERIMENTAL_DOCKER_NETWORK"
 // the snapshotter.
 //
 // kind has no setting for a node's address: it takes what Docker gives, which
-// depends on the order in which containers start, so that after a restart of
-// Docker nodes would find each other's addresses on themselves. kind runs
-// "docker" from PATH; for as long as it makes a cluster, the first docker there
-// is a script that adds --ip and hands over to the real one.
+// depends on the order in which containers start: after a restart of Docker, nodes would swap their addresses. kind runs
+// "docker" from PATH; while it makes a cluster, the first docker there is a script that adds --ip and runs the real one.
 func withAddresses(network, snapshotter string, addresses map[string]netip.Addr, work func() error) (err error) {
 	actual, err := exec.LookPath("docker")
 	if err != nil {
@@ -54,7 +52,7 @@ func withAddresses(network, snapshotter string, addresses map[string]netip.Addr,
 	return work()
 }
 
-// addressScript is a docker that gives containers of these names these addresses.
+// addressScript returns a docker script that gives each of the named containers its address.
 func addressScript(actual string, addresses map[string]netip.Addr) string {
 	var cases strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(addresses)) {
@@ -82,7 +80,7 @@ exec "$real" run --ip "$ip" "$@"
 // quote makes one word of text for a shell.
 func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
-// setenv sets a variable and returns how to set it back.
+// setenv sets a variable and returns a function that restores it.
 func setenv(name, value string) func() {
 	before, had := os.LookupEnv(name)
 	_ = os.Setenv(name, value)

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/kind/pkg/exec"
 )
 
-// host is what matters of the machine that Docker runs on.
+// host is what matters of the computer that Docker runs on.
 type host struct {
 	CgroupVersion   string // "1" or "2"
 	Driver          string // Docker's storage driver
@@ -63,8 +63,7 @@ func (h host) snapshotter() string {
 	return ""
 }
 
-// explain adds to an error of kind the end of what the failed command said, and
-// what a person can do about it.
+// explain adds the end of the failed command's output, and advice, to an error of kind.
 func explain(err error) error {
 	var failed *exec.RunError
 	if !errors.As(err, &failed) {
@@ -76,9 +75,8 @@ func explain(err error) error {
 	return fmt.Errorf("%w\n%s%s", err, said, hint(said))
 }
 
-// inotifyHint says so if the host allows so few inotify instances that a node may
-// have got none: then its containerd does not see its CNI configuration, and
-// nothing says why the node is not Ready.
+// inotifyHint returns advice if the host allows too few inotify instances. The containerd of a node without one does not see
+// its CNI configuration, and nothing says why the node is not Ready.
 func inotifyHint(proc string) string {
 	text, err := os.ReadFile(filepath.Join(proc, "sys", "fs", "inotify", "max_user_instances"))
 	limit, bad := strconv.Atoi(strings.TrimSpace(string(text)))

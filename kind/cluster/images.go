@@ -73,7 +73,7 @@ func (c *Cluster) keepImage(ctx context.Context, archive string) error {
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	// Under its name only when it is whole.
+	// It gets its name only when it is complete.
 	_, err = onNodeIn(ctx, file, c.ControlPlane(), "sh", "-ec",
 		"mkdir -p "+imageFolder+"; cat >"+kept+".part; mv "+kept+".part "+kept)
 	return err
@@ -110,7 +110,8 @@ func (c *Cluster) CopyImages(ctx context.Context, node string) error {
 	return nil
 }
 
-// later reports whether a time in seconds, as `find` prints it, is after another. What is no time is before all others.
+// later reports whether a time in seconds, as `find` prints it, is after another. A text that is not a time counts as the
+// earliest.
 func later(a, b string) bool {
 	x, okX := new(big.Rat).SetString(a)
 	y, okY := new(big.Rat).SetString(b)

@@ -92,7 +92,7 @@ func TestImagesReachAllNodesAndThoseThatComeLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect("joins", "one", "two")
-	// What was loaded before and is loaded again may have its name back.
+	// An image that is loaded again may get its name back.
 	load("one")
 	expect("c-worker", "one", "two", "one")
 	if err := c.CopyImages(t.Context(), "last"); err != nil {
@@ -113,7 +113,7 @@ func TestImagesAreLoadedThoughANodeGoesAwayMeanwhile(t *testing.T) {
 		}
 	}
 	if err := c.LoadImage(t.Context(), archive); err == nil {
-		t.Error("a node that runs and takes no image is no error")
+		t.Error("no error, although a node that runs did not take the image")
 	}
 	write := func(name string) {
 		t.Helper()

@@ -9,13 +9,13 @@ import (
 	"sigs.k8s.io/kind/pkg/log"
 )
 
-// logger hands to a person what kind says to its user, and drops the rest.
+// logger prints kind's messages for its user, and drops the rest.
 type logger struct {
 	mu  sync.Mutex
 	out io.Writer
 }
 
-// silence prints one more line, and then nothing: what kind says while it is stopped is about its failing steps.
+// silence prints one more line, and then nothing: while kind is being stopped, it only reports steps that fail because of that.
 func (l *logger) silence(last string) {
 	l.print(last)
 	l.mu.Lock()
@@ -26,7 +26,7 @@ func (l *logger) silence(last string) {
 var _ log.Logger = (*logger)(nil)
 
 func (l *logger) print(text string) {
-	// That the network is another than kind's own is no news to us.
+	// kind warns that the network is not its own, which is intended.
 	if strings.Contains(text, networkVariable) || strings.HasPrefix(text, "WARNING: Here be dragons") {
 		return
 	}
@@ -52,7 +52,7 @@ func (l *logger) V(level log.Level) log.InfoLogger {
 	return (*infoLogger)(l)
 }
 
-// infoLogger is the part of the logger for what is no warning.
+// infoLogger is the part of the logger for messages that are not warnings.
 type infoLogger logger
 
 func (l *infoLogger) Info(text string)                 { (*logger)(l).print(text) }

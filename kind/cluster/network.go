@@ -18,7 +18,7 @@ var serviceCIDR = netip.MustParsePrefix("10.96.0.0/16")
 var Metadata = netip.MustParseAddr("169.254.169.254")
 
 // PublicIPv4 is the range of the cloud's public addresses, to which Floating IPs belong. It lies outside of every cluster's
-// network: nodes that were neighbours of a Floating IP would not ask the router where it leads.
+// network, so that nodes send packets for a Floating IP to the router.
 var PublicIPv4 = netip.MustParsePrefix("198.18.0.0/15")
 
 // subnetBits is the size of the network that the plan below divides.
@@ -49,7 +49,7 @@ func (n Network) Host() netip.Addr { return n.at(0, 1) }
 // Router is the address that nodes send packets to other nodes' pods and to PublicIPv4 to.
 func (n Network) Router() netip.Addr { return n.at(0, 10) }
 
-// Outside is the address of a client that is on the network but not of the cluster.
+// Outside is the address of a client that is on the network but does not belong to the cluster.
 func (n Network) Outside() netip.Addr { return n.at(0, 20) }
 
 // Servers is the range that nodes' addresses lie in.
@@ -74,7 +74,7 @@ func (n Network) at(third, fourth byte) netip.Addr {
 	return netip.AddrFrom4(bytes)
 }
 
-// validate says what is wrong with the ranges.
+// validate returns an error if the ranges cannot be used.
 func (n Network) validate() error {
 	switch {
 	case !n.Subnet.Addr().Is4() || n.Subnet.Bits() != subnetBits || n.Subnet != n.Subnet.Masked():

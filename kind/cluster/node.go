@@ -51,7 +51,7 @@ func (c *Cluster) Containers(ctx context.Context) ([]NodeContainer, error) {
 	if !isGone(err) {
 		return nil, err
 	}
-	// One is being removed: Docker may list it for some time although it no longer shows it. The others are asked for one by one.
+	// One is being removed: Docker may still list it, but can no longer inspect it. Inspect the others one by one.
 	var containers []NodeContainer
 	for _, id := range ids {
 		out, err := docker(ctx, "inspect", id)
@@ -249,7 +249,7 @@ func (c *Cluster) awaitOn(ctx context.Context, name, what string, try func(conte
 }
 
 // startOf returns when a container was started last, as Docker writes it. It returns "" if Docker says that the container does
-// not run, or does not exist, and something else if Docker does not answer.
+// not run, or does not exist, and another text if Docker does not answer.
 func (c *Cluster) startOf(ctx context.Context, name string) string {
 	started, err := docker(ctx, "inspect", "--format", "{{if .State.Running}}{{.State.StartedAt}}{{end}}", name)
 	if err != nil && !isGone(err) {
@@ -294,7 +294,7 @@ func (c *Cluster) JoinConfiguration(ctx context.Context, name string, address ne
 func caHash(pemText []byte) (string, error) {
 	block, _ := pem.Decode(pemText)
 	if block == nil {
-		return "", errors.New("the cluster's CA certificate is no PEM")
+		return "", errors.New("the cluster's CA certificate must be PEM")
 	}
 	certificate, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
@@ -316,7 +316,7 @@ func joinConfiguration(name string, address netip.Addr, endpoint, token, caHash 
 			"apiServerEndpoint": endpoint, "token": token, "caCertHashes": []string{caHash},
 		}},
 		"timeouts": map[string]string{"kubernetesAPICall": apiPatience.String()},
-		// A container fails checks of the machine, as with kind.
+		// A container fails kubeadm's checks of the host, as with kind.
 		"skipPhases": []string{"preflight"},
 	})
 	return string(text), err
@@ -346,7 +346,7 @@ func Ready(node *corev1.Node) bool {
 }
 
 // Remove takes a node's container away, as a server that is deleted. Its Node
-// stays: removing it is what the CCM does. It is no error if there is none.
+// stays: removing it is what the CCM does. It succeeds if there is none.
 func (c *Cluster) Remove(ctx context.Context, name string) error {
 	_, err := docker(ctx, "rm", "--force", "--volumes", name)
 	if isGone(err) {

@@ -30,8 +30,8 @@ const (
 // builtImages is the repository of images that kind/nodeimage builds.
 const builtImages = "ccm-from-scratch/node"
 
-// EnsureImage returns the name of a node image that Docker has. It comes from where the argument from says; "" is
-// ImageAuto. Progress is shown on out, unless that is nil.
+// EnsureImage returns the name of a node image that Docker has. The argument from says where it comes from; "" is ImageAuto.
+// Progress is shown on out, unless that is nil.
 func EnsureImage(ctx context.Context, from string, out io.Writer) (string, error) {
 	if out == nil {
 		out = io.Discard
@@ -51,7 +51,7 @@ func EnsureImage(ctx context.Context, from string, out io.Writer) (string, error
 	if hasImage(ctx, KindImage) {
 		return KindImage, nil
 	}
-	// Where an image was built before, no registry could be reached.
+	// If an image was built here before, no registry could be reached.
 	built, err := docker(ctx, "images", "--quiet", builtImages)
 	if err != nil {
 		return "", err

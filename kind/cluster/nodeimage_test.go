@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// registry is a Docker that knows images, and a registry that answers or does not; its log is at the path that is returned.
+// registry fakes a Docker that has images, and a registry that answers or does not. It returns the path of Docker's log.
 func registry(t *testing.T, answers bool, images ...string) (log string) {
 	t.Helper()
 	log = filepath.Join(t.TempDir(), "log")

@@ -56,8 +56,8 @@ type CCM struct {
 	Manifest string
 	// Namespace and Workload are those of its Deployment. Default: kube-system, ccm-from-scratch.
 	Namespace, Workload string
-	// Env and Args are added to those that a cluster in this cloud needs, instead of those of the same
-	// name. An empty value removes a variable.
+	// Env and Args are added to those that a cluster in this cloud needs, and replace those of the same name. An empty value
+	// removes a variable.
 	Env  map[string]string
 	Args []string
 	// Replicas is the number of its pods; nil is the manifest's.
@@ -78,7 +78,7 @@ func BuiltCCM(cluster string) string {
 	return archive
 }
 
-// complete fills in what is not set, and builds the image if there is none.
+// complete sets the defaults, and builds the image if there is none.
 func (c CCM) complete(ctx context.Context, cluster string, out io.Writer) (_ CCM, err error) {
 	c.Namespace, c.Workload = cmp.Or(c.Namespace, ccmNamespace), cmp.Or(c.Workload, ccmName)
 	if c.Manifest != "" {
@@ -91,7 +91,7 @@ func (c CCM) complete(ctx context.Context, cluster string, out io.Writer) (_ CCM
 	return c, err
 }
 
-// DeployCCM has the cluster run a CCM instead of the one that runs. It returns when exactly its pods
+// DeployCCM replaces the CCM that runs in the cluster. It returns when exactly its pods
 // are ready, and all others have ended.
 func (e *Environment) DeployCCM(ctx context.Context, c CCM) error {
 	c, err := c.complete(ctx, e.Name, e.Progress)
@@ -154,7 +154,7 @@ func WorkloadPods(ctx context.Context, client kubernetes.Interface, namespace, n
 	return pods.Items, nil
 }
 
-// endingMissing names a pod of the CCM that ends but has not ended.
+// endingMissing names a pod of the CCM that is terminating.
 func (e *Environment) endingMissing(ctx context.Context, c CCM) (string, error) {
 	pods, err := e.ccmPods(ctx, c)
 	for _, p := range pods {
@@ -165,7 +165,7 @@ func (e *Environment) endingMissing(ctx context.Context, c CCM) (string, error) 
 	return "", err
 }
 
-// KillCCM ends the CCM's processes without warning, as a failing machine does. Kubelets start them again.
+// KillCCM ends the CCM's processes without warning, as a failing host does. Kubelets start them again.
 func (e *Environment) KillCCM(ctx context.Context, c CCM) error {
 	pods, err := e.ccmPods(ctx, c)
 	if err != nil {
@@ -244,7 +244,7 @@ func (e *Environment) ccmManifest(c CCM, checksum string) ([]byte, error) {
 	maps.Copy(settings.Env, c.Env)
 	if checksum != "" {
 		settings.PullPolicy = string(corev1.PullNever)
-		// What is under the image's name changes; a pod of another image is another pod.
+		// The image behind the name changes; the checksum makes the Deployment replace its pods.
 		settings.PodAnnotations = map[string]string{"ccm-from-scratch/image-checksum": checksum}
 	}
 	if err := settings.With(objects); err != nil {
@@ -258,7 +258,7 @@ func (e *Environment) ccmManifest(c CCM, checksum string) ([]byte, error) {
 	return append([]byte(os.Expand(ccmSecret, func(name string) string { return values[name] })), text...), nil
 }
 
-// awaitUsable returns when all is there that a cluster needs.
+// awaitUsable returns when the cluster can be used.
 func (o Options) awaitUsable(ctx context.Context, e *Environment) error {
 	if o.WithoutCCM {
 		return nil
@@ -284,11 +284,10 @@ func (e *Environment) AwaitUsable(ctx context.Context) error {
 	return nil
 }
 
-// await asks again and again what is missing until it is nothing. An error of
-// asking is not the end: servers restart. When the context ends, the error says what
-// was missing last.
+// await calls missing until it returns "". An error of missing is not final: servers restart. When the context ends, the
+// error says what was missing last.
 func (e *Environment) await(ctx context.Context, what string, missing func(context.Context) (string, error)) error {
-	last := "nothing was found out yet"
+	last := "nothing is known yet"
 	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
 		text, err := missing(ctx)
 		if err != nil {
@@ -351,7 +350,7 @@ func (e *Environment) routesMissing(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// deploymentMissing says what a Deployment lacks of running as it was declared.
+// deploymentMissing says why a Deployment does not run as declared, "" if it does.
 func (e *Environment) deploymentMissing(ctx context.Context, namespace, name string) (string, error) {
 	d, err := e.Client.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/remote"
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/cluster"
-	"github.com/ccm-from-scratch/ccm-from-scratch/kind/machines"
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/nodes"
 )
 
 // Ports of the cloud in its container.
@@ -32,8 +32,7 @@ const NetworkName = "kind"
 // cloudContainer is the name of the cloud's container.
 func cloudContainer(cluster string) string { return cluster + "-cloud" }
 
-// startCloud starts the cloud's container. It is a router, so that it needs
-// NET_ADMIN, and no more.
+// startCloud starts the cloud's container. It is a router, so it needs NET_ADMIN, and nothing else.
 func (o Options) startCloud(ctx context.Context, c *cluster.Cluster) error {
 	if err := cloudProgram.load(ctx, o.CloudArchive); err != nil {
 		return err
@@ -51,15 +50,15 @@ func (o Options) startCloud(ctx context.Context, c *cluster.Cluster) error {
 		"--label", cluster.LabelCluster + "=" + c.Name, "--net", c.Name, "--ip", c.Router().String(),
 		"--user=0", "--cap-drop=ALL", "--cap-add=NET_ADMIN", "--cap-add=NET_RAW", "--cap-add=NET_BIND_SERVICE",
 		"--sysctl=net.ipv4.ip_forward=1",
-		// Nodes that are told of a shorter way would bypass the router.
+		// A redirect would make nodes bypass the router.
 		"--sysctl=net.ipv4.conf.all.send_redirects=0", "--sysctl=net.ipv4.conf.default.send_redirects=0",
 		fmt.Sprintf("--publish=127.0.0.1:%d:%s", ports[apiPort], apiPort), fmt.Sprintf("--publish=127.0.0.1:%d:%s", ports[controlPort], controlPort),
 		// In the image's environment, for its health check.
 		"--env=FAKECLOUD_CONTROL=0.0.0.0:" + controlPort,
 		cloudProgram.image, "--listen=0.0.0.0:" + apiPort,
-		// A cloud that starts again is empty, and its ids must not be those of what was there.
+		// A cloud that was started again is empty, and its new ids must differ from the old ones.
 		"--new-ids",
-		// Until the nodes are servers: what is there already takes no time.
+		// Until the nodes are servers: their containers exist already.
 		"--actions=instant", fmt.Sprintf("--rate-limit=%d", o.RateLimit),
 		"--data-plane-interface=eth0", "--load-balancer-ipv4=" + c.LoadBalancers().String(), "--public-ipv4=" + cluster.PublicIPv4.String(),
 		"--router-interface=eth0", "--router-network=" + NetworkName, "--metadata=" + cluster.Metadata.String() + ":80",
@@ -158,8 +157,8 @@ func (o Options) adopt(ctx context.Context, e *Environment) error {
 		return err
 	}
 	// Those that were made for a server belong to it.
-	containers = slices.DeleteFunc(containers, func(c machines.Container) bool { return c.Server != 0 })
-	adopted, err := machines.Adopt(ctx, machines.Adoption{
+	containers = slices.DeleteFunc(containers, func(c nodes.Container) bool { return c.Server != 0 })
+	adopted, err := nodes.Adopt(ctx, nodes.Adoption{
 		Client: e.Cloud, Network: NetworkName, IPRange: e.Subnet, Subnet: e.Cluster.Servers(),
 	}, containers)
 	e.CloudNetwork, e.NodeServers = adopted.Network, adopted.Servers

@@ -14,14 +14,12 @@
 //     loopback.
 //   - A network of the cloud, which is the Docker network, and a server for each
 //     node, with the node's address.
-//   - The hypervisor (package kind/machines), a process in the background of
-//     this host: servers that are created, deleted, switched on or off are
-//     containers that are. Its log and its process id are in Folder.
+//   - The hypervisor (package kind/nodes), a process in the background of
+//     this host: what happens to a server happens to its container. Its log and its process id are in Folder.
 //   - The CCM, on the control plane's node.
 //
-// What it leaves out: servers have no public addresses but Floating IPs, since
-// nothing on a Docker network could be one next to the private address; load
-// balancers therefore reach servers by the private network. The cloud keeps all in memory: when its
+// What it leaves out: servers have no public addresses but Floating IPs, since a Docker network gives a container one address
+// only; load balancers therefore reach servers by the private network. The cloud keeps all in memory: when its
 // container is stopped, the environment has to be made anew. Load balancers' addresses
 // are reached from the host on Linux only; elsewhere, from a container on the network.
 //

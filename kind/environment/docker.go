@@ -9,13 +9,12 @@ import (
 	"strings"
 )
 
-// docker runs a docker command and returns what it printed. An error holds what
-// it said.
+// docker runs a docker command and returns what it printed. An error includes that.
 func docker(ctx context.Context, args ...string) (string, error) {
 	return run(ctx, "docker", args...)
 }
 
-// What a container can be.
+// The states of a container.
 const (
 	absent  = "absent"
 	running = "running"

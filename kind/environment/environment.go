@@ -14,7 +14,7 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/cluster"
-	"github.com/ccm-from-scratch/ccm-from-scratch/kind/machines"
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/nodes"
 )
 
 // Options say what environment Up makes. Cluster.Name must be set.
@@ -29,16 +29,16 @@ type Options struct {
 	// the name ccm-from-scratch:kind, as `docker save` writes them. Empty ones are
 	// built of this module, which must be around the working directory.
 	CloudArchive, ProbeArchive, CCMArchive string
-	// Actions is how long the cloud's actions take, as fakecloud's flag. Default: realistic.
+	// Actions is how long the cloud's actions take, like fakecloud's flag. Default: realistic.
 	Actions string
-	// RateLimit is the cloud's, in requests per hour; 0 is none.
+	// RateLimit is the cloud's, in requests per hour; 0 means none.
 	RateLimit int
 	// APIPort and ControlPort are the ports on 127.0.0.1 that the cloud is published at; 0 is
 	// any free one.
 	APIPort, ControlPort uint16
 	// WithoutCCM leaves the nodes uninitialized.
 	WithoutCCM bool
-	// Timeout bounds the time from when all images are there until the environment can be used. 0 is no limit. Images take
+	// Timeout bounds the time from when all images are there until the environment can be used. 0 means no limit. Images take
 	// as long as they take.
 	Timeout time.Duration
 	// Hypervisor is a command that runs RunHypervisor for the cluster, to be started in the
@@ -68,7 +68,7 @@ type Environment struct {
 	NodeServers map[string]*hcloud.Server
 	// Progress shows what is compiled for the environment. If nil, nothing is shown.
 	Progress io.Writer
-	// Steps are what Up did, and what it took.
+	// Steps are the steps of Up, and how long each took.
 	Steps []Step
 }
 
@@ -78,8 +78,8 @@ var ErrNoCloud = errors.New("the cluster has no cloud")
 // Up makes an environment and returns when it can be used: each node is initialized by the CCM, the cluster's DNS runs, and
 // the cloud has a route to each node's pods. If it fails, what it made is removed, unless Cluster.Retain is set.
 //
-// Where there is an environment of the name already, Up repairs it: what is missing or dead is made or started again, what
-// works stays, and a failure removes nothing.
+// If an environment of the name exists, Up repairs it: it makes or starts what is missing or dead, and keeps what works. A
+// failure then removes nothing.
 func Up(ctx context.Context, o Options) (_ *Environment, err error) {
 	o.Actions = cmp.Or(o.Actions, "realistic")
 	s := &steps{out: o.Progress, begin: time.Now()}
@@ -91,7 +91,7 @@ func Up(ctx context.Context, o Options) (_ *Environment, err error) {
 	undo := func(context.Context, string) error { return removeFolder(o.Cluster.Name) }
 	defer func() {
 		if err != nil && !there && !o.Cluster.Retain {
-			err = errors.Join(err, undo(context.WithoutCancel(ctx), o.Cluster.Name)) // also when ctx is what ended
+			err = errors.Join(err, undo(context.WithoutCancel(ctx), o.Cluster.Name)) // also if the error is that ctx has ended
 		}
 	}()
 	if err := o.images(ctx, s); err != nil {
@@ -150,7 +150,7 @@ func (o Options) there(ctx context.Context, s *steps) (bool, error) {
 	return false, cluster.CheckFree(ctx, o.Cluster.Name)
 }
 
-// images makes sure of the images that there must be.
+// images makes sure that all images exist.
 func (o *Options) images(ctx context.Context, s *steps) error {
 	if o.Cluster.Image == "" {
 		if err := s.step("node image", func() (err error) {
@@ -215,7 +215,7 @@ func Open(ctx context.Context, name string) (*Environment, error) {
 
 // Down removes the environment: the hypervisor, all containers, the network, the
 // images that Docker was given for it, unless another environment uses them, and
-// what was kept on disk. The nodes' image stays. It is no error if there is none of them.
+// what was kept on disk. The nodes' image stays. It succeeds if none of them exists.
 func Down(ctx context.Context, name string) error {
 	// First: it would try to bring back what is removed.
 	if err := stopHypervisor(ctx, name); err != nil {
@@ -239,6 +239,6 @@ func (e *Environment) Exports() string {
 // DefaultRateLimit is that of the real cloud.
 const DefaultRateLimit = fakecloud.RealRateLimit
 
-func (e *Environment) driver() *machines.Docker {
-	return &machines.Docker{Cluster: e.Cluster}
+func (e *Environment) driver() *nodes.Docker {
+	return &nodes.Docker{Cluster: e.Cluster}
 }

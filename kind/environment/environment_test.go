@@ -210,7 +210,7 @@ func TestAWaitSaysWhatWasMissingLast(t *testing.T) {
 	}
 }
 
-func TestDownOfWhatIsNotThereIsNoError(t *testing.T) {
+func TestDownSucceedsWithoutAnEnvironment(t *testing.T) {
 	fakeDocker(t, "exit 0")
 	if err := Down(t.Context(), "x"); err != nil {
 		t.Fatal(err)

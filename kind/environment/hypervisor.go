@@ -17,20 +17,20 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/remote"
-	"github.com/ccm-from-scratch/ccm-from-scratch/kind/machines"
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/nodes"
 )
 
-// hypervisorName is what the cloud knows the hypervisor by.
+// hypervisorName is the hypervisor's name in the cloud.
 const hypervisorName = "kind"
 
-// RunHypervisor makes the environment's servers and containers follow each other,
-// until the context is done. It returns an error only if another hypervisor has taken its place.
+// RunHypervisor keeps the environment's servers and containers in step until the context is done. It returns an error only if
+// another hypervisor has taken its place.
 func (e *Environment) RunHypervisor(ctx context.Context, log *slog.Logger) error {
 	driver := e.driver()
 	driver.Logger = log
 	// It is another one after each attachment, and the hypervisor reports only while it is attached.
 	var cloud atomic.Pointer[remote.Client]
-	return machines.New(machines.Options{
+	return nodes.New(nodes.Options{
 		Attach: func(ctx context.Context) (hypervisor.Session, error) {
 			// Docker publishes at another port after a restart.
 			if err := e.connect(ctx); err != nil {
@@ -38,7 +38,7 @@ func (e *Environment) RunHypervisor(ctx context.Context, log *slog.Logger) error
 			}
 			c := remote.New(e.Control)
 			cloud.Store(c)
-			return c.AttachHypervisor(ctx, hypervisor.Options{Name: hypervisorName, Selector: machines.Selector})
+			return c.AttachHypervisor(ctx, hypervisor.Options{Name: hypervisorName, Selector: nodes.Selector})
 		},
 		ReportUsage: func(ctx context.Context, server int64, u hypervisor.Usage) error {
 			return cloud.Load().ReportServerUsage(ctx, server, u)
@@ -142,8 +142,7 @@ func stopHypervisor(ctx context.Context, cluster string) error {
 	return nil
 }
 
-// isHypervisor reports whether a process is the cluster's hypervisor, and not another that
-// has got the number of one that is gone.
+// isHypervisor reports whether a process is the cluster's hypervisor, and not a later process with the same number.
 func isHypervisor(ctx context.Context, pid int, cluster string) bool {
 	arguments, err := run(ctx, "ps", "-o", "args=", "-p", strconv.Itoa(pid))
 	return err == nil && strings.Contains(arguments, " hypervisor ") && strings.HasSuffix(arguments, "--name="+cluster)

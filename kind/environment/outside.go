@@ -14,9 +14,9 @@ const proxyPort = "3128"
 // outsideContainer is the name of the container that is outside of the cluster.
 func outsideContainer(cluster string) string { return cluster + "-outside" }
 
-// outside starts a container on the cluster's network that is not of the cluster, with a proxy by which this
-// host is there too: on Docker Desktop, addresses of the network cannot be reached from the host. The probe's
-// image, which is also loaded into all nodes, is the container's.
+// outside starts a container on the cluster's network that does not belong to the cluster. Its proxy leads this host there:
+// on Docker Desktop, addresses of the network cannot be reached from the host. The probe's image, which is also loaded into
+// all nodes, is the container's.
 func (o Options) outside(ctx context.Context, e *Environment) error {
 	state, err := containerState(ctx, outsideContainer(e.Name))
 	if err != nil {

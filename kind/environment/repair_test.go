@@ -139,7 +139,7 @@ func connected(t *testing.T, nodes ...*corev1.Node) *Environment {
 	return e
 }
 
-func TestACloudThatHasLostTheNodesServersIsNotTakenForANewOne(t *testing.T) {
+func TestACloudThatHasLostTheNodesServersIsNotTreatedAsNew(t *testing.T) {
 	t.Parallel()
 	if err := connected(t).checkCloud(t.Context()); err != nil {
 		t.Errorf("a new cluster: %v", err)

@@ -19,7 +19,7 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/remote"
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/cluster"
-	"github.com/ccm-from-scratch/ccm-from-scratch/kind/machines"
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/nodes"
 )
 
 // statusTimeout bounds the question to one part of an environment.
@@ -31,7 +31,7 @@ type part struct {
 	dead        string // why it does not work, and how to restart it; "" if it works
 }
 
-// Status writes what there is of an environment: the cluster, the cloud, the hypervisor, the CCM, the nodes and the endpoints.
+// Status describes an environment: the cluster, the cloud, the hypervisor, the CCM, the nodes and the endpoints.
 // What is dead says so, with how to restart it, and makes Status return an error.
 func Status(ctx context.Context, name string, out io.Writer) error {
 	state, err := cluster.Look(ctx, name)
@@ -129,7 +129,7 @@ func (e *Environment) hypervisorPart(ctx context.Context) part {
 	}
 	pid, err := hypervisorProcess(ctx, e.Name)
 	if err != nil || pid == 0 {
-		p.dead = "its process does not run, so no server gets, starts or stops its machine; make up starts it; its log: " + log
+		p.dead = "its process does not run, so no server gets, starts or stops its node; make up starts it; its log: " + log
 		return p
 	}
 	p.state = fmt.Sprintf("process %d, log %s", pid, log)
@@ -158,11 +158,11 @@ func (e *Environment) ccmPart(ctx context.Context) part {
 	return p
 }
 
-// showNodes writes each node with its server, and the servers that are no nodes.
-func showNodes(w io.Writer, nodes []corev1.Node, servers []*hcloud.Server) {
+// showNodes writes each node with its server, then the servers without a node.
+func showNodes(w io.Writer, all []corev1.Node, servers []*hcloud.Server) {
 	fmt.Fprintln(w, "NODE\tREADY\tINITIALIZED\tSERVER\tSTATUS\tPRIVATE IP")
 	rest := slices.Clone(servers)
-	for _, n := range nodes {
+	for _, n := range all {
 		ready, initialized := "no", "no"
 		if cluster.Ready(&n) {
 			ready = "yes"
@@ -178,7 +178,7 @@ func showNodes(w io.Writer, nodes []corev1.Node, servers []*hcloud.Server) {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", n.Name, ready, initialized, server)
 	}
 	for _, s := range rest {
-		if _, none := s.Labels[machines.NoMachineLabel]; !none {
+		if _, none := s.Labels[nodes.NoNodeLabel]; !none {
 			fmt.Fprintf(w, "-\t-\t-\t%s\n", serverColumns(s))
 		}
 	}

@@ -1,4 +1,4 @@
-// What exists only because a machine may reach no container registry. Its dependencies are apart from those of the
+// What exists only because a host may reach no container registry. Its dependencies are apart from those of the
 // repository's other programs, which run this one and import nothing of it.
 module github.com/ccm-from-scratch/ccm-from-scratch/kind/nodeimage
 

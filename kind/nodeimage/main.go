@@ -1,4 +1,4 @@
-// Command nodeimage builds what a machine cannot get that reaches no container registry. It prints the name of an image
+// Command nodeimage builds what a host without access to a container registry cannot get. It prints the name of an image
 // for kind's nodes, which it has handed to Docker, or the folder of a Kubernetes control plane's programs. It also builds
 // the image of the pods of Kubernetes' own specs (scripts/conformance.sh):
 //

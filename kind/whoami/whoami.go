@@ -1,4 +1,4 @@
-// Package whoami is how the backends of the e2e suite tell what has reached them: the simulated nodes of an
+// Package whoami makes the answers in which backends of the e2e suite say what has reached them: the simulated nodes of an
 // embedded cluster (e2e/framework/node) and the pods of a real one (kind/cmd/probe).
 package whoami
 

@@ -1,4 +1,4 @@
-// Package wholefile replaces files so that no reader ever finds half of one.
+// Package wholefile replaces files at once: a reader finds the old file or the new one.
 package wholefile
 
 import (
@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 )
 
-// Replace writes a file under a temporary name next to it and renames it when it is whole: others may read or replace
-// it at the same time. After an error, what was there is there still, and nothing else.
+// Replace writes a file under a temporary name next to it and renames it when it is complete: others may read or replace it
+// at the same time. On error, the old file is unchanged.
 func Replace(path string, mode fs.FileMode, write func(io.Writer) error) (err error) {
 	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {

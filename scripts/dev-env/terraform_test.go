@@ -1,4 +1,4 @@
-// Package devenv checks the Terraform configuration where neither Terraform nor its providers can be had: that it is formatted and
+// Package devenv checks the Terraform configuration where neither Terraform nor its providers is available: that it is formatted and
 // complete, and that each resource has arguments that exist.
 package devenv
 
@@ -221,7 +221,7 @@ func TestTemplatesAreYAML(t *testing.T) {
 			t.Errorf("%s: %v:\n%s", name, err, out.AsString())
 		}
 		if strings.HasPrefix(name, "cloud-init/") && !strings.Contains(name, "cilium") && !strings.HasPrefix(out.AsString(), "#cloud-config\n") {
-			t.Errorf("%s is no cloud-config", name)
+			t.Errorf("%s: must be a cloud-config", name)
 		}
 	}
 }

@@ -80,7 +80,7 @@ func libraries(t *testing.T, folder string) (found []module.Version) {
 func minor(t *testing.T, version string) (n int) {
 	t.Helper()
 	if _, err := fmt.Sscanf(strings.TrimPrefix(semver.MajorMinor(version), semver.Major(version)), ".%d", &n); err != nil {
-		t.Fatalf("%q is no release: %v", version, err)
+		t.Fatalf("%q: must be a release: %v", version, err)
 	}
 	return n
 }

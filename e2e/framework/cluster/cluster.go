@@ -51,10 +51,10 @@ type Options struct {
 	ServiceCIDR netip.Prefix
 	// NodeMonitorGracePeriod is how long a node may be silent before it is
 	// NotReady. Zero means 8 s: eight heartbeats of a simulated node, which is
-	// enough for a busy machine. (A real cluster waits 50 s, five heartbeats.)
+	// enough for a busy host. (A real cluster waits 50 s, five heartbeats.)
 	NodeMonitorGracePeriod time.Duration
 	// StartTimeout bounds the wait for each program. Zero means three minutes: while twelve control planes work, a slow
-	// machine needs more than one.
+	// host needs more than one.
 	StartTimeout time.Duration
 }
 

@@ -79,7 +79,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// patience bounds waiting for what should happen soon, on any machine.
+// patience bounds waiting for what should happen soon, on any host.
 func patience(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)

@@ -19,10 +19,9 @@ import (
 //go:embed janitor.sh
 var janitorScript string
 
-// janitor is a small shell process that outlives us by a moment. It holds the
-// other end of a pipe of ours; the system closes our end when we end, also when
-// we are killed or panic, and then the janitor kills every process whose number
-// is noted in the cluster's folder, and deletes the folder.
+// janitor is a small shell process that outlives us by a moment. It reads from a pipe of ours, which the system closes when
+// we end, also when we are killed or panic. Then the janitor kills every process whose number is noted in the cluster's
+// folder, and deletes the folder.
 //
 // It does what Linux's parent-death signal would do, but also on macOS, also for
 // files, and it does not fire when only the thread ends that started a process.

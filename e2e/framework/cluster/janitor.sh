@@ -4,7 +4,7 @@ cat >/dev/null # until the process that hired us closes the pipe or dies
 for note in "$1"/pids/*; do
 	[ -f "$note" ] || continue
 	read -r pid <"$note" || continue
-	kill -s KILL -- "-$pid" 2>/dev/null # dash knows no -KILL before --
+	kill -s KILL -- "-$pid" 2>/dev/null # dash does not know -KILL before --
 done
 # A process that dies may still write for a moment.
 tries=0

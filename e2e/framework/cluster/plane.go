@@ -27,7 +27,7 @@ func (c *Cluster) startPlane(ctx context.Context, options Options) (err error) {
 	if err != nil {
 		return err
 	}
-	// envtest knows no context: a cancelled start kills the programs, which makes
+	// envtest takes no context: a cancelled start kills the programs, which makes
 	// the attempt under way fail.
 	defer context.AfterFunc(ctx, func() { _ = c.janitor.end("kube-apiserver", "etcd") })()
 	for attempt := 1; ; attempt++ {

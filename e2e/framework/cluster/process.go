@@ -108,7 +108,7 @@ func (p *Process) ExitCode() int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// Signal sends the process a signal. A process that has ended is no error.
+// Signal sends the process a signal. It succeeds if the process has ended.
 func (p *Process) Signal(signal os.Signal) error {
 	err := p.cmd.Process.Signal(signal)
 	if errors.Is(err, os.ErrProcessDone) {
@@ -131,7 +131,7 @@ func (p *Process) Stop(ctx context.Context) error {
 	}
 }
 
-// Kill ends the process without warning (SIGKILL), as a crash of its machine
+// Kill ends the process without warning (SIGKILL), as a crash of its host
 // would, with the processes that it started, and waits until it is gone.
 func (p *Process) Kill() error {
 	if exited(p) {

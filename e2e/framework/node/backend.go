@@ -69,8 +69,7 @@ type socket struct {
 // Backend is a node port of a Service on one of the node's addresses.
 type Backend struct {
 	Service types.NamespacedName
-	// NodePort is the number in the Service. Health tells that it is the health
-	// check node port.
+	// NodePort is the number in the Service. Health reports whether it is the health check node port.
 	NodePort uint16
 	Health   bool
 	// Address is where it listens: under NodePort, unless Spec.AnyPort.
@@ -258,7 +257,7 @@ func (b *backend) listen(at socket) (*listener, error) {
 
 // close ends a listener, so that new connections are refused when it returns.
 // Requests under way may end when a port is removed, since a real node continues
-// to translate connections that it knows, but not when the machine is powered off. The
+// to translate connections that it knows, but not when the node is powered off. The
 // lock must be held.
 func (b *backend) close(l *listener) {
 	if !b.up {
@@ -267,7 +266,7 @@ func (b *backend) close(l *listener) {
 	}
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	_ = l.server.Shutdown(ended) // closes what listens and what idles, and waits for nothing
+	_ = l.server.Shutdown(ended) // closes listeners and idle connections, and does not wait
 	b.ending[l] = struct{}{}
 	go func() {
 		_ = l.server.Shutdown(context.Background())

@@ -28,7 +28,7 @@ import (
 
 var web = types.NamespacedName{Namespace: "default", Name: "web"}
 
-// loopback returns an address of this machine that no other test uses.
+// loopback returns an address of this host that no other test uses.
 func loopback(t *testing.T) netip.Addr {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -51,7 +51,7 @@ func service(kind corev1.ServiceType, nodePorts ...int32) *corev1.Service {
 	return s
 }
 
-// open tells on which ports the node listens.
+// open returns the ports on which the node listens.
 func open(n *Node) func() []int {
 	return func() []int {
 		var ports []int
@@ -99,12 +99,12 @@ func TestNodePortsFollowServices(t *testing.T) {
 	mixed := service(corev1.ServiceTypeNodePort, 30080, 30053, 0)
 	mixed.Spec.Ports[1].Protocol = corev1.ProtocolUDP
 	update(g, client, mixed)
-	expect(30080) // UDP is not modelled, and 0 is no port
+	expect(30080) // UDP is not modelled, and 0 cannot be a port
 	g.Expect(client.CoreV1().Services("default").Delete(context.Background(), "web", metav1.DeleteOptions{})).To(Succeed())
 	g.Eventually(open(n)).WithContext(patience(t)).Should(BeEmpty())
 }
 
-func TestAnAnswerTellsWhoWasReachedAndWhatArrived(t *testing.T) {
+func TestAnAnswerSaysWhoWasReachedAndWhatArrived(t *testing.T) {
 	t.Parallel()
 	g, address := NewWithT(t), loopback(t)
 	client := api(service(corev1.ServiceTypeLoadBalancer, 30080, 30443))

@@ -34,7 +34,7 @@ const (
 	ServerStarted ServerEventType = "started"
 	// ServerStopped: it is off.
 	ServerStopped ServerEventType = "stopped"
-	// ServerChanged: its addresses are others now; nothing else has happened.
+	// ServerChanged: its addresses have changed, and nothing else.
 	ServerChanged ServerEventType = "changed"
 	// ServerDeleted: it is gone, whether it ran or not.
 	ServerDeleted ServerEventType = "deleted"

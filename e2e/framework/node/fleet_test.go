@@ -37,7 +37,7 @@ func TestAFleetHasANodePerServer(t *testing.T) {
 
 	send(ServerCreated, one)
 	send(ServerStarted, Server{ID: "2", Name: "router"})
-	g.Expect(fleet.Nodes()).To(BeEmpty(), "a server that is off, and one that is no node")
+	g.Expect(fleet.Nodes()).To(BeEmpty(), "a server that is off, and one that does not become a node")
 	send(ServerStarted, one)
 	send(ServerStarted, one) // said twice
 	eventually(func(g Gomega) { g.Expect(fleet.Node("one")).NotTo(BeNil()) })

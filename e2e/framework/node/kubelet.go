@@ -187,7 +187,7 @@ func (k *kubelet) object(ctx context.Context) *corev1.Node {
 	return node
 }
 
-// status is what kubelet knows about its machine, without addresses and conditions.
+// status is what kubelet knows about its node, without addresses and conditions.
 func (k *kubelet) status(ctx context.Context) corev1.NodeStatus {
 	version := k.spec.KubeletVersion
 	if version == "" {
@@ -205,7 +205,7 @@ func (k *kubelet) status(ctx context.Context) corev1.NodeStatus {
 	}
 }
 
-// machineID is the same each time a machine of that name boots.
+// machineID is the same each time a node of that name boots.
 func machineID(name string) string { return "simulated-" + name }
 
 func defaultCapacity() corev1.ResourceList {

@@ -30,7 +30,7 @@ func api(objects ...runtime.Object) *fake.Clientset {
 	return client
 }
 
-// patience bounds waiting for what should happen soon, on any machine.
+// patience bounds waiting for what should happen soon, on any host.
 func patience(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
@@ -228,7 +228,7 @@ func renewals(client *fake.Clientset) int {
 	}))
 }
 
-func TestTheLeaseIsRenewedWhileTheMachineHasPower(t *testing.T) {
+func TestTheLeaseIsRenewedWhileTheNodeHasPower(t *testing.T) {
 	t.Parallel()
 	g, client := NewWithT(t), api()
 	n := begin(t, client, Spec{Name: "a"})
@@ -244,7 +244,7 @@ func TestTheLeaseIsRenewedWhileTheMachineHasPower(t *testing.T) {
 	silent := writes(client)
 	boot := get(g, client, "a").Status.NodeInfo.BootID
 	n.PowerOff()       // off stays off
-	n.RestartKubelet() // a machine without power runs no kubelet
+	n.RestartKubelet() // a node without power runs no kubelet
 	g.Expect(writes(client)).To(Equal(silent))
 
 	before := renewals(client)
@@ -306,8 +306,8 @@ func TestASpecThatCannotWorkIsRefused(t *testing.T) {
 	}{
 		"no name":                 {Spec{}, "cannot name a node"},
 		"capital letters":         {Spec{Name: "Node"}, `"Node" cannot name a node`},
-		"no address":              {Spec{Name: "a", Addresses: []netip.Addr{{}}}, "must be an address of this machine"},
-		"every address":           {Spec{Name: "a", Addresses: []netip.Addr{netip.IPv4Unspecified()}}, "0.0.0.0, must be an address of this machine"},
+		"no address":              {Spec{Name: "a", Addresses: []netip.Addr{{}}}, "must be an address of this host"},
+		"every address":           {Spec{Name: "a", Addresses: []netip.Addr{netip.IPv4Unspecified()}}, "0.0.0.0, must be an address of this host"},
 		"two IPs of one family":   {Spec{Name: "a", NodeIPs: []netip.Addr{v4, v4.Next()}}, "at most one of each family"},
 		"three IPs":               {Spec{Name: "a", NodeIPs: []netip.Addr{v4, v6, v6.Next()}}, "at most one of each family"},
 		"a heartbeat in the past": {Spec{Name: "a", Heartbeat: -1}, "heartbeat"},

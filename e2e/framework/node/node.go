@@ -3,9 +3,8 @@
 // server, containers or pods.
 //
 // A Node registers and keeps its Node object alive as kubelet does with
-// --cloud-provider=external (kubelet.go), and answers on the node ports of all
-// Services as kube-proxy with a pod behind each of them does (backend.go). A
-// Fleet keeps one Node per cloud server (fleet.go). The package knows no cloud:
+// --cloud-provider=external (kubelet.go), and answers on the node ports of all Services like kube-proxy with a pod behind
+// each of them (backend.go). A Fleet keeps one Node per cloud server (fleet.go). The package does not know a cloud:
 // it is told about servers.
 //
 // What was read for this in Kubernetes 1.37.1, where intuition is wrong:
@@ -51,7 +50,7 @@ type Spec struct {
 	// Name of the Node object, and host name.
 	Name string
 	// Addresses are those that the node's ports are opened on: addresses of this
-	// machine, each node its own, so that nodes can have equal ports. On Linux all
+	// host, each node its own, so that nodes can have equal ports. On Linux all
 	// of 127.0.0.0/8 will do; macOS has only 127.0.0.1 without
 	// `ifconfig lo0 alias` as root (or see AnyPort). They do not appear in the Node
 	// object, whose addresses are the cloud-controller-manager's business.
@@ -71,7 +70,7 @@ type Spec struct {
 	Labels map[string]string
 	// Taints is kubelet's --register-with-taints, in addition to uninitialized.
 	Taints []corev1.Taint
-	// Capacity is the machine's size. Nil means 2 CPUs, 4 GiB, 40 GiB of disk.
+	// Capacity is the node's size. Nil means 2 CPUs, 4 GiB, 40 GiB of disk.
 	Capacity corev1.ResourceList
 	// NetworkUnavailable registers the Node with the condition of that name True,
 	// which no kubelet does (see the package comment). It is for specs that want to
@@ -97,7 +96,7 @@ func (s Spec) complete() (Spec, error) {
 	}
 	for i, address := range s.Addresses {
 		if !address.IsValid() || address.IsUnspecified() {
-			errs = append(errs, fmt.Errorf("node %s: address %d, %s, must be an address of this machine", s.Name, i, address))
+			errs = append(errs, fmt.Errorf("node %s: address %d, %s, must be an address of this host", s.Name, i, address))
 		}
 	}
 	if len(s.NodeIPs) > 2 || len(s.NodeIPs) == 2 && s.NodeIPs[0].Is4() == s.NodeIPs[1].Is4() {
@@ -181,8 +180,8 @@ func (n *Node) Stop() {
 	}
 }
 
-// PowerOn boots the machine: kubelet registers or finds its Node, and node ports
-// open. It does nothing if the machine runs or is stopped for good.
+// PowerOn boots the node: kubelet registers or finds its Node, and node ports
+// open. It does nothing if the node runs or is stopped for good.
 func (n *Node) PowerOn() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -194,8 +193,8 @@ func (n *Node) PowerOn() {
 	n.backend.setUp(true)
 }
 
-// PowerOff takes the machine's power away: heartbeats end and so do listeners and
-// connections. (Here a peer sees its connection closed; a dead machine would
+// PowerOff takes the node's power away: heartbeats end and so do listeners and
+// connections. (Here a peer sees its connection closed; a dead node would
 // leave it in doubt.)
 func (n *Node) PowerOff() {
 	n.mu.Lock()
@@ -212,7 +211,7 @@ func (n *Node) Reboot() {
 
 // RestartKubelet ends kubelet and starts it again, while traffic continues. This is
 // what makes a node register again whose Node object was deleted. It does
-// nothing while the machine is off.
+// nothing while the node is off.
 func (n *Node) RestartKubelet() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -223,7 +222,7 @@ func (n *Node) RestartKubelet() {
 	n.startKubelet()
 }
 
-// PoweredOn reports whether the machine runs.
+// PoweredOn reports whether the node runs.
 func (n *Node) PoweredOn() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -106,7 +106,7 @@ func (w *world) version(ctx context.Context) string {
 	return release
 }
 
-// set tells the followers about a Service that is there, or is no longer.
+// set tells the followers that a Service exists or is gone.
 func (w *world) set(object any, present bool) {
 	if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = gone.Obj

@@ -93,7 +93,7 @@ func command() *cobra.Command {
 			},
 		},
 		&cobra.Command{
-			Use: "hypervisor", Short: "Keep the cloud's servers and containers the same", Args: cobra.NoArgs,
+			Use: "hypervisor", Short: "Keep the cloud's servers and containers in step", Args: cobra.NoArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error {
 				e, err := environment.Open(cmd.Context(), *name)
 				if err != nil {
@@ -151,6 +151,6 @@ func up(name *string) *cobra.Command {
 	f.Uint16Var(&o.ControlPort, "control-port", 0, "port of the cloud's control API on 127.0.0.1 (default any free one)")
 	f.BoolVar(&o.WithoutCCM, "without-ccm", false, "leave the nodes uninitialized; dev deploys the CCM")
 	f.StringVar(&o.CCMArchive, "ccm-archive", "", "`file` with an image ccm-from-scratch:kind (default it is built)")
-	f.DurationVar(&o.Timeout, "timeout", 15*time.Minute, "from when all images are there until all works; 0 is no limit")
+	f.DurationVar(&o.Timeout, "timeout", 15*time.Minute, "from when all images are there until all works; 0 means no limit")
 	return cmd
 }

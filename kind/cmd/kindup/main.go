@@ -1,6 +1,5 @@
 // Command kindup makes, changes and removes kind clusters that look like clusters
-// on Hetzner servers, as package kind/cluster describes. It starts nothing that
-// plays the cloud.
+// on Hetzner servers, as package kind/cluster describes. It starts no cloud.
 //
 //	kindup up [--workers N]          make the cluster, print how to use it
 //	kindup join NAME [ADDRESS]       one more node
@@ -46,7 +45,7 @@ func command() *cobra.Command {
 		SilenceUsage: true, SilenceErrors: true,
 	}
 	name := root.PersistentFlags().String("name", "fakecloud", "of the cluster and of its Docker network")
-	// opened wraps a command that works on a cluster that is there.
+	// opened wraps a command that works on an existing cluster.
 	opened := func(work func(context.Context, *cluster.Cluster, []string, io.Writer) error) func(*cobra.Command, []string) error {
 		return func(cmd *cobra.Command, args []string) error {
 			c, err := cluster.Open(cmd.Context(), *name)

@@ -1,17 +1,16 @@
-// Command probe is what the e2e suite has inside and outside of a cluster: a pod behind Services that says what has
-// reached it, and, with -proxy, a way into the cluster's network from outside.
+// Command probe runs inside and outside of the clusters of the e2e suite: as a pod behind Services that says what has reached
+// it and, with -proxy, as a way into the cluster's network from outside.
 //
 // As a pod it answers HTTP on all PORTS ("80,8080-8099,9000-9099"), with a PROXY protocol header before the
 // request or without:
 //
 //	GET /             who was reached and what arrived there: see package kind/whoami
 //	GET /ready        200, or what PUT /ready?status=503 asked for
-//	GET /fetch?url=   asks that URL from here, and hands on the answer; 502 with the error if there is none within 3 s
+//	GET /fetch?url=   asks that URL from here, and returns the answer; 502 with the error if there is none within 3 s
 //
-// POD_NAME and NODE_NAME come from the Downward API, SERVICE is the namespace/name of the Service in front. When
-// told to end, it continues to answer for GRACE (default 5s), as a server does that waits until load balancers
-// have noticed that it ends. It does not say meanwhile that it is not ready: Kubernetes knows that it ends, and
-// kube-proxy sends requests to a pod that ends only as long as that is ready.
+// POD_NAME and NODE_NAME come from the Downward API, SERVICE is the namespace/name of the Service in front. When told to end,
+// it continues to answer for GRACE (default 5s), so that load balancers notice in time that it ends. It stays ready
+// meanwhile: kube-proxy sends requests to a terminating pod only while that pod is ready.
 package main
 
 import (

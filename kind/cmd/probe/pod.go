@@ -17,7 +17,7 @@ import (
 // fetchTimeout is how long /fetch waits for an answer.
 const fetchTimeout = 3 * time.Second
 
-// answerLimit is how much of an answer /fetch hands on, in bytes.
+// answerLimit is how much of an answer /fetch returns, in bytes.
 const answerLimit = 1 << 20
 
 // settings of a pod.
@@ -58,7 +58,7 @@ func parsePorts(text string) ([]int, error) {
 			last, err = strconv.ParseUint(high, 10, 16)
 		}
 		if err != nil || first == 0 || last < first {
-			return nil, fmt.Errorf("%q is no port or range of ports, as 80 or 8080-8099", part)
+			return nil, fmt.Errorf("%q: must be a port or a range such as 80 or 8080-8099", part)
 		}
 		for p := first; p <= last; p++ {
 			ports = append(ports, int(p))
@@ -76,13 +76,13 @@ type pod struct {
 }
 
 func newPod(s settings) *pod {
-	// No connection outlives its request: each asks the network again.
+	// No connection outlives its request, so that each request is balanced.
 	p := &pod{settings: s, client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
 	p.ready.Store(http.StatusOK)
 	return p
 }
 
-// end makes the pod keep no connection any longer than its request.
+// end makes the pod close each connection after its request.
 func (p *pod) end() { p.ending.Store(true) }
 
 func (p *pod) handler() http.Handler {
@@ -94,7 +94,7 @@ func (p *pod) handler() http.Handler {
 	mux.HandleFunc("PUT /ready", func(w http.ResponseWriter, r *http.Request) {
 		status, err := strconv.Atoi(r.FormValue("status"))
 		if err != nil || status < 200 || status > 599 {
-			http.Error(w, "status: want a number from 200 to 599", http.StatusBadRequest)
+			http.Error(w, "status: must be a number from 200 to 599", http.StatusBadRequest)
 			return
 		}
 		p.ready.Store(int64(status))

@@ -11,8 +11,8 @@ import (
 // dialTimeout is how long a connection may take to be made.
 const dialTimeout = 3 * time.Second
 
-// connect is the method CONNECT (RFC 9110, section 9.3.6): it connects to the address and passes on what either
-// side says. 502 with the error if there is no connection.
+// connect is the method CONNECT (RFC 9110, section 9.3.6): it connects to the address and copies what either side sends. If
+// it cannot connect, it answers 502 with the error.
 func connect(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodConnect {
 		http.Error(w, "this proxy knows the method CONNECT only", http.StatusMethodNotAllowed)
@@ -24,7 +24,7 @@ func connect(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer func() { _ = to.Close() }()
-	// Said before the connection is taken over, so that the client gets an answer if that fails.
+	// Sent before the connection is taken over, so that the client gets an answer if that fails.
 	w.WriteHeader(http.StatusOK)
 	client, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -37,7 +37,7 @@ func connect(w http.ResponseWriter, r *http.Request) {
 	pass(client, buffered.Reader, to)
 }
 
-// pass hands on both ways, until both sides have ended. That one side will say no more is passed on, too.
+// pass copies both ways until both sides have ended. When one side closes its half, the other side learns it.
 func pass(client net.Conn, said *bufio.Reader, to net.Conn) {
 	done := make(chan struct{})
 	go func() {

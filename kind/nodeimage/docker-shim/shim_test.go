@@ -12,30 +12,30 @@ import (
 	"testing"
 )
 
-// machine is a host with a docker that prints its arguments, and a /proc.
-type machine struct {
+// host is a computer with a docker that prints its arguments, and a /proc.
+type host struct {
 	path, proc string
 }
 
-// newMachine makes one whose processes have these names and sets of capabilities.
-func newMachine(t *testing.T, processes map[string]string) machine {
+// newHost makes one whose processes have these names and sets of capabilities.
+func newHost(t *testing.T, processes map[string]string) host {
 	t.Helper()
 	if _, err := exec.LookPath("bash"); err != nil {
 		t.Skip("there is no bash")
 	}
-	m := machine{path: t.TempDir(), proc: t.TempDir()}
-	write(t, filepath.Join(m.path, "docker"), "#!/bin/sh\nprintf '<%s>' \"$@\"\n")
+	h := host{path: t.TempDir(), proc: t.TempDir()}
+	write(t, filepath.Join(h.path, "docker"), "#!/bin/sh\nprintf '<%s>' \"$@\"\n")
 	pid := 100
 	for name, capabilities := range processes {
 		pid++
-		dir := filepath.Join(m.proc, "1"+strings.Repeat("0", pid-100))
+		dir := filepath.Join(h.proc, "1"+strings.Repeat("0", pid-100))
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
 		write(t, filepath.Join(dir, "comm"), name+"\n")
 		write(t, filepath.Join(dir, "status"), "Name:\t"+name+"\nCapBnd:\t"+capabilities+"\n")
 	}
-	return m
+	return h
 }
 
 func write(t *testing.T, path, text string) {
@@ -50,10 +50,10 @@ func write(t *testing.T, path, text string) {
 }
 
 // run runs a script of the folder above with arguments and returns what it printed.
-func (m machine) run(t *testing.T, args ...string) string {
+func (h host) run(t *testing.T, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("bash", append([]string{"../../../scripts/with-docker.sh"}, args...)...)
-	cmd.Env = append(os.Environ(), "PATH="+m.path+":"+os.Getenv("PATH"), "DOCKER_SHIM_PROC="+m.proc)
+	cmd.Env = append(os.Environ(), "PATH="+h.path+":"+os.Getenv("PATH"), "DOCKER_SHIM_PROC="+h.proc)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -75,8 +75,8 @@ func TestANormalHostsDockerIsUsedAsItIs(t *testing.T) {
 		"no daemon to be seen":           {"bash": without},
 		"a process that is called alike": {"dockerd-rootless": without},
 	} {
-		m := newMachine(t, processes)
-		if got := m.run(t, "docker", "run", "--privileged", "x"); got != "<run><--privileged><x>" {
+		h := newHost(t, processes)
+		if got := h.run(t, "docker", "run", "--privileged", "x"); got != "<run><--privileged><x>" {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
@@ -84,7 +84,7 @@ func TestANormalHostsDockerIsUsedAsItIs(t *testing.T) {
 
 func TestARestrictedDaemonIsAskedForEverythingElse(t *testing.T) {
 	t.Parallel()
-	m := newMachine(t, map[string]string{"dockerd": without, "systemd": all})
+	h := newHost(t, map[string]string{"dockerd": without, "systemd": all})
 	here, err := filepath.Abs(".")
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +101,7 @@ func TestARestrictedDaemonIsAskedForEverythingElse(t *testing.T) {
 				"<--entrypoint></docker-shim-entrypoint.sh><img></usr/local/bin/entrypoint></sbin/init>",
 		},
 	} {
-		if got := m.run(t, append([]string{"docker"}, strings.Fields(test.args)...)...); got != test.want {
+		if got := h.run(t, append([]string{"docker"}, strings.Fields(test.args)...)...); got != test.want {
 			t.Errorf("docker %s:\n%s, want\n%s", test.args, got, test.want)
 		}
 	}
@@ -110,13 +110,13 @@ func TestARestrictedDaemonIsAskedForEverythingElse(t *testing.T) {
 func TestRootRaisesTheLimitOfInotifyInstances(t *testing.T) {
 	t.Parallel()
 	for now, want := range map[string]string{"128": "1024", "512": "512", "8192": "8192"} {
-		m := newMachine(t, nil)
-		limit := filepath.Join(m.proc, "sys", "fs", "inotify", "max_user_instances")
+		h := newHost(t, nil)
+		limit := filepath.Join(h.proc, "sys", "fs", "inotify", "max_user_instances")
 		if err := os.MkdirAll(filepath.Dir(limit), 0o755); err != nil {
 			t.Fatal(err)
 		}
 		write(t, limit, now+"\n")
-		m.run(t, "true")
+		h.run(t, "true")
 		if got, err := os.ReadFile(limit); err != nil || strings.TrimSpace(string(got)) != want {
 			t.Errorf("%s became %s, %v, want %s", now, got, err, want)
 		}
@@ -124,7 +124,7 @@ func TestRootRaisesTheLimitOfInotifyInstances(t *testing.T) {
 		if err := os.RemoveAll(limit); err != nil {
 			t.Fatal(err)
 		}
-		if got := m.run(t, "echo", "ran"); got != "ran\n" {
+		if got := h.run(t, "echo", "ran"); got != "ran\n" {
 			t.Error(got)
 		}
 	}
@@ -132,7 +132,7 @@ func TestRootRaisesTheLimitOfInotifyInstances(t *testing.T) {
 
 func TestTheShimHandsOverToWhatFollowsItInPATH(t *testing.T) {
 	t.Parallel()
-	m := newMachine(t, map[string]string{"dockerd": without})
+	h := newHost(t, map[string]string{"dockerd": without})
 	// A docker in front of the shim that leads to it, as kind/cluster has one.
 	front := t.TempDir()
 	write(t, filepath.Join(front, "docker"), "#!/bin/sh\nexec \"$SHIM\" \"$@\"\n")
@@ -140,14 +140,14 @@ func TestTheShimHandsOverToWhatFollowsItInPATH(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := m.run(t, "env", "SHIM="+shim, "sh", "-c", "PATH="+front+":$PATH docker version"); got != "<version>" {
+	if got := h.run(t, "env", "SHIM="+shim, "sh", "-c", "PATH="+front+":$PATH docker version"); got != "<version>" {
 		t.Error(got)
 	}
 }
 
 func TestWithoutAnotherDockerTheShimSaysSo(t *testing.T) {
 	t.Parallel()
-	newMachine(t, nil)
+	newHost(t, nil)
 	shim, err := filepath.Abs("docker")
 	if err != nil {
 		t.Fatal(err)

@@ -26,10 +26,10 @@ import (
 // may depend on when it was built.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// build is the making of one image.
+// build makes one image.
 type build struct {
 	Source
-	version  string // of Kubernetes, as "v1.37.1"
+	version  string // of Kubernetes, such as "v1.37.1"
 	modules  string // folder of the nested modules
 	kind     kindModule
 	mirror   string

@@ -23,7 +23,7 @@ var packages = []string{
 	"pigz", "e2fsprogs", "bash", "ca-certificates", "curl", "jq", "procps", "runc", "socat", "openssl",
 }
 
-// errNoDebootstrap says that this machine cannot make a Debian file system.
+// errNoDebootstrap says that this host cannot make a Debian file system.
 var errNoDebootstrap = errors.New("building a node image needs root and debootstrap on a Debian-like Linux; " +
 	"elsewhere use kind's own image (docker pull), or name one that you have with --image or NODE_IMAGE")
 
@@ -86,7 +86,7 @@ func unmount(root string) error {
 	return nil
 }
 
-// installDebootstrap installs debootstrap where it is missing and can be had.
+// installDebootstrap installs debootstrap where it is missing and available.
 func installDebootstrap(ctx context.Context) error {
 	if _, err := exec.LookPath("debootstrap"); err == nil {
 		return nil

@@ -56,7 +56,7 @@ type Options struct {
 	Mirror string
 	// Progress shows what happens. If nil, nothing is shown.
 	Progress *job.Progress
-	// Clock measures elapsed time. If nil, it is the machine's.
+	// Clock measures elapsed time. If nil, it is the host's.
 	Clock clock.WithTicker
 }
 

@@ -196,8 +196,8 @@ func (b *build) installPrograms(ctx context.Context, t *tree) error {
 }
 
 // baseSpec turns containerd's default runtime specification into the one that
-// kind's containerd configuration names: with the hook that hides the machine's
-// identity from containers, and without limits that are those of the machine
+// kind's containerd configuration names: with the hook that hides the host's
+// identity from containers, and without limits that are those of the host
 // that built the image.
 func baseSpec(spec []byte) ([]byte, error) {
 	decoder := json.NewDecoder(bytes.NewReader(spec))

@@ -20,7 +20,7 @@ import (
 // and the content of a regular file.
 type entry struct {
 	tar.Header
-	content io.ReaderAt // of Header.Size bytes; nil for whatever is no regular file
+	content io.ReaderAt // of Header.Size bytes; nil for all but regular files
 }
 
 // tree is the file system of an image while it is put together. Contents stay
@@ -88,7 +88,7 @@ func (t *tree) add(name string, e *entry) error {
 	for dir := path.Dir(at); dir != "."; dir = path.Dir(dir) {
 		if parent, ok := t.entries[dir]; ok {
 			if parent.Typeflag != tar.TypeDir {
-				return fmt.Errorf("/%s: /%s is no folder", at, dir)
+				return fmt.Errorf("/%s: /%s must be a folder", at, dir)
 			}
 			break
 		}
@@ -128,7 +128,7 @@ func (t *tree) putFile(name string, mode int64, source string) error {
 		return err
 	}
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is no regular file", source)
+		return fmt.Errorf("%s must be a regular file", source)
 	}
 	return t.add(name, &entry{
 		Header:  tar.Header{Typeflag: tar.TypeReg, Mode: mode, Size: info.Size()},

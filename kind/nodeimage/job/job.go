@@ -1,5 +1,4 @@
-// Package job is how this program does what takes minutes: it shows that it works, stops with all the processes that
-// it started, and is done by one process at a time.
+// Package job runs long commands with progress, cancellation and a lock.
 package job
 
 import (
@@ -26,7 +25,7 @@ const heartbeat = 20 * time.Second
 type Progress struct {
 	// Out is where the lines go. If nil, nothing is shown.
 	Out io.Writer
-	// Clock measures how long a step has taken. If nil, it is the machine's.
+	// Clock measures how long a step has taken. If nil, it is the host's.
 	Clock clock.WithTicker
 
 	mu sync.Mutex
@@ -131,7 +130,7 @@ func Run(cmd *exec.Cmd, also io.Writer) error {
 	return nil
 }
 
-// Command runs a program; its last words are in the error.
+// Command runs a program; the end of its output is in the error.
 func Command(ctx context.Context, name string, args ...string) error {
 	return Run(exec.CommandContext(ctx, name, args...), nil)
 }

@@ -13,10 +13,8 @@ import (
 // lockPoll is how often a process that waits for another's lock looks again.
 const lockPoll = 500 * time.Millisecond
 
-// Lock takes the lock that the file at path stands for, waits for the process that has it
-// until ctx ends, and returns how to give it back. It calls waiting once if it
-// has to wait. The system gives the lock back when the process dies, however
-// that happens; the empty file stays.
+// Lock locks the file at path and returns a function that unlocks it. If another process has the lock, Lock calls waiting
+// once, and waits until ctx ends. The system unlocks the file when the process dies; the empty file stays.
 func Lock(ctx context.Context, path string, c clock.WithTicker, waiting func()) (unlock func(), err error) {
 	unlock, free, err := TryLock(path)
 	if err != nil || free {

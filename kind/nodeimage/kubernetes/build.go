@@ -16,7 +16,7 @@ import (
 // program is the file name of the multi-call program in the cache.
 const program = "kubernetes"
 
-// goVersion asks the go command in dir which release it is, as "go1.26.8"; a
+// goVersion asks the go command in dir which release it is, such as "go1.26.8"; a
 // go.mod there may have switched it to another toolchain.
 func goVersion(ctx context.Context, dir string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", "env", "GOVERSION")

@@ -39,7 +39,7 @@ type Options struct {
 	Build bool
 	// Progress shows what happens. If nil, nothing is shown.
 	Progress *job.Progress
-	// Clock measures elapsed time. If nil, it is the machine's.
+	// Clock measures elapsed time. If nil, it is the host's.
 	Clock clock.WithTicker
 
 	publisher publisher
@@ -47,7 +47,7 @@ type Options struct {
 
 // Assets is a set of programs of one release.
 type Assets struct {
-	// Version is the release of Kubernetes, as "v1.37.1".
+	// Version is the release of Kubernetes, such as "v1.37.1".
 	Version string
 	// Dir is the folder of the programs.
 	Dir string
@@ -63,7 +63,7 @@ func assetsIn(dir, version string) Assets {
 	}
 }
 
-// complete fills in what the caller left to be chosen.
+// complete sets the defaults.
 func (o Options) complete() (Options, error) {
 	var err error
 	if o.Source == (Source{}) {

@@ -92,7 +92,7 @@ func TestProgramsAreBuiltOnceAndFoundAfterwards(t *testing.T) {
 	}
 }
 
-func TestTwoWhoAskAtOnceGetOneBuild(t *testing.T) {
+func TestTwoCallersAtOnceGetOneBuild(t *testing.T) {
 	t.Setenv(EnvAssets, "")
 	options := tiny(t)
 	var told [2]bytes.Buffer

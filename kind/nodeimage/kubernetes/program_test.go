@@ -10,7 +10,7 @@ import (
 
 // TestTheProgramIsChosenByItsNameOrFirstArgument runs the program
 // modules/kubernetes, where it is built. That module has no tests of its own:
-// compiling them would take minutes to no other end.
+// compiling them would take minutes.
 func TestTheProgramIsChosenByItsNameOrFirstArgument(t *testing.T) {
 	t.Setenv(EnvAssets, "")
 	assets, err := Cached(t.Context(), Options{Root: checkout, Build: true})

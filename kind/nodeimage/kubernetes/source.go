@@ -31,8 +31,8 @@ const (
 // Source is the nested module that the programs are built from.
 type Source struct {
 	Dir        string // absolute path of the module
-	Kubernetes string // release of Kubernetes, as "v1.37.1"
-	Etcd       string // release of etcd, as "v3.7.0"
+	Kubernetes string // release of Kubernetes, such as "v1.37.1"
+	Etcd       string // release of etcd, such as "v3.7.0"
 }
 
 // FindSource reads the versions of the nested module in the checkout root.
@@ -109,7 +109,7 @@ func (s Source) buildFlags() []string {
 }
 
 // Key names the result of a build by everything that decides it: the module's
-// files, the Go release (as "go1.26.8"), the platform and the flags. Equal keys
+// files, the Go release (such as "go1.26.8"), the platform and the flags. Equal keys
 // mean equal programs; it is 16 hexadecimal digits behind the release's name.
 func (s Source) Key(goVersion string, platform Platform) (string, error) {
 	sum := sha256.New()

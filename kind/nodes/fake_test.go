@@ -1,4 +1,4 @@
-package machines_test
+package nodes_test
 
 import (
 	"context"
@@ -15,14 +15,14 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
-	"github.com/ccm-from-scratch/ccm-from-scratch/kind/machines"
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/nodes"
 )
 
 // fakeDriver are containers that are nothing but entries in a map.
 type fakeDriver struct {
 	mu         sync.Mutex
 	changed    chan struct{} // closed, and replaced, by every change
-	containers map[string]*machines.Container
+	containers map[string]*nodes.Container
 	calls      []string
 	fail       map[string]error // by call
 	hang       map[string]chan struct{}
@@ -30,13 +30,13 @@ type fakeDriver struct {
 	watched    int // how often Watch was called
 	starts     int
 	boots      map[string]string // user data of finished boots
-	counters   machines.Counters // of all containers
+	counters   nodes.Counters    // of all containers
 	subnet     netip.Prefix      // of the containers' addresses; zero for any address
 }
 
-func newFakeDriver(containers ...machines.Container) *fakeDriver {
+func newFakeDriver(containers ...nodes.Container) *fakeDriver {
 	f := &fakeDriver{
-		changed: make(chan struct{}), containers: map[string]*machines.Container{}, fail: map[string]error{}, hang: map[string]chan struct{}{},
+		changed: make(chan struct{}), containers: map[string]*nodes.Container{}, fail: map[string]error{}, hang: map[string]chan struct{}{},
 		watchers: map[int]chan string{}, boots: map[string]string{},
 	}
 	for _, c := range containers {
@@ -69,13 +69,13 @@ func (f *fakeDriver) touchLocked() {
 }
 
 // set changes a container, or with nil removes it, and tells those that watch.
-func (f *fakeDriver) set(name string, c *machines.Container) {
+func (f *fakeDriver) set(name string, c *nodes.Container) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.setLocked(name, c)
 }
 
-func (f *fakeDriver) setLocked(name string, c *machines.Container) {
+func (f *fakeDriver) setLocked(name string, c *nodes.Container) {
 	if c == nil {
 		delete(f.containers, name)
 	} else {
@@ -105,7 +105,7 @@ func (f *fakeDriver) power(name string, on bool) error {
 	return nil
 }
 
-func (f *fakeDriver) List(context.Context) ([]machines.Container, error) {
+func (f *fakeDriver) List(context.Context) ([]nodes.Container, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.fail["list"]; err != nil {
@@ -113,7 +113,7 @@ func (f *fakeDriver) List(context.Context) ([]machines.Container, error) {
 		f.touchLocked()
 		return nil, err
 	}
-	var out []machines.Container
+	var out []nodes.Container
 	for _, name := range slices.Sorted(maps.Keys(f.containers)) {
 		out = append(out, *f.containers[name])
 	}
@@ -126,9 +126,9 @@ func (f *fakeDriver) Create(ctx context.Context, m hypervisor.Machine) error {
 	}
 	address, ok := f.Address(m)
 	if !ok {
-		return &hypervisor.Error{Code: machines.CodeUnavailable, Message: "the server has no address"}
+		return &hypervisor.Error{Code: nodes.CodeUnavailable, Message: "the server has no address"}
 	}
-	f.set(m.Name, &machines.Container{Name: m.Name, Server: m.Server, Address: address})
+	f.set(m.Name, &nodes.Container{Name: m.Name, Server: m.Server, Address: address})
 	return nil
 }
 
@@ -199,7 +199,7 @@ func (f *fakeDriver) Boot(ctx context.Context, name string, m hypervisor.Machine
 	return []string{"a note"}, err
 }
 
-func (f *fakeDriver) Counters(ctx context.Context, name string) (machines.Counters, error) {
+func (f *fakeDriver) Counters(ctx context.Context, name string) (nodes.Counters, error) {
 	err := f.call(ctx, "counters", name)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -274,7 +274,7 @@ type world struct {
 	ended  func() error // waits until it has ended by itself
 }
 
-func newWorld(t *testing.T, containers ...machines.Container) *world {
+func newWorld(t *testing.T, containers ...nodes.Container) *world {
 	t.Helper()
 	w := &world{T: t, cloud: fakecloud.New(fakecloud.Options{}), driver: newFakeDriver(containers...)}
 	t.Cleanup(w.cloud.Close)
@@ -283,17 +283,17 @@ func newWorld(t *testing.T, containers ...machines.Container) *world {
 }
 
 // options attach in this process.
-func (w *world) options() machines.Options {
-	return machines.Options{
+func (w *world) options() nodes.Options {
+	return nodes.Options{
 		Driver: w.driver,
 		Attach: func(ctx context.Context) (hypervisor.Session, error) {
-			return w.cloud.AttachHypervisor(ctx, hypervisor.Options{Name: "kind", Selector: machines.Selector})
+			return w.cloud.AttachHypervisor(ctx, hypervisor.Options{Name: "kind", Selector: nodes.Selector})
 		},
 	}
 }
 
 // run starts the hypervisor and returns when it is attached.
-func (w *world) run(o machines.Options) {
+func (w *world) run(o nodes.Options) {
 	w.Helper()
 	attached, attach := make(chan struct{}, 100), o.Attach
 	o.Attach = func(ctx context.Context) (hypervisor.Session, error) {
@@ -312,11 +312,11 @@ func (w *world) run(o machines.Options) {
 }
 
 // start starts the hypervisor.
-func (w *world) start(o machines.Options) {
+func (w *world) start(o nodes.Options) {
 	w.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.Context()))
 	ended, err := make(chan struct{}), error(nil)
-	go func() { err = machines.New(o).Run(ctx); close(ended) }()
+	go func() { err = nodes.New(o).Run(ctx); close(ended) }()
 	w.ended = func() error { <-ended; return err }
 	w.stop = func() error { cancel(); <-ended; return err }
 	w.Cleanup(func() { _ = w.stop() })

@@ -1,4 +1,4 @@
-package machines_test
+package nodes_test
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
-	"github.com/ccm-from-scratch/ccm-from-scratch/kind/machines"
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/nodes"
 )
 
 // metered is a world whose hypervisor measures the server "node", and what it has reported of it.
@@ -65,7 +65,7 @@ func newMetered(t *testing.T) *metered {
 }
 
 // round lets the hypervisor measure once and returns when it waits again. It returns what was reported.
-func (m *metered) round(c machines.Counters, failure error) []hypervisor.Usage {
+func (m *metered) round(c nodes.Counters, failure error) []hypervisor.Usage {
 	m.Helper()
 	m.driver.mu.Lock()
 	m.driver.counters, m.driver.fail["counters"] = c, failure
@@ -87,11 +87,11 @@ func (m *metered) round(c machines.Counters, failure error) []hypervisor.Usage {
 func TestTheUsageOfAContainerIsThatOfItsServer(t *testing.T) {
 	t.Parallel()
 	m := newMetered(t)
-	first := machines.Counters{Uptime: 100 * time.Second, CPU: time.Second, BytesIn: 1000}
+	first := nodes.Counters{Uptime: 100 * time.Second, CPU: time.Second, BytesIn: 1000}
 	if got := m.round(first, nil); len(got) != 0 {
 		t.Errorf("reported after one reading: %+v", got)
 	}
-	second := machines.Counters{
+	second := nodes.Counters{
 		Uptime: 110 * time.Second, CPU: 16 * time.Second, DiskReadOps: 10, DiskWriteOps: 20, DiskReadBytes: 30, DiskWriteBytes: 40,
 		PacketsIn: 50, PacketsOut: 60, BytesIn: 1070, BytesOut: 80,
 	}
@@ -102,7 +102,7 @@ func TestTheUsageOfAContainerIsThatOfItsServer(t *testing.T) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	// Counters that begin again say nothing about the time before.
-	if got := m.round(machines.Counters{Uptime: 120 * time.Second, CPU: 17 * time.Second}, nil); len(got) != 0 {
+	if got := m.round(nodes.Counters{Uptime: 120 * time.Second, CPU: 17 * time.Second}, nil); len(got) != 0 {
 		t.Errorf("reported although a counter went back: %+v", got)
 	}
 }
@@ -110,7 +110,7 @@ func TestTheUsageOfAContainerIsThatOfItsServer(t *testing.T) {
 func TestAContainerThatIsOffIsNotMeasured(t *testing.T) {
 	t.Parallel()
 	m := newMetered(t)
-	at := func(s int) machines.Counters { return machines.Counters{Uptime: time.Duration(s) * time.Second} }
+	at := func(s int) nodes.Counters { return nodes.Counters{Uptime: time.Duration(s) * time.Second} }
 	m.round(at(10), nil)
 	m.act(m.client.Server.Poweroff(t.Context(), m.server))
 	m.driver.called()
@@ -142,15 +142,15 @@ func TestAContainerThatCannotBeMeasuredIsLoggedOnce(t *testing.T) {
 			t.Errorf("logged %d times, want %d", n, want)
 		}
 	}
-	m.round(machines.Counters{}, broken) // perhaps it is just being powered off
+	m.round(nodes.Counters{}, broken) // perhaps it is just being powered off
 	logged(0)
 	for range 4 {
-		m.round(machines.Counters{}, broken)
+		m.round(nodes.Counters{}, broken)
 		logged(1)
 	}
-	m.round(machines.Counters{Uptime: time.Second}, nil)
+	m.round(nodes.Counters{Uptime: time.Second}, nil)
 	for range 3 {
-		m.round(machines.Counters{}, broken)
+		m.round(nodes.Counters{}, broken)
 	}
 	logged(2)
 }
@@ -158,7 +158,7 @@ func TestAContainerThatCannotBeMeasuredIsLoggedOnce(t *testing.T) {
 func TestMeasuringEndsWithTheHypervisor(t *testing.T) {
 	t.Parallel()
 	m := newMetered(t)
-	m.round(machines.Counters{}, errors.New("no such file")) // the next failure would be logged
+	m.round(nodes.Counters{}, errors.New("no such file")) // the next failure would be logged
 	m.driver.mu.Lock()
 	m.driver.hang["counters"] = make(chan struct{})
 	m.driver.mu.Unlock()

@@ -1,4 +1,4 @@
-package machines_test
+package nodes_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
-	"github.com/ccm-from-scratch/ccm-from-scratch/kind/machines"
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/nodes"
 )
 
 // networks is a world whose containers have addresses in one of the cloud's networks only, as with Docker.
@@ -84,8 +84,8 @@ func (n *networks) failed(a *hcloud.Action, _ *hcloud.Response, err error) {
 		n.Fatal(err)
 	}
 	err = n.client.Action.WaitFor(n.Context(), a)
-	if e := (hcloud.ActionError{}); !errors.As(err, &e) || e.Code != machines.CodeUnavailable {
-		n.Errorf("%v, want %s", err, machines.CodeUnavailable)
+	if e := (hcloud.ActionError{}); !errors.As(err, &e) || e.Code != nodes.CodeUnavailable {
+		n.Errorf("%v, want %s", err, nodes.CodeUnavailable)
 	}
 }
 
@@ -135,7 +135,7 @@ func TestAServerThatIsOnAndCannotBeBackedIsNotAttached(t *testing.T) {
 		defer n.driver.mu.Unlock()
 		n.driver.fail["create"] = err
 	}
-	noRoom(&hypervisor.Error{Code: machines.CodeUnavailable, Message: "no room"})
+	noRoom(&hypervisor.Error{Code: nodes.CodeUnavailable, Message: "no room"})
 	n.failed(n.attach(s, n.cluster, ""))
 	if now, _, err := n.client.Server.GetByID(t.Context(), s.ID); err != nil || now.Status != hcloud.ServerStatusRunning || len(now.PrivateNet) > 0 {
 		t.Errorf("%+v, %v", now, err)

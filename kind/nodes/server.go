@@ -1,4 +1,4 @@
-package machines
+package nodes
 
 import (
 	"context"
@@ -10,15 +10,14 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
 )
 
-// server is one server and its container. What happens to it happens one after the other, in the
-// order in which it was asked for; a look at the container is part of that, so that what is
-// told is what is so.
+// server is one server and its container. Its tasks, and looks at its container, run one after the other in the order in
+// which they were asked for, so that each report is true when it is sent.
 type server struct {
 	hypervisor *Hypervisor
 	id         int64
 
 	// What follows is guarded by hypervisor.mu.
-	machine   hypervisor.Machine
+	guest     hypervisor.Machine
 	container string // "" while there is none
 	own       bool   // the container was made for the server
 	queue     []*hypervisor.Task
@@ -27,7 +26,7 @@ type server struct {
 	current   int64 // action of the task under way
 	forgotten bool
 
-	// What follows belongs to the worker.
+	// Only the goroutine of work uses what follows.
 	waits   bool               // the server is on without its container, until it has an address
 	boot    context.CancelFunc // of the boot under way, nil for none
 	booting chan struct{}      // closed when that has ended
@@ -35,12 +34,12 @@ type server struct {
 	started time.Time // of the container, when it was looked at; zero after a task has changed it
 }
 
-// enqueueLocked has a task done, or, with nil, the container looked at.
+// enqueueLocked queues a task or, with nil, a look at the container.
 func (s *server) enqueueLocked(ctx context.Context, t *hypervisor.Task) {
 	if t == nil {
 		s.look = true
 	} else {
-		// A task that is handed out again while it is known.
+		// The cloud may hand out a task again that is queued already.
 		if t.Action != 0 && t.Action == s.current {
 			return
 		}
@@ -53,15 +52,15 @@ func (s *server) enqueueLocked(ctx context.Context, t *hypervisor.Task) {
 	}
 	if !s.working {
 		s.working = true
-		s.hypervisor.work.Go(func() { s.run(ctx) })
+		s.hypervisor.background.Go(func() { s.work(ctx) })
 	}
 }
 
-// forgetLocked makes a server of which nothing is to be done any more.
+// forgetLocked drops all that is queued for a server, for good.
 func (s *server) forgetLocked() { s.queue, s.look, s.forgotten = nil, false, true }
 
-// run does what is queued, and ends.
-func (s *server) run(ctx context.Context) {
+// work carries out what is queued, and ends.
+func (s *server) work(ctx context.Context) {
 	h := s.hypervisor
 	for {
 		h.mu.Lock()
@@ -121,9 +120,9 @@ func (s *server) do(ctx context.Context, t hypervisor.Task) {
 	s.look = !s.forgotten
 }
 
-// carryOut does what a task says. Done twice it does no harm.
+// carryOut carries out a task. Doing it twice does no harm.
 func (s *server) carryOut(ctx context.Context, t hypervisor.Task) error {
-	machines := s.hypervisor.o.Driver
+	driver := s.hypervisor.o.Driver
 	name, own := s.bound()
 	s.waits = s.waits && t.Runs
 	switch t.Command {
@@ -138,15 +137,15 @@ func (s *server) carryOut(ctx context.Context, t hypervisor.Task) error {
 		return s.attach(ctx, t.Machine)
 	case hypervisor.CommandStop:
 		s.stopBooting()
-		return s.ifRunning(ctx, machines.Kill)
+		return s.ifRunning(ctx, driver.Kill)
 	case hypervisor.CommandShutdown:
-		return s.ifRunning(ctx, machines.Shutdown)
+		return s.ifRunning(ctx, driver.Shutdown)
 	case hypervisor.CommandReboot:
 		s.stopBooting()
-		return s.ifRunning(ctx, machines.Restart)
+		return s.ifRunning(ctx, driver.Restart)
 	case hypervisor.CommandReset:
 		s.stopBooting()
-		if err := s.ifRunning(ctx, machines.Kill); err != nil {
+		if err := s.ifRunning(ctx, driver.Kill); err != nil {
 			return err
 		}
 		return s.start(ctx, t.Machine)
@@ -170,7 +169,7 @@ func (s *server) carryOut(ctx context.Context, t hypervisor.Task) error {
 		s.stopBooting()
 		return nil
 	}
-	return fmt.Errorf("the hypervisor knows no %s", t.Command)
+	return fmt.Errorf("the hypervisor does not know the command %s", t.Command)
 }
 
 // bound returns the server's container, "" for none, and whether it was made for it.
@@ -201,7 +200,7 @@ func (s *server) adopt(ctx context.Context, m hypervisor.Machine) error {
 		h.mu.Lock()
 		for _, other := range h.servers {
 			if other != s && other.container == name {
-				err = unavailable(fmt.Sprintf("the container %s is the machine of server %d", name, other.id))
+				err = unavailable(fmt.Sprintf("the container %s belongs to server %d", name, other.id))
 			}
 		}
 		h.mu.Unlock()
@@ -232,7 +231,7 @@ func checkAddress(m hypervisor.Machine, name string, containers []Container) err
 // start powers the server on. Its container is made if there is none, and has the address that the server has now. A server
 // without an address is on without its container.
 func (s *server) start(ctx context.Context, m hypervisor.Machine) error {
-	machines := s.hypervisor.o.Driver
+	driver := s.hypervisor.o.Driver
 	if name, _ := s.bound(); name == "" {
 		if err := s.adopt(ctx, m); err != nil {
 			return err
@@ -244,7 +243,7 @@ func (s *server) start(ctx context.Context, m hypervisor.Machine) error {
 		if err != nil {
 			return err
 		}
-		address, ok := machines.Address(m)
+		address, ok := driver.Address(m)
 		switch {
 		case c.Running:
 		case !ok:
@@ -253,16 +252,16 @@ func (s *server) start(ctx context.Context, m hypervisor.Machine) error {
 				"server", m.Name, "id", s.id)
 			return nil
 		case !there:
-			name, err = m.Name, machines.Create(ctx, m)
+			name, err = m.Name, driver.Create(ctx, m)
 		case c.Address != address:
-			err = machines.Move(ctx, name, address)
+			err = driver.Move(ctx, name, address)
 		}
 		if err != nil {
 			return err
 		}
 		s.bind(name, true)
 	}
-	return machines.Start(ctx, name)
+	return driver.Start(ctx, name)
 }
 
 // attach starts a server that is on without its container. The address of a container that runs cannot change.
@@ -283,7 +282,7 @@ func (s *server) attach(ctx context.Context, m hypervisor.Machine) error {
 }
 
 // ifRunning does something to a container that runs.
-func (s *server) ifRunning(ctx context.Context, do func(context.Context, string) error) error {
+func (s *server) ifRunning(ctx context.Context, work func(context.Context, string) error) error {
 	name, _ := s.bound()
 	if name == "" {
 		return nil
@@ -292,7 +291,7 @@ func (s *server) ifRunning(ctx context.Context, do func(context.Context, string)
 	if err != nil || !ok || !c.Running {
 		return err
 	}
-	return do(ctx, name)
+	return work(ctx, name)
 }
 
 // remove takes the container away, if there is one.
@@ -332,7 +331,7 @@ func (s *server) lookAtContainer(ctx context.Context) {
 		}
 	}
 	h.mu.Lock()
-	session, m := h.session, s.machine
+	session, m := h.session, s.guest
 	h.mu.Unlock()
 	restarted := c.Running && !s.started.IsZero() && !s.started.Equal(c.Started)
 	s.started, s.waits = c.Started, s.waits && !c.Running
@@ -353,10 +352,10 @@ func (s *server) lookAtContainer(ctx context.Context) {
 	}
 }
 
-// lookLater has the container looked at again after a pause: it may never change again, so that nothing else would.
+// lookLater has the container looked at again after a pause: if it never changes again, nothing else looks at it.
 func (s *server) lookLater(ctx context.Context) {
 	h := s.hypervisor
-	h.work.Go(func() {
+	h.background.Go(func() {
 		h.pause(ctx)
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -370,21 +369,21 @@ func (h *Hypervisor) report(ctx context.Context, session hypervisor.Session, ser
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	err := session.Report(ctx, server, running)
-	// A server that is gone or moved has nothing to be told, and a session that has ended begins anew
-	// with a look at all.
+	// A server that is gone, or belongs to another hypervisor, needs no report, and a new session begins with a look at all
+	// containers.
 	if err != nil && !errors.Is(err, hypervisor.ErrNoMachine) && ctx.Err() == nil {
-		h.log.Debug("the state of a machine could not be told", "server", server, "running", running, "error", err)
+		h.log.Debug("cannot tell the cloud the state of a server, which it learns with the next session", "server", server, "running", running, "error", err)
 	}
 }
 
-// startBooting boots the machine while other things happen to it.
+// startBooting boots the node while other things happen to it.
 func (s *server) startBooting(ctx context.Context, name string, m hypervisor.Machine) {
 	h := s.hypervisor
 	ctx, s.boot = context.WithCancel(ctx)
 	done := make(chan struct{})
 	s.booting = done
 	s.booted = true // it is not tried again before the next start
-	h.work.Go(func() {
+	h.background.Go(func() {
 		defer close(done)
 		begin := h.o.Clock.Now()
 		notes, err := h.o.Driver.Boot(ctx, name, m)

@@ -13,53 +13,53 @@ import (
 	"testing"
 )
 
-// machine runs scripts in a folder.
-type machine struct {
+// node runs scripts in a folder.
+type node struct {
 	*testing.T
 	root string
 	Instance
 }
 
-func newMachine(t *testing.T) *machine {
+func newNode(t *testing.T) *node {
 	root := t.TempDir()
-	return &machine{t, root, Instance{
+	return &node{t, root, Instance{
 		ID: 42, Hostname: "node-1", AvailabilityZone: "fsn1-dc14", Region: "eu-central",
 		Dir: filepath.Join(root, "instance"), Log: filepath.Join(root, "log", "output"),
 	}}
 }
 
 // data is user data in which ROOT stands for the folder.
-func (m *machine) data(userData string) string { return strings.ReplaceAll(userData, "ROOT", m.root) }
+func (n *node) data(userData string) string { return strings.ReplaceAll(userData, "ROOT", n.root) }
 
 // boot runs the user data and returns the script's error.
-func (m *machine) boot(userData string) error {
-	m.Helper()
-	s, err := Compile(m.data(userData), m.Instance)
+func (n *node) boot(userData string) error {
+	n.Helper()
+	s, err := Compile(n.data(userData), n.Instance)
 	if err != nil {
-		m.Fatal(err)
+		n.Fatal(err)
 	}
-	cmd := exec.CommandContext(m.Context(), "sh")
+	cmd := exec.CommandContext(n.Context(), "sh")
 	cmd.Stdin = bytes.NewReader(s.Text)
 	out, err := cmd.CombinedOutput()
 	if len(out) > 0 {
-		m.Errorf("the script printed %q", out)
+		n.Errorf("the script printed %q", out)
 	}
 	return err
 }
 
-func (m *machine) want(file, content string) {
-	m.Helper()
-	b, err := os.ReadFile(filepath.Join(m.root, file))
-	if err != nil || string(b) != m.data(content) {
-		m.Errorf("%s: %q, %v; want %q", file, b, err, content)
+func (n *node) want(file, content string) {
+	n.Helper()
+	b, err := os.ReadFile(filepath.Join(n.root, file))
+	if err != nil || string(b) != n.data(content) {
+		n.Errorf("%s: %q, %v; want %q", file, b, err, content)
 	}
 }
 
-func (m *machine) wantMode(file string, mode os.FileMode) {
-	m.Helper()
-	i, err := os.Stat(filepath.Join(m.root, file))
+func (n *node) wantMode(file string, mode os.FileMode) {
+	n.Helper()
+	i, err := os.Stat(filepath.Join(n.root, file))
 	if err != nil || i.Mode().Perm() != mode {
-		m.Errorf("%s: %v, %v; want mode %o", file, i, err, mode)
+		n.Errorf("%s: %v, %v; want mode %o", file, i, err, mode)
 	}
 }
 
@@ -73,20 +73,20 @@ func gz64(text string) string {
 
 func TestScriptsAreRun(t *testing.T) {
 	t.Parallel()
-	m := newMachine(t)
-	if err := m.boot("#!/bin/sh\necho \"it's $0\" >ROOT/ran\necho said\npwd\n"); err != nil {
+	n := newNode(t)
+	if err := n.boot("#!/bin/sh\necho \"it's $0\" >ROOT/ran\necho said\npwd\n"); err != nil {
 		t.Error(err)
 	}
-	m.want("ran", "it's ROOT/instance/scripts/part-001\n")
-	m.want("log/output", "said\n/\n")
-	m.want("instance/boot-finished", "")
-	m.wantMode("instance/user-data.txt", 0o600)
+	n.want("ran", "it's ROOT/instance/scripts/part-001\n")
+	n.want("log/output", "said\n/\n")
+	n.want("instance/boot-finished", "")
+	n.wantMode("instance/user-data.txt", 0o600)
 }
 
 func TestCloudConfigIsDoneInOrder(t *testing.T) {
 	t.Parallel()
-	m := newMachine(t)
-	err := m.boot(`#cloud-config
+	n := newNode(t)
+	err := n.boot(`#cloud-config
 hostname: whatever
 runcmd:
 - echo runcmd >>ROOT/order; cat ROOT/etc/deep/file >>ROOT/order
@@ -112,31 +112,31 @@ write_files:
 	if err != nil {
 		t.Error(err)
 	}
-	m.want("order", "bootcmd\nruncmd\nwritten\nmore")
-	m.want("words", "a b|it's|16|true|10000000|")
-	m.want("coded", "hello")
-	m.want("zipped", "zip")
-	m.want("with space", "")
-	m.wantMode("etc/deep/file", 0o640)
-	m.wantMode("coded", 0o750)
-	m.wantMode("zipped", 0o644)
+	n.want("order", "bootcmd\nruncmd\nwritten\nmore")
+	n.want("words", "a b|it's|16|true|10000000|")
+	n.want("coded", "hello")
+	n.want("zipped", "zip")
+	n.want("with space", "")
+	n.wantMode("etc/deep/file", 0o640)
+	n.wantMode("coded", 0o750)
+	n.wantMode("zipped", 0o644)
 }
 
 func TestUserDataIsDoneOnce(t *testing.T) {
 	t.Parallel()
-	m := newMachine(t)
+	n := newNode(t)
 	for range 3 {
-		if err := m.boot("#!/bin/sh\necho x >>ROOT/times\n"); err != nil {
+		if err := n.boot("#!/bin/sh\necho x >>ROOT/times\n"); err != nil {
 			t.Error(err)
 		}
 	}
-	m.want("times", "x\n")
+	n.want("times", "x\n")
 }
 
 func TestWhatFailsIsSaidAndTheRestIsDone(t *testing.T) {
 	t.Parallel()
-	m := newMachine(t)
-	err := m.boot(`#cloud-config
+	n := newNode(t)
+	err := n.boot(`#cloud-config
 bootcmd: [ "false" ]
 write_files:
 - {path: /dev/null/impossible, content: x}
@@ -147,9 +147,9 @@ runcmd:
 	if err == nil {
 		t.Error("no error")
 	}
-	m.want("done", "done\n")
-	m.want("instance/boot-finished", "")
-	log, _ := os.ReadFile(m.Log)
+	n.want("done", "done\n")
+	n.want("instance/boot-finished", "")
+	log, _ := os.ReadFile(n.Log)
 	for _, line := range []string{"cloud-init: bootcmd failed\n", "cloud-init: write_files /dev/null/impossible failed\n"} {
 		if !strings.Contains(string(log), line) {
 			t.Errorf("the log does not say %q: %s", line, log)
@@ -159,8 +159,8 @@ runcmd:
 
 func TestTemplatesKnowTheServer(t *testing.T) {
 	t.Parallel()
-	m := newMachine(t)
-	err := m.boot(`## template: jinja
+	n := newNode(t)
+	err := n.boot(`## template: jinja
 #cloud-config
 write_files:
 - path: ROOT/join.yaml
@@ -172,12 +172,12 @@ write_files:
 	if err != nil {
 		t.Error(err)
 	}
-	m.want("join.yaml", "name: 'node-1'\nid: hcloud://42\nzone: fsn1-dc14 eu-central hetzner\n")
+	n.want("join.yaml", "name: 'node-1'\nid: hcloud://42\nzone: fsn1-dc14 eu-central hetzner\n")
 }
 
 func TestMessagesOfSeveralParts(t *testing.T) {
 	t.Parallel()
-	m := newMachine(t)
+	n := newNode(t)
 	text := `Content-Type: multipart/mixed; boundary="==B=="
 MIME-Version: 1.0
 
@@ -205,12 +205,12 @@ https://example.com
 `
 	// The base64 of a folder's name is not known before.
 	encoded := base64.StdEncoding.EncodeToString([]byte("#cloud-config\nruncmd: [echo runcmd >>ROOT/order]\n"))
-	text = strings.Replace(text, encoded, base64.StdEncoding.EncodeToString([]byte(m.data("#cloud-config\nruncmd: [echo runcmd >>ROOT/order]\n"))), 1)
-	if err := m.boot(text); err != nil {
+	text = strings.Replace(text, encoded, base64.StdEncoding.EncodeToString([]byte(n.data("#cloud-config\nruncmd: [echo runcmd >>ROOT/order]\n"))), 1)
+	if err := n.boot(text); err != nil {
 		t.Error(err)
 	}
-	m.want("order", "script\nruncmd\nsecond\n")
-	s, err := Compile(text, m.Instance)
+	n.want("order", "script\nruncmd\nsecond\n")
+	s, err := Compile(text, n.Instance)
 	if err != nil || len(s.Notes) != 1 || !strings.Contains(s.Notes[0], "text/x-include-url") {
 		t.Errorf("%v, %v", s.Notes, err)
 	}
@@ -237,7 +237,7 @@ func TestUserDataThatCannotBeRead(t *testing.T) {
 		config("{"):                           "#cloud-config",
 		config("- a"):                         "#cloud-config",
 		config("runcmd: a"):                   "runcmd",
-		config("runcmd: [{a: b}]"):            "a command is",
+		config("runcmd: [{a: b}]"):            "a command must be",
 		config("runcmd: [[[a]]]"):             "a word of a command",
 		config("write_files: [{path: a}]"):    "write_files.0: path",
 		config("write_files: [{content: a}]"): "write_files.0: path",

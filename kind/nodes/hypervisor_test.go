@@ -1,4 +1,4 @@
-package machines_test
+package nodes_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
-	"github.com/ccm-from-scratch/ccm-from-scratch/kind/machines"
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/nodes"
 )
 
 func TestACreatedServerIsAContainerThatBoots(t *testing.T) {
@@ -125,7 +125,7 @@ func TestARestartTooQuickToBeSeenEndsAShutdown(t *testing.T) {
 func TestAServerThatCannotBeBackedEndsInAnActionError(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.driver.fail["create"] = &hypervisor.Error{Code: machines.CodeUnavailable, Message: "no image"}
+	w.driver.fail["create"] = &hypervisor.Error{Code: nodes.CodeUnavailable, Message: "no image"}
 	w.run(w.options())
 	res, _, err := w.client.Server.Create(t.Context(), w.createOpts("node"))
 	if err != nil {
@@ -252,14 +252,14 @@ func TestASuccessorMakesTheServersThatWereCreatedMeanwhile(t *testing.T) {
 
 func TestServersThatWereThereBefore(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, machines.Container{Name: "kinds", Running: true}, machines.Container{Name: "off"},
-		machines.Container{Name: "labelled", Running: true}, machines.Container{Name: "other", Server: 7, Running: true})
+	w := newWorld(t, nodes.Container{Name: "kinds", Running: true}, nodes.Container{Name: "off"},
+		nodes.Container{Name: "labelled", Running: true}, nodes.Container{Name: "other", Server: 7, Running: true})
 	named, off, none, other := w.create(w.createOpts("kinds")), w.create(w.createOpts("off")), w.create(w.createOpts("none")), w.create(w.createOpts("other"))
 	o := w.createOpts("its-name")
-	o.Labels = map[string]string{machines.ContainerLabel: "labelled"}
+	o.Labels = map[string]string{nodes.ContainerLabel: "labelled"}
 	labelled := w.create(o)
 	o = w.createOpts("without")
-	o.Labels = map[string]string{machines.NoMachineLabel: ""}
+	o.Labels = map[string]string{nodes.NoNodeLabel: ""}
 	without := w.create(o)
 	w.run(w.options())
 	w.awaitStatus(off, hcloud.ServerStatusOff)
@@ -282,7 +282,7 @@ func TestServersThatWereThereBefore(t *testing.T) {
 
 func TestAResetOfTheCloudRemovesWhatWasMadeForIt(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, machines.Container{Name: "kinds", Running: true})
+	w := newWorld(t, nodes.Container{Name: "kinds", Running: true})
 	w.create(w.createOpts("kinds"))
 	w.run(w.options())
 	w.create(w.createOpts("own"))
@@ -349,7 +349,7 @@ func TestWhatIsLostIsTriedAgain(t *testing.T) {
 	w.awaitStatus(s, hcloud.ServerStatusOff)
 }
 
-func TestAMachineBootsThoughDockerDidNotAnswerWhenItStarted(t *testing.T) {
+func TestANodeBootsThoughDockerDidNotAnswerWhenItStarted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	start := make(chan struct{})
@@ -380,7 +380,7 @@ func TestAMachineBootsThoughDockerDidNotAnswerWhenItStarted(t *testing.T) {
 func TestContainersBecomeServers(t *testing.T) {
 	t.Parallel()
 	addr := netip.MustParseAddr
-	containers := []machines.Container{
+	containers := []nodes.Container{
 		{Name: "kind-control-plane", Address: addr("172.30.1.2"), Running: true, ControlPlane: true},
 		{Name: "kind-worker", Address: addr("172.30.1.3"), Running: true},
 		{Name: "kind-worker2", Address: addr("172.30.1.4")},
@@ -389,14 +389,14 @@ func TestContainersBecomeServers(t *testing.T) {
 		t.Run(map[bool]string{true: "before the hypervisor", false: "with the hypervisor"}[before], func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, containers...)
-			a := machines.Adoption{
+			a := nodes.Adoption{
 				Client: w.client, Network: "kind", IPRange: netip.MustParsePrefix("172.30.0.0/16"), Subnet: netip.MustParsePrefix("172.30.1.0/24"),
 				Labels: map[string]string{"cluster": "kind"},
 			}
 			if !before {
 				w.run(w.options())
 			}
-			got, err := machines.Adopt(t.Context(), a, containers)
+			got, err := nodes.Adopt(t.Context(), a, containers)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -406,12 +406,12 @@ func TestContainersBecomeServers(t *testing.T) {
 			for _, c := range containers {
 				s := got.Servers[c.Name]
 				if s == nil || s.Name != c.Name || len(s.PrivateNet) != 1 || s.PrivateNet[0].IP.String() != c.Address.String() ||
-					s.Protection.Delete != c.ControlPlane || s.Labels["cluster"] != "kind" || s.Labels[machines.ContainerLabel] != c.Name {
+					s.Protection.Delete != c.ControlPlane || s.Labels["cluster"] != "kind" || s.Labels[nodes.ContainerLabel] != c.Name {
 					t.Fatalf("%s: %+v", c.Name, s)
 				}
 				w.awaitStatus(s, map[bool]hcloud.ServerStatus{true: hcloud.ServerStatusRunning, false: hcloud.ServerStatusOff}[c.Running])
 			}
-			again, err := machines.Adopt(t.Context(), a, containers)
+			again, err := nodes.Adopt(t.Context(), a, containers)
 			if err != nil || again.Network.ID != got.Network.ID || again.Servers["kind-worker"].ID != got.Servers["kind-worker"].ID {
 				t.Errorf("again: %+v, %v", again, err)
 			}
@@ -426,7 +426,7 @@ func TestContainersBecomeServers(t *testing.T) {
 			o.Networks = []*hcloud.Network{got.Network}
 			w.create(o)
 			w.driver.await(t, "it has one", func() bool { c := w.driver.containers["new"]; return c != nil && c.Running })
-			if at := w.driver.containers["new"].Address; slices.ContainsFunc(containers, func(c machines.Container) bool { return c.Address == at }) || !a.Subnet.Contains(at) {
+			if at := w.driver.containers["new"].Address; slices.ContainsFunc(containers, func(c nodes.Container) bool { return c.Address == at }) || !a.Subnet.Contains(at) {
 				t.Errorf("the new server's address is %s", at)
 			}
 		})
@@ -436,32 +436,32 @@ func TestContainersBecomeServers(t *testing.T) {
 func TestAdoptionRefusesWhatDoesNotFit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	container := machines.Container{Name: "node", Address: netip.MustParseAddr("172.30.1.2")}
-	a := machines.Adoption{
+	container := nodes.Container{Name: "node", Address: netip.MustParseAddr("172.30.1.2")}
+	a := nodes.Adoption{
 		Client: w.client, Network: "kind", IPRange: netip.MustParsePrefix("172.30.0.0/16"), Subnet: netip.MustParsePrefix("172.30.1.0/24"),
 	}
 	w.create(w.createOpts("node")) // has another address, none
-	if _, err := machines.Adopt(t.Context(), a, []machines.Container{container}); err == nil || !strings.Contains(err.Error(), "172.30.1.2") {
+	if _, err := nodes.Adopt(t.Context(), a, []nodes.Container{container}); err == nil || !strings.Contains(err.Error(), "172.30.1.2") {
 		t.Errorf("address: %v", err)
 	}
 	a.IPRange = netip.MustParsePrefix("172.29.0.0/16")
-	if _, err := machines.Adopt(t.Context(), a, nil); err == nil || !strings.Contains(err.Error(), "172.29.0.0/16") {
+	if _, err := nodes.Adopt(t.Context(), a, nil); err == nil || !strings.Contains(err.Error(), "172.29.0.0/16") {
 		t.Errorf("range: %v", err)
 	}
 	a.Network, a.Location = "other", "nowhere"
-	if _, err := machines.Adopt(t.Context(), a, nil); err == nil || !strings.Contains(err.Error(), "nowhere") {
+	if _, err := nodes.Adopt(t.Context(), a, nil); err == nil || !strings.Contains(err.Error(), "nowhere") {
 		t.Errorf("location: %v", err)
 	}
 }
 
 func TestAServerCannotHaveAnotherOnesContainer(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, machines.Container{Name: "kinds", Running: true})
+	w := newWorld(t, nodes.Container{Name: "kinds", Running: true})
 	w.run(w.options())
 	w.create(w.createOpts("kinds"))
-	for label, message := range map[string]string{"kinds": "is the machine of server", "nowhere": "no container"} {
+	for label, message := range map[string]string{"kinds": "belongs to server", "nowhere": "no container"} {
 		o := w.createOpts("thief-of-" + label)
-		o.Labels = map[string]string{machines.ContainerLabel: label}
+		o.Labels = map[string]string{nodes.ContainerLabel: label}
 		res, _, err := w.client.Server.Create(t.Context(), o)
 		if err != nil {
 			t.Fatal(err)

@@ -30,7 +30,7 @@ func (c *command) UnmarshalJSON(b []byte) error {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.UseNumber() // 10, not 1e+01
 	if err := d.Decode(&words); err != nil {
-		return fmt.Errorf("a command is a text or a list of words, not %.60s", b)
+		return fmt.Errorf("a command must be a text or a list of words, not %.60s", b)
 	}
 	quoted := make([]string, 0, len(words))
 	for _, w := range words {
@@ -39,7 +39,7 @@ func (c *command) UnmarshalJSON(b []byte) error {
 			quoted = append(quoted, quote(fmt.Sprint(w)))
 		case nil:
 		default:
-			return fmt.Errorf("a word of a command is a text, not %.60s", b)
+			return fmt.Errorf("a word of a command must be a text, not %.60s", b)
 		}
 	}
 	c.text = strings.Join(quoted, " ")
@@ -64,7 +64,7 @@ type file struct {
 // check reads what has to be read.
 func (f *file) check() error {
 	if !strings.HasPrefix(f.Path, "/") {
-		return fmt.Errorf("path %.60q: want an absolute one", f.Path)
+		return fmt.Errorf("path %.60q: must be absolute", f.Path)
 	}
 	var err error
 	if f.mode, err = mode(f.Permissions); err != nil {
@@ -88,7 +88,7 @@ func mode(permissions json.RawMessage) (string, error) {
 		err = json.Unmarshal(permissions, &bits)
 	}
 	if err != nil || bits > 0o7777 {
-		return "", fmt.Errorf("permissions %.60s: want an octal number such as '0644'", permissions)
+		return "", fmt.Errorf("permissions %.60s: must be an octal number such as '0644'", permissions)
 	}
 	return strconv.FormatUint(bits, 8), nil
 }
@@ -102,7 +102,7 @@ func decode(encoding, content string) ([]byte, error) {
 	case "gz+b64", "gz+base64", "gzip+b64", "gzip+base64":
 		zipped = true
 	default:
-		return nil, fmt.Errorf("encoding %.60q: there are b64, gz+b64 and text/plain", encoding)
+		return nil, fmt.Errorf("encoding %.60q: must be one of b64, gz+b64, text/plain", encoding)
 	}
 	// Lines may be broken and indented.
 	out, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(content), ""))
@@ -133,7 +133,7 @@ func (f *file) write(line func(string, ...any)) {
 	line("%s || fail %s", text, quote("write_files "+f.Path))
 }
 
-// ignoredKeys are those that say what is so anyway.
+// ignoredKeys are settings that hold on every node anyway.
 var ignoredKeys = []string{"hostname", "fqdn", "preserve_hostname", "prefer_fqdn_over_hostname", "manage_etc_hosts"}
 
 func (p *plan) addConfig(body string) error {

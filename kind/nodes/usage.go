@@ -1,4 +1,4 @@
-package machines
+package nodes
 
 import (
 	"context"
@@ -38,7 +38,7 @@ func (m *meter) round(ctx context.Context) {
 	}
 	containers, err := h.o.Driver.List(ctx)
 	if err != nil {
-		return // what needs the list more says so
+		return // other users of the list report that
 	}
 	before, failed := m.last, m.failed
 	m.last, m.failed = map[string]reading{}, map[string]int{}
@@ -52,7 +52,7 @@ func (m *meter) round(ctx context.Context) {
 			continue
 		}
 		m.failed[c.Name] = failed[c.Name] + 1
-		// The first failure may be a container that has just been powered off, and those after the second are no news.
+		// The first failure may be a container that has just been powered off, and those after the second say nothing new.
 		if m.failed[c.Name] == 2 {
 			h.log.Warn("cannot measure a container: its server's metrics are 0 until that works again", "container", c.Name, "server", server, "error", err)
 		}

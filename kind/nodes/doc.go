@@ -1,6 +1,6 @@
-// Package machines makes the cloud's servers machines: each is a node container of a kind
-// cluster. It attaches to fakecloud (package fakecloud/hypervisor), carries out what happens to
-// servers, and tells what happens to containers.
+// Package nodes makes the cloud's servers nodes: each is a container of a kind
+// cluster. It attaches to fakecloud (package fakecloud/hypervisor), does to the containers what
+// the cloud's actions do to the servers, and reports containers that start or stop by themselves.
 //
 // What a server's actions do to its container:
 //
@@ -25,7 +25,7 @@
 //
 // When a container has started for the first time, and its containerd answers, the server's user
 // data is run in it (package cloudinit says how much of it); a server without user data joins the
-// cluster by itself. Joining is no part of an action, as in the cloud: a server is running when its power is on. A
+// cluster by itself. No action waits for the join, as in the cloud: a server is running when its power is on. A
 // configuration for kubeadm lies ready in every node, so that user data may join with
 //
 //	kubeadm join --config=/kind/kubeadm.conf
@@ -33,9 +33,9 @@
 // Every 10 seconds, the counters of each container that runs are read, and the cloud is told what the server uses, for its
 // metrics.
 //
-// Containers that were there before, which kind made, become machines of servers by [Adopt].
+// Containers that were there before, which kind made, become servers by [Adopt].
 //
 // Left out: images (all nodes run the cluster's node image, whatever the server's is), rescue systems, ISOs,
 // snapshots, consoles; disks, cores and memory of server types; interfaces that a server gets or loses while its
 // container runs: it keeps its address until it is off; interfaces in other networks; IPv6.
-package machines
+package nodes

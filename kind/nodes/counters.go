@@ -1,4 +1,4 @@
-package machines
+package nodes
 
 import (
 	"context"
@@ -113,7 +113,7 @@ func (c *Counters) setUptime(text string) error {
 	return nil
 }
 
-// addInterface adds the counters of eth0: 8 of what was received, and then 8 of what was sent.
+// addInterface adds the counters of eth0: 8 of received data, then 8 of sent data.
 func (c *Counters) addInterface(line string) (bool, error) {
 	name, counters, _ := strings.Cut(line, ":")
 	fields := strings.Fields(counters)

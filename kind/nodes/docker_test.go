@@ -1,4 +1,4 @@
-package machines
+package nodes
 
 import (
 	"context"
@@ -40,8 +40,8 @@ func TestTheAddressOfAContainerIsThatOfItsServer(t *testing.T) {
 		return out
 	}
 	for name, c := range map[string]struct {
-		machine hypervisor.Machine
-		want    string // "" for none
+		guest hypervisor.Machine
+		want  string // "" for none
 	}{
 		"private":           {hypervisor.Machine{Networks: networks("172.30.1.3")}, "172.30.1.3"},
 		"in second network": {hypervisor.Machine{Networks: networks("10.0.0.2", "172.30.1.3")}, "172.30.1.3"},
@@ -49,7 +49,7 @@ func TestTheAddressOfAContainerIsThatOfItsServer(t *testing.T) {
 		"elsewhere":         {hypervisor.Machine{Networks: networks("10.0.0.2"), PublicIPv4: netip.MustParseAddr("198.18.0.1")}, ""},
 		"nowhere":           {hypervisor.Machine{}, ""},
 	} {
-		if got, ok := d.Address(c.machine); ok != (c.want != "") || ok && got.String() != c.want {
+		if got, ok := d.Address(c.guest); ok != (c.want != "") || ok && got.String() != c.want {
 			t.Errorf("%s: %s, %v; want %q", name, got, ok, c.want)
 		}
 	}

@@ -1,4 +1,4 @@
-package machines
+package nodes
 
 import (
 	"cmp"
@@ -23,14 +23,14 @@ type Options struct {
 	Driver Driver
 	// Logger logs what happens. If nil, it is slog.Default.
 	Logger *slog.Logger
-	// TaskTimeout bounds what is done for one task, in the machine's time. Default: 3 minutes, less
+	// TaskTimeout bounds what is done for one task, on the host's clock. Default: 3 minutes, less
 	// than the cloud's patience.
 	TaskTimeout time.Duration
 	// ReportUsage tells the cloud what a server uses, every 10 seconds for each container that runs: the
 	// method ReportServerUsage of a remote.Client, or of a cloud in this process. If nil, nothing is measured.
 	ReportUsage func(ctx context.Context, server int64, u hypervisor.Usage) error
 	// Clock is for the time between attempts to reach the cloud and Docker, and between measurements.
-	// Default: the machine's.
+	// Default: the host's.
 	Clock clock.Clock
 }
 
@@ -42,26 +42,25 @@ const (
 	requestTimeout = 10 * time.Second
 )
 
-// Hypervisor keeps servers and containers the same.
+// Hypervisor keeps servers and containers in step.
 type Hypervisor struct {
 	o   Options
 	log *slog.Logger
 
-	mu      sync.Mutex
-	session hypervisor.Session // nil while there is none
-	servers map[int64]*server
-	results map[int64]result // of tasks that could not be told, by action
-	work    sync.WaitGroup
+	mu         sync.Mutex
+	session    hypervisor.Session // nil while there is none
+	servers    map[int64]*server
+	results    map[int64]result // that could not be reported, by action
+	background sync.WaitGroup
 }
 
-// result is what has become of a task.
+// result is the outcome of a task.
 type result struct {
 	task hypervisor.Task
 	err  error
 }
 
-// of reports whether it is the result of this task, and not of one of another cloud's that happens to
-// have the same ids.
+// of reports whether it is the result of this task, and not of another cloud's task with the same ids.
 func (r result) of(t hypervisor.Task) bool {
 	return r.task.Command == t.Command && r.task.Machine.Server == t.Machine.Server && r.task.Machine.Name == t.Machine.Name
 }
@@ -84,11 +83,11 @@ func New(o Options) *Hypervisor {
 // not finished to its successor. It returns an error only if another hypervisor has taken its place.
 func (h *Hypervisor) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
-	defer h.work.Wait()
+	defer h.background.Wait()
 	defer stop()
-	h.work.Go(func() { h.watch(ctx) })
+	h.background.Go(func() { h.watch(ctx) })
 	if h.o.ReportUsage != nil {
-		h.work.Go(func() { h.measure(ctx) })
+		h.background.Go(func() { h.measure(ctx) })
 	}
 	for ctx.Err() == nil {
 		err := h.attached(ctx)
@@ -147,22 +146,22 @@ func (h *Hypervisor) attached(ctx context.Context) error {
 
 // begin binds the servers that there are to containers, and tells the cloud which of them run.
 func (h *Hypervisor) begin(ctx context.Context, session hypervisor.Session, containers []Container) {
-	machines := session.Machines()
+	guests := session.Machines()
 	h.mu.Lock()
 	h.session = session
 	exists := map[int64]hypervisor.Machine{}
-	for _, m := range machines {
+	for _, m := range guests {
 		exists[m.Server] = m
 	}
 	for id, s := range h.servers {
 		// A server of another name under this id is perhaps another cloud's.
-		if m, ok := exists[id]; !ok || m.Name != s.machine.Name {
+		if m, ok := exists[id]; !ok || m.Name != s.guest.Name {
 			s.forgetLocked()
 			delete(h.servers, id)
 		}
 	}
 	bound := 0
-	for _, m := range machines {
+	for _, m := range guests {
 		_, known := h.servers[m.Server]
 		s := h.serverLocked(m)
 		if s.container == "" {
@@ -183,10 +182,10 @@ func (h *Hypervisor) begin(ctx context.Context, session hypervisor.Session, cont
 		}
 	}
 	h.mu.Unlock()
-	if len(machines) == 0 && len(containers) > 0 {
+	if len(guests) == 0 && len(containers) > 0 {
 		h.log.Error("the cloud is EMPTY, although there are containers: it was started again and keeps nothing; start over with make down, then make up", "containers", len(containers))
 	}
-	h.log.Info("attached to the cloud", "servers", len(machines), "with_container", bound)
+	h.log.Info("attached to the cloud", "servers", len(guests), "with_container", bound)
 	h.checkAll(ctx)
 }
 
@@ -211,7 +210,7 @@ func (h *Hypervisor) serverLocked(m hypervisor.Machine) *server {
 		s = &server{hypervisor: h, id: m.Server}
 		h.servers[m.Server] = s
 	}
-	s.machine = m
+	s.guest = m
 	return s
 }
 
@@ -219,16 +218,15 @@ func (h *Hypervisor) dispatch(ctx context.Context, t hypervisor.Task) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if r, done := h.results[t.Action]; done && r.of(t) {
-		// It was done, but the cloud could not be told.
+		// It was done, but could not be reported to the cloud.
 		session := h.session
-		h.work.Go(func() { h.tell(ctx, session, t, r.err) })
+		h.background.Go(func() { h.tell(ctx, session, t, r.err) })
 		return
 	}
 	h.serverLocked(t.Machine).enqueueLocked(ctx, &t)
 }
 
-// complete tells the cloud what has become of a task. What cannot be told is kept until the cloud
-// asks again.
+// complete reports the result of a task to the cloud. A result that it cannot report is kept until the cloud asks again.
 func (h *Hypervisor) complete(ctx context.Context, t hypervisor.Task, failure error) {
 	h.mu.Lock()
 	session := h.session

@@ -1,4 +1,4 @@
-package machines
+package nodes
 
 import (
 	"context"
@@ -9,19 +9,19 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
 )
 
-// ContainerLabel is the label of a server whose machine is a container that exists already: its
+// ContainerLabel is the label of a server whose node is a container that exists already: its
 // value is the container's name. A server that is created with it gets that container instead of
 // a new one.
 const ContainerLabel = "kind.ccm-from-scratch/container"
 
-// NoMachineLabel is the label of a server that is to have no machine: attach with Selector, and its
+// NoNodeLabel is the label of a server that gets no node: attach with Selector, and its
 // actions end by the profile's time, as without a hypervisor. Tests that need many servers and no
 // nodes set it.
-const NoMachineLabel = "kind.ccm-from-scratch/no-machine"
+const NoNodeLabel = "kind.ccm-from-scratch/no-node"
 
-// Selector selects the servers that get machines, for the options with which the hypervisor
+// Selector selects the servers that get nodes, for the options with which the hypervisor
 // attaches.
-const Selector = "!" + NoMachineLabel
+const Selector = "!" + NoNodeLabel
 
 // Container is a container that is a node of the cluster, or can become one.
 type Container struct {
@@ -36,8 +36,8 @@ type Container struct {
 	ControlPlane bool
 }
 
-// Driver makes containers and does to them what a computer's switches do. All methods return when
-// it is done, and may be called for different containers at the same time.
+// Driver makes containers, and switches them on and off. All methods return when that is done, and may be called for
+// different containers at the same time.
 type Driver interface {
 	// List returns all containers of the cluster, running or not.
 	List(ctx context.Context) ([]Container, error)
@@ -53,21 +53,21 @@ type Driver interface {
 	Start(ctx context.Context, name string) error
 	// Kill cuts the power. What is off stays off.
 	Kill(ctx context.Context, name string) error
-	// Shutdown asks the machine to shut down, and returns when it was asked.
+	// Shutdown asks the node to shut down, and returns when it was asked.
 	Shutdown(ctx context.Context, name string) error
-	// Restart asks the machine to shut down and starts it again.
+	// Restart asks the node to shut down and starts it again.
 	Restart(ctx context.Context, name string) error
-	// Remove takes the container away with all that it holds. It is no error if there is none.
+	// Remove takes the container away with all that it holds. It succeeds if there is none.
 	Remove(ctx context.Context, name string) error
 	// Boot does what a server does when it boots, in a container that was started: it waits until
-	// the machine is up, and runs user data or joins the cluster if that was not done yet. Notes
+	// the node is up, and runs user data or joins the cluster if that was not done yet. Notes
 	// say what of the user data is not honoured.
 	Boot(ctx context.Context, name string, m hypervisor.Machine) (notes []string, err error)
 	// Counters reads what a container that runs has used since it was started.
 	Counters(ctx context.Context, name string) (Counters, error)
 	// Watch calls changed with the name of each container that was made, started, died or
-	// was removed, and with "" when it begins to watch, as anything may have happened before. It returns
-	// when it sees nothing any more.
+	// was removed, and with "" when it begins to watch, as anything may have happened before. It returns when it can no
+	// longer watch.
 	Watch(ctx context.Context, changed func(name string)) error
 }
 

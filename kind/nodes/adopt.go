@@ -1,4 +1,4 @@
-package machines
+package nodes
 
 import (
 	"cmp"
@@ -37,11 +37,10 @@ type Adopted struct {
 	Servers map[string]*hcloud.Server
 }
 
-// Adopt makes a server of each container that is none yet, through the API as any client does: with the
+// Adopt makes a server of each container that has none yet, through the API as any client does: with the
 // container's name, its address as the private one, and the label ContainerLabel. The control plane's is
-// protected against deletion and rebuild. Done again it creates nothing. It works before and while a
-// hypervisor is attached; in the first case containers that do not run become visible as off with
-// the hypervisor.
+// protected against deletion and rebuild. Calling it again creates nothing. It works before and while a hypervisor is
+// attached. Without one, a server whose container does not run does not show as off until a hypervisor attaches.
 func Adopt(ctx context.Context, a Adoption, containers []Container) (Adopted, error) {
 	a.ServerType, a.Image, a.Location = cmp.Or(a.ServerType, "cpx22"), cmp.Or(a.Image, "debian-12"), cmp.Or(a.Location, "fsn1")
 	network, err := a.network(ctx)
@@ -130,7 +129,7 @@ func ipNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
-// serverOf returns the server whose machine a container is, nil for none.
+// serverOf returns the server that a container belongs to, nil for none.
 func serverOf(c Container, servers []*hcloud.Server) *hcloud.Server {
 	i := slices.IndexFunc(servers, func(s *hcloud.Server) bool {
 		return cmp.Or(s.Labels[ContainerLabel], s.Name) == c.Name

@@ -1,6 +1,5 @@
-// Package cloudinit does what a server's user data says at its first boot, as far as it takes to
-// join a cluster. [Compile] turns user data into one shell script that a machine runs; nothing of
-// cloud-init has to be installed there.
+// Package cloudinit runs the parts of a server's user data that joining a cluster needs, at the first boot. [Compile] turns
+// user data into one shell script that a node runs; nothing of cloud-init has to be installed there.
 //
 // Honoured:
 //
@@ -13,7 +12,7 @@
 //
 // The order is cloud-init's: bootcmd, write_files, then scripts, then runcmd. A command that fails
 // does not keep the next from running. What they print is in /var/log/cloud-init-output.log, the user data and
-// what was made of it in /var/lib/cloud/instance, where boot-finished tells that it is over.
+// what was made of it in /var/lib/cloud/instance, where the file boot-finished shows that it has ended.
 //
 // Left out: every other module (packages, users, ssh_authorized_keys, ntp, …), which is said in
 // Script.Notes; that bootcmd runs at every boot, not just the first; the merging of keys that are in
@@ -35,8 +34,8 @@ import (
 type Instance struct {
 	ID               int64
 	Hostname         string
-	AvailabilityZone string // the location and a number at Hetzner, as fsn1-dc14
-	Region           string // the network zone, as eu-central
+	AvailabilityZone string // the location and a number at Hetzner, such as fsn1-dc14
+	Region           string // the network zone, such as eu-central
 	// Dir is where user data and scripts are put. "" is /var/lib/cloud/instance.
 	Dir string
 	// Log is the file that output goes to. "" is /var/log/cloud-init-output.log.
@@ -45,7 +44,7 @@ type Instance struct {
 
 // Script is user data made ready.
 type Script struct {
-	// Text is for sh. It does its work once: run again on the same machine it does nothing and
+	// Text is for sh. It does its work once: run again on the same node it does nothing and
 	// succeeds. It fails when something in it failed.
 	Text []byte
 	// Notes say what of the user data is not honoured.
@@ -158,7 +157,7 @@ func (i Instance) variable(name string) (string, bool) {
 func (p *plan) script(userData string, i Instance) []byte {
 	var b bytes.Buffer
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	line("# Written by kind/machines: user data of server %d, at its first boot.", i.ID)
+	line("# Written by kind/nodes: user data of server %d, at its first boot.", i.ID)
 	line("dir=%s log=%s failed=0", quote(i.Dir), quote(i.Log))
 	line(`mkdir -p "$dir/scripts" "${log%%/*}" && mkdir "$dir/started" 2>/dev/null || exit 0`)
 	line(`exec </dev/null >>"$log" 2>&1`)

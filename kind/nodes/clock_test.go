@@ -1,4 +1,4 @@
-package machines_test
+package nodes_test
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package machines
+package nodes
 
 import (
 	"bufio"
@@ -18,7 +18,7 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
 	"github.com/ccm-from-scratch/ccm-from-scratch/kind/cluster"
-	"github.com/ccm-from-scratch/ccm-from-scratch/kind/machines/cloudinit"
+	"github.com/ccm-from-scratch/ccm-from-scratch/kind/nodes/cloudinit"
 )
 
 // labelServer is the label of a container that was made for a server: its id.
@@ -81,10 +81,10 @@ func (d *Docker) Create(ctx context.Context, m hypervisor.Machine) error {
 		return err
 	}
 	if d.Room > 0 && len(all) >= d.Room {
-		return unavailable(fmt.Sprintf("there is room for %d machines, and %d are there", d.Room, len(all)))
+		return unavailable(fmt.Sprintf("the cluster has room for %d nodes, and has %d", d.Room, len(all)))
 	}
 	if _, err := docker(ctx, nil, "image", "inspect", "--format", "{{.Id}}", d.Cluster.Image); err != nil {
-		return unavailable(fmt.Sprintf("there is no image %s to make machines of: %v", d.Cluster.Image, err))
+		return unavailable(fmt.Sprintf("there is no image %s to make nodes of: %v", d.Cluster.Image, err))
 	}
 	err = d.Cluster.Define(ctx, m.Name, address, labelServer+"="+strconv.FormatInt(m.Server, 10))
 	if err != nil && ctx.Err() == nil {
@@ -125,8 +125,8 @@ func (d *Docker) Move(ctx context.Context, name string, to netip.Addr) error {
 	return d.Cluster.Move(ctx, name, to)
 }
 
-// Start implements Driver. It returns when systemd listens, so that a machine that this host has
-// no room for is not taken for one that runs.
+// Start implements Driver. It returns when systemd listens, so that a node for which this
+// host has no room does not count as running.
 func (d *Docker) Start(ctx context.Context, name string) error {
 	if err := d.Cluster.PowerOn(ctx, name); err != nil {
 		return err
@@ -144,8 +144,7 @@ func (d *Docker) Kill(ctx context.Context, name string) error {
 }
 
 // Shutdown implements Driver. systemd shuts down on this signal, which kind's image names as the
-// one to stop it. Before systemd listens the signal would be lost, as a key is that is pressed while
-// a computer tests its memory, and the server would never be off.
+// one to stop it. Before systemd listens the signal would be lost, and the server would never be off.
 func (d *Docker) Shutdown(ctx context.Context, name string) error {
 	if err := d.awaitSystemd(ctx, name); err != nil {
 		return ctx.Err() // it is off already, or the caller has stopped waiting
@@ -154,8 +153,8 @@ func (d *Docker) Shutdown(ctx context.Context, name string) error {
 	return err
 }
 
-// systemdTimeout is how long systemd may take to begin to listen. A machine that does not get that
-// far in time is taken for one that is slow.
+// systemdTimeout is how long systemd may take to begin to listen. A node that takes longer
+// counts as slow, not as broken.
 const systemdTimeout = 20 * time.Second
 
 // awaitSystemd waits until systemd listens. It returns an error if the container ends before.
@@ -178,11 +177,11 @@ func (d *Docker) awaitSystemd(ctx context.Context, name string) error {
 	}
 }
 
-// died says why a machine has ended right after it was started.
+// died says why a container has ended right after it was started.
 func (d *Docker) died(ctx context.Context, name string) error {
 	log, _ := docker(ctx, nil, "logs", "--tail=5", name)
 	if strings.Contains(log, "Too many open files") {
-		return unavailable("this host has no room for one more machine: fs.inotify.max_user_instances is used up; " +
+		return unavailable("this host has no room for one more node: fs.inotify.max_user_instances is used up; " +
 			"raise it (sysctl -w fs.inotify.max_user_instances=1024) or remove other nodes")
 	}
 	return fmt.Errorf("the container %s has ended right after it was started; its log ends with\n%s", name, log)
@@ -206,7 +205,7 @@ func (d *Docker) Restart(ctx context.Context, name string) error {
 // Remove implements Driver.
 func (d *Docker) Remove(ctx context.Context, name string) error { return d.Cluster.Remove(ctx, name) }
 
-// What tells that a machine has booted before.
+// What shows that a node has booted before.
 const (
 	joinedFile = "/etc/kubernetes/kubelet.conf"
 	onceFolder = "/var/lib/cloud/instance/started"
@@ -236,7 +235,7 @@ func (d *Docker) Boot(ctx context.Context, name string, m hypervisor.Machine) ([
 	if err != nil {
 		return nil, err
 	}
-	// User data may have all that it needs to join, so that it is run without this, too.
+	// User data may bring all that it needs to join, so it runs even if this fails.
 	if err := d.prepareSoon(ctx, name); err != nil {
 		script.Notes = append(script.Notes, fmt.Sprintf("there is no %s: %v", cluster.JoinConfigurationPath, err))
 	}
@@ -246,7 +245,7 @@ func (d *Docker) Boot(ctx context.Context, name string, m hypervisor.Machine) ([
 	return script.Notes, nil
 }
 
-// catchUp loads the images that were loaded into the cluster while the machine was off.
+// catchUp loads the images that were loaded into the cluster while the node was off.
 func (d *Docker) catchUp(ctx context.Context, name string) error {
 	if err := d.Cluster.AwaitBooted(ctx, name); err != nil {
 		return err
@@ -254,7 +253,7 @@ func (d *Docker) catchUp(ctx context.Context, name string) error {
 	return d.Cluster.CopyImages(ctx, name)
 }
 
-// join joins the cluster. It tries again for as long as the machine runs: the control plane may be
+// join joins the cluster. It tries again for as long as the node runs: the control plane may be
 // off, or a Node of the same name not deleted yet.
 func (d *Docker) join(ctx context.Context, name string) error {
 	log := d.Logger
@@ -272,7 +271,7 @@ func (d *Docker) join(ctx context.Context, name string) error {
 		if ctx.Err() != nil {
 			return err
 		}
-		log.Warn("cannot join a machine to the cluster, trying again", "container", name, "in", d.retryJoin(), "error", err)
+		log.Warn("cannot join a node to the cluster, trying again", "container", name, "in", d.retryJoin(), "error", err)
 		if !d.pause(ctx) {
 			return err
 		}
