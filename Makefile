@@ -6,7 +6,8 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 
 # -race needs cgo and a C compiler; without one the tests run without it and say so.
-RACE := $(shell scripts/race-flag.sh)
+RACE := $(shell if [ "$$(go env CGO_ENABLED)" = 1 ] && command -v "$$(go env CC)" >/dev/null; then echo -race; \
+	else echo "note: no C compiler, so the tests run without the race detector" >&2; fi)
 # All other builds are without cgo, as the images are: so Go compiles each package once for all of them.
 export CGO_ENABLED := 0
 # The Go modules whose tests run, each in its own folder. e2e is a suite of its own (make e2e).
@@ -86,7 +87,7 @@ e2e-clean: ## Remove what runs on an existing cluster left there and in its clou
 
 .PHONY: e2e-hygiene
 e2e-hygiene: ## Prove that the suite leaves nothing behind: success, failure, time out, Ctrl-C, SIGTERM, SIGKILL (minutes)
-	scripts/e2e-hygiene.sh
+	E2E_HYGIENE=1 go test -count=1 -timeout=30m -v ./e2e/hygiene
 
 .PHONY: conformance
 conformance: ## Kubernetes' own specs of load balancers and networking, on kind; writes e2e/CONFORMANCE.md (half an hour; FOCUS=, PROCS=)
@@ -168,8 +169,9 @@ kubernetes: ## Build the control plane's programs that e2e needs (once; minutes)
 	scripts/gorun.sh kind/nodeimage kubernetes
 
 .PHONY: node-image
-node-image: ## The node image for `make up`: kind's own, or one built from source (once; minutes)
-	scripts/node-image.sh
+node-image: ## The node image for `make up`: kind's own, or one built from source (once; minutes; NODE_IMAGE=auto|pull|build|name)
+	@echo "the node image: pulled, or built once in minutes, then found at once" >&2
+	scripts/gorun.sh kind/cmd/kindup image
 
 .PHONY: ci
 ci: ## What CI runs
