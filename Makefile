@@ -125,6 +125,14 @@ mutate: ## Change the CCM's code in small ways and see whether its tests notice 
 tidy: ## go mod tidy in all modules, with the fakecloud of this checkout
 	scripts/tidy.sh $(MODULES)
 
+.PHONY: tidy-check
+tidy-check: ## Fail if a go.mod is not tidy
+	scripts/tidy.sh --check $(MODULES)
+
+.PHONY: vulnerabilities
+vulnerabilities: ## Look for known vulnerabilities in what the code calls (needs the network)
+	for m in $(VETTED); do (cd $$m && export GOWORK=$$([ $$m = . ] || echo off) && "$$($(CURDIR)/scripts/tool.sh govulncheck)" ./...) || failed=1; done; exit $${failed:-0}
+
 .PHONY: outside
 outside: ## Install all programs, and test two modules that import ours, as from outside: with an empty module cache (minutes)
 	OUTSIDE_COMPILE=1 go test -count=1 -v ./scripts/modproxy
@@ -144,7 +152,7 @@ behaviour: ## Write the page of which test guards which sentence of the API docu
 ##@ Develop
 
 .PHONY: lint
-lint: ## Plain English (scripts/plain-english.sh) and golangci-lint in the pinned version
+lint: ## Plain English (scripts/plain-english.sh), shfmt and golangci-lint in the pinned versions, shellcheck where it is installed
 	scripts/lint.sh
 
 .PHONY: fmt
