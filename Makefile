@@ -6,7 +6,8 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 
 # -race needs cgo and a C compiler; without one the tests run without it and say so.
-RACE := $(shell scripts/race-flag.sh)
+RACE := $(shell if [ "$$(go env CGO_ENABLED)" = 1 ] && command -v "$$(go env CC)" >/dev/null; then echo -race; \
+	else echo "note: no C compiler, so the tests run without the race detector" >&2; fi)
 # All other builds are without cgo, as the images are: so Go compiles each package once for all of them.
 export CGO_ENABLED := 0
 # The Go modules whose tests run, each in its own folder. e2e is a suite of its own (make e2e).
@@ -130,13 +131,21 @@ mutate: ## Change the CCM's code in small ways; its tests must notice (hours; SA
 tidy: ## go mod tidy in all modules, with the fakecloud of this checkout
 	scripts/tidy.sh $(MODULES)
 
+.PHONY: tidy-check
+tidy-check: ## Fail if a go.mod is not tidy (minutes)
+	scripts/tidy.sh --check $(MODULES)
+
+.PHONY: vulnerabilities
+vulnerabilities: ## Look for known vulnerabilities in what the code calls (needs the network)
+	for m in $(VETTED); do (cd $$m && export GOWORK=$$([ $$m = . ] || echo off) && "$$($(CURDIR)/scripts/tool.sh govulncheck)" ./...) || failed=1; done; exit $${failed:-0}
+
 .PHONY: outside
 outside: ## Install the programs and use both modules as from outside (minutes)
 	OUTSIDE_COMPILE=1 go test -count=1 -v ./scripts/modproxy
 
 .PHONY: e2e-hygiene
 e2e-hygiene: ## Prove that the suite leaves nothing behind, however it ends (minutes)
-	scripts/e2e-hygiene.sh
+	E2E_HYGIENE=1 go test -count=1 -timeout=30m -v ./e2e/hygiene
 
 .PHONY: fuzz
 fuzz: ## Fuzz every decoder for FUZZTIME each (default 30s)
@@ -177,7 +186,8 @@ kubernetes: ## Build the control plane's programs that e2e needs (once; minutes)
 
 .PHONY: node-image
 node-image: ## The node image for `make up`: kind's own, or built from source (once; minutes)
-	scripts/node-image.sh
+	@echo "the node image: pulled, or built once in minutes, then found at once" >&2
+	scripts/gorun.sh kind/cmd/kindup image
 
 .PHONY: ci
 ci: ## What CI runs

@@ -54,5 +54,9 @@ status=0
 	--provider=skeleton --kubeconfig="$KUBECONFIG" --kubectl-path="$programs/kubectl" --num-nodes=2 \
 	</dev/null >"$out/log.txt" 2>&1 || status=$? # specs that are not supported fail, too
 kill "$progress"
-[ -s "$out/report.json" ] || { tail -n 50 "$out/log.txt" >&2; echo "conformance: the specs did not run (status $status); see $out/log.txt" >&2; exit 1; }
+[ -s "$out/report.json" ] || {
+	tail -n 50 "$out/log.txt" >&2
+	echo "conformance: the specs did not run (status $status); see $out/log.txt" >&2
+	exit 1
+}
 go run ./e2e/cmd/e2e conformance "$out/report.json" e2e/conformance/unsupported.yaml "$page"

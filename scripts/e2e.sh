@@ -53,10 +53,10 @@ fi
 mkdir -p "$E2E_OUT/coverage"
 touch "$mark"
 
-run=()        # what runs ginkgo
-cannot=       # the labels of specs that cannot run here
-cleanup=:     # what is done in the end, whatever happens
-failed=:      # what a failed run says
+run=()    # what runs ginkgo
+cannot=   # the labels of specs that cannot run here
+cleanup=: # what is done in the end, whatever happens
+failed=:  # what a failed run says
 case $E2E_CLUSTER in
 embedded)
 	cannot='!real-nodes' procs=14 # they wait far more than they compute; each takes 0.3 GB
@@ -93,7 +93,7 @@ kind)
 		echo "uses the kind cluster $KIND_NAME that was kept"
 	else
 		trap cleanup EXIT # also what is half there
-		kindcloud down # what a killed run has left
+		kindcloud down    # what a killed run has left
 		kindcloud up --without-ccm --actions=20ms --rate-limit=0 --node-monitor-grace-period=8s >/dev/null
 	fi
 	;;

@@ -11,8 +11,10 @@ trap 'rm -rf "$new"' EXIT
 "$generator" object paths=$types "output:object:dir=$new"
 "$generator" crd paths=$types "output:crd:dir=$new/crds"
 if [ "${1:-}" = --check ]; then
-	{ diff -u $types/zz_generated.deepcopy.go "$new/zz_generated.deepcopy.go" && diff -ru $crds "$new/crds"; } ||
-		{ echo "generated files are out of date: run make generate" >&2; exit 1; }
+	if ! diff -u $types/zz_generated.deepcopy.go "$new/zz_generated.deepcopy.go" || ! diff -ru $crds "$new/crds"; then
+		echo "generated files are out of date: run make generate" >&2
+		exit 1
+	fi
 else
 	cp "$new/zz_generated.deepcopy.go" $types
 	rm -f $crds/*.yaml # one whose type is gone must go, too

@@ -1,12 +1,20 @@
 #!/usr/bin/env bash
-# Checks texts with plain-english.sh and code with golangci-lint.
+# Checks texts with plain-english.sh, scripts with shfmt and with shellcheck where that is installed, and code with golangci-lint.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-bin=$(scripts/tool.sh golangci-lint)
-# golangci-lint looks at one module at a time.
 status=0
 scripts/plain-english.sh || status=1
+shfmt=$(scripts/tool.sh shfmt)
+mapfile -t shell < <(git ls-files '*.sh' .ci/run kind/nodeimage/docker-shim/docker)
+"$shfmt" -d "${shell[@]}" || status=1
+if command -v shellcheck >/dev/null; then
+	shellcheck --severity=warning "${shell[@]}" || status=1
+else
+	echo "note: shellcheck is not installed, so the scripts are checked in CI only" >&2
+fi
+bin=$(scripts/tool.sh golangci-lint)
+# golangci-lint looks at one module at a time.
 for module in . fakecloud kind/nodeimage; do
 	echo "linting the module $module (minutes the first time; Ctrl-C stops it)" >&2
 	# With less garbage collection it takes a quarter less of the processors, and up to twice the memory.

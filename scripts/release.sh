@@ -90,6 +90,8 @@ manifest() {
 	CHART="$new/ccm-from-scratch-$version.tgz" "$work/source/scripts/manifests.sh" -f "$work/source/ccm/deploy/values.yaml" >"$new/ccm-from-scratch.yaml"
 }
 run manifest
+behaviour() { make -s -C "$work/source" behaviour >&2 && cp "$work/source/out/BEHAVIOUR.md" "$new"; }
+run behaviour
 describe() {
 	printf '%s\n\n' "$notes"
 	echo "Built with $(cd "$work/source" && go version | cut -d' ' -f3), with which the tag gives the same bytes again. Put an image into your registry with"

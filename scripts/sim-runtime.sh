@@ -18,7 +18,7 @@ mkdir -p "$out"
 change() {
 	local from=$root/$1 to=$out/${1//\//_} text
 	shift
-	text=$(cat "$from"; printf x)
+	text=$(cat "$from" && printf x)
 	while [ $# -gt 0 ]; do
 		case $text in
 		*"$1"*) text=${text/"$1"/"$2"} ;;
@@ -31,7 +31,7 @@ change() {
 	done
 	text=${text%x}
 	# The same content keeps its time, so that nothing is compiled again.
-	[ -f "$to" ] && [ "$(cat "$to"; printf x)" = "${text}x" ] || printf '%s' "$text" >"$to"
+	[ -f "$to" ] && [ "$(cat "$to" && printf x)" = "${text}x" ] || printf '%s' "$text" >"$to"
 }
 
 change runtime/rand.go \

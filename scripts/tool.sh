@@ -12,7 +12,9 @@ for name in "$@"; do
 	crane) package=github.com/google/go-containerregistry/cmd/crane@v0.22.1 ;;
 	golangci-lint) package=github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0 ;;
 	gotestsum) package=gotest.tools/gotestsum@v1.13.0 ;;
+	govulncheck) package=golang.org/x/vuln/cmd/govulncheck@v1.9.0 ;;
 	helm) package=helm.sh/helm/v4/cmd/helm@v4.3.1 ;;
+	shfmt) package=mvdan.cc/sh/v3/cmd/shfmt@v3.14.1 ;;
 	*)
 		echo "$name: must be a program that scripts/tool.sh lists" >&2
 		exit 2

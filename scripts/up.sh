@@ -5,11 +5,8 @@
 #	KIND_NAME=fakecloud KIND_SUBNET=172.30.0.0/16 scripts/up.sh [up|env|status|load|dev|down] [flags, --help]
 set -euo pipefail
 cd "$(dirname "$0")/.."
-command=up
 case ${1:-} in
-up | env | status | load | dev | down)
-	command=$1
-	shift
-	;;
+up | env | status | load | dev | down) ;;
+*) set -- up "$@" ;;
 esac
-scripts/with-docker.sh scripts/gorun.sh kind/cmd/kindcloud "$command" "$@"
+exec scripts/with-docker.sh scripts/gorun.sh kind/cmd/kindcloud "$@"

@@ -1,5 +1,5 @@
 // Package hygiene proves that a run of the end-to-end suite leaves nothing behind, however it ends.
-// Its test runs parts of the suite with scripts/e2e.sh. It takes minutes and runs only if scripts/e2e-hygiene.sh starts it.
+// Its test runs parts of the suite with scripts/e2e.sh. It takes minutes and runs only if `make e2e-hygiene` starts it.
 package hygiene
 
 import (
@@ -46,7 +46,7 @@ type end struct {
 
 func TestNothingIsLeftHoweverTheSuiteEnds(t *testing.T) {
 	if os.Getenv("E2E_HYGIENE") == "" {
-		t.Skip("takes minutes: scripts/e2e-hygiene.sh runs it")
+		t.Skip("takes minutes: `make e2e-hygiene` runs it")
 	}
 	if runtime.GOOS != "linux" {
 		t.Skip("looks for what is left in /proc, which only Linux has")
