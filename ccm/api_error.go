@@ -17,8 +17,8 @@ func stableError(err error) string {
 	if all := eachError(err); len(all) > 1 {
 		return partErrors(all).Error()
 	}
-	if part, ok := errors.AsType[*partError](err); ok {
-		return part.Error()
+	if part, ok := errors.AsType[stableTexter](err); ok {
+		return part.stableText()
 	}
 	var apiErr hcloud.Error
 	if !errors.As(err, &apiErr) {
@@ -32,6 +32,12 @@ func stableError(err error) string {
 		}
 	}
 	return text.String()
+}
+
+// stableTexter is an error that knows its stable text, because it says more than the API's error in it.
+type stableTexter interface {
+	error
+	stableText() string
 }
 
 // retryAfter returns the fixed delay before a failed sync is repeated, or false for exponential

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/ccmtest"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	cloudapi "k8s.io/cloud-provider/api"
 )
@@ -48,17 +50,17 @@ func TestWhenASyncIsRepeatedAfterAnError(t *testing.T) {
 // Kubernetes merges only events with equal texts, so an error's text never has an ID of its request.
 func TestTheTextOfAnErrorIsTheSameEachTime(t *testing.T) {
 	t.Parallel()
-	api := newTestAPI(t, func(w http.ResponseWriter, _ *http.Request) {
+	api := ccmtest.NewAPI(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("X-Correlation-Id", "different-each-time")
-		reply(w, http.StatusUnprocessableEntity, `{"error":{"code":"invalid_input","message":"invalid input","details":{"fields":[{"name":"ip","messages":["is taken"]}]}}}`)
+		ccmtest.Reply(w, http.StatusUnprocessableEntity, `{"error":{"code":"invalid_input","message":"invalid input","details":{"fields":[{"name":"ip","messages":["is taken"]}]}}}`)
 	})
-	cloud, _ := api.cloud(Config{})
+	cloud, _ := cloudOf(api, Config{})
 	_, _, err := cloud.client.Server.GetByID(t.Context(), 7)
 	if !strings.Contains(fmt.Sprint(err), "different-each-time") {
 		t.Fatalf("the test needs an ID in %v", err)
 	}
 	text := "invalid input (invalid_input); ip: [is taken]"
-	part := &partError{lb: &hcloud.LoadBalancer{ID: 5, Name: "web"}, op: lbOp{Kind: opRename, Name: "edge"}, err: err}
+	part := &partError{lb: &hcloud.LoadBalancer{ID: 5, Name: "web"}, op: plan.Op{Kind: plan.OpRename, Name: "edge"}, err: err}
 	partText := `load balancer 5 (web): rename to "edge": ` + text
 	for name, tc := range map[string]struct {
 		err  error
@@ -88,8 +90,8 @@ func TestTheStatusOfAnError(t *testing.T) {
 		"without a code": {bare(http.StatusUnauthorized), http.StatusUnauthorized},
 		"no answer":      {abort, 0},
 	} {
-		api := newTestAPI(t, func(w http.ResponseWriter, _ *http.Request) { tc.answer(w) })
-		cloud, _ := api.cloud(Config{})
+		api := ccmtest.NewAPI(t, func(w http.ResponseWriter, _ *http.Request) { tc.answer(w) })
+		cloud, _ := cloudOf(api, Config{})
 		_, _, err := cloud.client.Server.GetByID(t.Context(), 7)
 		if got := statusOf(err); err == nil || got != tc.want {
 			t.Errorf("%s: %d, want %d; %v", name, got, tc.want, err)
@@ -106,7 +108,7 @@ func TestWhatEndsASync(t *testing.T) {
 		want bool
 	}{
 		"the process is not the leader":         {errNotLeader, true},
-		"the load balancer has another owner":   {fmt.Errorf("labels: %w", errNotOwner), true},
+		"the load balancer has another owner":   {fmt.Errorf("labels: %w", plan.ErrNotOwner), true},
 		"a lock":                                {code(hcloud.ErrorCodeLocked), true},
 		"an action that runs":                   {&actionPendingError{}, true},
 		"a rate limit":                          {code(hcloud.ErrorCodeRateLimitExceeded), true},

@@ -9,6 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -19,7 +22,7 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
-	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 )
@@ -35,7 +38,7 @@ type Cloud struct {
 	instances     *instances
 	loadBalancers *loadBalancers
 	routes        *routes
-	events        *eventRecorder
+	events        *event.Recorder
 	evidence      *evidence
 	kube          kubernetes.Interface
 
@@ -68,7 +71,7 @@ func WithRoundTripper(rt http.RoundTripper) Option {
 
 // WithEventRecorder sends events to r, also before Initialize.
 func WithEventRecorder(r record.EventRecorder) Option {
-	return func(cloud *Cloud) { cloud.events.recorder = r }
+	return func(cloud *Cloud) { cloud.events.Sink = r }
 }
 
 // WithJitter replaces the random factor, around 1, by which the delays between retries vary.
@@ -80,7 +83,7 @@ func New(cfg Config, options ...Option) *Cloud {
 		cfg:          cfg,
 		clock:        clock.RealClock{},
 		registry:     prometheus.NewRegistry(),
-		events:       newEventRecorder(),
+		events:       event.NewRecorder(),
 		stop:         context.Background(),
 		retryRoutes:  make(chan struct{}, 1),
 		roundTripper: http.DefaultTransport,
@@ -89,9 +92,9 @@ func New(cfg Config, options ...Option) *Cloud {
 	for _, o := range options {
 		o(c)
 	}
-	c.events.clock = c.clock
+	c.events.Clock = c.clock
 	token := &tokenSource{static: cfg.Token, file: cfg.TokenFile}
-	c.client = newClient(cfg, token, c.clock, c.registry, c.roundTripper, c.jitter, c.mayWrite)
+	c.client = newClient(cfg.client(), token, c.clock, c.registry, c.roundTripper, c.jitter, c.mayWrite)
 	c.network = &networkResolver{client: c.client, clock: c.clock, idOrName: cfg.Network}
 	waiter := &actionWaiter{client: c.client, clock: c.clock, timeout: cmp.Or(cfg.ActionTimeout, defaultActionTimeout)}
 	c.evidence = newEvidence(c.clock, c.registry)
@@ -101,7 +104,7 @@ func New(cfg Config, options ...Option) *Cloud {
 	c.instances = &instances{servers: servers, network: c.network, labels: &nodeLabelSync{}, events: c.events,
 		show:  nodeSettings{family: cfg.AddressFamily, providerIDs: cfg.ProviderIDPrefix, topology: cfg.TopologyLabels, noZone: cfg.ZoneLabelDisabled},
 		guard: &routeGuard{clock: c.clock, routesOn: c.routesAsked.Load}, from: &fromServer{labels: cfg.NodeLabels, taints: cfg.NodeTaints}}
-	own := ownership{clusterID: cfg.ClusterID, both: !cfg.OwnLabelsOnly}
+	own := plan.Ownership{ClusterID: cfg.ClusterID, Both: !cfg.OwnLabelsOnly}
 	if cfg.LoadBalancersEnabled {
 		lb := &loadBalancers{
 			client: c.client, waiter: waiter, slow: &slowActions{waiter: waiter}, servers: servers, network: c.network,
@@ -123,6 +126,11 @@ func New(cfg Config, options ...Option) *Cloud {
 		c.routes.state = newTTLCache(c.clock, maxRouteAge, c.routes.readNetwork)
 	}
 	return c
+}
+
+// client returns the settings of the API client.
+func (c *Config) client() clientSettings {
+	return clientSettings{endpoint: c.Endpoint, application: ProviderName, version: Version(), requestTimeout: c.RequestTimeout, debug: c.Debug}
 }
 
 func (c *Cloud) routeFailed() {
@@ -149,11 +157,11 @@ func (c *Cloud) Initialize(clients cloudprovider.ControllerClientBuilder, stop <
 		c.loadBalancers.kube = kube
 	}
 	c.raiseFence()
-	if c.events.recorder == nil {
+	if c.events.Sink == nil {
 		broadcaster := record.NewBroadcaster(record.WithContext(c.stop))
 		broadcaster.StartStructuredLogging(0)
 		broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: kube.CoreV1().Events("")})
-		c.events.recorder = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: ProviderName})
+		c.events.Sink = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: ProviderName})
 	}
 }
 
@@ -230,7 +238,7 @@ func (c *Cloud) Check(ctx context.Context) error {
 // must have the name of its server; otherwise there is nothing to check.
 func (c *Cloud) checkAttached(ctx context.Context, networkID int64) error {
 	server, err := c.instances.servers.ByName(ctx, serverAsk{name: c.cfg.NodeName})
-	if err != nil || server == nil || privateIP(server, networkID).IsValid() {
+	if err != nil || server == nil || nodeinfo.PrivateIP(server, networkID).IsValid() {
 		return err
 	}
 	return fmt.Errorf("server %d (%s), on which this program runs, is not attached to network %d (HCLOUD_NETWORK=%q): attach it, or set HCLOUD_NETWORK to its network; "+

@@ -12,11 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 )
-
-// ProviderName is the name of the provider and the scheme of its provider IDs.
-const ProviderName = "ccm-from-scratch"
 
 // NodeRefresh is the program's default of --node-status-update-frequency. Each refresh of all Nodes lists all servers;
 // their addresses and types hardly ever change.
@@ -250,7 +248,7 @@ func (r *envReader) token() (token, file string) {
 // annotation.
 func (r *envReader) loadBalancerDefaults(haveNetwork bool) map[string]string {
 	defaults := map[string]string{}
-	for _, a := range annotations {
+	for _, a := range plan.Annotations {
 		if a.Env == "" {
 			continue
 		}
@@ -258,7 +256,7 @@ func (r *envReader) loadBalancerDefaults(haveNetwork bool) map[string]string {
 		if v == "" {
 			continue
 		}
-		if err := a.set(&lbSettings{}, v); err != nil {
+		if err := a.Set(&plan.Settings{}, v); err != nil {
 			r.fail(a.Env, v, "must be "+a.Allowed)
 			continue
 		}
@@ -272,7 +270,7 @@ func (r *envReader) loadBalancerDefaults(haveNetwork bool) map[string]string {
 		return defaults
 	}
 	for _, name := range slices.Sorted(maps.Keys(defaults)) {
-		a := annotationByName(name)
+		a := plan.AnnotationByName(name)
 		if on, err := strconv.ParseBool(defaults[name]); a.NeedsNetwork && (err != nil || on) {
 			r.fail(a.Env, defaults[name], "needs a private network: set HCLOUD_NETWORK to its ID or name")
 		}

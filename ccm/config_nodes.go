@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
@@ -13,7 +14,7 @@ import (
 
 func (r *envReader) convention(name string) Convention {
 	v := Convention(r.str(name, string(ConventionOwn)))
-	if !slices.Contains(conventions, v) {
+	if !slices.Contains(nodeinfo.Conventions, v) {
 		r.fail(name, string(v), "must be ccm-from-scratch or hcloud")
 		return ConventionOwn
 	}

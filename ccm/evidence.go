@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -211,8 +213,8 @@ func tooMany(missing, known int) bool {
 func (e *evidence) knownServers() map[int64]bool {
 	known := map[int64]bool{}
 	nodes, _ := e.listers()
-	for _, n := range listNodes(nodes) {
-		if id, err := parseProviderID(n.Spec.ProviderID); err == nil {
+	for _, n := range nodeinfo.List(nodes) {
+		if id, err := nodeinfo.ParseProviderID(n.Spec.ProviderID); err == nil {
 			known[id] = true
 		}
 	}
@@ -341,7 +343,7 @@ func (e *evidence) showsOne(ctx context.Context, services map[string]*corev1.Ser
 	all, err := e.allLoadBalancers(ctx)
 	for _, lb := range all {
 		for _, svc := range services {
-			if showsPublicAddressOf(svc, lb) {
+			if plan.ShowsPublicAddressOf(svc, lb) {
 				return true, nil
 			}
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/ccmtest"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -12,20 +14,20 @@ import (
 // This file exports internals for the external tests.
 
 // NewAutoClock returns a clock on which each wait of the provider ends at once.
-func NewAutoClock() *autoClock { return newAutoClock() }
+func NewAutoClock() *ccmtest.AutoClock { return ccmtest.NewAutoClock() }
 
 // WithoutJitter makes backoff predictable.
 func WithoutJitter() Option { return WithJitter(func() float64 { return 1 }) }
 
 // The labels and annotations that tests check.
 const (
-	AnnotationPrefix = annotationPrefix
-	LabelServiceUID  = labelServiceUID
-	LabelPorts       = labelPorts
+	AnnotationPrefix = plan.AnnotationPrefix
+	LabelServiceUID  = plan.LabelServiceUID
+	LabelPorts       = plan.LabelPorts
 )
 
 // IsHealthy reports whether a target is healthy on all ports.
-func IsHealthy(t hcloud.LoadBalancerTarget) bool { return isHealthy(t) }
+func IsHealthy(t hcloud.LoadBalancerTarget) bool { return plan.IsHealthy(t) }
 
 // NewResync returns the periodic comparison of a provider, for tests that call it directly.
 func NewResync(c *Cloud, kube kubernetes.Interface, nodes corelisters.NodeLister, services corelisters.ServiceLister) *Resync {

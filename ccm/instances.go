@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
-	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider"
 	nodeutil "k8s.io/component-helpers/node/util"
 )
 
@@ -23,7 +25,7 @@ type instances struct {
 	network *networkResolver
 	show    nodeSettings
 	labels  *nodeLabelSync
-	events  *eventRecorder
+	events  *event.Recorder
 	guard   *routeGuard
 	from    *fromServer
 }
@@ -70,21 +72,21 @@ func (i *instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*c
 	}
 	if server == nil {
 		err := notFound(node)
-		i.events.nodeWarning(node, EventServerNotFound, "%s", err)
+		i.events.NodeWarning(node, event.ServerNotFound, "%s", err)
 		return nil, err
 	}
 	networkID, err := i.network.ID(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if networkID != 0 && !privateIP(server, networkID).IsValid() {
+	if networkID != 0 && !nodeinfo.PrivateIP(server, networkID).IsValid() {
 		// Without a network the Node would lose its internal address.
 		if networkID, err = i.network.confirm(ctx); err != nil {
 			return nil, err
 		}
 	}
-	if networkID != 0 && !privateIP(server, networkID).IsValid() {
-		i.events.nodeWarning(node, EventNotAttached, "Server %d (%s) is not attached to network %d (HCLOUD_NETWORK=%q), so the node has no internal address and no routes: attach the server",
+	if networkID != 0 && !nodeinfo.PrivateIP(server, networkID).IsValid() {
+		i.events.NodeWarning(node, event.NotAttached, "Server %d (%s) is not attached to network %d (HCLOUD_NETWORK=%q), so the node has no internal address and no routes: attach the server",
 			server.ID, server.Name, networkID, i.network.idOrName)
 	}
 	meta := i.show.metadata(server, node, networkID)
@@ -140,13 +142,13 @@ func isReady(node *corev1.Node) bool {
 // server of that name, and nothing can change a provider ID that a Node has. (The clocks of the API server and of this machine
 // may differ by a few seconds.) All other Nodes are refreshed together.
 func (i *instances) askForMetadata(ctx context.Context, node *corev1.Node) (context.Context, serverAsk) {
-	if isUninitialized(node) {
+	if nodeinfo.IsUninitialized(node) {
 		ask := i.askForInit(node)
-		ask.likely = func() []serverAsk { return i.asks(i.askForInit, isUninitialized) }
+		ask.likely = func() []serverAsk { return i.asks(i.askForInit, nodeinfo.IsUninitialized) }
 		return urgently(ctx, controllerNode, "initialize"), ask
 	}
 	return periodically(ctx, controllerNode, "refresh"), serverAsk{likely: func() []serverAsk {
-		return i.asks(func(*corev1.Node) serverAsk { return serverAsk{} }, func(n *corev1.Node) bool { return !isUninitialized(n) })
+		return i.asks(func(*corev1.Node) serverAsk { return serverAsk{} }, func(n *corev1.Node) bool { return !nodeinfo.IsUninitialized(n) })
 	}}
 }
 
@@ -170,7 +172,7 @@ const maxClockSkew = 10 * time.Second
 func (i *instances) asks(question func(*corev1.Node) serverAsk, choose func(*corev1.Node) bool) []serverAsk {
 	nodes, _ := i.servers.evidence.listers()
 	var all []serverAsk
-	for _, n := range listNodes(nodes) {
+	for _, n := range nodeinfo.List(nodes) {
 		if !choose(n) {
 			continue
 		}
@@ -188,7 +190,7 @@ func askFor(node *corev1.Node, ask serverAsk) (serverAsk, error) {
 		return ask, nil
 	}
 	var err error
-	ask.id, err = parseProviderID(node.Spec.ProviderID)
+	ask.id, err = nodeinfo.ParseProviderID(node.Spec.ProviderID)
 	return ask, err
 }
 
@@ -196,7 +198,7 @@ func askFor(node *corev1.Node, ask serverAsk) (serverAsk, error) {
 func (i *instances) serverOf(ctx context.Context, node *corev1.Node, ask serverAsk) (*hcloud.Server, error) {
 	server, err := i.findServer(polling(ctx), node, ask)
 	if d, ok := errors.AsType[*doubtError](err); ok {
-		i.events.nodeWarning(node, EventDoubted, "%s", d)
+		i.events.NodeWarning(node, event.Doubted, "%s", d)
 	}
 	return server, err
 }
@@ -205,20 +207,10 @@ func (i *instances) findServer(ctx context.Context, node *corev1.Node, ask serve
 	ask, err := askFor(node, ask)
 	switch {
 	case err != nil:
-		i.events.nodeWarning(node, EventForeignProviderID, "The node is ignored: %s", err)
+		i.events.NodeWarning(node, event.ForeignProviderID, "The node is ignored: %s", err)
 		return nil, fmt.Errorf("node %q: %w", node.Name, err)
 	case ask.id == 0:
 		return i.servers.ByName(ctx, ask)
 	}
 	return i.servers.ByID(ctx, ask)
-}
-
-// isForeign reports whether the Node belongs to another provider.
-func isForeign(node *corev1.Node) bool {
-	if node.Spec.ProviderID == "" {
-		return false
-	}
-	var foreign *foreignProviderIDError
-	_, err := parseProviderID(node.Spec.ProviderID)
-	return errors.As(err, &foreign)
 }

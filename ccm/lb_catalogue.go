@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
@@ -17,7 +18,7 @@ type catalogueNames struct {
 	Type, Location, NetworkZone string
 }
 
-// checkNames returns a settingsError if names do not exist; its text lists the valid names. It costs
+// checkNames returns a plan.SettingsError if names do not exist; its text lists the valid names. It costs
 // one call for types and one for locations. So it is used only after the API has refused a name, and
 // before a change of the type.
 func (l *loadBalancers) checkNames(ctx context.Context, svc *corev1.Service, names catalogueNames) error {
@@ -27,7 +28,7 @@ func (l *loadBalancers) checkNames(ctx context.Context, svc *corev1.Service, nam
 			return
 		}
 		slices.Sort(known)
-		mistakes = append(mistakes, annotationError{Source: l.sourceOf(svc, annotation), Value: value,
+		mistakes = append(mistakes, plan.AnnotationError{Source: l.sourceOf(svc, annotation), Value: value,
 			Reason: "does not exist: must be one of " + strings.Join(slices.Compact(known), ", ")})
 	}
 	if names.Type != "" {
@@ -54,7 +55,7 @@ func (l *loadBalancers) checkNames(ctx context.Context, svc *corev1.Service, nam
 		check("location", names.Location, known)
 		check("network-zone", names.NetworkZone, zones)
 	}
-	return invalidSettings(mistakes...)
+	return plan.InvalidSettings(mistakes...)
 }
 
 // maxCatalogueAge is the maximum age of cached load balancer types, which hardly ever change.
@@ -77,30 +78,15 @@ func (l *loadBalancers) limitsOf(ctx context.Context, name string) *hcloud.LoadB
 		klog.ErrorS(err, "Could not read the limits of a load balancer type", "type", name)
 		return nil
 	}
-	return typeNamed(types, name)
-}
-
-// typeNamed returns the type of this name, or nil.
-func typeNamed(types []*hcloud.LoadBalancerType, name string) *hcloud.LoadBalancerType {
-	for _, t := range types {
-		if t.Name == name {
-			return t
-		}
-	}
-	return nil
-}
-
-// isSmaller reports whether the excess is the result of a change to a smaller type.
-func isSmaller(next, current *hcloud.LoadBalancerType, excess []lbExcess) bool {
-	return next != nil && current != nil && slices.ContainsFunc(excess, func(e lbExcess) bool { return e.limit(next) < e.limit(current) })
+	return plan.TypeNamed(types, name)
 }
 
 // sourceOf returns the source of a setting: the annotation's full name, or the name of the environment
 // variable with its default.
 func (l *loadBalancers) sourceOf(svc *corev1.Service, name string) string {
-	a := annotationByName(name)
-	if _, set := svc.Annotations[a.key()]; !set && l.defaults[name] != "" {
+	a := plan.AnnotationByName(name)
+	if _, set := svc.Annotations[a.Key()]; !set && l.defaults[name] != "" {
 		return a.Env
 	}
-	return a.key()
+	return a.Key()
 }

@@ -12,16 +12,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
 	cloudapi "k8s.io/cloud-provider/api"
 )
 
 const (
-	// labelStaging requests a certificate of the issuer's staging environment. The production CCM uses
-	// it; the API document does not mention it.
-	labelStaging = "HC-Use-Staging-CA"
-
 	// issuancePoll is the delay before a pending certificate is checked again.
 	issuancePoll = 15 * time.Second
 	// issuanceRetry is the delay before a failed issuance is repeated. The issuer limits failed orders
@@ -32,17 +30,17 @@ const (
 // certificates returns the certificates for the Service's ports. obsolete holds earlier managed
 // certificates of the Service; the caller deletes them when the load balancer does not use them any
 // more.
-func (l *loadBalancers) certificates(ctx context.Context, svc *corev1.Service, s *lbSettings) (ids []int64, obsolete []*hcloud.Certificate, err error) {
+func (l *loadBalancers) certificates(ctx context.Context, svc *corev1.Service, s *plan.Settings) (ids []int64, obsolete []*hcloud.Certificate, err error) {
 	all, err := l.certs.get(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	byID := slices.SortedFunc(slices.Values(all), func(a, b *hcloud.Certificate) int { return cmp.Compare(a.ID, b.ID) })
 	mine := slices.DeleteFunc(byID, func(c *hcloud.Certificate) bool {
-		return c.Type != hcloud.CertificateTypeManaged || !l.own.owns(c.Labels, string(svc.UID))
+		return c.Type != hcloud.CertificateTypeManaged || !l.own.Owns(c.Labels, string(svc.UID))
 	})
 	if s.CertificateType != hcloud.CertificateTypeManaged {
-		ids, err = resolveCertificates(all, s.Certificates)
+		ids, err = plan.ResolveCertificates(all, s.Certificates)
 		return ids, mine, err
 	}
 	cert, err := l.managedCertificate(ctx, svc, s, mine, all)
@@ -62,36 +60,15 @@ func (l *loadBalancers) listCertificates(ctx context.Context) ([]*hcloud.Certifi
 	return all, nil
 }
 
-// resolveCertificates returns the IDs of the certificates in the annotation http-certificates. An ID
-// takes precedence over an equal name.
-func resolveCertificates(all []*hcloud.Certificate, refs []string) ([]int64, error) {
-	var ids []int64
-	var errs []error
-	for _, ref := range refs {
-		i := slices.IndexFunc(all, func(c *hcloud.Certificate) bool { return strconv.FormatInt(c.ID, 10) == ref })
-		if i < 0 {
-			i = slices.IndexFunc(all, func(c *hcloud.Certificate) bool { return c.Name == ref })
-		}
-		if i < 0 {
-			errs = append(errs, annotationError{Source: annotationPrefix + "http-certificates", Value: ref,
-				Reason: "does not exist: must be the ID or name of a certificate in the project"})
-			continue
-		}
-		ids = append(ids, all[i].ID)
-	}
-	slices.Sort(ids)
-	return slices.Compact(ids), invalidSettings(errs...)
-}
-
 // managedCertificate returns the Service's certificate for its domains, and orders one if there is
 // none. It returns an error until the certificate is issued.
-func (l *loadBalancers) managedCertificate(ctx context.Context, svc *corev1.Service, s *lbSettings, mine, all []*hcloud.Certificate) (*hcloud.Certificate, error) {
-	i := slices.IndexFunc(mine, func(c *hcloud.Certificate) bool { return servesDomains(c, s) })
+func (l *loadBalancers) managedCertificate(ctx context.Context, svc *corev1.Service, s *plan.Settings, mine, all []*hcloud.Certificate) (*hcloud.Certificate, error) {
+	i := slices.IndexFunc(mine, func(c *hcloud.Certificate) bool { return plan.ServesDomains(c, s) })
 	var cert *hcloud.Certificate
 	if i >= 0 {
 		cert = mine[i]
 	} else if i = slices.IndexFunc(all, func(c *hcloud.Certificate) bool {
-		return c.Type == hcloud.CertificateTypeManaged && l.own.inherits(c.Labels, string(svc.UID)) && servesDomains(c, s)
+		return c.Type == hcloud.CertificateTypeManaged && l.own.Inherits(c.Labels, string(svc.UID)) && plan.ServesDomains(c, s)
 	}); i >= 0 {
 		cert = all[i] // the production CCM has ordered it
 	} else {
@@ -105,7 +82,7 @@ func (l *loadBalancers) managedCertificate(ctx context.Context, svc *corev1.Serv
 	}
 	switch cert.Status.Issuance {
 	case hcloud.CertificateStatusTypePending:
-		l.events.normal(svc, EventCertificate, "Certificate %q (%d) for %s is being issued", cert.Name, cert.ID, strings.Join(cert.DomainNames, ", "))
+		l.events.Normal(svc, event.Certificate, "Certificate %q (%d) for %s is being issued", cert.Name, cert.ID, strings.Join(cert.DomainNames, ", "))
 		return nil, cloudapi.NewRetryError(fmt.Sprintf("certificate %q is being issued", cert.Name), issuancePoll)
 	case hcloud.CertificateStatusTypeFailed:
 		return nil, l.retryIssuance(ctx, svc, cert)
@@ -118,8 +95,8 @@ func (l *loadBalancers) certificateLabels(svc *corev1.Service, labels map[string
 	uid := string(svc.UID)
 	result := map[string]string{}
 	maps.Copy(result, labels)
-	maps.Copy(result, l.own.marks(uid))
-	result[labelServiceUID], result[labelLastOwner] = uid, uid
+	maps.Copy(result, l.own.Marks(uid))
+	result[plan.LabelServiceUID], result[plan.LabelLastOwner] = uid, uid
 	return result
 }
 
@@ -132,7 +109,7 @@ func (l *loadBalancers) updateCertificate(ctx context.Context, svc *corev1.Servi
 	l.certs.forget()
 	_, _, err := l.client.Certificate.Update(ctx, cert, hcloud.CertificateUpdateOpts{Labels: labels, Name: name})
 	if hcloud.IsError(err, hcloud.ErrorCodeUniquenessError) {
-		return invalidSettings(annotationError{Source: annotationPrefix + "http-managed-certificate-name", Value: name, Reason: "is the name of another certificate: must be a free name"})
+		return plan.InvalidSettings(plan.AnnotationError{Source: plan.AnnotationPrefix + "http-managed-certificate-name", Value: name, Reason: "is the name of another certificate: must be a free name"})
 	}
 	if err != nil {
 		return fmt.Errorf("setting name and ownership labels of certificate %d (%s): %w", cert.ID, cert.Name, err)
@@ -140,32 +117,18 @@ func (l *loadBalancers) updateCertificate(ctx context.Context, svc *corev1.Servi
 	return nil
 }
 
-// servesDomains reports whether the certificate was ordered for these domains, in any order.
-func servesDomains(c *hcloud.Certificate, s *lbSettings) bool {
-	sorted := func(names []string) []string {
-		lower := make([]string, len(names))
-		for i, n := range names {
-			lower[i] = strings.ToLower(n)
-		}
-		slices.Sort(lower)
-		return slices.Compact(lower)
-	}
-	return slices.Equal(sorted(c.DomainNames), sorted(s.ManagedCertificateDomains)) &&
-		(c.Labels[labelStaging] == "true") == s.ManagedCertificateStaging
-}
-
-func (l *loadBalancers) orderCertificate(ctx context.Context, svc *corev1.Service, s *lbSettings, mine, all []*hcloud.Certificate) (*hcloud.Certificate, error) {
+func (l *loadBalancers) orderCertificate(ctx context.Context, svc *corev1.Service, s *plan.Settings, mine, all []*hcloud.Certificate) (*hcloud.Certificate, error) {
 	if i := slices.IndexFunc(all, func(c *hcloud.Certificate) bool {
-		return c.Type == hcloud.CertificateTypeManaged && servesDomains(c, s)
+		return c.Type == hcloud.CertificateTypeManaged && plan.ServesDomains(c, s)
 	}); i >= 0 {
-		return nil, invalidSettings(annotationError{Source: annotationPrefix + "http-managed-certificate-domains", Value: strings.Join(s.ManagedCertificateDomains, ","), Reason: fmt.Sprintf(
+		return nil, plan.InvalidSettings(plan.AnnotationError{Source: plan.AnnotationPrefix + "http-managed-certificate-domains", Value: strings.Join(s.ManagedCertificateDomains, ","), Reason: fmt.Sprintf(
 			"are those of certificate %d, which does not belong to this Service: a project has one managed certificate for the same domains; to use that certificate set http-certificates and certificate-type uploaded", all[i].ID)})
 	}
 	name := cmp.Or(s.ManagedCertificateName, l.defaultCertificateName(svc, s))
 	if i := slices.IndexFunc(all, func(c *hcloud.Certificate) bool { return c.Name == name }); i >= 0 {
 		holder := all[i]
 		if !slices.Contains(mine, holder) {
-			return nil, invalidSettings(annotationError{Source: annotationPrefix + "http-managed-certificate-name", Value: name, Reason: fmt.Sprintf(
+			return nil, plan.InvalidSettings(plan.AnnotationError{Source: plan.AnnotationPrefix + "http-managed-certificate-name", Value: name, Reason: fmt.Sprintf(
 				"is the name of certificate %d, which does not belong to this Service: must be a free name; to use that certificate set http-certificates and certificate-type uploaded", holder.ID)})
 		}
 		// The name belongs to the Service's certificate for other domains. The load balancer still uses
@@ -177,7 +140,7 @@ func (l *loadBalancers) orderCertificate(ctx context.Context, svc *corev1.Servic
 	}
 	labels := l.certificateLabels(svc, nil)
 	if s.ManagedCertificateStaging {
-		labels[labelStaging] = "true"
+		labels[plan.LabelStaging] = "true"
 	}
 	l.certs.forget()
 	result, _, err := l.client.Certificate.CreateCertificate(ctx, hcloud.CertificateCreateOpts{
@@ -186,12 +149,12 @@ func (l *loadBalancers) orderCertificate(ctx context.Context, svc *corev1.Servic
 	if err != nil {
 		return nil, fmt.Errorf("ordering certificate %q for %s: %w", name, strings.Join(s.ManagedCertificateDomains, ", "), err)
 	}
-	l.events.normal(svc, EventCertificate, "Ordered certificate %q (%d) for %s", name, result.Certificate.ID, strings.Join(s.ManagedCertificateDomains, ", "))
+	l.events.Normal(svc, event.Certificate, "Ordered certificate %q (%d) for %s", name, result.Certificate.ID, strings.Join(s.ManagedCertificateDomains, ", "))
 	err = l.waiter.wait(ctx, result.Action)
 	l.certs.forget()
 	if _, failed := errors.AsType[hcloud.ActionError](err); failed {
 		l.issuanceIsDue(result.Certificate.ID)
-		l.events.warning(svc, EventCertificate, "Certificate %q (%d) was not issued: %v; will try again", name, result.Certificate.ID, err)
+		l.events.Warning(svc, event.Certificate, "Certificate %q (%d) was not issued: %v; will try again", name, result.Certificate.ID, err)
 		return nil, cloudapi.NewRetryError(fmt.Sprintf("certificate %q was not issued: %v", name, err), issuanceRetry)
 	}
 	if err != nil {
@@ -200,13 +163,13 @@ func (l *loadBalancers) orderCertificate(ctx context.Context, svc *corev1.Servic
 	return result.Certificate, nil
 }
 
-// defaultCertificateName returns a name that is free in the project, like ownership.defaultName.
-func (l *loadBalancers) defaultCertificateName(svc *corev1.Service, s *lbSettings) string {
+// defaultCertificateName returns a name that is free in the project, like plan.Ownership.DefaultName.
+func (l *loadBalancers) defaultCertificateName(svc *corev1.Service, s *plan.Settings) string {
 	domains := slices.Sorted(slices.Values(s.ManagedCertificateDomains))
 	sum := sha256.Sum256([]byte(strings.ToLower(strings.Join(domains, ",")) + strconv.FormatBool(s.ManagedCertificateStaging)))
 	name := fmt.Sprintf("ccm-%s-%x", svc.UID, sum[:4])
-	if l.own.clusterID != "" {
-		name += "-" + l.own.clusterID
+	if l.own.ClusterID != "" {
+		name += "-" + l.own.ClusterID
 	}
 	return name
 }
@@ -234,7 +197,7 @@ func (l *loadBalancers) retryIssuance(ctx context.Context, svc *corev1.Service, 
 	if !l.issuanceIsDue(cert.ID) {
 		return notIssued
 	}
-	l.events.warning(svc, EventCertificate, "Certificate %q (%d) for %s was not issued: %s; trying again", cert.Name, cert.ID, strings.Join(cert.DomainNames, ", "), reason)
+	l.events.Warning(svc, event.Certificate, "Certificate %q (%d) for %s was not issued: %s; trying again", cert.Name, cert.ID, strings.Join(cert.DomainNames, ", "), reason)
 	l.certs.forget()
 	if _, _, err := l.client.Certificate.RetryIssuance(ctx, cert); err != nil {
 		return fmt.Errorf("certificate %q was not issued: %s; requesting another attempt: %w", cert.Name, reason, err)
@@ -258,29 +221,21 @@ func (l *loadBalancers) deleteCertificates(ctx context.Context, certs []*hcloud.
 // leaveCertificates makes certificates ones without an owner.
 func (l *loadBalancers) leaveCertificates(ctx context.Context, svc *corev1.Service, certs []*hcloud.Certificate) error {
 	for _, c := range certs {
-		_, _, err := l.client.Certificate.Update(ctx, c, hcloud.CertificateUpdateOpts{Labels: withoutOurs(c.Labels)})
+		_, _, err := l.client.Certificate.Update(ctx, c, hcloud.CertificateUpdateOpts{Labels: plan.WithoutOurs(c.Labels)})
 		switch {
 		case hcloud.IsError(err, hcloud.ErrorCodeNotFound):
 			continue
 		case err != nil:
 			return fmt.Errorf("keeping certificate %d (%s): removing its ownership labels: %w", c.ID, c.Name, err)
 		}
-		l.events.normal(svc, EventKept, "Kept certificate %d (%s), which a load balancer uses that does not belong to this Service: delete it when it is not needed any more", c.ID, c.Name)
+		l.events.Normal(svc, event.Kept, "Kept certificate %d (%s), which a load balancer uses that does not belong to this Service: delete it when it is not needed any more", c.ID, c.Name)
 	}
 	return nil
 }
 
-// servesCertificates reports whether a recorded port of the Service has certificates.
-func servesCertificates(lb *hcloud.LoadBalancer, uid string) bool {
-	ours := portsOf(lb, uid)
-	return slices.ContainsFunc(lb.Services, func(s hcloud.LoadBalancerService) bool {
-		return ours[s.ListenPort] && len(s.HTTP.Certificates) > 0
-	})
-}
-
 // ownedCertificates fetches the managed certificates of the Service.
 func (l *loadBalancers) ownedCertificates(ctx context.Context, uid string) ([]*hcloud.Certificate, error) {
-	return l.certificatesWith(ctx, ownerSelector(uid), func(labels map[string]string) bool { return l.own.owns(labels, uid) })
+	return l.certificatesWith(ctx, plan.OwnerSelector(uid), func(labels map[string]string) bool { return l.own.Owns(labels, uid) })
 }
 
 func (l *loadBalancers) certificatesWith(ctx context.Context, selector string, match func(map[string]string) bool) ([]*hcloud.Certificate, error) {

@@ -8,16 +8,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 )
-
-// errNotOwner is the error of a sync whose load balancer has lost the Service's label.
-var errNotOwner = errors.New("the load balancer was changed during the sync, and does not belong to the Service any more")
 
 // partError is the error of one operation.
 type partError struct {
 	lb  *hcloud.LoadBalancer
-	op  lbOp
+	op  plan.Op
 	err error
 }
 
@@ -26,6 +24,8 @@ func (e *partError) Error() string {
 }
 
 func (e *partError) Unwrap() error { return e.err }
+
+func (e *partError) stableText() string { return e.Error() }
 
 // partErrors holds the errors of a load balancer's parts, in the order in which they happened.
 type partErrors []error
@@ -75,7 +75,7 @@ func eachError(err error) []error {
 // endsSync reports whether the error concerns the whole load balancer or this process: further operations
 // would fail too, and each would cost calls.
 func endsSync(ctx context.Context, err error) bool {
-	if ctx.Err() != nil || errors.Is(err, errNotLeader) || errors.Is(err, errNotOwner) {
+	if ctx.Err() != nil || errors.Is(err, errNotLeader) || errors.Is(err, plan.ErrNotOwner) {
 		return true
 	}
 	return slices.ContainsFunc(eachError(err), func(e error) bool {

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
 )
@@ -17,7 +19,7 @@ func (s *lbSync) readServers(ctx context.Context) {
 	nodes := s.in.Nodes
 	if s.in.Settings.ServerSelector != "" {
 		all, _ := s.evidence.listers()
-		s.in.Excluded = excludedBy(listNodes(all))
+		s.in.Excluded = plan.ExcludedBy(nodeinfo.List(all))
 		nodes = slices.Concat(nodes, s.in.Excluded)
 	}
 	var err error
@@ -52,7 +54,7 @@ func (l *loadBalancers) serversFor(ctx context.Context, asks []serverAsk) (map[i
 		if err != nil {
 			return servers, fmt.Errorf("finding the server of a node: %w", err)
 		}
-		if server != nil && l.own.isHere(server.Labels) {
+		if server != nil && l.own.IsHere(server.Labels) {
 			servers[ask.id] = server
 		}
 	}
@@ -65,12 +67,12 @@ func (l *loadBalancers) serversFor(ctx context.Context, asks []serverAsk) (map[i
 func (s *lbSync) confirmTargets(ctx context.Context) error {
 	confirmed := map[int64]bool{}
 	if s.in.Current != nil {
-		for _, t := range serverTargets(s.in.Current) {
+		for _, t := range plan.ServerTargets(s.in.Current) {
 			confirmed[t.ServerID] = true
 		}
 	}
 	for {
-		plan, _ := planLoadBalancer(s.in)
+		plan, _ := plan.Compute(s.in)
 		var asks []serverAsk
 		for _, t := range plan.Targets {
 			if !confirmed[t.ServerID] {

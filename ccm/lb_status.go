@@ -3,8 +3,9 @@ package ccm
 import (
 	"context"
 	"errors"
-	"net"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,7 +17,7 @@ import (
 
 // ConditionReady is the type of the condition in a Service's status that says whether its load balancer has
 // all that the Service asks for, and if not, why.
-const ConditionReady = annotationPrefix + "Ready"
+const ConditionReady = plan.AnnotationPrefix + "Ready"
 
 // maxConditionMessage is the length of the longest message: the API server refuses more than 32 KiB.
 const maxConditionMessage = 1024
@@ -48,16 +49,16 @@ func readyCondition(err error) metav1.Condition {
 		c.Message = c.Message[:maxConditionMessage]
 	}
 	for _, e := range eachError(err) {
-		var invalid settingsError
+		var invalid plan.SettingsError
 		var doubt *doubtError
 		switch {
 		case errors.As(e, &invalid):
-			c.Reason = EventInvalidSettings
+			c.Reason = event.InvalidSettings
 			return c // what the user can correct comes first
 		case errors.As(e, &doubt):
-			c.Reason = EventDoubted
+			c.Reason = event.Doubted
 		case isBusy(e):
-			c.Reason = EventPending
+			c.Reason = event.Pending
 		case isRateLimit(e):
 			c.Reason = "RateLimited"
 		case hcloud.IsError(e, hcloud.ErrorCodeResourceLimitExceeded):
@@ -65,35 +66,4 @@ func readyCondition(err error) metav1.Condition {
 		}
 	}
 	return c
-}
-
-// ingressStatus returns the Service's load balancer status. With a hostname the status contains only
-// the hostname. With PROXY protocol the IP mode is Proxy: kube-proxy then sends traffic from inside
-// the cluster to the load balancer too, instead of directly to a pod that expects the PROXY header.
-func ingressStatus(lb *hcloud.LoadBalancer, s *lbSettings) *corev1.LoadBalancerStatus {
-	if s.Hostname != "" {
-		return &corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{Hostname: s.Hostname}}}
-	}
-	mode := corev1.LoadBalancerIPModeVIP
-	if s.usesProxyProtocol() {
-		mode = corev1.LoadBalancerIPModeProxy
-	}
-	status := &corev1.LoadBalancerStatus{}
-	add := func(ip net.IP) {
-		if len(ip) > 0 && !ip.IsUnspecified() {
-			status.Ingress = append(status.Ingress, corev1.LoadBalancerIngress{IP: ip.String(), IPMode: &mode})
-		}
-	}
-	if lb.PublicNet.Enabled {
-		add(lb.PublicNet.IPv4.IP)
-		if !s.IPv6Disabled {
-			add(lb.PublicNet.IPv6.IP)
-		}
-	}
-	if !s.DisablePrivateIngress {
-		for _, n := range lb.PrivateNet {
-			add(n.IP)
-		}
-	}
-	return status
 }

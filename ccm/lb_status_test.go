@@ -6,13 +6,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 )
 
 func TestTheReasonOfAServicesCondition(t *testing.T) {
 	t.Parallel()
 	code := func(c hcloud.ErrorCode) error { return hcloud.Error{Code: c, Message: "no"} }
-	mistake := invalidSettings(annotationError{Source: annotationPrefix + "type", Value: "x", Reason: "must be y"})
+	mistake := plan.InvalidSettings(plan.AnnotationError{Source: plan.AnnotationPrefix + "type", Value: "x", Reason: "must be y"})
 	for name, tc := range map[string]struct {
 		err    error
 		reason string
@@ -37,8 +38,8 @@ func TestTheReasonOfAServicesCondition(t *testing.T) {
 // A mistake names the annotation, or the variable with its default.
 func TestAMistakeKnowsItsSetting(t *testing.T) {
 	t.Parallel()
-	for source, want := range map[string]string{annotationPrefix + "type": "type", annotationPrefix + "protocol.443": "protocol.443", "HCLOUD_LOAD_BALANCERS_TYPE": "type", "HCLOUD_LOAD_BALANCERS_NAME": "", "": ""} {
-		if got := (annotationError{Source: source}).setting(); got != want {
+	for source, want := range map[string]string{plan.AnnotationPrefix + "type": "type", plan.AnnotationPrefix + "protocol.443": "protocol.443", "HCLOUD_LOAD_BALANCERS_TYPE": "type", "HCLOUD_LOAD_BALANCERS_NAME": "", "": ""} {
+		if got := (plan.AnnotationError{Source: source}).Setting(); got != want {
 			t.Errorf("%q: %q, want %q", source, got, want)
 		}
 	}

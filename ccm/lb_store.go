@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
@@ -43,13 +44,13 @@ func (s *lbStore) listAll(ctx context.Context) (map[string][]*hcloud.LoadBalance
 	clear(s.written) // the next list contains these writes
 	s.mu.Unlock()
 	lbs, err := s.client.LoadBalancer.AllWithOpts(ctx, hcloud.LoadBalancerListOpts{
-		ListOpts: hcloud.ListOpts{LabelSelector: labelServiceUID, PerPage: 50}})
+		ListOpts: hcloud.ListOpts{LabelSelector: plan.LabelServiceUID, PerPage: 50}})
 	if err != nil {
 		return nil, fmt.Errorf("listing load balancers: %w", err)
 	}
 	byUID := map[string][]*hcloud.LoadBalancer{}
 	for _, lb := range lbs {
-		for _, uid := range append(guestsOf(lb), lb.Labels[labelServiceUID]) {
+		for _, uid := range append(plan.GuestsOf(lb), lb.Labels[plan.LabelServiceUID]) {
 			byUID[uid] = append(byUID[uid], lb)
 		}
 	}
@@ -78,7 +79,7 @@ func (s *lbStore) visible(ctx context.Context, byUID map[string][]*hcloud.LoadBa
 	s.mu.Unlock()
 	if known := s.evidence.knownServices(); s.asksFor(known, visible) {
 		lbs, err := s.client.LoadBalancer.AllWithOpts(ctx, hcloud.LoadBalancerListOpts{
-			ListOpts: hcloud.ListOpts{LabelSelector: labelServiceUIDHcloud, PerPage: 50}})
+			ListOpts: hcloud.ListOpts{LabelSelector: plan.LabelServiceUIDHcloud, PerPage: 50}})
 		if err != nil {
 			return nil, fmt.Errorf("listing load balancers of the production CCM: %w", err)
 		}
@@ -87,8 +88,8 @@ func (s *lbStore) visible(ctx context.Context, byUID map[string][]*hcloud.LoadBa
 			s.asked[uid] = true
 		}
 		for _, lb := range lbs {
-			if lb.Labels[labelServiceUID] == "" {
-				s.inherited[lb.Labels[labelServiceUIDHcloud]] = true
+			if lb.Labels[plan.LabelServiceUID] == "" {
+				s.inherited[lb.Labels[plan.LabelServiceUIDHcloud]] = true
 			}
 		}
 		s.mu.Unlock()
@@ -157,7 +158,7 @@ func (s *lbStore) find(ctx context.Context, uid string) ([]*hcloud.LoadBalancer,
 // findNow is find without the cache. If the token changes during the request, the answer may be about another
 // project, and nothing that is visible with the new token makes it true: that is an error.
 func (s *lbStore) findNow(ctx context.Context, uid string) ([]*hcloud.LoadBalancer, error) {
-	return s.findBy(ctx, ownerSelector(uid))
+	return s.findBy(ctx, plan.OwnerSelector(uid))
 }
 
 func (s *lbStore) findBy(ctx context.Context, selector string) ([]*hcloud.LoadBalancer, error) {
@@ -197,9 +198,9 @@ func (s *lbStore) findOnPage(ctx context.Context, uid string) (lbs []*hcloud.Loa
 	}
 	var guest []*hcloud.LoadBalancer
 	for _, lb := range all {
-		if lb.Labels[labelServiceUID] == uid {
+		if lb.Labels[plan.LabelServiceUID] == uid {
 			lbs = append(lbs, lb)
-		} else if isGuest(lb, uid) {
+		} else if plan.IsGuest(lb, uid) {
 			guest = append(guest, lb)
 		}
 	}
@@ -211,7 +212,7 @@ func (s *lbStore) findOnPage(ctx context.Context, uid string) (lbs []*hcloud.Loa
 
 // findGuest is findNow for the load balancer on which the Service is a guest.
 func (s *lbStore) findGuest(ctx context.Context, uid string) ([]*hcloud.LoadBalancer, error) {
-	return s.findBy(ctx, labelGuest+uid)
+	return s.findBy(ctx, plan.LabelGuest+uid)
 }
 
 // writing must be called before a write for the Service, and the returned function after the write,

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
 )
@@ -13,7 +15,7 @@ import (
 //
 //   - It marks a load balancer with the label hcloud-ccm/service-uid. One with the UID of a Service of ours is taken
 //     over: it gets our labels in addition and is compared with the Service like any other. Like an adopted
-//     one, it is given what it lacks before anything is taken away (lb_adopt.go).
+//     one, it is given what it lacks before anything is taken away (give_first.go).
 //   - Its ports that the Service does not have stay: we cannot know who has made them.
 //   - The label of the production CCM stays, and load balancers of ours have it too. So it finds them again when
 //     an operator goes back.
@@ -28,13 +30,13 @@ func (l *loadBalancers) findElsewhere(ctx context.Context, svc *corev1.Service, 
 		return nil, nil
 	}
 	for _, lb := range others {
-		if !showsAddressOf(svc, lb) && showsAnyAddress(svc) {
+		if !plan.ShowsAddressOf(svc, lb) && plan.ShowsAnyAddress(svc) {
 			continue
 		}
 		// The Service would change its address if this was a mistake in the setting.
 		text := fmt.Sprintf("load balancer %d (%s), which this Service shows, belongs to %s, and HCLOUD_CLUSTER_ID is %q: nothing was changed; correct HCLOUD_CLUSTER_ID, or, if this cluster is a copy of that one, "+
-			"delete and create the Service to get a load balancer of its own", lb.ID, lb.Name, l.own.otherOwner(lb.Labels, string(svc.UID)), l.own.clusterID)
-		l.events.warning(svc, EventNotAdoptable, "%s", text)
+			"delete and create the Service to get a load balancer of its own", lb.ID, lb.Name, l.own.OtherOwner(lb.Labels, string(svc.UID)), l.own.ClusterID)
+		l.events.Warning(svc, event.NotAdoptable, "%s", text)
 		return nil, errors.New(text)
 	}
 	lb, err := l.inherited(ctx, svc)
@@ -48,29 +50,29 @@ func (l *loadBalancers) findElsewhere(ctx context.Context, svc *corev1.Service, 
 // it is not certain which one it is, inherited returns an error.
 func (l *loadBalancers) inherited(ctx context.Context, svc *corev1.Service) (*hcloud.LoadBalancer, error) {
 	uid := string(svc.UID)
-	selector := labelServiceUIDHcloud + "=" + uid
+	selector := plan.LabelServiceUIDHcloud + "=" + uid
 	all, err := l.client.LoadBalancer.AllWithOpts(ctx, hcloud.LoadBalancerListOpts{ListOpts: hcloud.ListOpts{LabelSelector: selector}})
 	if err != nil {
 		return nil, fmt.Errorf("listing load balancers with the label %s: %w", selector, err)
 	}
 	var lbs []*hcloud.LoadBalancer
 	for _, lb := range all {
-		if l.own.inherits(lb.Labels, uid) {
+		if l.own.Inherits(lb.Labels, uid) {
 			lbs = append(lbs, lb)
 		}
 	}
 	switch {
 	case len(lbs) == 0:
 		return nil, nil
-	case len(lbs) == 1 && (!showsAnyAddress(svc) || showsAddressOf(svc, lbs[0])):
+	case len(lbs) == 1 && (!plan.ShowsAnyAddress(svc) || plan.ShowsAddressOf(svc, lbs[0])):
 		return lbs[0], nil
 	case len(lbs) == 1:
 		text := fmt.Sprintf("load balancer %d (%s) has the label %s, but not the address that this Service shows: nothing was changed; to give it to the Service set the label %s, else remove the label",
-			lbs[0].ID, lbs[0].Name, selector, ownerSelector(uid))
-		l.events.warning(svc, EventNotOwned, "%s", text)
+			lbs[0].ID, lbs[0].Name, selector, plan.OwnerSelector(uid))
+		l.events.Warning(svc, event.NotOwned, "%s", text)
 		return nil, errors.New(text)
 	}
-	if lb := inUse(lbs, svc); lb != nil {
+	if lb := plan.InUse(lbs, svc); lb != nil {
 		return lb, nil
 	}
 	return nil, l.several(svc, lbs)
@@ -80,11 +82,11 @@ func (l *loadBalancers) inherited(ctx context.Context, svc *corev1.Service) (*hc
 func (l *loadBalancers) takeOver(ctx context.Context, svc *corev1.Service, lb *hcloud.LoadBalancer) (*hcloud.LoadBalancer, error) {
 	uid := string(svc.UID)
 	defer l.store.writing(uid)()
-	updated, _, err := l.client.LoadBalancer.Update(ctx, lb, hcloud.LoadBalancerUpdateOpts{Labels: withOwnership(lb.Labels, uid, nil, l.own.marks(uid))})
+	updated, _, err := l.client.LoadBalancer.Update(ctx, lb, hcloud.LoadBalancerUpdateOpts{Labels: plan.WithOwnership(lb.Labels, uid, nil, l.own.Marks(uid))})
 	if err != nil {
 		return nil, fmt.Errorf("taking over load balancer %d (%s): %w", lb.ID, lb.Name, err)
 	}
-	l.events.normal(svc, EventAdopted, "Took over load balancer %d (%s), which has the label %s", lb.ID, lb.Name, labelServiceUIDHcloud)
+	l.events.Normal(svc, event.Adopted, "Took over load balancer %d (%s), which has the label %s", lb.ID, lb.Name, plan.LabelServiceUIDHcloud)
 	return updated, nil
 }
 
@@ -98,7 +100,7 @@ func (l *loadBalancers) endInherited(ctx context.Context, svc *corev1.Service, l
 	if err != nil {
 		return err
 	}
-	if keepsOnDelete(&settings, lb) {
+	if plan.KeepsOnDelete(&settings, lb) {
 		if lb, err = l.takeOver(ctx, svc, lb); err == nil {
 			err = l.keepWithoutService(ctx, svc, lb)
 		}
@@ -109,7 +111,7 @@ func (l *loadBalancers) endInherited(ctx context.Context, svc *corev1.Service, l
 		return err
 	}
 	uid := string(svc.UID)
-	certs, err := l.certificatesWith(ctx, labelServiceUIDHcloud+"="+uid, func(labels map[string]string) bool { return l.own.inherits(labels, uid) })
+	certs, err := l.certificatesWith(ctx, plan.LabelServiceUIDHcloud+"="+uid, func(labels map[string]string) bool { return l.own.Inherits(labels, uid) })
 	if err != nil {
 		return err
 	}

@@ -7,48 +7,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
-	"slices"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
-	corev1 "k8s.io/api/core/v1"
 )
-
-// chooseAddress returns how the load balancer reaches a node's server, or no target if it cannot. The node ports of
-// a Service serve only its IP families, and networks have only IPv4. So a server without a public IPv4 address
-// is reached by its private one, unless an annotation or its default has decided that, or else over IPv6.
-//
-// An existing target keeps the address that it has: the API's answer about a target of type server does not show it to
-// hcloud-go.
-func chooseAddress(in lbPlanInput, node *corev1.Node, server *hcloud.Server, network int64, private bool) (target lbTarget, ipv6 netip.Addr) {
-	families := in.Service.Spec.IPFamilies
-	v4 := len(families) == 0 || slices.Contains(families, corev1.IPv4Protocol)
-	v6 := slices.Contains(families, corev1.IPv6Protocol)
-	hasPrivate := privateIP(server, network).IsValid()
-	undecided := in.Settings.UsePrivateIP == nil && !in.Wrong["use-private-ip"]
-	switch ip := nodeIPv6(server, node); {
-	case private && hasPrivate:
-		return lbTarget{ServerID: server.ID, Private: true}, ipv6
-	case private:
-		return target, ipv6
-	case v4 && publicIPv4(server).IsValid():
-		return lbTarget{ServerID: server.ID}, ipv6
-	case v4 && undecided && hasPrivate:
-		return lbTarget{ServerID: server.ID, Private: true}, ipv6
-	case v6 && ip.IsValid():
-		return lbTarget{ServerID: server.ID}, ip
-	}
-	return target, ipv6
-}
-
-// familyNotes warns about a Service whose IP family no private target can serve.
-func familyNotes(in lbPlanInput, targets []lbTarget) []lbNote {
-	families := in.Service.Spec.IPFamilies
-	if slices.Contains(families, corev1.IPv4Protocol) || len(families) == 0 || !slices.ContainsFunc(targets, func(t lbTarget) bool { return t.Private }) {
-		return nil
-	}
-	return []lbNote{{EventIgnoredSetting, "The Service has only the IP family IPv6, but private networks have only IPv4, so that its private targets cannot serve: set ipFamilyPolicy: PreferDualStack, or use-private-ip to false"}}
-}
 
 // changeIPv6Target adds or removes a server by an address of its public IPv6 network. The API has that, hcloud-go
 // v2.53 does not.
@@ -74,7 +37,7 @@ func (l *loadBalancers) changeIPv6Target(ctx context.Context, lb *hcloud.LoadBal
 
 // removeTarget removes a server. The API finds a target over IPv6 only by its address: without it, the
 // answer is not_found.
-func (l *loadBalancers) removeTarget(ctx context.Context, lb *hcloud.LoadBalancer, t lbTarget) (*hcloud.Action, error) {
+func (l *loadBalancers) removeTarget(ctx context.Context, lb *hcloud.LoadBalancer, t plan.Target) (*hcloud.Action, error) {
 	action, _, err := l.client.LoadBalancer.RemoveServerTarget(ctx, lb, &hcloud.Server{ID: t.ServerID})
 	if t.Private || !hcloud.IsError(err, hcloud.ErrorCodeNotFound) {
 		return action, err

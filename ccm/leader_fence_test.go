@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/ccmtest"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -99,7 +100,7 @@ func TestTheFenceHasTheClockOfTheProvider(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	clk := newAutoClock()
+	clk := ccmtest.NewAutoClock()
 	held := lease(host+"_me", clk.Now())
 	leases := fake.NewClientset(held).CoordinationV1().Leases("kube-system")
 	cloud := New(Config{}, WithClock(clk), WithLeaderLease(leases, "ccm"))
@@ -120,7 +121,7 @@ func TestASuccessorWhoseLeaseIsSeenFirstIsForeign(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	clk := newAutoClock()
+	clk := ccmtest.NewAutoClock()
 	leases := fake.NewClientset().CoordinationV1().Leases("kube-system")
 	cloud := New(Config{}, WithClock(clk), WithLeaderLease(leases, "ccm"))
 	cloud.raiseFence()
@@ -180,8 +181,10 @@ func TestASuccessorOnTheSameMachineIsForeign(t *testing.T) {
 
 func TestWithoutTheLeaseOnlyReadsAreSent(t *testing.T) {
 	t.Parallel()
-	api := newTestAPI(t, func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, `{"load_balancers": []}`) })
-	cloud, clk := api.cloud(Config{})
+	api := ccmtest.NewAPI(t, func(w http.ResponseWriter, _ *http.Request) {
+		ccmtest.Reply(w, http.StatusOK, `{"load_balancers": []}`)
+	})
+	cloud, clk := cloudOf(api, Config{})
 	cloud.fence.Store(&leaderFence{leases: fake.NewClientset(lease("host_other", clk.Now())).CoordinationV1().Leases("kube-system"), name: "ccm",
 		clock: clk, host: "here", identity: "here_me"})
 	if _, err := cloud.client.LoadBalancer.All(t.Context()); err != nil {
@@ -191,7 +194,7 @@ func TestWithoutTheLeaseOnlyReadsAreSent(t *testing.T) {
 	if !errors.Is(err, errNotLeader) {
 		t.Errorf("%v, want %v", err, errNotLeader)
 	}
-	for _, c := range api.recorded() {
+	for _, c := range api.Recorded() {
 		if c.Method != http.MethodGet {
 			t.Errorf("%s was sent", c.Method)
 		}

@@ -12,10 +12,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
-	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider"
 	"k8s.io/klog/v2"
 )
 
@@ -39,13 +41,13 @@ type loadBalancers struct {
 	network  *networkResolver
 	store    *lbStore
 	evidence *evidence
-	own      ownership
+	own      plan.Ownership
 	certs    *ttlCache[[]*hcloud.Certificate]
 	types    *ttlCache[[]*hcloud.LoadBalancerType]
 
 	primaryIPs *ttlCache[[]*hcloud.PrimaryIP]
 	defaults   map[string]string
-	events     *eventRecorder
+	events     *event.Recorder
 	kube       kubernetes.Interface // nil before the provider is initialized
 
 	services keyLock // by UID
@@ -74,10 +76,10 @@ var _ cloudprovider.LoadBalancer = (*loadBalancers)(nil)
 
 // GetLoadBalancerName implements cloudprovider.LoadBalancer.
 func (l *loadBalancers) GetLoadBalancerName(_ context.Context, _ string, svc *corev1.Service) string {
-	if name := strings.TrimSpace(svc.Annotations[annotationPrefix+"name"]); name != "" {
+	if name := strings.TrimSpace(svc.Annotations[plan.AnnotationPrefix+"name"]); name != "" {
 		return name
 	}
-	return l.own.defaultName(svc)
+	return l.own.DefaultName(svc)
 }
 
 // GetLoadBalancer implements cloudprovider.LoadBalancer. If the Service wants no load balancer any
@@ -110,8 +112,8 @@ func (l *loadBalancers) GetLoadBalancer(ctx context.Context, _ string, svc *core
 		return svc.Status.LoadBalancer.DeepCopy(), true, nil
 	}
 	if len(lbs) == 1 {
-		settings, _, _ := parseAnnotations(svc.Annotations, l.defaults)
-		return ingressStatus(lbs[0], &settings), true, nil
+		settings, _, _ := plan.ParseAnnotations(svc.Annotations, l.defaults)
+		return plan.Ingress(lbs[0], &settings), true, nil
 	}
 	if !unwanted {
 		return nil, false, nil
@@ -236,8 +238,8 @@ func (l *loadBalancers) EnsureLoadBalancerDeleted(ctx context.Context, _ string,
 }
 
 // end ends the Service's use of the load balancer.
-func (l *loadBalancers) end(ctx context.Context, svc *corev1.Service, settings *lbSettings, lb *hcloud.LoadBalancer) error {
-	if lb.Labels[labelShared] != "" {
+func (l *loadBalancers) end(ctx context.Context, svc *corev1.Service, settings *plan.Settings, lb *hcloud.LoadBalancer) error {
+	if lb.Labels[plan.LabelShared] != "" {
 		unlock, err := l.adopting.lock(ctx, lb.Name) // no Service may join now
 		if err != nil {
 			return err
@@ -250,13 +252,13 @@ func (l *loadBalancers) end(ctx context.Context, svc *corev1.Service, settings *
 	if shared, err := l.endShare(ctx, svc, lb); shared || err != nil {
 		return err
 	}
-	if keepsOnDelete(settings, lb) {
+	if plan.KeepsOnDelete(settings, lb) {
 		return l.keepWithoutService(ctx, svc, lb)
 	}
 	return l.delete(ctx, svc, settings, lb)
 }
 
-func (l *loadBalancers) delete(ctx context.Context, svc *corev1.Service, settings *lbSettings, lb *hcloud.LoadBalancer) error {
+func (l *loadBalancers) delete(ctx context.Context, svc *corev1.Service, settings *plan.Settings, lb *hcloud.LoadBalancer) error {
 	if lb.Protection.Delete {
 		if err := l.unprotect(ctx, svc, settings, lb); err != nil {
 			return err
@@ -310,7 +312,7 @@ func (l *loadBalancers) managedServices() map[string]managedService {
 func (l *loadBalancers) find(ctx context.Context, svc *corev1.Service) (*hcloud.LoadBalancer, error) {
 	sameToken := l.evidence.sameToken()
 	all, err := l.findOwned(ctx, svc)
-	lbs := l.own.ownedBy(all, string(svc.UID))
+	lbs := l.own.OwnedBy(all, string(svc.UID))
 	switch {
 	case err != nil:
 		return nil, err
@@ -327,7 +329,7 @@ func (l *loadBalancers) find(ctx context.Context, svc *corev1.Service) (*hcloud.
 		return lbs[0], err
 	}
 	err = l.several(svc, lbs)
-	if lb := inUse(lbs, svc); lb != nil {
+	if lb := plan.InUse(lbs, svc); lb != nil {
 		return lb, nil
 	}
 	return nil, err
@@ -336,7 +338,7 @@ func (l *loadBalancers) find(ctx context.Context, svc *corev1.Service) (*hcloud.
 // doubt reports err if it is a doubt, and returns it.
 func (l *loadBalancers) doubt(svc *corev1.Service, err error) error {
 	if d, ok := errors.AsType[*doubtError](err); ok {
-		l.events.warning(svc, EventDoubted, "%s", d)
+		l.events.Warning(svc, event.Doubted, "%s", d)
 	}
 	return err
 }
@@ -350,15 +352,15 @@ func (l *loadBalancers) several(svc *corev1.Service, lbs []*hcloud.LoadBalancer)
 	}
 	slices.Sort(names)
 	text := fmt.Sprintf("the load balancers %s all have the label %s: none of them is deleted, and only one whose address the Service shows is changed; remove the label from those that do not belong to the Service",
-		strings.Join(names, ", "), ownerSelector(string(svc.UID)))
-	l.events.warning(svc, EventSeveral, "%s", text)
+		strings.Join(names, ", "), plan.OwnerSelector(string(svc.UID)))
+	l.events.Warning(svc, event.Several, "%s", text)
 	return errors.New(text)
 }
 
 // ownedNow returns the Service's load balancers, from an answer about its label.
 func (l *loadBalancers) ownedNow(ctx context.Context, svc *corev1.Service) ([]*hcloud.LoadBalancer, error) {
 	lbs, err := l.lookUp(ctx, svc)
-	return l.own.ownedBy(lbs, string(svc.UID)), err
+	return l.own.OwnedBy(lbs, string(svc.UID)), err
 }
 
 // findOwned returns the load balancers with the Service's label, of all clusters. Only an answer about this label proves
@@ -367,7 +369,7 @@ func (l *loadBalancers) ownedNow(ctx context.Context, svc *corev1.Service) ([]*h
 // shared list would hardly help.
 func (l *loadBalancers) findOwned(ctx context.Context, svc *corev1.Service) ([]*hcloud.LoadBalancer, error) {
 	if len(svc.Status.LoadBalancer.Ingress) > 0 {
-		if lbs, err := l.store.find(ctx, string(svc.UID)); err != nil || len(l.own.ownedBy(lbs, string(svc.UID))) == 1 {
+		if lbs, err := l.store.find(ctx, string(svc.UID)); err != nil || len(l.own.OwnedBy(lbs, string(svc.UID))) == 1 {
 			return lbs, err
 		}
 	}
@@ -388,24 +390,24 @@ func (l *loadBalancers) get(ctx context.Context, id int64) (*hcloud.LoadBalancer
 // settle records that the load balancer serves the Service, after an adoption.
 func (l *loadBalancers) settle(ctx context.Context, id int64, uid string) error {
 	_, err := l.changeLabels(ctx, uid, id, func(lb *hcloud.LoadBalancer) (map[string]string, error) {
-		if owner := lb.Labels[labelServiceUID]; owner != uid {
-			return nil, fmt.Errorf("the label %s was changed during the sync: it is %q, want %q", labelServiceUID, owner, uid)
+		if owner := lb.Labels[plan.LabelServiceUID]; owner != uid {
+			return nil, fmt.Errorf("the label %s was changed during the sync: it is %q, want %q", plan.LabelServiceUID, owner, uid)
 		}
-		lb.Labels[labelLastOwner] = uid
+		lb.Labels[plan.LabelLastOwner] = uid
 		return lb.Labels, nil
 	})
 	if err != nil {
-		return fmt.Errorf("setting the label %s of load balancer %d: %w", labelLastOwner, id, err)
+		return fmt.Errorf("setting the label %s of load balancer %d: %w", plan.LabelLastOwner, id, err)
 	}
 	return nil
 }
 
 // adopt sets the Service's ownership label on the load balancer that the plan names. It returns nil
 // if no load balancer has that name, and an error if the Service must not have it.
-func (l *loadBalancers) adopt(ctx context.Context, svc *corev1.Service, plan *lbPlan) (*hcloud.LoadBalancer, error) {
-	name := plan.CreateName
-	if plan.Adopt != "" { // may be an ID: the lock is by name
-		lb, err := l.candidate(ctx, plan)
+func (l *loadBalancers) adopt(ctx context.Context, svc *corev1.Service, planned *plan.LoadBalancer) (*hcloud.LoadBalancer, error) {
+	name := planned.CreateName
+	if planned.Adopt != "" { // may be an ID: the lock is by name
+		lb, err := l.candidate(ctx, planned)
 		if err != nil {
 			return nil, err
 		}
@@ -416,38 +418,38 @@ func (l *loadBalancers) adopt(ctx context.Context, svc *corev1.Service, plan *lb
 		return nil, err
 	}
 	defer unlock()
-	lb, err := l.candidate(ctx, plan)
+	lb, err := l.candidate(ctx, planned)
 	if lb == nil || err != nil {
 		return nil, err
 	}
-	if l.own.owns(lb.Labels, plan.UID) {
+	if l.own.Owns(lb.Labels, planned.UID) {
 		return lb, nil // created by an earlier request whose answer was lost
 	}
-	if l.own.isHere(lb.Labels) && lb.Labels[labelServiceUID] != "" && lb.Labels[labelShared] != "" && plan.Shared {
-		return l.join(ctx, svc, plan, lb)
+	if l.own.IsHere(lb.Labels) && lb.Labels[plan.LabelServiceUID] != "" && lb.Labels[plan.LabelShared] != "" && planned.Shared {
+		return l.join(ctx, svc, planned, lb)
 	}
-	if owner := l.own.otherOwner(lb.Labels, plan.UID); owner != "" {
-		l.events.warning(svc, EventNotAdoptable, "Load balancer %d (%s) belongs to %s: choose another name", lb.ID, lb.Name, owner)
+	if owner := l.own.OtherOwner(lb.Labels, planned.UID); owner != "" {
+		l.events.Warning(svc, event.NotAdoptable, "Load balancer %d (%s) belongs to %s: choose another name", lb.ID, lb.Name, owner)
 		return nil, fmt.Errorf("load balancer %d (%s) belongs to %s: choose another name", lb.ID, lb.Name, owner)
 	}
-	if l.own.inherits(lb.Labels, plan.UID) {
+	if l.own.Inherits(lb.Labels, planned.UID) {
 		return l.takeOver(ctx, svc, lb)
 	}
-	if plan.Name == "" && plan.Adopt == "" || wasReleased(lb, svc) {
+	if planned.Name == "" && planned.Adopt == "" || plan.WasReleased(lb, svc) {
 		text := fmt.Sprintf("load balancer %d (%s) has the name of this Service's load balancer, but not the label %s: nothing was changed; set the label to give it to the Service, or rename it to get a new one",
-			lb.ID, lb.Name, ownerSelector(plan.UID))
-		l.events.warning(svc, EventNotOwned, "%s", text)
+			lb.ID, lb.Name, plan.OwnerSelector(planned.UID))
+		l.events.Warning(svc, event.NotOwned, "%s", text)
 		return nil, errors.New(text)
 	}
-	labels := withOwnership(lb.Labels, plan.UID, nil, plan.Marks) // records no ports yet: the existing ones are foreign
-	if plan.Adopt != "" {
-		labels = withLoan(labels, lb, l.clusterServers(plan))
+	labels := plan.WithOwnership(lb.Labels, planned.UID, nil, planned.Marks) // records no ports yet: the existing ones are foreign
+	if planned.Adopt != "" {
+		labels = plan.WithLent(labels, lb, l.clusterServers(planned))
 	}
-	defer l.store.writing(plan.UID)()
+	defer l.store.writing(planned.UID)()
 	updated, _, err := l.client.LoadBalancer.Update(ctx, lb, hcloud.LoadBalancerUpdateOpts{Labels: labels})
 	if err != nil {
 		return nil, fmt.Errorf("adopting load balancer %d (%s): %w", lb.ID, lb.Name, err)
 	}
-	l.events.normal(svc, EventAdopted, "Adopted load balancer %d (%s)", lb.ID, lb.Name)
+	l.events.Normal(svc, event.Adopted, "Adopted load balancer %d (%s)", lb.ID, lb.Name)
 	return updated, nil
 }

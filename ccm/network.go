@@ -3,7 +3,6 @@ package ccm
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"sync"
 	"time"
 
@@ -73,40 +72,4 @@ func (r *networkResolver) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.id = 0
-}
-
-// privateIP returns the server's address in the network, or the zero Addr if it is not attached.
-func privateIP(s *hcloud.Server, networkID int64) netip.Addr {
-	for _, n := range s.PrivateNet {
-		if n.Network != nil && n.Network.ID == networkID {
-			if a, ok := netip.AddrFromSlice(n.IP); ok {
-				return a.Unmap()
-			}
-		}
-	}
-	return netip.Addr{}
-}
-
-// publicIPv4 returns the server's public IPv4 address, or the zero Addr if it has none.
-func publicIPv4(s *hcloud.Server) netip.Addr {
-	if s.PublicNet.IPv4.IsUnspecified() {
-		return netip.Addr{}
-	}
-	a, _ := netip.AddrFromSlice(s.PublicNet.IPv4.IP)
-	return a.Unmap()
-}
-
-// publicIPv6 returns the first address of the server's public IPv6 network, or the zero Addr if it
-// has none. The API gives a server a /64, and images configure <network>::1.
-func publicIPv6(s *hcloud.Server) netip.Addr {
-	if s.PublicNet.IPv6.IsUnspecified() {
-		return netip.Addr{}
-	}
-	a, ok := netip.AddrFromSlice(s.PublicNet.IPv6.IP)
-	if !ok {
-		return netip.Addr{}
-	}
-	b := a.As16()
-	b[15] |= 1
-	return netip.AddrFrom16(b)
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/ccmtest"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 )
 
@@ -14,19 +16,19 @@ import (
 func TestTheNetworkIsAskedForAgainWhenItLooksWrong(t *testing.T) {
 	t.Parallel()
 	id := int64(5)
-	api := newTestAPI(t, func(w http.ResponseWriter, _ *http.Request) {
+	api := ccmtest.NewAPI(t, func(w http.ResponseWriter, _ *http.Request) {
 		if id == 0 {
-			reply(w, 200, `{"networks":[]}`)
+			ccmtest.Reply(w, 200, `{"networks":[]}`)
 			return
 		}
-		reply(w, 200, fmt.Sprintf(`{"networks":[{"id":%d,"name":"internal"}]}`, id))
+		ccmtest.Reply(w, 200, fmt.Sprintf(`{"networks":[{"id":%d,"name":"internal"}]}`, id))
 	})
-	cloud, clk := api.cloud(Config{Network: "internal"})
+	cloud, clk := cloudOf(api, Config{Network: "internal"})
 	expect := func(when string, want int64, calls int, resolve func() (int64, error)) {
 		t.Helper()
-		before := len(api.recorded())
+		before := len(api.Recorded())
 		got, err := resolve()
-		if n := len(api.recorded()) - before; got != want || (err != nil) != (want == 0) || n != calls {
+		if n := len(api.Recorded()) - before; got != want || (err != nil) != (want == 0) || n != calls {
 			t.Errorf("%s: %d with %d calls, want %d with %d; %v", when, got, n, want, calls, err)
 		}
 	}
@@ -55,11 +57,11 @@ func TestTheAddressesOfAServer(t *testing.T) {
 	}
 	server := &hcloud.Server{PrivateNet: []hcloud.ServerPrivateNet{{IP: net.ParseIP("10.0.0.9")}, attached(6, net.ParseIP("10.6.0.1")), attached(5, nil), attached(5, net.ParseIP("10.5.0.1"))}}
 	for id, want := range map[int64]string{5: "10.5.0.1", 6: "10.6.0.1", 7: "invalid IP"} {
-		if got := privateIP(server, id); got.String() != want {
+		if got := nodeinfo.PrivateIP(server, id); got.String() != want {
 			t.Errorf("network %d: %s, want %s", id, got, want)
 		}
 	}
-	if v4, v6 := publicIPv4(server), publicIPv6(server); v4.IsValid() || v6.IsValid() {
+	if v4, v6 := nodeinfo.PublicIPv4(server), nodeinfo.PublicIPv6(server); v4.IsValid() || v6.IsValid() {
 		t.Errorf("a server without a public interface has %s, %s", v4, v6)
 	}
 }

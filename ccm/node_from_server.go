@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,8 +19,8 @@ import (
 
 // What a Node has from its server is recorded in these annotations, so that only that is removed again.
 const (
-	annotationServerLabels = labelPrefix + "labels-from-server"
-	annotationServerTaints = labelPrefix + "taints-from-server"
+	annotationServerLabels = ProviderName + "/labels-from-server"
+	annotationServerTaints = ProviderName + "/taints-from-server"
 )
 
 // LabelPattern selects labels of servers by their key: "pool", or "example.org/*" for all keys that start so.
@@ -80,7 +81,7 @@ func (f *fromServer) sync(ctx context.Context, node *corev1.Node, server *hcloud
 	})
 	if err != nil {
 		err = fmt.Errorf("giving node %q the labels and taints of server %d (%s): %w", node.Name, server.ID, server.Name, err)
-		if isUninitialized(node) {
+		if nodeinfo.IsUninitialized(node) {
 			return err
 		}
 		klog.ErrorS(err, "Could not change node; will try again")

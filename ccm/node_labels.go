@@ -5,14 +5,13 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
-	"slices"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	cloudprovider "k8s.io/cloud-provider"
-	cloudproviderapi "k8s.io/cloud-provider/api"
+	"k8s.io/cloud-provider"
 	"k8s.io/klog/v2"
 )
 
@@ -54,7 +53,7 @@ func (l *nodeLabelSync) sync(ctx context.Context, node *corev1.Node, meta *cloud
 // A server never moves, so topology labels are added, but never changed: volumes and workloads depend on them. A
 // Node that another CCM has initialized keeps that one's labels.
 func staleLabels(node *corev1.Node, meta *cloudprovider.InstanceMetadata) map[string]string {
-	if isUninitialized(node) {
+	if nodeinfo.IsUninitialized(node) {
 		return nil
 	}
 	zone := cmp.Or(node.Labels[corev1.LabelTopologyZone], meta.Zone)
@@ -76,9 +75,4 @@ func staleLabels(node *corev1.Node, meta *cloudprovider.InstanceMetadata) map[st
 		}
 	}
 	return stale
-}
-
-// isUninitialized reports whether the node controller has not initialized the Node yet.
-func isUninitialized(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == cloudproviderapi.TaintExternalCloudProvider })
 }

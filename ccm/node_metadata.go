@@ -4,12 +4,11 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
-	"strings"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
-	cloudprovider "k8s.io/cloud-provider"
-	cloudproviderapi "k8s.io/cloud-provider/api"
+	"k8s.io/cloud-provider"
 )
 
 // The label by which other programs, such as the CSI driver, recognise a Node that is a server of the
@@ -19,15 +18,11 @@ const (
 	providedByCloud = "cloud"
 )
 
-// annotationIPv6 on a Node is the address that its server uses of its public IPv6 network. The production
-// CCM reads it too (hcloud-cloud-controller-manager#1343).
-const annotationIPv6 = "instance.hetzner.cloud/external-ipv6"
-
 // nodeSettings say how a Node shows its server. The zero value has the defaults, with both address families.
 type nodeSettings struct {
 	family      AddressFamily
-	providerIDs Convention
-	topology    Convention
+	providerIDs nodeinfo.Convention
+	topology    nodeinfo.Convention
 	noZone      bool
 }
 
@@ -41,7 +36,7 @@ var dataCenters = map[string]string{
 func (n nodeSettings) metadata(s *hcloud.Server, node *corev1.Node, networkID int64) *cloudprovider.InstanceMetadata {
 	m := &cloudprovider.InstanceMetadata{
 		// Kubernetes does not allow to change a provider ID.
-		ProviderID:    cmp.Or(node.Spec.ProviderID, n.providerIDs.providerID(s.ID)),
+		ProviderID:    cmp.Or(node.Spec.ProviderID, n.providerIDs.ProviderID(s.ID)),
 		NodeAddresses: n.addresses(s, node, networkID),
 
 		AdditionalLabels: map[string]string{labelProvidedBy: providedByCloud},
@@ -59,7 +54,7 @@ func (n nodeSettings) metadata(s *hcloud.Server, node *corev1.Node, networkID in
 // does, its name and a data center. A location that never had a data center is its own zone there.
 func (n nodeSettings) regionAndZone(l *hcloud.Location) (region, zone string) {
 	region, zone = string(l.NetworkZone), l.Name
-	if n.topology == ConventionHcloud {
+	if n.topology == nodeinfo.ConventionHcloud {
 		region, zone = l.Name, cmp.Or(dataCenters[l.Name], l.Name)
 	}
 	if n.noZone {
@@ -77,8 +72,8 @@ func (n nodeSettings) regionAndZone(l *hcloud.Location) (region, zone string) {
 // family. Without a configured network, private addresses are returned only if the server has no public
 // interface: then they are the only way to reach it.
 func (n nodeSettings) addresses(s *hcloud.Server, node *corev1.Node, networkID int64) []corev1.NodeAddress {
-	v4, v6 := publicIPv4(s), nodeIPv6(s, node)
-	wanted := nodeIPs(node)
+	v4, v6 := nodeinfo.PublicIPv4(s), nodeinfo.IPv6(s, node)
+	wanted := nodeinfo.NodeIPs(node)
 	var addrs []corev1.NodeAddress
 	add := func(kind corev1.NodeAddressType, a netip.Addr) {
 		if a.IsValid() {
@@ -103,36 +98,4 @@ func (n nodeSettings) addresses(s *hcloud.Server, node *corev1.Node, networkID i
 		add(corev1.NodeExternalIP, v6)
 	}
 	return append([]corev1.NodeAddress{{Type: corev1.NodeHostName, Address: node.Name}}, addrs...)
-}
-
-// nodeIPs returns the addresses that kubelet got as --node-ip. The node controller of k8s.io/cloud-provider
-// initializes a Node only if they are among the addresses of its server.
-func nodeIPs(node *corev1.Node) (ips []netip.Addr) {
-	for text := range strings.SplitSeq(node.Annotations[cloudproviderapi.AnnotationAlphaProvidedIPAddr], ",") {
-		if ip, err := netip.ParseAddr(strings.TrimSpace(text)); err == nil {
-			ips = append(ips, ip.Unmap())
-		}
-	}
-	return ips
-}
-
-// nodeIPv6 returns the address that the server uses of its public IPv6 network, or the zero Addr if it has none. The
-// API knows only the network: the address is the one of annotationIPv6, or kubelet's --node-ip, or the
-// first one, which images configure.
-func nodeIPv6(s *hcloud.Server, node *corev1.Node) netip.Addr {
-	first := publicIPv6(s)
-	if !first.IsValid() {
-		return first
-	}
-	network, err := first.Prefix(64)
-	if err != nil {
-		return first // an IPv6 address has this prefix
-	}
-	chosen, _ := netip.ParseAddr(strings.TrimSpace(node.Annotations[annotationIPv6]))
-	for _, ip := range append([]netip.Addr{chosen}, nodeIPs(node)...) {
-		if network.Contains(ip) {
-			return ip
-		}
-	}
-	return first
 }

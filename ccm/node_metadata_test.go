@@ -6,11 +6,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/ccmtest"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
-	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 )
 
@@ -26,14 +28,14 @@ func TestProviderIDAndTopologyFollowTheConvention(t *testing.T) {
 		id           string
 		region, zone string
 	}{
-		"default":                       {nodeSettings{}, in("fsn1"), testNode("n", ""), "ccm-from-scratch://7", "eu-central", "fsn1"},
-		"own":                           {nodeSettings{providerIDs: ConventionOwn, topology: ConventionOwn}, in("fsn1"), testNode("n", ""), "ccm-from-scratch://7", "eu-central", "fsn1"},
-		"production":                    {nodeSettings{providerIDs: ConventionHcloud, topology: ConventionHcloud}, in("fsn1"), testNode("n", ""), "hcloud://7", "fsn1", "fsn1-dc14"},
-		"production, a later location":  {nodeSettings{topology: ConventionHcloud}, in("zrh1"), testNode("n", ""), "ccm-from-scratch://7", "zrh1", "zrh1"},
-		"without zones":                 {nodeSettings{noZone: true}, in("nbg1"), testNode("n", ""), "ccm-from-scratch://7", "eu-central", ""},
-		"a Node of the production CCM":  {nodeSettings{}, in("fsn1"), testNode("n", "hcloud://7"), "hcloud://7", "eu-central", "fsn1"},
-		"a Node of ours, going back":    {nodeSettings{providerIDs: ConventionHcloud}, in("fsn1"), testNode("n", "ccm-from-scratch://7"), "ccm-from-scratch://7", "eu-central", "fsn1"},
-		"production, without zones too": {nodeSettings{topology: ConventionHcloud, noZone: true}, in("hel1"), testNode("n", ""), "ccm-from-scratch://7", "hel1", ""},
+		"default":                       {nodeSettings{}, in("fsn1"), ccmtest.Node("n", ""), "ccm-from-scratch://7", "eu-central", "fsn1"},
+		"own":                           {nodeSettings{providerIDs: nodeinfo.ConventionOwn, topology: nodeinfo.ConventionOwn}, in("fsn1"), ccmtest.Node("n", ""), "ccm-from-scratch://7", "eu-central", "fsn1"},
+		"production":                    {nodeSettings{providerIDs: nodeinfo.ConventionHcloud, topology: nodeinfo.ConventionHcloud}, in("fsn1"), ccmtest.Node("n", ""), "hcloud://7", "fsn1", "fsn1-dc14"},
+		"production, a later location":  {nodeSettings{topology: nodeinfo.ConventionHcloud}, in("zrh1"), ccmtest.Node("n", ""), "ccm-from-scratch://7", "zrh1", "zrh1"},
+		"without zones":                 {nodeSettings{noZone: true}, in("nbg1"), ccmtest.Node("n", ""), "ccm-from-scratch://7", "eu-central", ""},
+		"a Node of the production CCM":  {nodeSettings{}, in("fsn1"), ccmtest.Node("n", "hcloud://7"), "hcloud://7", "eu-central", "fsn1"},
+		"a Node of ours, going back":    {nodeSettings{providerIDs: nodeinfo.ConventionHcloud}, in("fsn1"), ccmtest.Node("n", "ccm-from-scratch://7"), "ccm-from-scratch://7", "eu-central", "fsn1"},
+		"production, without zones too": {nodeSettings{topology: nodeinfo.ConventionHcloud, noZone: true}, in("hel1"), ccmtest.Node("n", ""), "ccm-from-scratch://7", "hel1", ""},
 	} {
 		got := tc.settings.metadata(tc.server, tc.node, 0)
 		if got.ProviderID != tc.id || got.Region != tc.region || got.Zone != tc.zone {
@@ -46,7 +48,7 @@ func TestProviderIDAndTopologyFollowTheConvention(t *testing.T) {
 func TestTopologyLabelsAreAddedButNeverChanged(t *testing.T) {
 	t.Parallel()
 	meta := &cloudprovider.InstanceMetadata{InstanceType: "cx32", Region: "eu-central", Zone: "fsn1"}
-	moved := testNode("n", "hcloud://1")
+	moved := ccmtest.Node("n", "hcloud://1")
 	moved.Labels = map[string]string{corev1.LabelTopologyRegion: "fsn1", corev1.LabelTopologyZone: "fsn1-dc14", corev1.LabelInstanceTypeStable: "cx22"}
 	want := map[string]string{
 		corev1.LabelInstanceType: "cx32", corev1.LabelInstanceTypeStable: "cx32",
@@ -55,7 +57,7 @@ func TestTopologyLabelsAreAddedButNeverChanged(t *testing.T) {
 	if got := staleLabels(moved, meta); !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	bare := testNode("n", "hcloud://1")
+	bare := ccmtest.Node("n", "hcloud://1")
 	if got := staleLabels(bare, meta); got[corev1.LabelTopologyRegion] != "eu-central" || got[corev1.LabelTopologyZone] != "fsn1" {
 		t.Errorf("missing labels: %v", got)
 	}
@@ -63,7 +65,7 @@ func TestTopologyLabelsAreAddedButNeverChanged(t *testing.T) {
 
 func TestNodesGetLabelsAndTaintsOfTheirServers(t *testing.T) {
 	t.Parallel()
-	node := testNode("n", providerID(1))
+	node := ccmtest.Node("n", ccmtest.ProviderID(1))
 	node.Labels = map[string]string{"by-hand": "kept", "pool": "old", "kubernetes.io/hostname": "n"}
 	node.Spec.Taints = []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider, Effect: corev1.TaintEffectNoSchedule}, {Key: "other", Effect: corev1.TaintEffectNoExecute}}
 	kube := fake.NewClientset(node)
@@ -111,7 +113,7 @@ func TestNodesGetLabelsAndTaintsOfTheirServers(t *testing.T) {
 	if want := map[string]string{"by-hand": "kept", "kubernetes.io/hostname": "n", "pool": "db"}; !maps.Equal(got.Labels, want) || len(texts(got)) != 2 {
 		t.Errorf("the server has lost its labels, the node has %v, %v", got.Labels, texts(got))
 	}
-	if err := (&fromServer{labels: f.labels}).sync(t.Context(), testNode("n", providerID(1)), server); err != nil {
+	if err := (&fromServer{labels: f.labels}).sync(t.Context(), ccmtest.Node("n", ccmtest.ProviderID(1)), server); err != nil {
 		t.Errorf("without a Kubernetes client: %v", err)
 	}
 	f.labels, f.taints = nil, nil // switched off
@@ -125,11 +127,11 @@ func TestSettingsAboutNodesAreChecked(t *testing.T) {
 	t.Parallel()
 	cfg, err := ConfigFromEnv(lookupIn(map[string]string{"HCLOUD_TOKEN": "x", "HCLOUD_INSTANCES_PROVIDER_ID_PREFIX": "hcloud", "HCLOUD_INSTANCES_TOPOLOGY_LABELS": "hcloud",
 		"HCLOUD_INSTANCES_ZONE_LABEL_ENABLED": "false", "HCLOUD_INSTANCES_NODE_LABELS": "pool, example.org/*", "HCLOUD_INSTANCES_NODE_TAINTS": "dedicated:NoSchedule"}))
-	if err != nil || cfg.ProviderIDPrefix != ConventionHcloud || cfg.TopologyLabels != ConventionHcloud || !cfg.ZoneLabelDisabled ||
+	if err != nil || cfg.ProviderIDPrefix != nodeinfo.ConventionHcloud || cfg.TopologyLabels != nodeinfo.ConventionHcloud || !cfg.ZoneLabelDisabled ||
 		!slices.Equal(cfg.NodeLabels, []LabelPattern{"pool", "example.org/*"}) || !slices.Equal(cfg.NodeTaints, []TaintPattern{{"dedicated", "NoSchedule"}}) {
 		t.Errorf("%v, %+v", err, cfg)
 	}
-	if cfg, _ := ConfigFromEnv(lookupIn(nil)); cfg.ProviderIDPrefix != ConventionOwn || cfg.TopologyLabels != ConventionOwn || cfg.ZoneLabelDisabled || len(cfg.NodeLabels)+len(cfg.NodeTaints) != 0 {
+	if cfg, _ := ConfigFromEnv(lookupIn(nil)); cfg.ProviderIDPrefix != nodeinfo.ConventionOwn || cfg.TopologyLabels != nodeinfo.ConventionOwn || cfg.ZoneLabelDisabled || len(cfg.NodeLabels)+len(cfg.NodeTaints) != 0 {
 		t.Errorf("defaults: %+v", cfg)
 	}
 	_, err = ConfigFromEnv(lookupIn(map[string]string{"HCLOUD_TOKEN": "x", "HCLOUD_INSTANCES_PROVIDER_ID_PREFIX": "aws", "HCLOUD_INSTANCES_TOPOLOGY_LABELS": "dc",

@@ -3,6 +3,7 @@ package ccm
 import (
 	"fmt"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -10,24 +11,6 @@ import (
 	nodeutil "k8s.io/component-helpers/node/util"
 	"k8s.io/utils/clock"
 )
-
-// The reasons of the condition NetworkUnavailable: those of the route controller.
-const (
-	reasonNoRoute      = "NoRouteCreated"
-	reasonRouteCreated = "RouteCreated"
-)
-
-// networkCondition returns the Node's condition NetworkUnavailable, or nil.
-func networkCondition(node *corev1.Node) *corev1.NodeCondition {
-	_, condition := nodeutil.GetNodeCondition(&node.Status, corev1.NodeNetworkUnavailable)
-	return condition
-}
-
-// lacksRoute reports whether the Node waits for its route: pods on other Nodes cannot reach its pods yet.
-func lacksRoute(node *corev1.Node) bool {
-	c := networkCondition(node)
-	return c != nil && c.Status == corev1.ConditionTrue && c.Reason == reasonNoRoute
-}
 
 // routeGuard marks a new Node as NetworkUnavailable before it is initialized, so that Kubernetes taints
 // it (node.kubernetes.io/network-unavailable) and it gets no pods and no traffic before its route exists.
@@ -44,7 +27,7 @@ type routeGuard struct {
 
 // beforeInit must be called before an uninitialized Node is initialized.
 func (g *routeGuard) beforeInit(node *corev1.Node) error {
-	if g.kube == nil || !g.routesOn() || !isUninitialized(node) || len(node.Spec.PodCIDRs) == 0 || networkCondition(node) != nil {
+	if g.kube == nil || !g.routesOn() || !nodeinfo.IsUninitialized(node) || len(node.Spec.PodCIDRs) == 0 || nodeinfo.NetworkCondition(node) != nil {
 		return nil
 	}
 	return setNetworkCondition(g.kube, g.clock, node, false)
@@ -53,11 +36,11 @@ func (g *routeGuard) beforeInit(node *corev1.Node) error {
 // setNetworkCondition sets the condition as the route controller does.
 func setNetworkCondition(kube kubernetes.Interface, clk clock.PassiveClock, node *corev1.Node, routed bool) error {
 	condition := corev1.NodeCondition{
-		Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue, Reason: reasonNoRoute,
+		Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue, Reason: nodeinfo.ReasonNoRoute,
 		Message: "The node's route does not exist yet", LastTransitionTime: metav1.NewTime(clk.Now()),
 	}
 	if routed {
-		condition.Status, condition.Reason, condition.Message = corev1.ConditionFalse, reasonRouteCreated, "RouteController created a route"
+		condition.Status, condition.Reason, condition.Message = corev1.ConditionFalse, nodeinfo.ReasonRouteCreated, "RouteController created a route"
 	}
 	if err := nodeutil.SetNodeCondition(kube, types.NodeName(node.Name), condition); err != nil {
 		return fmt.Errorf("setting the condition %s of node %q: %w", condition.Type, node.Name, err)

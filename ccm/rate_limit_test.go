@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/ccmtest"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
@@ -98,7 +99,7 @@ func TestWithNothingLeftEachRequestWaitsForItsTurn(t *testing.T) {
 		t.Errorf("a second later: %v, %v", wait, err)
 	}
 
-	auto := newAutoClock()
+	auto := ccmtest.NewAutoClock()
 	l = &rateLimit{clock: auto}
 	l.observe(http.StatusOK, headers("3600", "0"))
 	start := auto.Now()
@@ -143,12 +144,12 @@ func TestAnAnswerWithoutARateLimitEndsIt(t *testing.T) {
 
 func TestARequestThatIsHeldBackIsNotSent(t *testing.T) {
 	t.Parallel()
-	api := newTestAPI(t, func(w http.ResponseWriter, _ *http.Request) {
+	api := ccmtest.NewAPI(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("RateLimit-Limit", "3600")
 		w.Header().Set("RateLimit-Remaining", "100")
-		reply(w, 200, `{"server":{"id":7}}`)
+		ccmtest.Reply(w, 200, `{"server":{"id":7}}`)
 	})
-	cloud, _ := api.cloud(Config{})
+	cloud, _ := cloudOf(api, Config{})
 	ask := func(ctx context.Context) error { _, _, err := cloud.client.Server.GetByID(ctx, 7); return err }
 	periodic := periodically(t.Context(), controllerLifecycle, "exists")
 	for i, want := range []bool{true, true, false} { // the first one does not know the limit, the second is the one in the interval
@@ -159,7 +160,7 @@ func TestARequestThatIsHeldBackIsNotSent(t *testing.T) {
 	if err := ask(urgently(t.Context(), controllerService, "ensure")); err != nil {
 		t.Error(err)
 	}
-	if n := len(api.recorded()); n != 3 {
+	if n := len(api.Recorded()); n != 3 {
 		t.Errorf("%d requests were sent, want 3", n)
 	}
 	for name, want := range map[string]float64{
@@ -175,12 +176,12 @@ func TestARequestThatIsHeldBackIsNotSent(t *testing.T) {
 // The wait may be longer than the Lease.
 func TestAfterItsWaitARequestIsSentOnlyByTheLeader(t *testing.T) {
 	t.Parallel()
-	api := newTestAPI(t, func(w http.ResponseWriter, _ *http.Request) {
+	api := ccmtest.NewAPI(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("RateLimit-Limit", "180") // one in 20 s
 		w.Header().Set("RateLimit-Remaining", "0")
-		reply(w, 200, `{"server":{"id":7}}`)
+		ccmtest.Reply(w, 200, `{"server":{"id":7}}`)
 	})
-	clk := newAutoClock()
+	clk := ccmtest.NewAutoClock()
 	start := clk.Now()
 	leads := func(context.Context) error {
 		if clk.Since(start) > fenceDuration {
@@ -188,14 +189,14 @@ func TestAfterItsWaitARequestIsSentOnlyByTheLeader(t *testing.T) {
 		}
 		return nil
 	}
-	client := newClient(Config{Endpoint: api.URL, RequestTimeout: time.Second}, &tokenSource{static: "secret"}, clk, prometheus.NewRegistry(), http.DefaultTransport, defaultJitter, leads)
+	client := newClient(clientSettings{endpoint: api.URL, requestTimeout: time.Second}, &tokenSource{static: "secret"}, clk, prometheus.NewRegistry(), http.DefaultTransport, defaultJitter, leads)
 	if _, _, err := client.Server.GetByID(t.Context(), 7); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := client.Network.Delete(t.Context(), &hcloud.Network{ID: 5}); !errors.Is(err, errNotLeader) {
 		t.Errorf("a write after %v: %v, want %v", clk.Since(start), err, errNotLeader)
 	}
-	if n := len(api.recorded()); n != 1 {
+	if n := len(api.Recorded()); n != 1 {
 		t.Errorf("%d requests were sent, want 1", n)
 	}
 }

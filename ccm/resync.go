@@ -9,15 +9,16 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
-	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider"
 	servicehelpers "k8s.io/cloud-provider/service/helpers"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -62,7 +63,7 @@ type resync struct {
 	routes   *routes        // nil: disabled
 	nodes    corelisters.NodeLister
 	services corelisters.ServiceLister
-	events   *eventRecorder
+	events   *event.Recorder
 	// routesOn reports whether the route controller runs. If not, resync leaves routes alone.
 	routesOn func() bool
 	// retryRoutes receives a signal when a route operation has failed.
@@ -99,13 +100,13 @@ func (r *resync) watch(nodes cache.SharedIndexInformer) {
 }
 
 func (r *resync) nodeSeen(node *corev1.Node) {
-	if len(node.Spec.PodCIDRs) > 0 && (networkCondition(node) == nil || lacksRoute(node)) {
+	if len(node.Spec.PodCIDRs) > 0 && (nodeinfo.NetworkCondition(node) == nil || nodeinfo.LacksRoute(node)) {
 		r.toRoute.Add(node.Name)
 	}
 }
 
 func (r *resync) nodeChanged(was, is *corev1.Node) {
-	if lacksRoute(was) && !lacksRoute(is) {
+	if nodeinfo.LacksRoute(was) && !nodeinfo.LacksRoute(is) {
 		select {
 		case r.routed <- struct{}{}:
 		default: // a comparison is due already
@@ -138,7 +139,7 @@ func (r *resync) routeNode(ctx context.Context, name string) error {
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	if err != nil || r.routes == nil || !r.routesOn() || isForeign(node) {
+	if err != nil || r.routes == nil || !r.routesOn() || nodeinfo.IsForeign(node) {
 		return err
 	}
 	return r.syncNodeRoutes(ctx, node)
@@ -284,7 +285,7 @@ func (r *resync) syncLoadBalancer(ctx context.Context, svc *corev1.Service) erro
 	}
 	result, err := r.lbs.sync(ctx, svc, r.freshNodes(managed.nodes), syncOptions{create: true, quiet: true})
 	if result.created || len(result.ops) > 0 {
-		r.events.normal(svc, EventRepaired, "Repaired the load balancer: it differed from the settings of this Service")
+		r.events.Normal(svc, event.Repaired, "Repaired the load balancer: it differed from the settings of this Service")
 	}
 	if err != nil {
 		r.lbs.publish(svc, result.status)
@@ -336,7 +337,7 @@ func (r *resync) syncRoutes(ctx context.Context) bool {
 		return false
 	}
 	// Read the nodes after the routes: the node of a listed route then is in the list of nodes.
-	nodes := listNodes(r.nodes)
+	nodes := nodeinfo.List(r.nodes)
 	var wanted []string
 	for _, node := range nodes {
 		wanted = append(wanted, node.Spec.PodCIDRs...)
@@ -381,20 +382,8 @@ func (r *resync) syncNodeRoutes(ctx context.Context, node *corev1.Node) error {
 			return err
 		}
 	}
-	if r.kube == nil || !lacksRoute(node) || len(node.Spec.PodCIDRs) == 0 {
+	if r.kube == nil || !nodeinfo.LacksRoute(node) || len(node.Spec.PodCIDRs) == 0 {
 		return nil
 	}
 	return setNetworkCondition(r.kube, r.clock, node, true)
-}
-
-// listNodes returns all known nodes, or none before the informers exist.
-func listNodes(lister corelisters.NodeLister) []*corev1.Node {
-	if lister == nil {
-		return nil
-	}
-	nodes, err := lister.List(labels.Everything())
-	if err != nil {
-		return nil // the lister reads from memory and returns no error
-	}
-	return nodes
 }

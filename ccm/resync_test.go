@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/ccmtest"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -42,7 +44,7 @@ func TestComparisonsBecomeRareWhileNothingHappens(t *testing.T) {
 func TestWhichChangesOfNodesNeedARoute(t *testing.T) {
 	t.Parallel()
 	node := func(cidr, providerID string, conditions ...corev1.NodeCondition) *corev1.Node {
-		n := testNode("n", providerID)
+		n := ccmtest.Node("n", providerID)
 		if cidr != "" {
 			n.Spec.PodCIDRs = []string{cidr}
 		}
@@ -52,7 +54,7 @@ func TestWhichChangesOfNodesNeedARoute(t *testing.T) {
 	condition := func(status corev1.ConditionStatus, reason string) corev1.NodeCondition {
 		return corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable, Status: status, Reason: reason}
 	}
-	lacks, routed, other := condition(corev1.ConditionTrue, reasonNoRoute), condition(corev1.ConditionFalse, reasonRouteCreated), condition(corev1.ConditionTrue, "CiliumIsDown")
+	lacks, routed, other := condition(corev1.ConditionTrue, nodeinfo.ReasonNoRoute), condition(corev1.ConditionFalse, nodeinfo.ReasonRouteCreated), condition(corev1.ConditionTrue, "CiliumIsDown")
 	const cidr, id = "10.244.1.0/24", "hcloud://1"
 	labelled := node(cidr, id, routed)
 	labelled.Labels = map[string]string{"pool": "web"}

@@ -11,10 +11,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
-	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider"
 	"k8s.io/klog/v2"
 )
 
@@ -45,7 +47,7 @@ type routes struct {
 	servers      *serverCache
 	network      *networkResolver
 	evidence     *evidence
-	own          ownership
+	own          plan.Ownership
 	clusterCIDRs []netip.Prefix
 	nodes        corelisters.NodeLister // nil until SetInformers
 	state        *ttlCache[[]netRoute]
@@ -74,7 +76,7 @@ func (r netRoute) String() string {
 }
 
 func (r netRoute) hcloud() hcloud.NetworkRoute {
-	return hcloud.NetworkRoute{Destination: ipNet(r.Destination), Gateway: r.Gateway.AsSlice()}
+	return hcloud.NetworkRoute{Destination: plan.IPNet(r.Destination), Gateway: r.Gateway.AsSlice()}
 }
 
 var _ cloudprovider.Routes = (*routes)(nil)
@@ -186,10 +188,10 @@ func (r *routes) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Rou
 	return managed, nil
 }
 
-// isElsewhere reports whether a gateway is a server of another cluster. Routes have no labels, so labelCluster on the
+// isElsewhere reports whether a gateway is a server of another cluster. Routes have no labels, so plan.LabelCluster on the
 // server, which an operator sets, must show that.
 func (r *routes) isElsewhere(gateway *hcloud.Server) bool {
-	return gateway != nil && !r.own.isHere(gateway.Labels)
+	return gateway != nil && !r.own.IsHere(gateway.Labels)
 }
 
 // isClusterRoute reports whether a route to destination belongs to the cluster.
@@ -203,8 +205,8 @@ func isClusterRoute(destination netip.Prefix, clusterCIDRs []netip.Prefix) bool 
 // server behind a vSwitch. That provider creates their routes.
 func (r *routes) foreignRanges() []string {
 	var ranges []string
-	for _, n := range listNodes(r.nodes) {
-		if isForeign(n) {
+	for _, n := range nodeinfo.List(r.nodes) {
+		if nodeinfo.IsForeign(n) {
 			ranges = append(ranges, n.Spec.PodCIDRs...)
 		}
 	}
@@ -245,7 +247,7 @@ func (r *routes) gateways(ctx context.Context) (map[netip.Addr]*hcloud.Server, e
 	}
 	result := map[netip.Addr]*hcloud.Server{}
 	for _, s := range servers {
-		if ip := privateIP(s, networkID); ip.IsValid() {
+		if ip := nodeinfo.PrivateIP(s, networkID); ip.IsValid() {
 			result[ip] = s
 		}
 	}
@@ -267,8 +269,8 @@ func nodesOf(gateway *hcloud.Server, byServer map[int64][]gatewayNode) []gateway
 // nodesByServer returns the known Nodes by the ID of their server, each list in the order of names.
 func (r *routes) nodesByServer() map[int64][]gatewayNode {
 	result := map[int64][]gatewayNode{}
-	for _, n := range listNodes(r.nodes) {
-		if id, err := parseProviderID(n.Spec.ProviderID); err == nil {
+	for _, n := range nodeinfo.List(r.nodes) {
+		if id, err := nodeinfo.ParseProviderID(n.Spec.ProviderID); err == nil {
 			result[id] = append(result[id], gatewayNode{types.NodeName(n.Name), n.Spec.PodCIDRs})
 		}
 	}
@@ -336,7 +338,7 @@ func (r *routes) create(ctx context.Context, node types.NodeName, destination ne
 		}
 		if gateways, err := r.gateways(ctx); err != nil || r.isElsewhere(gateways[stale.Gateway]) {
 			r.unlock()
-			return cmp.Or(err, fmt.Errorf("the route %v belongs to a server of another cluster (label %s): give the two clusters different pod ranges or networks", stale, labelCluster))
+			return cmp.Or(err, fmt.Errorf("the route %v belongs to a server of another cluster (label %s): give the two clusters different pod ranges or networks", stale, plan.LabelCluster))
 		}
 		klog.InfoS("Replacing a route because its gateway is not the node's address", "node", node, "route", stale, "gateway", want.Gateway)
 		if err := r.change(ctx, stale, false); err != nil {
@@ -355,7 +357,7 @@ func (r *routes) routeTo(ctx context.Context, name types.NodeName, destination n
 	}
 	var server *hcloud.Server
 	if id := r.providerIDOf(name); id != "" {
-		serverID, err := parseProviderID(id)
+		serverID, err := nodeinfo.ParseProviderID(id)
 		if err != nil {
 			return netRoute{}, fmt.Errorf("node %q: %w", name, err)
 		}
@@ -369,7 +371,7 @@ func (r *routes) routeTo(ctx context.Context, name types.NodeName, destination n
 	if server == nil {
 		return netRoute{}, fmt.Errorf("node %q has no server: %w", name, cloudprovider.InstanceNotFound)
 	}
-	ip := privateIP(server, networkID)
+	ip := nodeinfo.PrivateIP(server, networkID)
 	if !ip.IsValid() {
 		r.servers.ForgetOne(server.ID) // it may have been attached just now
 		return netRoute{}, fmt.Errorf("server %d (%s) is not attached to network %d (HCLOUD_NETWORK=%q), so it cannot be the gateway of a route: attach it", server.ID, server.Name, networkID, r.network.idOrName)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/ccmtest"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -16,7 +17,7 @@ import (
 
 // labelledAPI answers for servers 1 to n, of which the first few have the labels cluster=ours and role=node, and the others
 // role=node. It answers lists by the selectors of the provider.
-func labelledAPI(t *testing.T, n, ours int, also func(id int) bool) *testAPI {
+func labelledAPI(t *testing.T, n, ours int, also func(id int) bool) *ccmtest.API {
 	t.Helper()
 	server := func(id int) string {
 		labels := `{"role":"node"}`
@@ -25,10 +26,10 @@ func labelledAPI(t *testing.T, n, ours int, also func(id int) bool) *testAPI {
 		}
 		return strings.Replace(serverJSON(id, fmt.Sprintf("node-%d", id), "running"), `{`, `{"labels":`+labels+`,`, 1)
 	}
-	return newTestAPI(t, func(w http.ResponseWriter, r *http.Request) {
+	return ccmtest.NewAPI(t, func(w http.ResponseWriter, r *http.Request) {
 		var id int
 		if _, err := fmt.Sscanf(r.URL.Path, "/servers/%d", &id); err == nil {
-			reply(w, 200, `{"server":`+server(id)+`}`)
+			ccmtest.Reply(w, 200, `{"server":`+server(id)+`}`)
 			return
 		}
 		page, selector := 1, r.URL.Query().Get("label_selector")
@@ -44,7 +45,7 @@ func labelledAPI(t *testing.T, n, ours int, also func(id int) bool) *testAPI {
 		if page < pages {
 			next = fmt.Sprint(page + 1)
 		}
-		reply(w, 200, fmt.Sprintf(`{"servers":[%s],"meta":{"pagination":{"page":%d,"per_page":50,"next_page":%s,"last_page":%d}}}`,
+		ccmtest.Reply(w, 200, fmt.Sprintf(`{"servers":[%s],"meta":{"pagination":{"page":%d,"per_page":50,"next_page":%s,"last_page":%d}}}`,
 			strings.Join(list[from:min(from+serversPerPage, len(list))], ","), page, next, pages))
 	})
 }
@@ -53,14 +54,14 @@ func labelledAPI(t *testing.T, n, ours int, also func(id int) bool) *testAPI {
 func knowNodes(cloud *Cloud, n int) {
 	nodes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	for id := 1; id <= n; id++ {
-		_ = nodes.Add(testNode(fmt.Sprintf("node-%d", id), providerID(int64(id)))) // the index takes any Node
+		_ = nodes.Add(ccmtest.Node(fmt.Sprintf("node-%d", id), ccmtest.ProviderID(int64(id)))) // the index takes any Node
 	}
 	cloud.evidence.setListers(corelisters.NewNodeLister(nodes), nil)
 }
 
 // lists returns the requests for lists of servers, without the size of a page.
-func lists(api *testAPI) (all []string) {
-	for _, c := range api.recorded() {
+func lists(api *ccmtest.API) (all []string) {
+	for _, c := range api.Recorded() {
 		all = append(all, strings.NewReplacer("per_page=50", "", "page=", "", "label_selector=", "", "%3D", "=", "%2C", ",", "&", " ").Replace(c.Path))
 	}
 	return all
@@ -70,10 +71,10 @@ func lists(api *testAPI) (all []string) {
 func TestOtherServersOfTheProjectAreNotListed(t *testing.T) {
 	t.Parallel()
 	api := labelledAPI(t, 400, 60, nil)
-	cloud, clk := api.cloud(Config{ServerCacheTTL: 10 * time.Second})
+	cloud, clk := cloudOf(api, Config{ServerCacheTTL: 10 * time.Second})
 	knowNodes(cloud, 60)
 	ask := func() int {
-		before := len(api.recorded())
+		before := len(api.Recorded())
 		likely := func() (all []serverAsk) {
 			for id := range int64(60) {
 				all = append(all, serverAsk{id: id + 1})
@@ -85,7 +86,7 @@ func TestOtherServersOfTheProjectAreNotListed(t *testing.T) {
 				t.Fatal(s, err)
 			}
 		}
-		return len(api.recorded()) - before
+		return len(api.Recorded()) - before
 	}
 	if n := ask(); n != 8 { // shows how large the project is, and what the labels are
 		t.Errorf("the first round takes %d calls: %v", n, lists(api))
@@ -97,7 +98,7 @@ func TestOtherServersOfTheProjectAreNotListed(t *testing.T) {
 			t.Fatalf("a later round takes %d calls: %v", n, all[len(all)-n:])
 		}
 	}
-	if last := api.recorded()[len(api.recorded())-1].Path; !strings.Contains(last, "label_selector=cluster%3Dours%2Crole%3Dnode") {
+	if last := api.Recorded()[len(api.Recorded())-1].Path; !strings.Contains(last, "label_selector=cluster%3Dours%2Crole%3Dnode") {
 		t.Errorf("the last list is %s, want one by the common labels", last)
 	}
 	// What the list by label lacks is still known.
@@ -113,7 +114,7 @@ func TestOtherServersOfTheProjectAreNotListed(t *testing.T) {
 func TestASelectorThatSavesNothingIsNotUsed(t *testing.T) {
 	t.Parallel()
 	api := labelledAPI(t, 200, 60, func(int) bool { return true })
-	cloud, clk := api.cloud(Config{ServerCacheTTL: 10 * time.Second})
+	cloud, clk := cloudOf(api, Config{ServerCacheTTL: 10 * time.Second})
 	knowNodes(cloud, 60)
 	ask := func() {
 		likely := func() (all []serverAsk) {
@@ -130,7 +131,7 @@ func TestASelectorThatSavesNothingIsNotUsed(t *testing.T) {
 	ask() // all
 	ask() // by label: 4 pages too
 	ask() // all again
-	if last := api.recorded()[len(api.recorded())-1].Path; strings.Contains(last, "label_selector") {
+	if last := api.Recorded()[len(api.Recorded())-1].Path; strings.Contains(last, "label_selector") {
 		t.Errorf("the last list is %s: %v", last, lists(api))
 	}
 }
@@ -139,7 +140,7 @@ func TestASelectorThatSavesNothingIsNotUsed(t *testing.T) {
 func TestOneQuestionCostsOneCall(t *testing.T) {
 	t.Parallel()
 	api := labelledAPI(t, 200, 200, nil)
-	cloud, clk := api.cloud(Config{ServerCacheTTL: 10 * time.Second})
+	cloud, clk := cloudOf(api, Config{ServerCacheTTL: 10 * time.Second})
 	ask := func(id int64) {
 		likely := func() []serverAsk { return []serverAsk{{id: id}} }
 		if s, err := cloud.instances.servers.ByID(t.Context(), serverAsk{id: id, likely: likely}); err != nil || s == nil || s.ID != id {
@@ -160,14 +161,14 @@ func TestOneQuestionCostsOneCall(t *testing.T) {
 func TestWhatIsForgottenIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	api := serversAPI(t, 2, running)
-	cloud, _ := api.cloud(Config{ServerCacheTTL: time.Hour})
+	cloud, _ := cloudOf(api, Config{ServerCacheTTL: time.Hour})
 	servers := cloud.instances.servers
 	get := func() int {
-		before := len(api.recorded())
+		before := len(api.Recorded())
 		if s, err := servers.ByID(t.Context(), serverAsk{id: 1}); err != nil || s == nil {
 			t.Fatal(s, err)
 		}
-		return len(api.recorded()) - before
+		return len(api.Recorded()) - before
 	}
 	get()
 	if n := get(); n != 0 {
@@ -184,15 +185,15 @@ func TestWhatIsForgottenIsAskedAgain(t *testing.T) {
 func TestANameFollowsARenamedServer(t *testing.T) {
 	t.Parallel()
 	name := "node-1"
-	api := newTestAPI(t, func(w http.ResponseWriter, r *http.Request) {
+	api := ccmtest.NewAPI(t, func(w http.ResponseWriter, r *http.Request) {
 		want := r.URL.Query().Get("name")
 		list := serverJSON(1, name, "running")
 		if want != "" && want != name {
 			list = ""
 		}
-		reply(w, 200, `{"servers":[`+list+`],"meta":{"pagination":{"page":1}}}`)
+		ccmtest.Reply(w, 200, `{"servers":[`+list+`],"meta":{"pagination":{"page":1}}}`)
 	})
-	cloud, clk := api.cloud(Config{ServerCacheTTL: time.Minute})
+	cloud, clk := cloudOf(api, Config{ServerCacheTTL: time.Minute})
 	find := func(name string) bool {
 		t.Helper()
 		s, err := cloud.instances.servers.ByName(t.Context(), serverAsk{name: name})
@@ -225,7 +226,7 @@ func TestANameFollowsARenamedServer(t *testing.T) {
 func TestAFetchEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	api := serversAPI(t, 1, running)
-	cloud, _ := api.cloud(Config{})
+	cloud, _ := cloudOf(api, Config{})
 	servers := cloud.instances.servers
 	if err := servers.lock(t.Context()); err != nil { // another caller's fetch hangs
 		t.Fatal(err)
@@ -244,15 +245,15 @@ func TestAFetchEndsWithItsContext(t *testing.T) {
 func TestThatAServerIsGoneIsKnownForAMoment(t *testing.T) {
 	t.Parallel()
 	api := serversAPI(t, 1, running)
-	cloud, clk := api.cloud(Config{ServerCacheTTL: time.Minute})
+	cloud, clk := cloudOf(api, Config{ServerCacheTTL: time.Minute})
 	cloud.evidence.sawOne("secret") // the project is the cluster's
 	ask := func(when string, asks bool) {
 		t.Helper()
-		before := len(api.recorded())
+		before := len(api.Recorded())
 		if s, err := cloud.instances.servers.ByID(t.Context(), serverAsk{id: 2}); err != nil || s != nil {
 			t.Errorf("%s: %v, %v", when, s, err)
 		}
-		if n := len(api.recorded()) - before; (n > 0) != asks {
+		if n := len(api.Recorded()) - before; (n > 0) != asks {
 			t.Errorf("%s: %d calls", when, n)
 		}
 	}
@@ -268,7 +269,7 @@ func TestThatAServerIsGoneIsKnownForAMoment(t *testing.T) {
 func TestOneListAnswersForAllNames(t *testing.T) {
 	t.Parallel()
 	api := serversAPI(t, 40, running)
-	cloud, _ := api.cloud(Config{ServerCacheTTL: time.Minute})
+	cloud, _ := cloudOf(api, Config{ServerCacheTTL: time.Minute})
 	for id := 1; id <= 40; id++ {
 		if s, err := cloud.instances.servers.ByName(t.Context(), serverAsk{name: fmt.Sprintf("node-%d", id)}); err != nil || s == nil {
 			t.Fatal(s, err)

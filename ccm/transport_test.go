@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/ccmtest"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	dto "github.com/prometheus/client_model/go"
 )
@@ -22,7 +23,7 @@ import (
 func abort(http.ResponseWriter) { panic(http.ErrAbortHandler) }
 
 func status(code int, apiCode string) func(http.ResponseWriter) {
-	return func(w http.ResponseWriter) { replyError(w, code, apiCode) }
+	return func(w http.ResponseWriter) { ccmtest.ReplyError(w, code, apiCode) }
 }
 
 func bare(code int) func(http.ResponseWriter) {
@@ -65,26 +66,26 @@ func TestTransportRepeatsOnlySafeRequests(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			api := newTestAPI(t, func(w http.ResponseWriter, _ *http.Request) { tc.answer(w) })
-			cloud, _ := api.cloud(Config{})
+			api := ccmtest.NewAPI(t, func(w http.ResponseWriter, _ *http.Request) { tc.answer(w) })
+			cloud, _ := cloudOf(api, Config{})
 			_, _, _ = cloud.client.Server.GetByID(t.Context(), 1)
-			if again := len(api.recorded()) > 1; again != tc.get {
-				t.Errorf("GET was sent %d times", len(api.recorded()))
+			if again := len(api.Recorded()) > 1; again != tc.get {
+				t.Errorf("GET was sent %d times", len(api.Recorded()))
 			}
 			want := maxAttempts
 			if strings.Contains(tc.name, "423") || tc.name == "locked" || tc.name == "conflict" {
 				want = 4 // within lockedBudget
 			}
-			if tc.get && len(api.recorded()) != want {
-				t.Errorf("GET was sent %d times, want %d", len(api.recorded()), want)
+			if tc.get && len(api.Recorded()) != want {
+				t.Errorf("GET was sent %d times, want %d", len(api.Recorded()), want)
 			}
-			before := len(api.recorded())
+			before := len(api.Recorded())
 			_, _, err := cloud.client.LoadBalancer.Create(t.Context(), hcloud.LoadBalancerCreateOpts{Name: "x", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}})
 			if err == nil {
 				t.Error("POST: no error")
 			}
-			if again := len(api.recorded())-before > 1; again != tc.post {
-				t.Errorf("POST was sent %d times", len(api.recorded())-before)
+			if again := len(api.Recorded())-before > 1; again != tc.post {
+				t.Errorf("POST was sent %d times", len(api.Recorded())-before)
 			}
 		})
 	}
@@ -92,14 +93,14 @@ func TestTransportRepeatsOnlySafeRequests(t *testing.T) {
 
 func TestRequestsAboutNodesGetTwoAttempts(t *testing.T) {
 	t.Parallel()
-	api := newTestAPI(t, bareHandler(503))
-	cloud, _ := api.cloud(Config{ServerCacheTTL: time.Second})
-	for _, node := range []string{providerID(1), ""} {
-		before := len(api.recorded())
-		if _, err := cloud.instances.InstanceExists(t.Context(), testNode("node-1", node)); err == nil {
+	api := ccmtest.NewAPI(t, bareHandler(503))
+	cloud, _ := cloudOf(api, Config{ServerCacheTTL: time.Second})
+	for _, node := range []string{ccmtest.ProviderID(1), ""} {
+		before := len(api.Recorded())
+		if _, err := cloud.instances.InstanceExists(t.Context(), ccmtest.Node("node-1", node)); err == nil {
 			t.Error("no error")
 		}
-		if n := len(api.recorded()) - before; n != pollAttempts {
+		if n := len(api.Recorded()) - before; n != pollAttempts {
 			t.Errorf("provider ID %q: %d requests, want %d", node, n, pollAttempts)
 		}
 	}
@@ -113,14 +114,14 @@ func TestTransportReturnsTheAnswerOfTheLastAttempt(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int32
 	answers := []func(http.ResponseWriter){status(423, "locked"), bare(429), abort, cutOff, status(503, "unavailable"),
-		func(w http.ResponseWriter) { reply(w, 200, `{"server":{"id":7,"name":"a"}}`) }}
-	api := newTestAPI(t, func(w http.ResponseWriter, _ *http.Request) { answers[n.Add(1)-1](w) })
-	cloud, _ := api.cloud(Config{})
+		func(w http.ResponseWriter) { ccmtest.Reply(w, 200, `{"server":{"id":7,"name":"a"}}`) }}
+	api := ccmtest.NewAPI(t, func(w http.ResponseWriter, _ *http.Request) { answers[n.Add(1)-1](w) })
+	cloud, _ := cloudOf(api, Config{})
 	server, _, err := cloud.client.Server.GetByID(t.Context(), 7)
 	if err != nil || server.ID != 7 {
 		t.Fatalf("got %v, %v", server, err)
 	}
-	for _, c := range api.recorded() {
+	for _, c := range api.Recorded() {
 		if !strings.HasPrefix(c.UserAgent, ProviderName+"/") || c.Token != "Bearer secret" {
 			t.Errorf("sent with user agent %q and authorization %q", c.UserAgent, c.Token)
 		}
@@ -136,12 +137,12 @@ func TestTransportBackoffGrowsAndIsLimited(t *testing.T) {
 		budget   time.Duration
 	}{{503, "unavailable", maxAttempts, retryBudget}, {423, "locked", 4, lockedBudget}, {409, "conflict", 4, lockedBudget}} {
 		var at []time.Time
-		var clk *autoClock
-		api := newTestAPI(t, func(w http.ResponseWriter, _ *http.Request) {
+		var clk *ccmtest.AutoClock
+		api := ccmtest.NewAPI(t, func(w http.ResponseWriter, _ *http.Request) {
 			at = append(at, clk.Now())
-			replyError(w, tc.status, tc.code)
+			ccmtest.ReplyError(w, tc.status, tc.code)
 		})
-		cloud, c := api.cloud(Config{})
+		cloud, c := cloudOf(api, Config{})
 		clk = c
 		_, _, err := cloud.client.Server.GetByID(t.Context(), 1)
 		if !hcloud.IsError(err, hcloud.ErrorCode(tc.code)) {
@@ -166,13 +167,13 @@ func TestTransportFollowsRetryAfterWithinItsBudget(t *testing.T) {
 		header string
 		calls  int
 	}{{"7", 4}, {"3600", 1}} {
-		api := newTestAPI(t, func(w http.ResponseWriter, _ *http.Request) {
+		api := ccmtest.NewAPI(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", tc.header)
-			replyError(w, 429, "rate_limit_exceeded")
+			ccmtest.ReplyError(w, 429, "rate_limit_exceeded")
 		})
-		cloud, _ := api.cloud(Config{})
+		cloud, _ := cloudOf(api, Config{})
 		_, _, _ = cloud.client.Server.GetByID(t.Context(), 1)
-		if n := len(api.recorded()); n != tc.calls {
+		if n := len(api.Recorded()); n != tc.calls {
 			t.Errorf("Retry-After %s: %d calls, want %d", tc.header, n, tc.calls)
 		}
 	}
@@ -192,7 +193,7 @@ func TestTransportEndsAnAttemptWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	api := &silent{}
 	cloud := New(Config{Token: "secret", Endpoint: "http://silent.invalid", RequestTimeout: time.Millisecond},
-		WithClock(newAutoClock()), WithRoundTripper(api))
+		WithClock(ccmtest.NewAutoClock()), WithRoundTripper(api))
 	_, _, err := cloud.client.Server.GetByID(t.Context(), 1)
 	if err == nil || !strings.Contains(err.Error(), "no answer within 1ms") {
 		t.Errorf("got %v", err)
@@ -205,15 +206,15 @@ func TestTransportEndsAnAttemptWithoutAnAnswer(t *testing.T) {
 func TestTransportStopsWhenTheContextEnds(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	api := newTestAPI(t, func(w http.ResponseWriter, _ *http.Request) {
+	api := ccmtest.NewAPI(t, func(w http.ResponseWriter, _ *http.Request) {
 		cancel()
-		replyError(w, 423, "locked")
+		ccmtest.ReplyError(w, 423, "locked")
 	})
-	cloud, _ := api.cloud(Config{})
+	cloud, _ := cloudOf(api, Config{})
 	if _, _, err := cloud.client.Server.GetByID(ctx, 1); err == nil {
 		t.Error("no error")
 	}
-	if n := len(api.recorded()); n != 1 {
+	if n := len(api.Recorded()); n != 1 {
 		t.Errorf("%d calls", n)
 	}
 }
@@ -221,18 +222,18 @@ func TestTransportStopsWhenTheContextEnds(t *testing.T) {
 func TestTransportCountsEveryAttempt(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int32
-	api := newTestAPI(t, func(w http.ResponseWriter, _ *http.Request) {
+	api := ccmtest.NewAPI(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("RateLimit-Remaining", "42")
 		switch n.Add(1) {
 		case 1:
-			replyError(w, 423, "locked")
+			ccmtest.ReplyError(w, 423, "locked")
 		case 2:
 			cutOff(w) // net/http itself repeats a request on a reused connection that was closed
 		default:
-			reply(w, 200, `{"server":{"id":7}}`)
+			ccmtest.Reply(w, 200, `{"server":{"id":7}}`)
 		}
 	})
-	cloud, _ := api.cloud(Config{})
+	cloud, _ := cloudOf(api, Config{})
 	if _, _, err := cloud.client.Server.GetByID(urgently(t.Context(), controllerService, "ensure"), 7); err != nil {
 		t.Fatal(err)
 	}
@@ -297,14 +298,14 @@ func TestTransportReadsATokenFileAgainWhenItChanges(t *testing.T) {
 	}
 	write("old", 0)
 	rotated := false
-	api := newTestAPI(t, func(w http.ResponseWriter, r *http.Request) {
+	api := ccmtest.NewAPI(t, func(w http.ResponseWriter, r *http.Request) {
 		if rotated && r.Header.Get("Authorization") != "Bearer new" {
-			replyError(w, 401, "unauthorized")
+			ccmtest.ReplyError(w, 401, "unauthorized")
 			return
 		}
-		reply(w, 200, `{"server":{"id":7}}`)
+		ccmtest.Reply(w, 200, `{"server":{"id":7}}`)
 	})
-	cloud, _ := api.cloud(Config{TokenFile: file})
+	cloud, _ := cloudOf(api, Config{TokenFile: file})
 	get := func() error { _, _, err := cloud.client.Server.GetByID(t.Context(), 7); return err }
 	if err := get(); err != nil {
 		t.Fatal(err)
@@ -347,22 +348,22 @@ func TestARequestSurvivesARotationOfTheToken(t *testing.T) {
 			}
 			write(0)
 			current, valid := 0, max(tc.rotations, 1)
-			api := newTestAPI(t, func(w http.ResponseWriter, r *http.Request) {
+			api := ccmtest.NewAPI(t, func(w http.ResponseWriter, r *http.Request) {
 				if r.Header.Get("Authorization") == "Bearer "+strconv.Itoa(valid) {
-					reply(w, 200, `{"server":{"id":7}}`)
+					ccmtest.Reply(w, 200, `{"server":{"id":7}}`)
 					return
 				}
 				if current < tc.rotations {
 					current++
 					write(current)
 				}
-				replyError(w, 401, "unauthorized")
+				ccmtest.ReplyError(w, 401, "unauthorized")
 			})
-			cloud, _ := api.cloud(Config{TokenFile: file})
+			cloud, _ := cloudOf(api, Config{TokenFile: file})
 			if _, _, err := cloud.client.Server.GetByID(t.Context(), 7); (err == nil) != tc.works {
 				t.Errorf("got %v", err)
 			}
-			if n := len(api.recorded()); n != tc.requests {
+			if n := len(api.Recorded()); n != tc.requests {
 				t.Errorf("%d requests, want %d", n, tc.requests)
 			}
 		})
@@ -380,14 +381,14 @@ func TestAWriteNeedsTheTokenOfItsReads(t *testing.T) {
 		}
 	}
 	write("old", 0)
-	api := newTestAPI(t, func(w http.ResponseWriter, r *http.Request) {
+	api := ccmtest.NewAPI(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet {
-			reply(w, 200, `{"server":{"id":7}}`)
+			ccmtest.Reply(w, 200, `{"server":{"id":7}}`)
 			return
 		}
-		reply(w, 200, `{"action":{"id":1,"status":"success"}}`)
+		ccmtest.Reply(w, 200, `{"action":{"id":1,"status":"success"}}`)
 	})
-	cloud, _ := api.cloud(Config{TokenFile: file})
+	cloud, _ := cloudOf(api, Config{TokenFile: file})
 	read := func(ctx context.Context) error { _, _, err := cloud.client.Server.GetByID(ctx, 7); return err }
 	change := func(ctx context.Context) error {
 		_, _, err := cloud.client.Server.Poweron(ctx, &hcloud.Server{ID: 7})
@@ -401,7 +402,7 @@ func TestAWriteNeedsTheTokenOfItsReads(t *testing.T) {
 	if err := change(waiting(work)); !errors.Is(err, errTokenChanged) {
 		t.Errorf("with another token: %v", err)
 	}
-	for _, r := range api.recorded() {
+	for _, r := range api.Recorded() {
 		if r.Method == http.MethodPost && r.Token == "Bearer new" {
 			t.Error("the request was sent")
 		}
@@ -415,8 +416,8 @@ func TestAWriteNeedsTheTokenOfItsReads(t *testing.T) {
 // The answer of a gateway in front of the API is not an empty list, and not an object without values.
 func TestAnAnswerWithoutItsFieldIsAnError(t *testing.T) {
 	t.Parallel()
-	api := newTestAPI(t, func(w http.ResponseWriter, _ *http.Request) { reply(w, 200, `{}`) })
-	cloud, _ := api.cloud(Config{})
+	api := ccmtest.NewAPI(t, func(w http.ResponseWriter, _ *http.Request) { ccmtest.Reply(w, 200, `{}`) })
+	cloud, _ := cloudOf(api, Config{})
 	c, ctx := cloud.client, t.Context()
 	for name, ask := range map[string]func() error{
 		"load balancers":      func() error { _, err := c.LoadBalancer.All(ctx); return err },
