@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 )
@@ -19,16 +20,6 @@ import (
 // NodeRefresh is the program's default of --node-status-update-frequency. Each refresh of all Nodes lists all servers;
 // their addresses and types hardly ever change.
 const NodeRefresh = 15 * time.Minute
-
-// AddressFamily selects the public addresses of a server that become ExternalIP addresses of its Node.
-type AddressFamily string
-
-// The address families: values of HCLOUD_INSTANCES_ADDRESS_FAMILY.
-const (
-	AddressFamilyIPv4      AddressFamily = "ipv4"
-	AddressFamilyIPv6      AddressFamily = "ipv6"
-	AddressFamilyDualStack AddressFamily = "dualstack"
-)
 
 // Config holds all settings of the provider. ConfigFromEnv reads them from the environment.
 type Config struct {
@@ -124,7 +115,7 @@ func ConfigFromEnv(lookup func(string) (string, bool)) (Config, error) {
 		ServerCacheTTL:       r.duration("HCLOUD_INSTANCES_CACHE_TTL", 10*time.Second, 0),
 		ResyncInterval:       r.duration("HCLOUD_RESYNC_INTERVAL", 2*time.Minute, 0),
 		RequestTimeout:       r.duration("HCLOUD_REQUEST_TIMEOUT", 10*time.Second, 100*time.Millisecond),
-		ActionTimeout:        r.duration("HCLOUD_ACTION_TIMEOUT", defaultActionTimeout, time.Second),
+		ActionTimeout:        r.duration("HCLOUD_ACTION_TIMEOUT", apicall.DefaultActionTimeout, time.Second),
 	}
 	// An interval that an operator sets is what it is.
 	growsTo := time.Duration(0)
