@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/crash"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/proof/crash"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
