@@ -67,6 +67,7 @@ type look func(context.Context) (Progress, error)
 // Progress is what a look shows. If it is unknown, the action itself is asked.
 type Progress int
 
+// How far an action is.
 const (
 	ProgressUnknown Progress = iota
 	ProgressRunning
@@ -150,6 +151,7 @@ func (w *Waiter) waitFor(ctx context.Context, action *hcloud.Action, patience ti
 	}
 }
 
+// HasEnded reports whether the action has succeeded or failed.
 func HasEnded(action *hcloud.Action) bool {
 	return action.Status == hcloud.ActionStatusSuccess || action.Status == hcloud.ActionStatusError
 }

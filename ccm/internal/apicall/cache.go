@@ -23,6 +23,7 @@ type Cache[T any] struct {
 	valid    bool
 }
 
+// NewCache returns a cache of what fetch returns.
 func NewCache[T any](clk clock.PassiveClock, ttl time.Duration, fetch func(context.Context) (T, error)) *Cache[T] {
 	return &Cache[T]{clock: clk, ttl: ttl, fetch: fetch, fetching: make(chan struct{}, 1)}
 }

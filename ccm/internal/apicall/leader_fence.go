@@ -41,6 +41,7 @@ type LeaderFence struct {
 	validUntil time.Time
 }
 
+// NewLeaderFence returns a fence that reads this Lease.
 func NewLeaderFence(leases typedcoordinationv1.LeaseInterface, name string) *LeaderFence {
 	return &LeaderFence{leases: leases, name: name}
 }

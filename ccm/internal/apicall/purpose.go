@@ -81,6 +81,7 @@ func waiting(ctx context.Context) context.Context {
 	return context.WithValue(ctx, purposeKey{}, p)
 }
 
+// PurposeOf returns the purpose of the requests with this context.
 func PurposeOf(ctx context.Context) purpose {
 	p, set := ctx.Value(purposeKey{}).(purpose)
 	if !set {

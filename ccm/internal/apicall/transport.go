@@ -82,6 +82,7 @@ func budgetFor(reason string) time.Duration {
 	return retryBudget
 }
 
+// DefaultJitter returns a random factor around 1.
 func DefaultJitter() float64 { return 0.5 + rand.Float64() }
 
 // errTokenChanged is the error of a write that is based on what was read with another token, which may be that of another project.

@@ -36,6 +36,7 @@ func NewAPI(t *testing.T, handler http.HandlerFunc) *API {
 	return api
 }
 
+// Recorded returns the calls so far.
 func (a *API) Recorded() []Call {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -57,6 +58,7 @@ func ReplyError(w http.ResponseWriter, status int, code string) {
 // ProviderID returns the provider ID of a server by the default convention.
 func ProviderID(serverID int64) string { return nodeinfo.ConventionOwn.ProviderID(serverID) }
 
+// Node returns a Node with this provider ID.
 func Node(name, providerID string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: providerID}}
 }

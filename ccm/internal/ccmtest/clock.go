@@ -17,10 +17,12 @@ type AutoClock struct {
 
 var _ clock.WithTicker = (*AutoClock)(nil)
 
+// NewAutoClock returns a clock that begins at a fixed time.
 func NewAutoClock() *AutoClock {
 	return &AutoClock{FakeClock: testingclock.NewFakeClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))}
 }
 
+// NewTimer returns a timer that has fired.
 func (c *AutoClock) NewTimer(d time.Duration) clock.Timer {
 	c.mu.Lock()
 	defer c.mu.Unlock()

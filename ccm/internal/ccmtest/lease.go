@@ -8,6 +8,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
+// FenceDuration is the duration of a Lease.
 const FenceDuration = 15 * time.Second
 
 // Lease returns a Lease with this holder and renewal time.

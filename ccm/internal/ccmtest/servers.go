@@ -48,15 +48,18 @@ func ServersAPI(t *testing.T, n int, statusOf func(id int) string) *API {
 	})
 }
 
+// Running is the status of each server for ServersAPI.
 func Running(int) string { return "running" }
 
 // Abort closes the connection without an answer.
 func Abort(http.ResponseWriter) { panic(http.ErrAbortHandler) }
 
+// Status answers with an API error.
 func Status(code int, apiCode string) func(http.ResponseWriter) {
 	return func(w http.ResponseWriter) { ReplyError(w, code, apiCode) }
 }
 
+// Bare answers with a status and no body.
 func Bare(code int) func(http.ResponseWriter) {
 	return func(w http.ResponseWriter) { w.WriteHeader(code) }
 }
@@ -70,6 +73,7 @@ func CutOff(w http.ResponseWriter) {
 	panic(http.ErrAbortHandler)
 }
 
+// BareHandler is Bare as a handler.
 func BareHandler(code int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
 }
@@ -78,6 +82,7 @@ func BareHandler(code int) http.HandlerFunc {
 // counts.
 type Silent struct{ Attempts atomic.Int32 }
 
+// RoundTrip implements http.RoundTripper.
 func (s *Silent) RoundTrip(r *http.Request) (*http.Response, error) {
 	s.Attempts.Add(1)
 	<-r.Context().Done()

@@ -57,6 +57,7 @@ type Recorder struct {
 	said map[string]time.Time // by object, reason and text
 }
 
+// NewRecorder returns a recorder without a sink.
 func NewRecorder() *Recorder { return &Recorder{said: map[string]time.Time{}} }
 
 // NodeWarning records a warning about a Node, but the same one at most once in repeatAfter.
@@ -84,10 +85,12 @@ func (e *Recorder) Seldom(obj metav1.Object, reason, format string, args ...any)
 	}
 }
 
+// Normal records an event.
 func (e *Recorder) Normal(obj runtime.Object, reason, format string, args ...any) {
 	e.event(obj, corev1.EventTypeNormal, reason, format, args...)
 }
 
+// Warning records a warning.
 func (e *Recorder) Warning(obj runtime.Object, reason, format string, args ...any) {
 	e.event(obj, corev1.EventTypeWarning, reason, format, args...)
 }

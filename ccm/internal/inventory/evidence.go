@@ -72,6 +72,7 @@ const (
 	doubtLBs     = "load_balancers_disappeared"
 )
 
+// NewEvidence returns the evidence. disabled switches its doubts off.
 func NewEvidence(clk clock.PassiveClock, reg prometheus.Registerer, disabled bool, token func() (string, error)) *Evidence {
 	e := &Evidence{clock: clk, disabled: disabled, token: token, missing: map[int64]time.Time{}, missingLB: map[string]time.Time{}, doubts: map[string]*apicall.DoubtError{},
 		doubted: prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -85,12 +86,14 @@ func NewEvidence(clk clock.PassiveClock, reg prometheus.Registerer, disabled boo
 	return e
 }
 
+// SetListers sets the listers of Nodes and Services.
 func (e *Evidence) SetListers(nodes corelisters.NodeLister, services corelisters.ServiceLister) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.nodes, e.services = nodes, services
 }
 
+// Listers returns the listers; nil before they are known.
 func (e *Evidence) Listers() (corelisters.NodeLister, corelisters.ServiceLister) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -29,6 +29,7 @@ type Network struct {
 	at time.Time // time at which the API confirmed id
 }
 
+// NewNetwork returns the network with this ID or name; "": none.
 func NewNetwork(client *hcloud.Client, clk clock.PassiveClock, idOrName string) *Network {
 	return &Network{client: client, clock: clk, IDOrName: idOrName}
 }

@@ -25,6 +25,7 @@ func (e *partError) Error() string {
 
 func (e *partError) Unwrap() error { return e.err }
 
+// StableText implements what apicall.StableText asks for.
 func (e *partError) StableText() string { return e.Error() }
 
 // endsSync reports whether the error concerns the whole load balancer or this process: further operations

@@ -20,6 +20,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
+// Options of one sync.
 type Options struct {
 	// create allows the sync to create a load balancer.
 	Create bool
@@ -27,6 +28,7 @@ type Options struct {
 	Quiet bool
 }
 
+// Result of one sync.
 type Result struct {
 	// status is set also with an error, if it is known: it shows what serves traffic.
 	Status  *corev1.LoadBalancerStatus

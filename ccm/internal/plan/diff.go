@@ -16,6 +16,7 @@ import (
 // OpKind is a kind of change to a load balancer. Each change is one API call.
 type OpKind string
 
+// The kinds of operations.
 const (
 	OpRecord         OpKind = "update"
 	OpRename         OpKind = "rename"
@@ -54,8 +55,10 @@ const (
 
 const portPrefix = "port "
 
+// PartPort is the part that a port is.
 func PartPort(port int) Part { return Part(portPrefix + strconv.Itoa(port)) }
 
+// IsPort reports whether the part is a port.
 func (p Part) IsPort() bool { return strings.HasPrefix(string(p), portPrefix) }
 
 func partServer(id int64) Part { return Part("server " + strconv.FormatInt(id, 10)) }
@@ -399,6 +402,7 @@ func ChangesAddresses(op Op) bool {
 	return slices.Contains([]OpKind{OpEnablePublic, OpDisablePublic, OpAttach, OpDetach}, op.Kind)
 }
 
+// DescribeNotes joins the texts of notes.
 func DescribeNotes(notes []Note) string {
 	var texts []string
 	for _, n := range notes {

@@ -29,6 +29,7 @@ func LabelsAfter(now *hcloud.LoadBalancer, op Op) (map[string]string, error) {
 	return recordedIn(now.Labels, op), nil
 }
 
+// AttachRequest returns the request of an OpAttach.
 func AttachRequest(op Op) hcloud.LoadBalancerAttachToNetworkOpts {
 	opts := hcloud.LoadBalancerAttachToNetworkOpts{Network: &hcloud.Network{ID: op.NetworkID}}
 	switch {
@@ -40,6 +41,7 @@ func AttachRequest(op Op) hcloud.LoadBalancerAttachToNetworkOpts {
 	return opts
 }
 
+// IPNet returns the prefix in the form of hcloud-go.
 func IPNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
@@ -113,6 +115,7 @@ func createServiceRequest(s hcloud.LoadBalancerService) hcloud.LoadBalancerCreat
 	return opts
 }
 
+// AddServiceRequest returns the request of an OpAddService.
 func AddServiceRequest(s hcloud.LoadBalancerService) hcloud.LoadBalancerAddServiceOpts {
 	hc := s.HealthCheck
 	opts := hcloud.LoadBalancerAddServiceOpts{
@@ -133,6 +136,7 @@ func AddServiceRequest(s hcloud.LoadBalancerService) hcloud.LoadBalancerAddServi
 	return opts
 }
 
+// UpdateServiceRequest returns the request of an OpUpdateService.
 func UpdateServiceRequest(s hcloud.LoadBalancerService) hcloud.LoadBalancerUpdateServiceOpts {
 	hc := s.HealthCheck
 	opts := hcloud.LoadBalancerUpdateServiceOpts{

@@ -56,6 +56,7 @@ func WithGuest(labels map[string]string, uid string, ports []int) map[string]str
 	return result
 }
 
+// WithoutGuest returns a copy of labels in which the Service is no guest.
 func WithoutGuest(labels map[string]string, uid string) map[string]string {
 	result := maps.Clone(labels)
 	maps.DeleteFunc(result, func(k, _ string) bool {

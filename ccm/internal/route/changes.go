@@ -149,6 +149,7 @@ func (r *Routes) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// Lock waits until no other change of the routes is sent.
 func (r *Routes) Lock(ctx context.Context) error {
 	r.Queued.Add(1)
 	defer r.Queued.Add(-1)
@@ -160,4 +161,5 @@ func (r *Routes) Lock(ctx context.Context) error {
 	}
 }
 
+// Unlock ends Lock.
 func (r *Routes) Unlock() { <-r.changing }
