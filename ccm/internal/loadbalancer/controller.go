@@ -70,7 +70,8 @@ type Controller struct {
 }
 
 // New returns the load balancers. They tell the evidence which Services' load balancers are visible.
-func New(waiter *apicall.Waiter, servers *inventory.Servers, network *inventory.Network, e *inventory.Evidence, own plan.Ownership, defaults map[string]string, events *event.Recorder) *Controller {
+func New(waiter *apicall.Waiter, servers *inventory.Servers, network *inventory.Network, e *inventory.Evidence,
+	own plan.Ownership, defaults map[string]string, events *event.Recorder) *Controller {
 	clk := waiter.Clock
 	l := &Controller{
 		client: waiter.Client, waiter: waiter, slow: &apicall.SlowActions{Waiter: waiter}, servers: servers, network: network,

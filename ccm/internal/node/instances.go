@@ -37,7 +37,8 @@ type Instances struct {
 var _ cloudprovider.InstancesV2 = (*Instances)(nil)
 
 // NewInstances returns the instances. routesOn reports whether Nodes wait for routes.
-func NewInstances(servers *inventory.Servers, network *inventory.Network, show Settings, nodeLabels []LabelPattern, taints []TaintPattern, events *event.Recorder, routesOn func() bool) *Instances {
+func NewInstances(servers *inventory.Servers, network *inventory.Network, show Settings, nodeLabels []LabelPattern,
+	taints []TaintPattern, events *event.Recorder, routesOn func() bool) *Instances {
 	return &Instances{servers: servers, network: network, show: show, labels: &nodeLabelSync{}, events: events,
 		guard: &routeGuard{clock: servers.Clock, routesOn: routesOn}, from: &fromServer{labels: nodeLabels, taints: taints}}
 }

@@ -85,7 +85,8 @@ func (r netRoute) hcloud() hcloud.NetworkRoute {
 var _ cloudprovider.Routes = (*Routes)(nil)
 
 // New returns the routes in the network. failed is called when a change has failed.
-func New(waiter *apicall.Waiter, servers *inventory.Servers, network *inventory.Network, e *inventory.Evidence, own plan.Ownership, clusterCIDRs []netip.Prefix, failed func()) *Routes {
+func New(waiter *apicall.Waiter, servers *inventory.Servers, network *inventory.Network, e *inventory.Evidence,
+	own plan.Ownership, clusterCIDRs []netip.Prefix, failed func()) *Routes {
 	r := &Routes{
 		client: waiter.Client, waiter: waiter, servers: servers, network: network, evidence: e, own: own,
 		clusterCIDRs: clusterCIDRs, changing: make(chan struct{}, 1), unconfirmed: map[netRoute]*routeChange{}, Failed: failed,
