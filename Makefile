@@ -99,15 +99,15 @@ bench: ## Benchmarks, each with its baseline
 
 .PHONY: bench-ccm
 bench-ccm: ## Measure what the CCM costs: the tables of ccm/README.md (half an hour)
-	@cd ccm/budget && go test -run TestTable -count=1 -timeout=60m -args -table
+	@cd ccm/internal/proof/budget && go test -run TestTable -count=1 -timeout=60m -args -table
 	@cd e2e/scale && go test -run TestColdStart -count=1 -timeout=60m -args -table
 
 SEEDS ?= 1000
 .PHONY: sim
 sim: ## Simulate random histories of the CCM (SEEDS=10000; SEED=n KEEP=0,3 replays one)
 	@overlay=$$(scripts/sim-runtime.sh) && scripts/progress.sh "compiling the simulation, with Go's own packages (minutes the first time)" \
-		go test -v -overlay "$$overlay" -tags sim -c -o "$${TMPDIR:-/tmp}/ccm-sim.test" ./ccm/sim
-	@cd ccm/sim && "$${TMPDIR:-/tmp}/ccm-sim.test" -test.run '^(TestSim|TestRegressions)$$' -test.timeout 0 \
+		go test -v -overlay "$$overlay" -tags sim -c -o "$${TMPDIR:-/tmp}/ccm-sim.test" ./ccm/internal/proof/sim
+	@cd ccm/internal/proof/sim && "$${TMPDIR:-/tmp}/ccm-sim.test" -test.run '^(TestSim|TestRegressions)$$' -test.timeout 0 \
 		$(if $(SEED),-test.v -seed $(SEED) $(if $(KEEP),-keep $(KEEP)),-seeds $(SEEDS))
 
 ##@ Maintain

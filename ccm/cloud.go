@@ -1,7 +1,6 @@
 package ccm
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -9,6 +8,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/inventory"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/loadbalancer"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/node"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/resync"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/route"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -16,10 +23,11 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
+	typedcoordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
-	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 )
@@ -30,19 +38,19 @@ type Cloud struct {
 	clock    clock.WithTicker
 	client   *hcloud.Client
 	registry *prometheus.Registry
-	network  *networkResolver
+	network  *inventory.Network
 
-	instances     *instances
-	loadBalancers *loadBalancers
-	routes        *routes
-	events        *eventRecorder
-	evidence      *evidence
+	instances     *node.Instances
+	loadBalancers *loadbalancer.Controller
+	routes        *route.Routes
+	events        *event.Recorder
+	evidence      *inventory.Evidence
 	kube          kubernetes.Interface
 
-	election     *leaderFence                // nil: no leader election
-	fence        atomic.Pointer[leaderFence] // nil: no leader election, or not won yet
-	stop         context.Context             // ends when the process must stop
-	routesAsked  atomic.Bool                 // the route controller runs
+	election     *apicall.LeaderFence                // nil: no leader election
+	fence        atomic.Pointer[apicall.LeaderFence] // nil: no leader election, or not won yet
+	stop         context.Context                     // ends when the process must stop
+	routesAsked  atomic.Bool                         // the route controller runs
 	retryRoutes  chan struct{}
 	unrest       atomic.Int64 // see resync
 	roundTripper http.RoundTripper
@@ -68,7 +76,7 @@ func WithRoundTripper(rt http.RoundTripper) Option {
 
 // WithEventRecorder sends events to r, also before Initialize.
 func WithEventRecorder(r record.EventRecorder) Option {
-	return func(cloud *Cloud) { cloud.events.recorder = r }
+	return func(cloud *Cloud) { cloud.events.Sink = r }
 }
 
 // WithJitter replaces the random factor, around 1, by which the delays between retries vary.
@@ -80,49 +88,37 @@ func New(cfg Config, options ...Option) *Cloud {
 		cfg:          cfg,
 		clock:        clock.RealClock{},
 		registry:     prometheus.NewRegistry(),
-		events:       newEventRecorder(),
+		events:       event.NewRecorder(),
 		stop:         context.Background(),
 		retryRoutes:  make(chan struct{}, 1),
 		roundTripper: http.DefaultTransport,
-		jitter:       defaultJitter,
+		jitter:       apicall.DefaultJitter,
 	}
 	for _, o := range options {
 		o(c)
 	}
-	c.events.clock = c.clock
-	token := &tokenSource{static: cfg.Token, file: cfg.TokenFile}
-	c.client = newClient(cfg, token, c.clock, c.registry, c.roundTripper, c.jitter, c.mayWrite)
-	c.network = &networkResolver{client: c.client, clock: c.clock, idOrName: cfg.Network}
-	waiter := &actionWaiter{client: c.client, clock: c.clock, timeout: cmp.Or(cfg.ActionTimeout, defaultActionTimeout)}
-	c.evidence = newEvidence(c.clock, c.registry)
-	c.evidence.disabled, c.evidence.token = cfg.ProjectCheckDisabled, token.Token
-	servers := newServerCache(c.client, c.clock, cfg.ServerCacheTTL, c.evidence)
-	c.evidence.listServers = servers.refresh
-	c.instances = &instances{servers: servers, network: c.network, labels: &nodeLabelSync{}, events: c.events,
-		show:  nodeSettings{family: cfg.AddressFamily, providerIDs: cfg.ProviderIDPrefix, topology: cfg.TopologyLabels, noZone: cfg.ZoneLabelDisabled},
-		guard: &routeGuard{clock: c.clock, routesOn: c.routesAsked.Load}, from: &fromServer{labels: cfg.NodeLabels, taints: cfg.NodeTaints}}
-	own := ownership{clusterID: cfg.ClusterID, both: !cfg.OwnLabelsOnly}
+	c.events.Clock = c.clock
+	token := apicall.NewTokenSource(cfg.Token, cfg.TokenFile)
+	c.client = apicall.NewClient(cfg.client(), token, c.clock, c.registry, c.roundTripper, c.jitter, c.mayWrite)
+	c.network = inventory.NewNetwork(c.client, c.clock, cfg.Network)
+	waiter := apicall.NewWaiter(c.client, c.clock, cfg.ActionTimeout)
+	c.evidence = inventory.NewEvidence(c.clock, c.registry, cfg.ProjectCheckDisabled, token.Token)
+	servers := inventory.NewServers(c.client, c.clock, cfg.ServerCacheTTL, c.evidence)
+	show := node.Settings{Family: cfg.AddressFamily, ProviderIDs: cfg.ProviderIDPrefix, Topology: cfg.TopologyLabels, NoZone: cfg.ZoneLabelDisabled}
+	c.instances = node.NewInstances(servers, c.network, show, cfg.NodeLabels, cfg.NodeTaints, c.events, c.routesAsked.Load)
+	own := plan.Ownership{ClusterID: cfg.ClusterID, Both: !cfg.OwnLabelsOnly}
 	if cfg.LoadBalancersEnabled {
-		lb := &loadBalancers{
-			client: c.client, waiter: waiter, slow: &slowActions{waiter: waiter}, servers: servers, network: c.network,
-			evidence: c.evidence, store: newLBStore(c.client, c.clock, c.evidence), defaults: cfg.LoadBalancerDefaults,
-			events: c.events, managed: map[string]managedService{}, issuances: map[int64]time.Time{},
-			leaving: map[string]time.Time{}, waits: make(chan struct{}, 1), own: own,
-		}
-		lb.certs = newTTLCache(c.clock, maxLoadBalancerAge, lb.listCertificates)
-		lb.types = newTTLCache(c.clock, maxCatalogueAge, lb.listTypes)
-		c.evidence.visibleServices, c.evidence.allLoadBalancers = lb.store.refresh, lb.store.everything
-		lb.primaryIPs = newTTLCache(c.clock, maxCatalogueAge, lb.listPrimaryIPs)
-		c.loadBalancers = lb
+		c.loadBalancers = loadbalancer.New(waiter, servers, c.network, c.evidence, own, cfg.LoadBalancerDefaults, c.events)
 	}
 	if cfg.RoutesEnabled && cfg.Network != "" {
-		c.routes = &routes{
-			client: c.client, waiter: waiter, servers: servers, network: c.network, evidence: c.evidence, own: own,
-			clusterCIDRs: cfg.ClusterCIDRs, changing: make(chan struct{}, 1), unconfirmed: map[netRoute]*routeChange{}, failed: c.routeFailed,
-		}
-		c.routes.state = newTTLCache(c.clock, maxRouteAge, c.routes.readNetwork)
+		c.routes = route.New(waiter, servers, c.network, c.evidence, own, cfg.ClusterCIDRs, c.routeFailed)
 	}
 	return c
+}
+
+// client returns the settings of the API client.
+func (c *Config) client() apicall.ClientSettings {
+	return apicall.ClientSettings{Endpoint: c.Endpoint, Application: ProviderName, Version: Version(), RequestTimeout: c.RequestTimeout, Debug: c.Debug}
 }
 
 func (c *Cloud) routeFailed() {
@@ -142,18 +138,16 @@ func (c *Cloud) Initialize(clients cloudprovider.ControllerClientBuilder, stop <
 		return
 	}
 	c.kube = kube
-	c.instances.labels.kube = kube
-	c.instances.guard.kube = kube
-	c.instances.from.kube = kube
+	c.instances.UseKube(kube)
 	if c.loadBalancers != nil {
-		c.loadBalancers.kube = kube
+		c.loadBalancers.Kube = kube
 	}
 	c.raiseFence()
-	if c.events.recorder == nil {
+	if c.events.Sink == nil {
 		broadcaster := record.NewBroadcaster(record.WithContext(c.stop))
 		broadcaster.StartStructuredLogging(0)
 		broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: kube.CoreV1().Events("")})
-		c.events.recorder = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: ProviderName})
+		c.events.Sink = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: ProviderName})
 	}
 }
 
@@ -168,11 +162,11 @@ func (c *Cloud) raiseFence() {
 	if err != nil {
 		klog.ErrorS(err, "Could not get the host name; set one on this machine")
 	}
-	fence.host, fence.clock, fence.since = host, c.clock, c.clock.Now().Round(0)
+	fence.Raise(host, c.clock)
 	c.fence.Store(fence)
 	ctx, cancel := context.WithTimeout(c.stop, 5*time.Second)
 	defer cancel()
-	if err := fence.check(ctx); err != nil {
+	if err := fence.Check(ctx); err != nil {
 		klog.ErrorS(err, "Could not confirm that this process leads; will check again before the next write")
 	}
 }
@@ -181,7 +175,7 @@ func (c *Cloud) raiseFence() {
 func (c *Cloud) mayWrite(ctx context.Context) error {
 	c.unrest.Add(1)
 	if fence := c.fence.Load(); fence != nil {
-		return fence.check(ctx)
+		return fence.Check(ctx)
 	}
 	return nil
 }
@@ -192,19 +186,16 @@ func (c *Cloud) SetInformers(factory informers.SharedInformerFactory) {
 	nodes := factory.Core().V1().Nodes()
 	services := factory.Core().V1().Services()
 	synced := []cache.InformerSynced{nodes.Informer().HasSynced, services.Informer().HasSynced}
-	c.evidence.setListers(nodes.Lister(), services.Lister())
+	c.evidence.SetListers(nodes.Lister(), services.Lister())
 	if c.routes != nil {
-		c.routes.nodes = nodes.Lister()
+		c.routes.UseNodes(nodes.Lister())
 	}
-	r := &resync{
-		clock: c.clock, interval: c.cfg.ResyncInterval, maxInterval: c.cfg.ResyncMaxInterval, unrest: &c.unrest, kube: c.kube, lbs: c.loadBalancers, routes: c.routes,
-		nodes: nodes.Lister(), services: services.Lister(), events: c.events, retryRoutes: c.retryRoutes,
-		routesOn: c.routesAsked.Load, toRoute: newNodeQueue(), routed: make(chan struct{}, 1),
-	}
-	r.watch(nodes.Informer())
+	r := resync.New(c.clock, &c.unrest, c.kube, c.loadBalancers, c.routes, nodes.Lister(), services.Lister(), c.events, c.routesAsked.Load, c.retryRoutes)
+	r.Interval, r.MaxInterval = c.cfg.ResyncInterval, c.cfg.ResyncMaxInterval
+	r.Watch(nodes.Informer())
 	go func() {
 		if cache.WaitForCacheSync(c.stop.Done(), synced...) {
-			r.run(c.stop)
+			r.Run(c.stop)
 		}
 	}()
 }
@@ -213,7 +204,7 @@ func (c *Cloud) SetInformers(factory informers.SharedInformerFactory) {
 // if the server of this node is not attached to the network. It exists to log such an error early. The
 // provider works without it and recovers by itself.
 func (c *Cloud) Check(ctx context.Context) error {
-	if c.network.configured() {
+	if c.network.Configured() {
 		id, err := c.network.ID(ctx)
 		if err != nil || c.cfg.NetworkCheckDisabled || c.cfg.NodeName == "" {
 			return err
@@ -229,8 +220,8 @@ func (c *Cloud) Check(ctx context.Context) error {
 // checkAttached returns an error if the server of this node is not attached to the network. The node
 // must have the name of its server; otherwise there is nothing to check.
 func (c *Cloud) checkAttached(ctx context.Context, networkID int64) error {
-	server, err := c.instances.servers.ByName(ctx, serverAsk{name: c.cfg.NodeName})
-	if err != nil || server == nil || privateIP(server, networkID).IsValid() {
+	server, err := c.instances.Detached(ctx, c.cfg.NodeName, networkID)
+	if err != nil || server == nil {
 		return err
 	}
 	return fmt.Errorf("server %d (%s), on which this program runs, is not attached to network %d (HCLOUD_NETWORK=%q): attach it, or set HCLOUD_NETWORK to its network; "+
@@ -239,7 +230,7 @@ func (c *Cloud) checkAttached(ctx context.Context, networkID int64) error {
 
 // Ready returns an error while the provider does not believe the API's answers, for example because the
 // token may belong to another project.
-func (c *Cloud) Ready() error { return c.evidence.ready() }
+func (c *Cloud) Ready() error { return c.evidence.Ready() }
 
 // Metrics returns the metrics of API calls.
 func (c *Cloud) Metrics() prometheus.Gatherer { return c.registry }
@@ -279,3 +270,11 @@ func (c *Cloud) Zones() (cloudprovider.Zones, bool) { return nil, false }
 
 // Clusters implements cloudprovider.Interface. It is not supported.
 func (c *Cloud) Clusters() (cloudprovider.Clusters, bool) { return nil, false }
+
+// WithLeaderLease makes the provider check before a write that this process holds the leader election
+// Lease. leases should be the client that renews the Lease; it must at least be allowed to read it.
+func WithLeaderLease(leases typedcoordinationv1.LeaseInterface, name string) Option {
+	return func(c *Cloud) {
+		c.election = apicall.NewLeaderFence(leases, name)
+	}
+}

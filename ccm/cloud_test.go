@@ -4,23 +4,25 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
-
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 )
 
 // clients gives every controller the same fake client.
 type clients struct{ kube kubernetes.Interface }
 
-func (c clients) Config(string) (*rest.Config, error)         { return &rest.Config{}, nil }
-func (c clients) ConfigOrDie(string) *rest.Config             { return &rest.Config{} }
+func (c clients) Config(string) (*rest.Config, error) { return &rest.Config{}, nil }
+
+func (c clients) ConfigOrDie(string) *rest.Config { return &rest.Config{} }
+
 func (c clients) Client(string) (kubernetes.Interface, error) { return c.kube, nil }
-func (c clients) ClientOrDie(string) kubernetes.Interface     { return c.kube }
+
+func (c clients) ClientOrDie(string) kubernetes.Interface { return c.kube }
 
 // TestTheProviderComparesByItselfOnceItIsStarted starts the provider like the controller manager. The
 // periodic comparison must restore a load balancer, a route and a label.

@@ -12,25 +12,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 )
-
-// ProviderName is the name of the provider and the scheme of its provider IDs.
-const ProviderName = "ccm-from-scratch"
 
 // NodeRefresh is the program's default of --node-status-update-frequency. Each refresh of all Nodes lists all servers;
 // their addresses and types hardly ever change.
 const NodeRefresh = 15 * time.Minute
-
-// AddressFamily selects the public addresses of a server that become ExternalIP addresses of its Node.
-type AddressFamily string
-
-// The address families: values of HCLOUD_INSTANCES_ADDRESS_FAMILY.
-const (
-	AddressFamilyIPv4      AddressFamily = "ipv4"
-	AddressFamilyIPv6      AddressFamily = "ipv6"
-	AddressFamilyDualStack AddressFamily = "dualstack"
-)
 
 // Config holds all settings of the provider. ConfigFromEnv reads them from the environment.
 type Config struct {
@@ -126,7 +115,7 @@ func ConfigFromEnv(lookup func(string) (string, bool)) (Config, error) {
 		ServerCacheTTL:       r.duration("HCLOUD_INSTANCES_CACHE_TTL", 10*time.Second, 0),
 		ResyncInterval:       r.duration("HCLOUD_RESYNC_INTERVAL", 2*time.Minute, 0),
 		RequestTimeout:       r.duration("HCLOUD_REQUEST_TIMEOUT", 10*time.Second, 100*time.Millisecond),
-		ActionTimeout:        r.duration("HCLOUD_ACTION_TIMEOUT", defaultActionTimeout, time.Second),
+		ActionTimeout:        r.duration("HCLOUD_ACTION_TIMEOUT", apicall.DefaultActionTimeout, time.Second),
 	}
 	// An interval that an operator sets is what it is.
 	growsTo := time.Duration(0)
@@ -250,7 +239,7 @@ func (r *envReader) token() (token, file string) {
 // annotation.
 func (r *envReader) loadBalancerDefaults(haveNetwork bool) map[string]string {
 	defaults := map[string]string{}
-	for _, a := range annotations {
+	for _, a := range plan.Annotations {
 		if a.Env == "" {
 			continue
 		}
@@ -258,7 +247,7 @@ func (r *envReader) loadBalancerDefaults(haveNetwork bool) map[string]string {
 		if v == "" {
 			continue
 		}
-		if err := a.set(&lbSettings{}, v); err != nil {
+		if err := a.Set(&plan.Settings{}, v); err != nil {
 			r.fail(a.Env, v, "must be "+a.Allowed)
 			continue
 		}
@@ -272,7 +261,7 @@ func (r *envReader) loadBalancerDefaults(haveNetwork bool) map[string]string {
 		return defaults
 	}
 	for _, name := range slices.Sorted(maps.Keys(defaults)) {
-		a := annotationByName(name)
+		a := plan.AnnotationByName(name)
 		if on, err := strconv.ParseBool(defaults[name]); a.NeedsNetwork && (err != nil || on) {
 			r.fail(a.Env, defaults[name], "needs a private network: set HCLOUD_NETWORK to its ID or name")
 		}

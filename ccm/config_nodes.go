@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/node"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
@@ -13,7 +15,7 @@ import (
 
 func (r *envReader) convention(name string) Convention {
 	v := Convention(r.str(name, string(ConventionOwn)))
-	if !slices.Contains(conventions, v) {
+	if !slices.Contains(nodeinfo.Conventions, v) {
 		r.fail(name, string(v), "must be ccm-from-scratch or hcloud")
 		return ConventionOwn
 	}
@@ -53,7 +55,7 @@ func (r *envReader) nodeTaints(name string) (patterns []TaintPattern) {
 			r.fail(name, part, reason)
 			continue
 		}
-		patterns = append(patterns, TaintPattern{LabelPattern(key), corev1.TaintEffect(effect)})
+		patterns = append(patterns, TaintPattern{LabelPattern: LabelPattern(key), Effect: corev1.TaintEffect(effect)})
 	}
 	return patterns
 }
@@ -67,7 +69,7 @@ func badPattern(pattern string) string {
 	if problems := validation.IsQualifiedName(start); len(problems) > 0 {
 		return "must be the key of a label of servers, such as pool, or the beginning of keys and an asterisk, such as example.org/*"
 	}
-	if isReservedLabel(start) {
+	if node.IsReservedLabel(start) {
 		return fmt.Sprintf("is reserved for Kubernetes and its controllers: only node-role.kubernetes.io/… and %s can come from servers", corev1.LabelNodeExcludeBalancers)
 	}
 	return ""

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 )
 
 func lookupIn(env map[string]string) func(string) (string, bool) {
@@ -178,6 +180,31 @@ func TestEachValueOfASettingIsChecked(t *testing.T) {
 			if _, err := ConfigFromEnv(lookupIn(env)); (err != nil) != slices.Contains(values.bad, v) || err != nil && !strings.Contains(err.Error(), name) {
 				t.Errorf("%s=%q: %v", name, v, err)
 			}
+		}
+	}
+}
+
+func TestSettingsAboutNodesAreChecked(t *testing.T) {
+	t.Parallel()
+	cfg, err := ConfigFromEnv(lookupIn(map[string]string{"HCLOUD_TOKEN": "x", "HCLOUD_INSTANCES_PROVIDER_ID_PREFIX": "hcloud", "HCLOUD_INSTANCES_TOPOLOGY_LABELS": "hcloud",
+		"HCLOUD_INSTANCES_ZONE_LABEL_ENABLED": "false", "HCLOUD_INSTANCES_NODE_LABELS": "pool, example.org/*", "HCLOUD_INSTANCES_NODE_TAINTS": "dedicated:NoSchedule"}))
+	if err != nil || cfg.ProviderIDPrefix != nodeinfo.ConventionHcloud || cfg.TopologyLabels != nodeinfo.ConventionHcloud || !cfg.ZoneLabelDisabled ||
+		!slices.Equal(cfg.NodeLabels, []LabelPattern{"pool", "example.org/*"}) || !slices.Equal(cfg.NodeTaints, []TaintPattern{{LabelPattern: "dedicated", Effect: "NoSchedule"}}) {
+		t.Errorf("%v, %+v", err, cfg)
+	}
+	if cfg, _ := ConfigFromEnv(lookupIn(nil)); cfg.ProviderIDPrefix != nodeinfo.ConventionOwn || cfg.TopologyLabels != nodeinfo.ConventionOwn || cfg.ZoneLabelDisabled || len(cfg.NodeLabels)+len(cfg.NodeTaints) != 0 {
+		t.Errorf("defaults: %+v", cfg)
+	}
+	_, err = ConfigFromEnv(lookupIn(map[string]string{"HCLOUD_TOKEN": "x", "HCLOUD_INSTANCES_PROVIDER_ID_PREFIX": "aws", "HCLOUD_INSTANCES_TOPOLOGY_LABELS": "dc",
+		"HCLOUD_INSTANCES_NODE_LABELS": "kubernetes.io/hostname,a b,instance.hetzner.cloud/provided-by", "HCLOUD_INSTANCES_NODE_TAINTS": "dedicated,x:Never,node.kubernetes.io/*:NoExecute,kubernetes.io/y:Never"}))
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, want := range []string{`HCLOUD_INSTANCES_PROVIDER_ID_PREFIX="aws": must be ccm-from-scratch or hcloud`, `HCLOUD_INSTANCES_TOPOLOGY_LABELS="dc"`,
+		`HCLOUD_INSTANCES_NODE_LABELS="kubernetes.io/hostname": is reserved`, `HCLOUD_INSTANCES_NODE_LABELS="a b": must be`, `="instance.hetzner.cloud/provided-by": is reserved`,
+		`HCLOUD_INSTANCES_NODE_TAINTS="dedicated": must be`, `HCLOUD_INSTANCES_NODE_TAINTS="x:Never": must be`, `HCLOUD_INSTANCES_NODE_TAINTS="node.kubernetes.io/*:NoExecute": is reserved`, `HCLOUD_INSTANCES_NODE_TAINTS="kubernetes.io/y:Never": `} {
+		if strings.Count(err.Error(), want) != 1 {
+			t.Errorf("not once in the error: %s\n%v", want, err)
 		}
 	}
 }

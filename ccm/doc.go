@@ -3,27 +3,25 @@
 //
 // How the parts fit:
 //
-//	config.go        settings from the environment; all mistakes are reported together
-//	client.go        the one API client: token.go (the token), transport.go (timeouts, retries),
-//	                 metrics.go (counts every call), api_error.go (classifies errors)
-//	servers.go       cache of servers: one list answers many questions
-//	evidence.go      whether an answer proves that servers and load balancers are gone
-//	instances.go     Node ↔ server (cloudprovider.InstancesV2); node_labels.go updates Node labels,
-//	                 node_network.go keeps pods and traffic from a Node without a route
-//	annotations.go   every Service annotation, declared once
-//	lb_plan.go       Service + nodes + servers → the load balancer that should be (pure); lb_plan_targets.go
-//	                 chooses the targets, lb_check.go finds mistakes in settings
-//	lb_diff.go       difference between plan and actual state → ordered operations (pure)
-//	lb_leaving.go    targets that leave when another one is healthy
-//	lb_selector.go   one target for all servers with a label; lb_shared.go several Services on one load
-//	                 balancer; lb_existing.go, lb_retain.go what is a user's before and after the Service
-//	lb_apply.go      sends operations one at a time, waits for each action, continues after an error
-//	lb_sync.go       one sync of one Service: input, plan, difference, apply
-//	load_balancer.go cloudprovider.LoadBalancer, built on the above
-//	lb_ownership.go  which load balancers, ports and targets belong to a Service; lb_adopt.go orders the
-//	                 changes of an adopted one
-//	routes.go        cloudprovider.Routes
-//	resync.go        repairs changes that were made outside of the CCM
+//	cloud.go               the provider: it wires the rooms below, for the four controllers
+//	config.go, config_nodes.go, config_unknown.go
+//	                       settings from the environment; all mistakes are reported together
+//	public.go, events.go, version.go
+//	                       names that others use
+//	internal/plan          pure: Service + nodes + servers → the load balancer that should be, and the difference to what it
+//	                       is, as ordered operations; every Service annotation, declared once; who owns what
+//	internal/loadbalancer  cloudprovider.LoadBalancer. controller.go is called, sync.go makes one sync of one Service (input, plan,
+//	                       difference), apply.go sends the operations one at a time; the others are about one topic each
+//	internal/node          cloudprovider.InstancesV2: Node ↔ server; labels, taints, and no pods on a Node without a route
+//	internal/route         cloudprovider.Routes
+//	internal/resync        repairs changes that were made outside of the CCM
+//	internal/inventory     servers, load balancers and the network, at a cost of few calls; whether an answer of the API proves that
+//	                       something is gone
+//	internal/apicall       the one API client: token, timeouts, retries, rate limit, metrics, errors, and the wait for actions
+//	internal/nodeinfo      what a Node and its server say: provider ID, addresses, whether a route is missing
+//	internal/event         events on Services and Nodes
+//	internal/ccmtest       helpers of tests
+//	internal/proof         tests only: random histories (sim), requests (budget), all states in which a process can die (crash)
 //
 // Four rules shape the package.
 //

@@ -4,6 +4,9 @@ import (
 	"context"
 	"time"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/ccmtest"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/resync"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -12,47 +15,44 @@ import (
 // This file exports internals for the external tests.
 
 // NewAutoClock returns a clock on which each wait of the provider ends at once.
-func NewAutoClock() *autoClock { return newAutoClock() }
+func NewAutoClock() *ccmtest.AutoClock { return ccmtest.NewAutoClock() }
 
 // WithoutJitter makes backoff predictable.
 func WithoutJitter() Option { return WithJitter(func() float64 { return 1 }) }
 
 // The labels and annotations that tests check.
 const (
-	AnnotationPrefix = annotationPrefix
-	LabelServiceUID  = labelServiceUID
-	LabelPorts       = labelPorts
+	AnnotationPrefix = plan.AnnotationPrefix
+	LabelServiceUID  = plan.LabelServiceUID
+	LabelPorts       = plan.LabelPorts
 )
 
 // IsHealthy reports whether a target is healthy on all ports.
-func IsHealthy(t hcloud.LoadBalancerTarget) bool { return isHealthy(t) }
+func IsHealthy(t hcloud.LoadBalancerTarget) bool { return plan.IsHealthy(t) }
 
 // NewResync returns the periodic comparison of a provider, for tests that call it directly.
 func NewResync(c *Cloud, kube kubernetes.Interface, nodes corelisters.NodeLister, services corelisters.ServiceLister) *Resync {
-	c.routes.nodes = nodes
-	c.evidence.setListers(nodes, services)
-	return &Resync{&resync{
-		clock: c.clock, unrest: &c.unrest, kube: kube, lbs: c.loadBalancers, routes: c.routes, nodes: nodes, services: services,
-		events: c.events, routesOn: func() bool { return true }, retryRoutes: c.retryRoutes, toRoute: newNodeQueue(), routed: make(chan struct{}, 1),
-	}}
+	c.routes.UseNodes(nodes)
+	c.evidence.SetListers(nodes, services)
+	return &Resync{resync.New(c.clock, &c.unrest, kube, c.loadBalancers, c.routes, nodes, services, c.events, func() bool { return true }, c.retryRoutes)}
 }
 
 // Resync exports the two parts of the comparison.
-type Resync struct{ *resync }
+type Resync struct{ *resync.Comparison }
 
 // LoadBalancers compares the load balancers.
-func (r *Resync) LoadBalancers(ctx context.Context) { r.syncLoadBalancers(ctx) }
+func (r *Resync) LoadBalancers(ctx context.Context) { r.SyncLoadBalancers(ctx) }
 
 // Routes compares the routes.
-func (r *Resync) Routes(ctx context.Context) bool { return r.syncRoutes(ctx) }
+func (r *Resync) Routes(ctx context.Context) bool { return r.SyncRoutes(ctx) }
 
 // SetKube sets the client with which the provider writes the status of Services, as Initialize does.
-func SetKube(c *Cloud, kube kubernetes.Interface) { c.loadBalancers.kube = kube }
+func SetKube(c *Cloud, kube kubernetes.Interface) { c.loadBalancers.Kube = kube }
 
 // Run compares periodically until ctx ends.
 func (r *Resync) Run(ctx context.Context, interval time.Duration) {
-	r.interval = interval
-	r.run(ctx)
+	r.Interval = interval
+	r.Comparison.Run(ctx)
 }
 
 // RouteFailed reports that a route operation has failed.
@@ -60,6 +60,6 @@ func (c *Cloud) RouteFailed() { c.routeFailed() }
 
 // LockRoutes keeps the routes from being changed until unlock is called. queued returns the number of changes that wait.
 func LockRoutes(c *Cloud) (queued func() int32, unlock func()) {
-	c.routes.changing <- struct{}{}
-	return c.routes.queued.Load, c.routes.unlock
+	_ = c.routes.Lock(context.Background()) // it ends when it has the lock
+	return c.routes.Queued.Load, c.routes.Unlock
 }

@@ -3,98 +3,50 @@ package ccm
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net"
 	"net/http"
-	"net/netip"
 	"reflect"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/ccmtest"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/record"
-	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 )
-
-func testNode(name, providerID string) *corev1.Node {
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: providerID}}
-}
-
-// serverJSON returns the fields of a server that the provider reads, as JSON.
-func serverJSON(id int, name, status string) string {
-	return fmt.Sprintf(`{"id":%d,"name":%q,"status":%q,"server_type":{"id":1,"name":"cx22"},
-		"location":{"id":1,"name":"fsn1","network_zone":"eu-central"},
-		"public_net":{"ipv4":{"ip":"203.0.113.%d"},"ipv6":{"ip":"2001:db8:%d::/64"}},
-		"private_net":[{"network":5,"ip":"10.0.0.%d"}]}`, id, name, status, id%250, id, id%250)
-}
-
-// serversAPI answers for servers 1 to n, named node-1 to node-n.
-func serversAPI(t *testing.T, n int, statusOf func(id int) string) *testAPI {
-	t.Helper()
-	return newTestAPI(t, func(w http.ResponseWriter, r *http.Request) {
-		var id int
-		if _, err := fmt.Sscanf(r.URL.Path, "/servers/%d", &id); err == nil {
-			if id > n || statusOf(id) == "" {
-				replyError(w, 404, "not_found")
-				return
-			}
-			reply(w, 200, `{"server":`+serverJSON(id, fmt.Sprintf("node-%d", id), statusOf(id))+`}`)
-			return
-		}
-		page := 1
-		_, _ = fmt.Sscan(r.URL.Query().Get("page"), &page)
-		var list []string
-		for id := 1; id <= n; id++ {
-			name := fmt.Sprintf("node-%d", id)
-			if want := r.URL.Query().Get("name"); (want == "" || want == name) && statusOf(id) != "" {
-				list = append(list, serverJSON(id, name, statusOf(id)))
-			}
-		}
-		from := min((page-1)*50, len(list))
-		to := min(from+50, len(list))
-		next := "null"
-		if to < len(list) {
-			next = fmt.Sprint(page + 1)
-		}
-		reply(w, 200, fmt.Sprintf(`{"servers":[%s],"meta":{"pagination":{"page":%d,"per_page":50,"next_page":%s}}}`, strings.Join(list[from:to], ","), page, next))
-	})
-}
-
-func running(int) string { return "running" }
 
 func TestAnErrorIsNoProofThatAServerDoesNotExist(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]func(http.ResponseWriter){
-		"401": status(401, "unauthorized"), "403": status(403, "forbidden"), "404 of a proxy": bare(404),
-		"404 with another code": status(404, "firewall_resource_not_found"), "405": status(405, "method_not_allowed"),
-		"410": status(410, "deprecated_api_endpoint"), "423": status(423, "locked"), "429": status(429, "rate_limit_exceeded"),
-		"429 bare": bare(429), "500": status(500, "server_error"), "502": bare(502), "503": status(503, "unavailable"), "504": bare(504),
-		"dropped connection": abort, "body cut off": cutOff,
-		"not JSON":       func(w http.ResponseWriter) { reply(w, 200, `<html>`) },
+		"401": ccmtest.Status(401, "unauthorized"), "403": ccmtest.Status(403, "forbidden"), "404 of a proxy": ccmtest.Bare(404),
+		"404 with another code": ccmtest.Status(404, "firewall_resource_not_found"), "405": ccmtest.Status(405, "method_not_allowed"),
+		"410": ccmtest.Status(410, "deprecated_api_endpoint"), "423": ccmtest.Status(423, "locked"), "429": ccmtest.Status(429, "rate_limit_exceeded"),
+		"429 bare": ccmtest.Bare(429), "500": ccmtest.Status(500, "server_error"), "502": ccmtest.Bare(502), "503": ccmtest.Status(503, "unavailable"), "504": ccmtest.Bare(504),
+		"dropped connection": ccmtest.Abort, "body cut off": ccmtest.CutOff,
+		"not JSON":       func(w http.ResponseWriter) { ccmtest.Reply(w, 200, `<html>`) },
 		"empty":          func(w http.ResponseWriter) { w.WriteHeader(http.StatusOK) },
-		"404 of no JSON": func(w http.ResponseWriter) { reply(w, 404, `not_found`) },
+		"404 of no JSON": func(w http.ResponseWriter) { ccmtest.Reply(w, 404, `not_found`) },
 
-		"not_found for every path": status(404, "not_found"),
-		"empty object":             func(w http.ResponseWriter) { reply(w, 200, `{}`) },
-		"null":                     func(w http.ResponseWriter) { reply(w, 200, `null`) },
-		"a list without pages":     func(w http.ResponseWriter) { reply(w, 200, `{"servers":[]}`) },
-		"a server without an ID":   func(w http.ResponseWriter) { reply(w, 200, `{"servers":[{}],"meta":{"pagination":{"page":1}}}`) },
+		"not_found for every path": ccmtest.Status(404, "not_found"),
+		"empty object":             func(w http.ResponseWriter) { ccmtest.Reply(w, 200, `{}`) },
+		"null":                     func(w http.ResponseWriter) { ccmtest.Reply(w, 200, `null`) },
+		"a list without pages":     func(w http.ResponseWriter) { ccmtest.Reply(w, 200, `{"servers":[]}`) },
+		"a server without an ID": func(w http.ResponseWriter) {
+			ccmtest.Reply(w, 200, `{"servers":[{}],"meta":{"pagination":{"page":1}}}`)
+		},
 		"pages without an end": func(w http.ResponseWriter) {
-			reply(w, 200, `{"servers":[],"meta":{"pagination":{"page":1,"next_page":1}}}`)
+			ccmtest.Reply(w, 200, `{"servers":[],"meta":{"pagination":{"page":1,"next_page":1}}}`)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			api := newTestAPI(t, func(w http.ResponseWriter, _ *http.Request) { answer(w) })
-			cloud, _ := api.cloud(Config{ServerCacheTTL: time.Second})
+			api := ccmtest.NewAPI(t, func(w http.ResponseWriter, _ *http.Request) { answer(w) })
+			cloud, _ := cloudOf(api, Config{ServerCacheTTL: time.Second})
 			instances, _ := cloud.InstancesV2()
-			for _, node := range []*corev1.Node{testNode("node-1", providerID(1)), testNode("node-1", "")} {
+			for _, node := range []*corev1.Node{ccmtest.Node("node-1", ccmtest.ProviderID(1)), ccmtest.Node("node-1", "")} {
 				if exists, err := instances.InstanceExists(t.Context(), node); err == nil {
 					t.Errorf("InstanceExists with provider ID %q: %v and no error", node.Spec.ProviderID, exists)
 				}
@@ -112,25 +64,25 @@ func TestAnErrorIsNoProofThatAServerDoesNotExist(t *testing.T) {
 func TestATimeoutIsNoProofThatAServerDoesNotExist(t *testing.T) {
 	t.Parallel()
 	cloud := New(Config{Token: "secret", Endpoint: "http://silent.invalid", RequestTimeout: time.Millisecond},
-		WithClock(newAutoClock()), WithRoundTripper(&silent{}))
-	if exists, err := cloud.instances.InstanceExists(t.Context(), testNode("node-1", providerID(1))); err == nil {
+		WithClock(ccmtest.NewAutoClock()), WithRoundTripper(&ccmtest.Silent{}))
+	if exists, err := cloud.instances.InstanceExists(t.Context(), ccmtest.Node("node-1", ccmtest.ProviderID(1))); err == nil {
 		t.Errorf("%v and no error", exists)
 	}
 }
 
 func TestInstanceExistsFollowsTheProviderID(t *testing.T) {
 	t.Parallel()
-	api := serversAPI(t, 2, running)
-	cloud, _ := api.cloud(Config{ServerCacheTTL: time.Minute})
+	api := ccmtest.ServersAPI(t, 2, ccmtest.Running)
+	cloud, _ := cloudOf(api, Config{ServerCacheTTL: time.Minute})
 	for _, tc := range []struct {
 		name, providerID string
 		exists           bool
 		err              string
 	}{
-		{"node-1", providerID(1), true, ""},
-		{"renamed", providerID(1), true, ""},
+		{"node-1", ccmtest.ProviderID(1), true, ""},
+		{"renamed", ccmtest.ProviderID(1), true, ""},
 		{"node-2", "", true, ""},
-		{"node-1", providerID(99), false, ""},
+		{"node-1", ccmtest.ProviderID(99), false, ""},
 		{"node-1", "aws:///eu-central-1a/i-0", false, `provider ID "aws:///eu-central-1a/i-0" starts neither with "ccm-from-scratch://" nor with "hcloud://"`},
 		{"node-1", "hcloud://1", true, ""},
 		{"node-1", "hcloud://99", false, ""},
@@ -141,7 +93,7 @@ func TestInstanceExistsFollowsTheProviderID(t *testing.T) {
 		{"node-1", "ccm-from-scratch://99999999999999999999", false, "malformed"},
 		{"unknown", "", false, "never a server of this project"},
 	} {
-		exists, err := cloud.instances.InstanceExists(t.Context(), testNode(tc.name, tc.providerID))
+		exists, err := cloud.instances.InstanceExists(t.Context(), ccmtest.Node(tc.name, tc.providerID))
 		if exists != tc.exists || (err != nil) != (tc.err != "") || err != nil && !strings.Contains(err.Error(), tc.err) {
 			t.Errorf("%s with %q: %v, %v", tc.name, tc.providerID, exists, err)
 		}
@@ -151,9 +103,9 @@ func TestInstanceExistsFollowsTheProviderID(t *testing.T) {
 func TestOnlyAServerThatIsOffIsShutDown(t *testing.T) {
 	t.Parallel()
 	for _, status := range []string{"initializing", "starting", "running", "stopping", "off", "deleting", "migrating", "rebuilding", "unknown"} {
-		api := serversAPI(t, 1, func(int) string { return status })
-		cloud, _ := api.cloud(Config{})
-		node := testNode("node-1", providerID(1))
+		api := ccmtest.ServersAPI(t, 1, func(int) string { return status })
+		cloud, _ := cloudOf(api, Config{})
+		node := ccmtest.Node("node-1", ccmtest.ProviderID(1))
 		shutdown, err := cloud.instances.InstanceShutdown(t.Context(), node)
 		if err != nil || shutdown != (status == "off") {
 			t.Errorf("%s: %v, %v", status, shutdown, err)
@@ -166,34 +118,34 @@ func TestOnlyAServerThatIsOffIsShutDown(t *testing.T) {
 
 func TestAnUnknownServerLeavesTheNodeUninitialized(t *testing.T) {
 	t.Parallel()
-	api := serversAPI(t, 1, running)
-	cloud, _ := api.cloud(Config{ServerCacheTTL: time.Minute})
+	api := ccmtest.ServersAPI(t, 1, ccmtest.Running)
+	cloud, _ := cloudOf(api, Config{ServerCacheTTL: time.Minute})
 	for range 20 {
-		_, err := cloud.instances.InstanceMetadata(t.Context(), testNode("unknown", ""))
+		_, err := cloud.instances.InstanceMetadata(t.Context(), ccmtest.Node("unknown", ""))
 		if !errors.Is(err, cloudprovider.InstanceNotFound) || !strings.Contains(err.Error(), "unknown") {
 			t.Fatalf("got %v", err)
 		}
 	}
-	if n := len(api.recorded()); n > 2 {
+	if n := len(api.Recorded()); n > 2 {
 		t.Errorf("asking 20 times for an unknown name cost %d calls", n)
 	}
-	cloud.evidence.sawOne("secret") // the project is the cluster's
-	if _, err := cloud.instances.InstanceMetadata(t.Context(), testNode("x", providerID(77))); !errors.Is(err, cloudprovider.InstanceNotFound) {
+	cloud.evidence.SawOne("secret") // the project is the cluster's
+	if _, err := cloud.instances.InstanceMetadata(t.Context(), ccmtest.Node("x", ccmtest.ProviderID(77))); !errors.Is(err, cloudprovider.InstanceNotFound) {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestInstanceMetadataDescribesTheServer(t *testing.T) {
 	t.Parallel()
-	api := newTestAPI(t, func(w http.ResponseWriter, r *http.Request) {
+	api := ccmtest.NewAPI(t, func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/networks") {
-			reply(w, 200, `{"networks":[{"id":5,"name":"internal"}],"meta":{"pagination":{"page":1}}}`)
+			ccmtest.Reply(w, 200, `{"networks":[{"id":5,"name":"internal"}],"meta":{"pagination":{"page":1}}}`)
 			return
 		}
-		reply(w, 200, `{"servers":[`+serverJSON(3, "node-3", "running")+`],"meta":{"pagination":{"page":1}}}`)
+		ccmtest.Reply(w, 200, `{"servers":[`+ccmtest.ServerJSON(3, "node-3", "running")+`],"meta":{"pagination":{"page":1}}}`)
 	})
-	cloud, _ := api.cloud(Config{Network: "internal", AddressFamily: AddressFamilyDualStack, ServerCacheTTL: time.Minute})
-	got, err := cloud.instances.InstanceMetadata(t.Context(), testNode("node-3", ""))
+	cloud, _ := cloudOf(api, Config{Network: "internal", AddressFamily: AddressFamilyDualStack, ServerCacheTTL: time.Minute})
+	got, err := cloud.instances.InstanceMetadata(t.Context(), ccmtest.Node("node-3", ""))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,15 +164,15 @@ func TestInstanceMetadataDescribesTheServer(t *testing.T) {
 
 func TestTheErrorNamesANetworkThatDoesNotExist(t *testing.T) {
 	t.Parallel()
-	api := newTestAPI(t, func(w http.ResponseWriter, r *http.Request) {
+	api := ccmtest.NewAPI(t, func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/networks") {
-			reply(w, 200, `{"networks":[]}`)
+			ccmtest.Reply(w, 200, `{"networks":[]}`)
 			return
 		}
-		reply(w, 200, `{"server":`+serverJSON(3, "node-3", "running")+`}`)
+		ccmtest.Reply(w, 200, `{"server":`+ccmtest.ServerJSON(3, "node-3", "running")+`}`)
 	})
-	cloud, _ := api.cloud(Config{Network: "intrenal"})
-	if _, err := cloud.instances.InstanceMetadata(t.Context(), testNode("node-3", providerID(3))); err == nil || !strings.Contains(err.Error(), `HCLOUD_NETWORK="intrenal"`) {
+	cloud, _ := cloudOf(api, Config{Network: "intrenal"})
+	if _, err := cloud.instances.InstanceMetadata(t.Context(), ccmtest.Node("node-3", ccmtest.ProviderID(3))); err == nil || !strings.Contains(err.Error(), `HCLOUD_NETWORK="intrenal"`) {
 		t.Errorf("got %v", err)
 	}
 	if err := cloud.Check(t.Context()); err == nil || !strings.Contains(err.Error(), `HCLOUD_NETWORK="intrenal"`) {
@@ -228,76 +180,16 @@ func TestTheErrorNamesANetworkThatDoesNotExist(t *testing.T) {
 	}
 }
 
-func TestNodeAddressesByFamilyAndNetwork(t *testing.T) {
-	t.Parallel()
-	v4 := hcloud.ServerPublicNetIPv4{IP: net.ParseIP("203.0.113.7")}
-	v6 := hcloud.ServerPublicNetIPv6{IP: net.ParseIP("2001:db8::")}
-	private := []hcloud.ServerPrivateNet{
-		{Network: &hcloud.Network{ID: 5}, IP: net.ParseIP("10.0.0.7")}, {Network: &hcloud.Network{ID: 6}, IP: net.ParseIP("10.1.0.7")}}
-	both := hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4, IPv6: v6}}
-	bothPrivate := both
-	bothPrivate.PrivateNet = private
-	for _, tc := range []struct {
-		name        string
-		server      hcloud.Server
-		network     int64
-		family      AddressFamily
-		want        string
-		annotations map[string]string
-	}{
-		{"IPv4", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4, IPv6: v6}}, 0, AddressFamilyIPv4, "ExternalIP=203.0.113.7", nil},
-		{"IPv6", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4, IPv6: v6}}, 0, AddressFamilyIPv6, "ExternalIP=2001:db8::1", nil},
-		{"dual stack", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4, IPv6: v6}}, 0, AddressFamilyDualStack, "ExternalIP=203.0.113.7 ExternalIP=2001:db8::1", nil},
-		{"dual stack without IPv4", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv6: v6}}, 0, AddressFamilyDualStack, "ExternalIP=2001:db8::1", nil},
-		{"the configured network", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4}, PrivateNet: private}, 6, AddressFamilyIPv4, "ExternalIP=203.0.113.7 InternalIP=10.1.0.7", nil},
-		{"not attached", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4}, PrivateNet: private}, 9, AddressFamilyIPv4, "ExternalIP=203.0.113.7", nil},
-		{"no network configured", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4}, PrivateNet: private}, 0, AddressFamilyIPv4, "ExternalIP=203.0.113.7", nil},
-		{"private only", hcloud.Server{PrivateNet: private}, 5, AddressFamilyIPv4, "InternalIP=10.0.0.7", nil},
-		{"private only, no network configured", hcloud.Server{PrivateNet: private[:1]}, 0, AddressFamilyIPv4, "InternalIP=10.0.0.7", nil},
-		{"IPv6 only, with the default family", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv6: v6}}, 0, AddressFamilyIPv4, "ExternalIP=2001:db8::1", nil},
-		{"IPv6 only, in the network", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv6: v6}, PrivateNet: private}, 5, AddressFamilyIPv4, "InternalIP=10.0.0.7", nil},
-		{"IPv4 only, with family ipv6", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4}}, 0, AddressFamilyIPv6, "ExternalIP=203.0.113.7", nil},
-		{"another address of the IPv6 network", both, 0, AddressFamilyDualStack, "ExternalIP=203.0.113.7 ExternalIP=2001:db8::42", map[string]string{annotationIPv6: "2001:db8::42"}},
-		{"an address of another server", both, 0, AddressFamilyDualStack, "ExternalIP=203.0.113.7 ExternalIP=2001:db8::1", map[string]string{annotationIPv6: "2001:db8:1::42"}},
-		{"the kubelet's own IPv6 address", both, 0, AddressFamilyIPv4, "ExternalIP=203.0.113.7 ExternalIP=2001:db8::9", map[string]string{cloudproviderapi.AnnotationAlphaProvidedIPAddr: "2001:db8::9"}},
-		{"the kubelet's two addresses", bothPrivate, 5, AddressFamilyIPv6, "ExternalIP=2001:db8::9 InternalIP=10.0.0.7", map[string]string{cloudproviderapi.AnnotationAlphaProvidedIPAddr: "10.0.0.7,2001:db8::9"}},
-		{"the kubelet's address in another network", bothPrivate, 5, AddressFamilyIPv4, "ExternalIP=203.0.113.7 InternalIP=10.0.0.7 InternalIP=10.1.0.7", map[string]string{cloudproviderapi.AnnotationAlphaProvidedIPAddr: "10.1.0.7"}},
-		{"the kubelet's IPv4 address", both, 0, AddressFamilyIPv6, "ExternalIP=203.0.113.7 ExternalIP=2001:db8::1", map[string]string{cloudproviderapi.AnnotationAlphaProvidedIPAddr: "203.0.113.7"}},
-	} {
-		var got []string
-		node := testNode("n", "")
-		node.Annotations = tc.annotations
-		for _, a := range (nodeSettings{family: tc.family}).addresses(&tc.server, node, tc.network) {
-			if a.Type != corev1.NodeHostName {
-				got = append(got, string(a.Type)+"="+a.Address)
-			}
-		}
-		if strings.Join(got, " ") != tc.want {
-			t.Errorf("%s: got %v, want %s", tc.name, got, tc.want)
-		}
-	}
-}
-
-func TestPublicIPv6IsTheFirstAddressOfTheServersNetwork(t *testing.T) {
-	t.Parallel()
-	for in, want := range map[string]string{"2001:db8:1:2::": "2001:db8:1:2::1", "2001:db8::1": "2001:db8::1"} {
-		s := &hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv6: hcloud.ServerPublicNetIPv6{IP: net.ParseIP(in)}}}
-		if got := publicIPv6(s); got != netip.MustParseAddr(want) {
-			t.Errorf("%s: %v", in, got)
-		}
-	}
-}
-
 func TestOneListAnswersForAllNodes(t *testing.T) {
 	t.Parallel()
 	const n = 200
-	api := serversAPI(t, n, running)
-	cloud, clk := api.cloud(Config{ServerCacheTTL: 10 * time.Second})
+	api := ccmtest.ServersAPI(t, n, ccmtest.Running)
+	cloud, clk := cloudOf(api, Config{ServerCacheTTL: 10 * time.Second})
 	askAll := func() {
 		var wg sync.WaitGroup
 		for id := 1; id <= n; id++ {
 			wg.Go(func() {
-				if exists, err := cloud.instances.InstanceExists(context.Background(), testNode("", providerID(int64(id)))); err != nil || !exists {
+				if exists, err := cloud.instances.InstanceExists(context.Background(), ccmtest.Node("", ccmtest.ProviderID(int64(id)))); err != nil || !exists {
 					t.Errorf("server %d: %v, %v", id, exists, err)
 				}
 			})
@@ -305,23 +197,23 @@ func TestOneListAnswersForAllNodes(t *testing.T) {
 		wg.Wait()
 	}
 	askAll()
-	if calls := len(api.recorded()); calls != 4 {
+	if calls := len(api.Recorded()); calls != 4 {
 		t.Errorf("the first round of %d nodes took %d calls, want 4 pages", n, calls)
 	}
 	clk.Step(11 * time.Second)
 	askAll()
-	if calls := len(api.recorded()) - 4; calls > 8 {
+	if calls := len(api.Recorded()) - 4; calls > 8 {
 		t.Errorf("a later round took %d calls, want at most 8", calls)
 	}
 }
 
 func TestOneNotReadyNodeCostsOneCallPerTTL(t *testing.T) {
 	t.Parallel()
-	api := serversAPI(t, 200, running)
-	cloud, clk := api.cloud(Config{ServerCacheTTL: 10 * time.Second})
-	node := testNode("", providerID(17))
+	api := ccmtest.ServersAPI(t, 200, ccmtest.Running)
+	cloud, clk := cloudOf(api, Config{ServerCacheTTL: 10 * time.Second})
+	node := ccmtest.Node("", ccmtest.ProviderID(17))
 	_, _ = cloud.instances.InstanceExists(t.Context(), node)
-	before := len(api.recorded())
+	before := len(api.Recorded())
 	const rounds = 720 // rounds of the node lifecycle controller per hour
 	for range rounds {
 		clk.Step(5 * time.Second)
@@ -332,7 +224,7 @@ func TestOneNotReadyNodeCostsOneCallPerTTL(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if calls := len(api.recorded()) - before; calls > rounds/2 {
+	if calls := len(api.Recorded()) - before; calls > rounds/2 {
 		t.Errorf("a NotReady node cost %d calls in an hour, want at most %d", calls, rounds/2)
 	}
 }
@@ -341,7 +233,7 @@ func TestADeletedServerIsNoticedWithinTheTTL(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	deleted := false
-	api := serversAPI(t, 2, func(id int) string {
+	api := ccmtest.ServersAPI(t, 2, func(id int) string {
 		mu.Lock()
 		defer mu.Unlock()
 		if id == 2 && deleted {
@@ -349,8 +241,8 @@ func TestADeletedServerIsNoticedWithinTheTTL(t *testing.T) {
 		}
 		return "running"
 	})
-	cloud, clk := api.cloud(Config{ServerCacheTTL: 10 * time.Second})
-	node := testNode("node-2", providerID(2))
+	cloud, clk := cloudOf(api, Config{ServerCacheTTL: 10 * time.Second})
+	node := ccmtest.Node("node-2", ccmtest.ProviderID(2))
 	if exists, err := cloud.instances.InstanceExists(t.Context(), node); !exists || err != nil {
 		t.Fatal(exists, err)
 	}
@@ -361,7 +253,7 @@ func TestADeletedServerIsNoticedWithinTheTTL(t *testing.T) {
 	if exists, err := cloud.instances.InstanceExists(t.Context(), node); exists || err != nil {
 		t.Errorf("after the TTL: %v, %v", exists, err)
 	}
-	last := api.recorded()[len(api.recorded())-1]
+	last := api.Recorded()[len(api.Recorded())-1]
 	if last.Path != "/servers/2" {
 		t.Errorf("concluded from %s, want a direct question", last.Path)
 	}
@@ -371,7 +263,7 @@ func TestTheListMustConfirmThatAServerDoesNotExist(t *testing.T) {
 	t.Parallel()
 	list := func(servers string) func(http.ResponseWriter) {
 		return func(w http.ResponseWriter) {
-			reply(w, 200, `{"servers":[`+servers+`],"meta":{"pagination":{"page":1}}}`)
+			ccmtest.Reply(w, 200, `{"servers":[`+servers+`],"meta":{"pagination":{"page":1}}}`)
 		}
 	}
 	for name, tc := range map[string]struct {
@@ -379,23 +271,23 @@ func TestTheListMustConfirmThatAServerDoesNotExist(t *testing.T) {
 		exists bool
 		err    string
 	}{
-		"not there":             {list(serverJSON(2, "node-2", "running")), false, ""},
-		"there":                 {list(serverJSON(1, "node-1", "running")), true, ""},
-		"not_found for it, too": {status(404, "not_found"), false, "listing servers"},
-		"no list":               {bare(503), false, "503"},
+		"not there":             {list(ccmtest.ServerJSON(2, "node-2", "running")), false, ""},
+		"there":                 {list(ccmtest.ServerJSON(1, "node-1", "running")), true, ""},
+		"not_found for it, too": {ccmtest.Status(404, "not_found"), false, "listing servers"},
+		"no list":               {ccmtest.Bare(503), false, "503"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			api := newTestAPI(t, func(w http.ResponseWriter, r *http.Request) {
+			api := ccmtest.NewAPI(t, func(w http.ResponseWriter, r *http.Request) {
 				if strings.HasPrefix(r.URL.Path, "/servers/") {
-					replyError(w, 404, "not_found")
+					ccmtest.ReplyError(w, 404, "not_found")
 					return
 				}
 				tc.list(w)
 			})
-			cloud, _ := api.cloud(Config{}) // without a cache the server is requested before the list
-			cloud.evidence.sawOne("secret") // the project is the cluster's
-			exists, err := cloud.instances.InstanceExists(t.Context(), testNode("node-1", providerID(1)))
+			cloud, _ := cloudOf(api, Config{}) // without a cache the server is requested before the list
+			cloud.evidence.SawOne("secret")    // the project is the cluster's
+			exists, err := cloud.instances.InstanceExists(t.Context(), ccmtest.Node("node-1", ccmtest.ProviderID(1)))
 			if exists != tc.exists || (err != nil) != (tc.err != "") || err != nil && !strings.Contains(err.Error(), tc.err) {
 				t.Errorf("%v, %v", exists, err)
 			}
@@ -405,58 +297,30 @@ func TestTheListMustConfirmThatAServerDoesNotExist(t *testing.T) {
 
 func TestAnAnswerAboutAnotherServerIsAnError(t *testing.T) {
 	t.Parallel()
-	for _, body := range []string{`{"server":` + serverJSON(2, "node-2", "off") + `}`, `{}`, `{"servers":[]}`} {
-		api := newTestAPI(t, func(w http.ResponseWriter, _ *http.Request) { reply(w, 200, body) })
-		cloud, _ := api.cloud(Config{})
-		if shutdown, err := cloud.instances.InstanceShutdown(t.Context(), testNode("node-1", providerID(1))); err == nil {
+	for _, body := range []string{`{"server":` + ccmtest.ServerJSON(2, "node-2", "off") + `}`, `{}`, `{"servers":[]}`} {
+		api := ccmtest.NewAPI(t, func(w http.ResponseWriter, _ *http.Request) { ccmtest.Reply(w, 200, body) })
+		cloud, _ := cloudOf(api, Config{})
+		if shutdown, err := cloud.instances.InstanceShutdown(t.Context(), ccmtest.Node("node-1", ccmtest.ProviderID(1))); err == nil {
 			t.Errorf("%s: %v and no error", body, shutdown)
 		}
-	}
-}
-
-func TestLabelsFollowTheServerAfterInitialization(t *testing.T) {
-	t.Parallel()
-	meta := &cloudprovider.InstanceMetadata{InstanceType: "cx32", Zone: "fsn1", Region: "eu-central", AdditionalLabels: map[string]string{"instance.hetzner.cloud/provided-by": "cloud"}}
-	labelled := testNode("n", providerID(1))
-	labelled.Labels = map[string]string{corev1.LabelInstanceType: "cx22", corev1.LabelInstanceTypeStable: "cx22", corev1.LabelTopologyZone: "fsn1",
-		corev1.LabelFailureDomainBetaZone: "fsn1", corev1.LabelTopologyRegion: "eu-central", corev1.LabelFailureDomainBetaRegion: "eu-central", "mine": "kept"}
-	kube := fake.NewClientset(labelled.DeepCopy())
-	sync := &nodeLabelSync{kube: kube}
-	sync.sync(t.Context(), labelled, meta)
-	got, err := kube.CoreV1().Nodes().Get(t.Context(), "n", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got.Labels[corev1.LabelInstanceTypeStable] != "cx32" || got.Labels[corev1.LabelInstanceType] != "cx32" || got.Labels["mine"] != "kept" || got.Labels["instance.hetzner.cloud/provided-by"] != "cloud" {
-		t.Errorf("labels %v", got.Labels)
-	}
-	writes := len(kube.Actions())
-	sync.sync(t.Context(), got, meta)
-	if len(kube.Actions()) != writes+0 {
-		t.Errorf("writes without a difference: %v", kube.Actions()[writes:])
-	}
-	uninitialized := testNode("m", "")
-	uninitialized.Spec.Taints = []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider}}
-	if stale := staleLabels(uninitialized, meta); len(stale) != 0 {
-		t.Errorf("labels of an uninitialized node: %v, want none", stale)
 	}
 }
 
 func TestWarningsAboutANodeAreEventsOnIt(t *testing.T) {
 	t.Parallel()
 	recorder := record.NewFakeRecorder(100)
-	api := newTestAPI(t, func(w http.ResponseWriter, r *http.Request) {
+	api := ccmtest.NewAPI(t, func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case strings.HasPrefix(r.URL.Path, "/networks"):
-			reply(w, 200, `{"networks":[{"id":6,"name":"other"}],"meta":{"pagination":{"page":1}}}`)
+			ccmtest.Reply(w, 200, `{"networks":[{"id":6,"name":"other"}],"meta":{"pagination":{"page":1}}}`)
 		case r.URL.Path == "/servers":
-			reply(w, 200, `{"servers":[`+serverJSON(1, "node-1", "running")+`],"meta":{"pagination":{"page":1}}}`)
+			ccmtest.Reply(w, 200, `{"servers":[`+ccmtest.ServerJSON(1, "node-1", "running")+`],"meta":{"pagination":{"page":1}}}`)
 		default:
-			replyError(w, 404, "not_found")
+			ccmtest.ReplyError(w, 404, "not_found")
 		}
 	})
-	cloud, clk := api.cloud(Config{Network: "other", ServerCacheTTL: time.Minute}, WithEventRecorder(recorder))
-	cloud.evidence.sawOne("secret") // the project is the cluster's
+	cloud, clk := cloudOf(api, Config{Network: "other", ServerCacheTTL: time.Minute}, WithEventRecorder(recorder))
+	cloud.evidence.SawOne("secret") // the project is the cluster's
 	ask := func(node *corev1.Node) {
 		for range 100 {
 			_, _ = cloud.instances.InstanceMetadata(t.Context(), node)
@@ -468,10 +332,10 @@ func TestWarningsAboutANodeAreEventsOnIt(t *testing.T) {
 		node *corev1.Node
 		want string
 	}{
-		"of another provider":    {testNode("robot", "robot://1"), `Warning ForeignProviderID The node is ignored: provider ID "robot://1"`},
-		"without a server":       {testNode("unknown", ""), `Warning ServerNotFound node "unknown": no server has this name`},
-		"whose server is gone":   {testNode("gone", providerID(99)), `Warning ServerNotFound node "gone": no server for provider ID`},
-		"outside of the network": {testNode("node-1", providerID(1)), `Warning ServerNotAttachedToNetwork Server 1 (node-1) is not attached to network 6 (HCLOUD_NETWORK="other")`},
+		"of another provider":    {ccmtest.Node("robot", "robot://1"), `Warning ForeignProviderID The node is ignored: provider ID "robot://1"`},
+		"without a server":       {ccmtest.Node("unknown", ""), `Warning ServerNotFound node "unknown": no server has this name`},
+		"whose server is gone":   {ccmtest.Node("gone", ccmtest.ProviderID(99)), `Warning ServerNotFound node "gone": no server for provider ID`},
+		"outside of the network": {ccmtest.Node("node-1", ccmtest.ProviderID(1)), `Warning ServerNotAttachedToNetwork Server 1 (node-1) is not attached to network 6 (HCLOUD_NETWORK="other")`},
 	} {
 		ask(tc.node)
 		if len(recorder.Events) != 1 {
@@ -488,20 +352,20 @@ func TestWarningsAboutANodeAreEventsOnIt(t *testing.T) {
 func TestANodeWithoutANetworkIsNoReasonForAWarning(t *testing.T) {
 	t.Parallel()
 	recorder := record.NewFakeRecorder(100)
-	cloud, _ := serversAPI(t, 1, running).cloud(Config{}, WithEventRecorder(recorder))
-	if _, err := cloud.instances.InstanceMetadata(t.Context(), testNode("node-1", providerID(1))); err != nil || len(recorder.Events) > 0 {
+	cloud, _ := cloudOf(ccmtest.ServersAPI(t, 1, ccmtest.Running), Config{}, WithEventRecorder(recorder))
+	if _, err := cloud.instances.InstanceMetadata(t.Context(), ccmtest.Node("node-1", ccmtest.ProviderID(1))); err != nil || len(recorder.Events) > 0 {
 		t.Errorf("%v, %d events", err, len(recorder.Events))
 	}
 }
 
 func TestCheckReportsThatThisNodeIsNotAttachedToTheNetwork(t *testing.T) {
 	t.Parallel()
-	api := newTestAPI(t, func(w http.ResponseWriter, r *http.Request) {
+	api := ccmtest.NewAPI(t, func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/networks") {
-			reply(w, 200, `{"networks":[{"id":`+strings.TrimPrefix(r.URL.Query().Get("name"), "n")+`,"name":"`+r.URL.Query().Get("name")+`"}],"meta":{"pagination":{"page":1}}}`)
+			ccmtest.Reply(w, 200, `{"networks":[{"id":`+strings.TrimPrefix(r.URL.Query().Get("name"), "n")+`,"name":"`+r.URL.Query().Get("name")+`"}],"meta":{"pagination":{"page":1}}}`)
 			return
 		}
-		reply(w, 200, `{"servers":[`+serverJSON(1, "node-1", "running")+`],"meta":{"pagination":{"page":1}}}`)
+		ccmtest.Reply(w, 200, `{"servers":[`+ccmtest.ServerJSON(1, "node-1", "running")+`],"meta":{"pagination":{"page":1}}}`)
 	})
 	for name, tc := range map[string]struct {
 		cfg Config
@@ -513,7 +377,7 @@ func TestCheckReportsThatThisNodeIsNotAttachedToTheNetwork(t *testing.T) {
 		"node not known": {Config{Network: "n6"}, false},
 		"not a server":   {Config{Network: "n6", NodeName: "laptop"}, false},
 	} {
-		cloud, _ := api.cloud(tc.cfg)
+		cloud, _ := cloudOf(api, tc.cfg)
 		if err := cloud.Check(t.Context()); (err != nil) != tc.bad || tc.bad && !strings.Contains(err.Error(), `HCLOUD_NETWORK="n6"`) {
 			t.Errorf("%s: got %v", name, err)
 		}
@@ -525,12 +389,12 @@ func TestCheckReportsThatThisNodeIsNotAttachedToTheNetwork(t *testing.T) {
 func TestANewNodeIsNotTakenForTheFormerServerOfItsName(t *testing.T) {
 	t.Parallel()
 	id := 1
-	api := newTestAPI(t, func(w http.ResponseWriter, _ *http.Request) {
-		reply(w, 200, `{"servers":[`+serverJSON(id, "node-1", "running")+`],"meta":{"pagination":{"page":1}}}`)
+	api := ccmtest.NewAPI(t, func(w http.ResponseWriter, _ *http.Request) {
+		ccmtest.Reply(w, 200, `{"servers":[`+ccmtest.ServerJSON(id, "node-1", "running")+`],"meta":{"pagination":{"page":1}}}`)
 	})
-	cloud, clk := api.cloud(Config{ServerCacheTTL: 10 * time.Second})
+	cloud, clk := cloudOf(api, Config{ServerCacheTTL: 10 * time.Second})
 	register := func() *corev1.Node {
-		n := testNode("node-1", "")
+		n := ccmtest.Node("node-1", "")
 		n.CreationTimestamp = metav1.NewTime(clk.Now().Truncate(time.Second)) // as the API server writes it
 		n.Spec.Taints = []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider}}
 		return n
@@ -543,69 +407,35 @@ func TestANewNodeIsNotTakenForTheFormerServerOfItsName(t *testing.T) {
 		}
 		return meta.ProviderID
 	}
-	if got := providerIDOf(register()); got != providerID(1) {
+	if got := providerIDOf(register()); got != ccmtest.ProviderID(1) {
 		t.Fatal(got)
 	}
 	id = 2
 	clk.Step(200 * time.Millisecond)
 	n := register()
-	if got := providerIDOf(n); got != providerID(2) {
+	if got := providerIDOf(n); got != ccmtest.ProviderID(2) {
 		t.Errorf("the Node has the provider ID %s, want that of the server that there is now", got)
 	}
-	calls := len(api.recorded())
-	clk.Step(maxClockSkew)
+	calls := len(api.Recorded())
+	clk.Step(10 * time.Second) // the largest difference between two clocks
 	providerIDOf(n)
 	clk.Step(time.Minute)
-	if providerIDOf(n); len(api.recorded()) != calls+1 {
-		t.Errorf("%d calls, want that data from after the creation serve", len(api.recorded())-calls)
+	if providerIDOf(n); len(api.Recorded()) != calls+1 {
+		t.Errorf("%d calls, want that data from after the creation serve", len(api.Recorded())-calls)
 	}
 }
 
-// What has been so for long is asked less often.
-func TestTheAgeOfDataAboutANodeGrowsWithTheNodesState(t *testing.T) {
+func TestRequestsAboutNodesGetTwoAttempts(t *testing.T) {
 	t.Parallel()
-	api := serversAPI(t, 1, running)
-	cloud, clk := api.cloud(Config{ServerCacheTTL: 10 * time.Second})
-	node := func(created, notReady time.Duration, taints ...corev1.Taint) *corev1.Node {
-		n := testNode("node-1", providerID(1))
-		n.Spec.Taints = taints
-		if created > 0 {
-			n.CreationTimestamp = metav1.NewTime(clk.Now().Add(-created))
+	api := ccmtest.NewAPI(t, ccmtest.BareHandler(503))
+	cloud, _ := cloudOf(api, Config{ServerCacheTTL: time.Second})
+	for _, node := range []string{ccmtest.ProviderID(1), ""} {
+		before := len(api.Recorded())
+		if _, err := cloud.instances.InstanceExists(t.Context(), ccmtest.Node("node-1", node)); err == nil {
+			t.Error("no error")
 		}
-		if notReady > 0 {
-			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(clk.Now().Add(-notReady))}}
-		}
-		return n
-	}
-	for name, tc := range map[string]struct {
-		node *corev1.Node
-		want time.Duration
-	}{
-		"NotReady for a moment":       {node(time.Hour, 5*time.Second), 10 * time.Second},
-		"NotReady for a minute":       {node(time.Hour, time.Minute), 30 * time.Second},
-		"NotReady for an hour":        {node(2*time.Hour, time.Hour), maxNotReadyAge},
-		"without a condition":         {node(time.Minute, 0), 30 * time.Second},
-		"nothing is known about when": {node(0, 0), 0},
-	} {
-		if got := cloud.instances.notReadyAge(tc.node); got != tc.want {
-			t.Errorf("a Node %s: %v, want %v", name, got, tc.want)
-		}
-	}
-	fresh := corev1.Taint{Key: cloudproviderapi.TaintExternalCloudProvider}
-	for name, tc := range map[string]struct {
-		node     *corev1.Node
-		want     time.Duration
-		periodic bool
-	}{
-		"new":                                 {node(15*time.Second, 0, fresh), 10 * time.Second, false},
-		"a minute old":                        {node(time.Minute, 0, fresh), 50 * time.Second, false}, // the clocks may differ
-		"a day old and never initialized":     {node(24*time.Hour, 0, fresh), maxInitAge, false},
-		"whose creation is not known":         {node(0, 0, fresh), 0, false},
-		"initialized, with a taint of a user": {node(time.Minute, 0, corev1.Taint{Key: "dedicated"}), 0, true},
-	} {
-		ctx, ask := cloud.instances.askForMetadata(t.Context(), tc.node)
-		if ask.maxAge != tc.want || purposeOf(ctx).periodic != tc.periodic {
-			t.Errorf("a Node %s: %v, %+v; want %v, periodic %t", name, ask.maxAge, purposeOf(ctx), tc.want, tc.periodic)
+		if n := len(api.Recorded()) - before; n != 2 {
+			t.Errorf("provider ID %q: %d requests, want 2", node, n)
 		}
 	}
 }

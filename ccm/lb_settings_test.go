@@ -11,13 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 	cloudapi "k8s.io/cloud-provider/api"
-
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 )
 
 // tryEnsure calls EnsureLoadBalancer once.

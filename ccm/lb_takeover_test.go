@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 )
 
 // The state that the production CCM leaves: provider IDs with its prefix, and its label on the load balancer.
@@ -141,7 +141,9 @@ func tcp(listen, destination int) hcloud.LoadBalancerCreateOptsService {
 func TestTheProductionCCMFindsEverythingAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 1)
-	hcloudIDs := func(c *ccm.Config) { c.ProviderIDPrefix, c.TopologyLabels = ccm.ConventionHcloud, ccm.ConventionHcloud }
+	hcloudIDs := func(c *ccm.Config) {
+		c.ProviderIDPrefix, c.TopologyLabels = nodeinfo.ConventionHcloud, nodeinfo.ConventionHcloud
+	}
 	cloud := w.provider(hcloudIDs)
 	w.ensure(cloud, newService("web", managed("example.org"), 443))
 	if lb := w.theLoadBalancer(); lb.Labels[productionLabel] != "uid-web" {

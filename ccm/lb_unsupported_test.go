@@ -6,12 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/loadbalancer"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
-
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 )
 
 // What the cloud cannot do is said once, with what to do, and everything else works.
@@ -74,7 +74,7 @@ func TestTheConditionOfAService(t *testing.T) {
 		_, _ = w.tryEnsure(cloud, now)
 		now, err = kube.CoreV1().Services(svc.Namespace).Get(t.Context(), svc.Name, metav1.GetOptions{})
 		w.must(err)
-		return meta.FindStatusCondition(now.Status.Conditions, ccm.ConditionReady)
+		return meta.FindStatusCondition(now.Status.Conditions, loadbalancer.ConditionReady)
 	}
 	expect := func(status metav1.ConditionStatus, reason, message string) *metav1.Condition {
 		t.Helper()

@@ -7,9 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hetznercloud/hcloud-go/v2/hcloud"
-
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 )
 
 // traffic watches the project's load balancer after each API call of the CCM. It says what clients of the

@@ -46,7 +46,7 @@ import (
 
 var table = flag.Bool("table", false, "measure the table of ccm/README.md")
 
-// latency is the time that the cloud takes to answer, as in ccm/budget.
+// latency is the time that the cloud takes to answer, as in ccm/internal/proof/budget.
 const latency = 30 * time.Millisecond
 
 func TestColdStart(t *testing.T) {

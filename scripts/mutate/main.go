@@ -1,5 +1,6 @@
 // Command mutate measures what the tests of a package notice: it changes the package's code in many small ways,
-// runs the tests for each, and reports the mutants that survive.
+// runs the tests for each, and reports the mutants that survive. The packages in its folder internal belong to it, except
+// helpers of tests.
 //
 //	go run ./scripts/mutate -package ccm             all mutants, hours
 //	go run ./scripts/mutate -package ccm -sample 200  so many, drawn with -seed
@@ -9,6 +10,8 @@
 // All mutants are compiled once and switched on by their number (see instrumenter). Only tests that reach a mutant
 // run for it, the quick ones first. A mutant that no test reaches survives. One that never ends counts as noticed.
 //
+// With -package ccm/internal/plan, only that package is changed, and only its tests judge.
+//
 // The third form replays mutants that a person has written down; each must make a test fail. In the fourth form, the
 // simulation must notice each; the program prints by which rule and after how many seeds.
 package main
@@ -17,6 +20,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/signal"
@@ -78,11 +82,15 @@ func (m *mutation) measure(ctx context.Context, sample int, seed uint64) (score 
 		return 0, err
 	}
 	defer func() { _ = os.RemoveAll(m.tmp) }()
-	mutants, err := m.build(ctx)
+	folders, err := m.packages()
 	if err != nil {
 		return 0, err
 	}
-	reached, err := m.reach(ctx)
+	mutants, err := m.build(ctx, folders)
+	if err != nil {
+		return 0, err
+	}
+	reached, err := m.reach(ctx, folders)
 	if err != nil {
 		return 0, err
 	}
@@ -120,11 +128,11 @@ func (m *mutation) measure(ctx context.Context, sample int, seed uint64) (score 
 }
 
 // noticed reports whether a test fails with the mutant.
-func (m *mutation) noticed(ctx context.Context, one mutant, reachedBy map[string]bool) bool {
+func (m *mutation) noticed(ctx context.Context, one mutant, reachedBy map[test]bool) bool {
 	var quick, slow []testCost
 	for _, t := range m.tests {
 		switch {
-		case !reachedBy[t.name]:
+		case !reachedBy[t.test]:
 		case t.took < slowTest:
 			quick = append(quick, t)
 		default:
@@ -134,37 +142,59 @@ func (m *mutation) noticed(ctx context.Context, one mutant, reachedBy map[string
 	return !m.pass(ctx, one.id, quick) || !m.pass(ctx, one.id, slow)
 }
 
-// build compiles the tests with all mutants.
-func (m *mutation) build(ctx context.Context) ([]mutant, error) {
-	files, err := filepath.Glob(filepath.Join(m.folder, "*.go"))
+// packages returns the folders of the package and of those that belong to it.
+func (m *mutation) packages() (folders []string, err error) {
+	beneath, err := filepath.Glob(filepath.Join(m.folder, "internal", "*"))
 	if err != nil {
 		return nil, err
 	}
+	for _, folder := range append([]string{m.folder}, beneath...) {
+		if files, _ := filepath.Glob(filepath.Join(folder, "*.go")); len(files) > 0 && !strings.HasSuffix(folder, "test") {
+			folders = append(folders, folder)
+		}
+	}
+	return folders, nil
+}
+
+// build compiles the tests with all mutants.
+func (m *mutation) build(ctx context.Context, folders []string) ([]mutant, error) {
 	in := &instrumenter{}
 	changed := map[string]string{}
-	name := ""
-	for _, file := range files {
-		if strings.HasSuffix(file, "_test.go") {
-			continue
-		}
-		source, err := os.ReadFile(file)
+	for _, folder := range folders {
+		files, err := filepath.Glob(filepath.Join(folder, "*.go"))
 		if err != nil {
 			return nil, err
 		}
-		if name, err = packageName(source); err != nil {
-			return nil, err
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			source, err := os.ReadFile(file)
+			if err != nil {
+				return nil, err
+			}
+			result, err := in.instrument(file, source)
+			if err != nil {
+				return nil, err
+			}
+			changed[file] = string(result)
 		}
-		result, err := in.instrument(file, source)
-		if err != nil {
-			return nil, err
-		}
-		changed[file] = string(result)
 	}
-	changed[filepath.Join(m.folder, "mutant_switch.go")] = fmt.Sprintf(switchSource, name, in.next+1)
-	if err := m.compile(ctx, changed); err != nil {
-		return nil, err
+	addSwitches(changed, in.next+1)
+	for _, folder := range folders {
+		if err := m.compile(ctx, folder, changed); err != nil {
+			return nil, err
+		}
 	}
 	return in.mutants, nil
+}
+
+// addSwitches adds the file with the switches of the mutants to each folder with a changed file.
+func addSwitches(changed map[string]string, mutants int) {
+	for _, file := range slices.Collect(maps.Keys(changed)) {
+		folder := filepath.Dir(file)
+		changed[filepath.Join(folder, "mutant_switch.go")] = fmt.Sprintf(switchSource, filepath.Base(folder), mutants)
+	}
 }
 
 // each calls do for each item, some at the same time.

@@ -14,7 +14,7 @@ import (
 // namedMutant is a change that a person has written down:
 //
 //	= what is broken
-//	file.go
+//	internal/plan/file.go, in the folder of the package
 //	- lines that are replaced, exactly once in the file
 //	+ lines in their place; none: the lines are left out
 //	! TestThatMustFail
@@ -151,13 +151,14 @@ func (m *mutation) replay(ctx context.Context, list string, only string) (err er
 
 // compileAll compiles all mutants at once, each with its switch.
 func (m *mutation) compileAll(ctx context.Context, all []namedMutant) error {
-	texts := map[string]string{filepath.Join(m.folder, "mutant_switch.go"): fmt.Sprintf(switchSource, filepath.Base(m.folder), len(all)+1)}
+	texts := map[string]string{}
 	for i, n := range all {
 		if err := n.apply(m.folder, i+1, texts); err != nil {
 			return err
 		}
 	}
-	return m.compile(ctx, texts)
+	addSwitches(texts, len(all)+1)
+	return m.compile(ctx, m.simulation(), texts)
 }
 
 // try returns what notices the mutant with the number id, and an error if something that should does not.
@@ -169,22 +170,32 @@ func (m *mutation) try(ctx context.Context, id int, n namedMutant) (by string, e
 	if err := n.apply(m.folder, id, texts); err != nil {
 		return "", err
 	}
-	if err := m.compile(ctx, texts); err != nil {
-		return "", err
-	}
-	listed, err := m.command(ctx, "-test.list", ".").Output()
+	folders, err := m.packages()
 	if err != nil {
 		return "", err
 	}
-	for _, test := range n.judges {
-		if !slices.Contains(strings.Fields(string(listed)), test) {
-			return "", fmt.Errorf("there is no test %s", test)
+	for _, name := range n.judges {
+		i := slices.IndexFunc(folders, func(folder string) bool { return hasTest(folder, name) })
+		if i < 0 {
+			return "", fmt.Errorf("there is no test %s", name)
 		}
-		if m.pass(ctx, 0, []testCost{{name: test, took: slowTest}}) {
-			return "", fmt.Errorf("SURVIVES: %s does not fail", test)
+		if err := m.compile(ctx, folders[i], texts); err != nil {
+			return "", err
+		}
+		if m.pass(ctx, 0, []testCost{{test{folders[i], name}, slowTest}}) {
+			return "", fmt.Errorf("SURVIVES: %s does not fail", name)
 		}
 	}
 	return strings.Join(n.judges, ", "), nil
+}
+
+// hasTest reports whether a test of this name is in the folder.
+func hasTest(folder, name string) bool {
+	files, _ := filepath.Glob(filepath.Join(folder, "*_test.go"))
+	return slices.ContainsFunc(files, func(file string) bool {
+		source, err := os.ReadFile(file)
+		return err == nil && strings.Contains(string(source), "\nfunc "+name+"(")
+	})
 }
 
 // failedSeed is a line of the simulation about a seed that has failed.
@@ -192,7 +203,7 @@ var failedSeed = regexp.MustCompile(`seed (\d+): ([a-z ]+): `)
 
 // simulated runs seeds of the simulation until one fails, and returns the rule that was broken and the number of seeds.
 func (m *mutation) simulated(ctx context.Context, id int, n namedMutant) (by string, err error) {
-	cmd := m.command(ctx, "-test.run", "^TestSim$", "-test.timeout", "0", "-seeds", strconv.Itoa(m.seeds), "-shrink", "0", "-until")
+	cmd := m.command(ctx, m.simulation(), "-test.run", "^TestSim$", "-test.timeout", "0", "-seeds", strconv.Itoa(m.seeds), "-shrink", "0", "-until")
 	cmd.Env = append(cmd.Env, "MUTANT="+strconv.Itoa(id))
 	out, err := cmd.CombinedOutput()
 	if err == nil {

@@ -1,0 +1,450 @@
+package apicall
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	"k8s.io/utils/clock"
+)
+
+// DefaultActionTimeout is the default of HCLOUD_ACTION_TIMEOUT.
+// Most actions end sooner. While an action is waited for, a worker of a controller can do nothing else.
+const DefaultActionTimeout = 10 * time.Second
+
+// maxActionsPerPoll is the number of actions of one page: one call asks for so many.
+const maxActionsPerPoll = 50
+
+// pollSpacing is the least time between two polls. Actions that end within it share the second one.
+const pollSpacing = 200 * time.Millisecond
+
+// Waiter waits for actions on an injected clock. hcloud-go's own waiter uses the wall clock and
+// polls twice per second for each of its callers.
+//
+// All waits share their polls: one call asks for all actions that have probably ended.
+type Waiter struct {
+	Client *hcloud.Client
+	Clock  clock.Clock
+	// timeout limits the wait for one action. A slower action continues, and the next sync checks its
+	// result.
+	Timeout time.Duration
+
+	polling KeyLock // held during a poll, with the empty key
+
+	mu       sync.Mutex
+	waits    map[int64]*actionWait
+	timings  map[string]*actionTiming
+	polledAt time.Time
+}
+
+// NewWaiter returns a waiter. A timeout of 0 is DefaultActionTimeout.
+func NewWaiter(client *hcloud.Client, clk clock.Clock, timeout time.Duration) *Waiter {
+	return &Waiter{Client: client, Clock: clk, Timeout: cmp.Or(timeout, DefaultActionTimeout)}
+}
+
+// actionWait is an action that at least one caller waits for. All but started is guarded by the waiter's mu; missing may be
+// read when ended is closed.
+type actionWait struct {
+	callers  int
+	polls    int // polls that were made for it
+	started  time.Time
+	probable time.Time // when it has probably ended
+	latest   *hcloud.Action
+	look     look
+	missing  bool          // a poll did not find it
+	ended    chan struct{} // closed when latest has ended, or it is missing
+}
+
+// look asks the resource of an action, instead of the action, how far it is. The last look then shows what the action has made.
+type look func(context.Context) (Progress, error)
+
+// Progress is what a look shows. If it is unknown, the action itself is asked.
+type Progress int
+
+// How far an action is.
+const (
+	ProgressUnknown Progress = iota
+	ProgressRunning
+	ProgressEnded
+)
+
+// maxLooks is the number of polls that may be looks. Only the action shows that it has failed.
+const maxLooks = 2
+
+// actionTiming is what is known about the duration of the actions of one command. The API reports times in whole
+// seconds, so it is learned from polls.
+type actionTiming struct {
+	expected time.Duration // a little more than the duration; 0: not known
+	floor    time.Duration // one was still running after it
+	ended    time.Duration // the last one was seen to have ended after it
+	hits     int           // first polls that came late enough
+}
+
+// PendingError reports that an action is still running after the timeout. It has not failed.
+type PendingError struct {
+	id      int64
+	command string
+	waited  time.Duration
+}
+
+func (e *PendingError) Error() string {
+	return fmt.Sprintf("action %d (%s) is still running", e.id, e.command)
+}
+
+// retryAfter returns the delay before the next question. It grows, so that an action that hangs costs
+// few calls.
+func (e *PendingError) retryAfter() time.Duration {
+	return min(max(busyRetry, e.waited/4), time.Minute)
+}
+
+// Wait returns nil when the action has succeeded, the action's error when it has failed, and an
+// *PendingError when it still runs after the timeout. A nil action counts as success: some
+// operations of some API versions return none.
+func (w *Waiter) Wait(ctx context.Context, action *hcloud.Action) error {
+	return w.waitFor(ctx, action, 0, nil)
+}
+
+// WaitPatiently is wait for an action whose end another poll will probably notice: its own first poll comes later by
+// patience.
+func (w *Waiter) WaitPatiently(ctx context.Context, action *hcloud.Action, patience time.Duration) error {
+	return w.waitFor(ctx, action, patience, nil)
+}
+
+// waitFor is WaitPatiently with a look, or nil. All that wait for the action share the first one's look, so it may be called
+// after waitFor has returned.
+func (w *Waiter) waitFor(ctx context.Context, action *hcloud.Action, patience time.Duration, l look) error {
+	if action == nil || action.ID == 0 || HasEnded(action) {
+		return resultOf(action)
+	}
+	wait, probable, leave := w.join(action, l)
+	defer leave()
+	delay := probable.Sub(w.Clock.Now()) + patience
+	for {
+		waited := w.Clock.Since(wait.started)
+		if waited >= w.Timeout {
+			return &PendingError{id: action.ID, command: action.Command, waited: waited}
+		}
+		timer := w.Clock.NewTimer(min(delay, w.Timeout-waited))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return fmt.Errorf("waiting for action %d (%s): %w", action.ID, action.Command, context.Cause(ctx))
+		case <-timer.C():
+		case <-wait.ended:
+			timer.Stop()
+		}
+		var err error
+		if delay, err = w.poll(ctx, action.ID, wait); err != nil {
+			return fmt.Errorf("getting action %d (%s): %w", action.ID, action.Command, err)
+		}
+		if delay == 0 {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return resultOf(wait.latest)
+		}
+	}
+}
+
+// HasEnded reports whether the action has succeeded or failed.
+func HasEnded(action *hcloud.Action) bool {
+	return action.Status == hcloud.ActionStatusSuccess || action.Status == hcloud.ActionStatusError
+}
+
+// resultOf returns the error of an action that has ended.
+func resultOf(action *hcloud.Action) error {
+	if action != nil && action.Status == hcloud.ActionStatusError {
+		return fmt.Errorf("action %d (%s) failed: %w", action.ID, action.Command, action.Error())
+	}
+	return nil
+}
+
+// join returns the wait for an action, which all its callers share, and when the action has probably ended. leave must be
+// called at the end.
+func (w *Waiter) join(action *hcloud.Action, l look) (wait *actionWait, probable time.Time, leave func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	wait = w.waits[action.ID]
+	if wait == nil {
+		now := w.Clock.Now()
+		wait = &actionWait{started: now, probable: now.Add(w.timingOf(action.Command).next()), latest: action, look: l, ended: make(chan struct{})}
+		if w.waits == nil {
+			w.waits = map[int64]*actionWait{}
+		}
+		w.waits[action.ID] = wait
+	}
+	wait.callers++
+	return wait, wait.probable, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if wait.callers--; wait.callers == 0 {
+			delete(w.waits, action.ID)
+		}
+	}
+}
+
+// poll asks for the action, and for all others that have probably ended. It returns the delay before the next
+// poll, or 0 if the action has ended. Shortly after another poll, it only returns a delay.
+func (w *Waiter) poll(ctx context.Context, id int64, wait *actionWait) (time.Duration, error) {
+	unlock, err := w.polling.Lock(ctx, "")
+	if err != nil {
+		return 0, err
+	}
+	defer unlock()
+	ids, delay := w.due(id, wait)
+	if len(ids) > 0 {
+		if err := w.ask(waiting(ctx), ids); err != nil {
+			return 0, err
+		}
+		delay = w.afterPoll(wait)
+	}
+	select {
+	case <-wait.ended:
+		if wait.missing {
+			return 0, errors.New("it does not exist any more")
+		}
+		return 0, nil
+	default:
+		return max(delay, time.Millisecond), nil
+	}
+}
+
+// due returns the actions to ask for, or the delay until the next poll may be made.
+func (w *Waiter) due(id int64, wait *actionWait) (ids []int64, delay time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	select {
+	case <-wait.ended:
+		return nil, 0
+	default:
+	}
+	now := w.Clock.Now()
+	if delay := w.polledAt.Add(pollSpacing).Sub(now); delay > 0 {
+		return nil, delay
+	}
+	ids = []int64{id}
+	for _, other := range slices.Sorted(maps.Keys(w.waits)) {
+		if other != id && len(ids) < maxActionsPerPoll && !w.waits[other].probable.After(now) {
+			ids = append(ids, other)
+		}
+	}
+	w.polledAt = now
+	return ids, 0
+}
+
+// ask fetches actions and notes what the answer says.
+func (w *Waiter) ask(ctx context.Context, ids []int64) error {
+	var actions []*hcloud.Action
+	var err error
+	if len(ids) == 1 {
+		var one *hcloud.Action
+		if one, err = w.askOne(ctx, ids[0]); one != nil {
+			actions = []*hcloud.Action{one}
+		}
+	} else {
+		actions, _, err = w.Client.Action.List(ctx, hcloud.ActionListOpts{ID: ids, ListOpts: hcloud.ListOpts{PerPage: maxActionsPerPoll}})
+	}
+	if err != nil {
+		return err
+	}
+	answers := map[int64]*hcloud.Action{}
+	for _, a := range actions {
+		answers[a.ID] = a
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, id := range ids {
+		wait, answer := w.waits[id], answers[id]
+		if wait == nil || isClosed(wait.ended) {
+			continue
+		}
+		if answer == nil {
+			wait.missing = true
+			close(wait.ended)
+			continue
+		}
+		wait.latest = answer
+		if i == 0 { // the others were asked for by the way
+			w.learn(wait)
+		}
+		if HasEnded(answer) {
+			close(wait.ended)
+		}
+	}
+	return nil
+}
+
+// askOne fetches an action, or looks at what it changes. It returns nil if the API does not know the action.
+func (w *Waiter) askOne(ctx context.Context, id int64) (*hcloud.Action, error) {
+	w.mu.Lock()
+	wait := w.waits[id]
+	looks := wait.look != nil && wait.polls < maxLooks
+	seen := *wait.latest
+	w.mu.Unlock()
+	if looks {
+		now, err := wait.look(ctx)
+		switch {
+		case err != nil:
+			return nil, err
+		case now == ProgressEnded:
+			seen.Status = hcloud.ActionStatusSuccess
+			return &seen, nil
+		case now == ProgressRunning:
+			return &seen, nil
+		}
+	}
+	action, _, err := w.Client.Action.GetByID(ctx, id)
+	return action, err
+}
+
+// learn notes what a poll says about the duration of the command. The caller holds mu.
+func (w *Waiter) learn(wait *actionWait) {
+	timing, after := w.timingOf(wait.latest.Command), w.Clock.Since(wait.started)
+	switch first := wait.polls == 0; {
+	case first && !HasEnded(wait.latest):
+		timing.early(after)
+	case first && after < timing.next()+pollSpacing: // else the poll came late, and says nothing
+		timing.hit(after)
+	case !first && HasEnded(wait.latest):
+		timing.late(after)
+	}
+	wait.polls++
+}
+
+func isClosed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// afterPoll returns the delay before the next poll for an action that was still running. It grows.
+func (w *Waiter) afterPoll(wait *actionWait) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ran, ended := w.Clock.Since(wait.started), w.timingOf(wait.latest.Command).ended
+	delay := max(ran/4, pollSpacing)
+	if ended == 0 {
+		delay = ran // none has ended yet: it may take any time
+	}
+	delay = min(delay, 3*time.Second)
+	if ended = cmp.Or(ended, usualAction); ended > ran {
+		delay = ended - ran
+	}
+	wait.probable = w.Clock.Now().Add(delay)
+	return delay
+}
+
+// Expected returns how long actions of a command probably take, or 0 if none has ended yet.
+func (w *Waiter) Expected(command string) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.timingOf(command).expected
+}
+
+// timingOf returns what is known about a command. The caller holds mu.
+func (w *Waiter) timingOf(command string) *actionTiming {
+	if w.timings == nil {
+		w.timings = map[string]*actionTiming{}
+	}
+	if w.timings[command] == nil {
+		w.timings[command] = &actionTiming{expected: usually[command]}
+	}
+	return w.timings[command]
+}
+
+const (
+	// firstPoll is the delay before the very first poll, and usualAction that before the second one: it is a little more
+	// than the duration of most actions.
+	firstPoll   = 350 * time.Millisecond
+	usualAction = 1050 * time.Millisecond
+	// longestFirstPoll limits the delay of a first poll, also after very slow actions.
+	longestFirstPoll = 3 * time.Second
+	// timingPrecision is the precision with which durations are learned.
+	timingPrecision = 50 * time.Millisecond
+	// floorHits is the number of first polls after which an earlier one is tried again.
+	floorHits = 16
+)
+
+// usually is how long actions take at least that are known to take longer than others.
+var usually = map[string]time.Duration{"create_load_balancer": usualAction}
+
+// next returns the delay before the first poll.
+func (t *actionTiming) next() time.Duration { return cmp.Or(t.expected, firstPoll) }
+
+// early notes that an action was still running at its first poll.
+func (t *actionTiming) early(after time.Duration) { t.floor = after }
+
+// late notes when an action had ended that was still running at its first poll. One slow action does not delay all
+// later ones.
+func (t *actionTiming) late(after time.Duration) {
+	t.ended = after
+	t.expected = min(after, max(t.expected, usualAction)*3/2, longestFirstPoll)
+}
+
+// hit notes that an action had ended at its first poll: the next one comes earlier.
+func (t *actionTiming) hit(after time.Duration) {
+	t.ended = after
+	if t.hits++; t.hits%floorHits == 0 {
+		t.floor = 0
+	}
+	if t.expected = t.next(); t.expected-t.floor > timingPrecision {
+		t.expected = max(t.expected*3/4, (t.expected+t.floor)/2)
+	}
+}
+
+// SlowActions remembers the actions that were still running after the timeout, by the resource that they
+// lock. A later sync of the resource asks for the action first: it would otherwise meet the lock and wait
+// again.
+type SlowActions struct {
+	Waiter *Waiter
+
+	mu  sync.Mutex
+	ids map[int64]int64
+}
+
+// Wait is Waiter.Wait for an action of the resource.
+func (s *SlowActions) Wait(ctx context.Context, resource int64, action *hcloud.Action) error {
+	return s.WaitLooking(ctx, resource, action, nil)
+}
+
+// WaitLooking is wait with a look at the resource.
+func (s *SlowActions) WaitLooking(ctx context.Context, resource int64, action *hcloud.Action, l look) error {
+	err := s.Waiter.waitFor(ctx, action, 0, l)
+	if pending, ok := errors.AsType[*PendingError](err); ok {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.ids == nil {
+			s.ids = map[int64]int64{}
+		}
+		s.ids[resource] = pending.id
+	}
+	return err
+}
+
+// Check returns an *PendingError if the resource's slow action is still running. An action that has
+// ended, also with an error, or cannot be read is forgotten: the resource itself shows its result, but one that was read
+// before may not. ended reports that.
+func (s *SlowActions) Check(ctx context.Context, resource int64) (ended bool, err error) {
+	s.mu.Lock()
+	id, slow := s.ids[resource]
+	s.mu.Unlock()
+	if !slow {
+		return false, nil
+	}
+	action, _, err := s.Waiter.Client.Action.GetByID(waiting(ctx), id)
+	if err == nil && action != nil && action.Status == hcloud.ActionStatusRunning {
+		return false, &PendingError{id: id, command: action.Command, waited: s.Waiter.Clock.Since(action.Started)}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.ids, resource)
+	return true, nil
+}

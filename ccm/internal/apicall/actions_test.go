@@ -1,0 +1,354 @@
+package apicall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
+)
+
+// actionsAPI answers questions about actions, each of which ends at a time.
+type actionsAPI struct {
+	mu    sync.Mutex
+	ends  map[int64]time.Time
+	gone  map[int64]bool // actions that the API does not know
+	takes time.Duration  // until the API answers
+	calls []string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (a *actionsAPI) RoundTrip(r *http.Request) (*http.Response, error) {
+	time.Sleep(a.takes)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.calls = append(a.calls, r.URL.RequestURI())
+	describe := func(text string) string {
+		id, _ := strconv.ParseInt(text, 10, 64)
+		status := "success"
+		if time.Now().Before(a.ends[id]) {
+			status = "running"
+		}
+		return fmt.Sprintf(`{"id":%d,"command":"add_route","status":%q,"progress":0,"started":"2026-11-20T12:00:00Z","finished":null,"resources":[],"error":null}`, id, status)
+	}
+	var body string
+	if ids := r.URL.Query()["id"]; len(ids) > 0 {
+		var all []string
+		for _, text := range ids {
+			if id, _ := strconv.ParseInt(text, 10, 64); !a.gone[id] {
+				all = append(all, describe(text))
+			}
+		}
+		body = `{"actions":[` + strings.Join(all, ",") + `]}`
+	} else if id, _ := strconv.ParseInt(r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:], 10, 64); a.gone[id] {
+		return &http.Response{StatusCode: http.StatusNotFound, Header: http.Header{"Content-Type": {"application/json"}},
+			Body: io.NopCloser(strings.NewReader(`{"error":{"code":"not_found","message":"not found"}}`)), Request: r}, nil
+	} else {
+		body = `{"action":` + describe(r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]) + `}`
+	}
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+}
+
+// newWaiter returns a waiter on the clock of the bubble.
+func newWaiter() (*Waiter, *actionsAPI) {
+	api := &actionsAPI{ends: map[int64]time.Time{}}
+	client := NewClient(ClientSettings{Endpoint: "http://cloud.invalid/v1", RequestTimeout: time.Second}, NewTokenSource("secret", ""), clock.RealClock{},
+		prometheus.NewRegistry(), api, DefaultJitter, func(context.Context) error { return nil })
+	return NewWaiter(client, clock.RealClock{}, 0), api
+}
+
+// start starts an action that takes so long.
+func (a *actionsAPI) start(id int64, d time.Duration) *hcloud.Action {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ends[id] = time.Now().Add(d)
+	return &hcloud.Action{ID: id, Command: "add_route", Status: hcloud.ActionStatusRunning}
+}
+
+func TestTheEndOfAnActionIsNoticedSoonWithFewCalls(t *testing.T) {
+	t.Parallel()
+	for _, lasts := range []time.Duration{200 * time.Millisecond, 500 * time.Millisecond, time.Second, 1700 * time.Millisecond, 2 * time.Second, 4 * time.Second} {
+		t.Run(lasts.String(), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w, api := newWaiter()
+				const rounds = 100
+				var first, last, total time.Duration
+				firstCalls := 0
+				for i := range rounds {
+					start := time.Now()
+					if err := w.Wait(t.Context(), api.start(int64(i+1), lasts)); err != nil {
+						t.Fatal(err)
+					}
+					late := time.Since(start) - lasts
+					if i == 0 {
+						first, firstCalls = late, len(api.calls)
+					}
+					if i >= rounds/2 {
+						last = max(last, late)
+					}
+					total += late
+				}
+				t.Logf("the first one: %v late, %d calls; %d: on average %v late, %.2f calls", first, firstCalls, rounds, total/rounds, float64(len(api.calls))/rounds)
+				if lasts == time.Second && (first > 100*time.Millisecond || firstCalls > 2) {
+					t.Errorf("an action of a second was noticed %v late, with %d calls", first, firstCalls)
+				}
+				if lasts == 2*time.Second && (first > 200*time.Millisecond || firstCalls > 3) {
+					t.Errorf("the first action of two seconds was noticed %v late, with %d calls", first, firstCalls)
+				}
+				if lasts <= 2*time.Second && (last > 300*time.Millisecond || len(api.calls) > rounds*3/2) {
+					t.Errorf("later ones: up to %v late, %d calls for %d", last, len(api.calls), rounds)
+				}
+			})
+		})
+	}
+}
+
+func TestWaitsForActionsShareTheirCalls(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, api := newWaiter()
+		const n = 60
+		start := time.Now()
+		var all sync.WaitGroup
+		for i := range n {
+			time.Sleep(5 * time.Millisecond)
+			all.Go(func() {
+				if err := w.Wait(t.Context(), api.start(int64(i+1), time.Second)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if took := time.Since(start); len(api.calls) > 6 || took > 1800*time.Millisecond {
+			t.Errorf("%d waits took %v and %d calls: %.300s", n, took, len(api.calls), api.calls)
+		}
+		if len(w.waits) != 0 {
+			t.Errorf("%d waits are left", len(w.waits))
+		}
+	})
+}
+
+// One caller gives up; the other one still gets the result.
+func TestTwoCallersWaitForOneAction(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, api := newWaiter()
+		action := api.start(1, 2*time.Second)
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var all sync.WaitGroup
+		all.Go(func() {
+			if err := w.Wait(short, action); err == nil {
+				t.Error("no error")
+			}
+		})
+		all.Go(func() {
+			if err := w.Wait(t.Context(), action); err != nil {
+				t.Error(err)
+			}
+		})
+		all.Wait()
+	})
+}
+
+// The race detector sees whether a caller may begin to wait while the poll of another one ends.
+func TestACallerMayJoinDuringAPoll(t *testing.T) {
+	t.Parallel()
+	for range 100 {
+		synctest.Test(t, func(t *testing.T) {
+			w, api := newWaiter()
+			action := api.start(1, time.Second)
+			var all sync.WaitGroup
+			for _, after := range []time.Duration{0, firstPoll, firstPoll, firstPoll} {
+				all.Go(func() {
+					time.Sleep(after)
+					if err := w.Wait(t.Context(), action); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+		})
+	}
+}
+
+// A caller gives up while the API is asked for its action together with another one's.
+func TestACallerMayGiveUpDuringAPoll(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, api := newWaiter()
+		api.takes = 100 * time.Millisecond
+		short, cancel := context.WithTimeout(t.Context(), firstPoll+50*time.Millisecond)
+		defer cancel()
+		var all sync.WaitGroup
+		all.Go(func() {
+			if err := w.Wait(t.Context(), api.start(1, time.Second)); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		all.Go(func() {
+			if err := w.Wait(short, api.start(2, time.Second)); err == nil {
+				t.Error("no error")
+			}
+		})
+		all.Wait()
+	})
+}
+
+// A wait that trusts in the polls of others ends with the first of them, or polls by itself after a while.
+func TestAPatientWaitEndsWithTheNextPoll(t *testing.T) {
+	t.Parallel()
+	for others, want := range map[bool]time.Duration{true: 2300 * time.Millisecond, false: 7 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			w, api := newWaiter()
+			start := time.Now()
+			var all sync.WaitGroup
+			all.Go(func() {
+				if err := w.WaitPatiently(t.Context(), api.start(1, time.Second), 5*time.Second); err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(start); took > want {
+					t.Errorf("others: %t, took %v, want at most %v", others, took, want)
+				}
+			})
+			if others {
+				time.Sleep(time.Second)
+				all.Go(func() { _ = w.Wait(t.Context(), api.start(2, time.Second)) })
+			}
+			all.Wait()
+			if len(api.calls) > 2 || others != strings.Contains(api.calls[0], "id=1&") {
+				t.Errorf("others: %t, %d calls: %v", others, len(api.calls), api.calls)
+			}
+		})
+	}
+}
+
+// Nothing is known about the result of an action that the API has forgotten: the next sync sees it.
+func TestAnActionThatIsGoneIsAnError(t *testing.T) {
+	t.Parallel()
+	for name, others := range map[string]int{"alone": 0, "with others": 2} {
+		synctest.Test(t, func(t *testing.T) {
+			w, api := newWaiter()
+			api.gone = map[int64]bool{1: true}
+			var all sync.WaitGroup
+			all.Go(func() {
+				if err := w.Wait(t.Context(), api.start(1, time.Second)); err == nil || !strings.Contains(err.Error(), "action 1 (add_route): it does not exist any more") {
+					t.Errorf("%s: %v", name, err)
+				}
+			})
+			for i := range others {
+				all.Go(func() {
+					if err := w.Wait(t.Context(), api.start(int64(i+2), time.Second)); err != nil {
+						t.Errorf("%s: %v", name, err)
+					}
+				})
+			}
+			all.Wait()
+		})
+	}
+}
+
+// An action that hangs costs few calls: while it is waited for, and when the next syncs ask for it.
+func TestAnActionThatHangsIsAskedForByTheNextSync(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, api := newWaiter()
+		slow := &SlowActions{Waiter: w}
+		expect := func(when string, calls int, err error, waits bool) {
+			t.Helper()
+			_, pending := errors.AsType[*PendingError](err)
+			if pending != waits || err != nil && !pending || len(api.calls) > calls {
+				t.Errorf("%s: %v, %d calls: %v", when, err, len(api.calls), api.calls)
+			}
+			api.calls = nil
+		}
+		start := time.Now()
+		expect("the wait", 15, slow.Wait(t.Context(), 7, api.start(1, time.Minute)), true)
+		if took := time.Since(start); took != w.Timeout {
+			t.Errorf("the wait took %v, want %v", took, w.Timeout)
+		}
+		check := func(when string, resource int64, calls int, waits, ends bool) {
+			t.Helper()
+			ended, err := slow.Check(t.Context(), resource)
+			if expect(when, calls, err, waits); ended != ends {
+				t.Errorf("%s: ended: %t", when, ended)
+			}
+		}
+		check("another resource", 8, 0, false, false)
+		check("the next sync", 7, 1, true, false)
+		time.Sleep(time.Minute)
+		check("the sync after its end", 7, 1, false, true)
+		check("a later sync", 7, 0, false, false)
+	})
+}
+
+func TestOneSlowActionHardlyDelaysLaterOnes(t *testing.T) {
+	t.Parallel()
+	timing := &actionTiming{}
+	timing.late(9 * time.Second)
+	if got := timing.next(); got != usualAction*3/2 {
+		t.Errorf("after one slow action the first poll comes after %v", got)
+	}
+	for range 10 {
+		timing.late(9 * time.Second)
+	}
+	if got := timing.next(); got != longestFirstPoll {
+		t.Errorf("after many, it comes after %v, want %v", got, longestFirstPoll)
+	}
+	for range 100 {
+		timing.hit(500 * time.Millisecond)
+	}
+	if got := timing.next(); got > time.Second {
+		t.Errorf("after many quick ones, it comes after %v", got)
+	}
+}
+
+// A wait that is alone looks at what its action makes. It asks for the action if that shows nothing, or only the action can
+// show what has gone wrong, or if the question is shared with others.
+func TestALookSparesTheQuestionAboutTheAction(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		shows        Progress
+		others       bool
+		looks, calls int
+	}{
+		"it shows the end":                      {ProgressEnded, false, 1, 0},
+		"it shows that the action still runs":   {ProgressRunning, false, maxLooks, 1},
+		"it shows nothing":                      {ProgressUnknown, false, 1, 1},
+		"others wait for their actions as well": {ProgressEnded, true, 0, 1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w, api := newWaiter()
+			looks := 0
+			var all sync.WaitGroup
+			if tc.others {
+				all.Go(func() { _ = w.Wait(t.Context(), api.start(2, firstPoll)) })
+			}
+			all.Go(func() {
+				err := w.waitFor(t.Context(), api.start(1, firstPoll), 0, func(context.Context) (Progress, error) {
+					looks++
+					return tc.shows, nil
+				})
+				if err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+			})
+			all.Wait()
+			if looks != tc.looks || len(api.calls) != tc.calls {
+				t.Errorf("%s: %d looks, want %d; %d calls, want %d: %v", name, looks, tc.looks, len(api.calls), tc.calls, api.calls)
+			}
+		})
+	}
+}

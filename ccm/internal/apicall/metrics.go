@@ -1,0 +1,98 @@
+package apicall
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud/exp/ctxutil"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// apiMetrics counts each attempt of each API call, as the rate limit does. hcloud-go's own
+// instrumentation works above our retries and would count a call with three attempts once. The first
+// three metrics have the same names as hcloud-go's.
+type apiMetrics struct {
+	requests  *prometheus.CounterVec
+	duration  *prometheus.HistogramVec
+	inFlight  prometheus.Gauge
+	retries   *prometheus.CounterVec
+	failures  *prometheus.CounterVec
+	remaining prometheus.Gauge
+	purposes  *prometheus.CounterVec
+	held      *prometheus.CounterVec
+}
+
+func newAPIMetrics(reg prometheus.Registerer) *apiMetrics {
+	m := &apiMetrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "hcloud_api_requests_total",
+			Help: "Answered requests to the Hetzner Cloud API, by HTTP status, method and endpoint.",
+		}, []string{"code", "method", "api_endpoint"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "hcloud_api_request_duration_seconds",
+			Help:    "Duration of one request to the Hetzner Cloud API until its answer was read.",
+			Buckets: prometheus.DefBuckets,
+		}, []string{"method"}),
+		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "hcloud_api_in_flight_requests",
+			Help: "Requests to the Hetzner Cloud API that currently wait for an answer.",
+		}),
+		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "hcloud_api_retries_total",
+			Help: "Repeated requests to the Hetzner Cloud API, by reason, method and endpoint.",
+		}, []string{"reason", "method", "api_endpoint"}),
+		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "hcloud_api_request_failures_total",
+			Help: "Requests to the Hetzner Cloud API without an answer (connection, timeout, body cut off).",
+		}, []string{"method", "api_endpoint"}),
+		remaining: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "hcloud_api_rate_limit_remaining",
+			Help: "Remaining requests of the rate limit according to the last answer.",
+		}),
+	}
+	m.purposes = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "ccm_api_requests_total",
+		Help: "Requests to the Hetzner Cloud API, answered or not, by the controller that needed them and the purpose.",
+	}, []string{"controller", "purpose"})
+	m.held = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "ccm_api_requests_held_back_total",
+		Help: "Requests of periodic work that were not sent because little of the rate limit remains, by controller and purpose.",
+	}, []string{"controller", "purpose"})
+	reg.MustRegister(m.requests, m.duration, m.inFlight, m.retries, m.failures, m.remaining, m.purposes, m.held)
+	return m
+}
+
+// sent counts a request that is sent.
+func (m *apiMetrics) sent(ctx context.Context) {
+	p := PurposeOf(ctx)
+	m.purposes.WithLabelValues(p.controller, p.name).Inc()
+}
+
+// heldBack counts a request that is not sent because of the reserve.
+func (m *apiMetrics) heldBack(ctx context.Context) {
+	p := PurposeOf(ctx)
+	m.held.WithLabelValues(p.controller, p.name).Inc()
+}
+
+// endpointLabel returns the path of the operation without identifiers, so that the label has few
+// values.
+func endpointLabel(req *http.Request) string {
+	if p := ctxutil.OpPath(req.Context()); p != "" {
+		return p
+	}
+	return "unknown"
+}
+
+func (m *apiMetrics) observe(req *http.Request, resp *http.Response, took time.Duration) {
+	if resp == nil {
+		m.failures.WithLabelValues(req.Method, endpointLabel(req)).Inc()
+		return
+	}
+	m.requests.WithLabelValues(strconv.Itoa(resp.StatusCode), req.Method, endpointLabel(req)).Inc()
+	m.duration.WithLabelValues(req.Method).Observe(took.Seconds())
+	if n, err := strconv.Atoi(resp.Header.Get("RateLimit-Remaining")); err == nil {
+		m.remaining.Set(float64(n))
+	}
+}

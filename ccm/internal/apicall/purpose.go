@@ -1,0 +1,91 @@
+package apicall
+
+import (
+	"context"
+	"sync"
+)
+
+// purpose says for which controller a request is made, and why. The metric shows it, and the rate limit's
+// reserve depends on it.
+type purpose struct {
+	controller, name string
+	// periodic work can wait: nothing has changed, and it is made again later.
+	Periodic bool
+	token    *workToken
+}
+
+// workToken is the token with which one piece of work, such as a sync, has read.
+type workToken struct {
+	mu    sync.Mutex
+	token string
+}
+
+// read notes the token of a successful request.
+func (w *workToken) read(token string) {
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.token == "" {
+		w.token = token
+	}
+}
+
+// mayWrite reports whether the work may write with the token: what it has read with another one may be about another project.
+func (w *workToken) mayWrite(token string) bool {
+	if w == nil {
+		return true
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.token == "" || w.token == token
+}
+
+// The controllers: values of the metric's label.
+const (
+	ControllerNode       = "node"
+	ControllerLifecycle  = "node-lifecycle"
+	ControllerService    = "service"
+	ControllerRoute      = "route"
+	ControllerComparison = "comparison"
+	controllerNone       = "none" // the check at the start
+)
+
+type purposeKey struct{}
+
+// Urgently marks the requests of a controller that acts on a change in the cluster. Work inside other work
+// keeps the purpose of the outer one.
+func Urgently(ctx context.Context, controller, name string) context.Context {
+	return withPurpose(ctx, purpose{controller: controller, name: name})
+}
+
+// Periodically marks the requests of work that is repeated without a change. Below the reserve of the rate
+// limit, its reads are held back.
+func Periodically(ctx context.Context, controller, name string) context.Context {
+	return withPurpose(ctx, purpose{controller: controller, name: name, Periodic: true})
+}
+
+func withPurpose(ctx context.Context, p purpose) context.Context {
+	if _, set := ctx.Value(purposeKey{}).(purpose); set {
+		return ctx
+	}
+	p.token = &workToken{}
+	return context.WithValue(ctx, purposeKey{}, p)
+}
+
+// waiting marks the questions about an action, whose number depends on the cloud's speed.
+func waiting(ctx context.Context) context.Context {
+	p := PurposeOf(ctx)
+	p.name, p.Periodic = "action", false
+	return context.WithValue(ctx, purposeKey{}, p)
+}
+
+// PurposeOf returns the purpose of the requests with this context.
+func PurposeOf(ctx context.Context) purpose {
+	p, set := ctx.Value(purposeKey{}).(purpose)
+	if !set {
+		return purpose{controller: controllerNone, name: "check"}
+	}
+	return p
+}

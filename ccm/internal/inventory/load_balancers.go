@@ -1,0 +1,231 @@
+package inventory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+)
+
+// MaxLoadBalancerAge is the maximum age of cached load balancers and certificates.
+const MaxLoadBalancerAge = 3 * time.Second
+
+// LoadBalancers finds the load balancers of Services. One list of all load balancers with an ownership
+// label serves all Services that are synced at the same time, for example because a node was added.
+// After a write for a Service, its load balancers are read again.
+type LoadBalancers struct {
+	client   *hcloud.Client
+	evidence *Evidence
+	all      *apicall.Cache[map[string][]*hcloud.LoadBalancer] // by owner UID
+
+	mu      sync.Mutex
+	written map[string]bool // UIDs of Services with a write since the list was fetched
+	// asked holds the UIDs of the Services for which visible has asked for load balancers of the production CCM,
+	// inherited those of the ones that have one, both with the token askedWith.
+	asked, inherited map[string]bool
+	askedWith        string
+	crowded          bool // there were more load balancers than one page shows
+}
+
+// NewLoadBalancers returns the load balancers, whose lists the evidence sees.
+func NewLoadBalancers(client *hcloud.Client, clk clock.PassiveClock, e *Evidence) *LoadBalancers {
+	s := &LoadBalancers{client: client, evidence: e, written: map[string]bool{}, asked: map[string]bool{}, inherited: map[string]bool{}}
+	s.all = apicall.NewCache(clk, MaxLoadBalancerAge, s.listAll)
+	e.visibleServices, e.allLoadBalancers = s.refresh, s.everything
+	return s
+}
+
+func (s *LoadBalancers) listAll(ctx context.Context) (map[string][]*hcloud.LoadBalancer, error) {
+	s.mu.Lock()
+	clear(s.written) // the next list contains these writes
+	s.mu.Unlock()
+	lbs, err := s.client.LoadBalancer.AllWithOpts(ctx, hcloud.LoadBalancerListOpts{
+		ListOpts: hcloud.ListOpts{LabelSelector: plan.LabelServiceUID, PerPage: 50}})
+	if err != nil {
+		return nil, fmt.Errorf("listing load balancers: %w", err)
+	}
+	byUID := map[string][]*hcloud.LoadBalancer{}
+	for _, lb := range lbs {
+		for _, uid := range append(plan.GuestsOf(lb), lb.Labels[plan.LabelServiceUID]) {
+			byUID[uid] = append(byUID[uid], lb)
+		}
+	}
+	visible, err := s.visible(ctx, byUID)
+	if err != nil {
+		return nil, err
+	}
+	s.evidence.sawLoadBalancers(visible)
+	return byUID, nil
+}
+
+// visible returns the UIDs of the Services whose load balancers are visible: those with our label, and those
+// that the production CCM made and that we have not taken over yet. The latter cost one call for all Services that lack
+// a load balancer for the first time.
+func (s *LoadBalancers) visible(ctx context.Context, byUID map[string][]*hcloud.LoadBalancer) (map[string]bool, error) {
+	visible := map[string]bool{}
+	for uid := range byUID {
+		visible[uid] = true
+	}
+	s.mu.Lock()
+	if token := s.evidence.currentToken(); token != s.askedWith { // it may be that of another project
+		clear(s.asked)
+		clear(s.inherited)
+		s.askedWith = token
+	}
+	s.mu.Unlock()
+	if known := s.evidence.knownServices(); s.asksFor(known, visible) {
+		lbs, err := s.client.LoadBalancer.AllWithOpts(ctx, hcloud.LoadBalancerListOpts{
+			ListOpts: hcloud.ListOpts{LabelSelector: plan.LabelServiceUIDHcloud, PerPage: 50}})
+		if err != nil {
+			return nil, fmt.Errorf("listing load balancers of the production CCM: %w", err)
+		}
+		s.mu.Lock()
+		for uid := range known {
+			s.asked[uid] = true
+		}
+		for _, lb := range lbs {
+			if lb.Labels[plan.LabelServiceUID] == "" {
+				s.inherited[lb.Labels[plan.LabelServiceUIDHcloud]] = true
+			}
+		}
+		s.mu.Unlock()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for uid := range s.inherited {
+		if visible[uid] {
+			delete(s.inherited, uid) // taken over
+		}
+		visible[uid] = true
+	}
+	return visible, nil
+}
+
+// asksFor reports whether a known Service is neither visible nor asked for yet.
+func (s *LoadBalancers) asksFor(known map[string]*corev1.Service, visible map[string]bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for uid := range known {
+		if !visible[uid] && !s.asked[uid] {
+			return true
+		}
+	}
+	return false
+}
+
+// refresh fetches the list, and returns the UIDs of the Services whose load balancers are visible.
+func (s *LoadBalancers) refresh(ctx context.Context) (map[string]bool, error) {
+	s.all.Forget()
+	byUID, err := s.all.Get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.visible(ctx, byUID)
+}
+
+// everything fetches all load balancers of the project.
+func (s *LoadBalancers) everything(ctx context.Context) ([]*hcloud.LoadBalancer, error) {
+	lbs, err := s.client.LoadBalancer.AllWithOpts(ctx, hcloud.LoadBalancerListOpts{ListOpts: hcloud.ListOpts{PerPage: 50}})
+	if err != nil {
+		return nil, fmt.Errorf("listing all load balancers: %w", err)
+	}
+	return lbs, nil
+}
+
+// Find returns the load balancers with the Service's ownership label. The data are at most
+// MaxLoadBalancerAge old, and never older than this process's last write for the Service.
+func (s *LoadBalancers) Find(ctx context.Context, uid string) ([]*hcloud.LoadBalancer, error) {
+	s.mu.Lock()
+	stale, others := s.written[uid], len(s.written) > 1
+	s.mu.Unlock()
+	switch {
+	case stale && !others:
+		return s.FindNow(ctx, uid)
+	case stale:
+		s.all.Forget() // one list for this Service and the other changed ones
+	}
+	byUID, err := s.all.Get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return byUID[uid], nil
+}
+
+// FindNow is find without the cache. If the token changes during the request, the answer may be about another
+// project, and nothing that is visible with the new token makes it true: that is an error.
+func (s *LoadBalancers) FindNow(ctx context.Context, uid string) ([]*hcloud.LoadBalancer, error) {
+	return s.findBy(ctx, plan.OwnerSelector(uid))
+}
+
+func (s *LoadBalancers) findBy(ctx context.Context, selector string) ([]*hcloud.LoadBalancer, error) {
+	token := s.evidence.currentToken()
+	lbs, err := s.client.LoadBalancer.AllWithOpts(ctx, hcloud.LoadBalancerListOpts{
+		ListOpts: hcloud.ListOpts{LabelSelector: selector}})
+	if err != nil {
+		return nil, fmt.Errorf("listing load balancers with the label %s: %w", selector, err)
+	}
+	if token != s.evidence.currentToken() {
+		return nil, fmt.Errorf("listing load balancers with the label %s: the token changed during the request; will try again", selector)
+	}
+	return lbs, nil
+}
+
+// FindOnPage is FindNow, or else FindGuest, with one request. It reports false if the project has more load balancers than
+// one page shows: a list of several pages proves nothing, because what moves to an earlier page meanwhile is missing.
+func (s *LoadBalancers) FindOnPage(ctx context.Context, uid string) (lbs []*hcloud.LoadBalancer, complete bool, err error) {
+	s.mu.Lock()
+	crowded := s.crowded
+	s.mu.Unlock()
+	if crowded {
+		return nil, false, nil
+	}
+	token := s.evidence.currentToken()
+	all, resp, err := s.client.LoadBalancer.List(ctx, hcloud.LoadBalancerListOpts{ListOpts: hcloud.ListOpts{PerPage: 50}})
+	switch {
+	case err != nil:
+		return nil, false, fmt.Errorf("listing load balancers: %w", err)
+	case token != s.evidence.currentToken():
+		return nil, false, errors.New("listing load balancers: the token changed during the request; will try again")
+	case resp.Meta.Pagination == nil || resp.Meta.Pagination.NextPage != 0:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.crowded = true
+		return nil, false, nil
+	}
+	var guest []*hcloud.LoadBalancer
+	for _, lb := range all {
+		if lb.Labels[plan.LabelServiceUID] == uid {
+			lbs = append(lbs, lb)
+		} else if plan.IsGuest(lb, uid) {
+			guest = append(guest, lb)
+		}
+	}
+	if len(lbs) == 0 {
+		lbs = guest
+	}
+	return lbs, true, nil
+}
+
+// FindGuest is FindNow for the load balancer on which the Service is a guest.
+func (s *LoadBalancers) FindGuest(ctx context.Context, uid string) ([]*hcloud.LoadBalancer, error) {
+	return s.findBy(ctx, plan.LabelGuest+uid)
+}
+
+// Writing must be called before a write for the Service, and the returned function after the write,
+// because a list that is fetched in between may lack the write.
+func (s *LoadBalancers) Writing(uid string) (written func()) {
+	mark := func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.written[uid] = true
+	}
+	mark()
+	return mark
+}

@@ -1,0 +1,81 @@
+package inventory
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	"k8s.io/utils/clock"
+)
+
+// maxNetworkAge is the age from which confirm asks the API again.
+const maxNetworkAge = 30 * time.Second
+
+// Network resolves HCLOUD_NETWORK, an ID or a name, to an ID. It does so when the ID is first
+// needed, so that the CCM can start before the cloud is reachable. A network can be deleted and made
+// anew under its name. So an ID is resolved again once something shows that it may be gone.
+type Network struct {
+	client   *hcloud.Client
+	clock    clock.PassiveClock
+	IDOrName string
+
+	resolving apicall.KeyLock // held during a request, with the empty key
+
+	mu sync.Mutex
+	id int64
+	at time.Time // time at which the API confirmed id
+}
+
+// NewNetwork returns the network with this ID or name; "": none.
+func NewNetwork(client *hcloud.Client, clk clock.PassiveClock, idOrName string) *Network {
+	return &Network{client: client, clock: clk, IDOrName: idOrName}
+}
+
+// Configured reports whether a network is configured.
+func (r *Network) Configured() bool { return r.IDOrName != "" }
+
+// ID returns the network's ID, or 0 if none is configured.
+func (r *Network) ID(ctx context.Context) (int64, error) { return r.resolve(ctx, false) }
+
+// Confirm is ID for a caller to which the cached ID looks wrong, because a server is not attached to that
+// network. It asks the API again unless it did so within maxNetworkAge.
+func (r *Network) Confirm(ctx context.Context) (int64, error) { return r.resolve(ctx, true) }
+
+func (r *Network) resolve(ctx context.Context, confirm bool) (int64, error) {
+	if !r.Configured() {
+		return 0, nil
+	}
+	unlock, err := r.resolving.Lock(ctx, "")
+	if err != nil {
+		return 0, err
+	}
+	defer unlock()
+	r.mu.Lock()
+	id, at := r.id, r.at
+	r.mu.Unlock()
+	if id != 0 && (!confirm || r.clock.Since(at) < maxNetworkAge) {
+		return id, nil
+	}
+	network, _, err := r.client.Network.Get(ctx, r.IDOrName)
+	if err != nil {
+		return 0, fmt.Errorf("finding the network HCLOUD_NETWORK=%q: %w", r.IDOrName, err)
+	}
+	if network == nil {
+		r.Forget()
+		return 0, fmt.Errorf("HCLOUD_NETWORK=%q: the project of this token has no network with that ID or name", r.IDOrName)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.id, r.at = network.ID, r.clock.Now()
+	return r.id, nil
+}
+
+// Forget makes the next call of ID ask the API.
+func (r *Network) Forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.id = 0
+}

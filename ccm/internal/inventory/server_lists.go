@@ -1,0 +1,146 @@
+package inventory
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+)
+
+const serversPerPage = 50
+
+// Refresh fetches the list of all servers.
+func (c *Servers) Refresh(ctx context.Context) error {
+	if err := c.lock(ctx); err != nil {
+		return err
+	}
+	defer c.unlock()
+	return c.list(ctx)
+}
+
+// list fetches all servers.
+func (c *Servers) list(ctx context.Context) error {
+	return c.listWith(ctx, "", math.MaxInt)
+}
+
+// listFor fetches the list that costs least. If it turns out to have more pages than there are questions, it
+// ends after the first one.
+func (c *Servers) listFor(ctx context.Context, demand int) error {
+	selector, _ := c.cheapestList()
+	return c.listWith(ctx, selector, demand)
+}
+
+func (c *Servers) listWith(ctx context.Context, selector string, most int) error {
+	token := c.Evidence.currentToken()
+	list, err := c.fetch(ctx, hcloud.ServerListOpts{ListOpts: hcloud.ListOpts{LabelSelector: selector}}, most)
+	if err != nil {
+		return fmt.Errorf("listing servers: %w", err)
+	}
+	all := list.complete && selector == ""
+	c.mu.Lock()
+	if all {
+		c.clear()
+		c.listedAt, c.listedWith = list.at, token
+	}
+	c.keep(list.servers, list.at)
+	c.askedAt = list.at
+	if selector == "" {
+		c.pages = list.pages
+	} else {
+		c.selected = list.pages
+	}
+	c.mu.Unlock()
+	if !all {
+		return nil
+	}
+	listed := map[int64]bool{}
+	for _, s := range list.servers {
+		listed[s.ID] = true
+	}
+	c.Evidence.sawServers(token, listed)
+	return nil
+}
+
+// cheapestList returns the label selector of the list that has the fewest pages, and their number; 0: not known. The
+// selector is "" for the list of all servers: the project has few others, or the cluster's have no label in common.
+func (c *Servers) cheapestList() (selector string, pages int) {
+	known := c.Evidence.KnownServers()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	needed := (len(known) + serversPerPage - 1) / serversPerPage
+	if needed == 0 || needed >= c.pages {
+		return "", c.pages
+	}
+	selector = c.commonLabels(known)
+	if selector != c.selector {
+		c.selector, c.selected = selector, 0
+	}
+	pages = cmp.Or(c.selected, needed)
+	if selector == "" || pages >= c.pages { // others have these labels too
+		return "", c.pages
+	}
+	return selector, pages
+}
+
+// commonLabels returns a label selector for the labels that the known servers have in common. The caller holds mu.
+func (c *Servers) commonLabels(known map[int64]bool) string {
+	var common map[string]string
+	for id := range known {
+		e, cached := c.byID[id]
+		switch {
+		case !cached:
+		case common == nil:
+			common = maps.Clone(e.server.Labels)
+		default:
+			maps.DeleteFunc(common, func(key, value string) bool { v, has := e.server.Labels[key]; return !has || v != value })
+		}
+	}
+	var terms []string
+	for _, key := range slices.Sorted(maps.Keys(common)) {
+		terms = append(terms, key+"="+common[key])
+	}
+	return strings.Join(terms, ",")
+}
+
+// serverList is a list of servers, or only its first page.
+type serverList struct {
+	at       time.Time // before the request: the servers are not older than that
+	servers  []*hcloud.Server
+	pages    int
+	complete bool
+}
+
+// fetch returns a list. If it has more pages than most after the first one, it ends with that. hcloud-go's own
+// loop accepts any JSON as a list, and {} as an empty one: the answer of a broken gateway would then remove all
+// servers from routes and load balancers.
+func (c *Servers) fetch(ctx context.Context, opts hcloud.ServerListOpts, most int) (list serverList, err error) {
+	list.at, opts.PerPage = c.Clock.Now(), serversPerPage
+	for opts.Page = 1; ; {
+		servers, resp, err := c.client.Server.List(ctx, opts)
+		if err != nil {
+			return list, err
+		}
+		paging := resp.Meta.Pagination
+		if paging == nil || slices.ContainsFunc(servers, func(s *hcloud.Server) bool { return s.ID <= 0 }) {
+			return list, fmt.Errorf("the answer with status %d is not a list of servers; check HCLOUD_ENDPOINT", resp.StatusCode)
+		}
+		list.servers = append(list.servers, servers...)
+		list.pages = max(opts.Page, paging.LastPage)
+		switch {
+		case paging.NextPage == 0:
+			list.pages, list.complete = opts.Page, true
+			return list, nil
+		case paging.NextPage <= opts.Page:
+			return list, fmt.Errorf("page %d of the list names page %d as the next one", opts.Page, paging.NextPage)
+		case list.pages-opts.Page > most:
+			return list, nil
+		}
+		opts.Page = paging.NextPage
+	}
+}

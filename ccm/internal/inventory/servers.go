@@ -1,0 +1,406 @@
+package inventory
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+)
+
+// AskFor completes a question by the Node's server: by its provider ID, or by its name if it has none.
+func AskFor(node *corev1.Node, ask Ask) (Ask, error) {
+	if node.Spec.ProviderID == "" {
+		ask.Name = node.Name
+		return ask, nil
+	}
+	var err error
+	ask.ID, err = nodeinfo.ParseProviderID(node.Spec.ProviderID)
+	return ask, err
+}
+
+const (
+	// CalmServerAge is the maximum age of data on which nothing new is based: that a target or a gateway exists.
+	// It is longer than the interval at which the node controller refreshes all Nodes, which is the list that
+	// answers these questions.
+	CalmServerAge = 20 * time.Minute
+	// MaxInitAge is the maximum age of the data of a server whose Node is initialized.
+	MaxInitAge = 5 * time.Minute
+	// MaxNotReadyAge is the maximum age of the data of a server whose Node has been NotReady for long.
+	MaxNotReadyAge = 10 * time.Minute
+)
+
+// Servers is the one snapshot of servers that all controllers share. Each question says how old the
+// answer may be. What is too old is fetched in the way that costs least: as a list of all servers (one call
+// per 50), as a list by the labels that the cluster's servers have in common, or by ID. Concurrent callers
+// share one fetch.
+//
+// A cached list never proves that a server does not exist: the cache asks the API directly. It
+// checks that answers come from the real API: a list has paging data, a server has the requested ID,
+// and the list confirms a not_found.
+type Servers struct {
+	client   *hcloud.Client
+	Clock    clock.PassiveClock
+	TTL      time.Duration // maximum age of data on which a change is based; 0: nothing is cached
+	Evidence *Evidence
+
+	// fetching is held during a request; waiting for it respects a context.
+	fetching chan struct{}
+
+	mu       sync.Mutex
+	byID     map[int64]cachedServer
+	byName   map[string]int64     // by name in lower case
+	absent   map[string]time.Time // names that a direct question did not find
+	gone     map[int64]absence    // IDs that a direct question and a list did not find
+	listedAt time.Time            // time of the last list of all servers; zero: none, or forgotten
+	// listedWith is the token with which that list was fetched.
+	listedWith string
+	askedAt    time.Time // time of the last list of any kind
+	// pages is the number of pages of the list of all servers, and selected that of a list by selector. 0: not known.
+	pages, selected int
+	selector        string
+}
+
+// absence is the time of an answer that a server does not exist, and whether that was doubted.
+type absence struct {
+	at      time.Time
+	doubted bool
+}
+
+type cachedServer struct {
+	server *hcloud.Server
+	at     time.Time
+}
+
+// Ask is a question about a server, by ID or else by name.
+type Ask struct {
+	ID   int64
+	Name string
+	// MaxAge is the maximum age of the answer; 0: the cache's ttl.
+	MaxAge time.Duration
+	// NotBefore is the time that the answer must not be older than; zero: any.
+	NotBefore time.Time
+	// likely returns the questions that will probably follow; nil: not known.
+	Likely func() []Ask
+}
+
+// NewServers returns the servers, whose lists the evidence sees.
+func NewServers(client *hcloud.Client, clk clock.PassiveClock, ttl time.Duration, e *Evidence) *Servers {
+	c := &Servers{
+		client: client, Clock: clk, TTL: ttl, Evidence: e,
+		fetching: make(chan struct{}, 1),
+		byID:     map[int64]cachedServer{},
+		byName:   map[string]int64{},
+		absent:   map[string]time.Time{},
+		gone:     map[int64]absence{},
+	}
+	e.listServers = c.Refresh
+	return c
+}
+
+// ByID returns the server, or nil if the API confirms that it does not exist.
+func (c *Servers) ByID(ctx context.Context, ask Ask) (*hcloud.Server, error) {
+	if s := c.lookup(ask); s != nil {
+		return s, nil
+	}
+	if err := c.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer c.unlock()
+	if s := c.lookup(ask); s != nil { // another caller has fetched it
+		return s, nil
+	}
+	if gone, err := c.knownGone(ctx, ask); gone || err != nil {
+		return nil, err
+	}
+	token := c.Evidence.currentToken()
+	if demand, due := c.listIsDue(ask); due {
+		if err := c.listFor(ctx, demand); err != nil {
+			return nil, err
+		}
+		if s := c.lookup(ask); s != nil {
+			c.Evidence.SawOne(token)
+			return s, nil
+		}
+	}
+	at := c.Clock.Now()
+	server, _, err := c.client.Server.GetByID(ctx, ask.ID)
+	if err != nil {
+		return nil, fmt.Errorf("getting server %d: %w", ask.ID, err)
+	}
+	if server == nil {
+		return c.confirmAbsent(ctx, ask.ID, token)
+	}
+	if server.ID != ask.ID {
+		return nil, fmt.Errorf("getting server %d: the answer is about server %d; check HCLOUD_ENDPOINT", ask.ID, server.ID)
+	}
+	c.Evidence.SawOne(token)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.keep([]*hcloud.Server{server}, at)
+	return server, nil
+}
+
+// knownGone reports whether the API said a short time ago that the server does not exist. The error is the doubt about
+// that, for as long as it lasts and the answer is young enough: the server counts as gone only after another look.
+func (c *Servers) knownGone(ctx context.Context, ask Ask) (gone bool, doubt error) {
+	c.mu.Lock()
+	last, missed := c.gone[ask.ID]
+	c.mu.Unlock()
+	age := c.Clock.Since(last.at)
+	switch {
+	case !missed || age >= c.age(ask.MaxAge):
+		return false, nil
+	case last.doubted:
+		return false, c.Evidence.serverGone(ctx, ask.ID)
+	}
+	return age < MaxLoadBalancerAge, nil // as young as the load balancers that are compared
+}
+
+// confirmAbsent checks a not_found for server id, with the token, against the list of servers. It returns nil if the
+// list lacks the server too. A not_found alone is no proof: an endpoint with a wrong path answers
+// not_found to every request, and Nodes without a server are deleted. The check costs a list if none
+// is fresh; deleted servers are rare.
+func (c *Servers) confirmAbsent(ctx context.Context, id int64, token string) (*hcloud.Server, error) {
+	c.mu.Lock()
+	sameToken := c.listedWith == token
+	c.mu.Unlock()
+	if !sameToken || !c.listIsFresh(c.TTL) {
+		if err := c.list(ctx); err != nil {
+			return nil, err
+		}
+	}
+	c.mu.Lock()
+	server := c.byID[id].server
+	c.mu.Unlock()
+	if server != nil {
+		return server, nil
+	}
+	if token != c.Evidence.currentToken() { // the answers may be about another project
+		return nil, fmt.Errorf("getting server %d: the token changed during the request; will try again", id)
+	}
+	err := c.Evidence.serverGone(ctx, id)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.gone[id] = absence{c.Clock.Now(), err != nil}
+	return nil, err
+}
+
+// ByName returns the server, or nil if no server has that name. An unknown name is cached for ask.maxAge,
+// because the node controller asks for it repeatedly. So nil means "not yet" and must never lead to
+// a deletion. Another project may have a server of that name: an error says so if it is not certain that
+// the token belongs to the cluster's project.
+func (c *Servers) ByName(ctx context.Context, ask Ask) (*hcloud.Server, error) {
+	token := c.Evidence.currentToken()
+	server, err := c.findByName(ctx, ask)
+	if err != nil || server == nil {
+		return nil, err
+	}
+	if err := c.Evidence.Project(ctx); err != nil {
+		return nil, err
+	}
+	c.Evidence.SawOne(token) // it becomes the cluster's
+	return server, nil
+}
+
+func (c *Servers) findByName(ctx context.Context, ask Ask) (*hcloud.Server, error) {
+	if s := c.lookup(ask); s != nil {
+		return s, nil
+	}
+	if err := c.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer c.unlock()
+	if s := c.lookup(ask); s != nil {
+		return s, nil
+	}
+	if c.knownAbsent(ask) {
+		return nil, nil
+	}
+	if demand, due := c.listIsDue(ask); due {
+		if err := c.listFor(ctx, demand); err != nil {
+			return nil, err
+		}
+		if s := c.lookup(ask); s != nil {
+			return s, nil
+		}
+		if c.listIsFresh(c.TTL) {
+			return nil, nil // all servers were listed just now
+		}
+	}
+	named, err := c.fetch(ctx, hcloud.ServerListOpts{Name: ask.Name}, math.MaxInt)
+	if err != nil {
+		return nil, fmt.Errorf("looking for a server named %q: %w", ask.Name, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.keep(named.servers, named.at)
+	i := slices.IndexFunc(named.servers, func(s *hcloud.Server) bool { return strings.EqualFold(s.Name, ask.Name) })
+	if i < 0 {
+		c.absent[ask.Name] = c.Clock.Now()
+		return nil, nil
+	}
+	delete(c.absent, ask.Name)
+	return named.servers[i], nil
+}
+
+// All returns the servers that are known, ordered by ID, and no data older than MaxAge. They include all servers of
+// the cluster, and all of the project after a refresh.
+func (c *Servers) All(ctx context.Context, maxAge time.Duration) ([]*hcloud.Server, error) {
+	if err := c.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer c.unlock()
+	if !c.listIsFresh(maxAge) && !c.coversCluster(maxAge) {
+		if err := c.list(ctx); err != nil {
+			return nil, err
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := make([]*hcloud.Server, 0, len(c.byID))
+	for _, id := range slices.Sorted(maps.Keys(c.byID)) {
+		if e := c.byID[id]; c.TTL == 0 || c.Clock.Since(e.at) < c.age(maxAge) {
+			all = append(all, e.server)
+		}
+	}
+	return all, nil
+}
+
+// coversCluster reports whether the data of all servers of the cluster are young enough.
+func (c *Servers) coversCluster(maxAge time.Duration) bool {
+	known := c.Evidence.KnownServers()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id := range known {
+		if c.cached(Ask{ID: id}, c.age(maxAge)) == nil {
+			return false
+		}
+	}
+	return len(known) > 0
+}
+
+// ForgetOne makes the next question about a server ask the API.
+func (c *Servers) ForgetOne(id int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e, cached := c.byID[id]; cached {
+		c.byID[id] = cachedServer{server: e.server} // it is still one that the last list contained
+	}
+}
+
+// clear empties the cache. The caller holds mu.
+func (c *Servers) clear() {
+	c.listedAt, c.askedAt = time.Time{}, time.Time{}
+	clear(c.byID)
+	clear(c.byName)
+	clear(c.absent)
+	clear(c.gone)
+}
+
+// age returns the maximum age of an answer to a question that allows MaxAge.
+func (c *Servers) age(maxAge time.Duration) time.Duration {
+	if c.TTL == 0 || maxAge <= 0 {
+		return c.TTL
+	}
+	return maxAge
+}
+
+// lookup returns the server if the cached data are young enough.
+func (c *Servers) lookup(ask Ask) *hcloud.Server {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cached(ask, c.age(ask.MaxAge))
+}
+
+// cached is lookup with an age. The caller holds mu.
+func (c *Servers) cached(ask Ask, maxAge time.Duration) *hcloud.Server {
+	id := ask.ID
+	if id == 0 {
+		id = c.byName[strings.ToLower(ask.Name)]
+	}
+	if e, ok := c.byID[id]; ok && c.Clock.Since(e.at) < maxAge && !e.at.Before(ask.NotBefore) {
+		return e.server
+	}
+	return nil
+}
+
+func (c *Servers) listIsFresh(maxAge time.Duration) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.listedAt.IsZero() && c.Clock.Since(c.listedAt) < c.age(maxAge)
+}
+
+func (c *Servers) knownAbsent(ask Ask) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.Clock.Since(c.absent[ask.Name]) < c.age(ask.MaxAge)
+}
+
+// listIsDue reports whether to fetch a list instead of one server, and for how many questions: the list costs
+// fewer calls if there are at least as many questions as it has pages. A question that will be due soon
+// counts too: the list answers it now, and from then on these questions come together.
+//
+// Where the questions to come are not known, the calls for single servers in the last ttl take their place:
+// 1 NotReady node of 200 costs 1 call per ttl, and 200 of 200 cost at most 8, not 200.
+func (c *Servers) listIsDue(ask Ask) (demand int, due bool) {
+	var likely []Ask
+	if ask.Likely != nil {
+		likely = ask.Likely() // without the lock: it reads all Nodes
+	}
+	_, pages := c.cheapestList()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.TTL == 0:
+		return 0, false // nothing is cached, so a list would answer only this question
+	case !c.askedAt.IsZero() && c.Clock.Since(c.askedAt) < c.TTL:
+		return 0, false // there was a list just now: ask directly for a server that it lacks
+	}
+	for _, other := range likely {
+		if c.cached(other, c.age(other.MaxAge)/2) == nil {
+			demand++
+		}
+	}
+	for _, e := range c.byID {
+		if e.at.After(c.askedAt) && c.Clock.Since(e.at) < c.TTL {
+			demand++
+		}
+	}
+	if pages == 0 && len(likely) == 0 {
+		return math.MaxInt, true
+	}
+	demand = max(demand, 1)
+	return demand, demand >= pages
+}
+
+// keep stores the API's answer to a question that was asked at that time. The caller holds mu.
+func (c *Servers) keep(servers []*hcloud.Server, at time.Time) {
+	for _, s := range servers {
+		if before := c.byID[s.ID].server; before != nil && before.Name != s.Name {
+			delete(c.byName, strings.ToLower(before.Name))
+		}
+		c.byID[s.ID] = cachedServer{s, at}
+		c.byName[strings.ToLower(s.Name)] = s.ID
+		delete(c.gone, s.ID)
+	}
+}
+
+func (c *Servers) lock(ctx context.Context) error {
+	select {
+	case c.fetching <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (c *Servers) unlock() { <-c.fetching }

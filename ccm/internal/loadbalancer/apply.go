@@ -1,0 +1,116 @@
+package loadbalancer
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+)
+
+// applyOps sends the operations one by one and waits for each action, because the API locks a load
+// balancer during an action. An operation that fails holds up only what needs it (see plan.Op); the error is
+// a apicall.Errors. If what should bring a target back fails too, a target may be missing: then no other one is
+// removed. It returns the operations that succeeded, also with an error.
+func (l *Controller) applyOps(ctx context.Context, lb *hcloud.LoadBalancer, ops []plan.Op) (done []plan.Op, err error) {
+	failed := map[plan.Part]bool{}
+	missing := false
+	var errs apicall.Errors
+	for _, op := range ops {
+		if failed[op.Part] || slices.ContainsFunc(op.Needs, func(p plan.Part) bool { return failed[p] }) || missing && op.Kind == plan.OpRemoveTarget {
+			failed[op.Part] = true
+			continue
+		}
+		err := l.apply(ctx, lb, op)
+		if err == nil {
+			done = append(done, op)
+			continue
+		}
+		failed[op.Part] = true
+		errs = append(errs, &partError{lb: lb, op: op, err: err})
+		if endsSync(ctx, err) {
+			break
+		}
+		if op.Undo != nil {
+			if err := l.apply(ctx, lb, *op.Undo); err != nil && !hcloud.IsError(err, hcloud.ErrorCodeTargetAlreadyDefined) {
+				errs = append(errs, &partError{lb: lb, op: *op.Undo, err: err})
+				missing = missing || op.Undo.Kind == plan.OpAddTarget
+			}
+		}
+	}
+	if len(errs) == 0 {
+		return done, nil
+	}
+	return done, errs
+}
+
+// apply sends one operation and waits for its action. To remove what is gone already is no error.
+func (l *Controller) apply(ctx context.Context, lb *hcloud.LoadBalancer, op plan.Op) error {
+	action, err := l.send(ctx, lb, op)
+	if slices.Contains([]plan.OpKind{plan.OpRemoveTarget, plan.OpRemoveSelector, plan.OpDeleteService}, op.Kind) && hcloud.IsError(err, hcloud.ErrorCodeNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return l.slow.Wait(ctx, lb.ID, action)
+}
+
+// send makes the API call of one operation. The action may be nil.
+func (l *Controller) send(ctx context.Context, lb *hcloud.LoadBalancer, op plan.Op) (action *hcloud.Action, err error) {
+	client := &l.client.LoadBalancer
+	switch op.Kind {
+	case plan.OpRecord, plan.OpLabel:
+		err = l.sendLabels(ctx, lb.ID, op)
+	case plan.OpRename:
+		_, _, err = client.Update(ctx, lb, hcloud.LoadBalancerUpdateOpts{Name: op.Name})
+	case plan.OpChangeType:
+		action, _, err = client.ChangeType(ctx, lb, hcloud.LoadBalancerChangeTypeOpts{LoadBalancerType: &hcloud.LoadBalancerType{Name: op.Type}})
+	case plan.OpAlgorithm:
+		action, _, err = client.ChangeAlgorithm(ctx, lb, hcloud.LoadBalancerChangeAlgorithmOpts{Type: op.Algorithm})
+	case plan.OpEnablePublic:
+		action, _, err = client.EnablePublicInterface(ctx, lb)
+	case plan.OpDisablePublic:
+		action, _, err = client.DisablePublicInterface(ctx, lb)
+	case plan.OpAttach:
+		action, _, err = client.AttachToNetwork(ctx, lb, plan.AttachRequest(op))
+	case plan.OpDetach:
+		action, _, err = client.DetachFromNetwork(ctx, lb, hcloud.LoadBalancerDetachFromNetworkOpts{Network: &hcloud.Network{ID: op.NetworkID}})
+	case plan.OpAddTarget:
+		if op.IP.IsValid() {
+			return l.changeIPv6Target(ctx, lb, "add_target", op.Target.ServerID, op.IP)
+		}
+		action, _, err = client.AddServerTarget(ctx, lb, hcloud.LoadBalancerAddServerTargetOpts{
+			Server: &hcloud.Server{ID: op.Target.ServerID}, UsePrivateIP: &op.Target.Private})
+	case plan.OpRemoveTarget:
+		return l.removeTarget(ctx, lb, op.Target)
+	case plan.OpAddService:
+		action, _, err = client.AddService(ctx, lb, plan.AddServiceRequest(op.Service))
+	case plan.OpUpdateService:
+		action, _, err = client.UpdateService(ctx, lb, op.Service.ListenPort, plan.UpdateServiceRequest(op.Service))
+	case plan.OpDeleteService:
+		action, _, err = client.DeleteService(ctx, lb, op.Port)
+	case plan.OpChangeReverse:
+		action, _, err = client.ChangeDNSPtr(ctx, lb, op.IP.String(), &op.DNSPtr)
+	case plan.OpAddSelector:
+		action, _, err = client.AddLabelSelectorTarget(ctx, lb, hcloud.LoadBalancerAddLabelSelectorTargetOpts{
+			Selector: op.Selector.Selector, UsePrivateIP: &op.Selector.Private})
+	case plan.OpRemoveSelector:
+		action, _, err = client.RemoveLabelSelectorTarget(ctx, lb, op.Selector.Selector)
+	case plan.OpProtect:
+		action, _, err = client.ChangeProtection(ctx, lb, hcloud.LoadBalancerChangeProtectionOpts{Delete: &op.Protect})
+	default:
+		err = fmt.Errorf("unknown operation %q", op.Kind)
+	}
+	return action, err
+}
+
+// sendLabels reads the load balancer again before it writes. An update replaces all labels, and the
+// API has no conditional write: a label that another client has set since the sync read the load
+// balancer would be lost. A label that is set between the two calls of sendLabels is still lost.
+func (l *Controller) sendLabels(ctx context.Context, id int64, op plan.Op) error {
+	_, err := l.changeLabels(ctx, op.UID, id, func(now *hcloud.LoadBalancer) (map[string]string, error) { return plan.LabelsAfter(now, op) })
+	return err
+}

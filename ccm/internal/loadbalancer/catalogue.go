@@ -1,0 +1,92 @@
+package loadbalancer
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+)
+
+// catalogueNames are names that only the API can validate. "" is not checked.
+type catalogueNames struct {
+	Type, Location, NetworkZone string
+}
+
+// checkNames returns a plan.SettingsError if names do not exist; its text lists the valid names. It costs
+// one call for types and one for locations. So it is used only after the API has refused a name, and
+// before a change of the type.
+func (l *Controller) checkNames(ctx context.Context, svc *corev1.Service, names catalogueNames) error {
+	var mistakes []error
+	check := func(annotation, value string, known []string) {
+		if value == "" || slices.Contains(known, value) {
+			return
+		}
+		slices.Sort(known)
+		mistakes = append(mistakes, plan.AnnotationError{Source: l.sourceOf(svc, annotation), Value: value,
+			Reason: "does not exist: must be one of " + strings.Join(slices.Compact(known), ", ")})
+	}
+	if names.Type != "" {
+		types, err := l.types.Get(ctx)
+		if err != nil {
+			return err
+		}
+		var known []string
+		for _, t := range types {
+			known = append(known, t.Name)
+		}
+		check("type", names.Type, known)
+	}
+	if names.Location != "" || names.NetworkZone != "" {
+		locations, err := l.client.Location.All(ctx)
+		if err != nil {
+			return fmt.Errorf("listing locations: %w", err)
+		}
+		var known, zones []string
+		for _, location := range locations {
+			known = append(known, location.Name)
+			zones = append(zones, string(location.NetworkZone))
+		}
+		check("location", names.Location, known)
+		check("network-zone", names.NetworkZone, zones)
+	}
+	return plan.InvalidSettings(mistakes...)
+}
+
+// maxCatalogueAge is the maximum age of cached load balancer types, which hardly ever change.
+const maxCatalogueAge = 10 * time.Minute
+
+// listTypes fetches all load balancer types for the cache.
+func (l *Controller) listTypes(ctx context.Context) ([]*hcloud.LoadBalancerType, error) {
+	types, err := l.client.LoadBalancerType.All(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("listing load balancer types: %w", err)
+	}
+	return types, nil
+}
+
+// limitsOf returns the type with its limits, or nil if they cannot be read: then the API refuses what
+// exceeds them.
+func (l *Controller) limitsOf(ctx context.Context, name string) *hcloud.LoadBalancerType {
+	types, err := l.types.Get(ctx)
+	if err != nil {
+		klog.ErrorS(err, "Could not read the limits of a load balancer type", "type", name)
+		return nil
+	}
+	return plan.TypeNamed(types, name)
+}
+
+// sourceOf returns the source of a setting: the annotation's full name, or the name of the environment
+// variable with its default.
+func (l *Controller) sourceOf(svc *corev1.Service, name string) string {
+	a := plan.AnnotationByName(name)
+	if _, set := svc.Annotations[a.Key()]; !set && l.defaults[name] != "" {
+		return a.Env
+	}
+	return a.Key()
+}

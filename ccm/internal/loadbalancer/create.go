@@ -1,0 +1,89 @@
+package loadbalancer
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+)
+
+// obtain returns a load balancer for a Service that has none. It adopts a load balancer with the
+// planned name and no owner, or creates one.
+func (l *Controller) obtain(ctx context.Context, svc *corev1.Service, planned *plan.LoadBalancer) (lb *hcloud.LoadBalancer, created bool, err error) {
+	// A name from an annotation may name an existing load balancer. If the default name is taken, the
+	// create request fails with a uniqueness error.
+	if planned.Name != "" || planned.Adopt != "" {
+		if lb, err = l.adopt(ctx, svc, planned); lb != nil || err != nil {
+			return lb, false, err
+		}
+	}
+	if planned.Location == "" && planned.NetworkZone == "" {
+		return nil, false, plan.InvalidSettings(plan.AnnotationError{Source: plan.AnnotationPrefix + "location", Reason: "is missing: set it to the name of a location, or set " +
+			plan.AnnotationPrefix + "network-zone; HCLOUD_LOAD_BALANCERS_LOCATION or HCLOUD_LOAD_BALANCERS_NETWORK_ZONE is the default for all Services"})
+	}
+	l.events.Normal(svc, event.Creating, "Creating load balancer %q", planned.CreateName)
+	defer l.store.Writing(string(svc.UID))()
+	result, _, err := l.client.LoadBalancer.Create(ctx, plan.CreateRequest(planned))
+	if hcloud.IsError(err, hcloud.ErrorCodeUniquenessError) {
+		if lb, adoptErr := l.adopt(ctx, svc, planned); lb != nil || adoptErr != nil {
+			return lb, false, adoptErr
+		}
+	}
+	if hcloud.IsError(err, hcloud.ErrorCodeInvalidInput, hcloud.ErrorCodeNotFound) {
+		names := catalogueNames{Type: planned.Type, Location: planned.Location, NetworkZone: planned.NetworkZone}
+		if wrong := l.checkNames(ctx, svc, names); wrong != nil {
+			return nil, false, wrong
+		}
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("creating load balancer %q: %w", planned.CreateName, err)
+	}
+	klog.InfoS("Created load balancer", "service", klog.KObj(svc), "loadBalancer", result.LoadBalancer.ID, "name", planned.CreateName)
+	if lb, err = l.awaitCreated(ctx, planned, result.LoadBalancer.ID, result.Action); err != nil {
+		return nil, false, fmt.Errorf("creating load balancer %d (%s): %w", result.LoadBalancer.ID, planned.CreateName, err)
+	}
+	l.events.Normal(svc, event.Created, "Created load balancer %d (%s)", lb.ID, lb.Name)
+	return lb, true, nil
+}
+
+// awaitCreated returns the new load balancer when it has been created. The answer to the creation lacks its addresses, so
+// one that is waited for alone is looked at instead of its action: the look that sees the end is the last request.
+func (l *Controller) awaitCreated(ctx context.Context, plan *plan.LoadBalancer, id int64, action *hcloud.Action) (*hcloud.LoadBalancer, error) {
+	var made atomic.Pointer[hcloud.LoadBalancer]
+	err := l.slow.WaitLooking(ctx, id, action, func(ctx context.Context) (apicall.Progress, error) {
+		lb, err := l.get(ctx, id)
+		if err != nil {
+			return apicall.ProgressUnknown, err
+		}
+		p := progressOf(plan, lb)
+		if p == apicall.ProgressEnded {
+			made.Store(lb)
+		}
+		return p, nil
+	})
+	if lb := made.Load(); err != nil || lb != nil {
+		return lb, err
+	}
+	return l.get(ctx, id)
+}
+
+// progressOf returns what a new load balancer shows of its creation. It has its addresses when the creation has
+// succeeded (https://github.com/hetznercloud/hcloud-go/issues/153). What must be changed after that needs the action's end.
+func progressOf(planned *plan.LoadBalancer, lb *hcloud.LoadBalancer) apicall.Progress {
+	joins := plan.CreateRequest(planned).Network != nil
+	switch {
+	case !planned.Public && !joins:
+		return apicall.ProgressUnknown
+	case planned.Public && lb.PublicNet.IPv4.IP == nil, joins && len(lb.PrivateNet) == 0:
+		return apicall.ProgressRunning
+	case len(plan.Diff(planned, lb)) > 0:
+		return apicall.ProgressUnknown
+	}
+	return apicall.ProgressEnded
+}

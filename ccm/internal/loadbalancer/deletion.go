@@ -1,0 +1,66 @@
+package loadbalancer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+)
+
+// deletionSettings returns the settings of a Service that is about to lose its load balancer. It fails if it
+// is not certain what the Service wants then: a mistyped keep-on-delete must not delete anything.
+func (l *Controller) deletionSettings(svc *corev1.Service) (plan.Settings, error) {
+	settings, _, mistakes := plan.ParseAnnotations(svc.Annotations, l.defaults)
+	for _, m := range mistakes {
+		if a, ok := errors.AsType[plan.AnnotationError](m); ok && a.Setting() == "keep-on-delete" {
+			l.events.Warning(svc, event.InvalidSettings, "%v; the load balancer is neither deleted nor kept until this is corrected", a)
+			return settings, plan.InvalidSettings(a)
+		}
+	}
+	return settings, nil
+}
+
+// unprotect ends the protection against deletion if the Service asks for that. Otherwise it is an error.
+func (l *Controller) unprotect(ctx context.Context, svc *corev1.Service, settings *plan.Settings, lb *hcloud.LoadBalancer) error {
+	if on := settings.DeleteProtection; on == nil || *on {
+		l.warnProtected(svc, lb)
+		return fmt.Errorf("load balancer %d (%s) is protected against deletion", lb.ID, lb.Name)
+	}
+	if err := l.apply(ctx, lb, plan.Op{Kind: plan.OpProtect, Part: plan.PartProtection}); err != nil {
+		return fmt.Errorf("ending the protection of load balancer %d (%s) against deletion: %w", lb.ID, lb.Name, err)
+	}
+	return nil
+}
+
+func (l *Controller) warnProtected(svc *corev1.Service, lb *hcloud.LoadBalancer) {
+	l.events.Warning(svc, event.Protected, "Load balancer %d (%s) is protected against deletion: set %sdelete-protection to false, or remove the label %s to keep it",
+		lb.ID, lb.Name, plan.AnnotationPrefix, plan.LabelServiceUID)
+}
+
+// keepWithoutService makes the load balancer one without an owner (keep-on-delete). It loses the Service's
+// ports first. Its address, settings, targets, labels and foreign ports stay.
+func (l *Controller) keepWithoutService(ctx context.Context, svc *corev1.Service, lb *hcloud.LoadBalancer) error {
+	defer l.store.Writing(string(svc.UID))()
+	if err := l.removePorts(ctx, svc, lb); err != nil {
+		return err
+	}
+	now, err := l.get(ctx, lb.ID)
+	if err != nil {
+		return err
+	}
+	if now.Labels[plan.LabelServiceUID] != string(svc.UID) {
+		return nil // a person has removed the label, which has the same effect
+	}
+	// Without plan.LabelLastOwner, the same Service may adopt it again.
+	if _, _, err := l.client.LoadBalancer.Update(ctx, now, hcloud.LoadBalancerUpdateOpts{Labels: plan.WithoutOurs(now.Labels)}); err != nil {
+		return fmt.Errorf("keeping load balancer %d (%s): removing its ownership labels: %w", lb.ID, lb.Name, err)
+	}
+	klog.InfoS("Kept load balancer without its Service", "service", klog.KObj(svc), "loadBalancer", lb.ID)
+	l.events.Normal(svc, event.Kept, "Kept load balancer %d (%s), which belongs to no Service any more: the annotation %sname: %q gives it to another one", lb.ID, lb.Name, plan.AnnotationPrefix, lb.Name)
+	return nil
+}

@@ -1,0 +1,119 @@
+package loadbalancer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Moving over from the production CCM and back:
+//
+//   - It marks a load balancer with the label hcloud-ccm/service-uid. One with the UID of a Service of ours is taken
+//     over: it gets our labels in addition and is compared with the Service like any other. Like an adopted
+//     one, it is given what it lacks before anything is taken away (give_first.go).
+//   - Its ports that the Service does not have stay: we cannot know who has made them.
+//   - The label of the production CCM stays, and load balancers of ours have it too. So it finds them again when
+//     an operator goes back.
+//   - To ask for that label costs a call, and only a Service that shows a load balancer can have one of the
+//     production CCM. A Service that shows none may have one that was made just now: it has the default
+//     name, or the one of the annotation, and is found by that (adopt).
+
+// findElsewhere looks for the Service's load balancer where its label does not lead to. others have the Service's
+// label, but belong to other clusters. It returns nil if there is none.
+func (l *Controller) findElsewhere(ctx context.Context, svc *corev1.Service, others []*hcloud.LoadBalancer) (*hcloud.LoadBalancer, error) {
+	if len(svc.Status.LoadBalancer.Ingress) == 0 {
+		return nil, nil
+	}
+	for _, lb := range others {
+		if !plan.ShowsAddressOf(svc, lb) && plan.ShowsAnyAddress(svc) {
+			continue
+		}
+		// The Service would change its address if this was a mistake in the setting.
+		text := fmt.Sprintf("load balancer %d (%s), which this Service shows, belongs to %s, and HCLOUD_CLUSTER_ID is %q: nothing was changed; correct HCLOUD_CLUSTER_ID, or, if this cluster is a copy of that one, "+
+			"delete and create the Service to get a load balancer of its own", lb.ID, lb.Name, l.own.OtherOwner(lb.Labels, string(svc.UID)), l.own.ClusterID)
+		l.events.Warning(svc, event.NotAdoptable, "%s", text)
+		return nil, errors.New(text)
+	}
+	lb, err := l.inherited(ctx, svc)
+	if lb == nil || err != nil {
+		return nil, err
+	}
+	return l.takeOver(ctx, svc, lb)
+}
+
+// inherited returns the load balancer that the production CCM made for the Service, or nil if there is none. If
+// it is not certain which one it is, inherited returns an error.
+func (l *Controller) inherited(ctx context.Context, svc *corev1.Service) (*hcloud.LoadBalancer, error) {
+	uid := string(svc.UID)
+	selector := plan.LabelServiceUIDHcloud + "=" + uid
+	all, err := l.client.LoadBalancer.AllWithOpts(ctx, hcloud.LoadBalancerListOpts{ListOpts: hcloud.ListOpts{LabelSelector: selector}})
+	if err != nil {
+		return nil, fmt.Errorf("listing load balancers with the label %s: %w", selector, err)
+	}
+	var lbs []*hcloud.LoadBalancer
+	for _, lb := range all {
+		if l.own.Inherits(lb.Labels, uid) {
+			lbs = append(lbs, lb)
+		}
+	}
+	switch {
+	case len(lbs) == 0:
+		return nil, nil
+	case len(lbs) == 1 && (!plan.ShowsAnyAddress(svc) || plan.ShowsAddressOf(svc, lbs[0])):
+		return lbs[0], nil
+	case len(lbs) == 1:
+		text := fmt.Sprintf("load balancer %d (%s) has the label %s, but not the address that this Service shows: nothing was changed; to give it to the Service set the label %s, else remove the label",
+			lbs[0].ID, lbs[0].Name, selector, plan.OwnerSelector(uid))
+		l.events.Warning(svc, event.NotOwned, "%s", text)
+		return nil, errors.New(text)
+	}
+	if lb := plan.InUse(lbs, svc); lb != nil {
+		return lb, nil
+	}
+	return nil, l.several(svc, lbs)
+}
+
+// takeOver sets our ownership labels on a load balancer of the production CCM.
+func (l *Controller) takeOver(ctx context.Context, svc *corev1.Service, lb *hcloud.LoadBalancer) (*hcloud.LoadBalancer, error) {
+	uid := string(svc.UID)
+	defer l.store.Writing(uid)()
+	updated, _, err := l.client.LoadBalancer.Update(ctx, lb, hcloud.LoadBalancerUpdateOpts{Labels: plan.WithOwnership(lb.Labels, uid, nil, l.own.Marks(uid))})
+	if err != nil {
+		return nil, fmt.Errorf("taking over load balancer %d (%s): %w", lb.ID, lb.Name, err)
+	}
+	l.events.Normal(svc, event.Adopted, "Took over load balancer %d (%s), which has the label %s", lb.ID, lb.Name, plan.LabelServiceUIDHcloud)
+	return updated, nil
+}
+
+// endInherited deletes a load balancer and the managed certificates that the production CCM made for a Service that
+// is deleted before it was taken over. With keep-on-delete, the load balancer stays. It returns err if that is not nil.
+func (l *Controller) endInherited(ctx context.Context, svc *corev1.Service, lb *hcloud.LoadBalancer, err error) error {
+	if err != nil {
+		return err
+	}
+	settings, err := l.deletionSettings(svc)
+	if err != nil {
+		return err
+	}
+	if plan.KeepsOnDelete(&settings, lb) {
+		if lb, err = l.takeOver(ctx, svc, lb); err == nil {
+			err = l.keepWithoutService(ctx, svc, lb)
+		}
+	} else {
+		err = l.delete(ctx, svc, &settings, lb)
+	}
+	if err != nil {
+		return err
+	}
+	uid := string(svc.UID)
+	certs, err := l.certificatesWith(ctx, plan.LabelServiceUIDHcloud+"="+uid, func(labels map[string]string) bool { return l.own.Inherits(labels, uid) })
+	if err != nil {
+		return err
+	}
+	return l.deleteCertificates(ctx, certs)
+}

@@ -1,0 +1,126 @@
+package loadbalancer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+)
+
+// lookUp returns the load balancers with the Service's label, as their owner or as a guest. A Service that shows no address
+// is probably new, and may yet be a guest that is no longer shared: one page of all load balancers answers both.
+func (l *Controller) lookUp(ctx context.Context, svc *corev1.Service) ([]*hcloud.LoadBalancer, error) {
+	if len(svc.Status.LoadBalancer.Ingress) == 0 {
+		if lbs, complete, err := l.store.FindOnPage(ctx, string(svc.UID)); complete || err != nil {
+			return lbs, err
+		}
+	}
+	if lbs, err := l.store.FindNow(ctx, string(svc.UID)); err != nil || len(lbs) > 0 {
+		return lbs, err
+	}
+	return l.store.FindGuest(ctx, string(svc.UID))
+}
+
+// join makes the Service a guest on a load balancer of another Service. Both must have the annotation shared.
+func (l *Controller) join(ctx context.Context, svc *corev1.Service, planned *plan.LoadBalancer, lb *hcloud.LoadBalancer) (*hcloud.LoadBalancer, error) {
+	if plan.IsGuest(lb, planned.UID) {
+		return lb, nil // recorded by an earlier request whose answer was lost
+	}
+	if plan.WasGuest(lb, svc) {
+		text := fmt.Sprintf("load balancer %d (%s) was this Service's, but lacks the label %s: nothing was changed; set the label to give it to the Service again", lb.ID, lb.Name, plan.LabelGuest+planned.UID)
+		l.events.Warning(svc, event.NotOwned, "%s", text)
+		return nil, errors.New(text)
+	}
+	if planned.Public != lb.PublicNet.Enabled {
+		return nil, plan.InvalidSettings(plan.AnnotationError{Source: plan.AnnotationPrefix + "disable-public-network", Value: strconv.FormatBool(!planned.Public),
+			Reason: fmt.Sprintf("differs from load balancer %d (%s), which other Services share: must be %t", lb.ID, lb.Name, !lb.PublicNet.Enabled)})
+	}
+	updated, err := l.changeLabels(ctx, planned.UID, lb.ID, func(now *hcloud.LoadBalancer) (map[string]string, error) {
+		if now.Labels[plan.LabelShared] == "" || now.Labels[plan.LabelServiceUID] == "" {
+			return nil, fmt.Errorf("%w: it is not shared any more", plan.ErrNotOwner)
+		}
+		return plan.WithGuest(now.Labels, planned.UID, nil), nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("joining load balancer %d (%s): %w", lb.ID, lb.Name, err)
+	}
+	l.events.Normal(svc, event.Joined, "Shares load balancer %d (%s) with the Service with UID %s", lb.ID, lb.Name, lb.Labels[plan.LabelServiceUID])
+	return updated, nil
+}
+
+// changeLabels replaces the labels of a load balancer, based on its current state. Several Services may change
+// the labels of one load balancer, one after the other.
+func (l *Controller) changeLabels(ctx context.Context, uid string, id int64, change func(*hcloud.LoadBalancer) (map[string]string, error)) (*hcloud.LoadBalancer, error) {
+	unlock, err := l.labelling.Lock(ctx, strconv.FormatInt(id, 10))
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	now, err := l.get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	labels, err := change(now)
+	if err != nil {
+		return nil, err
+	}
+	defer l.store.Writing(uid)()
+	updated, _, err := l.client.LoadBalancer.Update(ctx, now, hcloud.LoadBalancerUpdateOpts{Labels: labels})
+	return updated, err
+}
+
+// removePorts deletes the Service's ports. Their node ports may belong to another Service soon, which must
+// not be reachable.
+func (l *Controller) removePorts(ctx context.Context, svc *corev1.Service, lb *hcloud.LoadBalancer) error {
+	var ops []plan.Op
+	for _, port := range plan.PortsToDelete(&plan.LoadBalancer{UID: string(svc.UID)}, lb) {
+		ops = append(ops, plan.Op{Kind: plan.OpDeleteService, Part: plan.PartPort(port), Port: port})
+	}
+	_, err := l.applyOps(ctx, lb, ops)
+	return err
+}
+
+// endShare removes a Service from a shared load balancer. If it is the owner, a guest becomes the owner. It
+// reports false if the Service does not share the load balancer with any other.
+func (l *Controller) endShare(ctx context.Context, svc *corev1.Service, lb *hcloud.LoadBalancer) (bool, error) {
+	uid := string(svc.UID)
+	if !plan.IsGuest(lb, uid) && len(plan.GuestsOf(lb)) == 0 {
+		return false, nil
+	}
+	defer l.store.Writing(uid)()
+	if err := l.removePorts(ctx, svc, lb); err != nil {
+		return true, err
+	}
+	heir := ""
+	_, err := l.changeLabels(ctx, uid, lb.ID, func(now *hcloud.LoadBalancer) (map[string]string, error) {
+		if guests := plan.GuestsOf(now); now.Labels[plan.LabelServiceUID] == uid && len(guests) > 0 {
+			heir = guests[0]
+			others := plan.WithoutGuest(plan.WithoutGuest(now.Labels, uid), heir)
+			labels := plan.WithOwnership(others, heir, slices.Sorted(maps.Keys(plan.PortsOf(now, heir))), l.own.Marks(heir))
+			labels[plan.LabelGuest+heir] = "" // lookUp may ask for the owner before this write, and for the guest after it
+			labels[plan.LabelLastOwner] = heir
+			return labels, nil
+		}
+		if now.Labels[plan.LabelServiceUID] == uid {
+			return nil, errors.New("the last guest has left: will delete the load balancer")
+		}
+		return plan.WithoutGuest(now.Labels, uid), nil
+	})
+	if err != nil {
+		return true, fmt.Errorf("leaving the shared load balancer %d (%s): %w", lb.ID, lb.Name, err)
+	}
+	klog.InfoS("Left shared load balancer", "service", klog.KObj(svc), "loadBalancer", lb.ID, "newOwner", heir)
+	if heir != "" {
+		defer l.store.Writing(heir)()
+		l.events.Normal(svc, event.Kept, "Load balancer %d (%s) belongs to the Service with UID %s now, which shares it", lb.ID, lb.Name, heir)
+	}
+	return true, nil
+}

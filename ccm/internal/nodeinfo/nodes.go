@@ -1,0 +1,46 @@
+package nodeinfo
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	cloudproviderapi "k8s.io/cloud-provider/api"
+	nodeutil "k8s.io/component-helpers/node/util"
+)
+
+// IsUninitialized reports whether the node controller has not initialized the Node yet.
+func IsUninitialized(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == cloudproviderapi.TaintExternalCloudProvider })
+}
+
+// The reasons of the condition NetworkUnavailable: those of the route controller.
+const (
+	ReasonNoRoute      = "NoRouteCreated"
+	ReasonRouteCreated = "RouteCreated"
+)
+
+// NetworkCondition returns the Node's condition NetworkUnavailable, or nil.
+func NetworkCondition(node *corev1.Node) *corev1.NodeCondition {
+	_, condition := nodeutil.GetNodeCondition(&node.Status, corev1.NodeNetworkUnavailable)
+	return condition
+}
+
+// LacksRoute reports whether the Node waits for its route: pods on other Nodes cannot reach its pods yet.
+func LacksRoute(node *corev1.Node) bool {
+	c := NetworkCondition(node)
+	return c != nil && c.Status == corev1.ConditionTrue && c.Reason == ReasonNoRoute
+}
+
+// List returns all known nodes, or none before the informers exist.
+func List(lister corelisters.NodeLister) []*corev1.Node {
+	if lister == nil {
+		return nil
+	}
+	nodes, err := lister.List(labels.Everything())
+	if err != nil {
+		return nil // the lister reads from memory and returns no error
+	}
+	return nodes
+}

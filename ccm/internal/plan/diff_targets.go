@@ -1,0 +1,171 @@
+package plan
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+)
+
+// ServerTargets returns the load balancer's targets of type server, ordered by server ID, without those that
+// were there before an adoption.
+func ServerTargets(lb *hcloud.LoadBalancer) (targets []Target) {
+	for _, t := range lb.Targets {
+		if t.Type == hcloud.LoadBalancerTargetTypeServer && t.Server != nil && t.Server.Server != nil && !isForeignServer(lb, t.Server.Server.ID) {
+			targets = append(targets, Target{t.Server.Server.ID, t.UsePrivateIP})
+		}
+	}
+	slices.SortFunc(targets, func(a, b Target) int { return cmp.Compare(a.ServerID, b.ServerID) })
+	return targets
+}
+
+// limit returns a limit of the load balancer's type. A change to a larger type has been made before.
+func (d *difference) limit(of func(*hcloud.LoadBalancerType) int) int {
+	limit := math.MaxInt
+	if d.lb.LoadBalancerType != nil {
+		limit = of(d.lb.LoadBalancerType)
+	}
+	if first, _ := d.loadBalancerType(); len(first) > 0 {
+		limit = math.MaxInt
+		if d.plan.Limits != nil {
+			limit = of(d.plan.Limits)
+		}
+	}
+	return limit
+}
+
+// targets compares the targets: those of type server, then the selectors.
+//
+// If a target changes between public and private address it is removed and added again, one target at a
+// time, so that the others continue to serve. If the load balancer is detached from its network, before
+// holds what comes first: its private targets leave it, and public ones replace them if all planned ones are
+// public. If the public interface will be disabled, hidden holds what can wait until then.
+func (d *difference) targets(detaches bool) (before, ops, hidden []Op) {
+	current := map[int64]bool{}
+	for _, t := range ServerTargets(d.lb) {
+		current[t.ServerID] = t.Private
+	}
+	var first, then targetChanges
+	changes := &then
+	public := !slices.ContainsFunc(d.plan.Targets, func(t Target) bool { return t.Private })
+	if detaches && public {
+		changes = &first
+	}
+	for _, want := range d.plan.Targets {
+		private, exists := current[want.ServerID]
+		delete(current, want.ServerID)
+		switch {
+		case !exists:
+			changes.adds = append(changes.adds, d.addTarget(want))
+		case private && detaches && !public:
+			first.removes = append(first.removes, removeTarget(Target{want.ServerID, private}))
+			then.adds = append(then.adds, d.addTarget(want))
+		case private != want.Private:
+			changes.swaps = append(changes.swaps, d.swapTarget(want)...)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(current)) {
+		when := changes
+		if detaches && current[id] {
+			when = &first
+		}
+		when.removes = append(when.removes, removeTarget(Target{id, current[id]}))
+	}
+	var added []Part
+	for _, op := range slices.Concat(first.adds, then.adds) {
+		added = append(added, op.Part)
+	}
+	removeSelectors, addSelectors := d.selectors(added)
+	if len(addSelectors) > 0 && addSelectors[0].Undo == nil { // it is a target like others, and serves before they are removed
+		then.adds, addSelectors = append(addSelectors, then.adds...), nil
+	}
+	if d.lb.PublicNet.Enabled && !d.plan.Public && len(then.removes)+len(removeSelectors) == 0 {
+		hidden = then.hideFirst()
+	}
+	before, count := first.interleave(len(d.lb.Targets), d.limit(maxTargets))
+	ops, _ = then.interleave(count, d.limit(maxTargets))
+	return before, slices.Concat(ops, removeSelectors, addSelectors), hidden
+}
+
+func removeTarget(t Target) Op {
+	return Op{Kind: OpRemoveTarget, Part: partServer(t.ServerID), Target: t}
+}
+
+// swapTarget returns the operations that change a target between its public and its private address.
+func (d *difference) swapTarget(want Target) []Op {
+	old := Target{want.ServerID, !want.Private}
+	remove, add := removeTarget(old), d.addTarget(want)
+	add.Undo = &Op{Kind: OpAddTarget, Part: add.Part, Target: old}
+	// A removal whose answer is lost may have had its effect.
+	remove.Needs, remove.Undo = add.Needs, &Op{Kind: OpAddTarget, Part: add.Part, Target: want}
+	return []Op{remove, add}
+}
+
+// addTarget returns the operation that adds a target, with what it needs.
+func (d *difference) addTarget(t Target) Op {
+	op := Op{Kind: OpAddTarget, Part: partServer(t.ServerID), Target: t, Needs: d.addressNeeds(t.Private)}
+	if !t.Private {
+		op.IP = d.plan.IPv6[t.ServerID]
+	}
+	return op
+}
+
+// addressNeeds returns what a target with a private or public address needs.
+func (d *difference) addressNeeds(private bool) []Part {
+	switch {
+	case private && len(d.lb.PrivateNet) == 0:
+		return []Part{partNetwork}
+	case !private:
+		return []Part{partPublic}
+	}
+	return nil
+}
+
+// targetChanges are changes of targets that can be made in any order.
+type targetChanges struct{ adds, swaps, removes []Op }
+
+// hideFirst takes away, and returns, what can wait until the public interface is disabled. The API refuses
+// that while there are public targets, and until then the Service is exposed. But all targets except one must
+// serve all the time, also if an earlier process has died in between.
+func (c *targetChanges) hideFirst() (later []Op) {
+	if n := len(c.swaps); n > 0 {
+		later, c.swaps = c.swaps[n-1:], c.swaps[:n-1]
+		return later
+	}
+	later, c.adds = c.adds, nil
+	return later
+}
+
+// interleave orders the changes so that there are never fewer targets than before, than after, or than the
+// type allows, less one. count is the number of targets now, limit the largest number, and left the number
+// afterwards.
+//
+// Targets are added while there is room, then removed and added in turns. A target is removed only if
+// the targets that were added before it, one for each removal, are there: if none can be added, none is
+// lost. Targets that only change their address come when there are most targets.
+func (c targetChanges) interleave(count, limit int) (ops []Op, left int) {
+	var added []Part
+	add := func() {
+		op := c.adds[0]
+		c.adds, count = c.adds[1:], count+1
+		ops, added = append(ops, op), append(added, op.Part)
+	}
+	for len(c.adds) > 0 && count < limit {
+		add()
+	}
+	ops = append(ops, c.swaps...)
+	for removed := 0; len(c.removes) > 0; removed++ {
+		op := c.removes[0]
+		c.removes, count = c.removes[1:], count-1
+		if i := min(removed, len(added)-1); i >= 0 {
+			op.Needs = append(op.Needs, added[i])
+		}
+		ops = append(ops, op)
+		if len(c.adds) > 0 && count < limit {
+			add()
+		}
+	}
+	return append(ops, c.adds...), count // more than fit: the API's answer says so
+}

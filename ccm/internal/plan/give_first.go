@@ -1,0 +1,41 @@
+package plan
+
+import (
+	"slices"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+)
+
+// GiveFirst orders the operations on a load balancer that the Service has adopted and that does not
+// serve it yet. First comes what adds something: ports, targets, an attachment, room. What takes away or
+// changes what a person has set up comes last, and only if everything before has succeeded.
+func GiveFirst(ops []Op, lb *hcloud.LoadBalancer, uid string) []Op {
+	if IsSettled(lb, uid) {
+		return ops
+	}
+	taken := map[Part]bool{}
+	for _, op := range ops {
+		if !gives(op) {
+			taken[op.Part] = true
+		}
+	}
+	isTaken := func(p Part) bool { return taken[p] }
+	var first, last []Op
+	var added []Part
+	for _, op := range ops {
+		if gives(op) && !isTaken(op.Part) && !slices.ContainsFunc(op.Needs, isTaken) {
+			first, added = append(first, op), append(added, op.Part)
+			continue
+		}
+		last = append(last, op)
+	}
+	for i := range last {
+		last[i].Needs = slices.Concat(last[i].Needs, added)
+	}
+	return append(first, last...)
+}
+
+// gives reports whether the operation only adds to a load balancer.
+func gives(op Op) bool {
+	return slices.Contains([]OpKind{OpRecord, OpAttach, OpEnablePublic, OpAddTarget, OpAddSelector, OpAddService}, op.Kind)
+}

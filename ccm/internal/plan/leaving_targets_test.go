@@ -1,0 +1,50 @@
+package plan
+
+import (
+	"testing"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+)
+
+// A load balancer has the target 1, which leaves, and others. Whether 1 is needed is a question of each port.
+func TestATargetIsNeededForEachPort(t *testing.T) {
+	t.Parallel()
+	target := func(id int64, healthy ...int) hcloud.LoadBalancerTarget {
+		all := hcloud.LoadBalancerTarget{Type: hcloud.LoadBalancerTargetTypeServer, Server: &hcloud.LoadBalancerTargetServer{Server: &hcloud.Server{ID: id}}}
+		for _, port := range []int{80, 443} {
+			status := hcloud.LoadBalancerTargetHealthStatusStatusUnhealthy
+			for _, h := range healthy {
+				if h == port {
+					status = hcloud.LoadBalancerTargetHealthStatusStatusHealthy
+				}
+			}
+			all.HealthStatus = append(all.HealthStatus, hcloud.LoadBalancerTargetHealthStatus{ListenPort: port, Status: status})
+		}
+		return all
+	}
+	selector := hcloud.LoadBalancerTarget{Type: hcloud.LoadBalancerTargetTypeLabelSelector,
+		LabelSelector: &hcloud.LoadBalancerTargetLabelSelector{Selector: "pool=web"}, Targets: []hcloud.LoadBalancerTarget{target(9, 80, 443)}}
+	for name, tc := range map[string]struct {
+		targets []hcloud.LoadBalancerTarget
+		private bool
+		needed  bool
+	}{
+		"alone":                               {[]hcloud.LoadBalancerTarget{target(1, 80)}, false, true},
+		"alone, with another kind of address": {[]hcloud.LoadBalancerTarget{target(1, 80)}, true, false},
+		"unhealthy":                           {[]hcloud.LoadBalancerTarget{target(1)}, false, false},
+		"the other is healthy":                {[]hcloud.LoadBalancerTarget{target(1, 80, 443), target(2, 80, 443)}, false, false},
+		"the other is unhealthy":              {[]hcloud.LoadBalancerTarget{target(1, 80, 443), target(2)}, false, true},
+		"the other serves one port of two":    {[]hcloud.LoadBalancerTarget{target(1, 80, 443), target(2, 80)}, false, true},
+		"each serves the same port":           {[]hcloud.LoadBalancerTarget{target(1, 80), target(2, 80)}, false, false},
+		"a selector serves":                   {[]hcloud.LoadBalancerTarget{target(1, 80, 443), selector}, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			plan := &LoadBalancer{Targets: []Target{{ServerID: 2}}}
+			needed := neededTargets(plan, &hcloud.LoadBalancer{Targets: tc.targets}, tc.private)
+			if got := len(needed) == 1 && needed[0].ServerID == 1; got != tc.needed || len(needed) > 1 {
+				t.Errorf("needed %v, want %t", needed, tc.needed)
+			}
+		})
+	}
+}

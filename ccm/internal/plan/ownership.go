@@ -1,0 +1,257 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/cloud-provider"
+)
+
+// Who owns what on a load balancer (hcloud-cloud-controller-manager#249):
+//
+//   - The load balancer belongs to the Service whose UID is in the label ccm-from-scratch/service-uid.
+//     The create request contains the label, so a load balancer never exists without its owner. The
+//     CCM changes and deletes only load balancers with this label.
+//   - A load balancer of the production CCM, whose label hcloud-ccm/service-uid has the Service's UID, is taken
+//     over as it is (lb_takeover.go).
+//   - Any other load balancer without our label is adopted only by its name, and only if the Service asks for
+//     the name with an annotation. One that has belonged to the Service is not adopted again: a person has
+//     removed the label to keep it.
+//   - A resource with the label ccm-from-scratch/cluster belongs to the cluster with that HCLOUD_CLUSTER_ID only:
+//     a cluster that was made from a backup of another one has the same UIDs.
+//   - If several load balancers have the label of one Service, a person has copied it. The CCM changes
+//     only the one with the address in the Service's status, and deletes none of them.
+//   - The CCM owns the services (listen ports) that the label ccm-from-scratch/ports lists. A port is
+//     added to the label before it is created, and removed from it after it is deleted. Other ports
+//     are foreign and stay, unless the Service uses the same port.
+//   - The CCM owns all targets of type server, because it must also remove the server of a Node that
+//     was deleted while the CCM was down. Targets of type ip and label_selector are foreign and stay:
+//     users add machines outside the cluster to a Service's load balancer with them.
+//   - Labels without our prefix stay. Reverse DNS entries and the attachment to a network stay unless
+//     an annotation or HCLOUD_NETWORK sets them.
+const (
+	labelPrefix     = "ccm-from-scratch/"
+	LabelServiceUID = labelPrefix + "service-uid"
+	LabelPorts      = labelPrefix + "ports"
+
+	// LabelLastOwner remembers the Service after a person has removed LabelServiceUID. It is set once the
+	// load balancer serves the Service: by the create request, and at the end of an adoption.
+	LabelLastOwner = labelPrefix + "last-owner"
+
+	// LabelCluster holds HCLOUD_CLUSTER_ID, if it is set.
+	LabelCluster = labelPrefix + "cluster"
+
+	// LabelServiceUIDHcloud is the ownership label of the production CCM. A load balancer on which it
+	// holds another Service's UID is never adopted. We write it too, so that an operator can return to
+	// the production CCM at any time.
+	LabelServiceUIDHcloud = "hcloud-ccm/service-uid"
+
+	maxLabelValue = 63
+)
+
+// OwnerSelector returns the label selector for resources of the Service.
+func OwnerSelector(uid string) string { return LabelServiceUID + "=" + uid }
+
+// Ownership decides for one cluster which resources belong to it.
+type Ownership struct {
+	// ClusterID is HCLOUD_CLUSTER_ID; "" if it is not set.
+	ClusterID string
+	// both makes the CCM write the label of the production CCM too.
+	Both bool
+}
+
+// Marks returns the labels, in addition to LabelServiceUID, that each resource of the Service must have; nil if
+// there are none.
+func (o Ownership) Marks(uid string) map[string]string {
+	if o.ClusterID == "" && !o.Both {
+		return nil
+	}
+	marks := map[string]string{}
+	if o.ClusterID != "" {
+		marks[LabelCluster] = o.ClusterID
+	}
+	if o.Both {
+		marks[LabelServiceUIDHcloud] = uid
+	}
+	return marks
+}
+
+// IsHere reports whether a resource does not belong to another cluster. One without LabelCluster was made before
+// the operator has set HCLOUD_CLUSTER_ID, and gets the label.
+func (o Ownership) IsHere(labels map[string]string) bool {
+	id := labels[LabelCluster]
+	return id == "" || id == o.ClusterID
+}
+
+// Owns reports whether a resource with these labels belongs to the Service.
+func (o Ownership) Owns(labels map[string]string, uid string) bool {
+	return labels[LabelServiceUID] == uid && o.IsHere(labels)
+}
+
+// Inherits reports whether a resource belongs to the Service because the production CCM made it. If a person has
+// removed our label from a resource that was ours, it does not.
+func (o Ownership) Inherits(labels map[string]string, uid string) bool {
+	return labels[LabelServiceUIDHcloud] == uid && labels[LabelServiceUID] == "" && labels[LabelLastOwner] != uid && o.IsHere(labels)
+}
+
+// OtherOwner says which other Service or cluster owns the resource with these labels. It returns "" if there
+// is none.
+func (o Ownership) OtherOwner(labels map[string]string, uid string) string {
+	if !o.IsHere(labels) {
+		return fmt.Sprintf("the cluster with HCLOUD_CLUSTER_ID=%q", labels[LabelCluster])
+	}
+	for _, key := range []string{LabelServiceUID, LabelServiceUIDHcloud} {
+		owner := labels[key]
+		released := key == LabelServiceUIDHcloud && owner == labels[LabelLastOwner] // we wrote it, and our label was removed
+		if owner != "" && owner != uid && !released {
+			return "the Service with UID " + owner
+		}
+	}
+	return ""
+}
+
+// OwnedBy returns those of the load balancers that belong to the Service, or on which it is a guest.
+func (o Ownership) OwnedBy(lbs []*hcloud.LoadBalancer, uid string) (owned []*hcloud.LoadBalancer) {
+	for _, lb := range lbs {
+		if o.Owns(lb.Labels, uid) || o.IsHere(lb.Labels) && IsGuest(lb, uid) {
+			owned = append(owned, lb)
+		}
+	}
+	return owned
+}
+
+// DefaultName returns the name of a new load balancer without the annotation. Names are unique in a project,
+// and a cluster that was made from a backup has the same UIDs.
+func (o Ownership) DefaultName(svc *corev1.Service) string {
+	name := cloudprovider.DefaultLoadBalancerName(svc)
+	if o.ClusterID != "" {
+		name += "-" + o.ClusterID
+	}
+	return name
+}
+
+// WasReleased reports whether the load balancer, which has no owner now, has belonged to the Service.
+// Then a person has removed its label to keep it. If the person has removed all labels, the address in
+// the Service's status still shows it. A status with a hostname shows only that the Service had one: this may be it.
+func WasReleased(lb *hcloud.LoadBalancer, svc *corev1.Service) bool {
+	return lb.Labels[LabelLastOwner] == string(svc.UID) || ShowsPublicAddressOf(svc, lb) || showsOnly(svc, lb) ||
+		len(svc.Status.LoadBalancer.Ingress) > 0 && !ShowsAnyAddress(svc)
+}
+
+// IsSettled reports whether the load balancer serves the Service. Before that, an adoption must not take
+// away anything that a person has set up on it.
+func IsSettled(lb *hcloud.LoadBalancer, uid string) bool { return lb.Labels[LabelLastOwner] == uid }
+
+// WithOwnership returns a copy of labels with the ownership labels for uid and ports, and with marks.
+func WithOwnership(labels map[string]string, uid string, ports []int, marks map[string]string) map[string]string {
+	result := map[string]string{}
+	for k, v := range labels {
+		if !isListLabel(k, LabelPorts) {
+			result[k] = v
+		}
+	}
+	result[LabelServiceUID] = uid
+	maps.Copy(result, marks)
+	maps.Copy(result, encodePorts(ports))
+	return result
+}
+
+// encodePorts encodes ports as labels: ports=80.443, ports-2=8080.…
+func encodePorts(ports []int) map[string]string {
+	return encodeList(LabelPorts, portWords(ports))
+}
+
+func portWords(ports []int) (words []string) {
+	for _, p := range slices.Sorted(slices.Values(ports)) {
+		words = append(words, strconv.Itoa(p))
+	}
+	return words
+}
+
+// joinPorts formats ports like the value of a label.
+func joinPorts(ports []int) string {
+	var texts []string
+	for _, p := range ports {
+		texts = append(texts, strconv.Itoa(p))
+	}
+	return strings.Join(texts, ".")
+}
+
+// decodePorts decodes the labels of encodePorts. It ignores values that are not numbers: a port that
+// is not recorded counts as foreign and stays.
+func decodePorts(labels map[string]string) map[int]bool {
+	return parsePorts(decodeList(labels, LabelPorts))
+}
+
+func parsePorts(words []string) map[int]bool {
+	ports := map[int]bool{}
+	for _, text := range words {
+		if p, err := strconv.Atoi(text); err == nil {
+			ports[p] = true
+		}
+	}
+	return ports
+}
+
+// InUse returns the only load balancer with an address that the Service's status shows, or nil if there
+// is none or more than one. A status with a hostname shows no address.
+func InUse(lbs []*hcloud.LoadBalancer, svc *corev1.Service) *hcloud.LoadBalancer {
+	var found []*hcloud.LoadBalancer
+	for _, lb := range lbs {
+		if ShowsAddressOf(svc, lb) {
+			found = append(found, lb)
+		}
+	}
+	if len(found) != 1 {
+		return nil
+	}
+	return found[0]
+}
+
+// ShowsAnyAddress reports whether the Service's status shows an address, and not only a hostname.
+func ShowsAnyAddress(svc *corev1.Service) bool {
+	return slices.ContainsFunc(svc.Status.LoadBalancer.Ingress, func(i corev1.LoadBalancerIngress) bool { return i.IP != "" })
+}
+
+// showsOnly reports whether the Service's status shows addresses, and all are the load balancer's. One of several
+// proves nothing: a new load balancer gets the private address of one that was deleted.
+func showsOnly(svc *corev1.Service, lb *hcloud.LoadBalancer) bool {
+	foreign := func(i corev1.LoadBalancerIngress) bool {
+		one := &corev1.Service{Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{i}}}}
+		return !ShowsAddressOf(one, lb)
+	}
+	return len(svc.Status.LoadBalancer.Ingress) > 0 && !slices.ContainsFunc(svc.Status.LoadBalancer.Ingress, foreign)
+}
+
+// ShowsAddressOf reports whether the Service's status shows an address of the load balancer.
+func ShowsAddressOf(svc *corev1.Service, lb *hcloud.LoadBalancer) bool {
+	var private []string
+	for _, n := range lb.PrivateNet {
+		private = append(private, n.IP.String())
+	}
+	return ShowsPublicAddressOf(svc, lb) || showsOneOf(svc, private)
+}
+
+// ShowsPublicAddressOf is ShowsAddressOf for public addresses, which are unique: two projects may have the same
+// private ones.
+func ShowsPublicAddressOf(svc *corev1.Service, lb *hcloud.LoadBalancer) bool {
+	return showsOneOf(svc, []string{lb.PublicNet.IPv4.IP.String(), lb.PublicNet.IPv6.IP.String()})
+}
+
+func showsOneOf(svc *corev1.Service, addresses []string) bool {
+	return slices.ContainsFunc(svc.Status.LoadBalancer.Ingress, func(i corev1.LoadBalancerIngress) bool {
+		return i.IP != "" && slices.Contains(addresses, i.IP)
+	})
+}
+
+// WithoutOurs returns a copy of labels without those that make something a Service's.
+func WithoutOurs(labels map[string]string) map[string]string {
+	result := maps.Clone(labels)
+	maps.DeleteFunc(result, func(k, _ string) bool { return strings.HasPrefix(k, labelPrefix) || k == LabelServiceUIDHcloud })
+	return result
+}

@@ -1,0 +1,342 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	corev1 "k8s.io/api/core/v1"
+	servicehelpers "k8s.io/cloud-provider/service/helpers"
+)
+
+// Defaults of the API document. They are always sent, because update_service is a patch: it returns
+// to a default only if the request contains it.
+const (
+	DefaultLoadBalancerType = "lb11"
+	defaultCookieName       = "HCLBSTICKY"
+	defaultCookieLifetime   = 300 * time.Second
+	defaultTimeoutIdle      = 50 * time.Second
+
+	defaultHealthCheckInterval = 15 * time.Second
+	defaultHealthCheckTimeout  = 10 * time.Second
+	defaultHealthCheckRetries  = 3
+	defaultHealthCheckPath     = "/"
+)
+
+var defaultStatusCodes = []string{"2??", "3??"}
+
+// Target is a server as the target of a load balancer.
+type Target struct {
+	ServerID int64
+	// Private makes the load balancer use the server's address in the network.
+	Private bool
+}
+
+// LoadBalancer is the desired state of a Service's load balancer. It depends only on the Input.
+type LoadBalancer struct {
+	// UID of the Service that owns the load balancer.
+	UID string
+	// Marks are its other ownership labels: see Ownership.Marks.
+	Marks map[string]string
+	// Name of the load balancer; "" keeps the existing name. CreateName is the name of a new one.
+	Name, CreateName string
+	// Shared allows other Services to be guests on the load balancer. Guest is set if the Service is one itself:
+	// then the plan has nothing but its ports.
+	Shared, Guest bool
+	// Adopt is the ID or name of an existing load balancer that the Service uses instead of a new one.
+	Adopt string
+	// PrimaryIPv4 and PrimaryIPv6 are the addresses of a new load balancer; nil: Hetzner chooses.
+	PrimaryIPv4, PrimaryIPv6 *hcloud.PrimaryIP
+	// Type of the load balancer; "" keeps the existing type.
+	Type string
+	// Location or NetworkZone of a new load balancer. Both may be empty for an existing one.
+	Location, NetworkZone string
+	// Algorithm; "" keeps the existing one.
+	Algorithm hcloud.LoadBalancerAlgorithmType
+	// NetworkID of the network to attach to; 0 keeps the existing attachment.
+	NetworkID int64
+	// PrivateIPv4 and PrivateSubnet restrict the address in the network; zero values do not.
+	PrivateIPv4   netip.Addr
+	PrivateSubnet netip.Prefix
+	Public        bool
+	// IPv4RDNS and IPv6RDNS are reverse DNS entries; "" keeps the existing entry.
+	IPv4RDNS, IPv6RDNS string
+	// Labels are those of the annotation labels; nil keeps the existing ones.
+	Labels map[string]string
+	// DeleteProtection against deletion; nil keeps it as it is.
+	DeleteProtection *bool
+	// Selector stands for servers that are not in Targets. If it does not serve them yet, or it is not known what would
+	// replace other selectors, KeepSelectors is set and earlier selectors stay.
+	Selector      selectorTarget
+	KeepSelectors bool
+	// Targets are ordered by server ID, Services by port. Leaving are servers that have to leave although no other one is
+	// healthy on a port: unless Input.LeaveNow is set, Targets has them, too.
+	Targets, Leaving []Target
+	// IPv6 holds the addresses of public targets that the load balancer reaches over IPv6, by server ID.
+	IPv6     map[int64]netip.Addr
+	Services []hcloud.LoadBalancerService
+	// Limits are those of the type that the load balancer has or gets; nil if unknown.
+	Limits *hcloud.LoadBalancerType
+	// Excess holds what the plan lacks because of the limits.
+	Excess []Excess
+}
+
+// ports returns the listen ports of the plan in ascending order.
+func (p *LoadBalancer) ports() []int {
+	ports := make([]int, len(p.Services))
+	for i, s := range p.Services {
+		ports[i] = s.ListenPort
+	}
+	return ports
+}
+
+// Input is the input of Compute.
+type Input struct {
+	Service  *corev1.Service
+	Settings *Settings
+	Own      Ownership
+	// Wrong holds the names of annotations whose setting cannot be applied. The load balancer keeps what
+	// it has. It is empty for a new load balancer.
+	Wrong map[string]bool
+	// Current is the existing load balancer; nil for a new one.
+	Current *hcloud.LoadBalancer
+	// Limits are those of the type that the load balancer has or gets; nil if unknown.
+	Limits *hcloud.LoadBalancerType
+	// Nodes are the nodes that the service controller wants as targets. It excludes deleted nodes,
+	// nodes with the label node.kubernetes.io/exclude-from-external-load-balancers, and nodes that the
+	// cluster autoscaler is about to delete.
+	Nodes []*corev1.Node
+	// Excluded are the other nodes of the cluster with that label. They matter only for server-selector.
+	Excluded []*corev1.Node
+	// Servers of Nodes and Excluded, by ID.
+	Servers map[int64]*hcloud.Server
+	// Unread is set if some servers could not be read. All targets stay then.
+	Unread bool
+	// LeaveNow is set if targets have waited long enough for another one to be healthy.
+	LeaveNow bool
+	// NetworkID of HCLOUD_NETWORK; 0 if there is none.
+	NetworkID int64
+	// PrimaryIPv4 and PrimaryIPv6 are those of a new load balancer, if the Service chooses them.
+	PrimaryIPv4, PrimaryIPv6 *hcloud.PrimaryIP
+	// Certificates holds the IDs of the certificates of each HTTPS port.
+	Certificates map[int][]int64
+}
+
+// IsWrong reports whether a setting of a port cannot be applied.
+func (in Input) IsWrong(name string, port int) bool {
+	own := portSetting(name, port)
+	_, ownSet := in.Service.Annotations[AnnotationPrefix+own]
+	return in.Wrong[own] || !ownSet && in.Wrong[name]
+}
+
+// Note is a warning about a plan.
+type Note struct{ Reason, Text string }
+
+// Compute computes the desired state of the Service's load balancer. The input has passed
+// CheckService, except for the settings in Wrong.
+func Compute(in Input) (plan *LoadBalancer, notes []Note) {
+	s := in.Settings
+	plan = &LoadBalancer{
+		UID:           string(in.Service.UID),
+		Marks:         in.Own.Marks(string(in.Service.UID)),
+		Name:          s.Name,
+		CreateName:    cmp.Or(s.Name, in.Own.DefaultName(in.Service)),
+		Type:          s.Type,
+		Location:      s.Location,
+		NetworkZone:   s.NetworkZone,
+		Algorithm:     s.Algorithm,
+		NetworkID:     in.NetworkID,
+		PrivateIPv4:   s.PrivateIPv4,
+		PrivateSubnet: s.PrivateSubnet,
+		Public:        !s.DisablePublicNetwork,
+		IPv4RDNS:      s.IPv4RDNS,
+		IPv6RDNS:      s.IPv6RDNS,
+		Limits:        in.Limits,
+		Adopt:         s.Adopt,
+		Shared:        s.Shared,
+		PrimaryIPv4:   in.PrimaryIPv4,
+		PrimaryIPv6:   in.PrimaryIPv6,
+
+		DeleteProtection: s.DeleteProtection,
+	}
+	if plan.Labels = s.Labels; plan.Labels == nil {
+		plan.Labels = map[string]string{} // removes the labels of an earlier annotation
+	}
+	if plan.Location != "" {
+		plan.NetworkZone = ""
+	}
+	notes = append(keepLent(plan, in), primaryIPNotes(in)...)
+	keepLoadBalancerSettings(plan, in)
+	if in.Unread { // for another address, all private targets would have to leave before it is known what replaces them
+		plan.PrivateIPv4, plan.PrivateSubnet = netip.Addr{}, netip.Prefix{}
+	}
+	notes = append(notes, keepHidden(plan, in)...)
+	private := usesPrivateIP(plan, in)
+	targets, ipv6, targetNotes := planTargets(in, private)
+	plan.Targets, plan.IPv6 = targets, ipv6
+	notes = slices.Concat(notes, targetNotes, planSelector(plan, in, private), familyNotes(in, targets))
+	plan.Services = planServices(in)
+	notes = slices.Concat(notes, portNotes(in), planGuest(plan, in))
+	fitToLimits(plan, in)
+	keepLeaving(plan, in, private)
+	return plan, notes
+}
+
+// planServices computes the load balancer's services, ordered by port.
+func planServices(in Input) []hcloud.LoadBalancerService {
+	var services []hcloud.LoadBalancerService
+	ports, _ := freePorts(in)
+	for _, port := range ports {
+		if exposesPort(in, int(port.Port)) {
+			continue
+		}
+		service, ok := keepPortSettings(planService(in, port), in)
+		if ok {
+			services = append(services, service)
+		}
+	}
+	slices.SortFunc(services, func(a, b hcloud.LoadBalancerService) int { return cmp.Compare(a.ListenPort, b.ListenPort) })
+	return services
+}
+
+// exposesPort reports whether a new port would be reachable from the internet although it is not certain that
+// the Service wants that: disable-public-network is wrong or cannot be applied. The port has to wait.
+func exposesPort(in Input, port int) bool {
+	lb := in.Current
+	if lb == nil || !in.Wrong["disable-public-network"] || !lb.PublicNet.Enabled {
+		return false
+	}
+	return !slices.ContainsFunc(lb.Services, func(s hcloud.LoadBalancerService) bool { return s.ListenPort == port })
+}
+
+// portNotes reports ports that are skipped, and settings without an effect.
+func portNotes(in Input) (notes []Note) {
+	usable, skipped, _ := UsablePorts(in.Service)
+	_, notes = freePorts(in)
+	if len(skipped) > 0 && len(usable) > 0 {
+		var texts []string
+		for _, p := range skipped {
+			texts = append(texts, fmt.Sprintf("%d/%s", p.Port, p.Protocol))
+		}
+		notes = append(notes, Note{event.SkippedPorts, "Skipped ports " + strings.Join(texts, ", ") + ": Hetzner load balancers forward TCP only"})
+	}
+	// For each annotation about HTTP checks, whether a port has such a check.
+	checked := map[string]bool{}
+	var numbers []string
+	for _, p := range usable {
+		port := int(p.Port)
+		numbers = append(numbers, strconv.Itoa(port))
+		http := planHealthCheck(in.Service, in.Settings.ForPort(port), p).HTTP != nil || in.IsWrong("protocol", port) || in.IsWrong("health-check-protocol", port)
+		for _, name := range httpCheckAnnotations {
+			at := SettingAt(in.Service, in.Settings, name, port)
+			checked[at] = checked[at] || http
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(checked)) {
+		if _, set := in.Service.Annotations[AnnotationPrefix+name]; set && !checked[name] {
+			notes = append(notes, Note{event.IgnoredSetting, fmt.Sprintf("Ignored %s: the health check is TCP; set %shealth-check-protocol to http or https", AnnotationPrefix+name, AnnotationPrefix)})
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(in.Service.Annotations)) {
+		name, _ := strings.CutPrefix(key, AnnotationPrefix)
+		if _, port, ok := cutPort(name); ok && !slices.Contains(numbers, strconv.Itoa(port)) {
+			notes = append(notes, Note{event.IgnoredSetting, fmt.Sprintf("Ignored %s: the Service has no TCP port %d: must be for one of its ports %s", key, port, strings.Join(numbers, ", "))})
+		}
+	}
+	return notes
+}
+
+// planService computes the load balancer's service for one port of the Kubernetes Service.
+func planService(in Input, port corev1.ServicePort) hcloud.LoadBalancerService {
+	s := in.Settings.ForPort(int(port.Port))
+	service := hcloud.LoadBalancerService{
+		Protocol:        cmp.Or(s.Protocol, hcloud.LoadBalancerServiceProtocolTCP),
+		ListenPort:      int(port.Port),
+		DestinationPort: int(port.NodePort),
+		Proxyprotocol:   s.ProxyProtocol,
+		HealthCheck:     planHealthCheck(in.Service, s, port),
+	}
+	if service.Protocol == hcloud.LoadBalancerServiceProtocolTCP {
+		return service // HTTP settings do not apply to TCP
+	}
+	service.HTTP = hcloud.LoadBalancerServiceHTTP{
+		CookieName:     cmp.Or(s.CookieName, defaultCookieName),
+		CookieLifetime: cmp.Or(s.CookieLifetime, defaultCookieLifetime),
+		TimeoutIdle:    cmp.Or(s.TimeoutIdle, defaultTimeoutIdle),
+		StickySessions: s.StickySessions,
+		RedirectHTTP:   s.RedirectHTTP,
+	}
+	if service.Protocol == hcloud.LoadBalancerServiceProtocolHTTPS {
+		for _, id := range in.Certificates[int(port.Port)] {
+			service.HTTP.Certificates = append(service.HTTP.Certificates, &hcloud.Certificate{ID: id})
+		}
+	}
+	return service
+}
+
+// planHealthCheck computes the health check of one service; s are the settings of the port. With externalTrafficPolicy Local, only
+// nodes with an endpoint of the Service can serve it, and kube-proxy reports on the health check node
+// port whether a node has one. So that port is checked, unless the annotations choose another check.
+// A check of the Service's own node port would depend on kube-proxy's mode.
+//
+// Without a protocol of its own, the check has the Service's protocol if an annotation chooses anything
+// else about it, as with the production CCM. A Service without such an annotation has a TCP check: not
+// every HTTP server answers / with success.
+func planHealthCheck(svc *corev1.Service, s *Settings, port corev1.ServicePort) hcloud.LoadBalancerServiceHealthCheck {
+	check := hcloud.LoadBalancerServiceHealthCheck{
+		Protocol: s.HealthCheckProtocol,
+		Port:     cmp.Or(s.HealthCheckPort, int(port.NodePort)),
+		Interval: cmp.Or(s.HealthCheckInterval, defaultHealthCheckInterval),
+		Timeout:  cmp.Or(s.HealthCheckTimeout, defaultHealthCheckTimeout),
+		Retries:  cmp.Or(s.HealthCheckRetries, defaultHealthCheckRetries),
+	}
+	path := cmp.Or(s.HealthCheckHTTPPath, defaultHealthCheckPath)
+	tls := s.HealthCheckHTTPTLS
+	if localPath, localPort := servicehelpers.GetServiceHealthCheckPathPort(svc); localPort != 0 && s.HealthCheckProtocol == "" && s.HealthCheckPort == 0 {
+		check.Protocol, check.Port = hcloud.LoadBalancerServiceProtocolHTTP, int(localPort)
+		path, tls = cmp.Or(s.HealthCheckHTTPPath, localPath), false
+	}
+	if check.Protocol == "" && choosesHealthCheck(svc, int(port.Port)) && s.Protocol != hcloud.LoadBalancerServiceProtocolTCP && s.Protocol != "" {
+		check.Protocol = hcloud.LoadBalancerServiceProtocolHTTP // also for https: the load balancer ends TLS
+	}
+	switch check.Protocol {
+	case "", hcloud.LoadBalancerServiceProtocolTCP:
+		check.Protocol = hcloud.LoadBalancerServiceProtocolTCP
+		return check
+	case hcloud.LoadBalancerServiceProtocolHTTPS: // for the API: http with tls
+		check.Protocol, tls = hcloud.LoadBalancerServiceProtocolHTTP, true
+	}
+	codes := s.HealthCheckHTTPStatusCodes
+	if len(codes) == 0 {
+		codes = defaultStatusCodes
+	}
+	check.HTTP = &hcloud.LoadBalancerServiceHealthCheckHTTP{
+		Domain: s.HealthCheckHTTPDomain, Path: path, StatusCodes: codes, TLS: tls,
+	}
+	return check
+}
+
+// httpCheckAnnotations have an effect only on HTTP checks.
+var httpCheckAnnotations = []string{"health-check-http-domain", "health-check-http-path", "health-check-http-validate-certificate", "http-status-codes"}
+
+// choosesHealthCheck reports whether an annotation is about the health check of the port.
+func choosesHealthCheck(svc *corev1.Service, port int) bool {
+	for _, a := range Annotations {
+		if !strings.HasPrefix(a.Name, "health-check-") && a.Name != "http-status-codes" {
+			continue
+		}
+		_, general := svc.Annotations[a.Key()]
+		_, own := svc.Annotations[AnnotationPrefix+portSetting(a.Name, port)]
+		if general || own {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,178 @@
+package plan
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+)
+
+// LabelsAfter returns the labels after an OpRecord or OpLabel, based on the load balancer's current state. It
+// fails if the load balancer does not have the Service's ownership label any more: a user who removes
+// that label wants to keep the load balancer.
+func LabelsAfter(now *hcloud.LoadBalancer, op Op) (map[string]string, error) {
+	if owner := now.Labels[LabelServiceUID]; owner != op.UID && (!op.Guest || !IsGuest(now, op.UID)) {
+		return nil, fmt.Errorf("%w: the label %s is %q, want %q", ErrNotOwner, LabelServiceUID, owner, op.UID)
+	}
+	taken := portsOfOthers(now, op.UID)
+	for _, port := range op.Ports {
+		if owner := taken[port]; owner != "" {
+			return nil, fmt.Errorf("port %d belongs to the Service with UID %s since a moment ago: will choose again", port, owner)
+		}
+	}
+	if op.Kind == OpLabel {
+		return withUserLabels(now.Labels, op.Labels), nil
+	}
+	return recordedIn(now.Labels, op), nil
+}
+
+// AttachRequest returns the request of an OpAttach.
+func AttachRequest(op Op) hcloud.LoadBalancerAttachToNetworkOpts {
+	opts := hcloud.LoadBalancerAttachToNetworkOpts{Network: &hcloud.Network{ID: op.NetworkID}}
+	switch {
+	case op.IP.IsValid():
+		opts.IP = net.IP(op.IP.AsSlice())
+	case op.IPRange.IsValid():
+		opts.IPRange = IPNet(op.IPRange)
+	}
+	return opts
+}
+
+// IPNet returns the prefix in the form of hcloud-go.
+func IPNet(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}
+
+// CreateRequest returns the request that creates the planned load balancer, with all settings if
+// possible. The request cannot choose an address in the network. If the plan has one, the network and the
+// targets that need it follow as operations, and so do targets over IPv6. A private load balancer never has a public interface: the
+// API accepts that without a network.
+func CreateRequest(plan *LoadBalancer) hcloud.LoadBalancerCreateOpts {
+	record := Op{UID: plan.UID, Ports: plan.ports(), Marks: plan.Marks, Selectors: []selectorTarget{plan.Selector}, Shared: plan.Shared}
+	opts := hcloud.LoadBalancerCreateOpts{
+		Name:             plan.CreateName,
+		LoadBalancerType: &hcloud.LoadBalancerType{Name: cmp.Or(plan.Type, DefaultLoadBalancerType)},
+		Algorithm:        &hcloud.LoadBalancerAlgorithm{Type: cmp.Or(plan.Algorithm, hcloud.LoadBalancerAlgorithmTypeRoundRobin)},
+		NetworkZone:      hcloud.NetworkZone(plan.NetworkZone),
+		Labels:           withUserLabels(recordedIn(map[string]string{LabelLastOwner: plan.UID}, record), plan.Labels),
+		PublicInterface:  &plan.Public,
+	}
+	if plan.PrimaryIPv4 != nil || plan.PrimaryIPv6 != nil {
+		opts.PublicNet = &hcloud.LoadBalancerCreateOptsPublicNet{IPv4: plan.PrimaryIPv4, IPv6: plan.PrimaryIPv6}
+	}
+	if plan.Location != "" {
+		opts.Location = &hcloud.Location{Name: plan.Location}
+	}
+	for _, s := range plan.Services {
+		opts.Services = append(opts.Services, createServiceRequest(s))
+	}
+	chosen := plan.PrivateIPv4.IsValid() || plan.PrivateSubnet.IsValid()
+	if plan.NetworkID != 0 && !chosen {
+		opts.Network = &hcloud.Network{ID: plan.NetworkID}
+	}
+	for _, t := range plan.Targets {
+		if t.Private && opts.Network == nil || plan.IPv6[t.ServerID].IsValid() {
+			continue
+		}
+		opts.Targets = append(opts.Targets, hcloud.LoadBalancerCreateOptsTarget{
+			Type:         hcloud.LoadBalancerTargetTypeServer,
+			Server:       hcloud.LoadBalancerCreateOptsTargetServer{Server: &hcloud.Server{ID: t.ServerID}},
+			UsePrivateIP: &t.Private,
+		})
+	}
+	if s := plan.Selector; s.Selector != "" && (!s.Private || opts.Network != nil) {
+		opts.Targets = append(opts.Targets, hcloud.LoadBalancerCreateOptsTarget{
+			Type:          hcloud.LoadBalancerTargetTypeLabelSelector,
+			LabelSelector: hcloud.LoadBalancerCreateOptsTargetLabelSelector{Selector: s.Selector},
+			UsePrivateIP:  &s.Private,
+		})
+	}
+	return opts
+}
+
+// hcloud-go has a type per request for the same data: the next three functions fill them.
+
+func createServiceRequest(s hcloud.LoadBalancerService) hcloud.LoadBalancerCreateOptsService {
+	hc := s.HealthCheck
+	opts := hcloud.LoadBalancerCreateOptsService{
+		Protocol: s.Protocol, ListenPort: &s.ListenPort, DestinationPort: &s.DestinationPort, Proxyprotocol: &s.Proxyprotocol,
+		HealthCheck: &hcloud.LoadBalancerCreateOptsServiceHealthCheck{
+			Protocol: hc.Protocol, Port: &hc.Port, Interval: &hc.Interval, Timeout: &hc.Timeout, Retries: &hc.Retries},
+	}
+	if h := hc.HTTP; h != nil {
+		opts.HealthCheck.HTTP = &hcloud.LoadBalancerCreateOptsServiceHealthCheckHTTP{
+			Domain: nonEmpty(h.Domain), Path: &h.Path, StatusCodes: h.StatusCodes, TLS: &h.TLS}
+	}
+	if s.Protocol != hcloud.LoadBalancerServiceProtocolTCP {
+		h := s.HTTP
+		opts.HTTP = &hcloud.LoadBalancerCreateOptsServiceHTTP{
+			CookieName: &h.CookieName, CookieLifetime: &h.CookieLifetime, Certificates: h.Certificates,
+			RedirectHTTP: onlyHTTPS(s), StickySessions: &h.StickySessions, TimeoutIdle: &h.TimeoutIdle}
+	}
+	return opts
+}
+
+// AddServiceRequest returns the request of an OpAddService.
+func AddServiceRequest(s hcloud.LoadBalancerService) hcloud.LoadBalancerAddServiceOpts {
+	hc := s.HealthCheck
+	opts := hcloud.LoadBalancerAddServiceOpts{
+		Protocol: s.Protocol, ListenPort: &s.ListenPort, DestinationPort: &s.DestinationPort, Proxyprotocol: &s.Proxyprotocol,
+		HealthCheck: &hcloud.LoadBalancerAddServiceOptsHealthCheck{
+			Protocol: hc.Protocol, Port: &hc.Port, Interval: &hc.Interval, Timeout: &hc.Timeout, Retries: &hc.Retries},
+	}
+	if h := hc.HTTP; h != nil {
+		opts.HealthCheck.HTTP = &hcloud.LoadBalancerAddServiceOptsHealthCheckHTTP{
+			Domain: nonEmpty(h.Domain), Path: &h.Path, StatusCodes: h.StatusCodes, TLS: &h.TLS}
+	}
+	if s.Protocol != hcloud.LoadBalancerServiceProtocolTCP {
+		h := s.HTTP
+		opts.HTTP = &hcloud.LoadBalancerAddServiceOptsHTTP{
+			CookieName: &h.CookieName, CookieLifetime: &h.CookieLifetime, Certificates: h.Certificates,
+			RedirectHTTP: onlyHTTPS(s), StickySessions: &h.StickySessions, TimeoutIdle: &h.TimeoutIdle}
+	}
+	return opts
+}
+
+// UpdateServiceRequest returns the request of an OpUpdateService.
+func UpdateServiceRequest(s hcloud.LoadBalancerService) hcloud.LoadBalancerUpdateServiceOpts {
+	hc := s.HealthCheck
+	opts := hcloud.LoadBalancerUpdateServiceOpts{
+		Protocol: s.Protocol, DestinationPort: &s.DestinationPort, Proxyprotocol: &s.Proxyprotocol,
+		HealthCheck: &hcloud.LoadBalancerUpdateServiceOptsHealthCheck{
+			Protocol: hc.Protocol, Port: &hc.Port, Interval: &hc.Interval, Timeout: &hc.Timeout, Retries: &hc.Retries},
+	}
+	if h := hc.HTTP; h != nil {
+		// Send the domain even if it is empty: the request is a patch, and an empty domain clears it.
+		opts.HealthCheck.HTTP = &hcloud.LoadBalancerUpdateServiceOptsHealthCheckHTTP{
+			Domain: &h.Domain, Path: &h.Path, StatusCodes: h.StatusCodes, TLS: &h.TLS}
+	}
+	if s.Protocol != hcloud.LoadBalancerServiceProtocolTCP {
+		h := s.HTTP
+		opts.HTTP = &hcloud.LoadBalancerUpdateServiceOptsHTTP{
+			CookieName: &h.CookieName, CookieLifetime: &h.CookieLifetime, Certificates: h.Certificates,
+			RedirectHTTP: onlyHTTPS(s), StickySessions: &h.StickySessions, TimeoutIdle: &h.TimeoutIdle}
+	}
+	return opts
+}
+
+func nonEmpty(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// onlyHTTPS returns redirect_http, or nil for an HTTP service: the API accepts it only with protocol
+// https.
+func onlyHTTPS(s hcloud.LoadBalancerService) *bool {
+	if s.Protocol != hcloud.LoadBalancerServiceProtocolHTTPS {
+		return nil
+	}
+	return &s.HTTP.RedirectHTTP
+}
+
+// ErrNotOwner is the error of a sync whose load balancer has lost the Service's label.
+var ErrNotOwner = errors.New("the load balancer was changed during the sync, and does not belong to the Service any more")

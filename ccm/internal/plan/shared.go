@@ -1,0 +1,176 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Several Services share a load balancer if they have the same name and the annotation shared. The first one
+// owns it: all settings and targets are its. The others are guests, which own only their ports. When the
+// owner goes, a guest becomes the owner; with the last one, the load balancer goes. All of that is in its
+// labels: what a process has begun, its successor can finish.
+const (
+	// LabelShared is the owner's consent to guests.
+	LabelShared = labelPrefix + "shared"
+	// LabelGuest + UID marks a guest; labelGuestPorts + UID lists its ports as LabelPorts does. labelLastGuest + UID stays
+	// when a person removes these two.
+	LabelGuest      = labelPrefix + "guest-"
+	labelGuestPorts = labelPrefix + "guestports-"
+	labelLastGuest  = labelPrefix + "last-guest-"
+)
+
+// IsGuest reports whether the Service is a guest on the load balancer.
+func IsGuest(lb *hcloud.LoadBalancer, uid string) bool {
+	if lb == nil || lb.Labels[LabelServiceUID] == uid {
+		return false
+	}
+	_, marked := lb.Labels[LabelGuest+uid]
+	return marked
+}
+
+// GuestsOf returns the UIDs of all guests, in order.
+func GuestsOf(lb *hcloud.LoadBalancer) (uids []string) {
+	if lb == nil {
+		return nil
+	}
+	for key := range lb.Labels {
+		if uid, ok := strings.CutPrefix(key, LabelGuest); ok && uid != lb.Labels[LabelServiceUID] {
+			uids = append(uids, uid)
+		}
+	}
+	slices.Sort(uids)
+	return uids
+}
+
+// WithGuest returns a copy of labels with the Service as a guest that has these ports.
+func WithGuest(labels map[string]string, uid string, ports []int) map[string]string {
+	result := WithoutGuest(labels, uid)
+	result[LabelGuest+uid], result[labelLastGuest+uid] = "", ""
+	maps.Copy(result, encodeList(labelGuestPorts+uid, portWords(ports)))
+	return result
+}
+
+// WithoutGuest returns a copy of labels in which the Service is no guest.
+func WithoutGuest(labels map[string]string, uid string) map[string]string {
+	result := maps.Clone(labels)
+	maps.DeleteFunc(result, func(k, _ string) bool {
+		return k == LabelGuest+uid || k == labelLastGuest+uid || isListLabel(k, labelGuestPorts+uid)
+	})
+	return result
+}
+
+// PortsOf returns the ports that the Service, the owner or a guest, has recorded on the load balancer.
+func PortsOf(lb *hcloud.LoadBalancer, uid string) map[int]bool {
+	if lb.Labels[LabelServiceUID] == uid {
+		return decodePorts(lb.Labels)
+	}
+	return parsePorts(decodeList(lb.Labels, labelGuestPorts+uid))
+}
+
+// portsOfOthers returns the ports that the Service cannot have, with the UIDs of their owners. A guest cannot
+// have ports without an owner either ("").
+func portsOfOthers(lb *hcloud.LoadBalancer, uid string) map[int]string {
+	taken := map[int]string{}
+	if lb == nil {
+		return taken
+	}
+	own := PortsOf(lb, uid)
+	for _, s := range lb.Services {
+		if IsGuest(lb, uid) && !own[s.ListenPort] {
+			taken[s.ListenPort] = ""
+		}
+	}
+	owner := lb.Labels[LabelServiceUID]
+	for _, other := range append(GuestsOf(lb), owner) {
+		if other == uid || other == "" || owner == "" {
+			continue
+		}
+		for port := range PortsOf(lb, other) {
+			taken[port] = other
+		}
+	}
+	return taken
+}
+
+// freePorts returns the usable ports that no other Service on the load balancer has, and a note about the
+// others.
+func freePorts(in Input) (free []corev1.ServicePort, notes []Note) {
+	usable, _, _ := UsablePorts(in.Service)
+	taken := portsOfOthers(in.Current, string(in.Service.UID))
+	for _, p := range usable {
+		owner, is := taken[int(p.Port)]
+		switch {
+		case !is:
+			free = append(free, p)
+		case owner == "":
+			notes = append(notes, Note{event.PortTaken, fmt.Sprintf("Port %d of load balancer %d (%s) is in use and belongs to no Service: choose another port", p.Port, in.Current.ID, in.Current.Name)})
+		default:
+			notes = append(notes, Note{event.PortTaken, fmt.Sprintf("Port %d of load balancer %d (%s) belongs to the Service with UID %s: choose another port", p.Port, in.Current.ID, in.Current.Name, owner)})
+		}
+	}
+	return free, notes
+}
+
+// keepHidden keeps a load balancer with guests private: the ports of the guests must not become reachable
+// from the internet by the decision of another Service.
+func keepHidden(plan *LoadBalancer, in Input) (notes []Note) {
+	lb := in.Current
+	if IsGuest(lb, plan.UID) || len(GuestsOf(lb)) == 0 || !plan.Public || lb.PublicNet.Enabled {
+		return nil
+	}
+	plan.Public = false
+	return []Note{{event.IgnoredSetting, fmt.Sprintf("Load balancer %d (%s) stays without a public interface, because other Services share it: set %sdisable-public-network to true", lb.ID, lb.Name, AnnotationPrefix)}}
+}
+
+// planGuest reduces the plan to what a guest owns. The note names what the guest's settings would change if
+// it were the owner.
+func planGuest(plan *LoadBalancer, in Input) (notes []Note) {
+	uid, lb := string(in.Service.UID), in.Current
+	if !IsGuest(lb, uid) {
+		return nil
+	}
+	var parts []string
+	for _, op := range Diff(plan, lb) {
+		part := string(op.Part)
+		switch {
+		case op.Part == partLabels || op.Part.IsPort():
+			continue
+		case slices.Contains([]OpKind{OpAddTarget, OpRemoveTarget, OpAddSelector, OpRemoveSelector}, op.Kind):
+			part = "targets"
+		}
+		if !slices.Contains(parts, part) {
+			parts = append(parts, part)
+		}
+	}
+	if len(parts) > 0 {
+		notes = append(notes, Note{event.IgnoredSetting, fmt.Sprintf("Load balancer %d (%s) is shared, and the Service with UID %s decides about it: this Service's settings for %s have no effect",
+			lb.ID, lb.Name, lb.Labels[LabelServiceUID], strings.Join(parts, ", "))})
+	}
+	if !in.Settings.Shared && !in.Wrong["shared"] {
+		notes = append(notes, Note{event.IgnoredSetting, fmt.Sprintf("Load balancer %d (%s) stays shared, although %sshared is not true any more: delete and create the Service to give it a load balancer of its own",
+			lb.ID, lb.Name, AnnotationPrefix)})
+	}
+	*plan = LoadBalancer{UID: uid, Guest: true, CreateName: plan.CreateName, Public: lb.PublicNet.Enabled, Limits: plan.Limits, Services: plan.Services}
+	return notes
+}
+
+// checkShared returns the mistakes in the settings of a Service that shares a load balancer.
+func checkShared(s *Settings) (errs []error) {
+	if s.Shared && s.Name == "" {
+		errs = append(errs, AnnotationError{Source: AnnotationPrefix + "shared", Value: "true", Reason: "needs the annotation name: Services with the same name share a load balancer"})
+	}
+	return errs
+}
+
+// WasGuest reports whether the Service, which is no guest on the load balancer now, has been one. Private addresses prove
+// nothing: a load balancer that replaces a deleted one gets the same.
+func WasGuest(lb *hcloud.LoadBalancer, svc *corev1.Service) bool {
+	_, marked := lb.Labels[labelLastGuest+string(svc.UID)]
+	return marked || lb.Labels[LabelLastOwner] == string(svc.UID) || ShowsPublicAddressOf(svc, lb)
+}

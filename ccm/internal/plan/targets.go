@@ -1,0 +1,144 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// usesPrivateIP reports whether the load balancer uses the private addresses of targets.
+func usesPrivateIP(plan *LoadBalancer, in Input) bool {
+	switch {
+	case !plan.Public:
+		return true
+	case in.Wrong["use-private-ip"] && in.Current != nil:
+		return slices.ContainsFunc(ServerTargets(in.Current), func(t Target) bool { return t.Private }) ||
+			slices.ContainsFunc(ownSelectors(in.Current), func(s selectorTarget) bool { return s.Private })
+	}
+	return in.Settings.UsePrivateIP != nil && *in.Settings.UsePrivateIP
+}
+
+func planTargets(in Input, private bool) (targets []Target, ipv6 map[int64]netip.Addr, notes []Note) {
+	var noAddress, noRoute []string
+	network := in.NetworkID
+	current := map[int64]Target{}
+	if in.Current != nil {
+		for _, t := range ServerTargets(in.Current) {
+			current[t.ServerID] = t
+		}
+		if (network == 0 || IsLent(in.Current)) && len(in.Current.PrivateNet) > 0 {
+			network = in.Current.PrivateNet[0].Network.ID // HCLOUD_NETWORK is not known, or another one
+		}
+	}
+	for _, node := range selectedNodes(in, current) {
+		// A Node without a provider ID is not initialized yet; its initialization causes another sync.
+		// A Node of another provider, or one whose server is gone, cannot be a target.
+		id, err := nodeinfo.ParseProviderID(node.Spec.ProviderID)
+		if err != nil {
+			continue
+		}
+		server := in.Servers[id]
+		if server == nil {
+			continue
+		}
+		target, address := chooseAddress(in, node, server, network, private)
+		if target.ServerID == 0 {
+			noAddress = append(noAddress, node.Name)
+			continue
+		}
+		if _, is := current[id]; !is && nodeinfo.LacksRoute(node) {
+			noRoute = append(noRoute, node.Name)
+			continue
+		}
+		if isForeignServer(in.Current, id) {
+			continue // a target already, and not ours
+		}
+		targets = append(targets, target)
+		if address.IsValid() {
+			if ipv6 == nil {
+				ipv6 = map[int64]netip.Addr{}
+			}
+			ipv6[id] = address
+		}
+	}
+	if in.allForeign() {
+		notes = append(notes, Note{event.SkippedNodes, fmt.Sprintf("All %d nodes have provider IDs of another provider, such as %q: targets are neither added nor removed until a node begins with %s or %s",
+			len(in.Nodes), in.Nodes[0].Spec.ProviderID, nodeinfo.ConventionOwn.Prefix(), nodeinfo.ConventionHcloud.Prefix())})
+	}
+	if in.unsure() {
+		for id, t := range current {
+			if !slices.ContainsFunc(targets, func(t Target) bool { return t.ServerID == id }) {
+				targets = append(targets, t)
+			}
+		}
+	}
+	slices.SortFunc(targets, compareTargets)
+	targets = slices.Compact(targets)
+	return targets, ipv6, append(notes, skippedNotes(noAddress, noRoute, private)...)
+}
+
+// allForeign reports whether all nodes belong to another provider.
+func (in Input) allForeign() bool {
+	return len(in.Nodes) > 0 && !slices.ContainsFunc(in.Nodes, func(n *corev1.Node) bool { return !nodeinfo.IsForeign(n) })
+}
+
+// unsure reports whether it is not known what would replace a target or a selector that is removed. Then all stay.
+func (in Input) unsure() bool { return in.Unread || in.allForeign() }
+
+// skippedNotes warns about nodes that are not targets.
+func skippedNotes(noAddress, noRoute []string, private bool) (notes []Note) {
+	if len(noAddress) > 0 {
+		why := "their servers have no public address of the Service's IP family (set use-private-ip to use private addresses)"
+		if private {
+			why = "their servers are not attached to the network of HCLOUD_NETWORK"
+		}
+		notes = append(notes, Note{event.SkippedNodes, fmt.Sprintf("%d nodes are not targets because %s: %s", len(noAddress), why, Abbreviate(noAddress))})
+	}
+	if len(noRoute) > 0 {
+		notes = append(notes, Note{event.SkippedNodes, fmt.Sprintf("%d nodes are not targets yet because they have no route: %s", len(noRoute), Abbreviate(noRoute))})
+	}
+	return notes
+}
+
+func compareTargets(a, b Target) int { return cmp.Compare(a.ServerID, b.ServerID) }
+
+// selectedNodes returns the nodes that match the node selector. If it is invalid, they are the nodes that
+// are targets already; if there is none, all nodes, because an endless wait for targets helps no client.
+func selectedNodes(in Input, current map[int64]Target) []*corev1.Node {
+	selector := in.Settings.NodeSelector
+	matches := func(n *corev1.Node) bool { return selector == nil || selector.Matches(labels.Set(n.Labels)) }
+	if in.Wrong["node-selector"] {
+		matches = func(n *corev1.Node) bool {
+			id, err := nodeinfo.ParseProviderID(n.Spec.ProviderID)
+			_, is := current[id]
+			return err == nil && is
+		}
+		if !slices.ContainsFunc(in.Nodes, matches) {
+			return in.Nodes
+		}
+	}
+	var nodes []*corev1.Node
+	for _, n := range in.Nodes {
+		if matches(n) {
+			nodes = append(nodes, n)
+		}
+	}
+	return nodes
+}
+
+// Abbreviate joins at most five of the names.
+func Abbreviate(names []string) string {
+	const most = 5
+	slices.Sort(names)
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}
