@@ -3,7 +3,6 @@ package fakecloud
 import (
 	"context"
 	"log/slog"
-	"maps"
 	"net"
 	"net/netip"
 	"runtime"
@@ -62,14 +61,10 @@ type DataPlane struct {
 	done   sync.WaitGroup
 	once   sync.Once
 
-	mu      sync.Mutex
-	states  map[int64]*cloud.State   // by project: the state of the latest event
-	behind  map[int64]publicTargets  // by load balancer: its targets that firewalls may protect
-	traffic map[int64]*serverTraffic // by server: what load balancers move at its public address
-
-	applying sync.Mutex                     // held while load balancers are applied, so that an older state is not applied after a newer one
-	failed   map[int64]error                // by load balancer: the error of the latest attempt to apply it
-	shown    map[int64][]dataplane.Endpoint // by load balancer: the endpoints in the log
+	mu        sync.Mutex               // held while events are applied, so that an older state is not applied after a newer one
+	states    map[int64]*cloud.State   // by project: the state of the latest event
+	balancers map[int64]*balancer      // by the load balancer's id
+	traffic   map[int64]*serverTraffic // by server: what load balancers move at its public address
 }
 
 // addressKeeper is a binder that needs all addresses of a load balancer, such as netdev.Binder.
@@ -77,11 +72,8 @@ type addressKeeper interface {
 	Keep(loadBalancer int64, addresses []netip.Addr) error
 }
 
-// statsInterval is how often, on the cloud's clock, the cloud gets the load balancers' figures for its metrics.
-const statsInterval = 5 * time.Second
-
 func startDataPlane(core *cloud.Cloud, o DataPlaneOptions) *DataPlane {
-	d := &DataPlane{core: core, log: o.Logger, failed: map[int64]error{}, shown: map[int64][]dataplane.Endpoint{}, behind: map[int64]publicTargets{}, traffic: map[int64]*serverTraffic{}}
+	d := &DataPlane{core: core, log: o.Logger, balancers: map[int64]*balancer{}, traffic: map[int64]*serverTraffic{}}
 	if d.log == nil {
 		d.log = slog.Default()
 	}
@@ -95,12 +87,7 @@ func startDataPlane(core *cloud.Cloud, o DataPlaneOptions) *DataPlane {
 	ctx, cancel := context.WithCancel(context.Background())
 	d.cancel = cancel
 	sub, states := core.Subscribe()
-	d.states = states
-	for project, st := range states {
-		for lb := range st.LoadBalancers.All() {
-			d.apply(project, st, lb)
-		}
-	}
+	d.begin(states)
 	d.done.Go(func() {
 		defer sub.Close()
 		for {
@@ -115,6 +102,18 @@ func startDataPlane(core *cloud.Cloud, o DataPlaneOptions) *DataPlane {
 	ticker := core.Clock().NewTicker(bindInterval)
 	d.done.Go(func() { d.retry(ctx, ticker) })
 	return d
+}
+
+// begin applies all load balancers of some states.
+func (d *DataPlane) begin(states map[int64]*cloud.State) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.states = states
+	for project, st := range states {
+		for lb := range st.LoadBalancers.All() {
+			d.apply(&rerouted{project: project, id: lb.ID, wholly: true})
+		}
+	}
 }
 
 // Close removes all load balancers from this machine and waits until this is done. [Cloud.Close] calls it.
@@ -148,252 +147,77 @@ func (d *DataPlane) DialContext(ctx context.Context, network, address string) (n
 
 // follow applies the load balancers that some events change, in the state of the last event.
 func (d *DataPlane) follow(events []cloud.Event) {
-	d.applying.Lock()
-	defer d.applying.Unlock()
 	d.mu.Lock()
-	for _, e := range events {
-		d.states[e.Project] = e.State
+	defer d.mu.Unlock()
+	for i := range events {
+		d.states[events[i].Project] = events[i].State
 	}
-	d.mu.Unlock()
-	for _, c := range rerouted(events) {
-		if lb, ok := c.State.LoadBalancers.Get(c.ID); ok {
-			d.apply(c.Project, c.State, lb)
-		} else {
-			d.engine.Remove(c.ID)
-			delete(d.failed, c.ID)
-			delete(d.shown, c.ID)
-			d.forgetPublic(c.ID)
-		}
+	for _, c := range reroutedBy(events) {
+		d.apply(c)
 	}
 	d.forgetTraffic(events)
 }
 
-// rerouted returns an event with the ID and the last state of the project for each load balancer whose traffic changes,
-// in the order of the changes. A change of health, labels or protection does not change traffic.
-func rerouted(events []cloud.Event) []cloud.Event {
-	last := map[int64]*cloud.State{}
-	var out []cloud.Event
-	seen := map[int64]bool{}
-	add := func(project, id int64) {
-		if !seen[id] {
-			seen[id] = true
-			out = append(out, cloud.Event{Project: project, Kind: cloud.KindLoadBalancer, ID: id})
-		}
-	}
-	for _, e := range events {
-		last[e.Project] = e.State
-		switch e.Kind {
-		case cloud.KindLoadBalancer:
-			before, _ := e.Old.(*cloud.LoadBalancer)
-			after, _ := e.New.(*cloud.LoadBalancer)
-			if before == nil || after == nil || before.Revision != after.Revision || before.Name != after.Name {
-				add(e.Project, e.ID)
-			}
-		case cloud.KindCertificate:
-			before, _ := e.Old.(*cloud.Certificate)
-			after, _ := e.New.(*cloud.Certificate)
-			if after == nil || before != nil && before.Certificate == after.Certificate {
-				continue
-			}
-			for _, user := range after.UsedBy {
-				add(e.Project, user.ID)
-			}
-		}
-	}
-	for i := range out {
-		out[i].State = last[out[i].Project]
-	}
-	return out
-}
-
 // apply changes a load balancer on this machine to its form in the cloud.
-func (d *DataPlane) apply(project int64, st *cloud.State, lb *cloud.LoadBalancer) {
-	p, ok := d.core.Project(project)
-	if !ok {
+func (d *DataPlane) apply(c *rerouted) {
+	st := d.states[c.project]
+	lb, exists := st.LoadBalancers.Get(c.id)
+	if !exists {
+		d.engine.Remove(c.id)
+		delete(d.balancers, c.id)
 		return
 	}
+	b := d.balancers[c.id]
+	if b != nil && b.failed == nil && !c.wholly {
+		d.retarget(b, lb, c.servers)
+		return
+	}
+	if b == nil {
+		b = &balancer{project: c.project}
+		d.balancers[c.id] = b
+	}
+	d.applyAll(b, st, lb)
+}
+
+// applyAll changes all of a load balancer on this machine to its form in the cloud.
+func (d *DataPlane) applyAll(b *balancer, st *cloud.State, lb *cloud.LoadBalancer) {
 	model := loadBalancerModel(st, lb)
-	d.setPublic(project, lb)
-	d.meter(&model)
+	for _, address := range b.replaceAll(lb) {
+		model.Targets = append(model.Targets, d.target(b, address))
+	}
 	err := d.engine.Apply(model)
 	if err == nil && d.keeper != nil {
 		err = d.keeper.Keep(lb.ID, model.Addresses)
 	}
 	if err != nil {
-		if before := d.failed[lb.ID]; before == nil || before.Error() != err.Error() {
+		if b.failed == nil || b.failed.Error() != err.Error() {
 			d.log.Error("cannot apply a load balancer, will retry; free its address and port", "load_balancer", lb.Name, "id", lb.ID, "every", bindInterval, "error", err)
 		}
-		d.failed[lb.ID] = err
+		b.failed = err
 		return
 	}
-	delete(d.failed, lb.ID)
-	d.logEndpoints(lb)
-	d.align(p, lb)
+	b.failed = nil
+	d.logEndpoints(b, lb)
+	d.align(b, lb)
 }
 
-// align reports to the cloud the health of targets that the engine knows and the cloud does not: after some changes, the
-// cloud forgets it and the engine does not.
-func (d *DataPlane) align(p cloud.Project, lb *cloud.LoadBalancer) {
-	known, err := d.engine.Health(lb.ID)
-	if err != nil {
-		return
-	}
-	type place struct {
-		target string
-		port   int
-	}
-	differs := map[place]bool{}
-	status := map[place]string{}
-	for t := range lb.Backends() {
-		for _, h := range t.Health {
-			at := place{t.IP.String(), h.ListenPort}
-			if s, ok := status[at]; ok && s != h.Status {
-				differs[at] = true
-			}
-			status[at] = h.Status
+// retarget changes the targets of a load balancer that have the addresses of some servers.
+func (d *DataPlane) retarget(b *balancer, lb *cloud.LoadBalancer, servers []int64) {
+	var add []dataplane.Target
+	var keys, remove []string
+	for _, address := range b.replace(lb, servers) {
+		key := address.String()
+		keys = append(keys, key)
+		if len(b.holders[address]) == 0 {
+			remove = append(remove, key)
+		} else {
+			add = append(add, d.target(b, address))
 		}
 	}
-	var reports []cloud.HealthReport
-	for _, r := range known {
-		at := place{r.Target, int(r.ListenPort)}
-		shown, ok := status[at]
-		if r.Status == dataplane.Unknown || !ok || shown == string(r.Status) && !differs[at] {
-			continue
-		}
-		if report, ok := healthReport(r); ok {
-			reports = append(reports, report)
-		}
+	if err := d.engine.Retarget(lb.ID, add, remove); err != nil {
+		d.log.Error("cannot change the targets of a load balancer", "load_balancer", lb.Name, "id", lb.ID, "error", err)
 	}
-	if len(reports) > 0 {
-		p.ReportTargetHealth(lb.ID, reports)
+	if len(keys) > 0 {
+		d.align(b, lb, keys...)
 	}
-}
-
-func healthReport(r dataplane.HealthReport) (cloud.HealthReport, bool) {
-	addr, err := netip.ParseAddr(r.Target)
-	return cloud.HealthReport{
-		Addr: addr, ListenPort: int(r.ListenPort), Status: string(r.Status),
-		Detail: string(r.Detail), HTTPStatusCode: r.HTTPStatusCode,
-	}, err == nil
-}
-
-// report passes the result of a health check to the cloud.
-func (d *DataPlane) report(r dataplane.HealthReport) {
-	report, valid := healthReport(r)
-	if !valid {
-		return
-	}
-	d.mu.Lock()
-	states := maps.Clone(d.states)
-	d.mu.Unlock()
-	for project, st := range states {
-		if _, ok := st.LoadBalancers.Get(r.LoadBalancer); !ok {
-			continue
-		}
-		if p, ok := d.core.Project(project); ok {
-			p.ReportTargetHealth(r.LoadBalancer, []cloud.HealthReport{report})
-		}
-	}
-}
-
-func (d *DataPlane) recordStats(ctx context.Context) {
-	ticker := d.core.Clock().NewTicker(statsInterval)
-	defer ticker.Stop()
-	var totals map[int64]dataplane.Stats
-	at := d.core.Now()
-	for {
-		select {
-		case <-ticker.C():
-		case <-ctx.Done():
-			return
-		}
-		totals = d.reportStats(totals)
-		at = d.reportTraffic(at)
-	}
-}
-
-// reportStats reports the figures of all load balancers, and the bytes since the last report. It returns the figures for the
-// next report.
-func (d *DataPlane) reportStats(last map[int64]dataplane.Stats) map[int64]dataplane.Stats {
-	totals := make(map[int64]dataplane.Stats, len(last))
-	for _, p := range d.core.Projects() {
-		for lb := range p.View().LoadBalancers.All() {
-			s, err := d.engine.Stats(lb.ID)
-			if err != nil {
-				continue
-			}
-			totals[lb.ID] = s
-			p.ReportLoadBalancerStats(lb.ID, cloud.LoadBalancerStats{
-				OpenConnections: float64(s.OpenConnections), ConnectionsPerSecond: s.ConnectionsPerSecond,
-				RequestsPerSecond: s.RequestsPerSecond, BandwidthIn: s.BandwidthIn, BandwidthOut: s.BandwidthOut,
-			})
-			before := last[lb.ID]
-			if s.BytesIn < before.BytesIn || s.BytesOut < before.BytesOut {
-				before = dataplane.Stats{} // the engine has begun to count again
-			}
-			p.AddLoadBalancerTraffic(lb.ID, s.BytesIn-before.BytesIn, s.BytesOut-before.BytesOut)
-		}
-	}
-	return totals
-}
-
-// loadBalancerModel translates a load balancer for the engine. A target's key is its address: targets with the same
-// address are one target.
-func loadBalancerModel(st *cloud.State, lb *cloud.LoadBalancer) dataplane.LoadBalancer {
-	out := dataplane.LoadBalancer{
-		ID: lb.ID, Name: lb.Name, Algorithm: dataplane.Algorithm(lb.Algorithm), MaxConnections: lb.Type.MaxConnections,
-	}
-	if lb.PublicEnabled {
-		for _, ip := range []netip.Addr{lb.IPv4.Addr, lb.IPv6.Addr} {
-			if ip.IsValid() {
-				out.Addresses = append(out.Addresses, ip)
-			}
-		}
-	}
-	for _, n := range lb.PrivateNets {
-		out.Addresses = append(out.Addresses, n.IP)
-	}
-	for _, s := range lb.Services {
-		out.Services = append(out.Services, serviceModel(st, s))
-	}
-	seen := map[netip.Addr]bool{}
-	for t := range lb.Backends() {
-		if t.IP.IsValid() && !seen[t.IP] {
-			seen[t.IP] = true
-			out.Targets = append(out.Targets, dataplane.Target{Key: t.IP.String(), Address: t.IP})
-		}
-	}
-	return out
-}
-
-func serviceModel(st *cloud.State, s cloud.LoadBalancerService) dataplane.Service {
-	out := dataplane.Service{
-		Protocol:        dataplane.Protocol(s.Protocol),
-		ListenPort:      uint16(s.ListenPort),
-		DestinationPort: uint16(s.DestinationPort),
-		ProxyProtocol:   s.ProxyProtocol,
-		HealthCheck: dataplane.HealthCheck{
-			Protocol: dataplane.Protocol(s.HealthCheck.Protocol), Port: uint16(s.HealthCheck.Port),
-			Interval: s.HealthCheck.Interval, Timeout: s.HealthCheck.Timeout, Retries: s.HealthCheck.Retries,
-		},
-	}
-	if h := s.HealthCheck.HTTP; h != nil {
-		out.HealthCheck.HTTP = dataplane.HTTPCheck{
-			Domain: h.Domain, Path: h.Path, Response: h.Response, StatusCodes: h.StatusCodes, TLS: h.TLS,
-		}
-	}
-	if h := s.HTTP; h != nil {
-		out.HTTP = dataplane.HTTPConfig{
-			StickySessions: h.StickySessions, CookieName: h.CookieName, CookieLifetime: h.CookieLifetime,
-			TimeoutIdle: h.TimeoutIdle, RedirectHTTP: h.RedirectHTTP,
-		}
-		for _, id := range h.Certificates {
-			if c, ok := st.Certificates.Get(id); ok && c.Certificate != "" {
-				out.HTTP.Certificates = append(out.HTTP.Certificates, dataplane.Certificate{
-					Chain: c.Certificate, PrivateKey: c.PrivateKey,
-				})
-			}
-		}
-	}
-	return out
 }
