@@ -34,6 +34,8 @@ var allowed = map[string][]string{
 	"fakecloud/internal/api":      append(words, "fakecloud/internal"),
 	"fakecloud/internal/control":  append(words, "fakecloud/internal"),
 	"fakecloud/internal/contract": {},
+	// What moves packets for the cloud: it follows the events, and lists where load balancers listen for the control API.
+	"fakecloud/internal/plane": {"fakecloud/dataplane", "fakecloud/internal/cloud", "fakecloud/internal/control", "fakecloud/internal/simclock"},
 	// The library: it puts the core together.
 	"fakecloud":        append(words, "fakecloud/dataplane", "fakecloud/internal"),
 	"fakecloud/remote": append(words, "fakecloud"),
@@ -60,7 +62,7 @@ var private = map[string][]string{
 	// Public packages do not show the control API's wire types, or other internals.
 	"fakecloud/internal": {"fakecloud", "fakecloud/internal/"},
 	// The public API knows nothing of the control API.
-	"fakecloud/internal/control": {"fakecloud", "fakecloud/internal/control/"},
+	"fakecloud/internal/control": {"fakecloud", "fakecloud/internal/control/", "fakecloud/internal/plane"},
 }
 
 // inTests says what tests may import in addition.

@@ -1,7 +1,6 @@
-package fakecloud
+package plane
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -10,7 +9,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/dataplane"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
@@ -18,7 +16,7 @@ import (
 type balancedByChance struct {
 	*testing.T
 	rnd     *rand.Rand
-	plane   *DataPlane
+	plane   *Balancers
 	project cloud.Project
 	network int64
 	lb      int64
@@ -29,15 +27,9 @@ type balancedByChance struct {
 func TestTheDataPlaneHasTheTargetsOfTheCloud(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(8) {
-		c := New(Options{DataPlane: &DataPlaneOptions{Resolver: func(dataplane.Target, uint16) (string, error) {
-			return "", errors.New("no program is this server")
-		}}})
-		defer c.Close()
-		if err := c.SetSpeed(t.Context(), 0); err != nil {
-			t.Fatal(err)
-		}
-		b := &balancedByChance{T: t, rnd: rand.New(rand.NewPCG(seed, 1)), plane: c.DataPlane()}
-		b.project, _ = c.cloud.Project(DefaultProject)
+		core, plane := startStill(t)
+		b := &balancedByChance{T: t, rnd: rand.New(rand.NewPCG(seed, 1)), plane: plane}
+		b.project, _ = core.Project(1)
 		n, _, err := b.project.CreateNetwork(cloud.CreateNetwork{
 			Name: "n", IPRange: netip.MustParsePrefix("10.0.0.0/16"), Subnets: []cloud.Subnet{{Type: "cloud", NetworkZone: "eu-central"}},
 		})
@@ -129,7 +121,7 @@ func (b *balancedByChance) compare(what string) (followed bool) {
 	b.plane.mu.Lock()
 	defer b.plane.mu.Unlock()
 	st := b.project.View()
-	if b.plane.states[DefaultProject] != st {
+	if b.plane.states[1] != st {
 		return false
 	}
 	lb, _ := st.LoadBalancers.Get(b.lb)
@@ -144,6 +136,11 @@ func (b *balancedByChance) compare(what string) (followed bool) {
 	}
 	if !reflect.DeepEqual(sorted(have.holders), sorted(want.holders)) {
 		b.Fatalf("%s: the data plane has the targets %v, want %v", what, have.holders, want.holders)
+	}
+	for server := range b.plane.traffic {
+		if _, ok := st.Servers.Get(server); !ok {
+			b.Fatalf("%s: the traffic of server %d is still counted", what, server)
+		}
 	}
 	known, err := b.plane.engine.Health(b.lb)
 	if err != nil || len(known) != len(want.holders) {

@@ -1,8 +1,10 @@
-package fakecloud
+package plane
 
 import (
 	"errors"
 	"fmt"
+	"log/slog"
+	"net/netip"
 	"runtime"
 	"runtime/debug"
 	"syscall"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/dataplane"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/simclock"
 )
 
 // targetCost is what a target takes of the process, on average, from the creation of its server to its deletion.
@@ -28,8 +31,22 @@ func (c targetCost) grows(few targetCost) bool {
 	return c.cpu > 2*few.cpu || c.allocs > few.allocs*3/2 || c.bytes > few.bytes*3/2
 }
 
-// selecting is a cloud with a data plane and a load balancer that selects servers. Its clock stands still, so that there is one
-// probe for each target, which fails.
+// startStill starts a cloud with a data plane. The clock stands still, so that there is one probe for each target, which fails.
+func startStill(tb testing.TB) (*cloud.Cloud, *Balancers) {
+	tb.Helper()
+	core := cloud.New(cloud.Options{
+		Clock: simclock.NewAt(time.Date(2026, 11, 24, 0, 0, 0, 0, time.UTC), 0), LoadBalancerIPv4: netip.MustParsePrefix("127.66.0.0/16"),
+	})
+	tb.Cleanup(core.Close)
+	plane := StartBalancers(core, Options{
+		Logger:   slog.New(slog.DiscardHandler),
+		Resolver: func(dataplane.Target, uint16) (string, error) { return "", errors.New("no program is this server") },
+	})
+	tb.Cleanup(plane.Close)
+	return core, plane
+}
+
+// selecting is a cloud with a data plane and a load balancer that selects servers.
 type selecting struct {
 	project cloud.Project
 	events  *cloud.Subscription
@@ -38,20 +55,14 @@ type selecting struct {
 
 func newSelecting(tb testing.TB, targets int) *selecting {
 	tb.Helper()
-	c := New(Options{DataPlane: &DataPlaneOptions{Resolver: func(dataplane.Target, uint16) (string, error) {
-		return "", errors.New("no program is this server")
-	}}})
-	tb.Cleanup(c.Close)
-	if err := c.SetSpeed(tb.Context(), 0); err != nil {
-		tb.Fatal(err)
-	}
+	core, _ := startStill(tb)
 	s := &selecting{}
-	s.project, _ = c.cloud.Project(DefaultProject)
+	s.project, _ = core.Project(1)
 	servers := make([]int64, targets)
 	for i := range servers {
 		servers[i] = s.create(tb)
 	}
-	s.events, _ = c.cloud.Subscribe()
+	s.events, _ = core.Subscribe()
 	tb.Cleanup(s.events.Close)
 	tcp, port := "tcp", 8080
 	if _, _, _, err := s.project.CreateLoadBalancer(cloud.CreateLoadBalancer{

@@ -1,4 +1,4 @@
-package fakecloud
+package plane
 
 import (
 	"context"
@@ -15,10 +15,10 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/control"
 )
 
-// bindInterval is how often, on the cloud's clock, the data plane retries ports that it could not bind.
-const bindInterval = 10 * time.Second
+// BindInterval is how often, on the cloud's clock, the data plane retries ports that it could not bind.
+const BindInterval = 10 * time.Second
 
-func (d *DataPlane) retry(ctx context.Context, ticker clock.Ticker) {
+func (d *Balancers) retry(ctx context.Context, ticker clock.Ticker) {
 	defer ticker.Stop()
 	for {
 		select {
@@ -30,7 +30,7 @@ func (d *DataPlane) retry(ctx context.Context, ticker clock.Ticker) {
 	}
 }
 
-func (d *DataPlane) rebind() {
+func (d *Balancers) rebind() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.eachLoadBalancer(func(b *balancer, st *cloud.State, lb *cloud.LoadBalancer) {
@@ -44,7 +44,7 @@ func (d *DataPlane) rebind() {
 }
 
 // eachLoadBalancer calls do for all load balancers in the state of the latest events.
-func (d *DataPlane) eachLoadBalancer(do func(b *balancer, st *cloud.State, lb *cloud.LoadBalancer)) {
+func (d *Balancers) eachLoadBalancer(do func(b *balancer, st *cloud.State, lb *cloud.LoadBalancer)) {
 	for _, project := range slices.Sorted(maps.Keys(d.states)) {
 		st := d.states[project]
 		for lb := range st.LoadBalancers.All() {
@@ -54,7 +54,7 @@ func (d *DataPlane) eachLoadBalancer(do func(b *balancer, st *cloud.State, lb *c
 }
 
 // logEndpoints logs where a load balancer listens, as a warning if it has another port than in the cloud.
-func (d *DataPlane) logEndpoints(b *balancer, lb *cloud.LoadBalancer) {
+func (d *Balancers) logEndpoints(b *balancer, lb *cloud.LoadBalancer) {
 	before := b.shown
 	b.shown = d.engine.Endpoints(lb.ID)
 	for _, e := range b.shown {
@@ -77,15 +77,12 @@ func displaced(e dataplane.Endpoint) string {
 		return ""
 	}
 	return fmt.Sprintf("port %d of %s is in use or not permitted: stop the program that uses it, or connect to %s; fakecloud retries every %v",
-		e.Port, e.Local.Addr(), e.Local, bindInterval)
+		e.Port, e.Local.Addr(), e.Local, BindInterval)
 }
 
-// endpoints returns where each service of each load balancer listens, for the control API.
-func (d *DataPlane) endpoints() []control.LoadBalancerEndpoint {
+// AllEndpoints returns where each service of each load balancer listens, for the control API.
+func (d *Balancers) AllEndpoints() []control.LoadBalancerEndpoint {
 	out := []control.LoadBalancerEndpoint{}
-	if d == nil {
-		return out
-	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.eachLoadBalancer(func(b *balancer, st *cloud.State, lb *cloud.LoadBalancer) {

@@ -1,4 +1,4 @@
-package fakecloud
+package plane
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 
 // align reports to the cloud the health of targets that the engine knows and the cloud does not: after some changes, the
 // cloud forgets it and the engine does not. Without keys, these are all targets.
-func (d *DataPlane) align(b *balancer, lb *cloud.LoadBalancer, keys ...string) {
+func (d *Balancers) align(b *balancer, lb *cloud.LoadBalancer, keys ...string) {
 	known, err := d.engine.Health(lb.ID, keys...)
 	p, ok := d.core.Project(b.project)
 	if err != nil || !ok {
@@ -63,7 +63,7 @@ func (b *balancer) reports(r dataplane.HealthReport) (all []cloud.HealthReport) 
 }
 
 // report passes the result of a health check to the cloud.
-func (d *DataPlane) report(r dataplane.HealthReport) {
+func (d *Balancers) report(r dataplane.HealthReport) {
 	d.mu.Lock()
 	var reports []cloud.HealthReport
 	var project int64
@@ -76,11 +76,11 @@ func (d *DataPlane) report(r dataplane.HealthReport) {
 	}
 }
 
-// passes is the engine's filter: it reports whether the firewalls of a target's server accept a connection of a load
+// Passes is the engine's filter: it reports whether the firewalls of a target's server accept a connection of a load
 // balancer, in the state of the latest event. A change of rules, of what a firewall is applied to, or of a server's labels
 // thus decides about the next connection and probe. Established connections continue: Hetzner's firewalls are stateful,
 // and it is not published what becomes of a connection when the rule that permitted it is removed.
-func (d *DataPlane) passes(loadBalancer int64, t dataplane.Target, port uint16) bool {
+func (d *Balancers) Passes(loadBalancer int64, t dataplane.Target, port uint16) bool {
 	d.mu.Lock()
 	var server int64
 	var st *cloud.State
@@ -98,7 +98,7 @@ func (d *DataPlane) passes(loadBalancer int64, t dataplane.Target, port uint16) 
 // statsInterval is how often, on the cloud's clock, the cloud gets the load balancers' figures for its metrics.
 const statsInterval = 5 * time.Second
 
-func (d *DataPlane) recordStats(ctx context.Context) {
+func (d *Balancers) recordStats(ctx context.Context) {
 	ticker := d.core.Clock().NewTicker(statsInterval)
 	defer ticker.Stop()
 	var totals map[int64]dataplane.Stats
@@ -116,7 +116,7 @@ func (d *DataPlane) recordStats(ctx context.Context) {
 
 // reportStats reports the figures of all load balancers, and the bytes since the last report. It returns the figures for the
 // next report.
-func (d *DataPlane) reportStats(last map[int64]dataplane.Stats) map[int64]dataplane.Stats {
+func (d *Balancers) reportStats(last map[int64]dataplane.Stats) map[int64]dataplane.Stats {
 	totals := make(map[int64]dataplane.Stats, len(last))
 	for _, p := range d.core.Projects() {
 		for lb := range p.View().LoadBalancers.All() {
@@ -146,7 +146,7 @@ type serverTraffic struct {
 }
 
 // forgetTraffic drops the counters of deleted servers, which are no targets any more.
-func (d *DataPlane) forgetTraffic(events []cloud.Event) {
+func (d *Balancers) forgetTraffic(events []cloud.Event) {
 	for _, e := range events {
 		if e.Kind == cloud.KindServer && e.New == nil {
 			delete(d.traffic, e.ID)
@@ -156,7 +156,7 @@ func (d *DataPlane) forgetTraffic(events []cloud.Event) {
 
 // reportTraffic reports what load balancers have moved since the last report, for the servers' metrics, and returns the
 // time of this report. A server whose traffic has ended gets one report without bytes.
-func (d *DataPlane) reportTraffic(last time.Time) time.Time {
+func (d *Balancers) reportTraffic(last time.Time) time.Time {
 	now := d.core.Now()
 	if !now.After(last) {
 		return last // the clock stands still, and the bytes wait for the next report

@@ -1,4 +1,4 @@
-package fakecloud
+package plane
 
 import (
 	"net/netip"
@@ -9,7 +9,7 @@ import (
 
 // target returns the engine's target with an address. Its key is the address: targets of the cloud with the same address are one
 // target. What goes to a private address is not counted, because it is not on the interface whose metrics the API shows.
-func (d *DataPlane) target(b *balancer, address netip.Addr) dataplane.Target {
+func (d *Balancers) target(b *balancer, address netip.Addr) dataplane.Target {
 	out := dataplane.Target{Key: address.String(), Address: address}
 	if server := b.publicServer(address); server != 0 {
 		if d.traffic[server] == nil {
