@@ -131,7 +131,7 @@ type HTTPCheck struct {
 	TLS         bool
 }
 
-// Target is a machine that gets traffic. The caller expands targets by label selector.
+// Target is what gets traffic: an address. The caller expands targets by label selector.
 type Target struct {
 	// Key identifies the target within its load balancer, for example "server:42". Health reports and
 	// sticky sessions use it.

@@ -18,7 +18,7 @@ type server struct {
 	id         int64
 
 	// What follows is guarded by hypervisor.mu.
-	machine   hypervisor.Machine
+	machine   hypervisor.Guest
 	container string // "" while there is none
 	own       bool   // the container was made for the server
 	queue     []*hypervisor.Task
@@ -97,7 +97,7 @@ func (s *server) do(ctx context.Context, t hypervisor.Task) {
 	if t.Command != hypervisor.CommandShutdown {
 		s.started = time.Time{}
 	}
-	log := h.log.With("server", t.Machine.Name, "id", s.id, "command", t.Command, "action", t.Action, "took", h.o.Clock.Since(begin))
+	log := h.log.With("server", t.Guest.Name, "id", s.id, "command", t.Command, "action", t.Action, "took", h.o.Clock.Since(begin))
 	switch {
 	case ctx.Err() != nil:
 		return // half done, perhaps: the successor gets the task again
@@ -128,14 +128,14 @@ func (s *server) carryOut(ctx context.Context, t hypervisor.Task) error {
 	s.waits = s.waits && t.Runs
 	switch t.Command {
 	case hypervisor.CommandCreate:
-		return s.adopt(ctx, t.Machine)
+		return s.adopt(ctx, t.Guest)
 	case hypervisor.CommandStart, hypervisor.CommandChangeType:
 		if !t.Runs {
 			return nil
 		}
-		return s.start(ctx, t.Machine)
+		return s.start(ctx, t.Guest)
 	case hypervisor.CommandAttach:
-		return s.attach(ctx, t.Machine)
+		return s.attach(ctx, t.Guest)
 	case hypervisor.CommandStop:
 		s.stopBooting()
 		return s.ifRunning(ctx, machines.Kill)
@@ -149,7 +149,7 @@ func (s *server) carryOut(ctx context.Context, t hypervisor.Task) error {
 		if err := s.ifRunning(ctx, machines.Kill); err != nil {
 			return err
 		}
-		return s.start(ctx, t.Machine)
+		return s.start(ctx, t.Guest)
 	case hypervisor.CommandRebuild:
 		if name != "" && !own {
 			return fmt.Errorf("the container %s was not made for this server: it cannot be rebuilt", name)
@@ -160,7 +160,7 @@ func (s *server) carryOut(ctx context.Context, t hypervisor.Task) error {
 		if !t.Runs {
 			return nil
 		}
-		return s.start(ctx, t.Machine)
+		return s.start(ctx, t.Guest)
 	case hypervisor.CommandDelete:
 		return s.remove(ctx)
 	case hypervisor.CommandForget:
@@ -187,7 +187,7 @@ func (s *server) bind(name string, own bool) {
 }
 
 // adopt gives the server the container that is there for it, if there is one.
-func (s *server) adopt(ctx context.Context, m hypervisor.Machine) error {
+func (s *server) adopt(ctx context.Context, m hypervisor.Guest) error {
 	h := s.hypervisor
 	containers, err := h.o.Driver.List(ctx)
 	if err != nil {
@@ -217,7 +217,7 @@ func (s *server) adopt(ctx context.Context, m hypervisor.Machine) error {
 }
 
 // checkAddress refuses a container that has another address than its server, as soon as that has one.
-func checkAddress(m hypervisor.Machine, name string, containers []Container) error {
+func checkAddress(m hypervisor.Guest, name string, containers []Container) error {
 	if len(m.Networks) == 0 {
 		return nil
 	}
@@ -231,7 +231,7 @@ func checkAddress(m hypervisor.Machine, name string, containers []Container) err
 
 // start powers the server on. Its container is made if there is none, and has the address that the server has now. A server
 // without an address is on without its container.
-func (s *server) start(ctx context.Context, m hypervisor.Machine) error {
+func (s *server) start(ctx context.Context, m hypervisor.Guest) error {
 	machines := s.hypervisor.o.Driver
 	if name, _ := s.bound(); name == "" {
 		if err := s.adopt(ctx, m); err != nil {
@@ -266,7 +266,7 @@ func (s *server) start(ctx context.Context, m hypervisor.Machine) error {
 }
 
 // attach starts a server that is on without its container. The address of a container that runs cannot change.
-func (s *server) attach(ctx context.Context, m hypervisor.Machine) error {
+func (s *server) attach(ctx context.Context, m hypervisor.Guest) error {
 	name, _ := s.bound()
 	c, _, err := s.hypervisor.find(ctx, name)
 	if err != nil {
@@ -372,13 +372,13 @@ func (h *Hypervisor) report(ctx context.Context, session hypervisor.Session, ser
 	err := session.Report(ctx, server, running)
 	// A server that is gone or moved has nothing to be told, and a session that has ended begins anew
 	// with a look at all.
-	if err != nil && !errors.Is(err, hypervisor.ErrNoMachine) && ctx.Err() == nil {
+	if err != nil && !errors.Is(err, hypervisor.ErrNoGuest) && ctx.Err() == nil {
 		h.log.Debug("the state of a machine could not be told", "server", server, "running", running, "error", err)
 	}
 }
 
 // startBooting boots the machine while other things happen to it.
-func (s *server) startBooting(ctx context.Context, name string, m hypervisor.Machine) {
+func (s *server) startBooting(ctx context.Context, name string, m hypervisor.Guest) {
 	h := s.hypervisor
 	ctx, s.boot = context.WithCancel(ctx)
 	done := make(chan struct{})

@@ -162,7 +162,8 @@ func (d *Balancers) applyAll(b *balancer, st *cloud.State, lb *cloud.LoadBalance
 	}
 	if err != nil {
 		if b.failed == nil || b.failed.Error() != err.Error() {
-			d.log.Error("cannot apply a load balancer, will retry; free its address and port", "load_balancer", lb.Name, "id", lb.ID, "every", BindInterval, "error", err)
+			d.log.Error("cannot apply a load balancer, will retry; free its address and port",
+				"load_balancer", lb.Name, "id", lb.ID, "every", BindInterval, "error", err)
 		}
 		b.failed = err
 		return

@@ -149,7 +149,8 @@ func (c *rerouted) add(before, after *cloud.LoadBalancer) {
 		c.changed, c.wholly = true, true
 	case before.Revision != after.Revision:
 		c.changed = true
-		if before.LoadBalancerSettings != after.LoadBalancerSettings && !reflect.DeepEqual(before.LoadBalancerSettings, after.LoadBalancerSettings) {
+		was, is := before.LoadBalancerSettings, after.LoadBalancerSettings
+		if was != is && !reflect.DeepEqual(was, is) {
 			c.wholly = true
 			return
 		}
