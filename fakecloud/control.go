@@ -29,7 +29,7 @@ func (c *Cloud) Journal() journal.Journal { return c.journal }
 // Faults returns the rules by which the cloud misbehaves; at first there are none.
 func (c *Cloud) Faults() fault.Rules { return c.api.Faults() }
 
-// AttachHypervisor attaches a hypervisor, which from now on decides how the actions of servers' machines end: see
+// AttachHypervisor attaches a hypervisor, which from now on decides how the actions of servers' guests end: see
 // package hypervisor. Errors: wrong options, hypervisor.ErrClosed.
 func (c *Cloud) AttachHypervisor(_ context.Context, o hypervisor.Options) (hypervisor.Session, error) {
 	return c.cloud.AttachHypervisor(o)

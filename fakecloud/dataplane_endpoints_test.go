@@ -17,6 +17,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/control"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/plane"
 )
 
 // lockedLog is a log for concurrent use.
@@ -99,10 +100,10 @@ func TestATakenPortIsReportedAndRetried(t *testing.T) {
 	if !log.has("WARN", "local="+e.Local) {
 		t.Error("no warning was logged")
 	}
-	clock.Step(bindInterval) // it is still taken
+	clock.Step(plane.BindInterval) // it is still taken
 	_ = other.Close()
 	await("the port asked for", func(e control.LoadBalancerEndpoint) bool {
-		clock.Step(bindInterval) // a tick is lost if the one before it was not read
+		clock.Step(plane.BindInterval) // a tick is lost if the one before it was not read
 		return e.Local == taken && e.Error == ""
 	})
 	if !log.has("INFO", "local="+taken) {

@@ -128,7 +128,7 @@ func TestFirewallsDecideWhatTheDataPlaneReaches(t *testing.T) {
 			}
 		})
 		target := dataplane.Target{Address: netip.MustParseAddr(s.PublicNet.IPv4.IP.String())}
-		if got := b.DataPlane().passes(lb.ID, target, 30080); got != tc.passes {
+		if got := b.DataPlane().balancers.Passes(lb.ID, target, 30080); got != tc.passes {
 			t.Errorf("%s: a new connection arrives: %t, want %t", tc.what, got, tc.passes)
 		}
 		if tc.want == "unhealthy" {
@@ -145,7 +145,7 @@ func TestFirewallsDecideWhatTheDataPlaneReaches(t *testing.T) {
 // detailOf returns why the first target is unhealthy.
 func detailOf(t *testing.T, b balanced, lb *hcloud.LoadBalancer) string {
 	t.Helper()
-	got, ok := b.DataPlane().core.Projects()[0].View().LoadBalancers.Get(lb.ID)
+	got, ok := b.cloud.Projects()[0].View().LoadBalancers.Get(lb.ID)
 	if !ok {
 		t.Fatalf("load balancer %d is gone", lb.ID)
 	}

@@ -4,17 +4,14 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"runtime"
 	"slices"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 )
 
 // metrics returns a server's metrics at the cloud's present.
@@ -129,71 +126,6 @@ func TestMetricsOfAServerFollowTheTrafficToItsPublicAddress(t *testing.T) {
 	m = b.metrics(t, idle)
 	if m["cpu"] != 7 || m["network.0.bandwidth.in"] != 0 || m["network.0.bandwidth.out"] != 3 {
 		t.Errorf("with a report: %v", m)
-	}
-
-	if _, _, err := b.client.Server.DeleteWithResult(t.Context(), busy); err != nil {
-		t.Fatal(err)
-	}
-	for b.counts(busy) { // until the data plane has seen it, or the test times out
-		if err := t.Context().Err(); err != nil {
-			t.Fatal(err)
-		}
-		runtime.Gosched()
-	}
-}
-
-// counts reports whether the data plane has a counter for a server.
-func (b balanced) counts(s *hcloud.Server) bool {
-	d := b.DataPlane()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.traffic[s.ID] != nil
-}
-
-func TestTrafficIsReportedOnceAndItsEndToo(t *testing.T) {
-	t.Parallel()
-	clk := clocktesting.NewFakeClock(time.Unix(1_790_000_000, 0))
-	core := cloud.New(cloud.Options{Clock: clk})
-	t.Cleanup(core.Close)
-	core.CountServerTraffic()
-	p, _ := core.Project(1)
-	created, _, err := p.CreateServer(cloud.CreateServer{
-		Name: "a", ServerType: "cx23", Image: "debian-13", Location: "fsn1", StartAfterCreate: true, IPv4: cloud.ServerPublicIP{Enabled: true},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	server, traffic := created.Server.ID, &serverTraffic{}
-	d := &DataPlane{core: core, traffic: map[int64]*serverTraffic{server: traffic}}
-	last := core.Now()
-	for _, c := range []struct {
-		what   string
-		bytes  int64
-		step   time.Duration
-		wantIn float64
-	}{
-		{"nothing yet", 0, 5 * time.Second, 0},
-		{"traffic", 5000, 5 * time.Second, 1000},
-		{"over a longer time", 5000, 10 * time.Second, 500},
-		{"while the clock stands still", 5000, 0, 500},
-		{"all since the last report", 5000, 10 * time.Second, 1000},
-		{"the end", 0, 5 * time.Second, 0},
-	} {
-		traffic.In.Add(c.bytes)
-		traffic.Out.Add(2 * c.bytes)
-		clk.Step(c.step)
-		last = d.reportTraffic(last)
-		r, err := cloud.NewMetricRange(core.Now(), core.Now().Add(time.Second), time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := p.ServerMetrics(server, []string{"network"}, r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if in, out := got[2].Values[0], got[3].Values[0]; in != c.wantIn || out != 2*c.wantIn {
-			t.Errorf("%s: %v bytes per second in and %v out, want %v and twice that", c.what, in, out, c.wantIn)
-		}
 	}
 }
 

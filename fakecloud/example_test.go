@@ -171,7 +171,7 @@ func ExampleCloud_DataPlane() {
 	// Output: hello <nil>
 }
 
-// A hypervisor gives servers machines and decides how their actions end.
+// A hypervisor gives servers guests and decides how their actions end.
 func ExampleCloud_AttachHypervisor() {
 	ctx := context.Background()
 	cloud := fakecloud.New(fakecloud.Options{})
@@ -188,10 +188,10 @@ func ExampleCloud_AttachHypervisor() {
 		if err != nil {
 			panic(err)
 		}
-		fmt.Println(task.Command, task.Machine.Name)
+		fmt.Println(task.Command, task.Guest.Name)
 		var failure error
 		if task.Command == hypervisor.CommandStart {
-			failure = &hypervisor.Error{Code: "server_error", Message: "the machine has no kernel"}
+			failure = &hypervisor.Error{Code: "server_error", Message: "the guest has no kernel"}
 		}
 		if err := session.Complete(ctx, task.Action, failure); err != nil {
 			panic(err)
@@ -203,5 +203,5 @@ func ExampleCloud_AttachHypervisor() {
 	// Output:
 	// create_server web-1
 	// start_server web-1
-	// true server_error the machine has no kernel
+	// true server_error the guest has no kernel
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/api"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/control"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/plane"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/requestlog"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/simclock"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/testhook"
@@ -103,9 +104,9 @@ type Cloud struct {
 	api        *api.API
 	journal    *requestlog.Log
 	controller *control.Controller
-	dataPlane  *DataPlane // nil without one
-	router     *router    // nil without one
-	network    string     // Options.Router.Network
+	dataPlane  *DataPlane    // nil without one
+	router     *plane.Router // nil without one
+	network    string        // Options.Router.Network
 	token      string
 	apiDate    string // Options.APIDate
 	ready      atomic.Bool
@@ -200,12 +201,12 @@ func Open(o Options) (*Cloud, error) {
 // startPackets starts the data plane and the router, if the options have them.
 func (c *Cloud) startPackets(o *Options) (err error) {
 	if o.DataPlane != nil {
-		c.dataPlane = startDataPlane(c.cloud, *o.DataPlane)
-		c.controller.Endpoints = c.dataPlane.endpoints
+		c.dataPlane = &DataPlane{plane.StartBalancers(c.cloud, plane.Options(*o.DataPlane))}
+		c.controller.Endpoints = c.dataPlane.balancers.AllEndpoints
 	}
 	if o.Router != nil {
 		c.network = o.Router.Network
-		c.router, err = startRouter(c.cloud, *o.Router)
+		c.router, err = plane.StartRouter(c.cloud, o.Router.Table, o.Router.Network, o.Router.Logger)
 	}
 	return err
 }

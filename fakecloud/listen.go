@@ -189,7 +189,9 @@ func (c *Cloud) Close() {
 // stop ends everything except the listeners.
 func (c *Cloud) stop() {
 	c.dataPlane.Close()
-	c.router.close()
+	if c.router != nil {
+		c.router.Close()
+	}
 	c.cloud.Close()
 }
 

@@ -185,11 +185,19 @@ func (lb *balancer) endpoints() []Endpoint {
 	return out
 }
 
-func (lb *balancer) health() []HealthReport {
+// health returns the health of the targets with some keys, or of all for none.
+func (lb *balancer) health(keys []string) []HealthReport {
 	var out []HealthReport
 	for _, s := range lb.services {
-		for _, b := range s.conf.Load().backends {
-			out = append(out, b.report())
+		if len(keys) == 0 {
+			for _, b := range s.byKey {
+				out = append(out, b.report())
+			}
+		}
+		for _, key := range keys {
+			if b, ok := s.byKey[key]; ok {
+				out = append(out, b.report())
+			}
 		}
 	}
 	return out

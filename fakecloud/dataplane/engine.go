@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -171,6 +172,27 @@ func (e *Engine) Apply(want LoadBalancer) error {
 	return nil
 }
 
+// Retarget changes some targets of a load balancer that was applied. It removes those with some keys, and adds others, at the
+// end of the turns. An added one replaces the one with its key. Its cost does not depend on how many targets there are. The error
+// wraps ErrUnknownLoadBalancer or tells of a target without a key: then nothing changes.
+func (e *Engine) Retarget(id int64, add []Target, remove []string) error {
+	if slices.ContainsFunc(add, func(t Target) bool { return t.Key == "" }) {
+		return fmt.Errorf("load balancer %d: the key of a target must not be empty", id)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	lb, ok := e.lbs[id]
+	if !ok {
+		return fmt.Errorf("%w: %d", ErrUnknownLoadBalancer, id)
+	}
+	for _, s := range lb.services {
+		if conf := s.conf.Load(); conf.Protocol != redirect {
+			s.retarget(conf, add, remove)
+		}
+	}
+	return nil
+}
+
 // Rebind tries again to listen on the ports that a load balancer has in the cloud, where its listeners got
 // others. It reports whether a listener changed.
 func (e *Engine) Rebind(id int64) bool {
@@ -266,16 +288,16 @@ func (e *Engine) Stats(id int64) (Stats, error) {
 	return lb.stats.read(e.clock.Now()), nil
 }
 
-// Health returns the health of all targets of a load balancer, in no particular order. The error wraps
-// ErrUnknownLoadBalancer.
-func (e *Engine) Health(id int64) ([]HealthReport, error) {
+// Health returns the health of the targets of a load balancer that have some keys, or of all if no key is given, in no
+// particular order. The error wraps ErrUnknownLoadBalancer.
+func (e *Engine) Health(id int64, keys ...string) ([]HealthReport, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	lb, ok := e.lbs[id]
 	if !ok {
 		return nil, fmt.Errorf("%w: %d", ErrUnknownLoadBalancer, id)
 	}
-	return lb.health(), nil
+	return lb.health(keys), nil
 }
 
 // withTimeout is context.WithTimeout on clock c.

@@ -70,7 +70,7 @@ func failures(l *lab, port uint16) int {
 	if err != nil {
 		return -1
 	}
-	b := lb.services[port].conf.Load().backends[0]
+	b, _ := lb.services[port].backends.Load().GetAt(0)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.state.failures

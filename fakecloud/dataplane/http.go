@@ -217,10 +217,10 @@ func (p *httpProxy) stuckTo(x *exchange, r *http.Request) *backend {
 		if !c.valid(now, x.conf.HTTP.CookieLifetime) {
 			continue
 		}
-		for _, b := range x.conf.backends {
+		for b := range p.service.backends.Load().Scan {
 			if b.cookie == c.target && b.healthy() {
 				x.sticky = c
-				return b
+				return b.backend
 			}
 		}
 	}

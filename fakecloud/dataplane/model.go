@@ -131,7 +131,7 @@ type HTTPCheck struct {
 	TLS         bool
 }
 
-// Target is a machine that gets traffic. The caller expands targets by label selector.
+// Target is what gets traffic: an address. The caller expands targets by label selector.
 type Target struct {
 	// Key identifies the target within its load balancer, for example "server:42". Health reports and
 	// sticky sessions use it.
@@ -139,8 +139,8 @@ type Target struct {
 	// Address is the target's public or private address in the cloud. The engine's Resolver maps it to
 	// an address on this machine.
 	Address netip.Addr
-	// Traffic counts the bytes to and from the target. If nil, they are not counted. Give a target the same one in each
-	// Apply: a target with another one is new, with unknown health.
+	// Traffic counts the bytes to and from the target. If nil, they are not counted. Give a target the same one each
+	// time: a target with another one is new, with unknown health.
 	Traffic *Traffic
 }
 
@@ -149,7 +149,6 @@ type serviceConf struct {
 	Service
 	algorithm Algorithm
 	tls       *tls.Config // nil unless TLS is terminated
-	backends  []*backend
 }
 
 // mode returns the protocol that the load balancer itself handles on the service's port.

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/tidwall/btree"
 )
 
 // service is a running listen port.
@@ -13,6 +15,11 @@ type service struct {
 	port uint16
 	conf atomic.Pointer[serviceConf]
 	turn atomic.Uint64 // round robin
+
+	// backends are in the order of their turns. The tree does not change. The next one shares what is the same.
+	backends atomic.Pointer[btree.BTreeG[placed]]
+	byKey    map[string]placed // by the target's key; the engine's lock guards it
+	places   uint64            // how many were given out; the engine's lock guards it
 
 	// web and webTLS are the HTTP servers for clients. They are created when first needed. Both can
 	// exist, because the protocol of a service can change while clients of the old one are connected.
@@ -23,9 +30,21 @@ type service struct {
 	proxy   *httpProxy
 }
 
+// placed is a backend with its place in the order of turns.
+type placed struct {
+	*backend
+	place uint64
+}
+
+// newBackends returns an empty tree. Its nodes are small because a change copies those on its way.
+func newBackends() *btree.BTreeG[placed] {
+	return btree.NewBTreeGOptions(func(a, b placed) bool { return a.place < b.place }, btree.Options{NoLocks: true, Degree: 8})
+}
+
 func newService(lb *balancer, port uint16) *service {
 	s := &service{lb: lb, port: port}
 	s.conf.Store(&serviceConf{})
+	s.backends.Store(newBackends())
 	s.proxy = newHTTPProxy(s)
 	return s
 }
@@ -33,9 +52,10 @@ func newService(lb *balancer, port uint16) *service {
 // apply makes conf, with a backend for each target, the configuration for new connections and requests.
 func (s *service) apply(conf *serviceConf, targets []Target) {
 	old := s.conf.Load()
-	if conf.Protocol != redirect {
-		conf.backends = s.reconcile(old, conf, targets)
+	if conf.Protocol == redirect {
+		targets = nil
 	}
+	s.reconcile(old, conf, targets)
 	s.conf.Store(conf)
 	if old.Protocol != "" && old.mode() != conf.mode() {
 		s.mu.Lock()
@@ -44,31 +64,66 @@ func (s *service) apply(conf *serviceConf, targets []Target) {
 	}
 }
 
-// reconcile returns the backends for targets. It keeps the backends of unchanged targets, creates those
-// of new or moved targets, and ends the probing of removed ones.
-func (s *service) reconcile(old, conf *serviceConf, targets []Target) []*backend {
-	gone := slices.Clone(old.backends)
-	backends := make([]*backend, 0, len(targets))
-	for _, t := range targets {
-		i := slices.IndexFunc(gone, func(b *backend) bool { return b.target == t })
-		if i >= 0 {
-			b := gone[i]
-			gone = slices.Delete(gone, i, i+1)
-			backends = append(backends, b)
-			if checkChanged(old, conf) {
+// reconcile makes a backend for each target. It keeps the backends of unchanged targets, creates those of new or moved
+// targets, and ends the probing of removed ones.
+func (s *service) reconcile(old, conf *serviceConf, targets []Target) {
+	gone, again := s.byKey, checkChanged(old, conf)
+	s.byKey, s.places = make(map[string]placed, len(targets)), uint64(len(targets))
+	next := newBackends()
+	for i, t := range targets {
+		b, known := gone[t.Key]
+		if known && b.target == t {
+			delete(gone, t.Key)
+			if again {
 				b.watch(conf)
 			}
-			continue
+		} else {
+			b.backend = newBackend(s, t)
+			b.watch(conf)
 		}
-		b := newBackend(s, t)
-		backends = append(backends, b)
-		b.watch(conf)
+		b.place = uint64(i)
+		s.byKey[t.Key] = b
+		next.Set(b)
 	}
+	s.backends.Store(next)
 	for _, b := range gone {
-		b.unwatch()
-		s.lb.spare.drop(b)
+		s.end(b.backend)
 	}
-	return backends
+}
+
+// retarget is reconcile for a few targets.
+func (s *service) retarget(conf *serviceConf, add []Target, remove []string) {
+	next := s.backends.Load().Copy()
+	for _, key := range remove {
+		if b, known := s.byKey[key]; known {
+			delete(s.byKey, key)
+			next.Delete(b)
+			s.end(b.backend)
+		}
+	}
+	for _, t := range add {
+		b, known := s.byKey[t.Key]
+		switch {
+		case known && b.target == t:
+			continue
+		case known:
+			s.end(b.backend)
+		default:
+			b.place = s.places
+			s.places++
+		}
+		b.backend = newBackend(s, t)
+		b.watch(conf)
+		s.byKey[t.Key] = b
+		next.Set(b)
+	}
+	s.backends.Store(next)
+}
+
+// end ends the use of a backend. Its connections stay.
+func (s *service) end(b *backend) {
+	b.unwatch()
+	s.lb.spare.drop(b)
 }
 
 // serve starts to handle a connection with the service's protocol and returns at once.
@@ -103,9 +158,8 @@ func (s *service) webForLocked(conf *serviceConf) *webServer {
 
 // retire ends a removed service. Running requests are answered, TCP connections stay.
 func (s *service) retire() {
-	for _, b := range s.conf.Load().backends {
-		b.unwatch()
-		s.lb.spare.drop(b)
+	for _, b := range s.byKey {
+		s.end(b.backend)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +178,7 @@ func (s *service) retireWebLocked() {
 
 // close ends a service and closes its HTTP connections.
 func (s *service) close() {
-	for _, b := range s.conf.Load().backends {
+	for _, b := range s.byKey {
 		b.unwatch()
 	}
 	s.mu.Lock()
@@ -142,27 +196,33 @@ var errNoTarget = errors.New("no healthy target is reachable")
 
 // pick chooses a healthy backend that is not in tried, by the algorithm. It returns nil if there is
 // none.
-func (s *service) pick(conf *serviceConf, tried []*backend) *backend {
-	n := len(conf.backends)
+func (s *service) pick(conf *serviceConf, tried []*backend) (best *backend) {
+	all := s.backends.Load()
+	n := all.Len()
 	if n == 0 {
 		return nil
 	}
-	start := int(s.turn.Add(1)-1) % n
-	var best *backend
-	for i := range n {
-		b := conf.backends[(start+i)%n]
-		if !b.healthy() || slices.Contains(tried, b) {
-			continue
+	first, _ := all.GetAt(int((s.turn.Add(1) - 1) % uint64(n)))
+	seen := 0
+	visit := func(b placed) bool {
+		seen++
+		if b.healthy() && !slices.Contains(tried, b.backend) {
+			if conf.algorithm != LeastConnections {
+				// Skip to the position after the chosen backend: otherwise the backend after an unhealthy
+				// one would also get its share.
+				s.turn.Add(uint64(seen - 1))
+				best = b.backend
+				return false
+			}
+			if best == nil || b.active.Load() < best.active.Load() {
+				best = b.backend
+			}
 		}
-		if conf.algorithm != LeastConnections {
-			// Skip to the position after the chosen backend: otherwise the backend after an unhealthy
-			// one would also get its share.
-			s.turn.Add(uint64(i))
-			return b
-		}
-		if best == nil || b.active.Load() < best.active.Load() {
-			best = b
-		}
+		return seen < n
+	}
+	all.Ascend(first, visit)
+	if seen < n && (best == nil || conf.algorithm == LeastConnections) {
+		all.Scan(visit)
 	}
 	return best
 }

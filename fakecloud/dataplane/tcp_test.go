@@ -65,13 +65,13 @@ func (l *lab) backend(port uint16, key string) *backend {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	for _, b := range lb.services[port].conf.Load().backends {
-		if b.target.Key == key {
-			return b
-		}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b, ok := lb.services[port].byKey[key]
+	if !ok {
+		l.t.Fatalf("no target %s", key)
 	}
-	l.t.Fatalf("no target %s", key)
-	return nil
+	return b.backend
 }
 
 func (b *backend) failures() int {

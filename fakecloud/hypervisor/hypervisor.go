@@ -1,9 +1,9 @@
-// Package hypervisor describes how a program gives the cloud's servers machines: containers, virtual machines or
+// Package hypervisor describes how a program gives the cloud's servers guests: containers, virtual machines or
 // processes.
 //
 // Without a hypervisor, servers are entries in a table, and the profile decides when their actions end. An attached
-// hypervisor gets the actions that concern a server's machine as tasks (see [Task]) and decides how each ends: in
-// success, or in failure with a code and a message. The hypervisor also reports machines that start or stop by
+// hypervisor gets the actions that concern a server's guest as tasks (see [Task]) and decides how each ends: in
+// success, or in failure with a code and a message. The hypervisor also reports guests that start or stop by
 // themselves.
 //
 // A program attaches with the method AttachHypervisor: of a fakecloud.Cloud in the same process, or of a
@@ -48,8 +48,8 @@ const (
 	DefaultPing        = 5 * time.Second
 )
 
-// Machine describes a server: what is needed to make a machine for it.
-type Machine struct {
+// Guest describes a server: what is needed to make a guest for it.
+type Guest struct {
 	Project      int64             `json:"project"`
 	Server       int64             `json:"server"`
 	Name         string            `json:"name"`
@@ -70,13 +70,13 @@ type Machine struct {
 	PublicIPv4 netip.Addr   `json:"public_ipv4,omitzero"`
 	PublicIPv6 netip.Prefix `json:"public_ipv6,omitzero"`
 	// Networks are the server's interfaces in networks, by ascending id of the network. They include those that are
-	// still being attached: a machine is made with all its interfaces.
+	// still being attached: a guest is made with all its interfaces.
 	Networks []Network `json:"networks"`
 	SSHKeys  []string  `json:"ssh_keys"` // in the format of authorized_keys
 	UserData string    `json:"user_data"`
 }
 
-// Network is a machine's interface in a network.
+// Network is a guest's interface in a network.
 type Network struct {
 	Network  int64        `json:"network"`
 	Name     string       `json:"name"`
@@ -88,7 +88,7 @@ type Network struct {
 
 // The commands of tasks. They are those of the actions that wait for them, except for CommandForget.
 const (
-	// CommandCreate makes the machine without starting it, or leaves that to the first CommandStart, when the server may have
+	// CommandCreate makes the guest without starting it, or leaves that to the first CommandStart, when the server may have
 	// more networks. CommandStart follows, unless the server is created powered off.
 	CommandCreate = "create_server"
 	CommandStart  = "start_server"
@@ -103,7 +103,7 @@ const (
 	// CommandAttach is for a server that is on: it gets an interface in one more network. While it is off there is no
 	// task, nor is there one for an interface that is removed: each task describes all networks that the server has then.
 	CommandAttach = "attach_to_network"
-	// CommandForget removes the machine of a server that a reset of the cloud removed. No action waits for it.
+	// CommandForget removes the guest of a server that a reset of the cloud removed. No action waits for it.
 	CommandForget = "forget_server"
 )
 
@@ -114,12 +114,12 @@ type Task struct {
 	Action int64 `json:"action"`
 	// Command is one of the constants.
 	Command string `json:"command"`
-	// Runs reports whether the machine has to run after the task, for example after a rebuild.
+	// Runs reports whether the guest has to run after the task, for example after a rebuild.
 	Runs bool `json:"runs"`
 	// Deadline is when the action fails by itself, in the cloud's time.
 	Deadline time.Time `json:"deadline,omitzero"`
-	// Machine is the server in its form after the task.
-	Machine Machine `json:"machine"`
+	// Guest is the server in its form after the task.
+	Guest Guest `json:"machine"`
 }
 
 // Error is why a task failed. Its code and message become those of the action.
@@ -143,15 +143,15 @@ var (
 	// ErrNoTask means that no action waits for the task: it was completed already, its deadline has passed, or the
 	// cloud was reset.
 	ErrNoTask = errors.New("no action waits for this task")
-	// ErrNoMachine means that the server does not exist or belongs to another hypervisor.
-	ErrNoMachine = errors.New("the hypervisor has no server with this id")
+	// ErrNoGuest means that the server does not exist or belongs to another hypervisor.
+	ErrNoGuest = errors.New("the hypervisor has no server with this id")
 )
 
 // Session is a hypervisor's connection to the cloud. The methods may be called from several goroutines. Over the
 // control API, their errors include those of the connection.
 type Session interface {
-	// Machines returns the servers that the hypervisor had when it attached, by project and id.
-	Machines() []Machine
+	// Guests returns the servers that the hypervisor had when it attached, by project and id.
+	Guests() []Guest
 	// Next waits for the next task and returns it. The tasks of one server come in the order of their actions.
 	// Unfinished tasks of an earlier session come again. Any error except the context's ends the session:
 	// ErrReplaced, ErrDetached, ErrClosed.
@@ -160,10 +160,10 @@ type Session interface {
 	// its code and message; the text of any other failure is the message of an action_failed.
 	// Errors: ErrNoTask, ErrDetached, ErrReplaced.
 	Complete(ctx context.Context, action int64, failure error) error
-	// Report says that a machine runs or does not run, for a reason that is not a task. It does nothing while a task
+	// Report says that a guest runs or does not run, for a reason that is not a task. It does nothing while a task
 	// of the server is unfinished. After CommandShutdown, a server stays stopping until the hypervisor reports that it
-	// does not run. If the machine then runs again at once, report both.
-	// Errors: ErrNoMachine, ErrDetached, ErrReplaced.
+	// does not run. If the guest then runs again at once, report both.
+	// Errors: ErrNoGuest, ErrDetached, ErrReplaced.
 	Report(ctx context.Context, server int64, running bool) error
 	// Suspend ends the session but leaves the tasks to the next one of this name, for as long as Options.Grace.
 	Suspend()

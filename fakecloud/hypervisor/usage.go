@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// Usage is what a server's machine uses, for the server's metrics. All values are averages since the last report, and
+// Usage is what a server's guest uses, for the server's metrics. All values are averages since the last report, and
 // must not be negative. A report counts for a minute or for one step of the metrics, whichever is longer: report more
 // often, or the metrics have zeros between the reports.
 type Usage struct {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/wire"
 )
 
 // Limits of a connection, in the machine's time.
@@ -24,16 +25,16 @@ const (
 	silence = 3
 	// requestTimeout bounds a result or a report.
 	requestTimeout = 10 * time.Second
-	// maxLine is enough for a machine with 32 KiB of user data, escaped.
+	// maxLine is enough for a guest with 32 KiB of user data, escaped.
 	maxLine = 1 << 20
 )
 
 // session is a hypervisor.Session over the control API.
 type session struct {
-	client   *Client
-	path     string // of the hypervisor
-	machines []hypervisor.Machine
-	cancel   context.CancelCauseFunc
+	client *Client
+	path   string // of the hypervisor
+	guests []hypervisor.Guest
+	cancel context.CancelCauseFunc
 
 	mu     sync.Mutex
 	queue  []hypervisor.Task
@@ -42,7 +43,7 @@ type session struct {
 	done   chan struct{} // closed when the stream is no longer read
 }
 
-// AttachHypervisor attaches a hypervisor, which from now on decides how the actions of servers' machines end: see
+// AttachHypervisor attaches a hypervisor, which from now on decides how the actions of servers' guests end: see
 // package hypervisor. It returns when the hypervisor's servers are known. The context is for that only: the session
 // lasts until it is suspended or closed, or until the connection is lost. Then Next returns the error; attach again.
 //
@@ -54,7 +55,7 @@ func (c *Client) AttachHypervisor(ctx context.Context, o hypervisor.Options) (hy
 	s := &session{
 		client: c, path: "/hypervisors/" + url.PathEscape(o.Name), signal: make(chan struct{}, 1), done: make(chan struct{}),
 	}
-	body, err := json.Marshal(hypervisor.AttachRequest{
+	body, err := json.Marshal(wire.AttachRequest{
 		Options: o, TaskTimeout: fault.Duration(o.TaskTimeout), Grace: fault.Duration(o.Grace), Ping: fault.Duration(o.Ping),
 	})
 	if err != nil {
@@ -98,12 +99,12 @@ func (s *session) attach(ctx context.Context, body []byte, patience time.Duratio
 			return cmpCause(ctx, err)
 		}
 		switch {
-		case l.Type == hypervisor.MessageMachine && l.Machine != nil:
-			s.machines = append(s.machines, *l.Machine)
-		case l.Type == hypervisor.MessageSynced:
+		case l.Type == wire.MessageGuest && l.Guest != nil:
+			s.guests = append(s.guests, *l.Guest)
+		case l.Type == wire.MessageSynced:
 			go s.read(ctx, lines, resp.Body)
 			return nil
-		case l.Type == hypervisor.MessageEnd:
+		case l.Type == wire.MessageEnd:
 			_ = resp.Body.Close()
 			return endOf(l)
 		}
@@ -120,10 +121,10 @@ func (s *session) read(ctx context.Context, lines *lineReader, body io.Closer) {
 		case err != nil:
 			s.end(cmpCause(ctx, err))
 			return
-		case l.Type == hypervisor.MessageEnd:
+		case l.Type == wire.MessageEnd:
 			s.end(endOf(l))
 			return
-		case l.Type == hypervisor.MessageTask && l.Task != nil:
+		case l.Type == wire.MessageTask && l.Task != nil:
 			s.mu.Lock()
 			s.queue = append(s.queue, *l.Task)
 			s.mu.Unlock()
@@ -140,7 +141,7 @@ func cmpCause(ctx context.Context, err error) error {
 	return err
 }
 
-func endOf(m hypervisor.Message) error {
+func endOf(m wire.Message) error {
 	if m.Replaced {
 		return hypervisor.ErrReplaced
 	}
@@ -154,7 +155,7 @@ type lineReader struct {
 	cancel   context.CancelCauseFunc
 }
 
-func (r *lineReader) next() (m hypervisor.Message, err error) {
+func (r *lineReader) next() (m wire.Message, err error) {
 	watchdog := time.AfterFunc(r.patience, func() {
 		r.cancel(fmt.Errorf("the connection to the cloud is lost: no message for %v", r.patience))
 	})
@@ -195,8 +196,8 @@ func (s *session) ended() error {
 	return s.err
 }
 
-// Machines implements hypervisor.Session.
-func (s *session) Machines() []hypervisor.Machine { return s.machines }
+// Guests implements hypervisor.Session.
+func (s *session) Guests() []hypervisor.Guest { return s.guests }
 
 // Next implements hypervisor.Session.
 func (s *session) Next(ctx context.Context) (hypervisor.Task, error) {
@@ -226,7 +227,7 @@ func (s *session) Next(ctx context.Context) (hypervisor.Task, error) {
 
 // Complete implements hypervisor.Session.
 func (s *session) Complete(ctx context.Context, action int64, failure error) error {
-	var in hypervisor.CompleteRequest
+	var in wire.CompleteRequest
 	if failure != nil && !errors.As(failure, &in.Error) {
 		in.Error = &hypervisor.Error{Message: failure.Error()}
 	}
@@ -235,7 +236,7 @@ func (s *session) Complete(ctx context.Context, action int64, failure error) err
 
 // Report implements hypervisor.Session.
 func (s *session) Report(ctx context.Context, server int64, running bool) error {
-	return s.post(ctx, "/servers/"+strconv.FormatInt(server, 10), hypervisor.ReportRequest{Running: &running})
+	return s.post(ctx, "/servers/"+strconv.FormatInt(server, 10), wire.ReportRequest{Running: &running})
 }
 
 func (s *session) post(ctx context.Context, path string, in any) error {
@@ -251,7 +252,7 @@ func (s *session) post(ctx context.Context, path string, in any) error {
 	}
 	switch e.Status {
 	case http.StatusNotFound:
-		return fmt.Errorf("%w: %w", hypervisor.ErrNoMachine, err)
+		return fmt.Errorf("%w: %w", hypervisor.ErrNoGuest, err)
 	case http.StatusGone:
 		return fmt.Errorf("%w: %w", hypervisor.ErrNoTask, err)
 	case http.StatusConflict:

@@ -99,15 +99,15 @@ func (w *world) wantStatus(s *hcloud.Server, want hcloud.ServerStatus) {
 func TestActionsEndAsTheHypervisorSays(t *testing.T) {
 	eachHypervisor(t, func(t *testing.T, w *world) {
 		h := w.attach()
-		if len(h.Machines()) != 0 {
-			t.Errorf("%+v", h.Machines())
+		if len(h.Guests()) != 0 {
+			t.Errorf("%+v", h.Guests())
 		}
 		res := w.create("a")
 		if res.Action.Status != hcloud.ActionStatusRunning {
 			t.Errorf("%+v", res.Action)
 		}
 		task := w.next(h, hypervisor.CommandCreate)
-		m := task.Machine
+		m := task.Guest
 		if m.Name != "a" || m.UserData != "#!/bin/sh" || m.Labels["role"] != "worker" || m.ServerType != "cpx22" || m.Cores == 0 ||
 			m.PublicIPv4.String() != res.Server.PublicNet.IPv4.IP.String() || task.Action != res.Action.ID || task.Deadline.IsZero() || task.Runs {
 			t.Errorf("%+v", task)
@@ -143,11 +143,11 @@ func TestActionsEndAsTheHypervisorSays(t *testing.T) {
 	})
 }
 
-func TestMachinesThatStartAndStopByThemselves(t *testing.T) {
+func TestGuestsThatStartAndStopByThemselves(t *testing.T) {
 	eachHypervisor(t, func(t *testing.T, w *world) {
 		server := w.create("a").Server
 		h := w.attach()
-		if ms := h.Machines(); len(ms) != 1 || ms[0].Server != server.ID || ms[0].Status != "running" {
+		if ms := h.Guests(); len(ms) != 1 || ms[0].Server != server.ID || ms[0].Status != "running" {
 			t.Errorf("%+v", ms)
 		}
 		for _, running := range []bool{false, true} {
@@ -156,11 +156,11 @@ func TestMachinesThatStartAndStopByThemselves(t *testing.T) {
 			}
 			w.wantStatus(server, map[bool]hcloud.ServerStatus{false: hcloud.ServerStatusOff, true: hcloud.ServerStatusRunning}[running])
 		}
-		if err := h.Report(t.Context(), 7, true); !errors.Is(err, hypervisor.ErrNoMachine) {
+		if err := h.Report(t.Context(), 7, true); !errors.Is(err, hypervisor.ErrNoGuest) {
 			t.Errorf("no such server: %v", err)
 		}
 		ok(t, w.Reset(t.Context()))
-		if task := w.next(h, hypervisor.CommandForget); task.Action != 0 || task.Machine.Server != server.ID {
+		if task := w.next(h, hypervisor.CommandForget); task.Action != 0 || task.Guest.Server != server.ID {
 			t.Errorf("%+v", task)
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/wire"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
@@ -31,13 +32,13 @@ func (j requests) get(ctx context.Context, path string, q url.Values) (out journ
 
 // Entries implements journal.Journal.
 func (j requests) Entries(ctx context.Context, f journal.Filter) ([]journal.Entry, error) {
-	out, err := j.get(ctx, "/journal", f.Query())
+	out, err := j.get(ctx, "/journal", wire.Query(f))
 	return out.Entries, err
 }
 
 // Count implements journal.Journal.
 func (j requests) Count(ctx context.Context, f journal.Filter) (int, error) {
-	out, err := j.get(ctx, "/journal/count", f.Query())
+	out, err := j.get(ctx, "/journal/count", wire.Query(f))
 	return out.Count, err
 }
 
@@ -49,7 +50,7 @@ func (j requests) Last(ctx context.Context) (uint64, error) {
 
 // Await implements journal.Journal.
 func (j requests) Await(ctx context.Context, f journal.Filter, n int) ([]journal.Entry, error) {
-	q := f.Query()
+	q := wire.Query(f)
 	q.Set("n", strconv.Itoa(n))
 	var out journalAnswer
 	err := await(ctx, func() (err error) {

@@ -68,7 +68,7 @@ func (d *Docker) List(ctx context.Context) ([]Container, error) {
 }
 
 // Create implements Driver.
-func (d *Docker) Create(ctx context.Context, m hypervisor.Machine) error {
+func (d *Docker) Create(ctx context.Context, m hypervisor.Guest) error {
 	all, err := d.List(ctx)
 	if err != nil {
 		return err
@@ -94,7 +94,7 @@ func (d *Docker) Create(ctx context.Context, m hypervisor.Machine) error {
 }
 
 // Address implements Driver: the private address in the cluster's network, else the public one if it is in there.
-func (d *Docker) Address(m hypervisor.Machine) (netip.Addr, bool) {
+func (d *Docker) Address(m hypervisor.Guest) (netip.Addr, bool) {
 	for _, n := range m.Networks {
 		if d.Cluster.Subnet.Contains(n.IP) {
 			return n.IP, true
@@ -213,7 +213,7 @@ const (
 )
 
 // Boot implements Driver.
-func (d *Docker) Boot(ctx context.Context, name string, m hypervisor.Machine) ([]string, error) {
+func (d *Docker) Boot(ctx context.Context, name string, m hypervisor.Guest) ([]string, error) {
 	blank := strings.TrimSpace(m.UserData) == ""
 	marker := onceFolder
 	if blank {

@@ -40,14 +40,14 @@ func TestTheAddressOfAContainerIsThatOfItsServer(t *testing.T) {
 		return out
 	}
 	for name, c := range map[string]struct {
-		guest hypervisor.Machine
+		guest hypervisor.Guest
 		want  string // "" for none
 	}{
-		"private":           {hypervisor.Machine{Networks: networks("172.30.1.3")}, "172.30.1.3"},
-		"in second network": {hypervisor.Machine{Networks: networks("10.0.0.2", "172.30.1.3")}, "172.30.1.3"},
-		"public":            {hypervisor.Machine{Networks: networks("10.0.0.2"), PublicIPv4: netip.MustParseAddr("172.30.2.1")}, "172.30.2.1"},
-		"elsewhere":         {hypervisor.Machine{Networks: networks("10.0.0.2"), PublicIPv4: netip.MustParseAddr("198.18.0.1")}, ""},
-		"nowhere":           {hypervisor.Machine{}, ""},
+		"private":           {hypervisor.Guest{Networks: networks("172.30.1.3")}, "172.30.1.3"},
+		"in second network": {hypervisor.Guest{Networks: networks("10.0.0.2", "172.30.1.3")}, "172.30.1.3"},
+		"public":            {hypervisor.Guest{Networks: networks("10.0.0.2"), PublicIPv4: netip.MustParseAddr("172.30.2.1")}, "172.30.2.1"},
+		"elsewhere":         {hypervisor.Guest{Networks: networks("10.0.0.2"), PublicIPv4: netip.MustParseAddr("198.18.0.1")}, ""},
+		"nowhere":           {hypervisor.Guest{}, ""},
 	} {
 		if got, ok := d.Address(c.guest); ok != (c.want != "") || ok && got.String() != c.want {
 			t.Errorf("%s: %s, %v; want %q", name, got, ok, c.want)
@@ -108,7 +108,7 @@ func TestDockerMakesANodeOfAServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := &Docker{Cluster: c}
-	m := hypervisor.Machine{Server: 42, Name: name + "-test", PublicIPv4: c.Servers().Addr().Next(), UserData: `## template: jinja
+	m := hypervisor.Guest{Server: 42, Name: name + "-test", PublicIPv4: c.Servers().Addr().Next(), UserData: `## template: jinja
 #cloud-config
 write_files:
 - {path: /etc/greeting, content: "{{ v1.local_hostname }} at your service\n"}

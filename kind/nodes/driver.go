@@ -43,10 +43,10 @@ type Driver interface {
 	List(ctx context.Context) ([]Container, error)
 	// Address returns the address that a server's container gets. It returns false if the server has none that a container
 	// can have.
-	Address(m hypervisor.Machine) (netip.Addr, bool)
+	Address(m hypervisor.Guest) (netip.Addr, bool)
 	// Create makes a container for a server without starting it. An *hypervisor.Error says why it
 	// cannot be.
-	Create(ctx context.Context, m hypervisor.Machine) error
+	Create(ctx context.Context, m hypervisor.Guest) error
 	// Move gives a container that is off another address. An *hypervisor.Error says why it cannot be.
 	Move(ctx context.Context, name string, to netip.Addr) error
 	// Start powers on. What runs keeps running.
@@ -62,7 +62,7 @@ type Driver interface {
 	// Boot does what a server does when it boots, in a container that was started: it waits until
 	// the node is up, and runs user data or joins the cluster if that was not done yet. Notes
 	// say what of the user data is not honoured.
-	Boot(ctx context.Context, name string, m hypervisor.Machine) (notes []string, err error)
+	Boot(ctx context.Context, name string, m hypervisor.Guest) (notes []string, err error)
 	// Counters reads what a container that runs has used since it was started.
 	Counters(ctx context.Context, name string) (Counters, error)
 	// Watch calls changed with the name of each container that was made, started, died or

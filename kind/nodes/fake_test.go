@@ -120,7 +120,7 @@ func (f *fakeDriver) List(context.Context) ([]nodes.Container, error) {
 	return out, nil
 }
 
-func (f *fakeDriver) Create(ctx context.Context, m hypervisor.Machine) error {
+func (f *fakeDriver) Create(ctx context.Context, m hypervisor.Guest) error {
 	if err := f.call(ctx, "create", m.Name); err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func (f *fakeDriver) Create(ctx context.Context, m hypervisor.Machine) error {
 	return nil
 }
 
-func (f *fakeDriver) Address(m hypervisor.Machine) (netip.Addr, bool) {
+func (f *fakeDriver) Address(m hypervisor.Guest) (netip.Addr, bool) {
 	for _, n := range m.Networks {
 		if f.subnet == (netip.Prefix{}) || f.subnet.Contains(n.IP) {
 			return n.IP, true
@@ -186,7 +186,7 @@ func (f *fakeDriver) Remove(ctx context.Context, name string) error {
 	return nil
 }
 
-func (f *fakeDriver) Boot(ctx context.Context, name string, m hypervisor.Machine) ([]string, error) {
+func (f *fakeDriver) Boot(ctx context.Context, name string, m hypervisor.Guest) ([]string, error) {
 	err := f.call(ctx, "boot", name)
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -62,7 +62,7 @@ type result struct {
 
 // of reports whether it is the result of this task, and not of another cloud's task with the same ids.
 func (r result) of(t hypervisor.Task) bool {
-	return r.task.Command == t.Command && r.task.Machine.Server == t.Machine.Server && r.task.Machine.Name == t.Machine.Name
+	return r.task.Command == t.Command && r.task.Guest.Server == t.Guest.Server && r.task.Guest.Name == t.Guest.Name
 }
 
 // New returns a hypervisor, which does nothing until [Hypervisor.Run].
@@ -146,10 +146,10 @@ func (h *Hypervisor) attached(ctx context.Context) error {
 
 // begin binds the servers that there are to containers, and tells the cloud which of them run.
 func (h *Hypervisor) begin(ctx context.Context, session hypervisor.Session, containers []Container) {
-	guests := session.Machines()
+	guests := session.Guests()
 	h.mu.Lock()
 	h.session = session
-	exists := map[int64]hypervisor.Machine{}
+	exists := map[int64]hypervisor.Guest{}
 	for _, m := range guests {
 		exists[m.Server] = m
 	}
@@ -192,7 +192,7 @@ func (h *Hypervisor) begin(ctx context.Context, session hypervisor.Session, cont
 // findContainer returns the container of a server, and whether it was made for it. The one that the
 // server's label names, if it has that; else the one of its name that was made for it, or for no
 // server.
-func findContainer(m hypervisor.Machine, containers []Container) (name string, own bool) {
+func findContainer(m hypervisor.Guest, containers []Container) (name string, own bool) {
 	label := m.Labels[ContainerLabel]
 	wanted := cmp.Or(label, m.Name)
 	for _, c := range containers {
@@ -204,7 +204,7 @@ func findContainer(m hypervisor.Machine, containers []Container) (name string, o
 }
 
 // serverLocked returns what is kept of a server, new if need be.
-func (h *Hypervisor) serverLocked(m hypervisor.Machine) *server {
+func (h *Hypervisor) serverLocked(m hypervisor.Guest) *server {
 	s, ok := h.servers[m.Server]
 	if !ok {
 		s = &server{hypervisor: h, id: m.Server}
@@ -223,7 +223,7 @@ func (h *Hypervisor) dispatch(ctx context.Context, t hypervisor.Task) {
 		h.background.Go(func() { h.tell(ctx, session, t, r.err) })
 		return
 	}
-	h.serverLocked(t.Machine).enqueueLocked(ctx, &t)
+	h.serverLocked(t.Guest).enqueueLocked(ctx, &t)
 }
 
 // complete reports the result of a task to the cloud. A result that it cannot report is kept until the cloud asks again.
@@ -242,11 +242,11 @@ func (h *Hypervisor) tell(ctx context.Context, session hypervisor.Session, t hyp
 	defer cancel()
 	err := session.Complete(ctx, t.Action, failure)
 	if err != nil && !errors.Is(err, hypervisor.ErrNoTask) {
-		h.log.Warn("cannot report the result of a task, trying again when the cloud asks", "action", t.Action, "command", t.Command, "server", t.Machine.Name, "error", err)
+		h.log.Warn("cannot report the result of a task, trying again when the cloud asks", "action", t.Action, "command", t.Command, "server", t.Guest.Name, "error", err)
 		return
 	}
 	if err != nil {
-		h.log.Warn("a task was done too late", "action", t.Action, "command", t.Command, "server", t.Machine.Name)
+		h.log.Warn("a task was done too late", "action", t.Action, "command", t.Command, "server", t.Guest.Name)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()

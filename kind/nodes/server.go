@@ -17,7 +17,7 @@ type server struct {
 	id         int64
 
 	// What follows is guarded by hypervisor.mu.
-	guest     hypervisor.Machine
+	guest     hypervisor.Guest
 	container string // "" while there is none
 	own       bool   // the container was made for the server
 	queue     []*hypervisor.Task
@@ -96,7 +96,7 @@ func (s *server) do(ctx context.Context, t hypervisor.Task) {
 	if t.Command != hypervisor.CommandShutdown {
 		s.started = time.Time{}
 	}
-	log := h.log.With("server", t.Machine.Name, "id", s.id, "command", t.Command, "action", t.Action, "took", h.o.Clock.Since(begin))
+	log := h.log.With("server", t.Guest.Name, "id", s.id, "command", t.Command, "action", t.Action, "took", h.o.Clock.Since(begin))
 	switch {
 	case ctx.Err() != nil:
 		return // half done, perhaps: the successor gets the task again
@@ -127,14 +127,14 @@ func (s *server) carryOut(ctx context.Context, t hypervisor.Task) error {
 	s.waits = s.waits && t.Runs
 	switch t.Command {
 	case hypervisor.CommandCreate:
-		return s.adopt(ctx, t.Machine)
+		return s.adopt(ctx, t.Guest)
 	case hypervisor.CommandStart, hypervisor.CommandChangeType:
 		if !t.Runs {
 			return nil
 		}
-		return s.start(ctx, t.Machine)
+		return s.start(ctx, t.Guest)
 	case hypervisor.CommandAttach:
-		return s.attach(ctx, t.Machine)
+		return s.attach(ctx, t.Guest)
 	case hypervisor.CommandStop:
 		s.stopBooting()
 		return s.ifRunning(ctx, driver.Kill)
@@ -148,7 +148,7 @@ func (s *server) carryOut(ctx context.Context, t hypervisor.Task) error {
 		if err := s.ifRunning(ctx, driver.Kill); err != nil {
 			return err
 		}
-		return s.start(ctx, t.Machine)
+		return s.start(ctx, t.Guest)
 	case hypervisor.CommandRebuild:
 		if name != "" && !own {
 			return fmt.Errorf("the container %s was not made for this server: it cannot be rebuilt", name)
@@ -159,7 +159,7 @@ func (s *server) carryOut(ctx context.Context, t hypervisor.Task) error {
 		if !t.Runs {
 			return nil
 		}
-		return s.start(ctx, t.Machine)
+		return s.start(ctx, t.Guest)
 	case hypervisor.CommandDelete:
 		return s.remove(ctx)
 	case hypervisor.CommandForget:
@@ -186,7 +186,7 @@ func (s *server) bind(name string, own bool) {
 }
 
 // adopt gives the server the container that is there for it, if there is one.
-func (s *server) adopt(ctx context.Context, m hypervisor.Machine) error {
+func (s *server) adopt(ctx context.Context, m hypervisor.Guest) error {
 	h := s.hypervisor
 	containers, err := h.o.Driver.List(ctx)
 	if err != nil {
@@ -216,7 +216,7 @@ func (s *server) adopt(ctx context.Context, m hypervisor.Machine) error {
 }
 
 // checkAddress refuses a container that has another address than its server, as soon as that has one.
-func checkAddress(m hypervisor.Machine, name string, containers []Container) error {
+func checkAddress(m hypervisor.Guest, name string, containers []Container) error {
 	if len(m.Networks) == 0 {
 		return nil
 	}
@@ -230,7 +230,7 @@ func checkAddress(m hypervisor.Machine, name string, containers []Container) err
 
 // start powers the server on. Its container is made if there is none, and has the address that the server has now. A server
 // without an address is on without its container.
-func (s *server) start(ctx context.Context, m hypervisor.Machine) error {
+func (s *server) start(ctx context.Context, m hypervisor.Guest) error {
 	driver := s.hypervisor.o.Driver
 	if name, _ := s.bound(); name == "" {
 		if err := s.adopt(ctx, m); err != nil {
@@ -265,7 +265,7 @@ func (s *server) start(ctx context.Context, m hypervisor.Machine) error {
 }
 
 // attach starts a server that is on without its container. The address of a container that runs cannot change.
-func (s *server) attach(ctx context.Context, m hypervisor.Machine) error {
+func (s *server) attach(ctx context.Context, m hypervisor.Guest) error {
 	name, _ := s.bound()
 	c, _, err := s.hypervisor.find(ctx, name)
 	if err != nil {
@@ -371,13 +371,13 @@ func (h *Hypervisor) report(ctx context.Context, session hypervisor.Session, ser
 	err := session.Report(ctx, server, running)
 	// A server that is gone, or belongs to another hypervisor, needs no report, and a new session begins with a look at all
 	// containers.
-	if err != nil && !errors.Is(err, hypervisor.ErrNoMachine) && ctx.Err() == nil {
+	if err != nil && !errors.Is(err, hypervisor.ErrNoGuest) && ctx.Err() == nil {
 		h.log.Debug("cannot tell the cloud the state of a server, which it learns with the next session", "server", server, "running", running, "error", err)
 	}
 }
 
 // startBooting boots the node while other things happen to it.
-func (s *server) startBooting(ctx context.Context, name string, m hypervisor.Machine) {
+func (s *server) startBooting(ctx context.Context, name string, m hypervisor.Guest) {
 	h := s.hypervisor
 	ctx, s.boot = context.WithCancel(ctx)
 	done := make(chan struct{})

@@ -223,7 +223,7 @@ func TestPodsReachEachOtherOnlyOverTheCloudsRoutes(t *testing.T) {
 	c.await("a route whose gateway is gone", fails(syscall.EHOSTUNREACH))
 }
 
-func TestAFloatingIPLeadsToTheMachineOfTheServerThatHasIt(t *testing.T) {
+func TestAFloatingIPLeadsToTheGuestOfTheServerThatHasIt(t *testing.T) {
 	t.Parallel()
 	c := newClusterNetwork(t)
 	_, servers := c.seed()

@@ -2,8 +2,10 @@ package bind
 
 import (
 	"bytes"
+	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf16"
 	"unicode/utf8"
 
@@ -135,4 +137,61 @@ func escaped(text []byte) (unit rune, ok bool) {
 	}
 	n, err := strconv.ParseUint(string(text[2:6]), 16, 16)
 	return rune(n), err == nil
+}
+
+// field is one field of a request's struct, with its checks.
+type field struct {
+	index    int
+	name     string
+	since    string // the first day with the field, or ""
+	until    string // the first day without the field, or ""
+	required bool
+	opt      bool // an Opt
+	checks   []check
+	each     []check
+}
+
+// on reports whether the field exists on a day. Days in this form have the order of their texts.
+func (f *field) on(day string) bool {
+	if day == "" {
+		return f.until == ""
+	}
+	return day >= f.since && (f.until == "" || day < f.until)
+}
+
+type check struct{ name, arg string }
+
+var schemas sync.Map // reflect.Type → []field
+
+func fieldsOf(t reflect.Type) []field {
+	if f, ok := schemas.Load(t); ok {
+		return f.([]field)
+	}
+	var fields []field
+	for i := range t.NumField() {
+		sf := t.Field(i)
+		name, _, _ := strings.Cut(sf.Tag.Get("json"), ",")
+		if name == "" || name == "-" {
+			continue
+		}
+		f := field{index: i, name: name, since: sf.Tag.Get("since"), until: sf.Tag.Get("until")}
+		f.opt = reflect.PointerTo(sf.Type).Implements(reflect.TypeFor[optional]())
+		for c := range strings.SplitSeq(sf.Tag.Get("check"), ",") {
+			if c == "" {
+				continue
+			}
+			k, arg, _ := strings.Cut(c, "=")
+			switch {
+			case k == "required":
+				f.required = true
+			case strings.HasPrefix(k, "each."):
+				f.each = append(f.each, check{strings.TrimPrefix(k, "each."), arg})
+			default:
+				f.checks = append(f.checks, check{k, arg})
+			}
+		}
+		fields = append(fields, f)
+	}
+	schemas.Store(t, fields)
+	return fields
 }

@@ -280,9 +280,9 @@ type ActionSpec struct {
 	// Immediate ends the action in the same transaction and ignores the profile. It is for changes
 	// that the real API makes before it answers.
 	Immediate bool
-	// Machine, if set, is the effect of the action on a server's machine. If a hypervisor has that
-	// machine, the hypervisor ends the action, not the profile.
-	Machine *MachineWork
+	// Guest, if set, is the effect of the action on a server's guest. If a hypervisor has that
+	// guest, the hypervisor ends the action, not the profile.
+	Guest *GuestWork
 	// Begin, if set, runs when the action begins: its duration counts from then.
 	Begin func(*Tx)
 	// Done makes the action's effect visible. If it returns an error, its changes are dropped and the
@@ -343,7 +343,7 @@ func (tx *Tx) Start(spec ActionSpec) *Action {
 const hanging = 0
 
 // ResumeActions ends the hanging actions in the order of their start and returns their number. They
-// end as they would have ended without the fault rule. If a hypervisor has the machine of an action,
+// end as they would have ended without the fault rule. If a hypervisor has the guest of an action,
 // the action becomes its task.
 func (c *Cloud) ResumeActions() int {
 	n := 0

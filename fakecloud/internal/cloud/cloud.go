@@ -261,7 +261,7 @@ func (c *Cloud) Reset() {
 			}
 		}
 		clear(d.followers)
-		c.forgetMachines(d, before)
+		c.forgetGuests(d, before)
 		d.state.Store(after)
 		c.events.publish(tx)
 	}

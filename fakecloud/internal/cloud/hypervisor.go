@@ -24,12 +24,12 @@ var hypervisorName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,63}$`)
 // A hypervisor is detached when it is closed, or when it was suspended for longer than its grace. The result of its
 // unfinished tasks is then unknown, so their actions fail. Exception: after the grace, a task that was never handed out
 // waits until its deadline for a hypervisor that has the server. A server that was shutting down is off when the profile
-// says. Later actions follow the profile, also those of servers that had a machine. Actions that run while a
-// hypervisor attaches do not become tasks; Machines returns the servers.
+// says. Later actions follow the profile, also those of servers that had a guest. Actions that run while a
+// hypervisor attaches do not become tasks; Guests returns the servers.
 type HypervisorSession struct {
 	cloud    *Cloud
 	attached *attachment
-	machines []hypervisor.Machine
+	guests   []hypervisor.Guest
 
 	// mu guards the fields below. It may be taken while Cloud.mu is held, not the other way round.
 	mu sync.Mutex
@@ -84,7 +84,7 @@ func (c *Cloud) AttachHypervisor(o hypervisor.Options) (*HypervisorSession, erro
 		st := p.data.state.Load()
 		for server := range st.Servers.All() {
 			if c.hypervisorOf(p.data, server) == h {
-				s.machines = append(s.machines, st.machine(p.data.id, server))
+				s.guests = append(s.guests, st.guest(p.data.id, server))
 			}
 		}
 	}
@@ -140,9 +140,9 @@ func (c *Cloud) CompleteTask(name string, action int64, failure error) error {
 	return c.onHypervisor(name, func(h *attachment) error { return c.complete(h, action, failure) })
 }
 
-// ReportMachine is [HypervisorSession.Report] for the hypervisor of this name, connected or suspended.
-// Errors: ErrDetached, ErrNoMachine.
-func (c *Cloud) ReportMachine(name string, server int64, running bool) error {
+// ReportGuest is [HypervisorSession.Report] for the hypervisor of this name, connected or suspended.
+// Errors: ErrDetached, ErrNoGuest.
+func (c *Cloud) ReportGuest(name string, server int64, running bool) error {
 	return c.onHypervisor(name, func(h *attachment) error { return c.report(h, server, running) })
 }
 
@@ -162,8 +162,8 @@ func (c *Cloud) onHypervisor(name string, do func(*attachment) error) error {
 	return do(h)
 }
 
-// Machines implements hypervisor.Session.
-func (h *HypervisorSession) Machines() []hypervisor.Machine { return h.machines }
+// Guests implements hypervisor.Session.
+func (h *HypervisorSession) Guests() []hypervisor.Guest { return h.guests }
 
 // Next implements hypervisor.Session.
 func (h *HypervisorSession) Next(ctx context.Context) (hypervisor.Task, error) {
@@ -322,13 +322,13 @@ func (c *Cloud) report(h *attachment, server int64, running bool) error {
 			continue
 		}
 		for _, t := range h.tasks {
-			if t.run.Machine.Server == server {
+			if t.run.Guest.Server == server {
 				return nil
 			}
 		}
-		return c.write(p.data, c.writeTime(c.Now()), nil, func(tx *Tx) error { tx.reportMachine(s, running); return nil })
+		return c.write(p.data, c.writeTime(c.Now()), nil, func(tx *Tx) error { tx.reportGuest(s, running); return nil })
 	}
-	return fmt.Errorf("server %d: %w", server, hypervisor.ErrNoMachine)
+	return fmt.Errorf("server %d: %w", server, hypervisor.ErrNoGuest)
 }
 
 // scheduleDetach detaches a hypervisor when its grace has passed, if it is suspended until then.
@@ -390,7 +390,7 @@ func (c *Cloud) detach(h *attachment, keep bool) {
 // assignWaiting gives the waiting tasks to the hypervisors that have their servers now.
 func (c *Cloud) assignWaiting() {
 	c.waiting = slices.DeleteFunc(c.waiting, func(t *task) bool {
-		s, ok := t.project.state.Load().Servers.Get(t.run.Machine.Server)
+		s, ok := t.project.state.Load().Servers.Get(t.run.Guest.Server)
 		if !ok {
 			return true
 		}
@@ -406,8 +406,8 @@ func (c *Cloud) assignWaiting() {
 	})
 }
 
-// forgetMachines drops the tasks of a project that is reset, and tells hypervisors to forget its servers.
-func (c *Cloud) forgetMachines(p *projectData, st *State) {
+// forgetGuests drops the tasks of a project that is reset, and tells hypervisors to forget its servers.
+func (c *Cloud) forgetGuests(p *projectData, st *State) {
 	for _, h := range c.hypervisors {
 		for id, t := range h.tasks {
 			if t.project == p {
@@ -419,7 +419,7 @@ func (c *Cloud) forgetMachines(p *projectData, st *State) {
 		}
 		for s := range st.Servers.All() {
 			if c.hypervisorOf(p, s) == h {
-				h.session.enqueue(hypervisor.Task{Command: hypervisor.CommandForget, Machine: st.machine(p.id, s)})
+				h.session.enqueue(hypervisor.Task{Command: hypervisor.CommandForget, Guest: st.guest(p.id, s)})
 			}
 		}
 	}

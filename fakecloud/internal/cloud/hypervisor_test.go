@@ -52,7 +52,7 @@ func complete(t *testing.T, h *HypervisorSession, command string, failure error)
 	}
 }
 
-func TestTheHypervisorEndsTheActionsOnItsMachines(t *testing.T) {
+func TestTheHypervisorEndsTheActionsOnItsGuests(t *testing.T) {
 	t.Parallel()
 	noRoom := &hypervisor.Error{Code: "resource_unavailable", Message: "no room"}
 	gone := ServerStatus("")
@@ -100,7 +100,7 @@ func TestTheHypervisorEndsTheActionsOnItsMachines(t *testing.T) {
 				wantStatus(t, p, id, c.during, true)
 				wantAction(t, p, action, c.command, ActionRunning)
 				task := nextTask(t, h, c.command)
-				if task.Action != action || task.Runs != c.runs || task.Machine.Server != id || task.Machine.Name != "a" {
+				if task.Action != action || task.Runs != c.runs || task.Guest.Server != id || task.Guest.Name != "a" {
 					t.Errorf("%+v", task)
 				}
 				if want := testNow.Add(hypervisor.DefaultTaskTimeout); !task.Deadline.Equal(want) {
@@ -134,7 +134,7 @@ func TestTheHypervisorEndsTheActionsOnItsMachines(t *testing.T) {
 	}
 }
 
-func TestActionsThatDoNotChangeAMachineAreNotTasks(t *testing.T) {
+func TestActionsThatDoNotChangeAGuestAreNotTasks(t *testing.T) {
 	t.Parallel()
 	p, _ := serverCloud(t, Options{Profile: ProfileInstant})
 	n := testNetwork(t, p, "n", "10.0.0.0/24")
@@ -184,7 +184,7 @@ func TestTheHypervisorAttachesAServerThatIsOn(t *testing.T) {
 		wantStatus(t, p, id, ServerRunning, true)
 		task := nextTask(t, h, hypervisor.CommandAttach)
 		net, _ := p.View().Networks.Get(n.ID)
-		if m, in := net.Member(server(t, p, id).Ref()); !in || !task.Runs || len(task.Machine.Networks) != 1 || task.Machine.Networks[0].IP != m.IP {
+		if m, in := net.Member(server(t, p, id).Ref()); !in || !task.Runs || len(task.Guest.Networks) != 1 || task.Guest.Networks[0].IP != m.IP {
 			t.Errorf("%+v", task)
 		}
 		if err := h.Complete(t.Context(), action, failure); err != nil {
@@ -198,7 +198,7 @@ func TestTheHypervisorAttachesAServerThatIsOn(t *testing.T) {
 	}
 }
 
-func TestANewServerGetsAMachineAndThenStarts(t *testing.T) {
+func TestANewServerGetsAGuestAndThenStarts(t *testing.T) {
 	t.Parallel()
 	p, clk := serverCloud(t, Options{})
 	n := testNetwork(t, p, "n", "10.0.0.0/24")
@@ -211,7 +211,7 @@ func TestANewServerGetsAMachineAndThenStarts(t *testing.T) {
 	in.Labels = map[string]string{"role": "worker"}
 	out := mustCreate(t, p, in)
 	task := nextTask(t, h, "create_server")
-	m := task.Machine
+	m := task.Guest
 	ip, _ := p.View().PrimaryIPs.Get(out.Server.PublicIPv4)
 	net, _ := p.View().Networks.Get(n.ID)
 	member, _ := net.Member(out.Server.Ref())
@@ -238,7 +238,7 @@ func TestANewServerGetsAMachineAndThenStarts(t *testing.T) {
 	}
 }
 
-func TestAServerIsOffIfItsMachineCannotBeCreated(t *testing.T) {
+func TestAServerIsOffIfItsGuestCannotBeCreated(t *testing.T) {
 	t.Parallel()
 	p, _ := serverCloud(t, Options{Profile: ProfileInstant})
 	h := attach(t, p, hypervisor.Options{})
@@ -267,7 +267,7 @@ func TestTheTaskOfARebuildDescribesTheRebuiltServer(t *testing.T) {
 	if _, _, _, err := p.RebuildServer(id, RebuildServer{Image: "onlyx86", UserData: &data}); err != nil {
 		t.Fatal(err)
 	}
-	if m := nextTask(t, h, "rebuild_server").Machine; m.UserData != data || m.Image != "onlyx86" || m.ImageID != 103 {
+	if m := nextTask(t, h, "rebuild_server").Guest; m.UserData != data || m.Image != "onlyx86" || m.ImageID != 103 {
 		t.Errorf("%+v", m)
 	}
 	if s := server(t, p, id); s.UserData != "" || s.Image.Name != "debian" {
@@ -296,7 +296,7 @@ func TestATaskThatIsNotDoneInTimeFails(t *testing.T) {
 	}
 }
 
-func TestReportsOfMachinesChangeTheirServers(t *testing.T) {
+func TestReportsOfGuestsChangeTheirServers(t *testing.T) {
 	t.Parallel()
 	p, _ := serverCloud(t, Options{Profile: ProfileInstant})
 	id := mustCreate(t, p, smallServer("a")).Server.ID
@@ -329,10 +329,10 @@ func TestReportsOfMachinesChangeTheirServers(t *testing.T) {
 	if err := h.Complete(t.Context(), task.Action, nil); err != nil {
 		t.Fatal(err)
 	}
-	report(true, ServerStopping) // stopping until the machine is off
+	report(true, ServerStopping) // stopping until the guest is off
 	report(false, ServerOff)
 	for _, server := range []int64{other, 7} {
-		if err := h.Report(t.Context(), server, false); !errors.Is(err, hypervisor.ErrNoMachine) {
+		if err := h.Report(t.Context(), server, false); !errors.Is(err, hypervisor.ErrNoGuest) {
 			t.Errorf("report about %d: %v", server, err)
 		}
 	}
@@ -372,7 +372,7 @@ func TestEachServerHasOneHypervisor(t *testing.T) {
 		hs[o.Name] = attach(t, p, o)
 	}
 	for name, want := range map[string]int64{"first": a, "second": b, "third": elsewhere} {
-		if ms := hs[name].Machines(); len(ms) != 1 || ms[0].Server != want {
+		if ms := hs[name].Guests(); len(ms) != 1 || ms[0].Server != want {
 			t.Errorf("%s has %+v, want %d", name, ms, want)
 		}
 	}
@@ -385,7 +385,7 @@ func TestEachServerHasOneHypervisor(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]int64{"first": a, "second": b, "third": elsewhere} {
-		if task := nextTask(t, hs[name], "stop_server"); task.Machine.Server != want {
+		if task := nextTask(t, hs[name], "stop_server"); task.Guest.Server != want {
 			t.Errorf("%s gets %+v", name, task)
 		}
 		if got := hs[name].attached.tasks; len(got) != 1 {
@@ -438,8 +438,8 @@ func TestDetachingAHypervisorFailsItsUnfinishedTasks(t *testing.T) {
 			if err := errors.Join(h.Complete(t.Context(), action, nil)); !errors.Is(err, hypervisor.ErrDetached) {
 				t.Errorf("Complete: %v", err)
 			}
-			if err := p.cloud.ReportMachine("h", working, false); !errors.Is(err, hypervisor.ErrDetached) {
-				t.Errorf("ReportMachine: %v", err)
+			if err := p.cloud.ReportGuest("h", working, false); !errors.Is(err, hypervisor.ErrDetached) {
+				t.Errorf("ReportGuest: %v", err)
 			}
 			// From now on, actions follow the profile.
 			if _, _, err = p.PowerOffServer(working); err != nil {
@@ -471,7 +471,7 @@ func TestASuspendedHypervisorThatReturnsGetsItsTasksAgain(t *testing.T) {
 		t.Errorf("%+v", all)
 	}
 	again := attach(t, p, hypervisor.Options{})
-	if ms := again.Machines(); len(ms) != 2 || ms[0].Server != id {
+	if ms := again.Guests(); len(ms) != 2 || ms[0].Server != id {
 		t.Errorf("%+v", ms)
 	}
 	complete(t, again, "stop_server", nil)
@@ -505,7 +505,7 @@ func TestAHypervisorReplacesOneOfTheSameName(t *testing.T) {
 	complete(t, again, "stop_server", nil)
 }
 
-func TestAResetMakesHypervisorsForgetTheirMachines(t *testing.T) {
+func TestAResetMakesHypervisorsForgetTheirGuests(t *testing.T) {
 	t.Parallel()
 	p, clk := serverCloud(t, Options{})
 	id := runningServer(t, p, clk, smallServer("a")).ID
@@ -517,7 +517,7 @@ func TestAResetMakesHypervisorsForgetTheirMachines(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.cloud.Reset()
-	if task := nextTask(t, h, hypervisor.CommandForget); task.Action != 0 || task.Machine.Server != id || task.Machine.Name != "a" {
+	if task := nextTask(t, h, hypervisor.CommandForget); task.Action != 0 || task.Guest.Server != id || task.Guest.Name != "a" {
 		t.Errorf("%+v", task)
 	}
 	if err := h.Complete(t.Context(), action, nil); !errors.Is(err, hypervisor.ErrNoTask) {
@@ -561,7 +561,7 @@ func TestNextWaitsForATask(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			got <- task.Machine.Server
+			got <- task.Guest.Server
 		}()
 	}
 	for _, id := range ids {

@@ -44,7 +44,9 @@ func (c *Cloud) SetHealthRule(r HealthRule) {
 
 // HealthReport is the result of the health checks of one target.
 type HealthReport struct {
-	// Addr is the target's address, LoadBalancerTarget.IP. Targets that share it share its health.
+	// Server is the target's server, 0 for a target of type ip.
+	Server int64
+	// Addr is the target's address, LoadBalancerTarget.IP. Targets of the server that share it share its health.
 	Addr       netip.Addr
 	ListenPort int
 	Status     string // HealthUnknown, HealthHealthy or HealthUnhealthy
@@ -63,16 +65,19 @@ func (p Project) ReportTargetHealth(lb int64, reports []HealthReport) {
 		if !ok {
 			return nil
 		}
-		report := func(t *LoadBalancerTarget, h TargetHealth) TargetHealth {
-			for _, r := range reports {
+		now := old
+		for _, r := range reports {
+			if changed, ok := now.withServerHealth(r.Server, &sharedTargets{}, func(t *LoadBalancerTarget, h TargetHealth) TargetHealth {
 				if r.Addr == t.IP && r.ListenPort == h.ListenPort {
 					h.report(r)
 				}
+				return h
+			}); ok {
+				now = changed
 			}
-			return h
 		}
-		if changed, ok := old.withHealth(report); ok {
-			tx.LoadBalancers.Put(changed)
+		if now != old {
+			tx.LoadBalancers.Put(now)
 		}
 		return nil
 	})
@@ -110,7 +115,7 @@ func (lb *LoadBalancer) withHealth(f func(*LoadBalancerTarget, TargetHealth) Tar
 	return lb.withTargets(targets), changed
 }
 
-// withServerHealth is withHealth for the targets of one server.
+// withServerHealth is withHealth for the targets of one server, or for those of type ip if it is 0.
 func (lb *LoadBalancer) withServerHealth(server int64, shared *sharedTargets, f func(*LoadBalancerTarget, TargetHealth) TargetHealth) (*LoadBalancer, bool) {
 	var targets []LoadBalancerTarget
 	for i := range lb.Targets {

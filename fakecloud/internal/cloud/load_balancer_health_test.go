@@ -107,8 +107,8 @@ func TestReportedHealth(t *testing.T) {
 		return healthOf(getLB(t, p, lb.ID))
 	}
 	got := report(
-		HealthReport{Addr: ip, ListenPort: 80, Status: HealthHealthy, Detail: "layer4_timeout", HTTPStatusCode: 200},
-		HealthReport{Addr: ip, ListenPort: 443, Status: HealthUnhealthy, Detail: "unexpected_http_status", HTTPStatusCode: 500},
+		HealthReport{Server: s.ID, Addr: ip, ListenPort: 80, Status: HealthHealthy, Detail: "layer4_timeout", HTTPStatusCode: 200},
+		HealthReport{Server: s.ID, Addr: ip, ListenPort: 443, Status: HealthUnhealthy, Detail: "unexpected_http_status", HTTPStatusCode: 500},
 	)
 	const bad = "healthy/unhealthy(unexpected_http_status)"
 	if got != bad+" | "+bad+" | unknown/unknown" {
@@ -119,17 +119,17 @@ func TestReportedHealth(t *testing.T) {
 	}
 	before, _ := p.View().LoadBalancers.Entry(lb.ID)
 	report(
-		HealthReport{Addr: ip, ListenPort: 80, Status: HealthHealthy},
-		HealthReport{Addr: ip, ListenPort: 9, Status: HealthHealthy},
+		HealthReport{Server: s.ID, Addr: ip, ListenPort: 80, Status: HealthHealthy},
+		HealthReport{Server: s.ID, Addr: ip, ListenPort: 9, Status: HealthHealthy},
 		HealthReport{Addr: netip.MustParseAddr("203.0.113.8"), ListenPort: 80, Status: HealthHealthy},
 	)
 	if after, _ := p.View().LoadBalancers.Entry(lb.ID); after != before {
 		t.Error("a report of the known health made a new version")
 	}
-	if got := report(HealthReport{Addr: ip, ListenPort: 443, Status: HealthUnhealthy, HTTPStatusCode: 500}); !strings.HasPrefix(got, "healthy/unhealthy(unspecified)") {
+	if got := report(HealthReport{Server: s.ID, Addr: ip, ListenPort: 443, Status: HealthUnhealthy, HTTPStatusCode: 500}); !strings.HasPrefix(got, "healthy/unhealthy(unspecified)") {
 		t.Errorf("without a detail: %s", got)
 	}
-	p.ReportTargetHealth(5, []HealthReport{{Addr: ip, ListenPort: 80, Status: HealthHealthy}})
+	p.ReportTargetHealth(5, []HealthReport{{Server: s.ID, Addr: ip, ListenPort: 80, Status: HealthHealthy}})
 
 	p.cloud.SetHealthRule(HealthFollowsReach)
 	clk.Step(45 * time.Second)

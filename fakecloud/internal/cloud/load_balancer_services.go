@@ -318,7 +318,7 @@ const (
 	redirectPort = 80
 )
 
-// portProblem returns what other services have against the ports of a service, or "". A service that redirects uses port 80,
+// portProblem returns the conflict of a service's ports with other services, or "". A service that redirects uses port 80,
 // too (hcloud-cloud-controller-manager issues 291, 333 and 916).
 func (lb *LoadBalancer) portProblem(s *LoadBalancerService) string {
 	for i := range lb.Services {

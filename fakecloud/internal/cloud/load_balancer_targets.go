@@ -346,7 +346,13 @@ func (tx *Tx) refreshTargetsIn(affected []int64, server int64) {
 	tx.scheduleHealth(due, server)
 }
 
-// targetsOf yields the targets of the finder's server.
+// TargetsOf yields the targets with the address of a server, or those of type ip for 0. They are for reading only. Its cost does
+// not depend on the size of what label selectors select.
+func (lb *LoadBalancer) TargetsOf(server int64) iter.Seq[*LoadBalancerTarget] {
+	return lb.targetsOf(&targetFinder{server: server})
+}
+
+// targetsOf is TargetsOf for the finder's server.
 func (lb *LoadBalancer) targetsOf(f *targetFinder) iter.Seq[*LoadBalancerTarget] {
 	return func(yield func(*LoadBalancerTarget) bool) {
 		for i := range lb.Targets {

@@ -151,8 +151,8 @@ func (p Project) AddServerToPlacementGroup(id, group int64) (int64, *State, erro
 		if err := requireStopped(s); err != nil {
 			return ActionSpec{}, err
 		}
-		work := &MachineWork{Server: id, Runs: s.hasInterface()}
-		return ActionSpec{Command: "add_to_placement_group", Machine: work, Done: func(tx *Tx) error {
+		work := &GuestWork{Server: id, Runs: s.hasInterface()}
+		return ActionSpec{Command: "add_to_placement_group", Guest: work, Done: func(tx *Tx) error {
 			// In the meantime, other servers may have joined, or the group may have been deleted.
 			g, err := tx.PlacementGroups.Find(group)
 			if err != nil {

@@ -25,7 +25,7 @@ func (p Project) ChangeServerType(id int64, serverType string, upgradeDisk bool)
 		}
 		return ActionSpec{
 			Command: "change_server_type",
-			Machine: &MachineWork{Server: id, Runs: s.hasInterface(), Amend: func(m *hypervisor.Machine) { setMachineType(m, t) }},
+			Guest:   &GuestWork{Server: id, Runs: s.hasInterface(), Amend: func(m *hypervisor.Guest) { setGuestType(m, t) }},
 			Begin:   func(tx *Tx) { tx.setServerStatus(id, ServerMigrating) },
 			Done: func(tx *Tx) error {
 				tx.Servers.Update(id, func(s *Server) {
@@ -108,8 +108,8 @@ func (p Project) RebuildServer(id int64, in RebuildServer) (password string, act
 		}
 		return ActionSpec{
 			Command: "rebuild_server",
-			Machine: &MachineWork{Server: id, Runs: s.hasInterface(), Amend: func(m *hypervisor.Machine) {
-				setMachineImage(m, image)
+			Guest: &GuestWork{Server: id, Runs: s.hasInterface(), Amend: func(m *hypervisor.Guest) {
+				setGuestImage(m, image)
 				if in.UserData != nil {
 					m.UserData = *in.UserData
 				}

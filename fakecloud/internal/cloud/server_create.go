@@ -383,7 +383,7 @@ func (tx *Tx) startServerCreation(s *Server, plan *serverPlan) CreatedServer {
 	ref, locks := s.Ref(), []Ref{s.Ref()}
 	off := func(tx *Tx) { tx.setServerStatus(s.ID, ServerOff) }
 	create := ActionSpec{
-		Command: "create_server", Resources: locks, Locks: locks, Machine: &MachineWork{Server: s.ID}, Failed: off,
+		Command: "create_server", Resources: locks, Locks: locks, Guest: &GuestWork{Server: s.ID}, Failed: off,
 	}
 	if !plan.StartAfterCreate {
 		create.Effect = off

@@ -11,7 +11,7 @@ func (p Project) DeleteServer(id int64) (int64, *State, error) {
 		}
 		was := s.Status
 		return ActionSpec{
-			Command: "delete_server", Machine: &MachineWork{Server: id},
+			Command: "delete_server", Guest: &GuestWork{Server: id},
 			Begin:  func(tx *Tx) { tx.setServerStatus(id, ServerDeleting) },
 			Effect: func(tx *Tx) { tx.removeServer(id) },
 			Failed: func(tx *Tx) { tx.setServerStatus(id, was) },

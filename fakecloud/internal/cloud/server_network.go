@@ -49,9 +49,9 @@ func (p Project) AttachServerToNetwork(id int64, in AttachServerToNetwork) (acti
 		}
 		action = tx.Start(ActionSpec{
 			Command: "attach_to_network", Resources: []Ref{s.Ref(), {KindNetwork, in.Network}}, Locks: []Ref{s.Ref()},
-			Machine: workIfOn(s, true),
-			Effect:  func(tx *Tx) { tx.joined(s.Ref(), in.Network) },
-			Failed:  func(tx *Tx) { tx.leaveNetwork(s.Ref(), in.Network) },
+			Guest:  workIfOn(s, true),
+			Effect: func(tx *Tx) { tx.joined(s.Ref(), in.Network) },
+			Failed: func(tx *Tx) { tx.leaveNetwork(s.Ref(), in.Network) },
 		}).ID
 		return nil
 	})

@@ -12,7 +12,7 @@ const rescueTimeout = 60 * time.Minute
 // startServerSpec returns the action that powers a server on. If it fails, the server gets the status was.
 func startServerSpec(id int64, was ServerStatus, resources []Ref) ActionSpec {
 	return ActionSpec{
-		Command: "start_server", Resources: resources, Machine: &MachineWork{Server: id, Runs: true},
+		Command: "start_server", Resources: resources, Guest: &GuestWork{Server: id, Runs: true},
 		Begin: func(tx *Tx) {
 			if s, ok := tx.Servers.Get(id); ok && s.Status != ServerRunning {
 				tx.setServerStatus(id, ServerStarting)
@@ -58,7 +58,7 @@ func (p Project) PowerOffServer(id int64) (int64, *State, error) {
 			return spec, nil
 		}
 		was := s.Status
-		spec.Machine = &MachineWork{Server: id}
+		spec.Guest = &GuestWork{Server: id}
 		spec.Begin = func(tx *Tx) { tx.setServerStatus(id, ServerStopping) }
 		spec.Effect = func(tx *Tx) { tx.setServerStatus(id, ServerOff) }
 		spec.Failed = func(tx *Tx) { tx.setServerStatus(id, was) }
@@ -67,12 +67,12 @@ func (p Project) PowerOffServer(id int64) (int64, *State, error) {
 }
 
 // ShutdownServer sends an ACPI shutdown request. The action succeeds when the request has been sent. The
-// server is then stopping, and is off after the profile's time. If a hypervisor has its machine, it is off
+// server is then stopping, and is off after the profile's time. If a hypervisor has its guest, it is off
 // when the hypervisor reports so; a guest that ignores the request keeps it stopping.
 // Errors: not_found, locked.
 func (p Project) ShutdownServer(id int64) (int64, *State, error) {
 	return p.onServer(id, func(_ *Tx, s *Server) (ActionSpec, error) {
-		return ActionSpec{Command: "shutdown_server", Machine: workIfOn(s, false), Done: func(tx *Tx) error {
+		return ActionSpec{Command: "shutdown_server", Guest: workIfOn(s, false), Done: func(tx *Tx) error {
 			s, ok := tx.Servers.Get(id)
 			if !ok || s.Status != ServerRunning {
 				return nil
@@ -96,11 +96,11 @@ func (tx *Tx) guestShutsDown(id int64) {
 	})
 }
 
-// RebootServer sends an ACPI reboot request. The machine keeps running, so the status does not change. A
+// RebootServer sends an ACPI reboot request. The guest keeps running, so the status does not change. A
 // server that is off ignores the request. Errors: not_found, locked.
 func (p Project) RebootServer(id int64) (int64, *State, error) {
 	return p.onServer(id, func(_ *Tx, s *Server) (ActionSpec, error) {
-		return ActionSpec{Command: "reboot_server", Machine: workIfOn(s, true), Done: func(tx *Tx) error {
+		return ActionSpec{Command: "reboot_server", Guest: workIfOn(s, true), Done: func(tx *Tx) error {
 			if s, ok := tx.Servers.Get(id); ok && s.Status == ServerRunning {
 				tx.bootServer(id)
 			}
@@ -115,7 +115,7 @@ func (p Project) ResetServer(id int64) (int64, *State, error) {
 	return p.onServer(id, func(_ *Tx, s *Server) (ActionSpec, error) {
 		was := s.Status
 		return ActionSpec{
-			Command: "reset_server", Machine: &MachineWork{Server: id, Runs: true},
+			Command: "reset_server", Guest: &GuestWork{Server: id, Runs: true},
 			Begin:  func(tx *Tx) { tx.setServerStatus(id, ServerStarting) },
 			Effect: func(tx *Tx) { tx.bootServer(id) },
 			Failed: func(tx *Tx) { tx.setServerStatus(id, was) },

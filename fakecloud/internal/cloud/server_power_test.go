@@ -28,8 +28,8 @@ func TestPower(t *testing.T) {
 		"shutdown ends after its action": {
 			shutdown(ServerRunning, ServerStopping, ServerOff), shutdown(ServerOff, ServerOff, ServerOff),
 		},
-		"reboot keeps the machine running": {reboot(ServerRunning, ServerRunning, ServerRunning)},
-		"reset":                            {reset(ServerStarting, ServerRunning, ServerRunning)},
+		"reboot keeps the guest running": {reboot(ServerRunning, ServerRunning, ServerRunning)},
+		"reset":                          {reset(ServerStarting, ServerRunning, ServerRunning)},
 		"off does not react to a reboot": {
 			off(ServerStopping, ServerOff, ServerOff), reboot(ServerOff, ServerOff, ServerOff),
 			reset(ServerStarting, ServerRunning, ServerRunning),

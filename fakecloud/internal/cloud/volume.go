@@ -22,7 +22,7 @@ const (
 // Reproduced: names, sizes, the location of volume and server, one action at a time (locked), attaching and
 // detaching, which lock the server too, the limit per server, protection, and the volumes that a server shows. A server
 // that is deleted leaves its volumes. Left out: what is on the volume. The format is shown, and automount has no effect,
-// because the cloud does not know the configuration of guests. A server's machine gets no disk.
+// because the cloud does not know the configuration of guests. A server's guest gets no disk.
 type Volume struct {
 	Meta
 	Size     int // GB

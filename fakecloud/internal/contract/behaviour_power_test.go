@@ -66,7 +66,7 @@ func TestAShutdownEndsAfterItsAction(t *testing.T) {
 	w.expectStatus(path, "off")
 }
 
-func TestARebootKeepsTheMachineRunning(t *testing.T) {
+func TestARebootKeepsTheGuestRunning(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	path := serverPath(w.runningServer("a"))

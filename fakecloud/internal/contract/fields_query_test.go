@@ -15,7 +15,8 @@ type queryTest struct {
 	broken, accepted int
 }
 
-// with returns the path of the operation with the required parameters, and another value of one; absent removes it.
+// with returns the path of the operation with the required parameters, and with one parameter replaced, or removed if the value is
+// absent.
 func (q *queryTest) with(name, value string) string {
 	q.Helper()
 	target, err := url.Parse(q.withQuery(q.op, existingPath(q.world, q.op)))

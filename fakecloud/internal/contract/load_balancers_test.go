@@ -214,7 +214,7 @@ func loadBalancerTargetScenario(w *world) {
 	w.act(path, "add_target", object{"type": "label_selector", "label_selector": object{"selector": "env=test"}})
 	w.act(path, "add_target", object{"type": "ip", "ip": object{"ip": "203.0.113.1"}})
 	w.do(200, "GET", "/servers/"+server.String(), nil)
-	w.reportHealth(path, address)
+	w.reportHealth(path, server, address)
 	w.act(path, "remove_target", object{"type": "label_selector", "label_selector": object{"selector": "env=test"}})
 	w.act(path, "remove_target", object{"type": "server", "server": object{"id": server}})
 	w.act(path, "remove_target", object{"type": "ip", "ip": object{"ip": "203.0.113.1"}})
@@ -222,9 +222,13 @@ func loadBalancerTargetScenario(w *world) {
 }
 
 // reportHealth reports a load balancer's targets in every documented state, like a data plane.
-func (w *world) reportHealth(path, address string) {
+func (w *world) reportHealth(path string, server json.Number, address string) {
 	w.Helper()
 	id, err := strconv.ParseInt(strings.TrimPrefix(path, "/load_balancers/"), 10, 64)
+	if err != nil {
+		w.Fatal(err)
+	}
+	target, err := server.Int64()
 	project, ok := testhook.Core(w.cloud).Project(fakecloud.DefaultProject)
 	if err != nil || !ok {
 		w.Fatal(err, ok)
@@ -233,7 +237,9 @@ func (w *world) reportHealth(path, address string) {
 	for _, detail := range []string{
 		"", "unspecified", "layer4_no_connection", "layer4_timeout", "layer7_timeout", "unexpected_http_status", "unexpected_http_content",
 	} {
-		report := cloud.HealthReport{Addr: netip.MustParseAddr(address), ListenPort: 80, Status: cloud.HealthUnhealthy, Detail: detail}
+		report := cloud.HealthReport{
+			Server: target, Addr: netip.MustParseAddr(address), ListenPort: 80, Status: cloud.HealthUnhealthy, Detail: detail,
+		}
 		switch detail {
 		case "":
 			report.Status = cloud.HealthHealthy
@@ -241,7 +247,7 @@ func (w *world) reportHealth(path, address string) {
 			report.HTTPStatusCode = 503
 		}
 		elsewhere := report
-		elsewhere.Addr = netip.MustParseAddr("203.0.113.1")
+		elsewhere.Server, elsewhere.Addr = 0, netip.MustParseAddr("203.0.113.1")
 		project.ReportTargetHealth(id, []cloud.HealthReport{report, elsewhere})
 		w.do(200, "GET", path, nil)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/wire"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
@@ -68,7 +69,7 @@ func countParam(q url.Values) (int, error) {
 
 func awaitJournal(c *Controller, r *http.Request) (any, error) {
 	q := r.URL.Query()
-	f, err := journal.ParseFilter(q, "n", "timeout")
+	f, err := wire.ParseFilter(q, "n", "timeout")
 	if err != nil {
 		return nil, err
 	}

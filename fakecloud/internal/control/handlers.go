@@ -15,6 +15,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/api"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/faults"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/wire"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
@@ -89,7 +90,7 @@ func (c *Controller) streamProject(w *listWriter, p cloud.Project, sel *selectio
 
 func listJournal(c *Controller, r *http.Request) (any, error) {
 	q := r.URL.Query()
-	f, err := journal.ParseFilter(q, "limit")
+	f, err := wire.ParseFilter(q, "limit")
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +123,7 @@ func journalJSON(r *http.Request, c *Controller, entries []journal.Entry, count 
 }
 
 func countJournal(c *Controller, r *http.Request) (any, error) {
-	f, err := journal.ParseFilter(r.URL.Query())
+	f, err := wire.ParseFilter(r.URL.Query())
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/wire"
 )
 
 // minPing is the shortest interval of pings, so that a client cannot ask for too many.
@@ -33,7 +34,7 @@ func listHypervisors(c *Controller, _ *http.Request) (any, error) {
 
 // attachHypervisor streams tasks until the client leaves. The client may come back.
 func attachHypervisor(c *Controller, w http.ResponseWriter, r *http.Request) {
-	var in hypervisor.AttachRequest
+	var in wire.AttachRequest
 	if err := decode(r, &in); err != nil {
 		writeJSON(w, http.StatusBadRequest, errorBody{err.Error()})
 		return
@@ -55,36 +56,36 @@ func attachHypervisor(c *Controller, w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusOK)
 	s := &stream{w: w, rc: http.NewResponseController(w)}
-	for _, m := range h.Machines() {
-		if s.message(hypervisor.Message{Type: hypervisor.MessageMachine, Machine: &m}) != nil {
+	for _, m := range h.Guests() {
+		if s.message(wire.Message{Type: wire.MessageGuest, Guest: &m}) != nil {
 			return
 		}
 	}
-	if s.message(hypervisor.Message{Type: hypervisor.MessageSynced}) != nil {
+	if s.message(wire.Message{Type: wire.MessageSynced}) != nil {
 		return
 	}
 	for {
 		line := nextMessage(r.Context(), h, ping)
-		if r.Context().Err() != nil || s.message(line) != nil || line.Type == hypervisor.MessageEnd {
+		if r.Context().Err() != nil || s.message(line) != nil || line.Type == wire.MessageEnd {
 			return
 		}
 	}
 }
 
-func nextMessage(ctx context.Context, h hypervisor.Session, ping time.Duration) hypervisor.Message {
+func nextMessage(ctx context.Context, h hypervisor.Session, ping time.Duration) wire.Message {
 	ctx, cancel := context.WithTimeout(ctx, ping)
 	defer cancel()
 	task, err := h.Next(ctx)
 	switch {
 	case err == nil:
-		return hypervisor.Message{Type: hypervisor.MessageTask, Task: &task}
+		return wire.Message{Type: wire.MessageTask, Task: &task}
 	case ctx.Err() != nil:
-		return hypervisor.Message{Type: hypervisor.MessagePing}
+		return wire.Message{Type: wire.MessagePing}
 	}
-	return hypervisor.Message{Type: hypervisor.MessageEnd, Reason: err.Error(), Replaced: errors.Is(err, hypervisor.ErrReplaced)}
+	return wire.Message{Type: wire.MessageEnd, Reason: err.Error(), Replaced: errors.Is(err, hypervisor.ErrReplaced)}
 }
 
-func (s *stream) message(m hypervisor.Message) error {
+func (s *stream) message(m wire.Message) error {
 	line, err := json.Marshal(m)
 	if err != nil {
 		return err
@@ -112,7 +113,7 @@ func completeTask(c *Controller, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var in hypervisor.CompleteRequest
+	var in wire.CompleteRequest
 	if err := decode(r, &in); err != nil {
 		return nil, err
 	}
@@ -123,17 +124,17 @@ func completeTask(c *Controller, r *http.Request) (any, error) {
 	return done, c.Cloud.CompleteTask(chi.URLParam(r, "hypervisor"), action, failure)
 }
 
-func reportMachine(c *Controller, r *http.Request) (any, error) {
+func reportGuest(c *Controller, r *http.Request) (any, error) {
 	server, err := idParam(r, "server")
 	if err != nil {
 		return nil, err
 	}
-	var in hypervisor.ReportRequest
+	var in wire.ReportRequest
 	if err := decode(r, &in); err != nil {
 		return nil, err
 	}
 	if in.Running == nil {
 		return nil, errors.New(`running: is required, such as {"running": false}`)
 	}
-	return done, c.Cloud.ReportMachine(chi.URLParam(r, "hypervisor"), server, *in.Running)
+	return done, c.Cloud.ReportGuest(chi.URLParam(r, "hypervisor"), server, *in.Running)
 }

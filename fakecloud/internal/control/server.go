@@ -61,7 +61,7 @@ func Endpoints() []Endpoint {
 		{Method: "POST", Path: "/hypervisors", Summary: `attach a hypervisor while the client reads the answer: JSON lines, first the servers, then tasks; {"name": "kind", "selector": "role=node", "task_timeout": "5m", "grace": "15s"}`, stream: attachHypervisor},
 		{Method: "DELETE", Path: "/hypervisors/{hypervisor}", Summary: "detach a hypervisor: the actions that wait for it fail", handle: detachHypervisor},
 		{Method: "POST", Path: "/hypervisors/{hypervisor}/tasks/{action}", Summary: `end the action of a task: {} with success, {"error": {"code": "resource_unavailable", "message": "no room"}} with a failure`, handle: completeTask},
-		{Method: "POST", Path: "/hypervisors/{hypervisor}/servers/{server}", Summary: `report that a server's machine started or stopped by itself: {"running": false}`, handle: reportMachine},
+		{Method: "POST", Path: "/hypervisors/{hypervisor}/servers/{server}", Summary: `report that a server's guest started or stopped by itself: {"running": false}`, handle: reportGuest},
 		{Method: "PUT", Path: "/servers/{server}/usage", Summary: `report what a server uses, for its metrics: {"cpu": 150, "disk_read_ops": 4, "disk_write_ops": 9, "disk_read_bytes": 4e4, "disk_write_bytes": 2e5, "packets_in": 35, "packets_out": 30, "bytes_in": 2e4, "bytes_out": 1e4}, percent of one core and averages per second; what is missing is 0; report again within a minute`, handle: reportServerUsage},
 		{Method: "GET", Path: "/load_balancer_endpoints", Summary: "where load balancers listen on this machine, and which ports could not be bound", handle: listLoadBalancerEndpoints},
 		{Method: "GET", Path: "/rate_limit", Summary: "requests per hour and project; 0 means no limit", handle: getRateLimit},
@@ -173,7 +173,7 @@ func statusOf(err error) int {
 	switch {
 	case errors.As(err, &s):
 		return s.status
-	case errors.Is(err, ErrNotFound), errors.Is(err, hypervisor.ErrNoMachine):
+	case errors.Is(err, ErrNotFound), errors.Is(err, hypervisor.ErrNoGuest):
 		return http.StatusNotFound
 	case errors.Is(err, hypervisor.ErrNoTask):
 		return http.StatusGone

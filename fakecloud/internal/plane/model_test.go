@@ -1,4 +1,4 @@
-package fakecloud
+package plane
 
 import (
 	"net/netip"

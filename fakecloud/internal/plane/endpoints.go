@@ -1,8 +1,9 @@
-package fakecloud
+package plane
 
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -14,10 +15,10 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/control"
 )
 
-// bindInterval is how often, on the cloud's clock, the data plane retries ports that it could not bind.
-const bindInterval = 10 * time.Second
+// BindInterval is how often, on the cloud's clock, the data plane retries ports that it could not bind.
+const BindInterval = 10 * time.Second
 
-func (d *DataPlane) retry(ctx context.Context, ticker clock.Ticker) {
+func (d *Balancers) retry(ctx context.Context, ticker clock.Ticker) {
 	defer ticker.Stop()
 	for {
 		select {
@@ -29,39 +30,34 @@ func (d *DataPlane) retry(ctx context.Context, ticker clock.Ticker) {
 	}
 }
 
-func (d *DataPlane) rebind() {
-	d.applying.Lock()
-	defer d.applying.Unlock()
-	d.eachLoadBalancer(func(project int64, st *cloud.State, lb *cloud.LoadBalancer) {
+func (d *Balancers) rebind() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.eachLoadBalancer(func(b *balancer, st *cloud.State, lb *cloud.LoadBalancer) {
 		switch {
-		case d.failed[lb.ID] != nil:
-			d.apply(project, st, lb)
+		case b.failed != nil:
+			d.applyAll(b, st, lb)
 		case d.engine.Rebind(lb.ID):
-			d.logEndpoints(lb)
+			d.logEndpoints(b, lb)
 		}
 	})
 }
 
 // eachLoadBalancer calls do for all load balancers in the state of the latest events.
-func (d *DataPlane) eachLoadBalancer(do func(project int64, st *cloud.State, lb *cloud.LoadBalancer)) {
-	for _, p := range d.core.Projects() {
-		d.mu.Lock()
-		st := d.states[p.ID()]
-		d.mu.Unlock()
-		if st == nil {
-			continue
-		}
+func (d *Balancers) eachLoadBalancer(do func(b *balancer, st *cloud.State, lb *cloud.LoadBalancer)) {
+	for _, project := range slices.Sorted(maps.Keys(d.states)) {
+		st := d.states[project]
 		for lb := range st.LoadBalancers.All() {
-			do(p.ID(), st, lb)
+			do(d.balancers[lb.ID], st, lb)
 		}
 	}
 }
 
 // logEndpoints logs where a load balancer listens, as a warning if it has another port than in the cloud.
-func (d *DataPlane) logEndpoints(lb *cloud.LoadBalancer) {
-	before := d.shown[lb.ID]
-	d.shown[lb.ID] = d.engine.Endpoints(lb.ID)
-	for _, e := range d.shown[lb.ID] {
+func (d *Balancers) logEndpoints(b *balancer, lb *cloud.LoadBalancer) {
+	before := b.shown
+	b.shown = d.engine.Endpoints(lb.ID)
+	for _, e := range b.shown {
 		if slices.Contains(before, e) {
 			continue
 		}
@@ -81,18 +77,15 @@ func displaced(e dataplane.Endpoint) string {
 		return ""
 	}
 	return fmt.Sprintf("port %d of %s is in use or not permitted: stop the program that uses it, or connect to %s; fakecloud retries every %v",
-		e.Port, e.Local.Addr(), e.Local, bindInterval)
+		e.Port, e.Local.Addr(), e.Local, BindInterval)
 }
 
-// endpoints returns where each service of each load balancer listens, for the control API.
-func (d *DataPlane) endpoints() []control.LoadBalancerEndpoint {
+// AllEndpoints returns where each service of each load balancer listens, for the control API.
+func (d *Balancers) AllEndpoints() []control.LoadBalancerEndpoint {
 	out := []control.LoadBalancerEndpoint{}
-	if d == nil {
-		return out
-	}
-	d.applying.Lock()
-	defer d.applying.Unlock()
-	d.eachLoadBalancer(func(project int64, st *cloud.State, lb *cloud.LoadBalancer) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.eachLoadBalancer(func(b *balancer, st *cloud.State, lb *cloud.LoadBalancer) {
 		at := map[netip.AddrPort]dataplane.Endpoint{}
 		for _, e := range d.engine.Endpoints(lb.ID) {
 			at[netip.AddrPortFrom(e.Address, e.Port)] = e
@@ -101,12 +94,12 @@ func (d *DataPlane) endpoints() []control.LoadBalancerEndpoint {
 		for _, address := range model.Addresses {
 			for _, s := range model.Services {
 				asked := netip.AddrPortFrom(address, s.ListenPort)
-				shown := control.LoadBalancerEndpoint{Project: project, ID: lb.ID, Name: lb.Name, Address: asked.String()}
+				shown := control.LoadBalancerEndpoint{Project: b.project, ID: lb.ID, Name: lb.Name, Address: asked.String()}
 				if e, ok := at[asked]; ok {
 					shown.Local, shown.Error = e.Local.String(), displaced(e)
 				}
-				if err := d.failed[lb.ID]; err != nil {
-					shown.Error = err.Error()
+				if b.failed != nil {
+					shown.Error = b.failed.Error()
 				}
 				out = append(out, shown)
 			}

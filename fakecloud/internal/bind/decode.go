@@ -34,11 +34,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
+	"math"
+	"net/netip"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
-	"sync"
 	"unicode/utf8"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
@@ -77,16 +78,6 @@ func JSON(ctx context.Context, body []byte, out any, day string) error {
 	b := binder{day: day, left: ctx.Done()}
 	if err := b.decode(body, out); err != nil {
 		return err
-	}
-	return b.err()
-}
-
-// Unknown returns a *cloud.Error, invalid_input, with the fields of body that the struct of out does not have, or nil. It
-// does not report the errors that [JSON] finds.
-func Unknown(ctx context.Context, body []byte, out any, day string) error {
-	b := binder{day: day, left: ctx.Done(), findUnknown: true}
-	if b.decode(body, out) != nil {
-		return nil //nolint:nilerr // JSON reports it
 	}
 	return b.err()
 }
@@ -178,79 +169,6 @@ func (b *binder) ends() bool {
 	return b.hasLeft || b.mistakes > cloud.MaxMistakes
 }
 
-// field is one field of a request's struct, with its checks.
-type field struct {
-	index    int
-	name     string
-	since    string // the first day with the field, or ""
-	until    string // the first day without the field, or ""
-	required bool
-	opt      bool // an Opt
-	checks   []check
-	each     []check
-}
-
-// on reports whether the field exists on a day. Days in this form have the order of their texts.
-func (f *field) on(day string) bool {
-	if day == "" {
-		return f.until == ""
-	}
-	return day >= f.since && (f.until == "" || day < f.until)
-}
-
-type check struct{ name, arg string }
-
-var schemas sync.Map // reflect.Type → []field
-
-func fieldsOf(t reflect.Type) []field {
-	if f, ok := schemas.Load(t); ok {
-		return f.([]field)
-	}
-	var fields []field
-	for i := range t.NumField() {
-		sf := t.Field(i)
-		name, _, _ := strings.Cut(sf.Tag.Get("json"), ",")
-		if name == "" || name == "-" {
-			continue
-		}
-		f := field{index: i, name: name, since: sf.Tag.Get("since"), until: sf.Tag.Get("until")}
-		f.opt = reflect.PointerTo(sf.Type).Implements(reflect.TypeFor[optional]())
-		for c := range strings.SplitSeq(sf.Tag.Get("check"), ",") {
-			if c == "" {
-				continue
-			}
-			k, arg, _ := strings.Cut(c, "=")
-			switch {
-			case k == "required":
-				f.required = true
-			case strings.HasPrefix(k, "each."):
-				f.each = append(f.each, check{strings.TrimPrefix(k, "each."), arg})
-			default:
-				f.checks = append(f.checks, check{k, arg})
-			}
-		}
-		fields = append(fields, f)
-	}
-	schemas.Store(t, fields)
-	return fields
-}
-
-// noteUnknown records the fields of an object that its struct does not have.
-func (b *binder) noteUnknown(path string, obj map[string]any, fields []field) {
-	var known []string
-	for _, f := range fields {
-		if f.on(b.day) {
-			known = append(known, f.name)
-		}
-	}
-	message := "is unknown: must be one of " + strings.Join(known, ", ")
-	for _, name := range slices.Sorted(maps.Keys(obj)) {
-		if !slices.Contains(known, name) && !b.ends() {
-			b.note(join(path, abbreviate(name)), message)
-		}
-	}
-}
-
 func (b *binder) object(path string, obj map[string]any, out reflect.Value, depth int) {
 	if b.findUnknown {
 		b.noteUnknown(path, obj, fieldsOf(out.Type()))
@@ -290,4 +208,177 @@ func join(path, name string) string {
 		return name
 	}
 	return path + "." + name
+}
+
+var (
+	typeIDOrName = reflect.TypeFor[IDOrName]()
+	typeAddr     = reflect.TypeFor[netip.Addr]()
+	typePrefix   = reflect.TypeFor[netip.Prefix]()
+)
+
+// value stores v in dst, or records why it cannot. v is not nil.
+func (b *binder) value(path string, v any, dst reflect.Value, f field, depth int) {
+	if depth > maxDepth {
+		b.fail(path, "is nested too deeply")
+		return
+	}
+	switch {
+	case dst.Kind() == reflect.Pointer:
+		p := reflect.New(dst.Type().Elem())
+		b.value(path, v, p.Elem(), f, depth)
+		dst.Set(p)
+		return
+	case dst.Type() == typeIDOrName:
+		b.idOrName(path, v, dst)
+		return
+	case dst.Type() == typeAddr, dst.Type() == typePrefix:
+		b.address(path, v, dst)
+		return
+	}
+	switch dst.Kind() {
+	case reflect.String:
+		s, ok := v.(string)
+		if !ok {
+			b.fail(path, "must be a string")
+			return
+		}
+		dst.SetString(s)
+		b.checkString(path, s, f.checks)
+	case reflect.Bool:
+		x, ok := v.(bool)
+		if !ok {
+			b.fail(path, "must be a boolean")
+			return
+		}
+		dst.SetBool(x)
+	case reflect.Int, reflect.Int64:
+		n, ok := integer(v)
+		if text, isText := v.(string); isText && dst.Kind() == reflect.Int64 {
+			n, ok = cloud.ParseID(text)
+		}
+		if !ok {
+			b.fail(path, "must be an integer")
+			return
+		}
+		dst.SetInt(n)
+		b.checkNumber(path, n, f.checks)
+	case reflect.Slice:
+		b.slice(path, v, dst, f, depth)
+	case reflect.Map:
+		b.stringMap(path, v, dst)
+	case reflect.Struct:
+		obj, ok := v.(map[string]any)
+		if !ok {
+			b.fail(path, "must be an object")
+			return
+		}
+		b.object(path, obj, dst, depth+1)
+	default:
+		panic("bind: unsupported type " + dst.Type().String() + " of field " + path)
+	}
+}
+
+// integer accepts numbers without a fraction, also in the forms 80.0 and 8e1.
+func integer(v any) (int64, bool) {
+	num, ok := v.(json.Number)
+	if !ok {
+		return 0, false
+	}
+	if n, err := num.Int64(); err == nil {
+		return n, true
+	}
+	x, err := num.Float64()
+	if err != nil || x != math.Trunc(x) || math.Abs(x) >= 1<<53 {
+		return 0, false
+	}
+	return int64(x), true
+}
+
+func (b *binder) idOrName(path string, v any, dst reflect.Value) {
+	switch x := v.(type) {
+	case string:
+		if strings.TrimSpace(x) == "" {
+			b.fail(path, "must not be empty")
+			return
+		}
+		dst.SetString(x)
+		b.checkString(path, x, nil)
+	default:
+		n, ok := integer(v)
+		if !ok {
+			b.fail(path, "must be an id or a name")
+			return
+		}
+		dst.SetString(strconv.FormatInt(n, 10))
+	}
+}
+
+func (b *binder) address(path string, v any, dst reflect.Value) {
+	s, ok := v.(string)
+	if !ok {
+		b.fail(path, "must be a string")
+		return
+	}
+	if dst.Type() == typeAddr {
+		a, err := netip.ParseAddr(s)
+		if err != nil || a.Zone() != "" {
+			b.fail(path, "%q is not an IP address", abbreviate(s))
+			return
+		}
+		dst.Set(reflect.ValueOf(a.Unmap()))
+		return
+	}
+	p, err := netip.ParsePrefix(s)
+	if err != nil {
+		b.fail(path, "%q is not an IP range in CIDR notation", abbreviate(s))
+		return
+	}
+	dst.Set(reflect.ValueOf(p))
+}
+
+func (b *binder) slice(path string, v any, dst reflect.Value, f field, depth int) {
+	items, ok := v.([]any)
+	if !ok {
+		b.fail(path, "must be an array")
+		return
+	}
+	b.checkLength(path, len(items), "items", f.checks)
+	out := reflect.MakeSlice(dst.Type(), len(items), len(items))
+	for i, item := range items {
+		if b.ends() {
+			return
+		}
+		at := join(path, strconv.Itoa(i))
+		if item == nil {
+			b.fail(at, "may not be null")
+			continue
+		}
+		b.value(at, item, out.Index(i), field{checks: f.each}, depth+1)
+	}
+	dst.Set(out)
+}
+
+func (b *binder) stringMap(path string, v any, dst reflect.Value) {
+	obj, ok := v.(map[string]any)
+	if !ok {
+		b.fail(path, "must be an object")
+		return
+	}
+	out := make(map[string]string, len(obj))
+	var wrong []string
+	for k, item := range obj {
+		if s, ok := item.(string); ok {
+			out[k] = s
+		} else {
+			wrong = append(wrong, k)
+		}
+		if b.ends() {
+			return
+		}
+	}
+	slices.Sort(wrong)
+	for _, k := range wrong[:min(len(wrong), cloud.MaxMistakes+1)] {
+		b.fail(path, "the value of %q must be a string", abbreviate(k))
+	}
+	dst.Set(reflect.ValueOf(out))
 }

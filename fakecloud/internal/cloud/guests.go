@@ -9,44 +9,44 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
 )
 
-// MachineWork is the effect of an action on the machine of a server.
-type MachineWork struct {
+// GuestWork is the effect of an action on the guest of a server.
+type GuestWork struct {
 	Server int64
-	// Runs is whether the machine runs after the action.
+	// Runs is whether the guest runs after the action.
 	Runs bool
 	// Amend, if set, changes the description of the server for the hypervisor: from its state before the
 	// action to its state after.
-	Amend func(*hypervisor.Machine)
+	Amend func(*hypervisor.Guest)
 }
 
-// workIfOn returns the work of an action that affects only a running machine; nil if it does not run.
-func workIfOn(s *Server, runs bool) *MachineWork {
+// workIfOn returns the work of an action that affects only a running guest; nil if it does not run.
+func workIfOn(s *Server, runs bool) *GuestWork {
 	if s.Status != ServerRunning {
 		return nil
 	}
-	return &MachineWork{Server: s.ID, Runs: runs}
+	return &GuestWork{Server: s.ID, Runs: runs}
 }
 
-func setMachineType(m *hypervisor.Machine, t *ServerType) {
+func setGuestType(m *hypervisor.Guest, t *ServerType) {
 	m.ServerType, m.Architecture, m.Cores, m.MemoryGB = t.Name, t.Architecture, t.Cores, t.Memory
 }
 
-func setMachineImage(m *hypervisor.Machine, i *Image) {
+func setGuestImage(m *hypervisor.Guest, i *Image) {
 	m.Image, m.ImageID = "", 0
 	if i != nil {
 		m.Image, m.ImageID = cmp.Or(i.Name, i.Description), i.ID
 	}
 }
 
-// machine describes the machine of a server.
-func (st *State) machine(project int64, s *Server) hypervisor.Machine {
-	m := hypervisor.Machine{
+// guest describes the guest of a server.
+func (st *State) guest(project int64, s *Server) hypervisor.Guest {
+	m := hypervisor.Guest{
 		Project: project, Server: s.ID, Name: s.Name, Status: string(s.Status), Labels: maps.Clone(s.Labels),
 		Location: s.Location.Name, NetworkZone: s.Location.NetworkZone, DiskGB: s.PrimaryDisk, UserData: s.UserData,
 		Networks: []hypervisor.Network{}, SSHKeys: []string{},
 	}
-	setMachineType(&m, s.Type)
-	setMachineImage(&m, s.Image)
+	setGuestType(&m, s.Type)
+	setGuestImage(&m, s.Image)
 	if ip, ok := st.PrimaryIPs.Get(s.PublicIPv4); ok {
 		m.PublicIPv4 = ip.IP.Addr()
 	}
@@ -80,27 +80,27 @@ type task struct {
 // describe returns the task for the hypervisor; false if the server no longer exists.
 func (t *task) describe() (hypervisor.Task, bool) {
 	st := t.project.state.Load()
-	s, ok := st.Servers.Get(t.run.Machine.Server)
+	s, ok := st.Servers.Get(t.run.Guest.Server)
 	if !ok {
 		return hypervisor.Task{}, false
 	}
 	out := hypervisor.Task{
-		Action: t.run.id, Command: t.run.Command, Runs: t.run.Machine.Runs, Deadline: t.deadline,
-		Machine: st.machine(t.project.id, s),
+		Action: t.run.id, Command: t.run.Command, Runs: t.run.Guest.Runs, Deadline: t.deadline,
+		Guest: st.guest(t.project.id, s),
 	}
-	if t.run.Machine.Amend != nil {
-		t.run.Machine.Amend(&out.Machine)
+	if t.run.Guest.Amend != nil {
+		t.run.Guest.Amend(&out.Guest)
 	}
 	return out, true
 }
 
-// handOver makes an action a task of the hypervisor that has its machine. It returns
+// handOver makes an action a task of the hypervisor that has its guest. It returns
 // false if there is none, or if a fault rule has decided how the action ends.
 func (r *actionRun) handOver(tx *Tx) bool {
-	if r.Machine == nil || r.outcome != nil {
+	if r.Guest == nil || r.outcome != nil {
 		return false
 	}
-	s, ok := tx.Servers.Get(r.Machine.Server)
+	s, ok := tx.Servers.Get(r.Guest.Server)
 	if !ok {
 		return false
 	}
@@ -132,7 +132,7 @@ func (t *task) fail(tx *Tx, code Code, message string) {
 	t.run.end(tx)
 }
 
-// hypervisorOf returns the hypervisor that has a server's machine, or nil.
+// hypervisorOf returns the hypervisor that has a server's guest, or nil.
 func (tx *Tx) hypervisorOf(s *Server) *attachment { return tx.cloud.hypervisorOf(tx.project, s) }
 
 func (c *Cloud) hypervisorOf(p *projectData, s *Server) *attachment {
@@ -144,9 +144,9 @@ func (c *Cloud) hypervisorOf(p *projectData, s *Server) *attachment {
 	return nil
 }
 
-// reportMachine sets the status of a server to that of its machine. While a server is stopping, its
-// machine still runs, so such a report changes nothing.
-func (tx *Tx) reportMachine(s *Server, running bool) {
+// reportGuest sets the status of a server to that of its guest. While a server is stopping, its
+// guest still runs, so such a report changes nothing.
+func (tx *Tx) reportGuest(s *Server, running bool) {
 	switch {
 	case running && (s.Status == ServerOff || s.Status == ServerUnknown):
 		tx.bootServer(s.ID)

@@ -1,0 +1,34 @@
+package bind
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Unknown returns a *cloud.Error, invalid_input, with the fields of body that the struct of out does not have, or nil. It
+// does not report the errors that [JSON] finds.
+func Unknown(ctx context.Context, body []byte, out any, day string) error {
+	b := binder{day: day, left: ctx.Done(), findUnknown: true}
+	if b.decode(body, out) != nil {
+		return nil //nolint:nilerr // JSON reports it
+	}
+	return b.err()
+}
+
+// noteUnknown records the fields of an object that its struct does not have.
+func (b *binder) noteUnknown(path string, obj map[string]any, fields []field) {
+	var known []string
+	for _, f := range fields {
+		if f.on(b.day) {
+			known = append(known, f.name)
+		}
+	}
+	message := "is unknown: must be one of " + strings.Join(known, ", ")
+	for _, name := range slices.Sorted(maps.Keys(obj)) {
+		if !slices.Contains(known, name) && !b.ends() {
+			b.note(join(path, abbreviate(name)), message)
+		}
+	}
+}

@@ -1,0 +1,175 @@
+package plane
+
+import (
+	"context"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/dataplane"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+)
+
+// align reports to the cloud the health of targets that the engine knows and the cloud does not: after some changes, the
+// cloud forgets it and the engine does not. Without keys, these are all targets.
+func (d *Balancers) align(b *balancer, lb *cloud.LoadBalancer, keys ...string) {
+	known, err := d.engine.Health(lb.ID, keys...)
+	p, ok := d.core.Project(b.project)
+	if err != nil || !ok {
+		return
+	}
+	var reports []cloud.HealthReport
+	for _, r := range known {
+		if r.Status == dataplane.Unknown {
+			continue
+		}
+		for _, report := range b.reports(r) {
+			if shownOtherwise(lb, report) {
+				reports = append(reports, report)
+			}
+		}
+	}
+	if len(reports) > 0 {
+		p.ReportTargetHealth(lb.ID, reports)
+	}
+}
+
+// shownOtherwise reports whether the cloud shows a target with another status.
+func shownOtherwise(lb *cloud.LoadBalancer, r cloud.HealthReport) bool {
+	for t := range lb.TargetsOf(r.Server) {
+		if t.IP == r.Addr && slices.ContainsFunc(t.Health, func(h cloud.TargetHealth) bool {
+			return h.ListenPort == r.ListenPort && h.Status != r.Status
+		}) {
+			return true
+		}
+	}
+	return false
+}
+
+// reports translates the health of one of the engine's targets: there is one report for each server with its address.
+func (b *balancer) reports(r dataplane.HealthReport) (all []cloud.HealthReport) {
+	address, err := netip.ParseAddr(r.Target)
+	if err != nil {
+		return nil
+	}
+	for _, u := range b.holders[address] {
+		all = append(all, cloud.HealthReport{
+			Server: u.server, Addr: address, ListenPort: int(r.ListenPort), Status: string(r.Status),
+			Detail: string(r.Detail), HTTPStatusCode: r.HTTPStatusCode,
+		})
+	}
+	return all
+}
+
+// report passes the result of a health check to the cloud.
+func (d *Balancers) report(r dataplane.HealthReport) {
+	d.mu.Lock()
+	var reports []cloud.HealthReport
+	var project int64
+	if b := d.balancers[r.LoadBalancer]; b != nil {
+		project, reports = b.project, b.reports(r)
+	}
+	d.mu.Unlock()
+	if p, ok := d.core.Project(project); ok && len(reports) > 0 {
+		p.ReportTargetHealth(r.LoadBalancer, reports)
+	}
+}
+
+// Passes is the engine's filter: it reports whether the firewalls of a target's server accept a connection of a load
+// balancer, in the state of the latest event. A change of rules, of what a firewall is applied to, or of a server's labels
+// thus decides about the next connection and probe. Established connections continue: Hetzner's firewalls are stateful,
+// and it is not published what becomes of a connection when the rule that permitted it is removed.
+func (d *Balancers) Passes(loadBalancer int64, t dataplane.Target, port uint16) bool {
+	d.mu.Lock()
+	var server int64
+	var st *cloud.State
+	if b := d.balancers[loadBalancer]; b != nil {
+		server, st = b.publicServer(t.Address), d.states[b.project]
+	}
+	d.mu.Unlock()
+	if server == 0 {
+		return true
+	}
+	lb, ok := st.LoadBalancers.Get(loadBalancer)
+	return !ok || st.Reaches(lb, &cloud.LoadBalancerTarget{Server: server, IP: t.Address}, int(port))
+}
+
+// statsInterval is how often, on the cloud's clock, the cloud gets the load balancers' figures for its metrics.
+const statsInterval = 5 * time.Second
+
+func (d *Balancers) recordStats(ctx context.Context) {
+	ticker := d.core.Clock().NewTicker(statsInterval)
+	defer ticker.Stop()
+	var totals map[int64]dataplane.Stats
+	at := d.core.Now()
+	for {
+		select {
+		case <-ticker.C():
+		case <-ctx.Done():
+			return
+		}
+		totals = d.reportStats(totals)
+		at = d.reportTraffic(at)
+	}
+}
+
+// reportStats reports the figures of all load balancers, and the bytes since the last report. It returns the figures for the
+// next report.
+func (d *Balancers) reportStats(last map[int64]dataplane.Stats) map[int64]dataplane.Stats {
+	totals := make(map[int64]dataplane.Stats, len(last))
+	for _, p := range d.core.Projects() {
+		for lb := range p.View().LoadBalancers.All() {
+			s, err := d.engine.Stats(lb.ID)
+			if err != nil {
+				continue
+			}
+			totals[lb.ID] = s
+			p.ReportLoadBalancerStats(lb.ID, cloud.LoadBalancerStats{
+				OpenConnections: float64(s.OpenConnections), ConnectionsPerSecond: s.ConnectionsPerSecond,
+				RequestsPerSecond: s.RequestsPerSecond, BandwidthIn: s.BandwidthIn, BandwidthOut: s.BandwidthOut,
+			})
+			before := last[lb.ID]
+			if s.BytesIn < before.BytesIn || s.BytesOut < before.BytesOut {
+				before = dataplane.Stats{} // the engine has begun to count again
+			}
+			p.AddLoadBalancerTraffic(lb.ID, s.BytesIn-before.BytesIn, s.BytesOut-before.BytesOut)
+		}
+	}
+	return totals
+}
+
+// serverTraffic is what all load balancers move at the public address of one server.
+type serverTraffic struct {
+	dataplane.Traffic
+	moved bool // whether the last report had bytes; only reportTraffic uses it
+}
+
+// forgetTraffic drops the counters of deleted servers, which are no targets any more.
+func (d *Balancers) forgetTraffic(events []cloud.Event) {
+	for _, e := range events {
+		if e.Kind == cloud.KindServer && e.New == nil {
+			delete(d.traffic, e.ID)
+		}
+	}
+}
+
+// reportTraffic reports what load balancers have moved since the last report, for the servers' metrics, and returns the
+// time of this report. A server whose traffic has ended gets one report without bytes.
+func (d *Balancers) reportTraffic(last time.Time) time.Time {
+	now := d.core.Now()
+	if !now.After(last) {
+		return last // the clock stands still, and the bytes wait for the next report
+	}
+	d.mu.Lock()
+	all := maps.Clone(d.traffic)
+	d.mu.Unlock()
+	for server, t := range all {
+		in, out := t.In.Swap(0), t.Out.Swap(0)
+		if moves := in > 0 || out > 0; moves || t.moved {
+			t.moved = moves
+			d.core.ReportServerTraffic(server, in, out, now.Sub(last))
+		}
+	}
+	return now
+}
