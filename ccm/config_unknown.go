@@ -29,7 +29,7 @@ func UnknownVariables(environ []string) []string {
 // knownVariables returns the names of all variables that ConfigFromEnv reads.
 func knownVariables() []string {
 	var names []string
-	_, _ = ConfigFromEnv(func(name string) (string, bool) { // the missing token is no error here
+	_, _ = ConfigFromEnv(func(name string) (string, bool) { // the missing token does not matter here
 		names = append(names, name)
 		return "", false
 	})

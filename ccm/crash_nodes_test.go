@@ -36,7 +36,7 @@ type nodeScenario struct {
 	name string
 	// prepare changes the Node that kubelet has just registered.
 	prepare func(w *nodeWorld, node *corev1.Node)
-	// pools are the values that the label pool may have on the way: "" is no label.
+	// pools are the values that the label pool may have on the way: "" stands for no label.
 	pools []string
 }
 

@@ -40,7 +40,7 @@ func TestAServiceThatShowsNoAddressGetsNoSecondLoadBalancer(t *testing.T) {
 	}
 }
 
-// The answer of a gateway that is no page of a list is no proof that there is none.
+// An answer of a gateway, without a page of a list, does not prove that there is no load balancer.
 func TestAnAnswerWithoutPagesIsNotAllLoadBalancers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 1)

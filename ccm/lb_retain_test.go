@@ -95,7 +95,7 @@ func TestDeleteProtection(t *testing.T) {
 	deleted.DeletionTimestamp = w.nowPtr()
 	w.eventsSoFar()
 	if err := tryRemove(t.Context(), cloud, deleted); err == nil {
-		t.Error("a protected load balancer is no error")
+		t.Error("a protected load balancer was removed without an error")
 	}
 	w.expectEvent("Warning CloudLoadBalancerProtected", "load-balancer.hetzner.cloud/delete-protection")
 	if lb := w.theLoadBalancer(); !slices.Equal(listenPorts(lb), []int{80}) {

@@ -272,7 +272,7 @@ func TestWhatExceedsTheTypeIsLeftOut(t *testing.T) {
 			setPorts(svc, 80, 81, 82, 83, 84, 86)
 			w.eventsSoFar()
 			if _, err := w.tryEnsure(cloud, svc); err == nil {
-				t.Error("a type that is too small is no error")
+				t.Error("a type that is too small was accepted")
 			}
 			w.expectEvent("Warning InvalidSettings", `"lb11" is too small`, "25 targets of 27")
 			if lb := w.theLoadBalancer(); lb.LoadBalancerType.Name != "lb21" || len(lb.Targets) != 27 || !slices.Contains(listenPorts(lb), 86) {
@@ -356,7 +356,7 @@ func TestAPrivateAddressThatCannotBeHad(t *testing.T) {
 		"outside the network":       {map[string]string{"private-ipv4": "192.168.0.7"}, "is in no subnet"},
 		"the first address":         {map[string]string{"private-ipv4": "10.0.0.0"}, "first or last"},
 		"the gateway":               {map[string]string{"private-ipv4": "10.0.0.1"}, "gateway"},
-		"a range that is no subnet": {map[string]string{"private-ipv4": "", "private-subnet-ip-range": "10.7.0.0/24"}, "must be one of 10.0.0.0/16"},
+		"a range that is not a subnet": {map[string]string{"private-ipv4": "", "private-subnet-ip-range": "10.7.0.0/24"}, "must be one of 10.0.0.0/16"},
 	} {
 		for _, when := range []string{"existing", "new"} {
 			t.Run(name+", "+when, func(t *testing.T) {

@@ -268,7 +268,7 @@ func TestAManagedCertificateOfTheProductionCCMIsReused(t *testing.T) {
 	}
 }
 
-// After the move, many load balancers lack our label at once. That is no disappearance.
+// After the move, many load balancers lack our label at once. They have not disappeared.
 func TestMovingOverIsNoMassDisappearance(t *testing.T) {
 	t.Parallel()
 	w := newEvidenceWorld(t, 2, 5)

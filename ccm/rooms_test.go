@@ -28,7 +28,7 @@ var rooms = map[string][]string{
 	"proof":        {},
 }
 
-// sources calls do for each file of a folder that is no test.
+// sources calls do for each file of a folder that is not a test.
 func sources(t *testing.T, folder string, do func(name string, file *ast.File)) {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(folder, "*.go"))

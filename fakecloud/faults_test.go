@@ -112,7 +112,7 @@ func TestFaultsHaveTheirEffect(t *testing.T) {
 			}
 			return refused(a, 502, "<h1>502 Bad Gateway</h1>")
 		}},
-		"JSON that is no error of the API": {fault.Effect{Kind: "http_status", Status: 429, Body: `{"x": 1}`}, 0, 429, 0, func(a answer) string {
+		"JSON that is not an error of the API": {fault.Effect{Kind: "http_status", Status: 429, Body: `{"x": 1}`}, 0, 429, 0, func(a answer) string {
 			if a.header.Get("Content-Type") != "application/json" {
 				return "want JSON"
 			}

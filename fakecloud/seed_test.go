@@ -105,7 +105,7 @@ servers:
 		t.Errorf("%d, %v", n, err)
 	}
 	if _, err := c.SeedFile(t.Context(), "testdata/missing.yaml"); err == nil {
-		t.Error("a missing file is no error")
+		t.Error("a missing file was accepted")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -318,7 +318,7 @@ func TestSilentAndSlowClientsAreDisconnected(t *testing.T) {
 	await(t, "all are connected", func() bool { return l.open() == 3 })
 	_, _ = io.WriteString(slow, "GET / HTTP/1.1\r\n")
 	l.stepUntil(9*time.Second, "all are cut", func() bool {
-		_, _ = fmt.Fprint(slow, "X: y\r\n") // single header lines are no complete request
+		_, _ = fmt.Fprint(slow, "X: y\r\n") // single header lines are not a complete request
 		return l.open() == 0
 	})
 	awaitClosed(t, silent)

@@ -132,7 +132,7 @@ func TestARequestThatIsGivenUpKeepsNoTurn(t *testing.T) {
 
 func TestAnAnswerWithoutARateLimitEndsIt(t *testing.T) {
 	t.Parallel()
-	for name, h := range map[string]http.Header{"no headers": {}, "no number": headers("many", "0"), "remaining is no number": headers("3600", "few"), "none per hour": headers("0", "0"),
+	for name, h := range map[string]http.Header{"no headers": {}, "no number": headers("many", "0"), "a remainder that is not a number": headers("3600", "few"), "none per hour": headers("0", "0"),
 		"a negative limit": headers("-1", "0")} {
 		l, _ := newRateLimit(0)
 		l.observe(http.StatusOK, h)

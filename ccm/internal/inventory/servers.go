@@ -166,7 +166,7 @@ func (c *Servers) knownGone(ctx context.Context, ask Ask) (gone bool, doubt erro
 }
 
 // confirmAbsent checks a not_found for server id, with the token, against the list of servers. It returns nil if the
-// list lacks the server too. A not_found alone is no proof: an endpoint with a wrong path answers
+// list lacks the server too. A not_found alone does not prove it: an endpoint with a wrong path answers
 // not_found to every request, and Nodes without a server are deleted. The check costs a list if none
 // is fresh; deleted servers are rare.
 func (c *Servers) confirmAbsent(ctx context.Context, id int64, token string) (*hcloud.Server, error) {

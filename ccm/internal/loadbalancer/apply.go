@@ -46,7 +46,7 @@ func (l *Controller) applyOps(ctx context.Context, lb *hcloud.LoadBalancer, ops 
 	return done, errs
 }
 
-// apply sends one operation and waits for its action. To remove what is gone already is no error.
+// apply sends one operation and waits for its action. To remove what is gone already succeeds.
 func (l *Controller) apply(ctx context.Context, lb *hcloud.LoadBalancer, op plan.Op) error {
 	action, err := l.send(ctx, lb, op)
 	if slices.Contains([]plan.OpKind{plan.OpRemoveTarget, plan.OpRemoveSelector, plan.OpDeleteService}, op.Kind) && hcloud.IsError(err, hcloud.ErrorCodeNotFound) {

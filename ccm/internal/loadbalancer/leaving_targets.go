@@ -17,7 +17,7 @@ import (
 
 const (
 	// leaveAfter is how long targets that have to leave wait until another one is healthy. The default health check needs
-	// 15 s, a pod on a new node some more. The machine controller waits two minutes until a server is no target any more.
+	// 15 s, a pod on a new node some more. The machine controller waits two minutes until a server has left all load balancers.
 	leaveAfter = time.Minute
 	// LeavePoll is the time until the next look at the health of the others. One list answers for all load balancers.
 	LeavePoll = 4 * time.Second

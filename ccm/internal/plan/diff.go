@@ -130,8 +130,8 @@ func (o Op) String() string {
 	return string(o.Kind)
 }
 
-// Diff returns the operations that bring the load balancer to the planned state. If there
-// is no difference it returns none. The order is one that the API accepts and that disturbs traffic
+// Diff returns the operations that bring the load balancer to the planned state. Without
+// a difference it returns none. The order is one that the API accepts and that disturbs traffic
 // least:
 //
 //   - A private load balancer is attached, then its targets become private, then its public interface

@@ -22,7 +22,7 @@ func TestEachAnnotationOfAPortCanBeSetForOnePort(t *testing.T) {
 			s, unknown, mistakes := ParseAnnotations(map[string]string{a.Key() + ".443": value}, nil)
 			if !a.perPort() {
 				if !slices.Equal(unknown, []string{a.Key() + ".443"}) || !reflect.DeepEqual(s, Settings{}) {
-					t.Errorf("%s is no setting of a port, but %s.443 was accepted: %+v", a.Name, a.Name, s)
+					t.Errorf("%s is not a setting of a port, but %s.443 was accepted: %+v", a.Name, a.Name, s)
 				}
 				continue
 			}

@@ -25,7 +25,7 @@ var reservedAddress = netip.AddrFrom4([4]byte{172, 31, 1, 1})
 func (a AddressCheck) Check(ip netip.Addr, subnet netip.Prefix) (annotation, value, reason string) {
 	subnets := a.subnets()
 	if subnet.IsValid() && !slices.Contains(subnets, subnet) {
-		return "private-subnet-ip-range", subnet.String(), "is no subnet for load balancers of network " + a.Network.Name + ": must be one of " + joinPrefixes(subnets)
+		return "private-subnet-ip-range", subnet.String(), "is not a subnet for load balancers of network " + a.Network.Name + ": must be one of " + joinPrefixes(subnets)
 	}
 	if !ip.IsValid() {
 		for free := subnet.Addr().Next(); subnet.Contains(free); free = free.Next() {

@@ -56,7 +56,7 @@ func WithGuest(labels map[string]string, uid string, ports []int) map[string]str
 	return result
 }
 
-// WithoutGuest returns a copy of labels in which the Service is no guest.
+// WithoutGuest returns a copy of labels in which the Service is not a guest.
 func WithoutGuest(labels map[string]string, uid string) map[string]string {
 	result := maps.Clone(labels)
 	maps.DeleteFunc(result, func(k, _ string) bool {
@@ -168,7 +168,7 @@ func checkShared(s *Settings) (errs []error) {
 	return errs
 }
 
-// WasGuest reports whether the Service, which is no guest on the load balancer now, has been one. Private addresses prove
+// WasGuest reports whether the Service, which is not a guest on the load balancer now, has been one. Private addresses prove
 // nothing: a load balancer that replaces a deleted one gets the same.
 func WasGuest(lb *hcloud.LoadBalancer, svc *corev1.Service) bool {
 	_, marked := lb.Labels[labelLastGuest+string(svc.UID)]

@@ -8,7 +8,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 )
 
-// A copy of a cluster has the same UIDs: its Services are no guests on the original's load balancers.
+// A copy of a cluster has the same UIDs: its Services are not guests on the original's load balancers.
 func TestAGuestOfAnotherClusterIsNone(t *testing.T) {
 	t.Parallel()
 	lb := &hcloud.LoadBalancer{Labels: WithGuest(map[string]string{LabelServiceUID: "owner", LabelCluster: "original"}, "guest", []int{443})}
@@ -37,6 +37,6 @@ func TestAPortIsRecordedForOneService(t *testing.T) {
 		t.Errorf("got %v, %v", got, err)
 	}
 	if _, err := LabelsAfter(lb, Op{Kind: OpRecord, UID: "stranger", Guest: true}); err == nil {
-		t.Error("a Service that is no guest has recorded ports")
+		t.Error("a Service that is not a guest has recorded ports")
 	}
 }

@@ -240,7 +240,7 @@ func createError(m *v1alpha1.Machine, err error) error {
 	return fmt.Errorf("cannot create the server: %w", err)
 }
 
-// Cleanup implements [machine.Provider]. It waits until the server is no target of a load balancer, for a limited time.
+// Cleanup implements [machine.Provider]. It waits until no load balancer has the server as a target, for a limited time.
 func (p *provider) Cleanup(ctx context.Context, m *v1alpha1.Machine, _ *machine.Data) (bool, error) {
 	own, c, _, err := p.servers(ctx, m)
 	if err != nil {

@@ -42,7 +42,7 @@ type vault struct {
 func (v *vault) keep(what, secret string) {
 	v.Helper()
 	if len(secret) < 8 {
-		v.Fatalf("%s: %q is no secret", what, secret)
+		v.Fatalf("%s: %q is too short for a secret", what, secret)
 	}
 	v.secrets[what] = strings.Trim(marshalled(secret), `"`)
 }

@@ -75,7 +75,7 @@ func wantCandidates(t *testing.T, i int, st *State, text string) {
 			want = append(want, k.ID)
 		}
 		if selected && !slices.Contains(got, k.ID) {
-			t.Errorf("state %d: %q selects %d, %v, which is no candidate", i, text, k.ID, maps.Clone(k.Labels))
+			t.Errorf("state %d: %q selects %d, %v, which is not a candidate", i, text, k.ID, maps.Clone(k.Labels))
 		}
 	}
 	if !slices.Equal(got, want) {

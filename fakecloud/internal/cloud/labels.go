@@ -131,7 +131,7 @@ func (s Selector) String() string { return s.source }
 func (s Selector) Empty() bool { return len(s.requirements) == 0 }
 
 // Matches reports whether labels fulfil all requirements. Unlike in Kubernetes, != and notin need the key: a maintained
-// client asserts so for RRSets, and no source tells that other resources are different.
+// client asserts so for RRSets, and no source says that other resources are different.
 func (s Selector) Matches(labels map[string]string) bool {
 	for _, r := range s.requirements {
 		v, ok := labels[r.key]

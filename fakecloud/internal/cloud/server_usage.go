@@ -8,7 +8,7 @@ import (
 )
 
 // ReportServerUsage records what a server uses, at the cloud's current time, for the metrics: see ServerMetrics.
-// Errors: a value that is no number, infinite or negative; not_found.
+// Errors: a value that is not a number, infinite or negative; not_found.
 func (c *Cloud) ReportServerUsage(id int64, u hypervisor.Usage) error {
 	if err := u.Check(); err != nil {
 		return fmt.Errorf("usage of server %d: %w", id, err)

@@ -34,7 +34,7 @@ func TestARuleOfAFirewallHasAddressesOfItsDirectionAndPortsOfItsProtocol(t *test
 		"an unknown protocol":      {"protocol": "sctp"},
 		"more than 100 blocks":     {"source_ips": blocks(101)},
 		"outbound to 101 blocks":   {"direction": "out", "source_ips": []any{}, "destination_ips": blocks(101)},
-		"a port that is no number": {"port": "ssh"},
+		"a port that is not a number": {"port": "ssh"},
 	} {
 		if response := w.send("POST", "/firewalls", object{"name": "new", "rules": ruleWith(changes)}); response.Code != 422 {
 			t.Errorf("%s: %d %s", name, response.Code, response.Body)

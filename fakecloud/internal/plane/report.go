@@ -145,7 +145,7 @@ type serverTraffic struct {
 	moved bool // whether the last report had bytes; only reportTraffic uses it
 }
 
-// forgetTraffic drops the counters of deleted servers, which are no targets any more.
+// forgetTraffic drops the counters of deleted servers, which have left their load balancers.
 func (d *Balancers) forgetTraffic(events []cloud.Event) {
 	for _, e := range events {
 		if e.Kind == cloud.KindServer && e.New == nil {

@@ -130,7 +130,7 @@ var people = map[string]act{
 
 var ctx = context.Background()
 
-// try notes what the cloud says to a person. A refusal, such as locked, is no failure of the CCM.
+// try notes what the cloud says to a person. A refusal, such as locked, is not a failure of the CCM.
 func (w *world) try(err error) {
 	if err != nil {
 		var refusal hcloud.Error

@@ -232,7 +232,7 @@ func (w *world) close() {
 // quietly lets time pass without a CCM.
 func (w *world) quietly(d time.Duration) { w.pass(d, 0) }
 
-// pass lets time pass, but at most until some requests have been granted; 0 is no limit.
+// pass lets time pass, but at most until some requests have been granted; 0 means without a limit.
 func (w *world) pass(d time.Duration, requests int) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -23,7 +23,9 @@ func TestADocumentIsWrittenIfItHasTheChecksum(t *testing.T) {
 	defer server.Close()
 	folder := t.TempDir()
 	path, newer := filepath.Join(folder, "hetzner", "cloud.spec.json"), filepath.Join(folder, "newer.json")
-	get := func(newer string) error { return download(t.Context(), server.URL, checksum([]byte(good)), path, newer) }
+	get := func(newer string) error {
+		return download(t.Context(), server.URL, checksum([]byte(good)), path, newer)
+	}
 	content := func(path string) string {
 		b, _ := os.ReadFile(path)
 		return string(b)
