@@ -8,14 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/inventory"
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/loadbalancer"
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/node"
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/resync"
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/route"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -27,9 +19,18 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/cloud-provider"
+	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/inventory"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/loadbalancer"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/node"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/resync"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/route"
 )
 
 // Cloud is the cloud provider: cloudprovider.Interface with InstancesV2, LoadBalancer and Routes.

@@ -12,9 +12,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
-	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 )
 
 // NodeRefresh is the program's default of --node-status-update-frequency. Each refresh of all Nodes lists all servers;

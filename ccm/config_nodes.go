@@ -5,10 +5,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/node"
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/node"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 )
 
 // This file reads the settings about Nodes and about the identity of the cluster.

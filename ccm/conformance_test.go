@@ -8,10 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 )
 
 // seen is what a client of the API and of Kubernetes sees of a Service.

@@ -12,9 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/proof/crash"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,9 +23,13 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	k8stesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/cloud-provider"
+	cloudprovider "k8s.io/cloud-provider"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 	nodeutil "k8s.io/component-helpers/node/util"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/proof/crash"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 )
 
 // nodeScenario is what the CCM or its successor must complete on a Node.

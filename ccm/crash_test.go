@@ -10,13 +10,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/proof/crash"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/cloud-provider"
+	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/proof/crash"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 )
 
 // TestAnyCallMayBeTheLast lets processes die before and after each API call, and their successors too: all states that

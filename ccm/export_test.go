@@ -4,12 +4,13 @@ import (
 	"context"
 	"time"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/ccmtest"
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/resync"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/ccmtest"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/resync"
 )
 
 // This file exports internals for the external tests.

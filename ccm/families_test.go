@@ -5,10 +5,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 )
 
 // addBareServer adds a server without a public IPv4 address, and its Node.

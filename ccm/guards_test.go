@@ -10,13 +10,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes/fake"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/cloud-provider"
+	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 )
 
 // The tests of this file hold the guards against races: what waits, what is read again, and in which order.

@@ -11,9 +11,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 )
 
 // primaryIP makes a Primary IP that is not assigned.

@@ -4,8 +4,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 )
 
 // One Service has ports with different protocols, each with a managed certificate of its own where it needs one.

@@ -6,8 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 )
 
 // eachDeath calls run without a death, and then with the death of the process before and after each of the calls

@@ -4,10 +4,11 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 )
 
 // label sets the labels of a server.

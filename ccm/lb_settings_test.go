@@ -11,12 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 	cloudapi "k8s.io/cloud-provider/api"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 )
 
 // tryEnsure calls EnsureLoadBalancer once.
@@ -351,11 +352,11 @@ func TestAPrivateAddressThatCannotBeHad(t *testing.T) {
 		setting map[string]string
 		reason  string
 	}{
-		"taken by a server":         {map[string]string{"private-ipv4": "NODE"}, "server"},
-		"outside the subnets":       {map[string]string{"private-ipv4": "10.9.0.7"}, "is in no subnet"},
-		"outside the network":       {map[string]string{"private-ipv4": "192.168.0.7"}, "is in no subnet"},
-		"the first address":         {map[string]string{"private-ipv4": "10.0.0.0"}, "first or last"},
-		"the gateway":               {map[string]string{"private-ipv4": "10.0.0.1"}, "gateway"},
+		"taken by a server":            {map[string]string{"private-ipv4": "NODE"}, "server"},
+		"outside the subnets":          {map[string]string{"private-ipv4": "10.9.0.7"}, "is in no subnet"},
+		"outside the network":          {map[string]string{"private-ipv4": "192.168.0.7"}, "is in no subnet"},
+		"the first address":            {map[string]string{"private-ipv4": "10.0.0.0"}, "first or last"},
+		"the gateway":                  {map[string]string{"private-ipv4": "10.0.0.1"}, "gateway"},
 		"a range that is not a subnet": {map[string]string{"private-ipv4": "", "private-subnet-ip-range": "10.7.0.0/24"}, "must be one of 10.0.0.0/16"},
 	} {
 		for _, when := range []string{"existing", "new"} {

@@ -9,9 +9,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 )
 
 var share = map[string]string{"name": "edge", "shared": "true"}

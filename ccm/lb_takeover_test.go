@@ -9,10 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 )
 
 // The state that the production CCM leaves: provider IDs with its prefix, and its label on the load balancer.

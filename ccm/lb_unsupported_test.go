@@ -6,12 +6,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/loadbalancer"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/loadbalancer"
 )
 
 // What the cloud cannot do is said once, with what to do, and everything else works.

@@ -7,8 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 )
 
 // traffic watches the project's load balancer after each API call of the CCM. It says what clients of the

@@ -55,8 +55,10 @@ seen cosign sign-blob --yes --bundle "$work/SHA256SUMS.sigstore.json" "$files/SH
 
 # A draft until it has all files.
 release() {
+	local kind=--latest
+	[[ $tag != *-* ]] || kind=--prerelease
 	gh release view "$tag" >/dev/null 2>&1 ||
-		gh release create "$tag" --draft --verify-tag --title "$tag" --notes-file "$files/NOTES.md" $([[ $tag != *-* ]] || echo --prerelease)
+		gh release create "$tag" --draft --verify-tag --title "$tag" --notes-file "$files/NOTES.md" "$kind"
 	gh release upload "$tag" --clobber "$files"/* "$work/SHA256SUMS.sigstore.json"
 	gh release edit "$tag" --draft=false
 }

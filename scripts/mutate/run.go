@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -121,14 +122,14 @@ func (m *mutation) command(ctx context.Context, folder string, args ...string) *
 
 // list returns the tests of the compiled package in the folder; none if it has no tests.
 func (m *mutation) list(ctx context.Context, folder string) (tests []test, err error) {
-	if _, err := os.Stat(m.binary(folder)); err != nil {
+	if _, err := os.Stat(m.binary(folder)); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	out, err := m.command(ctx, folder, "-test.list", ".").Output()
 	if err != nil {
 		return nil, fmt.Errorf("listing the tests of %s: %w", folder, err)
 	}
-	for _, name := range strings.Fields(string(out)) {
+	for name := range strings.FieldsSeq(string(out)) {
 		if strings.HasPrefix(name, "Test") {
 			tests = append(tests, test{folder, name})
 		}

@@ -8,9 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/ccmtest"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	cloudapi "k8s.io/cloud-provider/api"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/ccmtest"
 )
 
 func TestWhenASyncIsRepeatedAfterAnError(t *testing.T) {

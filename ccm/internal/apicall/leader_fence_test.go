@@ -7,12 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/ccmtest"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/ccmtest"
 )
 
 func TestOnlyTheLeaderWrites(t *testing.T) {

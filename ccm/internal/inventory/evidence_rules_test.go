@@ -4,8 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/ccmtest"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/ccmtest"
 )
 
 func TestWhichDisappearancesAreDoubted(t *testing.T) {

@@ -7,11 +7,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 )
 
 // MaxLoadBalancerAge is the maximum age of cached load balancers and certificates.

@@ -6,9 +6,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	"k8s.io/utils/clock"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
 )
 
 // maxNetworkAge is the age from which confirm asks the API again.

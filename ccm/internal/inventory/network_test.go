@@ -6,9 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/ccmtest"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // An ID that looks wrong is confirmed at most once in maxNetworkAge: a server that is not attached is asked about often.

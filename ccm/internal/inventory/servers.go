@@ -10,10 +10,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 )
 
 // AskFor completes a question by the Node's server: by its provider ID, or by its name if it has none.

@@ -9,13 +9,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/ccmtest"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	"github.com/prometheus/client_golang/prometheus"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/ccmtest"
 )
 
 // labelledAPI answers for servers 1 to n, of which the first few have the labels cluster=ours and role=node, and the others

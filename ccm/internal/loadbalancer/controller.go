@@ -13,15 +13,16 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/klog/v2"
+
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/inventory"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
-	"github.com/hetznercloud/hcloud-go/v2/hcloud"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/cloud-provider"
-	"k8s.io/klog/v2"
 )
 
 // SyncTimeout limits one sync of one Service; the next sync continues. The service controller calls

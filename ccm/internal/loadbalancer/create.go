@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 )
 
 // obtain returns a load balancer for a Service that has none. It adopts a load balancer with the

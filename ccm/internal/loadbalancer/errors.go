@@ -7,9 +7,10 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
-	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 )
 
 // partError is the error of one operation.

@@ -8,9 +8,10 @@ import (
 	"net/http"
 	"net/netip"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 )
 
 // changeIPv6Target adds or removes a server by an address of its public IPv6 network. The API has that, hcloud-go

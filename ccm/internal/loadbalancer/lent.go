@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
-	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 )
 
 // candidate returns the existing load balancer that the Service asks for: by the annotation adopt, or by its

@@ -4,9 +4,10 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 )
 
 // checkAddress returns a plan.SettingsError if the load balancer cannot have the private address or range of

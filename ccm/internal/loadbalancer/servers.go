@@ -6,11 +6,12 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/inventory"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
-	"github.com/hetznercloud/hcloud-go/v2/hcloud"
-	corev1 "k8s.io/api/core/v1"
 )
 
 // readServers finds the servers of the nodes. Of targets only the existence matters, which the load balancer itself

@@ -8,11 +8,12 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 )
 
 // lookUp returns the load balancers with the Service's label, as their owner or as a guest. A Service that shows no address

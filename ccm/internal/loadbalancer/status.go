@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,6 +12,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	servicehelpers "k8s.io/cloud-provider/service/helpers"
 	"k8s.io/klog/v2"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 )
 
 // ConditionReady is the type of the condition in a Service's status that says whether its load balancer has

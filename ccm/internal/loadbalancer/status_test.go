@@ -6,9 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
-	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 )
 
 func TestTheReasonOfAServicesCondition(t *testing.T) {

@@ -7,15 +7,16 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	cloudprovider "k8s.io/cloud-provider"
+	nodeutil "k8s.io/component-helpers/node/util"
+
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/inventory"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
-	"github.com/hetznercloud/hcloud-go/v2/hcloud"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/cloud-provider"
-	nodeutil "k8s.io/component-helpers/node/util"
 )
 
 // Instances implements cloudprovider.InstancesV2: each Node is a server.

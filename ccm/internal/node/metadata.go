@@ -5,10 +5,11 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/cloud-provider"
+	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 )
 
 // AddressFamily selects the public addresses of a server that become ExternalIP addresses of its Node.

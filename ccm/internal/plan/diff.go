@@ -41,6 +41,7 @@ const (
 // Part is a part of a load balancer that converges on its own: "network", "port 443", "server 7".
 type Part string
 
+// Parts other than ports and targets. A port's part is [PartPort].
 const (
 	partLabels    Part = "ownership labels"
 	partName      Part = "name"

@@ -4,8 +4,9 @@ import (
 	"math"
 	"slices"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 )
 
 // keepLeaving keeps targets in the plan that have to wait before they leave. It runs when the plan fits the type's limits, and

@@ -6,8 +6,9 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
 )
 
 // What a user has made before the Service and lends to it: a load balancer (the annotation adopt) and Primary

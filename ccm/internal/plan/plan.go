@@ -10,10 +10,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
 	servicehelpers "k8s.io/cloud-provider/service/helpers"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
 )
 
 // Defaults of the API document. They are always sent, because update_service is a patch: it returns

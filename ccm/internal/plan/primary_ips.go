@@ -5,8 +5,9 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
 )
 
 // FindPrimaryIP returns the Primary IP with this ID or name, or nil. An ID takes precedence.

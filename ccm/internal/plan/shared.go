@@ -6,9 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
 )
 
 // Several Services share a load balancer if they have the same name and the annotation shared. The first one

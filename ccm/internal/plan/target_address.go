@@ -4,10 +4,11 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 )
 
 // chooseAddress returns how the load balancer reaches a node's server, or no target if it cannot. The node ports of

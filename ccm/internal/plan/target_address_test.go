@@ -6,9 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/ccmtest"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/ccmtest"
 )
 
 func TestTargetsAreReachedByTheServicesIPFamilies(t *testing.T) {

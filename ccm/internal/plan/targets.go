@@ -7,10 +7,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 )
 
 // usesPrivateIP reports whether the load balancer uses the private addresses of targets.

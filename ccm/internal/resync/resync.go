@@ -10,12 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/loadbalancer"
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/node"
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/route"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,9 +17,16 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/cloud-provider"
+	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/loadbalancer"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/node"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/route"
 )
 
 // routeRetryMin and routeRetryMax are the shortest and longest delay before a failed route operation

@@ -5,9 +5,10 @@ import (
 	"sync/atomic"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/ccmtest"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
-	corev1 "k8s.io/api/core/v1"
 )
 
 func TestComparisonsBecomeRareWhileNothingHappens(t *testing.T) {

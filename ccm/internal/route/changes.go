@@ -8,8 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
 )
 
 const (

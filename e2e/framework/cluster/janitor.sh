@@ -1,3 +1,4 @@
+# shellcheck shell=sh
 # janitor <folder>: see janitor.go. Portable sh: it runs on Linux and on macOS.
 trap '' HUP INT TERM
 cat >/dev/null # until the process that hired us closes the pipe or dies

@@ -21,19 +21,19 @@ func TestARuleOfAFirewallHasAddressesOfItsDirectionAndPortsOfItsProtocol(t *test
 	w := newWorld(t, nil)
 	out := []any{"192.0.2.1/32"}
 	for name, changes := range map[string]object{
-		"outbound with sources":    {"direction": "out"},
-		"inbound with targets":     {"source_ips": []any{}, "destination_ips": out},
-		"ICMP with a port":         {"protocol": "icmp"},
-		"TCP without a port":       {"port": nil},
-		"a range that goes back":   {"port": "90-80"},
-		"an address without bits":  {"source_ips": []any{"192.0.2.1"}},
-		"a port beyond the end":    {"port": "65536"},
-		"GRE with a port":          {"protocol": "gre"},
-		"a block with set bits":    {"source_ips": []any{"192.0.2.1/24"}},
-		"a range without an end":   {"port": "80-"},
-		"an unknown protocol":      {"protocol": "sctp"},
-		"more than 100 blocks":     {"source_ips": blocks(101)},
-		"outbound to 101 blocks":   {"direction": "out", "source_ips": []any{}, "destination_ips": blocks(101)},
+		"outbound with sources":       {"direction": "out"},
+		"inbound with targets":        {"source_ips": []any{}, "destination_ips": out},
+		"ICMP with a port":            {"protocol": "icmp"},
+		"TCP without a port":          {"port": nil},
+		"a range that goes back":      {"port": "90-80"},
+		"an address without bits":     {"source_ips": []any{"192.0.2.1"}},
+		"a port beyond the end":       {"port": "65536"},
+		"GRE with a port":             {"protocol": "gre"},
+		"a block with set bits":       {"source_ips": []any{"192.0.2.1/24"}},
+		"a range without an end":      {"port": "80-"},
+		"an unknown protocol":         {"protocol": "sctp"},
+		"more than 100 blocks":        {"source_ips": blocks(101)},
+		"outbound to 101 blocks":      {"direction": "out", "source_ips": []any{}, "destination_ips": blocks(101)},
 		"a port that is not a number": {"port": "ssh"},
 	} {
 		if response := w.send("POST", "/firewalls", object{"name": "new", "rules": ruleWith(changes)}); response.Code != 422 {
