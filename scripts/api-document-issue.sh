@@ -5,7 +5,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-make -s api-document ARGS="-newer $work/newer.json $*" >"$work/text" 2>&1 || [ -e "$work/newer.json" ] || { cat "$work/text" >&2; exit 1; }
+make -s api-document ARGS="-newer $work/newer.json $*" >"$work/text" 2>&1 || [ -e "$work/newer.json" ] || {
+	cat "$work/text" >&2
+	exit 1
+}
 if [ ! -e "$work/newer.json" ]; then
 	echo "the public document is the one that the tests know"
 	exit
