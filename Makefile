@@ -5,22 +5,10 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 
-# -race needs cgo and a C compiler; without one the tests run without it and say so.
-RACE := $(shell if [ "$$(go env CGO_ENABLED)" = 1 ] && command -v "$$(go env CC)" >/dev/null; then echo -race; \
-	else echo "note: no C compiler, so the tests run without the race detector" >&2; fi)
-# All other builds are without cgo, as the images are: so Go compiles each package once for all of them.
+# All builds are without cgo, as the images are: so Go compiles each package once for all of them.
 export CGO_ENABLED := 0
 # The Go modules whose tests run, each in its own folder. e2e is a suite of its own (make e2e).
 MODULES := . fakecloud kind/nodeimage scripts/dev-env
-# scripts/lint.sh runs vet on these. go test would run it once more, on them and on each package that they import.
-VETTED := . fakecloud kind/nodeimage
-# Go repeats the result of a test until a file changes that the test has read, but looks only at files of the test's own
-# module. The tests of these modules read others.
-UNCACHED := kind/nodeimage
-
-# What gotestsum runs at the end: it says what was tested, and fails if nothing was.
-COUNT = echo unit: \$$((TESTS_TOTAL-TESTS_FAILED-TESTS_SKIPPED)) passed, \$$TESTS_FAILED failed, \$$TESTS_SKIPPED skipped; \
-	test \$$TESTS_TOTAL -gt 0
 
 ##@ Use
 
@@ -68,10 +56,7 @@ dev-env-down: ## Remove what `make dev-env-up` made
 
 .PHONY: test
 test: ## Unit and contract tests, with the race detector where there is a C compiler
-	@scripts/tool.sh gotestsum helm controller-gen >/dev/null # tests call Helm and controller-gen, and would not show that they are compiled
-	@echo "compiling and testing $(MODULES): minutes the first time (Ctrl-C stops it)"
-	{ for m in $(MODULES); do (cd $$m && export GOWORK=$$([ $$m = . ] || echo off) && CGO_ENABLED=$(if $(RACE),1,0) go test -json $(RACE) $$([[ " $(VETTED) " != *" $$m "* ]] || echo -vet=off) $$([[ " $(UNCACHED) " != *" $$m "* ]] || echo -count=1) $$(go list ./... | grep -v '/e2e$$')) || failed=1; done; exit $${failed:-0}; } | \
-		"$$(scripts/tool.sh gotestsum)" --format=pkgname --format-icons=text --ignore-non-json-output-lines --post-run-command='sh -c "$(COUNT)"' --raw-command -- cat
+	scripts/test.sh $(MODULES)
 
 .PHONY: lint
 lint: ## Plain English and golangci-lint, in the pinned version
@@ -137,7 +122,7 @@ tidy-check: ## Fail if a go.mod is not tidy (minutes)
 
 .PHONY: vulnerabilities
 vulnerabilities: ## Look for known vulnerabilities in what the code calls (needs the network)
-	for m in $(VETTED); do (cd $$m && export GOWORK=$$([ $$m = . ] || echo off) && "$$($(CURDIR)/scripts/tool.sh govulncheck)" ./...) || failed=1; done; exit $${failed:-0}
+	for m in . fakecloud kind/nodeimage; do (cd $$m && export GOWORK=$$([ $$m = . ] || echo off) && "$$($(CURDIR)/scripts/tool.sh govulncheck)" ./...) || failed=1; done; exit $${failed:-0}
 
 .PHONY: outside
 outside: ## Install the programs and use both modules as from outside (minutes)
@@ -191,7 +176,7 @@ node-image: ## The node image for `make up`: kind's own, or built from source (o
 
 .PHONY: ci
 ci: ## What CI runs
-	env -u CGO_ENABLED .ci/run # else the tests that it runs would be without the race detector
+	.ci/run
 
 .PHONY: help
 help: ## This help
