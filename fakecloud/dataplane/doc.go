@@ -2,7 +2,8 @@
 // connections to the targets, real health probes.
 //
 // An [Engine] knows nothing of the cloud or its API. [Engine.Apply] and [Engine.Remove] set the desired
-// state of one load balancer at a time, [Engine.Retarget] changes some of its targets. The engine reports the results of its probes to a [HealthSink].
+// state of one load balancer at a time, [Engine.Retarget] changes some of its targets. The engine reports the results of its
+// probes to a [HealthSink].
 // A [Resolver] decides where servers are on this machine, and a [Binder] where load balancers listen.
 // The caller, such as an adapter of the cloud's event stream or a test, provides both.
 //
