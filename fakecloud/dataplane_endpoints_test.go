@@ -16,8 +16,8 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/control"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/plane"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/wire"
 )
 
 // lockedLog is a log for concurrent use.
@@ -70,13 +70,13 @@ func TestATakenPortIsReportedAndRetried(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	await := func(what string, ok func(control.LoadBalancerEndpoint) bool) control.LoadBalancerEndpoint {
+	await := func(what string, ok func(wire.LoadBalancerEndpoint) bool) wire.LoadBalancerEndpoint {
 		t.Helper()
 		for tick := time.Tick(time.Millisecond); ; {
 			w := httptest.NewRecorder()
 			c.ControlHandler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/load_balancer_endpoints", nil))
 			var list struct {
-				Endpoints []control.LoadBalancerEndpoint `json:"load_balancer_endpoints"`
+				Endpoints []wire.LoadBalancerEndpoint `json:"load_balancer_endpoints"`
 			}
 			if err := json.Unmarshal(w.Body.Bytes(), &list); err != nil {
 				t.Fatal(err)
@@ -93,7 +93,7 @@ func TestATakenPortIsReportedAndRetried(t *testing.T) {
 			}
 		}
 	}
-	e := await("another port", func(e control.LoadBalancerEndpoint) bool { return e.Local != "" })
+	e := await("another port", func(e wire.LoadBalancerEndpoint) bool { return e.Local != "" })
 	if e.Local == taken || !strings.Contains(e.Error, "stop the program that uses it") {
 		t.Errorf("%+v", e)
 	}
@@ -102,7 +102,7 @@ func TestATakenPortIsReportedAndRetried(t *testing.T) {
 	}
 	clock.Step(plane.BindInterval) // it is still taken
 	_ = other.Close()
-	await("the port asked for", func(e control.LoadBalancerEndpoint) bool {
+	await("the port asked for", func(e wire.LoadBalancerEndpoint) bool {
 		clock.Step(plane.BindInterval) // a tick is lost if the one before it was not read
 		return e.Local == taken && e.Error == ""
 	})

@@ -28,6 +28,7 @@ for name in "$@"; do
 		GOBIN=$tmp GOFLAGS='' CGO_ENABLED=0 scripts/progress.sh "compiling $name $version (once; some minutes)" go install -v "$package" >&2
 		mkdir -p "$cache"
 		mv "$tmp/$name" "$bin"
+		rm -r "$tmp"
 	fi
 	echo "$bin"
 done

@@ -20,6 +20,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/requestlog"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/simclock"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/wire"
 )
 
 // Controller controls one cloud. Its methods may be called from several goroutines.
@@ -30,7 +31,7 @@ type Controller struct {
 	// AllowedHosts are names that the control API accepts in addition to loopback names and addresses.
 	AllowedHosts []string
 	// Endpoints, if set, returns where load balancers listen on this machine.
-	Endpoints func() []LoadBalancerEndpoint
+	Endpoints func() []wire.LoadBalancerEndpoint
 	// Ready, if set, reports whether clients can use the API.
 	Ready func() bool
 

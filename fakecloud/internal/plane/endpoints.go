@@ -12,7 +12,7 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/dataplane"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/control"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/wire"
 )
 
 // BindInterval is how often, on the cloud's clock, the data plane retries ports that it could not bind.
@@ -81,8 +81,8 @@ func displaced(e dataplane.Endpoint) string {
 }
 
 // AllEndpoints returns where each service of each load balancer listens, for the control API.
-func (d *Balancers) AllEndpoints() []control.LoadBalancerEndpoint {
-	out := []control.LoadBalancerEndpoint{}
+func (d *Balancers) AllEndpoints() []wire.LoadBalancerEndpoint {
+	out := []wire.LoadBalancerEndpoint{}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.eachLoadBalancer(func(b *balancer, st *cloud.State, lb *cloud.LoadBalancer) {
@@ -94,7 +94,7 @@ func (d *Balancers) AllEndpoints() []control.LoadBalancerEndpoint {
 		for _, address := range model.Addresses {
 			for _, s := range model.Services {
 				asked := netip.AddrPortFrom(address, s.ListenPort)
-				shown := control.LoadBalancerEndpoint{Project: b.project, ID: lb.ID, Name: lb.Name, Address: asked.String()}
+				shown := wire.LoadBalancerEndpoint{Project: b.project, ID: lb.ID, Name: lb.Name, Address: asked.String()}
 				if e, ok := at[asked]; ok {
 					shown.Local, shown.Error = e.Local.String(), displaced(e)
 				}

@@ -1,4 +1,4 @@
-// Package wire has what the control API and its client send each other, as far as both share it.
+// Package wire has what the control API and its clients send each other, as far as other packages need it.
 package wire
 
 import (

@@ -1,0 +1,13 @@
+package wire
+
+// LoadBalancerEndpoint is where one service of a load balancer listens on this machine.
+type LoadBalancerEndpoint struct {
+	Project int64  `json:"project"`
+	ID      int64  `json:"load_balancer"`
+	Name    string `json:"name"`
+	// Address is the address and port in the cloud. Local is the address and port on this machine, or "".
+	Address string `json:"address"`
+	Local   string `json:"local"`
+	// Error says why Local is missing or has another port, and what to do.
+	Error string `json:"error,omitempty"`
+}
