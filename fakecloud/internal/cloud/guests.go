@@ -53,12 +53,11 @@ func (st *State) guest(project int64, s *Server) hypervisor.Guest {
 	if ip, ok := st.PrimaryIPs.Get(s.PublicIPv6); ok {
 		m.PublicIPv6 = ip.IP
 	}
-	for n := range st.Networks.All() {
-		if in, ok := n.Member(s.Ref()); ok {
-			m.Networks = append(m.Networks, hypervisor.Network{
-				Network: n.ID, Name: n.Name, Subnet: in.Subnet, IP: in.IP, AliasIPs: slices.Clone(in.AliasIPs), MAC: macOf(s.ID, n.ID),
-			})
-		}
+	for _, n := range st.networksOf(s.Ref()) {
+		in, _ := n.Member(s.Ref())
+		m.Networks = append(m.Networks, hypervisor.Network{
+			Network: n.ID, Name: n.Name, Subnet: in.Subnet, IP: in.IP, AliasIPs: slices.Clone(in.AliasIPs), MAC: macOf(s.ID, n.ID),
+		})
 	}
 	for _, id := range s.SSHKeys {
 		if k, ok := st.SSHKeys.Get(id); ok {

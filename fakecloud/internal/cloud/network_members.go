@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+
+	"github.com/tidwall/btree"
 )
 
 // Join is the request of a server or load balancer to become a member of a network.
@@ -44,7 +46,34 @@ func (tx *Tx) joinNetwork(j Join) error {
 		})
 		slices.SortFunc(n.Members, func(a, b NetworkMember) int { return compareRef(a.Ref, b.Ref) })
 	})
+	tx.memberships = tx.memberships.Copy()
+	tx.memberships.Set(membership{j.Member, n.ID})
 	return nil
+}
+
+// membership is an entry of the index from members to the networks that they are in or are joining.
+type membership struct {
+	member  Ref
+	network int64
+}
+
+func newMembershipIndex() *btree.BTreeG[membership] {
+	return newTree(func(a, b membership) bool {
+		return cmp.Or(compareRef(a.member, b.member), cmp.Compare(a.network, b.network)) < 0
+	})
+}
+
+// networksOf returns the networks that a member is in or is joining, by id.
+func (st *State) networksOf(member Ref) (all []*Network) {
+	st.memberships.Ascend(membership{member: member}, func(m membership) bool {
+		if m.member != member {
+			return false
+		}
+		n, _ := st.Networks.Get(m.network)
+		all = append(all, n)
+		return true
+	})
+	return all
 }
 
 // mayJoin checks everything about a new member except its addresses.
@@ -55,12 +84,8 @@ func (tx *Tx) mayJoin(n *Network, member Ref) error {
 	if len(n.Members) >= MaxMembersPerNetwork {
 		return ErrLimitExceeded("network_resources_limit", fmt.Sprintf("a network has at most %d resources", MaxMembersPerNetwork))
 	}
-	joined := 0
-	for other := range tx.Networks.All() {
-		if _, in := other.Member(member); !in {
-			continue
-		}
-		joined++
+	joined := tx.networksOf(member)
+	for _, other := range joined {
 		switch {
 		case member.Kind == KindLoadBalancer:
 			return alreadyAttached(member.Kind, "a network")
@@ -69,7 +94,7 @@ func (tx *Tx) mayJoin(n *Network, member Ref) error {
 				"the IP range %s overlaps with %s of network %d that the server is in", n.IPRange, other.IPRange, other.ID))
 		}
 	}
-	if joined >= MaxNetworksPerServer {
+	if len(joined) >= MaxNetworksPerServer {
 		return ErrLimitExceeded("server_networks_limit", fmt.Sprintf("a server can be in at most %d networks", MaxNetworksPerServer))
 	}
 	return nil
@@ -200,6 +225,8 @@ func (tx *Tx) leaveNetwork(member Ref, network int64) {
 	tx.Networks.Update(network, func(n *Network) {
 		n.Members = slices.DeleteFunc(n.Members, func(m NetworkMember) bool { return m.Ref == member })
 	})
+	tx.memberships = tx.memberships.Copy()
+	tx.memberships.Delete(membership{member, network})
 	switch member.Kind {
 	case KindServer:
 		if s, ok := tx.Servers.Get(member.ID); ok {
@@ -220,14 +247,8 @@ func (tx *Tx) leaveNetwork(member Ref, network int64) {
 
 // leaveAllNetworks is leaveNetwork for every network that the member is in or is joining.
 func (tx *Tx) leaveAllNetworks(member Ref) {
-	var in []int64
-	for n := range tx.Networks.All() {
-		if _, ok := n.Member(member); ok {
-			in = append(in, n.ID)
-		}
-	}
-	for _, id := range in {
-		tx.leaveNetwork(member, id)
+	for _, n := range tx.networksOf(member) {
+		tx.leaveNetwork(member, n.ID)
 	}
 }
 

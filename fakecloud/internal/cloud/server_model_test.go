@@ -73,8 +73,13 @@ func checkInvariants(t *testing.T, st *State, c *Cloud) {
 			}
 		}
 	}
+	memberships := 0
 	for n := range st.Networks.All() {
 		checkNetwork(t, st, n)
+		memberships += len(n.Members)
+	}
+	if indexed := st.memberships.Len(); indexed != memberships {
+		t.Errorf("%d memberships are indexed, networks have %d", indexed, memberships)
 	}
 	st.Actions.locks.Scan(func(l lock) bool {
 		if a, ok := st.Actions.Get(l.action); !ok || a.Status != ActionRunning {
@@ -162,6 +167,9 @@ func checkNetwork(t *testing.T, st *State, n *Network) {
 			t.Errorf("%s is handed out twice in network %d", m.IP, n.ID)
 		}
 		seen[m.IP] = true
+		if !slices.Contains(st.networksOf(m.Ref), n) {
+			t.Errorf("network %d has %s %d, whose networks do not name it", n.ID, m.Kind, m.ID)
+		}
 		if m.Kind == KindLoadBalancer {
 			if lb, ok := st.LoadBalancers.Get(m.ID); !ok || m.Status == MemberOK && lb.network() != n.ID {
 				t.Errorf("network %d has load balancer %d, which does not show it", n.ID, m.ID)

@@ -22,7 +22,8 @@ type State struct {
 	// Catalogue is what Hetzner offers. All projects share it.
 	Catalogue *Catalogue
 
-	selectors *btree.BTreeG[selectorTerm] // from labels to load balancers and firewalls
+	selectors   *btree.BTreeG[selectorTerm] // from labels to load balancers and firewalls
+	memberships *btree.BTreeG[membership]   // from servers and load balancers to networks
 }
 
 // resources lists all kinds of resources. Reset, locks, limits and transactions use it. A test compares
@@ -60,7 +61,7 @@ type table interface {
 }
 
 func newState(c *Catalogue) *State {
-	st := &State{Catalogue: c, selectors: newSelectorIndex()}
+	st := &State{Catalogue: c, selectors: newSelectorIndex(), memberships: newMembershipIndex()}
 	for i, t := range st.tables() {
 		t.init(resources[i].kind)
 	}

@@ -107,11 +107,11 @@ func (d *doubling) check(name string, n int, send func(n int) func() int) {
 	d.Errorf("%s: from %d to %d parts (answer %d): %s", name, 2*n, 8*n, status, grew)
 }
 
-// logCovered prints all cases if the tests are verbose. Otherwise a failure would be hard to find among hundreds of lines.
+// logCovered prints all cases of a test that passed, if the tests are verbose. A failure would be hard to find among hundreds of lines.
 func logCovered(t *testing.T, covered []string) {
 	t.Helper()
 	t.Logf("%d cases", len(covered))
-	if testing.Verbose() {
+	if testing.Verbose() && !t.Failed() {
 		t.Log("\n" + strings.Join(covered, "\n"))
 	}
 }
