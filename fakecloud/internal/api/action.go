@@ -22,6 +22,19 @@ type actionJSON struct {
 	Error     *actionErrorJSON   `json:"error"`
 }
 
+func (a actionJSON) appendJSON(b []byte) []byte {
+	b = appendInt(b, `{"id":`, a.ID)
+	b = appendText(b, `,"command":`, a.Command)
+	b = appendText(b, `,"status":`, a.Status)
+	b = appendInt(b, `,"progress":`, a.Progress)
+	b = appendTime(b, `,"started":`, a.Started)
+	b = appendTime(b, `,"finished":`, a.Finished)
+	b = appendList(b, `,"resources":`, a.Resources, func(b []byte, r refJSON) []byte {
+		return append(appendText(appendInt(b, `{"id":`, r.ID), `,"type":`, r.Type), '}')
+	})
+	return append(appendNullable(b, `,"error":`, a.Error), '}')
+}
+
 type refJSON struct {
 	ID   int64      `json:"id"`
 	Type cloud.Kind `json:"type"`

@@ -3,7 +3,7 @@ package api
 import (
 	"bytes"
 	"encoding/json"
-	"slices"
+	"strconv"
 	"time"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
@@ -20,16 +20,36 @@ type EventJSON struct {
 	ID      int64      `json:"id,omitempty"`
 }
 
+func (e EventJSON) appendJSON(b []byte) []byte {
+	b = appendText(b, `{"type":`, e.Type)
+	if e.Seq != 0 {
+		b = strconv.AppendUint(append(b, `,"seq":`...), e.Seq, 10)
+	}
+	b = append(e.Time.AppendFormat(append(b, `,"time":"`...), time.RFC3339Nano), '"')
+	if e.Project != 0 {
+		b = appendInt(b, `,"project":`, e.Project)
+	}
+	if e.Kind != "" {
+		b = appendText(b, `,"kind":`, e.Kind)
+	}
+	if e.ID != 0 {
+		b = appendInt(b, `,"id":`, e.ID)
+	}
+	return append(b, '}')
+}
+
 // WithResource returns the event as JSON, with the member resource unless that is empty.
 func (e EventJSON) WithResource(resource json.RawMessage) []byte {
-	line := marshal(e)
+	line := e.appendJSON(make([]byte, 0, eventSize+len(resource)))
 	if len(resource) == 0 {
 		return line
 	}
-	line = slices.Grow(line, len(resourceMember)+len(resource))
 	line = append(line[:len(line)-1], resourceMember...)
 	return append(append(line, resource...), '}')
 }
+
+// eventSize is the room for an event without its resource.
+const eventSize = 192
 
 var resourceMember = []byte(`,"resource":`)
 

@@ -71,15 +71,6 @@ func created(id int64, parts ...Part) Response {
 
 func noContent() Response { return Response{Status: http.StatusNoContent} }
 
-// marshal encodes a value of this program. This cannot fail.
-func marshal(v any) []byte {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic("api: " + err.Error())
-	}
-	return b
-}
-
 // bodies are buffers for bodies. One large write to a connection takes less time than many small ones.
 var bodies = sync.Pool{New: func() any { return new([]byte) }}
 
@@ -209,11 +200,7 @@ type timeJSON time.Time
 
 // MarshalJSON implements json.Marshaler. The zero time is null.
 func (t timeJSON) MarshalJSON() ([]byte, error) {
-	if time.Time(t).IsZero() {
-		return []byte("null"), nil
-	}
-	b := append(make([]byte, 0, len(`"2006-01-02T15:04:05Z"`)), '"')
-	return append(time.Time(t).UTC().AppendFormat(b, time.RFC3339), '"'), nil
+	return appendTime(nil, "", t), nil
 }
 
 // nullable returns nil, which is encoded as null, for a zero value.

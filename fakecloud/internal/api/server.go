@@ -33,6 +33,32 @@ type serverJSON struct {
 	PlacementGroup  *placementGroupJSON  `json:"placement_group"`
 }
 
+func (s serverJSON) appendJSON(b []byte) []byte {
+	b = appendInt(b, `{"id":`, s.ID)
+	b = appendText(b, `,"name":`, s.Name)
+	b = appendText(b, `,"status":`, s.Status)
+	b = appendTime(b, `,"created":`, s.Created)
+	b = s.PublicNet.appendJSON(append(b, `,"public_net":`...))
+	b = appendList(b, `,"private_net":`, s.PrivateNet, appendPrivateNet)
+	if s.Datacenter != nil {
+		b = appendOther(b, `,"datacenter":`, s.Datacenter)
+	}
+	b = appendNullable(b, `,"iso":`, s.ISO)
+	b = appendBool(b, `,"rescue_enabled":`, s.RescueEnabled)
+	b = appendBool(b, `,"locked":`, s.Locked)
+	b = appendNullable(b, `,"backup_window":`, s.BackupWindow)
+	b = appendNullable(b, `,"outgoing_traffic":`, s.OutgoingTraffic)
+	b = appendNullable(b, `,"ingoing_traffic":`, s.IngoingTraffic)
+	b = appendInt(b, `,"included_traffic":`, s.IncludedTraffic)
+	b = appendBool(b, `,"protection":{"delete":`, s.Protection.Delete)
+	b = appendBool(b, `,"rebuild":`, s.Protection.Rebuild)
+	b = appendLabels(b, `},"labels":`, s.Labels)
+	b = appendIDs(b, `,"volumes":`, s.Volumes)
+	b = appendIDs(b, `,"load_balancers":`, s.LoadBalancers)
+	b = appendInt(b, `,"primary_disk_size":`, s.PrimaryDiskSize)
+	return append(appendNullable(b, `,"placement_group":`, s.PlacementGroup), '}')
+}
+
 type serverFirewallJSON struct {
 	ID     int64  `json:"id"`
 	Status string `json:"status"`
@@ -43,6 +69,34 @@ type publicNetJSON struct {
 	IPv6        *publicIPv6JSON      `json:"ipv6"`
 	FloatingIPs []int64              `json:"floating_ips"`
 	Firewalls   []serverFirewallJSON `json:"firewalls"`
+}
+
+func (n publicNetJSON) appendJSON(b []byte) []byte {
+	b = append(b, `{"ipv4":`...)
+	if n.IPv4 == nil {
+		b = append(b, "null"...)
+	} else {
+		b = appendInt(b, `{"id":`, n.IPv4.ID)
+		b = appendText(b, `,"ip":`, n.IPv4.IP)
+		b = appendBool(b, `,"blocked":`, n.IPv4.Blocked)
+		b = append(appendText(b, `,"dns_ptr":`, n.IPv4.DNSPtr), '}')
+	}
+	b = append(b, `,"ipv6":`...)
+	if n.IPv6 == nil {
+		b = append(b, "null"...)
+	} else {
+		b = appendInt(b, `{"id":`, n.IPv6.ID)
+		b = appendText(b, `,"ip":`, n.IPv6.IP)
+		b = appendBool(b, `,"blocked":`, n.IPv6.Blocked)
+		b = append(appendList(b, `,"dns_ptr":`, n.IPv6.DNSPtr, func(b []byte, p dnsPtrJSON) []byte {
+			return append(appendText(appendText(b, `{"ip":`, p.IP), `,"dns_ptr":`, p.DNSPtr), '}')
+		}), '}')
+	}
+	b = appendIDs(b, `,"floating_ips":`, n.FloatingIPs)
+	b = appendList(b, `,"firewalls":`, n.Firewalls, func(b []byte, f serverFirewallJSON) []byte {
+		return append(appendText(appendInt(b, `{"id":`, f.ID), `,"status":`, f.Status), '}')
+	})
+	return append(b, '}')
 }
 
 type publicIPv4JSON struct {
@@ -69,6 +123,13 @@ type privateNetJSON struct {
 	IP         netip.Addr   `json:"ip"`
 	AliasIPs   []netip.Addr `json:"alias_ips"`
 	MACAddress string       `json:"mac_address"`
+}
+
+func appendPrivateNet(b []byte, n privateNetJSON) []byte {
+	b = appendInt(b, `{"network":`, n.Network)
+	b = appendAddr(append(b, `,"ip":`...), n.IP)
+	b = appendList(b, `,"alias_ips":`, n.AliasIPs, appendAddr)
+	return append(appendText(b, `,"mac_address":`, n.MACAddress), '}')
 }
 
 type serverProtectionJSON struct {

@@ -1,0 +1,112 @@
+package api
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"net/netip"
+	"reflect"
+	"testing"
+	"time"
+)
+
+// TestAppendersEncodeAsTheLibrary compares each appender with json.Marshal for values whose every field is set at random, so
+// that a field that an appender forgets is noticed.
+func TestAppendersEncodeAsTheLibrary(t *testing.T) {
+	t.Parallel()
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for _, value := range []appender{actionJSON{}, serverJSON{}, EventJSON{}} {
+		for range 2000 {
+			filled := reflect.New(reflect.TypeOf(value)).Elem()
+			fill(rnd, filled)
+			want, err := json.Marshal(filled.Interface())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := marshal(filled.Interface()); string(got) != string(want) {
+				t.Fatalf("%T:\n got %s\nwant %s", value, got, want)
+			}
+		}
+	}
+}
+
+var texts = []string{"", "web-1", "fsn1", "a \"quoted\" \\ text", "<b>&amp;</b>", "Nürnberg", "line\nbreak\x7f", "\u2028\u2029", "bad\xff"}
+
+// fill sets a value and all parts of it to random values. Numbers and pointers are sometimes zero, lists and maps are empty but not nil.
+func fill(rnd *rand.Rand, v reflect.Value) {
+	switch v.Interface().(type) {
+	case timeJSON, time.Time:
+		at := time.Unix(rnd.Int64N(2_000_000_000), rnd.Int64N(2)*1234)
+		v.Set(reflect.ValueOf(at.UTC()).Convert(v.Type()))
+		if rnd.IntN(4) == 0 {
+			v.SetZero()
+		}
+		return
+	case netip.Addr:
+		v.Set(reflect.ValueOf(netip.AddrFrom4([4]byte{10, 0, 0, byte(rnd.IntN(255))})))
+		return
+	}
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(texts[rnd.IntN(len(texts))])
+	case reflect.Bool:
+		v.SetBool(rnd.IntN(2) == 0)
+	case reflect.Int, reflect.Int64:
+		v.SetInt(rnd.Int64N(3) * (rnd.Int64() >> rnd.IntN(63)))
+	case reflect.Uint64:
+		v.SetUint(uint64(rnd.IntN(2)) * (rnd.Uint64() >> rnd.IntN(64)))
+	case reflect.Float64:
+		v.SetFloat(rnd.Float64())
+	case reflect.Pointer:
+		if v.SetZero(); rnd.IntN(3) > 0 {
+			v.Set(reflect.New(v.Type().Elem()))
+			fill(rnd, v.Elem())
+		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), rnd.IntN(4), 4))
+		for i := range v.Len() {
+			fill(rnd, v.Index(i))
+		}
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		for range rnd.IntN(4) {
+			key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+			fill(rnd, key)
+			fill(rnd, value)
+			v.SetMapIndex(key, value)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			fill(rnd, v.Field(i))
+		}
+	default:
+		panic("no random value for a " + v.Type().String())
+	}
+}
+
+func BenchmarkMarshal(b *testing.B) {
+	now := timeJSON(time.Date(2026, 11, 25, 1, 2, 3, 0, time.UTC))
+	for name, value := range map[string]appender{
+		"action": actionJSON{ID: 1 << 30, Command: "create_server", Status: "running", Started: now, Resources: []refJSON{{1 << 31, "server"}}},
+		"event":  EventJSON{Type: "created", Seq: 12345, Time: time.Time(now), Project: 1, Kind: "server", ID: 1 << 31},
+		"server": serverJSON{
+			ID: 1 << 31, Name: "web-1", Status: "running", Created: now, Labels: map[string]string{"role": "web", "stage": "test"},
+			PublicNet: publicNetJSON{
+				IPv4: &publicIPv4JSON{1 << 30, "203.0.113.7", false, "static.7.113.0.203.clients.your-server.de"},
+				IPv6: &publicIPv6JSON{1 << 29, "2001:db8:1::/64", false, []dnsPtrJSON{}},
+			},
+			PrivateNet: []privateNetJSON{{1 << 28, netip.AddrFrom4([4]byte{10, 0, 0, 2}), nil, "86:00:00:11:22:33"}},
+		},
+	} {
+		for name, encode := range map[string]func() []byte{
+			name + "/appender": func() []byte { return marshal(value) },
+			name + "/library":  func() []byte { b, _ := json.Marshal(value); return b },
+		} {
+			b.Run(name, func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					encode()
+				}
+			})
+		}
+	}
+}
