@@ -24,9 +24,6 @@ func TestTheDifferencesAreComplete(t *testing.T) {
 	var linked []string
 	for _, m := range regexp.MustCompile(`\]\(([^):#]+)(?:#[^)]*)?\)`).FindAllStringSubmatch(string(page), -1) {
 		linked = append(linked, m[1])
-		if _, err := os.Stat(filepath.Join(root, m[1])); err != nil {
-			t.Errorf("DIFFERENCES.md links %s: %v", m[1], err)
-		}
 	}
 	found := 0
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
