@@ -29,8 +29,10 @@ func TestALoadBalancerGetsPrimaryIPs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 1)
 	v4, v6 := w.primaryIP("edge-4", hcloud.PrimaryIPTypeIPv4, "fsn1"), w.primaryIP("edge-6", hcloud.PrimaryIPTypeIPv6, "fsn1")
-	annotations := map[string]string{"primary-ipv4": "edge-4", "primary-ipv6": itoa(v6.ID)}
-	for _, name := range []string{"first", "second"} { // the addresses outlive the Service
+	for name, annotations := range map[string]map[string]string{ // the addresses outlive the Service
+		"first":  {"primary-ipv4": "edge-4", "primary-ipv6": itoa(v6.ID)},
+		"second": {"public-net-ipv4": itoa(v4.ID), "public-net-ipv6": itoa(v6.ID)},
+	} {
 		cloud := w.provider()
 		svc := newService(name, annotations, 80)
 		w.eventsSoFar()
@@ -98,6 +100,8 @@ func TestTheAddressesOfALoadBalancerCannotChange(t *testing.T) {
 	setPorts(svc, 80, 81)
 	w.ensure(cloud, svc)
 	w.expectEvent("Warning AddressCannotChange", "primary-ipv4", "delete and create the Service")
+	w.ensure(cloud, newService("web", map[string]string{"public-net-ipv4": itoa(ip.ID)}, 80, 81))
+	w.expectEvent("Warning AddressCannotChange", "public-net-ipv4", "delete and create the Service")
 	if lb := w.theLoadBalancer(); !slices.Equal(listenPorts(lb), []int{80, 81}) {
 		t.Errorf("ports %v", listenPorts(lb))
 	}

@@ -49,13 +49,18 @@ func (s *serviceSync) readPrimaryIPs(ctx context.Context) {
 			return nil
 		}
 		ip := plan.FindPrimaryIP(all, value)
-		if reason := plan.UnfitPrimaryIP(ip, kind, settings.Location); reason != "" {
-			s.failed(plan.InvalidSettings(plan.AnnotationError{Source: plan.AnnotationPrefix + name, Value: value, Reason: reason}))
+		if reason := plan.UnfitPrimaryIP(ip, kind, settings); reason != "" {
+			s.failed(plan.InvalidSettings(plan.AnnotationError{Source: s.key(name), Value: value, Reason: reason}))
 		}
 		return ip
 	}
 	s.in.PrimaryIPv4 = find("primary-ipv4", settings.PrimaryIPv4, hcloud.PrimaryIPTypeIPv4)
 	s.in.PrimaryIPv6 = find("primary-ipv6", settings.PrimaryIPv6, hcloud.PrimaryIPTypeIPv6)
+}
+
+// key returns the full name under which the Service has an annotation.
+func (s *serviceSync) key(name string) string {
+	return plan.AnnotationByName(name).KeyIn(s.svc.Annotations)
 }
 
 // listPrimaryIPs fetches all Primary IPs for the cache.
@@ -90,7 +95,7 @@ func (s *serviceSync) warnExisting(ctx context.Context, lb *hcloud.LoadBalancer)
 			continue
 		}
 		if ip := plan.FindPrimaryIP(all, a.want); ip == nil || ip.ID != a.has {
-			s.events.Warning(s.svc, event.AddressImmutable, "Ignored %s%s: %q: load balancer %d has the address %s for its whole life; delete and create the Service to change it", plan.AnnotationPrefix, a.name, a.want, lb.ID, a.ip)
+			s.events.Warning(s.svc, event.AddressImmutable, "Ignored %s: %q: load balancer %d has the address %s for its whole life; delete and create the Service to change it", s.key(a.name), a.want, lb.ID, a.ip)
 		}
 	}
 }

@@ -20,6 +20,8 @@ const AnnotationPrefix = "load-balancer.hetzner.cloud/"
 type annotation struct {
 	// Name without prefix.
 	Name string
+	// Also is another name, which the production CCM has for it.
+	Also string
 	// Env is the environment variable that holds the default, empty if there is none.
 	Env string
 	// Default is written as in a manifest, empty if there is none.
@@ -37,6 +39,15 @@ type annotation struct {
 // Key returns the annotation's full name.
 func (a annotation) Key() string { return AnnotationPrefix + a.Name }
 
+// KeyIn returns the full name under which a set has the annotation: the other name only if the first one is absent.
+func (a annotation) KeyIn(set map[string]string) string {
+	_, has := set[a.Key()]
+	if _, also := set[AnnotationPrefix+a.Also]; a.Also != "" && also && !has {
+		return AnnotationPrefix + a.Also
+	}
+	return a.Key()
+}
+
 // perPort reports whether the annotation concerns a service of the load balancer. Such an annotation can be
 // set for one port: see portSetting.
 func (a annotation) perPort() bool { return keptOnPort[a.Name] != nil }
@@ -52,11 +63,11 @@ var Annotations = []annotation{
 	{Name: "adopt", Allowed: "the ID or name of an existing load balancer",
 		Doc: "Uses this load balancer instead of a new one, unless another Service owns it. Its ports, its targets and, without an annotation that says otherwise, all its settings stay; the Service's ports and nodes are added. When the Service is deleted, the load balancer loses these and is kept, unless `keep-on-delete` is `false`.",
 		Set: into(func(s *Settings) *string { return &s.Adopt }, parseNonEmpty)},
-	{Name: "primary-ipv4", Allowed: "the ID or name of a Primary IP of type ipv4 that is not assigned",
-		Doc: "Public IPv4 address of a new load balancer, for its whole life. It must be in the load balancer's location. It outlives the load balancer, unless its `auto_delete` is set.",
+	{Name: "primary-ipv4", Also: "public-net-ipv4", Allowed: "the ID or name of a Primary IP of type ipv4 that is not assigned",
+		Doc: "Public IPv4 address of a new load balancer, for its whole life. It must be in the load balancer's location. It outlives the load balancer, unless its `auto_delete` is set. `public-net-ipv4`, the production CCM's name since 1.39, means the same.",
 		Set: into(func(s *Settings) *string { return &s.PrimaryIPv4 }, parseNonEmpty)},
-	{Name: "primary-ipv6", Allowed: "the ID or name of a Primary IP of type ipv6 that is not assigned",
-		Doc: "Public IPv6 address of a new load balancer, as `primary-ipv4`.",
+	{Name: "primary-ipv6", Also: "public-net-ipv6", Allowed: "the ID or name of a Primary IP of type ipv6 that is not assigned",
+		Doc: "Public IPv6 address of a new load balancer, as `primary-ipv4`. `public-net-ipv6` means the same.",
 		Set: into(func(s *Settings) *string { return &s.PrimaryIPv6 }, parseNonEmpty)},
 	{Name: "hostname", Allowed: "a DNS name",
 		Doc: "The Service's status contains this name and no address, so that traffic from inside the cluster passes through the load balancer too.",
@@ -197,14 +208,16 @@ func (e AnnotationError) Error() string {
 
 // Setting returns the name of the annotation, without prefix.
 func (e AnnotationError) Setting() string {
-	if name, ok := strings.CutPrefix(e.Source, AnnotationPrefix); ok {
+	name, ours := strings.CutPrefix(e.Source, AnnotationPrefix)
+	for _, a := range Annotations {
+		if ours && (name == a.Name || name == a.Also) || !ours && e.Source == a.Env {
+			return a.Name
+		}
+	}
+	if ours {
 		return name
 	}
-	i := slices.IndexFunc(Annotations, func(a annotation) bool { return a.Env != "" && a.Env == e.Source })
-	if i < 0 {
-		return ""
-	}
-	return Annotations[i].Name
+	return ""
 }
 
 // SettingsError holds all mistakes in the settings of a Service. Only a change of the Service, or of a
@@ -227,7 +240,8 @@ func InvalidSettings(mistakes ...error) error {
 // annotations with our prefix that do not exist.
 func ParseAnnotations(set map[string]string, defaults map[string]string) (s Settings, unknown []string, mistakes []error) {
 	for _, a := range Annotations {
-		value, present := set[a.Key()]
+		key := a.KeyIn(set)
+		value, present := set[key]
 		if !present {
 			// A network-zone annotation overrides a default location, and a location annotation a
 			// default network zone.
@@ -239,13 +253,16 @@ func ParseAnnotations(set map[string]string, defaults map[string]string) (s Sett
 			}
 		}
 		if err := a.Set(&s, value); err != nil {
-			mistakes = append(mistakes, AnnotationError{Source: a.Key(), Value: value, Reason: "is not valid: must be " + a.Allowed})
+			mistakes = append(mistakes, AnnotationError{Source: key, Value: value, Reason: "is not valid: must be " + a.Allowed})
+		}
+		if other, both := set[AnnotationPrefix+a.Also]; a.Also != "" && both && other != value {
+			mistakes = append(mistakes, AnnotationError{Source: AnnotationPrefix + a.Also, Value: other, Reason: "contradicts " + key + ", which means the same: set one of them"})
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(set)) {
 		name, ours := strings.CutPrefix(key, AnnotationPrefix)
 		if !ours || slices.Contains(outputAnnotations, name) ||
-			slices.ContainsFunc(Annotations, func(a annotation) bool { return a.Name == name }) {
+			slices.ContainsFunc(Annotations, func(a annotation) bool { return a.Name == name || a.Also == name }) {
 			continue
 		}
 		a, port, ok := cutPort(name)

@@ -22,15 +22,19 @@ func FindPrimaryIP(all []*hcloud.PrimaryIP, idOrName string) *hcloud.PrimaryIP {
 	return all[i]
 }
 
-// UnfitPrimaryIP says why a new load balancer in the location cannot have the Primary IP, or returns "".
-func UnfitPrimaryIP(ip *hcloud.PrimaryIP, kind hcloud.PrimaryIPType, location string) string {
-	switch {
+// UnfitPrimaryIP says why a new load balancer with the settings cannot have the Primary IP, or returns "".
+func UnfitPrimaryIP(ip *hcloud.PrimaryIP, kind hcloud.PrimaryIPType, s *Settings) string {
+	switch location := s.Location; {
+	case s.DisablePublicNetwork:
+		return "contradicts disable-public-network: remove one of the two" // the production CCM refuses this, too
 	case ip == nil:
 		return "does not exist: must be the ID or name of a Primary IP in the project"
 	case ip.Type != kind:
 		return fmt.Sprintf("is of type %s: must be a Primary IP of type %s", ip.Type, kind)
 	case ip.AssigneeID != 0:
 		return fmt.Sprintf("is assigned to %s %d: must be a Primary IP that is not assigned", ip.AssigneeType, ip.AssigneeID)
+	case ip.Blocked:
+		return "is blocked: must be a Primary IP that is not blocked"
 	case ip.Location != nil && location != "" && ip.Location.Name != location:
 		return fmt.Sprintf("is in location %s: must be in %s, the location of the load balancer", ip.Location.Name, location)
 	}
