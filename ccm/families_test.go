@@ -60,6 +60,8 @@ func TestClustersWithoutPublicIPv4NeedNoAnnotation(t *testing.T) {
 			w.addBareServer("node-3", tc.ipv6, tc.inNetwork)
 			w.nodes = w.nodes[1:]
 			w.ensure(provider(), svc)
+			w.clock.Step(time.Minute) // the old target leaves when the new one is healthy
+			w.ensure(provider(), svc)
 			if lb := w.theLoadBalancer(); !slices.Equal(targetIDs(lb), serverIDs(w.nodes)) {
 				t.Errorf("targets %v, want %v", targetIDs(lb), serverIDs(w.nodes))
 			}

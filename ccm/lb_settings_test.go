@@ -453,8 +453,11 @@ func TestPrivateTargetsFollowNodesWithoutASetting(t *testing.T) {
 	w.addServer("node-3")
 	w.nodes = w.nodes[1:]
 	w.eventsSoFar()
-	if _, err := w.tryEnsure(w.provider(func(c *ccm.Config) { c.Network, c.RoutesEnabled = "", false }), svc); err == nil {
-		t.Error("no error")
+	for range 2 { // the old target leaves when the new one is healthy
+		if _, err := w.tryEnsure(w.provider(func(c *ccm.Config) { c.Network, c.RoutesEnabled = "", false }), svc); err == nil {
+			t.Error("no error")
+		}
+		w.clock.Step(time.Minute)
 	}
 	w.expectEvent("Warning InvalidSettings", "use-private-ip", "HCLOUD_NETWORK")
 	lb := w.theLoadBalancer()

@@ -101,6 +101,8 @@ func TestChangesOfTheServiceReachTheLoadBalancer(t *testing.T) {
 				t.Helper()
 				change()
 				w.ensure(cloud, svc)
+				w.clock.Step(time.Minute) // a target leaves when another one is healthy
+				w.ensure(cloud, svc)
 				if lb := w.theLoadBalancer(); lb.ID != id || !check(lb) {
 					t.Errorf("%s: %+v", what, lb)
 				}

@@ -48,7 +48,7 @@ const (
 	TypeLimits Feature = "type-limits"
 	// SmoothPorts: ports are changed one by one in an order in which all others keep serving.
 	SmoothPorts Feature = "smooth-ports"
-	// SmoothTargets: targets that have to leave serve until another one is healthy.
+	// SmoothTargets: targets that have to leave serve until others are healthy in their place.
 	SmoothTargets Feature = "smooth-targets"
 	// IngressChoice: annotations choose which addresses, or which hostname, the Service's status shows.
 	IngressChoice Feature = "ingress-choice"

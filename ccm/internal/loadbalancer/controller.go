@@ -65,7 +65,7 @@ type Controller struct {
 	// issuances holds the time of the last attempt for each certificate whose issuance failed.
 	issuances map[int64]time.Time
 	// leaving holds by UID since when targets wait before they leave.
-	leaving map[string]time.Time
+	leaving map[string]wait
 	// waits receives a signal when targets wait for another one to be healthy.
 	Waits chan struct{}
 }
@@ -77,7 +77,7 @@ func New(waiter *apicall.Waiter, servers *inventory.Servers, network *inventory.
 	l := &Controller{
 		client: waiter.Client, waiter: waiter, slow: &apicall.SlowActions{Waiter: waiter}, servers: servers, network: network,
 		evidence: e, store: inventory.NewLoadBalancers(waiter.Client, clk, e), defaults: defaults, events: events, own: own,
-		managed: map[string]managedService{}, issuances: map[int64]time.Time{}, leaving: map[string]time.Time{}, Waits: make(chan struct{}, 1),
+		managed: map[string]managedService{}, issuances: map[int64]time.Time{}, leaving: map[string]wait{}, Waits: make(chan struct{}, 1),
 	}
 	l.certs = apicall.NewCache(clk, inventory.MaxLoadBalancerAge, l.listCertificates)
 	l.types = apicall.NewCache(clk, maxCatalogueAge, l.listTypes)

@@ -1,6 +1,7 @@
 package loadbalancer
 
 import (
+	"fmt"
 	"strconv"
 	"time"
 
@@ -8,47 +9,58 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 )
 
-// A new target serves only when its health check has succeeded, 15 s later by default. If all healthy targets left earlier, no
-// client would be served: when another pool of nodes or another node-selector is chosen, or when a node is drained as soon as the
-// next one is ready. So they leave when others are healthy on the same ports. They leave after leaveAfter in any case, since to
-// exclude a node is a person's right.
+// A new target serves only when its health check has succeeded, 15 s later by default. If the healthy targets left earlier, few of
+// them or none would serve: when another pool of nodes or another node-selector is chosen, or when a node is drained as soon as the
+// next one is ready. So one leaves for each new one that is healthy, and also one whenever none has become healthy for leaveAfter, since to
+// exclude a node is a person's right. The last healthy one stays until its server no longer serves.
 //
 // Not kept: a selector that targets of their own replace leaves before they are healthy.
 
 const (
-	// leaveAfter is how long targets that have to leave wait until another one is healthy. The default health check needs
+	// leaveAfter is how long targets that have to leave wait for another one to be healthy, before one of them leaves. The default health check needs
 	// 15 s, a pod on a new node some more. The machine controller waits two minutes until a server has left all load balancers.
 	leaveAfter = time.Minute
 	// LeavePoll is the time until the next look at the health of the others. One list answers for all load balancers.
 	LeavePoll = 4 * time.Second
 )
 
+// wait is that of a Service's targets that have to leave: how many there are, and since when not fewer.
+type wait struct {
+	since   time.Time
+	targets int
+}
+
 // leaveNow reports whether the Service's targets have waited long enough.
 func (l *Controller) leaveNow(uid string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	since, waits := l.leaving[uid]
-	return waits && l.waiter.Clock.Since(since) >= leaveAfter
+	w, waits := l.leaving[uid]
+	return waits && l.waiter.Clock.Since(w.since) >= leaveAfter
 }
 
-// noteLeaving remembers since when targets wait, and has the comparison look again.
+// noteLeaving remembers since when targets wait, and has the comparison look again. It reports an error if one cannot leave even
+// now, because no other target is healthy.
 func (s *serviceSync) noteLeaving(planned *plan.LoadBalancer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, waits := s.leaving[planned.UID]
-	switch {
-	case len(planned.Leaving) == 0:
+	var servers []string
+	for _, t := range planned.Leaving {
+		servers = append(servers, strconv.FormatInt(t.ServerID, 10))
+	}
+	w, waits := s.leaving[planned.UID]
+	switch n := len(servers); {
+	case n == 0:
 		delete(s.leaving, planned.UID)
 		return
-	case s.in.LeaveNow:
-		return
 	case !waits:
-		s.leaving[planned.UID] = s.waiter.Clock.Now()
-		var servers []string
-		for _, t := range planned.Leaving {
-			servers = append(servers, strconv.FormatInt(t.ServerID, 10))
-		}
-		s.events.Normal(s.svc, event.Pending, "Targets leave when another one is healthy, at the latest after %v: servers %s", leaveAfter, plan.Abbreviate(servers))
+		s.events.Normal(s.svc, event.Pending, "Targets leave when others are healthy in their place, or one after the other, each %v: servers %s", leaveAfter, plan.Abbreviate(servers))
+		fallthrough
+	case n < w.targets:
+		s.leaving[planned.UID] = wait{s.waiter.Clock.Now(), n}
+	case s.in.LeaveNow:
+		s.failed(fmt.Errorf("server %s stays a target although its node is not chosen: no other target is healthy; check the pods of the Service and its other nodes",
+			plan.Abbreviate(servers)))
+		return
 	}
 	select {
 	case s.Waits <- struct{}{}:

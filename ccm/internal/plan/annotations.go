@@ -210,7 +210,7 @@ func (e AnnotationError) Error() string {
 func (e AnnotationError) Setting() string {
 	name, ours := strings.CutPrefix(e.Source, AnnotationPrefix)
 	for _, a := range Annotations {
-		if ours && (name == a.Name || name == a.Also) || !ours && e.Source == a.Env {
+		if ours && (name == a.Name || name == a.Also) || !ours && a.Env != "" && e.Source == a.Env {
 			return a.Name
 		}
 	}

@@ -9,24 +9,30 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 )
 
-// keepLeaving keeps targets in the plan that have to wait before they leave. It runs when the plan fits the type's limits, and
-// targets that wait take the place of new ones rather than none waits.
+// keepLeaving keeps targets in the plan that have to wait before they leave: one healthy target leaves for each planned one that
+// has become healthy. It runs when the plan fits the type's limits, in which targets that wait have a place before new ones.
 func keepLeaving(plan *LoadBalancer, in Input, private bool) {
 	lb := in.Current
-	if lb == nil || plan.Guest || len(plan.Targets) == 0 && plan.Selector.Selector == "" && !slices.ContainsFunc(in.Nodes, nodeinfo.LacksRoute) {
+	if lb == nil || plan.Guest {
 		return
+	}
+	wanted := 0
+	for _, n := range selectedNodes(in, currentTargets(lb)) { // also those that are not targets yet, for whatever reason
+		if !nodeinfo.IsForeign(n) {
+			wanted++
+		}
 	}
 	if _, detaches := (&difference{plan: plan, lb: lb}).network(); detaches {
 		return // its private targets have to leave
 	}
-	plan.Leaving = neededTargets(plan, lb, private)
-	if len(plan.Leaving) == 0 || in.LeaveNow {
+	plan.Leaving = neededTargets(plan, lb, private, wanted, in.LeaveNow)
+	if len(plan.Leaving) == 0 {
 		return
 	}
 	waiting, room := plan.Leaving, math.MaxInt
 	if in.Limits != nil {
 		room = in.Limits.MaxTargets - foreignTargets(plan, lb)
-		waiting = waiting[:min(len(waiting), max(1, room-len(plan.Targets)))]
+		waiting = waiting[:min(len(waiting), max(0, room-nextTargets(plan, lb)))]
 	}
 	if plan.Targets = slices.Concat(plan.Targets, waiting); len(plan.Targets) > room {
 		plan.Targets = chooseTargets(plan.Targets, room, ServerTargets(lb), in.Servers)
@@ -34,42 +40,85 @@ func keepLeaving(plan *LoadBalancer, in Input, private bool) {
 	slices.SortFunc(plan.Targets, compareTargets)
 }
 
-// neededTargets returns the Service's targets that the plan lacks, and that are healthy on a port on which no other target is. Those
-// with another kind of address are not among them: they have to leave before the public interface or the network can.
-func neededTargets(plan *LoadBalancer, lb *hcloud.LoadBalancer, private bool) (needed []Target) {
-	own := ServerTargets(lb)
-	served := map[int]bool{} // ports
-	var leaving []hcloud.LoadBalancerTarget
+// nextTargets returns how many planned targets a load balancer without room has next: those that it has, and another one when all
+// of them are healthy.
+func nextTargets(plan *LoadBalancer, lb *hcloud.LoadBalancer) (n int) {
+	next := 1
 	for _, t := range lb.Targets {
-		isServer := func(s Target) bool {
-			return t.Server != nil && t.Server.Server != nil && s.ServerID == t.Server.Server.ID
+		if !slices.ContainsFunc(plan.Targets, isServer(t)) {
+			continue
 		}
+		n++
+		if len(healthyPorts(t)) < len(t.HealthStatus) {
+			next = 0
+		}
+	}
+	return n + next
+}
+
+// neededTargets returns the Service's targets that the plan lacks, and that are healthy on a port on which fewer than the wanted
+// number of targets would be. If leaveNow is set, one of them is left out, unless it is the last one on a port. Those with
+// another kind of address are not among them: they have to leave before the public interface or the network can.
+func neededTargets(plan *LoadBalancer, lb *hcloud.LoadBalancer, private bool, wanted int, leaveNow bool) (needed []Target) {
+	own := ServerTargets(lb)
+	served := map[int]map[int64]bool{} // healthy servers by port; an address counts as a server
+	serve := func(t hcloud.LoadBalancerTarget, server int64) {
+		for _, port := range healthyPorts(t) {
+			if served[port] == nil {
+				served[port] = map[int64]bool{}
+			}
+			served[port][server] = true
+		}
+	}
+	var leaving []hcloud.LoadBalancerTarget
+	for i, t := range lb.Targets {
 		switch {
-		case !slices.ContainsFunc(own, isServer), slices.ContainsFunc(plan.Targets, isServer):
-			for _, port := range healthyPorts(t) {
-				served[port] = true
+		case !slices.ContainsFunc(own, isServer(t)), slices.ContainsFunc(plan.Targets, isServer(t)):
+			serve(t, serverOf(t, int64(-i)))
+			for j, selected := range t.Targets {
+				serve(selected, serverOf(selected, int64(-j)))
 			}
 		case t.UsePrivateIP == private:
 			leaving = append(leaving, t)
 		}
 	}
 	for _, t := range leaving {
-		if slices.ContainsFunc(healthyPorts(t), func(port int) bool { return !served[port] }) {
-			needed = append(needed, Target{t.Server.Server.ID, private})
+		id := serverOf(t, 0)
+		if slices.ContainsFunc(healthyPorts(t), func(port int) bool { return len(served[port]) < wanted && !served[port][id] }) {
+			serve(t, id)
+			needed = append(needed, Target{id, private})
+		}
+	}
+	for _, t := range leaving {
+		if !leaveNow || !slices.ContainsFunc(needed, isServer(t)) {
+			continue
+		}
+		if !slices.ContainsFunc(healthyPorts(t), func(port int) bool { return len(served[port]) == 1 }) {
+			return slices.DeleteFunc(needed, isServer(t))
 		}
 	}
 	return needed
 }
 
-// healthyPorts returns the ports on which a target, or a server that it selects, is healthy.
+// isServer returns a function that reports whether a target is the server of t.
+func isServer(t hcloud.LoadBalancerTarget) func(Target) bool {
+	return func(s Target) bool { return s.ServerID == serverOf(t, 0) }
+}
+
+// serverOf returns the id of a target's server, or other if it is none.
+func serverOf(t hcloud.LoadBalancerTarget, other int64) int64 {
+	if t.Server == nil || t.Server.Server == nil {
+		return other
+	}
+	return t.Server.Server.ID
+}
+
+// healthyPorts returns the ports on which a target is healthy.
 func healthyPorts(t hcloud.LoadBalancerTarget) (ports []int) {
 	for _, h := range t.HealthStatus {
 		if h.Status == hcloud.LoadBalancerTargetHealthStatusStatusHealthy {
 			ports = append(ports, h.ListenPort)
 		}
-	}
-	for _, selected := range t.Targets {
-		ports = append(ports, healthyPorts(selected)...)
 	}
 	return ports
 }

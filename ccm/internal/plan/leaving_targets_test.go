@@ -27,21 +27,24 @@ func TestATargetIsNeededForEachPort(t *testing.T) {
 	for name, tc := range map[string]struct {
 		targets []hcloud.LoadBalancerTarget
 		private bool
+		wanted  int
 		needed  bool
 	}{
-		"alone":                               {[]hcloud.LoadBalancerTarget{target(1, 80)}, false, true},
-		"alone, with another kind of address": {[]hcloud.LoadBalancerTarget{target(1, 80)}, true, false},
-		"unhealthy":                           {[]hcloud.LoadBalancerTarget{target(1)}, false, false},
-		"the other is healthy":                {[]hcloud.LoadBalancerTarget{target(1, 80, 443), target(2, 80, 443)}, false, false},
-		"the other is unhealthy":              {[]hcloud.LoadBalancerTarget{target(1, 80, 443), target(2)}, false, true},
-		"the other serves one port of two":    {[]hcloud.LoadBalancerTarget{target(1, 80, 443), target(2, 80)}, false, true},
-		"each serves the same port":           {[]hcloud.LoadBalancerTarget{target(1, 80), target(2, 80)}, false, false},
-		"a selector serves":                   {[]hcloud.LoadBalancerTarget{target(1, 80, 443), selector}, false, false},
+		"alone":                                {[]hcloud.LoadBalancerTarget{target(1, 80)}, false, 1, true},
+		"alone, with another kind of address":  {[]hcloud.LoadBalancerTarget{target(1, 80)}, true, 1, false},
+		"unhealthy":                            {[]hcloud.LoadBalancerTarget{target(1)}, false, 1, false},
+		"the other is healthy":                 {[]hcloud.LoadBalancerTarget{target(1, 80, 443), target(2, 80, 443)}, false, 1, false},
+		"the other is unhealthy":               {[]hcloud.LoadBalancerTarget{target(1, 80, 443), target(2)}, false, 1, true},
+		"the other serves one port of two":     {[]hcloud.LoadBalancerTarget{target(1, 80, 443), target(2, 80)}, false, 1, true},
+		"each serves the same port":            {[]hcloud.LoadBalancerTarget{target(1, 80), target(2, 80)}, false, 1, false},
+		"the other is healthy, two are wanted": {[]hcloud.LoadBalancerTarget{target(1, 80, 443), target(2, 80, 443)}, false, 2, true},
+		"none is wanted":                       {[]hcloud.LoadBalancerTarget{target(1, 80)}, false, 0, false},
+		"a selector serves":                    {[]hcloud.LoadBalancerTarget{target(1, 80, 443), selector}, false, 1, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			plan := &LoadBalancer{Targets: []Target{{ServerID: 2}}}
-			needed := neededTargets(plan, &hcloud.LoadBalancer{Targets: tc.targets}, tc.private)
+			needed := neededTargets(plan, &hcloud.LoadBalancer{Targets: tc.targets}, tc.private, tc.wanted, false)
 			if got := len(needed) == 1 && needed[0].ServerID == 1; got != tc.needed || len(needed) > 1 {
 				t.Errorf("needed %v, want %t", needed, tc.needed)
 			}

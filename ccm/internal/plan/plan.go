@@ -77,8 +77,8 @@ type LoadBalancer struct {
 	// replace other selectors, KeepSelectors is set and earlier selectors stay.
 	Selector      selectorTarget
 	KeepSelectors bool
-	// Targets are ordered by server ID, Services by port. Leaving are servers that have to leave although no other one is
-	// healthy on a port: unless Input.LeaveNow is set, Targets has them, too.
+	// Targets are ordered by server ID, Services by port. Leaving are servers that have to leave when others are healthy
+	// in their place; Targets has them, too, as far as there is room.
 	Targets, Leaving []Target
 	// IPv6 holds the addresses of public targets that the load balancer reaches over IPv6, by server ID.
 	IPv6     map[int64]netip.Addr
@@ -120,7 +120,7 @@ type Input struct {
 	Servers map[int64]*hcloud.Server
 	// Unread is set if some servers could not be read. All targets stay then.
 	Unread bool
-	// LeaveNow is set if targets have waited long enough for another one to be healthy.
+	// LeaveNow is set if targets have waited long enough for others to be healthy, so that one of them leaves.
 	LeaveNow bool
 	// NetworkID of HCLOUD_NETWORK; 0 if there is none.
 	NetworkID int64

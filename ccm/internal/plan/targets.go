@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -29,11 +30,8 @@ func usesPrivateIP(plan *LoadBalancer, in Input) bool {
 func planTargets(in Input, private bool) (targets []Target, ipv6 map[int64]netip.Addr, notes []Note) {
 	var noAddress, noRoute []string
 	network := in.NetworkID
-	current := map[int64]Target{}
+	current := currentTargets(in.Current)
 	if in.Current != nil {
-		for _, t := range ServerTargets(in.Current) {
-			current[t.ServerID] = t
-		}
 		if (network == 0 || IsLent(in.Current)) && len(in.Current.PrivateNet) > 0 {
 			network = in.Current.PrivateNet[0].Network.ID // HCLOUD_NETWORK is not known, or another one
 		}
@@ -83,6 +81,17 @@ func planTargets(in Input, private bool) (targets []Target, ipv6 map[int64]netip
 	slices.SortFunc(targets, compareTargets)
 	targets = slices.Compact(targets)
 	return targets, ipv6, append(notes, skippedNotes(noAddress, noRoute, private)...)
+}
+
+// currentTargets returns the Service's targets of type server by server ID.
+func currentTargets(lb *hcloud.LoadBalancer) map[int64]Target {
+	current := map[int64]Target{}
+	if lb != nil {
+		for _, t := range ServerTargets(lb) {
+			current[t.ServerID] = t
+		}
+	}
+	return current
 }
 
 // allForeign reports whether all nodes belong to another provider.
