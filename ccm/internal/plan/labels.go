@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"hash/fnv"
 	"maps"
@@ -23,9 +25,8 @@ func parseLabels(v string) (map[string]string, error) {
 	labels := map[string]string{}
 	for text := range strings.SplitSeq(v, ",") {
 		key, value, found := strings.Cut(strings.TrimSpace(text), "=")
-		prefix, _, hasPrefix := strings.Cut(key, "/")
 		_, twice := labels[key]
-		if !found || twice || hasPrefix && slices.Contains(reservedLabels, prefix) ||
+		if !found || twice || isReserved(key) ||
 			len(validation.IsQualifiedName(key)) > 0 || len(validation.IsValidLabelValue(value)) > 0 {
 			return nil, errNotAllowed
 		}
@@ -35,26 +36,46 @@ func parseLabels(v string) (map[string]string, error) {
 }
 
 // withUserLabels returns a copy of labels with the wanted ones, and without those that the annotation has set
-// earlier.
+// earlier. A label that was there before the annotation is that of somebody else, and stays.
 func withUserLabels(labels, want map[string]string) map[string]string {
 	recorded := decodeList(labels, labelUserLabels)
-	result := map[string]string{}
-	for k, v := range labels {
-		if !isListLabel(k, labelUserLabels) && !slices.Contains(recorded, hashOf(k)) {
-			result[k] = v
-		}
+	set := func(k string) bool { return isHashed(recorded, k) && !isReserved(k) }
+	result := maps.Clone(labels)
+	if result == nil {
+		result = map[string]string{}
 	}
+	maps.DeleteFunc(result, func(k, _ string) bool { return isListLabel(k, labelUserLabels) || set(k) })
 	var hashes []string
 	for k, v := range want {
+		if _, others := result[k]; !others {
+			hashes = append(hashes, hashOf(k))
+		}
 		result[k] = v
-		hashes = append(hashes, hashOf(k))
 	}
 	slices.Sort(hashes)
 	maps.Copy(result, encodeList(labelUserLabels, hashes))
 	return result
 }
 
+// isReserved reports whether a user cannot set the label.
+func isReserved(key string) bool {
+	prefix, _, hasPrefix := strings.Cut(key, "/")
+	return hasPrefix && slices.Contains(reservedLabels, prefix)
+}
+
+// hashOf returns a hash to which no second text can be found.
 func hashOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:8])
+}
+
+// isHashed reports whether a text is among those that were recorded, also by an earlier version.
+func isHashed(hashes []string, text string) bool {
+	return slices.Contains(hashes, hashOf(text)) || slices.Contains(hashes, earlierHashOf(text))
+}
+
+// earlierHashOf is hashOf before version 0.1.
+func earlierHashOf(text string) string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(text)) // returns no error
 	return fmt.Sprintf("%08x", h.Sum32())

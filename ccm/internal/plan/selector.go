@@ -57,7 +57,7 @@ func selectorsOf(lb *hcloud.LoadBalancer) (targets []hcloud.LoadBalancerTarget) 
 // ownSelectors returns those that belong to the Service.
 func ownSelectors(lb *hcloud.LoadBalancer) (own []selectorTarget) {
 	for _, t := range selectorsOf(lb) {
-		if slices.Contains(decodeList(lb.Labels, labelSelectors), hashOf(t.LabelSelector.Selector)) {
+		if isHashed(decodeList(lb.Labels, labelSelectors), t.LabelSelector.Selector) {
 			own = append(own, selectorTarget{t.LabelSelector.Selector, t.UsePrivateIP})
 		}
 	}
