@@ -3,7 +3,10 @@
 //
 // How the parts fit:
 //
-//	cloud.go               the provider: it wires the rooms below, for the four controllers
+//	cloud.go, options.go   the provider: what the controllers share, Initialize, the leader fence
+//	node.go, node_lifecycle.go, service.go, route.go
+//	                       one per controller: how what it calls is made
+//	comparison.go          starts the comparison, which acts when no controller does
 //	config.go, config_nodes.go, config_unknown.go
 //	                       settings from the environment; all mistakes are reported together
 //	public.go, events.go, version.go
