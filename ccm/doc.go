@@ -13,8 +13,9 @@
 //	                       names that others use
 //	internal/plan          pure: Service + nodes + servers → the load balancer that should be, and the difference to what it
 //	                       is, as ordered operations; every Service annotation, declared once; who owns what
-//	internal/loadbalancer  cloudprovider.LoadBalancer. controller.go is called, sync.go makes one sync of one Service (input, plan,
-//	                       difference), apply.go sends the operations one at a time; the others are about one topic each
+//	internal/loadbalancer  cloudprovider.LoadBalancer. controller.go is called, sync.go makes one sync of one Service: find.go,
+//	                       input.go (what the plan depends on), create.go if there is none, apply.go (the operations, one at
+//	                       a time); the others are about one topic each
 //	internal/node          cloudprovider.InstancesV2: Node ↔ server; labels, taints, and no pods on a Node without a route
 //	internal/route         cloudprovider.Routes
 //	internal/resync        repairs changes that were made outside of the CCM

@@ -16,7 +16,7 @@ import (
 //
 //   - It marks a load balancer with the label hcloud-ccm/service-uid. One with the UID of a Service of ours is taken
 //     over: it gets our labels in addition and is compared with the Service like any other. Like an adopted
-//     one, it is given what it lacks before anything is taken away (give_first.go).
+//     one, it is given what it lacks before anything is taken away (plan.GiveFirst).
 //   - Its ports that the Service does not have stay: we cannot know who has made them.
 //   - The label of the production CCM stays, and load balancers of ours have it too. So it finds them again when
 //     an operator goes back.
@@ -24,12 +24,9 @@ import (
 //     production CCM. A Service that shows none may have one that was made just now: it has the default
 //     name, or the one of the annotation, and is found by that (adopt).
 
-// findElsewhere looks for the Service's load balancer where its label does not lead to. others have the Service's
+// findElsewhere looks for the load balancer that the Service shows where its label does not lead to. others have the Service's
 // label, but belong to other clusters. It returns nil if there is none.
 func (l *Controller) findElsewhere(ctx context.Context, svc *corev1.Service, others []*hcloud.LoadBalancer) (*hcloud.LoadBalancer, error) {
-	if len(svc.Status.LoadBalancer.Ingress) == 0 {
-		return nil, nil
-	}
 	for _, lb := range others {
 		if !plan.ShowsAddressOf(svc, lb) && plan.ShowsAnyAddress(svc) {
 			continue
