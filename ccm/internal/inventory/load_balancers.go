@@ -67,7 +67,7 @@ func (s *LoadBalancers) listAll(ctx context.Context) (map[string][]*hcloud.LoadB
 }
 
 // visible returns the UIDs of the Services whose load balancers are visible: those with our label, and those
-// that the production CCM made and that we have not taken over yet. The latter cost one call for all Services that lack
+// that the production CCM made and that no Service has inherited yet. The latter cost one call for all Services that lack
 // a load balancer for the first time.
 func (s *LoadBalancers) visible(ctx context.Context, byUID map[string][]*hcloud.LoadBalancer) (map[string]bool, error) {
 	visible := map[string]bool{}
@@ -102,7 +102,7 @@ func (s *LoadBalancers) visible(ctx context.Context, byUID map[string][]*hcloud.
 	defer s.mu.Unlock()
 	for uid := range s.inherited {
 		if visible[uid] {
-			delete(s.inherited, uid) // taken over
+			delete(s.inherited, uid) // it has our label now
 		}
 		visible[uid] = true
 	}

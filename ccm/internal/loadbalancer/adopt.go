@@ -64,7 +64,7 @@ func (l *Controller) adopt(ctx context.Context, svc *corev1.Service, planned *pl
 		return nil, fmt.Errorf("load balancer %d (%s) belongs to %s: choose another name", lb.ID, lb.Name, owner)
 	}
 	if l.own.Inherits(lb.Labels, planned.UID) {
-		return l.takeOver(ctx, svc, lb)
+		return l.inherit(ctx, svc, lb)
 	}
 	if planned.Name == "" && planned.Adopt == "" || plan.WasReleased(lb, svc) {
 		text := fmt.Sprintf("load balancer %d (%s) has the name of this Service's load balancer, but not the label %s: nothing was changed; set the label to give it to the Service, or rename it to get a new one",

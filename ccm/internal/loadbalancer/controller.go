@@ -61,8 +61,8 @@ type Controller struct {
 	managed map[string]managedService // by UID: Services that resync compares
 	// issuances holds the time of the last attempt for each certificate whose issuance failed.
 	issuances map[int64]time.Time
-	// leaving holds by UID since when targets wait before they leave.
-	leaving map[string]time.Time
+	// lingering holds by UID since when targets wait before they leave.
+	lingering map[string]time.Time
 	// waits receives a signal when targets wait for another one to be healthy.
 	Waits chan struct{}
 }
@@ -74,7 +74,7 @@ func New(waiter *apicall.Waiter, servers *inventory.Servers, network *inventory.
 	l := &Controller{
 		client: waiter.Client, waiter: waiter, slow: &apicall.SlowActions{Waiter: waiter}, servers: servers, network: network,
 		evidence: e, store: inventory.NewLoadBalancers(waiter.Client, clk, e), defaults: defaults, events: events, own: own,
-		managed: map[string]managedService{}, issuances: map[int64]time.Time{}, leaving: map[string]time.Time{}, Waits: make(chan struct{}, 1),
+		managed: map[string]managedService{}, issuances: map[int64]time.Time{}, lingering: map[string]time.Time{}, Waits: make(chan struct{}, 1),
 	}
 	l.certs = apicall.NewCache(clk, inventory.MaxLoadBalancerAge, l.listCertificates)
 	l.types = apicall.NewCache(clk, maxCatalogueAge, l.listTypes)
@@ -112,7 +112,7 @@ func (l *Controller) GetLoadBalancer(ctx context.Context, _ string, svc *corev1.
 	defer unlock()
 	unwanted := svc.DeletionTimestamp != nil || svc.Spec.Type != corev1.ServiceTypeLoadBalancer
 	if unwanted {
-		l.release(svc)
+		l.unmanage(svc)
 	}
 	sameToken := l.evidence.SameToken()
 	lbs, err := l.ownedNow(ctx, svc)
@@ -213,7 +213,7 @@ func (l *Controller) EnsureLoadBalancerDeleted(ctx context.Context, _ string, sv
 		return err
 	}
 	defer unlock()
-	l.release(svc)
+	l.unmanage(svc)
 	sameToken := l.evidence.SameToken()
 	lbs, err := l.ownedNow(ctx, svc)
 	if err != nil {
@@ -248,7 +248,7 @@ func (l *Controller) EnsureLoadBalancerDeleted(ctx context.Context, _ string, sv
 	if len(lbs) == 0 && inUse && hcloud.IsError(err, hcloud.ErrorCodeServiceError, hcloud.ErrorCodeResourceInUse) {
 		// A person has removed the label of the load balancer to keep it: its certificates stay with it. service_error is the
 		// API's answer (terraform-provider-hcloud issue 1065), and has other causes, too.
-		return l.leaveCertificates(ctx, svc, certs)
+		return l.retainCertificates(ctx, svc, certs)
 	}
 	return err
 }
@@ -261,13 +261,13 @@ func (l *Controller) manage(svc *corev1.Service, nodes []*corev1.Node) {
 	l.managed[string(svc.UID)] = managedService{svc.Namespace, svc.Name, nodes}
 }
 
-// release ends manage. After it nothing may create a load balancer for the Service, because nothing
+// unmanage ends manage. After it nothing may create a load balancer for the Service, because nothing
 // would delete it.
-func (l *Controller) release(svc *corev1.Service) {
+func (l *Controller) unmanage(svc *corev1.Service) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.managed, string(svc.UID))
-	delete(l.leaving, string(svc.UID))
+	delete(l.lingering, string(svc.UID))
 }
 
 // ManagedServices returns the Services that want load balancers, by UID.

@@ -29,8 +29,8 @@ func (l *Controller) end(ctx context.Context, svc *corev1.Service, settings *pla
 	if shared, err := l.endShare(ctx, svc, lb); shared || err != nil {
 		return err
 	}
-	if plan.KeepsOnDelete(settings, lb) {
-		return l.keepWithoutService(ctx, svc, lb)
+	if plan.Retains(settings, lb) {
+		return l.retain(ctx, svc, lb)
 	}
 	return l.delete(ctx, svc, settings, lb)
 }
@@ -90,9 +90,9 @@ func (l *Controller) warnProtected(svc *corev1.Service, lb *hcloud.LoadBalancer)
 		lb.ID, lb.Name, plan.AnnotationPrefix, plan.LabelServiceUID)
 }
 
-// keepWithoutService makes the load balancer one without an owner (keep-on-delete). It loses the Service's
+// retain makes the load balancer one without an owner (keep-on-delete): it outlives the Service. It loses the Service's
 // ports first. Its address, settings, targets, labels and foreign ports stay.
-func (l *Controller) keepWithoutService(ctx context.Context, svc *corev1.Service, lb *hcloud.LoadBalancer) error {
+func (l *Controller) retain(ctx context.Context, svc *corev1.Service, lb *hcloud.LoadBalancer) error {
 	defer l.store.Writing(string(svc.UID))()
 	if err := l.removePorts(ctx, svc, lb); err != nil {
 		return err

@@ -85,7 +85,7 @@ func (s *serviceSync) run(ctx context.Context, nodes []*corev1.Node) error {
 	if lb == nil && !s.opts.Create {
 		return errors.New("the load balancer of the Service does not exist")
 	}
-	s.in = plan.Input{Service: s.svc, Settings: &settings, Own: s.own, Nodes: nodes, Wrong: map[string]bool{}, LeaveNow: s.leaveNow(string(s.svc.UID))}
+	s.in = plan.Input{Service: s.svc, Settings: &settings, Own: s.own, Nodes: nodes, Wrong: map[string]bool{}, LingerOver: s.lingerOver(string(s.svc.UID))}
 	s.failed(plan.InvalidSettings(mistakes...))
 	planned, notes, err := s.prepare(ctx, lb)
 	if err != nil {
@@ -96,7 +96,7 @@ func (s *serviceSync) run(ctx context.Context, nodes []*corev1.Node) error {
 			return err
 		}
 	}
-	s.noteLeaving(planned)
+	s.noteLingering(planned)
 	s.warn(ctx, lb, planned, unknown, notes)
 	lb = s.reconcileAll(ctx, planned, lb)
 	err = apicall.JoinErrors(s.errs)
@@ -225,7 +225,7 @@ func (s *serviceSync) warn(ctx context.Context, lb *hcloud.LoadBalancer, planned
 		s.events.Warning(s.svc, event.TypeLimit, "%s", plan.ExcessText(s.in.Limits.Name, planned.Excess, types))
 	}
 	s.warnImmutable(s.svc, lb, planned)
-	s.warnExisting(ctx, lb)
+	s.warnFixed(ctx, lb)
 }
 
 func (l *Controller) warnImmutable(svc *corev1.Service, lb *hcloud.LoadBalancer, plan *plan.LoadBalancer) {
@@ -240,9 +240,9 @@ func (l *Controller) warnImmutable(svc *corev1.Service, lb *hcloud.LoadBalancer,
 	}
 }
 
-// warnExisting reports annotations that name another address or load balancer than the Service has. Both are
+// warnFixed reports annotations that name another address or load balancer than the Service has. Both are
 // for its whole life.
-func (s *serviceSync) warnExisting(ctx context.Context, lb *hcloud.LoadBalancer) {
+func (s *serviceSync) warnFixed(ctx context.Context, lb *hcloud.LoadBalancer) {
 	settings := s.in.Settings
 	if want := settings.Adopt; want != "" && want != lb.Name && want != strconv.FormatInt(lb.ID, 10) && !plan.IsLent(lb) {
 		s.events.Warning(s.svc, event.IgnoredSetting, "Ignored %sadopt: %q: the Service has load balancer %d (%s) already; delete and create the Service to change it", plan.AnnotationPrefix, want, lb.ID, lb.Name)

@@ -9,9 +9,9 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 )
 
-// keepLeaving keeps targets in the plan that have to wait before they leave. It runs when the plan fits the type's limits, and
+// linger adds to the plan the targets that have to wait before they leave. It runs when the plan fits the type's limits, and
 // targets that wait take the place of new ones rather than none waits.
-func keepLeaving(plan *LoadBalancer, in Input, private bool) {
+func linger(plan *LoadBalancer, in Input, private bool) {
 	lb := in.Current
 	if lb == nil || plan.Guest || len(plan.Targets) == 0 && plan.Selector.Selector == "" && !slices.ContainsFunc(in.Nodes, nodeinfo.LacksRoute) {
 		return
@@ -19,11 +19,11 @@ func keepLeaving(plan *LoadBalancer, in Input, private bool) {
 	if _, detaches := (&difference{plan: plan, lb: lb}).network(); detaches {
 		return // its private targets have to leave
 	}
-	plan.Leaving = neededTargets(plan, lb, private)
-	if len(plan.Leaving) == 0 || in.LeaveNow {
+	plan.Lingering = lingeringTargets(plan, lb, private)
+	if len(plan.Lingering) == 0 || in.LingerOver {
 		return
 	}
-	waiting, room := plan.Leaving, math.MaxInt
+	waiting, room := plan.Lingering, math.MaxInt
 	if in.Limits != nil {
 		room = in.Limits.MaxTargets - foreignTargets(plan, lb)
 		waiting = waiting[:min(len(waiting), max(1, room-len(plan.Targets)))]
@@ -34,9 +34,9 @@ func keepLeaving(plan *LoadBalancer, in Input, private bool) {
 	slices.SortFunc(plan.Targets, compareTargets)
 }
 
-// neededTargets returns the Service's targets that the plan lacks, and that are healthy on a port on which no other target is. Those
+// lingeringTargets returns the Service's targets that the plan lacks, and that are healthy on a port on which no other target is. Those
 // with another kind of address are not among them: they have to leave before the public interface or the network can.
-func neededTargets(plan *LoadBalancer, lb *hcloud.LoadBalancer, private bool) (needed []Target) {
+func lingeringTargets(plan *LoadBalancer, lb *hcloud.LoadBalancer, private bool) (needed []Target) {
 	own := ServerTargets(lb)
 	served := map[int]bool{} // ports
 	var leaving []hcloud.LoadBalancerTarget
