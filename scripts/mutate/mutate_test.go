@@ -79,9 +79,9 @@ func TestANamedMutantIsFoundExactlyOnce(t *testing.T) {
 			t.Errorf("%s lacks %q:\n%s", file, want, changed[file])
 		}
 	}
-	for _, c := range []codeChange{{function: "f", old: []string{"}"}}, {function: "g", old: []string{"a = b"}}, {function: "m", old: []string{"true"}}} {
+	for _, c := range []codeChange{{function: "f", old: []string{"}"}}, {function: "g", old: []string{"a = b"}}, {function: "m", old: []string{"true"}}, {function: "g", old: []string{"3"}, with: []string{"fmt.Sprint(OLD)"}}} {
 		if err := (&namedMutant{changes: []codeChange{c}}).apply(1, texts, changed); err == nil {
-			t.Errorf("%v is not there once: no error", c)
+			t.Errorf("%v does not fit: no error", c)
 		}
 	}
 	for _, wrong := range []string{"f\n", "= x\nf\n- a\n", "= x\n- a\n! T\n", "= x\nf\n- a\ng\n! T\n"} {

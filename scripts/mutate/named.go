@@ -23,7 +23,7 @@ import (
 //	= what is broken
 //	Type.method, or the name of a function
 //	- a part of it that is replaced: tokens of Go that are there exactly once
-//	+ Go in its place, in which OLD is what was there; none: it is left out
+//	+ Go in its place, in which OLD is what was there; none: it is left out. It uses only packages that the function uses
 //	! TestThatMustFail
 //
 // Line breaks, spaces and comments do not matter, nor does the file of the function. More functions may follow the first
@@ -83,7 +83,8 @@ func parseNamed(text string) (all []namedMutant, err error) {
 // switch with the number id.
 func (n *namedMutant) apply(id int, texts, changed map[string]string) error {
 	for _, c := range n.changes {
-		old := words(strings.Join(c.old, "\n"))
+		old, with := words(strings.Join(c.old, "\n")), words(strings.Join(c.with, "\n"))
+		has := map[string]bool{} // in the function
 		var file string
 		var from, to, count int
 		for name, text := range texts {
@@ -92,6 +93,9 @@ func (n *namedMutant) apply(id int, texts, changed map[string]string) error {
 				for i := range len(all) - len(old) + 1 {
 					if slices.EqualFunc(all[i:i+len(old)], old, func(a, b word) bool { return a.text == b.text }) {
 						file, from, to, count = name, f[0]+all[i].at, f[0]+all[i+len(old)-1].end, count+1
+						for _, w := range all {
+							has[w.text] = true
+						}
 					}
 				}
 			}
@@ -99,8 +103,13 @@ func (n *namedMutant) apply(id int, texts, changed map[string]string) error {
 		if count != 1 {
 			return fmt.Errorf("%s: %s has %q %d times, want once: correct the entry", n.name, c.function, c.old[0], count)
 		}
-		with := strings.ReplaceAll(strings.Join(c.with, "\n"), "OLD", texts[file][from:to])
-		texts[file] = texts[file][:from] + strings.ReplaceAll(with, "REVERTED", fmt.Sprintf("mutant(%d)", id)) + texts[file][to:]
+		for i, w := range with[:max(0, len(with)-1)] {
+			if with[i+1].text == "." && !has[w.text] && token.IsIdentifier(w.text) && (i == 0 || with[i-1].text != ".") {
+				return fmt.Errorf("%s: %s does not use %s: use what it does, so that it can be moved", n.name, c.function, w.text)
+			}
+		}
+		text := strings.ReplaceAll(strings.Join(c.with, "\n"), "OLD", texts[file][from:to])
+		texts[file] = texts[file][:from] + strings.ReplaceAll(text, "REVERTED", fmt.Sprintf("mutant(%d)", id)) + texts[file][to:]
 		changed[file] = texts[file]
 	}
 	return nil
