@@ -31,7 +31,7 @@ func (l *Controller) find(ctx context.Context, svc *corev1.Service) (*hcloud.Loa
 		all, err = l.store.Find(ctx, uid)
 	}
 	if err == nil && len(l.own.OwnedBy(all, uid)) != 1 {
-		all, err = l.lookUp(ctx, svc)
+		all, err = l.store.LookUp(ctx, svc)
 	}
 	lbs := l.own.OwnedBy(all, uid)
 	switch {
@@ -58,20 +58,6 @@ func (l *Controller) find(ctx context.Context, svc *corev1.Service) (*hcloud.Loa
 	return nil, err
 }
 
-// lookUp returns the load balancers with the Service's label, as their owner or as a guest. A Service that shows no address
-// is probably new, and may yet be a guest that is no longer shared: one page of all load balancers answers both.
-func (l *Controller) lookUp(ctx context.Context, svc *corev1.Service) ([]*hcloud.LoadBalancer, error) {
-	if len(svc.Status.LoadBalancer.Ingress) == 0 {
-		if lbs, complete, err := l.store.FindOnPage(ctx, string(svc.UID)); complete || err != nil {
-			return lbs, err
-		}
-	}
-	if lbs, err := l.store.FindNow(ctx, string(svc.UID)); err != nil || len(lbs) > 0 {
-		return lbs, err
-	}
-	return l.store.FindGuest(ctx, string(svc.UID))
-}
-
 // doubt reports err if it is a doubt, and returns it.
 func (l *Controller) doubt(svc *corev1.Service, err error) error {
 	if d, ok := errors.AsType[*apicall.DoubtError](err); ok {
@@ -96,7 +82,7 @@ func (l *Controller) several(svc *corev1.Service, lbs []*hcloud.LoadBalancer) er
 
 // ownedNow returns the Service's load balancers, from an answer about its label.
 func (l *Controller) ownedNow(ctx context.Context, svc *corev1.Service) ([]*hcloud.LoadBalancer, error) {
-	lbs, err := l.lookUp(ctx, svc)
+	lbs, err := l.store.LookUp(ctx, svc)
 	return l.own.OwnedBy(lbs, string(svc.UID)), err
 }
 

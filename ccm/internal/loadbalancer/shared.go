@@ -94,7 +94,7 @@ func (l *Controller) endShare(ctx context.Context, svc *corev1.Service, lb *hclo
 			heir = guests[0]
 			others := plan.WithoutGuest(plan.WithoutGuest(now.Labels, uid), heir)
 			labels := plan.WithOwnership(others, heir, slices.Sorted(maps.Keys(plan.PortsOf(now, heir))), l.own.Marks(heir))
-			labels[plan.LabelGuest+heir] = "" // lookUp may ask for the owner before this write, and for the guest after it
+			labels[plan.LabelGuest+heir] = "" // LoadBalancers.LookUp may ask for the owner before this write, and for the guest after it
 			labels[plan.LabelLastOwner] = heir
 			return labels, nil
 		}
