@@ -3,15 +3,19 @@
 //
 // How the parts fit:
 //
-//	cloud.go               the provider: it wires the rooms below, for the four controllers
+//	cloud.go, options.go   the provider: what the controllers share, Initialize, the leader fence
+//	node.go, node_lifecycle.go, service.go, route.go
+//	                       one per controller: how what it calls is made
+//	comparison.go          starts the comparison, which acts when no controller does
 //	config.go, config_nodes.go, config_unknown.go
 //	                       settings from the environment; all mistakes are reported together
 //	public.go, events.go, version.go
 //	                       names that others use
 //	internal/plan          pure: Service + nodes + servers → the load balancer that should be, and the difference to what it
 //	                       is, as ordered operations; every Service annotation, declared once; who owns what
-//	internal/loadbalancer  cloudprovider.LoadBalancer. controller.go is called, sync.go makes one sync of one Service (input, plan,
-//	                       difference), apply.go sends the operations one at a time; the others are about one topic each
+//	internal/loadbalancer  cloudprovider.LoadBalancer. controller.go is called, sync.go makes one sync of one Service: find.go,
+//	                       input.go (what the plan depends on), create.go if there is none, apply.go (the operations, one at
+//	                       a time); the others are about one topic each
 //	internal/node          cloudprovider.InstancesV2: Node ↔ server; labels, taints, and no pods on a Node without a route
 //	internal/route         cloudprovider.Routes
 //	internal/resync        repairs changes that were made outside of the CCM

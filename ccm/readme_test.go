@@ -294,7 +294,7 @@ func TestTheCheckOfReferencesFindsWhatIsNotThere(t *testing.T) {
 	t.Parallel()
 	c := newTourChecker(t, "# A heading\n")
 	for text, want := range map[string]string{
-		"[`Cloud`](cloud.go), [`Cloud.Routes`](cloud.go), `cloudprovider.Routes`, `HCLOUD_NETWORK`, `make e2e`, `--v=2`": "",
+		"[`Cloud`](cloud.go), [`Cloud.Routes`](route.go), `cloudprovider.Routes`, `HCLOUD_NETWORK`, `make e2e`, `--v=2`": "",
 		"[`Cache.Get`](internal/apicall/cache.go), [`LoadBalancer.UID`](internal/plan/plan.go), [a](#a-heading), `true`": "",
 		"```go\nfunc (c *Cloud) Instances() (cloudprovider.Instances, bool) { return nil, false }\n```":                  "",
 		"```go\nfunc (c *Cloud) Instances() bool { return false }\n```":                                                  "no file has the line",

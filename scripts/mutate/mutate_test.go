@@ -3,6 +3,7 @@ package main
 import (
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
 	"strings"
 	"testing"
@@ -62,28 +63,41 @@ func TestEachMutantIsASmallChange(t *testing.T) {
 
 func TestANamedMutantIsFoundExactlyOnce(t *testing.T) {
 	t.Parallel()
-	all, err := parseNamed("# a comment\n\n= no assignment\np.go\n-\t\ta = b // a comment\n! TestF\n\n= another call\np.go\n-\t\tg(a)\n+\t\tg(b)\n! TestF\n! TestG\nq.go\n- a\n")
+	all, err := parseNamed("# a comment\n\n= no assignment\nf\n- a = b\n! TestF\n\n= another call\nT.m\n- g(a,\n- 1)\n+ REVERTED || OLD\n! TestF\n! TestG\nf\n- defer g(1)\n")
 	if err != nil || len(all) != 2 || len(all[1].judges) != 2 || len(all[1].changes) != 2 {
 		t.Fatal(all, err)
 	}
-	for i, want := range []string{"\t\t}\n\t\tg(a)\n", "\t\tg(b)\n"} {
-		if got, err := all[i].changes[0].apply(sample); err != nil || !strings.Contains(got, want) {
-			t.Errorf("%s: %v\n%s", all[i].name, err, got)
+	method := "package q\n\nfunc (t *T[K]) m() bool { return true }\nfunc (t *T) m() bool {\n\treturn g( // a comment\n\t\ta, 1,\n\t)\n}\n"
+	texts, changed := map[string]string{"p.go": sample, "q.go": method}, map[string]string{}
+	for i := range all {
+		if err := all[i].apply(7, texts, changed); err != nil {
+			t.Error(err)
 		}
 	}
-	twice := textChange{file: "p.go", old: []string{"}"}}
-	if _, err := twice.apply(sample); err == nil {
-		t.Error("lines that are there more than once: no error")
+	for file, want := range map[string]string{"p.go": "\t\t // a comment\n\t\tg(a)\n\t}\n\t\n", "q.go": "\treturn mutant(7) || g( // a comment\n\t\ta, 1,\n\t)\n"} {
+		if !strings.Contains(changed[file], want) {
+			t.Errorf("%s lacks %q:\n%s", file, want, changed[file])
+		}
 	}
-	for _, wrong := range []string{"p.go\n", "= x\np.go\n- a\n", "= x\n- a\n! T\n", "= x\np.go\n- a\nq.go\n! T\n"} {
+	for _, c := range []codeChange{{function: "f", old: []string{"}"}}, {function: "g", old: []string{"a = b"}}, {function: "m", old: []string{"true"}}, {function: "g", old: []string{"3"}, with: []string{"fmt.Sprint(OLD)"}}} {
+		if err := (&namedMutant{changes: []codeChange{c}}).apply(1, texts, changed); err == nil {
+			t.Errorf("%v does not fit: no error", c)
+		}
+	}
+	for _, wrong := range []string{"f\n", "= x\nf\n- a\n", "= x\n- a\n! T\n", "= x\nf\n- a\ng\n! T\n"} {
 		if _, err := parseNamed(wrong); err == nil {
 			t.Errorf("%q: no error", wrong)
 		}
 	}
 }
 
-// The lists name lines of the CCM's code, which changes.
+// The lists name functions of the CCM, and parts of them, which change.
 func TestTheListsFitTheCode(t *testing.T) {
+	t.Parallel()
+	original, err := sources("../../ccm")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, list := range []string{"named.txt", "reverted.txt"} {
 		text, err := os.ReadFile(list)
 		if err != nil {
@@ -93,13 +107,13 @@ func TestTheListsFitTheCode(t *testing.T) {
 		if err != nil || len(all) == 0 {
 			t.Errorf("%s: %d mutants, %v", list, len(all), err)
 		}
-		together := map[string]string{} // reverted.txt is applied as a whole
+		together := maps.Clone(original) // reverted.txt is applied as a whole
 		for i, m := range all {
 			if list == "named.txt" {
-				together = map[string]string{}
+				together = maps.Clone(original)
 			}
-			if err := m.apply("../../ccm", i+1, together); err != nil {
-				t.Errorf("%s: %s: %v", list, m.name, err)
+			if err := m.apply(i+1, together, map[string]string{}); err != nil {
+				t.Errorf("%s: %v", list, err)
 			}
 		}
 	}

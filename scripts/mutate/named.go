@@ -1,8 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/scanner"
+	"go/token"
+	"go/types"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,21 +21,22 @@ import (
 // namedMutant is a change that a person has written down:
 //
 //	= what is broken
-//	internal/plan/file.go, in the folder of the package
-//	- lines that are replaced, exactly once in the file
-//	+ lines in their place; none: the lines are left out
+//	Type.method, or the name of a function
+//	- a part of it that is replaced: tokens of Go that are there exactly once
+//	+ Go in its place, in which OLD is what was there; none: it is left out. It uses only packages that the function uses
 //	! TestThatMustFail
 //
-// More files with lines may follow the first ones. If the simulation judges, ! names a rule by which it notices the mutant.
+// Line breaks, spaces and comments do not matter, nor does the file of the function. More functions may follow the first
+// one. If the simulation judges, ! names a rule by which it notices the mutant.
 type namedMutant struct {
 	name    string
-	changes []textChange
+	changes []codeChange
 	judges  []string
 }
 
-// textChange is a change in one file.
-type textChange struct {
-	file      string
+// codeChange is a change in one function.
+type codeChange struct {
+	function  string
 	old, with []string
 }
 
@@ -48,7 +56,7 @@ func parseNamed(text string) (all []namedMutant, err error) {
 		}
 		m := &all[len(all)-1]
 		if len(m.changes) == 0 || !slices.Contains([]string{"-", "+", "!"}, kind) {
-			m.changes = append(m.changes, textChange{})
+			m.changes = append(m.changes, codeChange{})
 		}
 		c := &m.changes[len(m.changes)-1]
 		switch kind {
@@ -59,48 +67,118 @@ func parseNamed(text string) (all []namedMutant, err error) {
 		case "!":
 			m.judges = append(m.judges, rest)
 		default:
-			c.file = line
+			c.function = line
 		}
 	}
 	for _, m := range all {
-		incomplete := func(c textChange) bool { return c.file == "" || len(c.old) == 0 }
+		incomplete := func(c codeChange) bool { return c.function == "" || len(c.old) == 0 }
 		if len(m.changes) == 0 || slices.ContainsFunc(m.changes, incomplete) || len(m.judges) == 0 {
-			return nil, fmt.Errorf("%q must have files, each with lines with \"-\", and a test or rule with \"!\"", m.name)
+			return nil, fmt.Errorf("%q must have functions, each with lines with \"-\", and a test or rule with \"!\"", m.name)
 		}
 	}
 	return all, nil
 }
 
-// apply returns the source with the change.
-func (c *textChange) apply(source string) (string, error) {
-	old, with := strings.Join(c.old, "\n")+"\n", ""
-	if len(c.with) > 0 {
-		with = strings.Join(c.with, "\n") + "\n"
-	}
-	if count := strings.Count(source, old); count != 1 {
-		return "", fmt.Errorf("%s has the lines %q %d times, want once: correct them", c.file, c.old[0], count)
-	}
-	return strings.Replace(source, old, with, 1), nil
-}
-
-// apply changes the texts of the files that the mutant changes. REVERTED in them becomes the switch with the number id.
-func (n *namedMutant) apply(folder string, id int, texts map[string]string) error {
+// apply changes the texts of the files that the mutant changes, and notes them in changed. REVERTED in them becomes the
+// switch with the number id.
+func (n *namedMutant) apply(id int, texts, changed map[string]string) error {
 	for _, c := range n.changes {
-		file := filepath.Join(folder, c.file)
-		if _, again := texts[file]; !again {
-			source, err := os.ReadFile(file)
-			if err != nil {
-				return err
+		old, with := words(strings.Join(c.old, "\n")), words(strings.Join(c.with, "\n"))
+		has := map[string]bool{} // in the function
+		var file string
+		var from, to, count int
+		for name, text := range texts {
+			for _, f := range functions(name, text, c.function) {
+				all := words(text[f[0]:f[1]])
+				for i := range len(all) - len(old) + 1 {
+					if slices.EqualFunc(all[i:i+len(old)], old, func(a, b word) bool { return a.text == b.text }) {
+						file, from, to, count = name, f[0]+all[i].at, f[0]+all[i+len(old)-1].end, count+1
+						for _, w := range all {
+							has[w.text] = true
+						}
+					}
+				}
 			}
-			texts[file] = string(source)
 		}
-		text, err := c.apply(texts[file])
-		if err != nil {
-			return err
+		if count != 1 {
+			return fmt.Errorf("%s: %s has %q %d times, want once: correct the entry", n.name, c.function, c.old[0], count)
 		}
-		texts[file] = strings.ReplaceAll(text, "REVERTED", fmt.Sprintf("mutant(%d)", id))
+		for i, w := range with[:max(0, len(with)-1)] {
+			if with[i+1].text == "." && !has[w.text] && token.IsIdentifier(w.text) && (i == 0 || with[i-1].text != ".") {
+				return fmt.Errorf("%s: %s does not use %s: use what it does, so that it can be moved", n.name, c.function, w.text)
+			}
+		}
+		text := strings.ReplaceAll(strings.Join(c.with, "\n"), "OLD", texts[file][from:to])
+		texts[file] = texts[file][:from] + strings.ReplaceAll(text, "REVERTED", fmt.Sprintf("mutant(%d)", id)) + texts[file][to:]
+		changed[file] = texts[file]
 	}
 	return nil
+}
+
+// functions returns where the functions of this name start and end in a file. What does not parse, the compiler reports.
+func functions(file, text, name string) (all [][2]int) {
+	if !strings.Contains(text, name[strings.LastIndex(name, ".")+1:]+"(") {
+		return nil // to parse takes longer
+	}
+	files := token.NewFileSet()
+	parsed, _ := parser.ParseFile(files, file, text, parser.SkipObjectResolution)
+	for _, d := range parsed.Decls {
+		f, ok := d.(*ast.FuncDecl)
+		if !ok {
+			continue
+		}
+		full := f.Name.Name
+		if f.Recv != nil {
+			receiver, _, _ := strings.Cut(types.ExprString(f.Recv.List[0].Type), "[")
+			full = strings.TrimPrefix(receiver, "*") + "." + full
+		}
+		if full == name {
+			all = append(all, [2]int{files.Position(f.Pos()).Offset, files.Position(f.End()).Offset})
+		}
+	}
+	return all
+}
+
+// word is a token of Go in a text.
+type word struct {
+	text    string
+	at, end int
+}
+
+// words returns the tokens, without comments and without what depends on line breaks: a semicolon at the end of a line, and a
+// comma before a bracket that closes.
+func words(text string) (all []word) {
+	file := token.NewFileSet().AddFile("", -1, len(text))
+	var s scanner.Scanner
+	s.Init(file, []byte(text), nil, 0)
+	for {
+		pos, tok, literal := s.Scan()
+		if tok == token.EOF {
+			return all
+		}
+		if tok == token.SEMICOLON && literal == "\n" {
+			continue
+		}
+		if slices.Contains([]token.Token{token.RPAREN, token.RBRACE, token.RBRACK}, tok) && len(all) > 0 && all[len(all)-1].text == "," {
+			all = all[:len(all)-1]
+		}
+		w := word{text: cmp.Or(literal, tok.String()), at: file.Offset(pos)}
+		w.end = w.at + len(w.text)
+		all = append(all, w)
+	}
+}
+
+// sources returns the Go files of all packages beneath the folder that are not tests.
+func sources(folder string) (texts map[string]string, err error) {
+	texts = map[string]string{}
+	return texts, filepath.WalkDir(folder, func(file string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(file)
+		texts[file] = string(text)
+		return err
+	})
 }
 
 // replay makes sure that each named mutant is noticed by each test that it names, or by the simulation.
@@ -151,14 +229,18 @@ func (m *mutation) replay(ctx context.Context, list string, only string) (err er
 
 // compileAll compiles all mutants at once, each with its switch.
 func (m *mutation) compileAll(ctx context.Context, all []namedMutant) error {
-	texts := map[string]string{}
+	texts, err := sources(m.folder)
+	if err != nil {
+		return err
+	}
+	changed := map[string]string{}
 	for i, n := range all {
-		if err := n.apply(m.folder, i+1, texts); err != nil {
+		if err := n.apply(i+1, texts, changed); err != nil {
 			return err
 		}
 	}
-	addSwitches(texts, len(all)+1)
-	return m.compile(ctx, m.simulation(), texts)
+	addSwitches(changed, len(all)+1)
+	return m.compile(ctx, m.simulation(), changed)
 }
 
 // try returns what notices the mutant with the number id, and an error if something that should does not.
@@ -166,8 +248,12 @@ func (m *mutation) try(ctx context.Context, id int, n namedMutant) (by string, e
 	if m.simulate != "" {
 		return m.simulated(ctx, id, n)
 	}
-	texts := map[string]string{}
-	if err := n.apply(m.folder, id, texts); err != nil {
+	texts, err := sources(m.folder)
+	if err != nil {
+		return "", err
+	}
+	changed := map[string]string{}
+	if err := n.apply(id, texts, changed); err != nil {
 		return "", err
 	}
 	folders, err := m.packages()
@@ -179,7 +265,7 @@ func (m *mutation) try(ctx context.Context, id int, n namedMutant) (by string, e
 		if i < 0 {
 			return "", fmt.Errorf("there is no test %s", name)
 		}
-		if err := m.compile(ctx, folders[i], texts); err != nil {
+		if err := m.compile(ctx, folders[i], changed); err != nil {
 			return "", err
 		}
 		if m.pass(ctx, 0, []testCost{{test{folders[i], name}, slowTest}}) {

@@ -67,7 +67,7 @@ func (s *LoadBalancers) listAll(ctx context.Context) (map[string][]*hcloud.LoadB
 }
 
 // visible returns the UIDs of the Services whose load balancers are visible: those with our label, and those
-// that the production CCM made and that we have not taken over yet. The latter cost one call for all Services that lack
+// that the production CCM made and that no Service has inherited yet. The latter cost one call for all Services that lack
 // a load balancer for the first time.
 func (s *LoadBalancers) visible(ctx context.Context, byUID map[string][]*hcloud.LoadBalancer) (map[string]bool, error) {
 	visible := map[string]bool{}
@@ -102,7 +102,7 @@ func (s *LoadBalancers) visible(ctx context.Context, byUID map[string][]*hcloud.
 	defer s.mu.Unlock()
 	for uid := range s.inherited {
 		if visible[uid] {
-			delete(s.inherited, uid) // taken over
+			delete(s.inherited, uid) // it has our label now
 		}
 		visible[uid] = true
 	}
@@ -148,7 +148,7 @@ func (s *LoadBalancers) Find(ctx context.Context, uid string) ([]*hcloud.LoadBal
 	s.mu.Unlock()
 	switch {
 	case stale && !others:
-		return s.FindNow(ctx, uid)
+		return s.findBy(ctx, plan.OwnerSelector(uid))
 	case stale:
 		s.all.Forget() // one list for this Service and the other changed ones
 	}
@@ -159,12 +159,23 @@ func (s *LoadBalancers) Find(ctx context.Context, uid string) ([]*hcloud.LoadBal
 	return byUID[uid], nil
 }
 
-// FindNow is find without the cache. If the token changes during the request, the answer may be about another
-// project, and nothing that is visible with the new token makes it true: that is an error.
-func (s *LoadBalancers) FindNow(ctx context.Context, uid string) ([]*hcloud.LoadBalancer, error) {
-	return s.findBy(ctx, plan.OwnerSelector(uid))
+// LookUp returns the load balancers with the Service's label, as their owner or as a guest, from an answer about that. A Service
+// that shows no address is probably new, and may yet be a guest that is no longer shared: one page of all load balancers answers both.
+func (s *LoadBalancers) LookUp(ctx context.Context, svc *corev1.Service) ([]*hcloud.LoadBalancer, error) {
+	uid := string(svc.UID)
+	if len(svc.Status.LoadBalancer.Ingress) == 0 {
+		if lbs, complete, err := s.onePage(ctx, uid); complete || err != nil {
+			return lbs, err
+		}
+	}
+	if lbs, err := s.findBy(ctx, plan.OwnerSelector(uid)); err != nil || len(lbs) > 0 {
+		return lbs, err
+	}
+	return s.findBy(ctx, plan.LabelGuest+uid)
 }
 
+// findBy returns the load balancers that match. If the token changes during the request, the answer may be about another
+// project, and nothing that is visible with the new token makes it true: that is an error.
 func (s *LoadBalancers) findBy(ctx context.Context, selector string) ([]*hcloud.LoadBalancer, error) {
 	token := s.evidence.currentToken()
 	lbs, err := s.client.LoadBalancer.AllWithOpts(ctx, hcloud.LoadBalancerListOpts{
@@ -178,9 +189,9 @@ func (s *LoadBalancers) findBy(ctx context.Context, selector string) ([]*hcloud.
 	return lbs, nil
 }
 
-// FindOnPage is FindNow, or else FindGuest, with one request. It reports false if the project has more load balancers than
+// onePage returns those that the Service owns, or else the one on which it is a guest, with one request. It reports false if the project has more load balancers than
 // one page shows: a list of several pages proves nothing, because what moves to an earlier page meanwhile is missing.
-func (s *LoadBalancers) FindOnPage(ctx context.Context, uid string) (lbs []*hcloud.LoadBalancer, complete bool, err error) {
+func (s *LoadBalancers) onePage(ctx context.Context, uid string) (lbs []*hcloud.LoadBalancer, complete bool, err error) {
 	s.mu.Lock()
 	crowded := s.crowded
 	s.mu.Unlock()
@@ -212,11 +223,6 @@ func (s *LoadBalancers) FindOnPage(ctx context.Context, uid string) (lbs []*hclo
 		lbs = guest
 	}
 	return lbs, true, nil
-}
-
-// FindGuest is FindNow for the load balancer on which the Service is a guest.
-func (s *LoadBalancers) FindGuest(ctx context.Context, uid string) ([]*hcloud.LoadBalancer, error) {
-	return s.findBy(ctx, plan.LabelGuest+uid)
 }
 
 // Writing must be called before a write for the Service, and the returned function after the write,

@@ -2,7 +2,9 @@ package loadbalancer
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -64,7 +66,7 @@ func (l *Controller) send(ctx context.Context, lb *hcloud.LoadBalancer, op plan.
 	client := &l.client.LoadBalancer
 	switch op.Kind {
 	case plan.OpRecord, plan.OpLabel:
-		err = l.sendLabels(ctx, lb.ID, op)
+		_, err = l.changeLabels(ctx, op.UID, lb.ID, func(now *hcloud.LoadBalancer) (map[string]string, error) { return plan.LabelsAfter(now, op) })
 	case plan.OpRename:
 		_, _, err = client.Update(ctx, lb, hcloud.LoadBalancerUpdateOpts{Name: op.Name})
 	case plan.OpChangeType:
@@ -108,10 +110,29 @@ func (l *Controller) send(ctx context.Context, lb *hcloud.LoadBalancer, op plan.
 	return action, err
 }
 
-// sendLabels reads the load balancer again before it writes. An update replaces all labels, and the
-// API has no conditional write: a label that another client has set since the sync read the load
-// balancer would be lost. A label that is set between the two calls of sendLabels is still lost.
-func (l *Controller) sendLabels(ctx context.Context, id int64, op plan.Op) error {
-	_, err := l.changeLabels(ctx, op.UID, id, func(now *hcloud.LoadBalancer) (map[string]string, error) { return plan.LabelsAfter(now, op) })
-	return err
+// partError is the error of one operation.
+type partError struct {
+	lb  *hcloud.LoadBalancer
+	op  plan.Op
+	err error
+}
+
+func (e *partError) Error() string {
+	return fmt.Sprintf("load balancer %d (%s): %v: %s", e.lb.ID, e.lb.Name, e.op, apicall.StableText(e.err))
+}
+
+func (e *partError) Unwrap() error { return e.err }
+
+// StableText implements what apicall.StableText asks for.
+func (e *partError) StableText() string { return e.Error() }
+
+// endsSync reports whether the error concerns the whole load balancer or this process: further operations
+// would fail too, and each would cost calls.
+func endsSync(ctx context.Context, err error) bool {
+	if ctx.Err() != nil || errors.Is(err, apicall.ErrNotLeader) || errors.Is(err, plan.ErrNotOwner) {
+		return true
+	}
+	return slices.ContainsFunc(apicall.EachError(err), func(e error) bool {
+		return apicall.IsBusy(e) || apicall.IsRateLimit(e) || apicall.StatusOf(e) == http.StatusUnauthorized || hcloud.IsError(e, hcloud.ErrorCodeForbidden)
+	})
 }

@@ -219,8 +219,8 @@ func (l *Controller) deleteCertificates(ctx context.Context, certs []*hcloud.Cer
 	return errors.Join(errs...)
 }
 
-// leaveCertificates makes certificates ones without an owner.
-func (l *Controller) leaveCertificates(ctx context.Context, svc *corev1.Service, certs []*hcloud.Certificate) error {
+// retainCertificates makes certificates ones without an owner, as retain does with a load balancer.
+func (l *Controller) retainCertificates(ctx context.Context, svc *corev1.Service, certs []*hcloud.Certificate) error {
 	for _, c := range certs {
 		_, _, err := l.client.Certificate.Update(ctx, c, hcloud.CertificateUpdateOpts{Labels: plan.WithoutOurs(c.Labels)})
 		switch {

@@ -4,10 +4,7 @@ package loadbalancer
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -64,8 +61,8 @@ type Controller struct {
 	managed map[string]managedService // by UID: Services that resync compares
 	// issuances holds the time of the last attempt for each certificate whose issuance failed.
 	issuances map[int64]time.Time
-	// leaving holds by UID since when targets wait before they leave.
-	leaving map[string]wait
+	// lingering holds by UID since when targets wait before they leave.
+	lingering map[string]wait
 	// waits receives a signal when targets wait for another one to be healthy.
 	Waits chan struct{}
 }
@@ -77,7 +74,7 @@ func New(waiter *apicall.Waiter, servers *inventory.Servers, network *inventory.
 	l := &Controller{
 		client: waiter.Client, waiter: waiter, slow: &apicall.SlowActions{Waiter: waiter}, servers: servers, network: network,
 		evidence: e, store: inventory.NewLoadBalancers(waiter.Client, clk, e), defaults: defaults, events: events, own: own,
-		managed: map[string]managedService{}, issuances: map[int64]time.Time{}, leaving: map[string]wait{}, Waits: make(chan struct{}, 1),
+		managed: map[string]managedService{}, issuances: map[int64]time.Time{}, lingering: map[string]wait{}, Waits: make(chan struct{}, 1),
 	}
 	l.certs = apicall.NewCache(clk, inventory.MaxLoadBalancerAge, l.listCertificates)
 	l.types = apicall.NewCache(clk, maxCatalogueAge, l.listTypes)
@@ -115,7 +112,7 @@ func (l *Controller) GetLoadBalancer(ctx context.Context, _ string, svc *corev1.
 	defer unlock()
 	unwanted := svc.DeletionTimestamp != nil || svc.Spec.Type != corev1.ServiceTypeLoadBalancer
 	if unwanted {
-		l.release(svc)
+		l.unmanage(svc)
 	}
 	sameToken := l.evidence.SameToken()
 	lbs, err := l.ownedNow(ctx, svc)
@@ -216,7 +213,7 @@ func (l *Controller) EnsureLoadBalancerDeleted(ctx context.Context, _ string, sv
 		return err
 	}
 	defer unlock()
-	l.release(svc)
+	l.unmanage(svc)
 	sameToken := l.evidence.SameToken()
 	lbs, err := l.ownedNow(ctx, svc)
 	if err != nil {
@@ -251,55 +248,9 @@ func (l *Controller) EnsureLoadBalancerDeleted(ctx context.Context, _ string, sv
 	if len(lbs) == 0 && inUse && hcloud.IsError(err, hcloud.ErrorCodeServiceError, hcloud.ErrorCodeResourceInUse) {
 		// A person has removed the label of the load balancer to keep it: its certificates stay with it. service_error is the
 		// API's answer (terraform-provider-hcloud issue 1065), and has other causes, too.
-		return l.leaveCertificates(ctx, svc, certs)
+		return l.retainCertificates(ctx, svc, certs)
 	}
 	return err
-}
-
-// end ends the Service's use of the load balancer.
-func (l *Controller) end(ctx context.Context, svc *corev1.Service, settings *plan.Settings, lb *hcloud.LoadBalancer) error {
-	if lb.Labels[plan.LabelShared] != "" {
-		unlock, err := l.adopting.Lock(ctx, lb.Name) // no Service may join now
-		if err != nil {
-			return err
-		}
-		defer unlock()
-		if lb, err = l.get(ctx, lb.ID); err != nil {
-			return err
-		}
-	}
-	if shared, err := l.endShare(ctx, svc, lb); shared || err != nil {
-		return err
-	}
-	if plan.KeepsOnDelete(settings, lb) {
-		return l.keepWithoutService(ctx, svc, lb)
-	}
-	return l.delete(ctx, svc, settings, lb)
-}
-
-func (l *Controller) delete(ctx context.Context, svc *corev1.Service, settings *plan.Settings, lb *hcloud.LoadBalancer) error {
-	if lb.Protection.Delete {
-		if err := l.unprotect(ctx, svc, settings, lb); err != nil {
-			return err
-		}
-	}
-	defer l.store.Writing(string(svc.UID))()
-	result, resp, err := l.client.LoadBalancer.DeleteWithResult(ctx, lb)
-	switch {
-	case err == nil:
-		err = l.slow.Wait(ctx, lb.ID, result.Action)
-	case hcloud.IsError(err, hcloud.ErrorCodeNotFound):
-		err = nil
-	case resp != nil && resp.Response != nil && resp.StatusCode == http.StatusNoContent:
-		err = nil // the API's answer until October 2026: no action, and no body that hcloud-go could read
-	case hcloud.IsError(err, hcloud.ErrorCodeProtected):
-		l.warnProtected(svc, lb)
-	}
-	if err != nil {
-		return fmt.Errorf("deleting load balancer %d (%s): %w", lb.ID, lb.Name, err)
-	}
-	klog.InfoS("Deleted load balancer", "service", klog.KObj(svc), "loadBalancer", lb.ID)
-	return nil
 }
 
 // manage records that the service controller wants a load balancer for the Service, so that resync
@@ -310,13 +261,13 @@ func (l *Controller) manage(svc *corev1.Service, nodes []*corev1.Node) {
 	l.managed[string(svc.UID)] = managedService{svc.Namespace, svc.Name, nodes}
 }
 
-// release ends manage. After it nothing may create a load balancer for the Service, because nothing
+// unmanage ends manage. After it nothing may create a load balancer for the Service, because nothing
 // would delete it.
-func (l *Controller) release(svc *corev1.Service) {
+func (l *Controller) unmanage(svc *corev1.Service) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.managed, string(svc.UID))
-	delete(l.leaving, string(svc.UID))
+	delete(l.lingering, string(svc.UID))
 }
 
 // ManagedServices returns the Services that want load balancers, by UID.
@@ -324,151 +275,4 @@ func (l *Controller) ManagedServices() map[string]managedService {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return maps.Clone(l.managed)
-}
-
-// find returns the Service's load balancer, or nil if there is none. If several have its label it
-// returns the one that is certainly in use, or else an error.
-func (l *Controller) find(ctx context.Context, svc *corev1.Service) (*hcloud.LoadBalancer, error) {
-	sameToken := l.evidence.SameToken()
-	all, err := l.findOwned(ctx, svc)
-	lbs := l.own.OwnedBy(all, string(svc.UID))
-	switch {
-	case err != nil:
-		return nil, err
-	case len(lbs) == 0:
-		if lb, err := l.findElsewhere(ctx, svc, all); lb != nil || err != nil {
-			return lb, err
-		}
-		return nil, cmp.Or(l.doubt(svc, l.evidence.LoadBalancerGone(ctx, svc)), sameToken())
-	case len(lbs) == 1:
-		ended, err := l.slow.Check(ctx, lbs[0].ID)
-		if ended {
-			return l.get(ctx, lbs[0].ID) // it was read before the action ended
-		}
-		return lbs[0], err
-	}
-	err = l.several(svc, lbs)
-	if lb := plan.InUse(lbs, svc); lb != nil {
-		return lb, nil
-	}
-	return nil, err
-}
-
-// doubt reports err if it is a doubt, and returns it.
-func (l *Controller) doubt(svc *corev1.Service, err error) error {
-	if d, ok := errors.AsType[*apicall.DoubtError](err); ok {
-		l.events.Warning(svc, event.Doubted, "%s", d)
-	}
-	return err
-}
-
-// several reports that more than one load balancer has the Service's label, and returns an error that
-// says so. One of them serves the Service, and a person may need the others.
-func (l *Controller) several(svc *corev1.Service, lbs []*hcloud.LoadBalancer) error {
-	var names []string
-	for _, lb := range lbs {
-		names = append(names, fmt.Sprintf("%d (%s)", lb.ID, lb.Name))
-	}
-	slices.Sort(names)
-	text := fmt.Sprintf("the load balancers %s all have the label %s: none of them is deleted, and only one whose address the Service shows is changed; remove the label from those that do not belong to the Service",
-		strings.Join(names, ", "), plan.OwnerSelector(string(svc.UID)))
-	l.events.Warning(svc, event.Several, "%s", text)
-	return errors.New(text)
-}
-
-// ownedNow returns the Service's load balancers, from an answer about its label.
-func (l *Controller) ownedNow(ctx context.Context, svc *corev1.Service) ([]*hcloud.LoadBalancer, error) {
-	lbs, err := l.lookUp(ctx, svc)
-	return l.own.OwnedBy(lbs, string(svc.UID)), err
-}
-
-// findOwned returns the load balancers with the Service's label, of all clusters. Only an answer about this label proves
-// that there is none or more than one: the shared list may be some seconds old, and an entry that moves
-// to an earlier page while the list is read is missing in it. For a Service that shows no address, the
-// shared list would hardly help.
-func (l *Controller) findOwned(ctx context.Context, svc *corev1.Service) ([]*hcloud.LoadBalancer, error) {
-	if len(svc.Status.LoadBalancer.Ingress) > 0 {
-		if lbs, err := l.store.Find(ctx, string(svc.UID)); err != nil || len(l.own.OwnedBy(lbs, string(svc.UID))) == 1 {
-			return lbs, err
-		}
-	}
-	return l.lookUp(ctx, svc)
-}
-
-func (l *Controller) get(ctx context.Context, id int64) (*hcloud.LoadBalancer, error) {
-	lb, _, err := l.client.LoadBalancer.GetByID(ctx, id)
-	if err != nil {
-		return nil, fmt.Errorf("getting load balancer %d: %w", id, err)
-	}
-	if lb == nil {
-		return nil, fmt.Errorf("getting load balancer %d: it does not exist any more", id)
-	}
-	return lb, nil
-}
-
-// settle records that the load balancer serves the Service, after an adoption.
-func (l *Controller) settle(ctx context.Context, id int64, uid string) error {
-	_, err := l.changeLabels(ctx, uid, id, func(lb *hcloud.LoadBalancer) (map[string]string, error) {
-		if owner := lb.Labels[plan.LabelServiceUID]; owner != uid {
-			return nil, fmt.Errorf("the label %s was changed during the sync: it is %q, want %q", plan.LabelServiceUID, owner, uid)
-		}
-		lb.Labels[plan.LabelLastOwner] = uid
-		return lb.Labels, nil
-	})
-	if err != nil {
-		return fmt.Errorf("setting the label %s of load balancer %d: %w", plan.LabelLastOwner, id, err)
-	}
-	return nil
-}
-
-// adopt sets the Service's ownership label on the load balancer that the plan names. It returns nil
-// if no load balancer has that name, and an error if the Service must not have it.
-func (l *Controller) adopt(ctx context.Context, svc *corev1.Service, planned *plan.LoadBalancer) (*hcloud.LoadBalancer, error) {
-	name := planned.CreateName
-	if planned.Adopt != "" { // may be an ID: the lock is by name
-		lb, err := l.candidate(ctx, planned)
-		if err != nil {
-			return nil, err
-		}
-		name = lb.Name
-	}
-	unlock, err := l.adopting.Lock(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-	lb, err := l.candidate(ctx, planned)
-	if lb == nil || err != nil {
-		return nil, err
-	}
-	if l.own.Owns(lb.Labels, planned.UID) {
-		return lb, nil // created by an earlier request whose answer was lost
-	}
-	if l.own.IsHere(lb.Labels) && lb.Labels[plan.LabelServiceUID] != "" && lb.Labels[plan.LabelShared] != "" && planned.Shared {
-		return l.join(ctx, svc, planned, lb)
-	}
-	if owner := l.own.OtherOwner(lb.Labels, planned.UID); owner != "" {
-		l.events.Warning(svc, event.NotAdoptable, "Load balancer %d (%s) belongs to %s: choose another name", lb.ID, lb.Name, owner)
-		return nil, fmt.Errorf("load balancer %d (%s) belongs to %s: choose another name", lb.ID, lb.Name, owner)
-	}
-	if l.own.Inherits(lb.Labels, planned.UID) {
-		return l.takeOver(ctx, svc, lb)
-	}
-	if planned.Name == "" && planned.Adopt == "" || plan.WasReleased(lb, svc) {
-		text := fmt.Sprintf("load balancer %d (%s) has the name of this Service's load balancer, but not the label %s: nothing was changed; set the label to give it to the Service, or rename it to get a new one",
-			lb.ID, lb.Name, plan.OwnerSelector(planned.UID))
-		l.events.Warning(svc, event.NotOwned, "%s", text)
-		return nil, errors.New(text)
-	}
-	labels := plan.WithOwnership(lb.Labels, planned.UID, nil, planned.Marks) // records no ports yet: the existing ones are foreign
-	if planned.Adopt != "" {
-		labels = plan.WithLent(labels, lb, l.clusterServers(planned))
-	}
-	defer l.store.Writing(planned.UID)()
-	updated, _, err := l.client.LoadBalancer.Update(ctx, lb, hcloud.LoadBalancerUpdateOpts{Labels: labels})
-	if err != nil {
-		return nil, fmt.Errorf("adopting load balancer %d (%s): %w", lb.ID, lb.Name, err)
-	}
-	l.events.Normal(svc, event.Adopted, "Adopted load balancer %d (%s)", lb.ID, lb.Name)
-	return updated, nil
 }

@@ -1,8 +1,11 @@
 package loadbalancer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync/atomic"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -14,9 +17,42 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 )
 
-// obtain returns a load balancer for a Service that has none. It adopts a load balancer with the
+// obtain creates or adopts the load balancer. It returns the plan for what it is then.
+func (s *serviceSync) obtain(ctx context.Context, planned *plan.LoadBalancer, notes []plan.Note) (*hcloud.LoadBalancer, *plan.LoadBalancer, []plan.Note, error) {
+	lb, created, err := s.createOrAdopt(ctx, s.svc, planned)
+	if hcloud.IsError(err, hcloud.ErrorCodeResourceLimitExceeded) && s.in.Limits == nil {
+		// Find out whether the type has too little room. Otherwise the project's limit is reached.
+		s.in.Limits = s.limitsOf(ctx, cmp.Or(planned.Type, plan.DefaultLoadBalancerType))
+		if planned, notes = plan.Compute(s.in); len(planned.Excess) > 0 {
+			lb, created, err = s.createOrAdopt(ctx, s.svc, planned)
+		}
+	}
+	if refusesTargets(err) && len(planned.Targets) > 0 {
+		refused := planned
+		if err := s.confirmTargets(ctx); err != nil { // what was known about the servers may be old
+			return nil, nil, nil, err
+		}
+		planned, notes = plan.Compute(s.in)
+		if slices.Equal(planned.Targets, refused.Targets) && maps.Equal(planned.IPv6, refused.IPv6) {
+			return nil, nil, nil, err
+		}
+		lb, created, err = s.createOrAdopt(ctx, s.svc, planned)
+	}
+	s.result.Created = created
+	if err == nil && !created { // adopted: it has settings of its own
+		planned, notes, err = s.prepare(ctx, lb)
+	}
+	return lb, planned, notes, err
+}
+
+// refusesTargets reports whether the cloud may have refused a new load balancer because of its targets.
+func refusesTargets(err error) bool {
+	return hcloud.IsError(err, hcloud.ErrorCodeInvalidInput, hcloud.ErrorCodeNotFound, "resolve_cloud_public_targets_error", "resolve_cloud_private_targets_error")
+}
+
+// createOrAdopt returns a load balancer for a Service that has none. It adopts a load balancer with the
 // planned name and no owner, or creates one.
-func (l *Controller) obtain(ctx context.Context, svc *corev1.Service, planned *plan.LoadBalancer) (lb *hcloud.LoadBalancer, created bool, err error) {
+func (l *Controller) createOrAdopt(ctx context.Context, svc *corev1.Service, planned *plan.LoadBalancer) (lb *hcloud.LoadBalancer, created bool, err error) {
 	// A name from an annotation may name an existing load balancer. If the default name is taken, the
 	// create request fails with a uniqueness error.
 	if planned.Name != "" || planned.Adopt != "" {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +13,52 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 )
+
+// end ends the Service's use of the load balancer.
+func (l *Controller) end(ctx context.Context, svc *corev1.Service, settings *plan.Settings, lb *hcloud.LoadBalancer) error {
+	if lb.Labels[plan.LabelShared] != "" {
+		unlock, err := l.adopting.Lock(ctx, lb.Name) // no Service may join now
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		if lb, err = l.get(ctx, lb.ID); err != nil {
+			return err
+		}
+	}
+	if shared, err := l.endShare(ctx, svc, lb); shared || err != nil {
+		return err
+	}
+	if plan.Retains(settings, lb) {
+		return l.retain(ctx, svc, lb)
+	}
+	return l.delete(ctx, svc, settings, lb)
+}
+
+func (l *Controller) delete(ctx context.Context, svc *corev1.Service, settings *plan.Settings, lb *hcloud.LoadBalancer) error {
+	if lb.Protection.Delete {
+		if err := l.unprotect(ctx, svc, settings, lb); err != nil {
+			return err
+		}
+	}
+	defer l.store.Writing(string(svc.UID))()
+	result, resp, err := l.client.LoadBalancer.DeleteWithResult(ctx, lb)
+	switch {
+	case err == nil:
+		err = l.slow.Wait(ctx, lb.ID, result.Action)
+	case hcloud.IsError(err, hcloud.ErrorCodeNotFound):
+		err = nil
+	case resp != nil && resp.Response != nil && resp.StatusCode == http.StatusNoContent:
+		err = nil // the API's answer until October 2026: no action, and no body that hcloud-go could read
+	case hcloud.IsError(err, hcloud.ErrorCodeProtected):
+		l.warnProtected(svc, lb)
+	}
+	if err != nil {
+		return fmt.Errorf("deleting load balancer %d (%s): %w", lb.ID, lb.Name, err)
+	}
+	klog.InfoS("Deleted load balancer", "service", klog.KObj(svc), "loadBalancer", lb.ID)
+	return nil
+}
 
 // deletionSettings returns the settings of a Service that is about to lose its load balancer. It fails if it
 // is not certain what the Service wants then: a mistyped keep-on-delete must not delete anything.
@@ -43,9 +90,9 @@ func (l *Controller) warnProtected(svc *corev1.Service, lb *hcloud.LoadBalancer)
 		lb.ID, lb.Name, plan.AnnotationPrefix, plan.LabelServiceUID)
 }
 
-// keepWithoutService makes the load balancer one without an owner (keep-on-delete). It loses the Service's
+// retain makes the load balancer one without an owner (keep-on-delete): it outlives the Service. It loses the Service's
 // ports first. Its address, settings, targets, labels and foreign ports stay.
-func (l *Controller) keepWithoutService(ctx context.Context, svc *corev1.Service, lb *hcloud.LoadBalancer) error {
+func (l *Controller) retain(ctx context.Context, svc *corev1.Service, lb *hcloud.LoadBalancer) error {
 	defer l.store.Writing(string(svc.UID))()
 	if err := l.removePorts(ctx, svc, lb); err != nil {
 		return err

@@ -14,9 +14,9 @@ import (
 
 // Moving over from the production CCM and back:
 //
-//   - It marks a load balancer with the label hcloud-ccm/service-uid. One with the UID of a Service of ours is taken
-//     over: it gets our labels in addition and is compared with the Service like any other. Like an adopted
-//     one, it is given what it lacks before anything is taken away (give_first.go).
+//   - It marks a load balancer with the label hcloud-ccm/service-uid. One with the UID of a Service of ours is inherited:
+//     it gets our labels in addition and is compared with the Service like any other. Like an adopted
+//     one, it is given what it lacks before anything is taken away (plan.GiveFirst).
 //   - Its ports that the Service does not have stay: we cannot know who has made them.
 //   - The label of the production CCM stays, and load balancers of ours have it too. So it finds them again when
 //     an operator goes back.
@@ -24,12 +24,9 @@ import (
 //     production CCM. A Service that shows none may have one that was made just now: it has the default
 //     name, or the one of the annotation, and is found by that (adopt).
 
-// findElsewhere looks for the Service's load balancer where its label does not lead to. others have the Service's
+// findElsewhere looks for the load balancer that the Service shows where its label does not lead to. others have the Service's
 // label, but belong to other clusters. It returns nil if there is none.
 func (l *Controller) findElsewhere(ctx context.Context, svc *corev1.Service, others []*hcloud.LoadBalancer) (*hcloud.LoadBalancer, error) {
-	if len(svc.Status.LoadBalancer.Ingress) == 0 {
-		return nil, nil
-	}
 	for _, lb := range others {
 		if !plan.ShowsAddressOf(svc, lb) && plan.ShowsAnyAddress(svc) {
 			continue
@@ -44,7 +41,7 @@ func (l *Controller) findElsewhere(ctx context.Context, svc *corev1.Service, oth
 	if lb == nil || err != nil {
 		return nil, err
 	}
-	return l.takeOver(ctx, svc, lb)
+	return l.inherit(ctx, svc, lb)
 }
 
 // inherited returns the load balancer that the production CCM made for the Service, or nil if there is none. If
@@ -79,8 +76,8 @@ func (l *Controller) inherited(ctx context.Context, svc *corev1.Service) (*hclou
 	return nil, l.several(svc, lbs)
 }
 
-// takeOver sets our ownership labels on a load balancer of the production CCM.
-func (l *Controller) takeOver(ctx context.Context, svc *corev1.Service, lb *hcloud.LoadBalancer) (*hcloud.LoadBalancer, error) {
+// inherit sets our ownership labels on a load balancer of the production CCM.
+func (l *Controller) inherit(ctx context.Context, svc *corev1.Service, lb *hcloud.LoadBalancer) (*hcloud.LoadBalancer, error) {
 	uid := string(svc.UID)
 	defer l.store.Writing(uid)()
 	updated, _, err := l.client.LoadBalancer.Update(ctx, lb, hcloud.LoadBalancerUpdateOpts{Labels: plan.WithOwnership(lb.Labels, uid, nil, l.own.Marks(uid))})
@@ -92,7 +89,7 @@ func (l *Controller) takeOver(ctx context.Context, svc *corev1.Service, lb *hclo
 }
 
 // endInherited deletes a load balancer and the managed certificates that the production CCM made for a Service that
-// is deleted before it was taken over. With keep-on-delete, the load balancer stays. It returns err if that is not nil.
+// is deleted before it has inherited them. With keep-on-delete, the load balancer is retained. It returns err if that is not nil.
 func (l *Controller) endInherited(ctx context.Context, svc *corev1.Service, lb *hcloud.LoadBalancer, err error) error {
 	if err != nil {
 		return err
@@ -101,9 +98,9 @@ func (l *Controller) endInherited(ctx context.Context, svc *corev1.Service, lb *
 	if err != nil {
 		return err
 	}
-	if plan.KeepsOnDelete(&settings, lb) {
-		if lb, err = l.takeOver(ctx, svc, lb); err == nil {
-			err = l.keepWithoutService(ctx, svc, lb)
+	if plan.Retains(&settings, lb) {
+		if lb, err = l.inherit(ctx, svc, lb); err == nil {
+			err = l.retain(ctx, svc, lb)
 		}
 	} else {
 		err = l.delete(ctx, svc, &settings, lb)

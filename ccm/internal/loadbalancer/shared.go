@@ -16,20 +16,6 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 )
 
-// lookUp returns the load balancers with the Service's label, as their owner or as a guest. A Service that shows no address
-// is probably new, and may yet be a guest that is no longer shared: one page of all load balancers answers both.
-func (l *Controller) lookUp(ctx context.Context, svc *corev1.Service) ([]*hcloud.LoadBalancer, error) {
-	if len(svc.Status.LoadBalancer.Ingress) == 0 {
-		if lbs, complete, err := l.store.FindOnPage(ctx, string(svc.UID)); complete || err != nil {
-			return lbs, err
-		}
-	}
-	if lbs, err := l.store.FindNow(ctx, string(svc.UID)); err != nil || len(lbs) > 0 {
-		return lbs, err
-	}
-	return l.store.FindGuest(ctx, string(svc.UID))
-}
-
 // join makes the Service a guest on a load balancer of another Service. Both must have the annotation shared.
 func (l *Controller) join(ctx context.Context, svc *corev1.Service, planned *plan.LoadBalancer, lb *hcloud.LoadBalancer) (*hcloud.LoadBalancer, error) {
 	if plan.IsGuest(lb, planned.UID) {
@@ -57,8 +43,10 @@ func (l *Controller) join(ctx context.Context, svc *corev1.Service, planned *pla
 	return updated, nil
 }
 
-// changeLabels replaces the labels of a load balancer, based on its current state. Several Services may change
-// the labels of one load balancer, one after the other.
+// changeLabels replaces the labels of a load balancer, based on its current state. It reads them again, because an update
+// replaces all, and the API has no conditional write: a label that another client has set since the sync read the load balancer
+// would be lost. One that is set between the two calls is still lost. Several Services may change the labels of one load
+// balancer, one after the other.
 func (l *Controller) changeLabels(ctx context.Context, uid string, id int64, change func(*hcloud.LoadBalancer) (map[string]string, error)) (*hcloud.LoadBalancer, error) {
 	unlock, err := l.labelling.Lock(ctx, strconv.FormatInt(id, 10))
 	if err != nil {
@@ -106,7 +94,7 @@ func (l *Controller) endShare(ctx context.Context, svc *corev1.Service, lb *hclo
 			heir = guests[0]
 			others := plan.WithoutGuest(plan.WithoutGuest(now.Labels, uid), heir)
 			labels := plan.WithOwnership(others, heir, slices.Sorted(maps.Keys(plan.PortsOf(now, heir))), l.own.Marks(heir))
-			labels[plan.LabelGuest+heir] = "" // lookUp may ask for the owner before this write, and for the guest after it
+			labels[plan.LabelGuest+heir] = "" // LoadBalancers.LookUp may ask for the owner before this write, and for the guest after it
 			labels[plan.LabelLastOwner] = heir
 			return labels, nil
 		}

@@ -1,11 +1,9 @@
 package loadbalancer
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -87,18 +85,18 @@ func (s *serviceSync) run(ctx context.Context, nodes []*corev1.Node) error {
 	if lb == nil && !s.opts.Create {
 		return errors.New("the load balancer of the Service does not exist")
 	}
-	s.in = plan.Input{Service: s.svc, Settings: &settings, Own: s.own, Nodes: nodes, Wrong: map[string]bool{}, LeaveNow: s.leaveNow(string(s.svc.UID))}
+	s.in = plan.Input{Service: s.svc, Settings: &settings, Own: s.own, Nodes: nodes, Wrong: map[string]bool{}, LingerOver: s.lingerOver(string(s.svc.UID))}
 	s.failed(plan.InvalidSettings(mistakes...))
 	planned, notes, err := s.prepare(ctx, lb)
 	if err != nil {
 		return err
 	}
 	if lb == nil {
-		if lb, planned, notes, err = s.obtainLoadBalancer(ctx, planned, notes); err != nil {
+		if lb, planned, notes, err = s.obtain(ctx, planned, notes); err != nil {
 			return err
 		}
 	}
-	s.noteLeaving(planned)
+	s.noteLingering(planned)
 	s.warn(ctx, lb, planned, unknown, notes)
 	lb = s.reconcileAll(ctx, planned, lb)
 	err = apicall.JoinErrors(s.errs)
@@ -139,169 +137,6 @@ func (s *serviceSync) failed(err error, settings ...string) {
 			}
 		}
 	}
-}
-
-// prepare reads what the plan depends on, and returns the plan. lb is nil if there is no load balancer yet:
-// then any error ends the sync.
-func (s *serviceSync) prepare(ctx context.Context, lb *hcloud.LoadBalancer) (planned *plan.LoadBalancer, notes []plan.Note, err error) {
-	s.in.Current = lb
-	for _, read := range []func(context.Context){
-		s.readNetwork, s.readType, s.readPrimaryIPs, s.readServers, s.readCertificates,
-	} {
-		if lb == nil && len(s.errs) > 0 {
-			break
-		}
-		read(ctx)
-		if err := context.Cause(ctx); err != nil {
-			return nil, nil, apicall.JoinErrors(append(s.errs, err))
-		}
-	}
-	if lb == nil && len(s.errs) > 0 {
-		return nil, nil, apicall.JoinErrors(s.errs)
-	}
-	planned, notes = plan.Compute(s.in)
-	if lb != nil && plan.IsSmaller(s.in.Limits, lb.LoadBalancerType, planned.Excess) {
-		s.failed(plan.InvalidSettings(plan.AnnotationError{Source: s.sourceOf(s.svc, "type"), Value: planned.Type,
-			Reason: "is too small: " + plan.ExcessText(planned.Type, planned.Excess, nil)}))
-		s.in.Limits = lb.LoadBalancerType
-		planned, notes = plan.Compute(s.in)
-	}
-	if err := s.checkAddress(ctx, s.svc, planned, lb); err != nil {
-		s.failed(err, "private-ipv4", "private-subnet-ip-range")
-		if lb == nil {
-			return nil, nil, apicall.JoinErrors(s.errs)
-		}
-		planned, notes = plan.Compute(s.in)
-	}
-	return planned, notes, nil
-}
-
-func (s *serviceSync) readNetwork(ctx context.Context) {
-	id, err := s.network.ID(ctx)
-	s.in.NetworkID = id
-	s.failed(err, "use-private-ip", "disable-public-network", "private-ipv4", "private-subnet-ip-range")
-}
-
-// readType checks a new type of an existing load balancer before the first operation. The default type is
-// only for new ones.
-func (s *serviceSync) readType(ctx context.Context) {
-	lb, settings := s.in.Current, s.in.Settings
-	if lb == nil { // to ask costs a call, which few new load balancers need: see obtainLoadBalancer
-		types, _ := s.types.Peek()
-		s.in.Limits = plan.TypeNamed(types, cmp.Or(settings.Type, plan.DefaultLoadBalancerType))
-		return
-	}
-	s.in.Limits = lb.LoadBalancerType
-	if plan.IsGuest(lb, string(s.svc.UID)) {
-		return
-	}
-	if _, chosen := s.svc.Annotations[plan.AnnotationPrefix+"type"]; !chosen {
-		settings.Type = ""
-	}
-	if settings.Type == "" || lb.LoadBalancerType == nil || settings.Type == lb.LoadBalancerType.Name {
-		return
-	}
-	if err := s.checkNames(ctx, s.svc, catalogueNames{Type: settings.Type}); err != nil {
-		s.failed(err, "type")
-		return
-	}
-	s.in.Limits = s.limitsOf(ctx, settings.Type)
-}
-
-// readCertificates finds the certificates of the ports, and orders those that are missing. The Service's
-// managed certificates that no port uses are obsolete, if the certificates of all ports are known.
-func (s *serviceSync) readCertificates(ctx context.Context) {
-	s.in.Certificates, s.obsolete = map[int][]int64{}, nil
-	var unused []*hcloud.Certificate
-	var used []int64
-	type found struct {
-		ids []int64
-		err error
-	}
-	bySettings := map[*plan.Settings]found{} // ports without settings of their own share one answer
-	known, https := true, false
-	ports, _, _ := plan.UsablePorts(s.svc)
-	for _, p := range ports {
-		port, settings := int(p.Port), s.in.Settings.ForPort(int(p.Port))
-		if s.wrongCertificates(port) {
-			known = false
-			continue
-		}
-		if settings.Protocol != hcloud.LoadBalancerServiceProtocolHTTPS {
-			continue
-		}
-		https = true
-		answer, asked := bySettings[settings]
-		if !asked {
-			var others []*hcloud.Certificate
-			answer.ids, others, answer.err = s.certificates(ctx, s.svc, settings)
-			at := plan.SettingAt(s.svc, s.in.Settings, "http-certificates", port)
-			s.failed(plan.AtPort(answer.err, s.svc, s.in.Settings, port), at)
-			bySettings[settings], unused, used = answer, append(unused, others...), append(used, answer.ids...)
-		}
-		s.in.Certificates[port], known = answer.ids, known && answer.err == nil
-	}
-	if !https && known && s.in.Current != nil && plan.ServesCertificates(s.in.Current, string(s.svc.UID)) {
-		// This sync ends HTTPS, so its managed certificates are obsolete.
-		var err error
-		unused, err = s.ownedCertificates(ctx, string(s.svc.UID))
-		s.failed(err)
-	}
-	if known {
-		s.obsolete = slices.DeleteFunc(unused, func(c *hcloud.Certificate) bool { return slices.Contains(used, c.ID) })
-	}
-}
-
-// wrongCertificates reports whether a setting that decides about the certificates of a port is wrong.
-func (s *serviceSync) wrongCertificates(port int) bool {
-	for _, a := range plan.Annotations {
-		about := a.Name == "protocol" || strings.Contains(a.Name, "certificate") && !strings.HasPrefix(a.Name, "health-check-")
-		if about && s.in.IsWrong(a.Name, port) {
-			return true
-		}
-	}
-	return false
-}
-
-// obtainLoadBalancer creates or adopts the load balancer. It returns the plan for what it is then.
-func (s *serviceSync) obtainLoadBalancer(ctx context.Context, planned *plan.LoadBalancer, notes []plan.Note) (*hcloud.LoadBalancer, *plan.LoadBalancer, []plan.Note, error) {
-	lb, created, err := s.obtain(ctx, s.svc, planned)
-	if hcloud.IsError(err, hcloud.ErrorCodeResourceLimitExceeded) && s.in.Limits == nil {
-		// Find out whether the type has too little room. Otherwise the project's limit is reached.
-		s.in.Limits = s.limitsOf(ctx, cmp.Or(planned.Type, plan.DefaultLoadBalancerType))
-		if planned, notes = plan.Compute(s.in); len(planned.Excess) > 0 {
-			lb, created, err = s.obtain(ctx, s.svc, planned)
-		}
-	}
-	if refusesTargets(err) && len(planned.Targets) > 0 {
-		if lb, created, planned, notes, err = s.obtainConfirmed(ctx, planned, err); err != nil {
-			return nil, planned, notes, err
-		}
-	}
-	s.result.Created = created
-	if err == nil && !created { // adopted: it has settings of its own
-		planned, notes, err = s.prepare(ctx, lb)
-	}
-	return lb, planned, notes, err
-}
-
-// refusesTargets reports whether the cloud may have refused a new load balancer because of its targets.
-func refusesTargets(err error) bool {
-	return hcloud.IsError(err, hcloud.ErrorCodeInvalidInput, hcloud.ErrorCodeNotFound, "resolve_cloud_public_targets_error", "resolve_cloud_private_targets_error")
-}
-
-// obtainConfirmed is obtain after the cloud has refused the plan, if the servers are not what they seemed to be. What was
-// known about them may be old.
-func (s *serviceSync) obtainConfirmed(ctx context.Context, refused *plan.LoadBalancer, refusal error) (lb *hcloud.LoadBalancer, created bool, planned *plan.LoadBalancer, notes []plan.Note, err error) {
-	if err := s.confirmTargets(ctx); err != nil {
-		return nil, false, refused, nil, err
-	}
-	planned, notes = plan.Compute(s.in)
-	if slices.Equal(planned.Targets, refused.Targets) && maps.Equal(planned.IPv6, refused.IPv6) {
-		return nil, false, refused, nil, refusal
-	}
-	lb, created, err = s.obtain(ctx, s.svc, planned)
-	return lb, created, planned, notes, err
 }
 
 // reconcileAll sends the difference between plan and lb, and returns the resulting load balancer. If the
@@ -390,7 +225,7 @@ func (s *serviceSync) warn(ctx context.Context, lb *hcloud.LoadBalancer, planned
 		s.events.Warning(s.svc, event.TypeLimit, "%s", plan.ExcessText(s.in.Limits.Name, planned.Excess, types))
 	}
 	s.warnImmutable(s.svc, lb, planned)
-	s.warnExisting(ctx, lb)
+	s.warnFixed(ctx, lb)
 }
 
 func (l *Controller) warnImmutable(svc *corev1.Service, lb *hcloud.LoadBalancer, plan *plan.LoadBalancer) {
@@ -402,6 +237,34 @@ func (l *Controller) warnImmutable(svc *corev1.Service, lb *hcloud.LoadBalancer,
 	}
 	if plan.NetworkZone != "" && plan.NetworkZone != string(lb.Location.NetworkZone) {
 		l.events.Warning(svc, event.Immutable, "Load balancer %d is in network zone %s and cannot move to %s: delete and create the Service to move it", lb.ID, lb.Location.NetworkZone, plan.NetworkZone)
+	}
+}
+
+// warnFixed reports annotations that name another address or load balancer than the Service has. Both are
+// for its whole life.
+func (s *serviceSync) warnFixed(ctx context.Context, lb *hcloud.LoadBalancer) {
+	settings := s.in.Settings
+	if want := settings.Adopt; want != "" && want != lb.Name && want != strconv.FormatInt(lb.ID, 10) && !plan.IsLent(lb) {
+		s.events.Warning(s.svc, event.IgnoredSetting, "Ignored %sadopt: %q: the Service has load balancer %d (%s) already; delete and create the Service to change it", plan.AnnotationPrefix, want, lb.ID, lb.Name)
+	}
+	for _, a := range []struct {
+		name, want string
+		has        int64
+		ip         fmt.Stringer
+	}{
+		{"primary-ipv4", settings.PrimaryIPv4, lb.PublicNet.IPv4.ID, lb.PublicNet.IPv4.IP},
+		{"primary-ipv6", settings.PrimaryIPv6, lb.PublicNet.IPv6.ID, lb.PublicNet.IPv6.IP},
+	} {
+		if a.want == "" || a.has != 0 && a.want == strconv.FormatInt(a.has, 10) {
+			continue
+		}
+		all, err := s.primaryIPs.Get(ctx) // hardly ever fetched: no decision needs it to be new
+		if err != nil {
+			continue
+		}
+		if ip := plan.FindPrimaryIP(all, a.want); ip == nil || ip.ID != a.has {
+			s.events.Warning(s.svc, event.AddressImmutable, "Ignored %s: %q: load balancer %d has the address %s for its whole life; delete and create the Service to change it", s.key(a.name), a.want, lb.ID, a.ip)
+		}
 	}
 }
 

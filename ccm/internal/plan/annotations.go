@@ -50,7 +50,7 @@ func (a annotation) KeyIn(set map[string]string) string {
 
 // perPort reports whether the annotation concerns a service of the load balancer. Such an annotation can be
 // set for one port: see portSetting.
-func (a annotation) perPort() bool { return keptOnPort[a.Name] != nil }
+func (a annotation) perPort() bool { return copiedOnPort[a.Name] != nil }
 
 // Annotations lists every annotation, in the order of the documentation.
 var Annotations = []annotation{

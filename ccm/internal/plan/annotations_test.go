@@ -178,20 +178,20 @@ func TestEveryAnnotationKeepsItsSettingInOnePlace(t *testing.T) {
 	t.Parallel()
 	for _, a := range Annotations {
 		places := 0
-		if keptOnLoadBalancer[a.Name] != nil {
+		if copiedOnLoadBalancer[a.Name] != nil {
 			places++
 		}
-		if keptOnPort[a.Name] != nil {
+		if copiedOnPort[a.Name] != nil {
 			places++
 		}
-		if keptElsewhere[a.Name] != "" {
+		if notCopied[a.Name] != "" {
 			places++
 		}
 		if places != 1 {
 			t.Errorf("%s is kept in %d places, want 1", a.Name, places)
 		}
 	}
-	if n := len(keptOnLoadBalancer) + len(keptOnPort) + len(keptElsewhere); n != len(Annotations) {
+	if n := len(copiedOnLoadBalancer) + len(copiedOnPort) + len(notCopied); n != len(Annotations) {
 		t.Errorf("%d settings are kept, there are %d annotations", n, len(Annotations))
 	}
 }

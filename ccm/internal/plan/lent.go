@@ -43,9 +43,9 @@ func isForeignServer(lb *hcloud.LoadBalancer, id int64) bool {
 	return lb != nil && slices.Contains(decodeList(lb.Labels, labelForeignServers), strconv.FormatInt(id, 10))
 }
 
-// keepLent makes the plan keep what a user has set up on the load balancer, unless an annotation of the
+// planLent takes what a user has set up on the load balancer into the plan, unless an annotation of the
 // Service says otherwise.
-func keepLent(plan *LoadBalancer, in Input) (notes []Note) {
+func planLent(plan *LoadBalancer, in Input) (notes []Note) {
 	if !IsLent(in.Current) {
 		return nil
 	}
@@ -60,8 +60,8 @@ func keepLent(plan *LoadBalancer, in Input) (notes []Note) {
 	return notes
 }
 
-// KeepsOnDelete reports whether the load balancer outlives its Service.
-func KeepsOnDelete(settings *Settings, lb *hcloud.LoadBalancer) bool {
+// Retains reports whether the load balancer is retained: it outlives its Service.
+func Retains(settings *Settings, lb *hcloud.LoadBalancer) bool {
 	if settings.KeepOnDelete != nil {
 		return *settings.KeepOnDelete
 	}

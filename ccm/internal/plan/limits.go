@@ -102,7 +102,7 @@ func foreignTargets(plan *LoadBalancer, lb *hcloud.LoadBalancer) int {
 func chooseCertificates(services []hcloud.LoadBalancerService, own []int64, n int, in Input) (chosen []hcloud.LoadBalancerService) {
 	rank := map[int64]int{}
 	for _, s := range services {
-		have, found := portToKeep(s.ListenPort, in)
+		have, found := portToCopy(s.ListenPort, in)
 		if !found {
 			continue
 		}
@@ -118,11 +118,11 @@ func chooseCertificates(services []hcloud.LoadBalancerService, own []int64, n in
 		wanted := len(s.HTTP.Certificates)
 		s.HTTP.Certificates = slices.DeleteFunc(slices.Clone(s.HTTP.Certificates), func(c *hcloud.Certificate) bool { return slices.Contains(own[n:], c.ID) })
 		if wanted > 0 && len(s.HTTP.Certificates) == 0 {
-			have, found := portToKeep(s.ListenPort, in)
+			have, found := portToCopy(s.ListenPort, in)
 			if !found || have.ListenPort != s.ListenPort {
 				continue
 			}
-			keepCertificates(&s, have)
+			copyCertificates(&s, have)
 		}
 		chosen = append(chosen, s)
 	}

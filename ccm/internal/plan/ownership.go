@@ -17,8 +17,8 @@ import (
 //   - The load balancer belongs to the Service whose UID is in the label ccm-from-scratch/service-uid.
 //     The create request contains the label, so a load balancer never exists without its owner. The
 //     CCM changes and deletes only load balancers with this label.
-//   - A load balancer of the production CCM, whose label hcloud-ccm/service-uid has the Service's UID, is taken
-//     over as it is (lb_takeover.go).
+//   - A load balancer of the production CCM, whose label hcloud-ccm/service-uid has the Service's UID, is
+//     inherited as it is (loadbalancer/production_ccm.go).
 //   - Any other load balancer without our label is adopted only by its name, and only if the Service asks for
 //     the name with an annotation. One that has belonged to the Service is not adopted again: a person has
 //     removed the label to keep it.

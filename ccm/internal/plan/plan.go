@@ -74,12 +74,12 @@ type LoadBalancer struct {
 	// DeleteProtection against deletion; nil keeps it as it is.
 	DeleteProtection *bool
 	// Selector stands for servers that are not in Targets. If it does not serve them yet, or it is not known what would
-	// replace other selectors, KeepSelectors is set and earlier selectors stay.
+	// replace other selectors, SelectorsStay is set and earlier selectors stay.
 	Selector      selectorTarget
-	KeepSelectors bool
-	// Targets are ordered by server ID, Services by port. Leaving are servers that have to leave when others are healthy
+	SelectorsStay bool
+	// Targets are ordered by server ID, Services by port. Lingering are servers that have to leave when others are healthy
 	// in their place; Targets has them, too, as far as there is room.
-	Targets, Leaving []Target
+	Targets, Lingering []Target
 	// IPv6 holds the addresses of public targets that the load balancer reaches over IPv6, by server ID.
 	IPv6     map[int64]netip.Addr
 	Services []hcloud.LoadBalancerService
@@ -120,8 +120,8 @@ type Input struct {
 	Servers map[int64]*hcloud.Server
 	// Unread is set if some servers could not be read. All targets stay then.
 	Unread bool
-	// LeaveNow is set if targets have waited long enough for others to be healthy, so that one of them leaves.
-	LeaveNow bool
+	// LingerOver is set if targets have waited long enough for others to be healthy, so that one of them leaves.
+	LingerOver bool
 	// NetworkID of HCLOUD_NETWORK; 0 if there is none.
 	NetworkID int64
 	// PrimaryIPv4 and PrimaryIPv6 are those of a new load balancer, if the Service chooses them.
@@ -173,12 +173,12 @@ func Compute(in Input) (plan *LoadBalancer, notes []Note) {
 	if plan.Location != "" {
 		plan.NetworkZone = ""
 	}
-	notes = append(keepLent(plan, in), primaryIPNotes(in)...)
-	keepLoadBalancerSettings(plan, in)
+	notes = append(planLent(plan, in), primaryIPNotes(in)...)
+	copyLoadBalancerSettings(plan, in)
 	if in.Unread { // for another address, all private targets would have to leave before it is known what replaces them
 		plan.PrivateIPv4, plan.PrivateSubnet = netip.Addr{}, netip.Prefix{}
 	}
-	notes = append(notes, keepHidden(plan, in)...)
+	notes = append(notes, stayHidden(plan, in)...)
 	private := usesPrivateIP(plan, in)
 	targets, ipv6, targetNotes := planTargets(in, private)
 	plan.Targets, plan.IPv6 = targets, ipv6
@@ -186,7 +186,7 @@ func Compute(in Input) (plan *LoadBalancer, notes []Note) {
 	plan.Services = planServices(in)
 	notes = slices.Concat(notes, portNotes(in), planGuest(plan, in))
 	fitToLimits(plan, in)
-	keepLeaving(plan, in, private)
+	linger(plan, in, private)
 	return plan, notes
 }
 
@@ -198,7 +198,7 @@ func planServices(in Input) []hcloud.LoadBalancerService {
 		if exposesPort(in, int(port.Port)) {
 			continue
 		}
-		service, ok := keepPortSettings(planService(in, port), in)
+		service, ok := copyPortSettings(planService(in, port), in)
 		if ok {
 			services = append(services, service)
 		}

@@ -81,7 +81,7 @@ func withSelectors(labels map[string]string, selectors []selectorTarget) map[str
 
 // planSelector sets the plan's selector, and removes from its targets those that the selector serves.
 func planSelector(plan *LoadBalancer, in Input, private bool) (notes []Note) {
-	plan.KeepSelectors = in.unsure()
+	plan.SelectorsStay = in.unsure()
 	text := in.Settings.ServerSelector
 	now := ownSelectors(in.Current)
 	if in.Wrong["server-selector"] && len(now) > 0 {
@@ -115,7 +115,7 @@ func planSelector(plan *LoadBalancer, in Input, private bool) (notes []Note) {
 	covers := func(t Target) bool { // a server without the right address is reached in another way
 		return matches(t.ServerID) && t.Private == private && !plan.IPv6[t.ServerID].IsValid()
 	}
-	plan.KeepSelectors = plan.KeepSelectors || slices.ContainsFunc(plan.Targets, func(t Target) bool {
+	plan.SelectorsStay = plan.SelectorsStay || slices.ContainsFunc(plan.Targets, func(t Target) bool {
 		return in.Current != nil && covers(t) && !selectorServes(in.Current, plan.Selector, t.ServerID)
 	})
 	plan.Targets = targetsOutside(plan, in, covers)
@@ -221,7 +221,7 @@ func (d *difference) selectors(added []Part) (removes, adds []Op) {
 
 // obsoleteSelectors returns the Service's selectors that the plan lacks.
 func (d *difference) obsoleteSelectors() []selectorTarget {
-	if d.plan.KeepSelectors || d.plan.Guest { // a guest's plan has none, and the owner's stays
+	if d.plan.SelectorsStay || d.plan.Guest { // a guest's plan has none, and the owner's stays
 		return nil
 	}
 	return slices.DeleteFunc(ownSelectors(d.lb), func(s selectorTarget) bool { return s.Selector == d.plan.Selector.Selector })

@@ -219,7 +219,7 @@ func TestSelectorsOfOthersStay(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	plan.KeepSelectors, plan.Services, plan.Selector = true, nil, selectorTarget{"pool=db", false}
+	plan.SelectorsStay, plan.Services, plan.Selector = true, nil, selectorTarget{"pool=db", false}
 	for _, op := range Diff(plan, lb) {
 		if err := pretend(lb, op); err != nil {
 			t.Fatal(err)

@@ -118,9 +118,9 @@ func freePorts(in Input) (free []corev1.ServicePort, notes []Note) {
 	return free, notes
 }
 
-// keepHidden keeps a load balancer with guests private: the ports of the guests must not become reachable
+// stayHidden makes a load balancer with guests stay private: the ports of the guests must not become reachable
 // from the internet by the decision of another Service.
-func keepHidden(plan *LoadBalancer, in Input) (notes []Note) {
+func stayHidden(plan *LoadBalancer, in Input) (notes []Note) {
 	lb := in.Current
 	if IsGuest(lb, plan.UID) || len(GuestsOf(lb)) == 0 || !plan.Public || lb.PublicNet.Enabled {
 		return nil

@@ -8,11 +8,11 @@ import (
 )
 
 // A setting that cannot be applied (see Input.Wrong) must not take away what serves traffic: the
-// functions of this file make the plan keep what the load balancer has. Each annotation is in one of the
-// two maps, or in keptElsewhere.
+// functions of this file copy into the plan what the load balancer has. Each annotation is in one of the
+// two maps, or in notCopied.
 
-// keptOnLoadBalancer maps an annotation to the function that keeps its setting.
-var keptOnLoadBalancer = map[string]func(plan *LoadBalancer, lb *hcloud.LoadBalancer){
+// copiedOnLoadBalancer maps an annotation to the function that copies its setting.
+var copiedOnLoadBalancer = map[string]func(plan *LoadBalancer, lb *hcloud.LoadBalancer){
 	"name":                    func(p *LoadBalancer, _ *hcloud.LoadBalancer) { p.Name = "" },
 	"type":                    func(p *LoadBalancer, _ *hcloud.LoadBalancer) { p.Type = "" },
 	"algorithm-type":          func(p *LoadBalancer, _ *hcloud.LoadBalancer) { p.Algorithm = "" },
@@ -25,38 +25,38 @@ var keptOnLoadBalancer = map[string]func(plan *LoadBalancer, lb *hcloud.LoadBala
 	"private-subnet-ip-range": func(p *LoadBalancer, _ *hcloud.LoadBalancer) { p.PrivateSubnet = netip.Prefix{} },
 }
 
-// keptOnPort maps an annotation to the function that keeps its setting on a port.
-var keptOnPort = map[string]func(want *hcloud.LoadBalancerService, have hcloud.LoadBalancerService){
+// copiedOnPort maps an annotation to the function that copies its setting on a port.
+var copiedOnPort = map[string]func(want *hcloud.LoadBalancerService, have hcloud.LoadBalancerService){
 	"protocol": func(want *hcloud.LoadBalancerService, have hcloud.LoadBalancerService) {
 		want.Protocol, want.HTTP = have.Protocol, have.HTTP
-		keepHealthCheck(want, have)
+		copyHealthCheck(want, have)
 	},
 	"uses-proxyprotocol": func(want *hcloud.LoadBalancerService, have hcloud.LoadBalancerService) {
 		want.Proxyprotocol = have.Proxyprotocol
 	},
-	"http-cookie-name": keepHTTP(func(want *hcloud.LoadBalancerServiceHTTP, have hcloud.LoadBalancerServiceHTTP) {
+	"http-cookie-name": copyHTTP(func(want *hcloud.LoadBalancerServiceHTTP, have hcloud.LoadBalancerServiceHTTP) {
 		want.CookieName = have.CookieName
 	}),
-	"http-cookie-lifetime": keepHTTP(func(want *hcloud.LoadBalancerServiceHTTP, have hcloud.LoadBalancerServiceHTTP) {
+	"http-cookie-lifetime": copyHTTP(func(want *hcloud.LoadBalancerServiceHTTP, have hcloud.LoadBalancerServiceHTTP) {
 		want.CookieLifetime = have.CookieLifetime
 	}),
-	"http-timeout-idle": keepHTTP(func(want *hcloud.LoadBalancerServiceHTTP, have hcloud.LoadBalancerServiceHTTP) {
+	"http-timeout-idle": copyHTTP(func(want *hcloud.LoadBalancerServiceHTTP, have hcloud.LoadBalancerServiceHTTP) {
 		want.TimeoutIdle = have.TimeoutIdle
 	}),
-	"http-sticky-sessions": keepHTTP(func(want *hcloud.LoadBalancerServiceHTTP, have hcloud.LoadBalancerServiceHTTP) {
+	"http-sticky-sessions": copyHTTP(func(want *hcloud.LoadBalancerServiceHTTP, have hcloud.LoadBalancerServiceHTTP) {
 		want.StickySessions = have.StickySessions
 	}),
-	"http-redirect-http": keepHTTP(func(want *hcloud.LoadBalancerServiceHTTP, have hcloud.LoadBalancerServiceHTTP) {
+	"http-redirect-http": copyHTTP(func(want *hcloud.LoadBalancerServiceHTTP, have hcloud.LoadBalancerServiceHTTP) {
 		want.RedirectHTTP = have.RedirectHTTP
 	}),
-	"certificate-type":                      keepCertificates,
-	"http-certificates":                     keepCertificates,
-	"http-managed-certificate-name":         keepCertificates,
-	"http-managed-certificate-domains":      keepCertificates,
-	"http-managed-certificate-acme-staging": keepCertificates,
+	"certificate-type":                      copyCertificates,
+	"http-certificates":                     copyCertificates,
+	"http-managed-certificate-name":         copyCertificates,
+	"http-managed-certificate-domains":      copyCertificates,
+	"http-managed-certificate-acme-staging": copyCertificates,
 
-	"health-check-protocol": keepHealthCheck,
-	"health-check-port":     keepHealthCheck,
+	"health-check-protocol": copyHealthCheck,
+	"health-check-port":     copyHealthCheck,
 	"health-check-interval": func(want *hcloud.LoadBalancerService, have hcloud.LoadBalancerService) {
 		want.HealthCheck.Interval = have.HealthCheck.Interval
 	},
@@ -66,14 +66,14 @@ var keptOnPort = map[string]func(want *hcloud.LoadBalancerService, have hcloud.L
 	"health-check-retries": func(want *hcloud.LoadBalancerService, have hcloud.LoadBalancerService) {
 		want.HealthCheck.Retries = have.HealthCheck.Retries
 	},
-	"health-check-http-domain":               keepHealthCheck,
-	"health-check-http-path":                 keepHealthCheck,
-	"health-check-http-validate-certificate": keepHealthCheck,
-	"http-status-codes":                      keepHealthCheck,
+	"health-check-http-domain":               copyHealthCheck,
+	"health-check-http-path":                 copyHealthCheck,
+	"health-check-http-validate-certificate": copyHealthCheck,
+	"http-status-codes":                      copyHealthCheck,
 }
 
-// keptElsewhere holds the other annotations, and where they keep what they have.
-var keptElsewhere = map[string]string{
+// notCopied holds the other annotations, and why or where what the load balancer has stays.
+var notCopied = map[string]string{
 	"location":                "cannot change",
 	"network-zone":            "cannot change",
 	"adopt":                   "cannot change",
@@ -89,16 +89,16 @@ var keptElsewhere = map[string]string{
 	"disable-private-ingress": "the Service's status",
 }
 
-func keepHTTP(keep func(want *hcloud.LoadBalancerServiceHTTP, have hcloud.LoadBalancerServiceHTTP)) func(*hcloud.LoadBalancerService, hcloud.LoadBalancerService) {
+func copyHTTP(copySetting func(want *hcloud.LoadBalancerServiceHTTP, have hcloud.LoadBalancerServiceHTTP)) func(*hcloud.LoadBalancerService, hcloud.LoadBalancerService) {
 	return func(want *hcloud.LoadBalancerService, have hcloud.LoadBalancerService) {
 		if have.Protocol != hcloud.LoadBalancerServiceProtocolTCP {
-			keep(&want.HTTP, have.HTTP)
+			copySetting(&want.HTTP, have.HTTP)
 		}
 	}
 }
 
-// keepCertificates keeps the certificates. A port that is not HTTPS yet keeps its protocol.
-func keepCertificates(want *hcloud.LoadBalancerService, have hcloud.LoadBalancerService) {
+// copyCertificates copies the certificates. A port that is not HTTPS yet keeps its protocol.
+func copyCertificates(want *hcloud.LoadBalancerService, have hcloud.LoadBalancerService) {
 	if want.Protocol != hcloud.LoadBalancerServiceProtocolHTTPS {
 		return
 	}
@@ -109,8 +109,8 @@ func keepCertificates(want *hcloud.LoadBalancerService, have hcloud.LoadBalancer
 	want.Protocol, want.HTTP = have.Protocol, have.HTTP
 }
 
-// keepHealthCheck keeps what is checked. A check of the port's own destination follows a changed node port.
-func keepHealthCheck(want *hcloud.LoadBalancerService, have hcloud.LoadBalancerService) {
+// copyHealthCheck copies what is checked. A check of the port's own destination follows a changed node port.
+func copyHealthCheck(want *hcloud.LoadBalancerService, have hcloud.LoadBalancerService) {
 	want.HealthCheck.Protocol, want.HealthCheck.HTTP = have.HealthCheck.Protocol, have.HealthCheck.HTTP
 	want.HealthCheck.Port = have.HealthCheck.Port
 	if have.HealthCheck.Port == have.DestinationPort {
@@ -118,44 +118,44 @@ func keepHealthCheck(want *hcloud.LoadBalancerService, have hcloud.LoadBalancerS
 	}
 }
 
-// keepLoadBalancerSettings applies keptOnLoadBalancer to the plan.
-func keepLoadBalancerSettings(plan *LoadBalancer, in Input) {
+// copyLoadBalancerSettings applies copiedOnLoadBalancer to the plan.
+func copyLoadBalancerSettings(plan *LoadBalancer, in Input) {
 	if in.Current == nil {
 		return
 	}
 	for name := range in.Wrong {
-		if keep, ok := keptOnLoadBalancer[name]; ok {
-			keep(plan, in.Current)
+		if copySetting, ok := copiedOnLoadBalancer[name]; ok {
+			copySetting(plan, in.Current)
 		}
 	}
 }
 
-// keepPortSettings applies keptOnPort to a port. Ports without settings of their own have the same settings:
+// copyPortSettings applies copiedOnPort to a port. Ports without settings of their own have the same settings:
 // a new one gets what another one of the Service has. It returns false if there is none: then the port has
 // to wait until the settings are corrected.
-func keepPortSettings(want hcloud.LoadBalancerService, in Input) (hcloud.LoadBalancerService, bool) {
+func copyPortSettings(want hcloud.LoadBalancerService, in Input) (hcloud.LoadBalancerService, bool) {
 	var wrong []string
-	for name := range keptOnPort {
+	for name := range copiedOnPort {
 		switch {
 		case !in.IsWrong(name, want.ListenPort):
-		case name == "protocol": // keeps the most, and comes first
+		case name == "protocol": // copies the most, and comes first
 			wrong = slices.Insert(wrong, 0, name)
 		default:
 			wrong = append(wrong, name)
 		}
 	}
-	have, found := portToKeep(want.ListenPort, in)
+	have, found := portToCopy(want.ListenPort, in)
 	if len(wrong) > 0 && !found {
 		return want, false
 	}
 	for _, name := range wrong {
-		keptOnPort[name](&want, have)
+		copiedOnPort[name](&want, have)
 	}
 	return want, true
 }
 
-// portToKeep returns the Service's port on the load balancer: this one, or else one with the same settings.
-func portToKeep(port int, in Input) (have hcloud.LoadBalancerService, found bool) {
+// portToCopy returns the Service's port on the load balancer: this one, or else one with the same settings.
+func portToCopy(port int, in Input) (have hcloud.LoadBalancerService, found bool) {
 	if in.Current == nil {
 		return have, false
 	}

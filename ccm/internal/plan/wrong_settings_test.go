@@ -72,7 +72,7 @@ func TestAPortKeepsOnlyWhatAMistypedAnnotationIsAbout(t *testing.T) {
 	} {
 		lb := &hcloud.LoadBalancer{Services: []hcloud.LoadBalancerService{tc.have}, Labels: WithOwnership(nil, testUID, []int{443}, nil)}
 		in := Input{Service: testService(nil, [2]int32{443, 31443}), Settings: &Settings{}, Current: lb, Wrong: map[string]bool{tc.wrong: true}}
-		got, ok := keepPortSettings(want, in)
+		got, ok := copyPortSettings(want, in)
 		if !ok {
 			t.Errorf("%s: the port has to wait", tc.wrong)
 		}
@@ -120,7 +120,7 @@ func TestANewPortGetsWhatAnotherOneHasForAMistypedAnnotation(t *testing.T) {
 			settings.ByPort[p] = &Settings{}
 		}
 		in := Input{Service: testService(nil), Settings: settings, Current: lb, Wrong: map[string]bool{"uses-proxyprotocol": true, "uses-proxyprotocol.443": true}}
-		got, ok := keepPortSettings(hcloud.LoadBalancerService{ListenPort: 443}, in)
+		got, ok := copyPortSettings(hcloud.LoadBalancerService{ListenPort: 443}, in)
 		if ok == tc.waits || ok && !got.Proxyprotocol {
 			t.Errorf("%s: %+v, waits %t, want %t", name, got, !ok, tc.waits)
 		}

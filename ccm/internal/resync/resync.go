@@ -194,7 +194,7 @@ func (r *Comparison) Run(ctx context.Context) {
 			continue
 		case <-waits:
 			if healthy == nil {
-				healthy = r.clock.After(loadbalancer.LeavePoll)
+				healthy = r.clock.After(loadbalancer.LingerPoll)
 			}
 			continue
 		case <-healthy:
@@ -330,7 +330,7 @@ func (r *Comparison) SyncRoutes(ctx context.Context) bool {
 		return true
 	}
 	ctx = apicall.Periodically(ctx, apicall.ControllerComparison, "routes")
-	existing, err := r.routes.ListRoutes(ctx, "")
+	listed, err := r.routes.ListRoutes(ctx, "")
 	if err != nil {
 		klog.ErrorS(err, "Could not compare routes with their desired state; will try again")
 		r.unrest.Add(1)
@@ -344,10 +344,10 @@ func (r *Comparison) SyncRoutes(ctx context.Context) bool {
 		wanted = append(wanted, node.Spec.PodCIDRs...)
 	}
 	errs := sideBySide(nodes, routeWorkers, func(node *corev1.Node) error { return r.syncNodeRoutes(ctx, node) })
-	existing = slices.DeleteFunc(existing, func(route *cloudprovider.Route) bool {
+	listed = slices.DeleteFunc(listed, func(route *cloudprovider.Route) bool {
 		return slices.Contains(wanted, route.DestinationCIDR) // it is correct, or was replaced above
 	})
-	errs = append(errs, sideBySide(existing, routeWorkers, func(route *cloudprovider.Route) error {
+	errs = append(errs, sideBySide(listed, routeWorkers, func(route *cloudprovider.Route) error {
 		return r.routes.DeleteRoute(ctx, "", route)
 	})...)
 	if err := errors.Join(errs...); err != nil {

@@ -11,17 +11,17 @@ import (
 
 // A new target serves only when its health check has succeeded, 15 s later by default. If the healthy targets left earlier, few of
 // them or none would serve: when another pool of nodes or another node-selector is chosen, or when a node is drained as soon as the
-// next one is ready. So one leaves for each new one that is healthy, and also one whenever none has become healthy for leaveAfter, since to
+// next one is ready. So one leaves for each new one that is healthy, and also one whenever none has become healthy for maxLinger, since to
 // exclude a node is a person's right. The last healthy one stays until its server no longer serves.
 //
-// Not kept: a selector that targets of their own replace leaves before they are healthy.
+// Does not linger: a selector that targets of their own replace leaves before they are healthy.
 
 const (
-	// leaveAfter is how long targets that have to leave wait for another one to be healthy, before one of them leaves. The default health check needs
+	// maxLinger is how long targets that have to leave wait for another one to be healthy, before one of them leaves. The default health check needs
 	// 15 s, a pod on a new node some more. The machine controller waits two minutes until a server has left all load balancers.
-	leaveAfter = time.Minute
-	// LeavePoll is the time until the next look at the health of the others. One list answers for all load balancers.
-	LeavePoll = 4 * time.Second
+	maxLinger = time.Minute
+	// LingerPoll is the time until the next look at the health of the others. One list answers for all load balancers.
+	LingerPoll = 4 * time.Second
 )
 
 // wait is that of a Service's targets that have to leave: how many there are, and since when not fewer.
@@ -30,34 +30,34 @@ type wait struct {
 	targets int
 }
 
-// leaveNow reports whether the Service's targets have waited long enough.
-func (l *Controller) leaveNow(uid string) bool {
+// lingerOver reports whether the Service's targets have waited long enough.
+func (l *Controller) lingerOver(uid string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	w, waits := l.leaving[uid]
-	return waits && l.waiter.Clock.Since(w.since) >= leaveAfter
+	w, waits := l.lingering[uid]
+	return waits && l.waiter.Clock.Since(w.since) >= maxLinger
 }
 
-// noteLeaving remembers since when targets wait, and has the comparison look again. It reports an error if one cannot leave even
+// noteLingering remembers since when targets wait, and has the comparison look again. It reports an error if one cannot leave even
 // now, because no other target is healthy.
-func (s *serviceSync) noteLeaving(planned *plan.LoadBalancer) {
+func (s *serviceSync) noteLingering(planned *plan.LoadBalancer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var servers []string
-	for _, t := range planned.Leaving {
+	for _, t := range planned.Lingering {
 		servers = append(servers, strconv.FormatInt(t.ServerID, 10))
 	}
-	w, waits := s.leaving[planned.UID]
+	w, waits := s.lingering[planned.UID]
 	switch n := len(servers); {
 	case n == 0:
-		delete(s.leaving, planned.UID)
+		delete(s.lingering, planned.UID)
 		return
 	case !waits:
-		s.events.Normal(s.svc, event.Pending, "Targets leave when others are healthy in their place, or one after the other, each %v: servers %s", leaveAfter, plan.Abbreviate(servers))
+		s.events.Normal(s.svc, event.Pending, "Targets leave when others are healthy in their place, or one after the other, each %v: servers %s", maxLinger, plan.Abbreviate(servers))
 		fallthrough
 	case n < w.targets:
-		s.leaving[planned.UID] = wait{s.waiter.Clock.Now(), n}
-	case s.in.LeaveNow:
+		s.lingering[planned.UID] = wait{s.waiter.Clock.Now(), n}
+	case s.in.LingerOver:
 		s.failed(fmt.Errorf("server %s stays a target although its node is not chosen: no other target is healthy; check the pods of the Service and its other nodes",
 			plan.Abbreviate(servers)))
 		return

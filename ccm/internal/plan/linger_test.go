@@ -44,7 +44,7 @@ func TestATargetIsNeededForEachPort(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			plan := &LoadBalancer{Targets: []Target{{ServerID: 2}}}
-			needed := neededTargets(plan, &hcloud.LoadBalancer{Targets: tc.targets}, tc.private, tc.wanted, false)
+			needed := lingeringTargets(plan, &hcloud.LoadBalancer{Targets: tc.targets}, tc.private, tc.wanted, false)
 			if got := len(needed) == 1 && needed[0].ServerID == 1; got != tc.needed || len(needed) > 1 {
 				t.Errorf("needed %v, want %t", needed, tc.needed)
 			}

@@ -9,9 +9,9 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 )
 
-// keepLeaving keeps targets in the plan that have to wait before they leave: one healthy target leaves for each planned one that
+// linger keeps targets in the plan that have to wait before they leave: one healthy target leaves for each planned one that
 // has become healthy. It runs when the plan fits the type's limits, in which targets that wait have a place before new ones.
-func keepLeaving(plan *LoadBalancer, in Input, private bool) {
+func linger(plan *LoadBalancer, in Input, private bool) {
 	lb := in.Current
 	if lb == nil || plan.Guest {
 		return
@@ -25,11 +25,11 @@ func keepLeaving(plan *LoadBalancer, in Input, private bool) {
 	if _, detaches := (&difference{plan: plan, lb: lb}).network(); detaches {
 		return // its private targets have to leave
 	}
-	plan.Leaving = neededTargets(plan, lb, private, wanted, in.LeaveNow)
-	if len(plan.Leaving) == 0 {
+	plan.Lingering = lingeringTargets(plan, lb, private, wanted, in.LingerOver)
+	if len(plan.Lingering) == 0 {
 		return
 	}
-	waiting, room := plan.Leaving, math.MaxInt
+	waiting, room := plan.Lingering, math.MaxInt
 	if in.Limits != nil {
 		room = in.Limits.MaxTargets - foreignTargets(plan, lb)
 		waiting = waiting[:min(len(waiting), max(0, room-nextTargets(plan, lb)))]
@@ -56,10 +56,10 @@ func nextTargets(plan *LoadBalancer, lb *hcloud.LoadBalancer) (n int) {
 	return n + next
 }
 
-// neededTargets returns the Service's targets that the plan lacks, and that are healthy on a port on which fewer than the wanted
-// number of targets would be. If leaveNow is set, one of them is left out, unless it is the last one on a port. Those with
+// lingeringTargets returns the Service's targets that the plan lacks, and that are healthy on a port on which fewer than the wanted
+// number of targets would be. If lingerOver is set, one of them is left out, unless it is the last one on a port. Those with
 // another kind of address are not among them: they have to leave before the public interface or the network can.
-func neededTargets(plan *LoadBalancer, lb *hcloud.LoadBalancer, private bool, wanted int, leaveNow bool) (needed []Target) {
+func lingeringTargets(plan *LoadBalancer, lb *hcloud.LoadBalancer, private bool, wanted int, lingerOver bool) (needed []Target) {
 	own := ServerTargets(lb)
 	served := map[int]map[int64]bool{} // healthy servers by port; an address counts as a server
 	serve := func(t hcloud.LoadBalancerTarget, server int64) {
@@ -90,7 +90,7 @@ func neededTargets(plan *LoadBalancer, lb *hcloud.LoadBalancer, private bool, wa
 		}
 	}
 	for _, t := range leaving {
-		if !leaveNow || !slices.ContainsFunc(needed, isServer(t)) {
+		if !lingerOver || !slices.ContainsFunc(needed, isServer(t)) {
 			continue
 		}
 		if !slices.ContainsFunc(healthyPorts(t), func(port int) bool { return len(served[port]) == 1 }) {

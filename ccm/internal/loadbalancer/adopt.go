@@ -1,0 +1,110 @@
+package loadbalancer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
+)
+
+// candidate returns the existing load balancer that the Service asks for: by the annotation adopt, or by its
+// name. It returns nil if there is none with that name.
+func (l *Controller) candidate(ctx context.Context, planned *plan.LoadBalancer) (*hcloud.LoadBalancer, error) {
+	if planned.Adopt == "" {
+		lb, _, err := l.client.LoadBalancer.GetByName(ctx, planned.CreateName)
+		if err != nil {
+			return nil, fmt.Errorf("finding the load balancer %q: %w", planned.CreateName, err)
+		}
+		return lb, nil
+	}
+	lb, _, err := l.client.LoadBalancer.Get(ctx, planned.Adopt)
+	if err != nil {
+		return nil, fmt.Errorf("finding the load balancer %q: %w", planned.Adopt, err)
+	}
+	if lb == nil {
+		return nil, plan.InvalidSettings(plan.AnnotationError{Source: plan.AnnotationPrefix + "adopt", Value: planned.Adopt,
+			Reason: "does not exist: must be the ID or name of a load balancer in the project"})
+	}
+	return lb, nil
+}
+
+// adopt sets the Service's ownership label on the load balancer that the plan names. It returns nil
+// if no load balancer has that name, and an error if the Service must not have it.
+func (l *Controller) adopt(ctx context.Context, svc *corev1.Service, planned *plan.LoadBalancer) (*hcloud.LoadBalancer, error) {
+	name := planned.CreateName
+	if planned.Adopt != "" { // may be an ID: the lock is by name
+		lb, err := l.candidate(ctx, planned)
+		if err != nil {
+			return nil, err
+		}
+		name = lb.Name
+	}
+	unlock, err := l.adopting.Lock(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	lb, err := l.candidate(ctx, planned)
+	if lb == nil || err != nil {
+		return nil, err
+	}
+	if l.own.Owns(lb.Labels, planned.UID) {
+		return lb, nil // created by an earlier request whose answer was lost
+	}
+	if l.own.IsHere(lb.Labels) && lb.Labels[plan.LabelServiceUID] != "" && lb.Labels[plan.LabelShared] != "" && planned.Shared {
+		return l.join(ctx, svc, planned, lb)
+	}
+	if owner := l.own.OtherOwner(lb.Labels, planned.UID); owner != "" {
+		l.events.Warning(svc, event.NotAdoptable, "Load balancer %d (%s) belongs to %s: choose another name", lb.ID, lb.Name, owner)
+		return nil, fmt.Errorf("load balancer %d (%s) belongs to %s: choose another name", lb.ID, lb.Name, owner)
+	}
+	if l.own.Inherits(lb.Labels, planned.UID) {
+		return l.inherit(ctx, svc, lb)
+	}
+	if planned.Name == "" && planned.Adopt == "" || plan.WasReleased(lb, svc) {
+		text := fmt.Sprintf("load balancer %d (%s) has the name of this Service's load balancer, but not the label %s: nothing was changed; set the label to give it to the Service, or rename it to get a new one",
+			lb.ID, lb.Name, plan.OwnerSelector(planned.UID))
+		l.events.Warning(svc, event.NotOwned, "%s", text)
+		return nil, errors.New(text)
+	}
+	labels := plan.WithOwnership(lb.Labels, planned.UID, nil, planned.Marks) // records no ports yet: the existing ones are foreign
+	if planned.Adopt != "" {
+		labels = plan.WithLent(labels, lb, l.clusterServers(planned))
+	}
+	defer l.store.Writing(planned.UID)()
+	updated, _, err := l.client.LoadBalancer.Update(ctx, lb, hcloud.LoadBalancerUpdateOpts{Labels: labels})
+	if err != nil {
+		return nil, fmt.Errorf("adopting load balancer %d (%s): %w", lb.ID, lb.Name, err)
+	}
+	l.events.Normal(svc, event.Adopted, "Adopted load balancer %d (%s)", lb.ID, lb.Name)
+	return updated, nil
+}
+
+// settle records that the load balancer serves the Service, after an adoption.
+func (l *Controller) settle(ctx context.Context, id int64, uid string) error {
+	_, err := l.changeLabels(ctx, uid, id, func(lb *hcloud.LoadBalancer) (map[string]string, error) {
+		if owner := lb.Labels[plan.LabelServiceUID]; owner != uid {
+			return nil, fmt.Errorf("the label %s was changed during the sync: it is %q, want %q", plan.LabelServiceUID, owner, uid)
+		}
+		lb.Labels[plan.LabelLastOwner] = uid
+		return lb.Labels, nil
+	})
+	if err != nil {
+		return fmt.Errorf("setting the label %s of load balancer %d: %w", plan.LabelLastOwner, id, err)
+	}
+	return nil
+}
+
+// clusterServers returns the servers that belong to the cluster: those of all Nodes, and the plan's targets.
+func (l *Controller) clusterServers(plan *plan.LoadBalancer) map[int64]bool {
+	ours := l.evidence.KnownServers()
+	for _, t := range plan.Targets {
+		ours[t.ServerID] = true
+	}
+	return ours
+}
