@@ -55,6 +55,9 @@ type guard struct {
 	moved map[int64]time.Time
 	// open holds, by the Service's UID, ports that were reachable before the Service became private.
 	open map[string]map[int]bool
+	// healthyAt is when a server has last been healthy as a target, by load balancer. left is when healthy ones have been removed.
+	healthyAt map[int64]map[int64]time.Time
+	left      map[int64][]time.Time
 	// low is the smallest number of targets that each load balancer had or should have had since all was quiet.
 	low map[int64]int
 }
@@ -63,7 +66,8 @@ func newGuard(w *world) *guard {
 	return &guard{world: w, lbs: map[int64]*hcloud.LoadBalancer{}, servers: map[int64]*hcloud.Server{}, networks: map[int64]*hcloud.Network{},
 		person: map[int64]time.Time{}, released: map[int64]time.Time{}, opened: map[int64]bool{}, adopted: map[int64]bool{}, changed: map[string]time.Time{}, put: map[string]time.Time{},
 		certs: map[int64]*hcloud.Certificate{}, routed: map[int64]bool{}, moved: map[int64]time.Time{},
-		deletedServer: map[int64]bool{}, lost: map[int64]bool{}, open: map[string]map[int]bool{}, low: map[int64]int{}}
+		deletedServer: map[int64]bool{}, lost: map[int64]bool{}, open: map[string]map[int]bool{}, low: map[int64]int{},
+		healthyAt: map[int64]map[int64]time.Time{}, left: map[int64][]time.Time{}}
 }
 
 // fail records the first failure. The caller holds mu.
@@ -132,7 +136,9 @@ func (g *guard) actionChanged(a *hcloud.Action) {
 
 func (g *guard) loadBalancerChanged(v *hcloud.LoadBalancer) {
 	before := g.lbs[v.ID]
+	g.noteHealth(before)
 	g.lbs[v.ID] = v
+	g.noteHealth(v)
 	if len(v.PrivateNet) > 0 && (before == nil || len(before.PrivateNet) == 0) {
 		g.moved[v.ID] = time.Now()
 	}
@@ -327,6 +333,7 @@ func (g *guard) request(c *call) {
 		g.checkChange(c, g.lbs[id])
 		g.checkUnasked(parts[len(parts)-1], g.lbs[id])
 		g.checkNewTarget(parts[len(parts)-1], c.body)
+		g.checkRemoval(parts[len(parts)-1], c.body, g.lbs[id])
 	case parts[0] == "networks" && len(parts) == 4 && parts[3] == "delete_route":
 		g.checkDeleteRoute(c, g.networks[id])
 	case parts[0] == "networks" && len(parts) == 4 && parts[3] == "add_route", parts[0] == "certificates":
@@ -365,6 +372,70 @@ func (g *guard) checkNewTarget(action string, body []byte) {
 	if id := target.Server.ID; id != 0 && !g.routed[id] && !g.twinned(id) {
 		g.fail("route", "server %d becomes a target before its Node has a route", id)
 	}
+}
+
+// checkRemoval makes sure that a healthy target, whose Node is not wanted any more, leaves for another healthy one: one more may leave
+// each minute, and one where the type has no room for both, but never the last one. What was healthy when the sync began counts.
+func (g *guard) checkRemoval(action string, body []byte, lb *hcloud.LoadBalancer) {
+	var target struct{ Server struct{ ID int64 } }
+	if action != "remove_target" || lb == nil || g.ownerOf(lb) == nil {
+		return
+	}
+	must(json.Unmarshal(body, &target))
+	g.noteHealth(lb)
+	s, id := g.ownerOf(lb), target.Server.ID
+	want := g.wantedTargets(s, lb, g.world.kube.nodes())
+	healthy := g.healthyAt[lb.ID]
+	i := slices.IndexFunc(lb.Targets, func(t hcloud.LoadBalancerTarget) bool { return t.Server != nil && t.Server.Server.ID == id })
+	if i < 0 || !isHealthy(lb.Targets[i]) || lb.Targets[i].UsePrivateIP != usesPrivateIP(s, lb) || len(want) == 0 || slices.Contains(want, id) ||
+		g.leavesNetwork(s, lb) || !g.long(g.changed[string(s.UID)]) {
+		return
+	}
+	others, instead := 0, 0
+	for other, at := range healthy {
+		if other == id || g.long(at) || g.lost[other] {
+			continue
+		}
+		others++
+		if slices.Contains(want, other) {
+			instead++
+		}
+	}
+	if others == 0 {
+		g.fail("healthy", "server %d, the last healthy target of load balancer %d, is removed; wanted are %v", id, lb.ID, want)
+	}
+	left := slices.DeleteFunc(g.left[lb.ID], func(at time.Time) bool { return time.Since(at) > 55*time.Second })
+	g.left[lb.ID] = append(left, time.Now())
+	may := instead + 1
+	if len(lb.Targets) >= lb.LoadBalancerType.MaxTargets-1 {
+		may++
+	}
+	if len(left)+1 > may && instead < len(want) {
+		g.fail("healthy", "%d healthy targets have been removed from load balancer %d within a minute, and %d of %d others are healthy", len(left)+1, lb.ID, instead, len(want))
+	}
+}
+
+// noteHealth remembers which servers are healthy as targets now.
+func (g *guard) noteHealth(lb *hcloud.LoadBalancer) {
+	if lb == nil {
+		return
+	}
+	if g.healthyAt[lb.ID] == nil {
+		g.healthyAt[lb.ID] = map[int64]time.Time{}
+	}
+	for _, t := range lb.Targets {
+		for _, t := range append(t.Targets, t) {
+			if t.Server != nil && isHealthy(t) {
+				g.healthyAt[lb.ID][t.Server.Server.ID] = time.Now()
+			}
+		}
+	}
+}
+
+func isHealthy(t hcloud.LoadBalancerTarget) bool {
+	return len(t.HealthStatus) > 0 && !slices.ContainsFunc(t.HealthStatus, func(h hcloud.LoadBalancerTargetHealthStatus) bool {
+		return h.Status != hcloud.LoadBalancerTargetHealthStatusStatusHealthy
+	})
 }
 
 // checkUnasked makes sure that what no annotation chooses stays as it is.

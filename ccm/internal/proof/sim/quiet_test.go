@@ -197,6 +197,9 @@ func (g *guard) quietTargets(s *corev1.Service, lb *hcloud.LoadBalancer) error {
 		if excluded && !slices.Contains(own, id) && len(want) > lb.LoadBalancerType.MaxTargets {
 			continue // a label selects it, and there is no room for a target per Node
 		}
+		if g.isLastHealthy(lb, id, want) {
+			continue
+		}
 		// A label selects more than Nodes, and an adoption leaves what was there.
 		if !slices.Contains(want, id) && (excluded || slices.Contains(own, id)) && !g.adopted[lb.ID] {
 			return fmt.Errorf("targets %v, want %v", has, want)
@@ -213,6 +216,21 @@ func (g *guard) quietTargets(s *corev1.Service, lb *hcloud.LoadBalancer) error {
 		}
 	}
 	return nil
+}
+
+// isLastHealthy reports whether a server is the only healthy target although its Node is not wanted. It stays.
+func (g *guard) isLastHealthy(lb *hcloud.LoadBalancer, id int64, want []int64) bool {
+	is := false
+	for _, t := range lb.Targets {
+		if t.Server == nil || !isHealthy(t) {
+			continue
+		}
+		if t.Server.Server.ID != id {
+			return false
+		}
+		is = true
+	}
+	return is && len(want) > 0
 }
 
 // quietPorts compares the ports. One that a mistyped setting keeps waiting may be missing, and so may one for which there is no
