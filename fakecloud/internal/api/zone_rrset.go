@@ -7,6 +7,7 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/bind"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/dns"
 )
 
 type rrsetJSON struct {
@@ -57,9 +58,9 @@ type commentedRecord struct {
 	Comment string `json:"comment" check:"required"`
 }
 
-func recordsOf[R recordJSON | commentedRecord](requests []R) (all []cloud.Record) {
+func recordsOf[R recordJSON | commentedRecord](requests []R) (all []dns.Record) {
 	for _, r := range requests {
-		all = append(all, cloud.Record(r))
+		all = append(all, dns.Record(r))
 	}
 	return all
 }
@@ -107,7 +108,7 @@ func listRRSets(r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	if _, err := oneOf(q, "type", cloud.RRTypes...); err != nil {
+	if _, err := oneOf(q, "type", dns.Types...); err != nil {
 		return Response{}, err
 	}
 	f := cloud.RRSetFilter{Names: q["name"], Types: q["type"]}
@@ -232,7 +233,7 @@ func changeRRSetTTL(r *Request) (Response, error) {
 }
 
 // changeRecords answers the actions whose body is a list of records.
-func changeRecords[R recordJSON | commentedRecord](do func(cloud.Project, string, string, string, []cloud.Record) (int64, *cloud.State, error)) func(*Request) (Response, error) {
+func changeRecords[R recordJSON | commentedRecord](do func(cloud.Project, string, string, string, []dns.Record) (int64, *cloud.State, error)) func(*Request) (Response, error) {
 	return func(r *Request) (Response, error) {
 		var body struct {
 			Records []R `json:"records" check:"required,len=1:50"`

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/dns"
 )
 
 // The terms of managed certificates, which are those of Let's Encrypt, and the times of renewal.
@@ -238,7 +240,7 @@ func checkDomains(domains []string) ([]string, error) {
 func isDomain(d string) bool {
 	name := strings.TrimPrefix(d, "*.")
 	dot := strings.LastIndexByte(name, '.')
-	if len(d) > maxDomainNameLength || dot < 0 || !isSubdomain(name) {
+	if len(d) > maxDomainNameLength || dot < 0 || !dns.IsSubdomain(name) {
 		return false
 	}
 	last := name[dot+1:]

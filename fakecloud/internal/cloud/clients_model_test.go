@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/dns"
 )
 
 // checkOthers is checkInvariants for what that leaves out: names, certificates, zones, images and the catalogue's references.
@@ -95,7 +97,7 @@ func (m *model) otherOperations() []func() {
 	image := func() int64 { st := m.View(); return m.one(idsOf(&st.Images)) }
 	zone := func() string { return few("zone-") + ".example" }
 	port := func() *int { return new(80 + m.rnd.IntN(3)) }
-	records := func() []Record { return []Record{{Value: fmt.Sprintf("198.51.100.%d", m.rnd.IntN(4))}} }
+	records := func() []dns.Record { return []dns.Record{{Value: fmt.Sprintf("198.51.100.%d", m.rnd.IntN(4))}} }
 	subnet := func() netip.Prefix {
 		return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 9, byte(m.rnd.IntN(4)), 0}), 24)
 	}

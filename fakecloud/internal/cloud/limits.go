@@ -36,7 +36,6 @@ const (
 const (
 	MaxPrimaryNameservers = 16
 	MaxTSIGKeyBytes       = 512 // in base64. A longer key of HMAC is not stronger
-	MaxCommentCharacters  = 1024
 )
 
 // MinVSwitchID is the smallest id of a vSwitch that exists. vSwitches belong to Robot, which is not
