@@ -8,6 +8,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/bind"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/dns"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 type rrsetJSON struct {
@@ -112,7 +113,7 @@ func listRRSets(r *Request) (Response, error) {
 		return Response{}, err
 	}
 	f := cloud.RRSetFilter{Names: q["name"], Types: q["type"]}
-	if f.Labels, err = cloud.ParseSelector(q.Get("label_selector")); err != nil {
+	if f.Labels, err = store.ParseSelector(q.Get("label_selector")); err != nil {
 		return Response{}, cloud.ErrField("label_selector", err.Error())
 	}
 	z, err := r.Project.View().FindZone(r.zone())
@@ -124,10 +125,10 @@ func listRRSets(r *Request) (Response, error) {
 	}
 	if order, desc, ok := rrsetOrder(keys); ok {
 		// The number of the page may be beyond the end, which only the total tells.
-		_, total, ok := z.RRSetPage(f, cloud.Page{Order: order})
+		_, total, ok := z.RRSetPage(f, store.Page{Order: order})
 		if ok {
 			first := p.first(total)
-			page, _, _ := z.RRSetPage(f, cloud.Page{Order: order, Desc: desc, First: first, N: p.size})
+			page, _, _ := z.RRSetPage(f, store.Page{Order: order, Desc: desc, First: first, N: p.size})
 			return listResponse(r, "rrsets", p, total, func(i int) []byte { return encodeRRSet(z, page[i-first]) }), nil
 		}
 	}
@@ -137,12 +138,12 @@ func listRRSets(r *Request) (Response, error) {
 }
 
 // rrsetOrder returns the order that the sort keys ask for, and reports in ok whether zones maintain it.
-func rrsetOrder(keys []sortKey) (o cloud.Order, desc, ok bool) {
+func rrsetOrder(keys []sortKey) (o store.Order, desc, ok bool) {
 	switch len(keys) {
 	case 0:
-		return cloud.ByName, false, true
+		return store.ByName, false, true
 	case 1:
-		o, ok = map[string]cloud.Order{"name": cloud.ByName, "id": cloud.ByRRSetID, "created": cloud.ByAge}[keys[0].field]
+		o, ok = map[string]store.Order{"name": store.ByName, "id": cloud.ByRRSetID, "created": cloud.ByAge}[keys[0].field]
 		return o, keys[0].desc, ok
 	}
 	return 0, false, false

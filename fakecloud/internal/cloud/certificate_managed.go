@@ -67,7 +67,7 @@ func (p Project) CreateManagedCertificate(in CreateManagedCertificate) (c *Certi
 // Errors: not_found, locked, unsupported_error (it is not managed, or nothing has failed).
 func (p Project) RetryCertificate(id int64) (action int64, st *State, err error) {
 	st, err = p.update(func(tx *Tx) error {
-		c, err := tx.Certificates.Find(id)
+		c, err := Find(&tx.Certificates, id)
 		if err != nil {
 			return err
 		}
@@ -117,7 +117,7 @@ func (tx *Tx) issue(c *Certificate, command string) (action int64) {
 // signManaged is the effect of issuing: a new key and a new certificate. It fails if a domain asks for a failure, or if one of
 // the project's zones is against it.
 func (tx *Tx) signManaged(id int64) error {
-	c, err := tx.Certificates.Find(id)
+	c, err := Find(&tx.Certificates, id)
 	if err != nil {
 		return err
 	}

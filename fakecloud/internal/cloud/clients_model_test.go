@@ -13,6 +13,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/dns"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 // checkOthers is checkInvariants for what that leaves out: names, certificates, zones, images and the catalogue's references.
@@ -70,7 +71,7 @@ func checkOthers(t *testing.T, st *State) {
 }
 
 // checkNames fails the test if a table lists a resource twice, or two that have the same name.
-func checkNames[T Object[T]](t *testing.T, all *Table[T]) {
+func checkNames[T store.Object[T]](t *testing.T, all *store.Table[T]) {
 	t.Helper()
 	last, names := int64(0), map[string]int64{}
 	for v := range all.All() {
@@ -212,7 +213,7 @@ func TestReferencesAgreeWhileManyClientsWrite(t *testing.T) {
 		models = append(models, m)
 		lists = append(lists, slices.Concat(m.operations(), m.floatingIPOperations(), m.volumeOperations(), m.firewallOperations(), m.certificateOperations(), m.otherOperations()))
 	}
-	seen, used := map[Kind]bool{}, false
+	seen, used := map[store.Kind]bool{}, false
 	for round := range rounds {
 		var writers, readers sync.WaitGroup
 		ended := make(chan struct{})

@@ -14,9 +14,9 @@
 //
 // # Resources that show parts of others
 //
-// A resource is encoded once per change (see [Entry.Encoded]). A server shows its placement group,
+// A resource is encoded once per change (see [store.Entry.Encoded]). A server shows its placement group,
 // a network shows its servers. Such a part must be written to the resource that shows it, or that
-// resource must be touched when the part changes: [Table.Touch].
+// resource must be touched when the part changes: [store.Table.Touch].
 //
 // # Time
 //

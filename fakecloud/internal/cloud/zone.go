@@ -9,10 +9,11 @@ import (
 	"strings"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/dns"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 // KindZone is the kind of DNS zones.
-const KindZone Kind = "zone"
+const KindZone store.Kind = "zone"
 
 // The modes of a zone (API document, Zone Modes).
 const (
@@ -33,7 +34,7 @@ var AuthoritativeNameservers = []string{"hydrogen.ns.hetzner.com.", "oxygen.ns.h
 // the next one succeeds. Left out: answers to DNS queries, transfers from primary name servers, a list of public
 // suffixes (a zone's name needs two labels). The name decides how the domain is delegated, see [Delegation].
 type Zone struct {
-	Meta
+	store.Meta
 	Mode               string
 	TTL                int // seconds
 	PrimaryNameservers []PrimaryNameserver
@@ -96,7 +97,7 @@ func (z *Zone) RecordCount() int { return z.sets.records }
 // FindZone returns the zone with an id or a name. An id takes precedence, because no name is a number.
 func (st *State) FindZone(idOrName string) (*Zone, error) {
 	if id, ok := ParseID(idOrName); ok {
-		return st.Zones.Find(id)
+		return Find(&st.Zones, id)
 	}
 	if z, ok := st.Zones.ByName(idOrName); ok {
 		return z, nil

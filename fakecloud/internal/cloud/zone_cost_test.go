@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/dns"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 // A change of a zone costs what it changes, and a zone file what it has. These tests count memory, because the time depends on
@@ -137,21 +138,21 @@ func TestAReadOfRecordSetsCostsTheSameInALargeZone(t *testing.T) {
 		return mustZone(t, p, CreateZone{Name: name, Mode: ZonePrimary, RRSets: sets})
 	}
 	small, large := create("small.example", 100), create("large.example", 10_000)
-	selector, _ := ParseSelector("few")
+	selector, _ := store.ParseSelector("few")
 	for what, do := range map[string]func(*Zone) (found, want int){
 		"one":   func(z *Zone) (int, int) { _, ok := z.RRSet("host-7", "A"); return map[bool]int{true: 1}[ok], 1 },
 		"count": func(z *Zone) (int, int) { return min(z.RecordCount(), 100), 100 },
 		"page": func(z *Zone) (n, want int) {
-			for _, o := range []Order{ByName, ByRRSetID, ByAge} {
+			for _, o := range []store.Order{store.ByName, ByRRSetID, ByAge} {
 				for _, desc := range []bool{false, true} {
-					page, _, _ := z.RRSetPage(RRSetFilter{}, Page{Order: o, Desc: desc, First: 50, N: 25})
+					page, _, _ := z.RRSetPage(RRSetFilter{}, store.Page{Order: o, Desc: desc, First: 50, N: 25})
 					n += len(page)
 				}
 			}
 			return n, 150
 		},
 		"type": func(z *Zone) (int, int) {
-			page, total, _ := z.RRSetPage(RRSetFilter{Types: []string{"MX"}}, Page{Order: ByName, N: 25})
+			page, total, _ := z.RRSetPage(RRSetFilter{Types: []string{"MX"}}, store.Page{Order: store.ByName, N: 25})
 			return len(page), total
 		},
 		"types": func(z *Zone) (int, int) { return len(z.SelectRRSets(RRSetFilter{Types: []string{"MX", "NS"}})), 2 },
@@ -227,19 +228,19 @@ func showRRSets(t *testing.T, st *State) (shown string) {
 		t.Errorf("%d records, want %d", z.RecordCount(), records)
 	}
 	byName := func(a, b *RRSet) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Type, b.Type)) }
-	for order, compare := range map[Order]func(a, b *RRSet) int{
-		ByName: byName, ByAge: func(a, b *RRSet) int { return cmp.Compare(a.age, b.age) },
+	for order, compare := range map[store.Order]func(a, b *RRSet) int{
+		store.ByName: byName, ByAge: func(a, b *RRSet) int { return cmp.Compare(a.age, b.age) },
 		ByRRSetID: func(a, b *RRSet) int { return cmp.Compare(a.ID(), b.ID()) },
 	} {
 		want := slices.SortedFunc(slices.Values(z.RRSets()), compare)
 		first := min(3, len(want))
-		page, total, _ := z.RRSetPage(RRSetFilter{}, Page{Order: order, First: first, N: 4})
+		page, total, _ := z.RRSetPage(RRSetFilter{}, store.Page{Order: order, First: first, N: 4})
 		if got := ids(page); total != len(want) || !slices.Equal(got, ids(want[first:min(first+4, len(want))])) {
 			t.Fatalf("order %d: %v of %v", order, got, ids(want))
 		}
 	}
 	for _, text := range []string{"", "n=1", "n", "!n"} {
-		labels, _ := ParseSelector(text)
+		labels, _ := store.ParseSelector(text)
 		for _, f := range []RRSetFilter{
 			{Labels: labels}, {Labels: labels, Types: []string{"A"}}, {Labels: labels, Types: []string{"MX", "A", "A"}},
 			{Labels: labels, Names: []string{"a-b", "a", "a"}}, {Labels: labels, Names: []string{"a"}, Types: []string{"TXT"}},
@@ -253,7 +254,7 @@ func showRRSets(t *testing.T, st *State) (shown string) {
 			if got := ids(z.SelectRRSets(f)); !slices.Equal(got, ids(want)) {
 				t.Fatalf("%v: %v, want %v", f, got, ids(want))
 			}
-			if page, total, ok := z.RRSetPage(f, Page{Order: ByName, Desc: true, N: 2}); ok {
+			if page, total, ok := z.RRSetPage(f, store.Page{Order: store.ByName, Desc: true, N: 2}); ok {
 				slices.Reverse(want)
 				if got := ids(page); total != len(want) || !slices.Equal(got, ids(want[:min(2, len(want))])) {
 					t.Fatalf("%v, the last two: %v of %v", f, got, ids(want))

@@ -1,4 +1,4 @@
-package cloud
+package store
 
 import (
 	"fmt"
@@ -12,24 +12,19 @@ import (
 // nameCharacters are those of label names and values in addition to letters and digits.
 const nameCharacters = "-_."
 
-// ValidateLabels checks labels by the rules of the API document's chapter Labels. It returns nil or an
-// invalid_input error on the field `labels`.
-func ValidateLabels(labels map[string]string) error {
-	var messages []string
+// LabelProblems returns what is wrong with labels, by the rules of the API document's chapter Labels.
+func LabelProblems(labels map[string]string) (problems []string) {
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
 		if problem := labelKeyProblem(k); problem != "" {
-			messages = append(messages, fmt.Sprintf("label key %q %s", k, problem))
+			problems = append(problems, fmt.Sprintf("label key %q %s", k, problem))
 		}
 		if v := labels[k]; !isLabelValue(v) {
-			messages = append(messages, fmt.Sprintf(
+			problems = append(problems, fmt.Sprintf(
 				"label value %q of key %q must be empty or at most 63 letters, digits, '-', '_' or '.', and begin and end with a letter or digit",
 				v, k))
 		}
 	}
-	if len(messages) == 0 {
-		return nil
-	}
-	return ErrInvalidInput(FieldError{Name: "labels", Messages: messages})
+	return problems
 }
 
 // labelKeyProblem returns the problem of a label's key, or "".
@@ -130,6 +125,33 @@ func (s Selector) Matches(labels map[string]string) bool {
 		}
 	}
 	return true
+}
+
+// Terms returns labels ("key=value") or a key, or "" for a selector that requires no label. All labels that match have at least
+// one of the terms, see [LabelTerms].
+func (s Selector) Terms() []string {
+	for _, r := range s.requirements {
+		switch r.op {
+		case opIn:
+			terms := make([]string, len(r.values))
+			for i, v := range r.values {
+				terms[i] = r.key + "=" + v
+			}
+			return terms
+		case opExists:
+			return []string{r.key}
+		}
+	}
+	return []string{""}
+}
+
+// LabelTerms returns the terms whose selectors may match the labels.
+func LabelTerms(labels map[string]string) []string {
+	terms := make([]string, 1, 1+2*len(labels))
+	for k, v := range labels {
+		terms = append(terms, k, k+"="+v)
+	}
+	return terms
 }
 
 type selectorParser struct{ source, rest string }
