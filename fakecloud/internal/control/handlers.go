@@ -204,7 +204,7 @@ func listOperations(*Controller, *http.Request) (any, error) {
 }
 
 func listCodes(*Controller, *http.Request) (any, error) {
-	return map[string]any{"error_codes": fault.Codes}, nil
+	return map[string]any{"error_codes": faults.Codes}, nil
 }
 
 type clockJSON struct {
