@@ -8,7 +8,7 @@
 // writers do not wait for each other.
 //
 // Writers are serialized. A write is a function that gets a [Tx], a private copy of the state
-// (copy-on-write B-trees, so that a copy costs nothing until it is changed). If the function
+// (copy-on-write B-trees, see package store: a copy costs nothing until it is changed). If the function
 // returns an error, the copy is dropped. If it returns nil, the copy becomes the published state
 // and the changes go out as [Event]s. A request is never applied by half.
 //

@@ -34,7 +34,7 @@ func FormatFile(zone string, ttl int, sets []RRSet) string {
 	return out.String()
 }
 
-// soaFirst moves the SOA record to the begin.
+// soaFirst moves the SOA record to the front.
 func soaFirst(sets []RRSet) {
 	slices.SortStableFunc(sets, func(a, b RRSet) int {
 		switch {

@@ -2,5 +2,5 @@
 //
 // All of it is immutable for readers. A version of a table is a copy of the struct, which shares what has not changed (copy-on-write
 // B-trees). A writer takes a copy, begins with [Table.Begin], changes it, and ends with [Table.Publish]; readers keep what they have.
-// The package knows no kind of resource.
+// The package does not know what a server is.
 package store
