@@ -8,12 +8,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/wire"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
@@ -58,22 +57,13 @@ type Selection struct {
 	Kinds []string
 }
 
-// Query returns the selection as query parameters of the control API.
-func (s Selection) Query() url.Values {
-	q := url.Values{"kind": s.Kinds}
-	for _, p := range s.Projects {
-		q.Add("project", strconv.FormatInt(p, 10))
-	}
-	return q
-}
-
 // State returns the selected resources as the API shows them, in JSON:
 //
 //	{"time": "…", "projects": [{"id": 1, "name": "default", "resources": {"servers": […], "networks": […]}}]}
 //
 // It returns an error if a kind does not exist.
 func (c *Cloud) State(ctx context.Context, s Selection) (json.RawMessage, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, inProcessURL+"/state?"+s.Query().Encode(), nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, inProcessURL+"/state?"+wire.SelectionQuery(s.Projects, s.Kinds).Encode(), nil)
 	if err != nil {
 		return nil, err
 	}

@@ -30,6 +30,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/plane"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/requestlog"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/simclock"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/testhook"
 )
 
@@ -147,7 +148,7 @@ func Open(o Options) (*Cloud, error) {
 	o.useLoopback()
 	limits := cloud.Limits{}
 	for kind, n := range o.Limits {
-		limits[cloud.Kind(kind)] = n
+		limits[store.Kind(kind)] = n
 	}
 	if o.KeepActions < 0 {
 		return nil, fmt.Errorf("option KeepActions %v: must be more than 0, or 0 for %v", o.KeepActions, cloud.DefaultKeepActions)

@@ -39,7 +39,7 @@ func BenchmarkTraffic(b *testing.B) {
 			{Protocol: p, ListenPort: 8080, DestinationPort: 80, HealthCheck: HealthCheck{Retries: 1}},
 		}})
 		l.awaitHealth(Healthy, 8080, tg)
-		local, _ := l.Locate(address, 8080)
+		local, _ := l.locate(address, 8080)
 		return local.String()
 	}
 	for _, v := range []struct{ name, drain, mirror, web string }{

@@ -23,8 +23,8 @@ type Binder interface {
 	Release(loadBalancer int64)
 }
 
-// DefaultPortOffset is the number that LoopbackBinder adds to a port that it cannot bind.
-const DefaultPortOffset = 10000
+// defaultPortOffset is the number that LoopbackBinder adds to a port that it cannot bind.
+const defaultPortOffset = 10000
 
 // LoopbackBinder is a Binder that needs no privileges. Each address of each load balancer gets its own
 // loopback address from 127.66.0.0/16 until the load balancer is removed, so that two load balancers can
@@ -43,7 +43,7 @@ const DefaultPortOffset = 10000
 // The zero value is ready to use. Several engines can share a LoopbackBinder only if the IDs of their
 // load balancers differ.
 type LoopbackBinder struct {
-	// PortOffset is added to a port below 1024 that cannot be bound. If zero, it is DefaultPortOffset.
+	// PortOffset is added to a port below 1024 that cannot be bound. If zero, it is 10000.
 	PortOffset uint16
 
 	mu     sync.Mutex
@@ -106,7 +106,7 @@ func (b *LoopbackBinder) bindLocked(ctx context.Context, loadBalancer int64, add
 // bindPort opens port on place, or the first possible replacement of the port.
 func (b *LoopbackBinder) bindPort(ctx context.Context, place netip.Addr, port uint16) (net.Listener, error) {
 	candidates := []uint16{port}
-	if offset := cmp.Or(b.PortOffset, DefaultPortOffset); port < 1024 && port <= 65535-offset {
+	if offset := cmp.Or(b.PortOffset, defaultPortOffset); port < 1024 && port <= 65535-offset {
 		candidates = append(candidates, port+offset)
 	}
 	candidates = append(candidates, 0)

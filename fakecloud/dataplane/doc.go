@@ -3,7 +3,7 @@
 //
 // An [Engine] knows nothing of the cloud or its API. [Engine.Apply] and [Engine.Remove] set the desired
 // state of one load balancer at a time, [Engine.Retarget] changes some of its targets. The engine reports the results of its
-// probes to a [HealthSink].
+// probes to Options.Health.
 // A [Resolver] decides where servers are on this machine, and a [Binder] where load balancers listen.
 // The caller, such as an adapter of the cloud's event stream or a test, provides both.
 //

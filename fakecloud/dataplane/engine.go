@@ -36,8 +36,8 @@ type Filter func(loadBalancer int64, t Target, port uint16) bool
 
 // Defaults of Options.
 const (
-	DefaultConnectTimeout = 5 * time.Second
-	DefaultTCPIdleTimeout = time.Hour
+	defaultConnectTimeout = 5 * time.Second
+	defaultTCPIdleTimeout = time.Hour
 )
 
 // Options configure an Engine. The zero value works.
@@ -48,20 +48,22 @@ type Options struct {
 	Resolver Resolver
 	// Filter decides whether packets reach a target's port. If nil, all do.
 	Filter Filter
-	// Health receives the results of probes. If nil, they are discarded.
-	Health HealthSink
+	// Health receives a report when a target is new (Unknown) and when its status, detail or code changes. The reports of one
+	// target and service are in order. The probing goroutine calls it without a lock of the engine, so that it may call the
+	// engine. A report may arrive shortly after its target or service was removed. If nil, reports are discarded.
+	Health func(HealthReport)
 	// Clock drives probes, timeouts, cookies and rates. If nil, it is the real clock.
 	Clock clock.WithTicker
 	// Logger receives debug messages about single connections. If nil, they are discarded.
 	Logger *slog.Logger
 
-	// ProxyProtocolVersion is 1 or 2. If zero, it is DefaultProxyProtocolVersion.
+	// ProxyProtocolVersion is 1 or 2. If zero, it is 1.
 	ProxyProtocolVersion int
-	// ConnectTimeout limits a connection attempt to a target. If zero, it is DefaultConnectTimeout. The
+	// ConnectTimeout limits a connection attempt to a target. If zero, it is 5 seconds. The
 	// value of the real load balancer is not published.
 	ConnectTimeout time.Duration
 	// TCPIdleTimeout closes a TCP connection without data for that time. If zero, it is
-	// DefaultTCPIdleTimeout. The API has such a setting only for HTTP, and the real value for TCP is not
+	// an hour. The API has such a setting only for HTTP, and the real value for TCP is not
 	// published.
 	TCPIdleTimeout time.Duration
 }
@@ -94,7 +96,7 @@ func New(opts Options) *Engine {
 		}
 	}
 	if opts.Health == nil {
-		opts.Health = HealthSinkFunc(func(HealthReport) {})
+		opts.Health = func(HealthReport) {}
 	}
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
@@ -102,9 +104,9 @@ func New(opts Options) *Engine {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	opts.ProxyProtocolVersion = cmp.Or(opts.ProxyProtocolVersion, DefaultProxyProtocolVersion)
-	opts.ConnectTimeout = cmp.Or(opts.ConnectTimeout, DefaultConnectTimeout)
-	opts.TCPIdleTimeout = cmp.Or(opts.TCPIdleTimeout, DefaultTCPIdleTimeout)
+	opts.ProxyProtocolVersion = cmp.Or(opts.ProxyProtocolVersion, defaultProxyProtocolVersion)
+	opts.ConnectTimeout = cmp.Or(opts.ConnectTimeout, defaultConnectTimeout)
+	opts.TCPIdleTimeout = cmp.Or(opts.TCPIdleTimeout, defaultTCPIdleTimeout)
 
 	e := &Engine{opts: opts, clock: opts.Clock, log: opts.Logger, lbs: map[int64]*balancer{}}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
@@ -147,7 +149,7 @@ func (e *Engine) snapshot() []*balancer {
 
 // Apply creates or changes the load balancer want.ID so that it has the state want. Connections of
 // unchanged services continue. If want is invalid or an address cannot be bound, nothing changes and the
-// error lists all mistakes. Apply does not wait for probes and may be called from a HealthSink.
+// error lists all mistakes. Apply does not wait for probes and may be called from Options.Health.
 func (e *Engine) Apply(want LoadBalancer) error {
 	confs, err := want.validate()
 	if err != nil {
@@ -254,9 +256,9 @@ func (e *Engine) Endpoints(id int64) []Endpoint {
 	return nil
 }
 
-// Locate returns where clients on this machine reach address:port of a load balancer. If load balancers
-// in several networks have the same private address, Locate finds any of them.
-func (e *Engine) Locate(address netip.Addr, port uint16) (netip.AddrPort, bool) {
+// locate returns where clients on this machine reach address:port of a load balancer. If load balancers
+// in several networks have the same private address, it finds any of them.
+func (e *Engine) locate(address netip.Addr, port uint16) (netip.AddrPort, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, lb := range e.lbs {
@@ -271,7 +273,7 @@ func (e *Engine) Locate(address netip.Addr, port uint16) (netip.AddrPort, bool) 
 // machine. It fits http.Transport, so that a client can use the addresses of the cloud.
 func (e *Engine) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	if ap, err := netip.ParseAddrPort(address); err == nil {
-		if local, ok := e.Locate(ap.Addr(), ap.Port()); ok {
+		if local, ok := e.locate(ap.Addr(), ap.Port()); ok {
 			network, address = "tcp", local.String()
 		}
 	}

@@ -40,7 +40,7 @@ func TestTwoLoadBalancersMayListenOnTheSamePort(t *testing.T) {
 	if e := l.Endpoints(0); len(e) != 1 || e[0].Address != lbs[0].Addresses[0] || e[0].Port != 443 || e[0].Protocol != TCP || !e[0].Local.Addr().IsLoopback() {
 		t.Errorf("endpoints %+v", e)
 	}
-	if _, ok := l.Locate(lbs[1].Addresses[0], 443); ok {
+	if _, ok := l.locate(lbs[1].Addresses[0], 443); ok {
 		t.Error("a removed load balancer is found")
 	}
 }
@@ -115,7 +115,7 @@ func TestAClosedEngineDoesNothing(t *testing.T) {
 func TestCloseReportsATimeout(t *testing.T) {
 	t.Parallel()
 	hold := make(chan struct{})
-	e := New(Options{Health: HealthSinkFunc(func(HealthReport) { <-hold })})
+	e := New(Options{Health: func(HealthReport) { <-hold }})
 	if err := e.Apply(balance([]Service{tcpService(80)}, Target{Key: "a"})); err != nil {
 		t.Fatal(err)
 	}
@@ -136,11 +136,11 @@ func TestTheDefaultResolverUsesTheTargetsAddress(t *testing.T) {
 	at := netip.MustParseAddrPort(target.at())
 	healthy := make(chan struct{})
 	once := sync.Once{}
-	e := New(Options{Health: HealthSinkFunc(func(r HealthReport) {
+	e := New(Options{Health: func(r HealthReport) {
 		if r.Status == Healthy {
 			once.Do(func() { close(healthy) })
 		}
-	})})
+	}})
 	t.Cleanup(func() { _ = e.Close(context.Background()) })
 	err := e.Apply(balance([]Service{{Protocol: TCP, ListenPort: 80, DestinationPort: at.Port()}}, Target{Key: "a", Address: at.Addr()}))
 	if err != nil {
@@ -199,7 +199,7 @@ func TestManyChangesAtOnce(t *testing.T) {
 		})
 		wg.Go(func() {
 			for i := range 30 {
-				if at, ok := l.Locate(lbAddr, uint16(8000+i%3)); ok {
+				if at, ok := l.locate(lbAddr, uint16(8000+i%3)); ok {
 					if c, err := net.Dial("tcp", at.String()); err == nil {
 						_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 						closeQuietly(c)

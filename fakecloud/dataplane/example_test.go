@@ -23,12 +23,12 @@ func Example() {
 		Resolver: func(t dataplane.Target, port uint16) (string, error) {
 			return node.Listener.Addr().String(), nil
 		},
-		Health: dataplane.HealthSinkFunc(func(r dataplane.HealthReport) {
+		Health: func(r dataplane.HealthReport) {
 			fmt.Println(r.Target, r.ListenPort, r.Status)
 			if r.Status == dataplane.Healthy {
 				close(healthy)
 			}
-		}),
+		},
 	})
 	defer func() { _ = engine.Close(context.Background()) }()
 

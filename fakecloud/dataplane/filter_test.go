@@ -59,15 +59,15 @@ func TestADroppedProbeTimesOut(t *testing.T) {
 			tg := place(l)
 			l.apply(balance([]Service{s}, tg))
 			await(t, "a probe is dropped", func() bool { return w.drops(10256) == 1 })
-			l.clock.Step(DefaultCheckTimeout - time.Nanosecond)
+			l.clock.Step(defaultCheckTimeout - time.Nanosecond)
 			if f := failures(l, 80); f != 0 {
 				t.Errorf("%d probes failed before their timeout", f)
 			}
 			l.clock.Step(time.Nanosecond)
 			await(t, "the probe timed out", func() bool { return failures(l, 80) == 1 })
-			l.clock.Step(DefaultCheckInterval - DefaultCheckTimeout)
+			l.clock.Step(defaultCheckInterval - defaultCheckTimeout)
 			await(t, "another probe is dropped", func() bool { return w.drops(10256) == 2 })
-			l.clock.Step(DefaultCheckTimeout)
+			l.clock.Step(defaultCheckTimeout)
 			l.awaitHealth(Unhealthy, 80, tg)
 			if r := l.last("a", 80); r.Detail != DetailConnectTimeout {
 				t.Errorf("the report is %+v, want %s", r, DetailConnectTimeout)
@@ -126,7 +126,7 @@ func TestADroppedConnectionTimesOutAndGoesToAnotherTarget(t *testing.T) {
 				ask()
 				await(t, "the connection waits or has an answer", func() bool { return w.drops(80) > before || len(answers) == 1 })
 				if w.drops(80) > before && len(answers) == 0 {
-					l.clock.Step(DefaultConnectTimeout)
+					l.clock.Step(defaultConnectTimeout)
 				}
 				await(t, "the connection has an answer", func() bool { return len(answers) == 1 })
 				if got := <-answers; got != "b" {

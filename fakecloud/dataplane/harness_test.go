@@ -119,7 +119,7 @@ func newLab(t testing.TB, opts Options) *lab {
 		}
 	}
 	if opts.Health == nil {
-		opts.Health = l
+		opts.Health = l.report
 	}
 	l.Engine = New(opts)
 	t.Cleanup(func() {
@@ -132,7 +132,7 @@ func newLab(t testing.TB, opts Options) *lab {
 	return l
 }
 
-func (l *lab) TargetHealth(r HealthReport) {
+func (l *lab) report(r HealthReport) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.reports = append(l.reports, r)

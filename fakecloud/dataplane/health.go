@@ -53,20 +53,6 @@ type HealthReport struct {
 	HTTPStatusCode int
 }
 
-// HealthSink receives a report when a target is new (Unknown) and when its status, detail or code
-// changes. The reports of one target and service are in order. The probing goroutine calls the sink
-// without a lock of the engine, so that the sink may call the engine. A report may arrive shortly after
-// its target or service was removed.
-type HealthSink interface {
-	TargetHealth(HealthReport)
-}
-
-// HealthSinkFunc is a function that implements HealthSink.
-type HealthSinkFunc func(HealthReport)
-
-// TargetHealth calls f.
-func (f HealthSinkFunc) TargetHealth(r HealthReport) { f(r) }
-
 // backend is a target of one service.
 type backend struct {
 	service *service
@@ -167,13 +153,13 @@ func (b *backend) watch(conf *serviceConf) {
 	e.tasks.run(func() {
 		defer cancel()
 		if fresh {
-			e.opts.Health.TargetHealth(first)
+			e.opts.Health(first)
 		}
 		b.monitor(ctx, serial, conf)
 	})
 }
 
-// unwatch ends probing. It does not wait for the probing goroutine, which may be in a HealthSink that
+// unwatch ends probing. It does not wait for the probing goroutine, which may be in Options.Health that
 // waits for the caller of unwatch.
 func (b *backend) unwatch() {
 	b.mu.Lock()
@@ -198,7 +184,7 @@ func (b *backend) monitor(ctx context.Context, serial int, conf *serviceConf) {
 		if report, changed := b.observe(serial, result, conf.HealthCheck.Retries); changed {
 			e.log.Debug("health of target changed", "load_balancer", report.LoadBalancer, "target", report.Target,
 				"listen_port", report.ListenPort, "status", report.Status, "detail", report.Detail, "error", result.err)
-			e.opts.Health.TargetHealth(report)
+			e.opts.Health(report)
 		}
 		select {
 		case <-ctx.Done():

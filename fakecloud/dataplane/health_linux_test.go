@@ -40,7 +40,7 @@ func TestATargetThatDoesNotAcceptTimesOut(t *testing.T) {
 	l.apply(balance([]Service{s}, tg))
 	// Three timers wait for the clock: the housekeeping, the interval and the probe's timeout.
 	await(t, "the probe is on its way", func() bool { return l.clock.Waiters() == 3 })
-	l.clock.Step(DefaultCheckTimeout)
+	l.clock.Step(defaultCheckTimeout)
 	l.awaitHealth(Unhealthy, 80, tg)
 	if r := l.last("full", 80); r.Detail != DetailConnectTimeout {
 		t.Errorf("%+v", r)

@@ -37,24 +37,24 @@ func TestHealthFollowsTheTarget(t *testing.T) {
 
 	l.place("web", "127.0.0.1:1") // a closed port
 	// Two probes must fail; each step of the clock starts one.
-	l.clock.Step(DefaultCheckInterval)
+	l.clock.Step(defaultCheckInterval)
 	await(t, "a probe failed", func() bool { return failures(l, 80) == 1 })
 	if s := l.last("web", 80); s.Status != Healthy {
 		t.Errorf("after one failure of two: %+v", s)
 	}
-	l.clock.Step(DefaultCheckInterval)
+	l.clock.Step(defaultCheckInterval)
 	l.awaitHealth(Unhealthy, 80, tg)
 	if r := l.last("web", 80); r != (HealthReport{LoadBalancer: lbID, Target: "web", ListenPort: 80, Status: Unhealthy, Detail: DetailNoConnection}) {
 		t.Errorf("report %+v", r)
 	}
 
 	l.place("web", web.at())
-	l.clock.Step(DefaultCheckInterval)
+	l.clock.Step(defaultCheckInterval)
 	await(t, "a probe succeeded", func() bool { return failures(l, 80) == 0 })
 	if s := l.last("web", 80); s.Status != Unhealthy {
 		t.Errorf("after one success of two: %+v", s)
 	}
-	l.clock.Step(DefaultCheckInterval)
+	l.clock.Step(defaultCheckInterval)
 	l.awaitHealth(Healthy, 80, tg)
 	if h := l.history("web", 80); !slices.Equal(h, []HealthStatus{Unknown, Healthy, Unhealthy, Healthy}) {
 		t.Errorf("history %v", h)
@@ -190,7 +190,7 @@ func TestAProbeWithoutAnswerTimesOutOnTheEnginesClock(t *testing.T) {
 		tg := l.place("silent", silent.at())
 		l.apply(balance([]Service{httpChecked(HTTPCheck{TLS: overTLS})}, tg))
 		await(t, "the probe is sent", asked.Load)
-		l.clock.Step(DefaultCheckTimeout)
+		l.clock.Step(defaultCheckTimeout)
 		l.awaitHealth(Unhealthy, 80, tg)
 		if r := l.last("silent", 80); r.Detail != DetailResponseTimeout {
 			t.Errorf("TLS %t: %+v", overTLS, r)
@@ -286,7 +286,7 @@ func TestASinkMayCallTheEngine(t *testing.T) {
 	done := make(chan error, 1)
 	once := sync.Once{}
 	ready := make(chan struct{})
-	l = newLab(t, Options{Health: HealthSinkFunc(func(r HealthReport) {
+	l = newLab(t, Options{Health: func(r HealthReport) {
 		<-ready
 		if r.Status == Healthy {
 			once.Do(func() {
@@ -296,7 +296,7 @@ func TestASinkMayCallTheEngine(t *testing.T) {
 				done <- err
 			})
 		}
-	})})
+	}})
 	tg := l.place("web", web.at())
 	close(ready)
 	l.apply(balance([]Service{tcpService(80)}, tg))

@@ -88,7 +88,7 @@ func TestSpareConnectionsEnd(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*lab){
 		"after a time": func(l *lab) {
-			l.stepUntil(DefaultIdleTimeout, "they end", func() bool { return l.spare() == 0 })
+			l.stepUntil(defaultIdleTimeout, "they end", func() bool { return l.spare() == 0 })
 		},
 		"with their target":          func(l *lab) { l.apply(balance([]Service{httpService(80)})) },
 		"with their service":         func(l *lab) { l.apply(balance(nil)) },
@@ -218,7 +218,7 @@ func TestTheErrorAnswerOfAnIdleRequestIsNotCutOff(t *testing.T) {
 		t.Error("an answer that a client does not read is not cut off")
 	}
 	x.end()
-	x.begin(&serviceConf{Service: Service{HTTP: HTTPConfig{TimeoutIdle: DefaultIdleTimeout}}})
+	x.begin(&serviceConf{Service: Service{HTTP: HTTPConfig{TimeoutIdle: defaultIdleTimeout}}})
 	x.touch()
 	x.expire(l.clock.Now())
 	if x.stopped() {

@@ -279,7 +279,7 @@ func TestASlowTargetCauses504AfterTheIdleTimeout(t *testing.T) {
 		codes <- resp.StatusCode
 	}()
 	<-arrived
-	l.clock.Step(DefaultIdleTimeout)
+	l.clock.Step(defaultIdleTimeout)
 	if code := <-codes; code != http.StatusGatewayTimeout {
 		t.Errorf("%d", code)
 	}
@@ -296,7 +296,7 @@ func TestASlowBodyCauses408AfterTheIdleTimeout(t *testing.T) {
 	c := l.dial(80)
 	_, _ = io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf")
 	<-arrived
-	l.clock.Step(DefaultIdleTimeout)
+	l.clock.Step(defaultIdleTimeout)
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil || resp.StatusCode != http.StatusRequestTimeout {
 		t.Errorf("%v, %v", resp, err)
@@ -343,7 +343,7 @@ func TestAnAnswerThatStallsIsCutOff(t *testing.T) {
 	if _, err := io.ReadFull(resp.Body, make([]byte, 5)); err != nil {
 		t.Fatal(err)
 	}
-	l.stepUntil(DefaultIdleTimeout, "the connection is cut", func() bool { return l.open() == 0 })
+	l.stepUntil(defaultIdleTimeout, "the connection is cut", func() bool { return l.open() == 0 })
 	if _, err := io.ReadAll(resp.Body); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("the rest: %v", err)
 	}
@@ -362,7 +362,7 @@ func TestAClientThatDoesNotReadIsDisconnected(t *testing.T) {
 	c := l.dial(80)
 	_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	await(t, "the answer begins", func() bool { s, _ := l.Stats(lbID); return s.BytesOut > 0 })
-	l.stepUntil(DefaultIdleTimeout, "the connection is cut", func() bool { return l.open() == 0 })
+	l.stepUntil(defaultIdleTimeout, "the connection is cut", func() bool { return l.open() == 0 })
 }
 
 func TestAWebSocketIsATunnel(t *testing.T) {
@@ -401,7 +401,7 @@ func TestAWebSocketIsATunnel(t *testing.T) {
 	l.apply(balance([]Service{httpService(80)}))
 	l.apply(balance(nil))
 	echo(t, c, "tunnels stay")
-	l.stepUntil(DefaultIdleTimeout, "the idle tunnel is cut", func() bool { return l.open() == 0 })
+	l.stepUntil(defaultIdleTimeout, "the idle tunnel is cut", func() bool { return l.open() == 0 })
 	awaitClosed(t, c)
 
 	l.apply(balance([]Service{httpService(80)}, targets...))

@@ -208,7 +208,7 @@ func (s *spareLinks) sweep(now time.Time) {
 	defer s.mu.Unlock()
 	for b, links := range s.links {
 		i := 0
-		for ; i < len(links) && now.Sub(links[i].spared) >= DefaultIdleTimeout; i++ {
+		for ; i < len(links) && now.Sub(links[i].spared) >= defaultIdleTimeout; i++ {
 			closeQuietly(links[i])
 		}
 		if i == len(links) {

@@ -41,12 +41,12 @@ const (
 
 // Defaults of the API document for zero fields.
 const (
-	DefaultCookieName     = "HCLBSTICKY"
-	DefaultCookieLifetime = 300 * time.Second
-	DefaultIdleTimeout    = 50 * time.Second
-	DefaultCheckInterval  = 15 * time.Second
-	DefaultCheckTimeout   = 10 * time.Second
-	DefaultCheckRetries   = 3
+	defaultCookieName     = "HCLBSTICKY"
+	defaultCookieLifetime = 300 * time.Second
+	defaultIdleTimeout    = 50 * time.Second
+	defaultCheckInterval  = 15 * time.Second
+	defaultCheckTimeout   = 10 * time.Second
+	defaultCheckRetries   = 3
 )
 
 // LoadBalancer is the desired state of one load balancer.
@@ -257,13 +257,13 @@ func (s Service) prepare() (*serviceConf, error) {
 
 func (h *HTTPConfig) fillDefaults() {
 	if h.CookieName == "" {
-		h.CookieName = DefaultCookieName
+		h.CookieName = defaultCookieName
 	}
 	if h.CookieLifetime <= 0 {
-		h.CookieLifetime = DefaultCookieLifetime
+		h.CookieLifetime = defaultCookieLifetime
 	}
 	if h.TimeoutIdle <= 0 {
-		h.TimeoutIdle = DefaultIdleTimeout
+		h.TimeoutIdle = defaultIdleTimeout
 	}
 }
 
@@ -274,13 +274,13 @@ func (hc *HealthCheck) prepare(destinationPort uint16) error {
 		hc.Port = destinationPort
 	}
 	if hc.Interval <= 0 {
-		hc.Interval = DefaultCheckInterval
+		hc.Interval = defaultCheckInterval
 	}
 	if hc.Timeout <= 0 {
-		hc.Timeout = DefaultCheckTimeout
+		hc.Timeout = defaultCheckTimeout
 	}
 	if hc.Retries <= 0 {
-		hc.Retries = DefaultCheckRetries
+		hc.Retries = defaultCheckRetries
 	}
 	switch hc.Protocol {
 	case "":

@@ -79,11 +79,11 @@ func runOurs(c proxyConfig, l net.Listener) error {
 	e := New(Options{
 		Binder:   givenBinder{l},
 		Resolver: func(Target, uint16) (string, error) { return c.target, nil },
-		Health: HealthSinkFunc(func(r HealthReport) {
+		Health: func(r HealthReport) {
 			if r.Status == Healthy {
 				healthy <- struct{}{}
 			}
-		}),
+		},
 	})
 	s := Service{Protocol: Protocol(c.protocol), ListenPort: 80, DestinationPort: 80}
 	if s.Protocol == HTTPS {

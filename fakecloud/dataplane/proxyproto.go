@@ -6,7 +6,7 @@ import (
 	"github.com/pires/go-proxyproto"
 )
 
-// DefaultProxyProtocolVersion is the default version of the PROXY protocol to targets.
+// defaultProxyProtocolVersion is the default version of the PROXY protocol to targets.
 //
 // The API has a switch but no version, and Hetzner's page about it
 // (docs.hetzner.com/cloud/load-balancers/faq/#what-does-proxy-protocol-mean-and-should-i-enable-it)
@@ -15,7 +15,7 @@ import (
 // PROXY Protocol on Hetzner Load Balancers", 9 September 2022, peterstolz.github.io. That is weak
 // evidence, so Options.ProxyProtocolVersion can be 2. Most programs that accept version 2 also accept
 // version 1 (nginx, Traefik, Envoy, HAProxy, Cilium).
-const DefaultProxyProtocolVersion = 1
+const defaultProxyProtocolVersion = 1
 
 // writeHeader sends the addresses of the client and of the load balancer in the cloud to a target. If
 // their families differ, both are sent as IPv6, as the protocol requires.

@@ -49,9 +49,9 @@ func TestRoundRobinGivesEachHealthyTargetItsShare(t *testing.T) {
 	}
 
 	l.place("b", "127.0.0.1:1")
-	l.clock.Step(DefaultCheckInterval)
+	l.clock.Step(defaultCheckInterval)
 	await(t, "a probe failed", func() bool { return l.backend(80, "b").failures() == 1 })
-	l.clock.Step(DefaultCheckInterval)
+	l.clock.Step(defaultCheckInterval)
 	l.awaitHealth(Unhealthy, 80, targets[1])
 	if got := shares(8); !maps.Equal(got, map[string]int{"a": 4, "c": 4}) {
 		t.Errorf("shares with b unhealthy %v", got)
@@ -200,7 +200,7 @@ func TestARemovedServiceFreesItsPort(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, Options{})
 	l.apply(balance([]Service{tcpService(80)}))
-	local, ok := l.Locate(lbAddr, 80)
+	local, ok := l.locate(lbAddr, 80)
 	if !ok {
 		t.Fatal("not found")
 	}
@@ -209,7 +209,7 @@ func TestARemovedServiceFreesItsPort(t *testing.T) {
 		t.Errorf("dial: %v", err)
 	}
 	l.apply(balance([]Service{tcpService(80)}))
-	if again, _ := l.Locate(lbAddr, 80); again != local {
+	if again, _ := l.locate(lbAddr, 80); again != local {
 		t.Errorf("moved from %s to %s", local, again)
 	}
 }
@@ -347,7 +347,7 @@ func TestAnIdleConnectionWithBlockedPeersIsClosed(t *testing.T) {
 		_, _ = c.Write(make([]byte, 64<<20)) // more than the size of all buffers
 	}()
 	await(t, "bytes flow", func() bool { s, _ := l.Stats(lbID); return s.BytesIn > 0 })
-	l.stepUntil(DefaultTCPIdleTimeout, "the connection is cut", func() bool { return l.open() == 0 })
+	l.stepUntil(defaultTCPIdleTimeout, "the connection is cut", func() bool { return l.open() == 0 })
 	<-sent // with an error, because the peer did not read
 }
 
@@ -390,7 +390,7 @@ func TestThePROXYHeaderNamesTheClientAndTheLoadBalancer(t *testing.T) {
 			if r.err != nil || r.rest != "hello" {
 				t.Fatalf("version %d: %v, %q", version, r.err, r.rest)
 			}
-			if want := byte(max(version, DefaultProxyProtocolVersion)); r.header.Version != want {
+			if want := byte(max(version, defaultProxyProtocolVersion)); r.header.Version != want {
 				t.Errorf("version %d, want %d", r.header.Version, want)
 			}
 			src, dst, _ := r.header.TCPAddrs()

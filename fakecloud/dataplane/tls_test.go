@@ -85,12 +85,12 @@ func TestIdleHTTP2RequestsAndConnectionsAreEnded(t *testing.T) {
 		codes <- resp.StatusCode
 	}()
 	<-arrived
-	l.clock.Step(DefaultIdleTimeout)
+	l.clock.Step(defaultIdleTimeout)
 	if code := <-codes; code != http.StatusGatewayTimeout {
 		t.Errorf("%d", code)
 	}
 	get(t, c, "https://203.0.113.7/")
-	l.stepUntil(DefaultIdleTimeout, "the connection is cut", func() bool { return l.open() == 0 })
+	l.stepUntil(defaultIdleTimeout, "the connection is cut", func() bool { return l.open() == 0 })
 }
 
 func TestWithoutCertificateTLSIsPassedThrough(t *testing.T) {
@@ -119,7 +119,7 @@ func TestASilentTLSClientIsDisconnected(t *testing.T) {
 	l, _ := httpLab(t, httpsService(certificate(t, 1, "example.com")), nil)
 	c := l.dial(443)
 	await(t, "it is connected", func() bool { return l.open() == 1 })
-	l.stepUntil(DefaultIdleTimeout, "it is cut", func() bool { return l.open() == 0 })
+	l.stepUntil(defaultIdleTimeout, "it is cut", func() bool { return l.open() == 0 })
 	awaitClosed(t, c)
 }
 
@@ -157,18 +157,18 @@ func TestHTTPIsRedirectedToHTTPS(t *testing.T) {
 	}
 
 	// A service on port 80 takes precedence and uses the existing listener.
-	before, _ := l.Locate(lbAddr, 80)
+	before, _ := l.locate(lbAddr, 80)
 	l.apply(balance([]Service{s, httpService(80)}, targets...))
 	l.awaitHealth(Healthy, 80, targets...)
 	if resp, _ := get(t, c, lbURL); resp.StatusCode != http.StatusOK {
 		t.Errorf("%d", resp.StatusCode)
 	}
-	if after, _ := l.Locate(lbAddr, 80); after != before {
+	if after, _ := l.locate(lbAddr, 80); after != before {
 		t.Errorf("port 80 moved from %s to %s", before, after)
 	}
 	s.HTTP.RedirectHTTP = false
 	l.apply(balance([]Service{s}, targets...))
-	if _, ok := l.Locate(lbAddr, 80); ok {
+	if _, ok := l.locate(lbAddr, 80); ok {
 		t.Error("port 80 is still open")
 	}
 }

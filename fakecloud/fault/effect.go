@@ -2,7 +2,8 @@ package fault
 
 import "time"
 
-// APIError answers with an error of the API. The code is one of [Codes], such as "conflict" or "locked".
+// APIError answers with an error of the API. The code is one of the API document's, such as "conflict" or "locked";
+// a rule with another one is refused with an error that lists them.
 func APIError(code string) Effect { return Effect{Kind: KindAPIError, Code: code} }
 
 // HTTPStatus answers with a status and an HTML page, as a proxy in front of the API would.

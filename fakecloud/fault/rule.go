@@ -142,11 +142,11 @@ type Effect struct {
 	// Latency delays the answer, for each kind. It is at most 24h.
 	Latency Duration `json:"latency,omitempty"`
 
-	// Code is the error code. It is one of Codes for api_error, and any word in snake_case for fail_action.
+	// Code is the error code. It is one of the API document for api_error, and any word in snake_case for fail_action.
 	Code string `json:"code,omitempty"`
 	// Message is the error message.
 	Message string `json:"message,omitempty"`
-	// Status is the HTTP status. For api_error, 0 is the status in Codes.
+	// Status is the HTTP status. For api_error, 0 is that of the code.
 	Status int `json:"status,omitempty"`
 	// Body and ContentType are the answer of http_status.
 	Body        string `json:"body,omitempty"`

@@ -37,7 +37,7 @@ type Options struct {
 	// Default: DefaultGrace.
 	Grace time.Duration `json:"-"`
 	// Ping is the longest silence of the cloud on a connection over the control API, in the machine's time. After
-	// three times as long the connection counts as lost. Default: DefaultPing.
+	// three times as long the connection counts as lost. Default: 5 seconds.
 	Ping time.Duration `json:"-"`
 }
 
@@ -45,7 +45,6 @@ type Options struct {
 const (
 	DefaultTaskTimeout = 5 * time.Minute
 	DefaultGrace       = 15 * time.Second
-	DefaultPing        = 5 * time.Second
 )
 
 // Guest describes a server: what is needed to make a guest for it.

@@ -1,10 +1,5 @@
 package journal
 
-import (
-	"net/http"
-	"strings"
-)
-
 // Filter selects entries. Empty fields match everything.
 type Filter struct {
 	Method string
@@ -31,36 +26,4 @@ type Filter struct {
 	Errors bool
 	// Dropped selects the requests whose connection was dropped without an answer.
 	Dropped bool
-}
-
-// Matches reports whether the filter selects an entry.
-func (f *Filter) Matches(e *Entry) bool {
-	return f.matchesRequest(e) && f.matchesAnswer(e)
-}
-
-func (f *Filter) matchesRequest(e *Entry) bool {
-	return (f.Method == "" || strings.EqualFold(f.Method, e.Method)) &&
-		(f.Route == "" || matchRoute(f.Route, e.Route)) &&
-		(f.Path == "" || f.Path == e.Path) &&
-		(f.Operation == "" || f.Operation == e.Operation) &&
-		(f.ResourceID == 0 || f.ResourceID == e.ResourceID) &&
-		(f.Client == "" || strings.Contains(e.Client, f.Client)) &&
-		(f.Project == 0 || f.Project == e.Project) &&
-		(!f.Writes || e.Method != http.MethodGet && e.Method != http.MethodHead)
-}
-
-func (f *Filter) matchesAnswer(e *Entry) bool {
-	return e.Seq > f.Since &&
-		(f.Status == 0 || f.Status == e.Status) &&
-		(f.ErrorCode == "" || f.ErrorCode == e.ErrorCode) &&
-		(f.Fault == "" || f.Fault == e.Fault) &&
-		(!f.Errors || e.Status == 0 || e.Status >= 400) &&
-		(!f.Dropped || e.Status == 0)
-}
-
-func matchRoute(pattern, route string) bool {
-	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
-		return strings.HasPrefix(route, prefix)
-	}
-	return pattern == route
 }

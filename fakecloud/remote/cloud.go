@@ -12,6 +12,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/wire"
 )
 
 // Ready returns nil when the cloud's API can be used, and an error before.
@@ -28,7 +29,7 @@ func (c *Client) Reset(ctx context.Context, keep ...string) error {
 // State returns the selected resources as the API shows them: see fakecloud.Cloud.State.
 func (c *Client) State(ctx context.Context, s fakecloud.Selection) (json.RawMessage, error) {
 	var out []byte
-	err := c.call(ctx, http.MethodGet, "/state", s.Query(), nil, &out)
+	err := c.call(ctx, http.MethodGet, "/state", wire.SelectionQuery(s.Projects, s.Kinds), nil, &out)
 	return out, err
 }
 

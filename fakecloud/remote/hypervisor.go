@@ -50,7 +50,7 @@ type session struct {
 // The client must not have a timeout of its own, because the stream of tasks is one answer.
 func (c *Client) AttachHypervisor(ctx context.Context, o hypervisor.Options) (hypervisor.Session, error) {
 	if o.Ping == 0 {
-		o.Ping = hypervisor.DefaultPing
+		o.Ping = wire.DefaultPing
 	}
 	s := &session{
 		client: c, path: "/hypervisors/" + url.PathEscape(o.Name), signal: make(chan struct{}, 1), done: make(chan struct{}),

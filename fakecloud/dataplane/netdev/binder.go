@@ -213,9 +213,9 @@ func (b *Binder) Close() error {
 	return errors.Join(b.removeLeftovers(), b.device.close())
 }
 
-// GiveAddress adds an address to an interface, such as 169.254.169.254 to "lo". The returned function
+// giveAddress adds an address to an interface, such as 169.254.169.254 to "lo". The returned function
 // removes it. An address that the interface already has stays.
-func GiveAddress(name string, address netip.Addr) (take func() error, err error) {
+func giveAddress(name string, address netip.Addr) (take func() error, err error) {
 	d, err := openDevice(name)
 	if err != nil {
 		return nil, fmt.Errorf("netdev: adding %s to %s: %w", address, name, err)
@@ -240,7 +240,7 @@ func GiveLinkLocal(address string) (take func() error, err error) {
 		return nil, fmt.Errorf("netdev: address %q: must be host:port: %w", address, err)
 	}
 	if ip, err := netip.ParseAddr(host); err == nil && ip.IsLinkLocalUnicast() && ip.Is4() {
-		return GiveAddress("lo", ip)
+		return giveAddress("lo", ip)
 	}
 	return func() error { return nil }, nil
 }

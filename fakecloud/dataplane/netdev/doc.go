@@ -1,7 +1,6 @@
 // Package netdev makes a network interface of this machine the cloud's network. A [Binder] adds the
 // addresses of load balancers to the interface. A [Router] makes the kernel forward packets by the
-// routes of a network only. [GiveAddress] adds a single address to an interface, such as that of the
-// metadata service.
+// routes of a network only. [GiveLinkLocal] adds the address of the metadata service.
 //
 // It is made for a separate container in the servers' network, such as Docker's network of kind's nodes.
 // It needs Linux and CAP_NET_ADMIN in its network namespace. It uses netlink, so that it needs no shell

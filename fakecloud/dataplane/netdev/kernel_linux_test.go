@@ -351,7 +351,7 @@ func TestGiveAddressAddsAndRemovesAnAddress(t *testing.T) {
 	give := func() func() error {
 		var take func() error
 		if err := router.Do(func() (err error) {
-			take, err = GiveAddress("lo", address)
+			take, err = giveAddress("lo", address)
 			return err
 		}); err != nil {
 			t.Fatal(err)
@@ -377,7 +377,7 @@ func TestAMissingInterfaceIsReported(t *testing.T) {
 	err := router.Do(func() error {
 		_, err := NewBinder(BinderOptions{Interface: "eth7"})
 		_, err2 := NewRouter(RouterOptions{Interface: "eth7"})
-		_, err3 := GiveAddress("eth7", a1)
+		_, err3 := giveAddress("eth7", a1)
 		for _, err := range []error{err, err2, err3} {
 			if err == nil || !strings.Contains(err.Error(), `interface "eth7"`) || !strings.Contains(err.Error(), "must be one of lo, eth0") {
 				return fmt.Errorf("got: %w", cmp.Or(err, errors.New("no error")))

@@ -78,8 +78,8 @@ func newRouter(k table) (*Router, error) {
 	return &Router{kernel: k}, nil
 }
 
-// ErrClosed is the error of a Router's methods after Close.
-var ErrClosed = errors.New("netdev: closed")
+// errClosed is the error of a Router's methods after Close.
+var errClosed = errors.New("netdev: closed")
 
 // Set changes the table to the routes want and keeps routes that are already correct. Packets to
 // destinations with an unchanged or replaced route are not lost. If the kernel refuses a route, the
@@ -95,13 +95,13 @@ func (r *Router) Set(want []dataplane.Route) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		return ErrClosed
+		return errClosed
 	}
 	have, err := r.kernel.list()
 	if err != nil {
 		return fmt.Errorf("netdev: reading the routes: %w", err)
 	}
-	set, remove := Diff(have, want)
+	set, remove := diff(have, want)
 	for _, w := range set {
 		if err := r.kernel.set(w); err != nil {
 			errs = append(errs, fmt.Errorf("netdev: setting the route %s: %w", w, err))
@@ -120,7 +120,7 @@ func (r *Router) Routes() ([]dataplane.Route, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		return nil, ErrClosed
+		return nil, errClosed
 	}
 	have, err := r.kernel.list()
 	slices.SortFunc(have, func(a, b dataplane.Route) int { return comparePrefix(a.Destination, b.Destination) })

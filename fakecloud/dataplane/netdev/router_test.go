@@ -77,7 +77,7 @@ func TestARouterWritesOnlyDifferencesAndRepairsForeignChanges(t *testing.T) {
 			t.Errorf("%v left, closed %d times, %v", k.routes, k.closed, err)
 		}
 	}
-	if err := r.Set(want); !errors.Is(err, ErrClosed) || len(k.routes) != 0 {
+	if err := r.Set(want); !errors.Is(err, errClosed) || len(k.routes) != 0 {
 		t.Errorf("%v, %v", k.routes, err)
 	}
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/dataplane"
 )
 
-// Diff returns the changes from the routes have to the routes want. The caller first adds the routes in
+// diff returns the changes from the routes have to the routes want. The caller first adds the routes in
 // set, which may replace a route with the same destination, and then deletes those in remove. Both are
 // sorted by destination. If several wanted routes have the same destination, the first one is used.
-func Diff(have, want []dataplane.Route) (set, remove []dataplane.Route) {
+func diff(have, want []dataplane.Route) (set, remove []dataplane.Route) {
 	old, wanted := byDestination(have), byDestination(want)
 	for _, d := range slices.SortedFunc(maps.Keys(wanted), comparePrefix) {
 		if r := wanted[d]; old[d] != r {

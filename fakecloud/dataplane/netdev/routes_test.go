@@ -33,7 +33,7 @@ func TestOnlyTheDifferenceOfTwoTablesIsApplied(t *testing.T) {
 		"one instead of another":     {[]dataplane.Route{a}, []dataplane.Route{b}, []dataplane.Route{b}, []dataplane.Route{a}},
 		"a range and its first part": {[]dataplane.Route{to(dataplane.OnLink, "10.0.0.0/16")}, []dataplane.Route{to(dataplane.OnLink, "10.0.0.0/24")}, []dataplane.Route{to(dataplane.OnLink, "10.0.0.0/24")}, []dataplane.Route{to(dataplane.OnLink, "10.0.0.0/16")}},
 	} {
-		set, remove := Diff(tc.have, tc.want)
+		set, remove := diff(tc.have, tc.want)
 		if !slices.Equal(set, tc.set) || !slices.Equal(remove, tc.remove) {
 			t.Errorf("%s: set %v, remove %v", name, set, remove)
 		}
@@ -60,7 +60,7 @@ func TestADiffLeadsFromAnyTableToAnyOther(t *testing.T) {
 	subsets(func(have []dataplane.Route) {
 		subsets(func(want []dataplane.Route) {
 			table := byDestination(have)
-			set, remove := Diff(have, want)
+			set, remove := diff(have, want)
 			for _, r := range set {
 				table[r.Destination] = r
 			}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 type actionJSON struct {
@@ -37,7 +38,7 @@ func (a actionJSON) appendJSON(b []byte) []byte {
 
 type refJSON struct {
 	ID   int64      `json:"id"`
-	Type cloud.Kind `json:"type"`
+	Type store.Kind `json:"type"`
 }
 
 type actionErrorJSON struct {
@@ -46,7 +47,7 @@ type actionErrorJSON struct {
 }
 
 // encodeAction returns the JSON of an action at a time. keep is whether it may be kept: that of a running action changes.
-func encodeAction(e *cloud.Entry[*cloud.Action], now time.Time, keep bool) []byte {
+func encodeAction(e *store.Entry[*cloud.Action], now time.Time, keep bool) []byte {
 	encode := func(a *cloud.Action) []byte { return marshalAction(a, now) }
 	switch {
 	case e.Value.Status == cloud.ActionRunning:
@@ -120,19 +121,19 @@ var actionSort = map[string]func(a, b *cloud.Action) int{
 
 // actionList is the actions that one operation lists.
 type actionList struct {
-	all func(running bool) iter.Seq[*cloud.Entry[*cloud.Action]] // by id; if running is set, it may leave out others
+	all func(running bool) iter.Seq[*store.Entry[*cloud.Action]] // by id; if running is set, it may leave out others
 	has func(*cloud.Action) bool
 	// kind, if set, is the kind of resource whose actions these are: there are pages of them.
-	kind cloud.Kind
+	kind store.Kind
 }
 
 // actionsOfKind returns the actions that target any resource of a kind.
-func actionsOfKind(st *cloud.State, kind cloud.Kind) actionList {
-	all := func(running bool) iter.Seq[*cloud.Entry[*cloud.Action]] { return st.Actions.OfKind(kind, running) }
+func actionsOfKind(st *cloud.State, kind store.Kind) actionList {
+	all := func(running bool) iter.Seq[*store.Entry[*cloud.Action]] { return st.Actions.OfKind(kind, running) }
 	return actionList{all: all, has: targetsKind(kind), kind: kind}
 }
 
-func targetsKind(kind cloud.Kind) func(*cloud.Action) bool {
+func targetsKind(kind store.Kind) func(*cloud.Action) bool {
 	return func(a *cloud.Action) bool {
 		return slices.ContainsFunc(a.Resources, func(r cloud.Ref) bool { return r.Kind == kind })
 	}
@@ -140,7 +141,7 @@ func targetsKind(kind cloud.Kind) func(*cloud.Action) bool {
 
 // actionsOf returns the actions that target one resource.
 func actionsOf(st *cloud.State, ref cloud.Ref) actionList {
-	all := func(bool) iter.Seq[*cloud.Entry[*cloud.Action]] { return st.Actions.Of(ref) }
+	all := func(bool) iter.Seq[*store.Entry[*cloud.Action]] { return st.Actions.Of(ref) }
 	return actionList{all: all, has: func(a *cloud.Action) bool { return slices.Contains(a.Resources, ref) }}
 }
 
@@ -168,10 +169,10 @@ func listActions(r *Request, st *cloud.State, list actionList) (Response, error)
 	if list.kind != "" && len(ids) == 0 && ordered && (running || len(q["status"]) == 0) {
 		total := st.Actions.CountOfKind(list.kind, running)
 		first := p.first(total)
-		entries := st.Actions.PageOfKind(list.kind, running, cloud.Page{Desc: desc, First: first, N: p.size})
+		entries := st.Actions.PageOfKind(list.kind, running, store.Page{Desc: desc, First: first, N: p.size})
 		return listResponse(r, "actions", p, total, func(i int) []byte { return encodeAction(entries[i-first], r.arrived, true) }), nil
 	}
-	var entries []*cloud.Entry[*cloud.Action]
+	var entries []*store.Entry[*cloud.Action]
 	all := list.all(running)
 	if len(ids) > 0 {
 		all = withIDs(st, ids)
@@ -196,8 +197,8 @@ func orderOfActions(keys []sortKey) (desc, ok bool) {
 }
 
 // withIDs yields the actions with some ids, in their order.
-func withIDs(st *cloud.State, ids []int64) iter.Seq[*cloud.Entry[*cloud.Action]] {
-	return func(yield func(*cloud.Entry[*cloud.Action]) bool) {
+func withIDs(st *cloud.State, ids []int64) iter.Seq[*store.Entry[*cloud.Action]] {
+	return func(yield func(*store.Entry[*cloud.Action]) bool) {
 		for _, id := range ids {
 			if e, ok := st.Actions.Entry(id); ok && !yield(e) {
 				return
@@ -265,7 +266,7 @@ func actionRoutes() []Route {
 
 // actionRoutesOf returns the four routes of the actions of a kind of resource. The operationIds have its plural and its
 // singular: list_servers_actions, get_server_action.
-func actionRoutesOf[T cloud.Object[T]](d *resource[T]) []Route {
+func actionRoutesOf[T store.Object[T]](d *resource[T]) []Route {
 	base := "/" + d.plural
 	return []Route{
 		{http.MethodGet, base + "/actions", "list_" + d.plural + "_actions", func(r *Request) (Response, error) {
@@ -281,7 +282,7 @@ func actionRoutesOf[T cloud.Object[T]](d *resource[T]) []Route {
 			if err != nil {
 				return Response{}, err
 			}
-			if _, err := d.table(st).Find(id); err != nil {
+			if _, err := cloud.Find(d.table(st), id); err != nil {
 				return Response{}, err
 			}
 			return listActions(r, st, actionsOf(st, cloud.Ref{Kind: d.kind, ID: id}))

@@ -16,6 +16,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/faults"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/requestlog"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 // Options configure an API.
@@ -46,7 +47,7 @@ type API struct {
 	allowedHosts []string
 	lastQuery    atomic.Pointer[parsedQuery]
 	static       sync.Map // the JSON of the catalogue's items, by the item
-	shown        map[cloud.Kind]Shown
+	shown        map[store.Kind]Shown
 }
 
 // New returns the API of a cloud.
@@ -55,7 +56,7 @@ func New(o Options) *API {
 	a := &API{
 		cloud: o.Cloud, journal: o.Journal, date: o.Date, allowedHosts: o.AllowedHosts,
 		limits: newRateLimits(o.RateLimit), mux: chi.NewRouter(), endpoints: map[endpointKey]endpoint{},
-		faults: faults.NewSet(operations(routes)), shown: map[cloud.Kind]Shown{},
+		faults: faults.NewSet(operations(routes)), shown: map[store.Kind]Shown{},
 	}
 	for _, s := range a.ShownResources() {
 		a.shown[s.Kind()] = s

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 // staticList shows one kind of the catalogue's items, which do not change. For what projects own, see resource.
@@ -41,7 +42,7 @@ func (l *staticList[T]) json(a *API, date Date, item *T) []byte {
 
 // get answers GET /<list>/{id}.
 func (l *staticList[T]) get(r *Request) (Response, error) {
-	kind := cloud.Kind(l.singular)
+	kind := store.Kind(l.singular)
 	id, err := r.ID(kind)
 	if err != nil {
 		return Response{}, err

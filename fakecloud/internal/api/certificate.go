@@ -5,6 +5,7 @@ import (
 	"net/url"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 type certificateJSON struct {
@@ -48,7 +49,7 @@ func encodeCertificate(c *cloud.Certificate) certificateJSON {
 
 var certificates = &resource[*cloud.Certificate]{
 	singular: "certificate", plural: "certificates", kind: cloud.KindCertificate,
-	table:  func(st *cloud.State) *cloud.Table[*cloud.Certificate] { return &st.Certificates },
+	table:  func(st *cloud.State) *store.Table[*cloud.Certificate] { return &st.Certificates },
 	encode: func(_ Date, _ *cloud.State, c *cloud.Certificate) any { return encodeCertificate(c) },
 	sort: map[string]func(a, b *cloud.Certificate) int{
 		"id": compareID[*cloud.Certificate], "name": compareName[*cloud.Certificate], "created": compareCreated[*cloud.Certificate],

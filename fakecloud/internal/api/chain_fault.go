@@ -91,7 +91,7 @@ func (a *API) misbehave(w http.ResponseWriter, r *Request, d faults.Decision, ne
 func (a *API) answer(w http.ResponseWriter, r *Request, e *fault.Effect) {
 	switch e.Kind {
 	case fault.KindAPIError:
-		err := &cloud.Error{Code: cloud.Code(e.Code), Status: fault.Codes[e.Code], Message: e.Message}
+		err := &cloud.Error{Code: cloud.Code(e.Code), Status: faults.Codes[e.Code], Message: e.Message}
 		if e.Status != 0 {
 			err.Status = e.Status
 		}

@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 // Shown shows one kind of resource like the API, but without secrets. The control API's dump and its event stream use it, which
 // need no token.
 type Shown interface {
-	Kind() cloud.Kind
+	Kind() store.Kind
 	// Plural is the kind's name in paths and lists.
 	Plural() string
 	// All yields the id and the JSON of all resources in a state, at a time, by id.
@@ -32,7 +33,7 @@ func (a *API) ShownResources() []Shown {
 }
 
 // shownResource is a resource in the form of the API's date.
-type shownResource[T cloud.Object[T]] struct {
+type shownResource[T store.Object[T]] struct {
 	*resource[T]
 	api *API
 }
@@ -41,7 +42,7 @@ type shownResource[T cloud.Object[T]] struct {
 func (d *resource[T]) on(a *API) Shown { return shownResource[T]{d, a} }
 
 // Kind implements Shown.
-func (s shownResource[T]) Kind() cloud.Kind { return s.kind }
+func (s shownResource[T]) Kind() store.Kind { return s.kind }
 
 // Plural implements Shown.
 func (s shownResource[T]) Plural() string { return s.plural }
@@ -58,7 +59,7 @@ func (s shownResource[T]) All(st *cloud.State, _ time.Time) iter.Seq2[int64, jso
 }
 
 // json returns the JSON of one version, without secrets.
-func (s shownResource[T]) json(st *cloud.State, e *cloud.Entry[T]) []byte {
+func (s shownResource[T]) json(st *cloud.State, e *store.Entry[T]) []byte {
 	encode := func(v T) []byte { return s.bytes(s.api, s.api.date, st, v) }
 	if s.public != nil {
 		if v, ok := s.public(e.Value); ok {
@@ -80,7 +81,7 @@ func (s shownResource[T]) One(st *cloud.State, id int64, _ time.Time) (json.RawM
 // shownActions shows actions. They are not a resource[T], because clients cannot create or change them.
 type shownActions struct{}
 
-func (shownActions) Kind() cloud.Kind { return cloud.KindAction }
+func (shownActions) Kind() store.Kind { return cloud.KindAction }
 func (shownActions) Plural() string   { return "actions" }
 
 func (shownActions) All(st *cloud.State, now time.Time) iter.Seq2[int64, json.RawMessage] {

@@ -4,12 +4,13 @@ import (
 	"testing"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 func TestADumpShowsEveryKindThatAProjectOwns(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, nil)
-	shown := map[cloud.Kind]bool{}
+	shown := map[store.Kind]bool{}
 	for _, s := range f.ShownResources() {
 		shown[s.Kind()] = true
 	}

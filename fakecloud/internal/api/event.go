@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 // EventJSON is an event without its resource.
@@ -16,7 +17,7 @@ type EventJSON struct {
 	Seq     uint64     `json:"seq,omitempty"`
 	Time    time.Time  `json:"time"`
 	Project int64      `json:"project,omitempty"`
-	Kind    cloud.Kind `json:"kind,omitempty"`
+	Kind    store.Kind `json:"kind,omitempty"`
 	ID      int64      `json:"id,omitempty"`
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 type firewallJSON struct {
@@ -67,7 +68,7 @@ func encodeFirewall(_ Date, _ *cloud.State, f *cloud.Firewall) any {
 
 var firewalls = &resource[*cloud.Firewall]{
 	singular: "firewall", plural: "firewalls", kind: cloud.KindFirewall,
-	table:  func(st *cloud.State) *cloud.Table[*cloud.Firewall] { return &st.Firewalls },
+	table:  func(st *cloud.State) *store.Table[*cloud.Firewall] { return &st.Firewalls },
 	encode: encodeFirewall,
 	sort: map[string]func(a, b *cloud.Firewall) int{
 		"id": compareID[*cloud.Firewall], "name": compareName[*cloud.Firewall], "created": compareCreated[*cloud.Firewall],

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/bind"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 type floatingIPJSON struct {
@@ -25,7 +26,7 @@ type floatingIPJSON struct {
 
 var floatingIPs = &resource[*cloud.FloatingIP]{
 	singular: "floating_ip", plural: "floating_ips", kind: cloud.KindFloatingIP,
-	table: func(st *cloud.State) *cloud.Table[*cloud.FloatingIP] { return &st.FloatingIPs },
+	table: func(st *cloud.State) *store.Table[*cloud.FloatingIP] { return &st.FloatingIPs },
 	encode: func(_ Date, _ *cloud.State, f *cloud.FloatingIP) any {
 		return floatingIPJSON{
 			f.ID, f.Name, f.Description, encodeAddress(f.IP), f.Type, nullable(f.Server), encodeDNSPtrs(f.IP, f.DNSPtr),

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 type imageJSON struct {
@@ -64,7 +65,7 @@ func encodeImage(d Date, i *cloud.Image) imageJSON {
 // images are a project's snapshots and backups. For the catalogue's images, see systemImages.
 var images = &resource[*cloud.Image]{
 	singular: "image", plural: "images", kind: cloud.KindImage,
-	table:  func(st *cloud.State) *cloud.Table[*cloud.Image] { return &st.Images },
+	table:  func(st *cloud.State) *store.Table[*cloud.Image] { return &st.Images },
 	encode: func(d Date, _ *cloud.State, i *cloud.Image) any { return encodeImage(d, i) },
 	sort: map[string]func(a, b *cloud.Image) int{
 		"id": compareID[*cloud.Image], "name": compareName[*cloud.Image], "created": compareCreated[*cloud.Image],

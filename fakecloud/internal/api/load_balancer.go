@@ -6,11 +6,12 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/bind"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 var loadBalancers = &resource[*cloud.LoadBalancer]{
 	singular: "load_balancer", plural: "load_balancers", kind: cloud.KindLoadBalancer,
-	table:  func(st *cloud.State) *cloud.Table[*cloud.LoadBalancer] { return &st.LoadBalancers },
+	table:  func(st *cloud.State) *store.Table[*cloud.LoadBalancer] { return &st.LoadBalancers },
 	encode: encodeLoadBalancer,
 	sort: map[string]func(a, b *cloud.LoadBalancer) int{
 		"id": compareID[*cloud.LoadBalancer], "name": compareName[*cloud.LoadBalancer],

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 type networkJSON struct {
@@ -37,7 +38,7 @@ type routeJSON struct {
 }
 
 type memberJSON struct {
-	Type     cloud.Kind         `json:"type"`
+	Type     store.Kind         `json:"type"`
 	ID       int64              `json:"id"`
 	IP       netip.Addr         `json:"ip"`
 	Status   cloud.MemberStatus `json:"status"`
@@ -47,7 +48,7 @@ type memberJSON struct {
 
 var networks = &resource[*cloud.Network]{
 	singular: "network", plural: "networks", kind: cloud.KindNetwork,
-	table:  func(st *cloud.State) *cloud.Table[*cloud.Network] { return &st.Networks },
+	table:  func(st *cloud.State) *store.Table[*cloud.Network] { return &st.Networks },
 	encode: encodeNetwork,
 	sort: map[string]func(a, b *cloud.Network) int{
 		"id": compareID[*cloud.Network], "name": compareName[*cloud.Network], "created": compareCreated[*cloud.Network],
@@ -246,7 +247,7 @@ func listNetworkMembers(r *Request) (Response, error) {
 	if _, err := oneOf(q, "status", "ok", "attaching", "detaching", "updating", "error"); err != nil {
 		return Response{}, err
 	}
-	n, err := r.Project.View().Networks.Find(id)
+	n, err := cloud.Find(&r.Project.View().Networks, id)
 	if err != nil {
 		return Response{}, err
 	}

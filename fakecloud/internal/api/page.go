@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 // The sizes of pages (API document, chapter Pagination). A per_page above MaxPerPage counts as MaxPerPage.
@@ -169,8 +170,8 @@ func parseSort(q url.Values, allowed func(string) bool) ([]sortKey, error) {
 }
 
 // sortEntries sorts by several keys. Entries that are equal in all keys stay in the order of ids.
-func sortEntries[T cloud.Object[T]](entries []*cloud.Entry[T], keys []sortKey, by map[string]func(a, b T) int) {
-	slices.SortStableFunc(entries, func(a, b *cloud.Entry[T]) int { return compareBy(a.Value, b.Value, keys, by) })
+func sortEntries[T store.Object[T]](entries []*store.Entry[T], keys []sortKey, by map[string]func(a, b T) int) {
+	slices.SortStableFunc(entries, func(a, b *store.Entry[T]) int { return compareBy(a.Value, b.Value, keys, by) })
 }
 
 // compareBy compares by several keys.
@@ -188,15 +189,15 @@ func compareBy[T any](a, b T, keys []sortKey, by map[string]func(a, b T) int) in
 }
 
 // Comparisons that all resources share.
-func compareID[T cloud.Object[T]](a, b T) int {
+func compareID[T store.Object[T]](a, b T) int {
 	return cmp.Compare(a.Header().ID, b.Header().ID)
 }
 
-func compareName[T cloud.Object[T]](a, b T) int {
+func compareName[T store.Object[T]](a, b T) int {
 	return cmp.Compare(a.Header().Name, b.Header().Name)
 }
 
-func compareCreated[T cloud.Object[T]](a, b T) int {
+func compareCreated[T store.Object[T]](a, b T) int {
 	return a.Header().Created.Compare(b.Header().Created)
 }
 

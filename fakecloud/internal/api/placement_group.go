@@ -5,6 +5,7 @@ import (
 	"net/url"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 type placementGroupJSON struct {
@@ -22,7 +23,7 @@ func encodePlacementGroup(g *cloud.PlacementGroup) placementGroupJSON {
 
 var placementGroups = &resource[*cloud.PlacementGroup]{
 	singular: "placement_group", plural: "placement_groups", kind: cloud.KindPlacementGroup,
-	table:  func(st *cloud.State) *cloud.Table[*cloud.PlacementGroup] { return &st.PlacementGroups },
+	table:  func(st *cloud.State) *store.Table[*cloud.PlacementGroup] { return &st.PlacementGroups },
 	encode: func(_ Date, _ *cloud.State, g *cloud.PlacementGroup) any { return encodePlacementGroup(g) },
 	sort: map[string]func(a, b *cloud.PlacementGroup) int{
 		"id": compareID[*cloud.PlacementGroup], "name": compareName[*cloud.PlacementGroup],

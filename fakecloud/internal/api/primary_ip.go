@@ -9,6 +9,7 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/bind"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 type primaryIPJSON struct {
@@ -24,12 +25,12 @@ type primaryIPJSON struct {
 	Protection   protectionJSON    `json:"protection"`
 	Type         cloud.IPType      `json:"type"`
 	AutoDelete   bool              `json:"auto_delete"`
-	AssigneeType cloud.Kind        `json:"assignee_type"`
+	AssigneeType store.Kind        `json:"assignee_type"`
 	AssigneeID   *int64            `json:"assignee_id"`
 }
 
 // assigneeUnassigned is the assignee_type of a Primary IP without an assignee.
-const assigneeUnassigned cloud.Kind = "unassigned"
+const assigneeUnassigned store.Kind = "unassigned"
 
 func encodePrimaryIP(d Date, st *cloud.State, ip *cloud.PrimaryIP) any {
 	out := primaryIPJSON{
@@ -73,7 +74,7 @@ func encodeAddress(p netip.Prefix) string {
 
 var primaryIPs = &resource[*cloud.PrimaryIP]{
 	singular: "primary_ip", plural: "primary_ips", kind: cloud.KindPrimaryIP,
-	table:  func(st *cloud.State) *cloud.Table[*cloud.PrimaryIP] { return &st.PrimaryIPs.Table },
+	table:  func(st *cloud.State) *store.Table[*cloud.PrimaryIP] { return &st.PrimaryIPs.Table },
 	encode: encodePrimaryIP,
 	sort: map[string]func(a, b *cloud.PrimaryIP) int{
 		"id": compareID[*cloud.PrimaryIP], "created": compareCreated[*cloud.PrimaryIP],

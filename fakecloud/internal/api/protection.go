@@ -1,6 +1,10 @@
 package api
 
-import "github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+import (
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
+)
 
 // protectionJSON is the protection of resources that can only be protected against deletion.
 type protectionJSON struct {
@@ -8,7 +12,7 @@ type protectionJSON struct {
 }
 
 // changeProtection answers the action change_protection of such a resource, if the field delete is optional.
-func changeProtection(kind cloud.Kind, do func(cloud.Project, int64, *bool) (int64, *cloud.State, error)) func(*Request) (Response, error) {
+func changeProtection(kind store.Kind, do func(cloud.Project, int64, *bool) (int64, *cloud.State, error)) func(*Request) (Response, error) {
 	return func(r *Request) (Response, error) {
 		var body struct {
 			Delete *bool `json:"delete"`
@@ -23,7 +27,7 @@ func changeProtection(kind cloud.Kind, do func(cloud.Project, int64, *bool) (int
 }
 
 // setProtection answers the action change_protection of such a resource, if the field delete is required.
-func setProtection(kind cloud.Kind, do func(cloud.Project, int64, bool) (int64, *cloud.State, error)) func(*Request) (Response, error) {
+func setProtection(kind store.Kind, do func(cloud.Project, int64, bool) (int64, *cloud.State, error)) func(*Request) (Response, error) {
 	return func(r *Request) (Response, error) {
 		var body struct {
 			Delete bool `json:"delete" check:"required"`

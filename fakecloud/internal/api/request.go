@@ -15,6 +15,7 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/bind"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 // Request is one request on its way through the chain.
@@ -120,7 +121,7 @@ func abbreviate(text string) string {
 }
 
 // ID returns the path's {id}. If it is not a number, the error is not_found.
-func (r *Request) ID(kind cloud.Kind) (int64, error) {
+func (r *Request) ID(kind store.Kind) (int64, error) {
 	if id := r.resourceID(); id > 0 {
 		return id, nil
 	}
@@ -149,7 +150,7 @@ func (r *Request) param(name string) string {
 	return text
 }
 
-func (r *Request) pathID(kind cloud.Kind, param string) (int64, error) {
+func (r *Request) pathID(kind store.Kind, param string) (int64, error) {
 	text := r.path.URLParam(param)
 	id, ok := cloud.ParseID(text)
 	if !ok {

@@ -6,13 +6,14 @@ import (
 	"slices"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 // resource describes one kind of resource for the API: its table, its JSON, and how its list can be sorted and filtered.
-type resource[T cloud.Object[T]] struct {
+type resource[T store.Object[T]] struct {
 	singular, plural string // keys in the JSON of responses
-	kind             cloud.Kind
-	table            func(*cloud.State) *cloud.Table[T]
+	kind             store.Kind
+	table            func(*cloud.State) *store.Table[T]
 	// encode returns the value that is encoded as JSON on a date.
 	encode func(Date, *cloud.State, T) any
 	// items, if set, returns the members of the JSON that are items of the catalogue. They are not encoded with each version.
@@ -70,7 +71,7 @@ func (d *resource[T]) bytes(a *API, date Date, st *cloud.State, v T) []byte {
 }
 
 // json returns the encoded form of one version of a resource on the request's date.
-func (d *resource[T]) json(r *Request, st *cloud.State, e *cloud.Entry[T]) []byte {
+func (d *resource[T]) json(r *Request, st *cloud.State, e *store.Entry[T]) []byte {
 	encode := func(v T) []byte { return d.bytes(r.api, r.date, st, v) }
 	if !r.cached() {
 		return encode(e.Value)
@@ -105,7 +106,7 @@ func (d *resource[T]) get(r *Request) (Response, error) {
 // list answers GET /<resource>. Most clients poll lists without filters: these are cached until the table changes.
 func (d *resource[T]) list(r *Request) (Response, error) {
 	st := r.Project.View()
-	key := cloud.PageKey{Host: r.HTTP.Host, Query: r.HTTP.URL.RawQuery, TLS: r.HTTP.TLS != nil}
+	key := store.PageKey{Host: r.HTTP.Host, Query: r.HTTP.URL.RawQuery, TLS: r.HTTP.TLS != nil}
 	cacheable := r.cached() && len(key.Host)+len(key.Query) <= maxLinkURL
 	if cacheable {
 		if page := d.table(st).CachedPage(key); page != nil {
@@ -114,7 +115,7 @@ func (d *resource[T]) list(r *Request) (Response, error) {
 	}
 	resp, err := d.page(r, st)
 	if cacheable && err == nil && unfiltered(r.Query()) {
-		d.table(st).CachePage(key, func() cloud.EncodedPage { return cloud.EncodedPage{Body: resp.append(nil), Link: resp.Link} })
+		d.table(st).CachePage(key, func() store.EncodedPage { return store.EncodedPage{Body: resp.append(nil), Link: resp.Link} })
 	}
 	return resp, err
 }
@@ -148,10 +149,10 @@ func (d *resource[T]) page(r *Request, st *cloud.State) (Response, error) {
 	order, desc, ordered := indexed(keys)
 	if len(f.tests) == 0 && !f.looked && ordered {
 		first := p.first(table.Len())
-		page := table.Page(cloud.Page{Order: order, Desc: desc, First: first, N: p.size})
+		page := table.Page(store.Page{Order: order, Desc: desc, First: first, N: p.size})
 		return listResponse(r, d.plural, p, table.Len(), func(i int) []byte { return d.json(r, st, page[i-first]) }), nil
 	}
-	selected := len(f.tests) == 1 && !f.looked && ordered && order == cloud.ByID && !desc
+	selected := len(f.tests) == 1 && !f.looked && ordered && order == store.ByID && !desc
 	if candidates, ok := table.Candidates(f.selector); ok && candidates.Exact && selected {
 		first := p.first(candidates.Len())
 		ids := candidates.IDs(first, p.size)
@@ -169,14 +170,14 @@ func (d *resource[T]) page(r *Request, st *cloud.State) (Response, error) {
 
 // indexed returns the table's order that the sort keys ask for, and reports in ok whether the table maintains it. Then a
 // page costs the same for every number of resources.
-func indexed(keys []sortKey) (o cloud.Order, desc, ok bool) {
+func indexed(keys []sortKey) (o store.Order, desc, ok bool) {
 	switch {
 	case len(keys) == 0:
-		return cloud.ByID, false, true
+		return store.ByID, false, true
 	case len(keys) == 1 && (keys[0].field == "id" || keys[0].field == "created"):
-		return cloud.ByID, keys[0].desc, true
+		return store.ByID, keys[0].desc, true
 	case len(keys) == 1 && keys[0].field == "name":
-		return cloud.ByName, keys[0].desc, true
+		return store.ByName, keys[0].desc, true
 	}
 	return 0, false, false
 }
@@ -184,7 +185,7 @@ func indexed(keys []sortKey) (o cloud.Order, desc, ok bool) {
 // filters are the filters of a list.
 type filters[T any] struct {
 	names    []string
-	selector cloud.Selector
+	selector store.Selector
 	tests    []func(T) bool // one for each kind of filter in the query
 	ids      []int64        // of resource.lookup
 	looked   bool           // whether only ids match
@@ -205,7 +206,7 @@ func (d *resource[T]) filters(st *cloud.State, q url.Values) (f filters[T], err 
 		f.tests = append(f.tests, func(v T) bool { return slices.Contains(f.names, v.Header().Name) })
 	}
 	if s := q.Get("label_selector"); s != "" {
-		if f.selector, err = cloud.ParseSelector(s); err != nil {
+		if f.selector, err = store.ParseSelector(s); err != nil {
 			return f, cloud.ErrField("label_selector", err.Error())
 		}
 		if !f.selector.Empty() {
@@ -229,9 +230,9 @@ func (d *resource[T]) filters(st *cloud.State, q url.Values) (f filters[T], err 
 
 // collect returns the entries that match, by id. It uses the table's indexes of names and labels, so that the cost depends
 // on how many resources have these, not on how many exist.
-func (d *resource[T]) collect(t *cloud.Table[T], f filters[T]) []*cloud.Entry[T] {
-	var out []*cloud.Entry[T]
-	add := func(e *cloud.Entry[T], ok bool) {
+func (d *resource[T]) collect(t *store.Table[T], f filters[T]) []*store.Entry[T] {
+	var out []*store.Entry[T]
+	add := func(e *store.Entry[T], ok bool) {
 		if ok && f.match(e.Value) {
 			out = append(out, e)
 		}
@@ -246,7 +247,7 @@ func (d *resource[T]) collect(t *cloud.Table[T], f filters[T]) []*cloud.Entry[T]
 		for _, name := range slices.Compact(slices.Sorted(slices.Values(f.names))) {
 			add(t.EntryByName(name))
 		}
-		slices.SortFunc(out, func(a, b *cloud.Entry[T]) int { return compareID(a.Value, b.Value) })
+		slices.SortFunc(out, func(a, b *store.Entry[T]) int { return compareID(a.Value, b.Value) })
 		return out
 	}
 	if candidates, ok := t.Candidates(f.selector); ok {

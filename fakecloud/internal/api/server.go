@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 // serverJSON has all fields of a server but those of serverItems.
@@ -209,7 +210,7 @@ func encodePublicNet(st *cloud.State, s *cloud.Server) publicNetJSON {
 
 var servers = &resource[*cloud.Server]{
 	singular: "server", plural: "servers", kind: cloud.KindServer,
-	table:  func(st *cloud.State) *cloud.Table[*cloud.Server] { return &st.Servers },
+	table:  func(st *cloud.State) *store.Table[*cloud.Server] { return &st.Servers },
 	encode: encodeServer, items: serverItems,
 	sort: map[string]func(a, b *cloud.Server) int{
 		"id": compareID[*cloud.Server], "name": compareName[*cloud.Server], "created": compareCreated[*cloud.Server],

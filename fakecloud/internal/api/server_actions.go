@@ -6,6 +6,7 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/bind"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 // serverActionRoutes are the actions of a server, except for those of serverNetworkRoutes.
@@ -58,7 +59,7 @@ func startedWith(st *cloud.State, action int64, err error, parts ...Part) (Respo
 }
 
 // bindWithID reads the path's id and the body.
-func bindWithID(r *Request, kind cloud.Kind, body any) (int64, error) {
+func bindWithID(r *Request, kind store.Kind, body any) (int64, error) {
 	id, err := r.ID(kind)
 	if err != nil {
 		return 0, err

@@ -5,6 +5,7 @@ import (
 	"net/url"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 type sshKeyJSON struct {
@@ -18,7 +19,7 @@ type sshKeyJSON struct {
 
 var sshKeys = &resource[*cloud.SSHKey]{
 	singular: "ssh_key", plural: "ssh_keys", kind: cloud.KindSSHKey,
-	table: func(st *cloud.State) *cloud.Table[*cloud.SSHKey] { return &st.SSHKeys },
+	table: func(st *cloud.State) *store.Table[*cloud.SSHKey] { return &st.SSHKeys },
 	encode: func(_ Date, _ *cloud.State, k *cloud.SSHKey) any {
 		return sshKeyJSON{k.ID, k.Name, k.Fingerprint, k.PublicKey, k.Labels, timeJSON(k.Created)}
 	},

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/bind"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 type volumeJSON struct {
@@ -25,7 +26,7 @@ type volumeJSON struct {
 
 var volumes = &resource[*cloud.Volume]{
 	singular: "volume", plural: "volumes", kind: cloud.KindVolume,
-	table: func(st *cloud.State) *cloud.Table[*cloud.Volume] { return &st.Volumes },
+	table: func(st *cloud.State) *store.Table[*cloud.Volume] { return &st.Volumes },
 	encode: func(_ Date, _ *cloud.State, v *cloud.Volume) any {
 		return volumeJSON{
 			v.ID, timeJSON(v.Created), v.Name, nullable(v.Server), encodeLocation(v.Location), v.Size, v.LinuxDevice(),

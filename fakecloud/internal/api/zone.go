@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 type zoneJSON struct {
@@ -53,7 +54,7 @@ func encodeZone(_ Date, _ *cloud.State, z *cloud.Zone) any {
 
 var zones = &resource[*cloud.Zone]{
 	singular: "zone", plural: "zones", kind: cloud.KindZone,
-	table:  func(st *cloud.State) *cloud.Table[*cloud.Zone] { return &st.Zones },
+	table:  func(st *cloud.State) *store.Table[*cloud.Zone] { return &st.Zones },
 	encode: encodeZone, find: (*cloud.State).FindZone, public: (*cloud.Zone).WithoutKeys,
 	sort: map[string]func(a, b *cloud.Zone) int{
 		"id": compareID[*cloud.Zone], "name": compareName[*cloud.Zone], "created": compareCreated[*cloud.Zone],

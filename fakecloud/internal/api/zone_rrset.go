@@ -7,6 +7,8 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/bind"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/dns"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 type rrsetJSON struct {
@@ -57,9 +59,9 @@ type commentedRecord struct {
 	Comment string `json:"comment" check:"required"`
 }
 
-func recordsOf[R recordJSON | commentedRecord](requests []R) (all []cloud.Record) {
+func recordsOf[R recordJSON | commentedRecord](requests []R) (all []dns.Record) {
 	for _, r := range requests {
-		all = append(all, cloud.Record(r))
+		all = append(all, dns.Record(r))
 	}
 	return all
 }
@@ -107,11 +109,11 @@ func listRRSets(r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	if _, err := oneOf(q, "type", cloud.RRTypes...); err != nil {
+	if _, err := oneOf(q, "type", dns.Types...); err != nil {
 		return Response{}, err
 	}
 	f := cloud.RRSetFilter{Names: q["name"], Types: q["type"]}
-	if f.Labels, err = cloud.ParseSelector(q.Get("label_selector")); err != nil {
+	if f.Labels, err = store.ParseSelector(q.Get("label_selector")); err != nil {
 		return Response{}, cloud.ErrField("label_selector", err.Error())
 	}
 	z, err := r.Project.View().FindZone(r.zone())
@@ -123,10 +125,10 @@ func listRRSets(r *Request) (Response, error) {
 	}
 	if order, desc, ok := rrsetOrder(keys); ok {
 		// The number of the page may be beyond the end, which only the total tells.
-		_, total, ok := z.RRSetPage(f, cloud.Page{Order: order})
+		_, total, ok := z.RRSetPage(f, store.Page{Order: order})
 		if ok {
 			first := p.first(total)
-			page, _, _ := z.RRSetPage(f, cloud.Page{Order: order, Desc: desc, First: first, N: p.size})
+			page, _, _ := z.RRSetPage(f, store.Page{Order: order, Desc: desc, First: first, N: p.size})
 			return listResponse(r, "rrsets", p, total, func(i int) []byte { return encodeRRSet(z, page[i-first]) }), nil
 		}
 	}
@@ -136,12 +138,12 @@ func listRRSets(r *Request) (Response, error) {
 }
 
 // rrsetOrder returns the order that the sort keys ask for, and reports in ok whether zones maintain it.
-func rrsetOrder(keys []sortKey) (o cloud.Order, desc, ok bool) {
+func rrsetOrder(keys []sortKey) (o store.Order, desc, ok bool) {
 	switch len(keys) {
 	case 0:
-		return cloud.ByName, false, true
+		return store.ByName, false, true
 	case 1:
-		o, ok = map[string]cloud.Order{"name": cloud.ByName, "id": cloud.ByRRSetID, "created": cloud.ByAge}[keys[0].field]
+		o, ok = map[string]store.Order{"name": store.ByName, "id": cloud.ByRRSetID, "created": cloud.ByAge}[keys[0].field]
 		return o, keys[0].desc, ok
 	}
 	return 0, false, false
@@ -232,7 +234,7 @@ func changeRRSetTTL(r *Request) (Response, error) {
 }
 
 // changeRecords answers the actions whose body is a list of records.
-func changeRecords[R recordJSON | commentedRecord](do func(cloud.Project, string, string, string, []cloud.Record) (int64, *cloud.State, error)) func(*Request) (Response, error) {
+func changeRecords[R recordJSON | commentedRecord](do func(cloud.Project, string, string, string, []dns.Record) (int64, *cloud.State, error)) func(*Request) (Response, error) {
 	return func(r *Request) (Response, error) {
 		var body struct {
 			Records []R `json:"records" check:"required,len=1:50"`

@@ -9,7 +9,7 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
-	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/dns"
 )
 
 // MaxText is how many characters a string may have if its tag has no len with an end. The real limits are not known; this one bounds what
@@ -28,7 +28,7 @@ func (b *binder) checkString(path, s string, checks []check) {
 				b.fail(path, "must be one of %s", strings.ReplaceAll(c.arg, "|", ", "))
 			}
 		case "hostname":
-			if !cloud.IsHostname(s) {
+			if !dns.IsHostname(s) {
 				b.fail(path, "must be a valid hostname as per RFC 1123")
 			}
 		case "notblank":

@@ -3,6 +3,8 @@ package cloud
 import (
 	"testing"
 	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 // cycle starts an action on a server, and lets it end.
@@ -122,7 +124,7 @@ func TestActionsOfAKindArePagesOfAnIndex(t *testing.T) {
 			}
 			for first := 0; first < len(want)+3; first += 7 {
 				for _, desc := range []bool{false, true} {
-					page := st.Actions.PageOfKind(kind, running, Page{First: first, N: 7, Desc: desc})
+					page := st.Actions.PageOfKind(kind, running, store.Page{First: first, N: 7, Desc: desc})
 					for i, e := range page {
 						at := first + i
 						if desc {

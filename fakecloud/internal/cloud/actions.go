@@ -7,6 +7,8 @@ import (
 	"iter"
 	"slices"
 	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 // ActionStatus is the status of an action.
@@ -21,7 +23,7 @@ const (
 
 // Ref names one resource.
 type Ref struct {
-	Kind Kind
+	Kind store.Kind
 	ID   int64
 }
 
@@ -30,12 +32,12 @@ func compareRef(a, b Ref) int {
 }
 
 // KindAction is the kind of actions.
-const KindAction Kind = "action"
+const KindAction store.Kind = "action"
 
 // Action is an asynchronous task that targets one or more resources.
 // It is forgotten some time after its end: see finishedAction.
 type Action struct {
-	Meta
+	store.Meta
 	Command   string
 	Status    ActionStatus
 	Finished  time.Time
@@ -68,24 +70,24 @@ func (a *Action) Clone() *Action {
 
 // ActionTable holds a project's actions and the locks of the running ones.
 type ActionTable struct {
-	Table[*Action]
-	byResource ascending[resourceAction]
+	store.Table[*Action]
+	byResource store.Ascending[resourceAction]
 	all        kindIndex
 	running    kindIndex
 	unfinished int // the number of running actions
-	locks      ascending[lock]
+	locks      store.Ascending[lock]
 }
 
 // kindIndex orders actions by the kinds of their resources, and then by id.
 type kindIndex struct {
-	keys   ascending[uint64] // see Ref.key; the ids are those of actions
-	counts [kindSlots]uint32 // of keys, by kind
+	keys   store.Ascending[uint64] // see Ref.key; the ids are those of actions
+	counts [kindSlots]uint32       // of keys, by kind
 }
 
 const kindSlots = 16 // more than there are kinds
 
 func newKindIndex() kindIndex {
-	return kindIndex{keys: newAscending(func(a, b uint64) bool { return a < b })}
+	return kindIndex{keys: store.NewAscending(func(a, b uint64) bool { return a < b })}
 }
 
 // change adds or removes an action.
@@ -106,7 +108,7 @@ func (x *kindIndex) change(a *Action, add bool) {
 }
 
 // page returns the ids of a page of the actions of a kind.
-func (x *kindIndex) page(kind Kind, p Page) []int64 {
+func (x *kindIndex) page(kind store.Kind, p store.Page) []int64 {
 	slot := Ref{Kind: kind}.key() >> kindShift
 	before, count := 0, int(x.counts[slot])
 	for _, n := range x.counts[:slot] {
@@ -121,7 +123,7 @@ func (x *kindIndex) page(kind Kind, p Page) []int64 {
 	} else {
 		p.First += before
 	}
-	return pageOf(&x.keys, p, n, func(key uint64) int64 { return int64(key & (1<<kindShift - 1)) })
+	return store.PageOf(&x.keys, p, n, func(key uint64) int64 { return int64(key & (1<<kindShift - 1)) })
 }
 
 // resourceAction and lock name a resource by its key.
@@ -133,7 +135,7 @@ type resourceAction struct {
 type lock resourceAction
 
 // key orders references by kind and id. It has no pointers: these make large trees expensive to copy and to collect. Servers are
-// last, because most new actions are those of new servers: see ascending.
+// last, because most new actions are those of new servers: see store.Ascending.
 func (r Ref) key() uint64 {
 	kind := slices.IndexFunc(resources[:], func(d resourceKind) bool { return d.kind == r.Kind })
 	return uint64(len(resources)-kind)<<kindShift | uint64(r.ID)
@@ -141,27 +143,30 @@ func (r Ref) key() uint64 {
 
 const kindShift = 56 // ids are below 2^53
 
-func (t *ActionTable) init(kind Kind) {
+// Init is [store.Table.Init], for the indexes, too.
+func (t *ActionTable) Init(kind store.Kind) {
 	*t = ActionTable{
-		Table: newTable[*Action](kind),
-		byResource: newAscending(func(a, b resourceAction) bool {
+		Table: store.NewNamelessTable[*Action](kind),
+		byResource: store.NewAscending(func(a, b resourceAction) bool {
 			return cmp.Or(cmp.Compare(a.resource, b.resource), cmp.Compare(a.action, b.action)) < 0
 		}),
-		locks: newAscending(func(a, b lock) bool {
+		locks: store.NewAscending(func(a, b lock) bool {
 			return cmp.Or(cmp.Compare(a.resource, b.resource), cmp.Compare(a.action, b.action)) < 0
 		}),
 	}
 	t.all, t.running = newKindIndex(), newKindIndex()
-	t.nameless = true
 }
 
-func (t *ActionTable) publish() { t.begin(nil) }
-func (t *ActionTable) begin(l *changeLog) {
-	t.Table.begin(l)
-	t.byResource.share()
-	t.all.keys.share()
-	t.running.keys.share()
-	t.locks.share()
+// Publish is [store.Table.Publish], for the indexes, too.
+func (t *ActionTable) Publish() { t.Begin(nil) }
+
+// Begin is [store.Table.Begin], for the indexes, too.
+func (t *ActionTable) Begin(l *store.ChangeLog) {
+	t.Table.Begin(l)
+	t.byResource.Share()
+	t.all.keys.Share()
+	t.running.keys.Share()
+	t.locks.Share()
 }
 
 // start records a new action.
@@ -200,14 +205,14 @@ func (t *ActionTable) forget(id int64) {
 func (t *ActionTable) Unfinished() int { return t.unfinished }
 
 // CountOfKind returns how many actions target any resource of a kind. With running, it counts only those that have not ended.
-func (t *ActionTable) CountOfKind(kind Kind, running bool) int {
+func (t *ActionTable) CountOfKind(kind store.Kind, running bool) int {
 	return int(t.index(running).counts[Ref{Kind: kind}.key()>>kindShift])
 }
 
 // PageOfKind returns a page of the actions that CountOfKind counts. Its cost depends on the size of the page. The order is by id.
-func (t *ActionTable) PageOfKind(kind Kind, running bool, p Page) []*Entry[*Action] {
+func (t *ActionTable) PageOfKind(kind store.Kind, running bool, p store.Page) []*store.Entry[*Action] {
 	ids := t.index(running).page(kind, p)
-	page := make([]*Entry[*Action], len(ids))
+	page := make([]*store.Entry[*Action], len(ids))
 	for i, id := range ids {
 		page[i], _ = t.Entry(id)
 	}
@@ -222,9 +227,9 @@ func (t *ActionTable) index(running bool) *kindIndex {
 }
 
 // OfKind yields the actions that CountOfKind counts, by ascending id.
-func (t *ActionTable) OfKind(kind Kind, running bool) iter.Seq[*Entry[*Action]] {
+func (t *ActionTable) OfKind(kind store.Kind, running bool) iter.Seq[*store.Entry[*Action]] {
 	start := Ref{Kind: kind}.key()
-	return func(yield func(*Entry[*Action]) bool) {
+	return func(yield func(*store.Entry[*Action]) bool) {
 		t.index(running).keys.Ascend(start, func(key uint64) bool {
 			if key>>kindShift != start>>kindShift {
 				return false
@@ -237,9 +242,9 @@ func (t *ActionTable) OfKind(kind Kind, running bool) iter.Seq[*Entry[*Action]] 
 
 // Of yields the actions that target one resource, by ascending id. They stay after the resource is
 // deleted.
-func (t *ActionTable) Of(ref Ref) iter.Seq[*Entry[*Action]] {
+func (t *ActionTable) Of(ref Ref) iter.Seq[*store.Entry[*Action]] {
 	resource := ref.key()
-	return func(yield func(*Entry[*Action]) bool) {
+	return func(yield func(*store.Entry[*Action]) bool) {
 		t.byResource.Ascend(resourceAction{resource: resource}, func(ra resourceAction) bool {
 			if ra.resource != resource {
 				return false
@@ -313,7 +318,7 @@ const ActionFailedCode Code = "action_failed"
 // from the state: the returned one is no longer current.
 func (tx *Tx) Start(spec ActionSpec) *Action {
 	a := &Action{
-		Meta:      Meta{ID: tx.cloud.newID(), Created: tx.now},
+		Meta:      store.Meta{ID: tx.cloud.newID(), Created: tx.now},
 		Command:   spec.Command,
 		Status:    ActionRunning,
 		Resources: spec.Resources,
@@ -465,7 +470,7 @@ func (tx *Tx) RequireUnlocked(refs ...Ref) error {
 func (tx *Tx) RequireNoConflict(refs ...Ref) error {
 	for _, r := range refs {
 		if tx.Actions.Locked(r) {
-			return ErrConflict(r.Kind.words() + " has changed during request")
+			return ErrConflict(words(r.Kind) + " has changed during request")
 		}
 	}
 	return nil

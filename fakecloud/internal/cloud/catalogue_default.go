@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 //go:embed catalogue/*.yaml
@@ -221,7 +223,7 @@ func (b *catalogueBuilder) images() {
 	for _, d := range b.data.Images {
 		for _, arch := range slices.Backward(slices.Sorted(maps.Keys(d.IDs))) { // x86 first
 			b.Images = append(b.Images, &Image{
-				Meta: Meta{ID: d.IDs[arch], Name: d.Name, Labels: map[string]string{}, Created: d.Created.Time},
+				Meta: store.Meta{ID: d.IDs[arch], Name: d.Name, Labels: map[string]string{}, Created: d.Created.Time},
 				Type: cmp.Or(d.Type, "system"), Status: "available", Description: d.Description,
 				DiskSize: d.DiskSize, OSFlavor: d.Flavor, OSVersion: d.Version,
 				Architecture: arch, RapidDeploy: true, Deprecation: d.Deprecated.deprecation(),

@@ -3,10 +3,12 @@ package cloud
 import (
 	"slices"
 	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 // KindCertificate is the kind of certificates.
-const KindCertificate Kind = "certificate"
+const KindCertificate store.Kind = "certificate"
 
 // Certificate is a TLS certificate for the HTTPS services of load balancers. It is uploaded or managed.
 // The cloud gets a managed certificate from a certificate authority and renews it.
@@ -21,7 +23,7 @@ const KindCertificate Kind = "certificate"
 // renewal is retried only on request, and sends no email. It is not known whether the real API refuses
 // a certificate that has expired or that was uploaded before; here it is accepted.
 type Certificate struct {
-	Meta
+	store.Meta
 	Type string // uploaded or managed
 	// Certificate is the PEM chain; empty while a managed certificate is not issued.
 	Certificate string
@@ -70,15 +72,15 @@ func (c *Certificate) Ref() Ref { return Ref{KindCertificate, c.ID} }
 
 // newCertificate checks the fields that all certificates have, and returns the Meta of a new one.
 // Errors: invalid_input, resource_limit_exceeded, uniqueness_error.
-func (tx *Tx) newCertificate(name string, labels map[string]string) (Meta, error) {
+func (tx *Tx) newCertificate(name string, labels map[string]string) (store.Meta, error) {
 	if err := ValidateLabels(labels); err != nil {
-		return Meta{}, err
+		return store.Meta{}, err
 	}
 	if err := tx.checkLimit(&tx.Certificates); err != nil {
-		return Meta{}, err
+		return store.Meta{}, err
 	}
 	if err := RequireUniqueName(&tx.Certificates, name, 0); err != nil {
-		return Meta{}, err
+		return store.Meta{}, err
 	}
 	return tx.NewMeta(name, labels), nil
 }
@@ -128,14 +130,14 @@ func (p Project) UploadCertificate(in UploadCertificate) (*Certificate, *State, 
 
 // UpdateCertificate changes name and labels. Errors: not_found, invalid_input, uniqueness_error.
 func (p Project) UpdateCertificate(id int64, in UpdateResource) (*State, error) {
-	return updateMeta(p, func(tx *Tx) *Table[*Certificate] { return &tx.Certificates }, id, in)
+	return updateMeta(p, func(tx *Tx) *store.Table[*Certificate] { return &tx.Certificates }, id, in)
 }
 
 // DeleteCertificate deletes a certificate. Errors: not_found, locked (it is being issued), service_error (it is used by a load
 // balancer).
 func (p Project) DeleteCertificate(id int64) error {
 	_, err := p.update(func(tx *Tx) error {
-		c, err := tx.Certificates.Find(id)
+		c, err := Find(&tx.Certificates, id)
 		if err != nil {
 			return err
 		}

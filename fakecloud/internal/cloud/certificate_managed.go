@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/dns"
 )
 
 // The terms of managed certificates, which are those of Let's Encrypt, and the times of renewal.
@@ -65,7 +67,7 @@ func (p Project) CreateManagedCertificate(in CreateManagedCertificate) (c *Certi
 // Errors: not_found, locked, unsupported_error (it is not managed, or nothing has failed).
 func (p Project) RetryCertificate(id int64) (action int64, st *State, err error) {
 	st, err = p.update(func(tx *Tx) error {
-		c, err := tx.Certificates.Find(id)
+		c, err := Find(&tx.Certificates, id)
 		if err != nil {
 			return err
 		}
@@ -115,7 +117,7 @@ func (tx *Tx) issue(c *Certificate, command string) (action int64) {
 // signManaged is the effect of issuing: a new key and a new certificate. It fails if a domain asks for a failure, or if one of
 // the project's zones is against it.
 func (tx *Tx) signManaged(id int64) error {
-	c, err := tx.Certificates.Find(id)
+	c, err := Find(&tx.Certificates, id)
 	if err != nil {
 		return err
 	}
@@ -238,7 +240,7 @@ func checkDomains(domains []string) ([]string, error) {
 func isDomain(d string) bool {
 	name := strings.TrimPrefix(d, "*.")
 	dot := strings.LastIndexByte(name, '.')
-	if len(d) > maxDomainNameLength || dot < 0 || !isSubdomain(name) {
+	if len(d) > maxDomainNameLength || dot < 0 || !dns.IsSubdomain(name) {
 		return false
 	}
 	last := name[dot+1:]

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/dns"
 )
 
 // managedIssuer is the name of the authority of managed certificates in CAA records. The API document names Let's Encrypt.
@@ -44,7 +46,7 @@ func (st *State) zoneOf(domain string) (*Zone, bool) {
 
 // permitsIssuer reports whether CAA records permit the authority of managed certificates (RFC 8659, sections 4.2 and 4.3).
 // Properties for a wildcard replace the others. Without a property, all authorities are permitted.
-func permitsIssuer(records []Record, wildcard bool) bool {
+func permitsIssuer(records []dns.Record, wildcard bool) bool {
 	issuers := map[string][]string{}
 	for _, r := range records {
 		fields := strings.SplitN(r.Value, " ", 3) // flags, tag, value

@@ -1,6 +1,10 @@
 package cloud
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/dns"
+)
 
 func TestZonesDecideWhetherACertificateIsIssued(t *testing.T) {
 	t.Parallel()
@@ -8,7 +12,7 @@ func TestZonesDecideWhetherACertificateIsIssued(t *testing.T) {
 	caa := func(name string, values ...string) RRSet {
 		set := RRSet{Name: name, Type: "CAA"}
 		for _, v := range values {
-			set.Records = append(set.Records, Record{Value: v})
+			set.Records = append(set.Records, dns.Record{Value: v})
 		}
 		return set
 	}
@@ -62,7 +66,7 @@ func TestACertificateIsIssuedWhenItsZonePermitsIt(t *testing.T) {
 	t.Parallel()
 	p, _ := certificateProject(t, Options{})
 	_, _, _, err := p.CreateZone(CreateZone{Name: "a.example", Mode: ZonePrimary, RRSets: []RRSet{
-		{Name: "@", Type: "CAA", Records: []Record{{Value: `0 issue "pki.example"`}}},
+		{Name: "@", Type: "CAA", Records: []dns.Record{{Value: `0 issue "pki.example"`}}},
 	}})
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/dns"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 // checkOthers is checkInvariants for what that leaves out: names, certificates, zones, images and the catalogue's references.
@@ -68,7 +71,7 @@ func checkOthers(t *testing.T, st *State) {
 }
 
 // checkNames fails the test if a table lists a resource twice, or two that have the same name.
-func checkNames[T Object[T]](t *testing.T, all *Table[T]) {
+func checkNames[T store.Object[T]](t *testing.T, all *store.Table[T]) {
 	t.Helper()
 	last, names := int64(0), map[string]int64{}
 	for v := range all.All() {
@@ -95,7 +98,7 @@ func (m *model) otherOperations() []func() {
 	image := func() int64 { st := m.View(); return m.one(idsOf(&st.Images)) }
 	zone := func() string { return few("zone-") + ".example" }
 	port := func() *int { return new(80 + m.rnd.IntN(3)) }
-	records := func() []Record { return []Record{{Value: fmt.Sprintf("198.51.100.%d", m.rnd.IntN(4))}} }
+	records := func() []dns.Record { return []dns.Record{{Value: fmt.Sprintf("198.51.100.%d", m.rnd.IntN(4))}} }
 	subnet := func() netip.Prefix {
 		return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 9, byte(m.rnd.IntN(4)), 0}), 24)
 	}
@@ -210,7 +213,7 @@ func TestReferencesAgreeWhileManyClientsWrite(t *testing.T) {
 		models = append(models, m)
 		lists = append(lists, slices.Concat(m.operations(), m.floatingIPOperations(), m.volumeOperations(), m.firewallOperations(), m.certificateOperations(), m.otherOperations()))
 	}
-	seen, used := map[Kind]bool{}, false
+	seen, used := map[store.Kind]bool{}, false
 	for round := range rounds {
 		var writers, readers sync.WaitGroup
 		ended := make(chan struct{})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/simclock"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 // Options configure a Cloud. The zero value works: real time, actions that end at once, no limits.
@@ -77,10 +78,10 @@ type Cloud struct {
 	backlog  bool             // more work is due than a write runs
 	finished []finishedAction // not forgotten yet, in the order of their ends
 	ips      *addressPool
-	lbIPs    *addressPool  // the same as ips unless configured
-	private  reservations  // in networks
-	changed  chan struct{} // closed by the next commit; nil if no call of Await waits for it
-	spareLog *changeLog    // empty, for the next transaction
+	lbIPs    *addressPool     // the same as ips unless configured
+	private  reservations     // in networks
+	changed  chan struct{}    // closed by the next commit; nil if no call of Await waits for it
+	spareLog *store.ChangeLog // empty, for the next transaction
 	// lastLabels are those of the last resource that was made with labels.
 	lastLabels map[string]string
 	events     eventHub
@@ -254,10 +255,10 @@ func (c *Cloud) Reset() {
 	c.nextDue.Store(noJob)
 	for _, d := range *c.projects.Load() {
 		before, after := d.state.Load(), newState(c.catalogue)
-		tx := &Tx{State: after, project: d, now: c.Now(), log: &changeLog{}}
+		tx := &Tx{State: after, project: d, now: c.Now(), log: &store.ChangeLog{}}
 		if c.events.subscribers > 0 { // to visit all resources takes seconds if there are many
 			for _, t := range before.tables() {
-				t.recordGone(tx.log)
+				t.RecordGone(tx.log)
 			}
 		}
 		clear(d.followers)
@@ -352,17 +353,17 @@ func (c *Cloud) begin(d *projectData, from *State, now time.Time, o *ActionOutco
 	next := *from
 	tx := &Tx{State: &next, cloud: c, project: d, now: now, log: c.newLog(), outcome: o}
 	for _, t := range tx.tables() {
-		t.begin(tx.log)
+		t.Begin(tx.log)
 	}
 	return tx
 }
 
 // newLog returns an empty log, if possible the one of the last transaction: a new one has to grow.
-func (c *Cloud) newLog() *changeLog {
+func (c *Cloud) newLog() *store.ChangeLog {
 	log := c.spareLog
 	c.spareLog = nil
 	if log == nil {
-		log = &changeLog{}
+		log = &store.ChangeLog{}
 	}
 	return log
 }
@@ -374,11 +375,11 @@ func (c *Cloud) commit(all ...*Tx) {
 	c.seal(last)
 	defer func() {
 		c.spareLog = last.log
-		c.spareLog.clear()
+		c.spareLog.Clear()
 	}()
 	changed := false
 	for _, tx := range all {
-		changed = changed || len(tx.log.changes) > 0
+		changed = changed || len(tx.log.Changes) > 0
 	}
 	if !changed {
 		return
@@ -391,7 +392,7 @@ func (c *Cloud) commit(all ...*Tx) {
 // seal ends the writing of a transaction and hands on what it has scheduled. Its state may not change any more.
 func (c *Cloud) seal(tx *Tx) {
 	for _, t := range tx.tables() {
-		t.publish()
+		t.Publish()
 	}
 	d := tx.project
 	for id, runs := range tx.followers {

@@ -13,6 +13,8 @@ import (
 	"weak"
 
 	testclock "k8s.io/utils/clock/testing"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 // clockedCloud returns a cloud whose actions take a minute on a clock that only the test moves.
@@ -95,13 +97,13 @@ func TestTheIndexesOfAStateThatWasReadNeverChange(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 0))
 	random := func() string { return strconv.Itoa(r.IntN(1000)) }
 	show := func(st *State) (text string) {
-		for _, o := range []Order{ByID, ByName} {
-			for _, e := range st.SSHKeys.Page(Page{Order: o, N: 1000}) {
+		for _, o := range []store.Order{store.ByID, store.ByName} {
+			for _, e := range st.SSHKeys.Page(store.Page{Order: o, N: 1000}) {
 				text += e.Value.Name + " "
 			}
 		}
 		for _, selector := range []string{"a", "b=1"} {
-			s, _ := ParseSelector(selector)
+			s, _ := store.ParseSelector(selector)
 			c, _ := st.SSHKeys.Candidates(s)
 			text += fmt.Sprintln(selector, c.IDs(0, c.Len()))
 		}
@@ -120,9 +122,9 @@ func TestTheIndexesOfAStateThatWasReadNeverChange(t *testing.T) {
 				tx.Start(ActionSpec{Command: "x", Resources: []Ref{{KindSSHKey, k.ID}}, Locks: []Ref{{KindSSHKey, k.ID}}})
 			}
 			if n := tx.SSHKeys.Len(); n > 0 {
-				id := tx.SSHKeys.Page(Page{First: r.IntN(n), N: 1})[0].Value.ID
+				id := tx.SSHKeys.Page(store.Page{First: r.IntN(n), N: 1})[0].Value.ID
 				tx.SSHKeys.Update(id, func(k *SSHKey) { k.Name, k.Labels = random(), map[string]string{"a": random()} })
-				tx.SSHKeys.Delete(tx.SSHKeys.Page(Page{First: r.IntN(n), N: 1})[0].Value.ID)
+				tx.SSHKeys.Delete(tx.SSHKeys.Page(store.Page{First: r.IntN(n), N: 1})[0].Value.ID)
 			}
 			if fails {
 				return errors.New("boom")
@@ -139,17 +141,6 @@ func TestTheIndexesOfAStateThatWasReadNeverChange(t *testing.T) {
 			t.Fatalf("a later write changed a state from\n%s\nto\n%s", want, got)
 		}
 	}
-}
-
-func TestWritingToAPublishedTablePanics(t *testing.T) {
-	t.Parallel()
-	p, _ := clockedCloud(t)
-	defer func() {
-		if recover() == nil {
-			t.Error("want a panic")
-		}
-	}()
-	p.View().SSHKeys.Put(&SSHKey{})
 }
 
 func TestReadersSeeConsistentStatesWhileWritersWrite(t *testing.T) {
@@ -187,29 +178,6 @@ func TestReadersSeeConsistentStatesWhileWritersWrite(t *testing.T) {
 	}
 	close(stop)
 	wg.Wait()
-}
-
-func TestATableKeepsBothOrders(t *testing.T) {
-	t.Parallel()
-	p, _ := clockedCloud(t)
-	st, _ := p.update(func(tx *Tx) error {
-		for _, n := range []string{"c", "a", "d", "b"} {
-			putKey(tx, n)
-		}
-		a, _ := tx.SSHKeys.ByName("a")
-		tx.SSHKeys.Delete(a.ID)
-		return nil
-	})
-	var byID, byName string
-	for _, e := range st.SSHKeys.Page(Page{Order: ByID, N: 9}) {
-		byID += e.Value.Name
-	}
-	for _, e := range st.SSHKeys.Page(Page{Order: ByName, N: 9}) {
-		byName += e.Value.Name
-	}
-	if byID != "cdb" || byName != "bcd" {
-		t.Errorf("by id %s, by name %s", byID, byName)
-	}
 }
 
 // startOn starts an action that locks one resource.
@@ -519,86 +487,6 @@ func TestProjectsDoNotSeeEachOther(t *testing.T) {
 	_, _ = p.update(func(tx *Tx) error { putKey(tx, "a"); return nil })
 	if other.View().SSHKeys.Len() != 0 || p.View().SSHKeys.Len() != 1 {
 		t.Error("the key is in the wrong project")
-	}
-}
-
-func TestPagesOfATable(t *testing.T) {
-	t.Parallel()
-	c := New(Options{})
-	defer c.Close()
-	p, _ := c.Project(1)
-	page := func(want string, page Page) {
-		t.Helper()
-		got := ""
-		for _, e := range p.View().PlacementGroups.Page(page) {
-			got += e.Value.Name
-		}
-		if got != want {
-			t.Errorf("%+v: %s, want %s", page, got, want)
-		}
-	}
-	page("", Page{N: 2})
-	addGroups(t, p, "c", "a", "b")
-	page("ca", Page{N: 2})
-	page("b", Page{First: 2, N: 2})
-	page("bac", Page{Desc: true, N: 5})
-	page("abc", Page{Order: ByName, N: 3})
-	page("ba", Page{Order: ByName, Desc: true, First: 1, N: 9})
-	page("", Page{First: 3, N: 1})
-}
-
-func addGroups(t *testing.T, p Project, names ...string) {
-	t.Helper()
-	if _, err := p.update(func(tx *Tx) error {
-		for _, n := range names {
-			tx.PlacementGroups.Put(&PlacementGroup{Meta: tx.NewMeta(n, nil)})
-		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// The second request for a page keeps it until the table changes.
-func TestAPageIsKeptUntilItsTableChanges(t *testing.T) {
-	t.Parallel()
-	c := New(Options{})
-	defer c.Close()
-	p, _ := c.Project(1)
-	encoded := 0
-	ask := func(key PageKey) (cached bool) {
-		groups := &p.View().PlacementGroups
-		if groups.CachedPage(key) != nil {
-			return true
-		}
-		groups.CachePage(key, func() EncodedPage {
-			encoded++
-			return EncodedPage{}
-		})
-		return false
-	}
-	key := PageKey{Host: "a", Query: "page=2"}
-	for i, add := range []string{"a", "b"} {
-		addGroups(t, p, add)
-		for request, want := range []bool{false, false, true, true} {
-			if got := ask(key); got != want {
-				t.Errorf("version %d, request %d: cached is %v", i, request, got)
-			}
-		}
-	}
-	if encoded != 2 {
-		t.Errorf("encoded %d times, want once for each version", encoded)
-	}
-	for _, other := range []PageKey{{"b", "page=2", false}, {"a", "page=3", false}, {"a", "page=2", true}} {
-		if ask(other) {
-			t.Errorf("%v got the page of another request", other)
-		}
-	}
-	for i := range 3 * maxCachedPages {
-		ask(PageKey{Query: fmt.Sprint(i)})
-	}
-	if kept := len(*p.View().PlacementGroups.pages.list.Load()); kept != maxCachedPages {
-		t.Errorf("%d pages are kept, want %d", kept, maxCachedPages)
 	}
 }
 

@@ -8,15 +8,15 @@
 // writers do not wait for each other.
 //
 // Writers are serialized. A write is a function that gets a [Tx], a private copy of the state
-// (copy-on-write B-trees, so that a copy costs nothing until it is changed). If the function
+// (copy-on-write B-trees, see package store: a copy costs nothing until it is changed). If the function
 // returns an error, the copy is dropped. If it returns nil, the copy becomes the published state
 // and the changes go out as [Event]s. A request is never applied by half.
 //
 // # Resources that show parts of others
 //
-// A resource is encoded once per change (see [Entry.Encoded]). A server shows its placement group,
+// A resource is encoded once per change (see [store.Entry.Encoded]). A server shows its placement group,
 // a network shows its servers. Such a part must be written to the resource that shows it, or that
-// resource must be touched when the part changes: [Table.Touch].
+// resource must be touched when the part changes: [store.Table.Touch].
 //
 // # Time
 //

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 // Code is an error code of the API, as in the `code` of an error's JSON.
@@ -68,11 +70,24 @@ func ErrLimitExceeded(limit, message string) *Error {
 }
 
 // ErrNotFound is 404 not_found for a resource.
-func ErrNotFound(kind Kind, id any) *Error {
+func ErrNotFound(kind store.Kind, id any) *Error {
 	return &Error{
 		Code: "not_found", Status: 404,
 		Message: fmt.Sprintf("%s with ID '%v' not found", strings.ReplaceAll(string(kind), "_", " "), id),
 	}
+}
+
+// words returns a kind as the real API's messages write it.
+func words(kind store.Kind) string {
+	switch kind {
+	case KindPrimaryIP:
+		return "Primary IP" // OpenRouterLabs/spawn issue 2902
+	case KindFloatingIP:
+		return "Floating IP"
+	case KindSSHKey:
+		return "SSH key" // snowdrop/k8s-infra issue 214
+	}
+	return strings.ReplaceAll(string(kind), "_", " ")
 }
 
 // ErrNoRoute is 404 not_found for a path that the API does not have. nearest are the operations of the most similar path. The
@@ -178,10 +193,10 @@ func ErrResourceInUse(message string) *Error {
 
 // ErrLocked is 423 locked: an action is running on the resource. The real API's message about a server is in
 // terraform-provider-hcloud issues 492 and 734.
-func ErrLocked(kind Kind) *Error {
+func ErrLocked(kind store.Kind) *Error {
 	return &Error{
 		Code: "locked", Status: 423,
-		Message: fmt.Sprintf("cannot perform operation because %s is locked", kind.words()),
+		Message: fmt.Sprintf("cannot perform operation because %s is locked", words(kind)),
 	}
 }
 

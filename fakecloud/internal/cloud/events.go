@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 // EventType says what happened to a resource.
@@ -25,7 +27,7 @@ type Event struct {
 	Time    time.Time
 	Project int64
 	Type    EventType
-	Kind    Kind
+	Kind    store.Kind
 	ID      int64
 	// Old and New are the resource before and after the change, such as a *Server for KindServer. Old is nil
 	// if it was created, New is nil if it was deleted. They must not be changed.
@@ -76,26 +78,26 @@ func newEventBatch() *eventBatch { return &eventBatch{ready: make(chan struct{})
 func (h *eventHub) publish(all ...*Tx) {
 	n := 0
 	for _, tx := range all {
-		n += len(tx.log.changes)
+		n += len(tx.log.Changes)
 	}
 	if n == 0 || h.subscribers == 0 || h.closed {
 		return
 	}
 	events, texts := make([]Event, 0, n), make([]eventText, n)
 	for _, tx := range all {
-		for _, c := range tx.log.changes {
-			if c.old == nil && c.new == nil { // created and deleted in one transaction
+		for _, c := range tx.log.Changes {
+			if c.Old == nil && c.New == nil { // created and deleted in one transaction
 				continue
 			}
 			h.seq++
 			e := Event{
-				Seq: h.seq, Time: tx.now, Project: tx.project.id, Kind: c.kind, ID: c.id, Old: c.old, New: c.new, State: tx.State,
+				Seq: h.seq, Time: tx.now, Project: tx.project.id, Kind: c.Kind, ID: c.ID, Old: c.Old, New: c.New, State: tx.State,
 				Type: EventUpdated, text: &texts[len(events)],
 			}
 			switch {
-			case c.old == nil:
+			case c.Old == nil:
 				e.Type = EventCreated
-			case c.new == nil:
+			case c.New == nil:
 				e.Type = EventDeleted
 			}
 			events = append(events, e)

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 // KindFirewall is the kind of firewalls.
-const KindFirewall Kind = "firewall"
+const KindFirewall store.Kind = "firewall"
 
 // Limits of firewalls (API document, create_firewall and apply_firewall_to_resources).
 const (
@@ -31,13 +33,13 @@ const (
 // load balancers reach ([State.Reaches]). Left out: the rules for outbound traffic, and all packets that no load balancer
 // sends.
 type Firewall struct {
-	Meta
+	store.Meta
 	// Rules are those that the firewall shows: those for `in` before those for `out`. They are replaced as a whole.
 	Rules []FirewallRule
 
 	inForce []FirewallRule // the rules that filter: while an action sets Rules, those before it
 	setting bool           // whether an action that sets the rules is running
-	targets ascending[FirewallTarget]
+	targets store.Ascending[FirewallTarget]
 	applied int // how many targets there have been
 }
 
@@ -52,7 +54,7 @@ type ServerFirewall struct {
 // Clone implements Object.
 func (f *Firewall) Clone() *Firewall {
 	c := *f
-	c.targets.share()
+	c.targets.Share()
 	return &c
 }
 
@@ -90,7 +92,7 @@ func (p Project) CreateFirewall(in CreateFirewall) (f *Firewall, actions []int64
 		); err != nil {
 			return err
 		}
-		f = &Firewall{Meta: tx.NewMeta(in.Name, in.Labels), targets: newAscending(lessTarget)}
+		f = &Firewall{Meta: tx.NewMeta(in.Name, in.Labels), targets: store.NewAscending(lessTarget)}
 		added, err := tx.addTargets(f, in.ApplyTo, true)
 		if err != nil {
 			return err
@@ -145,7 +147,7 @@ func (tx *Tx) findFirewallTarget(f *Firewall, t FirewallTarget, prefix string, c
 		if len(t.Selector) > MaxFirewallSelector {
 			return t, ErrField(field, fmt.Sprintf("has %d bytes: must have at most %d", len(t.Selector), MaxFirewallSelector))
 		}
-		selector, err := ParseSelector(t.Selector)
+		selector, err := store.ParseSelector(t.Selector)
 		if err != nil {
 			return t, ErrField(field, err.Error())
 		}
@@ -223,7 +225,7 @@ func (p Project) DeleteFirewall(id int64) error {
 
 // freeFirewall returns a firewall that no action is changing. Errors: not_found, conflict.
 func (tx *Tx) freeFirewall(id int64) (*Firewall, error) {
-	f, err := tx.Firewalls.Find(id)
+	f, err := Find(&tx.Firewalls, id)
 	if err != nil {
 		return nil, err
 	}

@@ -102,7 +102,7 @@ func (tx *Tx) startSelected(id int64, server Ref, selector string) {
 		Effect: func(tx *Tx) {
 			tx.Firewalls.Update(id, func(f *Firewall) {
 				if t, ok := f.targets.Get(FirewallTarget{Selector: selector}); ok {
-					t.coming = withID(t.coming, server.ID, false)
+					t.coming = t.coming.With(server.ID, false)
 					f.targets.Set(t)
 				}
 			})

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"iter"
 	"slices"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 // FirewallTarget is a server or a label selector that a firewall is applied to.
@@ -14,9 +16,9 @@ type FirewallTarget struct {
 	order    int  // of applying
 	pending  bool // an action that applies or removes it is running
 	filters  bool // the rules are in force: from the end of the action that applies it to the end of the one that removes it
-	selector *Selector
-	selected *idSet // the servers that the selector selects; nil for none
-	coming   *idSet // the servers to which an action of their own has yet to apply the firewall; nil for none
+	selector *store.Selector
+	selected *store.IDSet // the servers that the selector selects; nil for none
+	coming   *store.IDSet // the servers to which an action of their own has yet to apply the firewall; nil for none
 }
 
 // lessTarget orders the targets of a firewall: label selectors come first.
@@ -25,15 +27,10 @@ func lessTarget(a, b FirewallTarget) bool {
 }
 
 // Servers returns the ascending ids of the servers that the selector selects.
-func (t FirewallTarget) Servers() []int64 {
-	if t.selected == nil {
-		return nil
-	}
-	return t.selected.Items()
-}
+func (t FirewallTarget) Servers() []int64 { return t.selected.Items() }
 
 // selects reports whether the selector selects the server.
-func (t FirewallTarget) selects(server int64) bool { return hasID(t.selected, server) }
+func (t FirewallTarget) selects(server int64) bool { return t.selected.Has(server) }
 
 // AppliedTo returns the targets in the order of applying.
 func (f *Firewall) AppliedTo() []FirewallTarget {
@@ -77,7 +74,7 @@ func (f *Firewall) filters(s *Server) bool {
 		return true
 	}
 	for t := range f.selectors() {
-		if t.filters && t.selector.Matches(s.Labels) && !hasID(t.coming, s.ID) {
+		if t.filters && t.selector.Matches(s.Labels) && !t.coming.Has(s.ID) {
 			return true
 		}
 	}
@@ -91,9 +88,9 @@ func (tx *Tx) indexTarget(firewall int64, t FirewallTarget, added bool) {
 	}
 	entry := selectorTerm{kind: KindFirewall, owner: firewall, selector: t.Selector}
 	if added {
-		tx.indexSelectors(entry, nil, t.selector.terms())
+		tx.indexSelectors(entry, nil, t.selector.Terms())
 	} else {
-		tx.indexSelectors(entry, t.selector.terms(), nil)
+		tx.indexSelectors(entry, t.selector.Terms(), nil)
 	}
 }
 
@@ -112,7 +109,7 @@ func (tx *Tx) refreshFirewall(id int64, targets []FirewallTarget) {
 }
 
 // serversWith returns the ids of the servers whose labels match a selector.
-func (st *State) serversWith(selector *Selector) (ids []int64) {
+func (st *State) serversWith(selector *store.Selector) (ids []int64) {
 	if found, ok := st.Servers.Candidates(*selector); ok {
 		for _, id := range found.IDs(0, found.Len()) {
 			if s, ok := st.Servers.Get(id); found.Exact || ok && selector.Matches(s.Labels) {
@@ -176,7 +173,7 @@ func (tx *Tx) refreshFirewallsOf(server int64, changed ...int64) {
 func (tx *Tx) refreshSelected(s *Server, has []int64, now []ServerFirewall) []ServerFirewall {
 	var terms []string
 	if s.hasPublicInterface() {
-		terms = labelTerms(s.Labels)
+		terms = store.LabelTerms(s.Labels)
 	}
 	var id int64
 	for {
@@ -214,16 +211,16 @@ func (tx *Tx) refreshSelectors(f *Firewall, s *Server, selectable bool) (shown S
 			if changed == f {
 				changed = f.Clone()
 			}
-			t.selected = withID(t.selected, s.ID, selects)
+			t.selected = t.selected.With(s.ID, selects)
 			if selects && !t.pending && !s.filteredBy(f.ID) {
-				t.coming = withID(t.coming, s.ID, true)
+				t.coming = t.coming.With(s.ID, true)
 				tx.startSelected(f.ID, s.Ref(), t.Selector)
 			}
 			changed.targets.Set(t)
 		}
 		if selects {
 			selected = true
-			pending = pending && (t.pending || hasID(t.coming, s.ID))
+			pending = pending && (t.pending || t.coming.Has(s.ID))
 		}
 	}
 	if changed != f {
@@ -242,8 +239,8 @@ func (tx *Tx) leaveFirewalls(server int64) {
 		tx.Firewalls.Update(shown.ID, func(f *Firewall) {
 			f.targets.Delete(FirewallTarget{Server: server})
 			for _, t := range slices.Collect(f.selectors()) {
-				if t.selects(server) || hasID(t.coming, server) {
-					t.selected, t.coming = withID(t.selected, server, false), withID(t.coming, server, false)
+				if t.selects(server) || t.coming.Has(server) {
+					t.selected, t.coming = t.selected.With(server, false), t.coming.With(server, false)
 					f.targets.Set(t)
 				}
 			}

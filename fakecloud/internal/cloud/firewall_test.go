@@ -45,7 +45,7 @@ func checkFirewalls(t *testing.T, st *State) {
 			if want := selected[[2]any{f.ID, a.Selector}]; !slices.Equal(a.Servers(), want) {
 				t.Errorf("firewall %d selects %v by %q, want %v", f.ID, a.Servers(), a.Selector, want)
 			}
-			for _, term := range a.selector.terms() {
+			for _, term := range a.selector.Terms() {
 				terms[selectorTerm{KindFirewall, term, f.ID, a.Selector}] = true
 			}
 		}
@@ -75,7 +75,7 @@ func wantFirewalls(st *State, s *Server) (want []ServerFirewall) {
 			found := false
 			for _, a := range f.AppliedTo() {
 				matches := a.Server == 0 && a.selector.Matches(s.Labels)
-				coming := hasID(a.coming, s.ID)
+				coming := a.coming.Has(s.ID)
 				shown.filters = shown.filters || a.filters && (a.Server == s.ID || matches && !coming)
 				if direct && a.Server == s.ID || !direct && matches && !isDirect(f, s) {
 					found = true

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 // KindFloatingIP is the kind of Floating IPs.
-const KindFloatingIP Kind = "floating_ip"
+const KindFloatingIP store.Kind = "floating_ip"
 
 // MaxDNSPtrsPerFloatingIP is the maximum number of reverse DNS entries of an IPv6 network (API document,
 // change_dns_ptr).
@@ -22,7 +24,7 @@ const MaxDNSPtrsPerFloatingIP = 100
 // blocking by an abuse department. Packets follow where this machine is the servers' router: see
 // fakecloud.RouterOptions.
 type FloatingIP struct {
-	Meta
+	store.Meta
 	Type        IPType
 	IP          netip.Prefix // of 32 or 64 bits
 	Description *string
@@ -165,7 +167,7 @@ func (p Project) DeleteFloatingIP(id int64, unassign bool) error {
 
 // freeFloatingIP returns a Floating IP that no action has locked. Errors: not_found, locked.
 func (tx *Tx) freeFloatingIP(id int64) (*FloatingIP, error) {
-	f, err := tx.FloatingIPs.Find(id)
+	f, err := Find(&tx.FloatingIPs, id)
 	if err != nil {
 		return nil, err
 	}

@@ -30,7 +30,7 @@ func assignFloatingIPSpec(id, server int64) ActionSpec {
 	return ActionSpec{
 		Command: "assign_floating_ip", Resources: []Ref{{KindServer, server}},
 		Done: func(tx *Tx) error {
-			if _, err := tx.Servers.Find(server); err != nil {
+			if _, err := Find(&tx.Servers, server); err != nil {
 				return err
 			}
 			tx.setFloatingIPServer(id, server)

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 var hypervisorName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,63}$`)
@@ -45,7 +46,7 @@ var _ hypervisor.Session = (*HypervisorSession)(nil)
 // attachment is a hypervisor that is connected or suspended. Cloud.mu guards it.
 type attachment struct {
 	hypervisor.Options
-	selector    Selector
+	selector    store.Selector
 	session     *HypervisorSession // nil while suspended
 	suspensions int                // how often it was suspended
 	tasks       map[int64]*task    // by action id
@@ -92,21 +93,21 @@ func (c *Cloud) AttachHypervisor(o hypervisor.Options) (*HypervisorSession, erro
 	return s, nil
 }
 
-func (c *Cloud) checkHypervisor(o *hypervisor.Options) (Selector, error) {
+func (c *Cloud) checkHypervisor(o *hypervisor.Options) (store.Selector, error) {
 	switch {
 	case !hypervisorName.MatchString(o.Name):
-		return Selector{}, fmt.Errorf("hypervisor name %.64q: must be 1 to 63 of the characters a-z A-Z 0-9 . _ -", o.Name)
+		return store.Selector{}, fmt.Errorf("hypervisor name %.64q: must be 1 to 63 of the characters a-z A-Z 0-9 . _ -", o.Name)
 	case o.TaskTimeout < 0 || o.Grace < 0:
-		return Selector{}, errors.New("hypervisor timeouts: must not be negative")
+		return store.Selector{}, errors.New("hypervisor timeouts: must not be negative")
 	}
 	if o.Project != 0 {
 		if _, ok := c.Project(o.Project); !ok {
-			return Selector{}, fmt.Errorf("project %d does not exist", o.Project)
+			return store.Selector{}, fmt.Errorf("project %d does not exist", o.Project)
 		}
 	}
-	selector, err := ParseSelector(o.Selector)
+	selector, err := store.ParseSelector(o.Selector)
 	if err != nil {
-		return Selector{}, fmt.Errorf("selector: %w", err)
+		return store.Selector{}, fmt.Errorf("selector: %w", err)
 	}
 	return selector, nil
 }

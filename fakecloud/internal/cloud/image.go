@@ -1,9 +1,13 @@
 package cloud
 
-import "time"
+import (
+	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
+)
 
 // KindImage is the kind of images.
-const KindImage Kind = "image"
+const KindImage store.Kind = "image"
 
 // Image is the source of a server's disk: a system or app image of the catalogue, or a snapshot or
 // backup that a project made of a server.
@@ -14,7 +18,7 @@ const KindImage Kind = "image"
 // Left out: the contents of an image; the duration of a deletion; deleted images, of which the real API
 // shows some with a time in `deleted`.
 type Image struct {
-	Meta               // Name is empty for snapshots and backups
+	store.Meta         // Name is empty for snapshots and backups
 	Type        string // system, app, snapshot, backup
 	Status      string // available, creating, unavailable
 	Description string

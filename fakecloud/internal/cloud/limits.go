@@ -5,11 +5,13 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 // Limits is the maximum number of resources of each kind in a project. A kind that is missing or 0 has
 // no limit. All are configurable: real limits differ by account, and the API does not show them.
-type Limits map[Kind]int
+type Limits map[store.Kind]int
 
 // Check returns an error if a limit is of a kind that does not exist.
 func (l Limits) Check() error {
@@ -36,7 +38,6 @@ const (
 const (
 	MaxPrimaryNameservers = 16
 	MaxTSIGKeyBytes       = 512 // in base64. A longer key of HMAC is not stronger
-	MaxCommentCharacters  = 1024
 )
 
 // MinVSwitchID is the smallest id of a vSwitch that exists. vSwitches belong to Robot, which is not
@@ -48,7 +49,7 @@ const MinVSwitchID = 1000
 func (tx *Tx) checkLimit(t table) error {
 	kind := t.Kind()
 	if limit := tx.cloud.limits[kind]; limit > 0 && t.Len() >= limit {
-		return ErrLimitExceeded(string(kind)+"_limit", kind.words()+" limit exceeded")
+		return ErrLimitExceeded(string(kind)+"_limit", words(kind)+" limit exceeded")
 	}
 	return nil
 }
@@ -56,16 +57,16 @@ func (tx *Tx) checkLimit(t table) error {
 // RequireUniqueName checks the name of a new or renamed resource. self is the id of the renamed
 // resource, 0 for a new one. Errors: invalid_input if the name has characters that change how the text around it is
 // shown, uniqueness_error if another resource of the table has it.
-func RequireUniqueName[T Object[T]](t *Table[T], name string, self int64) error {
+func RequireUniqueName[T store.Object[T]](t *store.Table[T], name string, self int64) error {
 	if strings.ContainsFunc(name, isControl) {
 		return ErrField("name", "must not contain control characters, such as line breaks and changes of the writing direction")
 	}
 	if v, ok := t.ByName(name); ok && v.Header().ID != self {
 		// The real API's messages: scripts match them. That of placement groups is in terraform-hcloud-kube-hetzner issue 388.
-		if t.kind == KindNetwork || t.kind == KindPlacementGroup {
+		if t.Kind() == KindNetwork || t.Kind() == KindPlacementGroup {
 			return ErrUniqueness("name", "name is already used")
 		}
-		return ErrUniqueness("name", t.kind.words()+" name is already used")
+		return ErrUniqueness("name", words(t.Kind())+" name is already used")
 	}
 	return nil
 }

@@ -5,10 +5,12 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 // KindLoadBalancer is the kind of load balancers.
-const KindLoadBalancer Kind = "load_balancer"
+const KindLoadBalancer store.Kind = "load_balancer"
 
 // LoadBalancer distributes connections or HTTP requests over targets.
 //
@@ -25,7 +27,7 @@ const KindLoadBalancer Kind = "load_balancer"
 //   - a label selector counts as one target;
 //   - a load balancer whose create action fails stays, without its network.
 type LoadBalancer struct {
-	Meta
+	store.Meta
 	*LoadBalancerSettings
 	Targets []LoadBalancerTarget // in the order of adding
 	// Traffic is nil until there is some. It may not be changed, only replaced.
@@ -128,7 +130,7 @@ type LoadBalancerTarget struct {
 	// Targets are the servers that a label selector selects.
 	Targets Selected
 
-	selector *Selector // Selector, parsed; nil for other types
+	selector *store.Selector // Selector, parsed; nil for other types
 }
 
 // TargetHealth is the health of one target by the health checks of one service.

@@ -9,7 +9,7 @@ import (
 // unlockedLoadBalancer returns a load balancer on which an action may start.
 // Errors: not_found, conflict.
 func (tx *Tx) unlockedLoadBalancer(id int64) (*LoadBalancer, error) {
-	lb, err := tx.LoadBalancers.Find(id)
+	lb, err := Find(&tx.LoadBalancers, id)
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +40,7 @@ func (p Project) changeLoadBalancer(id int64, command string, change func(*State
 // applyToLoadBalancer makes a change. It visits only the targets that the change adds, at the end of the list, or all if the
 // services change, because each target has a health for each of them.
 func (tx *Tx) applyToLoadBalancer(id int64, change func(*State, *LoadBalancer) error) error {
-	old, err := tx.LoadBalancers.Find(id)
+	old, err := Find(&tx.LoadBalancers, id)
 	if err != nil {
 		return err
 	}

@@ -254,7 +254,7 @@ func (p Project) UpdateLoadBalancer(id int64, in UpdateResource) (*State, error)
 // before 2026-10-05, and action is 0. Errors: not_found, protected, conflict.
 func (p Project) DeleteLoadBalancer(id int64, atOnce bool) (action int64, st *State, err error) {
 	st, err = p.update(func(tx *Tx) error {
-		lb, err := tx.LoadBalancers.Find(id)
+		lb, err := Find(&tx.LoadBalancers, id)
 		if err != nil {
 			return err
 		}

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/tidwall/btree"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 // Selected is the set of the servers that a label selector selects, by ascending ID. Versions of a load
@@ -63,7 +65,7 @@ func (f *targetFinder) find(s Selected) *LoadBalancerTarget {
 // with returns the set with a target added. It replaces the target of the same server.
 func (s Selected) with(t *LoadBalancerTarget) Selected {
 	if s.tree == nil {
-		s.tree = newTree(func(a, b selectedServer) bool { return a.id < b.id })
+		s.tree = store.NewTree(func(a, b selectedServer) bool { return a.id < b.id })
 	} else {
 		s.tree = s.tree.Copy()
 	}
@@ -135,7 +137,7 @@ func (lb *LoadBalancer) selectorTerms() []string {
 	var terms []string
 	for i := range lb.Targets {
 		if t := &lb.Targets[i]; t.Type == "label_selector" {
-			terms = append(terms, t.selector.terms()...)
+			terms = append(terms, t.selector.Terms()...)
 		}
 	}
 	slices.Sort(terms)
@@ -153,7 +155,7 @@ func (tx *Tx) relinkSelectors(lb int64, before, after []string) {
 // the server is a target, or a label selector may select it now.
 func (st *State) loadBalancersFor(s *Server) []int64 {
 	ids := slices.Clone(s.LoadBalancers)
-	for _, term := range labelTerms(s.Labels) {
+	for _, term := range store.LabelTerms(s.Labels) {
 		st.selectors.Ascend(selectorTerm{kind: KindLoadBalancer, term: term}, func(e selectorTerm) bool {
 			if e.kind != KindLoadBalancer || e.term != term {
 				return false

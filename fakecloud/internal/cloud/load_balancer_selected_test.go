@@ -107,23 +107,3 @@ func TestScheduledHealthKeepsNoLoadBalancerInMemory(t *testing.T) {
 		t.Errorf("a load balancer that selects %d servers takes %d bytes for each, want at most 1000", servers, more)
 	}
 }
-
-func TestSelectorsAreIndexedByARequiredLabel(t *testing.T) {
-	t.Parallel()
-	for selector, want := range map[string][]string{
-		"a=1":          {"a=1"},
-		"a in (1,2),b": {"a=1", "a=2"},
-		"b":            {"b"},
-		"!b,a":         {"a"},
-		"a!=1":         {""},
-		"!a":           {""},
-	} {
-		s, err := ParseSelector(selector)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := s.terms(); fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Errorf("%s is indexed by %q, want %q", selector, got, want)
-		}
-	}
-}

@@ -45,7 +45,7 @@ var loadBalancerSeries = map[string][]struct {
 // requests_per_second, bandwidth). Each point has the latest figures that were reported before it, or zeros if
 // they are older than both a step and a minute. Errors: not_found.
 func (p Project) LoadBalancerMetrics(id int64, types []string, r MetricRange) ([]MetricSeries, error) {
-	lb, err := p.View().LoadBalancers.Find(id)
+	lb, err := Find(&p.View().LoadBalancers, id)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,8 @@ import (
 	"iter"
 	"net/netip"
 	"slices"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 // TargetInput is a target to add or to remove.
@@ -118,7 +120,7 @@ func (lb *LoadBalancer) serverTarget(st *State, in TargetInput, t *LoadBalancerT
 
 func (lb *LoadBalancer) selectorTarget(in TargetInput, t *LoadBalancerTarget, prefix string) error {
 	field := prefix + "label_selector.selector"
-	selector, err := ParseSelector(in.Selector)
+	selector, err := store.ParseSelector(in.Selector)
 	switch {
 	case err != nil:
 		return ErrField(field, err.Error())
@@ -330,7 +332,7 @@ func (tx *Tx) refreshTargetsIn(affected []int64, server int64) {
 		lb := entry.Value
 		if changed, ok := tx.resolveServer(lb, server, s, &shared); ok {
 			changed.Revision++
-			tx.LoadBalancers.put(entry, changed)
+			tx.LoadBalancers.Replace(entry, changed)
 			lb = changed
 		}
 		for t := range lb.targetsOf(&finder) {

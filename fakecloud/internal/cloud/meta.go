@@ -1,6 +1,10 @@
 package cloud
 
-import "strconv"
+import (
+	"strconv"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
+)
 
 // ParseID reads an id as the API writes it: a decimal number of at least 1, without a sign or leading
 // zeros. ok is false for any other text.
@@ -19,10 +23,38 @@ type UpdateResource struct {
 	Labels map[string]string
 }
 
+// Find returns a resource of a table. Errors: not_found.
+func Find[T store.Object[T]](t *store.Table[T], id int64) (T, error) {
+	v, ok := t.Get(id)
+	if !ok {
+		return v, ErrNotFound(t.Kind(), id)
+	}
+	return v, nil
+}
+
+var noLabels = map[string]string{}
+
+// labelsOrNone returns labels, which are never changed in place, or none for nil.
+func labelsOrNone(m map[string]string) map[string]string {
+	if len(m) == 0 {
+		return noLabels
+	}
+	return m
+}
+
+// ValidateLabels checks labels by the rules of the API document's chapter Labels. It returns nil or an
+// invalid_input error on the field `labels`.
+func ValidateLabels(labels map[string]string) error {
+	if problems := store.LabelProblems(labels); len(problems) > 0 {
+		return ErrInvalidInput(FieldError{Name: "labels", Messages: problems})
+	}
+	return nil
+}
+
 // setMeta applies a change of name and labels to a resource of a table.
 // Errors: not_found, invalid_input on labels, uniqueness_error on name.
-func setMeta[T Object[T]](t *Table[T], id int64, in UpdateResource) error {
-	if _, err := t.Find(id); err != nil {
+func setMeta[T store.Object[T]](t *store.Table[T], id int64, in UpdateResource) error {
+	if _, err := Find(t, id); err != nil {
 		return err
 	}
 	if err := ValidateLabels(in.Labels); err != nil {
@@ -46,6 +78,6 @@ func setMeta[T Object[T]](t *Table[T], id int64, in UpdateResource) error {
 }
 
 // updateMeta is the PUT operation of a resource with no other fields to change.
-func updateMeta[T Object[T]](p Project, table func(*Tx) *Table[T], id int64, in UpdateResource) (*State, error) {
+func updateMeta[T store.Object[T]](p Project, table func(*Tx) *store.Table[T], id int64, in UpdateResource) (*State, error) {
 	return p.update(func(tx *Tx) error { return setMeta(table(tx), id, in) })
 }

@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 // KindNetwork is the kind of networks.
-const KindNetwork Kind = "network"
+const KindNetwork store.Kind = "network"
 
 // Network is a private network.
 //
@@ -16,7 +18,7 @@ const KindNetwork Kind = "network"
 // subnet of type vswitch is accepted if its vswitch_id is at least [MinVSwitchID], and connects nothing. It does not begin
 // with the first IP of its network (ansible-collections/hetzner.hcloud #359).
 type Network struct {
-	Meta
+	store.Meta
 	IPRange               netip.Prefix
 	Subnets               []Subnet
 	Routes                []Route
@@ -182,7 +184,7 @@ func (p Project) DeleteNetwork(id int64) error {
 
 // freeNetwork returns a network that no action has locked. Errors: not_found, conflict.
 func (tx *Tx) freeNetwork(id int64) (*Network, error) {
-	n, err := tx.Networks.Find(id)
+	n, err := Find(&tx.Networks, id)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"github.com/tidwall/btree"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 // Join is the request of a server or load balancer to become a member of a network.
@@ -58,7 +60,7 @@ type membership struct {
 }
 
 func newMembershipIndex() *btree.BTreeG[membership] {
-	return newTree(func(a, b membership) bool {
+	return store.NewTree(func(a, b membership) bool {
 		return cmp.Or(compareRef(a.member, b.member), cmp.Compare(a.network, b.network)) < 0
 	})
 }
@@ -100,7 +102,7 @@ func (tx *Tx) mayJoin(n *Network, member Ref) error {
 	return nil
 }
 
-func alreadyAttached(kind Kind, what string) *Error {
+func alreadyAttached(kind store.Kind, what string) *Error {
 	return ErrOperation(Code(kind)+"_already_attached", fmt.Sprintf("the %s is already attached to %s", kind, what))
 }
 

@@ -3,17 +3,19 @@ package cloud
 import (
 	"fmt"
 	"slices"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 // KindPlacementGroup is the kind of placement groups.
-const KindPlacementGroup Kind = "placement_group"
+const KindPlacementGroup store.Kind = "placement_group"
 
 // PlacementGroup keeps servers on different hosts. The only type is "spread".
 //
 // Reproduced: at most ten servers per group, one group per server, a server must be off to join. Left
 // out: hosts, so a group never lacks one.
 type PlacementGroup struct {
-	Meta
+	store.Meta
 	Type    string
 	Servers []int64 // by ascending id
 }
@@ -87,7 +89,7 @@ func (p Project) UpdatePlacementGroup(id int64, in UpdateResource) (*State, erro
 // DeletePlacementGroup deletes a group; its servers stay. Errors: not_found.
 func (p Project) DeletePlacementGroup(id int64) error {
 	_, err := p.update(func(tx *Tx) error {
-		g, err := tx.PlacementGroups.Find(id)
+		g, err := Find(&tx.PlacementGroups, id)
 		if err != nil {
 			return err
 		}
@@ -154,7 +156,7 @@ func (p Project) AddServerToPlacementGroup(id, group int64) (int64, *State, erro
 		work := &GuestWork{Server: id, Runs: s.hasInterface()}
 		return ActionSpec{Command: "add_to_placement_group", Guest: work, Done: func(tx *Tx) error {
 			// In the meantime, other servers may have joined, or the group may have been deleted.
-			g, err := tx.PlacementGroups.Find(group)
+			g, err := Find(&tx.PlacementGroups, group)
 			if err != nil {
 				return err
 			}

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 // IPType is the version of an address.
@@ -20,7 +22,7 @@ const (
 )
 
 // KindPrimaryIP is the kind of Primary IPs.
-const KindPrimaryIP Kind = "primary_ip"
+const KindPrimaryIP store.Kind = "primary_ip"
 
 // PrimaryIP is a public address, or an IPv6 network of 64 bits. It can be assigned to a server or a load
 // balancer, and can exist without one.
@@ -29,7 +31,7 @@ const KindPrimaryIP Kind = "primary_ip"
 // auto_delete; protection; reverse DNS with the default of an IPv4; conflict for concurrent changes.
 // Left out: blocking by an abuse department.
 type PrimaryIP struct {
-	Meta
+	store.Meta
 	Type     IPType
 	IP       netip.Prefix // of 32 or 64 bits
 	Location *Location
@@ -43,9 +45,9 @@ type PrimaryIP struct {
 
 // PrimaryIPTable holds a project's Primary IPs.
 type PrimaryIPTable struct {
-	Table[*PrimaryIP]
+	store.Table[*PrimaryIP]
 	// The two types are apart, so that a new address is mostly the largest of its index.
-	ipv4, ipv6 ascending[networkID]
+	ipv4, ipv6 store.Ascending[networkID]
 }
 
 // networkID is the network of a Primary IP, which does not change, and the id.
@@ -54,26 +56,30 @@ type networkID struct {
 	id      int64
 }
 
-func (t *PrimaryIPTable) init(kind Kind) {
+// Init is [store.Table.Init], for the indexes, too.
+func (t *PrimaryIPTable) Init(kind store.Kind) {
 	less := func(a, b networkID) bool {
 		return cmp.Or(a.network.Addr().Compare(b.network.Addr()), cmp.Compare(a.network.Bits(), b.network.Bits())) < 0
 	}
-	*t = PrimaryIPTable{Table: newTable[*PrimaryIP](kind), ipv4: newAscending(less), ipv6: newAscending(less)}
+	*t = PrimaryIPTable{Table: store.NewTable[*PrimaryIP](kind), ipv4: store.NewAscending(less), ipv6: store.NewAscending(less)}
 }
 
 // byNetwork returns the index of the networks of the same type.
-func (t *PrimaryIPTable) byNetwork(n netip.Prefix) *ascending[networkID] {
+func (t *PrimaryIPTable) byNetwork(n netip.Prefix) *store.Ascending[networkID] {
 	if n.Addr().Is4() {
 		return &t.ipv4
 	}
 	return &t.ipv6
 }
 
-func (t *PrimaryIPTable) publish() { t.begin(nil) }
-func (t *PrimaryIPTable) begin(l *changeLog) {
-	t.Table.begin(l)
-	t.ipv4.share()
-	t.ipv6.share()
+// Publish is [store.Table.Publish], for the indexes, too.
+func (t *PrimaryIPTable) Publish() { t.Begin(nil) }
+
+// Begin is [store.Table.Begin], for the indexes, too.
+func (t *PrimaryIPTable) Begin(l *store.ChangeLog) {
+	t.Table.Begin(l)
+	t.ipv4.Share()
+	t.ipv6.Share()
 }
 
 // Put stores a new Primary IP.
@@ -321,7 +327,7 @@ func (p Project) UpdatePrimaryIP(id int64, in UpdatePrimaryIP) (*State, error) {
 
 // freePrimaryIP returns a Primary IP that no action has locked. Errors: not_found, conflict.
 func (tx *Tx) freePrimaryIP(id int64) (*PrimaryIP, error) {
-	ip, err := tx.PrimaryIPs.Find(id)
+	ip, err := Find(&tx.PrimaryIPs.Table, id)
 	if err != nil {
 		return nil, err
 	}

@@ -166,7 +166,7 @@ func (c *Cloud) commitWithDue(tx *Tx, now time.Time) (jobs int) {
 		}
 		next := c.queue.pop()
 		jobs++
-		if c.events.subscribers > 0 && len(tx.log.changes) > 0 {
+		if c.events.subscribers > 0 && len(tx.log.Changes) > 0 {
 			c.seal(tx)
 			tx = c.begin(tx.project, tx.State, tx.now, nil)
 			batch = append(batch, tx)

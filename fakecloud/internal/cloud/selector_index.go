@@ -4,48 +4,24 @@ import (
 	"cmp"
 
 	"github.com/tidwall/btree"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 // selectorTerm is an entry of the index from labels to the load balancers and firewalls whose label selectors may select a
 // server with that label. term is a label ("key=value"), a key, or "" for a selector that requires no label.
 type selectorTerm struct {
-	kind     Kind
+	kind     store.Kind
 	term     string
 	owner    int64
 	selector string // "" for a load balancer, whose selectors are indexed together
 }
 
 func newSelectorIndex() *btree.BTreeG[selectorTerm] {
-	return newTree(func(a, b selectorTerm) bool {
+	return store.NewTree(func(a, b selectorTerm) bool {
 		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.term, b.term), cmp.Compare(a.owner, b.owner),
 			cmp.Compare(a.selector, b.selector)) < 0
 	})
-}
-
-// terms returns the terms of a selector in the index. All labels that match have at least one of them.
-func (s Selector) terms() []string {
-	for _, r := range s.requirements {
-		switch r.op {
-		case opIn:
-			terms := make([]string, len(r.values))
-			for i, v := range r.values {
-				terms[i] = r.key + "=" + v
-			}
-			return terms
-		case opExists:
-			return []string{r.key}
-		}
-	}
-	return []string{""}
-}
-
-// labelTerms returns the terms whose selectors may match the labels.
-func labelTerms(labels map[string]string) []string {
-	terms := make([]string, 1, 1+2*len(labels))
-	for k, v := range labels {
-		terms = append(terms, k, k+"="+v)
-	}
-	return terms
 }
 
 // indexSelectors replaces entries of the index, each for a term of owner.
@@ -60,7 +36,7 @@ func (tx *Tx) indexSelectors(owner selectorTerm, before, after []string) {
 }
 
 // selecting returns the smallest id above a given one of a load balancer or firewall with one of the terms, 0 for none.
-func (st *State) selecting(kind Kind, terms []string, above int64) (id int64) {
+func (st *State) selecting(kind store.Kind, terms []string, above int64) (id int64) {
 	for _, term := range terms {
 		st.selectors.Ascend(selectorTerm{kind: kind, term: term, owner: above + 1}, func(e selectorTerm) bool {
 			if e.kind == kind && e.term == term && (id == 0 || e.owner < id) {

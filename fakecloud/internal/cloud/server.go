@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 // ServerStatus is the status of a server.
@@ -25,7 +27,7 @@ const (
 )
 
 // KindServer is the kind of servers.
-const KindServer Kind = "server"
+const KindServer store.Kind = "server"
 
 // Server is a virtual machine.
 //
@@ -36,7 +38,7 @@ const KindServer Kind = "server"
 // Left out: traffic counters (null, as for a server that has not sent anything); a console (nothing listens at its address);
 // guests, unless a hypervisor runs them. Without a guest, a shutdown always succeeds.
 type Server struct {
-	Meta
+	store.Meta
 	Status      ServerStatus
 	Type        *ServerType
 	Location    *Location

@@ -99,7 +99,7 @@ var serverSeries = map[string][]struct {
 //
 // Errors: not_found.
 func (p Project) ServerMetrics(id int64, types []string, r MetricRange) ([]MetricSeries, error) {
-	s, err := p.View().Servers.Find(id)
+	s, err := Find(&p.View().Servers, id)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	testclock "k8s.io/utils/clock/testing"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 // checkInvariants fails the test if two resources do not agree about a reference, if an address is handed out
@@ -100,7 +102,7 @@ func checkLoadBalancer(t *testing.T, st *State, lb *LoadBalancer) {
 		if target.Type != "label_selector" {
 			continue
 		}
-		selector, err := ParseSelector(target.Selector)
+		selector, err := store.ParseSelector(target.Selector)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -205,7 +207,7 @@ func (m *model) one(ids []int64) int64 {
 	return ids[m.rnd.IntN(len(ids))]
 }
 
-func idsOf[T Object[T]](t *Table[T]) []int64 {
+func idsOf[T store.Object[T]](t *store.Table[T]) []int64 {
 	var ids []int64
 	for v := range t.All() {
 		ids = append(ids, v.Header().ID)

@@ -16,7 +16,7 @@ type AttachServerToNetwork struct {
 
 // freeServer returns a server that no action has locked. Errors: not_found, locked.
 func (tx *Tx) freeServer(id int64) (*Server, error) {
-	s, err := tx.Servers.Find(id)
+	s, err := Find(&tx.Servers, id)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	testclock "k8s.io/utils/clock/testing"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 // testNow is when the tests of servers begin.
@@ -30,7 +32,7 @@ func serverCatalogue() *Catalogue {
 	}
 	image := func(id int64, name, arch string, disk float64) *Image {
 		return &Image{
-			Meta: Meta{ID: id, Name: name, Created: testNow}, Type: ImageSystem, Status: "available", Architecture: arch, DiskSize: disk,
+			Meta: store.Meta{ID: id, Name: name, Created: testNow}, Type: ImageSystem, Status: "available", Architecture: arch, DiskSize: disk,
 		}
 	}
 	old := image(105, "old", "x86", 5)

@@ -4,17 +4,19 @@ import (
 	"strings"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 // KindSSHKey is the kind of SSH keys.
-const KindSSHKey Kind = "ssh_key"
+const KindSSHKey store.Kind = "ssh_key"
 
 // SSHKey is a public key for new servers.
 //
 // Reproduced: name and fingerprint are unique in a project; the key is parsed. Left out: types of keys that
 // can be parsed, but that the real API refuses.
 type SSHKey struct {
-	Meta
+	store.Meta
 	Fingerprint string // MD5, colon separated
 	PublicKey   string
 }
@@ -68,13 +70,13 @@ func (p Project) CreateSSHKey(in CreateSSHKey) (*SSHKey, *State, error) {
 
 // UpdateSSHKey changes name and labels. Errors: not_found, invalid_input, uniqueness_error.
 func (p Project) UpdateSSHKey(id int64, in UpdateResource) (*State, error) {
-	return updateMeta(p, func(tx *Tx) *Table[*SSHKey] { return &tx.SSHKeys }, id, in)
+	return updateMeta(p, func(tx *Tx) *store.Table[*SSHKey] { return &tx.SSHKeys }, id, in)
 }
 
 // DeleteSSHKey removes a key. Servers that were created with it do not change. Errors: not_found.
 func (p Project) DeleteSSHKey(id int64) error {
 	_, err := p.update(func(tx *Tx) error {
-		if _, err := tx.SSHKeys.Find(id); err != nil {
+		if _, err := Find(&tx.SSHKeys, id); err != nil {
 			return err
 		}
 		tx.SSHKeys.Delete(id)

@@ -1,23 +1,27 @@
 package cloud
 
-import "github.com/tidwall/btree"
+import (
+	"github.com/tidwall/btree"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
+)
 
 // State is everything that one project owns at one moment. Only a [Tx] changes it. A new resource needs
 // a field here and a line in resources.
 type State struct {
-	Servers         Table[*Server]
-	Networks        Table[*Network]
-	LoadBalancers   Table[*LoadBalancer]
-	Certificates    Table[*Certificate]
+	Servers         store.Table[*Server]
+	Networks        store.Table[*Network]
+	LoadBalancers   store.Table[*LoadBalancer]
+	Certificates    store.Table[*Certificate]
 	PrimaryIPs      PrimaryIPTable
-	FloatingIPs     Table[*FloatingIP]
-	Volumes         Table[*Volume]
-	Firewalls       Table[*Firewall]
-	Zones           Table[*Zone]
-	PlacementGroups Table[*PlacementGroup]
-	SSHKeys         Table[*SSHKey]
+	FloatingIPs     store.Table[*FloatingIP]
+	Volumes         store.Table[*Volume]
+	Firewalls       store.Table[*Firewall]
+	Zones           store.Table[*Zone]
+	PlacementGroups store.Table[*PlacementGroup]
+	SSHKeys         store.Table[*SSHKey]
 	// Images holds the project's own snapshots and backups. System images are in the Catalogue.
-	Images  Table[*Image]
+	Images  store.Table[*Image]
 	Actions ActionTable
 	// Catalogue is what Hetzner offers. All projects share it.
 	Catalogue *Catalogue
@@ -45,25 +49,25 @@ var resources = [...]resourceKind{
 }
 
 type resourceKind struct {
-	kind  Kind
+	kind  store.Kind
 	table func(*State) table
 }
 
 // table has the methods of a Table that do not depend on its type parameter.
 type table interface {
-	Kind() Kind
+	Kind() store.Kind
 	Len() int
 	Touch(id int64)
-	init(Kind)
-	begin(*changeLog)
-	publish()
-	recordGone(*changeLog)
+	Init(store.Kind)
+	Begin(*store.ChangeLog)
+	Publish()
+	RecordGone(*store.ChangeLog)
 }
 
 func newState(c *Catalogue) *State {
 	st := &State{Catalogue: c, selectors: newSelectorIndex(), memberships: newMembershipIndex()}
 	for i, t := range st.tables() {
-		t.init(resources[i].kind)
+		t.Init(resources[i].kind)
 	}
 	return st
 }
@@ -77,8 +81,8 @@ func (st *State) tables() (all [len(resources)]table) {
 }
 
 // Kinds returns all kinds of resources.
-func Kinds() []Kind {
-	all := make([]Kind, len(resources))
+func Kinds() []store.Kind {
+	all := make([]store.Kind, len(resources))
 	for i, r := range resources {
 		all[i] = r.kind
 	}

@@ -4,6 +4,8 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 // TestEveryTableIsInTheListOfResources fails if a table of State is not in the list. Resets and transactions
@@ -38,7 +40,7 @@ func TestLocksAndResetsReachEveryKind(t *testing.T) {
 	p, _ := clockedCloud(t)
 	var refs []Ref
 	must(t, p, func(tx *Tx) {
-		m := func() Meta { return tx.NewMeta("", nil) }
+		m := func() store.Meta { return tx.NewMeta("", nil) }
 		image, certificate, ip, group := &Image{Meta: m()}, &Certificate{Meta: m()}, &PrimaryIP{Meta: m()}, &PlacementGroup{Meta: m()}
 		tx.Images.Put(image)
 		tx.Certificates.Put(certificate)

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 // Tx is one write: a private copy of a project's state. It may be used only inside the function
@@ -13,7 +15,7 @@ type Tx struct {
 	cloud   *Cloud
 	project *projectData
 	now     time.Time
-	log     *changeLog
+	log     *store.ChangeLog
 	outcome *ActionOutcome
 	own     bool // it is a write, or work that a write has made due at once
 
@@ -30,7 +32,7 @@ type Tx struct {
 func (tx *Tx) Now() time.Time { return tx.now }
 
 // NewMeta returns the Meta of a new resource. The caller may not change the labels afterwards.
-func (tx *Tx) NewMeta(name string, labels map[string]string) Meta {
+func (tx *Tx) NewMeta(name string, labels map[string]string) store.Meta {
 	labels = labelsOrNone(labels)
 	// Resources that are made one after the other often have the same labels. To share them saves a sixth of a server.
 	// The Primary IPs in between have none.
@@ -40,7 +42,7 @@ func (tx *Tx) NewMeta(name string, labels map[string]string) Meta {
 	case len(labels) > 0:
 		c.lastLabels = labels
 	}
-	return Meta{ID: tx.cloud.newID(), Name: name, Labels: labels, Created: tx.now}
+	return store.Meta{ID: tx.cloud.newID(), Name: name, Labels: labels, Created: tx.now}
 }
 
 // schedule runs fn when d has passed. fn may share its transaction with other jobs.
@@ -74,7 +76,7 @@ func (tx *Tx) rollback() {
 	}
 }
 
-// touch makes a new version of a resource of any kind: see [Table.Touch].
+// touch makes a new version of a resource of any kind: see [store.Table.Touch].
 func (tx *Tx) touch(r Ref) {
 	for i := range resources {
 		if resources[i].kind == r.Kind {
@@ -96,11 +98,11 @@ func (tx *Tx) nested(fn func(*Tx) error) (*Tx, error) {
 // adopt adds the changes of a nested transaction to this one.
 func (tx *Tx) adopt(inner *Tx) {
 	for _, t := range inner.tables() {
-		t.begin(tx.log)
+		t.Begin(tx.log)
 	}
 	*tx.State = *inner.State
-	for _, c := range inner.log.changes {
-		tx.log.record(c.kind, c.id, c.old, c.new)
+	for _, c := range inner.log.Changes {
+		tx.log.Record(c.Kind, c.ID, c.Old, c.New)
 	}
 	tx.jobs = append(tx.jobs, inner.jobs...)
 	for id, runs := range inner.followers {

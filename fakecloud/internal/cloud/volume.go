@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 // KindVolume is the kind of volumes.
-const KindVolume Kind = "volume"
+const KindVolume store.Kind = "volume"
 
 // Limits of volumes (API document, create_volume; product documentation of volumes: 16 per server).
 const (
@@ -24,7 +26,7 @@ const (
 // that is deleted leaves its volumes. Left out: what is on the volume. The format is shown, and automount has no effect,
 // because the cloud does not know the configuration of guests. A server's guest gets no disk.
 type Volume struct {
-	Meta
+	store.Meta
 	Size     int // GB
 	Location *Location
 	// Server is the id of the server that the volume is attached to, 0 for none.
@@ -218,7 +220,7 @@ func (p Project) DeleteVolume(id int64) error {
 
 // freeVolume returns a volume that no action has locked. Errors: not_found, locked.
 func (tx *Tx) freeVolume(id int64) (*Volume, error) {
-	v, err := tx.Volumes.Find(id)
+	v, err := Find(&tx.Volumes, id)
 	if err != nil {
 		return nil, err
 	}

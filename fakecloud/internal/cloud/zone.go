@@ -5,13 +5,15 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/dns"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 // KindZone is the kind of DNS zones.
-const KindZone Kind = "zone"
+const KindZone store.Kind = "zone"
 
 // The modes of a zone (API document, Zone Modes).
 const (
@@ -19,12 +21,8 @@ const (
 	ZoneSecondary = "secondary"
 )
 
-// Limits of zones (API document, create_zone).
-const (
-	MinTTL     = 60
-	MaxTTL     = 1<<31 - 1
-	DefaultTTL = 3600
-)
+// DefaultTTL is that of zones (API document, create_zone).
+const DefaultTTL = 3600
 
 // AuthoritativeNameservers are the name servers of every zone.
 var AuthoritativeNameservers = []string{"hydrogen.ns.hetzner.com.", "oxygen.ns.hetzner.com.", "helium.ns.hetzner.de."}
@@ -36,7 +34,7 @@ var AuthoritativeNameservers = []string{"hydrogen.ns.hetzner.com.", "oxygen.ns.h
 // the next one succeeds. Left out: answers to DNS queries, transfers from primary name servers, a list of public
 // suffixes (a zone's name needs two labels). The name decides how the domain is delegated, see [Delegation].
 type Zone struct {
-	Meta
+	store.Meta
 	Mode               string
 	TTL                int // seconds
 	PrimaryNameservers []PrimaryNameserver
@@ -99,7 +97,7 @@ func (z *Zone) RecordCount() int { return z.sets.records }
 // FindZone returns the zone with an id or a name. An id takes precedence, because no name is a number.
 func (st *State) FindZone(idOrName string) (*Zone, error) {
 	if id, ok := ParseID(idOrName); ok {
-		return st.Zones.Find(id)
+		return Find(&st.Zones, id)
 	}
 	if z, ok := st.Zones.ByName(idOrName); ok {
 		return z, nil
@@ -118,19 +116,11 @@ type CreateZone struct {
 	Zonefile           string              // for primary mode, instead of RRSets
 }
 
-// domainLabel is a label of a host name, in lower case. topLevel is the last one: no public suffix ends with a number.
-const (
-	domainLabel = `[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?`
-	topLevel    = `[a-z]([a-z0-9-]{0,61}[a-z0-9])?`
-)
-
-var zoneName = regexp.MustCompile(`^(` + domainLabel + `\.)+` + topLevel + `$`)
-
 // CreateZone creates a zone. In primary mode, it gets a SOA record and the NS records of the name servers.
 // Errors: invalid_input, uniqueness_error, resource_limit_exceeded.
 func (p Project) CreateZone(in CreateZone) (z *Zone, action int64, st *State, err error) {
 	st, err = p.update(func(tx *Tx) error {
-		if len(in.Name) > 255 || !zoneName.MatchString(in.Name) {
+		if !dns.IsZone(in.Name) {
 			return ErrField("name", "must be a domain in lower case, without an ending dot, such as example.com")
 		}
 		if err := cmp.Or(ValidateLabels(in.Labels), checkNameservers(in.PrimaryNameservers), RequireUniqueName(&tx.Zones, in.Name, 0), tx.checkLimit(&tx.Zones)); err != nil {
@@ -182,10 +172,10 @@ func (z *Zone) fill(tx *Tx, in CreateZone) error {
 func (z *Zone) setDefaults(tx *Tx) {
 	ns := RRSet{Name: "@", Type: "NS", created: tx.now}
 	for _, name := range AuthoritativeNameservers {
-		ns.Records = append(ns.Records, Record{Value: name})
+		ns.Records = append(ns.Records, dns.Record{Value: name})
 	}
 	soa := fmt.Sprintf("%s dns.hetzner.com. %d 86400 10800 3600000 3600", AuthoritativeNameservers[0], z.Serial)
-	for _, s := range []RRSet{{Name: "@", Type: "SOA", Records: []Record{{Value: soa}}, created: tx.now}, ns} {
+	for _, s := range []RRSet{{Name: "@", Type: "SOA", Records: []dns.Record{{Value: soa}}, created: tx.now}, ns} {
 		if _, ok := z.RRSet(s.Name, s.Type); !ok {
 			z.sets.put(&s)
 		}
@@ -250,6 +240,18 @@ func (tx *Tx) publish(id int64, command string) int64 {
 		return func(tx *Tx) { tx.Zones.Update(id, func(z *Zone) { z.publishing--; z.failed = failed }) }
 	}
 	return tx.Start(ActionSpec{Command: command, Resources: []Ref{{KindZone, id}}, Effect: end(false), Failed: end(true)}).ID
+}
+
+// Zonefile returns the zone in the form of RFC 1035. Errors: incorrect_zone_mode.
+func (z *Zone) Zonefile() (string, error) {
+	if err := z.RequirePrimary(); err != nil {
+		return "", err
+	}
+	var sets []dns.RRSet
+	for _, s := range z.RRSets() {
+		sets = append(sets, s.data())
+	}
+	return dns.FormatFile(z.Name, z.TTL, sets), nil
 }
 
 // RequirePrimary returns incorrect_zone_mode if the records of the zone are not managed here.
@@ -346,7 +348,7 @@ func (z *Zone) checkImported() error {
 	}
 	ns, ok := z.RRSet("@", "NS")
 	for _, name := range AuthoritativeNameservers {
-		if !ok || !slices.ContainsFunc(ns.Records, func(r Record) bool { return r.Value == name }) {
+		if !ok || !slices.ContainsFunc(ns.Records, func(r dns.Record) bool { return r.Value == name }) {
 			return ErrField("zonefile", "has no NS record of "+name)
 		}
 	}
@@ -355,13 +357,13 @@ func (z *Zone) checkImported() error {
 
 // load replaces all record sets by those of a zone file.
 func (z *Zone) load(tx *Tx, text string) error {
-	ttl, sets, err := parseZonefile(z.Name, text)
+	ttl, sets, err := dns.ParseFile(z.Name, text)
 	if err != nil {
 		return ErrField("zonefile", err.Error())
 	}
 	z.sets, z.TTL = recordSets{}, cmp.Or(ttl, z.TTL)
 	for _, s := range sets {
-		if err := z.put(tx, s, ""); err != nil {
+		if err := z.put(tx, RRSet{Name: s.Name, Type: s.Type, TTL: s.TTL, Records: s.Records}, ""); err != nil {
 			return ErrField("zonefile", fmt.Sprintf("%s/%s: %s", s.Name, s.Type, strings.TrimPrefix(err.Error(), "invalid_input: ")))
 		}
 	}

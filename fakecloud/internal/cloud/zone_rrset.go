@@ -3,16 +3,13 @@ package cloud
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
-)
 
-// MaxRecordsPerRRSet is the maximum number of records in one request (API document, set_zone_rrset_records).
-const MaxRecordsPerRRSet = 50
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/dns"
+)
 
 // RRSet is the set of a zone's records with one name and type. A published one never changes.
 type RRSet struct {
@@ -21,20 +18,19 @@ type RRSet struct {
 	TTL              *int // seconds; nil for the zone's
 	Labels           map[string]string
 	ChangeProtection bool
-	Records          []Record
+	Records          []dns.Record
 	created          time.Time
 	age              int64 // grows with each new set of the zone
-}
-
-// Record is one record of a set.
-type Record struct {
-	Value   string
-	Comment string
 }
 
 // errRRSetProtected is the answer to each change of a protected set. The message is the real API's: libdns/hetzner issue 14,
 // caddy-dns/hetzner issue 28.
 func errRRSetProtected() *Error { return ErrProtected("RRSet(s) is/are change protected") }
+
+// data returns what DNS knows of the set. The records are those of the set, not copies.
+func (s *RRSet) data() dns.RRSet {
+	return dns.RRSet{Name: s.Name, Type: s.Type, TTL: s.TTL, Records: s.Records}
+}
 
 // ID identifies the set in its zone.
 func (s *RRSet) ID() string { return s.Name + "/" + s.Type }
@@ -72,7 +68,7 @@ func (z *Zone) bump(tx *Tx) {
 	z.Serial = nextSerial(z.Serial, tx.now)
 	fields[2] = strconv.FormatUint(uint64(z.Serial), 10)
 	next := *soa
-	next.Records = []Record{{Value: strings.Join(fields, " "), Comment: soa.Records[0].Comment}}
+	next.Records = []dns.Record{{Value: strings.Join(fields, " "), Comment: soa.Records[0].Comment}}
 	z.sets.put(&next)
 }
 
@@ -82,42 +78,17 @@ func nextSerial(serial uint32, now time.Time) uint32 {
 	return max(serial+1, uint32(((y*100+int(m))*100+d)*100)) //nolint:gosec // fits until the year 42949
 }
 
-var rrsetName = regexp.MustCompile(`^(@|(\*|` + domainLabel + `)(\.` + domainLabel + `)*)$`)
-
 // put checks a set and stores it. prefix is the path of its fields.
 func (z *Zone) put(tx *Tx, s RRSet, prefix string) error {
-	switch {
-	case !isRRType(s.Type):
-		return ErrField(prefix+"type", "must be one of "+strings.Join(RRTypes, ", "))
-	case !rrsetName.MatchString(s.Name) || len(s.Name)+1+len(z.Name) > 253:
-		return ErrField(prefix+"name", "must be @, or a name in lower case without the zone and without an ending dot")
-	case s.Name == z.Name || strings.HasSuffix(s.Name, "."+z.Name):
-		return ErrField(prefix+"name", "must not end with the zone's name")
-	case len(s.Records) == 0 || len(s.Records) > MaxRecordsPerRRSet:
-		return ErrField(prefix+"records", fmt.Sprintf("must have between 1 and %d items", MaxRecordsPerRRSet))
-	case s.Type == "CNAME" && s.Name == "@":
-		return ErrField(prefix+"type", "must not be CNAME for the zone itself")
-	case s.Type == "SOA" && s.Name != "@":
-		return ErrField(prefix+"type", "must be SOA only for the zone itself")
-	case (s.Type == "CNAME" || s.Type == "SOA") && len(s.Records) > 1:
-		return ErrField(prefix+"records", fmt.Sprintf("must have one item for the type %s", s.Type))
+	data := s.data()
+	if field, problem := data.Check(z.Name); problem != "" {
+		return ErrField(prefix+field, problem)
 	}
 	if err := ValidateLabels(s.Labels); err != nil {
 		return err
 	}
-	for i, r := range s.Records {
-		field := fmt.Sprintf("%srecords.%d.value", prefix, i)
-		value, problem := recordValue(s.Type, r.Value)
-		if problem != "" {
-			return ErrField(field, problem)
-		}
-		if utf8.RuneCountInString(r.Comment) > MaxCommentCharacters {
-			return ErrField(fmt.Sprintf("%srecords.%d.comment", prefix, i), fmt.Sprintf("must have at most %d characters", MaxCommentCharacters))
-		}
-		if slices.ContainsFunc(s.Records[:i], func(o Record) bool { return o.Value == value }) {
-			return ErrField(field, "must be unique")
-		}
-		s.Records[i].Value = value
+	if field, problem := data.CheckRecords(); problem != "" {
+		return ErrField(prefix+field, problem)
 	}
 	for _, o := range z.sets.named(s.Name) {
 		if (o.Type == "CNAME") != (s.Type == "CNAME") {
@@ -217,7 +188,7 @@ func (p Project) ChangeRRSetTTL(zone, name, kind string, ttl *int) (int64, *Stat
 }
 
 // SetRecords replaces the records. Errors: those of onRRSet, invalid_input.
-func (p Project) SetRecords(zone, name, kind string, records []Record) (int64, *State, error) {
+func (p Project) SetRecords(zone, name, kind string, records []dns.Record) (int64, *State, error) {
 	return p.onRRSet(zone, name, kind, "set_rrset_records", func(_ *Tx, _ *Zone, s RRSet) (*RRSet, error) {
 		s.Records = records
 		return &s, nil
@@ -226,7 +197,7 @@ func (p Project) SetRecords(zone, name, kind string, records []Record) (int64, *
 
 // AddRecords adds records to a set, and creates the set if it is missing. A TTL must be the one of the set.
 // Errors: those of onRRSet, invalid_input.
-func (p Project) AddRecords(zone, name, kind string, ttl *int, records []Record) (int64, *State, error) {
+func (p Project) AddRecords(zone, name, kind string, ttl *int, records []dns.Record) (int64, *State, error) {
 	return p.onZone(zone, "add_rrset_records", func(tx *Tx, z *Zone) error {
 		if err := z.RequirePrimary(); err != nil {
 			return err
@@ -251,9 +222,9 @@ func (p Project) AddRecords(zone, name, kind string, ttl *int, records []Record)
 
 // RemoveRecords removes records from a set, and deletes the set with the last one. Errors: those of onRRSet,
 // invalid_input.
-func (p Project) RemoveRecords(zone, name, kind string, records []Record) (int64, *State, error) {
+func (p Project) RemoveRecords(zone, name, kind string, records []dns.Record) (int64, *State, error) {
 	return p.onRRSet(zone, name, kind, "remove_rrset_records", func(_ *Tx, _ *Zone, s RRSet) (*RRSet, error) {
-		err := eachKnown(&s, records, func(i int, _ Record) { s.Records = slices.Delete(s.Records, i, i+1) })
+		err := eachKnown(&s, records, func(i int, _ dns.Record) { s.Records = slices.Delete(s.Records, i, i+1) })
 		if err != nil || len(s.Records) == 0 {
 			return nil, err
 		}
@@ -262,26 +233,26 @@ func (p Project) RemoveRecords(zone, name, kind string, records []Record) (int64
 }
 
 // UpdateRecords changes the comments of records. Errors: those of onRRSet, invalid_input.
-func (p Project) UpdateRecords(zone, name, kind string, records []Record) (int64, *State, error) {
+func (p Project) UpdateRecords(zone, name, kind string, records []dns.Record) (int64, *State, error) {
 	return p.onRRSet(zone, name, kind, "update_rrset_records", func(_ *Tx, _ *Zone, s RRSet) (*RRSet, error) {
-		err := eachKnown(&s, records, func(i int, r Record) { s.Records[i].Comment = r.Comment })
+		err := eachKnown(&s, records, func(i int, r dns.Record) { s.Records[i].Comment = r.Comment })
 		return &s, err
 	})
 }
 
 // eachKnown calls do for the records, which must be distinct and in the set, with their number in it.
-func eachKnown(s *RRSet, records []Record, do func(int, Record)) error {
-	if len(records) == 0 || len(records) > MaxRecordsPerRRSet {
-		return ErrField("records", fmt.Sprintf("must have between 1 and %d items", MaxRecordsPerRRSet))
+func eachKnown(s *RRSet, records []dns.Record, do func(int, dns.Record)) error {
+	if len(records) == 0 || len(records) > dns.MaxRecords {
+		return ErrField("records", fmt.Sprintf("must have between 1 and %d items", dns.MaxRecords))
 	}
 	given := make(map[string]bool)
 	for n, r := range records {
-		value, _ := recordValue(s.Type, r.Value)
+		value, _ := dns.Canonical(s.Type, r.Value)
 		if given[value] {
 			return ErrField(fmt.Sprintf("records.%d.value", n), "must be unique")
 		}
 		given[value] = true
-		i := slices.IndexFunc(s.Records, func(has Record) bool { return has.Value == value })
+		i := slices.IndexFunc(s.Records, func(has dns.Record) bool { return has.Value == value })
 		if i < 0 {
 			return ErrField(fmt.Sprintf("records.%d.value", n), "is not in the RRSet")
 		}

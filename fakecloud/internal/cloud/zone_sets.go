@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"slices"
 	"sort"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 // recordSets are the record sets of a zone, in the orders that its lists have. A copy of the struct is a version: see
-// [ascending]. A change copies what it changes, and the first change makes the indexes: a secondary zone has none.
+// [store.Ascending]. A change copies what it changes, and the first change makes the indexes: a secondary zone has none.
 type recordSets struct {
 	indexes   *rrsetIndexes // nil if there are no sets yet
 	owned     bool          // no other version has the indexes
@@ -18,8 +20,8 @@ type recordSets struct {
 
 // rrsetIndexes are the orders of a zone's record sets, and their labels.
 type rrsetIndexes struct {
-	byName, byType, byID, byAge ascending[*RRSet]
-	labels                      labelIndex // of ages, which identify the sets
+	byName, byType, byID, byAge store.Ascending[*RRSet]
+	labels                      store.LabelIndex // of ages, which identify the sets
 }
 
 func newRRSetIndexes() *rrsetIndexes {
@@ -30,10 +32,10 @@ func newRRSetIndexes() *rrsetIndexes {
 		return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Name, b.Name)) < 0
 	}
 	return &rrsetIndexes{
-		byName: newAscending(byName), byType: newAscending(byType),
-		byID:   newAscending(func(a, b *RRSet) bool { return a.ID() < b.ID() }),
-		byAge:  newAscending(func(a, b *RRSet) bool { return a.age < b.age }),
-		labels: newLabelIndex(),
+		byName: store.NewAscending(byName), byType: store.NewAscending(byType),
+		byID:   store.NewAscending(func(a, b *RRSet) bool { return a.ID() < b.ID() }),
+		byAge:  store.NewAscending(func(a, b *RRSet) bool { return a.age < b.age }),
+		labels: store.NewLabelIndex(),
 	}
 }
 
@@ -44,10 +46,10 @@ func (r *recordSets) own() *rrsetIndexes {
 		r.indexes = newRRSetIndexes()
 	case !r.owned:
 		c := *r.indexes
-		for _, order := range []*ascending[*RRSet]{&c.byName, &c.byType, &c.byID, &c.byAge} {
-			order.share()
+		for _, order := range []*store.Ascending[*RRSet]{&c.byName, &c.byType, &c.byID, &c.byAge} {
+			order.Share()
 		}
-		c.labels.share()
+		c.labels.Share()
 		r.indexes = &c
 	}
 	r.owned = true
@@ -79,7 +81,7 @@ func (r *recordSets) put(now *RRSet) {
 	all.byType.Set(now)
 	all.byID.Set(now)
 	all.byAge.Set(now)
-	all.labels.relabel(now.age, labels, now.Labels)
+	all.labels.Relabel(now.age, labels, now.Labels)
 }
 
 // remove removes a set.
@@ -90,7 +92,7 @@ func (r *recordSets) remove(s *RRSet) {
 	all.byType.Delete(s)
 	all.byID.Delete(s)
 	all.byAge.Delete(s)
-	all.labels.relabel(s.age, s.Labels, nil)
+	all.labels.Relabel(s.age, s.Labels, nil)
 }
 
 func (r *recordSets) count(s *RRSet, by int) {
@@ -138,14 +140,14 @@ func (r *recordSets) span(kind string) (first, n int) {
 
 // The orders of a zone's record sets in addition to those of tables.
 const (
-	ByRRSetID Order = iota + ByName + 1
+	ByRRSetID store.Order = iota + store.ByName + 1
 	ByAge
 )
 
 // RRSetFilter selects record sets. Empty fields select all.
 type RRSetFilter struct {
 	Names, Types []string
-	Labels       Selector
+	Labels       store.Selector
 }
 
 // matches reports whether a filter selects a set.
@@ -156,8 +158,8 @@ func (f *RRSetFilter) matches(s *RRSet) bool {
 
 // RRSetPage returns a page of all record sets, or of those of one type, and how many there are. ok is false if the zone does
 // not maintain the order of such a filter: see [Zone.SelectRRSets]. The cost depends on the size of the page.
-func (z *Zone) RRSetPage(f RRSetFilter, p Page) (page []*RRSet, total int, ok bool) {
-	if len(f.Names) > 0 || len(f.Types) > 1 || !f.Labels.Empty() || len(f.Types) == 1 && p.Order != ByName {
+func (z *Zone) RRSetPage(f RRSetFilter, p store.Page) (page []*RRSet, total int, ok bool) {
+	if len(f.Names) > 0 || len(f.Types) > 1 || !f.Labels.Empty() || len(f.Types) == 1 && p.Order != store.ByName {
 		return nil, 0, false
 	}
 	all := z.sets.indexes
@@ -186,7 +188,7 @@ func (z *Zone) RRSetPage(f RRSetFilter, p Page) (page []*RRSet, total int, ok bo
 	if n <= 0 {
 		return nil, total, true
 	}
-	return pageOf(order, p, n, func(s *RRSet) *RRSet { return s }), total, true
+	return store.PageOf(order, p, n, func(s *RRSet) *RRSet { return s }), total, true
 }
 
 // SelectRRSets returns the record sets that a filter selects, by name and type. The cost depends on how many have one of the
@@ -212,7 +214,7 @@ func (r *recordSets) candidates(f *RRSetFilter) (sets []*RRSet) {
 		}
 		return sets
 	}
-	labelled, ok := r.indexes.labels.candidates(f.Labels)
+	labelled, ok := r.indexes.labels.Candidates(f.Labels)
 	typed := 0
 	for _, kind := range distinct(f.Types) {
 		_, n := r.span(kind)
@@ -230,7 +232,7 @@ func (r *recordSets) candidates(f *RRSetFilter) (sets []*RRSet) {
 	}
 	for _, kind := range distinct(f.Types) {
 		if first, n := r.span(kind); n > 0 {
-			sets = append(sets, pageOf(&r.indexes.byType, Page{First: first}, n, func(s *RRSet) *RRSet { return s })...)
+			sets = append(sets, store.PageOf(&r.indexes.byType, store.Page{First: first}, n, func(s *RRSet) *RRSet { return s })...)
 		}
 	}
 	return sets

@@ -13,6 +13,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/api"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/contract"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
 
@@ -281,7 +282,7 @@ func refuseTakenNames(w *world, document *contract.Document) {
 
 // limitScenario exceeds the limit of each kind of resource.
 func limitScenario(t *testing.T, recorder *contract.Recorder, document *contract.Document) {
-	exceed := func(kind cloud.Kind, prepare func(w *world) (path string), body func(*world, string) object) {
+	exceed := func(kind store.Kind, prepare func(w *world) (path string), body func(*world, string) object) {
 		w := newWorld(t, recorder, func(o *fakecloud.Options) { o.Limits = map[string]int{string(kind): 1} })
 		path := prepare(w)
 		w.do(201, "POST", path, body(w, "a"))
@@ -297,7 +298,7 @@ func limitScenario(t *testing.T, recorder *contract.Recorder, document *contract
 			t.Errorf("%s: its topic needs a simple body to exceed the limit", op)
 			continue
 		}
-		exceed(cloud.Kind(strings.TrimSuffix(op.Path[1:], "s")), func(*world) string { return op.Path }, body)
+		exceed(store.Kind(strings.TrimSuffix(op.Path[1:], "s")), func(*world) string { return op.Path }, body)
 	}
 	exceed(cloud.KindImage, func(w *world) string {
 		return "/servers/" + w.server(smallServer(w, "a")) + "/actions/create_image"

@@ -12,12 +12,13 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/api"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 // selection selects projects and kinds of resources. Empty fields select all.
 type selection struct {
 	projects []int64
-	kinds    []cloud.Kind
+	kinds    []store.Kind
 	snapshot bool
 }
 
@@ -25,11 +26,11 @@ func (s *selection) project(id int64) bool {
 	return len(s.projects) == 0 || slices.Contains(s.projects, id)
 }
 
-func (s *selection) kind(k cloud.Kind) bool {
+func (s *selection) kind(k store.Kind) bool {
 	return len(s.kinds) == 0 || slices.Contains(s.kinds, k)
 }
 
-func parseSelection(kinds []cloud.Kind, q url.Values, more ...string) (selection, error) {
+func parseSelection(kinds []store.Kind, q url.Values, more ...string) (selection, error) {
 	var s selection
 	for key, values := range q {
 		for _, v := range values {
@@ -41,10 +42,10 @@ func parseSelection(kinds []cloud.Kind, q url.Values, more ...string) (selection
 				}
 				s.projects = append(s.projects, id)
 			case key == "kind":
-				if !slices.Contains(kinds, cloud.Kind(v)) {
+				if !slices.Contains(kinds, store.Kind(v)) {
 					return s, fmt.Errorf("parameter kind=%.64q: must be one of %v", v, kinds)
 				}
-				s.kinds = append(s.kinds, cloud.Kind(v))
+				s.kinds = append(s.kinds, store.Kind(v))
 			case key == "snapshot" && slices.Contains(more, key):
 				b, err := strconv.ParseBool(v)
 				if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/api"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/faults"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/wire"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
 )
@@ -203,7 +204,7 @@ func listOperations(*Controller, *http.Request) (any, error) {
 }
 
 func listCodes(*Controller, *http.Request) (any, error) {
-	return map[string]any{"error_codes": fault.Codes}, nil
+	return map[string]any{"error_codes": faults.Codes}, nil
 }
 
 type clockJSON struct {
@@ -385,8 +386,8 @@ func deleteToken(c *Controller, r *http.Request) (any, error) {
 }
 
 // kinds returns the kinds of resources that can be selected.
-func (c *Controller) kinds() []cloud.Kind {
-	var out []cloud.Kind
+func (c *Controller) kinds() []store.Kind {
+	var out []store.Kind
 	for _, s := range c.API.ShownResources() {
 		out = append(out, s.Kind())
 	}

@@ -39,7 +39,7 @@ func attachHypervisor(c *Controller, w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusBadRequest, errorBody{err.Error()})
 		return
 	}
-	ping := hypervisor.DefaultPing
+	ping := wire.DefaultPing
 	if in.Ping != 0 {
 		ping = max(time.Duration(in.Ping), minPing)
 	}

@@ -281,8 +281,8 @@ func TestCodesAgreeWithTheErrorCatalogue(t *testing.T) {
 		cloud.ErrServiceError(""), cloud.ErrUnsupported(""), cloud.ErrResourceInUse(""), cloud.ErrLocked(""),
 		cloud.ErrProtected(""), cloud.ErrRateLimit(0), cloud.ErrServer(""),
 	} {
-		if fault.Codes[string(e.Code)] != e.Status {
-			t.Errorf("%s: %d here, %d in the catalogue", e.Code, fault.Codes[string(e.Code)], e.Status)
+		if Codes[string(e.Code)] != e.Status {
+			t.Errorf("%s: %d here, %d in the catalogue", e.Code, Codes[string(e.Code)], e.Status)
 		}
 	}
 }

@@ -220,8 +220,8 @@ func checkEffect(e *fault.Effect) error {
 func checkKind(e *fault.Effect) error {
 	switch e.Kind {
 	case fault.KindAPIError:
-		if _, ok := fault.Codes[e.Code]; !ok {
-			return fmt.Errorf("effect.code %.64q: must be one of %s", e.Code, strings.Join(slices.Sorted(maps.Keys(fault.Codes)), ", "))
+		if _, ok := Codes[e.Code]; !ok {
+			return fmt.Errorf("effect.code %.64q: must be one of %s", e.Code, strings.Join(slices.Sorted(maps.Keys(Codes)), ", "))
 		}
 		if e.Status != 0 && (e.Status < 400 || e.Status > 599) {
 			return fmt.Errorf("effect.status %d: must be 400 to 599", e.Status)

@@ -55,7 +55,7 @@ func StartBalancers(core *cloud.Cloud, o Options) *Balancers {
 	core.SetHealthRule(cloud.HealthReported)
 	core.CountServerTraffic()
 	d.engine = dataplane.New(dataplane.Options{
-		Binder: o.Binder, Resolver: o.Resolver, Filter: d.Passes, Health: dataplane.HealthSinkFunc(d.report),
+		Binder: o.Binder, Resolver: o.Resolver, Filter: d.Passes, Health: d.report,
 		Clock: core.Clock(), Logger: d.log, ProxyProtocolVersion: o.ProxyProtocolVersion,
 	})
 	ctx, cancel := context.WithCancel(context.Background())

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/cloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 func TestARouterHasTheRoutesOfTheNetwork(t *testing.T) {
@@ -49,7 +50,7 @@ func TestARouterHasTheRoutesOfTheNetwork(t *testing.T) {
 func TestARouterChoosesANetwork(t *testing.T) {
 	t.Parallel()
 	network := func(id int64, name string) *cloud.Network {
-		return &cloud.Network{Meta: cloud.Meta{ID: id, Name: name}}
+		return &cloud.Network{Meta: store.Meta{ID: id, Name: name}}
 	}
 	all := []*cloud.Network{network(12, "b"), network(11, "a"), network(10, "b"), network(13, "11")}
 	for _, tc := range []struct {

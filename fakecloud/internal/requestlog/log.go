@@ -171,7 +171,7 @@ func (j *Log) scan(f journal.Filter, found func(*journal.Entry)) {
 	j.init()
 	last := j.seq.Load()
 	for seq := max(j.first(last), j.oldest.Load(), f.Since+1); seq <= last; seq++ {
-		if e := j.slot(seq).Load(); e != nil && e.Seq == seq && f.Matches(e) {
+		if e := j.slot(seq).Load(); e != nil && e.Seq == seq && matches(&f, e) {
 			found(e)
 		}
 	}

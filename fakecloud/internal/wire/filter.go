@@ -93,3 +93,12 @@ func ParseFilter(q url.Values, others ...string) (journal.Filter, error) {
 	}
 	return f, nil
 }
+
+// SelectionQuery returns the projects and kinds of a fakecloud.Selection as query parameters.
+func SelectionQuery(projects []int64, kinds []string) url.Values {
+	q := url.Values{"kind": kinds}
+	for _, p := range projects {
+		q.Add("project", strconv.FormatInt(p, 10))
+	}
+	return q
+}

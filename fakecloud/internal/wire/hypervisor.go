@@ -2,9 +2,14 @@
 package wire
 
 import (
+	"time"
+
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/hypervisor"
 )
+
+// DefaultPing is that of hypervisor.Options.
+const DefaultPing = 5 * time.Second
 
 // AttachRequest is the body of POST /hypervisors.
 type AttachRequest struct {

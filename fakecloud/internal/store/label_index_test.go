@@ -1,17 +1,15 @@
-package cloud
+package store
 
 import (
-	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
 )
 
-// The index must agree with a look at every resource, after any changes, and in states that were read before them.
+// The index must agree with a look at every resource, after any changes, and in the versions before them.
 func TestCandidatesAreWhatASelectorMaySelect(t *testing.T) {
 	t.Parallel()
-	p, _ := clockedCloud(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	labels := func() map[string]string {
 		out := map[string]string{}
@@ -23,27 +21,26 @@ func TestCandidatesAreWhatASelectorMaySelect(t *testing.T) {
 		return out
 	}
 	var ids []int64
-	states := []*State{p.View()}
+	versions := []Table[*row]{newRows()}
 	for i := range 300 {
-		must(t, p, func(tx *Tx) {
+		versions = append(versions, written(versions[i], func(rows *Table[*row]) {
 			switch n := random.IntN(10); {
 			case n < 6 || len(ids) == 0:
-				k := &SSHKey{Meta: tx.NewMeta(fmt.Sprint("key-", i), labels())}
-				tx.SSHKeys.Put(k)
-				ids = append(ids, k.ID)
+				r := &row{Meta{ID: int64(i + 1), Labels: labels()}}
+				rows.Put(r)
+				ids = append(ids, r.ID)
 			case n < 9:
-				tx.SSHKeys.Update(ids[random.IntN(len(ids))], func(k *SSHKey) { k.Labels = labels() })
+				rows.Update(ids[random.IntN(len(ids))], func(r *row) { r.Labels = labels() })
 			default:
 				at := random.IntN(len(ids))
-				tx.SSHKeys.Delete(ids[at])
+				rows.Delete(ids[at])
 				ids = slices.Delete(ids, at, at+1)
 			}
-		})
-		states = append(states, p.View())
+		}))
 	}
-	for i, st := range states {
+	for i, rows := range versions {
 		for _, text := range []string{"a", "a=", "a=1", "a in (1,2,1)", "a,b=1", "a=1,b!=2", "ab,!a", "none", "none=1"} {
-			wantCandidates(t, i, st, text)
+			wantCandidates(t, i, rows, text)
 		}
 	}
 	for _, text := range []string{"", "!a", "a!=1", "a notin (1,2)"} {
@@ -51,39 +48,39 @@ func TestCandidatesAreWhatASelectorMaySelect(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, ok := p.View().SSHKeys.Candidates(s); ok {
+		if _, ok := versions[0].Candidates(s); ok {
 			t.Errorf("%q has candidates, although it requires no label", text)
 		}
 	}
 }
 
-func wantCandidates(t *testing.T, i int, st *State, text string) {
+func wantCandidates(t *testing.T, i int, rows Table[*row], text string) {
 	t.Helper()
 	s, err := ParseSelector(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, ok := st.SSHKeys.Candidates(s)
+	c, ok := rows.Candidates(s)
 	if !ok {
 		t.Fatalf("%q has no candidates", text)
 	}
 	got := c.IDs(0, c.Len())
 	var want []int64
-	for k := range st.SSHKeys.All() {
-		selected := s.Matches(k.Labels)
-		if c.Exact && selected || !c.Exact && slices.Contains(got, k.ID) {
-			want = append(want, k.ID)
+	for r := range rows.All() {
+		selected := s.Matches(r.Labels)
+		if c.Exact && selected || !c.Exact && slices.Contains(got, r.ID) {
+			want = append(want, r.ID)
 		}
-		if selected && !slices.Contains(got, k.ID) {
-			t.Errorf("state %d: %q selects %d, %v, which is not a candidate", i, text, k.ID, maps.Clone(k.Labels))
+		if selected && !slices.Contains(got, r.ID) {
+			t.Errorf("version %d: %q selects %d, %v, which is not a candidate", i, text, r.ID, maps.Clone(r.Labels))
 		}
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("state %d: %q has the candidates %v, want %v", i, text, got, want)
+		t.Errorf("version %d: %q has the candidates %v, want %v", i, text, got, want)
 	}
 	for first := range got {
 		if page := c.IDs(first, 2); !slices.Equal(page, got[first:min(first+2, len(got))]) {
-			t.Errorf("state %d: %q: ids from %d on: %v of %v", i, text, first, page, got)
+			t.Errorf("version %d: %q: ids from %d on: %v of %v", i, text, first, page, got)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package cloud
+package store
 
 import (
 	"math/rand/v2"
@@ -18,13 +18,13 @@ func TestAnAscendingSetEqualsASortedSlice(t *testing.T) {
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		type version struct {
-			set  ascending[numbered]
+			set  Ascending[numbered]
 			want []numbered
 		}
-		now := version{set: newAscending(func(a, b numbered) bool { return a.key < b.key })}
+		now := version{set: NewAscending(func(a, b numbered) bool { return a.key < b.key })}
 		var all []version
 		write := func(v version) version {
-			v.set.share()
+			v.set.Share()
 			v.want = slices.Clone(v.want)
 			for range r.IntN(3 * maxNewest) {
 				if r.IntN(40) == 0 { // leave only what is in the tree
@@ -66,7 +66,7 @@ func TestAnAscendingSetEqualsASortedSlice(t *testing.T) {
 	}
 }
 
-func checkAscending(t *testing.T, set *ascending[numbered], want []numbered, r *rand.Rand) {
+func checkAscending(t *testing.T, set *Ascending[numbered], want []numbered, r *rand.Rand) {
 	t.Helper()
 	take := func(into *[]numbered, n int) func(numbered) bool {
 		return func(item numbered) bool {

@@ -1,9 +1,8 @@
-package cloud
+package store
 
 import (
 	"iter"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,19 +11,6 @@ import (
 // Kind is a type of resource, such as "server". It is the `type` in an action's `resources`. Each
 // resource's file declares its own.
 type Kind string
-
-// words returns the kind as the real API's messages write it.
-func (k Kind) words() string {
-	switch k {
-	case KindPrimaryIP:
-		return "Primary IP" // OpenRouterLabs/spawn issue 2902
-	case KindFloatingIP:
-		return "Floating IP"
-	case KindSSHKey:
-		return "SSH key" // snowdrop/k8s-infra issue 214
-	}
-	return strings.ReplaceAll(string(k), "_", " ")
-}
 
 // Meta is what every resource has. Resources embed it.
 type Meta struct {
@@ -77,10 +63,10 @@ func (e *Entry[T]) EncodedOnce(encode func(T) []byte) []byte {
 }
 
 // Table holds the resources of one kind of one project, ordered by id and by name. A published
-// table is read-only; writing to it is possible only through a [Tx].
+// table is read-only; writing to it is possible only between Begin and Publish.
 type Table[T Object[T]] struct {
 	*version[T]
-	log   *changeLog // nil in a published table
+	log   *ChangeLog // nil in a published table
 	owned bool       // whether the version is the transaction's own; false in a published table
 }
 
@@ -88,27 +74,35 @@ type Table[T Object[T]] struct {
 type version[T Object[T]] struct {
 	kind     Kind
 	nameless bool // the resources have no names
-	ids      ascending[*Entry[T]]
+	ids      Ascending[*Entry[T]]
 	// names and labels find ids. A new version of a resource seldom changes them.
-	names  ascending[*nameEntry]
-	labels labelIndex
+	names  Ascending[*nameEntry]
+	labels LabelIndex
 	keys   *sync.Pool // search keys: entries with only an id
 	pages  *pageCache
 }
 
-func newTable[T Object[T]](kind Kind) Table[T] {
+// NewTable returns an empty table, which is published.
+func NewTable[T Object[T]](kind Kind) Table[T] {
 	return Table[T]{version: &version[T]{
 		kind: kind,
 		keys: &sync.Pool{}, pages: &pageCache{},
-		labels: newLabelIndex(),
-		ids:    newAscending(func(a, b *Entry[T]) bool { return a.id < b.id }),
-		names: newAscending(func(a, b *nameEntry) bool {
+		labels: NewLabelIndex(),
+		ids:    NewAscending(func(a, b *Entry[T]) bool { return a.id < b.id }),
+		names: NewAscending(func(a, b *nameEntry) bool {
 			if a.name != b.name {
 				return a.name < b.name
 			}
 			return a.id < b.id
 		}),
 	}}
+}
+
+// NewNamelessTable returns a table of resources that have no names.
+func NewNamelessTable[T Object[T]](kind Kind) Table[T] {
+	t := NewTable[T](kind)
+	t.nameless = true
+	return t
 }
 
 // nameEntry is the id of a resource with a name, which may be empty. It never changes. The index has pointers to such entries,
@@ -144,15 +138,6 @@ func (t *Table[T]) Get(id int64) (T, bool) {
 	}
 	var zero T
 	return zero, false
-}
-
-// Find is Get with the API's not_found error if the resource does not exist.
-func (t *Table[T]) Find(id int64) (T, error) {
-	if v, ok := t.Get(id); ok {
-		return v, nil
-	}
-	var zero T
-	return zero, ErrNotFound(t.kind, id)
 }
 
 // ByName returns the resource with exactly this name.
@@ -213,12 +198,12 @@ func (t *Table[T]) Page(p Page) []*Entry[T] {
 		return nil
 	}
 	if p.Order == ByName {
-		return pageOf(&t.names, p, n, func(n *nameEntry) *Entry[T] {
+		return PageOf(&t.names, p, n, func(n *nameEntry) *Entry[T] {
 			e, _ := t.Entry(n.id)
 			return e
 		})
 	}
-	return pageOf(&t.ids, p, n, func(e *Entry[T]) *Entry[T] { return e })
+	return PageOf(&t.ids, p, n, func(e *Entry[T]) *Entry[T] { return e })
 }
 
 // ordered is an ordered set.
@@ -229,8 +214,8 @@ type ordered[Item any] interface {
 	Descend(from Item, yield func(Item) bool)
 }
 
-// pageOf returns n entries of a page of a set.
-func pageOf[Item, E any](set ordered[Item], p Page, n int, entry func(Item) E) []E {
+// PageOf returns n entries of a page of a set.
+func PageOf[Item, E any](set ordered[Item], p Page, n int, entry func(Item) E) []E {
 	page := make([]E, 0, n)
 	add := func(i Item) bool {
 		page = append(page, entry(i))
@@ -304,30 +289,30 @@ type cachedPage struct {
 // Put stores a new resource or a new version of one.
 func (t *Table[T]) Put(v T) {
 	old, _ := t.Entry(v.Header().ID)
-	t.put(old, v)
+	t.Replace(old, v)
 }
 
-// put is Put with the entry of the version before, nil for a new resource.
-func (t *Table[T]) put(old *Entry[T], v T) {
+// Replace is Put with the entry of the version before, nil for a new resource.
+func (t *Table[T]) Replace(old *Entry[T], v T) {
 	t.own()
 	m := v.Header()
 	if old == nil {
 		t.ids.Set(&Entry[T]{Value: v, id: m.ID})
 		t.rename(m.ID, nil, m)
-		t.labels.relabel(m.ID, nil, m.Labels)
-		t.log.record(t.kind, m.ID, nil, v)
+		t.labels.Relabel(m.ID, nil, m.Labels)
+		t.log.Record(t.kind, m.ID, nil, v)
 		return
 	}
 	before := old.Value
 	t.rename(m.ID, before.Header(), m)
-	t.labels.relabel(m.ID, before.Header().Labels, m.Labels)
+	t.labels.Relabel(m.ID, before.Header().Labels, m.Labels)
 	if t.log.has(m.ID) {
 		// This transaction has made the entry, so that no reader has it yet.
 		old.Value = v
 	} else {
 		t.ids.Set(&Entry[T]{Value: v, id: m.ID})
 	}
-	t.log.record(t.kind, m.ID, before, v)
+	t.log.Record(t.kind, m.ID, before, v)
 }
 
 // Update stores a changed copy of a resource and returns it. If the resource does not exist, it does
@@ -340,7 +325,7 @@ func (t *Table[T]) Update(id int64, change func(T)) (T, bool) {
 	}
 	v := e.Value.Clone()
 	change(v)
-	t.put(e, v)
+	t.Replace(e, v)
 	return v, true
 }
 
@@ -361,8 +346,8 @@ func (t *Table[T]) Delete(id int64) {
 	t.own()
 	t.ids.Delete(old)
 	t.rename(id, old.Value.Header(), nil)
-	t.labels.relabel(id, old.Value.Header().Labels, nil)
-	t.log.record(t.kind, id, old.Value, nil)
+	t.labels.Relabel(id, old.Value.Header().Labels, nil)
+	t.log.Record(t.kind, id, old.Value, nil)
 }
 
 // rename updates the index of names after a resource changed. before or after is nil if the resource did not exist.
@@ -381,83 +366,31 @@ func (t *Table[T]) rename(id int64, before, after *Meta) {
 // own begins a write. It gives the transaction its own version, which shares what does not change.
 func (t *Table[T]) own() {
 	if t.log == nil {
-		panic("cloud: write to a published table of " + string(t.kind))
+		panic("store: write to a published table of " + string(t.kind))
 	}
 	if t.owned {
 		return
 	}
 	v := *t.version
 	v.pages = &pageCache{}
-	v.ids.share()
-	v.names.share()
-	v.labels.share()
+	v.ids.Share()
+	v.names.Share()
+	v.labels.Share()
 	t.version, t.owned = &v, true
 }
 
-func (t *Table[T]) init(kind Kind)       { *t = newTable[T](kind) }
-func (t *Table[T]) begin(log *changeLog) { t.log, t.owned = log, false }
-func (t *Table[T]) publish()             { t.begin(nil) }
+// Init makes the table an empty one.
+func (t *Table[T]) Init(kind Kind) { *t = NewTable[T](kind) }
 
-// recordGone records the deletion of everything in the table.
-func (t *Table[T]) recordGone(log *changeLog) {
+// Begin permits changes, which log records. The table that this one is a copy of does not change with it.
+func (t *Table[T]) Begin(log *ChangeLog) { t.log, t.owned = log, false }
+
+// Publish ends the changes.
+func (t *Table[T]) Publish() { t.Begin(nil) }
+
+// RecordGone records the deletion of everything in the table.
+func (t *Table[T]) RecordGone(log *ChangeLog) {
 	for v := range t.All() {
-		log.record(t.kind, v.Header().ID, v, nil)
+		log.Record(t.kind, v.Header().ID, v, nil)
 	}
-}
-
-// change is the change of one resource in one transaction: its value before and after. A value is nil
-// if the resource did not exist.
-type change struct {
-	kind     Kind
-	id       int64
-	old, new any
-}
-
-// changeLog collects the changes of a transaction: one record per resource, in the order of the first
-// changes.
-type changeLog struct {
-	changes []change
-	index   map[int64]int // by id, which is unique over all kinds
-}
-
-// maxSpareChanges limits the memory of an empty log.
-const maxSpareChanges = 1000
-
-// clear empties the log.
-func (l *changeLog) clear() {
-	if len(l.changes) > maxSpareChanges {
-		*l = changeLog{}
-		return
-	}
-	clear(l.changes)
-	l.changes = l.changes[:0]
-	clear(l.index)
-}
-
-func (l *changeLog) has(id int64) bool {
-	_, ok := l.index[id]
-	return ok
-}
-
-func (l *changeLog) record(kind Kind, id int64, before, after any) {
-	if i, ok := l.index[id]; ok {
-		l.changes[i].new = after
-		return
-	}
-	if l.index == nil {
-		l.index = make(map[int64]int, 8)
-		l.changes = make([]change, 0, 8)
-	}
-	l.index[id] = len(l.changes)
-	l.changes = append(l.changes, change{kind, id, before, after})
-}
-
-var noLabels = map[string]string{}
-
-// labelsOrNone returns labels, which are never changed in place, or none for nil.
-func labelsOrNone(m map[string]string) map[string]string {
-	if len(m) == 0 {
-		return noLabels
-	}
-	return m
 }

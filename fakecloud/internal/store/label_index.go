@@ -1,4 +1,4 @@
-package cloud
+package store
 
 import (
 	"maps"
@@ -9,56 +9,68 @@ import (
 // labelled are the ids of the resources of a table that have a label, "key=value".
 type labelled struct {
 	label string
-	ids   *idSet
+	ids   *IDSet
 }
 
-// idSet is a set of ids, which does not change.
-type idSet struct{ ascending[int64] }
+// IDSet is a set of ids, which does not change. nil is an empty one.
+type IDSet struct{ set Ascending[int64] }
 
-// hasID reports whether a set, which may be nil, has the id.
-func hasID(set *idSet, id int64) bool {
-	if set == nil {
+// Has reports whether the set has an id.
+func (s *IDSet) Has(id int64) bool {
+	if s == nil {
 		return false
 	}
-	_, ok := set.Get(id)
+	_, ok := s.set.Get(id)
 	return ok
 }
 
-// withID returns a copy of a set, which may be nil, with or without the id. The copy shares what has not changed.
-func withID(set *idSet, id int64, in bool) *idSet {
-	var s idSet
-	if set == nil {
-		s.ascending = newAscending(func(a, b int64) bool { return a < b })
+// With returns a copy of the set with or without an id. The copy shares what has not changed.
+func (s *IDSet) With(id int64, in bool) *IDSet {
+	var c IDSet
+	if s == nil {
+		c.set = NewAscending(func(a, b int64) bool { return a < b })
 	} else {
-		s = *set
+		c = *s
 	}
 	if in {
-		s.Set(id)
+		c.set.Set(id)
 	} else {
-		s.Delete(id)
+		c.set.Delete(id)
 	}
-	s.share()
-	return &s
+	c.set.Share()
+	return &c
 }
 
-// labelIndex finds the ids of what has a label.
-type labelIndex struct{ ascending[labelled] }
-
-func newLabelIndex() labelIndex {
-	return labelIndex{newAscending(func(a, b labelled) bool { return a.label < b.label })}
+// Items returns the ids in ascending order, in a slice of their own.
+func (s *IDSet) Items() []int64 {
+	if s == nil {
+		return nil
+	}
+	return s.set.Items()
 }
 
-// relabel updates the index after the labels of a resource changed.
-func (x *labelIndex) relabel(id int64, before, after map[string]string) {
+// LabelIndex finds the ids of what has a label. A copy of the struct is a version: see [Ascending].
+type LabelIndex struct{ labels Ascending[labelled] }
+
+// NewLabelIndex returns an empty index.
+func NewLabelIndex() LabelIndex {
+	return LabelIndex{NewAscending(func(a, b labelled) bool { return a.label < b.label })}
+}
+
+// Share ends the changes of this version: see [Ascending].
+func (x *LabelIndex) Share() { x.labels.Share() }
+
+// Relabel updates the index after the labels of a resource changed.
+func (x *LabelIndex) Relabel(id int64, before, after map[string]string) {
 	if len(before)+len(after) == 0 || maps.Equal(before, after) {
 		return
 	}
 	change := func(label string, has bool) {
-		old, _ := x.Get(labelled{label: label})
-		if now := (labelled{label, withID(old.ids, id, has)}); now.ids.Len() == 0 {
-			x.Delete(now)
+		old, _ := x.labels.Get(labelled{label: label})
+		if now := (labelled{label, old.ids.With(id, has)}); now.ids.set.Len() == 0 {
+			x.labels.Delete(now)
 		} else {
-			x.Set(now)
+			x.labels.Set(now)
 		}
 	}
 	for k, v := range before {
@@ -77,14 +89,15 @@ func (x *labelIndex) relabel(id int64, before, after map[string]string) {
 type Candidates struct {
 	// Exact is whether the selector selects all of them.
 	Exact bool
-	sets  []*idSet // without common ids: a resource has one value for a key
+	sets  []*IDSet // without common ids: a resource has one value for a key
 }
 
 // Candidates returns the resources that a selector may select, by the requirement that leaves the fewest. ok is false if
 // the selector requires no label: it may select every resource.
-func (t *Table[T]) Candidates(s Selector) (Candidates, bool) { return t.labels.candidates(s) }
+func (t *Table[T]) Candidates(s Selector) (Candidates, bool) { return t.labels.Candidates(s) }
 
-func (x *labelIndex) candidates(s Selector) (best Candidates, ok bool) {
+// Candidates is [Table.Candidates] for what the index has.
+func (x *LabelIndex) Candidates(s Selector) (best Candidates, ok bool) {
 	for _, r := range s.requirements {
 		if r.op != opIn && r.op != opExists {
 			continue
@@ -92,7 +105,7 @@ func (x *labelIndex) candidates(s Selector) (best Candidates, ok bool) {
 		c := Candidates{Exact: len(s.requirements) == 1}
 		if r.op == opExists {
 			prefix := r.key + "="
-			x.Ascend(labelled{label: prefix}, func(l labelled) bool {
+			x.labels.Ascend(labelled{label: prefix}, func(l labelled) bool {
 				if !strings.HasPrefix(l.label, prefix) {
 					return false
 				}
@@ -101,7 +114,7 @@ func (x *labelIndex) candidates(s Selector) (best Candidates, ok bool) {
 			})
 		} else {
 			for _, v := range slices.Compact(slices.Sorted(slices.Values(r.values))) {
-				if l, ok := x.Get(labelled{label: r.key + "=" + v}); ok {
+				if l, ok := x.labels.Get(labelled{label: r.key + "=" + v}); ok {
 					c.sets = append(c.sets, l.ids)
 				}
 			}
@@ -117,7 +130,7 @@ func (x *labelIndex) candidates(s Selector) (best Candidates, ok bool) {
 func (c Candidates) Len() int {
 	n := 0
 	for _, ids := range c.sets {
-		n += ids.Len()
+		n += ids.set.Len()
 	}
 	return n
 }
@@ -130,8 +143,8 @@ func (c Candidates) IDs(first, n int) []int64 {
 	}
 	if len(c.sets) == 1 {
 		out := make([]int64, 0, n)
-		start, _ := c.sets[0].GetAt(first)
-		c.sets[0].Ascend(start, func(id int64) bool {
+		start, _ := c.sets[0].set.GetAt(first)
+		c.sets[0].set.Ascend(start, func(id int64) bool {
 			out = append(out, id)
 			return len(out) < n
 		})

@@ -1,4 +1,4 @@
-package cloud
+package dns
 
 import (
 	"encoding/hex"
@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// RRTypes are the types of records (API document, create_zone_rrset).
-var RRTypes = []string{"A", "AAAA", "CAA", "CNAME", "DS", "HINFO", "HTTPS", "MX", "NS", "PTR", "RP", "SOA", "SRV", "SVCB", "TLSA", "TXT"}
+// Types are the types of records (API document, create_zone_rrset).
+var Types = []string{"A", "AAAA", "CAA", "CNAME", "DS", "HINFO", "HTTPS", "MX", "NS", "PTR", "RP", "SOA", "SRV", "SVCB", "TLSA", "TXT"}
 
 // rdata describes the fields of a type's records, in their order. "..." repeats the field before it, also never.
 var rdata = map[string][]string{
@@ -28,9 +28,9 @@ var (
 	svcParam = regexp.MustCompile(`^[a-z0-9-]+(=.*)?$`)
 )
 
-// recordValue returns a record's value in its canonical form: fields separated by one space, addresses as RFC 5952 has
+// Canonical returns a record's value in its canonical form: fields separated by one space, addresses as RFC 5952 has
 // them. problem says what is wrong, or is "".
-func recordValue(kind, value string) (canonical, problem string) {
+func Canonical(kind, value string) (canonical, problem string) {
 	fields, err := splitRecord(value)
 	if err != "" {
 		return "", err
@@ -152,5 +152,5 @@ func splitRecord(value string) (fields []string, problem string) {
 	return fields, ""
 }
 
-// isRRType reports whether there are records of a type.
-func isRRType(kind string) bool { return slices.Contains(RRTypes, kind) }
+// isType reports whether there are records of a type.
+func isType(kind string) bool { return slices.Contains(Types, kind) }

@@ -1,4 +1,4 @@
-package cloud
+package dns
 
 import (
 	"fmt"
@@ -7,16 +7,36 @@ import (
 	"strings"
 )
 
-// Zonefile returns the zone in the form of RFC 1035. Errors: incorrect_zone_mode.
-func (z *Zone) Zonefile() (string, error) {
-	if err := z.RequirePrimary(); err != nil {
-		return "", err
-	}
+// Limits of a TTL in seconds (API document, create_zone).
+const (
+	MinTTL = 60
+	MaxTTL = 1<<31 - 1
+)
+
+// FormatFile returns a zone in the form of RFC 1035. It changes the order of sets.
+func FormatFile(zone string, ttl int, sets []RRSet) string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "$ORIGIN\t%s.\n$TTL\t%d\n\n", z.Name, z.TTL)
-	sets := z.RRSets()
-	// The SOA record comes first.
-	slices.SortStableFunc(sets, func(a, b *RRSet) int {
+	fmt.Fprintf(&out, "$ORIGIN\t%s.\n$TTL\t%d\n\n", zone, ttl)
+	soaFirst(sets)
+	for _, s := range sets {
+		own := ""
+		if s.TTL != nil {
+			own = strconv.Itoa(*s.TTL) + "\t"
+		}
+		for _, r := range s.Records {
+			comment := ""
+			if r.Comment != "" {
+				comment = "\t; " + strings.NewReplacer("\n", " ", "\r", " ").Replace(r.Comment)
+			}
+			fmt.Fprintf(&out, "%s\t%sIN\t%s\t%s%s\n", s.Name, own, s.Type, r.Value, comment)
+		}
+	}
+	return out.String()
+}
+
+// soaFirst moves the SOA record to the front.
+func soaFirst(sets []RRSet) {
+	slices.SortStableFunc(sets, func(a, b RRSet) int {
 		switch {
 		case a.Type == "SOA":
 			return -1
@@ -25,24 +45,10 @@ func (z *Zone) Zonefile() (string, error) {
 		}
 		return 0
 	})
-	for _, s := range sets {
-		ttl := ""
-		if s.TTL != nil {
-			ttl = strconv.Itoa(*s.TTL) + "\t"
-		}
-		for _, r := range s.Records {
-			comment := ""
-			if r.Comment != "" {
-				comment = "\t; " + strings.NewReplacer("\n", " ", "\r", " ").Replace(r.Comment)
-			}
-			fmt.Fprintf(&out, "%s\t%sIN\t%s\t%s%s\n", s.Name, ttl, s.Type, r.Value, comment)
-		}
-	}
-	return out.String(), nil
 }
 
-// parseZonefile reads a zone file (API document, Zone file import). ttl is 0 if the file has no $TTL.
-func parseZonefile(zone, text string) (ttl int, sets []RRSet, err error) {
+// ParseFile reads a zone file (API document, Zone file import). ttl is 0 if the file has no $TTL.
+func ParseFile(zone, text string) (ttl int, sets []RRSet, err error) {
 	lines, err := zonefileLines(text)
 	if err != nil {
 		return 0, nil, err
@@ -169,7 +175,7 @@ func (l zonefileLine) record(zone, owner string) (s RRSet, err error) {
 		return s, fmt.Errorf("the record has no name in the zone %s", zone)
 	}
 	// Class and TTL may come in both orders, and both may be missing.
-	for len(fields) > 0 && !isRRType(strings.ToUpper(fields[0])) {
+	for len(fields) > 0 && !isType(strings.ToUpper(fields[0])) {
 		switch f := strings.ToUpper(fields[0]); {
 		case f == "IN":
 		case f[0] >= '0' && f[0] <= '9':
@@ -181,7 +187,7 @@ func (l zonefileLine) record(zone, owner string) (s RRSet, err error) {
 		case f == "CH" || f == "HS" || f == "CS":
 			return s, fmt.Errorf("the class %s must be IN", f)
 		default:
-			return s, fmt.Errorf("the type %s must be one of %s", f, strings.Join(RRTypes, ", "))
+			return s, fmt.Errorf("the type %s must be one of %s", f, strings.Join(Types, ", "))
 		}
 		fields = fields[1:]
 	}

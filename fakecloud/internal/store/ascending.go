@@ -1,4 +1,4 @@
-package cloud
+package store
 
 import (
 	"slices"
@@ -11,7 +11,8 @@ import (
 // twice as many items then: others get room for up to four times as many.
 const treeDegree = 8
 
-func newTree[T any](less func(a, b T) bool) *btree.BTreeG[T] {
+// NewTree returns a tree that one goroutine changes.
+func NewTree[T any](less func(a, b T) bool) *btree.BTreeG[T] {
 	return btree.NewBTreeGOptions(less, btree.Options{NoLocks: true, Degree: treeDegree})
 }
 
@@ -19,38 +20,39 @@ func newTree[T any](less func(a, b T) bool) *btree.BTreeG[T] {
 // copies all.
 const maxNewest = 32
 
-// ascending is an ordered set to which mostly larger items than all others are added, such as new ids. These stay in a slice
+// Ascending is an ordered set to which mostly larger items than all others are added, such as new ids. These stay in a slice
 // at first: to append one copies nothing, while to add one to the tree copies a node of each level.
 //
 // A copy of the struct is a version of the set. Versions share what they have in common. Only the last one may be changed, and
-// only after a call of share when others may read it.
-type ascending[T any] struct {
+// only after a call of Share when others may read it.
+type Ascending[T any] struct {
 	tree     *btree.BTreeG[T]
 	newest   []T  // larger than all items of the tree, in order; the next version may use the array behind the end
 	ownsTree bool // no other version has the tree
 }
 
-func newAscending[T any](less func(a, b T) bool) ascending[T] {
-	return ascending[T]{tree: newTree(less)}
+// NewAscending returns an empty set.
+func NewAscending[T any](less func(a, b T) bool) Ascending[T] {
+	return Ascending[T]{tree: NewTree(less)}
 }
 
-// share ends the changes of this version. Its copies may be changed, and do not change it.
-func (s *ascending[T]) share() { s.ownsTree = false }
+// Share ends the changes of this version. Its copies may be changed, and do not change it.
+func (s *Ascending[T]) Share() { s.ownsTree = false }
 
 // Len returns the number of items.
-func (s *ascending[T]) Len() int { return s.tree.Len() + len(s.newest) }
+func (s *Ascending[T]) Len() int { return s.tree.Len() + len(s.newest) }
 
 // position returns how many of the newest items are smaller than key, and reports whether the next one equals it.
-func (s *ascending[T]) position(key T) (i int, found bool) {
+func (s *Ascending[T]) position(key T) (i int, found bool) {
 	i = sort.Search(len(s.newest), func(i int) bool { return !s.tree.Less(s.newest[i], key) })
 	return i, i < len(s.newest) && !s.tree.Less(key, s.newest[i])
 }
 
 // inTree reports whether an item like key is in the tree, if it is in the set.
-func (s *ascending[T]) inTree(key T) bool { return len(s.newest) == 0 || s.tree.Less(key, s.newest[0]) }
+func (s *Ascending[T]) inTree(key T) bool { return len(s.newest) == 0 || s.tree.Less(key, s.newest[0]) }
 
 // Get returns the item that equals key.
-func (s *ascending[T]) Get(key T) (item T, ok bool) {
+func (s *Ascending[T]) Get(key T) (item T, ok bool) {
 	if s.inTree(key) {
 		return s.tree.Get(key)
 	}
@@ -62,7 +64,7 @@ func (s *ascending[T]) Get(key T) (item T, ok bool) {
 }
 
 // GetAt returns the i-th item (from 0).
-func (s *ascending[T]) GetAt(i int) (item T, ok bool) {
+func (s *Ascending[T]) GetAt(i int) (item T, ok bool) {
 	if i < s.tree.Len() {
 		return s.tree.GetAt(i)
 	}
@@ -73,10 +75,10 @@ func (s *ascending[T]) GetAt(i int) (item T, ok bool) {
 }
 
 // Items returns all items in order, in a slice of their own.
-func (s *ascending[T]) Items() []T { return append(s.tree.Items(), s.newest...) }
+func (s *Ascending[T]) Items() []T { return append(s.tree.Items(), s.newest...) }
 
 // Scan yields all items in order.
-func (s *ascending[T]) Scan(yield func(T) bool) {
+func (s *Ascending[T]) Scan(yield func(T) bool) {
 	more := true
 	s.tree.Scan(func(item T) bool {
 		more = yield(item)
@@ -88,7 +90,7 @@ func (s *ascending[T]) Scan(yield func(T) bool) {
 }
 
 // Ascend yields the items that are not smaller than pivot, in order.
-func (s *ascending[T]) Ascend(pivot T, yield func(T) bool) {
+func (s *Ascending[T]) Ascend(pivot T, yield func(T) bool) {
 	more := true
 	if s.inTree(pivot) {
 		s.tree.Ascend(pivot, func(item T) bool {
@@ -102,7 +104,7 @@ func (s *ascending[T]) Ascend(pivot T, yield func(T) bool) {
 }
 
 // Descend yields the items that are not larger than pivot, in the opposite order.
-func (s *ascending[T]) Descend(pivot T, yield func(T) bool) {
+func (s *Ascending[T]) Descend(pivot T, yield func(T) bool) {
 	i, found := s.position(pivot)
 	if found {
 		i++
@@ -116,7 +118,7 @@ func (s *ascending[T]) Descend(pivot T, yield func(T) bool) {
 }
 
 // Set adds an item. It replaces the one that equals it.
-func (s *ascending[T]) Set(item T) {
+func (s *Ascending[T]) Set(item T) {
 	if s.inTree(item) {
 		if last, ok := s.tree.Max(); ok && !s.tree.Less(last, item) {
 			s.own().Set(item)
@@ -142,7 +144,7 @@ func (s *ascending[T]) Set(item T) {
 }
 
 // Delete removes the item that equals key, if there is one.
-func (s *ascending[T]) Delete(key T) {
+func (s *Ascending[T]) Delete(key T) {
 	if s.inTree(key) {
 		s.own().Delete(key)
 		return
@@ -153,7 +155,7 @@ func (s *ascending[T]) Delete(key T) {
 }
 
 // own returns the tree, which it copies if another version has it, too. This is O(1): nodes are copied when they change.
-func (s *ascending[T]) own() *btree.BTreeG[T] {
+func (s *Ascending[T]) own() *btree.BTreeG[T] {
 	if !s.ownsTree {
 		s.tree, s.ownsTree = s.tree.Copy(), true
 	}

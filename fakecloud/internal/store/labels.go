@@ -1,46 +1,30 @@
-package cloud
+package store
 
 import (
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-)
 
-// isLabel reports whether text has 1 to 63 characters, each an ASCII letter or digit, or, except for the first and the last, one of
-// inner. It takes less than a tenth of the time of a regular expression.
-func isLabel(text, inner string) bool {
-	for i := range len(text) {
-		c := text[i]
-		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
-		if !letter && (i == 0 || i == len(text)-1 || strings.IndexByte(inner, c) < 0) {
-			return false
-		}
-	}
-	return text != "" && len(text) <= 63
-}
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/dns"
+)
 
 // nameCharacters are those of label names and values in addition to letters and digits.
 const nameCharacters = "-_."
 
-// ValidateLabels checks labels by the rules of the API document's chapter Labels. It returns nil or an
-// invalid_input error on the field `labels`.
-func ValidateLabels(labels map[string]string) error {
-	var messages []string
+// LabelProblems returns what is wrong with labels, by the rules of the API document's chapter Labels.
+func LabelProblems(labels map[string]string) (problems []string) {
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
 		if problem := labelKeyProblem(k); problem != "" {
-			messages = append(messages, fmt.Sprintf("label key %q %s", k, problem))
+			problems = append(problems, fmt.Sprintf("label key %q %s", k, problem))
 		}
 		if v := labels[k]; !isLabelValue(v) {
-			messages = append(messages, fmt.Sprintf(
+			problems = append(problems, fmt.Sprintf(
 				"label value %q of key %q must be empty or at most 63 letters, digits, '-', '_' or '.', and begin and end with a letter or digit",
 				v, k))
 		}
 	}
-	if len(messages) == 0 {
-		return nil
-	}
-	return ErrInvalidInput(FieldError{Name: "labels", Messages: messages})
+	return problems
 }
 
 // labelKeyProblem returns the problem of a label's key, or "".
@@ -52,31 +36,17 @@ func labelKeyProblem(key string) string {
 		switch {
 		case prefix == "hetzner.cloud":
 			return "has the reserved prefix hetzner.cloud/"
-		case !isSubdomain(prefix):
+		case !dns.IsSubdomain(prefix):
 			return "has a prefix that is not a DNS subdomain"
 		}
 	}
-	if !isLabel(name, nameCharacters) {
+	if !dns.IsLabel(name, nameCharacters) {
 		return "must have a name of 1 to 63 letters, digits, '-', '_' or '.', that begins and ends with a letter or digit"
 	}
 	return ""
 }
 
-func isLabelValue(v string) bool { return v == "" || isLabel(v, nameCharacters) }
-
-// IsHostname reports whether s is a hostname as per RFC 1123: labels of letters, digits and dashes, separated by periods,
-// with at most 253 characters.
-func IsHostname(s string) bool {
-	for label := range strings.SplitSeq(s, ".") {
-		if !isLabel(label, "-") {
-			return false
-		}
-	}
-	return len(s) <= 253
-}
-
-// isSubdomain reports whether text is a DNS subdomain in lower case, with at most 253 characters.
-func isSubdomain(text string) bool { return IsHostname(text) && text == strings.ToLower(text) }
+func isLabelValue(v string) bool { return v == "" || dns.IsLabel(v, nameCharacters) }
 
 // Selector is a parsed label selector. The zero value matches everything.
 type Selector struct {
@@ -155,6 +125,33 @@ func (s Selector) Matches(labels map[string]string) bool {
 		}
 	}
 	return true
+}
+
+// Terms returns labels ("key=value") or a key, or "" for a selector that requires no label. All labels that match have at least
+// one of the terms, see [LabelTerms].
+func (s Selector) Terms() []string {
+	for _, r := range s.requirements {
+		switch r.op {
+		case opIn:
+			terms := make([]string, len(r.values))
+			for i, v := range r.values {
+				terms[i] = r.key + "=" + v
+			}
+			return terms
+		case opExists:
+			return []string{r.key}
+		}
+	}
+	return []string{""}
+}
+
+// LabelTerms returns the terms whose selectors may match the labels.
+func LabelTerms(labels map[string]string) []string {
+	terms := make([]string, 1, 1+2*len(labels))
+	for k, v := range labels {
+		terms = append(terms, k, k+"="+v)
+	}
+	return terms
 }
 
 type selectorParser struct{ source, rest string }

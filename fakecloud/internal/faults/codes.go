@@ -1,4 +1,4 @@
-package fault
+package faults
 
 // Codes are the API's error codes and the HTTP status of each. The first part is the table of the API document's
 // chapter Errors. The second part has the operation-specific errors of the document. If a code has several statuses, it

@@ -1,6 +1,7 @@
-package cloud
+package store
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -71,13 +72,33 @@ func TestLabels(t *testing.T) {
 		{"a": strings.Repeat("b", 64)}, {strings.Repeat("a.", 127) + "aa/b": "c"},
 	}
 	for _, l := range ok {
-		if err := ValidateLabels(l); err != nil {
-			t.Errorf("%v: %v", l, err)
+		if problems := LabelProblems(l); problems != nil {
+			t.Errorf("%v: %q", l, problems)
 		}
 	}
 	for _, l := range bad {
-		if ValidateLabels(l) == nil {
-			t.Errorf("%v: no error", l)
+		if LabelProblems(l) == nil {
+			t.Errorf("%v: no problem", l)
+		}
+	}
+}
+
+func TestSelectorsAreIndexedByARequiredLabel(t *testing.T) {
+	t.Parallel()
+	for selector, want := range map[string][]string{
+		"a=1":          {"a=1"},
+		"a in (1,2),b": {"a=1", "a=2"},
+		"b":            {"b"},
+		"!b,a":         {"a"},
+		"a!=1":         {""},
+		"!a":           {""},
+	} {
+		s, err := ParseSelector(selector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Terms(); fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%s is indexed by %q, want %q", selector, got, want)
 		}
 	}
 }
@@ -96,17 +117,4 @@ func FuzzParseSelector(f *testing.F) {
 			t.Errorf("%q became %q", s, sel)
 		}
 	})
-}
-
-func TestHostnames(t *testing.T) {
-	t.Parallel()
-	for name, want := range map[string]bool{
-		"a": true, "a-b.c9": true, "A1": true, "1a": true, strings.Repeat("a", 63): true,
-		"": false, "-a": false, "a-": false, "a..b": false, "a_b": false, "ä": false, ".": false,
-		strings.Repeat("a", 64): false, strings.Repeat("a.", 127): false,
-	} {
-		if got := IsHostname(name); got != want {
-			t.Errorf("%q: %t", name, got)
-		}
-	}
 }
