@@ -26,6 +26,8 @@ type crashScenario struct {
 	floor int
 	// hidden lists ports that must not be reachable from the internet after any call.
 	hidden []int
+	// health is how often new targets have to become healthy before the change is complete.
+	health int
 	// moves is set if an address of the load balancer may change.
 	moves bool
 }
@@ -87,7 +89,7 @@ func crashScenarios() []crashScenario {
 			change: func(_ *world, svc *corev1.Service) {
 				annotate(svc, map[string]string{"disable-public-network": "false", "private-ipv4": "10.0.200.2"})
 			}},
-		{name: "replace all nodes where there is no room", floor: 2, check: ports(80),
+		{name: "replace all nodes where there is no room", floor: 2, health: 4, check: ports(80),
 			prepare: func(w *world) *corev1.Service {
 				w.addServer("node-3")
 				svc := there(nil, 80)(w)

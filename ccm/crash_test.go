@@ -70,7 +70,7 @@ func (s *crashScenario) run(t *testing.T, deaths []crash.Death) (ends []crash.En
 	case s.gone:
 		w.remove(process, svc)
 	default:
-		w.ensure(process, svc)
+		s.converge(w, process, svc)
 	}
 	w.wire.setIntercept(nil)
 	w.wire.setObserve(nil)
@@ -102,6 +102,16 @@ func (s *crashScenario) once(w *world, process *ccm.Cloud, svc *corev1.Service) 
 	deleted := svc.DeepCopy()
 	deleted.DeletionTimestamp = w.nowPtr()
 	return tryRemove(w.t.Context(), process, deleted)
+}
+
+// converge syncs until the change is complete.
+func (s *crashScenario) converge(w *world, process *ccm.Cloud, svc *corev1.Service) {
+	w.t.Helper()
+	w.ensure(process, svc)
+	for range s.health {
+		w.clock.Step(30 * time.Second)
+		w.ensure(process, svc)
+	}
 }
 
 // checkEnd makes sure that the change is complete, and that nothing is left when the Service is deleted.
@@ -238,7 +248,7 @@ func (s *crashScenario) fail(t *testing.T, n int, kind string) (calls []string) 
 		s.checkEnd(t, w, svc, seen, when)
 		return calls
 	}
-	w.ensure(cloud, svc)
+	s.converge(w, cloud, svc)
 	lb := w.theLoadBalancer()
 	if err := s.check(w, lb); err != nil {
 		t.Fatalf("%s: %v", when, err)

@@ -32,7 +32,12 @@ func linger(plan *LoadBalancer, in Input, private bool) {
 	waiting, room := plan.Lingering, math.MaxInt
 	if in.Limits != nil {
 		room = in.Limits.MaxTargets - foreignTargets(plan, lb)
-		waiting = waiting[:min(len(waiting), max(0, room-nextTargets(plan, lb)))]
+		next, healthy := nextTargets(plan, lb)
+		most := room - next
+		if healthy == 0 {
+			most = max(most, 1) // rather than that none serves, the next one waits for room
+		}
+		waiting = waiting[:min(len(waiting), max(most, 0))]
 	}
 	if plan.Targets = slices.Concat(plan.Targets, waiting); len(plan.Targets) > room {
 		plan.Targets = chooseTargets(plan.Targets, room, ServerTargets(lb), in.Servers)
@@ -41,19 +46,21 @@ func linger(plan *LoadBalancer, in Input, private bool) {
 }
 
 // nextTargets returns how many planned targets a load balancer without room has next: those that it has, and another one when all
-// of them are healthy.
-func nextTargets(plan *LoadBalancer, lb *hcloud.LoadBalancer) (n int) {
-	next := 1
+// of them are healthy. It also returns how many are healthy.
+func nextTargets(plan *LoadBalancer, lb *hcloud.LoadBalancer) (next, healthy int) {
 	for _, t := range lb.Targets {
 		if !slices.ContainsFunc(plan.Targets, isServer(t)) {
 			continue
 		}
-		n++
-		if len(healthyPorts(t)) < len(t.HealthStatus) {
-			next = 0
+		next++
+		if len(healthyPorts(t)) == len(t.HealthStatus) {
+			healthy++
 		}
 	}
-	return n + next
+	if healthy == next {
+		next++
+	}
+	return next, healthy
 }
 
 // lingeringTargets returns the Service's targets that the plan lacks, and that are healthy on a port on which fewer than the wanted
@@ -61,31 +68,32 @@ func nextTargets(plan *LoadBalancer, lb *hcloud.LoadBalancer) (n int) {
 // another kind of address are not among them: they have to leave before the public interface or the network can.
 func lingeringTargets(plan *LoadBalancer, lb *hcloud.LoadBalancer, private bool, wanted int, lingerOver bool) (needed []Target) {
 	own := ServerTargets(lb)
-	served := map[int]map[int64]bool{} // healthy servers by port; an address counts as a server
-	serve := func(t hcloud.LoadBalancerTarget, server int64) {
+	served := map[int]map[int64]bool{} // healthy servers by port; a bare address that somebody has added is none of the Service's
+	serve := func(t hcloud.LoadBalancerTarget) {
 		for _, port := range healthyPorts(t) {
 			if served[port] == nil {
 				served[port] = map[int64]bool{}
 			}
-			served[port][server] = true
+			served[port][serverOf(t)] = true
 		}
 	}
 	var leaving []hcloud.LoadBalancerTarget
-	for i, t := range lb.Targets {
+	for _, t := range lb.Targets {
 		switch {
-		case !slices.ContainsFunc(own, isServer(t)), slices.ContainsFunc(plan.Targets, isServer(t)):
-			serve(t, serverOf(t, int64(-i)))
-			for j, selected := range t.Targets {
-				serve(selected, serverOf(selected, int64(-j)))
+		case serverOf(t) == 0:
+			for _, selected := range t.Targets {
+				serve(selected)
 			}
+		case !slices.ContainsFunc(own, isServer(t)), slices.ContainsFunc(plan.Targets, isServer(t)):
+			serve(t)
 		case t.UsePrivateIP == private:
 			leaving = append(leaving, t)
 		}
 	}
 	for _, t := range leaving {
-		id := serverOf(t, 0)
+		id := serverOf(t)
 		if slices.ContainsFunc(healthyPorts(t), func(port int) bool { return len(served[port]) < wanted && !served[port][id] }) {
-			serve(t, id)
+			serve(t)
 			needed = append(needed, Target{id, private})
 		}
 	}
@@ -102,13 +110,13 @@ func lingeringTargets(plan *LoadBalancer, lb *hcloud.LoadBalancer, private bool,
 
 // isServer returns a function that reports whether a target is the server of t.
 func isServer(t hcloud.LoadBalancerTarget) func(Target) bool {
-	return func(s Target) bool { return s.ServerID == serverOf(t, 0) }
+	return func(s Target) bool { return s.ServerID == serverOf(t) }
 }
 
-// serverOf returns the id of a target's server, or other if it is none.
-func serverOf(t hcloud.LoadBalancerTarget, other int64) int64 {
+// serverOf returns the id of a target's server, or 0 if it is a selector or an address.
+func serverOf(t hcloud.LoadBalancerTarget) int64 {
 	if t.Server == nil || t.Server.Server == nil {
-		return other
+		return 0
 	}
 	return t.Server.Server.ID
 }

@@ -375,7 +375,8 @@ func (g *guard) checkNewTarget(action string, body []byte) {
 }
 
 // checkRemoval makes sure that a healthy target, whose Node is not wanted any more, leaves for another healthy one: one more may leave
-// each minute, and one where the type has no room for both, but never the last one. What was healthy when the sync began counts.
+// each minute, and one where the type has no room for both, but never the last one. What was healthy when the sync began counts, and
+// what is more than wanted may leave.
 func (g *guard) checkRemoval(action string, body []byte, lb *hcloud.LoadBalancer) {
 	var target struct{ Server struct{ ID int64 } }
 	if action != "remove_target" || lb == nil || g.ownerOf(lb) == nil {
@@ -393,7 +394,7 @@ func (g *guard) checkRemoval(action string, body []byte, lb *hcloud.LoadBalancer
 	}
 	others, instead := 0, 0
 	for other, at := range healthy {
-		if other == id || g.long(at) || g.lost[other] {
+		if other == id || g.long(at) || g.deletedServer[other] {
 			continue
 		}
 		others++
@@ -410,7 +411,7 @@ func (g *guard) checkRemoval(action string, body []byte, lb *hcloud.LoadBalancer
 	if len(lb.Targets) >= lb.LoadBalancerType.MaxTargets-1 {
 		may++
 	}
-	if len(left)+1 > may && instead < len(want) {
+	if len(left)+1 > may && others < len(want) {
 		g.fail("healthy", "%d healthy targets have been removed from load balancer %d within a minute, and %d of %d others are healthy", len(left)+1, lb.ID, instead, len(want))
 	}
 }
