@@ -36,7 +36,7 @@ func parseLabels(v string) (map[string]string, error) {
 }
 
 // withUserLabels returns a copy of labels with the wanted ones, and without those that the annotation has set
-// earlier. A label that was there before the annotation is that of somebody else, and stays.
+// earlier. A label that was there before the annotation is that of someone else, and stays.
 func withUserLabels(labels, want map[string]string) map[string]string {
 	recorded := decodeList(labels, labelUserLabels)
 	set := func(k string) bool { return isHashed(recorded, k) && !isReserved(k) }

@@ -68,7 +68,7 @@ func nextTargets(plan *LoadBalancer, lb *hcloud.LoadBalancer) (next, healthy int
 // another kind of address are not among them: they have to leave before the public interface or the network can.
 func lingeringTargets(plan *LoadBalancer, lb *hcloud.LoadBalancer, private bool, wanted int, lingerOver bool) (needed []Target) {
 	own := ServerTargets(lb)
-	served := map[int]map[int64]bool{} // healthy servers by port; a bare address that somebody has added is none of the Service's
+	served := map[int]map[int64]bool{} // healthy servers by port; not by an address that a person has added
 	serve := func(t hcloud.LoadBalancerTarget) {
 		for _, port := range healthyPorts(t) {
 			if served[port] == nil {

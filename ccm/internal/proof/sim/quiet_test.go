@@ -197,7 +197,7 @@ func (g *guard) quietTargets(s *corev1.Service, lb *hcloud.LoadBalancer) error {
 		if excluded && !slices.Contains(own, id) && len(want) > lb.LoadBalancerType.MaxTargets {
 			continue // a label selects it, and there is no room for a target per Node
 		}
-		if g.isLastHealthy(lb, id, want) {
+		if g.isLastHealthy(lb, id) {
 			continue
 		}
 		// A label selects more than Nodes, and an adoption leaves what was there.
@@ -219,18 +219,15 @@ func (g *guard) quietTargets(s *corev1.Service, lb *hcloud.LoadBalancer) error {
 }
 
 // isLastHealthy reports whether a server is the only healthy target although its Node is not wanted. It stays.
-func (g *guard) isLastHealthy(lb *hcloud.LoadBalancer, id int64, want []int64) bool {
-	is := false
+func (g *guard) isLastHealthy(lb *hcloud.LoadBalancer, id int64) bool {
+	var healthy []int64
 	for _, t := range lb.Targets {
-		if t.Server == nil || !isHealthy(t) {
-			continue
+		if t.Server != nil && isHealthy(t) {
+			healthy = append(healthy, t.Server.Server.ID)
 		}
-		if t.Server.Server.ID != id {
-			return false
-		}
-		is = true
 	}
-	return is && len(want) > 0
+	want := g.wantedTargets(g.ownerOf(lb), lb, g.world.kube.nodes())
+	return slices.Equal(healthy, []int64{id}) && len(want) > 0 && !slices.Contains(want, id)
 }
 
 // quietPorts compares the ports. One that a mistyped setting keeps waiting may be missing, and so may one for which there is no
@@ -320,6 +317,9 @@ func (g *guard) quietCondition(s *corev1.Service, lb *hcloud.LoadBalancer) error
 	name := setting(s, "name")
 	if isMistyped(s) || g.addressTaken(s) || name != "" && name != lb.Name {
 		return nil
+	}
+	if slices.ContainsFunc(serverTargets(lb), func(id int64) bool { return g.isLastHealthy(lb, id) }) {
+		return nil // an error says that it cannot leave
 	}
 	if c := meta.FindStatusCondition(s.Status.Conditions, ccm.ConditionReady); c == nil || c.Status != metav1.ConditionTrue {
 		return fmt.Errorf("condition %+v", c)
