@@ -82,7 +82,8 @@ func TestAnErrorOfTheServiceLeavesNoCertificateBehind(t *testing.T) {
 	svc := newService("web", managed("example.org"), 443)
 	w.ensure(w.provider(), svc)
 	// The load balancer is deleted first. Its certificates are then tried, fail, and are tried again without a load balancer.
-	_, err := w.fake.Faults().Add(t.Context(), fault.Rule{Operation: "delete_certificate", First: 2, Effect: fault.APIError("service_error")})
+	_, err := w.fake.Faults().Add(t.Context(), fault.Rule{Operation: "delete_certificate", First: 2,
+		Effect: fault.APIError("service_error")})
 	w.must(err)
 	w.remove(w.provider(), svc)
 	if left := w.certificates(); len(left) != 0 {
@@ -119,10 +120,12 @@ func TestAFailedIssuanceIsReportedAndRepeated(t *testing.T) {
 	cloud := w.provider()
 	svc := newService("web", managed("www.once-ca-dns-validation-failed.invalid"), 443)
 	lbs, _ := cloud.LoadBalancer()
-	if _, err := lbs.EnsureLoadBalancer(t.Context(), "", svc, w.nodes); err == nil || !strings.Contains(err.Error(), "ca_dns_validation_failed") {
+	if _, err := lbs.EnsureLoadBalancer(t.Context(), "", svc, w.nodes); err == nil ||
+		!strings.Contains(err.Error(), "ca_dns_validation_failed") {
 		t.Errorf("got %v", err)
 	}
-	if events := strings.Join(w.eventsSoFar(), "\n"); !strings.Contains(events, "Warning ManagedCertificate") || !strings.Contains(events, "ca_dns_validation_failed") {
+	if events := strings.Join(w.eventsSoFar(), "\n"); !strings.Contains(events, "Warning ManagedCertificate") ||
+		!strings.Contains(events, "ca_dns_validation_failed") {
 		t.Errorf("events: %s", events)
 	}
 	w.wire.take()
@@ -172,7 +175,8 @@ func TestUploadedCertificatesAreFoundByIDOrName(t *testing.T) {
 	if _, err := lbs.EnsureLoadBalancer(t.Context(), "", svc, w.nodes); err == nil {
 		t.Error("an unknown certificate was accepted")
 	}
-	if events := strings.Join(w.eventsSoFar(), "\n"); !strings.Contains(events, `Warning InvalidSettings load-balancer.hetzner.cloud/http-certificates: "missing" does not exist`) {
+	if events := strings.Join(w.eventsSoFar(), "\n"); !strings.Contains(events,
+		`Warning InvalidSettings load-balancer.hetzner.cloud/http-certificates: "missing" does not exist`) {
 		t.Errorf("events: %s", events)
 	}
 	w.remove(cloud, svc)
@@ -187,9 +191,12 @@ func TestARedirectTakesPort80InOneSync(t *testing.T) {
 	w.uploadCertificate("web")
 	cloud := w.provider()
 	two := newService("web", map[string]string{"protocol.443": "https", "http-certificates.443": "web"}, 80, 443)
-	redirecting := newService("web", map[string]string{"protocol.443": "https", "http-certificates.443": "web", "http-redirect-http.443": "true"}, 443)
-	other := newService("web", map[string]string{"protocol": "https", "http-certificates": "web", "http-redirect-http.444": "true"}, 443, 444)
-	first := newService("web", map[string]string{"protocol": "https", "http-certificates": "web", "http-redirect-http.443": "true"}, 443, 444)
+	redirecting := newService("web", map[string]string{"protocol.443": "https", "http-certificates.443": "web",
+		"http-redirect-http.443": "true"}, 443)
+	other := newService("web", map[string]string{"protocol": "https", "http-certificates": "web", "http-redirect-http.444": "true"}, 443,
+		444)
+	first := newService("web", map[string]string{"protocol": "https", "http-certificates": "web", "http-redirect-http.443": "true"}, 443,
+		444)
 	w.ensure(cloud, two)
 	balancers, _ := cloud.LoadBalancer()
 	for i, svc := range []*corev1.Service{redirecting, two, first, other, first} {
@@ -204,7 +211,8 @@ func TestATakenCertificateNameIsReported(t *testing.T) {
 	w := newWorld(t, "instant", 1)
 	w.uploadCertificate("web")
 	lbs, _ := w.provider().LoadBalancer()
-	if _, err := lbs.EnsureLoadBalancer(t.Context(), "", newService("web", managed("example.org"), 443), w.nodes); err == nil || !strings.Contains(err.Error(), "http-managed-certificate-name") {
+	if _, err := lbs.EnsureLoadBalancer(t.Context(), "", newService("web", managed("example.org"), 443), w.nodes); err == nil ||
+		!strings.Contains(err.Error(), "http-managed-certificate-name") {
 		t.Errorf("got %v", err)
 	}
 	if n := writes(w.wire.take()); len(n) != 0 {

@@ -92,7 +92,8 @@ func New(cfg Config, options ...Option) *Cloud {
 
 // client returns the settings of the API client.
 func (c *Config) client() apicall.ClientSettings {
-	return apicall.ClientSettings{Endpoint: c.Endpoint, Application: ProviderName, Version: Version(), RequestTimeout: c.RequestTimeout, Debug: c.Debug}
+	return apicall.ClientSettings{Endpoint: c.Endpoint, Application: ProviderName, Version: Version(), RequestTimeout: c.RequestTimeout,
+		Debug: c.Debug}
 }
 
 // Initialize implements cloudprovider.Interface. The controller manager calls it when this process

@@ -21,7 +21,8 @@ func (c *Cloud) SetInformers(factory informers.SharedInformerFactory) {
 	if c.routes != nil {
 		c.routes.UseNodes(nodes.Lister())
 	}
-	r := resync.New(c.clock, &c.unrest, c.kube, c.loadBalancers, c.routes, nodes.Lister(), services.Lister(), c.events, c.routesAsked.Load, c.retryRoutes)
+	r := resync.New(c.clock, &c.unrest, c.kube, c.loadBalancers, c.routes, nodes.Lister(), services.Lister(), c.events, c.routesAsked.Load,
+		c.retryRoutes)
 	r.Interval, r.MaxInterval = c.cfg.ResyncInterval, c.cfg.ResyncMaxInterval
 	r.Watch(nodes.Informer())
 	go func() {

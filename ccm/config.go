@@ -217,13 +217,15 @@ func (r *envReader) addressFamily(name string, fallback AddressFamily) AddressFa
 func (r *envReader) token() (token, file string) {
 	if token = r.str("HCLOUD_TOKEN", ""); token != "" {
 		if strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c > '~' }) {
-			r.errs = append(r.errs, errors.New("HCLOUD_TOKEN (value not shown): must be printable ASCII without spaces: remove a line break or quote that was pasted with it"))
+			r.errs = append(r.errs, errors.New("HCLOUD_TOKEN (value not shown): must be printable ASCII without spaces: remove a line "+
+				"break or quote that was pasted with it"))
 		}
 		return token, ""
 	}
 	file = r.str("HCLOUD_TOKEN_FILE", "")
 	if file == "" {
-		r.errs = append(r.errs, errors.New("HCLOUD_TOKEN is not set: set it to an API token with read and write permission, or set HCLOUD_TOKEN_FILE to a file that holds one"))
+		r.errs = append(r.errs, errors.New("HCLOUD_TOKEN is not set: set it to an API token with read and write permission, or set "+
+			"HCLOUD_TOKEN_FILE to a file that holds one"))
 		return "", ""
 	}
 	content, err := os.ReadFile(file)

@@ -49,7 +49,8 @@ func (r *envReader) nodeTaints(name string) (patterns []TaintPattern) {
 	for _, part := range r.list(name) {
 		key, effect, _ := strings.Cut(part, ":")
 		if !slices.Contains(effects, corev1.TaintEffect(effect)) {
-			r.fail(name, part, "must be the key of a label of servers, a colon, and NoSchedule, PreferNoSchedule or NoExecute, for example dedicated:NoSchedule")
+			r.fail(name, part, "must be the key of a label of servers, a colon, and NoSchedule, PreferNoSchedule or NoExecute, for "+
+				"example dedicated:NoSchedule")
 			continue
 		}
 		if reason := badPattern(key); reason != "" {
@@ -71,7 +72,8 @@ func badPattern(pattern string) string {
 		return "must be the key of a label of servers, such as pool, or the beginning of keys and an asterisk, such as example.org/*"
 	}
 	if node.IsReservedLabel(start) {
-		return fmt.Sprintf("is reserved for Kubernetes and its controllers: only node-role.kubernetes.io/… and %s can come from servers", corev1.LabelNodeExcludeBalancers)
+		return fmt.Sprintf("is reserved for Kubernetes and its controllers: only node-role.kubernetes.io/… and %s can come from servers",
+			corev1.LabelNodeExcludeBalancers)
 	}
 	return ""
 }

@@ -22,7 +22,8 @@ func TestConfigFromEnvUsesDefaultsForUnsetVariables(t *testing.T) {
 		t.Fatal(err)
 	}
 	if cfg.Endpoint != "https://api.hetzner.cloud/v1" || cfg.AddressFamily != AddressFamilyIPv4 || cfg.RoutesEnabled ||
-		cfg.ResyncInterval != 2*time.Minute || cfg.ResyncMaxInterval != 20*time.Minute || !cfg.LoadBalancersEnabled || !cfg.MetricsEnabled || cfg.MetricsAddress != ":8233" || cfg.Debug || len(cfg.LoadBalancerDefaults) != 0 {
+		cfg.ResyncInterval != 2*time.Minute || cfg.ResyncMaxInterval != 20*time.Minute || !cfg.LoadBalancersEnabled ||
+		!cfg.MetricsEnabled || cfg.MetricsAddress != ":8233" || cfg.Debug || len(cfg.LoadBalancerDefaults) != 0 {
 		t.Errorf("unexpected defaults: %+v", cfg)
 	}
 }
@@ -53,8 +54,10 @@ func TestConfigFromEnvReadsEverySetting(t *testing.T) {
 	}
 	if cfg.Token != "abc" || cfg.Endpoint != "http://127.0.0.1:8080/v1" || cfg.Network != "internal" || !cfg.RoutesEnabled ||
 		cfg.AddressFamily != AddressFamilyDualStack || cfg.ServerCacheTTL != time.Second || cfg.MetricsEnabled ||
-		cfg.MetricsAddress != "127.0.0.1:0" || !cfg.Debug || cfg.ResyncInterval != 0 || cfg.ResyncMaxInterval != time.Hour || cfg.RequestTimeout != 3*time.Second || cfg.ActionTimeout != 20*time.Second ||
-		cfg.LoadBalancersEnabled || cfg.LoadBalancerDefaults["location"] != "fsn1" || cfg.LoadBalancerDefaults["use-private-ip"] != "true" ||
+		cfg.MetricsAddress != "127.0.0.1:0" || !cfg.Debug || cfg.ResyncInterval != 0 || cfg.ResyncMaxInterval != time.Hour ||
+		cfg.RequestTimeout != 3*time.Second || cfg.ActionTimeout != 20*time.Second ||
+		cfg.LoadBalancersEnabled || cfg.LoadBalancerDefaults["location"] != "fsn1" ||
+		cfg.LoadBalancerDefaults["use-private-ip"] != "true" ||
 		cfg.LoadBalancerDefaults["health-check-interval"] != "3s" {
 		t.Errorf("not as set: %+v", cfg)
 	}
@@ -121,7 +124,8 @@ func TestConfigFromEnvChecksTheTokenFile(t *testing.T) {
 		t.Errorf("a good file: %v, %+v", err, cfg)
 	}
 	for _, file := range []string{empty, filepath.Join(dir, "absent")} {
-		if _, err := ConfigFromEnv(lookupIn(map[string]string{"HCLOUD_TOKEN_FILE": file})); err == nil || !strings.Contains(err.Error(), "HCLOUD_TOKEN_FILE=") {
+		if _, err := ConfigFromEnv(lookupIn(map[string]string{"HCLOUD_TOKEN_FILE": file})); err == nil ||
+			!strings.Contains(err.Error(), "HCLOUD_TOKEN_FILE=") {
 			t.Errorf("%s: got %v", file, err)
 		}
 	}
@@ -129,10 +133,12 @@ func TestConfigFromEnvChecksTheTokenFile(t *testing.T) {
 
 func TestUnknownVariablesAreReportedWithTheNearestName(t *testing.T) {
 	t.Parallel()
-	got := UnknownVariables([]string{"PATH=/bin", "HCLOUD_TOKEN=secret", "HCLOUD_TOKEN_FILE=/x", "HCLOUD_NETWORK=internal", "HCLOUD_LOAD_BALANCERS_TYPE=lb11",
+	got := UnknownVariables([]string{"PATH=/bin", "HCLOUD_TOKEN=secret", "HCLOUD_TOKEN_FILE=/x", "HCLOUD_NETWORK=internal",
+		"HCLOUD_LOAD_BALANCERS_TYPE=lb11",
 		"HCLOUD_NETWOK=internal", "HCLOUD_LOAD_BALANCER_LOCATION=fsn1", "HCLOUD_SOMETHING_ELSE_ENTIRELY=secret", "HCLOUD_METRICS_ENABLED"})
 	want := []string{
-		"HCLOUD_LOAD_BALANCER_LOCATION is set, but it is not a setting of ccm-from-scratch and has no effect: did you mean HCLOUD_LOAD_BALANCERS_LOCATION?",
+		"HCLOUD_LOAD_BALANCER_LOCATION is set, but it is not a setting of ccm-from-scratch and has no effect: did you mean " +
+			"HCLOUD_LOAD_BALANCERS_LOCATION?",
 		"HCLOUD_NETWOK is set, but it is not a setting of ccm-from-scratch and has no effect: did you mean HCLOUD_NETWORK?",
 		"HCLOUD_SOMETHING_ELSE_ENTIRELY is set, but it is not a setting of ccm-from-scratch and has no effect",
 	}
@@ -161,8 +167,9 @@ func TestEveryVariableOfTheChartIsKnown(t *testing.T) {
 func TestEachValueOfASettingIsChecked(t *testing.T) {
 	t.Parallel()
 	for name, values := range map[string]struct{ good, bad []string }{
-		"HCLOUD_TOKEN":                         {[]string{"abc", "!~"}, []string{"a b", "a\tb", "a\x7f", "ä"}},
-		"HCLOUD_ENDPOINT":                      {[]string{"http://localhost", "https://api.example.org/v1/"}, []string{"api.example.org", "ftp://example.org", "https://", "https://a b"}},
+		"HCLOUD_TOKEN": {[]string{"abc", "!~"}, []string{"a b", "a\tb", "a\x7f", "ä"}},
+		"HCLOUD_ENDPOINT": {[]string{"http://localhost", "https://api.example.org/v1/"},
+			[]string{"api.example.org", "ftp://example.org", "https://", "https://a b"}},
 		"HCLOUD_METRICS_ADDRESS":               {[]string{":0", ":65535", "[::1]:8233"}, []string{"8233", ":65536", ":http", "host:"}},
 		"HCLOUD_INSTANCES_CACHE_TTL":           {[]string{"0s", "1m"}, []string{"-1ns", "10"}},
 		"HCLOUD_REQUEST_TIMEOUT":               {[]string{"100ms", "1m"}, []string{"99ms", "soon"}},
@@ -177,7 +184,8 @@ func TestEachValueOfASettingIsChecked(t *testing.T) {
 		for _, v := range slices.Concat(values.good, values.bad) {
 			env := map[string]string{"HCLOUD_TOKEN": "x"}
 			env[name] = v
-			if _, err := ConfigFromEnv(lookupIn(env)); (err != nil) != slices.Contains(values.bad, v) || err != nil && !strings.Contains(err.Error(), name) {
+			if _, err := ConfigFromEnv(lookupIn(env)); (err != nil) != slices.Contains(values.bad, v) || err != nil &&
+				!strings.Contains(err.Error(), name) {
 				t.Errorf("%s=%q: %v", name, v, err)
 			}
 		}
@@ -186,23 +194,34 @@ func TestEachValueOfASettingIsChecked(t *testing.T) {
 
 func TestSettingsAboutNodesAreChecked(t *testing.T) {
 	t.Parallel()
-	cfg, err := ConfigFromEnv(lookupIn(map[string]string{"HCLOUD_TOKEN": "x", "HCLOUD_INSTANCES_PROVIDER_ID_PREFIX": "hcloud", "HCLOUD_INSTANCES_TOPOLOGY_LABELS": "hcloud",
-		"HCLOUD_INSTANCES_ZONE_LABEL_ENABLED": "false", "HCLOUD_INSTANCES_NODE_LABELS": "pool, example.org/*", "HCLOUD_INSTANCES_NODE_TAINTS": "dedicated:NoSchedule"}))
-	if err != nil || cfg.ProviderIDPrefix != nodeinfo.ConventionHcloud || cfg.TopologyLabels != nodeinfo.ConventionHcloud || !cfg.ZoneLabelDisabled ||
-		!slices.Equal(cfg.NodeLabels, []LabelPattern{"pool", "example.org/*"}) || !slices.Equal(cfg.NodeTaints, []TaintPattern{{LabelPattern: "dedicated", Effect: "NoSchedule"}}) {
+	cfg, err := ConfigFromEnv(lookupIn(map[string]string{"HCLOUD_TOKEN": "x", "HCLOUD_INSTANCES_PROVIDER_ID_PREFIX": "hcloud",
+		"HCLOUD_INSTANCES_TOPOLOGY_LABELS":    "hcloud",
+		"HCLOUD_INSTANCES_ZONE_LABEL_ENABLED": "false", "HCLOUD_INSTANCES_NODE_LABELS": "pool, example.org/*",
+		"HCLOUD_INSTANCES_NODE_TAINTS": "dedicated:NoSchedule"}))
+	if err != nil || cfg.ProviderIDPrefix != nodeinfo.ConventionHcloud || cfg.TopologyLabels != nodeinfo.ConventionHcloud ||
+		!cfg.ZoneLabelDisabled ||
+		!slices.Equal(cfg.NodeLabels, []LabelPattern{"pool", "example.org/*"}) ||
+		!slices.Equal(cfg.NodeTaints, []TaintPattern{{LabelPattern: "dedicated", Effect: "NoSchedule"}}) {
 		t.Errorf("%v, %+v", err, cfg)
 	}
-	if cfg, _ := ConfigFromEnv(lookupIn(nil)); cfg.ProviderIDPrefix != nodeinfo.ConventionOwn || cfg.TopologyLabels != nodeinfo.ConventionOwn || cfg.ZoneLabelDisabled || len(cfg.NodeLabels)+len(cfg.NodeTaints) != 0 {
+	if cfg, _ := ConfigFromEnv(lookupIn(nil)); cfg.ProviderIDPrefix != nodeinfo.ConventionOwn ||
+		cfg.TopologyLabels != nodeinfo.ConventionOwn || cfg.ZoneLabelDisabled || len(cfg.NodeLabels)+len(cfg.NodeTaints) != 0 {
 		t.Errorf("defaults: %+v", cfg)
 	}
-	_, err = ConfigFromEnv(lookupIn(map[string]string{"HCLOUD_TOKEN": "x", "HCLOUD_INSTANCES_PROVIDER_ID_PREFIX": "aws", "HCLOUD_INSTANCES_TOPOLOGY_LABELS": "dc",
-		"HCLOUD_INSTANCES_NODE_LABELS": "kubernetes.io/hostname,a b,instance.hetzner.cloud/provided-by", "HCLOUD_INSTANCES_NODE_TAINTS": "dedicated,x:Never,node.kubernetes.io/*:NoExecute,kubernetes.io/y:Never"}))
+	_, err = ConfigFromEnv(lookupIn(map[string]string{"HCLOUD_TOKEN": "x", "HCLOUD_INSTANCES_PROVIDER_ID_PREFIX": "aws",
+		"HCLOUD_INSTANCES_TOPOLOGY_LABELS": "dc",
+		"HCLOUD_INSTANCES_NODE_LABELS":     "kubernetes.io/hostname,a b,instance.hetzner.cloud/provided-by",
+		"HCLOUD_INSTANCES_NODE_TAINTS":     "dedicated,x:Never,node.kubernetes.io/*:NoExecute,kubernetes.io/y:Never"}))
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, want := range []string{`HCLOUD_INSTANCES_PROVIDER_ID_PREFIX="aws": must be ccm-from-scratch or hcloud`, `HCLOUD_INSTANCES_TOPOLOGY_LABELS="dc"`,
-		`HCLOUD_INSTANCES_NODE_LABELS="kubernetes.io/hostname": is reserved`, `HCLOUD_INSTANCES_NODE_LABELS="a b": must be`, `="instance.hetzner.cloud/provided-by": is reserved`,
-		`HCLOUD_INSTANCES_NODE_TAINTS="dedicated": must be`, `HCLOUD_INSTANCES_NODE_TAINTS="x:Never": must be`, `HCLOUD_INSTANCES_NODE_TAINTS="node.kubernetes.io/*:NoExecute": is reserved`, `HCLOUD_INSTANCES_NODE_TAINTS="kubernetes.io/y:Never": `} {
+	for _, want := range []string{`HCLOUD_INSTANCES_PROVIDER_ID_PREFIX="aws": must be ccm-from-scratch or hcloud`,
+		`HCLOUD_INSTANCES_TOPOLOGY_LABELS="dc"`,
+		`HCLOUD_INSTANCES_NODE_LABELS="kubernetes.io/hostname": is reserved`, `HCLOUD_INSTANCES_NODE_LABELS="a b": must be`,
+		`="instance.hetzner.cloud/provided-by": is reserved`,
+		`HCLOUD_INSTANCES_NODE_TAINTS="dedicated": must be`, `HCLOUD_INSTANCES_NODE_TAINTS="x:Never": must be`,
+		`HCLOUD_INSTANCES_NODE_TAINTS="node.kubernetes.io/*:NoExecute": is reserved`,
+		`HCLOUD_INSTANCES_NODE_TAINTS="kubernetes.io/y:Never": `} {
 		if strings.Count(err.Error(), want) != 1 {
 			t.Errorf("not once in the error: %s\n%v", want, err)
 		}

@@ -47,10 +47,13 @@ func nodeScenarios() []nodeScenario {
 		{name: "a new node whose kubelet knows the provider ID", pools: []string{"", "web"},
 			prepare: func(w *nodeWorld, node *corev1.Node) { node.Spec.ProviderID = w.providerID }},
 		{name: "a node whose server has changed", pools: []string{"db", "web"}, prepare: func(w *nodeWorld, node *corev1.Node) {
-			node.Spec.ProviderID, node.Spec.Taints = w.providerID, []corev1.Taint{{Key: "old", Value: "1", Effect: corev1.TaintEffectNoSchedule}}
+			node.Spec.ProviderID, node.Spec.Taints = w.providerID,
+				[]corev1.Taint{{Key: "old", Value: "1", Effect: corev1.TaintEffectNoSchedule}}
 			node.Labels = map[string]string{"pool": "db", corev1.LabelInstanceTypeStable: "cx13"}
-			node.Annotations = map[string]string{"ccm-from-scratch/labels-from-server": "pool", "ccm-from-scratch/taints-from-server": "old:NoSchedule"}
-			node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue, Reason: "NoRouteCreated"})
+			node.Annotations = map[string]string{"ccm-from-scratch/labels-from-server": "pool",
+				"ccm-from-scratch/taints-from-server": "old:NoSchedule"}
+			node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable,
+				Status: corev1.ConditionTrue, Reason: "NoRouteCreated"})
 		}},
 	}
 }
@@ -95,7 +98,8 @@ func TestAnyCallOfANodesInitializationMayFail(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			for i, call := range s.fail(t, 0, "") {
-				kinds := []string{"401 unauthorized", "404 not_found", "422 invalid_input", "429 rate_limit_exceeded", "500 server_error", "empty"}
+				kinds := []string{"401 unauthorized", "404 not_found", "422 invalid_input", "429 rate_limit_exceeded", "500 server_error",
+					"empty"}
 				if strings.Contains(call, "/kubernetes/") {
 					kinds = []string{"403 forbidden", "409 conflict", "500 internal"}
 				}
@@ -174,8 +178,10 @@ func newNodeWorld(t *testing.T, s *nodeScenario) *nodeWorld {
 	w.providerID, node.Spec.ProviderID = node.Spec.ProviderID, ""
 	node.CreationTimestamp = *w.nowPtr()
 	node.Spec.PodCIDRs = []string{"10.244.1.0/24"}
-	node.Spec.Taints = []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider, Value: "true", Effect: corev1.TaintEffectNoSchedule}}
-	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse, LastTransitionTime: *w.nowPtr()}}
+	node.Spec.Taints = []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider, Value: "true",
+		Effect: corev1.TaintEffectNoSchedule}}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse,
+		LastTransitionTime: *w.nowPtr()}}
 	s.prepare(w, node)
 	w.kube = fake.NewClientset(node, w.nodes[1].DeepCopy())
 	w.kube.PrependReactor("*", "*", w.react)
@@ -194,7 +200,8 @@ func (w *nodeWorld) react(action k8stesting.Action) (bool, runtime.Object, error
 	})
 	if resp != nil {
 		_ = resp.Body.Close()
-		err = apierrors.NewGenericServerResponse(resp.StatusCode, method, schema.GroupResource{Resource: "nodes"}, "node-1", "injected", 0, false)
+		err = apierrors.NewGenericServerResponse(resp.StatusCode, method, schema.GroupResource{Resource: "nodes"}, "node-1", "injected", 0,
+			false)
 	}
 	return true, obj, err
 }
@@ -288,7 +295,8 @@ func (p *nodeProcess) look() error {
 // initialize writes the metadata to a Node that is not initialized, as syncNode of the node controller does.
 func (p *nodeProcess) initialize(ctx context.Context, meta *cloudprovider.InstanceMetadata) error {
 	node := p.w.node()
-	kept := slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(t corev1.Taint) bool { return t.Key == cloudproviderapi.TaintExternalCloudProvider })
+	kept := slices.DeleteFunc(slices.Clone(node.Spec.Taints),
+		func(t corev1.Taint) bool { return t.Key == cloudproviderapi.TaintExternalCloudProvider })
 	if len(kept) == len(node.Spec.Taints) {
 		return nil
 	}
@@ -309,7 +317,8 @@ func (p *nodeProcess) initialize(ctx context.Context, meta *cloudprovider.Instan
 // describe says what of a Node this test is about.
 func describe(node *corev1.Node) string {
 	labels := []string{}
-	for _, l := range []string{"pool", corev1.LabelInstanceType, corev1.LabelInstanceTypeStable, corev1.LabelFailureDomainBetaZone, corev1.LabelTopologyZone,
+	for _, l := range []string{"pool", corev1.LabelInstanceType, corev1.LabelInstanceTypeStable, corev1.LabelFailureDomainBetaZone,
+		corev1.LabelTopologyZone,
 		corev1.LabelFailureDomainBetaRegion, corev1.LabelTopologyRegion, "instance.hetzner.cloud/provided-by"} {
 		labels = append(labels, node.Labels[l])
 	}
@@ -342,8 +351,10 @@ func (w *nodeWorld) missing() string {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	want := fmt.Sprint(w.providerID, []string{"web", "cx23", "cx23", "fsn1", "fsn1", "eu-central", "eu-central", "cloud"}, []string{"dedicated=gpu:NoSchedule"}, "False RouteCreated",
-		[]corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "node-1"}, {Type: corev1.NodeExternalIP, Address: server.PublicNet.IPv4.IP.String()},
+	want := fmt.Sprint(w.providerID, []string{"web", "cx23", "cx23", "fsn1", "fsn1", "eu-central", "eu-central", "cloud"},
+		[]string{"dedicated=gpu:NoSchedule"}, "False RouteCreated",
+		[]corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "node-1"},
+			{Type: corev1.NodeExternalIP, Address: server.PublicNet.IPv4.IP.String()},
 			{Type: corev1.NodeExternalIP, Address: firstAddress(server)}, {Type: corev1.NodeInternalIP, Address: w.privateIP(0)}})
 	if got := describe(w.node()); got != want {
 		return fmt.Sprintf("the node is %s\nwant        %s", got, want)

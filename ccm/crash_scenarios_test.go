@@ -62,7 +62,8 @@ func crashScenarios() []crashScenario {
 				}
 				return ports(80)(w, lb)
 			}},
-		{name: "create without a public interface", change: nothing, prepare: fresh(map[string]string{"disable-public-network": "true"}, 80), check: ports(80), hidden: []int{80}},
+		{name: "create without a public interface", change: nothing, prepare: fresh(map[string]string{"disable-public-network": "true"},
+			80), check: ports(80), hidden: []int{80}},
 		{name: "another private address without a public interface", moves: true, hidden: []int{80, 443},
 			prepare: there(map[string]string{"private-ipv4": "10.0.200.1", "disable-public-network": "true"}, 80),
 			change: func(_ *world, svc *corev1.Service) {
@@ -80,7 +81,8 @@ func crashScenarios() []crashScenario {
 				setPorts(svc, 80, 443)
 				annotate(svc, map[string]string{"disable-public-network": "true"})
 			}},
-		{name: "enable the public interface", floor: 1, prepare: there(map[string]string{"disable-public-network": "true"}, 80), check: ports(80),
+		{name: "enable the public interface", floor: 1, prepare: there(map[string]string{"disable-public-network": "true"}, 80),
+			check: ports(80),
 			change: func(_ *world, svc *corev1.Service) {
 				annotate(svc, map[string]string{"disable-public-network": "false"})
 			}},
@@ -95,7 +97,8 @@ func crashScenarios() []crashScenario {
 				svc := there(nil, 80)(w)
 				lb := w.theLoadBalancer()
 				for i := range lb.LoadBalancerType.MaxTargets - 3 {
-					_, _, err := w.api.LoadBalancer.AddIPTarget(w.t.Context(), lb, hcloud.LoadBalancerAddIPTargetOpts{IP: net.IPv4(203, 0, 113, byte(i+1))})
+					_, _, err := w.api.LoadBalancer.AddIPTarget(w.t.Context(), lb,
+						hcloud.LoadBalancerAddIPTargetOpts{IP: net.IPv4(203, 0, 113, byte(i+1))})
 					w.must(err)
 				}
 				return svc
@@ -114,8 +117,11 @@ func crashScenarios() []crashScenario {
 		{name: "adopt", change: nothing, check: ports(80, 9000),
 			prepare: func(w *world) *corev1.Service {
 				port, dest := 9000, 9001
-				_, _, err := w.api.LoadBalancer.Create(w.t.Context(), hcloud.LoadBalancerCreateOpts{Name: "edge", Location: &hcloud.Location{Name: "fsn1"},
-					LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Services: []hcloud.LoadBalancerCreateOptsService{{Protocol: "tcp", ListenPort: &port, DestinationPort: &dest}}})
+				_, _, err := w.api.LoadBalancer.Create(w.t.Context(),
+					hcloud.LoadBalancerCreateOpts{Name: "edge", Location: &hcloud.Location{Name: "fsn1"},
+						LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"},
+						Services: []hcloud.LoadBalancerCreateOptsService{{Protocol: "tcp", ListenPort: &port,
+							DestinationPort: &dest}}})
 				w.must(err)
 				return newService("web", map[string]string{"name": "edge"}, 80)
 			}},
@@ -128,9 +134,13 @@ func crashScenarios() []crashScenario {
 			},
 			prepare: func(w *world) *corev1.Service {
 				port, dest := 9000, 9001
-				_, _, err := w.api.LoadBalancer.Create(w.t.Context(), hcloud.LoadBalancerCreateOpts{Name: "edge", Location: &hcloud.Location{Name: "fsn1"},
-					LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Services: []hcloud.LoadBalancerCreateOptsService{{Protocol: "tcp", ListenPort: &port, DestinationPort: &dest}},
-					Targets: []hcloud.LoadBalancerCreateOptsTarget{{Type: "server", Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: &hcloud.Server{ID: serverIDs(w.nodes)[0]}}}}})
+				_, _, err := w.api.LoadBalancer.Create(w.t.Context(),
+					hcloud.LoadBalancerCreateOpts{Name: "edge", Location: &hcloud.Location{Name: "fsn1"},
+						LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"},
+						Services: []hcloud.LoadBalancerCreateOptsService{{Protocol: "tcp", ListenPort: &port,
+							DestinationPort: &dest}},
+						Targets: []hcloud.LoadBalancerCreateOptsTarget{{Type: "server",
+							Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: &hcloud.Server{ID: serverIDs(w.nodes)[0]}}}}})
 				w.must(err)
 				return newService("web", map[string]string{"name": "edge", "disable-public-network": "true"}, 80)
 			}},
@@ -139,7 +149,8 @@ func crashScenarios() []crashScenario {
 			change: func(w *world, svc *corev1.Service) {
 				setPorts(svc, 443, 8443, 9443)
 				svc.Spec.Ports[0].NodePort = 31111
-				annotate(svc, map[string]string{"type": "lb31", "disable-public-network": "true", "algorithm-type": "least_connections", "name": "edge",
+				annotate(svc, map[string]string{"type": "lb31", "disable-public-network": "true", "algorithm-type": "least_connections",
+					"name":      "edge",
 					"ipv4-rdns": "b.example.org", "uses-proxyprotocol": "true"})
 				w.addServer("node-3")
 				w.addServer("node-4")
@@ -158,12 +169,14 @@ func crashScenarios() []crashScenario {
 				_, _, err := w.api.LoadBalancer.DeleteService(w.t.Context(), lb, 443)
 				w.must(err)
 				dest := 9
-				_, _, err = w.api.LoadBalancer.UpdateService(w.t.Context(), lb, 80, hcloud.LoadBalancerUpdateServiceOpts{DestinationPort: &dest})
+				_, _, err = w.api.LoadBalancer.UpdateService(w.t.Context(), lb, 80,
+					hcloud.LoadBalancerUpdateServiceOpts{DestinationPort: &dest})
 				w.must(err)
 				_, _, err = w.api.LoadBalancer.RemoveServerTarget(w.t.Context(), lb, &hcloud.Server{ID: serverIDs(w.nodes)[0]})
 				w.must(err)
 			}},
-		{name: "hide again what a person has made public", comparison: true, prepare: there(map[string]string{"disable-public-network": "true"}, 80), check: ports(80), floor: 2, moves: true,
+		{name: "hide again what a person has made public", comparison: true,
+			prepare: there(map[string]string{"disable-public-network": "true"}, 80), check: ports(80), floor: 2, moves: true,
 			change: func(w *world, _ *corev1.Service) {
 				_, _, err := w.api.LoadBalancer.EnablePublicInterface(w.t.Context(), w.theLoadBalancer())
 				w.must(err)
@@ -177,5 +190,6 @@ func crashScenarios() []crashScenario {
 }
 
 func managed(domains string) map[string]string {
-	return map[string]string{"protocol": "https", "certificate-type": "managed", "http-managed-certificate-domains": domains, "http-managed-certificate-name": "web"}
+	return map[string]string{"protocol": "https", "certificate-type": "managed", "http-managed-certificate-domains": domains,
+		"http-managed-certificate-name": "web"}
 }

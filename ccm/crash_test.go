@@ -155,7 +155,8 @@ func (s *crashScenario) checkEnd(t *testing.T, w *world, svc *corev1.Service, se
 func (w *world) state() string {
 	var all []string
 	for _, lb := range w.loadBalancers() {
-		text := fmt.Sprint(lb.Name, lb.Labels, lb.LoadBalancerType.Name, lb.Algorithm.Type, lb.PublicNet.Enabled, lb.PublicNet.IPv4.DNSPtr, lb.PublicNet.IPv6.DNSPtr)
+		text := fmt.Sprint(lb.Name, lb.Labels, lb.LoadBalancerType.Name, lb.Algorithm.Type, lb.PublicNet.Enabled, lb.PublicNet.IPv4.DNSPtr,
+			lb.PublicNet.IPv6.DNSPtr)
 		for _, n := range lb.PrivateNet {
 			text += fmt.Sprint(" ", n.IP)
 		}
@@ -165,7 +166,8 @@ func (w *world) state() string {
 			}
 		}
 		for _, l := range lb.Services {
-			text += fmt.Sprint(" ", l.Protocol, l.ListenPort, l.DestinationPort, l.Proxyprotocol, l.HealthCheck.Port, len(l.HTTP.Certificates))
+			text += fmt.Sprint(" ", l.Protocol, l.ListenPort, l.DestinationPort, l.Proxyprotocol, l.HealthCheck.Port,
+				len(l.HTTP.Certificates))
 		}
 		all = append(all, text)
 	}
@@ -183,7 +185,8 @@ func (w *world) state() string {
 }
 
 // TestAnyCallMayFail makes each API call fail once: refused, failed before its effect, and failed after it; or
-// with an action that fails, or does not end before the process stops to wait for it. The same process must converge, and clients of the Service must notice no more of it than without the error.
+// with an action that fails, or does not end before the process stops to wait for it. The same process must converge, and clients
+// of the Service must notice no more of it than without the error.
 func TestAnyCallMayFail(t *testing.T) {
 	t.Parallel()
 	for _, s := range crashScenarios() {
@@ -308,7 +311,8 @@ func TestARouteMayBeInterruptedAtAnyCall(t *testing.T) {
 func runRoutes(t *testing.T, actions string, cutAt int, after bool) int {
 	t.Helper()
 	w := newWorld(t, actions, 2)
-	for destination, gateway := range map[string]string{"10.244.1.0/24": "10.0.99.99", "10.244.9.0/24": "10.0.99.98", "192.168.0.0/16": "10.0.99.97"} {
+	for destination, gateway := range map[string]string{"10.244.1.0/24": "10.0.99.99", "10.244.9.0/24": "10.0.99.98",
+		"192.168.0.0/16": "10.0.99.97"} {
 		_, _, err := w.api.Network.AddRoute(t.Context(), w.network, hcloud.NetworkAddRouteOpts{
 			Route: hcloud.NetworkRoute{Destination: cidr(destination), Gateway: net.ParseIP(gateway)}})
 		w.must(err)
@@ -359,7 +363,8 @@ func reconcileRoutes(t *testing.T, w *world, cloud *ccm.Cloud, insist bool) {
 			}
 		}
 		for destination, node := range wanted {
-			if err := routes.CreateRoute(t.Context(), "", "", &cloudprovider.Route{TargetNode: node, DestinationCIDR: destination}); err != nil {
+			if err := routes.CreateRoute(t.Context(), "", "",
+				&cloudprovider.Route{TargetNode: node, DestinationCIDR: destination}); err != nil {
 				return err
 			}
 		}

@@ -39,7 +39,8 @@ func newEvidenceWorld(t *testing.T, servers, services int) *evidenceWorld {
 	w.otherAPI = w.fake.Client(hcloud.WithToken(w.other))
 	// The other project has a network and a server with the same names.
 	network, _, err := w.otherAPI.Network.Create(t.Context(), hcloud.NetworkCreateOpts{Name: "internal", IPRange: cidr("10.0.0.0/8"),
-		Subnets: []hcloud.NetworkSubnet{{Type: hcloud.NetworkSubnetTypeCloud, NetworkZone: hcloud.NetworkZoneEUCentral, IPRange: cidr("10.0.0.0/16")}}})
+		Subnets: []hcloud.NetworkSubnet{{Type: hcloud.NetworkSubnetTypeCloud, NetworkZone: hcloud.NetworkZoneEUCentral,
+			IPRange: cidr("10.0.0.0/16")}}})
 	w.must(err)
 	_, _, err = w.otherAPI.Server.Create(t.Context(), hcloud.ServerCreateOpts{Name: "node-1", ServerType: &hcloud.ServerType{Name: "cx23"},
 		Image: &hcloud.Image{Name: "ubuntu-24.04"}, Location: &hcloud.Location{Name: "fsn1"}, Networks: []*hcloud.Network{network}})
@@ -137,7 +138,8 @@ func TestTheTokenOfAnotherProjectDeletesAndCreatesNothing(t *testing.T) {
 			}
 			r.LoadBalancers(t.Context())
 			routes, _ := cloud.Routes()
-			if r.Routes(t.Context()) || routes.CreateRoute(t.Context(), "", "", &cloudprovider.Route{TargetNode: "node-1", DestinationCIDR: "10.244.1.0/24"}) == nil {
+			if r.Routes(t.Context()) || routes.CreateRoute(t.Context(), "", "",
+				&cloudprovider.Route{TargetNode: "node-1", DestinationCIDR: "10.244.1.0/24"}) == nil {
 				t.Error("no error of routes")
 			}
 			newNode := w.nodes[0].DeepCopy()
@@ -153,13 +155,15 @@ func TestTheTokenOfAnotherProjectDeletesAndCreatesNothing(t *testing.T) {
 				t.Logf("%d reads in 20 minutes with 3 NotReady nodes", len(calls))
 			}
 			events := strings.Join(w.eventsSoFar(), "\n")
-			if strings.Count(events, "Warning CloudAnswerDoubted none of the cluster's 3 servers and 2 load balancers is visible with this token") < 3 {
+			if strings.Count(events, "Warning CloudAnswerDoubted none of the cluster's 3 servers and 2 load balancers is visible with "+
+				"this token") < 3 {
 				t.Errorf("events: %s", events)
 			}
 			if err := cloud.Ready(); err == nil || !strings.Contains(err.Error(), "another project") {
 				t.Errorf("ready: %v", err)
 			}
-			if err := testutil.GatherAndCompare(cloud.Metrics(), strings.NewReader(doubtMetric(1, 0, 0)), "ccm_answers_doubted"); err != nil {
+			if err := testutil.GatherAndCompare(cloud.Metrics(), strings.NewReader(doubtMetric(1, 0, 0)),
+				"ccm_answers_doubted"); err != nil {
 				t.Error(err)
 			}
 

@@ -35,7 +35,8 @@ func IsHealthy(t hcloud.LoadBalancerTarget) bool { return plan.IsHealthy(t) }
 func NewResync(c *Cloud, kube kubernetes.Interface, nodes corelisters.NodeLister, services corelisters.ServiceLister) *Resync {
 	c.routes.UseNodes(nodes)
 	c.evidence.SetListers(nodes, services)
-	return &Resync{resync.New(c.clock, &c.unrest, kube, c.loadBalancers, c.routes, nodes, services, c.events, func() bool { return true }, c.retryRoutes)}
+	return &Resync{resync.New(c.clock, &c.unrest, kube, c.loadBalancers, c.routes, nodes, services, c.events, func() bool { return true },
+		c.retryRoutes)}
 }
 
 // Resync exports the two parts of the comparison.

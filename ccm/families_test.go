@@ -23,7 +23,8 @@ func (w *world) addBareServer(name string, ipv6, inNetwork bool) *hcloud.Server 
 	result, _, err := w.api.Server.Create(w.t.Context(), opts)
 	w.must(err)
 	w.clock.Step(5 * time.Minute)
-	w.nodes = append(w.nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: "ccm-from-scratch://" + itoa(result.Server.ID)}})
+	w.nodes = append(w.nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.NodeSpec{ProviderID: "ccm-from-scratch://" + itoa(result.Server.ID)}})
 	return result.Server
 }
 
@@ -54,7 +55,8 @@ func TestClustersWithoutPublicIPv4NeedNoAnnotation(t *testing.T) {
 			svc.Spec.IPFamilies = tc.families
 			w.ensure(provider(), svc)
 			lb := w.theLoadBalancer()
-			if !slices.Equal(targetIDs(lb), serverIDs(w.nodes)) || lb.Targets[0].UsePrivateIP != tc.private || lb.Targets[1].UsePrivateIP != tc.private {
+			if !slices.Equal(targetIDs(lb), serverIDs(w.nodes)) || lb.Targets[0].UsePrivateIP != tc.private ||
+				lb.Targets[1].UsePrivateIP != tc.private {
 				t.Errorf("targets %+v", lb.Targets)
 			}
 			w.addBareServer("node-3", tc.ipv6, tc.inNetwork)

@@ -45,8 +45,9 @@ func TestSeveralLoadBalancersAreNotJudgedByAnOldList(t *testing.T) {
 	w := newWorld(t, "instant", 1)
 	svc := newService("web", map[string]string{"hostname": "web.example.org"}, 80)
 	w.ensure(w.provider(), svc)
-	made, _, err := w.api.LoadBalancer.Create(t.Context(), hcloud.LoadBalancerCreateOpts{Name: "stranger", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"},
-		Location: &hcloud.Location{Name: "fsn1"}, Labels: w.theLoadBalancer().Labels})
+	made, _, err := w.api.LoadBalancer.Create(t.Context(), hcloud.LoadBalancerCreateOpts{Name: "stranger",
+		LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"},
+		Location:         &hcloud.Location{Name: "fsn1"}, Labels: w.theLoadBalancer().Labels})
 	w.must(err)
 	cloud := w.provider()
 	if _, err := w.tryEnsure(cloud, svc); err == nil {
@@ -108,7 +109,8 @@ func TestARouteThatWasReplacedIsNotDeleted(t *testing.T) {
 	if err != nil || len(seen) != 1 {
 		t.Fatal(seen, err)
 	}
-	if err := routes.CreateRoute(t.Context(), "", "", &cloudprovider.Route{TargetNode: "node-1", DestinationCIDR: "10.244.1.0/24"}); err != nil {
+	if err := routes.CreateRoute(t.Context(), "", "",
+		&cloudprovider.Route{TargetNode: "node-1", DestinationCIDR: "10.244.1.0/24"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := routes.DeleteRoute(t.Context(), "", seen[0]); err != nil {
@@ -175,7 +177,8 @@ func TestTheComparisonMakesNothingForAServiceThatIsReleased(t *testing.T) {
 		"another one has its name": {release: func(_ *world, lbs cloudprovider.LoadBalancer, svc *corev1.Service) error {
 			return lbs.EnsureLoadBalancerDeleted(t.Context(), "", svc)
 		}},
-		"it is deleted while the comparison runs": {during: true, release: func(_ *world, lbs cloudprovider.LoadBalancer, svc *corev1.Service) error {
+		"it is deleted while the comparison runs": {during: true, release: func(_ *world, lbs cloudprovider.LoadBalancer,
+			svc *corev1.Service) error {
 			return lbs.EnsureLoadBalancerDeleted(t.Context(), "", svc)
 		}},
 	} {
@@ -220,12 +223,15 @@ func (h *hookedServices) Services(namespace string) corelisters.ServiceNamespace
 // Only one sync of a Service is at work: two would send the same operations, or opposite ones.
 func TestSyncsOfOneServiceDoNotOverlap(t *testing.T) {
 	t.Parallel()
-	for name, other := range map[string]func(context.Context, cloudprovider.LoadBalancer, *ccm.Resync, *corev1.Service, []*corev1.Node) error{
-		"ensure": func(ctx context.Context, lbs cloudprovider.LoadBalancer, _ *ccm.Resync, svc *corev1.Service, nodes []*corev1.Node) error {
+	for name, other := range map[string]func(context.Context, cloudprovider.LoadBalancer, *ccm.Resync, *corev1.Service,
+		[]*corev1.Node) error{
+		"ensure": func(ctx context.Context, lbs cloudprovider.LoadBalancer, _ *ccm.Resync, svc *corev1.Service,
+			nodes []*corev1.Node) error {
 			_, err := lbs.EnsureLoadBalancer(ctx, "", svc, nodes)
 			return err
 		},
-		"update": func(ctx context.Context, lbs cloudprovider.LoadBalancer, _ *ccm.Resync, svc *corev1.Service, nodes []*corev1.Node) error {
+		"update": func(ctx context.Context, lbs cloudprovider.LoadBalancer, _ *ccm.Resync, svc *corev1.Service,
+			nodes []*corev1.Node) error {
 			return lbs.UpdateLoadBalancer(ctx, "", svc, nodes)
 		},
 		"get": func(ctx context.Context, lbs cloudprovider.LoadBalancer, _ *ccm.Resync, svc *corev1.Service, _ []*corev1.Node) error {
@@ -294,7 +300,9 @@ func TestTwoServicesDoNotAdoptTheSameLoadBalancer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "instant", 1)
-		_, _, err := w.api.LoadBalancer.Create(t.Context(), hcloud.LoadBalancerCreateOpts{Name: "edge", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: "fsn1"}})
+		_, _, err := w.api.LoadBalancer.Create(t.Context(),
+			hcloud.LoadBalancerCreateOpts{Name: "edge", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"},
+				Location: &hcloud.Location{Name: "fsn1"}})
 		w.must(err)
 		cloud := w.provider()
 		release := w.holdFirst(http.MethodPut)

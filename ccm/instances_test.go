@@ -24,8 +24,10 @@ func TestAnErrorIsNoProofThatAServerDoesNotExist(t *testing.T) {
 	for name, answer := range map[string]func(http.ResponseWriter){
 		"401": ccmtest.Status(401, "unauthorized"), "403": ccmtest.Status(403, "forbidden"), "404 of a proxy": ccmtest.Bare(404),
 		"404 with another code": ccmtest.Status(404, "firewall_resource_not_found"), "405": ccmtest.Status(405, "method_not_allowed"),
-		"410": ccmtest.Status(410, "deprecated_api_endpoint"), "423": ccmtest.Status(423, "locked"), "429": ccmtest.Status(429, "rate_limit_exceeded"),
-		"429 bare": ccmtest.Bare(429), "500": ccmtest.Status(500, "server_error"), "502": ccmtest.Bare(502), "503": ccmtest.Status(503, "unavailable"), "504": ccmtest.Bare(504),
+		"410": ccmtest.Status(410, "deprecated_api_endpoint"), "423": ccmtest.Status(423, "locked"),
+		"429":      ccmtest.Status(429, "rate_limit_exceeded"),
+		"429 bare": ccmtest.Bare(429), "500": ccmtest.Status(500, "server_error"), "502": ccmtest.Bare(502),
+		"503": ccmtest.Status(503, "unavailable"), "504": ccmtest.Bare(504),
 		"dropped connection": ccmtest.Abort, "body cut off": ccmtest.CutOff,
 		"not JSON":       func(w http.ResponseWriter) { ccmtest.Reply(w, 200, `<html>`) },
 		"empty":          func(w http.ResponseWriter) { w.WriteHeader(http.StatusOK) },
@@ -84,7 +86,8 @@ func TestInstanceExistsFollowsTheProviderID(t *testing.T) {
 		{"renamed", ccmtest.ProviderID(1), true, ""},
 		{"node-2", "", true, ""},
 		{"node-1", ccmtest.ProviderID(99), false, ""},
-		{"node-1", "aws:///eu-central-1a/i-0", false, `provider ID "aws:///eu-central-1a/i-0" starts neither with "ccm-from-scratch://" nor with "hcloud://"`},
+		{"node-1", "aws:///eu-central-1a/i-0", false,
+			`provider ID "aws:///eu-central-1a/i-0" starts neither with "ccm-from-scratch://" nor with "hcloud://"`},
 		{"node-1", "hcloud://1", true, ""},
 		{"node-1", "hcloud://99", false, ""},
 		{"node-1", "hcloud://one", false, "malformed"},
@@ -103,7 +106,8 @@ func TestInstanceExistsFollowsTheProviderID(t *testing.T) {
 
 func TestOnlyAServerThatIsOffIsShutDown(t *testing.T) {
 	t.Parallel()
-	for _, status := range []string{"initializing", "starting", "running", "stopping", "off", "deleting", "migrating", "rebuilding", "unknown"} {
+	for _, status := range []string{"initializing", "starting", "running", "stopping", "off", "deleting", "migrating", "rebuilding",
+		"unknown"} {
 		api := ccmtest.ServersAPI(t, 1, func(int) string { return status })
 		cloud, _ := cloudOf(api, Config{})
 		node := ccmtest.Node("node-1", ccmtest.ProviderID(1))
@@ -131,7 +135,8 @@ func TestAnUnknownServerLeavesTheNodeUninitialized(t *testing.T) {
 		t.Errorf("asking 20 times for an unknown name cost %d calls", n)
 	}
 	cloud.evidence.SawOne("secret") // the project is the cluster's
-	if _, err := cloud.instances.InstanceMetadata(t.Context(), ccmtest.Node("x", ccmtest.ProviderID(77))); !errors.Is(err, cloudprovider.InstanceNotFound) {
+	if _, err := cloud.instances.InstanceMetadata(t.Context(), ccmtest.Node("x", ccmtest.ProviderID(77))); !errors.Is(err,
+		cloudprovider.InstanceNotFound) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -173,7 +178,8 @@ func TestTheErrorNamesANetworkThatDoesNotExist(t *testing.T) {
 		ccmtest.Reply(w, 200, `{"server":`+ccmtest.ServerJSON(3, "node-3", "running")+`}`)
 	})
 	cloud, _ := cloudOf(api, Config{Network: "intrenal"})
-	if _, err := cloud.instances.InstanceMetadata(t.Context(), ccmtest.Node("node-3", ccmtest.ProviderID(3))); err == nil || !strings.Contains(err.Error(), `HCLOUD_NETWORK="intrenal"`) {
+	if _, err := cloud.instances.InstanceMetadata(t.Context(), ccmtest.Node("node-3", ccmtest.ProviderID(3))); err == nil ||
+		!strings.Contains(err.Error(), `HCLOUD_NETWORK="intrenal"`) {
 		t.Errorf("got %v", err)
 	}
 	if err := cloud.Check(t.Context()); err == nil || !strings.Contains(err.Error(), `HCLOUD_NETWORK="intrenal"`) {
@@ -190,7 +196,8 @@ func TestOneListAnswersForAllNodes(t *testing.T) {
 		var wg sync.WaitGroup
 		for id := 1; id <= n; id++ {
 			wg.Go(func() {
-				if exists, err := cloud.instances.InstanceExists(context.Background(), ccmtest.Node("", ccmtest.ProviderID(int64(id)))); err != nil || !exists {
+				if exists, err := cloud.instances.InstanceExists(context.Background(),
+					ccmtest.Node("", ccmtest.ProviderID(int64(id)))); err != nil || !exists {
 					t.Errorf("server %d: %v, %v", id, exists, err)
 				}
 			})
@@ -333,10 +340,13 @@ func TestWarningsAboutANodeAreEventsOnIt(t *testing.T) {
 		node *corev1.Node
 		want string
 	}{
-		"of another provider":    {ccmtest.Node("robot", "robot://1"), `Warning ForeignProviderID The node is ignored: provider ID "robot://1"`},
-		"without a server":       {ccmtest.Node("unknown", ""), `Warning ServerNotFound node "unknown": no server has this name`},
-		"whose server is gone":   {ccmtest.Node("gone", ccmtest.ProviderID(99)), `Warning ServerNotFound node "gone": no server for provider ID`},
-		"outside of the network": {ccmtest.Node("node-1", ccmtest.ProviderID(1)), `Warning ServerNotAttachedToNetwork Server 1 (node-1) is not attached to network 6 (HCLOUD_NETWORK="other")`},
+		"of another provider": {ccmtest.Node("robot", "robot://1"),
+			`Warning ForeignProviderID The node is ignored: provider ID "robot://1"`},
+		"without a server": {ccmtest.Node("unknown", ""), `Warning ServerNotFound node "unknown": no server has this name`},
+		"whose server is gone": {ccmtest.Node("gone", ccmtest.ProviderID(99)),
+			`Warning ServerNotFound node "gone": no server for provider ID`},
+		"outside of the network": {ccmtest.Node("node-1", ccmtest.ProviderID(1)),
+			`Warning ServerNotAttachedToNetwork Server 1 (node-1) is not attached to network 6 (HCLOUD_NETWORK="other")`},
 	} {
 		ask(tc.node)
 		if len(recorder.Events) != 1 {
@@ -354,7 +364,8 @@ func TestANodeWithoutANetworkIsNoReasonForAWarning(t *testing.T) {
 	t.Parallel()
 	recorder := record.NewFakeRecorder(100)
 	cloud, _ := cloudOf(ccmtest.ServersAPI(t, 1, ccmtest.Running), Config{}, WithEventRecorder(recorder))
-	if _, err := cloud.instances.InstanceMetadata(t.Context(), ccmtest.Node("node-1", ccmtest.ProviderID(1))); err != nil || len(recorder.Events) > 0 {
+	if _, err := cloud.instances.InstanceMetadata(t.Context(), ccmtest.Node("node-1", ccmtest.ProviderID(1))); err != nil ||
+		len(recorder.Events) > 0 {
 		t.Errorf("%v, %d events", err, len(recorder.Events))
 	}
 }
@@ -363,7 +374,8 @@ func TestCheckReportsThatThisNodeIsNotAttachedToTheNetwork(t *testing.T) {
 	t.Parallel()
 	api := ccmtest.NewAPI(t, func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/networks") {
-			ccmtest.Reply(w, 200, `{"networks":[{"id":`+strings.TrimPrefix(r.URL.Query().Get("name"), "n")+`,"name":"`+r.URL.Query().Get("name")+`"}],"meta":{"pagination":{"page":1}}}`)
+			ccmtest.Reply(w, 200, `{"networks":[{"id":`+strings.TrimPrefix(r.URL.Query().Get("name"), "n")+`,"name":"`+
+				r.URL.Query().Get("name")+`"}],"meta":{"pagination":{"page":1}}}`)
 			return
 		}
 		ccmtest.Reply(w, 200, `{"servers":[`+ccmtest.ServerJSON(1, "node-1", "running")+`],"meta":{"pagination":{"page":1}}}`)

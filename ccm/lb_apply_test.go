@@ -109,9 +109,11 @@ func TestAnErrorInOnePartDoesNotHoldUpTheOthers(t *testing.T) {
 			w.addServer("node-4")
 			setPorts(svc, 80, 82, 83)
 			svc.Spec.Ports[0].NodePort = 31111
-			annotate(svc, map[string]string{"name": "edge", "type": "lb21", "algorithm-type": "least_connections", "ipv4-rdns": "a.example.org"})
+			annotate(svc, map[string]string{"name": "edge", "type": "lb21", "algorithm-type": "least_connections",
+				"ipv4-rdns": "a.example.org"})
 			ids := serverIDs(w.nodes)
-			want := map[string]string{"name": "edge", "type": "lb21", "algorithm": "least_connections", "reverse": "a.example.org", "network": "1",
+			want := map[string]string{"name": "edge", "type": "lb21", "algorithm": "least_connections", "reverse": "a.example.org",
+				"network": "1",
 				"port 80": "31111", "port 82": "30082", "port 83": "30083"}
 			for _, id := range ids {
 				want[fmt.Sprintf("server %d", id)] = "target"
@@ -119,7 +121,8 @@ func TestAnErrorInOnePartDoesNotHoldUpTheOthers(t *testing.T) {
 			w.refuse(tc.refused(w))
 			cloud := w.provider()
 			lbs, _ := cloud.LoadBalancer()
-			if _, err := lbs.EnsureLoadBalancer(t.Context(), "", svc, w.nodes); err == nil || !strings.Contains(err.Error(), "invalid_input") {
+			if _, err := lbs.EnsureLoadBalancer(t.Context(), "", svc, w.nodes); err == nil ||
+				!strings.Contains(err.Error(), "invalid_input") {
 				t.Errorf("the error is not reported: %v", err)
 			}
 			got := state(w.theLoadBalancer())
@@ -221,7 +224,8 @@ func TestNoOtherTargetIsRemovedWhileOneMayBeMissing(t *testing.T) {
 // Errors that concern the whole load balancer end the sync: further calls would fail too, and each costs.
 func TestAnErrorOfTheWholeLoadBalancerEndsTheSync(t *testing.T) {
 	t.Parallel()
-	for code, status := range map[string]int{"locked": 423, "conflict": 409, "rate_limit_exceeded": 429, "unauthorized": 401, "forbidden": 403} {
+	for code, status := range map[string]int{"locked": 423, "conflict": 409, "rate_limit_exceeded": 429, "unauthorized": 401,
+		"forbidden": 403} {
 		t.Run(code, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, "instant", 1)

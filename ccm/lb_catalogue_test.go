@@ -28,7 +28,8 @@ func TestAnUnknownNameIsReportedWithTheValidNames(t *testing.T) {
 			w := newWorld(t, "instant", 1)
 			cloud := w.provider(func(cfg *ccm.Config) { cfg.LoadBalancerDefaults = c.defaults })
 			lbs, _ := cloud.LoadBalancer()
-			if _, err := lbs.EnsureLoadBalancer(t.Context(), "", newService("web", c.annotations, 80), w.nodes); err == nil || !strings.Contains(err.Error(), c.want) {
+			if _, err := lbs.EnsureLoadBalancer(t.Context(), "", newService("web", c.annotations, 80), w.nodes); err == nil ||
+				!strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want %s", err, c.want)
 			}
 			if events := strings.Join(w.eventsSoFar(), "\n"); !strings.Contains(events, "Warning InvalidSettings "+c.want) {

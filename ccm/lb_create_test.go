@@ -49,7 +49,8 @@ func TestAnAnswerWithoutPagesIsNotAllLoadBalancers(t *testing.T) {
 	svc.Status = corev1.ServiceStatus{}
 	w.wire.setIntercept(func(r *http.Request) *http.Response {
 		if strings.HasSuffix(r.URL.Path, "/load_balancers") && r.Method == http.MethodGet && !r.URL.Query().Has("label_selector") {
-			return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(`{"load_balancers":[]}`))}
+			return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
+				Body: io.NopCloser(strings.NewReader(`{"load_balancers":[]}`))}
 		}
 		return nil
 	})

@@ -24,8 +24,9 @@ const productionLabel = "hcloud-ccm/service-uid"
 func (w *world) production(svc *corev1.Service, change ...func(*hcloud.LoadBalancerCreateOpts)) *hcloud.LoadBalancer {
 	w.t.Helper()
 	opts := hcloud.LoadBalancerCreateOpts{
-		Name: strings.ReplaceAll("a"+string(svc.UID), "-", ""), LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: "fsn1"},
-		Labels: map[string]string{productionLabel: string(svc.UID), "team": "edge"}, Network: w.network,
+		Name: strings.ReplaceAll("a"+string(svc.UID), "-", ""), LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"},
+		Location: &hcloud.Location{Name: "fsn1"},
+		Labels:   map[string]string{productionLabel: string(svc.UID), "team": "edge"}, Network: w.network,
 	}
 	for _, n := range w.nodes {
 		n.Spec.ProviderID = strings.Replace(n.Spec.ProviderID, "ccm-from-scratch://", "hcloud://", 1)
@@ -36,7 +37,8 @@ func (w *world) production(svc *corev1.Service, change ...func(*hcloud.LoadBalan
 	}
 	for _, p := range svc.Spec.Ports {
 		listen, destination := int(p.Port), int(p.NodePort)
-		opts.Services = append(opts.Services, hcloud.LoadBalancerCreateOptsService{Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: &listen, DestinationPort: &destination})
+		opts.Services = append(opts.Services, hcloud.LoadBalancerCreateOptsService{Protocol: hcloud.LoadBalancerServiceProtocolTCP,
+			ListenPort: &listen, DestinationPort: &destination})
 	}
 	for _, c := range change {
 		c(&opts)
@@ -69,19 +71,29 @@ func TestALoadBalancerOfTheProductionCCMIsTakenOverInPlace(t *testing.T) {
 		status      []corev1.LoadBalancerIngress // what the Service shows instead of the addresses
 		noStatus    bool
 	}{
-		"with the default name":                {},
-		"with a name":                          {annotations: map[string]string{"name": "front"}, change: func(o *hcloud.LoadBalancerCreateOpts) { o.Name = "front" }},
-		"renamed by a person":                  {change: func(o *hcloud.LoadBalancerCreateOpts) { o.Name = "renamed" }},
-		"with a hostname":                      {annotations: map[string]string{"hostname": "web.example.org"}, status: []corev1.LoadBalancerIngress{{Hostname: "web.example.org"}}},
-		"with a hostname and a name":           {annotations: map[string]string{"hostname": "web.example.org", "name": "front"}, change: func(o *hcloud.LoadBalancerCreateOpts) { o.Name = "front" }, status: []corev1.LoadBalancerIngress{{Hostname: "web.example.org"}}},
-		"made just now, without a status":      {noStatus: true},
-		"made just now with a name, no status": {noStatus: true, annotations: map[string]string{"name": "front"}, change: func(o *hcloud.LoadBalancerCreateOpts) { o.Name = "front" }},
+		"with the default name": {},
+		"with a name": {annotations: map[string]string{"name": "front"},
+			change: func(o *hcloud.LoadBalancerCreateOpts) { o.Name = "front" }},
+		"renamed by a person": {change: func(o *hcloud.LoadBalancerCreateOpts) { o.Name = "renamed" }},
+		"with a hostname": {annotations: map[string]string{"hostname": "web.example.org"},
+			status: []corev1.LoadBalancerIngress{{Hostname: "web.example.org"}}},
+		"with a hostname and a name": {annotations: map[string]string{"hostname": "web.example.org", "name": "front"},
+			change: func(o *hcloud.LoadBalancerCreateOpts) { o.Name = "front" },
+			status: []corev1.LoadBalancerIngress{{Hostname: "web.example.org"}}},
+		"made just now, without a status": {noStatus: true},
+		"made just now with a name, no status": {noStatus: true, annotations: map[string]string{"name": "front"},
+			change: func(o *hcloud.LoadBalancerCreateOpts) { o.Name = "front" }},
 		"with another type and algorithm": {change: func(o *hcloud.LoadBalancerCreateOpts) {
-			o.LoadBalancerType.Name, o.Algorithm = "lb21", &hcloud.LoadBalancerAlgorithm{Type: hcloud.LoadBalancerAlgorithmTypeLeastConnections}
+			o.LoadBalancerType.Name, o.Algorithm = "lb21",
+				&hcloud.LoadBalancerAlgorithm{Type: hcloud.LoadBalancerAlgorithmTypeLeastConnections}
 		}},
-		"with private targets, as the Service":    {annotations: map[string]string{"use-private-ip": "true"}, change: func(o *hcloud.LoadBalancerCreateOpts) { usePrivate(o.Targets) }},
-		"without a target that is a new Node":     {change: func(o *hcloud.LoadBalancerCreateOpts) { o.Targets = o.Targets[1:] }},
-		"that listens on a port of a person, too": {change: func(o *hcloud.LoadBalancerCreateOpts) { o.Services = append(o.Services, tcp(9999, 31999)) }},
+		"with private targets, as the Service": {annotations: map[string]string{"use-private-ip": "true"},
+			change: func(o *hcloud.LoadBalancerCreateOpts) { usePrivate(o.Targets) }},
+		"without a target that is a new Node": {change: func(o *hcloud.LoadBalancerCreateOpts) { o.Targets = o.Targets[1:] }},
+		"that listens on a port of a person, too": {change: func(o *hcloud.LoadBalancerCreateOpts) {
+			o.Services = append(o.Services,
+				tcp(9999, 31999))
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -99,17 +111,20 @@ func TestALoadBalancerOfTheProductionCCMIsTakenOverInPlace(t *testing.T) {
 			seen := w.watch()
 			w.ensure(cloud, svc)
 			got := w.theLoadBalancer()
-			if got.ID != lb.ID || got.Name != lb.Name || len(seen.lost)+len(seen.closed) > 0 || seen.fewest < len(lb.Targets) || !slices.Equal(targetIDs(got), w.ids()) {
+			if got.ID != lb.ID || got.Name != lb.Name || len(seen.lost)+len(seen.closed) > 0 || seen.fewest < len(lb.Targets) ||
+				!slices.Equal(targetIDs(got), w.ids()) {
 				t.Errorf("%v; targets %v, want %v", seen, targetIDs(got), w.ids())
 			}
-			if got.LoadBalancerType.Name != lb.LoadBalancerType.Name || got.Algorithm != lb.Algorithm || len(got.Services) != len(lb.Services) {
+			if got.LoadBalancerType.Name != lb.LoadBalancerType.Name || got.Algorithm != lb.Algorithm ||
+				len(got.Services) != len(lb.Services) {
 				t.Errorf("got %+v, had %+v", got, lb)
 			}
 			if got.Labels[ccm.LabelServiceUID] != "uid-web" || got.Labels[productionLabel] != "uid-web" || got.Labels["team"] != "edge" {
 				t.Errorf("labels %v", got.Labels)
 			}
 			for _, call := range writes(w.wire.take()) {
-				if strings.Contains(call, "remove_target") || strings.Contains(call, "delete_service") || call == "POST /load_balancers" && !tc.noStatus {
+				if strings.Contains(call, "remove_target") || strings.Contains(call, "delete_service") || call == "POST /load_balancers" &&
+					!tc.noStatus {
 					t.Errorf("moving over leads to %s", call)
 				}
 			}
@@ -135,7 +150,8 @@ func usePrivate(targets []hcloud.LoadBalancerCreateOptsTarget) {
 }
 
 func tcp(listen, destination int) hcloud.LoadBalancerCreateOptsService {
-	return hcloud.LoadBalancerCreateOptsService{Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: &listen, DestinationPort: &destination}
+	return hcloud.LoadBalancerCreateOptsService{Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: &listen,
+		DestinationPort: &destination}
 }
 
 // The production CCM finds a load balancer by its label, and a Node by the prefix of its provider ID.
@@ -206,7 +222,8 @@ func TestWhatIsNotCertainlyTheServicesIsNotTakenOver(t *testing.T) {
 // copyOf creates another load balancer with the same labels.
 func (w *world) copyOf(lb *hcloud.LoadBalancer, name string) {
 	w.t.Helper()
-	_, _, err := w.api.LoadBalancer.Create(w.t.Context(), hcloud.LoadBalancerCreateOpts{Name: name, LoadBalancerType: lb.LoadBalancerType, Location: lb.Location, Labels: lb.Labels})
+	_, _, err := w.api.LoadBalancer.Create(w.t.Context(), hcloud.LoadBalancerCreateOpts{Name: name, LoadBalancerType: lb.LoadBalancerType,
+		Location: lb.Location, Labels: lb.Labels})
 	w.must(err)
 }
 
@@ -230,7 +247,8 @@ func TestTheLoadBalancerOfTheProductionCCMIsKeptOnDelete(t *testing.T) {
 	svc := newService("web", map[string]string{"keep-on-delete": "true"}, 443)
 	lb := w.production(svc)
 	w.remove(w.provider(), svc)
-	if now := w.theLoadBalancer(); now.ID != lb.ID || now.Labels[productionLabel] != "" || now.Labels[ccm.LabelServiceUID] != "" || now.Labels["team"] != "edge" || !slices.Equal(targetIDs(now), w.ids()) {
+	if now := w.theLoadBalancer(); now.ID != lb.ID || now.Labels[productionLabel] != "" || now.Labels[ccm.LabelServiceUID] != "" ||
+		now.Labels["team"] != "edge" || !slices.Equal(targetIDs(now), w.ids()) {
 		t.Errorf("labels %v, targets %v", now.Labels, targetIDs(now))
 	}
 }
@@ -238,7 +256,8 @@ func TestTheLoadBalancerOfTheProductionCCMIsKeptOnDelete(t *testing.T) {
 // orderAsProduction orders a managed certificate as the production CCM does.
 func (w *world) orderAsProduction(svc *corev1.Service, domain string) int64 {
 	w.t.Helper()
-	result, _, err := w.api.Certificate.CreateCertificate(w.t.Context(), hcloud.CertificateCreateOpts{Name: "ccm-managed-" + domain, Type: hcloud.CertificateTypeManaged,
+	result, _, err := w.api.Certificate.CreateCertificate(w.t.Context(), hcloud.CertificateCreateOpts{Name: "ccm-managed-" +
+		domain, Type: hcloud.CertificateTypeManaged,
 		DomainNames: []string{domain}, Labels: map[string]string{productionLabel: string(svc.UID)}})
 	w.must(err)
 	w.clock.Step(10 * time.Minute)
@@ -274,7 +293,8 @@ func TestMovingOverIsNoMassDisappearance(t *testing.T) {
 	t.Parallel()
 	w := newEvidenceWorld(t, 2, 5)
 	for _, lb := range w.loadBalancers() {
-		_, _, err := w.api.LoadBalancer.Update(t.Context(), lb, hcloud.LoadBalancerUpdateOpts{Labels: map[string]string{productionLabel: lb.Labels[ccm.LabelServiceUID]}})
+		_, _, err := w.api.LoadBalancer.Update(t.Context(), lb,
+			hcloud.LoadBalancerUpdateOpts{Labels: map[string]string{productionLabel: lb.Labels[ccm.LabelServiceUID]}})
 		w.must(err)
 	}
 	cloud, r := w.start()
@@ -338,7 +358,8 @@ func TestAClonedClusterNeverTouchesTheOriginals(t *testing.T) {
 	copied := svc.DeepCopy()
 	copied.Status.LoadBalancer.Ingress = nil
 	clone := w.provider(id("b"))
-	if _, err := w.tryEnsure(clone, copied); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("are those of certificate %d", certificate.ID)) {
+	if _, err := w.tryEnsure(clone, copied); err == nil ||
+		!strings.Contains(err.Error(), fmt.Sprintf("are those of certificate %d", certificate.ID)) {
 		t.Errorf("a certificate for the original's domains: %v", err)
 	}
 	if n := len(w.certificates()); n != 1 {
@@ -346,11 +367,13 @@ func TestAClonedClusterNeverTouchesTheOriginals(t *testing.T) {
 	}
 	copied.Annotations[ccm.AnnotationPrefix+"http-managed-certificate-domains"] = "clone.example.org"
 	w.ensure(clone, copied)
-	if len(w.loadBalancers()) != 2 || len(w.certificates()) != 2 || copied.Status.LoadBalancer.Ingress[0].IP == svc.Status.LoadBalancer.Ingress[0].IP {
+	if len(w.loadBalancers()) != 2 || len(w.certificates()) != 2 ||
+		copied.Status.LoadBalancer.Ingress[0].IP == svc.Status.LoadBalancer.Ingress[0].IP {
 		t.Errorf("%d load balancers, %d certificates", len(w.loadBalancers()), len(w.certificates()))
 	}
 	w.remove(clone, copied)
-	if now := w.theLoadBalancer(); now.ID != original.ID || !maps.Equal(now.Labels, original.Labels) || len(now.Targets) != 2 || len(w.certificates()) != 1 {
+	if now := w.theLoadBalancer(); now.ID != original.ID || !maps.Equal(now.Labels, original.Labels) || len(now.Targets) != 2 ||
+		len(w.certificates()) != 1 {
 		t.Errorf("the original's: %+v", now)
 	}
 	w.ensure(w.provider(id("a")), svc)
@@ -360,7 +383,8 @@ func TestAClonedClusterNeverTouchesTheOriginals(t *testing.T) {
 func TestRoutesAndTargetsOfAnotherClustersServersStay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 2)
-	_, _, err := w.api.Server.Update(t.Context(), &hcloud.Server{ID: w.ids()[0]}, hcloud.ServerUpdateOpts{Labels: map[string]string{"ccm-from-scratch/cluster": "a"}})
+	_, _, err := w.api.Server.Update(t.Context(), &hcloud.Server{ID: w.ids()[0]},
+		hcloud.ServerUpdateOpts{Labels: map[string]string{"ccm-from-scratch/cluster": "a"}})
 	w.must(err)
 	w.addRoute("10.244.9.0/24", w.privateIP(0)) // no Node of the copy has this range
 	w.addRoute("10.244.2.0/24", w.privateIP(0)) // the copy gave it to its own node-2

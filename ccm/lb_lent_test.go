@@ -20,7 +20,8 @@ import (
 // primaryIP makes a Primary IP that is not assigned.
 func (w *world) primaryIP(name string, kind hcloud.PrimaryIPType, location string) *hcloud.PrimaryIP {
 	w.t.Helper()
-	result, _, err := w.api.PrimaryIP.Create(w.t.Context(), hcloud.PrimaryIPCreateOpts{Name: name, Type: kind, Location: location, AutoDelete: new(false)})
+	result, _, err := w.api.PrimaryIP.Create(w.t.Context(), hcloud.PrimaryIPCreateOpts{Name: name, Type: kind, Location: location,
+		AutoDelete: new(false)})
 	w.must(err)
 	return result.PrimaryIP
 }
@@ -70,14 +71,17 @@ func TestAPrimaryIPThatCannotBeHad(t *testing.T) {
 			w.primaryIP("elsewhere", hcloud.PrimaryIPTypeIPv4, "nbg1")
 			w.primaryIP("free", hcloud.PrimaryIPTypeIPv4, "fsn1")
 			taken := w.primaryIP("taken", hcloud.PrimaryIPTypeIPv4, "fsn1")
-			_, _, err := w.api.LoadBalancer.Create(t.Context(), hcloud.LoadBalancerCreateOpts{Name: "other", Location: &hcloud.Location{Name: "fsn1"},
-				LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, PublicNet: &hcloud.LoadBalancerCreateOptsPublicNet{IPv4: taken}})
+			_, _, err := w.api.LoadBalancer.Create(t.Context(),
+				hcloud.LoadBalancerCreateOpts{Name: "other", Location: &hcloud.Location{Name: "fsn1"},
+					LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"},
+					PublicNet:        &hcloud.LoadBalancerCreateOptsPublicNet{IPv4: taken}})
 			w.must(err)
 			svc := newService("web", map[string]string{"primary-ipv4": value, "location": "fsn1"}, 80)
 			if _, err := w.tryEnsure(w.provider(), svc); err == nil {
 				t.Error("no error")
 			}
-			w.expectEvent("Warning InvalidSettings", "primary-ipv4", fmt.Sprintf("%q %s", value, reason), "no load balancer is created until this is corrected")
+			w.expectEvent("Warning InvalidSettings", "primary-ipv4", fmt.Sprintf("%q %s", value, reason),
+				"no load balancer is created until this is corrected")
 			if n := len(writes(w.wire.take())); n != 0 {
 				t.Errorf("%d writes", n)
 			}
@@ -116,7 +120,8 @@ func (w *world) lend(name string) (lb *hcloud.LoadBalancer, stranger int64) {
 	w.nodes = w.nodes[:len(w.nodes)-1]
 	port, to := 9000, 9001
 	result, _, err := w.api.LoadBalancer.Create(w.t.Context(), hcloud.LoadBalancerCreateOpts{
-		Name: name, Location: &hcloud.Location{Name: "fsn1"}, LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb21"}, Labels: map[string]string{"team": "edge"},
+		Name: name, Location: &hcloud.Location{Name: "fsn1"}, LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb21"},
+		Labels:    map[string]string{"team": "edge"},
 		Algorithm: &hcloud.LoadBalancerAlgorithm{Type: "least_connections"},
 		Services:  []hcloud.LoadBalancerCreateOptsService{{Protocol: "tcp", ListenPort: &port, DestinationPort: &to}},
 		Targets: []hcloud.LoadBalancerCreateOptsTarget{
@@ -148,7 +153,8 @@ func TestALentLoadBalancerIsUsedAndGivenBack(t *testing.T) {
 				w.wire.reset(0, false)
 				w.ensure(w.provider(), svc)
 				lb := w.theLoadBalancer()
-				if lb.ID != lent.ID || lb.Name != "front" || lb.LoadBalancerType.Name != "lb21" || lb.Algorithm.Type != "least_connections" ||
+				if lb.ID != lent.ID || lb.Name != "front" || lb.LoadBalancerType.Name != "lb21" ||
+					lb.Algorithm.Type != "least_connections" ||
 					!slices.Equal(listenPorts(lb), []int{80, 9000}) || !slices.Equal(targetIDs(lb), both) || len(lb.Targets) != 4 {
 					t.Fatalf("died at call %d (answered: %t): got %+v", cutAt, after, lb)
 				}
@@ -166,7 +172,8 @@ func TestALentLoadBalancerIsUsedAndGivenBack(t *testing.T) {
 					t.Fatalf("a further sync writes %v", extra)
 				}
 				w.remove(w.provider(), svc)
-				if lb = w.theLoadBalancer(); !slices.Equal(listenPorts(lb), []int{9000}) || !maps.Equal(lb.Labels, map[string]string{"team": "edge"}) || !slices.Contains(targetIDs(lb), stranger) {
+				if lb = w.theLoadBalancer(); !slices.Equal(listenPorts(lb), []int{9000}) ||
+					!maps.Equal(lb.Labels, map[string]string{"team": "edge"}) || !slices.Contains(targetIDs(lb), stranger) {
 					t.Fatalf("died at call %d (answered: %t): got back %+v", cutAt, after, lb)
 				}
 				w.fake.Close()
@@ -180,10 +187,13 @@ func TestALentLoadBalancerKeepsItsInterfaceAndItsNetwork(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 1)
 	other, _, err := w.api.Network.Create(t.Context(), hcloud.NetworkCreateOpts{Name: "other", IPRange: cidr("192.168.0.0/16"),
-		Subnets: []hcloud.NetworkSubnet{{Type: hcloud.NetworkSubnetTypeCloud, NetworkZone: hcloud.NetworkZoneEUCentral, IPRange: cidr("192.168.0.0/24")}}})
+		Subnets: []hcloud.NetworkSubnet{{Type: hcloud.NetworkSubnetTypeCloud, NetworkZone: hcloud.NetworkZoneEUCentral,
+			IPRange: cidr("192.168.0.0/24")}}})
 	w.must(err)
-	_, _, err = w.api.LoadBalancer.Create(t.Context(), hcloud.LoadBalancerCreateOpts{Name: "front", Location: &hcloud.Location{Name: "fsn1"},
-		LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Network: other, PublicInterface: new(false)})
+	_, _, err = w.api.LoadBalancer.Create(t.Context(), hcloud.LoadBalancerCreateOpts{
+		Name: "front", Location: &hcloud.Location{Name: "fsn1"},
+		LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Network: other, PublicInterface: new(false),
+	})
 	w.must(err)
 	svc := newService("web", map[string]string{"adopt": "front"}, 80)
 	seen := w.watch()
@@ -191,7 +201,8 @@ func TestALentLoadBalancerKeepsItsInterfaceAndItsNetwork(t *testing.T) {
 		t.Error(err)
 	}
 	w.expectEvent("Warning IgnoredSetting", "is attached to network", "HCLOUD_NETWORK")
-	if lb := w.theLoadBalancer(); lb.PublicNet.Enabled || seen.exposed > 0 || lb.PrivateNet[0].Network.ID != other.ID || !slices.Equal(listenPorts(lb), []int{80}) {
+	if lb := w.theLoadBalancer(); lb.PublicNet.Enabled || seen.exposed > 0 || lb.PrivateNet[0].Network.ID != other.ID ||
+		!slices.Equal(listenPorts(lb), []int{80}) {
 		t.Errorf("%v; got %+v", seen, lb)
 	}
 	annotate(svc, map[string]string{"keep-on-delete": "false"})
@@ -238,7 +249,8 @@ func TestOneServiceGetsALentLoadBalancer(t *testing.T) {
 	lent, _ := w.lend("front")
 	cloud := w.provider()
 	lbs, _ := cloud.LoadBalancer()
-	first, second := newService("first", map[string]string{"adopt": "front"}, 80), newService("second", map[string]string{"adopt": itoa(lent.ID)}, 81)
+	first, second := newService("first", map[string]string{"adopt": "front"}, 80),
+		newService("second", map[string]string{"adopt": itoa(lent.ID)}, 81)
 	done := make(chan error, 2)
 	for _, svc := range []*corev1.Service{first, second} {
 		go func() {

@@ -22,10 +22,11 @@ func TestTargetsLeaveWhenOthersAreHealthy(t *testing.T) {
 		nodes    []int
 		at       map[time.Duration][]int // what the targets are at a time after the change
 	}{
-		"other nodes":               {nil, true, []int{3, 4}, map[time.Duration][]int{0: {1, 2, 3, 4}, 30 * time.Second: {3, 4}}},
-		"one stays":                 {nil, true, []int{2, 3}, map[time.Duration][]int{0: {1, 2, 3}, 30 * time.Second: {2, 3}}},
-		"none follows":              {nil, true, nil, map[time.Duration][]int{0: {}}},
-		"the new ones lack a route": {nil, false, []int{3, 4}, map[time.Duration][]int{0: {1, 2}, 50 * time.Second: {1, 2}, 61 * time.Second: {2}}},
+		"other nodes":  {nil, true, []int{3, 4}, map[time.Duration][]int{0: {1, 2, 3, 4}, 30 * time.Second: {3, 4}}},
+		"one stays":    {nil, true, []int{2, 3}, map[time.Duration][]int{0: {1, 2, 3}, 30 * time.Second: {2, 3}}},
+		"none follows": {nil, true, nil, map[time.Duration][]int{0: {}}},
+		"the new ones lack a route": {nil, false, []int{3, 4}, map[time.Duration][]int{0: {1, 2}, 50 * time.Second: {1, 2},
+			61 * time.Second: {2}}},
 		"public ones, which must not stay": {map[string]string{"use-private-ip": "true", "disable-public-network": "true"}, true, []int{3},
 			map[time.Duration][]int{0: {3}}},
 	} {
@@ -43,7 +44,8 @@ func TestTargetsLeaveWhenOthersAreHealthy(t *testing.T) {
 			for _, n := range tc.nodes {
 				w.nodes = append(w.nodes, all[n-1])
 				if !tc.routes {
-					all[n-1].Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue, Reason: "NoRouteCreated", LastTransitionTime: metav1.Now()}}
+					all[n-1].Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue,
+						Reason: "NoRouteCreated", LastTransitionTime: metav1.Now()}}
 				}
 			}
 			ids := serverIDs(all)
@@ -54,7 +56,8 @@ func TestTargetsLeaveWhenOthersAreHealthy(t *testing.T) {
 					t.Errorf("after %v: %v", now, err)
 				}
 				want, checked := tc.at[now]
-				if got := targetIDs(w.theLoadBalancer()); checked && !slices.EqualFunc(got, want, func(id int64, n int) bool { return id == ids[n-1] }) {
+				if got := targetIDs(w.theLoadBalancer()); checked &&
+					!slices.EqualFunc(got, want, func(id int64, n int) bool { return id == ids[n-1] }) {
 					t.Errorf("after %v: got %v, want %v of %v", now, got, want, ids)
 				}
 				w.clock.Step(time.Second)

@@ -63,7 +63,8 @@ func TestPortsHaveSettingsOfTheirOwn(t *testing.T) {
 	}
 
 	// The certificate of one port cannot be issued: the others follow the Service.
-	annotate(svc, map[string]string{"http-managed-certificate-domains.443": "www.ca-dns-validation-failed.invalid", "protocol.8443": "http"})
+	annotate(svc, map[string]string{"http-managed-certificate-domains.443": "www.ca-dns-validation-failed.invalid",
+		"protocol.8443": "http"})
 	if _, err := w.tryEnsure(cloud, svc); err == nil {
 		t.Error("no error")
 	}
@@ -95,7 +96,8 @@ func TestANewPortWaitsForItsOwnSettings(t *testing.T) {
 		t.Error("no error")
 	}
 	lb := w.theLoadBalancer()
-	if !slices.Equal(listenPorts(lb), []int{80, 82}) || slices.ContainsFunc(lb.Services, func(s hcloud.LoadBalancerService) bool { return s.Protocol != "http" }) {
+	if !slices.Equal(listenPorts(lb), []int{80, 82}) ||
+		slices.ContainsFunc(lb.Services, func(s hcloud.LoadBalancerService) bool { return s.Protocol != "http" }) {
 		t.Errorf("got %+v", lb.Services)
 	}
 	annotate(svc, map[string]string{"protocol.81": "tcp"})

@@ -26,7 +26,8 @@ func eachDeath(run func(cutAt int, after bool) []string) {
 func (w *world) addForeignPort(lb *hcloud.LoadBalancer, port int) {
 	w.t.Helper()
 	to := 9001
-	_, _, err := w.api.LoadBalancer.AddService(w.t.Context(), lb, hcloud.LoadBalancerAddServiceOpts{Protocol: "tcp", ListenPort: &port, DestinationPort: &to})
+	_, _, err := w.api.LoadBalancer.AddService(w.t.Context(), lb, hcloud.LoadBalancerAddServiceOpts{Protocol: "tcp", ListenPort: &port,
+		DestinationPort: &to})
 	w.must(err)
 }
 
@@ -132,8 +133,10 @@ func TestALoadBalancerIsKeptOnDelete(t *testing.T) {
 				w.remove(w.provider(), gone)
 
 				lb := w.theLoadBalancer()
-				if lb.ID != before.ID || !slices.Equal(listenPorts(lb), []int{9000}) || !maps.Equal(lb.Labels, map[string]string{"team": "web"}) {
-					t.Fatalf("died at call %d (answered: %t): load balancer %d, ports %v, labels %v", cutAt, after, lb.ID, listenPorts(lb), lb.Labels)
+				if lb.ID != before.ID || !slices.Equal(listenPorts(lb), []int{9000}) ||
+					!maps.Equal(lb.Labels, map[string]string{"team": "web"}) {
+					t.Fatalf("died at call %d (answered: %t): load balancer %d, ports %v, labels %v", cutAt, after, lb.ID, listenPorts(lb),
+						lb.Labels)
 				}
 				if certs, err := w.api.Certificate.All(t.Context()); err != nil || len(certs) != 0 {
 					t.Fatalf("certificates left: %v, %v", certs, err)
@@ -143,8 +146,10 @@ func TestALoadBalancerIsKeptOnDelete(t *testing.T) {
 					heir.UID = "uid-heir"
 				}
 				status := w.ensure(w.provider(), heir)
-				if got := status.Ingress[0].IP; got != before.PublicNet.IPv4.IP.String() || !slices.Equal(listenPorts(w.theLoadBalancer()), []int{443, 9000}) {
-					t.Fatalf("the next Service has %s with ports %v, want %s", got, listenPorts(w.theLoadBalancer()), before.PublicNet.IPv4.IP)
+				if got := status.Ingress[0].IP; got != before.PublicNet.IPv4.IP.String() ||
+					!slices.Equal(listenPorts(w.theLoadBalancer()), []int{443, 9000}) {
+					t.Fatalf("the next Service has %s with ports %v, want %s", got, listenPorts(w.theLoadBalancer()),
+						before.PublicNet.IPv4.IP)
 				}
 				w.fake.Close()
 				return calls
@@ -190,7 +195,8 @@ func TestWhatAPersonTakesBackIsNotChangedOnDelete(t *testing.T) {
 	w.wire.setObserve(func() {
 		now := w.theLoadBalancer()
 		if len(now.Services) == 0 && now.Labels[ccm.LabelServiceUID] != "" {
-			_, _, err := w.api.LoadBalancer.Update(t.Context(), lb, hcloud.LoadBalancerUpdateOpts{Labels: map[string]string{"ccm-from-scratch/mine": "true"}})
+			_, _, err := w.api.LoadBalancer.Update(t.Context(), lb,
+				hcloud.LoadBalancerUpdateOpts{Labels: map[string]string{"ccm-from-scratch/mine": "true"}})
 			w.must(err)
 		}
 	})

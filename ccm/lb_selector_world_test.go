@@ -154,8 +154,10 @@ func TestASelectorMayBeInterruptedAtAnyCall(t *testing.T) {
 					want = 3
 				}
 				ids, targets := servedBy(w.theLoadBalancer())
-				if extra := writes(w.wire.take()); !slices.Equal(ids, serverIDs(w.nodes)) || targets != want || fewest < 2 || len(extra) > 0 {
-					t.Fatalf("died at call %d (answered: %t): %v are served by %d targets, at least %d at any time; a further sync writes %v", cutAt, after, ids, targets, fewest, extra)
+				if extra := writes(w.wire.take()); !slices.Equal(ids, serverIDs(w.nodes)) || targets != want || fewest < 2 ||
+					len(extra) > 0 {
+					t.Fatalf("died at call %d (answered: %t): %v are served by %d targets, at least %d at any time; a further sync "+
+						"writes %v", cutAt, after, ids, targets, fewest, extra)
 				}
 				w.wire.setObserve(nil)
 				w.remove(w.provider(), svc)

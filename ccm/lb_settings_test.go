@@ -61,46 +61,64 @@ func TestAWrongSettingHoldsUpOnlyItself(t *testing.T) {
 		// keeps returns what must stay; takes effect is that it differs when the setting is right.
 		keeps func(*hcloud.LoadBalancer) any
 	}{
-		"mistyped algorithm": {nil, settings{"algorithm-type": "fastest"}, settings{"algorithm-type": "least_connections"}, nil, "InvalidSettings",
+		"mistyped algorithm": {nil, settings{"algorithm-type": "fastest"}, settings{"algorithm-type": "least_connections"}, nil,
+			"InvalidSettings",
 			func(lb *hcloud.LoadBalancer) any { return lb.Algorithm.Type }},
-		"mistyped protocol": {settings{"protocol": "http", "http-sticky-sessions": "true"}, settings{"protocol": "htttp"}, settings{"protocol": "tcp"}, nil, "InvalidSettings",
+		"mistyped protocol": {settings{"protocol": "http", "http-sticky-sessions": "true"}, settings{"protocol": "htttp"},
+			settings{"protocol": "tcp"}, nil, "InvalidSettings",
 			func(lb *hcloud.LoadBalancer) any {
 				return []any{lb.Services[0].Protocol, lb.Services[0].HTTP.StickySessions}
 			}},
-		"mistyped health check": {settings{"health-check-protocol": "http", "health-check-http-path": "/up"}, settings{"health-check-protocol": "grpc"}, settings{"health-check-protocol": "tcp"}, nil, "InvalidSettings",
+		"mistyped health check": {settings{"health-check-protocol": "http", "health-check-http-path": "/up"},
+			settings{"health-check-protocol": "grpc"}, settings{"health-check-protocol": "tcp"}, nil, "InvalidSettings",
 			func(lb *hcloud.LoadBalancer) any { return lb.Services[0].HealthCheck.Protocol }},
-		"mistyped boolean": {settings{"uses-proxyprotocol": "true"}, settings{"uses-proxyprotocol": "yes"}, settings{"uses-proxyprotocol": "false"}, nil, "InvalidSettings",
+		"mistyped boolean": {settings{"uses-proxyprotocol": "true"}, settings{"uses-proxyprotocol": "yes"},
+			settings{"uses-proxyprotocol": "false"}, nil, "InvalidSettings",
 			func(lb *hcloud.LoadBalancer) any { return lb.Services[0].Proxyprotocol }},
-		"mistyped public network": {settings{"disable-public-network": "true"}, settings{"disable-public-network": "ture"}, settings{"disable-public-network": "false"}, nil, "InvalidSettings",
+		"mistyped public network": {settings{"disable-public-network": "true"}, settings{"disable-public-network": "ture"},
+			settings{"disable-public-network": "false"}, nil, "InvalidSettings",
 			func(lb *hcloud.LoadBalancer) any { return lb.PublicNet.Enabled }},
-		"mistyped private targets": {settings{"use-private-ip": "true"}, settings{"use-private-ip": "ture"}, settings{"use-private-ip": "false"}, nil, "InvalidSettings",
+		"mistyped private targets": {settings{"use-private-ip": "true"}, settings{"use-private-ip": "ture"},
+			settings{"use-private-ip": "false"}, nil, "InvalidSettings",
 			func(lb *hcloud.LoadBalancer) any { return lb.Targets[0].UsePrivateIP }},
-		"contradiction": {settings{"disable-public-network": "true"}, settings{"use-private-ip": "false"}, settings{"use-private-ip": "false", "disable-public-network": "false"}, nil, "InvalidSettings",
+		"contradiction": {settings{"disable-public-network": "true"}, settings{"use-private-ip": "false"},
+			settings{"use-private-ip": "false", "disable-public-network": "false"}, nil, "InvalidSettings",
 			func(lb *hcloud.LoadBalancer) any { return lb.PublicNet.Enabled }},
 		"unknown type": {nil, settings{"type": "lb99"}, settings{"type": "lb21"}, nil, "must be one of lb11, lb21, lb31",
 			func(lb *hcloud.LoadBalancer) any { return lb.LoadBalancerType.Name }},
 		"name taken": {nil, settings{"name": "taken"}, settings{"name": "free"},
 			func(w *world, _ *corev1.Service) {
-				_, _, err := w.api.LoadBalancer.Create(w.t.Context(), hcloud.LoadBalancerCreateOpts{Name: "taken", Location: &hcloud.Location{Name: "fsn1"}, LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}})
+				_, _, err := w.api.LoadBalancer.Create(w.t.Context(),
+					hcloud.LoadBalancerCreateOpts{Name: "taken", Location: &hcloud.Location{Name: "fsn1"},
+						LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}})
 				w.must(err)
 			}, "", func(lb *hcloud.LoadBalancer) any { return lb.Name }},
-		"unknown certificate": {https, settings{"http-certificates": "third"}, settings{"http-certificates": "second"}, nil, "does not exist",
+		"unknown certificate": {https, settings{"http-certificates": "third"}, settings{"http-certificates": "second"}, nil,
+			"does not exist",
 			func(lb *hcloud.LoadBalancer) any { return lb.Services[0].HTTP.Certificates[0].ID }},
 		"https without a certificate": {nil, settings{"protocol": "https"}, settings{"http-certificates": "second"}, nil, "is missing",
 			func(lb *hcloud.LoadBalancer) any { return lb.Services[0].Protocol }},
-		"certificate not issued": {https, settings{"certificate-type": "managed", "http-managed-certificate-domains": "www.ca-dns-validation-failed.invalid"},
+		"certificate not issued": {https,
+			settings{"certificate-type": "managed", "http-managed-certificate-domains": "www.ca-dns-validation-failed.invalid"},
 			settings{"http-managed-certificate-domains": "www.example.org"}, nil, "ca_dns_validation_failed",
 			func(lb *hcloud.LoadBalancer) any { return lb.Services[0].HTTP.Certificates[0].ID }},
-		"mistyped certificate type": {https, settings{"certificate-type": "acme"}, settings{"certificate-type": "uploaded", "http-certificates": "second"}, nil, "InvalidSettings",
+		"mistyped certificate type": {https, settings{"certificate-type": "acme"},
+			settings{"certificate-type": "uploaded", "http-certificates": "second"}, nil, "InvalidSettings",
 			func(lb *hcloud.LoadBalancer) any { return lb.Services[0].HTTP.Certificates[0].ID }},
-		"unknown certificate after a managed one": {managed("example.org"), settings{"certificate-type": "uploaded", "http-certificates": "third"}, settings{"http-certificates": "second"}, nil, "does not exist",
+		"unknown certificate after a managed one": {managed("example.org"),
+			settings{"certificate-type": "uploaded", "http-certificates": "third"}, settings{"http-certificates": "second"}, nil,
+			"does not exist",
 			func(lb *hcloud.LoadBalancer) any { return lb.Services[0].HTTP.Certificates[0].ID }},
-		"mistyped protocol of a port": {settings{"protocol.80": "http"}, settings{"protocol.80": "htttp"}, settings{"protocol.80": "tcp"}, nil, "protocol.80",
+		"mistyped protocol of a port": {settings{"protocol.80": "http"}, settings{"protocol.80": "htttp"}, settings{"protocol.80": "tcp"},
+			nil, "protocol.80",
 			func(lb *hcloud.LoadBalancer) any { return lb.Services[0].Protocol }},
-		"unknown certificate of a port": {settings{"protocol.80": "https", "http-certificates.80": "first"}, settings{"http-certificates.80": "third"}, settings{"http-certificates.80": "second"}, nil, "http-certificates.80",
+		"unknown certificate of a port": {settings{"protocol.80": "https", "http-certificates.80": "first"},
+			settings{"http-certificates.80": "third"}, settings{"http-certificates.80": "second"}, nil, "http-certificates.80",
 			func(lb *hcloud.LoadBalancer) any { return lb.Services[0].HTTP.Certificates[0].ID }},
 		"mistyped selector": {nil, settings{"node-selector": "pool in (web"}, nil, nil, "InvalidSettings", nil},
-		"reverse DNS":       {settings{"ipv4-rdns": "a.example.org"}, settings{"ipv4-rdns": "under_score"}, settings{"ipv4-rdns": "b.example.org"}, nil, "InvalidSettings", func(lb *hcloud.LoadBalancer) any { return lb.PublicNet.IPv4.DNSPtr }},
+		"reverse DNS": {settings{"ipv4-rdns": "a.example.org"}, settings{"ipv4-rdns": "under_score"},
+			settings{"ipv4-rdns": "b.example.org"}, nil, "InvalidSettings",
+			func(lb *hcloud.LoadBalancer) any { return lb.PublicNet.IPv4.DNSPtr }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -147,8 +165,10 @@ func TestAWrongSettingHoldsUpOnlyItself(t *testing.T) {
 				}
 			}
 			lb := own()
-			if !slices.Equal(targetIDs(lb), serverIDs(w.nodes)) || !slices.Equal(listenPorts(lb), []int{80, 8443}) || lb.Services[0].DestinationPort != 31111 {
-				t.Errorf("targets %v, ports %v, node port %d; want %v", targetIDs(lb), listenPorts(lb), lb.Services[0].DestinationPort, serverIDs(w.nodes))
+			if !slices.Equal(targetIDs(lb), serverIDs(w.nodes)) || !slices.Equal(listenPorts(lb), []int{80, 8443}) ||
+				lb.Services[0].DestinationPort != 31111 {
+				t.Errorf("targets %v, ports %v, node port %d; want %v", targetIDs(lb), listenPorts(lb), lb.Services[0].DestinationPort,
+					serverIDs(w.nodes))
 			}
 			if tc.event != "" {
 				w.expectEvent("Warning", tc.event)
@@ -197,7 +217,8 @@ func TestAPortThatIsNotTCPIsSkipped(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 1)
 	svc := newService("dns", nil, 53)
-	svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Protocol: corev1.ProtocolUDP, Port: 53, NodePort: 30054}, corev1.ServicePort{Protocol: corev1.ProtocolUDP, Port: 5353, NodePort: 30055})
+	svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Protocol: corev1.ProtocolUDP, Port: 53, NodePort: 30054},
+		corev1.ServicePort{Protocol: corev1.ProtocolUDP, Port: 5353, NodePort: 30055})
 	if _, err := w.tryEnsure(w.provider(), svc); err != nil {
 		t.Fatal(err)
 	}
@@ -246,9 +267,11 @@ func TestWhatExceedsTheTypeIsLeftOut(t *testing.T) {
 			if _, err := w.tryEnsure(cloud, svc); err != nil {
 				t.Fatal(err)
 			}
-			w.expectEvent("Warning LoadBalancerTypeLimit", "lb11", "25 targets of 27", "5 services of 6", "lb21, lb31", "load-balancer.hetzner.cloud/type")
+			w.expectEvent("Warning LoadBalancerTypeLimit", "lb11", "25 targets of 27", "5 services of 6", "lb21, lb31",
+				"load-balancer.hetzner.cloud/type")
 			lb := w.theLoadBalancer()
-			if len(lb.Targets) != 25 || !slices.Equal(listenPorts(lb), []int{80, 81, 82, 83, 84}) || lb.Services[0].DestinationPort != 31111 {
+			if len(lb.Targets) != 25 || !slices.Equal(listenPorts(lb), []int{80, 81, 82, 83, 84}) ||
+				lb.Services[0].DestinationPort != 31111 {
 				t.Errorf("%d targets, ports %v, node port %d", len(lb.Targets), listenPorts(lb), lb.Services[0].DestinationPort)
 			}
 			for _, id := range before {
@@ -276,7 +299,8 @@ func TestWhatExceedsTheTypeIsLeftOut(t *testing.T) {
 				t.Error("a type that is too small was accepted")
 			}
 			w.expectEvent("Warning InvalidSettings", `"lb11" is too small`, "25 targets of 27")
-			if lb := w.theLoadBalancer(); lb.LoadBalancerType.Name != "lb21" || len(lb.Targets) != 27 || !slices.Contains(listenPorts(lb), 86) {
+			if lb := w.theLoadBalancer(); lb.LoadBalancerType.Name != "lb21" || len(lb.Targets) != 27 ||
+				!slices.Contains(listenPorts(lb), 86) {
 				t.Errorf("%s has %d targets, ports %v", lb.LoadBalancerType.Name, len(lb.Targets), listenPorts(lb))
 			}
 		})
@@ -340,7 +364,8 @@ func TestATypeThatIsRefusedDoesNotHoldUpTargets(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	lb := w.theLoadBalancer()
-	if len(lb.Targets) != 25 || slices.Contains(targetIDs(lb), gone) || !slices.ContainsFunc(serverIDs(w.nodes[24:]), func(id int64) bool { return slices.Contains(targetIDs(lb), id) }) {
+	if len(lb.Targets) != 25 || slices.Contains(targetIDs(lb), gone) ||
+		!slices.ContainsFunc(serverIDs(w.nodes[24:]), func(id int64) bool { return slices.Contains(targetIDs(lb), id) }) {
 		t.Errorf("%d targets: %v", len(lb.Targets), targetIDs(lb))
 	}
 }
@@ -352,12 +377,13 @@ func TestAPrivateAddressThatCannotBeHad(t *testing.T) {
 		setting map[string]string
 		reason  string
 	}{
-		"taken by a server":            {map[string]string{"private-ipv4": "NODE"}, "server"},
-		"outside the subnets":          {map[string]string{"private-ipv4": "10.9.0.7"}, "is in no subnet"},
-		"outside the network":          {map[string]string{"private-ipv4": "192.168.0.7"}, "is in no subnet"},
-		"the first address":            {map[string]string{"private-ipv4": "10.0.0.0"}, "first or last"},
-		"the gateway":                  {map[string]string{"private-ipv4": "10.0.0.1"}, "gateway"},
-		"a range that is not a subnet": {map[string]string{"private-ipv4": "", "private-subnet-ip-range": "10.7.0.0/24"}, "must be one of 10.0.0.0/16"},
+		"taken by a server":   {map[string]string{"private-ipv4": "NODE"}, "server"},
+		"outside the subnets": {map[string]string{"private-ipv4": "10.9.0.7"}, "is in no subnet"},
+		"outside the network": {map[string]string{"private-ipv4": "192.168.0.7"}, "is in no subnet"},
+		"the first address":   {map[string]string{"private-ipv4": "10.0.0.0"}, "first or last"},
+		"the gateway":         {map[string]string{"private-ipv4": "10.0.0.1"}, "gateway"},
+		"a range that is not a subnet": {map[string]string{"private-ipv4": "", "private-subnet-ip-range": "10.7.0.0/24"},
+			"must be one of 10.0.0.0/16"},
 	} {
 		for _, when := range []string{"existing", "new"} {
 			t.Run(name+", "+when, func(t *testing.T) {
@@ -392,7 +418,8 @@ func TestAPrivateAddressThatCannotBeHad(t *testing.T) {
 					return
 				}
 				lb := w.theLoadBalancer()
-				if seen.fewest < 2 || len(seen.lost) > 0 || !slices.Equal(targetIDs(lb), serverIDs(w.nodes)) || !slices.Equal(listenPorts(lb), []int{80, 81}) {
+				if seen.fewest < 2 || len(seen.lost) > 0 || !slices.Equal(targetIDs(lb), serverIDs(w.nodes)) ||
+					!slices.Equal(listenPorts(lb), []int{80, 81}) {
 					t.Errorf("%v; targets %v, ports %v", seen, targetIDs(lb), listenPorts(lb))
 				}
 			})
@@ -439,7 +466,8 @@ func TestAPrivateAddressThatIsLostInARaceIsGivenBack(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	lb := w.theLoadBalancer()
-	if refused != 1 || len(lb.PrivateNet) != 1 || !lb.PrivateNet[0].IP.Equal(net.ParseIP("10.0.200.1")) || !slices.Equal(targetIDs(lb), serverIDs(w.nodes)) {
+	if refused != 1 || len(lb.PrivateNet) != 1 || !lb.PrivateNet[0].IP.Equal(net.ParseIP("10.0.200.1")) ||
+		!slices.Equal(targetIDs(lb), serverIDs(w.nodes)) {
 		t.Errorf("refused %d times; network %+v, targets %v", refused, lb.PrivateNet, targetIDs(lb))
 	}
 }
@@ -462,7 +490,8 @@ func TestPrivateTargetsFollowNodesWithoutASetting(t *testing.T) {
 	w.expectEvent("Warning InvalidSettings", "use-private-ip", "HCLOUD_NETWORK")
 	lb := w.theLoadBalancer()
 	if !slices.Equal(targetIDs(lb), serverIDs(w.nodes)) || !lb.Targets[0].UsePrivateIP || len(lb.PrivateNet) != 1 {
-		t.Errorf("targets %v (private %t), want %v; network %v", targetIDs(lb), lb.Targets[0].UsePrivateIP, serverIDs(w.nodes), lb.PrivateNet)
+		t.Errorf("targets %v (private %t), want %v; network %v", targetIDs(lb), lb.Targets[0].UsePrivateIP, serverIDs(w.nodes),
+			lb.PrivateNet)
 	}
 }
 

@@ -58,7 +58,8 @@ func TestServicesShareALoadBalancer(t *testing.T) {
 			first, second := w.shared()
 			before := w.theLoadBalancer()
 			w.expectPorts(first, 80, 443)
-			if a, b := first.Status.LoadBalancer.Ingress, second.Status.LoadBalancer.Ingress; len(a) == 0 || fmt.Sprint(a[0].IP) != fmt.Sprint(b[0].IP) {
+			if a, b := first.Status.LoadBalancer.Ingress, second.Status.LoadBalancer.Ingress; len(a) == 0 ||
+				fmt.Sprint(a[0].IP) != fmt.Sprint(b[0].IP) {
 				t.Errorf("the Services show %v and %v", a, b)
 			}
 			for _, svc := range []*corev1.Service{first, second} {
@@ -86,7 +87,8 @@ func TestServicesShareALoadBalancer(t *testing.T) {
 			annotate(second, map[string]string{"protocol": "http"})
 			w.ensure(w.provider(), second)
 			w.expectPorts(first, 80, 8443)
-			if s := w.theLoadBalancer().Services; s[slices.IndexFunc(s, func(s hcloud.LoadBalancerService) bool { return s.ListenPort == 8443 })].Protocol != "http" {
+			if s := w.theLoadBalancer().Services; s[slices.IndexFunc(s,
+				func(s hcloud.LoadBalancerService) bool { return s.ListenPort == 8443 })].Protocol != "http" {
 				t.Errorf("services %+v", s)
 			}
 
@@ -171,11 +173,14 @@ func TestSharingMayBeInterruptedAtAnyCall(t *testing.T) {
 		owner  string
 		ports  []int
 	}{
-		"a Service joins":         {func(_, _, third *corev1.Service) *corev1.Service { return third }, false, "uid-first", []int{80, 443, 9000}},
-		"a guest changes":         {func(_, second, _ *corev1.Service) *corev1.Service { setPorts(second, 8443, 8444); return second }, false, "uid-first", []int{80, 8443, 8444}},
-		"a guest goes":            {func(_, second, _ *corev1.Service) *corev1.Service { return second }, true, "uid-first", []int{80}},
-		"the owner changes ports": {func(first, _, _ *corev1.Service) *corev1.Service { setPorts(first, 81); return first }, false, "uid-first", []int{81, 443}},
-		"the owner goes":          {func(first, _, _ *corev1.Service) *corev1.Service { return first }, true, "uid-second", []int{443}},
+		"a Service joins": {func(_, _, third *corev1.Service) *corev1.Service { return third }, false, "uid-first",
+			[]int{80, 443, 9000}},
+		"a guest changes": {func(_, second, _ *corev1.Service) *corev1.Service { setPorts(second, 8443, 8444); return second },
+			false, "uid-first", []int{80, 8443, 8444}},
+		"a guest goes": {func(_, second, _ *corev1.Service) *corev1.Service { return second }, true, "uid-first", []int{80}},
+		"the owner changes ports": {func(first, _, _ *corev1.Service) *corev1.Service { setPorts(first, 81); return first }, false,
+			"uid-first", []int{81, 443}},
+		"the owner goes": {func(first, _, _ *corev1.Service) *corev1.Service { return first }, true, "uid-second", []int{443}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -213,8 +218,10 @@ func TestSharingMayBeInterruptedAtAnyCall(t *testing.T) {
 				}
 				w.wire.setObserve(nil)
 				lb := w.theLoadBalancer()
-				if !slices.Equal(listenPorts(lb), tc.ports) || lb.Labels[ccm.LabelServiceUID] != tc.owner || !slices.Equal(targetIDs(lb), serverIDs(w.nodes)) {
-					t.Fatalf("died at call %d (answered: %t): ports %v, labels %v, targets %v", cutAt, after, listenPorts(lb), lb.Labels, targetIDs(lb))
+				if !slices.Equal(listenPorts(lb), tc.ports) || lb.Labels[ccm.LabelServiceUID] != tc.owner ||
+					!slices.Equal(targetIDs(lb), serverIDs(w.nodes)) {
+					t.Fatalf("died at call %d (answered: %t): ports %v, labels %v, targets %v", cutAt, after, listenPorts(lb), lb.Labels,
+						targetIDs(lb))
 				}
 				if !tc.gone && !slices.Contains(left, svc) {
 					left = append(left, svc)
@@ -322,11 +329,13 @@ func TestSharingNeedsTheConsentOfBoth(t *testing.T) {
 		first, second map[string]string
 		event         []string
 	}{
-		"the owner":  {map[string]string{"shared": "false"}, nil, []string{"Warning CloudLoadBalancerOwnedByAnother", "uid-first"}},
-		"the guest":  {nil, map[string]string{"shared": "false"}, []string{"Warning CloudLoadBalancerOwnedByAnother", "uid-first"}},
-		"no name":    {nil, map[string]string{"name": ""}, []string{"Warning InvalidSettings", "shared", "needs the annotation name"}},
-		"public":     {map[string]string{"disable-public-network": "true"}, nil, []string{"Warning InvalidSettings", "disable-public-network", "must be true"}},
-		"not public": {nil, map[string]string{"disable-public-network": "true"}, []string{"Warning InvalidSettings", "disable-public-network", "must be false"}},
+		"the owner": {map[string]string{"shared": "false"}, nil, []string{"Warning CloudLoadBalancerOwnedByAnother", "uid-first"}},
+		"the guest": {nil, map[string]string{"shared": "false"}, []string{"Warning CloudLoadBalancerOwnedByAnother", "uid-first"}},
+		"no name":   {nil, map[string]string{"name": ""}, []string{"Warning InvalidSettings", "shared", "needs the annotation name"}},
+		"public": {map[string]string{"disable-public-network": "true"}, nil,
+			[]string{"Warning InvalidSettings", "disable-public-network", "must be true"}},
+		"not public": {nil, map[string]string{"disable-public-network": "true"},
+			[]string{"Warning InvalidSettings", "disable-public-network", "must be false"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -442,9 +451,11 @@ func TestAGuestThatAPersonRemovedDoesNotJoinAgain(t *testing.T) {
 		more    map[string]string
 		removed func(key string) bool
 	}{
-		"public":          {nil, func(key string) bool { return strings.Contains(key, "uid-second") }},
-		"private":         {map[string]string{"disable-public-network": "true"}, func(key string) bool { return strings.HasPrefix(key, "ccm-from-scratch/guest") }},
-		"with a hostname": {map[string]string{"hostname": "edge.example.com"}, func(key string) bool { return strings.HasPrefix(key, "ccm-from-scratch/guest") }},
+		"public": {nil, func(key string) bool { return strings.Contains(key, "uid-second") }},
+		"private": {map[string]string{"disable-public-network": "true"},
+			func(key string) bool { return strings.HasPrefix(key, "ccm-from-scratch/guest") }},
+		"with a hostname": {map[string]string{"hostname": "edge.example.com"},
+			func(key string) bool { return strings.HasPrefix(key, "ccm-from-scratch/guest") }},
 	} {
 		w := newWorld(t, "instant", 1)
 		_, second := w.sharedWith(tc.more)
@@ -491,7 +502,8 @@ func TestALoadBalancerWhoseLastGuestLeavesIsDeletedWithItsOwner(t *testing.T) {
 		return nil
 	})
 	lbs, _ := w.provider().LoadBalancer()
-	if err := lbs.EnsureLoadBalancerDeleted(t.Context(), "", first); err == nil || !strings.Contains(err.Error(), "the last guest has left") || !left {
+	if err := lbs.EnsureLoadBalancerDeleted(t.Context(), "", first); err == nil ||
+		!strings.Contains(err.Error(), "the last guest has left") || !left {
 		t.Errorf("got %v, the guest has left: %t", err, left)
 	}
 	w.wire.setIntercept(nil)

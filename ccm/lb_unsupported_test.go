@@ -24,10 +24,15 @@ func TestWhatTheCloudCannotDoIsSaidOnce(t *testing.T) {
 	}{
 		"source ranges": {func(s *corev1.Service) { s.Spec.LoadBalancerSourceRanges = []string{"192.0.2.0/24"} },
 			[]string{"loadBalancerSourceRanges", "cannot filter by source address", "disable-public-network"}},
-		"source ranges by annotation": {func(s *corev1.Service) { s.Annotations[corev1.AnnotationLoadBalancerSourceRangesKey] = "192.0.2.0/24" },
+		"source ranges by annotation": {func(s *corev1.Service) {
+			s.Annotations[corev1.AnnotationLoadBalancerSourceRangesKey] =
+				"192.0.2.0/24"
+		},
 			[]string{"loadBalancerSourceRanges"}},
-		"an address": {func(s *corev1.Service) { s.Spec.LoadBalancerIP = "192.0.2.1" }, []string{"loadBalancerIP", "192.0.2.1", "primary-ipv4", "private-ipv4"}},
-		"affinity":   {func(s *corev1.Service) { s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP }, []string{"sessionAffinity: ClientIP", "http-sticky-sessions"}},
+		"an address": {func(s *corev1.Service) { s.Spec.LoadBalancerIP = "192.0.2.1" },
+			[]string{"loadBalancerIP", "192.0.2.1", "primary-ipv4", "private-ipv4"}},
+		"affinity": {func(s *corev1.Service) { s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP },
+			[]string{"sessionAffinity: ClientIP", "http-sticky-sessions"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

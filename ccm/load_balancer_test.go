@@ -55,10 +55,14 @@ func TestASyncWithoutAChangeWritesNothing(t *testing.T) {
 	for name, annotations := range map[string]map[string]string{
 		"plain":   nil,
 		"private": {"use-private-ip": "true"},
-		"everything": {"name": "edge", "type": "lb21", "algorithm-type": "least_connections", "ipv4-rdns": "lb.example.org", "disable-public-network": "true",
-			"private-ipv4": "10.0.200.1", "uses-proxyprotocol": "true", "protocol": "http", "http-sticky-sessions": "true", "http-cookie-name": "C",
-			"http-cookie-lifetime": "1h", "http-timeout-idle": "1m", "health-check-protocol": "https", "health-check-port": "9000", "health-check-interval": "5s",
-			"health-check-timeout": "3s", "health-check-retries": "2", "health-check-http-domain": "example.org", "health-check-http-path": "/up", "http-status-codes": "204,3??"},
+		"everything": {"name": "edge", "type": "lb21", "algorithm-type": "least_connections", "ipv4-rdns": "lb.example.org",
+			"disable-public-network": "true",
+			"private-ipv4":           "10.0.200.1", "uses-proxyprotocol": "true", "protocol": "http", "http-sticky-sessions": "true",
+			"http-cookie-name":     "C",
+			"http-cookie-lifetime": "1h", "http-timeout-idle": "1m", "health-check-protocol": "https", "health-check-port": "9000",
+			"health-check-interval": "5s",
+			"health-check-timeout":  "3s", "health-check-retries": "2", "health-check-http-domain": "example.org",
+			"health-check-http-path": "/up", "http-status-codes": "204,3??"},
 		"subnet": {"private-subnet-ip-range": "10.0.0.0/16"},
 		"labels": {"labels": "team=web,env=prod", "delete-protection": "true", "keep-on-delete": "true"},
 		"ports":  {"protocol.443": "http", "http-cookie-name.443": "C", "uses-proxyprotocol.80": "true", "health-check-retries.80": "5"},
@@ -107,37 +111,48 @@ func TestChangesOfTheServiceReachTheLoadBalancer(t *testing.T) {
 					t.Errorf("%s: %+v", what, lb)
 				}
 			}
-			step("a port more", func() { setPorts(svc, 80, 443) }, func(lb *hcloud.LoadBalancer) bool { return slices.Equal(listenPorts(lb), []int{80, 443}) })
-			step("a port less", func() { setPorts(svc, 443) }, func(lb *hcloud.LoadBalancer) bool { return slices.Equal(listenPorts(lb), []int{443}) })
+			step("a port more", func() { setPorts(svc, 80, 443) },
+				func(lb *hcloud.LoadBalancer) bool { return slices.Equal(listenPorts(lb), []int{80, 443}) })
+			step("a port less", func() { setPorts(svc, 443) },
+				func(lb *hcloud.LoadBalancer) bool { return slices.Equal(listenPorts(lb), []int{443}) })
 			step("another node port", func() { svc.Spec.Ports[0].NodePort = 31111 }, func(lb *hcloud.LoadBalancer) bool {
 				return lb.Services[0].DestinationPort == 31111 && lb.Services[0].HealthCheck.Port == 31111
 			})
-			step("a node more", func() { w.addServer("node-3") }, func(lb *hcloud.LoadBalancer) bool { return slices.Equal(targetIDs(lb), serverIDs(w.nodes)) })
-			step("a node less", func() { w.nodes = w.nodes[1:] }, func(lb *hcloud.LoadBalancer) bool { return slices.Equal(targetIDs(lb), serverIDs(w.nodes)) })
-			step("private addresses", func() { annotate(svc, map[string]string{"use-private-ip": "true"}) }, func(lb *hcloud.LoadBalancer) bool {
-				return len(lb.Targets) == 2 && lb.Targets[0].UsePrivateIP && lb.Targets[1].UsePrivateIP
-			})
-			step("no public interface", func() { annotate(svc, map[string]string{"disable-public-network": "true"}) }, func(lb *hcloud.LoadBalancer) bool {
-				return !lb.PublicNet.Enabled && len(svc.Status.LoadBalancer.Ingress) == 1 && svc.Status.LoadBalancer.Ingress[0].IP == lb.PrivateNet[0].IP.String()
-			})
-			step("another private address", func() { annotate(svc, map[string]string{"private-ipv4": "10.0.200.7"}) }, func(lb *hcloud.LoadBalancer) bool {
-				return lb.PrivateNet[0].IP.Equal(net.ParseIP("10.0.200.7")) && !lb.PublicNet.Enabled && len(lb.Targets) == 2
-			})
+			step("a node more", func() { w.addServer("node-3") },
+				func(lb *hcloud.LoadBalancer) bool { return slices.Equal(targetIDs(lb), serverIDs(w.nodes)) })
+			step("a node less", func() { w.nodes = w.nodes[1:] },
+				func(lb *hcloud.LoadBalancer) bool { return slices.Equal(targetIDs(lb), serverIDs(w.nodes)) })
+			step("private addresses", func() { annotate(svc, map[string]string{"use-private-ip": "true"}) },
+				func(lb *hcloud.LoadBalancer) bool {
+					return len(lb.Targets) == 2 && lb.Targets[0].UsePrivateIP && lb.Targets[1].UsePrivateIP
+				})
+			step("no public interface", func() { annotate(svc, map[string]string{"disable-public-network": "true"}) },
+				func(lb *hcloud.LoadBalancer) bool {
+					return !lb.PublicNet.Enabled && len(svc.Status.LoadBalancer.Ingress) == 1 &&
+						svc.Status.LoadBalancer.Ingress[0].IP == lb.PrivateNet[0].IP.String()
+				})
+			step("another private address", func() { annotate(svc, map[string]string{"private-ipv4": "10.0.200.7"}) },
+				func(lb *hcloud.LoadBalancer) bool {
+					return lb.PrivateNet[0].IP.Equal(net.ParseIP("10.0.200.7")) && !lb.PublicNet.Enabled && len(lb.Targets) == 2
+				})
 			step("type, algorithm and name", func() {
 				annotate(svc, map[string]string{"type": "lb31", "algorithm-type": "least_connections", "name": "edge"})
 			}, func(lb *hcloud.LoadBalancer) bool {
 				return lb.LoadBalancerType.Name == "lb31" && lb.Algorithm.Type == "least_connections" && lb.Name == "edge"
 			})
 			step("http", func() {
-				annotate(svc, map[string]string{"protocol": "http", "http-sticky-sessions": "true", "health-check-protocol": "http", "health-check-http-domain": "example.org"})
+				annotate(svc, map[string]string{"protocol": "http", "http-sticky-sessions": "true", "health-check-protocol": "http",
+					"health-check-http-domain": "example.org"})
 			}, func(lb *hcloud.LoadBalancer) bool {
 				s := lb.Services[0]
 				return s.Protocol == "http" && s.HTTP.StickySessions && s.HealthCheck.HTTP.Domain == "example.org"
 			})
-			step("and all defaults again, except for what has none for an existing load balancer", func() { svc.Annotations = map[string]string{} }, func(lb *hcloud.LoadBalancer) bool {
-				s := lb.Services[0]
-				return s.Protocol == "tcp" && s.HealthCheck.Protocol == "tcp" && lb.PublicNet.Enabled && !lb.Targets[0].UsePrivateIP && lb.Algorithm.Type == "least_connections" && lb.LoadBalancerType.Name == "lb31"
-			})
+			step("and all defaults again, except for what has none for an existing load balancer",
+				func() { svc.Annotations = map[string]string{} }, func(lb *hcloud.LoadBalancer) bool {
+					s := lb.Services[0]
+					return s.Protocol == "tcp" && s.HealthCheck.Protocol == "tcp" && lb.PublicNet.Enabled && !lb.Targets[0].UsePrivateIP &&
+						lb.Algorithm.Type == "least_connections" && lb.LoadBalancerType.Name == "lb31"
+				})
 			step("Local", func() {
 				svc.Spec.ExternalTrafficPolicy, svc.Spec.HealthCheckNodePort = corev1.ServiceExternalTrafficPolicyLocal, 32000
 			}, func(lb *hcloud.LoadBalancer) bool {
@@ -177,7 +192,8 @@ func TestNothingIsCreatedWithInvalidSettings(t *testing.T) {
 
 	noPlace := w.provider(func(c *ccm.Config) { c.LoadBalancerDefaults = nil })
 	lbs, _ = noPlace.LoadBalancer()
-	if _, err := lbs.EnsureLoadBalancer(t.Context(), "", newService("nowhere", nil, 80), w.nodes); err == nil || !strings.Contains(err.Error(), "HCLOUD_LOAD_BALANCERS_LOCATION") {
+	if _, err := lbs.EnsureLoadBalancer(t.Context(), "", newService("nowhere", nil, 80), w.nodes); err == nil ||
+		!strings.Contains(err.Error(), "HCLOUD_LOAD_BALANCERS_LOCATION") {
 		t.Errorf("without a place: %v", err)
 	}
 	if n := writes(w.wire.take()); len(n) != 0 {
@@ -196,17 +212,20 @@ func TestForeignPortsTargetsAndLabelsStay(t *testing.T) {
 	labels["team"] = "web"
 	_, _, err := w.api.LoadBalancer.Update(t.Context(), lb, hcloud.LoadBalancerUpdateOpts{Labels: labels})
 	w.must(err)
-	_, _, err = w.api.LoadBalancer.AddLabelSelectorTarget(t.Context(), lb, hcloud.LoadBalancerAddLabelSelectorTargetOpts{Selector: "role=extra"})
+	_, _, err = w.api.LoadBalancer.AddLabelSelectorTarget(t.Context(), lb,
+		hcloud.LoadBalancerAddLabelSelectorTargetOpts{Selector: "role=extra"})
 	w.must(err)
 	port, dest := 9000, 9001
-	_, _, err = w.api.LoadBalancer.AddService(t.Context(), lb, hcloud.LoadBalancerAddServiceOpts{Protocol: "tcp", ListenPort: &port, DestinationPort: &dest})
+	_, _, err = w.api.LoadBalancer.AddService(t.Context(), lb, hcloud.LoadBalancerAddServiceOpts{Protocol: "tcp", ListenPort: &port,
+		DestinationPort: &dest})
 	w.must(err)
 
 	w.nodes = w.nodes[:1]
 	setPorts(svc, 80, 82)
 	w.ensure(w.provider(), svc)
 	lb = w.theLoadBalancer()
-	if !slices.Equal(listenPorts(lb), []int{80, 82, 9000}) || lb.Labels["team"] != "web" || !slices.Equal(targetIDs(lb), serverIDs(w.nodes)) ||
+	if !slices.Equal(listenPorts(lb), []int{80, 82, 9000}) || lb.Labels["team"] != "web" ||
+		!slices.Equal(targetIDs(lb), serverIDs(w.nodes)) ||
 		!slices.ContainsFunc(lb.Targets, func(t hcloud.LoadBalancerTarget) bool { return t.LabelSelector != nil }) {
 		t.Errorf("%+v", lb)
 	}
@@ -234,7 +253,8 @@ func TestForeignChangesDuringASyncStay(t *testing.T) {
 				done = true
 				lb := w.theLoadBalancer()
 				lb.Labels["team"] = "edge"
-				if _, _, err := w.api.LoadBalancer.Update(t.Context(), lb, hcloud.LoadBalancerUpdateOpts{Name: "edge", Labels: lb.Labels}); err != nil {
+				if _, _, err := w.api.LoadBalancer.Update(t.Context(), lb,
+					hcloud.LoadBalancerUpdateOpts{Name: "edge", Labels: lb.Labels}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -251,7 +271,8 @@ func TestForeignChangesDuringASyncStay(t *testing.T) {
 			setPorts(svc, 443)
 			w.ensure(cloud, svc)
 			lb := w.theLoadBalancer()
-			if !done || lb.Labels["team"] != "edge" || lb.Name != "edge" || !slices.Equal(listenPorts(lb), []int{443}) || lb.Labels[ccm.LabelPorts] != "443" {
+			if !done || lb.Labels["team"] != "edge" || lb.Name != "edge" || !slices.Equal(listenPorts(lb), []int{443}) ||
+				lb.Labels[ccm.LabelPorts] != "443" {
 				t.Errorf("foreign change made: %t; name %s, labels %v, ports %v", done, lb.Name, lb.Labels, listenPorts(lb))
 			}
 		})
@@ -266,7 +287,8 @@ func TestALoadBalancerThatLosesItsLabelDuringASyncIsReleased(t *testing.T) {
 	w.ensure(cloud, svc)
 	w.wire.setIntercept(func(r *http.Request) *http.Response {
 		if path.Base(r.URL.Path) == "delete_service" {
-			_, _, err := w.api.LoadBalancer.Update(t.Context(), w.theLoadBalancer(), hcloud.LoadBalancerUpdateOpts{Labels: map[string]string{"team": "edge"}})
+			_, _, err := w.api.LoadBalancer.Update(t.Context(), w.theLoadBalancer(),
+				hcloud.LoadBalancerUpdateOpts{Labels: map[string]string{"team": "edge"}})
 			w.must(err)
 		}
 		return nil
@@ -285,17 +307,20 @@ func TestALoadBalancerThatLosesItsLabelDuringASyncIsReleased(t *testing.T) {
 func TestAdoption(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 1)
-	made, _, err := w.api.LoadBalancer.Create(t.Context(), hcloud.LoadBalancerCreateOpts{Name: "edge", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb21"},
-		Location: &hcloud.Location{Name: "nbg1"}, Labels: map[string]string{"team": "net"}})
+	made, _, err := w.api.LoadBalancer.Create(t.Context(),
+		hcloud.LoadBalancerCreateOpts{Name: "edge", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb21"},
+			Location: &hcloud.Location{Name: "nbg1"}, Labels: map[string]string{"team": "net"}})
 	w.must(err)
 	cloud := w.provider()
 	first := newService("first", map[string]string{"name": "edge"}, 80)
 	w.ensure(cloud, first)
 	lb := w.theLoadBalancer()
-	if lb.ID != made.LoadBalancer.ID || lb.Labels[ccm.LabelServiceUID] != "uid-first" || lb.Labels["team"] != "net" || lb.LoadBalancerType.Name != "lb21" {
+	if lb.ID != made.LoadBalancer.ID || lb.Labels[ccm.LabelServiceUID] != "uid-first" || lb.Labels["team"] != "net" ||
+		lb.LoadBalancerType.Name != "lb21" {
 		t.Errorf("%+v", lb)
 	}
-	if events := strings.Join(w.eventsSoFar(), "\n"); !strings.Contains(events, "AdoptedCloudLoadBalancer") || !strings.Contains(events, "LocationCannotChange") {
+	if events := strings.Join(w.eventsSoFar(), "\n"); !strings.Contains(events, "AdoptedCloudLoadBalancer") ||
+		!strings.Contains(events, "LocationCannotChange") {
 		t.Errorf("events: %s", events)
 	}
 
@@ -319,17 +344,20 @@ func TestAdoption(t *testing.T) {
 // What a person has set up serves until the load balancer certainly serves the Service.
 func TestAnAdoptedLoadBalancerLosesNothingBeforeItServesTheService(t *testing.T) {
 	t.Parallel()
-	for name, refused := range map[string]string{"the port": "add_service", "the targets": "add_target", "the attachment": "attach_to_network"} {
+	for name, refused := range map[string]string{"the port": "add_service", "the targets": "add_target",
+		"the attachment": "attach_to_network"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, "instant", 2)
 			machine, _ := w.addServer("not-a-node")
 			w.nodes = w.nodes[:2]
 			listen, dest := 80, 8080
-			made, _, err := w.api.LoadBalancer.Create(t.Context(), hcloud.LoadBalancerCreateOpts{Name: "edge", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"},
-				Location: &hcloud.Location{Name: "fsn1"}, Algorithm: &hcloud.LoadBalancerAlgorithm{Type: "least_connections"},
-				Services: []hcloud.LoadBalancerCreateOptsService{{Protocol: "tcp", ListenPort: &listen, DestinationPort: &dest}},
-				Targets:  []hcloud.LoadBalancerCreateOptsTarget{{Type: "server", Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: machine}}}})
+			made, _, err := w.api.LoadBalancer.Create(t.Context(),
+				hcloud.LoadBalancerCreateOpts{Name: "edge", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"},
+					Location: &hcloud.Location{Name: "fsn1"}, Algorithm: &hcloud.LoadBalancerAlgorithm{Type: "least_connections"},
+					Services: []hcloud.LoadBalancerCreateOptsService{{Protocol: "tcp", ListenPort: &listen, DestinationPort: &dest}},
+					Targets: []hcloud.LoadBalancerCreateOptsTarget{{Type: "server",
+						Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: machine}}}})
 			w.must(err)
 			w.wire.setIntercept(func(r *http.Request) *http.Response {
 				if path.Base(r.URL.Path) == refused {
@@ -345,13 +373,15 @@ func TestAnAdoptedLoadBalancerLosesNothingBeforeItServesTheService(t *testing.T)
 				}
 			}
 			lb := w.theLoadBalancer()
-			if lb.Services[0].DestinationPort != dest || lb.Algorithm.Type != "least_connections" || !slices.Contains(targetIDs(lb), machine.ID) {
+			if lb.Services[0].DestinationPort != dest || lb.Algorithm.Type != "least_connections" ||
+				!slices.Contains(targetIDs(lb), machine.ID) {
 				t.Errorf("services %+v, algorithm %v, targets %v", lb.Services, lb.Algorithm, targetIDs(lb))
 			}
 			w.wire.setIntercept(nil)
 			w.ensure(w.provider(), svc)
 			lb = w.theLoadBalancer()
-			if lb.ID != made.LoadBalancer.ID || !slices.Equal(listenPorts(lb), []int{80, 443}) || lb.Services[0].DestinationPort != 30080 || lb.Algorithm.Type != "round_robin" || !slices.Equal(targetIDs(lb), serverIDs(w.nodes)) {
+			if lb.ID != made.LoadBalancer.ID || !slices.Equal(listenPorts(lb), []int{80, 443}) || lb.Services[0].DestinationPort != 30080 ||
+				lb.Algorithm.Type != "round_robin" || !slices.Equal(targetIDs(lb), serverIDs(w.nodes)) {
 				t.Errorf("services %+v, algorithm %v, targets %v", lb.Services, lb.Algorithm, targetIDs(lb))
 			}
 		})
@@ -398,7 +428,9 @@ func TestALoadBalancerWhoseLabelWasRemovedIsNotAdoptedAgain(t *testing.T) {
 				if _, err := lbs.EnsureLoadBalancer(t.Context(), "", svc, w.nodes); err == nil {
 					t.Error("no error")
 				}
-				if events := strings.Join(w.eventsSoFar(), "\n"); name != "without a location" && (!strings.Contains(events, "Warning CloudLoadBalancerNotOwned") || !strings.Contains(events, ccm.LabelServiceUID+"=uid-web")) {
+				if events := strings.Join(w.eventsSoFar(), "\n"); name != "without a location" &&
+					(!strings.Contains(events, "Warning CloudLoadBalancerNotOwned") || !strings.Contains(events, ccm.LabelServiceUID+
+						"=uid-web")) {
 					t.Errorf("events: %s", events)
 				}
 				w.remove(cloud, svc.DeepCopy())
@@ -454,7 +486,8 @@ func TestDeleteProtectionIsRespectedAndReported(t *testing.T) {
 	svc := newService("web", nil, 80)
 	w.ensure(cloud, svc)
 	yes, no := true, false
-	_, _, err := w.api.LoadBalancer.ChangeProtection(t.Context(), w.theLoadBalancer(), hcloud.LoadBalancerChangeProtectionOpts{Delete: &yes})
+	_, _, err := w.api.LoadBalancer.ChangeProtection(t.Context(), w.theLoadBalancer(),
+		hcloud.LoadBalancerChangeProtectionOpts{Delete: &yes})
 	w.must(err)
 	lbs, _ := cloud.LoadBalancer()
 	w.eventsSoFar()
@@ -529,9 +562,12 @@ func TestManyServicesShareOneList(t *testing.T) {
 func TestASyncConvergesAfterAnAPIError(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]func() *http.Response{
-		"401": func() *http.Response { return apiError(401, "unauthorized") }, "423": func() *http.Response { return apiError(423, "locked") },
-		"409": func() *http.Response { return apiError(409, "conflict") }, "429": func() *http.Response { return apiError(429, "rate_limit_exceeded") },
-		"500": func() *http.Response { return apiError(500, "server_error") }, "503": func() *http.Response { return apiError(503, "unavailable") },
+		"401": func() *http.Response { return apiError(401, "unauthorized") },
+		"423": func() *http.Response { return apiError(423, "locked") },
+		"409": func() *http.Response { return apiError(409, "conflict") },
+		"429": func() *http.Response { return apiError(429, "rate_limit_exceeded") },
+		"500": func() *http.Response { return apiError(500, "server_error") },
+		"503": func() *http.Response { return apiError(503, "unavailable") },
 	} {
 		for _, phase := range []string{"create", "update", "delete"} {
 			t.Run(name+" during "+phase, func(t *testing.T) {
@@ -558,7 +594,8 @@ func TestASyncConvergesAfterAnAPIError(t *testing.T) {
 				}
 				setPorts(svc, 80, 443)
 				w.ensure(cloud, svc)
-				if lb := w.theLoadBalancer(); !slices.Equal(listenPorts(lb), []int{80, 443}) || !slices.Equal(targetIDs(lb), serverIDs(w.nodes)) {
+				if lb := w.theLoadBalancer(); !slices.Equal(listenPorts(lb), []int{80, 443}) ||
+					!slices.Equal(targetIDs(lb), serverIDs(w.nodes)) {
 					t.Errorf("%+v", lb)
 				}
 			})
@@ -628,8 +665,10 @@ func TestALoadBalancerWithACopiedLabelIsLeftAlone(t *testing.T) {
 			var stranger *hcloud.LoadBalancer
 			makeStranger := func() {
 				port, dest := 443, 30443
-				made, _, err := w.api.LoadBalancer.Create(t.Context(), hcloud.LoadBalancerCreateOpts{Name: "stranger", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"},
-					Location: &hcloud.Location{Name: "fsn1"}, Services: []hcloud.LoadBalancerCreateOptsService{{Protocol: "tcp", ListenPort: &port, DestinationPort: &dest}}})
+				made, _, err := w.api.LoadBalancer.Create(t.Context(), hcloud.LoadBalancerCreateOpts{Name: "stranger",
+					LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"},
+					Location:         &hcloud.Location{Name: "fsn1"},
+					Services:         []hcloud.LoadBalancerCreateOptsService{{Protocol: "tcp", ListenPort: &port, DestinationPort: &dest}}})
 				w.must(err)
 				stranger = made.LoadBalancer
 			}
@@ -654,7 +693,8 @@ func TestALoadBalancerWithACopiedLabelIsLeftAlone(t *testing.T) {
 			if (err == nil) != tc.status {
 				t.Errorf("got %v", err)
 			}
-			if events := strings.Join(w.eventsSoFar(), "\n"); !strings.Contains(events, "Warning SeveralCloudLoadBalancers") || !strings.Contains(events, itoa(stranger.ID)) {
+			if events := strings.Join(w.eventsSoFar(), "\n"); !strings.Contains(events, "Warning SeveralCloudLoadBalancers") ||
+				!strings.Contains(events, itoa(stranger.ID)) {
 				t.Errorf("events: %s", events)
 			}
 			want := []int{80}
@@ -665,7 +705,8 @@ func TestALoadBalancerWithACopiedLabelIsLeftAlone(t *testing.T) {
 			if err != nil || now == nil || !slices.Equal(listenPorts(now), want) {
 				t.Errorf("%v, the Service's own: %+v", err, now)
 			}
-			if now, _, err = w.api.LoadBalancer.GetByID(t.Context(), stranger.ID); err != nil || now == nil || !slices.Equal(listenPorts(now), []int{443}) || len(now.Targets) != 0 {
+			if now, _, err = w.api.LoadBalancer.GetByID(t.Context(), stranger.ID); err != nil || now == nil ||
+				!slices.Equal(listenPorts(now), []int{443}) || len(now.Targets) != 0 {
 				t.Errorf("%v, the stranger: %+v", err, now)
 			}
 
@@ -694,7 +735,8 @@ func TestALoadBalancerThatMovesToAnotherPageIsFound(t *testing.T) {
 	var others []*hcloud.LoadBalancer
 	for i := range 50 {
 		made, _, err := w.api.LoadBalancer.Create(t.Context(), hcloud.LoadBalancerCreateOpts{Name: fmt.Sprintf("other-%d", i),
-			LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: "fsn1"}, Labels: map[string]string{ccm.LabelServiceUID: fmt.Sprintf("other-%d", i)}})
+			LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: "fsn1"},
+			Labels: map[string]string{ccm.LabelServiceUID: fmt.Sprintf("other-%d", i)}})
 		w.must(err)
 		others = append(others, made.LoadBalancer)
 	}
@@ -775,7 +817,8 @@ func TestAHangingActionDelaysNoOtherService(t *testing.T) {
 				}
 				services = append(services, svc)
 			}
-			rule, err := w.fake.Faults().Add(t.Context(), fault.Rule{Method: http.MethodPost, Route: strings.TrimPrefix(route, "POST "), Effect: fault.HangAction()})
+			rule, err := w.fake.Faults().Add(t.Context(), fault.Rule{Method: http.MethodPost, Route: strings.TrimPrefix(route, "POST "),
+				Effect: fault.HangAction()})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -821,7 +864,8 @@ func TestAPortThatASlowActionAddsIsNotForgotten(t *testing.T) {
 	cloud := w.provider()
 	svc := newService("web", nil, 80)
 	w.ensure(cloud, svc)
-	rule, err := w.fake.Faults().Add(t.Context(), fault.Rule{Method: http.MethodPost, Route: "/load_balancers/{id}/actions/add_service", Effect: fault.HangAction()})
+	rule, err := w.fake.Faults().Add(t.Context(), fault.Rule{Method: http.MethodPost, Route: "/load_balancers/{id}/actions/add_service",
+		Effect: fault.HangAction()})
 	w.must(err)
 	setPorts(svc, 80, 81)
 	if _, err := w.tryEnsure(cloud, svc); err == nil {

@@ -12,9 +12,11 @@ import (
 // The node controller initialises each new Node: it asks InstanceMetadata for the provider ID, addresses and labels, and
 // removes the taint node.cloudprovider.kubernetes.io/uninitialized. It asks again every few minutes.
 
-// newInstances returns the servers as what the controller asks for. If the route controller runs, a new Node gets no pods before its route exists.
+// newInstances returns the servers as what the controller asks for. If the route controller runs, a new Node gets no pods before
+// its route exists.
 func (c *Cloud) newInstances() *node.Instances {
-	show := node.Settings{Family: c.cfg.AddressFamily, ProviderIDs: c.cfg.ProviderIDPrefix, Topology: c.cfg.TopologyLabels, NoZone: c.cfg.ZoneLabelDisabled}
+	show := node.Settings{Family: c.cfg.AddressFamily, ProviderIDs: c.cfg.ProviderIDPrefix, Topology: c.cfg.TopologyLabels,
+		NoZone: c.cfg.ZoneLabelDisabled}
 	return node.NewInstances(c.servers, c.network, show, c.cfg.NodeLabels, c.cfg.NodeTaints, c.events, c.routesAsked.Load)
 }
 
@@ -34,6 +36,7 @@ func (c *Cloud) checkAttached(ctx context.Context, networkID int64) error {
 	if err != nil || server == nil {
 		return err
 	}
-	return fmt.Errorf("server %d (%s), on which this program runs, is not attached to network %d (HCLOUD_NETWORK=%q): attach it, or set HCLOUD_NETWORK to its network; "+
+	return fmt.Errorf("server %d (%s), on which this program runs, is not attached to network %d (HCLOUD_NETWORK=%q): attach it, or set "+
+		"HCLOUD_NETWORK to its network; "+
 		"HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK=true switches this check off", server.ID, server.Name, networkID, c.cfg.Network)
 }

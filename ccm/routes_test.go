@@ -73,7 +73,8 @@ func (w *world) resyncOf(cloud *ccm.Cloud, others ...runtime.Object) (*ccm.Resyn
 func TestListRoutesNamesNodesAndOmitsForeignRoutes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 2)
-	robot := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "robot"}, Spec: corev1.NodeSpec{ProviderID: "robot://1", PodCIDRs: []string{"10.244.7.0/24"}}}
+	robot := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "robot"}, Spec: corev1.NodeSpec{ProviderID: "robot://1",
+		PodCIDRs: []string{"10.244.7.0/24"}}}
 	w.nodes[1].Name = "renamed-in-kubernetes"
 	cloud := w.provider()
 	_, _ = w.resyncOf(cloud, robot)
@@ -100,7 +101,8 @@ func TestListRoutesNamesNodesAndOmitsForeignRoutes(t *testing.T) {
 	if !slices.Equal(rows, want) {
 		t.Errorf("got %v, want %v", rows, want)
 	}
-	if err := routes.CreateRoute(t.Context(), "", "", &cloudprovider.Route{TargetNode: "robot", DestinationCIDR: "10.244.7.0/24"}); err != nil {
+	if err := routes.CreateRoute(t.Context(), "", "",
+		&cloudprovider.Route{TargetNode: "robot", DestinationCIDR: "10.244.7.0/24"}); err != nil {
 		t.Errorf("creating the route of another provider's node: %v, want no error and no write", err)
 	}
 	if n := writes(w.wire.take()); len(n) != 0 {
@@ -216,7 +218,8 @@ func TestAServerOutsideTheNetworkCannotBeAGateway(t *testing.T) {
 func TestTheResyncRepairsRoutesAndClearsTheCondition(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "instant", 2)
-	w.nodes[0].Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue, Reason: "NoRouteCreated"}}
+	w.nodes[0].Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue,
+		Reason: "NoRouteCreated"}}
 	cloud := w.provider()
 	r, kube := w.resyncOf(cloud)
 	w.addRoute("10.244.1.0/24", "10.0.99.99")
@@ -230,7 +233,8 @@ func TestTheResyncRepairsRoutesAndClearsTheCondition(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	node, err := kube.CoreV1().Nodes().Get(t.Context(), "node-1", metav1.GetOptions{})
-	if err != nil || len(node.Status.Conditions) != 1 || node.Status.Conditions[0].Status != corev1.ConditionFalse || node.Status.Conditions[0].Reason != "RouteCreated" {
+	if err != nil || len(node.Status.Conditions) != 1 || node.Status.Conditions[0].Status != corev1.ConditionFalse ||
+		node.Status.Conditions[0].Reason != "RouteCreated" {
 		t.Errorf("%v, %+v", err, node.Status.Conditions)
 	}
 	w.wire.take()
@@ -269,7 +273,8 @@ func TestTheResyncRepairsLoadBalancers(t *testing.T) {
 	w.must(err)
 	r.LoadBalancers(t.Context())
 	updated, err := kube.CoreV1().Services("default").Get(t.Context(), "web", metav1.GetOptions{})
-	if err != nil || len(updated.Status.LoadBalancer.Ingress) == 0 || updated.Status.LoadBalancer.Ingress[0].IP != w.theLoadBalancer().PublicNet.IPv4.IP.String() {
+	if err != nil || len(updated.Status.LoadBalancer.Ingress) == 0 ||
+		updated.Status.LoadBalancer.Ingress[0].IP != w.theLoadBalancer().PublicNet.IPv4.IP.String() {
 		t.Errorf("the Service shows %+v, %v", updated.Status.LoadBalancer, err)
 	}
 	if events := strings.Join(w.eventsSoFar(), "\n"); !strings.Contains(events, "Normal CloudLoadBalancerRepaired") {
@@ -382,7 +387,8 @@ func TestANetworkThatWasMadeAnewIsFoundByItsName(t *testing.T) {
 	w.must(err)
 	_, _, err = w.api.LoadBalancer.RemoveServerTarget(t.Context(), w.theLoadBalancer(), server)
 	w.must(err)
-	_, _, err = w.api.LoadBalancer.DetachFromNetwork(t.Context(), w.theLoadBalancer(), hcloud.LoadBalancerDetachFromNetworkOpts{Network: w.network})
+	_, _, err = w.api.LoadBalancer.DetachFromNetwork(t.Context(), w.theLoadBalancer(),
+		hcloud.LoadBalancerDetachFromNetworkOpts{Network: w.network})
 	w.must(err)
 	w.deleteNetwork(server)
 	if got := internalIP(); !strings.Contains(got, `HCLOUD_NETWORK="internal"`) {
@@ -488,7 +494,8 @@ func TestANewNodeIsUnavailableUntilItsRouteExists(t *testing.T) {
 	w := newWorld(t, "instant", 2)
 	old, fresh := w.nodes[0], w.nodes[1]
 	old.Spec.PodCIDRs, fresh.Spec.PodCIDRs = []string{"10.244.1.0/24"}, []string{"10.244.2.0/24"}
-	old.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionFalse, Reason: "RouteCreated"}}
+	old.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionFalse,
+		Reason: "RouteCreated"}}
 	fresh.Spec.Taints = []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider}}
 	w.nodes = w.nodes[:1]
 	svc := newService("web", nil, 80)
@@ -524,10 +531,12 @@ func TestANewNodeIsUnavailableUntilItsRouteExists(t *testing.T) {
 	unavailable, err := kube.CoreV1().Nodes().Get(t.Context(), fresh.Name, metav1.GetOptions{})
 	w.must(err)
 	lbs, _ := cloud.LoadBalancer()
-	if err := lbs.UpdateLoadBalancer(t.Context(), "", svc, []*corev1.Node{old, unavailable}); err != nil || len(w.theLoadBalancer().Targets) != 1 {
+	if err := lbs.UpdateLoadBalancer(t.Context(), "", svc, []*corev1.Node{old, unavailable}); err != nil ||
+		len(w.theLoadBalancer().Targets) != 1 {
 		t.Errorf("%v, %d targets", err, len(w.theLoadBalancer().Targets))
 	}
-	if events := strings.Join(w.eventsSoFar(), "\n"); !strings.Contains(events, "NodesSkipped 1 nodes are not targets yet because they have no route") {
+	if events := strings.Join(w.eventsSoFar(), "\n"); !strings.Contains(events,
+		"NodesSkipped 1 nodes are not targets yet because they have no route") {
 		t.Errorf("events: %s", events)
 	}
 

@@ -81,7 +81,8 @@ func (tr *traffic) compare(lb *hcloud.LoadBalancer) {
 			tr.lost = append(tr.lost, text)
 		}
 	}
-	if lb.ID != tr.start.ID || !lb.PublicNet.IPv4.IP.Equal(tr.start.PublicNet.IPv4.IP) || tr.start.PublicNet.Enabled && !lb.PublicNet.Enabled {
+	if lb.ID != tr.start.ID || !lb.PublicNet.IPv4.IP.Equal(tr.start.PublicNet.IPv4.IP) || tr.start.PublicNet.Enabled &&
+		!lb.PublicNet.Enabled {
 		lose(tr.start.PublicNet.IPv4.IP)
 	}
 	for _, had := range tr.start.PrivateNet {

@@ -71,7 +71,8 @@ func newWorld(t *testing.T, actions string, n int) *world {
 func (w *world) createNetwork(subnet string) {
 	w.t.Helper()
 	network, _, err := w.api.Network.Create(w.t.Context(), hcloud.NetworkCreateOpts{Name: "internal", IPRange: cidr("10.0.0.0/8"),
-		Subnets: []hcloud.NetworkSubnet{{Type: hcloud.NetworkSubnetTypeCloud, NetworkZone: hcloud.NetworkZoneEUCentral, IPRange: cidr(subnet)}}})
+		Subnets: []hcloud.NetworkSubnet{{Type: hcloud.NetworkSubnetTypeCloud, NetworkZone: hcloud.NetworkZoneEUCentral,
+			IPRange: cidr(subnet)}}})
 	w.must(err)
 	w.network = network
 }
@@ -418,7 +419,8 @@ func selfSigned(t *testing.T, name string) (certificate, key string) {
 		t.Fatal(err)
 	}
 	now := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: now, NotAfter: now.AddDate(1, 0, 0), DNSNames: []string{"example.org"}}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: now,
+		NotAfter: now.AddDate(1, 0, 0), DNSNames: []string{"example.org"}}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
 	if err != nil {
 		t.Fatal(err)
@@ -427,5 +429,6 @@ func selfSigned(t *testing.T, name string) (certificate, key string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}))
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
+		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}))
 }

@@ -96,39 +96,40 @@ var _ = Describe("A CCM in two pods", framework.Alone(), Label(framework.RealNod
 	})
 })
 
-var _ = Describe("A CCM that starts", framework.Needs(framework.NodeRoutes), framework.Alone(), Label(framework.RealNodes, framework.FakeOnly, framework.Dataplane, "process"), func() {
-	It("does all the work that waits for a new server and a new Service as soon as the cloud answers", func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
-		names, name := env.Nodes.Workers(ctx, 1).Names(), env.Nodes.Name("early")
-		env.Services.Create(ctx, "web", local)
-		server := env.Servers.Create(ctx, name)
-		env.Nodes.AwaitJoined(ctx, name)
-		was := env.Nodes.AwaitReady(ctx, name, true)
-		Expect(was).To(framework.HaveTaint(cloudproviderapi.TaintExternalCloudProvider))
+var _ = Describe("A CCM that starts", framework.Needs(framework.NodeRoutes), framework.Alone(),
+	Label(framework.RealNodes, framework.FakeOnly, framework.Dataplane, "process"), func() {
+		It("does all the work that waits for a new server and a new Service as soon as the cloud answers", func(ctx SpecContext) {
+			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
+			names, name := env.Nodes.Workers(ctx, 1).Names(), env.Nodes.Name("early")
+			env.Services.Create(ctx, "web", local)
+			server := env.Servers.Create(ctx, name)
+			env.Nodes.AwaitJoined(ctx, name)
+			was := env.Nodes.AwaitReady(ctx, name, true)
+			Expect(was).To(framework.HaveTaint(cloudproviderapi.TaintExternalCloudProvider))
 
-		if suite.CCM.Has(framework.SettingsCheck) { // else it may end when the cloud does not answer
-			fault, remove := env.Cloud.Faults.Add(fault.Rule{Effect: fault.DropConnection()})
-			env.CCM.Start(ctx, framework.CCMOptions{})
-			env.Cloud.Faults.Await(ctx, fault, 3)
-			Expect(env.Nodes.Get(ctx, name)).To(framework.HaveTaint(cloudproviderapi.TaintExternalCloudProvider))
-			Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
-			remove()
-		} else {
-			env.CCM.Start(ctx, framework.CCMOptions{})
-		}
+			if suite.CCM.Has(framework.SettingsCheck) { // else it may end when the cloud does not answer
+				fault, remove := env.Cloud.Faults.Add(fault.Rule{Effect: fault.DropConnection()})
+				env.CCM.Start(ctx, framework.CCMOptions{})
+				env.Cloud.Faults.Await(ctx, fault, 3)
+				Expect(env.Nodes.Get(ctx, name)).To(framework.HaveTaint(cloudproviderapi.TaintExternalCloudProvider))
+				Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
+				remove()
+			} else {
+				env.CCM.Start(ctx, framework.CCMOptions{})
+			}
 
-		n := env.Nodes.AwaitInitialized(ctx, name)
-		Expect(n.UID).To(Equal(was.UID))
-		Expect(n.Spec.ProviderID).To(Equal(env.Servers.ProviderID(server)))
-		address := env.Traffic.AwaitServed(ctx, "web")
-		names = append(names, name)
-		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names...))
-		env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, names...)
-		Eventually(func() []string { return env.Routes.List(ctx) }).WithContext(ctx).
-			WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(ContainElement(env.Routes.Of(ctx, name, server)))
-		Expect(env.LoadBalancers.List(ctx)).To(HaveLen(1))
+			n := env.Nodes.AwaitInitialized(ctx, name)
+			Expect(n.UID).To(Equal(was.UID))
+			Expect(n.Spec.ProviderID).To(Equal(env.Servers.ProviderID(server)))
+			address := env.Traffic.AwaitServed(ctx, "web")
+			names = append(names, name)
+			env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names...))
+			env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, names...)
+			Eventually(func() []string { return env.Routes.List(ctx) }).WithContext(ctx).
+				WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(ContainElement(env.Routes.Of(ctx, name, server)))
+			Expect(env.LoadBalancers.List(ctx)).To(HaveLen(1))
+		})
 	})
-})
 
 // changePort changes the port of the Service "web" and waits until the CCM has followed.
 func changePort(ctx context.Context, env *framework.Env, port int) {

@@ -12,7 +12,8 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/e2e/framework"
 )
 
-var _ = Describe("A whole cluster", framework.Needs(framework.NodeRoutes), framework.Alone(), Label(framework.RealNodes, framework.FakeOnly, framework.Dataplane, "lifecycle"), func() {
+var _ = Describe("A whole cluster", framework.Needs(framework.NodeRoutes), framework.Alone(), Label(framework.RealNodes, framework.FakeOnly,
+	framework.Dataplane, "lifecycle"), func() {
 	It("comes back as it was after a reset of all servers at once", func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
 		workers := env.Nodes.Workers(ctx, 2)

@@ -111,7 +111,8 @@ func allow(ctx context.Context, env *framework.Env, name string, rule rbacv1.Pol
 	GinkgoHelper()
 	meta := metav1.ObjectMeta{Name: env.Services.Namespace + "-" + name}
 	rbac := env.Kube.RbacV1()
-	_, err := rbac.ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{rule}}, metav1.CreateOptions{})
+	_, err := rbac.ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{rule}},
+		metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx SpecContext) error { return rbac.ClusterRoles().Delete(ctx, meta.Name, metav1.DeleteOptions{}) })
 	_, err = rbac.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{

@@ -137,238 +137,245 @@ func (t *injected) remove() {
 	}
 }
 
-var _ = Describe("A CCM in a failing cloud", framework.Needs(framework.FaultTolerance), framework.Long, Label(framework.OwnCloud, "fault", "fake-only"), func() {
-	DescribeTable("leaves a new node as it is, and initializes it when the cloud has recovered from", Label("node"),
-		func(ctx SpecContext, m failure) {
-			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: shortTimeouts, RateLimit: m.rateLimit})
-			server := env.Servers.Create(ctx, "node-1")
-			before := env.Nodes.Await(ctx, "node-1", func(Gomega, *corev1.Node) {})
-			rule, remove := env.Cloud.Faults.Add(fault.Rule{Resource: "server", Effect: m.effect})
-			env.CCM.Start(ctx, framework.CCMOptions{})
+var _ = Describe("A CCM in a failing cloud", framework.Needs(framework.FaultTolerance), framework.Long,
+	Label(framework.OwnCloud, "fault", "fake-only"), func() {
+		DescribeTable("leaves a new node as it is, and initializes it when the cloud has recovered from", Label("node"),
+			func(ctx SpecContext, m failure) {
+				env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: shortTimeouts, RateLimit: m.rateLimit})
+				server := env.Servers.Create(ctx, "node-1")
+				before := env.Nodes.Await(ctx, "node-1", func(Gomega, *corev1.Node) {})
+				rule, remove := env.Cloud.Faults.Add(fault.Rule{Resource: "server", Effect: m.effect})
+				env.CCM.Start(ctx, framework.CCMOptions{})
 
-			env.Cloud.Faults.Await(ctx, rule, 3)
-			during := env.Nodes.Get(ctx, "node-1")
-			Expect(during).To(framework.HaveTaint(cloudproviderapi.TaintExternalCloudProvider))
-			Expect(during.Spec.ProviderID).To(BeEmpty())
+				env.Cloud.Faults.Await(ctx, rule, 3)
+				during := env.Nodes.Get(ctx, "node-1")
+				Expect(during).To(framework.HaveTaint(cloudproviderapi.TaintExternalCloudProvider))
+				Expect(during.Spec.ProviderID).To(BeEmpty())
 
-			remove()
-			n := env.Nodes.AwaitInitialized(ctx, "node-1")
-			Expect(n.UID).To(Equal(before.UID), "the node was deleted and registered again")
-			Expect(n.Spec.ProviderID).To(Equal(env.Servers.ProviderID(server)))
-			// The addresses follow in a request of their own.
-			env.Nodes.Await(ctx, "node-1", func(g Gomega, n *corev1.Node) {
-				g.Expect(framework.AddressesOf(n, corev1.NodeInternalIP)).To(ConsistOf(server.PrivateNet[0].IP.String()))
-			})
-		}, entries(false))
+				remove()
+				n := env.Nodes.AwaitInitialized(ctx, "node-1")
+				Expect(n.UID).To(Equal(before.UID), "the node was deleted and registered again")
+				Expect(n.Spec.ProviderID).To(Equal(env.Servers.ProviderID(server)))
+				// The addresses follow in a request of their own.
+				env.Nodes.Await(ctx, "node-1", func(g Gomega, n *corev1.Node) {
+					g.Expect(framework.AddressesOf(n, corev1.NodeInternalIP)).To(ConsistOf(server.PrivateNet[0].IP.String()))
+				})
+			}, entries(false))
 
-	DescribeTable("creates, updates and deletes one load balancer for each Service despite", Label("service"),
-		func(ctx SpecContext, m failure) {
-			env := framework.NewEnv(ctx, suite, framework.Options{CCM: shortTimeouts, RateLimit: m.rateLimit})
-			servers := env.Nodes.Create(ctx, "node-1", "node-2")
-			// The deleted Service must not have failed before: the service controller's waits double with each failure.
-			env.Services.Create(ctx, "goes")
-			env.Traffic.AwaitServed(ctx, "goes")
-			aboutLoadBalancers := fault.Rule{Resource: "load_balancer"}
-			complaints := func(service string) func() int {
-				return func() (n int) {
-					for _, e := range env.Services.Events(ctx, service) {
-						if strings.Contains(e.Message, stillRunning) {
-							n += int(max(e.Count, 1))
+		DescribeTable("creates, updates and deletes one load balancer for each Service despite", Label("service"),
+			func(ctx SpecContext, m failure) {
+				env := framework.NewEnv(ctx, suite, framework.Options{CCM: shortTimeouts, RateLimit: m.rateLimit})
+				servers := env.Nodes.Create(ctx, "node-1", "node-2")
+				// The deleted Service must not have failed before: the service controller's waits double with each failure.
+				env.Services.Create(ctx, "goes")
+				env.Traffic.AwaitServed(ctx, "goes")
+				aboutLoadBalancers := fault.Rule{Resource: "load_balancer"}
+				complaints := func(service string) func() int {
+					return func() (n int) {
+						for _, e := range env.Services.Events(ctx, service) {
+							if strings.Contains(e.Message, stillRunning) {
+								n += int(max(e.Count, 1))
+							}
 						}
+						return n
 					}
-					return n
 				}
-			}
 
-			By("creating")
-			injection := m.inject(env, complaints("web"), aboutLoadBalancers, fault.Rule{Operation: "create_load_balancer"}, 2)
-			env.Services.Create(ctx, "web")
-			injection.await(ctx)
-			address := env.Traffic.AwaitServed(ctx, "web")
-			injection.remove()
-			env.CCM.AwaitIdle(ctx)
-			id := env.LoadBalancers.Of(ctx, "web").ID
+				By("creating")
+				injection := m.inject(env, complaints("web"), aboutLoadBalancers, fault.Rule{Operation: "create_load_balancer"}, 2)
+				env.Services.Create(ctx, "web")
+				injection.await(ctx)
+				address := env.Traffic.AwaitServed(ctx, "web")
+				injection.remove()
+				env.CCM.AwaitIdle(ctx)
+				id := env.LoadBalancers.Of(ctx, "web").ID
 
-			By("updating")
-			injection = m.inject(env, complaints("web"), aboutLoadBalancers, fault.Rule{Route: "/load_balancers/{id}/actions/*"}, 2)
-			env.Services.Update(ctx, "web", func(svc *corev1.Service) {
-				svc.Spec.Ports[0].Port = 9090
-				svc.Annotations[framework.Annotation+"algorithm-type"] = "least_connections"
-			})
-			injection.await(ctx)
-			env.Traffic.AwaitAnswer(ctx, "web", address, 9090)
-			env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
-				g.Expect(lb.ID).To(Equal(id))
-				g.Expect(lb.Algorithm.Type).To(Equal(hcloud.LoadBalancerAlgorithmTypeLeastConnections))
-			})
-			injection.remove()
+				By("updating")
+				injection = m.inject(env, complaints("web"), aboutLoadBalancers, fault.Rule{Route: "/load_balancers/{id}/actions/*"}, 2)
+				env.Services.Update(ctx, "web", func(svc *corev1.Service) {
+					svc.Spec.Ports[0].Port = 9090
+					svc.Annotations[framework.Annotation+"algorithm-type"] = "least_connections"
+				})
+				injection.await(ctx)
+				env.Traffic.AwaitAnswer(ctx, "web", address, 9090)
+				env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
+					g.Expect(lb.ID).To(Equal(id))
+					g.Expect(lb.Algorithm.Type).To(Equal(hcloud.LoadBalancerAlgorithmTypeLeastConnections))
+				})
+				injection.remove()
 
-			By("deleting")
-			injection = m.inject(env, complaints("goes"), aboutLoadBalancers, fault.Rule{Operation: "delete_load_balancer"}, 1)
-			env.Services.Delete(ctx, "goes")
-			injection.await(ctx)
-			env.Services.AwaitGone(ctx, "goes")
-			injection.remove()
+				By("deleting")
+				injection = m.inject(env, complaints("goes"), aboutLoadBalancers, fault.Rule{Operation: "delete_load_balancer"}, 1)
+				env.Services.Delete(ctx, "goes")
+				injection.await(ctx)
+				env.Services.AwaitGone(ctx, "goes")
+				injection.remove()
 
-			env.CCM.AwaitIdle(ctx)
-			all := env.LoadBalancers.List(ctx)
-			Expect(all).To(HaveLen(1))
-			Expect(all[0].ID).To(Equal(id))
-			Expect(framework.ListenPorts(all[0])).To(Equal([]int{9090}))
-			Expect(framework.TargetIDs(all[0])).To(Equal(framework.IDs(servers...)))
-		}, entries(true))
+				env.CCM.AwaitIdle(ctx)
+				all := env.LoadBalancers.List(ctx)
+				Expect(all).To(HaveLen(1))
+				Expect(all[0].ID).To(Equal(id))
+				Expect(framework.ListenPorts(all[0])).To(Equal([]int{9090}))
+				Expect(framework.TargetIDs(all[0])).To(Equal(framework.IDs(servers...)))
+			}, entries(true))
 
-	DescribeTable("creates and deletes the routes of nodes, and no others, despite", framework.Needs(framework.NodeRoutes), Label("route"),
-		func(ctx SpecContext, m failure) {
-			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: shortTimeouts, RateLimit: m.rateLimit})
-			stays, goes := env.Servers.Create(ctx, "stays"), env.Servers.Create(ctx, "goes")
-			for _, name := range []string{"stays", "goes"} {
-				env.Nodes.Await(ctx, name, func(g Gomega, n *corev1.Node) { g.Expect(n.Spec.PodCIDR).NotTo(BeEmpty()) })
-			}
-			reads, writes := fault.Rule{Route: "/networks/{id}"}, fault.Rule{Route: "/networks/{id}/actions/*"}
-			var ccm *framework.Replica
-			complaints := func() int {
-				if ccm == nil {
-					return 0
+		DescribeTable("creates and deletes the routes of nodes, and no others, despite", framework.Needs(framework.NodeRoutes),
+			Label("route"),
+			func(ctx SpecContext, m failure) {
+				env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: shortTimeouts, RateLimit: m.rateLimit})
+				stays, goes := env.Servers.Create(ctx, "stays"), env.Servers.Create(ctx, "goes")
+				for _, name := range []string{"stays", "goes"} {
+					env.Nodes.Await(ctx, name, func(g Gomega, n *corev1.Node) { g.Expect(n.Spec.PodCIDR).NotTo(BeEmpty()) })
 				}
-				return strings.Count(ccm.Log(), stillRunning)
-			}
+				reads, writes := fault.Rule{Route: "/networks/{id}"}, fault.Rule{Route: "/networks/{id}/actions/*"}
+				var ccm *framework.Replica
+				complaints := func() int {
+					if ccm == nil {
+						return 0
+					}
+					return strings.Count(ccm.Log(), stillRunning)
+				}
 
-			By("creating")
-			// The route controller acts at once when it starts, and then at most every ten seconds.
-			injection := m.inject(env, complaints, reads, writes, 2)
-			ccm = env.CCM.Start(ctx, framework.CCMOptions{})
-			injection.await(ctx)
-			env.Routes.AwaitExactly(ctx, stays, goes)
-			env.CCM.AwaitIdle(ctx)
-			injection.remove()
+				By("creating")
+				// The route controller acts at once when it starts, and then at most every ten seconds.
+				injection := m.inject(env, complaints, reads, writes, 2)
+				ccm = env.CCM.Start(ctx, framework.CCMOptions{})
+				injection.await(ctx)
+				env.Routes.AwaitExactly(ctx, stays, goes)
+				env.CCM.AwaitIdle(ctx)
+				injection.remove()
 
-			By("deleting")
-			injection = m.inject(env, complaints, reads, writes, 2)
-			Expect(env.Kube.CoreV1().Nodes().Delete(ctx, "goes", metav1.DeleteOptions{})).To(Succeed())
-			injection.await(ctx)
-			env.Routes.AwaitExactly(ctx, stays)
-			env.CCM.AwaitIdle(ctx)
-			env.Routes.AwaitExactly(ctx, stays)
-		}, entries(true))
-})
-
-var _ = Describe("A CCM in a failing cloud", framework.Needs(framework.FaultTolerance), framework.Long, Label(framework.OwnCloud, "fault", "fake-only"), func() {
-	It("leaves everything as it is during an outage of the whole API, and does all the work that waits afterwards", framework.Needs(framework.NodeRoutes), Label("node", "service", "route", "dataplane"), func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{CCM: shortTimeouts})
-		servers := env.Nodes.Create(ctx, "node-1", "node-2")
-		env.Services.Create(ctx, "stays")
-		env.Services.Create(ctx, "goes")
-		address := env.Traffic.AwaitServed(ctx, "stays")
-		env.Traffic.AwaitServed(ctx, "goes")
-		env.Routes.AwaitExactly(ctx, servers...)
-		env.CCM.AwaitIdle(ctx)
-
-		outage, remove := env.Cloud.Faults.Add(fault.Rule{Effect: fault.HTTPStatus(http.StatusServiceUnavailable)})
-		env.Services.Delete(ctx, "goes")
-		env.Services.Create(ctx, "comes")
-		env.Services.Update(ctx, "stays", func(svc *corev1.Service) { svc.Spec.Ports[0].Port = 9090 })
-		third := env.Servers.Create(ctx, "node-3")
-		env.Cloud.Faults.Await(ctx, outage, 20)
-		env.Traffic.AwaitAnswer(ctx, "stays", address, framework.Port)
-		Expect(env.LoadBalancers.List(ctx)).To(HaveLen(2))
-		Expect(env.Services.Get(ctx, "goes").Finalizers).NotTo(BeEmpty(), "the Service is gone before its load balancer")
-		Expect(env.Routes.List(ctx)).To(HaveLen(2))
-
-		remove()
-		all := append(servers, third)
-		env.Nodes.AwaitInitialized(ctx, "node-3")
-		env.Traffic.AwaitAnswer(ctx, "stays", address, 9090)
-		env.Traffic.AwaitServed(ctx, "comes")
-		env.Services.AwaitGone(ctx, "goes")
-		env.Routes.AwaitExactly(ctx, all...)
-		Eventually(func(g Gomega) {
-			lbs := env.LoadBalancers.List(ctx)
-			g.Expect(lbs).To(HaveLen(2))
-			for _, lb := range lbs {
-				g.Expect(framework.TargetIDs(lb)).To(Equal(framework.IDs(all...)))
-			}
-		}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
+				By("deleting")
+				injection = m.inject(env, complaints, reads, writes, 2)
+				Expect(env.Kube.CoreV1().Nodes().Delete(ctx, "goes", metav1.DeleteOptions{})).To(Succeed())
+				injection.await(ctx)
+				env.Routes.AwaitExactly(ctx, stays)
+				env.CCM.AwaitIdle(ctx)
+				env.Routes.AwaitExactly(ctx, stays)
+			}, entries(true))
 	})
 
-	DescribeTable("looks for the load balancer that it may have created, and does not create another,", framework.Needs(framework.CallBudgets), Label("service"),
-		func(ctx SpecContext, effect fault.Effect) {
-			env := framework.NewEnv(ctx, suite, framework.Options{CCM: shortTimeouts})
-			rule, _ := env.Cloud.Faults.Add(fault.Rule{Operation: "create_load_balancer", First: 1, Effect: effect})
+var _ = Describe("A CCM in a failing cloud", framework.Needs(framework.FaultTolerance), framework.Long,
+	Label(framework.OwnCloud, "fault", "fake-only"), func() {
+		It("leaves everything as it is during an outage of the whole API, and does all the work that waits afterwards",
+			framework.Needs(framework.NodeRoutes), Label("node", "service", "route", "dataplane"), func(ctx SpecContext) {
+				env := framework.NewEnv(ctx, suite, framework.Options{CCM: shortTimeouts})
+				servers := env.Nodes.Create(ctx, "node-1", "node-2")
+				env.Services.Create(ctx, "stays")
+				env.Services.Create(ctx, "goes")
+				address := env.Traffic.AwaitServed(ctx, "stays")
+				env.Traffic.AwaitServed(ctx, "goes")
+				env.Routes.AwaitExactly(ctx, servers...)
+				env.CCM.AwaitIdle(ctx)
+
+				outage, remove := env.Cloud.Faults.Add(fault.Rule{Effect: fault.HTTPStatus(http.StatusServiceUnavailable)})
+				env.Services.Delete(ctx, "goes")
+				env.Services.Create(ctx, "comes")
+				env.Services.Update(ctx, "stays", func(svc *corev1.Service) { svc.Spec.Ports[0].Port = 9090 })
+				third := env.Servers.Create(ctx, "node-3")
+				env.Cloud.Faults.Await(ctx, outage, 20)
+				env.Traffic.AwaitAnswer(ctx, "stays", address, framework.Port)
+				Expect(env.LoadBalancers.List(ctx)).To(HaveLen(2))
+				Expect(env.Services.Get(ctx, "goes").Finalizers).NotTo(BeEmpty(), "the Service is gone before its load balancer")
+				Expect(env.Routes.List(ctx)).To(HaveLen(2))
+
+				remove()
+				all := append(servers, third)
+				env.Nodes.AwaitInitialized(ctx, "node-3")
+				env.Traffic.AwaitAnswer(ctx, "stays", address, 9090)
+				env.Traffic.AwaitServed(ctx, "comes")
+				env.Services.AwaitGone(ctx, "goes")
+				env.Routes.AwaitExactly(ctx, all...)
+				Eventually(func(g Gomega) {
+					lbs := env.LoadBalancers.List(ctx)
+					g.Expect(lbs).To(HaveLen(2))
+					for _, lb := range lbs {
+						g.Expect(framework.TargetIDs(lb)).To(Equal(framework.IDs(all...)))
+					}
+				}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
+			})
+
+		DescribeTable("looks for the load balancer that it may have created, and does not create another,",
+			framework.Needs(framework.CallBudgets), Label("service"),
+			func(ctx SpecContext, effect fault.Effect) {
+				env := framework.NewEnv(ctx, suite, framework.Options{CCM: shortTimeouts})
+				rule, _ := env.Cloud.Faults.Add(fault.Rule{Operation: "create_load_balancer", First: 1, Effect: effect})
+				env.Services.Create(ctx, "web")
+				env.Cloud.Faults.Await(ctx, rule, 1)
+				env.Services.AwaitIngress(ctx, "web")
+				env.CCM.AwaitIdle(ctx)
+				// Also those of which the CCM did not get the answer.
+				entries := env.Cloud.Journal.Entries(journal.Filter{Operation: "create_load_balancer"})
+				Expect(slices.DeleteFunc(entries, func(r journal.Entry) bool {
+					return r.Status != http.StatusCreated && r.Handled != http.StatusCreated
+				})).To(HaveLen(1))
+			},
+			Entry("when the answer is lost", fault.LoseAnswer()),
+			Entry("when the answer takes longer than any client waits", lateAnswer()),
+			Entry("when the answer is cut off", fault.CutBody(0)),
+			Entry("when the action fails", fault.FailAction("", "")),
+		)
+
+		It("recovers without its own comparisons, by the service controller alone", Label("service"), func(ctx SpecContext) {
+			env := framework.NewEnv(ctx, suite, framework.Options{CCM: map[string]string{"HCLOUD_RESYNC_INTERVAL": "0"}})
+			servers := env.Nodes.Create(ctx, "node-1")
+			rule, _ := env.Cloud.Faults.Add(fault.Rule{Operation: "create_load_balancer", First: 1, Effect: fault.LoseAnswer()})
 			env.Services.Create(ctx, "web")
 			env.Cloud.Faults.Await(ctx, rule, 1)
-			env.Services.AwaitIngress(ctx, "web")
-			env.CCM.AwaitIdle(ctx)
-			// Also those of which the CCM did not get the answer.
-			entries := env.Cloud.Journal.Entries(journal.Filter{Operation: "create_load_balancer"})
-			Expect(slices.DeleteFunc(entries, func(r journal.Entry) bool {
-				return r.Status != http.StatusCreated && r.Handled != http.StatusCreated
-			})).To(HaveLen(1))
-		},
-		Entry("when the answer is lost", fault.LoseAnswer()),
-		Entry("when the answer takes longer than any client waits", lateAnswer()),
-		Entry("when the answer is cut off", fault.CutBody(0)),
-		Entry("when the action fails", fault.FailAction("", "")),
-	)
+			env.Traffic.AwaitServed(ctx, "web")
+			Expect(env.LoadBalancers.List(ctx)).To(HaveLen(1))
+			Expect(framework.TargetIDs(env.LoadBalancers.List(ctx)[0])).To(Equal(framework.IDs(servers...)))
+		})
 
-	It("recovers without its own comparisons, by the service controller alone", Label("service"), func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{CCM: map[string]string{"HCLOUD_RESYNC_INTERVAL": "0"}})
-		servers := env.Nodes.Create(ctx, "node-1")
-		rule, _ := env.Cloud.Faults.Add(fault.Rule{Operation: "create_load_balancer", First: 1, Effect: fault.LoseAnswer()})
-		env.Services.Create(ctx, "web")
-		env.Cloud.Faults.Await(ctx, rule, 1)
-		env.Traffic.AwaitServed(ctx, "web")
-		Expect(env.LoadBalancers.List(ctx)).To(HaveLen(1))
-		Expect(framework.TargetIDs(env.LoadBalancers.List(ctx)[0])).To(Equal(framework.IDs(servers...)))
-	})
+		It("ends in the right state after random faults of many kinds", framework.Needs(framework.NodeRoutes),
+			Label("node", "service", "route"), func(ctx SpecContext) {
+				env := framework.NewEnv(ctx, suite, framework.Options{CCM: shortTimeouts})
+				var removes []func()
+				var rules []string
+				for i, m := range allFailures {
+					// An action that hangs would have to be resumed, and an exhausted limit affects the spec too.
+					if m.hangs || m.rateLimit > 0 {
+						continue
+					}
+					// Failures that delay a request are rare, to keep the spec fast.
+					probability := 0.03
+					if m.effect.Latency > 0 {
+						probability = 0.005
+					}
+					rule, remove := env.Cloud.Faults.Add(fault.Rule{Probability: probability, Seed: uint64(GinkgoRandomSeed()) + uint64(i),
+						Effect: m.effect})
+					rules, removes = append(rules, rule), append(removes, remove)
+				}
+				kept := env.Servers.CreateAll(ctx, "node-1", "node-2")
+				gone := env.Servers.Create(ctx, "node-3")
+				for _, name := range []string{"a", "b", "c"} {
+					env.Services.Create(ctx, name)
+				}
+				for _, name := range []string{"a", "b", "c"} {
+					env.Traffic.AwaitServed(ctx, name)
+				}
+				env.Services.Update(ctx, "a", func(svc *corev1.Service) { svc.Spec.Ports[0].Port = 9090 })
+				env.Services.Delete(ctx, "b")
+				Expect(env.Kube.CoreV1().Nodes().Delete(ctx, gone.Name, metav1.DeleteOptions{})).To(Succeed())
+				env.Services.AwaitGone(ctx, "b")
+				applied := 0
+				for _, rule := range rules {
+					applied += env.Cloud.Faults.Applied(rule)
+				}
+				Expect(applied).To(BeNumerically(">", 5), "too few faults were applied")
 
-	It("ends in the right state after random faults of many kinds", framework.Needs(framework.NodeRoutes), Label("node", "service", "route"), func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{CCM: shortTimeouts})
-		var removes []func()
-		var rules []string
-		for i, m := range allFailures {
-			// An action that hangs would have to be resumed, and an exhausted limit affects the spec too.
-			if m.hangs || m.rateLimit > 0 {
-				continue
-			}
-			// Failures that delay a request are rare, to keep the spec fast.
-			probability := 0.03
-			if m.effect.Latency > 0 {
-				probability = 0.005
-			}
-			rule, remove := env.Cloud.Faults.Add(fault.Rule{Probability: probability, Seed: uint64(GinkgoRandomSeed()) + uint64(i), Effect: m.effect})
-			rules, removes = append(rules, rule), append(removes, remove)
-		}
-		kept := env.Servers.CreateAll(ctx, "node-1", "node-2")
-		gone := env.Servers.Create(ctx, "node-3")
-		for _, name := range []string{"a", "b", "c"} {
-			env.Services.Create(ctx, name)
-		}
-		for _, name := range []string{"a", "b", "c"} {
-			env.Traffic.AwaitServed(ctx, name)
-		}
-		env.Services.Update(ctx, "a", func(svc *corev1.Service) { svc.Spec.Ports[0].Port = 9090 })
-		env.Services.Delete(ctx, "b")
-		Expect(env.Kube.CoreV1().Nodes().Delete(ctx, gone.Name, metav1.DeleteOptions{})).To(Succeed())
-		env.Services.AwaitGone(ctx, "b")
-		applied := 0
-		for _, rule := range rules {
-			applied += env.Cloud.Faults.Applied(rule)
-		}
-		Expect(applied).To(BeNumerically(">", 5), "too few faults were applied")
-
-		for _, remove := range removes {
-			remove()
-		}
-		for _, name := range []string{"a", "c"} {
-			env.LoadBalancers.Await(ctx, name, func(g Gomega, lb *hcloud.LoadBalancer) {
-				g.Expect(framework.TargetIDs(lb)).To(Equal(framework.IDs(kept...)))
-				g.Expect(framework.ListenPorts(lb)).To(Equal([]int{map[string]int{"a": 9090, "c": 8080}[name]}))
+				for _, remove := range removes {
+					remove()
+				}
+				for _, name := range []string{"a", "c"} {
+					env.LoadBalancers.Await(ctx, name, func(g Gomega, lb *hcloud.LoadBalancer) {
+						g.Expect(framework.TargetIDs(lb)).To(Equal(framework.IDs(kept...)))
+						g.Expect(framework.ListenPorts(lb)).To(Equal([]int{map[string]int{"a": 9090, "c": 8080}[name]}))
+					})
+				}
+				env.Routes.AwaitExactly(ctx, kept...)
+				env.CCM.AwaitIdle(ctx)
+				Expect(env.LoadBalancers.List(ctx)).To(HaveLen(2))
+				env.Routes.AwaitExactly(ctx, kept...)
 			})
-		}
-		env.Routes.AwaitExactly(ctx, kept...)
-		env.CCM.AwaitIdle(ctx)
-		Expect(env.LoadBalancers.List(ctx)).To(HaveLen(2))
-		env.Routes.AwaitExactly(ctx, kept...)
 	})
-})

@@ -52,17 +52,18 @@ var _ = Describe("Node lifecycle", Label("lifecycle"), func() {
 		env.Nodes.ExpectStays(ctx, "node-3", 3)
 	})
 
-	It("deletes the node of a server that was deleted while it was off", framework.Needs(framework.ShutdownTaint), Label(framework.OwnCloud), func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{})
-		server := env.Nodes.Create(ctx, "node-1")[0]
-		env.Servers.PowerOff(ctx, server)
-		env.Nodes.Crash(ctx, env.Nodes.Simulated("node-1"))
-		env.Nodes.Await(ctx, "node-1", func(g Gomega, n *corev1.Node) {
-			g.Expect(n).To(framework.HaveTaint(cloudproviderapi.TaintNodeShutdown))
+	It("deletes the node of a server that was deleted while it was off", framework.Needs(framework.ShutdownTaint),
+		Label(framework.OwnCloud), func(ctx SpecContext) {
+			env := framework.NewEnv(ctx, suite, framework.Options{})
+			server := env.Nodes.Create(ctx, "node-1")[0]
+			env.Servers.PowerOff(ctx, server)
+			env.Nodes.Crash(ctx, env.Nodes.Simulated("node-1"))
+			env.Nodes.Await(ctx, "node-1", func(g Gomega, n *corev1.Node) {
+				g.Expect(n).To(framework.HaveTaint(cloudproviderapi.TaintNodeShutdown))
+			})
+			env.Servers.Delete(ctx, server)
+			env.Nodes.AwaitGone(ctx, "node-1")
 		})
-		env.Servers.Delete(ctx, server)
-		env.Nodes.AwaitGone(ctx, "node-1")
-	})
 
 	It("neither taints nor deletes a node that is NotReady while its server runs", Label(framework.OwnCloud), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
@@ -74,52 +75,57 @@ var _ = Describe("Node lifecycle", Label("lifecycle"), func() {
 		env.Nodes.AwaitReady(ctx, "node-1", true)
 	})
 
-	It("keeps the node of a renamed server that is off", framework.Needs(framework.ShutdownTaint), Label(framework.OwnCloud), func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{})
-		server := env.Nodes.Create(ctx, "node-1")[0]
-		env.Servers.Rename(ctx, server, "renamed")
-		env.Servers.PowerOff(ctx, server)
-		env.Nodes.Crash(ctx, env.Nodes.Simulated("node-1"))
-		env.Nodes.Await(ctx, "node-1", func(g Gomega, n *corev1.Node) {
-			g.Expect(n).To(framework.HaveTaint(cloudproviderapi.TaintNodeShutdown))
+	It("keeps the node of a renamed server that is off", framework.Needs(framework.ShutdownTaint), Label(framework.OwnCloud),
+		func(ctx SpecContext) {
+			env := framework.NewEnv(ctx, suite, framework.Options{})
+			server := env.Nodes.Create(ctx, "node-1")[0]
+			env.Servers.Rename(ctx, server, "renamed")
+			env.Servers.PowerOff(ctx, server)
+			env.Nodes.Crash(ctx, env.Nodes.Simulated("node-1"))
+			env.Nodes.Await(ctx, "node-1", func(g Gomega, n *corev1.Node) {
+				g.Expect(n).To(framework.HaveTaint(cloudproviderapi.TaintNodeShutdown))
+			})
+			env.Nodes.ExpectStays(ctx, "node-1", 3)
 		})
-		env.Nodes.ExpectStays(ctx, "node-1", 3)
-	})
 
-	It("spends one call per cache period on all nodes that are NotReady", framework.Needs(framework.CallBudgets), Label("fake-only", framework.OwnCloud), func(ctx SpecContext) {
-		const ttl = time.Second // the node lifecycle controller looks five times in that
-		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
-		names := []string{"node-1", "node-2", "node-3", "node-4"}
-		for _, name := range names {
-			env.Servers.Create(ctx, name)
-		}
-		env.CCM.Start(ctx, framework.CCMOptions{Args: framework.OnlyNodes, Env: map[string]string{"HCLOUD_INSTANCES_CACHE_TTL": ttl.String()}})
-		for _, name := range names {
-			env.Nodes.AwaitInitialized(ctx, name)
-			env.Nodes.Crash(ctx, env.Nodes.Simulated(name))
-		}
-		before, start := env.CCM.ServerReads(), time.Now()
-		Eventually(func() int { return env.CCM.ServerReads() - before }).
-			WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeNumerically(">=", 3))
-		Expect(env.CCM.ServerReads()-before).To(BeNumerically("<=", 1+int(time.Since(start)/ttl)), "calls in %v", time.Since(start))
-	})
+	It("spends one call per cache period on all nodes that are NotReady", framework.Needs(framework.CallBudgets),
+		Label("fake-only", framework.OwnCloud), func(ctx SpecContext) {
+			const ttl = time.Second // the node lifecycle controller looks five times in that
+			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
+			names := []string{"node-1", "node-2", "node-3", "node-4"}
+			for _, name := range names {
+				env.Servers.Create(ctx, name)
+			}
+			env.CCM.Start(ctx, framework.CCMOptions{Args: framework.OnlyNodes,
+				Env: map[string]string{"HCLOUD_INSTANCES_CACHE_TTL": ttl.String()}})
+			for _, name := range names {
+				env.Nodes.AwaitInitialized(ctx, name)
+				env.Nodes.Crash(ctx, env.Nodes.Simulated(name))
+			}
+			before, start := env.CCM.ServerReads(), time.Now()
+			Eventually(func() int { return env.CCM.ServerReads() - before }).
+				WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeNumerically(">=", 3))
+			Expect(env.CCM.ServerReads()-before).To(BeNumerically("<=", 1+int(time.Since(start)/ttl)), "calls in %v", time.Since(start))
+		})
 
-	It("deletes a node only if the API says that its server does not exist", framework.Needs(framework.CarefulDeletion), Label("fault", "fake-only", framework.OwnCloud), func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
-		server := env.Servers.Create(ctx, "node-1")
-		env.CCM.Start(ctx, framework.CCMOptions{Args: framework.OnlyNodes})
-		env.Nodes.AwaitInitialized(ctx, "node-1")
-		// The list works but lacks the server, such as that of a gateway with an old cache.
-		name, _ := env.Cloud.Faults.Add(fault.Rule{Method: "GET", Route: "/servers", Effect: jsonBody(http.StatusOK,
-			`{"servers":[],"meta":{"pagination":{"page":1,"per_page":50,"previous_page":null,"next_page":null,"last_page":1,"total_entries":0}}}`)})
-		env.Nodes.Crash(ctx, env.Nodes.Simulated("node-1"))
-		env.Nodes.ExpectStays(ctx, "node-1", 6)
-		Expect(env.Cloud.Faults.Applied(name)).To(BeNumerically(">=", 2))
-		env.Servers.Delete(ctx, server)
-		env.Nodes.AwaitGone(ctx, "node-1")
-	})
+	It("deletes a node only if the API says that its server does not exist", framework.Needs(framework.CarefulDeletion),
+		Label("fault", "fake-only", framework.OwnCloud), func(ctx SpecContext) {
+			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
+			server := env.Servers.Create(ctx, "node-1")
+			env.CCM.Start(ctx, framework.CCMOptions{Args: framework.OnlyNodes})
+			env.Nodes.AwaitInitialized(ctx, "node-1")
+			// The list works but lacks the server, such as that of a gateway with an old cache.
+			name, _ := env.Cloud.Faults.Add(fault.Rule{Method: "GET", Route: "/servers", Effect: jsonBody(http.StatusOK,
+				`{"servers":[],"meta":{"pagination":{"page":1,"per_page":50,"previous_page":null,"next_page":null,"last_page":1,"total_entries":0}}}`)})
+			env.Nodes.Crash(ctx, env.Nodes.Simulated("node-1"))
+			env.Nodes.ExpectStays(ctx, "node-1", 6)
+			Expect(env.Cloud.Faults.Applied(name)).To(BeNumerically(">=", 2))
+			env.Servers.Delete(ctx, server)
+			env.Nodes.AwaitGone(ctx, "node-1")
+		})
 
-	DescribeTable("keeps a node that is NotReady while the API does not say whether its server exists", framework.Needs(framework.CarefulDeletion), Label(framework.OwnCloud, "fault", "fake-only"), keepsNode,
+	DescribeTable("keeps a node that is NotReady while the API does not say whether its server exists",
+		framework.Needs(framework.CarefulDeletion), Label(framework.OwnCloud, "fault", "fake-only"), keepsNode,
 		Entry("401 unauthorized", fault.APIError("unauthorized")),
 		Entry("403 forbidden", fault.APIError("forbidden")),
 		Entry("404 not_found for everything, such as the answer of an endpoint with a wrong path", fault.APIError("not_found")),

@@ -36,7 +36,8 @@ func (p production) initialize(ctx context.Context, servers ...*hcloud.Server) {
 	for _, server := range servers {
 		p.env.Nodes.Await(ctx, server.Name, func(g Gomega, n *corev1.Node) {
 			n.Spec.ProviderID = fmt.Sprintf("%s%d", productionPrefix, server.ID)
-			n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == cloudproviderapi.TaintExternalCloudProvider })
+			n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints,
+				func(t corev1.Taint) bool { return t.Key == cloudproviderapi.TaintExternalCloudProvider })
 			n.Labels[corev1.LabelTopologyRegion], n.Labels[corev1.LabelTopologyZone] = framework.Location, framework.Location+"-dc14"
 			_, err := p.env.Kube.CoreV1().Nodes().Update(ctx, n, metav1.UpdateOptions{})
 			g.Expect(err).NotTo(HaveOccurred())
@@ -50,7 +51,8 @@ func (p production) reconcile(ctx context.Context, service string) (sent []strin
 	GinkgoHelper()
 	svc := p.env.Services.Get(ctx, service)
 	client := &p.env.Cloud.Client.LoadBalancer
-	lbs, err := client.AllWithOpts(ctx, hcloud.LoadBalancerListOpts{ListOpts: hcloud.ListOpts{LabelSelector: productionLabel + "=" + string(svc.UID)}})
+	lbs, err := client.AllWithOpts(ctx, hcloud.LoadBalancerListOpts{ListOpts: hcloud.ListOpts{LabelSelector: productionLabel + "=" +
+		string(svc.UID)}})
 	Expect(err).NotTo(HaveOccurred())
 	if len(lbs) == 0 {
 		sent = append(sent, "create")
@@ -100,7 +102,8 @@ func (p production) create(ctx context.Context, svc *corev1.Service) *hcloud.Loa
 			listen, to, interval := int(port.Port), int(port.NodePort), 3*time.Second
 			o.Services = append(o.Services, hcloud.LoadBalancerCreateOptsService{
 				Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: &listen, DestinationPort: &to,
-				HealthCheck: &hcloud.LoadBalancerCreateOptsServiceHealthCheck{Protocol: hcloud.LoadBalancerServiceProtocolTCP, Port: &to, Interval: &interval},
+				HealthCheck: &hcloud.LoadBalancerCreateOptsServiceHealthCheck{Protocol: hcloud.LoadBalancerServiceProtocolTCP, Port: &to,
+					Interval: &interval},
 			})
 		}
 	})
@@ -113,67 +116,71 @@ func (p production) create(ctx context.Context, svc *corev1.Service) *hcloud.Loa
 	return lb
 }
 
-var _ = Describe("Moving over from the production CCM and back", framework.Needs(framework.TakeOver), Label("service", "dataplane", framework.OwnCloud), func() {
-	It("keeps load balancers, addresses, targets and nodes, and loses no request", func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
-		old := production{env}
-		settings := framework.CCMOptions{Env: map[string]string{"HCLOUD_INSTANCES_PROVIDER_ID_PREFIX": "hcloud", "HCLOUD_INSTANCES_TOPOLOGY_LABELS": "hcloud"}}
-		servers := env.Servers.CreateAll(ctx, "node-1", "node-2")
-		old.initialize(ctx, servers...)
-		env.Services.Create(ctx, "web")
-		Expect(old.reconcile(ctx, "web")).To(HaveLen(3), "one load balancer, two targets")
-		address := env.Traffic.AwaitServed(ctx, "web")
-		lb := env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
-		begin, since := time.Now(), env.Cloud.Journal.Last()
-		load := env.Traffic.Load(ctx, address, framework.Port)
-		load.AwaitAnswers(ctx, begin, 10)
+var _ = Describe("Moving over from the production CCM and back", framework.Needs(framework.TakeOver),
+	Label("service", "dataplane", framework.OwnCloud), func() {
+		It("keeps load balancers, addresses, targets and nodes, and loses no request", func(ctx SpecContext) {
+			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
+			old := production{env}
+			settings := framework.CCMOptions{Env: map[string]string{"HCLOUD_INSTANCES_PROVIDER_ID_PREFIX": "hcloud",
+				"HCLOUD_INSTANCES_TOPOLOGY_LABELS": "hcloud"}}
+			servers := env.Servers.CreateAll(ctx, "node-1", "node-2")
+			old.initialize(ctx, servers...)
+			env.Services.Create(ctx, "web")
+			Expect(old.reconcile(ctx, "web")).To(HaveLen(3), "one load balancer, two targets")
+			address := env.Traffic.AwaitServed(ctx, "web")
+			lb := env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
+			begin, since := time.Now(), env.Cloud.Journal.Last()
+			load := env.Traffic.Load(ctx, address, framework.Port)
+			load.AwaitAnswers(ctx, begin, 10)
 
-		By("moving over")
-		env.CCM.Start(ctx, settings)
-		env.LoadBalancers.Await(ctx, "web", func(g Gomega, now *hcloud.LoadBalancer) {
-			g.Expect(now.ID).To(Equal(lb.ID))
-			g.Expect(now.Labels).To(And(HaveKey(suite.CCM.OwnerLabel), HaveKey(productionLabel)))
+			By("moving over")
+			env.CCM.Start(ctx, settings)
+			env.LoadBalancers.Await(ctx, "web", func(g Gomega, now *hcloud.LoadBalancer) {
+				g.Expect(now.ID).To(Equal(lb.ID))
+				g.Expect(now.Labels).To(And(HaveKey(suite.CCM.OwnerLabel), HaveKey(productionLabel)))
+			})
+			env.CCM.AwaitIdle(ctx)
+			env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
+			node := env.Nodes.AwaitInitialized(ctx, "node-1")
+			Expect(node.Spec.ProviderID).To(Equal(fmt.Sprintf("%s%d", productionPrefix, servers[0].ID)))
+			Expect(node.Labels).To(HaveKeyWithValue(corev1.LabelTopologyZone, framework.Location+"-dc14"))
+
+			By("adding a node and a port")
+			env.Nodes.Create(ctx, "node-3")
+			env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2", "node-3"))
+			env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Spec.Ports = append(s.Spec.Ports, port(8081)) })
+			env.Traffic.AwaitAnswer(ctx, "web", address, 8081)
+			env.CCM.AwaitIdle(ctx)
+
+			By("going back")
+			Expect(env.CCM.Stop(ctx)).To(Succeed())
+			Expect(old.reconcile(ctx, "web")).To(BeEmpty(), "what the production CCM has to change")
+			fourth := env.Servers.Create(ctx, "node-4")
+			old.initialize(ctx, fourth)
+			Expect(old.reconcile(ctx, "web")).To(HaveExactElements(fmt.Sprint("add_target ", fourth.ID)))
+			env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2", "node-3", "node-4"))
+
+			By("moving over again")
+			env.CCM.Start(ctx, settings)
+			env.Services.AwaitEvents(ctx, "web", "EnsuredLoadBalancer", 3)
+			env.CCM.AwaitIdle(ctx)
+			env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2", "node-3", "node-4"))
+			load.AwaitAnswers(ctx, time.Now(), 10)
+
+			Expect(load.Since(ctx, begin, "while the cluster moved there, back and there again").Lost).To(BeEmpty())
+			Expect(env.Traffic.AwaitServed(ctx, "web")).To(Equal(address))
+			Expect(env.LoadBalancers.List(ctx)).To(HaveExactElements(HaveField("ID", lb.ID)))
+			for _, e := range env.Cloud.Journal.Entries(journal.Filter{Client: suite.CCM.UserAgent, Writes: true, Since: since,
+				Route: "/load_balancers*"}) {
+				Expect(e.Method).NotTo(Equal(http.MethodDelete), e.Path)
+				Expect(e.Route).To(BeElementOf("/load_balancers/{id}", "/load_balancers/{id}/actions/add_target",
+					"/load_balancers/{id}/actions/add_service",
+					"/load_balancers/{id}/actions/update_service"), "nothing is created, removed, attached or detached")
+			}
+
+			By("deleting the Service")
+			env.Services.Delete(ctx, "web")
+			env.Services.AwaitGone(ctx, "web")
+			Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
 		})
-		env.CCM.AwaitIdle(ctx)
-		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
-		node := env.Nodes.AwaitInitialized(ctx, "node-1")
-		Expect(node.Spec.ProviderID).To(Equal(fmt.Sprintf("%s%d", productionPrefix, servers[0].ID)))
-		Expect(node.Labels).To(HaveKeyWithValue(corev1.LabelTopologyZone, framework.Location+"-dc14"))
-
-		By("adding a node and a port")
-		env.Nodes.Create(ctx, "node-3")
-		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2", "node-3"))
-		env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Spec.Ports = append(s.Spec.Ports, port(8081)) })
-		env.Traffic.AwaitAnswer(ctx, "web", address, 8081)
-		env.CCM.AwaitIdle(ctx)
-
-		By("going back")
-		Expect(env.CCM.Stop(ctx)).To(Succeed())
-		Expect(old.reconcile(ctx, "web")).To(BeEmpty(), "what the production CCM has to change")
-		fourth := env.Servers.Create(ctx, "node-4")
-		old.initialize(ctx, fourth)
-		Expect(old.reconcile(ctx, "web")).To(HaveExactElements(fmt.Sprint("add_target ", fourth.ID)))
-		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2", "node-3", "node-4"))
-
-		By("moving over again")
-		env.CCM.Start(ctx, settings)
-		env.Services.AwaitEvents(ctx, "web", "EnsuredLoadBalancer", 3)
-		env.CCM.AwaitIdle(ctx)
-		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2", "node-3", "node-4"))
-		load.AwaitAnswers(ctx, time.Now(), 10)
-
-		Expect(load.Since(ctx, begin, "while the cluster moved there, back and there again").Lost).To(BeEmpty())
-		Expect(env.Traffic.AwaitServed(ctx, "web")).To(Equal(address))
-		Expect(env.LoadBalancers.List(ctx)).To(HaveExactElements(HaveField("ID", lb.ID)))
-		for _, e := range env.Cloud.Journal.Entries(journal.Filter{Client: suite.CCM.UserAgent, Writes: true, Since: since, Route: "/load_balancers*"}) {
-			Expect(e.Method).NotTo(Equal(http.MethodDelete), e.Path)
-			Expect(e.Route).To(BeElementOf("/load_balancers/{id}", "/load_balancers/{id}/actions/add_target", "/load_balancers/{id}/actions/add_service",
-				"/load_balancers/{id}/actions/update_service"), "nothing is created, removed, attached or detached")
-		}
-
-		By("deleting the Service")
-		env.Services.Delete(ctx, "web")
-		env.Services.AwaitGone(ctx, "web")
-		Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
 	})
-})

@@ -44,15 +44,19 @@ var _ = Describe("Node", Label("node"), func() {
 		expectLabel(n, zone, corev1.LabelTopologyZone, corev1.LabelFailureDomainBetaZone)
 	})
 
-	DescribeTable("shows the addresses of the configured family", framework.Needs(framework.AddressFamily), Label(framework.OwnCloud), nodeAddresses,
+	DescribeTable("shows the addresses of the configured family", framework.Needs(framework.AddressFamily), Label(framework.OwnCloud),
+		nodeAddresses,
 		Entry("IPv4 by default", addressCase{external: []string{"v4"}, internal: true}),
 		Entry("IPv4", addressCase{family: "ipv4", external: []string{"v4"}, internal: true}),
 		Entry("IPv6", addressCase{family: "ipv6", external: []string{"v6"}, internal: true}),
 		Entry("both", addressCase{family: "dualstack", external: []string{"v4", "v6"}, internal: true}),
-		Entry("both, of a server without IPv4", addressCase{family: "dualstack", server: publicNet(false, true), external: []string{"v6"}, internal: true}),
-		Entry("IPv4, of a server without IPv4: only the private address", addressCase{family: "ipv4", server: publicNet(false, true), internal: true}),
+		Entry("both, of a server without IPv4", addressCase{family: "dualstack", server: publicNet(false, true), external: []string{"v6"},
+			internal: true}),
+		Entry("IPv4, of a server without IPv4: only the private address", addressCase{family: "ipv4", server: publicNet(false, true),
+			internal: true}),
 		Entry("of a server in the private network only", addressCase{family: "dualstack", server: publicNet(false, false), internal: true}),
-		Entry("of a server in a private network only, without a configured network", addressCase{noNetwork: true, server: publicNet(false, false), internal: true}),
+		Entry("of a server in a private network only, without a configured network",
+			addressCase{noNetwork: true, server: publicNet(false, false), internal: true}),
 		Entry("without a configured network: only public ones", addressCase{noNetwork: true, external: []string{"v4"}}),
 	)
 
@@ -69,19 +73,22 @@ var _ = Describe("Node", Label("node"), func() {
 		Expect(env.Nodes.AwaitInitialized(ctx, "late").Spec.ProviderID).To(Equal(env.Servers.ProviderID(server)))
 	})
 
-	It("does not delete a NotReady node that never had a server", framework.Needs(framework.ForeignNodes), Label(framework.OwnCloud), func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
-		n := env.Nodes.Start(ctx, node.Spec{Name: "stranger"})
-		env.Nodes.Crash(ctx, n)
-		ccm := env.CCM.Start(ctx, framework.CCMOptions{Args: framework.OnlyNodes})
-		Eventually(func() string { return complaint(ccm, "stranger") }).
-			WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Not(BeEmpty()))
-		stays := env.Nodes.ExpectStays(ctx, "stranger", 4)
-		Expect(stays).To(framework.HaveTaint(cloudproviderapi.TaintExternalCloudProvider))
-	})
+	It("does not delete a NotReady node that never had a server", framework.Needs(framework.ForeignNodes), Label(framework.OwnCloud),
+		func(ctx SpecContext) {
+			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
+			n := env.Nodes.Start(ctx, node.Spec{Name: "stranger"})
+			env.Nodes.Crash(ctx, n)
+			ccm := env.CCM.Start(ctx, framework.CCMOptions{Args: framework.OnlyNodes})
+			Eventually(func() string { return complaint(ccm, "stranger") }).
+				WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Not(BeEmpty()))
+			stays := env.Nodes.ExpectStays(ctx, "stranger", 4)
+			Expect(stays).To(framework.HaveTaint(cloudproviderapi.TaintExternalCloudProvider))
+		})
 
-	DescribeTable("does not touch a node with a provider ID that is not its own", framework.Needs(framework.ForeignNodes), Label(framework.OwnCloud), foreignNode,
-		Entry("of another provider, although a server has that number", func(server int64) string { return fmt.Sprintf("%s%d", otherPrefix, server) }),
+	DescribeTable("does not touch a node with a provider ID that is not its own", framework.Needs(framework.ForeignNodes),
+		Label(framework.OwnCloud), foreignNode,
+		Entry("of another provider, although a server has that number",
+			func(server int64) string { return fmt.Sprintf("%s%d", otherPrefix, server) }),
 		Entry("malformed", func(server int64) string { return fmt.Sprintf("%sserver-%d", suite.CCM.ProviderPrefix, server) }),
 	)
 
@@ -101,71 +108,76 @@ var _ = Describe("Node", Label("node"), func() {
 		expectHostName(n, "host-1")
 	})
 
-	It("follows a renamed server although another took its name", framework.Needs(framework.AddressUpdates), Label(framework.OwnCloud), func(ctx SpecContext) {
-		var decoys atomic.Bool
-		env := framework.NewEnv(ctx, suite, framework.Options{
-			Spec: framework.NodeSpec(func(node.Server, *node.Spec) bool { return !decoys.Load() }),
+	It("follows a renamed server although another took its name", framework.Needs(framework.AddressUpdates), Label(framework.OwnCloud),
+		func(ctx SpecContext) {
+			var decoys atomic.Bool
+			env := framework.NewEnv(ctx, suite, framework.Options{
+				Spec: framework.NodeSpec(func(node.Server, *node.Spec) bool { return !decoys.Load() }),
+			})
+			server := env.Nodes.Create(ctx, "node-1")[0]
+			decoys.Store(true)
+			env.Servers.Rename(ctx, server, "renamed")
+			env.Servers.Create(ctx, "node-1")
+
+			env.Servers.Detach(ctx, server) // a change to wait for
+			n := env.Nodes.Await(ctx, "node-1", func(g Gomega, n *corev1.Node) {
+				g.Expect(framework.AddressesOf(n, corev1.NodeInternalIP)).To(BeEmpty())
+			})
+			Expect(n.Spec.ProviderID).To(Equal(env.Servers.ProviderID(server)))
+			expectHostName(n, "renamed")
+			Expect(framework.AddressesOf(n, corev1.NodeExternalIP)).To(ConsistOf(server.PublicNet.IPv4.IP.String()))
+			n = env.Nodes.ExpectStays(ctx, "node-1", 3)
+			Expect(framework.AddressesOf(n, corev1.NodeExternalIP)).To(ConsistOf(server.PublicNet.IPv4.IP.String()))
 		})
-		server := env.Nodes.Create(ctx, "node-1")[0]
-		decoys.Store(true)
-		env.Servers.Rename(ctx, server, "renamed")
-		env.Servers.Create(ctx, "node-1")
 
-		env.Servers.Detach(ctx, server) // a change to wait for
-		n := env.Nodes.Await(ctx, "node-1", func(g Gomega, n *corev1.Node) {
-			g.Expect(framework.AddressesOf(n, corev1.NodeInternalIP)).To(BeEmpty())
+	It("updates the labels of a node when its server's type was changed", framework.Needs(framework.TypeUpdates), Label(framework.OwnCloud),
+		func(ctx SpecContext) {
+			env := framework.NewEnv(ctx, suite, framework.Options{})
+			server := env.Nodes.Create(ctx, "node-1")[0]
+			env.Servers.PowerOff(ctx, server)
+			env.Cloud.Do(ctx)(env.Cloud.Client.Server.ChangeType(ctx, server,
+				hcloud.ServerChangeTypeOpts{ServerType: &hcloud.ServerType{Name: biggerType}}))
+			env.Servers.PowerOn(ctx, server)
+			env.Nodes.Await(ctx, "node-1", func(g Gomega, n *corev1.Node) {
+				g.Expect(n.Labels).To(And(
+					HaveKeyWithValue(corev1.LabelInstanceTypeStable, biggerType),
+					HaveKeyWithValue(corev1.LabelInstanceType, biggerType),
+				))
+			})
 		})
-		Expect(n.Spec.ProviderID).To(Equal(env.Servers.ProviderID(server)))
-		expectHostName(n, "renamed")
-		Expect(framework.AddressesOf(n, corev1.NodeExternalIP)).To(ConsistOf(server.PublicNet.IPv4.IP.String()))
-		n = env.Nodes.ExpectStays(ctx, "node-1", 3)
-		Expect(framework.AddressesOf(n, corev1.NodeExternalIP)).To(ConsistOf(server.PublicNet.IPv4.IP.String()))
-	})
 
-	It("updates the labels of a node when its server's type was changed", framework.Needs(framework.TypeUpdates), Label(framework.OwnCloud), func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{})
-		server := env.Nodes.Create(ctx, "node-1")[0]
-		env.Servers.PowerOff(ctx, server)
-		env.Cloud.Do(ctx)(env.Cloud.Client.Server.ChangeType(ctx, server, hcloud.ServerChangeTypeOpts{ServerType: &hcloud.ServerType{Name: biggerType}}))
-		env.Servers.PowerOn(ctx, server)
-		env.Nodes.Await(ctx, "node-1", func(g Gomega, n *corev1.Node) {
-			g.Expect(n.Labels).To(And(
-				HaveKeyWithValue(corev1.LabelInstanceTypeStable, biggerType),
-				HaveKeyWithValue(corev1.LabelInstanceType, biggerType),
-			))
+	It("adds the private address of a server that is attached to the network, and removes it when it is detached",
+		framework.Needs(framework.AddressUpdates), Label(framework.OwnCloud), func(ctx SpecContext) {
+			env := framework.NewEnv(ctx, suite, framework.Options{})
+			server := env.Servers.Create(ctx, "node-1", func(o *hcloud.ServerCreateOpts) { o.Networks = nil })
+			n := env.Nodes.AwaitInitialized(ctx, "node-1")
+			Expect(framework.AddressesOf(n, corev1.NodeInternalIP)).To(BeEmpty())
+			awaitAddresses(ctx, env, "node-1", corev1.NodeExternalIP, server.PublicNet.IPv4.IP.String())
+
+			env.Servers.Attach(ctx, server, "10.0.0.42")
+			awaitAddresses(ctx, env, "node-1", corev1.NodeInternalIP, "10.0.0.42")
+			env.Servers.Detach(ctx, server)
+			awaitAddresses(ctx, env, "node-1", corev1.NodeInternalIP)
+			awaitAddresses(ctx, env, "node-1", corev1.NodeExternalIP, server.PublicNet.IPv4.IP.String())
 		})
-	})
 
-	It("adds the private address of a server that is attached to the network, and removes it when it is detached", framework.Needs(framework.AddressUpdates), Label(framework.OwnCloud), func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{})
-		server := env.Servers.Create(ctx, "node-1", func(o *hcloud.ServerCreateOpts) { o.Networks = nil })
-		n := env.Nodes.AwaitInitialized(ctx, "node-1")
-		Expect(framework.AddressesOf(n, corev1.NodeInternalIP)).To(BeEmpty())
-		awaitAddresses(ctx, env, "node-1", corev1.NodeExternalIP, server.PublicNet.IPv4.IP.String())
+	It("initializes a node whose kubelet has a fixed address as soon as its server has that address", Label(framework.OwnCloud),
+		func(ctx SpecContext) {
+			env := framework.NewEnv(ctx, suite, framework.Options{
+				Spec: framework.NodeSpec(func(_ node.Server, spec *node.Spec) bool {
+					spec.NodeIPs = []netip.Addr{netip.MustParseAddr("10.0.0.77")}
+					return true
+				}),
+			})
+			server := env.Servers.Create(ctx, "node-1", func(o *hcloud.ServerCreateOpts) { o.Networks = nil })
+			env.Nodes.Await(ctx, "node-1", func(Gomega, *corev1.Node) {})
+			n := env.Nodes.ExpectStays(ctx, "node-1", 3)
+			Expect(n).To(framework.HaveTaint(cloudproviderapi.TaintExternalCloudProvider))
 
-		env.Servers.Attach(ctx, server, "10.0.0.42")
-		awaitAddresses(ctx, env, "node-1", corev1.NodeInternalIP, "10.0.0.42")
-		env.Servers.Detach(ctx, server)
-		awaitAddresses(ctx, env, "node-1", corev1.NodeInternalIP)
-		awaitAddresses(ctx, env, "node-1", corev1.NodeExternalIP, server.PublicNet.IPv4.IP.String())
-	})
-
-	It("initializes a node whose kubelet has a fixed address as soon as its server has that address", Label(framework.OwnCloud), func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{
-			Spec: framework.NodeSpec(func(_ node.Server, spec *node.Spec) bool {
-				spec.NodeIPs = []netip.Addr{netip.MustParseAddr("10.0.0.77")}
-				return true
-			}),
+			env.Servers.Attach(ctx, server, "10.0.0.77")
+			env.Nodes.AwaitInitialized(ctx, "node-1")
+			awaitAddresses(ctx, env, "node-1", corev1.NodeInternalIP, "10.0.0.77")
 		})
-		server := env.Servers.Create(ctx, "node-1", func(o *hcloud.ServerCreateOpts) { o.Networks = nil })
-		env.Nodes.Await(ctx, "node-1", func(Gomega, *corev1.Node) {})
-		n := env.Nodes.ExpectStays(ctx, "node-1", 3)
-		Expect(n).To(framework.HaveTaint(cloudproviderapi.TaintExternalCloudProvider))
-
-		env.Servers.Attach(ctx, server, "10.0.0.77")
-		env.Nodes.AwaitInitialized(ctx, "node-1")
-		awaitAddresses(ctx, env, "node-1", corev1.NodeInternalIP, "10.0.0.77")
-	})
 
 	It("initializes a node that was deleted and has registered again", Label(framework.OwnCloud), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
@@ -177,15 +189,16 @@ var _ = Describe("Node", Label("node"), func() {
 		Expect(env.Nodes.AwaitInitialized(ctx, "node-1").Spec.ProviderID).To(Equal(env.Servers.ProviderID(server)))
 	})
 
-	It("reads all servers with one request, and writes nothing", framework.Needs(framework.CallBudgets), Label("fake-only", framework.OwnCloud), func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{CCM: map[string]string{"HCLOUD_NETWORK_ROUTES_ENABLED": "false"}})
-		env.Nodes.Create(ctx, "node-1", "node-2", "node-3", "node-4")
-		one := journal.Filter{Client: suite.CCM.UserAgent, Route: "/servers/{id}"}
-		before := env.Cloud.Journal.Count(one)
-		env.CCM.AwaitRequests(ctx, 3, journal.Filter{Method: "GET", Route: "/servers"})
-		Expect(env.Cloud.Journal.Count(one)).To(Equal(before))
-		Expect(env.CCM.Writes()).To(BeZero())
-	})
+	It("reads all servers with one request, and writes nothing", framework.Needs(framework.CallBudgets),
+		Label("fake-only", framework.OwnCloud), func(ctx SpecContext) {
+			env := framework.NewEnv(ctx, suite, framework.Options{CCM: map[string]string{"HCLOUD_NETWORK_ROUTES_ENABLED": "false"}})
+			env.Nodes.Create(ctx, "node-1", "node-2", "node-3", "node-4")
+			one := journal.Filter{Client: suite.CCM.UserAgent, Route: "/servers/{id}"}
+			before := env.Cloud.Journal.Count(one)
+			env.CCM.AwaitRequests(ctx, 3, journal.Filter{Method: "GET", Route: "/servers"})
+			Expect(env.Cloud.Journal.Count(one)).To(Equal(before))
+			Expect(env.CCM.Writes()).To(BeZero())
+		})
 })
 
 // addressCase is a server and the addresses that its node must have.

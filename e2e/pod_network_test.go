@@ -37,13 +37,15 @@ var _ = Describe("Pod network", framework.Needs(framework.NodeRoutes), Label(fra
 		Expect(framework.Host(answered[there.Spec.NodeName].Client)).To(Equal(here.Status.PodIP))
 	})
 
-	It("gives pods their node's address outside of the cluster, so that the metadata service knows their server", Label(framework.FakeOnly), func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{})
-		env.Services.Create(ctx, "web", clusterIP)
-		for _, w := range env.Nodes.Workers(ctx, 2) {
-			Expect(env.Pods.Fetch(ctx, env.Pods.Await(ctx, "web", w.Name), framework.MetadataURL+"instance-id")).To(Equal(fmt.Sprint(w.Server.ID)))
-		}
-	})
+	It("gives pods their node's address outside of the cluster, so that the metadata service knows their server", Label(framework.FakeOnly),
+		func(ctx SpecContext) {
+			env := framework.NewEnv(ctx, suite, framework.Options{})
+			env.Services.Create(ctx, "web", clusterIP)
+			for _, w := range env.Nodes.Workers(ctx, 2) {
+				Expect(env.Pods.Fetch(ctx, env.Pods.Await(ctx, "web", w.Name), framework.MetadataURL+
+					"instance-id")).To(Equal(fmt.Sprint(w.Server.ID)))
+			}
+		})
 
 	It("needs the cloud's routes, which the CCM restores", Label(framework.FakeOnly), framework.Alone(), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
@@ -64,7 +66,8 @@ var _ = Describe("Pod network", framework.Needs(framework.NodeRoutes), Label(fra
 		env.Cloud.Faults.Await(ctx, fault, 1)
 		_, err := ask()
 		Expect(err).To(HaveOccurred(), "the pods are connected without a route of the cloud")
-		Expect(env.Pods.Fetch(ctx, here, framework.MetadataURL+"instance-id")).To(Equal(fmt.Sprint(workers[0].Server.ID)), "a pod on a node with a route")
+		Expect(env.Pods.Fetch(ctx, here, framework.MetadataURL+"instance-id")).To(Equal(fmt.Sprint(workers[0].Server.ID)),
+			"a pod on a node with a route")
 
 		remove()
 		Eventually(func() []string { return env.Routes.List(ctx) }).WithContext(ctx).

@@ -142,15 +142,19 @@ var _ = Describe("A CCM that is killed", framework.Needs(framework.CrashSafety),
 		Entry("while it waits for an action of what it created", crashPoint{request: askingForAction, annotations: inSteps}),
 		Entry("before it reads the address of what it created", crashPoint{request: readingLoadBalancer}),
 		Entry("before the load balancer is attached to the network", crashPoint{request: attaching, annotations: inSteps}),
-		Entry("when the load balancer is attached, before the answer", crashPoint{request: attaching, carriedOut: attached, annotations: inSteps}),
+		Entry("when the load balancer is attached, before the answer", crashPoint{request: attaching, carriedOut: attached,
+			annotations: inSteps}),
 		Entry("between one target and the next", crashPoint{request: addingTarget, nth: 2, annotations: inSteps}),
-		Entry("when the last target is added, before the answer", crashPoint{request: addingTarget, nth: 2, carriedOut: targets(2), annotations: inSteps}),
+		Entry("when the last target is added, before the answer", crashPoint{request: addingTarget, nth: 2, carriedOut: targets(2),
+			annotations: inSteps}),
 		Entry("before the certificate is ordered", crashPoint{request: orderingCertificate, annotations: withCertificate}),
-		Entry("when the certificate is ordered, before the answer", crashPoint{request: orderingCertificate, carriedOut: certificates(1), annotations: withCertificate}),
+		Entry("when the certificate is ordered, before the answer", crashPoint{request: orderingCertificate, carriedOut: certificates(1),
+			annotations: withCertificate}),
 		Entry("between the certificate and the load balancer", crashPoint{request: creatingLoadBalancer, annotations: withCertificate}),
 	}
 
-	DescribeTable("leaves a half-created load balancer that the next CCM completes and removes with its Service, if it is killed", Label("service"),
+	DescribeTable("leaves a half-created load balancer that the next CCM completes and removes with its Service, if it is killed",
+		Label("service"),
 		func(ctx SpecContext, m crashPoint) {
 			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: compareSoon})
 			mortal := env.CCM.Start(ctx, longTimeout)
@@ -204,7 +208,8 @@ var _ = Describe("A CCM that is killed", framework.Needs(framework.CrashSafety),
 			env.Cloud.ExpectNothingOfServices(ctx)
 		},
 		Entry("before the request arrives", crashPoint{request: deletingLoadBalancer}),
-		Entry("when the load balancer is deleted, before the answer", crashPoint{request: deletingLoadBalancer, carriedOut: loadBalancers(0)}),
+		Entry("when the load balancer is deleted, before the answer",
+			crashPoint{request: deletingLoadBalancer, carriedOut: loadBalancers(0)}),
 		Entry("while it waits for the deletion", crashPoint{request: askingForAction}),
 		Entry("between the load balancer and its certificate", crashPoint{request: deletingCertificate}),
 		Entry("when the certificate is deleted, before the answer", crashPoint{request: deletingCertificate, carriedOut: certificates(0)}),

@@ -23,170 +23,175 @@ import (
 )
 
 var _ = Describe("A CCM process", Label(framework.OwnCloud, "process"), func() {
-	It("catches up with what changed while it was down, and traffic continued meanwhile", framework.Needs(framework.NodeRoutes), Label("dataplane", "node", "service", "route"), func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{CCM: compareSoon})
-		servers := env.Nodes.Create(ctx, "leaves", "remains")
-		for _, name := range []string{"stays", "goes", "becomes-internal"} {
-			env.Services.Create(ctx, name)
-		}
-		address := env.Traffic.AwaitServed(ctx, "stays")
-		env.Traffic.AwaitServed(ctx, "goes")
-		env.Traffic.AwaitServed(ctx, "becomes-internal")
-		stays := env.LoadBalancers.Of(ctx, "stays").ID
-		env.Routes.AwaitExactly(ctx, servers...)
-		// One target would do to be served, and it may be that of the node that leaves.
-		env.LoadBalancers.AwaitTargets(ctx, "stays", framework.Healthy("leaves", "remains"))
-		env.CCM.Crash(ctx)
-
-		seen := env.CCM.Requests()
-		env.Services.Delete(ctx, "goes")
-		env.Services.Update(ctx, "becomes-internal", func(svc *corev1.Service) { svc.Spec.Type = corev1.ServiceTypeClusterIP })
-		env.Services.Create(ctx, "comes")
-		env.Services.Update(ctx, "stays", func(svc *corev1.Service) {
-			svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Name: "p9090", Port: 9090, TargetPort: intstr.FromInt32(80)})
-		})
-		env.Servers.Delete(ctx, servers[0])
-		comes := env.Servers.Create(ctx, "comes")
-		By("sending requests while no CCM runs")
-		for range 20 {
-			Expect(env.Traffic.AwaitAnswer(ctx, "stays", address, framework.Port).Node).To(Equal("remains"))
-		}
-		Expect(env.CCM.Requests()).To(Equal(seen), "a CCM is still at work")
-
-		env.CCM.Start(ctx, framework.CCMOptions{})
-		env.Nodes.AwaitInitialized(ctx, "comes")
-		env.Traffic.AwaitAnswer(ctx, "stays", address, 9090)
-		env.Traffic.AwaitServed(ctx, "comes")
-		env.Services.AwaitGone(ctx, "goes")
-		Eventually(func() *corev1.Node { return env.Nodes.Get(ctx, "leaves") }).WithContext(ctx).
-			WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeNil())
-		env.Routes.AwaitExactly(ctx, servers[1], comes)
-		Eventually(func(g Gomega) {
-			all := env.LoadBalancers.List(ctx)
-			g.Expect(all).To(HaveLen(2))
-			for _, lb := range all {
-				g.Expect(framework.TargetIDs(lb)).To(Equal(framework.IDs(servers[1], comes)))
+	It("catches up with what changed while it was down, and traffic continued meanwhile", framework.Needs(framework.NodeRoutes),
+		Label("dataplane", "node", "service", "route"), func(ctx SpecContext) {
+			env := framework.NewEnv(ctx, suite, framework.Options{CCM: compareSoon})
+			servers := env.Nodes.Create(ctx, "leaves", "remains")
+			for _, name := range []string{"stays", "goes", "becomes-internal"} {
+				env.Services.Create(ctx, name)
 			}
-		}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
-		env.CCM.AwaitIdle(ctx)
-		lb := env.LoadBalancers.Of(ctx, "stays")
-		Expect(lb.ID).To(Equal(stays))
-		Expect(framework.ListenPorts(lb)).To(Equal([]int{8080, 9090}))
-		internal := env.Services.Get(ctx, "becomes-internal")
-		Expect(internal.Finalizers).To(BeEmpty())
-		Expect(internal.Status.LoadBalancer.Ingress).To(BeEmpty())
-	})
+			address := env.Traffic.AwaitServed(ctx, "stays")
+			env.Traffic.AwaitServed(ctx, "goes")
+			env.Traffic.AwaitServed(ctx, "becomes-internal")
+			stays := env.LoadBalancers.Of(ctx, "stays").ID
+			env.Routes.AwaitExactly(ctx, servers...)
+			// One target would do to be served, and it may be that of the node that leaves.
+			env.LoadBalancers.AwaitTargets(ctx, "stays", framework.Healthy("leaves", "remains"))
+			env.CCM.Crash(ctx)
 
-	It("restarts without a single write when nothing has changed", framework.Needs(framework.CallBudgets), Label("node", "service", "route"), func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{CCM: compareSoon})
-		env.Nodes.Create(ctx, "node-1", "node-2")
-		env.Services.Create(ctx, "web")
-		env.Traffic.AwaitServed(ctx, "web")
-		env.CCM.AwaitIdle(ctx)
-		env.CCM.Crash(ctx)
+			seen := env.CCM.Requests()
+			env.Services.Delete(ctx, "goes")
+			env.Services.Update(ctx, "becomes-internal", func(svc *corev1.Service) { svc.Spec.Type = corev1.ServiceTypeClusterIP })
+			env.Services.Create(ctx, "comes")
+			env.Services.Update(ctx, "stays", func(svc *corev1.Service) {
+				svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Name: "p9090", Port: 9090, TargetPort: intstr.FromInt32(80)})
+			})
+			env.Servers.Delete(ctx, servers[0])
+			comes := env.Servers.Create(ctx, "comes")
+			By("sending requests while no CCM runs")
+			for range 20 {
+				Expect(env.Traffic.AwaitAnswer(ctx, "stays", address, framework.Port).Node).To(Equal("remains"))
+			}
+			Expect(env.CCM.Requests()).To(Equal(seen), "a CCM is still at work")
 
-		writes := env.CCM.Writes()
-		env.CCM.Start(ctx, framework.CCMOptions{})
-		env.Services.AwaitEvents(ctx, "web", "EnsuredLoadBalancer", 2)
-		env.CCM.AwaitIdle(ctx)
-		Expect(env.CCM.Writes()).To(Equal(writes))
-	})
+			env.CCM.Start(ctx, framework.CCMOptions{})
+			env.Nodes.AwaitInitialized(ctx, "comes")
+			env.Traffic.AwaitAnswer(ctx, "stays", address, 9090)
+			env.Traffic.AwaitServed(ctx, "comes")
+			env.Services.AwaitGone(ctx, "goes")
+			Eventually(func() *corev1.Node { return env.Nodes.Get(ctx, "leaves") }).WithContext(ctx).
+				WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeNil())
+			env.Routes.AwaitExactly(ctx, servers[1], comes)
+			Eventually(func(g Gomega) {
+				all := env.LoadBalancers.List(ctx)
+				g.Expect(all).To(HaveLen(2))
+				for _, lb := range all {
+					g.Expect(framework.TargetIDs(lb)).To(Equal(framework.IDs(servers[1], comes)))
+				}
+			}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
+			env.CCM.AwaitIdle(ctx)
+			lb := env.LoadBalancers.Of(ctx, "stays")
+			Expect(lb.ID).To(Equal(stays))
+			Expect(framework.ListenPorts(lb)).To(Equal([]int{8080, 9090}))
+			internal := env.Services.Get(ctx, "becomes-internal")
+			Expect(internal.Finalizers).To(BeEmpty())
+			Expect(internal.Status.LoadBalancer.Ingress).To(BeEmpty())
+		})
 
-	It("ends at once on SIGTERM while it waits for the cloud, and the next CCM continues", framework.Needs(framework.CrashSafety), Label("service", "fake-only"), func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: compareSoon})
-		ccm := env.CCM.Start(ctx, longTimeout)
-		env.Nodes.Create(ctx, "node-1")
-		arrived := env.Cloud.Faults.Hold(creatingLoadBalancer, 1, true)
-		env.Services.Create(ctx, "web")
-		arrived(ctx)
-		Expect(ccm.Signal(syscall.SIGTERM)).To(Succeed())
-		Expect(ccm.ExpectEnd(ctx)).To(Equal(0))
+	It("restarts without a single write when nothing has changed", framework.Needs(framework.CallBudgets),
+		Label("node", "service", "route"), func(ctx SpecContext) {
+			env := framework.NewEnv(ctx, suite, framework.Options{CCM: compareSoon})
+			env.Nodes.Create(ctx, "node-1", "node-2")
+			env.Services.Create(ctx, "web")
+			env.Traffic.AwaitServed(ctx, "web")
+			env.CCM.AwaitIdle(ctx)
+			env.CCM.Crash(ctx)
 
-		env.CCM.Start(ctx, framework.CCMOptions{})
-		env.Traffic.AwaitServed(ctx, "web")
-		env.CCM.AwaitIdle(ctx)
-		Expect(env.LoadBalancers.List(ctx)).To(HaveLen(1))
-	})
+			writes := env.CCM.Writes()
+			env.CCM.Start(ctx, framework.CCMOptions{})
+			env.Services.AwaitEvents(ctx, "web", "EnsuredLoadBalancer", 2)
+			env.CCM.AwaitIdle(ctx)
+			Expect(env.CCM.Writes()).To(Equal(writes))
+		})
+
+	It("ends at once on SIGTERM while it waits for the cloud, and the next CCM continues", framework.Needs(framework.CrashSafety),
+		Label("service", "fake-only"), func(ctx SpecContext) {
+			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: compareSoon})
+			ccm := env.CCM.Start(ctx, longTimeout)
+			env.Nodes.Create(ctx, "node-1")
+			arrived := env.Cloud.Faults.Hold(creatingLoadBalancer, 1, true)
+			env.Services.Create(ctx, "web")
+			arrived(ctx)
+			Expect(ccm.Signal(syscall.SIGTERM)).To(Succeed())
+			Expect(ccm.ExpectEnd(ctx)).To(Equal(0))
+
+			env.CCM.Start(ctx, framework.CCMOptions{})
+			env.Traffic.AwaitServed(ctx, "web")
+			env.CCM.AwaitIdle(ctx)
+			Expect(env.LoadBalancers.List(ctx)).To(HaveLen(1))
+		})
 })
 
 // patientElection are times that a busy host keeps. A leader that cannot renew its Lease within 3 s, which are the suite's
 // usual deadline, ends, and the specs below need to know which replica leads.
 var patientElection = []string{"--leader-elect-lease-duration=10s", "--leader-elect-renew-deadline=8s"}
 
-var _ = Describe("A CCM with a second replica", framework.Needs(framework.LeaderFence), Label(framework.OwnCloud, "process", "fake-only"), func() {
-	var (
-		env            *framework.Env
-		leader, second *framework.Replica
-		// The replicas have tokens of their own, so that their writes can be told apart.
-		leaderWrites, secondWrites func() int
-	)
-	BeforeEach(func(ctx SpecContext) {
-		env = framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: compareSoon})
-		replica := func() (*framework.Replica, func() int) {
-			token, err := env.Cloud.Fake.AddToken(ctx, fakecloud.DefaultProject, "", false)
-			Expect(err).NotTo(HaveOccurred())
-			count := env.Cloud.Faults.CountWrites(token)
-			return env.CCM.Start(ctx, framework.CCMOptions{
-				LeaderElect: true, Args: patientElection, Env: map[string]string{"HCLOUD_TOKEN": token},
-			}), count
-		}
-		leader, leaderWrites = replica()
-		env.Nodes.Create(ctx, "node-1", "node-2")
-		second, secondWrites = replica()
-		Eventually(second.Log).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).
-			Should(ContainSubstring("to acquire leader lease"))
-		env.Services.Create(ctx, "web")
-		env.Traffic.AwaitServed(ctx, "web")
-		env.CCM.AwaitIdle(ctx)
-		Expect(leader.Done()).NotTo(BeClosed(), "the leader has ended before the spec began: see its log, above")
-	})
-	holder := func(ctx SpecContext) string {
-		GinkgoHelper()
-		lease, err := env.Kube.CoordinationV1().Leases("kube-system").Get(ctx, "cloud-controller-manager", metav1.GetOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		Expect(lease.Spec.HolderIdentity).NotTo(BeNil())
-		return *lease.Spec.HolderIdentity
-	}
-
-	It("writes only as the leader, and takes over when the leader dies in the middle of a change", Label("service"), func(ctx SpecContext) {
-		Expect(leaderWrites()).To(BeNumerically(">", 0))
-		Expect(secondWrites()).To(Equal(0))
-		first := holder(ctx)
-		address, id := env.Services.AwaitIngress(ctx, "web"), env.LoadBalancers.Of(ctx, "web").ID
-
-		arrived := env.Cloud.Faults.Hold(fault.Rule{Operation: "add_load_balancer_service"}, 1, true)
-		env.Services.Update(ctx, "web", func(svc *corev1.Service) {
-			svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Name: "p9090", Port: 9090, TargetPort: intstr.FromInt32(80)})
-			svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Name: "p9091", Port: 9091, TargetPort: intstr.FromInt32(80)})
+var _ = Describe("A CCM with a second replica", framework.Needs(framework.LeaderFence), Label(framework.OwnCloud, "process", "fake-only"),
+	func() {
+		var (
+			env            *framework.Env
+			leader, second *framework.Replica
+			// The replicas have tokens of their own, so that their writes can be told apart.
+			leaderWrites, secondWrites func() int
+		)
+		BeforeEach(func(ctx SpecContext) {
+			env = framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: compareSoon})
+			replica := func() (*framework.Replica, func() int) {
+				token, err := env.Cloud.Fake.AddToken(ctx, fakecloud.DefaultProject, "", false)
+				Expect(err).NotTo(HaveOccurred())
+				count := env.Cloud.Faults.CountWrites(token)
+				return env.CCM.Start(ctx, framework.CCMOptions{
+					LeaderElect: true, Args: patientElection, Env: map[string]string{"HCLOUD_TOKEN": token},
+				}), count
+			}
+			leader, leaderWrites = replica()
+			env.Nodes.Create(ctx, "node-1", "node-2")
+			second, secondWrites = replica()
+			Eventually(second.Log).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).
+				Should(ContainSubstring("to acquire leader lease"))
+			env.Services.Create(ctx, "web")
+			env.Traffic.AwaitServed(ctx, "web")
+			env.CCM.AwaitIdle(ctx)
+			Expect(leader.Done()).NotTo(BeClosed(), "the leader has ended before the spec began: see its log, above")
 		})
-		arrived(ctx)
-		leader.Crash(ctx)
-		env.Traffic.AwaitAnswer(ctx, "web", address, 8080)
-		env.Traffic.AwaitAnswer(ctx, "web", address, 9090)
-		env.Traffic.AwaitAnswer(ctx, "web", address, 9091)
-		env.CCM.AwaitIdle(ctx)
-		Expect(holder(ctx)).NotTo(Equal(first))
-		Expect(secondWrites()).To(BeNumerically(">", 0))
-		Expect(env.LoadBalancers.List(ctx)).To(HaveLen(1))
-		lb := env.LoadBalancers.Of(ctx, "web")
-		Expect(lb.ID).To(Equal(id))
-		Expect(framework.ListenPorts(lb)).To(Equal([]int{8080, 9090, 9091}))
-	})
+		holder := func(ctx SpecContext) string {
+			GinkgoHelper()
+			lease, err := env.Kube.CoordinationV1().Leases("kube-system").Get(ctx, "cloud-controller-manager", metav1.GetOptions{})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(lease.Spec.HolderIdentity).NotTo(BeNil())
+			return *lease.Spec.HolderIdentity
+		}
 
-	It("takes over from a frozen leader, which does not write when it wakes up", Label("service"), func(ctx SpecContext) {
-		first := holder(ctx)
-		address := env.Services.AwaitIngress(ctx, "web")
-		freeze(ctx, leader)
-		before := leaderWrites()
-		env.Services.Update(ctx, "web", func(svc *corev1.Service) { svc.Spec.Ports[0].Port = 9090 })
-		env.Traffic.AwaitAnswer(ctx, "web", address, 9090)
-		Expect(holder(ctx)).NotTo(Equal(first))
-		Expect(leader.Signal(syscall.SIGCONT)).To(Succeed())
-		Expect(leader.ExpectEnd(ctx)).NotTo(Equal(0))
-		Expect(leaderWrites()).To(Equal(before))
-		Expect(secondWrites()).To(BeNumerically(">", 0))
+		It("writes only as the leader, and takes over when the leader dies in the middle of a change", Label("service"),
+			func(ctx SpecContext) {
+				Expect(leaderWrites()).To(BeNumerically(">", 0))
+				Expect(secondWrites()).To(Equal(0))
+				first := holder(ctx)
+				address, id := env.Services.AwaitIngress(ctx, "web"), env.LoadBalancers.Of(ctx, "web").ID
+
+				arrived := env.Cloud.Faults.Hold(fault.Rule{Operation: "add_load_balancer_service"}, 1, true)
+				env.Services.Update(ctx, "web", func(svc *corev1.Service) {
+					svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Name: "p9090", Port: 9090, TargetPort: intstr.FromInt32(80)})
+					svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Name: "p9091", Port: 9091, TargetPort: intstr.FromInt32(80)})
+				})
+				arrived(ctx)
+				leader.Crash(ctx)
+				env.Traffic.AwaitAnswer(ctx, "web", address, 8080)
+				env.Traffic.AwaitAnswer(ctx, "web", address, 9090)
+				env.Traffic.AwaitAnswer(ctx, "web", address, 9091)
+				env.CCM.AwaitIdle(ctx)
+				Expect(holder(ctx)).NotTo(Equal(first))
+				Expect(secondWrites()).To(BeNumerically(">", 0))
+				Expect(env.LoadBalancers.List(ctx)).To(HaveLen(1))
+				lb := env.LoadBalancers.Of(ctx, "web")
+				Expect(lb.ID).To(Equal(id))
+				Expect(framework.ListenPorts(lb)).To(Equal([]int{8080, 9090, 9091}))
+			})
+
+		It("takes over from a frozen leader, which does not write when it wakes up", Label("service"), func(ctx SpecContext) {
+			first := holder(ctx)
+			address := env.Services.AwaitIngress(ctx, "web")
+			freeze(ctx, leader)
+			before := leaderWrites()
+			env.Services.Update(ctx, "web", func(svc *corev1.Service) { svc.Spec.Ports[0].Port = 9090 })
+			env.Traffic.AwaitAnswer(ctx, "web", address, 9090)
+			Expect(holder(ctx)).NotTo(Equal(first))
+			Expect(leader.Signal(syscall.SIGCONT)).To(Succeed())
+			Expect(leader.ExpectEnd(ctx)).NotTo(Equal(0))
+			Expect(leaderWrites()).To(Equal(before))
+			Expect(secondWrites()).To(BeNumerically(">", 0))
+		})
 	})
-})
 
 // freeze stops a process. It waits until all threads have stopped: on a busy host, some still run after the signal. Without
 // /proc, it only sends the signal.
@@ -206,31 +211,33 @@ func freeze(ctx context.Context, r *framework.Replica) {
 }
 
 var _ = Describe("The settings of a CCM", Label(framework.OwnCloud, "process"), func() {
-	It("names every mistake at once and ends before it asks the cloud for anything", framework.Needs(framework.SettingsCheck), func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
-		mistakes := map[string]string{
-			"HCLOUD_TOKEN":                         "a token with spaces",
-			"HCLOUD_NETWORK":                       "",
-			"HCLOUD_NETWORK_ROUTES_ENABLED":        "true",
-			"HCLOUD_INSTANCES_ADDRESS_FAMILY":      "ipv5",
-			"HCLOUD_REQUEST_TIMEOUT":               "soon",
-			"HCLOUD_DEBUG":                         "perhaps",
-			"HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE": "fair",
-			"HCLOUD_LOAD_BALANCERS_NETWORK_ZONE":   "eu-central", // a location is set, too
-		}
-		ccm := env.CCM.Start(ctx, framework.CCMOptions{Env: mistakes, Args: []string{"--cluster-cidr=10.244.0.0", "--cloud-provider=another"}})
-		Expect(ccm.ExpectEnd(ctx)).To(BeNumerically(">", 0))
-		log := ccm.Log()
-		delete(mistakes, "HCLOUD_NETWORK") // is missing, which is why routes are impossible
-		for name := range mistakes {
-			Expect(log).To(ContainSubstring(name))
-		}
-		Expect(log).To(ContainSubstring("--cluster-cidr"))
-		Expect(log).To(ContainSubstring("--cloud-provider"))
-		Expect(log).NotTo(ContainSubstring("a token with spaces"))
-		Expect(log).NotTo(ContainSubstring("goroutine "), "it panicked")
-		Expect(env.CCM.Requests()).To(Equal(0))
-	})
+	It("names every mistake at once and ends before it asks the cloud for anything", framework.Needs(framework.SettingsCheck),
+		func(ctx SpecContext) {
+			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
+			mistakes := map[string]string{
+				"HCLOUD_TOKEN":                         "a token with spaces",
+				"HCLOUD_NETWORK":                       "",
+				"HCLOUD_NETWORK_ROUTES_ENABLED":        "true",
+				"HCLOUD_INSTANCES_ADDRESS_FAMILY":      "ipv5",
+				"HCLOUD_REQUEST_TIMEOUT":               "soon",
+				"HCLOUD_DEBUG":                         "perhaps",
+				"HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE": "fair",
+				"HCLOUD_LOAD_BALANCERS_NETWORK_ZONE":   "eu-central", // a location is set, too
+			}
+			ccm := env.CCM.Start(ctx,
+				framework.CCMOptions{Env: mistakes, Args: []string{"--cluster-cidr=10.244.0.0", "--cloud-provider=another"}})
+			Expect(ccm.ExpectEnd(ctx)).To(BeNumerically(">", 0))
+			log := ccm.Log()
+			delete(mistakes, "HCLOUD_NETWORK") // is missing, which is why routes are impossible
+			for name := range mistakes {
+				Expect(log).To(ContainSubstring(name))
+			}
+			Expect(log).To(ContainSubstring("--cluster-cidr"))
+			Expect(log).To(ContainSubstring("--cloud-provider"))
+			Expect(log).NotTo(ContainSubstring("a token with spaces"))
+			Expect(log).NotTo(ContainSubstring("goroutine "), "it panicked")
+			Expect(env.CCM.Requests()).To(Equal(0))
+		})
 
 	It("ends without a token, and says which variables take one", framework.Needs(framework.SettingsCheck), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true})
@@ -239,25 +246,26 @@ var _ = Describe("The settings of a CCM", Label(framework.OwnCloud, "process"), 
 		Expect(ccm.Log()).To(And(ContainSubstring("HCLOUD_TOKEN is not set"), ContainSubstring("HCLOUD_TOKEN_FILE")))
 	})
 
-	It("starts before the cloud answers, logs that, and works when it does", framework.Needs(framework.SettingsCheck), Label("node", "service"), func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: shortTimeouts})
-		env.Servers.Create(ctx, "node-1")
-		env.Services.Create(ctx, "web")
-		before := env.Nodes.Await(ctx, "node-1", func(Gomega, *corev1.Node) {})
-		address := env.CCM.UnusedAddress()
-		ccm := env.CCM.Start(ctx, framework.CCMOptions{Env: map[string]string{"HCLOUD_ENDPOINT": "http://" + address + "/v1"}})
-		Eventually(ccm.Log).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).
-			Should(And(ContainSubstring("connection refused"), ContainSubstring(address)))
-		Expect(ccm.Err()).NotTo(HaveOccurred())
-		Expect(env.Nodes.Get(ctx, "node-1")).To(framework.HaveTaint(cloudproviderapi.TaintExternalCloudProvider))
+	It("starts before the cloud answers, logs that, and works when it does", framework.Needs(framework.SettingsCheck),
+		Label("node", "service"), func(ctx SpecContext) {
+			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: shortTimeouts})
+			env.Servers.Create(ctx, "node-1")
+			env.Services.Create(ctx, "web")
+			before := env.Nodes.Await(ctx, "node-1", func(Gomega, *corev1.Node) {})
+			address := env.CCM.UnusedAddress()
+			ccm := env.CCM.Start(ctx, framework.CCMOptions{Env: map[string]string{"HCLOUD_ENDPOINT": "http://" + address + "/v1"}})
+			Eventually(ccm.Log).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).
+				Should(And(ContainSubstring("connection refused"), ContainSubstring(address)))
+			Expect(ccm.Err()).NotTo(HaveOccurred())
+			Expect(env.Nodes.Get(ctx, "node-1")).To(framework.HaveTaint(cloudproviderapi.TaintExternalCloudProvider))
 
-		_, err := env.Cloud.Fake.Start(ctx, address)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(env.Nodes.AwaitInitialized(ctx, "node-1").UID).To(Equal(before.UID))
-		env.Traffic.AwaitServed(ctx, "web")
-		Expect(env.LoadBalancers.List(ctx)).To(HaveLen(1))
-		Expect(ccm.Done()).NotTo(BeClosed())
-	})
+			_, err := env.Cloud.Fake.Start(ctx, address)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(env.Nodes.AwaitInitialized(ctx, "node-1").UID).To(Equal(before.UID))
+			env.Traffic.AwaitServed(ctx, "web")
+			Expect(env.LoadBalancers.List(ctx)).To(HaveLen(1))
+			Expect(ccm.Done()).NotTo(BeClosed())
+		})
 
 	It("does all the work that waits although its first requests fail", Label("node", "service", "fake-only"), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: shortTimeouts})
@@ -271,45 +279,47 @@ var _ = Describe("The settings of a CCM", Label(framework.OwnCloud, "process"), 
 		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1"))
 	})
 
-	It("continues without the network, names it in the log, and works when it is there", framework.Needs(framework.SettingsCheck), Label("node"), func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: shortTimeouts})
-		env.Servers.Create(ctx, "node-1")
-		ccm := env.CCM.Start(ctx, framework.CCMOptions{Env: map[string]string{"HCLOUD_NETWORK": "not-yet"}})
-		Eventually(ccm.Log).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).
-			Should(ContainSubstring(`HCLOUD_NETWORK="not-yet"`))
-		Expect(env.Nodes.Get(ctx, "node-1")).To(framework.HaveTaint(cloudproviderapi.TaintExternalCloudProvider))
+	It("continues without the network, names it in the log, and works when it is there", framework.Needs(framework.SettingsCheck),
+		Label("node"), func(ctx SpecContext) {
+			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: shortTimeouts})
+			env.Servers.Create(ctx, "node-1")
+			ccm := env.CCM.Start(ctx, framework.CCMOptions{Env: map[string]string{"HCLOUD_NETWORK": "not-yet"}})
+			Eventually(ccm.Log).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).
+				Should(ContainSubstring(`HCLOUD_NETWORK="not-yet"`))
+			Expect(env.Nodes.Get(ctx, "node-1")).To(framework.HaveTaint(cloudproviderapi.TaintExternalCloudProvider))
 
-		_, _, err := env.Cloud.Client.Network.Update(ctx, env.Cloud.Network, hcloud.NetworkUpdateOpts{Name: "not-yet"})
-		Expect(err).NotTo(HaveOccurred())
-		env.Nodes.AwaitInitialized(ctx, "node-1")
-	})
+			_, _, err := env.Cloud.Client.Network.Update(ctx, env.Cloud.Network, hcloud.NetworkUpdateOpts{Name: "not-yet"})
+			Expect(err).NotTo(HaveOccurred())
+			env.Nodes.AwaitInitialized(ctx, "node-1")
+		})
 
-	It("reads a rotated token from its file without a restart, and deletes no node while its token is refused", framework.Needs(framework.TokenFile, framework.CarefulDeletion), Label("node", "service", "fake-only"), func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: shortTimeouts})
-		secret := mountSecret(env.Cloud.Fake.Token())
-		ccm := env.CCM.Start(ctx, framework.CCMOptions{Env: map[string]string{"HCLOUD_TOKEN": "", "HCLOUD_TOKEN_FILE": secret.path}})
-		server := env.Nodes.Create(ctx, "node-1")[0]
-		before := env.Nodes.Get(ctx, "node-1")
+	It("reads a rotated token from its file without a restart, and deletes no node while its token is refused",
+		framework.Needs(framework.TokenFile, framework.CarefulDeletion), Label("node", "service", "fake-only"), func(ctx SpecContext) {
+			env := framework.NewEnv(ctx, suite, framework.Options{NoCCM: true, CCM: shortTimeouts})
+			secret := mountSecret(env.Cloud.Fake.Token())
+			ccm := env.CCM.Start(ctx, framework.CCMOptions{Env: map[string]string{"HCLOUD_TOKEN": "", "HCLOUD_TOKEN_FILE": secret.path}})
+			server := env.Nodes.Create(ctx, "node-1")[0]
+			before := env.Nodes.Get(ctx, "node-1")
 
-		replaced, err := env.Cloud.Fake.AddToken(ctx, fakecloud.DefaultProject, "", false)
-		Expect(err).NotTo(HaveOccurred())
-		old := env.Cloud.Fake.Token()
-		env.Cloud.Client = env.Cloud.Fake.Client(hcloud.WithToken(replaced))
-		Expect(env.Cloud.Fake.RevokeToken(ctx, old)).To(Succeed())
-		env.Cloud.Do(ctx)(env.Cloud.Client.Server.Poweroff(ctx, server))
-		env.Nodes.AwaitReady(ctx, "node-1", false)
-		env.Services.Create(ctx, "web")
-		env.CCM.AwaitRequests(ctx, 5, journal.Filter{ErrorCode: "unauthorized"})
-		Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
-		Expect(env.Nodes.Get(ctx, "node-1")).To(HaveField("UID", before.UID), "a node was deleted although the API refused to answer")
+			replaced, err := env.Cloud.Fake.AddToken(ctx, fakecloud.DefaultProject, "", false)
+			Expect(err).NotTo(HaveOccurred())
+			old := env.Cloud.Fake.Token()
+			env.Cloud.Client = env.Cloud.Fake.Client(hcloud.WithToken(replaced))
+			Expect(env.Cloud.Fake.RevokeToken(ctx, old)).To(Succeed())
+			env.Cloud.Do(ctx)(env.Cloud.Client.Server.Poweroff(ctx, server))
+			env.Nodes.AwaitReady(ctx, "node-1", false)
+			env.Services.Create(ctx, "web")
+			env.CCM.AwaitRequests(ctx, 5, journal.Filter{ErrorCode: "unauthorized"})
+			Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
+			Expect(env.Nodes.Get(ctx, "node-1")).To(HaveField("UID", before.UID), "a node was deleted although the API refused to answer")
 
-		secret.replace(replaced)
-		env.Services.AwaitIngress(ctx, "web")
-		env.Cloud.Do(ctx)(env.Cloud.Client.Server.Poweron(ctx, server))
-		env.Traffic.AwaitServed(ctx, "web")
-		Expect(env.Nodes.Get(ctx, "node-1").UID).To(Equal(before.UID))
-		Expect(ccm.Done()).NotTo(BeClosed())
-	})
+			secret.replace(replaced)
+			env.Services.AwaitIngress(ctx, "web")
+			env.Cloud.Do(ctx)(env.Cloud.Client.Server.Poweron(ctx, server))
+			env.Traffic.AwaitServed(ctx, "web")
+			Expect(env.Nodes.Get(ctx, "node-1").UID).To(Equal(before.UID))
+			Expect(ccm.Done()).NotTo(BeClosed())
+		})
 })
 
 // secretVolume is a file of a mounted Secret, which kubelet replaces as a whole by turning a symbolic

@@ -37,42 +37,43 @@ var _ = Describe("The route controller", framework.Needs(framework.NodeRoutes), 
 		env.CCM.ExpectNoWrites(ctx)
 	})
 
-	It("costs one request for each route that changes, and none while nothing does", framework.Needs(framework.CallBudgets), func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{CCM: compareOften})
-		expectCalls := func(add, remove int) {
-			GinkgoHelper()
-			env.CCM.AwaitIdle(ctx)
-			Expect(ccmCount(env, addRoute, 0)).To(Equal(add), "requests that add a route")
-			Expect(ccmCount(env, deleteRoute, 0)).To(Equal(remove), "requests that delete a route")
-			Expect(env.CCM.Writes()).To(Equal(add + remove))
-		}
-		servers := env.Nodes.Create(ctx, "node-1", "node-2")
-		one, two := env.Routes.Of(ctx, "node-1", servers[0]), env.Routes.Of(ctx, "node-2", servers[1])
-		env.Routes.Await(ctx, one, two)
-		expectCalls(2, 0)
+	It("costs one request for each route that changes, and none while nothing does", framework.Needs(framework.CallBudgets),
+		func(ctx SpecContext) {
+			env := framework.NewEnv(ctx, suite, framework.Options{CCM: compareOften})
+			expectCalls := func(add, remove int) {
+				GinkgoHelper()
+				env.CCM.AwaitIdle(ctx)
+				Expect(ccmCount(env, addRoute, 0)).To(Equal(add), "requests that add a route")
+				Expect(ccmCount(env, deleteRoute, 0)).To(Equal(remove), "requests that delete a route")
+				Expect(env.CCM.Writes()).To(Equal(add + remove))
+			}
+			servers := env.Nodes.Create(ctx, "node-1", "node-2")
+			one, two := env.Routes.Of(ctx, "node-1", servers[0]), env.Routes.Of(ctx, "node-2", servers[1])
+			env.Routes.Await(ctx, one, two)
+			expectCalls(2, 0)
 
-		By("moving a server to another private address")
-		env.Servers.Detach(ctx, servers[0])
-		env.Servers.Attach(ctx, servers[0], "10.0.0.99")
-		one = framework.Route(env.Nodes.Get(ctx, "node-1").Spec.PodCIDR, "10.0.0.99")
-		env.Routes.Await(ctx, one, two)
-		expectCalls(3, 1)
+			By("moving a server to another private address")
+			env.Servers.Detach(ctx, servers[0])
+			env.Servers.Attach(ctx, servers[0], "10.0.0.99")
+			one = framework.Route(env.Nodes.Get(ctx, "node-1").Spec.PodCIDR, "10.0.0.99")
+			env.Routes.Await(ctx, one, two)
+			expectCalls(3, 1)
 
-		By("adding routes that no node needs")
-		n := env.Nodes.Get(ctx, "node-1")
-		// One after the other: while a route is added, the network is locked and the CCM's request is refused.
-		env.Routes.Add(ctx, otherRange(n, 64), "10.0.0.200")
-		env.Routes.Await(ctx, one, two)
-		env.Routes.Add(ctx, otherRange(n, 128), "10.0.0.99")
-		env.Routes.Await(ctx, one, two)
-		expectCalls(3, 3)
+			By("adding routes that no node needs")
+			n := env.Nodes.Get(ctx, "node-1")
+			// One after the other: while a route is added, the network is locked and the CCM's request is refused.
+			env.Routes.Add(ctx, otherRange(n, 64), "10.0.0.200")
+			env.Routes.Await(ctx, one, two)
+			env.Routes.Add(ctx, otherRange(n, 128), "10.0.0.99")
+			env.Routes.Await(ctx, one, two)
+			expectCalls(3, 3)
 
-		By("starting the CCM anew")
-		env.CCM.Crash(ctx)
-		env.CCM.Start(ctx, framework.CCMOptions{})
-		env.CCM.AwaitRequests(ctx, 1, journal.Filter{Method: "GET", Route: "/networks/{id}"})
-		expectCalls(3, 3)
-	})
+			By("starting the CCM anew")
+			env.CCM.Crash(ctx)
+			env.CCM.Start(ctx, framework.CCMOptions{})
+			env.CCM.AwaitRequests(ctx, 1, journal.Filter{Method: "GET", Route: "/networks/{id}"})
+			expectCalls(3, 3)
+		})
 
 	It("clears the NetworkUnavailable condition with which a node has registered", func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{
@@ -171,7 +172,8 @@ var _ = Describe("The route controller", framework.Needs(framework.NodeRoutes), 
 		ours := env.Routes.Of(ctx, "node-1", server)
 		env.Routes.Await(ctx, ours)
 		env.Nodes.Start(ctx, node.Spec{Name: "dedicated", ProviderID: "example://1"})
-		podCIDR := env.Nodes.Await(ctx, "dedicated", func(g Gomega, n *corev1.Node) { g.Expect(n.Spec.PodCIDR).NotTo(BeEmpty()) }).Spec.PodCIDR
+		podCIDR := env.Nodes.Await(ctx, "dedicated",
+			func(g Gomega, n *corev1.Node) { g.Expect(n.Spec.PodCIDR).NotTo(BeEmpty()) }).Spec.PodCIDR
 		env.CCM.AwaitIdle(ctx)
 		Expect(env.Routes.List(ctx)).To(ConsistOf(ours), "a route was made for a node of another provider")
 

@@ -23,59 +23,61 @@ type serverOrder struct {
 	twice bool
 }
 
-var _ = Describe("A server that is attached to its networks after it was created", framework.BringsNodes(), framework.Long, Serial, Label(framework.RealNodes, framework.FakeOnly, "node"), func() {
-	DescribeTable("becomes a node", serverBecomesNode,
-		Entry("created off, attached, started", serverOrder{}),
-		Entry("created off without public addresses, attached, started", serverOrder{private: true, chosen: true}),
-		Entry("created off, attached, started, and powered off and on again", serverOrder{private: true, twice: true}),
-		Entry("created on, attached: what the development environment's Terraform asks for", serverOrder{on: true}),
-	)
+var _ = Describe("A server that is attached to its networks after it was created", framework.BringsNodes(), framework.Long, Serial,
+	Label(framework.RealNodes, framework.FakeOnly, "node"), func() {
+		DescribeTable("becomes a node", serverBecomesNode,
+			Entry("created off, attached, started", serverOrder{}),
+			Entry("created off without public addresses, attached, started", serverOrder{private: true, chosen: true}),
+			Entry("created off, attached, started, and powered off and on again", serverOrder{private: true, twice: true}),
+			Entry("created on, attached: what the development environment's Terraform asks for", serverOrder{on: true}),
+		)
 
-	It("keeps its address while it is on, and has another when it was attached elsewhere while it was off", func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{})
-		name := env.Nodes.Name("moved")
-		server := env.Servers.Create(ctx, name)
-		env.Nodes.AwaitJoined(ctx, name)
-		before := env.Servers.PrivateIP(ctx, server)
-		awaitAddresses(ctx, env, name, corev1.NodeInternalIP, before)
+		It("keeps its address while it is on, and has another when it was attached elsewhere while it was off", func(ctx SpecContext) {
+			env := framework.NewEnv(ctx, suite, framework.Options{})
+			name := env.Nodes.Name("moved")
+			server := env.Servers.Create(ctx, name)
+			env.Nodes.AwaitJoined(ctx, name)
+			before := env.Servers.PrivateIP(ctx, server)
+			awaitAddresses(ctx, env, name, corev1.NodeInternalIP, before)
 
-		By("attaching it at another address while it is on")
-		env.Servers.Detach(ctx, server)
-		after := inSubnet(env, 202)
-		action, _, err := env.Cloud.Client.Server.AttachToNetwork(ctx, server, hcloud.ServerAttachToNetworkOpts{Network: env.Cloud.Network, IP: net.ParseIP(after)})
-		Expect(err).NotTo(HaveOccurred())
-		Expect(env.Cloud.Client.Action.WaitFor(ctx, action)).To(MatchError(ContainSubstring("power the server off")))
+			By("attaching it at another address while it is on")
+			env.Servers.Detach(ctx, server)
+			after := inSubnet(env, 202)
+			action, _, err := env.Cloud.Client.Server.AttachToNetwork(ctx, server,
+				hcloud.ServerAttachToNetworkOpts{Network: env.Cloud.Network, IP: net.ParseIP(after)})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(env.Cloud.Client.Action.WaitFor(ctx, action)).To(MatchError(ContainSubstring("power the server off")))
 
-		By("attaching it there while it is off")
-		env.Servers.PowerOff(ctx, server)
-		env.Servers.Attach(ctx, server, after)
-		env.Servers.PowerOn(ctx, server)
-		awaitAddresses(ctx, env, name, corev1.NodeInternalIP, after)
-		env.Nodes.AwaitReady(ctx, name, true)
+			By("attaching it there while it is off")
+			env.Servers.PowerOff(ctx, server)
+			env.Servers.Attach(ctx, server, after)
+			env.Servers.PowerOn(ctx, server)
+			awaitAddresses(ctx, env, name, corev1.NodeInternalIP, after)
+			env.Nodes.AwaitReady(ctx, name, true)
+		})
+
+		It("is rebuilt, reset, shut down and deleted although it never had a guest", func(ctx SpecContext) {
+			env := framework.NewEnv(ctx, suite, framework.Options{})
+			server, cloud := env.Servers.Create(ctx, env.Nodes.Name("guestless"), noNetworks), env.Cloud.Client.Server
+			status := func(want hcloud.ServerStatus) {
+				GinkgoHelper()
+				Eventually(func(g Gomega) {
+					now, _, err := cloud.GetByID(ctx, server.ID)
+					g.Expect(err).NotTo(HaveOccurred())
+					g.Expect(now.Status).To(Equal(want))
+				}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
+			}
+			status(hcloud.ServerStatusRunning)
+			rebuilt, _, err := cloud.RebuildWithResult(ctx, server, hcloud.ServerRebuildOpts{Image: &hcloud.Image{Name: "debian-13"}})
+			Expect(err).NotTo(HaveOccurred())
+			env.Cloud.Wait(ctx, rebuilt.Action)
+			env.Servers.Reset(ctx, server)
+			status(hcloud.ServerStatusRunning)
+			env.Cloud.Do(ctx)(cloud.Shutdown(ctx, server))
+			status(hcloud.ServerStatusOff)
+			env.Servers.Delete(ctx, server)
+		})
 	})
-
-	It("is rebuilt, reset, shut down and deleted although it never had a guest", func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{})
-		server, cloud := env.Servers.Create(ctx, env.Nodes.Name("guestless"), noNetworks), env.Cloud.Client.Server
-		status := func(want hcloud.ServerStatus) {
-			GinkgoHelper()
-			Eventually(func(g Gomega) {
-				now, _, err := cloud.GetByID(ctx, server.ID)
-				g.Expect(err).NotTo(HaveOccurred())
-				g.Expect(now.Status).To(Equal(want))
-			}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
-		}
-		status(hcloud.ServerStatusRunning)
-		rebuilt, _, err := cloud.RebuildWithResult(ctx, server, hcloud.ServerRebuildOpts{Image: &hcloud.Image{Name: "debian-13"}})
-		Expect(err).NotTo(HaveOccurred())
-		env.Cloud.Wait(ctx, rebuilt.Action)
-		env.Servers.Reset(ctx, server)
-		status(hcloud.ServerStatusRunning)
-		env.Cloud.Do(ctx)(cloud.Shutdown(ctx, server))
-		status(hcloud.ServerStatusOff)
-		env.Servers.Delete(ctx, server)
-	})
-})
 
 // inSubnet returns an address of the cluster's network by its last byte.
 func inSubnet(env *framework.Env, last byte) string {
@@ -100,7 +102,8 @@ func serverBecomesNode(ctx SpecContext, o serverOrder) {
 		c.UserData, c.StartAfterCreate = string(userData), &o.on
 		c.PublicNet = &hcloud.ServerCreatePublicNet{EnableIPv4: !o.private, EnableIPv6: !o.private}
 	})
-	env.Cloud.Do(ctx)(env.Cloud.Client.Server.AttachToNetwork(ctx, server, hcloud.ServerAttachToNetworkOpts{Network: own, IP: net.ParseIP("10.1.1.20")}))
+	env.Cloud.Do(ctx)(env.Cloud.Client.Server.AttachToNetwork(ctx, server, hcloud.ServerAttachToNetworkOpts{Network: own,
+		IP: net.ParseIP("10.1.1.20")}))
 	address := ""
 	if o.chosen {
 		address = inSubnet(env, 201)

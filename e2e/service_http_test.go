@@ -113,41 +113,47 @@ var _ = Describe("A Service with HTTP or HTTPS", Label("service", "dataplane"), 
 		}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
 	}
 
-	It("is served with an uploaded certificate, and redirects HTTP to HTTPS", framework.Needs(framework.UploadedCertificates), func(ctx SpecContext) {
-		ca := newAuthority()
-		first := ca.upload(ctx, env, env.Cloud.Unique("shop"), domain)
-		env.Services.Create(ctx, "web", https(map[string]string{"http-certificates": env.Cloud.Unique("shop"), "http-redirect-http": "true"}))
-		awaitHTTPS(ctx, "web", domain, ca.roots())
+	It("is served with an uploaded certificate, and redirects HTTP to HTTPS", framework.Needs(framework.UploadedCertificates),
+		func(ctx SpecContext) {
+			ca := newAuthority()
+			first := ca.upload(ctx, env, env.Cloud.Unique("shop"), domain)
+			env.Services.Create(ctx, "web",
+				https(map[string]string{"http-certificates": env.Cloud.Unique("shop"), "http-redirect-http": "true"}))
+			awaitHTTPS(ctx, "web", domain, ca.roots())
 
-		By("asking without TLS")
-		address := env.Services.AwaitIngress(ctx, "web")
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+domain+"/cart?id=1", nil)
-		Expect(err).NotTo(HaveOccurred())
-		response, err := env.Traffic.Client(framework.ClientOptions{Address: address}).Do(request)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(response.Body.Close()).To(Succeed())
-		Expect(response.StatusCode).To(BeNumerically("~", 305, 4))
-		Expect(response.Header.Get("Location")).To(Equal("https://" + domain + "/cart?id=1"))
+			By("asking without TLS")
+			address := env.Services.AwaitIngress(ctx, "web")
+			request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+domain+"/cart?id=1", nil)
+			Expect(err).NotTo(HaveOccurred())
+			response, err := env.Traffic.Client(framework.ClientOptions{Address: address}).Do(request)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(response.Body.Close()).To(Succeed())
+			Expect(response.StatusCode).To(BeNumerically("~", 305, 4))
+			Expect(response.Header.Get("Location")).To(Equal("https://" + domain + "/cart?id=1"))
 
-		By("replacing the certificate by one of another authority")
-		other := newAuthority()
-		second := other.upload(ctx, env, env.Cloud.Unique("shop-2"), domain)
-		env.Services.Update(ctx, "web", annotate(map[string]string{"http-certificates": env.Cloud.Unique("shop-2"), "http-redirect-http": ""}))
-		awaitHTTPS(ctx, "web", domain, other.roots())
-		Eventually(env.Traffic.Closed).WithArguments(ctx, address, 80).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeTrue())
+			By("replacing the certificate by one of another authority")
+			other := newAuthority()
+			second := other.upload(ctx, env, env.Cloud.Unique("shop-2"), domain)
+			env.Services.Update(ctx, "web",
+				annotate(map[string]string{"http-certificates": env.Cloud.Unique("shop-2"), "http-redirect-http": ""}))
+			awaitHTTPS(ctx, "web", domain, other.roots())
+			Eventually(env.Traffic.Closed).WithArguments(ctx, address,
+				80).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeTrue())
 
-		By("deleting the Service, which leaves the uploaded certificates")
-		env.Services.Delete(ctx, "web")
-		env.Services.AwaitGone(ctx, "web")
-		Expect(env.Cloud.Certificates(ctx)).To(ConsistOf(HaveField("ID", first.ID), HaveField("ID", second.ID)))
-	})
+			By("deleting the Service, which leaves the uploaded certificates")
+			env.Services.Delete(ctx, "web")
+			env.Services.AwaitGone(ctx, "web")
+			Expect(env.Cloud.Certificates(ctx)).To(ConsistOf(HaveField("ID", first.ID), HaveField("ID", second.ID)))
+		})
 
-	It("is served on one port with HTTPS and on another with TCP", framework.Needs(framework.UploadedCertificates, framework.PortSettings, framework.SettingEvents), func(ctx SpecContext) {
+	It("is served on one port with HTTPS and on another with TCP", framework.Needs(framework.UploadedCertificates, framework.PortSettings,
+		framework.SettingEvents), func(ctx SpecContext) {
 		ca := newAuthority()
 		ca.upload(ctx, env, env.Cloud.Unique("shop"), domain)
 		env.Services.Create(ctx, "web", func(s *corev1.Service) {
 			s.Spec.Ports = append(s.Spec.Ports, port(443))
-			annotate(map[string]string{"protocol.443": "https", "http-certificates.443": env.Cloud.Unique("shop"), "protocol.444": "http"})(s)
+			annotate(map[string]string{"protocol.443": "https", "http-certificates.443": env.Cloud.Unique("shop"),
+				"protocol.444": "http"})(s)
 		})
 		awaitHTTPS(ctx, "web", domain, ca.roots())
 		address := env.Services.AwaitIngress(ctx, "web")
@@ -164,18 +170,23 @@ var _ = Describe("A Service with HTTP or HTTPS", Label("service", "dataplane"), 
 		awaitHTTPS(ctx, "web", domain, ca.roots())
 	})
 
-	It("is served with several certificates, chosen by the client's server name", framework.Needs(framework.UploadedCertificates), func(ctx SpecContext) {
-		ca := newAuthority()
-		ca.upload(ctx, env, env.Cloud.Unique("shop"), domain)
-		ca.upload(ctx, env, env.Cloud.Unique("blog"), "blog.example.com")
-		env.Services.Create(ctx, "web", https(map[string]string{"http-certificates": env.Cloud.Unique("shop") + ", " + env.Cloud.Unique("blog")}))
-		awaitHTTPS(ctx, "web", domain, ca.roots())
-		awaitHTTPS(ctx, "web", "blog.example.com", ca.roots())
-	})
+	It("is served with several certificates, chosen by the client's server name", framework.Needs(framework.UploadedCertificates),
+		func(ctx SpecContext) {
+			ca := newAuthority()
+			ca.upload(ctx, env, env.Cloud.Unique("shop"), domain)
+			ca.upload(ctx, env, env.Cloud.Unique("blog"), "blog.example.com")
+			env.Services.Create(ctx, "web",
+				https(map[string]string{"http-certificates": env.Cloud.Unique("shop") + ", " + env.Cloud.Unique("blog")}))
+			awaitHTTPS(ctx, "web", domain, ca.roots())
+			awaitHTTPS(ctx, "web", "blog.example.com", ca.roots())
+		})
 
-	It("waits for a certificate that does not exist yet, and says so", framework.Needs(framework.UploadedCertificates, framework.SettingEvents), func(ctx SpecContext) {
+	It("waits for a certificate that does not exist yet, and says so", framework.Needs(framework.UploadedCertificates,
+		framework.SettingEvents), func(ctx SpecContext) {
 		env.Services.Create(ctx, "web", https(map[string]string{"http-certificates": env.Cloud.Unique("shop")}))
-		env.Services.AwaitEvent(ctx, "web", "InvalidSettings", And(ContainSubstring("http-certificates"), ContainSubstring(`"`+env.Cloud.Unique("shop")+`"`), ContainSubstring("does not exist")))
+		env.Services.AwaitEvent(ctx, "web", "InvalidSettings",
+			And(ContainSubstring("http-certificates"), ContainSubstring(`"`+env.Cloud.Unique("shop")+`"`),
+				ContainSubstring("does not exist")))
 		Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
 		ca := newAuthority()
 		ca.upload(ctx, env, env.Cloud.Unique("shop"), domain)
@@ -183,48 +194,54 @@ var _ = Describe("A Service with HTTP or HTTPS", Label("service", "dataplane"), 
 	})
 
 	// FakeOnly: a real authority would check that these domains point to the load balancer.
-	It("is served with a managed certificate, which is deleted with the Service", Label(framework.FakeOnly), framework.Needs(framework.ManagedCertificates), func(ctx SpecContext) {
-		env.Services.Create(ctx, "web", https(map[string]string{
-			"certificate-type": "managed", "http-managed-certificate-domains": domain + ",www." + domain,
-		}))
-		awaitHTTPS(ctx, "web", "www."+domain, env.Cloud.Roots(ctx))
-		Expect(env.Cloud.Certificates(ctx)).To(HaveExactElements(And(
-			HaveField("Type", hcloud.CertificateTypeManaged), HaveField("DomainNames", ConsistOf(domain, "www."+domain)))))
-		env.CCM.ExpectNoServiceWrites(ctx)
+	It("is served with a managed certificate, which is deleted with the Service", Label(framework.FakeOnly),
+		framework.Needs(framework.ManagedCertificates), func(ctx SpecContext) {
+			env.Services.Create(ctx, "web", https(map[string]string{
+				"certificate-type": "managed", "http-managed-certificate-domains": domain + ",www." + domain,
+			}))
+			awaitHTTPS(ctx, "web", "www."+domain, env.Cloud.Roots(ctx))
+			Expect(env.Cloud.Certificates(ctx)).To(HaveExactElements(And(
+				HaveField("Type", hcloud.CertificateTypeManaged), HaveField("DomainNames", ConsistOf(domain, "www."+domain)))))
+			env.CCM.ExpectNoServiceWrites(ctx)
 
-		By("asking for other domains")
-		env.Services.Update(ctx, "web", annotate(map[string]string{"http-managed-certificate-domains": "new." + domain}))
-		awaitHTTPS(ctx, "web", "new."+domain, env.Cloud.Roots(ctx))
-		Eventually(env.Cloud.Certificates).WithArguments(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).
-			Should(HaveExactElements(HaveField("DomainNames", ConsistOf("new."+domain))), "the replaced certificate is still there")
+			By("asking for other domains")
+			env.Services.Update(ctx, "web", annotate(map[string]string{"http-managed-certificate-domains": "new." + domain}))
+			awaitHTTPS(ctx, "web", "new."+domain, env.Cloud.Roots(ctx))
+			Eventually(env.Cloud.Certificates).WithArguments(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).
+				Should(HaveExactElements(HaveField("DomainNames", ConsistOf("new."+domain))), "the replaced certificate is still there")
 
-		By("deleting the Service")
-		env.Services.Delete(ctx, "web")
-		env.Services.AwaitGone(ctx, "web")
-		Expect(env.Cloud.Certificates(ctx)).To(BeEmpty())
-		Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
-	})
+			By("deleting the Service")
+			env.Services.Delete(ctx, "web")
+			env.Services.AwaitGone(ctx, "web")
+			Expect(env.Cloud.Certificates(ctx)).To(BeEmpty())
+			Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
+		})
 
-	It("loses the managed certificate when it no longer has HTTPS", Label(framework.FakeOnly), framework.Needs(framework.ManagedCertificates), func(ctx SpecContext) {
-		env.Services.Create(ctx, "web", https(map[string]string{"certificate-type": "managed", "http-managed-certificate-domains": domain}))
-		awaitHTTPS(ctx, "web", domain, env.Cloud.Roots(ctx))
-		env.Services.Update(ctx, "web", annotate(map[string]string{"protocol": "tcp"}))
-		env.Traffic.AwaitAnswer(ctx, "web", env.Services.AwaitIngress(ctx, "web"), 443)
-		Eventually(env.Cloud.Certificates).WithArguments(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeEmpty())
-	})
+	It("loses the managed certificate when it no longer has HTTPS", Label(framework.FakeOnly),
+		framework.Needs(framework.ManagedCertificates), func(ctx SpecContext) {
+			env.Services.Create(ctx, "web",
+				https(map[string]string{"certificate-type": "managed", "http-managed-certificate-domains": domain}))
+			awaitHTTPS(ctx, "web", domain, env.Cloud.Roots(ctx))
+			env.Services.Update(ctx, "web", annotate(map[string]string{"protocol": "tcp"}))
+			env.Traffic.AwaitAnswer(ctx, "web", env.Services.AwaitIngress(ctx, "web"), 443)
+			Eventually(env.Cloud.Certificates).WithArguments(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).
+				Should(BeEmpty())
+		})
 
-	It("says why a managed certificate is not issued, and is served when the domains are corrected", framework.Needs(framework.ManagedCertificates, framework.Events), Label("fake-only"), func(ctx SpecContext) {
-		env.Services.Create(ctx, "web", https(map[string]string{
-			"certificate-type": "managed", "http-managed-certificate-domains": "www.caa-record-does-not-allow-ca.invalid",
-		}))
-		event := env.Services.AwaitEvent(ctx, "web", "ManagedCertificate", And(ContainSubstring("was not issued"), ContainSubstring("caa_record_does_not_allow_ca")))
-		Expect(event.Type).To(Equal(corev1.EventTypeWarning))
-		Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
-		env.Services.Update(ctx, "web", annotate(map[string]string{"http-managed-certificate-domains": domain}))
-		awaitHTTPS(ctx, "web", domain, env.Cloud.Roots(ctx))
-		Eventually(env.Cloud.Certificates).WithArguments(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).
-			Should(HaveExactElements(HaveField("DomainNames", ConsistOf(domain))), "the failed certificate is still there")
-	})
+	It("says why a managed certificate is not issued, and is served when the domains are corrected",
+		framework.Needs(framework.ManagedCertificates, framework.Events), Label("fake-only"), func(ctx SpecContext) {
+			env.Services.Create(ctx, "web", https(map[string]string{
+				"certificate-type": "managed", "http-managed-certificate-domains": "www.caa-record-does-not-allow-ca.invalid",
+			}))
+			event := env.Services.AwaitEvent(ctx, "web", "ManagedCertificate",
+				And(ContainSubstring("was not issued"), ContainSubstring("caa_record_does_not_allow_ca")))
+			Expect(event.Type).To(Equal(corev1.EventTypeWarning))
+			Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
+			env.Services.Update(ctx, "web", annotate(map[string]string{"http-managed-certificate-domains": domain}))
+			awaitHTTPS(ctx, "web", domain, env.Cloud.Roots(ctx))
+			Eventually(env.Cloud.Certificates).WithArguments(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).
+				Should(HaveExactElements(HaveField("DomainNames", ConsistOf(domain))), "the failed certificate is still there")
+		})
 
 	It("keeps a client on its node with sticky sessions", framework.Needs(framework.HTTP), func(ctx SpecContext) {
 		env.Services.Create(ctx, "web", func(s *corev1.Service) {
@@ -264,21 +281,22 @@ var _ = Describe("A Service with HTTP or HTTPS", Label("service", "dataplane"), 
 		}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
 	})
 
-	It("changes from TCP with the same address, and shows pods the client in a header", framework.Needs(framework.HTTP), func(ctx SpecContext) {
-		env.Services.Create(ctx, "web")
-		address := env.Traffic.AwaitServed(ctx, "web")
-		answer, err := env.Traffic.Get(ctx, address, framework.Port)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(answer.Headers).NotTo(HaveKey("X-Forwarded-For"))
-		env.Services.Update(ctx, "web", annotate(map[string]string{"protocol": "http", "http-timeout-idle": "90s"}))
-		from := netip.MustParseAddr(env.Traffic.OutsideAddress())
-		client := env.Traffic.Client(framework.ClientOptions{From: from})
-		Eventually(func(g Gomega) {
-			answer, err := env.Traffic.GetURL(ctx, client, framework.URL("http", address, framework.Port))
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(answer.Headers.Get("X-Forwarded-For")).To(Equal(from.String()))
-		}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
-		Expect(framework.ServiceOn(env.LoadBalancers.Of(ctx, "web"), framework.Port).HTTP.TimeoutIdle).To(Equal(90 * time.Second))
-		Expect(env.Services.AwaitIngress(ctx, "web")).To(Equal(address))
-	})
+	It("changes from TCP with the same address, and shows pods the client in a header", framework.Needs(framework.HTTP),
+		func(ctx SpecContext) {
+			env.Services.Create(ctx, "web")
+			address := env.Traffic.AwaitServed(ctx, "web")
+			answer, err := env.Traffic.Get(ctx, address, framework.Port)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(answer.Headers).NotTo(HaveKey("X-Forwarded-For"))
+			env.Services.Update(ctx, "web", annotate(map[string]string{"protocol": "http", "http-timeout-idle": "90s"}))
+			from := netip.MustParseAddr(env.Traffic.OutsideAddress())
+			client := env.Traffic.Client(framework.ClientOptions{From: from})
+			Eventually(func(g Gomega) {
+				answer, err := env.Traffic.GetURL(ctx, client, framework.URL("http", address, framework.Port))
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(answer.Headers.Get("X-Forwarded-For")).To(Equal(from.String()))
+			}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
+			Expect(framework.ServiceOn(env.LoadBalancers.Of(ctx, "web"), framework.Port).HTTP.TimeoutIdle).To(Equal(90 * time.Second))
+			Expect(env.Services.AwaitIngress(ctx, "web")).To(Equal(address))
+		})
 })

@@ -26,150 +26,162 @@ var _ = Describe("A Service in a private network", Label("service", "dataplane")
 		env = framework.NewEnv(ctx, suite, framework.Options{})
 	})
 
-	It("is served by nodes without public addresses, without an annotation", framework.Needs(framework.PrivateNodes), Label(framework.OwnCloud), func(ctx SpecContext) {
-		for _, name := range []string{"node-1", "node-2"} {
-			env.Servers.Create(ctx, name, publicNet(false, false))
-			env.Nodes.AwaitInitialized(ctx, name)
-		}
-		env.Services.Create(ctx, "web")
-		address := env.Traffic.AwaitServed(ctx, "web")
-		lb := env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
-		Expect(lb.Targets).To(HaveEach(HaveField("UsePrivateIP", BeTrue())))
-		Expect(address).To(Equal(lb.PublicNet.IPv4.IP.String()))
-		env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, "node-1", "node-2")
+	It("is served by nodes without public addresses, without an annotation", framework.Needs(framework.PrivateNodes),
+		Label(framework.OwnCloud), func(ctx SpecContext) {
+			for _, name := range []string{"node-1", "node-2"} {
+				env.Servers.Create(ctx, name, publicNet(false, false))
+				env.Nodes.AwaitInitialized(ctx, name)
+			}
+			env.Services.Create(ctx, "web")
+			address := env.Traffic.AwaitServed(ctx, "web")
+			lb := env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
+			Expect(lb.Targets).To(HaveEach(HaveField("UsePrivateIP", BeTrue())))
+			Expect(address).To(Equal(lb.PublicNet.IPv4.IP.String()))
+			env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, "node-1", "node-2")
 
-		By("adding a node with public addresses, which does not change the others")
-		env.Nodes.Create(ctx, "node-3")
-		lb = env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2", "node-3"))
-		Expect(lb.Targets).To(ContainElements(HaveField("UsePrivateIP", BeTrue()), HaveField("UsePrivateIP", BeTrue()), HaveField("UsePrivateIP", BeFalse())))
-		env.CCM.ExpectNoServiceWrites(ctx)
-	})
-
-	It("can be private only: no public address, private targets, and answers inside the network", framework.Needs(framework.PrivateNetwork), Label(framework.OwnCloud), func(ctx SpecContext) {
-		env.Nodes.Create(ctx, "node-1", "node-2")
-		env.Services.Create(ctx, "web", annotate(map[string]string{"disable-public-network": "true"}))
-		lb := env.LoadBalancers.Of(ctx, "web")
-		Expect(lb.PublicNet.Enabled).To(BeFalse())
-		Expect(lb.PrivateNet).To(HaveLen(1))
-		private := lb.PrivateNet[0].IP.String()
-		vip := corev1.LoadBalancerIPModeVIP
-		Expect(env.Services.Get(ctx, "web").Status.LoadBalancer.Ingress).To(Equal([]corev1.LoadBalancerIngress{{IP: private, IPMode: &vip}}))
-		lb = env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
-		Expect(lb.Targets).To(HaveEach(HaveField("UsePrivateIP", BeTrue())))
-		env.Traffic.AwaitAnsweringNodes(ctx, private, framework.Port, "node-1", "node-2")
-		public := lb.PublicNet.IPv4.IP.String()
-		Expect(env.Traffic.Closed(ctx, public, framework.Port)).To(BeTrue())
-
-		By("opening it to the public")
-		env.Services.Update(ctx, "web", annotate(map[string]string{"disable-public-network": ""}))
-		env.Traffic.AwaitAnswer(ctx, "web", public, framework.Port)
-		env.Services.Await(ctx, "web", func(g Gomega, s *corev1.Service) {
-			g.Expect(s.Status.LoadBalancer.Ingress).To(ContainElements(HaveField("IP", public), HaveField("IP", private)))
-		})
-		env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
-			g.Expect(lb.Targets).To(HaveEach(HaveField("UsePrivateIP", BeFalse())))
+			By("adding a node with public addresses, which does not change the others")
+			env.Nodes.Create(ctx, "node-3")
+			lb = env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2", "node-3"))
+			Expect(lb.Targets).To(ContainElements(HaveField("UsePrivateIP", BeTrue()), HaveField("UsePrivateIP", BeTrue()),
+				HaveField("UsePrivateIP", BeFalse())))
+			env.CCM.ExpectNoServiceWrites(ctx)
 		})
 
-		By("closing it again")
-		env.Services.Update(ctx, "web", annotate(map[string]string{"disable-public-network": "true"}))
-		env.Services.Await(ctx, "web", func(g Gomega, s *corev1.Service) {
-			g.Expect(s.Status.LoadBalancer.Ingress).To(HaveExactElements(HaveField("IP", private)))
+	It("can be private only: no public address, private targets, and answers inside the network", framework.Needs(framework.PrivateNetwork),
+		Label(framework.OwnCloud), func(ctx SpecContext) {
+			env.Nodes.Create(ctx, "node-1", "node-2")
+			env.Services.Create(ctx, "web", annotate(map[string]string{"disable-public-network": "true"}))
+			lb := env.LoadBalancers.Of(ctx, "web")
+			Expect(lb.PublicNet.Enabled).To(BeFalse())
+			Expect(lb.PrivateNet).To(HaveLen(1))
+			private := lb.PrivateNet[0].IP.String()
+			vip := corev1.LoadBalancerIPModeVIP
+			Expect(env.Services.Get(ctx,
+				"web").Status.LoadBalancer.Ingress).To(Equal([]corev1.LoadBalancerIngress{{IP: private, IPMode: &vip}}))
+			lb = env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
+			Expect(lb.Targets).To(HaveEach(HaveField("UsePrivateIP", BeTrue())))
+			env.Traffic.AwaitAnsweringNodes(ctx, private, framework.Port, "node-1", "node-2")
+			public := lb.PublicNet.IPv4.IP.String()
+			Expect(env.Traffic.Closed(ctx, public, framework.Port)).To(BeTrue())
+
+			By("opening it to the public")
+			env.Services.Update(ctx, "web", annotate(map[string]string{"disable-public-network": ""}))
+			env.Traffic.AwaitAnswer(ctx, "web", public, framework.Port)
+			env.Services.Await(ctx, "web", func(g Gomega, s *corev1.Service) {
+				g.Expect(s.Status.LoadBalancer.Ingress).To(ContainElements(HaveField("IP", public), HaveField("IP", private)))
+			})
+			env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
+				g.Expect(lb.Targets).To(HaveEach(HaveField("UsePrivateIP", BeFalse())))
+			})
+
+			By("closing it again")
+			env.Services.Update(ctx, "web", annotate(map[string]string{"disable-public-network": "true"}))
+			env.Services.Await(ctx, "web", func(g Gomega, s *corev1.Service) {
+				g.Expect(s.Status.LoadBalancer.Ingress).To(HaveExactElements(HaveField("IP", private)))
+			})
+			Expect(env.Traffic.Closed(ctx, public, framework.Port)).To(BeTrue())
+			env.Traffic.AwaitAnsweringNodes(ctx, private, framework.Port, "node-1", "node-2")
 		})
-		Expect(env.Traffic.Closed(ctx, public, framework.Port)).To(BeTrue())
-		env.Traffic.AwaitAnsweringNodes(ctx, private, framework.Port, "node-1", "node-2")
-	})
 
-	It("reaches all nodes through their private addresses with the annotation, those without a public one included", framework.Needs(framework.PrivateNetwork), Label(framework.OwnCloud), func(ctx SpecContext) {
-		env.Servers.Create(ctx, "inside", publicNet(false, false))
-		env.Nodes.AwaitInitialized(ctx, "inside")
-		env.Nodes.Create(ctx, "outside")
-		env.Services.Create(ctx, "web")
-		address := env.Traffic.AwaitServed(ctx, "web")
+	It("reaches all nodes through their private addresses with the annotation, those without a public one included",
+		framework.Needs(framework.PrivateNetwork), Label(framework.OwnCloud), func(ctx SpecContext) {
+			env.Servers.Create(ctx, "inside", publicNet(false, false))
+			env.Nodes.AwaitInitialized(ctx, "inside")
+			env.Nodes.Create(ctx, "outside")
+			env.Services.Create(ctx, "web")
+			address := env.Traffic.AwaitServed(ctx, "web")
 
-		env.Services.Update(ctx, "web", annotate(map[string]string{"use-private-ip": "true"}))
-		env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
-			g.Expect(lb.Targets).To(And(HaveLen(2), HaveEach(HaveField("UsePrivateIP", BeTrue()))))
+			env.Services.Update(ctx, "web", annotate(map[string]string{"use-private-ip": "true"}))
+			env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
+				g.Expect(lb.Targets).To(And(HaveLen(2), HaveEach(HaveField("UsePrivateIP", BeTrue()))))
+			})
+			env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("inside", "outside"))
+			env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, "inside", "outside")
 		})
-		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("inside", "outside"))
-		env.Traffic.AwaitAnsweringNodes(ctx, address, framework.Port, "inside", "outside")
-	})
 
-	It("changes to private targets one by one, without a request that fails", framework.Needs(framework.PrivateNetwork), Label(framework.OwnCloud), func(ctx SpecContext) {
-		env.Nodes.Create(ctx, "node-1", "node-2")
-		env.Services.Create(ctx, "web")
-		address := env.Traffic.AwaitServed(ctx, "web")
-		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
-		stream := env.Traffic.Stream(ctx, address, framework.Port)
-		env.Services.Update(ctx, "web", annotate(map[string]string{"use-private-ip": "true"}))
-		env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
-			g.Expect(lb.Targets).To(HaveEach(HaveField("UsePrivateIP", BeTrue())))
+	It("changes to private targets one by one, without a request that fails", framework.Needs(framework.PrivateNetwork),
+		Label(framework.OwnCloud), func(ctx SpecContext) {
+			env.Nodes.Create(ctx, "node-1", "node-2")
+			env.Services.Create(ctx, "web")
+			address := env.Traffic.AwaitServed(ctx, "web")
+			env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
+			stream := env.Traffic.Stream(ctx, address, framework.Port)
+			env.Services.Update(ctx, "web", annotate(map[string]string{"use-private-ip": "true"}))
+			env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
+				g.Expect(lb.Targets).To(HaveEach(HaveField("UsePrivateIP", BeTrue())))
+			})
+			env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
+			stream.ExpectUndisturbed()
 		})
-		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy("node-1", "node-2"))
-		stream.ExpectUndisturbed()
-	})
 
-	It("gives the load balancer the private address that was asked for", framework.Needs(framework.PrivateAddress), Label(framework.OwnCloud), func(ctx SpecContext) {
-		env.Services.Create(ctx, "web", annotate(map[string]string{"private-ipv4": "10.0.0.77"}))
-		Expect(privateAddresses(env.LoadBalancers.Of(ctx, "web"))).To(ConsistOf("10.0.0.77"))
-		env.Services.Update(ctx, "web", annotate(map[string]string{"private-ipv4": "10.0.0.78"}))
-		env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
-			g.Expect(privateAddresses(lb)).To(ConsistOf("10.0.0.78"))
+	It("gives the load balancer the private address that was asked for", framework.Needs(framework.PrivateAddress),
+		Label(framework.OwnCloud), func(ctx SpecContext) {
+			env.Services.Create(ctx, "web", annotate(map[string]string{"private-ipv4": "10.0.0.77"}))
+			Expect(privateAddresses(env.LoadBalancers.Of(ctx, "web"))).To(ConsistOf("10.0.0.77"))
+			env.Services.Update(ctx, "web", annotate(map[string]string{"private-ipv4": "10.0.0.78"}))
+			env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
+				g.Expect(privateAddresses(lb)).To(ConsistOf("10.0.0.78"))
+			})
+			env.Services.Await(ctx, "web", func(g Gomega, s *corev1.Service) {
+				g.Expect(s.Status.LoadBalancer.Ingress).To(ContainElement(HaveField("IP", "10.0.0.78")))
+			})
+			env.CCM.ExpectNoServiceWrites(ctx)
 		})
-		env.Services.Await(ctx, "web", func(g Gomega, s *corev1.Service) {
-			g.Expect(s.Status.LoadBalancer.Ingress).To(ContainElement(HaveField("IP", "10.0.0.78")))
+
+	It("takes the load balancer's private address from the subnet that was asked for", framework.Needs(framework.PrivateAddress),
+		Label(framework.OwnCloud), func(ctx SpecContext) {
+			env.Cloud.Do(ctx)(env.Cloud.Client.Network.AddSubnet(ctx, env.Cloud.Network,
+				hcloud.NetworkAddSubnetOpts{Subnet: hcloud.NetworkSubnet{
+					Type: hcloud.NetworkSubnetTypeCloud, IPRange: framework.IPNet("10.0.9.0/24"), NetworkZone: framework.NetworkZone}}))
+			env.Services.Create(ctx, "web", annotate(map[string]string{"private-subnet-ip-range": "10.0.9.0/24"}))
+			lb := env.LoadBalancers.Of(ctx, "web")
+			Expect(lb.PrivateNet).To(HaveLen(1))
+			Expect(framework.IPNet("10.0.9.0/24").Contains(lb.PrivateNet[0].IP)).To(BeTrue(), "%s", lb.PrivateNet[0].IP)
 		})
-		env.CCM.ExpectNoServiceWrites(ctx)
-	})
 
-	It("takes the load balancer's private address from the subnet that was asked for", framework.Needs(framework.PrivateAddress), Label(framework.OwnCloud), func(ctx SpecContext) {
-		env.Cloud.Do(ctx)(env.Cloud.Client.Network.AddSubnet(ctx, env.Cloud.Network, hcloud.NetworkAddSubnetOpts{Subnet: hcloud.NetworkSubnet{
-			Type: hcloud.NetworkSubnetTypeCloud, IPRange: framework.IPNet("10.0.9.0/24"), NetworkZone: framework.NetworkZone}}))
-		env.Services.Create(ctx, "web", annotate(map[string]string{"private-subnet-ip-range": "10.0.9.0/24"}))
-		lb := env.LoadBalancers.Of(ctx, "web")
-		Expect(lb.PrivateNet).To(HaveLen(1))
-		Expect(framework.IPNet("10.0.9.0/24").Contains(lb.PrivateNet[0].IP)).To(BeTrue(), "%s", lb.PrivateNet[0].IP)
-	})
+	It("shows pods the client's address with the PROXY protocol, and sets the IP mode Proxy", framework.Needs(framework.ProxyProtocol),
+		func(ctx SpecContext) {
+			env.Nodes.Workers(ctx, 1)
+			env.Pods.SetProxyProtocol("web", true)
+			env.Services.Create(ctx, "web", annotate(map[string]string{"uses-proxyprotocol": "true"}))
+			address := env.Traffic.AwaitServed(ctx, "web")
+			ipMode := func() corev1.LoadBalancerIPMode {
+				return *env.Services.Get(ctx, "web").Status.LoadBalancer.Ingress[0].IPMode
+			}
+			Expect(ipMode()).To(Equal(corev1.LoadBalancerIPModeProxy))
 
-	It("shows pods the client's address with the PROXY protocol, and sets the IP mode Proxy", framework.Needs(framework.ProxyProtocol), func(ctx SpecContext) {
-		env.Nodes.Workers(ctx, 1)
-		env.Pods.SetProxyProtocol("web", true)
-		env.Services.Create(ctx, "web", annotate(map[string]string{"uses-proxyprotocol": "true"}))
-		address := env.Traffic.AwaitServed(ctx, "web")
-		ipMode := func() corev1.LoadBalancerIPMode {
-			return *env.Services.Get(ctx, "web").Status.LoadBalancer.Ingress[0].IPMode
-		}
-		Expect(ipMode()).To(Equal(corev1.LoadBalancerIPModeProxy))
-
-		from := netip.MustParseAddr(env.Traffic.OutsideAddress())
-		client := env.Traffic.Client(framework.ClientOptions{From: from})
-		url := framework.URL("http", address, framework.Port)
-		answer, err := env.Traffic.GetURL(ctx, client, url)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(answer.ProxyProtocol).To(Equal(1))
-		Expect(netip.MustParseAddrPort(answer.Client).Addr()).To(Equal(from))
-		Expect(netip.MustParseAddrPort(answer.Peer).Addr()).NotTo(Equal(from), "the connection itself is the load balancer's")
-
-		By("switching it off")
-		env.Pods.SetProxyProtocol("web", false)
-		env.Services.Update(ctx, "web", annotate(map[string]string{"uses-proxyprotocol": ""}))
-		Eventually(func(g Gomega) {
+			from := netip.MustParseAddr(env.Traffic.OutsideAddress())
+			client := env.Traffic.Client(framework.ClientOptions{From: from})
+			url := framework.URL("http", address, framework.Port)
 			answer, err := env.Traffic.GetURL(ctx, client, url)
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(answer.ProxyProtocol).To(BeZero())
-			g.Expect(ipMode()).To(Equal(corev1.LoadBalancerIPModeVIP))
-		}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
-	})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(answer.ProxyProtocol).To(Equal(1))
+			Expect(netip.MustParseAddrPort(answer.Client).Addr()).To(Equal(from))
+			Expect(netip.MustParseAddrPort(answer.Peer).Addr()).NotTo(Equal(from), "the connection itself is the load balancer's")
 
-	It("has no private settings without HCLOUD_NETWORK, and says so when they are asked for", framework.Needs(framework.SettingEvents), Label(framework.OwnCloud), func(ctx SpecContext) {
-		Expect(env.CCM.Stop(ctx)).To(Succeed())
-		env.CCM.Start(ctx, framework.CCMOptions{
-			Env:  map[string]string{"HCLOUD_NETWORK": ""},
-			Args: []string{"--configure-cloud-routes=false", "--allocate-node-cidrs=false"},
+			By("switching it off")
+			env.Pods.SetProxyProtocol("web", false)
+			env.Services.Update(ctx, "web", annotate(map[string]string{"uses-proxyprotocol": ""}))
+			Eventually(func(g Gomega) {
+				answer, err := env.Traffic.GetURL(ctx, client, url)
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(answer.ProxyProtocol).To(BeZero())
+				g.Expect(ipMode()).To(Equal(corev1.LoadBalancerIPModeVIP))
+			}).WithContext(ctx).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(Succeed())
 		})
-		env.Services.Create(ctx, "web", annotate(map[string]string{"use-private-ip": "true"}))
-		env.Services.AwaitEvent(ctx, "web", "InvalidSettings", And(ContainSubstring("use-private-ip"), ContainSubstring("HCLOUD_NETWORK")))
-		Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
-		env.Services.Update(ctx, "web", annotate(map[string]string{"use-private-ip": ""}))
-		Expect(env.LoadBalancers.Of(ctx, "web").PrivateNet).To(BeEmpty())
-	})
+
+	It("has no private settings without HCLOUD_NETWORK, and says so when they are asked for", framework.Needs(framework.SettingEvents),
+		Label(framework.OwnCloud), func(ctx SpecContext) {
+			Expect(env.CCM.Stop(ctx)).To(Succeed())
+			env.CCM.Start(ctx, framework.CCMOptions{
+				Env:  map[string]string{"HCLOUD_NETWORK": ""},
+				Args: []string{"--configure-cloud-routes=false", "--allocate-node-cidrs=false"},
+			})
+			env.Services.Create(ctx, "web", annotate(map[string]string{"use-private-ip": "true"}))
+			env.Services.AwaitEvent(ctx, "web", "InvalidSettings",
+				And(ContainSubstring("use-private-ip"), ContainSubstring("HCLOUD_NETWORK")))
+			Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
+			env.Services.Update(ctx, "web", annotate(map[string]string{"use-private-ip": ""}))
+			Expect(env.LoadBalancers.Of(ctx, "web").PrivateNet).To(BeEmpty())
+		})
 })

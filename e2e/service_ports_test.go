@@ -64,7 +64,8 @@ var _ = Describe("A port of a Service", Label("service", "dataplane"), func() {
 
 	It("can be removed while the others serve", func(ctx SpecContext) {
 		env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Spec.Ports = s.Spec.Ports[:1] })
-		Eventually(env.Traffic.Closed).WithArguments(ctx, address, 8081).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeTrue())
+		Eventually(env.Traffic.Closed).WithArguments(ctx, address,
+			8081).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeTrue())
 		undisturbed(ctx)
 		env.CCM.ExpectNoServiceWrites(ctx)
 		Expect(framework.ListenPorts(env.LoadBalancers.Of(ctx, "web"))).To(ConsistOf(framework.Port))
@@ -74,7 +75,8 @@ var _ = Describe("A port of a Service", Label("service", "dataplane"), func() {
 		since, lb := env.Cloud.Journal.Last(), env.LoadBalancers.Of(ctx, "web")
 		env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Spec.Ports[1].Port = 9090 })
 		Expect(env.Traffic.AwaitAnswer(ctx, "web", address, 9090).PortName).To(Equal("p8081"))
-		Eventually(env.Traffic.Closed).WithArguments(ctx, address, 8081).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeTrue())
+		Eventually(env.Traffic.Closed).WithArguments(ctx, address,
+			8081).WithTimeout(framework.Timeout).WithPolling(framework.Polling).Should(BeTrue())
 		undisturbed(ctx)
 		Expect(framework.ListenPorts(env.LoadBalancers.Of(ctx, "web"))).To(ConsistOf(framework.Port, 9090))
 		if !env.Cloud.Simulated() {
@@ -85,7 +87,8 @@ var _ = Describe("A port of a Service", Label("service", "dataplane"), func() {
 			Client: suite.CCM.UserAgent, Writes: true, Route: "/load_balancers/{id}/actions/*", ResourceID: lb.ID, Since: since}) {
 			changes = append(changes, e.Operation)
 		}
-		Expect(changes).To(Equal([]string{"add_load_balancer_service", "delete_load_balancer_service"}), "the new port must be added before the old one is deleted")
+		Expect(changes).To(Equal([]string{"add_load_balancer_service", "delete_load_balancer_service"}),
+			"the new port must be added before the old one is deleted")
 	})
 
 	It("follows its NodePort", func(ctx SpecContext) {
@@ -121,20 +124,21 @@ var _ = Describe("A port of a Service", Label("service", "dataplane"), func() {
 		env.LoadBalancers.AwaitTargets(ctx, "web", framework.Healthy(names...))
 	})
 
-	It("can be replaced together with all others, although old and new ones do not fit at the same time", framework.Needs(framework.SmoothPorts), func(ctx SpecContext) {
-		stream.Stop()
-		// An lb11 has five services: the old ones must be deleted before all new ones fit.
-		var ports []corev1.ServicePort
-		for n := range int32(5) {
-			ports = append(ports, port(8090+n))
-		}
-		env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Spec.Ports = ports })
-		env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
-			g.Expect(framework.ListenPorts(lb)).To(ConsistOf(8090, 8091, 8092, 8093, 8094))
+	It("can be replaced together with all others, although old and new ones do not fit at the same time",
+		framework.Needs(framework.SmoothPorts), func(ctx SpecContext) {
+			stream.Stop()
+			// An lb11 has five services: the old ones must be deleted before all new ones fit.
+			var ports []corev1.ServicePort
+			for n := range int32(5) {
+				ports = append(ports, port(8090+n))
+			}
+			env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Spec.Ports = ports })
+			env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
+				g.Expect(framework.ListenPorts(lb)).To(ConsistOf(8090, 8091, 8092, 8093, 8094))
+			})
+			for n := range 5 {
+				env.Traffic.AwaitAnswer(ctx, "web", address, 8090+n)
+			}
+			Expect(env.LoadBalancers.List(ctx)).To(HaveLen(1))
 		})
-		for n := range 5 {
-			env.Traffic.AwaitAnswer(ctx, "web", address, 8090+n)
-		}
-		Expect(env.LoadBalancers.List(ctx)).To(HaveLen(1))
-	})
 })

@@ -27,108 +27,113 @@ func annotate(values map[string]string) func(*corev1.Service) {
 }
 
 var _ = Describe("A setting of a Service", Label("service"), func() {
-	It("is named in a condition of the Service while it is wrong, and in an event if the cloud cannot do it", framework.Needs(framework.Conditions), func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{})
-		awaitReady := func(status metav1.ConditionStatus, message string) {
-			GinkgoHelper()
-			env.Services.Await(ctx, "web", func(g Gomega, s *corev1.Service) {
-				g.Expect(s.Status.Conditions).To(ContainElement(And(HaveField("Type", framework.Annotation+"Ready"),
-					HaveField("Status", status), HaveField("Message", ContainSubstring(message)))))
+	It("is named in a condition of the Service while it is wrong, and in an event if the cloud cannot do it",
+		framework.Needs(framework.Conditions), func(ctx SpecContext) {
+			env := framework.NewEnv(ctx, suite, framework.Options{})
+			awaitReady := func(status metav1.ConditionStatus, message string) {
+				GinkgoHelper()
+				env.Services.Await(ctx, "web", func(g Gomega, s *corev1.Service) {
+					g.Expect(s.Status.Conditions).To(ContainElement(And(HaveField("Type", framework.Annotation+"Ready"),
+						HaveField("Status", status), HaveField("Message", ContainSubstring(message)))))
+				})
+			}
+			env.Services.Create(ctx, "web", annotate(map[string]string{"algorithm-type": "fastest"}), func(s *corev1.Service) {
+				s.Spec.SessionAffinity, s.Spec.LoadBalancerIP = corev1.ServiceAffinityClientIP, "192.0.2.1"
+				s.Spec.LoadBalancerSourceRanges = []string{"192.0.2.0/24"}
+				s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: "dns", Port: 53, Protocol: corev1.ProtocolUDP})
 			})
-		}
-		env.Services.Create(ctx, "web", annotate(map[string]string{"algorithm-type": "fastest"}), func(s *corev1.Service) {
-			s.Spec.SessionAffinity, s.Spec.LoadBalancerIP = corev1.ServiceAffinityClientIP, "192.0.2.1"
-			s.Spec.LoadBalancerSourceRanges = []string{"192.0.2.0/24"}
-			s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: "dns", Port: 53, Protocol: corev1.ProtocolUDP})
+			awaitReady(metav1.ConditionFalse, "must be round_robin or least_connections")
+			env.Services.Update(ctx, "web", annotate(map[string]string{"algorithm-type": ""}))
+			env.Services.AwaitIngress(ctx, "web")
+			awaitReady(metav1.ConditionTrue, "")
+			for _, field := range []string{"sessionAffinity", "loadBalancerIP", "loadBalancerSourceRanges"} {
+				env.Services.AwaitEvent(ctx, "web", "IgnoredSetting", ContainSubstring(field))
+			}
+			env.Services.AwaitEvent(ctx, "web", "PortsSkipped", ContainSubstring("53/UDP"))
 		})
-		awaitReady(metav1.ConditionFalse, "must be round_robin or least_connections")
-		env.Services.Update(ctx, "web", annotate(map[string]string{"algorithm-type": ""}))
-		env.Services.AwaitIngress(ctx, "web")
-		awaitReady(metav1.ConditionTrue, "")
-		for _, field := range []string{"sessionAffinity", "loadBalancerIP", "loadBalancerSourceRanges"} {
-			env.Services.AwaitEvent(ctx, "web", "IgnoredSetting", ContainSubstring(field))
-		}
-		env.Services.AwaitEvent(ctx, "web", "PortsSkipped", ContainSubstring("53/UDP"))
-	})
 
-	It("takes effect without disturbing traffic: type, algorithm, name and reverse DNS", framework.Needs(framework.ReverseDNS), Label("dataplane", framework.FakeOnly), func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{})
-		env.Nodes.Workers(ctx, 1)
-		env.Services.Create(ctx, "web")
-		address := env.Traffic.AwaitServed(ctx, "web")
-		before := env.LoadBalancers.Of(ctx, "web")
-		Expect(before.LoadBalancerType.Name).To(Equal("lb11"))
-		Expect(before.Algorithm.Type).To(Equal(hcloud.LoadBalancerAlgorithmTypeRoundRobin))
-		conn := env.Traffic.Connect(ctx, address, framework.Port)
-		stream := env.Traffic.Stream(ctx, address, framework.Port)
+	It("takes effect without disturbing traffic: type, algorithm, name and reverse DNS", framework.Needs(framework.ReverseDNS),
+		Label("dataplane", framework.FakeOnly), func(ctx SpecContext) {
+			env := framework.NewEnv(ctx, suite, framework.Options{})
+			env.Nodes.Workers(ctx, 1)
+			env.Services.Create(ctx, "web")
+			address := env.Traffic.AwaitServed(ctx, "web")
+			before := env.LoadBalancers.Of(ctx, "web")
+			Expect(before.LoadBalancerType.Name).To(Equal("lb11"))
+			Expect(before.Algorithm.Type).To(Equal(hcloud.LoadBalancerAlgorithmTypeRoundRobin))
+			conn := env.Traffic.Connect(ctx, address, framework.Port)
+			stream := env.Traffic.Stream(ctx, address, framework.Port)
 
-		env.Services.Update(ctx, "web", annotate(map[string]string{
-			"type": "lb21", "algorithm-type": "least_connections", "name": env.Cloud.Unique("front"), "ipv4-rdns": "front.example.com",
-		}))
-		env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
-			g.Expect(lb.ID).To(Equal(before.ID))
-			g.Expect(lb.LoadBalancerType.Name).To(Equal("lb21"))
-			g.Expect(lb.Algorithm.Type).To(Equal(hcloud.LoadBalancerAlgorithmTypeLeastConnections))
-			g.Expect(lb.Name).To(Equal(env.Cloud.Unique("front")))
-			g.Expect(lb.PublicNet.IPv4.DNSPtr).To(Equal("front.example.com"))
-		})
-		_, err := conn.Ask(ctx)
-		Expect(err).NotTo(HaveOccurred())
-		stream.ExpectUndisturbed()
-		env.CCM.ExpectNoServiceWrites(ctx)
-	})
-
-	It("reaches the load balancer and returns to its default: health checks", framework.Needs(framework.HealthChecks), Label(framework.OwnCloud), func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{CCM: map[string]string{
-			// The defaults of the API instead of the suite's.
-			"HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL": "",
-			"HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT":  "",
-			"HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES":  "",
-		}})
-		set := map[string]string{
-			"health-check-protocol": "https", "health-check-port": "31999", "health-check-interval": "7s",
-			"health-check-timeout": "4s", "health-check-retries": "5", "health-check-http-domain": "health.example.com",
-			"health-check-http-path": "/ready?deep=1", "http-status-codes": "200,3??",
-		}
-		service := env.Services.Create(ctx, "web", annotate(set))
-		Expect(framework.ServiceOn(env.LoadBalancers.Of(ctx, "web"), framework.Port).HealthCheck).To(Equal(hcloud.LoadBalancerServiceHealthCheck{
-			Protocol: hcloud.LoadBalancerServiceProtocolHTTP, Port: 31999,
-			Interval: 7 * time.Second, Timeout: 4 * time.Second, Retries: 5,
-			HTTP: &hcloud.LoadBalancerServiceHealthCheckHTTP{
-				Domain: "health.example.com", Path: "/ready?deep=1", StatusCodes: []string{"200", "3??"}, TLS: true,
-			},
-		}))
-
-		for name := range set {
-			set[name] = ""
-		}
-		env.Services.Update(ctx, "web", annotate(set))
-		env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
-			check := framework.ServiceOn(lb, framework.Port).HealthCheck
-			g.Expect(check.HTTP).To(Or(BeNil(), HaveField("TLS", BeFalse())))
-			check.HTTP = nil
-			g.Expect(check).To(Equal(hcloud.LoadBalancerServiceHealthCheck{
-				Protocol: hcloud.LoadBalancerServiceProtocolTCP, Port: int(service.Spec.Ports[0].NodePort),
-				Interval: 15 * time.Second, Timeout: 10 * time.Second, Retries: 3,
+			env.Services.Update(ctx, "web", annotate(map[string]string{
+				"type": "lb21", "algorithm-type": "least_connections", "name": env.Cloud.Unique("front"), "ipv4-rdns": "front.example.com",
 			}))
+			env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
+				g.Expect(lb.ID).To(Equal(before.ID))
+				g.Expect(lb.LoadBalancerType.Name).To(Equal("lb21"))
+				g.Expect(lb.Algorithm.Type).To(Equal(hcloud.LoadBalancerAlgorithmTypeLeastConnections))
+				g.Expect(lb.Name).To(Equal(env.Cloud.Unique("front")))
+				g.Expect(lb.PublicNet.IPv4.DNSPtr).To(Equal("front.example.com"))
+			})
+			_, err := conn.Ask(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			stream.ExpectUndisturbed()
+			env.CCM.ExpectNoServiceWrites(ctx)
 		})
-		env.CCM.ExpectNoServiceWrites(ctx)
-	})
 
-	It("cannot change later, and the Service says so: the location", framework.Needs(framework.Events, framework.SettingEvents), Label(framework.OwnCloud), func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{CCM: map[string]string{"HCLOUD_LOAD_BALANCERS_LOCATION": ""}})
-		env.Services.Create(ctx, "web")
-		env.Services.AwaitEvent(ctx, "web", "InvalidSettings", And(
-			ContainSubstring("location"), ContainSubstring("is missing"), ContainSubstring("network-zone")))
-		Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
+	It("reaches the load balancer and returns to its default: health checks", framework.Needs(framework.HealthChecks),
+		Label(framework.OwnCloud), func(ctx SpecContext) {
+			env := framework.NewEnv(ctx, suite, framework.Options{CCM: map[string]string{
+				// The defaults of the API instead of the suite's.
+				"HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL": "",
+				"HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT":  "",
+				"HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES":  "",
+			}})
+			set := map[string]string{
+				"health-check-protocol": "https", "health-check-port": "31999", "health-check-interval": "7s",
+				"health-check-timeout": "4s", "health-check-retries": "5", "health-check-http-domain": "health.example.com",
+				"health-check-http-path": "/ready?deep=1", "http-status-codes": "200,3??",
+			}
+			service := env.Services.Create(ctx, "web", annotate(set))
+			Expect(framework.ServiceOn(env.LoadBalancers.Of(ctx, "web"),
+				framework.Port).HealthCheck).To(Equal(hcloud.LoadBalancerServiceHealthCheck{
+				Protocol: hcloud.LoadBalancerServiceProtocolHTTP, Port: 31999,
+				Interval: 7 * time.Second, Timeout: 4 * time.Second, Retries: 5,
+				HTTP: &hcloud.LoadBalancerServiceHealthCheckHTTP{
+					Domain: "health.example.com", Path: "/ready?deep=1", StatusCodes: []string{"200", "3??"}, TLS: true,
+				},
+			}))
 
-		env.Services.Update(ctx, "web", annotate(map[string]string{"location": "nbg1"}))
-		lb := env.LoadBalancers.Of(ctx, "web")
-		Expect(lb.Location.Name).To(Equal("nbg1"))
-		env.Services.Update(ctx, "web", annotate(map[string]string{"location": "hel1"}))
-		env.Services.AwaitEvent(ctx, "web", "LocationCannotChange", And(ContainSubstring("nbg1"), ContainSubstring("hel1")))
-		Expect(framework.Settings(env.LoadBalancers.Of(ctx, "web"))).To(Equal(framework.Settings(lb)))
-	})
+			for name := range set {
+				set[name] = ""
+			}
+			env.Services.Update(ctx, "web", annotate(set))
+			env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
+				check := framework.ServiceOn(lb, framework.Port).HealthCheck
+				g.Expect(check.HTTP).To(Or(BeNil(), HaveField("TLS", BeFalse())))
+				check.HTTP = nil
+				g.Expect(check).To(Equal(hcloud.LoadBalancerServiceHealthCheck{
+					Protocol: hcloud.LoadBalancerServiceProtocolTCP, Port: int(service.Spec.Ports[0].NodePort),
+					Interval: 15 * time.Second, Timeout: 10 * time.Second, Retries: 3,
+				}))
+			})
+			env.CCM.ExpectNoServiceWrites(ctx)
+		})
+
+	It("cannot change later, and the Service says so: the location", framework.Needs(framework.Events, framework.SettingEvents),
+		Label(framework.OwnCloud), func(ctx SpecContext) {
+			env := framework.NewEnv(ctx, suite, framework.Options{CCM: map[string]string{"HCLOUD_LOAD_BALANCERS_LOCATION": ""}})
+			env.Services.Create(ctx, "web")
+			env.Services.AwaitEvent(ctx, "web", "InvalidSettings", And(
+				ContainSubstring("location"), ContainSubstring("is missing"), ContainSubstring("network-zone")))
+			Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
+
+			env.Services.Update(ctx, "web", annotate(map[string]string{"location": "nbg1"}))
+			lb := env.LoadBalancers.Of(ctx, "web")
+			Expect(lb.Location.Name).To(Equal("nbg1"))
+			env.Services.Update(ctx, "web", annotate(map[string]string{"location": "hel1"}))
+			env.Services.AwaitEvent(ctx, "web", "LocationCannotChange", And(ContainSubstring("nbg1"), ContainSubstring("hel1")))
+			Expect(framework.Settings(env.LoadBalancers.Of(ctx, "web"))).To(Equal(framework.Settings(lb)))
+		})
 
 	// The rest of the cluster knows the load balancer only by the Service's status.
 	It("selects the addresses that the Service's status shows", framework.Needs(framework.IngressChoice), func(ctx SpecContext) {
@@ -204,23 +209,26 @@ var _ = Describe("A setting of a Service", Label("service"), func() {
 		Entry("status codes", "http-status-codes", "200;204", "200,204", "separated by commas", nil),
 		Entry("a type, which only the cloud knows", "type", "lb99", "lb21", "lb11", nil),
 		Entry("a setting that needs another one", "http-redirect-http", "true", "false", "protocol https", nil),
-		Entry("a setting that contradicts another one", Label(framework.OwnCloud), "use-private-ip", "false", "true", "disable-public-network",
+		Entry("a setting that contradicts another one", Label(framework.OwnCloud), "use-private-ip", "false", "true",
+			"disable-public-network",
 			map[string]string{"disable-public-network": "true"}),
 	)
 
-	It("keeps the cloud unchanged if it is invalid from the start, until it is corrected", framework.Needs(framework.SettingEvents), Label("dataplane"), func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{})
-		env.Nodes.Workers(ctx, 1)
-		env.Services.Create(ctx, "web", annotate(map[string]string{"algorithm-type": "fastest", "health-check-retries": "9"}))
-		for _, name := range []string{"algorithm-type", "health-check-retries"} { // both, at once
-			env.Services.AwaitEvent(ctx, "web", "InvalidSettings", ContainSubstring(name))
-		}
-		Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
-		env.Services.Update(ctx, "web", annotate(map[string]string{"algorithm-type": "", "health-check-retries": ""}))
-		env.Traffic.AwaitServed(ctx, "web")
-	})
+	It("keeps the cloud unchanged if it is invalid from the start, until it is corrected", framework.Needs(framework.SettingEvents),
+		Label("dataplane"), func(ctx SpecContext) {
+			env := framework.NewEnv(ctx, suite, framework.Options{})
+			env.Nodes.Workers(ctx, 1)
+			env.Services.Create(ctx, "web", annotate(map[string]string{"algorithm-type": "fastest", "health-check-retries": "9"}))
+			for _, name := range []string{"algorithm-type", "health-check-retries"} { // both, at once
+				env.Services.AwaitEvent(ctx, "web", "InvalidSettings", ContainSubstring(name))
+			}
+			Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
+			env.Services.Update(ctx, "web", annotate(map[string]string{"algorithm-type": "", "health-check-retries": ""}))
+			env.Traffic.AwaitServed(ctx, "web")
+		})
 
-	DescribeTable("is named in a Warning event before there is a load balancer if only the cloud knows that it is invalid:", framework.Needs(framework.SettingEvents),
+	DescribeTable("is named in a Warning event before there is a load balancer if only the cloud knows that it is invalid:",
+		framework.Needs(framework.SettingEvents),
 		func(ctx SpecContext, name, invalid, corrected string) {
 			env := framework.NewEnv(ctx, suite, framework.Options{})
 			env.Services.Create(ctx, "web", annotate(map[string]string{name: invalid}))

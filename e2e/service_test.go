@@ -22,48 +22,50 @@ var _ = Describe("Service", Label("service"), func() {
 		env.CCM.ExpectNoServiceWrites(ctx)
 	})
 
-	It("is deleted with its load balancer, whose ports close and whose addresses become free", Label("dataplane", framework.OwnCloud), func(ctx SpecContext) {
-		// There are two public addresses: a third Service can be served only if deletion frees them.
-		env := framework.NewEnv(ctx, suite, framework.Options{LoadBalancerBits: 30})
-		env.Nodes.Create(ctx, "node-1")
-		var private string
-		for i := range 3 {
-			name := fmt.Sprintf("web-%d", i)
-			env.Services.Create(ctx, name)
-			address := env.Traffic.AwaitServed(ctx, name)
-			lb := env.LoadBalancers.Of(ctx, name)
-			Expect(lb.PrivateNet).To(HaveLen(1))
-			if i == 0 {
-				private = lb.PrivateNet[0].IP.String()
+	It("is deleted with its load balancer, whose ports close and whose addresses become free", Label("dataplane", framework.OwnCloud),
+		func(ctx SpecContext) {
+			// There are two public addresses: a third Service can be served only if deletion frees them.
+			env := framework.NewEnv(ctx, suite, framework.Options{LoadBalancerBits: 30})
+			env.Nodes.Create(ctx, "node-1")
+			var private string
+			for i := range 3 {
+				name := fmt.Sprintf("web-%d", i)
+				env.Services.Create(ctx, name)
+				address := env.Traffic.AwaitServed(ctx, name)
+				lb := env.LoadBalancers.Of(ctx, name)
+				Expect(lb.PrivateNet).To(HaveLen(1))
+				if i == 0 {
+					private = lb.PrivateNet[0].IP.String()
+				}
+				Expect(lb.PrivateNet[0].IP.String()).To(Equal(private), "the address in the network was not freed")
+
+				env.Services.Delete(ctx, name)
+				env.Services.AwaitGone(ctx, name)
+				Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
+				Expect(env.Traffic.Closed(ctx, address, framework.Port)).To(BeTrue(), "%s:%d still listens", address, framework.Port)
+				Expect(env.Cloud.Fake.DataPlane().Endpoints(lb.ID)).To(BeEmpty())
 			}
-			Expect(lb.PrivateNet[0].IP.String()).To(Equal(private), "the address in the network was not freed")
-
-			env.Services.Delete(ctx, name)
-			env.Services.AwaitGone(ctx, name)
-			Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
-			Expect(env.Traffic.Closed(ctx, address, framework.Port)).To(BeTrue(), "%s:%d still listens", address, framework.Port)
-			Expect(env.Cloud.Fake.DataPlane().Endpoints(lb.ID)).To(BeEmpty())
-		}
-	})
-
-	It("loses its load balancer when its type becomes ClusterIP, and gets another one when it is LoadBalancer again", Label("dataplane"), func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{})
-		env.Nodes.Workers(ctx, 1)
-		env.Services.Create(ctx, "web")
-		address := env.Traffic.AwaitServed(ctx, "web")
-
-		env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP })
-		env.Services.Await(ctx, "web", func(g Gomega, s *corev1.Service) {
-			g.Expect(s.Status.LoadBalancer.Ingress).To(BeEmpty())
-			g.Expect(servicehelpers.HasLBFinalizer(s)).To(BeFalse(), "the finalizer is still there")
 		})
-		Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
-		Expect(env.Traffic.Closed(ctx, address, framework.Port)).To(BeTrue())
 
-		env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeLoadBalancer })
-		env.Traffic.AwaitServed(ctx, "web")
-		Expect(env.LoadBalancers.List(ctx)).To(HaveLen(1))
-	})
+	It("loses its load balancer when its type becomes ClusterIP, and gets another one when it is LoadBalancer again", Label("dataplane"),
+		func(ctx SpecContext) {
+			env := framework.NewEnv(ctx, suite, framework.Options{})
+			env.Nodes.Workers(ctx, 1)
+			env.Services.Create(ctx, "web")
+			address := env.Traffic.AwaitServed(ctx, "web")
+
+			env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP })
+			env.Services.Await(ctx, "web", func(g Gomega, s *corev1.Service) {
+				g.Expect(s.Status.LoadBalancer.Ingress).To(BeEmpty())
+				g.Expect(servicehelpers.HasLBFinalizer(s)).To(BeFalse(), "the finalizer is still there")
+			})
+			Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
+			Expect(env.Traffic.Closed(ctx, address, framework.Port)).To(BeTrue())
+
+			env.Services.Update(ctx, "web", func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeLoadBalancer })
+			env.Traffic.AwaitServed(ctx, "web")
+			Expect(env.LoadBalancers.List(ctx)).To(HaveLen(1))
+		})
 
 	It("converges on the last of many rapid updates", Label("dataplane"), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
@@ -132,37 +134,41 @@ var _ = Describe("Service", Label("service"), func() {
 		Expect(env.LoadBalancers.List(ctx)).To(HaveLen(1))
 	})
 
-	It("has a load balancer while there are no nodes, and targets as soon as there are some", Label("dataplane", framework.OwnCloud), func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{})
-		env.Services.Create(ctx, "web")
-		address := env.Services.AwaitIngress(ctx, "web")
-		env.Services.AwaitEvent(ctx, "web", "UnAvailableLoadBalancer", ContainSubstring("no available nodes"))
-		Expect(env.LoadBalancers.Of(ctx, "web").Targets).To(BeEmpty())
-		env.Nodes.Create(ctx, "node-1")
-		env.Traffic.AwaitAnswer(ctx, "web", address, framework.Port)
-	})
+	It("has a load balancer while there are no nodes, and targets as soon as there are some", Label("dataplane", framework.OwnCloud),
+		func(ctx SpecContext) {
+			env := framework.NewEnv(ctx, suite, framework.Options{})
+			env.Services.Create(ctx, "web")
+			address := env.Services.AwaitIngress(ctx, "web")
+			env.Services.AwaitEvent(ctx, "web", "UnAvailableLoadBalancer", ContainSubstring("no available nodes"))
+			Expect(env.LoadBalancers.Of(ctx, "web").Targets).To(BeEmpty())
+			env.Nodes.Create(ctx, "node-1")
+			env.Traffic.AwaitAnswer(ctx, "web", address, framework.Port)
+		})
 
-	It("says that it has more ports than the load balancer's type has room for, and gets them with a larger type", framework.Needs(framework.TypeLimits), func(ctx SpecContext) {
-		env := framework.NewEnv(ctx, suite, framework.Options{})
-		env.Services.Create(ctx, "web", func(s *corev1.Service) {
-			s.Spec.Ports = nil
-			for n := range int32(6) { // an lb11 has five
-				s.Spec.Ports = append(s.Spec.Ports, port(9000+n))
-			}
+	It("says that it has more ports than the load balancer's type has room for, and gets them with a larger type",
+		framework.Needs(framework.TypeLimits), func(ctx SpecContext) {
+			env := framework.NewEnv(ctx, suite, framework.Options{})
+			env.Services.Create(ctx, "web", func(s *corev1.Service) {
+				s.Spec.Ports = nil
+				for n := range int32(6) { // an lb11 has five
+					s.Spec.Ports = append(s.Spec.Ports, port(9000+n))
+				}
+			})
+			event := env.Services.AwaitEvent(ctx, "web", "LoadBalancerTypeLimit",
+				And(ContainSubstring("5 services of 6"), ContainSubstring("lb21")))
+			Expect(event.Type).To(Equal(corev1.EventTypeWarning))
+			Expect(framework.ListenPorts(env.LoadBalancers.Of(ctx, "web"))).To(ConsistOf(9000, 9001, 9002, 9003, 9004))
+			env.Services.Update(ctx, "web", annotate(map[string]string{"type": "lb21"}))
+			env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
+				g.Expect(framework.ListenPorts(lb)).To(ConsistOf(9000, 9001, 9002, 9003, 9004, 9005))
+			})
 		})
-		event := env.Services.AwaitEvent(ctx, "web", "LoadBalancerTypeLimit", And(ContainSubstring("5 services of 6"), ContainSubstring("lb21")))
-		Expect(event.Type).To(Equal(corev1.EventTypeWarning))
-		Expect(framework.ListenPorts(env.LoadBalancers.Of(ctx, "web"))).To(ConsistOf(9000, 9001, 9002, 9003, 9004))
-		env.Services.Update(ctx, "web", annotate(map[string]string{"type": "lb21"}))
-		env.LoadBalancers.Await(ctx, "web", func(g Gomega, lb *hcloud.LoadBalancer) {
-			g.Expect(framework.ListenPorts(lb)).To(ConsistOf(9000, 9001, 9002, 9003, 9004, 9005))
-		})
-	})
 
 	It("says that UDP is not supported", framework.Needs(framework.SettingEvents), func(ctx SpecContext) {
 		env := framework.NewEnv(ctx, suite, framework.Options{})
 		env.Services.Create(ctx, "dns", func(s *corev1.Service) { s.Spec.Ports[0].Protocol = corev1.ProtocolUDP })
-		env.Services.AwaitEvent(ctx, "dns", "InvalidSettings", And(ContainSubstring("8080"), ContainSubstring("UDP"), ContainSubstring("TCP only")))
+		env.Services.AwaitEvent(ctx, "dns", "InvalidSettings", And(ContainSubstring("8080"), ContainSubstring("UDP"),
+			ContainSubstring("TCP only")))
 		Expect(env.LoadBalancers.List(ctx)).To(BeEmpty())
 
 		env.Services.Update(ctx, "dns", func(s *corev1.Service) { s.Spec.Ports[0].Protocol = corev1.ProtocolTCP })

@@ -27,13 +27,15 @@ func BenchmarkFilter(b *testing.B) {
 			if i < 10 {
 				labels += `, "team": "a"`
 			}
-			body := fmt.Sprintf(`{"name": "server-%d", "server_type": "cx23", "image": "ubuntu-24.04", "location": "fsn1", "labels": {%s}}`, i, labels)
+			body := fmt.Sprintf(`{"name": "server-%d", "server_type": "cx23", "image": "ubuntu-24.04", "location": "fsn1", "labels": {%s}}`,
+				i, labels)
 			if code, answer := request(b, c.Handler(), "POST", "/v1/servers", body); code != http.StatusCreated {
 				b.Fatalf("%d %s", code, answer)
 			}
 		}
 		for _, query := range []string{
-			"label_selector=team=a", "label_selector=team", "label_selector=role=web,team", "label_selector=role=web", "name=server-1&name=server-2",
+			"label_selector=team=a", "label_selector=team", "label_selector=role=web,team", "label_selector=role=web",
+			"name=server-1&name=server-2",
 		} {
 			b.Run(fmt.Sprintf("%d servers?%s", n, query), func(b *testing.B) {
 				path := "/v1/servers?" + strings.ReplaceAll(query, "role=web,", "role%3Dweb,")

@@ -48,13 +48,15 @@ func createServer(b testing.TB, c *fakecloud.Cloud, i int) {
 }
 
 func serverBody(i int) string {
-	return `{"name": "server-` + strconv.Itoa(i) + `", "server_type": "cx23", "image": "ubuntu-24.04", "location": "fsn1", "labels": {"role": "web"}}`
+	return `{"name": "server-` + strconv.Itoa(i) +
+		`", "server_type": "cx23", "image": "ubuntu-24.04", "location": "fsn1", "labels": {"role": "web"}}`
 }
 
 // firstServer returns the id of the oldest server.
 func firstServer(b *testing.B, c *fakecloud.Cloud) int64 {
 	b.Helper()
-	servers, _, err := c.Client().Server.List(b.Context(), hcloud.ServerListOpts{ListOpts: hcloud.ListOpts{PerPage: 1}, Sort: []string{"id:asc"}})
+	servers, _, err := c.Client().Server.List(b.Context(), hcloud.ServerListOpts{ListOpts: hcloud.ListOpts{PerPage: 1},
+		Sort: []string{"id:asc"}})
 	if err != nil || len(servers) == 0 {
 		b.Fatal(servers, err)
 	}

@@ -171,11 +171,13 @@ func TestTheControlAPIManagesFaults(t *testing.T) {
 	rule := `{"name": "f", "method": "POST", "route": "/ssh_keys", "first": 1, "effect": {"kind": "api_error", "code": "conflict", "latency": "1ms"}}`
 	c.call(t, "POST", "/faults", rule, 201)
 	c.call(t, "POST", "/faults", rule, 409)
-	if e := c.call(t, "POST", "/faults", `{"route": "/keys", "effect": {"kind": "drop"}}`, 400)["error"].(string); !strings.Contains(e, "/ssh_keys…") {
+	if e := c.call(t, "POST", "/faults", `{"route": "/keys", "effect": {"kind": "drop"}}`, 400)["error"].(string); !strings.Contains(e,
+		"/ssh_keys…") {
 		t.Errorf("unknown route: %s", e)
 	}
 	c.call(t, "POST", "/faults", `{"rout": "/ssh_keys"}`, 400)
-	if a := (reach{"http://fakecloud.invalid/v1", &http.Client{Transport: c.Transport()}}).do(t.Context(), "POST", "/ssh_keys", createKey); a.status != 409 {
+	if a := (reach{"http://fakecloud.invalid/v1", &http.Client{Transport: c.Transport()}}).do(t.Context(), "POST", "/ssh_keys",
+		createKey); a.status != 409 {
 		t.Errorf("%+v", a)
 	}
 	f := c.call(t, "GET", "/faults/f", "", 200)["fault"].(map[string]any)
@@ -287,7 +289,8 @@ func TestTheControlAPIManagesProjectsAndTokens(t *testing.T) {
 		t.Errorf("the new project sees %v, %v", keys, err)
 	}
 	ro := c.call(t, "POST", "/tokens", `{"project": 2, "token": "readonly", "read_only": true}`, 201)["token"].(string)
-	if _, _, err := c.Client(hcloud.WithToken(ro)).SSHKey.Create(t.Context(), hcloud.SSHKeyCreateOpts{Name: "x", PublicKey: testKey}); !hcloud.IsError(err, hcloud.ErrorCodeForbidden) {
+	if _, _, err := c.Client(hcloud.WithToken(ro)).SSHKey.Create(t.Context(),
+		hcloud.SSHKeyCreateOpts{Name: "x", PublicKey: testKey}); !hcloud.IsError(err, hcloud.ErrorCodeForbidden) {
 		t.Errorf("read-only token: %v", err)
 	}
 	c.call(t, "POST", "/tokens", `{"project": 7}`, 404)
@@ -318,7 +321,8 @@ func TestReset(t *testing.T) {
 	c := startControlled(t, fakecloud.Options{RateLimit: 10})
 	fill := func() {
 		c.createKey(t, "one")
-		if _, err := c.Faults().Add(t.Context(), fault.Rule{Method: "PUT", Resource: "ssh_key", Effect: fault.DropConnection()}); err != nil {
+		if _, err := c.Faults().Add(t.Context(), fault.Rule{Method: "PUT", Resource: "ssh_key",
+			Effect: fault.DropConnection()}); err != nil {
 			t.Fatal(err)
 		}
 	}

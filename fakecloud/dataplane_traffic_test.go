@@ -57,7 +57,8 @@ func (b balanced) awaitTrafficOf(t *testing.T, s *hcloud.Server, send func()) {
 	}
 }
 
-func (b balanced) balance(t *testing.T, name string, network *hcloud.Network, targets ...hcloud.LoadBalancerCreateOptsTarget) *hcloud.LoadBalancer {
+func (b balanced) balance(t *testing.T, name string, network *hcloud.Network,
+	targets ...hcloud.LoadBalancerCreateOptsTarget) *hcloud.LoadBalancer {
 	t.Helper()
 	result, _, err := b.client.LoadBalancer.Create(t.Context(), hcloud.LoadBalancerCreateOpts{
 		Name: name, LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: "fsn1"}, Network: network,

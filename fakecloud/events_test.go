@@ -122,7 +122,8 @@ func TestEventsCanBeAwaited(t *testing.T) {
 	defer sub.Close()
 	key := controlled{Cloud: c}.createKey(t, "one")
 	e, err := sub.Next(t.Context())
-	if err != nil || e.Type != fakecloud.EventCreated || e.Kind != "ssh_key" || e.ID != key.ID || !strings.Contains(string(e.Resource), `"name":"one"`) || e.Project != fakecloud.DefaultProject {
+	if err != nil || e.Type != fakecloud.EventCreated || e.Kind != "ssh_key" || e.ID != key.ID ||
+		!strings.Contains(string(e.Resource), `"name":"one"`) || e.Project != fakecloud.DefaultProject {
 		t.Errorf("%+v, %v", e, err)
 	}
 	if err := c.AwaitIdle(t.Context()); err != nil {

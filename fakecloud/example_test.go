@@ -142,7 +142,8 @@ func ExampleCloud_DataPlane() {
 	created, _, err := cloud.Client().LoadBalancer.Create(ctx, hcloud.LoadBalancerCreateOpts{
 		Name: "web", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: "fsn1"},
 		Targets: []hcloud.LoadBalancerCreateOptsTarget{{
-			Type: hcloud.LoadBalancerTargetTypeServer, Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: createExample(ctx, cloud, "web-1").Server},
+			Type:   hcloud.LoadBalancerTargetTypeServer,
+			Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: createExample(ctx, cloud, "web-1").Server},
 		}},
 		Services: []hcloud.LoadBalancerCreateOptsService{{
 			Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: new(80), DestinationPort: new(8080),

@@ -25,10 +25,12 @@ func TestAClientWithoutAListenerManagesSSHKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := client.SSHKey.Create(t.Context(), hcloud.SSHKeyCreateOpts{Name: "one", PublicKey: testKey}); !hcloud.IsError(err, hcloud.ErrorCodeUniquenessError) {
+	if _, _, err := client.SSHKey.Create(t.Context(), hcloud.SSHKeyCreateOpts{Name: "one", PublicKey: testKey}); !hcloud.IsError(err,
+		hcloud.ErrorCodeUniquenessError) {
 		t.Errorf("second key of the same name: got %v, want uniqueness_error", err)
 	}
-	keys, err := client.SSHKey.AllWithOpts(t.Context(), hcloud.SSHKeyListOpts{ListOpts: hcloud.ListOpts{LabelSelector: "env in (test),!other"}})
+	keys, err := client.SSHKey.AllWithOpts(t.Context(),
+		hcloud.SSHKeyListOpts{ListOpts: hcloud.ListOpts{LabelSelector: "env in (test),!other"}})
 	if err != nil || len(keys) != 1 || keys[0].ID != key.ID {
 		t.Fatalf("list by selector: %v, %v", keys, err)
 	}

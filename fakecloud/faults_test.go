@@ -100,9 +100,10 @@ func TestFaultsHaveTheirEffect(t *testing.T) {
 		"an API error": {fault.APIError("conflict"), 0, 409, 0, func(a answer) string {
 			return refused(a, 409, `"code":"conflict"`)
 		}},
-		"an API error of another status": {fault.Effect{Kind: "api_error", Code: "source_port_already_used", Status: 422, Message: "hello"}, 0, 422, 0, func(a answer) string {
-			return refused(a, 422, `"message":"hello"`)
-		}},
+		"an API error of another status": {fault.Effect{Kind: "api_error", Code: "source_port_already_used", Status: 422, Message: "hello"},
+			0, 422, 0, func(a answer) string {
+				return refused(a, 422, `"message":"hello"`)
+			}},
 		"an API error after the write": {fault.Effect{Kind: "api_error", Code: "timeout", After: true}, 1, 504, 201, func(a answer) string {
 			return refused(a, 504, `"code":"timeout"`)
 		}},
@@ -112,12 +113,13 @@ func TestFaultsHaveTheirEffect(t *testing.T) {
 			}
 			return refused(a, 502, "<h1>502 Bad Gateway</h1>")
 		}},
-		"JSON that is not an error of the API": {fault.Effect{Kind: "http_status", Status: 429, Body: `{"x": 1}`}, 0, 429, 0, func(a answer) string {
-			if a.header.Get("Content-Type") != "application/json" {
-				return "want JSON"
-			}
-			return refused(a, 429, `{"x": 1}`)
-		}},
+		"JSON that is not an error of the API": {fault.Effect{Kind: "http_status", Status: 429, Body: `{"x": 1}`}, 0, 429, 0,
+			func(a answer) string {
+				if a.header.Get("Content-Type") != "application/json" {
+					return "want JSON"
+				}
+				return refused(a, 429, `{"x": 1}`)
+			}},
 		"a status without a body": {fault.HTTPStatus(204), 0, 204, 0, func(a answer) string {
 			if a.body != "" {
 				return "want no body"
@@ -176,7 +178,8 @@ func TestFaultsHaveTheirEffect(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			overBoth(t, fakecloud.Options{}, func(t *testing.T, c *fakecloud.Cloud, r reach) {
-				if _, err := c.Faults().Add(t.Context(), fault.Rule{Name: "f", Method: "POST", Route: "/ssh_keys", First: 1, Effect: tc.effect}); err != nil {
+				if _, err := c.Faults().Add(t.Context(), fault.Rule{Name: "f", Method: "POST", Route: "/ssh_keys", First: 1,
+					Effect: tc.effect}); err != nil {
 					t.Fatal(err)
 				}
 				a := r.do(t.Context(), "POST", "/ssh_keys", createKey)
@@ -381,7 +384,8 @@ func TestRulesMakeActionsFailAndHang(t *testing.T) {
 		if failing.Status != hcloud.ActionStatusRunning {
 			t.Errorf("failed too early: %+v", failing)
 		}
-		if a := after(failing, time.Minute); a.Status != hcloud.ActionStatusError || a.ErrorCode != "placement_error" || a.ErrorMessage != "no space" {
+		if a := after(failing, time.Minute); a.Status != hcloud.ActionStatusError || a.ErrorCode != "placement_error" ||
+			a.ErrorMessage != "no space" {
 			t.Errorf("%+v", a)
 		}
 		hanging, server := create("b")

@@ -143,7 +143,8 @@ func reachable(a net.Addr) string {
 func listenError(address string, err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("listen on %s: another program uses that port; stop it or choose another port (0 is any free one): %w", address, err)
+		return fmt.Errorf("listen on %s: another program uses that port; stop it or choose another port (0 is any free one): %w", address,
+			err)
 	case errors.Is(err, syscall.EACCES):
 		return fmt.Errorf("listen on %s: not permitted; ports below 1024 need a privilege; choose a higher one: %w", address, err)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):

@@ -25,7 +25,8 @@ func slow(t *testing.T, url, path string) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{", path, DefaultToken)
+	_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: "+
+		"application/json\r\nContent-Length: 100\r\n\r\n{", path, DefaultToken)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +73,8 @@ func TestReboundNamesAreRefused(t *testing.T) {
 	for host, want := range map[string]int{
 		"": 200, "localhost": 200, "LOCALHOST:4242": 200, "localhost.": 200, "127.0.0.1": 200, "127.66.0.1:80": 200, "[::1]:4242": 200,
 		"fakecloud": 200, "Cloud.Test:4242": 200,
-		"evil.example": 403, "evil.example:4242": 403, "localhost.evil.example": 403, "127.0.0.1.evil.example": 403, "192.0.2.1": 403, "fakecloud.evil.example": 403,
+		"evil.example": 403, "evil.example:4242": 403, "localhost.evil.example": 403, "127.0.0.1.evil.example": 403, "192.0.2.1": 403,
+		"fakecloud.evil.example": 403,
 	} {
 		for _, url := range []string{endpoint + "/servers", endpoint + "/none", control + "/state"} {
 			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
@@ -215,7 +217,8 @@ func TestTheListenersReportToTheLog(t *testing.T) {
 	}
 	var line struct{ Level, Msg string }
 	text := <-lines
-	if err := json.Unmarshal([]byte(text), &line); err != nil || line.Level != "WARN" || !strings.Contains(line.Msg, "TLS handshake error") {
+	if err := json.Unmarshal([]byte(text), &line); err != nil || line.Level != "WARN" ||
+		!strings.Contains(line.Msg, "TLS handshake error") {
 		t.Errorf("%s: %v", text, err)
 	}
 }

@@ -55,7 +55,8 @@ func (l listed) page(t *testing.T, h http.Handler, query string) (ids []int64, n
 			Next int `json:"next_page"`
 		}
 	}
-	if code != http.StatusOK || json.Unmarshal(body, &answer) != nil || json.Unmarshal(answer["meta"], &meta) != nil || json.Unmarshal(answer[l.name], &found) != nil {
+	if code != http.StatusOK || json.Unmarshal(body, &answer) != nil || json.Unmarshal(answer["meta"], &meta) != nil ||
+		json.Unmarshal(answer[l.name], &found) != nil {
 		t.Errorf("GET /%s?%s: %d %s", l.name, query, code, body)
 	}
 	for _, f := range found {
@@ -107,7 +108,8 @@ func write(t *testing.T, h http.Handler, client int, stop chan struct{}) {
 func (l listed) check(t *testing.T, h http.Handler, perPage int, oldest []int64) int {
 	t.Helper()
 	ids := l.ids(t, h, perPage)
-	if len(ids) < len(oldest) || !slices.Equal(ids[:len(oldest)], oldest) || !slices.Equal(slices.Compact(slices.Sorted(slices.Values(ids))), ids) {
+	if len(ids) < len(oldest) || !slices.Equal(ids[:len(oldest)], oldest) ||
+		!slices.Equal(slices.Compact(slices.Sorted(slices.Values(ids))), ids) {
 		t.Errorf("%s: got %v, want %v first, and each id once", l.name, ids, oldest)
 	}
 	return len(ids)

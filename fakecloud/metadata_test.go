@@ -55,7 +55,8 @@ func metadataCloud(t *testing.T) (c *fakecloud.Cloud, server, other *hcloud.Serv
 		}
 	}
 	create := func(o hcloud.ServerCreateOpts) *hcloud.Server {
-		o.ServerType, o.Image, o.Location = &hcloud.ServerType{Name: "cx23"}, &hcloud.Image{Name: "ubuntu-24.04"}, &hcloud.Location{Name: "hel1"}
+		o.ServerType, o.Image, o.Location = &hcloud.ServerType{Name: "cx23"}, &hcloud.Image{Name: "ubuntu-24.04"},
+			&hcloud.Location{Name: "hel1"}
 		result, _, err := client.Server.Create(ctx, o)
 		if err != nil {
 			t.Fatal(err)
@@ -64,7 +65,8 @@ func metadataCloud(t *testing.T) (c *fakecloud.Cloud, server, other *hcloud.Serv
 	}
 	server = create(hcloud.ServerCreateOpts{Name: "my-server", UserData: "#cloud-config\n{}\n"})
 	for _, join := range []hcloud.ServerAttachToNetworkOpts{
-		{Network: network(t, client, "nw-test1"), IP: net.IPv4(10, 0, 0, 2), AliasIPs: []net.IP{net.IPv4(10, 0, 0, 3), net.IPv4(10, 0, 0, 4)}},
+		{Network: network(t, client, "nw-test1"), IP: net.IPv4(10, 0, 0, 2),
+			AliasIPs: []net.IP{net.IPv4(10, 0, 0, 3), net.IPv4(10, 0, 0, 4)}},
 		{Network: network(t, client, "true"), IP: net.IPv4(192, 168, 0, 2)},
 	} {
 		if _, _, err := client.Server.AttachToNetwork(ctx, server, join); err != nil {
@@ -120,11 +122,13 @@ func TestAServerReadsItsMetadata(t *testing.T) {
 		"/metadata/private-networks": private,
 	}
 	others := map[string]string{
-		"/metadata":          "availability-zone: hel1-dc2\nhostname: \"2\"\ninstance-id: " + fmt.Sprint(other.ID) + "\npublic-ipv4: \"\"\nregion: eu-central\n",
+		"/metadata": "availability-zone: hel1-dc2\nhostname: \"2\"\ninstance-id: " + fmt.Sprint(other.ID) +
+			"\npublic-ipv4: \"\"\nregion: eu-central\n",
 		"/metadata/hostname": "2", "/metadata/public-ipv4": "", "/userdata": "", "/metadata/private-networks": "[]\n",
 	}
 	for from, want := range map[string]map[string]string{
-		ipv4 + ":1": own, "10.0.0.2:40000": own, "10.0.0.4:1": own, "192.168.0.2:1": own, "[::ffff:10.0.0.2]:1": own, "[" + bare + "]:1": others,
+		ipv4 + ":1": own, "10.0.0.2:40000": own, "10.0.0.4:1": own, "192.168.0.2:1": own, "[::ffff:10.0.0.2]:1": own, "[" + bare +
+			"]:1": others,
 	} {
 		for path, body := range want {
 			r := metadataOf(c, from, http.MethodGet, path)
@@ -146,7 +150,8 @@ func TestMetadataIsOnlyForServersAndKnownPaths(t *testing.T) {
 		from, method, path string
 		status             int
 	}{
-		{"203.0.113.1:1", "GET", "/metadata", 404}, {"203.0.113.1:1", "GET", "/userdata", 404}, {"10.0.0.9:1", "GET", "/metadata/hostname", 404},
+		{"203.0.113.1:1", "GET", "/metadata", 404}, {"203.0.113.1:1", "GET", "/userdata", 404},
+		{"10.0.0.9:1", "GET", "/metadata/hostname", 404},
 		{"@", "GET", "/metadata", 404},
 		{known, "GET", "/metadata/", 404}, {known, "GET", "/metadata/nothing", 404}, {known, "GET", "/metadata/hostname/x", 404},
 		{known, "GET", "", 404}, {known, "GET", "/vendordata", 404},
@@ -170,7 +175,8 @@ func TestTheRoutedNetworkDecidesWhichOfSeveralServersHasAnAddress(t *testing.T) 
 		client := c.Client(hcloud.WithToken(token))
 		_, ipRange, _ := net.ParseCIDR("10.0.0.0/16")
 		n, _, err := client.Network.Create(t.Context(), hcloud.NetworkCreateOpts{
-			Name: name, IPRange: ipRange, Subnets: []hcloud.NetworkSubnet{{Type: hcloud.NetworkSubnetTypeCloud, IPRange: ipRange, NetworkZone: "eu-central"}},
+			Name: name, IPRange: ipRange,
+			Subnets: []hcloud.NetworkSubnet{{Type: hcloud.NetworkSubnetTypeCloud, IPRange: ipRange, NetworkZone: "eu-central"}},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -199,7 +205,8 @@ func TestHcloudGosMetadataClientReadsIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	result, _, err := c.Client().Server.Create(t.Context(), hcloud.ServerCreateOpts{
-		Name: "web", ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "ubuntu-24.04"}, Location: &hcloud.Location{Name: "nbg1"},
+		Name: "web", ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "ubuntu-24.04"},
+		Location: &hcloud.Location{Name: "nbg1"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -209,7 +216,8 @@ func TestHcloudGosMetadataClientReadsIt(t *testing.T) {
 	m := metadata.NewClient(metadata.WithEndpoint(url+"/metadata"), metadata.WithHTTPClient(&http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true, DialContext: from.DialContext,
 	}}))
-	if probe, err := from.DialContext(t.Context(), "tcp", strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/hetzner/v1")); err != nil {
+	if probe, err := from.DialContext(t.Context(), "tcp", strings.TrimSuffix(strings.TrimPrefix(url, "http://"),
+		"/hetzner/v1")); err != nil {
 		t.Skipf("this system's loopback has one address only: %v", err)
 	} else {
 		_ = probe.Close()

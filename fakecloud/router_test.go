@@ -60,7 +60,8 @@ func (u user) did(_ any, _ *hcloud.Response, err error) {
 func (u user) server(name string) *hcloud.Server {
 	u.Helper()
 	created, _, err := u.client.Server.Create(u.Context(), hcloud.ServerCreateOpts{
-		Name: name, ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-13"}, Location: &hcloud.Location{Name: "fsn1"},
+		Name: name, ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-13"},
+		Location: &hcloud.Location{Name: "fsn1"},
 	})
 	u.did(nil, nil, err)
 	return created.Server
@@ -68,7 +69,8 @@ func (u user) server(name string) *hcloud.Server {
 
 func (u user) floatingIP(kind hcloud.FloatingIPType) *hcloud.FloatingIP {
 	u.Helper()
-	created, _, err := u.client.FloatingIP.Create(u.Context(), hcloud.FloatingIPCreateOpts{Type: kind, HomeLocation: &hcloud.Location{Name: "fsn1"}})
+	created, _, err := u.client.FloatingIP.Create(u.Context(),
+		hcloud.FloatingIPCreateOpts{Type: kind, HomeLocation: &hcloud.Location{Name: "fsn1"}})
 	u.did(nil, nil, err)
 	return created.FloatingIP
 }
@@ -84,9 +86,10 @@ func (u user) network(name string, servers ...*hcloud.Server) {
 	u.Helper()
 	_, ipRange, _ := net.ParseCIDR("10.0.0.0/16")
 	_, subnet, _ := net.ParseCIDR("10.0.1.0/24")
-	network, response, err := u.client.Network.Create(u.Context(), hcloud.NetworkCreateOpts{Name: name, IPRange: ipRange, Subnets: []hcloud.NetworkSubnet{
-		{Type: hcloud.NetworkSubnetTypeCloud, IPRange: subnet, NetworkZone: hcloud.NetworkZoneEUCentral},
-	}})
+	network, response, err := u.client.Network.Create(u.Context(), hcloud.NetworkCreateOpts{Name: name, IPRange: ipRange,
+		Subnets: []hcloud.NetworkSubnet{
+			{Type: hcloud.NetworkSubnetTypeCloud, IPRange: subnet, NetworkZone: hcloud.NetworkZoneEUCentral},
+		}})
 	u.did(network, response, err)
 	for _, s := range servers {
 		action, response, err := u.client.Server.AttachToNetwork(u.Context(), s, hcloud.ServerAttachToNetworkOpts{Network: network})

@@ -113,7 +113,8 @@ servers:
 		t.Errorf("%v", err)
 	}
 	// The seed's token is revoked, and a failed action is an error.
-	if _, err := c.Faults().Add(t.Context(), fault.Rule{Operation: "create_server", Effect: fault.FailAction("placement_error", "no space")}); err != nil {
+	if _, err := c.Faults().Add(t.Context(),
+		fault.Rule{Operation: "create_server", Effect: fault.FailAction("placement_error", "no space")}); err != nil {
 		t.Fatal(err)
 	}
 	_, err = c.Seed(t.Context(), "inventory.yaml", []byte("servers:\n- {name: a, server_type: cx23, image: ubuntu-24.04}\n"))

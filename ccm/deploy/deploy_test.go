@@ -27,7 +27,8 @@ func TestTheManifestHoldsAllObjects(t *testing.T) {
 	for _, o := range objects {
 		kinds = append(kinds, o.GetKind())
 	}
-	want := []string{"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "ClusterRoleBinding", "Role", "RoleBinding", "RoleBinding", "Deployment"}
+	want := []string{"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "ClusterRoleBinding", "Role", "RoleBinding", "RoleBinding",
+		"Deployment"}
 	if !slices.Equal(kinds, want) {
 		t.Errorf("got %v, want %v", kinds, want)
 	}
@@ -55,7 +56,8 @@ func TestSettingsReplaceValuesOfTheManifest(t *testing.T) {
 	}
 	settings := Settings{
 		Image: "x:y", PullPolicy: "Never", Args: []string{"--cluster-cidr=10.1.0.0/16", "--profiling"},
-		Env: map[string]string{"HCLOUD_NETWORK": "n", "HCLOUD_ENDPOINT": "http://e/v1", "HCLOUD_METRICS_ADDRESS": ""}, PodAnnotations: map[string]string{"a": "b"},
+		Env:            map[string]string{"HCLOUD_NETWORK": "n", "HCLOUD_ENDPOINT": "http://e/v1", "HCLOUD_METRICS_ADDRESS": ""},
+		PodAnnotations: map[string]string{"a": "b"},
 	}
 	// The second call must replace the values of the first.
 	if err := errors.Join(settings.With(objects), settings.With(objects)); err != nil {
@@ -86,14 +88,16 @@ func TestSettingsReplaceValuesOfTheManifest(t *testing.T) {
 			profiling++
 		}
 	}
-	if cidrs != 1 || profiling != 1 || !slices.Contains(c.Args, "--cluster-cidr=10.1.0.0/16") || !slices.Contains(c.Args, "--leader-elect=true") {
+	if cidrs != 1 || profiling != 1 || !slices.Contains(c.Args, "--cluster-cidr=10.1.0.0/16") ||
+		!slices.Contains(c.Args, "--leader-elect=true") {
 		t.Errorf("%v", c.Args)
 	}
 	env := map[string]corev1.EnvVar{}
 	for _, e := range c.Env {
 		env[e.Name] = e
 	}
-	if len(c.Env) != 4 || env["NODE_NAME"].ValueFrom == nil || env["HCLOUD_NETWORK"].Value != "n" || env["HCLOUD_NETWORK"].ValueFrom != nil ||
+	if len(c.Env) != 4 || env["NODE_NAME"].ValueFrom == nil || env["HCLOUD_NETWORK"].Value != "n" ||
+		env["HCLOUD_NETWORK"].ValueFrom != nil ||
 		env["HCLOUD_ENDPOINT"].Value != "http://e/v1" || env["HCLOUD_TOKEN_FILE"].Value == "" {
 		t.Errorf("%+v", c.Env)
 	}

@@ -74,7 +74,8 @@ func (r *Resolver) get(ctx context.Context, kind string, ref *v1alpha1.KeyRefere
 	}
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, into)
 	if apierrors.IsForbidden(err) {
-		return fmt.Errorf("cannot read the %s %s/%s: give the machine controller a Role for that namespace: %w", kind, namespace, ref.Name, err)
+		return fmt.Errorf("cannot read the %s %s/%s: give the machine controller a Role for that namespace: %w", kind, namespace, ref.Name,
+			err)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot read the %s %s/%s: %w", kind, namespace, ref.Name, err)

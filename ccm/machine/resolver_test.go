@@ -17,8 +17,10 @@ import (
 
 func resolver() *machine.Resolver {
 	objects := fake.NewClientBuilder().WithObjects(
-		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "hcloud"}, Data: map[string][]byte{"token": []byte("from-secret")}},
-		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "config"}, Data: map[string]string{"image": "from-config", "data": "{{ .Nothing }}"}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "hcloud"},
+			Data: map[string][]byte{"token": []byte("from-secret")}},
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "config"}, Data: map[string]string{"image": "from-config",
+			"data": "{{ .Nothing }}"}},
 	).Build()
 	return &machine.Resolver{Client: objects, Namespace: "kube-system", Getenv: func(name string) string { return "from-" + name }}
 }
@@ -35,7 +37,8 @@ func TestConfigurationValues(t *testing.T) {
 		`{"configMapKeyRef": {"namespace": "team", "name": "config", "key": "image"}}`: "from-config",
 		`{"secretKeyRef": {"name": "hcloud", "key": "other"}}`:                         `error: the Secret kube-system/hcloud has no key "other"`,
 		`{"secretKeyRef": {"name": "other", "key": "token"}}`:                          "error: cannot read the Secret kube-system/other",
-		`{"configMapKeyRef": {"name": "config", "key": "image"}}`:                      "error: cannot read the ConfigMap kube-system/config",
+		`{"configMapKeyRef": {"name": "config", "key": "image"}}`: "error: cannot read the ConfigMap " +
+			"kube-system/config",
 		`7`: "error: 7 must be a text",
 		`{"secretKeyref": {"name": "hcloud", "key": "token"}, "other": 1}`: `error: {"secretKeyref": {"name": "hcloud", "key": "token"}, "other": 1} must be a text`,
 	} {
@@ -53,7 +56,8 @@ func TestConfigurationValues(t *testing.T) {
 		}
 		back, err := json.Marshal(v)
 		var again v1alpha1.ConfigValue
-		if err != nil || json.Unmarshal(back, &again) != nil || again.Value != v.Value || again.Wrong != strings.ReplaceAll(v.Wrong, " ", "") {
+		if err != nil || json.Unmarshal(back, &again) != nil || again.Value != v.Value ||
+			again.Wrong != strings.ReplaceAll(v.Wrong, " ", "") {
 			t.Errorf("%s: written as %s, %v", text, back, err)
 		}
 	}
@@ -68,7 +72,8 @@ func TestUserDataIsFilledIn(t *testing.T) {
 	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "worker-1"}}
 	m.Spec.Version = "v1.37.1"
 	m.Spec.ProviderSpec.SSHPublicKeys = []string{"ssh-ed25519 AAAA"}
-	m.Spec.Bootstrap.UserData.Value = "{{ .Name }} {{ .Version }} {{ .CloudProvider }}{{ .CloudConfig }}{{ range .SSHPublicKeys }} {{ . }}{{ end }}"
+	m.Spec.Bootstrap.UserData.Value = "{{ .Name }} {{ .Version }} {{ .CloudProvider }}{{ .CloudConfig }}{{ range .SSHPublicKeys }} {{ . " +
+		"}}{{ end }}"
 	if text, err := machine.UserData(t.Context(), r, p, m); err != nil || text != "worker-1 v1.37.1 external ssh-ed25519 AAAA" {
 		t.Errorf("%q, %v", text, err)
 	}
@@ -76,7 +81,8 @@ func TestUserDataIsFilledIn(t *testing.T) {
 	if text, err := machine.UserData(t.Context(), r, p, m); err != nil || text != "" {
 		t.Errorf("without user data: %q, %v", text, err)
 	}
-	for _, wrong := range []v1alpha1.ConfigValue{{Value: "{{ .Name"}, {ConfigMapKeyRef: &v1alpha1.KeyReference{Namespace: "team", Name: "config", Key: "data"}}} {
+	for _, wrong := range []v1alpha1.ConfigValue{{Value: "{{ .Name"},
+		{ConfigMapKeyRef: &v1alpha1.KeyReference{Namespace: "team", Name: "config", Key: "data"}}} {
 		m.Spec.Bootstrap.UserData = wrong
 		if text, err := machine.UserData(t.Context(), r, p, m); !errors.As(err, new(*machine.TerminalError)) {
 			t.Errorf("%+v: %q, %v, want a terminal error", wrong, text, err)

@@ -94,7 +94,8 @@ func servers(ctx context.Context, client *hcloud.Client) ([]resource, error) {
 	for _, s := range all {
 		list = append(list, resource{"server", s.Name, s.ID, s.Labels, func(ctx context.Context) error {
 			if s.Protection.Delete || s.Protection.Rebuild {
-				action, _, err := client.Server.ChangeProtection(ctx, s, hcloud.ServerChangeProtectionOpts{Delete: new(bool), Rebuild: new(bool)})
+				action, _, err := client.Server.ChangeProtection(ctx, s, hcloud.ServerChangeProtectionOpts{Delete: new(bool),
+					Rebuild: new(bool)})
 				if err := done(ctx, client, action, err); err != nil {
 					return err
 				}

@@ -29,22 +29,27 @@ func newCloud(t *testing.T, things map[string]map[string]string) *hcloud.Client 
 	}
 	client := cloud.Client(hcloud.WithPollOpts(hcloud.PollOpts{BackoffFunc: hcloud.ConstantBackoff(10 * time.Millisecond)}))
 	for name, labels := range things {
-		network, _, err := client.Network.Create(t.Context(), hcloud.NetworkCreateOpts{Name: name, Labels: labels, IPRange: &net.IPNet{IP: net.IPv4(10, 0, 0, 0), Mask: net.CIDRMask(16, 32)}, Subnets: []hcloud.NetworkSubnet{
-			{Type: hcloud.NetworkSubnetTypeCloud, NetworkZone: hcloud.NetworkZoneEUCentral,
-				IPRange: &net.IPNet{IP: net.IPv4(10, 0, 0, 0), Mask: net.CIDRMask(24, 32)}}}})
+		network, _, err := client.Network.Create(t.Context(), hcloud.NetworkCreateOpts{Name: name, Labels: labels,
+			IPRange: &net.IPNet{IP: net.IPv4(10, 0, 0, 0), Mask: net.CIDRMask(16, 32)}, Subnets: []hcloud.NetworkSubnet{
+				{Type: hcloud.NetworkSubnetTypeCloud, NetworkZone: hcloud.NetworkZoneEUCentral,
+					IPRange: &net.IPNet{IP: net.IPv4(10, 0, 0, 0), Mask: net.CIDRMask(24, 32)}}}})
 		check(t, err)
 		lb, _, err := client.LoadBalancer.Create(t.Context(), hcloud.LoadBalancerCreateOpts{Name: name, Labels: labels, Network: network,
 			LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: "fsn1"}})
 		check(t, err)
 		check(t, client.Action.WaitFor(t.Context(), lb.Action))
-		server, _, err := client.Server.Create(t.Context(), hcloud.ServerCreateOpts{Name: name, Labels: labels, Networks: []*hcloud.Network{network},
-			ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-13"}, Location: &hcloud.Location{Name: "fsn1"}})
+		server, _, err := client.Server.Create(t.Context(), hcloud.ServerCreateOpts{Name: name, Labels: labels,
+			Networks:   []*hcloud.Network{network},
+			ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-13"},
+			Location: &hcloud.Location{Name: "fsn1"}})
 		check(t, err)
 		check(t, client.Action.WaitFor(t.Context(), append(server.NextActions, server.Action)...))
 		yes := true
-		action, _, err := client.LoadBalancer.ChangeProtection(t.Context(), lb.LoadBalancer, hcloud.LoadBalancerChangeProtectionOpts{Delete: &yes})
+		action, _, err := client.LoadBalancer.ChangeProtection(t.Context(), lb.LoadBalancer,
+			hcloud.LoadBalancerChangeProtectionOpts{Delete: &yes})
 		check(t, done(t.Context(), client, action, err))
-		action, _, err = client.Server.ChangeProtection(t.Context(), server.Server, hcloud.ServerChangeProtectionOpts{Delete: &yes, Rebuild: &yes})
+		action, _, err = client.Server.ChangeProtection(t.Context(), server.Server, hcloud.ServerChangeProtectionOpts{Delete: &yes,
+			Rebuild: &yes})
 		check(t, done(t.Context(), client, action, err))
 		action, _, err = client.Network.ChangeProtection(t.Context(), network, hcloud.NetworkChangeProtectionOpts{Delete: &yes})
 		check(t, done(t.Context(), client, action, err))
@@ -102,7 +107,8 @@ func TestTheCloudLosesWhatRunsHaveLeft(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			client := newCloud(t, map[string]map[string]string{
-				"mine": {"team": "edge"}, "first": {LabelRun: "first"}, "second": {LabelRun: "second"}, "of-a-service": {"example.com/uid": "uid-1"},
+				"mine": {"team": "edge"}, "first": {LabelRun: "first"}, "second": {LabelRun: "second"},
+				"of-a-service": {"example.com/uid": "uid-1"},
 			})
 			var out strings.Builder
 			if err := Cloud(t.Context(), client, c.run, c.services, &out); err != nil {
@@ -138,7 +144,8 @@ func newCluster(withCCM bool) *fake.Clientset {
 	for name, labels := range map[string]map[string]string{"mine": nil, "spec-a": {LabelRun: "first"}, "spec-b": {LabelRun: "second"}} {
 		objects = append(objects,
 			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}},
-			&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: name, UID: types.UID("uid-of-" + name), Finalizers: []string{"ccm"}}})
+			&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: name, UID: types.UID("uid-of-" + name),
+				Finalizers: []string{"ccm"}}})
 	}
 	kube := fake.NewClientset(objects...)
 	if !withCCM {

@@ -22,7 +22,8 @@ const polling = 500 * time.Millisecond
 // removes what they have in the cloud. After the given time for each namespace, it removes the finalizers itself. It
 // prints each namespace to out, continues after errors and returns them together with the UIDs of all Services that it
 // has found.
-func Cluster(ctx context.Context, kube kubernetes.Interface, run string, patience time.Duration, out io.Writer) (services []string, err error) {
+func Cluster(ctx context.Context, kube kubernetes.Interface, run string, patience time.Duration, out io.Writer) (services []string,
+	err error) {
 	list, err := kube.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: Selector(run)})
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the namespaces of runs: %w", err)
@@ -46,7 +47,8 @@ func Cluster(ctx context.Context, kube kubernetes.Interface, run string, patienc
 
 // removeServices removes all Services of a namespace. It waits for a CCM as long as patience, and then removes the
 // finalizers.
-func removeServices(ctx context.Context, kube kubernetes.Interface, namespace string, patience time.Duration, out io.Writer) (uids []string, err error) {
+func removeServices(ctx context.Context, kube kubernetes.Interface, namespace string, patience time.Duration, out io.Writer) (uids []string,
+	err error) {
 	api := kube.CoreV1().Services(namespace)
 	list, err := api.List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -71,7 +73,8 @@ func removeServices(ctx context.Context, kube kubernetes.Interface, namespace st
 		return uids, err
 	}
 	for _, s := range left {
-		_, _ = fmt.Fprintf(out, "no CCM has removed what the Service %s/%s has in the cloud: its finalizers are taken away\n", namespace, s.Name)
+		_, _ = fmt.Fprintf(out, "no CCM has removed what the Service %s/%s has in the cloud: its finalizers are taken away\n", namespace,
+			s.Name)
 		_, err := api.Patch(ctx, s.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
 			return uids, err

@@ -177,12 +177,15 @@ func summary(lines []Line) string {
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{"cell": cell, "summary": summary}).Parse(
 	`# Kubernetes' own specs
 
-` + "`make conformance`" + ` writes this page. It runs two groups of Kubernetes' own specs against our CCM and the simulated cloud, on a kind
-cluster whose nodes are servers of that cloud: all of load balancers (` + "`[Feature:LoadBalancer]`" + `), and those of networking that belong
+` + "`make conformance`" +
+		` writes this page. It runs two groups of Kubernetes' own specs against our CCM and the simulated cloud, on a kind
+cluster whose nodes are servers of that cloud: all of load balancers (` + "`[Feature:LoadBalancer]`" +
+		`), and those of networking that belong
 to conformance (` + "`[sig-network] … [Conformance]`" + `). They come unchanged from k8s.io/kubernetes, in the release of
 ` + "`kind/nodeimage/modules/kubernetes/go.mod`" + `.
 
-A spec is *unsupported* if the cloud lacks what it tests, in reality as here: ` + "`e2e/conformance/unsupported.yaml`" + ` has the reasons. If such
+A spec is *unsupported* if the cloud lacks what it tests, in reality as here: ` + "`e2e/conformance/unsupported.yaml`" +
+		` has the reasons. If such
 a spec passes nevertheless, it is *pass by luck*. Every other spec that does not pass is *failed*, which ends the run with an error, as
 does a spec that passes here and no longer passes in the run.
 

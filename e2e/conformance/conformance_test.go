@@ -32,7 +32,8 @@ func TestEachResultIsNamed(t *testing.T) {
 		{spec("UDP works", types.SpecStatePassed, ""), Line{"UDP works", Lucky, "no UDP"}},
 		{spec("needs gce", types.SpecStateSkipped, "only for gce\nstack"), Line{"needs gce", Unsupported, "skips itself: only for gce"}},
 	} {
-		lines, err := Judge(run(test.spec, spec("not selected", types.SpecStateSkipped, ""), spec("later", types.SpecStatePending, "")), gaps)
+		lines, err := Judge(run(test.spec, spec("not selected", types.SpecStateSkipped, ""), spec("later", types.SpecStatePending, "")),
+			gaps)
 		if err != nil || !slices.Equal(lines, []Line{test.want}) {
 			t.Errorf("%s: got %v, %v; want %v", test.spec.LeafNodeText, lines, err, test.want)
 		}
@@ -44,8 +45,10 @@ func TestARunWithoutResultsIsAnError(t *testing.T) {
 	if lines, err := Judge(run(spec("not selected", types.SpecStateSkipped, "")), nil); err == nil {
 		t.Errorf("got %v", lines)
 	}
-	setup := types.SpecReport{LeafNodeType: types.NodeTypeSynchronizedBeforeSuite, State: types.SpecStateFailed, Failure: types.Failure{Message: "no node is ready"}}
-	if lines, err := Judge(run(setup, spec("a", types.SpecStatePassed, "")), nil); err == nil || !strings.Contains(err.Error(), "no node is ready") {
+	setup := types.SpecReport{LeafNodeType: types.NodeTypeSynchronizedBeforeSuite, State: types.SpecStateFailed,
+		Failure: types.Failure{Message: "no node is ready"}}
+	if lines, err := Judge(run(setup, spec("a", types.SpecStatePassed, "")), nil); err == nil ||
+		!strings.Contains(err.Error(), "no node is ready") {
 		t.Errorf("got %v, %v", lines, err)
 	}
 }
@@ -57,11 +60,12 @@ func TestOnlyWhatIsWorseFailsARun(t *testing.T) {
 		now  []Line
 		want []string
 	}{
-		"the same":               {[]Line{{"a | b", Pass, ""}, {"c", Lucky, "no UDP"}, {"d", Unsupported, "no UDP"}, {"f", Pass, ""}}, nil},
-		"better":                 {[]Line{{"a | b", Pass, ""}, {"d", Pass, ""}, {"e", Pass, ""}, {"f", Pass, ""}}, nil},
-		"no more luck":           {[]Line{{"a | b", Pass, ""}, {"c", Unsupported, "no UDP"}, {"f", Pass, ""}}, nil},
-		"failed":                 {[]Line{{"a | b", Failed, ""}, {"f", Pass, ""}}, []string{"a | b: failed"}},
-		"fails with a reason":    {[]Line{{"a | b", Unsupported, "none"}, {"f", Pass, ""}}, []string{"a | b: passed before, now: unsupported"}},
+		"the same":     {[]Line{{"a | b", Pass, ""}, {"c", Lucky, "no UDP"}, {"d", Unsupported, "no UDP"}, {"f", Pass, ""}}, nil},
+		"better":       {[]Line{{"a | b", Pass, ""}, {"d", Pass, ""}, {"e", Pass, ""}, {"f", Pass, ""}}, nil},
+		"no more luck": {[]Line{{"a | b", Pass, ""}, {"c", Unsupported, "no UDP"}, {"f", Pass, ""}}, nil},
+		"failed":       {[]Line{{"a | b", Failed, ""}, {"f", Pass, ""}}, []string{"a | b: failed"}},
+		"fails with a reason": {[]Line{{"a | b", Unsupported, "none"}, {"f", Pass, ""}},
+			[]string{"a | b: passed before, now: unsupported"}},
 		"did not run":            {[]Line{{"a | b", Pass, ""}}, []string{"f: passed before, and did not run"}},
 		"a new spec that passes": {[]Line{{"a | b", Pass, ""}, {"f", Pass, ""}, {"g", Pass, ""}}, nil},
 	} {

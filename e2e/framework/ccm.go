@@ -79,7 +79,8 @@ func leaderElection(on bool) []string {
 	if !on {
 		return []string{"--leader-elect=false"}
 	}
-	return []string{"--leader-elect=true", "--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=1s"}
+	return []string{"--leader-elect=true", "--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s",
+		"--leader-elect-retry-period=1s"}
 }
 
 // Stop ends the CCM gently and returns when it has ended.

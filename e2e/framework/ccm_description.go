@@ -145,7 +145,8 @@ func (s CCMDescription) validate() error {
 		wrong("providerPrefix: %q: write how its nodes' provider IDs begin, including ://, such as hcloud://", s.ProviderPrefix)
 	}
 	if problems := validation.IsQualifiedName(s.OwnerLabel); len(problems) > 0 {
-		wrong("ownerLabel: %q: write the label of its load balancers that has the Service's UID, such as example.com/service-uid: %s", s.OwnerLabel, problems[0])
+		wrong("ownerLabel: %q: write the label of its load balancers that has the Service's UID, such as example.com/service-uid: %s",
+			s.OwnerLabel, problems[0])
 	}
 	if strings.TrimSpace(s.UserAgent) == "" {
 		wrong("userAgent: write a part of the User-Agent of its requests, such as my-ccm/")
@@ -246,7 +247,8 @@ func checkBinary(path string) error {
 	case err != nil:
 		return fmt.Errorf("cannot run the cloud-controller-manager: %w; correct binary in the file that %s names", err, EnvCCM)
 	case info.IsDir() || info.Mode()&0o111 == 0:
-		return fmt.Errorf("cannot run the cloud-controller-manager: %s is not a program; correct binary in the file that %s names", path, EnvCCM)
+		return fmt.Errorf("cannot run the cloud-controller-manager: %s is not a program; correct binary in the file that %s names", path,
+			EnvCCM)
 	}
 	return nil
 }

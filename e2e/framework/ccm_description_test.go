@@ -21,8 +21,9 @@ const otherCCM = "name: other\nproviderPrefix: other://\nownerLabel: example.com
 func TestADescriptionIsCompletedFromItself(t *testing.T) {
 	t.Parallel()
 	got, err := parseCCM([]byte(otherCCM + "lacks: {routes: no network}\n"))
-	want := CCMDescription{Name: "other", Namespace: "kube-system", Workload: "other", ProviderPrefix: "other://", OwnerLabel: "example.com/uid",
-		UserAgent: "other/", CloudProvider: "other", Lacks: map[Feature]string{NodeRoutes: "no network"}}
+	want := CCMDescription{Name: "other", Namespace: "kube-system", Workload: "other", ProviderPrefix: "other://",
+		OwnerLabel: "example.com/uid",
+		UserAgent:  "other/", CloudProvider: "other", Lacks: map[Feature]string{NodeRoutes: "no network"}}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v\nwant %+v", got, err, want)
 	}
@@ -143,13 +144,15 @@ func TestUnsupportedIsNotJustSkipped(t *testing.T) {
 	t.Parallel()
 	lacksRoutes := CCMDescription{Lacks: map[Feature]string{NodeRoutes: ""}}
 	unsupported := func(state types.SpecState, message string, labels ...string) bool {
-		result, _ := outcome(types.SpecReport{State: state, Failure: types.Failure{Message: message}, LeafNodeLabels: labels}, lacksRoutes, Embedded)
+		result, _ := outcome(types.SpecReport{State: state, Failure: types.Failure{Message: message}, LeafNodeLabels: labels}, lacksRoutes,
+			Embedded)
 		return result == speclist.Unsupported
 	}
 	if !unsupported(types.SpecStateSkipped, unsupportedPrefix+"[routes]", Needs(NodeRoutes)...) {
 		t.Error("a spec that lacks a feature is unsupported")
 	}
-	if unsupported(types.SpecStateSkipped, "needs real nodes", RealNodes) || unsupported(types.SpecStateFailed, unsupportedPrefix+"[routes]", Needs(NodeRoutes)...) {
+	if unsupported(types.SpecStateSkipped, "needs real nodes", RealNodes) || unsupported(types.SpecStateFailed, unsupportedPrefix+
+		"[routes]", Needs(NodeRoutes)...) {
 		t.Error("only a spec that was skipped for a feature is unsupported")
 	}
 }
@@ -217,7 +220,8 @@ func TestAWrongBinaryFailsTheRunBeforeAnySpec(t *testing.T) {
 		t.Setenv(EnvCCM, file)
 		t.Setenv(EnvBinary, "")
 		t.Setenv(EnvCluster, string(Embedded))
-		if err := Prepare(t.Context()); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "correct binary") {
+		if err := Prepare(t.Context()); err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), "correct binary") {
 			t.Errorf("%s: %v", binary, err)
 		}
 	}

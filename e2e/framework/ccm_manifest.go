@@ -37,7 +37,8 @@ func (s *Suite) createCCMAccount(ctx context.Context) (err error) {
 // would run it. The manifest's Deployment is written to deployment.
 //
 // A client certificate with the name and groups of the service account replaces its token.
-func (s *Suite) createAccount(ctx context.Context, manifest []byte, name string, deployment *appsv1.Deployment) (kubeconfig string, err error) {
+func (s *Suite) createAccount(ctx context.Context, manifest []byte, name string, deployment *appsv1.Deployment) (kubeconfig string,
+	err error) {
 	objects, err := deploy.Objects(manifest)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", name, err)

@@ -126,7 +126,8 @@ func (c *CCM) AwaitPods(ctx context.Context, n int) []corev1.Pod {
 func (c *CCM) Leader(ctx context.Context) (identity string, pod corev1.Pod) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
-		lease, err := c.env.Kube.CoordinationV1().Leases(c.env.suite.CCM.Namespace).Get(ctx, "cloud-controller-manager", metav1.GetOptions{})
+		lease, err := c.env.Kube.CoordinationV1().Leases(c.env.suite.CCM.Namespace).Get(ctx, "cloud-controller-manager",
+			metav1.GetOptions{})
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(lease.Spec.HolderIdentity).To(HaveValue(Not(BeEmpty())))
 		identity = *lease.Spec.HolderIdentity

@@ -44,9 +44,10 @@ func OffHostNetwork(pod *corev1.Pod, namespace string) *corev1.Pod {
 		for p := range c.Ports {
 			c.Ports[p].HostPort = 0
 		}
-		for _, probe := range slices.DeleteFunc([]*corev1.Probe{c.StartupProbe, c.LivenessProbe, c.ReadinessProbe}, func(p *corev1.Probe) bool {
-			return p == nil || p.HTTPGet == nil
-		}) {
+		for _, probe := range slices.DeleteFunc([]*corev1.Probe{c.StartupProbe, c.LivenessProbe, c.ReadinessProbe},
+			func(p *corev1.Probe) bool {
+				return p == nil || p.HTTPGet == nil
+			}) {
 			probe.HTTPGet.Host = ""
 		}
 	}

@@ -33,13 +33,15 @@ func TestAPodIsTakenOffTheHostNetworkWhateverProbesItHas(t *testing.T) {
 		Containers: []corev1.Container{
 			{Name: "none", Ports: []corev1.ContainerPort{{HostPort: 10258}}},
 			{Name: "tcp", LivenessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{}}}},
-			{Name: "http", ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Host: "127.0.0.1"}}}},
+			{Name: "http",
+				ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Host: "127.0.0.1"}}}},
 		},
 	}}}}
 	pod := PodOf(deployment, "dry-run")
 	off := OffHostNetwork(pod, "spec")
 	c := off.Spec.Containers
-	if off.Spec.HostNetwork || off.Namespace != "spec" || off.Spec.ServiceAccountName != "default" || c[0].Ports[0].HostPort != 0 || c[2].ReadinessProbe.HTTPGet.Host != "" {
+	if off.Spec.HostNetwork || off.Namespace != "spec" || off.Spec.ServiceAccountName != "default" || c[0].Ports[0].HostPort != 0 ||
+		c[2].ReadinessProbe.HTTPGet.Host != "" {
 		t.Errorf("got %+v", off)
 	}
 	if !pod.Spec.HostNetwork || deployment.Spec.Template.Spec.Containers[0].Ports[0].HostPort != 10258 {

@@ -203,7 +203,8 @@ func (ms Machines) Delete(ctx context.Context, name string) {
 func (ms Machines) awaitNone(ctx context.Context) {
 	GinkgoHelper()
 	// Kubernetes' garbage collector asks each 30 s which resources there are.
-	Eventually(func() []v1alpha1.Machine { return ms.List(ctx) }).WithContext(ctx).WithTimeout(ms.timeout()).WithPolling(Polling).Should(BeEmpty(), "Machines are left")
+	Eventually(func() []v1alpha1.Machine { return ms.List(ctx) }).WithContext(ctx).WithTimeout(ms.timeout()).WithPolling(Polling).
+		Should(BeEmpty(), "Machines are left")
 }
 
 // timeout is how long Machines may take to come and to go.
@@ -231,7 +232,8 @@ func (ms Machines) Await(ctx context.Context, name string, n int) (names []strin
 		var d v1alpha1.MachineDeployment
 		g.Expect(ms.Client(ctx).Get(ctx, ms.key(name), &d)).To(Succeed())
 		g.Expect(d.Status.ObservedGeneration).To(Equal(d.Generation))
-		g.Expect([]int32{d.Status.Replicas, d.Status.UpdatedReplicas, d.Status.AvailableReplicas}).To(HaveEach(int32(n)), "all, updated and available Machines: %+v", ms.List(ctx))
+		g.Expect([]int32{d.Status.Replicas, d.Status.UpdatedReplicas, d.Status.AvailableReplicas}).To(HaveEach(int32(n)),
+			"all, updated and available Machines: %+v", ms.List(ctx))
 		g.Expect(meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.ConditionUpdated)).To(BeTrue())
 		all := ms.List(ctx)
 		g.Expect(all).To(HaveLen(n))
@@ -251,7 +253,8 @@ func (ms Machines) Await(ctx context.Context, name string, n int) (names []strin
 		ms.env.Nodes.Await(ctx, m, func(g Gomega, node *corev1.Node) {
 			g.Expect(IsReady(node)).To(BeTrue())
 			if ms.env.suite.CCM.Has(NodeRoutes) { // a node without a route cannot be a target
-				g.Expect(node.Status.Conditions).NotTo(ContainElement(And(HaveField("Type", corev1.NodeNetworkUnavailable), HaveField("Status", corev1.ConditionTrue))))
+				g.Expect(node.Status.Conditions).NotTo(ContainElement(And(HaveField("Type", corev1.NodeNetworkUnavailable),
+					HaveField("Status", corev1.ConditionTrue))))
 			}
 		})
 	}

@@ -36,5 +36,6 @@ func HaveTaint(key string) types.GomegaMatcher {
 			}
 		}
 		return false, nil
-	}).WithTemplate("Expected node {{.Actual.Name}} with the taints\n{{format .Actual.Spec.Taints 1}}\n{{.To}} have the taint {{.Data}}").WithTemplateData(key)
+	}).WithTemplate("Expected node {{.Actual.Name}} with the taints\n{{format .Actual.Spec.Taints 1}}\n{{.To}} have the taint " +
+		"{{.Data}}").WithTemplateData(key)
 }

@@ -212,7 +212,8 @@ func (ns Nodes) Cordon(ctx context.Context) (uncordon func(context.Context)) {
 		nodes, err := ns.env.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		for _, n := range nodes.Items {
-			_, err := ns.env.Kube.CoreV1().Nodes().Patch(ctx, n.Name, k8stypes.MergePatchType, []byte(`{"spec":{"unschedulable":`+unschedulable+`}}`), metav1.PatchOptions{})
+			_, err := ns.env.Kube.CoreV1().Nodes().Patch(ctx, n.Name, k8stypes.MergePatchType, []byte(`{"spec":{"unschedulable":`+
+				unschedulable+`}}`), metav1.PatchOptions{})
 			Expect(err).NotTo(HaveOccurred())
 		}
 	}

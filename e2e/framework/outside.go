@@ -49,7 +49,8 @@ func (d proxyDialer) connect(conn net.Conn, address string) (net.Conn, error) {
 	}
 	if response.StatusCode != http.StatusOK {
 		said, err := io.ReadAll(io.LimitReader(response.Body, 1000))
-		return nil, errors.Join(fmt.Errorf("cannot connect to %s from outside of the cluster: %s: %s", address, response.Status, strings.TrimSpace(string(said))), err, response.Body.Close())
+		return nil, errors.Join(fmt.Errorf("cannot connect to %s from outside of the cluster: %s: %s", address, response.Status,
+			strings.TrimSpace(string(said))), err, response.Body.Close())
 	}
 	return &bufferedConn{Conn: conn, reader: reader}, nil
 }

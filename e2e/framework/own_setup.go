@@ -85,7 +85,8 @@ func (s *ownSetup) removeFromCluster(ctx context.Context) {
 	Expect(err).NotTo(HaveOccurred())
 	for _, service := range list.Items {
 		if len(service.Finalizers) > 0 {
-			_, err := services.Patch(ctx, service.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+			_, err := services.Patch(ctx, service.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`),
+				metav1.PatchOptions{})
 			Expect(ignoreNotFound(err)).To(Succeed())
 		}
 		Expect(ignoreNotFound(services.Delete(ctx, service.Name, metav1.DeleteOptions{}))).To(Succeed())
@@ -139,7 +140,8 @@ func (s *ownSetup) startMachineController(ctx context.Context, flags ...string) 
 	return s.run("machine-controller", cluster.Command{
 		Path: suite.machineController.binary,
 		Args: append([]string{
-			"--kubeconfig=" + suite.machineController.kubeconfig, "--metrics-bind-address=0", "--health-probe-bind-address=0", "--leader-elect=false",
+			"--kubeconfig=" + suite.machineController.kubeconfig, "--metrics-bind-address=0", "--health-probe-bind-address=0",
+			"--leader-elect=false",
 			"--poll=200ms", "--interval=2s", "--kube-api-qps=200",
 		}, flags...),
 		Env: []string{

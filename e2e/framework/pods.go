@@ -59,7 +59,8 @@ func (ps Pods) Await(ctx context.Context, service, nodeName string) *corev1.Pod 
 // Fetch makes a pod of a Service send a GET to a URL, and returns the answer. The request to the pod goes through the
 // API server's proxy. No answer within 3 s is an error.
 func (ps Pods) Fetch(ctx context.Context, pod *corev1.Pod, url string) (string, error) {
-	body, err := ps.env.Kube.CoreV1().Pods(pod.Namespace).ProxyGet("http", pod.Name, fmt.Sprint(Port), "fetch", map[string]string{"url": url}).DoRaw(ctx)
+	body, err := ps.env.Kube.CoreV1().Pods(pod.Namespace).ProxyGet("http", pod.Name, fmt.Sprint(Port), "fetch",
+		map[string]string{"url": url}).DoRaw(ctx)
 	if err != nil {
 		return "", fmt.Errorf("pod %s on %s asking %s: %w: %s", pod.Name, pod.Spec.NodeName, url, err, body)
 	}

@@ -68,13 +68,15 @@ func (rs Routes) Of(ctx context.Context, nodeName string, server *hcloud.Server)
 // Add adds a route to the network, as a user would, without the CCM.
 func (rs Routes) Add(ctx context.Context, destination, gateway string) {
 	GinkgoHelper()
-	rs.env.Cloud.Do(ctx)(rs.env.Cloud.Client.Network.AddRoute(ctx, rs.env.Cloud.Network, hcloud.NetworkAddRouteOpts{Route: route(destination, gateway)}))
+	rs.env.Cloud.Do(ctx)(rs.env.Cloud.Client.Network.AddRoute(ctx, rs.env.Cloud.Network,
+		hcloud.NetworkAddRouteOpts{Route: route(destination, gateway)}))
 }
 
 // Delete deletes a route of the network, as a user would, without the CCM.
 func (rs Routes) Delete(ctx context.Context, destination, gateway string) {
 	GinkgoHelper()
-	rs.env.Cloud.Do(ctx)(rs.env.Cloud.Client.Network.DeleteRoute(ctx, rs.env.Cloud.Network, hcloud.NetworkDeleteRouteOpts{Route: route(destination, gateway)}))
+	rs.env.Cloud.Do(ctx)(rs.env.Cloud.Client.Network.DeleteRoute(ctx, rs.env.Cloud.Network,
+		hcloud.NetworkDeleteRouteOpts{Route: route(destination, gateway)}))
 }
 
 func route(destination, gateway string) hcloud.NetworkRoute {

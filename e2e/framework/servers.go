@@ -109,7 +109,8 @@ func (sv Servers) Attach(ctx context.Context, server *hcloud.Server, address str
 // Detach detaches a server from the cluster's network.
 func (sv Servers) Detach(ctx context.Context, server *hcloud.Server) {
 	GinkgoHelper()
-	sv.env.Cloud.Do(ctx)(sv.env.Cloud.Client.Server.DetachFromNetwork(ctx, server, hcloud.ServerDetachFromNetworkOpts{Network: sv.env.Cloud.Network}))
+	sv.env.Cloud.Do(ctx)(sv.env.Cloud.Client.Server.DetachFromNetwork(ctx, server,
+		hcloud.ServerDetachFromNetworkOpts{Network: sv.env.Cloud.Network}))
 }
 
 // CreateFloatingIP creates an IPv4 address without a server. It is deleted when the spec ends.

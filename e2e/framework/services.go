@@ -123,7 +123,8 @@ func (sc Services) AwaitGone(ctx context.Context, service string) {
 // Events returns the events about a Service.
 func (sc Services) Events(ctx context.Context, service string) []corev1.Event {
 	GinkgoHelper()
-	list, err := sc.env.Kube.CoreV1().Events(sc.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Service,involvedObject.name=" + service})
+	list, err := sc.env.Kube.CoreV1().Events(sc.Namespace).List(ctx,
+		metav1.ListOptions{FieldSelector: "involvedObject.kind=Service,involvedObject.name=" + service})
 	Expect(err).NotTo(HaveOccurred())
 	return list.Items
 }

@@ -308,7 +308,8 @@ func (s *sharedSetup) remove(ctx context.Context) {
 		s.removeServer(ctx, server)
 	}
 	background := metav1.DeletePropagationBackground
-	Expect(ignoreNotFound(s.env.Kube.CoreV1().Namespaces().Delete(ctx, namespace, metav1.DeleteOptions{PropagationPolicy: &background}))).To(Succeed())
+	Expect(ignoreNotFound(s.env.Kube.CoreV1().Namespaces().Delete(ctx, namespace,
+		metav1.DeleteOptions{PropagationPolicy: &background}))).To(Succeed())
 }
 
 // removeServices deletes the Services and waits until the CCM has removed what they had in the cloud. Then it

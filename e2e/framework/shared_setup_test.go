@@ -16,8 +16,9 @@ func TestServicesOfASharedClusterSelectTheNodesOfTheirSpec(t *testing.T) {
 		before string
 		want   string
 	}{
-		"a new Service":                            {[]string{"a", "b"}, corev1.ServiceTypeLoadBalancer, "", own},
-		"before the spec brings a node":            {[]string{"a", "b"}, corev1.ServiceTypeLoadBalancer, "kubernetes.io/hostname in (a,b)", own},
+		"a new Service": {[]string{"a", "b"}, corev1.ServiceTypeLoadBalancer, "", own},
+		"before the spec brings a node": {[]string{"a", "b"}, corev1.ServiceTypeLoadBalancer, "kubernetes.io/hostname in (a,b)",
+			own},
 		"a selector that the spec has set is kept": {[]string{"a", "b"}, corev1.ServiceTypeLoadBalancer, chosen, chosen},
 		"no load balancer":                         {[]string{"a", "b"}, corev1.ServiceTypeClusterIP, "", ""},
 		"a CCM without the node selector":          {nil, corev1.ServiceTypeLoadBalancer, "", ""},

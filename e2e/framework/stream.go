@@ -91,5 +91,6 @@ func (s *Stream) ExpectUndisturbed() {
 	s.finish()
 	Expect(s.failures).To(BeEmpty(), "some requests were not answered, %d were", s.answered)
 	Expect(s.answered).To(BeNumerically(">", 0))
-	AddReportEntry("requests of the stream", ReportEntryVisibilityFailureOrVerbose, fmt.Sprintf("%d answered, each within %s", s.answered, s.slowest.Round(time.Millisecond)))
+	AddReportEntry("requests of the stream", ReportEntryVisibilityFailureOrVerbose, fmt.Sprintf("%d answered, each within %s", s.answered,
+		s.slowest.Round(time.Millisecond)))
 }

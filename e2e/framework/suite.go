@@ -98,7 +98,8 @@ func Prepare(ctx context.Context) error {
 			return nil // the suite builds it
 		}
 		if path == "" {
-			return fmt.Errorf("%s=%s: cannot run on the embedded cluster without a program: write its path as binary", EnvCCM, os.Getenv(EnvCCM))
+			return fmt.Errorf("%s=%s: cannot run on the embedded cluster without a program: write its path as binary", EnvCCM,
+				os.Getenv(EnvCCM))
 		}
 		return checkBinary(path)
 	case KindCluster:

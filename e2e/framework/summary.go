@@ -66,7 +66,8 @@ func runOf(report types.Report, ccm CCMDescription, kind ClusterKind) speclist.R
 			continue // pending
 		}
 		run.Specs = append(run.Specs, speclist.Spec{
-			Name: s.FullText(), Group: strings.Join(s.ContainerHierarchyTexts[:min(1, len(s.ContainerHierarchyTexts))], ""), Result: result, Reason: reason, Seconds: s.RunTime.Round(time.Millisecond).Seconds(), Labels: s.Labels(),
+			Name: s.FullText(), Group: strings.Join(s.ContainerHierarchyTexts[:min(1, len(s.ContainerHierarchyTexts))], ""), Result: result,
+			Reason: reason, Seconds: s.RunTime.Round(time.Millisecond).Seconds(), Labels: s.Labels(),
 		})
 	}
 	return run
@@ -160,7 +161,8 @@ func summary(report types.Report, ccm CCMDescription, kind ClusterKind) string {
 			fmt.Fprintf(&b, ", %d %s", n, state)
 		}
 	}
-	fmt.Fprintf(&b, "\n\n%s on %s, %d at a time, seed %d.\n", ccm.Name, kind, report.SuiteConfig.ParallelTotal, report.SuiteConfig.RandomSeed)
+	fmt.Fprintf(&b, "\n\n%s on %s, %d at a time, seed %d.\n", ccm.Name, kind, report.SuiteConfig.ParallelTotal,
+		report.SuiteConfig.RandomSeed)
 	for _, reason := range report.SpecialSuiteFailureReasons {
 		fmt.Fprintf(&b, "\n**%s**\n", reason)
 	}
@@ -175,7 +177,8 @@ func summary(report types.Report, ccm CCMDescription, kind ClusterKind) string {
 			heading = h
 			fmt.Fprintf(&b, "\n## %s\n\n| result | seconds | spec | labels |\n|---|--:|---|---|\n", h)
 		}
-		fmt.Fprintf(&b, "| %s | %.1f | %s | %s |\n", cell(shown(s, ccm, kind)), s.RunTime.Seconds(), cell(s.LeafNodeText), strings.Join(s.Labels(), ", "))
+		fmt.Fprintf(&b, "| %s | %.1f | %s | %s |\n", cell(shown(s, ccm, kind)), s.RunTime.Seconds(), cell(s.LeafNodeText),
+			strings.Join(s.Labels(), ", "))
 	}
 	return b.String()
 }

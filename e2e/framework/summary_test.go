@@ -15,9 +15,11 @@ func TestTheSummaryListsEverySpecInTheOrderOfTheSource(t *testing.T) {
 	t.Parallel()
 	spec := func(file string, line int, container, text string, state types.SpecState, took time.Duration) types.SpecReport {
 		return types.SpecReport{
-			ContainerHierarchyTexts: []string{container}, ContainerHierarchyLocations: []types.CodeLocation{{FileName: file, LineNumber: 1}},
-			ContainerHierarchyLabels: [][]string{{"a", "b"}},
-			LeafNodeType:             types.NodeTypeIt, LeafNodeText: text, LeafNodeLocation: types.CodeLocation{FileName: file, LineNumber: line},
+			ContainerHierarchyTexts:     []string{container},
+			ContainerHierarchyLocations: []types.CodeLocation{{FileName: file, LineNumber: 1}},
+			ContainerHierarchyLabels:    [][]string{{"a", "b"}},
+			LeafNodeType:                types.NodeTypeIt, LeafNodeText: text, LeafNodeLocation: types.CodeLocation{FileName: file,
+				LineNumber: line},
 			State: state, RunTime: took,
 		}
 	}

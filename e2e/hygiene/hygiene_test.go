@@ -56,11 +56,13 @@ func TestNothingIsLeftHoweverTheSuiteEnds(t *testing.T) {
 	const manyLoadBalancers = "catches up with the changes while it was down"
 	for name, e := range map[string]end{
 		"with success": {focus: aLoadBalancer, says: "1 passed"},
-		"with a spec that fails, as the CCM does nothing": {focus: "names every mistake at once", env: []string{"E2E_CCM=/bin/false"}, says: "1 failed"},
-		"in the middle, because the time is up":           {focus: aLoadBalancer, env: []string{"E2E_CCM=/bin/false"}, flags: []string{"--timeout=15s"}, says: "1 timedout"},
-		"by Ctrl-C":                                       {focus: manyLoadBalancers, signal: syscall.SIGINT, toAll: true, says: "1 interrupted"},
-		"by a SIGTERM to the script alone":                {focus: manyLoadBalancers, signal: syscall.SIGTERM, says: "1 interrupted"},
-		"by a SIGKILL to all its processes":               {focus: manyLoadBalancers, signal: syscall.SIGKILL, toAll: true},
+		"with a spec that fails, as the CCM does nothing": {focus: "names every mistake at once", env: []string{"E2E_CCM=/bin/false"},
+			says: "1 failed"},
+		"in the middle, because the time is up": {focus: aLoadBalancer, env: []string{"E2E_CCM=/bin/false"},
+			flags: []string{"--timeout=15s"}, says: "1 timedout"},
+		"by Ctrl-C":                         {focus: manyLoadBalancers, signal: syscall.SIGINT, toAll: true, says: "1 interrupted"},
+		"by a SIGTERM to the script alone":  {focus: manyLoadBalancers, signal: syscall.SIGTERM, says: "1 interrupted"},
+		"by a SIGKILL to all its processes": {focus: manyLoadBalancers, signal: syscall.SIGKILL, toAll: true},
 	} {
 		t.Run(name, func(t *testing.T) { e.run(t) }) // one at a time: they share addresses
 	}

@@ -37,7 +37,8 @@ type Findings struct {
 // reasons that it has, and what it says of specs that the run did not run.
 func Update(file []byte, run speclist.Run) ([]byte, Findings, error) {
 	if run.Incomplete != "" {
-		return nil, Findings{}, fmt.Errorf("cannot learn what the CCM lacks: the run is incomplete: %s; correct that and run it again", run.Incomplete)
+		return nil, Findings{}, fmt.Errorf("cannot learn what the CCM lacks: the run is incomplete: %s; correct that and run it again",
+			run.Incomplete)
 	}
 	var document yaml.Node
 	var before Findings

@@ -61,10 +61,12 @@ func TestColdStart(t *testing.T) {
 	program := os.Getenv("E2E_CCM") // as for make e2e: to compare two versions
 	if program == "" {
 		program = filepath.Join(t.TempDir(), "ccm")
-		_, err = build.Go(t.Context(), os.Stderr, "compiling the CCM", "build", "-v", "-o", program, build.Module+"/ccm/cmd/ccm-from-scratch")
+		_, err = build.Go(t.Context(), os.Stderr, "compiling the CCM", "build", "-v", "-o", program, build.Module+
+			"/ccm/cmd/ccm-from-scratch")
 		must(t, err)
 	}
-	_, _ = fmt.Fprint(os.Stderr, "\n| nodes | time | requests to the cloud | to Kubernetes | CPU time | peak memory |\n|--:|--:|--:|--:|--:|--:|\n")
+	_, _ = fmt.Fprint(os.Stderr, "\n| nodes | time | requests to the cloud | to Kubernetes | CPU time | peak memory "+
+		"|\n|--:|--:|--:|--:|--:|--:|\n")
 	for _, n := range []int{100, 1000, 5000} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) { coldStart(t, programs, program, n) })
 	}
@@ -94,7 +96,8 @@ func coldStart(t *testing.T, programs, program string, n int) {
 	kube := requestsToKubernetes(t, metrics)
 	all, err := cloud.Journal().Entries(t.Context(), journal.Filter{Client: ccm.ProviderName})
 	must(t, err)
-	_, _ = fmt.Fprintf(os.Stderr, "| %d | %.1f s | %d | %d | %.1f s | %d MiB |\n", n, took.Seconds(), len(all), kube, cpu.Seconds(), peak>>20)
+	_, _ = fmt.Fprintf(os.Stderr, "| %d | %.1f s | %d | %d | %.1f s | %d MiB |\n", n, took.Seconds(), len(all), kube, cpu.Seconds(),
+		peak>>20)
 }
 
 // newCloud returns a cloud with n servers and the limits of the real one.
@@ -105,8 +108,10 @@ func newCloud(t *testing.T, n int) *fakecloud.Cloud {
 	must(t, err)
 	client := cloud.Client(hcloud.WithApplication("bench", "1"))
 	for i := range n {
-		_, _, err := client.Server.Create(t.Context(), hcloud.ServerCreateOpts{Name: nodeName(i), ServerType: &hcloud.ServerType{Name: "cx23"},
-			Image: &hcloud.Image{Name: "ubuntu-24.04"}, Location: &hcloud.Location{Name: "fsn1"}, Labels: map[string]string{"cluster": "ours"}})
+		_, _, err := client.Server.Create(t.Context(),
+			hcloud.ServerCreateOpts{Name: nodeName(i), ServerType: &hcloud.ServerType{Name: "cx23"},
+				Image: &hcloud.Image{Name: "ubuntu-24.04"}, Location: &hcloud.Location{Name: "fsn1"},
+				Labels: map[string]string{"cluster": "ours"}})
 		must(t, err)
 	}
 	must(t, cloud.SetProfile(t.Context(), "realistic"))
@@ -148,19 +153,24 @@ func newNode(i int, version string) *corev1.Node {
 		labels[prefix+corev1.LabelOSStable], labels[prefix+corev1.LabelArchStable] = "linux", runtime.GOARCH
 	}
 	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, Annotations: map[string]string{"volumes.kubernetes.io/controller-managed-attach-detach": "true"}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels,
+			Annotations: map[string]string{"volumes.kubernetes.io/controller-managed-attach-detach": "true"}},
 		Spec: corev1.NodeSpec{PodCIDR: podRange, PodCIDRs: []string{podRange},
-			Taints: []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider, Value: "true", Effect: corev1.TaintEffectNoSchedule}}},
+			Taints: []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider, Value: "true",
+				Effect: corev1.TaintEffectNoSchedule}}},
 		Status: corev1.NodeStatus{Capacity: capacity, Allocatable: capacity,
 			Addresses: []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: name}},
-			NodeInfo:  corev1.NodeSystemInfo{KubeletVersion: version, OperatingSystem: "linux", Architecture: runtime.GOARCH, OSImage: "Ubuntu 24.04 LTS"}},
+			NodeInfo: corev1.NodeSystemInfo{KubeletVersion: version, OperatingSystem: "linux", Architecture: runtime.GOARCH,
+				OSImage: "Ubuntu 24.04 LTS"}},
 	}
 	now := metav1.Now()
 	for kind, status := range map[corev1.NodeConditionType]corev1.ConditionStatus{
-		corev1.NodeReady: corev1.ConditionTrue, corev1.NodeMemoryPressure: corev1.ConditionFalse, corev1.NodeDiskPressure: corev1.ConditionFalse, corev1.NodePIDPressure: corev1.ConditionFalse,
+		corev1.NodeReady: corev1.ConditionTrue, corev1.NodeMemoryPressure: corev1.ConditionFalse,
+		corev1.NodeDiskPressure: corev1.ConditionFalse, corev1.NodePIDPressure: corev1.ConditionFalse,
 	} {
-		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: kind, Status: status, LastHeartbeatTime: now, LastTransitionTime: now,
-			Reason: "KubeletIsFine", Message: "kubelet says in a sentence that all is well"})
+		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: kind, Status: status, LastHeartbeatTime: now,
+			LastTransitionTime: now,
+			Reason:             "KubeletIsFine", Message: "kubelet says in a sentence that all is well"})
 	}
 	for image := range 50 { // as many as kubelet reports
 		repository := fmt.Sprintf("registry.example.org/team/program-%d", image)
@@ -186,7 +196,8 @@ func awaitInitialised(t *testing.T, plane *cluster.Cluster, n int) <-chan struct
 		}
 	}
 	factory := informers.NewSharedInformerFactory(client, 0)
-	_, err = factory.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: look, UpdateFunc: func(_, obj any) { look(obj) }})
+	_, err = factory.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: look,
+		UpdateFunc: func(_, obj any) { look(obj) }})
 	must(t, err)
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())

@@ -96,13 +96,15 @@ func Read(root fs.FS) ([]Run, error) {
 }
 
 // signs represent results in a table.
-var signs = map[Result]string{Passed: "✔", Failed: "✘", Unsupported: "unsupported", NotHere: "–", Skipped: "–", KnownGap: "known gap", GapClosed: "✔ gap closed"}
+var signs = map[Result]string{Passed: "✔", Failed: "✘", Unsupported: "unsupported", NotHere: "–", Skipped: "–", KnownGap: "known gap",
+	GapClosed: "✔ gap closed"}
 
 // Markdown renders runs as a table: a row for each spec, a column for each run.
 func Markdown(runs []Run) string {
 	var b strings.Builder
 	b.WriteString("# Every spec, by CCM and kind of cluster\n\n")
-	b.WriteString("✔ passed, ✘ failed, – cannot run there, unsupported: the CCM lacks a feature, known gap: fails as the CCM's file says; empty: was not part of the last run.\n\n| spec |")
+	b.WriteString("✔ passed, ✘ failed, – cannot run there, unsupported: the CCM lacks a feature, known gap: fails as the CCM's file " +
+		"says; empty: was not part of the last run.\n\n| spec |")
 	for _, r := range runs {
 		fmt.Fprintf(&b, " %s on %s |", cell(r.CCM), cell(r.Cluster))
 	}

@@ -17,7 +17,8 @@ func TestRunsAreMergedIntoOneTable(t *testing.T) {
 			{Name: "Service works", Result: Passed}, {Name: "Route a|b", Result: NotHere}, {Name: "Node asks", Result: Skipped}}},
 		"e2e-embedded": {CCM: "ours", Cluster: "embedded", Time: noon.Add(time.Minute), Specs: []Spec{
 			{Name: "Route a|b", Result: Failed}, {Name: "Service works", Result: Passed}}},
-		"older": {CCM: "ours", Cluster: "kind", Time: noon.Add(-time.Hour), Specs: []Spec{{Name: "Service works", Result: Failed}, {Name: "was renamed", Result: Passed}}},
+		"older": {CCM: "ours", Cluster: "kind", Time: noon.Add(-time.Hour), Specs: []Spec{{Name: "Service works", Result: Failed},
+			{Name: "was renamed", Result: Passed}}},
 		"other": {CCM: "other", Cluster: "kind", Time: noon, Specs: []Spec{{Name: "Service works", Result: Unsupported}}},
 	} {
 		if err := os.Mkdir(filepath.Join(folder, name), 0o755); err != nil {

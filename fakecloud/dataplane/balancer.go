@@ -215,7 +215,8 @@ func (f *front) accept() {
 		case errors.Is(err, net.ErrClosed):
 			return
 		case err != nil:
-			f.lb.engine.log.Warn("could not accept a connection, trying again", "load_balancer", f.lb.id, "address", f.at.String(), "error", err)
+			f.lb.engine.log.Warn("could not accept a connection, trying again", "load_balancer", f.lb.id, "address", f.at.String(), "error",
+				err)
 			select {
 			case <-f.lb.ctx.Done():
 				return

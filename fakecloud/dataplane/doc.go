@@ -13,7 +13,8 @@
 // sticky sessions by cookie, X-Forwarded headers, the PROXY protocol, WebSocket and other upgrades,
 // HTTP/2 towards the client, idle timeouts, round robin and least connections over the healthy
 // targets, firewalls that drop packets to targets ([Filter]), health checks over TCP, HTTP and HTTPS,
-// the connection limit of the load balancer's type, and the figures behind the metrics endpoints: of the load balancer, and of its targets ([Traffic]).
+// the connection limit of the load balancer's type, and the figures behind the metrics endpoints: of the load balancer, and of its
+// targets ([Traffic]).
 //
 // # What is known of the real load balancer, and what is inferred
 //

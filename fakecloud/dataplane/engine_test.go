@@ -37,7 +37,8 @@ func TestTwoLoadBalancersMayListenOnTheSamePort(t *testing.T) {
 	}
 	l.Remove(1)
 	l.Remove(1)
-	if e := l.Endpoints(0); len(e) != 1 || e[0].Address != lbs[0].Addresses[0] || e[0].Port != 443 || e[0].Protocol != TCP || !e[0].Local.Addr().IsLoopback() {
+	if e := l.Endpoints(0); len(e) != 1 || e[0].Address != lbs[0].Addresses[0] || e[0].Port != 443 || e[0].Protocol != TCP ||
+		!e[0].Local.Addr().IsLoopback() {
 		t.Errorf("endpoints %+v", e)
 	}
 	if _, ok := l.locate(lbs[1].Addresses[0], 443); ok {
@@ -168,7 +169,8 @@ func TestManyChangesAtOnce(t *testing.T) {
 		mirror := newTCPTargetAt(t, name, "127.0.0.1:0", func(c net.Conn) { _, _ = io.Copy(c, c) })
 		targets = append(targets, l.place(name, mirror.at()))
 	}
-	stable := LoadBalancer{ID: 99, Addresses: []netip.Addr{netip.MustParseAddr("198.51.100.99")}, Services: []Service{tcpService(80)}, Targets: targets[:1]}
+	stable := LoadBalancer{ID: 99, Addresses: []netip.Addr{netip.MustParseAddr("198.51.100.99")}, Services: []Service{tcpService(80)},
+		Targets: targets[:1]}
 	l.apply(stable)
 	l.awaitHealth(Healthy, 80, targets[0])
 	c, err := l.DialContext(t.Context(), "tcp", "198.51.100.99:80")

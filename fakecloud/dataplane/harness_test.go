@@ -106,7 +106,8 @@ type lab struct {
 
 func newLab(t testing.TB, opts Options) *lab {
 	t.Helper()
-	l := &lab{t: t, clock: clocktesting.NewFakeClock(time.Unix(1_790_000_000, 0)), places: map[string]string{}, traffic: map[string]*Traffic{}}
+	l := &lab{t: t, clock: clocktesting.NewFakeClock(time.Unix(1_790_000_000, 0)), places: map[string]string{},
+		traffic: map[string]*Traffic{}}
 	opts.Clock = l.clock
 	if opts.Resolver == nil {
 		opts.Resolver = func(tg Target, _ uint16) (string, error) {

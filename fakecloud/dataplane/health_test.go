@@ -44,7 +44,8 @@ func TestHealthFollowsTheTarget(t *testing.T) {
 	}
 	l.clock.Step(defaultCheckInterval)
 	l.awaitHealth(Unhealthy, 80, tg)
-	if r := l.last("web", 80); r != (HealthReport{LoadBalancer: lbID, Target: "web", ListenPort: 80, Status: Unhealthy, Detail: DetailNoConnection}) {
+	if r := l.last("web", 80); r != (HealthReport{LoadBalancer: lbID, Target: "web", ListenPort: 80, Status: Unhealthy,
+		Detail: DetailNoConnection}) {
 		t.Errorf("report %+v", r)
 	}
 
@@ -99,12 +100,18 @@ func TestHTTPProbesCheckTheAnswer(t *testing.T) {
 	}{
 		{name: "200 is healthy", handler: answer(200, ""), want: HealthReport{Status: Healthy}},
 		{name: "a redirect is healthy and not followed", handler: answer(302, ""), want: HealthReport{Status: Healthy}},
-		{name: "404 is unhealthy", handler: answer(404, ""), want: HealthReport{Status: Unhealthy, Detail: DetailHTTPStatus, HTTPStatusCode: 404}},
-		{name: "404 is healthy if configured", handler: answer(404, ""), check: HTTPCheck{StatusCodes: []string{"40?"}}, want: HealthReport{Status: Healthy}},
-		{name: "200 is unhealthy if not configured", handler: answer(200, ""), check: HTTPCheck{StatusCodes: []string{"40?"}}, want: HealthReport{Status: Unhealthy, Detail: DetailHTTPStatus, HTTPStatusCode: 200}},
-		{name: "with the expected text", handler: answer(200, "all is ok here"), check: HTTPCheck{Response: "is ok"}, want: HealthReport{Status: Healthy}},
-		{name: "without the expected text", handler: answer(200, "all is bad here"), check: HTTPCheck{Response: "is ok"}, want: HealthReport{Status: Unhealthy, Detail: DetailHTTPContent}},
-		{name: "the text comes too late", handler: answer(200, strings.Repeat(" ", maxProbeBody)+"ok"), check: HTTPCheck{Response: "ok"}, want: HealthReport{Status: Unhealthy, Detail: DetailHTTPContent}},
+		{name: "404 is unhealthy", handler: answer(404, ""), want: HealthReport{Status: Unhealthy, Detail: DetailHTTPStatus,
+			HTTPStatusCode: 404}},
+		{name: "404 is healthy if configured", handler: answer(404, ""), check: HTTPCheck{StatusCodes: []string{"40?"}},
+			want: HealthReport{Status: Healthy}},
+		{name: "200 is unhealthy if not configured", handler: answer(200, ""), check: HTTPCheck{StatusCodes: []string{"40?"}},
+			want: HealthReport{Status: Unhealthy, Detail: DetailHTTPStatus, HTTPStatusCode: 200}},
+		{name: "with the expected text", handler: answer(200, "all is ok here"), check: HTTPCheck{Response: "is ok"},
+			want: HealthReport{Status: Healthy}},
+		{name: "without the expected text", handler: answer(200, "all is bad here"), check: HTTPCheck{Response: "is ok"},
+			want: HealthReport{Status: Unhealthy, Detail: DetailHTTPContent}},
+		{name: "the text comes too late", handler: answer(200, strings.Repeat(" ", maxProbeBody)+"ok"), check: HTTPCheck{Response: "ok"},
+			want: HealthReport{Status: Unhealthy, Detail: DetailHTTPContent}},
 		{name: "not HTTP", raw: raw("SSH-2.0\r\n"), want: HealthReport{Status: Unhealthy, Detail: DetailUnspecified}},
 		{name: "no answer", raw: raw(""), want: HealthReport{Status: Unhealthy, Detail: DetailUnspecified}},
 		{name: "an endless header", raw: func(c net.Conn) {
@@ -115,7 +122,8 @@ func TestHTTPProbesCheckTheAnswer(t *testing.T) {
 				}
 			}
 		}, want: HealthReport{Status: Unhealthy, Detail: DetailUnspecified}},
-		{name: "no TLS", handler: answer(200, ""), check: HTTPCheck{TLS: true}, want: HealthReport{Status: Unhealthy, Detail: DetailUnspecified}},
+		{name: "no TLS", handler: answer(200, ""), check: HTTPCheck{TLS: true},
+			want: HealthReport{Status: Unhealthy, Detail: DetailUnspecified}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

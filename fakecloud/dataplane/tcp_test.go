@@ -455,7 +455,8 @@ func TestStatsAreRatesOverTheWindow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (Stats{OpenConnections: 1, ConnectionsPerSecond: 0.1, BandwidthIn: 0.8, BandwidthOut: 1, Connections: 1, BytesIn: 8, BytesOut: 10}); s != want {
+	if want := (Stats{OpenConnections: 1, ConnectionsPerSecond: 0.1, BandwidthIn: 0.8, BandwidthOut: 1, Connections: 1, BytesIn: 8,
+		BytesOut: 10}); s != want {
 		t.Errorf("%+v, want %+v", s, want)
 	}
 	lb, _ := l.balancer(lbID)

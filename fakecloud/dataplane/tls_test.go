@@ -17,7 +17,8 @@ func httpsService(certs ...Certificate) Service {
 // handshake returns the serial number of the certificate that name gets.
 func (l *lab) handshake(name string) (*tls.Conn, int64) {
 	l.t.Helper()
-	c := tls.Client(l.dial(443), &tls.Config{ServerName: name, InsecureSkipVerify: name == "", RootCAs: testCA().pool}) //nolint:gosec // test
+	cfg := &tls.Config{ServerName: name, InsecureSkipVerify: name == "", RootCAs: testCA().pool} //nolint:gosec // test
+	c := tls.Client(l.dial(443), cfg)
 	if err := c.Handshake(); err != nil {
 		l.t.Fatal(err)
 	}

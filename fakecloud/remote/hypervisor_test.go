@@ -109,7 +109,8 @@ func TestActionsEndAsTheHypervisorSays(t *testing.T) {
 		task := w.next(h, hypervisor.CommandCreate)
 		m := task.Guest
 		if m.Name != "a" || m.UserData != "#!/bin/sh" || m.Labels["role"] != "worker" || m.ServerType != "cpx22" || m.Cores == 0 ||
-			m.PublicIPv4.String() != res.Server.PublicNet.IPv4.IP.String() || task.Action != res.Action.ID || task.Deadline.IsZero() || task.Runs {
+			m.PublicIPv4.String() != res.Server.PublicNet.IPv4.IP.String() || task.Action != res.Action.ID || task.Deadline.IsZero() ||
+			task.Runs {
 			t.Errorf("%+v", task)
 		}
 		if err := h.Complete(t.Context(), task.Action, nil); err != nil {
@@ -252,7 +253,8 @@ func TestALostConnectionIsNoticedOnBothSides(t *testing.T) {
 		}
 		return http.DefaultTransport.RoundTrip(r)
 	})
-	h, err := remote.New(c.ControlURL(), remote.WithHTTPClient(&http.Client{Transport: transport})).AttachHypervisor(t.Context(), hypervisor.Options{Name: "test"})
+	h, err := remote.New(c.ControlURL(), remote.WithHTTPClient(&http.Client{Transport: transport})).AttachHypervisor(t.Context(),
+		hypervisor.Options{Name: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -79,7 +79,8 @@ func TestTheWireFormat(t *testing.T) {
 
 	second := w.create("second")
 	task := next("task")["task"].(map[string]any)
-	if task["command"] != "create_server" || task["action"] != float64(second.Action.ID) || task["runs"] != false || task["deadline"] == nil {
+	if task["command"] != "create_server" || task["action"] != float64(second.Action.ID) || task["runs"] != false ||
+		task["deadline"] == nil {
 		t.Errorf("%v", task)
 	}
 	list := send("GET", "/hypervisors", "", 200)["hypervisors"].([]any)
@@ -88,7 +89,8 @@ func TestTheWireFormat(t *testing.T) {
 		t.Errorf("%v", list)
 	}
 	send("POST", fmt.Sprintf("/hypervisors/wire/tasks/%d", second.Action.ID), `{"error": {"message": "no room"}}`, 200)
-	if a, _, err := w.Client().Action.GetByID(t.Context(), second.Action.ID); err != nil || a.ErrorCode != "action_failed" || a.ErrorMessage != "no room" {
+	if a, _, err := w.Client().Action.GetByID(t.Context(), second.Action.ID); err != nil || a.ErrorCode != "action_failed" ||
+		a.ErrorMessage != "no room" {
 		t.Errorf("%+v, %v", a, err)
 	}
 	send("POST", fmt.Sprintf("/hypervisors/wire/servers/%d", first.ID), `{"running": false}`, 200)

@@ -122,7 +122,8 @@ func TestTheJournalIsTheSame(t *testing.T) {
 		}
 		f := journal.Filter{Method: "post", Route: "/servers", Project: 1, Since: 1, Writes: true}
 		entries := must[[]journal.Entry](t)(is.Journal().Entries(ctx, f))
-		if len(entries) != 2 || entries[0] != must[[]journal.Entry](t)(c.Journal().Entries(ctx, f))[0] || entries[1].ErrorCode != "uniqueness_error" {
+		if len(entries) != 2 || entries[0] != must[[]journal.Entry](t)(c.Journal().Entries(ctx, f))[0] ||
+			entries[1].ErrorCode != "uniqueness_error" {
 			t.Errorf("%+v", entries)
 		}
 		if n := must[int](t)(is.Journal().Count(ctx, f)); n != 2 {
@@ -196,7 +197,8 @@ func TestFaultsAreTheSame(t *testing.T) {
 		if l := must[[]fault.Status](t)(is.Faults().List(ctx)); len(l) != 1 || l[0].Rule != rule {
 			t.Errorf("%+v", l)
 		}
-		if _, err := is.Faults().Add(ctx, fault.Rule{Route: "/keys", Effect: fault.DropConnection()}); err == nil || !strings.Contains(err.Error(), "/ssh_keys…") {
+		if _, err := is.Faults().Add(ctx, fault.Rule{Route: "/keys", Effect: fault.DropConnection()}); err == nil ||
+			!strings.Contains(err.Error(), "/ssh_keys…") {
 			t.Errorf("%v", err)
 		}
 		ok(t, is.Faults().Clear(ctx))
@@ -258,7 +260,8 @@ func TestReportsOfUsageAreTheSame(t *testing.T) {
 		ok(t, err)
 		start := must[time.Time](t)(c.Now(ctx))
 		ok(t, is.ReportServerUsage(ctx, server.ID, hypervisor.Usage{
-			CPU: 150.5, DiskReadOps: 1, DiskWriteOps: 2, DiskReadBytes: 3, DiskWriteBytes: 4, PacketsIn: 5, PacketsOut: 6, BytesIn: 7, BytesOut: 8,
+			CPU: 150.5, DiskReadOps: 1, DiskWriteOps: 2, DiskReadBytes: 3, DiskWriteBytes: 4, PacketsIn: 5, PacketsOut: 6, BytesIn: 7,
+			BytesOut: 8,
 		}))
 		for name, err := range map[string]error{
 			"cpu: NaN":       is.ReportServerUsage(ctx, server.ID, hypervisor.Usage{CPU: math.NaN(), BytesIn: 9}),
@@ -309,7 +312,8 @@ func TestProjectsAndResetAreTheSame(t *testing.T) {
 		if err := createServer(ctx, c, "two", hcloud.WithToken(reader)); !hcloud.IsError(err, hcloud.ErrorCodeUnauthorized) {
 			t.Errorf("a revoked token: %v", err)
 		}
-		if pem := must[[]byte](t)(is.CARoots(ctx)); !bytes.Equal(pem, must[[]byte](t)(c.CARoots(ctx))) || !bytes.HasPrefix(pem, []byte("-----BEGIN")) {
+		if pem := must[[]byte](t)(is.CARoots(ctx)); !bytes.Equal(pem, must[[]byte](t)(c.CARoots(ctx))) ||
+			!bytes.HasPrefix(pem, []byte("-----BEGIN")) {
 			t.Errorf("%s", pem)
 		}
 		ok(t, is.Reset(ctx, fakecloud.KeepJournal))
@@ -320,7 +324,8 @@ func TestProjectsAndResetAreTheSame(t *testing.T) {
 		ok(t, is.SetRateLimit(ctx, 1))
 		_, err = c.Client(hcloud.WithRetryOpts(hcloud.RetryOpts{})).Server.All(ctx)
 		ok(t, err)
-		if _, err = c.Client(hcloud.WithRetryOpts(hcloud.RetryOpts{})).Server.All(ctx); !hcloud.IsError(err, hcloud.ErrorCodeRateLimitExceeded) {
+		if _, err = c.Client(hcloud.WithRetryOpts(hcloud.RetryOpts{})).Server.All(ctx); !hcloud.IsError(err,
+			hcloud.ErrorCodeRateLimitExceeded) {
 			t.Errorf("%v", err)
 		}
 	})
@@ -361,7 +366,8 @@ func TestSettingsAndStateAreTheSame(t *testing.T) {
 		if got := state.Projects[0].Resources; len(got) != 1 || got["ssh_keys"][0].Name != "mine" {
 			t.Errorf("%+v", got)
 		}
-		if _, err := r.State(ctx, fakecloud.Selection{Kinds: []string{"cluster"}}); err == nil || !strings.Contains(err.Error(), "ssh_key") {
+		if _, err := r.State(ctx, fakecloud.Selection{Kinds: []string{"cluster"}}); err == nil ||
+			!strings.Contains(err.Error(), "ssh_key") {
 			t.Errorf("unknown kind: %v", err)
 		}
 	})
@@ -373,7 +379,8 @@ func TestErrorsNameTheURLTheStatusAndTheMessage(t *testing.T) {
 	t.Cleanup(c.Close)
 	var e *remote.Error
 	err := remote.New(controlURL(t, c)).SetProfile(t.Context(), "quick")
-	if url := c.ControlURL() + "/profile"; !errors.As(err, &e) || e.Status != 400 || e.URL != url || !strings.Contains(err.Error(), "quick") ||
+	if url := c.ControlURL() + "/profile"; !errors.As(err, &e) || e.Status != 400 || e.URL != url ||
+		!strings.Contains(err.Error(), "quick") ||
 		!strings.Contains(err.Error(), "PUT "+url+": 400") {
 		t.Errorf("%v", err)
 	}
@@ -383,7 +390,8 @@ func TestErrorsNameTheURLTheStatusAndTheMessage(t *testing.T) {
 			_, _ = w.Write([]byte(body))
 		}))
 		t.Cleanup(other.Close)
-		if _, found, err := remote.New(other.URL).Faults().Get(t.Context(), "f"); found || !errors.As(err, &e) || !strings.Contains(err.Error(), "check the URL") {
+		if _, found, err := remote.New(other.URL).Faults().Get(t.Context(), "f"); found || !errors.As(err, &e) ||
+			!strings.Contains(err.Error(), "check the URL") {
 			t.Errorf("%s: %v, %v", name, found, err)
 		}
 		if removed, err := remote.New(other.URL).Faults().Remove(t.Context(), "f"); removed || err == nil {
@@ -391,7 +399,8 @@ func TestErrorsNameTheURLTheStatusAndTheMessage(t *testing.T) {
 		}
 	}
 	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }))
-	if _, err := remote.New(page.URL).Now(t.Context()); err == nil || !strings.Contains(err.Error(), page.URL+"/clock: this is not an answer of the control API; check the URL") {
+	if _, err := remote.New(page.URL).Now(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), page.URL+"/clock: this is not an answer of the control API; check the URL") {
 		t.Errorf("%v", err)
 	}
 	page.Close()

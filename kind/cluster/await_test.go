@@ -23,7 +23,8 @@ func TestAWaitOutlastsErrorsAndReturnsTheLast(t *testing.T) {
 		defer cancel()
 		return errors.New("it is night")
 	})
-	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "the sun is up") || !strings.Contains(err.Error(), "it is night") {
+	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "the sun is up") ||
+		!strings.Contains(err.Error(), "it is night") {
 		t.Errorf("got %v", err)
 	}
 	ended := errors.New("ended")

@@ -220,7 +220,8 @@ func CheckFree(ctx context.Context, name string) error {
 		return err
 	}
 	if len(nodes) > 0 {
-		return fmt.Errorf("there are %d nodes of a kind cluster %s already: remove it (KIND_NAME=%[2]s make down), or choose another KIND_NAME and KIND_SUBNET", len(nodes), name)
+		return fmt.Errorf("there are %d nodes of a kind cluster %s already: remove it (KIND_NAME=%[2]s make down), or choose another "+
+			"KIND_NAME and KIND_SUBNET", len(nodes), name)
 	}
 	return nil
 }
@@ -245,7 +246,8 @@ func Look(ctx context.Context, name string) (State, error) {
 		return None, err
 	}
 	controlPlane := nodeNames(name, 0)[0]
-	nodes, err := docker(ctx, "ps", "--all", "--quiet", "--filter", "name=^"+controlPlane+"$", "--filter", "label="+labelKindCluster+"="+name)
+	nodes, err := docker(ctx, "ps", "--all", "--quiet", "--filter", "name=^"+controlPlane+"$", "--filter", "label="+labelKindCluster+"="+
+		name)
 	if err != nil || nodes == "" {
 		return HalfMade, err
 	}

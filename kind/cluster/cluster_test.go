@@ -37,7 +37,8 @@ func inventory(t *testing.T, cluster string) (own, volumes []string) {
 // volumesOf returns the volumes that the containers use.
 func volumesOf(t *testing.T, names []string) []string {
 	t.Helper()
-	out, err := docker(t.Context(), append([]string{"inspect", "--format", `{{range .Mounts}}{{if eq .Type "volume"}}{{println .Name}}{{end}}{{end}}`}, names...)...)
+	out, err := docker(t.Context(),
+		append([]string{"inspect", "--format", `{{range .Mounts}}{{if eq .Type "volume"}}{{println .Name}}{{end}}{{end}}`}, names...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +83,8 @@ func TestAClusterFromBirthToRemoval(t *testing.T) {
 	mark("node image")
 	name := fmt.Sprintf("kind-test-%d", offset)
 	t.Cleanup(func() { _ = Delete(context.WithoutCancel(ctx), name) })
-	created, err := Create(ctx, Options{Name: name, Image: image, Workers: 2, Subnet: Offset(offset), NodeMonitorGracePeriod: 20 * time.Second, Progress: t.Output()})
+	created, err := Create(ctx, Options{Name: name, Image: image, Workers: 2, Subnet: Offset(offset),
+		NodeMonitorGracePeriod: 20 * time.Second, Progress: t.Output()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,8 +41,9 @@ func (e *dockerError) Error() string {
 // hint returns advice about an error message of Docker.
 func hint(said string) string {
 	for part, advice := range map[string]string{
-		"unable to apply caps":       "this Docker daemon cannot run privileged containers: run the command through scripts/with-docker.sh",
-		"Pool overlaps":              "another network uses this range: choose another subnet, or remove the other network (docker network ls)",
+		"unable to apply caps": "this Docker daemon cannot run privileged containers: run the command through scripts/with-docker.sh",
+		"Pool overlaps": "another network uses this range: choose another subnet, or remove the other network (docker " +
+			"network ls)",
 		"Address already in use":     "another container has this address in the network",
 		"no space left on device":    "Docker's disk is full",
 		"Cannot connect to the Dock": "no Docker daemon answers",

@@ -73,10 +73,12 @@ func TestTheErrorOfWorkIsReturnedAndTheEnvironmentRestored(t *testing.T) {
 func TestDockersErrorsSayWhatToDo(t *testing.T) {
 	fakeDocker(t, "echo 'Error: unable to apply caps: operation not permitted' >&2; exit 125")
 	_, err := docker(t.Context(), "run", "x")
-	if err == nil || !strings.Contains(err.Error(), "docker run: exit status 125: Error: unable") || !strings.Contains(err.Error(), "scripts/with-docker.sh") {
+	if err == nil || !strings.Contains(err.Error(), "docker run: exit status 125: Error: unable") ||
+		!strings.Contains(err.Error(), "scripts/with-docker.sh") {
 		t.Errorf("got %v", err)
 	}
-	failed := &kindexec.RunError{Command: []string{"docker", "run"}, Output: []byte("first\n" + strings.Repeat("x\n", 50) + "Pool overlaps with other one\n"), Inner: err}
+	failed := &kindexec.RunError{Command: []string{"docker", "run"}, Output: []byte("first\n" + strings.Repeat("x\n", 50) +
+		"Pool overlaps with other one\n"), Inner: err}
 	text := explain(failed).Error()
 	if strings.Contains(text, "first") || !strings.Contains(text, "choose another subnet") {
 		t.Errorf("got %s", text)
@@ -90,7 +92,8 @@ func TestAKindClusterOfThatNameIsLeftAlone(t *testing.T) {
 case "$*" in
 *io.x-k8s.kind.cluster=mine*) echo id1 id2 ;;
 esac`)
-	if _, err := Create(t.Context(), Options{Name: "mine", Image: "img"}); err == nil || !strings.Contains(err.Error(), "2 nodes of a kind cluster mine") {
+	if _, err := Create(t.Context(), Options{Name: "mine", Image: "img"}); err == nil ||
+		!strings.Contains(err.Error(), "2 nodes of a kind cluster mine") {
 		t.Errorf("got %v", err)
 	}
 	t.Setenv("HOME", t.TempDir())

@@ -83,6 +83,7 @@ func inotifyHint(proc string) string {
 	if err != nil || bad != nil || limit >= 512 {
 		return ""
 	}
-	return fmt.Sprintf(" (fs.inotify.max_user_instances is %d, enough for about %d nodes in all: sysctl fs.inotify.max_user_instances=1024, "+
+	return fmt.Sprintf(" (fs.inotify.max_user_instances is %d, enough for about %d nodes in all: sysctl "+
+		"fs.inotify.max_user_instances=1024, "+
 		"or run the command through scripts/with-docker.sh as root)", limit, limit/15)
 }

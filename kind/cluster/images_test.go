@@ -26,7 +26,8 @@ inspect)
 	for n; do
 		[ -n "$first" ] || echo ,
 		first=
-		echo '{"Name":"/'"$n"'","State":{"Running":true},"Config":{"Labels":{}},"NetworkSettings":{"Networks":{"c":{"IPAMConfig":{"IPv4Address":"172.30.1.2"}}}}}'
+		echo '{"Name":"/'"$n"'","State":{"Running":true},"Config":{"Labels":{}},'\
+'"NetworkSettings":{"Networks":{"c":{"IPAMConfig":{"IPv4Address":"172.30.1.2"}}}}}'
 	done
 	echo ']' ;;
 exec)
@@ -106,7 +107,8 @@ func TestImagesAreLoadedThoughANodeGoesAwayMeanwhile(t *testing.T) {
 	c := &Cluster{Network: Network{Name: "c", Subnet: DefaultSubnet}}
 	archive := filepath.Join(root, "a.tar")
 	// More than a pipe holds, so that a source that is not read waits.
-	for name, content := range map[string]string{"a.tar": strings.Repeat("x", 1<<20), "running": "c-control-plane\nleaving", "leaving/broken": ""} {
+	for name, content := range map[string]string{"a.tar": strings.Repeat("x", 1<<20), "running": "c-control-plane\nleaving",
+		"leaving/broken": ""} {
 		path := filepath.Join(root, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o600)); err != nil {
 			t.Fatal(err)

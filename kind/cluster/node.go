@@ -100,7 +100,8 @@ func parseContainers(text []byte, network string) ([]NodeContainer, error) {
 	}
 	containers := make([]NodeContainer, 0, len(found))
 	for _, f := range found {
-		n := NodeContainer{Name: strings.TrimPrefix(f.Name, "/"), Role: f.Config.Labels[labelKindRole], Running: f.State.Running, Started: f.State.StartedAt, Labels: f.Config.Labels}
+		n := NodeContainer{Name: strings.TrimPrefix(f.Name, "/"), Role: f.Config.Labels[labelKindRole], Running: f.State.Running,
+			Started: f.State.StartedAt, Labels: f.Config.Labels}
 		// The address that was asked for: the one in use is empty while it is stopped.
 		if in, connected := f.NetworkSettings.Networks[network]; connected {
 			address, err := netip.ParseAddr(in.IPAMConfig.IPv4Address)

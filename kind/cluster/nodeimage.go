@@ -44,7 +44,8 @@ func EnsureImage(ctx context.Context, from string, out io.Writer) (string, error
 		return build.NodeImage(ctx, out)
 	default:
 		if !hasImage(ctx, from) {
-			return "", fmt.Errorf("node image %s: Docker does not have it: pull it, or ask for %s, %s or %s", from, ImageAuto, ImagePull, ImageBuild)
+			return "", fmt.Errorf("node image %s: Docker does not have it: pull it, or ask for %s, %s or %s", from, ImageAuto, ImagePull,
+				ImageBuild)
 		}
 		return from, nil
 	}

@@ -93,7 +93,8 @@ func TestKindsConfigurationWaitsForACCM(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(config.Nodes) != 3 || config.Nodes[2].Image != "img" || !config.Networking.DisableDefaultCNI || len(config.KubeadmConfigPatches) != 1 {
+	if len(config.Nodes) != 3 || config.Nodes[2].Image != "img" || !config.Networking.DisableDefaultCNI ||
+		len(config.KubeadmConfigPatches) != 1 {
 		t.Errorf("%+v", config)
 	}
 	// What kind generates, as far as the patches go.
@@ -116,7 +117,8 @@ func TestKindsConfigurationWaitsForACCM(t *testing.T) {
 		if err != nil || !strings.Contains(string(got), wants[p.Kind]) {
 			t.Errorf("%s became %s, %v", p.Kind, got, err)
 		}
-		if patient := strings.Contains(string(got), `"timeouts":{"kubernetesAPICall":"4m0s"}`); patient == (p.Kind == "ClusterConfiguration") {
+		if patient := strings.Contains(string(got),
+			`"timeouts":{"kubernetesAPICall":"4m0s"}`); patient == (p.Kind == "ClusterConfiguration") {
 			t.Errorf("%s became %s, and kubeadm's patience is a setting of the others", p.Kind, got)
 		}
 		delete(documents, p.Kind)
@@ -153,7 +155,8 @@ CzAJBgNVBAMMAmNh
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"caCertHashes:\n    - sha256:c", "name: cloud-provider\n    value: external", "value: 172.30.1.9", "token: a.b"} {
+	for _, want := range []string{"caCertHashes:\n    - sha256:c", "name: cloud-provider\n    value: external", "value: 172.30.1.9",
+		"token: a.b"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("there is no %q in\n%s", want, text)
 		}

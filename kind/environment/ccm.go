@@ -178,7 +178,8 @@ func (e *Environment) KillCCM(ctx context.Context, c CCM) error {
 			if !ok || s.State.Running == nil {
 				continue
 			}
-			if _, err := docker(ctx, "exec", p.Spec.NodeName, "ctr", "--namespace=k8s.io", "tasks", "kill", "--signal=SIGKILL", id); err != nil {
+			if _, err := docker(ctx, "exec", p.Spec.NodeName, "ctr", "--namespace=k8s.io", "tasks", "kill", "--signal=SIGKILL",
+				id); err != nil {
 				return fmt.Errorf("killing %s: %w", p.Name, err)
 			}
 			killed++
@@ -360,7 +361,8 @@ func (e *Environment) deploymentMissing(ctx context.Context, namespace, name str
 	if d.Spec.Replicas != nil {
 		want = *d.Spec.Replicas
 	}
-	if d.Status.ObservedGeneration < d.Generation || d.Status.UpdatedReplicas < want || d.Status.AvailableReplicas < want || d.Status.Replicas > want {
+	if d.Status.ObservedGeneration < d.Generation || d.Status.UpdatedReplicas < want || d.Status.AvailableReplicas < want ||
+		d.Status.Replicas > want {
 		return fmt.Sprintf("of %s, %d of %d pods are available and %d are new (kubectl -n %s describe pods)",
 			name, d.Status.AvailableReplicas, want, d.Status.UpdatedReplicas, namespace), nil
 	}

@@ -52,7 +52,8 @@ func (o Options) startCloud(ctx context.Context, c *cluster.Cluster) error {
 		"--sysctl=net.ipv4.ip_forward=1",
 		// A redirect would make nodes bypass the router.
 		"--sysctl=net.ipv4.conf.all.send_redirects=0", "--sysctl=net.ipv4.conf.default.send_redirects=0",
-		fmt.Sprintf("--publish=127.0.0.1:%d:%s", ports[apiPort], apiPort), fmt.Sprintf("--publish=127.0.0.1:%d:%s", ports[controlPort], controlPort),
+		fmt.Sprintf("--publish=127.0.0.1:%d:%s", ports[apiPort], apiPort), fmt.Sprintf("--publish=127.0.0.1:%d:%s", ports[controlPort],
+			controlPort),
 		// In the image's environment, for its health check.
 		"--env=FAKECLOUD_CONTROL=0.0.0.0:" + controlPort,
 		cloudProgram.image, "--listen=0.0.0.0:" + apiPort,
@@ -78,7 +79,8 @@ func freePort(ctx context.Context) (uint16, error) {
 }
 
 // ErrCloudLost says that the cloud was started again and has forgotten the nodes' servers.
-var ErrCloudLost = errors.New("the cloud was started again and is EMPTY: it has lost all servers, load balancers and networks, but the nodes are still there; " +
+var ErrCloudLost = errors.New("the cloud was started again and is EMPTY: it has lost all servers, load balancers and networks, but the " +
+	"nodes are still there; " +
 	"start over with make down, then make up")
 
 // checkCloud returns ErrCloudLost if the cloud has no servers, but the nodes were servers before.

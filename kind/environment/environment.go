@@ -232,7 +232,8 @@ func (e *Environment) Exec(ctx context.Context, node string, command ...string) 
 
 // Exports returns lines for a shell that make clients use the environment.
 func (e *Environment) Exports() string {
-	return fmt.Sprintf("export KUBECONFIG=%s\nexport HCLOUD_ENDPOINT=%s HCLOUD_TOKEN=%s\nexport HCLOUD_NETWORK=%s FAKECLOUD_CONTROL_URL=%s\n",
+	return fmt.Sprintf("export KUBECONFIG=%s\nexport HCLOUD_ENDPOINT=%s HCLOUD_TOKEN=%s\nexport HCLOUD_NETWORK=%s "+
+		"FAKECLOUD_CONTROL_URL=%s\n",
 		e.Kubeconfig, e.Endpoint, e.Token, NetworkName, e.Control)
 }
 

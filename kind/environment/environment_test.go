@@ -41,7 +41,8 @@ func fakeDocker(t *testing.T, script string) {
 
 func sample() *Environment {
 	return &Environment{
-		Cluster:       &cluster.Cluster{Network: cluster.Network{Name: "x", Subnet: cluster.DefaultSubnet, PodCIDR: cluster.DefaultPodCIDR}},
+		Cluster: &cluster.Cluster{Network: cluster.Network{Name: "x", Subnet: cluster.DefaultSubnet,
+			PodCIDR: cluster.DefaultPodCIDR}},
 		InnerEndpoint: "http://172.30.0.10:4242/v1", Token: "the-token",
 	}
 }
@@ -69,7 +70,8 @@ func deployment(t *testing.T, manifest []byte) (d appsv1.Deployment, secret bool
 func TestTheCCMIsDeployedForTheCluster(t *testing.T) {
 	t.Parallel()
 	two := int32(2)
-	manifest, err := sample().ccmManifest(CCM{Image: "ccm:1", Env: map[string]string{"HCLOUD_DEBUG": "true"}, Args: []string{"--v=9"}, Replicas: &two}, "sum")
+	manifest, err := sample().ccmManifest(CCM{Image: "ccm:1", Env: map[string]string{"HCLOUD_DEBUG": "true"}, Args: []string{"--v=9"},
+		Replicas: &two}, "sum")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,11 +148,13 @@ echo "no such container $2" >&2; exit 1`)
 	if err := errors.Join(e.connect(t.Context()), e.connectOutside(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	if e.Endpoint != "http://127.0.0.1:1111/v1" || e.Control != "http://127.0.0.1:2222" || e.InnerEndpoint != "http://172.30.0.10:4242/v1" ||
+	if e.Endpoint != "http://127.0.0.1:1111/v1" || e.Control != "http://127.0.0.1:2222" ||
+		e.InnerEndpoint != "http://172.30.0.10:4242/v1" ||
 		e.OutsideProxy.String() != "http://127.0.0.1:3333" || e.OutsideAddress.String() != "172.30.0.20" {
 		t.Errorf("%+v", e)
 	}
-	if text := e.Exports(); !strings.Contains(text, "HCLOUD_ENDPOINT=http://127.0.0.1:1111/v1 ") || !strings.Contains(text, "HCLOUD_NETWORK=kind ") {
+	if text := e.Exports(); !strings.Contains(text, "HCLOUD_ENDPOINT=http://127.0.0.1:1111/v1 ") ||
+		!strings.Contains(text, "HCLOUD_NETWORK=kind ") {
 		t.Error(text)
 	}
 	e.Name = "y"
@@ -190,7 +194,8 @@ func TestAFailedStepSaysWhichOne(t *testing.T) {
 	if err := s.step("one", func() error { return nil }); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.step("two", func() error { return context.Canceled }); !errors.Is(err, context.Canceled) || !strings.HasPrefix(err.Error(), "two: ") {
+	if err := s.step("two", func() error { return context.Canceled }); !errors.Is(err, context.Canceled) ||
+		!strings.HasPrefix(err.Error(), "two: ") {
 		t.Error(err)
 	}
 	if len(s.done) != 1 || !strings.Contains(out.String(), "one: done in") {
@@ -230,7 +235,10 @@ func TestImagesGoWithTheEnvironmentUnlessAnotherUsesThem(t *testing.T) {
 	fakeDocker(t, `case "$1 $2" in
 "image inspect") [ -e "$IMAGES/new" ] && echo new && exit; [ -e "$IMAGES/old" ] && echo old && exit; exit 1 ;;
 "load --input") touch "$IMAGES/new" ;;
-"image rm") case $3 in old) rm "$IMAGES/old" ;; *) echo "$3" >>"$IMAGES/asked"; echo "Error response from daemon: conflict: unable to remove" >&2; exit 1 ;; esac ;;
+"image rm") case $3 in
+	old) rm "$IMAGES/old" ;;
+	*) echo "$3" >>"$IMAGES/asked"; echo "Error response from daemon: conflict: unable to remove" >&2; exit 1 ;;
+	esac ;;
 esac`)
 	if err := cloudProgram.load(t.Context(), "archive.tar"); err != nil {
 		t.Fatal(err)
@@ -261,17 +269,20 @@ func TestANodeIsUsableWhenItsStatusShowsItsRoute(t *testing.T) {
 			t.Errorf("missing %q, %v, want %q", missing, err, want)
 		}
 	}
-	network, _, err := e.Cloud.Network.Create(ctx, hcloud.NetworkCreateOpts{Name: NetworkName, IPRange: &net.IPNet{IP: net.IPv4(10, 0, 0, 0), Mask: net.CIDRMask(8, 32)}})
+	network, _, err := e.Cloud.Network.Create(ctx,
+		hcloud.NetworkCreateOpts{Name: NetworkName, IPRange: &net.IPNet{IP: net.IPv4(10, 0, 0, 0), Mask: net.CIDRMask(8, 32)}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	expect("no route to 10.244.1.0/24")
 	_, pods, _ := net.ParseCIDR(node.Spec.PodCIDR)
-	if _, _, err := e.Cloud.Network.AddRoute(ctx, network, hcloud.NetworkAddRouteOpts{Route: hcloud.NetworkRoute{Destination: pods, Gateway: net.IPv4(10, 0, 0, 2)}}); err != nil {
+	if _, _, err := e.Cloud.Network.AddRoute(ctx, network,
+		hcloud.NetworkAddRouteOpts{Route: hcloud.NetworkRoute{Destination: pods, Gateway: net.IPv4(10, 0, 0, 2)}}); err != nil {
 		t.Fatal(err)
 	}
 	expect("node-1 does not show its route")
-	for status, want := range map[corev1.ConditionStatus]string{corev1.ConditionTrue: "node-1 does not show its route", corev1.ConditionFalse: ""} {
+	for status, want := range map[corev1.ConditionStatus]string{corev1.ConditionTrue: "node-1 does not show its route",
+		corev1.ConditionFalse: ""} {
 		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeNetworkUnavailable, Status: status}}
 		if _, err := e.Client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)

@@ -40,7 +40,8 @@ func (p program) build(ctx context.Context, cluster string, out io.Writer) (stri
 		return "", err
 	}
 	archive := filepath.Join(folder, p.name+".tar")
-	_, err = build.Go(ctx, out, "compiling "+p.image, "run", "-v", build.Module+"/scripts/image", "-package", p.pkg, "-tag", p.image, "-o", archive)
+	_, err = build.Go(ctx, out, "compiling "+p.image, "run", "-v", build.Module+"/scripts/image", "-package", p.pkg, "-tag", p.image, "-o",
+		archive)
 	return archive, err
 }
 

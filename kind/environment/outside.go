@@ -45,7 +45,8 @@ func (o Options) outside(ctx context.Context, e *Environment) error {
 // openOutside routes the cloud's public addresses in the container that is outside, and finds the container.
 func (e *Environment) openOutside(ctx context.Context) error {
 	// The container's own image has no program for routes, that of the nodes has. Routes are gone when a container stops.
-	if _, err := docker(ctx, "run", "--rm", "--net=container:"+outsideContainer(e.Name), "--user=0", "--cap-drop=ALL", "--cap-add=NET_ADMIN",
+	if _, err := docker(ctx, "run", "--rm", "--net=container:"+outsideContainer(e.Name), "--user=0", "--cap-drop=ALL",
+		"--cap-add=NET_ADMIN",
 		"--entrypoint=ip", e.Image, "route", "replace", cluster.PublicIPv4.String(), "via", e.Router().String()); err != nil {
 		return fmt.Errorf("routing the cloud's public addresses: %w", err)
 	}

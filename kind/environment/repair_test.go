@@ -109,7 +109,8 @@ func TestTheOutsideReachesFloatingIPsAlsoAfterARestart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !regexp.MustCompile(`(?s)x-outside\s.*container:x-outside .* node:1 route replace 198\.18\.0\.0/15 via 172\.30\.0\.10\n`).Match(asked) {
+		if !regexp.MustCompile(`(?s)x-outside\s.*container:x-outside .* node:1 route replace 198\.18\.0\.0/15 via 172\.30\.0\.10\n`).
+			Match(asked) {
 			t.Errorf("a container that was %q gets no route:\n%s", state, asked)
 		}
 	}

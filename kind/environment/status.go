@@ -113,7 +113,8 @@ func (e *Environment) cloudPart(err error, servers []*hcloud.Server, nodes []cor
 	p := part{name: "cloud", state: fmt.Sprintf("%d servers, HCLOUD_ENDPOINT=%s, control API %s", len(servers), e.Endpoint, e.Control)}
 	switch {
 	case err != nil:
-		p.dead = fmt.Sprintf("the container %s does not answer (%v); its log: docker logs %[1]s; make up starts it, but then it is empty", cloudContainer(e.Name), err)
+		p.dead = fmt.Sprintf("the container %s does not answer (%v); its log: docker logs %[1]s; make up starts it, but then it is empty",
+			cloudContainer(e.Name), err)
 	case len(servers) == 0 && len(nodes) > 0:
 		p.dead = ErrCloudLost.Error()
 	}
@@ -138,8 +139,12 @@ func (e *Environment) hypervisorPart(ctx context.Context) part {
 	}
 	control := remote.New(e.Control, remote.WithHTTPClient(&http.Client{Timeout: statusTimeout}))
 	attached, err := control.Hypervisors(ctx)
-	if err == nil && !slices.ContainsFunc(attached, func(h remote.HypervisorStatus) bool { return h.Name == hypervisorName && h.Connected }) {
-		p.dead = fmt.Sprintf("process %d runs, but is not attached to the cloud; its log: %s; to start another: kill %[1]d; make up", pid, log)
+	if err == nil && !slices.ContainsFunc(attached, func(h remote.HypervisorStatus) bool {
+		return h.Name == hypervisorName &&
+			h.Connected
+	}) {
+		p.dead = fmt.Sprintf("process %d runs, but is not attached to the cloud; its log: %s; to start another: kill %[1]d; make up", pid,
+			log)
 	}
 	return p
 }

@@ -58,7 +58,8 @@ func command() *cobra.Command {
 			return err
 		},
 	}
-	node.Flags().StringVar(&mirror, "mirror", os.Getenv("NODE_IMAGE_MIRROR"), "`URL` of a Debian mirror (default NODE_IMAGE_MIRROR, else debootstrap's own)")
+	node.Flags().StringVar(&mirror, "mirror", os.Getenv("NODE_IMAGE_MIRROR"),
+		"`URL` of a Debian mirror (default NODE_IMAGE_MIRROR, else debootstrap's own)")
 	var check bool
 	plane := &cobra.Command{
 		Use: "kubernetes", Short: "Print the folder with etcd, kube-apiserver, kube-controller-manager and kubectl", Args: cobra.NoArgs,
@@ -85,7 +86,8 @@ func command() *cobra.Command {
 		},
 	}
 	agnhost := &cobra.Command{
-		Use: "agnhost NAME", Short: "Build the image that Kubernetes' own specs run, and hand it to Docker under a name that they know", Args: cobra.ExactArgs(1),
+		Use: "agnhost NAME", Short: "Build the image that Kubernetes' own specs run, and hand it to Docker under a name that they know",
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			at, err := checkout(cmd.Context())
 			if err != nil {

@@ -56,7 +56,8 @@ func (d *Docker) List(ctx context.Context) ([]Container, error) {
 	}
 	out := make([]Container, 0, len(nodes))
 	for _, n := range nodes {
-		c := Container{Name: n.Name, Address: n.Address, Running: n.Running, Started: n.Started, ControlPlane: n.Name == d.Cluster.ControlPlane()}
+		c := Container{Name: n.Name, Address: n.Address, Running: n.Running, Started: n.Started,
+			ControlPlane: n.Name == d.Cluster.ControlPlane()}
 		if text := n.Labels[labelServer]; text != "" {
 			if c.Server, err = strconv.ParseInt(text, 10, 64); err != nil {
 				return nil, fmt.Errorf("the label %s of the container %s: %w", labelServer, n.Name, err)
@@ -75,7 +76,8 @@ func (d *Docker) Create(ctx context.Context, m hypervisor.Guest) error {
 	}
 	address, ok := d.Address(m)
 	if !ok {
-		return unavailable(fmt.Sprintf("the server has no address in the cluster's network %s: attach it to the network with this range", d.Cluster.Subnet))
+		return unavailable(fmt.Sprintf("the server has no address in the cluster's network %s: attach it to the network with this range",
+			d.Cluster.Subnet))
 	}
 	if err := checkFree(address, all); err != nil {
 		return err
@@ -263,7 +265,8 @@ func (d *Docker) join(ctx context.Context, name string) error {
 	for {
 		err := d.prepare(ctx, name)
 		if err == nil {
-			if _, err = d.run(ctx, nil, name, "sh", "-c", "exec kubeadm join --config="+cluster.JoinConfigurationPath+" >>"+logFile+" 2>&1"); err == nil {
+			if _, err = d.run(ctx, nil, name, "sh", "-c", "exec kubeadm join --config="+cluster.JoinConfigurationPath+" >>"+logFile+
+				" 2>&1"); err == nil {
 				return nil
 			}
 			err = d.explain(ctx, name, err)

@@ -45,9 +45,10 @@ func TestTheAddressOfAContainerIsThatOfItsServer(t *testing.T) {
 	}{
 		"private":           {hypervisor.Guest{Networks: networks("172.30.1.3")}, "172.30.1.3"},
 		"in second network": {hypervisor.Guest{Networks: networks("10.0.0.2", "172.30.1.3")}, "172.30.1.3"},
-		"public":            {hypervisor.Guest{Networks: networks("10.0.0.2"), PublicIPv4: netip.MustParseAddr("172.30.2.1")}, "172.30.2.1"},
-		"elsewhere":         {hypervisor.Guest{Networks: networks("10.0.0.2"), PublicIPv4: netip.MustParseAddr("198.18.0.1")}, ""},
-		"nowhere":           {hypervisor.Guest{}, ""},
+		"public": {hypervisor.Guest{Networks: networks("10.0.0.2"), PublicIPv4: netip.MustParseAddr("172.30.2.1")},
+			"172.30.2.1"},
+		"elsewhere": {hypervisor.Guest{Networks: networks("10.0.0.2"), PublicIPv4: netip.MustParseAddr("198.18.0.1")}, ""},
+		"nowhere":   {hypervisor.Guest{}, ""},
 	} {
 		if got, ok := d.Address(c.guest); ok != (c.want != "") || ok && got.String() != c.want {
 			t.Errorf("%s: %s, %v; want %q", name, got, ok, c.want)
@@ -79,7 +80,8 @@ inspect*) echo '[{"Name": "/node", "NetworkSettings": {"Networks": {"c": {"IPAMC
 *"cp /dev/stdin"*) cat >` + dir + `/join.yaml ;;
 esac`
 	certificate, _, err := certutil.GenerateSelfSignedCertKey("node", nil, nil)
-	if err := errors.Join(err, os.WriteFile(filepath.Join(dir, "ca.crt"), certificate, 0o600), os.WriteFile(filepath.Join(dir, "docker"), []byte(script), 0o755)); err != nil {
+	if err := errors.Join(err, os.WriteFile(filepath.Join(dir, "ca.crt"), certificate, 0o600),
+		os.WriteFile(filepath.Join(dir, "docker"), []byte(script), 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))

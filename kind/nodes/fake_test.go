@@ -324,7 +324,8 @@ func (w *world) start(o nodes.Options) {
 
 func (w *world) createOpts(name string) hcloud.ServerCreateOpts {
 	return hcloud.ServerCreateOpts{
-		Name: name, ServerType: &hcloud.ServerType{Name: "cpx22"}, Image: &hcloud.Image{Name: "debian-12"}, Location: &hcloud.Location{Name: "fsn1"},
+		Name: name, ServerType: &hcloud.ServerType{Name: "cpx22"}, Image: &hcloud.Image{Name: "debian-12"},
+		Location: &hcloud.Location{Name: "fsn1"},
 	}
 }
 

@@ -178,12 +178,14 @@ func (h *Hypervisor) begin(ctx context.Context, session hypervisor.Session, cont
 	}
 	for _, c := range containers {
 		if m := exists[c.Server]; c.Server != 0 && m.Name != c.Name {
-			h.log.Warn("a container belongs to a server that does not exist: remove it with docker rm -fv", "container", c.Name, "server", c.Server)
+			h.log.Warn("a container belongs to a server that does not exist: remove it with docker rm -fv", "container", c.Name, "server",
+				c.Server)
 		}
 	}
 	h.mu.Unlock()
 	if len(guests) == 0 && len(containers) > 0 {
-		h.log.Error("the cloud is EMPTY, although there are containers: it was started again and keeps nothing; start over with make down, then make up", "containers", len(containers))
+		h.log.Error("the cloud is EMPTY, although there are containers: it was started again and keeps nothing; start over with make "+
+			"down, then make up", "containers", len(containers))
 	}
 	h.log.Info("attached to the cloud", "servers", len(guests), "with_container", bound)
 	h.checkAll(ctx)
@@ -242,7 +244,8 @@ func (h *Hypervisor) tell(ctx context.Context, session hypervisor.Session, t hyp
 	defer cancel()
 	err := session.Complete(ctx, t.Action, failure)
 	if err != nil && !errors.Is(err, hypervisor.ErrNoTask) {
-		h.log.Warn("cannot report the result of a task, trying again when the cloud asks", "action", t.Action, "command", t.Command, "server", t.Guest.Name, "error", err)
+		h.log.Warn("cannot report the result of a task, trying again when the cloud asks", "action", t.Action, "command", t.Command,
+			"server", t.Guest.Name, "error", err)
 		return
 	}
 	if err != nil {

@@ -50,7 +50,8 @@ func TestPowerIsThatOfTheContainer(t *testing.T) {
 			res, resp, err := c.RebuildWithResult(ctx, s, hcloud.ServerRebuildOpts{Image: &hcloud.Image{Name: "ubuntu-24.04"}})
 			return res.Action, resp, err
 		}, []string{"remove node", "create node", "start node", "boot node"}, hcloud.ServerStatusRunning},
-		"change of type": {true, func(c *hcloud.ServerClient, ctx context.Context, s *hcloud.Server) (*hcloud.Action, *hcloud.Response, error) {
+		"change of type": {true, func(c *hcloud.ServerClient, ctx context.Context, s *hcloud.Server) (*hcloud.Action, *hcloud.Response,
+			error) {
 			return c.ChangeType(ctx, s, hcloud.ServerChangeTypeOpts{ServerType: &hcloud.ServerType{Name: "cpx32"}})
 		}, []string{"start node", "boot node"}, hcloud.ServerStatusRunning},
 		"delete": {false, func(c *hcloud.ServerClient, ctx context.Context, s *hcloud.Server) (*hcloud.Action, *hcloud.Response, error) {
@@ -254,7 +255,8 @@ func TestServersThatWereThereBefore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nodes.Container{Name: "kinds", Running: true}, nodes.Container{Name: "off"},
 		nodes.Container{Name: "labelled", Running: true}, nodes.Container{Name: "other", Server: 7, Running: true})
-	named, off, none, other := w.create(w.createOpts("kinds")), w.create(w.createOpts("off")), w.create(w.createOpts("none")), w.create(w.createOpts("other"))
+	named, off, none, other := w.create(w.createOpts("kinds")), w.create(w.createOpts("off")), w.create(w.createOpts("none")),
+		w.create(w.createOpts("other"))
 	o := w.createOpts("its-name")
 	o.Labels = map[string]string{nodes.ContainerLabel: "labelled"}
 	labelled := w.create(o)
@@ -390,7 +392,8 @@ func TestContainersBecomeServers(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, containers...)
 			a := nodes.Adoption{
-				Client: w.client, Network: "kind", IPRange: netip.MustParsePrefix("172.30.0.0/16"), Subnet: netip.MustParsePrefix("172.30.1.0/24"),
+				Client: w.client, Network: "kind", IPRange: netip.MustParsePrefix("172.30.0.0/16"),
+				Subnet: netip.MustParsePrefix("172.30.1.0/24"),
 				Labels: map[string]string{"cluster": "kind"},
 			}
 			if !before {
@@ -426,7 +429,8 @@ func TestContainersBecomeServers(t *testing.T) {
 			o.Networks = []*hcloud.Network{got.Network}
 			w.create(o)
 			w.driver.await(t, "it has one", func() bool { c := w.driver.containers["new"]; return c != nil && c.Running })
-			if at := w.driver.containers["new"].Address; slices.ContainsFunc(containers, func(c nodes.Container) bool { return c.Address == at }) || !a.Subnet.Contains(at) {
+			if at := w.driver.containers["new"].Address; slices.ContainsFunc(containers,
+				func(c nodes.Container) bool { return c.Address == at }) || !a.Subnet.Contains(at) {
 				t.Errorf("the new server's address is %s", at)
 			}
 		})

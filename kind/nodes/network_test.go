@@ -137,7 +137,8 @@ func TestAServerThatIsOnAndCannotBeBackedIsNotAttached(t *testing.T) {
 	}
 	noRoom(&hypervisor.Error{Code: nodes.CodeUnavailable, Message: "no room"})
 	n.failed(n.attach(s, n.cluster, ""))
-	if now, _, err := n.client.Server.GetByID(t.Context(), s.ID); err != nil || now.Status != hcloud.ServerStatusRunning || len(now.PrivateNet) > 0 {
+	if now, _, err := n.client.Server.GetByID(t.Context(), s.ID); err != nil || now.Status != hcloud.ServerStatusRunning ||
+		len(now.PrivateNet) > 0 {
 		t.Errorf("%+v, %v", now, err)
 	}
 	n.wantCalls("create node")

@@ -248,7 +248,8 @@ func (s *server) start(ctx context.Context, m hypervisor.Guest) error {
 		case c.Running:
 		case !ok:
 			s.waits = true
-			s.hypervisor.log.Warn("a server is on without a container, because it has no address in the cluster's network: attach it to that network",
+			s.hypervisor.log.Warn("a server is on without a container, because it has no address in the cluster's network: attach it to "+
+				"that network",
 				"server", m.Name, "id", s.id)
 			return nil
 		case !there:
@@ -275,7 +276,8 @@ func (s *server) attach(ctx context.Context, m hypervisor.Guest) error {
 		return s.start(ctx, m)
 	}
 	if address, ok := s.hypervisor.o.Driver.Address(m); ok && address != c.Address {
-		return unavailable(fmt.Sprintf("the container %s keeps the address %s while it runs: power the server off, attach it with the address %s, and power it on",
+		return unavailable(fmt.Sprintf("the container %s keeps the address %s while it runs: power the server off, attach it with the "+
+			"address %s, and power it on",
 			name, c.Address, address))
 	}
 	return nil
@@ -372,7 +374,8 @@ func (h *Hypervisor) report(ctx context.Context, session hypervisor.Session, ser
 	// A server that is gone, or belongs to another hypervisor, needs no report, and a new session begins with a look at all
 	// containers.
 	if err != nil && !errors.Is(err, hypervisor.ErrNoGuest) && ctx.Err() == nil {
-		h.log.Debug("cannot tell the cloud the state of a server, which it learns with the next session", "server", server, "running", running, "error", err)
+		h.log.Debug("cannot tell the cloud the state of a server, which it learns with the next session", "server", server, "running",
+			running, "error", err)
 	}
 }
 

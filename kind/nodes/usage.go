@@ -54,7 +54,8 @@ func (m *meter) round(ctx context.Context) {
 		m.failed[c.Name] = failed[c.Name] + 1
 		// The first failure may be a container that has just been powered off, and those after the second say nothing new.
 		if m.failed[c.Name] == 2 {
-			h.log.Warn("cannot measure a container: its server's metrics are 0 until that works again", "container", c.Name, "server", server, "error", err)
+			h.log.Warn("cannot measure a container: its server's metrics are 0 until that works again", "container", c.Name, "server",
+				server, "error", err)
 		}
 	}
 }

@@ -96,7 +96,8 @@ func TestTheUsageOfAContainerIsThatOfItsServer(t *testing.T) {
 		PacketsIn: 50, PacketsOut: 60, BytesIn: 1070, BytesOut: 80,
 	}
 	want := hypervisor.Usage{
-		CPU: 150, DiskReadOps: 1, DiskWriteOps: 2, DiskReadBytes: 3, DiskWriteBytes: 4, PacketsIn: 5, PacketsOut: 6, BytesIn: 7, BytesOut: 8,
+		CPU: 150, DiskReadOps: 1, DiskWriteOps: 2, DiskReadBytes: 3, DiskWriteBytes: 4, PacketsIn: 5, PacketsOut: 6, BytesIn: 7,
+		BytesOut: 8,
 	}
 	if got := m.round(second, nil); len(got) != 1 || got[0] != want {
 		t.Errorf("%+v, want %+v", got, want)

@@ -136,7 +136,8 @@ func TestHelmHasNothingToSayAgainstTheChart(t *testing.T) {
 func TestSettingsArriveAsTheyWereWritten(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "values.yaml")
-	text := "clusterCIDR: 10.0.0.0/8\nenv:\n  HCLOUD_NETWORK: 12345678\n  HCLOUD_RESYNC_INTERVAL: 0\n  HCLOUD_DEBUG: false\n  HCLOUD_REQUEST_TIMEOUT: 5s\n"
+	text := "clusterCIDR: 10.0.0.0/8\nenv:\n  HCLOUD_NETWORK: 12345678\n  HCLOUD_RESYNC_INTERVAL: 0\n  HCLOUD_DEBUG: false\n  " +
+		"HCLOUD_REQUEST_TIMEOUT: 5s\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +169,8 @@ func TestSettingsArriveAsTheyWereWritten(t *testing.T) {
 func TestTheTokenIsAFileOrAVariable(t *testing.T) {
 	t.Parallel()
 	spec, c := pod(t)
-	if _, ok := env(c)["HCLOUD_TOKEN"]; ok || env(c)["HCLOUD_TOKEN_FILE"] == "" || len(spec.Volumes) != 1 || spec.Volumes[0].Secret.SecretName != "hcloud" {
+	if _, ok := env(c)["HCLOUD_TOKEN"]; ok || env(c)["HCLOUD_TOKEN_FILE"] == "" || len(spec.Volumes) != 1 ||
+		spec.Volumes[0].Secret.SecretName != "hcloud" {
 		t.Errorf("as a file: %v, %+v", env(c), spec.Volumes)
 	}
 	if c.VolumeMounts[0].MountPath+"/"+spec.Volumes[0].Secret.Items[0].Path != env(c)["HCLOUD_TOKEN_FILE"] {
@@ -192,7 +194,8 @@ func TestNothingListensOnTheNodesAddressesUnlessTold(t *testing.T) {
 		t.Errorf("on the node's network: %v, %v, %+v", c.Args, env(c), c.LivenessProbe)
 	}
 	_, c = pod(t, set("hostNetwork=false")...)
-	if env(c)["HCLOUD_METRICS_ADDRESS"] != ":8233" || !slices.Contains(c.Args, "--bind-address=0.0.0.0") || c.LivenessProbe.HTTPGet.Host != "" {
+	if env(c)["HCLOUD_METRICS_ADDRESS"] != ":8233" || !slices.Contains(c.Args, "--bind-address=0.0.0.0") ||
+		c.LivenessProbe.HTTPGet.Host != "" {
 		t.Errorf("on the pods' network: %v, %v, %+v", c.Args, env(c), c.LivenessProbe)
 	}
 	_, c = pod(t, set("env.HCLOUD_METRICS_ADDRESS=10.0.0.2:9000")...)
@@ -243,10 +246,12 @@ func TestADaemonSetRunsOnEachControlPlaneNode(t *testing.T) {
 	if !equality.Semantic.DeepEqual(deployment.Containers, d.Spec.Template.Spec.Containers) {
 		t.Error("the container differs from the Deployment's")
 	}
-	if a := deployment.Affinity.NodeAffinity; a.RequiredDuringSchedulingIgnoredDuringExecution != nil || len(a.PreferredDuringSchedulingIgnoredDuringExecution) != 1 {
+	if a := deployment.Affinity.NodeAffinity; a.RequiredDuringSchedulingIgnoredDuringExecution != nil ||
+		len(a.PreferredDuringSchedulingIgnoredDuringExecution) != 1 {
 		t.Errorf("a Deployment needs control plane nodes: %+v", a)
 	}
-	everywhere := objects(t, set("kind=DaemonSet", "affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution=null")...)["DaemonSet test-ccm-from-scratch"].(*appsv1.DaemonSet)
+	all = objects(t, set("kind=DaemonSet", "affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution=null")...)
+	everywhere := all["DaemonSet test-ccm-from-scratch"].(*appsv1.DaemonSet)
 	if a := everywhere.Spec.Template.Spec.Affinity.NodeAffinity; a != nil && a.RequiredDuringSchedulingIgnoredDuringExecution != nil {
 		t.Errorf("the value of affinity does not win: %+v", a)
 	}
@@ -262,7 +267,8 @@ func TestPrometheusReachesTheMetrics(t *testing.T) {
 	} {
 		all := objects(t, set("podMonitor.enabled=true", "podMonitor.interval=15s", "podMonitor.labels.release=prometheus", address)...)
 		m, ok := all["PodMonitor test-ccm-from-scratch"].(*podMonitor)
-		if !ok || len(m.Spec.PodMetricsEndpoints) != 1 || m.Metadata.Labels["release"] != "prometheus" || m.Spec.PodMetricsEndpoints[0].Interval != "15s" {
+		if !ok || len(m.Spec.PodMetricsEndpoints) != 1 || m.Metadata.Labels["release"] != "prometheus" ||
+			m.Spec.PodMetricsEndpoints[0].Interval != "15s" {
 			t.Fatalf("%s: %+v", address, m)
 		}
 		d := all["Deployment test-ccm-from-scratch"].(*appsv1.Deployment)
@@ -273,7 +279,8 @@ func TestPrometheusReachesTheMetrics(t *testing.T) {
 		}
 		c := d.Spec.Template.Spec.Containers[0]
 		port := slices.IndexFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.Name == m.Spec.PodMetricsEndpoints[0].Port })
-		if port < 0 || !strings.HasSuffix(want, ":"+strconv.Itoa(int(c.Ports[port].ContainerPort))) || env(c)["HCLOUD_METRICS_ADDRESS"] != want {
+		if port < 0 || !strings.HasSuffix(want, ":"+strconv.Itoa(int(c.Ports[port].ContainerPort))) ||
+			env(c)["HCLOUD_METRICS_ADDRESS"] != want {
 			t.Errorf("%s: %+v, %v", address, c.Ports, env(c))
 		}
 		if host := c.ReadinessProbe.HTTPGet.Host; strings.Contains(host, "$") {
@@ -376,7 +383,8 @@ func TestAReleasesChartHasItsVersionAndTheSameBytesTwice(t *testing.T) {
 	var archives []string
 	for _, folder := range []string{chartFolder, copied} {
 		out := t.TempDir()
-		if text, err := helm(t, "package", folder, "--version", "1.2.3-rc.1", "--app-version", "v1.2.3-rc.1", "--destination", out); err != nil {
+		if text, err := helm(t, "package", folder, "--version", "1.2.3-rc.1", "--app-version", "v1.2.3-rc.1", "--destination",
+			out); err != nil {
 			t.Fatal(err, text)
 		}
 		name := filepath.Join(out, "ccm-from-scratch-1.2.3-rc.1.tgz")
@@ -387,7 +395,8 @@ func TestAReleasesChartHasItsVersionAndTheSameBytesTwice(t *testing.T) {
 		archives = append(archives, string(text))
 		manifest, err := template(t, name, set("dashboard.enabled=true")...)
 		if err != nil || !strings.Contains(manifest, `image: "ccm-from-scratch:v1.2.3-rc.1"`) ||
-			!strings.Contains(manifest, "helm.sh/chart: ccm-from-scratch-1.2.3-rc.1") || !strings.Contains(manifest, "hcloud_api_requests_total") {
+			!strings.Contains(manifest, "helm.sh/chart: ccm-from-scratch-1.2.3-rc.1") ||
+			!strings.Contains(manifest, "hcloud_api_requests_total") {
 			t.Errorf("%v: the archive renders to\n%.300s", err, manifest)
 		}
 	}

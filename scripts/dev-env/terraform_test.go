@@ -24,17 +24,22 @@ var meta = "count for_each depends_on lifecycle dynamic provider"
 // known are the arguments and blocks that we use, of resources and data sources, by the documentation of the providers
 // hetznercloud/hcloud 1.58 and hashicorp/tls 4.0. A slash stands before the arguments of a block.
 var known = map[string]string{
-	"data.hcloud_network":     "name",
-	"hcloud_network":          "name ip_range labels delete_protection expose_routes_to_vswitch",
-	"hcloud_network_subnet":   "network_id type network_zone ip_range vswitch_id",
-	"hcloud_firewall":         "name labels rule rule/description rule/direction rule/protocol rule/port rule/source_ips rule/destination_ips apply_to",
-	"hcloud_ssh_key":          "name public_key labels",
-	"hcloud_primary_ip":       "name type location assignee_type assignee_id auto_delete labels delete_protection",
-	"hcloud_server":           "name server_type image location user_data ssh_keys keep_disk labels backups firewall_ids placement_group_id delete_protection rebuild_protection public_net public_net/ipv4_enabled public_net/ipv4 public_net/ipv6_enabled public_net/ipv6 network network/network_id network/ip network/alias_ips",
-	"tls_private_key":         "algorithm ecdsa_curve rsa_bits",
-	"tls_self_signed_cert":    "private_key_pem is_ca_certificate validity_period_hours allowed_uses early_renewal_hours subject subject/common_name subject/organization dns_names ip_addresses",
-	"tls_cert_request":        "private_key_pem subject subject/common_name subject/organization dns_names ip_addresses",
-	"tls_locally_signed_cert": "cert_request_pem ca_private_key_pem ca_cert_pem validity_period_hours allowed_uses is_ca_certificate early_renewal_hours",
+	"data.hcloud_network":   "name",
+	"hcloud_network":        "name ip_range labels delete_protection expose_routes_to_vswitch",
+	"hcloud_network_subnet": "network_id type network_zone ip_range vswitch_id",
+	"hcloud_firewall": "name labels rule rule/description rule/direction rule/protocol rule/port rule/source_ips " +
+		"rule/destination_ips apply_to",
+	"hcloud_ssh_key":    "name public_key labels",
+	"hcloud_primary_ip": "name type location assignee_type assignee_id auto_delete labels delete_protection",
+	"hcloud_server": "name server_type image location user_data ssh_keys keep_disk labels backups firewall_ids " +
+		"placement_group_id delete_protection rebuild_protection public_net public_net/ipv4_enabled public_net/ipv4 " +
+		"public_net/ipv6_enabled public_net/ipv6 network network/network_id network/ip network/alias_ips",
+	"tls_private_key": "algorithm ecdsa_curve rsa_bits",
+	"tls_self_signed_cert": "private_key_pem is_ca_certificate validity_period_hours allowed_uses early_renewal_hours subject " +
+		"subject/common_name subject/organization dns_names ip_addresses",
+	"tls_cert_request": "private_key_pem subject subject/common_name subject/organization dns_names ip_addresses",
+	"tls_locally_signed_cert": "cert_request_pem ca_private_key_pem ca_cert_pem validity_period_hours allowed_uses is_ca_certificate " +
+		"early_renewal_hours",
 }
 
 func files(t *testing.T) map[string]*hclsyntax.Body {
@@ -212,7 +217,8 @@ func TestTemplatesAreYAML(t *testing.T) {
 		if got, want := slices.Sorted(maps.Keys(values)), slices.Sorted(maps.Keys(needed)); !slices.Equal(got, want) {
 			t.Errorf("%s gets %v and needs %v", name, got, want)
 		}
-		out, diags := e.Value(&hcl.EvalContext{Variables: values, Functions: map[string]function.Function{"base64encode": text("base64encode"), "cidrhost": text("cidrhost")}})
+		out, diags := e.Value(&hcl.EvalContext{Variables: values,
+			Functions: map[string]function.Function{"base64encode": text("base64encode"), "cidrhost": text("cidrhost")}})
 		if diags.HasErrors() {
 			t.Fatal(diags)
 		}
@@ -220,7 +226,8 @@ func TestTemplatesAreYAML(t *testing.T) {
 		if err := yaml.Unmarshal([]byte(out.AsString()), &document); err != nil || len(document) == 0 {
 			t.Errorf("%s: %v:\n%s", name, err, out.AsString())
 		}
-		if strings.HasPrefix(name, "cloud-init/") && !strings.Contains(name, "cilium") && !strings.HasPrefix(out.AsString(), "#cloud-config\n") {
+		if strings.HasPrefix(name, "cloud-init/") && !strings.Contains(name, "cilium") &&
+			!strings.HasPrefix(out.AsString(), "#cloud-config\n") {
 			t.Errorf("%s: must be a cloud-config", name)
 		}
 	}
@@ -238,7 +245,8 @@ func arguments(t *testing.T) map[string][]string {
 			}
 			path := call.Args[0].(*hclsyntax.TemplateExpr).Parts[1].(*hclsyntax.LiteralValueExpr).Val.AsString()
 			for _, item := range call.Args[1].(*hclsyntax.ObjectConsExpr).Items {
-				passed[strings.TrimPrefix(path, "/")] = append(passed[strings.TrimPrefix(path, "/")], hcl.ExprAsKeyword(item.KeyExpr.(*hclsyntax.ObjectConsKeyExpr).Wrapped))
+				passed[strings.TrimPrefix(path, "/")] = append(passed[strings.TrimPrefix(path, "/")],
+					hcl.ExprAsKeyword(item.KeyExpr.(*hclsyntax.ObjectConsKeyExpr).Wrapped))
 			}
 			return nil
 		})

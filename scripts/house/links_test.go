@@ -22,12 +22,13 @@ var (
 func TestLinksOfPagesLeadSomewhere(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join("..", "..")
-	out, err := exec.CommandContext(t.Context(), "git", "-C", root, "ls-files", "--cached", "--others", "--exclude-standard", "*.md").Output()
+	out, err := exec.CommandContext(t.Context(), "git", "-C", root, "ls-files", "--cached", "--others", "--exclude-standard",
+		"*.md").Output()
 	if err != nil {
 		t.Skip("git does not list the files: ", err)
 	}
 	checked := 0
-	for _, page := range strings.Fields(string(out)) {
+	for page := range strings.FieldsSeq(string(out)) {
 		for _, m := range link.FindAllStringSubmatch(code.ReplaceAllString(text(t, filepath.Join(root, page)), ""), -1) {
 			target := m[1] + m[2] + m[3]
 			if strings.Contains(target, ":") {

@@ -60,7 +60,8 @@ func libraries(t *testing.T, folder string) (found []module.Version) {
 	t.Helper()
 	file := readModule(t, folder)
 	add := func(m module.Version) {
-		if strings.HasPrefix(m.Path, "k8s.io/") && semver.Major(m.Version) == "v0" && m.Version != "v0.0.0" && !module.IsPseudoVersion(m.Version) {
+		if strings.HasPrefix(m.Path, "k8s.io/") && semver.Major(m.Version) == "v0" && m.Version != "v0.0.0" &&
+			!module.IsPseudoVersion(m.Version) {
 			found = append(found, m)
 		}
 	}

@@ -16,8 +16,10 @@ func source(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
 	for name, text := range map[string]string{
-		"go.mod":               "module example.org/program\n\ngo 1.26\n\nrequire k8s.io/component-base v1.2.3\n\nreplace k8s.io/component-base => ./library\n",
-		"cmd/program/main.go":  "package main\n\nimport \"k8s.io/component-base/version\"\n\nfunc main() {\n\tversion.F()\n\tpanic(\"the text of a panic has the name of this file\")\n}\n",
+		"go.mod": "module example.org/program\n\ngo 1.26\n\nrequire k8s.io/component-base v1.2.3\n\nreplace " +
+			"k8s.io/component-base => ./library\n",
+		"cmd/program/main.go": "package main\n\nimport \"k8s.io/component-base/version\"\n\nfunc main() {\n\tversion.F()\n\tpanic(\"the " +
+			"text of a panic has the name of this file\")\n}\n",
 		"library/go.mod":       "module k8s.io/component-base\n\ngo 1.26\n",
 		"library/version/v.go": "package version\n\nvar gitCommit string\n\n// F prints the commit.\nfunc F() { println(gitCommit) }\n",
 	} {
@@ -38,7 +40,8 @@ func made(t *testing.T, folder string, arches ...string) map[string]string {
 	out := t.TempDir()
 	j := job{
 		image: image{tag: "program:v1", labels: map[string]string{
-			"org.opencontainers.image.licenses": "Apache-2.0", "org.opencontainers.image.source": "https://example.org", "org.opencontainers.image.revision": "the-revision",
+			"org.opencontainers.image.licenses": "Apache-2.0", "org.opencontainers.image.source": "https://example.org",
+			"org.opencontainers.image.revision": "the-revision",
 		}},
 		pkg: "./cmd/program", arches: arches, out: filepath.Join(out, "program.tar"), sbom: filepath.Join(out, "program"),
 	}
@@ -108,7 +111,8 @@ func TestTheBillOfMaterialsNamesEachModule(t *testing.T) {
 	if err := json.Unmarshal([]byte(made(t, source(t), "arm64")["program.arm64.spdx.json"]), &d); err != nil {
 		t.Fatal(err)
 	}
-	if d.Version != "SPDX-2.3" || d.Creation.Created != "2023-11-14T22:13:20Z" || !strings.Contains(d.Namespace, d.Packages[0].Checksums[0].Value) {
+	if d.Version != "SPDX-2.3" || d.Creation.Created != "2023-11-14T22:13:20Z" ||
+		!strings.Contains(d.Namespace, d.Packages[0].Checksums[0].Value) {
 		t.Errorf("%+v", d)
 	}
 	var names []string
@@ -123,10 +127,12 @@ func TestTheBillOfMaterialsNamesEachModule(t *testing.T) {
 	if want := []string{"example.org/program/cmd/program", "stdlib", "k8s.io/component-base"}; !slices.Equal(names, want) {
 		t.Errorf("got %v, want %v", names, want)
 	}
-	if p := d.Packages[0]; p.Version != "v1" || p.References[0].Locator != "pkg:golang/example.org/program@v1" || !strings.HasSuffix(p.SourceInfo, " from https://example.org@the-revision") {
+	if p := d.Packages[0]; p.Version != "v1" || p.References[0].Locator != "pkg:golang/example.org/program@v1" ||
+		!strings.HasSuffix(p.SourceInfo, " from https://example.org@the-revision") {
 		t.Errorf("%+v", p)
 	}
-	if p := d.Packages[0]; p.LicenseDeclared != "Apache-2.0" || !strings.Contains(p.SourceInfo, "GOARCH=arm64") || !strings.Contains(p.SourceInfo, "-trimpath=true") {
+	if p := d.Packages[0]; p.LicenseDeclared != "Apache-2.0" || !strings.Contains(p.SourceInfo, "GOARCH=arm64") ||
+		!strings.Contains(p.SourceInfo, "-trimpath=true") {
 		t.Errorf("%+v", p)
 	}
 	if p := d.Packages[1]; p.References[0].Locator != "pkg:golang/stdlib@"+strings.TrimPrefix(runtime.Version(), "go") {

@@ -102,7 +102,8 @@ func (im *image) layer() ([]byte, error) {
 	var buf bytes.Buffer
 	t := tar.NewWriter(&buf)
 	err := errors.Join(
-		im.file(t, "etc/passwd", 0o644, fmt.Appendf(nil, "root:x:0:0:root:/:/sbin/nologin\nnonroot:x:%s:%s:nonroot:/tmp:/sbin/nologin\n", user, user)),
+		im.file(t, "etc/passwd", 0o644, fmt.Appendf(nil, "root:x:0:0:root:/:/sbin/nologin\nnonroot:x:%s:%s:nonroot:/tmp:/sbin/nologin\n",
+			user, user)),
 		im.file(t, "etc/group", 0o644, fmt.Appendf(nil, "root:x:0:\nnonroot:x:%s:\n", user)),
 		t.WriteHeader(&tar.Header{Name: "tmp/", Typeflag: tar.TypeDir, Mode: 0o1777, ModTime: im.created}),
 		im.file(t, im.name, 0o755, im.program),

@@ -33,8 +33,10 @@ func decode[T any](t *testing.T, text []byte) (v T) {
 func TestAnIndexLeadsToTheProgramOfEachArchitecture(t *testing.T) {
 	t.Parallel()
 	images := []image{
-		{tag: "x:v1", arch: "amd64", name: "x", program: []byte("for amd64"), created: time.Unix(1, 0).UTC(), labels: map[string]string{"l": "v"}},
-		{tag: "x:v1", arch: "arm64", name: "x", program: []byte("for arm64"), created: time.Unix(1, 0).UTC(), labels: map[string]string{"l": "v"}},
+		{tag: "x:v1", arch: "amd64", name: "x", program: []byte("for amd64"), created: time.Unix(1, 0).UTC(),
+			labels: map[string]string{"l": "v"}},
+		{tag: "x:v1", arch: "arm64", name: "x", program: []byte("for arm64"), created: time.Unix(1, 0).UTC(),
+			labels: map[string]string{"l": "v"}},
 	}
 	var archive, again bytes.Buffer
 	sum, err := writeIndex(&archive, images)

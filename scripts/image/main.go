@@ -49,8 +49,10 @@ func main() {
 	flag.StringVar(&j.pkg, "package", "", "main `package` to build")
 	flag.StringVar(&j.image.tag, "tag", "", "`name:tag` of the image")
 	flag.StringVar(&j.out, "o", "", "`file` to write")
-	flag.Var(&arches, "arch", "architecture, as `GOARCH`; may be repeated: the file is then an OCI archive with an index of all (default this machine's)")
-	flag.StringVar(&j.sbom, "sbom", "", "also write what the programs are built from, as SPDX, to the files `begin`.<architecture>.spdx.json")
+	flag.Var(&arches, "arch", "architecture, as `GOARCH`; may be repeated: the file is then an OCI archive with an index of all (default "+
+		"this machine's)")
+	flag.StringVar(&j.sbom, "sbom", "", "also write what the programs are built from, as SPDX, to the files "+
+		"`begin`.<architecture>.spdx.json")
 	flag.Var((*list)(&j.image.env), "env", "`NAME=value` in the image's environment; may be repeated")
 	flag.Var((*list)(&j.image.ports), "expose", "`port` that the program listens on; may be repeated")
 	flag.Var(&labels, "label", "`name=value`; may be repeated")
@@ -91,7 +93,8 @@ func (j *job) run(ctx context.Context, folder string) error {
 		im := j.image
 		im.arch = arch
 		var err error
-		if im.program, err = build(ctx, folder, j.pkg, arch, cmp.Or(im.labels["org.opencontainers.image.revision"], "unknown")); err != nil {
+		if im.program, err = build(ctx, folder, j.pkg, arch, cmp.Or(im.labels["org.opencontainers.image.revision"],
+			"unknown")); err != nil {
 			return err
 		}
 		if j.sbom != "" {
@@ -126,7 +129,8 @@ func build(ctx context.Context, folder, pkg, arch, revision string) ([]byte, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	binary := filepath.Join(dir, "program")
-	cmd := exec.CommandContext(ctx, "go", "build", "-v", "-ldflags=-s -w -X k8s.io/component-base/version.gitCommit="+revision, "-o", binary, pkg)
+	cmd := exec.CommandContext(ctx, "go", "build", "-v", "-ldflags=-s -w -X k8s.io/component-base/version.gitCommit="+revision, "-o",
+		binary, pkg)
 	cmd.Dir = folder
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr

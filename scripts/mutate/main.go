@@ -49,7 +49,8 @@ func main() {
 		}
 		score, err := m.measure(ctx, *sample, *seed)
 		if err == nil && score < *least {
-			err = fmt.Errorf("the tests notice %.1f %% of the mutants, want at least %.1f %%: write tests for those that survive", score, *least)
+			err = fmt.Errorf("the tests notice %.1f %% of the mutants, want at least %.1f %%: write tests for those that survive", score,
+				*least)
 		}
 		return err
 	}
@@ -123,7 +124,8 @@ func (m *mutation) measure(ctx context.Context, sample int, seed uint64) (score 
 		return 0, err
 	}
 	score = 100 * float64(len(mutants)-len(survivors)) / float64(max(1, len(mutants)))
-	fmt.Printf("%d mutants, %d survive: the tests notice %.1f %% (%v)\n", len(mutants), len(survivors), score, time.Since(start).Round(time.Second))
+	fmt.Printf("%d mutants, %d survive: the tests notice %.1f %% (%v)\n", len(mutants), len(survivors), score,
+		time.Since(start).Round(time.Second))
 	return score, nil
 }
 

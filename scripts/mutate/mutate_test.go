@@ -63,7 +63,8 @@ func TestEachMutantIsASmallChange(t *testing.T) {
 
 func TestANamedMutantIsFoundExactlyOnce(t *testing.T) {
 	t.Parallel()
-	all, err := parseNamed("# a comment\n\n= no assignment\nf\n- a = b\n! TestF\n\n= another call\nT.m\n- g(a,\n- 1)\n+ REVERTED || OLD\n! TestF\n! TestG\nf\n- defer g(1)\n")
+	all, err := parseNamed("# a comment\n\n= no assignment\nf\n- a = b\n! TestF\n\n= another call\nT.m\n- g(a,\n- 1)\n+ REVERTED || " +
+		"OLD\n! TestF\n! TestG\nf\n- defer g(1)\n")
 	if err != nil || len(all) != 2 || len(all[1].judges) != 2 || len(all[1].changes) != 2 {
 		t.Fatal(all, err)
 	}
@@ -74,12 +75,14 @@ func TestANamedMutantIsFoundExactlyOnce(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for file, want := range map[string]string{"p.go": "\t\t // a comment\n\t\tg(a)\n\t}\n\t\n", "q.go": "\treturn mutant(7) || g( // a comment\n\t\ta, 1,\n\t)\n"} {
+	for file, want := range map[string]string{"p.go": "\t\t // a comment\n\t\tg(a)\n\t}\n\t\n",
+		"q.go": "\treturn mutant(7) || g( // a comment\n\t\ta, 1,\n\t)\n"} {
 		if !strings.Contains(changed[file], want) {
 			t.Errorf("%s lacks %q:\n%s", file, want, changed[file])
 		}
 	}
-	for _, c := range []codeChange{{function: "f", old: []string{"}"}}, {function: "g", old: []string{"a = b"}}, {function: "m", old: []string{"true"}}, {function: "g", old: []string{"3"}, with: []string{"fmt.Sprint(OLD)"}}} {
+	for _, c := range []codeChange{{function: "f", old: []string{"}"}}, {function: "g", old: []string{"a = b"}},
+		{function: "m", old: []string{"true"}}, {function: "g", old: []string{"3"}, with: []string{"fmt.Sprint(OLD)"}}} {
 		if err := (&namedMutant{changes: []codeChange{c}}).apply(1, texts, changed); err == nil {
 			t.Errorf("%v does not fit: no error", c)
 		}

@@ -289,7 +289,8 @@ var failedSeed = regexp.MustCompile(`seed (\d+): ([a-z ]+): `)
 
 // simulated runs seeds of the simulation until one fails, and returns the rule that was broken and the number of seeds.
 func (m *mutation) simulated(ctx context.Context, id int, n namedMutant) (by string, err error) {
-	cmd := m.command(ctx, m.simulation(), "-test.run", "^TestSim$", "-test.timeout", "0", "-seeds", strconv.Itoa(m.seeds), "-shrink", "0", "-until")
+	cmd := m.command(ctx, m.simulation(), "-test.run", "^TestSim$", "-test.timeout", "0", "-seeds", strconv.Itoa(m.seeds), "-shrink", "0",
+		"-until")
 	cmd.Env = append(cmd.Env, "MUTANT="+strconv.Itoa(id))
 	out, err := cmd.CombinedOutput()
 	if err == nil {

@@ -90,7 +90,8 @@ func (m *mutation) compile(ctx context.Context, folder string, changed map[strin
 	if _, err := os.Stat(m.binary(folder)); err == nil {
 		_ = os.Remove(m.binary(folder))
 	}
-	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags", "-s -w", "-tags", m.tags(), "-overlay", filepath.Join(m.tmp, "overlay.json"), "-o", m.binary(folder), "./"+folder)
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags", "-s -w", "-tags", m.tags(), "-overlay",
+		filepath.Join(m.tmp, "overlay.json"), "-o", m.binary(folder), "./"+folder)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("compiling the tests: %w\n%s", err, out)
 	}

@@ -51,7 +51,8 @@ func transcript(t *testing.T, heading string) (steps []step) {
 func start(t *testing.T) (export string) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "fakecloud.exe")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-C", "../../fakecloud", "-o", program, "./cmd/fakecloud").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-C", "../../fakecloud", "-o", program,
+		"./cmd/fakecloud").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	cmd := exec.CommandContext(t.Context(), program, "--data-plane", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0")

@@ -75,7 +75,8 @@ func (p *published) publish(t *testing.T, args ...string) (out string, calls []s
 // manifest asks the registry for a manifest and returns the answer's status and digest.
 func (p *published) manifest(t *testing.T, name, tag string) (status int, digest string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodHead, "http://"+p.registry+"/v2/project/"+name+"/manifests/"+tag, http.NoBody)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodHead, "http://"+p.registry+"/v2/project/"+name+"/manifests/"+
+		tag, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +106,8 @@ func TestARunPublishesWhatItHasSignedByDigestAndTheReleaseLast(t *testing.T) {
 	want := []string{
 		"cosign sign --yes " + p.registry + "/project/fakecloud@" + p.digest,
 		"cosign sign --yes " + p.registry + "/project/charts/ccm-from-scratch@" + chart,
-		"cosign sign-blob", "gh release view", "gh release create v1.2.3 --draft", "gh release upload v1.2.3", "gh release edit v1.2.3 --draft=false",
+		"cosign sign-blob", "gh release view", "gh release create v1.2.3 --draft", "gh release upload v1.2.3",
+		"gh release edit v1.2.3 --draft=false",
 	}
 	if len(calls) != len(want) {
 		t.Fatalf("calls:\n%s", strings.Join(calls, ""))
@@ -180,7 +182,8 @@ func imageLayout() (data []byte, digest string) {
 		return fmt.Sprintf(`{"mediaType":"application/vnd.oci.image.%s+json","digest":"sha256:%s","size":%d}`, media, sum, len(text))
 	}
 	config := add("config.v1", `{"architecture":"amd64","os":"linux","rootfs":{"type":"layers","diff_ids":[]}}`)
-	manifest := add("manifest.v1", `{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","config":`+config+`,"layers":[]}`)
+	manifest := add("manifest.v1", `{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","config":`+config+
+		`,"layers":[]}`)
 	index := `{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[`
 	text := index + manifest + "]}"
 	blobs["index.json"] = index + add("index.v1", text) + "]}"

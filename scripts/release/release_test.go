@@ -31,7 +31,8 @@ func repository(t *testing.T, changelog, tag string) string {
 		}
 	}
 	for _, args := range [][]string{
-		{"init", "-q"}, {"add", "."}, {"-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false", "commit", "-qm", "all"}, {"tag", tag}, {"tag", "fakecloud/" + tag},
+		{"init", "-q"}, {"add", "."}, {"-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false", "commit", "-qm",
+			"all"}, {"tag", tag}, {"tag", "fakecloud/" + tag},
 	} {
 		if out, err := exec.CommandContext(t.Context(), "git", append([]string{"-C", folder}, args...)...).CombinedOutput(); err != nil {
 			t.Fatalf("git %v: %v: %s", args, err, out)
@@ -80,7 +81,8 @@ func TestACheckNamesEveryStepAndMakesNothing(t *testing.T) {
 	}
 	position := 0
 	for _, step := range []string{
-		"+ git clone", "checkout --quiet v1.2.3", "ARCH=amd64 arm64 TAG=v1.2.3", "scripts/image.sh", "+ programs", "--version 1.2.3 --app-version v1.2.3",
+		"+ git clone", "checkout --quiet v1.2.3", "ARCH=amd64 arm64 TAG=v1.2.3", "scripts/image.sh", "+ programs",
+		"--version 1.2.3 --app-version v1.2.3",
 		"+ manifest", "+ behaviour", "+ write_notes", "+ checksums", "+ mv", "nothing was made",
 	} {
 		i := strings.Index(out[position:], step)
@@ -133,7 +135,8 @@ func TestAReleaseThatCannotBeMadeIsRefused(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "git", "-C", folder, "tag", "-d", "fakecloud/v1.2.3").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if out, err := release(t, folder, "v1.2.3"); err == nil || !strings.Contains(out, "fakecloud/v1.2.3: must be a tag of the same commit") {
+	if out, err := release(t, folder, "v1.2.3"); err == nil ||
+		!strings.Contains(out, "fakecloud/v1.2.3: must be a tag of the same commit") {
 		t.Errorf("one tag only: %v: %s", err, out)
 	}
 }

@@ -64,7 +64,8 @@ func newCommand(stop <-chan struct{}) *cobra.Command {
 	opts.Generic.ClientConnection.QPS, opts.Generic.ClientConnection.Burst = kubeQPS, kubeBurst
 	opts.NodeStatusUpdateFrequency.Duration = ccm.NodeRefresh
 	// Reconcile routes when nodes change, not every ten seconds. --feature-gates can change this.
-	if err := utilfeature.DefaultMutableFeatureGate.OverrideDefault(features.CloudControllerManagerWatchBasedRoutesReconciliation, true); err != nil {
+	if err := utilfeature.DefaultMutableFeatureGate.OverrideDefault(features.CloudControllerManagerWatchBasedRoutesReconciliation,
+		true); err != nil {
 		exit(err)
 	}
 	command := app.NewCloudControllerManagerCommand(opts, newCloud, app.DefaultInitFuncConstructors,
@@ -96,7 +97,8 @@ func versions() string {
 			}
 		}
 	}
-	return fmt.Sprintf("%s (k8s.io/cloud-provider %s, %s, %s/%s)", ccm.Version(), libraries, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("%s (k8s.io/cloud-provider %s, %s, %s/%s)", ccm.Version(), libraries, runtime.Version(), runtime.GOOS,
+		runtime.GOARCH)
 }
 
 // reportVersion makes the libraries of Kubernetes report this program's version too, in their log line and
@@ -138,7 +140,8 @@ func newCloud(config *ccmconfig.CompletedConfig) cloudprovider.Interface {
 	cfg.ClusterCIDRs, err = parseCIDRs(shared.ClusterCIDR)
 	errs = append(errs, err)
 	if cfg.RoutesEnabled && shared.ConfigureCloudRoutes && shared.ClusterCIDR == "" {
-		errs = append(errs, errors.New("--cluster-cidr is not set: routes need the pod range of the cluster, for example --cluster-cidr=10.244.0.0/16; "+
+		errs = append(errs, errors.New("--cluster-cidr is not set: routes need the pod range of the cluster, for example "+
+			"--cluster-cidr=10.244.0.0/16; "+
 			"to disable routes set HCLOUD_NETWORK_ROUTES_ENABLED=false or --configure-cloud-routes=false"))
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -148,7 +151,8 @@ func newCloud(config *ccmconfig.CompletedConfig) cloudprovider.Interface {
 	var opts []ccm.Option
 	if election := config.ComponentConfig.Generic.LeaderElection; election.LeaderElect {
 		// The process's client may read the Lease; with --use-service-account-credentials the provider's client may not.
-		opts = append(opts, ccm.WithLeaderLease(config.VersionedClient.CoordinationV1().Leases(election.ResourceNamespace), election.ResourceName))
+		opts = append(opts, ccm.WithLeaderLease(config.VersionedClient.CoordinationV1().Leases(election.ResourceNamespace),
+			election.ResourceName))
 	}
 	cloud := ccm.New(cfg, opts...)
 	if cfg.MetricsEnabled {
@@ -158,7 +162,8 @@ func newCloud(config *ccmconfig.CompletedConfig) cloudprovider.Interface {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := cloud.Check(ctx); err != nil {
-			klog.ErrorS(err, "Could not reach the Hetzner Cloud API with these settings; each later request tries again; check HCLOUD_ENDPOINT, HCLOUD_TOKEN and HCLOUD_NETWORK", "endpoint", cfg.Endpoint)
+			klog.ErrorS(err, "Could not reach the Hetzner Cloud API with these settings; each later request tries again; check "+
+				"HCLOUD_ENDPOINT, HCLOUD_TOKEN and HCLOUD_NETWORK", "endpoint", cfg.Endpoint)
 		}
 	}()
 	return cloud
@@ -190,7 +195,8 @@ func metricsOf(cloud *ccm.Cloud) prometheus.Gatherer {
 // serveMetrics serves metrics and readiness. If it fails, the process continues without them.
 func serveMetrics(address string, cloud *ccm.Cloud) {
 	server := &http.Server{Addr: address, Handler: handler(cloud), ReadHeaderTimeout: 5 * time.Second}
-	klog.ErrorS(server.ListenAndServe(), "Could not serve metrics; continuing without them; set HCLOUD_METRICS_ADDRESS to a free address", "HCLOUD_METRICS_ADDRESS", address)
+	klog.ErrorS(server.ListenAndServe(), "Could not serve metrics; continuing without them; set HCLOUD_METRICS_ADDRESS to a free address",
+		"HCLOUD_METRICS_ADDRESS", address)
 }
 
 // handler serves /metrics, and /readyz, which answers 503 while the provider does not believe the API's

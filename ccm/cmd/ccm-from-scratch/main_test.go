@@ -29,7 +29,8 @@ func TestVersionIsTheProgramsOwn(t *testing.T) {
 	if err := command.Execute(); err != nil {
 		t.Fatal(err)
 	}
-	if got := out.String(); !strings.HasPrefix(got, "ccm-from-scratch "+ccm.Version()+" (k8s.io/cloud-provider v") || strings.Contains(got, "$Format") {
+	if got := out.String(); !strings.HasPrefix(got, "ccm-from-scratch "+ccm.Version()+" (k8s.io/cloud-provider v") ||
+		strings.Contains(got, "$Format") {
 		t.Errorf("got %s", got)
 	}
 	if got := version.Get().GitVersion; !strings.Contains(got, strings.TrimPrefix(ccm.Version(), "v")) || strings.Contains(got, "$Format") {
@@ -45,7 +46,8 @@ func TestTheFirstLineOfTheLogHasTheVersion(t *testing.T) {
 	klog.Flush()
 	klog.LogToStderr(true)
 	lines := strings.Split(log.String(), "\n")
-	if !strings.Contains(lines[0], `"Starting ccm-from-scratch" version="`+ccm.Version()) || !strings.Contains(lines[1], "did you mean HCLOUD_NETWORK?") || strings.Contains(log.String(), "secret") {
+	if !strings.Contains(lines[0], `"Starting ccm-from-scratch" version="`+ccm.Version()) ||
+		!strings.Contains(lines[1], "did you mean HCLOUD_NETWORK?") || strings.Contains(log.String(), "secret") {
 		t.Errorf("got %s", log.String())
 	}
 }

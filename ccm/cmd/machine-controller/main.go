@@ -61,9 +61,11 @@ func parse(args []string) (s settings, err error) {
 	f.StringVar(&s.health, "health-probe-bind-address", ":8081", "`address` of /healthz and /readyz; 0 switches them off")
 	f.BoolVar(&s.elect, "leader-elect", true, "elect a leader, so that several replicas may run")
 	f.BoolVar(&s.version, "version", false, "print the version")
-	f.StringVar(&s.namespace, "namespace", ownNamespace(), "`namespace` of the Lease, and of Secrets and ConfigMaps whose reference names none")
+	f.StringVar(&s.namespace, "namespace", ownNamespace(),
+		"`namespace` of the Lease, and of Secrets and ConfigMaps whose reference names none")
 	f.IntVar(&s.workers, "workers", 10, "`number` of Machines that are worked on at the same time")
-	f.DurationVar(&s.interval, "interval", 15*time.Minute, "`time` between two looks at a server of which nothing is heard; each is one request to the cloud")
+	f.DurationVar(&s.interval, "interval", 15*time.Minute,
+		"`time` between two looks at a server of which nothing is heard; each is one request to the cloud")
 	f.DurationVar(&s.poll, "poll", 5*time.Second, "`time` between two looks at a server that is on its way")
 	f.Float64Var(&s.kubeQPS, "kube-api-qps", 50, "requests to Kubernetes per second")
 	config.RegisterFlags(f)
@@ -118,7 +120,8 @@ func newManager(cfg *rest.Config, s settings) (ctrl.Manager, error) {
 		return nil, err
 	}
 	resolver := &machine.Resolver{Client: mgr.GetAPIReader(), Namespace: s.namespace}
-	if err := controller.Add(mgr, controller.Options{Resolver: resolver, Workers: s.workers, Interval: s.interval, Poll: s.poll}); err != nil {
+	if err := controller.Add(mgr, controller.Options{Resolver: resolver, Workers: s.workers, Interval: s.interval,
+		Poll: s.poll}); err != nil {
 		return nil, err
 	}
 	return mgr, errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping))

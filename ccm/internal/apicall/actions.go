@@ -172,7 +172,8 @@ func (w *Waiter) join(action *hcloud.Action, l look) (wait *actionWait, probable
 	wait = w.waits[action.ID]
 	if wait == nil {
 		now := w.Clock.Now()
-		wait = &actionWait{started: now, probable: now.Add(w.timingOf(action.Command).next()), latest: action, look: l, ended: make(chan struct{})}
+		wait = &actionWait{started: now, probable: now.Add(w.timingOf(action.Command).next()), latest: action, look: l,
+			ended: make(chan struct{})}
 		if w.waits == nil {
 			w.waits = map[int64]*actionWait{}
 		}

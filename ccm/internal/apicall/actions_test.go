@@ -56,13 +56,15 @@ func (a *actionsAPI) RoundTrip(r *http.Request) (*http.Response, error) {
 	} else {
 		body = `{"action":` + describe(r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]) + `}`
 	}
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
 }
 
 // newWaiter returns a waiter on the clock of the bubble.
 func newWaiter() (*Waiter, *actionsAPI) {
 	api := &actionsAPI{ends: map[int64]time.Time{}}
-	client := NewClient(ClientSettings{Endpoint: "http://cloud.invalid/v1", RequestTimeout: time.Second}, NewTokenSource("secret", ""), clock.RealClock{},
+	client := NewClient(ClientSettings{Endpoint: "http://cloud.invalid/v1", RequestTimeout: time.Second}, NewTokenSource("secret", ""),
+		clock.RealClock{},
 		prometheus.NewRegistry(), api, DefaultJitter, func(context.Context) error { return nil })
 	return NewWaiter(client, clock.RealClock{}, 0), api
 }
@@ -77,7 +79,8 @@ func (a *actionsAPI) start(id int64, d time.Duration) *hcloud.Action {
 
 func TestTheEndOfAnActionIsNoticedSoonWithFewCalls(t *testing.T) {
 	t.Parallel()
-	for _, lasts := range []time.Duration{200 * time.Millisecond, 500 * time.Millisecond, time.Second, 1700 * time.Millisecond, 2 * time.Second, 4 * time.Second} {
+	for _, lasts := range []time.Duration{200 * time.Millisecond, 500 * time.Millisecond, time.Second, 1700 * time.Millisecond,
+		2 * time.Second, 4 * time.Second} {
 		t.Run(lasts.String(), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -99,7 +102,8 @@ func TestTheEndOfAnActionIsNoticedSoonWithFewCalls(t *testing.T) {
 					}
 					total += late
 				}
-				t.Logf("the first one: %v late, %d calls; %d: on average %v late, %.2f calls", first, firstCalls, rounds, total/rounds, float64(len(api.calls))/rounds)
+				t.Logf("the first one: %v late, %d calls; %d: on average %v late, %.2f calls", first, firstCalls, rounds, total/rounds,
+					float64(len(api.calls))/rounds)
 				if lasts == time.Second && (first > 100*time.Millisecond || firstCalls > 2) {
 					t.Errorf("an action of a second was noticed %v late, with %d calls", first, firstCalls)
 				}
@@ -244,7 +248,8 @@ func TestAnActionThatIsGoneIsAnError(t *testing.T) {
 			api.gone = map[int64]bool{1: true}
 			var all sync.WaitGroup
 			all.Go(func() {
-				if err := w.Wait(t.Context(), api.start(1, time.Second)); err == nil || !strings.Contains(err.Error(), "action 1 (add_route): it does not exist any more") {
+				if err := w.Wait(t.Context(), api.start(1, time.Second)); err == nil ||
+					!strings.Contains(err.Error(), "action 1 (add_route): it does not exist any more") {
 					t.Errorf("%s: %v", name, err)
 				}
 			})

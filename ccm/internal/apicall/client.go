@@ -23,7 +23,8 @@ type ClientSettings struct {
 
 // NewClient returns the API client that all parts of the provider share. The same rules for metrics,
 // timeouts and retries apply to every call.
-func NewClient(s ClientSettings, token *TokenSource, clk clock.Clock, reg prometheus.Registerer, base http.RoundTripper, jitter func() float64, mayWrite func(context.Context) error) *hcloud.Client {
+func NewClient(s ClientSettings, token *TokenSource, clk clock.Clock, reg prometheus.Registerer, base http.RoundTripper,
+	jitter func() float64, mayWrite func(context.Context) error) *hcloud.Client {
 	t := &transport{
 		next:           base,
 		token:          token,

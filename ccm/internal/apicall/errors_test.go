@@ -23,16 +23,17 @@ func TestWhenASyncIsRepeatedAfterAnError(t *testing.T) {
 		err  error
 		want time.Duration // 0: the delay grows
 	}{
-		"an invalid request":                    {invalid, 0},
-		"a rate limit":                          {limited, 0},
-		"a lock":                                {fmt.Errorf("adding a target: %w", locked), 5 * time.Second},
-		"a conflict":                            {hcloud.Error{Code: hcloud.ErrorCodeConflict}, 5 * time.Second},
-		"an action of ten seconds":              {pending(10 * time.Second), 5 * time.Second},
-		"an action of a minute":                 {pending(time.Minute), 15 * time.Second},
-		"an action of an hour":                  {pending(time.Hour), time.Minute},
-		"a doubt":                               {&DoubtError{}, 30 * time.Second},
-		"a certificate that is being issued":    {cloudapi.NewRetryError("issuing", 15*time.Second), 15 * time.Second},
-		"a lock and something that needs time":  {JoinErrors([]error{cloudapi.NewRetryError("issuing", time.Minute), locked}), 5 * time.Second},
+		"an invalid request":                 {invalid, 0},
+		"a rate limit":                       {limited, 0},
+		"a lock":                             {fmt.Errorf("adding a target: %w", locked), 5 * time.Second},
+		"a conflict":                         {hcloud.Error{Code: hcloud.ErrorCodeConflict}, 5 * time.Second},
+		"an action of ten seconds":           {pending(10 * time.Second), 5 * time.Second},
+		"an action of a minute":              {pending(time.Minute), 15 * time.Second},
+		"an action of an hour":               {pending(time.Hour), time.Minute},
+		"a doubt":                            {&DoubtError{}, 30 * time.Second},
+		"a certificate that is being issued": {cloudapi.NewRetryError("issuing", 15*time.Second), 15 * time.Second},
+		"a lock and something that needs time": {JoinErrors([]error{cloudapi.NewRetryError("issuing", time.Minute), locked}),
+			5 * time.Second},
 		"something that needs time, and a lock": {JoinErrors([]error{locked, &DoubtError{}, invalid}), 5 * time.Second},
 		"an invalid request and a rate limit":   {JoinErrors([]error{invalid, limited}), 0},
 	} {
@@ -63,7 +64,8 @@ func TestTheTextOfAnErrorIsTheSameEachTime(t *testing.T) {
 	t.Parallel()
 	api := ccmtest.NewAPI(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("X-Correlation-Id", "different-each-time")
-		ccmtest.Reply(w, http.StatusUnprocessableEntity, `{"error":{"code":"invalid_input","message":"invalid input","details":{"fields":[{"name":"ip","messages":["is taken"]}]}}}`)
+		ccmtest.Reply(w, http.StatusUnprocessableEntity,
+			`{"error":{"code":"invalid_input","message":"invalid input","details":{"fields":[{"name":"ip","messages":["is taken"]}]}}}`)
 	})
 	cloud, _ := clientOf(api, NewTokenSource("secret", ""), nil)
 	_, _, err := cloud.client.Server.GetByID(t.Context(), 7)
@@ -77,12 +79,13 @@ func TestTheTextOfAnErrorIsTheSameEachTime(t *testing.T) {
 		err  error
 		want string
 	}{
-		"of the API":        {err, text},
-		"with more words":   {fmt.Errorf("getting: %w", err), text},
-		"of a part":         {part, partText},
-		"of two parts":      {JoinErrors([]error{part, part}), partText + "; " + partText},
-		"of three parts":    {Errors{part, part, part}, strings.Join([]string{partText, partText, partText}, "; ")},
-		"of five parts":     {Errors{part, part, part, part, part}, strings.Join([]string{partText, partText, partText, "and 2 more errors"}, "; ")},
+		"of the API":      {err, text},
+		"with more words": {fmt.Errorf("getting: %w", err), text},
+		"of a part":       {part, partText},
+		"of two parts":    {JoinErrors([]error{part, part}), partText + "; " + partText},
+		"of three parts":  {Errors{part, part, part}, strings.Join([]string{partText, partText, partText}, "; ")},
+		"of five parts": {Errors{part, part, part, part, part},
+			strings.Join([]string{partText, partText, partText, "and 2 more errors"}, "; ")},
 		"of something else": {errors.New("no token"), "no token"},
 	} {
 		if got := StableText(tc.err); got != tc.want {

@@ -67,7 +67,8 @@ func (f *LeaderFence) Check(ctx context.Context) error {
 		return ErrNotLeader
 	}
 	// A successor on the same machine has the same host name, but acquired the Lease later.
-	if f.identity == "" && strings.HasPrefix(*spec.HolderIdentity, f.host+"_") && spec.AcquireTime != nil && !spec.AcquireTime.After(f.since) {
+	if f.identity == "" && strings.HasPrefix(*spec.HolderIdentity, f.host+"_") && spec.AcquireTime != nil &&
+		!spec.AcquireTime.After(f.since) {
 		f.identity = *spec.HolderIdentity
 	}
 	until := spec.RenewTime.Add(time.Duration(*spec.LeaseDurationSeconds) * time.Second)

@@ -70,7 +70,8 @@ func TestTheFenceCountsFromTheRenewal(t *testing.T) {
 	if err := f.Check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := leases.Update(t.Context(), ccmtest.Lease("host_other", start.Add(ccmtest.FenceDuration)), metav1.UpdateOptions{}); err != nil {
+	if _, err := leases.Update(t.Context(), ccmtest.Lease("host_other", start.Add(ccmtest.FenceDuration)),
+		metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	clk.SetTime(start.Add(ccmtest.FenceDuration))

@@ -96,7 +96,8 @@ func (l *rateLimit) refusal(periodic bool) (wait time.Duration, answered <-chan 
 		l.trying, l.nextTry = true, now.Add(l.refused)
 		return 0, nil, nil
 	case periodic:
-		return 0, nil, &heldBackError{hcloud.Error{Code: hcloud.ErrorCodeRateLimitExceeded, Message: "held back: the API answers 429; will try again"}}
+		return 0, nil, &heldBackError{hcloud.Error{Code: hcloud.ErrorCodeRateLimitExceeded,
+			Message: "held back: the API answers 429; will try again"}}
 	}
 	return wait, l.answered, nil
 }
@@ -109,7 +110,8 @@ func (l *rateLimit) awaitRefusals(ctx context.Context, periodic bool) error {
 			return err
 		}
 		if l.clock.Since(start)+wait > retryBudget {
-			return hcloud.Error{Code: hcloud.ErrorCodeRateLimitExceeded, Message: "the API answers 429, and other requests wait already; will try again"}
+			return hcloud.Error{Code: hcloud.ErrorCodeRateLimitExceeded,
+				Message: "the API answers 429, and other requests wait already; will try again"}
 		}
 		timer := l.clock.NewTimer(wait)
 		select {
@@ -160,7 +162,8 @@ func (l *rateLimit) take(periodic bool) (time.Duration, error) {
 	if reserve := l.limit / reserveShare; periodic && left < float64(reserve) {
 		if left < 1 || now.Sub(l.periodic) < heldBackInterval {
 			return 0, &heldBackError{hcloud.Error{Code: hcloud.ErrorCodeRateLimitExceeded, Message: fmt.Sprintf(
-				"held back: %d of %d requests of the project's rate limit remain, and %d are reserved for changes; will try again", int(max(left, 0)), l.limit, reserve)}}
+				"held back: %d of %d requests of the project's rate limit remain, and %d are reserved for changes; will try again",
+				int(max(left, 0)), l.limit, reserve)}}
 		}
 		l.periodic = now
 	}

@@ -54,7 +54,8 @@ func TestBelowTheReservePeriodicReadsAreHeldBack(t *testing.T) {
 		"a read for a user's change":   {Urgently(t.Context(), ControllerService, "ensure"), true, false},
 		"a read without a purpose":     {t.Context(), true, false},
 		"a question about an action":   {waiting(periodic), true, false},
-		"work inside a user's change":  {Periodically(Urgently(t.Context(), ControllerService, "ensure"), ControllerNode, "refresh"), true, false},
+		"work inside a user's change": {Periodically(Urgently(t.Context(), ControllerService, "ensure"), ControllerNode, "refresh"), true,
+			false},
 	} {
 		if err := l.admit(tc.ctx, tc.read); (err != nil) != tc.held || tc.held && !isHeld(err) {
 			t.Errorf("%s: %v", name, err)
@@ -133,7 +134,8 @@ func TestARequestThatIsGivenUpKeepsNoTurn(t *testing.T) {
 
 func TestAnAnswerWithoutARateLimitEndsIt(t *testing.T) {
 	t.Parallel()
-	for name, h := range map[string]http.Header{"no headers": {}, "no number": headers("many", "0"), "a remainder that is not a number": headers("3600", "few"), "none per hour": headers("0", "0"),
+	for name, h := range map[string]http.Header{"no headers": {}, "no number": headers("many", "0"),
+		"a remainder that is not a number": headers("3600", "few"), "none per hour": headers("0", "0"),
 		"a negative limit": headers("-1", "0")} {
 		l, _ := newRateLimit(0)
 		l.observe(http.StatusOK, h)
@@ -190,7 +192,8 @@ func TestAfterItsWaitARequestIsSentOnlyByTheLeader(t *testing.T) {
 		}
 		return nil
 	}
-	client := NewClient(ClientSettings{Endpoint: api.URL, RequestTimeout: time.Second}, &TokenSource{static: "secret"}, clk, prometheus.NewRegistry(), http.DefaultTransport, DefaultJitter, leads)
+	client := NewClient(ClientSettings{Endpoint: api.URL, RequestTimeout: time.Second}, &TokenSource{static: "secret"}, clk,
+		prometheus.NewRegistry(), http.DefaultTransport, DefaultJitter, leads)
 	if _, _, err := client.Server.GetByID(t.Context(), 7); err != nil {
 		t.Fatal(err)
 	}

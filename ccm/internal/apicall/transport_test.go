@@ -62,7 +62,8 @@ func TestTransportRepeatsOnlySafeRequests(t *testing.T) {
 				t.Errorf("GET was sent %d times, want %d", len(api.Recorded()), want)
 			}
 			before := len(api.Recorded())
-			_, _, err := cloud.client.LoadBalancer.Create(t.Context(), hcloud.LoadBalancerCreateOpts{Name: "x", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}})
+			_, _, err := cloud.client.LoadBalancer.Create(t.Context(),
+				hcloud.LoadBalancerCreateOpts{Name: "x", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}})
 			if err == nil {
 				t.Error("POST: no error")
 			}
@@ -76,7 +77,8 @@ func TestTransportRepeatsOnlySafeRequests(t *testing.T) {
 func TestTransportReturnsTheAnswerOfTheLastAttempt(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int32
-	answers := []func(http.ResponseWriter){ccmtest.Status(423, "locked"), ccmtest.Bare(429), ccmtest.Abort, ccmtest.CutOff, ccmtest.Status(503, "unavailable"),
+	answers := []func(http.ResponseWriter){ccmtest.Status(423, "locked"), ccmtest.Bare(429), ccmtest.Abort, ccmtest.CutOff,
+		ccmtest.Status(503, "unavailable"),
 		func(w http.ResponseWriter) { ccmtest.Reply(w, 200, `{"server":{"id":7,"name":"a"}}`) }}
 	api := ccmtest.NewAPI(t, func(w http.ResponseWriter, _ *http.Request) { answers[n.Add(1)-1](w) })
 	cloud, _ := clientOf(api, NewTokenSource("secret", ""), nil)

@@ -44,7 +44,8 @@ func ServersAPI(t *testing.T, n int, statusOf func(id int) string) *API {
 		if to < len(list) {
 			next = fmt.Sprint(page + 1)
 		}
-		Reply(w, 200, fmt.Sprintf(`{"servers":[%s],"meta":{"pagination":{"page":%d,"per_page":50,"next_page":%s}}}`, strings.Join(list[from:to], ","), page, next))
+		Reply(w, 200, fmt.Sprintf(`{"servers":[%s],"meta":{"pagination":{"page":%d,"per_page":50,"next_page":%s}}}`,
+			strings.Join(list[from:to], ","), page, next))
 	})
 }
 

@@ -75,7 +75,8 @@ const (
 
 // NewEvidence returns the evidence. disabled switches its doubts off.
 func NewEvidence(clk clock.PassiveClock, reg prometheus.Registerer, disabled bool, token func() (string, error)) *Evidence {
-	e := &Evidence{clock: clk, disabled: disabled, token: token, missing: map[int64]time.Time{}, missingLB: map[string]time.Time{}, doubts: map[string]*apicall.DoubtError{},
+	e := &Evidence{clock: clk, disabled: disabled, token: token, missing: map[int64]time.Time{}, missingLB: map[string]time.Time{},
+		doubts: map[string]*apicall.DoubtError{},
 		doubted: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "ccm_answers_doubted",
 			Help: "1 while the provider does not believe that servers or load balancers are gone, by reason.",
@@ -200,7 +201,9 @@ func doubtOf[K comparable](reason, what string, missing map[K]time.Time, known i
 	}
 	for _, since := range missing {
 		if now.Sub(since) < massHold {
-			return &apicall.DoubtError{Reason: reason, Text: fmt.Sprintf("%d of the cluster's %d %s have disappeared: they count as gone once they have been missing for %v", len(missing), known, what, massHold)}
+			return &apicall.DoubtError{Reason: reason,
+				Text: fmt.Sprintf("%d of the cluster's %d %s have disappeared: they count as gone once they have been missing for %v",
+					len(missing), known, what, massHold)}
 		}
 	}
 	return nil
@@ -235,7 +238,8 @@ func (e *Evidence) knownServices() map[string]*corev1.Service {
 		return known // the lister reads from memory and returns no error
 	}
 	for _, svc := range services {
-		if svc.Spec.Type == corev1.ServiceTypeLoadBalancer && svc.Spec.LoadBalancerClass == nil && len(svc.Status.LoadBalancer.Ingress) > 0 {
+		if svc.Spec.Type == corev1.ServiceTypeLoadBalancer && svc.Spec.LoadBalancerClass == nil &&
+			len(svc.Status.LoadBalancer.Ingress) > 0 {
 			known[string(svc.UID)] = svc
 		}
 	}
@@ -321,7 +325,8 @@ func (e *Evidence) recognise(ctx context.Context, servers int, list func(context
 		return nil
 	}
 	d := &apicall.DoubtError{Reason: doubtProject, Text: fmt.Sprintf(
-		"none of the cluster's %d servers and %d load balancers is visible with this token, which may belong to another project: nothing is deleted or created; correct the token, or set HCLOUD_DISABLE_PROJECT_CHECK=true if all of them are gone",
+		"none of the cluster's %d servers and %d load balancers is visible with this token, which may belong to another project: nothing "+
+			"is deleted or created; correct the token, or set HCLOUD_DISABLE_PROJECT_CHECK=true if all of them are gone",
 		servers, len(services))}
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -40,7 +40,8 @@ func TestWhichDisappearancesAreDoubted(t *testing.T) {
 func TestSinceWhenAnObjectIsMissing(t *testing.T) {
 	t.Parallel()
 	before, now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC), time.Date(2026, 11, 20, 12, 5, 0, 0, time.UTC)
-	got := stillMissing(map[string]time.Time{"still": before, "back": before, "forgotten": before}, map[string]bool{"still": true, "back": true, "new": true, "there": true},
+	got := stillMissing(map[string]time.Time{"still": before, "back": before, "forgotten": before},
+		map[string]bool{"still": true, "back": true, "new": true, "there": true},
 		map[string]bool{"back": true, "there": true, "foreign": true}, now)
 	if len(got) != 2 || got["still"] != before || got["new"] != now {
 		t.Errorf("got %v", got)

@@ -62,7 +62,8 @@ func serversOf(a *ccmtest.API, ttl time.Duration) (*Servers, *ccmtest.AutoClock)
 }
 
 func testClientOf(a *ccmtest.API, token *apicall.TokenSource, clk clock.Clock, reg prometheus.Registerer) *hcloud.Client {
-	return apicall.NewClient(apicall.ClientSettings{Endpoint: a.URL, RequestTimeout: 10 * time.Second}, token, clk, reg, http.DefaultTransport,
+	return apicall.NewClient(apicall.ClientSettings{Endpoint: a.URL, RequestTimeout: 10 * time.Second}, token, clk, reg,
+		http.DefaultTransport,
 		func() float64 { return 1 }, func(context.Context) error { return nil })
 }
 
@@ -78,7 +79,8 @@ func knowNodes(e *Evidence, n int) {
 // lists returns the requests for lists of servers, without the size of a page.
 func lists(api *ccmtest.API) (all []string) {
 	for _, c := range api.Recorded() {
-		all = append(all, strings.NewReplacer("per_page=50", "", "page=", "", "label_selector=", "", "%3D", "=", "%2C", ",", "&", " ").Replace(c.Path))
+		all = append(all, strings.NewReplacer("per_page=50", "", "page=", "", "label_selector=", "", "%3D", "=", "%2C", ",", "&",
+			" ").Replace(c.Path))
 	}
 	return all
 }

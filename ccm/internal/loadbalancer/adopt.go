@@ -67,7 +67,8 @@ func (l *Controller) adopt(ctx context.Context, svc *corev1.Service, planned *pl
 		return l.inherit(ctx, svc, lb)
 	}
 	if planned.Name == "" && planned.Adopt == "" || plan.WasReleased(lb, svc) {
-		text := fmt.Sprintf("load balancer %d (%s) has the name of this Service's load balancer, but not the label %s: nothing was changed; set the label to give it to the Service, or rename it to get a new one",
+		text := fmt.Sprintf("load balancer %d (%s) has the name of this Service's load balancer, but not the label %s: nothing was "+
+			"changed; set the label to give it to the Service, or rename it to get a new one",
 			lb.ID, lb.Name, plan.OwnerSelector(planned.UID))
 		l.events.Warning(svc, event.NotOwned, "%s", text)
 		return nil, errors.New(text)

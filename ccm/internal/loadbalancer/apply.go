@@ -22,7 +22,8 @@ func (l *Controller) applyOps(ctx context.Context, lb *hcloud.LoadBalancer, ops 
 	missing := false
 	var errs apicall.Errors
 	for _, op := range ops {
-		if failed[op.Part] || slices.ContainsFunc(op.Needs, func(p plan.Part) bool { return failed[p] }) || missing && op.Kind == plan.OpRemoveTarget {
+		if failed[op.Part] || slices.ContainsFunc(op.Needs, func(p plan.Part) bool { return failed[p] }) || missing &&
+			op.Kind == plan.OpRemoveTarget {
 			failed[op.Part] = true
 			continue
 		}
@@ -52,7 +53,8 @@ func (l *Controller) applyOps(ctx context.Context, lb *hcloud.LoadBalancer, ops 
 // apply sends one operation and waits for its action. To remove what is gone already succeeds.
 func (l *Controller) apply(ctx context.Context, lb *hcloud.LoadBalancer, op plan.Op) error {
 	action, err := l.send(ctx, lb, op)
-	if slices.Contains([]plan.OpKind{plan.OpRemoveTarget, plan.OpRemoveSelector, plan.OpDeleteService}, op.Kind) && hcloud.IsError(err, hcloud.ErrorCodeNotFound) {
+	if slices.Contains([]plan.OpKind{plan.OpRemoveTarget, plan.OpRemoveSelector, plan.OpDeleteService}, op.Kind) &&
+		hcloud.IsError(err, hcloud.ErrorCodeNotFound) {
 		return nil
 	}
 	if err != nil {
@@ -66,11 +68,15 @@ func (l *Controller) send(ctx context.Context, lb *hcloud.LoadBalancer, op plan.
 	client := &l.client.LoadBalancer
 	switch op.Kind {
 	case plan.OpRecord, plan.OpLabel:
-		_, err = l.changeLabels(ctx, op.UID, lb.ID, func(now *hcloud.LoadBalancer) (map[string]string, error) { return plan.LabelsAfter(now, op) })
+		_, err = l.changeLabels(ctx, op.UID, lb.ID, func(now *hcloud.LoadBalancer) (map[string]string,
+			error) {
+			return plan.LabelsAfter(now, op)
+		})
 	case plan.OpRename:
 		_, _, err = client.Update(ctx, lb, hcloud.LoadBalancerUpdateOpts{Name: op.Name})
 	case plan.OpChangeType:
-		action, _, err = client.ChangeType(ctx, lb, hcloud.LoadBalancerChangeTypeOpts{LoadBalancerType: &hcloud.LoadBalancerType{Name: op.Type}})
+		to := &hcloud.LoadBalancerType{Name: op.Type}
+		action, _, err = client.ChangeType(ctx, lb, hcloud.LoadBalancerChangeTypeOpts{LoadBalancerType: to})
 	case plan.OpAlgorithm:
 		action, _, err = client.ChangeAlgorithm(ctx, lb, hcloud.LoadBalancerChangeAlgorithmOpts{Type: op.Algorithm})
 	case plan.OpEnablePublic:
@@ -80,7 +86,8 @@ func (l *Controller) send(ctx context.Context, lb *hcloud.LoadBalancer, op plan.
 	case plan.OpAttach:
 		action, _, err = client.AttachToNetwork(ctx, lb, plan.AttachRequest(op))
 	case plan.OpDetach:
-		action, _, err = client.DetachFromNetwork(ctx, lb, hcloud.LoadBalancerDetachFromNetworkOpts{Network: &hcloud.Network{ID: op.NetworkID}})
+		from := &hcloud.Network{ID: op.NetworkID}
+		action, _, err = client.DetachFromNetwork(ctx, lb, hcloud.LoadBalancerDetachFromNetworkOpts{Network: from})
 	case plan.OpAddTarget:
 		if op.IP.IsValid() {
 			return l.changeIPv6Target(ctx, lb, "add_target", op.Target.ServerID, op.IP)
@@ -133,6 +140,7 @@ func endsSync(ctx context.Context, err error) bool {
 		return true
 	}
 	return slices.ContainsFunc(apicall.EachError(err), func(e error) bool {
-		return apicall.IsBusy(e) || apicall.IsRateLimit(e) || apicall.StatusOf(e) == http.StatusUnauthorized || hcloud.IsError(e, hcloud.ErrorCodeForbidden)
+		return apicall.IsBusy(e) || apicall.IsRateLimit(e) || apicall.StatusOf(e) == http.StatusUnauthorized ||
+			hcloud.IsError(e, hcloud.ErrorCodeForbidden)
 	})
 }

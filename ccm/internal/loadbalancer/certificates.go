@@ -31,7 +31,8 @@ const (
 // certificates returns the certificates for the Service's ports. obsolete holds earlier managed
 // certificates of the Service; the caller deletes them when the load balancer does not use them any
 // more.
-func (l *Controller) certificates(ctx context.Context, svc *corev1.Service, s *plan.Settings) (ids []int64, obsolete []*hcloud.Certificate, err error) {
+func (l *Controller) certificates(ctx context.Context, svc *corev1.Service, s *plan.Settings) (ids []int64, obsolete []*hcloud.Certificate,
+	err error) {
 	all, err := l.certs.Get(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -63,7 +64,8 @@ func (l *Controller) listCertificates(ctx context.Context) ([]*hcloud.Certificat
 
 // managedCertificate returns the Service's certificate for its domains, and orders one if there is
 // none. It returns an error until the certificate is issued.
-func (l *Controller) managedCertificate(ctx context.Context, svc *corev1.Service, s *plan.Settings, mine, all []*hcloud.Certificate) (*hcloud.Certificate, error) {
+func (l *Controller) managedCertificate(ctx context.Context, svc *corev1.Service, s *plan.Settings, mine,
+	all []*hcloud.Certificate) (*hcloud.Certificate, error) {
 	i := slices.IndexFunc(mine, func(c *hcloud.Certificate) bool { return plan.ServesDomains(c, s) })
 	var cert *hcloud.Certificate
 	if i >= 0 {
@@ -83,7 +85,8 @@ func (l *Controller) managedCertificate(ctx context.Context, svc *corev1.Service
 	}
 	switch cert.Status.Issuance {
 	case hcloud.CertificateStatusTypePending:
-		l.events.Normal(svc, event.Certificate, "Certificate %q (%d) for %s is being issued", cert.Name, cert.ID, strings.Join(cert.DomainNames, ", "))
+		l.events.Normal(svc, event.Certificate, "Certificate %q (%d) for %s is being issued", cert.Name, cert.ID,
+			strings.Join(cert.DomainNames, ", "))
 		return nil, cloudapi.NewRetryError(fmt.Sprintf("certificate %q is being issued", cert.Name), issuancePoll)
 	case hcloud.CertificateStatusTypeFailed:
 		return nil, l.retryIssuance(ctx, svc, cert)
@@ -110,7 +113,8 @@ func (l *Controller) updateCertificate(ctx context.Context, svc *corev1.Service,
 	l.certs.Forget()
 	_, _, err := l.client.Certificate.Update(ctx, cert, hcloud.CertificateUpdateOpts{Labels: labels, Name: name})
 	if hcloud.IsError(err, hcloud.ErrorCodeUniquenessError) {
-		return plan.InvalidSettings(plan.AnnotationError{Source: plan.AnnotationPrefix + "http-managed-certificate-name", Value: name, Reason: "is the name of another certificate: must be a free name"})
+		return plan.InvalidSettings(plan.AnnotationError{Source: plan.AnnotationPrefix + "http-managed-certificate-name", Value: name,
+			Reason: "is the name of another certificate: must be a free name"})
 	}
 	if err != nil {
 		return fmt.Errorf("setting name and ownership labels of certificate %d (%s): %w", cert.ID, cert.Name, err)
@@ -118,24 +122,30 @@ func (l *Controller) updateCertificate(ctx context.Context, svc *corev1.Service,
 	return nil
 }
 
-func (l *Controller) orderCertificate(ctx context.Context, svc *corev1.Service, s *plan.Settings, mine, all []*hcloud.Certificate) (*hcloud.Certificate, error) {
+func (l *Controller) orderCertificate(ctx context.Context, svc *corev1.Service, s *plan.Settings, mine,
+	all []*hcloud.Certificate) (*hcloud.Certificate, error) {
 	if i := slices.IndexFunc(all, func(c *hcloud.Certificate) bool {
 		return c.Type == hcloud.CertificateTypeManaged && plan.ServesDomains(c, s)
 	}); i >= 0 {
-		return nil, plan.InvalidSettings(plan.AnnotationError{Source: plan.AnnotationPrefix + "http-managed-certificate-domains", Value: strings.Join(s.ManagedCertificateDomains, ","), Reason: fmt.Sprintf(
-			"are those of certificate %d, which does not belong to this Service: a project has one managed certificate for the same domains; to use that certificate set http-certificates and certificate-type uploaded", all[i].ID)})
+		return nil, plan.InvalidSettings(plan.AnnotationError{Source: plan.AnnotationPrefix + "http-managed-certificate-domains",
+			Value: strings.Join(s.ManagedCertificateDomains, ","), Reason: fmt.Sprintf(
+				"are those of certificate %d, which does not belong to this Service: a project has one managed certificate for the same "+
+					"domains; to use that certificate set http-certificates and certificate-type uploaded", all[i].ID)})
 	}
 	name := cmp.Or(s.ManagedCertificateName, l.defaultCertificateName(svc, s))
 	if i := slices.IndexFunc(all, func(c *hcloud.Certificate) bool { return c.Name == name }); i >= 0 {
 		holder := all[i]
 		if !slices.Contains(mine, holder) {
-			return nil, plan.InvalidSettings(plan.AnnotationError{Source: plan.AnnotationPrefix + "http-managed-certificate-name", Value: name, Reason: fmt.Sprintf(
-				"is the name of certificate %d, which does not belong to this Service: must be a free name; to use that certificate set http-certificates and certificate-type uploaded", holder.ID)})
+			return nil, plan.InvalidSettings(plan.AnnotationError{Source: plan.AnnotationPrefix + "http-managed-certificate-name",
+				Value: name, Reason: fmt.Sprintf(
+					"is the name of certificate %d, which does not belong to this Service: must be a free name; to use that certificate "+
+						"set http-certificates and certificate-type uploaded", holder.ID)})
 		}
 		// The name belongs to the Service's certificate for other domains. The load balancer still uses
 		// that certificate, so it gets another name.
 		l.certs.Forget()
-		if _, _, err := l.client.Certificate.Update(ctx, holder, hcloud.CertificateUpdateOpts{Name: fmt.Sprintf("%.100s-replaced-%d", name, holder.ID)}); err != nil {
+		if _, _, err := l.client.Certificate.Update(ctx, holder,
+			hcloud.CertificateUpdateOpts{Name: fmt.Sprintf("%.100s-replaced-%d", name, holder.ID)}); err != nil {
 			return nil, fmt.Errorf("renaming certificate %d: %w", holder.ID, err)
 		}
 	}
@@ -150,7 +160,8 @@ func (l *Controller) orderCertificate(ctx context.Context, svc *corev1.Service, 
 	if err != nil {
 		return nil, fmt.Errorf("ordering certificate %q for %s: %w", name, strings.Join(s.ManagedCertificateDomains, ", "), err)
 	}
-	l.events.Normal(svc, event.Certificate, "Ordered certificate %q (%d) for %s", name, result.Certificate.ID, strings.Join(s.ManagedCertificateDomains, ", "))
+	l.events.Normal(svc, event.Certificate, "Ordered certificate %q (%d) for %s", name, result.Certificate.ID,
+		strings.Join(s.ManagedCertificateDomains, ", "))
 	err = l.waiter.Wait(ctx, result.Action)
 	l.certs.Forget()
 	if _, failed := errors.AsType[hcloud.ActionError](err); failed {
@@ -198,7 +209,8 @@ func (l *Controller) retryIssuance(ctx context.Context, svc *corev1.Service, cer
 	if !l.issuanceIsDue(cert.ID) {
 		return notIssued
 	}
-	l.events.Warning(svc, event.Certificate, "Certificate %q (%d) for %s was not issued: %s; trying again", cert.Name, cert.ID, strings.Join(cert.DomainNames, ", "), reason)
+	l.events.Warning(svc, event.Certificate, "Certificate %q (%d) for %s was not issued: %s; trying again", cert.Name, cert.ID,
+		strings.Join(cert.DomainNames, ", "), reason)
 	l.certs.Forget()
 	if _, _, err := l.client.Certificate.RetryIssuance(ctx, cert); err != nil {
 		return fmt.Errorf("certificate %q was not issued: %s; requesting another attempt: %w", cert.Name, reason, err)
@@ -229,7 +241,8 @@ func (l *Controller) retainCertificates(ctx context.Context, svc *corev1.Service
 		case err != nil:
 			return fmt.Errorf("keeping certificate %d (%s): removing its ownership labels: %w", c.ID, c.Name, err)
 		}
-		l.events.Normal(svc, event.Kept, "Kept certificate %d (%s), which a load balancer uses that does not belong to this Service: delete it when it is not needed any more", c.ID, c.Name)
+		l.events.Normal(svc, event.Kept, "Kept certificate %d (%s), which a load balancer uses that does not belong to this Service: "+
+			"delete it when it is not needed any more", c.ID, c.Name)
 	}
 	return nil
 }
@@ -239,10 +252,14 @@ func (l *Controller) ownedCertificates(ctx context.Context, uid string) ([]*hclo
 	return l.certificatesWith(ctx, plan.OwnerSelector(uid), func(labels map[string]string) bool { return l.own.Owns(labels, uid) })
 }
 
-func (l *Controller) certificatesWith(ctx context.Context, selector string, match func(map[string]string) bool) ([]*hcloud.Certificate, error) {
+func (l *Controller) certificatesWith(ctx context.Context, selector string, match func(map[string]string) bool) ([]*hcloud.Certificate,
+	error) {
 	certs, err := l.client.Certificate.AllWithOpts(ctx, hcloud.CertificateListOpts{ListOpts: hcloud.ListOpts{LabelSelector: selector}})
 	if err != nil {
 		return nil, fmt.Errorf("listing certificates with the label %s: %w", selector, err)
 	}
-	return slices.DeleteFunc(certs, func(c *hcloud.Certificate) bool { return c.Type != hcloud.CertificateTypeManaged || !match(c.Labels) }), nil
+	return slices.DeleteFunc(certs, func(c *hcloud.Certificate) bool {
+		return c.Type != hcloud.CertificateTypeManaged ||
+			!match(c.Labels)
+	}), nil
 }

@@ -143,7 +143,8 @@ func (l *Controller) GetLoadBalancer(ctx context.Context, _ string, svc *corev1.
 }
 
 // EnsureLoadBalancer implements cloudprovider.LoadBalancer.
-func (l *Controller) EnsureLoadBalancer(ctx context.Context, _ string, svc *corev1.Service, nodes []*corev1.Node) (*corev1.LoadBalancerStatus, error) {
+func (l *Controller) EnsureLoadBalancer(ctx context.Context, _ string, svc *corev1.Service,
+	nodes []*corev1.Node) (*corev1.LoadBalancerStatus, error) {
 	ctx, cancel := context.WithTimeout(apicall.Urgently(ctx, apicall.ControllerService, "ensure"), SyncTimeout)
 	defer cancel()
 	unlock, err := l.Services.Lock(ctx, string(svc.UID))

@@ -18,7 +18,8 @@ import (
 )
 
 // obtain creates or adopts the load balancer. It returns the plan for what it is then.
-func (s *serviceSync) obtain(ctx context.Context, planned *plan.LoadBalancer, notes []plan.Note) (*hcloud.LoadBalancer, *plan.LoadBalancer, []plan.Note, error) {
+func (s *serviceSync) obtain(ctx context.Context, planned *plan.LoadBalancer, notes []plan.Note) (*hcloud.LoadBalancer, *plan.LoadBalancer,
+	[]plan.Note, error) {
 	lb, created, err := s.createOrAdopt(ctx, s.svc, planned)
 	if hcloud.IsError(err, hcloud.ErrorCodeResourceLimitExceeded) && s.in.Limits == nil {
 		// Find out whether the type has too little room. Otherwise the project's limit is reached.
@@ -47,12 +48,14 @@ func (s *serviceSync) obtain(ctx context.Context, planned *plan.LoadBalancer, no
 
 // refusesTargets reports whether the cloud may have refused a new load balancer because of its targets.
 func refusesTargets(err error) bool {
-	return hcloud.IsError(err, hcloud.ErrorCodeInvalidInput, hcloud.ErrorCodeNotFound, "resolve_cloud_public_targets_error", "resolve_cloud_private_targets_error")
+	return hcloud.IsError(err, hcloud.ErrorCodeInvalidInput, hcloud.ErrorCodeNotFound, "resolve_cloud_public_targets_error",
+		"resolve_cloud_private_targets_error")
 }
 
 // createOrAdopt returns a load balancer for a Service that has none. It adopts a load balancer with the
 // planned name and no owner, or creates one.
-func (l *Controller) createOrAdopt(ctx context.Context, svc *corev1.Service, planned *plan.LoadBalancer) (lb *hcloud.LoadBalancer, created bool, err error) {
+func (l *Controller) createOrAdopt(ctx context.Context, svc *corev1.Service, planned *plan.LoadBalancer) (lb *hcloud.LoadBalancer,
+	created bool, err error) {
 	// A name from an annotation may name an existing load balancer. If the default name is taken, the
 	// create request fails with a uniqueness error.
 	if planned.Name != "" || planned.Adopt != "" {
@@ -61,8 +64,10 @@ func (l *Controller) createOrAdopt(ctx context.Context, svc *corev1.Service, pla
 		}
 	}
 	if planned.Location == "" && planned.NetworkZone == "" {
-		return nil, false, plan.InvalidSettings(plan.AnnotationError{Source: plan.AnnotationPrefix + "location", Reason: "is missing: set it to the name of a location, or set " +
-			plan.AnnotationPrefix + "network-zone; HCLOUD_LOAD_BALANCERS_LOCATION or HCLOUD_LOAD_BALANCERS_NETWORK_ZONE is the default for all Services"})
+		return nil, false, plan.InvalidSettings(plan.AnnotationError{Source: plan.AnnotationPrefix + "location",
+			Reason: "is missing: set it to the name of a location, or set " +
+				plan.AnnotationPrefix + "network-zone; HCLOUD_LOAD_BALANCERS_LOCATION or HCLOUD_LOAD_BALANCERS_NETWORK_ZONE is the " +
+				"default for all Services"})
 	}
 	l.events.Normal(svc, event.Creating, "Creating load balancer %q", planned.CreateName)
 	defer l.store.Writing(string(svc.UID))()
@@ -91,7 +96,8 @@ func (l *Controller) createOrAdopt(ctx context.Context, svc *corev1.Service, pla
 
 // awaitCreated returns the new load balancer when it has been created. The answer to the creation lacks its addresses, so
 // one that is waited for alone is looked at instead of its action: the look that sees the end is the last request.
-func (l *Controller) awaitCreated(ctx context.Context, plan *plan.LoadBalancer, id int64, action *hcloud.Action) (*hcloud.LoadBalancer, error) {
+func (l *Controller) awaitCreated(ctx context.Context, plan *plan.LoadBalancer, id int64, action *hcloud.Action) (*hcloud.LoadBalancer,
+	error) {
 	var made atomic.Pointer[hcloud.LoadBalancer]
 	err := l.slow.WaitLooking(ctx, id, action, func(ctx context.Context) (apicall.Progress, error) {
 		lb, err := l.get(ctx, id)

@@ -86,7 +86,8 @@ func (l *Controller) unprotect(ctx context.Context, svc *corev1.Service, setting
 }
 
 func (l *Controller) warnProtected(svc *corev1.Service, lb *hcloud.LoadBalancer) {
-	l.events.Warning(svc, event.Protected, "Load balancer %d (%s) is protected against deletion: set %sdelete-protection to false, or remove the label %s to keep it",
+	l.events.Warning(svc, event.Protected, "Load balancer %d (%s) is protected against deletion: set %sdelete-protection to false, or "+
+		"remove the label %s to keep it",
 		lb.ID, lb.Name, plan.AnnotationPrefix, plan.LabelServiceUID)
 }
 
@@ -105,10 +106,12 @@ func (l *Controller) retain(ctx context.Context, svc *corev1.Service, lb *hcloud
 		return nil // a person has removed the label, which has the same effect
 	}
 	// Without plan.LabelLastOwner, the same Service may adopt it again.
-	if _, _, err := l.client.LoadBalancer.Update(ctx, now, hcloud.LoadBalancerUpdateOpts{Labels: plan.WithoutOurs(now.Labels)}); err != nil {
+	if _, _, err := l.client.LoadBalancer.Update(ctx, now,
+		hcloud.LoadBalancerUpdateOpts{Labels: plan.WithoutOurs(now.Labels)}); err != nil {
 		return fmt.Errorf("keeping load balancer %d (%s): removing its ownership labels: %w", lb.ID, lb.Name, err)
 	}
 	klog.InfoS("Kept load balancer without its Service", "service", klog.KObj(svc), "loadBalancer", lb.ID)
-	l.events.Normal(svc, event.Kept, "Kept load balancer %d (%s), which belongs to no Service any more: the annotation %sname: %q gives it to another one", lb.ID, lb.Name, plan.AnnotationPrefix, lb.Name)
+	l.events.Normal(svc, event.Kept, "Kept load balancer %d (%s), which belongs to no Service any more: the annotation %sname: %q gives "+
+		"it to another one", lb.ID, lb.Name, plan.AnnotationPrefix, lb.Name)
 	return nil
 }

@@ -74,7 +74,8 @@ func (l *Controller) several(svc *corev1.Service, lbs []*hcloud.LoadBalancer) er
 		names = append(names, fmt.Sprintf("%d (%s)", lb.ID, lb.Name))
 	}
 	slices.Sort(names)
-	text := fmt.Sprintf("the load balancers %s all have the label %s: none of them is deleted, and only one whose address the Service shows is changed; remove the label from those that do not belong to the Service",
+	text := fmt.Sprintf("the load balancers %s all have the label %s: none of them is deleted, and only one whose address the Service "+
+		"shows is changed; remove the label from those that do not belong to the Service",
 		strings.Join(names, ", "), plan.OwnerSelector(string(svc.UID)))
 	l.events.Warning(svc, event.Several, "%s", text)
 	return errors.New(text)

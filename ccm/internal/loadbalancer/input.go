@@ -150,8 +150,8 @@ func (s *serviceSync) readServers(ctx context.Context) {
 	s.failed(err)
 }
 
-// serversFor returns the servers that exist and are the cluster's: a copy of a cluster also has the original's Nodes. With an error, some are missing: each further question would wait for
-// the same error.
+// serversFor returns the servers that exist and are the cluster's: a copy of a cluster also has the original's Nodes. With an
+// error, some are missing: each further question would wait for the same error.
 func (l *Controller) serversFor(ctx context.Context, asks []inventory.Ask) (map[int64]*hcloud.Server, error) {
 	servers := map[int64]*hcloud.Server{}
 	for _, ask := range asks {

@@ -16,14 +16,16 @@ import (
 
 // changeIPv6Target adds or removes a server by an address of its public IPv6 network. The API has that, hcloud-go
 // v2.53 does not.
-func (l *Controller) changeIPv6Target(ctx context.Context, lb *hcloud.LoadBalancer, change string, server int64, ip netip.Addr) (*hcloud.Action, error) {
+func (l *Controller) changeIPv6Target(ctx context.Context, lb *hcloud.LoadBalancer, change string, server int64,
+	ip netip.Addr) (*hcloud.Action, error) {
 	body, err := json.Marshal(map[string]any{
 		"type": hcloud.LoadBalancerTargetTypeServer, "server": map[string]any{"id": server, "ip": ip},
 	})
 	if err != nil {
 		return nil, err
 	}
-	req, err := l.client.NewRequest(ctx, http.MethodPost, fmt.Sprintf("/load_balancers/%d/actions/%s", lb.ID, change), bytes.NewReader(body))
+	req, err := l.client.NewRequest(ctx, http.MethodPost, fmt.Sprintf("/load_balancers/%d/actions/%s", lb.ID, change),
+		bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}

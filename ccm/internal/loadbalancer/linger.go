@@ -17,8 +17,9 @@ import (
 // Does not linger: a selector that targets of their own replace leaves before they are healthy.
 
 const (
-	// maxLinger is how long targets that have to leave wait for another one to be healthy, before one of them leaves. The default health check needs
-	// 15 s, a pod on a new node some more. The machine controller waits two minutes until a server has left all load balancers.
+	// maxLinger is how long targets that have to leave wait for another one to be healthy, before one of them leaves. The default
+	// health check needs 15 s, a pod on a new node some more. The machine controller waits two minutes until a server has left all
+	// load balancers.
 	maxLinger = time.Minute
 	// LingerPoll is the time until the next look at the health of the others. One list answers for all load balancers.
 	LingerPoll = 4 * time.Second
@@ -53,12 +54,15 @@ func (s *serviceSync) noteLingering(planned *plan.LoadBalancer) {
 		delete(s.lingering, planned.UID)
 		return
 	case !waits:
-		s.events.Normal(s.svc, event.Pending, "Targets leave when others are healthy in their place, or one after the other, each %v: servers %s", maxLinger, plan.Abbreviate(servers))
+		s.events.Normal(s.svc, event.Pending,
+			"Targets leave when others are healthy in their place, or one after the other, each %v: servers %s", maxLinger,
+			plan.Abbreviate(servers))
 		fallthrough
 	case n < w.targets:
 		s.lingering[planned.UID] = wait{s.waiter.Clock.Now(), n}
 	case s.in.LingerOver:
-		s.failed(fmt.Errorf("server %s stays a target although its node is not chosen: no other target is healthy; check the pods of the Service and its other nodes",
+		s.failed(fmt.Errorf("server %s stays a target although its node is not chosen: no other target is healthy; check the pods of the "+
+			"Service and its other nodes",
 			plan.Abbreviate(servers)))
 		return
 	}

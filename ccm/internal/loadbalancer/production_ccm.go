@@ -32,8 +32,10 @@ func (l *Controller) findElsewhere(ctx context.Context, svc *corev1.Service, oth
 			continue
 		}
 		// The Service would change its address if this was a mistake in the setting.
-		text := fmt.Sprintf("load balancer %d (%s), which this Service shows, belongs to %s, and HCLOUD_CLUSTER_ID is %q: nothing was changed; correct HCLOUD_CLUSTER_ID, or, if this cluster is a copy of that one, "+
-			"delete and create the Service to get a load balancer of its own", lb.ID, lb.Name, l.own.OtherOwner(lb.Labels, string(svc.UID)), l.own.ClusterID)
+		text := fmt.Sprintf("load balancer %d (%s), which this Service shows, belongs to %s, and HCLOUD_CLUSTER_ID is %q: nothing was "+
+			"changed; correct HCLOUD_CLUSTER_ID, or, if this cluster is a copy of that one, "+
+			"delete and create the Service to get a load balancer of its own", lb.ID, lb.Name, l.own.OtherOwner(lb.Labels, string(svc.UID)),
+			l.own.ClusterID)
 		l.events.Warning(svc, event.NotAdoptable, "%s", text)
 		return nil, errors.New(text)
 	}
@@ -65,7 +67,8 @@ func (l *Controller) inherited(ctx context.Context, svc *corev1.Service) (*hclou
 	case len(lbs) == 1 && (!plan.ShowsAnyAddress(svc) || plan.ShowsAddressOf(svc, lbs[0])):
 		return lbs[0], nil
 	case len(lbs) == 1:
-		text := fmt.Sprintf("load balancer %d (%s) has the label %s, but not the address that this Service shows: nothing was changed; to give it to the Service set the label %s, else remove the label",
+		text := fmt.Sprintf("load balancer %d (%s) has the label %s, but not the address that this Service shows: nothing was changed; "+
+			"to give it to the Service set the label %s, else remove the label",
 			lbs[0].ID, lbs[0].Name, selector, plan.OwnerSelector(uid))
 		l.events.Warning(svc, event.NotOwned, "%s", text)
 		return nil, errors.New(text)
@@ -80,11 +83,13 @@ func (l *Controller) inherited(ctx context.Context, svc *corev1.Service) (*hclou
 func (l *Controller) inherit(ctx context.Context, svc *corev1.Service, lb *hcloud.LoadBalancer) (*hcloud.LoadBalancer, error) {
 	uid := string(svc.UID)
 	defer l.store.Writing(uid)()
-	updated, _, err := l.client.LoadBalancer.Update(ctx, lb, hcloud.LoadBalancerUpdateOpts{Labels: plan.WithOwnership(lb.Labels, uid, nil, l.own.Marks(uid))})
+	updated, _, err := l.client.LoadBalancer.Update(ctx, lb,
+		hcloud.LoadBalancerUpdateOpts{Labels: plan.WithOwnership(lb.Labels, uid, nil, l.own.Marks(uid))})
 	if err != nil {
 		return nil, fmt.Errorf("taking over load balancer %d (%s): %w", lb.ID, lb.Name, err)
 	}
-	l.events.Normal(svc, event.Adopted, "Took over load balancer %d (%s), which has the label %s", lb.ID, lb.Name, plan.LabelServiceUIDHcloud)
+	l.events.Normal(svc, event.Adopted, "Took over load balancer %d (%s), which has the label %s", lb.ID, lb.Name,
+		plan.LabelServiceUIDHcloud)
 	return updated, nil
 }
 
@@ -109,7 +114,8 @@ func (l *Controller) endInherited(ctx context.Context, svc *corev1.Service, lb *
 		return err
 	}
 	uid := string(svc.UID)
-	certs, err := l.certificatesWith(ctx, plan.LabelServiceUIDHcloud+"="+uid, func(labels map[string]string) bool { return l.own.Inherits(labels, uid) })
+	certs, err := l.certificatesWith(ctx, plan.LabelServiceUIDHcloud+"="+
+		uid, func(labels map[string]string) bool { return l.own.Inherits(labels, uid) })
 	if err != nil {
 		return err
 	}

@@ -17,18 +17,22 @@ import (
 )
 
 // join makes the Service a guest on a load balancer of another Service. Both must have the annotation shared.
-func (l *Controller) join(ctx context.Context, svc *corev1.Service, planned *plan.LoadBalancer, lb *hcloud.LoadBalancer) (*hcloud.LoadBalancer, error) {
+func (l *Controller) join(ctx context.Context, svc *corev1.Service, planned *plan.LoadBalancer,
+	lb *hcloud.LoadBalancer) (*hcloud.LoadBalancer, error) {
 	if plan.IsGuest(lb, planned.UID) {
 		return lb, nil // recorded by an earlier request whose answer was lost
 	}
 	if plan.WasGuest(lb, svc) {
-		text := fmt.Sprintf("load balancer %d (%s) was this Service's, but lacks the label %s: nothing was changed; set the label to give it to the Service again", lb.ID, lb.Name, plan.LabelGuest+planned.UID)
+		text := fmt.Sprintf("load balancer %d (%s) was this Service's, but lacks the label %s: nothing was changed; set the label to "+
+			"give it to the Service again", lb.ID, lb.Name, plan.LabelGuest+planned.UID)
 		l.events.Warning(svc, event.NotOwned, "%s", text)
 		return nil, errors.New(text)
 	}
 	if planned.Public != lb.PublicNet.Enabled {
-		return nil, plan.InvalidSettings(plan.AnnotationError{Source: plan.AnnotationPrefix + "disable-public-network", Value: strconv.FormatBool(!planned.Public),
-			Reason: fmt.Sprintf("differs from load balancer %d (%s), which other Services share: must be %t", lb.ID, lb.Name, !lb.PublicNet.Enabled)})
+		return nil, plan.InvalidSettings(plan.AnnotationError{Source: plan.AnnotationPrefix + "disable-public-network",
+			Value: strconv.FormatBool(!planned.Public),
+			Reason: fmt.Sprintf("differs from load balancer %d (%s), which other Services share: must be %t", lb.ID, lb.Name,
+				!lb.PublicNet.Enabled)})
 	}
 	updated, err := l.changeLabels(ctx, planned.UID, lb.ID, func(now *hcloud.LoadBalancer) (map[string]string, error) {
 		if now.Labels[plan.LabelShared] == "" || now.Labels[plan.LabelServiceUID] == "" {
@@ -39,7 +43,8 @@ func (l *Controller) join(ctx context.Context, svc *corev1.Service, planned *pla
 	if err != nil {
 		return nil, fmt.Errorf("joining load balancer %d (%s): %w", lb.ID, lb.Name, err)
 	}
-	l.events.Normal(svc, event.Joined, "Shares load balancer %d (%s) with the Service with UID %s", lb.ID, lb.Name, lb.Labels[plan.LabelServiceUID])
+	l.events.Normal(svc, event.Joined, "Shares load balancer %d (%s) with the Service with UID %s", lb.ID, lb.Name,
+		lb.Labels[plan.LabelServiceUID])
 	return updated, nil
 }
 
@@ -47,7 +52,8 @@ func (l *Controller) join(ctx context.Context, svc *corev1.Service, planned *pla
 // replaces all, and the API has no conditional write: a label that another client has set since the sync read the load balancer
 // would be lost. One that is set between the two calls is still lost. Several Services may change the labels of one load
 // balancer, one after the other.
-func (l *Controller) changeLabels(ctx context.Context, uid string, id int64, change func(*hcloud.LoadBalancer) (map[string]string, error)) (*hcloud.LoadBalancer, error) {
+func (l *Controller) changeLabels(ctx context.Context, uid string, id int64, change func(*hcloud.LoadBalancer) (map[string]string,
+	error)) (*hcloud.LoadBalancer, error) {
 	unlock, err := l.labelling.Lock(ctx, strconv.FormatInt(id, 10))
 	if err != nil {
 		return nil, err
@@ -109,7 +115,8 @@ func (l *Controller) endShare(ctx context.Context, svc *corev1.Service, lb *hclo
 	klog.InfoS("Left shared load balancer", "service", klog.KObj(svc), "loadBalancer", lb.ID, "newOwner", heir)
 	if heir != "" {
 		defer l.store.Writing(heir)()
-		l.events.Normal(svc, event.Kept, "Load balancer %d (%s) belongs to the Service with UID %s now, which shares it", lb.ID, lb.Name, heir)
+		l.events.Normal(svc, event.Kept, "Load balancer %d (%s) belongs to the Service with UID %s now, which shares it", lb.ID, lb.Name,
+			heir)
 	}
 	return true, nil
 }

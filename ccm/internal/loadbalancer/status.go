@@ -45,7 +45,8 @@ func (l *Controller) setCondition(ctx context.Context, svc *corev1.Service, err 
 // error, if there is one.
 func readyCondition(err error) metav1.Condition {
 	if err == nil {
-		return metav1.Condition{Type: ConditionReady, Status: metav1.ConditionTrue, Reason: "Ready", Message: "The load balancer has all that the Service asks for."}
+		return metav1.Condition{Type: ConditionReady, Status: metav1.ConditionTrue, Reason: "Ready",
+			Message: "The load balancer has all that the Service asks for."}
 	}
 	c := metav1.Condition{Type: ConditionReady, Status: metav1.ConditionFalse, Reason: "SyncFailed", Message: apicall.StableText(err)}
 	if len(c.Message) > maxConditionMessage {

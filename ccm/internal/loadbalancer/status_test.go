@@ -20,9 +20,10 @@ func TestTheReasonOfAServicesCondition(t *testing.T) {
 		err    error
 		reason string
 	}{
-		"no error":            {nil, "Ready"},
-		"a mistake":           {mistake, "InvalidSettings"},
-		"a mistake, and more": {apicall.JoinErrors([]error{code(hcloud.ErrorCodeLocked), mistake, &apicall.DoubtError{Text: "?"}}), "InvalidSettings"},
+		"no error":  {nil, "Ready"},
+		"a mistake": {mistake, "InvalidSettings"},
+		"a mistake, and more": {apicall.JoinErrors([]error{code(hcloud.ErrorCodeLocked), mistake, &apicall.DoubtError{Text: "?"}}),
+			"InvalidSettings"},
 		"a doubt":             {&apicall.DoubtError{Text: "?"}, "CloudAnswerDoubted"},
 		"a lock":              {code(hcloud.ErrorCodeLocked), "CloudLoadBalancerPending"},
 		"a rate limit":        {code(hcloud.ErrorCodeRateLimitExceeded), "RateLimited"},
@@ -40,7 +41,8 @@ func TestTheReasonOfAServicesCondition(t *testing.T) {
 // A mistake names the annotation, or the variable with its default.
 func TestAMistakeKnowsItsSetting(t *testing.T) {
 	t.Parallel()
-	for source, want := range map[string]string{plan.AnnotationPrefix + "type": "type", plan.AnnotationPrefix + "protocol.443": "protocol.443", "HCLOUD_LOAD_BALANCERS_TYPE": "type", "HCLOUD_LOAD_BALANCERS_NAME": "", "": ""} {
+	for source, want := range map[string]string{plan.AnnotationPrefix + "type": "type", plan.AnnotationPrefix +
+		"protocol.443": "protocol.443", "HCLOUD_LOAD_BALANCERS_TYPE": "type", "HCLOUD_LOAD_BALANCERS_NAME": "", "": ""} {
 		if got := (plan.AnnotationError{Source: source}).Setting(); got != want {
 			t.Errorf("%q: %q, want %q", source, got, want)
 		}

@@ -85,7 +85,8 @@ func (s *serviceSync) run(ctx context.Context, nodes []*corev1.Node) error {
 	if lb == nil && !s.opts.Create {
 		return errors.New("the load balancer of the Service does not exist")
 	}
-	s.in = plan.Input{Service: s.svc, Settings: &settings, Own: s.own, Nodes: nodes, Wrong: map[string]bool{}, LingerOver: s.lingerOver(string(s.svc.UID))}
+	s.in = plan.Input{Service: s.svc, Settings: &settings, Own: s.own, Nodes: nodes, Wrong: map[string]bool{},
+		LingerOver: s.lingerOver(string(s.svc.UID))}
 	s.failed(plan.InvalidSettings(mistakes...))
 	planned, notes, err := s.prepare(ctx, lb)
 	if err != nil {
@@ -107,7 +108,8 @@ func (s *serviceSync) run(ctx context.Context, nodes []*corev1.Node) error {
 		s.failed(s.deleteCertificates(ctx, s.obsolete))
 	}
 	if planned.Guest && len(planned.Services) == 0 {
-		s.failed(fmt.Errorf("load balancer %d (%s) is shared and has none of the Service's ports: %s", lb.ID, lb.Name, plan.DescribeNotes(notes)))
+		s.failed(fmt.Errorf("load balancer %d (%s) is shared and has none of the Service's ports: %s", lb.ID, lb.Name,
+			plan.DescribeNotes(notes)))
 		return apicall.JoinErrors(s.errs)
 	}
 	if len(s.errs) == 0 && !planned.Guest && !plan.IsSettled(lb, planned.UID) {
@@ -233,10 +235,14 @@ func (l *Controller) warnImmutable(svc *corev1.Service, lb *hcloud.LoadBalancer,
 		return
 	}
 	if plan.Location != "" && plan.Location != lb.Location.Name {
-		l.events.Warning(svc, event.Immutable, "Load balancer %d is in location %s and cannot move to %s: delete and create the Service to move it", lb.ID, lb.Location.Name, plan.Location)
+		l.events.Warning(svc, event.Immutable,
+			"Load balancer %d is in location %s and cannot move to %s: delete and create the Service to move it", lb.ID, lb.Location.Name,
+			plan.Location)
 	}
 	if plan.NetworkZone != "" && plan.NetworkZone != string(lb.Location.NetworkZone) {
-		l.events.Warning(svc, event.Immutable, "Load balancer %d is in network zone %s and cannot move to %s: delete and create the Service to move it", lb.ID, lb.Location.NetworkZone, plan.NetworkZone)
+		l.events.Warning(svc, event.Immutable,
+			"Load balancer %d is in network zone %s and cannot move to %s: delete and create the Service to move it", lb.ID,
+			lb.Location.NetworkZone, plan.NetworkZone)
 	}
 }
 
@@ -245,7 +251,9 @@ func (l *Controller) warnImmutable(svc *corev1.Service, lb *hcloud.LoadBalancer,
 func (s *serviceSync) warnFixed(ctx context.Context, lb *hcloud.LoadBalancer) {
 	settings := s.in.Settings
 	if want := settings.Adopt; want != "" && want != lb.Name && want != strconv.FormatInt(lb.ID, 10) && !plan.IsLent(lb) {
-		s.events.Warning(s.svc, event.IgnoredSetting, "Ignored %sadopt: %q: the Service has load balancer %d (%s) already; delete and create the Service to change it", plan.AnnotationPrefix, want, lb.ID, lb.Name)
+		s.events.Warning(s.svc, event.IgnoredSetting,
+			"Ignored %sadopt: %q: the Service has load balancer %d (%s) already; delete and create the Service to change it",
+			plan.AnnotationPrefix, want, lb.ID, lb.Name)
 	}
 	for _, a := range []struct {
 		name, want string
@@ -263,14 +271,17 @@ func (s *serviceSync) warnFixed(ctx context.Context, lb *hcloud.LoadBalancer) {
 			continue
 		}
 		if ip := plan.FindPrimaryIP(all, a.want); ip == nil || ip.ID != a.has {
-			s.events.Warning(s.svc, event.AddressImmutable, "Ignored %s: %q: load balancer %d has the address %s for its whole life; delete and create the Service to change it", s.key(a.name), a.want, lb.ID, a.ip)
+			s.events.Warning(s.svc, event.AddressImmutable,
+				"Ignored %s: %q: load balancer %d has the address %s for its whole life; delete and create the Service to change it",
+				s.key(a.name), a.want, lb.ID, a.ip)
 		}
 	}
 }
 
 // reconcile sends the difference between plan and lb, and returns the resulting load balancer and the
 // operations that succeeded, also with an error.
-func (l *Controller) reconcile(ctx context.Context, svc *corev1.Service, planned *plan.LoadBalancer, lb *hcloud.LoadBalancer) (*hcloud.LoadBalancer, []plan.Op, error) {
+func (l *Controller) reconcile(ctx context.Context, svc *corev1.Service, planned *plan.LoadBalancer,
+	lb *hcloud.LoadBalancer) (*hcloud.LoadBalancer, []plan.Op, error) {
 	ops := plan.Diff(planned, lb)
 	if !planned.Guest {
 		ops = plan.GiveFirst(ops, lb, planned.UID)

@@ -52,7 +52,10 @@ func IsReservedLabel(key string) bool {
 	case key == labelProvidedBy:
 		return true
 	}
-	return slices.ContainsFunc([]string{"kubernetes.io", "k8s.io"}, func(d string) bool { return domain == d || strings.HasSuffix(domain, "."+d) })
+	return slices.ContainsFunc([]string{"kubernetes.io", "k8s.io"}, func(d string) bool {
+		return domain == d ||
+			strings.HasSuffix(domain, "."+d)
+	})
 }
 
 // fromServer gives Nodes labels and taints that their servers have as labels. The patterns are the operator's
@@ -118,7 +121,8 @@ func (f *fromServer) apply(node *corev1.Node, server map[string]string) bool {
 		names = append(names, taintName(want))
 	}
 	recordNames(node, annotationServerTaints, names)
-	return !maps.Equal(before.Labels, node.Labels) || !maps.Equal(before.Annotations, node.Annotations) || !sameTaints(before.Spec.Taints, node.Spec.Taints)
+	return !maps.Equal(before.Labels, node.Labels) || !maps.Equal(before.Annotations, node.Annotations) ||
+		!sameTaints(before.Spec.Taints, node.Spec.Taints)
 }
 
 // labelsOf returns the labels that the Node of a server with these labels must have.
@@ -137,7 +141,8 @@ func (f *fromServer) taintsOf(server map[string]string) (taints []corev1.Taint) 
 	for _, key := range slices.Sorted(maps.Keys(server)) {
 		for _, p := range f.taints {
 			taint := corev1.Taint{Key: key, Value: server[key], Effect: p.Effect}
-			if p.matches(key) && isNodeLabel(key, server[key]) && !slices.ContainsFunc(taints, func(t corev1.Taint) bool { return t.MatchTaint(&taint) }) {
+			if p.matches(key) && isNodeLabel(key, server[key]) &&
+				!slices.ContainsFunc(taints, func(t corev1.Taint) bool { return t.MatchTaint(&taint) }) {
 				taints = append(taints, taint)
 			}
 		}

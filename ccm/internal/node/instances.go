@@ -69,7 +69,8 @@ func (i *Instances) InstanceExists(ctx context.Context, node *corev1.Node) (bool
 		return false, err
 	}
 	if server == nil && node.Spec.ProviderID == "" {
-		return false, fmt.Errorf("node %q has no provider ID and no server has its name: it was never a server of this project, so it is not deleted; "+
+		return false, fmt.Errorf("node %q has no provider ID and no server has its name: it was never a server of this project, so it is "+
+			"not deleted; "+
 			"create a server of that name, or delete the node", node.Name)
 	}
 	return server != nil, nil
@@ -112,7 +113,9 @@ func (i *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*c
 		}
 	}
 	if networkID != 0 && !nodeinfo.PrivateIP(server, networkID).IsValid() {
-		i.events.NodeWarning(node, event.NotAttached, "Server %d (%s) is not attached to network %d (HCLOUD_NETWORK=%q), so the node has no internal address and no routes: attach the server",
+		i.events.NodeWarning(node, event.NotAttached,
+			"Server %d (%s) is not attached to network %d (HCLOUD_NETWORK=%q), so the node has no internal address and no routes: attach "+
+				"the server",
 			server.ID, server.Name, networkID, i.network.IDOrName)
 	}
 	meta := i.show.metadata(server, node, networkID)
@@ -140,7 +143,8 @@ func (i *Instances) notReadyServerOf(ctx context.Context, node *corev1.Node) (*h
 	return i.serverOf(apicall.Periodically(ctx, apicall.ControllerLifecycle, "exists"), node, inventory.Ask{
 		MaxAge: i.notReadyAge(node),
 		Likely: func() []inventory.Ask {
-			return i.asks(func(n *corev1.Node) inventory.Ask { return inventory.Ask{MaxAge: i.notReadyAge(n)} }, func(n *corev1.Node) bool { return !isReady(n) })
+			return i.asks(func(n *corev1.Node) inventory.Ask { return inventory.Ask{MaxAge: i.notReadyAge(n)} },
+				func(n *corev1.Node) bool { return !isReady(n) })
 		},
 	})
 }
@@ -174,7 +178,8 @@ func (i *Instances) askForMetadata(ctx context.Context, node *corev1.Node) (cont
 		return apicall.Urgently(ctx, apicall.ControllerNode, "initialize"), ask
 	}
 	return apicall.Periodically(ctx, apicall.ControllerNode, "refresh"), inventory.Ask{Likely: func() []inventory.Ask {
-		return i.asks(func(*corev1.Node) inventory.Ask { return inventory.Ask{} }, func(n *corev1.Node) bool { return !nodeinfo.IsUninitialized(n) })
+		return i.asks(func(*corev1.Node) inventory.Ask { return inventory.Ask{} },
+			func(n *corev1.Node) bool { return !nodeinfo.IsUninitialized(n) })
 	}}
 }
 
@@ -184,7 +189,8 @@ func (i *Instances) askForInit(n *corev1.Node) inventory.Ask {
 	if created.IsZero() {
 		return inventory.Ask{}
 	}
-	ask := inventory.Ask{MaxAge: max(min(now.Sub(created)-maxClockSkew, inventory.MaxInitAge), i.servers.TTL), NotBefore: created.Add(maxClockSkew)}
+	ask := inventory.Ask{MaxAge: max(min(now.Sub(created)-maxClockSkew, inventory.MaxInitAge), i.servers.TTL),
+		NotBefore: created.Add(maxClockSkew)}
 	if ask.NotBefore.After(now) {
 		ask.NotBefore = now
 	}

@@ -39,22 +39,37 @@ func TestNodeAddressesByFamilyAndNetwork(t *testing.T) {
 	}{
 		{"IPv4", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4, IPv6: v6}}, 0, AddressFamilyIPv4, "ExternalIP=203.0.113.7", nil},
 		{"IPv6", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4, IPv6: v6}}, 0, AddressFamilyIPv6, "ExternalIP=2001:db8::1", nil},
-		{"dual stack", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4, IPv6: v6}}, 0, AddressFamilyDualStack, "ExternalIP=203.0.113.7 ExternalIP=2001:db8::1", nil},
-		{"dual stack without IPv4", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv6: v6}}, 0, AddressFamilyDualStack, "ExternalIP=2001:db8::1", nil},
-		{"the configured network", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4}, PrivateNet: private}, 6, AddressFamilyIPv4, "ExternalIP=203.0.113.7 InternalIP=10.1.0.7", nil},
-		{"not attached", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4}, PrivateNet: private}, 9, AddressFamilyIPv4, "ExternalIP=203.0.113.7", nil},
-		{"no network configured", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4}, PrivateNet: private}, 0, AddressFamilyIPv4, "ExternalIP=203.0.113.7", nil},
+		{"dual stack", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4, IPv6: v6}}, 0, AddressFamilyDualStack,
+			"ExternalIP=203.0.113.7 ExternalIP=2001:db8::1", nil},
+		{"dual stack without IPv4", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv6: v6}}, 0, AddressFamilyDualStack,
+			"ExternalIP=2001:db8::1", nil},
+		{"the configured network", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4}, PrivateNet: private}, 6, AddressFamilyIPv4,
+			"ExternalIP=203.0.113.7 InternalIP=10.1.0.7", nil},
+		{"not attached", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4}, PrivateNet: private}, 9, AddressFamilyIPv4,
+			"ExternalIP=203.0.113.7", nil},
+		{"no network configured", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4}, PrivateNet: private}, 0, AddressFamilyIPv4,
+			"ExternalIP=203.0.113.7", nil},
 		{"private only", hcloud.Server{PrivateNet: private}, 5, AddressFamilyIPv4, "InternalIP=10.0.0.7", nil},
 		{"private only, no network configured", hcloud.Server{PrivateNet: private[:1]}, 0, AddressFamilyIPv4, "InternalIP=10.0.0.7", nil},
-		{"IPv6 only, with the default family", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv6: v6}}, 0, AddressFamilyIPv4, "ExternalIP=2001:db8::1", nil},
-		{"IPv6 only, in the network", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv6: v6}, PrivateNet: private}, 5, AddressFamilyIPv4, "InternalIP=10.0.0.7", nil},
-		{"IPv4 only, with family ipv6", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4}}, 0, AddressFamilyIPv6, "ExternalIP=203.0.113.7", nil},
-		{"another address of the IPv6 network", both, 0, AddressFamilyDualStack, "ExternalIP=203.0.113.7 ExternalIP=2001:db8::42", map[string]string{nodeinfo.AnnotationIPv6: "2001:db8::42"}},
-		{"an address of another server", both, 0, AddressFamilyDualStack, "ExternalIP=203.0.113.7 ExternalIP=2001:db8::1", map[string]string{nodeinfo.AnnotationIPv6: "2001:db8:1::42"}},
-		{"the kubelet's own IPv6 address", both, 0, AddressFamilyIPv4, "ExternalIP=203.0.113.7 ExternalIP=2001:db8::9", map[string]string{cloudproviderapi.AnnotationAlphaProvidedIPAddr: "2001:db8::9"}},
-		{"the kubelet's two addresses", bothPrivate, 5, AddressFamilyIPv6, "ExternalIP=2001:db8::9 InternalIP=10.0.0.7", map[string]string{cloudproviderapi.AnnotationAlphaProvidedIPAddr: "10.0.0.7,2001:db8::9"}},
-		{"the kubelet's address in another network", bothPrivate, 5, AddressFamilyIPv4, "ExternalIP=203.0.113.7 InternalIP=10.0.0.7 InternalIP=10.1.0.7", map[string]string{cloudproviderapi.AnnotationAlphaProvidedIPAddr: "10.1.0.7"}},
-		{"the kubelet's IPv4 address", both, 0, AddressFamilyIPv6, "ExternalIP=203.0.113.7 ExternalIP=2001:db8::1", map[string]string{cloudproviderapi.AnnotationAlphaProvidedIPAddr: "203.0.113.7"}},
+		{"IPv6 only, with the default family", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv6: v6}}, 0, AddressFamilyIPv4,
+			"ExternalIP=2001:db8::1", nil},
+		{"IPv6 only, in the network", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv6: v6}, PrivateNet: private}, 5, AddressFamilyIPv4,
+			"InternalIP=10.0.0.7", nil},
+		{"IPv4 only, with family ipv6", hcloud.Server{PublicNet: hcloud.ServerPublicNet{IPv4: v4}}, 0, AddressFamilyIPv6,
+			"ExternalIP=203.0.113.7", nil},
+		{"another address of the IPv6 network", both, 0, AddressFamilyDualStack, "ExternalIP=203.0.113.7 ExternalIP=2001:db8::42",
+			map[string]string{nodeinfo.AnnotationIPv6: "2001:db8::42"}},
+		{"an address of another server", both, 0, AddressFamilyDualStack, "ExternalIP=203.0.113.7 ExternalIP=2001:db8::1",
+			map[string]string{nodeinfo.AnnotationIPv6: "2001:db8:1::42"}},
+		{"the kubelet's own IPv6 address", both, 0, AddressFamilyIPv4, "ExternalIP=203.0.113.7 ExternalIP=2001:db8::9",
+			map[string]string{cloudproviderapi.AnnotationAlphaProvidedIPAddr: "2001:db8::9"}},
+		{"the kubelet's two addresses", bothPrivate, 5, AddressFamilyIPv6, "ExternalIP=2001:db8::9 InternalIP=10.0.0.7",
+			map[string]string{cloudproviderapi.AnnotationAlphaProvidedIPAddr: "10.0.0.7,2001:db8::9"}},
+		{"the kubelet's address in another network", bothPrivate, 5, AddressFamilyIPv4,
+			"ExternalIP=203.0.113.7 InternalIP=10.0.0.7 InternalIP=10.1.0.7",
+			map[string]string{cloudproviderapi.AnnotationAlphaProvidedIPAddr: "10.1.0.7"}},
+		{"the kubelet's IPv4 address", both, 0, AddressFamilyIPv6, "ExternalIP=203.0.113.7 ExternalIP=2001:db8::1",
+			map[string]string{cloudproviderapi.AnnotationAlphaProvidedIPAddr: "203.0.113.7"}},
 	} {
 		var got []string
 		node := ccmtest.Node("n", "")
@@ -72,10 +87,13 @@ func TestNodeAddressesByFamilyAndNetwork(t *testing.T) {
 
 func TestLabelsFollowTheServerAfterInitialization(t *testing.T) {
 	t.Parallel()
-	meta := &cloudprovider.InstanceMetadata{InstanceType: "cx32", Zone: "fsn1", Region: "eu-central", AdditionalLabels: map[string]string{"instance.hetzner.cloud/provided-by": "cloud"}}
+	meta := &cloudprovider.InstanceMetadata{InstanceType: "cx32", Zone: "fsn1", Region: "eu-central",
+		AdditionalLabels: map[string]string{"instance.hetzner.cloud/provided-by": "cloud"}}
 	labelled := ccmtest.Node("n", ccmtest.ProviderID(1))
-	labelled.Labels = map[string]string{corev1.LabelInstanceType: "cx22", corev1.LabelInstanceTypeStable: "cx22", corev1.LabelTopologyZone: "fsn1",
-		corev1.LabelFailureDomainBetaZone: "fsn1", corev1.LabelTopologyRegion: "eu-central", corev1.LabelFailureDomainBetaRegion: "eu-central", "mine": "kept"}
+	labelled.Labels = map[string]string{corev1.LabelInstanceType: "cx22", corev1.LabelInstanceTypeStable: "cx22",
+		corev1.LabelTopologyZone:          "fsn1",
+		corev1.LabelFailureDomainBetaZone: "fsn1", corev1.LabelTopologyRegion: "eu-central",
+		corev1.LabelFailureDomainBetaRegion: "eu-central", "mine": "kept"}
 	kube := fake.NewClientset(labelled.DeepCopy())
 	sync := &nodeLabelSync{kube: kube}
 	sync.sync(t.Context(), labelled, meta)
@@ -83,7 +101,8 @@ func TestLabelsFollowTheServerAfterInitialization(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Labels[corev1.LabelInstanceTypeStable] != "cx32" || got.Labels[corev1.LabelInstanceType] != "cx32" || got.Labels["mine"] != "kept" || got.Labels["instance.hetzner.cloud/provided-by"] != "cloud" {
+	if got.Labels[corev1.LabelInstanceTypeStable] != "cx32" || got.Labels[corev1.LabelInstanceType] != "cx32" ||
+		got.Labels["mine"] != "kept" || got.Labels["instance.hetzner.cloud/provided-by"] != "cloud" {
 		t.Errorf("labels %v", got.Labels)
 	}
 	writes := len(kube.Actions())
@@ -111,7 +130,8 @@ func TestTheAgeOfDataAboutANodeGrowsWithTheNodesState(t *testing.T) {
 			n.CreationTimestamp = metav1.NewTime(clk.Now().Add(-created))
 		}
 		if notReady > 0 {
-			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(clk.Now().Add(-notReady))}}
+			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse,
+				LastTransitionTime: metav1.NewTime(clk.Now().Add(-notReady))}}
 		}
 		return n
 	}

@@ -100,7 +100,8 @@ func (n Settings) addresses(s *hcloud.Server, node *corev1.Node, networkID int64
 	public := v4.IsValid() || v6.IsValid()
 	for _, p := range s.PrivateNet {
 		ip, _ := netip.AddrFromSlice(p.IP)
-		if ip = ip.Unmap(); networkID == 0 && !public || networkID != 0 && p.Network != nil && p.Network.ID == networkID || slices.Contains(wanted, ip) {
+		if ip = ip.Unmap(); networkID == 0 && !public || networkID != 0 && p.Network != nil && p.Network.ID == networkID ||
+			slices.Contains(wanted, ip) {
 			add(corev1.NodeInternalIP, ip)
 		}
 	}

@@ -28,7 +28,8 @@ type routeGuard struct {
 
 // beforeInit must be called before an uninitialized Node is initialized.
 func (g *routeGuard) beforeInit(node *corev1.Node) error {
-	if g.kube == nil || !g.routesOn() || !nodeinfo.IsUninitialized(node) || len(node.Spec.PodCIDRs) == 0 || nodeinfo.NetworkCondition(node) != nil {
+	if g.kube == nil || !g.routesOn() || !nodeinfo.IsUninitialized(node) || len(node.Spec.PodCIDRs) == 0 ||
+		nodeinfo.NetworkCondition(node) != nil {
 		return nil
 	}
 	return SetNetworkCondition(g.kube, g.clock, node, false)
@@ -41,7 +42,8 @@ func SetNetworkCondition(kube kubernetes.Interface, clk clock.PassiveClock, node
 		Message: "The node's route does not exist yet", LastTransitionTime: metav1.NewTime(clk.Now()),
 	}
 	if routed {
-		condition.Status, condition.Reason, condition.Message = corev1.ConditionFalse, nodeinfo.ReasonRouteCreated, "RouteController created a route"
+		condition.Status, condition.Reason, condition.Message = corev1.ConditionFalse, nodeinfo.ReasonRouteCreated,
+			"RouteController created a route"
 	}
 	if err := nodeutil.SetNodeCondition(kube, types.NodeName(node.Name), condition); err != nil {
 		return fmt.Errorf("setting the condition %s of node %q: %w", condition.Type, node.Name, err)

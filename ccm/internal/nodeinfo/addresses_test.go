@@ -23,7 +23,8 @@ func TestTheAddressesOfAServer(t *testing.T) {
 	attached := func(id int64, ip net.IP) hcloud.ServerPrivateNet {
 		return hcloud.ServerPrivateNet{Network: &hcloud.Network{ID: id}, IP: ip}
 	}
-	server := &hcloud.Server{PrivateNet: []hcloud.ServerPrivateNet{{IP: net.ParseIP("10.0.0.9")}, attached(6, net.ParseIP("10.6.0.1")), attached(5, nil), attached(5, net.ParseIP("10.5.0.1"))}}
+	server := &hcloud.Server{PrivateNet: []hcloud.ServerPrivateNet{{IP: net.ParseIP("10.0.0.9")}, attached(6, net.ParseIP("10.6.0.1")),
+		attached(5, nil), attached(5, net.ParseIP("10.5.0.1"))}}
 	for id, want := range map[int64]string{5: "10.5.0.1", 6: "10.6.0.1", 7: "invalid IP"} {
 		if got := PrivateIP(server, id); got.String() != want {
 			t.Errorf("network %d: %s, want %s", id, got, want)

@@ -55,39 +55,56 @@ func (a annotation) perPort() bool { return copiedOnPort[a.Name] != nil }
 // Annotations lists every annotation, in the order of the documentation.
 var Annotations = []annotation{
 	{Name: "name", Allowed: "1 to 128 characters that neither start nor end with a space",
-		Doc: "Name of the load balancer; changing it renames it. Without it the name of a new load balancer is `a` + the Service's UID. An existing load balancer with that name is adopted, unless another Service owns it.",
+		Doc: "Name of the load balancer; changing it renames it. Without it the name of a new load balancer is `a` + the Service's UID. " +
+			"An existing load balancer with that name is adopted, unless another Service owns it.",
 		Set: into(func(s *Settings) *string { return &s.Name }, parseLBName)},
 	{Name: "shared", Default: "false", Allowed: "true or false",
-		Doc: "Services with this annotation and the same `name` share one load balancer. The first one owns it and decides about all settings and targets; each of the others has its ports and the settings of these. A port belongs to the Service that had it first: an event says which one. When the owner is deleted, the load balancer passes to another Service, whose settings apply then; with the last one it is deleted. `disable-public-network` must be the same for all. A Service that shares a load balancer stays on it until the Service is deleted.",
+		Doc: "Services with this annotation and the same `name` share one load balancer. The first one owns it and decides about all " +
+			"settings and targets; each of the others has its ports and the settings of these. A port belongs to the Service that had it " +
+			"first: an event says which one. When the owner is deleted, the load balancer passes to another Service, whose settings " +
+			"apply then; with the last one it is deleted. `disable-public-network` must be the same for all. A Service that shares a " +
+			"load balancer stays on it until the Service is deleted.",
 		Set: into(func(s *Settings) *bool { return &s.Shared }, parseBool)},
 	{Name: "adopt", Allowed: "the ID or name of an existing load balancer",
-		Doc: "Uses this load balancer instead of a new one, unless another Service owns it. Its ports, its targets and, without an annotation that says otherwise, all its settings stay; the Service's ports and nodes are added. When the Service is deleted, the load balancer loses these and is kept, unless `keep-on-delete` is `false`.",
+		Doc: "Uses this load balancer instead of a new one, unless another Service owns it. Its ports, its targets and, without an " +
+			"annotation that says otherwise, all its settings stay; the Service's ports and nodes are added. When the Service is " +
+			"deleted, the load balancer loses these and is kept, unless `keep-on-delete` is `false`.",
 		Set: into(func(s *Settings) *string { return &s.Adopt }, parseNonEmpty)},
 	{Name: "primary-ipv4", Also: "public-net-ipv4", Allowed: "the ID or name of a Primary IP of type ipv4 that is not assigned",
-		Doc: "Public IPv4 address of a new load balancer, for its whole life. It must be in the load balancer's location. It outlives the load balancer, unless its `auto_delete` is set. `public-net-ipv4`, the production CCM's name since 1.39, means the same.",
+		Doc: "Public IPv4 address of a new load balancer, for its whole life. It must be in the load balancer's location. It outlives " +
+			"the load balancer, unless its `auto_delete` is set. `public-net-ipv4`, the production CCM's name since 1.39, means the same.",
 		Set: into(func(s *Settings) *string { return &s.PrimaryIPv4 }, parseNonEmpty)},
 	{Name: "primary-ipv6", Also: "public-net-ipv6", Allowed: "the ID or name of a Primary IP of type ipv6 that is not assigned",
 		Doc: "Public IPv6 address of a new load balancer, as `primary-ipv4`. `public-net-ipv6` means the same.",
 		Set: into(func(s *Settings) *string { return &s.PrimaryIPv6 }, parseNonEmpty)},
 	{Name: "hostname", Allowed: "a DNS name",
-		Doc: "The Service's status contains this name and no address, so that traffic from inside the cluster passes through the load balancer too.",
+		Doc: "The Service's status contains this name and no address, so that traffic from inside the cluster passes through the load " +
+			"balancer too.",
 		Set: into(func(s *Settings) *string { return &s.Hostname }, parseDNSName)},
 	{Name: "location", Env: "HCLOUD_LOAD_BALANCERS_LOCATION", Allowed: "the name of a location, for example fsn1, or empty",
-		Doc: "Location of a new load balancer. Either `location` or `network-zone` is required; `location` takes precedence. An empty value removes the default. It cannot change later: to move the load balancer, delete and create the Service.",
+		Doc: "Location of a new load balancer. Either `location` or `network-zone` is required; `location` takes precedence. An empty " +
+			"value removes the default. It cannot change later: to move the load balancer, delete and create the Service.",
 		Set: into(func(s *Settings) *string { return &s.Location }, orEmpty(parseAPIName))},
-	{Name: "network-zone", Env: "HCLOUD_LOAD_BALANCERS_NETWORK_ZONE", Allowed: "the name of a network zone, for example eu-central, or empty",
-		Doc: "Network zone in which Hetzner chooses the location of a new load balancer. It cannot change later.",
-		Set: into(func(s *Settings) *string { return &s.NetworkZone }, orEmpty(parseAPIName))},
-	{Name: "type", Env: "HCLOUD_LOAD_BALANCERS_TYPE", Default: DefaultLoadBalancerType, Allowed: "the name of a load balancer type, for example lb11",
-		Doc: "Type of the load balancer. A change applies to the existing load balancer. The default and the variable apply only to new load balancers: without the annotation an existing load balancer keeps its type.",
+	{Name: "network-zone", Env: "HCLOUD_LOAD_BALANCERS_NETWORK_ZONE",
+		Allowed: "the name of a network zone, for example eu-central, or empty",
+		Doc:     "Network zone in which Hetzner chooses the location of a new load balancer. It cannot change later.",
+		Set:     into(func(s *Settings) *string { return &s.NetworkZone }, orEmpty(parseAPIName))},
+	{Name: "type", Env: "HCLOUD_LOAD_BALANCERS_TYPE", Default: DefaultLoadBalancerType,
+		Allowed: "the name of a load balancer type, for example lb11",
+		Doc: "Type of the load balancer. A change applies to the existing load balancer. The default and the variable apply only to " +
+			"new load balancers: without the annotation an existing load balancer keeps its type.",
 		Set: into(func(s *Settings) *string { return &s.Type }, parseAPIName)},
-	{Name: "algorithm-type", Env: "HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE", Default: "round_robin", Allowed: "round_robin or least_connections",
-		Doc: "How the load balancer distributes connections to targets. The default applies only to new load balancers: if neither the annotation nor the variable is set, an existing load balancer keeps its algorithm.",
+	{Name: "algorithm-type", Env: "HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE", Default: "round_robin",
+		Allowed: "round_robin or least_connections",
+		Doc: "How the load balancer distributes connections to targets. The default applies only to new load balancers: if neither " +
+			"the annotation nor the variable is set, an existing load balancer keeps its algorithm.",
 		Set: into(func(s *Settings) *hcloud.LoadBalancerAlgorithmType { return &s.Algorithm },
 			oneOf(hcloud.LoadBalancerAlgorithmTypeRoundRobin, hcloud.LoadBalancerAlgorithmTypeLeastConnections))},
-	{Name: "ipv4-rdns", Allowed: "a DNS name", Doc: "Reverse DNS of the public IPv4 address. Without the annotation the entry does not change.",
+	{Name: "ipv4-rdns", Allowed: "a DNS name",
+		Doc: "Reverse DNS of the public IPv4 address. Without the annotation the entry does not change.",
 		Set: into(func(s *Settings) *string { return &s.IPv4RDNS }, parseDNSName)},
-	{Name: "ipv6-rdns", Allowed: "a DNS name", Doc: "Reverse DNS of the public IPv6 address. Without the annotation the entry does not change.",
+	{Name: "ipv6-rdns", Allowed: "a DNS name",
+		Doc: "Reverse DNS of the public IPv6 address. Without the annotation the entry does not change.",
 		Set: into(func(s *Settings) *string { return &s.IPv6RDNS }, parseDNSName)},
 	{Name: "ipv6-disabled", Env: "HCLOUD_LOAD_BALANCERS_DISABLE_IPV6", Default: "false", Allowed: "true or false",
 		Doc: "Hides the IPv6 address from the Service's status.",
@@ -95,51 +112,71 @@ var Annotations = []annotation{
 	{Name: "disable-private-ingress", Env: "HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS", Default: "false", Allowed: "true or false",
 		Doc: "Hides the private address from the Service's status.",
 		Set: into(func(s *Settings) *bool { return &s.DisablePrivateIngress }, parseBool)},
-	{Name: "disable-public-network", Env: "HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK", Default: "false", Allowed: "true or false", NeedsNetwork: true,
-		Doc: "Disables the public interface. The load balancer then uses the private addresses of targets (`use-private-ip`).",
-		Set: into(func(s *Settings) *bool { return &s.DisablePublicNetwork }, parseBool)},
+	{Name: "disable-public-network", Env: "HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK", Default: "false", Allowed: "true or false",
+		NeedsNetwork: true,
+		Doc:          "Disables the public interface. The load balancer then uses the private addresses of targets (`use-private-ip`).",
+		Set:          into(func(s *Settings) *bool { return &s.DisablePublicNetwork }, parseBool)},
 	{Name: "use-private-ip", Env: "HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP", Allowed: "true or false", NeedsNetwork: true,
-		Doc: "The load balancer uses the private addresses of targets in `HCLOUD_NETWORK`. If neither the annotation nor the variable is set, it does so only for servers without a public IPv4 address.",
+		Doc: "The load balancer uses the private addresses of targets in `HCLOUD_NETWORK`. If neither the annotation nor the variable is " +
+			"set, it does so only for servers without a public IPv4 address.",
 		Set: into(func(s *Settings) **bool { return &s.UsePrivateIP }, ptrTo(parseBool))},
 	{Name: "private-ipv4", Allowed: "an IPv4 address inside HCLOUD_NETWORK", NeedsNetwork: true,
-		Doc: "Address of the load balancer in the network. A change detaches and attaches the load balancer; private targets do not serve meanwhile.",
+		Doc: "Address of the load balancer in the network. A change detaches and attaches the load balancer; private targets do not " +
+			"serve meanwhile.",
 		Set: into(func(s *Settings) *ipAddr { return &s.PrivateIPv4 }, parseIPv4)},
-	{Name: "private-subnet-ip-range", Env: "HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE", Allowed: "the IP range of a subnet, for example 10.0.1.0/24", NeedsNetwork: true,
-		Doc: "Subnet of the load balancer's private address. A change detaches and attaches the load balancer; private targets do not serve meanwhile.",
+	{Name: "private-subnet-ip-range", Env: "HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE",
+		Allowed: "the IP range of a subnet, for example 10.0.1.0/24", NeedsNetwork: true,
+		Doc: "Subnet of the load balancer's private address. A change detaches and attaches the load balancer; private targets do not " +
+			"serve meanwhile.",
 		Set: into(func(s *Settings) *ipPrefix { return &s.PrivateSubnet }, parseIPv4Prefix)},
 	{Name: "labels", Allowed: "labels separated by commas, for example team=web,env=prod, without the prefixes of others",
-		Doc: "Labels of the load balancer. A label that is removed from the annotation is removed from the load balancer; those of others stay.",
+		Doc: "Labels of the load balancer. A label that is removed from the annotation is removed from the load balancer; those of " +
+			"others stay.",
 		Set: into(func(s *Settings) *map[string]string { return &s.Labels }, parseLabels)},
 	{Name: "delete-protection", Allowed: "true or false",
-		Doc: "Protects the load balancer against deletion, also by the deletion of the Service, which waits until this is `false`. Without the annotation the protection does not change.",
+		Doc: "Protects the load balancer against deletion, also by the deletion of the Service, which waits until this is `false`. " +
+			"Without the annotation the protection does not change.",
 		Set: into(func(s *Settings) **bool { return &s.DeleteProtection }, ptrTo(parseBool))},
 	{Name: "keep-on-delete", Default: "false", Allowed: "true or false",
-		Doc: "Keeps the load balancer, with its addresses, when the Service is deleted. It loses the Service's ports and belongs to no Service then. The annotation `name` gives it to another Service.",
+		Doc: "Keeps the load balancer, with its addresses, when the Service is deleted. It loses the Service's ports and belongs to no " +
+			"Service then. The annotation `name` gives it to another Service.",
 		Set: into(func(s *Settings) **bool { return &s.KeepOnDelete }, ptrTo(parseBool))},
 	{Name: "node-selector", Allowed: "a label selector, for example pool=web,zone!=b",
 		Doc: "Only nodes with matching labels become targets.",
 		Set: into(func(s *Settings) *labels.Selector { return &s.NodeSelector }, parseSelector)},
-	{Name: "server-selector", Env: "HCLOUD_LOAD_BALANCERS_SERVER_SELECTOR", Allowed: "a label selector for servers, for example pool=web, or empty",
-		Doc: "For large clusters: the load balancer gets one target for all servers with matching labels in the cloud. It counts once towards the limit of the type, and a new node costs no API call. The CCM does not label servers: the program that creates them must, such as Terraform or the cluster autoscaler (`hcloud/node-group`). Nodes whose servers do not match are targets of their own. The selector is not used while it matches servers of nodes that `node-selector` or the label `node.kubernetes.io/exclude-from-external-load-balancers` excludes. A server is a target as soon as it has the label; the health check keeps traffic away until it serves. An empty value removes the default.",
+	{Name: "server-selector", Env: "HCLOUD_LOAD_BALANCERS_SERVER_SELECTOR",
+		Allowed: "a label selector for servers, for example pool=web, or empty",
+		Doc: "For large clusters: the load balancer gets one target for all servers with matching labels in the cloud. It counts " +
+			"once towards the limit of the type, and a new node costs no API call. The CCM does not label servers: the program that " +
+			"creates them must, such as Terraform or the cluster autoscaler (`hcloud/node-group`). Nodes whose servers do not match are " +
+			"targets of their own. The selector is not used while it matches servers of nodes that `node-selector` or the label " +
+			"`node.kubernetes.io/exclude-from-external-load-balancers` excludes. A server is a target as soon as it has the label; the " +
+			"health check keeps traffic away until it serves. An empty value removes the default.",
 		Set: into(func(s *Settings) *string { return &s.ServerSelector }, orEmpty(parseServerSelector))},
 	{Name: "protocol", Default: "tcp", Allowed: "tcp, http or https", Doc: "Protocol of the load balancer.",
 		Set: into(func(s *Settings) *hcloud.LoadBalancerServiceProtocol { return &s.Protocol },
 			oneOf(hcloud.LoadBalancerServiceProtocolTCP, hcloud.LoadBalancerServiceProtocolHTTP, hcloud.LoadBalancerServiceProtocolHTTPS))},
 	{Name: "uses-proxyprotocol", Env: "HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL", Default: "false", Allowed: "true or false",
-		Doc: "Sends the PROXY protocol header to targets. If it is set for any port, the status has `ipMode: Proxy`, so that traffic from inside the cluster passes through the load balancer too.",
+		Doc: "Sends the PROXY protocol header to targets. If it is set for any port, the status has `ipMode: Proxy`, so that traffic " +
+			"from inside the cluster passes through the load balancer too.",
 		Set: into(func(s *Settings) *bool { return &s.ProxyProtocol }, parseBool)},
-	{Name: "http-cookie-name", Default: defaultCookieName, Allowed: "a cookie name: letters, digits and -_", Doc: "Name of the cookie of sticky sessions.",
+	{Name: "http-cookie-name", Default: defaultCookieName, Allowed: "a cookie name: letters, digits and -_",
+		Doc: "Name of the cookie of sticky sessions.",
 		Set: into(func(s *Settings) *string { return &s.CookieName }, parseCookieName)},
 	{Name: "http-cookie-lifetime", Default: "5m", Allowed: "a duration in whole seconds from 30s to 24h", Doc: "Lifetime of that cookie.",
 		Set: into(func(s *Settings) *seconds { return &s.CookieLifetime }, secondsBetween(30, 86400))},
-	{Name: "http-timeout-idle", Default: "50s", Allowed: "a duration in whole seconds from 30s to 5m", Doc: "Time without data after which a connection is closed.",
+	{Name: "http-timeout-idle", Default: "50s", Allowed: "a duration in whole seconds from 30s to 5m",
+		Doc: "Time without data after which a connection is closed.",
 		Set: into(func(s *Settings) *seconds { return &s.TimeoutIdle }, secondsBetween(30, 300))},
-	{Name: "http-sticky-sessions", Default: "false", Allowed: "true or false", Doc: "Sends all requests of a client to the same target, by means of a cookie.",
+	{Name: "http-sticky-sessions", Default: "false", Allowed: "true or false",
+		Doc: "Sends all requests of a client to the same target, by means of a cookie.",
 		Set: into(func(s *Settings) *bool { return &s.StickySessions }, parseBool)},
-	{Name: "http-redirect-http", Default: "false", Allowed: "true or false", Doc: "Redirects HTTP requests on port 80 to HTTPS. Needs `protocol: https`; the Service may not have port 80.",
+	{Name: "http-redirect-http", Default: "false", Allowed: "true or false",
+		Doc: "Redirects HTTP requests on port 80 to HTTPS. Needs `protocol: https`; the Service may not have port 80.",
 		Set: into(func(s *Settings) *bool { return &s.RedirectHTTP }, parseBool)},
 	{Name: "certificate-type", Default: "uploaded", Allowed: "uploaded or managed",
-		Doc: "`uploaded` uses the existing certificates of `http-certificates`; `managed` orders a certificate for `http-managed-certificate-domains`.",
+		Doc: "`uploaded` uses the existing certificates of `http-certificates`; `managed` orders a certificate for " +
+			"`http-managed-certificate-domains`.",
 		Set: into(func(s *Settings) *hcloud.CertificateType { return &s.CertificateType },
 			oneOf(hcloud.CertificateTypeUploaded, hcloud.CertificateTypeManaged))},
 	{Name: "http-certificates", Allowed: "IDs or names of certificates, separated by commas", Doc: "Certificates of `protocol: https`.",
@@ -148,31 +185,43 @@ var Annotations = []annotation{
 		Doc: "Name of the managed certificate; changing it renames it. Default: `ccm-` + the Service's UID + a hash of the domains.",
 		Set: into(func(s *Settings) *string { return &s.ManagedCertificateName }, parseLBName)},
 	{Name: "http-managed-certificate-domains", Allowed: "domain names, separated by commas",
-		Doc: "Domains of the managed certificate. The certificate belongs to the Service: it is replaced when the domains change and deleted with the Service.",
+		Doc: "Domains of the managed certificate. The certificate belongs to the Service: it is replaced when the domains change and " +
+			"deleted with the Service.",
 		Set: into(func(s *Settings) *[]string { return &s.ManagedCertificateDomains }, listOf(parseDomain))},
 	{Name: "http-managed-certificate-acme-staging", Default: "false", Allowed: "true or false",
 		Doc: "Orders the certificate from the issuer's staging environment (label `HC-Use-Staging-CA`).",
 		Set: into(func(s *Settings) *bool { return &s.ManagedCertificateStaging }, parseBool)},
 	{Name: "health-check-protocol", Allowed: "tcp, http or https",
-		Doc: "Protocol of the health check; https is HTTP over TLS. Default: tcp; http if the Service has `protocol: http` or `https` and another `health-check-` annotation or `http-status-codes`. If neither this nor `health-check-port` is set and the Service has `externalTrafficPolicy: Local`, the check is HTTP `/healthz` on the Service's health check node port, so that only nodes with an endpoint get traffic.",
+		Doc: "Protocol of the health check; https is HTTP over TLS. Default: tcp; http if the Service has `protocol: http` or `https` " +
+			"and another `health-check-` annotation or `http-status-codes`. If neither this nor `health-check-port` is set and the " +
+			"Service has `externalTrafficPolicy: Local`, the check is HTTP `/healthz` on the Service's health check node port, so that " +
+			"only nodes with an endpoint get traffic.",
 		Set: into(func(s *Settings) *hcloud.LoadBalancerServiceProtocol { return &s.HealthCheckProtocol },
 			oneOf(hcloud.LoadBalancerServiceProtocolTCP, hcloud.LoadBalancerServiceProtocolHTTP, hcloud.LoadBalancerServiceProtocolHTTPS))},
-	{Name: "health-check-port", Allowed: "a port from 1 to 65535", Doc: "Port of the health check. Default: the node port of each Service port.",
+	{Name: "health-check-port", Allowed: "a port from 1 to 65535",
+		Doc: "Port of the health check. Default: the node port of each Service port.",
 		Set: into(func(s *Settings) *int { return &s.HealthCheckPort }, intBetween(1, 65535))},
-	{Name: "health-check-interval", Env: "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL", Default: "15s", Allowed: "a duration in whole seconds from 3s to 60s", Doc: "Time between checks.",
+	{Name: "health-check-interval", Env: "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL", Default: "15s",
+		Allowed: "a duration in whole seconds from 3s to 60s", Doc: "Time between checks.",
 		Set: into(func(s *Settings) *seconds { return &s.HealthCheckInterval }, secondsBetween(3, 60))},
-	{Name: "health-check-timeout", Env: "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT", Default: "10s", Allowed: "a duration in whole seconds from 1s to 60s", Doc: "Time without an answer after which a check fails.",
+	{Name: "health-check-timeout", Env: "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT", Default: "10s",
+		Allowed: "a duration in whole seconds from 1s to 60s", Doc: "Time without an answer after which a check fails.",
 		Set: into(func(s *Settings) *seconds { return &s.HealthCheckTimeout }, secondsBetween(1, 60))},
-	{Name: "health-check-retries", Env: "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES", Default: "3", Allowed: "a number from 1 to 5", Doc: "Number of failed checks after which a target is unhealthy.",
+	{Name: "health-check-retries", Env: "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES", Default: "3", Allowed: "a number from 1 to 5",
+		Doc: "Number of failed checks after which a target is unhealthy.",
 		Set: into(func(s *Settings) *int { return &s.HealthCheckRetries }, intBetween(1, 5))},
-	{Name: "health-check-http-domain", Allowed: "a host name without spaces, percent signs and backslashes", Doc: "Host header of HTTP checks.",
+	{Name: "health-check-http-domain", Allowed: "a host name without spaces, percent signs and backslashes",
+		Doc: "Host header of HTTP checks.",
 		Set: into(func(s *Settings) *string { return &s.HealthCheckHTTPDomain }, parseHostHeader)},
 	{Name: "health-check-http-path", Default: "/", Allowed: "a path that starts with / and contains no spaces", Doc: "Path of HTTP checks.",
 		Set: into(func(s *Settings) *string { return &s.HealthCheckHTTPPath }, parsePath)},
-	{Name: "health-check-http-validate-certificate", Default: "false", Allowed: "true or false", Doc: "Uses TLS for HTTP checks, as `health-check-protocol: https` does.",
+	{Name: "health-check-http-validate-certificate", Default: "false", Allowed: "true or false",
+		Doc: "Uses TLS for HTTP checks, as `health-check-protocol: https` does.",
 		Set: into(func(s *Settings) *bool { return &s.HealthCheckHTTPTLS }, parseBool)},
-	{Name: "http-status-codes", Default: "2??,3??", Allowed: "status codes separated by commas, ? for one digit and * for several, for example 200,3??", Doc: "Status codes that an HTTP check accepts.",
-		Set: into(func(s *Settings) *[]string { return &s.HealthCheckHTTPStatusCodes }, listOf(parseStatusCode))},
+	{Name: "http-status-codes", Default: "2??,3??",
+		Allowed: "status codes separated by commas, ? for one digit and * for several, for example 200,3??",
+		Doc:     "Status codes that an HTTP check accepts.",
+		Set:     into(func(s *Settings) *[]string { return &s.HealthCheckHTTPStatusCodes }, listOf(parseStatusCode))},
 }
 
 // outputAnnotations are annotations that the production CCM writes to Services. They are ignored
@@ -256,7 +305,8 @@ func ParseAnnotations(set map[string]string, defaults map[string]string) (s Sett
 			mistakes = append(mistakes, AnnotationError{Source: key, Value: value, Reason: "is not valid: must be " + a.Allowed})
 		}
 		if other, both := set[AnnotationPrefix+a.Also]; a.Also != "" && both && other != value {
-			mistakes = append(mistakes, AnnotationError{Source: AnnotationPrefix + a.Also, Value: other, Reason: "contradicts " + key + ", which means the same: set one of them"})
+			mistakes = append(mistakes, AnnotationError{Source: AnnotationPrefix + a.Also, Value: other, Reason: "contradicts " + key +
+				", which means the same: set one of them"})
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(set)) {

@@ -10,40 +10,46 @@ import (
 
 // annotationValues holds valid and invalid values of every annotation.
 var annotationValues = map[string]struct{ good, bad []string }{
-	"name":                                   {[]string{"web", "my web", strings.Repeat("x", 128)}, []string{"", "  ", strings.Repeat("x", 129)}},
-	"hostname":                               {[]string{"lb.example.org", "LB.example.org"}, []string{"", "a b", "under_score.example.org"}},
-	"location":                               {[]string{"", "fsn1"}, []string{"fsn 1"}},
-	"network-zone":                           {[]string{"", "eu-central"}, []string{"eu/central"}},
-	"type":                                   {[]string{"lb11", "lb31"}, []string{"", "lb 11"}},
-	"algorithm-type":                         {[]string{"round_robin", "ROUND_ROBIN", "least_connections"}, []string{"", "random"}},
-	"ipv4-rdns":                              {[]string{"lb.example.org"}, []string{"", "-"}},
-	"ipv6-rdns":                              {[]string{"lb.example.org"}, []string{"", "-"}},
-	"ipv6-disabled":                          {[]string{"true", "false", "1", "T"}, []string{"", "yes"}},
-	"disable-private-ingress":                {[]string{"true"}, []string{"", "on"}},
-	"disable-public-network":                 {[]string{"true"}, []string{"", "on"}},
-	"use-private-ip":                         {[]string{"false"}, []string{"", "2"}},
-	"private-ipv4":                           {[]string{"10.0.0.7"}, []string{"", "10.0.0", "::1", "10.0.0.0/8"}},
-	"private-subnet-ip-range":                {[]string{"10.0.1.0/24"}, []string{"", "10.0.1.1/24", "10.0.1.0", "fd00::/64"}},
-	"shared":                                 {[]string{"true"}, []string{"", "yes"}},
-	"adopt":                                  {[]string{"7", "edge"}, []string{"", " "}},
-	"primary-ipv4":                           {[]string{"7", "edge-4"}, []string{"", " "}},
-	"primary-ipv6":                           {[]string{"7", "edge-6"}, []string{"", " "}},
-	"server-selector":                        {[]string{"", "pool=web", "hcloud/node-group in (a,b),!old"}, []string{"a==b==c", strings.Repeat("x", 1001)}},
-	"labels":                                 {[]string{"team=web", "a=, example.org/b=c_d"}, []string{"", "team", "=web", "a=b,", "a=b,a=c", "a b=c", "a=b c", "ccm-from-scratch/ports=80", "hcloud-ccm/x=y", "hetzner.cloud/a=b"}},
-	"delete-protection":                      {[]string{"true", "false"}, []string{"", "yes"}},
-	"keep-on-delete":                         {[]string{"true", "false"}, []string{"", "yes"}},
-	"node-selector":                          {[]string{"", "a=b", "a=b,c!=d", "x in (1,2)"}, []string{"a==b==c", "a in b"}},
-	"protocol":                               {[]string{"tcp", "TCP", "http", "https"}, []string{"", "udp"}},
-	"uses-proxyprotocol":                     {[]string{"true"}, []string{"", "v2"}},
-	"http-cookie-name":                       {[]string{"SESSION", "a_b-c"}, []string{"", "a b", "a;b"}},
-	"http-cookie-lifetime":                   {[]string{"30s", "24h", "1h30m"}, []string{"", "29s", "24h1s", "300", "30.5s"}},
-	"http-timeout-idle":                      {[]string{"30s", "5m"}, []string{"", "29s", "301s"}},
-	"http-sticky-sessions":                   {[]string{"true"}, []string{""}},
-	"http-redirect-http":                     {[]string{"true"}, []string{""}},
-	"certificate-type":                       {[]string{"uploaded", "Managed"}, []string{"", "acme"}},
-	"http-certificates":                      {[]string{"1", "my cert, 2"}, []string{"", "1,,2"}},
-	"http-managed-certificate-name":          {[]string{"web"}, []string{""}},
-	"http-managed-certificate-domains":       {[]string{"example.org", "*.example.org,example.org"}, []string{"", "exa mple.org", "a.example.org,"}},
+	"name": {[]string{"web", "my web", strings.Repeat("x", 128)},
+		[]string{"", "  ", strings.Repeat("x", 129)}},
+	"hostname": {[]string{"lb.example.org", "LB.example.org"},
+		[]string{"", "a b", "under_score.example.org"}},
+	"location":                {[]string{"", "fsn1"}, []string{"fsn 1"}},
+	"network-zone":            {[]string{"", "eu-central"}, []string{"eu/central"}},
+	"type":                    {[]string{"lb11", "lb31"}, []string{"", "lb 11"}},
+	"algorithm-type":          {[]string{"round_robin", "ROUND_ROBIN", "least_connections"}, []string{"", "random"}},
+	"ipv4-rdns":               {[]string{"lb.example.org"}, []string{"", "-"}},
+	"ipv6-rdns":               {[]string{"lb.example.org"}, []string{"", "-"}},
+	"ipv6-disabled":           {[]string{"true", "false", "1", "T"}, []string{"", "yes"}},
+	"disable-private-ingress": {[]string{"true"}, []string{"", "on"}},
+	"disable-public-network":  {[]string{"true"}, []string{"", "on"}},
+	"use-private-ip":          {[]string{"false"}, []string{"", "2"}},
+	"private-ipv4":            {[]string{"10.0.0.7"}, []string{"", "10.0.0", "::1", "10.0.0.0/8"}},
+	"private-subnet-ip-range": {[]string{"10.0.1.0/24"}, []string{"", "10.0.1.1/24", "10.0.1.0", "fd00::/64"}},
+	"shared":                  {[]string{"true"}, []string{"", "yes"}},
+	"adopt":                   {[]string{"7", "edge"}, []string{"", " "}},
+	"primary-ipv4":            {[]string{"7", "edge-4"}, []string{"", " "}},
+	"primary-ipv6":            {[]string{"7", "edge-6"}, []string{"", " "}},
+	"server-selector": {[]string{"", "pool=web", "hcloud/node-group in (a,b),!old"},
+		[]string{"a==b==c", strings.Repeat("x", 1001)}},
+	"labels": {[]string{"team=web", "a=, example.org/b=c_d"},
+		[]string{"", "team", "=web", "a=b,", "a=b,a=c", "a b=c", "a=b c", "ccm-from-scratch/ports=80", "hcloud-ccm/x=y",
+			"hetzner.cloud/a=b"}},
+	"delete-protection":             {[]string{"true", "false"}, []string{"", "yes"}},
+	"keep-on-delete":                {[]string{"true", "false"}, []string{"", "yes"}},
+	"node-selector":                 {[]string{"", "a=b", "a=b,c!=d", "x in (1,2)"}, []string{"a==b==c", "a in b"}},
+	"protocol":                      {[]string{"tcp", "TCP", "http", "https"}, []string{"", "udp"}},
+	"uses-proxyprotocol":            {[]string{"true"}, []string{"", "v2"}},
+	"http-cookie-name":              {[]string{"SESSION", "a_b-c"}, []string{"", "a b", "a;b"}},
+	"http-cookie-lifetime":          {[]string{"30s", "24h", "1h30m"}, []string{"", "29s", "24h1s", "300", "30.5s"}},
+	"http-timeout-idle":             {[]string{"30s", "5m"}, []string{"", "29s", "301s"}},
+	"http-sticky-sessions":          {[]string{"true"}, []string{""}},
+	"http-redirect-http":            {[]string{"true"}, []string{""}},
+	"certificate-type":              {[]string{"uploaded", "Managed"}, []string{"", "acme"}},
+	"http-certificates":             {[]string{"1", "my cert, 2"}, []string{"", "1,,2"}},
+	"http-managed-certificate-name": {[]string{"web"}, []string{""}},
+	"http-managed-certificate-domains": {[]string{"example.org", "*.example.org,example.org"},
+		[]string{"", "exa mple.org", "a.example.org,"}},
 	"http-managed-certificate-acme-staging":  {[]string{"true"}, []string{""}},
 	"health-check-protocol":                  {[]string{"tcp", "http", "https"}, []string{"", "icmp"}},
 	"health-check-port":                      {[]string{"1", "65535"}, []string{"", "0", "65536", "http"}},
@@ -94,7 +100,8 @@ func TestEveryAnnotationSetsItsOwnField(t *testing.T) {
 	t.Parallel()
 	seen := map[string]string{}
 	for _, a := range Annotations {
-		s, _, mistakes := ParseAnnotations(map[string]string{a.Key(): annotationValues[a.Name].good[len(annotationValues[a.Name].good)-1]}, nil)
+		s, _, mistakes := ParseAnnotations(map[string]string{a.Key(): annotationValues[a.Name].good[len(annotationValues[a.Name].good)-1]},
+			nil)
 		if len(mistakes) > 0 {
 			t.Fatal(mistakes)
 		}
@@ -125,7 +132,8 @@ func TestEveryAnnotationSetsItsOwnField(t *testing.T) {
 func TestAnnotationsOverrideDefaults(t *testing.T) {
 	t.Parallel()
 	defaults := map[string]string{"type": "lb21", "location": "fsn1", "health-check-retries": "2"}
-	s, _, mistakes := ParseAnnotations(map[string]string{AnnotationPrefix + "type": "lb31", AnnotationPrefix + "network-zone": "us-east"}, defaults)
+	s, _, mistakes := ParseAnnotations(map[string]string{AnnotationPrefix + "type": "lb31", AnnotationPrefix + "network-zone": "us-east"},
+		defaults)
 	if len(mistakes) > 0 {
 		t.Fatal(mistakes)
 	}
@@ -135,7 +143,8 @@ func TestAnnotationsOverrideDefaults(t *testing.T) {
 	if s, _, _ = ParseAnnotations(map[string]string{AnnotationPrefix + "location": ""}, defaults); s.Location != "" {
 		t.Errorf("an empty location keeps the default: %+v", s)
 	}
-	if s, _, _ = ParseAnnotations(map[string]string{AnnotationPrefix + "location": ""}, map[string]string{"network-zone": "us-east"}); s.NetworkZone != "us-east" {
+	if s, _, _ = ParseAnnotations(map[string]string{AnnotationPrefix + "location": ""},
+		map[string]string{"network-zone": "us-east"}); s.NetworkZone != "us-east" {
 		t.Errorf("an empty location hides the default network zone: %+v", s)
 	}
 	if s, _, _ = ParseAnnotations(nil, defaults); s.Type != "lb21" || s.Location != "fsn1" {

@@ -20,13 +20,16 @@ func CheckService(svc *corev1.Service, s *Settings, haveNetwork bool) []error {
 func Unsupported(svc *corev1.Service) (texts []string) {
 	_, ranges := svc.Annotations[corev1.AnnotationLoadBalancerSourceRangesKey]
 	if len(svc.Spec.LoadBalancerSourceRanges) > 0 || ranges {
-		texts = append(texts, "Ignored spec.loadBalancerSourceRanges: Hetzner load balancers cannot filter by source address; filter in the cluster, with uses-proxyprotocol, or use a private load balancer (disable-public-network)")
+		texts = append(texts, "Ignored spec.loadBalancerSourceRanges: Hetzner load balancers cannot filter by source address; filter in "+
+			"the cluster, with uses-proxyprotocol, or use a private load balancer (disable-public-network)")
 	}
 	if ip := svc.Spec.LoadBalancerIP; ip != "" {
-		texts = append(texts, fmt.Sprintf("Ignored spec.loadBalancerIP: %s: choose a public address with the annotation %sprimary-ipv4, and a private one with %sprivate-ipv4", ip, AnnotationPrefix, AnnotationPrefix))
+		texts = append(texts, fmt.Sprintf("Ignored spec.loadBalancerIP: %s: choose a public address with the annotation %sprimary-ipv4, "+
+			"and a private one with %sprivate-ipv4", ip, AnnotationPrefix, AnnotationPrefix))
 	}
 	if svc.Spec.SessionAffinity == corev1.ServiceAffinityClientIP {
-		texts = append(texts, fmt.Sprintf("Do not use spec.sessionAffinity: ClientIP: the nodes see the load balancer as the client of all requests, so that one pod may get them all; remove it, and for HTTP set %shttp-sticky-sessions", AnnotationPrefix))
+		texts = append(texts, fmt.Sprintf("Do not use spec.sessionAffinity: ClientIP: the nodes see the load balancer as the client of "+
+			"all requests, so that one pod may get them all; remove it, and for HTTP set %shttp-sticky-sessions", AnnotationPrefix))
 	}
 	return texts
 }
@@ -39,7 +42,8 @@ func UsablePorts(svc *corev1.Service) (usable, skipped []corev1.ServicePort, mis
 		case p.Protocol != corev1.ProtocolTCP && p.Protocol != "":
 			skipped = append(skipped, p)
 		case p.NodePort == 0:
-			mistakes = append(mistakes, fmt.Errorf("port %d has no node port, which the load balancer needs to reach the nodes: remove allocateLoadBalancerNodePorts: false from the Service", p.Port))
+			mistakes = append(mistakes, fmt.Errorf("port %d has no node port, which the load balancer needs to reach the nodes: remove "+
+				"allocateLoadBalancerNodePorts: false from the Service", p.Port))
 		default:
 			usable = append(usable, p)
 		}
@@ -49,7 +53,8 @@ func UsablePorts(svc *corev1.Service) (usable, skipped []corev1.ServicePort, mis
 	}
 	if len(usable) == 0 {
 		for _, p := range skipped {
-			mistakes = append(mistakes, fmt.Errorf("port %d: protocol %s is not supported: Hetzner load balancers forward TCP only", p.Port, p.Protocol))
+			mistakes = append(mistakes, fmt.Errorf("port %d: protocol %s is not supported: Hetzner load balancers forward TCP only", p.Port,
+				p.Protocol))
 		}
 	}
 	return usable, skipped, mistakes
@@ -76,10 +81,12 @@ func checkNetworking(s *Settings, haveNetwork bool) (errs []error) {
 		}
 	}
 	if s.DisablePublicNetwork && s.UsePrivateIP != nil && !usePrivate {
-		invalid("use-private-ip", "disable-public-network", "false", "contradicts disable-public-network, which needs the private addresses of targets: must be true or absent")
+		invalid("use-private-ip", "disable-public-network", "false",
+			"contradicts disable-public-network, which needs the private addresses of targets: must be true or absent")
 	}
 	if s.PrivateIPv4.IsValid() && s.PrivateSubnet.IsValid() && !s.PrivateSubnet.Contains(s.PrivateIPv4) {
-		invalid("private-ipv4", "private-subnet-ip-range", s.PrivateIPv4.String(), "is outside private-subnet-ip-range "+s.PrivateSubnet.String()+": must be an address inside it")
+		invalid("private-ipv4", "private-subnet-ip-range", s.PrivateIPv4.String(), "is outside private-subnet-ip-range "+
+			s.PrivateSubnet.String()+": must be an address inside it")
 	}
 	return errs
 }
@@ -118,14 +125,16 @@ func checkHTTP(svc *corev1.Service, s *Settings) (errs []error) {
 		case hasPort80:
 			invalid("http-redirect-http", "true", "needs port 80 of the load balancer: remove port 80 from the Service, or this setting")
 		case redirects > 1:
-			invalid("http-redirect-http", "true", "is allowed for one port only: remove it, and set http-redirect-http.<port> for the port to redirect to")
+			invalid("http-redirect-http", "true",
+				"is allowed for one port only: remove it, and set http-redirect-http.<port> for the port to redirect to")
 		}
 		switch {
 		case !isHTTPS(own):
 		case own.CertificateType == hcloud.CertificateTypeManaged && len(own.ManagedCertificateDomains) == 0:
 			invalid("http-managed-certificate-domains", "", "is missing: certificate-type managed needs domain names, separated by commas")
 		case own.CertificateType != hcloud.CertificateTypeManaged && len(own.Certificates) == 0:
-			invalid("http-certificates", "", "is missing: protocol https needs IDs or names of certificates, separated by commas, or certificate-type managed")
+			invalid("http-certificates", "", "is missing: protocol https needs IDs or names of certificates, separated by commas, or "+
+				"certificate-type managed")
 		}
 	}
 	return errs

@@ -166,7 +166,8 @@ func (d *difference) labels() (first, last []Op) {
 	ports := PortsToDelete(d.plan, d.lb)
 	selectors := d.obsoleteSelectors()
 	remaining := slices.DeleteFunc(ownSelectors(d.lb), func(s selectorTarget) bool { return slices.Contains(selectors, s) })
-	final := Op{Kind: OpRecord, Part: partLabels, UID: d.plan.UID, Ports: d.plan.ports(), Marks: d.plan.Marks, Selectors: append(remaining, d.plan.Selector), Shared: d.plan.Shared, Guest: d.plan.Guest}
+	final := Op{Kind: OpRecord, Part: partLabels, UID: d.plan.UID, Ports: d.plan.ports(), Marks: d.plan.Marks,
+		Selectors: append(remaining, d.plan.Selector), Shared: d.plan.Shared, Guest: d.plan.Guest}
 	during := final
 	during.Ports = slices.Sorted(slices.Values(slices.Concat(final.Ports, ports)))
 	during.Selectors = slices.Concat(final.Selectors, ownSelectors(d.lb))

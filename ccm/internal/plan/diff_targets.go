@@ -13,7 +13,8 @@ import (
 // were there before an adoption.
 func ServerTargets(lb *hcloud.LoadBalancer) (targets []Target) {
 	for _, t := range lb.Targets {
-		if t.Type == hcloud.LoadBalancerTargetTypeServer && t.Server != nil && t.Server.Server != nil && !isForeignServer(lb, t.Server.Server.ID) {
+		if t.Type == hcloud.LoadBalancerTargetTypeServer && t.Server != nil && t.Server.Server != nil &&
+			!isForeignServer(lb, t.Server.Server.ID) {
 			targets = append(targets, Target{t.Server.Server.ID, t.UsePrivateIP})
 		}
 	}

@@ -20,7 +20,8 @@ func simple(targets []Target, ports ...int) *LoadBalancer {
 	p := &LoadBalancer{UID: testUID, Algorithm: "round_robin", Public: true, Targets: targets}
 	for _, port := range ports {
 		p.Services = append(p.Services, hcloud.LoadBalancerService{Protocol: "tcp", ListenPort: port, DestinationPort: port + 30000,
-			HealthCheck: hcloud.LoadBalancerServiceHealthCheck{Protocol: "tcp", Port: port + 30000, Interval: 15 * time.Second, Timeout: 10 * time.Second, Retries: 3}})
+			HealthCheck: hcloud.LoadBalancerServiceHealthCheck{Protocol: "tcp", Port: port + 30000, Interval: 15 * time.Second,
+				Timeout: 10 * time.Second, Retries: 3}})
 	}
 	return p
 }
@@ -28,9 +29,11 @@ func simple(targets []Target, ports ...int) *LoadBalancer {
 // built returns the planned load balancer in the API's representation.
 func built(plan *LoadBalancer) *hcloud.LoadBalancer {
 	lb := &hcloud.LoadBalancer{
-		ID: 1, Name: "a-name", Labels: WithOwnership(nil, plan.UID, plan.ports(), nil), Algorithm: hcloud.LoadBalancerAlgorithm{Type: plan.Algorithm},
+		ID: 1, Name: "a-name", Labels: WithOwnership(nil, plan.UID, plan.ports(), nil),
+		Algorithm:        hcloud.LoadBalancerAlgorithm{Type: plan.Algorithm},
 		LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11", MaxServices: 5, MaxTargets: 25},
-		PublicNet: hcloud.LoadBalancerPublicNet{Enabled: plan.Public, IPv4: hcloud.LoadBalancerPublicNetIPv4{IP: net.ParseIP("203.0.113.9"), DNSPtr: "default."},
+		PublicNet: hcloud.LoadBalancerPublicNet{Enabled: plan.Public, IPv4: hcloud.LoadBalancerPublicNetIPv4{IP: net.ParseIP("203.0.113.9"),
+			DNSPtr: "default."},
 			IPv6: hcloud.LoadBalancerPublicNetIPv6{IP: net.ParseIP("2001:db8::9")}},
 		Services: slices.Clone(plan.Services),
 	}
@@ -44,7 +47,8 @@ func built(plan *LoadBalancer) *hcloud.LoadBalancer {
 }
 
 func serverTarget(id int64, private bool) hcloud.LoadBalancerTarget {
-	return hcloud.LoadBalancerTarget{Type: "server", Server: &hcloud.LoadBalancerTargetServer{Server: &hcloud.Server{ID: id}}, UsePrivateIP: private}
+	return hcloud.LoadBalancerTarget{Type: "server", Server: &hcloud.LoadBalancerTargetServer{Server: &hcloud.Server{ID: id}},
+		UsePrivateIP: private}
 }
 
 func public(ids ...int64) (targets []Target) {
@@ -62,7 +66,8 @@ func TestNoDifferenceMeansNoOperation(t *testing.T) {
 	https.Services[0].HealthCheck.Protocol = "http"
 	https.Services[0].HealthCheck.HTTP = &hcloud.LoadBalancerServiceHealthCheckHTTP{Path: "/", StatusCodes: []string{"3??", "2??"}}
 	private := simple([]Target{{1, true}}, 80)
-	private.NetworkID, private.PrivateIPv4, private.PrivateSubnet, private.Public = 5, netip.MustParseAddr("10.0.0.9"), netip.MustParsePrefix("10.0.0.0/24"), false
+	private.NetworkID, private.PrivateIPv4, private.PrivateSubnet, private.Public = 5, netip.MustParseAddr("10.0.0.9"),
+		netip.MustParsePrefix("10.0.0.0/24"), false
 	for name, plan := range map[string]*LoadBalancer{
 		"tcp": simple(public(1, 2), 80, 443), "empty": simple(nil, 80), "https": https, "private": private,
 		"30 ports": simple(nil, slices.Collect(func(yield func(int) bool) {
@@ -73,7 +78,8 @@ func TestNoDifferenceMeansNoOperation(t *testing.T) {
 		lb := built(plan)
 		if name == "https" { // the API returns another order
 			lb.Services[0].HTTP.Certificates = []*hcloud.Certificate{{ID: 1}, {ID: 2}}
-			lb.Services[0].HealthCheck.HTTP = &hcloud.LoadBalancerServiceHealthCheckHTTP{Path: "/", StatusCodes: []string{"2??", "3??"}, Response: "set by a person"}
+			lb.Services[0].HealthCheck.HTTP = &hcloud.LoadBalancerServiceHealthCheckHTTP{Path: "/", StatusCodes: []string{"2??", "3??"},
+				Response: "set by a person"}
 		}
 		if ops := Diff(plan, lb); len(ops) != 0 {
 			t.Errorf("%s: %v", name, ops)
@@ -84,7 +90,9 @@ func TestNoDifferenceMeansNoOperation(t *testing.T) {
 func TestDiff(t *testing.T) {
 	t.Parallel()
 	ipTarget := hcloud.LoadBalancerTarget{Type: "ip", IP: &hcloud.LoadBalancerTargetIP{IP: "198.51.100.1"}}
-	selectorTarget := hcloud.LoadBalancerTarget{Type: "label_selector", LabelSelector: &hcloud.LoadBalancerTargetLabelSelector{Selector: "a=b"}, Targets: []hcloud.LoadBalancerTarget{serverTarget(77, false)}}
+	selectorTarget := hcloud.LoadBalancerTarget{Type: "label_selector",
+		LabelSelector: &hcloud.LoadBalancerTargetLabelSelector{Selector: "a=b"},
+		Targets:       []hcloud.LoadBalancerTarget{serverTarget(77, false)}}
 	for _, tc := range []struct {
 		name   string
 		plan   *LoadBalancer
@@ -101,18 +109,22 @@ func TestDiff(t *testing.T) {
 			lb.Targets = []hcloud.LoadBalancerTarget{serverTarget(1, false)}
 		},
 			[]string{"add_target server 2 (private false)", "remove_target server 1 (private false)"}},
-		{"a private node was replaced: the new one is added first", simple([]Target{{2, true}}, 80), func(_ *LoadBalancer, lb *hcloud.LoadBalancer) {
-			lb.Targets = []hcloud.LoadBalancerTarget{serverTarget(1, true)}
-		}, []string{"add_target server 2 (private true)", "remove_target server 1 (private true)"}},
-		{"a node was replaced, no room: the old one is removed first", simple(public(2), 80), func(_ *LoadBalancer, lb *hcloud.LoadBalancer) {
-			lb.Targets, lb.LoadBalancerType.MaxTargets = []hcloud.LoadBalancerTarget{serverTarget(1, false)}, 1
-		}, []string{"remove_target server 1 (private false)", "add_target server 2 (private false)"}},
+		{"a private node was replaced: the new one is added first", simple([]Target{{2, true}}, 80),
+			func(_ *LoadBalancer, lb *hcloud.LoadBalancer) {
+				lb.Targets = []hcloud.LoadBalancerTarget{serverTarget(1, true)}
+			}, []string{"add_target server 2 (private true)", "remove_target server 1 (private true)"}},
+		{"a node was replaced, no room: the old one is removed first", simple(public(2), 80),
+			func(_ *LoadBalancer, lb *hcloud.LoadBalancer) {
+				lb.Targets, lb.LoadBalancerType.MaxTargets = []hcloud.LoadBalancerTarget{serverTarget(1, false)}, 1
+			}, []string{"remove_target server 1 (private false)", "add_target server 2 (private false)"}},
 		{"foreign targets stay", simple(public(1), 80), func(_ *LoadBalancer, lb *hcloud.LoadBalancer) {
 			lb.Targets = append(lb.Targets, ipTarget, selectorTarget)
 		}, nil},
-		{"change to private addresses, one target at a time", simple([]Target{{1, true}, {2, true}}, 80), func(_ *LoadBalancer, lb *hcloud.LoadBalancer) {
-			lb.Targets = []hcloud.LoadBalancerTarget{serverTarget(1, false), serverTarget(2, false)}
-		}, []string{"remove_target server 1 (private false)", "add_target server 1 (private true)", "remove_target server 2 (private false)", "add_target server 2 (private true)"}},
+		{"change to private addresses, one target at a time", simple([]Target{{1, true}, {2, true}}, 80),
+			func(_ *LoadBalancer, lb *hcloud.LoadBalancer) {
+				lb.Targets = []hcloud.LoadBalancerTarget{serverTarget(1, false), serverTarget(2, false)}
+			}, []string{"remove_target server 1 (private false)", "add_target server 1 (private true)",
+				"remove_target server 2 (private false)", "add_target server 2 (private true)"}},
 		{"a port was added", simple(nil, 80, 443), func(_ *LoadBalancer, lb *hcloud.LoadBalancer) {
 			lb.Services, lb.Labels[LabelPorts] = lb.Services[:1], "80"
 		}, []string{`update (ports 80.443)`, "add_service tcp 443 to 30443"}},
@@ -125,7 +137,8 @@ func TestDiff(t *testing.T) {
 		{"a port was renumbered, no room", simple(nil, 81), func(_ *LoadBalancer, lb *hcloud.LoadBalancer) {
 			lb.Services, lb.Labels[LabelPorts], lb.LoadBalancerType.MaxServices = simple(nil, 80).Services, "80", 1
 		}, []string{`update (ports 80.81)`, "delete_service 80", "add_service tcp 81 to 30081", `update (ports 81)`}},
-		{"a node port changed", simple(nil, 80), func(plan *LoadBalancer, _ *hcloud.LoadBalancer) { plan.Services[0].DestinationPort = 31111 },
+		{"a node port changed", simple(nil, 80),
+			func(plan *LoadBalancer, _ *hcloud.LoadBalancer) { plan.Services[0].DestinationPort = 31111 },
 			[]string{"update_service tcp 80 to 31111"}},
 		{"a foreign port stays", simple(nil, 80), func(_ *LoadBalancer, lb *hcloud.LoadBalancer) {
 			lb.Services = append(lb.Services, simple(nil, 9000).Services...)
@@ -152,39 +165,48 @@ func TestDiff(t *testing.T) {
 			lb.Labels = map[string]string{LabelServiceUID: testUID, "team": "web"}
 		}, []string{`update (ports 80)`}},
 		{"renamed", simple(nil, 80), func(plan *LoadBalancer, _ *hcloud.LoadBalancer) { plan.Name = "edge" }, []string{`rename to "edge"`}},
-		{"larger type, before the targets that need it", simple(public(1), 80), func(plan *LoadBalancer, lb *hcloud.LoadBalancer) { plan.Type, lb.Targets = "lb31", nil },
+		{"larger type, before the targets that need it", simple(public(1), 80),
+			func(plan *LoadBalancer, lb *hcloud.LoadBalancer) { plan.Type, lb.Targets = "lb31", nil },
 			[]string{"change_type to lb31", "add_target server 1 (private false)"}},
 		{"smaller type, after the targets that exceed it", simple(nil, 80), func(plan *LoadBalancer, lb *hcloud.LoadBalancer) {
 			plan.Type, lb.LoadBalancerType.Name, lb.Targets = "lb11", "lb31", []hcloud.LoadBalancerTarget{serverTarget(1, false)}
 		}, []string{"remove_target server 1 (private false)", "change_type to lb11"}},
 		{"no type configured", simple(nil, 80), func(_ *LoadBalancer, lb *hcloud.LoadBalancer) { lb.LoadBalancerType.Name = "lb31" }, nil},
-		{"algorithm", simple(nil, 80), func(plan *LoadBalancer, _ *hcloud.LoadBalancer) { plan.Algorithm = "least_connections" }, []string{"change_algorithm to least_connections"}},
+		{"algorithm", simple(nil, 80), func(plan *LoadBalancer, _ *hcloud.LoadBalancer) { plan.Algorithm = "least_connections" },
+			[]string{"change_algorithm to least_connections"}},
 		{"reverse DNS", simple(nil, 80), func(plan *LoadBalancer, _ *hcloud.LoadBalancer) {
 			plan.IPv4RDNS, plan.IPv6RDNS = "a.example.org", "b.example.org"
 		},
 			[]string{"change_dns_ptr of 203.0.113.9 to a.example.org", "change_dns_ptr of 2001:db8::9 to b.example.org"}},
-		{"network and no public interface, in the order that the API needs", simple([]Target{{1, true}}, 80), func(plan *LoadBalancer, lb *hcloud.LoadBalancer) {
-			plan.NetworkID, plan.Public = 5, false
-			lb.Targets = []hcloud.LoadBalancerTarget{serverTarget(1, false)}
-		}, []string{"attach_to_network 5", "remove_target server 1 (private false)", "disable_public_interface", "add_target server 1 (private true)"}},
-		{"made private: what can wait until it is hidden waits", simple([]Target{{1, true}, {2, true}, {3, true}}, 80), func(plan *LoadBalancer, lb *hcloud.LoadBalancer) {
-			plan.NetworkID, plan.Public = 5, false
-			lb.PrivateNet = []hcloud.LoadBalancerPrivateNet{{Network: &hcloud.Network{ID: 5}, IP: net.ParseIP("10.0.0.9")}}
-			lb.Targets = []hcloud.LoadBalancerTarget{serverTarget(1, false), serverTarget(2, false)}
-		}, []string{"add_target server 3 (private true)", "remove_target server 1 (private false)", "add_target server 1 (private true)",
-			"remove_target server 2 (private false)", "disable_public_interface", "add_target server 2 (private true)"}},
-		{"made private: no target is public any more", simple([]Target{{1, true}, {2, true}}, 80), func(plan *LoadBalancer, lb *hcloud.LoadBalancer) {
-			plan.NetworkID, plan.Public = 5, false
-			lb.PrivateNet = []hcloud.LoadBalancerPrivateNet{{Network: &hcloud.Network{ID: 5}, IP: net.ParseIP("10.0.0.9")}}
-			lb.Targets = lb.Targets[:1]
-		}, []string{"disable_public_interface", "add_target server 2 (private true)"}},
-		{"made public with another private address: its targets become public first", simple(public(1, 2), 80), func(plan *LoadBalancer, lb *hcloud.LoadBalancer) {
-			plan.NetworkID, plan.PrivateIPv4 = 5, netip.MustParseAddr("10.0.0.10")
-			lb.PublicNet.Enabled = false
-			lb.PrivateNet = []hcloud.LoadBalancerPrivateNet{{Network: &hcloud.Network{ID: 5}, IP: net.ParseIP("10.0.0.9")}}
-			lb.Targets = []hcloud.LoadBalancerTarget{serverTarget(1, true), serverTarget(2, true)}
-		}, []string{"enable_public_interface", "remove_target server 1 (private true)", "add_target server 1 (private false)",
-			"remove_target server 2 (private true)", "add_target server 2 (private false)", "detach_from_network 5", "attach_to_network 5"}},
+		{"network and no public interface, in the order that the API needs", simple([]Target{{1, true}}, 80),
+			func(plan *LoadBalancer, lb *hcloud.LoadBalancer) {
+				plan.NetworkID, plan.Public = 5, false
+				lb.Targets = []hcloud.LoadBalancerTarget{serverTarget(1, false)}
+			}, []string{"attach_to_network 5", "remove_target server 1 (private false)", "disable_public_interface",
+				"add_target server 1 (private true)"}},
+		{"made private: what can wait until it is hidden waits", simple([]Target{{1, true}, {2, true}, {3, true}}, 80),
+			func(plan *LoadBalancer, lb *hcloud.LoadBalancer) {
+				plan.NetworkID, plan.Public = 5, false
+				lb.PrivateNet = []hcloud.LoadBalancerPrivateNet{{Network: &hcloud.Network{ID: 5}, IP: net.ParseIP("10.0.0.9")}}
+				lb.Targets = []hcloud.LoadBalancerTarget{serverTarget(1, false), serverTarget(2, false)}
+			}, []string{"add_target server 3 (private true)", "remove_target server 1 (private false)",
+				"add_target server 1 (private true)",
+				"remove_target server 2 (private false)", "disable_public_interface", "add_target server 2 (private true)"}},
+		{"made private: no target is public any more", simple([]Target{{1, true}, {2, true}}, 80),
+			func(plan *LoadBalancer, lb *hcloud.LoadBalancer) {
+				plan.NetworkID, plan.Public = 5, false
+				lb.PrivateNet = []hcloud.LoadBalancerPrivateNet{{Network: &hcloud.Network{ID: 5}, IP: net.ParseIP("10.0.0.9")}}
+				lb.Targets = lb.Targets[:1]
+			}, []string{"disable_public_interface", "add_target server 2 (private true)"}},
+		{"made public with another private address: its targets become public first", simple(public(1, 2), 80),
+			func(plan *LoadBalancer, lb *hcloud.LoadBalancer) {
+				plan.NetworkID, plan.PrivateIPv4 = 5, netip.MustParseAddr("10.0.0.10")
+				lb.PublicNet.Enabled = false
+				lb.PrivateNet = []hcloud.LoadBalancerPrivateNet{{Network: &hcloud.Network{ID: 5}, IP: net.ParseIP("10.0.0.9")}}
+				lb.Targets = []hcloud.LoadBalancerTarget{serverTarget(1, true), serverTarget(2, true)}
+			}, []string{"enable_public_interface", "remove_target server 1 (private true)", "add_target server 1 (private false)",
+				"remove_target server 2 (private true)", "add_target server 2 (private false)", "detach_from_network 5",
+				"attach_to_network 5"}},
 		{"public interface enabled again", simple(public(1), 80), func(plan *LoadBalancer, lb *hcloud.LoadBalancer) {
 			lb.PublicNet.Enabled = false
 			lb.Targets = []hcloud.LoadBalancerTarget{serverTarget(1, true)}
@@ -196,11 +218,13 @@ func TestDiff(t *testing.T) {
 		{"foreign attachment, no network configured", simple(nil, 80), func(_ *LoadBalancer, lb *hcloud.LoadBalancer) {
 			lb.PrivateNet = []hcloud.LoadBalancerPrivateNet{{Network: &hcloud.Network{ID: 6}, IP: net.ParseIP("10.9.0.1")}}
 		}, nil},
-		{"another private address, without a public interface", simple([]Target{{1, true}}, 80), func(plan *LoadBalancer, lb *hcloud.LoadBalancer) {
-			plan.NetworkID, plan.Public, plan.PrivateIPv4 = 5, false, netip.MustParseAddr("10.0.0.10")
-			lb.PublicNet.Enabled = false
-			lb.PrivateNet = []hcloud.LoadBalancerPrivateNet{{Network: &hcloud.Network{ID: 5}, IP: net.ParseIP("10.0.0.9")}}
-		}, []string{"remove_target server 1 (private true)", "detach_from_network 5", "attach_to_network 5", "add_target server 1 (private true)"}},
+		{"another private address, without a public interface", simple([]Target{{1, true}}, 80),
+			func(plan *LoadBalancer, lb *hcloud.LoadBalancer) {
+				plan.NetworkID, plan.Public, plan.PrivateIPv4 = 5, false, netip.MustParseAddr("10.0.0.10")
+				lb.PublicNet.Enabled = false
+				lb.PrivateNet = []hcloud.LoadBalancerPrivateNet{{Network: &hcloud.Network{ID: 5}, IP: net.ParseIP("10.0.0.9")}}
+			}, []string{"remove_target server 1 (private true)", "detach_from_network 5", "attach_to_network 5",
+				"add_target server 1 (private true)"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -244,7 +268,10 @@ func pretend(lb *hcloud.LoadBalancer, op Op) error {
 	case OpEnablePublic:
 		lb.PublicNet.Enabled = true
 	case OpDisablePublic:
-		if !attached || slices.ContainsFunc(lb.Targets, func(t hcloud.LoadBalancerTarget) bool { return t.Type == "server" && !t.UsePrivateIP }) {
+		if !attached || slices.ContainsFunc(lb.Targets, func(t hcloud.LoadBalancerTarget) bool {
+			return t.Type == "server" &&
+				!t.UsePrivateIP
+		}) {
 			return fmt.Errorf("targets_without_use_private_ip")
 		}
 		lb.PublicNet.Enabled = false
@@ -358,7 +385,8 @@ func TestAnyOperationMayBeTheLast(t *testing.T) {
 			}
 			foreignPort := slices.ContainsFunc(lb.Services, func(s hcloud.LoadBalancerService) bool { return s.ListenPort == 9000 })
 			foreignTarget := slices.ContainsFunc(lb.Targets, func(t hcloud.LoadBalancerTarget) bool { return t.Type == "ip" })
-			if !foreignPort || !foreignTarget || lb.Labels["team"] != "web" || len(lb.Services) != len(to.Services)+1 || len(lb.Targets) != len(to.Targets)+1 {
+			if !foreignPort || !foreignTarget || lb.Labels["team"] != "web" || len(lb.Services) != len(to.Services)+1 ||
+				len(lb.Targets) != len(to.Targets)+1 {
 				t.Fatalf("from %+v to %+v, stopped after %d: %+v", from, to, stop, lb)
 			}
 		}
@@ -441,8 +469,10 @@ func TestWhoseALoadBalancerIs(t *testing.T) {
 	} {
 		o := Ownership{ClusterID: tc.cluster}
 		other := o.OtherOwner(tc.labels, "me")
-		if o.Owns(tc.labels, "me") != tc.owns || o.Inherits(tc.labels, "me") != tc.inherits || (other == "") != (tc.other == "") || !strings.Contains(other, tc.other) {
-			t.Errorf("cluster %q, %v: owns %t, inherits %t, other %q", tc.cluster, tc.labels, o.Owns(tc.labels, "me"), o.Inherits(tc.labels, "me"), other)
+		if o.Owns(tc.labels, "me") != tc.owns || o.Inherits(tc.labels, "me") != tc.inherits || (other == "") != (tc.other == "") ||
+			!strings.Contains(other, tc.other) {
+			t.Errorf("cluster %q, %v: owns %t, inherits %t, other %q", tc.cluster, tc.labels, o.Owns(tc.labels, "me"),
+				o.Inherits(tc.labels, "me"), other)
 		}
 	}
 }
@@ -479,7 +509,8 @@ func TestTargetsAreReplacedInTurns(t *testing.T) {
 		lb := built(from)
 		lb.LoadBalancerType.MaxTargets = limit
 		for i := range foreign {
-			lb.Targets = append(lb.Targets, hcloud.LoadBalancerTarget{Type: "ip", IP: &hcloud.LoadBalancerTargetIP{IP: fmt.Sprintf("198.51.100.%d", i+1)}})
+			lb.Targets = append(lb.Targets,
+				hcloud.LoadBalancerTarget{Type: "ip", IP: &hcloud.LoadBalancerTargetIP{IP: fmt.Sprintf("198.51.100.%d", i+1)}})
 		}
 		floor := min(len(from.Targets), len(to.Targets), limit-foreign) - 1
 		for _, op := range Diff(to, lb) {
@@ -536,8 +567,10 @@ func TestEachSettingOfAPortIsCompared(t *testing.T) {
 		http := check
 		http.StatusCodes = slices.Clone(check.StatusCodes)
 		return service{Protocol: "https", ListenPort: 443, DestinationPort: 30443,
-			HTTP:        hcloud.LoadBalancerServiceHTTP{CookieName: "C", CookieLifetime: time.Minute, TimeoutIdle: time.Minute, Certificates: []*hcloud.Certificate{{ID: 8}, {ID: 9}}},
-			HealthCheck: hcloud.LoadBalancerServiceHealthCheck{Protocol: "http", Port: 30443, Interval: 5 * time.Second, Timeout: 4 * time.Second, Retries: 2, HTTP: &http}}
+			HTTP: hcloud.LoadBalancerServiceHTTP{CookieName: "C", CookieLifetime: time.Minute, TimeoutIdle: time.Minute,
+				Certificates: []*hcloud.Certificate{{ID: 8}, {ID: 9}}},
+			HealthCheck: hcloud.LoadBalancerServiceHealthCheck{Protocol: "http", Port: 30443, Interval: 5 * time.Second,
+				Timeout: 4 * time.Second, Retries: 2, HTTP: &http}}
 	}
 	for name, tc := range map[string]struct {
 		change func(*service)
@@ -576,10 +609,11 @@ func TestEachSettingOfAPortIsCompared(t *testing.T) {
 		protocol hcloud.LoadBalancerServiceProtocol
 		change   func(*service)
 	}{
-		"HTTP settings of a TCP port":         {"tcp", func(s *service) { s.HTTP = hcloud.LoadBalancerServiceHTTP{CookieName: "D"} }},
-		"certificates of an HTTP port":        {"http", func(s *service) { s.HTTP.Certificates = nil }},
-		"the redirect of an HTTP port":        {"http", func(s *service) { s.HTTP.RedirectHTTP = true }},
-		"the settings of a check that is TCP": {"tcp", func(s *service) { s.HealthCheck.HTTP = &hcloud.LoadBalancerServiceHealthCheckHTTP{Path: "/old"} }},
+		"HTTP settings of a TCP port":  {"tcp", func(s *service) { s.HTTP = hcloud.LoadBalancerServiceHTTP{CookieName: "D"} }},
+		"certificates of an HTTP port": {"http", func(s *service) { s.HTTP.Certificates = nil }},
+		"the redirect of an HTTP port": {"http", func(s *service) { s.HTTP.RedirectHTTP = true }},
+		"the settings of a check that is TCP": {"tcp",
+			func(s *service) { s.HealthCheck.HTTP = &hcloud.LoadBalancerServiceHealthCheckHTTP{Path: "/old"} }},
 	} {
 		want, have := full(), full()
 		want.Protocol, have.Protocol = tc.protocol, tc.protocol

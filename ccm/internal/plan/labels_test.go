@@ -18,7 +18,8 @@ func TestUserLabelsLeaveTheLabelsOfOthers(t *testing.T) {
 	}
 
 	// Records of 32 bits, which an earlier version wrote, are read. A crafted key may share such a record with our own.
-	earlier := map[string]string{LabelServiceUID: "uid", "team": "web", labelUserLabels: earlierHashOf("team") + "." + earlierHashOf(LabelServiceUID)}
+	earlier := map[string]string{LabelServiceUID: "uid", "team": "web", labelUserLabels: earlierHashOf("team") + "." +
+		earlierHashOf(LabelServiceUID)}
 	if got := withUserLabels(earlier, map[string]string{}); !maps.Equal(got, map[string]string{LabelServiceUID: "uid"}) {
 		t.Errorf("records of an earlier version: %v", got)
 	}

@@ -90,7 +90,8 @@ func fitToLimits(plan *LoadBalancer, in Input) {
 // selector that the plan lacks needs its room until the targets in its place are there.
 func foreignTargets(plan *LoadBalancer, lb *hcloud.LoadBalancer) int {
 	n := len(lb.Targets) - len(ServerTargets(lb))
-	if plan.Selector.Selector != "" && !slices.ContainsFunc(ownSelectors(lb), func(s selectorTarget) bool { return s.Selector == plan.Selector.Selector }) {
+	if plan.Selector.Selector != "" &&
+		!slices.ContainsFunc(ownSelectors(lb), func(s selectorTarget) bool { return s.Selector == plan.Selector.Selector }) {
 		n++
 	}
 	return n
@@ -116,7 +117,8 @@ func chooseCertificates(services []hcloud.LoadBalancerService, own []int64, n in
 	slices.SortStableFunc(own, func(a, b int64) int { return cmp.Compare(rank[a], rank[b]) })
 	for _, s := range services {
 		wanted := len(s.HTTP.Certificates)
-		s.HTTP.Certificates = slices.DeleteFunc(slices.Clone(s.HTTP.Certificates), func(c *hcloud.Certificate) bool { return slices.Contains(own[n:], c.ID) })
+		s.HTTP.Certificates = slices.DeleteFunc(slices.Clone(s.HTTP.Certificates),
+			func(c *hcloud.Certificate) bool { return slices.Contains(own[n:], c.ID) })
 		if wanted > 0 && len(s.HTTP.Certificates) == 0 {
 			have, found := portToCopy(s.ListenPort, in)
 			if !found || have.ListenPort != s.ListenPort {
@@ -153,7 +155,8 @@ func chooseTargets(all []Target, n int, has []Target, servers map[int64]*hcloud.
 				}
 				return 1
 			}
-			return cmp.Or(cmp.Compare(perLocation[location(a)], perLocation[location(b)]), cmp.Compare(location(a), location(b)), cmp.Compare(a.ServerID, b.ServerID))
+			return cmp.Or(cmp.Compare(perLocation[location(a)], perLocation[location(b)]), cmp.Compare(location(a), location(b)),
+				cmp.Compare(a.ServerID, b.ServerID))
 		})
 		chosen = append(chosen, best)
 		perLocation[location(best)]++

@@ -10,7 +10,8 @@ import (
 func TestATargetIsNeededForEachPort(t *testing.T) {
 	t.Parallel()
 	target := func(id int64, healthy ...int) hcloud.LoadBalancerTarget {
-		all := hcloud.LoadBalancerTarget{Type: hcloud.LoadBalancerTargetTypeServer, Server: &hcloud.LoadBalancerTargetServer{Server: &hcloud.Server{ID: id}}}
+		all := hcloud.LoadBalancerTarget{Type: hcloud.LoadBalancerTargetTypeServer,
+			Server: &hcloud.LoadBalancerTargetServer{Server: &hcloud.Server{ID: id}}}
 		for _, port := range []int{80, 443} {
 			status := hcloud.LoadBalancerTargetHealthStatusStatusUnhealthy
 			for _, h := range healthy {
@@ -23,7 +24,8 @@ func TestATargetIsNeededForEachPort(t *testing.T) {
 		return all
 	}
 	selector := hcloud.LoadBalancerTarget{Type: hcloud.LoadBalancerTargetTypeLabelSelector,
-		LabelSelector: &hcloud.LoadBalancerTargetLabelSelector{Selector: "pool=web"}, Targets: []hcloud.LoadBalancerTarget{target(9, 80, 443)}}
+		LabelSelector: &hcloud.LoadBalancerTargetLabelSelector{Selector: "pool=web"},
+		Targets:       []hcloud.LoadBalancerTarget{target(9, 80, 443)}}
 	for name, tc := range map[string]struct {
 		targets []hcloud.LoadBalancerTarget
 		private bool

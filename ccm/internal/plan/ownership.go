@@ -222,7 +222,8 @@ func ShowsAnyAddress(svc *corev1.Service) bool {
 // proves nothing: a new load balancer gets the private address of one that was deleted.
 func showsOnly(svc *corev1.Service, lb *hcloud.LoadBalancer) bool {
 	foreign := func(i corev1.LoadBalancerIngress) bool {
-		one := &corev1.Service{Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{i}}}}
+		one := &corev1.Service{}
+		one.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{i}
 		return !ShowsAddressOf(one, lb)
 	}
 	return len(svc.Status.LoadBalancer.Ingress) > 0 && !slices.ContainsFunc(svc.Status.LoadBalancer.Ingress, foreign)

@@ -226,7 +226,8 @@ func portNotes(in Input) (notes []Note) {
 		for _, p := range skipped {
 			texts = append(texts, fmt.Sprintf("%d/%s", p.Port, p.Protocol))
 		}
-		notes = append(notes, Note{event.SkippedPorts, "Skipped ports " + strings.Join(texts, ", ") + ": Hetzner load balancers forward TCP only"})
+		notes = append(notes, Note{event.SkippedPorts, "Skipped ports " + strings.Join(texts, ", ") +
+			": Hetzner load balancers forward TCP only"})
 	}
 	// For each annotation about HTTP checks, whether a port has such a check.
 	checked := map[string]bool{}
@@ -234,7 +235,8 @@ func portNotes(in Input) (notes []Note) {
 	for _, p := range usable {
 		port := int(p.Port)
 		numbers = append(numbers, strconv.Itoa(port))
-		http := planHealthCheck(in.Service, in.Settings.ForPort(port), p).HTTP != nil || in.IsWrong("protocol", port) || in.IsWrong("health-check-protocol", port)
+		http := planHealthCheck(in.Service, in.Settings.ForPort(port), p).HTTP != nil || in.IsWrong("protocol", port) ||
+			in.IsWrong("health-check-protocol", port)
 		for _, name := range httpCheckAnnotations {
 			at := SettingAt(in.Service, in.Settings, name, port)
 			checked[at] = checked[at] || http
@@ -242,13 +244,17 @@ func portNotes(in Input) (notes []Note) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(checked)) {
 		if _, set := in.Service.Annotations[AnnotationPrefix+name]; set && !checked[name] {
-			notes = append(notes, Note{event.IgnoredSetting, fmt.Sprintf("Ignored %s: the health check is TCP; set %shealth-check-protocol to http or https", AnnotationPrefix+name, AnnotationPrefix)})
+			notes = append(notes, Note{event.IgnoredSetting,
+				fmt.Sprintf("Ignored %s: the health check is TCP; set %shealth-check-protocol to http or https", AnnotationPrefix+name,
+					AnnotationPrefix)})
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(in.Service.Annotations)) {
 		name, _ := strings.CutPrefix(key, AnnotationPrefix)
 		if _, port, ok := cutPort(name); ok && !slices.Contains(numbers, strconv.Itoa(port)) {
-			notes = append(notes, Note{event.IgnoredSetting, fmt.Sprintf("Ignored %s: the Service has no TCP port %d: must be for one of its ports %s", key, port, strings.Join(numbers, ", "))})
+			notes = append(notes, Note{event.IgnoredSetting,
+				fmt.Sprintf("Ignored %s: the Service has no TCP port %d: must be for one of its ports %s", key, port,
+					strings.Join(numbers, ", "))})
 		}
 	}
 	return notes
@@ -300,11 +306,13 @@ func planHealthCheck(svc *corev1.Service, s *Settings, port corev1.ServicePort) 
 	}
 	path := cmp.Or(s.HealthCheckHTTPPath, defaultHealthCheckPath)
 	tls := s.HealthCheckHTTPTLS
-	if localPath, localPort := servicehelpers.GetServiceHealthCheckPathPort(svc); localPort != 0 && s.HealthCheckProtocol == "" && s.HealthCheckPort == 0 {
+	if localPath, localPort := servicehelpers.GetServiceHealthCheckPathPort(svc); localPort != 0 && s.HealthCheckProtocol == "" &&
+		s.HealthCheckPort == 0 {
 		check.Protocol, check.Port = hcloud.LoadBalancerServiceProtocolHTTP, int(localPort)
 		path, tls = cmp.Or(s.HealthCheckHTTPPath, localPath), false
 	}
-	if check.Protocol == "" && choosesHealthCheck(svc, int(port.Port)) && s.Protocol != hcloud.LoadBalancerServiceProtocolTCP && s.Protocol != "" {
+	if check.Protocol == "" && choosesHealthCheck(svc, int(port.Port)) && s.Protocol != hcloud.LoadBalancerServiceProtocolTCP &&
+		s.Protocol != "" {
 		check.Protocol = hcloud.LoadBalancerServiceProtocolHTTP // also for https: the load balancer ends TLS
 	}
 	switch check.Protocol {
@@ -325,7 +333,8 @@ func planHealthCheck(svc *corev1.Service, s *Settings, port corev1.ServicePort) 
 }
 
 // httpCheckAnnotations have an effect only on HTTP checks.
-var httpCheckAnnotations = []string{"health-check-http-domain", "health-check-http-path", "health-check-http-validate-certificate", "http-status-codes"}
+var httpCheckAnnotations = []string{"health-check-http-domain", "health-check-http-path", "health-check-http-validate-certificate",
+	"http-status-codes"}
 
 // choosesHealthCheck reports whether an annotation is about the health check of the port.
 func choosesHealthCheck(svc *corev1.Service, port int) bool {

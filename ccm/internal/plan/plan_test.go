@@ -70,7 +70,8 @@ func TestPlanOfASimpleService(t *testing.T) {
 		Servers: map[int64]*hcloud.Server{1: server(1, "203.0.113.1", ""), 2: server(2, "203.0.113.2", "")},
 	})
 	check := func(port int) hcloud.LoadBalancerServiceHealthCheck {
-		return hcloud.LoadBalancerServiceHealthCheck{Protocol: "tcp", Port: port, Interval: 15 * time.Second, Timeout: 10 * time.Second, Retries: 3}
+		return hcloud.LoadBalancerServiceHealthCheck{Protocol: "tcp", Port: port, Interval: 15 * time.Second, Timeout: 10 * time.Second,
+			Retries: 3}
 	}
 	want := &LoadBalancer{
 		UID: testUID, CreateName: "a0d3a5b0e7c1f4a539d0c54b6f2b6a00", Public: true, Labels: map[string]string{},
@@ -92,11 +93,16 @@ func TestPlanTakesEverySettingFromTheAnnotations(t *testing.T) {
 		Nodes:   []*corev1.Node{ccmtest.Node("a", ccmtest.ProviderID(1))},
 		Servers: map[int64]*hcloud.Server{1: server(1, "", "10.0.1.1")},
 		Service: testService(map[string]string{
-			"name": "edge", "location": "fsn1", "type": "lb31", "algorithm-type": "least_connections", "ipv4-rdns": "a.example.org", "ipv6-rdns": "b.example.org",
-			"disable-public-network": "true", "labels": "team=web", "delete-protection": "true", "private-ipv4": "10.0.1.99", "private-subnet-ip-range": "10.0.1.0/24", "protocol": "https", "uses-proxyprotocol": "true",
-			"http-cookie-name": "C", "http-cookie-lifetime": "1m", "http-timeout-idle": "40s", "http-sticky-sessions": "true", "http-redirect-http": "true",
-			"http-certificates": "8,9", "health-check-protocol": "https", "health-check-port": "9000", "health-check-interval": "5s", "health-check-timeout": "4s",
-			"health-check-retries": "2", "health-check-http-domain": "example.org", "health-check-http-path": "/up", "http-status-codes": "200,204",
+			"name": "edge", "location": "fsn1", "type": "lb31", "algorithm-type": "least_connections", "ipv4-rdns": "a.example.org",
+			"ipv6-rdns":              "b.example.org",
+			"disable-public-network": "true", "labels": "team=web", "delete-protection": "true", "private-ipv4": "10.0.1.99",
+			"private-subnet-ip-range": "10.0.1.0/24", "protocol": "https", "uses-proxyprotocol": "true",
+			"http-cookie-name": "C", "http-cookie-lifetime": "1m", "http-timeout-idle": "40s", "http-sticky-sessions": "true",
+			"http-redirect-http": "true",
+			"http-certificates":  "8,9", "health-check-protocol": "https", "health-check-port": "9000", "health-check-interval": "5s",
+			"health-check-timeout": "4s",
+			"health-check-retries": "2", "health-check-http-domain": "example.org", "health-check-http-path": "/up",
+			"http-status-codes": "200,204",
 		}, [2]int32{443, 30443}),
 	})
 	want := &LoadBalancer{
@@ -106,10 +112,13 @@ func TestPlanTakesEverySettingFromTheAnnotations(t *testing.T) {
 		IPv4RDNS: "a.example.org", IPv6RDNS: "b.example.org", Targets: []Target{{1, true}},
 		Services: []hcloud.LoadBalancerService{{
 			Protocol: "https", ListenPort: 443, DestinationPort: 30443, Proxyprotocol: true,
-			HTTP: hcloud.LoadBalancerServiceHTTP{CookieName: "C", CookieLifetime: time.Minute, TimeoutIdle: 40 * time.Second, StickySessions: true,
-				RedirectHTTP: true, Certificates: []*hcloud.Certificate{{ID: 8}, {ID: 9}}},
-			HealthCheck: hcloud.LoadBalancerServiceHealthCheck{Protocol: "http", Port: 9000, Interval: 5 * time.Second, Timeout: 4 * time.Second, Retries: 2,
-				HTTP: &hcloud.LoadBalancerServiceHealthCheckHTTP{Domain: "example.org", Path: "/up", StatusCodes: []string{"200", "204"}, TLS: true}},
+			HTTP: hcloud.LoadBalancerServiceHTTP{CookieName: "C", CookieLifetime: time.Minute, TimeoutIdle: 40 * time.Second,
+				StickySessions: true,
+				RedirectHTTP:   true, Certificates: []*hcloud.Certificate{{ID: 8}, {ID: 9}}},
+			HealthCheck: hcloud.LoadBalancerServiceHealthCheck{Protocol: "http", Port: 9000, Interval: 5 * time.Second,
+				Timeout: 4 * time.Second, Retries: 2,
+				HTTP: &hcloud.LoadBalancerServiceHealthCheckHTTP{Domain: "example.org", Path: "/up", StatusCodes: []string{"200", "204"},
+					TLS: true}},
 		}},
 	}
 	if !reflect.DeepEqual(plan, want) {
@@ -123,9 +132,11 @@ func TestPlanTargets(t *testing.T) {
 	labelled.Labels = map[string]string{"pool": "web"}
 	nodes := []*corev1.Node{
 		ccmtest.Node("public", ccmtest.ProviderID(1)), ccmtest.Node("private-only", ccmtest.ProviderID(2)), labelled,
-		ccmtest.Node("not-initialized", ""), ccmtest.Node("foreign", "aws:///x/i-1"), ccmtest.Node("server-gone", ccmtest.ProviderID(44)), ccmtest.Node("malformed", "ccm-from-scratch://x"),
+		ccmtest.Node("not-initialized", ""), ccmtest.Node("foreign", "aws:///x/i-1"), ccmtest.Node("server-gone", ccmtest.ProviderID(44)),
+		ccmtest.Node("malformed", "ccm-from-scratch://x"),
 	}
-	servers := map[int64]*hcloud.Server{1: server(1, "203.0.113.1", ""), 2: server(2, "", "10.0.0.2"), 3: server(3, "203.0.113.3", "10.0.0.3")}
+	servers := map[int64]*hcloud.Server{1: server(1, "203.0.113.1", ""), 2: server(2, "", "10.0.0.2"),
+		3: server(3, "203.0.113.3", "10.0.0.3")}
 	for _, tc := range []struct {
 		name        string
 		annotations map[string]string
@@ -141,7 +152,8 @@ func TestPlanTargets(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			plan, skipped := planFor(t, Input{Service: testService(tc.annotations, [2]int32{80, 30080}), Nodes: nodes, Servers: servers, NetworkID: 5})
+			plan, skipped := planFor(t, Input{Service: testService(tc.annotations, [2]int32{80, 30080}), Nodes: nodes, Servers: servers,
+				NetworkID: 5})
 			if !slices.Equal(plan.Targets, tc.want) {
 				t.Errorf("got %v, want %v", plan.Targets, tc.want)
 			}
@@ -174,9 +186,11 @@ func TestHealthCheckFollowsTheTrafficPolicy(t *testing.T) {
 		{"http Service, path", false, map[string]string{"protocol": "http", "health-check-http-path": "/up"}, "http", 30080, "/up", false},
 		{"http Service, interval", false, map[string]string{"protocol": "HTTP", "health-check-interval": "5s"}, "http", 30080, "/", false},
 		{"http Service, tcp check", false, map[string]string{"protocol": "http", "health-check-protocol": "tcp"}, "tcp", 30080, "", false},
-		{"https Service, path: the load balancer ends TLS", false, map[string]string{"protocol": "https", "http-certificates": "1", "health-check-http-path": "/up"}, "http", 30080, "/up", false},
+		{"https Service, path: the load balancer ends TLS", false, map[string]string{"protocol": "https", "http-certificates": "1",
+			"health-check-http-path": "/up"}, "http", 30080, "/up", false},
 		{"tcp Service, path", false, map[string]string{"health-check-http-path": "/up"}, "tcp", 30080, "", false},
-		{"http over TLS", false, map[string]string{"health-check-protocol": "http", "health-check-http-validate-certificate": "true"}, "http", 30080, "/", true},
+		{"http over TLS", false, map[string]string{"health-check-protocol": "http", "health-check-http-validate-certificate": "true"},
+			"http", 30080, "/", true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -186,7 +200,8 @@ func TestHealthCheckFollowsTheTrafficPolicy(t *testing.T) {
 			}
 			plan, _ := planFor(t, Input{Service: svc})
 			hc := plan.Services[0].HealthCheck
-			if hc.Protocol != tc.protocol || hc.Port != tc.port || (hc.HTTP != nil) != (tc.path != "") || hc.HTTP != nil && (hc.HTTP.Path != tc.path || hc.HTTP.TLS != tc.tls) {
+			if hc.Protocol != tc.protocol || hc.Port != tc.port || (hc.HTTP != nil) != (tc.path != "") || hc.HTTP != nil &&
+				(hc.HTTP.Path != tc.path || hc.HTTP.TLS != tc.tls) {
 				t.Errorf("got %+v, %+v", hc, hc.HTTP)
 			}
 		})
@@ -202,17 +217,24 @@ func TestUnsupportedSettingsAreRefusedBeforeAnyCall(t *testing.T) {
 		network bool
 		want    []string
 	}{
-		"private addresses without network": {testService(map[string]string{"use-private-ip": "true", "private-ipv4": "10.0.0.1", "private-subnet-ip-range": "10.0.0.0/24"}, [2]int32{80, 1}), false,
+		"private addresses without network": {testService(map[string]string{"use-private-ip": "true", "private-ipv4": "10.0.0.1",
+			"private-subnet-ip-range": "10.0.0.0/24"}, [2]int32{80, 1}), false,
 			[]string{"use-private-ip", "private-ipv4", "private-subnet-ip-range", "HCLOUD_NETWORK"}},
-		"no interface at all":       {testService(map[string]string{"disable-public-network": "true"}, [2]int32{80, 1}), false, []string{"disable-public-network", "HCLOUD_NETWORK"}},
-		"contradiction":             {testService(map[string]string{"disable-public-network": "true", "use-private-ip": "false"}, [2]int32{80, 1}), true, []string{"contradicts"}},
-		"address outside of subnet": {testService(map[string]string{"private-ipv4": "10.0.2.1", "private-subnet-ip-range": "10.0.1.0/24"}, [2]int32{80, 1}), true, []string{"10.0.2.1", "10.0.1.0/24"}},
-		"redirect without https":    {testService(map[string]string{"http-redirect-http": "true", "protocol": "http"}, [2]int32{80, 1}), true, []string{"http-redirect-http", "https"}},
-		"https without certificate": {testService(map[string]string{"protocol": "https"}, [2]int32{80, 1}), true, []string{"http-certificates"}},
-		"managed without domains":   {testService(map[string]string{"protocol": "https", "certificate-type": "managed"}, [2]int32{80, 1}), true, []string{"http-managed-certificate-domains"}},
-		"UDP":                       {udp, true, []string{"port 53", "UDP"}},
-		"no node port":              {testService(nil, [2]int32{80, 0}), true, []string{"port 80", "node port"}},
-		"no ports":                  {testService(nil), true, []string{"no ports"}},
+		"no interface at all": {testService(map[string]string{"disable-public-network": "true"}, [2]int32{80, 1}), false,
+			[]string{"disable-public-network", "HCLOUD_NETWORK"}},
+		"contradiction": {testService(map[string]string{"disable-public-network": "true", "use-private-ip": "false"},
+			[2]int32{80, 1}), true, []string{"contradicts"}},
+		"address outside of subnet": {testService(map[string]string{"private-ipv4": "10.0.2.1", "private-subnet-ip-range": "10.0.1.0/24"},
+			[2]int32{80, 1}), true, []string{"10.0.2.1", "10.0.1.0/24"}},
+		"redirect without https": {testService(map[string]string{"http-redirect-http": "true", "protocol": "http"}, [2]int32{80, 1}),
+			true, []string{"http-redirect-http", "https"}},
+		"https without certificate": {testService(map[string]string{"protocol": "https"}, [2]int32{80, 1}), true,
+			[]string{"http-certificates"}},
+		"managed without domains": {testService(map[string]string{"protocol": "https", "certificate-type": "managed"}, [2]int32{80, 1}),
+			true, []string{"http-managed-certificate-domains"}},
+		"UDP":          {udp, true, []string{"port 53", "UDP"}},
+		"no node port": {testService(nil, [2]int32{80, 0}), true, []string{"port 80", "node port"}},
+		"no ports":     {testService(nil), true, []string{"no ports"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -236,13 +258,16 @@ func TestUnsupportedSettingsAreRefusedBeforeAnyCall(t *testing.T) {
 func TestASettingWithoutAnEffectIsReported(t *testing.T) {
 	t.Parallel()
 	_, notes := planFor(t, Input{Service: testService(map[string]string{"health-check-http-path": "/up"}, [2]int32{80, 30080})})
-	if want := "Ignored load-balancer.hetzner.cloud/health-check-http-path: the health check is TCP; set load-balancer.hetzner.cloud/health-check-protocol to http or https"; !slices.Equal(notes, []string{want}) {
+	if want := "Ignored load-balancer.hetzner.cloud/health-check-http-path: the health check is TCP; set " +
+		"load-balancer.hetzner.cloud/health-check-protocol to http or https"; !slices.Equal(notes, []string{want}) {
 		t.Errorf("got %v", notes)
 	}
-	if _, notes = planFor(t, Input{Service: testService(map[string]string{"health-check-http-path": "/up", "protocol": "http"}, [2]int32{80, 30080})}); len(notes) != 0 {
+	if _, notes = planFor(t, Input{Service: testService(map[string]string{"health-check-http-path": "/up", "protocol": "http"},
+		[2]int32{80, 30080})}); len(notes) != 0 {
 		t.Errorf("got %v", notes)
 	}
-	oneOfTwo := testService(map[string]string{"health-check-http-path": "/up", "protocol.80": "http"}, [2]int32{80, 30080}, [2]int32{443, 30443})
+	oneOfTwo := testService(map[string]string{"health-check-http-path": "/up", "protocol.80": "http"}, [2]int32{80, 30080},
+		[2]int32{443, 30443})
 	if _, notes = planFor(t, Input{Service: oneOfTwo}); len(notes) != 0 {
 		t.Errorf("with an effect on the first of two ports: %v", notes)
 	}
@@ -250,7 +275,8 @@ func TestASettingWithoutAnEffectIsReported(t *testing.T) {
 
 func TestTheLocationTakesPrecedenceOverTheZone(t *testing.T) {
 	t.Parallel()
-	plan, _ := planFor(t, Input{Service: testService(map[string]string{"location": "fsn1", "network-zone": "us-east"}, [2]int32{80, 30080})})
+	svc := testService(map[string]string{"location": "fsn1", "network-zone": "us-east"}, [2]int32{80, 30080})
+	plan, _ := planFor(t, Input{Service: svc})
 	if plan.Location != "fsn1" || plan.NetworkZone != "" {
 		t.Errorf("got %q, %q", plan.Location, plan.NetworkZone)
 	}
@@ -294,7 +320,8 @@ func TestIngressStatus(t *testing.T) {
 
 func TestTargetsThatExceedTheTypeAreChosenStablyAndSpread(t *testing.T) {
 	t.Parallel()
-	in := Input{Limits: &hcloud.LoadBalancerType{Name: "lb11", MaxTargets: 6, MaxServices: 5, MaxAssignedCertificates: 10}, Servers: map[int64]*hcloud.Server{}, Service: testService(nil, [2]int32{80, 30080})}
+	in := Input{Limits: &hcloud.LoadBalancerType{Name: "lb11", MaxTargets: 6, MaxServices: 5, MaxAssignedCertificates: 10},
+		Servers: map[int64]*hcloud.Server{}, Service: testService(nil, [2]int32{80, 30080})}
 	add := func(location string, ids ...int64) {
 		for _, id := range ids {
 			s := server(id, fmt.Sprintf("203.0.113.%d", id), "")
@@ -307,13 +334,15 @@ func TestTargetsThatExceedTheTypeAreChosenStablyAndSpread(t *testing.T) {
 	add("nbg1", 7, 8)
 	add("hel1", 9, 10, 11)
 	plan, _ := planFor(t, in)
-	if want := public(1, 2, 7, 8, 9, 10); !slices.Equal(plan.Targets, want) || len(plan.Excess) != 1 || plan.Excess[0].Want != 11 || plan.Excess[0].Room != 6 {
+	if want := public(1, 2, 7, 8, 9, 10); !slices.Equal(plan.Targets, want) || len(plan.Excess) != 1 || plan.Excess[0].Want != 11 ||
+		plan.Excess[0].Room != 6 {
 		t.Errorf("got %v, %+v, want %v", plan.Targets, plan.Excess, want)
 	}
 
 	slices.Reverse(in.Nodes)
 	in.Current = built(simple(public(3, 4, 5, 99), 80)) // 99 is the server of a node that is gone
-	in.Current.Targets = append(in.Current.Targets, hcloud.LoadBalancerTarget{Type: "ip", IP: &hcloud.LoadBalancerTargetIP{IP: "198.51.100.1"}})
+	in.Current.Targets = append(in.Current.Targets,
+		hcloud.LoadBalancerTarget{Type: "ip", IP: &hcloud.LoadBalancerTargetIP{IP: "198.51.100.1"}})
 	plan, _ = planFor(t, in)
 	if want := public(3, 4, 5, 7, 9); !slices.Equal(plan.Targets, want) || plan.Excess[0].Want != 12 {
 		t.Errorf("got %v, %+v, want %v", plan.Targets, plan.Excess, want)
@@ -327,8 +356,10 @@ func TestTargetsThatExceedTheTypeAreChosenStablyAndSpread(t *testing.T) {
 
 func TestCertificatesThatExceedTheTypeAreLeftOut(t *testing.T) {
 	t.Parallel()
-	in := Input{Limits: &hcloud.LoadBalancerType{Name: "lb11", MaxTargets: 6, MaxServices: 5, MaxAssignedCertificates: 3}, Certificates: map[int][]int64{443: {1, 2, 3, 4}, 8443: {1, 2, 3, 4}},
-		Service: testService(map[string]string{"protocol": "https", "http-certificates": "1,2,3,4"}, [2]int32{443, 30443}, [2]int32{8443, 30444})}
+	in := Input{Limits: &hcloud.LoadBalancerType{Name: "lb11", MaxTargets: 6, MaxServices: 5, MaxAssignedCertificates: 3},
+		Certificates: map[int][]int64{443: {1, 2, 3, 4}, 8443: {1, 2, 3, 4}},
+		Service: testService(map[string]string{"protocol": "https", "http-certificates": "1,2,3,4"}, [2]int32{443, 30443},
+			[2]int32{8443, 30444})}
 	plan, _ := planFor(t, in)
 	for _, s := range plan.Services {
 		if got := certificateIDs(s.HTTP.Certificates); !slices.Equal(got, []int64{1, 2, 3}) {
@@ -346,11 +377,13 @@ func TestCertificatesThatExceedTheTypeAreLeftOut(t *testing.T) {
 	}
 
 	// A port of another owner has its certificates on the load balancer too. One that both use counts once.
-	foreign := hcloud.LoadBalancerService{Protocol: "https", ListenPort: 9443, HTTP: hcloud.LoadBalancerServiceHTTP{Certificates: []*hcloud.Certificate{{ID: 1}, {ID: 7}}}}
+	foreign := hcloud.LoadBalancerService{Protocol: "https", ListenPort: 9443,
+		HTTP: hcloud.LoadBalancerServiceHTTP{Certificates: []*hcloud.Certificate{{ID: 1}, {ID: 7}}}}
 	in.Current.Services = append(in.Current.Services, foreign)
 	in.Certificates = map[int][]int64{443: {1, 2, 3}, 8443: {1, 2, 3}}
 	plan, _ = planFor(t, in)
-	if got := certificateIDs(plan.Services[0].HTTP.Certificates); !slices.Equal(got, []int64{1, 2}) || len(plan.Excess) != 1 || plan.Excess[0].Want != 4 || plan.Excess[0].Room != 3 {
+	if got := certificateIDs(plan.Services[0].HTTP.Certificates); !slices.Equal(got, []int64{1, 2}) || len(plan.Excess) != 1 ||
+		plan.Excess[0].Want != 4 || plan.Excess[0].Room != 3 {
 		t.Errorf("next to a port of another owner: %v, %+v", got, plan.Excess)
 	}
 }
@@ -360,11 +393,13 @@ func TestAForeignServerThatBecomesANodeStaysForeign(t *testing.T) {
 	t.Parallel()
 	lb := built(simple(public(1, 2), 80))
 	lb.Labels = WithLent(lb.Labels, lb, map[int64]bool{1: true})
-	in := Input{Service: testService(nil, [2]int32{80, 30080}), Current: lb, Servers: map[int64]*hcloud.Server{1: server(1, "203.0.113.1", ""), 2: server(2, "203.0.113.2", "")},
-		Nodes: []*corev1.Node{ccmtest.Node("a", ccmtest.ProviderID(1)), ccmtest.Node("b", ccmtest.ProviderID(2))}}
+	in := Input{Service: testService(nil, [2]int32{80, 30080}), Current: lb,
+		Servers: map[int64]*hcloud.Server{1: server(1, "203.0.113.1", ""), 2: server(2, "203.0.113.2", "")},
+		Nodes:   []*corev1.Node{ccmtest.Node("a", ccmtest.ProviderID(1)), ccmtest.Node("b", ccmtest.ProviderID(2))}}
 	for range 2 {
 		plan, _ := planFor(t, in)
-		if ops := Diff(plan, lb); len(ops) != 0 && !slices.ContainsFunc(ops, func(op Op) bool { return op.Kind == OpRemoveTarget && op.Target.ServerID == 1 }) {
+		if ops := Diff(plan, lb); len(ops) != 0 &&
+			!slices.ContainsFunc(ops, func(op Op) bool { return op.Kind == OpRemoveTarget && op.Target.ServerID == 1 }) {
 			t.Errorf("with %d nodes: %v", len(in.Nodes), ops)
 		}
 		if slices.Contains(plan.Targets, Target{ServerID: 2}) {

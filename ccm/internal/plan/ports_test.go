@@ -39,7 +39,8 @@ func TestEachAnnotationOfAPortCanBeSetForOnePort(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"protocol.http", "protocol.0443", "protocol.0", "protocol.65536", "protocol.", "protocol.443.80"} {
-		if _, unknown, mistakes := ParseAnnotations(map[string]string{AnnotationPrefix + name: "http"}, nil); len(unknown) != 1 || len(mistakes) != 0 {
+		if _, unknown, mistakes := ParseAnnotations(map[string]string{AnnotationPrefix + name: "http"}, nil); len(unknown) != 1 ||
+			len(mistakes) != 0 {
 			t.Errorf("%s: unknown %v, mistakes %v", name, unknown, mistakes)
 		}
 	}
@@ -49,15 +50,20 @@ func TestGeneralSettingsAreThoseOfPortsWithoutTheirOwn(t *testing.T) {
 	t.Parallel()
 	set := map[string]string{
 		"protocol": "http", "protocol.443": "https", "http-certificates": "8", "http-redirect-http": "true", "protocol.5432": "tcp",
-		"uses-proxyprotocol.5432": "true", "health-check-interval": "5s", "health-check-interval.5432": "9s", "health-check-http-path.443": "/up",
-		"http-timeout-idle": "40s", "http-timeout-idle.8080": "60s",
+		"uses-proxyprotocol.5432": "true", "health-check-interval": "5s", "health-check-interval.5432": "9s",
+		"health-check-http-path.443": "/up",
+		"http-timeout-idle":          "40s", "http-timeout-idle.8080": "60s",
 	}
-	plan, notes := planFor(t, Input{Service: testService(set, [2]int32{8080, 30080}, [2]int32{443, 30443}, [2]int32{5432, 30432}), Certificates: map[int][]int64{443: {8}}})
-	http := hcloud.LoadBalancerServiceHTTP{CookieName: "HCLBSTICKY", CookieLifetime: 5 * time.Minute, TimeoutIdle: time.Minute, RedirectHTTP: true}
+	plan, notes := planFor(t, Input{Service: testService(set, [2]int32{8080, 30080}, [2]int32{443, 30443}, [2]int32{5432, 30432}),
+		Certificates: map[int][]int64{443: {8}}})
+	http := hcloud.LoadBalancerServiceHTTP{CookieName: "HCLBSTICKY", CookieLifetime: 5 * time.Minute, TimeoutIdle: time.Minute,
+		RedirectHTTP: true}
 	https := http
 	https.TimeoutIdle, https.Certificates = 40*time.Second, []*hcloud.Certificate{{ID: 8}}
-	check := func(port int, protocol hcloud.LoadBalancerServiceProtocol, interval time.Duration, path string) hcloud.LoadBalancerServiceHealthCheck {
-		c := hcloud.LoadBalancerServiceHealthCheck{Protocol: protocol, Port: port, Interval: interval, Timeout: 10 * time.Second, Retries: 3}
+	check := func(port int, protocol hcloud.LoadBalancerServiceProtocol, interval time.Duration,
+		path string) hcloud.LoadBalancerServiceHealthCheck {
+		c := hcloud.LoadBalancerServiceHealthCheck{Protocol: protocol, Port: port, Interval: interval, Timeout: 10 * time.Second,
+			Retries: 3}
 		if path != "" {
 			c.HTTP = &hcloud.LoadBalancerServiceHealthCheckHTTP{Path: path, StatusCodes: defaultStatusCodes}
 		}
@@ -65,7 +71,8 @@ func TestGeneralSettingsAreThoseOfPortsWithoutTheirOwn(t *testing.T) {
 	}
 	want := []hcloud.LoadBalancerService{
 		{Protocol: "https", ListenPort: 443, DestinationPort: 30443, HTTP: https, HealthCheck: check(30443, "http", 5*time.Second, "/up")},
-		{Protocol: "tcp", ListenPort: 5432, DestinationPort: 30432, Proxyprotocol: true, HealthCheck: check(30432, "tcp", 9*time.Second, "")},
+		{Protocol: "tcp", ListenPort: 5432, DestinationPort: 30432, Proxyprotocol: true, HealthCheck: check(30432, "tcp", 9*time.Second,
+			"")},
 		{Protocol: "http", ListenPort: 8080, DestinationPort: 30080, HTTP: http, HealthCheck: check(30080, "http", 5*time.Second, "/")},
 	}
 	if !reflect.DeepEqual(plan.Services, want) || len(notes) != 0 {
@@ -76,8 +83,10 @@ func TestGeneralSettingsAreThoseOfPortsWithoutTheirOwn(t *testing.T) {
 // A setting about the health check of one port changes the checks of no other port.
 func TestAHealthCheckOfOnePortIsNoneOfAnother(t *testing.T) {
 	t.Parallel()
-	plan, _ := planFor(t, Input{Service: testService(map[string]string{"protocol": "http", "health-check-retries.443": "5"}, [2]int32{80, 30080}, [2]int32{443, 30443})})
-	if got := []hcloud.LoadBalancerServiceProtocol{plan.Services[0].HealthCheck.Protocol, plan.Services[1].HealthCheck.Protocol}; !slices.Equal(got, []hcloud.LoadBalancerServiceProtocol{"tcp", "http"}) {
+	plan, _ := planFor(t, Input{Service: testService(map[string]string{"protocol": "http", "health-check-retries.443": "5"},
+		[2]int32{80, 30080}, [2]int32{443, 30443})})
+	if got := []hcloud.LoadBalancerServiceProtocol{plan.Services[0].HealthCheck.Protocol,
+		plan.Services[1].HealthCheck.Protocol}; !slices.Equal(got, []hcloud.LoadBalancerServiceProtocol{"tcp", "http"}) {
 		t.Errorf("got %v", got)
 	}
 }
@@ -98,12 +107,16 @@ func TestMistakesInSettingsOfPortsNameTheirAnnotation(t *testing.T) {
 		set  map[string]string
 		want []string
 	}{
-		"https without a certificate":          {map[string]string{"protocol.443": "https"}, []string{"http-certificates.443"}},
-		"https on all ports":                   {map[string]string{"protocol": "https"}, []string{"http-certificates"}},
-		"managed without domains":              {map[string]string{"protocol.443": "https", "certificate-type": "managed", "http-managed-certificate-domains.80": "example.org"}, []string{"http-managed-certificate-domains.443"}},
-		"redirect on a port without https":     {map[string]string{"protocol": "http", "http-redirect-http.80": "true"}, []string{"http-redirect-http.80"}},
-		"redirect without any https":           {map[string]string{"protocol": "http", "http-redirect-http": "true"}, []string{"http-redirect-http"}},
-		"redirect from the Service's own port": {map[string]string{"protocol": "http", "protocol.443": "https", "http-certificates": "1", "http-redirect-http": "true"}, []string{"http-redirect-http"}},
+		"https without a certificate": {map[string]string{"protocol.443": "https"}, []string{"http-certificates.443"}},
+		"https on all ports":          {map[string]string{"protocol": "https"}, []string{"http-certificates"}},
+		"managed without domains": {map[string]string{"protocol.443": "https", "certificate-type": "managed",
+			"http-managed-certificate-domains.80": "example.org"}, []string{"http-managed-certificate-domains.443"}},
+		"redirect on a port without https": {map[string]string{"protocol": "http", "http-redirect-http.80": "true"},
+			[]string{"http-redirect-http.80"}},
+		"redirect without any https": {map[string]string{"protocol": "http", "http-redirect-http": "true"},
+			[]string{"http-redirect-http"}},
+		"redirect from the Service's own port": {map[string]string{"protocol": "http", "protocol.443": "https", "http-certificates": "1",
+			"http-redirect-http": "true"}, []string{"http-redirect-http"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -121,11 +134,15 @@ func TestOnePortRedirectsHTTP(t *testing.T) {
 		set  map[string]string
 		want []string
 	}{
-		"of two ports, one has https":           {map[string]string{"protocol": "http", "protocol.443": "https", "http-redirect-http": "true"}, nil},
-		"two ports with https":                  {map[string]string{"protocol": "https", "http-redirect-http": "true"}, []string{"http-redirect-http"}},
-		"two ports with https, one redirects":   {map[string]string{"protocol": "https", "http-redirect-http.443": "true"}, nil},
-		"two ports with https, both redirect":   {map[string]string{"protocol": "https", "http-redirect-http.443": "true", "http-redirect-http.8443": "true"}, []string{"http-redirect-http.443", "http-redirect-http.8443"}},
-		"two ports with https, one is excepted": {map[string]string{"protocol": "https", "http-redirect-http": "true", "http-redirect-http.8443": "false"}, nil},
+		"of two ports, one has https": {map[string]string{"protocol": "http", "protocol.443": "https",
+			"http-redirect-http": "true"}, nil},
+		"two ports with https": {map[string]string{"protocol": "https", "http-redirect-http": "true"},
+			[]string{"http-redirect-http"}},
+		"two ports with https, one redirects": {map[string]string{"protocol": "https", "http-redirect-http.443": "true"}, nil},
+		"two ports with https, both redirect": {map[string]string{"protocol": "https", "http-redirect-http.443": "true",
+			"http-redirect-http.8443": "true"}, []string{"http-redirect-http.443", "http-redirect-http.8443"}},
+		"two ports with https, one is excepted": {map[string]string{"protocol": "https", "http-redirect-http": "true",
+			"http-redirect-http.8443": "false"}, nil},
 	} {
 		tc.set["http-certificates"] = "1"
 		svc := testService(tc.set, [2]int32{443, 30443}, [2]int32{8443, 30444})
@@ -137,13 +154,15 @@ func TestOnePortRedirectsHTTP(t *testing.T) {
 
 func TestASettingOfAPortThatDoesNotExistIsReported(t *testing.T) {
 	t.Parallel()
-	svc := testService(map[string]string{"protocol.80": "http", "protocol.8080": "http", "uses-proxyprotocol.53": "true", "health-check-http-path.443": "/up"}, [2]int32{80, 30080}, [2]int32{443, 30443}, [2]int32{53, 30053})
+	svc := testService(map[string]string{"protocol.80": "http", "protocol.8080": "http", "uses-proxyprotocol.53": "true",
+		"health-check-http-path.443": "/up"}, [2]int32{80, 30080}, [2]int32{443, 30443}, [2]int32{53, 30053})
 	svc.Spec.Ports[2].Protocol = corev1.ProtocolUDP
 	_, notes := planFor(t, Input{Service: svc})
 	const all = "must be for one of its ports 80, 443"
 	want := []string{
 		"Skipped ports 53/UDP: Hetzner load balancers forward TCP only",
-		"Ignored load-balancer.hetzner.cloud/health-check-http-path.443: the health check is TCP; set load-balancer.hetzner.cloud/health-check-protocol to http or https",
+		"Ignored load-balancer.hetzner.cloud/health-check-http-path.443: the health check is TCP; set " +
+			"load-balancer.hetzner.cloud/health-check-protocol to http or https",
 		"Ignored load-balancer.hetzner.cloud/protocol.8080: the Service has no TCP port 8080: " + all,
 		"Ignored load-balancer.hetzner.cloud/uses-proxyprotocol.53: the Service has no TCP port 53: " + all,
 	}
@@ -156,7 +175,8 @@ func TestASettingOfAPortThatDoesNotExistIsReported(t *testing.T) {
 func TestCertificatesOfPortsThatExceedTheTypeAreLeftOut(t *testing.T) {
 	t.Parallel()
 	set := map[string]string{}
-	in := Input{Limits: &hcloud.LoadBalancerType{Name: "lb11", MaxTargets: 6, MaxServices: 5, MaxAssignedCertificates: 2}, Certificates: map[int][]int64{}}
+	in := Input{Limits: &hcloud.LoadBalancerType{Name: "lb11", MaxTargets: 6, MaxServices: 5, MaxAssignedCertificates: 2},
+		Certificates: map[int][]int64{}}
 	var ports [][2]int32
 	add := func(port int32, id int64) {
 		set[fmt.Sprintf("protocol.%d", port)], set[fmt.Sprintf("http-certificates.%d", port)] = "https", fmt.Sprint(id)
@@ -178,7 +198,8 @@ func TestCertificatesOfPortsThatExceedTheTypeAreLeftOut(t *testing.T) {
 	}
 	set["http-certificates.8443"], in.Certificates[8443] = "2", []int64{2}
 	plan, _ = planFor(t, in)
-	if !slices.Contains(plan.ports(), 8443) || !slices.Equal(certificateIDs(plan.Services[slices.Index(plan.ports(), 9443)].HTTP.Certificates), []int64{8}) {
+	if !slices.Contains(plan.ports(), 8443) ||
+		!slices.Equal(certificateIDs(plan.Services[slices.Index(plan.ports(), 9443)].HTTP.Certificates), []int64{8}) {
 		t.Errorf("a port or a certificate in use is lost: %v", plan.ports())
 	}
 }

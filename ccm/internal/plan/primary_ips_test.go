@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -60,7 +61,7 @@ func TestAnAnnotationWithTwoNames(t *testing.T) {
 			t.Errorf("%s: got %q, unknown %v, %v", name, s.PrimaryIPv4, unknown, mistakes)
 		}
 		for _, m := range mistakes {
-			if e := m.(AnnotationError); e.Source != tc.source || e.Setting() != "primary-ipv4" {
+			if e, _ := errors.AsType[AnnotationError](m); e.Source != tc.source || e.Setting() != "primary-ipv4" {
 				t.Errorf("%s: the mistake is that of %s, setting %s", name, e.Source, e.Setting())
 			}
 		}

@@ -25,7 +25,8 @@ var reservedAddress = netip.AddrFrom4([4]byte{172, 31, 1, 1})
 func (a AddressCheck) Check(ip netip.Addr, subnet netip.Prefix) (annotation, value, reason string) {
 	subnets := a.subnets()
 	if subnet.IsValid() && !slices.Contains(subnets, subnet) {
-		return "private-subnet-ip-range", subnet.String(), "is not a subnet for load balancers of network " + a.Network.Name + ": must be one of " + joinPrefixes(subnets)
+		return "private-subnet-ip-range", subnet.String(), "is not a subnet for load balancers of network " + a.Network.Name +
+			": must be one of " + joinPrefixes(subnets)
 	}
 	if !ip.IsValid() {
 		for free := subnet.Addr().Next(); subnet.Contains(free); free = free.Next() {
@@ -37,7 +38,8 @@ func (a AddressCheck) Check(ip netip.Addr, subnet netip.Prefix) (annotation, val
 	}
 	i := slices.IndexFunc(subnets, func(p netip.Prefix) bool { return p.Contains(ip) })
 	if i < 0 {
-		return "private-ipv4", ip.String(), "is in no subnet for load balancers of network " + a.Network.Name + ": must be a free address of " + joinPrefixes(subnets)
+		return "private-ipv4", ip.String(), "is in no subnet for load balancers of network " + a.Network.Name +
+			": must be a free address of " + joinPrefixes(subnets)
 	}
 	if by := a.taken(ip, subnets[i]); by != "" {
 		return "private-ipv4", ip.String(), "is not available (" + by + "): must be a free address of " + subnets[i].String()

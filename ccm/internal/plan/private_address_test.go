@@ -36,7 +36,8 @@ func TestWhichPrivateAddressesALoadBalancerCanHave(t *testing.T) {
 		member(hcloud.NetworkMemberTypeLoadBalancer, 7, "10.0.1.3"),
 		member(hcloud.NetworkMemberTypeLoadBalancer, 8, "10.0.1.4"),
 		member(hcloud.NetworkMemberTypeServer, 7, "10.0.1.5"), // has the same ID as the load balancer
-		member(hcloud.NetworkMemberTypeServer, 2, "10.0.2.1"), member(hcloud.NetworkMemberTypeServer, 3, "10.0.2.2"), member(hcloud.NetworkMemberTypeServer, 4, "10.0.2.3"),
+		member(hcloud.NetworkMemberTypeServer, 2, "10.0.2.1"), member(hcloud.NetworkMemberTypeServer, 3, "10.0.2.2"),
+		member(hcloud.NetworkMemberTypeServer, 4, "10.0.2.3"),
 		member(hcloud.NetworkMemberTypeServer, 5, "10.0.2.4"), member(hcloud.NetworkMemberTypeServer, 6, "10.0.2.5"),
 	}
 	for _, tc := range []struct {
@@ -57,7 +58,8 @@ func TestWhichPrivateAddressesALoadBalancerCanHave(t *testing.T) {
 		{"the last address but one", "10.0.1.254", "", "eu-central", "", ""},
 		{"the gateway of its subnet", "10.0.1.9", "", "eu-central", "private-ipv4", "reserved for a gateway"},
 		{"the gateway of public interfaces", "172.31.1.1", "", "eu-central", "private-ipv4", "reserved for a gateway"},
-		{"an address of another zone", "10.0.3.10", "", "eu-central", "private-ipv4", "must be a free address of 10.0.1.0/24, 10.0.2.0/29, 172.31.1.0/24"},
+		{"an address of another zone", "10.0.3.10", "", "eu-central", "private-ipv4",
+			"must be a free address of 10.0.1.0/24, 10.0.2.0/29, 172.31.1.0/24"},
 		{"an address of any zone", "10.0.3.10", "", "", "", ""},
 		{"an address of a vSwitch", "10.0.4.10", "", "eu-central", "private-ipv4", "is in no subnet"},
 		{"a range", "", "10.0.1.0/24", "eu-central", "", ""},
@@ -69,15 +71,19 @@ func TestWhichPrivateAddressesALoadBalancerCanHave(t *testing.T) {
 		ip, _ := netip.ParseAddr(tc.ip)
 		within, _ := netip.ParsePrefix(tc.subnet)
 		annotation, value, reason := a.Check(ip, within)
-		if annotation != tc.annotation || !strings.Contains(reason, tc.reason) || (reason == "") != (tc.reason == "") || reason != "" && value != tc.ip+tc.subnet {
+		if annotation != tc.annotation || !strings.Contains(reason, tc.reason) || (reason == "") != (tc.reason == "") || reason != "" &&
+			value != tc.ip+tc.subnet {
 			t.Errorf("%s: %s, %s: %s; want %s: %s", tc.name, annotation, value, reason, tc.annotation, tc.reason)
 		}
 	}
-	full := AddressCheck{Network: network, Members: append(members, member(hcloud.NetworkMemberTypeServer, 9, "10.0.2.6")), Own: 7, Zone: "eu-central"}
-	if annotation, _, reason := full.Check(netip.Addr{}, netip.MustParsePrefix("10.0.2.0/29")); annotation != "private-subnet-ip-range" || !strings.Contains(reason, "has no free address") {
+	full := AddressCheck{Network: network, Members: append(members, member(hcloud.NetworkMemberTypeServer, 9, "10.0.2.6")), Own: 7,
+		Zone: "eu-central"}
+	if annotation, _, reason := full.Check(netip.Addr{}, netip.MustParsePrefix("10.0.2.0/29")); annotation != "private-subnet-ip-range" ||
+		!strings.Contains(reason, "has no free address") {
 		t.Errorf("a range without a free address: %s: %s", annotation, reason)
 	}
-	whole := AddressCheck{Network: &hcloud.Network{IPRange: ipNet("10.0.0.0/16"), Subnets: []hcloud.NetworkSubnet{{Type: hcloud.NetworkSubnetTypeCloud, IPRange: ipNet("10.0.0.0/16")}}}}
+	whole := AddressCheck{Network: &hcloud.Network{IPRange: ipNet("10.0.0.0/16"),
+		Subnets: []hcloud.NetworkSubnet{{Type: hcloud.NetworkSubnetTypeCloud, IPRange: ipNet("10.0.0.0/16")}}}}
 	if _, _, reason := whole.Check(netip.MustParseAddr("10.0.0.1"), netip.Prefix{}); !strings.Contains(reason, "reserved for a gateway") {
 		t.Errorf("the gateway of the network: %q", reason)
 	}

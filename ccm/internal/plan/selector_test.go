@@ -37,7 +37,8 @@ func pretendSelector(lb *hcloud.LoadBalancer, op Op) error {
 }
 
 func bySelector(selector string, private bool, selected ...hcloud.LoadBalancerTarget) hcloud.LoadBalancerTarget {
-	return hcloud.LoadBalancerTarget{Type: "label_selector", LabelSelector: &hcloud.LoadBalancerTargetLabelSelector{Selector: selector}, UsePrivateIP: private, Targets: selected}
+	return hcloud.LoadBalancerTarget{Type: "label_selector", LabelSelector: &hcloud.LoadBalancerTargetLabelSelector{Selector: selector},
+		UsePrivateIP: private, Targets: selected}
 }
 
 // resolve makes the selectors of the load balancer select servers, like the API.
@@ -105,25 +106,34 @@ func TestPlanSelector(t *testing.T) {
 		targets     []int64
 		note        string
 	}{
-		"new":     {annotations: use, selector: web, targets: []int64{3}},
-		"not yet": {annotations: use, current: there(serverTarget(1, false), serverTarget(2, false), serverTarget(3, false)), selector: web, targets: []int64{1, 2, 3}},
-		"it serves": {annotations: use, current: there(serverTarget(1, false), serverTarget(2, false), bySelector(web, false, serverTarget(1, false), serverTarget(2, false))),
+		"new": {annotations: use, selector: web, targets: []int64{3}},
+		"not yet": {annotations: use, current: there(serverTarget(1, false), serverTarget(2, false), serverTarget(3, false)), selector: web,
+			targets: []int64{1, 2, 3}},
+		"it serves": {annotations: use, current: there(serverTarget(1, false), serverTarget(2, false),
+			bySelector(web, false, serverTarget(1, false), serverTarget(2, false))),
 			selector: web, targets: []int64{3}},
 		"it does not serve all yet": {annotations: use, selector: web, targets: []int64{2, 3},
 			current: there(health(serverTarget(1, false), "healthy"), health(serverTarget(2, false), "healthy"),
 				bySelector(web, false, health(serverTarget(1, false), "healthy"), health(serverTarget(2, false), "unknown")))},
 		"the server is unhealthy anyway": {annotations: use, selector: web, targets: []int64{3},
-			current: there(health(serverTarget(2, false), "unhealthy"), bySelector(web, false, serverTarget(1, false), health(serverTarget(2, false), "unhealthy")))},
-		"a server that was never a target": {annotations: use, current: there(serverTarget(1, false), bySelector(web, false, serverTarget(1, false))), selector: web, targets: []int64{3}},
-		"public instead of private":        {annotations: use, current: there(bySelector(web, true, serverTarget(1, true), serverTarget(2, true))), selector: web, targets: []int64{3}},
-		"not any more":                     {current: there(bySelector(web, false)), targets: []int64{1, 2, 3}},
-		"no room for it": {annotations: use, current: there(serverTarget(1, false), serverTarget(2, false)), selector: web, targets: []int64{3},
-			change: func(in *Input) { in.Limits = &hcloud.LoadBalancerType{MaxTargets: 2, MaxServices: 5} }},
-		"node selector": {annotations: map[string]string{"server-selector": web, "node-selector": "zone=a"}, targets: []int64{1}, note: "node-2",
+			current: there(health(serverTarget(2, false), "unhealthy"), bySelector(web, false, serverTarget(1, false),
+				health(serverTarget(2, false), "unhealthy")))},
+		"a server that was never a target": {annotations: use,
+			current: there(serverTarget(1, false), bySelector(web, false, serverTarget(1, false))), selector: web, targets: []int64{3}},
+		"public instead of private": {annotations: use, current: there(bySelector(web, true, serverTarget(1, true), serverTarget(2, true))),
+			selector: web, targets: []int64{3}},
+		"not any more": {current: there(bySelector(web, false)), targets: []int64{1, 2, 3}},
+		"no room for it": {annotations: use, current: there(serverTarget(1, false), serverTarget(2, false)), selector: web,
+			targets: []int64{3},
+			change:  func(in *Input) { in.Limits = &hcloud.LoadBalancerType{MaxTargets: 2, MaxServices: 5} }},
+		"node selector": {annotations: map[string]string{"server-selector": web, "node-selector": "zone=a"}, targets: []int64{1},
+			note:   "node-2",
 			change: func(in *Input) { in.Nodes[0].Labels = map[string]string{"zone": "a"} }},
-		"excluded node": {annotations: use, targets: []int64{2, 3}, note: "(node-1): remove the label from these servers; until then each node is a target of its own",
+		"excluded node": {annotations: use, targets: []int64{2, 3},
+			note:   "(node-1): remove the label from these servers; until then each node is a target of its own",
 			change: func(in *Input) { in.Excluded, in.Nodes = in.Nodes[:1], in.Nodes[1:] }},
-		"excluded node without room": {annotations: use, selector: web, targets: []int64{3}, note: "has no room for a target per node", current: there(bySelector(web, false)),
+		"excluded node without room": {annotations: use, selector: web, targets: []int64{3}, note: "has no room for a target per node",
+			current: there(bySelector(web, false)),
 			change: func(in *Input) {
 				in.Excluded, in.Nodes, in.Limits = in.Nodes[:1], in.Nodes[1:], &hcloud.LoadBalancerType{MaxTargets: 2, MaxServices: 5}
 				in.Nodes = append(in.Nodes, ccmtest.Node("node-4", ccmtest.ProviderID(4)))
@@ -135,8 +145,9 @@ func TestPlanSelector(t *testing.T) {
 				in.Excluded, in.Nodes, in.Limits = in.Nodes[:1], in.Nodes[1:], &hcloud.LoadBalancerType{MaxTargets: 1, MaxServices: 5}
 			}},
 		"servers that cannot be read": {annotations: use, targets: []int64{1, 2, 3}, change: func(in *Input) { in.Unread = true }},
-		"mistyped": {annotations: map[string]string{}, selector: web, targets: []int64{3}, current: there(bySelector(web, false, serverTarget(1, false), serverTarget(2, false))),
-			change: func(in *Input) { in.Wrong = map[string]bool{"server-selector": true} }},
+		"mistyped": {annotations: map[string]string{}, selector: web, targets: []int64{3},
+			current: there(bySelector(web, false, serverTarget(1, false), serverTarget(2, false))),
+			change:  func(in *Input) { in.Wrong = map[string]bool{"server-selector": true} }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -155,7 +166,8 @@ func TestPlanSelector(t *testing.T) {
 			if !slices.Equal(plan.Targets, public(tc.targets...)) {
 				t.Errorf("targets %v, want %v", plan.Targets, tc.targets)
 			}
-			if text := strings.Join(notes, "; "); (tc.note == "") != (len(notes) == 0) && plan.Excess == nil || !strings.Contains(text, tc.note) {
+			if text := strings.Join(notes, "; "); (tc.note == "") != (len(notes) == 0) && plan.Excess == nil ||
+				!strings.Contains(text, tc.note) {
 				t.Errorf("notes %q, want %q", text, tc.note)
 			}
 		})
@@ -190,11 +202,15 @@ func TestASelectorStaysWhileItsReplacementIsUnknown(t *testing.T) {
 		for _, selector := range []string{"", "pool=db"} {
 			in := withPools(map[string]string{"server-selector": selector}, "web", "web", "web", "db")
 			in.Current = built(simple(public(4), 80))
-			in.Current.Targets = append(in.Current.Targets, bySelector("pool=web", false, serverTarget(1, false), serverTarget(2, false), serverTarget(3, false)))
+			in.Current.Targets = append(in.Current.Targets, bySelector("pool=web", false, serverTarget(1, false), serverTarget(2, false),
+				serverTarget(3, false)))
 			in.Current.Labels = withSelectors(in.Current.Labels, []selectorTarget{{"pool=web", false}})
 			change(&in)
 			plan, _ := planFor(t, in)
-			if ops := Diff(plan, in.Current); slices.ContainsFunc(ops, func(op Op) bool { return op.Kind == OpRemoveSelector || op.Kind == OpRemoveTarget }) {
+			if ops := Diff(plan, in.Current); slices.ContainsFunc(ops, func(op Op) bool {
+				return op.Kind == OpRemoveSelector ||
+					op.Kind == OpRemoveTarget
+			}) {
 				t.Errorf("%s, server-selector %q: operations %v; want no target removed", name, selector, DescribeOps(ops, 9))
 			}
 		}
@@ -211,7 +227,8 @@ func TestSelectorsOfOthersStay(t *testing.T) {
 	}
 	plan.Selector = selectorTarget{"pool=web", false}
 	ops := Diff(plan, lb)
-	if got := DescribeOps(ops, 9); got != "update (ports 80); add_target selector pool=web (private false)" || !slices.Equal(ops[1].Needs, []Part{partLabels, partPublic}) {
+	if got := DescribeOps(ops, 9); got != "update (ports 80); add_target selector pool=web (private false)" ||
+		!slices.Equal(ops[1].Needs, []Part{partLabels, partPublic}) {
 		t.Errorf("got %s, needs %v", got, ops[1].Needs)
 	}
 	for _, op := range ops {
@@ -233,7 +250,8 @@ func TestSelectorsOfOthersStay(t *testing.T) {
 	lb.Services, lb.Labels = plan.Services, withSelectors(WithOwnership(lb.Labels, testUID, []int{80}, nil), ownSelectors(lb))
 	plan.Targets = public(1, 2) // what replaces the selector comes first
 	ops = Diff(plan, lb)
-	if i := slices.IndexFunc(ops, func(op Op) bool { return op.Kind == OpRemoveSelector }); i < 1 || !slices.Equal(ops[i].Needs, []Part{partServer(2)}) {
+	if i := slices.IndexFunc(ops, func(op Op) bool { return op.Kind == OpRemoveSelector }); i < 1 ||
+		!slices.Equal(ops[i].Needs, []Part{partServer(2)}) {
 		t.Errorf("got %v", ops)
 	}
 	plan.Targets = public(1)
@@ -295,7 +313,8 @@ func TestTargetsMoveToASelectorAndBack(t *testing.T) {
 				}
 			}
 			if got := served(lb); syncs == 5 || !slices.Equal(got, slices.Sorted(maps.Keys(in.Servers))) {
-				t.Fatalf("round %d.%d: %v are served after %d syncs, want all of %v (limit %d)", round, step, got, syncs, len(in.Nodes), limit)
+				t.Fatalf("round %d.%d: %v are served after %d syncs, want all of %v (limit %d)", round, step, got, syncs, len(in.Nodes),
+					limit)
 			}
 		}
 	}

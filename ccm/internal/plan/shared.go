@@ -110,9 +110,13 @@ func freePorts(in Input) (free []corev1.ServicePort, notes []Note) {
 		case !is:
 			free = append(free, p)
 		case owner == "":
-			notes = append(notes, Note{event.PortTaken, fmt.Sprintf("Port %d of load balancer %d (%s) is in use and belongs to no Service: choose another port", p.Port, in.Current.ID, in.Current.Name)})
+			notes = append(notes, Note{event.PortTaken,
+				fmt.Sprintf("Port %d of load balancer %d (%s) is in use and belongs to no Service: choose another port", p.Port,
+					in.Current.ID, in.Current.Name)})
 		default:
-			notes = append(notes, Note{event.PortTaken, fmt.Sprintf("Port %d of load balancer %d (%s) belongs to the Service with UID %s: choose another port", p.Port, in.Current.ID, in.Current.Name, owner)})
+			notes = append(notes, Note{event.PortTaken,
+				fmt.Sprintf("Port %d of load balancer %d (%s) belongs to the Service with UID %s: choose another port", p.Port,
+					in.Current.ID, in.Current.Name, owner)})
 		}
 	}
 	return free, notes
@@ -126,7 +130,8 @@ func stayHidden(plan *LoadBalancer, in Input) (notes []Note) {
 		return nil
 	}
 	plan.Public = false
-	return []Note{{event.IgnoredSetting, fmt.Sprintf("Load balancer %d (%s) stays without a public interface, because other Services share it: set %sdisable-public-network to true", lb.ID, lb.Name, AnnotationPrefix)}}
+	return []Note{{event.IgnoredSetting, fmt.Sprintf("Load balancer %d (%s) stays without a public interface, because other Services "+
+		"share it: set %sdisable-public-network to true", lb.ID, lb.Name, AnnotationPrefix)}}
 }
 
 // planGuest reduces the plan to what a guest owns. The note names what the guest's settings would change if
@@ -150,21 +155,27 @@ func planGuest(plan *LoadBalancer, in Input) (notes []Note) {
 		}
 	}
 	if len(parts) > 0 {
-		notes = append(notes, Note{event.IgnoredSetting, fmt.Sprintf("Load balancer %d (%s) is shared, and the Service with UID %s decides about it: this Service's settings for %s have no effect",
-			lb.ID, lb.Name, lb.Labels[LabelServiceUID], strings.Join(parts, ", "))})
+		notes = append(notes, Note{event.IgnoredSetting,
+			fmt.Sprintf("Load balancer %d (%s) is shared, and the Service with UID %s decides about it: this Service's settings for %s "+
+				"have no effect",
+				lb.ID, lb.Name, lb.Labels[LabelServiceUID], strings.Join(parts, ", "))})
 	}
 	if !in.Settings.Shared && !in.Wrong["shared"] {
-		notes = append(notes, Note{event.IgnoredSetting, fmt.Sprintf("Load balancer %d (%s) stays shared, although %sshared is not true any more: delete and create the Service to give it a load balancer of its own",
-			lb.ID, lb.Name, AnnotationPrefix)})
+		notes = append(notes, Note{event.IgnoredSetting,
+			fmt.Sprintf("Load balancer %d (%s) stays shared, although %sshared is not true any more: delete and create the Service to "+
+				"give it a load balancer of its own",
+				lb.ID, lb.Name, AnnotationPrefix)})
 	}
-	*plan = LoadBalancer{UID: uid, Guest: true, CreateName: plan.CreateName, Public: lb.PublicNet.Enabled, Limits: plan.Limits, Services: plan.Services}
+	*plan = LoadBalancer{UID: uid, Guest: true, CreateName: plan.CreateName, Public: lb.PublicNet.Enabled, Limits: plan.Limits,
+		Services: plan.Services}
 	return notes
 }
 
 // checkShared returns the mistakes in the settings of a Service that shares a load balancer.
 func checkShared(s *Settings) (errs []error) {
 	if s.Shared && s.Name == "" {
-		errs = append(errs, AnnotationError{Source: AnnotationPrefix + "shared", Value: "true", Reason: "needs the annotation name: Services with the same name share a load balancer"})
+		errs = append(errs, AnnotationError{Source: AnnotationPrefix + "shared", Value: "true",
+			Reason: "needs the annotation name: Services with the same name share a load balancer"})
 	}
 	return errs
 }

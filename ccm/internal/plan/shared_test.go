@@ -11,7 +11,8 @@ import (
 // A copy of a cluster has the same UIDs: its Services are not guests on the original's load balancers.
 func TestAGuestOfAnotherClusterIsNone(t *testing.T) {
 	t.Parallel()
-	lb := &hcloud.LoadBalancer{Labels: WithGuest(map[string]string{LabelServiceUID: "owner", LabelCluster: "original"}, "guest", []int{443})}
+	lb := &hcloud.LoadBalancer{Labels: WithGuest(map[string]string{LabelServiceUID: "owner", LabelCluster: "original"}, "guest",
+		[]int{443})}
 	for id, want := range map[string]int{"original": 1, "copy": 0, "": 0} {
 		for _, uid := range []string{"owner", "guest"} {
 			if got := (Ownership{ClusterID: id}).OwnedBy([]*hcloud.LoadBalancer{lb}, uid); len(got) != want {
@@ -26,7 +27,8 @@ func TestAPortIsRecordedForOneService(t *testing.T) {
 	t.Parallel()
 	labels := WithGuest(WithOwnership(map[string]string{LabelShared: "true"}, "owner", []int{80}, nil), "guest", []int{443})
 	lb := &hcloud.LoadBalancer{Labels: labels}
-	for _, op := range []Op{{Kind: OpRecord, UID: "owner", Ports: []int{80, 443}}, {Kind: OpRecord, UID: "guest", Guest: true, Ports: []int{80, 443}}} {
+	for _, op := range []Op{{Kind: OpRecord, UID: "owner", Ports: []int{80, 443}},
+		{Kind: OpRecord, UID: "guest", Guest: true, Ports: []int{80, 443}}} {
 		if got, err := LabelsAfter(lb, op); err == nil || !strings.Contains(err.Error(), "belongs to the Service with UID") {
 			t.Errorf("%s: got %v, %v", op.UID, got, err)
 		}

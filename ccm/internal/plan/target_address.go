@@ -41,8 +41,10 @@ func chooseAddress(in Input, node *corev1.Node, server *hcloud.Server, network i
 // familyNotes warns about a Service whose IP family no private target can serve.
 func familyNotes(in Input, targets []Target) []Note {
 	families := in.Service.Spec.IPFamilies
-	if slices.Contains(families, corev1.IPv4Protocol) || len(families) == 0 || !slices.ContainsFunc(targets, func(t Target) bool { return t.Private }) {
+	if slices.Contains(families, corev1.IPv4Protocol) || len(families) == 0 ||
+		!slices.ContainsFunc(targets, func(t Target) bool { return t.Private }) {
 		return nil
 	}
-	return []Note{{event.IgnoredSetting, "The Service has only the IP family IPv6, but private networks have only IPv4, so that its private targets cannot serve: set ipFamilyPolicy: PreferDualStack, or use-private-ip to false"}}
+	return []Note{{event.IgnoredSetting, "The Service has only the IP family IPv6, but private networks have only IPv4, so that its " +
+		"private targets cannot serve: set ipFamilyPolicy: PreferDualStack, or use-private-ip to false"}}
 }

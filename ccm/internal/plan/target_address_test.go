@@ -26,22 +26,29 @@ func TestTargetsAreReachedByTheServicesIPFamilies(t *testing.T) {
 		want        string // "public", "private", an address, or "" for no target
 		note        string
 	}{
-		"IPv4":                                   {[]corev1.IPFamily{v4}, with6(server(1, "203.0.113.1", "10.0.0.1")), nil, "public", ""},
-		"dual stack":                             {[]corev1.IPFamily{v6, v4}, with6(server(1, "203.0.113.1", "10.0.0.1")), nil, "public", ""},
-		"IPv6":                                   {[]corev1.IPFamily{v6}, with6(server(1, "203.0.113.1", "10.0.0.1")), nil, "2001:db8:7::1", ""},
-		"IPv6, private by annotation":            {[]corev1.IPFamily{v6}, with6(server(1, "203.0.113.1", "10.0.0.1")), map[string]string{"use-private-ip": "true"}, "private", "ipFamilyPolicy"},
-		"IPv4 on a private server":               {[]corev1.IPFamily{v4}, server(1, "", "10.0.0.1"), nil, "private", ""},
-		"IPv4 on a private server, refused":      {[]corev1.IPFamily{v4}, server(1, "", "10.0.0.1"), map[string]string{"use-private-ip": "false"}, "", "IP family"},
-		"IPv4 on an IPv6 server":                 {[]corev1.IPFamily{v4}, with6(server(1, "", "")), nil, "", "IP family"},
-		"dual stack on an IPv6 server":           {[]corev1.IPFamily{v4, v6}, with6(server(1, "", "")), nil, "2001:db8:7::1", ""},
-		"dual stack on a private IPv6 server":    {[]corev1.IPFamily{v4, v6}, with6(server(1, "", "10.0.0.1")), nil, "private", ""},
-		"dual stack, private addresses refused":  {[]corev1.IPFamily{v4, v6}, with6(server(1, "", "10.0.0.1")), map[string]string{"use-private-ip": "false"}, "2001:db8:7::1", ""},
-		"IPv6 on a server without IPv6":          {[]corev1.IPFamily{v6}, server(1, "203.0.113.1", ""), nil, "", "IP family"},
-		"no public interface, server on network": {[]corev1.IPFamily{v4}, server(1, "", "10.0.0.1"), map[string]string{"disable-public-network": "true"}, "private", ""},
+		"IPv4": {[]corev1.IPFamily{v4}, with6(server(1, "203.0.113.1", "10.0.0.1")), nil, "public", ""},
+		"dual stack": {[]corev1.IPFamily{v6, v4}, with6(server(1, "203.0.113.1", "10.0.0.1")), nil, "public",
+			""},
+		"IPv6": {[]corev1.IPFamily{v6}, with6(server(1, "203.0.113.1", "10.0.0.1")), nil, "2001:db8:7::1",
+			""},
+		"IPv6, private by annotation": {[]corev1.IPFamily{v6}, with6(server(1, "203.0.113.1", "10.0.0.1")),
+			map[string]string{"use-private-ip": "true"}, "private", "ipFamilyPolicy"},
+		"IPv4 on a private server": {[]corev1.IPFamily{v4}, server(1, "", "10.0.0.1"), nil, "private", ""},
+		"IPv4 on a private server, refused": {[]corev1.IPFamily{v4}, server(1, "", "10.0.0.1"),
+			map[string]string{"use-private-ip": "false"}, "", "IP family"},
+		"IPv4 on an IPv6 server":              {[]corev1.IPFamily{v4}, with6(server(1, "", "")), nil, "", "IP family"},
+		"dual stack on an IPv6 server":        {[]corev1.IPFamily{v4, v6}, with6(server(1, "", "")), nil, "2001:db8:7::1", ""},
+		"dual stack on a private IPv6 server": {[]corev1.IPFamily{v4, v6}, with6(server(1, "", "10.0.0.1")), nil, "private", ""},
+		"dual stack, private addresses refused": {[]corev1.IPFamily{v4, v6}, with6(server(1, "", "10.0.0.1")),
+			map[string]string{"use-private-ip": "false"}, "2001:db8:7::1", ""},
+		"IPv6 on a server without IPv6": {[]corev1.IPFamily{v6}, server(1, "203.0.113.1", ""), nil, "", "IP family"},
+		"no public interface, server on network": {[]corev1.IPFamily{v4}, server(1, "", "10.0.0.1"),
+			map[string]string{"disable-public-network": "true"}, "private", ""},
 	} {
 		svc := testService(tc.annotations, [2]int32{80, 30080})
 		svc.Spec.IPFamilies = tc.families
-		plan, notes := planFor(t, Input{Service: svc, Nodes: []*corev1.Node{ccmtest.Node("n", ccmtest.ProviderID(1))}, Servers: map[int64]*hcloud.Server{1: tc.server}, NetworkID: 5})
+		plan, notes := planFor(t, Input{Service: svc, Nodes: []*corev1.Node{ccmtest.Node("n", ccmtest.ProviderID(1))},
+			Servers: map[int64]*hcloud.Server{1: tc.server}, NetworkID: 5})
 		got := ""
 		for _, target := range plan.Targets {
 			switch {

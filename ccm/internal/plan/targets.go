@@ -68,8 +68,10 @@ func planTargets(in Input, private bool) (targets []Target, ipv6 map[int64]netip
 		}
 	}
 	if in.allForeign() {
-		notes = append(notes, Note{event.SkippedNodes, fmt.Sprintf("All %d nodes have provider IDs of another provider, such as %q: targets are neither added nor removed until a node begins with %s or %s",
-			len(in.Nodes), in.Nodes[0].Spec.ProviderID, nodeinfo.ConventionOwn.Prefix(), nodeinfo.ConventionHcloud.Prefix())})
+		notes = append(notes, Note{event.SkippedNodes,
+			fmt.Sprintf("All %d nodes have provider IDs of another provider, such as %q: targets are neither added nor removed until a "+
+				"node begins with %s or %s",
+				len(in.Nodes), in.Nodes[0].Spec.ProviderID, nodeinfo.ConventionOwn.Prefix(), nodeinfo.ConventionHcloud.Prefix())})
 	}
 	if in.unsure() {
 		for id, t := range current {
@@ -109,10 +111,12 @@ func skippedNotes(noAddress, noRoute []string, private bool) (notes []Note) {
 		if private {
 			why = "their servers are not attached to the network of HCLOUD_NETWORK"
 		}
-		notes = append(notes, Note{event.SkippedNodes, fmt.Sprintf("%d nodes are not targets because %s: %s", len(noAddress), why, Abbreviate(noAddress))})
+		notes = append(notes, Note{event.SkippedNodes, fmt.Sprintf("%d nodes are not targets because %s: %s", len(noAddress), why,
+			Abbreviate(noAddress))})
 	}
 	if len(noRoute) > 0 {
-		notes = append(notes, Note{event.SkippedNodes, fmt.Sprintf("%d nodes are not targets yet because they have no route: %s", len(noRoute), Abbreviate(noRoute))})
+		notes = append(notes, Note{event.SkippedNodes, fmt.Sprintf("%d nodes are not targets yet because they have no route: %s",
+			len(noRoute), Abbreviate(noRoute))})
 	}
 	return notes
 }

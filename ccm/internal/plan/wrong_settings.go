@@ -89,7 +89,8 @@ var notCopied = map[string]string{
 	"disable-private-ingress": "the Service's status",
 }
 
-func copyHTTP(copySetting func(want *hcloud.LoadBalancerServiceHTTP, have hcloud.LoadBalancerServiceHTTP)) func(*hcloud.LoadBalancerService, hcloud.LoadBalancerService) {
+func copyHTTP(copySetting func(want *hcloud.LoadBalancerServiceHTTP, have hcloud.LoadBalancerServiceHTTP)) func(*hcloud.LoadBalancerService,
+	hcloud.LoadBalancerService) {
 	return func(want *hcloud.LoadBalancerService, have hcloud.LoadBalancerService) {
 		if have.Protocol != hcloud.LoadBalancerServiceProtocolTCP {
 			copySetting(&want.HTTP, have.HTTP)

@@ -17,10 +17,13 @@ func fieldsOfPort(s hcloud.LoadBalancerService) map[string]string {
 		check = s.HealthCheck.HTTP.Path
 	}
 	return map[string]string{
-		"protocol": string(s.Protocol), "proxy": fmt.Sprint(s.Proxyprotocol), "cookie": s.HTTP.CookieName, "lifetime": s.HTTP.CookieLifetime.String(),
-		"idle": s.HTTP.TimeoutIdle.String(), "sticky": fmt.Sprint(s.HTTP.StickySessions), "redirect": fmt.Sprint(s.HTTP.RedirectHTTP),
-		"certificates": fmt.Sprint(certificateIDs(s.HTTP.Certificates)), "check": string(s.HealthCheck.Protocol), "check-port": fmt.Sprint(s.HealthCheck.Port),
-		"check-path": check, "interval": s.HealthCheck.Interval.String(), "timeout": s.HealthCheck.Timeout.String(), "retries": fmt.Sprint(s.HealthCheck.Retries),
+		"protocol": string(s.Protocol), "proxy": fmt.Sprint(s.Proxyprotocol), "cookie": s.HTTP.CookieName,
+		"lifetime": s.HTTP.CookieLifetime.String(),
+		"idle":     s.HTTP.TimeoutIdle.String(), "sticky": fmt.Sprint(s.HTTP.StickySessions), "redirect": fmt.Sprint(s.HTTP.RedirectHTTP),
+		"certificates": fmt.Sprint(certificateIDs(s.HTTP.Certificates)), "check": string(s.HealthCheck.Protocol),
+		"check-port": fmt.Sprint(s.HealthCheck.Port),
+		"check-path": check, "interval": s.HealthCheck.Interval.String(), "timeout": s.HealthCheck.Timeout.String(),
+		"retries": fmt.Sprint(s.HealthCheck.Retries),
 	}
 }
 
@@ -28,11 +31,15 @@ func fieldsOfPort(s hcloud.LoadBalancerService) map[string]string {
 func TestAPortKeepsOnlyWhatAMistypedAnnotationIsAbout(t *testing.T) {
 	t.Parallel()
 	have := hcloud.LoadBalancerService{Protocol: "https", ListenPort: 443, DestinationPort: 30443, Proxyprotocol: true,
-		HTTP:        hcloud.LoadBalancerServiceHTTP{CookieName: "H", CookieLifetime: time.Minute, TimeoutIdle: time.Minute, StickySessions: true, RedirectHTTP: true, Certificates: []*hcloud.Certificate{{ID: 8}}},
-		HealthCheck: hcloud.LoadBalancerServiceHealthCheck{Protocol: "http", Port: 9000, Interval: time.Minute, Timeout: time.Minute, Retries: 5, HTTP: &hcloud.LoadBalancerServiceHealthCheckHTTP{Path: "/have"}}}
+		HTTP: hcloud.LoadBalancerServiceHTTP{CookieName: "H", CookieLifetime: time.Minute, TimeoutIdle: time.Minute,
+			StickySessions: true, RedirectHTTP: true, Certificates: []*hcloud.Certificate{{ID: 8}}},
+		HealthCheck: hcloud.LoadBalancerServiceHealthCheck{Protocol: "http", Port: 9000, Interval: time.Minute, Timeout: time.Minute,
+			Retries: 5, HTTP: &hcloud.LoadBalancerServiceHealthCheckHTTP{Path: "/have"}}}
 	want := hcloud.LoadBalancerService{Protocol: "https", ListenPort: 443, DestinationPort: 31443,
-		HTTP:        hcloud.LoadBalancerServiceHTTP{CookieName: "W", CookieLifetime: time.Hour, TimeoutIdle: time.Hour, Certificates: []*hcloud.Certificate{{ID: 9}}},
-		HealthCheck: hcloud.LoadBalancerServiceHealthCheck{Protocol: "tcp", Port: 31443, Interval: time.Second, Timeout: time.Second, Retries: 1}}
+		HTTP: hcloud.LoadBalancerServiceHTTP{CookieName: "W", CookieLifetime: time.Hour, TimeoutIdle: time.Hour,
+			Certificates: []*hcloud.Certificate{{ID: 9}}},
+		HealthCheck: hcloud.LoadBalancerServiceHealthCheck{Protocol: "tcp", Port: 31443, Interval: time.Second, Timeout: time.Second,
+			Retries: 1}}
 	const http, check = "certificates cookie idle lifetime redirect sticky", "check check-path check-port"
 	plain := have
 	plain.Protocol, plain.HTTP.Certificates = "http", nil
@@ -71,7 +78,8 @@ func TestAPortKeepsOnlyWhatAMistypedAnnotationIsAbout(t *testing.T) {
 		{"type", have, ""},
 	} {
 		lb := &hcloud.LoadBalancer{Services: []hcloud.LoadBalancerService{tc.have}, Labels: WithOwnership(nil, testUID, []int{443}, nil)}
-		in := Input{Service: testService(nil, [2]int32{443, 31443}), Settings: &Settings{}, Current: lb, Wrong: map[string]bool{tc.wrong: true}}
+		in := Input{Service: testService(nil, [2]int32{443, 31443}), Settings: &Settings{}, Current: lb,
+			Wrong: map[string]bool{tc.wrong: true}}
 		got, ok := copyPortSettings(want, in)
 		if !ok {
 			t.Errorf("%s: the port has to wait", tc.wrong)
@@ -119,7 +127,8 @@ func TestANewPortGetsWhatAnotherOneHasForAMistypedAnnotation(t *testing.T) {
 		for _, p := range tc.own {
 			settings.ByPort[p] = &Settings{}
 		}
-		in := Input{Service: testService(nil), Settings: settings, Current: lb, Wrong: map[string]bool{"uses-proxyprotocol": true, "uses-proxyprotocol.443": true}}
+		in := Input{Service: testService(nil), Settings: settings, Current: lb, Wrong: map[string]bool{"uses-proxyprotocol": true,
+			"uses-proxyprotocol.443": true}}
 		got, ok := copyPortSettings(hcloud.LoadBalancerService{ListenPort: 443}, in)
 		if ok == tc.waits || ok && !got.Proxyprotocol {
 			t.Errorf("%s: %+v, waits %t, want %t", name, got, !ok, tc.waits)
@@ -130,11 +139,13 @@ func TestANewPortGetsWhatAnotherOneHasForAMistypedAnnotation(t *testing.T) {
 // A mistyped annotation about the whole load balancer changes nothing about that, and all others work.
 func TestALoadBalancerKeepsOnlyWhatAMistypedAnnotationIsAbout(t *testing.T) {
 	t.Parallel()
-	annotations := map[string]string{"name": "edge", "type": "lb31", "algorithm-type": "least_connections", "ipv4-rdns": "a.example.org", "ipv6-rdns": "b.example.org",
-		"labels": "team=web", "delete-protection": "true", "disable-public-network": "true", "private-ipv4": "10.0.0.99"}
+	annotations := map[string]string{"name": "edge", "type": "lb31", "algorithm-type": "least_connections", "ipv4-rdns": "a.example.org",
+		"ipv6-rdns": "b.example.org",
+		"labels":    "team=web", "delete-protection": "true", "disable-public-network": "true", "private-ipv4": "10.0.0.99"}
 	for wrong, want := range map[string]Part{
-		"name": partName, "type": PartType, "algorithm-type": partAlgorithm, "ipv4-rdns": "reverse DNS of 203.0.113.9", "ipv6-rdns": "reverse DNS of 2001:db8::9",
-		"labels": partUserLabels, "delete-protection": PartProtection, "disable-public-network": partPublic, "private-ipv4": partNetwork,
+		"name": partName, "type": PartType, "algorithm-type": partAlgorithm, "ipv4-rdns": "reverse DNS of 203.0.113.9",
+		"ipv6-rdns": "reverse DNS of 2001:db8::9",
+		"labels":    partUserLabels, "delete-protection": PartProtection, "disable-public-network": partPublic, "private-ipv4": partNetwork,
 	} {
 		current := simple(nil, 80)
 		current.NetworkID = 5

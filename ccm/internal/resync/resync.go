@@ -81,7 +81,8 @@ type Comparison struct {
 
 // New returns a comparison without an interval. unrest counts what changes something, routesOn reports whether the route
 // controller runs, and retryRoutes receives a signal when a route operation has failed.
-func New(clk clock.WithTicker, unrest *atomic.Int64, kube kubernetes.Interface, lbs *loadbalancer.Controller, routes *route.Routes, nodes corelisters.NodeLister,
+func New(clk clock.WithTicker, unrest *atomic.Int64, kube kubernetes.Interface, lbs *loadbalancer.Controller, routes *route.Routes,
+	nodes corelisters.NodeLister,
 	services corelisters.ServiceLister, events *event.Recorder, routesOn func() bool, retryRoutes chan struct{}) *Comparison {
 	return &Comparison{
 		clock: clk, unrest: unrest, kube: kube, lbs: lbs, routes: routes, nodes: nodes, services: services, events: events,

@@ -55,7 +55,8 @@ func TestWhichChangesOfNodesNeedARoute(t *testing.T) {
 	condition := func(status corev1.ConditionStatus, reason string) corev1.NodeCondition {
 		return corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable, Status: status, Reason: reason}
 	}
-	lacks, routed, other := condition(corev1.ConditionTrue, nodeinfo.ReasonNoRoute), condition(corev1.ConditionFalse, nodeinfo.ReasonRouteCreated), condition(corev1.ConditionTrue, "CiliumIsDown")
+	lacks, routed, other := condition(corev1.ConditionTrue, nodeinfo.ReasonNoRoute),
+		condition(corev1.ConditionFalse, nodeinfo.ReasonRouteCreated), condition(corev1.ConditionTrue, "CiliumIsDown")
 	const cidr, id = "10.244.1.0/24", "hcloud://1"
 	labelled := node(cidr, id, routed)
 	labelled.Labels = map[string]string{"pool": "web"}
@@ -85,7 +86,8 @@ func TestWhichChangesOfNodesNeedARoute(t *testing.T) {
 				r.nodeChanged(tc.was, tc.is)
 			}
 		}
-		if route, targets, unrest := r.toRoute.Len() == 1, len(r.routed) == 1, r.unrest.Load() > 0; route != tc.route || targets != tc.targets || unrest != tc.unrest {
+		if route, targets, unrest := r.toRoute.Len() == 1, len(r.routed) == 1, r.unrest.Load() > 0; route != tc.route ||
+			targets != tc.targets || unrest != tc.unrest {
 			t.Errorf("%s: route %t, targets %t, unrest %t; want %t, %t, %t", name, route, targets, unrest, tc.route, tc.targets, tc.unrest)
 		}
 	}

@@ -307,7 +307,8 @@ func (r *Routes) CreateRoute(ctx context.Context, _, _ string, route *cloudprovi
 		return fmt.Errorf("creating the route to %q: %w", route.DestinationCIDR, err)
 	}
 	if destination.Addr().Is6() {
-		klog.V(2).InfoS("Skipped the route to an IPv6 range: Hetzner networks are IPv4 only", "node", route.TargetNode, "range", destination)
+		klog.V(2).InfoS("Skipped the route to an IPv6 range: Hetzner networks are IPv4 only", "node", route.TargetNode, "range",
+			destination)
 		return nil
 	}
 	if slices.Contains(r.foreignRanges(), route.DestinationCIDR) {
@@ -329,7 +330,8 @@ func (r *Routes) create(ctx context.Context, node types.NodeName, destination ne
 	if err != nil {
 		return err
 	}
-	if want, err := r.routeTo(ctx, node, destination, inventory.CalmServerAge); err == nil && slices.Contains(all, want) && r.changeTo(destination) == nil {
+	if want, err := r.routeTo(ctx, node, destination, inventory.CalmServerAge); err == nil && slices.Contains(all, want) &&
+		r.changeTo(destination) == nil {
 		return nil
 	}
 	want, err := r.routeTo(ctx, node, destination, 0)
@@ -356,7 +358,8 @@ func (r *Routes) create(ctx context.Context, node types.NodeName, destination ne
 		}
 		if gateways, err := r.gateways(ctx); err != nil || r.isElsewhere(gateways[stale.Gateway]) {
 			r.Unlock()
-			return cmp.Or(err, fmt.Errorf("the route %v belongs to a server of another cluster (label %s): give the two clusters different pod ranges or networks", stale, plan.LabelCluster))
+			return cmp.Or(err, fmt.Errorf("the route %v belongs to a server of another cluster (label %s): give the two clusters "+
+				"different pod ranges or networks", stale, plan.LabelCluster))
 		}
 		klog.InfoS("Replacing a route because its gateway is not the node's address", "node", node, "route", stale, "gateway", want.Gateway)
 		if err := r.change(ctx, stale, false); err != nil {
@@ -392,7 +395,8 @@ func (r *Routes) routeTo(ctx context.Context, name types.NodeName, destination n
 	ip := nodeinfo.PrivateIP(server, networkID)
 	if !ip.IsValid() {
 		r.servers.ForgetOne(server.ID) // it may have been attached just now
-		return netRoute{}, fmt.Errorf("server %d (%s) is not attached to network %d (HCLOUD_NETWORK=%q), so it cannot be the gateway of a route: attach it", server.ID, server.Name, networkID, r.network.IDOrName)
+		return netRoute{}, fmt.Errorf("server %d (%s) is not attached to network %d (HCLOUD_NETWORK=%q), so it cannot be the gateway of "+
+			"a route: attach it", server.ID, server.Name, networkID, r.network.IDOrName)
 	}
 	return netRoute{networkID, destination, ip}, nil
 }

@@ -32,9 +32,14 @@ type scenario struct {
 }
 
 var scenarios = []scenario{
-	{name: "a MachineDeployment is created", change: func(w *world) { w.must(w.create(w.Context(), deployment(2, "cx23"))) }, most: 2, after: 2, kind: "cx23"},
-	{name: "one becomes two", before: 1, change: func(w *world) { w.change(func(d *v1alpha1.MachineDeployment) { d.Spec.Replicas = new(int32(2)) }) }, most: 2, least: 1, after: 2, kind: "cx23"},
-	{name: "two become one", before: 2, change: func(w *world) { w.change(func(d *v1alpha1.MachineDeployment) { d.Spec.Replicas = new(int32(1)) }) }, most: 2, least: 1, after: 1, kind: "cx23"},
+	{name: "a MachineDeployment is created", change: func(w *world) { w.must(w.create(w.Context(), deployment(2, "cx23"))) }, most: 2,
+		after: 2, kind: "cx23"},
+	{name: "one becomes two", before: 1,
+		change: func(w *world) { w.change(func(d *v1alpha1.MachineDeployment) { d.Spec.Replicas = new(int32(2)) }) }, most: 2, least: 1,
+		after: 2, kind: "cx23"},
+	{name: "two become one", before: 2,
+		change: func(w *world) { w.change(func(d *v1alpha1.MachineDeployment) { d.Spec.Replicas = new(int32(1)) }) }, most: 2, least: 1,
+		after: 1, kind: "cx23"},
 	{name: "the server type changes", before: 1, change: func(w *world) {
 		w.change(func(d *v1alpha1.MachineDeployment) {
 			d.Spec.Template.Spec.ProviderSpec.CloudProviderSpec.Raw = []byte(`{"serverType":"cx33"}`)
@@ -45,8 +50,10 @@ var scenarios = []scenario{
 		w.must(err)
 		w.changed()
 	}, most: 2, least: 1, after: 2, kind: "cx23"},
-	{name: "a kubelet is silent", before: 2, change: func(w *world) { w.broken[w.nodes()[0].Name] = true }, most: 2, least: 1, after: 2, kind: "cx23"},
-	{name: "the MachineDeployment is deleted", before: 2, change: func(w *world) { d := w.deployments()[0]; w.must(w.objects.Delete(w.Context(), &d)) }, most: 2},
+	{name: "a kubelet is silent", before: 2, change: func(w *world) { w.broken[w.nodes()[0].Name] = true }, most: 2, least: 1, after: 2,
+		kind: "cx23"},
+	{name: "the MachineDeployment is deleted", before: 2,
+		change: func(w *world) { d := w.deployments()[0]; w.must(w.objects.Delete(w.Context(), &d)) }, most: 2},
 }
 
 // prepare returns the world in which the change has just happened.
@@ -165,7 +172,8 @@ func TestAnyCallMayFail(t *testing.T) {
 		"{}":  &refusal{200, "{}"}, "dropped": errors.New("the connection ends"),
 	}
 	kubeErrors := map[string]error{
-		"conflict": apierrors.NewConflict(schema.GroupResource{}, "name", errors.New("changed")), "500": apierrors.NewInternalError(errors.New("no etcd")),
+		"conflict":  apierrors.NewConflict(schema.GroupResource{}, "name", errors.New("changed")),
+		"500":       apierrors.NewInternalError(errors.New("no etcd")),
 		"forbidden": apierrors.NewForbidden(schema.GroupResource{}, "name", errors.New("no")),
 	}
 	for _, s := range scenarios {
@@ -330,7 +338,8 @@ func TestAServerIsNotGoneWhileItsNodeIsReady(t *testing.T) {
 		t.Fatalf("Machines were replaced:\n%s", w.state())
 	}
 	for _, m := range w.machines() {
-		if !slices.ContainsFunc(m.Status.Conditions, func(c metav1.Condition) bool { return c.Reason == "NodeStillReady" }) || m.Status.Phase != v1alpha1.PhaseRunning {
+		if !slices.ContainsFunc(m.Status.Conditions, func(c metav1.Condition) bool { return c.Reason == "NodeStillReady" }) ||
+			m.Status.Phase != v1alpha1.PhaseRunning {
 			t.Errorf("status %+v", m.Status)
 		}
 	}
@@ -396,7 +405,8 @@ func TestPodsAreEvictedBeforeTheServerIsDeleted(t *testing.T) {
 	w.settle()
 	node := w.nodes()[0].Name
 	pod := func(name, owner string) *corev1.Pod {
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Finalizers: []string{"example.org/slow"}}, Spec: corev1.PodSpec{NodeName: node}}
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Finalizers: []string{"example.org/slow"}},
+			Spec: corev1.PodSpec{NodeName: node}}
 		if owner != "" {
 			p.OwnerReferences = []metav1.OwnerReference{{Kind: owner, Name: "x", UID: "x", APIVersion: "apps/v1", Controller: new(true)}}
 		}
@@ -436,7 +446,8 @@ func TestAPodDisruptionBudgetHoldsTheDeletionUpForALimitedTime(t *testing.T) {
 			w.must(w.create(t.Context(), d))
 			w.settle()
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web", OwnerReferences: []metav1.OwnerReference{
-				{Kind: "ReplicaSet", Name: "web", UID: "x", APIVersion: "apps/v1", Controller: new(true)}}}, Spec: corev1.PodSpec{NodeName: w.nodes()[0].Name}}
+				{Kind: "ReplicaSet", Name: "web", UID: "x", APIVersion: "apps/v1", Controller: new(true)}}},
+				Spec: corev1.PodSpec{NodeName: w.nodes()[0].Name}}
 			w.must(w.create(t.Context(), pod))
 			w.protected = true
 			w.clock.SetTime(time.Now()) // that of deletions is the computer's
@@ -446,9 +457,10 @@ func TestAPodDisruptionBudgetHoldsTheDeletionUpForALimitedTime(t *testing.T) {
 			}
 			w.must(w.objects.Get(t.Context(), keyOf(pod), pod))
 			m := w.machines()[0]
-			if len(w.servers()) != 1 || pod.DeletionTimestamp != nil || !slices.ContainsFunc(m.Status.Conditions, func(c metav1.Condition) bool {
-				return c.Reason == "Draining" && strings.Contains(c.Message, namespace+"/web")
-			}) {
+			if len(w.servers()) != 1 || pod.DeletionTimestamp != nil ||
+				!slices.ContainsFunc(m.Status.Conditions, func(c metav1.Condition) bool {
+					return c.Reason == "Draining" && strings.Contains(c.Message, namespace+"/web")
+				}) {
 				t.Fatalf("the deletion does not wait for the pod: %+v\n%s", m.Status, w.state())
 			}
 			w.protected = timeout < time.Hour

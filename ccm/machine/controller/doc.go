@@ -101,10 +101,12 @@ func Add(mgr ctrl.Manager, o Options) error {
 		Complete(&machines{c}); err != nil {
 		return err
 	}
-	if err := ctrl.NewControllerManagedBy(mgr).For(&v1alpha1.MachineSet{}).Owns(&v1alpha1.Machine{}).WithOptions(workers).Complete(&machineSets{c}); err != nil {
+	if err := ctrl.NewControllerManagedBy(mgr).For(&v1alpha1.MachineSet{}).Owns(&v1alpha1.Machine{}).WithOptions(workers).
+		Complete(&machineSets{c}); err != nil {
 		return err
 	}
-	if err := ctrl.NewControllerManagedBy(mgr).For(&v1alpha1.MachineDeployment{}).Owns(&v1alpha1.MachineSet{}).WithOptions(workers).Complete(&machineDeployments{c}); err != nil {
+	if err := ctrl.NewControllerManagedBy(mgr).For(&v1alpha1.MachineDeployment{}).Owns(&v1alpha1.MachineSet{}).WithOptions(workers).
+		Complete(&machineDeployments{c}); err != nil {
 		return err
 	}
 	return mgr.Add(&metricsUpdater{c})

@@ -170,14 +170,16 @@ func (r *machines) missing(ctx context.Context, m *v1alpha1.Machine) (ctrl.Resul
 	r.showNode(m, node)
 	if node != nil && isReady(node) {
 		r.setCondition(m, v1alpha1.ConditionInstanceReady, metav1.ConditionUnknown, "NodeStillReady", fmt.Sprintf(
-			"The API says that server %s is gone, and Node %s is ready: check whether the token is of the right project", m.Spec.ProviderID, node.Name))
+			"The API says that server %s is gone, and Node %s is ready: check whether the token is of the right project", m.Spec.ProviderID,
+			node.Name))
 		return ctrl.Result{RequeueAfter: time.Minute}, nil
 	}
 	c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionInstanceReady)
 	if c == nil || c.Reason != reasonGone {
 		// The time of the condition is that of the first answer, even if the status was false before.
 		meta.RemoveStatusCondition(&m.Status.Conditions, v1alpha1.ConditionInstanceReady)
-		r.setCondition(m, v1alpha1.ConditionInstanceReady, metav1.ConditionFalse, reasonGone, fmt.Sprintf("The API says that server %s is gone", m.Spec.ProviderID))
+		r.setCondition(m, v1alpha1.ConditionInstanceReady, metav1.ConditionFalse, reasonGone,
+			fmt.Sprintf("The API says that server %s is gone", m.Spec.ProviderID))
 		return ctrl.Result{RequeueAfter: goneAfter + time.Second}, nil
 	}
 	if wait := goneAfter - r.clock.Since(c.LastTransitionTime.Time); wait > 0 {
@@ -215,7 +217,8 @@ func (r *machines) observe(ctx context.Context, m *v1alpha1.Machine, found machi
 	if running {
 		r.setCondition(m, v1alpha1.ConditionInstanceReady, metav1.ConditionTrue, "Running", "")
 	} else {
-		r.setCondition(m, v1alpha1.ConditionInstanceReady, metav1.ConditionFalse, "NotRunning", fmt.Sprintf("Server %s is %s", found.ID(), found.Status()))
+		r.setCondition(m, v1alpha1.ConditionInstanceReady, metav1.ConditionFalse, "NotRunning",
+			fmt.Sprintf("Server %s is %s", found.ID(), found.Status()))
 	}
 	switch {
 	case node != nil:

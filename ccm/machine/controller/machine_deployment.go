@@ -121,7 +121,8 @@ func templateHash(t v1alpha1.MachineTemplate) string {
 }
 
 // roll makes the MachineSet of the template, and moves replicas to it. It returns that MachineSet.
-func (r *machineDeployments) roll(ctx context.Context, d *v1alpha1.MachineDeployment, current *v1alpha1.MachineSet, sets []*v1alpha1.MachineSet) (*v1alpha1.MachineSet, error) {
+func (r *machineDeployments) roll(ctx context.Context, d *v1alpha1.MachineDeployment, current *v1alpha1.MachineSet,
+	sets []*v1alpha1.MachineSet) (*v1alpha1.MachineSet, error) {
 	newest := 0
 	if len(sets) > 0 {
 		newest = revision(sets[len(sets)-1])
@@ -171,7 +172,8 @@ func newSet(d *v1alpha1.MachineDeployment, revision int) *v1alpha1.MachineSet {
 	return &v1alpha1.MachineSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: d.Name + "-" + hash, Labels: template.Metadata.Labels,
 			Annotations: map[string]string{annotationRevision: strconv.Itoa(revision)}},
-		Spec: v1alpha1.MachineSetSpec{Replicas: new(int32), Selector: v1alpha1.LabelSelector{MatchLabels: withTemplate(d.Spec.Selector.MatchLabels, hash)}, Template: template},
+		Spec: v1alpha1.MachineSetSpec{Replicas: new(int32),
+			Selector: v1alpha1.LabelSelector{MatchLabels: withTemplate(d.Spec.Selector.MatchLabels, hash)}, Template: template},
 	}
 }
 
@@ -187,10 +189,12 @@ func withTemplate(l map[string]string, hash string) map[string]string {
 func rolloutOf(d *v1alpha1.MachineDeployment) (state rollout, err error) {
 	state.replicas = replicas(d.Spec.Replicas)
 	one, none := intstr.FromInt32(1), intstr.FromInt32(0)
-	if state.maxSurge, err = intstr.GetScaledValueFromIntOrPercent(cmp.Or(d.Spec.Strategy.MaxSurge, &one), state.replicas, true); err != nil {
+	if state.maxSurge, err = intstr.GetScaledValueFromIntOrPercent(cmp.Or(d.Spec.Strategy.MaxSurge, &one), state.replicas,
+		true); err != nil {
 		return state, fmt.Errorf("spec.strategy.maxSurge must be a number or a percentage: %w", err)
 	}
-	if state.maxUnavailable, err = intstr.GetScaledValueFromIntOrPercent(cmp.Or(d.Spec.Strategy.MaxUnavailable, &none), state.replicas, false); err != nil {
+	if state.maxUnavailable, err = intstr.GetScaledValueFromIntOrPercent(cmp.Or(d.Spec.Strategy.MaxUnavailable, &none), state.replicas,
+		false); err != nil {
 		return state, fmt.Errorf("spec.strategy.maxUnavailable must be a number or a percentage: %w", err)
 	}
 	if state.maxSurge == 0 && state.maxUnavailable == 0 {
@@ -216,7 +220,8 @@ func (r *machineDeployments) adjust(ctx context.Context, d *v1alpha1.MachineDepl
 		return nil
 	}
 	if replicas(before.Spec.Replicas) != n {
-		r.events.Eventf(d, s, corev1.EventTypeNormal, "ScaledMachineSet", "Roll", "MachineSet %s: %d Machines (before: %d)", s.Name, n, replicas(before.Spec.Replicas))
+		r.events.Eventf(d, s, corev1.EventTypeNormal, "ScaledMachineSet", "Roll", "MachineSet %s: %d Machines (before: %d)", s.Name, n,
+			replicas(before.Spec.Replicas))
 	}
 	if err := r.Patch(ctx, s, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("cannot write the MachineSet %s: %w", s.Name, err)
@@ -230,7 +235,10 @@ func (r *machineDeployments) forget(ctx context.Context, d *v1alpha1.MachineDepl
 	if d.Spec.RevisionHistoryLimit != nil {
 		keep = int(*d.Spec.RevisionHistoryLimit)
 	}
-	empty := slices.DeleteFunc(slices.Clone(old), func(s *v1alpha1.MachineSet) bool { return replicas(s.Spec.Replicas) > 0 || s.Status.Replicas > 0 })
+	empty := slices.DeleteFunc(slices.Clone(old), func(s *v1alpha1.MachineSet) bool {
+		return replicas(s.Spec.Replicas) > 0 ||
+			s.Status.Replicas > 0
+	})
 	for _, s := range empty[:max(0, len(empty)-keep)] {
 		if err := client.IgnoreNotFound(r.Client.Delete(ctx, s, client.Preconditions{UID: &s.UID})); err != nil {
 			return fmt.Errorf("cannot delete the MachineSet %s: %w", s.Name, err)
@@ -245,7 +253,8 @@ func (r *machineDeployments) show(d *v1alpha1.MachineDeployment, current *v1alph
 	if err != nil {
 		return err
 	}
-	s := v1alpha1.MachineDeploymentStatus{ObservedGeneration: d.Generation, Selector: labels.Set(d.Spec.Selector.MatchLabels).String(), Conditions: d.Status.Conditions}
+	s := v1alpha1.MachineDeploymentStatus{ObservedGeneration: d.Generation, Selector: labels.Set(d.Spec.Selector.MatchLabels).String(),
+		Conditions: d.Status.Conditions}
 	for _, set := range sets {
 		s.Replicas += set.Status.Replicas
 		s.ReadyReplicas += set.Status.ReadyReplicas
@@ -255,7 +264,8 @@ func (r *machineDeployments) show(d *v1alpha1.MachineDeployment, current *v1alph
 		s.UpdatedReplicas = current.Status.Replicas
 	}
 	condition := func(kind string, is bool, message string) {
-		c := metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: "AsWanted", ObservedGeneration: d.Generation, LastTransitionTime: metav1.NewTime(r.clock.Now())}
+		c := metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: "AsWanted", ObservedGeneration: d.Generation,
+			LastTransitionTime: metav1.NewTime(r.clock.Now())}
 		if !is {
 			c.Status, c.Reason, c.Message = metav1.ConditionFalse, "InProgress", message
 		}
@@ -264,7 +274,8 @@ func (r *machineDeployments) show(d *v1alpha1.MachineDeployment, current *v1alph
 	condition(v1alpha1.ConditionAvailable, int(s.AvailableReplicas) >= state.replicas-state.maxUnavailable,
 		fmt.Sprintf("%d of %d Machines are available", s.AvailableReplicas, state.replicas))
 	condition(v1alpha1.ConditionUpdated, int(s.UpdatedReplicas) == state.replicas && int(s.Replicas) == state.replicas,
-		fmt.Sprintf("%d of %d Machines are made from the template, and %d others exist", s.UpdatedReplicas, state.replicas, s.Replicas-s.UpdatedReplicas))
+		fmt.Sprintf("%d of %d Machines are made from the template, and %d others exist", s.UpdatedReplicas, state.replicas,
+			s.Replicas-s.UpdatedReplicas))
 	d.Status = s
 	return nil
 }

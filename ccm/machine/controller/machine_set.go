@@ -96,7 +96,8 @@ func (r *machineSets) machinesOf(ctx context.Context, set *v1alpha1.MachineSet) 
 }
 
 // replaceUnhealthy deletes Machines that do not work. It returns the others, and when to look again; 0 is never.
-func (r *machineSets) replaceUnhealthy(ctx context.Context, set *v1alpha1.MachineSet, own []*v1alpha1.Machine, now time.Time) (healthy []*v1alpha1.Machine, next time.Duration, err error) {
+func (r *machineSets) replaceUnhealthy(ctx context.Context, set *v1alpha1.MachineSet, own []*v1alpha1.Machine,
+	now time.Time) (healthy []*v1alpha1.Machine, next time.Duration, err error) {
 	var gone, unhealthy []*v1alpha1.Machine
 	for _, m := range own {
 		bad, wait := isUnhealthy(set.Spec.HealthCheck, m, now)
@@ -245,7 +246,8 @@ func isMachineReady(m *v1alpha1.Machine) bool {
 
 // show writes the status. It returns the time after which another Machine becomes available; 0 is never.
 func (r *machineSets) show(set *v1alpha1.MachineSet, own []*v1alpha1.Machine, now time.Time) (next time.Duration) {
-	s := v1alpha1.MachineSetStatus{Replicas: int32(len(own)), ObservedGeneration: set.Generation, Selector: labels.Set(set.Spec.Selector.MatchLabels).String()}
+	s := v1alpha1.MachineSetStatus{Replicas: int32(len(own)), ObservedGeneration: set.Generation,
+		Selector: labels.Set(set.Spec.Selector.MatchLabels).String()}
 	for _, m := range own {
 		if !isMachineReady(m) {
 			continue

@@ -42,7 +42,8 @@ func TestMetricsCountMachines(t *testing.T) {
 		do                func()
 		machines, hetzner map[string]float64
 	}{
-		{"two that run", w.settle, map[string]float64{"phase=Running provider=hetzner size=cx23 ": 2}, map[string]float64{"location=unknown size=cx23 ": 2}},
+		{"two that run", w.settle, map[string]float64{"phase=Running provider=hetzner size=cx23 ": 2},
+			map[string]float64{"location=unknown size=cx23 ": 2}},
 		{"of another type", func() {
 			w.change(func(d *v1alpha1.MachineDeployment) {
 				d.Spec.Template.Spec.ProviderSpec.CloudProviderSpec.Raw = []byte(`{"serverType":"cx33","location":"fsn1"}`)

@@ -87,7 +87,8 @@ func (r *machines) showNode(m *v1alpha1.Machine, node *corev1.Node) {
 	case node == nil && m.Status.NodeRef == nil:
 		r.setCondition(m, v1alpha1.ConditionNodeReady, metav1.ConditionFalse, "NoNode", "The server has not joined the cluster")
 	case node == nil:
-		r.setCondition(m, v1alpha1.ConditionNodeReady, metav1.ConditionFalse, "NodeGone", fmt.Sprintf("Node %s is gone", m.Status.NodeRef.Name))
+		r.setCondition(m, v1alpha1.ConditionNodeReady, metav1.ConditionFalse, "NodeGone",
+			fmt.Sprintf("Node %s is gone", m.Status.NodeRef.Name))
 	case isReady(node):
 		r.setCondition(m, v1alpha1.ConditionNodeReady, metav1.ConditionTrue, "Ready", "")
 	default:
@@ -114,7 +115,8 @@ func (r *machines) drain(ctx context.Context, m *v1alpha1.Machine, node *corev1.
 		timeout = m.Spec.NodeDrainTimeout.Duration
 	}
 	if r.clock.Since(m.DeletionTimestamp.Time) >= timeout {
-		r.setCondition(m, v1alpha1.ConditionDrained, metav1.ConditionFalse, "TimeOver", fmt.Sprintf("Pods may be left on Node %s after %v", node.Name, timeout))
+		r.setCondition(m, v1alpha1.ConditionDrained, metav1.ConditionFalse, "TimeOver", fmt.Sprintf("Pods may be left on Node %s after %v",
+			node.Name, timeout))
 		return true, nil
 	}
 	// Not from a cache: it would hold all pods of the cluster.
@@ -144,7 +146,8 @@ func (r *machines) drain(ctx context.Context, m *v1alpha1.Machine, node *corev1.
 		r.setCondition(m, v1alpha1.ConditionDrained, metav1.ConditionTrue, "Drained", "")
 		return true, nil
 	}
-	r.setCondition(m, v1alpha1.ConditionDrained, metav1.ConditionFalse, "Draining", fmt.Sprintf("%d pods are left on Node %s, such as %s", len(left), node.Name, left[0]))
+	r.setCondition(m, v1alpha1.ConditionDrained, metav1.ConditionFalse, "Draining", fmt.Sprintf("%d pods are left on Node %s, such as %s",
+		len(left), node.Name, left[0]))
 	return false, nil
 }
 
@@ -153,5 +156,6 @@ func (r *machines) drain(ctx context.Context, m *v1alpha1.Machine, node *corev1.
 func staysOnNode(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
 	_, static := pod.Annotations[corev1.MirrorPodAnnotationKey]
-	return static || owner != nil && owner.Kind == "DaemonSet" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	return static || owner != nil && owner.Kind == "DaemonSet" || pod.Status.Phase == corev1.PodSucceeded ||
+		pod.Status.Phase == corev1.PodFailed
 }

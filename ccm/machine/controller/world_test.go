@@ -75,7 +75,8 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{T: t, clock: testingclock.NewFakeClock(time.Now()), events: events.NewFakeRecorder(100000), broken: map[string]bool{}, lists: map[string]any{}}
+	w := &world{T: t, clock: testingclock.NewFakeClock(time.Now()), events: events.NewFakeRecorder(100000), broken: map[string]bool{},
+		lists: map[string]any{}}
 	w.cloud = fakecloud.New(fakecloud.Options{})
 	w.api = w.cloud.Client()
 	w.front = httptest.NewServer(http.HandlerFunc(w.serveCloud))
@@ -92,7 +93,8 @@ func newClient(t *testing.T, objects ...client.Object) client.WithWatch {
 	if err := errors.Join(corev1.AddToScheme(scheme), policyv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
-	return fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.Machine{}, &v1alpha1.MachineSet{}, &v1alpha1.MachineDeployment{}).
+	return fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.Machine{}, &v1alpha1.MachineSet{},
+		&v1alpha1.MachineDeployment{}).
 		WithIndex(&corev1.Node{}, providerIDField, nodeProviderID).WithIndex(&v1alpha1.Machine{}, providerIDField, machineProviderID).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return nonEmpty(o.(*corev1.Pod).Spec.NodeName) }).
 		WithObjects(objects...).Build()
@@ -117,15 +119,18 @@ func (w *world) noticing(c client.WithWatch) client.WithWatch {
 			defer w.changed()
 			return c.Delete(ctx, o, opts...)
 		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
+			opts ...client.SubResourcePatchOption) error {
 			defer w.changed()
 			return c.SubResource(sub).Patch(ctx, o, p, opts...)
 		},
-		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object,
+			opts ...client.SubResourceUpdateOption) error {
 			defer w.changed()
 			return c.SubResource(sub).Update(ctx, o, opts...)
 		},
-		SubResourceCreate: func(ctx context.Context, c client.Client, sub string, o, of client.Object, opts ...client.SubResourceCreateOption) error {
+		SubResourceCreate: func(ctx context.Context, c client.Client, sub string, o, of client.Object,
+			opts ...client.SubResourceCreateOption) error {
 			if w.protected && sub == "eviction" {
 				return apierrors.NewTooManyRequests("the pod's disruption budget needs it", 0)
 			}
@@ -230,7 +235,8 @@ func (w *world) intercepted() client.Client {
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 			return write("patch "+kindOf(o), func() error { return c.Patch(ctx, o, p, opts...) })
 		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
+			opts ...client.SubResourcePatchOption) error {
 			return write("patch "+sub+" of "+kindOf(o), func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
 		},
 	})
@@ -361,7 +367,8 @@ func (w *world) kubelets(ctx context.Context) {
 		}
 	}
 	for id, s := range servers {
-		if s.Status == hcloud.ServerStatusRunning && !slices.ContainsFunc(nodes, func(n corev1.Node) bool { return n.Spec.ProviderID == id }) {
+		if s.Status == hcloud.ServerStatusRunning &&
+			!slices.ContainsFunc(nodes, func(n corev1.Node) bool { return n.Spec.ProviderID == id }) {
 			n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.Name}, Spec: corev1.NodeSpec{ProviderID: id},
 				Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
 			w.must(w.create(ctx, n))
@@ -446,21 +453,25 @@ func (w *world) state() string {
 		all = append(all, fmt.Sprint("deployment ", replicas(d.Spec.Replicas)))
 	}
 	for _, s := range w.sets() {
-		all = append(all, fmt.Sprint("set ", replicas(s.Spec.Replicas), " ", s.Status.Replicas, s.Status.AvailableReplicas, revision(&s), s.Spec.Template.Spec.ProviderSpec.CloudProviderSpec))
+		all = append(all, fmt.Sprint("set ", replicas(s.Spec.Replicas), " ", s.Status.Replicas, s.Status.AvailableReplicas, revision(&s),
+			s.Spec.Template.Spec.ProviderSpec.CloudProviderSpec))
 	}
 	servers := w.servers()
 	uids := map[string]bool{}
 	for _, m := range w.machines() {
 		uids[string(m.UID)] = true
-		all = append(all, fmt.Sprint("machine ", string(m.Spec.ProviderSpec.CloudProviderSpec.Raw), len(m.Finalizers), m.DeletionTimestamp != nil, m.Spec.ProviderID != "",
-			m.Status.Phase == v1alpha1.PhaseFailed, m.Status.NodeRef != nil, m.Status.FailureReason == reasonGone, conditions(m.Status.Conditions),
+		all = append(all, fmt.Sprint("machine ", string(m.Spec.ProviderSpec.CloudProviderSpec.Raw), len(m.Finalizers),
+			m.DeletionTimestamp != nil, m.Spec.ProviderID != "",
+			m.Status.Phase == v1alpha1.PhaseFailed, m.Status.NodeRef != nil, m.Status.FailureReason == reasonGone,
+			conditions(m.Status.Conditions),
 			slices.ContainsFunc(servers, func(s *hcloud.Server) bool { return s.Labels[hetzner.LabelUID] == string(m.UID) })))
 	}
 	for _, s := range servers {
 		all = append(all, fmt.Sprint("server ", s.ServerType.Name, s.Status, uids[s.Labels[hetzner.LabelUID]]))
 	}
 	for _, n := range w.nodes() {
-		all = append(all, fmt.Sprint("node ", isReady(&n), n.Spec.Unschedulable, n.Labels, n.Annotations[annotationMachine] != "", len(n.Spec.Taints)))
+		all = append(all, fmt.Sprint("node ", isReady(&n), n.Spec.Unschedulable, n.Labels, n.Annotations[annotationMachine] != "",
+			len(n.Spec.Taints)))
 	}
 	slices.Sort(all)
 	return strings.Join(all, "\n")
@@ -480,13 +491,17 @@ func deployment(n int32, serverType string) *v1alpha1.MachineDeployment {
 	pool := map[string]string{"pool": "a"}
 	return &v1alpha1.MachineDeployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pool-a"},
-		Spec: v1alpha1.MachineDeploymentSpec{Replicas: &n, HealthCheck: v1alpha1.HealthCheck{UnhealthyTimeout: &metav1.Duration{Duration: 15 * time.Second}}, Selector: v1alpha1.LabelSelector{MatchLabels: pool}, Template: v1alpha1.MachineTemplate{
-			Metadata: v1alpha1.ObjectMeta{Labels: pool},
-			Spec: v1alpha1.MachineSpec{
-				Metadata: v1alpha1.ObjectMeta{Labels: map[string]string{"example.org/pool": "a"}}, Taints: []corev1.Taint{{Key: "fresh", Effect: corev1.TaintEffectNoSchedule}},
-				ProviderSpec: v1alpha1.ProviderSpec{CloudProvider: hetzner.Name, CloudProviderSpec: runtime.RawExtension{Raw: fmt.Appendf(nil, `{"serverType":%q}`, serverType)}},
-			},
-		}},
+		Spec: v1alpha1.MachineDeploymentSpec{Replicas: &n,
+			HealthCheck: v1alpha1.HealthCheck{UnhealthyTimeout: &metav1.Duration{Duration: 15 * time.Second}},
+			Selector:    v1alpha1.LabelSelector{MatchLabels: pool}, Template: v1alpha1.MachineTemplate{
+				Metadata: v1alpha1.ObjectMeta{Labels: pool},
+				Spec: v1alpha1.MachineSpec{
+					Metadata: v1alpha1.ObjectMeta{Labels: map[string]string{"example.org/pool": "a"}},
+					Taints:   []corev1.Taint{{Key: "fresh", Effect: corev1.TaintEffectNoSchedule}},
+					ProviderSpec: v1alpha1.ProviderSpec{CloudProvider: hetzner.Name,
+						CloudProviderSpec: runtime.RawExtension{Raw: fmt.Appendf(nil, `{"serverType":%q}`, serverType)}},
+				},
+			}},
 	}
 }
 
@@ -507,7 +522,8 @@ func (w *world) expect(n int, serverType string) {
 	}
 	for _, m := range ms {
 		i := slices.IndexFunc(servers, func(s *hcloud.Server) bool { return s.Labels[hetzner.LabelUID] == string(m.UID) })
-		if m.Status.Phase != v1alpha1.PhaseRunning || !isMachineReady(&m) || i < 0 || servers[i].ServerType.Name != serverType || servers[i].Name != m.Name {
+		if m.Status.Phase != v1alpha1.PhaseRunning || !isMachineReady(&m) || i < 0 || servers[i].ServerType.Name != serverType ||
+			servers[i].Name != m.Name {
 			w.Fatalf("Machine %s: %+v\n%s", m.Name, m.Status, w.state())
 		}
 	}

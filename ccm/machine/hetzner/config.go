@@ -96,7 +96,8 @@ func (p *provider) read(ctx context.Context, spec v1alpha1.MachineSpec) (s setti
 		serverType: text(c.ServerType, ""), location: text(c.Location, ""), image: text(c.Image, ""),
 		networks: texts(c.Networks), firewalls: texts(c.Firewalls), keys: texts(c.SSHKeys),
 		placementGroup: text(c.PlacementGroup, ""), labels: maps.Clone(c.Labels),
-		assignPublicIPv4: c.AssignPublicIPv4 == nil || *c.AssignPublicIPv4, assignPublicIP6: c.AssignPublicIPv6 == nil || *c.AssignPublicIPv6,
+		assignPublicIPv4: c.AssignPublicIPv4 == nil || *c.AssignPublicIPv4, assignPublicIP6: c.AssignPublicIPv6 == nil ||
+			*c.AssignPublicIPv6,
 	}
 	if err := errors.Join(errs...); err != nil {
 		return s, err

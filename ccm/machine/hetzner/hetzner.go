@@ -75,7 +75,8 @@ func New(r *machine.Resolver) machine.Provider {
 	if getenv == nil {
 		getenv = os.Getenv
 	}
-	return &provider{resolver: r, prefix: cmp.Or(getenv("HCLOUD_INSTANCES_PROVIDER_ID_PREFIX"), ccm.ProviderName) + "://", clients: map[[2]string]*hcloud.Client{}}
+	return &provider{resolver: r, prefix: cmp.Or(getenv("HCLOUD_INSTANCES_PROVIDER_ID_PREFIX"), ccm.ProviderName) +
+		"://", clients: map[[2]string]*hcloud.Client{}}
 }
 
 // client returns the settings of a spec, and a client for them. Clients are kept, so that they keep connections.
@@ -90,7 +91,8 @@ func (p *provider) client(ctx context.Context, spec v1alpha1.MachineSpec) (*hclo
 	c := p.clients[key]
 	if c == nil {
 		opts := []hcloud.ClientOption{hcloud.WithToken(s.token), hcloud.WithApplication("machine-controller", ccm.Version()),
-			hcloud.WithRetryOpts(hcloud.RetryOpts{MaxRetries: 1, BackoffFunc: hcloud.ConstantBackoff(200 * time.Millisecond)})} // the controller tries again, with growing delays
+			// the controller tries again, with growing delays
+			hcloud.WithRetryOpts(hcloud.RetryOpts{MaxRetries: 1, BackoffFunc: hcloud.ConstantBackoff(200 * time.Millisecond)})}
 		if s.endpoint != "" {
 			opts = append(opts, hcloud.WithEndpoint(s.endpoint))
 		}
@@ -109,7 +111,8 @@ func (p *provider) servers(ctx context.Context, m *v1alpha1.Machine) (own []*hcl
 	if m.UID == "" {
 		return nil, nil, s, errors.New("the Machine has no UID")
 	}
-	all, resp, err := c.Server.List(ctx, hcloud.ServerListOpts{ListOpts: hcloud.ListOpts{LabelSelector: LabelUID + "=" + string(m.UID), PerPage: 50}})
+	all, resp, err := c.Server.List(ctx, hcloud.ServerListOpts{ListOpts: hcloud.ListOpts{LabelSelector: LabelUID + "=" + string(m.UID),
+		PerPage: 50}})
 	if err != nil {
 		return nil, nil, s, fmt.Errorf("cannot list servers: %w", err)
 	}
@@ -160,7 +163,8 @@ func (p *provider) Get(ctx context.Context, m *v1alpha1.Machine) (machine.Instan
 func (p *provider) instance(m *v1alpha1.Machine, own []*hcloud.Server) (machine.Instance, error) {
 	oldest := slices.MinFunc(own, func(a, b *hcloud.Server) int { return cmp.Compare(a.ID, b.ID) })
 	if m.Spec.ProviderID == "" && oldest.Status == hcloud.ServerStatusDeleting {
-		return nil, fmt.Errorf("server %d (%s) could not be created and is being deleted: will create another one when it is gone", oldest.ID, oldest.Name)
+		return nil, fmt.Errorf("server %d (%s) could not be created and is being deleted: will create another one when it is gone",
+			oldest.ID, oldest.Name)
 	}
 	return &instance{oldest, p.providerID(oldest.ID)}, nil
 }

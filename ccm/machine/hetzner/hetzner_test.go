@@ -90,11 +90,13 @@ func (w *world) fault(r fault.Rule) {
 func TestCreateMakesTheServerThatTheSpecDescribes(t *testing.T) {
 	w := newWorld(t)
 	network, _, err := w.api.Network.Create(w.ctx, hcloud.NetworkCreateOpts{Name: "internal", IPRange: cidr("10.0.0.0/8"),
-		Subnets: []hcloud.NetworkSubnet{{Type: hcloud.NetworkSubnetTypeCloud, NetworkZone: hcloud.NetworkZoneEUCentral, IPRange: cidr("10.0.0.0/16")}}})
+		Subnets: []hcloud.NetworkSubnet{{Type: hcloud.NetworkSubnetTypeCloud, NetworkZone: hcloud.NetworkZoneEUCentral,
+			IPRange: cidr("10.0.0.0/16")}}})
 	w.must(err)
 	wall, _, err := w.api.Firewall.Create(w.ctx, hcloud.FirewallCreateOpts{Name: "wall"})
 	w.must(err)
-	group, _, err := w.api.PlacementGroup.Create(w.ctx, hcloud.PlacementGroupCreateOpts{Name: "apart", Type: hcloud.PlacementGroupTypeSpread})
+	opts := hcloud.PlacementGroupCreateOpts{Name: "apart", Type: hcloud.PlacementGroupTypeSpread}
+	group, _, err := w.api.PlacementGroup.Create(w.ctx, opts)
 	w.must(err)
 	m := w.machineWith(`{"serverType": "cx23", "location": "nbg1", "networks": ["internal"], "firewalls": ["wall"], "placementGroup": "apart",
 		"labels": {"pool": "web"}, "assignPublicIPv6": false}`)
@@ -105,14 +107,17 @@ func TestCreateMakesTheServerThatTheSpecDescribes(t *testing.T) {
 	if want := map[string]string{"pool": "web", hetzner.LabelUID: "uid-1", hetzner.LabelName: "worker-1"}; !maps.Equal(s.Labels, want) {
 		t.Errorf("labels %v, want %v", s.Labels, want)
 	}
-	if s.ServerType.Name != "cx23" || s.Location.Name != "nbg1" || s.Image.Name != "ubuntu-24.04" || s.PlacementGroup.ID != group.PlacementGroup.ID ||
-		len(s.PrivateNet) != 1 || s.PrivateNet[0].Network.ID != network.ID || len(s.PublicNet.Firewalls) != 1 || s.PublicNet.Firewalls[0].Firewall.ID != wall.Firewall.ID ||
+	if s.ServerType.Name != "cx23" || s.Location.Name != "nbg1" || s.Image.Name != "ubuntu-24.04" ||
+		s.PlacementGroup.ID != group.PlacementGroup.ID ||
+		len(s.PrivateNet) != 1 || s.PrivateNet[0].Network.ID != network.ID || len(s.PublicNet.Firewalls) != 1 ||
+		s.PublicNet.Firewalls[0].Firewall.ID != wall.Firewall.ID ||
 		s.PublicNet.IPv4.IsUnspecified() || !s.PublicNet.IPv6.IsUnspecified() {
 		t.Errorf("server %+v", s)
 	}
 	want := []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: s.PrivateNet[0].IP.String()},
 		{Type: corev1.NodeExternalIP, Address: s.PublicNet.IPv4.IP.String()}, {Type: corev1.NodeHostName, Address: "worker-1"}}
-	if !slices.Equal(i.Addresses(), want) || i.Status() != machine.StatusRunning || i.Name() != "worker-1" || i.ProviderID() != "ccm-from-scratch://"+i.ID() {
+	if !slices.Equal(i.Addresses(), want) || i.Status() != machine.StatusRunning || i.Name() != "worker-1" ||
+		i.ProviderID() != "ccm-from-scratch://"+i.ID() {
 		t.Errorf("instance %s, %s, %s, %v, want addresses %v", i.Name(), i.ProviderID(), i.Status(), i.Addresses(), want)
 	}
 }
@@ -139,7 +144,8 @@ func TestAnAnswerWithoutAServerIsNoServer(t *testing.T) {
 	for _, operation := range []string{"create_server", "get_server"} {
 		w := newWorld(t)
 		m := w.machineWith(`{"serverType": "cx23"}`)
-		w.fault(fault.Rule{Operation: operation, First: 1, Effect: fault.Effect{Kind: fault.KindHTTPStatus, Status: http.StatusOK, Body: "{}"}})
+		w.fault(fault.Rule{Operation: operation, First: 1, Effect: fault.Effect{Kind: fault.KindHTTPStatus, Status: http.StatusOK,
+			Body: "{}"}})
 		if i, err := w.p.Create(w.ctx, m, &machine.Data{}, ""); err == nil && i.ID() == "0" {
 			t.Errorf("%s: instance %s", operation, i.ProviderID())
 		}
@@ -188,8 +194,10 @@ func TestAServerThatIsBeingDeletedIsNoInstanceOfANewMachine(t *testing.T) {
 
 func TestOnlyTheAPICanSayThatAnInstanceIsGone(t *testing.T) {
 	for name, effect := range map[string]fault.Effect{
-		"429": fault.APIError("rate_limit_exceeded"), "500": fault.HTTPStatus(500), "503": fault.HTTPStatus(503), "401": fault.APIError("unauthorized"),
-		"lost answer": fault.LoseAnswer(), "half an answer": fault.CutBody(20), "empty object": {Kind: fault.KindHTTPStatus, Status: http.StatusOK, Body: "{}"},
+		"429": fault.APIError("rate_limit_exceeded"), "500": fault.HTTPStatus(500), "503": fault.HTTPStatus(503),
+		"401":         fault.APIError("unauthorized"),
+		"lost answer": fault.LoseAnswer(), "half an answer": fault.CutBody(20),
+		"empty object": {Kind: fault.KindHTTPStatus, Status: http.StatusOK, Body: "{}"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -262,12 +270,15 @@ func TestCleanupIsTrueWhenTheServerIsGone(t *testing.T) {
 	w := newWorld(t)
 	m := w.machineWith(`{"serverType": "cx23"}`)
 	w.create(m)
-	_, _, err := w.api.Server.ChangeProtection(w.ctx, w.servers()[0], hcloud.ServerChangeProtectionOpts{Delete: new(true), Rebuild: new(true)})
+	_, _, err := w.api.Server.ChangeProtection(w.ctx, w.servers()[0], hcloud.ServerChangeProtectionOpts{Delete: new(true),
+		Rebuild: new(true)})
 	w.must(err)
-	if gone, err := w.p.Cleanup(w.ctx, m, &machine.Data{}); gone || err == nil || !strings.Contains(err.Error(), "remove its delete protection") {
+	if gone, err := w.p.Cleanup(w.ctx, m, &machine.Data{}); gone || err == nil ||
+		!strings.Contains(err.Error(), "remove its delete protection") {
 		t.Errorf("of a protected server: %t, %v", gone, err)
 	}
-	_, _, err = w.api.Server.ChangeProtection(w.ctx, w.servers()[0], hcloud.ServerChangeProtectionOpts{Delete: new(false), Rebuild: new(false)})
+	_, _, err = w.api.Server.ChangeProtection(w.ctx, w.servers()[0], hcloud.ServerChangeProtectionOpts{Delete: new(false),
+		Rebuild: new(false)})
 	w.must(err)
 	if gone, err := w.p.Cleanup(w.ctx, m, &machine.Data{}); gone || err != nil {
 		t.Errorf("first: %t, %v", gone, err)
@@ -284,8 +295,11 @@ func TestCleanupWaitsUntilLoadBalancersLetTheServerGo(t *testing.T) {
 	w := newWorld(t)
 	m := w.machineWith(`{"serverType": "cx23", "location": "fsn1"}`)
 	w.create(m)
-	lb, _, err := w.api.LoadBalancer.Create(w.ctx, hcloud.LoadBalancerCreateOpts{Name: "lb", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: "fsn1"},
-		Targets: []hcloud.LoadBalancerCreateOptsTarget{{Type: hcloud.LoadBalancerTargetTypeServer, Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: w.servers()[0]}}}})
+	lb, _, err := w.api.LoadBalancer.Create(w.ctx,
+		hcloud.LoadBalancerCreateOpts{Name: "lb", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"},
+			Location: &hcloud.Location{Name: "fsn1"},
+			Targets: []hcloud.LoadBalancerCreateOptsTarget{{Type: hcloud.LoadBalancerTargetTypeServer,
+				Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: w.servers()[0]}}}})
 	w.must(err)
 	m.DeletionTimestamp = &metav1.Time{Time: time.Now()}
 	if gone, err := w.p.Cleanup(w.ctx, m, &machine.Data{}); gone || err != nil || len(w.servers()) != 1 {
@@ -302,8 +316,10 @@ func TestCleanupDoesNotWaitForEverForLoadBalancers(t *testing.T) {
 	w := newWorld(t)
 	m := w.machineWith(`{"serverType": "cx23", "location": "fsn1"}`)
 	w.create(m)
-	_, _, err := w.api.LoadBalancer.Create(w.ctx, hcloud.LoadBalancerCreateOpts{Name: "lb", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: "fsn1"},
-		Targets: []hcloud.LoadBalancerCreateOptsTarget{{Type: hcloud.LoadBalancerTargetTypeServer, Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: w.servers()[0]}}}})
+	_, _, err := w.api.LoadBalancer.Create(w.ctx, hcloud.LoadBalancerCreateOpts{Name: "lb",
+		LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: "fsn1"},
+		Targets: []hcloud.LoadBalancerCreateOptsTarget{{Type: hcloud.LoadBalancerTargetTypeServer,
+			Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: w.servers()[0]}}}})
 	w.must(err)
 	m.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(-3 * time.Minute)}
 	if _, err := w.p.Cleanup(w.ctx, m, &machine.Data{}); err != nil || len(w.servers()) != 0 {
@@ -331,9 +347,10 @@ func TestValidateSaysWhatToChange(t *testing.T) {
 		`{}`:                     "serverType is missing",
 		`{"serverType": "cx99"}`: `no server type "cx99"`,
 		`{"serverTyp": "cx23"}`:  "serverTyp",
-		`{"serverType": "cx23", "location": "moon"}`:                                      `no location "moon"`,
-		`{"serverType": "cx23", "location": "ash"}`:                                       "not available in ash",
-		`{"serverType": "cx23", "image": "debian-13"}`:                                    "debian-13 is debian, and operatingSystem is ubuntu",
+		`{"serverType": "cx23", "location": "moon"}`: `no location "moon"`,
+		`{"serverType": "cx23", "location": "ash"}`:  "not available in ash",
+		`{"serverType": "cx23", "image": "debian-13"}`: "debian-13 is debian, and operatingSystem is " +
+			"ubuntu",
 		`{"serverType": "cx23", "image": "nothing"}`:                                      `no image "nothing"`,
 		`{"serverType": "cx23", "networks": ["nothing"]}`:                                 `no network "nothing"`,
 		`{"serverType": "cx23", "firewalls": ["nothing"]}`:                                `no firewall "nothing"`,
@@ -362,7 +379,8 @@ func TestValidateSaysWhatToChange(t *testing.T) {
 
 func TestOperatingSystems(t *testing.T) {
 	w := newWorld(t)
-	for _, os := range []v1alpha1.OperatingSystem{v1alpha1.Ubuntu, v1alpha1.Debian, v1alpha1.Fedora, v1alpha1.CentOS, v1alpha1.RockyLinux, v1alpha1.AlmaLinux, v1alpha1.OpenSUSE} {
+	for _, os := range []v1alpha1.OperatingSystem{v1alpha1.Ubuntu, v1alpha1.Debian, v1alpha1.Fedora, v1alpha1.CentOS, v1alpha1.RockyLinux,
+		v1alpha1.AlmaLinux, v1alpha1.OpenSUSE} {
 		for _, kind := range []string{"cx23", "cax11"} {
 			var spec v1alpha1.MachineSpec
 			spec.ProviderSpec.OperatingSystem = os
@@ -401,7 +419,8 @@ func TestAddDefaultsKeepsWhatIsSet(t *testing.T) {
 		if text, other := mustJSON(a), mustJSON(b); text != other {
 			t.Errorf("%s: %s, want %s", config, text, other)
 		}
-		if again, err := w.p.AddDefaults(w.ctx, m.Spec); err != nil || string(again.ProviderSpec.CloudProviderSpec.Raw) != string(m.Spec.ProviderSpec.CloudProviderSpec.Raw) {
+		if again, err := w.p.AddDefaults(w.ctx, m.Spec); err != nil ||
+			string(again.ProviderSpec.CloudProviderSpec.Raw) != string(m.Spec.ProviderSpec.CloudProviderSpec.Raw) {
 			t.Errorf("%s: the second time %s, %v", config, again.ProviderSpec.CloudProviderSpec.Raw, err)
 		}
 	}
@@ -409,7 +428,8 @@ func TestAddDefaultsKeepsWhatIsSet(t *testing.T) {
 
 func TestMetricsLabelsAlwaysHaveTheSizeAndCostNoRequest(t *testing.T) {
 	w := newWorld(t)
-	for config, want := range map[string]string{`{"serverType": "cx33"}`: "cx33", `{"serverType": {"secretKeyRef": {"name": "a", "key": "b"}}}`: "unknown"} {
+	for config, want := range map[string]string{`{"serverType": "cx33"}`: "cx33",
+		`{"serverType": {"secretKeyRef": {"name": "a", "key": "b"}}}`: "unknown"} {
 		before := w.requests()
 		labels, err := w.p.MachineMetricsLabels(w.machineWith(config))
 		if err != nil || labels["size"] != want || w.requests() != before {

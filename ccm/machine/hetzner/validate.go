@@ -31,7 +31,8 @@ func (p *provider) Validate(ctx context.Context, spec v1alpha1.MachineSpec) erro
 	case err != nil:
 		return fmt.Errorf("cannot get the server type %s: %w", s.serverType, err)
 	case kind == nil:
-		return machine.Invalid("cloudProviderSpec.serverType: there is no server type %q: choose one of the project's, such as cx23", s.serverType)
+		return machine.Invalid("cloudProviderSpec.serverType: there is no server type %q: choose one of the project's, such as cx23",
+			s.serverType)
 	}
 	if err := checkLocation(ctx, c, s.location, kind); err != nil {
 		return err
@@ -82,7 +83,8 @@ func checkLocation(ctx context.Context, c *hcloud.Client, name string, kind *hcl
 		names = append(names, l.Location.Name)
 	}
 	if len(names) > 0 && !slices.Contains(names, name) {
-		return machine.Invalid("cloudProviderSpec.serverType: %s is not available in %s, but in %s", kind.Name, name, strings.Join(names, ", "))
+		return machine.Invalid("cloudProviderSpec.serverType: %s is not available in %s, but in %s", kind.Name, name,
+			strings.Join(names, ", "))
 	}
 	return nil
 }
@@ -95,7 +97,8 @@ func checkImage(ctx context.Context, c *hcloud.Client, name string, kind *hcloud
 	case image == nil:
 		return machine.Invalid("cloudProviderSpec.image: there is no image %q for the architecture %s", name, kind.Architecture)
 	case image.Architecture != kind.Architecture:
-		return machine.Invalid("cloudProviderSpec.image: %s is for the architecture %s, and server type %s has %s", name, image.Architecture, kind.Name, kind.Architecture)
+		return machine.Invalid("cloudProviderSpec.image: %s is for the architecture %s, and server type %s has %s", name,
+			image.Architecture, kind.Name, kind.Architecture)
 	case image.Type == hcloud.ImageTypeSystem && image.OSFlavor != cmp.Or(flavors[os], string(os)):
 		return machine.Invalid("cloudProviderSpec.image: %s is %s, and operatingSystem is %s", name, image.OSFlavor, os)
 	}

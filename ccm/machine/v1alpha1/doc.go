@@ -19,7 +19,8 @@ var GroupVersion = schema.GroupVersion{Group: "machine.ccm-from-scratch.dev", Ve
 
 // AddToScheme registers the types.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &Machine{}, &MachineList{}, &MachineSet{}, &MachineSetList{}, &MachineDeployment{}, &MachineDeploymentList{})
+	s.AddKnownTypes(GroupVersion, &Machine{}, &MachineList{}, &MachineSet{}, &MachineSetList{}, &MachineDeployment{},
+		&MachineDeploymentList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

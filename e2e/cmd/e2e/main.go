@@ -39,7 +39,8 @@ func main() {
 }
 
 func command() *cobra.Command {
-	root := &cobra.Command{Use: "e2e", Short: "Clean up after runs of the e2e suite, and write down what they showed", SilenceUsage: true, SilenceErrors: true}
+	root := &cobra.Command{Use: "e2e", Short: "Clean up after runs of the e2e suite, and write down what they showed", SilenceUsage: true,
+		SilenceErrors: true}
 	root.AddCommand(&cobra.Command{
 		Use: "clean", Short: "Remove what runs have left in an existing cluster and cloud", Args: cobra.NoArgs,
 		Long: `Remove everything with the label of a run of the suite from an existing cluster and cloud. Environment:
@@ -50,7 +51,8 @@ func command() *cobra.Command {
   RUN              the name of one run; without it, all`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cleanUp(cmd.Context()) },
 	}, &cobra.Command{
-		Use: "conformance REPORT UNSUPPORTED PAGE", Short: "Write the page of what Kubernetes' own specs have shown", Args: cobra.ExactArgs(3),
+		Use: "conformance REPORT UNSUPPORTED PAGE", Short: "Write the page of what Kubernetes' own specs have shown",
+		Args: cobra.ExactArgs(3),
 		Long: `Write the page of what Kubernetes' own specs have shown, and fail if something has become worse than on the page before. REPORT
 is Ginkgo's JSON report, UNSUPPORTED the list of what cannot pass, with reasons, and PAGE the Markdown page.`,
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -60,7 +62,8 @@ is Ginkgo's JSON report, UNSUPPORTED the list of what cannot pass, with reasons,
 		Use: "probe FILE FOLDER", Short: "Write what a run of all specs has found out about a CCM into its file", Args: cobra.ExactArgs(2),
 		RunE: func(_ *cobra.Command, args []string) error { return updateCCM(args[0], args[1]) },
 	}, &cobra.Command{
-		Use: "speclist [FOLDER]", Short: "Merge the results of all runs in a folder, by default out, into its specs.md and specs.json", Args: cobra.MaximumNArgs(1),
+		Use: "speclist [FOLDER]", Short: "Merge the results of all runs in a folder, by default out, into its specs.md and specs.json",
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return speclist.Merge(append(args, "out")[0]) },
 	})
 	return root
@@ -124,6 +127,7 @@ func updateCCM(path, folder string) error {
 	for _, gap := range found.KnownGaps {
 		specs += len(gap.Specs)
 	}
-	fmt.Printf("%s: lacks %d features; %d other specs fail. Write the reasons instead of %q.\n", path, len(found.Lacks), specs, probe.Unexplained)
+	fmt.Printf("%s: lacks %d features; %d other specs fail. Write the reasons instead of %q.\n", path, len(found.Lacks), specs,
+		probe.Unexplained)
 	return nil
 }

@@ -34,7 +34,8 @@ func TestAProcessThatDoesNotEndIsKilledWithItsChildren(t *testing.T) {
 	mark := t.TempDir() // in the command lines, to find the processes
 	p, err := c.Run(cluster.Command{
 		Name: "stubborn", Path: "/bin/sh",
-		Args: []string{"-c", `trap '' TERM; sh -c 'trap "" TERM; while :; do sleep 0.01; done' child "$0" & wait; while :; do sleep 0.01; done`, mark},
+		Args: []string{"-c",
+			`trap '' TERM; sh -c 'trap "" TERM; while :; do sleep 0.01; done' child "$0" & wait; while :; do sleep 0.01; done`, mark},
 	})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Eventually(func() []string { return below(mark) }).WithContext(ctx).Should(HaveLen(2))

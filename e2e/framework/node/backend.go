@@ -208,7 +208,8 @@ func (b *backend) list() []Backend {
 			Address: netip.AddrPortFrom(at.address, at.port), Err: err})
 	}
 	slices.SortFunc(all, func(x, y Backend) int {
-		return cmp.Or(cmp.Compare(x.Service.String(), y.Service.String()), cmp.Compare(x.NodePort, y.NodePort), x.Address.Compare(y.Address))
+		return cmp.Or(cmp.Compare(x.Service.String(), y.Service.String()), cmp.Compare(x.NodePort, y.NodePort),
+			x.Address.Compare(y.Address))
 	})
 	return all
 }

@@ -304,10 +304,11 @@ func TestASpecThatCannotWorkIsRefused(t *testing.T) {
 		spec Spec
 		want string
 	}{
-		"no name":                 {Spec{}, "cannot name a node"},
-		"capital letters":         {Spec{Name: "Node"}, `"Node" cannot name a node`},
-		"no address":              {Spec{Name: "a", Addresses: []netip.Addr{{}}}, "must be an address of this host"},
-		"every address":           {Spec{Name: "a", Addresses: []netip.Addr{netip.IPv4Unspecified()}}, "0.0.0.0, must be an address of this host"},
+		"no name":         {Spec{}, "cannot name a node"},
+		"capital letters": {Spec{Name: "Node"}, `"Node" cannot name a node`},
+		"no address":      {Spec{Name: "a", Addresses: []netip.Addr{{}}}, "must be an address of this host"},
+		"every address": {Spec{Name: "a", Addresses: []netip.Addr{netip.IPv4Unspecified()}},
+			"0.0.0.0, must be an address of this host"},
 		"two IPs of one family":   {Spec{Name: "a", NodeIPs: []netip.Addr{v4, v4.Next()}}, "at most one of each family"},
 		"three IPs":               {Spec{Name: "a", NodeIPs: []netip.Addr{v4, v6, v6.Next()}}, "at most one of each family"},
 		"a heartbeat in the past": {Spec{Name: "a", Heartbeat: -1}, "heartbeat"},

@@ -80,23 +80,39 @@ what it can do. The control API has no authentication: keep it on a loopback add
 	f.SortFlags = false
 	f.StringVar(&s.listen, "listen", "127.0.0.1:4242", "address of the API, `host:port`; port 0 is any free port")
 	f.StringVar(&s.control, "control", "127.0.0.1:4243", "address of the control API, `host:port`, or off")
-	f.StringSliceVar(&s.allowedHosts, "allowed-hosts", nil, "host `names` that the API and the control API accept, separated by commas, in addition to localhost and\ntheir own addresses (on an address that is not a loopback address, the API accepts every name)")
+	f.StringSliceVar(&s.allowedHosts, "allowed-hosts", nil,
+		"host `names` that the API and the control API accept, separated by commas, in addition to localhost and\ntheir own addresses "+
+			"(on an address that is not a loopback address, the API accepts every name)")
 	f.StringVar(&s.actions, "actions", "realistic", "how long actions take: instant, realistic, or a `duration` such as 250ms")
-	f.DurationVar(&s.keepActions, "keep-actions", fakecloud.DefaultKeepActions, "`duration` for which actions are kept after their end, on the cloud's clock; at most the latest\n100,000 are kept")
-	f.IntVar(&s.rateLimit, "rate-limit", fakecloud.RealRateLimit, "requests per hour and project; 0 means no limit, and no RateLimit headers")
-	f.BoolVar(&s.dataPlane, "data-plane", false, "make load balancers listen on this machine and forward to their targets; on Linux, this changes the\ndefault address ranges: 127.65.0.0/16 for servers, 127.66.0.0/16 for load balancers")
+	f.DurationVar(&s.keepActions, "keep-actions", fakecloud.DefaultKeepActions,
+		"`duration` for which actions are kept after their end, on the cloud's clock; at most the latest\n100,000 are kept")
+	f.IntVar(&s.rateLimit, "rate-limit", fakecloud.RealRateLimit,
+		"requests per hour and project; 0 means no limit, and no RateLimit headers")
+	f.BoolVar(&s.dataPlane, "data-plane", false,
+		"make load balancers listen on this machine and forward to their targets; on Linux, this changes the\ndefault address ranges: "+
+			"127.65.0.0/16 for servers, 127.66.0.0/16 for load balancers")
 	f.StringVar(&s.publicIPv4, "public-ipv4", "", "address `range` for public IPv4 addresses (default 198.18.0.0/15)")
-	f.StringVar(&s.lbIPv4, "load-balancer-ipv4", "", "address `range` for the IPv4 addresses of load balancers (default: the range of --public-ipv4)")
+	f.StringVar(&s.lbIPv4, "load-balancer-ipv4", "",
+		"address `range` for the IPv4 addresses of load balancers (default: the range of --public-ipv4)")
 	f.StringArrayVar(&s.reserved, "reserved", nil, "`range` or address that the cloud does not give out by itself; may be repeated")
-	f.StringVar(&s.lbInterface, "data-plane-interface", "", "`name` of the network interface that gets the load balancers' addresses, such as eth0; implies\n--data-plane and needs --load-balancer-ipv4 (Linux, CAP_NET_ADMIN)")
-	f.StringVar(&s.routerInterface, "router-interface", "", "`name` of a network interface, such as eth0: make this machine the router of the cloud's network on\nit, and of Floating IPs (Linux, CAP_NET_ADMIN)")
+	f.StringVar(&s.lbInterface, "data-plane-interface", "",
+		"`name` of the network interface that gets the load balancers' addresses, such as eth0; implies\n--data-plane and needs "+
+			"--load-balancer-ipv4 (Linux, CAP_NET_ADMIN)")
+	f.StringVar(&s.routerInterface, "router-interface", "",
+		"`name` of a network interface, such as eth0: make this machine the router of the cloud's network on\nit, and of Floating IPs "+
+			"(Linux, CAP_NET_ADMIN)")
 	f.StringVar(&s.routerNetwork, "router-network", "", "`name or id` of the network to route (default: the oldest)")
-	f.StringVar(&s.metadata, "metadata", off, "address of the servers' metadata service, `host:port` such as 169.254.169.254:80, or off; a link-local\naddress is given to the interface lo (Linux, CAP_NET_ADMIN)")
+	f.StringVar(&s.metadata, "metadata", off,
+		"address of the servers' metadata service, `host:port` such as 169.254.169.254:80, or off; a link-local\naddress is given to the "+
+			"interface lo (Linux, CAP_NET_ADMIN)")
 	f.StringVar(&s.apiDate, "api-date", "", "`day` such as 2026-06-01: show the API as it was then, to tokens without a day of their own")
-	f.StringArrayVar(&s.tokens, "token", nil, "valid token, `[project=]token[:ro][:day]`; :ro makes it read-only, a day such as :2026-06-01 shows it the API\nas it was then; may be repeated (in the variable, separate them by commas)")
+	f.StringArrayVar(&s.tokens, "token", nil,
+		"valid token, `[project=]token[:ro][:day]`; :ro makes it read-only, a day such as :2026-06-01 shows it the API\nas it was then; "+
+			"may be repeated (in the variable, separate them by commas)")
 	f.StringVar(&s.seed, "seed", "", "YAML `file` with the resources that exist at the start")
 	f.Float64Var(&s.speed, "speed", 1, "how fast the cloud's clock runs: 60 makes a minute pass in a second, 0 stops it")
-	f.BoolVar(&s.newIDs, "new-ids", false, "take the first id from the time of the start, so that a restarted cloud does not give out an id twice")
+	f.BoolVar(&s.newIDs, "new-ids", false, "take the first id from the time of the start, so that a restarted cloud does not give out an "+
+		"id twice")
 	f.StringVar(&s.logFormat, "log-format", "text", "`format` of the log on stderr: text or json")
 	f.TextVar(&s.logLevel, "log-level", slog.LevelInfo, "`level`: debug (every request), info, warn or error")
 	f.BoolVar(&s.tls, "tls", false, "serve the API over HTTPS with a self-signed certificate")

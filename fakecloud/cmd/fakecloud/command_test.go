@@ -160,7 +160,8 @@ func TestAClientNeedsOnlyThePrintedLines(t *testing.T) {
 	if err := p.stop(); err != nil {
 		t.Error(err)
 	}
-	if logs := p.logs.String(); !strings.Contains(logs, "msg=serving") || !strings.Contains(logs, "msg=stopped") || strings.Contains(logs, "WARN") {
+	if logs := p.logs.String(); !strings.Contains(logs, "msg=serving") || !strings.Contains(logs, "msg=stopped") ||
+		strings.Contains(logs, "WARN") {
 		t.Errorf("%s", logs)
 	}
 }
@@ -169,7 +170,8 @@ func TestFlagsOverrideVariablesAndVariablesOverrideDefaults(t *testing.T) {
 	t.Parallel()
 	p := start(t, environment{
 		"FAKECLOUD_ACTIONS": "5s", "FAKECLOUD_RATE_LIMIT": "77", "FAKECLOUD_SPEED": "", "FAKECLOUD_TOKEN": "one,staging=two",
-		"FAKECLOUD_RATELIMIT": "1", "FAKECLOUD_SERVICE_HOST": "10.0.0.1", "FAKECLOUD_PORT": "tcp://10.0.0.1:80", "FAKECLOUD_LOG_FORMAT": "json",
+		"FAKECLOUD_RATELIMIT": "1", "FAKECLOUD_SERVICE_HOST": "10.0.0.1", "FAKECLOUD_PORT": "tcp://10.0.0.1:80",
+		"FAKECLOUD_LOG_FORMAT": "json",
 	}, "--actions", "250ms")
 	for path, say := range map[string]string{"/profile": "250ms", "/rate_limit": "77", "/projects": "staging"} {
 		if body := get(t, p.control+path); !strings.Contains(body, say) {
@@ -187,12 +189,14 @@ func TestFlagsOverrideVariablesAndVariablesOverrideDefaults(t *testing.T) {
 
 func TestTokensBelongToProjectsAndMayBeReadOnlyOrOfAnEarlierDay(t *testing.T) {
 	t.Parallel()
-	p := start(t, nil, "--token", "reader:ro", "--token", "writer", "--token", "staging=other", "--token", "watched=spy:ro", "--token", "past:ro:2026-10-04")
+	p := start(t, nil, "--token", "reader:ro", "--token", "writer", "--token", "staging=other", "--token", "watched=spy:ro", "--token",
+		"past:ro:2026-10-04")
 	if p.token != "writer" {
 		t.Errorf("printed the token %q, want the first one that may write", p.token)
 	}
 	create := func(token string) error {
-		_, _, err := p.client(hcloud.WithToken(token)).PlacementGroup.Create(t.Context(), hcloud.PlacementGroupCreateOpts{Name: "x", Type: hcloud.PlacementGroupTypeSpread})
+		_, _, err := p.client(hcloud.WithToken(token)).PlacementGroup.Create(t.Context(),
+			hcloud.PlacementGroupCreateOpts{Name: "x", Type: hcloud.PlacementGroupTypeSpread})
 		return err
 	}
 	if err := create("writer"); err != nil {
@@ -260,9 +264,10 @@ func TestWrongSettingsAreExplained(t *testing.T) {
 		env  environment
 		args []string
 	}{
-		"--listen: listen on " + taken + ": another program uses that port":  {nil, []string{"--listen", taken}},
-		"--control: listen on " + taken + ": another program uses that port": {nil, []string{"--listen", "127.0.0.1:0", "--control", taken}},
-		"must be instant, realistic or a duration":                           {nil, []string{"--actions", "fast"}},
+		"--listen: listen on " + taken + ": another program uses that port": {nil, []string{"--listen", taken}},
+		"--control: listen on " + taken +
+			": another program uses that port": {nil, []string{"--listen", "127.0.0.1:0", "--control", taken}},
+		"must be instant, realistic or a duration": {nil, []string{"--actions", "fast"}},
 		"rate limit -1":           {nil, []string{"--rate-limit", "-1"}},
 		"--keep-actions 0s: must": {nil, []string{"--keep-actions", "0s"}},
 		"must be a day":           {nil, []string{"--api-date", "June"}},
@@ -272,22 +277,28 @@ func TestWrongSettingsAreExplained(t *testing.T) {
 		`--token: API date "b": must be a day`:                        {nil, []string{"--token", "a:b"}},
 		"another --token has the same token":                          {nil, []string{"--token", "x", "--token", "b=x"}},
 		"--data-plane-interface eth0: needs --load-balancer-ipv4":     {nil, []string{"--data-plane-interface", "eth0"}},
-		"opening the interface for load balancers: ":                  {nil, []string{"--data-plane-interface", "none7", "--load-balancer-ipv4", "172.30.100.0/24"}},
-		"netdev: router: ":                                                            {nil, []string{"--router-interface", "none7"}},
-		"--router-network: needs --router-interface":                                  {nil, []string{"--router-network", "x"}},
-		`--reserved "x": must be a range or an address`:                               {nil, []string{"--reserved", "10.0.0.1", "--reserved", "x"}},
-		"--metadata: listen on":                                                       {nil, []string{"--control", off, "--metadata", taken}},
-		"--seed: seed: open":                                                          {nil, []string{"--seed", "nowhere.yaml"}},
-		`--log-format "xml": must be text or json`:                                    {nil, []string{"--log-format", "xml"}},
-		"--tls-cert and --tls-key: only one is set":                                   {nil, []string{"--control", off, "--tls-cert", "x"}},
-		"--tls-cert and --tls-key: open":                                              {nil, []string{"--control", off, "--tls-cert", "x", "--tls-key", "y"}},
-		"unknown flag: --port":                                                        {nil, []string{"--port", "1"}},
-		`unknown command "start"`:                                                     {nil, []string{"start"}},
-		`variable FAKECLOUD_RATE_LIMIT="many"`:                                        {environment{"FAKECLOUD_RATE_LIMIT": "many"}, nil},
-		"health: the control API is off":                                              {environment{"FAKECLOUD_CONTROL": off}, []string{"health"}},
-		"health: --control: address 8081: missing port in address":                    {nil, []string{"health", "--control", "8081"}},
-		"health: Get \"http://" + strings.Replace(taken, "127.0.0.1", "127.0.0.2", 1): {nil, []string{"health", "--control", strings.Replace(taken, "127.0.0.1", "127.0.0.2", 1)}},
-		"health: not ready":                                                           {nil, []string{"health", "--control", taken}},
+		"opening the interface for load balancers: ": {nil,
+			[]string{"--data-plane-interface", "none7", "--load-balancer-ipv4", "172.30.100.0/24"}},
+		"netdev: router: ":                           {nil, []string{"--router-interface", "none7"}},
+		"--router-network: needs --router-interface": {nil, []string{"--router-network", "x"}},
+		`--reserved "x": must be a range or an address`: {nil,
+			[]string{"--reserved", "10.0.0.1", "--reserved", "x"}},
+		"--metadata: listen on": {nil,
+			[]string{"--control", off, "--metadata", taken}},
+		"--seed: seed: open":                        {nil, []string{"--seed", "nowhere.yaml"}},
+		`--log-format "xml": must be text or json`:  {nil, []string{"--log-format", "xml"}},
+		"--tls-cert and --tls-key: only one is set": {nil, []string{"--control", off, "--tls-cert", "x"}},
+		"--tls-cert and --tls-key: open": {nil, []string{"--control", off, "--tls-cert", "x",
+			"--tls-key", "y"}},
+		"unknown flag: --port":                 {nil, []string{"--port", "1"}},
+		`unknown command "start"`:              {nil, []string{"start"}},
+		`variable FAKECLOUD_RATE_LIMIT="many"`: {environment{"FAKECLOUD_RATE_LIMIT": "many"}, nil},
+		"health: the control API is off": {environment{"FAKECLOUD_CONTROL": off},
+			[]string{"health"}},
+		"health: --control: address 8081: missing port in address": {nil, []string{"health", "--control", "8081"}},
+		"health: Get \"http://" + strings.Replace(taken, "127.0.0.1", "127.0.0.2", 1): {nil,
+			[]string{"health", "--control", strings.Replace(taken, "127.0.0.1", "127.0.0.2", 1)}},
+		"health: not ready": {nil, []string{"health", "--control", taken}},
 	} {
 		cmd := newCommand(tc.env.lookup, nil)
 		cmd.SetArgs(tc.args)
@@ -313,7 +324,8 @@ type process struct {
 // startProcess starts the program on free ports, and returns when it has printed where it listens.
 func startProcess(tb testing.TB, args ...string) process {
 	tb.Helper()
-	p := process{Cmd: exec.CommandContext(tb.Context(), os.Args[0], append([]string{"--listen", "127.0.0.1:0", "--control", "127.0.0.1:0"}, args...)...), logs: &lockedBuffer{}}
+	p := process{Cmd: exec.CommandContext(tb.Context(), os.Args[0], append([]string{"--listen", "127.0.0.1:0", "--control", "127.0.0.1:0"},
+		args...)...), logs: &lockedBuffer{}}
 	p.Env, p.Stderr = append(os.Environ(), "TEST_RUN_FAKECLOUD=1"), p.logs
 	out, err := p.StdoutPipe()
 	if err != nil {
@@ -383,7 +395,8 @@ func TestAShellReadsAQuotedTextUnchanged(t *testing.T) {
 		if got := quote(in); got != want {
 			t.Errorf("%s: %s, want %s", in, got, want)
 		}
-		if out, err := exec.CommandContext(t.Context(), "sh", "-c", fmt.Sprintf("printf %%s %s", quote(in))).Output(); err != nil || string(out) != in {
+		if out, err := exec.CommandContext(t.Context(), "sh", "-c", fmt.Sprintf("printf %%s %s", quote(in))).Output(); err != nil ||
+			string(out) != in {
 			t.Errorf("the shell reads %q, %v", out, err)
 		}
 	}

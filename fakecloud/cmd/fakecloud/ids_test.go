@@ -15,7 +15,8 @@ func TestARestartedCloudGivesOutNewIDs(t *testing.T) {
 	id := func(at time.Time) int64 {
 		cloud := fakecloud.New(fakecloud.Options{FirstID: firstID(at)})
 		defer cloud.Close()
-		s, _, err := cloud.Client().PlacementGroup.Create(t.Context(), hcloud.PlacementGroupCreateOpts{Name: "x", Type: hcloud.PlacementGroupTypeSpread})
+		s, _, err := cloud.Client().PlacementGroup.Create(t.Context(),
+			hcloud.PlacementGroupCreateOpts{Name: "x", Type: hcloud.PlacementGroupTypeSpread})
 		if err != nil {
 			t.Fatal(err)
 		}

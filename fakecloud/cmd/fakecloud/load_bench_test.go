@@ -190,7 +190,8 @@ func (s *side) requests(l load, clients int, get string) [][][]byte {
 	endpoint, _ := url.Parse(s.endpoint)
 	request := func(method, path, body string) []byte {
 		return fmt.Appendf(nil, "%s %s%s HTTP/1.1\r\nHost: %s\r\nUser-Agent: hcloud-go/2.52.0\r\nAccept: application/json\r\n"+
-			"Authorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", method, endpoint.Path, path, endpoint.Host, s.token, len(body), body)
+			"Authorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", method, endpoint.Path, path, endpoint.Host, s.token, len(body),
+			body)
 	}
 	one, list := request(http.MethodGet, get, ""), request(http.MethodGet, listPath, "")
 	all := make([][][]byte, clients)
@@ -321,7 +322,8 @@ func BenchmarkLoad(b *testing.B) {
 					b.ReportMetric(rate[rounds/2], "rate-of-baseline")
 					b.ReportMetric(bare.cpuPerRequest()/ours.cpuPerRequest(), "cpu-of-baseline")
 					b.Logf("rate %.2f %.2f %.2f, CPU %.2f %.2f %.2f (%.0f of %.0f µs), p50 %v of %v, p99 %v of %v",
-						rate[0], rate[rounds/2], rate[rounds-1], cpu[0], cpu[rounds/2], cpu[rounds-1], bare.cpuPerRequest(), ours.cpuPerRequest(),
+						rate[0], rate[rounds/2], rate[rounds-1], cpu[0], cpu[rounds/2], cpu[rounds-1], bare.cpuPerRequest(),
+						ours.cpuPerRequest(),
 						bare.percentile(50), ours.percentile(50), bare.percentile(99), ours.percentile(99))
 				})
 			}

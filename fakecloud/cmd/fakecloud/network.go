@@ -18,7 +18,8 @@ func (s *settings) networkOptions(o *fakecloud.Options, devices *devices, log *s
 	}
 	switch {
 	case s.lbInterface != "" && s.lbIPv4 == "":
-		return fmt.Errorf("--data-plane-interface %s: needs --load-balancer-ipv4; set it to a free part of that interface's network", s.lbInterface)
+		return fmt.Errorf("--data-plane-interface %s: needs --load-balancer-ipv4; set it to a free part of that interface's network",
+			s.lbInterface)
 	case s.routerNetwork != "" && s.routerInterface == "":
 		return errors.New("--router-network: needs --router-interface; set it, too")
 	}

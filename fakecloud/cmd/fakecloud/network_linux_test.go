@@ -56,7 +56,8 @@ func newClusterNetwork(t *testing.T) *clusterNetwork {
 		}
 		c.nodes = append(c.nodes, n)
 	}
-	c.process = exec.CommandContext(t.Context(), os.Args[0], "--listen", "172.30.0.10:4242", "--control", off, "--actions", "instant", "--speed", "20",
+	c.process = exec.CommandContext(t.Context(), os.Args[0], "--listen", "172.30.0.10:4242", "--control", off, "--actions", "instant",
+		"--speed", "20",
 		"--data-plane-interface", "eth0", "--load-balancer-ipv4", "172.30.100.0/24", "--reserved", "172.30.0.0/24",
 		"--router-interface", "eth0", "--router-network", "cluster", "--metadata", "169.254.169.254:80")
 	c.process.Env = append(os.Environ(), "TEST_RUN_FAKECLOUD=1")
@@ -92,7 +93,8 @@ func (c *clusterNetwork) seed() (*hcloud.Network, []*hcloud.Server) {
 	c.t.Helper()
 	_, ipRange, _ := net.ParseCIDR("172.30.0.0/16")
 	network, _, err := c.client.Network.Create(c.t.Context(), hcloud.NetworkCreateOpts{
-		Name: "cluster", IPRange: ipRange, Subnets: []hcloud.NetworkSubnet{{Type: hcloud.NetworkSubnetTypeCloud, IPRange: ipRange, NetworkZone: "eu-central"}},
+		Name: "cluster", IPRange: ipRange,
+		Subnets: []hcloud.NetworkSubnet{{Type: hcloud.NetworkSubnetTypeCloud, IPRange: ipRange, NetworkZone: "eu-central"}},
 	})
 	if err != nil {
 		c.t.Fatal(err)
@@ -106,7 +108,8 @@ func (c *clusterNetwork) seed() (*hcloud.Network, []*hcloud.Server) {
 		if err != nil {
 			c.t.Fatal(err)
 		}
-		if _, _, err = c.client.Server.AttachToNetwork(c.t.Context(), result.Server, hcloud.ServerAttachToNetworkOpts{Network: network, IP: a.Addr().AsSlice()}); err != nil {
+		if _, _, err = c.client.Server.AttachToNetwork(c.t.Context(), result.Server, hcloud.ServerAttachToNetworkOpts{Network: network,
+			IP: a.Addr().AsSlice()}); err != nil {
 			c.t.Fatal(err)
 		}
 		servers = append(servers, result.Server)
@@ -269,7 +272,8 @@ func TestALoadBalancerHasAddressesOfTheNodesNetwork(t *testing.T) {
 	result, _, err := c.client.LoadBalancer.Create(t.Context(), hcloud.LoadBalancerCreateOpts{
 		Name: "web", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: "fsn1"}, Network: network,
 		Targets: []hcloud.LoadBalancerCreateOptsTarget{{
-			Type: hcloud.LoadBalancerTargetTypeServer, Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: servers[1]}, UsePrivateIP: new(true),
+			Type: hcloud.LoadBalancerTargetTypeServer, Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: servers[1]},
+			UsePrivateIP: new(true),
 		}},
 		Services: []hcloud.LoadBalancerCreateOptsService{{
 			Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: new(80), DestinationPort: new(30080),
@@ -292,7 +296,8 @@ func TestALoadBalancerHasAddressesOfTheNodesNetwork(t *testing.T) {
 			c.await("an answer through "+at.String(), answers(from, netip.Addr{}, netip.AddrPortFrom(at, 80), cloudAddr.Addr().String()))
 		}
 	}
-	if _, _, err := c.client.LoadBalancer.DetachFromNetwork(t.Context(), lb, hcloud.LoadBalancerDetachFromNetworkOpts{Network: network}); err != nil {
+	if _, _, err := c.client.LoadBalancer.DetachFromNetwork(t.Context(), lb,
+		hcloud.LoadBalancerDetachFromNetworkOpts{Network: network}); err != nil {
 		t.Fatal(err)
 	}
 	gone := func(a netip.Addr) func(context.Context) error {
@@ -367,8 +372,10 @@ func TestTheProgramLeavesNothingOnTheMachine(t *testing.T) {
 	lb, _ := netip.AddrFromSlice(result.LoadBalancer.PublicNet.IPv4.IP.To4())
 	metadata := netip.MustParseAddr("169.254.169.254")
 	state := func() string {
-		return fmt.Sprintf("load balancer %t, metadata %t, rules %d, routes %d", c.cloud.HasAddress("eth0", lb), c.cloud.HasAddress("lo", metadata),
-			c.cloud.Rules(netdev.RulePriority(netdev.DefaultTable), netdev.RulePriority(netdev.DefaultTable)+9), c.cloud.Routes(netdev.DefaultTable))
+		return fmt.Sprintf("load balancer %t, metadata %t, rules %d, routes %d", c.cloud.HasAddress("eth0", lb),
+			c.cloud.HasAddress("lo", metadata),
+			c.cloud.Rules(netdev.RulePriority(netdev.DefaultTable), netdev.RulePriority(netdev.DefaultTable)+9),
+			c.cloud.Routes(netdev.DefaultTable))
 	}
 	c.await("all is set up", func(context.Context) error {
 		if got := state(); got != "load balancer true, metadata true, rules 3, routes 2" {

@@ -37,12 +37,14 @@ func BenchmarkSelectedServersOverHTTP(b *testing.B) {
 			for _, n := range []int{0, servers} {
 				p := startProcess(b, "--rate-limit", "0")
 				for i := range balancers {
-					p.ask(b, http.MethodPost, "/load_balancers", fmt.Sprintf(`{"name": "lb-%d", "load_balancer_type": "lb11", "location": "fsn1",
+					p.ask(b, http.MethodPost, "/load_balancers",
+						fmt.Sprintf(`{"name": "lb-%d", "load_balancer_type": "lb11", "location": "fsn1",
 						"services": [{"protocol": "tcp", "listen_port": 80, "destination_port": 80}],
 						"targets": [{"type": "label_selector", "label_selector": {"selector": "role=web"}}]}`, i))
 				}
 				for i := range n {
-					p.ask(b, http.MethodPost, "/servers", fmt.Sprintf(`{"name": "server-%d", "server_type": "cx23", "image": "ubuntu-24.04", "location": "fsn1", "labels": {"role": "web"}}`, i))
+					p.ask(b, http.MethodPost, "/servers",
+						fmt.Sprintf(`{"name": "server-%d", "server_type": "cx23", "image": "ubuntu-24.04", "location": "fsn1", "labels": {"role": "web"}}`, i))
 				}
 				if n == 0 {
 					spent[balancers] -= p.kill()

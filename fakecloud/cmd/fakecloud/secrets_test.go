@@ -147,7 +147,8 @@ func keyPair(t *testing.T) (certificate, key string) {
 		t.Fatal(err)
 	}
 	now := time.Now()
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour), DNSNames: []string{"example.com"}}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour),
+		DNSNames: []string{"example.com"}}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
 	if err != nil {
 		t.Fatal(err)
@@ -167,7 +168,8 @@ func keyPair(t *testing.T) (certificate, key string) {
 // the program's has a value that comes from a request.
 func TestSecretsAreInNoOutput(t *testing.T) {
 	const token = "first-secret-token-0123456789"
-	v := &vault{T: t, running: start(t, environment{}, "--log-level", "debug", "--log-format", "json", "--actions", "instant", "--token", token)}
+	v := &vault{T: t, running: start(t, environment{}, "--log-level", "debug", "--log-format", "json", "--actions", "instant", "--token",
+		token)}
 	v.secrets = map[string]string{}
 	followEvents(v.T, v.control, &v.events)
 	v.keep("token", token)
@@ -242,7 +244,8 @@ func (v *vault) mistakes(certificate, key, userData string) {
 		{"/zones/second.example/actions/change_primary_nameservers", fields{"primary_nameservers": []any{ns}}},
 		{"/servers?token=wrong-token-secret&private_key=" + "wrong-token-secret", fields{}},
 		{"/servers?tsig_key=wrong-token-secret&user_data=wrong-token-secret", fields{}},
-		{"/servers?name=" + v.token, fields{}}, {"/servers/" + v.token, fields{}}, {"/servers/" + v.token + "/actions/poweron", fields{}}, {"/" + v.token, fields{}},
+		{"/servers?name=" + v.token, fields{}}, {"/servers/" + v.token, fields{}}, {"/servers/" + v.token + "/actions/poweron", fields{}},
+		{"/" + v.token, fields{}},
 	} {
 		status, answer := v.request("POST", v.endpoint+m.path, m.body)
 		if status < 400 {
@@ -279,7 +282,8 @@ func (v *vault) mistakes(certificate, key, userData string) {
 func (v *vault) outputs() {
 	v.Helper()
 	for _, path := range []string{
-		"/", "/state", "/state?kind=zone", "/journal", "/faults", "/projects", "/hypervisors", "/ca_roots", "/load_balancer_endpoints", "/operations", "/clock",
+		"/", "/state", "/state?kind=zone", "/journal", "/faults", "/projects", "/hypervisors", "/ca_roots", "/load_balancer_endpoints",
+		"/operations", "/clock",
 	} {
 		status, text := v.request("GET", v.control+path, nil)
 		if status != http.StatusOK {

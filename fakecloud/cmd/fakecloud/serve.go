@@ -111,7 +111,8 @@ func (s *settings) open(ctx context.Context, devices *devices, log *slog.Logger)
 		return nil, "", fmt.Errorf("--keep-actions %v: must be more than 0", s.keepActions)
 	}
 	o := fakecloud.Options{
-		Actions: s.actions, KeepActions: s.keepActions, RateLimit: s.rateLimit, APIDate: s.apiDate, AllowedHosts: s.allowedHosts, Logger: log,
+		Actions: s.actions, KeepActions: s.keepActions, RateLimit: s.rateLimit, APIDate: s.apiDate, AllowedHosts: s.allowedHosts,
+		Logger: log,
 	}
 	if err := s.networkOptions(&o, devices, log); err != nil {
 		return nil, "", err

@@ -125,7 +125,8 @@ func (b *Binder) Listen(ctx context.Context, loadBalancer int64, address netip.A
 	l, err := b.listen(ctx, at)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		err = fmt.Errorf("another program in this container, such as an API on :%d, uses the port on all addresses: make it listen on one address: %w", port, err)
+		err = fmt.Errorf("another program in this container, such as an API on :%d, uses the port on all addresses: make it listen on "+
+			"one address: %w", port, err)
 	case errors.Is(err, syscall.EACCES):
 		err = fmt.Errorf("ports below 1024 need root or CAP_NET_BIND_SERVICE: %w", err)
 	}

@@ -143,7 +143,8 @@ func TestABindErrorSaysWhatToDo(t *testing.T) {
 	d := &fakeDevice{}
 	b, _, _ := testBinder(t, d)
 	for errno, say := range map[syscall.Errno]string{
-		syscall.EADDRINUSE: "an API on :80, uses the port on all addresses: make it listen on one address", syscall.EACCES: "CAP_NET_BIND_SERVICE", syscall.EMFILE: "10.0.0.1:80",
+		syscall.EADDRINUSE: "an API on :80, uses the port on all addresses: make it listen on one address",
+		syscall.EACCES:     "CAP_NET_BIND_SERVICE", syscall.EMFILE: "10.0.0.1:80",
 	} {
 		b.listen = func(context.Context, netip.AddrPort) (net.Listener, error) { return nil, errno }
 		if _, err := b.Listen(t.Context(), 1, a1, 80); !errors.Is(err, errno) || !strings.Contains(err.Error(), say) {

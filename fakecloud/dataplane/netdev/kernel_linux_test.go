@@ -254,12 +254,14 @@ func TestALoadBalancersAddressAnswersItsNeighboursAndIsAnnounced(t *testing.T) {
 		t.Fatal(err)
 	}
 	go answerSource(l)
-	if got, err := ask(t.Context(), nodes[0], netip.Addr{}, netip.AddrPortFrom(address, 80)); err != nil || got != nodeAddrs[0].Addr().String() {
+	if got, err := ask(t.Context(), nodes[0], netip.Addr{}, netip.AddrPortFrom(address, 80)); err != nil ||
+		got != nodeAddrs[0].Addr().String() {
 		t.Errorf("%q, %v", got, err)
 	}
 	frame := frames()
 	ip := address.As4()
-	if sender, target := frame[28:32], frame[38:42]; !bytes.Equal(sender, ip[:]) || !bytes.Equal(target, ip[:]) || !bytes.Equal(frame[6:12], frame[22:28]) {
+	if sender, target := frame[28:32], frame[38:42]; !bytes.Equal(sender, ip[:]) || !bytes.Equal(target, ip[:]) ||
+		!bytes.Equal(frame[6:12], frame[22:28]) {
 		t.Errorf("%x does not announce %s", frame, address)
 	}
 	// The successor of a killed process finds the address and removes it.
@@ -379,7 +381,8 @@ func TestAMissingInterfaceIsReported(t *testing.T) {
 		_, err2 := NewRouter(RouterOptions{Interface: "eth7"})
 		_, err3 := giveAddress("eth7", a1)
 		for _, err := range []error{err, err2, err3} {
-			if err == nil || !strings.Contains(err.Error(), `interface "eth7"`) || !strings.Contains(err.Error(), "must be one of lo, eth0") {
+			if err == nil || !strings.Contains(err.Error(), `interface "eth7"`) ||
+				!strings.Contains(err.Error(), "must be one of lo, eth0") {
 				return fmt.Errorf("got: %w", cmp.Or(err, errors.New("no error")))
 			}
 		}

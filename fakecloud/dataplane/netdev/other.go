@@ -8,7 +8,8 @@ import (
 	"runtime"
 )
 
-var errUnsupported = fmt.Errorf("network interfaces can be changed only on Linux, not on %s: run the container image: %w", runtime.GOOS, errors.ErrUnsupported)
+var errUnsupported = fmt.Errorf("network interfaces can be changed only on Linux, not on %s: run the container image: %w", runtime.GOOS,
+	errors.ErrUnsupported)
 
 func openDevice(string) (device, error) { return nil, errUnsupported }
 

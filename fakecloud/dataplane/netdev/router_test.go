@@ -93,7 +93,8 @@ func TestARefusedRouteDoesNotStopTheOthers(t *testing.T) {
 	}
 	good := via("10.2.0.0/16", "10.0.0.2")
 	err = r.Set([]dataplane.Route{
-		bad, good, {Destination: netip.MustParsePrefix("10.3.0.1/16"), Kind: dataplane.OnLink}, {Destination: netip.MustParsePrefix("10.4.0.0/16"), Kind: dataplane.Via},
+		bad, good, {Destination: netip.MustParsePrefix("10.3.0.1/16"), Kind: dataplane.OnLink},
+		{Destination: netip.MustParsePrefix("10.4.0.0/16"), Kind: dataplane.Via},
 		{Destination: netip.MustParsePrefix("fd00::/64")}, {}, {Destination: netip.MustParsePrefix("10.5.0.0/16"), Gateway: good.Gateway},
 	})
 	for _, say := range []string{"10.1.0.0/16 via 10.0.0.1: no such neighbour", "10.3.0.1/16", "10.4.0.0/16", "fd00::/64", "10.5.0.0/16"} {
@@ -118,7 +119,8 @@ func TestARouterIsClosedIfOpeningFails(t *testing.T) {
 		t.Errorf("%v, closed %d times", err, k.closed)
 	}
 	for _, table := range []int{-1, 253, 4242} {
-		if _, err := NewRouter(RouterOptions{Interface: "lo", Table: table}); err == nil || !strings.Contains(err.Error(), "must be from 1 to 252") {
+		if _, err := NewRouter(RouterOptions{Interface: "lo", Table: table}); err == nil ||
+			!strings.Contains(err.Error(), "must be from 1 to 252") {
 			t.Errorf("table %d: %v", table, err)
 		}
 	}

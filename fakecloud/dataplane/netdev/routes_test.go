@@ -22,16 +22,19 @@ func TestOnlyTheDifferenceOfTwoTablesIsApplied(t *testing.T) {
 	moved := via("10.244.1.0/24", "10.0.0.4")
 	rest := to(dataplane.Unreachable, "0.0.0.0/0")
 	for name, tc := range map[string]struct{ have, want, set, remove []dataplane.Route }{
-		"nothing":                    {},
-		"first":                      {nil, []dataplane.Route{b, a, rest}, []dataplane.Route{rest, a, b}, nil},
-		"the same in another order":  {[]dataplane.Route{a, b, rest}, []dataplane.Route{rest, b, a}, nil, nil},
-		"a gateway that changed":     {[]dataplane.Route{a, b}, []dataplane.Route{moved, b}, []dataplane.Route{moved}, nil},
-		"a kind that changed":        {[]dataplane.Route{rest}, []dataplane.Route{via("0.0.0.0/0", "10.0.0.2")}, []dataplane.Route{via("0.0.0.0/0", "10.0.0.2")}, nil},
-		"one less":                   {[]dataplane.Route{a, b}, []dataplane.Route{b}, nil, []dataplane.Route{a}},
-		"none":                       {[]dataplane.Route{b, a}, nil, nil, []dataplane.Route{a, b}},
-		"two for one destination":    {nil, []dataplane.Route{a, moved}, []dataplane.Route{a}, nil},
-		"one instead of another":     {[]dataplane.Route{a}, []dataplane.Route{b}, []dataplane.Route{b}, []dataplane.Route{a}},
-		"a range and its first part": {[]dataplane.Route{to(dataplane.OnLink, "10.0.0.0/16")}, []dataplane.Route{to(dataplane.OnLink, "10.0.0.0/24")}, []dataplane.Route{to(dataplane.OnLink, "10.0.0.0/24")}, []dataplane.Route{to(dataplane.OnLink, "10.0.0.0/16")}},
+		"nothing":                   {},
+		"first":                     {nil, []dataplane.Route{b, a, rest}, []dataplane.Route{rest, a, b}, nil},
+		"the same in another order": {[]dataplane.Route{a, b, rest}, []dataplane.Route{rest, b, a}, nil, nil},
+		"a gateway that changed":    {[]dataplane.Route{a, b}, []dataplane.Route{moved, b}, []dataplane.Route{moved}, nil},
+		"a kind that changed": {[]dataplane.Route{rest}, []dataplane.Route{via("0.0.0.0/0", "10.0.0.2")},
+			[]dataplane.Route{via("0.0.0.0/0", "10.0.0.2")}, nil},
+		"one less":                {[]dataplane.Route{a, b}, []dataplane.Route{b}, nil, []dataplane.Route{a}},
+		"none":                    {[]dataplane.Route{b, a}, nil, nil, []dataplane.Route{a, b}},
+		"two for one destination": {nil, []dataplane.Route{a, moved}, []dataplane.Route{a}, nil},
+		"one instead of another":  {[]dataplane.Route{a}, []dataplane.Route{b}, []dataplane.Route{b}, []dataplane.Route{a}},
+		"a range and its first part": {[]dataplane.Route{to(dataplane.OnLink, "10.0.0.0/16")},
+			[]dataplane.Route{to(dataplane.OnLink, "10.0.0.0/24")}, []dataplane.Route{to(dataplane.OnLink, "10.0.0.0/24")},
+			[]dataplane.Route{to(dataplane.OnLink, "10.0.0.0/16")}},
 	} {
 		set, remove := diff(tc.have, tc.want)
 		if !slices.Equal(set, tc.set) || !slices.Equal(remove, tc.remove) {

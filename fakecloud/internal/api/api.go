@@ -62,7 +62,8 @@ func New(o Options) *API {
 		a.shown[s.Kind()] = s
 	}
 	for _, route := range routes {
-		chain := a.chain(a.serveRoute, a.correlate, a.record, a.checkHost, a.limitRate, existsSince(since[route.OperationID]), a.authenticate, a.injectFaults)
+		chain := a.chain(a.serveRoute, a.correlate, a.record, a.checkHost, a.limitRate, existsSince(since[route.OperationID]),
+			a.authenticate, a.injectFaults)
 		pattern := Prefix + route.Pattern
 		a.endpoints[endpointKey{route.Method, pattern}] = endpoint{&route, chain}
 		a.mux.Method(route.Method, pattern, a) // never called

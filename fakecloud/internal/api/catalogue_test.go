@@ -143,7 +143,8 @@ func TestTheCatalogueIsListedFilteredAndSorted(t *testing.T) {
 		{"/load_balancer_types", "load_balancer_types", "lb11 lb21 lb31"},
 		{"/load_balancer_types?name=lb21", "load_balancer_types", "lb21"},
 		{"/isos?architecture=arm", "isos",
-			"alpine-virt-3.22.1-aarch64.iso debian-13.1.0-arm64-netinst.iso FreeBSD-14.3-RELEASE-arm64-aarch64-dvd1.iso netboot.xyz-arm64.iso"},
+			"alpine-virt-3.22.1-aarch64.iso debian-13.1.0-arm64-netinst.iso FreeBSD-14.3-RELEASE-arm64-aarch64-dvd1.iso " +
+				"netboot.xyz-arm64.iso"},
 		{"/isos?architecture=arm&include_architecture_wildcard=true&sort=id:desc&per_page=2", "isos",
 			"netboot.xyz-arm64.iso FreeBSD-14.3-RELEASE-arm64-aarch64-dvd1.iso"},
 		{"/isos?name=FreeBSD-11.0-RELEASE-amd64-dvd1", "isos", ""},
@@ -255,7 +256,8 @@ func TestImagesAreFiltered(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", tt.query, got, tt.want)
 		}
 	}
-	for _, query := range []string{"type=floppy", "status=lost", "architecture=vax", "bound_to=x", "sort=size", "include_deprecated=2", "label_selector=a%20b"} {
+	for _, query := range []string{"type=floppy", "status=lost", "architecture=vax", "bound_to=x", "sort=size", "include_deprecated=2",
+		"label_selector=a%20b"} {
 		if code := w.refused(http.MethodGet, "/images?"+query, nil, http.StatusUnprocessableEntity); code != "invalid_input" {
 			t.Errorf("%s: %s", query, code)
 		}

@@ -53,10 +53,12 @@ func TestAClientUploadsRenamesAndDeletesACertificate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Certificate != cert || c.Status != nil || c.DomainNames[0] != "example.com" || !c.NotValidBefore.Equal(today) || len(c.UsedBy) != 0 {
+	if c.Certificate != cert || c.Status != nil || c.DomainNames[0] != "example.com" || !c.NotValidBefore.Equal(today) ||
+		len(c.UsedBy) != 0 {
 		t.Errorf("certificate: %+v", c)
 	}
-	if c, _, err = client.Certificate.Update(ctx, c, hcloud.CertificateUpdateOpts{Name: "www"}); err != nil || c.Name != "www" || c.Labels["a"] != "b" {
+	if c, _, err = client.Certificate.Update(ctx, c, hcloud.CertificateUpdateOpts{Name: "www"}); err != nil || c.Name != "www" ||
+		c.Labels["a"] != "b" {
 		t.Errorf("update: %+v, %v", c, err)
 	}
 	if _, _, err := client.Certificate.RetryIssuance(ctx, c); !hcloud.IsError(err, hcloud.ErrorCode("unsupported_error")) {
@@ -74,7 +76,8 @@ func TestTheAnswerToAnUploadHasANullActionAndNoKey(t *testing.T) {
 	t.Parallel()
 	w := newWire(t, fakecloud.Options{})
 	cert, key := selfSigned(t, "example.com")
-	out := w.do(http.MethodPost, "/certificates", map[string]any{"name": "web", "certificate": cert, "private_key": key}, http.StatusCreated)
+	out := w.do(http.MethodPost, "/certificates", map[string]any{"name": "web", "certificate": cert, "private_key": key},
+		http.StatusCreated)
 	if action, there := out["action"]; !there || action != nil {
 		t.Errorf("action: %v", action)
 	}
@@ -156,7 +159,8 @@ func TestAFailedIssuanceShowsItsErrorAndCanBeRetried(t *testing.T) {
 		t.Errorf("action %+v, status %+v", result.Action, c.Status)
 	}
 	path := fmt.Sprintf("/certificates/%d", c.ID)
-	for _, p := range []string{path, path + "/actions", "/certificates/actions", fmt.Sprintf("/certificates/actions/%d", result.Action.ID)} {
+	for _, p := range []string{path, path + "/actions", "/certificates/actions",
+		fmt.Sprintf("/certificates/actions/%d", result.Action.ID)} {
 		w.get(p) // checked against the document
 	}
 	retry, _, err := client.Certificate.RetryIssuance(ctx, c)
@@ -183,8 +187,10 @@ func TestCertificatesAreFiltered(t *testing.T) {
 	t.Parallel()
 	w := newWire(t, fakecloud.Options{})
 	cert, key := selfSigned(t, "example.com")
-	w.do(http.MethodPost, "/certificates", map[string]any{"name": "b", "type": "uploaded", "certificate": cert, "private_key": key, "labels": map[string]string{"x": ""}}, http.StatusCreated)
-	w.do(http.MethodPost, "/certificates", map[string]any{"name": "a", "type": "managed", "domain_names": []string{"example.com"}}, http.StatusCreated)
+	w.do(http.MethodPost, "/certificates", map[string]any{"name": "b", "type": "uploaded", "certificate": cert, "private_key": key,
+		"labels": map[string]string{"x": ""}}, http.StatusCreated)
+	w.do(http.MethodPost, "/certificates", map[string]any{"name": "a", "type": "managed", "domain_names": []string{"example.com"}},
+		http.StatusCreated)
 	for query, want := range map[string]string{
 		"":                              "b a",
 		"sort=name":                     "a b",
@@ -229,7 +235,8 @@ func TestErrorsOfACertificateNameEachField(t *testing.T) {
 		{map[string]any{"name": " ", "type": "stolen"}, "name type"},
 		{map[string]any{"name": "x", "type": "managed"}, "domain_names"},
 		{map[string]any{"name": "x", "type": "managed", "domain_names": []any{1}}, "domain_names.0"},
-		{map[string]any{"name": "x", "type": "managed", "domain_names": []string{"example.com"}, "labels": map[string]string{"hetzner.cloud/x": ""}}, "labels"},
+		{map[string]any{"name": "x", "type": "managed", "domain_names": []string{"example.com"},
+			"labels": map[string]string{"hetzner.cloud/x": ""}}, "labels"},
 	} {
 		e := w.do(http.MethodPost, "/certificates", tt.body, http.StatusUnprocessableEntity)["error"].(map[string]any)
 		var got []string

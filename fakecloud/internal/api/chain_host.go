@@ -52,5 +52,6 @@ func HostName(r *http.Request) string {
 
 // HostRefused returns the message for a request whose Host is not allowed.
 func HostRefused(r *http.Request) string {
-	return fmt.Sprintf("host %.100q is not allowed, to protect the cloud from web pages (DNS rebinding): use localhost or the address that the cloud listens on, or add the name to --allowed-hosts (Options.AllowedHosts)", HostName(r))
+	return fmt.Sprintf("host %.100q is not allowed, to protect the cloud from web pages (DNS rebinding): use localhost or the address "+
+		"that the cloud listens on, or add the name to --allowed-hosts (Options.AllowedHosts)", HostName(r))
 }

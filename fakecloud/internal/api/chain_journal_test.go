@@ -44,7 +44,8 @@ func TestTheJournalHasTheIDOfTheResource(t *testing.T) {
 		key = k.ID
 	}
 	id := strconv.FormatInt(key, 10)
-	if _, err := f.Faults().Add(t.Context(), fault.Rule{Path: "/ssh_keys/" + id, Method: "DELETE", Effect: fault.Effect{Kind: fault.KindAPIError, Code: "conflict"}}); err != nil {
+	if _, err := f.Faults().Add(t.Context(), fault.Rule{Path: "/ssh_keys/" + id, Method: "DELETE",
+		Effect: fault.Effect{Kind: fault.KindAPIError, Code: "conflict"}}); err != nil {
 		t.Fatal(err)
 	}
 	for request, want := range map[string]int64{
@@ -77,7 +78,8 @@ func TestTheJournalHasTheIDOfTheResourceWhenTheAnswerIsLost(t *testing.T) {
 	if _, err := f.Faults().Add(t.Context(), fault.Rule{Effect: fault.Effect{Kind: fault.KindDrop, After: true}}); err != nil {
 		t.Fatal(err)
 	}
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/placement_groups", strings.NewReader(`{"name": "g", "type": "spread"}`))
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/placement_groups",
+		strings.NewReader(`{"name": "g", "type": "spread"}`))
 	r.Header.Set("Authorization", "Bearer one")
 	func() {
 		defer func() {

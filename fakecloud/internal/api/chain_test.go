@@ -146,9 +146,10 @@ func TestTheGeneralErrors(t *testing.T) {
 		"an enormous id":                 {"one", "DELETE", "/v1/ssh_keys/99999999999999999999", "", 404, "not_found", ""},
 		"a negative id":                  {"one", "GET", "/v1/ssh_keys/-1", "", 404, "not_found", ""},
 		"no JSON":                        {"one", "POST", "/v1/ssh_keys", "{", 400, "json_error", ""},
-		"too large":                      {"one", "POST", "/v1/ssh_keys", `{"name":"` + strings.Repeat("a", MaxBodyBytes) + `"}`, 400, "json_error", ""},
-		"missing fields":                 {"one", "POST", "/v1/ssh_keys", "{}", 422, "invalid_input", ""},
-		"a read-only token that writes":  {"one-readonly", "POST", "/v1/ssh_keys", "{}", 403, "forbidden", ""},
+		"too large": {"one", "POST", "/v1/ssh_keys", `{"name":"` + strings.Repeat("a", MaxBodyBytes) + `"}`, 400,
+			"json_error", ""},
+		"missing fields":                {"one", "POST", "/v1/ssh_keys", "{}", 422, "invalid_input", ""},
+		"a read-only token that writes": {"one-readonly", "POST", "/v1/ssh_keys", "{}", 403, "forbidden", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -217,14 +218,17 @@ func TestPages(t *testing.T) {
 		"exactly full":        {"per_page=7", "k01 k02 k03 k04 k05 k06 k07", paginationJSON{1, 7, nil, nil, ptr(1), ptr(7)}, "last"},
 		"default size":        {"", "k01 k02 k03 k04 k05 k06 k07", paginationJSON{1, 25, nil, nil, ptr(1), ptr(7)}, "last"},
 		"larger than allowed": {"per_page=1000", "k01 k02 k03 k04 k05 k06 k07", paginationJSON{1, 50, nil, nil, ptr(1), ptr(7)}, "last"},
-		"filtered":            {"label_selector=parity%3Dodd&per_page=2&page=2", "k06", paginationJSON{2, 2, ptr(1), nil, ptr(2), ptr(3)}, "prev last"},
-		"no match":            {"label_selector=parity%3Dnone", "", paginationJSON{1, 25, nil, nil, ptr(1), ptr(0)}, "last"},
-		"backwards":           {"sort=id:desc&per_page=2", "k07 k06", paginationJSON{1, 2, nil, ptr(2), ptr(4), ptr(7)}, "next last"},
-		"by name, backwards":  {"sort=name:desc&per_page=2&page=2", "k05 k04", paginationJSON{2, 2, ptr(1), ptr(3), ptr(4), ptr(7)}, "prev next last"},
-		"two sort keys":       {"sort=name:asc&sort=id:desc&per_page=2", "k01 k02", paginationJSON{1, 2, nil, ptr(2), ptr(4), ptr(7)}, "next last"},
-		"by one name":         {"name=k03", "k03", paginationJSON{1, 25, nil, nil, ptr(1), ptr(1)}, "last"},
-		"by two names":        {"name=k03&name=k05", "k03 k05", paginationJSON{1, 25, nil, nil, ptr(1), ptr(2)}, "last"},
-		"by an unknown name":  {"name=k99", "", paginationJSON{1, 25, nil, nil, ptr(1), ptr(0)}, "last"},
+		"filtered": {"label_selector=parity%3Dodd&per_page=2&page=2", "k06", paginationJSON{2, 2, ptr(1), nil, ptr(2), ptr(3)},
+			"prev last"},
+		"no match":  {"label_selector=parity%3Dnone", "", paginationJSON{1, 25, nil, nil, ptr(1), ptr(0)}, "last"},
+		"backwards": {"sort=id:desc&per_page=2", "k07 k06", paginationJSON{1, 2, nil, ptr(2), ptr(4), ptr(7)}, "next last"},
+		"by name, backwards": {"sort=name:desc&per_page=2&page=2", "k05 k04", paginationJSON{2, 2, ptr(1), ptr(3), ptr(4), ptr(7)},
+			"prev next last"},
+		"two sort keys": {"sort=name:asc&sort=id:desc&per_page=2", "k01 k02", paginationJSON{1, 2, nil, ptr(2), ptr(4), ptr(7)},
+			"next last"},
+		"by one name":        {"name=k03", "k03", paginationJSON{1, 25, nil, nil, ptr(1), ptr(1)}, "last"},
+		"by two names":       {"name=k03&name=k05", "k03 k05", paginationJSON{1, 25, nil, nil, ptr(1), ptr(2)}, "last"},
+		"by an unknown name": {"name=k99", "", paginationJSON{1, 25, nil, nil, ptr(1), ptr(0)}, "last"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -242,7 +246,8 @@ func TestPages(t *testing.T) {
 				t.Errorf("meta %s\nwant %s", got, want)
 			}
 			var rels []string
-			for _, m := range regexp.MustCompile(`<http://example\.com/v1/ssh_keys\?[^>]*>; rel="(\w+)"`).FindAllStringSubmatch(a.header.Get("Link"), -1) {
+			for _, m := range regexp.MustCompile(`<http://example\.com/v1/ssh_keys\?[^>]*>; rel="(\w+)"`).
+				FindAllStringSubmatch(a.header.Get("Link"), -1) {
 				rels = append(rels, m[1])
 			}
 			if got := strings.Join(rels, " "); got != tc.rels {
@@ -334,8 +339,9 @@ func TestRoutesAreDeclaredOnce(t *testing.T) {
 func TestDetailsOfErrorsWithoutAny(t *testing.T) {
 	t.Parallel()
 	for want, err := range map[string]*cloud.Error{
-		`{"code":"invalid_input","message":"certificate must use larger key size"}`: {Code: "invalid_input", Message: "certificate must use larger key size"},
-		`{"code":"locked","message":"m","details":null}`:                            {Code: "locked", Message: "m"},
+		`{"code":"invalid_input","message":"certificate must use larger key size"}`: {Code: "invalid_input",
+			Message: "certificate must use larger key size"},
+		`{"code":"locked","message":"m","details":null}`: {Code: "locked", Message: "m"},
 	} {
 		if got := string(marshal(errorJSON{err.Code, err.Message, errorDetails(err)})); strings.TrimSpace(got) != want {
 			t.Errorf("got %s, want %s", got, want)

@@ -148,7 +148,8 @@ var changes = []struct {
 		return fmt.Sprint(primary, floating)
 	}},
 	{"DatacenterGone", "2026-07-01", "201 hel1, 201 hel1, datacenter, datacenter, datacenter", "201 fsn1, 422 <nil>, , , ", showDatacenter},
-	{"ImageDeprecation", "2026-09-11", "deprecated, deprecated, deprecated", "deprecated deprecation, deprecated deprecation, deprecated deprecation", showImages},
+	{"ImageDeprecation", "2026-09-11", "deprecated, deprecated, deprecated",
+		"deprecated deprecation, deprecated deprecation, deprecated deprecation", showImages},
 	{"NetworkMembers", "2026-09-22", "404 <nil>", "200 []", func(w *datedCloud) string {
 		n, _ := w.make("/networks", `{"name": "n", "ip_range": "10.0.0.0/16"}`)
 		status, answer := w.do(http.MethodGet, n+"/members", "")
@@ -177,14 +178,17 @@ var changes = []struct {
 		lb, _ := w.make("/load_balancers", anyBalancer)
 		net := w.get(lb, "load_balancer", "public_net")
 		// Before, the field was unknown, and the API ignores the values of unknown fields.
-		status, _ := w.do(http.MethodPost, "/load_balancers", strings.Replace(anyBalancer, `"lb"`, `"other", "public_net": {"ipv4": "text"}`, 1))
+		status, _ := w.do(http.MethodPost, "/load_balancers",
+			strings.Replace(anyBalancer, `"lb"`, `"other", "public_net": {"ipv4": "text"}`, 1))
 		return fmt.Sprintf("%d, %s, %s", status, has(at(net, "ipv4"), "ip", "id", "blocked"), has(at(net, "ipv6"), "ip", "id", "blocked"))
 	}},
 }
 
 func showIdleTimeout(w *datedCloud) string {
 	body := func(name, timeout string) string {
-		return `{"name": "` + name + `", "load_balancer_type": "lb11", "location": "fsn1", "services": [{"protocol": "http", "http": {"timeout_idle": ` + timeout + `}}]}`
+		return `{"name": "` + name +
+			`", "load_balancer_type": "lb11", "location": "fsn1", "services": [{"protocol": "http", "http": {"timeout_idle": ` + timeout +
+			`}}]}`
 	}
 	lb, _ := w.make("/load_balancers", body("lb", "40"))
 	shown := has(w.get(lb, "load_balancer", "services", 0, "http"), "timeout_idle")
@@ -195,8 +199,10 @@ func showIdleTimeout(w *datedCloud) string {
 func showDatacenter(w *datedCloud) string {
 	s, _ := w.make("/servers", anyServer)
 	ip, _ := w.make("/primary_ips", `{"name": "ip", "type": "ipv4", "location": "fsn1"}`)
-	serverStatus, server := w.do(http.MethodPost, "/servers", `{"name": "other", "server_type": "cx23", "image": "debian-13", "datacenter": "hel1-dc2"}`)
-	ipStatus, primary := w.do(http.MethodPost, "/primary_ips", `{"name": "other", "type": "ipv4", "assignee_type": "server", "datacenter": "3"}`)
+	serverStatus, server := w.do(http.MethodPost, "/servers",
+		`{"name": "other", "server_type": "cx23", "image": "debian-13", "datacenter": "hel1-dc2"}`)
+	ipStatus, primary := w.do(http.MethodPost, "/primary_ips",
+		`{"name": "other", "type": "ipv4", "assignee_type": "server", "datacenter": "3"}`)
 	return fmt.Sprintf("%d %v, %d %v, %s, %s, %s",
 		serverStatus, at(server, "server", "location", "name"), ipStatus, at(primary, "primary_ip", "location", "name"),
 		has(server["server"], "datacenter"), has(w.get(s, "server"), "datacenter"), has(w.get(ip, "primary_ip"), "datacenter"))
@@ -217,14 +223,16 @@ func showImages(w *datedCloud) string {
 func showHealth(w *datedCloud) string {
 	s, _ := w.make("/servers", strings.Replace(anyServer, `"s"`, `"s", "labels": {"a": "b"}, "start_after_create": false`, 1))
 	id := strings.TrimPrefix(s, "/servers/")
-	lb, _ := w.make("/load_balancers", strings.Replace(anyBalancer, `"lb"`, `"lb", "services": [{"protocol": "tcp", "listen_port": 80, "destination_port": 80}],
+	lb, _ := w.make("/load_balancers",
+		strings.Replace(anyBalancer, `"lb"`, `"lb", "services": [{"protocol": "tcp", "listen_port": 80, "destination_port": 80}],
 		"targets": [{"type": "server", "server": {"id": `+id+`}}, {"type": "label_selector", "label_selector": {"selector": "a=b"}}]`, 1))
 	if err := w.cloud.Step(w.t.Context(), 5*time.Minute); err != nil { // until the health checks have failed
 		w.t.Fatal(err)
 	}
 	targets := w.get(lb, "load_balancer", "targets")
 	health := at(targets, 0, "health_status", 0)
-	return fmt.Sprintf("%v %s, %s", at(health, "status"), has(health, "detail"), has(at(targets, 1, "targets", 0, "health_status", 0), "detail"))
+	return fmt.Sprintf("%v %s, %s", at(health, "status"), has(health, "detail"), has(at(targets, 1, "targets", 0, "health_status", 0),
+		"detail"))
 }
 
 // The date of a token wins over that of the cloud, in both directions.
@@ -304,7 +312,8 @@ func TestTokensOfDifferentDatesReadTheSameResources(t *testing.T) {
 		}
 	}
 	want := map[string][4]string{
-		"old": {"datacenter", "datacenter", "", ""}, author: {"", "", "blocked", "deprecation"}, w.cloud.Token(): {"", "", "blocked", "deprecation"},
+		"old": {"datacenter", "datacenter", "", ""}, author: {"", "", "blocked", "deprecation"},
+		w.cloud.Token(): {"", "", "blocked", "deprecation"},
 	}
 	for _, tokens := range [][]string{{"old", author, w.cloud.Token()}, {w.cloud.Token(), "old", author}} {
 		// A new version of the server empties its cache, and that of the list.
@@ -339,7 +348,8 @@ func TestARequestNamesADatacenterOrALocation(t *testing.T) {
 			"/servers":     `{"name": "s", "server_type": "cx23", "image": "debian-13", ` + fields + `}`,
 			"/primary_ips": `{"name": "ip", "type": "ipv4", "assignee_type": "server", ` + fields + `}`,
 		} {
-			if status, answer := w.do(http.MethodPost, path, body); status != http.StatusUnprocessableEntity || fieldsOf(answer) != "datacenter" {
+			if status, answer := w.do(http.MethodPost, path, body); status != http.StatusUnprocessableEntity ||
+				fieldsOf(answer) != "datacenter" {
 				t.Errorf("%s %s: %d %v", path, fields, status, answer)
 			}
 		}

@@ -61,7 +61,8 @@ func encodeFirewall(_ Date, _ *cloud.State, f *cloud.Firewall) any {
 		for _, id := range t.Servers() {
 			selected = append(selected, firewallServer(id))
 		}
-		out.AppliedTo = append(out.AppliedTo, firewallTargetJSON{Type: "label_selector", Selector: &targetSelectorJSON{t.Selector}, Selected: selected})
+		out.AppliedTo = append(out.AppliedTo, firewallTargetJSON{Type: "label_selector", Selector: &targetSelectorJSON{t.Selector},
+			Selected: selected})
 	}
 	return out
 }

@@ -48,7 +48,8 @@ func floatingIPRoutes() []Route {
 		{http.MethodPost, "/floating_ips/{id}/actions/assign", "assign_floating_ip", assignFloatingIP},
 		{http.MethodPost, "/floating_ips/{id}/actions/unassign", "unassign_floating_ip", unassignFloatingIP},
 		{http.MethodPost, "/floating_ips/{id}/actions/change_dns_ptr", "change_floating_ip_dns_ptr", changeFloatingIPDNSPtr},
-		{http.MethodPost, "/floating_ips/{id}/actions/change_protection", "change_floating_ip_protection", setProtection(cloud.KindFloatingIP, cloud.Project.ChangeFloatingIPProtection)},
+		{http.MethodPost, "/floating_ips/{id}/actions/change_protection", "change_floating_ip_protection",
+			setProtection(cloud.KindFloatingIP, cloud.Project.ChangeFloatingIPProtection)},
 	}, actionRoutesOf(floatingIPs))
 }
 

@@ -215,6 +215,7 @@ func imageRoutes() []Route {
 		{http.MethodGet, "/images/{id}", "get_image", getImage},
 		{http.MethodPut, "/images/{id}", "update_image", updateImage},
 		{http.MethodDelete, "/images/{id}", "delete_image", images.remove(cloud.Project.DeleteImage)},
-		{http.MethodPost, "/images/{id}/actions/change_protection", "change_image_protection", changeProtection(cloud.KindImage, cloud.Project.ChangeImageProtection)},
+		{http.MethodPost, "/images/{id}/actions/change_protection", "change_image_protection",
+			changeProtection(cloud.KindImage, cloud.Project.ChangeImageProtection)},
 	}...)
 }

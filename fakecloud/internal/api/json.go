@@ -33,7 +33,9 @@ func appendInt[T ~int | ~int64](b []byte, name string, v T) []byte {
 	return strconv.AppendInt(append(b, name...), int64(v), 10)
 }
 
-func appendBool(b []byte, name string, v bool) []byte { return strconv.AppendBool(append(b, name...), v) }
+func appendBool(b []byte, name string, v bool) []byte {
+	return strconv.AppendBool(append(b, name...), v)
+}
 
 func appendText[T ~string](b []byte, name string, v T) []byte {
 	b = append(b, name...)

@@ -75,8 +75,8 @@ func fill(rnd *rand.Rand, v reflect.Value) {
 			v.SetMapIndex(key, value)
 		}
 	case reflect.Struct:
-		for i := range v.NumField() {
-			fill(rnd, v.Field(i))
+		for _, field := range v.Fields() {
+			fill(rnd, field)
 		}
 	default:
 		panic("no random value for a " + v.Type().String())
@@ -86,8 +86,9 @@ func fill(rnd *rand.Rand, v reflect.Value) {
 func BenchmarkMarshal(b *testing.B) {
 	now := timeJSON(time.Date(2026, 11, 25, 1, 2, 3, 0, time.UTC))
 	for name, value := range map[string]appender{
-		"action": actionJSON{ID: 1 << 30, Command: "create_server", Status: "running", Started: now, Resources: []refJSON{{1 << 31, "server"}}},
-		"event":  EventJSON{Type: "created", Seq: 12345, Time: time.Time(now), Project: 1, Kind: "server", ID: 1 << 31},
+		"action": actionJSON{ID: 1 << 30, Command: "create_server", Status: "running", Started: now,
+			Resources: []refJSON{{1 << 31, "server"}}},
+		"event": EventJSON{Type: "created", Seq: 12345, Time: time.Time(now), Project: 1, Kind: "server", ID: 1 << 31},
 		"server": serverJSON{
 			ID: 1 << 31, Name: "web-1", Status: "running", Created: now, Labels: map[string]string{"role": "web", "stage": "test"},
 			PublicNet: publicNetJSON{

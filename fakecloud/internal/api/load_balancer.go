@@ -35,11 +35,14 @@ func loadBalancerRoutes() []Route {
 		{http.MethodPost, action + "remove_target", "remove_load_balancer_target", removeLoadBalancerTarget},
 		{http.MethodPost, action + "attach_to_network", "attach_load_balancer_to_network", attachLoadBalancer},
 		{http.MethodPost, action + "detach_from_network", "detach_load_balancer_from_network", detachLoadBalancer},
-		{http.MethodPost, action + "enable_public_interface", "enable_load_balancer_public_interface", onLoadBalancer(cloud.Project.EnableLoadBalancerPublicInterface)},
-		{http.MethodPost, action + "disable_public_interface", "disable_load_balancer_public_interface", onLoadBalancer(cloud.Project.DisableLoadBalancerPublicInterface)},
+		{http.MethodPost, action + "enable_public_interface", "enable_load_balancer_public_interface",
+			onLoadBalancer(cloud.Project.EnableLoadBalancerPublicInterface)},
+		{http.MethodPost, action + "disable_public_interface", "disable_load_balancer_public_interface",
+			onLoadBalancer(cloud.Project.DisableLoadBalancerPublicInterface)},
 		{http.MethodPost, action + "change_algorithm", "change_load_balancer_algorithm", changeLoadBalancerAlgorithm},
 		{http.MethodPost, action + "change_type", "change_load_balancer_type", changeLoadBalancerType},
-		{http.MethodPost, action + "change_protection", "change_load_balancer_protection", changeProtection(cloud.KindLoadBalancer, cloud.Project.ChangeLoadBalancerProtection)},
+		{http.MethodPost, action + "change_protection", "change_load_balancer_protection",
+			changeProtection(cloud.KindLoadBalancer, cloud.Project.ChangeLoadBalancerProtection)},
 		{http.MethodPost, action + "change_dns_ptr", "change_load_balancer_dns_ptr", changeLoadBalancerDNSPtr},
 	}, actionRoutesOf(loadBalancers))
 }

@@ -23,7 +23,8 @@ func TestAllActionsOfALoadBalancer(t *testing.T) {
 		t.Fatal(err)
 	}
 	lb := created.LoadBalancer
-	if _, _, err := lbs.ChangeProtection(ctx, lb, hcloud.LoadBalancerChangeProtectionOpts{}); !hcloud.IsError(err, hcloud.ErrorCodeConflict) {
+	if _, _, err := lbs.ChangeProtection(ctx, lb, hcloud.LoadBalancerChangeProtectionOpts{}); !hcloud.IsError(err,
+		hcloud.ErrorCodeConflict) {
 		t.Errorf("an action while another runs: %v, want conflict", err)
 	}
 	if net := lb.PublicNet; net.IPv4.IP != nil || net.IPv6.IP != nil || net.IPv4.DNSPtr != "" {
@@ -54,13 +55,15 @@ func TestAllActionsOfALoadBalancer(t *testing.T) {
 				HTTP:     &hcloud.LoadBalancerUpdateServiceOptsHTTP{StickySessions: new(true), CookieLifetime: new(time.Hour)},
 				HealthCheck: &hcloud.LoadBalancerUpdateServiceOptsHealthCheck{
 					Protocol: hcloud.LoadBalancerServiceProtocolHTTP,
-					HTTP:     &hcloud.LoadBalancerUpdateServiceOptsHealthCheckHTTP{Domain: new("example.com"), StatusCodes: []string{"200"}},
+					HTTP: &hcloud.LoadBalancerUpdateServiceOptsHealthCheckHTTP{Domain: new("example.com"),
+						StatusCodes: []string{"200"}},
 				},
 			})
 		}, func(lb *hcloud.LoadBalancer) bool {
 			s := lb.Services[0]
 			return s.HTTP.StickySessions && s.HTTP.CookieLifetime == time.Hour && s.DestinationPort == 2525 &&
-				s.HealthCheck.HTTP.Domain == "example.com" && s.HealthCheck.HTTP.Path == "/" && slices.Equal(s.HealthCheck.HTTP.StatusCodes, []string{"200"})
+				s.HealthCheck.HTTP.Domain == "example.com" && s.HealthCheck.HTTP.Path == "/" &&
+				slices.Equal(s.HealthCheck.HTTP.StatusCodes, []string{"200"})
 		}},
 		{"delete_service", func() (*hcloud.Action, *hcloud.Response, error) { return lbs.DeleteService(ctx, lb, 25) },
 			func(lb *hcloud.LoadBalancer) bool { return len(lb.Services) == 0 }},
@@ -81,7 +84,8 @@ func TestAllActionsOfALoadBalancer(t *testing.T) {
 			return len(lb.PrivateNet) == 1 && lb.PrivateNet[0].IP.String() == "10.0.0.99"
 		}},
 		{"add_target", func() (*hcloud.Action, *hcloud.Response, error) {
-			return lbs.AddLabelSelectorTarget(ctx, lb, hcloud.LoadBalancerAddLabelSelectorTargetOpts{Selector: "a", UsePrivateIP: new(true)})
+			return lbs.AddLabelSelectorTarget(ctx, lb, hcloud.LoadBalancerAddLabelSelectorTargetOpts{Selector: "a",
+				UsePrivateIP: new(true)})
 		}, func(lb *hcloud.LoadBalancer) bool { return len(lb.Targets) == 1 }},
 		{"disable_public_interface", func() (*hcloud.Action, *hcloud.Response, error) { return lbs.DisablePublicInterface(ctx, lb) },
 			func(lb *hcloud.LoadBalancer) bool { return !lb.PublicNet.Enabled }},
@@ -93,7 +97,8 @@ func TestAllActionsOfALoadBalancer(t *testing.T) {
 			return lbs.DetachFromNetwork(ctx, lb, hcloud.LoadBalancerDetachFromNetworkOpts{Network: network})
 		}, func(lb *hcloud.LoadBalancer) bool { return len(lb.PrivateNet) == 0 }},
 		{"change_algorithm", func() (*hcloud.Action, *hcloud.Response, error) {
-			return lbs.ChangeAlgorithm(ctx, lb, hcloud.LoadBalancerChangeAlgorithmOpts{Type: hcloud.LoadBalancerAlgorithmTypeLeastConnections})
+			return lbs.ChangeAlgorithm(ctx, lb,
+				hcloud.LoadBalancerChangeAlgorithmOpts{Type: hcloud.LoadBalancerAlgorithmTypeLeastConnections})
 		}, func(lb *hcloud.LoadBalancer) bool {
 			return lb.Algorithm.Type == hcloud.LoadBalancerAlgorithmTypeLeastConnections
 		}},
@@ -114,9 +119,10 @@ func TestAllActionsOfALoadBalancer(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", step.command, err)
 		}
-		if action.Command != step.command || action.Status != hcloud.ActionStatusRunning || !slices.ContainsFunc(action.Resources, func(r *hcloud.ActionResource) bool {
-			return r.ID == lb.ID && r.Type == hcloud.ActionResourceTypeLoadBalancer
-		}) {
+		if action.Command != step.command || action.Status != hcloud.ActionStatusRunning ||
+			!slices.ContainsFunc(action.Resources, func(r *hcloud.ActionResource) bool {
+				return r.ID == lb.ID && r.Type == hcloud.ActionResourceTypeLoadBalancer
+			}) {
 			t.Errorf("%s: action %+v", step.command, action)
 		}
 		if step.effect(w.loadBalancer(t, lb)) {

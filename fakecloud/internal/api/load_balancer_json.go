@@ -133,7 +133,8 @@ type targetHealthJSON struct {
 func encodeLoadBalancer(d Date, st *cloud.State, lb *cloud.LoadBalancer) any {
 	out := loadBalancerJSON{
 		ID: lb.ID, Name: lb.Name,
-		PublicNet:  loadBalancerPublicJSON{lb.PublicEnabled, encodeLoadBalancerIP(d, st, lb, lb.IPv4), encodeLoadBalancerIP(d, st, lb, lb.IPv6)},
+		PublicNet: loadBalancerPublicJSON{lb.PublicEnabled, encodeLoadBalancerIP(d, st, lb, lb.IPv4),
+			encodeLoadBalancerIP(d, st, lb, lb.IPv6)},
 		PrivateNet: []loadBalancerNetJSON{}, Location: encodeLocation(lb.Location), Type: encodeLoadBalancerType(lb.Type),
 		Protection: protectionJSON{lb.DeleteProtection}, Labels: lb.Labels, Created: timeJSON(lb.Created),
 		Services: []serviceJSON{}, Targets: []any{}, Algorithm: algorithmJSON{lb.Algorithm},

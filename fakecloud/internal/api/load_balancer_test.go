@@ -98,8 +98,10 @@ func TestAClientManagesALoadBalancer(t *testing.T) {
 		Labels:    map[string]string{"env": "test"}, Network: network,
 		Services: []hcloud.LoadBalancerCreateOptsService{{Protocol: hcloud.LoadBalancerServiceProtocolHTTP}},
 		Targets: []hcloud.LoadBalancerCreateOptsTarget{
-			{Type: hcloud.LoadBalancerTargetTypeServer, Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: b}, UsePrivateIP: new(true)},
-			{Type: hcloud.LoadBalancerTargetTypeLabelSelector, LabelSelector: hcloud.LoadBalancerCreateOptsTargetLabelSelector{Selector: "role=web"}},
+			{Type: hcloud.LoadBalancerTargetTypeServer, Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: b},
+				UsePrivateIP: new(true)},
+			{Type: hcloud.LoadBalancerTargetTypeLabelSelector,
+				LabelSelector: hcloud.LoadBalancerCreateOptsTargetLabelSelector{Selector: "role=web"}},
 			{Type: hcloud.LoadBalancerTargetTypeIP, IP: hcloud.LoadBalancerCreateOptsTargetIP{IP: "203.0.113.1"}},
 		},
 	})
@@ -115,7 +117,8 @@ func TestAClientManagesALoadBalancer(t *testing.T) {
 		lb.IncludedTraffic == 0 || lb.Algorithm.Type != hcloud.LoadBalancerAlgorithmTypeLeastConnections {
 		t.Errorf("%+v", lb)
 	}
-	if len(lb.Targets) != 3 || !lb.Targets[0].UsePrivateIP || len(lb.Targets[1].Targets) != 1 || lb.Targets[1].Targets[0].Server.Server.ID != a.ID {
+	if len(lb.Targets) != 3 || !lb.Targets[0].UsePrivateIP || len(lb.Targets[1].Targets) != 1 ||
+		lb.Targets[1].Targets[0].Server.Server.ID != a.ID {
 		t.Errorf("targets %+v", lb.Targets)
 	}
 	for _, s := range []*hcloud.Server{a, b} {
@@ -131,7 +134,8 @@ func TestAClientManagesALoadBalancer(t *testing.T) {
 	w.clock.Step(15 * time.Second)
 	for _, target := range w.loadBalancer(t, lb).Targets {
 		for _, t2 := range append(target.Targets, target) {
-			if t2.Type != hcloud.LoadBalancerTargetTypeLabelSelector && t2.HealthStatus[0].Status != hcloud.LoadBalancerTargetHealthStatusStatusHealthy {
+			if t2.Type != hcloud.LoadBalancerTargetTypeLabelSelector &&
+				t2.HealthStatus[0].Status != hcloud.LoadBalancerTargetHealthStatusStatusHealthy {
 				t.Errorf("health after an interval: %+v", t2.HealthStatus)
 			}
 		}
@@ -152,7 +156,8 @@ func TestAClientManagesALoadBalancer(t *testing.T) {
 	if got, _, err := lbs.GetByName(ctx, "www"); err != nil || got == nil || got.ID != lb.ID {
 		t.Errorf("get by name: %+v, %v", got, err)
 	}
-	if got, err := lbs.AllWithOpts(ctx, hcloud.LoadBalancerListOpts{ListOpts: hcloud.ListOpts{LabelSelector: "a=c"}}); err != nil || len(got) != 0 {
+	if got, err := lbs.AllWithOpts(ctx, hcloud.LoadBalancerListOpts{ListOpts: hcloud.ListOpts{LabelSelector: "a=c"}}); err != nil ||
+		len(got) != 0 {
 		t.Errorf("list by selector: %+v, %v", got, err)
 	}
 	deleted, resp, err := lbs.DeleteWithResult(ctx, lb)
@@ -190,11 +195,13 @@ func TestACertificateThatALoadBalancerUsesCannotBeDeleted(t *testing.T) {
 	}
 	lb := created.LoadBalancer
 	s := lb.Services[0]
-	if s.ListenPort != 443 || s.DestinationPort != 80 || len(s.HTTP.Certificates) != 1 || s.HTTP.Certificates[0].ID != cert.ID || !s.HTTP.RedirectHTTP {
+	if s.ListenPort != 443 || s.DestinationPort != 80 || len(s.HTTP.Certificates) != 1 || s.HTTP.Certificates[0].ID != cert.ID ||
+		!s.HTTP.RedirectHTTP {
 		t.Errorf("%+v", s)
 	}
 	used, _, err := w.Certificate.GetByID(ctx, cert.ID)
-	if err != nil || len(used.UsedBy) != 1 || used.UsedBy[0].ID != lb.ID || used.UsedBy[0].Type != hcloud.CertificateUsedByRefTypeLoadBalancer {
+	if err != nil || len(used.UsedBy) != 1 || used.UsedBy[0].ID != lb.ID ||
+		used.UsedBy[0].Type != hcloud.CertificateUsedByRefTypeLoadBalancer {
 		t.Errorf("used by %+v, %v", used.UsedBy, err)
 	}
 	if _, err := w.Certificate.Delete(ctx, cert); !hcloud.IsError(err, hcloud.ErrorCodeServiceError) {
@@ -236,7 +243,8 @@ func TestALoadBalancerTakesExistingPrimaryIPs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !lb.PublicNet.IPv4.IP.Equal(v4.IP) || lb.PublicNet.IPv4.ID != v4.ID || lb.PublicNet.IPv6.ID != v6.ID || !v6.Network.Contains(lb.PublicNet.IPv6.IP) {
+	if !lb.PublicNet.IPv4.IP.Equal(v4.IP) || lb.PublicNet.IPv4.ID != v4.ID || lb.PublicNet.IPv6.ID != v6.ID ||
+		!v6.Network.Contains(lb.PublicNet.IPv6.IP) {
 		t.Errorf("%+v", lb.PublicNet)
 	}
 	if _, err := create(v4, nil); !hcloud.IsError(err, hcloud.ErrorCodeUniquenessError) {
@@ -249,7 +257,8 @@ func TestALoadBalancerTakesExistingPrimaryIPs(t *testing.T) {
 		t.Error("a load balancer's Primary IP was unassigned")
 	}
 	// The load balancer shows a change of the Primary IP.
-	if _, _, err := w.PrimaryIP.ChangeDNSPtr(ctx, hcloud.PrimaryIPChangeDNSPtrOpts{ID: v4.ID, IP: v4.IP.String(), DNSPtr: "lb.example.com"}); err != nil {
+	if _, _, err := w.PrimaryIP.ChangeDNSPtr(ctx, hcloud.PrimaryIPChangeDNSPtrOpts{ID: v4.ID, IP: v4.IP.String(),
+		DNSPtr: "lb.example.com"}); err != nil {
 		t.Fatal(err)
 	}
 	if got := w.loadBalancer(t, lb).PublicNet.IPv4.DNSPtr; got != "lb.example.com" {
@@ -272,7 +281,8 @@ func TestDeletingANetworkDetachesLoadBalancersAndRemovesTheirPrivateTargets(t *t
 	created, _, err := w.LoadBalancer.Create(ctx, hcloud.LoadBalancerCreateOpts{
 		Name: "lb", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: "fsn1"}, Network: network,
 		Targets: []hcloud.LoadBalancerCreateOptsTarget{{
-			Type: hcloud.LoadBalancerTargetTypeServer, Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: s}, UsePrivateIP: new(true),
+			Type: hcloud.LoadBalancerTargetTypeServer, Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: s},
+			UsePrivateIP: new(true),
 		}},
 	})
 	if err != nil {
@@ -299,21 +309,27 @@ func TestErrorsOfALoadBalancerNameTheFields(t *testing.T) {
 	w := newBalancerWire(t, fakecloud.Options{})
 	const place = `"location": "fsn1"`
 	for name, tc := range map[string]struct{ body, want string }{
-		"nothing":           {`{}`, "name load_balancer_type"},
-		"no place":          {`{"name": "a", "load_balancer_type": "lb11"}`, "location network_zone"},
-		"nested services":   {`{"name": "a", "load_balancer_type": "lb11", ` + place + `, "services": [{"protocol": "tcp", "listen_port": 1, "destination_port": 1}, {"protocol": "http", "health_check": {"interval": 2, "timeout": 61, "retries": 0, "http": {"path": ""}}}]}`, "services.1.health_check.interval services.1.health_check.timeout services.1.health_check.retries services.1.health_check.http.path"},
-		"a service's rules": {`{"name": "a", "load_balancer_type": "lb11", ` + place + `, "services": [{"protocol": "https", "http": {"certificates": [1]}}]}`, "services.0.http.certificates"},
-		"targets":           {`{"name": "a", "load_balancer_type": "lb11", ` + place + `, "targets": [{"type": "dns"}, {"type": "server", "server": {}}, {"type": "label_selector", "label_selector": {"selector": ""}}, {"type": "ip", "ip": {"ip": "1.2.3"}}]}`, "targets.0.type targets.1.server.id targets.2.label_selector.selector targets.3.ip.ip"},
-		"a missing object":  {`{"name": "a", "load_balancer_type": "lb11", ` + place + `, "targets": [{"type": "server"}]}`, "targets.0.server"},
-		"algorithm":         {`{"name": "a", "load_balancer_type": "lb11", ` + place + `, "algorithm": {"type": "random"}}`, "algorithm.type"},
-		"public_net":        {`{"name": "a", "load_balancer_type": "lb11", ` + place + `, "public_net": {"ipv4": "a", "ipv6": 0}}`, "public_net.ipv4 public_net.ipv6"},
+		"nothing":  {`{}`, "name load_balancer_type"},
+		"no place": {`{"name": "a", "load_balancer_type": "lb11"}`, "location network_zone"},
+		"nested services": {`{"name": "a", "load_balancer_type": "lb11", ` + place +
+			`, "services": [{"protocol": "tcp", "listen_port": 1, "destination_port": 1}, {"protocol": "http", "health_check": {"interval": 2, "timeout": 61, "retries": 0, "http": {"path": ""}}}]}`, "services.1.health_check.interval services.1.health_check.timeout services.1.health_check.retries services.1.health_check.http.path"},
+		"a service's rules": {`{"name": "a", "load_balancer_type": "lb11", ` + place +
+			`, "services": [{"protocol": "https", "http": {"certificates": [1]}}]}`, "services.0.http.certificates"},
+		"targets": {`{"name": "a", "load_balancer_type": "lb11", ` + place +
+			`, "targets": [{"type": "dns"}, {"type": "server", "server": {}}, {"type": "label_selector", "label_selector": {"selector": ""}}, {"type": "ip", "ip": {"ip": "1.2.3"}}]}`, "targets.0.type targets.1.server.id targets.2.label_selector.selector targets.3.ip.ip"},
+		"a missing object": {`{"name": "a", "load_balancer_type": "lb11", ` + place + `, "targets": [{"type": "server"}]}`,
+			"targets.0.server"},
+		"algorithm": {`{"name": "a", "load_balancer_type": "lb11", ` + place + `, "algorithm": {"type": "random"}}`, "algorithm.type"},
+		"public_net": {`{"name": "a", "load_balancer_type": "lb11", ` + place + `, "public_net": {"ipv4": "a", "ipv6": 0}}`,
+			"public_net.ipv4 public_net.ipv6"},
 	} {
 		status, body := w.call(t, http.MethodPost, "/load_balancers", tc.body)
 		if got := fieldsOf(body); status != http.StatusUnprocessableEntity || got != tc.want {
 			t.Errorf("%s: %d %s, want %s", name, status, got, tc.want)
 		}
 	}
-	status, body := w.call(t, http.MethodPost, "/load_balancers", `{"name": "lb", "load_balancer_type": "lb11", `+place+`, "services": [{"protocol": "http"}]}`)
+	status, body := w.call(t, http.MethodPost, "/load_balancers", `{"name": "lb", "load_balancer_type": "lb11", `+place+
+		`, "services": [{"protocol": "http"}]}`)
 	if status != http.StatusCreated {
 		t.Fatalf("%d %v", status, body)
 	}
@@ -368,7 +384,8 @@ func TestUntilOctober2026DeletingALoadBalancerHadNoBody(t *testing.T) {
 		w := newBalancerWire(t, fakecloud.Options{APIDate: date})
 		// Primary IPs for load balancers came on the same day. Before, the API ignored the field.
 		const create = `{"name": "lb", "load_balancer_type": "lb11", "location": "fsn1"`
-		if status, _ := w.call(t, http.MethodPost, "/load_balancers", create+`, "public_net": {"ipv4": 7}}`); (status == http.StatusCreated) != (want == http.StatusNoContent) {
+		if status, _ := w.call(t, http.MethodPost, "/load_balancers", create+
+			`, "public_net": {"ipv4": 7}}`); (status == http.StatusCreated) != (want == http.StatusNoContent) {
 			t.Errorf("%s: create with a Primary IP that does not exist: %d", date, status)
 		}
 		_, body := w.call(t, http.MethodPost, "/load_balancers", create+`, "labels": {"a": "b"}}`)

@@ -94,7 +94,8 @@ func networkRoutes() []Route {
 		{http.MethodPost, "/networks/{id}/actions/add_route", "add_network_route", onRoute(cloud.Project.AddRoute)},
 		{http.MethodPost, "/networks/{id}/actions/delete_route", "delete_network_route", onRoute(cloud.Project.DeleteRoute)},
 		{http.MethodPost, "/networks/{id}/actions/change_ip_range", "change_network_ip_range", onRange(cloud.Project.ChangeIPRange)},
-		{http.MethodPost, "/networks/{id}/actions/change_protection", "change_network_protection", changeProtection(cloud.KindNetwork, cloud.Project.ChangeNetworkProtection)},
+		{http.MethodPost, "/networks/{id}/actions/change_protection", "change_network_protection",
+			changeProtection(cloud.KindNetwork, cloud.Project.ChangeNetworkProtection)},
 	}, actionRoutesOf(networks))
 }
 

@@ -45,7 +45,8 @@ func (w *pagedWorld) create(name string, labels map[string]string) int64 {
 func (w *pagedWorld) write(deletes bool) {
 	for i, id := range w.gone {
 		w.create(fmt.Sprint("new-", i), nil)
-		if _, err := w.p.UpdatePlacementGroup(w.kept[i], cloud.UpdateResource{Labels: map[string]string{"kept": fmt.Sprint("v", i)}}); err != nil {
+		if _, err := w.p.UpdatePlacementGroup(w.kept[i],
+			cloud.UpdateResource{Labels: map[string]string{"kept": fmt.Sprint("v", i)}}); err != nil {
 			w.t.Error(err)
 		}
 		if !deletes || i%3 != 0 {

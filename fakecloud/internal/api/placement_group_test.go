@@ -24,7 +24,8 @@ func TestPlacementGroupsOverTheWire(t *testing.T) {
 		}
 	}
 	for query, want := range map[string]string{
-		"": "b a", "?sort=name": "a b", "?type=spread": "b a", "?name=a": "a", "?label_selector=is=b": "b", "?sort=created:desc&sort=id": "b a",
+		"": "b a", "?sort=name": "a b", "?type=spread": "b a", "?name=a": "a", "?label_selector=is=b": "b",
+		"?sort=created:desc&sort=id": "b a",
 	} {
 		if got := strings.Join(names(w.get("/placement_groups"+query), "placement_groups"), " "); got != want {
 			t.Errorf("%s: %s, want %s", query, got, want)

@@ -111,7 +111,8 @@ func primaryIPRoutes() []Route {
 		{http.MethodPost, "/primary_ips/{id}/actions/assign", "assign_primary_ip", assignPrimaryIP},
 		{http.MethodPost, "/primary_ips/{id}/actions/unassign", "unassign_primary_ip", unassignPrimaryIP},
 		{http.MethodPost, "/primary_ips/{id}/actions/change_dns_ptr", "change_primary_ip_dns_ptr", changePrimaryIPDNSPtr},
-		{http.MethodPost, "/primary_ips/{id}/actions/change_protection", "change_primary_ip_protection", setProtection(cloud.KindPrimaryIP, cloud.Project.ChangePrimaryIPProtection)},
+		{http.MethodPost, "/primary_ips/{id}/actions/change_protection", "change_primary_ip_protection",
+			setProtection(cloud.KindPrimaryIP, cloud.Project.ChangePrimaryIPProtection)},
 	}, actionRoutesOf(primaryIPs))
 }
 

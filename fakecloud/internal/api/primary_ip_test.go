@@ -41,7 +41,8 @@ func TestPrimaryIPsOverTheWire(t *testing.T) {
 			t.Fatalf("action %+v", a)
 		}
 	}
-	done(must(client.PrimaryIP.Assign(ctx, hcloud.PrimaryIPAssignOpts{ID: ip.ID, AssigneeID: s.ID, AssigneeType: "server"}))(t), "assign_primary_ip")
+	done(must(client.PrimaryIP.Assign(ctx, hcloud.PrimaryIPAssignOpts{ID: ip.ID, AssigneeID: s.ID, AssigneeType: "server"}))(t),
+		"assign_primary_ip")
 	if got := getServer(t, client, s.ID); got.PublicNet.IPv4.IP.String() != addr {
 		t.Errorf("the server has %s", got.PublicNet.IPv4.IP)
 	}
@@ -49,12 +50,14 @@ func TestPrimaryIPsOverTheWire(t *testing.T) {
 	wantError(t, "assign again", err, http.StatusUnprocessableEntity, hcloud.ErrorCodePrimaryIPAlreadyAssigned)
 	_, err = client.PrimaryIP.Delete(ctx, ip)
 	wantError(t, "delete", err, http.StatusUnprocessableEntity, "must_be_unassigned")
-	done(must(client.PrimaryIP.ChangeDNSPtr(ctx, hcloud.PrimaryIPChangeDNSPtrOpts{ID: ip.ID, IP: addr, DNSPtr: "a.example.com"}))(t), "change_dns_ptr")
+	done(must(client.PrimaryIP.ChangeDNSPtr(ctx, hcloud.PrimaryIPChangeDNSPtrOpts{ID: ip.ID, IP: addr, DNSPtr: "a.example.com"}))(t),
+		"change_dns_ptr")
 	if got := getServer(t, client, s.ID).PublicNet.IPv4.DNSPtr; got != "a.example.com" {
 		t.Errorf("the server shows the name %q", got)
 	}
 	done(must(client.PrimaryIP.Unassign(ctx, ip.ID))(t), "unassign_primary_ip")
-	done(must(client.PrimaryIP.ChangeProtection(ctx, hcloud.PrimaryIPChangeProtectionOpts{ID: ip.ID, Delete: true}))(t), "change_protection")
+	done(must(client.PrimaryIP.ChangeProtection(ctx, hcloud.PrimaryIPChangeProtectionOpts{ID: ip.ID, Delete: true}))(t),
+		"change_protection")
 	_, err = client.PrimaryIP.Delete(ctx, ip)
 	wantError(t, "delete a protected one", err, http.StatusLocked, hcloud.ErrorCodeProtected)
 
@@ -117,7 +120,8 @@ func TestEarlierDatesOfTheAPI(t *testing.T) {
 		opts := serverOpts("a")
 		opts.StartAfterCreate = &no
 		s := must(client.Server.Create(ctx, opts))(t).Server
-		ip := must(client.PrimaryIP.Create(ctx, hcloud.PrimaryIPCreateOpts{Name: "ip", Type: hcloud.PrimaryIPTypeIPv6, Location: "fsn1", AssigneeType: "server"}))(t).PrimaryIP
+		ip := must(client.PrimaryIP.Create(ctx, hcloud.PrimaryIPCreateOpts{Name: "ip", Type: hcloud.PrimaryIPTypeIPv6, Location: "fsn1",
+			AssigneeType: "server"}))(t).PrimaryIP
 		shown := w.get(fmt.Sprintf("/primary_ips/%d", ip.ID))["primary_ip"].(map[string]any)
 		server := w.get(fmt.Sprintf("/servers/%d", s.ID))["server"].(map[string]any)
 		for what, object := range map[string]map[string]any{"primary IP": shown, "server": server} {

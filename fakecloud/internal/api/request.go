@@ -85,8 +85,8 @@ type parsedQuery struct {
 	values url.Values
 }
 
-// parseQuery parses the query, unless it is that of the last request: most clients poll. A malformed query is invalid_input. url.URL.Query would drop the parameters that it cannot
-// read, and a list would lose its filter.
+// parseQuery parses the query, unless it is that of the last request: most clients poll. A malformed query is invalid_input.
+// url.URL.Query would drop the parameters that it cannot read, and a list would lose its filter.
 func (r *Request) parseQuery() (err error) {
 	raw := r.HTTP.URL.RawQuery
 	if raw == "" {

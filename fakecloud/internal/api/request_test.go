@@ -83,7 +83,8 @@ func TestTheMetaHasTheRequestedPage(t *testing.T) {
 	for _, number := range []int{2, 1 << 31, 999_999_999_999, 1<<63 - 1} {
 		a := f.do(t, "one", http.MethodGet, fmt.Sprintf("/v1/ssh_keys?page=%d", number), "")
 		p := a.Meta.Pagination
-		if a.status != http.StatusOK || p.Page != number || len(a.SSHKeys) != 0 || p.NextPage != nil || *p.LastPage != 1 || *p.PreviousPage != 1 {
+		if a.status != http.StatusOK || p.Page != number || len(a.SSHKeys) != 0 || p.NextPage != nil || *p.LastPage != 1 ||
+			*p.PreviousPage != 1 {
 			t.Errorf("page %d: %d %+v", number, a.status, p)
 		}
 	}
@@ -121,7 +122,8 @@ func TestACachedPageIsThatOfTheRequest(t *testing.T) {
 		for _, host := range []string{"one.example", "two.example"} {
 			for range 3 {
 				all := f.do(t, "one", http.MethodGet, "http://"+host+"/v1/ssh_keys?per_page=1", "")
-				if len(all.SSHKeys) != 1 || *all.Meta.Pagination.TotalEntries != i+1 || !strings.Contains(all.header.Get("Link"), "<http://"+host+"/v1/ssh_keys?") {
+				if len(all.SSHKeys) != 1 || *all.Meta.Pagination.TotalEntries != i+1 ||
+					!strings.Contains(all.header.Get("Link"), "<http://"+host+"/v1/ssh_keys?") {
 					t.Errorf("page 1 of %d keys at %s: %+v, %s", i+1, host, all.Meta, all.header.Get("Link"))
 				}
 				named := f.do(t, "one", http.MethodGet, "http://"+host+"/v1/ssh_keys?per_page=1&name="+add, "")

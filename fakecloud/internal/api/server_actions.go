@@ -34,7 +34,8 @@ func serverActionRoutes() []Route {
 		post("detach_iso", "detach_server_iso", serverAction(cloud.Project.DetachServerISO)),
 		post("request_console", "request_server_console", requestServerConsole),
 		post("add_to_placement_group", "add_server_to_placement_group", addServerToPlacementGroup),
-		post("remove_from_placement_group", "remove_server_from_placement_group", serverAction(cloud.Project.RemoveServerFromPlacementGroup)),
+		post("remove_from_placement_group", "remove_server_from_placement_group",
+			serverAction(cloud.Project.RemoveServerFromPlacementGroup)),
 	}
 }
 
@@ -185,7 +186,8 @@ func requestServerConsole(r *Request) (Response, error) {
 		return Response{}, err
 	}
 	console, action, st, err := r.Project.RequestServerConsole(id)
-	return startedWith(st, action, err, Part{Key: "wss_url", JSON: marshal(console.URL)}, Part{Key: "password", JSON: marshal(console.Password)})
+	return startedWith(st, action, err, Part{Key: "wss_url", JSON: marshal(console.URL)},
+		Part{Key: "password", JSON: marshal(console.Password)})
 }
 
 func addServerToPlacementGroup(r *Request) (Response, error) {

@@ -17,7 +17,8 @@ func TestEveryActionOfAServerOverTheWire(t *testing.T) {
 	t.Parallel()
 	client, w := newWireClient(t, fakecloud.Options{Actions: "1s"})
 	ctx := t.Context()
-	group := must(client.PlacementGroup.Create(ctx, hcloud.PlacementGroupCreateOpts{Name: "g", Type: hcloud.PlacementGroupTypeSpread}))(t).PlacementGroup
+	group := must(client.PlacementGroup.Create(ctx,
+		hcloud.PlacementGroupCreateOpts{Name: "g", Type: hcloud.PlacementGroupTypeSpread}))(t).PlacementGroup
 	iso := must(client.ISO.List(ctx, hcloud.ISOListOpts{Architecture: []hcloud.Architecture{hcloud.ArchitectureX86}}))(t)[0]
 	s := must(client.Server.Create(ctx, serverOpts("a")))(t).Server
 	w.clock.Step(time.Minute)
@@ -54,7 +55,8 @@ func TestEveryActionOfAServerOverTheWire(t *testing.T) {
 		{
 			"change_server_type", off,
 			func() (*hcloud.Action, *hcloud.Response, error) {
-				return client.Server.ChangeType(ctx, s, hcloud.ServerChangeTypeOpts{ServerType: &hcloud.ServerType{Name: "cx33"}, UpgradeDisk: false})
+				return client.Server.ChangeType(ctx, s, hcloud.ServerChangeTypeOpts{ServerType: &hcloud.ServerType{Name: "cx33"},
+					UpgradeDisk: false})
 			},
 			func(s *hcloud.Server) bool {
 				return s.ServerType.Name == "cx33" && s.PrimaryDiskSize < s.ServerType.Disk && s.Status == hcloud.ServerStatusRunning
@@ -77,7 +79,8 @@ func TestEveryActionOfAServerOverTheWire(t *testing.T) {
 		{
 			"rebuild_server", nil,
 			func() (*hcloud.Action, *hcloud.Response, error) {
-				out, resp, err := client.Server.RebuildWithResult(ctx, s, hcloud.ServerRebuildOpts{Image: &hcloud.Image{Name: "ubuntu-24.04"}})
+				out, resp, err := client.Server.RebuildWithResult(ctx, s,
+					hcloud.ServerRebuildOpts{Image: &hcloud.Image{Name: "ubuntu-24.04"}})
 				if err == nil && out.RootPassword == "" {
 					err = errors.New("no password")
 				}
@@ -96,7 +99,8 @@ func TestEveryActionOfAServerOverTheWire(t *testing.T) {
 				out, resp, err := client.Server.CreateImage(ctx, s, &hcloud.ServerCreateImageOpts{
 					Type: hcloud.ImageTypeBackup, Description: &description, Labels: map[string]string{"a": "b"},
 				})
-				if err == nil && (out.Image.Status != hcloud.ImageStatusCreating || out.Image.Description != description || out.Image.BoundTo.ID != s.ID) {
+				if err == nil && (out.Image.Status != hcloud.ImageStatusCreating || out.Image.Description != description ||
+					out.Image.BoundTo.ID != s.ID) {
 					err = fmt.Errorf("image %+v", out.Image)
 				}
 				return out.Action, resp, err
@@ -182,7 +186,8 @@ func TestEveryActionOfAServerOverTheWire(t *testing.T) {
 			t.Errorf("%s: the server is locked: %t", c.command, locked)
 		}
 		w.clock.Step(time.Second)
-		if action = must(client.Server.Action.GetByID(ctx, action.ID))(t); action.Status != hcloud.ActionStatusSuccess || action.Progress != 100 {
+		if action = must(client.Server.Action.GetByID(ctx, action.ID))(t); action.Status != hcloud.ActionStatusSuccess ||
+			action.Progress != 100 {
 			t.Errorf("%s: %+v", c.command, action)
 		}
 		if now := getServer(t, client, s.ID); now.Locked || c.done != nil && !c.done(now) {

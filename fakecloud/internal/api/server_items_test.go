@@ -24,7 +24,8 @@ func TestAServerShowsItsImageAsItIsNow(t *testing.T) {
 	const server = `{"name": "%s", "server_type": "cx23", "image": "%s", "location": "fsn1"}`
 	first := id(f.do(t, "one", http.MethodPost, "/v1/servers", fmt.Sprintf(server, "first", "debian-13")), "server")
 	image := id(f.do(t, "one", http.MethodPost, fmt.Sprintf("/v1/servers/%d/actions/create_image", first), `{"type": "snapshot"}`), "image")
-	path := fmt.Sprintf("/v1/servers/%d", id(f.do(t, "one", http.MethodPost, "/v1/servers", fmt.Sprintf(server, "second", strconv.FormatInt(image, 10))), "server"))
+	path := fmt.Sprintf("/v1/servers/%d",
+		id(f.do(t, "one", http.MethodPost, "/v1/servers", fmt.Sprintf(server, "second", strconv.FormatInt(image, 10))), "server"))
 	cached := func() (n int) {
 		f.static.Range(func(any, any) bool { n++; return true })
 		return n

@@ -71,7 +71,8 @@ func TestTheLifeOfAServerOverTheWire(t *testing.T) {
 	t.Parallel()
 	client, w := newWireClient(t, fakecloud.Options{Actions: "1s"})
 	ctx := t.Context()
-	group := must(client.PlacementGroup.Create(ctx, hcloud.PlacementGroupCreateOpts{Name: "my group", Type: hcloud.PlacementGroupTypeSpread}))(t)
+	group := must(client.PlacementGroup.Create(ctx, hcloud.PlacementGroupCreateOpts{Name: "my group",
+		Type: hcloud.PlacementGroupTypeSpread}))(t)
 	_, ipRange, _ := net.ParseCIDR("10.0.0.0/16")
 	network := must(client.Network.Create(ctx, hcloud.NetworkCreateOpts{
 		Name: "net", IPRange: ipRange,
@@ -99,7 +100,8 @@ func TestTheLifeOfAServerOverTheWire(t *testing.T) {
 	if s.PublicNet.IPv4.IP.To4() == nil || s.PublicNet.IPv6.Network == nil || s.PublicNet.IPv4.ID == 0 {
 		t.Errorf("public net: %+v", s.PublicNet)
 	}
-	if o := s.PublicNet.IPv4.IP.To4(); s.PublicNet.IPv4.DNSPtr != fmt.Sprintf("static.%d.%d.%d.%d.clients.your-server.de", o[3], o[2], o[1], o[0]) {
+	if o := s.PublicNet.IPv4.IP.To4(); s.PublicNet.IPv4.DNSPtr != fmt.Sprintf("static.%d.%d.%d.%d.clients.your-server.de", o[3], o[2], o[1],
+		o[0]) {
 		t.Errorf("reverse DNS: %s", s.PublicNet.IPv4.DNSPtr)
 	}
 	_, _, err := client.Server.Poweroff(ctx, s)
@@ -202,7 +204,8 @@ func TestErrorsOfServersOverTheWire(t *testing.T) {
 			t.Errorf("%s: %s", body, got)
 		}
 	}
-	if fields := w.do(http.MethodPost, "/servers", `{"name": "_", "networks": ["x"]}`, http.StatusUnprocessableEntity)["error"].(map[string]any)["details"].(map[string]any)["fields"].([]any); len(fields) != 4 {
+	if fields := w.do(http.MethodPost, "/servers", `{"name": "_", "networks": ["x"]}`,
+		http.StatusUnprocessableEntity)["error"].(map[string]any)["details"].(map[string]any)["fields"].([]any); len(fields) != 4 {
 		t.Errorf("the error has the fields %v, want every wrong one", fields)
 	}
 }

@@ -55,7 +55,8 @@ func volumeRoutes() []Route {
 		{http.MethodPost, "/volumes/{id}/actions/attach", "attach_volume", attachVolume},
 		{http.MethodPost, "/volumes/{id}/actions/detach", "detach_volume", detachVolume},
 		{http.MethodPost, "/volumes/{id}/actions/resize", "resize_volume", resizeVolume},
-		{http.MethodPost, "/volumes/{id}/actions/change_protection", "change_volume_protection", changeProtection(cloud.KindVolume, cloud.Project.ChangeVolumeProtection)},
+		{http.MethodPost, "/volumes/{id}/actions/change_protection", "change_volume_protection",
+			changeProtection(cloud.KindVolume, cloud.Project.ChangeVolumeProtection)},
 	}, actionRoutesOf(volumes))
 }
 

@@ -100,7 +100,8 @@ type nameserverRequest struct {
 func nameserversOf(requests []nameserverRequest) []cloud.PrimaryNameserver {
 	var all []cloud.PrimaryNameserver
 	for _, n := range requests {
-		all = append(all, cloud.PrimaryNameserver{Address: n.Address, Port: deref(n.Port, 53), TSIGKey: n.TSIGKey, TSIGAlgorithm: n.TSIGAlgorithm})
+		all = append(all, cloud.PrimaryNameserver{Address: n.Address, Port: deref(n.Port, 53), TSIGKey: n.TSIGKey,
+			TSIGAlgorithm: n.TSIGAlgorithm})
 	}
 	return all
 }

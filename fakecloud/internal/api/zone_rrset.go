@@ -91,7 +91,8 @@ func rrsetRoutes() []Route {
 		{http.MethodPost, one + "/actions/change_ttl", "change_zone_rrset_ttl", changeRRSetTTL},
 		{http.MethodPost, one + "/actions/set_records", "set_zone_rrset_records", changeRecords[recordJSON](cloud.Project.SetRecords)},
 		{http.MethodPost, one + "/actions/add_records", "add_zone_rrset_records", addRecords},
-		{http.MethodPost, one + "/actions/remove_records", "remove_zone_rrset_records", changeRecords[recordJSON](cloud.Project.RemoveRecords)},
+		{http.MethodPost, one + "/actions/remove_records", "remove_zone_rrset_records",
+			changeRecords[recordJSON](cloud.Project.RemoveRecords)},
 		{http.MethodPost, one + "/actions/update_records", "update_zone_rrset_records", updateRecords},
 	}
 }
@@ -234,7 +235,8 @@ func changeRRSetTTL(r *Request) (Response, error) {
 }
 
 // changeRecords answers the actions whose body is a list of records.
-func changeRecords[R recordJSON | commentedRecord](do func(cloud.Project, string, string, string, []dns.Record) (int64, *cloud.State, error)) func(*Request) (Response, error) {
+func changeRecords[R recordJSON | commentedRecord](do func(cloud.Project, string, string, string, []dns.Record) (int64, *cloud.State,
+	error)) func(*Request) (Response, error) {
 	return func(r *Request) (Response, error) {
 		var body struct {
 			Records []R `json:"records" check:"required,len=1:50"`

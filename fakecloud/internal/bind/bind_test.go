@@ -67,20 +67,24 @@ func TestTheErrorNamesEveryWrongField(t *testing.T) {
 		set  map[string]any
 		want string // names of the fields, in the order of the error
 	}{
-		"nothing wrong":        {nil, ""},
-		"missing":              {map[string]any{"name": nil, "type": nil}, "name type"},
-		"wrong types":          {map[string]any{"name": 1, "type": true, "count": "1", "flag": "no", "labels": []int{}, "ids": 1, "inner": "x", "list": map[string]int{}, "ip": 1, "range": false, "text": 1, "dns_ptr": 1}, "name type count flag labels ids inner list ip range text dns_ptr"},
-		"bad values":           {map[string]any{"name": "a b", "type": " ", "ip": "1.2.3", "range": "10.0.0.0", "text": "abcde", "dns_ptr": ""}, "name type ip range text dns_ptr"},
-		"out of range":         {map[string]any{"count": 6}, "count"},
-		"a fraction":           {map[string]any{"count": 1.5}, "count"},
-		"an enormous number":   {map[string]any{"count": json.Number("1e400")}, "count"},
-		"too many items":       {map[string]any{"ids": []int{1, 2, 3, 4}}, "ids"},
-		"a bad item":           {map[string]any{"ids": []any{1, "b", nil}}, "ids.1 ids.2"},
-		"ids as text":          {map[string]any{"ids": []any{"1", "9223372036854775807"}}, ""},
-		"bad ids as text":      {map[string]any{"ids": []any{"0", "-1", "01"}}, "ids.0 ids.1 ids.2"},
-		"more bad ids":         {map[string]any{"ids": []any{"1.0", " 1", "9223372036854775808"}}, "ids.0 ids.1 ids.2"},
-		"a long string":        {map[string]any{"note": strings.Repeat("ä", MaxText)}, ""},
-		"a longer string":      {map[string]any{"note": strings.Repeat("ä", MaxText+1), "type": strings.Repeat("a", MaxText+1)}, "type note"},
+		"nothing wrong": {nil, ""},
+		"missing":       {map[string]any{"name": nil, "type": nil}, "name type"},
+		"wrong types": {map[string]any{"name": 1, "type": true, "count": "1", "flag": "no", "labels": []int{}, "ids": 1,
+			"inner": "x", "list": map[string]int{}, "ip": 1, "range": false, "text": 1, "dns_ptr": 1},
+			"name type count flag labels ids inner list ip range text dns_ptr"},
+		"bad values": {map[string]any{"name": "a b", "type": " ", "ip": "1.2.3", "range": "10.0.0.0", "text": "abcde",
+			"dns_ptr": ""}, "name type ip range text dns_ptr"},
+		"out of range":       {map[string]any{"count": 6}, "count"},
+		"a fraction":         {map[string]any{"count": 1.5}, "count"},
+		"an enormous number": {map[string]any{"count": json.Number("1e400")}, "count"},
+		"too many items":     {map[string]any{"ids": []int{1, 2, 3, 4}}, "ids"},
+		"a bad item":         {map[string]any{"ids": []any{1, "b", nil}}, "ids.1 ids.2"},
+		"ids as text":        {map[string]any{"ids": []any{"1", "9223372036854775807"}}, ""},
+		"bad ids as text":    {map[string]any{"ids": []any{"0", "-1", "01"}}, "ids.0 ids.1 ids.2"},
+		"more bad ids":       {map[string]any{"ids": []any{"1.0", " 1", "9223372036854775808"}}, "ids.0 ids.1 ids.2"},
+		"a long string":      {map[string]any{"note": strings.Repeat("ä", MaxText)}, ""},
+		"a longer string": {map[string]any{"note": strings.Repeat("ä", MaxText+1), "type": strings.Repeat("a", MaxText+1)},
+			"type note"},
 		"a string with len":    {map[string]any{"long": strings.Repeat("a", MaxText+1)}, ""},
 		"an item out of range": {map[string]any{"ids": []any{1, 0}}, "ids.1"},
 		"a bad label":          {map[string]any{"labels": map[string]any{"a": 1}}, "labels"},
@@ -121,7 +125,8 @@ func TestTheErrorNamesEveryWrongField(t *testing.T) {
 
 func TestOtherBodiesThanObjectsAreJSONErrors(t *testing.T) {
 	t.Parallel()
-	for _, body := range []string{`{`, `[]`, `1`, `"a"`, `null`, `{"name": "a"} {}`, `{"name":}`, "\xff", `{"a":1,}`, strings.Repeat("[", 1<<16)} {
+	for _, body := range []string{`{`, `[]`, `1`, `"a"`, `null`, `{"name": "a"} {}`, `{"name":}`, "\xff", `{"a":1,}`,
+		strings.Repeat("[", 1<<16)} {
 		var e *cloud.Error
 		if err := JSON(t.Context(), []byte(body), new(request), ""); !errors.As(err, &e) || e.Code != "json_error" || e.Status != 400 {
 			t.Errorf("%.20q: %v", body, err)
@@ -140,7 +145,8 @@ func TestHalvesOfSurrogatePairsAreJSONErrors(t *testing.T) {
 		`\ud800`: false, `\udc00`: false, `\ud800\ud800`: false, `\udc00\ud800`: false, `\ud83d\n`: false, `a\\\ud800`: false,
 		`\uD83D x`: false, `\ud83d\ude00`: true, `\uD83D\uDE00\u00e4`: true, `\\ud800`: true, `\\\\ud800`: true, `\"\ufffd`: true, ``: true,
 	} {
-		for _, body := range []string{`{"name": "a", "type": "t", "note": "` + text + `"}`, `{"name": "a", "type": "t", "` + text + `": 1}`} {
+		for _, body := range []string{`{"name": "a", "type": "t", "note": "` + text + `"}`, `{"name": "a", "type": "t", "` + text +
+			`": 1}`} {
 			var e *cloud.Error
 			err := JSON(t.Context(), []byte(body), new(request), "")
 			if errors.As(err, &e); want && err != nil || !want && (e == nil || e.Code != "json_error") {
@@ -162,7 +168,8 @@ func TestBindingEndsWhenTheClientHasLeft(t *testing.T) {
 			"labels": `{"name": "a", "type": "t", "labels": {` + manyLabels(n) + `}}`,
 		} {
 			var e *cloud.Error
-			if err := JSON(gone, []byte(body), new(request), ""); want == "" && err != nil || want != "" && (!errors.As(err, &e) || e.Code != want) {
+			if err := JSON(gone, []byte(body), new(request), ""); want == "" && err != nil || want != "" &&
+				(!errors.As(err, &e) || e.Code != want) {
 				t.Errorf("%d %s: %v, want %q", n, name, err, want)
 			}
 		}

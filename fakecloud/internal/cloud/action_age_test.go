@@ -40,7 +40,8 @@ func TestFinishedActionsAreForgottenAfterTheirTime(t *testing.T) {
 	p.cloud.mu.Lock()
 	p.cloud.keepActions = 100 * time.Minute
 	p.cloud.mu.Unlock()
-	hanging := startOn(t, p.WithOutcome(&ActionOutcome{Hang: true}), ActionSpec{Command: "x", Resources: []Ref{{KindServer, 1}, {KindVolume, 2}}})
+	hanging := startOn(t, p.WithOutcome(&ActionOutcome{Hang: true}),
+		ActionSpec{Command: "x", Resources: []Ref{{KindServer, 1}, {KindVolume, 2}}})
 	first := cycle(t, p, clk)
 	clk.Step(99 * time.Minute)
 	wantActions(t, p, 2)
@@ -131,7 +132,8 @@ func TestActionsOfAKindArePagesOfAnIndex(t *testing.T) {
 							at = len(want) - 1 - at
 						}
 						if e.Value.ID != want[at] {
-							t.Fatalf("%s, running %t, descending %t: action %d is %d, want %d", kind, running, desc, first+i, e.Value.ID, want[at])
+							t.Fatalf("%s, running %t, descending %t: action %d is %d, want %d", kind, running, desc, first+i, e.Value.ID,
+								want[at])
 						}
 					}
 					if len(page) != max(0, min(7, len(want)-first)) {

@@ -117,7 +117,8 @@ func (p Project) UploadCertificate(in UploadCertificate) (*Certificate, *State, 
 		if err != nil {
 			return err
 		}
-		err = tx.requireNew(CertificateUploaded, "certificate already exists", func(c *Certificate) bool { return c.Fingerprint == parsed.Fingerprint })
+		err = tx.requireNew(CertificateUploaded, "certificate already exists",
+			func(c *Certificate) bool { return c.Fingerprint == parsed.Fingerprint })
 		if err != nil {
 			return err
 		}

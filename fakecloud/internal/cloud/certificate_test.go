@@ -125,7 +125,8 @@ func TestAnUploadedRSAKeyHasAtLeast2048Bits(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, _, err = p.UploadCertificate(UploadCertificate{
-			Name: "rsa", Certificate: string(encodePEM("CERTIFICATE", der)), PrivateKey: string(encodePEM("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(key))),
+			Name: "rsa", Certificate: string(encodePEM("CERTIFICATE", der)),
+			PrivateKey: string(encodePEM("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(key))),
 		})
 		if codeOf(err) != want {
 			t.Errorf("%d bits: %v, want %q", bits, err, want)
@@ -158,7 +159,8 @@ func TestUploadsAreChecked(t *testing.T) {
 		{"leaf alone", leaf.pem(), key, ""},
 		{"comments around blocks", "subject=leaf\n" + leaf.pem() + "\nissuer\n" + ca.pem() + "\n\n", key, ""},
 		{"SEC 1 key after its parameters", leaf.pem(),
-			"-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n" + string(encodePEM("EC PRIVATE KEY", ecDER)), ""},
+			"-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n" + string(encodePEM("EC PRIVATE KEY", ecDER)),
+			""},
 		{"no domain names", ca.issue(t, func(c *x509.Certificate) { c.Subject.CommonName = "" }).pem(), key, "private_key"},
 		{"nothing", "", "", "certificate"},
 		{"no PEM", "hello", key, "certificate"},
@@ -170,7 +172,8 @@ func TestUploadsAreChecked(t *testing.T) {
 		{"too long a chain", leaf.pem() + strings.Repeat(ca.pem(), 5), key, "certificate"},
 		{"too large a chain", leaf.pem() + strings.Repeat(" ", MaxCertificateChainBytes), key, "certificate"},
 		{"key of another certificate", leaf.pem(), other.keyPEM(t), "private_key"},
-		{"RSA key for an ECDSA certificate", leaf.pem(), string(encodePEM("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(rsaKey))), "private_key"},
+		{"RSA key for an ECDSA certificate", leaf.pem(), string(encodePEM("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(rsaKey))),
+			"private_key"},
 		{"Ed25519 key for an ECDSA certificate", leaf.pem(), pkcs8(t, edKey), "private_key"},
 		{"certificate as key", leaf.pem(), leaf.pem(), "private_key"},
 		{"key that is none", leaf.pem(), string(encodePEM("PRIVATE KEY", []byte("x"))), "private_key"},
@@ -197,16 +200,19 @@ func TestCertificateNamesAreUniqueAndLimited(t *testing.T) {
 		t.Fatal(err)
 	}
 	leaf := newTestCA(t)
-	if _, _, err := p.UploadCertificate(UploadCertificate{Name: "a", Certificate: leaf.pem(), PrivateKey: leaf.keyPEM(t)}); codeOf(err) != "uniqueness_error" {
+	if _, _, err := p.UploadCertificate(UploadCertificate{Name: "a", Certificate: leaf.pem(),
+		PrivateKey: leaf.keyPEM(t)}); codeOf(err) != "uniqueness_error" {
 		t.Errorf("same name: %v", err)
 	}
-	if _, _, err := p.UploadCertificate(UploadCertificate{Name: "b", Certificate: leaf.pem(), PrivateKey: leaf.keyPEM(t), Labels: map[string]string{"?": ""}}); codeOf(err) != "labels" {
+	if _, _, err := p.UploadCertificate(UploadCertificate{Name: "b", Certificate: leaf.pem(), PrivateKey: leaf.keyPEM(t),
+		Labels: map[string]string{"?": ""}}); codeOf(err) != "labels" {
 		t.Errorf("bad label: %v", err)
 	}
 	if _, _, err := p.UploadCertificate(UploadCertificate{Name: "b", Certificate: leaf.pem(), PrivateKey: leaf.keyPEM(t)}); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, _, err := p.CreateManagedCertificate(CreateManagedCertificate{Name: "c", DomainNames: []string{"example.com"}}); codeOf(err) != "resource_limit_exceeded" {
+	if _, _, _, err := p.CreateManagedCertificate(CreateManagedCertificate{Name: "c",
+		DomainNames: []string{"example.com"}}); codeOf(err) != "resource_limit_exceeded" {
 		t.Errorf("third: %v", err)
 	}
 }
@@ -217,11 +223,13 @@ func TestACertificateIsThereOnlyOnce(t *testing.T) {
 	ca := newTestCA(t)
 	leaf := ca.issue(t, named("example.com"))
 	upload := func(chain string) error {
-		_, _, err := p.UploadCertificate(UploadCertificate{Name: fmt.Sprint(p.View().Certificates.Len()), Certificate: chain, PrivateKey: leaf.keyPEM(t)})
+		_, _, err := p.UploadCertificate(UploadCertificate{Name: fmt.Sprint(p.View().Certificates.Len()), Certificate: chain,
+			PrivateKey: leaf.keyPEM(t)})
 		return err
 	}
 	order := func(domains ...string) error {
-		_, _, _, err := p.CreateManagedCertificate(CreateManagedCertificate{Name: fmt.Sprint(p.View().Certificates.Len()), DomainNames: domains})
+		_, _, _, err := p.CreateManagedCertificate(CreateManagedCertificate{Name: fmt.Sprint(p.View().Certificates.Len()),
+			DomainNames: domains})
 		return err
 	}
 	for _, tt := range []struct {
@@ -287,12 +295,14 @@ func TestDomainsOfManagedCertificatesAreChecked(t *testing.T) {
 func TestAManagedCertificateIsIssuedWhenItsActionEnds(t *testing.T) {
 	t.Parallel()
 	p, clock := certificateProject(t, Options{Profile: ProfileFixed(10 * time.Second)})
-	c, action, st, err := p.CreateManagedCertificate(CreateManagedCertificate{Name: "web", DomainNames: []string{"www.example.com", "example.com"}})
+	c, action, st,
+		err := p.CreateManagedCertificate(CreateManagedCertificate{Name: "web", DomainNames: []string{"www.example.com", "example.com"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c, _ = st.Certificates.Get(c.ID)
-	if c.Issuance != IssuancePending || c.Renewal != RenewalUnavailable || c.Certificate != "" || c.Fingerprint != "" || !c.NotValidAfter.IsZero() {
+	if c.Issuance != IssuancePending || c.Renewal != RenewalUnavailable || c.Certificate != "" || c.Fingerprint != "" ||
+		!c.NotValidAfter.IsZero() {
 		t.Errorf("at first: %+v", c)
 	}
 	if err := p.DeleteCertificate(c.ID); codeOf(err) != "locked" {
@@ -307,7 +317,8 @@ func TestAManagedCertificateIsIssuedWhenItsActionEnds(t *testing.T) {
 		t.Errorf("action: %+v", a)
 	}
 	c, _ = st.Certificates.Get(c.ID)
-	if c.Issuance != IssuanceCompleted || c.Renewal != RenewalUnavailable || c.NotValidAfter.Sub(c.NotValidBefore) != managedValidity-time.Second ||
+	if c.Issuance != IssuanceCompleted || c.Renewal != RenewalUnavailable ||
+		c.NotValidAfter.Sub(c.NotValidBefore) != managedValidity-time.Second ||
 		!slices.Equal(c.DomainNames, []string{"www.example.com", "example.com"}) {
 		t.Errorf("issued: %+v", c)
 	}
@@ -329,7 +340,8 @@ func verify(t *testing.T, c *Cloud, cert *Certificate, domain string, now time.T
 	for _, i := range chain[1:] {
 		intermediates.AddCert(i)
 	}
-	if _, err := chain[0].Verify(x509.VerifyOptions{DNSName: domain, Roots: c.CertPool(), Intermediates: intermediates, CurrentTime: now}); err != nil {
+	if _, err := chain[0].Verify(x509.VerifyOptions{DNSName: domain, Roots: c.CertPool(), Intermediates: intermediates,
+		CurrentTime: now}); err != nil {
 		t.Errorf("a client would refuse it: %v", err)
 	}
 }
@@ -352,7 +364,8 @@ func TestManagedCertificatesAreRenewedBeforeTheyExpire(t *testing.T) {
 	}
 	clock.SetTime(due)
 	second, _ := p.View().Certificates.Get(c.ID)
-	if second.Fingerprint == first.Fingerprint || second.PrivateKey == first.PrivateKey || !second.NotValidAfter.After(first.NotValidAfter) ||
+	if second.Fingerprint == first.Fingerprint || second.PrivateKey == first.PrivateKey ||
+		!second.NotValidAfter.After(first.NotValidAfter) ||
 		second.Renewal != RenewalUnavailable {
 		t.Errorf("not renewed: %+v", second)
 	}
@@ -419,7 +432,8 @@ func TestAFailedIssuanceIsRetried(t *testing.T) {
 	}
 	a, _ := st.Actions.Get(action)
 	c, _ = st.Certificates.Get(c.ID)
-	if a.Status != ActionFailed || a.ErrorCode != "caa_record_does_not_allow_ca" || c.ErrorCode != a.ErrorCode || c.ErrorText != a.ErrorMessage ||
+	if a.Status != ActionFailed || a.ErrorCode != "caa_record_does_not_allow_ca" || c.ErrorCode != a.ErrorCode ||
+		c.ErrorText != a.ErrorMessage ||
 		c.Issuance != IssuanceFailed || c.Renewal != RenewalUnavailable || c.Certificate != "" {
 		t.Fatalf("action %+v, certificate %+v", a, c)
 	}
@@ -429,7 +443,8 @@ func TestAFailedIssuanceIsRetried(t *testing.T) {
 	}
 	a, _ = st.Actions.Get(action)
 	c, _ = st.Certificates.Get(c.ID)
-	if a.Command != "issue_certificate" || a.Status != ActionSuccess || c.Issuance != IssuanceCompleted || c.ErrorCode != "" || c.ErrorText != "" {
+	if a.Command != "issue_certificate" || a.Status != ActionSuccess || c.Issuance != IssuanceCompleted || c.ErrorCode != "" ||
+		c.ErrorText != "" {
 		t.Errorf("action %+v, certificate %+v", a, c)
 	}
 	if _, _, err := p.RetryCertificate(c.ID); codeOf(err) != "unsupported_error" {
@@ -453,7 +468,8 @@ func TestAFailedRenewalKeepsTheCertificate(t *testing.T) {
 	clock.Step(61 * 24 * time.Hour)
 	for range 2 {
 		now, _ := p.View().Certificates.Get(c.ID)
-		if now.Issuance != IssuanceCompleted || now.Renewal != RenewalFailed || now.ErrorCode != "ca_dns_validation_failed" || now.Fingerprint != first.Fingerprint {
+		if now.Issuance != IssuanceCompleted || now.Renewal != RenewalFailed || now.ErrorCode != "ca_dns_validation_failed" ||
+			now.Fingerprint != first.Fingerprint {
 			t.Errorf("certificate: %+v", now)
 		}
 		if _, _, err := p.RetryCertificate(c.ID); err != nil {
@@ -552,7 +568,8 @@ func FuzzParseUpload(f *testing.F) {
 	leaf := ca.issue(f, named("example.com"))
 	f.Add(leaf.pem()+ca.pem(), leaf.keyPEM(f))
 	f.Add(leaf.pem(), "-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n")
-	f.Add("-----BEGIN CERTIFICATE-----\n\n-----END CERTIFICATE-----\n", "-----BEGIN RSA PRIVATE KEY-----\nDEK-Info: x\n\nAAAA\n-----END RSA PRIVATE KEY-----\n")
+	f.Add("-----BEGIN CERTIFICATE-----\n\n-----END CERTIFICATE-----\n",
+		"-----BEGIN RSA PRIVATE KEY-----\nDEK-Info: x\n\nAAAA\n-----END RSA PRIVATE KEY-----\n")
 	f.Add("", "")
 	f.Fuzz(func(t *testing.T, chain, key string) {
 		c, err := parseUpload(chain, key)

@@ -21,12 +21,14 @@ func TestZonesDecideWhetherACertificateIsIssued(t *testing.T) {
 		{Name: "second.example", Mode: ZoneSecondary},
 		{Name: "plain.example"},
 		{Name: "other.example", RRSets: []RRSet{
-			caa("@", `0 issue "pki.example"`, `0 iodef "mailto:a@other.example"`), caa("ours", `0 issue "pki.example"`, `0 issue "LetsEncrypt.org; validationmethods=dns-01"`),
+			caa("@", `0 issue "pki.example"`, `0 iodef "mailto:a@other.example"`),
+			caa("ours", `0 issue "pki.example"`, `0 issue "LetsEncrypt.org; validationmethods=dns-01"`),
 			caa("report", `0 iodef "mailto:a@other.example"`),
 		}},
 		{Name: "sub.other.example"},
 		{Name: "none.example", RRSets: []RRSet{caa("@", `0 issue ";"`)}},
-		{Name: "wild.example", RRSets: []RRSet{caa("@", `0 issue "letsencrypt.org"`, `0 issuewild "pki.example"`), caa("free", `0 issue "pki.example"`, `0 issuewild "letsencrypt.org"`)}},
+		{Name: "wild.example", RRSets: []RRSet{caa("@", `0 issue "letsencrypt.org"`, `0 issuewild "pki.example"`),
+			caa("free", `0 issue "pki.example"`, `0 issuewild "letsencrypt.org"`)}},
 	} {
 		if in.Mode == "" {
 			in.Mode = ZonePrimary

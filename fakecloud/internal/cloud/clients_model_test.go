@@ -103,7 +103,8 @@ func (m *model) otherOperations() []func() {
 		return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 9, byte(m.rnd.IntN(4)), 0}), 24)
 	}
 	route := func() Route {
-		return Route{Destination: netip.MustParsePrefix(few("172.16.") + ".0/24"), Gateway: netip.AddrFrom4([4]byte{10, 0, 0, byte(2 + m.rnd.IntN(6))})}
+		return Route{Destination: netip.MustParsePrefix(few("172.16.") + ".0/24"),
+			Gateway: netip.AddrFrom4([4]byte{10, 0, 0, byte(2 + m.rnd.IntN(6))})}
 	}
 	service := func() ServiceInput {
 		in := ServiceInput{Protocol: new("tcp"), ListenPort: port(), DestinationPort: new(30000)}
@@ -119,7 +120,8 @@ func (m *model) otherOperations() []func() {
 		},
 		func() { _ = p().DeleteSSHKey(key()) },
 		func() {
-			_, _, _, _ = p().CreateManagedCertificate(CreateManagedCertificate{Name: few("cert-"), DomainNames: []string{few("www") + ".example.com"}})
+			_, _, _, _ = p().CreateManagedCertificate(CreateManagedCertificate{Name: few("cert-"),
+				DomainNames: []string{few("www") + ".example.com"}})
 		},
 		func() { _ = p().DeleteCertificate(cert()) },
 		func() { _, _, _ = p().RetryCertificate(cert()) },
@@ -211,7 +213,8 @@ func TestReferencesAgreeWhileManyClientsWrite(t *testing.T) {
 	for i := range clients {
 		m := &model{Project: p, clk: clk, rnd: rand.New(rand.NewPCG(uint64(i), 16)), n: i * 1_000_000, uploads: certificates}
 		models = append(models, m)
-		lists = append(lists, slices.Concat(m.operations(), m.floatingIPOperations(), m.volumeOperations(), m.firewallOperations(), m.certificateOperations(), m.otherOperations()))
+		lists = append(lists, slices.Concat(m.operations(), m.floatingIPOperations(), m.volumeOperations(), m.firewallOperations(),
+			m.certificateOperations(), m.otherOperations()))
 	}
 	seen, used := map[store.Kind]bool{}, false
 	for round := range rounds {

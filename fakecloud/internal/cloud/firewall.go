@@ -88,7 +88,8 @@ type CreateFirewall struct {
 func (p Project) CreateFirewall(in CreateFirewall) (f *Firewall, actions []int64, st *State, err error) {
 	st, err = p.update(func(tx *Tx) error {
 		if err := cmp.Or(
-			ValidateLabels(in.Labels), checkFirewallRules(in.Rules), RequireUniqueName(&tx.Firewalls, in.Name, 0), tx.checkLimit(&tx.Firewalls),
+			ValidateLabels(in.Labels), checkFirewallRules(in.Rules), RequireUniqueName(&tx.Firewalls, in.Name, 0),
+			tx.checkLimit(&tx.Firewalls),
 		); err != nil {
 			return err
 		}

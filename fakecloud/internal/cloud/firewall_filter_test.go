@@ -40,7 +40,8 @@ func filterCases(lb *LoadBalancer) []filterCase {
 		{"outbound traffic", []FirewallRule{outbound}, nil, false, false},
 		{"UDP", []FirewallRule{udp}, nil, false, false},
 		{"the second rule permits it", []FirewallRule{inFrom("0.0.0.0/0", "22"), inFrom("0.0.0.0/0", "80")}, nil, true, false},
-		{"the second firewall permits it", []FirewallRule{inFrom("0.0.0.0/0", "22")}, []FirewallRule{inFrom("0.0.0.0/0", "80")}, true, false},
+		{"the second firewall permits it", []FirewallRule{inFrom("0.0.0.0/0", "22")}, []FirewallRule{inFrom("0.0.0.0/0", "80")}, true,
+			false},
 		{"both together permit both families", []FirewallRule{inFrom("::/0", "80")}, []FirewallRule{inFrom("0.0.0.0/0", "80")}, true, true},
 	}
 }
@@ -52,11 +53,13 @@ func TestTheRulesOfFirewallsDecideWhatALoadBalancerReaches(t *testing.T) {
 	v6 := serverTarget(s)
 	ip, _ := p.View().PrimaryIPs.Get(s.PublicIPv6)
 	v6.ServerIP = ip.IP.Addr().Next()
-	lb := newLB(t, p, clk, CreateLoadBalancer{Network: n.ID, Services: []ServiceInput{tcp(80, 80)}, Targets: []TargetInput{serverTarget(s), v6}})
+	lb := newLB(t, p, clk, CreateLoadBalancer{Network: n.ID, Services: []ServiceInput{tcp(80, 80)},
+		Targets: []TargetInput{serverTarget(s), v6}})
 	for _, tc := range filterCases(lb) {
 		var ids []int64
 		for _, rules := range [][]FirewallRule{tc.first, tc.two} {
-			f, _, _, err := p.CreateFirewall(CreateFirewall{Name: "f" + itoa(int64(len(ids))), Rules: rules, ApplyTo: []FirewallTarget{{Server: s.ID}}})
+			f, _, _, err := p.CreateFirewall(CreateFirewall{Name: "f" + itoa(int64(len(ids))), Rules: rules,
+				ApplyTo: []FirewallTarget{{Server: s.ID}}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -156,7 +159,8 @@ func TestHealthFollowsFirewallsWithoutADataPlane(t *testing.T) {
 	quick.HealthCheck = &HealthCheckInput{Interval: new(3), Retries: new(2)}
 	checked := tcp(81, 81)
 	checked.HealthCheck = &HealthCheckInput{Interval: new(3), Retries: new(2), Port: new(80)}
-	lb := newLB(t, p, clk, CreateLoadBalancer{Network: n.ID, Services: []ServiceInput{quick, checked}, Targets: []TargetInput{serverTarget(s), privateTarget(private)}})
+	lb := newLB(t, p, clk, CreateLoadBalancer{Network: n.ID, Services: []ServiceInput{quick, checked},
+		Targets: []TargetInput{serverTarget(s), privateTarget(private)}})
 	clk.Step(3 * time.Second)
 	f, _, _, err := p.CreateFirewall(CreateFirewall{Name: "f", ApplyTo: []FirewallTarget{{Selector: "role=web"}}})
 	if err != nil {

@@ -37,7 +37,8 @@ func checkFirewallRules(rules []FirewallRule) error {
 		return ErrInvalidInput(wrong...)
 	}
 	if effective > MaxEffectiveRules {
-		return ErrField("rules", fmt.Sprintf("has %d effective rules, one for each IP of a rule: must have at most %d", effective, MaxEffectiveRules))
+		return ErrField("rules", fmt.Sprintf("has %d effective rules, one for each IP of a rule: must have at most %d", effective,
+			MaxEffectiveRules))
 	}
 	return nil
 }

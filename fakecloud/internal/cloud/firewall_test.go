@@ -137,30 +137,32 @@ func TestRulesOfFirewalls(t *testing.T) {
 		change func(*FirewallRule)
 		field  string // "" if the rule is valid
 	}{
-		"a port":                         {func(*FirewallRule) {}, ""},
-		"a range":                        {func(r *FirewallRule) { r.Port = "1024-5000" }, ""},
-		"the highest port":               {func(r *FirewallRule) { r.Port = "65535" }, ""},
-		"any port":                       {func(r *FirewallRule) { r.Port = "any" }, ""},
-		"port 0":                         {func(r *FirewallRule) { r.Port = "0" }, "port"},
-		"a port that is too high":        {func(r *FirewallRule) { r.Port = "65536" }, "port"},
-		"a range of no ports":            {func(r *FirewallRule) { r.Port = "90-80" }, "port"},
-		"half a range":                   {func(r *FirewallRule) { r.Port = "80-" }, "port"},
-		"a port with a leading zero":     {func(r *FirewallRule) { r.Port = "080" }, "port"},
-		"a range from a leading zero":    {func(r *FirewallRule) { r.Port = "080-90" }, "port"},
-		"a range to a leading zero":      {func(r *FirewallRule) { r.Port = "80-090" }, "port"},
-		"a port with a plus sign":        {func(r *FirewallRule) { r.Port = "+80" }, "port"},
-		"a port with a space":            {func(r *FirewallRule) { r.Port = " 80" }, "port"},
-		"a range of three ports":         {func(r *FirewallRule) { r.Port = "80-90-99" }, "port"},
-		"no port":                        {func(r *FirewallRule) { r.Port = "" }, "port"},
-		"icmp":                           {func(r *FirewallRule) { r.Protocol, r.Port = "icmp", "" }, ""},
-		"icmp with a port":               {func(r *FirewallRule) { r.Protocol = "icmp" }, "port"},
-		"no source":                      {func(r *FirewallRule) { r.SourceIPs = nil }, "source_ips"},
-		"out, with a source":             {func(r *FirewallRule) { r.Direction = "out" }, "destination_ips"},
-		"in, with a destination":         {func(r *FirewallRule) { r.DestinationIPs = r.SourceIPs }, "destination_ips"},
-		"out":                            {func(r *FirewallRule) { r.Direction, r.DestinationIPs, r.SourceIPs = "out", r.SourceIPs, nil }, ""},
-		"too many sources":               {func(r *FirewallRule) { r.SourceIPs = many }, "source_ips"},
-		"as many sources as possible":    {func(r *FirewallRule) { r.SourceIPs = many[1:] }, ""},
-		"a source with host bits":        {func(r *FirewallRule) { r.SourceIPs = []netip.Prefix{netip.MustParsePrefix("192.0.2.1/24")} }, "source_ips.0"},
+		"a port":                      {func(*FirewallRule) {}, ""},
+		"a range":                     {func(r *FirewallRule) { r.Port = "1024-5000" }, ""},
+		"the highest port":            {func(r *FirewallRule) { r.Port = "65535" }, ""},
+		"any port":                    {func(r *FirewallRule) { r.Port = "any" }, ""},
+		"port 0":                      {func(r *FirewallRule) { r.Port = "0" }, "port"},
+		"a port that is too high":     {func(r *FirewallRule) { r.Port = "65536" }, "port"},
+		"a range of no ports":         {func(r *FirewallRule) { r.Port = "90-80" }, "port"},
+		"half a range":                {func(r *FirewallRule) { r.Port = "80-" }, "port"},
+		"a port with a leading zero":  {func(r *FirewallRule) { r.Port = "080" }, "port"},
+		"a range from a leading zero": {func(r *FirewallRule) { r.Port = "080-90" }, "port"},
+		"a range to a leading zero":   {func(r *FirewallRule) { r.Port = "80-090" }, "port"},
+		"a port with a plus sign":     {func(r *FirewallRule) { r.Port = "+80" }, "port"},
+		"a port with a space":         {func(r *FirewallRule) { r.Port = " 80" }, "port"},
+		"a range of three ports":      {func(r *FirewallRule) { r.Port = "80-90-99" }, "port"},
+		"no port":                     {func(r *FirewallRule) { r.Port = "" }, "port"},
+		"icmp":                        {func(r *FirewallRule) { r.Protocol, r.Port = "icmp", "" }, ""},
+		"icmp with a port":            {func(r *FirewallRule) { r.Protocol = "icmp" }, "port"},
+		"no source":                   {func(r *FirewallRule) { r.SourceIPs = nil }, "source_ips"},
+		"out, with a source":          {func(r *FirewallRule) { r.Direction = "out" }, "destination_ips"},
+		"in, with a destination":      {func(r *FirewallRule) { r.DestinationIPs = r.SourceIPs }, "destination_ips"},
+		"out": {func(r *FirewallRule) { r.Direction, r.DestinationIPs, r.SourceIPs = "out", r.SourceIPs, nil },
+			""},
+		"too many sources":            {func(r *FirewallRule) { r.SourceIPs = many }, "source_ips"},
+		"as many sources as possible": {func(r *FirewallRule) { r.SourceIPs = many[1:] }, ""},
+		"a source with host bits": {func(r *FirewallRule) { r.SourceIPs = []netip.Prefix{netip.MustParsePrefix("192.0.2.1/24")} },
+			"source_ips.0"},
 		"all of IPv4 as IPv6":            {sources("::ffff:0:0/96"), "source_ips.0"},
 		"an address of IPv4 as IPv6":     {sources("::1/128", "::ffff:192.0.2.1/128"), "source_ips.1"},
 		"all of IPv6":                    {sources("::/0"), ""},
@@ -174,7 +176,8 @@ func TestRulesOfFirewalls(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	_, _, _, err := p.CreateFirewall(CreateFirewall{Name: "rules", Rules: slices.Repeat([]FirewallRule{anyIn("80")}, MaxRulesPerFirewall+1)})
+	tooMany := slices.Repeat([]FirewallRule{anyIn("80")}, MaxRulesPerFirewall+1)
+	_, _, _, err := p.CreateFirewall(CreateFirewall{Name: "rules", Rules: tooMany})
 	wantCode(t, "51 rules", err, "rules")
 
 	in := anyIn("80")
@@ -194,7 +197,8 @@ func TestFirewallsFollowLabelsAndServers(t *testing.T) {
 	web := smallServer("web")
 	web.Labels = map[string]string{"role": "web"}
 	a := runningServer(t, p, clk, web).ID
-	f, actions, _, err := p.CreateFirewall(CreateFirewall{Name: "f", Rules: []FirewallRule{anyIn("80")}, ApplyTo: []FirewallTarget{{Selector: "role=web"}}})
+	f, actions, _, err := p.CreateFirewall(CreateFirewall{Name: "f", Rules: []FirewallRule{anyIn("80")},
+		ApplyTo: []FirewallTarget{{Selector: "role=web"}}})
 	if err != nil || len(actions) != 2 {
 		t.Fatal(actions, err)
 	}

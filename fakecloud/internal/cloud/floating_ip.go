@@ -60,7 +60,8 @@ type CreateFloatingIP struct {
 // Errors: invalid_input, uniqueness_error, resource_limit_exceeded, resource_unavailable.
 func (p Project) CreateFloatingIP(in CreateFloatingIP) (f *FloatingIP, action int64, st *State, err error) {
 	st, err = p.update(func(tx *Tx) error {
-		if err := cmp.Or(ValidateLabels(in.Labels), tx.checkLimit(&tx.FloatingIPs), RequireUniqueName(&tx.FloatingIPs, in.Name, 0)); err != nil {
+		if err := cmp.Or(ValidateLabels(in.Labels), tx.checkLimit(&tx.FloatingIPs),
+			RequireUniqueName(&tx.FloatingIPs, in.Name, 0)); err != nil {
 			return err
 		}
 		home, err := tx.homeOfFloatingIP(in)

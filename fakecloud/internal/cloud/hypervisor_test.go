@@ -119,7 +119,8 @@ func TestTheHypervisorEndsTheActionsOnItsGuests(t *testing.T) {
 				} else if want != gone {
 					wantStatus(t, p, id, want, false)
 				}
-				if a, _ := p.View().Actions.Get(action); errors.Is(failure, noRoom) && (string(a.ErrorCode) != noRoom.Code || a.ErrorMessage != noRoom.Message) ||
+				if a, _ := p.View().Actions.Get(action); errors.Is(failure, noRoom) &&
+					(string(a.ErrorCode) != noRoom.Code || a.ErrorMessage != noRoom.Message) ||
 					failure != nil && !errors.Is(failure, noRoom) && (a.ErrorCode != ActionFailedCode || a.ErrorMessage != "broken") {
 					t.Errorf("%+v", a)
 				}
@@ -155,8 +156,11 @@ func TestActionsThatDoNotChangeAGuestAreNotTasks(t *testing.T) {
 		"attach when off": func() (int64, *State, error) {
 			return p.AttachServerToNetwork(off, AttachServerToNetwork{Network: n.ID})
 		},
-		"detach when on":              func() (int64, *State, error) { return p.DetachServerFromNetwork(on, n.ID) },
-		"power off with a fault rule": func() (int64, *State, error) { return p.WithOutcome(&ActionOutcome{Fail: true}).PowerOffServer(on) },
+		"detach when on": func() (int64, *State, error) { return p.DetachServerFromNetwork(on, n.ID) },
+		"power off with a fault rule": func() (int64, *State,
+			error) {
+			return p.WithOutcome(&ActionOutcome{Fail: true}).PowerOffServer(on)
+		},
 	} {
 		action, _, err := do()
 		if err != nil {
@@ -184,7 +188,8 @@ func TestTheHypervisorAttachesAServerThatIsOn(t *testing.T) {
 		wantStatus(t, p, id, ServerRunning, true)
 		task := nextTask(t, h, hypervisor.CommandAttach)
 		net, _ := p.View().Networks.Get(n.ID)
-		if m, in := net.Member(server(t, p, id).Ref()); !in || !task.Runs || len(task.Guest.Networks) != 1 || task.Guest.Networks[0].IP != m.IP {
+		if m, in := net.Member(server(t, p, id).Ref()); !in || !task.Runs || len(task.Guest.Networks) != 1 ||
+			task.Guest.Networks[0].IP != m.IP {
 			t.Errorf("%+v", task)
 		}
 		if err := h.Complete(t.Context(), action, failure); err != nil {
@@ -215,11 +220,13 @@ func TestANewServerGetsAGuestAndThenStarts(t *testing.T) {
 	ip, _ := p.View().PrimaryIPs.Get(out.Server.PublicIPv4)
 	net, _ := p.View().Networks.Get(n.ID)
 	member, _ := net.Member(out.Server.Ref())
-	if m.PublicIPv4 != ip.IP.Addr() || len(m.Networks) != 1 || m.Networks[0].IP != member.IP || m.Networks[0].Name != "n" || !m.PublicIPv6.IsValid() {
+	if m.PublicIPv4 != ip.IP.Addr() || len(m.Networks) != 1 || m.Networks[0].IP != member.IP || m.Networks[0].Name != "n" ||
+		!m.PublicIPv6.IsValid() {
 		t.Errorf("addresses: %+v", m)
 	}
 	if m.UserData != in.UserData || m.Labels["role"] != "worker" || m.ServerType != "small" || m.Cores != 2 || m.MemoryGB != 4 ||
-		m.DiskGB != 40 || m.Image != "debian" || m.ImageID != 101 || m.Location != "fsn1" || m.NetworkZone != "eu-central" || len(m.SSHKeys) != 1 ||
+		m.DiskGB != 40 || m.Image != "debian" || m.ImageID != 101 || m.Location != "fsn1" || m.NetworkZone != "eu-central" ||
+		len(m.SSHKeys) != 1 ||
 		m.Architecture != "x86" || m.Project != 1 || m.Status != string(ServerInitializing) {
 		t.Errorf("%+v", m)
 	}

@@ -12,7 +12,8 @@ func withImages(t *testing.T, o Options) (p Project, snapshot, backup, server in
 	t.Cleanup(c.Close)
 	p, _ = c.Project(1)
 	_, err := p.update(func(tx *Tx) error {
-		s := &Image{Meta: tx.NewMeta("", nil), Type: ImageSnapshot, Status: "available", Description: "before the upgrade", Architecture: "x86"}
+		s := &Image{Meta: tx.NewMeta("", nil), Type: ImageSnapshot, Status: "available", Description: "before the upgrade",
+			Architecture: "x86"}
 		b := &Image{Meta: tx.NewMeta("", nil), Type: ImageBackup, Status: "available", BoundTo: 4711, Architecture: "x86"}
 		srv := &Server{Meta: tx.NewMeta("restored", nil), Image: s}
 		tx.Images.Put(s)

@@ -19,7 +19,8 @@ func (tx *Tx) unlockedLoadBalancer(id int64) (*LoadBalancer, error) {
 // changeLoadBalancer starts an action that changes only the load balancer. It first tries the change on
 // a copy and returns its error. At the end of the action it makes the change. If that fails, for example
 // because a server has been deleted, the action fails with the same error.
-func (p Project) changeLoadBalancer(id int64, command string, change func(*State, *LoadBalancer) error) (action int64, st *State, err error) {
+func (p Project) changeLoadBalancer(id int64, command string, change func(*State, *LoadBalancer) error) (action int64, st *State,
+	err error) {
 	st, err = p.update(func(tx *Tx) error {
 		lb, err := tx.unlockedLoadBalancer(id)
 		if err != nil {

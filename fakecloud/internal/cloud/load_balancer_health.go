@@ -116,7 +116,8 @@ func (lb *LoadBalancer) withHealth(f func(*LoadBalancerTarget, TargetHealth) Tar
 }
 
 // withServerHealth is withHealth for the targets of one server, or for those of type ip if it is 0.
-func (lb *LoadBalancer) withServerHealth(server int64, shared *sharedTargets, f func(*LoadBalancerTarget, TargetHealth) TargetHealth) (*LoadBalancer, bool) {
+func (lb *LoadBalancer) withServerHealth(server int64, shared *sharedTargets,
+	f func(*LoadBalancerTarget, TargetHealth) TargetHealth) (*LoadBalancer, bool) {
 	var targets []LoadBalancerTarget
 	for i := range lb.Targets {
 		t := &lb.Targets[i]

@@ -108,7 +108,8 @@ func TestReportedHealth(t *testing.T) {
 	}
 	got := report(
 		HealthReport{Server: s.ID, Addr: ip, ListenPort: 80, Status: HealthHealthy, Detail: "layer4_timeout", HTTPStatusCode: 200},
-		HealthReport{Server: s.ID, Addr: ip, ListenPort: 443, Status: HealthUnhealthy, Detail: "unexpected_http_status", HTTPStatusCode: 500},
+		HealthReport{Server: s.ID, Addr: ip, ListenPort: 443, Status: HealthUnhealthy, Detail: "unexpected_http_status",
+			HTTPStatusCode: 500},
 	)
 	const bad = "healthy/unhealthy(unexpected_http_status)"
 	if got != bad+" | "+bad+" | unknown/unknown" {
@@ -126,7 +127,8 @@ func TestReportedHealth(t *testing.T) {
 	if after, _ := p.View().LoadBalancers.Entry(lb.ID); after != before {
 		t.Error("a report of the known health made a new version")
 	}
-	if got := report(HealthReport{Server: s.ID, Addr: ip, ListenPort: 443, Status: HealthUnhealthy, HTTPStatusCode: 500}); !strings.HasPrefix(got, "healthy/unhealthy(unspecified)") {
+	if got := report(HealthReport{Server: s.ID, Addr: ip, ListenPort: 443, Status: HealthUnhealthy,
+		HTTPStatusCode: 500}); !strings.HasPrefix(got, "healthy/unhealthy(unspecified)") {
 		t.Errorf("without a detail: %s", got)
 	}
 	p.ReportTargetHealth(5, []HealthReport{{Server: s.ID, Addr: ip, ListenPort: 80, Status: HealthHealthy}})
@@ -153,7 +155,8 @@ func TestHealthIsUnknownAgainWhenAServersAddressChanges(t *testing.T) {
 	s := lbServer(t, p, "s", map[string]string{"a": ""}, n)
 	selector := selectorTarget("a")
 	selector.UsePrivateIP = true
-	lb := newLB(t, p, clk, CreateLoadBalancer{Network: n.ID, Services: []ServiceInput{tcp(80, 80)}, Targets: []TargetInput{privateTarget(s), selector}})
+	lb := newLB(t, p, clk, CreateLoadBalancer{Network: n.ID, Services: []ServiceInput{tcp(80, 80)},
+		Targets: []TargetInput{privateTarget(s), selector}})
 	clk.Step(15 * time.Second)
 	if got := healthOf(getLB(t, p, lb.ID)); got != "healthy | healthy" {
 		t.Fatalf("health %s", got)

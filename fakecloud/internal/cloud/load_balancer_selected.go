@@ -106,7 +106,8 @@ func (all *sharedTargets) find(lb *LoadBalancer, t *LoadBalancerTarget) (Selecte
 	for i := range all.sets {
 		s := &all.sets[i]
 		if s.before == t.Targets && s.selector == t.Selector && s.target.UsePrivateIP == t.UsePrivateIP && s.network == lb.network() &&
-			slices.EqualFunc(s.target.Health, lb.Services, func(h TargetHealth, s LoadBalancerService) bool { return h.ListenPort == s.ListenPort }) {
+			slices.EqualFunc(s.target.Health, lb.Services,
+				func(h TargetHealth, s LoadBalancerService) bool { return h.ListenPort == s.ListenPort }) {
 			return s.after, true
 		}
 	}

@@ -70,14 +70,16 @@ func TestTheCostOfAServerDoesNotGrowWithTheCloud(t *testing.T) {
 	}
 	alone, passed := cost(0, 50, "b"), cost(100, 50, "b")
 	if passed > alone+alone/10 {
-		t.Errorf("a server costs %d bytes with 100 load balancers of other servers and %d bytes without: the cost grows with the load balancers", passed, alone)
+		t.Errorf("a server costs %d bytes with 100 load balancers of other servers and %d bytes without: the cost grows with the load "+
+			"balancers", passed, alone)
 	}
 	one, hundred := cost(1, 50, "a"), cost(100, 50, "a")
 	const perBalancer = 1500
 	if each := (hundred - one) / 99; each > perBalancer {
 		t.Errorf("each load balancer that selects a server adds %d bytes to its creation, want at most %d", each, perBalancer)
 	}
-	t.Logf("bytes per server: %d after 50, %d after 1,000 with 10 load balancers; %d alone, %d passed; %d with one, %d with 100", few, many, alone, passed, one, hundred)
+	t.Logf("bytes per server: %d after 50, %d after 1,000 with 10 load balancers; %d alone, %d passed; %d with one, %d with 100", few, many,
+		alone, passed, one, hundred)
 }
 
 // Scheduled work stays in memory until it is due.

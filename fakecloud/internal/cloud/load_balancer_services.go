@@ -88,7 +88,8 @@ func newService(in ServiceInput) (LoadBalancerService, []FieldError) {
 		s.ListenPort = *in.ListenPort
 	}
 	s.HealthCheck = LoadBalancerHealthCheck{
-		Protocol: defaultCheckProtocol(s.Protocol), Interval: defaultCheckInterval, Timeout: defaultCheckTimeout, Retries: defaultCheckRetries,
+		Protocol: defaultCheckProtocol(s.Protocol), Interval: defaultCheckInterval, Timeout: defaultCheckTimeout,
+		Retries: defaultCheckRetries,
 	}
 	s.patch(in)
 	if in.HealthCheck == nil || in.HealthCheck.Port == nil {

@@ -32,46 +32,57 @@ func TestInvalidServicesAreRefused(t *testing.T) {
 		in   ServiceInput
 		want string
 	}{
-		"no protocol":                   {ServiceInput{}, "protocol"},
-		"unknown protocol":              {ServiceInput{Protocol: new("udp"), ListenPort: new(1), DestinationPort: new(1)}, "protocol"},
-		"tcp without listen port":       {ServiceInput{Protocol: new("tcp"), DestinationPort: new(1)}, "listen_port"},
-		"tcp without destination":       {ServiceInput{Protocol: new("tcp"), ListenPort: new(2)}, "destination_port"},
-		"listen port 0":                 {tcp(0, 1), "listen_port"},
-		"listen port 65536":             {tcp(65536, 1), "listen_port"},
-		"destination port 0":            {tcp(2, 0), "destination_port"},
-		"port in use":                   {tcp(1, 2), "source_port_already_used"},
-		"https passed through":          {ServiceInput{Protocol: new("https")}, ""},
-		"unknown certificate":           {https(ServiceHTTPInput{Certificates: []int64{1}}), "http.certificates"},
-		"http with a certificate":       {http(ServiceHTTPInput{Certificates: []int64{cert}}), "http.certificates"},
-		"http with a redirect":          {http(ServiceHTTPInput{RedirectHTTP: new(true)}), "http.redirect_http"},
-		"tcp with sticky sessions":      {ServiceInput{Protocol: new("tcp"), ListenPort: new(2), DestinationPort: new(2), HTTP: &ServiceHTTPInput{StickySessions: new(true)}}, "http.sticky_sessions"},
-		"no cookie name":                {http(ServiceHTTPInput{CookieName: new("")}), "http.cookie_name"},
-		"cookie name with a space":      {http(ServiceHTTPInput{CookieName: new("a b")}), "http.cookie_name"},
-		"cookie name too long":          {http(ServiceHTTPInput{CookieName: new(strings.Repeat("a", 101))}), "http.cookie_name"},
-		"cookie lifetime too short":     {http(ServiceHTTPInput{CookieLifetime: new(29)}), "http.cookie_lifetime"},
-		"cookie lifetime too long":      {http(ServiceHTTPInput{CookieLifetime: new(86401)}), "http.cookie_lifetime"},
-		"idle timeout too short":        {http(ServiceHTTPInput{TimeoutIdle: new(29)}), "http.timeout_idle"},
-		"idle timeout too long":         {http(ServiceHTTPInput{TimeoutIdle: new(301)}), "http.timeout_idle"},
-		"check of unknown protocol":     {check(HealthCheckInput{Protocol: new("https")}), "health_check.protocol"},
-		"check of port 0":               {check(HealthCheckInput{Port: new(0)}), "health_check.port"},
-		"check interval too short":      {check(HealthCheckInput{Interval: new(2)}), "health_check.interval"},
-		"check interval too long":       {check(HealthCheckInput{Interval: new(61)}), "health_check.interval"},
-		"check timeout too short":       {check(HealthCheckInput{Timeout: new(0)}), "health_check.timeout"},
-		"check timeout too long":        {check(HealthCheckInput{Timeout: new(61)}), "health_check.timeout"},
-		"too few retries":               {check(HealthCheckInput{Retries: new(0)}), "health_check.retries"},
-		"too many retries":              {check(HealthCheckInput{Retries: new(6)}), "health_check.retries"},
-		"domain with a percent":         {checkHTTP(HealthCheckHTTPInput{Domain: new("a%b")}), "health_check.http.domain"},
-		"domain too long":               {checkHTTP(HealthCheckHTTPInput{Domain: new(strings.Repeat("a", 129))}), "health_check.http.domain"},
-		"no path":                       {checkHTTP(HealthCheckHTTPInput{Path: new("")}), "health_check.http.path"},
-		"path with a space":             {checkHTTP(HealthCheckHTTPInput{Path: new("/a b")}), "health_check.http.path"},
-		"path too long":                 {checkHTTP(HealthCheckHTTPInput{Path: new(strings.Repeat("/", 257))}), "health_check.http.path"},
-		"response too long":             {checkHTTP(HealthCheckHTTPInput{Response: new(strings.Repeat("a", 257))}), "health_check.http.response"},
-		"a status code of letters":      {checkHTTP(HealthCheckHTTPInput{StatusCodes: []string{"200", "abc"}}), "health_check.http.status_codes.1"},
-		"more than 20 status codes":     {checkHTTP(HealthCheckHTTPInput{StatusCodes: make([]string, 21)}), "health_check.http.status_codes"},
-		"all minimum values":            {ServiceInput{Protocol: new("http"), HTTP: &ServiceHTTPInput{CookieName: new("a"), CookieLifetime: new(30), TimeoutIdle: new(30)}, HealthCheck: &HealthCheckInput{Port: new(1), Interval: new(3), Timeout: new(1), Retries: new(1)}}, ""},
-		"all maximum values":            {ServiceInput{Protocol: new("http"), HTTP: &ServiceHTTPInput{CookieName: new(strings.Repeat("a", 100)), CookieLifetime: new(86400), TimeoutIdle: new(300)}, HealthCheck: &HealthCheckInput{Port: new(65535), Interval: new(60), Timeout: new(60), Retries: new(5)}}, ""},
-		"an HTTP check with all fields": {checkHTTP(HealthCheckHTTPInput{Domain: new("a.b"), Path: new("/x"), Response: new("ok"), StatusCodes: []string{"200", "2*", "?0?"}, TLS: new(true)}), ""},
-		"tcp with an empty http part":   {ServiceInput{Protocol: new("tcp"), ListenPort: new(2), DestinationPort: new(2), HTTP: &ServiceHTTPInput{}}, ""},
+		"no protocol":             {ServiceInput{}, "protocol"},
+		"unknown protocol":        {ServiceInput{Protocol: new("udp"), ListenPort: new(1), DestinationPort: new(1)}, "protocol"},
+		"tcp without listen port": {ServiceInput{Protocol: new("tcp"), DestinationPort: new(1)}, "listen_port"},
+		"tcp without destination": {ServiceInput{Protocol: new("tcp"), ListenPort: new(2)}, "destination_port"},
+		"listen port 0":           {tcp(0, 1), "listen_port"},
+		"listen port 65536":       {tcp(65536, 1), "listen_port"},
+		"destination port 0":      {tcp(2, 0), "destination_port"},
+		"port in use":             {tcp(1, 2), "source_port_already_used"},
+		"https passed through":    {ServiceInput{Protocol: new("https")}, ""},
+		"unknown certificate":     {https(ServiceHTTPInput{Certificates: []int64{1}}), "http.certificates"},
+		"http with a certificate": {http(ServiceHTTPInput{Certificates: []int64{cert}}), "http.certificates"},
+		"http with a redirect":    {http(ServiceHTTPInput{RedirectHTTP: new(true)}), "http.redirect_http"},
+		"tcp with sticky sessions": {ServiceInput{Protocol: new("tcp"), ListenPort: new(2), DestinationPort: new(2),
+			HTTP: &ServiceHTTPInput{StickySessions: new(true)}}, "http.sticky_sessions"},
+		"no cookie name":            {http(ServiceHTTPInput{CookieName: new("")}), "http.cookie_name"},
+		"cookie name with a space":  {http(ServiceHTTPInput{CookieName: new("a b")}), "http.cookie_name"},
+		"cookie name too long":      {http(ServiceHTTPInput{CookieName: new(strings.Repeat("a", 101))}), "http.cookie_name"},
+		"cookie lifetime too short": {http(ServiceHTTPInput{CookieLifetime: new(29)}), "http.cookie_lifetime"},
+		"cookie lifetime too long":  {http(ServiceHTTPInput{CookieLifetime: new(86401)}), "http.cookie_lifetime"},
+		"idle timeout too short":    {http(ServiceHTTPInput{TimeoutIdle: new(29)}), "http.timeout_idle"},
+		"idle timeout too long":     {http(ServiceHTTPInput{TimeoutIdle: new(301)}), "http.timeout_idle"},
+		"check of unknown protocol": {check(HealthCheckInput{Protocol: new("https")}), "health_check.protocol"},
+		"check of port 0":           {check(HealthCheckInput{Port: new(0)}), "health_check.port"},
+		"check interval too short":  {check(HealthCheckInput{Interval: new(2)}), "health_check.interval"},
+		"check interval too long":   {check(HealthCheckInput{Interval: new(61)}), "health_check.interval"},
+		"check timeout too short":   {check(HealthCheckInput{Timeout: new(0)}), "health_check.timeout"},
+		"check timeout too long":    {check(HealthCheckInput{Timeout: new(61)}), "health_check.timeout"},
+		"too few retries":           {check(HealthCheckInput{Retries: new(0)}), "health_check.retries"},
+		"too many retries":          {check(HealthCheckInput{Retries: new(6)}), "health_check.retries"},
+		"domain with a percent":     {checkHTTP(HealthCheckHTTPInput{Domain: new("a%b")}), "health_check.http.domain"},
+		"domain too long": {checkHTTP(HealthCheckHTTPInput{Domain: new(strings.Repeat("a", 129))}),
+			"health_check.http.domain"},
+		"no path":           {checkHTTP(HealthCheckHTTPInput{Path: new("")}), "health_check.http.path"},
+		"path with a space": {checkHTTP(HealthCheckHTTPInput{Path: new("/a b")}), "health_check.http.path"},
+		"path too long":     {checkHTTP(HealthCheckHTTPInput{Path: new(strings.Repeat("/", 257))}), "health_check.http.path"},
+		"response too long": {checkHTTP(HealthCheckHTTPInput{Response: new(strings.Repeat("a", 257))}),
+			"health_check.http.response"},
+		"a status code of letters": {checkHTTP(HealthCheckHTTPInput{StatusCodes: []string{"200", "abc"}}),
+			"health_check.http.status_codes.1"},
+		"more than 20 status codes": {checkHTTP(HealthCheckHTTPInput{StatusCodes: make([]string, 21)}),
+			"health_check.http.status_codes"},
+		"all minimum values": {ServiceInput{Protocol: new("http"), HTTP: &ServiceHTTPInput{CookieName: new("a"),
+			CookieLifetime: new(30), TimeoutIdle: new(30)}, HealthCheck: &HealthCheckInput{Port: new(1), Interval: new(3), Timeout: new(1),
+			Retries: new(1)}}, ""},
+		"all maximum values": {ServiceInput{Protocol: new("http"),
+			HTTP:        &ServiceHTTPInput{CookieName: new(strings.Repeat("a", 100)), CookieLifetime: new(86400), TimeoutIdle: new(300)},
+			HealthCheck: &HealthCheckInput{Port: new(65535), Interval: new(60), Timeout: new(60), Retries: new(5)}}, ""},
+		"an HTTP check with all fields": {checkHTTP(HealthCheckHTTPInput{Domain: new("a.b"), Path: new("/x"), Response: new("ok"),
+			StatusCodes: []string{"200", "2*", "?0?"}, TLS: new(true)}), ""},
+		"tcp with an empty http part": {ServiceInput{Protocol: new("tcp"), ListenPort: new(2), DestinationPort: new(2),
+			HTTP: &ServiceHTTPInput{}}, ""},
 	} {
 		st := p.View()
 		err := lb.Clone().addService(st, tc.in, "")
@@ -129,7 +140,8 @@ func TestUpdatingAServiceIsAPatch(t *testing.T) {
 		got.HealthCheck.Port != 8080 || got.HealthCheck.Interval != 15*time.Second || !got.HTTP.StickySessions {
 		t.Errorf("some fields: %+v", got)
 	}
-	got = update(ServiceInput{HealthCheck: &HealthCheckInput{Protocol: new("http"), HTTP: &HealthCheckHTTPInput{Domain: new("a.b"), Path: new("/x")}}})
+	got = update(ServiceInput{HealthCheck: &HealthCheckInput{Protocol: new("http"), HTTP: &HealthCheckHTTPInput{Domain: new("a.b"),
+		Path: new("/x")}}})
 	if h := got.HealthCheck.HTTP; h == nil || h.Domain != "a.b" || h.Path != "/x" || len(h.StatusCodes) != 2 {
 		t.Errorf("health check over HTTP: %+v", got.HealthCheck)
 	}
@@ -170,8 +182,10 @@ func TestUpdatingAServiceIsAPatch(t *testing.T) {
 	}{
 		"no port":                  {ServiceInput{}, "listen_port"},
 		"a port without a service": {tcp(81, 81), "not_found"},
-		"out of range":             {ServiceInput{ListenPort: new(80), HealthCheck: &HealthCheckInput{Retries: new(6)}}, "health_check.retries"},
-		"unknown certificate":      {ServiceInput{ListenPort: new(80), Protocol: new("https"), HTTP: &ServiceHTTPInput{Certificates: []int64{1}}}, "http.certificates"},
+		"out of range": {ServiceInput{ListenPort: new(80), HealthCheck: &HealthCheckInput{Retries: new(6)}},
+			"health_check.retries"},
+		"unknown certificate": {ServiceInput{ListenPort: new(80), Protocol: new("https"),
+			HTTP: &ServiceHTTPInput{Certificates: []int64{1}}}, "http.certificates"},
 	} {
 		if _, _, err := p.UpdateLoadBalancerService(lb.ID, tc.in); codeOf(err) != tc.want {
 			t.Errorf("%s: %v, want %q", name, err, tc.want)
@@ -215,7 +229,8 @@ func TestARedirectUsesPort80(t *testing.T) {
 	p, _, clk := lbCloud(t)
 	cert := putCertificate(t, p, "cert")
 	https := func(port int, redirects bool) ServiceInput {
-		return ServiceInput{Protocol: new("https"), ListenPort: new(port), HTTP: &ServiceHTTPInput{Certificates: []int64{cert}, RedirectHTTP: new(redirects)}}
+		return ServiceInput{Protocol: new("https"), ListenPort: new(port), HTTP: &ServiceHTTPInput{Certificates: []int64{cert},
+			RedirectHTTP: new(redirects)}}
 	}
 	for name, tt := range map[string]struct {
 		have   []ServiceInput
@@ -223,17 +238,20 @@ func TestARedirectUsesPort80(t *testing.T) {
 		update bool
 		want   string
 	}{
-		"a service on port 80 after the redirect":        {[]ServiceInput{https(443, true)}, tcp(80, 80), false, redirected},
-		"a service on another port":                      {[]ServiceInput{https(443, true)}, tcp(81, 80), false, ""},
-		"a service on port 80 without a redirect":        {[]ServiceInput{https(443, false)}, tcp(80, 80), false, ""},
-		"the redirect after a service on port 80":        {[]ServiceInput{tcp(80, 80)}, https(443, true), false, taken},
-		"a second redirect":                              {[]ServiceInput{https(443, true)}, https(444, true), false, redirected},
-		"a second service without a redirect":            {[]ServiceInput{https(443, true)}, https(444, false), false, ""},
-		"a redirect that is switched on":                 {[]ServiceInput{https(443, false), tcp(80, 80)}, https(443, true), true, taken},
-		"a redirect that is switched on, port 80 free":   {[]ServiceInput{https(443, false)}, https(443, true), true, ""},
-		"a second redirect that is switched on":          {[]ServiceInput{https(443, false), https(444, true)}, https(443, true), true, redirected},
-		"another change of the service that redirects":   {[]ServiceInput{https(443, true), tcp(22, 22)}, ServiceInput{ListenPort: new(443), ProxyProtocol: new(true)}, true, ""},
-		"another change of a service next to a redirect": {[]ServiceInput{https(443, true), tcp(22, 22)}, ServiceInput{ListenPort: new(22), ProxyProtocol: new(true)}, true, ""},
+		"a service on port 80 after the redirect":      {[]ServiceInput{https(443, true)}, tcp(80, 80), false, redirected},
+		"a service on another port":                    {[]ServiceInput{https(443, true)}, tcp(81, 80), false, ""},
+		"a service on port 80 without a redirect":      {[]ServiceInput{https(443, false)}, tcp(80, 80), false, ""},
+		"the redirect after a service on port 80":      {[]ServiceInput{tcp(80, 80)}, https(443, true), false, taken},
+		"a second redirect":                            {[]ServiceInput{https(443, true)}, https(444, true), false, redirected},
+		"a second service without a redirect":          {[]ServiceInput{https(443, true)}, https(444, false), false, ""},
+		"a redirect that is switched on":               {[]ServiceInput{https(443, false), tcp(80, 80)}, https(443, true), true, taken},
+		"a redirect that is switched on, port 80 free": {[]ServiceInput{https(443, false)}, https(443, true), true, ""},
+		"a second redirect that is switched on": {[]ServiceInput{https(443, false), https(444, true)}, https(443, true), true,
+			redirected},
+		"another change of the service that redirects": {[]ServiceInput{https(443, true), tcp(22, 22)},
+			ServiceInput{ListenPort: new(443), ProxyProtocol: new(true)}, true, ""},
+		"another change of a service next to a redirect": {[]ServiceInput{https(443, true), tcp(22, 22)},
+			ServiceInput{ListenPort: new(22), ProxyProtocol: new(true)}, true, ""},
 	} {
 		lb := newLB(t, p, clk, CreateLoadBalancer{Name: strings.ReplaceAll(name, " ", "-"), Services: tt.have})
 		change, status := p.AddLoadBalancerService, 412
@@ -243,7 +261,8 @@ func TestARedirectUsesPort80(t *testing.T) {
 		_, _, err := change(lb.ID, tt.in)
 		e, _ := errors.AsType[*Error](err)
 		switch {
-		case tt.want == "" && err != nil, tt.want != "" && (e == nil || e.Code != sourcePortUsed || e.Status != status || e.Message != tt.want):
+		case tt.want == "" && err != nil, tt.want != "" && (e == nil || e.Code != sourcePortUsed || e.Status != status ||
+			e.Message != tt.want):
 			t.Errorf("%s: %v", name, err)
 		case tt.want != "" && !reflect.DeepEqual(getLB(t, p, lb.ID).Services, lb.Services):
 			t.Errorf("%s: refused, but the services are now %+v", name, getLB(t, p, lb.ID).Services)

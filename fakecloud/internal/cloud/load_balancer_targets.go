@@ -39,7 +39,8 @@ func errNotAttached() error {
 }
 
 func errPublicDisabled() error {
-	return ErrOperation("load_balancer_public_interface_disabled", "load balancer public interface is disabled, cannot add target using public IP")
+	return ErrOperation("load_balancer_public_interface_disabled",
+		"load balancer public interface is disabled, cannot add target using public IP")
 }
 
 // addTarget adds a target. The caller must call resolveTargets. Errors: those of the API document for

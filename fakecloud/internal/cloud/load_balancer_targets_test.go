@@ -62,26 +62,27 @@ func TestInvalidTargetsAreRefused(t *testing.T) {
 		in   TargetInput
 		want string
 	}{
-		"unknown type":                        {alone, TargetInput{Type: "dns"}, "type"},
-		"no server":                           {alone, TargetInput{Type: "server"}, "server"},
-		"unknown server":                      {alone, TargetInput{Type: "server", Server: 7}, "server.id"},
-		"public server":                       {alone, serverTarget(outside), ""},
-		"server without public IPv4":          {alone, serverTarget(private), "resolve_cloud_public_targets_error"},
-		"private without network":             {alone, privateTarget(inside), "load_balancer_not_attached_to_network"},
-		"private":                             {joined, privateTarget(inside), ""},
-		"private without IPv4":                {joined, privateTarget(private), ""},
-		"private outside the network":         {joined, privateTarget(outside), "resolve_cloud_private_targets_error"},
-		"public, interface disabled":          {hidden, serverTarget(inside), "load_balancer_public_interface_disabled"},
-		"selector, interface disabled":        {hidden, selectorTarget("a"), "load_balancer_public_interface_disabled"},
-		"private selector":                    {hidden, asPrivate(selectorTarget("a")), ""},
-		"private selector without network":    {alone, asPrivate(selectorTarget("a")), "load_balancer_not_attached_to_network"},
-		"empty selector":                      {alone, selectorTarget(" "), "label_selector.selector"},
-		"bad selector":                        {alone, selectorTarget("a in b"), "label_selector.selector"},
-		"long selector":                       {alone, selectorTarget(strings.Repeat("a,", 500) + "a"), "label_selector.selector"},
-		"the server's IPv4":                   {alone, withIP(serverTarget(inside), publicIPv4(p, inside)), ""},
-		"an IPv6 of the server":               {alone, withIP(serverTarget(inside), v6.IP.Addr().Next().Next()), ""},
-		"another server's IPv4":               {alone, withIP(serverTarget(inside), publicIPv4(p, outside)), "ip_not_assigned_to_server"},
-		"another IPv6":                        {alone, withIP(serverTarget(inside), netip.MustParseAddr("2001:db8:ffff::1")), "ip_not_assigned_to_server"},
+		"unknown type":                     {alone, TargetInput{Type: "dns"}, "type"},
+		"no server":                        {alone, TargetInput{Type: "server"}, "server"},
+		"unknown server":                   {alone, TargetInput{Type: "server", Server: 7}, "server.id"},
+		"public server":                    {alone, serverTarget(outside), ""},
+		"server without public IPv4":       {alone, serverTarget(private), "resolve_cloud_public_targets_error"},
+		"private without network":          {alone, privateTarget(inside), "load_balancer_not_attached_to_network"},
+		"private":                          {joined, privateTarget(inside), ""},
+		"private without IPv4":             {joined, privateTarget(private), ""},
+		"private outside the network":      {joined, privateTarget(outside), "resolve_cloud_private_targets_error"},
+		"public, interface disabled":       {hidden, serverTarget(inside), "load_balancer_public_interface_disabled"},
+		"selector, interface disabled":     {hidden, selectorTarget("a"), "load_balancer_public_interface_disabled"},
+		"private selector":                 {hidden, asPrivate(selectorTarget("a")), ""},
+		"private selector without network": {alone, asPrivate(selectorTarget("a")), "load_balancer_not_attached_to_network"},
+		"empty selector":                   {alone, selectorTarget(" "), "label_selector.selector"},
+		"bad selector":                     {alone, selectorTarget("a in b"), "label_selector.selector"},
+		"long selector":                    {alone, selectorTarget(strings.Repeat("a,", 500) + "a"), "label_selector.selector"},
+		"the server's IPv4":                {alone, withIP(serverTarget(inside), publicIPv4(p, inside)), ""},
+		"an IPv6 of the server":            {alone, withIP(serverTarget(inside), v6.IP.Addr().Next().Next()), ""},
+		"another server's IPv4":            {alone, withIP(serverTarget(inside), publicIPv4(p, outside)), "ip_not_assigned_to_server"},
+		"another IPv6": {alone, withIP(serverTarget(inside), netip.MustParseAddr("2001:db8:ffff::1")),
+			"ip_not_assigned_to_server"},
 		"an IPv4 of a server without":         {alone, withIP(serverTarget(private), publicIPv4(p, inside)), "ip_not_assigned_to_server"},
 		"an IP of a private target":           {joined, withIP(privateTarget(inside), publicIPv4(p, inside)), "server.ip"},
 		"no IP":                               {alone, TargetInput{Type: "ip"}, "ip.ip"},
@@ -196,7 +197,8 @@ func TestLabelSelectorTargetsFollowTheLabels(t *testing.T) {
 	web := map[string]string{"role": "web"}
 	a := lbServer(t, p, "a", web, n)
 	b := lbServer(t, p, "b", nil)
-	public := newLB(t, p, clk, CreateLoadBalancer{Name: "public", Targets: []TargetInput{selectorTarget("role=web")}, Services: []ServiceInput{tcp(80, 80)}})
+	public := newLB(t, p, clk, CreateLoadBalancer{Name: "public", Targets: []TargetInput{selectorTarget("role=web")},
+		Services: []ServiceInput{tcp(80, 80)}})
 	in := selectorTarget("role=web")
 	in.UsePrivateIP = true
 	private := newLB(t, p, clk, CreateLoadBalancer{Name: "private", Network: n.ID, Targets: []TargetInput{in}})
@@ -304,7 +306,8 @@ func TestPrivateTargetsAreRemovedWithTheNetwork(t *testing.T) {
 			s, other := lbServer(t, p, "s", nil, n), lbServer(t, p, "other", nil)
 			selector := selectorTarget("!x")
 			selector.UsePrivateIP = true
-			lb := newLB(t, p, clk, CreateLoadBalancer{Network: n.ID, Targets: []TargetInput{privateTarget(s), serverTarget(other), selector}})
+			lb := newLB(t, p, clk, CreateLoadBalancer{Network: n.ID, Targets: []TargetInput{privateTarget(s), serverTarget(other),
+				selector}})
 			if got := describe(p, lb.Targets); got != "s/private other !x[s/private]" {
 				t.Fatalf("targets %s", got)
 			}
@@ -335,10 +338,11 @@ func TestALoadBalancerIsInOneNetwork(t *testing.T) {
 		in   AttachLoadBalancer
 		want string
 	}{
-		"unknown network":        {AttachLoadBalancer{Network: 5}, "network"},
-		"an IP outside":          {AttachLoadBalancer{Network: n.ID, IP: netip.MustParseAddr("10.1.0.1")}, "ip_not_available"},
-		"an unknown subnet":      {AttachLoadBalancer{Network: n.ID, IPRange: netip.MustParsePrefix("10.0.7.0/24")}, "ip_range"},
-		"an IP of another range": {AttachLoadBalancer{Network: n.ID, IPRange: netip.MustParsePrefix("10.0.1.0/24"), IP: netip.MustParseAddr("10.0.2.5")}, "ip"},
+		"unknown network":   {AttachLoadBalancer{Network: 5}, "network"},
+		"an IP outside":     {AttachLoadBalancer{Network: n.ID, IP: netip.MustParseAddr("10.1.0.1")}, "ip_not_available"},
+		"an unknown subnet": {AttachLoadBalancer{Network: n.ID, IPRange: netip.MustParsePrefix("10.0.7.0/24")}, "ip_range"},
+		"an IP of another range": {AttachLoadBalancer{Network: n.ID, IPRange: netip.MustParsePrefix("10.0.1.0/24"),
+			IP: netip.MustParseAddr("10.0.2.5")}, "ip"},
 	} {
 		if _, err := attach(tc.in); codeOf(err) != tc.want {
 			t.Errorf("%s: %v, want %q", name, err, tc.want)
@@ -402,8 +406,10 @@ func TestThePublicInterfaceNeedsANetworkAndPrivateTargetsToBeDisabled(t *testing
 		}
 	}
 	disable(newLB(t, p, clk, CreateLoadBalancer{Name: "alone"}), "load_balancer_not_attached_to_network")
-	for name, in := range map[string]TargetInput{"server": serverTarget(s), "selector": selectorTarget("a"), "ip": ipTarget("203.0.113.1")} {
-		disable(newLB(t, p, clk, CreateLoadBalancer{Name: name, Network: n.ID, Targets: []TargetInput{in}}), "targets_without_use_private_ip")
+	for name, in := range map[string]TargetInput{"server": serverTarget(s), "selector": selectorTarget("a"),
+		"ip": ipTarget("203.0.113.1")} {
+		disable(newLB(t, p, clk, CreateLoadBalancer{Name: name, Network: n.ID, Targets: []TargetInput{in}}),
+			"targets_without_use_private_ip")
 	}
 	lb := newLB(t, p, clk, CreateLoadBalancer{Network: n.ID, Targets: []TargetInput{privateTarget(s)}})
 	disable(lb, "")

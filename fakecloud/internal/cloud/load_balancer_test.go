@@ -174,7 +174,8 @@ func TestANewLoadBalancerHasAllDefaults(t *testing.T) {
 	p, _, clk := lbCloud(t)
 	cert := putCertificate(t, p, "cert")
 	lb := newLB(t, p, clk, CreateLoadBalancer{NetworkZone: "eu-central", Services: []ServiceInput{
-		{Protocol: new("https"), HTTP: &ServiceHTTPInput{Certificates: []int64{cert, cert}}, HealthCheck: &HealthCheckInput{Protocol: new("http")}},
+		{Protocol: new("https"), HTTP: &ServiceHTTPInput{Certificates: []int64{cert, cert}},
+			HealthCheck: &HealthCheckInput{Protocol: new("http")}},
 		tcp(25, 2525),
 		{Protocol: new("http")},
 	}})
@@ -270,15 +271,24 @@ func TestLoadBalancersThatCannotBeCreated(t *testing.T) {
 		"two places":                {func(in *CreateLoadBalancer) { in.NetworkZone = "eu-central" }, "location"},
 		"unknown network":           {func(in *CreateLoadBalancer) { in.Network = 5 }, "network"},
 		"network of another zone":   {func(in *CreateLoadBalancer) { in.Network, in.Location = n.ID, "ash" }, "no_subnet_available"},
-		"a port twice":              {func(in *CreateLoadBalancer) { in.Services = []ServiceInput{tcp(1, 1), tcp(1, 2)} }, "source_port_already_used"},
-		"a bad service":             {func(in *CreateLoadBalancer) { in.Services = []ServiceInput{tcp(1, 1), tcp(0, 2)} }, "services.1.listen_port"},
+		"a port twice": {func(in *CreateLoadBalancer) { in.Services = []ServiceInput{tcp(1, 1), tcp(1, 2)} },
+			"source_port_already_used"},
+		"a bad service": {func(in *CreateLoadBalancer) { in.Services = []ServiceInput{tcp(1, 1), tcp(0, 2)} }, "services.1.listen_port"},
 		"too many services": {func(in *CreateLoadBalancer) {
 			in.Type, in.Services = "1", []ServiceInput{tcp(1, 1), tcp(2, 1), tcp(3, 1)}
 		}, "resource_limit_exceeded"},
-		"a private target":                 {func(in *CreateLoadBalancer) { in.Targets = []TargetInput{privateTarget(s)} }, "load_balancer_not_attached_to_network"},
-		"a target outside":                 {func(in *CreateLoadBalancer) { in.Network, in.Targets = n.ID, []TargetInput{privateTarget(s)} }, "resolve_cloud_private_targets_error"},
-		"an unknown target":                {func(in *CreateLoadBalancer) { in.Targets = []TargetInput{serverTarget(s), {Type: "server", Server: 1}} }, "targets.1.server.id"},
-		"a target twice":                   {func(in *CreateLoadBalancer) { in.Targets = []TargetInput{serverTarget(s), serverTarget(s)} }, "target_already_defined"},
+		"a private target": {func(in *CreateLoadBalancer) { in.Targets = []TargetInput{privateTarget(s)} },
+			"load_balancer_not_attached_to_network"},
+		"a target outside": {func(in *CreateLoadBalancer) {
+			in.Network, in.Targets = n.ID,
+				[]TargetInput{privateTarget(s)}
+		}, "resolve_cloud_private_targets_error"},
+		"an unknown target": {func(in *CreateLoadBalancer) {
+			in.Targets = []TargetInput{serverTarget(s),
+				{Type: "server", Server: 1}}
+		}, "targets.1.server.id"},
+		"a target twice": {func(in *CreateLoadBalancer) { in.Targets = []TargetInput{serverTarget(s), serverTarget(s)} },
+			"target_already_defined"},
 		"an unknown Primary IP":            {func(in *CreateLoadBalancer) { in.IPv4 = 5 }, "public_net.ipv4"},
 		"a Primary IPv6 as IPv4":           {func(in *CreateLoadBalancer) { in.IPv4 = v6 }, "primary_ip_version_mismatch"},
 		"a Primary IPv4 as IPv6":           {func(in *CreateLoadBalancer) { in.IPv6 = v4 }, "primary_ip_version_mismatch"},
@@ -637,7 +647,8 @@ func TestMetricsShowTheLatestReports(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
-	if got := metrics(79*time.Second, 83*time.Second, time.Second, "open_connections")["open_connections"]; !slices.Equal(got, []float64{3, 3, 0, 0}) {
+	if got := metrics(79*time.Second, 83*time.Second, time.Second, "open_connections")["open_connections"]; !slices.Equal(got,
+		[]float64{3, 3, 0, 0}) {
 		t.Errorf("a minute after the last report: %v", got)
 	}
 	if _, err := p.LoadBalancerMetrics(5, nil, MetricRange{Step: time.Second}); codeOf(err) != "not_found" {

@@ -14,7 +14,8 @@ func (tx *Tx) startOnNetwork(n *Network, command string, done func(*Tx) error) i
 }
 
 // changeNetwork starts an action on a network. It calls check now, and change when the action succeeds.
-func (p Project) changeNetwork(id int64, command string, check func(*Network) error, change func(*Network)) (action int64, st *State, err error) {
+func (p Project) changeNetwork(id int64, command string, check func(*Network) error, change func(*Network)) (action int64, st *State,
+	err error) {
 	st, err = p.update(func(tx *Tx) error {
 		n, err := tx.freeNetwork(id)
 		if err != nil {

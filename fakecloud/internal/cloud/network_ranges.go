@@ -207,7 +207,8 @@ func (n *Network) checkGrowth(r netip.Prefix) error {
 		return err
 	}
 	if r.Addr() != n.IPRange.Addr() || r.Bits() > n.IPRange.Bits() {
-		return ErrField("ip_range", fmt.Sprintf("can only be extended: must begin with %s and be larger than /%d", n.IPRange.Addr(), n.IPRange.Bits()))
+		return ErrField("ip_range", fmt.Sprintf("can only be extended: must begin with %s and be larger than /%d", n.IPRange.Addr(),
+			n.IPRange.Bits()))
 	}
 	return nil
 }

@@ -83,11 +83,16 @@ func TestInvalidSubnetsAreRefused(t *testing.T) {
 		s    Subnet
 		want string
 	}{
-		"outside the network":        {Subnet{Type: "cloud", IPRange: netip.MustParsePrefix("10.1.0.0/24"), NetworkZone: "eu-central"}, "ip_range"},
-		"larger than the network":    {Subnet{Type: "cloud", IPRange: netip.MustParsePrefix("10.0.0.0/8"), NetworkZone: "eu-central"}, "ip_range"},
-		"overlapping":                {Subnet{Type: "cloud", IPRange: netip.MustParsePrefix("10.0.0.0/23"), NetworkZone: "eu-central"}, "ip_range"},
-		"too small":                  {Subnet{Type: "cloud", IPRange: netip.MustParsePrefix("10.0.2.0/31"), NetworkZone: "eu-central"}, "ip_range"},
-		"host bits":                  {Subnet{Type: "cloud", IPRange: netip.MustParsePrefix("10.0.2.1/24"), NetworkZone: "eu-central"}, "ip_range"},
+		"outside the network": {Subnet{Type: "cloud", IPRange: netip.MustParsePrefix("10.1.0.0/24"), NetworkZone: "eu-central"},
+			"ip_range"},
+		"larger than the network": {Subnet{Type: "cloud", IPRange: netip.MustParsePrefix("10.0.0.0/8"), NetworkZone: "eu-central"},
+			"ip_range"},
+		"overlapping": {Subnet{Type: "cloud", IPRange: netip.MustParsePrefix("10.0.0.0/23"), NetworkZone: "eu-central"},
+			"ip_range"},
+		"too small": {Subnet{Type: "cloud", IPRange: netip.MustParsePrefix("10.0.2.0/31"), NetworkZone: "eu-central"},
+			"ip_range"},
+		"host bits": {Subnet{Type: "cloud", IPRange: netip.MustParsePrefix("10.0.2.1/24"), NetworkZone: "eu-central"},
+			"ip_range"},
 		"unknown zone":               {Subnet{Type: "cloud", NetworkZone: "mars"}, "network_zone"},
 		"another zone":               {Subnet{Type: "cloud", NetworkZone: "us-east"}, "network_zone"},
 		"vswitch without id":         {Subnet{Type: "vswitch", NetworkZone: "eu-central"}, "vswitch_id"},
@@ -289,7 +294,8 @@ func TestInvalidAttachmentsAreRefused(t *testing.T) {
 	s := putServer(t, p, "s", "fsn1")
 	far := putServer(t, p, "far", "ash")
 	taken := putServer(t, p, "taken", "fsn1")
-	if _, _, err := p.AttachServerToNetwork(taken.ID, AttachServerToNetwork{Network: n.ID, IP: netip.MustParseAddr("10.0.1.9")}); err != nil {
+	wanted := AttachServerToNetwork{Network: n.ID, IP: netip.MustParseAddr("10.0.1.9")}
+	if _, _, err := p.AttachServerToNetwork(taken.ID, wanted); err != nil {
 		t.Fatal(err)
 	}
 	overlap, _, err := p.CreateNetwork(CreateNetwork{
@@ -312,10 +318,14 @@ func TestInvalidAttachmentsAreRefused(t *testing.T) {
 		"an IP in no subnet":         {s.ID, AttachServerToNetwork{Network: n.ID, IP: addr("10.0.7.9")}, "ip_not_available"},
 		"the broadcast address":      {s.ID, AttachServerToNetwork{Network: n.ID, IP: addr("10.0.1.255")}, "ip_not_available"},
 		"the subnet's first address": {s.ID, AttachServerToNetwork{Network: n.ID, IP: addr("10.0.1.0")}, "ip_not_available"},
-		"an unknown subnet":          {s.ID, AttachServerToNetwork{Network: n.ID, IPRange: netip.MustParsePrefix("10.0.2.0/24")}, "ip_range"},
-		"an IP outside the subnet":   {s.ID, AttachServerToNetwork{Network: n.ID, IPRange: netip.MustParsePrefix("10.0.1.0/24"), IP: addr("10.0.2.4")}, "ip"},
-		"an alias that is taken":     {s.ID, AttachServerToNetwork{Network: n.ID, AliasIPs: []netip.Addr{addr("10.0.1.9")}}, "ip_not_available"},
-		"the same alias twice":       {s.ID, AttachServerToNetwork{Network: n.ID, AliasIPs: []netip.Addr{addr("10.0.1.20"), addr("10.0.1.20")}}, "ip_not_available"},
+		"an unknown subnet": {s.ID, AttachServerToNetwork{Network: n.ID, IPRange: netip.MustParsePrefix("10.0.2.0/24")},
+			"ip_range"},
+		"an IP outside the subnet": {s.ID, AttachServerToNetwork{Network: n.ID, IPRange: netip.MustParsePrefix("10.0.1.0/24"),
+			IP: addr("10.0.2.4")}, "ip"},
+		"an alias that is taken": {s.ID, AttachServerToNetwork{Network: n.ID, AliasIPs: []netip.Addr{addr("10.0.1.9")}},
+			"ip_not_available"},
+		"the same alias twice": {s.ID, AttachServerToNetwork{Network: n.ID, AliasIPs: []netip.Addr{addr("10.0.1.20"), addr("10.0.1.20")}},
+			"ip_not_available"},
 		"six aliases": {s.ID, AttachServerToNetwork{Network: n.ID, AliasIPs: []netip.Addr{
 			addr("10.0.1.20"), addr("10.0.1.21"), addr("10.0.1.22"), addr("10.0.1.23"), addr("10.0.1.24"), addr("10.0.1.25"),
 		}}, "resource_limit_exceeded"},

@@ -81,7 +81,8 @@ func (tx *Tx) primaryIPsOf(r Ref) []int64 {
 func checkAssignable(ip *PrimaryIP, s *Server) error {
 	switch {
 	case ip.Assigned():
-		return ErrOperation("primary_ip_already_assigned", fmt.Sprintf("Primary IP is already assigned to %s %d", ip.Assignee.Kind, ip.Assignee.ID))
+		return ErrOperation("primary_ip_already_assigned", fmt.Sprintf("Primary IP is already assigned to %s %d", ip.Assignee.Kind,
+			ip.Assignee.ID))
 	case s.primaryIP(ip.Type) != 0:
 		return ErrOperation(Code("server_has_"+ip.Type), fmt.Sprintf("the server already has an %s address", ip.Type))
 	case ip.Location.ID != s.Location.ID:

@@ -67,7 +67,8 @@ func TestTheLatestSevenDailyBackupsStay(t *testing.T) {
 
 func TestABackupLiesInItsWindow(t *testing.T) {
 	t.Parallel()
-	hours := map[string][]int{"22-02": {22, 23, 0, 1}, "02-06": {2, 3, 4, 5}, "06-10": {6, 7, 8, 9}, "10-14": {10, 11, 12, 13}, "14-18": {14, 15, 16, 17}, "18-22": {18, 19, 20, 21}}
+	hours := map[string][]int{"22-02": {22, 23, 0, 1}, "02-06": {2, 3, 4, 5}, "06-10": {6, 7, 8, 9}, "10-14": {10, 11, 12, 13},
+		"14-18": {14, 15, 16, 17}, "18-22": {18, 19, 20, 21}}
 	for id := range int64(1000) {
 		b := newBackups(id)
 		next := b.next(testNow)
@@ -85,7 +86,8 @@ func TestADailyBackupWaitsForTheServersAction(t *testing.T) {
 	p, step, id := backedUp(t, Options{})
 	due := server(t, p, id).Backups.next(p.cloud.Now())
 	step(due.Sub(p.cloud.Now()) - time.Second)
-	if _, _, _, err := p.WithOutcome(&ActionOutcome{Duration: 5 * time.Minute}).CreateServerImage(id, CreateServerImage{Type: ImageSnapshot}); err != nil {
+	if _, _, _, err := p.WithOutcome(&ActionOutcome{Duration: 5 * time.Minute}).CreateServerImage(id,
+		CreateServerImage{Type: ImageSnapshot}); err != nil {
 		t.Fatal(err)
 	}
 	step(4 * time.Minute)

@@ -101,7 +101,8 @@ func (p Project) RebuildServer(id int64, in RebuildServer) (password string, act
 			return ActionSpec{}, err
 		}
 		if image.DiskSize > float64(s.PrimaryDisk) {
-			return ActionSpec{}, ErrField("image", fmt.Sprintf("image disk of %v GB is bigger than the server's of %d GB", image.DiskSize, s.PrimaryDisk))
+			return ActionSpec{}, ErrField("image", fmt.Sprintf("image disk of %v GB is bigger than the server's of %d GB", image.DiskSize,
+				s.PrimaryDisk))
 		}
 		if len(s.SSHKeys) == 0 {
 			password = tx.newPassword()

@@ -167,7 +167,8 @@ func TestImagesOfAServer(t *testing.T) {
 	wantCode(t, "server from an image that is still creating", err, "image")
 	clk.Step(time.Second)
 	i, _ := p.View().Images.Get(snap.ID)
-	if i.Status != "available" || i.ImageSize <= 0 || i.DiskSize != 40 || i.CreatedFrom.ID != id || i.CreatedFromName != "a" || i.BoundTo != 0 {
+	if i.Status != "available" || i.ImageSize <= 0 || i.DiskSize != 40 || i.CreatedFrom.ID != id || i.CreatedFromName != "a" ||
+		i.BoundTo != 0 {
 		t.Errorf("then: %+v", i)
 	}
 

@@ -102,7 +102,8 @@ func (tx *Tx) planServer(in CreateServer) (*serverPlan, error) {
 		return nil, ErrField("server_type", fmt.Sprintf("server type '%s' not found", in.ServerType))
 	}
 	for _, step := range []func(*Tx) error{
-		plan.findSSHKeys, plan.findPrimaryIPs, plan.findNetworks, plan.findVolumes, plan.findLocation, plan.findImage, plan.checkPlacement, plan.findFirewalls,
+		plan.findSSHKeys, plan.findPrimaryIPs, plan.findNetworks, plan.findVolumes, plan.findLocation, plan.findImage, plan.checkPlacement,
+		plan.findFirewalls,
 	} {
 		if err := step(tx); err != nil {
 			return nil, err

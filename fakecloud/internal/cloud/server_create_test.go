@@ -110,7 +110,8 @@ func TestARefusedServerLeavesNothingBehind(t *testing.T) {
 		"no such primary IP":                  {func(in *CreateServer) { in.IPv4.PrimaryIP = 1 }, "public_net.ipv4"},
 		"primary IP of other version":         {func(in *CreateServer) { in.IPv4.PrimaryIP = v6.ID }, "primary_ip_version_mismatch"},
 		"primary IP in use":                   {func(in *CreateServer) { in.IPv4.PrimaryIP = used.PublicIPv4 }, "primary_ip_assigned"},
-		"primary IP in another location":      {func(in *CreateServer) { in.IPv4.PrimaryIP = elsewhere.ID }, "primary_ip_datacenter_mismatch"},
+		"primary IP in another location": {func(in *CreateServer) { in.IPv4.PrimaryIP = elsewhere.ID },
+			"primary_ip_datacenter_mismatch"},
 	} {
 		in := smallServer("new")
 		c.change(&in)

@@ -94,8 +94,11 @@ var serverSeries = map[string][]struct {
 //   - Reports, from the server's first one on: the point has the latest report before it, or zeros if that is older than
 //     both a step and a minute.
 //   - For the network: the traffic of load balancers, if a data plane counts it.
-//   - Not modelled: no guest runs, so what no one reports is made up. Such values depend only on the server, the series and the time, so that
-//     the same query has the same answer. They are 0 before the server was last powered on, and after it was powered off.
+//   - Not modelled: no guest runs, so what no one reports is made up. Such values depend only on the server, the series and the
+//
+// time, so that
+//
+//	the same query has the same answer. They are 0 before the server was last powered on, and after it was powered off.
 //
 // Errors: not_found.
 func (p Project) ServerMetrics(id int64, types []string, r MetricRange) ([]MetricSeries, error) {

@@ -32,7 +32,8 @@ func serverCatalogue() *Catalogue {
 	}
 	image := func(id int64, name, arch string, disk float64) *Image {
 		return &Image{
-			Meta: store.Meta{ID: id, Name: name, Created: testNow}, Type: ImageSystem, Status: "available", Architecture: arch, DiskSize: disk,
+			Meta: store.Meta{ID: id, Name: name, Created: testNow}, Type: ImageSystem, Status: "available", Architecture: arch,
+			DiskSize: disk,
 		}
 	}
 	old := image(105, "old", "x86", 5)

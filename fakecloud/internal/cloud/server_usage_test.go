@@ -59,7 +59,8 @@ func TestAReportReplacesMadeUpValues(t *testing.T) {
 	l, step := newUsageLab(t)
 	step(10 * time.Second)
 	l.report(hypervisor.Usage{
-		CPU: 230, DiskReadOps: 1, DiskWriteOps: 2, DiskReadBytes: 3, DiskWriteBytes: 4, PacketsIn: 5, PacketsOut: 6, BytesIn: 7, BytesOut: 8,
+		CPU: 230, DiskReadOps: 1, DiskWriteOps: 2, DiskReadBytes: 3, DiskWriteBytes: 4, PacketsIn: 5, PacketsOut: 6, BytesIn: 7,
+		BytesOut: 8,
 	})
 	step(10 * time.Second)
 	for series, want := range map[string]float64{
@@ -121,7 +122,8 @@ func TestReportsAreForgottenWithTheServerAndTheCloud(t *testing.T) {
 	l, step := newUsageLab(t)
 	kept := func() int {
 		l.View() // does what is due
-		return len(l.cloud.serverUsage.samples) + len(l.cloud.serverUsage.first) + len(l.cloud.serverTraffic.samples) + len(l.cloud.serverTraffic.first)
+		usage, traffic := &l.cloud.serverUsage, &l.cloud.serverTraffic
+		return len(usage.samples) + len(usage.first) + len(traffic.samples) + len(traffic.first)
 	}
 	report := func() {
 		l.report(hypervisor.Usage{CPU: 1})
@@ -190,5 +192,6 @@ func TestTrafficIsTheNetworkOfAServerWithoutReports(t *testing.T) {
 	l.report(hypervisor.Usage{BytesIn: 5})
 	l.cloud.ReportServerTraffic(l.server, 1000, 1000, time.Second)
 	step(5 * time.Second)
-	l.want("with a report, which has seen the traffic", "network.0.bandwidth.in", 10*time.Second, 25*time.Second, 5*time.Second, 1448.1, 0, 5)
+	l.want("with a report, which has seen the traffic", "network.0.bandwidth.in", 10*time.Second, 25*time.Second, 5*time.Second, 1448.1, 0,
+		5)
 }

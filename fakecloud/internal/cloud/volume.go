@@ -83,7 +83,8 @@ var volumeName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.-]{0,62}[A-Za-z0-9
 
 func checkVolumeName(name string) error {
 	if !volumeName.MatchString(name) {
-		return ErrField("name", "must have at most 64 letters, digits, dashes, underscores and dots, and begin and end with a letter or digit")
+		return ErrField("name", "must have at most 64 letters, digits, dashes, underscores and dots, and begin and end with a letter or "+
+			"digit")
 	}
 	return nil
 }

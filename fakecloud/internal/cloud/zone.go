@@ -123,7 +123,8 @@ func (p Project) CreateZone(in CreateZone) (z *Zone, action int64, st *State, er
 		if !dns.IsZone(in.Name) {
 			return ErrField("name", "must be a domain in lower case, without an ending dot, such as example.com")
 		}
-		if err := cmp.Or(ValidateLabels(in.Labels), checkNameservers(in.PrimaryNameservers), RequireUniqueName(&tx.Zones, in.Name, 0), tx.checkLimit(&tx.Zones)); err != nil {
+		if err := cmp.Or(ValidateLabels(in.Labels), checkNameservers(in.PrimaryNameservers), RequireUniqueName(&tx.Zones, in.Name, 0),
+			tx.checkLimit(&tx.Zones)); err != nil {
 			return err
 		}
 		z = &Zone{Meta: tx.NewMeta(in.Name, in.Labels), Mode: in.Mode, TTL: cmp.Or(in.TTL, DefaultTTL), Delegation: notChecked}
@@ -189,7 +190,8 @@ func checkNameservers(all []PrimaryNameserver) error {
 	}
 	for i, s := range all {
 		field := fmt.Sprintf("primary_nameservers.%d.", i)
-		if a := s.Address; !a.IsValid() || a.IsPrivate() || a.IsLoopback() || a.IsUnspecified() || a.IsMulticast() || a.IsLinkLocalUnicast() {
+		if a := s.Address; !a.IsValid() || a.IsPrivate() || a.IsLoopback() || a.IsUnspecified() || a.IsMulticast() ||
+			a.IsLinkLocalUnicast() {
 			return ErrField(field+"address", "must be a public IPv4 or IPv6 address")
 		}
 		if slices.ContainsFunc(all[:i], func(o PrimaryNameserver) bool { return o.Address == s.Address }) {

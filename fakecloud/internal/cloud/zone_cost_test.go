@@ -32,7 +32,8 @@ func atMost(t *testing.T, factor float64, what string, less, more func()) {
 	objects, bytes := allocated(less)
 	moreObjects, moreBytes := allocated(more)
 	if moreObjects > factor*objects || moreBytes > factor*bytes {
-		t.Errorf("%s: %.0f objects of %.0f bytes became %.0f of %.0f, more than %.1f times", what, objects, bytes, moreObjects, moreBytes, factor)
+		t.Errorf("%s: %.0f objects of %.0f bytes became %.0f of %.0f, more than %.1f times", what, objects, bytes, moreObjects, moreBytes,
+			factor)
 	}
 }
 
@@ -75,7 +76,8 @@ func TestTheCostOfAZoneIsThatOfItsRecordSets(t *testing.T) {
 		}
 	}
 	for n := 500; n < 4000; n *= 2 {
-		atMost(t, 2.5, fmt.Sprint("zone file, ", n), create(CreateZone{Zonefile: zonefileOf(n)}), create(CreateZone{Zonefile: zonefileOf(2 * n)}))
+		atMost(t, 2.5, fmt.Sprint("zone file, ", n), create(CreateZone{Zonefile: zonefileOf(n)}),
+			create(CreateZone{Zonefile: zonefileOf(2 * n)}))
 		atMost(t, 2.5, fmt.Sprint("rrsets, ", n), create(CreateZone{RRSets: rrsetsOf(n)}), create(CreateZone{RRSets: rrsetsOf(2 * n)}))
 		atMost(t, 2.5, fmt.Sprint("import, ", n), imported(n), imported(2*n))
 	}
@@ -195,7 +197,8 @@ func TestTheOrdersOfRecordSetsAreThoseOfTheirList(t *testing.T) {
 		case 2:
 			_, _, _ = p.ChangeRRSetProtection("example.com", name, kind, false)
 		default:
-			_, _, _ = p.CreateRRSet("example.com", RRSet{Name: name, Type: kind, Labels: labels, Records: []dns.Record{{Value: values[kind]}}})
+			_, _, _ = p.CreateRRSet("example.com", RRSet{Name: name, Type: kind, Labels: labels,
+				Records: []dns.Record{{Value: values[kind]}}})
 		}
 		before[p.View()] = showRRSets(t, p.View())
 	}

@@ -92,7 +92,8 @@ func (z *Zone) put(tx *Tx, s RRSet, prefix string) error {
 	}
 	for _, o := range z.sets.named(s.Name) {
 		if (o.Type == "CNAME") != (s.Type == "CNAME") {
-			return ErrField(prefix+"type", fmt.Sprintf("is not possible next to the RRSet %s: a name with a CNAME record has no other records", o.ID()))
+			return ErrField(prefix+"type", fmt.Sprintf("is not possible next to the RRSet %s: a name with a CNAME record has no other "+
+				"records", o.ID()))
 		}
 	}
 	if s.created.IsZero() {

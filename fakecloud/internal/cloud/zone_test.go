@@ -22,7 +22,8 @@ func TestAZoneIsUpdatingWhileItIsPublished(t *testing.T) {
 	z := mustZone(t, p, CreateZone{Name: "example.com", Mode: ZonePrimary})
 	add := func(p Project, name string) {
 		t.Helper()
-		if _, _, err := p.CreateRRSet("example.com", RRSet{Name: name, Type: "A", Records: []dns.Record{{Value: "198.51.100.1"}}}); err != nil {
+		set := RRSet{Name: name, Type: "A", Records: []dns.Record{{Value: "198.51.100.1"}}}
+		if _, _, err := p.CreateRRSet("example.com", set); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -48,14 +49,16 @@ func TestAZoneIsUpdatingWhileItIsPublished(t *testing.T) {
 func TestTheSerialNumberGrowsWithEachChange(t *testing.T) {
 	t.Parallel()
 	day := time.Date(2026, 10, 9, 12, 0, 0, 0, time.UTC)
-	for _, tc := range []struct{ before, want uint32 }{{0, 2026100900}, {2026100900, 2026100901}, {2026100999, 2026101000}, {2030010100, 2030010101}} {
+	for _, tc := range []struct{ before, want uint32 }{{0, 2026100900}, {2026100900, 2026100901}, {2026100999, 2026101000},
+		{2030010100, 2030010101}} {
 		if got := nextSerial(tc.before, day); got != tc.want {
 			t.Errorf("after %d: %d, want %d", tc.before, got, tc.want)
 		}
 	}
 	p, _ := serverCloud(t, Options{})
 	z := mustZone(t, p, CreateZone{Name: "example.com", Mode: ZonePrimary})
-	_, st, err := p.SetRecords("example.com", "@", "SOA", []dns.Record{{Value: "hydrogen.ns.hetzner.com. admin.example.com. 4000000000 1 2 3 4"}})
+	_, st, err := p.SetRecords("example.com", "@", "SOA",
+		[]dns.Record{{Value: "hydrogen.ns.hetzner.com. admin.example.com. 4000000000 1 2 3 4"}})
 	if err != nil {
 		t.Fatal(err)
 	}

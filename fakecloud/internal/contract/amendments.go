@@ -33,8 +33,9 @@ func Amendments() []Amendment {
 	return []Amendment{
 		{
 			Source: "the document's own examples; other operations on the same resources require them",
-			What:   "the parts of a successful answer (server, network, image, action, …) are required also where the document does not say so",
-			apply:  requireRootProperties,
+			What: "the parts of a successful answer (server, network, image, action, …) are required also where the document does not " +
+				"say so",
+			apply: requireRootProperties,
 		},
 		{
 			Source: "inferred: creating includes add_target and attach_to_network, for which the document lists them",
@@ -51,14 +52,16 @@ func Amendments() []Amendment {
 			},
 		},
 		{
-			Source: "api-facts.md, \"What unmodified clients of several ages showed\"; hcloud-python reads both of each service that has http",
-			What:   "http of a load balancer's service has certificates and redirect_http also for the protocol http",
-			apply:  addHTTPServiceFields,
+			Source: "api-facts.md, \"What unmodified clients of several ages showed\"; hcloud-python reads both of each service that has " +
+				"http",
+			What:  "http of a load balancer's service has certificates and redirect_http also for the protocol http",
+			apply: addHTTPServiceFields,
 		},
 		{
-			Source: "api-facts.md, \"What unmodified clients showed in the second round\": hcloud-python 1.18, of Debian stable, sends them",
-			What:   "an id in a request may be a text of digits",
-			apply:  acceptIDsAsTexts,
+			Source: "api-facts.md, \"What unmodified clients showed in the second round\": hcloud-python 1.18, of Debian stable, sends " +
+				"them",
+			What:  "an id in a request may be a text of digits",
+			apply: acceptIDsAsTexts,
 		},
 		{
 			Source: "hcloud-go, hcloud/error.go; the API's changelog of 2025-08-04, which it names",
@@ -384,8 +387,9 @@ func addNetworkMembers(d *Document) int {
 	statuses := []any{"ok", "attaching", "detaching", "updating", "error"}
 	address := Schema{"type": "string", "format": "ipv4", "example": "10.0.1.2"}
 	member := object(map[string]any{
-		"type":      Schema{"type": "string", "enum": kinds},
-		"id":        Schema{"type": "integer", "format": "int64", "minimum": number(1), "maximum": number(1<<53 - 1), "example": number(42)},
+		"type": Schema{"type": "string", "enum": kinds},
+		"id": Schema{"type": "integer", "format": "int64", "minimum": number(1), "maximum": number(1<<53 - 1),
+			"example": number(42)},
 		"ip":        address,
 		"status":    Schema{"type": "string", "enum": statuses},
 		"alias_ips": Schema{"type": "array", "items": address},

@@ -107,7 +107,8 @@ func WriteBehaviour(w io.Writer, rules []Rule, assertions []Assertion, file func
 		"and %d are not tested.\n"+
 		"What %d sentences about single fields of requests say is in the chapter Fields. The words are ours.\n\n"+
 		"`make behaviour` writes this page from [the table]("+sourceOf+"internal/contract/testdata/behaviour) and the\n"+
-		"[list of assertions]("+sourceOf+"internal/contract/testdata/clients.tsv). A test fails if the document has a sentence that the table lacks,\n"+
+		"[list of assertions]("+sourceOf+"internal/contract/testdata/clients.tsv). A test fails if the document has a sentence that the "+
+		"table lacks,\n"+
 		"or if a test of the table or the list does not exist.\n",
 		len(assertions), len(rules)-counts[TopicFields],
 		counts[""], counts[Reasons[0]], counts[Reasons[1]], counts[Reasons[3]], counts[Reasons[2]], counts[TopicFields])

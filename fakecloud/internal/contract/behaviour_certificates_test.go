@@ -86,7 +86,8 @@ func TestIssuanceFailsWithEachCode(t *testing.T) {
 		t.Run(code, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, nil)
-			path := "/certificates/" + w.create("certificate", "/certificates", managedCertificate("www."+strings.ReplaceAll(code, "_", "-")+".invalid"))
+			path := "/certificates/" +
+				w.create("certificate", "/certificates", managedCertificate("www."+strings.ReplaceAll(code, "_", "-")+".invalid"))
 			w.finish()
 			for range 2 { // a retry fails like the creation
 				if got := at(w.do(200, "GET", path, nil), "certificate", "status", "error", "code"); got != code {

@@ -72,7 +72,8 @@ func TestRangesOfNetworksAndSubnetsHaveASmallestSize(t *testing.T) {
 	for _, ipRange := range []string{"10.0.2.0/31", "10.1.0.0/24", "10.0.1.0/25"} {
 		w.refuse(422, "invalid_input", "POST", path, object{"type": "cloud", "network_zone": "eu-central", "ip_range": ipRange})
 	}
-	w.refuse(422, "invalid_input", "POST", path, object{"type": "cloud", "network_zone": "eu-central", "ip_range": "10.0.2.0/24", "vswitch_id": 1000})
+	w.refuse(422, "invalid_input", "POST", path, object{"type": "cloud", "network_zone": "eu-central", "ip_range": "10.0.2.0/24",
+		"vswitch_id": 1000})
 	w.do(201, "POST", path, object{"type": "cloud", "network_zone": "eu-central", "ip_range": "10.0.2.0/30"})
 }
 
@@ -82,7 +83,8 @@ func TestAnAddressOutsideOfTheAskedSubnetIsRefused(t *testing.T) {
 	network := idIn(w.network(fullNetwork))
 	path := w.loadBalancer(smallLoadBalancer(w, "lb"))
 	w.act("/networks/"+network.String(), "add_subnet", object{"type": "cloud", "network_zone": "eu-central", "ip_range": "10.0.2.0/24"})
-	if response := w.send("POST", path+"/actions/attach_to_network", object{"network": network, "ip": "10.0.1.5", "ip_range": "10.0.2.0/24"}); response.Code != 422 {
+	if response := w.send("POST", path+"/actions/attach_to_network",
+		object{"network": network, "ip": "10.0.1.5", "ip_range": "10.0.2.0/24"}); response.Code != 422 {
 		t.Errorf("%d %s", response.Code, response.Body)
 	}
 	w.act(path, "attach_to_network", object{"network": network, "ip_range": "10.0.2.0/24"})
@@ -176,7 +178,8 @@ func TestANewZoneHasRecordSetsOrAZoneFile(t *testing.T) {
 	w := newWorld(t, nil)
 	file := at(w.do(200, "GET", w.zone("primary")+"/zonefile", nil), "zonefile").(string)
 	file = strings.ReplaceAll(file, "primary.example", "new.example") + "www\tIN\tA\t198.51.100.1\n"
-	body := object{"name": "new.example", "mode": "primary", "zonefile": file, "rrsets": []any{object{"name": "a", "type": "A", "records": records("198.51.100.1")}}}
+	body := object{"name": "new.example", "mode": "primary", "zonefile": file,
+		"rrsets": []any{object{"name": "a", "type": "A", "records": records("198.51.100.1")}}}
 	w.refuse(422, "invalid_input", "POST", "/zones", body)
 	delete(body, "rrsets")
 	path := "/zones/" + w.create("zone", "/zones", body)
@@ -194,7 +197,8 @@ func TestZonesAndRecordSetsHaveLowerCaseNamesAndATTLInItsRange(t *testing.T) {
 		}
 	}
 	zone := w.zone("primary")
-	for name, ok := range map[string]bool{"WWW": false, "www.": false, "www.primary.example": false, "@": true, "www": true, "xn--4bi": true} {
+	for name, ok := range map[string]bool{"WWW": false, "www.": false, "www.primary.example": false, "@": true, "www": true,
+		"xn--4bi": true} {
 		body := object{"name": name, "type": "A", "records": records("198.51.100.1")}
 		if code := w.send("POST", zone+"/rrsets", body).Code; (code == 201) != ok {
 			t.Errorf("record set %s: %d", name, code)
@@ -286,7 +290,8 @@ func TestADirectFirewallIsRemovedFromAServerThatASelectorSelects(t *testing.T) {
 func TestANewLoadBalancerHasItsNetworkItsInterfaceAndItsLocation(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	body := object{"name": "a", "load_balancer_type": "lb11", "network_zone": "eu-central", "network": idIn(w.network(fullNetwork)), "public_interface": false}
+	body := object{"name": "a", "load_balancer_type": "lb11", "network_zone": "eu-central", "network": idIn(w.network(fullNetwork)),
+		"public_interface": false}
 	got := w.do(200, "GET", w.loadBalancer(body), nil)
 	if at(got, "load_balancer", "location", "network_zone") != "eu-central" || at(got, "load_balancer", "public_net", "enabled") != false ||
 		len(at(got, "load_balancer", "private_net").([]any)) != 1 {

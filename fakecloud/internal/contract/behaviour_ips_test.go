@@ -97,7 +97,8 @@ func TestErrorsOfIPs(t *testing.T) {
 			w.refuse(422, "server_not_stopped", "POST", "/primary_ips", newPrimaryIP("ipv4", w.runningServerWithoutIPv4()))
 		},
 	}
-	for kind, name := range map[string]string{"a new IPv4 for a server that has one": "ipv4", "a new IPv6 for a server that has one": "ipv6"} {
+	for kind, name := range map[string]string{"a new IPv4 for a server that has one": "ipv4",
+		"a new IPv6 for a server that has one": "ipv6"} {
 		cases[kind] = func(w *world) {
 			w.refuse(422, "server_has_"+name, "POST", "/primary_ips", newPrimaryIP(name, w.offServer("a")))
 		}
@@ -122,7 +123,8 @@ func TestANewFloatingIPHasAServerOrAHome(t *testing.T) {
 	w := newWorld(t, nil)
 	server := w.runningServer("a")
 	assigned := w.do(201, "POST", "/floating_ips", object{"type": "ipv4", "server": server})
-	if home := at(assigned, "floating_ip", "home_location", "name"); home != "fsn1" || at(assigned, "action", "command") != "assign_floating_ip" {
+	if home := at(assigned, "floating_ip", "home_location", "name"); home != "fsn1" ||
+		at(assigned, "action", "command") != "assign_floating_ip" {
 		t.Errorf("a Floating IP for a server: %v", assigned)
 	}
 	w.finish()

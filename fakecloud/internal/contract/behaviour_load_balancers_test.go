@@ -27,7 +27,8 @@ func TestErrorsOfLoadBalancers(t *testing.T) {
 			https := httpService("https", 443, json.Number(w.create("certificate", "/certificates", uploadedCertificate(w, "web"))))
 			https["http"].(object)["redirect_http"] = false
 			w.act(path, "add_service", https)
-			w.refuseAction("source_port_already_used", path, "update_service", object{"listen_port": 443, "http": object{"redirect_http": true}})
+			w.refuseAction("source_port_already_used", path, "update_service",
+				object{"listen_port": 443, "http": object{"redirect_http": true}})
 		},
 		"attached twice": func(w *world) {
 			path, body := small(w), net(w)
@@ -106,7 +107,8 @@ var targetCases = map[string]targetCase{
 		return object{"type": "server", "server": object{"id": w.runningServer("a"), "ip": "192.0.2.1"}}
 	}},
 	"a private address without a vSwitch": {
-		code: "network_has_no_vswitch_subnet", network: func(w *world) string { return w.network(fullNetwork) }, target: dedicated("10.0.7.9"),
+		code: "network_has_no_vswitch_subnet", network: func(w *world) string { return w.network(fullNetwork) },
+		target: dedicated("10.0.7.9"),
 	},
 	"a private address outside of the vSwitch": {code: "ip_not_in_vswitch_subnet", network: func(w *world) string {
 		path := w.network(fullNetwork)
@@ -157,7 +159,8 @@ func TestServicesAreAddedUpdatedAndDeleted(t *testing.T) {
 	w.act(path, "add_service", tcpService(81))
 	w.act(path, "update_service", object{"listen_port": 80, "destination_port": 8080})
 	services := w.loadBalancerField(path, "services")
-	if len(services) != 2 || at(services[0].(object), "destination_port") != 8080.0 || at(services[1].(object), "destination_port") != 30081.0 {
+	if len(services) != 2 || at(services[0].(object), "destination_port") != 8080.0 ||
+		at(services[1].(object), "destination_port") != 30081.0 {
 		t.Errorf("services: %v", services)
 	}
 	w.act(path, "delete_service", object{"listen_port": 80})

@@ -72,7 +72,8 @@ func TestANetworkGetsSubnetsAndRoutesAtOnceOrLater(t *testing.T) {
 			t.Errorf("subnets: %v", subnets)
 		}
 	}
-	none := w.do(201, "POST", "/networks", object{"name": "none", "ip_range": "10.0.0.0/16", "subnets": []object{{"type": "cloud", "network_zone": "eu-central"}}})
+	none := w.do(201, "POST", "/networks", object{"name": "none", "ip_range": "10.0.0.0/16",
+		"subnets": []object{{"type": "cloud", "network_zone": "eu-central"}}})
 	if first := at(none, "network", "subnets").([]any)[0]; at(first.(object), "ip_range") != "10.0.0.0/24" {
 		t.Errorf("a subnet without a range: %v", first)
 	}
@@ -139,7 +140,8 @@ func TestPricesHaveTheCurrencyTheVATAndNetAndGross(t *testing.T) {
 		}
 	}
 	visit(prices)
-	for _, kind := range []string{"server_types", "load_balancer_types", "floating_ips", "primary_ips", "image", "volume", "server_backup"} {
+	for _, kind := range []string{"server_types", "load_balancer_types", "floating_ips", "primary_ips", "image", "volume",
+		"server_backup"} {
 		if prices[kind] == nil {
 			t.Errorf("there is no price of %s", kind)
 		}

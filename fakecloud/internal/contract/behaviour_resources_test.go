@@ -72,7 +72,8 @@ func TestAListAndAReadByIDShowTheSameResource(t *testing.T) {
 	populate(w)
 	for _, route := range api.Routes() {
 		collection, ok := strings.CutSuffix(strings.Replace(route.Pattern, "_or_name}", "}", 1), "/{id}")
-		if !ok || route.Method != http.MethodGet || strings.Count(collection, "/") > 1 || collection == "/actions" || collection == "/datacenters" {
+		if !ok || route.Method != http.MethodGet || strings.Count(collection, "/") > 1 || collection == "/actions" ||
+			collection == "/datacenters" {
 			continue
 		}
 		entries := w.list(collection+"?per_page=50", collection[1:])

@@ -79,7 +79,8 @@ func TestErrorsOfServers(t *testing.T) {
 			w.refuseAction("networks_overlap", path, "attach_to_network", object{"network": idIn(w.network(other))})
 		},
 		"the type of a running server": func(w *world) {
-			w.refuseAction("server_not_stopped", serverPath(w.runningServer("a")), "change_type", object{"server_type": "cx33", "upgrade_disk": false})
+			w.refuseAction("server_not_stopped", serverPath(w.runningServer("a")), "change_type",
+				object{"server_type": "cx33", "upgrade_disk": false})
 		},
 		"a type that does not fit": func(w *world) {
 			path := serverPath(w.offServer("a"))

@@ -106,7 +106,8 @@ func sourcesOfTests(t *testing.T) map[string]*source {
 			return true
 		})
 		for _, declaration := range file.Decls {
-			if f, ok := declaration.(*ast.FuncDecl); ok && f.Recv == nil && strings.HasPrefix(f.Name.Name, "Test") && f.Name.Name != "TestMain" {
+			if f, ok := declaration.(*ast.FuncDecl); ok && f.Recv == nil && strings.HasPrefix(f.Name.Name, "Test") &&
+				f.Name.Name != "TestMain" {
 				if functions[f.Name.Name] != nil {
 					t.Errorf("two tests have the name %s: a guard could mean either", f.Name.Name)
 				}
@@ -166,7 +167,8 @@ func TestThePageOfBehaviour(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"and 0 are not tested.", "\n## Servers\n", "](" + sourceOf + "internal/contract/behaviour_zones_test.go)"} {
+	for _, want := range []string{"and 0 are not tested.", "\n## Servers\n", "](" + sourceOf +
+		"internal/contract/behaviour_zones_test.go)"} {
 		if !strings.Contains(page.String(), want) {
 			t.Errorf("the page lacks %q", want)
 		}

@@ -166,9 +166,11 @@ func TestEachTypeOfMetricHasItsSeries(t *testing.T) {
 		kind   string
 		series []string
 	}{
-		"cpu":                    {"servers", []string{"cpu"}},
-		"disk":                   {"servers", []string{"disk.0.bandwidth.read", "disk.0.bandwidth.write", "disk.0.iops.read", "disk.0.iops.write"}},
-		"network":                {"servers", []string{"network.0.bandwidth.in", "network.0.bandwidth.out", "network.0.pps.in", "network.0.pps.out"}},
+		"cpu": {"servers", []string{"cpu"}},
+		"disk": {"servers", []string{"disk.0.bandwidth.read", "disk.0.bandwidth.write", "disk.0.iops.read",
+			"disk.0.iops.write"}},
+		"network": {"servers", []string{"network.0.bandwidth.in", "network.0.bandwidth.out", "network.0.pps.in",
+			"network.0.pps.out"}},
 		"open_connections":       {"load_balancers", []string{"open_connections"}},
 		"connections_per_second": {"load_balancers", []string{"connections_per_second"}},
 		"requests_per_second":    {"load_balancers", []string{"requests_per_second"}},

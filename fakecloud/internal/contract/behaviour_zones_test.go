@@ -249,7 +249,8 @@ func TestAnUpdateOfRecordsChangesTheirComments(t *testing.T) {
 	set := w.recordSet(w.zone("primary"), "198.51.100.1", "198.51.100.2")
 	w.do(200, "POST", set+"/actions/update_records", object{"records": []any{object{"value": "198.51.100.2", "comment": "spare"}}})
 	got := at(w.do(200, "GET", set, nil), "rrset", "records").([]any)
-	if at(got[1].(object), "comment") != "spare" || at(got[1].(object), "value") != "198.51.100.2" || at(got[0].(object), "comment") == "spare" {
+	if at(got[1].(object), "comment") != "spare" || at(got[1].(object), "value") != "198.51.100.2" ||
+		at(got[0].(object), "comment") == "spare" {
 		t.Errorf("records: %v", got)
 	}
 }
@@ -329,7 +330,8 @@ func TestADelegationIsCheckedAfterTheCreation(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	for name, want := range map[string]string{
-		"shop.example": "unregistered []", "valid-shop.example": "valid [hydrogen.ns.hetzner.com. oxygen.ns.hetzner.com. helium.ns.hetzner.de.]",
+		"shop.example": "unregistered []", "valid-shop.example": "valid [hydrogen.ns.hetzner.com. oxygen.ns.hetzner.com. " +
+			"helium.ns.hetzner.de.]",
 		"invalid.example": "invalid [ns1.example.net. ns2.example.net.]", "unknown.example": "unknown []",
 	} {
 		w.do(201, "POST", "/zones", object{"name": name, "mode": "primary"})
@@ -384,7 +386,8 @@ func TestNamesAndTextsOfZonesHaveLimits(t *testing.T) {
 	texts := func(n int) string { return strings.Repeat(`"`+strings.Repeat("x", 254)+`" `, n) } // 255 bytes each
 	for _, wrong := range []object{
 		{"name": "1.2.3.4", "mode": "primary"}, {"name": "example.1", "mode": "primary"},
-		set("A", "198.51.100.1", strings.Repeat("c", 1025)), set("TXT", texts(257)+`"x"`, ""), set("TLSA", "3 1 1 "+strings.Repeat("ab", 1<<16), ""),
+		set("A", "198.51.100.1", strings.Repeat("c", 1025)), set("TXT", texts(257)+`"x"`, ""),
+		set("TLSA", "3 1 1 "+strings.Repeat("ab", 1<<16), ""),
 		servers(17, "c2VjcmV0"), servers(1, strings.Repeat("c2VjcmV0", 65)),
 	} {
 		w.refuse(422, "invalid_input", "POST", "/zones", wrong)

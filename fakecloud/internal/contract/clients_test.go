@@ -67,7 +67,8 @@ func TestConcurrentChangesAreConflicts(t *testing.T) {
 	w.refuseWith(409, "conflict", "load balancer has changed during request", "DELETE", lb, nil)
 	network := "/networks/" + w.create("network", "/networks", fullNetwork)
 	w.do(201, "POST", network+"/actions/add_subnet", object{"type": "cloud", "network_zone": "eu-central"})
-	w.refuseWith(409, "conflict", "network has changed during request", "POST", network+"/actions/delete_subnet", object{"ip_range": "10.0.1.0/24"})
+	w.refuseWith(409, "conflict", "network has changed during request", "POST", network+"/actions/delete_subnet",
+		object{"ip_range": "10.0.1.0/24"})
 }
 
 // A usual Terraform configuration has one hcloud_rdns per address. They are created at the same time.
@@ -78,14 +79,19 @@ func TestReverseDNSOfBothAddressesAtOnce(t *testing.T) {
 	floating := "/floating_ips/" + w.create("floating_ip", "/floating_ips", object{"type": "ipv6", "home_location": "fsn1"})
 	primary := "/primary_ips/" + w.create("primary_ip", "/primary_ips", object{"name": "a", "type": "ipv6", "location": "fsn1"})
 	for path, addresses := range map[string][]string{
-		server:   {at(w.do(200, "GET", server, nil), "server", "public_net", "ipv4", "ip").(string), at(w.do(200, "GET", server, nil), "server", "public_net", "ipv6", "ip").(string)},
-		lb:       {at(w.do(200, "GET", lb, nil), "load_balancer", "public_net", "ipv4", "ip").(string), at(w.do(200, "GET", lb, nil), "load_balancer", "public_net", "ipv6", "ip").(string)},
-		floating: {at(w.do(200, "GET", floating, nil), "floating_ip", "ip").(string), strings.Replace(at(w.do(200, "GET", floating, nil), "floating_ip", "ip").(string), "::/64", "::2", 1)},
-		primary:  {at(w.do(200, "GET", primary, nil), "primary_ip", "ip").(string), strings.Replace(at(w.do(200, "GET", primary, nil), "primary_ip", "ip").(string), "::/64", "::2", 1)},
+		server: {at(w.do(200, "GET", server, nil), "server", "public_net", "ipv4", "ip").(string),
+			at(w.do(200, "GET", server, nil), "server", "public_net", "ipv6", "ip").(string)},
+		lb: {at(w.do(200, "GET", lb, nil), "load_balancer", "public_net", "ipv4", "ip").(string),
+			at(w.do(200, "GET", lb, nil), "load_balancer", "public_net", "ipv6", "ip").(string)},
+		floating: {at(w.do(200, "GET", floating, nil), "floating_ip", "ip").(string),
+			strings.Replace(at(w.do(200, "GET", floating, nil), "floating_ip", "ip").(string), "::/64", "::2", 1)},
+		primary: {at(w.do(200, "GET", primary, nil), "primary_ip", "ip").(string),
+			strings.Replace(at(w.do(200, "GET", primary, nil), "primary_ip", "ip").(string), "::/64", "::2", 1)},
 	} {
 		for i, address := range addresses {
 			address = strings.Replace(address, "::/64", "::1", 1)
-			w.do(201, "POST", path+"/actions/change_dns_ptr", object{"ip": address, "dns_ptr": []string{"a.example.com", "b.example.com"}[i]})
+			w.do(201, "POST", path+"/actions/change_dns_ptr",
+				object{"ip": address, "dns_ptr": []string{"a.example.com", "b.example.com"}[i]})
 		}
 		w.finish()
 		answer, _ := json.Marshal(w.do(200, "GET", path, nil))
@@ -134,7 +140,8 @@ func TestAServerRunsAfterItJoinedAPlacementGroup(t *testing.T) {
 	body := smallServer(w, "off")
 	body["start_after_create"] = false
 	path := "/servers/" + w.server(body)
-	w.act(path, "add_to_placement_group", object{"placement_group": json.Number(w.create("placement_group", "/placement_groups", smallPlacementGroup(w, "g")))})
+	w.act(path, "add_to_placement_group",
+		object{"placement_group": json.Number(w.create("placement_group", "/placement_groups", smallPlacementGroup(w, "g")))})
 	if status := at(w.do(200, "GET", path, nil), "server", "status"); status != "running" {
 		t.Errorf("status %v, want running", status)
 	}
@@ -148,9 +155,11 @@ func TestFingerprintAndRenewalOfACertificate(t *testing.T) {
 	if f := at(uploaded, "certificate", "fingerprint").(string); !regexp.MustCompile(`^([0-9A-F]{2}:){31}[0-9A-F]{2}$`).MatchString(f) {
 		t.Errorf("fingerprint %s", f)
 	}
-	managed := "/certificates/" + w.create("certificate", "/certificates", object{"name": "managed", "type": "managed", "domain_names": []string{"example.com"}})
+	managed := "/certificates/" +
+		w.create("certificate", "/certificates", object{"name": "managed", "type": "managed", "domain_names": []string{"example.com"}})
 	w.finish()
-	if status := at(w.do(200, "GET", managed, nil), "certificate", "status").(object); status["issuance"] != "completed" || status["renewal"] != "unavailable" {
+	if status := at(w.do(200, "GET", managed, nil), "certificate", "status").(object); status["issuance"] != "completed" ||
+		status["renewal"] != "unavailable" {
 		t.Errorf("a new certificate: %v", status)
 	}
 	w.refuseWith(422, "unsupported_error", "certificate not retryable", "POST", managed+"/actions/retry", nil)
@@ -194,15 +203,18 @@ func TestMessages(t *testing.T) {
 	w.act(floating, "change_protection", object{"delete": true})
 	w.refuseWith(423, "protected", "Floating IP deletion is protected", "DELETE", floating, nil)
 	private := smallLoadBalancer(w, "private")
-	private["network"] = json.Number(w.create("network", "/networks", object{"name": "other", "ip_range": "10.0.0.0/16", "subnets": fullNetwork["subnets"]}))
+	private["network"] = json.Number(w.create("network", "/networks", object{"name": "other", "ip_range": "10.0.0.0/16",
+		"subnets": fullNetwork["subnets"]}))
 	private["public_interface"] = false
 	lb := w.loadBalancer(private)
-	w.refuseWith(422, "load_balancer_public_interface_disabled", "load balancer public interface is disabled, cannot add target using public IP",
+	w.refuseWith(422, "load_balancer_public_interface_disabled",
+		"load balancer public interface is disabled, cannot add target using public IP",
 		"POST", lb+"/actions/add_target", object{"type": "label_selector", "label_selector": object{"selector": "env=test"}})
 	wrong := smallPlacementGroup(w, "g")
 	wrong["type"] = "pack"
 	w.refuseWith(422, "invalid_input", "invalid input in field 'type'", "POST", "/placement_groups", wrong)
-	if messages := at(w.do(422, "POST", "/placement_groups", wrong), "error", "details", "fields").([]any)[0].(object)["messages"]; messages == nil {
+	if messages := at(w.do(422, "POST", "/placement_groups", wrong), "error", "details",
+		"fields").([]any)[0].(object)["messages"]; messages == nil {
 		t.Error("the details do not name the allowed values")
 	}
 	unsupported := smallServer(w, "far")

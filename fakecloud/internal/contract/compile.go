@@ -167,7 +167,8 @@ func describe(failed *jsonschema.ValidationError, instance any) []Violation {
 	switch k := failed.ErrorKind.(type) {
 	case *kind.Required:
 		for _, name := range k.Missing {
-			several = append(several, Violation{Pointer: violation.Pointer + "/" + escape(name), Want: "present (required)", Got: "missing"})
+			several = append(several, Violation{Pointer: violation.Pointer + "/" + escape(name), Want: "present (required)",
+				Got: "missing"})
 		}
 		return several
 	case *kind.AdditionalProperties:

@@ -44,7 +44,8 @@ func pagingViolations(header http.Header, instance any) []Violation {
 		}
 		if entries, ok := entriesOf(instance); ok {
 			if want := max(0, min(perPage, total-(page-1)*perPage)); int64(entries) != want {
-				violations = append(violations, Violation{Pointer: "the list", Want: fmt.Sprintf("%d entries on page %d", want, page), Got: strconv.Itoa(entries)})
+				violations = append(violations, Violation{Pointer: "the list", Want: fmt.Sprintf("%d entries on page %d", want, page),
+					Got: strconv.Itoa(entries)})
 			}
 		}
 	}
@@ -149,7 +150,8 @@ func actionViolations(place string, value map[string]any) []Violation {
 	check("finished", status != "running")
 	check("error", status == "error")
 	if progress, _ := int64At(value, "progress"); progress < 0 || progress > 100 || status == "success" && progress != 100 {
-		violations = append(violations, Violation{Pointer: place + "/progress", Want: "percent, 100 on success", Got: excerpt(value["progress"])})
+		violations = append(violations, Violation{Pointer: place + "/progress", Want: "percent, 100 on success",
+			Got: excerpt(value["progress"])})
 	}
 	return violations
 }

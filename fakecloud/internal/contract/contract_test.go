@@ -28,8 +28,9 @@ const coveragePage = "../../COVERAGE.md"
 
 // unreachable are documented errors, "operation code", that no request can cause, and the reason.
 var unreachable = map[string]string{
-	"apply_firewall_to_resources incompatible_network_type": "a server without a public interface has a code of its own, and there is no other reason",
-	"create_volume no_space_left_in_location":               "the space in a location is not counted; a fault rule answers it",
+	"apply_firewall_to_resources incompatible_network_type": "a server without a public interface has a code of its own, and there is no " +
+		"other reason",
+	"create_volume no_space_left_in_location": "the space in a location is not counted; a fault rule answers it",
 }
 
 // neverShown are documented values that no answer has, and the reason.
@@ -193,7 +194,8 @@ func earlierDay(w *world) {
 	full["targets"] = []any{object{"type": "server", "server": object{"id": server}}}
 	balancer := w.loadBalancer(full)
 	w.clock.Step(5 * time.Minute) // until the health checks have failed
-	if status := at(w.do(200, "GET", balancer, nil), "load_balancer", "targets").([]any)[0].(object)["health_status"].([]any)[0].(object)["status"]; status != "unhealthy" {
+	if status := at(w.do(200, "GET", balancer, nil), "load_balancer",
+		"targets").([]any)[0].(object)["health_status"].([]any)[0].(object)["status"]; status != "unhealthy" {
 		w.Errorf("the target of a server that is off is %v, want unhealthy", status)
 	}
 	w.do(200, "GET", "/load_balancers", nil)
@@ -235,7 +237,8 @@ func checkReached(t *testing.T, recorder *contract.Recorder, document *contract.
 	}
 	for code, statuses := range document.ErrorCodes(nil) {
 		for _, status := range statuses {
-			if !slices.ContainsFunc(append(document.Operations(), nil), func(op *contract.Operation) bool { return recorder.Saw(op, status, code) }) {
+			if !slices.ContainsFunc(append(document.Operations(), nil),
+				func(op *contract.Operation) bool { return recorder.Saw(op, status, code) }) {
 				t.Errorf("%d %s was not seen", status, code)
 			}
 		}

@@ -21,7 +21,8 @@ type inventory struct {
 
 // kindsOf lists the kinds of an inventory in the order in which they can be made.
 var kindsOf = []string{
-	"network", "ssh_key", "placement_group", "primary_ip", "certificate", "firewall", "load_balancer", "server", "volume", "floating_ip", "zone",
+	"network", "ssh_key", "placement_group", "primary_ip", "certificate", "firewall", "load_balancer", "server", "volume", "floating_ip",
+	"zone",
 }
 
 // newInventory makes n resources of each kind. If related, one firewall and one load balancer
@@ -52,7 +53,8 @@ func newInventory(t *testing.T, document *contract.Document, n int, related bool
 func (in *inventory) relate(n int) {
 	in.Helper()
 	in.hub = map[string]string{
-		"firewall": in.create("firewall", "/firewalls", object{"name": "hub", "rules": []any{sshRule}, "apply_to": []any{toSelector("hub=x")}}),
+		"firewall": in.create("firewall", "/firewalls", object{"name": "hub", "rules": []any{sshRule},
+			"apply_to": []any{toSelector("hub=x")}}),
 	}
 	balancer := smallLoadBalancer(in.world, "hub")
 	balancer["services"] = []object{tcpService(8022)}
@@ -81,7 +83,8 @@ func (in *inventory) request(op *contract.Operation, makeSample func(*world) sam
 	in.serial++
 	f := &fieldTest{T: in.T, document: in.document, op: op, sample: makeSample}
 	collection, rest, one := strings.Cut(op.Path, "/{id}")
-	if before, _, _ := strings.Cut(op.Path, "/{"); op.RequestSchema() == nil && topics[before].simple == nil { // of the catalogue, or an action
+	// of the catalogue, or an action
+	if before, _, _ := strings.Cut(op.Path, "/{"); op.RequestSchema() == nil && topics[before].simple == nil {
 		path := in.withQuery(op, existingPath(in.world, op))
 		return func() int { return in.send(op.Method, path, nil).Code }
 	}
@@ -139,7 +142,8 @@ func TestCostAmongOthers(t *testing.T) {
 				if grew := now.exceeds(was, 1.5, noticeable); grew != "" && !excusedCost(name+" "+what) {
 					t.Errorf("%s (%d): with %d instead of %d others: %s", what, status, manyOthers, fewOthers, grew)
 				}
-				covered = append(covered, fmt.Sprintf("%s: %d, %v → %v, %.0f → %.0f allocations", what, status, was.cpu, now.cpu, was.allocs, now.allocs))
+				covered = append(covered, fmt.Sprintf("%s: %d, %v → %v, %.0f → %.0f allocations", what, status, was.cpu, now.cpu,
+					was.allocs, now.allocs))
 			}
 			for _, op := range document.Operations() {
 				if op.Removed {

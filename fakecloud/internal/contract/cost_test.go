@@ -118,11 +118,13 @@ func logCovered(t *testing.T, covered []string) {
 
 // costExceptions are requests whose cost may grow, as expressions for the names of the cases, with the reason.
 var costExceptions = map[string]string{
-	`.* list_\w+ (status|mode|type|bound_to|architecture|include_\w+|sort)`:       "fields without an index: a list looks at this field of each resource",
+	`.* list_\w+ (status|mode|type|bound_to|architecture|include_\w+|sort)`: "fields without an index: a list looks at this field " +
+		"of each resource",
 	`related (get|update|list)_(firewalls?|load_balancers?|zone_zonefile)( \w+)?`: "the answer names all servers or records",
-	`related list_\w+_actions \w+`:                                                "a list of one resource's actions looks at all of these",
-	`.* (update_image|change_image_protection|create_certificate) \d+`:            "without an index: each server's image, each certificate's fingerprint; under a microsecond each",
-	`related set_firewall_rules \d+`:                                              "an action for each server (the document's example)",
+	`related list_\w+_actions \w+`: "a list of one resource's actions looks at all of these",
+	`.* (update_image|change_image_protection|create_certificate) \d+`: "without an index: each server's image, each certificate's " +
+		"fingerprint; under a microsecond each",
+	`related set_firewall_rules \d+`: "an action for each server (the document's example)",
 }
 
 func excusedCost(name string) bool {

@@ -275,9 +275,10 @@ func TestABrokenDocumentIsAnError(t *testing.T) {
 		content []byte
 		want    string
 	}{
-		"not JSON":                 {[]byte(`{`), "unexpected EOF"},
-		"no error codes":           {[]byte(`{"paths": {}}`), "no table of error codes"},
-		"a reference into itself":  {small(`{"$ref": "#/components/schemas/A"}`, `{"A": {"$ref": "#/components/schemas/A"}}`), "into itself"},
+		"not JSON":       {[]byte(`{`), "unexpected EOF"},
+		"no error codes": {[]byte(`{"paths": {}}`), "no table of error codes"},
+		"a reference into itself": {small(`{"$ref": "#/components/schemas/A"}`, `{"A": {"$ref": "#/components/schemas/A"}}`),
+			"into itself"},
 		"a reference to nothing":   {small(`{"$ref": "#/components/schemas/B"}`, `{}`), `"#/components/schemas/B"`},
 		"parts that contradict":    {small(`{"allOf": [{"format": "a"}, {"format": "b"}]}`, `{}`), `cannot merge two different "format"`},
 		"a property without shape": {small(`{"type": "object", "properties": {"a": 1}}`, `{}`), "is not a schema"},

@@ -35,11 +35,12 @@ func places(schema Schema, body any) []place {
 			}
 		case []any:
 			for i := range value {
-				add(place{at: fmt.Sprintf("%s/%d", p.at, i), schema: p.schema["items"].(Schema), value: value[i], with: func(other any) any {
-					changed := slices.Clone(value)
-					changed[i] = other
-					return p.with(changed)
-				}})
+				add(place{at: fmt.Sprintf("%s/%d", p.at, i), schema: p.schema["items"].(Schema), value: value[i],
+					with: func(other any) any {
+						changed := slices.Clone(value)
+						changed[i] = other
+						return p.with(changed)
+					}})
 			}
 		}
 	}

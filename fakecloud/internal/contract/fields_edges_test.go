@@ -39,7 +39,8 @@ func TestEdgesAreAllJustAllowed(t *testing.T) {
 		}
 	}
 	want := []string{
-		"/kind is absent", "/kind is a", "/kind is b", "/list is absent", "/list has 1 entries", "/list has 2 entries", "/list/0/value is absent",
+		"/kind is absent", "/kind is a", "/kind is b", "/list is absent", "/list has 1 entries", "/list has 2 entries",
+		"/list/0/value is absent",
 		"/name has 1 characters", "/name has 3 characters", "/on is absent", "/on is false", "/place is absent", "/place is 1",
 		"/size is absent", "/size is 5", "/size is 7", "/size is null",
 	}
@@ -68,7 +69,8 @@ func TestDefaultsAreGivenAndAbsent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(all) != 1 || all[0].Field != "/size" || all[0].Required || string(all[0].Given) != `{"name":"ab","size":6}` || string(all[0].Absent) != `{"name":"ab"}` {
+	if len(all) != 1 || all[0].Field != "/size" || all[0].Required || string(all[0].Given) != `{"name":"ab","size":6}` ||
+		string(all[0].Absent) != `{"name":"ab"}` {
 		t.Errorf("%+v", all)
 	}
 }
@@ -80,7 +82,8 @@ func TestFieldsOfABodyAndOfItsOperation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"/kind", "/list", "/list/*", "/list/*/value", "/name", "/on", "/place", "/size"}; !slices.Equal(sortedKeys(fields), want) {
+	if want := []string{"/kind", "/list", "/list/*", "/list/*/value", "/name", "/on", "/place", "/size"}; !slices.Equal(sortedKeys(fields),
+		want) {
 		t.Errorf("%q", sortedKeys(fields))
 	}
 	if all, err := op.FieldsOf(nil); err != nil || len(all) != len(fields) {

@@ -78,7 +78,8 @@ var samples = map[string][]func(*world) sample{
 		func(*world) sample { return sample{"", object{"/primary_nameservers": absent, "/zonefile": absent}} },
 		func(*world) sample { return sample{"", object{"/primary_nameservers": absent, "/rrsets": absent}} },
 		func(*world) sample {
-			return sample{"", object{"/mode": "secondary", "/rrsets": absent, "/zonefile": absent, "/ttl": absent, "/primary_nameservers/0/tsig_key": "c2VjcmV0"}}
+			return sample{"", object{"/mode": "secondary", "/rrsets": absent, "/zonefile": absent, "/ttl": absent,
+				"/primary_nameservers/0/tsig_key": "c2VjcmV0"}}
 		},
 	},
 	"change_zone_primary_nameservers": {func(w *world) sample {
@@ -103,7 +104,8 @@ var serverSamples = map[string][]func(*world) sample{
 		return sample{"", object{"/iso": w.first("/isos", "isos")["name"]}}
 	}},
 	"attach_server_to_network": {func(w *world) sample {
-		return sample{"", object{"/network": json.Number(w.create("network", "/networks", fullNetwork)), "/ip": "10.0.1.5", "/alias_ips/0": "10.0.1.6"}}
+		return sample{"", object{"/network": json.Number(w.create("network", "/networks", fullNetwork)), "/ip": "10.0.1.5",
+			"/alias_ips/0": "10.0.1.6"}}
 	}},
 	"change_server_alias_ips": {attachedServer},
 	"detach_server_from_network": {func(w *world) sample {
@@ -126,8 +128,9 @@ var serverSamples = map[string][]func(*world) sample{
 func serverSample(w *world) sample {
 	return sample{"", object{
 		"/location": "fsn1", "/server_type": "cx23", "/ssh_keys/0": string(w.id("ssh_key")), "/placement_group": w.id("placement_group"),
-		"/networks/0": json.Number(w.create("network", "/networks", fullNetwork)), "/volumes/0": w.id("volume"), "/firewalls/0/firewall": w.id("firewall"),
-		"/public_net/ipv4": w.id("primary_ip"), "/public_net/ipv6": w.idWith("primary_ip", object{"type": "ipv6"}),
+		"/networks/0": json.Number(w.create("network", "/networks", fullNetwork)), "/volumes/0": w.id("volume"),
+		"/firewalls/0/firewall": w.id("firewall"),
+		"/public_net/ipv4":      w.id("primary_ip"), "/public_net/ipv6": w.idWith("primary_ip", object{"type": "ipv6"}),
 	}}
 }
 
@@ -162,7 +165,8 @@ var loadBalancerSamples = map[string][]func(*world) sample{
 	}},
 	"remove_load_balancer_target": {func(w *world) sample {
 		server := w.id("server")
-		return sample{string(w.idWith("load_balancer", object{"targets": []any{toServer(server)}})), object{"/server/id": server, "/server/ip": w.address(server)}}
+		return sample{string(w.idWith("load_balancer", object{"targets": []any{toServer(server)}})),
+			object{"/server/id": server, "/server/ip": w.address(server)}}
 	}},
 	"attach_load_balancer_to_network": {func(w *world) sample {
 		return sample{"", object{"/network": json.Number(w.create("network", "/networks", fullNetwork)), "/ip": "10.0.1.5"}}

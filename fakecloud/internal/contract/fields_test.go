@@ -56,16 +56,19 @@ var exceptions = map[string]string{
 	`change_server_protection /(delete|rebuild) is (absent|null|false)`:             "both must have the same value",
 	`create_zone(_rrset|) (/rrsets/0|)/records has 0 entries`:                       "must not be empty",
 	`create_zone(_rrset|) (/rrsets/0|)/type is SOA`:                                 "a zone has one SOA record, at its apex",
-	`create_zone /name has 255 characters`:                                          "a domain has at most 253 characters, and 63 in each label",
-	`.*/primary_nameservers/0/tsig_algorithm is (absent|null)`:                      "a key needs its algorithm",
-	`assign_floating_ip /server is null`:                                            "the schema is that of an answer: null if not assigned; there is the action unassign",
-	`create_(floating_ip /home_|primary_ip /)location is 9007199254740991`:          "no location has this id",
-	`create_load_balancer /public_net/ipv[46] is 1`:                                 "no Primary IP has this id",
+	`create_zone /name has 255 characters`: "a domain has at most 253 characters, and 63 in " +
+		"each label",
+	`.*/primary_nameservers/0/tsig_algorithm is (absent|null)`: "a key needs its algorithm",
+	`assign_floating_ip /server is null`: "the schema is that of an answer: null if not assigned; " +
+		"there is the action unassign",
+	`create_(floating_ip /home_|primary_ip /)location is 9007199254740991`: "no location has this id",
+	`create_load_balancer /public_net/ipv[46] is 1`:                        "no Primary IP has this id",
 	// Neither schema nor sentence says so.
 	`(create|set)_firewall(_rules|) /rules/0/(port is (absent|null)|source_ips (is (absent|null)|has 0 entries))`: "Terraform's documentation: required for the protocol, and for the direction",
 	// The schema does not allow it.
-	`(create_load_balancer /services/[012]|add_load_balancer_service )/.* is (missing|null)`: "api-facts.md: the fields of a service and of its health check have defaults",
-	`update_load_balancer_service /.* is (missing|null|its default)`:                         "api-facts.md: update_service is a patch",
+	`(create_load_balancer /services/[012]|add_load_balancer_service )/.* is (missing|null)`: "api-facts.md: the fields of a service and " +
+		"of its health check have defaults",
+	`update_load_balancer_service /.* is (missing|null|its default)`: "api-facts.md: update_service is a patch",
 }
 
 // excused reports whether a case is an exception.

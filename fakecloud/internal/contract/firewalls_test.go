@@ -9,7 +9,8 @@ import (
 )
 
 var (
-	sshRule  = object{"direction": "in", "protocol": "tcp", "port": "22", "source_ips": []any{"192.0.2.0/24", "2001:0db8:0:0::/64"}, "description": "administrators"}
+	sshRule = object{"direction": "in", "protocol": "tcp", "port": "22", "source_ips": []any{"192.0.2.0/24", "2001:0db8:0:0::/64"},
+		"description": "administrators"}
 	pingRule = object{"direction": "out", "protocol": "icmp", "destination_ips": []any{"0.0.0.0/0"}}
 )
 
@@ -39,7 +40,8 @@ func firewallScenario(w *world) {
 	labelled["labels"] = object{"role": "web"}
 	one, two := json.Number(w.server(smallServer(w, "one"))), json.Number(w.server(labelled))
 	private := smallServer(w, "private")
-	private["networks"], private["public_net"] = []json.Number{json.Number(w.create("network", "/networks", fullNetwork))}, object{"enable_ipv4": false, "enable_ipv6": false}
+	private["networks"], private["public_net"] = []json.Number{json.Number(w.create("network", "/networks", fullNetwork))},
+		object{"enable_ipv4": false, "enable_ipv6": false}
 	hidden := json.Number(w.server(private))
 
 	created := w.do(201, "POST", "/firewalls", object{"name": "web", "labels": object{"a": "b"}, "rules": []any{sshRule, pingRule},
@@ -52,7 +54,8 @@ func firewallScenario(w *world) {
 	if fmt.Sprint(commands) != "[set_firewall_rules apply_firewall apply_firewall]" {
 		w.Errorf("actions of a new firewall: %v", commands)
 	}
-	if rules := at(created, "firewall", "rules").([]any); fmt.Sprint(at(rules[0].(object), "source_ips"), at(rules[1].(object), "port")) != "[192.0.2.0/24 2001:db8::/64] <nil>" {
+	if rules := at(created, "firewall", "rules").([]any); fmt.Sprint(at(rules[0].(object), "source_ips"),
+		at(rules[1].(object), "port")) != "[192.0.2.0/24 2001:db8::/64] <nil>" {
 		w.Errorf("rules: %v", rules)
 	}
 	w.expectFirewall(one, "pending", path)
@@ -61,7 +64,8 @@ func firewallScenario(w *world) {
 	w.expectFirewall(one, "applied", path)
 	w.expectFirewall(two, "applied", path)
 	applied := at(w.do(200, "GET", path, nil), "firewall", "applied_to").([]any)
-	if selected := at(applied[1].(object), "applied_to_resources").([]any); len(applied) != 2 || len(selected) != 1 || idOf(at(selected[0].(object), "server")) != two.String() {
+	if selected := at(applied[1].(object), "applied_to_resources").([]any); len(applied) != 2 || len(selected) != 1 ||
+		idOf(at(selected[0].(object), "server")) != two.String() {
 		w.Errorf("applied to %v", applied)
 	}
 
@@ -82,18 +86,22 @@ func firewallScenario(w *world) {
 		w.refuse(422, "invalid_input", "POST", "/firewalls", wrong)
 	}
 	for code, resources := range map[string][]any{
-		"server_already_added": {toServer(one), toServer(one)}, "incompatible_network_type": {toServer(hidden)}, "firewall_resource_not_found": {toServer(json.Number(absentID))},
+		"server_already_added": {toServer(one), toServer(one)}, "incompatible_network_type": {toServer(hidden)},
+		"firewall_resource_not_found": {toServer(json.Number(absentID))},
 	} {
 		w.refuse(422, code, "POST", "/firewalls", object{"name": "a", "apply_to": resources})
 	}
 	w.refuseAction("firewall_already_applied", path, "apply_to_resources", object{"apply_to": []any{toServer(one)}})
 	w.refuseAction("private_net_only_server", path, "apply_to_resources", object{"apply_to": []any{toServer(hidden)}})
-	w.refuse(404, "firewall_resource_not_found", "POST", path+"/actions/apply_to_resources", object{"apply_to": []any{toServer(json.Number(absentID))}})
-	w.refuse(404, "firewall_resource_not_found", "POST", path+"/actions/remove_from_resources", object{"remove_from": []any{toServer(json.Number(absentID))}})
+	w.refuse(404, "firewall_resource_not_found", "POST", path+"/actions/apply_to_resources",
+		object{"apply_to": []any{toServer(json.Number(absentID))}})
+	w.refuse(404, "firewall_resource_not_found", "POST", path+"/actions/remove_from_resources",
+		object{"remove_from": []any{toServer(json.Number(absentID))}})
 	w.refuseAction("firewall_managed_by_label_selector", path, "remove_from_resources", object{"remove_from": []any{toServer(two)}})
 	w.refuseAction("firewall_already_removed", path, "remove_from_resources", object{"remove_from": []any{toServer(hidden)}})
 	w.refuseAction("invalid_input", path, "remove_from_resources", object{"remove_from": []any{object{"type": "label_selector"}}})
-	w.refuseAction("invalid_input", path, "set_rules", object{"rules": []any{object{"direction": "in", "protocol": "udp", "port": "x", "source_ips": []any{"::/0"}}}})
+	w.refuseAction("invalid_input", path, "set_rules",
+		object{"rules": []any{object{"direction": "in", "protocol": "udp", "port": "x", "source_ips": []any{"::/0"}}}})
 
 	w.do(201, "POST", path+"/actions/set_rules", object{"rules": []any{}})
 	w.expectFirewall(one, "pending", path)
@@ -135,8 +143,10 @@ func (w walk) firewalls() {
 	if err != nil {
 		w.Fatal(err)
 	}
-	rule := hcloud.FirewallRule{Direction: hcloud.FirewallRuleDirectionIn, Protocol: hcloud.FirewallRuleProtocolTCP, Port: new("80-90"), SourceIPs: []net.IPNet{*anywhere}, Description: new("web")}
-	byLabel := hcloud.FirewallResource{Type: hcloud.FirewallResourceTypeLabelSelector, LabelSelector: &hcloud.FirewallResourceLabelSelector{Selector: "role=web"}}
+	rule := hcloud.FirewallRule{Direction: hcloud.FirewallRuleDirectionIn, Protocol: hcloud.FirewallRuleProtocolTCP, Port: new("80-90"),
+		SourceIPs: []net.IPNet{*anywhere}, Description: new("web")}
+	byLabel := hcloud.FirewallResource{Type: hcloud.FirewallResourceTypeLabelSelector,
+		LabelSelector: &hcloud.FirewallResourceLabelSelector{Selector: "role=web"}}
 	direct := hcloud.FirewallResource{Type: hcloud.FirewallResourceTypeServer, Server: &hcloud.FirewallResourceServer{ID: server.ID}}
 	created := of(w.Firewall.Create(w.ctx, hcloud.FirewallCreateOpts{
 		Name: "one", Labels: map[string]string{"a": "b"}, Rules: []hcloud.FirewallRule{rule}, ApplyTo: []hcloud.FirewallResource{byLabel},
@@ -146,11 +156,13 @@ func (w walk) firewalls() {
 	read[hcloud.Firewall](w, &w.Firewall, f.ID, "one")
 	of(w.Firewall.Update(w.ctx, f, hcloud.FirewallUpdateOpts{Name: "renamed", Labels: map[string]string{}})).must(w)
 	w.waitAll(of(w.Firewall.ApplyResources(w.ctx, f, []hcloud.FirewallResource{direct})).must(w))
-	if s := of(w.Server.GetByID(w.ctx, server.ID)).must(w); len(s.PublicNet.Firewalls) != 1 || s.PublicNet.Firewalls[0].Status != hcloud.FirewallStatusApplied {
+	if s := of(w.Server.GetByID(w.ctx, server.ID)).must(w); len(s.PublicNet.Firewalls) != 1 ||
+		s.PublicNet.Firewalls[0].Status != hcloud.FirewallStatusApplied {
 		w.Errorf("firewalls of the server: %+v", s.PublicNet.Firewalls)
 	}
 	w.waitAll(of(w.Firewall.SetRules(w.ctx, f, hcloud.FirewallSetRulesOpts{Rules: []hcloud.FirewallRule{rule, rule}})).must(w))
-	if now := of(w.Firewall.GetByID(w.ctx, f.ID)).must(w); len(now.Rules) != 2 || *now.Rules[0].Port != "80-90" || len(now.AppliedTo) != 2 || now.AppliedTo[0].LabelSelector.Selector != "role=web" {
+	if now := of(w.Firewall.GetByID(w.ctx, f.ID)).must(w); len(now.Rules) != 2 || *now.Rules[0].Port != "80-90" ||
+		len(now.AppliedTo) != 2 || now.AppliedTo[0].LabelSelector.Selector != "role=web" {
 		w.Errorf("firewall: %+v", now)
 	}
 	w.waitAll(of(w.Firewall.RemoveResources(w.ctx, f, []hcloud.FirewallResource{direct, byLabel})).must(w))

@@ -14,10 +14,12 @@ func smallFloatingIP(_ *world, name string) object {
 func populateFloatingIPs(w *world) {
 	w.Helper()
 	server := json.Number(idOf(w.first("/servers", "servers")))
-	w.create("floating_ip", "/floating_ips", object{"name": "free", "type": "ipv4", "home_location": "fsn1", "labels": object{"env": "test"}})
+	w.create("floating_ip", "/floating_ips", object{"name": "free", "type": "ipv4", "home_location": "fsn1",
+		"labels": object{"env": "test"}})
 	w.create("floating_ip", "/floating_ips", object{"name": "used", "type": "ipv6", "server": server, "description": "moves"})
 	w.finish()
-	w.act("/floating_ips/"+w.create("floating_ip", "/floating_ips", smallFloatingIP(w, "kept")), "change_protection", object{"delete": true})
+	w.act("/floating_ips/"+w.create("floating_ip", "/floating_ips", smallFloatingIP(w, "kept")), "change_protection",
+		object{"delete": true})
 }
 
 func floatingIPScenario(w *world) {
@@ -92,7 +94,8 @@ func (w walk) floatingIPs() {
 	})).must(w)
 	ip := created.FloatingIP
 	read[hcloud.FloatingIP](w, &w.FloatingIP, ip.ID, "one")
-	of(w.FloatingIP.Update(w.ctx, ip, hcloud.FloatingIPUpdateOpts{Name: "renamed", Description: "second", Labels: map[string]string{"a": "b"}})).must(w)
+	of(w.FloatingIP.Update(w.ctx, ip, hcloud.FloatingIPUpdateOpts{Name: "renamed", Description: "second",
+		Labels: map[string]string{"a": "b"}})).must(w)
 	w.done(w.FloatingIP.Assign(w.ctx, ip, server))
 	if s := of(w.Server.GetByID(w.ctx, server.ID)).must(w); len(s.PublicNet.FloatingIPs) != 1 || s.PublicNet.FloatingIPs[0].ID != ip.ID {
 		w.Errorf("Floating IPs of the server: %+v", s.PublicNet.FloatingIPs)

@@ -8,7 +8,8 @@ import (
 )
 
 func (w walk) loadBalancers() {
-	kept := of(w.PrimaryIP.Create(w.ctx, hcloud.PrimaryIPCreateOpts{Name: "kept", Type: hcloud.PrimaryIPTypeIPv4, Location: "fsn1"})).must(w).PrimaryIP
+	kept := of(w.PrimaryIP.Create(w.ctx, hcloud.PrimaryIPCreateOpts{Name: "kept", Type: hcloud.PrimaryIPTypeIPv4,
+		Location: "fsn1"})).must(w).PrimaryIP
 	network := w.network("net")
 	created := of(w.LoadBalancer.Create(w.ctx, hcloud.LoadBalancerCreateOpts{
 		Name: "lb", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: "fsn1"},
@@ -32,8 +33,10 @@ func (w walk) loadBalancers() {
 	of(w.LoadBalancer.Update(w.ctx, lb, hcloud.LoadBalancerUpdateOpts{Name: "renamed", Labels: map[string]string{}})).must(w)
 	w.services(lb)
 	w.targets(lb, network)
-	w.done(w.LoadBalancer.ChangeAlgorithm(w.ctx, lb, hcloud.LoadBalancerChangeAlgorithmOpts{Type: hcloud.LoadBalancerAlgorithmTypeRoundRobin}))
-	w.done(w.LoadBalancer.ChangeType(w.ctx, lb, hcloud.LoadBalancerChangeTypeOpts{LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb21"}}))
+	w.done(w.LoadBalancer.ChangeAlgorithm(w.ctx, lb,
+		hcloud.LoadBalancerChangeAlgorithmOpts{Type: hcloud.LoadBalancerAlgorithmTypeRoundRobin}))
+	w.done(w.LoadBalancer.ChangeType(w.ctx, lb,
+		hcloud.LoadBalancerChangeTypeOpts{LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb21"}}))
 	w.done(w.LoadBalancer.ChangeDNSPtr(w.ctx, lb, lb.PublicNet.IPv4.IP.String(), new("lb.example.com")))
 	w.done(w.LoadBalancer.ChangeProtection(w.ctx, lb, hcloud.LoadBalancerChangeProtectionOpts{Delete: new(true)}))
 	w.done(w.LoadBalancer.ChangeProtection(w.ctx, lb, hcloud.LoadBalancerChangeProtectionOpts{Delete: new(false)}))
@@ -75,7 +78,8 @@ func (w walk) services(lb *hcloud.LoadBalancer) {
 		DestinationPort: new(8081), HTTP: &hcloud.LoadBalancerUpdateServiceOptsHTTP{StickySessions: new(false)},
 	}))
 	services := of(w.LoadBalancer.GetByID(w.ctx, lb.ID)).must(w).Services
-	if s := services[1]; len(services) != 2 || s.DestinationPort != 8081 || s.HTTP.StickySessions || s.HTTP.CookieLifetime != time.Minute || len(s.HTTP.Certificates) != 1 {
+	if s := services[1]; len(services) != 2 || s.DestinationPort != 8081 || s.HTTP.StickySessions || s.HTTP.CookieLifetime != time.Minute ||
+		len(s.HTTP.Certificates) != 1 {
 		w.Errorf("services: %+v", services)
 	}
 	w.done(w.LoadBalancer.DeleteService(w.ctx, lb, 443))
@@ -97,5 +101,6 @@ func (w walk) targets(lb *hcloud.LoadBalancer, network *hcloud.Network) {
 	w.done(w.LoadBalancer.AddIPTarget(w.ctx, lb, hcloud.LoadBalancerAddIPTargetOpts{IP: net.ParseIP("203.0.113.1")}))
 	w.done(w.LoadBalancer.RemoveIPTarget(w.ctx, lb, net.ParseIP("203.0.113.1")))
 	w.done(w.LoadBalancer.DetachFromNetwork(w.ctx, lb, hcloud.LoadBalancerDetachFromNetworkOpts{Network: network}))
-	w.done(w.LoadBalancer.AttachToNetwork(w.ctx, lb, hcloud.LoadBalancerAttachToNetworkOpts{Network: network, IP: net.ParseIP("10.0.1.99")}))
+	w.done(w.LoadBalancer.AttachToNetwork(w.ctx, lb, hcloud.LoadBalancerAttachToNetworkOpts{Network: network,
+		IP: net.ParseIP("10.0.1.99")}))
 }

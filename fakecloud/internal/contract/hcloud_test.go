@@ -79,7 +79,8 @@ func TestContractHcloudGoWorksUnmodified(t *testing.T) {
 	}
 	slices.Sort(sent)
 	if sent = slices.Compact(sent); !slices.Equal(sent, slices.Sorted(slices.Values(lenient))) {
-		t.Errorf("hcloud-go sent requests that the document does not allow:\n%s\nwant only\n%s", strings.Join(sent, "\n"), strings.Join(lenient, "\n"))
+		t.Errorf("hcloud-go sent requests that the document does not allow:\n%s\nwant only\n%s", strings.Join(sent, "\n"),
+			strings.Join(lenient, "\n"))
 	}
 	reached := 0
 	for _, op := range document.Operations() {
@@ -197,7 +198,8 @@ func (w walk) network(name string) *hcloud.Network {
 	w.Helper()
 	return of(w.Network.Create(w.ctx, hcloud.NetworkCreateOpts{
 		Name: name, IPRange: ipNet("10.0.0.0/16"), Labels: map[string]string{"env": "test"},
-		Subnets: []hcloud.NetworkSubnet{{Type: hcloud.NetworkSubnetTypeCloud, IPRange: ipNet("10.0.1.0/24"), NetworkZone: hcloud.NetworkZoneEUCentral}},
+		Subnets: []hcloud.NetworkSubnet{{Type: hcloud.NetworkSubnetTypeCloud, IPRange: ipNet("10.0.1.0/24"),
+			NetworkZone: hcloud.NetworkZoneEUCentral}},
 	})).must(w)
 }
 
@@ -217,7 +219,8 @@ func (w walk) createServer(name string, change ...func(*hcloud.ServerCreateOpts)
 
 func (w walk) actions() {
 	server := w.createServer("one")
-	action := listed(w.Action.AllWithOpts(w.ctx, hcloud.ActionListOpts{ID: []int64{1000001, 1000002, 1000003, 1000004, 1000005, 1000006}})).must(w)[0]
+	action := listed(w.Action.AllWithOpts(w.ctx,
+		hcloud.ActionListOpts{ID: []int64{1000001, 1000002, 1000003, 1000004, 1000005, 1000006}})).must(w)[0]
 	if of(w.Action.GetByID(w.ctx, action.ID)).must(w).Resources[0].ID != server.ID {
 		w.Errorf("the first action is not the server's: %+v", action)
 	}
@@ -226,7 +229,8 @@ func (w walk) actions() {
 		w.Errorf("while an action is running: %v, want locked", err)
 	}
 	w.wait(running)
-	if _, err := w.Datacenter.All(w.ctx); !hcloud.IsError(err, "deprecated_api_endpoint") { //nolint:staticcheck // this checks that it is removed
+	_, err := w.Datacenter.All(w.ctx) //nolint:staticcheck // this checks that it is removed
+	if !hcloud.IsError(err, "deprecated_api_endpoint") {
 		w.Errorf("data centers: %v", err)
 	}
 	if _, _, err := w.Datacenter.GetByID(w.ctx, 1); !hcloud.IsError(err, "deprecated_api_endpoint") { //nolint:staticcheck // as above
@@ -247,7 +251,8 @@ func (w walk) catalogue() {
 	}
 	balancerType := of(w.LoadBalancerType.GetByName(w.ctx, "lb11")).must(w)
 	read[hcloud.LoadBalancerType](w, &w.LoadBalancerType, balancerType.ID, "lb11")
-	iso := listed(w.ISO.AllWithOpts(w.ctx, hcloud.ISOListOpts{Architecture: []hcloud.Architecture{hcloud.ArchitectureX86}, IncludeArchitectureWildcard: true})).must(w)[0]
+	iso := listed(w.ISO.AllWithOpts(w.ctx, hcloud.ISOListOpts{Architecture: []hcloud.Architecture{hcloud.ArchitectureX86},
+		IncludeArchitectureWildcard: true})).must(w)[0]
 	read[hcloud.ISO](w, &w.ISO, iso.ID, iso.Name)
 	pricing := of(w.Pricing.Get(w.ctx)).must(w)
 	if len(pricing.ServerTypes) == 0 || len(pricing.PrimaryIPs) != 2 || pricing.Currency == "" {
@@ -256,7 +261,8 @@ func (w walk) catalogue() {
 }
 
 func (w walk) sshKeys() {
-	key := of(w.SSHKey.Create(w.ctx, hcloud.SSHKeyCreateOpts{Name: "one", PublicKey: publicKey, Labels: map[string]string{"env": "test"}})).must(w)
+	key := of(w.SSHKey.Create(w.ctx, hcloud.SSHKeyCreateOpts{Name: "one", PublicKey: publicKey,
+		Labels: map[string]string{"env": "test"}})).must(w)
 	read[hcloud.SSHKey](w, &w.SSHKey, key.ID, "one")
 	if found := of(w.SSHKey.GetByFingerprint(w.ctx, key.Fingerprint)).must(w); found == nil {
 		w.Errorf("not found by its fingerprint %s", key.Fingerprint)
@@ -266,7 +272,8 @@ func (w walk) sshKeys() {
 }
 
 func (w walk) placementGroups() {
-	created := of(w.PlacementGroup.Create(w.ctx, hcloud.PlacementGroupCreateOpts{Name: "spread", Type: hcloud.PlacementGroupTypeSpread})).must(w)
+	created := of(w.PlacementGroup.Create(w.ctx, hcloud.PlacementGroupCreateOpts{Name: "spread",
+		Type: hcloud.PlacementGroupTypeSpread})).must(w)
 	group := created.PlacementGroup
 	read[hcloud.PlacementGroup](w, &w.PlacementGroup, group.ID, "spread")
 	of(w.PlacementGroup.Update(w.ctx, group, hcloud.PlacementGroupUpdateOpts{Name: "other", Labels: map[string]string{"a": "b"}})).must(w)
@@ -286,7 +293,8 @@ func (w walk) networks() {
 		Name: "renamed", Labels: map[string]string{"a": "b"}, ExposeRoutesToVSwitch: new(true),
 	})).must(w)
 	w.done(w.Network.ChangeIPRange(w.ctx, network, hcloud.NetworkChangeIPRangeOpts{IPRange: ipNet("10.0.0.0/12")}))
-	subnet := hcloud.NetworkSubnet{Type: hcloud.NetworkSubnetTypeCloud, IPRange: ipNet("10.0.2.0/24"), NetworkZone: hcloud.NetworkZoneEUCentral}
+	subnet := hcloud.NetworkSubnet{Type: hcloud.NetworkSubnetTypeCloud, IPRange: ipNet("10.0.2.0/24"),
+		NetworkZone: hcloud.NetworkZoneEUCentral}
 	w.done(w.Network.AddSubnet(w.ctx, network, hcloud.NetworkAddSubnetOpts{Subnet: subnet}))
 	w.done(w.Network.AddSubnet(w.ctx, network, hcloud.NetworkAddSubnetOpts{
 		Subnet: hcloud.NetworkSubnet{Type: hcloud.NetworkSubnetTypeCloud, NetworkZone: hcloud.NetworkZoneEUCentral},
@@ -299,7 +307,8 @@ func (w walk) networks() {
 	}
 	route := hcloud.NetworkRoute{Destination: ipNet("192.168.0.0/24"), Gateway: net.ParseIP("10.0.1.9")}
 	w.done(w.Network.AddRoute(w.ctx, network, hcloud.NetworkAddRouteOpts{Route: route}))
-	if n := of(w.Network.GetByID(w.ctx, network.ID)).must(w); len(n.Subnets) != 3 || len(n.Routes) != 1 || !n.Routes[0].Gateway.Equal(route.Gateway) {
+	if n := of(w.Network.GetByID(w.ctx, network.ID)).must(w); len(n.Subnets) != 3 || len(n.Routes) != 1 ||
+		!n.Routes[0].Gateway.Equal(route.Gateway) {
 		w.Errorf("network: %+v", n)
 	}
 	w.done(w.Network.DeleteRoute(w.ctx, network, hcloud.NetworkDeleteRouteOpts{Route: route}))
@@ -318,16 +327,19 @@ func (w walk) primaryIPs() {
 		o.StartAfterCreate, o.PublicNet = new(false), &hcloud.ServerCreatePublicNet{}
 	})
 	created := of(w.PrimaryIP.Create(w.ctx, hcloud.PrimaryIPCreateOpts{
-		Name: "kept", Type: hcloud.PrimaryIPTypeIPv4, AssigneeType: "server", Location: "fsn1", AutoDelete: new(false), Labels: map[string]string{"a": "b"},
+		Name: "kept", Type: hcloud.PrimaryIPTypeIPv4, AssigneeType: "server", Location: "fsn1", AutoDelete: new(false),
+		Labels: map[string]string{"a": "b"},
 	})).must(w)
 	ip := created.PrimaryIP
 	read[hcloud.PrimaryIP](w, &w.PrimaryIP, ip.ID, "kept")
 	if found := of(w.PrimaryIP.GetByIP(w.ctx, ip.IP.String())).must(w); found == nil || found.ID != ip.ID || found.Location.Name != "fsn1" {
 		w.Errorf("found by address %s: %+v", ip.IP, found)
 	}
-	of(w.PrimaryIP.Update(w.ctx, ip, hcloud.PrimaryIPUpdateOpts{Name: "renamed", Labels: &map[string]string{}, AutoDelete: new(false)})).must(w)
+	of(w.PrimaryIP.Update(w.ctx, ip, hcloud.PrimaryIPUpdateOpts{Name: "renamed", Labels: &map[string]string{},
+		AutoDelete: new(false)})).must(w)
 	w.done(w.PrimaryIP.Assign(w.ctx, hcloud.PrimaryIPAssignOpts{ID: ip.ID, AssigneeID: server.ID, AssigneeType: "server"}))
-	if s := of(w.Server.GetByID(w.ctx, server.ID)).must(w); !s.PublicNet.IPv4.IP.Equal(ip.IP) || s.PublicNet.IPv4.ID != ip.ID || !s.PublicNet.IPv6.IsUnspecified() {
+	if s := of(w.Server.GetByID(w.ctx, server.ID)).must(w); !s.PublicNet.IPv4.IP.Equal(ip.IP) || s.PublicNet.IPv4.ID != ip.ID ||
+		!s.PublicNet.IPv6.IsUnspecified() {
 		w.Errorf("public net of the server: %+v", s.PublicNet)
 	}
 	w.done(w.PrimaryIP.ChangeDNSPtr(w.ctx, hcloud.PrimaryIPChangeDNSPtrOpts{ID: ip.ID, IP: ip.IP.String(), DNSPtr: "a.example.com"}))
@@ -350,7 +362,8 @@ func (w walk) servers() {
 		o.PublicNet = &hcloud.ServerCreatePublicNet{EnableIPv4: true, EnableIPv6: true}
 	})
 	read[hcloud.Server](w, &w.Server, server.ID, "node")
-	if server.Status != hcloud.ServerStatusRunning || server.PublicNet.IPv4.IP == nil || server.PublicNet.IPv6.Network == nil || server.Location == nil {
+	if server.Status != hcloud.ServerStatusRunning || server.PublicNet.IPv4.IP == nil || server.PublicNet.IPv6.Network == nil ||
+		server.Location == nil {
 		w.Errorf("server: %+v", server)
 	}
 	of(w.Server.Update(w.ctx, server, hcloud.ServerUpdateOpts{Name: "renamed", Labels: map[string]string{"a": "b"}})).must(w)
@@ -370,7 +383,8 @@ func (w walk) servers() {
 		w.Error("no password")
 	}
 	w.wait(password.Action)
-	rescue := of(w.Server.EnableRescue(w.ctx, server, hcloud.ServerEnableRescueOpts{Type: hcloud.ServerRescueTypeLinux64, SSHKeys: []*hcloud.SSHKey{key}})).must(w)
+	rescue := of(w.Server.EnableRescue(w.ctx, server, hcloud.ServerEnableRescueOpts{Type: hcloud.ServerRescueTypeLinux64,
+		SSHKeys: []*hcloud.SSHKey{key}})).must(w)
 	w.wait(rescue.Action)
 	console := of(w.Server.RequestConsole(w.ctx, server)).must(w)
 	if console.WSSURL == "" || console.Password == "" {
@@ -408,7 +422,8 @@ func (w walk) serverNetworks() {
 	if len(server.PrivateNet) != 1 || !server.PublicNet.IPv4.IsUnspecified() || !server.PublicNet.IPv6.IsUnspecified() {
 		w.Errorf("a server without public addresses: %+v %+v", server.PrivateNet, server.PublicNet)
 	}
-	w.done(w.Server.ChangeAliasIPs(w.ctx, server, hcloud.ServerChangeAliasIPsOpts{Network: network, AliasIPs: []net.IP{net.ParseIP("10.0.1.50")}}))
+	w.done(w.Server.ChangeAliasIPs(w.ctx, server, hcloud.ServerChangeAliasIPsOpts{Network: network,
+		AliasIPs: []net.IP{net.ParseIP("10.0.1.50")}}))
 	if member := listed(w.Network.AllMembers(w.ctx, network)).must(w)[0]; len(member.AliasIPs) != 1 {
 		w.Errorf("member: %+v", member)
 	}
@@ -417,7 +432,8 @@ func (w walk) serverNetworks() {
 	w.done(w.Server.AttachToNetwork(w.ctx, server, hcloud.ServerAttachToNetworkOpts{
 		Network: network, IP: net.ParseIP("10.0.1.7"), AliasIPs: []net.IP{net.ParseIP("10.0.1.8")}, IPRange: ipNet("10.0.1.0/24"),
 	}))
-	if s := of(w.Server.GetByID(w.ctx, server.ID)).must(w); !s.PrivateNet[0].IP.Equal(net.ParseIP("10.0.1.7")) || len(s.PrivateNet[0].Aliases) != 1 {
+	if s := of(w.Server.GetByID(w.ctx, server.ID)).must(w); !s.PrivateNet[0].IP.Equal(net.ParseIP("10.0.1.7")) ||
+		len(s.PrivateNet[0].Aliases) != 1 {
 		w.Errorf("private net: %+v", s.PrivateNet)
 	}
 	w.gone(w.Network.Delete(w.ctx, network))
@@ -431,7 +447,8 @@ func (w walk) images() {
 	})).must(w)
 	w.wait(created.Action)
 	image := of(w.Image.GetByID(w.ctx, created.Image.ID)).must(w)
-	if image.Status != hcloud.ImageStatusAvailable || image.CreatedFrom == nil || image.CreatedFrom.ID != server.ID || image.Deprecation != nil {
+	if image.Status != hcloud.ImageStatusAvailable || image.CreatedFrom == nil || image.CreatedFrom.ID != server.ID ||
+		image.Deprecation != nil {
 		w.Errorf("image: %+v", image)
 	}
 	listed(w.Image.All(w.ctx)).must(w)

@@ -179,7 +179,8 @@ func (a attacker) malformed(op *Operation) Hostile {
 	case 0:
 		return a.to(op, "more follows", append(body, pick(a.Rand, []string{"}", "{}", "x", "\x00", ",", "]", "null"})...))
 	case 1:
-		other := pick(a.Rand, []string{"[]", `"text"`, "42", "true", "[{}]", "-", "NaN", "Infinity", "'a'", "<xml/>", "name=x", "\xef\xbb\xbf{}", "{'name': 1}", "{name: 1}", `{"a": 1,}`, "//\n{}"})
+		other := pick(a.Rand, []string{"[]", `"text"`, "42", "true", "[{}]", "-", "NaN", "Infinity", "'a'", "<xml/>", "name=x",
+			"\xef\xbb\xbf{}", "{'name': 1}", "{name: 1}", `{"a": 1,}`, "//\n{}"})
 		return a.to(op, "no JSON object", []byte(other))
 	case 2:
 		at := 1 + bytes.IndexByte(body, '{')
@@ -247,7 +248,8 @@ func (a attacker) strangeNumber(op *Operation) Hostile {
 		return a.truncated(op)
 	}
 	name := pick(a.Rand, names)
-	strange := pick(a.Rand, []string{"1e999", "-1e999", "9223372036854775808", "-9223372036854775809", "1.5", "1e-7", "0.1", strings.Repeat("9", 5000)})
+	strange := pick(a.Rand, []string{"1e999", "-1e999", "9223372036854775808", "-9223372036854775809", "1.5", "1e-7", "0.1",
+		strings.Repeat("9", 5000)})
 	instance[name] = json.Number(strange)
 	return a.to(op, name+" is "+cut(strange), encode(instance))
 }
@@ -294,7 +296,8 @@ func fillPath(op *Operation, value string) string {
 func (a attacker) strangeID(op *Operation) Hostile {
 	id := pick(a.Rand, []string{
 		"0", "-1", absentID, "99999999999999999999", "1.5", "1e1", "0x1", "abc", "%00", "%2e%2e%2f%2e%2e", "..;", "1%20OR%201=1",
-		"%F0%9F%92%A9", "%ff", "*", "null", "true", "[]", "{id}", "+1", "%0d%0aX-Injected:1", strings.Repeat("9", 4000), strings.Repeat("a", 4000),
+		"%F0%9F%92%A9", "%ff", "*", "null", "true", "[]", "{id}", "+1", "%0d%0aX-Injected:1", strings.Repeat("9", 4000),
+		strings.Repeat("a", 4000),
 	})
 	hostile := a.to(op, "", nil)
 	hostile.Why, hostile.Target = "an id of "+cut(id)+" ("+op.ID+")", fillPath(op, id)
@@ -324,8 +327,10 @@ func (a attacker) strangeQuery(op *Operation) Hostile {
 		names = append(names, parameter.Name)
 	}
 	values := []string{
-		"", "0", "-1", "1.5", "abc", "99999999999999999999", "9223372036854775807", "id:sideways", ":", ":asc", "%00", "%zz", "%", "a=b=c", "!", "!!a", "a in (",
-		"a in ()", "a notin b", "k==", "==v", ",,,", "((((", strings.Repeat("a,", 2000), strings.Repeat("%28", 2000), "%ff%fe", "2026-13-99T99:99:99Z",
+		"", "0", "-1", "1.5", "abc", "99999999999999999999", "9223372036854775807", "id:sideways", ":", ":asc", "%00", "%zz", "%", "a=b=c",
+		"!", "!!a", "a in (",
+		"a in ()", "a notin b", "k==", "==v", ",,,", "((((", strings.Repeat("a,", 2000), strings.Repeat("%28", 2000), "%ff%fe",
+		"2026-13-99T99:99:99Z",
 		"%F0%9F%92%A9", "null", "[]", "*",
 	}
 	var pairs []string
@@ -351,7 +356,8 @@ func (a attacker) strangeMethod(op *Operation) Hostile {
 func (a attacker) stranger(op *Operation) Hostile {
 	hostile := a.to(op, "", nil)
 	hostile.Header.Del("Authorization")
-	token := pick(a.Rand, []string{"-", "", "Bearer", "Bearer ", "bearer", "Basic YTpi", "Bearer " + strings.Repeat("x", 64), "Bearer " + strings.Repeat("y", 100000), a.Token, "Bearer " + a.Token + "x", "Bearer \x00", "Bearer \xff"})
+	token := pick(a.Rand, []string{"-", "", "Bearer", "Bearer ", "bearer", "Basic YTpi", "Bearer " + strings.Repeat("x", 64), "Bearer " +
+		strings.Repeat("y", 100000), a.Token, "Bearer " + a.Token + "x", "Bearer \x00", "Bearer \xff"})
 	if token != "-" {
 		hostile.Header.Set("Authorization", token)
 	}

@@ -87,7 +87,8 @@ func TestAHostileRequestBreaksOff(t *testing.T) {
 	if string(body) != `{"na` || !errors.Is(err, io.ErrUnexpectedEOF) || request.ContentLength != 5 {
 		t.Errorf("got %q, %v, length %d", body, err, request.ContentLength)
 	}
-	if request := (Hostile{Method: "GET", Target: "/v1/servers/%zz?%zz"}).Request(t.Context()); request.URL.Path != "/v1/servers/%zz" || request.URL.RawQuery != "%zz" {
+	if request := (Hostile{Method: "GET", Target: "/v1/servers/%zz?%zz"}).Request(t.Context()); request.URL.Path != "/v1/servers/%zz" ||
+		request.URL.RawQuery != "%zz" {
 		t.Errorf("a malformed target became %#v", request.URL)
 	}
 	if _, err := (Attack{Document: ForTest(t)}).Requests(); err == nil {
@@ -99,8 +100,10 @@ func TestAHostileRequestBreaksOff(t *testing.T) {
 func FuzzValidateResponse(f *testing.F) {
 	document := ForTest(f)
 	f.Add("get_server", 200, `{"server": {"id": 1}}`)
-	f.Add("list_networks", 200, `{"networks": [], "meta": {"pagination": {"page": 1, "per_page": 25, "previous_page": null, "next_page": null, "last_page": 1, "total_entries": 0}}}`)
-	f.Add("get_action", 200, `{"action": {"id": 1, "command": "c", "status": "running", "progress": 1e99, "started": "", "finished": null, "resources": [], "error": null}}`)
+	f.Add("list_networks", 200,
+		`{"networks": [], "meta": {"pagination": {"page": 1, "per_page": 25, "previous_page": null, "next_page": null, "last_page": 1, "total_entries": 0}}}`)
+	f.Add("get_action", 200,
+		`{"action": {"id": 1, "command": "c", "status": "running", "progress": 1e99, "started": "", "finished": null, "resources": [], "error": null}}`)
 	f.Add("get_action", 404, `{"error": {"code": "not_found", "message": "m", "details": null}}`)
 	f.Add("", 422, `{"error": {"code": "invalid_input", "message": "m", "details": {"fields": [{"name": "a", "messages": [1]}]}}}`)
 	f.Add("list_load_balancers", 200, `{"load_balancers": [{"targets": [{"type": {}}]}]}`)

@@ -150,7 +150,8 @@ func (l lister) checkSpecial(p contract.Parameter) {
 		l.get("per_page=1000") // counts as the maximum
 	case "label_selector":
 		l.expect("label_selector="+url.QueryEscape("env=test"), func(entry object) bool { return at(entry, "labels", "env") == "test" })
-		l.expect("label_selector="+url.QueryEscape("env in (test,other),!absent"), func(entry object) bool { return at(entry, "labels", "env") == "test" })
+		l.expect("label_selector="+url.QueryEscape("env in (test,other),!absent"),
+			func(entry object) bool { return at(entry, "labels", "env") == "test" })
 		l.expect("label_selector="+url.QueryEscape("env!=test"), func(entry object) bool {
 			return at(entry, "labels", "env") != nil && at(entry, "labels", "env") != "test"
 		})

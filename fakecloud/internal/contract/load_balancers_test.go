@@ -41,7 +41,8 @@ func uploadedCertificate(w *world, name string) object {
 	text := func(kind string, content []byte) string {
 		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content}))
 	}
-	return object{"name": name, "type": "uploaded", "certificate": text("CERTIFICATE", certificate), "private_key": text("EC PRIVATE KEY", private)}
+	return object{"name": name, "type": "uploaded", "certificate": text("CERTIFICATE", certificate),
+		"private_key": text("EC PRIVATE KEY", private)}
 }
 
 func certificateScenario(w *world) {
@@ -53,10 +54,12 @@ func certificateScenario(w *world) {
 	mixed := uploadedCertificate(w, "mixed")
 	mixed["private_key"] = uploadedCertificate(w, "other")["private_key"]
 	w.refuse(422, "invalid_input", "POST", "/certificates", mixed)
-	w.refuse(422, "invalid_input", "POST", "/certificates", object{"name": "none", "type": "uploaded", "certificate": "no PEM", "private_key": "no PEM"})
+	w.refuse(422, "invalid_input", "POST", "/certificates", object{"name": "none", "type": "uploaded", "certificate": "no PEM",
+		"private_key": "no PEM"})
 	w.do(204, "DELETE", uploaded, nil)
 
-	created := w.do(201, "POST", "/certificates", object{"name": "managed", "type": "managed", "domain_names": []string{"example.com", "*.example.com"}})
+	created := w.do(201, "POST", "/certificates",
+		object{"name": "managed", "type": "managed", "domain_names": []string{"example.com", "*.example.com"}})
 	managed := "/certificates/" + idOf(created["certificate"])
 	w.do(200, "GET", managed, nil)
 	w.finish()
@@ -166,12 +169,15 @@ func loadBalancerLifeScenario(w *world) {
 	w.refuse(409, "uniqueness_error", "POST", "/load_balancers", smallLoadBalancer(w, "renamed"))
 	w.act(path, "change_algorithm", object{"type": "round_robin"})
 	w.act(path, "change_type", object{"load_balancer_type": "lb21"})
-	w.act(path, "change_dns_ptr", object{"ip": at(w.do(200, "GET", path, nil), "load_balancer", "public_net", "ipv4", "ip"), "dns_ptr": "lb.example.com"})
-	w.act(path, "change_dns_ptr", object{"ip": at(w.do(200, "GET", path, nil), "load_balancer", "public_net", "ipv6", "ip"), "dns_ptr": "lb6.example.com"})
+	w.act(path, "change_dns_ptr", object{"ip": at(w.do(200, "GET", path, nil), "load_balancer", "public_net", "ipv4", "ip"),
+		"dns_ptr": "lb.example.com"})
+	w.act(path, "change_dns_ptr", object{"ip": at(w.do(200, "GET", path, nil), "load_balancer", "public_net", "ipv6", "ip"),
+		"dns_ptr": "lb6.example.com"})
 	w.act(path, "change_protection", object{"delete": true})
 	w.refuse(423, "protected", "DELETE", path, nil)
 	w.act(path, "change_protection", object{"delete": false})
-	for _, kinds := range []string{"open_connections", "connections_per_second", "requests_per_second", "bandwidth", "open_connections,bandwidth"} {
+	for _, kinds := range []string{"open_connections", "connections_per_second", "requests_per_second", "bandwidth",
+		"open_connections,bandwidth"} {
 		w.do(200, "GET", path+"/metrics?type="+kinds+"&start="+w.hoursAgo(2)+"&end="+w.hoursAgo(0), nil)
 	}
 	w.refuse(422, "invalid_input", "GET", path+"/metrics?type=nothing&start="+w.hoursAgo(2)+"&end="+w.hoursAgo(0), nil)
@@ -274,7 +280,8 @@ func loadBalancerErrorScenario(w *world) {
 	}
 	w.act(path, "add_target", target(backend))
 	w.refuseAction("target_already_defined", path, "add_target", target(backend))
-	w.refuse(422, "target_already_defined", "POST", "/load_balancers", withTargets(smallLoadBalancer(w, "new"), target(backend), target(backend)))
+	w.refuse(422, "target_already_defined", "POST", "/load_balancers", withTargets(smallLoadBalancer(w, "new"), target(backend),
+		target(backend)))
 	// For an existing load balancer and for a new one. A private target needs a network.
 	refuseBoth := func(code string, network json.Number, public bool, target object) {
 		w.Helper()
@@ -294,7 +301,8 @@ func loadBalancerErrorScenario(w *world) {
 	refuseBoth("resolve_cloud_private_targets_error", network, true, uses)
 	dedicated := object{"type": "ip", "ip": object{"ip": "10.0.7.9"}}
 	refuseBoth("network_has_no_vswitch_subnet", network, true, dedicated)
-	w.act("/networks/"+network.String(), "add_subnet", object{"type": "vswitch", "ip_range": "10.0.8.0/24", "network_zone": "eu-central", "vswitch_id": 1000})
+	w.act("/networks/"+network.String(), "add_subnet", object{"type": "vswitch", "ip_range": "10.0.8.0/24", "network_zone": "eu-central",
+		"vswitch_id": 1000})
 	refuseBoth("ip_not_in_vswitch_subnet", network, true, dedicated)
 	w.act(path, "remove_target", target(backend))
 	w.act(path, "disable_public_interface", nil)
@@ -377,7 +385,8 @@ func loadBalancerConsequenceScenario(w *world) {
 	w.act(path, "add_target", object{"type": "label_selector", "label_selector": object{"selector": "env=test"}, "use_private_ip": true})
 	w.act(path, "add_target", object{"type": "label_selector", "label_selector": object{"selector": "env"}})
 	for _, server := range servers {
-		w.act(path, "add_target", object{"type": "server", "server": object{"id": json.Number(strings.TrimPrefix(server, "/servers/"))}, "use_private_ip": true})
+		w.act(path, "add_target", object{"type": "server", "server": object{"id": json.Number(strings.TrimPrefix(server, "/servers/"))},
+			"use_private_ip": true})
 	}
 	w.do(201, "POST", servers[0]+"/actions/detach_from_network", object{"network": network})
 	look()

@@ -22,7 +22,8 @@ func TestUnseenReturnsTheValuesThatNoAnswerHad(t *testing.T) {
 	op := document.Operation("create_thing")
 	op.response = op.request // the small document has only the request
 	op.values = func() map[string]bool { return documentedValues(op.response) }
-	all := []string{"/image", "/image/id", "/thing", "/thing/name", "/thing/parts", "/thing/parts/*", "/thing/parts/*/a", "/thing/status", "/thing/status=off", "/thing/status=on"}
+	all := []string{"/image", "/image/id", "/thing", "/thing/name", "/thing/parts", "/thing/parts/*", "/thing/parts/*/a", "/thing/status",
+		"/thing/status=off", "/thing/status=on"}
 	recorder := NewRecorder(document)
 	recorder.seen[op.ID] = &answers{}
 	for _, step := range []struct {
@@ -30,7 +31,8 @@ func TestUnseenReturnsTheValuesThatNoAnswerHad(t *testing.T) {
 		unseen []string
 	}{
 		{`{"things": []}`, []string{"/image", "/thing"}},
-		{`{"things": [{"name": "x", "status": "on", "image": null, "parts": []}]}`, []string{"/image", "/thing/parts/*", "/thing/status=off"}},
+		{`{"things": [{"name": "x", "status": "on", "image": null, "parts": []}]}`,
+			[]string{"/image", "/thing/parts/*", "/thing/status=off"}},
 		{`{"things": [{"status": "off"}, {"parts": [{"a": 1}, {"b": 2}]}]}`, []string{"/image"}},
 		{`{"things": [{"image": {"id": 1}}]}`, nil},
 	} {

@@ -36,7 +36,8 @@ func answering(t *testing.T, document *Document) http.Handler {
 	reply("GET /v1/zones", 501, failure("not_implemented"))
 	reply("GET /v1/volumes/1", 404, failure("not_found"))
 	reply("GET /v1/ssh_keys", 200, []byte(`{"ssh_keys": null}`))
-	reply("GET /v1/datacenters", 410, []byte(`{"error": {"code": "deprecated_api_endpoint", "message": "gone", "details": {"announcement": "https://example.com"}}}`))
+	reply("GET /v1/datacenters", 410,
+		[]byte(`{"error": {"code": "deprecated_api_endpoint", "message": "gone", "details": {"announcement": "https://example.com"}}}`))
 	mux.HandleFunc("GET /v1/isos", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	return mux
 }
@@ -75,7 +76,8 @@ func TestARecorderRecordsTheSameOnBothSides(t *testing.T) {
 			}
 			server := httptest.NewServer(handler)
 			defer server.Close()
-			if status, body := send(t, client, "GET", server.URL+"/v1/servers/1", ""); status != 200 || body != string(answer(t, document.Operation("get_server"))) {
+			if status, body := send(t, client, "GET", server.URL+"/v1/servers/1", ""); status != 200 ||
+				body != string(answer(t, document.Operation("get_server"))) {
 				t.Errorf("the recorder changed the answer: %d %s", status, body)
 			}
 			send(t, client, "GET", server.URL+"/v1/servers/404", "")
@@ -138,7 +140,8 @@ func TestARecorderRecordsTheSameOnBothSides(t *testing.T) {
 		t.Error("the coverage pages differ")
 	}
 	for _, want := range []string{
-		fmt.Sprintf("Of the %d operations of the official document, 4 are implemented and were exercised, 1 answer 501, 1 gave only errors", len(document.Operations())),
+		fmt.Sprintf("Of the %d operations of the official document, 4 are implemented and were exercised, 1 answer 501, 1 gave only errors",
+			len(document.Operations())),
 		"| Servers | 6 | 1 | 0 |",
 		"| Zones | 6 | 0 | 1 |",
 		"| 2026-09-22 | GET /networks/{id}/members |",
@@ -169,7 +172,8 @@ func TestARecorderIsUsedFromManyGoroutines(t *testing.T) {
 		t.Errorf("%d violations kept, want %d", got, maxExchanges)
 	}
 	handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/v1/ssh_keys", nil))
-	if err := recorder.Err(); err == nil || !strings.HasPrefix(err.Error(), "201 answers that the API document does not allow (1 different)") {
+	if err := recorder.Err(); err == nil || !strings.HasPrefix(err.Error(), "201 answers that the API document does not allow (1 "+
+		"different)") {
 		t.Errorf("as an error: %v", err)
 	}
 }

@@ -37,19 +37,25 @@ type topic struct {
 
 // topics are all topics. Names that begin with / are collections.
 var topics = map[string]topic{
-	"/actions":          {scenario: actionScenario, walk: walk.actions},
-	"/certificates":     {scenario: certificateScenario, walk: walk.certificates, simple: uploadedCertificate, updatable: true},
-	"/firewalls":        {scenario: firewallScenario, walk: walk.firewalls, simple: smallFirewall, populate: populateFirewalls, busy: "set_rules", with: object{"rules": []any{}}},
-	"/floating_ips":     {scenario: floatingIPScenario, walk: walk.floatingIPs, simple: smallFloatingIP, populate: populateFloatingIPs, busy: "change_protection", with: object{"delete": false}, updatable: true},
-	"/images":           {walk: walk.images, busy: "change_protection", with: object{"delete": false}},
-	"/load_balancers":   {walk: walk.loadBalancers, simple: smallLoadBalancer, busy: "change_algorithm", with: object{"type": "least_connections"}, updatable: true},
-	"/networks":         {scenario: networkScenario, walk: walk.networks, simple: smallNetwork, busy: "delete_subnet", with: object{"ip_range": "10.0.9.0/24"}},
+	"/actions":      {scenario: actionScenario, walk: walk.actions},
+	"/certificates": {scenario: certificateScenario, walk: walk.certificates, simple: uploadedCertificate, updatable: true},
+	"/firewalls": {scenario: firewallScenario, walk: walk.firewalls, simple: smallFirewall, populate: populateFirewalls,
+		busy: "set_rules", with: object{"rules": []any{}}},
+	"/floating_ips": {scenario: floatingIPScenario, walk: walk.floatingIPs, simple: smallFloatingIP, populate: populateFloatingIPs,
+		busy: "change_protection", with: object{"delete": false}, updatable: true},
+	"/images": {walk: walk.images, busy: "change_protection", with: object{"delete": false}},
+	"/load_balancers": {walk: walk.loadBalancers, simple: smallLoadBalancer, busy: "change_algorithm",
+		with: object{"type": "least_connections"}, updatable: true},
+	"/networks": {scenario: networkScenario, walk: walk.networks, simple: smallNetwork, busy: "delete_subnet",
+		with: object{"ip_range": "10.0.9.0/24"}},
 	"/placement_groups": {scenario: placementGroupScenario, walk: walk.placementGroups, simple: smallPlacementGroup},
-	"/primary_ips":      {scenario: primaryIPScenario, walk: walk.primaryIPs, simple: smallPrimaryIP, busy: "change_protection", with: object{"delete": false}},
-	"/servers":          {scenario: serverLifeScenario, walk: walk.servers, simple: smallServer, busy: "poweroff", updatable: true},
-	"/ssh_keys":         {scenario: sshKeyScenario, walk: walk.sshKeys, simple: smallSSHKey},
-	"/zones":            {scenario: zoneScenario, walk: walk.zones, simple: smallZone, populate: populateZones},
-	"/volumes":          {scenario: volumeScenario, walk: walk.volumes, simple: smallVolume, populate: populateVolumes, busy: "change_protection", with: object{"delete": false}, updatable: true},
+	"/primary_ips": {scenario: primaryIPScenario, walk: walk.primaryIPs, simple: smallPrimaryIP, busy: "change_protection",
+		with: object{"delete": false}},
+	"/servers":  {scenario: serverLifeScenario, walk: walk.servers, simple: smallServer, busy: "poweroff", updatable: true},
+	"/ssh_keys": {scenario: sshKeyScenario, walk: walk.sshKeys, simple: smallSSHKey},
+	"/zones":    {scenario: zoneScenario, walk: walk.zones, simple: smallZone, populate: populateZones},
+	"/volumes": {scenario: volumeScenario, walk: walk.volumes, simple: smallVolume, populate: populateVolumes, busy: "change_protection",
+		with: object{"delete": false}, updatable: true},
 
 	"catalogue":                     {scenario: catalogueScenario, walk: walk.catalogue},
 	"failed issuance":               {scenario: certificateFailureScenario},
@@ -118,7 +124,8 @@ func actionScenario(w *world) {
 // pageScenario walks a list of seven in pages of three.
 func pageScenario(w *world) {
 	for i := range 7 {
-		w.create("network", "/networks", object{"name": fmt.Sprint("net-", i), "ip_range": "10.0.0.0/8", "labels": object{"odd": fmt.Sprint(i % 2)}})
+		w.create("network", "/networks", object{"name": fmt.Sprint("net-", i), "ip_range": "10.0.0.0/8",
+			"labels": object{"odd": fmt.Sprint(i % 2)}})
 	}
 	for page := 1; page <= 4; page++ {
 		w.do(200, "GET", fmt.Sprintf("/networks?per_page=3&page=%d&sort=name:desc", page), nil)
@@ -152,7 +159,8 @@ func networkScenario(w *world) {
 
 	w.refuse(409, "uniqueness_error", "POST", "/networks", object{"name": "renamed", "ip_range": "10.0.0.0/8"})
 	w.refuse(422, "invalid_input", "POST", "/networks", object{"name": "public", "ip_range": "8.0.0.0/8"})
-	w.refuse(422, "invalid_input", "POST", path+"/actions/add_subnet", object{"type": "cloud", "ip_range": "10.0.1.128/25", "network_zone": "eu-central"})
+	w.refuse(422, "invalid_input", "POST", path+"/actions/add_subnet", object{"type": "cloud", "ip_range": "10.0.1.128/25",
+		"network_zone": "eu-central"})
 	w.refuse(422, "invalid_input", "POST", path+"/actions/add_route", object{"destination": "8.8.8.0/24", "gateway": "10.0.1.9"})
 	w.refuse(422, "invalid_input", "POST", path+"/actions/change_ip_range", object{"ip_range": "10.0.0.0/20"})
 	w.do(204, "DELETE", path, nil)
@@ -176,7 +184,8 @@ func populate(w *world) {
 	pause()
 	ip6 := w.create("primary_ip", "/primary_ips", object{"name": "v6", "type": "ipv6", "location": "fsn1"})
 	w.act("/primary_ips/"+ip6, "change_protection", object{"delete": true})
-	managed := w.create("certificate", "/certificates", object{"name": "managed", "type": "managed", "domain_names": []string{"example.com"}})
+	managed := w.create("certificate", "/certificates",
+		object{"name": "managed", "type": "managed", "domain_names": []string{"example.com"}})
 	w.create("certificate", "/certificates", uploadedCertificate(w, "an uploaded one"))
 	for i, name := range []string{"node-b", "node-a", "node-c"} {
 		body := smallServer(w, name)
@@ -234,7 +243,8 @@ func refuseWhileBusy(w *world, document *contract.Document) {
 		busy[collection] = collection + "/" + idOf(w.first(collection+query, key))
 		w.do(201, "POST", busy[collection]+"/actions/"+about.busy, about.with)
 	}
-	managed := w.create("certificate", "/certificates", object{"name": "busy", "type": "managed", "domain_names": []string{"busy.example.com"}})
+	managed := w.create("certificate", "/certificates",
+		object{"name": "busy", "type": "managed", "domain_names": []string{"busy.example.com"}})
 	busy["/certificates"] = "/certificates/" + managed
 	for _, op := range document.Operations() {
 		collection, rest, one := strings.Cut(op.Path, "/{id}")
@@ -269,7 +279,8 @@ func refuseTakenNames(w *world, document *contract.Document) {
 	w.create("ssh_key", "/ssh_keys", object{"name": "two", "public_key": otherKey})
 	for _, op := range document.Operations() {
 		key, _, _ := strings.Cut(strings.TrimPrefix(op.Path, "/"), "/")
-		if op.Method != http.MethodPut || key == "images" || key == "zones" { // images have a description, but no name; that of a zone never changes
+		// images have a description, but no name; that of a zone never changes
+		if op.Method != http.MethodPut || key == "images" || key == "zones" {
 			continue
 		}
 		entries := w.list("/"+key, key)

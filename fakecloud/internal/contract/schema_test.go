@@ -109,7 +109,8 @@ func TestTheExamplesOfTheDocumentAreValid(t *testing.T) {
 	// By its schema, a target of type server has no label_selector, ip or targets. The examples show a target with all of
 	// them.
 	wrong := map[string][]string{
-		"update_load_balancer response": {"/load_balancer/targets/0/ip", "/load_balancer/targets/0/label_selector", "/load_balancer/targets/0/targets"},
+		"update_load_balancer response": {"/load_balancer/targets/0/ip", "/load_balancer/targets/0/label_selector",
+			"/load_balancer/targets/0/targets"},
 		"create_load_balancer response": {"/load_balancer/targets/0/targets"},
 	}
 	checked := 0
@@ -168,7 +169,8 @@ func TestInvalidBodiesAreRefusedAndNameTheirField(t *testing.T) {
 	for _, invalid := range cases {
 		got[invalid.String()] = true
 	}
-	for _, want := range []string{"/name is missing", "/name is null", "/ip_range is an integer", "body is a boolean", "/subnets/0/type is not one of the allowed values"} {
+	for _, want := range []string{"/name is missing", "/name is null", "/ip_range is an integer", "body is a boolean",
+		"/subnets/0/type is not one of the allowed values"} {
 		if !got[want] {
 			t.Errorf("create_network: no body in which %s, only %v", want, slices.Sorted(maps.Keys(got)))
 		}
@@ -251,7 +253,8 @@ func TestAViolationNamesPlaceWantAndGot(t *testing.T) {
 	check(map[string]any{"a/b": []any{}}, "/a~1b: want at least 1 items, got []")
 	check(map[string]any{"a/b": []any{true, true, true}}, "/a~1b: want at most 2 items, got [true,true,true]")
 	check(map[string]any{"place": true}, "/place: want string, or integer, got true")
-	check(map[string]any{"state": strings.Repeat("x", 500)}, `/state: want one of ["on","off"], got "`+strings.Repeat("x", excerptLength-1)+"…")
+	check(map[string]any{"state": strings.Repeat("x", 500)}, `/state: want one of ["on","off"], got "`+strings.Repeat("x", excerptLength-1)+
+		"…")
 }
 
 func TestAChoiceReportsOnlyTheSelectedBranch(t *testing.T) {

@@ -13,7 +13,8 @@ const publicKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsab
 
 func catalogueScenario(w *world) {
 	for path, key := range map[string]string{
-		"/locations": "locations", "/server_types": "server_types", "/images": "images", "/isos": "isos", "/load_balancer_types": "load_balancer_types",
+		"/locations": "locations", "/server_types": "server_types", "/images": "images", "/isos": "isos",
+		"/load_balancer_types": "load_balancer_types",
 	} {
 		entry := w.first(path, key)
 		w.do(200, "GET", path+"/"+idOf(entry), nil)
@@ -26,7 +27,8 @@ func catalogueScenario(w *world) {
 	}
 	w.do(200, "GET", "/pricing", nil)
 	// A retired type is not in the list, but can be read.
-	if retired := w.do(200, "GET", "/server_types/1", nil); at(retired, "server_type", "deprecation") == nil || at(retired, "server_type", "deprecated") != true {
+	if retired := w.do(200, "GET", "/server_types/1", nil); at(retired, "server_type", "deprecation") == nil ||
+		at(retired, "server_type", "deprecated") != true {
 		w.Errorf("a retired server type: %v", retired)
 	}
 	if found := w.list("/server_types?name=cx11", "server_types"); len(found) > 0 {
@@ -83,7 +85,8 @@ func serverLifeScenario(w *world) {
 	w.refuse(423, "protected", "DELETE", path, nil)
 	w.refuse(423, "protected", "POST", path+"/actions/rebuild", object{"image": "debian-13"})
 	w.act(path, "change_protection", object{"delete": false, "rebuild": false})
-	w.act(path, "change_dns_ptr", object{"ip": at(w.do(200, "GET", path, nil), "server", "public_net", "ipv4", "ip"), "dns_ptr": "node.example.com"})
+	w.act(path, "change_dns_ptr", object{"ip": at(w.do(200, "GET", path, nil), "server", "public_net", "ipv4", "ip"),
+		"dns_ptr": "node.example.com"})
 	w.act(path, "change_dns_ptr", object{"ip": at(w.do(200, "GET", path, nil), "server", "public_net", "ipv4", "ip"), "dns_ptr": nil})
 	network6 := at(w.do(200, "GET", path, nil), "server", "public_net", "ipv6", "ip").(string)
 	w.act(path, "change_dns_ptr", object{"ip": strings.TrimSuffix(network6, "/64") + "1", "dns_ptr": "node6.example.com"})
@@ -127,7 +130,8 @@ func serverPowerScenario(w *world) {
 	w.refuse(422, "server_not_stopped", "POST", path+"/actions/add_to_placement_group", object{"placement_group": json.Number(group)})
 	w.act(path, "poweroff", nil)
 	w.act(path, "add_to_placement_group", object{"placement_group": json.Number(group)})
-	w.refuse(422, "already_in_placement_group", "POST", path+"/actions/add_to_placement_group", object{"placement_group": json.Number(group)})
+	w.refuse(422, "already_in_placement_group", "POST", path+"/actions/add_to_placement_group",
+		object{"placement_group": json.Number(group)})
 	w.act(path, "remove_from_placement_group", nil)
 	w.do(201, "POST", path+"/actions/poweron", nil)
 	w.refuse(423, "locked", "POST", path+"/actions/poweroff", nil)
@@ -152,7 +156,8 @@ func serverNetworkScenario(w *world) {
 	w.finish()
 	w.do(200, "GET", path, nil)
 	overlapping := w.create("network", "/networks", object{
-		"name": "overlapping", "ip_range": "10.0.0.0/16", "subnets": []object{{"type": "cloud", "ip_range": "10.0.1.0/24", "network_zone": "eu-central"}},
+		"name": "overlapping", "ip_range": "10.0.0.0/16",
+		"subnets": []object{{"type": "cloud", "ip_range": "10.0.1.0/24", "network_zone": "eu-central"}},
 	})
 	w.act(path, "attach_to_network", object{"network": id})
 	w.refuse(422, "networks_overlap", "POST", path+"/actions/attach_to_network", object{"network": json.Number(overlapping)})
@@ -167,7 +172,8 @@ func serverImageScenario(w *world) {
 	w.act(path, "attach_iso", object{"iso": iso["name"]})
 	w.act(path, "detach_iso", nil)
 	w.act(path, "enable_backup", nil)
-	created := w.do(201, "POST", path+"/actions/create_image", object{"type": "snapshot", "description": "before", "labels": object{"a": "b"}})
+	created := w.do(201, "POST", path+"/actions/create_image", object{"type": "snapshot", "description": "before",
+		"labels": object{"a": "b"}})
 	image := "/images/" + idOf(created["image"])
 	w.do(200, "GET", image, nil)
 	w.finish()
@@ -263,7 +269,8 @@ func (w *world) refuseUnavailable() {
 }
 
 func placementGroupScenario(w *world) {
-	path := "/placement_groups/" + w.create("placement_group", "/placement_groups", object{"name": "spread", "type": "spread", "labels": object{"a": "b"}})
+	path := "/placement_groups/" +
+		w.create("placement_group", "/placement_groups", object{"name": "spread", "type": "spread", "labels": object{"a": "b"}})
 	w.do(200, "GET", path, nil)
 	w.do(200, "GET", "/placement_groups?type=spread", nil)
 	w.do(200, "PUT", path, object{"name": "renamed", "labels": object{}})
@@ -273,7 +280,8 @@ func placementGroupScenario(w *world) {
 }
 
 func primaryIPScenario(w *world) {
-	created := w.do(201, "POST", "/primary_ips", object{"name": "v4", "type": "ipv4", "location": "fsn1", "auto_delete": false, "labels": object{"a": "b"}})
+	created := w.do(201, "POST", "/primary_ips", object{"name": "v4", "type": "ipv4", "location": "fsn1", "auto_delete": false,
+		"labels": object{"a": "b"}})
 	id := idOf(created["primary_ip"])
 	path, address := "/primary_ips/"+id, at(created, "primary_ip", "ip")
 	w.do(200, "GET", path, nil)
@@ -296,9 +304,11 @@ func primaryIPScenario(w *world) {
 	other := w.serverWithoutPublicIPs("other")
 	w.refuseAction("primary_ip_already_assigned", path, "assign", to(other))
 	for _, version := range []string{"ipv4", "ipv6"} {
-		free := "/primary_ips/" + w.create("primary_ip", "/primary_ips", object{"name": "free " + version, "type": version, "location": "fsn1"})
+		free := "/primary_ips/" +
+			w.create("primary_ip", "/primary_ips", object{"name": "free " + version, "type": version, "location": "fsn1"})
 		if version == "ipv6" {
-			used := w.do(201, "POST", "/primary_ips", object{"name": "used", "type": version, "assignee_type": "server", "assignee_id": off})
+			used := w.do(201, "POST", "/primary_ips", object{"name": "used", "type": version, "assignee_type": "server",
+				"assignee_id": off})
 			if at(used, "action", "command") != "assign_primary_ip" {
 				w.Errorf("no action that assigns the new address: %v", used)
 			}

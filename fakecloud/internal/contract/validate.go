@@ -137,7 +137,8 @@ func headerViolations(status int, header http.Header) []Violation {
 	var violations []Violation
 	contentType := header.Get("Content-Type")
 	if mediaType, _, err := mime.ParseMediaType(contentType); hasBody(status) && (err != nil || mediaType != "application/json") {
-		violations = append(violations, Violation{Pointer: "header Content-Type", Want: "application/json", Got: strconv.Quote(contentType)})
+		violations = append(violations, Violation{Pointer: "header Content-Type", Want: "application/json",
+			Got: strconv.Quote(contentType)})
 	}
 	if id := header.Get("X-Correlation-Id"); !correlationID.MatchString(id) {
 		violations = append(violations, Violation{Pointer: "header X-Correlation-Id", Want: "hexadecimal digits", Got: strconv.Quote(id)})
@@ -159,7 +160,8 @@ func rateLimitViolations(status int, header http.Header) []Violation {
 	var violations []Violation
 	for _, name := range names {
 		if _, err := strconv.ParseUint(header.Get(name), 10, 63); err != nil {
-			violations = append(violations, Violation{Pointer: "header " + name, Want: "a whole number", Got: strconv.Quote(header.Get(name))})
+			violations = append(violations, Violation{Pointer: "header " + name, Want: "a whole number",
+				Got: strconv.Quote(header.Get(name))})
 		}
 	}
 	return violations

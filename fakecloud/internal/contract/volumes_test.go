@@ -15,21 +15,25 @@ func smallVolume(_ *world, name string) object {
 func populateVolumes(w *world) {
 	w.Helper()
 	server := json.Number(idOf(w.first("/servers", "servers")))
-	w.create("volume", "/volumes", object{"name": "data", "size": 42, "server": server, "automount": true, "format": "xfs", "labels": object{"env": "test"}})
+	w.create("volume", "/volumes", object{"name": "data", "size": 42, "server": server, "automount": true, "format": "xfs",
+		"labels": object{"env": "test"}})
 	kept := "/volumes/" + w.create("volume", "/volumes", smallVolume(w, "kept"))
 	w.finish()
 	w.act(kept, "change_protection", object{"delete": true})
 }
 
 func volumeScenario(w *world) {
-	created := w.do(201, "POST", "/volumes", object{"name": "db.data_1", "size": 10, "location": "fsn1", "format": "ext4", "labels": object{"a": "b"}})
+	created := w.do(201, "POST", "/volumes", object{"name": "db.data_1", "size": 10, "location": "fsn1", "format": "ext4",
+		"labels": object{"a": "b"}})
 	path := "/volumes/" + idOf(created["volume"])
 	if got := created["volume"].(object); at(got, "status") != "creating" || at(got, "format") != "ext4" || at(got, "server") != nil ||
-		at(got, "linux_device") != "/dev/disk/by-id/scsi-0HC_Volume_"+idOf(got) || at(created, "action", "command") != "create_volume" || len(created["next_actions"].([]any)) != 0 {
+		at(got, "linux_device") != "/dev/disk/by-id/scsi-0HC_Volume_"+idOf(got) || at(created, "action", "command") != "create_volume" ||
+		len(created["next_actions"].([]any)) != 0 {
 		w.Errorf("new volume: %v", created)
 	}
 	w.refuse(423, "locked", "DELETE", path, nil)
-	if list := w.do(200, "GET", "/volumes?status=creating&name=db.data_1&label_selector=a&sort=name:desc", nil); len(list["volumes"].([]any)) != 1 {
+	if list := w.do(200, "GET", "/volumes?status=creating&name=db.data_1&label_selector=a&sort=name:desc",
+		nil); len(list["volumes"].([]any)) != 1 {
 		w.Errorf("creating volumes: %v", list)
 	}
 	w.finish()
@@ -40,10 +44,13 @@ func volumeScenario(w *world) {
 	w.refuse(422, "invalid_input", "PUT", path, object{"name": "-renamed"})
 	w.refuse(409, "uniqueness_error", "POST", "/volumes", smallVolume(w, "renamed"))
 	for _, wrong := range []object{
-		{"size": 10, "location": "fsn1"}, {"name": "a", "location": "fsn1"}, {"name": "a", "size": 10}, {"name": "a", "size": 9, "location": "fsn1"},
-		{"name": "a", "size": 10241, "location": "fsn1"}, {"name": "a", "size": 10.5, "location": "fsn1"}, {"name": "a", "size": 10, "location": "nowhere"},
+		{"size": 10, "location": "fsn1"}, {"name": "a", "location": "fsn1"}, {"name": "a", "size": 10},
+		{"name": "a", "size": 9, "location": "fsn1"},
+		{"name": "a", "size": 10241, "location": "fsn1"}, {"name": "a", "size": 10.5, "location": "fsn1"},
+		{"name": "a", "size": 10, "location": "nowhere"},
 		{"name": "a", "size": 10, "server": json.Number(absentID)}, {"name": "a", "size": 10, "location": "fsn1", "automount": true},
-		{"name": "a", "size": 10, "location": "fsn1", "format": "btrfs"}, {"name": "a b", "size": 10, "location": "fsn1"}, {"name": "a-", "size": 10, "location": "fsn1"},
+		{"name": "a", "size": 10, "location": "fsn1", "format": "btrfs"}, {"name": "a b", "size": 10, "location": "fsn1"},
+		{"name": "a-", "size": 10, "location": "fsn1"},
 		{"name": strings.Repeat("a", 65), "size": 10, "location": "fsn1"},
 	} {
 		w.refuse(422, "invalid_input", "POST", "/volumes", wrong)
@@ -135,7 +142,8 @@ func (w *world) expectVolumes(server json.Number, paths ...string) {
 func (w walk) volumes() {
 	server := w.createServer("node")
 	created := of(w.Volume.Create(w.ctx, hcloud.VolumeCreateOpts{
-		Name: "one", Size: 10, Location: &hcloud.Location{Name: "fsn1"}, Format: new(hcloud.VolumeFormatXFS), Labels: map[string]string{"a": "b"},
+		Name: "one", Size: 10, Location: &hcloud.Location{Name: "fsn1"}, Format: new(hcloud.VolumeFormatXFS),
+		Labels: map[string]string{"a": "b"},
 	})).must(w)
 	w.wait(created.Action)
 	v := created.Volume
@@ -146,7 +154,8 @@ func (w walk) volumes() {
 		w.Errorf("volumes of the server: %+v", s.Volumes)
 	}
 	w.done(w.Volume.Resize(w.ctx, v, 20))
-	if now := of(w.Volume.GetByID(w.ctx, v.ID)).must(w); now.Size != 20 || now.Server.ID != server.ID || *now.Format != "xfs" || now.LinuxDevice == "" || now.Location.Name != "fsn1" {
+	if now := of(w.Volume.GetByID(w.ctx, v.ID)).must(w); now.Size != 20 || now.Server.ID != server.ID || *now.Format != "xfs" ||
+		now.LinuxDevice == "" || now.Location.Name != "fsn1" {
 		w.Errorf("volume: %+v", now)
 	}
 	w.done(w.Volume.Detach(w.ctx, v))
@@ -154,6 +163,7 @@ func (w walk) volumes() {
 	w.done(w.Volume.ChangeProtection(w.ctx, v, hcloud.VolumeChangeProtectionOpts{Delete: new(false)}))
 	actionsOf(w, w.Volume.Action.All, w.Volume.Action.AllFor, w.Volume.Action.GetByID, v)
 	w.gone(w.Volume.Delete(w.ctx, v))
-	second := of(w.Volume.Create(w.ctx, hcloud.VolumeCreateOpts{Name: "two", Size: 10, Server: server, Automount: new(true), Format: new("ext4")})).must(w)
+	second := of(w.Volume.Create(w.ctx, hcloud.VolumeCreateOpts{Name: "two", Size: 10, Server: server, Automount: new(true),
+		Format: new("ext4")})).must(w)
 	w.waitAll(append(second.NextActions, second.Action))
 }

@@ -14,10 +14,13 @@ func smallZone(_ *world, name string) object {
 
 // zoneRecords has a record of each type.
 var zoneRecords = map[string]string{
-	"A": "198.51.100.1", "AAAA": "2001:db8::1", "CAA": `0 issue "letsencrypt.org"`, "CNAME": "www.example.net.", "DS": "12345 13 2 49fd46e6c4b45c55d4ac",
-	"HINFO": `"PC" "Linux"`, "HTTPS": "1 . alpn=h2,h3", "MX": "10 mail", "NS": "ns.example.net.", "PTR": "host.example.net.", "RP": "admin.example.net. .",
-	"SRV": "0 5 5060 sip.example.net.", "SVCB": "1 svc.example.net. port=8443", "TLSA": "3 1 1 0c72ac70b745ac19998811b131d662c9ac69dbdbe7cb23e5b514b56664c5d3d6",
-	"TXT": `"v=spf1 -all" "second; part"`,
+	"A": "198.51.100.1", "AAAA": "2001:db8::1", "CAA": `0 issue "letsencrypt.org"`, "CNAME": "www.example.net.",
+	"DS":    "12345 13 2 49fd46e6c4b45c55d4ac",
+	"HINFO": `"PC" "Linux"`, "HTTPS": "1 . alpn=h2,h3", "MX": "10 mail", "NS": "ns.example.net.", "PTR": "host.example.net.",
+	"RP":  "admin.example.net. .",
+	"SRV": "0 5 5060 sip.example.net.", "SVCB": "1 svc.example.net. port=8443",
+	"TLSA": "3 1 1 0c72ac70b745ac19998811b131d662c9ac69dbdbe7cb23e5b514b56664c5d3d6",
+	"TXT":  `"v=spf1 -all" "second; part"`,
 }
 
 func records(values ...string) []any {
@@ -32,7 +35,8 @@ func populateZones(w *world) {
 	w.Helper()
 	var sets []any
 	for kind, value := range zoneRecords {
-		sets = append(sets, object{"name": strings.ToLower(kind), "type": kind, "ttl": 300, "labels": object{"env": "test"}, "records": []any{object{"value": value, "comment": "the only one"}}})
+		sets = append(sets, object{"name": strings.ToLower(kind), "type": kind, "ttl": 300, "labels": object{"env": "test"},
+			"records": []any{object{"value": value, "comment": "the only one"}}})
 	}
 	for _, status := range []string{"valid", "partially-valid", "invalid", "lame"} {
 		w.create("zone", "/zones", object{"name": status + ".example", "mode": "primary"})
@@ -43,7 +47,8 @@ func populateZones(w *world) {
 		object{"address": "198.51.100.3", "tsig_key": "c2VjcmV0", "tsig_algorithm": "hmac-sha1"},
 		object{"address": "198.51.100.4", "tsig_key": "c2VjcmV0", "tsig_algorithm": "hmac-md5"},
 	}})
-	w.create("zone", "/zones", object{"name": "example.com", "mode": "primary", "ttl": 7200, "labels": object{"env": "test"}, "rrsets": sets})
+	w.create("zone", "/zones", object{"name": "example.com", "mode": "primary", "ttl": 7200, "labels": object{"env": "test"},
+		"rrsets": sets})
 	w.finish()
 	w.clock.Step(time.Hour) // the delegations are checked
 	w.act("/zones/example.com", "change_protection", object{"delete": true})
@@ -53,7 +58,8 @@ func populateZones(w *world) {
 func zoneScenario(w *world) {
 	created := w.do(201, "POST", "/zones", object{"name": "example.org", "mode": "primary", "labels": object{"a": "b"}})
 	path := "/zones/" + idOf(created["zone"])
-	if got := created["zone"].(object); at(got, "status") != "updating" || fmt.Sprint(at(got, "record_count"), at(got, "ttl")) != "4 3600" || at(created, "action", "command") != "create_zone" {
+	if got := created["zone"].(object); at(got, "status") != "updating" ||
+		fmt.Sprint(at(got, "record_count"), at(got, "ttl")) != "4 3600" || at(created, "action", "command") != "create_zone" {
 		w.Errorf("new zone: %v", created)
 	}
 	w.finish()
@@ -69,11 +75,13 @@ func zoneScenario(w *world) {
 		return object{"name": "a.example", "mode": "secondary", "primary_nameservers": []any{s}}
 	}
 	for _, wrong := range []object{
-		{"name": "example", "mode": "primary"}, {"name": "Example.com", "mode": "primary"}, {"name": "a.example.", "mode": "primary"}, {"name": "a.example"},
+		{"name": "example", "mode": "primary"}, {"name": "Example.com", "mode": "primary"}, {"name": "a.example.", "mode": "primary"},
+		{"name": "a.example"},
 		{"name": "a.example", "mode": "tertiary"}, {"name": "a.example", "mode": "primary", "ttl": 59},
 		{"name": "a.example", "mode": "primary", "rrsets": []any{object{"name": "www", "type": "A", "records": []any{}}}},
 		{"name": "a.example", "mode": "primary", "rrsets": []any{object{"name": "@", "type": "NS", "records": records("ns.example.net.")}}},
-		nameserver(object{"address": "10.0.0.1"}), nameserver(object{"address": "198.51.100.1", "port": 0}), nameserver(object{"address": "198.51.100.1", "tsig_key": "?", "tsig_algorithm": "hmac-md5"}),
+		nameserver(object{"address": "10.0.0.1"}), nameserver(object{"address": "198.51.100.1", "port": 0}),
+		nameserver(object{"address": "198.51.100.1", "tsig_key": "?", "tsig_algorithm": "hmac-md5"}),
 		nameserver(object{"address": "198.51.100.1", "tsig_key": "c2VjcmV0"}),
 	} {
 		w.refuse(422, "invalid_input", "POST", "/zones", wrong)
@@ -133,8 +141,10 @@ func (w *world) rrsets(zone string) {
 		return strings.Fields(value)[2]
 	}
 	before := serial()
-	created := w.do(201, "POST", zone+"/rrsets", object{"name": "www", "type": "A", "labels": object{"a": "b"}, "records": []any{object{"value": "198.51.100.1", "comment": "one"}}})
-	if got := created["rrset"].(object); at(got, "id") != "www/A" || at(got, "ttl") != nil || at(created, "action", "command") != "create_rrset" {
+	created := w.do(201, "POST", zone+"/rrsets", object{"name": "www", "type": "A", "labels": object{"a": "b"},
+		"records": []any{object{"value": "198.51.100.1", "comment": "one"}}})
+	if got := created["rrset"].(object); at(got, "id") != "www/A" || at(got, "ttl") != nil ||
+		at(created, "action", "command") != "create_rrset" {
 		w.Errorf("new RRSet: %v", created)
 	}
 	if after := serial(); after <= before {
@@ -144,7 +154,8 @@ func (w *world) rrsets(zone string) {
 	w.refuse(409, "uniqueness_error", "POST", zone+"/rrsets", object{"name": "www", "type": "A", "records": records("198.51.100.2")})
 	for _, wrong := range []object{
 		{"name": "www", "type": "CNAME", "records": records("other")}, {"name": "@", "type": "CNAME", "records": records("other")},
-		{"name": "x.example.org", "type": "A", "records": records("198.51.100.1")}, {"name": "X", "type": "A", "records": records("198.51.100.1")},
+		{"name": "x.example.org", "type": "A", "records": records("198.51.100.1")},
+		{"name": "X", "type": "A", "records": records("198.51.100.1")},
 		{"name": "x", "type": "A", "records": records("198.51.100.1", "198.51.100.1")}, {"name": "x", "type": "A", "records": []any{}},
 		{"name": "x", "type": "SPF", "records": records("a")}, {"name": "x", "type": "A", "ttl": 1, "records": records("198.51.100.1")},
 		{"name": "x", "type": "A", "records": records("198.51.100.1"), "labels": object{"?": "x"}},
@@ -167,8 +178,10 @@ func (w *world) rrsets(zone string) {
 	w.do(200, "GET", zone+"/rrsets?name=www&type=A&label_selector=c&sort=created:desc&per_page=100", nil)
 	w.act(path, "change_protection", object{"change": true})
 	for name, body := range map[string]object{
-		"change_ttl": {"ttl": nil}, "set_records": {"records": records("198.51.100.7")}, "add_records": {"records": records("198.51.100.7")},
-		"remove_records": {"records": records("198.51.100.2")}, "update_records": {"records": []any{object{"value": "198.51.100.2", "comment": ""}}},
+		"change_ttl": {"ttl": nil}, "set_records": {"records": records("198.51.100.7")},
+		"add_records":    {"records": records("198.51.100.7")},
+		"remove_records": {"records": records("198.51.100.2")},
+		"update_records": {"records": []any{object{"value": "198.51.100.2", "comment": ""}}},
 	} {
 		w.refuse(423, "protected", "POST", path+"/actions/"+name, body)
 	}
@@ -189,23 +202,29 @@ func (w *world) rrsets(zone string) {
 // zonefiles imports a zone file and exports it again.
 func (w *world) zonefiles(zone string) {
 	w.Helper()
-	const file = "$ORIGIN example.org.\n$TTL 7200\n@ IN SOA hydrogen.ns.hetzner.com. dns.hetzner.com. (\n\t2024010100 ; serial\n\t86400 10800 3600000 3600 )\n" +
-		"@\t10800 IN NS hydrogen.ns.hetzner.com.\n\t10800 IN NS oxygen.ns.hetzner.com. ; the owner is that of the line before\n@ IN 10800 NS helium.ns.hetzner.de.\nwww A 198.51.100.1\n*.dev.example.org. 60 TXT \"a; b\"\n"
+	const file = "$ORIGIN example.org.\n$TTL 7200\n@ IN SOA hydrogen.ns.hetzner.com. dns.hetzner.com. (\n\t2024010100 ; serial\n\t86400 " +
+		"10800 3600000 3600 )\n" +
+		"@\t10800 IN NS hydrogen.ns.hetzner.com.\n\t10800 IN NS oxygen.ns.hetzner.com. ; the owner is that of the line before\n@ IN " +
+		"10800 NS helium.ns.hetzner.de.\nwww A 198.51.100.1\n*.dev.example.org. 60 TXT \"a; b\"\n"
 	w.act(zone, "import_zonefile", object{"zonefile": file})
 	exported := at(w.do(200, "GET", zone+"/zonefile", nil), "zonefile").(string)
-	for _, want := range []string{"$ORIGIN\texample.org.\n$TTL\t7200\n", "@\tIN\tSOA\thydrogen", "@\t10800\tIN\tNS\thelium.ns.hetzner.de.\n", "www\tIN\tA\t198.51.100.1\n", "*.dev\t60\tIN\tTXT\t\"a; b\"\n"} {
+	for _, want := range []string{"$ORIGIN\texample.org.\n$TTL\t7200\n", "@\tIN\tSOA\thydrogen",
+		"@\t10800\tIN\tNS\thelium.ns.hetzner.de.\n", "www\tIN\tA\t198.51.100.1\n", "*.dev\t60\tIN\tTXT\t\"a; b\"\n"} {
 		if !strings.Contains(exported, want) {
 			w.Errorf("the exported zone file lacks %q:\n%s", want, exported)
 		}
 	}
 	w.act(zone, "import_zonefile", object{"zonefile": exported})
-	if again := at(w.do(200, "GET", zone+"/zonefile", nil), "zonefile").(string); strings.Count(again, "\n") != strings.Count(exported, "\n") {
+	if again := at(w.do(200, "GET", zone+"/zonefile", nil), "zonefile").(string); strings.Count(again, "\n") != strings.Count(exported,
+		"\n") {
 		w.Errorf("imported and exported again:\n%s", again)
 	}
 	for _, wrong := range []string{
-		"www A 198.51.100.1", strings.Replace(file, "$ORIGIN example.org.", "$ORIGIN example.com.", 1), strings.Replace(file, "helium", "argon", 1),
+		"www A 198.51.100.1", strings.Replace(file, "$ORIGIN example.org.", "$ORIGIN example.com.", 1),
+		strings.Replace(file, "helium", "argon", 1),
 		strings.Replace(file, "www A", "www CH A", 1), strings.Replace(file, "www A", "www SPF", 1), strings.Replace(file, ")", "", 1),
-		strings.Replace(file, "198.51.100.1", "198.51.100", 1), file + "www.example.net. A 198.51.100.1", strings.Replace(file, "7200", "1", 1),
+		strings.Replace(file, "198.51.100.1", "198.51.100", 1), file + "www.example.net. A 198.51.100.1",
+		strings.Replace(file, "7200", "1", 1),
 	} {
 		w.refuseAction("invalid_input", zone, "import_zonefile", object{"zonefile": wrong})
 	}
@@ -214,7 +233,8 @@ func (w *world) zonefiles(zone string) {
 func (w walk) zones() {
 	created := of(w.Zone.Create(w.ctx, hcloud.ZoneCreateOpts{
 		Name: "one.example", Mode: hcloud.ZoneModePrimary, TTL: new(600), Labels: map[string]string{"a": "b"},
-		RRSets: []hcloud.ZoneCreateOptsRRSet{{Name: "www", Type: hcloud.ZoneRRSetTypeA, Records: []hcloud.ZoneRRSetRecord{{Value: "198.51.100.1"}}}},
+		RRSets: []hcloud.ZoneCreateOptsRRSet{{Name: "www", Type: hcloud.ZoneRRSetTypeA,
+			Records: []hcloud.ZoneRRSetRecord{{Value: "198.51.100.1"}}}},
 	})).must(w)
 	w.wait(created.Action)
 	z := created.Zone
@@ -223,9 +243,11 @@ func (w walk) zones() {
 	w.done(w.Zone.ChangeTTL(w.ctx, z, hcloud.ZoneChangeTTLOpts{TTL: 7200}))
 	w.done(w.Zone.ChangeProtection(w.ctx, z, hcloud.ZoneChangeProtectionOpts{Delete: new(false)}))
 	set := of(w.Zone.GetRRSetByNameAndType(w.ctx, z, "www", hcloud.ZoneRRSetTypeA)).must(w)
-	w.done(w.Zone.AddRRSetRecords(w.ctx, set, hcloud.ZoneRRSetAddRecordsOpts{Records: []hcloud.ZoneRRSetRecord{{Value: "198.51.100.2", Comment: "two"}}}))
+	w.done(w.Zone.AddRRSetRecords(w.ctx, set,
+		hcloud.ZoneRRSetAddRecordsOpts{Records: []hcloud.ZoneRRSetRecord{{Value: "198.51.100.2", Comment: "two"}}}))
 	w.done(w.Zone.SetRRSetRecords(w.ctx, set, hcloud.ZoneRRSetSetRecordsOpts{Records: []hcloud.ZoneRRSetRecord{{Value: "198.51.100.3"}}}))
-	w.done(w.Zone.UpdateRRSetRecords(w.ctx, set, hcloud.ZoneRRSetUpdateRecordsOpts{Records: []hcloud.ZoneRRSetRecord{{Value: "198.51.100.3", Comment: "three"}}}))
+	w.done(w.Zone.UpdateRRSetRecords(w.ctx, set,
+		hcloud.ZoneRRSetUpdateRecordsOpts{Records: []hcloud.ZoneRRSetRecord{{Value: "198.51.100.3", Comment: "three"}}}))
 	w.done(w.Zone.ChangeRRSetTTL(w.ctx, set, hcloud.ZoneRRSetChangeTTLOpts{TTL: new(300)}))
 	w.done(w.Zone.ChangeRRSetProtection(w.ctx, set, hcloud.ZoneRRSetChangeProtectionOpts{Change: new(false)}))
 	of(w.Zone.UpdateRRSet(w.ctx, set, hcloud.ZoneRRSetUpdateOpts{Labels: map[string]string{"x": "y"}})).must(w)
@@ -233,13 +255,16 @@ func (w walk) zones() {
 	if err != nil || len(all) != 3 {
 		w.Errorf("RRSets: %v, %v", all, err)
 	}
-	if now := of(w.Zone.GetRRSetByID(w.ctx, z, "www/A")).must(w); *now.TTL != 300 || now.Records[0].Comment != "three" || now.Labels["x"] != "y" {
+	if now := of(w.Zone.GetRRSetByID(w.ctx, z, "www/A")).must(w); *now.TTL != 300 || now.Records[0].Comment != "three" ||
+		now.Labels["x"] != "y" {
 		w.Errorf("RRSet: %+v", now)
 	}
 	file := of(w.Zone.ExportZonefile(w.ctx, z)).must(w).Zonefile
 	w.done(w.Zone.ImportZonefile(w.ctx, z, hcloud.ZoneImportZonefileOpts{Zonefile: file}))
-	w.done(w.Zone.RemoveRRSetRecords(w.ctx, set, hcloud.ZoneRRSetRemoveRecordsOpts{Records: []hcloud.ZoneRRSetRecord{{Value: "198.51.100.3"}}}))
-	mx := of(w.Zone.CreateRRSet(w.ctx, z, hcloud.ZoneRRSetCreateOpts{Name: "@", Type: hcloud.ZoneRRSetTypeMX, Records: []hcloud.ZoneRRSetRecord{{Value: "10 mail"}}})).must(w)
+	w.done(w.Zone.RemoveRRSetRecords(w.ctx, set,
+		hcloud.ZoneRRSetRemoveRecordsOpts{Records: []hcloud.ZoneRRSetRecord{{Value: "198.51.100.3"}}}))
+	mx := of(w.Zone.CreateRRSet(w.ctx, z, hcloud.ZoneRRSetCreateOpts{Name: "@", Type: hcloud.ZoneRRSetTypeMX,
+		Records: []hcloud.ZoneRRSetRecord{{Value: "10 mail"}}})).must(w)
 	w.wait(mx.Action)
 	w.wait(of(w.Zone.DeleteRRSet(w.ctx, mx.RRSet)).must(w).Action)
 	actionsOf(w, w.Zone.Action.All, w.Zone.Action.AllFor, w.Zone.Action.GetByID, z)

@@ -53,7 +53,8 @@ func parseSelection(kinds []store.Kind, q url.Values, more ...string) (selection
 				}
 				s.snapshot = b
 			default:
-				return s, fmt.Errorf("unknown parameter %.64q: must be one of %s", key, strings.Join(append([]string{"project", "kind"}, more...), ", "))
+				return s, fmt.Errorf("unknown parameter %.64q: must be one of %s", key,
+					strings.Join(append([]string{"project", "kind"}, more...), ", "))
 			}
 		}
 	}

@@ -34,42 +34,66 @@ func Endpoints() []Endpoint {
 		{Method: "GET", Path: "/", Summary: "this list"},
 		{Method: "GET", Path: "/health", Summary: "200 while the process answers", handle: health},
 		{Method: "GET", Path: "/ready", Summary: "200 when the API can be used, 503 before", handle: ready},
-		{Method: "POST", Path: "/reset", Summary: `reset resources, journal, faults and rate limits; {"keep": ["journal"]} keeps some of them`, handle: reset},
-		{Method: "GET", Path: "/state", Summary: "all resources of all projects, in the API's JSON; ?project=1&kind=server selects", handle: state},
-		{Method: "GET", Path: "/events", Summary: "a stream of the changes of resources: JSON lines, or server-sent events for Accept: text/event-stream; ?snapshot=true begins with the existing resources, ?project=1&kind=server selects", stream: events},
-		{Method: "GET", Path: "/journal", Summary: "the latest requests; ?method= route= path= operation= resource_id= status= error_code= client= fault= project= since= writes errors dropped select, limit= keeps the last ones", handle: listJournal},
-		{Method: "GET", Path: "/journal/count", Summary: "how many requests are in the journal; the same parameters select", handle: countJournal},
-		{Method: "GET", Path: "/journal/await", Summary: "wait until n= requests (default 1) are in the journal; the same parameters select; 504 after timeout= (default 30s) of the machine's time", handle: awaitJournal},
+		{Method: "POST", Path: "/reset",
+			Summary: `reset resources, journal, faults and rate limits; {"keep": ["journal"]} keeps some of them`, handle: reset},
+		{Method: "GET", Path: "/state", Summary: "all resources of all projects, in the API's JSON; ?project=1&kind=server selects",
+			handle: state},
+		{Method: "GET", Path: "/events", Summary: "a stream of the changes of resources: JSON lines, or server-sent events for Accept: " +
+			"text/event-stream; ?snapshot=true begins with the existing resources, ?project=1&kind=server selects", stream: events},
+		{Method: "GET", Path: "/journal", Summary: "the latest requests; ?method= route= path= operation= resource_id= status= " +
+			"error_code= client= fault= project= since= writes errors dropped select, limit= keeps the last ones", handle: listJournal},
+		{Method: "GET", Path: "/journal/count", Summary: "how many requests are in the journal; the same parameters select",
+			handle: countJournal},
+		{Method: "GET", Path: "/journal/await",
+			Summary: "wait until n= requests (default 1) are in the journal; the same parameters select; 504 after timeout= (default " +
+				"30s) of the machine's time", handle: awaitJournal},
 		{Method: "DELETE", Path: "/journal", Summary: "empty the journal", handle: deleteJournal},
 		{Method: "GET", Path: "/faults", Summary: "the fault rules, and how many requests each has selected and taken", handle: listFaults},
-		{Method: "POST", Path: "/faults", Summary: `add a fault rule: {"method": "POST", "route": "/servers", "first": 2, "effect": {"kind": "api_error", "code": "conflict"}}`, handle: addFault},
+		{Method: "POST", Path: "/faults",
+			Summary: `add a fault rule: {"method": "POST", "route": "/servers", "first": 2, "effect": {"kind": "api_error", "code": "conflict"}}`, handle: addFault},
 		{Method: "GET", Path: "/faults/{name}", Summary: "one fault rule", handle: getFault},
-		{Method: "GET", Path: "/faults/{name}/await", Summary: "wait until the fault rule has been applied n= times (default 1) in all; 504 after timeout= (default 30s) of the machine's time", handle: awaitFault},
+		{Method: "GET", Path: "/faults/{name}/await",
+			Summary: "wait until the fault rule has been applied n= times (default 1) in all; 504 after timeout= (default 30s) of the " +
+				"machine's time", handle: awaitFault},
 		{Method: "DELETE", Path: "/faults/{name}", Summary: "remove one fault rule", handle: deleteFault},
 		{Method: "DELETE", Path: "/faults", Summary: "remove all fault rules", handle: deleteFaults},
-		{Method: "GET", Path: "/operations", Summary: "methods, routes and operation names for fault rules and the journal", handle: listOperations},
+		{Method: "GET", Path: "/operations", Summary: "methods, routes and operation names for fault rules and the journal",
+			handle: listOperations},
 		{Method: "GET", Path: "/error_codes", Summary: "error codes for fault rules, with their HTTP status", handle: listCodes},
 		{Method: "GET", Path: "/clock", Summary: "the cloud's time and speed", handle: getClock},
-		{Method: "POST", Path: "/clock/step", Summary: `move the clock forward: {"by": "30s"}; when this answers, the cloud has done what became due`, handle: stepClock},
+		{Method: "POST", Path: "/clock/step",
+			Summary: `move the clock forward: {"by": "30s"}; when this answers, the cloud has done what became due`, handle: stepClock},
 		{Method: "PUT", Path: "/clock/speed", Summary: `make the clock run faster or slower: {"speed": 10}; 0 stops it`, handle: setSpeed},
 		{Method: "GET", Path: "/profile", Summary: "how long actions take", handle: getProfile},
-		{Method: "PUT", Path: "/profile", Summary: `change how long new actions take: {"actions": "instant"}, realistic, or a duration`, handle: setProfile},
+		{Method: "PUT", Path: "/profile", Summary: `change how long new actions take: {"actions": "instant"}, realistic, or a duration`,
+			handle: setProfile},
 		{Method: "POST", Path: "/actions/resume", Summary: "let the actions end that hang_action keeps running", handle: resumeActions},
-		{Method: "GET", Path: "/actions/idle", Summary: "wait until no action is running; 504 after timeout= (default 30s) of the machine's time", handle: awaitIdle},
+		{Method: "GET", Path: "/actions/idle",
+			Summary: "wait until no action is running; 504 after timeout= (default 30s) of the machine's time", handle: awaitIdle},
 		{Method: "GET", Path: "/ca_roots", Summary: "the root of the authority that issues managed certificates, in PEM", stream: caRoots},
-		{Method: "GET", Path: "/hypervisors", Summary: "the attached hypervisors, and the actions that wait for each", handle: listHypervisors},
-		{Method: "POST", Path: "/hypervisors", Summary: `attach a hypervisor while the client reads the answer: JSON lines, first the servers, then tasks; {"name": "kind", "selector": "role=node", "task_timeout": "5m", "grace": "15s"}`, stream: attachHypervisor},
-		{Method: "DELETE", Path: "/hypervisors/{hypervisor}", Summary: "detach a hypervisor: the actions that wait for it fail", handle: detachHypervisor},
-		{Method: "POST", Path: "/hypervisors/{hypervisor}/tasks/{action}", Summary: `end the action of a task: {} with success, {"error": {"code": "resource_unavailable", "message": "no room"}} with a failure`, handle: completeTask},
-		{Method: "POST", Path: "/hypervisors/{hypervisor}/servers/{server}", Summary: `report that a server's guest started or stopped by itself: {"running": false}`, handle: reportGuest},
-		{Method: "PUT", Path: "/servers/{server}/usage", Summary: `report what a server uses, for its metrics: {"cpu": 150, "disk_read_ops": 4, "disk_write_ops": 9, "disk_read_bytes": 4e4, "disk_write_bytes": 2e5, "packets_in": 35, "packets_out": 30, "bytes_in": 2e4, "bytes_out": 1e4}, percent of one core and averages per second; what is missing is 0; report again within a minute`, handle: reportServerUsage},
-		{Method: "GET", Path: "/load_balancer_endpoints", Summary: "where load balancers listen on this machine, and which ports could not be bound", handle: listLoadBalancerEndpoints},
+		{Method: "GET", Path: "/hypervisors", Summary: "the attached hypervisors, and the actions that wait for each",
+			handle: listHypervisors},
+		{Method: "POST", Path: "/hypervisors",
+			Summary: `attach a hypervisor while the client reads the answer: JSON lines, first the servers, then tasks; {"name": "kind", "selector": "role=node", "task_timeout": "5m", "grace": "15s"}`, stream: attachHypervisor},
+		{Method: "DELETE", Path: "/hypervisors/{hypervisor}", Summary: "detach a hypervisor: the actions that wait for it fail",
+			handle: detachHypervisor},
+		{Method: "POST", Path: "/hypervisors/{hypervisor}/tasks/{action}",
+			Summary: `end the action of a task: {} with success, {"error": {"code": "resource_unavailable", "message": "no room"}} with a failure`, handle: completeTask},
+		{Method: "POST", Path: "/hypervisors/{hypervisor}/servers/{server}",
+			Summary: `report that a server's guest started or stopped by itself: {"running": false}`, handle: reportGuest},
+		{Method: "PUT", Path: "/servers/{server}/usage",
+			Summary: `report what a server uses, for its metrics: {"cpu": 150, "disk_read_ops": 4, "disk_write_ops": 9, "disk_read_bytes": 4e4, "disk_write_bytes": 2e5, "packets_in": 35, "packets_out": 30, "bytes_in": 2e4, "bytes_out": 1e4}, percent of one core and averages per second; what is missing is 0; report again within a minute`, handle: reportServerUsage},
+		{Method: "GET", Path: "/load_balancer_endpoints",
+			Summary: "where load balancers listen on this machine, and which ports could not be bound", handle: listLoadBalancerEndpoints},
 		{Method: "GET", Path: "/rate_limit", Summary: "requests per hour and project; 0 means no limit", handle: getRateLimit},
 		{Method: "PUT", Path: "/rate_limit", Summary: `change the rate limit and fill it up: {"limit": 3600}`, handle: setRateLimit},
 		{Method: "GET", Path: "/projects", Summary: "all projects", handle: listProjects},
-		{Method: "POST", Path: "/projects", Summary: `create a project and a token for it: {"name": "staging"}; "token" sets the token`, handle: addProject},
-		{Method: "POST", Path: "/tokens", Summary: `make a token: {"project": 1, "read_only": true}; "token" sets the token`, handle: addToken},
-		{Method: "PUT", Path: "/tokens/{token}", Summary: `give a token an API date of its own: {"api_date": "2026-06-01"}; "" is the cloud's`, handle: setTokenDate},
+		{Method: "POST", Path: "/projects", Summary: `create a project and a token for it: {"name": "staging"}; "token" sets the token`,
+			handle: addProject},
+		{Method: "POST", Path: "/tokens", Summary: `make a token: {"project": 1, "read_only": true}; "token" sets the token`,
+			handle: addToken},
+		{Method: "PUT", Path: "/tokens/{token}",
+			Summary: `give a token an API date of its own: {"api_date": "2026-06-01"}; "" is the cloud's`, handle: setTokenDate},
 		{Method: "DELETE", Path: "/tokens/{token}", Summary: "make a token invalid", handle: deleteToken},
 	}
 }
@@ -98,7 +122,8 @@ func (c *Controller) Handler() http.Handler {
 	})
 	protection := http.NewCrossOriginProtection()
 	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		writeJSON(w, http.StatusForbidden, errorBody{"web pages of another origin may not use the control API; send the request without the headers Origin and Sec-Fetch-Site"})
+		writeJSON(w, http.StatusForbidden, errorBody{"web pages of another origin may not use the control API; send the request without " +
+			"the headers Origin and Sec-Fetch-Site"})
 	}))
 	return protection.Handler(c.guard(mux))
 }
@@ -157,7 +182,8 @@ func (c *Controller) serve(handle func(*Controller, *http.Request) (any, error))
 			return
 		}
 		status := http.StatusOK
-		if r.Method == http.MethodPost && r.URL.Path != "/reset" && r.URL.Path != "/clock/step" && !strings.HasPrefix(r.URL.Path, "/hypervisors/") {
+		if r.Method == http.MethodPost && r.URL.Path != "/reset" && r.URL.Path != "/clock/step" &&
+			!strings.HasPrefix(r.URL.Path, "/hypervisors/") {
 			status = http.StatusCreated
 		}
 		if s, ok := out.(streamed); ok {

@@ -13,7 +13,8 @@ import (
 
 // A zone file whose records are valid can be exported and read again, with the same records.
 func FuzzParseFile(f *testing.F) {
-	head := "@ IN SOA hydrogen.ns.hetzner.com. dns.hetzner.com. ( 1 2 3\n 4 5 )\n@ NS hydrogen.ns.hetzner.com.\n NS oxygen.ns.hetzner.com.\n NS helium.ns.hetzner.de.\n"
+	head := "@ IN SOA hydrogen.ns.hetzner.com. dns.hetzner.com. ( 1 2 3\n 4 5 )\n@ NS hydrogen.ns.hetzner.com.\n NS " +
+		"oxygen.ns.hetzner.com.\n NS helium.ns.hetzner.de.\n"
 	f.Add(head + "www 60 IN A 198.51.100.1 ; comment\n*.a TXT \"a;b\" \"(c)\"\n")
 	f.Add("$ORIGIN example.com.\n$TTL 600\n" + head + "example.com. MX 10 mail\nsub.example.com. IN 300 CAA 0 issue \"x\"\n")
 	f.Add("(((")

@@ -92,7 +92,8 @@ func recordField(kind, f string) (canonical, problem string) {
 	switch kind {
 	case "ipv4", "ipv6":
 		a, err := netip.ParseAddr(f)
-		ok, want = err == nil && a.Is4() == (kind == "ipv4") && a.Zone() == "", "must be an "+strings.Replace(kind, "ip", "IP", 1)+" address"
+		ok, want = err == nil && a.Is4() == (kind == "ipv4") && a.Zone() == "", "must be an "+strings.Replace(kind, "ip", "IP", 1)+
+			" address"
 		if ok {
 			f = a.String()
 		}

@@ -62,9 +62,11 @@ func checkSelection(r *fault.Rule, all []Operation) error {
 		match        func(Operation) bool
 		others       func() []string
 	}{
-		{"operation", r.Operation, func(o Operation) bool { return o.ID == r.Operation }, func() []string { return similarOperations(r.Operation, left) }},
+		{"operation", r.Operation, func(o Operation) bool { return o.ID == r.Operation },
+			func() []string { return similarOperations(r.Operation, left) }},
 		{"resource", r.Resource, func(o Operation) bool { return ResourceOf(o.Route) == r.Resource }, func() []string { return resources }},
-		{"route", r.Route, func(o Operation) bool { return matchRoute(r.Route, o.Route) }, func() []string { return similarRoutes(r.Route, left) }},
+		{"route", r.Route, func(o Operation) bool { return matchRoute(r.Route, o.Route) },
+			func() []string { return similarRoutes(r.Route, left) }},
 		{"path", r.Path, func(o Operation) bool { return fits(r.Path, o.Route) }, func() []string { return similarRoutes(r.Path, left) }},
 		{"method", r.Method, func(o Operation) bool { return o.Method == r.Method }, func() []string {
 			var m []string

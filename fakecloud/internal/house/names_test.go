@@ -95,7 +95,8 @@ func (v *visitor) typ(name string, t types.Type) {
 			return
 		}
 		if internal(pkg.Path()) {
-			v.problems = append(v.problems, fmt.Sprintf("%s shows %s, which an importer cannot look up; publish the type or hide it", name, named))
+			v.problems = append(v.problems, fmt.Sprintf("%s shows %s, which an importer cannot look up; publish the type or hide it", name,
+				named))
 			return
 		}
 	}

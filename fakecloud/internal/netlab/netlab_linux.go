@@ -39,7 +39,8 @@ const bridge = "br0"
 func New(t testing.TB, host netip.Prefix) *Lab {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("network namespaces need root: build the test with go test -c and run it with sudo, or run the tests in a container with --cap-add SYS_ADMIN,NET_ADMIN")
+		t.Skip("network namespaces need root: build the test with go test -c and run it with sudo, or run the tests in a container with " +
+			"--cap-add SYS_ADMIN,NET_ADMIN")
 	}
 	l := &Lab{t: t, Host: newNamespace(t, "host")}
 	br := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: bridge}}
@@ -70,7 +71,8 @@ func newNamespace(t testing.TB, name string) *Namespace {
 		made <- err
 	}()
 	if err := <-made; errors.Is(err, unix.EPERM) {
-		t.Skip("network namespaces need CAP_SYS_ADMIN, which this root user does not have: run the tests in a container with --cap-add SYS_ADMIN,NET_ADMIN")
+		t.Skip("network namespaces need CAP_SYS_ADMIN, which this root user does not have: run the tests in a container with --cap-add " +
+			"SYS_ADMIN,NET_ADMIN")
 	} else if err != nil {
 		t.Fatal(err)
 	}

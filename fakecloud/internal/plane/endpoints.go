@@ -76,7 +76,8 @@ func displaced(e dataplane.Endpoint) string {
 	if e.Local.Port() == e.Port {
 		return ""
 	}
-	return fmt.Sprintf("port %d of %s is in use or not permitted: stop the program that uses it, or connect to %s; fakecloud retries every %v",
+	return fmt.Sprintf("port %d of %s is in use or not permitted: stop the program that uses it, or connect to %s; fakecloud retries "+
+		"every %v",
 		e.Port, e.Local.Addr(), e.Local, BindInterval)
 }
 

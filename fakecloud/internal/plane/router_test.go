@@ -19,7 +19,8 @@ func TestARouterHasTheRoutesOfTheNetwork(t *testing.T) {
 			{Type: cloud.SubnetVSwitch, IPRange: prefix("172.30.2.0/24")},
 		},
 		Members: []cloud.NetworkMember{
-			{Ref: cloud.Ref{Kind: cloud.KindServer, ID: 1}, IP: addr("172.30.0.11"), Status: cloud.MemberOK, AliasIPs: []netip.Addr{addr("172.30.0.12")}},
+			{Ref: cloud.Ref{Kind: cloud.KindServer, ID: 1}, IP: addr("172.30.0.11"), Status: cloud.MemberOK,
+				AliasIPs: []netip.Addr{addr("172.30.0.12")}},
 			{Ref: cloud.Ref{Kind: cloud.KindServer, ID: 2}, IP: addr("172.30.0.13"), Status: cloud.MemberAttaching},
 			{Ref: cloud.Ref{Kind: cloud.KindServer, ID: 3}, IP: addr("172.30.0.14"), Status: cloud.MemberDetaching},
 			{Ref: cloud.Ref{Kind: cloud.KindLoadBalancer, ID: 4}, IP: addr("172.30.0.15"), Status: cloud.MemberOK},
@@ -27,7 +28,8 @@ func TestARouterHasTheRoutesOfTheNetwork(t *testing.T) {
 	}
 	gateways := []string{"172.30.0.11", "172.30.0.12", "172.30.0.13", "172.30.0.14", "172.30.0.15", "172.30.0.16"}
 	for i, g := range gateways {
-		n.Routes = append(n.Routes, cloud.Route{Destination: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, byte(i), 0}), 24), Gateway: addr(g)})
+		n.Routes = append(n.Routes, cloud.Route{Destination: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, byte(i), 0}), 24),
+			Gateway: addr(g)})
 	}
 	n.Routes = append(n.Routes, cloud.Route{Destination: prefix("0.0.0.0/0"), Gateway: addr("172.30.0.11")})
 	var got []string

@@ -17,7 +17,8 @@ func TestTrafficIsReportedOnceAndItsEndToo(t *testing.T) {
 	core.CountServerTraffic()
 	p, _ := core.Project(1)
 	created, _, err := p.CreateServer(cloud.CreateServer{
-		Name: "a", ServerType: "cx23", Image: "debian-13", Location: "fsn1", StartAfterCreate: true, IPv4: cloud.ServerPublicIP{Enabled: true},
+		Name: "a", ServerType: "cx23", Image: "debian-13", Location: "fsn1", StartAfterCreate: true,
+		IPv4: cloud.ServerPublicIP{Enabled: true},
 	})
 	if err != nil {
 		t.Fatal(err)

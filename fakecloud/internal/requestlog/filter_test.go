@@ -9,7 +9,8 @@ import (
 func TestAFilterMatches(t *testing.T) {
 	t.Parallel()
 	e := journal.Entry{
-		Seq: 7, Method: "POST", Route: "/servers/{id}/actions/poweron", Operation: "power_on_server", Path: "/v1/servers/42/actions/poweron", ResourceID: 42,
+		Seq: 7, Method: "POST", Route: "/servers/{id}/actions/poweron", Operation: "power_on_server",
+		Path: "/v1/servers/42/actions/poweron", ResourceID: 42,
 		Status: 423, ErrorCode: "locked", Client: "hcloud-go/2.52.0 ccm/1", Fault: "f", Project: 2,
 	}
 	for name, tc := range map[string]struct {

@@ -63,7 +63,8 @@ func (it *item) create(ctx context.Context, t Target) error {
 }
 
 // post resolves the names in a body, sends it, and waits for the actions that it started.
-func (it *item) post(ctx context.Context, t Target, node *yaml.Node, refs, path string, body map[string]any) (map[string]json.RawMessage, error) {
+func (it *item) post(ctx context.Context, t Target, node *yaml.Node, refs, path string, body map[string]any) (map[string]json.RawMessage,
+	error) {
 	for field, section := range references[refs] {
 		if err := it.resolveNames(ctx, t, node, body, strings.Split(field, "."), nil, section); err != nil {
 			return nil, err

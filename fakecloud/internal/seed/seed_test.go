@@ -121,7 +121,8 @@ ssh_keys: []
 	if err != nil || len(docs) != 3 || docs[0].Project != "default" || docs[1].Project != "staging" {
 		t.Fatalf("%+v, %v", docs, err)
 	}
-	if n, err := docs[0].Apply(t.Context(), r.target()); err != nil || n != 3 || r.requests[1] != `POST /ssh_keys {"name":"two","public_key":"x"}` {
+	if n, err := docs[0].Apply(t.Context(), r.target()); err != nil || n != 3 ||
+		r.requests[1] != `POST /ssh_keys {"name":"two","public_key":"x"}` {
 		t.Errorf("%d, %v, %v", n, err, r.requests)
 	}
 }
@@ -135,34 +136,43 @@ func TestErrorsNameFileLineAndPath(t *testing.T) {
 		r    recorder
 		want string
 	}{
-		"no YAML":          {"servers: [", recorder{}, "seed.yaml: yaml: line 1"},
-		"a list":           {"\n- a\n", recorder{}, "seed.yaml:2: must have sections"},
-		"unknown section":  {"servers: []\nserver: []\n", recorder{}, `seed.yaml:2: unknown section "server": must be one of project, ssh_keys,`},
-		"section twice":    {"servers: []\nservers: []\n", recorder{}, `seed.yaml:2: duplicate section "servers"`},
-		"no list":          {"servers:\n  name: x\n", recorder{}, "seed.yaml:2: servers: must be a list"},
-		"no object":        {"servers:\n- web-1\n", recorder{}, "seed.yaml:2: servers[0]: must be an object with the fields of a resource"},
-		"no project":       {"project: []\n", recorder{}, "seed.yaml:1: project: must be a name"},
-		"field twice":      {"servers:\n- name: a\n  name: b\n", recorder{}, "seed.yaml:2: servers[0]: yaml:"},
-		"no number":        {"servers:\n- {name: a, x: .nan}\n", recorder{}, "NaN: must be a number"},
-		"actions no list":  {"servers:\n- name: a\n  actions: x\n", recorder{}, `seed.yaml:3: servers[0] "a": actions: must be a list`},
-		"two in an action": {"servers:\n- name: a\n  actions:\n  - {x: {}, y: {}}\n", recorder{}, `seed.yaml:4: servers[0] "a": actions.0: must be one action`},
-		"action no body":   {"servers:\n- name: a\n  actions:\n  - poweron: now\n", recorder{}, `seed.yaml:4: servers[0] "a": actions.0.poweron: must be the body`},
-		"unknown name":     {"load_balancers:\n- name: lb\n  targets:\n  - type: server\n    server:\n      id: web-9\n", recorder{}, `seed.yaml:6: load_balancers[0] "lb": targets.0.server.id: "web-9" is not the name of one of the servers`},
+		"no YAML": {"servers: [", recorder{}, "seed.yaml: yaml: line 1"},
+		"a list":  {"\n- a\n", recorder{}, "seed.yaml:2: must have sections"},
+		"unknown section": {"servers: []\nserver: []\n", recorder{},
+			`seed.yaml:2: unknown section "server": must be one of project, ssh_keys,`},
+		"section twice":   {"servers: []\nservers: []\n", recorder{}, `seed.yaml:2: duplicate section "servers"`},
+		"no list":         {"servers:\n  name: x\n", recorder{}, "seed.yaml:2: servers: must be a list"},
+		"no object":       {"servers:\n- web-1\n", recorder{}, "seed.yaml:2: servers[0]: must be an object with the fields of a resource"},
+		"no project":      {"project: []\n", recorder{}, "seed.yaml:1: project: must be a name"},
+		"field twice":     {"servers:\n- name: a\n  name: b\n", recorder{}, "seed.yaml:2: servers[0]: yaml:"},
+		"no number":       {"servers:\n- {name: a, x: .nan}\n", recorder{}, "NaN: must be a number"},
+		"actions no list": {"servers:\n- name: a\n  actions: x\n", recorder{}, `seed.yaml:3: servers[0] "a": actions: must be a list`},
+		"two in an action": {"servers:\n- name: a\n  actions:\n  - {x: {}, y: {}}\n", recorder{},
+			`seed.yaml:4: servers[0] "a": actions.0: must be one action`},
+		"action no body": {"servers:\n- name: a\n  actions:\n  - poweron: now\n", recorder{},
+			`seed.yaml:4: servers[0] "a": actions.0.poweron: must be the body`},
+		"unknown name": {"load_balancers:\n- name: lb\n  targets:\n  - type: server\n    server:\n      id: web-9\n", recorder{},
+			`seed.yaml:6: load_balancers[0] "lb": targets.0.server.id: "web-9" is not the name of one of the servers`},
 		"field errors": {
 			"load_balancers:\n- name: lb\n  services:\n  - protocol: tcp\n    listen_port: 0\n",
 			recorder{refuse: map[string]string{"/load_balancers": fields}},
-			"seed.yaml:5: load_balancers[0] \"lb\": services.0.listen_port: must be a port (invalid_input)\nseed.yaml:2: load_balancers[0] \"lb\": location: is required (invalid_input)",
+			"seed.yaml:5: load_balancers[0] \"lb\": services.0.listen_port: must be a port (invalid_input)\nseed.yaml:2: " +
+				"load_balancers[0] \"lb\": location: is required (invalid_input)",
 		},
 		"API error": {
-			"ssh_keys:\n\n- name: k\n", recorder{refuse: map[string]string{"/ssh_keys": `{"error": {"code": "conflict", "message": "try again", "details": null}}`}},
+			"ssh_keys:\n\n- name: k\n",
+			recorder{refuse: map[string]string{"/ssh_keys": `{"error": {"code": "conflict", "message": "try again", "details": null}}`}},
 			`seed.yaml:3: ssh_keys[0] "k": try again (conflict)`,
 		},
 		"error of an action": {
-			"servers:\n- name: a\n  actions:\n  - poweron:\n", recorder{refuse: map[string]string{"/servers/1/actions/poweron": `{"error": {"code": "locked", "message": "locked"}}`}},
+			"servers:\n- name: a\n  actions:\n  - poweron:\n",
+			recorder{refuse: map[string]string{"/servers/1/actions/poweron": `{"error": {"code": "locked", "message": "locked"}}`}},
 			`seed.yaml:4: servers[0] "a": poweron: locked (locked)`,
 		},
-		"no API":         {"ssh_keys:\n- name: k\n", recorder{refuse: map[string]string{"/ssh_keys": `<html>`}}, `seed.yaml:2: ssh_keys[0] "k": the API answered 422: <html>`},
-		"failing action": {"servers:\n- name: a\n", recorder{failed: errors.New("action failed: no space")}, `seed.yaml:2: servers[0] "a": action failed: no space`},
+		"no API": {"ssh_keys:\n- name: k\n", recorder{refuse: map[string]string{"/ssh_keys": `<html>`}},
+			`seed.yaml:2: ssh_keys[0] "k": the API answered 422: <html>`},
+		"failing action": {"servers:\n- name: a\n", recorder{failed: errors.New("action failed: no space")},
+			`seed.yaml:2: servers[0] "a": action failed: no space`},
 	} {
 		_, err := apply(t, &tc.r, tc.text)
 		if err == nil || !strings.Contains(err.Error(), tc.want) {

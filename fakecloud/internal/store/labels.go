@@ -20,7 +20,8 @@ func LabelProblems(labels map[string]string) (problems []string) {
 		}
 		if v := labels[k]; !isLabelValue(v) {
 			problems = append(problems, fmt.Sprintf(
-				"label value %q of key %q must be empty or at most 63 letters, digits, '-', '_' or '.', and begin and end with a letter or digit",
+				"label value %q of key %q must be empty or at most 63 letters, digits, '-', '_' or '.', and begin and end with a letter "+
+					"or digit",
 				v, k))
 		}
 	}

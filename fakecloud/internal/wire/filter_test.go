@@ -10,7 +10,8 @@ import (
 
 func TestAFilterIsReadFromAQuery(t *testing.T) {
 	t.Parallel()
-	q, _ := url.ParseQuery("method=post&route=/servers&path=/v1/servers&operation=create_server&resource_id=42&status=201&error_code=x&client=c&fault=f&project=3&since=9&writes&errors=true&dropped=false&limit=5")
+	q, _ := url.ParseQuery("method=post&route=/servers&path=/v1/servers&operation=create_server&resource_id=42&status=201&error_code=x" +
+		"&client=c&fault=f&project=3&since=9&writes&errors=true&dropped=false&limit=5")
 	f, err := ParseFilter(q, "limit")
 	want := journal.Filter{
 		Method: "POST", Route: "/servers", Path: "/v1/servers", Operation: "create_server", ResourceID: 42, Status: 201, ErrorCode: "x",
@@ -34,7 +35,8 @@ func TestAFilterIsReadFromAQuery(t *testing.T) {
 
 // FuzzAFilterSurvivesItsQuery checks that Query writes what ParseFilter reads.
 func FuzzAFilterSurvivesItsQuery(f *testing.F) {
-	f.Add("method=post&route=/servers/*&path=/v1/servers/42&operation=create_server&resource_id=42&status=201&error_code=locked&client=a+b&fault=f%26&project=2&since=18446744073709551615&writes&errors=1&dropped=true")
+	f.Add("method=post&route=/servers/*&path=/v1/servers/42&operation=create_server&resource_id=42&status=201&error_code=locked" +
+		"&client=a+b&fault=f%26&project=2&since=18446744073709551615&writes&errors=1&dropped=true")
 	f.Add("status=0&writes=false&client=")
 	f.Fuzz(func(t *testing.T, query string) {
 		q, err := url.ParseQuery(query)

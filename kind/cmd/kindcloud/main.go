@@ -73,7 +73,8 @@ func command() *cobra.Command {
 			},
 		},
 		&cobra.Command{
-			Use: "load IMAGE...", Short: "Put images that Docker has into all nodes, and into those of servers that are created later", Args: cobra.MinimumNArgs(1),
+			Use: "load IMAGE...", Short: "Put images that Docker has into all nodes, and into those of servers that are created later",
+			Args: cobra.MinimumNArgs(1),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				e, err := environment.Open(cmd.Context(), *name)
 				if err != nil {
@@ -143,7 +144,8 @@ func up(name *string) *cobra.Command {
 	f.IntVar(&o.Cluster.Workers, "workers", 2, "number of nodes in addition to the control plane's")
 	f.StringVar(&image, "image", cmp.Or(os.Getenv("NODE_IMAGE"), cluster.ImageAuto), "of the nodes: auto, pull, build or a name")
 	f.StringVar(&subnet, "subnet", os.Getenv("KIND_SUBNET"), "of the Docker network, a /16 (default 172.30.0.0/16)")
-	f.DurationVar(&o.Cluster.NodeMonitorGracePeriod, "node-monitor-grace-period", 0, "how long a Node may be silent (default Kubernetes' own)")
+	f.DurationVar(&o.Cluster.NodeMonitorGracePeriod, "node-monitor-grace-period", 0,
+		"how long a Node may be silent (default Kubernetes' own)")
 	f.BoolVar(&o.Cluster.Retain, "retain", false, "keep what there is when it fails")
 	f.StringVar(&o.Actions, "actions", "realistic", "how long the cloud's actions take: instant, realistic or a duration")
 	f.IntVar(&o.RateLimit, "rate-limit", environment.DefaultRateLimit, "the cloud's, in requests per hour; 0 is none")

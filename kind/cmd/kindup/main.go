@@ -124,7 +124,8 @@ func up(name *string) *cobra.Command {
 	cmd.Flags().IntVar(&o.Workers, "workers", 2, "number of nodes in addition to the control plane's")
 	cmd.Flags().StringVar(&image, "image", cmp.Or(os.Getenv("NODE_IMAGE"), cluster.ImageAuto), "of the nodes: auto, pull, build or a name")
 	cmd.Flags().StringVar(&subnet, "subnet", "", "of the Docker network, a /16 (default "+cluster.DefaultSubnet.String()+")")
-	cmd.Flags().DurationVar(&o.NodeMonitorGracePeriod, "node-monitor-grace-period", 0, "how long a Node may be silent (default Kubernetes' own)")
+	cmd.Flags().DurationVar(&o.NodeMonitorGracePeriod, "node-monitor-grace-period", 0,
+		"how long a Node may be silent (default Kubernetes' own)")
 	cmd.Flags().BoolVar(&o.Retain, "retain", false, "keep what there is when it fails")
 	return cmd
 }
@@ -149,7 +150,8 @@ func join(ctx context.Context, c *cluster.Cluster, args []string, out io.Writer)
 	if err := c.AwaitReady(ctx, args[0]); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%s joined as %s after %.1f s and was Ready after %.1f s\n", args[0], address, joined.Seconds(), time.Since(begin).Seconds())
+	fmt.Fprintf(out, "%s joined as %s after %.1f s and was Ready after %.1f s\n", args[0], address, joined.Seconds(),
+		time.Since(begin).Seconds())
 	return nil
 }
 
@@ -179,6 +181,7 @@ func status(ctx context.Context, c *cluster.Cluster, _ []string, out io.Writer) 
 		}
 		fmt.Fprintf(out, "%-40s %-14s %-15s %s\n", n.Name, n.Role, n.Address, state)
 	}
-	fmt.Fprintf(out, "router %s, load balancers %s, pods %s\nexport KUBECONFIG=%s\n", c.Router(), c.LoadBalancers(), c.PodCIDR, c.Kubeconfig)
+	fmt.Fprintf(out, "router %s, load balancers %s, pods %s\nexport KUBECONFIG=%s\n", c.Router(), c.LoadBalancers(), c.PodCIDR,
+		c.Kubeconfig)
 	return nil
 }

@@ -68,7 +68,8 @@ func TestItSaysWhoItIsAndWhoAsked(t *testing.T) {
 			t.Fatalf("%s: %d %s", ask, status, body)
 		}
 		_, port, _ := net.SplitHostPort(l.Addr().String())
-		if got.Pod != "p-1" || got.Node != "n-1" || got.Service != "ns/web" || got.PortName != "p"+port || !strings.HasPrefix(got.Client, "127.0.0.1:") {
+		if got.Pod != "p-1" || got.Node != "n-1" || got.Service != "ns/web" || got.PortName != "p"+port ||
+			!strings.HasPrefix(got.Client, "127.0.0.1:") {
 			t.Errorf("%s: %+v", ask, got)
 		}
 	}
@@ -93,7 +94,8 @@ func TestItReadsAProxyProtocolHeader(t *testing.T) {
 		}
 		var got whoami.Answer
 		err = json.NewDecoder(response.Body).Decode(&got)
-		if err != nil || got.Client != client.String() || got.ProxyProtocol != int(version) || got.ProxyDestination != lb.String() || got.Peer != conn.LocalAddr().String() {
+		if err != nil || got.Client != client.String() || got.ProxyProtocol != int(version) || got.ProxyDestination != lb.String() ||
+			got.Peer != conn.LocalAddr().String() {
 			t.Errorf("version %d: %+v, %v", version, got, err)
 		}
 		_, _ = response.Body.Close(), conn.Close()
@@ -210,7 +212,8 @@ func TestTheProxyConnects(t *testing.T) {
 	if _, err := ask(gone.URL); err == nil || !strings.Contains(err.Error(), "Bad Gateway") {
 		t.Errorf("%v, want 502", err)
 	}
-	if status, body := send(t, http.MethodGet, "http://"+l.Addr().String()); status != http.StatusMethodNotAllowed || !strings.Contains(body, "CONNECT") {
+	if status, body := send(t, http.MethodGet, "http://"+l.Addr().String()); status != http.StatusMethodNotAllowed ||
+		!strings.Contains(body, "CONNECT") {
 		t.Errorf("%d %s", status, body)
 	}
 }

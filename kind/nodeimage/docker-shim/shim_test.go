@@ -89,7 +89,8 @@ func TestARestrictedDaemonIsAskedForEverythingElse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const instead = "<--cap-add=ALL><--cap-drop=SYS_RESOURCE><--security-opt><systempaths=unconfined><--device-cgroup-rule=a *:* rwm><--device></dev/kmsg>"
+	const instead = "<--cap-add=ALL><--cap-drop=SYS_RESOURCE><--security-opt><systempaths=unconfined><--device-cgroup-rule=a *:* " +
+		"rwm><--device></dev/kmsg>"
 	for _, test := range []struct{ args, want string }{
 		{"run --privileged x --privileged", "<run>" + instead + "<x><--privileged>"},
 		{"exec --privileged node kubeadm --privileged", "<exec><node><kubeadm><--privileged>"},

@@ -45,7 +45,8 @@ func TestImagesThatShareALayerAreOneArchive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	one := &image{tags: []string{"r/a:1", "r/b:1"}, arch: "arm64", layer: l, config: containerConfig{Entrypoint: []string{"/bin/x"}, StopSignal: "SIGRTMIN+3"}}
+	one := &image{tags: []string{"r/a:1", "r/b:1"}, arch: "arm64", layer: l, config: containerConfig{Entrypoint: []string{"/bin/x"},
+		StopSignal: "SIGRTMIN+3"}}
 	two := &image{tags: []string{"r/c:1"}, arch: "arm64", layer: l}
 	var first, second bytes.Buffer
 	if err := errors.Join(writeArchive(&first, epoch, one, two), writeArchive(&second, epoch, one, two)); err != nil {

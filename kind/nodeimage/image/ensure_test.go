@@ -120,7 +120,8 @@ func TestOldImagesAreForgotten(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if images := said(t, known); strings.Contains(images, ":old") || strings.Contains(images, ":third") || !strings.Contains(images, ":young") || !strings.Contains(images, tag) {
+	if images := said(t, known); strings.Contains(images, ":old") || strings.Contains(images, ":third") ||
+		!strings.Contains(images, ":young") || !strings.Contains(images, tag) {
 		t.Errorf("Docker has %s", images)
 	}
 }
@@ -134,7 +135,8 @@ func building(t *testing.T, goScript, debootstrapScript string) *build {
 	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 	o := checkout(t)
 	s := Source{Root: o.Root, Kubernetes: o.Kubernetes, Arch: runtime.GOARCH}
-	b := &build{Source: s, modules: filepath.Join(s.folder(), "modules"), cache: o.CacheDir, work: t.TempDir(), epoch: epoch, progress: &job.Progress{}}
+	b := &build{Source: s, modules: filepath.Join(s.folder(), "modules"), cache: o.CacheDir, work: t.TempDir(), epoch: epoch,
+		progress: &job.Progress{}}
 	b.programs = filepath.Join(b.work, "programs")
 	return b
 }

@@ -162,7 +162,8 @@ func (o Options) prepare(ctx context.Context) (*build, string, error) {
 func (o Options) build(programs string) (*build, error) {
 	cache, err := o.cacheDir()
 	s := Source{Root: o.Root, Kubernetes: programs, Arch: runtime.GOARCH}
-	return &build{Source: s, modules: filepath.Join(s.folder(), "modules"), mirror: o.Mirror, cache: cache, epoch: epoch, progress: o.Progress}, err
+	return &build{Source: s, modules: filepath.Join(s.folder(), "modules"), mirror: o.Mirror, cache: cache, epoch: epoch,
+		progress: o.Progress}, err
 }
 
 // programs returns the folder of Kubernetes' program, built if need be.

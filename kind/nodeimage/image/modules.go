@@ -73,5 +73,6 @@ func (m module) args(version, dir string) []string {
 
 // build builds the module's programs into dir.
 func (m module) build(ctx context.Context, b *build, version string) error {
-	return b.progress.Go(ctx, b.Root, filepath.Join(b.modules, m.dir), "compiling "+m.dir+" "+version, "linux", b.Arch, m.args(version, b.programs)...)
+	return b.progress.Go(ctx, b.Root, filepath.Join(b.modules, m.dir), "compiling "+m.dir+" "+version, "linux", b.Arch,
+		m.args(version, b.programs)...)
 }

@@ -226,7 +226,8 @@ func TestKubeadmSaysWhichImagesThereMustBe(t *testing.T) {
 			names = append(names, c.names...)
 		}
 		// Both kind's containerd and kubeadm must find their pause.
-		for _, want := range []string{"registry.k8s.io/pause:3.10", "registry.k8s.io/pause:3.99", "registry.k8s.io/etcd:3.7.0-0", "registry.k8s.io/coredns/coredns:" + coredns} {
+		for _, want := range []string{"registry.k8s.io/pause:3.10", "registry.k8s.io/pause:3.99", "registry.k8s.io/etcd:3.7.0-0",
+			"registry.k8s.io/coredns/coredns:" + coredns} {
 			if !slices.Contains(names, want) {
 				t.Errorf("there is no %s in %v", want, names)
 			}
@@ -248,7 +249,8 @@ func TestModulesPinWhatTheyBuild(t *testing.T) {
 				t.Errorf("%s is built without %s: %s", m.dir, want, args)
 			}
 		}
-		if m.version != "" && !strings.Contains(args, m.version+"="+strings.TrimPrefix(version, "v")) && !strings.Contains(args, m.version+"="+version) {
+		if m.version != "" && !strings.Contains(args, m.version+"="+strings.TrimPrefix(version, "v")) &&
+			!strings.Contains(args, m.version+"="+version) {
 			t.Errorf("%s does not learn its version: %s", m.dir, args)
 		}
 	}

@@ -152,10 +152,11 @@ func TestPathsLeadThroughSymbolicLinks(t *testing.T) {
 func TestRemovingTakesWhatLiesBelowAndNothingElse(t *testing.T) {
 	t.Parallel()
 	for pattern, gone := range map[string][]string{
-		"/lib/systemd/*.wants/*": {"usr/lib/systemd/a.wants/x.service", "usr/lib/systemd/b.wants/y.service", "usr/lib/systemd/b.wants/y.service/deep"},
-		"/lib/systemd/a.wants":   {"usr/lib/systemd/a.wants", "usr/lib/systemd/a.wants/x.service"},
-		"/bin/*z":                {"usr/bin/zz"},
-		"/no/such":               nil,
+		"/lib/systemd/*.wants/*": {"usr/lib/systemd/a.wants/x.service", "usr/lib/systemd/b.wants/y.service",
+			"usr/lib/systemd/b.wants/y.service/deep"},
+		"/lib/systemd/a.wants": {"usr/lib/systemd/a.wants", "usr/lib/systemd/a.wants/x.service"},
+		"/bin/*z":              {"usr/bin/zz"},
+		"/no/such":             nil,
 	} {
 		tr := debianTree(t)
 		for _, name := range []string{"a.wants/x.service", "b.wants/y.service/deep", "kept"} {

@@ -80,7 +80,8 @@ func (p *Progress) Step(name string, work func() error) error {
 // Go runs a go command that compiles, in folder dir of the checkout root, for Linux or another system on arch. It is
 // not disturbed by settings that are meant for other modules. scripts/progress.sh shows what is downloaded and compiled.
 func (p *Progress) Go(ctx context.Context, root, dir, name, system, arch string, args ...string) error {
-	cmd := exec.CommandContext(ctx, filepath.Join(root, "scripts", "progress.sh"), append([]string{"node image: " + name, "go"}, args...)...)
+	cmd := exec.CommandContext(ctx, filepath.Join(root, "scripts", "progress.sh"), append([]string{"node image: " + name, "go"},
+		args...)...)
 	cmd.Dir = dir
 	cmd.Env = GoEnv(system, arch)
 	if err := Run(cmd, p); err != nil {

@@ -106,10 +106,12 @@ func TestAFailedProgramsLastWordsAreInTheError(t *testing.T) {
 	dir := t.TempDir()
 	program(t, dir, "fails", "i=0; while [ $i -lt 2000 ]; do echo filler; i=$((i+1)); done; echo 'the reason' >&2; exit 3")
 	err := Command(t.Context(), filepath.Join(dir, "fails"), "now")
-	if err == nil || !strings.Contains(err.Error(), "fails now: exit status 3") || LastLine(err) != "the reason" || len(err.Error()) > 5000 {
+	if err == nil || !strings.Contains(err.Error(), "fails now: exit status 3") || LastLine(err) != "the reason" ||
+		len(err.Error()) > 5000 {
 		t.Errorf("got %v", err)
 	}
-	if err := Command(t.Context(), "no-such-program-anywhere"); err == nil || !strings.Contains(err.Error(), "needs no-such-program-anywhere") {
+	if err := Command(t.Context(), "no-such-program-anywhere"); err == nil ||
+		!strings.Contains(err.Error(), "needs no-such-program-anywhere") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -52,12 +52,15 @@ func TestPublishedProgramsAreDownloadedAndChecked(t *testing.T) {
 		release    string
 		want       string // in the error
 	}{
-		"all well":           {archive: good, archiveSum: good, managerSum: manager, release: "v9.9.9"},
-		"a changed archive":  {archive: good, archiveSum: []byte("else"), managerSum: manager, release: "v9.9.9", want: "checksum mismatch"},
-		"a changed program":  {archive: good, archiveSum: good, managerSum: "else", release: "v9.9.9", want: "its checksum is"},
-		"an unknown release": {archive: good, archiveSum: good, managerSum: manager, release: "v9.9.8", want: "unable to find archive for 9.9.9"},
-		"a missing program":  {archive: archive(t, "etcd"), archiveSum: archive(t, "etcd"), managerSum: manager, release: "v9.9.9", want: "kube-apiserver: no such file"},
-		"no archive at all":  {archive: []byte("html"), archiveSum: []byte("html"), managerSum: manager, release: "v9.9.9", want: "un-gz"},
+		"all well": {archive: good, archiveSum: good, managerSum: manager, release: "v9.9.9"},
+		"a changed archive": {archive: good, archiveSum: []byte("else"), managerSum: manager, release: "v9.9.9",
+			want: "checksum mismatch"},
+		"a changed program": {archive: good, archiveSum: good, managerSum: "else", release: "v9.9.9", want: "its checksum is"},
+		"an unknown release": {archive: good, archiveSum: good, managerSum: manager, release: "v9.9.8",
+			want: "unable to find archive for 9.9.9"},
+		"a missing program": {archive: archive(t, "etcd"), archiveSum: archive(t, "etcd"), managerSum: manager, release: "v9.9.9",
+			want: "kube-apiserver: no such file"},
+		"no archive at all": {archive: []byte("html"), archiveSum: []byte("html"), managerSum: manager, release: "v9.9.9", want: "un-gz"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -67,7 +70,8 @@ func TestPublishedProgramsAreDownloadedAndChecked(t *testing.T) {
 			serve := func(path, body string) {
 				mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) })
 			}
-			serve("/index.yaml", fmt.Sprintf("releases:\n  %s:\n    envtest-%s-linux-amd64.tar.gz:\n      hash: %x\n      selfLink: %s/archive\n",
+			serve("/index.yaml", fmt.Sprintf("releases:\n  %s:\n    envtest-%s-linux-amd64.tar.gz:\n      hash: %x\n      selfLink: "+
+				"%s/archive\n",
 				test.release, test.release, sha512.Sum512(test.archiveSum), server.URL))
 			serve("/archive", string(test.archive))
 			serve("/v9.9.9/bin/linux/amd64/kube-controller-manager", manager)

@@ -173,7 +173,8 @@ func (o Options) present(ctx context.Context) (Assets, error) {
 func (o Options) given(ctx context.Context, dir string) (Assets, error) {
 	assets := assetsIn(dir, o.Source.Kubernetes)
 	if err := usable(assets.Etcd, assets.APIServer, assets.ControllerManager, assets.Kubectl); err != nil {
-		return Assets{}, fmt.Errorf("%s names a folder without all of etcd, kube-apiserver, kube-controller-manager and kubectl: %w; unset it, and they are downloaded or built", EnvAssets, err)
+		return Assets{}, fmt.Errorf("%s names a folder without all of etcd, kube-apiserver, kube-controller-manager and kubectl: %w; "+
+			"unset it, and they are downloaded or built", EnvAssets, err)
 	}
 	version, err := programVersion(ctx, assets.APIServer)
 	if err != nil {

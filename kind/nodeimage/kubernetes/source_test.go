@@ -121,12 +121,13 @@ func TestTheKeyCoversWhatDecidesTheResult(t *testing.T) {
 		"line endings":               {key(set("main.go", "package main\r\n"), "go1.26.8", linux), true},
 		"a source file":              {key(set("main.go", "package main\n\n"), "go1.26.8", linux), false},
 		"one more source file":       {key(set("more.go", "package main\n"), "go1.26.8", linux), false},
-		"text moved between files":   {key(func(f map[string]string, _ *Source) { f["go.mod"], f["go.sum"] = "module m\nsum\n", "" }, "go1.26.8", linux), false},
-		"go.mod":                     {key(set("go.mod", "module n\n"), "go1.26.8", linux), false},
-		"go.sum":                     {key(set("go.sum", "other\n"), "go1.26.8", linux), false},
-		"Go's release":               {key(nil, "go1.26.9", linux), false},
-		"the platform":               {key(nil, "go1.26.8", Platform{OS: "linux", Arch: "arm64"}), false},
-		"flags (by the release)":     {key(func(_ map[string]string, s *Source) { s.Kubernetes = "v1.37.2" }, "go1.26.8", linux), false},
+		"text moved between files": {key(func(f map[string]string, _ *Source) { f["go.mod"], f["go.sum"] = "module m\nsum\n", "" },
+			"go1.26.8", linux), false},
+		"go.mod":                 {key(set("go.mod", "module n\n"), "go1.26.8", linux), false},
+		"go.sum":                 {key(set("go.sum", "other\n"), "go1.26.8", linux), false},
+		"Go's release":           {key(nil, "go1.26.9", linux), false},
+		"the platform":           {key(nil, "go1.26.8", Platform{OS: "linux", Arch: "arm64"}), false},
+		"flags (by the release)": {key(func(_ map[string]string, s *Source) { s.Kubernetes = "v1.37.2" }, "go1.26.8", linux), false},
 	} {
 		if (test.got == first) != test.same {
 			t.Errorf("a change of %s: key %s after %s, same must be %t", name, test.got, first, test.same)

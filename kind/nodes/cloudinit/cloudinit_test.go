@@ -205,7 +205,8 @@ https://example.com
 `
 	// The base64 of a folder's name is not known before.
 	encoded := base64.StdEncoding.EncodeToString([]byte("#cloud-config\nruncmd: [echo runcmd >>ROOT/order]\n"))
-	text = strings.Replace(text, encoded, base64.StdEncoding.EncodeToString([]byte(n.data("#cloud-config\nruncmd: [echo runcmd >>ROOT/order]\n"))), 1)
+	text = strings.Replace(text, encoded, base64.StdEncoding.EncodeToString([]byte(n.data("#cloud-config\nruncmd: [echo runcmd "+
+		">>ROOT/order]\n"))), 1)
 	if err := n.boot(text); err != nil {
 		t.Error(err)
 	}
@@ -263,7 +264,8 @@ func TestUserDataThatCannotBeRead(t *testing.T) {
 func FuzzCompile(f *testing.F) {
 	for _, seed := range []string{
 		"#!/bin/sh\n", "#cloud-config\nruncmd: [a, [b, 1]]\nwrite_files: [{path: /a, content: b, permissions: '0644'}]",
-		jinjaHeader + "\n#cloud-config\nruncmd: ['{{ v1.region }}']", "Content-Type: multipart/mixed; boundary=b\n\n--b\nContent-Type: text/plain\n\n#!/a\n--b--",
+		jinjaHeader + "\n#cloud-config\nruncmd: ['{{ v1.region }}']",
+		"Content-Type: multipart/mixed; boundary=b\n\n--b\nContent-Type: text/plain\n\n#!/a\n--b--",
 	} {
 		f.Add(seed)
 	}

@@ -57,8 +57,10 @@ func TestOtherServersOfTheProjectCostNothing(t *testing.T) {
 	t.Parallel()
 	inBubble(t, 5, false, func(c *cluster) {
 		for i := range 600 {
-			_, _, err := c.api.Server.Create(c.t.Context(), hcloud.ServerCreateOpts{Name: fmt.Sprintf("other-%d", i), ServerType: &hcloud.ServerType{Name: "cx23"},
-				Image: &hcloud.Image{Name: "ubuntu-24.04"}, Location: &hcloud.Location{Name: "fsn1"}, Labels: map[string]string{"cluster": "other"}})
+			_, _, err := c.api.Server.Create(c.t.Context(), hcloud.ServerCreateOpts{Name: fmt.Sprintf("other-%d", i),
+				ServerType: &hcloud.ServerType{Name: "cx23"},
+				Image:      &hcloud.Image{Name: "ubuntu-24.04"}, Location: &hcloud.Location{Name: "fsn1"},
+				Labels: map[string]string{"cluster": "other"}})
 			c.must(err)
 		}
 		time.Sleep(time.Minute)

@@ -47,7 +47,8 @@ func TestMain(m *testing.M) {
 	if err := features.SetupCurrentKubernetesSpecificFeatureGates(utilfeature.DefaultMutableFeatureGate); err != nil {
 		panic(err)
 	}
-	if err := utilfeature.DefaultMutableFeatureGate.OverrideDefault(features.CloudControllerManagerWatchBasedRoutesReconciliation, true); err != nil {
+	if err := utilfeature.DefaultMutableFeatureGate.OverrideDefault(features.CloudControllerManagerWatchBasedRoutesReconciliation,
+		true); err != nil {
 		panic(err)
 	}
 	os.Exit(m.Run())
@@ -86,7 +87,8 @@ func inBubble(t *testing.T, n int, routes bool, test func(c *cluster)) {
 			_, ipRange, _ := net.ParseCIDR("10.0.0.0/8")
 			_, subnet, _ := net.ParseCIDR("10.0.0.0/16")
 			c.network, _, err = c.api.Network.Create(t.Context(), hcloud.NetworkCreateOpts{Name: "internal", IPRange: ipRange,
-				Subnets: []hcloud.NetworkSubnet{{Type: hcloud.NetworkSubnetTypeCloud, NetworkZone: hcloud.NetworkZoneEUCentral, IPRange: subnet}}})
+				Subnets: []hcloud.NetworkSubnet{{Type: hcloud.NetworkSubnetTypeCloud, NetworkZone: hcloud.NetworkZoneEUCentral,
+					IPRange: subnet}}})
 			c.must(err)
 		}
 		for range n {
@@ -118,7 +120,8 @@ func (c *cluster) addServer() {
 	c.t.Helper()
 	i := len(c.nodes) + 1
 	opts := hcloud.ServerCreateOpts{Name: fmt.Sprintf("node-%d", i), ServerType: &hcloud.ServerType{Name: "cx23"},
-		Image: &hcloud.Image{Name: "ubuntu-24.04"}, Location: &hcloud.Location{Name: "fsn1"}, Labels: map[string]string{"cluster": "ours", "number": fmt.Sprint(i)}}
+		Image: &hcloud.Image{Name: "ubuntu-24.04"}, Location: &hcloud.Location{Name: "fsn1"},
+		Labels: map[string]string{"cluster": "ours", "number": fmt.Sprint(i)}}
 	if c.routes {
 		opts.Networks = []*hcloud.Network{c.network}
 	}
@@ -131,9 +134,12 @@ func (c *cluster) addNode() *corev1.Node {
 	c.t.Helper()
 	i := len(c.nodes) + 1
 	n := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%d", i), UID: types.UID(fmt.Sprintf("uid-%d", i)), CreationTimestamp: metav1.Now()},
-		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider, Value: "true", Effect: corev1.TaintEffectNoSchedule}}},
-		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}},
+		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%d", i), UID: types.UID(fmt.Sprintf("uid-%d", i)),
+			CreationTimestamp: metav1.Now()},
+		Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider, Value: "true",
+			Effect: corev1.TaintEffectNoSchedule}}},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue,
+			LastTransitionTime: metav1.Now()}}},
 	}
 	if c.routes {
 		n.Spec.PodCIDRs = []string{fmt.Sprintf("10.244.%d.0/24", i)}
@@ -181,7 +187,8 @@ func (c *cluster) start(services bool) {
 	ctx, cancel := context.WithCancel(context.Background())
 	c.stop = cancel
 	cfg, err := ccm.ConfigFromEnv(func(name string) (string, bool) {
-		value := map[string]string{"HCLOUD_TOKEN": c.fake.Token(), "HCLOUD_ENDPOINT": "http://cloud.invalid/v1", "HCLOUD_LOAD_BALANCERS_LOCATION": "fsn1"}[name]
+		value := map[string]string{"HCLOUD_TOKEN": c.fake.Token(), "HCLOUD_ENDPOINT": "http://cloud.invalid/v1",
+			"HCLOUD_LOAD_BALANCERS_LOCATION": "fsn1"}[name]
 		if name == "HCLOUD_NETWORK" && c.routes {
 			value = "internal"
 		}
@@ -227,12 +234,14 @@ func (c *cluster) addServices(n int, annotations map[string]string) []*corev1.Se
 	for range n {
 		i := c.services
 		svc := &corev1.Service{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("web-%d", i), UID: types.UID(fmt.Sprintf("service-%d", i)), Annotations: annotations},
-			Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("web-%d", i),
+				UID: types.UID(fmt.Sprintf("service-%d", i)), Annotations: annotations},
+			Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer},
 		}
 		c.services++
 		for p := range int32(2) {
-			svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Name: fmt.Sprint(p), Protocol: corev1.ProtocolTCP, Port: 80 + p, NodePort: 30000 + 2*int32(i) + p})
+			svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Name: fmt.Sprint(p), Protocol: corev1.ProtocolTCP, Port: 80 + p,
+				NodePort: 30000 + 2*int32(i) + p})
 		}
 		created, err := c.kube.CoreV1().Services("default").Create(c.t.Context(), svc, metav1.CreateOptions{})
 		c.must(err)

@@ -24,7 +24,8 @@ type kube struct {
 
 // newKube returns the client of a new Kubernetes API, which drops events.
 func newKube() *fake.Clientset {
-	k := &kube{ObjectTracker: clienttesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder()), watches: map[string][]*watcher{}}
+	k := &kube{ObjectTracker: clienttesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder()),
+		watches: map[string][]*watcher{}}
 	c := &fake.Clientset{}
 	c.AddReactor("*", "events", func(clienttesting.Action) (bool, runtime.Object, error) { return true, &corev1.Event{}, nil })
 	c.AddReactor("*", "*", clienttesting.ObjectReaction(k))

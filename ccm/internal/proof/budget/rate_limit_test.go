@@ -114,7 +114,8 @@ func TestUnder429WithoutHeadersNothingSpins(t *testing.T) {
 		time.Sleep(time.Minute)
 		services := c.addServices(5, nil)
 		c.ensure(services)
-		_, err := c.fake.Faults().Add(c.t.Context(), fault.Rule{Name: "429", Client: ccm.ProviderName, Effect: fault.APIError("rate_limit_exceeded")})
+		_, err := c.fake.Faults().Add(c.t.Context(), fault.Rule{Name: "429", Client: ccm.ProviderName,
+			Effect: fault.APIError("rate_limit_exceeded")})
 		c.must(err)
 		c.notReady(5)
 		all := c.during(func() {

@@ -34,8 +34,10 @@ func TestTable(t *testing.T) {
 	for i, n := range []int{10, 100} {
 		inBubble(t, n, false, func(c *cluster) {
 			c.settle()
-			all, took := c.until(func() { c.addServices(1, map[string]string{"load-balancer.hetzner.cloud/type": "lb31"}) }, func() bool { return c.targets() == n && c.addressed() })
-			row("first Service, 2 ports, until it has targets and an address; the creation alone takes 2 s", fmt.Sprint(n), cost(all, took), []string{"42, 11 s", "214, 54 s"}[i])
+			all, took := c.until(func() { c.addServices(1, map[string]string{"load-balancer.hetzner.cloud/type": "lb31"}) },
+				func() bool { return c.targets() == n && c.addressed() })
+			row("first Service, 2 ports, until it has targets and an address; the creation alone takes 2 s", fmt.Sprint(n), cost(all, took),
+				[]string{"42, 11 s", "214, 54 s"}[i])
 		})
 	}
 	for i, n := range []int{10, 1000} {
@@ -74,7 +76,8 @@ func TestTable(t *testing.T) {
 				return
 			}
 			c.notReady(1)
-			row("the same with 1 node that has become NotReady", fmt.Sprint(n), fmt.Sprint(len(c.during(hour))), []string{"", "720", "7,200"}[i])
+			row("the same with 1 node that has become NotReady", fmt.Sprint(n), fmt.Sprint(len(c.during(hour))),
+				[]string{"", "720", "7,200"}[i])
 			c.ready(1)
 			time.Sleep(time.Minute)
 			c.notReady(10)

@@ -63,8 +63,10 @@ type guard struct {
 }
 
 func newGuard(w *world) *guard {
-	return &guard{world: w, lbs: map[int64]*hcloud.LoadBalancer{}, servers: map[int64]*hcloud.Server{}, networks: map[int64]*hcloud.Network{},
-		person: map[int64]time.Time{}, released: map[int64]time.Time{}, opened: map[int64]bool{}, adopted: map[int64]bool{}, changed: map[string]time.Time{}, put: map[string]time.Time{},
+	return &guard{world: w, lbs: map[int64]*hcloud.LoadBalancer{}, servers: map[int64]*hcloud.Server{},
+		networks: map[int64]*hcloud.Network{},
+		person:   map[int64]time.Time{}, released: map[int64]time.Time{}, opened: map[int64]bool{}, adopted: map[int64]bool{},
+		changed: map[string]time.Time{}, put: map[string]time.Time{},
 		certs: map[int64]*hcloud.Certificate{}, routed: map[int64]bool{}, moved: map[int64]time.Time{},
 		deletedServer: map[int64]bool{}, lost: map[int64]bool{}, open: map[string]map[int]bool{}, low: map[int64]int{},
 		healthyAt: map[int64]map[int64]time.Time{}, left: map[int64][]time.Time{}}
@@ -177,7 +179,8 @@ func (g *guard) checkExposure(lb *hcloud.LoadBalancer) {
 		}
 		listens := slices.ContainsFunc(lb.Services, func(l hcloud.LoadBalancerService) bool { return l.ListenPort == int(p.Port) })
 		if listens && !g.open[string(s.UID)][int(p.Port)] {
-			g.fail("exposure", "port %d of the private Service %s is reachable from the internet on load balancer %d", p.Port, s.Name, lb.ID)
+			g.fail("exposure", "port %d of the private Service %s is reachable from the internet on load balancer %d", p.Port, s.Name,
+				lb.ID)
 		}
 	}
 }
@@ -232,7 +235,10 @@ func (g *guard) noteAll(anew bool) {
 // Service wants another private address and private targets. It must not leave for an address that it cannot have.
 func (g *guard) leavesNetwork(s *corev1.Service, lb *hcloud.LoadBalancer) bool {
 	want := setting(s, "private-ipv4")
-	if want == noAddress || slices.ContainsFunc(g.sortedLBs(), func(o *hcloud.LoadBalancer) bool { return o != lb && hasAddress(o, want) && g.long(g.moved[o.ID]) }) {
+	if want == noAddress || slices.ContainsFunc(g.sortedLBs(), func(o *hcloud.LoadBalancer) bool {
+		return o != lb && hasAddress(o, want) &&
+			g.long(g.moved[o.ID])
+	}) {
 		return false
 	}
 	private := slices.ContainsFunc(lb.Targets, func(t hcloud.LoadBalancerTarget) bool { return t.UsePrivateIP })
@@ -388,7 +394,8 @@ func (g *guard) checkRemoval(action string, body []byte, lb *hcloud.LoadBalancer
 	want := g.wantedTargets(s, lb, g.world.kube.nodes())
 	healthy := g.healthyAt[lb.ID]
 	i := slices.IndexFunc(lb.Targets, func(t hcloud.LoadBalancerTarget) bool { return t.Server != nil && t.Server.Server.ID == id })
-	if i < 0 || !isHealthy(lb.Targets[i]) || lb.Targets[i].UsePrivateIP != usesPrivateIP(s, lb) || len(want) == 0 || slices.Contains(want, id) ||
+	if i < 0 || !isHealthy(lb.Targets[i]) || lb.Targets[i].UsePrivateIP != usesPrivateIP(s, lb) || len(want) == 0 ||
+		slices.Contains(want, id) ||
 		g.leavesNetwork(s, lb) || !g.long(g.changed[string(s.UID)]) {
 		return
 	}
@@ -412,7 +419,8 @@ func (g *guard) checkRemoval(action string, body []byte, lb *hcloud.LoadBalancer
 		may++
 	}
 	if len(left)+1 > may && others < len(want) {
-		g.fail("healthy", "%d healthy targets have been removed from load balancer %d within a minute, and %d of %d others are healthy", len(left)+1, lb.ID, instead, len(want))
+		g.fail("healthy", "%d healthy targets have been removed from load balancer %d within a minute, and %d of %d others are healthy",
+			len(left)+1, lb.ID, instead, len(want))
 	}
 }
 
@@ -472,7 +480,8 @@ func (g *guard) checkChange(c *call, lb *hcloud.LoadBalancer) {
 		return
 	}
 	switch {
-	case isPersons && !g.adopted[lb.ID] && g.long(made) && (s == nil || len(g.ownedLocked(s)) > 1): // else the person has deleted the other one
+	// else the person has deleted the other one
+	case isPersons && !g.adopted[lb.ID] && g.long(made) && (s == nil || len(g.ownedLocked(s)) > 1):
 		g.fail("foreign", "%s: a person made it", what)
 	case s == nil && !isPersons && len(guests) == 0 && g.long(g.changed[lb.Labels[uidLabel]]) && g.long(g.released[lb.ID]):
 		g.fail("foreign", "%s: it belongs to no Service", what)
@@ -544,7 +553,8 @@ func (g *guard) checkAddress(before, after *corev1.Service) {
 	shows := func(s *corev1.Service, ip string) bool {
 		return slices.ContainsFunc(s.Status.LoadBalancer.Ingress, func(i corev1.LoadBalancerIngress) bool { return i.IP == ip })
 	}
-	if isPrivate(after) || after.Annotations[prefix+"hostname"] != "" || after.DeletionTimestamp != nil || after.Spec.Type != corev1.ServiceTypeLoadBalancer ||
+	if isPrivate(after) || after.Annotations[prefix+"hostname"] != "" || after.DeletionTimestamp != nil ||
+		after.Spec.Type != corev1.ServiceTypeLoadBalancer ||
 		!g.long(g.changed[string(after.UID)]) {
 		return
 	}

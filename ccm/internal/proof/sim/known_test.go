@@ -153,7 +153,8 @@ func (g *guard) guestsOf(lb *hcloud.LoadBalancer) (guests []*corev1.Service) {
 // isRecorded reports whether a label that begins so lists the port: that of its owner, or of a guest.
 func isRecorded(lb *hcloud.LoadBalancer, prefix string, port int) bool {
 	for key, value := range lb.Labels {
-		if strings.HasPrefix(key, prefix) && strings.Contains(key, "ports") && slices.Contains(strings.Split(value, "."), strconv.Itoa(port)) {
+		if strings.HasPrefix(key, prefix) && strings.Contains(key, "ports") &&
+			slices.Contains(strings.Split(value, "."), strconv.Itoa(port)) {
 			return true
 		}
 	}

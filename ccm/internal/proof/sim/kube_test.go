@@ -110,7 +110,8 @@ func (k *kube) client(p *process) *fake.Clientset {
 	react := clienttesting.ObjectReaction(k)
 	c.AddReactor("*", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		switch resource, verb := a.GetResource().Resource, a.GetVerb(); {
-		case p.dead.Load() || p.cut.Load() && verb != "list" && verb != "watch" && resource != "leases" || p.blind.Load() && resource == "leases":
+		case p.dead.Load() || p.cut.Load() && verb != "list" && verb != "watch" && resource != "leases" || p.blind.Load() &&
+			resource == "leases":
 			return true, nil, errUnreachable
 		case resource == "events":
 			return true, &corev1.Event{}, nil

@@ -35,7 +35,8 @@ func fillLB(w *world, lb *hcloud.LoadBalancer, room int) error {
 			break
 		}
 		for attempt := 0; ; attempt++ {
-			_, _, err := w.api.LoadBalancer.AddIPTarget(ctx, lb, hcloud.LoadBalancerAddIPTargetOpts{IP: net.IPv4(203, 0, 113, byte(len(lb.Targets)+i+1))})
+			_, _, err := w.api.LoadBalancer.AddIPTarget(ctx, lb,
+				hcloud.LoadBalancerAddIPTargetOpts{IP: net.IPv4(203, 0, 113, byte(len(lb.Targets)+i+1))})
 			if err == nil {
 				break
 			}

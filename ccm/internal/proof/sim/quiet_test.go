@@ -117,14 +117,16 @@ func (g *guard) quietService(s *corev1.Service) error {
 	if !g.person[lb.ID].IsZero() && !g.adopted[lb.ID] {
 		return nil // a person has copied the label, and deleted the other one
 	}
-	checks := []func(*corev1.Service, *hcloud.LoadBalancer) error{g.quietTargets, g.quietPorts, g.quietSettings, g.quietNetwork, quietStatus, g.quietCondition}
+	checks := []func(*corev1.Service, *hcloud.LoadBalancer) error{g.quietTargets, g.quietPorts, g.quietSettings, g.quietNetwork,
+		quietStatus, g.quietCondition}
 	if isGuest(lb, s) {
 		if lb.Labels[uidLabel] == "" {
 			return nil // a person has taken the owner's label away
 		}
 		checks = []func(*corev1.Service, *hcloud.LoadBalancer) error{g.quietPorts}
 	}
-	if isPrivate(s) && lb.PublicNet.Enabled && slices.ContainsFunc(lb.Targets, func(t hcloud.LoadBalancerTarget) bool { return t.IP != nil }) {
+	if isPrivate(s) && lb.PublicNet.Enabled &&
+		slices.ContainsFunc(lb.Targets, func(t hcloud.LoadBalancerTarget) bool { return t.IP != nil }) {
 		checks = checks[:1] // a person's targets of type ip keep the public interface, and new ports wait
 	}
 	for _, check := range checks {
@@ -234,7 +236,10 @@ func (g *guard) isLastHealthy(lb *hcloud.LoadBalancer, id int64) bool {
 // room or that another Service has.
 func (g *guard) quietPorts(s *corev1.Service, lb *hcloud.LoadBalancer) error {
 	wanted := func(s *corev1.Service, port int) bool {
-		return slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.Protocol == corev1.ProtocolTCP && int(p.Port) == port })
+		return slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool {
+			return p.Protocol == corev1.ProtocolTCP &&
+				int(p.Port) == port
+		})
 	}
 	others := slices.DeleteFunc(append(g.guestsOf(lb), g.ownerOf(lb)), func(o *corev1.Service) bool { return o == nil || o.UID == s.UID })
 	byOther := func(port int) bool {
@@ -383,7 +388,8 @@ func (g *guard) quietNodes() error {
 		case n.Labels["instance.hetzner.cloud/provided-by"] != "cloud":
 			return fmt.Errorf("Node %s has no label of its provider", n.Name)
 		case !showsInternal(n, privateIP(server, g.networkLocked())):
-			return fmt.Errorf("Node %s has the addresses %v, and its server has %s", n.Name, n.Status.Addresses, privateIP(server, g.networkLocked()))
+			return fmt.Errorf("Node %s has the addresses %v, and its server has %s", n.Name, n.Status.Addresses,
+				privateIP(server, g.networkLocked()))
 		case !ready && server.Status == hcloud.ServerStatusOff && !tainted(cloudproviderapi.TaintNodeShutdown):
 			return fmt.Errorf("Node %s is off and has no taint", n.Name)
 		}

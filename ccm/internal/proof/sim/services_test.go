@@ -71,7 +71,8 @@ func isPrivate(s *corev1.Service) bool {
 func isShared(s *corev1.Service) bool { return setting(s, "shared") == "true" }
 
 // mistakes are values of annotations that cannot be applied.
-var mistakes = map[string]string{"disable-public-network": "ture", "algorithm-type": "fastest", "private-ipv4": noAddress, "type": "lb99", "http-certificates": "missing"}
+var mistakes = map[string]string{"disable-public-network": "ture", "algorithm-type": "fastest", "private-ipv4": noAddress, "type": "lb99",
+	"http-certificates": "missing"}
 
 // isMistyped reports whether a setting of the Service is wrong. Then only what is right must converge.
 func isMistyped(s *corev1.Service) bool {
@@ -92,7 +93,8 @@ func (w *world) putService(name string, variant, ports int) {
 	switch {
 	case fresh:
 		w.uids++
-		s = &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(fmt.Sprintf("uid-%s-%d", name, w.uids))},
+		s = &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name,
+			UID: types.UID(fmt.Sprintf("uid-%s-%d", name, w.uids))},
 			Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}
 	case s.DeletionTimestamp != nil:
 		return
@@ -110,7 +112,8 @@ func (w *world) putService(name string, variant, ports int) {
 	}
 	s.Spec.Ports = nil
 	for _, p := range portSets[ports%len(portSets)] {
-		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: fmt.Sprintf("p%d", p), Protocol: corev1.ProtocolTCP, Port: p, NodePort: 20000 + p + int32(ports/len(portSets))})
+		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: fmt.Sprintf("p%d", p), Protocol: corev1.ProtocolTCP, Port: p,
+			NodePort: 20000 + p + int32(ports/len(portSets))})
 	}
 	if ports%7 == 3 {
 		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: "udp", Protocol: corev1.ProtocolUDP, Port: 53, NodePort: 30053})

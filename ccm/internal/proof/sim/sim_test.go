@@ -44,7 +44,8 @@ func TestMain(m *testing.M) {
 	if err := features.SetupCurrentKubernetesSpecificFeatureGates(utilfeature.DefaultMutableFeatureGate); err != nil {
 		panic(err)
 	}
-	if err := utilfeature.DefaultMutableFeatureGate.OverrideDefault(features.CloudControllerManagerWatchBasedRoutesReconciliation, true); err != nil {
+	if err := utilfeature.DefaultMutableFeatureGate.OverrideDefault(features.CloudControllerManagerWatchBasedRoutesReconciliation,
+		true); err != nil {
 		panic(err)
 	}
 	os.Exit(m.Run())
@@ -107,7 +108,8 @@ func playAlone(t *testing.T, seed uint64, keep []int) (o outcome) {
 		args = append(args, "-keep", strings.Trim(strings.ReplaceAll(fmt.Sprint(keep), " ", ","), "[]"))
 	}
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
-	cmd.Env = []string{"GOMAXPROCS=1", "GOGC=off", "GOMEMLIMIT=4GiB", "GODEBUG=asyncpreemptoff=1", "TMPDIR=" + folder, "MUTANT=" + os.Getenv("MUTANT")}
+	cmd.Env = []string{"GOMAXPROCS=1", "GOGC=off", "GOMEMLIMIT=4GiB", "GODEBUG=asyncpreemptoff=1", "TMPDIR=" + folder, "MUTANT=" +
+		os.Getenv("MUTANT")}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return outcome{Rule: "crash", Text: fmt.Sprintf("the process of seed %d ended: %v\n%s", seed, err, out)}
 	}
@@ -192,7 +194,8 @@ func TestTheSameSeedGivesTheSameHistory(t *testing.T) {
 		first, second := playAlone(t, seed, nil).Log, playAlone(t, seed, nil).Log
 		for i, line := range first {
 			if i >= len(second) || line != second[i] {
-				t.Errorf("seed %d differs at line %d:\n%s\nand:\n%s", seed, i, line, strings.Join(second[min(i, len(second)):min(i+1, len(second))], ""))
+				t.Errorf("seed %d differs at line %d:\n%s\nand:\n%s", seed, i, line,
+					strings.Join(second[min(i, len(second)):min(i+1, len(second))], ""))
 				break
 			}
 		}

@@ -35,14 +35,17 @@ var troubles = map[string]act{
 }
 
 var effects = []fault.Effect{
-	fault.HTTPStatus(http.StatusServiceUnavailable), fault.APIError("conflict"), fault.APIError("locked"), fault.APIError("rate_limit_exceeded"),
-	fault.LoseAnswer(), fault.DropConnection(), fault.CutBody(0), fault.Latency(15 * time.Second), fault.FailAction("", ""), fault.HangAction(),
+	fault.HTTPStatus(http.StatusServiceUnavailable), fault.APIError("conflict"), fault.APIError("locked"),
+	fault.APIError("rate_limit_exceeded"),
+	fault.LoseAnswer(), fault.DropConnection(), fault.CutBody(0), fault.Latency(15 * time.Second), fault.FailAction("", ""),
+	fault.HangAction(),
 	{Kind: fault.KindHTTPStatus, Status: http.StatusOK, Body: "{}"},
 }
 
 // addFault makes some of the CCM's next requests fail.
 func (w *world) addFault(n, m int) {
-	r := fault.Rule{Client: ccm.ProviderName, Effect: effects[n%len(effects)], Seed: uint64(m) + 1, Max: 3 + m%20, Probability: []float64{0, 0.5, 0.2}[m%3]}
+	r := fault.Rule{Client: ccm.ProviderName, Effect: effects[n%len(effects)], Seed: uint64(m) + 1, Max: 3 + m%20,
+		Probability: []float64{0, 0.5, 0.2}[m%3]}
 	switch n % 4 {
 	case 1:
 		r.Writes = true
@@ -255,7 +258,8 @@ func (w *world) settle() {
 			}
 		}
 		if time.Now().After(deadline) {
-			w.failNow("not settled", fmt.Sprintf("after 40 minutes without trouble: %v; %d writes in the last 4 minutes", err, w.writes.Load()-before))
+			w.failNow("not settled", fmt.Sprintf("after 40 minutes without trouble: %v; %d writes in the last 4 minutes", err,
+				w.writes.Load()-before))
 		}
 	}
 }

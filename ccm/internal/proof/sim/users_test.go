@@ -74,12 +74,14 @@ var people = map[string]act{
 			return nil
 		}
 		dest := 29000 + n
-		_, _, err := w.api.LoadBalancer.UpdateService(ctx, lb, lb.Services[n%len(lb.Services)].ListenPort, hcloud.LoadBalancerUpdateServiceOpts{DestinationPort: &dest})
+		_, _, err := w.api.LoadBalancer.UpdateService(ctx, lb, lb.Services[n%len(lb.Services)].ListenPort,
+			hcloud.LoadBalancerUpdateServiceOpts{DestinationPort: &dest})
 		return err
 	}),
 	"lb port add": onLB(func(w *world, lb *hcloud.LoadBalancer, _ int) error {
 		port := foreignPort
-		_, _, err := w.api.LoadBalancer.AddService(ctx, lb, hcloud.LoadBalancerAddServiceOpts{Protocol: "tcp", ListenPort: &port, DestinationPort: &port})
+		_, _, err := w.api.LoadBalancer.AddService(ctx, lb, hcloud.LoadBalancerAddServiceOpts{Protocol: "tcp", ListenPort: &port,
+			DestinationPort: &port})
 		return err
 	}),
 	"lb target remove": onLB(func(w *world, lb *hcloud.LoadBalancer, n int) error {
@@ -97,11 +99,13 @@ var people = map[string]act{
 			return nil
 		}
 		w.guard.loses(lb)
-		_, _, err := w.api.LoadBalancer.DetachFromNetwork(ctx, lb, hcloud.LoadBalancerDetachFromNetworkOpts{Network: lb.PrivateNet[0].Network})
+		_, _, err := w.api.LoadBalancer.DetachFromNetwork(ctx, lb,
+			hcloud.LoadBalancerDetachFromNetworkOpts{Network: lb.PrivateNet[0].Network})
 		return err
 	}),
 	"lb algorithm": onLB(func(w *world, lb *hcloud.LoadBalancer, n int) error {
-		kinds := []hcloud.LoadBalancerAlgorithmType{hcloud.LoadBalancerAlgorithmTypeRoundRobin, hcloud.LoadBalancerAlgorithmTypeLeastConnections}
+		kinds := []hcloud.LoadBalancerAlgorithmType{hcloud.LoadBalancerAlgorithmTypeRoundRobin,
+			hcloud.LoadBalancerAlgorithmTypeLeastConnections}
 		_, _, err := w.api.LoadBalancer.ChangeAlgorithm(ctx, lb, hcloud.LoadBalancerChangeAlgorithmOpts{Type: kinds[n%2]})
 		return err
 	}),
@@ -177,7 +181,8 @@ func (w *world) register(server, name string) {
 		Spec:   corev1.NodeSpec{PodCIDRs: []string{podRangeOf(name)}, PodCIDR: podRangeOf(name)},
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
 	if server == name {
-		n.Spec.Taints = []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider, Effect: corev1.TaintEffectNoSchedule, Value: "true"}}
+		n.Spec.Taints = []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider, Effect: corev1.TaintEffectNoSchedule,
+			Value: "true"}}
 	} else {
 		n.Spec.ProviderID = providerID(s.ID) // its machine says so
 	}
@@ -330,7 +335,8 @@ func (w *world) attachServer(s *hcloud.Server) error {
 
 func (w *world) addRoute(destination, gateway string) {
 	if network := w.guard.network(); network != nil {
-		_, _, err := w.api.Network.AddRoute(ctx, network, hcloud.NetworkAddRouteOpts{Route: hcloud.NetworkRoute{Destination: cidr(destination), Gateway: net.ParseIP(gateway)}})
+		_, _, err := w.api.Network.AddRoute(ctx, network,
+			hcloud.NetworkAddRouteOpts{Route: hcloud.NetworkRoute{Destination: cidr(destination), Gateway: net.ParseIP(gateway)}})
 		w.try(err)
 	}
 }

@@ -162,7 +162,8 @@ func (w *world) next() *call {
 		return nil
 	}
 	slices.SortFunc(w.waiting, func(a, b *call) int {
-		return cmp.Or(a.process.id-b.process.id, cmp.Compare(a.method, b.method), cmp.Compare(a.path, b.path), bytes.Compare(a.body, b.body))
+		return cmp.Or(a.process.id-b.process.id, cmp.Compare(a.method, b.method), cmp.Compare(a.path, b.path),
+			bytes.Compare(a.body, b.body))
 	})
 	i := w.random.IntN(len(w.waiting))
 	c := w.waiting[i]
@@ -204,7 +205,8 @@ func newWorld(seed uint64, n int, folder string) *world {
 
 func networkOpts() hcloud.NetworkCreateOpts {
 	return hcloud.NetworkCreateOpts{Name: networkName, IPRange: cidr("10.0.0.0/8"),
-		Subnets: []hcloud.NetworkSubnet{{Type: hcloud.NetworkSubnetTypeCloud, NetworkZone: hcloud.NetworkZoneEUCentral, IPRange: cidr("10.0.0.0/16")}}}
+		Subnets: []hcloud.NetworkSubnet{{Type: hcloud.NetworkSubnetTypeCloud, NetworkZone: hcloud.NetworkZoneEUCentral,
+			IPRange: cidr("10.0.0.0/16")}}}
 }
 
 func cidr(s string) *net.IPNet {

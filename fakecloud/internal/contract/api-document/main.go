@@ -66,7 +66,8 @@ func download(ctx context.Context, address, sum, path, newer string) error {
 		if newer != "" {
 			err = write(newer, content)
 		}
-		return errors.Join(fmt.Errorf("%s %w: its checksum is %s, must be %s: compare the two documents, amend the tests, and change the checksum",
+		return errors.Join(fmt.Errorf("%s %w: its checksum is %s, must be %s: compare the two documents, amend the tests, and change the "+
+			"checksum",
 			address, errChanged, got, sum), err)
 	}
 	return write(path, content)

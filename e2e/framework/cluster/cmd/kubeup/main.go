@@ -51,7 +51,8 @@ func command() *cobra.Command {
 	flags.IntVar(&nodes, "nodes", 0, "how many simulated nodes there are")
 	flags.StringVar(&address, "address", "127.99.0.1", "loopback address of the first node's ports; each further node has the next one")
 	flags.StringVar(&options.LogDir, "log-dir", "", "folder that keeps the programs' output (default: a temporary one)")
-	flags.DurationVar(&options.NodeMonitorGracePeriod, "node-monitor-grace-period", 8*time.Second, "how long a node may be silent before it is NotReady")
+	flags.DurationVar(&options.NodeMonitorGracePeriod, "node-monitor-grace-period", 8*time.Second,
+		"how long a node may be silent before it is NotReady")
 	return cmd
 }
 
