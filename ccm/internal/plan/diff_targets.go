@@ -13,9 +13,8 @@ import (
 // were there before an adoption.
 func ServerTargets(lb *hcloud.LoadBalancer) (targets []Target) {
 	for _, t := range lb.Targets {
-		if t.Type == hcloud.LoadBalancerTargetTypeServer && t.Server != nil && t.Server.Server != nil &&
-			!isForeignServer(lb, t.Server.Server.ID) {
-			targets = append(targets, Target{t.Server.Server.ID, t.UsePrivateIP})
+		if id := serverOf(t); t.Type == hcloud.LoadBalancerTargetTypeServer && id != 0 && !isForeignServer(lb, id) {
+			targets = append(targets, Target{id, t.UsePrivateIP})
 		}
 	}
 	slices.SortFunc(targets, func(a, b Target) int { return cmp.Compare(a.ServerID, b.ServerID) })

@@ -53,7 +53,7 @@ func nextTargets(plan *LoadBalancer, lb *hcloud.LoadBalancer) (next, healthy int
 			continue
 		}
 		next++
-		if len(healthyPorts(t)) == len(t.HealthStatus) {
+		if IsHealthy(t) {
 			healthy++
 		}
 	}

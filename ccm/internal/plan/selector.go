@@ -168,9 +168,6 @@ func targetsOutside(plan *LoadBalancer, in Input, covers func(Target) bool) (tar
 // selectorServes reports whether the load balancer has the selector, and it serves the server at least as
 // well as other targets do.
 func selectorServes(lb *hcloud.LoadBalancer, want selectorTarget, id int64) bool {
-	isServer := func(t hcloud.LoadBalancerTarget) bool {
-		return t.Server != nil && t.Server.Server != nil && t.Server.Server.ID == id
-	}
 	var selected, others []hcloud.LoadBalancerTarget
 	for _, t := range lb.Targets {
 		group := &others
@@ -178,7 +175,7 @@ func selectorServes(lb *hcloud.LoadBalancer, want selectorTarget, id int64) bool
 			group = &selected
 		}
 		for _, s := range append([]hcloud.LoadBalancerTarget{t}, t.Targets...) {
-			if isServer(s) {
+			if serverOf(s) == id {
 				*group = append(*group, s)
 			}
 		}

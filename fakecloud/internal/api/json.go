@@ -94,10 +94,5 @@ func appendNullable[T any](b []byte, name string, v *T) []byte {
 
 // appendOther appends a value that is seldom there.
 func appendOther[T any](b []byte, name string, v T) []byte {
-	b = append(b, name...)
-	encoded, err := json.Marshal(v)
-	if err != nil {
-		panic("api: " + err.Error())
-	}
-	return append(b, encoded...)
+	return append(append(b, name...), marshal(v)...)
 }
