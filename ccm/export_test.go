@@ -39,6 +39,9 @@ func NewResync(c *Cloud, kube kubernetes.Interface, nodes corelisters.NodeLister
 		c.retryRoutes)}
 }
 
+// UseServices sets the Services that the cluster has.
+func UseServices(c *Cloud, services corelisters.ServiceLister) { c.evidence.SetListers(nil, services) }
+
 // Resync exports the two parts of the comparison.
 type Resync struct{ *resync.Comparison }
 
@@ -56,6 +59,9 @@ func (r *Resync) Run(ctx context.Context, interval time.Duration) {
 	r.Interval = interval
 	r.Comparison.Run(ctx)
 }
+
+// Unrest counts what makes the next comparison come soon.
+func Unrest(c *Cloud) int64 { return c.unrest.Load() }
 
 // RouteFailed reports that a route operation has failed.
 func (c *Cloud) RouteFailed() { c.routeFailed() }

@@ -18,7 +18,7 @@ func TestAServiceThatShowsNoAddressGetsNoSecondLoadBalancer(t *testing.T) {
 	for _, others := range []int{0, 60} {
 		t.Run(fmt.Sprint(others), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, "instant", 1)
+			w := newSharingWorld(t, "instant", 1)
 			for i := range others {
 				_, _, err := w.api.LoadBalancer.Create(t.Context(), hcloud.LoadBalancerCreateOpts{Name: fmt.Sprintf("other-%d", i),
 					LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: "fsn1"}})

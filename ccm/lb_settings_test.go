@@ -23,6 +23,7 @@ import (
 // tryEnsure calls EnsureLoadBalancer once.
 func (w *world) tryEnsure(cloud *ccm.Cloud, svc *corev1.Service) (*corev1.LoadBalancerStatus, error) {
 	w.t.Helper()
+	w.apply(svc)
 	lbs, _ := cloud.LoadBalancer()
 	return lbs.EnsureLoadBalancer(w.t.Context(), "kubernetes", svc, w.nodes)
 }

@@ -11,11 +11,19 @@ import (
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 )
 
 var share = map[string]string{"name": "edge", "shared": "true"}
+
+// newSharingWorld is newWorld with providers that know the Services of the cluster.
+func newSharingWorld(t *testing.T, actions string, n int) *world {
+	w := newWorld(t, actions, n)
+	w.services = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	return w
+}
 
 // shared returns two Services that share a load balancer: the first owns it.
 func (w *world) shared() (first, second *corev1.Service) {
@@ -54,7 +62,7 @@ func TestServicesShareALoadBalancer(t *testing.T) {
 	for _, actions := range []string{"instant", "realistic"} {
 		t.Run(actions, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, actions, 2)
+			w := newSharingWorld(t, actions, 2)
 			first, second := w.shared()
 			before := w.theLoadBalancer()
 			w.expectPorts(first, 80, 443)
@@ -121,9 +129,22 @@ func TestServicesShareALoadBalancer(t *testing.T) {
 	}
 }
 
+// expectUnmet makes a sync, which must warn and fail with these texts.
+func (w *world) expectUnmet(svc *corev1.Service, texts ...string) {
+	w.t.Helper()
+	w.eventsSoFar()
+	_, err := w.tryEnsure(w.provider(), svc)
+	for _, text := range texts {
+		if err == nil || !strings.Contains(err.Error(), text) {
+			w.t.Errorf("got %v, want %s", err, text)
+		}
+	}
+	w.expectEvent(append(texts, "Warning ")...)
+}
+
 func TestAPortBelongsToTheServiceThatHadItFirst(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "instant", 1)
+	w := newSharingWorld(t, "instant", 1)
 	first, second := w.shared()
 	w.addForeignPort(w.theLoadBalancer(), 9000)
 	nodePort := func(port int) int {
@@ -133,15 +154,12 @@ func TestAPortBelongsToTheServiceThatHadItFirst(t *testing.T) {
 	setPorts(second, 80, 443, 444, 9000)
 	second.Spec.Ports[0].NodePort, second.Spec.Ports[3].NodePort = 31111, 31112
 	w.eventsSoFar()
-	w.ensure(w.provider(), second)
-	w.expectEvent("Warning PortTaken", "Port 80", "uid-first", "choose another port")
-	w.ensure(w.provider(), second)
-	w.expectEvent("Warning PortTaken", "Port 9000", "no Service")
+	w.expectUnmet(second, "Port 80", "uid-first", "choose another port")
+	w.expectUnmet(second, "Port 9000", "no Service")
 
 	setPorts(first, 80, 443)
 	first.Spec.Ports[1].NodePort = 31113
-	w.ensure(w.provider(), first)
-	w.expectEvent("Warning PortTaken", "Port 443", "uid-second")
+	w.expectUnmet(first, "Port 443", "uid-second")
 	w.expectPorts(first, 80, 443, 444, 9000)
 	if got := []int{nodePort(80), nodePort(443), nodePort(9000)}; !slices.Equal(got, []int{30080, 30443, 9001}) {
 		t.Errorf("node ports %v", got)
@@ -185,7 +203,7 @@ func TestSharingMayBeInterruptedAtAnyCall(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			eachDeath(func(cutAt int, after bool) []string {
-				w := newWorld(t, "instant", 2)
+				w := newSharingWorld(t, "instant", 2)
 				first, second := w.shared()
 				svc := tc.change(first, second, newService("third", share, 9000))
 				stays := 80
@@ -242,7 +260,7 @@ func TestSharingMayBeInterruptedAtAnyCall(t *testing.T) {
 // Services of one process change their load balancer at the same time.
 func TestServicesShareAtTheSameTime(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "instant", 2)
+	w := newSharingWorld(t, "instant", 2)
 	cloud := w.provider()
 	lbs, _ := cloud.LoadBalancer()
 	var services []*corev1.Service
@@ -266,6 +284,9 @@ func TestServicesShareAtTheSameTime(t *testing.T) {
 			})
 		}
 	}
+	for _, svc := range services {
+		w.apply(svc)
+	}
 	each(func(svc *corev1.Service) error {
 		status, err := lbs.EnsureLoadBalancer(t.Context(), "", svc, w.nodes)
 		if err == nil {
@@ -288,7 +309,7 @@ func TestServicesShareAtTheSameTime(t *testing.T) {
 // A guest becomes the owner between the two requests that look for its load balancer: as an owner, then as a guest.
 func TestAServiceFindsItsLoadBalancerWhileItInherits(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "instant", 1)
+	w := newSharingWorld(t, "instant", 1)
 	first, second := w.shared()
 	cloud := w.provider()
 	var once sync.Once
@@ -307,7 +328,7 @@ func TestAServiceFindsItsLoadBalancerWhileItInherits(t *testing.T) {
 // An heir has both labels until its next sync. It takes both with it when it leaves before.
 func TestAnHeirThatLeavesAtOnceIsNoGuest(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "instant", 1)
+	w := newSharingWorld(t, "instant", 1)
 	first, second := w.shared()
 	third := newService("third", share, 9000)
 	w.ensure(w.provider(), third)
@@ -335,11 +356,11 @@ func TestSharingNeedsTheConsentOfBoth(t *testing.T) {
 		"public": {map[string]string{"disable-public-network": "true"}, nil,
 			[]string{"Warning InvalidSettings", "disable-public-network", "must be true"}},
 		"not public": {nil, map[string]string{"disable-public-network": "true"},
-			[]string{"Warning InvalidSettings", "disable-public-network", "must be false"}},
+			[]string{"Warning InvalidSettings", "disable-public-network", `must be "false"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, "instant", 1)
+			w := newSharingWorld(t, "instant", 1)
 			cloud := w.provider()
 			first, second := newService("first", share, 80), newService("second", share, 443)
 			annotate(first, tc.first)
@@ -360,7 +381,7 @@ func TestSharingNeedsTheConsentOfBoth(t *testing.T) {
 
 func TestAGuestLeavesTheRecordOfTheOwnersSelectorAlone(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "instant", 1)
+	w := newSharingWorld(t, "instant", 1)
 	first, second := w.shared()
 	annotate(first, map[string]string{"server-selector": "pool=web"})
 	w.ensure(w.provider(), first)
@@ -373,7 +394,7 @@ func TestAGuestLeavesTheRecordOfTheOwnersSelectorAlone(t *testing.T) {
 
 func TestAGuestThatEndsItsConsentStaysAndLearnsHowToLeave(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "instant", 1)
+	w := newSharingWorld(t, "instant", 1)
 	first, second := w.shared()
 	for i, value := range []string{"false", "flase", "false"} {
 		annotate(second, map[string]string{"shared": value})
@@ -396,7 +417,7 @@ func TestAGuestThatEndsItsConsentStaysAndLearnsHowToLeave(t *testing.T) {
 // The next owner would make the load balancer public, but a guest relies on its being private.
 func TestASharedLoadBalancerIsNotExposed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "instant", 1)
+	w := newSharingWorld(t, "instant", 1)
 	private := map[string]string{"name": "edge", "shared": "true", "disable-public-network": "true"}
 	first, second, third := newService("first", private, 80), newService("second", private, 443), newService("third", private, 9000)
 	for _, svc := range []*corev1.Service{first, second, third} {
@@ -404,9 +425,12 @@ func TestASharedLoadBalancerIsNotExposed(t *testing.T) {
 	}
 	seen := w.watch()
 	annotate(second, map[string]string{"disable-public-network": "false"})
-	w.ensure(w.provider(), second)
-	w.expectEvent("Warning IgnoredSetting", "settings for public interface, targets have no effect")
+	w.expectUnmet(second, "disable-public-network", "differs from load balancer", `must be "true", or absent`)
 	w.remove(w.provider(), first)
+	w.expectUnmet(second, "disable-public-network", "differs from load balancer")
+	annotate(second, map[string]string{"disable-public-network": "true"})
+	w.ensure(w.provider(), second) // it decides from now on
+	annotate(second, map[string]string{"disable-public-network": "false"})
 	w.ensure(w.provider(), second)
 	w.expectEvent("Warning IgnoredSetting", "stays without a public interface")
 	if len(seen.ports) > 0 {
@@ -427,16 +451,17 @@ func TestAGuestJoinsTheLoadBalancerThatReplacesADeletedOne(t *testing.T) {
 	for name, more := range map[string]map[string]string{
 		"public": {}, "private": {"disable-public-network": "true"}, "with a hostname": {"hostname": "edge.example.com"},
 	} {
-		w := newWorld(t, "instant", 1)
+		w := newSharingWorld(t, "instant", 1)
 		first, second := w.sharedWith(more)
 		old := w.theLoadBalancer()
 		_, _, err := w.api.LoadBalancer.DeleteWithResult(t.Context(), old)
 		w.must(err)
-		w.ensure(w.provider(), first)
+		trusting := func(c *ccm.Config) { c.ProjectCheckDisabled = true } // a cluster without Nodes has no other proof
+		w.ensure(w.provider(trusting), first)
 		if lb := w.theLoadBalancer(); !lb.PrivateNet[0].IP.Equal(old.PrivateNet[0].IP) {
 			t.Fatalf("%s: private address %s, want %s again", name, lb.PrivateNet[0].IP, old.PrivateNet[0].IP)
 		}
-		if _, err := w.tryEnsure(w.provider(), second); err != nil {
+		if _, err := w.tryEnsure(w.provider(trusting), second); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		w.expectPorts(first, 80, 443)
@@ -457,7 +482,7 @@ func TestAGuestThatAPersonRemovedDoesNotJoinAgain(t *testing.T) {
 		"with a hostname": {map[string]string{"hostname": "edge.example.com"},
 			func(key string) bool { return strings.HasPrefix(key, "ccm-from-scratch/guest") }},
 	} {
-		w := newWorld(t, "instant", 1)
+		w := newSharingWorld(t, "instant", 1)
 		_, second := w.sharedWith(tc.more)
 		lb := w.theLoadBalancer()
 		maps.DeleteFunc(lb.Labels, func(key, _ string) bool { return tc.removed(key) })
@@ -478,7 +503,7 @@ func TestAGuestThatAPersonRemovedDoesNotJoinAgain(t *testing.T) {
 // A guest that leaves by itself may come back.
 func TestAGuestThatHasLeftLeavesNoLabel(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "instant", 1)
+	w := newSharingWorld(t, "instant", 1)
 	_, second := w.shared()
 	w.remove(w.provider(), second)
 	for key := range w.theLoadBalancer().Labels {
@@ -491,7 +516,7 @@ func TestAGuestThatHasLeftLeavesNoLabel(t *testing.T) {
 // The owner is deleted, and its last guest leaves before the owner has named it as its heir.
 func TestALoadBalancerWhoseLastGuestLeavesIsDeletedWithItsOwner(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "instant", 1)
+	w := newSharingWorld(t, "instant", 1)
 	first, second := w.shared()
 	left := false
 	w.wire.setIntercept(func(r *http.Request) *http.Response {

@@ -29,6 +29,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
@@ -48,6 +50,8 @@ type world struct {
 	nodes   []*corev1.Node
 	events  *record.FakeRecorder
 	wire    *wire
+	// services are those of the cluster, if the test gives them to the providers.
+	services cache.Indexer
 }
 
 // newWorld creates a cloud with n servers. actions is the duration of its actions: "instant" or
@@ -108,7 +112,18 @@ func (w *world) provider(change ...func(*ccm.Config)) *ccm.Cloud {
 	for _, c := range change {
 		c(&cfg)
 	}
-	return ccm.New(cfg, ccm.WithClock(w.auto), ccm.WithRoundTripper(w.wire), ccm.WithoutJitter(), ccm.WithEventRecorder(w.events))
+	cloud := ccm.New(cfg, ccm.WithClock(w.auto), ccm.WithRoundTripper(w.wire), ccm.WithoutJitter(), ccm.WithEventRecorder(w.events))
+	if w.services != nil {
+		ccm.UseServices(cloud, corelisters.NewServiceLister(w.services))
+	}
+	return cloud
+}
+
+// apply puts the Service as it is now into the cluster.
+func (w *world) apply(svc *corev1.Service) {
+	if w.services != nil {
+		w.must(w.services.Add(svc.DeepCopy()))
+	}
 }
 
 // eventsSoFar returns the events since the last call.
@@ -142,6 +157,8 @@ func (w *world) ensure(cloud *ccm.Cloud, svc *corev1.Service) *corev1.LoadBalanc
 	w.t.Helper()
 	lbs, _ := cloud.LoadBalancer()
 	var err error
+	w.apply(svc)
+	defer func() { w.apply(svc) }()
 	for range 20 {
 		var status *corev1.LoadBalancerStatus
 		if status, err = lbs.EnsureLoadBalancer(w.t.Context(), "kubernetes", svc, w.nodes); err == nil {
@@ -159,9 +176,13 @@ func (w *world) remove(cloud *ccm.Cloud, svc *corev1.Service) {
 	w.t.Helper()
 	now := metav1.NewTime(w.clock.Now())
 	svc.DeletionTimestamp = &now
+	w.apply(svc)
 	var err error
 	for range 20 {
 		if err = tryRemove(w.t.Context(), cloud, svc); err == nil {
+			if w.services != nil {
+				w.must(w.services.Delete(svc))
+			}
 			return
 		}
 		w.clock.Step(15 * time.Second)

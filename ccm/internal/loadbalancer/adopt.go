@@ -73,7 +73,8 @@ func (l *Controller) adopt(ctx context.Context, svc *corev1.Service, planned *pl
 		l.events.Warning(svc, event.NotOwned, "%s", text)
 		return nil, errors.New(text)
 	}
-	labels := plan.WithOwnership(lb.Labels, planned.UID, nil, planned.Marks) // records no ports yet: the existing ones are foreign
+	// It records no ports yet: the existing ones are foreign.
+	labels := plan.WithOwnership(plan.WithoutCommonSettings(lb.Labels), planned.UID, nil, planned.Marks)
 	if planned.Adopt != "" {
 		labels = plan.WithLent(labels, lb, l.clusterServers(planned))
 	}

@@ -231,7 +231,11 @@ func (l *Controller) EnsureLoadBalancerDeleted(ctx context.Context, _ string, sv
 	if len(lbs) > 1 {
 		return l.several(svc, lbs) // after the first deletion nothing would show that the others are foreign
 	}
-	settings, err := l.deletionSettings(svc)
+	effective := svc
+	for _, lb := range lbs { // at most one
+		effective, _, _ = plan.WithSharedSettings(svc, lb, l.defaults)
+	}
+	settings, err := l.deletionSettings(effective)
 	if err != nil {
 		return err
 	}

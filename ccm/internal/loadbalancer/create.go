@@ -41,6 +41,7 @@ func (s *serviceSync) obtain(ctx context.Context, planned *plan.LoadBalancer, no
 	}
 	s.result.Created = created
 	if err == nil && !created { // adopted: it has settings of its own
+		s.readSettings(lb)
 		planned, notes, err = s.prepare(ctx, lb)
 	}
 	return lb, planned, notes, err

@@ -95,7 +95,7 @@ func (l *Controller) warnProtected(svc *corev1.Service, lb *hcloud.LoadBalancer)
 // ports first. Its address, settings, targets, labels and foreign ports stay.
 func (l *Controller) retain(ctx context.Context, svc *corev1.Service, lb *hcloud.LoadBalancer) error {
 	defer l.store.Writing(string(svc.UID))()
-	if err := l.removePorts(ctx, svc, lb); err != nil {
+	if err := l.removePorts(ctx, string(svc.UID), lb); err != nil {
 		return err
 	}
 	now, err := l.get(ctx, lb.ID)

@@ -169,7 +169,7 @@ func (l *Controller) serversFor(ctx context.Context, asks []inventory.Ask) (map[
 
 // confirmTargets asks again for the servers that would become targets, if what is known about them is older than
 // the load balancer: a server that the cloud has dropped as a target does not exist any more. Those that are targets
-// exist. One that is left out may make room for another.
+// exist. One that is left out may make room for another. A server that lacks an address in the network may have joined it.
 func (s *serviceSync) confirmTargets(ctx context.Context) error {
 	confirmed := map[int64]bool{}
 	if s.in.Current != nil {
@@ -183,6 +183,11 @@ func (s *serviceSync) confirmTargets(ctx context.Context) error {
 		for _, t := range plan.Targets {
 			if !confirmed[t.ServerID] {
 				asks = append(asks, inventory.Ask{ID: t.ServerID, MaxAge: inventory.MaxLoadBalancerAge})
+			}
+		}
+		for _, id := range plan.Outside {
+			if !confirmed[id] {
+				asks = append(asks, inventory.Ask{ID: id})
 			}
 		}
 		if len(asks) == 0 {

@@ -10,11 +10,86 @@ import (
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 )
+
+// mayNotJoin returns why a Service must not be a guest on the load balancer, or nil. Both must be of this cluster, which the owner
+// proves: one with an unknown UID is another cluster's, and its load balancer leads to that one's nodes. Both must be in one namespace,
+// because a guest takes ports that the owner may want later, or the owner has to allow the other one.
+func (l *Controller) mayNotJoin(svc *corev1.Service, lb *hcloud.LoadBalancer) error {
+	uid := lb.Labels[plan.LabelServiceUID]
+	owner, known := l.servicesByUID()[uid]
+	switch {
+	case !known:
+		return fmt.Errorf("load balancer %d (%s) belongs to the Service with UID %s, which this cluster does not have: choose another name",
+			lb.ID, lb.Name, uid)
+	case owner.Namespace != svc.Namespace && !plan.AllowsNamespace(lb, svc.Namespace):
+		return fmt.Errorf("load balancer %d (%s) belongs to the Service %s/%s, whose annotation %sshared-namespaces does not name the "+
+			"namespace %s: choose another name, or add the namespace", lb.ID, lb.Name, owner.Namespace, owner.Name, plan.AnnotationPrefix,
+			svc.Namespace)
+	case !plan.RecordsSettings(lb):
+		return fmt.Errorf("load balancer %d (%s) has not recorded the settings of its Service yet: will try again", lb.ID, lb.Name)
+	}
+	return nil
+}
+
+// servicesByUID returns all Services of the cluster; nil before they are known.
+func (l *Controller) servicesByUID() map[string]*corev1.Service {
+	_, lister := l.evidence.Listers()
+	if lister == nil {
+		return nil
+	}
+	all, err := lister.List(labels.Everything())
+	if err != nil {
+		return nil
+	}
+	byUID := map[string]*corev1.Service{}
+	for _, svc := range all {
+		byUID[string(svc.UID)] = svc
+	}
+	return byUID
+}
+
+// evict removes guests whose Services are gone, with their ports: a finalizer was removed by force. Such a guest would keep
+// its ports from others, and might inherit the load balancer. It returns the load balancer as it is then, also with an error.
+func (l *Controller) evict(ctx context.Context, lb *hcloud.LoadBalancer) (*hcloud.LoadBalancer, error) {
+	guests := plan.GuestsOf(lb)
+	if len(guests) == 0 {
+		return lb, nil // most are not shared
+	}
+	known := l.servicesByUID()
+	guests = slices.DeleteFunc(guests, func(uid string) bool { return known == nil || known[uid] != nil })
+	if len(guests) == 0 {
+		return lb, nil
+	}
+	for _, uid := range guests {
+		unlock, err := l.sharing.Lock(ctx, strconv.FormatInt(lb.ID, 10))
+		if err != nil {
+			return lb, err
+		}
+		err = l.removePorts(ctx, uid, lb)
+		if err == nil {
+			_, err = l.changeLabels(ctx, uid, lb.ID, func(now *hcloud.LoadBalancer) (map[string]string, error) {
+				return plan.WithoutGuest(now.Labels, uid), nil
+			})
+		}
+		unlock()
+		if err != nil {
+			return lb, fmt.Errorf("removing the ports of the Service with UID %s, which is gone, from load balancer %d (%s): %w", uid,
+				lb.ID, lb.Name, err)
+		}
+		klog.InfoS("Removed a Service that is gone from a shared load balancer", "uid", uid, "loadBalancer", lb.ID)
+	}
+	now, err := l.get(ctx, lb.ID)
+	if err != nil {
+		return lb, err
+	}
+	return now, nil
+}
 
 // join makes the Service a guest on a load balancer of another Service. Both must have the annotation shared.
 func (l *Controller) join(ctx context.Context, svc *corev1.Service, planned *plan.LoadBalancer,
@@ -27,6 +102,13 @@ func (l *Controller) join(ctx context.Context, svc *corev1.Service, planned *pla
 			"give it to the Service again", lb.ID, lb.Name, plan.LabelGuest+planned.UID)
 		l.events.Warning(svc, event.NotOwned, "%s", text)
 		return nil, errors.New(text)
+	}
+	if err := l.mayNotJoin(svc, lb); err != nil {
+		l.events.Warning(svc, event.NotAdoptable, "%v", err)
+		return nil, err
+	}
+	if _, _, mistakes := plan.WithSharedSettings(svc, lb, l.defaults); len(mistakes) > 0 {
+		return nil, plan.InvalidSettings(mistakes...)
 	}
 	if planned.Public != lb.PublicNet.Enabled {
 		return nil, plan.InvalidSettings(plan.AnnotationError{Source: plan.AnnotationPrefix + "disable-public-network",
@@ -63,20 +145,20 @@ func (l *Controller) changeLabels(ctx context.Context, uid string, id int64, cha
 	if err != nil {
 		return nil, err
 	}
-	labels, err := change(now)
+	changed, err := change(now)
 	if err != nil {
 		return nil, err
 	}
 	defer l.store.Writing(uid)()
-	updated, _, err := l.client.LoadBalancer.Update(ctx, now, hcloud.LoadBalancerUpdateOpts{Labels: labels})
+	updated, _, err := l.client.LoadBalancer.Update(ctx, now, hcloud.LoadBalancerUpdateOpts{Labels: changed})
 	return updated, err
 }
 
 // removePorts deletes the Service's ports. Their node ports may belong to another Service soon, which must
 // not be reachable.
-func (l *Controller) removePorts(ctx context.Context, svc *corev1.Service, lb *hcloud.LoadBalancer) error {
+func (l *Controller) removePorts(ctx context.Context, uid string, lb *hcloud.LoadBalancer) error {
 	var ops []plan.Op
-	for _, port := range plan.PortsToDelete(&plan.LoadBalancer{UID: string(svc.UID)}, lb) {
+	for _, port := range plan.PortsToDelete(&plan.LoadBalancer{UID: uid}, lb) {
 		ops = append(ops, plan.Op{Kind: plan.OpDeleteService, Part: plan.PartPort(port), Port: port})
 	}
 	_, err := l.applyOps(ctx, lb, ops)
@@ -87,11 +169,17 @@ func (l *Controller) removePorts(ctx context.Context, svc *corev1.Service, lb *h
 // reports false if the Service does not share the load balancer with any other.
 func (l *Controller) endShare(ctx context.Context, svc *corev1.Service, lb *hcloud.LoadBalancer) (bool, error) {
 	uid := string(svc.UID)
-	if !plan.IsGuest(lb, uid) && len(plan.GuestsOf(lb)) == 0 {
-		return false, nil
+	if !plan.IsGuest(lb, uid) {
+		now, err := l.evict(ctx, lb) // one that is gone must not inherit
+		if err != nil {
+			return true, err
+		}
+		if lb = now; len(plan.GuestsOf(lb)) == 0 {
+			return false, nil
+		}
 	}
 	defer l.store.Writing(uid)()
-	if err := l.removePorts(ctx, svc, lb); err != nil {
+	if err := l.removePorts(ctx, uid, lb); err != nil {
 		return true, err
 	}
 	heir := ""
@@ -99,10 +187,10 @@ func (l *Controller) endShare(ctx context.Context, svc *corev1.Service, lb *hclo
 		if guests := plan.GuestsOf(now); now.Labels[plan.LabelServiceUID] == uid && len(guests) > 0 {
 			heir = guests[0]
 			others := plan.WithoutGuest(plan.WithoutGuest(now.Labels, uid), heir)
-			labels := plan.WithOwnership(others, heir, slices.Sorted(maps.Keys(plan.PortsOf(now, heir))), l.own.Marks(heir))
-			labels[plan.LabelGuest+heir] = "" // LoadBalancers.LookUp may ask for the owner before this write, and for the guest after it
-			labels[plan.LabelLastOwner] = heir
-			return labels, nil
+			inherited := plan.WithOwnership(others, heir, slices.Sorted(maps.Keys(plan.PortsOf(now, heir))), l.own.Marks(heir))
+			inherited[plan.LabelGuest+heir] = "" // LoadBalancers.LookUp may ask for the owner before this write, and for the guest after it
+			inherited[plan.LabelLastOwner] = heir
+			return inherited, nil
 		}
 		if now.Labels[plan.LabelServiceUID] == uid {
 			return nil, errors.New("the last guest has left: will delete the load balancer")
@@ -115,8 +203,8 @@ func (l *Controller) endShare(ctx context.Context, svc *corev1.Service, lb *hclo
 	klog.InfoS("Left shared load balancer", "service", klog.KObj(svc), "loadBalancer", lb.ID, "newOwner", heir)
 	if heir != "" {
 		defer l.store.Writing(heir)()
-		l.events.Normal(svc, event.Kept, "Load balancer %d (%s) belongs to the Service with UID %s now, which shares it", lb.ID, lb.Name,
-			heir)
+		l.events.Normal(svc, event.Kept, "Load balancer %d (%s) belongs to the Service with UID %s now, which shares it; its settings stay",
+			lb.ID, lb.Name, heir)
 	}
 	return true, nil
 }

@@ -33,12 +33,13 @@ type Result struct {
 	Status  *corev1.LoadBalancerStatus
 	Created bool      // the sync created the load balancer
 	Ops     []plan.Op // the operations that succeeded
+	Waits   bool      // servers of nodes are not in the network yet, and nothing tells when they are
 }
 
 // Sync brings the load balancer of svc to its desired state. The caller holds the Service's lock. The error
 // joins the errors of all parts that did not reach it.
 func (l *Controller) Sync(ctx context.Context, svc *corev1.Service, nodes []*corev1.Node, opts Options) (Result, error) {
-	s := &serviceSync{Controller: l, svc: svc, opts: opts}
+	s := &serviceSync{Controller: l, asked: svc, svc: svc, opts: opts}
 	err := s.run(ctx, nodes)
 	l.setCondition(ctx, svc, err)
 	if err == nil {
@@ -64,10 +65,12 @@ func (l *Controller) Sync(ctx context.Context, svc *corev1.Service, nodes []*cor
 // serviceSync is one sync of one Service.
 type serviceSync struct {
 	*Controller
-	svc  *corev1.Service
-	opts Options
+	asked *corev1.Service
+	svc   *corev1.Service // asked, with the settings that it has on the load balancer
+	opts  Options
 
 	in       plan.Input
+	unknown  []string              // annotations
 	obsolete []*hcloud.Certificate // to delete when no port uses them
 	errs     []error
 	result   Result
@@ -76,8 +79,6 @@ type serviceSync struct {
 // run makes the sync. A new load balancer is created only if all settings are right: a mistyped
 // disable-public-network must not expose a Service. An existing one gets all that is right.
 func (s *serviceSync) run(ctx context.Context, nodes []*corev1.Node) error {
-	settings, unknown, mistakes := plan.ParseAnnotations(s.svc.Annotations, s.defaults)
-	mistakes = append(mistakes, plan.CheckService(s.svc, &settings, s.network.Configured())...)
 	lb, err := s.find(ctx, s.svc)
 	if err != nil {
 		return err
@@ -85,9 +86,12 @@ func (s *serviceSync) run(ctx context.Context, nodes []*corev1.Node) error {
 	if lb == nil && !s.opts.Create {
 		return errors.New("the load balancer of the Service does not exist")
 	}
-	s.in = plan.Input{Service: s.svc, Settings: &settings, Own: s.own, Nodes: nodes, Wrong: map[string]bool{},
-		LingerOver: s.lingerOver(string(s.svc.UID))}
-	s.failed(plan.InvalidSettings(mistakes...))
+	s.in = plan.Input{Own: s.own, Nodes: nodes, LingerOver: s.lingerOver(string(s.svc.UID))}
+	s.readSettings(lb)
+	if lb != nil && !plan.IsGuest(lb, string(s.svc.UID)) {
+		lb, err = s.evict(ctx, lb)
+		s.failed(err)
+	}
 	planned, notes, err := s.prepare(ctx, lb)
 	if err != nil {
 		return err
@@ -98,7 +102,13 @@ func (s *serviceSync) run(ctx context.Context, nodes []*corev1.Node) error {
 		}
 	}
 	s.noteLingering(planned)
-	s.warn(ctx, lb, planned, unknown, notes)
+	for _, n := range notes {
+		if n.Unmet {
+			s.failed(errors.New(n.Text))
+		}
+	}
+	s.result.Waits = len(planned.Outside) > 0
+	s.warn(ctx, lb, planned, notes)
 	lb = s.reconcileAll(ctx, planned, lb)
 	err = apicall.JoinErrors(s.errs)
 	if errors.Is(err, plan.ErrNotOwner) {
@@ -108,8 +118,7 @@ func (s *serviceSync) run(ctx context.Context, nodes []*corev1.Node) error {
 		s.failed(s.deleteCertificates(ctx, s.obsolete))
 	}
 	if planned.Guest && len(planned.Services) == 0 {
-		s.failed(fmt.Errorf("load balancer %d (%s) is shared and has none of the Service's ports: %s", lb.ID, lb.Name,
-			plan.DescribeNotes(notes)))
+		s.failed(fmt.Errorf("load balancer %d (%s) is shared and has none of the Service's ports", lb.ID, lb.Name))
 		return apicall.JoinErrors(s.errs)
 	}
 	if len(s.errs) == 0 && !planned.Guest && !plan.IsSettled(lb, planned.UID) {
@@ -117,6 +126,25 @@ func (s *serviceSync) run(ctx context.Context, nodes []*corev1.Node) error {
 	}
 	s.setStatus(lb)
 	return apicall.JoinErrors(s.errs)
+}
+
+// readSettings reads the settings that the Service has on the load balancer; nil: there is none yet.
+func (s *serviceSync) readSettings(lb *hcloud.LoadBalancer) {
+	var contradictions []error
+	s.svc, s.in.SettingsOf, contradictions = plan.WithSharedSettings(s.asked, lb, s.defaults)
+	settings, unknown, mistakes := plan.ParseAnnotations(s.svc.Annotations, s.defaults)
+	mistakes = append(mistakes, plan.CheckService(s.svc, &settings, s.network.Configured())...)
+	s.in.Service, s.in.Settings, s.in.Wrong, s.unknown = s.svc, &settings, map[string]bool{}, unknown
+	s.failed(plan.InvalidSettings(mistakes...))
+	if len(contradictions) > 0 { // the others decide, so that nothing is wrong with the settings that apply
+		s.errs = append(s.errs, plan.InvalidSettings(contradictions...))
+	}
+	for _, m := range contradictions {
+		// A Service that wants to be private gets no further ports that are public.
+		if a, ok := errors.AsType[plan.AnnotationError](m); ok && a.Setting() == "disable-public-network" {
+			s.in.Wrong[a.Setting()] = true
+		}
+	}
 }
 
 // failed notes an error of a part, and that the load balancer keeps what it has for these settings.
@@ -206,12 +234,12 @@ func (s *serviceSync) warnInvalid(invalid plan.SettingsError) {
 }
 
 // warn records warnings that do not stop the sync.
-func (s *serviceSync) warn(ctx context.Context, lb *hcloud.LoadBalancer, planned *plan.LoadBalancer, unknown []string, notes []plan.Note) {
+func (s *serviceSync) warn(ctx context.Context, lb *hcloud.LoadBalancer, planned *plan.LoadBalancer, notes []plan.Note) {
 	if s.opts.Quiet {
 		return
 	}
-	if len(unknown) > 0 {
-		s.events.Warning(s.svc, event.UnknownAnnotation, "Ignored unknown annotations: %s", strings.Join(unknown, ", "))
+	if len(s.unknown) > 0 {
+		s.events.Warning(s.svc, event.UnknownAnnotation, "Ignored unknown annotations: %s", strings.Join(s.unknown, ", "))
 	}
 	for _, text := range plan.Unsupported(s.svc) {
 		s.events.Seldom(s.svc, event.IgnoredSetting, "%s", text)

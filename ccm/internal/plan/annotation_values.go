@@ -31,6 +31,7 @@ type Settings struct {
 	PrivateSubnet         ipPrefix
 	NodeSelector          labels.Selector
 	Shared                bool
+	SharedNamespaces      []string
 	Adopt                 string
 	PrimaryIPv4           string
 	PrimaryIPv6           string
@@ -233,6 +234,13 @@ func secondsBetween(low, high int) func(string) (time.Duration, error) {
 }
 
 // listOf returns a parser for values that are separated by commas. The list must not be empty.
+func parseNamespace(v string) (string, error) {
+	if v != "*" && len(validation.IsDNS1123Label(v)) > 0 {
+		return "", errNotAllowed
+	}
+	return v, nil
+}
+
 func listOf(parse func(string) (string, error)) func(string) ([]string, error) {
 	return func(v string) ([]string, error) {
 		parts := strings.Split(v, ",")

@@ -60,11 +60,15 @@ var Annotations = []annotation{
 		Set: into(func(s *Settings) *string { return &s.Name }, parseLBName)},
 	{Name: "shared", Default: "false", Allowed: "true or false",
 		Doc: "Services with this annotation and the same `name` share one load balancer. The first one owns it and decides about all " +
-			"settings and targets; each of the others has its ports and the settings of these. A port belongs to the Service that had it " +
-			"first: an event says which one. When the owner is deleted, the load balancer passes to another Service, whose settings " +
-			"apply then; with the last one it is deleted. `disable-public-network` must be the same for all. A Service that shares a " +
-			"load balancer stays on it until the Service is deleted.",
+			"settings and targets; each of the others has its ports and the settings of these, and no annotation that contradicts the " +
+			"owner's. A port belongs to the Service that had it first: an event says which one. When the owner is deleted, the load " +
+			"balancer passes to another Service and keeps its settings, until that one has the same and changes them; with the last " +
+			"Service it is deleted. `disable-public-network` must be the same for all. All are in one namespace, unless the owner has " +
+			"`shared-namespaces`. A Service that shares a load balancer stays on it until the Service is deleted.",
 		Set: into(func(s *Settings) *bool { return &s.Shared }, parseBool)},
+	{Name: "shared-namespaces", Allowed: "names of namespaces, separated by commas, or *",
+		Doc: "Services of these namespaces, too, may share the load balancer that this Service owns. `*` means all of the cluster.",
+		Set: into(func(s *Settings) *[]string { return &s.SharedNamespaces }, listOf(parseNamespace))},
 	{Name: "adopt", Allowed: "the ID or name of an existing load balancer",
 		Doc: "Uses this load balancer instead of a new one, unless another Service owns it. Its ports, its targets and, without an " +
 			"annotation that says otherwise, all its settings stay; the Service's ports and nodes are added. When the Service is " +

@@ -27,6 +27,7 @@ var annotationValues = map[string]struct{ good, bad []string }{
 	"private-ipv4":            {[]string{"10.0.0.7"}, []string{"", "10.0.0", "::1", "10.0.0.0/8"}},
 	"private-subnet-ip-range": {[]string{"10.0.1.0/24"}, []string{"", "10.0.1.1/24", "10.0.1.0", "fd00::/64"}},
 	"shared":                  {[]string{"true"}, []string{"", "yes"}},
+	"shared-namespaces":       {[]string{"*", "team-b", "team-b, team-c"}, []string{"", "team b", "Team"}},
 	"adopt":                   {[]string{"7", "edge"}, []string{"", " "}},
 	"primary-ipv4":            {[]string{"7", "edge-4"}, []string{"", " "}},
 	"primary-ipv6":            {[]string{"7", "edge-6"}, []string{"", " "}},

@@ -96,7 +96,8 @@ type Op struct {
 	Labels    map[string]string // change labels
 	// Shared and Guest: update: the Service allows guests, or is one.
 	Shared, Guest bool
-	Protect       bool // change_protection: against deletion
+	Common        commonSettings // update: to record
+	Protect       bool           // change_protection: against deletion
 }
 
 // String describes the operation for logs and events.
@@ -167,7 +168,7 @@ func (d *difference) labels() (first, last []Op) {
 	selectors := d.obsoleteSelectors()
 	remaining := slices.DeleteFunc(ownSelectors(d.lb), func(s selectorTarget) bool { return slices.Contains(selectors, s) })
 	final := Op{Kind: OpRecord, Part: partLabels, UID: d.plan.UID, Ports: d.plan.ports(), Marks: d.plan.Marks,
-		Selectors: append(remaining, d.plan.Selector), Shared: d.plan.Shared, Guest: d.plan.Guest}
+		Selectors: append(remaining, d.plan.Selector), Shared: d.plan.Shared, Guest: d.plan.Guest, Common: d.plan.Common}
 	during := final
 	during.Ports = slices.Sorted(slices.Values(slices.Concat(final.Ports, ports)))
 	during.Selectors = slices.Concat(final.Selectors, ownSelectors(d.lb))
@@ -192,6 +193,7 @@ func recordedIn(labels map[string]string, op Op) map[string]string {
 		return WithGuest(labels, op.UID, op.Ports)
 	}
 	result := withSelectors(WithOwnership(WithoutGuest(labels, op.UID), op.UID, op.Ports, op.Marks), op.Selectors)
+	result = withCommonSettings(result, op.Common)
 	delete(result, LabelShared)
 	if op.Shared {
 		result[LabelShared] = "true"
@@ -402,15 +404,6 @@ func (d *difference) reverse() (ops []Op) {
 // ChangesAddresses reports whether the operation may change the addresses in the Service's status.
 func ChangesAddresses(op Op) bool {
 	return slices.Contains([]OpKind{OpEnablePublic, OpDisablePublic, OpAttach, OpDetach}, op.Kind)
-}
-
-// DescribeNotes joins the texts of notes.
-func DescribeNotes(notes []Note) string {
-	var texts []string
-	for _, n := range notes {
-		texts = append(texts, n.Text)
-	}
-	return strings.Join(texts, "; ")
 }
 
 // DescribeOps describes at most n of the operations.

@@ -53,7 +53,7 @@ func planLent(plan *LoadBalancer, in Input) (notes []Note) {
 		plan.Public = in.Current.PublicNet.Enabled
 	}
 	if nets := in.Current.PrivateNet; plan.NetworkID != 0 && len(nets) > 0 && nets[0].Network.ID != plan.NetworkID {
-		notes = append(notes, Note{event.IgnoredSetting, fmt.Sprintf(
+		notes = append(notes, Note{Reason: event.IgnoredSetting, Text: fmt.Sprintf(
 			"Load balancer %d is attached to network %d and stays there: detach it to have it attached to network %d of HCLOUD_NETWORK",
 			in.Current.ID, nets[0].Network.ID, plan.NetworkID)})
 		plan.NetworkID, plan.PrivateIPv4, plan.PrivateSubnet = 0, ipAddr{}, ipPrefix{}

@@ -51,6 +51,8 @@ type LoadBalancer struct {
 	// Shared allows other Services to be guests on the load balancer. Guest is set if the Service is one itself:
 	// then the plan has nothing but its ports.
 	Shared, Guest bool
+	// Common are the settings that are recorded for the Services that share the load balancer.
+	Common commonSettings
 	// Adopt is the ID or name of an existing load balancer that the Service uses instead of a new one.
 	Adopt string
 	// PrimaryIPv4 and PrimaryIPv6 are the addresses of a new load balancer; nil: Hetzner chooses.
@@ -87,6 +89,8 @@ type LoadBalancer struct {
 	Limits *hcloud.LoadBalancerType
 	// Excess holds what the plan lacks because of the limits.
 	Excess []Excess
+	// Outside are the servers of nodes that have no address in the network, and could be targets with one.
+	Outside []int64
 }
 
 // ports returns the listen ports of the plan in ascending order.
@@ -103,6 +107,8 @@ type Input struct {
 	Service  *corev1.Service
 	Settings *Settings
 	Own      Ownership
+	// SettingsOf is the UID of the Service that decides about the load balancer as a whole: see WithSharedSettings.
+	SettingsOf string
 	// Wrong holds the names of annotations whose setting cannot be applied. The load balancer keeps what
 	// it has. It is empty for a new load balancer.
 	Wrong map[string]bool
@@ -138,7 +144,11 @@ func (in Input) IsWrong(name string, port int) bool {
 }
 
 // Note is a warning about a plan.
-type Note struct{ Reason, Text string }
+type Note struct {
+	Reason, Text string
+	// Unmet is set if the Service lacks what it asks for: the warning is an error, too.
+	Unmet bool
+}
 
 // Compute computes the desired state of the Service's load balancer. The input has passed
 // CheckService, except for the settings in Wrong.
@@ -180,11 +190,12 @@ func Compute(in Input) (plan *LoadBalancer, notes []Note) {
 	}
 	notes = append(notes, stayHidden(plan, in)...)
 	private := usesPrivateIP(plan, in)
-	targets, ipv6, targetNotes := planTargets(in, private)
-	plan.Targets, plan.IPv6 = targets, ipv6
-	notes = slices.Concat(notes, targetNotes, planSelector(plan, in, private), familyNotes(in, targets))
+	notes = append(notes, stayInNetwork(plan, in)...)
+	in.NetworkID = plan.NetworkID
+	notes = slices.Concat(notes, planTargets(plan, in, private), planSelector(plan, in, private), familyNotes(in, plan.Targets))
 	plan.Services = planServices(in)
-	notes = slices.Concat(notes, portNotes(in), planGuest(plan, in))
+	plan.Common = planCommonSettings(plan, in)
+	notes = slices.Concat(notes, dropRedirect(plan, in), portNotes(in), planHeir(in), planGuest(plan, in))
 	fitToLimits(plan, in)
 	linger(plan, in, private)
 	return plan, notes
@@ -226,7 +237,7 @@ func portNotes(in Input) (notes []Note) {
 		for _, p := range skipped {
 			texts = append(texts, fmt.Sprintf("%d/%s", p.Port, p.Protocol))
 		}
-		notes = append(notes, Note{event.SkippedPorts, "Skipped ports " + strings.Join(texts, ", ") +
+		notes = append(notes, Note{Reason: event.SkippedPorts, Text: "Skipped ports " + strings.Join(texts, ", ") +
 			": Hetzner load balancers forward TCP only"})
 	}
 	// For each annotation about HTTP checks, whether a port has such a check.
@@ -244,17 +255,17 @@ func portNotes(in Input) (notes []Note) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(checked)) {
 		if _, set := in.Service.Annotations[AnnotationPrefix+name]; set && !checked[name] {
-			notes = append(notes, Note{event.IgnoredSetting,
-				fmt.Sprintf("Ignored %s: the health check is TCP; set %shealth-check-protocol to http or https", AnnotationPrefix+name,
-					AnnotationPrefix)})
+			notes = append(notes, Note{Reason: event.IgnoredSetting, Text: fmt.Sprintf(
+				"Ignored %s: the health check is TCP; set %shealth-check-protocol to http or https", AnnotationPrefix+name,
+				AnnotationPrefix)})
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(in.Service.Annotations)) {
 		name, _ := strings.CutPrefix(key, AnnotationPrefix)
 		if _, port, ok := cutPort(name); ok && !slices.Contains(numbers, strconv.Itoa(port)) {
-			notes = append(notes, Note{event.IgnoredSetting,
-				fmt.Sprintf("Ignored %s: the Service has no TCP port %d: must be for one of its ports %s", key, port,
-					strings.Join(numbers, ", "))})
+			notes = append(notes, Note{Reason: event.IgnoredSetting, Text: fmt.Sprintf(
+				"Ignored %s: the Service has no TCP port %d: must be for one of its ports %s", key, port,
+				strings.Join(numbers, ", "))})
 		}
 	}
 	return notes

@@ -45,8 +45,8 @@ func UnfitPrimaryIP(ip *hcloud.PrimaryIP, kind hcloud.PrimaryIPType, s *Settings
 func primaryIPNotes(in Input) (notes []Note) {
 	for _, ip := range []*hcloud.PrimaryIP{in.PrimaryIPv4, in.PrimaryIPv6} {
 		if ip != nil && ip.AutoDelete {
-			notes = append(notes, Note{event.AddressImmutable,
-				fmt.Sprintf("Primary IP %d (%s) is deleted together with the load balancer: set its auto_delete to false to keep the "+
+			notes = append(notes, Note{Reason: event.AddressImmutable, Text: fmt.Sprintf(
+				"Primary IP %d (%s) is deleted together with the load balancer: set its auto_delete to false to keep the "+
 					"address", ip.ID, ip.Name)})
 		}
 	}

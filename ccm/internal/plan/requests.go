@@ -51,7 +51,8 @@ func IPNet(p netip.Prefix) *net.IPNet {
 // targets that need it follow as operations, and so do targets over IPv6. A private load balancer never has a public interface: the
 // API accepts that without a network.
 func CreateRequest(plan *LoadBalancer) hcloud.LoadBalancerCreateOpts {
-	record := Op{UID: plan.UID, Ports: plan.ports(), Marks: plan.Marks, Selectors: []selectorTarget{plan.Selector}, Shared: plan.Shared}
+	record := Op{UID: plan.UID, Ports: plan.ports(), Marks: plan.Marks, Selectors: []selectorTarget{plan.Selector}, Shared: plan.Shared,
+		Common: plan.Common}
 	opts := hcloud.LoadBalancerCreateOpts{
 		Name:             plan.CreateName,
 		LoadBalancerType: &hcloud.LoadBalancerType{Name: cmp.Or(plan.Type, DefaultLoadBalancerType)},

@@ -102,10 +102,10 @@ func planSelector(plan *LoadBalancer, in Input, private bool) (notes []Note) {
 		if !fits && isTarget {
 			effect = "these nodes are targets, because the load balancer's type has no room for a target per node"
 		}
-		notes = append(notes, Note{event.IgnoredSetting,
-			fmt.Sprintf("%sserver-selector %q also matches the servers of nodes that the Service excludes (%s): remove the label from "+
+		notes = append(notes, Note{Reason: event.IgnoredSetting, Text: fmt.Sprintf(
+			"%sserver-selector %q also matches the servers of nodes that the Service excludes (%s): remove the label from "+
 				"these servers; until then %s",
-				AnnotationPrefix, text, Abbreviate(excluded), effect)})
+			AnnotationPrefix, text, Abbreviate(excluded), effect)})
 		if fits || !isTarget {
 			return notes
 		}

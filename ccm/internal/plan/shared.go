@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,9 +14,9 @@ import (
 )
 
 // Several Services share a load balancer if they have the same name and the annotation shared. The first one
-// owns it: all settings and targets are its. The others are guests, which own only their ports. When the
-// owner goes, a guest becomes the owner; with the last one, the load balancer goes. All of that is in its
-// labels: what a process has begun, its successor can finish.
+// owns it: it decides about all settings and targets. The others are guests, which own only their ports. When the
+// owner goes, a guest becomes the owner, and the settings stay (shared_settings.go); with the last one, the load balancer goes.
+// All of that is in its labels: what a process has begun, its successor can finish.
 const (
 	// LabelShared is the owner's consent to guests.
 	LabelShared = labelPrefix + "shared"
@@ -96,6 +97,11 @@ func portsOfOthers(lb *hcloud.LoadBalancer, uid string) map[int]string {
 			taken[port] = other
 		}
 	}
+	for _, s := range lb.Services {
+		if s.HTTP.RedirectHTTP && !own[s.ListenPort] { // it occupies another port
+			taken[redirectPort] = taken[s.ListenPort]
+		}
+	}
 	return taken
 }
 
@@ -109,14 +115,9 @@ func freePorts(in Input) (free []corev1.ServicePort, notes []Note) {
 		switch {
 		case !is:
 			free = append(free, p)
-		case owner == "":
-			notes = append(notes, Note{event.PortTaken,
-				fmt.Sprintf("Port %d of load balancer %d (%s) is in use and belongs to no Service: choose another port", p.Port,
-					in.Current.ID, in.Current.Name)})
 		default:
-			notes = append(notes, Note{event.PortTaken,
-				fmt.Sprintf("Port %d of load balancer %d (%s) belongs to the Service with UID %s: choose another port", p.Port,
-					in.Current.ID, in.Current.Name, owner)})
+			notes = append(notes, Note{Reason: event.PortTaken, Unmet: true, Text: fmt.Sprintf(
+				"Port %d of load balancer %d (%s) %s: choose another port", p.Port, in.Current.ID, in.Current.Name, belongs(owner))})
 		}
 	}
 	return free, notes
@@ -130,45 +131,82 @@ func stayHidden(plan *LoadBalancer, in Input) (notes []Note) {
 		return nil
 	}
 	plan.Public = false
-	return []Note{{event.IgnoredSetting, fmt.Sprintf("Load balancer %d (%s) stays without a public interface, because other Services "+
-		"share it: set %sdisable-public-network to true", lb.ID, lb.Name, AnnotationPrefix)}}
+	return []Note{{Reason: event.IgnoredSetting, Text: fmt.Sprintf("Load balancer %d (%s) stays without a public interface, "+
+		"because other Services share it: set %sdisable-public-network to true", lb.ID, lb.Name, AnnotationPrefix)}}
 }
 
-// planGuest reduces the plan to what a guest owns. The note names what the guest's settings would change if
-// it were the owner.
+// dropRedirect leaves out the redirect of a port if another Service has port 80, which the redirect occupies: the API would
+// refuse the whole port.
+func dropRedirect(plan *LoadBalancer, in Input) (notes []Note) {
+	if in.Current == nil {
+		return nil
+	}
+	owner, taken := portsOfOthers(in.Current, plan.UID)[redirectPort]
+	if !taken && !PortsOf(in.Current, plan.UID)[redirectPort] {
+		taken = slices.ContainsFunc(in.Current.Services, func(s hcloud.LoadBalancerService) bool { return s.ListenPort == redirectPort })
+	}
+	for i := range plan.Services {
+		s := &plan.Services[i]
+		if !taken || !s.HTTP.RedirectHTTP {
+			continue
+		}
+		s.HTTP.RedirectHTTP = false
+		notes = append(notes, Note{Reason: event.PortTaken, Unmet: true, Text: fmt.Sprintf(
+			"Port %d of load balancer %d (%s) serves without http-redirect-http, because port %d %s: remove the annotation, or "+
+				"free the port",
+			s.ListenPort, in.Current.ID, in.Current.Name, redirectPort, belongs(owner))})
+	}
+	return notes
+}
+
+// belongs completes a sentence about a port by its owner; "": none.
+func belongs(owner string) string {
+	if owner == "" {
+		return "is in use and belongs to no Service"
+	}
+	return "belongs to the Service with UID " + owner
+}
+
+// planHeir says what an owner does that has other settings than the load balancer, which it has from another Service.
+func planHeir(in Input) (notes []Note) {
+	lb, uid := in.Current, string(in.Service.UID)
+	if lb == nil || lb.Labels[LabelServiceUID] != uid || in.SettingsOf == uid || in.SettingsOf == "" {
+		return nil
+	}
+	c := commonSettingsOf(lb)
+	var settings []string
+	for _, name := range slices.Sorted(maps.Keys(c.Values)) {
+		settings = append(settings, fmt.Sprintf("%s: %q", AnnotationPrefix+name, c.Values[name]))
+	}
+	return []Note{{Reason: event.IgnoredSetting, Text: fmt.Sprintf("Load balancer %d (%s) keeps the settings of the Service with UID %s, "+
+		"which had it before: to decide about them, first set exactly these annotations: %s", lb.ID, lb.Name, c.By,
+		cmp.Or(strings.Join(settings, ", "), "none"))}}
+}
+
+// planGuest reduces the plan to what a guest owns.
 func planGuest(plan *LoadBalancer, in Input) (notes []Note) {
 	uid, lb := string(in.Service.UID), in.Current
 	if !IsGuest(lb, uid) {
 		return nil
 	}
-	var parts []string
-	for _, op := range Diff(plan, lb) {
-		part := string(op.Part)
-		switch {
-		case op.Part == partLabels || op.Part.IsPort():
-			continue
-		case slices.Contains([]OpKind{OpAddTarget, OpRemoveTarget, OpAddSelector, OpRemoveSelector}, op.Kind):
-			part = "targets"
-		}
-		if !slices.Contains(parts, part) {
-			parts = append(parts, part)
-		}
-	}
-	if len(parts) > 0 {
-		notes = append(notes, Note{event.IgnoredSetting,
-			fmt.Sprintf("Load balancer %d (%s) is shared, and the Service with UID %s decides about it: this Service's settings for %s "+
-				"have no effect",
-				lb.ID, lb.Name, lb.Labels[LabelServiceUID], strings.Join(parts, ", "))})
-	}
 	if !in.Settings.Shared && !in.Wrong["shared"] {
-		notes = append(notes, Note{event.IgnoredSetting,
-			fmt.Sprintf("Load balancer %d (%s) stays shared, although %sshared is not true any more: delete and create the Service to "+
+		notes = append(notes, Note{Reason: event.IgnoredSetting, Text: fmt.Sprintf(
+			"Load balancer %d (%s) stays shared, although %sshared is not true any more: delete and create the Service to "+
 				"give it a load balancer of its own",
-				lb.ID, lb.Name, AnnotationPrefix)})
+			lb.ID, lb.Name, AnnotationPrefix)})
 	}
 	*plan = LoadBalancer{UID: uid, Guest: true, CreateName: plan.CreateName, Public: lb.PublicNet.Enabled, Limits: plan.Limits,
 		Services: plan.Services}
 	return notes
+}
+
+// AllowsNamespace reports whether Services of a namespace may join the load balancer of one in another namespace.
+func AllowsNamespace(lb *hcloud.LoadBalancer, namespace string) bool {
+	var s Settings
+	if err := AnnotationByName("shared-namespaces").Set(&s, commonSettingsOf(lb).Values["shared-namespaces"]); err != nil {
+		return false
+	}
+	return slices.Contains(s.SharedNamespaces, namespace) || slices.Contains(s.SharedNamespaces, "*")
 }
 
 // checkShared returns the mistakes in the settings of a Service that shares a load balancer.

@@ -45,6 +45,6 @@ func familyNotes(in Input, targets []Target) []Note {
 		!slices.ContainsFunc(targets, func(t Target) bool { return t.Private }) {
 		return nil
 	}
-	return []Note{{event.IgnoredSetting, "The Service has only the IP family IPv6, but private networks have only IPv4, so that its " +
-		"private targets cannot serve: set ipFamilyPolicy: PreferDualStack, or use-private-ip to false"}}
+	return []Note{{Reason: event.IgnoredSetting, Text: "The Service has only the IP family IPv6, but private networks have only IPv4, " +
+		"so that its private targets cannot serve: set ipFamilyPolicy: PreferDualStack, or use-private-ip to false"}}
 }

@@ -27,8 +27,45 @@ func usesPrivateIP(plan *LoadBalancer, in Input) bool {
 	return in.Settings.UsePrivateIP != nil && *in.Settings.UsePrivateIP
 }
 
-func planTargets(in Input, private bool) (targets []Target, ipv6 map[int64]netip.Addr, notes []Note) {
+// stayInNetwork keeps a load balancer whose targets are private in its network, if HCLOUD_NETWORK names another one in which fewer of
+// the nodes' servers are: it would lose targets. A load balancer can be in one network.
+func stayInNetwork(plan *LoadBalancer, in Input) []Note {
+	lb := in.Current
+	if lb == nil || in.NetworkID == 0 || IsLent(lb) || len(lb.PrivateNet) == 0 || lb.PrivateNet[0].Network.ID == in.NetworkID {
+		return nil
+	}
+	private := slices.ContainsFunc(lb.Targets, func(t hcloud.LoadBalancerTarget) bool { return t.UsePrivateIP })
+	current := lb.PrivateNet[0].Network.ID
+	var here, there int
+	for _, node := range selectedNodes(in, currentTargets(lb)) {
+		id, err := nodeinfo.ParseProviderID(node.Spec.ProviderID)
+		server := in.Servers[id]
+		if err != nil || server == nil {
+			continue
+		}
+		if nodeinfo.PrivateIP(server, current).IsValid() {
+			here++
+		}
+		if nodeinfo.PrivateIP(server, in.NetworkID).IsValid() {
+			there++
+		} else {
+			plan.Outside = append(plan.Outside, id)
+		}
+	}
+	if !private || !in.Unread && there >= here && there > 0 {
+		return nil
+	}
+	plan.NetworkID, plan.PrivateIPv4, plan.PrivateSubnet = current, netip.Addr{}, netip.Prefix{}
+	return []Note{{Reason: event.SkippedNodes, Text: fmt.Sprintf("Load balancer %d (%s) stays in network %d, because only "+
+		"%d of the nodes' servers are attached to network %d of HCLOUD_NETWORK, and %d to its own: attach the servers, or "+
+		"correct HCLOUD_NETWORK",
+		lb.ID, lb.Name, current, there, in.NetworkID, here), Unmet: true}}
+}
+
+// planTargets sets the plan's targets.
+func planTargets(plan *LoadBalancer, in Input, private bool) (notes []Note) {
 	var noAddress, noRoute []string
+	var targets []Target
 	network := in.NetworkID
 	current := currentTargets(in.Current)
 	if in.Current != nil {
@@ -50,6 +87,7 @@ func planTargets(in Input, private bool) (targets []Target, ipv6 map[int64]netip
 		target, address := chooseAddress(in, node, server, network, private)
 		if target.ServerID == 0 {
 			noAddress = append(noAddress, node.Name)
+			plan.Outside = append(plan.Outside, id)
 			continue
 		}
 		if _, is := current[id]; !is && nodeinfo.LacksRoute(node) {
@@ -61,17 +99,17 @@ func planTargets(in Input, private bool) (targets []Target, ipv6 map[int64]netip
 		}
 		targets = append(targets, target)
 		if address.IsValid() {
-			if ipv6 == nil {
-				ipv6 = map[int64]netip.Addr{}
+			if plan.IPv6 == nil {
+				plan.IPv6 = map[int64]netip.Addr{}
 			}
-			ipv6[id] = address
+			plan.IPv6[id] = address
 		}
 	}
 	if in.allForeign() {
-		notes = append(notes, Note{event.SkippedNodes,
-			fmt.Sprintf("All %d nodes have provider IDs of another provider, such as %q: targets are neither added nor removed until a "+
+		notes = append(notes, Note{Reason: event.SkippedNodes, Text: fmt.Sprintf(
+			"All %d nodes have provider IDs of another provider, such as %q: targets are neither added nor removed until a "+
 				"node begins with %s or %s",
-				len(in.Nodes), in.Nodes[0].Spec.ProviderID, nodeinfo.ConventionOwn.Prefix(), nodeinfo.ConventionHcloud.Prefix())})
+			len(in.Nodes), in.Nodes[0].Spec.ProviderID, nodeinfo.ConventionOwn.Prefix(), nodeinfo.ConventionHcloud.Prefix())})
 	}
 	if in.unsure() {
 		for id, t := range current {
@@ -81,8 +119,8 @@ func planTargets(in Input, private bool) (targets []Target, ipv6 map[int64]netip
 		}
 	}
 	slices.SortFunc(targets, compareTargets)
-	targets = slices.Compact(targets)
-	return targets, ipv6, append(notes, skippedNotes(noAddress, noRoute, private)...)
+	plan.Targets = slices.Compact(targets)
+	return append(notes, skippedNotes(noAddress, noRoute, private)...)
 }
 
 // currentTargets returns the Service's targets of type server by server ID.
@@ -111,11 +149,13 @@ func skippedNotes(noAddress, noRoute []string, private bool) (notes []Note) {
 		if private {
 			why = "their servers are not attached to the network of HCLOUD_NETWORK"
 		}
-		notes = append(notes, Note{event.SkippedNodes, fmt.Sprintf("%d nodes are not targets because %s: %s", len(noAddress), why,
+		notes = append(notes, Note{Reason: event.SkippedNodes, Text: fmt.Sprintf(
+			"%d nodes are not targets because %s: %s", len(noAddress), why,
 			Abbreviate(noAddress))})
 	}
 	if len(noRoute) > 0 {
-		notes = append(notes, Note{event.SkippedNodes, fmt.Sprintf("%d nodes are not targets yet because they have no route: %s",
+		notes = append(notes, Note{Reason: event.SkippedNodes, Text: fmt.Sprintf(
+			"%d nodes are not targets yet because they have no route: %s",
 			len(noRoute), Abbreviate(noRoute))})
 	}
 	return notes

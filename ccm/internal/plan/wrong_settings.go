@@ -78,6 +78,7 @@ var notCopied = map[string]string{
 	"network-zone":            "cannot change",
 	"adopt":                   "cannot change",
 	"shared":                  "the load balancer's labels: guests stay",
+	"shared-namespaces":       "the load balancer's labels",
 	"primary-ipv4":            "cannot change",
 	"primary-ipv6":            "cannot change",
 	"use-private-ip":          "usesPrivateIP",

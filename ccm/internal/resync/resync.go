@@ -303,6 +303,9 @@ func (r *Comparison) syncLoadBalancer(ctx context.Context, svc *corev1.Service) 
 	if result.Created || len(result.Ops) > 0 {
 		r.events.Normal(svc, event.Repaired, "Repaired the load balancer: it differed from the settings of this Service")
 	}
+	if result.Waits {
+		r.unrest.Add(1)
+	}
 	if err != nil {
 		r.lbs.Publish(svc, result.Status)
 		return err

@@ -58,6 +58,10 @@ type guard struct {
 	// healthyAt is when a server has last been healthy as a target, by load balancer. left is when healthy ones have been removed.
 	healthyAt map[int64]map[int64]time.Time
 	left      map[int64][]time.Time
+	// settings are the last annotations of each Service; settingsFrom is the UID of the former owner with whose settings a load
+	// balancer was inherited.
+	settings     map[string][]map[string]string
+	settingsFrom map[int64]string
 	// low is the smallest number of targets that each load balancer had or should have had since all was quiet.
 	low map[int64]int
 }
@@ -69,7 +73,8 @@ func newGuard(w *world) *guard {
 		changed: map[string]time.Time{}, put: map[string]time.Time{},
 		certs: map[int64]*hcloud.Certificate{}, routed: map[int64]bool{}, moved: map[int64]time.Time{},
 		deletedServer: map[int64]bool{}, lost: map[int64]bool{}, open: map[string]map[int]bool{}, low: map[int64]int{},
-		healthyAt: map[int64]map[int64]time.Time{}, left: map[int64][]time.Time{}}
+		healthyAt: map[int64]map[int64]time.Time{}, left: map[int64][]time.Time{},
+		settings: map[string][]map[string]string{}, settingsFrom: map[int64]string{}}
 }
 
 // fail records the first failure. The caller holds mu.
@@ -147,10 +152,8 @@ func (g *guard) loadBalancerChanged(v *hcloud.LoadBalancer) {
 	if before != nil && before.PublicNet.Enabled && !v.PublicNet.Enabled {
 		delete(g.opened, v.ID)
 	}
-	if s := g.ownerOf(v); s != nil && before != nil && before.Labels[uidLabel] != string(s.UID) {
-		g.changed[string(s.UID)] = time.Now() // a guest is the owner now: its settings apply
-		g.allowPorts(s, v)
-		delete(g.low, v.ID)
+	if before != nil && before.Labels[uidLabel] != v.Labels[uidLabel] {
+		g.ownerChanges(before, v)
 	}
 	g.checkExposure(v)
 	if before != nil {
@@ -214,6 +217,9 @@ func (g *guard) note() {
 }
 
 func (g *guard) noteAll(anew bool) {
+	for _, s := range g.world.kube.services() {
+		g.seen(s)
+	}
 	nodes := g.world.kube.nodes()
 	for id, lb := range g.lbs {
 		s := g.ownerOf(lb)

@@ -118,8 +118,11 @@ func (g *guard) ownedLocked(s *corev1.Service) (all []*hcloud.LoadBalancer) {
 }
 
 // ownerOf returns the Service whose label the load balancer has, or nil.
+//
+// Its settings are those that it has on the load balancer.
 func (g *guard) ownerOf(lb *hcloud.LoadBalancer) *corev1.Service {
-	return g.serviceByUID(lb.Labels[uidLabel])
+	all := g.asServed(g.serviceByUID(lb.Labels[uidLabel]), lb)
+	return all[len(all)-1]
 }
 
 func (g *guard) serviceByUID(uid string) *corev1.Service {

@@ -66,7 +66,7 @@ func (w *world) startProcess(blind bool) *process {
 	p.client = w.kube.client(p)
 	w.kube.setLeader(p)
 	cloud := ccm.New(ccm.Config{
-		TokenFile: w.tokenFile, Endpoint: "http://cloud.invalid/v1", Network: networkName, RoutesEnabled: true,
+		TokenFile: w.tokenFile, Endpoint: "http://cloud.invalid/v1", Network: w.configured, RoutesEnabled: true,
 		AddressFamily: ccm.AddressFamilyIPv4, LoadBalancersEnabled: true,
 		// The default type is only for new load balancers: each second process has another one.
 		LoadBalancerDefaults: map[string]string{"location": "fsn1", "type": []string{"lb21", "lb11"}[p.id%2]},

@@ -123,8 +123,19 @@ func (g *guard) quietService(s *corev1.Service) error {
 		if lb.Labels[uidLabel] == "" {
 			return nil // a person has taken the owner's label away
 		}
-		checks = []func(*corev1.Service, *hcloud.LoadBalancer) error{g.quietPorts}
+		return g.quietPorts(s, lb)
 	}
+	var err error
+	for _, served := range g.asServed(s, lb) {
+		if err = g.quietLoadBalancer(served, lb, checks); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+func (g *guard) quietLoadBalancer(s *corev1.Service, lb *hcloud.LoadBalancer,
+	checks []func(*corev1.Service, *hcloud.LoadBalancer) error) error {
 	if isPrivate(s) && lb.PublicNet.Enabled &&
 		slices.ContainsFunc(lb.Targets, func(t hcloud.LoadBalancerTarget) bool { return t.IP != nil }) {
 		checks = checks[:1] // a person's targets of type ip keep the public interface, and new ports wait
@@ -157,7 +168,8 @@ func (g *guard) mayHaveNone(s *corev1.Service) bool {
 	}
 	taken := slices.ContainsFunc(g.sortedLBs(), func(lb *hcloud.LoadBalancer) bool {
 		_, released := g.released[lb.ID]
-		joins := isShared(s) && lb.Labels[sharedLabel] != "" && lb.PublicNet.Enabled != isPrivate(s) && !mayBeIts(s, lb)
+		joins := isShared(s) && lb.Labels[sharedLabel] != "" && lb.PublicNet.Enabled != isPrivate(s) && !mayBeIts(s, lb) &&
+			!g.contradicts(s, lb)
 		return lb.Name == name && (released || lb.Labels[uidLabel] != "" && !joins || !chosen || mayBeIts(s, lb))
 	})
 	return taken || isMistyped(s) || g.addressTaken(s)
@@ -320,8 +332,13 @@ func (g *guard) quietSettings(s *corev1.Service, lb *hcloud.LoadBalancer) error 
 // quietCondition makes sure that a Service whose load balancer has all that it asks for says so.
 func (g *guard) quietCondition(s *corev1.Service, lb *hcloud.LoadBalancer) error {
 	name := setting(s, "name")
-	if isMistyped(s) || g.addressTaken(s) || name != "" && name != lb.Name {
+	if isMistyped(s) || g.addressTaken(s) || name != "" && name != lb.Name || g.contradicts(g.serviceByUID(string(s.UID)), lb) {
 		return nil
+	}
+	for _, p := range s.Spec.Ports {
+		if len(g.guestsOf(lb)) > 0 && isRecorded(lb, guestPortsLabel, int(p.Port)) {
+			return nil // another Service has it
+		}
 	}
 	if slices.ContainsFunc(serverTargets(lb), func(id int64) bool { return g.isLastHealthy(lb, id) }) {
 		return nil // an error says that it cannot leave

@@ -53,6 +53,8 @@ var variants = []map[string]string{
 	{"name": common, "shared": "true", "disable-public-network": "true"},
 	{"server-selector": "pool=web"},
 	{"server-selector": "pool=web", "use-private-ip": "true"},
+	{"name": common, "shared": "true", "type": "lb21", "keep-on-delete": "true"},
+	{"name": common, "shared": "true", "algorithm-type": "least_connections", "use-private-ip": "true"},
 }
 
 // setting returns the value of an annotation, "" if it is not set.
@@ -101,6 +103,7 @@ func (w *world) putService(name string, variant, ports int) {
 	default:
 		w.guard.userChanges(s)
 	}
+	defer w.guard.note() // the settings
 	number := int(name[0] - 'a' + 1)
 	w.guard.puts(s)
 	s.Annotations = map[string]string{}

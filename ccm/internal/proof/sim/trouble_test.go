@@ -4,6 +4,7 @@ package sim
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"time"
@@ -30,6 +31,7 @@ var troubles = map[string]act{
 	"others hang":   func(w *world, _ string, n, _ int) { w.othersHang(n) },
 	"rate limited":  func(w *world, _ string, _, _ int) { w.rateLimited() },
 	"server vanish": vanish,
+	"network other": func(w *world, _ string, n, _ int) { w.mistakeNetwork(n) },
 	"token away":    func(w *world, _ string, _, _ int) { w.useProject(true) },
 	"token back":    func(w *world, _ string, _, _ int) { w.useProject(false) },
 }
@@ -148,6 +150,29 @@ func (w *world) useProject(away bool) {
 		token = w.otherToken
 	}
 	w.useToken(token)
+}
+
+// mistakeNetwork configures another network, in which no server is, for some minutes.
+func (w *world) mistakeNetwork(n int) {
+	if w.crash != nil || w.away {
+		return
+	}
+	_, ipRange, _ := net.ParseCIDR("172.16.0.0/16")
+	_, _, err := w.api.Network.Create(ctx, hcloud.NetworkCreateOpts{Name: "other", IPRange: ipRange, Subnets: []hcloud.NetworkSubnet{
+		{Type: hcloud.NetworkSubnetTypeCloud, NetworkZone: hcloud.NetworkZoneEUCentral, IPRange: ipRange}}})
+	w.try(err) // it may be there already
+	w.configure("other")
+	w.pass(time.Duration(1+n)*time.Minute, 0)
+	w.configure(networkName)
+}
+
+// configure sets HCLOUD_NETWORK, and starts the CCM again.
+func (w *world) configure(network string) {
+	w.configured = network
+	if !w.current.dead.Load() {
+		w.current.die()
+		w.current = w.startProcess(false)
+	}
 }
 
 // othersHang makes the changes of all load balancers hang except for that of one Service, changes all Services, and makes

@@ -33,21 +33,22 @@ var podRange = netip.MustParsePrefix("10.244.0.0/16")
 
 // world is a cloud, a cluster and the CCM processes that connect them.
 type world struct {
-	random    *rand.Rand // decides the order of requests, and how long answers take
-	fake      *fakecloud.Cloud
-	api       *hcloud.Client // what people use
-	kube      *kube
-	guard     *guard
-	tokenFile string
-	processes int
-	current   *process // the leader
-	ticker    *time.Ticker
-	joins     []join               // servers that will have a Node
-	notReady  map[string]time.Time // since when a Node's server does not run
-	uids      int
-	log       []string     // what happened, for the report
-	requests  int          // of the CCM, so far
-	writes    atomic.Int64 // of the CCM that the cloud has accepted, so far
+	random     *rand.Rand // decides the order of requests, and how long answers take
+	fake       *fakecloud.Cloud
+	api        *hcloud.Client // what people use
+	kube       *kube
+	guard      *guard
+	tokenFile  string
+	configured string // HCLOUD_NETWORK
+	processes  int
+	current    *process // the leader
+	ticker     *time.Ticker
+	joins      []join               // servers that will have a Node
+	notReady   map[string]time.Time // since when a Node's server does not run
+	uids       int
+	log        []string     // what happened, for the report
+	requests   int          // of the CCM, so far
+	writes     atomic.Int64 // of the CCM that the cloud has accepted, so far
 
 	// crash: the leader dies at a request.
 	crash *crash
@@ -174,7 +175,7 @@ func (w *world) next() *call {
 // newWorld makes a cloud with a network and n servers, and a cluster with their Nodes.
 func newWorld(seed uint64, n int, folder string) *world {
 	w := &world{random: rand.New(rand.NewPCG(seed, 1)), kube: newKube(), arrived: make(chan struct{}, 1), notReady: map[string]time.Time{},
-		ticker: time.NewTicker(10 * time.Second), tokenFile: folder + "/token"}
+		ticker: time.NewTicker(10 * time.Second), tokenFile: folder + "/token", configured: networkName}
 	w.fake = fakecloud.New(fakecloud.Options{Clock: clock.RealClock{}, Actions: "realistic", RandomSeed: seed})
 	w.api = w.fake.Client()
 	w.useToken(w.fake.Token())

@@ -1,0 +1,178 @@
+package plan
+
+import (
+	"cmp"
+	"encoding/base32"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// The settings of a shared load balancer as a whole are those of one Service. They are recorded in its labels, so that they stay with
+// it when that Service goes: a guest that becomes the owner may have had other ones for months, which have never had an effect. The
+// owner decides about them as soon as it has the same itself.
+const (
+	// labelSettingsOf holds the UID of the Service that decides; labelSettings its annotations. Without the former nothing is recorded.
+	labelSettingsOf = labelPrefix + "settings-of"
+	labelSettings   = labelPrefix + "owner-settings"
+)
+
+// ownSettings are the annotations, in addition to those of ports, that each Service on a load balancer has for itself, or that have
+// an effect only when it is created.
+var ownSettings = []string{"name", "shared", "adopt", "primary-ipv4", "primary-ipv6", "location", "network-zone", "hostname",
+	"ipv6-disabled", "disable-private-ingress"}
+
+// isCommon reports whether the annotation is about the load balancer as a whole.
+func (a annotation) isCommon() bool { return !a.perPort() && !slices.Contains(ownSettings, a.Name) }
+
+// commonSettings are the annotations about a load balancer as a whole, by name, and the Service that has decided so.
+type commonSettings struct {
+	By     string
+	Values map[string]string
+}
+
+var settingsEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+// withCommonSettings returns a copy of labels that records the settings; none without By.
+func withCommonSettings(labels map[string]string, c commonSettings) map[string]string {
+	result := maps.Clone(labels)
+	maps.DeleteFunc(result, func(k, _ string) bool { return k == labelSettingsOf || isListLabel(k, labelSettings) })
+	if c.By == "" {
+		return result
+	}
+	result[labelSettingsOf] = c.By
+	var lines []string
+	for _, name := range slices.Sorted(maps.Keys(c.Values)) {
+		lines = append(lines, name+"="+c.Values[name])
+	}
+	var words []string // with their numbers, because the list has no order
+	for part := range slices.Chunk([]byte(settingsEncoding.EncodeToString([]byte(strings.Join(lines, "\n")))), maxLabelValue-3) {
+		words = append(words, fmt.Sprintf("%03d%s", len(words), part))
+	}
+	maps.Copy(result, encodeList(labelSettings, words))
+	return result
+}
+
+// WithoutCommonSettings returns a copy of labels that records no settings.
+func WithoutCommonSettings(labels map[string]string) map[string]string {
+	return withCommonSettings(labels, commonSettings{})
+}
+
+// commonSettingsOf returns what the load balancer's labels record. What a person has damaged is left out.
+func commonSettingsOf(lb *hcloud.LoadBalancer) commonSettings {
+	if lb == nil || lb.Labels[labelSettingsOf] == "" {
+		return commonSettings{}
+	}
+	c := commonSettings{By: lb.Labels[labelSettingsOf], Values: map[string]string{}}
+	var text strings.Builder
+	for _, word := range slices.Sorted(slices.Values(decodeList(lb.Labels, labelSettings))) {
+		text.WriteString(word[min(3, len(word)):])
+	}
+	decoded, err := settingsEncoding.DecodeString(text.String())
+	if err != nil {
+		return c
+	}
+	for line := range strings.SplitSeq(string(decoded), "\n") {
+		name, value, _ := strings.Cut(line, "=")
+		if slices.ContainsFunc(Annotations, func(a annotation) bool { return a.Name == name && a.isCommon() }) {
+			c.Values[name] = value
+		}
+	}
+	return c
+}
+
+// RecordsSettings reports whether the labels of a shared load balancer say which settings it has.
+func RecordsSettings(lb *hcloud.LoadBalancer) bool { return commonSettingsOf(lb).By != "" }
+
+// WithSharedSettings returns the Service with the settings that it has on the load balancer, which others may share, and the UID of
+// the Service that decides about those of the load balancer as a whole. If that is another one, the mistakes are the annotations
+// that contradict.
+func WithSharedSettings(svc *corev1.Service, lb *hcloud.LoadBalancer, defaults map[string]string) (effective *corev1.Service, by string,
+	mistakes []error) {
+	uid, recorded := string(svc.UID), commonSettingsOf(lb)
+	if recorded.By == "" || recorded.By == uid {
+		return svc, uid, nil
+	}
+	effective = svc.DeepCopy()
+	same := true
+	for _, a := range Annotations {
+		if !a.isCommon() {
+			continue
+		}
+		key := a.KeyIn(svc.Annotations)
+		own, has := svc.Annotations[key]
+		want, wanted := recorded.Values[a.Name]
+		same = same && has == wanted
+		if has && !a.means(own, want, defaults) {
+			must := "be absent"
+			if allowed := cmp.Or(want, defaults[a.Name], a.Default); allowed != "" {
+				must = fmt.Sprintf("be %q, or absent", allowed)
+			}
+			mistakes = append(mistakes, AnnotationError{Source: key, Value: own, Reason: fmt.Sprintf(
+				"differs from load balancer %d (%s), which several Services share: must %s", lb.ID, lb.Name, must)})
+		}
+		delete(effective.Annotations, key)
+		if wanted {
+			metaAnnotations(effective)[a.Key()] = want
+		}
+	}
+	if same && len(mistakes) == 0 && lb.Labels[LabelServiceUID] == uid {
+		return svc, uid, nil
+	}
+	return effective, recorded.By, mistakes
+}
+
+// metaAnnotations returns the annotations of the Service, which has some then.
+func metaAnnotations(svc *corev1.Service) map[string]string {
+	if svc.Annotations == nil {
+		svc.Annotations = map[string]string{}
+	}
+	return svc.Annotations
+}
+
+// means reports whether two values of the annotation have the same effect; "": it is absent.
+func (a annotation) means(v, w string, defaults map[string]string) bool {
+	var one, other Settings
+	for _, set := range []struct {
+		s     *Settings
+		value string
+	}{{&one, v}, {&other, w}} {
+		for _, value := range []string{set.value, defaults[a.Name], a.Default} {
+			if value == "" {
+				continue
+			}
+			if a.Set(set.s, value) != nil {
+				return v == w
+			}
+			break
+		}
+	}
+	return reflect.DeepEqual(one, other)
+}
+
+// planCommonSettings returns what the owner records: its own settings, or those that another one has left to it.
+func planCommonSettings(plan *LoadBalancer, in Input) commonSettings {
+	recorded := commonSettingsOf(in.Current)
+	if in.SettingsOf != "" && in.SettingsOf != plan.UID {
+		return recorded
+	}
+	if !plan.Shared && len(GuestsOf(in.Current)) == 0 {
+		return commonSettings{}
+	}
+	c := commonSettings{By: plan.UID, Values: map[string]string{}}
+	for _, a := range Annotations {
+		value, has := in.Service.Annotations[a.KeyIn(in.Service.Annotations)]
+		if in.Wrong[a.Name] {
+			value, has = recorded.Values[a.Name], recorded.Values[a.Name] != ""
+		}
+		if has && a.isCommon() {
+			c.Values[a.Name] = strings.TrimSpace(value)
+		}
+	}
+	return c
+}
