@@ -5,6 +5,8 @@ import (
 	"go/token"
 	"maps"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -119,5 +121,29 @@ func TestTheListsFitTheCode(t *testing.T) {
 				t.Errorf("%s: %v", list, err)
 			}
 		}
+	}
+}
+
+// A regression that passes without the fix that it guards guards nothing: `make sim-reverted` checks those of the list.
+func TestEachRegressionOfTheSimulationHasItsFixInTheList(t *testing.T) {
+	t.Parallel()
+	list, err := os.ReadFile("reverted.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := os.ReadFile("../../ccm/internal/proof/sim/regression_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := func(text []byte, pattern string) (all []string) {
+		for _, m := range regexp.MustCompile(pattern).FindAllSubmatch(text, -1) {
+			all = append(all, string(m[1]))
+		}
+		slices.Sort(all)
+		return slices.Compact(all)
+	}
+	played, guarded := names(source, `(?m)^\t\t"([^"]+)": \{`), names(list, `(?m)^! TestRegressions/(.+)$`)
+	if len(played) == 0 || !slices.Equal(played, guarded) {
+		t.Errorf("the simulation plays %q, and reverted.txt names %q", played, guarded)
 	}
 }

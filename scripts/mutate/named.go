@@ -27,7 +27,8 @@ import (
 //	! TestThatMustFail
 //
 // Line breaks, spaces and comments do not matter, nor does the file of the function. More functions may follow the first
-// one. If the simulation judges, ! names a rule by which it notices the mutant.
+// one. If the simulation judges, ! names a rule by which seeds notice the mutant, or a regression that must fail:
+// TestRegressions/its name.
 type namedMutant struct {
 	name    string
 	changes []codeChange
@@ -284,11 +285,32 @@ func hasTest(folder, name string) bool {
 	})
 }
 
+// regressions is the test of the simulation that plays what it has found.
+const regressions = "TestRegressions"
+
 // failedSeed is a line of the simulation about a seed that has failed.
 var failedSeed = regexp.MustCompile(`seed (\d+): ([a-z ]+): `)
 
-// simulated runs seeds of the simulation until one fails, and returns the rule that was broken and the number of seeds.
+// simulated runs the regressions that must notice the mutant, and then seeds until one fails. It returns the rule that was broken
+// and the number of seeds.
 func (m *mutation) simulated(ctx context.Context, id int, n namedMutant) (by string, err error) {
+	var rules []string
+	for _, judge := range n.judges {
+		name, isRegression := strings.CutPrefix(judge, regressions+"/")
+		if !isRegression {
+			rules = append(rules, judge)
+			continue
+		}
+		cmd := m.command(ctx, m.simulation(), "-test.run", "^"+regressions+"$/^"+regexp.QuoteMeta(strings.ReplaceAll(name, " ", "_"))+"$")
+		cmd.Env = append(cmd.Env, "MUTANT="+strconv.Itoa(id))
+		if out, err := cmd.CombinedOutput(); err == nil {
+			return "", fmt.Errorf("SURVIVES: the regression %q passes:\n%s", name, out)
+		}
+		by = "the regression"
+	}
+	if len(rules) == 0 {
+		return by, nil
+	}
 	cmd := m.command(ctx, m.simulation(), "-test.run", "^TestSim$", "-test.timeout", "0", "-seeds", strconv.Itoa(m.seeds), "-shrink", "0",
 		"-until")
 	cmd.Env = append(cmd.Env, "MUTANT="+strconv.Itoa(id))
@@ -302,8 +324,8 @@ func (m *mutation) simulated(ctx context.Context, id int, n namedMutant) (by str
 			first, rule = seed, match[2]
 		}
 	}
-	if !slices.Contains(n.judges, rule) {
-		return "", fmt.Errorf("seed %d breaks the rule %q, want one of %q:\n%s", first, rule, n.judges, out)
+	if !slices.Contains(rules, rule) {
+		return "", fmt.Errorf("seed %d breaks the rule %q, want one of %q:\n%s", first, rule, rules, out)
 	}
 	return fmt.Sprintf("rule %q, %d seeds", rule, first), nil
 }

@@ -20,6 +20,22 @@ func TestRegressions(t *testing.T) {
 			{time.Minute, 15, "service delete", "a", 0, 0},
 			{kind: settle},
 		}},
+		// Each private load balancer had 0 targets after one sync.
+		"a network without servers takes no targets away": {1, 3, []step{
+			{kind: "service", who: "a", n: 3, m: 1},
+			{kind: settle},
+			{kind: "network other", n: 5},
+			{kind: settle},
+		}},
+		// The targets of the owner were private, and the heir had no such annotation.
+		"a load balancer that is inherited keeps its settings": {1, 3, []step{
+			{kind: "service", who: "a", n: 35, m: 0},
+			{kind: settle},
+			{kind: "service", who: "b", n: 29, m: 2},
+			{kind: settle},
+			{kind: "service delete", who: "a"},
+			{kind: settle},
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
