@@ -63,7 +63,7 @@ lint: ## Plain English and golangci-lint, in the pinned version
 	scripts/lint.sh
 
 .PHONY: e2e
-e2e: ## The end-to-end suite (E2E_CLUSTER=, LABELS=, FOCUS=, PROCS=, CCM=: scripts/e2e.sh)
+e2e: ## The end-to-end suite (E2E_CLUSTER=, LABELS=, FOCUS=, SHARD=, PROCS=, CCM=: scripts/e2e.sh)
 	scripts/e2e.sh
 
 .PHONY: e2e-probe

@@ -5,6 +5,7 @@
 #                existing: the cluster of KUBECONFIG, with E2E_CLOUD=hcloud and HCLOUD_TOKEN (e2e/README.md)
 #   LABELS       a Ginkgo label filter, such as "service && !fault"
 #   FOCUS        a regular expression on the specs' names
+#   SHARD        2/5 for the second of five parts of the specs, such as for five machines (e2e/framework/shard.go)
 #   PROCS        how many specs run at a time
 #   CCM          a file that describes the cloud-controller-manager to test instead of ours (e2e/README.md)
 #   E2E_KEEP     1 keeps the kind cluster, and uses one that was kept
@@ -115,6 +116,10 @@ esac
 trap '$cleanup' EXIT
 procs=${PROCS:-$procs}
 filter=$cannot${LABELS:+" && ($LABELS)"}
+if [ -n "${SHARD:-}" ]; then
+	part=${SHARD%/*}
+	filter="$filter && (whole-$part || (part-$part && !/^whole-/))"
+fi
 
 # Not by `go tool ginkgo`: that passes a Ctrl-C on to ginkgo, which gets it from the terminal as well, and
 # takes the second one for the order to skip cleaning up.
