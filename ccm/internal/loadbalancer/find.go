@@ -43,7 +43,7 @@ func (l *Controller) find(ctx context.Context, svc *corev1.Service) (*hcloud.Loa
 				return lb, err
 			}
 		}
-		return nil, cmp.Or(l.doubt(svc, l.evidence.LoadBalancerGone(ctx, svc)), sameToken())
+		return nil, cmp.Or(l.doubt(svc, l.evidence.MayCreate(ctx, svc)), sameToken())
 	case len(lbs) == 1:
 		ended, err := l.slow.Check(ctx, lbs[0].ID)
 		if ended {
