@@ -74,7 +74,8 @@ func (l *Controller) adopt(ctx context.Context, svc *corev1.Service, planned *pl
 		return nil, errors.New(text)
 	}
 	labels := plan.WithOwnership(lb.Labels, planned.UID, nil, planned.Marks) // records no ports yet: the existing ones are foreign
-	if planned.Adopt != "" {
+	if labels[plan.LabelFound] = "true"; planned.Adopt != "" {
+		delete(labels, plan.LabelFound)
 		labels = plan.WithLent(labels, lb, l.clusterServers(planned))
 	}
 	defer l.store.Writing(planned.UID)()
