@@ -81,12 +81,6 @@ func (l *Controller) several(svc *corev1.Service, lbs []*hcloud.LoadBalancer) er
 	return errors.New(text)
 }
 
-// ownedNow returns the Service's load balancers, from an answer about its label.
-func (l *Controller) ownedNow(ctx context.Context, svc *corev1.Service) ([]*hcloud.LoadBalancer, error) {
-	lbs, err := l.store.LookUp(ctx, svc)
-	return l.own.OwnedBy(lbs, string(svc.UID)), err
-}
-
 func (l *Controller) get(ctx context.Context, id int64) (*hcloud.LoadBalancer, error) {
 	lb, _, err := l.client.LoadBalancer.GetByID(ctx, id)
 	if err != nil {
