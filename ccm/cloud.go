@@ -11,6 +11,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -109,6 +110,7 @@ func (c *Cloud) Initialize(clients cloudprovider.ControllerClientBuilder, stop <
 	c.instances.UseKube(kube)
 	if c.loadBalancers != nil {
 		c.loadBalancers.Kube = kube
+		c.loadBalancers.Identify(clusterUID(c.stop, kube))
 	}
 	c.raiseFence()
 	if c.events.Sink == nil {
@@ -117,6 +119,19 @@ func (c *Cloud) Initialize(clients cloudprovider.ControllerClientBuilder, stop <
 		broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: kube.CoreV1().Events("")})
 		c.events.Sink = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: ProviderName})
 	}
+}
+
+// clusterUID returns the UID of the namespace kube-system, or "" if it cannot be read. Then the cluster has no identity of its own until
+// the next start: all works as without one.
+func clusterUID(ctx context.Context, kube kubernetes.Interface) string {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	namespace, err := kube.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	if err != nil {
+		klog.ErrorS(err, "Could not read the namespace kube-system, whose UID is the identity of the cluster; allow get of it, and restart")
+		return ""
+	}
+	return string(namespace.UID)
 }
 
 // raiseFence makes all writes depend on the leader's Lease. It is called when this process has just

@@ -19,8 +19,8 @@
 //	internal/node          cloudprovider.InstancesV2: Node ↔ server; labels, taints, and no pods on a Node without a route
 //	internal/route         cloudprovider.Routes
 //	internal/resync        repairs changes that were made outside of the CCM
-//	internal/inventory     servers, load balancers and the network, at a cost of few calls; whether an answer of the API proves that
-//	                       something is gone
+//	internal/inventory     servers, load balancers and the network, at a cost of few calls
+//	internal/gone          the one question whether an answer of the API proves that something is gone
 //	internal/apicall       the one API client: token, timeouts, retries, rate limit, metrics, errors, and the wait for actions
 //	internal/nodeinfo      what a Node and its server say: provider ID, addresses, whether a route is missing
 //	internal/event         events on Services and Nodes

@@ -125,7 +125,7 @@ var _ = Describe("A Service's load balancer", Label("service", "dataplane"), fun
 				o.Services = []hcloud.LoadBalancerCreateOptsService{{
 					Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: &listen, DestinationPort: &to}}
 			})
-			env.Services.Create(ctx, "web", annotate(map[string]string{"name": mine.Name}))
+			env.Services.Create(ctx, "web", annotate(map[string]string{"name": mine.Name, "keep-on-delete": "false"}))
 			Expect(env.Traffic.AwaitServed(ctx, "web")).To(Equal(mine.PublicNet.IPv4.IP.String()))
 			env.Services.AwaitEvent(ctx, "web", "AdoptedCloudLoadBalancer", ContainSubstring(mine.Name))
 			Expect(env.LoadBalancers.List(ctx)).To(HaveLen(1))
@@ -306,7 +306,7 @@ var _ = Describe("A Service's load balancer", Label("service", "dataplane"), fun
 		Expect(kept.Labels).To(HaveKeyWithValue("team", "edge"))
 
 		By("creating another Service that asks for it")
-		env.Services.Create(ctx, "next", annotate(map[string]string{"name": name, "delete-protection": "false"}))
+		env.Services.Create(ctx, "next", annotate(map[string]string{"name": name, "delete-protection": "false", "keep-on-delete": "false"}))
 		Expect(env.Traffic.AwaitServed(ctx, "next")).To(Equal(address))
 		env.LoadBalancers.Await(ctx, "next", func(g Gomega, lb *hcloud.LoadBalancer) { g.Expect(lb.Protection.Delete).To(BeFalse()) })
 		env.Services.Delete(ctx, "next")

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -17,53 +18,35 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/gone"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 )
 
-const (
-	// massDisappearance is the least number of servers or load balancers that disappear at once, and
-	// massShare their least share (1/massShare) of the cluster's, that the provider does not believe at once.
-	massDisappearance = 3
-	massShare         = 3
-	// massHold is how long they must be missing before the provider believes it.
-	massHold = 5 * time.Minute
-	// recogniseInterval is the least time between two searches for something of the cluster.
-	recogniseInterval = 10 * time.Second
-)
+// recogniseInterval is the least time between two searches for something of the cluster.
+const recogniseInterval = 10 * time.Second
 
-// Evidence decides whether the API's answers prove that servers and load balancers are gone. Two things
-// make such an answer doubtful although it is correct:
-//
-//   - The token belongs to another project, for example after a rotation of the Secret. The project is
-//     recognised once one of the cluster's servers or load balancers is visible with the token. Until then
-//     nothing is gone and nothing is created.
-//   - Many servers or load balancers disappear at once. They count as gone once they have been missing
-//     for massHold.
+// Evidence decides whether the API's answers prove that servers and load balancers are gone: it puts the question of package gone
+// for the cluster's Nodes and Services, and looks for something of the cluster where the token is not recognised yet.
 //
 // A person confirms a disappearance earlier by deleting the Nodes, or with HCLOUD_DISABLE_PROJECT_CHECK.
 type Evidence struct {
 	disabled bool
-	clock    clock.PassiveClock
-	token    func() (string, error)
-	// listServers fetches all servers, which calls sawServers. visibleServices returns the UIDs of Services whose
+	question *gone.Question
+	// listServers fetches all servers, which tells the question. visibleServices returns the UIDs of Services whose
 	// load balancers are visible, and allLoadBalancers all load balancers; nil: load balancers are disabled.
 	listServers      func(context.Context) error
 	visibleServices  func(context.Context) (map[string]bool, error)
 	allLoadBalancers func(context.Context) ([]*hcloud.LoadBalancer, error)
 
-	doubted *prometheus.GaugeVec
-
-	mu         sync.Mutex
-	nodes      corelisters.NodeLister    // nil until SetInformers
-	services   corelisters.ServiceLister // nil until SetInformers
-	recognised string                    // token with which something of the cluster was visible
-	missing    map[int64]time.Time
-	missingLB  map[string]time.Time
-	doubts     map[string]*apicall.DoubtError
-	// doubtedWith and doubtedAt are the token and the time of the last search for something of the cluster.
+	mu       sync.Mutex
+	nodes    corelisters.NodeLister    // nil until SetInformers
+	services corelisters.ServiceLister // nil until SetInformers
+	// doubtedWith and doubtedAt are the token and the time of the last search for something of the cluster, and project is its
+	// result.
 	doubtedWith string
 	doubtedAt   time.Time
+	project     *apicall.DoubtError
 }
 
 // The reasons of a doubt: values of the metric's label.
@@ -75,17 +58,51 @@ const (
 
 // NewEvidence returns the evidence. disabled switches its doubts off.
 func NewEvidence(clk clock.PassiveClock, reg prometheus.Registerer, disabled bool, token func() (string, error)) *Evidence {
-	e := &Evidence{clock: clk, disabled: disabled, token: token, missing: map[int64]time.Time{}, missingLB: map[string]time.Time{},
-		doubts: map[string]*apicall.DoubtError{},
-		doubted: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "ccm_answers_doubted",
-			Help: "1 while the provider does not believe that servers or load balancers are gone, by reason.",
-		}, []string{"reason"})}
-	reg.MustRegister(e.doubted)
+	e := &Evidence{disabled: disabled}
+	e.question = &gone.Question{Clock: clk, Known: e.known, List: e.list, Token: func() string {
+		t, err := token()
+		if err != nil {
+			return "" // then no request succeeds
+		}
+		return t
+	}}
 	for _, reason := range []string{doubtProject, doubtServers, doubtLBs} {
-		e.doubted.WithLabelValues(reason).Set(0)
+		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name:        "ccm_answers_doubted",
+			Help:        "1 while the provider does not believe that servers or load balancers are gone, by reason.",
+			ConstLabels: prometheus.Labels{"reason": reason},
+		}, func() float64 {
+			if e.standing(reason) != nil {
+				return 1
+			}
+			return 0
+		}))
 	}
 	return e
+}
+
+// known returns the IDs of the servers of Nodes, or the UIDs of the Services that show a load balancer.
+func (e *Evidence) known(kind gone.Kind) map[string]bool {
+	known := map[string]bool{}
+	switch kind {
+	case gone.Server:
+		for id := range e.KnownServers() {
+			known[strconv.FormatInt(id, 10)] = true
+		}
+	case gone.LoadBalancer:
+		for uid := range e.knownServices() {
+			known[uid] = true
+		}
+	}
+	return known
+}
+
+// list asks for the load balancers that Services have, by the Services' UIDs.
+func (e *Evidence) list(ctx context.Context, kind gone.Kind) (map[string]bool, error) {
+	if kind != gone.LoadBalancer {
+		return nil, fmt.Errorf("the evidence does not list each %s", kind)
+	}
+	return e.visibleServices(ctx)
 }
 
 // SetListers sets the listers of Nodes and Services.
@@ -104,34 +121,42 @@ func (e *Evidence) Listers() (corelisters.NodeLister, corelisters.ServiceLister)
 
 // Ready returns an error while the provider doubts the API's answers.
 func (e *Evidence) Ready() error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	for _, reason := range []string{doubtProject, doubtServers, doubtLBs} {
-		if d := e.doubts[reason]; d != nil {
+		if d := e.standing(reason); d != nil {
 			return d
 		}
 	}
 	return nil
 }
 
-// setDoubt records a doubt, or its end if d is nil. The caller holds mu.
-func (e *Evidence) setDoubt(reason string, d *apicall.DoubtError) {
-	value := 0.0
-	if d != nil {
-		value = 1
+// standing returns a doubt that has no end yet, or nil.
+func (e *Evidence) standing(reason string) *apicall.DoubtError {
+	text := ""
+	switch reason {
+	case doubtProject:
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.project != nil && e.isRecognised(e.currentToken()) {
+			e.project = nil
+		}
+		return e.project
+	case doubtServers:
+		text = e.question.MassDoubt(gone.Server)
+	case doubtLBs:
+		text = e.question.MassDoubt(gone.LoadBalancer)
 	}
-	e.doubts[reason] = d
-	e.doubted.WithLabelValues(reason).Set(value)
+	return doubtOf(reason, text)
 }
 
-// currentToken returns the token, or "" if it cannot be read: then no request succeeds.
-func (e *Evidence) currentToken() string {
-	token, err := e.token()
-	if err != nil {
-		return ""
+// doubtOf returns a doubt, or nil if there is no text.
+func doubtOf(reason, text string) *apicall.DoubtError {
+	if text == "" {
+		return nil
 	}
-	return token
+	return &apicall.DoubtError{Reason: reason, Text: text}
 }
+
+func (e *Evidence) currentToken() string { return e.question.Token() }
 
 // SameToken returns a function that returns an error if the token has changed in between. Then what was not found
 // with the old token may exist, although something of the cluster is visible with the new one.
@@ -146,72 +171,16 @@ func (e *Evidence) SameToken() func() error {
 }
 
 // SawOne is told that one of the cluster's servers or load balancers was visible with the token.
-func (e *Evidence) SawOne(token string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.recognised = token
-	e.setDoubt(doubtProject, nil)
-}
+func (e *Evidence) SawOne(token string) { e.question.Saw(token) }
 
 // sawServers is told of each list of all servers, and of the token that was valid before its request.
-func (e *Evidence) sawServers(token string, listed map[int64]bool) {
-	known := e.KnownServers()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.missing = stillMissing(e.missing, known, listed, e.clock.Now())
-	if len(e.missing) < len(known) && token == e.currentToken() {
-		e.recognised = token
-		e.setDoubt(doubtProject, nil)
-	}
-	e.setDoubt(doubtServers, doubtOf(doubtServers, "servers", e.missing, len(known), e.clock.Now()))
+func (e *Evidence) sawServers(token string, listed map[string]bool) {
+	e.question.Listed(gone.Server, token, listed)
 }
 
 // sawLoadBalancers is told, with each list, the UIDs of all Services whose load balancers are visible.
-func (e *Evidence) sawLoadBalancers(listed map[string]bool) {
-	known := map[string]bool{}
-	for uid := range e.knownServices() {
-		known[uid] = true
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.missingLB = stillMissing(e.missingLB, known, listed, e.clock.Now())
-	e.setDoubt(doubtLBs, doubtOf(doubtLBs, "load balancers", e.missingLB, len(known), e.clock.Now()))
-}
-
-// stillMissing returns since when each known object is missing.
-func stillMissing[K comparable](before map[K]time.Time, known, listed map[K]bool, now time.Time) map[K]time.Time {
-	missing := map[K]time.Time{}
-	for key := range known {
-		if listed[key] {
-			continue
-		}
-		if since, ok := before[key]; ok {
-			missing[key] = since
-		} else {
-			missing[key] = now
-		}
-	}
-	return missing
-}
-
-// doubtOf returns a doubt if too many objects disappeared within massHold, or nil.
-func doubtOf[K comparable](reason, what string, missing map[K]time.Time, known int, now time.Time) *apicall.DoubtError {
-	if !tooMany(len(missing), known) {
-		return nil
-	}
-	for _, since := range missing {
-		if now.Sub(since) < massHold {
-			return &apicall.DoubtError{Reason: reason,
-				Text: fmt.Sprintf("%d of the cluster's %d %s have disappeared: they count as gone once they have been missing for %v",
-					len(missing), known, what, massHold)}
-		}
-	}
-	return nil
-}
-
-// tooMany reports whether so many objects cannot have disappeared without a doubt.
-func tooMany(missing, known int) bool {
-	return missing >= massDisappearance && missing*massShare >= known
+func (e *Evidence) sawLoadBalancers(token string, listed map[string]bool) {
+	e.question.Listed(gone.LoadBalancer, token, listed)
 }
 
 // KnownServers returns the IDs of the servers of the cluster's Nodes.
@@ -238,8 +207,7 @@ func (e *Evidence) knownServices() map[string]*corev1.Service {
 		return known // the lister reads from memory and returns no error
 	}
 	for _, svc := range services {
-		if svc.Spec.Type == corev1.ServiceTypeLoadBalancer && svc.Spec.LoadBalancerClass == nil &&
-			len(svc.Status.LoadBalancer.Ingress) > 0 {
+		if svc.Spec.LoadBalancerClass == nil && len(svc.Status.LoadBalancer.Ingress) > 0 { // also while it loses its load balancer
 			known[string(svc.UID)] = svc
 		}
 	}
@@ -252,23 +220,22 @@ func (e *Evidence) serverGone(ctx context.Context, id int64) error {
 	if e.disabled {
 		return nil
 	}
-	known := e.KnownServers()
-	known[id] = true // a Node with this ID exists
-	if err := e.recognise(ctx, len(known), nil); err != nil {
+	if err := e.recognise(ctx, 1, nil); err != nil { // a Node with this ID exists
 		return err
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	since, tracked := e.missing[id]
-	return e.hold(doubtServers, tracked, since)
+	return e.judge(gone.Server, strconv.FormatInt(id, 10), doubtServers)
+}
+
+// judge returns the doubt about something that the last list lacks, or nil.
+func (e *Evidence) judge(kind gone.Kind, id, reason string) error {
+	if a := e.question.Judge(kind, id); a.Verdict == gone.Doubtful {
+		return doubtOf(reason, a.Evidence)
+	}
+	return nil
 }
 
 // Disappeared reports whether many servers disappeared a short time ago.
-func (e *Evidence) Disappeared() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.doubts[doubtServers] != nil
-}
+func (e *Evidence) Disappeared() bool { return e.question.MassDoubt(gone.Server) != "" }
 
 // Project returns nil if the token belongs to the cluster's project, or if the cluster has no servers and
 // load balancers that could show that.
@@ -276,43 +243,36 @@ func (e *Evidence) Project(ctx context.Context) error {
 	if e.disabled || e.isRecognised(e.currentToken()) {
 		return nil
 	}
-	return e.recognise(ctx, len(e.KnownServers()), e.listServers)
+	return e.recognise(ctx, 0, e.listServers)
 }
 
 // isRecognised reports whether something of the cluster was visible with the token. What was asked with a token counts with
 // that one only, also if it changes meanwhile.
-func (e *Evidence) isRecognised(token string) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.recognised == token && token != ""
-}
+func (e *Evidence) isRecognised(token string) bool { return e.question.Recognised(token) }
 
-// recognise returns nil if something of the cluster is visible with the token, or if nothing is known.
-func (e *Evidence) recognise(ctx context.Context, servers int, list func(context.Context) error) error {
+// recognise returns nil if something of the cluster is visible with the token, or if nothing is known. more is the number of
+// servers that the caller knows in addition.
+func (e *Evidence) recognise(ctx context.Context, more int, list func(context.Context) error) error {
 	token := e.currentToken()
-	services := e.knownServices()
-	if e.isRecognised(token) {
-		return nil
-	}
-	if servers+len(services) == 0 {
+	if e.question.ProjectDoubt(more) == "" {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		e.setDoubt(doubtProject, nil)
+		e.project = nil
 		return nil
 	}
 	e.mu.Lock()
-	last := e.doubts[doubtProject]
-	soon := last != nil && e.doubtedWith == token && e.clock.Since(e.doubtedAt) < recogniseInterval
+	last := e.project
+	soon := last != nil && e.doubtedWith == token && e.question.Clock.Since(e.doubtedAt) < recogniseInterval
 	e.mu.Unlock()
 	if soon {
 		return last
 	}
-	if list != nil && servers > 0 {
+	if list != nil && len(e.KnownServers()) > 0 {
 		if err := list(ctx); err != nil {
 			return err
 		}
 	}
-	if !e.isRecognised(token) && len(services) > 0 {
+	if services := e.knownServices(); !e.isRecognised(token) && len(services) > 0 {
 		visible, err := e.showsOne(ctx, services)
 		if err != nil {
 			return err
@@ -324,14 +284,13 @@ func (e *Evidence) recognise(ctx context.Context, servers int, list func(context
 	if e.isRecognised(token) {
 		return nil
 	}
-	d := &apicall.DoubtError{Reason: doubtProject, Text: fmt.Sprintf(
-		"none of the cluster's %d servers and %d load balancers is visible with this token, which may belong to another project: nothing "+
-			"is deleted or created; correct the token, or set HCLOUD_DISABLE_PROJECT_CHECK=true if all of them are gone",
-		servers, len(services))}
+	d := doubtOf(doubtProject, e.question.ProjectDoubt(more))
+	if d == nil {
+		return errors.New("recognising the project: the token changed during the search; will try again")
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.setDoubt(doubtProject, d)
-	e.doubtedWith, e.doubtedAt = token, e.clock.Now()
+	e.project, e.doubtedWith, e.doubtedAt = d, token, e.question.Clock.Now()
 	return d
 }
 
@@ -358,31 +317,38 @@ func (e *Evidence) showsOne(ctx context.Context, services map[string]*corev1.Ser
 	return false, err
 }
 
-// LoadBalancerGone returns nil if a Service without a visible load balancer may get a new one.
-func (e *Evidence) LoadBalancerGone(ctx context.Context, svc *corev1.Service) error {
+// MayCreate returns nil if a Service without a visible load balancer may get a new one.
+func (e *Evidence) MayCreate(ctx context.Context, svc *corev1.Service) error {
 	if e.disabled {
 		return nil
 	}
 	if err := e.Project(ctx); err != nil {
 		return err
 	}
-	known := e.knownServices()
-	if known[string(svc.UID)] == nil || len(known) < massDisappearance {
+	if !e.known(gone.LoadBalancer)[string(svc.UID)] {
 		return nil
 	}
 	if _, err := e.visibleServices(ctx); err != nil {
 		return err
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	since, tracked := e.missingLB[string(svc.UID)]
-	return e.hold(doubtLBs, tracked, since)
+	return e.judge(gone.LoadBalancer, string(svc.UID), doubtLBs)
 }
 
-// hold returns the doubt if an object has been missing for less than massHold. The caller holds mu.
-func (e *Evidence) hold(reason string, missing bool, since time.Time) error {
-	if d := e.doubts[reason]; d != nil && missing && e.clock.Since(since) < massHold {
-		return d
+// LoadBalancerGone says whether the load balancer of a Service which the API does not show is gone. Its Service may go then, and nothing
+// would look for it any more: so the evidence must be better than for a new one.
+func (e *Evidence) LoadBalancerGone(ctx context.Context, svc *corev1.Service) (gone.Answer, error) {
+	if e.disabled {
+		return gone.Answer{Verdict: gone.Gone, Evidence: "HCLOUD_DISABLE_PROJECT_CHECK is true"}, nil
 	}
-	return nil
+	if err := e.Project(ctx); err != nil {
+		return gone.Answer{}, err
+	}
+	if !e.known(gone.LoadBalancer)[string(svc.UID)] {
+		return gone.Answer{Verdict: gone.Gone, Evidence: "the Service has never shown a load balancer"}, nil
+	}
+	a := e.question.Ask(ctx, gone.LoadBalancer, string(svc.UID))
+	if a.Verdict == gone.Doubtful {
+		return a, doubtOf(doubtLBs, a.Evidence)
+	}
+	return a, nil
 }

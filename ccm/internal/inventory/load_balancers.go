@@ -47,6 +47,7 @@ func (s *LoadBalancers) listAll(ctx context.Context) (map[string][]*hcloud.LoadB
 	s.mu.Lock()
 	clear(s.written) // the next list contains these writes
 	s.mu.Unlock()
+	token := s.evidence.currentToken()
 	lbs, err := s.client.LoadBalancer.AllWithOpts(ctx, hcloud.LoadBalancerListOpts{
 		ListOpts: hcloud.ListOpts{LabelSelector: plan.LabelServiceUID, PerPage: 50}})
 	if err != nil {
@@ -62,7 +63,7 @@ func (s *LoadBalancers) listAll(ctx context.Context) (map[string][]*hcloud.LoadB
 	if err != nil {
 		return nil, err
 	}
-	s.evidence.sawLoadBalancers(visible)
+	s.evidence.sawLoadBalancers(token, visible)
 	return byUID, nil
 }
 

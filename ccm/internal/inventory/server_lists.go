@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -59,9 +60,9 @@ func (c *Servers) listWith(ctx context.Context, selector string, most int) error
 	if !all {
 		return nil
 	}
-	listed := map[int64]bool{}
+	listed := map[string]bool{}
 	for _, s := range list.servers {
-		listed[s.ID] = true
+		listed[strconv.FormatInt(s.ID, 10)] = true
 	}
 	c.Evidence.sawServers(token, listed)
 	return nil

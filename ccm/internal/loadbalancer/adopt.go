@@ -75,7 +75,8 @@ func (l *Controller) adopt(ctx context.Context, svc *corev1.Service, planned *pl
 	}
 	// It records no ports yet: the existing ones are foreign.
 	labels := plan.WithOwnership(plan.WithoutCommonSettings(lb.Labels), planned.UID, nil, planned.Marks)
-	if planned.Adopt != "" {
+	if labels[plan.LabelFound] = "true"; planned.Adopt != "" {
+		delete(labels, plan.LabelFound)
 		labels = plan.WithLent(labels, lb, l.clusterServers(planned))
 	}
 	defer l.store.Writing(planned.UID)()

@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
@@ -73,7 +76,7 @@ func (l *Controller) send(ctx context.Context, lb *hcloud.LoadBalancer, op plan.
 			return plan.LabelsAfter(now, op)
 		})
 	case plan.OpRename:
-		_, _, err = client.Update(ctx, lb, hcloud.LoadBalancerUpdateOpts{Name: op.Name})
+		err = l.rename(ctx, lb, op.Name)
 	case plan.OpChangeType:
 		to := &hcloud.LoadBalancerType{Name: op.Type}
 		action, _, err = client.ChangeType(ctx, lb, hcloud.LoadBalancerChangeTypeOpts{LoadBalancerType: to})
@@ -115,6 +118,33 @@ func (l *Controller) send(ctx context.Context, lb *hcloud.LoadBalancer, op plan.
 		err = fmt.Errorf("unknown operation %q", op.Kind)
 	}
 	return action, err
+}
+
+// rename gives the load balancer its name. If another one has the name, and another Service waits for the name of this one, this one
+// takes a third name: two Services that exchange their names would wait for each other for ever. A later sync tries again.
+func (l *Controller) rename(ctx context.Context, lb *hcloud.LoadBalancer, name string) error {
+	_, _, err := l.client.LoadBalancer.Update(ctx, lb, hcloud.LoadBalancerUpdateOpts{Name: name})
+	if !hcloud.IsError(err, hcloud.ErrorCodeUniquenessError) || len(plan.GuestsOf(lb)) > 0 || !l.isAwaited(lb) {
+		return err
+	}
+	free := fmt.Sprintf("%.100s-%d", name, lb.ID)
+	if _, _, freeErr := l.client.LoadBalancer.Update(ctx, lb, hcloud.LoadBalancerUpdateOpts{Name: free}); freeErr != nil {
+		return errors.Join(err, freeErr)
+	}
+	return fmt.Errorf("%w: has the name %s until this one is free", err, free)
+}
+
+// isAwaited reports whether a Service that does not own the load balancer asks for its name.
+func (l *Controller) isAwaited(lb *hcloud.LoadBalancer) bool {
+	_, lister := l.evidence.Listers()
+	if lister == nil {
+		return false
+	}
+	services, _ := lister.List(labels.Everything()) // the lister reads from memory and returns no error
+	return slices.ContainsFunc(services, func(svc *corev1.Service) bool {
+		return string(svc.UID) != lb.Labels[plan.LabelServiceUID] && plan.WantsLoadBalancer(svc) &&
+			strings.TrimSpace(svc.Annotations[plan.AnnotationPrefix+"name"]) == lb.Name
+	})
 }
 
 // partError is the error of one operation.

@@ -2,7 +2,6 @@
 package loadbalancer
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -82,6 +81,9 @@ func New(waiter *apicall.Waiter, servers *inventory.Servers, network *inventory.
 	return l
 }
 
+// Identify sets the UID of the cluster, before the first call; "": not known.
+func (l *Controller) Identify(uid string) { l.own.ClusterUID = uid }
+
 // managedService is a Service for which the service controller wants a load balancer.
 type managedService struct {
 	Namespace, Name string
@@ -110,36 +112,35 @@ func (l *Controller) GetLoadBalancer(ctx context.Context, _ string, svc *corev1.
 		return nil, false, err
 	}
 	defer unlock()
-	unwanted := svc.DeletionTimestamp != nil || svc.Spec.Type != corev1.ServiceTypeLoadBalancer
-	if unwanted {
-		l.unmanage(svc)
+	if plan.WantsLoadBalancer(svc) {
+		all, err := l.store.LookUp(ctx, svc)
+		lbs := l.own.OwnedBy(all, string(svc.UID))
+		return l.shown(svc, lbs), len(lbs) > 0, err
 	}
-	sameToken := l.evidence.SameToken()
-	lbs, err := l.ownedNow(ctx, svc)
-	if err != nil {
+	l.unmanage(svc)
+	lbs, inherited, err := l.remaining(ctx, svc)
+	switch {
+	case err != nil:
 		return nil, false, err
-	}
-	if len(lbs) == 0 && unwanted {
-		if lb, err := l.inherited(ctx, svc); lb != nil || err != nil {
-			return &corev1.LoadBalancerStatus{}, lb != nil, err
-		}
-	}
-	if len(lbs) > 1 {
-		return svc.Status.LoadBalancer.DeepCopy(), true, nil
-	}
-	if len(lbs) == 1 {
-		settings, _, _ := plan.ParseAnnotations(svc.Annotations, l.defaults)
-		return plan.Ingress(lbs[0], &settings), true, nil
-	}
-	if !unwanted {
-		return nil, false, nil
-	}
-	// Otherwise a load balancer in the right project would outlive its Service.
-	if err := cmp.Or(l.doubt(svc, l.evidence.Project(ctx)), sameToken()); err != nil {
-		return nil, false, err
+	case inherited != nil:
+		return &corev1.LoadBalancerStatus{}, true, nil
+	case len(lbs) > 0:
+		return l.shown(svc, lbs), true, nil
 	}
 	certs, err := l.ownedCertificates(ctx, string(svc.UID))
 	return &corev1.LoadBalancerStatus{}, len(certs) > 0, err
+}
+
+// shown returns what the Service shows of its load balancers; nil if there is none.
+func (l *Controller) shown(svc *corev1.Service, lbs []*hcloud.LoadBalancer) *corev1.LoadBalancerStatus {
+	switch len(lbs) {
+	case 0:
+		return nil
+	case 1:
+		settings, _, _ := plan.ParseAnnotations(svc.Annotations, l.defaults)
+		return plan.Ingress(lbs[0], &settings)
+	}
+	return svc.Status.LoadBalancer.DeepCopy()
 }
 
 // EnsureLoadBalancer implements cloudprovider.LoadBalancer.
@@ -198,7 +199,7 @@ func (l *Controller) newest(svc *corev1.Service) *corev1.Service {
 		return svc
 	}
 	now, err := services.Services(svc.Namespace).Get(svc.Name)
-	if err != nil || now.UID != svc.UID || now.DeletionTimestamp != nil || now.Spec.Type != corev1.ServiceTypeLoadBalancer {
+	if err != nil || now.UID != svc.UID || !plan.WantsLoadBalancer(now) {
 		return svc // what follows its deletion undoes this sync
 	}
 	return now.DeepCopy()
@@ -214,21 +215,17 @@ func (l *Controller) EnsureLoadBalancerDeleted(ctx context.Context, _ string, sv
 		return err
 	}
 	defer unlock()
-	l.unmanage(svc)
-	sameToken := l.evidence.SameToken()
-	lbs, err := l.ownedNow(ctx, svc)
-	if err != nil {
+	if err := l.checkUnwanted(ctx, svc); err != nil {
 		return err
 	}
-	if len(lbs) == 0 {
-		if lb, err := l.inherited(ctx, svc); lb != nil || err != nil {
-			return l.endInherited(ctx, svc, lb, err)
-		}
-		if err := cmp.Or(l.doubt(svc, l.evidence.Project(ctx)), sameToken()); err != nil {
-			return err
-		}
-	}
-	if len(lbs) > 1 {
+	l.unmanage(svc)
+	lbs, inherited, err := l.remaining(ctx, svc)
+	switch {
+	case err != nil:
+		return err
+	case inherited != nil:
+		return l.endInherited(ctx, svc, inherited)
+	case len(lbs) > 1:
 		return l.several(svc, lbs) // after the first deletion nothing would show that the others are foreign
 	}
 	effective := svc

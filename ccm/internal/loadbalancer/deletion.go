@@ -1,6 +1,7 @@
 package loadbalancer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,11 +9,56 @@ import (
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/gone"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 )
+
+// remaining returns what a Service still has that wants no load balancer any more: its own, or else one that the production CCM made
+// for it. If it returns neither and no error, it is certain that there is none: the Service may go.
+func (l *Controller) remaining(ctx context.Context, svc *corev1.Service) (own []*hcloud.LoadBalancer, inherited *hcloud.LoadBalancer,
+	err error) {
+	sameToken := l.evidence.SameToken()
+	all, err := l.store.LookUp(ctx, svc)
+	if err != nil {
+		return nil, nil, err
+	}
+	if own = l.own.OwnedBy(all, string(svc.UID)); len(own) > 0 {
+		return own, nil, nil
+	}
+	if inherited, err = l.inherited(ctx, svc); inherited != nil || err != nil {
+		return nil, inherited, err
+	}
+	if err := l.ofAnotherCluster(svc, all); err != nil {
+		return nil, nil, err
+	}
+	answer, err := l.evidence.LoadBalancerGone(ctx, svc)
+	if err = cmp.Or(l.doubt(svc, err), sameToken()); err == nil && answer.Verdict == gone.Exists && len(all) == 0 {
+		err = fmt.Errorf("the load balancer of the Service is not found, but %s: will try again", answer.Evidence)
+	}
+	return nil, nil, err
+}
+
+// checkUnwanted returns an error if the Service, as the API server has it now, wants its load balancer. The service controller may have
+// read it before its type changed back. A list needs no permission that an earlier version lacked.
+func (l *Controller) checkUnwanted(ctx context.Context, svc *corev1.Service) error {
+	if l.Kube == nil {
+		return nil
+	}
+	services, err := l.Kube.CoreV1().Services(svc.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + svc.Name})
+	if err != nil {
+		return fmt.Errorf("deleting the load balancer: reading the Service again: %w", err)
+	}
+	for _, now := range services.Items {
+		if now.UID == svc.UID && plan.WantsLoadBalancer(&now) {
+			return errors.New("deleting the load balancer: the Service wants it again: nothing was changed; will follow the Service")
+		}
+	}
+	return nil
+}
 
 // end ends the Service's use of the load balancer.
 func (l *Controller) end(ctx context.Context, svc *corev1.Service, settings *plan.Settings, lb *hcloud.LoadBalancer) error {

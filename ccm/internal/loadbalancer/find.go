@@ -43,7 +43,7 @@ func (l *Controller) find(ctx context.Context, svc *corev1.Service) (*hcloud.Loa
 				return lb, err
 			}
 		}
-		return nil, cmp.Or(l.doubt(svc, l.evidence.LoadBalancerGone(ctx, svc)), sameToken())
+		return nil, cmp.Or(l.doubt(svc, l.evidence.MayCreate(ctx, svc)), sameToken())
 	case len(lbs) == 1:
 		ended, err := l.slow.Check(ctx, lbs[0].ID)
 		if ended {
@@ -79,12 +79,6 @@ func (l *Controller) several(svc *corev1.Service, lbs []*hcloud.LoadBalancer) er
 		strings.Join(names, ", "), plan.OwnerSelector(string(svc.UID)))
 	l.events.Warning(svc, event.Several, "%s", text)
 	return errors.New(text)
-}
-
-// ownedNow returns the Service's load balancers, from an answer about its label.
-func (l *Controller) ownedNow(ctx context.Context, svc *corev1.Service) ([]*hcloud.LoadBalancer, error) {
-	lbs, err := l.store.LookUp(ctx, svc)
-	return l.own.OwnedBy(lbs, string(svc.UID)), err
 }
 
 func (l *Controller) get(ctx context.Context, id int64) (*hcloud.LoadBalancer, error) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -55,7 +56,15 @@ func (s *serviceSync) prepare(ctx context.Context, lb *hcloud.LoadBalancer) (pla
 func (s *serviceSync) readNetwork(ctx context.Context) {
 	id, err := s.network.ID(ctx)
 	s.in.NetworkID = id
+	if _, chosen := s.svc.Annotations[plan.AnnotationPrefix+"private-subnet-ip-range"]; !chosen && isAttached(s.in.Current, id) {
+		s.in.Settings.PrivateSubnet = netip.Prefix{} // the default is for what joins the network, and takes nothing out of it
+	}
 	s.failed(err, "use-private-ip", "disable-public-network", "private-ipv4", "private-subnet-ip-range")
+}
+
+// isAttached reports whether the load balancer is in the network.
+func isAttached(lb *hcloud.LoadBalancer, network int64) bool {
+	return lb != nil && slices.ContainsFunc(lb.PrivateNet, func(n hcloud.LoadBalancerPrivateNet) bool { return n.Network.ID == network })
 }
 
 // readType checks a new type of an existing load balancer before the first operation. The default type is

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
+	servicehelpers "k8s.io/cloud-provider/service/helpers"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
@@ -27,23 +28,32 @@ import (
 // findElsewhere looks for the load balancer that the Service shows where its label does not lead to. others have the Service's
 // label, but belong to other clusters. It returns nil if there is none.
 func (l *Controller) findElsewhere(ctx context.Context, svc *corev1.Service, others []*hcloud.LoadBalancer) (*hcloud.LoadBalancer, error) {
-	for _, lb := range others {
-		if !plan.ShowsAddressOf(svc, lb) && plan.ShowsAnyAddress(svc) {
-			continue
-		}
-		// The Service would change its address if this was a mistake in the setting.
-		text := fmt.Sprintf("load balancer %d (%s), which this Service shows, belongs to %s, and HCLOUD_CLUSTER_ID is %q: nothing was "+
-			"changed; correct HCLOUD_CLUSTER_ID, or, if this cluster is a copy of that one, "+
-			"delete and create the Service to get a load balancer of its own", lb.ID, lb.Name, l.own.OtherOwner(lb.Labels, string(svc.UID)),
-			l.own.ClusterID)
-		l.events.Warning(svc, event.NotAdoptable, "%s", text)
-		return nil, errors.New(text)
+	if err := l.ofAnotherCluster(svc, others); err != nil {
+		return nil, err
 	}
 	lb, err := l.inherited(ctx, svc)
 	if lb == nil || err != nil {
 		return nil, err
 	}
 	return l.inherit(ctx, svc, lb)
+}
+
+// ofAnotherCluster returns an error if one of the load balancers, which have the Service's label and belong to other clusters, may be the
+// one that this Service shows. If that is a mistake in the setting, the Service would change its address, or leave its load balancer
+// behind.
+func (l *Controller) ofAnotherCluster(svc *corev1.Service, others []*hcloud.LoadBalancer) error {
+	for _, lb := range others {
+		if !plan.ShowsAddressOf(svc, lb) && plan.ShowsAnyAddress(svc) {
+			continue
+		}
+		text := fmt.Sprintf("load balancer %d (%s), which this Service shows, belongs to %s, and HCLOUD_CLUSTER_ID is %q: nothing was "+
+			"changed; correct HCLOUD_CLUSTER_ID, or, if this cluster is a copy of that one, delete and create the Service to get a load "+
+			"balancer of its own, and remove the finalizer %s of the old one", lb.ID, lb.Name, l.own.OtherOwner(lb.Labels, string(svc.UID)),
+			l.own.ClusterID, servicehelpers.LoadBalancerCleanupFinalizer)
+		l.events.Warning(svc, event.NotAdoptable, "%s", text)
+		return errors.New(text)
+	}
+	return nil
 }
 
 // inherited returns the load balancer that the production CCM made for the Service, or nil if there is none. If
@@ -94,11 +104,8 @@ func (l *Controller) inherit(ctx context.Context, svc *corev1.Service, lb *hclou
 }
 
 // endInherited deletes a load balancer and the managed certificates that the production CCM made for a Service that
-// is deleted before it has inherited them. With keep-on-delete, the load balancer is retained. It returns err if that is not nil.
-func (l *Controller) endInherited(ctx context.Context, svc *corev1.Service, lb *hcloud.LoadBalancer, err error) error {
-	if err != nil {
-		return err
-	}
+// is deleted before it has inherited them. With keep-on-delete, the load balancer is retained.
+func (l *Controller) endInherited(ctx context.Context, svc *corev1.Service, lb *hcloud.LoadBalancer) error {
 	settings, err := l.deletionSettings(svc)
 	if err != nil {
 		return err

@@ -56,7 +56,8 @@ func (a annotation) perPort() bool { return copiedOnPort[a.Name] != nil }
 var Annotations = []annotation{
 	{Name: "name", Allowed: "1 to 128 characters that neither start nor end with a space",
 		Doc: "Name of the load balancer; changing it renames it. Without it the name of a new load balancer is `a` + the Service's UID. " +
-			"An existing load balancer with that name is adopted, unless another Service owns it.",
+			"An existing load balancer with that name is adopted, unless another Service owns it, and given back when the Service is " +
+			"deleted, unless `keep-on-delete` is `false`.",
 		Set: into(func(s *Settings) *string { return &s.Name }, parseLBName)},
 	{Name: "shared", Default: "false", Allowed: "true or false",
 		Doc: "Services with this annotation and the same `name` share one load balancer. The first one owns it and decides about all " +
@@ -131,7 +132,7 @@ var Annotations = []annotation{
 	{Name: "private-subnet-ip-range", Env: "HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE",
 		Allowed: "the IP range of a subnet, for example 10.0.1.0/24", NeedsNetwork: true,
 		Doc: "Subnet of the load balancer's private address. A change detaches and attaches the load balancer; private targets do not " +
-			"serve meanwhile.",
+			"serve meanwhile. The default is for load balancers that join the network.",
 		Set: into(func(s *Settings) *ipPrefix { return &s.PrivateSubnet }, parseIPv4Prefix)},
 	{Name: "labels", Allowed: "labels separated by commas, for example team=web,env=prod, without the prefixes of others",
 		Doc: "Labels of the load balancer. A label that is removed from the annotation is removed from the load balancer; those of " +
@@ -143,7 +144,8 @@ var Annotations = []annotation{
 		Set: into(func(s *Settings) **bool { return &s.DeleteProtection }, ptrTo(parseBool))},
 	{Name: "keep-on-delete", Default: "false", Allowed: "true or false",
 		Doc: "Keeps the load balancer, with its addresses, when the Service is deleted. It loses the Service's ports and belongs to no " +
-			"Service then. The annotation `name` gives it to another Service.",
+			"Service then. The annotation `name` gives it to another Service. Without the annotation, a load balancer that was there " +
+			"before the Service is kept.",
 		Set: into(func(s *Settings) **bool { return &s.KeepOnDelete }, ptrTo(parseBool))},
 	{Name: "node-selector", Allowed: "a label selector, for example pool=web,zone!=b",
 		Doc: "Only nodes with matching labels become targets.",

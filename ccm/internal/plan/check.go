@@ -167,3 +167,8 @@ func AtPort(err error, svc *corev1.Service, settings *Settings, port int) error 
 	}
 	return InvalidSettings(mistakes...)
 }
+
+// WantsLoadBalancer reports whether the Service wants a load balancer of ours: one with a class wants that of another controller.
+func WantsLoadBalancer(svc *corev1.Service) bool {
+	return svc.Spec.Type == corev1.ServiceTypeLoadBalancer && svc.Spec.LoadBalancerClass == nil && svc.DeletionTimestamp == nil
+}

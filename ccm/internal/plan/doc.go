@@ -10,6 +10,7 @@
 //	lend     what a user has made and lends to a Service: a load balancer that is adopted with the annotation adopt, Primary IPs
 //	inherit  a Service becomes the owner of the load balancer that the production CCM made for it
 //	join     a Service becomes a guest on another one's load balancer (the annotation shared)
+//	find     a Service adopts a load balancer because it asks for its name: the Service owns it, and gives it back
 //	retain   a load balancer outlives its Service, without an owner (the annotation keep-on-delete)
 //	release  a person removes the label, so that the load balancer belongs to no Service
 //	copy     a setting is wrong: the plan gets what the load balancer has

@@ -17,6 +17,9 @@ import (
 const (
 	// labelAdopted marks a load balancer that the annotation adopt names.
 	labelAdopted = labelPrefix + "adopted"
+	// LabelFound marks a load balancer that was there before the Service got it by its name. It is the Service's like any other,
+	// but not the CCM's to delete.
+	LabelFound = labelPrefix + "found"
 	// labelForeignServers lists the servers without a Node that were its targets at the adoption.
 	labelForeignServers = labelPrefix + "foreign-servers"
 )
@@ -66,5 +69,5 @@ func Retains(settings *Settings, lb *hcloud.LoadBalancer) bool {
 	if settings.KeepOnDelete != nil {
 		return *settings.KeepOnDelete
 	}
-	return IsLent(lb)
+	return IsLent(lb) || lb.Labels[LabelFound] != ""
 }

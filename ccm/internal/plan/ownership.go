@@ -23,7 +23,9 @@ import (
 //     the name with an annotation. One that has belonged to the Service is not adopted again: a person has
 //     removed the label to keep it.
 //   - A resource with the label ccm-from-scratch/cluster belongs to the cluster with that HCLOUD_CLUSTER_ID only:
-//     a cluster that was made from a backup of another one has the same UIDs.
+//     a cluster that was made from a backup of another one has the same UIDs. One without that label, and with
+//     ccm-from-scratch/cluster-uid, belongs to the cluster whose namespace kube-system has that UID. A resource
+//     without both was made by an earlier version, and gets the labels. Earlier versions ignore the second label.
 //   - If several load balancers have the label of one Service, a person has copied it. The CCM changes
 //     only the one with the address in the Service's status, and deletes none of them.
 //   - The CCM owns the services (listen ports) that the label ccm-from-scratch/ports lists. A port is
@@ -46,6 +48,9 @@ const (
 	// LabelCluster holds HCLOUD_CLUSTER_ID, if it is set.
 	LabelCluster = labelPrefix + "cluster"
 
+	// LabelClusterUID holds the UID of the namespace kube-system, which a cluster keeps for its whole life.
+	LabelClusterUID = labelPrefix + "cluster-uid"
+
 	// LabelServiceUIDHcloud is the ownership label of the production CCM. A load balancer on which it
 	// holds another Service's UID is never adopted. We write it too, so that an operator can return to
 	// the production CCM at any time.
@@ -61,6 +66,8 @@ func OwnerSelector(uid string) string { return LabelServiceUID + "=" + uid }
 type Ownership struct {
 	// ClusterID is HCLOUD_CLUSTER_ID; "" if it is not set.
 	ClusterID string
+	// ClusterUID is the UID of the namespace kube-system; "" if it is not known. Then LabelClusterUID does not matter.
+	ClusterUID string
 	// both makes the CCM write the label of the production CCM too.
 	Both bool
 }
@@ -68,24 +75,24 @@ type Ownership struct {
 // Marks returns the labels, in addition to LabelServiceUID, that each resource of the Service must have; nil if
 // there are none.
 func (o Ownership) Marks(uid string) map[string]string {
-	if o.ClusterID == "" && !o.Both {
-		return nil
-	}
-	marks := map[string]string{}
-	if o.ClusterID != "" {
-		marks[LabelCluster] = o.ClusterID
-	}
+	marks := map[string]string{LabelCluster: o.ClusterID, LabelClusterUID: o.ClusterUID}
 	if o.Both {
 		marks[LabelServiceUIDHcloud] = uid
+	}
+	if maps.DeleteFunc(marks, func(_, value string) bool { return value == "" }); len(marks) == 0 {
+		return nil
 	}
 	return marks
 }
 
-// IsHere reports whether a resource does not belong to another cluster. One without LabelCluster was made before
-// the operator has set HCLOUD_CLUSTER_ID, and gets the label.
+// IsHere reports whether a resource does not belong to another cluster. HCLOUD_CLUSTER_ID decides where it was set. One without
+// LabelCluster was made before that, and gets the label.
 func (o Ownership) IsHere(labels map[string]string) bool {
-	id := labels[LabelCluster]
-	return id == "" || id == o.ClusterID
+	if id := labels[LabelCluster]; id != "" {
+		return id == o.ClusterID
+	}
+	uid := labels[LabelClusterUID]
+	return uid == "" || o.ClusterUID == "" || uid == o.ClusterUID
 }
 
 // Owns reports whether a resource with these labels belongs to the Service.
@@ -102,7 +109,9 @@ func (o Ownership) Inherits(labels map[string]string, uid string) bool {
 // OtherOwner says which other Service or cluster owns the resource with these labels. It returns "" if there
 // is none.
 func (o Ownership) OtherOwner(labels map[string]string, uid string) string {
-	if !o.IsHere(labels) {
+	if !o.IsHere(labels) && labels[LabelCluster] == "" {
+		return "the cluster whose namespace kube-system has the UID " + labels[LabelClusterUID]
+	} else if !o.IsHere(labels) {
 		return fmt.Sprintf("the cluster with HCLOUD_CLUSTER_ID=%q", labels[LabelCluster])
 	}
 	for _, key := range []string{LabelServiceUID, LabelServiceUIDHcloud} {

@@ -117,10 +117,11 @@ func planSelector(plan *LoadBalancer, in Input, private bool) (notes []Note) {
 	covers := func(t Target) bool { // a server without the right address is reached in another way
 		return matches(t.ServerID) && t.Private == private && !plan.IPv6[t.ServerID].IsValid()
 	}
+	served := servedBySelector(in.Current, plan.Selector)
 	plan.SelectorsStay = plan.SelectorsStay || slices.ContainsFunc(plan.Targets, func(t Target) bool {
-		return in.Current != nil && covers(t) && !selectorServes(in.Current, plan.Selector, t.ServerID)
+		return in.Current != nil && covers(t) && !served[t.ServerID]
 	})
-	plan.Targets = targetsOutside(plan, in, covers)
+	plan.Targets = targetsOutside(plan, in, covers, served)
 	return notes
 }
 
@@ -138,11 +139,8 @@ func excludedNodes(in Input, matches func(int64) bool) (names []string) {
 
 // targetsOutside returns the targets of type server that the load balancer needs in addition to the plan's
 // selector: servers that do not match, and targets that the selector does not serve yet.
-func targetsOutside(plan *LoadBalancer, in Input, covers func(Target) bool) (targets []Target) {
-	var has []Target
-	if in.Current != nil {
-		has = ServerTargets(in.Current)
-	}
+func targetsOutside(plan *LoadBalancer, in Input, covers func(Target) bool, served map[int64]bool) (targets []Target) {
+	has := currentTargets(in.Current)
 	// A change between public and private addresses takes the selector off for a moment.
 	swaps := slices.Contains(ownSelectors(in.Current), selectorTarget{plan.Selector.Selector, !plan.Selector.Private})
 	var leaving []Target // the selector will serve them
@@ -150,8 +148,8 @@ func targetsOutside(plan *LoadBalancer, in Input, covers func(Target) bool) (tar
 		switch {
 		case !covers(t):
 			targets = append(targets, t)
-		case in.Current == nil || selectorServes(in.Current, plan.Selector, t.ServerID):
-		case swaps || slices.ContainsFunc(has, func(h Target) bool { return h.ServerID == t.ServerID }):
+		case in.Current == nil || served[t.ServerID]:
+		case swaps || has[t.ServerID].ServerID != 0:
 			leaving = append(leaving, t)
 		}
 	}
@@ -165,22 +163,35 @@ func targetsOutside(plan *LoadBalancer, in Input, covers func(Target) bool) (tar
 	return targets
 }
 
-// selectorServes reports whether the load balancer has the selector, and it serves the server at least as
-// well as other targets do.
-func selectorServes(lb *hcloud.LoadBalancer, want selectorTarget, id int64) bool {
-	var selected, others []hcloud.LoadBalancerTarget
-	for _, t := range lb.Targets {
-		group := &others
-		if t.LabelSelector != nil && t.LabelSelector.Selector == want.Selector && t.UsePrivateIP == want.Private {
-			group = &selected
+// servedBySelector returns the servers that the load balancer's selector serves at least as well as other targets do. It looks at each
+// target once: there may be many.
+func servedBySelector(lb *hcloud.LoadBalancer, want selectorTarget) map[int64]bool {
+	type standing struct{ selected, healthy, other, otherHealthy bool }
+	servers := map[int64]standing{}
+	note := func(t hcloud.LoadBalancerTarget, own bool) {
+		s := servers[serverOf(t)]
+		switch {
+		case !own:
+			s.other, s.otherHealthy = true, s.otherHealthy || IsHealthy(t)
+		case !s.selected:
+			s.selected, s.healthy = true, IsHealthy(t)
 		}
-		for _, s := range append([]hcloud.LoadBalancerTarget{t}, t.Targets...) {
-			if serverOf(s) == id {
-				*group = append(*group, s)
+		servers[serverOf(t)] = s
+	}
+	if lb != nil {
+		for _, t := range lb.Targets {
+			own := t.LabelSelector != nil && t.LabelSelector.Selector == want.Selector && t.UsePrivateIP == want.Private
+			note(t, own)
+			for _, selected := range t.Targets {
+				note(selected, own)
 			}
 		}
 	}
-	return len(selected) > 0 && (IsHealthy(selected[0]) || len(others) > 0 && !slices.ContainsFunc(others, IsHealthy))
+	served := map[int64]bool{}
+	for id, s := range servers {
+		served[id] = s.selected && (s.healthy || s.other && !s.otherHealthy)
+	}
+	return served
 }
 
 // IsHealthy reports whether a target is healthy on all ports.

@@ -26,6 +26,7 @@ import (
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/loadbalancer"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/node"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/route"
 )
 
@@ -273,7 +274,7 @@ func (r *Comparison) SyncLoadBalancers(ctx context.Context) {
 	for _, uid := range slices.Sorted(maps.Keys(all)) {
 		managed := all[uid]
 		svc, err := r.services.Services(managed.Namespace).Get(managed.Name)
-		if err != nil || string(svc.UID) != uid || svc.DeletionTimestamp != nil || svc.Spec.Type != corev1.ServiceTypeLoadBalancer {
+		if err != nil || string(svc.UID) != uid || !plan.WantsLoadBalancer(svc) {
 			continue // the service controller handles this change
 		}
 		free <- struct{}{}

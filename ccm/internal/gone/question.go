@@ -1,0 +1,204 @@
+// Package gone answers one question, for the CCM and for the machine controller: does something still exist in the cloud? Who
+// wants to delete, or to create again, asks here, and never concludes it from an answer of the API.
+package gone
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// Kind is what the question is about.
+type Kind string
+
+// The kinds.
+const (
+	Server       Kind = "server"
+	LoadBalancer Kind = "load balancer"
+	Route        Kind = "route"
+	Certificate  Kind = "certificate"
+)
+
+// Verdict is the answer in one word.
+type Verdict string
+
+// The verdicts. Exists and Gone are proven.
+const (
+	Exists   Verdict = "exists"
+	Gone     Verdict = "gone"
+	Doubtful Verdict = "doubtful"
+)
+
+// Answer is a verdict, and the evidence for it as a sentence.
+type Answer struct {
+	Verdict  Verdict
+	Evidence string
+}
+
+const (
+	// massDisappearance is the least number of things of one kind that disappear at once, and massShare their least share
+	// (1/massShare) of those that are known, that is not believed at once.
+	massDisappearance = 3
+	massShare         = 3
+	// Hold is how long what disappears in a doubtful way must be missing before it counts as gone.
+	Hold = 5 * time.Minute
+)
+
+// Question asks about one cluster's things in the cloud. It is safe for concurrent use. Three things make an answer doubtful
+// although it is correct:
+//
+//   - The token belongs to another project, for example after a rotation of the Secret. The project is recognised once one of the
+//     things that are known is visible with the token. Until then nothing is gone.
+//   - Many things of one kind disappear at once. They count as gone once they have been missing for Hold.
+//   - The list of a kind is empty: so is that of an API which is broken, or of one that has lost its data for a while. This
+//     matters to Ask only.
+type Question struct {
+	Clock clock.PassiveClock
+	// Token returns the API token, or "" if it cannot be read.
+	Token func() string
+	// Known returns the IDs of what should exist, by the objects in Kubernetes; also of what is asked about.
+	Known func(Kind) map[string]bool
+	// Get reports whether the API shows one thing by its ID; nil: it cannot be asked for so.
+	Get func(ctx context.Context, kind Kind, id string) (bool, error)
+	// List returns the IDs of all things of a kind that the API shows.
+	List func(ctx context.Context, kind Kind) (map[string]bool, error)
+
+	mu         sync.Mutex
+	recognised string // token with which something that is known was visible
+	missing    map[Kind]map[string]time.Time
+	empty      map[Kind]bool // the last list was empty
+}
+
+// Ask asks the API, by ID and with a list, and judges the answers.
+func (q *Question) Ask(ctx context.Context, kind Kind, id string) Answer {
+	token := q.Token()
+	if q.Get != nil {
+		switch exists, err := q.Get(ctx, kind, id); {
+		case err != nil:
+			return Answer{Doubtful, fmt.Sprintf("getting %s %s: %v", kind, id, err)}
+		case exists:
+			q.Saw(token)
+			return Answer{Exists, fmt.Sprintf("the API shows %s %s", kind, id)}
+		}
+	}
+	listed, err := q.List(ctx, kind)
+	switch {
+	case err != nil:
+		return Answer{Doubtful, fmt.Sprintf("listing each %s: %v", kind, err)}
+	case listed[id]:
+		q.Saw(token)
+		return Answer{Exists, fmt.Sprintf("the API lists %s %s", kind, id)}
+	case token != q.Token():
+		return Answer{Doubtful, fmt.Sprintf("the token changed during the question about %s %s", kind, id)}
+	}
+	q.Listed(kind, token, listed)
+	if a := q.Judge(kind, id); a.Verdict == Doubtful {
+		return a
+	}
+	if d := q.emptyDoubt(kind, id); d != "" {
+		return Answer{Doubtful, d}
+	}
+	return Answer{Gone, fmt.Sprintf("the API does not know %s %s, and its list of %d lacks it", kind, id, len(listed))}
+}
+
+// Saw is told that something that is known was visible with the token.
+func (q *Question) Saw(token string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.recognised = token
+}
+
+// Recognised reports whether something that is known was visible with the token.
+func (q *Question) Recognised(token string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.recognised == token && token != ""
+}
+
+// Listed is told of each complete list, and of the token that was valid before its request.
+func (q *Question) Listed(kind Kind, token string, listed map[string]bool) {
+	known := q.Known(kind)
+	current := q.Token()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	missing := stillMissing(q.missing[kind], known, listed, q.Clock.Now())
+	if q.missing == nil {
+		q.missing, q.empty = map[Kind]map[string]time.Time{}, map[Kind]bool{}
+	}
+	q.missing[kind], q.empty[kind] = missing, len(listed) == 0
+	if len(missing) < len(known) && token == current {
+		q.recognised = token
+	}
+}
+
+// Judge judges what the API has said last about a thing that neither it nor a list shows.
+func (q *Question) Judge(kind Kind, id string) Answer {
+	if d := q.ProjectDoubt(1); d != "" {
+		return Answer{Doubtful, d}
+	}
+	doubt := q.MassDoubt(kind)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if since, tracked := q.missing[kind][id]; doubt != "" && tracked && q.Clock.Since(since) < Hold {
+		return Answer{Doubtful, doubt}
+	}
+	return Answer{Gone, fmt.Sprintf("the API shows others, and not %s %s", kind, id)}
+}
+
+// ProjectDoubt says why the token may be that of another project, or returns "". So many more things are known to the caller.
+func (q *Question) ProjectDoubt(more int) string {
+	servers, lbs := len(q.Known(Server)), len(q.Known(LoadBalancer))
+	if servers+lbs+more == 0 || q.Recognised(q.Token()) {
+		return ""
+	}
+	return fmt.Sprintf("none of the cluster's %d servers and %d load balancers is visible with this token, which may belong to another "+
+		"project: nothing is deleted or created; correct the token, or set HCLOUD_DISABLE_PROJECT_CHECK=true if all of them are gone",
+		servers, lbs)
+}
+
+// MassDoubt says why it is not believed that many things of a kind have disappeared, or returns "".
+func (q *Question) MassDoubt(kind Kind) string {
+	known := q.Known(kind)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	missing, young := 0, false
+	for id, since := range q.missing[kind] {
+		if known[id] { // else a person has confirmed it by deleting the object
+			missing, young = missing+1, young || q.Clock.Since(since) < Hold
+		}
+	}
+	if !young || missing < massDisappearance || missing*massShare < len(known) {
+		return ""
+	}
+	return fmt.Sprintf("%d of the cluster's %d %ss have disappeared: they count as gone once they have been missing for %v",
+		missing, len(known), kind, Hold)
+}
+
+// emptyDoubt says why an empty list is not believed, or returns "".
+func (q *Question) emptyDoubt(kind Kind, id string) string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if since, tracked := q.missing[kind][id]; q.empty[kind] && tracked && q.Clock.Since(since) < Hold {
+		return fmt.Sprintf("the list of %ss is empty, as that of a broken API is: %s %s counts as gone once it has been missing for %v",
+			kind, kind, id, Hold)
+	}
+	return ""
+}
+
+// stillMissing returns since when each known thing is missing.
+func stillMissing(before map[string]time.Time, known, listed map[string]bool, now time.Time) map[string]time.Time {
+	missing := map[string]time.Time{}
+	for id := range known {
+		if listed[id] {
+			continue
+		}
+		missing[id] = now
+		if since, ok := before[id]; ok {
+			missing[id] = since
+		}
+	}
+	return missing
+}

@@ -1,0 +1,198 @@
+package ccm_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
+)
+
+// After a change, a loss or a mistake in HCLOUD_CLUSTER_ID, a deletion finds nothing that it may touch. The load balancer that the
+// Service shows must not be forgotten.
+func TestAServiceStaysUntilItsLoadBalancerOfAnotherIDIsDecidedUpon(t *testing.T) {
+	t.Parallel()
+	for name, annotations := range map[string]map[string]string{"an address": nil, "a hostname": {"hostname": "web.example.org"}} {
+		for _, later := range []string{"b", "", "aa"} {
+			t.Run(name+", "+later, func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, "instant", 1)
+				svc := newService("web", annotations, 80)
+				w.ensure(w.provider(func(c *ccm.Config) { c.ClusterID = "a" }), svc)
+				mistaken := w.provider(func(c *ccm.Config) { c.ClusterID = later })
+				w.eventsSoFar()
+				gone := svc.DeepCopy()
+				gone.DeletionTimestamp = w.nowPtr()
+				if err := tryRemove(t.Context(), mistaken, gone); err == nil || len(w.loadBalancers()) != 1 {
+					t.Errorf("the Service may go, and its load balancer stays: %v", err)
+				}
+				lbs, _ := mistaken.LoadBalancer()
+				if err := lbs.EnsureLoadBalancerDeleted(t.Context(), "", gone); err == nil {
+					t.Error("EnsureLoadBalancerDeleted has no error")
+				}
+				w.expectEvent("Warning CloudLoadBalancerOwnedByAnother", `HCLOUD_CLUSTER_ID="a"`, "correct HCLOUD_CLUSTER_ID", "finalizer")
+				w.remove(w.provider(func(c *ccm.Config) { c.ClusterID = "a" }), gone)
+				if left := w.loadBalancers(); len(left) != 0 {
+					t.Errorf("left: %v", left)
+				}
+			})
+		}
+	}
+}
+
+// noLoadBalancers answers for a broken API: its lists of load balancers are empty.
+func noLoadBalancers(r *http.Request) *http.Response {
+	if r.Method != http.MethodGet || r.URL.Path != "/v1/load_balancers" {
+		return nil
+	}
+	body := `{"load_balancers":[],"meta":{"pagination":{"page":1,"per_page":50,"previous_page":null,"next_page":null,"last_page":1,"total_entries":0}}}`
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body))}
+}
+
+// The deletion does not believe what the creation doubts: that many have disappeared, or all of few.
+func TestADeletionDoesNotBelieveEmptyLists(t *testing.T) {
+	t.Parallel()
+	for _, services := range []int{1, 2, 4} {
+		for _, kind := range []corev1.ServiceType{corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeClusterIP} {
+			t.Run(itoa(int64(services))+" "+string(kind), func(t *testing.T) {
+				t.Parallel()
+				w := newEvidenceWorld(t, 2, services)
+				svc := w.services[0]
+				if svc.Spec.Type = kind; kind == corev1.ServiceTypeLoadBalancer {
+					svc.DeletionTimestamp = w.nowPtr()
+				}
+				cloud, _ := w.start()
+				w.wire.setIntercept(noLoadBalancers)
+				for range 4 {
+					if err := tryRemove(t.Context(), cloud, svc); err == nil {
+						t.Fatal("the Service may go")
+					}
+					w.clock.Step(time.Minute)
+				}
+				w.expectEvent("Warning CloudAnswerDoubted", "5m0s")
+				w.wire.setIntercept(nil)
+				w.remove(cloud, svc)
+				if n := len(w.loadBalancers()); n != services-1 {
+					t.Errorf("%d load balancers, want %d", n, services-1)
+				}
+			})
+		}
+	}
+}
+
+// What is really gone holds nothing up for ever: a person has deleted the only load balancer.
+func TestAServiceWhoseLoadBalancerAPersonDeletedGoesAfterAWhile(t *testing.T) {
+	t.Parallel()
+	for services, atOnce := range map[int]bool{1: false, 2: true} {
+		w := newEvidenceWorld(t, 2, services)
+		_, _, err := w.api.LoadBalancer.DeleteWithResult(t.Context(), w.loadBalancers()[0])
+		w.must(err)
+		cloud, _ := w.start()
+		svc := w.services[0]
+		svc.DeletionTimestamp = w.nowPtr()
+		if err := tryRemove(t.Context(), cloud, svc); (err == nil) != atOnce {
+			t.Errorf("at once: %v", err)
+		}
+		w.clock.Step(5 * time.Minute)
+		if err := tryRemove(t.Context(), cloud, svc); err != nil {
+			t.Errorf("after 5 minutes: %v", err)
+		}
+	}
+}
+
+// The first attempt to create a load balancer has failed, and then the Service gets a class: it is another controller's.
+func TestTheComparisonLeavesAServiceWithAClassAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	cloud := w.provider()
+	svc := newService("web", map[string]string{"algorithm-type": "fastest"}, 80)
+	if _, err := w.tryEnsure(cloud, svc); err == nil {
+		t.Fatal("a wrong setting has no error")
+	}
+	class := "example.org/other"
+	svc.Spec.LoadBalancerClass = &class
+	delete(svc.Annotations, ccm.AnnotationPrefix+"algorithm-type")
+	for _, told := range []bool{false, true} { // before and after the service controller has handled it
+		if told {
+			if err := tryRemove(t.Context(), cloud, svc); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r, kube := w.resyncOf(cloud, svc)
+		r.LoadBalancers(t.Context())
+		now, err := kube.CoreV1().Services(svc.Namespace).Get(t.Context(), svc.Name, metav1.GetOptions{})
+		if err != nil || len(w.loadBalancers()) != 0 || len(now.Status.LoadBalancer.Ingress) != 0 {
+			t.Fatalf("told %t: %d load balancers, status %v, %v", told, len(w.loadBalancers()), now.Status.LoadBalancer, err)
+		}
+	}
+}
+
+// A Service that had a load balancer of ours and gets a class loses it, with its certificate.
+func TestAServiceThatGetsAClassLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	cloud := w.provider()
+	svc := newService("web", managed("example.org"), 443)
+	w.ensure(cloud, svc)
+	class := "example.org/other"
+	svc.Spec.LoadBalancerClass = &class
+	if err := tryRemove(t.Context(), cloud, svc); err != nil {
+		t.Fatal(err)
+	}
+	if len(w.loadBalancers())+len(w.certificates()) != 0 {
+		t.Errorf("%d load balancers, %d certificates", len(w.loadBalancers()), len(w.certificates()))
+	}
+}
+
+// The worker of the service controller has read the Service before its type changed back, or before its class was removed.
+func TestADeletionReadsTheNewestService(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*corev1.Service){
+		"type":  func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP },
+		"class": func(s *corev1.Service) { class := "example.org/other"; s.Spec.LoadBalancerClass = &class },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "instant", 1)
+			cloud := w.provider()
+			svc := newService("web", nil, 80)
+			w.ensure(cloud, svc)
+			kube := fake.NewClientset(newService("other", nil, 81), svc.DeepCopy())
+			ccm.SetKube(cloud, kube)
+			stale := svc.DeepCopy()
+			change(stale)
+			if err := tryRemove(t.Context(), cloud, stale); err == nil || len(w.loadBalancers()) != 1 {
+				t.Fatalf("%v; %d load balancers", err, len(w.loadBalancers()))
+			}
+			kube.PrependReactor("list", "services", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, nil, errors.New("the API server is away")
+			})
+			if err := tryRemove(t.Context(), cloud, stale); err == nil || len(w.loadBalancers()) != 1 {
+				t.Fatalf("while Kubernetes does not answer: %v; %d load balancers", err, len(w.loadBalancers()))
+			}
+			for what, objects := range map[string][]runtime.Object{"it is gone": nil, "it is another one of its name": {anew(svc)}} {
+				ccm.SetKube(cloud, fake.NewClientset(objects...))
+				if err := tryRemove(t.Context(), cloud, stale); err != nil || len(w.loadBalancers()) != 0 {
+					t.Fatalf("%s: %v; %d load balancers", what, err, len(w.loadBalancers()))
+				}
+				w.ensure(cloud, svc)
+			}
+		})
+	}
+}
+
+func anew(svc *corev1.Service) *corev1.Service {
+	other := svc.DeepCopy()
+	other.UID = "uid-anew"
+	return other
+}

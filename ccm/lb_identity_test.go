@@ -1,0 +1,91 @@
+package ccm_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
+)
+
+const labelClusterUID = "ccm-from-scratch/cluster-uid"
+
+// providerIn returns a provider in the cluster whose namespace kube-system has this UID; "": it may not read the namespace.
+func (w *world) providerIn(uid string, change ...func(*ccm.Config)) *ccm.Cloud {
+	kube := fake.NewClientset()
+	if uid != "" {
+		kube = fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: types.UID(uid)}})
+	}
+	cloud := w.provider(change...)
+	stop := make(chan struct{})
+	w.t.Cleanup(func() { close(stop) })
+	cloud.Initialize(clients{kube}, stop)
+	return cloud
+}
+
+// A copy with other Nodes has the Service, with its UID and its address.
+func TestACopyWithoutAnIDLeavesTheOriginalsLoadBalancersAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 2)
+	svc := newService("web", managed("example.org"), 443)
+	w.ensure(w.provider(), svc) // an earlier version, without an identity
+	w.ensure(w.providerIn("original"), svc)
+	original, certificate := w.theLoadBalancer(), w.certificates()[0]
+	if original.Labels[labelClusterUID] != "original" || certificate.Labels[labelClusterUID] != "original" {
+		t.Fatalf("labels %v, %v", original.Labels, certificate.Labels)
+	}
+	theirs := w.nodes
+	w.nodes = nil
+	w.addServer("copy-1")
+	for _, cluster := range []string{"copy", "another one"} {
+		copied, cloud := svc.DeepCopy(), w.providerIn(cluster)
+		w.wire.take()
+		w.eventsSoFar()
+		if _, err := w.tryEnsure(cloud, copied); err == nil {
+			t.Error("a copied Service that shows the original's address has no error")
+		}
+		w.expectEvent("Warning CloudLoadBalancerOwnedByAnother", "kube-system has the UID original", "delete and create the Service")
+		copied.DeletionTimestamp = w.nowPtr()
+		if err := tryRemove(t.Context(), cloud, copied); err == nil {
+			t.Error("the copy's Service may go: if it was no copy, its load balancer would stay behind")
+		}
+		if n := writes(w.wire.take()); len(n) > 0 {
+			t.Errorf("the copy writes %v", n)
+		}
+	}
+	w.nodes = theirs
+
+	// An earlier version ignores the label, and a version that may not read the namespace does so, too.
+	for _, cloud := range []*ccm.Cloud{w.provider(), w.providerIn(""), w.providerIn("original")} {
+		w.wire.take()
+		w.ensure(cloud, svc)
+		if n := writes(w.wire.take()); len(n) > 0 || w.theLoadBalancer().Labels[labelClusterUID] != "original" {
+			t.Errorf("writes %v", n)
+		}
+	}
+	w.remove(w.provider(), svc)
+}
+
+// HCLOUD_CLUSTER_ID decides where it is set: also in a cluster that was made anew.
+func TestTheClusterIDOverridesTheIdentity(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	id := func(c *ccm.Config) { c.ClusterID = "a" }
+	svc := newService("web", nil, 80)
+	w.ensure(w.providerIn("first"), svc)
+	w.ensure(w.providerIn("first", id), svc)
+	if _, err := w.tryEnsure(w.providerIn("first"), svc.DeepCopy()); err == nil {
+		t.Error("the ID is lost, and there is no error")
+	}
+	w.ensure(w.providerIn("second", id), svc)
+	if labels := w.theLoadBalancer().Labels; labels[labelClusterUID] != "second" || labels["ccm-from-scratch/cluster"] != "a" {
+		t.Errorf("labels %v", labels)
+	}
+	w.remove(w.providerIn("second", id), svc)
+	if n := len(w.loadBalancers()); n != 0 {
+		t.Errorf("%d load balancers are left", n)
+	}
+}

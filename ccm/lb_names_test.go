@@ -1,0 +1,79 @@
+package ccm_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
+)
+
+// A person's load balancer, which a Service got by its name, outlives the Service.
+func TestALoadBalancerThatAPersonMadeIsGivenBack(t *testing.T) {
+	t.Parallel()
+	for value, stays := range map[string]bool{"": true, "true": true, "false": false} {
+		t.Run("keep-on-delete "+value, func(t *testing.T) {
+			t.Parallel()
+			eachDeath(func(cutAt int, after bool) []string {
+				w := newWorld(t, "instant", 1)
+				made, _, err := w.api.LoadBalancer.Create(t.Context(), hcloud.LoadBalancerCreateOpts{Name: "edge",
+					LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: "fsn1"},
+					Labels: map[string]string{"team": "net"}})
+				w.must(err)
+				w.addForeignPort(made.LoadBalancer, 9000)
+				svc := newService("web", map[string]string{"name": "edge"}, 80)
+				if value != "" {
+					annotate(svc, map[string]string{"keep-on-delete": value})
+				}
+				w.wire.reset(cutAt, after)
+				_, _ = w.tryEnsure(w.provider(), svc)
+				calls := w.wire.take()
+				w.wire.reset(0, false)
+				w.ensure(w.provider(), svc)
+				w.remove(w.provider(), svc)
+				left := w.loadBalancers()
+				if stays && (len(left) != 1 || left[0].ID != made.LoadBalancer.ID || !slices.Equal(listenPorts(left[0]), []int{9000}) ||
+					len(left[0].Labels) != 1) || !stays && len(left) != 0 {
+					t.Fatalf("died at call %d (answered: %t): left: %+v", cutAt, after, left)
+				}
+				w.fake.Close()
+				return calls
+			})
+		})
+	}
+}
+
+// Two Services exchange their names.
+func TestServicesMayExchangeTheNamesOfTheirLoadBalancers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	a, b := newService("a", map[string]string{"name": "one"}, 80), newService("b", map[string]string{"name": "two"}, 81)
+	cloud := w.provider()
+	_, _ = w.resyncOf(cloud, a, b)
+	w.ensure(cloud, a)
+	w.ensure(cloud, b)
+	annotate(a, map[string]string{"name": "two"})
+	annotate(b, map[string]string{"name": "one"})
+	for range 3 {
+		_, _ = w.tryEnsure(cloud, a)
+		_, _ = w.tryEnsure(cloud, b)
+	}
+	for _, lb := range w.loadBalancers() {
+		if want := map[string]string{"uid-a": "two", "uid-b": "one"}[lb.Labels[ccm.LabelServiceUID]]; lb.Name != want {
+			t.Errorf("the load balancer of %s has the name %s, want %s", lb.Labels[ccm.LabelServiceUID], lb.Name, want)
+		}
+	}
+
+	// A name that nothing will free is not worth a change.
+	_, _, err := w.api.LoadBalancer.Create(t.Context(), hcloud.LoadBalancerCreateOpts{Name: "taken",
+		LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: "fsn1"}})
+	w.must(err)
+	annotate(a, map[string]string{"name": "taken"})
+	if _, err := w.tryEnsure(cloud, a); err == nil {
+		t.Error("a taken name has no error")
+	}
+	if lb, _, err := w.api.LoadBalancer.GetByName(t.Context(), "two"); err != nil || lb == nil {
+		t.Error("the load balancer has lost its name", err)
+	}
+}
