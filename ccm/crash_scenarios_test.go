@@ -123,7 +123,7 @@ func crashScenarios() []crashScenario {
 						Services: []hcloud.LoadBalancerCreateOptsService{{Protocol: "tcp", ListenPort: &port,
 							DestinationPort: &dest}}})
 				w.must(err)
-				return newService("web", map[string]string{"name": "edge"}, 80)
+				return newService("web", map[string]string{"name": "edge", "keep-on-delete": "false"}, 80)
 			}},
 		{name: "adopt without a public interface", change: nothing, hidden: []int{80}, moves: true,
 			check: func(w *world, lb *hcloud.LoadBalancer) error {
@@ -142,7 +142,7 @@ func crashScenarios() []crashScenario {
 						Targets: []hcloud.LoadBalancerCreateOptsTarget{{Type: "server",
 							Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: &hcloud.Server{ID: serverIDs(w.nodes)[0]}}}}})
 				w.must(err)
-				return newService("web", map[string]string{"name": "edge", "disable-public-network": "true"}, 80)
+				return newService("web", map[string]string{"name": "edge", "disable-public-network": "true", "keep-on-delete": "false"}, 80)
 			}},
 		{name: "everything at once", floor: 1, moves: true, hidden: []int{8443, 9443},
 			prepare: there(map[string]string{"ipv4-rdns": "a.example.org"}, 80, 443), check: ports(443, 8443, 9443),

@@ -196,3 +196,30 @@ func anew(svc *corev1.Service) *corev1.Service {
 	other.UID = "uid-anew"
 	return other
 }
+
+// A person has removed the finalizer by force, and the service controller does nothing about it.
+func TestAServiceThatVanishesLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	for services, want := range map[int]int{1: 0, 2: 0, 4: 4} { // so many at once: the Kubernetes API may have lost its data
+		w := newWorld(t, "instant", 1)
+		cloud := w.provider()
+		var all []runtime.Object
+		for i := range services {
+			svc := newService("s"+itoa(int64(i)), map[string]string{"protocol": "tcp"}, int32(80+i))
+			w.ensure(cloud, svc)
+			all = append(all, svc)
+		}
+		w.clock.Step(time.Minute)
+		ccm.SetKube(cloud, fake.NewClientset(all...)) // only the informer has lost them
+		r, _ := w.resyncOf(cloud)
+		r.LoadBalancers(t.Context())
+		if n := len(w.loadBalancers()); n != services {
+			t.Fatalf("%d load balancers of %d Services that the API server has", n, services)
+		}
+		ccm.SetKube(cloud, fake.NewClientset())
+		r.LoadBalancers(t.Context())
+		if n := len(w.loadBalancers()); n != want {
+			t.Errorf("%d load balancers of %d Services that are gone, want %d", n, services, want)
+		}
+	}
+}

@@ -24,7 +24,7 @@ var rooms = map[string][]string{
 	"node":         {"apicall", "event", "inventory", "nodeinfo"},
 	"route":        {"apicall", "inventory", "nodeinfo", "plan"},
 	"loadbalancer": {"apicall", "event", "gone", "inventory", "nodeinfo", "plan"},
-	"resync":       {"apicall", "event", "loadbalancer", "node", "nodeinfo", "plan", "route"},
+	"resync":       {"apicall", "event", "gone", "loadbalancer", "node", "nodeinfo", "plan", "route"},
 	"ccmtest":      {"nodeinfo"},
 	"proof":        {},
 }

@@ -170,12 +170,15 @@ func (q *Question) MassDoubt(kind Kind) string {
 			missing, young = missing+1, young || q.Clock.Since(since) < Hold
 		}
 	}
-	if !young || missing < massDisappearance || missing*massShare < len(known) {
+	if !young || !Many(missing, len(known)) {
 		return ""
 	}
 	return fmt.Sprintf("%d of the cluster's %d %ss have disappeared: they count as gone once they have been missing for %v",
 		missing, len(known), kind, Hold)
 }
+
+// Many reports whether so many of those that are known cannot have disappeared at once without a doubt.
+func Many(missing, known int) bool { return missing >= massDisappearance && missing*massShare >= known }
 
 // emptyDoubt says why an empty list is not believed, or returns "".
 func (q *Question) emptyDoubt(kind Kind, id string) string {

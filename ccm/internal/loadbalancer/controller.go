@@ -86,8 +86,8 @@ func (l *Controller) Identify(uid string) { l.own.ClusterUID = uid }
 
 // managedService is a Service for which the service controller wants a load balancer.
 type managedService struct {
-	Namespace, Name string
-	Nodes           []*corev1.Node
+	Service *corev1.Service // as it was when the service controller wanted that
+	Nodes   []*corev1.Node
 }
 
 var _ cloudprovider.LoadBalancer = (*Controller)(nil)
@@ -215,14 +215,15 @@ func (l *Controller) EnsureLoadBalancerDeleted(ctx context.Context, _ string, sv
 		return err
 	}
 	defer unlock()
-	if err := l.checkUnwanted(ctx, svc); err != nil {
+	lbs, inherited, err := l.remaining(ctx, svc)
+	if err == nil {
+		err = l.checkUnwanted(ctx, svc) // just before the first write
+	}
+	if err != nil {
 		return err
 	}
 	l.unmanage(svc)
-	lbs, inherited, err := l.remaining(ctx, svc)
 	switch {
-	case err != nil:
-		return err
 	case inherited != nil:
 		return l.endInherited(ctx, svc, inherited)
 	case len(lbs) > 1:
@@ -255,12 +256,22 @@ func (l *Controller) EnsureLoadBalancerDeleted(ctx context.Context, _ string, sv
 	return err
 }
 
+// EndVanished deletes what a Service has left that is gone although it had a finalizer: a person has removed that by force. The service
+// controller does nothing then. If it fails, the next comparison tries again.
+func (l *Controller) EndVanished(ctx context.Context, m managedService) error {
+	err := l.EnsureLoadBalancerDeleted(ctx, "", m.Service)
+	if err != nil {
+		l.manage(m.Service, m.Nodes)
+	}
+	return err
+}
+
 // manage records that the service controller wants a load balancer for the Service, so that resync
 // compares it.
 func (l *Controller) manage(svc *corev1.Service, nodes []*corev1.Node) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.managed[string(svc.UID)] = managedService{svc.Namespace, svc.Name, nodes}
+	l.managed[string(svc.UID)] = managedService{svc, nodes}
 }
 
 // unmanage ends manage. After it nothing may create a load balancer for the Service, because nothing

@@ -23,6 +23,7 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/gone"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/loadbalancer"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/node"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
@@ -271,9 +272,13 @@ func (r *Comparison) SyncLoadBalancers(ctx context.Context) {
 	defer syncs.Wait()
 	free := make(chan struct{}, resyncWorkers)
 	all := r.lbs.ManagedServices()
+	var vanished []string
 	for _, uid := range slices.Sorted(maps.Keys(all)) {
-		managed := all[uid]
+		managed := all[uid].Service
 		svc, err := r.services.Services(managed.Namespace).Get(managed.Name)
+		if apierrors.IsNotFound(err) || err == nil && string(svc.UID) != uid {
+			vanished = append(vanished, uid)
+		}
 		if err != nil || string(svc.UID) != uid || !plan.WantsLoadBalancer(svc) {
 			continue // the service controller handles this change
 		}
@@ -285,6 +290,17 @@ func (r *Comparison) SyncLoadBalancers(ctx context.Context) {
 				klog.ErrorS(err, "Could not compare load balancer with its desired state; will try again", "service", klog.KObj(svc))
 			}
 		})
+	}
+	if gone.Many(len(vanished), len(all)) {
+		klog.ErrorS(nil, "Many Services have vanished at once, as from a Kubernetes API that has lost its data: their load balancers stay; "+
+			"delete those that are not needed", "vanished", len(vanished), "all", len(all))
+		return
+	}
+	for _, uid := range vanished {
+		if err := r.lbs.EndVanished(ctx, all[uid]); err != nil {
+			r.unrest.Add(1)
+			klog.ErrorS(err, "Could not delete what a Service has left that vanished; will try again", "service", klog.KObj(all[uid].Service))
+		}
 	}
 }
 

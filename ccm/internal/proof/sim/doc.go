@@ -8,6 +8,7 @@
 //	world_test.go    the bubble: lets time pass, and grants the CCM's requests one at a time
 //	users_test.go    the steps of users; services_test.go the settings of Services; persons_test.go what a person does
 //	                 to a load balancer by hand
+//	owners_test.go   the steps after which something may be left without an owner
 //	trouble_test.go  the faults, deaths and changes of the leader
 //	process_test.go  a CCM process: the provider and the controllers of k8s.io/cloud-provider, unchanged
 //	kube_test.go     the Kubernetes API: client-go's fake clientset on one set of objects

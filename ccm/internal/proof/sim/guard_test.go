@@ -35,6 +35,9 @@ type guard struct {
 
 	mu       sync.Mutex
 	failed   *failure
+	steady   string          // see setSteady
+	refused  bool            // see setRefused
+	forced   map[string]bool // UIDs of Services whose finalizer a person has removed
 	lbs      map[int64]*hcloud.LoadBalancer
 	servers  map[int64]*hcloud.Server
 	networks map[int64]*hcloud.Network
@@ -67,7 +70,7 @@ type guard struct {
 }
 
 func newGuard(w *world) *guard {
-	return &guard{world: w, lbs: map[int64]*hcloud.LoadBalancer{}, servers: map[int64]*hcloud.Server{},
+	return &guard{world: w, forced: map[string]bool{}, lbs: map[int64]*hcloud.LoadBalancer{}, servers: map[int64]*hcloud.Server{},
 		networks: map[int64]*hcloud.Network{},
 		person:   map[int64]time.Time{}, released: map[int64]time.Time{}, opened: map[int64]bool{}, adopted: map[int64]bool{},
 		changed: map[string]time.Time{}, put: map[string]time.Time{},
@@ -366,9 +369,9 @@ func (g *guard) checkCreate(c *call) {
 	uid := body.Labels[uidLabel]
 	s := g.serviceByUID(uid)
 	switch {
-	case s == nil || s.Spec.Type != corev1.ServiceTypeLoadBalancer && g.long(g.changed[uid]):
+	case s == nil || !wantsOurs(s) && g.long(g.changed[uid]):
 		g.fail("orphan", "a load balancer is created for %q, which wants none", uid)
-	case slices.ContainsFunc(g.ownedLocked(s), func(lb *hcloud.LoadBalancer) bool { return g.person[lb.ID].IsZero() }):
+	case !g.refused && slices.ContainsFunc(g.ownedLocked(s), func(lb *hcloud.LoadBalancer) bool { return g.person[lb.ID].IsZero() }):
 		g.fail("second", "a second load balancer is created for the Service %s", s.Name)
 	}
 }
@@ -489,21 +492,25 @@ func (g *guard) checkChange(c *call, lb *hcloud.LoadBalancer) {
 	// else the person has deleted the other one
 	case isPersons && !g.adopted[lb.ID] && g.long(made) && (s == nil || len(g.ownedLocked(s)) > 1):
 		g.fail("foreign", "%s: a person made it", what)
-	case s == nil && !isPersons && len(guests) == 0 && g.long(g.changed[lb.Labels[uidLabel]]) && g.long(g.released[lb.ID]):
+	case s == nil && !isPersons && len(guests) == 0 && g.long(g.changed[lb.Labels[uidLabel]]) && g.long(g.released[lb.ID]) &&
+		!g.forced[lb.Labels[uidLabel]]:
 		g.fail("foreign", "%s: it belongs to no Service", what)
 	}
 	if c.method != http.MethodDelete || s == nil {
 		return
 	}
 	for _, guest := range guests {
-		if guest.DeletionTimestamp == nil && guest.Spec.Type == corev1.ServiceTypeLoadBalancer && g.long(g.changed[string(guest.UID)]) {
+		if guest.DeletionTimestamp == nil && wantsOurs(guest) && g.long(g.changed[string(guest.UID)]) {
 			g.fail("deletion", "%s: the Service %s shares it", what, guest.Name)
 		}
 	}
 	if g.long(g.put[string(s.UID)]) && (setting(s, "keep-on-delete") == "true" || lb.Labels[adoptedLabel] != "") {
 		g.fail("deletion", "%s: the Service %s has to leave it behind", what, s.Name)
 	}
-	if s.DeletionTimestamp == nil && s.Spec.Type == corev1.ServiceTypeLoadBalancer && g.long(g.changed[string(s.UID)]) {
+	if isPersons && g.adopted[lb.ID] && g.long(g.put[string(s.UID)]) && setting(s, "keep-on-delete") != "false" {
+		g.fail("deletion", "%s: a person made it", what)
+	}
+	if s.DeletionTimestamp == nil && wantsOurs(s) && (g.steady == string(s.UID) || g.long(g.changed[string(s.UID)])) {
 		g.fail("deletion", "%s: the Service %s needs it", what, s.Name)
 	}
 	for _, other := range g.ownedLocked(s) {
@@ -559,8 +566,12 @@ func (g *guard) checkAddress(before, after *corev1.Service) {
 	shows := func(s *corev1.Service, ip string) bool {
 		return slices.ContainsFunc(s.Status.LoadBalancer.Ingress, func(i corev1.LoadBalancerIngress) bool { return i.IP == ip })
 	}
+	if !wantsOurs(after) && after.Spec.LoadBalancerClass != nil && g.long(g.changed[string(after.UID)]) &&
+		len(after.Status.LoadBalancer.Ingress) > len(before.Status.LoadBalancer.Ingress) {
+		g.fail("class", "the CCM writes an address into the Service %s, which is another controller's", after.Name)
+	}
 	if isPrivate(after) || after.Annotations[prefix+"hostname"] != "" || after.DeletionTimestamp != nil ||
-		after.Spec.Type != corev1.ServiceTypeLoadBalancer ||
+		!wantsOurs(after) ||
 		!g.long(g.changed[string(after.UID)]) {
 		return
 	}

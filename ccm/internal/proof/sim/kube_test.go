@@ -48,7 +48,9 @@ type kube struct {
 }
 
 func newKube() *kube {
-	return &kube{ObjectTracker: clienttesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder())}
+	k := &kube{ObjectTracker: clienttesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder())}
+	must(k.Add(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: "uid-of-the-cluster"}}))
+	return k
 }
 
 // stamp gives the object the next version.

@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	cloudprovider "k8s.io/cloud-provider"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
@@ -95,7 +94,7 @@ func (g *guard) quiet() error {
 
 func (g *guard) quietService(s *corev1.Service) error {
 	own := g.ownedLocked(s)
-	if s.DeletionTimestamp != nil || s.Spec.Type != corev1.ServiceTypeLoadBalancer {
+	if s.DeletionTimestamp != nil || !wantsOurs(s) {
 		if len(own) == 1 && !own[0].Protection.Delete || len(own) == 0 && s.DeletionTimestamp != nil {
 			return fmt.Errorf("it wants no load balancer: %d are left, deletion at %v", len(own), s.DeletionTimestamp)
 		}
@@ -164,7 +163,7 @@ func (g *guard) mayHaveNone(s *corev1.Service) bool {
 			return true
 		}
 	} else if name == "" {
-		name, chosen = cloudprovider.DefaultLoadBalancerName(s), false
+		name, chosen = g.world.defaultName(s), false
 	}
 	taken := slices.ContainsFunc(g.sortedLBs(), func(lb *hcloud.LoadBalancer) bool {
 		_, released := g.released[lb.ID]

@@ -27,6 +27,14 @@ func TestRegressions(t *testing.T) {
 			{kind: "network other", n: 5},
 			{kind: settle},
 		}},
+		// Its other label showed a load balancer that was not found, for ever.
+		"a Service whose load balancer a person has released can be deleted": {1, 3, []step{
+			{kind: "service", who: "a", n: 1, m: 1},
+			{kind: settle},
+			{kind: "lb label remove", who: "a", n: 0},
+			{wait: time.Minute, kind: "service delete", who: "a"},
+			{kind: settle},
+		}},
 		// The targets of the owner were private, and the heir had no such annotation.
 		"a load balancer that is inherited keeps its settings": {1, 3, []step{
 			{kind: "service", who: "a", n: 35, m: 0},

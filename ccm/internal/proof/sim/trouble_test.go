@@ -26,6 +26,8 @@ var troubles = map[string]act{
 		}
 	},
 	"delete blind":  func(w *world, _ string, n, _ int) { w.deleteBlind([]string{"a", "b", "c"}[n%3]) },
+	"cluster id":    func(w *world, _ string, n, _ int) { w.mistakeClusterID(n) },
+	"lists empty":   func(w *world, _ string, n, _ int) { w.emptyLists(n) },
 	"leader":        func(w *world, _ string, n, _ int) { w.changeLeader(n%3 == 0) },
 	"pool full":     func(w *world, _ string, _, _ int) { w.fillPool() },
 	"others hang":   func(w *world, _ string, n, _ int) { w.othersHang(n) },
@@ -183,7 +185,7 @@ func (w *world) othersHang(n int) {
 	all := slices.DeleteFunc(w.kube.services(), func(s *corev1.Service) bool {
 		lbs := w.guard.owned(s)
 		if len(lbs) != 1 || lbs[0].Labels[uidLabel] != string(s.UID) || !w.guard.person[lbs[0].ID].IsZero() ||
-			s.DeletionTimestamp != nil || s.Spec.Type != corev1.ServiceTypeLoadBalancer || isMistyped(s) {
+			s.DeletionTimestamp != nil || !wantsOurs(s) || isMistyped(s) {
 			return true
 		}
 		own[s] = lbs[0]

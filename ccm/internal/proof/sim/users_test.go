@@ -36,6 +36,10 @@ var people = map[string]act{
 	"service":        func(w *world, who string, n, m int) { w.putService(who, n, m) },
 	"service delete": func(w *world, who string, _, _ int) { w.withService(who, w.kube.deleteService) },
 	"service type":   toggleType,
+	"service flap":   flapType,
+	"service class":  toggleClass,
+	"service force":  removeByForce,
+	"names swap":     func(w *world, _ string, _, _ int) { w.swapNames() },
 
 	"node add":     func(w *world, who string, _, _ int) { w.addServer(who, 20*time.Second) },
 	"node delete":  func(w *world, who string, _, _ int) { w.deleteNode(who) },

@@ -46,6 +46,7 @@ type world struct {
 	joins      []join               // servers that will have a Node
 	notReady   map[string]time.Time // since when a Node's server does not run
 	uids       int
+	clusterID  string       // HCLOUD_CLUSTER_ID of the next process
 	log        []string     // what happened, for the report
 	requests   int          // of the CCM, so far
 	writes     atomic.Int64 // of the CCM that the cloud has accepted, so far

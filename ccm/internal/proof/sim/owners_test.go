@@ -1,0 +1,203 @@
+//go:build sim
+
+package sim
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	corev1 "k8s.io/api/core/v1"
+	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
+)
+
+// This file is about who owns what: the steps after which something in the cloud may be left without an owner, or get a second one.
+
+const clusterLabel = "ccm-from-scratch/cluster"
+
+// wantsOurs reports whether a Service wants a load balancer of this CCM. It may be about to go.
+func wantsOurs(s *corev1.Service) bool {
+	return s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.LoadBalancerClass == nil
+}
+
+// defaultName returns the name of a new load balancer.
+func (w *world) defaultName(s *corev1.Service) string {
+	name := cloudprovider.DefaultLoadBalancerName(s)
+	if w.clusterID != "" {
+		name += "-" + w.clusterID
+	}
+	return name
+}
+
+// toggleClass gives a Service to another controller, or back. The API server allows it by way of another type, which the CCM may not see.
+func toggleClass(w *world, who string, _, _ int) {
+	w.withService(who, func(s *corev1.Service) {
+		if s.DeletionTimestamp != nil {
+			return
+		}
+		class := "example.org/other"
+		if s.Spec.LoadBalancerClass == nil {
+			s.Spec.LoadBalancerClass = &class
+		} else {
+			s.Spec.LoadBalancerClass = nil
+		}
+		must(w.kube.Update(servicesResource, s, namespace))
+	})
+}
+
+// flapType changes a Service's type for so short a time that the CCM has begun to look for what to delete when it changes back.
+func flapType(w *world, who string, _, _ int) {
+	w.settle()
+	s := w.kube.service(who)
+	if s == nil || !wantsOurs(s) || s.DeletionTimestamp != nil || !w.guard.ok() {
+		return
+	}
+	toggleType(w, who, 0, 0)
+	w.pass(5*time.Second, 1)
+	toggleType(w, who, 0, 0)
+	w.guard.setSteady(string(s.UID))
+	w.pass(time.Minute, 0)
+	w.guard.setSteady("")
+}
+
+// setSteady names the Service whose load balancer must not be deleted from now on, although its type changed just now; "": none.
+func (g *guard) setSteady(uid string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.steady = uid
+}
+
+// removeByForce removes the finalizer of a Service and deletes it. The CCM knows of it only from its informer, so it lives on.
+func removeByForce(w *world, who string, _, _ int) {
+	w.settle()
+	if w.crash != nil || !w.guard.ok() {
+		return
+	}
+	w.withService(who, func(s *corev1.Service) {
+		w.guard.mu.Lock()
+		w.guard.forced[string(s.UID)] = true
+		w.guard.mu.Unlock()
+		s.Finalizers = nil
+		w.kube.deleteService(s)
+	})
+	w.pass(25*time.Minute, 0) // until the next comparison: a successor would not know of the Service
+}
+
+// restart ends the CCM, and another one leads at once.
+func (w *world) restart() {
+	w.current.die()
+	w.current = w.startProcess(false)
+	w.pass(30*time.Second, 0)
+}
+
+// mistakeClusterID gives the cluster an ID, or, if it has one, changes, loses or mistypes it for some minutes, in which a user deletes a
+// Service. What is made meanwhile has the wrong ID; the person who corrects it corrects that, too.
+func (w *world) mistakeClusterID(n int) {
+	w.settle()
+	if w.crash != nil || !w.guard.ok() {
+		return
+	}
+	if w.clusterID == "" {
+		w.clusterID = "a"
+		w.restart()
+		return
+	}
+	right := w.clusterID
+	w.clusterID = []string{"b", "", "aa"}[n%3]
+	w.restart()
+	w.withService([]string{"a", "b", "c"}[n/3%3], w.kube.deleteService)
+	w.pass(time.Duration(1+n%8)*time.Minute, 0)
+	w.current.die()
+	for _, lb := range w.guard.loadBalancers() {
+		if id := lb.Labels[clusterLabel]; id != "" && id != right {
+			_, _, err := w.api.LoadBalancer.Update(ctx, lb, hcloud.LoadBalancerUpdateOpts{Labels: relabelled(lb.Labels, right)})
+			w.try(err)
+		}
+	}
+	certs, err := w.api.Certificate.All(ctx)
+	must(err)
+	for _, c := range certs {
+		if id := c.Labels[clusterLabel]; id != "" && id != right {
+			_, _, err := w.api.Certificate.Update(ctx, c, hcloud.CertificateUpdateOpts{Labels: relabelled(c.Labels, right)})
+			w.try(err)
+		}
+	}
+	w.clusterID = right
+	w.restart()
+}
+
+func relabelled(labels map[string]string, id string) map[string]string {
+	labels = maps.Clone(labels)
+	labels[clusterLabel] = id
+	return labels
+}
+
+// emptyLists makes the API answer for some minutes that there are no load balancers, and deletes a Service meanwhile. A load balancer that
+// has not the name of a new one is left out: a Service may get a second one.
+func (w *world) emptyLists(n int) {
+	w.settle()
+	for _, s := range w.kube.services() {
+		name := setting(s, "name")
+		if name == "" {
+			name = w.defaultName(s)
+		}
+		if slices.ContainsFunc(w.guard.owned(s), func(lb *hcloud.LoadBalancer) bool { return lb.Name != name }) {
+			return
+		}
+	}
+	none := `{"load_balancers":[],"meta":{"pagination":{"page":1,"per_page":50,"previous_page":null,"next_page":null,"last_page":1,"total_entries":0}}}`
+	_, err := w.fake.Faults().Add(ctx, fault.Rule{Name: "no load balancers", Route: "/load_balancers", Method: http.MethodGet,
+		Client: ccm.ProviderName, Effect: fault.Effect{Kind: fault.KindHTTPStatus, Status: http.StatusOK, Body: none}})
+	must(err)
+	w.guard.setRefused(true)
+	defer w.guard.setRefused(false)
+	w.pass(2*time.Second, 0)
+	w.withService([]string{"a", "b", "c"}[n%3], w.kube.deleteService)
+	w.pass(time.Duration(1+n%4)*time.Minute, 0)
+	_, err = w.fake.Faults().Remove(ctx, "no load balancers")
+	must(err)
+}
+
+// setRefused says that the cloud refuses each second load balancer, because of its name.
+func (g *guard) setRefused(refused bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.refused = refused
+}
+
+// swapNames exchanges the names of two Services' load balancers, and makes sure that each gets the other's.
+func (w *world) swapNames() {
+	w.settle()
+	var both []*corev1.Service
+	var names []string
+	for _, s := range w.kube.services() {
+		own := w.guard.owned(s)
+		if len(own) == 1 && wantsOurs(s) && s.DeletionTimestamp == nil && !isShared(s) && !isMistyped(s) && setting(s, "adopt") == "" &&
+			own[0].Labels[uidLabel] == string(s.UID) && own[0].Labels[sharedLabel] == "" {
+			both, names = append(both, s), append(names, own[0].Name)
+		}
+	}
+	if len(both) < 2 || !w.guard.ok() {
+		return
+	}
+	for i, s := range both[:2] {
+		w.guard.userChanges(s)
+		s.Annotations = maps.Clone(s.Annotations)
+		if s.Annotations == nil {
+			s.Annotations = map[string]string{}
+		}
+		s.Annotations[prefix+"name"] = names[1-i]
+		must(w.kube.Update(servicesResource, s, namespace))
+	}
+	w.settle()
+	for i, s := range both[:2] {
+		if own := w.guard.owned(s); w.guard.ok() && len(own) == 1 && own[0].Name != names[1-i] {
+			w.failNow("names", s.Name+" waits for the name "+names[1-i]+", and its load balancer has the name "+own[0].Name)
+		}
+	}
+}
