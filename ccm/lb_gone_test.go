@@ -54,7 +54,8 @@ func noLoadBalancers(r *http.Request) *http.Response {
 	if r.Method != http.MethodGet || r.URL.Path != "/v1/load_balancers" {
 		return nil
 	}
-	body := `{"load_balancers":[],"meta":{"pagination":{"page":1,"per_page":50,"previous_page":null,"next_page":null,"last_page":1,"total_entries":0}}}`
+	body := `{"load_balancers":[],"meta":{"pagination":{"page":1,"per_page":50,"previous_page":null,"next_page":null,` +
+		`"last_page":1,"total_entries":0}}}`
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
 		Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body))}
 }
@@ -90,7 +91,7 @@ func TestADeletionDoesNotBelieveEmptyLists(t *testing.T) {
 	}
 }
 
-// What is really gone holds nothing up for ever: a person has deleted the only load balancer.
+// What is really gone holds nothing up forever: a person has deleted the only load balancer.
 func TestAServiceWhoseLoadBalancerAPersonDeletedGoesAfterAWhile(t *testing.T) {
 	t.Parallel()
 	for services, atOnce := range map[int]bool{1: false, 2: true} {

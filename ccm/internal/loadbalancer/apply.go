@@ -121,7 +121,7 @@ func (l *Controller) send(ctx context.Context, lb *hcloud.LoadBalancer, op plan.
 }
 
 // rename gives the load balancer its name. If another one has the name, and another Service waits for the name of this one, this one
-// takes a third name: two Services that exchange their names would wait for each other for ever. A later sync tries again.
+// takes a third name: two Services that exchange their names would wait for each other without end. A later sync tries again.
 func (l *Controller) rename(ctx context.Context, lb *hcloud.LoadBalancer, name string) error {
 	_, _, err := l.client.LoadBalancer.Update(ctx, lb, hcloud.LoadBalancerUpdateOpts{Name: name})
 	if !hcloud.IsError(err, hcloud.ErrorCodeUniquenessError) || len(plan.GuestsOf(lb)) > 0 || !l.isAwaited(lb) {

@@ -105,7 +105,9 @@ func (w *world) mistakeClusterID(n int) {
 	if w.clusterID == "" {
 		w.clusterID = "a"
 		w.restart()
-		return
+		if w.settle(); n%2 == 0 || w.crash != nil || !w.guard.ok() {
+			return
+		}
 	}
 	right := w.clusterID
 	w.clusterID = []string{"b", "", "aa"}[n%3]
@@ -150,7 +152,8 @@ func (w *world) emptyLists(n int) {
 			return
 		}
 	}
-	none := `{"load_balancers":[],"meta":{"pagination":{"page":1,"per_page":50,"previous_page":null,"next_page":null,"last_page":1,"total_entries":0}}}`
+	none := `{"load_balancers":[],"meta":{"pagination":{"page":1,"per_page":50,"previous_page":null,"next_page":null,` +
+		`"last_page":1,"total_entries":0}}}`
 	_, err := w.fake.Faults().Add(ctx, fault.Rule{Name: "no load balancers", Route: "/load_balancers", Method: http.MethodGet,
 		Client: ccm.ProviderName, Effect: fault.Effect{Kind: fault.KindHTTPStatus, Status: http.StatusOK, Body: none}})
 	must(err)
