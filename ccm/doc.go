@@ -21,6 +21,7 @@
 //	internal/resync        repairs changes that were made outside of the CCM
 //	internal/inventory     servers, load balancers and the network, at a cost of few calls; whether an answer of the API proves that
 //	                       something is gone
+//	internal/evidence      pure: whether something is gone that the API does not show; the machine controller asks it, too
 //	internal/apicall       the one API client: token, timeouts, retries, rate limit, metrics, errors, and the wait for actions
 //	internal/nodeinfo      what a Node and its server say: provider ID, addresses, whether a route is missing
 //	internal/event         events on Services and Nodes

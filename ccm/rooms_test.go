@@ -16,10 +16,11 @@ const internal = "github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/"
 // rooms says which others a package of internal may import.
 var rooms = map[string][]string{
 	"nodeinfo":     {},
+	"evidence":     {},
 	"event":        {},
 	"plan":         {"nodeinfo", "event"},
 	"apicall":      {},
-	"inventory":    {"apicall", "nodeinfo", "plan"},
+	"inventory":    {"evidence", "apicall", "nodeinfo", "plan"},
 	"node":         {"apicall", "event", "inventory", "nodeinfo"},
 	"route":        {"apicall", "inventory", "nodeinfo", "plan"},
 	"loadbalancer": {"apicall", "event", "inventory", "nodeinfo", "plan"},

@@ -17,17 +17,14 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/evidence"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
 )
 
 const (
-	// massDisappearance is the least number of servers or load balancers that disappear at once, and
-	// massShare their least share (1/massShare) of the cluster's, that the provider does not believe at once.
-	massDisappearance = 3
-	massShare         = 3
-	// massHold is how long they must be missing before the provider believes it.
-	massHold = 5 * time.Minute
+	// massHold is how long many servers or load balancers must be missing before the provider believes it.
+	massHold = evidence.Hold
 	// recogniseInterval is the least time between two searches for something of the cluster.
 	recogniseInterval = 10 * time.Second
 )
@@ -196,7 +193,7 @@ func stillMissing[K comparable](before map[K]time.Time, known, listed map[K]bool
 
 // doubtOf returns a doubt if too many objects disappeared within massHold, or nil.
 func doubtOf[K comparable](reason, what string, missing map[K]time.Time, known int, now time.Time) *apicall.DoubtError {
-	if !tooMany(len(missing), known) {
+	if !evidence.TooMany(len(missing), known) {
 		return nil
 	}
 	for _, since := range missing {
@@ -207,11 +204,6 @@ func doubtOf[K comparable](reason, what string, missing map[K]time.Time, known i
 		}
 	}
 	return nil
-}
-
-// tooMany reports whether so many objects cannot have disappeared without a doubt.
-func tooMany(missing, known int) bool {
-	return missing >= massDisappearance && missing*massShare >= known
 }
 
 // KnownServers returns the IDs of the servers of the cluster's Nodes.
@@ -367,7 +359,7 @@ func (e *Evidence) LoadBalancerGone(ctx context.Context, svc *corev1.Service) er
 		return err
 	}
 	known := e.knownServices()
-	if known[string(svc.UID)] == nil || len(known) < massDisappearance {
+	if known[string(svc.UID)] == nil || !evidence.TooMany(len(known), len(known)) {
 		return nil
 	}
 	if _, err := e.visibleServices(ctx); err != nil {
