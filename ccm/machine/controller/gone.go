@@ -160,7 +160,8 @@ func (c *common) known(ctx context.Context, m *v1alpha1.Machine, account string)
 }
 
 // shows returns which of the servers are there, from a list that is made anew at each look at a Machine. The caller holds the lock.
-func (c *common) shows(ctx context.Context, p machine.Provider, m *v1alpha1.Machine, account string, known []string) (map[string]bool, error) {
+func (c *common) shows(ctx context.Context, p machine.Provider, m *v1alpha1.Machine, account string,
+	known []string) (map[string]bool, error) {
 	last, now := c.absent.shown[account], c.clock.Now()
 	if _, has := last.ids[m.Spec.ProviderID]; now.Sub(last.at) < c.Poll && (has || m.Spec.ProviderID == "") {
 		return last.ids, nil

@@ -260,3 +260,23 @@ func TestADoubtIsExplained(t *testing.T) {
 		}
 	}
 }
+
+// The Node has become ready, and the Machine's status does not say so yet.
+func TestAnOldStatusReplacesNoMachineWhoseNodeIsReady(t *testing.T) {
+	t.Parallel()
+	w := pool(t, 2)
+	before := names(w)
+	w.broken[w.nodes()[0].Name] = true
+	w.pass()
+	w.pass()
+	w.clock.Step(time.Minute)
+	w.silence(false)
+	set := w.sets()[0]
+	w.reconcile(&machineSets{w.process}, &set)
+	w.changed()
+	if after := names(w); !slices.Equal(before, after) {
+		t.Errorf("Machines %v, want %v", after, before)
+	}
+	w.settle()
+	w.expect(2, "cx23")
+}

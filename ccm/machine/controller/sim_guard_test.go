@@ -76,7 +76,8 @@ func (s *sim) checkCount(when string) {
 			}
 		}
 		if have > state.replicas+state.maxSurge && have > s.before(&d) {
-			s.fail("too many", "after %s: %s has %d Machines, wants %d and %d more during a rollout", when, d.Name, have, state.replicas, state.maxSurge)
+			s.fail("too many", "after %s: %s has %d Machines, wants %d and %d more during a rollout", when, d.Name, have, state.replicas,
+				state.maxSurge)
 		}
 	}
 }
@@ -165,7 +166,8 @@ func (s *sim) end() {
 			}
 		}
 		if len(have) != n || s.paid() != len(s.machines()) {
-			s.fail("not settled", "%s wants %d Machines and has %v; %d servers, %d Machines", d.Name, n, have, s.paid(), len(s.machines()))
+			s.fail("not settled", "%s wants %d Machines and has %v; %d servers, %d Machines", d.Name, n, have, s.paid(),
+				len(s.machines()))
 		}
 		s.must(s.objects.Delete(s.Context(), &d))
 	}

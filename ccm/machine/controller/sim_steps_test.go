@@ -241,7 +241,8 @@ func (s *sim) addFault(n int) {
 	case 4:
 		effect = fault.Latency(40 * time.Second)
 	}
-	_, err := s.cloud.Faults().Add(s.Context(), fault.Rule{Operation: operation, First: 1 + n%3, Client: "machine-controller", Effect: effect})
+	_, err := s.cloud.Faults().Add(s.Context(), fault.Rule{Operation: operation, First: 1 + n%3, Client: "machine-controller",
+		Effect: effect})
 	s.must(err)
 }
 
@@ -269,7 +270,8 @@ func (s *sim) pods() {
 		}
 		s.uids++
 		pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web-" + strconv.Itoa(s.uids),
-			OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web", UID: "web", APIVersion: "apps/v1", Controller: new(true)}}},
+			OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web", UID: "web", APIVersion: "apps/v1",
+				Controller: new(true)}}},
 			Spec: corev1.PodSpec{NodeName: n.Name}}
 		s.must(s.create(s.Context(), &pod))
 		have = append(have, pod)

@@ -91,8 +91,9 @@ type sim struct {
 func play(t *testing.T, seed uint64, steps []step) (s *sim) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
+		// Actions end at odd times, so that no look comes at the same instant.
 		s = &sim{unlabelled: map[int64]map[string]string{}, world: newWorldWith(t, fakecloud.Options{Clock: clock.RealClock{},
-			Actions: fmt.Sprintf("%dms", 1137+1000*(seed%15)), RandomSeed: seed})} // odd, so that no look comes at the same instant
+			Actions: fmt.Sprintf("%dms", 1137+1000*(seed%15)), RandomSeed: seed})}
 		s.bubble, s.tokens = true, []string{s.token}
 		s.other, s.inOther = s.otherProject()
 		s.protected = s.budgetIsUsedUp
@@ -166,7 +167,7 @@ func (s *sim) call(after bool, what string) error {
 	return nil
 }
 
-// TestSim runs the histories of many seeds: make sim SEEDS=10000. SEED=5 KEEP=0,3 replays one.
+// TestSim runs the histories of many seeds: make sim-machine SEEDS=10000. SEED=5 KEEP=0,3 replays one.
 func TestSim(t *testing.T) {
 	if *seedFlag != 0 {
 		steps := newHistory(*seedFlag)
@@ -201,7 +202,7 @@ func TestSim(t *testing.T) {
 				return
 			}
 			if failures.Add(1) > 3 {
-				t.Fatalf("seed %d: %s (not shrunk: make sim SEED=%d)", seed, s.failed, seed)
+				t.Fatalf("seed %d: %s (not shrunk: make sim-machine SEED=%d)", seed, s.failed, seed)
 			}
 			report(t, seed, steps, s)
 		})
@@ -224,7 +225,7 @@ func report(t *testing.T, seed uint64, steps []step, s *sim) {
 		}
 		i++
 	}
-	t.Errorf("seed %d: %s\nthese steps (make sim SEED=%d KEEP=%s):\n    %v\nthe end of what happened:\n%s", seed, s.failed, seed,
+	t.Errorf("seed %d: %s\nthese steps (make sim-machine SEED=%d KEEP=%s):\n    %v\nthe end of what happened:\n%s", seed, s.failed, seed,
 		strings.Join(numbers, ","), steps, strings.Join(s.log[max(0, len(s.log)-60):], "\n"))
 }
 

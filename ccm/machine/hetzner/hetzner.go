@@ -137,8 +137,8 @@ func (p *provider) servers(ctx context.Context, m *v1alpha1.Machine) (own []*hcl
 		return nil, c, s, nil
 	case server.Labels[LabelUID] != string(m.UID): // a person may have removed it
 		return nil, c, s, &machine.TerminalError{Reason: machine.ReasonInvalidConfiguration, Err: machine.ErrInstanceNotOwned,
-			Message: fmt.Sprintf("server %d does not have the label %s=%s: put it back, or delete the Machine, which leaves the server alone",
-				id, LabelUID, m.UID)}
+			Message: fmt.Sprintf("server %d does not have the label %s=%s: put it back, or delete the Machine, which leaves the server "+
+				"alone", id, LabelUID, m.UID)}
 	}
 	return []*hcloud.Server{server}, c, s, nil
 }
@@ -146,7 +146,8 @@ func (p *provider) servers(ctx context.Context, m *v1alpha1.Machine) (own []*hcl
 // list returns all servers that a selector chooses. An answer without the list is an error.
 func list(ctx context.Context, c *hcloud.Client, selector string) (all []*hcloud.Server, err error) {
 	for page := 1; page > 0; {
-		servers, resp, err := c.Server.List(ctx, hcloud.ServerListOpts{ListOpts: hcloud.ListOpts{LabelSelector: selector, Page: page, PerPage: 50}})
+		opts := hcloud.ListOpts{LabelSelector: selector, Page: page, PerPage: 50}
+		servers, resp, err := c.Server.List(ctx, hcloud.ServerListOpts{ListOpts: opts})
 		if err != nil {
 			return nil, fmt.Errorf("cannot list servers: %w", err)
 		}
