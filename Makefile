@@ -88,12 +88,20 @@ bench-ccm: ## Measure what the CCM costs: the tables of ccm/README.md (half an h
 	@cd e2e/scale && go test -run TestColdStart -count=1 -timeout=60m -args -table
 
 SEEDS ?= 1000
-.PHONY: sim
-sim: ## Simulate random histories of the CCM (SEEDS=10000; SEED=n KEEP=0,3 replays one)
+ONE_SEED = $(if $(SEED),-test.v -seed $(SEED) $(if $(KEEP),-keep $(KEEP)),-seeds $(SEEDS))
+.PHONY: sim sim-ccm sim-machine
+sim: sim-ccm sim-machine ## Simulate random histories of the CCM and of the machine controller (SEEDS=10000)
+
+sim-ccm: ## The first of them (SEED=n KEEP=0,3 replays a history)
 	@overlay=$$(scripts/sim-runtime.sh) && scripts/progress.sh "compiling the simulation, with Go's own packages (minutes the first time)" \
 		go test -v -overlay "$$overlay" -tags sim -c -o "$${TMPDIR:-/tmp}/ccm-sim.test" ./ccm/internal/proof/sim
 	@cd ccm/internal/proof/sim && "$${TMPDIR:-/tmp}/ccm-sim.test" -test.run '^(TestSim|TestRegressions)$$' -test.timeout 0 \
-		$(if $(SEED),-test.v -seed $(SEED) $(if $(KEEP),-keep $(KEEP)),-seeds $(SEEDS))
+		$(ONE_SEED)
+
+sim-machine: ## The second one (SEED=n KEEP=0,3 replays a history)
+	@scripts/progress.sh "compiling the simulation of the machine controller" \
+		go test -v -c -o "$${TMPDIR:-/tmp}/machine-sim.test" ./ccm/machine/controller
+	@cd ccm/machine/controller && "$${TMPDIR:-/tmp}/machine-sim.test" -test.run '^TestSim$$' -test.timeout 0 $(ONE_SEED)
 
 ##@ Maintain
 

@@ -26,8 +26,8 @@ type Provider interface {
 	// [TerminalError]; if the operating system is not available, it wraps [ErrOSNotSupported].
 	Validate(ctx context.Context, spec v1alpha1.MachineSpec) error
 
-	// Get returns the instance of a Machine. It returns [ErrInstanceNotFound] only if the cloud has said that there is none. An
-	// error of the API, or an answer that lacks something, is another error.
+	// Get returns the instance of a Machine. It returns [ErrInstanceNotFound] only if the cloud has said that there is none, which
+	// the controller does not believe at once. An error of the API, or an answer that lacks something, is another error.
 	Get(ctx context.Context, m *v1alpha1.Machine) (Instance, error)
 
 	// GetCloudConfig returns the configuration and the name of the cloud provider for the kubelet. The name is "external" where
@@ -38,8 +38,17 @@ type Provider interface {
 	// one. The instance need not run yet.
 	Create(ctx context.Context, m *v1alpha1.Machine, data *Data, userData string) (Instance, error)
 
-	// Cleanup removes the instance of a Machine, and everything that was made for it. It returns true when all of that
-	// is gone, and false if it has to be called again.
+	// Account returns a text that stands for the credentials of the spec and does not contain them. The same text means the same
+	// account. It must not call the cloud's API.
+	Account(ctx context.Context, spec v1alpha1.MachineSpec) (string, error)
+
+	// Shows lists what the credentials of the spec show. It returns, for each of the provider IDs that is one of this cloud,
+	// whether the instance is there. It is called only when something is missing.
+	Shows(ctx context.Context, spec v1alpha1.MachineSpec, providerIDs []string) (map[string]bool, error)
+
+	// Cleanup removes the instance of a Machine, and everything that was made for it. It returns true when the cloud has
+	// confirmed the removal, and false if it has to be called again. It returns [ErrInstanceNotFound] if it finds nothing, which
+	// the controller does not believe at once, and [ErrInstanceNotOwned] for an instance that it leaves alone.
 	Cleanup(ctx context.Context, m *v1alpha1.Machine, data *Data) (bool, error)
 
 	// MachineMetricsLabels returns labels of the Machine for metrics. The label size, the type of the instance, is always
@@ -47,7 +56,7 @@ type Provider interface {
 	MachineMetricsLabels(m *v1alpha1.Machine) (map[string]string, error)
 
 	// MigrateUID makes everything that is found by the Machine's UID be found by the new one. Machines that are restored from
-	// a backup have new UIDs.
+	// a backup have new UIDs. It returns [ErrInstanceNotFound] if it finds nothing by either of them.
 	MigrateUID(ctx context.Context, m *v1alpha1.Machine, newUID types.UID) error
 
 	// SetMetricsForMachines sets the provider's own metrics. It is called from time to time with all Machines of the
@@ -85,8 +94,11 @@ const (
 )
 
 var (
-	// ErrInstanceNotFound is returned by Get if the Machine has no instance. It is the only error that says so.
+	// ErrInstanceNotFound is returned if the cloud shows no instance of the Machine. It is the only error that says so.
 	ErrInstanceNotFound = errors.New("instance not found")
+	// ErrInstanceNotOwned is wrapped by the error of Get, Cleanup and MigrateUID if the instance of the Machine exists and no
+	// longer says that it is the Machine's.
+	ErrInstanceNotOwned = errors.New("instance not owned")
 	// ErrOSNotSupported is returned by Validate if the cloud has no image of the operating system.
 	ErrOSNotSupported = errors.New("operating system not supported")
 	// ErrProviderNotFound is returned by [ForProvider] for a name that no provider has.

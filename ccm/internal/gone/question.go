@@ -23,14 +23,17 @@ const (
 )
 
 // Verdict is the answer in one word.
-type Verdict string
+type Verdict int
 
-// The verdicts. Exists and Gone are proven.
+// The verdicts. Exists and Gone are proven. The zero value is a doubt: then nothing is deleted, made or replaced.
 const (
-	Exists   Verdict = "exists"
-	Gone     Verdict = "gone"
-	Doubtful Verdict = "doubtful"
+	Doubtful Verdict = iota
+	Exists
+	Gone
 )
+
+// String returns the verdict as a word.
+func (v Verdict) String() string { return [...]string{"doubtful", "exists", "gone"}[v] }
 
 // Answer is a verdict, and the evidence for it as a sentence.
 type Answer struct {

@@ -297,18 +297,9 @@ func TestEverythingMayBeDeletedAtAnyCall(t *testing.T) {
 }
 
 func TestAPersonCanRestoreAMachineFromABackup(t *testing.T) {
-	w := newWorld(t)
-	w.must(w.create(t.Context(), deployment(1, "cx23")))
-	w.settle()
-	old := w.machines()[0]
+	w := pool(t, 1)
 	server := w.servers()[0].ID
-	// The backup's copy comes with another UID, instead of the old one.
-	old.Finalizers = nil
-	w.must(w.objects.Update(t.Context(), &old))
-	w.must(w.objects.Delete(t.Context(), &old))
-	again := old.DeepCopy()
-	again.ResourceVersion, again.Annotations = "", map[string]string{annotationFormerUID: string(old.UID)}
-	w.must(w.create(t.Context(), again))
+	w.restore(w.machines()[0])
 	w.settle()
 	w.expect(1, "cx23")
 	if now := w.servers()[0].ID; now != server {
@@ -320,17 +311,7 @@ func TestAServerIsNotGoneWhileItsNodeIsReady(t *testing.T) {
 	w := newWorld(t)
 	w.must(w.create(t.Context(), deployment(2, "cx23")))
 	w.settle()
-	// Another project's token: no server is visible.
-	w.setHook(func(after bool, what string) error {
-		switch {
-		case after || !strings.HasPrefix(what, "cloud: GET"):
-		case strings.HasSuffix(what, "/servers"):
-			return &refusal{200, `{"servers": [], "meta": {"pagination": {"page": 1, "per_page": 50, "last_page": 1, "total_entries": 0}}}`}
-		default:
-			return &refusal{404, `{"error": {"code": "not_found", "message": "server not found"}}`}
-		}
-		return nil
-	})
+	w.setHook(emptyAPI) // as with another project's token
 	for range 200 {
 		w.pass()
 	}
@@ -338,7 +319,7 @@ func TestAServerIsNotGoneWhileItsNodeIsReady(t *testing.T) {
 		t.Fatalf("Machines were replaced:\n%s", w.state())
 	}
 	for _, m := range w.machines() {
-		if !slices.ContainsFunc(m.Status.Conditions, func(c metav1.Condition) bool { return c.Reason == "NodeStillReady" }) ||
+		if !slices.ContainsFunc(m.Status.Conditions, func(c metav1.Condition) bool { return c.Reason == reasonDoubtful }) ||
 			m.Status.Phase != v1alpha1.PhaseRunning {
 			t.Errorf("status %+v", m.Status)
 		}
@@ -449,7 +430,7 @@ func TestAPodDisruptionBudgetHoldsTheDeletionUpForALimitedTime(t *testing.T) {
 				{Kind: "ReplicaSet", Name: "web", UID: "x", APIVersion: "apps/v1", Controller: new(true)}}},
 				Spec: corev1.PodSpec{NodeName: w.nodes()[0].Name}}
 			w.must(w.create(t.Context(), pod))
-			w.protected = true
+			w.protected = func() bool { return true }
 			w.clock.SetTime(time.Now()) // that of deletions is the computer's
 			w.change(func(d *v1alpha1.MachineDeployment) { d.Spec.Replicas = new(int32(0)) })
 			for range 5 { // less than a minute
@@ -463,7 +444,8 @@ func TestAPodDisruptionBudgetHoldsTheDeletionUpForALimitedTime(t *testing.T) {
 				}) {
 				t.Fatalf("the deletion does not wait for the pod: %+v\n%s", m.Status, w.state())
 			}
-			w.protected = timeout < time.Hour
+			over := timeout < time.Hour
+			w.protected = func() bool { return over }
 			for range 10 { // a minute
 				w.pass()
 			}
@@ -471,7 +453,7 @@ func TestAPodDisruptionBudgetHoldsTheDeletionUpForALimitedTime(t *testing.T) {
 			if len(w.servers()) != 0 || len(w.machines()) != 0 {
 				t.Errorf("something is left:\n%s", w.state())
 			}
-			if err := w.objects.Get(t.Context(), keyOf(pod), pod); (err == nil) != w.protected {
+			if err := w.objects.Get(t.Context(), keyOf(pod), pod); (err == nil) != over {
 				t.Errorf("pod: %v", err)
 			}
 		})

@@ -8,7 +8,7 @@
 // that exist from the API server, not from a cache, so that it never makes one twice. Before a server is made, the Machine
 // has a finalizer, so that no server outlives its Machine.
 //
-// That a server is gone must be proven: the API says so twice, some seconds apart, and the Node is not ready.
+// That a server is gone must be proven: gone.go asks, package evidence judges, and nothing is deleted, ordered or replaced on a doubt.
 package controller
 
 import (
@@ -53,6 +53,8 @@ type common struct {
 	events        events.EventRecorder
 	clock         clock.PassiveClock
 
+	absent absences
+
 	mu        sync.Mutex
 	providers map[string]machine.Provider
 }
@@ -67,7 +69,8 @@ func newCommon(c client.Client, api client.Reader, recorder events.EventRecorder
 	if o.Poll == 0 {
 		o.Poll = 5 * time.Second
 	}
-	return &common{Options: o, Client: c, api: api, events: recorder, clock: clk, providers: map[string]machine.Provider{}}
+	return &common{Options: o, Client: c, api: api, events: recorder, clock: clk, absent: newAbsences(),
+		providers: map[string]machine.Provider{}}
 }
 
 // provider returns the provider of a Machine.

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/gone"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/v1alpha1"
 )
@@ -27,9 +28,7 @@ const (
 	// annotationFormerUID of a Machine is the UID that its server's label has, if the Machine was restored from a backup.
 	annotationFormerUID = "machine.ccm-from-scratch.dev/former-uid"
 
-	// goneAfter is the time between the first answer that a server is gone and the one that is believed.
 	defaultDrainTimeout = 10 * time.Minute
-	goneAfter           = 10 * time.Second
 	// retryFailed is the time after which a failed Machine is tried again: what it names may exist by then.
 	retryFailed = 10 * time.Minute
 )
@@ -59,6 +58,9 @@ func (r *machines) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if _, terminal := errors.AsType[*machine.TerminalError](err); terminal {
 		return ctrl.Result{RequeueAfter: retryFailed}, nil
 	}
+	if doubt, is := errors.AsType[*doubtError](err); is {
+		return ctrl.Result{RequeueAfter: doubt.Wait + time.Second}, nil
+	}
 	return result, err
 }
 
@@ -71,6 +73,9 @@ func (r *machines) showError(m *v1alpha1.Machine, err error) {
 		return
 	}
 	reason := "Retrying"
+	if _, is := errors.AsType[*doubtError](err); is {
+		reason = reasonDoubtful
+	}
 	if terminal, is := errors.AsType[*machine.TerminalError](err); is {
 		reason = terminal.Reason
 		if m.DeletionTimestamp == nil {
@@ -84,48 +89,85 @@ func (r *machines) showError(m *v1alpha1.Machine, err error) {
 }
 
 func (r *machines) reconcile(ctx context.Context, m *v1alpha1.Machine) (ctrl.Result, error) {
+	if m.DeletionTimestamp != nil && !mayHaveServer(m) {
+		return ctrl.Result{}, nil
+	}
 	p, err := r.provider(m)
 	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if m.DeletionTimestamp == nil {
+		if err := r.prepare(ctx, p, m); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	if err := r.adopt(ctx, p, m); err != nil {
 		return ctrl.Result{}, err
 	}
 	if m.DeletionTimestamp != nil {
 		m.Status.Phase = v1alpha1.PhaseDeleting
 		return r.delete(ctx, p, m)
 	}
-	if err := r.prepare(ctx, p, m); err != nil {
-		return ctrl.Result{}, err
-	}
-	found, err := p.Get(ctx, m)
+	found, v, err := r.find(ctx, p, m)
 	switch {
-	case errors.Is(err, machine.ErrInstanceNotFound) && m.Spec.ProviderID != "":
-		return r.missing(ctx, m)
-	case errors.Is(err, machine.ErrInstanceNotFound):
+	case err != nil:
+		return ctrl.Result{}, err
+	case v.Verdict != gone.Exists && m.Spec.ProviderID != "":
+		return r.missing(ctx, m, v)
+	case v.Verdict == gone.Doubtful:
+		return ctrl.Result{}, &doubtError{"order a server", v}
+	case v.Verdict == gone.Gone:
 		if found, err = r.create(ctx, p, m); err != nil {
 			return ctrl.Result{}, err
 		}
-	case err != nil:
-		return ctrl.Result{}, err
+	case found == nil: // a list shows it, and the answer to its ID does not
+		return ctrl.Result{RequeueAfter: r.Poll}, nil
 	}
-	return r.observe(ctx, m, found)
+	return r.observe(ctx, p, m, found)
 }
 
-// prepare writes the provider's defaults, and what must be there before a server is made.
+// mayHaveServer reports whether a server may have been ordered for the Machine, or for the one that it is a copy of.
+func mayHaveServer(m *v1alpha1.Machine) bool {
+	return controllerutil.ContainsFinalizer(m, finalizer) || m.Annotations[annotationFormerUID] != ""
+}
+
+// prepare writes the provider's defaults, and the finalizer of a Machine that comes with a server.
 func (r *machines) prepare(ctx context.Context, p machine.Provider, m *v1alpha1.Machine) error {
 	before := m.DeepCopy()
-	if former := m.Annotations[annotationFormerUID]; former != "" {
-		old := m.DeepCopy()
-		old.UID = types.UID(former)
-		if err := p.MigrateUID(ctx, old, m.UID); err != nil {
-			return err
-		}
-		delete(m.Annotations, annotationFormerUID)
-	}
 	spec, err := p.AddDefaults(ctx, *m.Spec.DeepCopy())
 	if err != nil {
 		return err
 	}
 	m.Spec = spec
-	controllerutil.AddFinalizer(m, finalizer)
+	if m.Spec.ProviderID != "" || m.Annotations[annotationFormerUID] != "" {
+		controllerutil.AddFinalizer(m, finalizer)
+	}
+	return r.patch(ctx, m, before)
+}
+
+// adopt makes the server of a Machine that was restored from a backup be found by the new UID.
+func (r *machines) adopt(ctx context.Context, p machine.Provider, m *v1alpha1.Machine) error {
+	former := m.Annotations[annotationFormerUID]
+	if former == "" {
+		return nil
+	}
+	old := m.DeepCopy()
+	old.UID = types.UID(former)
+	err := p.MigrateUID(ctx, old, m.UID)
+	if errors.Is(err, machine.ErrInstanceNotFound) {
+		_, v, failed := r.find(ctx, p, old)
+		if err = failed; failed == nil && v.Verdict != gone.Gone {
+			err = &doubtError{"find the server of the UID " + former, v}
+		}
+	}
+	switch {
+	case m.DeletionTimestamp != nil && errors.Is(err, machine.ErrInstanceNotOwned):
+		return nil // the deletion leaves it alone
+	case err != nil || m.DeletionTimestamp != nil: // then the annotation goes with the finalizer
+		return err
+	}
+	before := m.DeepCopy()
+	delete(m.Annotations, annotationFormerUID)
 	return r.patch(ctx, m, before)
 }
 
@@ -153,6 +195,13 @@ func (r *machines) create(ctx context.Context, p machine.Provider, m *v1alpha1.M
 	if err != nil {
 		return nil, err
 	}
+	before := m.DeepCopy()
+	if err := r.keep(ctx, p, m); err != nil {
+		return nil, err
+	}
+	if err := r.patch(ctx, m, before); err != nil {
+		return nil, err
+	}
 	made, err := p.Create(ctx, m, &machine.Data{Client: r.Client}, data)
 	if err != nil {
 		return nil, err
@@ -161,32 +210,31 @@ func (r *machines) create(ctx context.Context, p machine.Provider, m *v1alpha1.M
 	return made, nil
 }
 
-// missing is called when the cloud says that a server is gone which the Machine had.
-func (r *machines) missing(ctx context.Context, m *v1alpha1.Machine) (ctrl.Result, error) {
+// keep gives a Machine that has a server, or is about to have one, what it must have until the server is gone.
+func (r *machines) keep(ctx context.Context, p machine.Provider, m *v1alpha1.Machine) error {
+	account, err := p.Account(ctx, m.Spec)
+	if err != nil {
+		return err
+	}
+	controllerutil.AddFinalizer(m, finalizer)
+	metav1.SetMetaDataAnnotation(&m.ObjectMeta, annotationAccount, account)
+	return nil
+}
+
+// missing is called when the cloud does not show a server which the Machine had.
+func (r *machines) missing(ctx context.Context, m *v1alpha1.Machine, v gone.Finding) (ctrl.Result, error) {
 	node, err := r.node(ctx, m)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	r.showNode(m, node)
-	if node != nil && isReady(node) {
-		r.setCondition(m, v1alpha1.ConditionInstanceReady, metav1.ConditionUnknown, "NodeStillReady", fmt.Sprintf(
-			"The API says that server %s is gone, and Node %s is ready: check whether the token is of the right project", m.Spec.ProviderID,
-			node.Name))
-		return ctrl.Result{RequeueAfter: time.Minute}, nil
+	if v.Verdict == gone.Doubtful {
+		r.setCondition(m, v1alpha1.ConditionInstanceReady, metav1.ConditionUnknown, reasonDoubtful, v.Evidence)
+		return ctrl.Result{}, &doubtError{"prove that server " + m.Spec.ProviderID + " is gone", v}
 	}
-	c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionInstanceReady)
-	if c == nil || c.Reason != reasonGone {
-		// The time of the condition is that of the first answer, even if the status was false before.
-		meta.RemoveStatusCondition(&m.Status.Conditions, v1alpha1.ConditionInstanceReady)
-		r.setCondition(m, v1alpha1.ConditionInstanceReady, metav1.ConditionFalse, reasonGone,
-			fmt.Sprintf("The API says that server %s is gone", m.Spec.ProviderID))
-		return ctrl.Result{RequeueAfter: goneAfter + time.Second}, nil
-	}
-	if wait := goneAfter - r.clock.Since(c.LastTransitionTime.Time); wait > 0 {
-		return ctrl.Result{RequeueAfter: wait + time.Second}, nil
-	}
+	r.setCondition(m, v1alpha1.ConditionInstanceReady, metav1.ConditionFalse, reasonGone, v.Evidence)
 	if m.Status.FailureReason != reasonGone {
-		r.events.Eventf(m, nil, corev1.EventTypeWarning, reasonGone, "Reconcile", "Server %s is gone", m.Spec.ProviderID)
+		r.events.Eventf(m, nil, corev1.EventTypeWarning, reasonGone, "Reconcile", "Server %s is gone: %s", m.Spec.ProviderID, v.Evidence)
 	}
 	m.Status.Phase, m.Status.FailureReason = v1alpha1.PhaseFailed, reasonGone
 	m.Status.FailureMessage = fmt.Sprintf("server %s is gone: a MachineSet replaces its Machine; delete any other one", m.Spec.ProviderID)
@@ -194,13 +242,14 @@ func (r *machines) missing(ctx context.Context, m *v1alpha1.Machine) (ctrl.Resul
 }
 
 // observe writes what the server and its Node are.
-func (r *machines) observe(ctx context.Context, m *v1alpha1.Machine, found machine.Instance) (ctrl.Result, error) {
+func (r *machines) observe(ctx context.Context, p machine.Provider, m *v1alpha1.Machine, found machine.Instance) (ctrl.Result, error) {
 	before := m.DeepCopy()
-	if m.Spec.ProviderID == "" {
-		m.Spec.ProviderID = found.ProviderID()
-		if err := r.patch(ctx, m, before); err != nil {
-			return ctrl.Result{}, err
-		}
+	m.Spec.ProviderID = found.ProviderID()
+	if err := r.keep(ctx, p, m); err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := r.patch(ctx, m, before); err != nil {
+		return ctrl.Result{}, err
 	}
 	m.Status.Addresses, m.Status.FailureReason = found.Addresses(), ""
 	node, err := r.node(ctx, m)
@@ -239,9 +288,6 @@ func (r *machines) observe(ctx context.Context, m *v1alpha1.Machine, found machi
 
 // delete drains the Node, removes the server, and lets the Machine go.
 func (r *machines) delete(ctx context.Context, p machine.Provider, m *v1alpha1.Machine) (ctrl.Result, error) {
-	if !controllerutil.ContainsFinalizer(m, finalizer) {
-		return ctrl.Result{}, nil
-	}
 	node, err := r.node(ctx, m)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -255,20 +301,36 @@ func (r *machines) delete(ctx context.Context, p machine.Provider, m *v1alpha1.M
 			return ctrl.Result{RequeueAfter: r.Poll}, nil
 		}
 	}
-	gone, err := p.Cleanup(ctx, m, &machine.Data{Client: r.Client})
-	if err != nil {
+	end := "removed it"
+	removed, err := p.Cleanup(ctx, m, &machine.Data{Client: r.Client})
+	switch {
+	case errors.Is(err, machine.ErrInstanceNotOwned):
+		end = "left it alone: " + err.Error()
+	case errors.Is(err, machine.ErrInstanceNotFound):
+		_, v, err := r.find(ctx, p, m)
+		switch {
+		case err != nil:
+			return ctrl.Result{}, err
+		case v.Verdict == gone.Doubtful:
+			return ctrl.Result{}, &doubtError{"let the Machine go, whose server is not proven to be gone", v}
+		case v.Verdict == gone.Exists:
+			return ctrl.Result{RequeueAfter: r.Poll}, nil
+		}
+		end = v.Evidence
+	case err != nil:
 		return ctrl.Result{}, err
-	}
-	if !gone {
+	case !removed:
 		return ctrl.Result{RequeueAfter: r.Poll}, nil
 	}
+	r.forget(m)
 	if node != nil {
 		if err := client.IgnoreNotFound(r.Client.Delete(ctx, node, client.Preconditions{UID: &node.UID})); err != nil {
 			return ctrl.Result{}, fmt.Errorf("cannot delete Node %s: %w", node.Name, err)
 		}
 	}
-	r.events.Eventf(m, nil, corev1.EventTypeNormal, "Deleted", "Delete", "Deleted server %s", m.Spec.ProviderID)
+	r.events.Eventf(m, nil, corev1.EventTypeNormal, "Deleted", "Delete", "Deleted server %s: %s", m.Spec.ProviderID, end)
 	before := m.DeepCopy()
+	delete(m.Annotations, annotationFormerUID)
 	controllerutil.RemoveFinalizer(m, finalizer)
 	return ctrl.Result{}, client.IgnoreNotFound(r.patch(ctx, m, before))
 }

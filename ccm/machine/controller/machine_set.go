@@ -102,6 +102,13 @@ func (r *machineSets) replaceUnhealthy(ctx context.Context, set *v1alpha1.Machin
 	for _, m := range own {
 		bad, wait := isUnhealthy(set.Spec.HealthCheck, m, now)
 		next = earliest(next, wait)
+		if bad { // the Machine's status may be older than the Node's
+			node, err := r.node(ctx, m)
+			if err != nil {
+				return own, next, err
+			}
+			bad = node == nil || !isReady(node)
+		}
 		switch {
 		case m.Status.FailureReason == reasonGone: // proven, however many there are
 			gone = append(gone, m)

@@ -7,9 +7,11 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -44,6 +46,26 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.body }
 
+// hosts are the clouds of the worlds, by host. Requests to them stay in the process: they work in a bubble of testing/synctest, too.
+var (
+	hosts  sync.Map
+	worlds atomic.Int64
+)
+
+type router struct{}
+
+func (router) RoundTrip(r *http.Request) (*http.Response, error) {
+	if cloud, is := hosts.Load(r.URL.Host); is {
+		return cloud.(http.RoundTripper).RoundTrip(r)
+	}
+	return nil, fmt.Errorf("the world of %s has ended", r.URL.Host)
+}
+
+func TestMain(m *testing.M) {
+	http.DefaultTransport = router{}
+	os.Exit(m.Run())
+}
+
 var errDead = errors.New("the process is dead")
 
 // world is a cloud, a Kubernetes API and a process of the controllers. Servers become Nodes.
@@ -55,7 +77,9 @@ type world struct {
 	objects client.WithWatch // a person's and the cluster's
 	process *common          // the controllers
 	events  *events.FakeRecorder
-	front   *httptest.Server // between the process and the cloud
+	host    string // under which the process finds the cloud
+	token   string // of the process
+	prefix  string // of provider IDs; empty: the default
 	uids    int
 	// lag is the number of passes after which the cache of the process learns what has changed. If 0, it always knows.
 	lag    int
@@ -66,8 +90,12 @@ type world struct {
 	lists   map[string]any
 	// broken holds Nodes whose kubelet is silent.
 	broken map[string]bool
-	// protected says that a PodDisruptionBudget allows no eviction.
-	protected bool
+	// protected reports whether a PodDisruptionBudget allows no eviction now. nil: it allows all.
+	protected func() bool
+	// bubble says that the world lives in a bubble of testing/synctest, whose time is the only one.
+	bubble bool
+	// subject is what the process makes or deletes at this call.
+	subject client.Object
 	// hook is called before and after each write to Kubernetes and each request to the cloud. An error of it is the answer.
 	mu   sync.Mutex
 	hook func(after bool, what string) error
@@ -75,11 +103,17 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	return newWorldWith(t, fakecloud.Options{})
+}
+
+func newWorldWith(t *testing.T, o fakecloud.Options) *world {
+	t.Helper()
 	w := &world{T: t, clock: testingclock.NewFakeClock(time.Now()), events: events.NewFakeRecorder(100000), broken: map[string]bool{},
 		lists: map[string]any{}}
-	w.cloud = fakecloud.New(fakecloud.Options{})
-	w.api = w.cloud.Client()
-	w.front = httptest.NewServer(http.HandlerFunc(w.serveCloud))
+	w.cloud = fakecloud.New(o)
+	w.api, w.token = w.cloud.Client(), w.cloud.Token()
+	w.host = fmt.Sprintf("cloud-%d.invalid", worlds.Add(1))
+	hosts.Store(w.host, fakecloud.InProcess(http.HandlerFunc(w.serveCloud)))
 	t.Cleanup(w.end)
 	w.objects = w.noticing(newClient(t))
 	w.start()
@@ -131,7 +165,7 @@ func (w *world) noticing(c client.WithWatch) client.WithWatch {
 		},
 		SubResourceCreate: func(ctx context.Context, c client.Client, sub string, o, of client.Object,
 			opts ...client.SubResourceCreateOption) error {
-			if w.protected && sub == "eviction" {
+			if w.protected != nil && w.protected() && sub == "eviction" {
 				return apierrors.NewTooManyRequests("the pod's disruption budget needs it", 0)
 			}
 			defer w.changed()
@@ -180,7 +214,7 @@ func (w *world) remember() {
 
 // end ends the cloud. Without it, worlds live until their test ends.
 func (w *world) end() {
-	w.front.Close()
+	hosts.Delete(w.host)
 	w.cloud.Close()
 }
 
@@ -193,8 +227,11 @@ func (w *world) must(err error) {
 
 // start starts a process, which knows nothing of earlier ones.
 func (w *world) start() {
-	env := map[string]string{"HCLOUD_TOKEN": w.cloud.Token(), "HCLOUD_ENDPOINT": w.front.URL + "/v1"}
-	resolver := &machine.Resolver{Client: w.objects, Namespace: namespace, Getenv: func(name string) string { return env[name] }}
+	env := func(name string) string {
+		return map[string]string{"HCLOUD_TOKEN": w.token, "HCLOUD_ENDPOINT": "http://" + w.host + "/v1",
+			"HCLOUD_INSTANCES_PROVIDER_ID_PREFIX": w.prefix}[name]
+	}
+	resolver := &machine.Resolver{Client: w.objects, Namespace: namespace, Getenv: env}
 	c := w.intercepted()
 	w.process = newCommon(c, w.objects, w.events, w.clock, Options{Resolver: resolver})
 }
@@ -227,9 +264,11 @@ func (w *world) intercepted() client.Client {
 			if i := strings.LastIndex(o.GetName(), "-"); kindOf(o) == "Machine" {
 				o.SetName(fmt.Sprintf("%s-%05d", o.GetName()[:i], w.uids)) // the same in each run, so that a death can be repeated
 			}
+			w.subject = o
 			return write("create "+kindOf(o), func() error { return w.create(ctx, o) })
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			w.subject = o
 			return write("delete "+kindOf(o), func() error { return c.Delete(ctx, o) })
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
@@ -262,6 +301,9 @@ func (w *world) setHook(hook func(after bool, what string) error) {
 func (w *world) call(after bool, what string) error {
 	w.mu.Lock() // of an aborted request, the handler may still run
 	defer w.mu.Unlock()
+	if w.bubble {
+		w.clock.SetTime(time.Now())
+	}
 	if w.hook == nil {
 		return nil
 	}
@@ -313,7 +355,12 @@ func (w *world) pass() {
 	}
 	w.kubelets(ctx)
 	w.collectGarbage(ctx)
-	w.clock.Step(6 * time.Second)
+	if w.bubble {
+		time.Sleep(6 * time.Second)
+		w.clock.SetTime(time.Now())
+	} else {
+		w.clock.Step(6 * time.Second)
+	}
 	w.changed()
 }
 
@@ -327,75 +374,24 @@ func (w *world) settle() {
 	w.settleFor(4 * max(w.lag, 1))
 }
 
-// settleFor passes until so many passes in a row have changed nothing.
+// settleFor passes until so many passes in a row have changed nothing, and no Machine waits for its end or for a proof.
 func (w *world) settleFor(passes int) {
 	w.Helper()
 	for quiet, before := 0, ""; quiet < passes; {
 		w.pass()
+		waits := slices.ContainsFunc(w.machines(), func(m v1alpha1.Machine) bool {
+			return m.DeletionTimestamp != nil || m.Status.FailureReason == reasonDoubtful
+		})
 		if now := w.state(); now == before {
-			quiet++
+			if !waits {
+				quiet++
+			}
 		} else {
 			quiet, before = 0, now
 		}
 		if w.clock.Since(time.Now()) > 24*time.Hour {
 			w.Fatalf("it does not settle:\n%s", w.state())
 		}
-	}
-}
-
-// kubelets makes servers Nodes, reports whether they are ready, and deletes Nodes without servers, as the CCM does.
-func (w *world) kubelets(ctx context.Context) {
-	w.Helper()
-	servers := map[string]*hcloud.Server{}
-	for _, s := range w.servers() {
-		servers[fmt.Sprintf("ccm-from-scratch://%d", s.ID)] = s
-	}
-	nodes := w.nodes()
-	for _, n := range nodes {
-		s := servers[n.Spec.ProviderID]
-		if s == nil {
-			w.must(client.IgnoreNotFound(w.objects.Delete(ctx, &n)))
-			continue
-		}
-		ready := corev1.ConditionTrue
-		if w.broken[n.Name] || s.Status != hcloud.ServerStatusRunning {
-			ready = corev1.ConditionUnknown
-		}
-		if isReady(&n) != (ready == corev1.ConditionTrue) {
-			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}
-			w.must(w.objects.Status().Update(ctx, &n))
-		}
-	}
-	for id, s := range servers {
-		if s.Status == hcloud.ServerStatusRunning &&
-			!slices.ContainsFunc(nodes, func(n corev1.Node) bool { return n.Spec.ProviderID == id }) {
-			n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.Name}, Spec: corev1.NodeSpec{ProviderID: id},
-				Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
-			w.must(w.create(ctx, n))
-		}
-	}
-}
-
-// collectGarbage deletes objects whose owner is gone, as kube-controller-manager does.
-func (w *world) collectGarbage(ctx context.Context) {
-	w.Helper()
-	owners := map[types.UID]bool{}
-	for _, d := range w.deployments() {
-		owners[d.UID] = true
-	}
-	collect := func(o client.Object) {
-		if owner := metav1.GetControllerOf(o); owner != nil && !owners[owner.UID] && o.GetDeletionTimestamp() == nil {
-			w.must(client.IgnoreNotFound(w.objects.Delete(ctx, o)))
-		}
-	}
-	for _, s := range w.sets() {
-		collect(&s)
-	}
-	for _, s := range w.sets() {
-		owners[s.UID] = true
-	}
-	for _, m := range w.machines() {
-		collect(&m)
 	}
 }
 
@@ -442,48 +438,6 @@ func (w *world) servers() []*hcloud.Server {
 		w.must(err)
 		return all
 	})
-}
-
-// state describes everything that a process reads, without names, identifiers and times: states that differ in nothing else
-// are the same for a process that starts. What is only for people is left out, such as the status of a MachineDeployment.
-func (w *world) state() string {
-	w.Helper()
-	var all []string
-	for _, d := range w.deployments() {
-		all = append(all, fmt.Sprint("deployment ", replicas(d.Spec.Replicas)))
-	}
-	for _, s := range w.sets() {
-		all = append(all, fmt.Sprint("set ", replicas(s.Spec.Replicas), " ", s.Status.Replicas, s.Status.AvailableReplicas, revision(&s),
-			s.Spec.Template.Spec.ProviderSpec.CloudProviderSpec))
-	}
-	servers := w.servers()
-	uids := map[string]bool{}
-	for _, m := range w.machines() {
-		uids[string(m.UID)] = true
-		all = append(all, fmt.Sprint("machine ", string(m.Spec.ProviderSpec.CloudProviderSpec.Raw), len(m.Finalizers),
-			m.DeletionTimestamp != nil, m.Spec.ProviderID != "",
-			m.Status.Phase == v1alpha1.PhaseFailed, m.Status.NodeRef != nil, m.Status.FailureReason == reasonGone,
-			conditions(m.Status.Conditions),
-			slices.ContainsFunc(servers, func(s *hcloud.Server) bool { return s.Labels[hetzner.LabelUID] == string(m.UID) })))
-	}
-	for _, s := range servers {
-		all = append(all, fmt.Sprint("server ", s.ServerType.Name, s.Status, uids[s.Labels[hetzner.LabelUID]]))
-	}
-	for _, n := range w.nodes() {
-		all = append(all, fmt.Sprint("node ", isReady(&n), n.Spec.Unschedulable, n.Labels, n.Annotations[annotationMachine] != "",
-			len(n.Spec.Taints)))
-	}
-	slices.Sort(all)
-	return strings.Join(all, "\n")
-}
-
-func conditions(all []metav1.Condition) (text []string) {
-	for _, c := range all {
-		if c.Type == v1alpha1.ConditionNodeReady || c.Reason == reasonGone {
-			text = append(text, c.Type+"="+string(c.Status))
-		}
-	}
-	return text
 }
 
 // deployment returns a MachineDeployment.

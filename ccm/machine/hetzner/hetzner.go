@@ -9,6 +9,8 @@ package hetzner
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -17,7 +19,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -28,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/v1alpha1"
 )
@@ -43,8 +45,8 @@ const (
 	LabelName = "machine.ccm-from-scratch.dev/name"
 )
 
-// creationTimeout is how long Create waits for the actions of a creation. A slower server is found later.
-const creationTimeout = 30 * time.Second
+// actionTimeout is how long Create and Cleanup wait for actions. What takes longer is looked for later.
+const actionTimeout = 30 * time.Second
 
 // releaseTimeout is how long Cleanup waits until no load balancer sends requests to the server. The controller has told the
 // cloud-controller-manager so when the deletion began; a load balancer of someone else may never let go.
@@ -102,8 +104,9 @@ func (p *provider) client(ctx context.Context, spec v1alpha1.MachineSpec) (*hclo
 	return c, s, nil
 }
 
-// servers returns the servers that carry the UID of the Machine and are not copies: they have its name or its provider ID. An
-// answer without the list is an error. It also returns the client and the settings of the Machine.
+// servers returns the servers of the Machine: those that carry its UID and are not copies, since they have its name or its provider
+// ID. If the list shows none, the answer to the ID of the Machine's server counts. It returns a terminal error that wraps
+// [machine.ErrInstanceNotOwned] if that server lacks the UID. It also returns the client and the settings of the Machine.
 func (p *provider) servers(ctx context.Context, m *v1alpha1.Machine) (own []*hcloud.Server, c *hcloud.Client, s settings, err error) {
 	if c, s, err = p.client(ctx, m.Spec); err != nil {
 		return nil, nil, s, err
@@ -111,51 +114,104 @@ func (p *provider) servers(ctx context.Context, m *v1alpha1.Machine) (own []*hcl
 	if m.UID == "" {
 		return nil, nil, s, errors.New("the Machine has no UID")
 	}
-	all, resp, err := c.Server.List(ctx, hcloud.ServerListOpts{ListOpts: hcloud.ListOpts{LabelSelector: LabelUID + "=" + string(m.UID),
-		PerPage: 50}})
+	all, err := list(ctx, c, LabelUID+"="+string(m.UID))
 	if err != nil {
-		return nil, nil, s, fmt.Errorf("cannot list servers: %w", err)
+		return nil, nil, s, err
 	}
-	if resp.Meta.Pagination == nil {
-		return nil, nil, s, errors.New("cannot list servers: the answer lacks the pagination")
-	}
+	id := serverID(m.Spec.ProviderID)
 	for _, server := range all {
-		if server.Name == m.Name || p.providerID(server.ID) == m.Spec.ProviderID {
+		if server.Name == m.Name || server.ID == id {
 			own = append(own, server)
 		}
 	}
-	return own, c, s, nil
+	if len(own) > 0 || id == 0 {
+		return own, c, s, nil
+	}
+	server, resp, err := c.Server.GetByID(ctx, id)
+	switch {
+	case err != nil:
+		return nil, c, s, fmt.Errorf("cannot get server %d: %w", id, err)
+	case server == nil && resp.StatusCode != http.StatusNotFound, server != nil && server.ID != id:
+		return nil, c, s, fmt.Errorf("cannot get server %d: the answer lacks the server", id)
+	case server == nil:
+		return nil, c, s, nil
+	case server.Labels[LabelUID] != string(m.UID): // a person may have removed it
+		return nil, c, s, &machine.TerminalError{Reason: machine.ReasonInvalidConfiguration, Err: machine.ErrInstanceNotOwned,
+			Message: fmt.Sprintf("server %d does not have the label %s=%s: put it back, or delete the Machine, which leaves the server "+
+				"alone", id, LabelUID, m.UID)}
+	}
+	return []*hcloud.Server{server}, c, s, nil
+}
+
+// list returns all servers that a selector chooses. An answer without the list is an error.
+func list(ctx context.Context, c *hcloud.Client, selector string) (all []*hcloud.Server, err error) {
+	for page := 1; page > 0; {
+		opts := hcloud.ListOpts{LabelSelector: selector, Page: page, PerPage: 50}
+		servers, resp, err := c.Server.List(ctx, hcloud.ServerListOpts{ListOpts: opts})
+		if err != nil {
+			return nil, fmt.Errorf("cannot list servers: %w", err)
+		}
+		if resp.Meta.Pagination == nil {
+			return nil, errors.New("cannot list servers: the answer lacks the pagination")
+		}
+		all, page = append(all, servers...), resp.Meta.Pagination.NextPage
+	}
+	return all, nil
+}
+
+// Account implements [machine.Provider].
+func (p *provider) Account(ctx context.Context, spec v1alpha1.MachineSpec) (string, error) {
+	_, s, err := p.client(ctx, spec)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256([]byte(s.endpoint + " " + s.token))
+	return hex.EncodeToString(sum[:8]), nil
+}
+
+// Shows implements [machine.Provider].
+func (p *provider) Shows(ctx context.Context, spec v1alpha1.MachineSpec, providerIDs []string) (map[string]bool, error) {
+	c, _, err := p.client(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	all, err := list(ctx, c, "")
+	if err != nil {
+		return nil, err
+	}
+	there, shows := map[int64]bool{}, map[string]bool{}
+	for _, s := range all {
+		there[s.ID] = true
+	}
+	for _, text := range providerIDs {
+		if id := serverID(text); id != 0 {
+			shows[text] = there[id]
+		}
+	}
+	return shows, nil
 }
 
 func (p *provider) providerID(id int64) string { return p.prefix + strconv.FormatInt(id, 10) }
 
+// serverID returns the ID in a provider ID, whichever of the prefixes it has; 0 if it is another cloud's.
+func serverID(providerID string) int64 {
+	id, err := nodeinfo.ParseProviderID(providerID)
+	if err != nil {
+		return 0
+	}
+	return id
+}
+
 // Get implements [machine.Provider].
 func (p *provider) Get(ctx context.Context, m *v1alpha1.Machine) (machine.Instance, error) {
-	own, c, _, err := p.servers(ctx, m)
-	if err != nil {
-		return nil, err
-	}
-	if len(own) > 0 {
-		return p.instance(m, own)
-	}
-	// A person may have removed the label.
-	id, err := strconv.ParseInt(strings.TrimPrefix(m.Spec.ProviderID, p.prefix), 10, 64)
-	if err != nil {
-		return nil, machine.ErrInstanceNotFound
-	}
-	s, resp, err := c.Server.GetByID(ctx, id)
+	own, _, _, err := p.servers(ctx, m)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("cannot get server %d: %w", id, err)
-	case s == nil && resp.StatusCode != http.StatusNotFound, s != nil && s.ID != id:
-		return nil, fmt.Errorf("cannot get server %d: the answer lacks the server", id)
-	case s == nil:
+		return nil, err
+	case len(own) == 0:
 		return nil, machine.ErrInstanceNotFound
-	case s.Labels[LabelUID] == string(m.UID): // it got the label back in between
-		return p.instance(m, []*hcloud.Server{s})
 	}
-	return nil, &machine.TerminalError{Reason: machine.ReasonInvalidConfiguration, Message: fmt.Sprintf(
-		"server %d no longer has the label %s=%s: put it back, or delete the Machine, which leaves the server alone", id, LabelUID, m.UID)}
+	return p.instance(m, own)
 }
 
 // instance returns the oldest of the servers. It is an error if that is being deleted and the Machine has no provider ID yet: the
@@ -166,7 +222,7 @@ func (p *provider) instance(m *v1alpha1.Machine, own []*hcloud.Server) (machine.
 		return nil, fmt.Errorf("server %d (%s) could not be created and is being deleted: will create another one when it is gone",
 			oldest.ID, oldest.Name)
 	}
-	return &instance{oldest, p.providerID(oldest.ID)}, nil
+	return &instance{oldest, cmp.Or(m.Spec.ProviderID, p.providerID(oldest.ID))}, nil
 }
 
 // GetCloudConfig implements [machine.Provider]. A cloud-controller-manager does the work, so that the kubelet needs no
@@ -206,7 +262,7 @@ func (p *provider) Create(ctx context.Context, m *v1alpha1.Machine, _ *machine.D
 	if created.Server == nil || created.Server.ID == 0 {
 		return nil, errors.New("cannot create the server: the answer lacks the server") // the next attempt finds it
 	}
-	waiting, cancel := context.WithTimeout(ctx, creationTimeout)
+	waiting, cancel := context.WithTimeout(ctx, actionTimeout)
 	defer cancel()
 	err = c.Action.WaitFor(waiting, created.Action) // first: the others fail with it, and say less
 	if err == nil {
@@ -250,26 +306,48 @@ func (p *provider) Cleanup(ctx context.Context, m *v1alpha1.Machine, _ *machine.
 	if err != nil {
 		return false, err
 	}
-	if len(own) > 0 && m.DeletionTimestamp != nil && time.Since(m.DeletionTimestamp.Time) < releaseTimeout {
+	if len(own) == 0 {
+		return false, machine.ErrInstanceNotFound
+	}
+	if m.DeletionTimestamp != nil && time.Since(m.DeletionTimestamp.Time) < releaseTimeout {
 		used, err := isTarget(ctx, c, own)
 		if err != nil || used {
 			return false, err
 		}
 	}
+	removed := true
 	var errs []error
 	for _, s := range own {
-		if s.Status == hcloud.ServerStatusDeleting {
-			continue
-		}
-		_, _, err := c.Server.DeleteWithResult(ctx, s)
-		switch {
-		case hcloud.IsError(err, hcloud.ErrorCodeProtected):
-			errs = append(errs, fmt.Errorf("cannot delete server %d: it is protected: remove its delete protection: %w", s.ID, err))
-		case err != nil && !hcloud.IsError(err, hcloud.ErrorCodeNotFound):
-			errs = append(errs, fmt.Errorf("cannot delete server %d: %w", s.ID, err))
-		}
+		is, err := remove(ctx, c, s)
+		removed, errs = removed && is, append(errs, err)
 	}
-	return len(own) == 0, errors.Join(errs...)
+	return removed, errors.Join(errs...)
+}
+
+// remove deletes a server and waits for the end of the action, for a limited time. It returns true when the action has succeeded:
+// that proves more than a list without the server.
+func remove(ctx context.Context, c *hcloud.Client, s *hcloud.Server) (bool, error) {
+	if s.Status == hcloud.ServerStatusDeleting {
+		return false, nil
+	}
+	deletion, _, err := c.Server.DeleteWithResult(ctx, s)
+	switch {
+	case hcloud.IsError(err, hcloud.ErrorCodeProtected):
+		return false, fmt.Errorf("cannot delete server %d: it is protected: remove its delete protection: %w", s.ID, err)
+	case hcloud.IsError(err, hcloud.ErrorCodeNotFound):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("cannot delete server %d: %w", s.ID, err)
+	case deletion.Action.ID == 0:
+		return false, fmt.Errorf("cannot delete server %d: the answer lacks the action", s.ID)
+	}
+	waiting, cancel := context.WithTimeout(ctx, actionTimeout)
+	defer cancel()
+	err = c.Action.WaitFor(waiting, deletion.Action)
+	if _, failed := errors.AsType[hcloud.ActionError](err); failed {
+		return false, fmt.Errorf("cannot delete server %d: %w", s.ID, err)
+	}
+	return err == nil, nil // an action that takes longer, or whose state cannot be read now, may still succeed
 }
 
 // isTarget reports whether a load balancer has one of the servers as a target, by its ID. One that selects servers by a label is
@@ -305,6 +383,14 @@ func (p *provider) MachineMetricsLabels(m *v1alpha1.Machine) (map[string]string,
 // MigrateUID implements [machine.Provider].
 func (p *provider) MigrateUID(ctx context.Context, m *v1alpha1.Machine, newUID types.UID) error {
 	own, c, _, err := p.servers(ctx, m)
+	if len(own) == 0 && (err == nil || errors.Is(err, machine.ErrInstanceNotOwned)) {
+		moved := m.DeepCopy()
+		moved.UID = newUID
+		if own, _, _, other := p.servers(ctx, moved); len(own) > 0 || other != nil {
+			return other
+		}
+		return machine.ErrInstanceNotFound
+	}
 	if err != nil {
 		return err
 	}

@@ -236,8 +236,8 @@ func TestAServerWithoutTheLabelIsLeftAlone(t *testing.T) {
 	if _, err := w.p.Get(w.ctx, m); !errors.As(err, &terminal) {
 		t.Errorf("Get: %v, want a terminal error", err)
 	}
-	if gone, err := w.p.Cleanup(w.ctx, m, &machine.Data{}); !gone || err != nil {
-		t.Errorf("Cleanup: %t, %v", gone, err)
+	if removed, err := w.p.Cleanup(w.ctx, m, &machine.Data{}); removed || !errors.Is(err, machine.ErrInstanceNotOwned) {
+		t.Errorf("Cleanup: %t, %v", removed, err)
 	}
 	if len(w.servers()) != 1 {
 		t.Error("the server was deleted")
@@ -258,15 +258,15 @@ func TestAStrangerWithTheNameOrACopiedLabelIsLeftAlone(t *testing.T) {
 	if _, err := w.p.Create(w.ctx, m, &machine.Data{}, ""); err == nil || !strings.Contains(err.Error(), "has the name worker-1") {
 		t.Errorf("Create: %v", err)
 	}
-	if gone, err := w.p.Cleanup(w.ctx, m, &machine.Data{}); !gone || err != nil {
-		t.Errorf("Cleanup: %t, %v", gone, err)
+	if removed, err := w.p.Cleanup(w.ctx, m, &machine.Data{}); removed || !errors.Is(err, machine.ErrInstanceNotFound) {
+		t.Errorf("Cleanup: %t, %v", removed, err)
 	}
 	if len(w.servers()) != 2 {
 		t.Error("a server was deleted")
 	}
 }
 
-func TestCleanupIsTrueWhenTheServerIsGone(t *testing.T) {
+func TestCleanupIsTrueWhenTheCloudConfirmsIt(t *testing.T) {
 	w := newWorld(t)
 	m := w.machineWith(`{"serverType": "cx23"}`)
 	w.create(m)
@@ -280,11 +280,15 @@ func TestCleanupIsTrueWhenTheServerIsGone(t *testing.T) {
 	_, _, err = w.api.Server.ChangeProtection(w.ctx, w.servers()[0], hcloud.ServerChangeProtectionOpts{Delete: new(false),
 		Rebuild: new(false)})
 	w.must(err)
-	if gone, err := w.p.Cleanup(w.ctx, m, &machine.Data{}); gone || err != nil {
-		t.Errorf("first: %t, %v", gone, err)
+	w.fault(fault.Rule{Operation: "delete_server", First: 1, Effect: fault.FailAction("", "")})
+	if removed, err := w.p.Cleanup(w.ctx, m, &machine.Data{}); removed || err == nil {
+		t.Errorf("of a deletion that fails: %t, %v", removed, err)
 	}
-	if gone, err := w.p.Cleanup(w.ctx, m, &machine.Data{}); !gone || err != nil {
-		t.Errorf("second: %t, %v", gone, err)
+	if removed, err := w.p.Cleanup(w.ctx, m, &machine.Data{}); !removed || err != nil {
+		t.Errorf("first: %t, %v", removed, err)
+	}
+	if removed, err := w.p.Cleanup(w.ctx, m, &machine.Data{}); removed || !errors.Is(err, machine.ErrInstanceNotFound) {
+		t.Errorf("second: %t, %v", removed, err)
 	}
 	if len(w.servers()) != 0 {
 		t.Error("the server is there")
@@ -334,6 +338,12 @@ func TestMigrateUIDMovesTheServer(t *testing.T) {
 	w.must(w.p.MigrateUID(w.ctx, m, "uid-2"))
 	if _, err := w.p.Get(w.ctx, m); !errors.Is(err, machine.ErrInstanceNotFound) {
 		t.Errorf("by the old UID: %v", err)
+	}
+	if err := w.p.MigrateUID(w.ctx, m, "uid-2"); err != nil {
+		t.Errorf("again: %v", err)
+	}
+	if err := w.p.MigrateUID(w.ctx, m, "uid-3"); !errors.Is(err, machine.ErrInstanceNotFound) {
+		t.Errorf("from a UID that nothing has: %v", err)
 	}
 	m.UID = types.UID("uid-2")
 	if i, err := w.p.Get(w.ctx, m); err != nil || i.ID() != id {

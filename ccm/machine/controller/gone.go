@@ -1,0 +1,175 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/gone"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/v1alpha1"
+)
+
+// annotationAccount of a Machine stands for the credentials with which its server was ordered or seen. They belong to the right
+// project, also when nothing is left in it that could show that.
+const annotationAccount = "machine.ccm-from-scratch.dev/account"
+
+// reasonDoubtful is the reason of a Machine whose server is neither there nor proven to be gone.
+const reasonDoubtful = "Doubtful"
+
+// doubtError says that something was not done because the absence of a server is not proven.
+type doubtError struct {
+	what string // that was not done
+	gone.Finding
+}
+
+func (e *doubtError) Error() string { return fmt.Sprintf("cannot %s: %s", e.what, e.Evidence) }
+
+// absences is what find remembers.
+type absences struct {
+	mu sync.Mutex
+	// since is the time of the first answer that lacked the server of a Machine, by UID. All answers since then have lacked it.
+	since map[string]time.Time
+	// recognised are the accounts of the cluster's project.
+	recognised map[string]bool
+	// shown is what an account has shown a moment ago, for all Machines that are missing at the same time.
+	shown map[string]shown
+}
+
+type shown struct {
+	at  time.Time
+	ids map[string]bool // whether it is there, by provider ID
+}
+
+func newAbsences() absences {
+	return absences{since: map[string]time.Time{}, recognised: map[string]bool{}, shown: map[string]shown{}}
+}
+
+// find answers whether the server of a Machine exists, is gone, or whether that is doubtful; nothing else asks. It returns the
+// server if it exists. To order a server, the project must be the right one, and nothing must be proven about time: a name is
+// unique in a project.
+func (c *common) find(ctx context.Context, p machine.Provider, m *v1alpha1.Machine) (machine.Instance, gone.Finding, error) {
+	found, err := p.Get(ctx, m)
+	if err == nil {
+		c.forget(m)
+		return found, gone.Finding{Answer: gone.Answer{Verdict: gone.Exists, Evidence: "the API shows server " + found.ID()}}, nil
+	}
+	var v gone.Finding
+	if errors.Is(err, machine.ErrInstanceNotFound) {
+		v, err = c.judge(ctx, p, m)
+	}
+	if err != nil || v.Verdict == gone.Exists {
+		c.forget(m)
+	}
+	return nil, v, err
+}
+
+// forget lets the time begin anew for which the server of a Machine has been missing.
+func (c *common) forget(m *v1alpha1.Machine) {
+	c.absent.mu.Lock()
+	defer c.absent.mu.Unlock()
+	delete(c.absent.since, string(m.UID))
+}
+
+// judge weighs the evidence about a server that was not found. A Node that is ready has one.
+func (c *common) judge(ctx context.Context, p machine.Provider, m *v1alpha1.Machine) (v gone.Finding, err error) {
+	node, err := c.node(ctx, m)
+	if err != nil {
+		return v, err
+	}
+	if node != nil && isReady(node) {
+		c.forget(m)
+		return gone.Finding{Wait: time.Minute, Answer: gone.Answer{Evidence: fmt.Sprintf("the API does not show server %s, but Node %s "+
+			"is ready: check whether the token is of the right project", m.Spec.ProviderID, node.Name)}}, nil
+	}
+	account, err := p.Account(ctx, m.Spec)
+	if err != nil {
+		return v, err
+	}
+	c.absent.mu.Lock() // also for the list: others that miss a server wait for it
+	defer c.absent.mu.Unlock()
+	order := m.Spec.ProviderID == "" && m.DeletionTimestamp == nil
+	if order && c.absent.recognised[account] {
+		return gone.Finding{Answer: gone.Answer{Verdict: gone.Gone, Evidence: "no server has been ordered"}}, nil
+	}
+	known, err := c.known(ctx, m, account)
+	if err != nil {
+		return v, err
+	}
+	there, err := c.shows(ctx, p, m, account, known)
+	if err != nil || there[m.Spec.ProviderID] {
+		return gone.Finding{Answer: gone.Answer{Verdict: gone.Exists, Evidence: "a list shows " + m.Spec.ProviderID}}, err
+	}
+	facts := gone.Case{Name: m.Spec.ProviderID, Kind: "servers", Known: len(there), Recognised: c.absent.recognised[account],
+		For: gone.Hold, Confirm: "delete their Nodes, and the finalizers of their Machines"}
+	if m.Spec.ProviderID == "" {
+		facts.Name = "one of Machine " + m.Name
+	}
+	for _, is := range there {
+		if !is {
+			facts.Missing++
+		}
+	}
+	if facts.Missing < facts.Known || facts.Known == 0 {
+		c.absent.recognised[account] = true
+	}
+	if !order {
+		facts.For = c.missingFor(m)
+	}
+	return facts.Judge(), nil
+}
+
+// missingFor returns how long the server of a Machine has been missing. The caller holds the lock.
+func (c *common) missingFor(m *v1alpha1.Machine) time.Duration {
+	now := c.clock.Now()
+	since, has := c.absent.since[string(m.UID)]
+	if !has {
+		since, c.absent.since[string(m.UID)] = now, now
+	}
+	return now.Sub(since)
+}
+
+// known returns the provider IDs of the cluster's Nodes and Machines. It recognises the account if a Machine names it. The caller
+// holds the lock.
+func (c *common) known(ctx context.Context, m *v1alpha1.Machine, account string) (ids []string, err error) {
+	var machines v1alpha1.MachineList
+	var nodes corev1.NodeList
+	if err := errors.Join(c.List(ctx, &machines), c.List(ctx, &nodes)); err != nil {
+		return nil, fmt.Errorf("cannot list Machines and Nodes: %w", err)
+	}
+	all := map[string]bool{m.Spec.ProviderID: true}
+	for _, other := range append(machines.Items, *m) {
+		if other.Annotations[annotationAccount] == account {
+			c.absent.recognised[account] = true
+		}
+		if other.Spec.ProviderSpec.CloudProvider == m.Spec.ProviderSpec.CloudProvider {
+			all[other.Spec.ProviderID] = true
+		}
+	}
+	for _, n := range nodes.Items {
+		all[n.Spec.ProviderID] = true
+	}
+	delete(all, "")
+	return slices.Sorted(maps.Keys(all)), nil
+}
+
+// shows returns which of the servers are there, from a list that is made anew at each look at a Machine. The caller holds the lock.
+func (c *common) shows(ctx context.Context, p machine.Provider, m *v1alpha1.Machine, account string,
+	known []string) (map[string]bool, error) {
+	last, now := c.absent.shown[account], c.clock.Now()
+	if _, has := last.ids[m.Spec.ProviderID]; now.Sub(last.at) < c.Poll && (has || m.Spec.ProviderID == "") {
+		return last.ids, nil
+	}
+	ids, err := p.Shows(ctx, m.Spec, known)
+	if err != nil {
+		return nil, err
+	}
+	c.absent.shown[account] = shown{at: now, ids: ids}
+	return ids, nil
+}

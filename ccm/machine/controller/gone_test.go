@@ -1,0 +1,282 @@
+package controller
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/hetzner"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/machine/v1alpha1"
+)
+
+// emptyAPI is the hook of an incident: lists of servers are empty, and each server is not found.
+func emptyAPI(after bool, what string) error {
+	switch {
+	case after || !strings.HasPrefix(what, "cloud: GET") || !strings.Contains(what, "/servers"):
+	case strings.HasSuffix(what, "/servers"):
+		return &refusal{200, `{"servers": [], "meta": {"pagination": {"page": 1, "per_page": 50, "last_page": 1, "total_entries": 0}}}`}
+	default:
+		return &refusal{404, `{"error": {"code": "not_found", "message": "server not found"}}`}
+	}
+	return nil
+}
+
+// pool returns a world with a MachineDeployment of n Machines that run.
+func pool(t *testing.T, n int32) *world {
+	t.Helper()
+	w := newWorld(t)
+	w.must(w.create(t.Context(), deployment(n, "cx23")))
+	w.settle()
+	w.expect(int(n), "cx23")
+	return w
+}
+
+// passFor passes until the time is over.
+func (w *world) passFor(d time.Duration) {
+	w.Helper()
+	for end := w.clock.Now().Add(d); w.clock.Now().Before(end); {
+		w.pass()
+	}
+}
+
+// silence makes the kubelets of all Nodes silent, or lets them speak again.
+func (w *world) silence(silent bool) {
+	w.Helper()
+	for _, n := range w.nodes() {
+		w.broken[n.Name] = silent
+	}
+	w.kubelets(w.Context())
+	w.changed()
+}
+
+// otherProject returns the token of another project, and a client of it.
+func (w *world) otherProject() (token string, other *hcloud.Client) {
+	w.Helper()
+	_, token, err := w.cloud.AddProject(w.Context(), "other", "")
+	w.must(err)
+	return token, w.cloud.Client(hcloud.WithToken(token))
+}
+
+// lose deletes servers, as a person does. One that is being made cannot be deleted.
+func (w *world) lose(servers ...*hcloud.Server) {
+	w.Helper()
+	for _, s := range servers {
+		if _, _, err := w.api.Server.DeleteWithResult(w.Context(), s); !hcloud.IsError(err, hcloud.ErrorCodeLocked) {
+			w.must(err)
+		}
+	}
+	w.changed()
+}
+
+func TestAnIncidentWhileNodesAreNotReadyReplacesNothing(t *testing.T) {
+	t.Parallel()
+	w := pool(t, 6)
+	before := names(w)
+	w.silence(true)
+	w.setHook(emptyAPI)
+	w.passFor(time.Minute)
+	w.setHook(nil)
+	w.silence(false)
+	w.settle()
+	w.expect(6, "cx23")
+	if after := names(w); !slices.Equal(before, after) {
+		t.Errorf("Machines %v, want %v", after, before)
+	}
+}
+
+func TestAnotherProjectsTokenDeletesAndOrdersNothing(t *testing.T) {
+	t.Parallel()
+	for _, restart := range []bool{false, true} {
+		w := pool(t, 4)
+		token, other := w.otherProject()
+		right := w.token
+		w.token = token
+		if restart {
+			w.start()
+		}
+		w.change(func(d *v1alpha1.MachineDeployment) { d.Spec.Replicas = new(int32(1)) })
+		w.silence(true)
+		w.passFor(7 * time.Minute)
+		w.change(func(d *v1alpha1.MachineDeployment) { d.Spec.Replicas = new(int32(2)) }) // a server is ordered
+		w.passFor(7 * time.Minute)
+		all, err := other.Server.All(t.Context())
+		w.must(err)
+		if len(all) > 0 || len(w.servers()) != 4 {
+			t.Errorf("%d servers in the other project, %d of 4 in the own", len(all), len(w.servers()))
+		}
+		w.token = right
+		w.silence(false)
+		w.settle()
+		w.expect(2, "cx23")
+	}
+}
+
+func TestAnEmptyListAtADeletionLeaksNothing(t *testing.T) {
+	t.Parallel()
+	for name, hook := range map[string]func(n int) func(bool, string) error{
+		"one list": func(n int) func(bool, string) error {
+			return func(after bool, what string) error {
+				if strings.HasSuffix(what, "/servers") {
+					if n--; n >= 0 {
+						return emptyAPI(after, what)
+					}
+				}
+				return nil
+			}
+		},
+		"one minute": func(int) func(bool, string) error { return emptyAPI },
+	} {
+		w := pool(t, 2)
+		d := w.deployments()[0]
+		w.must(w.objects.Delete(t.Context(), &d))
+		w.collectGarbage(t.Context())
+		w.changed()
+		w.setHook(hook(1))
+		w.passFor(time.Minute)
+		w.setHook(nil)
+		w.settle()
+		if left := len(w.machines()) + len(w.servers()); left > 0 {
+			t.Errorf("%s: something is left:\n%s", name, w.state())
+		}
+	}
+}
+
+// The backup has the finalizer. The person deletes the Machine before the controller sees it.
+func TestARestoredMachineThatIsDeletedAtOnceLeaksNothing(t *testing.T) {
+	t.Parallel()
+	for _, hook := range []func(bool, string) error{nil, emptyAPI} {
+		w := pool(t, 1)
+		m := w.restore(w.machines()[0])
+		w.must(w.objects.Delete(t.Context(), m))
+		w.change(func(d *v1alpha1.MachineDeployment) { d.Spec.Replicas = new(int32(0)) })
+		w.setHook(hook)
+		w.passFor(time.Minute)
+		w.setHook(nil)
+		w.settle()
+		if left := len(w.machines()) + len(w.servers()); left > 0 {
+			t.Errorf("something is left:\n%s", w.state())
+		}
+	}
+}
+
+// restore replaces a Machine by its copy from a backup, which has another UID.
+func (w *world) restore(old v1alpha1.Machine) *v1alpha1.Machine {
+	w.Helper()
+	again := old.DeepCopy()
+	old.Finalizers = nil
+	w.must(w.objects.Update(w.Context(), &old))
+	w.must(w.objects.Delete(w.Context(), &old))
+	again.ResourceVersion = ""
+	metav1.SetMetaDataAnnotation(&again.ObjectMeta, annotationFormerUID, string(old.UID))
+	w.must(w.create(w.Context(), again))
+	w.changed()
+	return again
+}
+
+// The label is put back later. Until then the server has no proof that it is the Machine's, but it exists.
+func TestAChangedPrefixDoesNotHideAServerWithoutItsLabel(t *testing.T) {
+	t.Parallel()
+	w := pool(t, 3)
+	before, s := names(w), w.servers()[0]
+	labels := s.Labels
+	_, _, err := w.api.Server.Update(t.Context(), s, hcloud.ServerUpdateOpts{Labels: map[string]string{}})
+	w.must(err)
+	w.prefix = "hcloud"
+	w.start()
+	w.broken[s.Name] = true
+	w.kubelets(t.Context())
+	w.changed()
+	for range 10 {
+		w.pass()
+	}
+	if after := names(w); !slices.Equal(before, after) || len(w.servers()) != 3 {
+		t.Errorf("Machines %v, want %v; %d servers", after, before, len(w.servers()))
+	}
+	_, _, err = w.api.Server.Update(t.Context(), s, hcloud.ServerUpdateOpts{Labels: labels})
+	w.must(err)
+	w.broken[s.Name] = false
+	w.settle()
+	w.expect(3, "cx23")
+}
+
+func TestServersThatAreGoneAreReplaced(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		lost    int
+		restart bool
+		soon    time.Duration // after which they are not replaced yet
+		late    time.Duration // after which they are
+	}{
+		"one of six, which a look at the others proves": {1, false, 0, time.Minute},
+		"one of six, after a restart":                   {1, true, 0, time.Minute},
+		"half of them, which may be an incident":        {3, false, 4 * time.Minute, 7 * time.Minute},
+		"all of them, with the token that made them":    {6, true, 4 * time.Minute, 7 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := pool(t, 6)
+			before := names(w)
+			w.silence(true)
+			w.lose(w.servers()[:tc.lost]...)
+			if tc.restart {
+				w.start()
+			}
+			w.change(func(d *v1alpha1.MachineDeployment) { d.Spec.HealthCheck.UnhealthyTimeout.Duration = time.Hour })
+			w.passFor(tc.soon)
+			if after := names(w); tc.soon > 0 && !slices.Equal(before, after) {
+				t.Errorf("Machines %v, before %v", after, before)
+			}
+			w.passFor(tc.late - tc.soon)
+			if n := len(slices.DeleteFunc(names(w), func(name string) bool { return slices.Contains(before, name) })); n != tc.lost {
+				t.Errorf("%d Machines were replaced, want %d:\n%s", n, tc.lost, w.state())
+			}
+			w.silence(false)
+			w.settle()
+			w.expect(6, "cx23")
+		})
+	}
+}
+
+// A Machine says why its server does not count as gone.
+func TestADoubtIsExplained(t *testing.T) {
+	t.Parallel()
+	w := pool(t, 3)
+	w.token, _ = w.otherProject()
+	w.silence(true)
+	w.passFor(time.Minute)
+	for _, m := range w.machines() {
+		if m.Status.FailureReason != reasonDoubtful || !strings.Contains(m.Status.FailureMessage, "may belong to another project") ||
+			m.Status.Phase == v1alpha1.PhaseFailed {
+			t.Errorf("status %+v", m.Status)
+		}
+	}
+	for _, s := range w.servers() {
+		if s.Labels[hetzner.LabelUID] == "" {
+			t.Errorf("server %+v", s)
+		}
+	}
+}
+
+// The Node has become ready, and the Machine's status does not say so yet.
+func TestAnOldStatusReplacesNoMachineWhoseNodeIsReady(t *testing.T) {
+	t.Parallel()
+	w := pool(t, 2)
+	before := names(w)
+	w.broken[w.nodes()[0].Name] = true
+	w.pass()
+	w.pass()
+	w.clock.Step(time.Minute)
+	w.silence(false)
+	set := w.sets()[0]
+	w.reconcile(&machineSets{w.process}, &set)
+	w.changed()
+	if after := names(w); !slices.Equal(before, after) {
+		t.Errorf("Machines %v, want %v", after, before)
+	}
+	w.settle()
+	w.expect(2, "cx23")
+}
