@@ -255,6 +255,9 @@ func (l *Controller) EnsureLoadBalancerDeleted(ctx context.Context, _ string, sv
 // EndVanished deletes what a Service has left that is gone although it had a finalizer: a person has removed that by force. The service
 // controller does nothing then. If it fails, the next comparison tries again.
 func (l *Controller) EndVanished(ctx context.Context, m managedService) error {
+	if l.Kube == nil {
+		return nil // nothing can confirm it
+	}
 	err := l.EnsureLoadBalancerDeleted(ctx, "", m.Service)
 	if err != nil {
 		l.manage(m.Service, m.Nodes)
