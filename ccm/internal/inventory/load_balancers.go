@@ -93,9 +93,8 @@ func (s *LoadBalancers) visible(ctx context.Context, byUID map[string][]*hcloud.
 			s.asked[uid] = true
 		}
 		for _, lb := range lbs {
-			uid := lb.Labels[plan.LabelServiceUIDHcloud]
-			if lb.Labels[plan.LabelServiceUID] == "" && lb.Labels[plan.LabelLastOwner] != uid { // else a person has released it
-				s.inherited[uid] = true
+			if lb.Labels[plan.LabelServiceUID] == "" {
+				s.inherited[lb.Labels[plan.LabelServiceUIDHcloud]] = true
 			}
 		}
 		s.mu.Unlock()

@@ -259,11 +259,23 @@ func (l *Controller) EnsureLoadBalancerDeleted(ctx context.Context, _ string, sv
 // EndVanished deletes what a Service has left that is gone although it had a finalizer: a person has removed that by force. The service
 // controller does nothing then. If it fails, the next comparison tries again.
 func (l *Controller) EndVanished(ctx context.Context, m managedService) error {
+	if l.Kube == nil {
+		return nil // nothing can confirm it
+	}
 	err := l.EnsureLoadBalancerDeleted(ctx, "", m.Service)
 	if err != nil {
 		l.manage(m.Service, m.Nodes)
 	}
 	return err
+}
+
+// EndClassed deletes what a Service has left that is another controller's. One list answers for all of them.
+func (l *Controller) EndClassed(ctx context.Context, svc *corev1.Service) error {
+	lbs, err := l.store.Find(ctx, string(svc.UID))
+	if err != nil || len(l.own.OwnedBy(lbs, string(svc.UID))) == 0 {
+		return err
+	}
+	return l.EnsureLoadBalancerDeleted(ctx, "", svc)
 }
 
 // manage records that the service controller wants a load balancer for the Service, so that resync

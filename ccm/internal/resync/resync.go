@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -291,6 +292,7 @@ func (r *Comparison) SyncLoadBalancers(ctx context.Context) {
 			}
 		})
 	}
+	r.endClassed(ctx)
 	if gone.Many(len(vanished), len(all)) {
 		klog.ErrorS(nil, "Many Services have vanished at once, as from a Kubernetes API that has lost its data: their load balancers stay; "+
 			"delete those that are not needed", "vanished", len(vanished), "all", len(all))
@@ -300,6 +302,24 @@ func (r *Comparison) SyncLoadBalancers(ctx context.Context) {
 		if err := r.lbs.EndVanished(ctx, all[uid]); err != nil {
 			r.unrest.Add(1)
 			klog.ErrorS(err, "Could not delete what a Service has left that vanished; will try again", "service", klog.KObj(all[uid].Service))
+		}
+	}
+}
+
+// endClassed deletes what Services have left that are another controller's by their loadBalancerClass. The service controller does so
+// only if its process has known them without the class (v0.37.1: needsCleanup looks at the type).
+func (r *Comparison) endClassed(ctx context.Context) {
+	services, err := r.services.List(labels.Everything())
+	if err != nil {
+		return // the lister reads from memory and returns no error
+	}
+	for _, svc := range services {
+		if svc.Spec.LoadBalancerClass == nil {
+			continue
+		}
+		if err := r.lbs.EndClassed(ctx, svc); err != nil {
+			r.unrest.Add(1)
+			klog.ErrorS(err, "Could not delete the load balancer of a Service that has a class now; will try again", "service", klog.KObj(svc))
 		}
 	}
 }

@@ -27,6 +27,16 @@ func TestRegressions(t *testing.T) {
 			{kind: "network other", n: 5},
 			{kind: settle},
 		}},
+		// The service controller of the next process does not know that it had one.
+		"a Service that gets a class while its CCM dies leaves no load balancer behind": {1, 3, []step{
+			{kind: "service", who: "a", n: 1, m: 1},
+			{kind: settle},
+			{kind: "token away"},
+			{kind: "service class", who: "a"},
+			{wait: time.Second, kind: "crash", n: 0},
+			{wait: 2 * time.Minute, kind: "token back"},
+			{kind: settle},
+		}},
 		// Its other label showed a load balancer that was not found, for ever.
 		"a Service whose load balancer a person has released can be deleted": {1, 3, []step{
 			{kind: "service", who: "a", n: 1, m: 1},
