@@ -99,7 +99,9 @@ func (w *world) restart() {
 // Service. What is made meanwhile has the wrong ID; the person who corrects it corrects that, too.
 func (w *world) mistakeClusterID(n int) {
 	w.settle()
-	if w.crash != nil || !w.guard.ok() {
+	// A copied label is not decided upon while the ID is wrong: the copy that lacks the ID would be the only one.
+	copied := slices.ContainsFunc(w.kube.services(), func(s *corev1.Service) bool { return len(w.guard.owned(s)) > 1 })
+	if copied || w.crash != nil || !w.guard.ok() {
 		return
 	}
 	if w.clusterID == "" {
