@@ -1,6 +1,7 @@
 package ccm_test
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -87,5 +88,17 @@ func TestTheClusterIDOverridesTheIdentity(t *testing.T) {
 	w.remove(w.providerIn("second", id), svc)
 	if n := len(w.loadBalancers()); n != 0 {
 		t.Errorf("%d load balancers are left", n)
+	}
+}
+
+// Its status proves nothing, so that a mistake in HCLOUD_CLUSTER_ID must not make a second load balancer.
+func TestAServiceThatHidesItsAddressesGetsNoSecondLoadBalancer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	svc := newService("web", map[string]string{"disable-public-network": "true", "disable-private-ingress": "true"}, 80)
+	w.ensure(w.provider(func(c *ccm.Config) { c.ClusterID = "a" }), svc)
+	_, err := w.tryEnsure(w.provider(func(c *ccm.Config) { c.ClusterID = "mistyped" }), svc)
+	if err == nil || !strings.Contains(err.Error(), "correct HCLOUD_CLUSTER_ID") || len(w.loadBalancers()) != 1 {
+		t.Errorf("%v, %d load balancers", err, len(w.loadBalancers()))
 	}
 }

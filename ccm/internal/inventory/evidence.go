@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	servicehelpers "k8s.io/cloud-provider/service/helpers"
 	"k8s.io/utils/clock"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
@@ -36,6 +37,7 @@ type Evidence struct {
 	// listServers fetches all servers, which tells the question. visibleServices returns the UIDs of Services whose
 	// load balancers are visible, and allLoadBalancers all load balancers; nil: load balancers are disabled.
 	listServers      func(context.Context) error
+	defaults         map[string]string // of Service annotations
 	visibleServices  func(context.Context) (map[string]bool, error)
 	allLoadBalancers func(context.Context) ([]*hcloud.LoadBalancer, error)
 
@@ -207,7 +209,9 @@ func (e *Evidence) knownServices() map[string]*corev1.Service {
 		return known // the lister reads from memory and returns no error
 	}
 	for _, svc := range services {
-		if svc.Spec.LoadBalancerClass == nil && len(svc.Status.LoadBalancer.Ingress) > 0 { // also while it loses its load balancer
+		shows := len(svc.Status.LoadBalancer.Ingress) > 0 // also while it loses its load balancer
+		hides := !plan.WantsLoadBalancer(svc) && servicehelpers.HasLBFinalizer(svc) && plan.HidesAddresses(svc, e.defaults)
+		if svc.Spec.LoadBalancerClass == nil && (shows || hides) {
 			known[string(svc.UID)] = svc
 		}
 	}

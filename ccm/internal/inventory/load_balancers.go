@@ -36,9 +36,12 @@ type LoadBalancers struct {
 }
 
 // NewLoadBalancers returns the load balancers, whose lists the evidence sees.
-func NewLoadBalancers(client *hcloud.Client, clk clock.PassiveClock, e *Evidence) *LoadBalancers {
+//
+// defaults are those of Service annotations.
+func NewLoadBalancers(client *hcloud.Client, clk clock.PassiveClock, e *Evidence, defaults map[string]string) *LoadBalancers {
 	s := &LoadBalancers{client: client, evidence: e, written: map[string]bool{}, asked: map[string]bool{}, inherited: map[string]bool{}}
 	s.all = apicall.NewCache(clk, MaxLoadBalancerAge, s.listAll)
+	e.defaults = defaults
 	e.visibleServices, e.allLoadBalancers = s.refresh, s.everything
 	return s
 }

@@ -72,7 +72,7 @@ func New(waiter *apicall.Waiter, servers *inventory.Servers, network *inventory.
 	clk := waiter.Clock
 	l := &Controller{
 		client: waiter.Client, waiter: waiter, slow: &apicall.SlowActions{Waiter: waiter}, servers: servers, network: network,
-		evidence: e, store: inventory.NewLoadBalancers(waiter.Client, clk, e), defaults: defaults, events: events, own: own,
+		evidence: e, store: inventory.NewLoadBalancers(waiter.Client, clk, e, defaults), defaults: defaults, events: events, own: own,
 		managed: map[string]managedService{}, issuances: map[int64]time.Time{}, lingering: map[string]wait{}, Waits: make(chan struct{}, 1),
 	}
 	l.certs = apicall.NewCache(clk, inventory.MaxLoadBalancerAge, l.listCertificates)

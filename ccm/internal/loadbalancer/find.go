@@ -42,6 +42,10 @@ func (l *Controller) find(ctx context.Context, svc *corev1.Service) (*hcloud.Loa
 			if lb, err := l.findElsewhere(ctx, svc, all); lb != nil || err != nil {
 				return lb, err
 			}
+		} else if plan.HidesAddresses(svc, l.defaults) { // it shows none also if it has a load balancer
+			if err := l.ofAnotherCluster(svc, all); err != nil {
+				return nil, err
+			}
 		}
 		return nil, cmp.Or(l.doubt(svc, l.evidence.MayCreate(ctx, svc)), sameToken())
 	case len(lbs) == 1:

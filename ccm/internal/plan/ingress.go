@@ -37,3 +37,9 @@ func Ingress(lb *hcloud.LoadBalancer, s *Settings) *corev1.LoadBalancerStatus {
 	}
 	return status
 }
+
+// HidesAddresses reports whether a Service shows no address although it has a load balancer.
+func HidesAddresses(svc *corev1.Service, defaults map[string]string) bool {
+	s, _, _ := ParseAnnotations(svc.Annotations, defaults)
+	return s.Hostname == "" && s.DisablePublicNetwork && s.DisablePrivateIngress
+}

@@ -86,8 +86,12 @@ func planTargets(plan *LoadBalancer, in Input, private bool) (notes []Note) {
 		}
 		target, address := chooseAddress(in, node, server, network, private)
 		if target.ServerID == 0 {
-			noAddress = append(noAddress, node.Name)
 			plan.Outside = append(plan.Outside, id)
+			if has := current[id]; private && has.Private { // the cloud drops it when the server leaves the network of the load balancer
+				targets = append(targets, has)
+				continue
+			}
+			noAddress = append(noAddress, node.Name)
 			continue
 		}
 		if _, is := current[id]; !is && nodeinfo.LacksRoute(node) {

@@ -462,7 +462,9 @@ func (g *guard) checkUnasked(action string, lb *hcloud.LoadBalancer) {
 	if name == "" || lb == nil {
 		return
 	}
-	if s := g.ownerOf(lb); s != nil && setting(s, name) == "" && g.long(g.changed[string(s.UID)]) {
+	s := g.ownerOf(lb)
+	chosen := func(s *corev1.Service) bool { return setting(s, name) != "" }
+	if s != nil && !slices.ContainsFunc(g.asServed(g.serviceByUID(string(s.UID)), lb), chosen) && g.long(g.changed[string(s.UID)]) {
 		g.fail("unasked", "%s of load balancer %d (%s), although the Service %s has no annotation %s", action, lb.ID, lb.Name, s.Name, name)
 	}
 }

@@ -78,6 +78,9 @@ func removeByForce(w *world, who string, _, _ int) {
 	if w.crash != nil || !w.guard.ok() {
 		return
 	}
+	if s := w.kube.service(who); s != nil && len(w.guard.owned(s)) > 1 {
+		return // a person has copied its label, and decides
+	}
 	w.withService(who, func(s *corev1.Service) {
 		w.guard.mu.Lock()
 		w.guard.forced[string(s.UID)] = true

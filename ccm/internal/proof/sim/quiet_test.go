@@ -270,6 +270,11 @@ func (g *guard) quietPorts(s *corev1.Service, lb *hcloud.LoadBalancer) error {
 			continue
 		}
 		l, there := has[int(p.Port)]
+		// A Service that wants to be private, on a load balancer that others have made public, gets no further ports.
+		asked := g.serviceByUID(string(s.UID))
+		if !there && asked != nil && isPrivate(asked) && lb.PublicNet.Enabled {
+			continue
+		}
 		if !there && !isMistyped(s) && len(has) < lb.LoadBalancerType.MaxServices {
 			return fmt.Errorf("port %d is missing", p.Port)
 		}
