@@ -33,7 +33,7 @@ import (
 var (
 	seedFlag  = flag.Uint64("seed", 0, "run only this seed, and print what happens")
 	keepFlag  = flag.String("keep", "", "make only these steps of the seed, such as 0,3,4")
-	seedsFlag = flag.Uint64("seeds", 30, "run so many seeds")
+	seedsFlag = flag.Uint64("seeds", 8, "run so many seeds")
 	firstFlag = flag.Uint64("first", 1, "the first seed")
 	untilFlag = flag.Bool("until", false, "run no more seeds once one has failed")
 )
