@@ -95,7 +95,7 @@ func TestAGuestMustNotContradict(t *testing.T) {
 	}
 }
 
-// Whoever may make Services in one namespace must not get the ports of a load balancer of another one.
+// A user who may make Services in one namespace must not get the ports of a load balancer of another one.
 func TestOnlyServicesOfOneNamespaceShareUnlessTheOwnerAllowsMore(t *testing.T) {
 	t.Parallel()
 	for allowed, joins := range map[string]bool{"": false, "team-c": false, "team-b": true, "team-c, team-b": true, "*": true} {

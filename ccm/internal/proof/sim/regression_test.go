@@ -37,7 +37,7 @@ func TestRegressions(t *testing.T) {
 			{wait: 2 * time.Minute, kind: "token back"},
 			{kind: settle},
 		}},
-		// Its other label showed a load balancer that was not found, for ever.
+		// Its other label showed a load balancer that was not found, forever.
 		"a Service whose load balancer a person has released can be deleted": {1, 3, []step{
 			{kind: "service", who: "a", n: 1, m: 1},
 			{kind: settle},
