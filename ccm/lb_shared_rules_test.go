@@ -74,7 +74,7 @@ func TestAGuestMustNotContradict(t *testing.T) {
 		"the owner has none":  {nil, map[string]string{"node-selector": "pool=a"}, "must be absent"},
 		"the same":            {map[string]string{"type": "lb21"}, map[string]string{"type": " lb21"}, ""},
 		"the default":         {nil, map[string]string{"disable-public-network": "0", "type": "lb11"}, ""},
-		"other words":         {map[string]string{"disable-public-network": "FALSE"}, map[string]string{"disable-public-network": "false"}, ""},
+		"other words":         {map[string]string{"disable-public-network": "FALSE"}, map[string]string{"disable-public-network": "0"}, ""},
 		"settings of its own": {nil, map[string]string{"hostname": "b.example.com", "protocol": "http"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

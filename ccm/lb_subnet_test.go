@@ -32,7 +32,8 @@ func TestADefaultSubnetTakesNothingOutOfItsNetwork(t *testing.T) {
 		t.Errorf("writes %v; address %s, was %s", n, lb.PrivateNet[0].IP, before.PrivateNet[0].IP)
 	}
 	in := func(subnet string) bool {
-		return slices.ContainsFunc(w.loadBalancers(), func(lb *hcloud.LoadBalancer) bool { return cidr(subnet).Contains(lb.PrivateNet[0].IP) })
+		return slices.ContainsFunc(w.loadBalancers(),
+			func(lb *hcloud.LoadBalancer) bool { return cidr(subnet).Contains(lb.PrivateNet[0].IP) })
 	}
 	w.ensure(later, newService("new", nil, 81))
 	if !in("10.1.0.0/16") || !in("10.0.0.0/16") {

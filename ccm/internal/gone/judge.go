@@ -36,8 +36,8 @@ type Case struct {
 func (c Case) Judge() Finding {
 	witnesses := c.Known - c.Missing
 	if c.Known > 0 && witnesses == 0 && !c.Recognised {
-		return Finding{Wait: time.Minute, Answer: Answer{Doubtful, fmt.Sprintf("none of the cluster's %d %s is visible with this token, which may belong "+
-			"to another project: correct the token, or, if all of them are gone, %s", c.Known, c.Kind, c.Confirm)}}
+		return Finding{Wait: time.Minute, Answer: Answer{Doubtful, fmt.Sprintf("none of the cluster's %d %s is visible with this "+
+			"token, which may belong to another project: correct the token, or, if all of them are gone, %s", c.Known, c.Kind, c.Confirm)}}
 	}
 	why := fmt.Sprintf("the API shows %d of the cluster's %d %s, and not %s", witnesses, c.Known, c.Kind, c.Name)
 	wait := Again

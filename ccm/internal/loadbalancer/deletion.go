@@ -36,7 +36,8 @@ func (l *Controller) remaining(ctx context.Context, svc *corev1.Service) (own []
 	}
 	// If the answer is that it exists, the Service may go, too: it has only the production CCM's label, because a person has released it.
 	answer, err := l.evidence.LoadBalancerGone(ctx, svc)
-	klog.V(2).InfoS("Looked for what the Service has left", "service", klog.KObj(svc), "verdict", answer.Verdict, "evidence", answer.Evidence)
+	klog.V(2).InfoS("Looked for what the Service has left", "service", klog.KObj(svc), "verdict", answer.Verdict, "evidence",
+		answer.Evidence)
 	return nil, nil, cmp.Or(l.doubt(svc, err), sameToken())
 }
 

@@ -294,14 +294,15 @@ func (r *Comparison) SyncLoadBalancers(ctx context.Context) {
 	}
 	r.endClassed(ctx)
 	if gone.Many(len(vanished), len(all)) {
-		klog.ErrorS(nil, "Many Services have vanished at once, as from a Kubernetes API that has lost its data: their load balancers stay; "+
-			"delete those that are not needed", "vanished", len(vanished), "all", len(all))
+		klog.ErrorS(nil, "Many Services have vanished at once, as from a Kubernetes API that has lost its data: their load balancers "+
+			"stay; delete those that are not needed", "vanished", len(vanished), "all", len(all))
 		return
 	}
 	for _, uid := range vanished {
 		if err := r.lbs.EndVanished(ctx, all[uid]); err != nil {
 			r.unrest.Add(1)
-			klog.ErrorS(err, "Could not delete what a Service has left that vanished; will try again", "service", klog.KObj(all[uid].Service))
+			klog.ErrorS(err, "Could not delete what a Service has left that vanished; will try again", "service",
+				klog.KObj(all[uid].Service))
 		}
 	}
 }
@@ -319,7 +320,8 @@ func (r *Comparison) endClassed(ctx context.Context) {
 		}
 		if err := r.lbs.EndClassed(ctx, svc); err != nil {
 			r.unrest.Add(1)
-			klog.ErrorS(err, "Could not delete the load balancer of a Service that has a class now; will try again", "service", klog.KObj(svc))
+			klog.ErrorS(err, "Could not delete the load balancer of a Service that has a class now; will try again", "service",
+				klog.KObj(svc))
 		}
 	}
 }

@@ -100,8 +100,8 @@ func (w *world) state() string {
 	uids := map[string]bool{}
 	for _, m := range w.machines() {
 		uids[string(m.UID)] = true
-		all = append(all, fmt.Sprint("machine ", string(m.Spec.ProviderSpec.CloudProviderSpec.Raw), len(m.Finalizers), m.Annotations[annotationAccount] != "",
-			m.DeletionTimestamp != nil, m.Spec.ProviderID != "",
+		all = append(all, fmt.Sprint("machine ", string(m.Spec.ProviderSpec.CloudProviderSpec.Raw), len(m.Finalizers),
+			m.Annotations[annotationAccount] != "", m.DeletionTimestamp != nil, m.Spec.ProviderID != "",
 			m.Status.Phase == v1alpha1.PhaseFailed, m.Status.NodeRef != nil, m.Status.FailureReason == reasonGone,
 			conditions(m.Status.Conditions),
 			slices.ContainsFunc(servers, func(s *hcloud.Server) bool { return s.Labels[hetzner.LabelUID] == string(m.UID) })))

@@ -176,8 +176,8 @@ func (s *sim) end() {
 	all, err := s.inOther.Server.All(context.Background())
 	s.must(err)
 	if left := len(s.machines()) + s.paid() + len(all); left > 0 {
-		s.fail("leaked", "after the deletion of everything: %d Machines, %d servers, and %d in the other project", len(s.machines()), s.paid(),
-			len(all))
+		s.fail("leaked", "after the deletion of everything: %d Machines, %d servers, and %d in the other project", len(s.machines()),
+			s.paid(), len(all))
 	}
 }
 
