@@ -73,13 +73,16 @@ func registered(t *testing.T) map[string][]string {
 		close(descs)
 	}()
 	all := map[string][]string{}
-	text := regexp.MustCompile(`^Desc\{fqName: "([^"]+)".*variableLabels: \{(.*)\}\}$`)
+	text := regexp.MustCompile(`^Desc\{fqName: "([^"]+)".*constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`)
 	for d := range descs {
 		m := text.FindStringSubmatch(d.String())
 		if m == nil {
 			t.Fatalf("a description that this test cannot read: %s", d)
 		}
-		all[m[1]] = strings.Split(m[2], ",")
+		all[m[1]] = strings.Split(m[3], ",")
+		for _, constant := range labelName.FindAllStringSubmatch(m[2], -1) {
+			all[m[1]] = append(all[m[1]], constant[1])
+		}
 	}
 	return all
 }
