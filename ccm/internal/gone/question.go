@@ -101,7 +101,7 @@ func (q *Question) Ask(ctx context.Context, kind Kind, id string) Answer {
 	if a := q.Judge(kind, id); a.Verdict == Doubtful {
 		return a
 	}
-	if d := q.emptyDoubt(kind, id); d != "" {
+	if d := q.EmptyDoubt(kind, id); d != "" {
 		return Answer{Doubtful, d}
 	}
 	return Answer{Gone, fmt.Sprintf("the API does not know %s %s, and its list of %d lacks it", kind, id, len(listed))}
@@ -183,8 +183,8 @@ func (q *Question) MassDoubt(kind Kind) string {
 // Many reports whether so many of those that are known cannot have disappeared at once without a doubt.
 func Many(missing, known int) bool { return missing >= massDisappearance && missing*massShare >= known }
 
-// emptyDoubt says why an empty list is not believed, or returns "".
-func (q *Question) emptyDoubt(kind Kind, id string) string {
+// EmptyDoubt says why an empty list is not believed, or returns "".
+func (q *Question) EmptyDoubt(kind Kind, id string) string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if since, tracked := q.missing[kind][id]; q.empty[kind] && tracked && q.Clock.Since(since) < Hold {

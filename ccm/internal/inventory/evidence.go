@@ -339,8 +339,11 @@ func (e *Evidence) MayCreate(ctx context.Context, svc *corev1.Service) error {
 }
 
 // LoadBalancerGone says whether the load balancer of a Service which the API does not show is gone. Its Service may go then, and nothing
-// would look for it any more: so the evidence must be better than for a new one.
-func (e *Evidence) LoadBalancerGone(ctx context.Context, svc *corev1.Service) (gone.Answer, error) {
+// would look for it any more: so the evidence must be better than for a new one. An empty list is believed at once if the list of all
+// load balancers is not, or if the answer to an ID confirms it: deleted reports whether the CCM has begun to delete the load balancer of
+// the Service, and the API does not know that one.
+func (e *Evidence) LoadBalancerGone(ctx context.Context, svc *corev1.Service, deleted func(context.Context) (bool, error)) (gone.Answer,
+	error) {
 	if e.disabled {
 		return gone.Answer{Verdict: gone.Gone, Evidence: "HCLOUD_DISABLE_PROJECT_CHECK is true"}, nil
 	}
@@ -351,8 +354,16 @@ func (e *Evidence) LoadBalancerGone(ctx context.Context, svc *corev1.Service) (g
 		return gone.Answer{Verdict: gone.Gone, Evidence: "the Service has never shown a load balancer"}, nil
 	}
 	a := e.question.Ask(ctx, gone.LoadBalancer, string(svc.UID))
-	if a.Verdict == gone.Doubtful {
-		return a, doubtOf(doubtLBs, a.Evidence)
+	if a.Verdict != gone.Doubtful {
+		return a, nil
 	}
-	return a, nil
+	if a.Evidence == e.question.EmptyDoubt(gone.LoadBalancer, string(svc.UID)) {
+		if is, err := deleted(ctx); is || err != nil {
+			return gone.Answer{Verdict: gone.Gone, Evidence: "the API does not know the ID of what the CCM has begun to delete"}, err
+		}
+		if all, err := e.allLoadBalancers(ctx); len(all) > 0 || err != nil {
+			return gone.Answer{Verdict: gone.Gone, Evidence: fmt.Sprintf("the API shows %d others", len(all))}, err
+		}
+	}
+	return a, doubtOf(doubtLBs, a.Evidence)
 }

@@ -35,10 +35,23 @@ func (l *Controller) remaining(ctx context.Context, svc *corev1.Service) (own []
 		return nil, nil, err
 	}
 	// If the answer is that it exists, the Service may go, too: it has only the production CCM's label, because a person has released it.
-	answer, err := l.evidence.LoadBalancerGone(ctx, svc)
+	answer, err := l.evidence.LoadBalancerGone(ctx, svc, func(ctx context.Context) (bool, error) { return l.wasDeleted(ctx, svc) })
 	klog.V(2).InfoS("Looked for what the Service has left", "service", klog.KObj(svc), "verdict", answer.Verdict, "evidence",
 		answer.Evidence)
 	return nil, nil, cmp.Or(l.doubt(svc, err), sameToken())
+}
+
+// wasDeleted reports whether the API does not know the load balancer that a process has begun to delete for the Service.
+func (l *Controller) wasDeleted(ctx context.Context, svc *corev1.Service) (bool, error) {
+	id, begun := deletionBegun(svc)
+	if !begun {
+		return false, nil
+	}
+	lb, _, err := l.client.LoadBalancer.GetByID(ctx, id)
+	if err != nil {
+		return false, fmt.Errorf("getting load balancer %d, whose deletion has begun: %w", id, err)
+	}
+	return lb == nil, nil
 }
 
 // checkUnwanted returns an error if the Service, as the API server has it now, wants its load balancer. The service controller may have
@@ -86,6 +99,7 @@ func (l *Controller) delete(ctx context.Context, svc *corev1.Service, settings *
 			return err
 		}
 	}
+	l.noteDeletion(svc, lb.ID)
 	defer l.store.Writing(string(svc.UID))()
 	result, resp, err := l.client.LoadBalancer.DeleteWithResult(ctx, lb)
 	switch {

@@ -3,6 +3,7 @@ package loadbalancer
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
@@ -30,8 +31,36 @@ func (l *Controller) setCondition(ctx context.Context, svc *corev1.Service, err 
 	if l.Kube == nil || svc.DeletionTimestamp != nil || ctx.Err() != nil || errors.Is(err, apicall.ErrNotLeader) {
 		return
 	}
+	l.writeCondition(svc, readyCondition(err))
+}
+
+// The condition of a Service whose load balancer is being deleted. A process that dies after the deletion tells its successor the ID, so
+// that an empty list can be confirmed.
+const (
+	reasonDeleting  = "Deleting"
+	messageDeleting = "Deleting load balancer %d."
+)
+
+// noteDeletion writes that condition.
+func (l *Controller) noteDeletion(svc *corev1.Service, id int64) {
+	if l.Kube != nil {
+		l.writeCondition(svc, metav1.Condition{Type: ConditionReady, Status: metav1.ConditionFalse, Reason: reasonDeleting,
+			Message: fmt.Sprintf(messageDeleting, id)})
+	}
+}
+
+// deletionBegun returns the ID of the load balancer that a process has begun to delete for the Service.
+func deletionBegun(svc *corev1.Service) (id int64, begun bool) {
+	c := meta.FindStatusCondition(svc.Status.Conditions, ConditionReady)
+	if c == nil || c.Reason != reasonDeleting {
+		return 0, false
+	}
+	_, err := fmt.Sscanf(c.Message, messageDeleting, &id)
+	return id, err == nil
+}
+
+func (l *Controller) writeCondition(svc *corev1.Service, condition metav1.Condition) {
 	updated := svc.DeepCopy()
-	condition := readyCondition(err)
 	condition.LastTransitionTime = metav1.NewTime(l.waiter.Clock.Now())
 	if !meta.SetStatusCondition(&updated.Status.Conditions, condition) {
 		return
