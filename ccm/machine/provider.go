@@ -99,6 +99,9 @@ var (
 	// ErrInstanceNotOwned is wrapped by the error of Get, Cleanup and MigrateUID if the instance of the Machine exists and no
 	// longer says that it is the Machine's.
 	ErrInstanceNotOwned = errors.New("instance not owned")
+	// ErrRemovalUnknown is wrapped by the error of Cleanup if the cloud has got the request to remove the instance, and its answer was
+	// lost. Then the instance is expected to be missing.
+	ErrRemovalUnknown = errors.New("the answer was lost")
 	// ErrOSNotSupported is returned by Validate if the cloud has no image of the operating system.
 	ErrOSNotSupported = errors.New("operating system not supported")
 	// ErrProviderNotFound is returned by [ForProvider] for a name that no provider has.

@@ -26,6 +26,8 @@ type Case struct {
 	Known, Missing int
 	// Recognised says that the token is known to be one of the cluster's project.
 	Recognised bool
+	// Asked says that the API was asked to delete the object, and has lost its answer: then it is expected to be missing.
+	Asked bool
 	// For is how long all answers have lacked the object.
 	For time.Duration
 	// Confirm says what a person does if all objects are gone.
@@ -41,7 +43,7 @@ func (c Case) Judge() Finding {
 	}
 	why := fmt.Sprintf("the API shows %d of the cluster's %d %s, and not %s", witnesses, c.Known, c.Kind, c.Name)
 	wait := Again
-	if witnesses == 0 || Many(c.Missing, c.Known) {
+	if expected := c.Asked && c.Recognised; !expected && (witnesses == 0 || Many(c.Missing, c.Known)) {
 		wait = Hold
 	}
 	if c.For < wait {

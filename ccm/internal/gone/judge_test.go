@@ -22,6 +22,8 @@ func TestJudge(t *testing.T) {
 		"three of ten":              {Case{Known: 10, Missing: 3, For: Again}, Gone, ""},
 		"all, with another token":   {Case{Known: 2, Missing: 2, For: time.Hour}, Doubtful, "another project"},
 		"all, with the known token": {Case{Known: 2, Missing: 2, Recognised: true, For: Hold - 1}, Doubtful, "for 5m0s"},
+		"all, as was asked":         {Case{Known: 2, Missing: 2, Recognised: true, Asked: true, For: Again}, Gone, ""},
+		"asked with another token":  {Case{Known: 2, Missing: 2, Asked: true, For: time.Hour}, Doubtful, "another project"},
 		"all, later":                {Case{Known: 2, Missing: 2, Recognised: true, For: Hold}, Gone, ""},
 		"nothing is known":          {Case{For: Hold - 1}, Doubtful, "for 5m0s"},
 	} {

@@ -36,6 +36,8 @@ type absences struct {
 	mu sync.Mutex
 	// since is the time of the first answer that lacked the server of a Machine, by UID. All answers since then have lacked it.
 	since map[string]time.Time
+	// asked holds the UIDs of Machines whose servers the cloud was asked to remove, without an answer.
+	asked map[string]bool
 	// recognised are the accounts of the cluster's project.
 	recognised map[string]bool
 	// shown is what an account has shown a moment ago, for all Machines that are missing at the same time.
@@ -48,7 +50,7 @@ type shown struct {
 }
 
 func newAbsences() absences {
-	return absences{since: map[string]time.Time{}, recognised: map[string]bool{}, shown: map[string]shown{}}
+	return absences{since: map[string]time.Time{}, asked: map[string]bool{}, recognised: map[string]bool{}, shown: map[string]shown{}}
 }
 
 // find answers whether the server of a Machine exists, is gone, or whether that is doubtful; nothing else asks. It returns the
@@ -75,6 +77,13 @@ func (c *common) forget(m *v1alpha1.Machine) {
 	c.absent.mu.Lock()
 	defer c.absent.mu.Unlock()
 	delete(c.absent.since, string(m.UID))
+}
+
+// asked remembers that the cloud was asked to remove the server of a Machine, and may have done so.
+func (c *common) asked(m *v1alpha1.Machine) {
+	c.absent.mu.Lock()
+	defer c.absent.mu.Unlock()
+	c.absent.asked[string(m.UID)] = true
 }
 
 // judge weighs the evidence about a server that was not found. A Node that is ready has one.
@@ -107,7 +116,7 @@ func (c *common) judge(ctx context.Context, p machine.Provider, m *v1alpha1.Mach
 		return gone.Finding{Answer: gone.Answer{Verdict: gone.Exists, Evidence: "a list shows " + m.Spec.ProviderID}}, err
 	}
 	facts := gone.Case{Name: m.Spec.ProviderID, Kind: "servers", Known: len(there), Recognised: c.absent.recognised[account],
-		For: gone.Hold, Confirm: "delete their Nodes, and the finalizers of their Machines"}
+		Asked: c.absent.asked[string(m.UID)], For: gone.Hold, Confirm: "delete their Nodes, and the finalizers of their Machines"}
 	if m.Spec.ProviderID == "" {
 		facts.Name = "one of Machine " + m.Name
 	}

@@ -318,6 +318,9 @@ func (r *machines) delete(ctx context.Context, p machine.Provider, m *v1alpha1.M
 		}
 		end = v.Evidence
 	case err != nil:
+		if errors.Is(err, machine.ErrRemovalUnknown) {
+			r.asked(m)
+		}
 		return ctrl.Result{}, err
 	case !removed:
 		return ctrl.Result{RequeueAfter: r.Poll}, nil

@@ -337,6 +337,9 @@ func remove(ctx context.Context, c *hcloud.Client, s *hcloud.Server) (bool, erro
 	case hcloud.IsError(err, hcloud.ErrorCodeNotFound):
 		return false, nil
 	case err != nil:
+		if _, refused := errors.AsType[hcloud.Error](err); !refused {
+			err = fmt.Errorf("%w: %w", machine.ErrRemovalUnknown, err)
+		}
 		return false, fmt.Errorf("cannot delete server %d: %w", s.ID, err)
 	case deletion.Action.ID == 0:
 		return false, fmt.Errorf("cannot delete server %d: the answer lacks the action", s.ID)
