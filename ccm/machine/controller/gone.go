@@ -36,7 +36,7 @@ type absences struct {
 	mu sync.Mutex
 	// since is the time of the first answer that lacked the server of a Machine, by UID. All answers since then have lacked it.
 	since map[string]time.Time
-	// asked holds the UIDs of Machines whose servers the cloud was asked to remove, without an answer.
+	// asked holds the UIDs of Machines whose servers the cloud was asked to remove, and has or may have done so.
 	asked map[string]bool
 	// recognised are the accounts of the cluster's project.
 	recognised map[string]bool
@@ -79,11 +79,19 @@ func (c *common) forget(m *v1alpha1.Machine) {
 	delete(c.absent.since, string(m.UID))
 }
 
-// asked remembers that the cloud was asked to remove the server of a Machine, and may have done so.
+// asked remembers that the cloud was asked to remove the server of a Machine, and has or may have done so.
 func (c *common) asked(m *v1alpha1.Machine) {
 	c.absent.mu.Lock()
 	defer c.absent.mu.Unlock()
 	c.absent.asked[string(m.UID)] = true
+}
+
+// forgetAll forgets what is known about a Machine that has gone.
+func (c *common) forgetAll(m *v1alpha1.Machine) {
+	c.forget(m)
+	c.absent.mu.Lock()
+	defer c.absent.mu.Unlock()
+	delete(c.absent.asked, string(m.UID))
 }
 
 // judge weighs the evidence about a server that was not found. A Node that is ready has one.

@@ -325,7 +325,7 @@ func (r *machines) delete(ctx context.Context, p machine.Provider, m *v1alpha1.M
 	case !removed:
 		return ctrl.Result{RequeueAfter: r.Poll}, nil
 	}
-	r.forget(m)
+	r.asked(m) // should the Machine not be written now, its server is not looked for
 	if node != nil {
 		if err := client.IgnoreNotFound(r.Client.Delete(ctx, node, client.Preconditions{UID: &node.UID})); err != nil {
 			return ctrl.Result{}, fmt.Errorf("cannot delete Node %s: %w", node.Name, err)
@@ -335,7 +335,11 @@ func (r *machines) delete(ctx context.Context, p machine.Provider, m *v1alpha1.M
 	before := m.DeepCopy()
 	delete(m.Annotations, annotationFormerUID)
 	controllerutil.RemoveFinalizer(m, finalizer)
-	return ctrl.Result{}, client.IgnoreNotFound(r.patch(ctx, m, before))
+	if err := client.IgnoreNotFound(r.patch(ctx, m, before)); err != nil {
+		return ctrl.Result{}, err
+	}
+	r.forgetAll(m)
+	return ctrl.Result{}, nil
 }
 
 func (r *machines) setCondition(m *v1alpha1.Machine, kind string, status metav1.ConditionStatus, reason, message string) {

@@ -70,7 +70,8 @@ func (w *world) startProcess(blind bool) *process {
 		AddressFamily: ccm.AddressFamilyIPv4, LoadBalancersEnabled: true,
 		// The default type is only for new load balancers: each second process has another one.
 		LoadBalancerDefaults: map[string]string{"location": "fsn1", "type": []string{"lb21", "lb11"}[p.id%2]},
-		ClusterID:            w.clusterID, ServerCacheTTL: 10 * time.Second, ResyncInterval: 2 * time.Minute, ResyncMaxInterval: 20 * time.Minute,
+		ClusterID:            w.clusterID,
+		ServerCacheTTL:       10 * time.Second, ResyncInterval: 2 * time.Minute, ResyncMaxInterval: 20 * time.Minute,
 		RequestTimeout: 10 * time.Second,
 		ClusterCIDRs:   []netip.Prefix{podRange},
 	}, ccm.WithRoundTripper(&wire{p}), ccm.WithJitter(func() float64 { return 1 }), ccm.WithEventRecorder(&record.FakeRecorder{}),
