@@ -92,13 +92,13 @@ ONE_SEED = $(if $(SEED),-test.v -seed $(SEED) $(if $(KEEP),-keep $(KEEP)),-seeds
 .PHONY: sim sim-ccm sim-machine
 sim: sim-ccm sim-machine ## Simulate random histories of the CCM and of the machine controller (SEEDS=10000)
 
-sim-ccm: ## The first of them (SEED=n KEEP=0,3 replays a history)
+sim-ccm: ## That of the CCM (SEED=n KEEP=0,3 replays a history)
 	@overlay=$$(scripts/sim-runtime.sh) && scripts/progress.sh "compiling the simulation, with Go's own packages (minutes the first time)" \
 		go test -v -overlay "$$overlay" -tags sim -c -o "$${TMPDIR:-/tmp}/ccm-sim.test" ./ccm/internal/proof/sim
 	@cd ccm/internal/proof/sim && "$${TMPDIR:-/tmp}/ccm-sim.test" -test.run '^(TestSim|TestRegressions)$$' -test.timeout 0 \
 		$(ONE_SEED)
 
-sim-machine: ## The second one (SEED=n KEEP=0,3 replays a history)
+sim-machine: ## That of the machine controller (SEED=n KEEP=0,3 replays a history)
 	@scripts/progress.sh "compiling the simulation of the machine controller" \
 		go test -v -c -o "$${TMPDIR:-/tmp}/machine-sim.test" ./ccm/machine/controller
 	@cd ccm/machine/controller && "$${TMPDIR:-/tmp}/machine-sim.test" -test.run '^TestSim$$' -test.timeout 0 $(ONE_SEED)

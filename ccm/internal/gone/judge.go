@@ -26,7 +26,7 @@ type Case struct {
 	Known, Missing int
 	// Recognised says that the token is known to be one of the cluster's project.
 	Recognised bool
-	// Asked says that the API was asked to delete the object, and has lost its answer: then it is expected to be missing.
+	// Asked says that the API was asked to delete the object, and has or may have done so: then it is expected to be missing.
 	Asked bool
 	// For is how long all answers have lacked the object.
 	For time.Duration

@@ -18,8 +18,6 @@ type Kind string
 const (
 	Server       Kind = "server"
 	LoadBalancer Kind = "load balancer"
-	Route        Kind = "route"
-	Certificate  Kind = "certificate"
 )
 
 // Verdict is the answer in one word.

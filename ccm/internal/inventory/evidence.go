@@ -197,22 +197,34 @@ func (e *Evidence) KnownServers() map[int64]bool {
 	return known
 }
 
-// knownServices returns the Services that show a load balancer, by their UIDs.
-func (e *Evidence) knownServices() map[string]*corev1.Service {
-	known := map[string]*corev1.Service{}
+// Services returns all Services of the cluster, by their UIDs; nil before they are known.
+func (e *Evidence) Services() map[string]*corev1.Service {
 	_, lister := e.Listers()
-	if lister == nil || e.visibleServices == nil {
-		return known
+	if lister == nil {
+		return nil
 	}
 	services, err := lister.List(labels.Everything())
 	if err != nil {
-		return known // the lister reads from memory and returns no error
+		return nil // the lister reads from memory and returns no error
 	}
+	byUID := map[string]*corev1.Service{}
 	for _, svc := range services {
+		byUID[string(svc.UID)] = svc
+	}
+	return byUID
+}
+
+// knownServices returns the Services that show a load balancer, by their UIDs.
+func (e *Evidence) knownServices() map[string]*corev1.Service {
+	known := map[string]*corev1.Service{}
+	if e.visibleServices == nil {
+		return known
+	}
+	for uid, svc := range e.Services() {
 		shows := len(svc.Status.LoadBalancer.Ingress) > 0 // also while it loses its load balancer
 		hides := !plan.WantsLoadBalancer(svc) && servicehelpers.HasLBFinalizer(svc) && plan.HidesAddresses(svc, e.defaults)
 		if svc.Spec.LoadBalancerClass == nil && (shows || hides) {
-			known[string(svc.UID)] = svc
+			known[uid] = svc
 		}
 	}
 	return known

@@ -75,7 +75,9 @@ func (l *Controller) adopt(ctx context.Context, svc *corev1.Service, planned *pl
 	}
 	// It records no ports yet: the existing ones are foreign.
 	labels := plan.WithOwnership(plan.WithoutCommonSettings(lb.Labels), planned.UID, nil, planned.Marks)
-	if labels[plan.LabelFound] = "true"; planned.Adopt != "" {
+	if planned.Adopt == "" {
+		labels[plan.LabelFound] = "true"
+	} else {
 		delete(labels, plan.LabelFound)
 		labels = plan.WithLent(labels, lb, l.clusterServers(planned))
 	}

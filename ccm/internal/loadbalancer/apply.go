@@ -9,8 +9,6 @@ import (
 	"strings"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/apicall"
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/plan"
@@ -136,15 +134,13 @@ func (l *Controller) rename(ctx context.Context, lb *hcloud.LoadBalancer, name s
 
 // isAwaited reports whether a Service that does not own the load balancer asks for its name.
 func (l *Controller) isAwaited(lb *hcloud.LoadBalancer) bool {
-	_, lister := l.evidence.Listers()
-	if lister == nil {
-		return false
+	for uid, svc := range l.evidence.Services() {
+		if uid != lb.Labels[plan.LabelServiceUID] && plan.WantsLoadBalancer(svc) &&
+			strings.TrimSpace(svc.Annotations[plan.AnnotationPrefix+"name"]) == lb.Name {
+			return true
+		}
 	}
-	services, _ := lister.List(labels.Everything()) // the lister reads from memory and returns no error
-	return slices.ContainsFunc(services, func(svc *corev1.Service) bool {
-		return string(svc.UID) != lb.Labels[plan.LabelServiceUID] && plan.WantsLoadBalancer(svc) &&
-			strings.TrimSpace(svc.Annotations[plan.AnnotationPrefix+"name"]) == lb.Name
-	})
+	return false
 }
 
 // partError is the error of one operation.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/event"
@@ -22,7 +21,7 @@ import (
 // because a guest takes ports that the owner may want later, or the owner has to allow the other one.
 func (l *Controller) mayNotJoin(svc *corev1.Service, lb *hcloud.LoadBalancer) error {
 	uid := lb.Labels[plan.LabelServiceUID]
-	owner, known := l.servicesByUID()[uid]
+	owner, known := l.evidence.Services()[uid]
 	switch {
 	case !known:
 		return fmt.Errorf("load balancer %d (%s) belongs to the Service with UID %s, which this cluster does not have: choose another name",
@@ -37,23 +36,6 @@ func (l *Controller) mayNotJoin(svc *corev1.Service, lb *hcloud.LoadBalancer) er
 	return nil
 }
 
-// servicesByUID returns all Services of the cluster; nil before they are known.
-func (l *Controller) servicesByUID() map[string]*corev1.Service {
-	_, lister := l.evidence.Listers()
-	if lister == nil {
-		return nil
-	}
-	all, err := lister.List(labels.Everything())
-	if err != nil {
-		return nil
-	}
-	byUID := map[string]*corev1.Service{}
-	for _, svc := range all {
-		byUID[string(svc.UID)] = svc
-	}
-	return byUID
-}
-
 // evict removes guests whose Services are gone, with their ports: a finalizer was removed by force. Such a guest would keep
 // its ports from others, and might inherit the load balancer. It returns the load balancer as it is then, also with an error.
 func (l *Controller) evict(ctx context.Context, lb *hcloud.LoadBalancer) (*hcloud.LoadBalancer, error) {
@@ -61,7 +43,7 @@ func (l *Controller) evict(ctx context.Context, lb *hcloud.LoadBalancer) (*hclou
 	if len(guests) == 0 {
 		return lb, nil // most are not shared
 	}
-	known := l.servicesByUID()
+	known := l.evidence.Services()
 	guests = slices.DeleteFunc(guests, func(uid string) bool { return known == nil || known[uid] != nil })
 	if len(guests) == 0 {
 		return lb, nil
@@ -145,12 +127,12 @@ func (l *Controller) changeLabels(ctx context.Context, uid string, id int64, cha
 	if err != nil {
 		return nil, err
 	}
-	changed, err := change(now)
+	labels, err := change(now)
 	if err != nil {
 		return nil, err
 	}
 	defer l.store.Writing(uid)()
-	updated, _, err := l.client.LoadBalancer.Update(ctx, now, hcloud.LoadBalancerUpdateOpts{Labels: changed})
+	updated, _, err := l.client.LoadBalancer.Update(ctx, now, hcloud.LoadBalancerUpdateOpts{Labels: labels})
 	return updated, err
 }
 
@@ -187,10 +169,10 @@ func (l *Controller) endShare(ctx context.Context, svc *corev1.Service, lb *hclo
 		if guests := plan.GuestsOf(now); now.Labels[plan.LabelServiceUID] == uid && len(guests) > 0 {
 			heir = guests[0]
 			others := plan.WithoutGuest(plan.WithoutGuest(now.Labels, uid), heir)
-			inherited := plan.WithOwnership(others, heir, slices.Sorted(maps.Keys(plan.PortsOf(now, heir))), l.own.Marks(heir))
-			inherited[plan.LabelGuest+heir] = "" // LoadBalancers.LookUp may ask for the owner before this write, and for the guest after it
-			inherited[plan.LabelLastOwner] = heir
-			return inherited, nil
+			labels := plan.WithOwnership(others, heir, slices.Sorted(maps.Keys(plan.PortsOf(now, heir))), l.own.Marks(heir))
+			labels[plan.LabelGuest+heir] = "" // LoadBalancers.LookUp may ask for the owner before this write, and for the guest after it
+			labels[plan.LabelLastOwner] = heir
+			return labels, nil
 		}
 		if now.Labels[plan.LabelServiceUID] == uid {
 			return nil, errors.New("the last guest has left: will delete the load balancer")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // The settings of a shared load balancer as a whole are those of one Service. They are recorded in its labels, so that they stay with
@@ -118,21 +119,13 @@ func WithSharedSettings(svc *corev1.Service, lb *hcloud.LoadBalancer, defaults m
 		}
 		delete(effective.Annotations, key)
 		if wanted {
-			metaAnnotations(effective)[a.Key()] = want
+			metav1.SetMetaDataAnnotation(&effective.ObjectMeta, a.Key(), want)
 		}
 	}
 	if same && len(mistakes) == 0 && lb.Labels[LabelServiceUID] == uid {
 		return svc, uid, nil
 	}
 	return effective, recorded.By, mistakes
-}
-
-// metaAnnotations returns the annotations of the Service, which has some then.
-func metaAnnotations(svc *corev1.Service) map[string]string {
-	if svc.Annotations == nil {
-		svc.Annotations = map[string]string{}
-	}
-	return svc.Annotations
 }
 
 // means reports whether two values of the annotation have the same effect; "": it is absent.
@@ -142,14 +135,8 @@ func (a annotation) means(v, w string, defaults map[string]string) bool {
 		s     *Settings
 		value string
 	}{{&one, v}, {&other, w}} {
-		for _, value := range []string{set.value, defaults[a.Name], a.Default} {
-			if value == "" {
-				continue
-			}
-			if a.Set(set.s, value) != nil {
-				return v == w
-			}
-			break
+		if value := cmp.Or(set.value, defaults[a.Name], a.Default); value != "" && a.Set(set.s, value) != nil {
+			return v == w
 		}
 	}
 	return reflect.DeepEqual(one, other)
