@@ -19,19 +19,22 @@ type sshKeyJSON struct {
 
 var sshKeys = &resource[*cloud.SSHKey]{
 	singular: "ssh_key", plural: "ssh_keys", kind: cloud.KindSSHKey,
-	table: func(st *cloud.State) *store.Table[*cloud.SSHKey] { return &st.SSHKeys },
+	table: func(st *cloud.State) *store.Table[*cloud.SSHKey] { return &st.SSHKeys.Table },
 	encode: func(_ Date, _ *cloud.State, k *cloud.SSHKey) any {
 		return sshKeyJSON{k.ID, k.Name, k.Fingerprint, k.PublicKey, k.Labels, timeJSON(k.Created)}
 	},
 	sort: map[string]func(a, b *cloud.SSHKey) int{
 		"id": compareID[*cloud.SSHKey], "name": compareName[*cloud.SSHKey],
 	},
-	filter: func(q url.Values) (func(*cloud.State, *cloud.SSHKey) bool, error) {
+	lookup: func(st *cloud.State, q url.Values) ([]int64, bool) {
 		fingerprint := q.Get("fingerprint")
 		if fingerprint == "" {
-			return nil, nil
+			return nil, false
 		}
-		return func(_ *cloud.State, k *cloud.SSHKey) bool { return k.Fingerprint == fingerprint }, nil
+		if k, ok := st.SSHKeys.ByFingerprint(fingerprint); ok {
+			return []int64{k.ID}, true
+		}
+		return nil, true
 	},
 }
 

@@ -29,7 +29,7 @@ func checkOthers(t *testing.T, st *State) {
 	checkNames(t, &st.Firewalls)
 	checkNames(t, &st.Zones)
 	checkNames(t, &st.PlacementGroups)
-	checkNames(t, &st.SSHKeys)
+	checkNames(t, &st.SSHKeys.Table)
 	uses := map[int64][]int64{}
 	for lb := range st.LoadBalancers.All() {
 		for _, s := range lb.Services {
@@ -94,7 +94,7 @@ func checkNames[T store.Object[T]](t *testing.T, all *store.Table[T]) {
 func (m *model) otherOperations() []func() {
 	few := func(prefix string) string { return fmt.Sprintf("%s%d", prefix, m.rnd.IntN(6)) } // so that names collide
 	cert := func() int64 { st := m.View(); return m.one(idsOf(&st.Certificates)) }
-	key := func() int64 { st := m.View(); return m.one(idsOf(&st.SSHKeys)) }
+	key := func() int64 { st := m.View(); return m.one(idsOf(&st.SSHKeys.Table)) }
 	image := func() int64 { st := m.View(); return m.one(idsOf(&st.Images)) }
 	zone := func() string { return few("zone-") + ".example" }
 	port := func() *int { return new(80 + m.rnd.IntN(3)) }

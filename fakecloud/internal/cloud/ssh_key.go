@@ -21,6 +21,56 @@ type SSHKey struct {
 	PublicKey   string
 }
 
+// SSHKeyTable holds a project's SSH keys.
+type SSHKeyTable struct {
+	store.Table[*SSHKey]
+	fingerprints store.Ascending[fingerprintID]
+}
+
+// fingerprintID is the fingerprint of a key, which does not change, and the id.
+type fingerprintID struct {
+	fingerprint string
+	id          int64
+}
+
+// Init is [store.Table.Init], for the index, too.
+func (t *SSHKeyTable) Init(kind store.Kind) {
+	less := func(a, b fingerprintID) bool { return a.fingerprint < b.fingerprint }
+	*t = SSHKeyTable{Table: store.NewTable[*SSHKey](kind), fingerprints: store.NewAscending(less)}
+}
+
+// Publish is [store.Table.Publish], for the index, too.
+func (t *SSHKeyTable) Publish() { t.Begin(nil) }
+
+// Begin is [store.Table.Begin], for the index, too.
+func (t *SSHKeyTable) Begin(l *store.ChangeLog) {
+	t.Table.Begin(l)
+	t.fingerprints.Share()
+}
+
+// Put stores a new key.
+func (t *SSHKeyTable) Put(k *SSHKey) {
+	t.Table.Put(k)
+	t.fingerprints.Set(fingerprintID{k.Fingerprint, k.ID})
+}
+
+// Delete removes a key, if it is there.
+func (t *SSHKeyTable) Delete(id int64) {
+	if k, ok := t.Get(id); ok {
+		t.fingerprints.Delete(fingerprintID{fingerprint: k.Fingerprint})
+		t.Table.Delete(id)
+	}
+}
+
+// ByFingerprint returns the key with a fingerprint.
+func (t *SSHKeyTable) ByFingerprint(fingerprint string) (*SSHKey, bool) {
+	found, ok := t.fingerprints.Get(fingerprintID{fingerprint: fingerprint})
+	if !ok {
+		return nil, false
+	}
+	return t.Get(found.id)
+}
+
 // Clone implements Object.
 func (k *SSHKey) Clone() *SSHKey {
 	c := *k
@@ -49,14 +99,12 @@ func (p Project) CreateSSHKey(in CreateSSHKey) (*SSHKey, *State, error) {
 		if err := tx.checkLimit(&tx.SSHKeys); err != nil {
 			return err
 		}
-		if err := RequireUniqueName(&tx.SSHKeys, in.Name, 0); err != nil {
+		if err := RequireUniqueName(&tx.SSHKeys.Table, in.Name, 0); err != nil {
 			return err
 		}
 		fingerprint := ssh.FingerprintLegacyMD5(key)
-		for k := range tx.SSHKeys.All() {
-			if k.Fingerprint == fingerprint {
-				return ErrUniqueness("public_key", "SSH key with the same fingerprint already exists")
-			}
+		if _, taken := tx.SSHKeys.ByFingerprint(fingerprint); taken {
+			return ErrUniqueness("public_key", "SSH key with the same fingerprint already exists")
 		}
 		created = &SSHKey{
 			Meta: tx.NewMeta(in.Name, in.Labels), Fingerprint: fingerprint,
@@ -70,13 +118,13 @@ func (p Project) CreateSSHKey(in CreateSSHKey) (*SSHKey, *State, error) {
 
 // UpdateSSHKey changes name and labels. Errors: not_found, invalid_input, uniqueness_error.
 func (p Project) UpdateSSHKey(id int64, in UpdateResource) (*State, error) {
-	return updateMeta(p, func(tx *Tx) *store.Table[*SSHKey] { return &tx.SSHKeys }, id, in)
+	return updateMeta(p, func(tx *Tx) *store.Table[*SSHKey] { return &tx.SSHKeys.Table }, id, in)
 }
 
 // DeleteSSHKey removes a key. Servers that were created with it do not change. Errors: not_found.
 func (p Project) DeleteSSHKey(id int64) error {
 	_, err := p.update(func(tx *Tx) error {
-		if _, err := Find(&tx.SSHKeys, id); err != nil {
+		if _, err := Find(&tx.SSHKeys.Table, id); err != nil {
 			return err
 		}
 		tx.SSHKeys.Delete(id)

@@ -19,7 +19,7 @@ type State struct {
 	Firewalls       store.Table[*Firewall]
 	Zones           store.Table[*Zone]
 	PlacementGroups store.Table[*PlacementGroup]
-	SSHKeys         store.Table[*SSHKey]
+	SSHKeys         SSHKeyTable
 	// Images holds the project's own snapshots and backups. System images are in the Catalogue.
 	Images  store.Table[*Image]
 	Actions ActionTable
