@@ -62,8 +62,6 @@ type Question struct {
 	Token func() string
 	// Known returns the IDs of what should exist, by the objects in Kubernetes; also of what is asked about.
 	Known func(Kind) map[string]bool
-	// Get reports whether the API shows one thing by its ID; nil: it cannot be asked for so.
-	Get func(ctx context.Context, kind Kind, id string) (bool, error)
 	// List returns the IDs of all things of a kind that the API shows.
 	List func(ctx context.Context, kind Kind) (map[string]bool, error)
 
@@ -73,18 +71,9 @@ type Question struct {
 	empty      map[Kind]bool // the last list was empty
 }
 
-// Ask asks the API, by ID and with a list, and judges the answers.
+// Ask asks the API with a list, and judges the answer.
 func (q *Question) Ask(ctx context.Context, kind Kind, id string) Answer {
 	token := q.Token()
-	if q.Get != nil {
-		switch exists, err := q.Get(ctx, kind, id); {
-		case err != nil:
-			return Answer{Doubtful, fmt.Sprintf("getting %s %s: %v", kind, id, err)}
-		case exists:
-			q.Saw(token)
-			return Answer{Exists, fmt.Sprintf("the API shows %s %s", kind, id)}
-		}
-	}
 	listed, err := q.List(ctx, kind)
 	switch {
 	case err != nil:
@@ -102,7 +91,7 @@ func (q *Question) Ask(ctx context.Context, kind Kind, id string) Answer {
 	if d := q.EmptyDoubt(kind, id); d != "" {
 		return Answer{Doubtful, d}
 	}
-	return Answer{Gone, fmt.Sprintf("the API does not know %s %s, and its list of %d lacks it", kind, id, len(listed))}
+	return Answer{Gone, fmt.Sprintf("the API's list of %d %ss lacks %s", len(listed), kind, id)}
 }
 
 // Saw is told that something that is known was visible with the token.

@@ -33,10 +33,9 @@ func newCloud(n int) (*cloud, *Question) {
 			}
 			return c.known
 		},
-		Get: func(_ context.Context, _ Kind, id string) (bool, error) { return c.shown[id], c.err },
 		List: func(context.Context, Kind) (map[string]bool, error) {
 			c.during()
-			return c.shown, nil
+			return c.shown, c.err
 		}}
 }
 
@@ -156,15 +155,5 @@ func TestAnErrorOrATokenThatChangesIsDoubtful(t *testing.T) {
 	c.during = func() { c.token = "next" }
 	want(t, q.Ask(t.Context(), Server, "0"), Doubtful)
 	c.during = func() {}
-	want(t, q.Ask(t.Context(), Server, "0"), Gone)
-}
-
-// The answer to the ID may be that of a wrong path.
-func TestTheListContradictsNotFound(t *testing.T) {
-	t.Parallel()
-	c, q := newCloud(5)
-	q.Get = func(context.Context, Kind, string) (bool, error) { return false, nil }
-	want(t, q.Ask(t.Context(), Server, "0"), Exists)
-	c.lose(1)
 	want(t, q.Ask(t.Context(), Server, "0"), Gone)
 }
