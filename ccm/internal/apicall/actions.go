@@ -27,7 +27,8 @@ const pollSpacing = 200 * time.Millisecond
 // Waiter waits for actions on an injected clock. hcloud-go's own waiter uses the wall clock and
 // polls twice per second for each of its callers.
 //
-// All waits share their polls: one call asks for all actions that have probably ended.
+// All waits share their polls: one call asks for all actions that have probably ended. The first poll for an action comes when
+// those of its command have usually ended, and the next ones after pauses that grow (pauseAfter).
 type Waiter struct {
 	Client *hcloud.Client
 	Clock  clock.Clock
@@ -39,7 +40,6 @@ type Waiter struct {
 
 	mu       sync.Mutex
 	waits    map[int64]*actionWait
-	timings  map[string]*actionTiming
 	polledAt time.Time
 }
 
@@ -76,15 +76,6 @@ const (
 
 // maxLooks is the number of polls that may be looks. Only the action shows that it has failed.
 const maxLooks = 2
-
-// actionTiming is what is known about the duration of the actions of one command. The API reports times in whole
-// seconds, so it is learned from polls.
-type actionTiming struct {
-	expected time.Duration // a little more than the duration; 0: not known
-	floor    time.Duration // one was still running after it
-	ended    time.Duration // the last one was seen to have ended after it
-	hits     int           // first polls that came late enough
-}
 
 // PendingError reports that an action is still running after the timeout. It has not failed.
 type PendingError struct {
@@ -172,7 +163,7 @@ func (w *Waiter) join(action *hcloud.Action, l look) (wait *actionWait, probable
 	wait = w.waits[action.ID]
 	if wait == nil {
 		now := w.Clock.Now()
-		wait = &actionWait{started: now, probable: now.Add(w.timingOf(action.Command).next()), latest: action, look: l,
+		wait = &actionWait{started: now, probable: now.Add(Usually(action.Command)), latest: action, look: l,
 			ended: make(chan struct{})}
 		if w.waits == nil {
 			w.waits = map[int64]*actionWait{}
@@ -259,7 +250,7 @@ func (w *Waiter) ask(ctx context.Context, ids []int64) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for i, id := range ids {
+	for _, id := range ids {
 		wait, answer := w.waits[id], answers[id]
 		if wait == nil || isClosed(wait.ended) {
 			continue
@@ -270,9 +261,7 @@ func (w *Waiter) ask(ctx context.Context, ids []int64) error {
 			continue
 		}
 		wait.latest = answer
-		if i == 0 { // the others were asked for by the way
-			w.learn(wait)
-		}
+		wait.polls++
 		if HasEnded(answer) {
 			close(wait.ended)
 		}
@@ -303,20 +292,6 @@ func (w *Waiter) askOne(ctx context.Context, id int64) (*hcloud.Action, error) {
 	return action, err
 }
 
-// learn notes what a poll says about the duration of the command. The caller holds mu.
-func (w *Waiter) learn(wait *actionWait) {
-	timing, after := w.timingOf(wait.latest.Command), w.Clock.Since(wait.started)
-	switch first := wait.polls == 0; {
-	case first && !HasEnded(wait.latest):
-		timing.early(after)
-	case first && after < timing.next()+pollSpacing: // else the poll came late, and says nothing
-		timing.hit(after)
-	case !first && HasEnded(wait.latest):
-		timing.late(after)
-	}
-	wait.polls++
-}
-
 func isClosed(c chan struct{}) bool {
 	select {
 	case <-c:
@@ -326,79 +301,32 @@ func isClosed(c chan struct{}) bool {
 	}
 }
 
-// afterPoll returns the delay before the next poll for an action that was still running. It grows.
+// afterPoll returns the delay before the next poll for an action that was still running.
 func (w *Waiter) afterPoll(wait *actionWait) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	ran, ended := w.Clock.Since(wait.started), w.timingOf(wait.latest.Command).ended
-	delay := max(ran/4, pollSpacing)
-	if ended == 0 {
-		delay = ran // none has ended yet: it may take any time
-	}
-	delay = min(delay, 3*time.Second)
-	if ended = cmp.Or(ended, usualAction); ended > ran {
-		delay = ended - ran
-	}
-	wait.probable = w.Clock.Now().Add(delay)
+	now := w.Clock.Now()
+	delay := pauseAfter(now.Sub(wait.started))
+	wait.probable = now.Add(delay)
 	return delay
 }
 
-// Expected returns how long actions of a command probably take, or 0 if none has ended yet.
-func (w *Waiter) Expected(command string) time.Duration {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.timingOf(command).expected
+// pauseAfter returns the delay before the next poll for an action that has run for so long: half a second, and later a quarter of that
+// time. So an action that takes d is noticed to have ended within max(d/4, 500 ms), and one that hangs for 10 s costs about 11 polls.
+func pauseAfter(ran time.Duration) time.Duration { return max(ran/4, usualAction) }
+
+// usualAction is how long most actions take, and usually how long those take that take longer and are frequent.
+const usualAction = 500 * time.Millisecond
+
+var usually = map[string]time.Duration{
+	"create_load_balancer": 2 * time.Second,
+	"add_route":            time.Second,
+	"delete_route":         time.Second,
 }
 
-// timingOf returns what is known about a command. The caller holds mu.
-func (w *Waiter) timingOf(command string) *actionTiming {
-	if w.timings == nil {
-		w.timings = map[string]*actionTiming{}
-	}
-	if w.timings[command] == nil {
-		w.timings[command] = &actionTiming{expected: usually[command]}
-	}
-	return w.timings[command]
-}
-
-const (
-	// firstPoll is the delay before the very first poll, and usualAction that before the second one: it is a little more
-	// than the duration of most actions.
-	firstPoll   = 350 * time.Millisecond
-	usualAction = 1050 * time.Millisecond
-	// longestFirstPoll limits the delay of a first poll, also after very slow actions.
-	longestFirstPoll = 3 * time.Second
-	// timingPrecision is the precision with which durations are learned.
-	timingPrecision = 50 * time.Millisecond
-	// floorHits is the number of first polls after which an earlier one is tried again.
-	floorHits = 16
-)
-
-// usually is how long actions take at least that are known to take longer than others.
-var usually = map[string]time.Duration{"create_load_balancer": usualAction}
-
-// next returns the delay before the first poll.
-func (t *actionTiming) next() time.Duration { return cmp.Or(t.expected, firstPoll) }
-
-// early notes that an action was still running at its first poll.
-func (t *actionTiming) early(after time.Duration) { t.floor = after }
-
-// late notes when an action had ended that was still running at its first poll. One slow action does not delay all
-// later ones.
-func (t *actionTiming) late(after time.Duration) {
-	t.ended = after
-	t.expected = min(after, max(t.expected, usualAction)*3/2, longestFirstPoll)
-}
-
-// hit notes that an action had ended at its first poll: the next one comes earlier.
-func (t *actionTiming) hit(after time.Duration) {
-	t.ended = after
-	if t.hits++; t.hits%floorHits == 0 {
-		t.floor = 0
-	}
-	if t.expected = t.next(); t.expected-t.floor > timingPrecision {
-		t.expected = max(t.expected*3/4, (t.expected+t.floor)/2)
-	}
+// Usually returns a little more than the time that actions of a command usually take.
+func Usually(command string) time.Duration {
+	return cmp.Or(usually[command], usualAction) + 50*time.Millisecond
 }
 
 // SlowActions remembers the actions that were still running after the timeout, by the resource that they

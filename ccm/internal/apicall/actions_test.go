@@ -69,6 +69,9 @@ func newWaiter() (*Waiter, *actionsAPI) {
 	return NewWaiter(client, clock.RealClock{}, 0), api
 }
 
+// usual is the delay before the first poll for an action of the API.
+var usual = Usually("add_route")
+
 // start starts an action that takes so long.
 func (a *actionsAPI) start(id int64, d time.Duration) *hcloud.Action {
 	a.mu.Lock()
@@ -79,41 +82,33 @@ func (a *actionsAPI) start(id int64, d time.Duration) *hcloud.Action {
 
 func TestTheEndOfAnActionIsNoticedSoonWithFewCalls(t *testing.T) {
 	t.Parallel()
-	for _, lasts := range []time.Duration{200 * time.Millisecond, 500 * time.Millisecond, time.Second, 1700 * time.Millisecond,
-		2 * time.Second, 4 * time.Second} {
-		t.Run(lasts.String(), func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				w, api := newWaiter()
-				const rounds = 100
-				var first, last, total time.Duration
-				firstCalls := 0
-				for i := range rounds {
-					start := time.Now()
-					if err := w.Wait(t.Context(), api.start(int64(i+1), lasts)); err != nil {
-						t.Fatal(err)
-					}
-					late := time.Since(start) - lasts
-					if i == 0 {
-						first, firstCalls = late, len(api.calls)
-					}
-					if i >= rounds/2 {
-						last = max(last, late)
-					}
-					total += late
-				}
-				t.Logf("the first one: %v late, %d calls; %d: on average %v late, %.2f calls", first, firstCalls, rounds, total/rounds,
-					float64(len(api.calls))/rounds)
-				if lasts == time.Second && (first > 100*time.Millisecond || firstCalls > 2) {
-					t.Errorf("an action of a second was noticed %v late, with %d calls", first, firstCalls)
-				}
-				if lasts == 2*time.Second && (first > 200*time.Millisecond || firstCalls > 3) {
-					t.Errorf("the first action of two seconds was noticed %v late, with %d calls", first, firstCalls)
-				}
-				if lasts <= 2*time.Second && (last > 300*time.Millisecond || len(api.calls) > rounds*3/2) {
-					t.Errorf("later ones: up to %v late, %d calls for %d", last, len(api.calls), rounds)
-				}
-			})
+	for _, tc := range []struct {
+		command     string
+		lasts, late time.Duration // late is the longest time until the end is noticed
+		calls       int
+	}{
+		{"add_target", 200 * time.Millisecond, 350 * time.Millisecond, 1},
+		{"add_target", 500 * time.Millisecond, 50 * time.Millisecond, 1},
+		{"enable_public_interface", time.Second, 50 * time.Millisecond, 2},
+		{"attach_to_network", 3 * time.Second, 750 * time.Millisecond, 6},
+		{"change_load_balancer_type", 8 * time.Second, 2 * time.Second, 11},
+		{"add_route", time.Second, 50 * time.Millisecond, 1},
+		{"delete_route", time.Second, 50 * time.Millisecond, 1},
+		{"create_load_balancer", 2 * time.Second, 50 * time.Millisecond, 1},
+		{"create_load_balancer", 3 * time.Second, 500 * time.Millisecond, 3},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w, api := newWaiter()
+			action := api.start(1, tc.lasts)
+			action.Command = tc.command
+			start := time.Now()
+			if err := w.Wait(t.Context(), action); err != nil {
+				t.Fatal(err)
+			}
+			if late := time.Since(start) - tc.lasts; late > tc.late || len(api.calls) > tc.calls {
+				t.Errorf("%s of %v was noticed %v late, with %d calls; want at most %v and %d", tc.command, tc.lasts, late, len(api.calls),
+					tc.late, tc.calls)
+			}
 		})
 	}
 }
@@ -174,7 +169,7 @@ func TestACallerMayJoinDuringAPoll(t *testing.T) {
 			w, api := newWaiter()
 			action := api.start(1, time.Second)
 			var all sync.WaitGroup
-			for _, after := range []time.Duration{0, firstPoll, firstPoll, firstPoll} {
+			for _, after := range []time.Duration{0, usual, usual, usual} {
 				all.Go(func() {
 					time.Sleep(after)
 					if err := w.Wait(t.Context(), action); err != nil {
@@ -193,17 +188,17 @@ func TestACallerMayGiveUpDuringAPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, api := newWaiter()
 		api.takes = 100 * time.Millisecond
-		short, cancel := context.WithTimeout(t.Context(), firstPoll+50*time.Millisecond)
+		short, cancel := context.WithTimeout(t.Context(), usual+50*time.Millisecond)
 		defer cancel()
 		var all sync.WaitGroup
 		all.Go(func() {
-			if err := w.Wait(t.Context(), api.start(1, time.Second)); err != nil {
+			if err := w.Wait(t.Context(), api.start(1, 2*time.Second)); err != nil {
 				t.Error(err)
 			}
 		})
 		synctest.Wait()
 		all.Go(func() {
-			if err := w.Wait(short, api.start(2, time.Second)); err == nil {
+			if err := w.Wait(short, api.start(2, 2*time.Second)); err == nil {
 				t.Error("no error")
 			}
 		})
@@ -299,27 +294,6 @@ func TestAnActionThatHangsIsAskedForByTheNextSync(t *testing.T) {
 	})
 }
 
-func TestOneSlowActionHardlyDelaysLaterOnes(t *testing.T) {
-	t.Parallel()
-	timing := &actionTiming{}
-	timing.late(9 * time.Second)
-	if got := timing.next(); got != usualAction*3/2 {
-		t.Errorf("after one slow action the first poll comes after %v", got)
-	}
-	for range 10 {
-		timing.late(9 * time.Second)
-	}
-	if got := timing.next(); got != longestFirstPoll {
-		t.Errorf("after many, it comes after %v, want %v", got, longestFirstPoll)
-	}
-	for range 100 {
-		timing.hit(500 * time.Millisecond)
-	}
-	if got := timing.next(); got > time.Second {
-		t.Errorf("after many quick ones, it comes after %v", got)
-	}
-}
-
 // A wait that is alone looks at what its action makes. It asks for the action if that shows nothing, or only the action can
 // show what has gone wrong, or if the question is shared with others.
 func TestALookSparesTheQuestionAboutTheAction(t *testing.T) {
@@ -339,10 +313,10 @@ func TestALookSparesTheQuestionAboutTheAction(t *testing.T) {
 			looks := 0
 			var all sync.WaitGroup
 			if tc.others {
-				all.Go(func() { _ = w.Wait(t.Context(), api.start(2, firstPoll)) })
+				all.Go(func() { _ = w.Wait(t.Context(), api.start(2, usual)) })
 			}
 			all.Go(func() {
-				err := w.waitFor(t.Context(), api.start(1, firstPoll), 0, func(context.Context) (Progress, error) {
+				err := w.waitFor(t.Context(), api.start(1, usual), 0, func(context.Context) (Progress, error) {
 					looks++
 					return tc.shows, nil
 				})

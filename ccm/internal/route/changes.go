@@ -16,7 +16,7 @@ import (
 const (
 	// MaxUnconfirmed is the number of changes of the network that are sent before their results are asked for.
 	MaxUnconfirmed = 8
-	// conflictDelay is the delay before a change is sent again that met another one.
+	// conflictDelay is the least delay before a change is sent again that met another one.
 	conflictDelay = 150 * time.Millisecond
 )
 
@@ -63,14 +63,10 @@ func (r *Routes) change(ctx context.Context, route netRoute, add bool) error {
 		others := len(r.unconfirmed)
 		r.mu.Unlock()
 		var patience time.Duration
-		switch {
-		case action == nil || r.waiter.Expected(action.Command) == 0: // the first one shows how long it takes
-		case r.Queued.Load() > 0 && others < MaxUnconfirmed:
+		if r.Queued.Load() > 0 && others < MaxUnconfirmed {
 			patience = r.waiter.Timeout / 2 // a later change asks for all
-			fallthrough
-		default:
-			unlock()
 		}
+		unlock()
 		err = r.waiter.WaitPatiently(ctx, action, patience)
 	}
 	c.err = r.conclude(ctx, c, err)
@@ -128,14 +124,14 @@ func (r *Routes) send(ctx context.Context, route netRoute, add bool) (action *hc
 		now = r.waiter.Clock.Now()
 		if err == nil {
 			if r.freeAt = now; action != nil && !apicall.HasEnded(action) {
-				r.freeAt = now.Add(r.waiter.Expected(command)) // the very first one is waited for
+				r.freeAt = now.Add(apicall.Usually(command))
 			}
 			return action, nil
 		}
 		if !apicall.IsBusy(err) || now.Sub(start) > apicall.LockedBudget {
 			return nil, err
 		}
-		r.freeAt = now.Add(conflictDelay) // the last change takes longer, or the conflict is with another client's
+		r.freeAt = now.Add(max(conflictDelay, now.Sub(start)/4)) // the last change takes longer, or it is another client's
 	}
 }
 
