@@ -1,7 +1,6 @@
 package inventory
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -30,11 +29,37 @@ func (c *Servers) list(ctx context.Context) error {
 	return c.listWith(ctx, "", math.MaxInt)
 }
 
-// listFor fetches the list that costs least. If it turns out to have more pages than there are questions, it
-// ends after the first one.
-func (c *Servers) listFor(ctx context.Context, demand int) error {
-	selector, _ := c.cheapestList()
-	return c.listWith(ctx, selector, demand)
+// listIfDue fetches a list if it has no more pages than there are questions that are due: this one, and those that will probably
+// follow and whose data have half of the age that they may have. They would be due soon, and from then on they come together.
+//
+// It is the list of all servers or, if others are most of them, the one by the labels that the cluster's servers have in common.
+// How many pages that one has is a guess until its first page shows it.
+func (c *Servers) listIfDue(ctx context.Context, ask Ask) (listed bool, err error) {
+	var likely []Ask
+	if ask.Likely != nil {
+		likely = ask.Likely() // without the lock: it reads all Nodes
+	}
+	known := c.Evidence.KnownServers()
+	c.mu.Lock()
+	due, selector, pages := 0, "", c.pages
+	for _, other := range likely {
+		if c.cached(other, c.age(other.MaxAge)/2) == nil {
+			due++
+		}
+	}
+	due = max(due, 1)
+	if own := (len(known) + serversPerPage - 1) / serversPerPage; 0 < own && own < pages {
+		if selector = c.commonLabels(known); selector != "" {
+			pages = own
+		}
+	}
+	// With a TTL of 0, a list would answer only this question. After a list, ask directly for a server that it lacks.
+	skip := c.TTL == 0 || c.Clock.Since(c.askedAt) < c.TTL || due < pages
+	c.mu.Unlock()
+	if skip {
+		return false, nil
+	}
+	return true, c.listWith(ctx, selector, due)
 }
 
 func (c *Servers) listWith(ctx context.Context, selector string, most int) error {
@@ -53,8 +78,6 @@ func (c *Servers) listWith(ctx context.Context, selector string, most int) error
 	c.askedAt = list.at
 	if selector == "" {
 		c.pages = list.pages
-	} else {
-		c.selected = list.pages
 	}
 	c.mu.Unlock()
 	if !all {
@@ -66,27 +89,6 @@ func (c *Servers) listWith(ctx context.Context, selector string, most int) error
 	}
 	c.Evidence.sawServers(token, listed)
 	return nil
-}
-
-// cheapestList returns the label selector of the list that has the fewest pages, and their number; 0: not known. The
-// selector is "" for the list of all servers: the project has few others, or the cluster's have no label in common.
-func (c *Servers) cheapestList() (selector string, pages int) {
-	known := c.Evidence.KnownServers()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	needed := (len(known) + serversPerPage - 1) / serversPerPage
-	if needed == 0 || needed >= c.pages {
-		return "", c.pages
-	}
-	selector = c.commonLabels(known)
-	if selector != c.selector {
-		c.selector, c.selected = selector, 0
-	}
-	pages = cmp.Or(c.selected, needed)
-	if selector == "" || pages >= c.pages { // others have these labels too
-		return "", c.pages
-	}
-	return selector, pages
 }
 
 // commonLabels returns a label selector for the labels that the known servers have in common. The caller holds mu.

@@ -40,9 +40,8 @@ const (
 )
 
 // Servers is the one snapshot of servers that all controllers share. Each question says how old the
-// answer may be. What is too old is fetched in the way that costs least: as a list of all servers (one call
-// per 50), as a list by the labels that the cluster's servers have in common, or by ID. Concurrent callers
-// share one fetch.
+// answer may be. What is too old is fetched as a list if that has no more pages than there are questions that are
+// due with this one, and else by ID or name. Concurrent callers share one fetch.
 //
 // A cached list never proves that a server does not exist: the cache asks the API directly. It
 // checks that answers come from the real API: a list has paging data, a server has the requested ID,
@@ -65,9 +64,7 @@ type Servers struct {
 	// listedWith is the token with which that list was fetched.
 	listedWith string
 	askedAt    time.Time // time of the last list of any kind
-	// pages is the number of pages of the list of all servers, and selected that of a list by selector. 0: not known.
-	pages, selected int
-	selector        string
+	pages      int       // of the list of all servers; 0: not known
 }
 
 // absence is the time of an answer that a server does not exist, and whether that was doubted.
@@ -89,7 +86,7 @@ type Ask struct {
 	MaxAge time.Duration
 	// NotBefore is the time that the answer must not be older than; zero: any.
 	NotBefore time.Time
-	// likely returns the questions that will probably follow; nil: not known.
+	// Likely returns the questions that will probably follow, and this one; nil: none.
 	Likely func() []Ask
 }
 
@@ -123,14 +120,12 @@ func (c *Servers) ByID(ctx context.Context, ask Ask) (*hcloud.Server, error) {
 		return nil, err
 	}
 	token := c.Evidence.currentToken()
-	if demand, due := c.listIsDue(ask); due {
-		if err := c.listFor(ctx, demand); err != nil {
-			return nil, err
-		}
-		if s := c.lookup(ask); s != nil {
-			c.Evidence.SawOne(token)
-			return s, nil
-		}
+	if _, err := c.listIfDue(ctx, ask); err != nil {
+		return nil, err
+	}
+	if s := c.lookup(ask); s != nil {
+		c.Evidence.SawOne(token)
+		return s, nil
 	}
 	at := c.Clock.Now()
 	server, _, err := c.client.Server.GetByID(ctx, ask.ID)
@@ -226,16 +221,12 @@ func (c *Servers) findByName(ctx context.Context, ask Ask) (*hcloud.Server, erro
 	if c.knownAbsent(ask) {
 		return nil, nil
 	}
-	if demand, due := c.listIsDue(ask); due {
-		if err := c.listFor(ctx, demand); err != nil {
-			return nil, err
-		}
-		if s := c.lookup(ask); s != nil {
-			return s, nil
-		}
-		if c.listIsFresh(c.TTL) {
-			return nil, nil // all servers were listed just now
-		}
+	listed, err := c.listIfDue(ctx, ask)
+	if err != nil {
+		return nil, err
+	}
+	if s := c.lookup(ask); s != nil || listed && c.listIsFresh(c.TTL) { // all servers were listed just now
+		return s, nil
 	}
 	named, err := c.fetch(ctx, hcloud.ServerListOpts{Name: ask.Name}, math.MaxInt)
 	if err != nil {
@@ -344,43 +335,6 @@ func (c *Servers) knownAbsent(ask Ask) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.Clock.Since(c.absent[ask.Name]) < c.age(ask.MaxAge)
-}
-
-// listIsDue reports whether to fetch a list instead of one server, and for how many questions: the list costs
-// fewer calls if there are at least as many questions as it has pages. A question that will be due soon
-// counts too: the list answers it now, and from then on these questions come together.
-//
-// Where the questions to come are not known, the calls for single servers in the last ttl take their place:
-// 1 NotReady node of 200 costs 1 call per ttl, and 200 of 200 cost at most 8, not 200.
-func (c *Servers) listIsDue(ask Ask) (demand int, due bool) {
-	var likely []Ask
-	if ask.Likely != nil {
-		likely = ask.Likely() // without the lock: it reads all Nodes
-	}
-	_, pages := c.cheapestList()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.TTL == 0:
-		return 0, false // nothing is cached, so a list would answer only this question
-	case !c.askedAt.IsZero() && c.Clock.Since(c.askedAt) < c.TTL:
-		return 0, false // there was a list just now: ask directly for a server that it lacks
-	}
-	for _, other := range likely {
-		if c.cached(other, c.age(other.MaxAge)/2) == nil {
-			demand++
-		}
-	}
-	for _, e := range c.byID {
-		if e.at.After(c.askedAt) && c.Clock.Since(e.at) < c.TTL {
-			demand++
-		}
-	}
-	if pages == 0 && len(likely) == 0 {
-		return math.MaxInt, true
-	}
-	demand = max(demand, 1)
-	return demand, demand >= pages
 }
 
 // keep stores the API's answer to a question that was asked at that time. The caller holds mu.
