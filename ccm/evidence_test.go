@@ -1,11 +1,15 @@
 package ccm_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -396,5 +400,41 @@ func TestATokenThatReturnsDuringASearchProvesNothing(t *testing.T) {
 				t.Errorf("%d load balancers, want 1", n)
 			}
 		})
+	}
+}
+
+// A server can be missing in a list of several pages: it is on an earlier page by the time the next one is read, because another server
+// has been deleted. Its route carries the traffic of a node, and the route controller deletes a black hole at once.
+func TestAListThatLacksAServerMakesNoBlackHole(t *testing.T) {
+	t.Parallel()
+	w := newEvidenceWorld(t, 2, 0)
+	cloud, _ := w.start()
+	w.wire.setIntercept(func(r *http.Request) *http.Response {
+		if !strings.HasSuffix(r.URL.Path, "/servers") {
+			return nil
+		}
+		resp, err := w.wire.cloud.RoundTrip(r)
+		w.must(err)
+		var list struct {
+			Servers []map[string]any `json:"servers"`
+			Meta    any              `json:"meta"`
+		}
+		w.must(json.NewDecoder(resp.Body).Decode(&list))
+		_ = resp.Body.Close()
+		list.Servers = slices.DeleteFunc(list.Servers, func(s map[string]any) bool { return s["name"] == "node-1" })
+		body, err := json.Marshal(list)
+		w.must(err)
+		resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		return resp
+	})
+	routes, _ := cloud.Routes()
+	listed, err := routes.ListRoutes(t.Context(), "")
+	w.must(err)
+	nodes := map[string]bool{}
+	for _, r := range listed {
+		nodes[string(r.TargetNode)] = !r.Blackhole
+	}
+	if !maps.Equal(nodes, map[string]bool{"node-1": true, "node-2": true}) {
+		t.Errorf("Nodes with a route that is not deleted: %v, want node-1 and node-2", nodes)
 	}
 }

@@ -250,9 +250,6 @@ func (e *Evidence) judge(kind gone.Kind, id, reason string) error {
 	return nil
 }
 
-// Disappeared reports whether many servers disappeared a short time ago.
-func (e *Evidence) Disappeared() bool { return e.question.MassDoubt(gone.Server) != "" }
-
 // Project returns nil if the token belongs to the cluster's project, or if the cluster has no servers and
 // load balancers that could show that.
 func (e *Evidence) Project(ctx context.Context) error {

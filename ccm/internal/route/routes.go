@@ -36,8 +36,9 @@ const maxRouteAge = time.Minute
 // route controller cannot delete it. (The controller's own check would also delete a wider foreign
 // route whose destination starts or ends in the pod range.)
 //
-// A route of the cluster is stale if its gateway is not the address of a server. It is listed as a
-// black hole, which the controller deletes, unless CreateRoute has replaced it before.
+// A route of the cluster is stale if its gateway is not the address of a server, also not of the one of the Node with
+// its pod range: that one is asked for by ID, because a list proves nothing. It is listed as a black hole, which the
+// controller deletes, unless CreateRoute has replaced it before.
 //
 // The API may refuse a change with conflict while the action of another one runs. So the limit is one action per
 // network at a time, about one second per route: several requests in flight only cost calls. The order that costs
@@ -186,16 +187,19 @@ func (r *Routes) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Rou
 		}
 	}
 	var managed []*cloudprovider.Route
-	byServer, disappeared := r.nodesByServer(), r.evidence.Disappeared()
+	byServer := r.nodesByServer()
 	for _, route := range all {
 		gateway := gateways[route.Gateway]
+		if gateway == nil {
+			if gateway, err = r.unlisted(ctx, route, byServer); err != nil {
+				klog.V(2).InfoS("Kept a route whose gateway may exist", "route", route, "evidence", err)
+				continue // not listed, so that it is not deleted
+			}
+		}
 		if r.isElsewhere(gateway) {
 			continue
 		}
 		nodes := nodesOf(gateway, byServer)
-		if len(nodes) == 0 && disappeared {
-			continue // not listed, so that it is not deleted
-		}
 		managed = append(managed, &cloudprovider.Route{
 			Name:            routeName(route),
 			TargetNode:      nodeOf(route.Destination, nodes),
@@ -204,6 +208,21 @@ func (r *Routes) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Rou
 		})
 	}
 	return managed, nil
+}
+
+// unlisted returns the gateway of a route, which no list shows, if it is the server of the Node with that pod range. It returns an
+// error while it is not certain that this server is gone.
+func (r *Routes) unlisted(ctx context.Context, route netRoute, byServer map[int64][]gatewayNode) (*hcloud.Server, error) {
+	for id, nodes := range byServer {
+		if !slices.ContainsFunc(nodes, func(n gatewayNode) bool { return slices.Contains(n.podCIDRs, route.Destination.String()) }) {
+			continue
+		}
+		server, err := r.servers.ByID(ctx, inventory.Ask{ID: id})
+		if err != nil || server != nil && nodeinfo.PrivateIP(server, route.NetworkID) == route.Gateway {
+			return server, err
+		}
+	}
+	return nil, nil
 }
 
 // isElsewhere reports whether a gateway is a server of another cluster. Routes have no labels, so plan.LabelCluster on the
