@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -310,6 +311,7 @@ func TestManyServersThatDisappearAtOnceAreGoneAfterAWhile(t *testing.T) {
 				t.Errorf("events: %s", events)
 			}
 			r.Routes(t.Context())
+			reconcileRoutes(t, w.world, cloud, false) // as the route controller does, which deletes what it cannot place
 			if n := len(w.networkRoutes()); held && n != tc.servers {
 				t.Errorf("%d routes, want %d", n, tc.servers)
 			}
@@ -436,5 +438,33 @@ func TestAListThatLacksAServerMakesNoBlackHole(t *testing.T) {
 	}
 	if !maps.Equal(nodes, map[string]bool{"node-1": true, "node-2": true}) {
 		t.Errorf("Nodes with a route that is not deleted: %v, want node-1 and node-2", nodes)
+	}
+}
+
+// The other project has a network with the same name, in which a route to the same pod range is stale for this cluster.
+func TestRoutesOfAnotherProjectAreNeitherListedNorDeleted(t *testing.T) {
+	t.Parallel()
+	w := newEvidenceWorld(t, 2, 0)
+	network, _, err := w.otherAPI.Network.GetByName(t.Context(), "internal")
+	w.must(err)
+	_, _, err = w.otherAPI.Network.AddRoute(t.Context(), network, hcloud.NetworkAddRouteOpts{
+		Route: hcloud.NetworkRoute{Destination: cidr("10.244.9.0/24"), Gateway: net.ParseIP("10.0.99.99")}})
+	w.must(err)
+	cloud, _ := w.start()
+	routes, _ := cloud.Routes()
+	own, err := routes.ListRoutes(t.Context(), "")
+	if err != nil || len(own) != 2 {
+		t.Fatal(own, err)
+	}
+	w.rotate(w.other)
+	w.clock.Step(2 * time.Minute) // what was read with the right token is too old
+	if got, err := routes.ListRoutes(t.Context(), ""); err == nil {
+		t.Errorf("the routes %v of another project are listed", got)
+	}
+	if err := routes.DeleteRoute(t.Context(), "", own[0]); err == nil {
+		t.Error("a route of the cluster counts as deleted because another project does not have it")
+	}
+	if n := len(w.networkRoutes()); n != 2 {
+		t.Errorf("%d routes, want 2", n)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"path"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -514,6 +515,51 @@ func TestAServiceShowsItsAddressAlthoughAPartHasFailed(t *testing.T) {
 	}
 	if shown := got.Status.LoadBalancer.Ingress; len(shown) == 0 || shown[0].IP != w.theLoadBalancer().PublicNet.IPv4.IP.String() {
 		t.Errorf("the Service shows %+v", shown)
+	}
+}
+
+// expectShown makes one sync, which fails, and fails the test if the Service does not show what it showed before.
+func (w *world) expectShown(svc *corev1.Service) {
+	w.t.Helper()
+	kube := fake.NewClientset(svc.DeepCopy())
+	cloud := w.provider()
+	ccm.SetKube(cloud, kube)
+	if _, err := w.tryEnsure(cloud, svc); err == nil {
+		w.t.Error("no error")
+	}
+	got, err := kube.CoreV1().Services(svc.Namespace).Get(w.t.Context(), svc.Name, metav1.GetOptions{})
+	if want := svc.Status.LoadBalancer; err != nil || !reflect.DeepEqual(got.Status.LoadBalancer, want) {
+		w.t.Errorf("the Service shows %+v, want %+v; %v", got.Status.LoadBalancer, want, err)
+	}
+}
+
+// A person has detached a private load balancer, and the network refuses it for a moment: all of its addresses are gone.
+func TestAFailedSyncDoesNotHideAllAddresses(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "instant", 1)
+	svc := newService("web", map[string]string{"disable-public-network": "true"}, 80)
+	w.ensure(w.provider(), svc)
+	_, _, err := w.api.LoadBalancer.DetachFromNetwork(t.Context(), w.theLoadBalancer(),
+		hcloud.LoadBalancerDetachFromNetworkOpts{Network: w.network})
+	w.must(err)
+	w.refuse(func(r request) bool { return r.what == "POST attach_to_network" })
+	w.expectShown(svc)
+}
+
+func TestAMistypedSettingOfTheStatusKeepsTheStatus(t *testing.T) {
+	t.Parallel()
+	for name, values := range map[string][2]string{
+		"hostname": {"web.example.org", "web_example"}, "ipv6-disabled": {"true", "yes"}, "disable-private-ingress": {"true", "yes"},
+		"uses-proxyprotocol": {"true", "yes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "instant", 1)
+			svc := newService("web", map[string]string{name: values[0]}, 80)
+			w.ensure(w.provider(), svc)
+			annotate(svc, map[string]string{name: values[1]})
+			w.expectShown(svc)
+		})
 	}
 }
 

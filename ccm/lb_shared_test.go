@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
@@ -536,4 +537,28 @@ func TestALoadBalancerWhoseLastGuestLeavesIsDeletedWithItsOwner(t *testing.T) {
 	if n := len(w.loadBalancers()); n != 0 {
 		t.Errorf("%d load balancers are left", n)
 	}
+}
+
+// A Service that joined a load balancer whose deletion is on its way would lose it, and its address, at once.
+func TestAServiceDoesNotJoinALoadBalancerThatIsBeingDeleted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newSharingWorld(t, "instant", 1)
+		cloud := w.provider()
+		first, second := newService("first", share, 80), newService("second", share, 443)
+		w.ensure(cloud, first)
+		release := w.holdFirst(http.MethodDelete)
+		var both sync.WaitGroup
+		both.Go(func() { w.remove(cloud, first) })
+		synctest.Wait()
+		w.wire.take()
+		both.Go(func() { w.ensure(cloud, second) })
+		synctest.Wait()
+		if sent := writes(w.wire.take()); len(sent) > 0 {
+			t.Errorf("during the deletion the other Service sends %v", sent)
+		}
+		release()
+		both.Wait()
+		w.expectPorts(second, 443)
+	})
 }

@@ -395,6 +395,7 @@ func TestALoadBalancerWhoseLabelWasRemovedIsNotAdoptedAgain(t *testing.T) {
 		"with the default name": nil,
 		"with a name":           {"name": "edge"},
 		"with a hostname":       {"name": "edge", "hostname": "web.example.org"},
+		"private":               {"name": "edge", "disable-public-network": "true"}, // its address may be another one's later
 		"without a location":    {"location": ""},
 	} {
 		for _, all := range []bool{false, true} {

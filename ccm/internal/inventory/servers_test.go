@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -293,5 +295,50 @@ func TestOneListAnswersForAllNames(t *testing.T) {
 	}
 	if calls := lists(api); len(calls) != 1 {
 		t.Errorf("got %v, want one list", calls)
+	}
+}
+
+// Each answer to an ID is not_found, as from a wrong path of the API, and only the token "right" lists server 1.
+func TestAbsenceIsNotConfirmedByAnotherToken(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		before, during string // the token of an earlier list, and of the answer to the ID
+		found          bool   // else an error says that the answers are about another project
+	}{
+		"the list was read with another token":     {"another", "right", true},
+		"the right token returns after the answer": {"another", "another", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "token")
+			rotate := func(token string) {
+				if err := os.WriteFile(file, []byte(token), 0o600); err != nil { // the source notices the other size
+					t.Error(err)
+				}
+			}
+			api := ccmtest.NewAPI(t, func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path != "/servers" {
+					rotate("right")
+					ccmtest.ReplyError(w, http.StatusNotFound, "not_found")
+					return
+				}
+				list := ""
+				if r.Header.Get("Authorization") == "Bearer right" {
+					list = ccmtest.ServerJSON(1, "node-1", "running")
+				}
+				ccmtest.Reply(w, http.StatusOK, `{"servers":[`+list+`],"meta":{"pagination":{"page":1}}}`)
+			})
+			clk, reg, token := ccmtest.NewAutoClock(), prometheus.NewRegistry(), apicall.NewTokenSource("", file)
+			servers := NewServers(testClientOf(api, token, clk, reg), clk, time.Minute, NewEvidence(clk, reg, false, token.Token))
+			servers.Evidence.SawOne("right")
+			rotate(tc.before)
+			if err := servers.Refresh(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			rotate(tc.during)
+			if s, err := servers.ByID(t.Context(), Ask{ID: 1}); (s != nil) != tc.found || (err == nil) != tc.found {
+				t.Errorf("got %v, %v", s, err)
+			}
+		})
 	}
 }

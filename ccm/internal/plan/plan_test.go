@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/ccmtest"
+	"github.com/ccm-from-scratch/ccm-from-scratch/ccm/internal/nodeinfo"
 )
 
 const testUID = "0d3a5b0e-7c1f-4a53-9d0c-54b6f2b6a001"
@@ -60,6 +61,20 @@ func server(id int64, public, private string) *hcloud.Server {
 		s.PrivateNet = []hcloud.ServerPrivateNet{{Network: &hcloud.Network{ID: 5}, IP: net.ParseIP(private)}}
 	}
 	return s
+}
+
+// The condition of a Node may be wrong for a moment, and clients use its target.
+func TestATargetWhoseNodeHasNoRouteAnyMoreStays(t *testing.T) {
+	t.Parallel()
+	in := withPools(nil, "a", "a", "a")
+	for _, n := range in.Nodes[:2] {
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue,
+			Reason: nodeinfo.ReasonNoRoute}}
+	}
+	in.Current = built(simple(public(1, 3), 80))
+	if plan, _ := planFor(t, in); !slices.Equal(plan.Targets, public(1, 3)) {
+		t.Errorf("targets %v, want those that there are, and not node-2, which never had a route", plan.Targets)
+	}
 }
 
 func TestPlanOfASimpleService(t *testing.T) {

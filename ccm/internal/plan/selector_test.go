@@ -188,6 +188,32 @@ func TestASelectorComesBeforeTheTargetsThatItReplaces(t *testing.T) {
 	}
 }
 
+func TestAnEarlierSelectorStaysUntilTheNewOneServes(t *testing.T) {
+	t.Parallel()
+	in := withPools(map[string]string{"server-selector": "pool=web"}, "web", "web")
+	earlier := bySelector("role=web", false, health(serverTarget(1, false), "healthy"), health(serverTarget(2, false), "healthy"))
+	by := func(status hcloud.LoadBalancerTargetHealthStatusStatus) hcloud.LoadBalancerTarget {
+		return bySelector("pool=web", false, health(serverTarget(1, false), "healthy"), health(serverTarget(2, false), status))
+	}
+	for name, tc := range map[string]struct {
+		targets []hcloud.LoadBalancerTarget
+		removed bool
+	}{
+		"it is not there":       {[]hcloud.LoadBalancerTarget{earlier}, false},
+		"its health is unknown": {[]hcloud.LoadBalancerTarget{earlier, by("unknown")}, false},
+		"it serves":             {[]hcloud.LoadBalancerTarget{earlier, by("healthy")}, true},
+	} {
+		in.Current = built(simple(nil, 80))
+		in.Current.Targets = tc.targets
+		in.Current.Labels = withSelectors(in.Current.Labels, []selectorTarget{{"role=web", false}, {"pool=web", false}})
+		plan, _ := planFor(t, in)
+		ops := Diff(plan, in.Current)
+		if removed := slices.ContainsFunc(ops, func(op Op) bool { return op.Kind == OpRemoveSelector }); removed != tc.removed {
+			t.Errorf("%s: %s", name, DescribeOps(ops, 9))
+		}
+	}
+}
+
 // It is not known what replaces it: the servers cannot be read, or all nodes seem to be another provider's.
 func TestASelectorStaysWhileItsReplacementIsUnknown(t *testing.T) {
 	t.Parallel()
