@@ -42,9 +42,11 @@ type guard struct {
 	servers  map[int64]*hcloud.Server
 	networks map[int64]*hcloud.Network
 	certs    map[int64]*hcloud.Certificate
+	others   map[string]bool // paths of what the other cluster owns
 
 	person   map[int64]time.Time  // load balancers that a person made
 	released map[int64]time.Time  // load balancers whose label a person has removed
+	ended    map[int64]time.Time  // load balancers that the CCM, too, has taken from their owner: it may repeat the request
 	opened   map[int64]bool       // load balancers whose public interface a person has enabled
 	adopted  map[int64]bool       // load balancers of a person that the CCM may have
 	changed  map[string]time.Time // Services that a user has changed
@@ -71,8 +73,8 @@ type guard struct {
 
 func newGuard(w *world) *guard {
 	return &guard{world: w, forced: map[string]bool{}, lbs: map[int64]*hcloud.LoadBalancer{}, servers: map[int64]*hcloud.Server{},
-		networks: map[int64]*hcloud.Network{},
-		person:   map[int64]time.Time{}, released: map[int64]time.Time{}, opened: map[int64]bool{}, adopted: map[int64]bool{},
+		networks: map[int64]*hcloud.Network{}, others: map[string]bool{}, ended: map[int64]time.Time{},
+		person: map[int64]time.Time{}, released: map[int64]time.Time{}, opened: map[int64]bool{}, adopted: map[int64]bool{},
 		changed: map[string]time.Time{}, put: map[string]time.Time{},
 		certs: map[int64]*hcloud.Certificate{}, routed: map[int64]bool{}, moved: map[int64]time.Time{},
 		deletedServer: map[int64]bool{}, lost: map[int64]bool{}, open: map[string]map[int]bool{}, low: map[int64]int{},
@@ -84,6 +86,9 @@ func newGuard(w *world) *guard {
 func (g *guard) fail(rule, format string, args ...any) {
 	if g.failed == nil {
 		g.failed = &failure{rule, fmt.Sprintf(format, args...)}
+		if g.world.host != nil {
+			g.world.host.failNow(rule, "in the second cluster: "+g.failed.text)
+		}
 		g.world.poke()
 	}
 }
@@ -115,11 +120,15 @@ func (g *guard) event(e fakecloud.Event) {
 	must(err)
 	switch v := v.(type) {
 	case *hcloud.LoadBalancer:
-		g.loadBalancerChanged(v)
+		if !g.isOthers("load_balancers", v.ID, v.Labels) {
+			g.loadBalancerChanged(v)
+		}
 	case *hcloud.Server:
 		g.servers[v.ID] = v
 	case *hcloud.Certificate:
-		g.certs[v.ID] = v
+		if !g.isOthers("certificates", v.ID, v.Labels) {
+			g.certs[v.ID] = v
+		}
 	case *hcloud.Action:
 		g.actionChanged(v)
 	case *hcloud.Network:
@@ -342,6 +351,8 @@ func (g *guard) request(c *call) {
 	case c.process != g.world.current:
 		g.fail("leader", "ccm %d writes %s %s although ccm %d leads", c.process.id, c.method, c.path, g.world.current.id)
 	case g.world.away: // the other project is watched by event
+	case g.others[strings.Join(parts[:min(2, len(parts))], "/")]:
+		g.fail("foreign", "%s %s: it is the other cluster's", c.method, c.path)
 	case parts[0] == "load_balancers" && id == 0:
 		g.checkCreate(c)
 	case parts[0] == "load_balancers":
@@ -384,6 +395,9 @@ func (g *guard) checkNewTarget(action string, body []byte) {
 		return
 	}
 	must(json.Unmarshal(body, &target))
+	if s := g.servers[target.Server.ID]; s != nil && isSecond(s.Name) != (g.world.host != nil) {
+		g.fail("foreign", "server %s of the other cluster becomes a target", s.Name)
+	}
 	if id := target.Server.ID; id != 0 && !g.routed[id] && !g.twinned(id) {
 		g.fail("route", "server %d becomes a target before its Node has a route", id)
 	}
@@ -495,7 +509,7 @@ func (g *guard) checkChange(c *call, lb *hcloud.LoadBalancer) {
 	case isPersons && !g.adopted[lb.ID] && g.long(made) && (s == nil || len(g.ownedLocked(s)) > 1):
 		g.fail("foreign", "%s: a person made it", what)
 	case s == nil && !isPersons && len(guests) == 0 && g.long(g.changed[lb.Labels[uidLabel]]) && g.long(g.released[lb.ID]) &&
-		!g.forced[lb.Labels[uidLabel]]:
+		g.long(g.ended[lb.ID]) && !g.forced[lb.Labels[uidLabel]]:
 		g.fail("foreign", "%s: it belongs to no Service", what)
 	}
 	if c.method != http.MethodDelete || s == nil {
@@ -533,7 +547,7 @@ func (g *guard) asksFor(name string) bool {
 func (g *guard) checkDeleteRoute(c *call, network *hcloud.Network) {
 	var body struct{ Destination, Gateway string }
 	must(json.Unmarshal(c.body, &body))
-	if p, err := netip.ParsePrefix(body.Destination); err != nil || !podRange.Overlaps(p) {
+	if p, err := netip.ParsePrefix(body.Destination); err != nil || !g.world.podRange.Overlaps(p) {
 		g.fail("foreign", "the CCM deletes the route to %s, which a person made", body.Destination)
 	}
 	for _, n := range g.world.kube.nodes() {

@@ -103,8 +103,7 @@ func (w *world) restart() {
 func (w *world) mistakeClusterID(n int) {
 	w.settle()
 	// A copied label is not decided upon while the ID is wrong: the copy that lacks the ID would be the only one.
-	copied := slices.ContainsFunc(w.kube.services(), func(s *corev1.Service) bool { return len(w.guard.owned(s)) > 1 })
-	if copied || w.crash != nil || !w.guard.ok() {
+	if w.isCopied() || w.crash != nil || !w.guard.ok() {
 		return
 	}
 	if w.clusterID == "" {
@@ -136,6 +135,11 @@ func (w *world) mistakeClusterID(n int) {
 	}
 	w.clusterID = right
 	w.restart()
+}
+
+// isCopied reports whether a person has copied the label of a load balancer, and has not decided yet.
+func (w *world) isCopied() bool {
+	return slices.ContainsFunc(w.kube.services(), func(s *corev1.Service) bool { return len(w.guard.owned(s)) > 1 })
 }
 
 func relabelled(labels map[string]string, id string) map[string]string {

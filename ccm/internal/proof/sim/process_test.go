@@ -73,13 +73,13 @@ func (w *world) startProcess(blind bool) *process {
 		ClusterID:            w.clusterID,
 		ServerCacheTTL:       10 * time.Second, ResyncInterval: 2 * time.Minute, ResyncMaxInterval: 20 * time.Minute,
 		RequestTimeout: 10 * time.Second,
-		ClusterCIDRs:   []netip.Prefix{podRange},
+		ClusterCIDRs:   []netip.Prefix{w.podRange},
 	}, ccm.WithRoundTripper(&wire{p}), ccm.WithJitter(func() float64 { return 1 }), ccm.WithEventRecorder(&record.FakeRecorder{}),
 		ccm.WithLeaderLease(p.client.CoordinationV1().Leases("kube-system"), ccm.ProviderName))
 	cloud.Initialize(builder{p.client}, ctx.Done())
 	factory := sorted{informers.NewSharedInformerFactory(p.client, 12*time.Hour)}
 	cloud.SetInformers(factory)
-	startControllers(ctx, cloud, p.client, factory)
+	startControllers(ctx, cloud, p.client, factory, w.podRange)
 	return p
 }
 
@@ -91,7 +91,8 @@ func apart() {
 
 // startControllers starts the controllers of k8s.io/cloud-provider/app, with its defaults except for the number of
 // workers. The informers have what there is when the controllers start.
-func startControllers(ctx context.Context, cloud *ccm.Cloud, client kubernetes.Interface, factory informers.SharedInformerFactory) {
+func startControllers(ctx context.Context, cloud *ccm.Cloud, client kubernetes.Interface, factory informers.SharedInformerFactory,
+	podRange netip.Prefix) {
 	metrics := controllers.NewControllerManagerMetrics(ccm.ProviderName)
 	nodes, services := factory.Core().V1().Nodes(), factory.Core().V1().Services()
 	nodeController, err := node.NewCloudNodeController(nodes, client, cloud, 5*time.Minute, workers, workers)

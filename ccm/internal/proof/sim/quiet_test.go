@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -171,7 +172,18 @@ func (g *guard) mayHaveNone(s *corev1.Service) bool {
 			!g.contradicts(s, lb)
 		return lb.Name == name && (released || lb.Labels[uidLabel] != "" && !joins || !chosen || mayBeIts(s, lb))
 	})
-	return taken || isMistyped(s) || g.addressTaken(s)
+	return taken || isMistyped(s) || g.addressTaken(s) || g.domainsTaken(s)
+}
+
+// domainsTaken reports whether the managed certificate of the Service's domains is not its own. A project has one for the same.
+func (g *guard) domainsTaken(s *corev1.Service) bool {
+	domain := setting(s, "http-managed-certificate-domains.443")
+	for _, c := range g.certs {
+		if slices.Equal(c.DomainNames, []string{domain}) && c.Labels[uidLabel] != string(s.UID) {
+			return true
+		}
+	}
+	return false
 }
 
 // mayBeIts reports whether the Service's status shows a public address of this load balancer, or nothing that is certainly of another
@@ -459,7 +471,8 @@ func (g *guard) quietRoutes() error {
 	}
 	for _, r := range network.Routes {
 		to, has := r.Destination.String(), func(s *hcloud.Server) bool { return privateIP(s, network) == r.Gateway.String() }
-		if strings.HasPrefix(to, "10.244.") && (!possible[to] || attached[to] && !slices.ContainsFunc(g.sortedServers(), has)) {
+		ours := g.world.podRange.Contains(netip.AddrFrom4([4]byte(r.Destination.IP.To4())))
+		if ours && (!possible[to] || attached[to] && !slices.ContainsFunc(g.sortedServers(), has)) {
 			return fmt.Errorf("the route %s via %s belongs to no Node", to, r.Gateway)
 		}
 	}

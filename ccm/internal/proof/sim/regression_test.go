@@ -37,6 +37,12 @@ func TestRegressions(t *testing.T) {
 			{wait: time.Minute, kind: "service delete", who: "a"},
 			{kind: settle},
 		}},
+		"a cluster and its copy in one project leave each other alone": {1, 3, []step{
+			{kind: "service", who: "a", n: 1, m: 1},
+			{kind: settle},
+			{kind: "two clusters", n: 7, m: 3},
+			{kind: settle},
+		}},
 		// The targets of the owner were private, and the heir had no such annotation.
 		"a load balancer that is inherited keeps its settings": {1, 3, []step{
 			{kind: "service", who: "a", n: 35, m: 0},

@@ -16,6 +16,7 @@ import (
 const (
 	prefix    = "load-balancer.hetzner.cloud/"
 	noAddress = "10.9.9.9" // in no subnet
+	managed   = 24         // variant with a managed certificate
 	common    = "common"   // name of a load balancer that Services share
 )
 
@@ -105,6 +106,9 @@ func (w *world) putService(name string, variant, ports int) {
 	}
 	defer w.guard.note() // the settings
 	number := int(name[0] - 'a' + 1)
+	if w.host != nil {
+		number += 100 // a project has one managed certificate for the same domains
+	}
 	w.guard.puts(s)
 	s.Annotations = map[string]string{}
 	for key, value := range variants[variant%len(variants)] {

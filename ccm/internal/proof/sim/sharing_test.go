@@ -5,6 +5,7 @@ package sim
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
@@ -38,6 +39,9 @@ func (g *guard) seen(s *corev1.Service) {
 // ownerChanges is called when a load balancer has another owner. If it had one before, its settings stay.
 func (g *guard) ownerChanges(before, after *hcloud.LoadBalancer) {
 	was := before.Labels[uidLabel]
+	if after.Labels[uidLabel] == "" {
+		g.ended[after.ID] = time.Now()
+	}
 	switch {
 	case was == "":
 		delete(g.settingsFrom, after.ID)

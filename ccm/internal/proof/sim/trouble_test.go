@@ -27,6 +27,7 @@ var troubles = map[string]act{
 	},
 	"delete blind":  func(w *world, _ string, n, _ int) { w.deleteBlind([]string{"a", "b", "c"}[n%3]) },
 	"cluster id":    func(w *world, _ string, n, _ int) { w.mistakeClusterID(n) },
+	"two clusters":  func(w *world, _ string, n, m int) { w.twoClusters(n, m) },
 	"lists empty":   func(w *world, _ string, n, _ int) { w.emptyLists(n) },
 	"leader":        func(w *world, _ string, n, _ int) { w.changeLeader(n%3 == 0) },
 	"pool full":     func(w *world, _ string, _, _ int) { w.fillPool() },

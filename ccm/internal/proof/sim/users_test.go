@@ -200,13 +200,17 @@ func serverIDOf(n *corev1.Node) int64 {
 	return id
 }
 
-// podRangeOf returns the pod range of a Node, which its name decides: n7 has 10.244.7.0/24.
+// podRangeOf returns the pod range of a Node, which its name decides: n7 has 10.244.7.0/24, and m7 10.245.7.0/24.
 func podRangeOf(name string) string {
 	number, _ := strconv.Atoi(strings.TrimSuffix(name[1:], "-twin"))
 	if strings.HasSuffix(name, "-twin") {
 		number += 100
 	}
-	return fmt.Sprintf("10.244.%d.0/24", number)
+	cluster := 244
+	if isSecond(name) {
+		cluster++
+	}
+	return fmt.Sprintf("10.%d.%d.0/24", cluster, number)
 }
 
 // kubelets reports the state of servers on their Nodes: a Node is not ready 40 s after its server stopped. A

@@ -29,8 +29,6 @@ import (
 
 const networkName = "internal"
 
-var podRange = netip.MustParsePrefix("10.244.0.0/16")
-
 // world is a cloud, a cluster and the CCM processes that connect them.
 type world struct {
 	random     *rand.Rand // decides the order of requests, and how long answers take
@@ -47,10 +45,13 @@ type world struct {
 	notReady   map[string]time.Time // since when a Node's server does not run
 	uids       int
 	clusterID  string       // HCLOUD_CLUSTER_ID of the next process
+	podRange   netip.Prefix // --cluster-cidr
 	log        []string     // what happened, for the report
 	requests   int          // of the CCM, so far
 	writes     atomic.Int64 // of the CCM that the cloud has accepted, so far
 
+	// second is another cluster in the same project; host is the first one, in the second. Both are nil if there is one.
+	second, host *world
 	// crash: the leader dies at a request.
 	crash *crash
 	// away: the token is one of another project, otherToken.
@@ -144,6 +145,7 @@ func (w *world) poke() {
 }
 
 func (w *world) add(c *call) {
+	w = w.first()
 	w.mu.Lock()
 	w.waiting = append(w.waiting, c)
 	w.mu.Unlock()
@@ -151,6 +153,7 @@ func (w *world) add(c *call) {
 }
 
 func (w *world) remove(c *call) {
+	w = w.first()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.waiting = slices.DeleteFunc(w.waiting, func(o *call) bool { return o == c })
@@ -176,7 +179,8 @@ func (w *world) next() *call {
 // newWorld makes a cloud with a network and n servers, and a cluster with their Nodes.
 func newWorld(seed uint64, n int, folder string) *world {
 	w := &world{random: rand.New(rand.NewPCG(seed, 1)), kube: newKube(), arrived: make(chan struct{}, 1), notReady: map[string]time.Time{},
-		ticker: time.NewTicker(10 * time.Second), tokenFile: folder + "/token", configured: networkName}
+		ticker: time.NewTicker(10 * time.Second), tokenFile: folder + "/token", configured: networkName,
+		podRange: netip.MustParsePrefix("10.244.0.0/16")}
 	w.fake = fakecloud.New(fakecloud.Options{Clock: clock.RealClock{}, Actions: "realistic", RandomSeed: seed})
 	w.api = w.fake.Client()
 	w.useToken(w.fake.Token())
@@ -185,16 +189,7 @@ func newWorld(seed uint64, n int, folder string) *world {
 	must(err)
 	w.guard = newGuard(w)
 	w.kube.written = w.guard.kubeWrite
-	sub := w.fake.Subscribe()
-	go func() {
-		for {
-			e, err := sub.Next(context.Background())
-			if err != nil {
-				return
-			}
-			w.guard.event(e)
-		}
-	}()
+	w.watch()
 	_, _, err = w.api.Network.Create(context.Background(), networkOpts())
 	must(err)
 	synctest.Wait() // the guard knows the network
@@ -203,6 +198,20 @@ func newWorld(seed uint64, n int, folder string) *world {
 	}
 	w.quietly(2 * time.Minute)
 	return w
+}
+
+// watch tells the guard of each change in the cloud from now on.
+func (w *world) watch() {
+	sub := w.fake.Subscribe()
+	go func() {
+		for {
+			e, err := sub.Next(ctx)
+			if err != nil {
+				return
+			}
+			w.guard.event(e)
+		}
+	}()
 }
 
 func networkOpts() hcloud.NetworkCreateOpts {
@@ -227,6 +236,9 @@ func (w *world) useToken(token string) {
 
 // close ends everything, so that the bubble can end.
 func (w *world) close() {
+	if w.second != nil {
+		w.second.current.die()
+	}
 	w.current.die()
 	w.ticker.Stop()
 	w.fake.Close()
@@ -243,7 +255,7 @@ func (w *world) pass(d time.Duration, requests int) {
 	for w.guard.ok() {
 		synctest.Wait()
 		if c := w.next(); c != nil {
-			w.grant(c)
+			c.process.world.grant(c)
 			if requests--; requests == 0 {
 				synctest.Wait()
 				return
@@ -290,11 +302,15 @@ func (w *world) grant(c *call) {
 }
 
 func (w *world) say(format string, args ...any) {
+	w = w.first()
 	w.log = append(w.log, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
 }
 
 // tick does what happens by itself: machines join, kubelets report, and a dead leader is replaced.
 func (w *world) tick() {
+	if w.second != nil {
+		w.second.tick()
+	}
 	now := time.Now()
 	w.joins = slices.DeleteFunc(w.joins, func(j join) bool {
 		server := w.guard.serverNamed(j.server)
