@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	servicehelpers "k8s.io/cloud-provider/service/helpers"
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/ccm"
 )
@@ -103,6 +104,27 @@ func TestAServiceWhoseLoadBalancerAPersonDeletedGoesAfterAWhile(t *testing.T) {
 		svc.DeletionTimestamp = w.nowPtr()
 		if err := tryRemove(t.Context(), cloud, svc); (err == nil) != atOnce {
 			t.Errorf("at once: %v", err)
+		}
+		w.clock.Step(5 * time.Minute)
+		if err := tryRemove(t.Context(), cloud, svc); err != nil {
+			t.Errorf("after 5 minutes: %v", err)
+		}
+	}
+}
+
+// A Service that shows no address may have had a load balancer if it hides addresses, and else has had none.
+func TestAnEmptyListIsDoubtedForAServiceThatHidesItsAddresses(t *testing.T) {
+	t.Parallel()
+	for hides, settings := range map[bool]map[string]string{
+		true: {"disable-public-network": "true", "disable-private-ingress": "true"}, false: nil,
+	} {
+		w := newEvidenceWorld(t, 1, 0)
+		svc := newService("web", settings, 80)
+		svc.Finalizers, svc.DeletionTimestamp = []string{servicehelpers.LoadBalancerCleanupFinalizer}, w.nowPtr()
+		w.services = []*corev1.Service{svc}
+		cloud, _ := w.start()
+		if err := tryRemove(t.Context(), cloud, svc); (err != nil) != hides {
+			t.Errorf("it hides its addresses: %t, and at once: %v", hides, err)
 		}
 		w.clock.Step(5 * time.Minute)
 		if err := tryRemove(t.Context(), cloud, svc); err != nil {

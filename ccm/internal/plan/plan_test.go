@@ -77,6 +77,18 @@ func TestATargetWhoseNodeHasNoRouteAnyMoreStays(t *testing.T) {
 	}
 }
 
+// HCLOUD_NETWORK names another network by mistake: a new Node is a target in the network in which the load balancer stays.
+func TestANewNodeIsATargetInTheNetworkInWhichTheLoadBalancerStays(t *testing.T) {
+	t.Parallel()
+	in := withPools(map[string]string{"use-private-ip": "true"}, "a", "a")
+	now := simple([]Target{{1, true}}, 80)
+	now.NetworkID = in.NetworkID
+	in.Current, in.NetworkID = built(now), 7
+	if plan, _ := planFor(t, in); !slices.Equal(plan.Targets, []Target{{1, true}, {2, true}}) {
+		t.Errorf("targets %v", plan.Targets)
+	}
+}
+
 func TestPlanOfASimpleService(t *testing.T) {
 	t.Parallel()
 	plan, skipped := planFor(t, Input{
