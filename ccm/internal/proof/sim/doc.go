@@ -9,6 +9,7 @@
 //	users_test.go    the steps of users; services_test.go the settings of Services; persons_test.go what a person does
 //	                 to a load balancer by hand
 //	owners_test.go   the steps after which something may be left without an owner
+//	two_clusters_test.go  a second cluster in the same project, with Services of the same UIDs
 //	trouble_test.go  the faults, deaths and changes of the leader
 //	process_test.go  a CCM process: the provider and the controllers of k8s.io/cloud-provider, unchanged
 //	kube_test.go     the Kubernetes API: client-go's fake clientset on one set of objects
@@ -42,15 +43,15 @@
 //	 7 trust in a list of pages: second, 62; in {}: second, 6
 //	 8 adopted again: released, 11
 //	 9 route of a second Node: route, 5
-//	10 another project: not settled, 133; mass disappearance: targets, 10
+//	10 another project: node, 35; mass disappearance: node, 10
 //	11 a network made anew: not settled, 12
 //	12 one lock for all Services: not settled, 10
-//	13 a hidden address is an error: not settled, 5; no growing delay under a rate limit: requests, 10
+//	13 a hidden address is an error: not settled, 5; no growing delays under a rate limit: requests, 1
 //	14 health check by path: not settled, 12; the default type: unasked, 3; the algorithm: unasked, 5
 //	15 a successor on the same host: leader, 58
 //	16 the label of Nodes: not settled, 1 (the rest of 16 is not about controllers)
 //	17 traffic before the route: route, 7
 //
-// Not modelled: uploaded certificates, several clusters' CCMs at the same time, a Kubernetes API that fails (except
+// Not modelled: uploaded certificates, a Kubernetes API that fails (except
 // for a leader that has lost it), and health checks of targets.
 package sim
