@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -89,6 +90,29 @@ func TestADeletionDoesNotBelieveEmptyLists(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A load balancer that was visible by the production CCM's label, as one that a person has released, is in none of the empty lists.
+func TestWhatWasVisibleOnceMakesNoEmptyListBelievable(t *testing.T) {
+	t.Parallel()
+	w := newEvidenceWorld(t, 2, 2)
+	for _, lb := range w.loadBalancers() {
+		if lb.Labels[ccm.LabelServiceUID] == string(w.services[0].UID) {
+			delete(lb.Labels, ccm.LabelServiceUID)
+			_, _, err := w.api.LoadBalancer.Update(t.Context(), lb, hcloud.LoadBalancerUpdateOpts{Labels: lb.Labels})
+			w.must(err)
+		}
+	}
+	cloud, r := w.start()
+	r.LoadBalancers(t.Context())
+	_, _ = w.tryEnsure(cloud, w.services[0]) // a person has to decide about it
+	w.clock.Step(time.Minute)
+	w.wire.setIntercept(noLoadBalancers)
+	svc := w.services[1]
+	svc.DeletionTimestamp = w.nowPtr()
+	if err := tryRemove(t.Context(), cloud, svc); err == nil {
+		t.Error("the Service may go, and leaves its load balancer behind")
 	}
 }
 

@@ -79,7 +79,8 @@ func (s *LoadBalancers) visible(ctx context.Context, byUID map[string][]*hcloud.
 		visible[uid] = true
 	}
 	s.mu.Lock()
-	if token := s.evidence.currentToken(); token != s.askedWith { // it may be that of another project
+	// It may be that of another project. And what was visible before does not prove that an empty list is a good answer.
+	if token := s.evidence.currentToken(); token != s.askedWith || len(byUID) == 0 {
 		clear(s.asked)
 		clear(s.inherited)
 		s.askedWith = token
