@@ -47,6 +47,15 @@ type Action struct {
 	ErrorMessage string
 
 	waited, takes time.Duration // before it began, and from then to its end; takes is 0 if it is not known
+	plan          *actionPlan   // what it has yet to do; nil when it has ended
+}
+
+// actionPlan is what a running action has yet to do. It never changes.
+type actionPlan struct {
+	Does    effect
+	Locks   []Ref
+	Guest   *GuestWork
+	Outcome *ActionOutcome
 }
 
 // Progress returns the progress at a time, in percent. While the action runs, it is the quarters that have passed, so that
@@ -76,6 +85,7 @@ type ActionTable struct {
 	running    kindIndex
 	unfinished int // the number of running actions
 	locks      store.Ascending[lock]
+	waiting    store.Ascending[follower]
 }
 
 // kindIndex orders actions by the kinds of their resources, and then by id.
@@ -134,6 +144,9 @@ type resourceAction struct {
 
 type lock resourceAction
 
+// follower is an action that waits for the end of another one.
+type follower struct{ after, action int64 }
+
 // key orders references by kind and id. It has no pointers: these make large trees expensive to copy and to collect. Servers are
 // last, because most new actions are those of new servers: see store.Ascending.
 func (r Ref) key() uint64 {
@@ -153,6 +166,9 @@ func (t *ActionTable) Init(kind store.Kind) {
 		locks: store.NewAscending(func(a, b lock) bool {
 			return cmp.Or(cmp.Compare(a.resource, b.resource), cmp.Compare(a.action, b.action)) < 0
 		}),
+		waiting: store.NewAscending(func(a, b follower) bool {
+			return cmp.Or(cmp.Compare(a.after, b.after), cmp.Compare(a.action, b.action)) < 0
+		}),
 	}
 	t.all, t.running = newKindIndex(), newKindIndex()
 }
@@ -167,6 +183,7 @@ func (t *ActionTable) Begin(l *store.ChangeLog) {
 	t.all.keys.Share()
 	t.running.keys.Share()
 	t.locks.Share()
+	t.waiting.Share()
 }
 
 // start records a new action.
@@ -178,6 +195,20 @@ func (t *ActionTable) start(a *Action) {
 	t.all.change(a, true)
 	t.running.change(a, true)
 	t.unfinished++
+}
+
+// takeFollowers removes the actions that wait for another one, and returns their ids in the order of their start.
+func (t *ActionTable) takeFollowers(after int64) (ids []int64) {
+	t.waiting.Ascend(follower{after: after}, func(f follower) bool {
+		if f.after == after {
+			ids = append(ids, f.action)
+		}
+		return f.after == after
+	})
+	for _, id := range ids {
+		t.waiting.Delete(follower{after, id})
+	}
+	return ids
 }
 
 // finish records the end of a running action.
@@ -272,13 +303,12 @@ func (t *ActionTable) Locked(ref Ref) bool {
 
 // ActionSpec describes an action to start.
 type ActionSpec struct {
+	// Command is one of commands, which says what the action locks.
 	Command   string
 	Resources []Ref // not changed afterwards
-	// Locks are the resources that refuse other actions until this one has ended. Call [Tx.RequireUnlocked] first, unless
+	// Locks are further resources that refuse other actions until this one has ended. Call [Tx.RequireUnlocked] first, unless
 	// the action may run while another one locks the resource.
 	Locks []Ref
-	// Parallel leaves the action's own resource unlocked: other actions may start on it while this one runs.
-	Parallel bool
 	// After is the id of an action that must succeed first. If that action fails, this one fails, too.
 	// If it is zero, or that action is not running, this one begins now.
 	After int64
@@ -288,16 +318,20 @@ type ActionSpec struct {
 	// Guest, if set, is the effect of the action on a server's guest. If a hypervisor has that
 	// guest, the hypervisor ends the action, not the profile.
 	Guest *GuestWork
-	// Begin, if set, runs when the action begins: its duration counts from then.
-	Begin func(*Tx)
-	// Done makes the action's effect visible. If it returns an error, its changes are dropped and the
-	// action fails. The code and message are those of the error, if it is an *Error.
-	Done func(*Tx) error
-	// Effect is Done for an effect that cannot fail. It costs less, because its changes need not be dropped.
-	Effect func(*Tx)
-	// Failed, if set, runs after the action has failed. It reverts what was done in advance.
-	Failed func(*Tx)
+	// Does is what the action does; nil for nothing.
+	Does effect
 }
+
+// An effect is what an action does to the resources. It is a value, not a function, so that a running action can be copied and
+// stored. It has one of the methods end and try, and may have the others:
+//
+//	end(*Tx)                    makes the effect visible
+//	try(*Tx) error              the same; if it fails, its changes are dropped and the action fails. The code and message are
+//	                            those of the error, if it is an *Error. It costs more than end.
+//	begin(*Tx)                  runs when the action begins: its duration counts from then
+//	failed(*Tx, *Error)         runs after the action has failed, and reverts what was done in advance
+//	amend(*State, *hypervisor.Guest)  changes the description of the server for the hypervisor: to its state after the action
+type effect any
 
 // ActionOutcome overrides how the actions end that a request starts. Fault rules use it.
 type ActionOutcome struct {
@@ -314,33 +348,40 @@ type ActionOutcome struct {
 // ActionFailedCode is the error code of a failed action that has no more specific one.
 const ActionFailedCode Code = "action_failed"
 
+// failure is how an outcome makes an action fail; nil if it does not.
+func (o *ActionOutcome) failure() *Error {
+	if o == nil || !o.Fail {
+		return nil
+	}
+	return &Error{Code: cmp.Or(o.FailCode, ActionFailedCode), Message: cmp.Or(o.FailMessage, "Action failed")}
+}
+
 // Start records an action as running and schedules its end. After the transaction, read the action
 // from the state: the returned one is no longer current.
 func (tx *Tx) Start(spec ActionSpec) *Action {
+	locks := append(commands[spec.Command].locked(spec.Resources), spec.Locks...)
 	a := &Action{
 		Meta:      store.Meta{ID: tx.cloud.newID(), Created: tx.now},
 		Command:   spec.Command,
 		Status:    ActionRunning,
 		Resources: spec.Resources,
+		plan:      &actionPlan{Does: spec.Does, Locks: locks, Guest: spec.Guest, Outcome: tx.outcome},
 	}
 	tx.Actions.start(a)
-	for _, r := range spec.Locks {
+	for _, r := range locks {
 		tx.Actions.locks.Set(lock{r.key(), a.ID})
 		tx.touch(r)
 	}
-	run := &actionRun{ActionSpec: spec, id: a.ID, outcome: tx.outcome}
-	if spec.Immediate && run.outcome == nil {
-		run.end(tx)
+	if spec.Immediate && tx.outcome == nil {
+		tx.endAction(a.ID, nil)
 		a, _ = tx.Actions.Get(a.ID)
 		return a
 	}
-	if spec.After != 0 {
-		if prev, ok := tx.Actions.Get(spec.After); ok && prev.Status == ActionRunning {
-			tx.after(spec.After, run)
-			return a
-		}
+	if prev, ok := tx.Actions.Get(spec.After); ok && prev.Status == ActionRunning {
+		tx.Actions.waiting.Set(follower{spec.After, a.ID})
+		return a
 	}
-	run.begin(tx)
+	tx.beginAction(a)
 	return a
 }
 
@@ -355,15 +396,17 @@ func (c *Cloud) ResumeActions() int {
 	for _, d := range *c.projects.Load() {
 		_, _ = Project{cloud: c, data: d}.update(func(tx *Tx) error { // the function returns no error
 			// The end of one begins those that wait for it, and these may hang, too.
-			for runs := tx.takeFollowers(hanging); len(runs) > 0; runs = tx.takeFollowers(hanging) {
-				slices.SortFunc(runs, func(a, b *actionRun) int { return cmp.Compare(a.id, b.id) })
-				for _, r := range runs {
-					r.outcome = nil
-					if !r.handOver(tx) {
-						r.end(tx)
+			for ids := tx.Actions.takeFollowers(hanging); len(ids) > 0; ids = tx.Actions.takeFollowers(hanging) {
+				for _, id := range ids {
+					a, _ := tx.Actions.Update(id, func(a *Action) {
+						p := *a.plan
+						p.Outcome, a.plan = nil, &p
+					})
+					if !tx.handOver(a) {
+						tx.endAction(id, nil)
 					}
 				}
-				n += len(runs)
+				n += len(ids)
 			}
 			return nil
 		})
@@ -371,73 +414,74 @@ func (c *Cloud) ResumeActions() int {
 	return n
 }
 
-// actionRun is an action that has not ended.
-type actionRun struct {
-	ActionSpec
-	id      int64
-	outcome *ActionOutcome
-}
-
-func (r *actionRun) begin(tx *Tx) {
-	if r.Begin != nil {
-		r.Begin(tx)
+// beginAction begins a running action: its duration counts from now.
+func (tx *Tx) beginAction(a *Action) {
+	if does, ok := a.plan.Does.(interface{ begin(*Tx) }); ok {
+		does.begin(tx)
 	}
-	if r.handOver(tx) {
+	if tx.handOver(a) {
 		return
 	}
-	d := tx.cloud.profile().Duration(r.Command)
-	if r.outcome != nil {
-		if r.outcome.Hang {
-			tx.after(hanging, r)
+	d := tx.cloud.profile().Duration(a.Command)
+	if o := a.plan.Outcome; o != nil {
+		if o.Hang {
+			tx.Actions.waiting.Set(follower{hanging, a.ID})
 			return
 		}
-		if r.outcome.Duration > 0 {
-			d = r.outcome.Duration
+		if o.Duration > 0 {
+			d = o.Duration
 		}
 	}
-	tx.Actions.Update(r.id, func(a *Action) { a.waited, a.takes = tx.now.Sub(a.Created), d })
-	tx.schedule(d, r.end)
+	tx.Actions.Update(a.ID, func(a *Action) { a.waited, a.takes = tx.now.Sub(a.Created), d })
+	tx.schedule(d, actionEnds{a.ID})
 }
 
-func (r *actionRun) end(tx *Tx) {
-	if a, ok := tx.Actions.Get(r.id); !ok || a.Status != ActionRunning {
+// actionEnds is due when an action ends by itself.
+type actionEnds struct{ Action int64 }
+
+func (e actionEnds) due(tx *Tx) {
+	if a, ok := tx.Actions.Get(e.Action); ok && a.plan != nil {
+		tx.endAction(a.ID, a.plan.Outcome.failure())
+	}
+}
+
+// endAction ends an action, if it runs: with a failure, or with its effect if failure is nil.
+func (tx *Tx) endAction(id int64, failure *Error) {
+	a, ok := tx.Actions.Get(id)
+	if !ok || a.plan == nil {
 		return
 	}
-	for _, ref := range r.Locks {
-		tx.Actions.locks.Delete(lock{ref.key(), r.id})
+	plan := a.plan
+	for _, ref := range plan.Locks {
+		tx.Actions.locks.Delete(lock{ref.key(), id})
 	}
-	var failure *Error
-	switch {
-	case r.outcome != nil && r.outcome.Fail:
-		failure = &Error{
-			Code:    cmp.Or(r.outcome.FailCode, ActionFailedCode),
-			Message: cmp.Or(r.outcome.FailMessage, "Action failed"),
+	if failure == nil {
+		switch does := plan.Does.(type) {
+		case interface{ end(*Tx) }:
+			does.end(tx)
+		case interface{ try(*Tx) error }:
+			failure = tx.attempt(does.try)
 		}
-	case r.Effect != nil:
-		r.Effect(tx)
-	case r.Done != nil:
-		failure = tx.attempt(r.Done)
 	}
-	tx.finished = append(tx.finished, finishedAction{tx.project, r.id, tx.now})
-	tx.Actions.finish(r.id, func(a *Action) {
-		a.Finished, a.Status = tx.now, ActionSuccess
+	tx.finished = append(tx.finished, finishedAction{tx.project, id, tx.now})
+	tx.Actions.finish(id, func(a *Action) {
+		a.Finished, a.Status, a.plan = tx.now, ActionSuccess, nil
 		if failure != nil {
 			a.Status, a.ErrorCode, a.ErrorMessage = ActionFailed, failure.Code, failure.Message
 		}
 	})
-	if failure != nil && r.Failed != nil {
-		r.Failed(tx)
+	if does, ok := plan.Does.(interface{ failed(*Tx, *Error) }); ok && failure != nil {
+		does.failed(tx, failure)
 	}
-	for _, ref := range r.Locks {
+	for _, ref := range plan.Locks {
 		tx.touch(ref)
 	}
-	for _, next := range tx.takeFollowers(r.id) {
-		if failure == nil {
-			next.begin(tx)
-			continue
+	for _, next := range tx.Actions.takeFollowers(id) {
+		if failure != nil {
+			tx.endAction(next, &Error{Code: ActionFailedCode, Message: fmt.Sprintf("action %d, which must succeed first, failed", id)})
+		} else if a, ok := tx.Actions.Get(next); ok {
+			tx.beginAction(a)
 		}
-		next.outcome = &ActionOutcome{Fail: true, FailMessage: fmt.Sprintf("action %d, which must succeed first, failed", r.id)}
-		next.end(tx)
 	}
 }
 

@@ -84,7 +84,7 @@ func (p Project) RetryCertificate(id int64) (action int64, st *State, err error)
 }
 
 // issue starts the action that issues or renews a certificate.
-func (tx *Tx) issue(c *Certificate, command string) (action int64) {
+func (tx *Tx) issue(c *Certificate, command string) int64 {
 	id := c.ID
 	tx.Certificates.Update(id, func(c *Certificate) {
 		c.ErrorCode, c.ErrorText = "", ""
@@ -94,24 +94,23 @@ func (tx *Tx) issue(c *Certificate, command string) (action int64) {
 			c.Issuance = IssuancePending
 		}
 	})
-	a := tx.Start(ActionSpec{
-		Command: command, Resources: []Ref{c.Ref()}, Locks: []Ref{c.Ref()},
-		Done: func(tx *Tx) error { return tx.signManaged(id) },
-		Failed: func(tx *Tx) {
-			failed, _ := tx.Actions.Get(action)
-			tx.Certificates.Update(id, func(c *Certificate) {
-				c.Attempts++
-				c.ErrorCode, c.ErrorText = failed.ErrorCode, failed.ErrorMessage
-				if c.Issuance == IssuanceCompleted {
-					c.Renewal = RenewalFailed
-				} else {
-					c.Issuance = IssuanceFailed
-				}
-			})
-		},
+	return tx.Start(ActionSpec{Command: command, Resources: []Ref{c.Ref()}, Does: issuance{id}}).ID
+}
+
+type issuance struct{ Certificate int64 }
+
+func (e issuance) try(tx *Tx) error { return tx.signManaged(e.Certificate) }
+
+func (e issuance) failed(tx *Tx, failure *Error) {
+	tx.Certificates.Update(e.Certificate, func(c *Certificate) {
+		c.Attempts++
+		c.ErrorCode, c.ErrorText = failure.Code, failure.Message
+		if c.Issuance == IssuanceCompleted {
+			c.Renewal = RenewalFailed
+		} else {
+			c.Issuance = IssuanceFailed
+		}
 	})
-	action = a.ID // Failed reads it in a later transaction
-	return action
 }
 
 // signManaged is the effect of issuing: a new key and a new certificate. It fails if a domain asks for a failure, or if one of
@@ -143,18 +142,32 @@ func (tx *Tx) signManaged(id int64) error {
 		c.describe(issued.leaf)
 		c.DomainNames = domains // in the order of the request
 	})
-	unlessReplaced := func(before time.Duration, do func(*Tx, *Certificate)) {
-		tx.schedule(issued.leaf.NotAfter.Add(-before).Sub(tx.now), func(tx *Tx) {
-			if c, ok := tx.Certificates.Get(id); ok && c.Fingerprint == fingerprint(issued.leaf.Raw) {
-				do(tx, c)
-			}
-		})
-	}
-	unlessReplaced(managedRenewal+managedScheduling, func(tx *Tx, _ *Certificate) {
-		tx.Certificates.Update(id, func(c *Certificate) { c.Renewal = RenewalScheduled })
-	})
-	unlessReplaced(managedRenewal, func(tx *Tx, c *Certificate) { tx.issue(c, "issue_certificate") })
+	renewal := renewalDue{id, fingerprint(issued.leaf.Raw)}
+	due := issued.leaf.NotAfter.Add(-managedRenewal).Sub(tx.now)
+	tx.schedule(due-managedScheduling, renewalScheduled(renewal))
+	tx.schedule(due, renewal)
 	return nil
+}
+
+// renewalScheduled and renewalDue are due before a certificate expires. They do nothing if it was replaced.
+type (
+	renewalDue struct {
+		Certificate int64
+		Fingerprint string
+	}
+	renewalScheduled renewalDue
+)
+
+func (e renewalScheduled) due(tx *Tx) {
+	if c, ok := tx.Certificates.Get(e.Certificate); ok && c.Fingerprint == e.Fingerprint {
+		tx.Certificates.Update(c.ID, func(c *Certificate) { c.Renewal = RenewalScheduled })
+	}
+}
+
+func (e renewalDue) due(tx *Tx) {
+	if c, ok := tx.Certificates.Get(e.Certificate); ok && c.Fingerprint == e.Fingerprint {
+		tx.issue(c, "issue_certificate")
+	}
 }
 
 // Failure is how the issuance of a certificate for a domain fails.

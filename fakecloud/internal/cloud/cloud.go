@@ -90,6 +90,7 @@ type Cloud struct {
 	// hypervisors are the attached ones, in the order of attachment.
 	hypervisors []*attachment
 	waiting     []*task // for a hypervisor: those of detached ones that were never handed out
+	suspensions int     // of all hypervisors
 
 	healthRule HealthRule
 
@@ -107,10 +108,9 @@ type Cloud struct {
 
 // projectData is the data of one project.
 type projectData struct {
-	id        int64
-	name      string
-	state     atomic.Pointer[State]
-	followers map[int64][]*actionRun
+	id    int64
+	name  string
+	state atomic.Pointer[State]
 }
 
 // Token is an API token. A token belongs to one project.
@@ -199,7 +199,7 @@ func (c *Cloud) AddProject(name string) Project {
 
 func (c *Cloud) addProject(name string) Project {
 	all := maps.Clone(*c.projects.Load())
-	d := &projectData{id: int64(len(all) + 1), name: name, followers: map[int64][]*actionRun{}}
+	d := &projectData{id: int64(len(all) + 1), name: name}
 	d.state.Store(newState(c.catalogue))
 	all[d.id] = d
 	c.projects.Store(&all)
@@ -261,7 +261,6 @@ func (c *Cloud) Reset() {
 				t.RecordGone(tx.log)
 			}
 		}
-		clear(d.followers)
 		c.forgetGuests(d, before)
 		d.state.Store(after)
 		c.events.publish(tx)
@@ -393,10 +392,6 @@ func (c *Cloud) commit(all ...*Tx) {
 func (c *Cloud) seal(tx *Tx) {
 	for _, t := range tx.tables() {
 		t.Publish()
-	}
-	d := tx.project
-	for id, runs := range tx.followers {
-		d.followers[id] = append(d.followers[id], runs...)
 	}
 	for _, t := range tx.tasks {
 		t.hypervisor.add(t)

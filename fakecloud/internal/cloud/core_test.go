@@ -180,6 +180,25 @@ func TestReadersSeeConsistentStatesWhileWritersWrite(t *testing.T) {
 	wg.Wait()
 }
 
+// testEffect is an effect that a test watches.
+type testEffect struct {
+	does   func(*Tx) error
+	undoes func()
+}
+
+func (e testEffect) try(tx *Tx) error { return e.does(tx) }
+
+func (e testEffect) failed(*Tx, *Error) {
+	if e.undoes != nil {
+		e.undoes()
+	}
+}
+
+// timerFunc is due work that a test watches.
+type timerFunc func(*Tx)
+
+func (f timerFunc) due(tx *Tx) { f(tx) }
+
 // startOn starts an action that locks one resource.
 func startOn(t *testing.T, p Project, spec ActionSpec) *Action {
 	t.Helper()
@@ -197,7 +216,7 @@ func TestAnActionRunsUntilItsTimeHasPassed(t *testing.T) {
 	done := 0
 	a := startOn(t, p, ActionSpec{
 		Command: "poweron", Resources: []Ref{ref}, Locks: []Ref{ref},
-		Done: func(*Tx) error { done++; return nil },
+		Does: testEffect{func(*Tx) error { done++; return nil }, nil},
 	})
 	for _, step := range []struct {
 		after    time.Duration
@@ -231,11 +250,10 @@ func TestAnEffectThatFailsIsDropped(t *testing.T) {
 	undone := false
 	a := startOn(t, p, ActionSpec{
 		Command: "x", Resources: []Ref{{KindServer, 1}},
-		Done: func(tx *Tx) error {
+		Does: testEffect{func(tx *Tx) error {
 			putKey(tx, "half done")
 			return ErrOperation("placement_error", "no room")
-		},
-		Failed: func(*Tx) { undone = true },
+		}, func() { undone = true }},
 	})
 	clk.Step(time.Minute)
 	st := p.View()
@@ -254,7 +272,7 @@ func TestActionsThatFollowOneAnother(t *testing.T) {
 			p, clk := clockedCloud(t)
 			var a, b *Action
 			_, _ = p.update(func(tx *Tx) error {
-				a = tx.Start(ActionSpec{Command: "a", Resources: []Ref{ref}, Done: func(*Tx) error { return first }})
+				a = tx.Start(ActionSpec{Command: "a", Resources: []Ref{ref}, Does: testEffect{func(*Tx) error { return first }, nil}})
 				b = tx.Start(ActionSpec{Command: "b", Resources: []Ref{ref}, After: a.ID})
 				return nil
 			})
@@ -296,7 +314,7 @@ func TestOutcomesOverrideActions(t *testing.T) {
 			p, clk := clockedCloud(t)
 			effects := 0
 			a := startOn(t, p.WithOutcome(&tc.outcome), ActionSpec{
-				Command: "x", Resources: []Ref{ref}, Locks: []Ref{ref}, Done: func(*Tx) error { effects++; return nil },
+				Command: "x", Resources: []Ref{ref}, Locks: []Ref{ref}, Does: testEffect{func(*Tx) error { effects++; return nil }, nil},
 			})
 			clk.Step(time.Minute)
 			st := p.View()
@@ -437,7 +455,7 @@ func TestResetKeepsOnlyProjectsAndTokens(t *testing.T) {
 	_, _ = p.update(func(tx *Tx) error {
 		putKey(tx, "a")
 		_, err := tx.TakeIPv4()
-		tx.Start(ActionSpec{Command: "x", Resources: []Ref{{KindServer, 1}}, Done: func(*Tx) error { ran = true; return nil }})
+		tx.Start(ActionSpec{Command: "x", Resources: []Ref{{KindServer, 1}}, Does: testEffect{func(*Tx) error { ran = true; return nil }, nil}})
 		return err
 	})
 	p.cloud.Reset()
@@ -497,7 +515,7 @@ func TestAWriteReturnsWhatItStoredAlthoughADeletionIsDue(t *testing.T) {
 	var id int64
 	must(t, p, func(tx *Tx) {
 		id = putKey(tx, "before").ID
-		tx.Start(ActionSpec{Command: "delete", Done: func(tx *Tx) error { tx.SSHKeys.Delete(id); return nil }})
+		tx.Start(ActionSpec{Command: "delete", Does: testEffect{func(tx *Tx) error { tx.SSHKeys.Delete(id); return nil }, nil}})
 	})
 	st, err := p.update(func(tx *Tx) error {
 		clk.Step(time.Hour)

@@ -1,7 +1,5 @@
 package cloud
 
-import "slices"
-
 // onFirewall starts actions on a firewall. start returns their ids. Errors: not_found, conflict, and those of start.
 func (p Project) onFirewall(id int64, start func(*Tx, *Firewall) ([]int64, error)) (actions []int64, st *State, err error) {
 	st, err = p.update(func(tx *Tx) error {
@@ -28,7 +26,7 @@ func (p Project) SetFirewallRules(id int64, rules []FirewallRule) ([]int64, *Sta
 		for _, server := range servers {
 			ref := Ref{KindServer, server}
 			actions = append(actions, tx.Start(ActionSpec{
-				Command: "apply_firewall", Resources: []Ref{{KindFirewall, id}, ref}, Locks: []Ref{ref}, After: set,
+				Command: "apply_firewall", Resources: []Ref{{KindFirewall, id}, ref}, After: set,
 			}).ID)
 		}
 		tx.refreshServers(servers, id)
@@ -41,19 +39,25 @@ func (p Project) SetFirewallRules(id int64, rules []FirewallRule) ([]int64, *Sta
 func (tx *Tx) startSettingRules(id int64, rules []FirewallRule) int64 {
 	rules = inBeforeOut(rules)
 	tx.Firewalls.Update(id, func(f *Firewall) { f.Rules, f.setting = rules, true })
-	end := func(tx *Tx, change func(*Firewall)) {
-		if f, ok := tx.Firewalls.Update(id, change); ok {
-			servers := f.servers()
-			tx.refreshServers(servers, id)
-			tx.refilterAll(servers, id)
-		}
+	return tx.Start(ActionSpec{Command: "set_firewall_rules", Resources: []Ref{{KindFirewall, id}}, Does: ruleChange{id}}).ID
+}
+
+type ruleChange struct{ Firewall int64 }
+
+func (e ruleChange) end(tx *Tx) {
+	e.finish(tx, func(f *Firewall) { f.inForce, f.setting = f.Rules, false })
+}
+
+func (e ruleChange) failed(tx *Tx, _ *Error) {
+	e.finish(tx, func(f *Firewall) { f.Rules, f.setting = f.inForce, false })
+}
+
+func (e ruleChange) finish(tx *Tx, change func(*Firewall)) {
+	if f, ok := tx.Firewalls.Update(e.Firewall, change); ok {
+		servers := f.servers()
+		tx.refreshServers(servers, e.Firewall)
+		tx.refilterAll(servers, e.Firewall)
 	}
-	ref := []Ref{{KindFirewall, id}}
-	return tx.Start(ActionSpec{
-		Command: "set_firewall_rules", Resources: ref, Locks: ref,
-		Effect: func(tx *Tx) { end(tx, func(f *Firewall) { f.inForce, f.setting = f.Rules, false }) },
-		Failed: func(tx *Tx) { end(tx, func(f *Firewall) { f.Rules, f.setting = f.inForce, false }) },
-	}).ID
 }
 
 // ApplyFirewall applies a firewall to more resources, each with an action of its own.
@@ -98,17 +102,23 @@ func (tx *Tx) applyToNewServer(server int64, firewalls []int64) (actions []int64
 // delete a server as soon as its creation has ended. If the action fails, the server shows the firewall as pending from then on.
 func (tx *Tx) startSelected(id int64, server Ref, selector string) {
 	tx.Start(ActionSpec{
-		Command: "apply_firewall", Resources: []Ref{server, {KindFirewall, id}}, Locks: []Ref{server},
-		Effect: func(tx *Tx) {
-			tx.Firewalls.Update(id, func(f *Firewall) {
-				if t, ok := f.targets.Get(FirewallTarget{Selector: selector}); ok {
-					t.coming = t.coming.With(server.ID, false)
-					f.targets.Set(t)
-				}
-			})
-			tx.refreshFirewallsOf(server.ID, id)
-		},
+		Command: "apply_firewall", Resources: []Ref{server, {KindFirewall, id}}, Does: selection{id, server.ID, selector},
 	})
+}
+
+type selection struct {
+	Firewall, Server int64
+	Selector         string
+}
+
+func (e selection) end(tx *Tx) {
+	tx.Firewalls.Update(e.Firewall, func(f *Firewall) {
+		if t, ok := f.targets.Get(FirewallTarget{Selector: e.Selector}); ok {
+			t.coming = t.coming.With(e.Server, false)
+			f.targets.Set(t)
+		}
+	})
+	tx.refreshFirewallsOf(e.Server, e.Firewall)
 }
 
 // startOnFirewall starts an action on a firewall and one of its resources. If keeps, the resource stays when the action
@@ -116,26 +126,29 @@ func (tx *Tx) startSelected(id int64, server Ref, selector string) {
 // (packer-plugin-hcloud pull request 209). Actions of one firewall on several servers run at the same time.
 func (tx *Tx) startOnFirewall(command string, id int64, t FirewallTarget, keeps bool) int64 {
 	resources := []Ref{{KindFirewall, id}}
-	var locks []Ref
 	if t.Server != 0 {
-		locks = []Ref{{KindServer, t.Server}}
-		resources = slices.Concat(locks, resources)
+		resources = []Ref{{KindServer, t.Server}, {KindFirewall, id}}
 	}
-	key := FirewallTarget{Server: t.Server, Selector: t.Selector} // not the sets of t: a queued closure keeps them in memory
-	end := func(stays bool) func(*Tx) { return func(tx *Tx) { tx.endOnFirewall(id, key, stays) } }
-	return tx.Start(ActionSpec{
-		Command: command, Resources: resources, Locks: locks,
-		Effect: end(keeps), Failed: end(!keeps),
-	}).ID
+	return tx.Start(ActionSpec{Command: command, Resources: resources, Does: targetChange{id, t.Server, t.Selector, keeps}}).ID
 }
 
-// endOnFirewall ends an action on a firewall and one of its resources.
-func (tx *Tx) endOnFirewall(id int64, target FirewallTarget, stays bool) {
+// targetChange ends an action on a firewall and one of its resources.
+type targetChange struct {
+	Firewall, Server int64
+	Selector         string
+	Keeps            bool
+}
+
+func (e targetChange) end(tx *Tx)              { e.finish(tx, e.Keeps) }
+func (e targetChange) failed(tx *Tx, _ *Error) { e.finish(tx, !e.Keeps) }
+
+func (e targetChange) finish(tx *Tx, stays bool) {
+	id := e.Firewall
 	f, ok := tx.Firewalls.Get(id)
 	if !ok {
 		return
 	}
-	t, ok := f.targets.Get(target)
+	t, ok := f.targets.Get(FirewallTarget{Server: e.Server, Selector: e.Selector})
 	if !ok {
 		return // the server is gone
 	}

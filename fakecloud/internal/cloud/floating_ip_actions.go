@@ -15,9 +15,6 @@ func (p Project) onFloatingIP(id int64, plan func(*Tx, *FloatingIP) (ActionSpec,
 			return err
 		}
 		spec.Resources = append(spec.Resources, f.Ref())
-		if !spec.Parallel {
-			spec.Locks = []Ref{f.Ref()}
-		}
 		action = tx.Start(spec).ID
 		return nil
 	})
@@ -28,21 +25,26 @@ func (p Project) onFloatingIP(id int64, plan func(*Tx, *FloatingIP) (ActionSpec,
 // deleted before it ends.
 func assignFloatingIPSpec(id, server int64) ActionSpec {
 	return ActionSpec{
-		Command: "assign_floating_ip", Resources: []Ref{{KindServer, server}},
-		Done: func(tx *Tx) error {
-			if _, err := Find(&tx.Servers, server); err != nil {
-				return err
-			}
-			tx.setFloatingIPServer(id, server)
-			return nil
-		},
+		Command: "assign_floating_ip", Resources: []Ref{{KindServer, server}}, Does: floatingIPChange{id, server},
 	}
+}
+
+type floatingIPChange struct{ FloatingIP, Server int64 } // 0 to unassign it
+
+func (e floatingIPChange) try(tx *Tx) error {
+	if e.Server != 0 {
+		if _, err := Find(&tx.Servers, e.Server); err != nil {
+			return err
+		}
+	}
+	tx.setFloatingIPServer(e.FloatingIP, e.Server)
+	return nil
 }
 
 // startAssigningFloatingIP starts to assign a new Floating IP and returns the action's id.
 func (tx *Tx) startAssigningFloatingIP(f *FloatingIP, server int64) int64 {
 	spec := assignFloatingIPSpec(f.ID, server)
-	spec.Resources, spec.Locks = append(spec.Resources, f.Ref()), []Ref{f.Ref()}
+	spec.Resources = append(spec.Resources, f.Ref())
 	return tx.Start(spec).ID
 }
 
@@ -71,8 +73,7 @@ func (p Project) UnassignFloatingIP(id int64) (int64, *State, error) {
 			return ActionSpec{}, ErrUnsupported("Floating IP is not assigned")
 		}
 		return ActionSpec{
-			Command: "unassign_floating_ip", Resources: []Ref{{KindServer, f.Server}},
-			Done: func(tx *Tx) error { tx.setFloatingIPServer(id, 0); return nil },
+			Command: "unassign_floating_ip", Resources: []Ref{{KindServer, f.Server}}, Does: floatingIPChange{id, 0},
 		}, nil
 	})
 }
@@ -88,19 +89,13 @@ func (p Project) ChangeFloatingIPDNSPtr(id int64, in ChangeDNSPtr) (int64, *Stat
 			return ActionSpec{}, ErrLimitExceeded("floating_ip_dns_ptr_limit",
 				fmt.Sprintf("at most %d reverse DNS entries are possible", MaxDNSPtrsPerFloatingIP))
 		}
-		return ActionSpec{Command: "change_dns_ptr", Parallel: true, Done: func(tx *Tx) error {
-			tx.FloatingIPs.Update(id, func(f *FloatingIP) { f.DNSPtr = in.apply(f.DNSPtr) })
-			return nil
-		}}, in.check()
+		return ActionSpec{Command: "change_dns_ptr", Does: dnsPtrChange{f.Ref(), in}}, in.check()
 	})
 }
 
 // ChangeFloatingIPProtection sets the delete protection. Errors: not_found, locked.
 func (p Project) ChangeFloatingIPProtection(id int64, del bool) (int64, *State, error) {
-	return p.onFloatingIP(id, func(*Tx, *FloatingIP) (ActionSpec, error) {
-		return ActionSpec{Command: "change_protection", Done: func(tx *Tx) error {
-			tx.FloatingIPs.Update(id, func(f *FloatingIP) { f.DeleteProtection = del })
-			return nil
-		}}, nil
+	return p.onFloatingIP(id, func(_ *Tx, f *FloatingIP) (ActionSpec, error) {
+		return ActionSpec{Command: "change_protection", Does: protection{f.Ref(), del}}, nil
 	})
 }

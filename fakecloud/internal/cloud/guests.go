@@ -2,6 +2,7 @@ package cloud
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -14,9 +15,6 @@ type GuestWork struct {
 	Server int64
 	// Runs is whether the guest runs after the action.
 	Runs bool
-	// Amend, if set, changes the description of the server for the hypervisor: from its state before the
-	// action to its state after.
-	Amend func(*hypervisor.Guest)
 }
 
 // workIfOn returns the work of an action that affects only a running guest; nil if it does not run.
@@ -71,7 +69,8 @@ func (st *State) guest(project int64, s *Server) hypervisor.Guest {
 type task struct {
 	hypervisor *attachment
 	project    *projectData
-	run        *actionRun
+	action     int64
+	server     int64
 	deadline   time.Time
 	begun      bool // it was handed out
 }
@@ -79,27 +78,30 @@ type task struct {
 // describe returns the task for the hypervisor; false if the server no longer exists.
 func (t *task) describe() (hypervisor.Task, bool) {
 	st := t.project.state.Load()
-	s, ok := st.Servers.Get(t.run.Guest.Server)
-	if !ok {
+	s, exists := st.Servers.Get(t.server)
+	a, ok := st.Actions.Get(t.action)
+	if !exists || !ok || a.plan == nil {
 		return hypervisor.Task{}, false
 	}
 	out := hypervisor.Task{
-		Action: t.run.id, Command: t.run.Command, Runs: t.run.Guest.Runs, Deadline: t.deadline,
+		Action: t.action, Command: a.Command, Runs: a.plan.Guest.Runs, Deadline: t.deadline,
 		Guest: st.guest(t.project.id, s),
 	}
-	if t.run.Guest.Amend != nil {
-		t.run.Guest.Amend(&out.Guest)
+	if does, ok := a.plan.Does.(interface {
+		amend(*State, *hypervisor.Guest)
+	}); ok {
+		does.amend(st, &out.Guest)
 	}
 	return out, true
 }
 
 // handOver makes an action a task of the hypervisor that has its guest. It returns
 // false if there is none, or if a fault rule has decided how the action ends.
-func (r *actionRun) handOver(tx *Tx) bool {
-	if r.Guest == nil || r.outcome != nil {
+func (tx *Tx) handOver(a *Action) bool {
+	if a.plan.Guest == nil || a.plan.Outcome != nil {
 		return false
 	}
-	s, ok := tx.Servers.Get(r.Guest.Server)
+	s, ok := tx.Servers.Get(a.plan.Guest.Server)
 	if !ok {
 		return false
 	}
@@ -107,28 +109,48 @@ func (r *actionRun) handOver(tx *Tx) bool {
 	if h == nil {
 		return false
 	}
-	t := &task{hypervisor: h, project: tx.project, run: r, deadline: tx.now.Add(h.TaskTimeout)}
-	tx.tasks = append(tx.tasks, t)
-	tx.schedule(h.TaskTimeout, func(tx *Tx) {
-		if t.take() {
-			t.fail(tx, "timeout", "the hypervisor "+h.Name+" did not complete the task within "+h.TaskTimeout.String())
-		}
+	tx.tasks = append(tx.tasks, &task{
+		hypervisor: h, project: tx.project, action: a.ID, server: s.ID, deadline: tx.now.Add(h.TaskTimeout),
 	})
+	tx.schedule(h.TaskTimeout, taskDeadline{a.ID, h.Name, h.TaskTimeout})
 	return true
+}
+
+// taskDeadline is due when a hypervisor has to have completed a task.
+type taskDeadline struct {
+	Action     int64
+	Hypervisor string // that had it first
+	Timeout    time.Duration
+}
+
+func (d taskDeadline) due(tx *Tx) {
+	if t := tx.cloud.task(d.Action); t != nil && t.take() {
+		tx.endAction(d.Action, &Error{
+			Code: "timeout", Message: fmt.Sprintf("the hypervisor %s did not complete the task within %s", d.Hypervisor, d.Timeout),
+		})
+	}
+}
+
+// task returns the task of an action; nil if there is none. The caller holds Cloud.mu.
+func (c *Cloud) task(action int64) *task {
+	for _, h := range c.hypervisors {
+		if t := h.tasks[action]; t != nil {
+			return t
+		}
+	}
+	if i := slices.IndexFunc(c.waiting, func(t *task) bool { return t.action == action }); i >= 0 {
+		return c.waiting[i]
+	}
+	return nil
 }
 
 // take removes the task, so that only the caller ends it. It returns false if the task has ended.
 func (t *task) take() bool {
-	if t.hypervisor.tasks[t.run.id] != t {
+	if t.hypervisor.tasks[t.action] != t {
 		return false
 	}
-	delete(t.hypervisor.tasks, t.run.id)
+	delete(t.hypervisor.tasks, t.action)
 	return true
-}
-
-func (t *task) fail(tx *Tx, code Code, message string) {
-	t.run.outcome = &ActionOutcome{Fail: true, FailCode: code, FailMessage: message}
-	t.run.end(tx)
 }
 
 // hypervisorOf returns the hypervisor that has a server's guest, or nil.

@@ -46,10 +46,10 @@ var _ hypervisor.Session = (*HypervisorSession)(nil)
 // attachment is a hypervisor that is connected or suspended. Cloud.mu guards it.
 type attachment struct {
 	hypervisor.Options
-	selector    store.Selector
-	session     *HypervisorSession // nil while suspended
-	suspensions int                // how often it was suspended
-	tasks       map[int64]*task    // by action id
+	selector   store.Selector
+	session    *HypervisorSession // nil while suspended
+	suspension int                // which of Cloud.suspensions was its last
+	tasks      map[int64]*task    // by action id
 }
 
 // AttachHypervisor attaches a hypervisor. Errors: wrong options, hypervisor.ErrClosed.
@@ -227,7 +227,8 @@ func (h *HypervisorSession) Suspend() {
 		h.finish(hypervisor.ErrDetached)
 		r := h.attached
 		r.session = nil
-		r.suspensions++
+		h.cloud.suspensions++
+		r.suspension = h.cloud.suspensions
 		h.cloud.scheduleDetach(r)
 		return nil
 	})
@@ -292,9 +293,9 @@ func (h *attachment) has(project int64, s *Server) bool {
 }
 
 func (h *attachment) add(t *task) {
-	h.tasks[t.run.id] = t
+	h.tasks[t.action] = t
 	if h.session != nil {
-		h.session.enqueue(hypervisor.Task{Action: t.run.id})
+		h.session.enqueue(hypervisor.Task{Action: t.action})
 	}
 }
 
@@ -306,11 +307,11 @@ func (c *Cloud) complete(h *attachment, action int64, failure error) error {
 	return c.write(t.project, c.writeTime(c.Now()), nil, func(tx *Tx) error {
 		switch e := (*hypervisor.Error)(nil); {
 		case failure == nil:
-			t.run.end(tx)
+			tx.endAction(action, nil)
 		case errors.As(failure, &e):
-			t.fail(tx, cmp.Or(Code(e.Code), ActionFailedCode), e.Message)
+			tx.endAction(action, &Error{Code: cmp.Or(Code(e.Code), ActionFailedCode), Message: e.Message})
 		default:
-			t.fail(tx, ActionFailedCode, failure.Error())
+			tx.endAction(action, &Error{Code: ActionFailedCode, Message: failure.Error()})
 		}
 		return nil
 	})
@@ -323,7 +324,7 @@ func (c *Cloud) report(h *attachment, server int64, running bool) error {
 			continue
 		}
 		for _, t := range h.tasks {
-			if t.run.Guest.Server == server {
+			if t.server == server {
 				return nil
 			}
 		}
@@ -334,12 +335,23 @@ func (c *Cloud) report(h *attachment, server int64, running bool) error {
 
 // scheduleDetach detaches a hypervisor when its grace has passed, if it is suspended until then.
 func (c *Cloud) scheduleDetach(h *attachment) {
-	suspension := h.suspensions
-	c.scheduleLocked(h.Grace, func() {
-		if h.session == nil && h.suspensions == suspension {
+	c.jobSeq++
+	c.queue.push(job{due: c.clock.Now().Add(h.Grace), seq: c.jobSeq, timer: graceEnds{h.suspension}})
+	c.rearm()
+}
+
+// graceEnds is due when the grace of a suspended hypervisor has passed. It needs several transactions.
+type graceEnds struct{ Suspension int }
+
+func (graceEnds) due(*Tx) {}
+
+func (g graceEnds) run(c *Cloud) {
+	for _, h := range c.hypervisors {
+		if h.session == nil && h.suspension == g.Suspension {
 			c.detach(h, true)
+			return
 		}
-	})
+	}
 }
 
 // detach removes a hypervisor and fails the actions that wait for it. With keep, tasks that were never handed out wait
@@ -381,7 +393,7 @@ func (c *Cloud) detach(h *attachment, keep bool) {
 			continue
 		}
 		_ = c.write(t.project, c.writeTime(c.Now()), nil, func(tx *Tx) error {
-			t.fail(tx, ActionFailedCode, "the hypervisor "+h.Name+" is gone")
+			tx.endAction(id, &Error{Code: ActionFailedCode, Message: "the hypervisor " + h.Name + " is gone"})
 			return nil
 		})
 	}
@@ -391,7 +403,7 @@ func (c *Cloud) detach(h *attachment, keep bool) {
 // assignWaiting gives the waiting tasks to the hypervisors that have their servers now.
 func (c *Cloud) assignWaiting() {
 	c.waiting = slices.DeleteFunc(c.waiting, func(t *task) bool {
-		s, ok := t.project.state.Load().Servers.Get(t.run.Guest.Server)
+		s, ok := t.project.state.Load().Servers.Get(t.server)
 		if !ok {
 			return true
 		}

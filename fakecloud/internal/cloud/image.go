@@ -120,15 +120,7 @@ func (p Project) ChangeImageProtection(id int64, protect *bool) (action int64, s
 			return ErrUnsupported("only snapshots can be protected")
 		}
 		action = tx.Start(ActionSpec{
-			Command: "change_protection", Resources: []Ref{i.Ref()}, Locks: []Ref{i.Ref()},
-			Done: func(tx *Tx) error {
-				tx.changeImage(id, func(i *Image) {
-					if protect != nil {
-						i.DeleteProtection = *protect
-					}
-				})
-				return nil
-			},
+			Command: "change_protection", Resources: []Ref{i.Ref()}, Does: protectionOf(i.Ref(), protect),
 		}).ID
 		return nil
 	})

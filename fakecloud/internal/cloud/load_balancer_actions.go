@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"reflect"
+	"time"
 )
 
 // unlockedLoadBalancer returns a load balancer on which an action may start.
@@ -16,37 +17,45 @@ func (tx *Tx) unlockedLoadBalancer(id int64) (*LoadBalancer, error) {
 	return lb, tx.RequireNoConflict(lb.Ref())
 }
 
+// A loadBalancerChange changes only the load balancer.
+type loadBalancerChange interface {
+	apply(*Tx, *LoadBalancer) error
+}
+
 // changeLoadBalancer starts an action that changes only the load balancer. It first tries the change on
 // a copy and returns its error. At the end of the action it makes the change. If that fails, for example
 // because a server has been deleted, the action fails with the same error.
-func (p Project) changeLoadBalancer(id int64, command string, change func(*State, *LoadBalancer) error) (action int64, st *State,
-	err error) {
+func changeLoadBalancer[C loadBalancerChange](p Project, id int64, command string, change C) (action int64, st *State, err error) {
 	st, err = p.update(func(tx *Tx) error {
 		lb, err := tx.unlockedLoadBalancer(id)
 		if err != nil {
 			return err
 		}
-		if err := change(tx.State, lb.Clone()); err != nil {
+		if err := change.apply(tx, lb.Clone()); err != nil {
 			return err
 		}
-		action = tx.Start(ActionSpec{
-			Command: command, Resources: []Ref{lb.Ref()}, Locks: []Ref{lb.Ref()},
-			Done: func(tx *Tx) error { return tx.applyToLoadBalancer(id, change) },
-		}).ID
+		action = tx.Start(ActionSpec{Command: command, Resources: []Ref{lb.Ref()}, Does: ofLoadBalancer[C]{id, change}}).ID
 		return nil
 	})
 	return action, st, err
 }
 
+type ofLoadBalancer[C loadBalancerChange] struct {
+	LoadBalancer int64
+	Change       C
+}
+
+func (e ofLoadBalancer[C]) try(tx *Tx) error { return tx.applyToLoadBalancer(e.LoadBalancer, e.Change) }
+
 // applyToLoadBalancer makes a change. It visits only the targets that the change adds, at the end of the list, or all if the
 // services change, because each target has a health for each of them.
-func (tx *Tx) applyToLoadBalancer(id int64, change func(*State, *LoadBalancer) error) error {
+func (tx *Tx) applyToLoadBalancer(id int64, change loadBalancerChange) error {
 	old, err := Find(&tx.LoadBalancers, id)
 	if err != nil {
 		return err
 	}
 	lb := old.Clone()
-	if err := change(tx.State, lb); err != nil {
+	if err := change.apply(tx, lb); err != nil {
 		return err
 	}
 	first := min(len(old.Targets), len(lb.Targets))
@@ -62,87 +71,119 @@ func (tx *Tx) applyToLoadBalancer(id int64, change func(*State, *LoadBalancer) e
 // AddLoadBalancerService starts add_service. Errors: not_found, conflict, invalid_input,
 // source_port_already_used (412), resource_limit_exceeded.
 func (p Project) AddLoadBalancerService(id int64, in ServiceInput) (action int64, st *State, err error) {
-	return p.changeLoadBalancer(id, "add_service", func(st *State, lb *LoadBalancer) error {
-		return lb.addService(st, in, "")
-	})
+	return changeLoadBalancer(p, id, "add_service", serviceAddition(in))
+}
+
+type serviceAddition ServiceInput
+
+func (c serviceAddition) apply(tx *Tx, lb *LoadBalancer) error {
+	return lb.addService(tx.State, ServiceInput(c), "")
 }
 
 // UpdateLoadBalancerService starts update_service, a patch of the service on in.ListenPort.
 // Errors: not_found, conflict, invalid_input, resource_limit_exceeded.
 func (p Project) UpdateLoadBalancerService(id int64, in ServiceInput) (action int64, st *State, err error) {
-	return p.changeLoadBalancer(id, "update_service", func(st *State, lb *LoadBalancer) error {
-		return lb.updateService(st, in)
-	})
+	return changeLoadBalancer(p, id, "update_service", servicePatch(in))
+}
+
+type servicePatch ServiceInput
+
+func (c servicePatch) apply(tx *Tx, lb *LoadBalancer) error {
+	return lb.updateService(tx.State, ServiceInput(c))
 }
 
 // DeleteLoadBalancerService starts delete_service. Errors: not_found, conflict.
 func (p Project) DeleteLoadBalancerService(id int64, listenPort int) (action int64, st *State, err error) {
-	return p.changeLoadBalancer(id, "delete_service", func(_ *State, lb *LoadBalancer) error {
-		return lb.deleteService(listenPort)
-	})
+	return changeLoadBalancer(p, id, "delete_service", serviceRemoval{listenPort})
 }
+
+type serviceRemoval struct{ ListenPort int }
+
+func (c serviceRemoval) apply(_ *Tx, lb *LoadBalancer) error { return lb.deleteService(c.ListenPort) }
 
 // AddLoadBalancerTarget starts add_target. Errors: not_found, conflict, invalid_input,
 // resource_limit_exceeded, and those of the API document for add_target.
 func (p Project) AddLoadBalancerTarget(id int64, in TargetInput) (action int64, st *State, err error) {
-	return p.changeLoadBalancer(id, "add_target", func(st *State, lb *LoadBalancer) error {
-		return lb.addTarget(st, p.cloud, in, "")
-	})
+	return changeLoadBalancer(p, id, "add_target", targetAddition(in))
+}
+
+type targetAddition TargetInput
+
+func (c targetAddition) apply(tx *Tx, lb *LoadBalancer) error {
+	return lb.addTarget(tx.State, tx.cloud, TargetInput(c), "")
 }
 
 // RemoveLoadBalancerTarget starts remove_target. Errors: not_found (the load balancer or the target),
 // conflict.
 func (p Project) RemoveLoadBalancerTarget(id int64, in TargetInput) (action int64, st *State, err error) {
-	return p.changeLoadBalancer(id, "remove_target", func(_ *State, lb *LoadBalancer) error {
-		return lb.removeTarget(in)
-	})
+	return changeLoadBalancer(p, id, "remove_target", targetRemoval(in))
 }
+
+type targetRemoval TargetInput
+
+func (c targetRemoval) apply(_ *Tx, lb *LoadBalancer) error { return lb.removeTarget(TargetInput(c)) }
 
 // ChangeLoadBalancerAlgorithm starts change_algorithm. Errors: not_found, conflict.
 func (p Project) ChangeLoadBalancerAlgorithm(id int64, algorithm string) (action int64, st *State, err error) {
-	return p.changeLoadBalancer(id, "change_algorithm", func(_ *State, lb *LoadBalancer) error {
-		lb.Algorithm = algorithm
-		return nil
-	})
+	return changeLoadBalancer(p, id, "change_algorithm", algorithmChange{algorithm})
+}
+
+type algorithmChange struct{ Algorithm string }
+
+func (c algorithmChange) apply(_ *Tx, lb *LoadBalancer) error {
+	lb.Algorithm = c.Algorithm
+	return nil
 }
 
 // ChangeLoadBalancerProtection starts change_protection; nil changes nothing.
 // Errors: not_found, conflict.
 func (p Project) ChangeLoadBalancerProtection(id int64, protect *bool) (action int64, st *State, err error) {
-	return p.changeLoadBalancer(id, "change_protection", func(_ *State, lb *LoadBalancer) error {
-		set(&lb.DeleteProtection, protect)
+	st, err = p.update(func(tx *Tx) error {
+		lb, err := tx.unlockedLoadBalancer(id)
+		if err != nil {
+			return err
+		}
+		ref := lb.Ref()
+		action = tx.Start(ActionSpec{Command: "change_protection", Resources: []Ref{ref}, Does: protectionOf(ref, protect)}).ID
 		return nil
 	})
+	return action, st, err
 }
 
 // ChangeLoadBalancerType starts change_load_balancer_type. kind is an id or a name.
 // Errors: not_found, conflict, invalid_input, invalid_load_balancer_type.
 func (p Project) ChangeLoadBalancerType(id int64, kind string) (action int64, st *State, err error) {
-	now := p.cloud.Now()
-	return p.changeLoadBalancer(id, "change_load_balancer_type", func(st *State, lb *LoadBalancer) error {
-		t, ok := st.Catalogue.LoadBalancerType(kind)
-		if !ok {
-			return ErrField("load_balancer_type", fmt.Sprintf("load balancer type %q not found", kind))
+	return changeLoadBalancer(p, id, "change_load_balancer_type", loadBalancerTypeChange{kind, p.cloud.Now()})
+}
+
+type loadBalancerTypeChange struct {
+	Type  string
+	Asked time.Time
+}
+
+func (c loadBalancerTypeChange) apply(tx *Tx, lb *LoadBalancer) error {
+	t, ok := tx.Catalogue.LoadBalancerType(c.Type)
+	if !ok {
+		return ErrField("load_balancer_type", fmt.Sprintf("load balancer type %q not found", c.Type))
+	}
+	for _, limit := range []struct {
+		what      string
+		have, max int
+	}{
+		{"services", len(lb.Services), t.MaxServices},
+		{"targets", len(lb.Targets), t.MaxTargets},
+		{"certificates", len(lb.certificates()), t.MaxAssignedCertificates},
+	} {
+		if limit.have > limit.max {
+			return ErrOperation("invalid_load_balancer_type", fmt.Sprintf(
+				"load balancer type %s allows %d %s, the load balancer has %d", t.Name, limit.max, limit.what, limit.have))
 		}
-		for _, limit := range []struct {
-			what      string
-			have, max int
-		}{
-			{"services", len(lb.Services), t.MaxServices},
-			{"targets", len(lb.Targets), t.MaxTargets},
-			{"certificates", len(lb.certificates()), t.MaxAssignedCertificates},
-		} {
-			if limit.have > limit.max {
-				return ErrOperation("invalid_load_balancer_type", fmt.Sprintf(
-					"load balancer type %s allows %d %s, the load balancer has %d", t.Name, limit.max, limit.what, limit.have))
-			}
-		}
-		if t.ID != lb.Type.ID && t.Deprecation.Retired(now) {
-			return ErrOperation("invalid_load_balancer_type", fmt.Sprintf("load balancer type %s is no longer available", t.Name))
-		}
-		lb.Type = t
-		return nil
-	})
+	}
+	if t.ID != lb.Type.ID && t.Deprecation.Retired(c.Asked) {
+		return ErrOperation("invalid_load_balancer_type", fmt.Sprintf("load balancer type %s is no longer available", t.Name))
+	}
+	lb.Type = t
+	return nil
 }
 
 // ChangeLoadBalancerDNSPtr starts change_dns_ptr. If the address is a Primary IP, it changes that.
@@ -160,8 +201,7 @@ func (p Project) ChangeLoadBalancerDNSPtr(id int64, in ChangeDNSPtr) (action int
 			return ErrField("ip", fmt.Sprintf("%s is not a public address of the load balancer", in.IP))
 		}
 		action = tx.Start(ActionSpec{
-			Command: "change_dns_ptr", Resources: []Ref{lb.Ref()}, // no lock: both addresses may change at once
-			Done: func(tx *Tx) error { tx.setLoadBalancerDNSPtr(id, in); return nil },
+			Command: "change_dns_ptr", Resources: []Ref{lb.Ref()}, Does: dnsPtrChange{lb.Ref(), in},
 		}).ID
 		return nil
 	})
@@ -194,29 +234,30 @@ func (tx *Tx) setLoadBalancerDNSPtr(id int64, in ChangeDNSPtr) {
 
 // EnableLoadBalancerPublicInterface starts enable_public_interface. Errors: not_found, conflict.
 func (p Project) EnableLoadBalancerPublicInterface(id int64) (action int64, st *State, err error) {
-	return p.changeLoadBalancer(id, "enable_public_interface", func(_ *State, lb *LoadBalancer) error {
-		lb.PublicEnabled = true
-		return nil
-	})
+	return changeLoadBalancer(p, id, "enable_public_interface", publicInterface{true})
 }
 
 // DisableLoadBalancerPublicInterface starts disable_public_interface. The addresses stay allocated.
 // Errors: not_found, conflict, load_balancer_not_attached_to_network, targets_without_use_private_ip.
 func (p Project) DisableLoadBalancerPublicInterface(id int64) (action int64, st *State, err error) {
-	return p.changeLoadBalancer(id, "disable_public_interface", func(_ *State, lb *LoadBalancer) error {
-		if lb.network() == 0 {
-			return errNotAttached()
+	return changeLoadBalancer(p, id, "disable_public_interface", publicInterface{false})
+}
+
+type publicInterface struct{ Enabled bool }
+
+func (c publicInterface) apply(_ *Tx, lb *LoadBalancer) error {
+	if !c.Enabled && lb.network() == 0 {
+		return errNotAttached()
+	}
+	for _, t := range lb.Targets {
+		private := t.UsePrivateIP || t.Type == "ip" && t.IP.IsPrivate()
+		if !c.Enabled && !private {
+			return ErrOperation("targets_without_use_private_ip",
+				"the load balancer has targets that use the public IP instead of the private IP")
 		}
-		for _, t := range lb.Targets {
-			private := t.UsePrivateIP || t.Type == "ip" && t.IP.IsPrivate()
-			if !private {
-				return ErrOperation("targets_without_use_private_ip",
-					"the load balancer has targets that use the public IP instead of the private IP")
-			}
-		}
-		lb.PublicEnabled = false
-		return nil
-	})
+	}
+	lb.PublicEnabled = c.Enabled
+	return nil
 }
 
 // AttachLoadBalancer is the input of attach_to_network. IP and IPRange (a subnet) are optional.
@@ -239,20 +280,12 @@ func (p Project) AttachLoadBalancerToNetwork(id int64, in AttachLoadBalancer) (a
 		if lb.network() != 0 {
 			return ErrOperation("load_balancer_already_attached", "load balancer is already attached to a network")
 		}
-		network := Ref{KindNetwork, in.Network}
 		if err := tx.joinNetwork(Join{
 			Member: lb.Ref(), Zone: lb.Location.NetworkZone, Network: in.Network, IP: in.IP, Subnet: in.IPRange,
 		}); err != nil {
 			return err
 		}
-		action = tx.Start(ActionSpec{
-			Command: "attach_to_network", Resources: []Ref{lb.Ref(), network}, Locks: []Ref{lb.Ref()},
-			Done: func(tx *Tx) error {
-				tx.joined(lb.Ref(), in.Network)
-				return nil
-			},
-			Failed: func(tx *Tx) { tx.leaveNetwork(lb.Ref(), in.Network) },
-		}).ID
+		action = tx.Start(attachToNetwork(lb.Ref(), in.Network)).ID
 		return nil
 	})
 	return action, st, err
@@ -270,18 +303,7 @@ func (p Project) DetachLoadBalancerFromNetwork(id, network int64) (action int64,
 		if lb.network() != network {
 			return ErrField("network", fmt.Sprintf("the load balancer is not attached to network %d", network))
 		}
-		n := Ref{KindNetwork, network}
-		tx.updateMember(lb.Ref(), network, func(m *NetworkMember) { m.Status = MemberDetaching })
-		action = tx.Start(ActionSpec{
-			Command: "detach_from_network", Resources: []Ref{lb.Ref(), n}, Locks: []Ref{lb.Ref()},
-			Done: func(tx *Tx) error {
-				tx.leaveNetwork(lb.Ref(), network)
-				return nil
-			},
-			Failed: func(tx *Tx) {
-				tx.updateMember(lb.Ref(), network, func(m *NetworkMember) { m.Status = MemberOK })
-			},
-		}).ID
+		action = tx.startDetaching(lb.Ref(), network)
 		return nil
 	})
 	return action, st, err

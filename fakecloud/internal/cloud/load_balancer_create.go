@@ -63,27 +63,32 @@ func (p Project) CreateLoadBalancer(in CreateLoadBalancer) (lb *LoadBalancer, ac
 			}
 		}
 		action = tx.Start(ActionSpec{
-			Command: "create_load_balancer", Resources: []Ref{lb.Ref()}, Locks: []Ref{lb.Ref()},
-			Done: func(tx *Tx) error {
-				if in.Network != 0 {
-					tx.joined(lb.Ref(), in.Network)
-				}
-				tx.createEnded(lb.ID)
-				return nil
-			},
-			Failed: func(tx *Tx) {
-				if in.Network != 0 {
-					tx.leaveNetwork(lb.Ref(), in.Network)
-				}
-				tx.createEnded(lb.ID)
-			},
+			Command: "create_load_balancer", Resources: []Ref{lb.Ref()}, Does: loadBalancerCreation{attaching{lb.Ref(), in.Network}},
 		}).ID
 		return nil
 	})
 	return lb, action, st, err
 }
 
-func (tx *Tx) createEnded(id int64) {
+// loadBalancerCreation ends the creation of a load balancer, and its joining of a network, if that is not 0.
+type loadBalancerCreation struct{ Into attaching }
+
+func (e loadBalancerCreation) end(tx *Tx) {
+	if e.Into.Network != 0 {
+		e.Into.end(tx)
+	}
+	e.finish(tx)
+}
+
+func (e loadBalancerCreation) failed(tx *Tx, failure *Error) {
+	if e.Into.Network != 0 {
+		e.Into.failed(tx, failure)
+	}
+	e.finish(tx)
+}
+
+func (e loadBalancerCreation) finish(tx *Tx) {
+	id := e.Into.Member.ID
 	tx.LoadBalancers.Update(id, func(lb *LoadBalancer) { lb.joining, lb.Creating = 0, false })
 	tx.refreshLoadBalancer(id)
 }
@@ -269,16 +274,18 @@ func (p Project) DeleteLoadBalancer(id int64, atOnce bool) (action int64, st *St
 			return nil
 		}
 		tx.LoadBalancers.Update(id, func(lb *LoadBalancer) { lb.Deleting = true })
-		action = tx.Start(ActionSpec{
-			Command: "delete_load_balancer", Resources: []Ref{lb.Ref()}, Locks: []Ref{lb.Ref()},
-			Done: func(tx *Tx) error { tx.removeLoadBalancer(id); return nil },
-			Failed: func(tx *Tx) {
-				tx.LoadBalancers.Update(id, func(lb *LoadBalancer) { lb.Deleting = false })
-			},
-		}).ID
+		action = tx.Start(ActionSpec{Command: "delete_load_balancer", Resources: []Ref{lb.Ref()}, Does: loadBalancerRemoval{id}}).ID
 		return nil
 	})
 	return action, st, err
+}
+
+type loadBalancerRemoval struct{ LoadBalancer int64 }
+
+func (e loadBalancerRemoval) end(tx *Tx) { tx.removeLoadBalancer(e.LoadBalancer) }
+
+func (e loadBalancerRemoval) failed(tx *Tx, _ *Error) {
+	tx.LoadBalancers.Update(e.LoadBalancer, func(lb *LoadBalancer) { lb.Deleting = false })
 }
 
 // removeLoadBalancer deletes a load balancer and all references to it.

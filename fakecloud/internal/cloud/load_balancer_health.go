@@ -245,24 +245,27 @@ func (tx *Tx) followReach(server int64) {
 	tx.scheduleHealth(due, server)
 }
 
-// scheduleHealth updates the health of a server's targets at the due times. The closures hold only an ID,
-// because a queued closure keeps its values in memory.
+// scheduleHealth updates the health of a server's targets at the due times.
 func (tx *Tx) scheduleHealth(due dueTimes, server int64) {
 	for _, at := range due {
-		tx.schedule(max(0, at.Sub(tx.now)), func(tx *Tx) {
-			s, ok := tx.Servers.Get(server)
-			if !ok {
-				return
+		tx.schedule(max(0, at.Sub(tx.now)), serverHealth{server})
+	}
+}
+
+type serverHealth struct{ Server int64 }
+
+func (e serverHealth) due(tx *Tx) {
+	s, ok := tx.Servers.Get(e.Server)
+	if !ok {
+		return
+	}
+	var shared sharedTargets
+	for _, id := range s.LoadBalancers {
+		if old, ok := tx.LoadBalancers.Get(id); ok {
+			if lb, ok := old.withServerHealth(e.Server, &shared, tx.healthNow(old)); ok {
+				tx.LoadBalancers.Put(lb)
 			}
-			var shared sharedTargets
-			for _, id := range s.LoadBalancers {
-				if old, ok := tx.LoadBalancers.Get(id); ok {
-					if lb, ok := old.withServerHealth(server, &shared, tx.healthNow(old)); ok {
-						tx.LoadBalancers.Put(lb)
-					}
-				}
-			}
-		})
+		}
 	}
 }
 
@@ -273,15 +276,18 @@ func (tx *Tx) scheduleAllHealth(lb *LoadBalancer, first int) {
 		s, _ := tx.Servers.Get(t.Server)
 		tx.addDue(&due, lb, t, s)
 	}
-	id := lb.ID
 	for _, at := range due {
-		tx.schedule(max(0, at.Sub(tx.now)), func(tx *Tx) {
-			if old, ok := tx.LoadBalancers.Get(id); ok {
-				if lb, ok := old.withHealth(tx.healthNow(old)); ok {
-					tx.LoadBalancers.Put(lb)
-				}
-			}
-		})
+		tx.schedule(max(0, at.Sub(tx.now)), allHealth{lb.ID})
+	}
+}
+
+type allHealth struct{ LoadBalancer int64 }
+
+func (e allHealth) due(tx *Tx) {
+	if old, ok := tx.LoadBalancers.Get(e.LoadBalancer); ok {
+		if lb, ok := old.withHealth(tx.healthNow(old)); ok {
+			tx.LoadBalancers.Put(lb)
+		}
 	}
 }
 

@@ -81,3 +81,36 @@ func setMeta[T store.Object[T]](t *store.Table[T], id int64, in UpdateResource) 
 func updateMeta[T store.Object[T]](p Project, table func(*Tx) *store.Table[T], id int64, in UpdateResource) (*State, error) {
 	return p.update(func(tx *Tx) error { return setMeta(table(tx), id, in) })
 }
+
+// protection is the effect of change_protection. A server's deletion and rebuild are protected together.
+type protection struct {
+	Of Ref
+	On bool
+}
+
+// protectionOf returns the effect of a request that may leave the protection as it is.
+func protectionOf(r Ref, on *bool) effect {
+	if on == nil {
+		return nil
+	}
+	return protection{r, *on}
+}
+
+func (e protection) end(tx *Tx) {
+	switch id := e.Of.ID; e.Of.Kind {
+	case KindServer:
+		tx.Servers.Update(id, func(s *Server) { s.DeleteProtection, s.RebuildProtection = e.On, e.On })
+	case KindLoadBalancer:
+		tx.LoadBalancers.Update(id, func(lb *LoadBalancer) { lb.DeleteProtection = e.On })
+	case KindNetwork:
+		tx.Networks.Update(id, func(n *Network) { n.DeleteProtection = e.On })
+	case KindVolume:
+		tx.Volumes.Update(id, func(v *Volume) { v.DeleteProtection = e.On })
+	case KindFloatingIP:
+		tx.FloatingIPs.Update(id, func(f *FloatingIP) { f.DeleteProtection = e.On })
+	case KindPrimaryIP:
+		tx.PrimaryIPs.Update(id, func(p *PrimaryIP) { p.DeleteProtection = e.On })
+	case KindImage:
+		tx.changeImage(id, func(i *Image) { i.DeleteProtection = e.On })
+	}
+}

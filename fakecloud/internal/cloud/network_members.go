@@ -247,6 +247,35 @@ func (tx *Tx) leaveNetwork(member Ref, network int64) {
 	}
 }
 
+// attachToNetwork returns the action that completes joinNetwork.
+func attachToNetwork(member Ref, network int64) ActionSpec {
+	return ActionSpec{Command: "attach_to_network", Resources: []Ref{member, {KindNetwork, network}}, Does: attaching{member, network}}
+}
+
+type attaching struct {
+	Member  Ref
+	Network int64
+}
+
+func (e attaching) end(tx *Tx)              { tx.joined(e.Member, e.Network) }
+func (e attaching) failed(tx *Tx, _ *Error) { tx.leaveNetwork(e.Member, e.Network) }
+
+// startDetaching starts the action that removes a member from a network.
+func (tx *Tx) startDetaching(member Ref, network int64) int64 {
+	tx.updateMember(member, network, func(m *NetworkMember) { m.Status = MemberDetaching })
+	return tx.Start(ActionSpec{
+		Command: "detach_from_network", Resources: []Ref{member, {KindNetwork, network}}, Does: detaching{member, network},
+	}).ID
+}
+
+type detaching attaching
+
+func (e detaching) end(tx *Tx) { tx.leaveNetwork(e.Member, e.Network) }
+
+func (e detaching) failed(tx *Tx, _ *Error) {
+	tx.updateMember(e.Member, e.Network, func(m *NetworkMember) { m.Status = MemberOK })
+}
+
 // leaveAllNetworks is leaveNetwork for every network that the member is in or is joining.
 func (tx *Tx) leaveAllNetworks(member Ref) {
 	for _, n := range tx.networksOf(member) {

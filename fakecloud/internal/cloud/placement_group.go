@@ -153,30 +153,36 @@ func (p Project) AddServerToPlacementGroup(id, group int64) (int64, *State, erro
 		if err := requireStopped(s); err != nil {
 			return ActionSpec{}, err
 		}
-		work := &GuestWork{Server: id, Runs: s.hasInterface()}
-		return ActionSpec{Command: "add_to_placement_group", Guest: work, Done: func(tx *Tx) error {
-			// In the meantime, other servers may have joined, or the group may have been deleted.
-			g, err := Find(&tx.PlacementGroups, group)
-			if err != nil {
-				return err
-			}
-			if err := g.checkRoom(); err != nil {
-				return err
-			}
-			tx.joinPlacementGroup(id, group)
-			tx.startIfPossible(id)
-			return nil
-		}}, g.checkRoom()
+		return ActionSpec{
+			Command: "add_to_placement_group", Guest: &GuestWork{Server: id, Runs: s.hasInterface()}, Does: placement{id, group},
+		}, g.checkRoom()
 	})
+}
+
+type placement struct{ Server, Group int64 }
+
+func (e placement) try(tx *Tx) error {
+	// In the meantime, other servers may have joined, or the group may have been deleted.
+	g, err := Find(&tx.PlacementGroups, e.Group)
+	if err != nil {
+		return err
+	}
+	if err := g.checkRoom(); err != nil {
+		return err
+	}
+	tx.joinPlacementGroup(e.Server, e.Group)
+	tx.startIfPossible(e.Server)
+	return nil
 }
 
 // RemoveServerFromPlacementGroup removes a server from its group, if it has one.
 // Errors: not_found, locked.
 func (p Project) RemoveServerFromPlacementGroup(id int64) (int64, *State, error) {
 	return p.onServer(id, func(*Tx, *Server) (ActionSpec, error) {
-		return ActionSpec{Command: "remove_from_placement_group", Done: func(tx *Tx) error {
-			tx.leavePlacementGroup(id)
-			return nil
-		}}, nil
+		return ActionSpec{Command: "remove_from_placement_group", Does: placementEnd{id}}, nil
 	})
 }
+
+type placementEnd struct{ Server int64 }
+
+func (e placementEnd) end(tx *Tx) { tx.leavePlacementGroup(e.Server) }

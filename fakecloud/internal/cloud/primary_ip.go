@@ -190,6 +190,23 @@ func (tx *Tx) setDNSPtr(id int64, c ChangeDNSPtr) {
 	}
 }
 
+// dnsPtrChange is the effect of change_dns_ptr.
+type dnsPtrChange struct {
+	Of     Ref
+	Change ChangeDNSPtr
+}
+
+func (e dnsPtrChange) end(tx *Tx) {
+	switch id := e.Of.ID; e.Of.Kind {
+	case KindPrimaryIP:
+		tx.setDNSPtr(id, e.Change)
+	case KindFloatingIP:
+		tx.FloatingIPs.Update(id, func(f *FloatingIP) { f.DNSPtr = e.Change.apply(f.DNSPtr) })
+	case KindLoadBalancer:
+		tx.setLoadBalancerDNSPtr(id, e.Change)
+	}
+}
+
 // CreatePrimaryIP is the input of POST /primary_ips.
 type CreatePrimaryIP struct {
 	Name       string // "" for a generated name

@@ -95,11 +95,19 @@ func checkAssignable(ip *PrimaryIP, s *Server) error {
 // startAssigning starts the action. It locks the server and the address, so that they still pass the
 // checks when it ends.
 func (tx *Tx) startAssigning(ip *PrimaryIP, s *Server) int64 {
-	both := []Ref{s.Ref(), ip.Ref()}
-	return tx.Start(ActionSpec{Command: "assign_primary_ip", Resources: both, Locks: both, Done: func(tx *Tx) error {
-		tx.assignPrimaryIP(ip, s.Ref())
-		return nil
-	}}).ID
+	return tx.Start(ActionSpec{
+		Command: "assign_primary_ip", Resources: []Ref{s.Ref(), ip.Ref()}, Does: assignment{ip.ID, s.ID},
+	}).ID
+}
+
+type assignment struct{ PrimaryIP, Server int64 } // 0 to unassign it
+
+func (e assignment) end(tx *Tx) {
+	if e.Server == 0 {
+		tx.unassignPrimaryIP(e.PrimaryIP)
+	} else if ip, ok := tx.PrimaryIPs.Get(e.PrimaryIP); ok {
+		tx.assignPrimaryIP(ip, Ref{KindServer, e.Server})
+	}
 }
 
 // AssignPrimaryIP assigns a Primary IP to a server that is off.
@@ -171,11 +179,9 @@ func (p Project) UnassignPrimaryIP(id int64) (action int64, st *State, err error
 		if err := tx.checkUnassignable(ip); err != nil {
 			return err
 		}
-		both := []Ref{ip.Assignee, ip.Ref()}
-		action = tx.Start(ActionSpec{Command: "unassign_primary_ip", Resources: both, Locks: both, Done: func(tx *Tx) error {
-			tx.unassignPrimaryIP(id)
-			return nil
-		}}).ID
+		action = tx.Start(ActionSpec{
+			Command: "unassign_primary_ip", Resources: []Ref{ip.Assignee, ip.Ref()}, Does: assignment{id, 0},
+		}).ID
 		return nil
 	})
 	return action, st, err
@@ -193,9 +199,6 @@ func (p Project) onPrimaryIP(id int64, plan func(*Tx, *PrimaryIP) (ActionSpec, e
 			return err
 		}
 		spec.Resources = []Ref{ip.Ref()}
-		if !spec.Parallel {
-			spec.Locks = spec.Resources
-		}
 		action = tx.Start(spec).ID
 		return nil
 	})
@@ -209,10 +212,7 @@ func (p Project) ChangePrimaryIPDNSPtr(id int64, in ChangeDNSPtr) (int64, *State
 		if !ip.IP.Contains(in.IP) {
 			return ActionSpec{}, ErrField("ip", fmt.Sprintf("%s is not part of %s", in.IP, ip.IP))
 		}
-		return ActionSpec{Command: "change_dns_ptr", Parallel: true, Done: func(tx *Tx) error {
-			tx.setDNSPtr(id, in)
-			return nil
-		}}, in.check()
+		return ActionSpec{Command: "change_dns_ptr", Does: dnsPtrChange{ip.Ref(), in}}, in.check()
 	})
 }
 
@@ -223,9 +223,6 @@ func (p Project) ChangePrimaryIPProtection(id int64, del bool) (int64, *State, e
 		if del && ip.AutoDelete {
 			return ActionSpec{}, ErrField("delete", "protection cannot be enabled while auto_delete is true")
 		}
-		return ActionSpec{Command: "change_protection", Done: func(tx *Tx) error {
-			tx.PrimaryIPs.Update(id, func(p *PrimaryIP) { p.DeleteProtection = del })
-			return nil
-		}}, nil
+		return ActionSpec{Command: "change_protection", Does: protection{ip.Ref(), del}}, nil
 	})
 }

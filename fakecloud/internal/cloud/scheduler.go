@@ -8,13 +8,14 @@ import (
 // job is work that is due at a time.
 type job struct {
 	due     time.Time
-	own     bool   // a write has made it due at once, and does not end before it
-	seq     uint64 // orders jobs that are due at the same time
-	project *projectData
-	run     func(*Tx)
-	// outside, if set, runs instead of run. It runs with Cloud.mu held and without a transaction.
-	outside func()
+	own     bool         // a write has made it due at once, and does not end before it
+	seq     uint64       // orders jobs that are due at the same time
+	project *projectData // nil for a graceEnds
+	timer   timer
 }
+
+// A timer is work of one project that is due at a time. It is a value, not a function, so that it can be copied and stored.
+type timer interface{ due(*Tx) }
 
 func (j *job) before(k *job) bool {
 	if !j.due.Equal(k.due) {
@@ -71,13 +72,6 @@ func (q *jobQueue) pop() job {
 	}
 	*q = all
 	return first
-}
-
-// scheduleLocked runs fn when d has passed, with Cloud.mu held. The caller holds it, too.
-func (c *Cloud) scheduleLocked(d time.Duration, fn func()) {
-	c.jobSeq++
-	c.queue.push(job{due: c.clock.Now().Add(d), seq: c.jobSeq, outside: fn})
-	c.rearm()
 }
 
 const noJob = math.MaxInt64
@@ -140,13 +134,13 @@ func (c *Cloud) settleBatch(now time.Time) (done int) {
 		return 0
 	}
 	first := c.queue.pop()
-	if first.outside != nil {
-		first.outside()
+	if grace, ok := first.timer.(graceEnds); ok {
+		grace.run(c)
 		return 1
 	}
 	tx := c.begin(first.project, first.project.state.Load(), first.due.UTC(), nil)
 	tx.own = first.own
-	first.run(tx)
+	first.timer.due(tx)
 	return 1 + c.commitWithDue(tx, now)
 }
 
@@ -172,7 +166,7 @@ func (c *Cloud) commitWithDue(tx *Tx, now time.Time) (jobs int) {
 			batch = append(batch, tx)
 		}
 		tx.now, tx.own = next.due.UTC(), next.own
-		next.run(tx)
+		next.timer.due(tx)
 	}
 	c.commit(batch...)
 	return jobs

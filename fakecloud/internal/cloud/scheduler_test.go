@@ -27,11 +27,11 @@ func TestAReadDoesNotWaitForDueWork(t *testing.T) {
 	held, release := make(chan struct{}), make(chan struct{})
 	must(t, p, func(tx *Tx) {
 		putKey(tx, "before")
-		tx.schedule(time.Minute, func(tx *Tx) {
+		tx.schedule(time.Minute, timerFunc(func(tx *Tx) {
 			close(held)
 			<-release
 			putKey(tx, "after")
-		})
+		}))
 	})
 	if err := clk.Step(time.Hour); err != nil {
 		t.Fatal(err)
@@ -60,10 +60,10 @@ func TestDueWorkIsDoneInBatches(t *testing.T) {
 			var times []time.Time
 			must(t, p, func(tx *Tx) {
 				for i := range jobs {
-					tx.schedule(time.Duration(1+i), func(tx *Tx) {
+					tx.schedule(time.Duration(1+i), timerFunc(func(tx *Tx) {
 						times = append(times, tx.Now())
 						putKey(tx, "")
-					})
+					}))
 				}
 			})
 			var sub *Subscription
@@ -116,7 +116,7 @@ func TestTheStateIsPublishedBeforeItsEvents(t *testing.T) {
 	p, clk := steppedCloud(t)
 	must(t, p, func(tx *Tx) {
 		for range 100 {
-			tx.schedule(time.Minute, func(tx *Tx) { putKey(tx, "") })
+			tx.schedule(time.Minute, timerFunc(func(tx *Tx) { putKey(tx, "") }))
 		}
 	})
 	sub, _ := p.cloud.Subscribe()
@@ -142,11 +142,11 @@ func TestABatchRunsJobsInTheOrderOfTheirTimes(t *testing.T) {
 	p, clk := clockedCloud(t)
 	var order string
 	must(t, p, func(tx *Tx) {
-		tx.schedule(time.Second, func(tx *Tx) {
+		tx.schedule(time.Second, timerFunc(func(tx *Tx) {
 			order += "a"
-			tx.schedule(time.Second, func(*Tx) { order += "b" })
-		})
-		tx.schedule(3*time.Second, func(*Tx) { order += "c" })
+			tx.schedule(time.Second, timerFunc(func(*Tx) { order += "b" }))
+		}))
+		tx.schedule(3*time.Second, timerFunc(func(*Tx) { order += "c" }))
 	})
 	clk.Step(time.Hour)
 	if p.View(); order != "abc" {
@@ -184,7 +184,7 @@ func TestAWriteRunsAtMostABatchOfDueWork(t *testing.T) {
 	c, ran := p.cloud, 0
 	must(t, p, func(tx *Tx) {
 		for range n {
-			tx.schedule(time.Minute, func(*Tx) { ran++ })
+			tx.schedule(time.Minute, timerFunc(func(*Tx) { ran++ }))
 		}
 	})
 	c.SetProfile(ProfileInstant)
@@ -227,7 +227,7 @@ func TestAClosedCloudLeavesABubbleAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(Options{Clock: clock.RealClock{}})
 		p, _ := c.Project(1)
-		must(t, p, func(tx *Tx) { tx.schedule(time.Second, func(tx *Tx) { putKey(tx, "due") }) })
+		must(t, p, func(tx *Tx) { tx.schedule(time.Second, timerFunc(func(tx *Tx) { putKey(tx, "due") })) })
 		time.Sleep(time.Second + runnerPause/2)
 		if got := p.View().SSHKeys.Len(); got != 1 {
 			t.Errorf("%d keys, want that of the due work", got)

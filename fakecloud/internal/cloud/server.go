@@ -161,7 +161,7 @@ func (p Project) UpdateServer(id int64, in UpdateResource) (*State, error) {
 }
 
 // onServer starts an action on a server that is not locked. plan makes the checks of the action and returns
-// it. onServer adds the server to its resources and locks.
+// it. onServer adds the server to its resources.
 // Errors: not_found, locked, and those of plan.
 func (p Project) onServer(id int64, plan func(*Tx, *Server) (ActionSpec, error)) (int64, *State, error) {
 	var action int64
@@ -180,12 +180,9 @@ func (p Project) onServer(id int64, plan func(*Tx, *Server) (ActionSpec, error))
 	return action, st, err
 }
 
-// startOn starts an action on a server, which it locks unless the action is parallel.
+// startOn starts an action on a server.
 func (tx *Tx) startOn(s *Server, spec ActionSpec) int64 {
 	spec.Resources = append([]Ref{s.Ref()}, spec.Resources...)
-	if !spec.Parallel {
-		spec.Locks = append([]Ref{s.Ref()}, spec.Locks...)
-	}
 	return tx.Start(spec).ID
 }
 

@@ -11,6 +11,8 @@ type Backups struct {
 	Window string
 	// at is the time of a backup: after midnight, in UTC.
 	at time.Duration
+	// due is the time of the next one, so that a job of earlier backups notices that it is outdated.
+	due time.Time
 }
 
 // backupWindow is the length of a window.
@@ -43,25 +45,30 @@ func (b *Backups) next(after time.Time) time.Time {
 // Errors: not_found, locked.
 func (p Project) EnableServerBackup(id int64) (int64, *State, error) {
 	return p.onServer(id, func(*Tx, *Server) (ActionSpec, error) {
-		return ActionSpec{Command: "enable_backup", Done: func(tx *Tx) error {
-			b := newBackups(id)
-			tx.Servers.Update(id, func(s *Server) { s.Backups = b })
-			tx.scheduleBackup(id, b, b.next(tx.now))
-			return nil
-		}}, nil
+		return ActionSpec{Command: "enable_backup", Does: backupsOn{id}}, nil
 	})
+}
+
+type backupsOn struct{ Server int64 }
+
+func (e backupsOn) end(tx *Tx) {
+	b := newBackups(e.Server)
+	tx.scheduleBackup(e.Server, *b, b.next(tx.now))
 }
 
 // DisableServerBackup ends backups of a server and deletes the existing ones.
 // Errors: not_found, locked.
 func (p Project) DisableServerBackup(id int64) (int64, *State, error) {
 	return p.onServer(id, func(*Tx, *Server) (ActionSpec, error) {
-		return ActionSpec{Command: "disable_backup", Done: func(tx *Tx) error {
-			tx.Servers.Update(id, func(s *Server) { s.Backups = nil })
-			tx.deleteBackups(id)
-			return nil
-		}}, nil
+		return ActionSpec{Command: "disable_backup", Does: backupsOff{id}}, nil
 	})
+}
+
+type backupsOff struct{ Server int64 }
+
+func (e backupsOff) end(tx *Tx) {
+	tx.Servers.Update(e.Server, func(s *Server) { s.Backups = nil })
+	tx.deleteBackups(e.Server)
 }
 
 // backupRetry is how long a backup waits for the end of another action of its server. The real value is not known.
@@ -69,21 +76,27 @@ const backupRetry = time.Minute
 
 // scheduleBackup makes a backup of a server at a time, and then one each day, until its backups are disabled. Like a request,
 // it needs a server that no action has locked. It leaves out a day on which the project has no room for another image.
-func (tx *Tx) scheduleBackup(server int64, b *Backups, at time.Time) {
-	tx.schedule(at.Sub(tx.now), func(tx *Tx) {
-		s, ok := tx.Servers.Get(server)
-		if !ok || s.Backups != b {
-			return
-		}
-		if tx.Actions.Locked(s.Ref()) {
-			tx.scheduleBackup(server, b, tx.now.Add(backupRetry))
-			return
-		}
-		if _, spec, err := tx.planImage(s, CreateServerImage{Type: ImageBackup}); err == nil {
-			tx.startOn(s, spec)
-		}
-		tx.scheduleBackup(server, b, b.next(tx.now))
-	})
+func (tx *Tx) scheduleBackup(server int64, b Backups, at time.Time) {
+	b.due = at
+	tx.Servers.Update(server, func(s *Server) { s.Backups = &b })
+	tx.schedule(at.Sub(tx.now), backupDue{server})
+}
+
+type backupDue struct{ Server int64 }
+
+func (e backupDue) due(tx *Tx) {
+	s, ok := tx.Servers.Get(e.Server)
+	if !ok || s.Backups == nil || !s.Backups.due.Equal(tx.now) {
+		return
+	}
+	if tx.Actions.Locked(s.Ref()) {
+		tx.scheduleBackup(s.ID, *s.Backups, tx.now.Add(backupRetry))
+		return
+	}
+	if _, spec, err := tx.planImage(s, CreateServerImage{Type: ImageBackup}); err == nil {
+		tx.startOn(s, spec)
+	}
+	tx.scheduleBackup(s.ID, *s.Backups, s.Backups.next(tx.now))
 }
 
 // backupsOf returns the ids of a server's backups, oldest first.

@@ -24,22 +24,33 @@ func (p Project) ChangeServerType(id int64, serverType string, upgradeDisk bool)
 			return ActionSpec{}, err
 		}
 		return ActionSpec{
-			Command: "change_server_type",
-			Guest:   &GuestWork{Server: id, Runs: s.hasInterface(), Amend: func(m *hypervisor.Guest) { setGuestType(m, t) }},
-			Begin:   func(tx *Tx) { tx.setServerStatus(id, ServerMigrating) },
-			Done: func(tx *Tx) error {
-				tx.Servers.Update(id, func(s *Server) {
-					s.Type = t
-					if upgradeDisk {
-						s.PrimaryDisk = t.Disk
-					}
-				})
-				tx.startIfPossible(id)
-				return nil
-			},
-			Failed: func(tx *Tx) { tx.setServerStatus(id, ServerOff) },
+			Command: "change_server_type", Guest: &GuestWork{Server: id, Runs: s.hasInterface()},
+			Does: typeChange{serverWas{id, ServerOff}, t.Name, upgradeDisk},
 		}, nil
 	})
+}
+
+type typeChange struct {
+	serverWas
+	Type        string
+	UpgradeDisk bool
+}
+
+func (e typeChange) begin(tx *Tx) { tx.setServerStatus(e.Server, ServerMigrating) }
+
+func (e typeChange) end(tx *Tx) {
+	tx.Servers.Update(e.Server, func(s *Server) {
+		s.Type, _ = tx.Catalogue.ServerType(e.Type)
+		if e.UpgradeDisk {
+			s.PrimaryDisk = s.Type.Disk
+		}
+	})
+	tx.startIfPossible(e.Server)
+}
+
+func (e typeChange) amend(st *State, m *hypervisor.Guest) {
+	t, _ := st.Catalogue.ServerType(e.Type)
+	setGuestType(m, t)
 }
 
 func checkTypeChange(s *Server, t *ServerType, upgradeDisk bool, tx *Tx) error {
@@ -108,31 +119,40 @@ func (p Project) RebuildServer(id int64, in RebuildServer) (password string, act
 			password = tx.newPassword()
 		}
 		return ActionSpec{
-			Command: "rebuild_server",
-			Guest: &GuestWork{Server: id, Runs: s.hasInterface(), Amend: func(m *hypervisor.Guest) {
-				setGuestImage(m, image)
-				if in.UserData != nil {
-					m.UserData = *in.UserData
-				}
-			}},
-			Begin: func(tx *Tx) { tx.setServerStatus(id, ServerRebuilding) },
-			Done: func(tx *Tx) error {
-				// In the meantime, a snapshot may have been changed or deleted.
-				now, _ := tx.Image(image.ID)
-				tx.Servers.Update(id, func(s *Server) {
-					s.Image = now
-					if in.UserData != nil {
-						s.UserData = *in.UserData
-					}
-				})
-				tx.startIfPossible(id)
-				return nil
-			},
-			// The state of the disk is unknown, so the server does not run.
-			Failed: func(tx *Tx) { tx.setServerStatus(id, ServerOff) },
+			Command: "rebuild_server", Guest: &GuestWork{Server: id, Runs: s.hasInterface()},
+			// If it fails, the state of the disk is unknown, so the server does not run.
+			Does: rebuild{serverWas{id, ServerOff}, image.ID, in.UserData},
 		}, nil
 	})
 	return password, action, st, err
+}
+
+type rebuild struct {
+	serverWas
+	Image    int64
+	UserData *string
+}
+
+func (e rebuild) begin(tx *Tx) { tx.setServerStatus(e.Server, ServerRebuilding) }
+
+func (e rebuild) end(tx *Tx) {
+	// In the meantime, a snapshot may have been changed or deleted.
+	image, _ := tx.Image(e.Image)
+	tx.Servers.Update(e.Server, func(s *Server) {
+		s.Image = image
+		if e.UserData != nil {
+			s.UserData = *e.UserData
+		}
+	})
+	tx.startIfPossible(e.Server)
+}
+
+func (e rebuild) amend(st *State, m *hypervisor.Guest) {
+	image, _ := st.Image(e.Image)
+	setGuestImage(m, image)
+	if e.UserData != nil {
+		m.UserData = *e.UserData
+	}
 }
 
 // ChangeServerProtection sets the protections against deletion and rebuild; nil changes nothing. Both must
@@ -152,10 +172,7 @@ func (p Project) ChangeServerProtection(id int64, del, rebuild *bool) (int64, *S
 			return ActionSpec{}, ErrInvalidInput(
 				FieldError{Name: "delete", Messages: []string{same}}, FieldError{Name: "rebuild", Messages: []string{same}})
 		}
-		return ActionSpec{Command: "change_protection", Done: func(tx *Tx) error {
-			tx.Servers.Update(id, func(s *Server) { s.DeleteProtection, s.RebuildProtection = d, r })
-			return nil
-		}}, nil
+		return ActionSpec{Command: "change_protection", Does: protection{Ref{KindServer, id}, d}}, nil
 	})
 }
 
@@ -170,21 +187,22 @@ func (p Project) AttachServerISO(id int64, iso string) (int64, *State, error) {
 		case i.Architecture != "" && i.Architecture != s.Type.Architecture:
 			return ActionSpec{}, ErrField("iso", "ISO has wrong architecture")
 		}
-		return ActionSpec{Command: "attach_iso", Done: func(tx *Tx) error {
-			tx.Servers.Update(id, func(s *Server) { s.ISO = i })
-			return nil
-		}}, nil
+		return ActionSpec{Command: "attach_iso", Does: isoChange{id, i.ID}}, nil
 	})
+}
+
+type isoChange struct{ Server, ISO int64 } // 0 for none
+
+func (e isoChange) end(tx *Tx) {
+	iso, _ := tx.Catalogue.ISO(itoa(e.ISO))
+	tx.Servers.Update(e.Server, func(s *Server) { s.ISO = iso })
 }
 
 // DetachServerISO removes the ISO from a server. If there is none, the action succeeds at once.
 // Errors: not_found, locked.
 func (p Project) DetachServerISO(id int64) (int64, *State, error) {
 	return p.onServer(id, func(_ *Tx, s *Server) (ActionSpec, error) {
-		return ActionSpec{Command: "detach_iso", Immediate: s.ISO == nil, Done: func(tx *Tx) error {
-			tx.Servers.Update(id, func(s *Server) { s.ISO = nil })
-			return nil
-		}}, nil
+		return ActionSpec{Command: "detach_iso", Immediate: s.ISO == nil, Does: isoChange{id, 0}}, nil
 	})
 }
 
@@ -197,10 +215,7 @@ func (p Project) ChangeServerDNSPtr(id int64, in ChangeDNSPtr) (int64, *State, e
 		}
 		for _, ipID := range []int64{s.PublicIPv4, s.PublicIPv6} {
 			if ip, ok := tx.PrimaryIPs.Get(ipID); ok && ip.IP.Contains(in.IP) {
-				return ActionSpec{Command: "change_dns_ptr", Parallel: true, Done: func(tx *Tx) error {
-					tx.setDNSPtr(ipID, in)
-					return nil
-				}}, nil
+				return ActionSpec{Command: "change_dns_ptr", Does: dnsPtrChange{ip.Ref(), in}}, nil
 			}
 		}
 		return ActionSpec{}, ErrField("ip", fmt.Sprintf("%s is not an address of the server", in.IP))

@@ -381,28 +381,21 @@ func (tx *Tx) putServer(plan *serverPlan) (*Server, error) {
 
 // startServerCreation starts create_server and the next actions.
 func (tx *Tx) startServerCreation(s *Server, plan *serverPlan) CreatedServer {
-	ref, locks := s.Ref(), []Ref{s.Ref()}
-	off := func(tx *Tx) { tx.setServerStatus(s.ID, ServerOff) }
-	create := ActionSpec{
-		Command: "create_server", Resources: locks, Locks: locks, Guest: &GuestWork{Server: s.ID}, Failed: off,
-	}
-	if !plan.StartAfterCreate {
-		create.Effect = off
-	}
-	out := CreatedServer{Action: tx.Start(create).ID}
+	ref := []Ref{s.Ref()}
+	out := CreatedServer{Action: tx.Start(ActionSpec{
+		Command: "create_server", Resources: ref, Guest: &GuestWork{Server: s.ID},
+		Does: serverCreation{serverWas{s.ID, ServerOff}, plan.StartAfterCreate},
+	}).ID}
 	out.NextActions = tx.applyToNewServer(s.ID, plan.Firewalls)
 	last := out.Action
 	next := func(spec ActionSpec) {
 		spec.After = last
-		if len(spec.Locks) == 0 {
-			spec.Locks = locks
-		}
 		last = tx.Start(spec).ID
 		out.NextActions = append(out.NextActions, last)
 	}
 	start := func() {
 		if plan.StartAfterCreate {
-			next(startServerSpec(s.ID, ServerOff, locks))
+			next(startServerSpec(s.ID, ServerOff, ref))
 		}
 	}
 	for _, v := range plan.volumes {
@@ -413,14 +406,22 @@ func (tx *Tx) startServerCreation(s *Server, plan *serverPlan) CreatedServer {
 		start()
 	}
 	for _, network := range plan.Networks {
-		next(ActionSpec{
-			Command: "attach_to_network", Resources: []Ref{ref, {KindNetwork, network}},
-			Effect: func(tx *Tx) { tx.joined(ref, network) },
-			Failed: func(tx *Tx) { tx.leaveNetwork(ref, network) },
-		})
+		next(attachToNetwork(s.Ref(), network))
 	}
 	if !public {
 		start()
 	}
 	return out
+}
+
+// serverCreation ends the creation of a server. Its start, if wanted, is an action of its own.
+type serverCreation struct {
+	serverWas
+	Starts bool
+}
+
+func (e serverCreation) end(tx *Tx) {
+	if !e.Starts {
+		tx.setServerStatus(e.Server, ServerOff)
+	}
 }

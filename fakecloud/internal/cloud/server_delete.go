@@ -9,15 +9,14 @@ func (p Project) DeleteServer(id int64) (int64, *State, error) {
 		if s.DeleteProtection {
 			return ActionSpec{}, ErrProtected("server deletion is protected")
 		}
-		was := s.Status
-		return ActionSpec{
-			Command: "delete_server", Guest: &GuestWork{Server: id},
-			Begin:  func(tx *Tx) { tx.setServerStatus(id, ServerDeleting) },
-			Effect: func(tx *Tx) { tx.removeServer(id) },
-			Failed: func(tx *Tx) { tx.setServerStatus(id, was) },
-		}, nil
+		return ActionSpec{Command: "delete_server", Guest: &GuestWork{Server: id}, Does: serverRemoval{serverWas{id, s.Status}}}, nil
 	})
 }
+
+type serverRemoval struct{ serverWas }
+
+func (e serverRemoval) begin(tx *Tx) { tx.setServerStatus(e.Server, ServerDeleting) }
+func (e serverRemoval) end(tx *Tx)   { tx.removeServer(e.Server) }
 
 // removeServer deletes a server and all references to it.
 func (tx *Tx) removeServer(id int64) {

@@ -42,13 +42,8 @@ func (tx *Tx) planImage(s *Server, in CreateServerImage) (*Image, ActionSpec, er
 	}
 	image := tx.newServerImage(s, in)
 	tx.Images.Put(image)
-	id, server := image.ID, s.ID
-	return image, ActionSpec{
-		// The image is locked, too, so that it cannot be deleted before it is complete.
-		Command: "create_image", Locks: []Ref{image.Ref()},
-		Done:   func(tx *Tx) error { tx.imageCreated(id, server); return nil },
-		Failed: func(tx *Tx) { tx.deleteImage(id) },
-	}, nil
+	// The image is locked, too, so that it cannot be deleted before it is complete.
+	return image, ActionSpec{Command: "create_image", Locks: []Ref{image.Ref()}, Does: imageCreation{image.ID, s.ID}}, nil
 }
 
 func (tx *Tx) newServerImage(s *Server, in CreateServerImage) *Image {
@@ -69,8 +64,12 @@ func (tx *Tx) newServerImage(s *Server, in CreateServerImage) *Image {
 	return i
 }
 
-func (tx *Tx) imageCreated(image, server int64) {
-	i, ok := tx.Images.Update(image, func(i *Image) {
+type imageCreation struct{ Image, Server int64 }
+
+func (e imageCreation) failed(tx *Tx, _ *Error) { tx.deleteImage(e.Image) }
+
+func (e imageCreation) end(tx *Tx) {
+	i, ok := tx.Images.Update(e.Image, func(i *Image) {
 		i.Status = "available"
 		// The simulated disk has no contents. This is about the size of a fresh system.
 		i.ImageSize = min(2.3, i.DiskSize)
@@ -78,7 +77,7 @@ func (tx *Tx) imageCreated(image, server int64) {
 	if !ok || i.Type != ImageBackup {
 		return
 	}
-	if old := tx.backupsOf(server); len(old) > MaxBackupsPerServer {
+	if old := tx.backupsOf(e.Server); len(old) > MaxBackupsPerServer {
 		tx.deleteImage(old[0])
 	}
 }

@@ -23,14 +23,6 @@ func (tx *Tx) freeServer(id int64) (*Server, error) {
 	return s, tx.RequireUnlocked(s.Ref())
 }
 
-// startOnServerAndNetwork starts an action on a server and a network. It locks only the server.
-func (tx *Tx) startOnServerAndNetwork(s *Server, network int64, command string, done func(*Tx) error, failed func(*Tx)) int64 {
-	return tx.Start(ActionSpec{
-		Command: command, Resources: []Ref{s.Ref(), {KindNetwork, network}}, Locks: []Ref{s.Ref()},
-		Done: done, Failed: failed,
-	}).ID
-}
-
 // AttachServerToNetwork gives a server an interface in a network. Its addresses are reserved at once, and
 // shown when the action has succeeded. If the server is on and has a hypervisor, that ends the action.
 // Errors: not_found, locked, and those of joining a network.
@@ -47,12 +39,9 @@ func (p Project) AttachServerToNetwork(id int64, in AttachServerToNetwork) (acti
 		if err != nil {
 			return err
 		}
-		action = tx.Start(ActionSpec{
-			Command: "attach_to_network", Resources: []Ref{s.Ref(), {KindNetwork, in.Network}}, Locks: []Ref{s.Ref()},
-			Guest:  workIfOn(s, true),
-			Effect: func(tx *Tx) { tx.joined(s.Ref(), in.Network) },
-			Failed: func(tx *Tx) { tx.leaveNetwork(s.Ref(), in.Network) },
-		}).ID
+		spec := attachToNetwork(s.Ref(), in.Network)
+		spec.Guest = workIfOn(s, true)
+		action = tx.Start(spec).ID
 		return nil
 	})
 	return action, st, err
@@ -69,13 +58,7 @@ func (p Project) DetachServerFromNetwork(id, network int64) (action int64, st *S
 		if err := tx.requireAttached(s, network); err != nil {
 			return err
 		}
-		tx.updateMember(s.Ref(), network, func(m *NetworkMember) { m.Status = MemberDetaching })
-		action = tx.startOnServerAndNetwork(s, network, "detach_from_network", func(tx *Tx) error {
-			tx.leaveNetwork(s.Ref(), network)
-			return nil
-		}, func(tx *Tx) {
-			tx.updateMember(s.Ref(), network, func(m *NetworkMember) { m.Status = MemberOK })
-		})
+		action = tx.startDetaching(s.Ref(), network)
 		return nil
 	})
 	return action, st, err
@@ -103,26 +86,37 @@ func (p Project) ChangeAliasIPs(id, network int64, aliases []netip.Addr) (action
 		tx.updateMember(s.Ref(), network, func(m *NetworkMember) {
 			m.Status, m.AliasIPs = MemberUpdating, slices.Compact(both)
 		})
-		settle := func(tx *Tx, to []netip.Addr) {
-			tx.updateMember(s.Ref(), network, func(m *NetworkMember) {
-				m.Status, m.AliasIPs = MemberOK, slices.Clone(to)
-			})
-		}
-		action = tx.startOnServerAndNetwork(s, network, "change_alias_ips", func(tx *Tx) error {
-			settle(tx, aliases)
-			tx.Servers.Update(id, func(s *Server) {
-				for i := range s.PrivateNets {
-					if s.PrivateNets[i].Network == network {
-						s.PrivateNets[i].AliasIPs = slices.Clone(aliases)
-					}
-				}
-			})
-			return nil
-		}, func(tx *Tx) { settle(tx, before.AliasIPs) })
+		action = tx.Start(ActionSpec{
+			Command: "change_alias_ips", Resources: []Ref{s.Ref(), {KindNetwork, network}},
+			Does: aliasChange{s.Ref(), network, before.AliasIPs, aliases},
+		}).ID
 		return nil
 	})
 	return action, st, err
 }
+
+type aliasChange struct {
+	Member      Ref
+	Network     int64
+	Before, New []netip.Addr
+}
+
+func (e aliasChange) settle(tx *Tx, to []netip.Addr) {
+	tx.updateMember(e.Member, e.Network, func(m *NetworkMember) { m.Status, m.AliasIPs = MemberOK, slices.Clone(to) })
+}
+
+func (e aliasChange) end(tx *Tx) {
+	e.settle(tx, e.New)
+	tx.Servers.Update(e.Member.ID, func(s *Server) {
+		for i := range s.PrivateNets {
+			if s.PrivateNets[i].Network == e.Network {
+				s.PrivateNets[i].AliasIPs = slices.Clone(e.New)
+			}
+		}
+	})
+}
+
+func (e aliasChange) failed(tx *Tx, _ *Error) { e.settle(tx, e.Before) }
 
 func (tx *Tx) requireAttached(s *Server, network int64) error {
 	if _, ok := s.PrivateNet(network); !ok {

@@ -12,16 +12,27 @@ const rescueTimeout = 60 * time.Minute
 // startServerSpec returns the action that powers a server on. If it fails, the server gets the status was.
 func startServerSpec(id int64, was ServerStatus, resources []Ref) ActionSpec {
 	return ActionSpec{
-		Command: "start_server", Resources: resources, Guest: &GuestWork{Server: id, Runs: true},
-		Begin: func(tx *Tx) {
-			if s, ok := tx.Servers.Get(id); ok && s.Status != ServerRunning {
-				tx.setServerStatus(id, ServerStarting)
-			}
-		},
-		Effect: func(tx *Tx) { tx.bootServer(id) },
-		Failed: func(tx *Tx) { tx.setServerStatus(id, was) },
+		Command: "start_server", Resources: resources, Guest: &GuestWork{Server: id, Runs: true}, Does: powerOn{serverWas{id, was}},
 	}
 }
+
+// serverWas is a part of the effects that give a server its status back if they fail.
+type serverWas struct {
+	Server int64
+	Was    ServerStatus
+}
+
+func (e serverWas) failed(tx *Tx, _ *Error) { tx.setServerStatus(e.Server, e.Was) }
+
+type powerOn struct{ serverWas }
+
+func (e powerOn) begin(tx *Tx) {
+	if s, ok := tx.Servers.Get(e.Server); ok && s.Status != ServerRunning {
+		tx.setServerStatus(e.Server, ServerStarting)
+	}
+}
+
+func (e powerOn) end(tx *Tx) { tx.bootServer(e.Server) }
 
 // bootServer sets a server to running. A boot ends rescue mode.
 func (tx *Tx) bootServer(id int64) {
@@ -53,18 +64,17 @@ func (p Project) PowerOnServer(id int64) (int64, *State, error) {
 // PowerOffServer cuts a server's power. Errors: not_found, locked.
 func (p Project) PowerOffServer(id int64) (int64, *State, error) {
 	return p.onServer(id, func(_ *Tx, s *Server) (ActionSpec, error) {
-		spec := ActionSpec{Command: "stop_server"}
 		if s.Status == ServerOff {
-			return spec, nil
+			return ActionSpec{Command: "stop_server"}, nil
 		}
-		was := s.Status
-		spec.Guest = &GuestWork{Server: id}
-		spec.Begin = func(tx *Tx) { tx.setServerStatus(id, ServerStopping) }
-		spec.Effect = func(tx *Tx) { tx.setServerStatus(id, ServerOff) }
-		spec.Failed = func(tx *Tx) { tx.setServerStatus(id, was) }
-		return spec, nil
+		return ActionSpec{Command: "stop_server", Guest: &GuestWork{Server: id}, Does: powerOff{serverWas{id, s.Status}}}, nil
 	})
 }
+
+type powerOff struct{ serverWas }
+
+func (e powerOff) begin(tx *Tx) { tx.setServerStatus(e.Server, ServerStopping) }
+func (e powerOff) end(tx *Tx)   { tx.setServerStatus(e.Server, ServerOff) }
 
 // ShutdownServer sends an ACPI shutdown request. The action succeeds when the request has been sent. The
 // server is then stopping, and is off after the profile's time. If a hypervisor has its guest, it is off
@@ -72,56 +82,70 @@ func (p Project) PowerOffServer(id int64) (int64, *State, error) {
 // Errors: not_found, locked.
 func (p Project) ShutdownServer(id int64) (int64, *State, error) {
 	return p.onServer(id, func(_ *Tx, s *Server) (ActionSpec, error) {
-		return ActionSpec{Command: "shutdown_server", Guest: workIfOn(s, false), Done: func(tx *Tx) error {
-			s, ok := tx.Servers.Get(id)
-			if !ok || s.Status != ServerRunning {
-				return nil
-			}
-			tx.setServerStatus(id, ServerStopping)
-			if tx.hypervisorOf(s) == nil {
-				tx.guestShutsDown(id)
-			}
-			return nil
-		}}, nil
+		return ActionSpec{Command: "shutdown_server", Guest: workIfOn(s, false), Does: shutdown{id}}, nil
 	})
+}
+
+type shutdown struct{ Server int64 }
+
+func (e shutdown) end(tx *Tx) {
+	s, ok := tx.Servers.Get(e.Server)
+	if !ok || s.Status != ServerRunning {
+		return
+	}
+	tx.setServerStatus(e.Server, ServerStopping)
+	if tx.hypervisorOf(s) == nil {
+		tx.guestShutsDown(e.Server)
+	}
 }
 
 // guestShutsDown sets a stopping server to off after the duration of a guest's shutdown.
 func (tx *Tx) guestShutsDown(id int64) {
 	s, _ := tx.Servers.Get(id)
-	tx.schedule(tx.cloud.profile().Duration(guestShutdown), func(tx *Tx) {
-		if now, ok := tx.Servers.Get(id); ok && now.epoch == s.epoch {
-			tx.setServerStatus(id, ServerOff)
-		}
-	})
+	tx.schedule(tx.cloud.profile().Duration(guestShutdown), guestOff{id, s.epoch})
+}
+
+type guestOff struct {
+	Server int64
+	Epoch  uint64
+}
+
+func (e guestOff) due(tx *Tx) {
+	if s, ok := tx.Servers.Get(e.Server); ok && s.epoch == e.Epoch {
+		tx.setServerStatus(e.Server, ServerOff)
+	}
 }
 
 // RebootServer sends an ACPI reboot request. The guest keeps running, so the status does not change. A
 // server that is off ignores the request. Errors: not_found, locked.
 func (p Project) RebootServer(id int64) (int64, *State, error) {
 	return p.onServer(id, func(_ *Tx, s *Server) (ActionSpec, error) {
-		return ActionSpec{Command: "reboot_server", Guest: workIfOn(s, true), Done: func(tx *Tx) error {
-			if s, ok := tx.Servers.Get(id); ok && s.Status == ServerRunning {
-				tx.bootServer(id)
-			}
-			return nil
-		}}, nil
+		return ActionSpec{Command: "reboot_server", Guest: workIfOn(s, true), Does: reboot{id}}, nil
 	})
+}
+
+type reboot struct{ Server int64 }
+
+func (e reboot) end(tx *Tx) {
+	if s, ok := tx.Servers.Get(e.Server); ok && s.Status == ServerRunning {
+		tx.bootServer(e.Server)
+	}
 }
 
 // ResetServer cuts a server's power and starts it again.
 // Errors: not_found, locked, unsupported_error.
 func (p Project) ResetServer(id int64) (int64, *State, error) {
 	return p.onServer(id, func(_ *Tx, s *Server) (ActionSpec, error) {
-		was := s.Status
 		return ActionSpec{
-			Command: "reset_server", Guest: &GuestWork{Server: id, Runs: true},
-			Begin:  func(tx *Tx) { tx.setServerStatus(id, ServerStarting) },
-			Effect: func(tx *Tx) { tx.bootServer(id) },
-			Failed: func(tx *Tx) { tx.setServerStatus(id, was) },
+			Command: "reset_server", Guest: &GuestWork{Server: id, Runs: true}, Does: powerCycle{serverWas{id, s.Status}},
 		}, requireInterface(s)
 	})
 }
+
+type powerCycle struct{ serverWas }
+
+func (e powerCycle) begin(tx *Tx) { tx.setServerStatus(e.Server, ServerStarting) }
+func (e powerCycle) end(tx *Tx)   { tx.bootServer(e.Server) }
 
 // EnableServerRescue makes a server boot the rescue system next time, if that is within an hour. It returns
 // the password of the rescue system. sshKeys are ids.
@@ -134,28 +158,37 @@ func (p Project) EnableServerRescue(id int64, sshKeys []int64) (password string,
 			}
 		}
 		password = tx.newPassword()
-		return ActionSpec{Command: "enable_rescue", Done: func(tx *Tx) error {
-			since := tx.now
-			tx.Servers.Update(id, func(s *Server) { s.RescueEnabled, s.RescueSince = true, since })
-			tx.schedule(rescueTimeout, func(tx *Tx) {
-				if s, ok := tx.Servers.Get(id); ok && s.RescueEnabled && s.RescueSince.Equal(since) {
-					tx.Servers.Update(id, func(s *Server) { s.RescueEnabled = false })
-				}
-			})
-			return nil
-		}}, nil
+		return ActionSpec{Command: "enable_rescue", Does: rescueOn{id}}, nil
 	})
 	return password, action, st, err
+}
+
+type rescueOn struct{ Server int64 }
+
+func (e rescueOn) end(tx *Tx) {
+	tx.Servers.Update(e.Server, func(s *Server) { s.RescueEnabled, s.RescueSince = true, tx.now })
+	tx.schedule(rescueTimeout, rescueEnds{e.Server})
+}
+
+type rescueEnds struct{ Server int64 }
+
+func (e rescueEnds) due(tx *Tx) {
+	if s, ok := tx.Servers.Get(e.Server); ok && s.RescueEnabled && s.RescueSince.Add(rescueTimeout).Equal(tx.now) {
+		rescueOff(e).end(tx)
+	}
 }
 
 // DisableServerRescue makes a server boot from its disk again. Errors: not_found, locked.
 func (p Project) DisableServerRescue(id int64) (int64, *State, error) {
 	return p.onServer(id, func(*Tx, *Server) (ActionSpec, error) {
-		return ActionSpec{Command: "disable_rescue", Done: func(tx *Tx) error {
-			tx.Servers.Update(id, func(s *Server) { s.RescueEnabled = false })
-			return nil
-		}}, nil
+		return ActionSpec{Command: "disable_rescue", Does: rescueOff{id}}, nil
 	})
+}
+
+type rescueOff struct{ Server int64 }
+
+func (e rescueOff) end(tx *Tx) {
+	tx.Servers.Update(e.Server, func(s *Server) { s.RescueEnabled = false })
 }
 
 // ResetServerPassword sets a new root password of a running server and returns it.

@@ -20,10 +20,9 @@ type Tx struct {
 	own     bool // it is a write, or work that a write has made due at once
 
 	// commit makes these effective.
-	jobs      []job
-	followers map[int64][]*actionRun // actions that wait for the end of another, by its id
-	tasks     []*task                // for hypervisors
-	finished  []finishedAction
+	jobs     []job
+	tasks    []*task // for hypervisors
+	finished []finishedAction
 	// rollback runs undo, which reverts changes of data that projects share.
 	undo []func()
 }
@@ -45,26 +44,9 @@ func (tx *Tx) NewMeta(name string, labels map[string]string) store.Meta {
 	return store.Meta{ID: tx.cloud.newID(), Name: name, Labels: labels, Created: tx.now}
 }
 
-// schedule runs fn when d has passed. fn may share its transaction with other jobs.
-func (tx *Tx) schedule(d time.Duration, fn func(*Tx)) {
-	tx.jobs = append(tx.jobs, job{due: tx.now.Add(d), project: tx.project, run: fn})
-}
-
-// after makes run wait for the end of another action.
-func (tx *Tx) after(action int64, run *actionRun) {
-	if tx.followers == nil {
-		tx.followers = map[int64][]*actionRun{}
-	}
-	tx.followers[action] = append(tx.followers[action], run)
-}
-
-// takeFollowers removes the actions that wait for another one, and returns them. A rollback does not
-// restore them: call it only when the transaction can no longer fail.
-func (tx *Tx) takeFollowers(action int64) []*actionRun {
-	waiting := slices.Concat(tx.project.followers[action], tx.followers[action])
-	delete(tx.followers, action)
-	delete(tx.project.followers, action)
-	return waiting
+// schedule makes w due when d has passed. Its work may share its transaction with that of others.
+func (tx *Tx) schedule(d time.Duration, w timer) {
+	tx.jobs = append(tx.jobs, job{due: tx.now.Add(d), project: tx.project, timer: w})
 }
 
 // onFailure registers a function that reverts a change outside State.
@@ -105,11 +87,6 @@ func (tx *Tx) adopt(inner *Tx) {
 		tx.log.Record(c.Kind, c.ID, c.Old, c.New)
 	}
 	tx.jobs = append(tx.jobs, inner.jobs...)
-	for id, runs := range inner.followers {
-		for _, r := range runs {
-			tx.after(id, r)
-		}
-	}
 	tx.tasks = append(tx.tasks, inner.tasks...)
 	tx.finished = append(tx.finished, inner.finished...)
 	tx.undo = append(tx.undo, inner.undo...)

@@ -108,9 +108,7 @@ func (p Project) CreateVolume(in CreateVolume) (CreatedVolume, *State, error) {
 		}
 		v := &Volume{Meta: tx.NewMeta(in.Name, in.Labels), Size: in.Size, Location: location, Format: in.Format, Status: VolumeCreating}
 		tx.Volumes.Put(v)
-		create := ActionSpec{Command: "create_volume", Resources: []Ref{v.Ref()}, Locks: []Ref{v.Ref()}, Effect: func(tx *Tx) {
-			tx.Volumes.Update(v.ID, func(v *Volume) { v.Status = VolumeAvailable })
-		}}
+		create := ActionSpec{Command: "create_volume", Resources: []Ref{v.Ref()}, Does: volumeCreation{v.ID}}
 		if server != nil {
 			create.Resources = []Ref{server.Ref(), v.Ref()}
 		}
@@ -124,6 +122,12 @@ func (p Project) CreateVolume(in CreateVolume) (CreatedVolume, *State, error) {
 		return nil
 	})
 	return out, st, err
+}
+
+type volumeCreation struct{ Volume int64 }
+
+func (e volumeCreation) end(tx *Tx) {
+	tx.Volumes.Update(e.Volume, func(v *Volume) { v.Status = VolumeAvailable })
 }
 
 func checkVolumeSize(size int) error {

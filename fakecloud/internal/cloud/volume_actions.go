@@ -1,17 +1,22 @@
 package cloud
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // attachVolumeSpec returns the action that attaches a volume to a server. Both are locked.
 func attachVolumeSpec(id, server int64) ActionSpec {
-	both := []Ref{{KindServer, server}, {KindVolume, id}}
 	return ActionSpec{
-		Command: "attach_volume", Resources: both, Locks: both,
-		Effect: func(tx *Tx) { tx.setVolumeServer(id, server) },
+		Command: "attach_volume", Resources: []Ref{{KindServer, server}, {KindVolume, id}}, Does: volumeChange{id, server},
 	}
 }
 
-// onVolume starts an action on a volume. plan returns the action and, in Resources, the server that is locked too.
+type volumeChange struct{ Volume, Server int64 } // 0 to detach it
+
+func (e volumeChange) end(tx *Tx) { tx.setVolumeServer(e.Volume, e.Server) }
+
+// onVolume starts an action on a volume. plan returns the action; onVolume adds the volume to its resources, unless it is there.
 // Errors: not_found, locked, and those of plan.
 func (p Project) onVolume(id int64, plan func(*Tx, *Volume) (ActionSpec, error)) (action int64, st *State, err error) {
 	st, err = p.update(func(tx *Tx) error {
@@ -23,9 +28,8 @@ func (p Project) onVolume(id int64, plan func(*Tx, *Volume) (ActionSpec, error))
 		if err != nil {
 			return err
 		}
-		if len(spec.Locks) == 0 {
+		if !slices.Contains(spec.Resources, v.Ref()) {
 			spec.Resources = append(spec.Resources, v.Ref())
-			spec.Locks = spec.Resources
 		}
 		action = tx.Start(spec).ID
 		return nil
@@ -68,8 +72,7 @@ func (p Project) DetachVolume(id int64) (int64, *State, error) {
 		}
 		server := Ref{KindServer, v.Server}
 		return ActionSpec{
-			Command: "detach_volume", Resources: []Ref{server},
-			Effect: func(tx *Tx) { tx.setVolumeServer(id, 0) },
+			Command: "detach_volume", Resources: []Ref{server}, Does: volumeChange{id, 0},
 		}, tx.RequireUnlocked(server)
 	})
 }
@@ -80,19 +83,20 @@ func (p Project) ResizeVolume(id int64, size int) (int64, *State, error) {
 		if size <= v.Size {
 			return ActionSpec{}, ErrField("size", fmt.Sprintf("must be greater than the current size of %d", v.Size))
 		}
-		return ActionSpec{Command: "resize_volume", Effect: func(tx *Tx) {
-			tx.Volumes.Update(id, func(v *Volume) { v.Size = size })
-		}}, checkVolumeSize(size)
+		return ActionSpec{Command: "resize_volume", Does: volumeGrowth{id, size}}, checkVolumeSize(size)
 	})
 }
 
+type volumeGrowth struct {
+	Volume int64
+	Size   int
+}
+
+func (e volumeGrowth) end(tx *Tx) { tx.Volumes.Update(e.Volume, func(v *Volume) { v.Size = e.Size }) }
+
 // ChangeVolumeProtection sets the delete protection; nil changes nothing. Errors: not_found, locked.
 func (p Project) ChangeVolumeProtection(id int64, protect *bool) (int64, *State, error) {
-	return p.onVolume(id, func(*Tx, *Volume) (ActionSpec, error) {
-		return ActionSpec{Command: "change_protection", Effect: func(tx *Tx) {
-			if protect != nil {
-				tx.Volumes.Update(id, func(v *Volume) { v.DeleteProtection = *protect })
-			}
-		}}, nil
+	return p.onVolume(id, func(_ *Tx, v *Volume) (ActionSpec, error) {
+		return ActionSpec{Command: "change_protection", Does: protectionOf(v.Ref(), protect)}, nil
 	})
 }

@@ -238,10 +238,16 @@ func (tx *Tx) freeZone(idOrName string) (*Zone, error) {
 // Terraform change many record sets of one zone at the same time.
 func (tx *Tx) publish(id int64, command string) int64 {
 	tx.Zones.Update(id, func(z *Zone) { z.publishing++ })
-	end := func(failed bool) func(*Tx) {
-		return func(tx *Tx) { tx.Zones.Update(id, func(z *Zone) { z.publishing--; z.failed = failed }) }
-	}
-	return tx.Start(ActionSpec{Command: command, Resources: []Ref{{KindZone, id}}, Effect: end(false), Failed: end(true)}).ID
+	return tx.Start(ActionSpec{Command: command, Resources: []Ref{{KindZone, id}}, Does: publication{id}}).ID
+}
+
+type publication struct{ Zone int64 }
+
+func (e publication) end(tx *Tx)              { e.finish(tx, false) }
+func (e publication) failed(tx *Tx, _ *Error) { e.finish(tx, true) }
+
+func (e publication) finish(tx *Tx, failed bool) {
+	tx.Zones.Update(e.Zone, func(z *Zone) { z.publishing--; z.failed = failed })
 }
 
 // Zonefile returns the zone in the form of RFC 1035. Errors: incorrect_zone_mode.
@@ -288,12 +294,15 @@ func (p Project) DeleteZone(idOrName string) (action int64, st *State, err error
 		if z.sets.protected > 0 {
 			return errRRSetProtected()
 		}
-		ref := []Ref{z.Ref()}
-		action = tx.Start(ActionSpec{Command: "delete_zone", Resources: ref, Locks: ref, Effect: func(tx *Tx) { tx.Zones.Delete(z.ID) }}).ID
+		action = tx.Start(ActionSpec{Command: "delete_zone", Resources: []Ref{z.Ref()}, Does: zoneRemoval{z.ID}}).ID
 		return nil
 	})
 	return action, st, err
 }
+
+type zoneRemoval struct{ Zone int64 }
+
+func (e zoneRemoval) end(tx *Tx) { tx.Zones.Delete(e.Zone) }
 
 // ChangeZoneProtection sets the delete protection; nil changes nothing. Errors: not_found, locked.
 func (p Project) ChangeZoneProtection(idOrName string, protect *bool) (int64, *State, error) {

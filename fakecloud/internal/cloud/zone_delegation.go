@@ -52,7 +52,11 @@ func delegationOf(domain string, now time.Time) Delegation {
 
 // checkDelegationLater schedules the check of a new zone. It is the only one: the result would not change.
 func (tx *Tx) checkDelegationLater(zone int64) {
-	tx.schedule(delegationCheckAfter, func(tx *Tx) {
-		tx.Zones.Update(zone, func(z *Zone) { z.Delegation = delegationOf(z.Name, tx.Now()) })
-	})
+	tx.schedule(delegationCheckAfter, delegationCheck{zone})
+}
+
+type delegationCheck struct{ Zone int64 }
+
+func (e delegationCheck) due(tx *Tx) {
+	tx.Zones.Update(e.Zone, func(z *Zone) { z.Delegation = delegationOf(z.Name, tx.Now()) })
 }
