@@ -124,6 +124,40 @@ func (c *Cloud) SetRateLimit(_ context.Context, perHour int) error {
 	return c.controller.SetRateLimit(perHour)
 }
 
+// Due is something that the cloud does at a time.
+type Due struct {
+	Time    time.Time `json:"time"`
+	Project int64     `json:"project"` // 0 for a hypervisor's
+	// What is action_ends, task_deadline, backup, guest_off, rescue_ends, server_health, load_balancer_health, renewal_scheduled,
+	// renewal, delegation_check or hypervisor_grace_ends.
+	What string `json:"what"`
+	// Action is the id of the action that ends, 0 for none, and Command its command, such as create_server.
+	Action  int64  `json:"action"`
+	Command string `json:"command"`
+	// Resources are what it is about.
+	Resources []Resource `json:"resources"`
+}
+
+// Resource names a resource, as in an action's JSON.
+type Resource struct {
+	ID   int64  `json:"id"`
+	Kind string `json:"type"`
+}
+
+// Timeline returns what is due later, in the order in which it happens. Actions that wait for another action, for a hypervisor
+// or for ResumeActions are not in it. The error is nil.
+func (c *Cloud) Timeline(context.Context) ([]Due, error) {
+	var all []Due
+	for _, d := range c.controller.Timeline() {
+		due := Due{Time: d.Time, Project: d.Project, What: d.What, Action: d.Action, Command: d.Command}
+		for _, r := range d.Resources {
+			due.Resources = append(due.Resources, Resource(r))
+		}
+		all = append(all, due)
+	}
+	return all, nil
+}
+
 // ResumeActions ends the actions that [fault.HangAction] keeps running, with their usual results, and
 // returns their number. The error is nil.
 func (c *Cloud) ResumeActions(context.Context) (int, error) { return c.cloud.ResumeActions(), nil }

@@ -101,6 +101,7 @@ type Options struct {
 
 // Cloud is a simulated Hetzner Cloud. Close it after use. All its methods may be called from several goroutines.
 type Cloud struct {
+	options    Options
 	cloud      *cloud.Cloud
 	api        *api.API
 	journal    *requestlog.Log
@@ -170,10 +171,7 @@ func Open(o Options) (*Cloud, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	c := &Cloud{
-		readTimeout: readTimeout, errorLog: slog.NewLogLogger(o.Logger.Handler(), slog.LevelWarn),
-		apiDate: o.APIDate, journal: &requestlog.Log{Capacity: o.JournalSize, MaxBytes: o.JournalBytes},
-	}
+	c := newCloud(o)
 	c.cloud = cloud.New(cloud.Options{
 		Clock: o.Clock, Profile: profile, KeepActions: o.KeepActions, Limits: limits, Seed: o.RandomSeed, FirstID: o.FirstID,
 		PublicIPv4: o.PublicIPv4, PublicIPv6: o.PublicIPv6, LoadBalancerIPv4: o.LoadBalancerIPv4,
@@ -197,6 +195,35 @@ func Open(o Options) (*Cloud, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// newCloud returns a cloud that lacks what holds its state.
+func newCloud(o Options) *Cloud {
+	return &Cloud{
+		options: o, readTimeout: readTimeout, errorLog: slog.NewLogLogger(o.Logger.Handler(), slog.LevelWarn),
+		apiDate: o.APIDate, journal: &requestlog.Log{Capacity: o.JournalSize, MaxBytes: o.JournalBytes},
+	}
+}
+
+// Fork returns a copy of the cloud as it is now: all resources of all projects, their tokens, the actions that run and all else
+// that is due later, the fault rules with their counters, and what is left of the rate limits. The copy shows the same time and
+// gives out the same ids and addresses next. What happens to one of the two does not change the other. Close the copy, too.
+//
+// Its cost depends on what is due later, not on the number of resources, so that each subtest can have a copy of a prepared cloud.
+//
+// The copy has a clock of its own, unless Options.Clock is set: then both use that one. It has an empty journal, and no listener,
+// data plane, router or hypervisor. An action that waits for a hypervisor waits for one of the copy until its deadline.
+func (c *Cloud) Fork() *Cloud {
+	clk := c.cloud.Clock()
+	if own, ok := clk.(*simclock.Clock); ok {
+		clk = own.Fork()
+	}
+	f := newCloud(c.options)
+	f.cloud, f.token = c.cloud.Fork(clk), c.token
+	f.api = c.api.Fork(f.cloud, f.journal)
+	f.controller = c.controller.Fork(f.cloud, f.api, f.journal)
+	f.controller.Ready = f.ready.Load
+	return f
 }
 
 // startPackets starts the data plane and the router, if the options have them.

@@ -90,6 +90,16 @@ func (c *Client) SetRateLimit(ctx context.Context, perHour int) error {
 	return c.call(ctx, http.MethodPut, "/rate_limit", nil, map[string]int{"limit": perHour}, nil)
 }
 
+// Timeline returns what is due later, in the order in which it happens. Actions that wait for another action, for a hypervisor
+// or for ResumeActions are not in it.
+func (c *Client) Timeline(ctx context.Context) ([]fakecloud.Due, error) {
+	var out struct {
+		Timeline []fakecloud.Due `json:"timeline"`
+	}
+	err := c.call(ctx, http.MethodGet, "/timeline", nil, nil, &out)
+	return out.Timeline, err
+}
+
 // ResumeActions ends the actions that fault.HangAction keeps running and returns their number.
 func (c *Client) ResumeActions(ctx context.Context) (int, error) {
 	var out struct {

@@ -6,6 +6,7 @@
 package api
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"sync"
@@ -42,45 +43,77 @@ type API struct {
 	limits       *rateLimits
 	faults       *faults.Set
 	date         Date
-	mux          *chi.Mux // finds routes, and answers 404 and 405
 	endpoints    map[endpointKey]endpoint
+	outside      [2]endpoint // of requests for no route, and for no method of one
 	allowedHosts []string
 	lastQuery    atomic.Pointer[parsedQuery]
 	static       sync.Map // the JSON of the catalogue's items, by the item
 	shown        map[store.Kind]Shown
 }
 
+// routeTable is what all APIs share, because it takes a millisecond to make.
+type routeTable struct {
+	routes     []Route
+	operations []faults.Operation
+	known      []knownPath
+	mux        *chi.Mux // finds routes; of a request for none, it says which of API.outside answers
+}
+
+var theRoutes = sync.OnceValue(func() *routeTable {
+	t := &routeTable{routes: Routes(), mux: chi.NewRouter()}
+	t.operations, t.known = operations(t.routes), knownPaths(t.routes)
+	for _, route := range t.routes {
+		t.mux.Method(route.Method, Prefix+route.Pattern, http.NotFoundHandler()) // never called
+	}
+	outside := func(i int) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			a := r.Context().Value(apiKey{}).(*API)
+			a.serve(w, r, newRequest(), a.outside[i])
+		}
+	}
+	t.mux.NotFound(outside(0))
+	t.mux.MethodNotAllowed(outside(1))
+	return t
+})
+
+// apiKey is the key of the API in the context of a request for no route.
+type apiKey struct{}
+
 // New returns the API of a cloud.
 func New(o Options) *API {
-	routes := Routes()
+	table := theRoutes()
+	routes := table.routes
 	a := &API{
 		cloud: o.Cloud, journal: o.Journal, date: o.Date, allowedHosts: o.AllowedHosts,
-		limits: newRateLimits(o.RateLimit), mux: chi.NewRouter(), endpoints: map[endpointKey]endpoint{},
-		faults: faults.NewSet(operations(routes)), shown: map[store.Kind]Shown{},
+		limits: newRateLimits(o.RateLimit), endpoints: make(map[endpointKey]endpoint, len(routes)),
+		faults: faults.NewSet(table.operations), shown: map[store.Kind]Shown{},
 	}
 	for _, s := range a.ShownResources() {
 		a.shown[s.Kind()] = s
 	}
-	for _, route := range routes {
+	for i := range routes {
+		route := &routes[i]
 		chain := a.chain(a.serveRoute, a.correlate, a.record, a.checkHost, a.limitRate, existsSince(since[route.OperationID]),
 			a.authenticate, a.injectFaults)
-		pattern := Prefix + route.Pattern
-		a.endpoints[endpointKey{route.Method, pattern}] = endpoint{&route, chain}
-		a.mux.Method(route.Method, pattern, a) // never called
+		a.endpoints[endpointKey{route.Method, Prefix + route.Pattern}] = endpoint{route, chain}
 	}
 	// The route is resolved before the token: an unknown path is 404 without a valid token, too.
-	outside := func(h Handler) http.HandlerFunc {
-		e := endpoint{&Route{}, a.chain(h, a.correlate, a.record, a.checkHost, a.limitRate)}
-		return func(w http.ResponseWriter, r *http.Request) { a.serve(w, r, newRequest(), e) }
+	outside := func(problem func(*Request, []string) error) endpoint {
+		answer := func(w http.ResponseWriter, r *Request) { writeError(w, r, problem(r, nearest(table.known, r.HTTP.URL.Path))) }
+		return endpoint{&Route{}, a.chain(answer, a.correlate, a.record, a.checkHost, a.limitRate)}
 	}
-	known := knownPaths(routes)
-	a.mux.NotFound(outside(func(w http.ResponseWriter, r *Request) {
-		writeError(w, r, cloud.ErrNoRoute(nearest(known, r.HTTP.URL.Path)...))
-	}))
-	a.mux.MethodNotAllowed(outside(func(w http.ResponseWriter, r *Request) {
-		writeError(w, r, cloud.ErrMethodNotAllowed(r.HTTP.Method, nearest(known, r.HTTP.URL.Path)...))
-	}))
+	a.outside = [...]endpoint{
+		outside(func(_ *Request, near []string) error { return cloud.ErrNoRoute(near...) }),
+		outside(func(r *Request, near []string) error { return cloud.ErrMethodNotAllowed(r.HTTP.Method, near...) }),
+	}
 	return a
+}
+
+// Fork returns the API of a fork of the cloud, with its own copies of the fault rules and of the rate limits.
+func (a *API) Fork(c *cloud.Cloud, j *requestlog.Log) *API {
+	f := New(Options{Cloud: c, Journal: j, Date: a.date, AllowedHosts: a.allowedHosts})
+	f.limits, f.faults = a.limits.fork(), a.faults.Fork()
+	return f
 }
 
 // endpointKey has the pattern with Prefix.
@@ -99,10 +132,10 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.RawPath != "" {
 		path = r.URL.RawPath
 	}
-	e, ok := a.endpoints[endpointKey{r.Method, a.mux.Find(req.path, r.Method, path)}]
+	e, ok := a.endpoints[endpointKey{r.Method, theRoutes().mux.Find(req.path, r.Method, path)}]
 	if !ok {
 		requests.Put(req)
-		a.mux.ServeHTTP(w, r)
+		theRoutes().mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), apiKey{}, a)))
 		return
 	}
 	a.serve(w, r, req, e)

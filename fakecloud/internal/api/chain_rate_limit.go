@@ -75,6 +75,19 @@ func (l *rateLimits) set(perHour int) {
 	l.buckets = map[rateKey]*bucket{}
 }
 
+// fork returns a copy of the limits, and of what is left of them.
+func (l *rateLimits) fork() *rateLimits {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	f := newRateLimits(l.perHour)
+	for key, b := range l.buckets {
+		b.mu.Lock()
+		f.buckets[key] = &bucket{empty: b.empty}
+		b.mu.Unlock()
+	}
+	return f
+}
+
 type rateState struct {
 	limit, remaining int
 	limitText        string

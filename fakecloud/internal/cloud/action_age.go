@@ -18,7 +18,7 @@ const forgetBatch = 250
 
 // finishedAction is an action that has ended and is not forgotten.
 type finishedAction struct {
-	project *projectData
+	project int64
 	id      int64
 	at      time.Time
 }
@@ -47,11 +47,12 @@ func (c *Cloud) forgets(now time.Time) bool {
 func (c *Cloud) forgetActions(now time.Time) (n int) {
 	now = c.writeTime(now.UTC()) // times of events do not go back
 	surplus := len(c.finished) - c.maxFinished
-	project := c.finished[0].project
+	id := c.finished[0].project
+	project := (*c.projects.Load())[id]
 	tx := c.begin(project, project.state.Load(), now, nil)
 	for n < min(forgetBatch, len(c.finished)) {
 		f := c.finished[n]
-		if f.project != project || n >= surplus && now.Sub(f.at) < c.keepActions {
+		if f.project != id || n >= surplus && now.Sub(f.at) < c.keepActions {
 			break
 		}
 		tx.Actions.forget(f.id)

@@ -439,6 +439,8 @@ func (tx *Tx) beginAction(a *Action) {
 // actionEnds is due when an action ends by itself.
 type actionEnds struct{ Action int64 }
 
+func (e actionEnds) about() Ref { return Ref{KindAction, e.Action} }
+
 func (e actionEnds) due(tx *Tx) {
 	if a, ok := tx.Actions.Get(e.Action); ok && a.plan != nil {
 		tx.endAction(a.ID, a.plan.Outcome.failure())
@@ -463,7 +465,7 @@ func (tx *Tx) endAction(id int64, failure *Error) {
 			failure = tx.attempt(does.try)
 		}
 	}
-	tx.finished = append(tx.finished, finishedAction{tx.project, id, tx.now})
+	tx.finished = append(tx.finished, finishedAction{tx.project.id, id, tx.now})
 	tx.Actions.finish(id, func(a *Action) {
 		a.Finished, a.Status, a.plan = tx.now, ActionSuccess, nil
 		if failure != nil {

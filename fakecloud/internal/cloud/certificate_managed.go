@@ -158,11 +158,15 @@ type (
 	renewalScheduled renewalDue
 )
 
+func (e renewalScheduled) about() Ref { return Ref{KindCertificate, e.Certificate} }
+
 func (e renewalScheduled) due(tx *Tx) {
 	if c, ok := tx.Certificates.Get(e.Certificate); ok && c.Fingerprint == e.Fingerprint {
 		tx.Certificates.Update(c.ID, func(c *Certificate) { c.Renewal = RenewalScheduled })
 	}
 }
+
+func (e renewalDue) about() Ref { return Ref{KindCertificate, e.Certificate} }
 
 func (e renewalDue) due(tx *Tx) {
 	if c, ok := tx.Certificates.Get(e.Certificate); ok && c.Fingerprint == e.Fingerprint {

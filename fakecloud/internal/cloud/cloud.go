@@ -66,7 +66,7 @@ type Cloud struct {
 	tokens    atomic.Pointer[map[string]Token]
 	projects  atomic.Pointer[map[int64]*projectData] // replaced, never changed
 	seed      uint64
-	ca        authority
+	ca        *authority
 	stepped   bool // whether a test may step the clock without a call of Settle
 	// keepActions is how long finished actions are kept at least, unless there are more than maxFinished.
 	keepActions time.Duration
@@ -146,15 +146,11 @@ func New(o Options) *Cloud {
 		events: eventHub{last: newEventBatch()},
 		clock:  o.Clock, catalogue: o.Catalogue, limits: o.Limits, seed: o.Seed,
 		wake: make(chan struct{}, 1), closed: make(chan struct{}),
-		ca: authority{seed: o.Seed}, lastLabels: noLabels,
+		ca: &authority{seed: o.Seed}, lastLabels: noLabels,
 		keepActions: min(cmp.Or(o.KeepActions, DefaultKeepActions), maxKeepActions), maxFinished: maxFinished,
 		healthRule: o.TargetHealth, dedicated: slices.Clone(o.DedicatedServers),
 	}
-	switch o.Clock.(type) {
-	case clock.RealClock, *simclock.Clock:
-	default:
-		c.stepped = true
-	}
+	c.stepped = stepped(o.Clock)
 	c.ips, c.lbIPs, c.private = newPools(o)
 	c.durations.Store(&o.Profile)
 	c.tokens.Store(&map[string]Token{})
@@ -164,6 +160,15 @@ func New(o Options) *Cloud {
 	c.addProject("default")
 	go c.runner()
 	return c
+}
+
+// stepped reports whether a test may step a clock without a call of Settle.
+func stepped(c clock.Clock) bool {
+	switch c.(type) {
+	case clock.RealClock, *simclock.Clock:
+		return false
+	}
+	return true
 }
 
 // Close stops the cloud's goroutine and ends all event subscriptions. The state stays readable.

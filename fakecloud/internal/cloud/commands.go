@@ -256,8 +256,17 @@ var published = command{
 func kinds(k ...store.Kind) []store.Kind { return k }
 func effects(e ...effect) []effect       { return e }
 
-// timers are the zero values of all types of work that is due at a time.
-var timers = []timer{
-	actionEnds{}, allHealth{}, backupDue{}, delegationCheck{}, graceEnds{}, guestOff{}, renewalDue{}, renewalScheduled{},
-	rescueEnds{}, serverHealth{}, taskDeadline{},
+// timers are the zero values of all types of work that is due at a time. The timeline shows their names.
+var timers = map[string]timer{
+	"action_ends":           actionEnds{},
+	"backup":                backupDue{},
+	"delegation_check":      delegationCheck{},
+	"guest_off":             guestOff{},
+	"hypervisor_grace_ends": graceEnds{},
+	"load_balancer_health":  allHealth{},
+	"renewal":               renewalDue{},
+	"renewal_scheduled":     renewalScheduled{},
+	"rescue_ends":           rescueEnds{},
+	"server_health":         serverHealth{},
+	"task_deadline":         taskDeadline{},
 }

@@ -52,7 +52,7 @@ func TestAFailedWriteChangesNothing(t *testing.T) {
 	if !errors.Is(err, boom) || st != before || p.View() != before {
 		t.Fatalf("err %v; the state must be the one before", err)
 	}
-	if len(p.cloud.ips.v4.used) != 0 {
+	if p.cloud.ips.v4.used.Len() != 0 {
 		t.Error("the address did not go back to the pool")
 	}
 	if p.cloud.nextDue.Load() != noJob {
@@ -198,6 +198,7 @@ func (e testEffect) failed(*Tx, *Error) {
 type timerFunc func(*Tx)
 
 func (f timerFunc) due(tx *Tx) { f(tx) }
+func (timerFunc) about() Ref   { return Ref{} }
 
 // startOn starts an action that locks one resource.
 func startOn(t *testing.T, p Project, spec ActionSpec) *Action {
@@ -461,7 +462,7 @@ func TestResetKeepsOnlyProjectsAndTokens(t *testing.T) {
 	p.cloud.Reset()
 	clk.Step(time.Hour)
 	st := p.View()
-	if st.SSHKeys.Len() != 0 || st.Actions.Len() != 0 || ran || len(p.cloud.ips.v4.used) != 0 {
+	if st.SSHKeys.Len() != 0 || st.Actions.Len() != 0 || ran || p.cloud.ips.v4.used.Len() != 0 {
 		t.Errorf("%d keys, %d actions, ran %t", st.SSHKeys.Len(), st.Actions.Len(), ran)
 	}
 	if _, ok := p.cloud.Token("t"); !ok {

@@ -123,6 +123,8 @@ type taskDeadline struct {
 	Timeout    time.Duration
 }
 
+func (d taskDeadline) about() Ref { return Ref{KindAction, d.Action} }
+
 func (d taskDeadline) due(tx *Tx) {
 	if t := tx.cloud.task(d.Action); t != nil && t.take() {
 		tx.endAction(d.Action, &Error{

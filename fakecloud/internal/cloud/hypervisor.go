@@ -343,7 +343,8 @@ func (c *Cloud) scheduleDetach(h *attachment) {
 // graceEnds is due when the grace of a suspended hypervisor has passed. It needs several transactions.
 type graceEnds struct{ Suspension int }
 
-func (graceEnds) due(*Tx) {}
+func (graceEnds) due(*Tx)    {}
+func (graceEnds) about() Ref { return Ref{} }
 
 func (g graceEnds) run(c *Cloud) {
 	for _, h := range c.hypervisors {

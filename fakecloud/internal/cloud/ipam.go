@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"net/netip"
 	"slices"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
 
 // addressPool hands out public addresses: single IPv4 addresses and IPv6 networks of 64 bits. It
@@ -23,7 +25,18 @@ func newAddressPool(v4, v6 netip.Prefix) *addressPool {
 }
 
 func (p *addressPool) reset() {
-	p.v4.used, p.v6.used = map[uint64]struct{}{}, map[uint64]struct{}{}
+	p.v4.used, p.v6.used = newNumbers(), newNumbers()
+}
+
+func newNumbers() store.Ascending[uint64] {
+	return store.NewAscending(func(a, b uint64) bool { return a < b })
+}
+
+// fork returns a copy of the pool.
+func (p *prefixPool) fork() *prefixPool {
+	p.used.Share()
+	c := *p
+	return &c
 }
 
 // prefixPool hands out the networks of `bits` bits inside a prefix, except the first, the last and the
@@ -33,8 +46,8 @@ type prefixPool struct {
 	bits     int
 	size     uint64
 	next     uint64
-	fresh    uint64              // larger than the numbers of all networks that were ever taken
-	used     map[uint64]struct{} // the numbers of networks: see at
+	fresh    uint64                  // larger than the numbers of all networks that were ever taken
+	used     store.Ascending[uint64] // the numbers of networks: see at
 	reserved reservations
 }
 
@@ -77,7 +90,7 @@ func newPrefixPool(base netip.Prefix, bits int) *prefixPool {
 	return &prefixPool{
 		base: base.Masked(), bits: bits,
 		size: uint64(1) << min(62, max(0, bits-base.Bits())),
-		next: 1, used: map[uint64]struct{}{},
+		next: 1, used: newNumbers(),
 	}
 }
 
@@ -93,12 +106,12 @@ func (p *prefixPool) take() (i uint64, ok bool) {
 			continue
 		}
 		if i < p.fresh {
-			if _, taken := p.used[i]; taken {
+			if _, taken := p.used.Get(i); taken {
 				continue
 			}
 		}
 		if !p.reserved.overlap(p.at(i)) {
-			p.used[i] = struct{}{}
+			p.used.Set(i)
 			p.fresh = max(p.fresh, i+1)
 			return i, true
 		}
@@ -131,7 +144,7 @@ func (p *prefixPool) inUse(a netip.Addr) (i uint64, ok bool) {
 		from, to := b.As16(), a.As16()
 		i = (binary.BigEndian.Uint64(to[:8]) - binary.BigEndian.Uint64(from[:8])) >> (64 - p.bits)
 	}
-	_, used := p.used[i]
+	_, used := p.used.Get(i)
 	return i, used && p.at(i).Addr() == a
 }
 
@@ -155,7 +168,7 @@ func (tx *Tx) take(p *prefixPool, family string) (netip.Prefix, error) {
 	if !ok {
 		return netip.Prefix{}, ErrResourceUnavailable("no public " + family + " address is available")
 	}
-	tx.onFailure(func() { delete(p.used, i) })
+	tx.onFailure(func() { p.used.Delete(i) })
 	return p.at(i), nil
 }
 
@@ -163,8 +176,8 @@ func (tx *Tx) take(p *prefixPool, family string) (netip.Prefix, error) {
 func (tx *Tx) GiveBack(a netip.Addr) {
 	for _, p := range []*prefixPool{tx.cloud.ips.v4, tx.cloud.ips.v6, tx.cloud.lbIPs.v4} {
 		if i, ok := p.inUse(a); ok {
-			delete(p.used, i)
-			tx.onFailure(func() { p.used[i] = struct{}{} })
+			p.used.Delete(i)
+			tx.onFailure(func() { p.used.Set(i) })
 			return
 		}
 	}

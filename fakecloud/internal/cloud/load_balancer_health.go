@@ -254,6 +254,8 @@ func (tx *Tx) scheduleHealth(due dueTimes, server int64) {
 
 type serverHealth struct{ Server int64 }
 
+func (e serverHealth) about() Ref { return Ref{KindServer, e.Server} }
+
 func (e serverHealth) due(tx *Tx) {
 	s, ok := tx.Servers.Get(e.Server)
 	if !ok {
@@ -282,6 +284,8 @@ func (tx *Tx) scheduleAllHealth(lb *LoadBalancer, first int) {
 }
 
 type allHealth struct{ LoadBalancer int64 }
+
+func (e allHealth) about() Ref { return Ref{KindLoadBalancer, e.LoadBalancer} }
 
 func (e allHealth) due(tx *Tx) {
 	if old, ok := tx.LoadBalancers.Get(e.LoadBalancer); ok {

@@ -67,7 +67,7 @@ func (s Selected) with(t *LoadBalancerTarget) Selected {
 	if s.tree == nil {
 		s.tree = store.NewTree(func(a, b selectedServer) bool { return a.id < b.id })
 	} else {
-		s.tree = s.tree.Copy()
+		s.tree = store.CopyTree(s.tree)
 	}
 	s.tree.Set(selectedServer{t.Server, t})
 	return s
@@ -76,7 +76,7 @@ func (s Selected) with(t *LoadBalancerTarget) Selected {
 // without returns the set without a server.
 func (s Selected) without(server int64) Selected {
 	if s.tree != nil {
-		s.tree = s.tree.Copy()
+		s.tree = store.CopyTree(s.tree)
 		s.tree.Delete(selectedServer{id: server})
 	}
 	return s

@@ -48,7 +48,7 @@ func (tx *Tx) joinNetwork(j Join) error {
 		})
 		slices.SortFunc(n.Members, func(a, b NetworkMember) int { return compareRef(a.Ref, b.Ref) })
 	})
-	tx.memberships = tx.memberships.Copy()
+	tx.memberships = store.CopyTree(tx.memberships)
 	tx.memberships.Set(membership{j.Member, n.ID})
 	return nil
 }
@@ -227,7 +227,7 @@ func (tx *Tx) leaveNetwork(member Ref, network int64) {
 	tx.Networks.Update(network, func(n *Network) {
 		n.Members = slices.DeleteFunc(n.Members, func(m NetworkMember) bool { return m.Ref == member })
 	})
-	tx.memberships = tx.memberships.Copy()
+	tx.memberships = store.CopyTree(tx.memberships)
 	tx.memberships.Delete(membership{member, network})
 	switch member.Kind {
 	case KindServer:

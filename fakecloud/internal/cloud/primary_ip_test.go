@@ -24,7 +24,7 @@ func TestAServersPrimaryIPsAreCreatedAndDeletedWithIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	clk.Step(time.Second)
-	if n := p.View().PrimaryIPs.Len(); n != 0 || len(p.cloud.ips.v4.used)+len(p.cloud.ips.v6.used) != 0 {
+	if n := p.View().PrimaryIPs.Len(); n != 0 || p.cloud.ips.v4.used.Len()+p.cloud.ips.v6.used.Len() != 0 {
 		t.Errorf("%d primary IPs stay", n)
 	}
 }
@@ -54,10 +54,10 @@ func TestPrimaryIPsThatCannotBeCreated(t *testing.T) {
 		"no name but a server": {CreatePrimaryIP{Type: IPv6, Assignee: running}, "server_has_ipv6"},
 	} {
 		before := p.View()
-		used := len(p.cloud.ips.v4.used) + len(p.cloud.ips.v6.used)
+		used := p.cloud.ips.v4.used.Len() + p.cloud.ips.v6.used.Len()
 		_, _, after, err := p.CreatePrimaryIP(c.in)
 		wantCode(t, name, err, c.want)
-		if after != before || len(p.cloud.ips.v4.used)+len(p.cloud.ips.v6.used) != used {
+		if after != before || p.cloud.ips.v4.used.Len()+p.cloud.ips.v6.used.Len() != used {
 			t.Errorf("%s: something was changed", name)
 		}
 	}

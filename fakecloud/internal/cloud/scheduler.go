@@ -15,7 +15,10 @@ type job struct {
 }
 
 // A timer is work of one project that is due at a time. It is a value, not a function, so that it can be copied and stored.
-type timer interface{ due(*Tx) }
+type timer interface {
+	due(*Tx)
+	about() Ref // the resource that it is about
+}
 
 func (j *job) before(k *job) bool {
 	if !j.due.Equal(k.due) {

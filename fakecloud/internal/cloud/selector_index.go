@@ -26,7 +26,7 @@ func newSelectorIndex() *btree.BTreeG[selectorTerm] {
 
 // indexSelectors replaces entries of the index, each for a term of owner.
 func (tx *Tx) indexSelectors(owner selectorTerm, before, after []string) {
-	tx.selectors = tx.selectors.Copy()
+	tx.selectors = store.CopyTree(tx.selectors)
 	for _, owner.term = range before {
 		tx.selectors.Delete(owner)
 	}

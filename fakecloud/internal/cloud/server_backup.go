@@ -84,6 +84,8 @@ func (tx *Tx) scheduleBackup(server int64, b Backups, at time.Time) {
 
 type backupDue struct{ Server int64 }
 
+func (e backupDue) about() Ref { return Ref{KindServer, e.Server} }
+
 func (e backupDue) due(tx *Tx) {
 	s, ok := tx.Servers.Get(e.Server)
 	if !ok || s.Backups == nil || !s.Backups.due.Equal(tx.now) {

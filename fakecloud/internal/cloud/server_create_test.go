@@ -198,7 +198,7 @@ func TestLimitsOfServersAndPrimaryIPs(t *testing.T) {
 	before := p.View()
 	_, after, err := p.CreateServer(smallServer("b"))
 	wantCode(t, "fourth primary IP", err, "resource_limit_exceeded")
-	if after != before || len(p.cloud.ips.v4.used) != 1 {
+	if after != before || p.cloud.ips.v4.used.Len() != 1 {
 		t.Error("the refused server left something behind")
 	}
 	v6only := smallServer("b")

@@ -59,7 +59,7 @@ func checkInvariants(t *testing.T, st *State, c *Cloud) {
 	checkFloatingIPs(t, st, held)
 	checkVolumes(t, st)
 	checkFirewalls(t, st)
-	if used := len(c.ips.v4.used) + len(c.ips.v6.used); used != len(held) {
+	if used := c.ips.v4.used.Len() + c.ips.v6.used.Len(); used != len(held) {
 		t.Errorf("%d public addresses are taken, %d are held", used, len(held))
 	}
 	for s := range st.Servers.All() {

@@ -110,6 +110,8 @@ type guestOff struct {
 	Epoch  uint64
 }
 
+func (e guestOff) about() Ref { return Ref{KindServer, e.Server} }
+
 func (e guestOff) due(tx *Tx) {
 	if s, ok := tx.Servers.Get(e.Server); ok && s.epoch == e.Epoch {
 		tx.setServerStatus(e.Server, ServerOff)
@@ -171,6 +173,8 @@ func (e rescueOn) end(tx *Tx) {
 }
 
 type rescueEnds struct{ Server int64 }
+
+func (e rescueEnds) about() Ref { return Ref{KindServer, e.Server} }
 
 func (e rescueEnds) due(tx *Tx) {
 	if s, ok := tx.Servers.Get(e.Server); ok && s.RescueEnabled && s.RescueSince.Add(rescueTimeout).Equal(tx.now) {

@@ -1,6 +1,7 @@
 package cloud
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -77,6 +78,16 @@ func (h *statsHistory[S]) forget(id int64) {
 	defer h.mu.Unlock()
 	delete(h.samples, id)
 	delete(h.first, id)
+}
+
+// copyTo replaces what another history has by a copy of this one.
+func (h *statsHistory[S]) copyTo(to *statsHistory[S]) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	to.first, to.samples = maps.Clone(h.first), make(map[int64][]statsSample[S], len(h.samples))
+	for id, all := range h.samples {
+		to.samples[id] = slices.Clone(all)
+	}
 }
 
 func (h *statsHistory[S]) reset() {

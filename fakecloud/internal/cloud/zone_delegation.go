@@ -57,6 +57,8 @@ func (tx *Tx) checkDelegationLater(zone int64) {
 
 type delegationCheck struct{ Zone int64 }
 
+func (e delegationCheck) about() Ref { return Ref{KindZone, e.Zone} }
+
 func (e delegationCheck) due(tx *Tx) {
 	tx.Zones.Update(e.Zone, func(z *Zone) { z.Delegation = delegationOf(z.Name, tx.Now()) })
 }

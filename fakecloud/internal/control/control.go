@@ -45,6 +45,15 @@ func New(c *cloud.Cloud, a *api.API, j *requestlog.Log, actions string, rateLimi
 	return &Controller{Cloud: c, API: a, Journal: j, actions: actions, rateLimit: rateLimit}
 }
 
+// Fork returns the controller of a fork of the cloud, with the same settings.
+func (c *Controller) Fork(f *cloud.Cloud, a *api.API, j *requestlog.Log) *Controller {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fork := New(f, a, j, c.actions, c.rateLimit)
+	fork.AllowedHosts = c.AllowedHosts
+	return fork
+}
+
 // The parts of the cloud that Reset resets.
 const (
 	ResetResources = "resources"

@@ -64,6 +64,8 @@ func Endpoints() []Endpoint {
 		{Method: "POST", Path: "/clock/step",
 			Summary: `move the clock forward: {"by": "30s"}; when this answers, the cloud has done what became due`, handle: stepClock},
 		{Method: "PUT", Path: "/clock/speed", Summary: `make the clock run faster or slower: {"speed": 10}; 0 stops it`, handle: setSpeed},
+		{Method: "GET", Path: "/timeline", Summary: "what is due later, and for which resources, in the order in which it happens",
+			handle: timeline},
 		{Method: "GET", Path: "/profile", Summary: "how long actions take", handle: getProfile},
 		{Method: "PUT", Path: "/profile", Summary: `change how long new actions take: {"actions": "instant"}, realistic, or a duration`,
 			handle: setProfile},

@@ -29,8 +29,33 @@ type active struct {
 	rule fault.Rule
 
 	mu               sync.Mutex
+	source           rand.PCG // of random
 	random           *rand.Rand
 	matched, applied uint64
+}
+
+func newActive(r fault.Rule, source rand.PCG) *active {
+	a := &active{rule: r, source: source}
+	a.random = rand.New(&a.source)
+	return a
+}
+
+// Fork returns a copy of the set: the same rules with the same counters, which go on by themselves.
+func (s *Set) Fork() *Set {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := NewSet(s.operations)
+	f.seq = s.seq
+	var rules []*active
+	for _, a := range *s.rules.Load() {
+		a.mu.Lock()
+		copied := newActive(a.rule, a.source)
+		copied.matched, copied.applied = a.matched, a.applied
+		a.mu.Unlock()
+		rules = append(rules, copied)
+	}
+	f.rules.Store(&rules)
+	return f
 }
 
 // NewSet returns a set without rules, for an API with the given operations.
@@ -59,7 +84,7 @@ func (s *Set) Add(_ context.Context, r fault.Rule) (fault.Rule, error) {
 	if find(next, r.Name) >= 0 {
 		return fault.Rule{}, fmt.Errorf("add fault rule %.128q: %w; remove it first or choose another name", r.Name, fault.ErrExists)
 	}
-	s.replace(append(next, &active{rule: r, random: rand.New(rand.NewPCG(r.Seed, ^r.Seed))}))
+	s.replace(append(next, newActive(r, *rand.NewPCG(r.Seed, ^r.Seed))))
 	return r, nil
 }
 

@@ -78,6 +78,15 @@ func NewAt(start time.Time, speed float64) *Clock {
 	return c
 }
 
+// Fork returns a clock of its own that shows the same time and runs at the same speed.
+func (c *Clock) Fork() *Clock {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f := &Clock{resume: c.resume}
+	f.rate.Store(c.rate.Load())
+	return f
+}
+
 func checkSpeed(x float64) error {
 	if math.IsNaN(x) || x < 0 || x > MaxSpeed {
 		return fmt.Errorf("clock speed %v: must be 0 (stand still) to %d", x, MaxSpeed)

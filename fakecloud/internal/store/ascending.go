@@ -3,6 +3,8 @@ package store
 import (
 	"slices"
 	"sort"
+	"sync"
+	"sync/atomic"
 
 	"github.com/tidwall/btree"
 )
@@ -16,6 +18,17 @@ func NewTree[T any](less func(a, b T) bool) *btree.BTreeG[T] {
 	return btree.NewBTreeGOptions(less, btree.Options{NoLocks: true, Degree: treeDegree})
 }
 
+// copying serializes CopyTree: a copy writes to the tree that it is made of, which two clouds may share.
+var copying sync.Mutex
+
+// CopyTree returns a copy of a tree, which may be changed. This is O(1): nodes are copied when they change. The tree itself may
+// not be changed any more.
+func CopyTree[T any](t *btree.BTreeG[T]) *btree.BTreeG[T] {
+	copying.Lock()
+	defer copying.Unlock()
+	return t.Copy()
+}
+
 // maxNewest is the number of items that an ascending set keeps outside its tree. It is small because the change of one of them
 // copies all.
 const maxNewest = 32
@@ -23,11 +36,14 @@ const maxNewest = 32
 // Ascending is an ordered set to which mostly larger items than all others are added, such as new ids. These stay in a slice
 // at first: to append one copies nothing, while to add one to the tree copies a node of each level.
 //
-// A copy of the struct is a version of the set. Versions share what they have in common. Only the last one may be changed, and
-// only after a call of Share when others may read it.
+// A copy of the struct is a version of the set. Versions share what they have in common. A version may be changed only after a
+// call of Share when others may read it. Several versions may be made of one, also at the same time.
 type Ascending[T any] struct {
-	tree     *btree.BTreeG[T]
-	newest   []T  // larger than all items of the tree, in order; the next version may use the array behind the end
+	tree   *btree.BTreeG[T]
+	newest []T // larger than all items of the tree, in order
+	// used is how much of newest's array is in use. The one version that counts it up may write behind its own part. Arrays
+	// that are copies of one another may share it.
+	used     *atomic.Int32
 	ownsTree bool // no other version has the tree
 }
 
@@ -136,10 +152,13 @@ func (s *Ascending[T]) Set(item T) {
 		}
 		s.newest = nil
 		s.Set(item)
-	case i == len(s.newest):
+	case i < len(s.newest):
+		s.newest = slices.Insert(slices.Clone(s.newest), i, item)
+	case i < cap(s.newest) && s.used != nil && s.used.CompareAndSwap(int32(i), int32(i+1)):
 		s.newest = append(s.newest, item)
 	default:
-		s.newest = slices.Insert(slices.Clone(s.newest), i, item)
+		s.newest, s.used = append(slices.Clip(s.newest), item), &atomic.Int32{}
+		s.used.Store(int32(i + 1))
 	}
 }
 
@@ -157,7 +176,7 @@ func (s *Ascending[T]) Delete(key T) {
 // own returns the tree, which it copies if another version has it, too. This is O(1): nodes are copied when they change.
 func (s *Ascending[T]) own() *btree.BTreeG[T] {
 	if !s.ownsTree {
-		s.tree, s.ownsTree = s.tree.Copy(), true
+		s.tree, s.ownsTree = CopyTree(s.tree), true
 	}
 	return s.tree
 }

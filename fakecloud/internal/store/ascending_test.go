@@ -56,6 +56,9 @@ func TestAnAscendingSetEqualsASortedSlice(t *testing.T) {
 			return v
 		}
 		for range 30 {
+			if len(all) > 0 && r.IntN(4) == 0 {
+				now = all[r.IntN(len(all))] // another branch begins
+			}
 			write(now) // dropped
 			now = write(now)
 			all = append(all, now)

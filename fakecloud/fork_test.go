@@ -1,0 +1,193 @@
+package fakecloud_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/fault"
+	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/journal"
+)
+
+// stateOf returns all that a cloud shows.
+func stateOf(t *testing.T, c *fakecloud.Cloud) []byte {
+	t.Helper()
+	state, err := c.State(t.Context(), fakecloud.Selection{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state
+}
+
+// preparedCloud returns a cloud that stands still, with some servers and with actions that take a minute.
+func preparedCloud(t testing.TB, servers int, o fakecloud.Options) *fakecloud.Cloud {
+	t.Helper()
+	c := fakecloud.New(o)
+	t.Cleanup(c.Close)
+	if err := c.SetSpeed(context.Background(), 0); err != nil {
+		t.Fatal(err)
+	}
+	for i := range servers {
+		if err := orderServer(context.Background(), c, fmt.Sprintf("server-%d", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.SetProfile(context.Background(), "1m"); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func orderServer(ctx context.Context, c *fakecloud.Cloud, name string) error {
+	_, _, err := c.Client().Server.Create(ctx, hcloud.ServerCreateOpts{
+		Name: name, ServerType: &hcloud.ServerType{Name: "cx23"}, Image: &hcloud.Image{Name: "debian-13"},
+	})
+	return err
+}
+
+func TestAForkGoesOnAsTheOriginal(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	original := preparedCloud(t, 50, fakecloud.Options{RandomSeed: 1, RateLimit: 1000})
+	if err := orderServer(ctx, original, "coming"); err != nil {
+		t.Fatal(err)
+	}
+	fork := original.Fork()
+	defer fork.Close()
+	for step, what := range []func(*fakecloud.Cloud) error{
+		func(*fakecloud.Cloud) error { return nil },
+		func(c *fakecloud.Cloud) error { return c.Step(ctx, time.Minute) },
+		func(c *fakecloud.Cloud) error { return orderServer(ctx, c, "next") },
+		func(c *fakecloud.Cloud) error { return c.Step(ctx, time.Hour) },
+	} {
+		for _, c := range []*fakecloud.Cloud{original, fork} {
+			if err := what(c); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if a, b := stateOf(t, original), stateOf(t, fork); !bytes.Equal(a, b) {
+			t.Fatalf("step %d: the fork shows %d bytes that differ from the original's %d:\n%s", step, len(b), len(a), b)
+		}
+	}
+}
+
+func TestAForkIsAlone(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	original := preparedCloud(t, 10, fakecloud.Options{RateLimit: 1000})
+	before := stateOf(t, original)
+	var wait sync.WaitGroup
+	for i := range 8 {
+		fork := original.Fork()
+		defer fork.Close()
+		wait.Go(func() {
+			for j := range 40 {
+				if err := orderServer(ctx, fork, fmt.Sprintf("new-%d-%d", i, j)); err != nil {
+					t.Error(err)
+				}
+			}
+			if err := fork.Step(ctx, time.Hour); err != nil {
+				t.Error(err)
+			}
+			if servers, err := fork.Client().Server.All(ctx); err != nil || len(servers) != 50 {
+				t.Errorf("fork %d has %d servers, want 50: %v", i, len(servers), err)
+			}
+		})
+	}
+	wait.Wait()
+	if after := stateOf(t, original); !bytes.Equal(before, after) {
+		t.Errorf("the original has changed:\n%s", after)
+	}
+	if n, err := original.Journal().Count(ctx, journal.Filter{}); err != nil || n != 10 {
+		t.Errorf("the original's journal has %d requests, want 10: %v", n, err)
+	}
+}
+
+// A rule for the first two requests takes one before the fork, and one in each of the two clouds after it.
+func TestAForkHasTheFaultRulesWithTheirCounters(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	original := preparedCloud(t, 0, fakecloud.Options{RateLimit: 100})
+	rule := fault.Rule{Operation: "create_server", First: 2, Effect: fault.APIError("protected")}
+	if _, err := original.Faults().Add(ctx, rule); err != nil {
+		t.Fatal(err)
+	}
+	refused := func(c *fakecloud.Cloud) bool { return orderServer(ctx, c, "one") != nil }
+	if !refused(original) {
+		t.Fatal("the rule took no request")
+	}
+	fork := original.Fork()
+	defer fork.Close()
+	for _, c := range []*fakecloud.Cloud{original, fork} {
+		if !refused(c) || refused(c) {
+			t.Error("want one more request refused, and then none")
+		}
+	}
+	_, resp, err := fork.Client().Server.List(ctx, hcloud.ServerListOpts{})
+	if err != nil || resp.Meta.Ratelimit.Remaining != 100-4 {
+		t.Errorf("%d requests remain of 100 after 4: %v", resp.Meta.Ratelimit.Remaining, err)
+	}
+}
+
+func TestTheTimelineShowsWhatIsDue(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	c := preparedCloud(t, 0, fakecloud.Options{})
+	now, err := c.Now(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := orderServer(ctx, c, "one"); err != nil {
+		t.Fatal(err)
+	}
+	server, _, err := c.Client().Server.GetByName(ctx, "one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	due, err := c.Timeline(ctx)
+	if err != nil || len(due) != 1 || due[0].What != "action_ends" || due[0].Command != "create_server" ||
+		!due[0].Time.Equal(now.Add(time.Minute)) || due[0].Resources[0] != (fakecloud.Resource{ID: server.ID, Kind: "server"}) {
+		t.Errorf("%+v, %v", due, err)
+	}
+}
+
+// Each subtest gets a copy of one prepared cloud.
+func ExampleCloud_Fork() {
+	ctx := context.Background()
+	prepared := fakecloud.New(fakecloud.Options{})
+	defer prepared.Close()
+	createExample(ctx, prepared, "web-1")
+
+	for _, name := range []string{"web-2", "web-3"} {
+		cloud := prepared.Fork()
+		createExample(ctx, cloud, name)
+		servers, err := cloud.Client().Server.All(ctx)
+		fmt.Println(len(servers), servers[1].Name, err)
+		cloud.Close()
+	}
+	// Output:
+	// 2 web-2 <nil>
+	// 2 web-3 <nil>
+}
+
+// BenchmarkPreparedCloud compares a fork of a cloud with 10,000 servers with the same cloud made anew.
+func BenchmarkPreparedCloud(b *testing.B) {
+	const servers = 10_000
+	prepared := preparedCloud(b, servers, fakecloud.Options{})
+	b.Run("fork", func(b *testing.B) {
+		for b.Loop() {
+			prepared.Fork().Close()
+		}
+	})
+	b.Run("anew", func(b *testing.B) {
+		for b.Loop() {
+			preparedCloud(b, servers, fakecloud.Options{}).Close()
+		}
+	})
+}

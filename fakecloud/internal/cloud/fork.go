@@ -1,0 +1,75 @@
+package cloud
+
+import (
+	"maps"
+	"slices"
+
+	"k8s.io/utils/clock"
+)
+
+// Fork returns a copy of the cloud with a clock of its own, which should show the same time: all projects with what they own,
+// their tokens, the actions that run, all other work that is due later, and the reports about traffic and usage. What happens
+// to one of the two does not change the other. The cost does not depend on the number of resources.
+//
+// Not copied: subscriptions and hypervisors. An action that waits for a hypervisor waits for one of the copy until its deadline.
+func (c *Cloud) Fork(clk clock.WithTicker) *Cloud {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f := &Cloud{
+		clock: clk, stepped: stepped(clk), catalogue: c.catalogue, limits: c.limits, seed: c.seed, ca: c.ca,
+		keepActions: c.keepActions, maxFinished: c.maxFinished, healthRule: c.healthRule, dedicated: c.dedicated,
+		jobSeq: c.jobSeq, backlog: c.backlog, private: c.private, lastLabels: c.lastLabels, passwords: c.passwords,
+		events: eventHub{last: newEventBatch()}, wake: make(chan struct{}, 1), closed: make(chan struct{}),
+	}
+	f.lastID.Store(c.lastID.Load())
+	f.durations.Store(c.durations.Load())
+	f.tokens.Store(c.tokens.Load())
+	f.countsTraffic.Store(c.countsTraffic.Load())
+	f.ips, f.lbIPs = forkPools(c.ips, c.lbIPs)
+	c.loadBalancerStats.copyTo(&f.loadBalancerStats)
+	c.serverUsage.copyTo(&f.serverUsage)
+	c.serverTraffic.copyTo(&f.serverTraffic)
+
+	projects := map[*projectData]*projectData{}
+	all := map[int64]*projectData{}
+	for id, d := range *c.projects.Load() {
+		all[id] = &projectData{id: d.id, name: d.name}
+		all[id].state.Store(d.state.Load())
+		projects[d] = all[id]
+	}
+	f.projects.Store(&all)
+	for _, j := range c.queue {
+		if j.project != nil { // else it is about a hypervisor
+			j.project = projects[j.project]
+			f.queue.push(j)
+		}
+	}
+	f.finished = slices.Clip(c.finished) // each appends to an array of its own
+	lost := &attachment{tasks: map[int64]*task{}}
+	wait := func(t *task) {
+		copied := &task{hypervisor: lost, project: projects[t.project], action: t.action, server: t.server, deadline: t.deadline}
+		lost.tasks[t.action] = copied
+		f.waiting = append(f.waiting, copied)
+	}
+	for _, h := range c.hypervisors {
+		for _, id := range slices.Sorted(maps.Keys(h.tasks)) {
+			wait(h.tasks[id])
+		}
+	}
+	for _, t := range c.waiting {
+		wait(t)
+	}
+	f.nextDue.Store(noJob)
+	f.rearm()
+	go f.runner()
+	return f
+}
+
+// forkPools copies the pools of public addresses, which may share a part or be the same.
+func forkPools(servers, balancers *addressPool) (*addressPool, *addressPool) {
+	s := &addressPool{servers.v4.fork(), servers.v6.fork()}
+	if balancers == servers {
+		return s, s
+	}
+	return s, &addressPool{balancers.v4.fork(), s.v6}
+}
