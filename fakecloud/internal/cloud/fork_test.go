@@ -140,11 +140,13 @@ func (m *model) smallOperations() []func() {
 		func() { _, _, _ = p().DetachServerISO(m.server()) },
 		func() { _, _, _ = p().ChangeServerProtection(m.server(), new(false), new(false)) },
 		func() {
-			if s, ok := m.View().Servers.Get(m.server()); ok && len(s.PrivateNets) > 0 {
-				in := s.PrivateNets[0]
-				alias := in.IP.As4()
-				alias[3] = byte(100 + m.rnd.IntN(100))
-				_, _, _ = p().ChangeAliasIPs(s.ID, in.Network, []netip.Addr{netip.AddrFrom4(alias)})
+			for s := range m.View().Servers.All() {
+				if len(s.PrivateNets) > 0 && m.coin() {
+					in := s.PrivateNets[0]
+					alias := in.IP.As4()
+					alias[3] = byte(100 + m.rnd.IntN(100))
+					_, _, _ = p().ChangeAliasIPs(s.ID, in.Network, []netip.Addr{netip.AddrFrom4(alias)})
+				}
 			}
 		},
 		func() {
