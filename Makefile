@@ -152,6 +152,10 @@ api-document: ## Download Hetzner's API document into your cache, for the contra
 coverage: ## Write fakecloud/COVERAGE.md: what the API models (needs the API document)
 	cd fakecloud && REQUIRE_API_DOCUMENT=1 go test -run '^TestContractEveryAnswer' ./internal/contract -update
 
+.PHONY: actions
+actions: ## Write fakecloud/ACTIONS.md: what each action locks and does
+	cd fakecloud && go test -run '^TestThePageOfActions' ./internal/cloud -update
+
 .PHONY: behaviour
 behaviour: ## Write out/BEHAVIOUR.md: which test guards which sentence of the document
 	cd fakecloud && go test -run '^TestThePageOfBehaviour' ./internal/contract -update

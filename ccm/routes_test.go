@@ -466,7 +466,7 @@ func TestLockedLoadBalancersDelayNoRoute(t *testing.T) {
 	<-done
 }
 
-// Three servers at once: the first route shows how long an action takes.
+// Three servers at once, whose routes wait for one another.
 func TestRoutesOfNewNodesTakeAsLongAsTheirActions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "realistic", 3)

@@ -38,6 +38,7 @@ type controls interface {
 	SetProfile(context.Context, string) error
 	RateLimit(context.Context) (int, error)
 	SetRateLimit(context.Context, int) error
+	Timeline(context.Context) ([]fakecloud.Due, error)
 	ResumeActions(context.Context) (int, error)
 	AwaitIdle(context.Context) error
 	CARoots(context.Context) ([]byte, error)
@@ -219,6 +220,10 @@ func TestTheClockAndActionsAreTheSame(t *testing.T) {
 		cancel(errTooLate)
 		if err := is.AwaitIdle(done); !errors.Is(err, errTooLate) || !strings.Contains(err.Error(), "still running") {
 			t.Errorf("%v", err)
+		}
+		due := must[[]fakecloud.Due](t)(is.Timeline(ctx))
+		if len(due) != 1 || due[0].Command != "create_server" || !due[0].Time.Equal(before.Add(time.Hour)) || len(due[0].Resources) != 1 {
+			t.Errorf("%+v", due)
 		}
 		for range 2 { // create_server, and then start_server
 			ok(t, is.Step(ctx, time.Hour))

@@ -99,7 +99,9 @@ func New(o Options) *API {
 	}
 	// The route is resolved before the token: an unknown path is 404 without a valid token, too.
 	outside := func(problem func(*Request, []string) error) endpoint {
-		answer := func(w http.ResponseWriter, r *Request) { writeError(w, r, problem(r, nearest(table.known, r.HTTP.URL.Path))) }
+		answer := func(w http.ResponseWriter, r *Request) {
+			writeError(w, r, problem(r, nearest(table.known, r.HTTP.URL.Path)))
+		}
 		return endpoint{&Route{}, a.chain(answer, a.correlate, a.record, a.checkHost, a.limitRate)}
 	}
 	a.outside = [...]endpoint{

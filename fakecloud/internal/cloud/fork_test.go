@@ -257,6 +257,7 @@ func TestAForkWithAStoredFutureDoesTheSame(t *testing.T) {
 					}
 					want = want[1:]
 					checkInvariants(t, fork.View(), fork.cloud)
+					checkCommands(t, fork.View())
 				})
 			}
 		})
