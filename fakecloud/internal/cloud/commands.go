@@ -55,7 +55,8 @@ var commands = map[string]command{
 		does: "the guest gets the request; the server is stopping, and off when the guest has shut down (usually after 5 s)",
 	},
 	"reboot_server": {
-		locks: kinds(KindServer), usual: 5 * time.Second, effects: effects(reboot{}), does: "a running server boots again; rescue mode ends",
+		locks: kinds(KindServer), usual: 5 * time.Second, effects: effects(reboot{}),
+		does: "a running server boots again; rescue mode ends",
 	},
 	"reset_server": {
 		locks: kinds(KindServer), usual: 3 * time.Second, effects: effects(powerCycle{}), does: "the server is starting, then running",

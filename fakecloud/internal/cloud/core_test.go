@@ -456,7 +456,9 @@ func TestResetKeepsOnlyProjectsAndTokens(t *testing.T) {
 	_, _ = p.update(func(tx *Tx) error {
 		putKey(tx, "a")
 		_, err := tx.TakeIPv4()
-		tx.Start(ActionSpec{Command: "x", Resources: []Ref{{KindServer, 1}}, Does: testEffect{func(*Tx) error { ran = true; return nil }, nil}})
+		tx.Start(ActionSpec{
+			Command: "x", Resources: []Ref{{KindServer, 1}}, Does: testEffect{func(*Tx) error { ran = true; return nil }, nil},
+		})
 		return err
 	})
 	p.cloud.Reset()
