@@ -24,4 +24,8 @@
 // Work sees its due time as the current time. The cloud's goroutine runs it when it is due, and a
 // write runs due work first, but not more than a batch: if more is due, the write happens at the time of the next job, before it.
 // A read runs due work only if a test steps the clock: see [Project.View].
+//
+// Work for later is a value, not a function: a timer in the queue, and the effect of each running action in its [Action]. The
+// tables timers and commands have their types. So a cloud can be copied while actions run ([Cloud.Fork]), and its future can be
+// shown ([Cloud.Timeline]) and stored.
 package cloud
