@@ -130,7 +130,7 @@ func (p Project) ChangeLoadBalancerAlgorithm(id int64, algorithm string) (action
 
 type algorithmChange struct{ Algorithm string }
 
-func (c algorithmChange) apply(_ *Tx, lb *LoadBalancer) error {
+func (c algorithmChange) apply(_ *Tx, lb *LoadBalancer) error { //nolint:unparam // as the other changes
 	lb.Algorithm = c.Algorithm
 	return nil
 }

@@ -169,7 +169,7 @@ type rescueOn struct{ Server int64 }
 
 func (e rescueOn) end(tx *Tx) {
 	tx.Servers.Update(e.Server, func(s *Server) { s.RescueEnabled, s.RescueSince = true, tx.now })
-	tx.schedule(rescueTimeout, rescueEnds{e.Server})
+	tx.schedule(rescueTimeout, rescueEnds(e))
 }
 
 type rescueEnds struct{ Server int64 }

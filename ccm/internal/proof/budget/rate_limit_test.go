@@ -129,7 +129,9 @@ func TestUnder429WithoutHeadersNothingSpins(t *testing.T) {
 			}
 		})
 		t.Logf("in 20 minutes: %v", summary(all))
-		if n := len(all); n > 70 {
+		// Without a pause, these are 1,200: five Services in 240 rounds. With it, they are 67, and a few more if several of the Services
+		// send at the end of a pause before the first one is refused.
+		if n := len(all); n > 100 {
 			t.Errorf("%d requests in 20 minutes in which each is refused", n)
 		}
 		_, err = c.fake.Faults().Remove(c.t.Context(), "429")
