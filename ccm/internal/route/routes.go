@@ -213,8 +213,9 @@ func (r *Routes) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Rou
 // unlisted returns the gateway of a route, which no list shows, if it is the server of the Node with that pod range. It returns an
 // error while it is not certain that this server is gone.
 func (r *Routes) unlisted(ctx context.Context, route netRoute, byServer map[int64][]gatewayNode) (*hcloud.Server, error) {
+	podRange := route.Destination.String()
 	for id, nodes := range byServer {
-		if !slices.ContainsFunc(nodes, func(n gatewayNode) bool { return slices.Contains(n.podCIDRs, route.Destination.String()) }) {
+		if !slices.ContainsFunc(nodes, func(n gatewayNode) bool { return slices.Contains(n.podCIDRs, podRange) }) {
 			continue
 		}
 		server, err := r.servers.ByID(ctx, inventory.Ask{ID: id})
