@@ -148,10 +148,10 @@ type Resource struct {
 // or for ResumeActions are not in it. The error is nil.
 func (c *Cloud) Timeline(context.Context) ([]Due, error) {
 	var all []Due
-	for _, d := range c.controller.Timeline() {
+	for _, d := range c.cloud.Timeline() {
 		due := Due{Time: d.Time, Project: d.Project, What: d.What, Action: d.Action, Command: d.Command}
 		for _, r := range d.Resources {
-			due.Resources = append(due.Resources, Resource(r))
+			due.Resources = append(due.Resources, Resource{r.ID, string(r.Kind)})
 		}
 		all = append(all, due)
 	}

@@ -110,7 +110,6 @@ type Cloud struct {
 	router     *plane.Router // nil without one
 	network    string        // Options.Router.Network
 	token      string
-	apiDate    string // Options.APIDate
 	ready      atomic.Bool
 	// readTimeout is how long a request may take to arrive, in the machine's time. It is constant after the first
 	// listener.
@@ -201,7 +200,7 @@ func Open(o Options) (*Cloud, error) {
 func newCloud(o Options) *Cloud {
 	return &Cloud{
 		options: o, readTimeout: readTimeout, errorLog: slog.NewLogLogger(o.Logger.Handler(), slog.LevelWarn),
-		apiDate: o.APIDate, journal: &requestlog.Log{Capacity: o.JournalSize, MaxBytes: o.JournalBytes},
+		journal: &requestlog.Log{Capacity: o.JournalSize, MaxBytes: o.JournalBytes},
 	}
 }
 

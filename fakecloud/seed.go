@@ -56,7 +56,7 @@ func (c *Cloud) Seed(ctx context.Context, name string, data []byte) (created int
 // checkFields returns an error for each field of the documents that the API does not know. The API itself ignores such
 // fields. It asks a second cloud of the same API date, so that c does not change.
 func (c *Cloud) checkFields(ctx context.Context, docs []seed.Document) error {
-	scratch := New(Options{APIDate: c.apiDate})
+	scratch := New(Options{APIDate: c.options.APIDate})
 	defer scratch.Close()
 	ctx = api.OnlyUnknownFields(ctx)
 	var errs []error

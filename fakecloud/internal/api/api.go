@@ -43,8 +43,10 @@ type API struct {
 	limits       *rateLimits
 	faults       *faults.Set
 	date         Date
+	table        *routeTable
 	endpoints    map[endpointKey]endpoint
-	outside      [2]endpoint // of requests for no route, and for no method of one
+	noRoute      endpoint // answers requests for an unknown path
+	noMethod     endpoint // answers requests for a path without such a method
 	allowedHosts []string
 	lastQuery    atomic.Pointer[parsedQuery]
 	static       sync.Map // the JSON of the catalogue's items, by the item
@@ -56,7 +58,7 @@ type routeTable struct {
 	routes     []Route
 	operations []faults.Operation
 	known      []knownPath
-	mux        *chi.Mux // finds routes; of a request for none, it says which of API.outside answers
+	mux        *chi.Mux // finds routes; of a request for none, it calls API.noRoute or API.noMethod
 }
 
 var theRoutes = sync.OnceValue(func() *routeTable {
@@ -65,14 +67,14 @@ var theRoutes = sync.OnceValue(func() *routeTable {
 	for _, route := range t.routes {
 		t.mux.Method(route.Method, Prefix+route.Pattern, http.NotFoundHandler()) // never called
 	}
-	outside := func(i int) http.HandlerFunc {
+	outside := func(of func(*API) endpoint) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			a := r.Context().Value(apiKey{}).(*API)
-			a.serve(w, r, newRequest(), a.outside[i])
+			a.serve(w, r, newRequest(), of(a))
 		}
 	}
-	t.mux.NotFound(outside(0))
-	t.mux.MethodNotAllowed(outside(1))
+	t.mux.NotFound(outside(func(a *API) endpoint { return a.noRoute }))
+	t.mux.MethodNotAllowed(outside(func(a *API) endpoint { return a.noMethod }))
 	return t
 })
 
@@ -85,7 +87,7 @@ func New(o Options) *API {
 	routes := table.routes
 	a := &API{
 		cloud: o.Cloud, journal: o.Journal, date: o.Date, allowedHosts: o.AllowedHosts,
-		limits: newRateLimits(o.RateLimit), endpoints: make(map[endpointKey]endpoint, len(routes)),
+		limits: newRateLimits(o.RateLimit), table: table, endpoints: make(map[endpointKey]endpoint, len(routes)),
 		faults: faults.NewSet(table.operations), shown: map[store.Kind]Shown{},
 	}
 	for _, s := range a.ShownResources() {
@@ -104,10 +106,8 @@ func New(o Options) *API {
 		}
 		return endpoint{&Route{}, a.chain(answer, a.correlate, a.record, a.checkHost, a.limitRate)}
 	}
-	a.outside = [...]endpoint{
-		outside(func(_ *Request, near []string) error { return cloud.ErrNoRoute(near...) }),
-		outside(func(r *Request, near []string) error { return cloud.ErrMethodNotAllowed(r.HTTP.Method, near...) }),
-	}
+	a.noRoute = outside(func(_ *Request, near []string) error { return cloud.ErrNoRoute(near...) })
+	a.noMethod = outside(func(r *Request, near []string) error { return cloud.ErrMethodNotAllowed(r.HTTP.Method, near...) })
 	return a
 }
 
@@ -134,10 +134,10 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.RawPath != "" {
 		path = r.URL.RawPath
 	}
-	e, ok := a.endpoints[endpointKey{r.Method, theRoutes().mux.Find(req.path, r.Method, path)}]
+	e, ok := a.endpoints[endpointKey{r.Method, a.table.mux.Find(req.path, r.Method, path)}]
 	if !ok {
 		requests.Put(req)
-		theRoutes().mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), apiKey{}, a)))
+		a.table.mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), apiKey{}, a)))
 		return
 	}
 	a.serve(w, r, req, e)

@@ -23,8 +23,8 @@ const (
 
 // Ref names one resource.
 type Ref struct {
-	Kind store.Kind
-	ID   int64
+	Kind store.Kind `json:"type"`
+	ID   int64      `json:"id"`
 }
 
 func compareRef(a, b Ref) int {
@@ -377,9 +377,11 @@ func (tx *Tx) Start(spec ActionSpec) *Action {
 		a, _ = tx.Actions.Get(a.ID)
 		return a
 	}
-	if prev, ok := tx.Actions.Get(spec.After); ok && prev.Status == ActionRunning {
-		tx.Actions.waiting.Set(follower{spec.After, a.ID})
-		return a
+	if spec.After != 0 {
+		if prev, ok := tx.Actions.Get(spec.After); ok && prev.Status == ActionRunning {
+			tx.Actions.waiting.Set(follower{spec.After, a.ID})
+			return a
+		}
 	}
 	tx.beginAction(a)
 	return a
@@ -441,13 +443,10 @@ type actionEnds struct{ Action int64 }
 
 func (e actionEnds) about() Ref { return Ref{KindAction, e.Action} }
 
-func (e actionEnds) due(tx *Tx) {
-	if a, ok := tx.Actions.Get(e.Action); ok && a.plan != nil {
-		tx.endAction(a.ID, a.plan.Outcome.failure())
-	}
-}
+func (e actionEnds) due(tx *Tx) { tx.endAction(e.Action, nil) }
 
-// endAction ends an action, if it runs: with a failure, or with its effect if failure is nil.
+// endAction ends an action, if it runs: with a failure, or as its outcome says if failure is nil. Without an outcome, it has its
+// effect.
 func (tx *Tx) endAction(id int64, failure *Error) {
 	a, ok := tx.Actions.Get(id)
 	if !ok || a.plan == nil {
@@ -456,6 +455,9 @@ func (tx *Tx) endAction(id int64, failure *Error) {
 	plan := a.plan
 	for _, ref := range plan.Locks {
 		tx.Actions.locks.Delete(lock{ref.key(), id})
+	}
+	if failure == nil {
+		failure = plan.Outcome.failure()
 	}
 	if failure == nil {
 		switch does := plan.Does.(type) {

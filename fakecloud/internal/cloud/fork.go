@@ -30,24 +30,22 @@ func (c *Cloud) Fork(clk clock.WithTicker) *Cloud {
 	c.serverUsage.copyTo(&f.serverUsage)
 	c.serverTraffic.copyTo(&f.serverTraffic)
 
-	projects := map[*projectData]*projectData{}
-	all := map[int64]*projectData{}
+	projects := map[int64]*projectData{}
 	for id, d := range *c.projects.Load() {
-		all[id] = &projectData{id: d.id, name: d.name}
-		all[id].state.Store(d.state.Load())
-		projects[d] = all[id]
+		projects[id] = &projectData{id: id, name: d.name}
+		projects[id].state.Store(d.state.Load())
 	}
-	f.projects.Store(&all)
+	f.projects.Store(&projects)
 	for _, j := range c.queue {
 		if j.project != nil { // else it is about a hypervisor
-			j.project = projects[j.project]
+			j.project = projects[j.project.id]
 			f.queue.push(j)
 		}
 	}
 	f.finished = slices.Clip(c.finished) // each appends to an array of its own
 	lost := &attachment{tasks: map[int64]*task{}}
 	wait := func(t *task) {
-		copied := &task{hypervisor: lost, project: projects[t.project], action: t.action, server: t.server, deadline: t.deadline}
+		copied := &task{hypervisor: lost, project: projects[t.project.id], action: t.action, server: t.server, deadline: t.deadline}
 		lost.tasks[t.action] = copied
 		f.waiting = append(f.waiting, copied)
 	}

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +16,58 @@ import (
 
 	"github.com/ccm-from-scratch/ccm-from-scratch/fakecloud/internal/store"
 )
+
+// savedWork is a value of one of the types of effects and timers, in a form that can be stored. Nothing but this test stores it yet.
+type savedWork struct {
+	Type string          `json:"type"`
+	Args json.RawMessage `json:"args"`
+}
+
+// workTypes are all types of effects and timers, by name.
+var workTypes = sync.OnceValue(func() map[string]reflect.Type {
+	types := map[string]reflect.Type{}
+	for name, t := range timers {
+		types[name] = reflect.TypeOf(t)
+	}
+	for _, c := range commands {
+		for _, e := range c.effects {
+			types[workName(e)] = reflect.TypeOf(e)
+		}
+	}
+	return types
+})
+
+// workName is the name of the type of an effect or timer. The type of an effect of a load balancer's action has that of the change.
+func workName(work any) string {
+	if name, ok := timerNames()[reflect.TypeOf(work)]; ok {
+		return name
+	}
+	name := strings.TrimSuffix(reflect.TypeOf(work).Name(), "]")
+	return name[strings.LastIndexByte(name, '.')+1:]
+}
+
+// saveWork returns an effect or a timer as data.
+func saveWork(work any) (*savedWork, error) {
+	name := workName(work)
+	if workTypes()[name] != reflect.TypeOf(work) {
+		return nil, fmt.Errorf("%T: the type is in none of the tables commands and timers", work)
+	}
+	args, err := json.Marshal(work)
+	return &savedWork{name, args}, err
+}
+
+// load is the opposite of saveWork.
+func (s *savedWork) load() (any, error) {
+	t, ok := workTypes()[s.Type]
+	if !ok {
+		return nil, fmt.Errorf("work of the unknown type %q", s.Type)
+	}
+	v := reflect.New(t)
+	if err := json.Unmarshal(s.Args, v.Interface()); err != nil {
+		return nil, fmt.Errorf("work of type %s: %w", s.Type, err)
+	}
+	return v.Elem().Interface(), nil
+}
 
 // saved stores a value and reads it again.
 func saved[T any](t *testing.T, work T) T {
@@ -73,29 +126,22 @@ func contents(st *State) (lines []string) {
 		text, err := json.Marshal(v)
 		lines = append(lines, fmt.Sprint(kind, " ", string(text), more, err))
 	}
+	addAll(add, &st.Networks)
+	addAll(add, &st.Certificates)
+	addAll(add, &st.PrimaryIPs.Table)
+	addAll(add, &st.FloatingIPs)
+	addAll(add, &st.Volumes)
+	addAll(add, &st.PlacementGroups)
+	addAll(add, &st.SSHKeys.Table)
+	addAll(add, &st.Images)
 	for s := range st.Servers.All() {
 		add(KindServer, s, s.powered, s.filtered, s.epoch)
-	}
-	for n := range st.Networks.All() {
-		add(KindNetwork, n)
 	}
 	for lb := range st.LoadBalancers.All() {
 		add(KindLoadBalancer, lb, serversOf(lb.Targets))
 		for b := range lb.Backends() {
 			add(KindLoadBalancer, b)
 		}
-	}
-	for c := range st.Certificates.All() {
-		add(KindCertificate, c)
-	}
-	for ip := range st.PrimaryIPs.All() {
-		add(KindPrimaryIP, ip)
-	}
-	for ip := range st.FloatingIPs.All() {
-		add(KindFloatingIP, ip)
-	}
-	for v := range st.Volumes.All() {
-		add(KindVolume, v)
 	}
 	for f := range st.Firewalls.All() {
 		add(KindFirewall, f, f.inForce, f.setting, f.servers())
@@ -106,19 +152,17 @@ func contents(st *State) (lines []string) {
 			add(KindZone, set)
 		}
 	}
-	for g := range st.PlacementGroups.All() {
-		add(KindPlacementGroup, g)
-	}
-	for k := range st.SSHKeys.All() {
-		add(KindSSHKey, k)
-	}
-	for i := range st.Images.All() {
-		add(KindImage, i)
-	}
 	for a := range st.Actions.All() {
 		add(KindAction, a, a.waited, a.takes, st.Actions.Locked(a.Resources[0]))
 	}
 	return lines
+}
+
+// addAll adds resources that have nothing hidden.
+func addAll[T store.Object[T]](add func(store.Kind, any, ...any), t *store.Table[T]) {
+	for v := range t.All() {
+		add(t.Kind(), v)
+	}
 }
 
 // allOperations are all operations of the model.

@@ -265,37 +265,8 @@ func setProfile(c *Controller, r *http.Request) (any, error) {
 	return getProfile(c, r)
 }
 
-// Due is something that the cloud does at a time: see [cloud.Due].
-type Due struct {
-	Time      time.Time  `json:"time"`
-	Project   int64      `json:"project,omitempty"`
-	What      string     `json:"what"`
-	Action    int64      `json:"action,omitempty"`
-	Command   string     `json:"command,omitempty"`
-	Resources []Resource `json:"resources"`
-}
-
-// Resource names a resource, as in an action.
-type Resource struct {
-	ID   int64  `json:"id"`
-	Kind string `json:"type"`
-}
-
-// Timeline returns what is due later.
-func (c *Controller) Timeline() []Due {
-	all := []Due{}
-	for _, d := range c.Cloud.Timeline() {
-		due := Due{Time: d.Time, Project: d.Project, What: d.What, Action: d.Action, Command: d.Command, Resources: []Resource{}}
-		for _, r := range d.Resources {
-			due.Resources = append(due.Resources, Resource{r.ID, string(r.Kind)})
-		}
-		all = append(all, due)
-	}
-	return all
-}
-
 func timeline(c *Controller, _ *http.Request) (any, error) {
-	return map[string]any{"time": c.Cloud.Now(), "timeline": c.Timeline()}, nil
+	return map[string]any{"time": c.Cloud.Now(), "timeline": c.Cloud.Timeline()}, nil
 }
 
 func resumeActions(c *Controller, _ *http.Request) (any, error) {
