@@ -132,14 +132,14 @@ func TestCostAmongOthers(t *testing.T) {
 				was, status := few.measure(send)
 				now, _ := many.measure(send)
 				for range 10 { // again, so that a busy machine does not decide
-					if now.exceeds(was, 1.5, noticeable) == "" || excusedCost(name+" "+what) {
+					if now.exceeds(was, 2, 1.5, noticeable) == "" || excusedCost(name+" "+what) {
 						break
 					}
 					was2, _ := few.measure(send)
 					now2, _ := many.measure(send)
 					was, now = least(was, was2), least(now, now2)
 				}
-				if grew := now.exceeds(was, 1.5, noticeable); grew != "" && !excusedCost(name+" "+what) {
+				if grew := now.exceeds(was, 2, 1.5, noticeable); grew != "" && !excusedCost(name+" "+what) {
 					t.Errorf("%s (%d): with %d instead of %d others: %s", what, status, manyOthers, fewOthers, grew)
 				}
 				covered = append(covered, fmt.Sprintf("%s: %d, %v → %v, %.0f → %.0f allocations", what, status, was.cpu, now.cpu,
